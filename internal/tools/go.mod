@@ -1,0 +1,3 @@
+module github.com/hutch-sh/hutch/internal/tools
+
+go 1.26.0

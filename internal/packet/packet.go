@@ -1,0 +1,245 @@
+// Package packet carries JSON messages and file descriptors over a connected
+// SOCK_SEQPACKET Unix socket, between hutch's own processes.
+//
+// One message is one packet, so there is no framing to get wrong and the fds of
+// a message can not be mistaken for another's. A message over maxInline bytes
+// travels in a sealed memfd which is the packet's last fd.
+package packet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxInline keeps a packet below net.core.wmem_max's default of 212992.
+	maxInline = 96 << 10
+	// maxLarge bounds a message that travels in a memfd, in bytes.
+	maxLarge = 16 << 20
+	// maxFDs bounds the fds of one message; the kernel's own limit is 253.
+	maxFDs = 32
+)
+
+const (
+	kindInline = 'i'
+	kindLarge  = 'l'
+)
+
+// Conn is one end. Send may be called from several goroutines; Recv from one.
+type Conn struct {
+	f *os.File
+
+	sendMu sync.Mutex
+	buf    []byte
+}
+
+// Pair makes two connected ends, close-on-exec.
+func Pair() (a, b *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "packet"), os.NewFile(uintptr(fds[1]), "packet"), nil
+}
+
+// New takes ownership of f, a connected SOCK_SEQPACKET socket.
+func New(f *os.File) (*Conn, error) {
+	fd := int(f.Fd()) // Fd sets blocking mode; New makes the poller own it again
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, fmt.Errorf("packet socket: %w", err)
+	}
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("packet socket: %w", err)
+	}
+	_ = f.Close()
+	return &Conn{f: os.NewFile(uintptr(dup), "packet"), buf: make([]byte, maxInline+1)}, nil
+}
+
+// Close closes the socket; a blocked Recv returns.
+func (c *Conn) Close() error { return c.f.Close() }
+
+// SetWriteDeadline bounds later Sends, for peers that may stop reading.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.f.SetWriteDeadline(t) }
+
+// Send marshals msg and sends it with fds, which stay the caller's.
+func (c *Conn) Send(msg any, fds ...*os.File) error {
+	data, err := json.Marshal(msg)
+	if err != nil {
+		return fmt.Errorf("encode packet: %w", err)
+	}
+	raw := make([]int, 0, len(fds)+1)
+	for _, f := range fds {
+		raw = append(raw, int(f.Fd()))
+	}
+	kind := byte(kindInline)
+	if len(data) >= maxInline {
+		mem, err := sealed(data)
+		if err != nil {
+			return err
+		}
+		defer mem.Close()
+		kind, data = kindLarge, nil
+		raw = append(raw, int(mem.Fd()))
+	}
+	if len(raw) > maxFDs {
+		return fmt.Errorf("send packet: %d fds, at most %d", len(raw), maxFDs)
+	}
+	var oob []byte
+	if len(raw) > 0 {
+		oob = unix.UnixRights(raw...)
+	}
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	rc, err := c.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	err = rc.Write(func(fd uintptr) bool {
+		serr = unix.Sendmsg(int(fd), append([]byte{kind}, data...), oob, nil, unix.MSG_NOSIGNAL)
+		return serr != unix.EAGAIN && serr != unix.EINTR
+	})
+	if err == nil {
+		err = serr
+	}
+	if err != nil {
+		return fmt.Errorf("send packet: %w", err)
+	}
+	return nil
+}
+
+// Recv reads the next message into msg and returns its fds, which the caller
+// owns. It returns io.EOF when the other end is closed.
+func (c *Conn) Recv(msg any) ([]*os.File, error) {
+	n, files, err := c.recv()
+	if err != nil {
+		return nil, err
+	}
+	data := c.buf[1:n]
+	if c.buf[0] == kindLarge {
+		if len(files) == 0 {
+			return nil, errors.New("receive packet: large message without its memfd")
+		}
+		mem := files[len(files)-1]
+		files = files[:len(files)-1]
+		data, err = readLarge(mem)
+		if err != nil {
+			CloseAll(files)
+			return nil, err
+		}
+	}
+	if err := json.Unmarshal(data, msg); err != nil {
+		CloseAll(files)
+		return nil, fmt.Errorf("decode packet: %w", err)
+	}
+	return files, nil
+}
+
+func (c *Conn) recv() (int, []*os.File, error) {
+	rc, err := c.f.SyscallConn()
+	if err != nil {
+		return 0, nil, err
+	}
+	oob := make([]byte, unix.CmsgSpace(maxFDs*4))
+	var n, oobn, flags int
+	var rerr error
+	err = rc.Read(func(fd uintptr) bool {
+		n, oobn, flags, _, rerr = unix.Recvmsg(int(fd), c.buf, oob, unix.MSG_CMSG_CLOEXEC)
+		return rerr != unix.EAGAIN && rerr != unix.EINTR
+	})
+	if err == nil {
+		err = rerr
+	}
+	if err != nil {
+		if errors.Is(err, unix.ECONNRESET) || errors.Is(err, os.ErrClosed) {
+			return 0, nil, io.EOF
+		}
+		return 0, nil, fmt.Errorf("receive packet: %w", err)
+	}
+	files, err := filesOf(oob[:oobn])
+	if err != nil {
+		return 0, nil, err
+	}
+	switch {
+	case n == 0:
+		CloseAll(files)
+		return 0, nil, io.EOF
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		CloseAll(files)
+		return 0, nil, errors.New("receive packet: message or fds truncated")
+	}
+	return n, files, nil
+}
+
+func filesOf(oob []byte) ([]*os.File, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("receive packet: %w", err)
+	}
+	var files []*os.File
+	for i := range msgs {
+		fds, err := unix.ParseUnixRights(&msgs[i])
+		if err != nil {
+			continue // not SCM_RIGHTS
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, nil
+}
+
+func sealed(data []byte) (*os.File, error) {
+	if len(data) > maxLarge {
+		return nil, fmt.Errorf("send packet: %d bytes, at most %d", len(data), maxLarge)
+	}
+	fd, err := unix.MemfdCreate("packet", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "packet")
+	if _, err := f.Write(data); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write memfd: %w", err)
+	}
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("seal memfd: %w", err)
+	}
+	return f, nil
+}
+
+func readLarge(mem *os.File) ([]byte, error) {
+	defer mem.Close()
+	st, err := mem.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("large packet: %w", err)
+	}
+	if st.Size() > maxLarge {
+		return nil, fmt.Errorf("large packet: %d bytes, at most %d", st.Size(), maxLarge)
+	}
+	data := make([]byte, st.Size())
+	if _, err := mem.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("large packet: %w", err)
+	}
+	return data, nil
+}
+
+// CloseAll closes files, for receivers that refuse a message.
+func CloseAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}

@@ -1,0 +1,90 @@
+package api
+
+// Names of the methods.
+const (
+	MethodInfo          = "system.info"
+	MethodDoctor        = "system.doctor"
+	MethodShutdown      = "system.shutdown"
+	MethodGC            = "system.gc"
+	MethodSandboxCreate = "sandbox.create"
+	MethodSandboxGet    = "sandbox.get"
+	MethodSandboxList   = "sandbox.list"
+	MethodSandboxKill   = "sandbox.kill"
+	MethodSandboxRemove = "sandbox.remove"
+	MethodExecRun       = "exec.run"
+	MethodExecSignal    = "exec.signal"
+	MethodExecResize    = "exec.resize"
+	MethodImagePull     = "image.pull"
+	MethodImageList     = "image.list"
+	MethodImageInspect  = "image.inspect"
+	MethodImageRemove   = "image.remove"
+	MethodDiscover      = "rpc.discover"
+)
+
+// Names of the notifications.
+const (
+	NotifyCancel   = "rpc.cancel" // client to server: {id}
+	NotifyProgress = "progress"   // server to client
+)
+
+// Method is one row of the RPC surface.
+type Method struct {
+	Name    string
+	Summary string // one sentence, for rpc.discover and the documentation
+	Params  any    // zero value of the params type
+	Result  any    // zero value of the result type
+	FDs     bool   // fds may ride on the request
+}
+
+// Methods is the whole RPC surface of this build: what the server dispatches,
+// what rpc.discover lists and what the documentation shows.
+var Methods = []Method{
+	{MethodInfo, "Says which daemon answers, what isolation its sandboxes get and where it keeps things.", Empty{}, Info{}, false},
+	{MethodDoctor, "Probes what this machine offers and how to get what is missing.", Empty{}, Doctor{}, false},
+	{MethodShutdown, "Ends the daemon.", ShutdownParams{}, Empty{}, false},
+	{MethodGC, "Sweeps what a killed daemon left behind.", Empty{}, GCResult{}, false},
+	{MethodSandboxCreate, "Creates a sandbox and returns when it is running.", CreateParams{}, Sandbox{}, true},
+	{MethodSandboxGet, "Returns the record of one sandbox.", SandboxParams{}, Sandbox{}, false},
+	{MethodSandboxList, "Lists the sandboxes, oldest first.", ListParams{}, SandboxList{}, false},
+	{MethodSandboxKill, "Kills every process of a sandbox; its record and files stay.", SandboxParams{}, KillResult{}, false},
+	{MethodSandboxRemove, "Kills a sandbox and deletes its record and files.", SandboxParams{}, KillResult{}, false},
+	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},
+	{MethodExecSignal, "Sends a signal to a running command.", SignalParams{}, Empty{}, false},
+	{MethodExecResize, "Sets the size of a command's terminal.", ResizeParams{}, Empty{}, false},
+	{MethodImagePull, "Fetches an image into the store.", PullParams{}, Image{}, false},
+	{MethodImageList, "Lists the images in the store.", Empty{}, Images{}, false},
+	{MethodImageInspect, "Returns one image's record.", RefParams{}, Image{}, false},
+	{MethodImageRemove, "Removes an image reference and the layers that nothing else needs.", RefParams{}, Empty{}, false},
+	{MethodDiscover, "Returns the OpenRPC document of this build.", Empty{}, map[string]any(nil), false},
+}
+
+// Empty is the params or result of a method that has none.
+type Empty struct{}
+
+// CreateParams are sandbox.create's params: a Spec, the fds that ride along and
+// what the caller wants to hear meanwhile.
+type CreateParams struct {
+	Spec
+	FDs      int  `json:"fds,omitempty"`
+	Progress bool `json:"progress,omitempty"`
+}
+
+// SandboxParams name one sandbox by id or name.
+type SandboxParams struct {
+	Sandbox string `json:"sandbox"`
+}
+
+// ListParams are sandbox.list's params: only sandboxes with all these labels.
+type ListParams struct {
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// SandboxList is sandbox.list's result.
+type SandboxList struct {
+	Sandboxes []Sandbox `json:"sandboxes"`
+}
+
+// KillResult lists the host pids that a kill ended.
+type KillResult struct {
+	Killed []int `json:"killed"`
+}

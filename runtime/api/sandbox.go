@@ -1,0 +1,169 @@
+package api
+
+import "time"
+
+// State is where a sandbox is in its life.
+type State string
+
+// The states. See runtime/sandbox for the transitions.
+const (
+	Creating State = "creating"
+	Running  State = "running"
+	Paused   State = "paused"
+	Stopped  State = "stopped"
+	Failed   State = "failed"
+)
+
+// Spec is what sandbox.create asks for.
+type Spec struct {
+	Image     string            `json:"image,omitempty"`    // reference, or "host"
+	Template  string            `json:"template,omitempty"` // instead of Image
+	Name      string            `json:"name,omitempty"`     // unique among living sandboxes
+	Labels    map[string]string `json:"labels,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`      // for every exec, over the image's
+	Workdir   string            `json:"workdir,omitempty"`  // absolute; default: the image's, then /
+	User      string            `json:"user,omitempty"`     // name|uid[:group|gid]; default: the image's, then 0:0
+	Hostname  string            `json:"hostname,omitempty"` // default: the sandbox's id
+	Workspace *Workspace        `json:"workspace,omitempty"`
+	Mounts    []Mount           `json:"mounts,omitempty"`
+	Limits    Limits            `json:"limits,omitzero"`
+	Network   NetPolicy         `json:"network,omitzero"`
+	Seccomp   string            `json:"seccomp,omitempty"` // profile; default "default"
+	Scope     *Scope            `json:"scope,omitempty"`
+	TTLS      float64           `json:"ttl_s,omitempty"`    // life of the sandbox in seconds, 0 = no end
+	IdleS     float64           `json:"idle_s,omitempty"`   // seconds without an exec before it is removed, 0 = never
+	Platform  string            `json:"platform,omitempty"` // os/arch[/variant] of the image; default: this machine's
+	Pull      PullPolicy        `json:"pull,omitempty"`     // default "missing"
+	// Keep keeps the sandbox's files on disk without the short cuts that only
+	// ephemeral sandboxes may take (overlay `volatile`).
+	Keep bool `json:"keep,omitempty"`
+}
+
+// PullPolicy says when an image is fetched from its registry.
+type PullPolicy string
+
+// The pull policies, named as docker names them.
+const (
+	PullMissing PullPolicy = "missing"
+	PullAlways  PullPolicy = "always"
+	PullNever   PullPolicy = "never"
+)
+
+// MountMode says what a sandbox may do to a host folder.
+type MountMode string
+
+// The mount modes. Overlay lets the sandbox write without the host seeing it.
+const (
+	ModeNone    MountMode = "none"
+	ModeRO      MountMode = "ro"
+	ModeRW      MountMode = "rw"
+	ModeOverlay MountMode = "overlay"
+)
+
+// Workspace is the host folder that the sandbox works on, at /workspace.
+type Workspace struct {
+	Path string    `json:"path,omitempty"` // absolute, on the host
+	Mode MountMode `json:"mode"`
+	// FD is the index, in the request's fds, of an O_PATH fd of Path that the
+	// client opened: proof that the caller may see it, and protection against a
+	// path that changes under way. A client started by root sends a detached,
+	// id-mapped mount instead.
+	FD *int `json:"fd,omitempty"`
+}
+
+// Mount is a further host folder or file.
+type Mount struct {
+	Source string    `json:"source"` // absolute, on the host
+	Target string    `json:"target"` // absolute, in the sandbox
+	Mode   MountMode `json:"mode"`   // ro, rw or overlay
+	FD     *int      `json:"fd,omitempty"`
+}
+
+// Limits bound a sandbox. Zero means no limit of its own.
+type Limits struct {
+	CPUs        float64 `json:"cpus,omitempty"`         // CPU time per wall time, 1.5 = one and a half cores
+	MemoryBytes int64   `json:"memory_bytes,omitempty"` // memory and swap together
+	DiskBytes   int64   `json:"disk_bytes,omitempty"`   // what the sandbox may write
+	PIDs        int64   `json:"pids,omitempty"`         // processes and threads
+	TimeoutS    float64 `json:"timeout_s,omitempty"`    // default wall time of each exec, seconds
+}
+
+// NetMode is the network policy's mode.
+type NetMode string
+
+// The network modes. None is the default: a loopback interface and nothing else.
+const (
+	NetNone  NetMode = "none"
+	NetAllow NetMode = "allow"
+	NetOpen  NetMode = "open"
+	NetLearn NetMode = "learn"
+)
+
+// NetPolicy says what a sandbox may reach.
+type NetPolicy struct {
+	Mode       NetMode  `json:"mode,omitempty"`
+	Allow      []string `json:"allow,omitempty"`
+	Block      []string `json:"block,omitempty"`
+	AllowCIDRs []string `json:"allow_cidrs,omitempty"`
+	BlockCIDRs []string `json:"block_cidrs,omitempty"`
+	Ask        bool     `json:"ask,omitempty"`
+	Require    string   `json:"require,omitempty"` // "ebpf": fail when the kernel can not enforce
+}
+
+// ScopeKind says what a sandbox belongs to.
+type ScopeKind string
+
+// The scopes.
+const (
+	ScopeSession ScopeKind = "session"
+	ScopeAgent   ScopeKind = "agent"
+	ScopeShared  ScopeKind = "shared"
+)
+
+// Scope ties a sandbox to a session, an agent, or everybody.
+type Scope struct {
+	Kind ScopeKind `json:"kind"`
+	Key  string    `json:"key,omitempty"`
+}
+
+// Sandbox is the record of one sandbox.
+type Sandbox struct {
+	ID        string             `json:"id"`
+	Name      string             `json:"name,omitempty"`
+	State     State              `json:"state"`
+	Reason    string             `json:"reason,omitempty"` // why it stopped or failed
+	Created   time.Time          `json:"created"`
+	Image     string             `json:"image"`
+	Digest    string             `json:"digest,omitempty"` // of the image's manifest
+	Labels    map[string]string  `json:"labels,omitempty"`
+	PID       int                `json:"pid,omitempty"` // PID 1, as the host sees it
+	Command   []string           `json:"command"`       // what `run` starts without a command of its own: Entrypoint + Cmd
+	Entry     []string           `json:"entrypoint,omitempty"`
+	Workdir   string             `json:"workdir"`
+	User      string             `json:"user,omitempty"`
+	Hostname  string             `json:"hostname"`
+	Limits    Limits             `json:"limits"`
+	Network   NetPolicy          `json:"network"`
+	Isolation Isolation          `json:"isolation"`
+	PhasesMS  map[string]float64 `json:"phases_ms"`
+}
+
+// Wall is one part of the isolation and whether it is in force.
+type Wall struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // "yes" or "no"
+	Detail string `json:"detail"` // how, or why not
+}
+
+// Isolation says what stands between a sandbox and the host, read back from the
+// kernel, not from the request.
+type Isolation struct {
+	Walls []Wall `json:"walls"`
+	// UserMap is "range" when the daemon has subordinate ids, "single" when only
+	// the caller's own uid is mapped.
+	UserMap string `json:"user_map"`
+	// Cgroups is "v2", "v1" or "none".
+	Cgroups string `json:"cgroups"`
+	// Enforcement of the network policy: "none" (no network at all), "proxy" or "ebpf".
+	Enforcement string `json:"network_enforcement"`
+}

@@ -1,0 +1,58 @@
+package api
+
+import "time"
+
+// Info is system.info's result.
+type Info struct {
+	APIVersion int       `json:"api_version"`
+	BuildID    string    `json:"build_id"` // equal for all binaries of one build
+	Version    string    `json:"version"`
+	PID        int       `json:"pid"` // the daemon's, as the host sees it
+	Started    time.Time `json:"started"`
+	Isolation  Isolation `json:"isolation"` // what a sandbox of this daemon gets
+	Counts     Counts    `json:"counts"`
+	Paths      Paths     `json:"paths"`
+}
+
+// Counts are how many of each a daemon holds.
+type Counts struct {
+	Sandboxes int `json:"sandboxes"`
+	Execs     int `json:"execs"`
+	Images    int `json:"images"`
+}
+
+// Paths are where a daemon keeps things, as the caller sees them.
+type Paths struct {
+	Socket  string `json:"socket"`
+	State   string `json:"state"`
+	Runtime string `json:"runtime"`
+	Config  string `json:"config"`
+	Log     string `json:"log"`
+}
+
+// Check is one of the doctor's probes.
+type Check struct {
+	Name     string `json:"name"`
+	Status   string `json:"status"` // yes, no or inconclusive
+	Detail   string `json:"detail"`
+	Remedy   string `json:"remedy"`   // an exact command, "" when nothing is to be done
+	Required bool   `json:"required"` // sandboxes can not run without it
+}
+
+// Doctor is system.doctor's result.
+type Doctor struct {
+	Checks []Check `json:"checks"`
+}
+
+// ShutdownParams are system.shutdown's params.
+type ShutdownParams struct {
+	// Mode: "kill" ends every sandbox; "keep" (the default) refuses with
+	// failed_precondition while there are any.
+	Mode string `json:"mode,omitempty"`
+}
+
+// GCResult is system.gc's result: what was swept.
+type GCResult struct {
+	Removed []string `json:"removed"` // paths and ids
+	Bytes   int64    `json:"bytes"`   // freed on disk
+}

@@ -67,6 +67,8 @@ type CreateParams struct {
 	Spec
 	FDs      int  `json:"fds,omitempty"`
 	Progress bool `json:"progress,omitempty"`
+	// Debug asks for Sandbox.Debug in the answer.
+	Debug bool `json:"debug,omitempty"`
 }
 
 // SandboxParams name one sandbox by id or name.

@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // State is where a sandbox is in its life.
 type State string
@@ -37,7 +40,13 @@ type Spec struct {
 	// Keep keeps the sandbox's files on disk without the short cuts that only
 	// ephemeral sandboxes may take (overlay `volatile`).
 	Keep bool `json:"keep,omitempty"`
+	// Owner says whose life the sandbox shares: "" is nobody's; OwnerConnection
+	// removes it when the connection that created it is lost.
+	Owner string `json:"owner,omitempty"`
 }
+
+// OwnerConnection ties a sandbox to the connection that created it.
+const OwnerConnection = "connection"
 
 // PullPolicy says when an image is fetched from its registry.
 type PullPolicy string
@@ -146,6 +155,15 @@ type Sandbox struct {
 	Network   NetPolicy          `json:"network"`
 	Isolation Isolation          `json:"isolation"`
 	PhasesMS  map[string]float64 `json:"phases_ms"`
+	// Debug is set only in the answer to a create that asked for it.
+	Debug *SandboxDebug `json:"debug,omitempty"`
+}
+
+// SandboxDebug is what `hutch debug` shows of how a sandbox was made.
+type SandboxDebug struct {
+	// Config is the libcontainer configuration that the sandbox was launched
+	// with. Its shape is libcontainer's and changes with it.
+	Config json.RawMessage `json:"config,omitempty"`
 }
 
 // Wall is one part of the isolation and whether it is in force.

@@ -10,8 +10,12 @@ type Info struct {
 	PID        int       `json:"pid"` // the daemon's, as the host sees it
 	Started    time.Time `json:"started"`
 	Isolation  Isolation `json:"isolation"` // what a sandbox of this daemon gets
-	Counts     Counts    `json:"counts"`
-	Paths      Paths     `json:"paths"`
+	// IDBase is the kernel uid and gid, as the initial user namespace counts
+	// them, of uid 0 in sandboxes: the caller's own uid, or the start of the
+	// daemon's range when it was started by root.
+	IDBase uint32 `json:"id_base"`
+	Counts Counts `json:"counts"`
+	Paths  Paths  `json:"paths"`
 }
 
 // Counts are how many of each a daemon holds.

@@ -1,0 +1,126 @@
+package seccomp
+
+import (
+	"fmt"
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// x32Bit marks the numbers of the x32 ABI, which runs under amd64's
+	// architecture code (asm/unistd.h, __X32_SYSCALL_BIT).
+	x32Bit = 0x40000000
+	// lastNumber is beyond every number in use (471 in Linux 7.0).
+	lastNumber = 1023
+	// foreignArch is an AUDIT_ARCH_* of no machine.
+	foreignArch = 0xdead
+)
+
+// returnValue is the SECCOMP_RET_* value of a decision.
+func returnValue(errno unix.Errno) uint32 {
+	if errno == 0 {
+		return unix.SECCOMP_RET_ALLOW
+	}
+	return unix.SECCOMP_RET_ERRNO | uint32(errno)
+}
+
+// verify runs prog on every number and on the argument values where the
+// decisions of calls change, and reports the first that differs from the table.
+//
+// It is there because branches relies on the order in which libseccomp compares,
+// which its documentation does not promise: a version that behaves otherwise
+// must fail here, not in a sandbox.
+func verify(prog []byte, calls []call, arch uint32) error {
+	byNumber := make(map[uint32]call, len(calls))
+	for _, c := range calls {
+		byNumber[c.nr] = c
+	}
+	for nr := uint32(0); nr <= lastNumber; nr++ {
+		if err := verifyCall(prog, byNumber[nr], nr, arch); err != nil {
+			return err
+		}
+		foreign := []data{{nr: nr, arch: foreignArch}}
+		if arch == unix.AUDIT_ARCH_X86_64 {
+			foreign = append(foreign, data{nr: nr | x32Bit, arch: arch}, data{nr: nr, arch: unix.AUDIT_ARCH_I386})
+		}
+		for _, d := range foreign {
+			if err := verifyOne(prog, &d, unix.SECCOMP_RET_KILL_PROCESS); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// verifyCall checks one number with every combination of interesting arguments.
+// The zero call is one without rules.
+func verifyCall(prog []byte, c call, nr, arch uint32) error {
+	d := data{nr: nr, arch: arch}
+	values := c.interesting()
+	var walk func(arg int) error
+	walk = func(arg int) error {
+		if arg == len(values) {
+			if err := verifyOne(prog, &d, returnValue(c.decide(d.args))); err != nil {
+				return fmt.Errorf("system call %q: %w", c.name, err)
+			}
+			return nil
+		}
+		for _, v := range values[arg] {
+			d.args[arg] = v
+			if err := walk(arg + 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return walk(0)
+}
+
+func verifyOne(prog []byte, d *data, want uint32) error {
+	got, err := run(prog, d)
+	if err != nil {
+		return fmt.Errorf("number %d of architecture %#x with arguments %#x: %w", d.nr, d.arch, d.args, err)
+	}
+	if got != want {
+		return fmt.Errorf("number %d of architecture %#x with arguments %#x returns %#x, the table says %#x",
+			d.nr, d.arch, d.args, got, want)
+	}
+	return nil
+}
+
+// interesting are the values of each argument around which c's decision can
+// change: none and all bits, and for each condition its value, alone and with
+// every bit that the condition ignores, and its neighbours.
+func (c call) interesting() [6][]uint64 {
+	var values [6][]uint64
+	for i := range values {
+		values[i] = []uint64{0}
+	}
+	seen := map[Cond]bool{}
+	for _, r := range c.rules {
+		for _, cond := range r.When {
+			if seen[cond] {
+				continue
+			}
+			seen[cond] = true
+			values[cond.Arg] = append(values[cond.Arg], cond.Value, cond.Value|^cond.Mask, ^uint64(0))
+			values[cond.Arg] = append(values[cond.Arg], cond.neighbours()...)
+		}
+	}
+	return values
+}
+
+// neighbours are values that differ from c's in one bit of its mask: every one
+// for a mask of flags, the lowest and the highest for a number.
+func (c Cond) neighbours() []uint64 {
+	const fewBits = 8
+	if bits.OnesCount64(c.Mask) > fewBits {
+		return []uint64{c.Value ^ c.Mask&-c.Mask, c.Value ^ 1<<(bits.Len64(c.Mask)-1)}
+	}
+	var out []uint64
+	for rest := c.Mask; rest != 0; rest &= rest - 1 {
+		out = append(out, c.Value^rest&-rest)
+	}
+	return out
+}

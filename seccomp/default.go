@@ -1,0 +1,178 @@
+package seccomp
+
+import (
+	"sort"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Names of the built-in profiles, as a spec and the launch protocol say them.
+const (
+	// DefaultName is the profile of every command in a sandbox.
+	DefaultName = "default"
+	// InitName is the profile of PID 1. Filters stack, so whatever it refuses is
+	// refused to commands as well.
+	InitName = "init"
+)
+
+// profiles makes each built-in profile.
+var profiles = map[string]func() Profile{
+	DefaultName: Default,
+	InitName:    Init,
+}
+
+// ByName returns a built-in profile.
+func ByName(name string) (Profile, error) {
+	if f, ok := profiles[name]; ok {
+		return f(), nil
+	}
+	names := make([]string, 0, len(profiles))
+	for n := range profiles {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return Profile{}, api.Errorf(api.InvalidArgument, "unknown seccomp profile %q", name).
+		WithHint("use one of %s", strings.Join(names, ", "))
+}
+
+// Default is the profile of every command that runs in a sandbox.
+func Default() Profile {
+	rules := conditionalRules()
+	rules = append(rules, allowedRules()...)
+	return Profile{Name: DefaultName, Rules: append(rules, refusedRules()...)}
+}
+
+// Init is the profile of PID 1: Default and what only PID 1 may do.
+func Init() Profile {
+	rules := []Rule{{
+		Reason: "CLONE_INTO_CGROUP exists only here, and puts a command into its cgroup before its first instruction. " +
+			"The flags lie in memory, out of a filter's reach, so nobody but PID 1 may have it",
+		Syscalls: []string{"clone3"},
+	}}
+	return Profile{Name: InitName, Rules: append(rules, Default().Rules...)}
+}
+
+// int32Mask selects the part of a register that the kernel reads for an
+// argument declared int or unsigned int.
+const int32Mask = 0xffffffff
+
+// int32Arg is true when the 32-bit argument arg equals value.
+func int32Arg(arg uint, value uint64) Cond { return Cond{Arg: arg, Mask: int32Mask, Value: value} }
+
+// newNamespaces are the flags of clone(2) that make a namespace. CLONE_NEWTIME
+// (0x80) is not among them: in clone(2) that bit belongs to the exit signal.
+const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+// Terminal requests that the filter refuses (asm-generic/ioctls.h, which amd64
+// and arm64 share).
+const (
+	tiocsti   = 0x5412
+	tioclinux = 0x541c
+	tiocsetd  = 0x5423
+)
+
+// Personalities that change nothing but the caller's own view
+// (linux/personality.h).
+const (
+	perQuery       = 0xffffffff // returns the current one, changes nothing
+	perLinux32     = 0x0008     // uname says i686 or armv8l
+	uname26        = 0x0020000  // uname says 2.6
+	addrNoRandom   = 0x0040000
+	sockTypeMask   = 0xf // above it are SOCK_CLOEXEC and SOCK_NONBLOCK (linux/net.h)
+	ipprotoMPTCP   = 262
+	netlinkRoute   = unix.NETLINK_ROUTE
+	ptraceReason   = "debuggers are everyday tools. The kernel asks for the same user and a dumpable process without CAP_SYS_PTRACE, which no sandbox has, the pid namespace bounds the targets, and since 4.8 a traced call meets the filter after the tracer changed it"
+	userNamespaces = "a new namespace gives the caller capabilities over kernel code that is otherwise out of reach"
+)
+
+// conditionalRules are the calls whose arguments decide.
+func conditionalRules() []Rule {
+	rules := []Rule{
+		{Reason: "processes and threads, in the namespaces that exist",
+			Syscalls: []string{"clone"}, When: []Cond{{Arg: 0, Mask: newNamespaces}}},
+		{Reason: userNamespaces,
+			Syscalls: []string{"clone"}, Errno: unix.EPERM},
+		{Reason: "unsharing files, the working directory or semaphore undo concerns only the caller",
+			Syscalls: []string{"unshare"}, When: []Cond{{Arg: 0, Mask: newNamespaces | unix.CLONE_NEWTIME}}},
+		{Reason: userNamespaces,
+			Syscalls: []string{"unshare"}, Errno: unix.EPERM},
+
+		{Reason: "TIOCSTI types into the terminal of whoever attached it; TIOCLINUX pastes into a console; " +
+			"TIOCSETD brings in line disciplines, rarely used kernel code with a record of holes",
+			Syscalls: []string{"ioctl"}, When: []Cond{int32Arg(1, tiocsti)}, Errno: unix.EPERM},
+		{Reason: "as TIOCSTI",
+			Syscalls: []string{"ioctl"}, When: []Cond{int32Arg(1, tioclinux)}, Errno: unix.EPERM},
+		{Reason: "as TIOCSTI",
+			Syscalls: []string{"ioctl"}, When: []Cond{int32Arg(1, tiocsetd)}, Errno: unix.EPERM},
+		{Reason: "every other request is decided by the file it is made on, and a sandbox has harmless devices only",
+			Syscalls: []string{"ioctl"}},
+	}
+	for _, v := range []uint64{0, perLinux32, uname26, uname26 | perLinux32, addrNoRandom, perQuery} {
+		rules = append(rules, Rule{
+			Reason:   "asking, setarch's 32-bit and 2.6 names, and gdb's switch for its child's address layout",
+			Syscalls: []string{"personality"}, When: []Cond{int32Arg(0, v)},
+		})
+	}
+	rules = append(rules, Rule{
+		Reason:   "other personalities weaken memory protection (READ_IMPLIES_EXEC, MMAP_PAGE_ZERO) or select dead ABIs",
+		Syscalls: []string{"personality"}, Errno: unix.EPERM,
+	})
+	return append(rules, socketRules()...)
+}
+
+// socketRules decide which sockets can be made. The errnos are the ones of a
+// kernel built without the protocol, which programs are prepared for: PAM and
+// sudo take EPROTONOSUPPORT for "no audit" and go on, but end at EPERM.
+func socketRules() []Rule {
+	rules := []Rule{
+		{Reason: "local sockets", Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_UNIX)}},
+		{Reason: "libc lists addresses and interfaces by it, in getaddrinfo for one",
+			Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK), int32Arg(2, netlinkRoute)}},
+		{Reason: "the other netlink protocols (netfilter, xfrm, audit, crypto, generic) configure the kernel",
+			Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK)}, Errno: unix.EPROTONOSUPPORT},
+	}
+	for _, family := range []uint64{unix.AF_INET, unix.AF_INET6} {
+		rules = append(rules, inetRules(family)...)
+	}
+	return append(rules,
+		Rule{Reason: "AF_VSOCK reaches the hypervisor, AF_PACKET the wire, AF_ALG and rare families load kernel modules; " +
+			"none passes the network policy",
+			Syscalls: []string{"socket"}, Errno: unix.EAFNOSUPPORT},
+		Rule{Reason: "local socket pairs", Syscalls: []string{"socketpair"}, When: []Cond{int32Arg(0, unix.AF_UNIX)}},
+		Rule{Reason: "the kernel makes two sockets of the family before it finds that they cannot be paired",
+			Syscalls: []string{"socketpair"}, Errno: unix.EAFNOSUPPORT},
+	)
+}
+
+// inetRules allow the stream and datagram protocols of an internet family that
+// the network policy understands.
+func inetRules(family uint64) []Rule {
+	var rules []Rule
+	for _, t := range []struct {
+		kind      uint64
+		protocols []uint64
+	}{
+		{unix.SOCK_STREAM, []uint64{0, unix.IPPROTO_TCP, ipprotoMPTCP}},
+		{unix.SOCK_DGRAM, []uint64{0, unix.IPPROTO_UDP}},
+	} {
+		kind := []Cond{int32Arg(0, family), {Arg: 1, Mask: sockTypeMask, Value: t.kind}}
+		for _, proto := range t.protocols {
+			rules = append(rules, Rule{
+				Reason:   "TCP, which Go listens for by MPTCP, and UDP",
+				Syscalls: []string{"socket"}, When: append(kind[:2:2], int32Arg(2, proto)),
+			})
+		}
+		rules = append(rules, Rule{
+			Reason:   "SCTP, L2TP, SMC and others load kernel modules on demand; an ICMP socket's packets pass the network policy by",
+			Syscalls: []string{"socket"}, When: kind, Errno: unix.EPROTONOSUPPORT,
+		})
+	}
+	return append(rules, Rule{
+		Reason:   "raw sockets forge packets; the errno is that of a process without CAP_NET_RAW",
+		Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, family)}, Errno: unix.EPERM,
+	})
+}

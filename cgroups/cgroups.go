@@ -1,0 +1,363 @@
+// Package cgroups finds or makes the part of the cgroup hierarchies that a
+// daemon owns, and hands it over to the daemon's uid. It runs in the monitor,
+// outside every namespace of hutch's making; the limits themselves are set by
+// libcontainer's managers below what this package delegated.
+//
+// The layout, in each hierarchy that is used:
+//
+//	G = hutch-<monitor pid>-<its start time>
+//	G/daemon                the daemon's own processes (v2 only)
+//	G/sandboxes             owned by the daemon's uid
+//	G/sandboxes/<sandbox>   made and limited by libcontainer
+package cgroups
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mode says which hierarchy holds the controllers that limits need.
+type Mode string
+
+// The modes. With None a limit that needs a controller is refused.
+const (
+	V2   Mode = "v2"
+	V1   Mode = "v1"
+	None Mode = "none"
+)
+
+// Tree is a delegated part of the hierarchies.
+type Tree struct {
+	Mode Mode `json:"mode"`
+	// Path of the sandboxes' parent below the mount of every hierarchy, e.g.
+	// "/hutch-812-55/sandboxes"; "" with None.
+	Path string `json:"path"`
+	// V2Mount says that a cgroup2 hierarchy is part of the tree (pure v2 or
+	// hybrid), so that /proc/PID/cgroup's "0::" line can be checked.
+	V2Mount     bool     `json:"v2_mount"`
+	Controllers []string `json:"controllers"` // of those that limits need
+	// Reason says why Mode is None, and Remedy what the user can do.
+	Reason string `json:"reason,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
+
+	hierarchies []hierarchy
+	group       string // G's name or path below each mount
+}
+
+// hierarchy is one mounted cgroup file system.
+type hierarchy struct {
+	mount       string
+	controllers []string // v1: as mounted; v2: cgroup.controllers of the root
+	v2          bool
+}
+
+// wanted are the controllers behind the limits of runtime/api.
+var wanted = []string{"cpu", "memory", "pids"}
+
+// Delegate makes a tree for a daemon of uid and gid and returns it; when the
+// host offers none, the tree's Mode is None with the reason. euid is the
+// caller's: only root may use a hierarchy that nobody delegated.
+func Delegate(euid, uid, gid int) (*Tree, error) {
+	hs, err := mounted("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	name, err := groupName(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	if euid == 0 {
+		return delegateRoot(hs, name, uid, gid)
+	}
+	return delegateUser(hs, name)
+}
+
+// delegateRoot makes fresh top-level groups. The root of a hierarchy may hold
+// processes and children with controllers at once, so nothing has to move.
+func delegateRoot(hs []hierarchy, name string, uid, gid int) (t *Tree, err error) {
+	t = &Tree{Mode: V1, Path: "/" + name + "/sandboxes", hierarchies: hs, group: name}
+	if len(hs) == 0 {
+		return none("no cgroup file system is mounted", "mount -t cgroup2 cgroup2 /sys/fs/cgroup"), nil
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Remove())
+		}
+	}()
+	for _, h := range hs {
+		if h.v2 {
+			t.V2Mount = true
+			if len(hs) == 1 {
+				t.Mode = V2
+			}
+		}
+		for _, c := range h.controllers {
+			if slices.Contains(wanted, c) {
+				t.Controllers = append(t.Controllers, c)
+			}
+		}
+		if err := h.make(name, uid, gid); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+// delegateUser uses the cgroup that this process is in, when somebody (systemd)
+// delegated it to the caller. The group must hold no other process: the kernel
+// gives controllers only to children of empty groups (cgroups(7), "no internal
+// processes").
+func delegateUser(hs []hierarchy, name string) (*Tree, error) {
+	const remedy = "systemd-run --user --scope -p Delegate=yes hutch serve"
+	if len(hs) != 1 || !hs[0].v2 {
+		return none("cgroup v1 hierarchies belong to root; limits as an ordinary user need pure cgroup v2",
+			"boot with systemd.unified_cgroup_hierarchy=1, or start hutch as root"), nil
+	}
+	own, err := ownV2("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	h := hs[0]
+	dir := filepath.Join(h.mount, own)
+	if st, err := os.Stat(dir); err != nil || !ownedByMe(st) || unix.Access(dir, unix.W_OK) != nil {
+		return none(fmt.Sprintf("the cgroup %s is not delegated to this user", own), remedy), nil
+	}
+	group := filepath.Join(own, name)
+	t := &Tree{Mode: V2, Path: filepath.Join("/", group, "sandboxes"), V2Mount: true, hierarchies: hs, group: group}
+	if err := t.takeOver(h, dir); err != nil {
+		reason := fmt.Sprintf("the delegated cgroup %s can not be used: %v", own, err)
+		return none(reason, remedy), t.Remove()
+	}
+	return t, nil
+}
+
+func (t *Tree) takeOver(h hierarchy, dir string) error {
+	if err := h.make(t.group, os.Getuid(), os.Getgid()); err != nil {
+		return err
+	}
+	if err := t.Enter(os.Getpid()); err != nil {
+		return err
+	}
+	for _, d := range []string{dir, filepath.Join(h.mount, t.group), filepath.Join(h.mount, t.Path)} {
+		got, err := enable(d)
+		if err != nil {
+			return err
+		}
+		t.Controllers = got
+	}
+	return nil
+}
+
+// Enter moves a process into G/daemon of the v2 hierarchy: moving a process
+// later into G/sandboxes/x needs write access to the cgroup.procs of their
+// common ancestor, which is then G. Without a v2 hierarchy it does nothing.
+func (t *Tree) Enter(pid int) error {
+	for _, h := range t.hierarchies {
+		if h.v2 {
+			return write(filepath.Join(h.mount, t.group, "daemon", "cgroup.procs"), strconv.Itoa(pid))
+		}
+	}
+	return nil
+}
+
+// Remove removes the tree's groups; they must hold no process any more. The
+// caller's own process is moved out first where it was moved in.
+func (t *Tree) Remove() error {
+	var errs []error
+	for _, h := range t.hierarchies {
+		root := filepath.Join(h.mount, t.group)
+		if h.v2 && holdsSelf(filepath.Join(root, "daemon")) {
+			if parent := filepath.Dir(root); parent != h.mount {
+				_ = write(filepath.Join(root, "cgroup.subtree_control"), disableAll(root))
+				_ = write(filepath.Join(parent, "cgroup.subtree_control"), disableAll(parent))
+				errs = append(errs, write(filepath.Join(parent, "cgroup.procs"), strconv.Itoa(os.Getpid())))
+			}
+		}
+		errs = append(errs, removeTree(root))
+	}
+	return errors.Join(errs...)
+}
+
+// make creates G, G/sandboxes and, in v2, G/daemon, and gives the daemon what it
+// needs: folders below sandboxes, and moving its own processes there. The limits
+// of G and G/sandboxes stay the caller's.
+func (h hierarchy) make(group string, uid, gid int) error {
+	root := filepath.Join(h.mount, group)
+	sandboxes := filepath.Join(root, "sandboxes")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return fmt.Errorf("make cgroup: %w", err)
+	}
+	if err := h.inheritCPUSet(root); err != nil {
+		return err
+	}
+	if err := os.Mkdir(sandboxes, 0o755); err != nil {
+		return fmt.Errorf("make cgroup: %w", err)
+	}
+	if err := h.inheritCPUSet(sandboxes); err != nil {
+		return err
+	}
+	own := []string{sandboxes, filepath.Join(sandboxes, "cgroup.procs")}
+	if h.v2 {
+		daemon := filepath.Join(root, "daemon")
+		if err := os.Mkdir(daemon, 0o755); err != nil {
+			return fmt.Errorf("make cgroup: %w", err)
+		}
+		if _, err := enable(root); err != nil {
+			return err
+		}
+		own = append(own, filepath.Join(root, "cgroup.procs"), filepath.Join(daemon, "cgroup.procs"),
+			filepath.Join(sandboxes, "cgroup.subtree_control"), filepath.Join(sandboxes, "cgroup.threads"))
+	}
+	for _, path := range own {
+		if err := os.Chown(path, uid, gid); err != nil {
+			return fmt.Errorf("delegate cgroup to uid %d: %w", uid, err)
+		}
+	}
+	return nil
+}
+
+// inheritCPUSet fills v1's cpuset files, which start empty: a process can not
+// join a group without cpus and memory nodes (cpusets, admin-guide/cgroup-v1).
+func (h hierarchy) inheritCPUSet(dir string) error {
+	if h.v2 || !slices.Contains(h.controllers, "cpuset") {
+		return nil
+	}
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		v, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
+		if err != nil {
+			return fmt.Errorf("inherit cpuset: %w", err)
+		}
+		if err := write(filepath.Join(dir, file), strings.TrimSpace(string(v))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enable turns on, for dir's children, those wanted controllers that dir has.
+func enable(dir string) ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return nil, fmt.Errorf("read controllers: %w", err)
+	}
+	var got []string
+	for _, c := range strings.Fields(string(data)) {
+		if slices.Contains(wanted, c) {
+			got = append(got, c)
+		}
+	}
+	if len(got) == 0 {
+		return nil, nil
+	}
+	return got, write(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(got, " +"))
+}
+
+func disableAll(dir string) string {
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	fields := strings.Fields(string(data))
+	if len(fields) == 0 {
+		return ""
+	}
+	return "-" + strings.Join(fields, " -")
+}
+
+// Sweep removes the trees of daemons that were killed and returns their paths.
+// A tree whose monitor lives, or that still holds a process, is left alone.
+func Sweep() ([]string, error) {
+	hs, err := mounted("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var removed []string
+	var errs []error
+	for _, h := range hs {
+		dirs, err := filepath.Glob(filepath.Join(h.mount, "hutch-*-*"))
+		if err != nil {
+			return removed, err
+		}
+		for _, dir := range dirs {
+			if monitorLives(filepath.Base(dir)) || holdsProcesses(dir) {
+				continue
+			}
+			if err := removeTree(dir); err != nil {
+				if !errors.Is(err, fs.ErrPermission) {
+					errs = append(errs, err)
+				}
+				continue
+			}
+			removed = append(removed, dir)
+		}
+	}
+	return removed, errors.Join(errs...)
+}
+
+func holdsProcesses(dir string) bool {
+	found := false
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "cgroup.procs" {
+			if data, err := os.ReadFile(path); err != nil || len(bytes.TrimSpace(data)) > 0 {
+				found = true
+			}
+		}
+		return nil
+	})
+	return found
+}
+
+func holdsSelf(dir string) bool {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	return err == nil && slices.Contains(strings.Fields(string(data)), strconv.Itoa(os.Getpid()))
+}
+
+// removeTree removes a cgroup and those below it, deepest first. A cgroup's
+// files are the kernel's and go with the folder.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove cgroup: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove cgroup %s: %w", dir, err)
+	}
+	return nil
+}
+
+// write writes a value to a cgroup file that exists. O_CREAT is never used: it
+// turns "no such file" into EACCES in a delegated hierarchy.
+func write(path, value string) error {
+	if value == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("write %q to cgroup: %w", value, err)
+	}
+	_, werr := f.WriteString(value)
+	if err := errors.Join(werr, f.Close()); err != nil {
+		return fmt.Errorf("write %q to %s: %w", value, path, err)
+	}
+	return nil
+}
+
+func none(reason, remedy string) *Tree {
+	return &Tree{Mode: None, Reason: reason, Remedy: remedy}
+}

@@ -1,0 +1,143 @@
+// Package spec turns what hutchd decided about a sandbox into the libcontainer
+// config that hutch-launch runs. It is pure: no file, no clock, no environment,
+// so a golden file per case shows exactly what a sandbox is made of.
+package spec
+
+import (
+	"math"
+	"path/filepath"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/runc/libcontainer/configs"
+	"golang.org/x/sys/unix"
+)
+
+// Extent is one line of /proc/self/uid_map as hutchd sees its own: Count ids
+// from Start on are mapped. Only the inside column matters for what is nested.
+type Extent struct {
+	Start, Count int64
+}
+
+// Bind is a host folder or file inside the sandbox.
+type Bind struct {
+	Source   string // absolute, as hutch-launch sees it
+	Target   string // absolute, in the sandbox
+	ReadOnly bool
+	// NoExec and the like are not offered: a workspace without exec helps nobody,
+	// and nosuid and nodev are always set.
+}
+
+// Input is everything that decides a config.
+type Input struct {
+	Hostname string
+	Rootfs   string // absolute, where hutch-launch mounts the overlay
+	PtsDir   string // absolute, where hutch-launch mounts the devpts instance
+	Binds    []Bind
+
+	// UIDs and GIDs are hutchd's own maps: the sandbox's user namespace is nested
+	// in it and maps every id to itself.
+	UIDs, GIDs []Extent
+
+	// CgroupPath is the sandbox's cgroup below the mount of each hierarchy;
+	// "" when the host gives us none.
+	CgroupPath string
+	// CgroupV2Mount says that the unified hierarchy has the controllers, so that a
+	// read-only view of it can be shown inside (the JVM, Go and others read their
+	// limits there).
+	CgroupV2Mount bool
+
+	MemoryBytes int64   // 0 = no limit
+	CPUs        float64 // 0 = no limit
+	PIDs        int64   // 0 = no limit
+
+	NoFileHard uint64 // hard RLIMIT_NOFILE, below hutchd's own
+}
+
+// cpuPeriodUS is the length of a CFS quota period; 100 ms is the kernel's default.
+const cpuPeriodUS = 100_000
+
+// Build makes the config. The network namespace's path is filled in by
+// hutch-launch, which alone holds the fd.
+func Build(in Input) *configs.Config {
+	c := &configs.Config{
+		Rootfs:          in.Rootfs,
+		RootPropagation: unix.MS_PRIVATE | unix.MS_REC,
+		Hostname:        in.Hostname,
+		Namespaces: configs.Namespaces{
+			{Type: configs.NEWUSER},
+			{Type: configs.NEWPID},
+			{Type: configs.NEWNS},
+			{Type: configs.NEWNET},
+			{Type: configs.NEWIPC},
+			{Type: configs.NEWUTS},
+			{Type: configs.NEWCGROUP},
+		},
+		UIDMappings:     nest(in.UIDs),
+		GIDMappings:     nest(in.GIDs),
+		Capabilities:    capabilities(),
+		NoNewPrivileges: true,
+		// The monitor joined a session keyring of its own before anything else, so
+		// the caller's is not in reach, and a keyring per sandbox would use up the
+		// uid's quota of 200 (keyrings(7)).
+		NoNewKeyring:  true,
+		Devices:       devices(),
+		Mounts:        mounts(in),
+		MaskPaths:     maskPaths,
+		ReadonlyPaths: readonlyPaths,
+		Rlimits:       rlimits(in.NoFileHard),
+		// A user namespace made inside would bring back every capability and with
+		// it the kernel code behind them. seccomp refuses it as well.
+		Sysctl: map[string]string{"user.max_user_namespaces": "0"},
+		// Inside hutchd's user namespace libcontainer's idea of "rootless" (euid 0
+		// mapped by newuidmap of its own) does not apply.
+		RootlessEUID: false,
+		Cgroups:      cgroup(in),
+		Version:      "1.3.0",
+	}
+	c.RootlessCgroups = c.Cgroups.Rootless
+	return c
+}
+
+// nest maps every id of the parent namespace to itself. A map may not cross the
+// parent's extents (user_namespaces(7)), so they are kept apart.
+func nest(extents []Extent) []configs.IDMap {
+	maps := make([]configs.IDMap, 0, len(extents))
+	for _, e := range extents {
+		maps = append(maps, configs.IDMap{ContainerID: e.Start, HostID: e.Start, Size: e.Count})
+	}
+	return maps
+}
+
+func cgroup(in Input) *cgroups.Cgroup {
+	res := &cgroups.Resources{
+		// Devices are kept out by nodev mounts, the missing CAP_MKNOD and the user
+		// namespace; v1's devices controller can not be written from inside one.
+		SkipDevices: true,
+	}
+	if in.CgroupPath == "" {
+		// libcontainer ignores errors only while Path is empty, and demands a name.
+		return &cgroups.Cgroup{Name: filepath.Base(filepath.Dir(in.Rootfs)), Rootless: true, Resources: res}
+	}
+	if in.MemoryBytes > 0 {
+		res.Memory = in.MemoryBytes
+		res.MemorySwap = in.MemoryBytes // memory and swap together
+	}
+	if in.CPUs > 0 {
+		res.CpuPeriod = cpuPeriodUS
+		res.CpuQuota = int64(math.Round(in.CPUs * cpuPeriodUS))
+	}
+	if in.PIDs > 0 {
+		pids := in.PIDs
+		res.PidsLimit = &pids
+	}
+	return &cgroups.Cgroup{Path: in.CgroupPath, Resources: res}
+}
+
+func rlimits(nofileHard uint64) []configs.Rlimit {
+	return []configs.Rlimit{
+		{Type: unix.RLIMIT_NOFILE, Soft: min(1024, nofileHard), Hard: nofileHard},
+		// 1, not 0: a core_pattern that pipes to a program runs it with the host's
+		// rights for limit 0 too, and only limit 1 stops it (fs/coredump.c).
+		{Type: unix.RLIMIT_CORE, Soft: 1, Hard: 1},
+	}
+}

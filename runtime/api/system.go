@@ -10,9 +10,9 @@ type Info struct {
 	PID        int       `json:"pid"` // the daemon's, as the host sees it
 	Started    time.Time `json:"started"`
 	Isolation  Isolation `json:"isolation"` // what a sandbox of this daemon gets
-	// IDBase is the kernel uid and gid, as the initial user namespace counts
-	// them, of uid 0 in sandboxes: the caller's own uid, or the start of the
-	// daemon's range when it was started by root.
+	// IDBase is the kernel uid, as the initial user namespace counts
+	// them, of uid 0 in sandboxes: the caller's own, or, started by root, the
+	// start of the daemon's range, which then is the gid of gid 0 as well.
 	IDBase uint32 `json:"id_base"`
 	Counts Counts `json:"counts"`
 	Paths  Paths  `json:"paths"`

@@ -17,20 +17,32 @@ import (
 // It belongs to the caller's user namespace. A sandbox joins it from a nested
 // one, so that even its root may not touch links, routes, nftables or sysctls.
 func NewNetns() (*os.File, error) {
-	type result struct {
-		ns  *os.File
-		err error
-	}
 	done := make(chan result, 1)
-	go func() {
-		// The thread can not go back (setns into a namespace of the initial user
-		// namespace is EPERM), so it stays locked and ends with this goroutine.
-		runtime.LockOSThread()
-		ns, err := makeNetns()
-		done <- result{ns, err}
-	}()
+	go onOwnThread(done)
 	r := <-done
 	return r.ns, r.err
+}
+
+type result struct {
+	ns  *os.File
+	err error
+}
+
+// onOwnThread makes the namespace on a thread that ends with this goroutine: it
+// could not go back (setns into a namespace of the initial user namespace is
+// EPERM). The main thread never ends, and /proc/self shows its namespaces, so
+// there the work moves to another one.
+func onOwnThread(done chan<- result) {
+	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		defer runtime.UnlockOSThread()
+		moved := make(chan result, 1)
+		go onOwnThread(moved) // can not land here: this thread is locked
+		done <- <-moved
+		return
+	}
+	ns, err := makeNetns()
+	done <- result{ns, err}
 }
 
 func makeNetns() (*os.File, error) {

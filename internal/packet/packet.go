@@ -7,15 +7,20 @@
 package packet
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 const (
@@ -34,7 +39,8 @@ const (
 
 // Conn is one end. Send may be called from several goroutines; Recv from one.
 type Conn struct {
-	f *os.File
+	f      *os.File
+	closed atomic.Bool
 
 	sendMu sync.Mutex
 	buf    []byte
@@ -49,22 +55,29 @@ func Pair() (a, b *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "packet"), os.NewFile(uintptr(fds[1]), "packet"), nil
 }
 
-// New takes ownership of f, a connected SOCK_SEQPACKET socket.
+// New takes ownership of f, a connected SOCK_SEQPACKET socket, also when it
+// fails.
 func New(f *os.File) (*Conn, error) {
-	fd := int(f.Fd()) // Fd sets blocking mode; New makes the poller own it again
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, fmt.Errorf("packet socket: %w", err)
-	}
-	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	defer f.Close()
+	dup, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return nil, fmt.Errorf("packet socket: %w", err)
 	}
-	_ = f.Close()
+	// A description that came from another process may be blocking; NewFile gives
+	// only a non-blocking one to the poller, without which Close would not wake
+	// Recv.
+	if err := unix.SetNonblock(dup, true); err != nil {
+		_ = unix.Close(dup)
+		return nil, fmt.Errorf("packet socket: %w", err)
+	}
 	return &Conn{f: os.NewFile(uintptr(dup), "packet"), buf: make([]byte, maxInline+1)}, nil
 }
 
 // Close closes the socket; a blocked Recv returns.
-func (c *Conn) Close() error { return c.f.Close() }
+func (c *Conn) Close() error {
+	c.closed.Store(true)
+	return c.f.Close()
+}
 
 // SetWriteDeadline bounds later Sends, for peers that may stop reading.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.f.SetWriteDeadline(t) }
@@ -75,38 +88,37 @@ func (c *Conn) Send(msg any, fds ...*os.File) error {
 	if err != nil {
 		return fmt.Errorf("encode packet: %w", err)
 	}
-	raw := make([]int, 0, len(fds)+1)
-	for _, f := range fds {
-		raw = append(raw, int(f.Fd()))
-	}
-	kind := byte(kindInline)
-	if len(data) >= maxInline {
-		mem, err := sealed(data)
+	packet := append(make([]byte, 0, 1+len(data)), kindInline)
+	if len(data) > maxInline {
+		mem, err := large(data)
 		if err != nil {
 			return err
 		}
 		defer mem.Close()
-		kind, data = kindLarge, nil
-		raw = append(raw, int(mem.Fd()))
+		packet[0], data = kindLarge, nil
+		fds = append(fds[:len(fds):len(fds)], mem)
 	}
-	if len(raw) > maxFDs {
-		return fmt.Errorf("send packet: %d fds, at most %d", len(raw), maxFDs)
-	}
-	var oob []byte
-	if len(raw) > 0 {
-		oob = unix.UnixRights(raw...)
+	packet = append(packet, data...)
+	oob, err := rights(fds)
+	if err != nil {
+		return err
 	}
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
 	rc, err := c.f.SyscallConn()
 	if err != nil {
-		return err
+		return fmt.Errorf("send packet: %w", err)
 	}
 	var serr error
 	err = rc.Write(func(fd uintptr) bool {
-		serr = unix.Sendmsg(int(fd), append([]byte{kind}, data...), oob, nil, unix.MSG_NOSIGNAL)
-		return serr != unix.EAGAIN && serr != unix.EINTR
+		for {
+			serr = unix.Sendmsg(int(fd), packet, oob, nil, unix.MSG_NOSIGNAL)
+			if serr != unix.EINTR {
+				return serr != unix.EAGAIN
+			}
+		}
 	})
+	runtime.KeepAlive(fds)
 	if err == nil {
 		err = serr
 	}
@@ -116,15 +128,39 @@ func (c *Conn) Send(msg any, fds ...*os.File) error {
 	return nil
 }
 
+// rights encodes fds as SCM_RIGHTS. It does not use File.Fd, which would switch
+// the shared description of a non-blocking file to blocking.
+func rights(fds []*os.File) ([]byte, error) {
+	if len(fds) == 0 {
+		return nil, nil
+	}
+	if len(fds) > maxFDs {
+		return nil, fmt.Errorf("send packet: %d fds, at most %d", len(fds), maxFDs)
+	}
+	raw := make([]int, 0, len(fds))
+	for _, f := range fds {
+		rc, err := f.SyscallConn()
+		if err == nil {
+			err = rc.Control(func(fd uintptr) { raw = append(raw, int(fd)) })
+		}
+		if err != nil {
+			return nil, fmt.Errorf("send packet: fd %d of %d: %w", len(raw), len(fds), err)
+		}
+	}
+	return unix.UnixRights(raw...), nil
+}
+
 // Recv reads the next message into msg and returns its fds, which the caller
-// owns. It returns io.EOF when the other end is closed.
+// owns. It returns io.EOF when either end is closed.
 func (c *Conn) Recv(msg any) ([]*os.File, error) {
 	n, files, err := c.recv()
 	if err != nil {
 		return nil, err
 	}
 	data := c.buf[1:n]
-	if c.buf[0] == kindLarge {
+	switch c.buf[0] {
+	case kindInline:
+	case kindLarge:
 		if len(files) == 0 {
 			return nil, errors.New("receive packet: large message without its memfd")
 		}
@@ -135,6 +171,9 @@ func (c *Conn) Recv(msg any) ([]*os.File, error) {
 			CloseAll(files)
 			return nil, err
 		}
+	default:
+		CloseAll(files)
+		return nil, fmt.Errorf("receive packet: unknown kind %#x", c.buf[0])
 	}
 	if err := json.Unmarshal(data, msg); err != nil {
 		CloseAll(files)
@@ -152,14 +191,20 @@ func (c *Conn) recv() (int, []*os.File, error) {
 	var n, oobn, flags int
 	var rerr error
 	err = rc.Read(func(fd uintptr) bool {
-		n, oobn, flags, _, rerr = unix.Recvmsg(int(fd), c.buf, oob, unix.MSG_CMSG_CLOEXEC)
-		return rerr != unix.EAGAIN && rerr != unix.EINTR
+		for {
+			n, oobn, flags, _, rerr = unix.Recvmsg(int(fd), c.buf, oob, unix.MSG_CMSG_CLOEXEC)
+			if rerr != unix.EINTR {
+				return rerr != unix.EAGAIN
+			}
+		}
 	})
 	if err == nil {
 		err = rerr
 	}
 	if err != nil {
-		if errors.Is(err, unix.ECONNRESET) || errors.Is(err, os.ErrClosed) {
+		// A read that Close interrupts fails with internal/poll's own error, which
+		// is not os.ErrClosed.
+		if errors.Is(err, unix.ECONNRESET) || c.closed.Load() {
 			return 0, nil, io.EOF
 		}
 		return 0, nil, fmt.Errorf("receive packet: %w", err)
@@ -200,25 +245,15 @@ func filesOf(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-func sealed(data []byte) (*os.File, error) {
+func large(data []byte) (*os.File, error) {
 	if len(data) > maxLarge {
 		return nil, fmt.Errorf("send packet: %d bytes, at most %d", len(data), maxLarge)
 	}
-	fd, err := unix.MemfdCreate("packet", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	mem, err := sys.SealedMemfd("packet", bytes.NewReader(data), sys.MemfdData)
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
+		return nil, fmt.Errorf("send packet: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "packet")
-	if _, err := f.Write(data); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("write memfd: %w", err)
-	}
-	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("seal memfd: %w", err)
-	}
-	return f, nil
+	return mem, nil
 }
 
 func readLarge(mem *os.File) ([]byte, error) {

@@ -1,0 +1,135 @@
+package images
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// GC removes layers that no reference names, no lease keeps and inUse (nil:
+// none) does not claim, and skeletons of the host image that are out of date.
+// It returns the bytes freed, as allocated on disk. Errors of single folders
+// are joined; the rest is still collected.
+func (s *Store) GC(inUse func(folder string) bool) (freed int64, err error) {
+	if err := s.sweep(); err != nil {
+		return 0, storeError(err, "collect images", s.dir)
+	}
+	names, err := s.candidates(inUse)
+	if err != nil {
+		return 0, storeError(err, "collect images", s.dir)
+	}
+	var errs []error
+	for _, name := range names {
+		n, err := s.collect(name)
+		freed += n
+		errs = append(errs, err)
+	}
+	return freed, storeError(errors.Join(errs...), "collect images", s.dir)
+}
+
+// candidates are the folders that nobody seems to want.
+func (s *Store) candidates(inUse func(string) bool) ([]string, error) {
+	marked, err := s.marked()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, d := range []string{layersDir, hostDir} {
+		entries, err := os.ReadDir(s.path(d))
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			name := path.Join(d, e.Name())
+			if !e.IsDir() || marked[name] || (inUse != nil && inUse(name)) || s.leases.held(name) {
+				continue
+			}
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// marked are the folders that references name, in both ways of unpacking.
+func (s *Store) marked() (map[string]bool, error) {
+	entries, err := os.ReadDir(s.path(refsDir))
+	if err != nil {
+		return nil, err
+	}
+	marked := make(map[string]bool)
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(s.path(refsDir), e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		img, err := s.decodeRecord(data)
+		if err != nil {
+			return nil, fmt.Errorf("image record %s: %w", e.Name(), err)
+		}
+		for _, l := range img.Layers {
+			base := strings.TrimSuffix(l, ".1uid")
+			marked[base], marked[base+".1uid"] = true, true
+		}
+	}
+	return marked, nil
+}
+
+// collect removes one folder unless it is wanted after all. A puller leases a
+// layer before it writes the reference that names it, so once the exclusive
+// lock is held either the reference is visible or nobody has the layer.
+func (s *Store) collect(name string) (freed int64, err error) {
+	dir, err := openDir(s.path(name))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return 0, nil
+		}
+		return 0, err
+	}
+	defer dir.Close()
+	if err := flockNow(dir, unix.LOCK_EX); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return 0, nil // leased, or being collected
+		}
+		return 0, fmt.Errorf("lock %s: %w", name, err)
+	}
+	marked, err := s.marked()
+	if err != nil || marked[name] {
+		return 0, err
+	}
+	t, err := s.newTmp()
+	if err != nil {
+		return 0, err
+	}
+	defer t.discard()
+	// The rename makes the removal atomic for everybody else.
+	if err := os.Rename(s.path(name), filepath.Join(t.path, "gone")); err != nil {
+		return 0, err
+	}
+	_ = os.Remove(s.path(name) + ".json")
+	return diskUse(filepath.Join(t.path, "gone")), nil
+}
+
+// diskUse adds up the allocated bytes below dir; hard links count once per
+// name, which is good enough for a report.
+func diskUse(dir string) (total int64) {
+	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		var st unix.Stat_t
+		if unix.Lstat(p, &st) == nil && st.Nlink > 0 {
+			total += st.Blocks * 512 / int64(st.Nlink)
+		}
+		return nil
+	})
+	return total
+}

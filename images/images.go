@@ -1,0 +1,127 @@
+// Package images keeps root filesystems for sandboxes: OCI images pulled from
+// registries and unpacked once into a store of layers, and the built-in image
+// "host", which shows the programs of the machine itself.
+//
+// It mounts nothing. What it hands out is a Rootfs, a description that
+// hutch-launch turns into overlay and bind mounts. The process that uses it is
+// uid 0 in a user namespace of its own, mapped onto a range of ids or onto a
+// single one; see Options.SingleUID. DESIGN.md has the reasons.
+package images
+
+import (
+	"path"
+	"slices"
+	"time"
+)
+
+// Image is one image of the store, complete and unpacked.
+type Image struct {
+	// Ref is the normalised reference, such as
+	// "docker.io/library/debian:12", or "host".
+	Ref string `json:"ref"`
+	// Digest names the manifest (or list of manifests) that Ref stood for when
+	// it was pulled, as "sha256:...". Empty for "host".
+	Digest string `json:"digest"`
+	// ID is the digest of the image's configuration.
+	ID string `json:"id"`
+	// Platform is "os/arch" or "os/arch/variant".
+	Platform string `json:"platform"`
+	// Created is when the image says it was built; zero when it does not say.
+	Created time.Time `json:"created"`
+	// Pulled is when this store got it.
+	Pulled time.Time `json:"pulled"`
+	// SizeBytes is the sum of the regular files of all layers.
+	SizeBytes int64 `json:"size_bytes"`
+	// Config is how the image wants to be run.
+	Config Config `json:"config"`
+	// Layers are folders relative to the store's folder, lowest first.
+	Layers []string `json:"layers"`
+}
+
+// Config is the part of an image's configuration that a sandbox honours.
+type Config struct {
+	Env          []string          `json:"env,omitempty"`  // NAME=VALUE
+	User         string            `json:"user,omitempty"` // name|uid[:group|gid], resolved inside the root filesystem
+	WorkingDir   string            `json:"working_dir,omitempty"`
+	Entrypoint   []string          `json:"entrypoint,omitempty"`
+	Cmd          []string          `json:"cmd,omitempty"`
+	Volumes      []string          `json:"volumes,omitempty"` // absolute paths, sorted
+	StopSignal   string            `json:"stop_signal,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	ExposedPorts []string          `json:"exposed_ports,omitempty"` // "80/tcp", sorted
+}
+
+// Rootfs describes a root filesystem: an overlay of Lower under an upper
+// folder that the caller brings, with Binds on top of it. The overlay must be
+// mounted with the option userxattr, because opaque folders are marked with
+// user.overlay.opaque.
+type Rootfs struct {
+	// Lower are folders relative to the store's folder, top-most first as
+	// overlayfs wants its lowerdir.
+	Lower []string `json:"lower"`
+	// Binds are host folders shown read-only, in the order to mount them.
+	Binds []Bind `json:"binds,omitempty"`
+}
+
+// Bind shows a folder of the host, read-only, nosuid and nodev.
+type Bind struct {
+	// Source is an absolute path of the host, without symlinks.
+	Source string `json:"source"`
+	// Target is an absolute path in the root filesystem; its folder exists in
+	// the overlay and no part of it is a symlink.
+	Target string `json:"target"`
+	// Recursive bind mounts take the mounts below Source with them. In a user
+	// namespace any other bind of a folder with mounts below it fails.
+	Recursive bool `json:"recursive"`
+	// Overlay, unless empty, is a folder relative to the store that hides parts
+	// of Source when it is the upper of two lower folders: mount a read-only
+	// overlay of [Overlay, Source] at Target. That shows neither host paths nor
+	// device names in the sandbox's mountinfo, but the kernel refuses it in a
+	// user namespace when the host has a mount below Source: then bind Source
+	// and cover each folder of Hide.
+	Overlay string `json:"overlay,omitempty"`
+	// Hide are absolute paths in the root filesystem that an empty read-only
+	// folder must cover when Overlay is empty or could not be mounted.
+	Hide []string `json:"hide,omitempty"`
+}
+
+// Rootfs describes the image's root filesystem.
+func (i *Image) Rootfs() Rootfs {
+	lower := slices.Clone(i.Layers)
+	slices.Reverse(lower)
+	return Rootfs{Lower: lower}
+}
+
+// Phase is what a pull is doing with one layer.
+type Phase string
+
+// The phases of a layer, in order. A layer is waiting, then either present or
+// downloading and done.
+const (
+	PhaseWaiting     Phase = "waiting"     // for another process or goroutine
+	PhasePresent     Phase = "present"     // was in the store already
+	PhaseDownloading Phase = "downloading" // and unpacking, in one pass
+	PhaseDone        Phase = "done"        // verified and committed
+)
+
+// Progress is one report about one layer of a pull.
+type Progress struct {
+	Layer string `json:"layer"` // digest of the compressed layer
+	Phase Phase  `json:"phase"`
+	Done  int64  `json:"done"`  // compressed bytes read
+	Total int64  `json:"total"` // compressed bytes, -1 when unknown
+}
+
+// store-relative folder names.
+const (
+	layersDir = "layers"
+	refsDir   = "refs"
+	hostDir   = "host"
+	locksDir  = "locks"
+	tmpDir    = "tmp"
+)
+
+// layerName is the folder of an unpacked layer.
+func (s *Store) layerName(diffID string) string {
+	return path.Join(layersDir, s.folderName(diffID))
+}

@@ -1,0 +1,103 @@
+# hutch: `make help` explains the targets. V=1 shows every command.
+
+SHELL       = /bin/sh
+Q          := $(if $(V),,@)
+say         = @printf '  %-9s %s\n'
+
+# Everything runs through this wrapper: it finds, or fetches into .cache, a Go
+# that go.mod accepts.
+GO          = internal/build/go.sh
+LINT        = $(GO) tool -modfile=internal/tools/go.mod golangci-lint
+TESTRUN     = $(GO) run ./internal/build/testrun
+
+VERSION    ?= 0.1.0-dev
+BUILD_ID    = $(shell internal/build/buildid.sh)
+STAMP       = -X github.com/hutch-sh/hutch/internal/version.Version=$(VERSION) \
+              -X github.com/hutch-sh/hutch/internal/version.BuildID=$(BUILD_ID)
+GOBUILD     = $(GO) build -trimpath -buildvcs=false
+
+# The binaries that need no C, and the one that does: hutch-launch, static
+# because it runs from a memfd inside other roots.
+PLAIN       = hutch hutchd hutch-init
+PLAIN_FLAGS = -tags containers_image_openpgp -ldflags '-s -w $(STAMP)'
+CGO_FLAGS   = -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags "-static" $(STAMP)'
+
+# The exec stub that hutch-init embeds: no libc, no start-up cost.
+CC         ?= gcc
+STUB        = runtime/guest/stub/stub
+STUB_FLAGS  = -nostdlib -static -Os -Wall -Wextra -Werror -fno-stack-protector -fno-asynchronous-unwind-tables \
+              -fno-pie -no-pie -Wl,--build-id=none -Wl,-z,noexecstack -s
+
+PREFIX     ?= $(HOME)/.local
+DESTDIR    ?=
+BINDIR      = $(DESTDIR)$(PREFIX)/bin
+LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
+
+# Debian's registry, unpacked for the tests, is found here.
+export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all build install uninstall deps lint generate bench clean deps-build deps-test
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo '  NO_INSTALL=1 never installs packages, V=1 shows commands, PREFIX=DIR is where install goes (~/.local)'
+
+run: build ## build, then show a sandbox at work (state in .cache/run)
+	$(Q)HUTCH_ROOT=$(CURDIR)/.cache/run/state bin/hutch tour --private
+
+test: build deps-test ## run the tests as you; list those that this host cannot run
+	$(Q)$(TESTRUN) $(if $(RUN),-run '$(RUN)') $(PKG)
+
+test-all: build deps-test ## the same, failing when a must-run test skips; as root for three kinds of user
+	$(Q)$(TESTRUN) -require -matrix $(PKG)
+
+build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init}
+	$(say) BUILD 'bin/{$(subst $() ,$(comma),$(PLAIN))}'
+	$(Q)CGO_ENABLED=0 $(GOBUILD) $(PLAIN_FLAGS) -o bin/ $(PLAIN:%=./cmd/%)
+	$(say) BUILD 'bin/hutch-launch (static, with libseccomp)'
+	$(Q)CGO_ENABLED=1 $(GOBUILD) $(CGO_FLAGS) -o bin/ ./cmd/hutch-launch
+comma := ,
+
+$(STUB): $(STUB).c $(wildcard runtime/guest/stub/*.h)
+	$(say) CC $@
+	$(Q)$(CC) $(STUB_FLAGS) -o $@ $<
+
+install: build ## install below PREFIX (~/.local)
+	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init}'
+	$(Q)install -d $(BINDIR) $(LIBEXECDIR)
+	$(Q)install -m 0755 bin/hutch $(BINDIR)/
+	$(Q)install -m 0755 bin/hutchd bin/hutch-launch bin/hutch-init $(LIBEXECDIR)/
+
+uninstall: ## remove what install put there
+	$(say) REMOVE '$(BINDIR)/hutch, $(LIBEXECDIR)'
+	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init
+	$(Q)rmdir $(LIBEXECDIR) 2>/dev/null || true
+
+deps: deps-build ## install missing packages (root or passwordless sudo), else print the command
+	$(Q)internal/build/deps.sh test
+	$(Q)$(GO) version
+
+deps-build:
+	$(Q)internal/build/deps.sh build
+
+deps-test:
+	$(Q)internal/build/deps.sh test
+
+lint: deps-build $(STUB) ## check style and import rules (the first run builds the linter: a minute or two)
+	$(say) LINT './...'
+	$(Q)$(LINT) run ./...
+	$(say) LINT 'shell scripts'
+	$(Q)if command -v shellcheck >/dev/null; then shellcheck .ci/run internal/build/*.sh; else echo '  no shellcheck: skipped'; fi
+
+generate: deps-build $(STUB) ## renew generated files
+	$(say) GENERATE './...'
+	$(Q)$(GO) generate ./...
+
+bench: build deps-test ## measure against bwrap, crun and runc (ARGS=... goes to the harness)
+	$(Q)$(GO) run ./integration/bench $(ARGS)
+
+clean: ## remove what make made (bin, the stub, .cache)
+	$(Q)rm -rf bin $(STUB)
+	$(Q)rm -rf .cache 2>/dev/null || { chmod -R u+w .cache; rm -rf .cache; }

@@ -1,0 +1,177 @@
+#!/bin/sh
+# deps.sh installs what is missing of the named groups: go, build, test.
+#
+#   usage: deps.sh [--require] GROUP...
+#
+# As root, or where sudo asks for no password, it prints the command and runs
+# it. Otherwise, and with NO_INSTALL=1, it only prints the command. It fails
+# when something is missing that the build cannot do without; what only widens
+# the id map or the tests is reported, and fatal with --require alone.
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+strict=
+if [ "${1-}" = --require ]; then
+	strict=1
+	shift
+fi
+
+# Probes: for the thing itself, so that what came by other ways than packages
+# counts too. table names them; eval calls them.
+# shellcheck disable=SC2317
+{
+	have_cmd() { command -v "$1" >/dev/null 2>&1; }
+	have_cc() { have_cmd "${CC:-gcc}"; }
+	have_go() { have_cmd go || [ -x /usr/local/go/bin/go ]; }
+	have_libseccomp() { have_static seccomp && have_cmd pkg-config && pkg-config --exists libseccomp; }
+	have_registry() { have_cmd docker-registry || have_cmd registry || [ -x "$root/.cache/tools/usr/bin/docker-registry" ]; }
+
+	# have_static NAME: the compiler answers with a path when it has libNAME.a.
+	have_static() {
+		have_cc || return 1
+		case $("${CC:-gcc}" -print-file-name="lib$1.a") in */*) ;; *) return 1 ;; esac
+	}
+}
+
+# family names the package manager whose names the tables below use.
+family() {
+	for m in apt-get dnf apk; do
+		if have_cmd "$m"; then
+			echo "$m"
+			return
+		fi
+	done
+	echo none
+}
+manager=$(family)
+
+# table GROUP prints: need, weight (must or may), probe, and the packages of
+# apt-get, dnf and apk, "-" where the distribution has none.
+table() {
+	case $1 in
+	go)
+		echo 'go          must have_go               golang-go      golang                golang-1'
+		;;
+	build)
+		echo 'compiler    must have_cc               gcc            gcc                   gcc
+libc        must have_static:c         libc6-dev      glibc-static          musl-dev
+pkg-config  must have_cmd:pkg-config   pkg-config     pkgconf-pkg-config    pkgconf
+libseccomp  must have_libseccomp       libseccomp-dev libseccomp-devel,libseccomp-static libseccomp-dev,libseccomp-static
+newuidmap   may  have_cmd:newuidmap    uidmap         shadow-utils          shadow-subids'
+		;;
+	test)
+		echo 'git         may  have_cmd:git          git            git                   git
+python3     may  have_cmd:python3      python3        python3               python3
+setpriv     may  have_cmd:setpriv      util-linux     util-linux            setpriv
+mmdebstrap  may  have_cmd:mmdebstrap   mmdebstrap     mmdebstrap            -
+registry    may  have_registry         docker-registry docker-distribution  docker-registry
+bwrap       may  have_cmd:bwrap        bubblewrap     bubblewrap            bubblewrap
+crun        may  have_cmd:crun         crun           crun                  crun
+runc        may  have_cmd:runc         runc           runc                  runc
+shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shellcheck'
+		;;
+	*)
+		echo "deps.sh: unknown group $1 (go, build, test)" >&2
+		exit 2
+		;;
+	esac
+}
+
+# missing GROUP... prints "need weight packages" for every probe that fails.
+missing() {
+	for group in "$@"; do
+		table "$group" | while read -r need weight probe apt dnf apk; do
+			if ! eval "$(echo "$probe" | tr : ' ')"; then
+				case $manager in
+				apt-get) echo "$need $weight $apt" ;;
+				dnf) echo "$need $weight $dnf" ;;
+				apk) echo "$need $weight $apk" ;;
+				*) echo "$need $weight $need" ;;
+				esac
+			fi
+		done
+	done
+}
+
+# packages reads missing's lines and prints the package names. Debian's registry
+# package would start a service on port 5000, so that one is only unpacked.
+packages() {
+	while read -r _ _ names; do
+		case $manager:$names in
+		*:- | apt-get:docker-registry) ;;
+		*) echo "$names" | tr ',' '\n' ;;
+		esac
+	done | sort -u | tr '\n' ' '
+}
+
+# command_for PACKAGES prints the one line that installs them.
+command_for() {
+	case $manager in
+	apt-get) echo "apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -qy -o DPkg::Lock::Timeout=300 install --no-install-recommends $1" ;;
+	dnf) echo "dnf -y install $1" ;;
+	apk) echo "apk add $1" ;;
+	esac
+}
+
+# install PACKAGES installs them when this user may.
+install() {
+	line=$(command_for "${1% }")
+	if [ "$(id -u)" = 0 ]; then
+		sudo=
+	else
+		sudo='sudo '
+		line="sudo sh -c '$line'"
+	fi
+	if [ "$manager" = none ]; then
+		echo "deps: no apt-get, dnf or apk here; please install: $1"
+	elif [ "${NO_INSTALL-}" = 1 ] || { [ -n "$sudo" ] && ! sudo -n true 2>/dev/null; }; then
+		echo "deps: missing; to install it:"
+		echo "    $line"
+	else
+		echo "deps: installing what is missing:"
+		echo "    $line"
+		mkdir -p "$root/.cache"
+		log=$root/.cache/deps.log
+		if ! sh -c "$line" >"$log" 2>&1 </dev/null; then
+			tail -n 20 "$log"
+			echo "deps: that failed; the whole output is in .cache/deps.log"
+		fi
+	fi
+}
+
+# unpack_registry gets Debian's registry without installing it; no root needed.
+unpack_registry() {
+	[ "$manager" = apt-get ] && [ "${NO_INSTALL-}" != 1 ] && have_cmd dpkg-deb || return 0
+	echo "deps: unpacking docker-registry into .cache/tools (for the tests)"
+	mkdir -p "$root/.cache/tools"
+	dir=$(mktemp -d)
+	chmod 0755 "$dir"
+	# Without package lists an ordinary user gets nothing here: the tests that
+	# need the registry then say so.
+	(cd "$dir" && apt-get -q download docker-registry && dpkg-deb -x docker-registry_*.deb "$root/.cache/tools") >/dev/null 2>&1 || true
+	rm -rf "$dir"
+}
+
+lacking=$(missing "$@")
+[ -n "$lacking" ] || exit 0
+names=$(echo "$lacking" | packages)
+[ -z "$names" ] || install "$names"
+case $lacking in *registry*) unpack_registry ;; esac
+
+status=0
+left=$(missing "$@")
+while read -r need weight _; do
+	if [ -z "$need" ]; then
+		continue
+	elif [ "$weight" = must ] || [ -n "$strict" ]; then
+		echo "deps: $need is missing"
+		status=1
+	elif [ "$need" = newuidmap ]; then
+		echo "deps: no newuidmap: going on with a single-uid map (one user inside each sandbox)"
+	else
+		echo "deps: no $need: the tests that need it will be skipped"
+	fi
+done <<END
+$left
+END
+exit $status

@@ -1,0 +1,141 @@
+// Testrun runs the tests as `make test` and `make test-all` do: it prints the
+// lines of plain `go test`, then which tests this host cannot run and why.
+//
+//	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [PACKAGE...]
+//
+// With -require it also fails when a test named in .ci/must-run was skipped or
+// is gone. With -matrix, as root, the packages that depend on the host run twice
+// more: as an ordinary user with a range of subordinate ids, and as one without.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
+)
+
+const module = "github.com/hutch-sh/hutch"
+
+// tags are those of the binaries, so that the tests see the same code.
+const tags = "containers_image_openpgp,seccomp"
+
+// options are the command line.
+type options struct {
+	require  bool
+	matrix   bool
+	race     bool
+	run      string
+	timeout  time.Duration // of one package's tests
+	packages []string
+}
+
+func main() {
+	var o options
+	flag.BoolVar(&o.require, "require", false, "fail when a test named in .ci/must-run does not run")
+	flag.BoolVar(&o.matrix, "matrix", false, "as root: run the host-dependent packages as ordinary users too")
+	flag.BoolVar(&o.race, "race", false, "build the tests with the race detector")
+	flag.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
+	flag.DurationVar(&o.timeout, "timeout", 10*time.Minute, "limit of one package's tests")
+	flag.Parse()
+	o.packages = flag.Args()
+	if len(o.packages) == 0 {
+		o.packages = []string{"./..."}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ok, err := run(ctx, os.Stdout, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testrun:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+// run reports whether every test passed and, with require, every must-run test
+// ran. An error means that the tests could not be run at all.
+func run(ctx context.Context, out io.Writer, o options) (bool, error) {
+	root, err := testenv.ModuleRoot()
+	if err != nil {
+		return false, err
+	}
+	list, err := mustrun.ReadFile(root)
+	if err != nil {
+		return false, err
+	}
+	if o.require {
+		os.Setenv(testenv.RequireVar, testenv.RequireAll)
+	}
+	var total report
+	r := newReader(out, module, "")
+	if err := goTest(ctx, r, o); err != nil {
+		return false, err
+	}
+	ok := !r.failed
+	total.add(testenv.CurrentKind(), r.outcomes)
+	if o.matrix && os.Geteuid() == 0 {
+		passed, err := runMatrix(ctx, out, root, o, &total)
+		if err != nil {
+			return false, err
+		}
+		ok = ok && passed
+	}
+	total.summary(out)
+	if o.require && o.run == "" {
+		unmet := total.unmet(list)
+		for _, line := range unmet {
+			fmt.Fprintln(out, "must run:", line)
+		}
+		ok = ok && len(unmet) == 0
+	}
+	return ok, ctx.Err()
+}
+
+// goTest runs `go test` for the user who called.
+func goTest(ctx context.Context, r *reader, o options) error {
+	args := []string{"test", "-json", "-tags", tags, "-timeout", o.timeout.String()}
+	if o.race {
+		args = append(args, "-race")
+	}
+	if o.run != "" {
+		args = append(args, "-run", o.run)
+	}
+	return stream(command(ctx, "go", append(args, o.packages...)...), r)
+}
+
+// command is exec.CommandContext with an end that tests can clean up after: an
+// interrupt first, so that their teardown runs.
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 30 * time.Second
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// stream runs cmd and reads its events. A non-zero exit is a failure of tests,
+// which the events have told already.
+func stream(cmd *exec.Cmd, r *reader) error {
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	readErr := r.read(pipe)
+	if err := cmd.Wait(); err != nil {
+		r.failed = true
+	}
+	return readErr
+}

@@ -1,0 +1,12 @@
+// Package version says which build this is. The four binaries of one build
+// carry the same values; make stamps them (see Makefile), a plain go build does
+// not.
+package version
+
+// Version is the release, e.g. "0.1.0"; "dev" when make did not build this.
+var Version = "dev"
+
+// BuildID is a hash of the sources the binaries were made from, 12 hexadecimal
+// digits, or "dev". Processes of one hutch compare it for equality to learn
+// whether they belong together; nothing else can be read from it.
+var BuildID = "dev"

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // Program is a compiled profile.
@@ -21,8 +23,8 @@ type Program struct {
 }
 
 const (
-	insnSize = 8    // struct sock_filter
-	maxInsns = 4096 // BPF_MAXINSNS
+	insnSize = sys.SeccompInsnSize
+	maxInsns = sys.SeccompMaxInsns
 )
 
 // Len is the number of instructions.

@@ -2,6 +2,7 @@ package seccomp
 
 import (
 	"fmt"
+	"iter"
 	"math/bits"
 
 	"golang.org/x/sys/unix"
@@ -56,25 +57,13 @@ func verify(prog []byte, calls []call, arch uint32) error {
 // verifyCall checks one number with every combination of interesting arguments.
 // The zero call is one without rules.
 func verifyCall(prog []byte, c call, nr, arch uint32) error {
-	d := data{nr: nr, arch: arch}
-	values := c.interesting()
-	var walk func(arg int) error
-	walk = func(arg int) error {
-		if arg == len(values) {
-			if err := verifyOne(prog, &d, returnValue(c.decide(d.args))); err != nil {
-				return fmt.Errorf("system call %q: %w", c.name, err)
-			}
-			return nil
+	for args := range c.interesting() {
+		d := data{nr: nr, arch: arch, args: args}
+		if err := verifyOne(prog, &d, returnValue(c.decide(args))); err != nil {
+			return fmt.Errorf("system call %q: %w", c.name, err)
 		}
-		for _, v := range values[arg] {
-			d.args[arg] = v
-			if err := walk(arg + 1); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
-	return walk(0)
+	return nil
 }
 
 func verifyOne(prog []byte, d *data, want uint32) error {
@@ -89,10 +78,33 @@ func verifyOne(prog []byte, d *data, want uint32) error {
 	return nil
 }
 
-// interesting are the values of each argument around which c's decision can
-// change: none and all bits, and for each condition its value, alone and with
-// every bit that the condition ignores, and its neighbours.
-func (c call) interesting() [6][]uint64 {
+// interesting yields every combination of the argument values around which c's
+// decision can change.
+func (c call) interesting() iter.Seq[[6]uint64] {
+	values := c.values()
+	return func(yield func([6]uint64) bool) {
+		var args [6]uint64
+		var walk func(arg int) bool
+		walk = func(arg int) bool {
+			if arg == len(values) {
+				return yield(args)
+			}
+			for _, v := range values[arg] {
+				args[arg] = v
+				if !walk(arg + 1) {
+					return false
+				}
+			}
+			return true
+		}
+		walk(0)
+	}
+}
+
+// values are, for each argument, zero, and for each condition on it the value,
+// alone and with every bit that the condition ignores, its neighbours and all
+// bits.
+func (c call) values() [6][]uint64 {
 	var values [6][]uint64
 	for i := range values {
 		values[i] = []uint64{0}

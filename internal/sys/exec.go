@@ -1,0 +1,31 @@
+package sys
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// ForExec duplicates program, close-on-exec, to a number that os.StartProcess
+// with attr.Files = files leaves alone, and returns it with the path to start
+// it by. The child moves files to 0, 1, ... before it resolves the path, over
+// whatever has those numbers (golang.org/issue/61751), so an fd in their way
+// would make it start another file. The duplicate is the caller's, to be closed
+// after the start.
+func ForExec(program *os.File, files []*os.File) (dup *os.File, path string, err error) {
+	above := 0
+	for _, f := range files {
+		above = max(above, int(f.Fd()))
+	}
+	// At most one temporary number per file and two for the child's pipe.
+	above += len(files) + 3
+	fd, err := unix.FcntlInt(program.Fd(), unix.F_DUPFD_CLOEXEC, above)
+	runtime.KeepAlive(program)
+	if err != nil {
+		return nil, "", fmt.Errorf("duplicate fd of %s: %w", program.Name(), err)
+	}
+	dup = os.NewFile(uintptr(fd), program.Name())
+	return dup, FDPath(dup), nil
+}

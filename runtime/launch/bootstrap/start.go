@@ -1,0 +1,266 @@
+// Package bootstrap is the monitor's side of hutch-launch: it decides the id
+// maps of the daemon's user namespace, starts hutch-launch in it and tells it
+// what to start. It links neither libcontainer nor cgo.
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+)
+
+// Options is what Start needs. All files stay the caller's and may be closed
+// when Start returns.
+type Options struct {
+	// Binary is hutch-launch, open for reading. It runs from a sealed copy, so
+	// that no sandbox can reach the file (CVE-2019-5736) and an upgrade does not
+	// disturb it.
+	Binary *os.File
+	// IDMap is the user namespace, see PlanIDMap.
+	IDMap IDMap
+	// Boot is sent as it is, but for SetGroups, which follows from IDMap. The
+	// daemon's uid 0 (the first of IDMap) must be able to walk to Boot.Mount, and
+	// the content of StateDir must be its own.
+	Boot launchapi.Boot
+	// Hutchd is the daemon's binary; Init is hutch-init.
+	Hutchd, Init *os.File
+	// DaemonChannel becomes the daemon's fd launchapi.DaemonMonitorFD.
+	DaemonChannel *os.File
+	// Stderr is hutch-launch's and the daemon's standard error; nil discards it.
+	Stderr *os.File
+	// Env is hutch-launch's own environment, normally empty.
+	Env []string
+}
+
+// Launcher is a running hutch-launch. It ends with its daemon, or when Close or
+// the caller's death closes its channel.
+type Launcher struct {
+	// PID is hutch-launch's, DaemonPID hutchd's, in the caller's pid namespace.
+	PID, DaemonPID int
+
+	pidfd *os.File
+	proc  *os.Process
+	conn  *packet.Conn
+	wait  func() (*os.ProcessState, error)
+}
+
+// Pidfd refers to hutch-launch's process. It stays the Launcher's, which closes
+// it in Close.
+func (l *Launcher) Pidfd() *os.File { return l.pidfd }
+
+// Wait waits until hutch-launch has ended, and with it every sandbox and all its
+// mounts. Its exit code is hutchd's, 128+n after death by signal n. It may be
+// called more than once.
+func (l *Launcher) Wait() (*os.ProcessState, error) { return l.wait() }
+
+// Close ends hutch-launch, hutchd and all sandboxes and waits for that. It
+// releases the Launcher's fds.
+func (l *Launcher) Close() error {
+	err := l.conn.Close()
+	if _, werr := l.wait(); werr != nil {
+		err = errors.Join(err, werr)
+	}
+	return errors.Join(err, l.pidfd.Close())
+}
+
+// Start starts hutch-launch in a user and mount namespace of its own, writes the
+// id maps and waits until it has started hutchd. ctx bounds the start only.
+// Nothing is left running when Start fails.
+func Start(ctx context.Context, o Options) (_ *Launcher, err error) {
+	var undo cleanup.Stack
+	defer undo.Run(&err)
+	l, err := spawn(o)
+	if err != nil {
+		return nil, err
+	}
+	undo.Add(func() error {
+		// It may not have got as far as noticing that its channel is closed.
+		_ = l.proc.Kill()
+		_ = l.Close() // the reason is in err already
+		return nil
+	})
+	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() })
+	defer stop()
+
+	if err := o.IDMap.write(ctx, l.PID); err != nil {
+		return nil, err
+	}
+	hutchd, err := daemonBinary(o)
+	if err != nil {
+		return nil, err
+	}
+	if hutchd != o.Hutchd {
+		defer hutchd.Close()
+	}
+	boot := o.Boot
+	boot.SetGroups = o.IDMap.Method != MethodSelf
+	if err := l.conn.Send(boot, hutchd, o.Init, o.DaemonChannel); err != nil {
+		return nil, l.died(ctx, err)
+	}
+	var booted launchapi.Booted
+	files, err := l.conn.Recv(&booted)
+	packet.CloseAll(files)
+	if err != nil {
+		return nil, l.died(ctx, err)
+	}
+	if booted.Error != nil {
+		return nil, booted.Error.API()
+	}
+	if !stop() {
+		return nil, l.died(ctx, context.Cause(ctx))
+	}
+	l.DaemonPID = booted.DaemonPID
+	undo.Release()
+	return l, nil
+}
+
+// died explains a broken channel: the caller's ctx, or hutch-launch's end.
+func (l *Launcher) died(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return api.Errorf(api.DeadlineExceeded, "start hutch-launch: %w", context.Cause(ctx)).
+			WithHint("try again; the log in the state folder has the daemon's last words")
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) {
+		_ = l.conn.Close()
+		if state, werr := l.wait(); werr == nil {
+			return api.Errorf(api.Unavailable, "hutch-launch ended before it started hutchd: %s", state).
+				WithHint("the log in the state folder has its last words")
+		}
+	}
+	return fmt.Errorf("talk to hutch-launch: %w", err)
+}
+
+// spawn starts the process, which waits for its maps.
+func spawn(o Options) (*Launcher, error) {
+	ours, theirs, err := packet.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	conn, err := packet.New(ours)
+	if err != nil {
+		return nil, err
+	}
+	proc, pidfd, err := fork(o, theirs)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return &Launcher{
+		PID: proc.Pid, proc: proc, pidfd: pidfd, conn: conn, wait: sync.OnceValues(proc.Wait),
+	}, nil
+}
+
+func fork(o Options, channel *os.File) (*os.Process, *os.File, error) {
+	sealed, err := sealedBinary(o.Binary)
+	if err != nil {
+		return nil, nil, err
+	}
+	if sealed != o.Binary {
+		defer sealed.Close()
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer null.Close()
+	stderr := o.Stderr
+	if stderr == nil {
+		stderr = null
+	}
+	caps, err := allCaps()
+	if err != nil {
+		return nil, nil, err
+	}
+	files := []*os.File{null, null, stderr, launchapi.BootFD: channel}
+	program, path, err := sys.ForExec(sealed, files)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer program.Close()
+	pidfd := -1
+	proc, err := os.StartProcess(path, []string{"hutch-launch"}, &os.ProcAttr{
+		Dir: "/", Env: append([]string{}, o.Env...), Files: files,
+		Sys: &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+			AmbientCaps: caps,
+			// A session of its own: the terminal's signals are for the monitor, and
+			// nothing below has a controlling terminal to push input into.
+			Setsid: true,
+			PidFD:  &pidfd,
+		},
+	})
+	if err != nil {
+		return nil, nil, namespaceError(err)
+	}
+	return proc, os.NewFile(uintptr(pidfd), "pidfd:hutch-launch"), nil
+}
+
+// sealedBinary is f itself when it is sealed already.
+func sealedBinary(f *os.File) (*os.File, error) {
+	if sys.IsSealed(f) {
+		return f, nil
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return sys.SealedMemfd("hutch-launch", io.NewSectionReader(f, 0, st.Size()), sys.MemfdProgram)
+}
+
+// daemonBinary is the binary that the daemon's uid can execute: o.Hutchd, or a
+// copy of it when only root may (a build tree with umask 077).
+func daemonBinary(o Options) (*os.File, error) {
+	st, err := o.Hutchd.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if o.IDMap.Method != MethodDirect || st.Mode().Perm()&0o001 != 0 {
+		return o.Hutchd, nil
+	}
+	return sys.SealedMemfd("hutchd", io.NewSectionReader(o.Hutchd, 0, st.Size()), sys.MemfdProgram)
+}
+
+// allCaps are the capabilities of a new user namespace's first process. Ambient,
+// they survive the exec, which happens while its uid is unmapped.
+func allCaps() ([]uintptr, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
+	if err != nil {
+		return nil, err
+	}
+	var last uintptr
+	if _, err := fmt.Sscan(string(data), &last); err != nil {
+		return nil, fmt.Errorf("/proc/sys/kernel/cap_last_cap: %w", err)
+	}
+	var caps []uintptr
+	for c := uintptr(0); c <= last; c++ {
+		caps = append(caps, c)
+	}
+	return caps, nil
+}
+
+// namespaceError explains a clone or exec that failed.
+func namespaceError(err error) error {
+	e := api.Errorf(api.Unavailable, "start hutch-launch in a user namespace: %w", err)
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		return e.WithHint("raise the sysctl user.max_user_namespaces, or leave some of the nested user namespaces")
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return e.WithHint("user namespaces are restricted here: `hutch doctor` names the sysctl, profile or container flag")
+	case errors.Is(err, unix.EINVAL):
+		return e.WithHint("this kernel has no user namespaces (CONFIG_USER_NS)")
+	}
+	return e.WithHint("run `hutch doctor` to see what this host allows")
+}

@@ -1,0 +1,28 @@
+package launchapi
+
+import (
+	"errors"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// API is e as an error of runtime/api.
+func (e *Error) API() *api.Error {
+	return &api.Error{Code: api.Code(e.Code), Op: e.Op, Msg: e.Msg, Hint: e.Hint}
+}
+
+// FromError makes the wire form of err: its own code, operation and hint where
+// it is an api.Error, internal otherwise.
+func FromError(err error) *Error {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return &Error{Code: string(api.Internal), Msg: err.Error()}
+	}
+	if err == error(e) {
+		msg := *e
+		msg.Op = ""
+		return &Error{Code: string(e.Code), Op: e.Op, Msg: msg.Error(), Hint: e.Hint}
+	}
+	// Wrapped or joined: keep all of the text.
+	return &Error{Code: string(e.Code), Msg: err.Error(), Hint: e.Hint}
+}

@@ -37,6 +37,10 @@ func verify(prog []byte, calls []call, arch uint32) error {
 	for _, c := range calls {
 		byNumber[c.nr] = c
 	}
+	// -1 is what a tracer sets to have a call skipped; it also has x32Bit.
+	if err := verifyCall(prog, call{}, ^uint32(0), arch); err != nil {
+		return err
+	}
 	for nr := uint32(0); nr <= lastNumber; nr++ {
 		if err := verifyCall(prog, byNumber[nr], nr, arch); err != nil {
 			return err

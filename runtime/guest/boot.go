@@ -1,0 +1,97 @@
+package guest
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+const (
+	// filterFD is the second of libcontainer's ExtraFiles: hutch-init's own
+	// seccomp filter, an array of struct sock_filter.
+	filterFD = 4
+
+	// maxFilter is BPF_MAXINSNS instructions of 8 bytes (linux/bpf_common.h).
+	maxFilter = 4096 * sys.SeccompInsnSize
+
+	// memoryLimit is where the Go runtime starts to collect hard, in bytes. Live
+	// data is far below it, except while a large request is decoded.
+	memoryLimit = 24 << 20
+)
+
+// Run is the life of PID 1. It returns when the channel is closed, that is when
+// nobody is left to ask for anything: the caller must exit then, upon which the
+// kernel kills every process of the pid namespace (pid_namespaces(7)).
+func Run() error {
+	runtime.GOMAXPROCS(2) // one for the channel, one in fork
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(memoryLimit)
+
+	chld, err := harden()
+	if err != nil {
+		return err
+	}
+	s, err := newServer(guestapi.ChannelFD)
+	if err != nil {
+		return err
+	}
+	go s.reapLoop(chld)
+	return s.serve()
+}
+
+// harden makes this process safe to share a sandbox with, before any hostile
+// code runs in it, and returns the channel on which SIGCHLD arrives.
+func harden() (<-chan os.Signal, error) {
+	if pid := os.Getpid(); pid != 1 {
+		return nil, fmt.Errorf("hutch-init is the first process of a sandbox; it cannot run as pid %d", pid)
+	}
+	// Whatever else the launcher left open must reach no command.
+	if err := unix.CloseRange(filterFD+1, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("close_range: %w", err)
+	}
+	// Commands run under the same uid: no ptrace, no /proc/1/{mem,fd,environ}.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("make hutch-init non-dumpable: %w", err)
+	}
+	chld := make(chan os.Signal, 1)
+	signal.Notify(chld, unix.SIGCHLD)
+	if err := sys.DefaultSignals(unix.SIGCHLD, unix.SIGURG); err != nil {
+		return nil, err
+	}
+	nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	if err != nil || nnp != 1 {
+		return nil, fmt.Errorf("no_new_privs is %d, not 1: refusing to run (%w)", nnp, err)
+	}
+	return chld, installOwnFilter()
+}
+
+func installOwnFilter() error {
+	prog, err := readFilter(os.NewFile(filterFD, "init filter"))
+	if err != nil {
+		return fmt.Errorf("init filter on fd %d: %w", filterFD, err)
+	}
+	return sys.InstallSeccomp(prog, unix.SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+// readFilter reads a BPF program from its start, whatever the file offset, and
+// closes f.
+func readFilter(f *os.File) ([]byte, error) {
+	defer f.Close()
+	prog, err := io.ReadAll(io.NewSectionReader(f, 0, maxFilter+1))
+	if err != nil {
+		return nil, err
+	}
+	if n := len(prog); n == 0 || n > maxFilter || n%sys.SeccompInsnSize != 0 {
+		return nil, fmt.Errorf("%d bytes are no seccomp filter", n)
+	}
+	return prog, nil
+}

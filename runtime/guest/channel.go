@@ -1,0 +1,216 @@
+package guest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// maxFDs bounds the fds of one request: stdio and the memfd of a large one.
+const maxFDs = 4
+
+// maxQueue is how many events may wait for hutchd to read. Requests are not
+// read while the queue is longer, so it is bounded by what runs already.
+const maxQueue = 1024
+
+// channel is hutch-init's end of the socketpair to hutchd.
+type channel struct {
+	f   *os.File
+	buf []byte
+
+	// mu guards the queue. Events wait there when hutchd is slow or away, so
+	// that nothing else in PID 1 ever does.
+	mu     sync.Mutex
+	change *sync.Cond
+	queue  []guestapi.Event
+	closed bool
+}
+
+func newChannel(fd int) (*channel, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, fmt.Errorf("channel on fd %d: %w", fd, err)
+	}
+	unix.CloseOnExec(fd)
+	c := &channel{
+		f:   os.NewFile(uintptr(fd), "channel"),
+		buf: make([]byte, guestapi.MaxPacket+1),
+	}
+	c.change = sync.NewCond(&c.mu)
+	return c, nil
+}
+
+// receive waits for a request. The fds are the caller's. A packet that is no
+// request gives errBadRequest, after which the channel goes on; any other error
+// ends it: io.EOF when the last holder of the other end is gone.
+func (c *channel) receive() (*guestapi.Request, []int, error) {
+	c.waitRoom()
+	rc, err := c.f.SyscallConn()
+	if err != nil {
+		return nil, nil, err
+	}
+	oob := make([]byte, unix.CmsgSpace(maxFDs*4))
+	var n, oobn, flags int
+	var rerr error
+	err = rc.Read(func(fd uintptr) bool {
+		n, oobn, flags, _, rerr = unix.Recvmsg(int(fd), c.buf, oob, unix.MSG_CMSG_CLOEXEC)
+		return rerr != unix.EAGAIN && rerr != unix.EINTR
+	})
+	if err = errors.Join(err, rerr); err != nil {
+		return nil, nil, fmt.Errorf("receive: %w", err)
+	}
+	if n == 0 && oobn == 0 {
+		return nil, nil, io.EOF
+	}
+	fds, err := parseFDs(oob[:oobn])
+	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		// CTRUNC is also what happens when this process has no fd left.
+		err = errBadRequest{text: "packet too large, too many fds, or no fd free"}
+	}
+	if err != nil {
+		closeAll(fds)
+		return nil, nil, err
+	}
+	return decode(c.buf[:n], fds)
+}
+
+// errBadRequest is a packet that was not understood. exec is its exec id, if
+// that much could be read.
+type errBadRequest struct {
+	exec uint64
+	text string
+}
+
+func (e errBadRequest) Error() string { return e.text }
+
+func parseFDs(oob []byte) ([]int, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, errBadRequest{text: "control message: " + err.Error()}
+	}
+	var fds []int
+	for i := range msgs {
+		got, err := unix.ParseUnixRights(&msgs[i])
+		if err != nil {
+			continue // credentials or the like: nothing to close
+		}
+		fds = append(fds, got...)
+	}
+	return fds, nil
+}
+
+// decode parses and checks one packet and takes the fds: it returns those that
+// belong to the request and closes the others.
+func decode(packet []byte, fds []int) (*guestapi.Request, []int, error) {
+	req, err := parseRequest(packet)
+	if err == nil && req.Op == guestapi.OpLarge {
+		req, fds, err = decodeLarge(fds)
+	}
+	if err == nil {
+		err = check(req, len(fds))
+	}
+	if err != nil {
+		closeAll(fds)
+		return nil, nil, err
+	}
+	return req, fds, nil
+}
+
+func decodeLarge(fds []int) (*guestapi.Request, []int, error) {
+	if len(fds) == 0 {
+		return nil, nil, errBadRequest{text: "large request without its memfd"}
+	}
+	f := os.NewFile(uintptr(fds[0]), "large request")
+	defer f.Close()
+	fds = fds[1:]
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, guestapi.MaxLarge+1))
+	if err != nil {
+		return nil, fds, errBadRequest{text: "large request: " + err.Error()}
+	}
+	if len(data) > guestapi.MaxLarge {
+		return nil, fds, errBadRequest{text: fmt.Sprintf("large request is over %d bytes", guestapi.MaxLarge)}
+	}
+	req, err := parseRequest(data)
+	if err == nil && req.Op != guestapi.OpExec {
+		err = errBadRequest{req.Exec, fmt.Sprintf("large request with op %q", req.Op)}
+	}
+	return req, fds, err
+}
+
+func parseRequest(data []byte) (*guestapi.Request, error) {
+	req := &guestapi.Request{}
+	if err := json.Unmarshal(data, req); err != nil {
+		return nil, errBadRequest{req.Exec, "decode: " + err.Error()}
+	}
+	return req, nil
+}
+
+// waitRoom blocks while too many events wait to be read.
+func (c *channel) waitRoom() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.queue) > maxQueue && !c.closed {
+		c.change.Wait()
+	}
+}
+
+// post queues ev; it never blocks. Order is kept.
+func (c *channel) post(ev guestapi.Event) {
+	c.mu.Lock()
+	c.queue = append(c.queue, ev)
+	c.mu.Unlock()
+	c.change.Broadcast()
+}
+
+// sendLoop writes queued events until the channel breaks.
+func (c *channel) sendLoop() {
+	for {
+		c.mu.Lock()
+		for len(c.queue) == 0 {
+			c.change.Wait()
+		}
+		ev := c.queue[0]
+		c.queue = c.queue[1:]
+		c.mu.Unlock()
+		c.change.Broadcast()
+		if err := c.send(&ev); err != nil {
+			c.mu.Lock()
+			c.closed, c.queue = true, nil
+			c.mu.Unlock()
+			c.change.Broadcast()
+			return
+		}
+	}
+}
+
+func (c *channel) send(ev *guestapi.Event) error {
+	data, err := json.Marshal(ev)
+	if err != nil {
+		return fmt.Errorf("encode event: %w", err)
+	}
+	rc, err := c.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var werr error
+	err = rc.Write(func(fd uintptr) bool {
+		werr = unix.Sendmsg(int(fd), data, nil, nil, unix.MSG_NOSIGNAL)
+		return werr != unix.EAGAIN && werr != unix.EINTR
+	})
+	return errors.Join(err, werr)
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}

@@ -1,0 +1,276 @@
+package guest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// execution is one exec, from its request until nothing of it can be left.
+// Everything is guarded by server.mu.
+//
+//	new --fork--> starting --execve--> started --exit--> over
+//	 |               |
+//	 +-----failed----+
+//
+// The reaper may see the exit before the error pipe has told whether execve
+// succeeded, so "started" and "exit" are independent and announce sends what is
+// due, in order.
+type execution struct {
+	id   uint64
+	pid  int    // of the leader, also its session's id; 0 until forked
+	born uint64 // just before the fork, clock ticks since boot
+
+	started bool         // execve succeeded, and hutchd knows
+	failed  bool         // it never will; hutchd knows
+	exit    *processExit // set by the reaper
+
+	killWanted bool  // kill came before fork
+	killing    bool  // killTree is at work; it announces the exit
+	killed     []int // what it killed, leader first
+	announced  bool  // hutchd knows of the exit
+}
+
+// processExit is how a leader ended.
+type processExit struct {
+	status unix.WaitStatus
+	usage  unix.Rusage
+}
+
+// exec accepts a request and starts it beside the others.
+func (s *server) exec(req *guestapi.Request, fds []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	switch {
+	case s.filter < 0:
+		err = errors.New("exec before setup")
+	case s.execs[req.Exec] != nil:
+		err = fmt.Errorf("exec id %d is in use", req.Exec)
+	case len(s.execs) >= maxExecs:
+		err = fmt.Errorf("%d execs are alive, the most that hutch-init handles: %w", maxExecs, unix.EAGAIN)
+	}
+	if err != nil {
+		closeAll(fds)
+		reason := guestapi.ReasonInternal
+		if errors.Is(err, unix.EAGAIN) {
+			reason = guestapi.ReasonNoProcess
+		}
+		s.ch.post(failure(req.Exec, reason, err, "exec"))
+		return
+	}
+	e := &execution{id: req.Exec}
+	s.execs[e.id] = e
+	go s.start(e, req, fds)
+}
+
+// start runs the exec up to execve. It may wait for a slow filesystem; each
+// exec has its own goroutine for that.
+func (s *server) start(e *execution, req *guestapi.Request, fds []int) {
+	report, fail := s.prepare(e, req, fds)
+	closeAll(fds)
+	if fail == nil {
+		fail = awaitExecve(report, req)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if fail != nil {
+		fail.Exec = e.id
+		e.failed = true
+		s.ch.post(*fail)
+		s.forget(e)
+		return
+	}
+	e.started = true
+	s.ch.post(guestapi.Event{Ev: guestapi.EvStarted, Exec: e.id, PID: e.pid})
+	s.announce(e)
+}
+
+// prepare resolves the request and forks the stub. It returns the read end of
+// the stub's error pipe.
+func (s *server) prepare(e *execution, req *guestapi.Request, fds []int) (*os.File, *guestapi.Event) {
+	conf, fail := s.configure(req)
+	if fail != nil {
+		return nil, fail
+	}
+	if req.MkCwd && conf.cwd != "" {
+		if err := makeCwd(conf.cwd, conf.cred); err != nil {
+			return nil, failed(guestapi.ReasonBadCwd, err, "create working directory")
+		}
+	}
+	stdio := fds
+	if req.TTY {
+		stdio = []int{fds[0], fds[0], fds[0]}
+	}
+	giveStdio(fds, req.TTY, conf.cred.uid)
+
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
+	return s.fork(e, conf, stdio, req.TTY)
+}
+
+// configure turns a request into the stub's config.
+func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event) {
+	conf := &stubConfig{
+		oomScoreAdj: s.oomScoreAdj, rlimits: req.Rlimits, argv: req.Argv, env: req.Env, cwd: req.Cwd,
+	}
+	known, err := readAccounts()
+	if err != nil {
+		return nil, failed(guestapi.ReasonInternal, err, "read the sandbox's users")
+	}
+	if conf.cred, err = known.resolve(req.User); err != nil {
+		return nil, failed(guestapi.ReasonBadUser, err, fmt.Sprintf("user %q", req.User))
+	}
+	if _, ok := lookup(conf.env, "HOME"); !ok {
+		conf.env = append(conf.env, "HOME="+conf.cred.home)
+	}
+	if req.Command != "" {
+		conf.argv = []string{shell(), "-c", req.Command}
+	}
+	if conf.argv[0] == "" {
+		return nil, failed(guestapi.ReasonNotFound, unix.ENOENT, `execute ""`)
+	}
+	if !strings.Contains(conf.argv[0], "/") {
+		path, ok := lookup(conf.env, "PATH")
+		if !ok {
+			path = defaultPath
+		}
+		conf.path = path
+	}
+	return conf, nil
+}
+
+// defaultPath is what execvp(3) searches when the environment has no PATH.
+const defaultPath = "/bin:/usr/bin"
+
+// shell is what runs a command string.
+func shell() string {
+	if unix.Access("/bin/bash", unix.X_OK) == nil {
+		return "/bin/bash"
+	}
+	return "/bin/sh"
+}
+
+// giveStdio lets a user other than root reopen its own stdio (/dev/stderr),
+// which belongs to whoever made it. Only what was made for this exec is given:
+// pipes and the pty. It is a courtesy: where the owner is no user of the
+// sandbox the kernel refuses, and the fds work all the same.
+func giveStdio(fds []int, tty bool, uid uint32) {
+	if uid == 0 {
+		return
+	}
+	for _, fd := range fds {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && (tty || st.Mode&unix.S_IFMT == unix.S_IFIFO) {
+			_ = unix.Fchown(fd, int(uid), -1)
+		}
+	}
+}
+
+// fork starts the stub as a session leader on stdio. The slot it runs in bounds
+// how many fds execs hold that are about to start.
+func (s *server) fork(e *execution, conf *stubConfig, stdio []int, tty bool) (*os.File, *guestapi.Event) {
+	data, err := conf.encode()
+	if err != nil {
+		return nil, failed(guestapi.ReasonTooBig, err, "execute "+conf.argv[0])
+	}
+	config, err := memfd("hutch-exec", data, memfdData)
+	if err != nil {
+		return nil, failed(guestapi.ReasonNoProcess, err, "execute "+conf.argv[0])
+	}
+	defer unix.Close(config)
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return nil, failed(guestapi.ReasonNoProcess, err, "pipe")
+	}
+	defer unix.Close(pipe[1])
+	attr := &syscall.ProcAttr{
+		Dir: "/",
+		Env: []string{},
+		Files: []uintptr{uintptr(stdio[0]), uintptr(stdio[1]), uintptr(stdio[2]),
+			uintptr(config), uintptr(s.filter), uintptr(pipe[1])},
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: tty},
+	}
+	if err := s.forkLocked(e, attr); err != nil {
+		_ = unix.Close(pipe[0])
+		reason := guestapi.ReasonInternal
+		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) {
+			reason = guestapi.ReasonNoProcess
+		}
+		return nil, failed(reason, err, "start a process for "+conf.argv[0])
+	}
+	_ = unix.SetNonblock(pipe[0], true) // for the poller: waiting takes no thread
+	return os.NewFile(uintptr(pipe[0]), "exec report"), nil
+}
+
+func (s *server) forkLocked(e *execution, attr *syscall.ProcAttr) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.killWanted {
+		return errors.New("killed before it was started")
+	}
+	e.born = bootTicks()
+	// The stub runs from its memfd, so nothing in the image can replace it.
+	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", s.stub), []string{"hutch-stub"}, attr)
+	if err != nil {
+		return err
+	}
+	e.pid = pid
+	s.byPID[pid] = e
+	return nil
+}
+
+// awaitExecve reads the stub's verdict: nothing when the command runs.
+func awaitExecve(report *os.File, req *guestapi.Request) *guestapi.Event {
+	defer report.Close()
+	var raw [8]byte
+	n, err := io.ReadFull(report, raw[:])
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err != nil {
+		return failed(guestapi.ReasonInternal, err, fmt.Sprintf("exec report of %d bytes", n))
+	}
+	at := stage(binary.LittleEndian.Uint32(raw[:]))
+	return explain(at, unix.Errno(binary.LittleEndian.Uint32(raw[4:])), req)
+}
+
+// announce sends the exit of a started exec, once it is known and no kill is
+// still at work on what the exec left behind.
+func (s *server) announce(e *execution) {
+	if !e.started || e.exit == nil || e.killing || e.announced {
+		return
+	}
+	e.announced = true
+	u := &e.exit.usage
+	s.ch.post(guestapi.Event{
+		Ev: guestapi.EvExited, Exec: e.id, Status: int(e.exit.status), Killed: e.killed,
+		Usage: &guestapi.Usage{
+			UserUS:   u.Utime.Nano() / 1000,
+			SystemUS: u.Stime.Nano() / 1000,
+			MaxRSSKB: u.Maxrss,
+		},
+	})
+}
+
+// forget drops an exec of which nothing is left to reap or to kill. A failed one
+// stays in byPID until the stub is reaped.
+func (s *server) forget(e *execution) { delete(s.execs, e.id) }
+
+// bootTicks is now on the clock of starttime in /proc/pid/stat: USER_HZ ticks of
+// 10 ms since boot.
+func bootTicks() uint64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return uint64(ts.Nano() / 10_000_000)
+}

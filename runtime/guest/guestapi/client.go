@@ -1,0 +1,300 @@
+package guestapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+const (
+	// sendTimeout bounds a request that PID 1 does not read. Its queue holds some
+	// hundred requests, so it is reached only when the sandbox is frozen, starved
+	// or hostile.
+	sendTimeout = 5 * time.Second
+
+	// maxIgnored bounds the events about execs that this client did not start. A
+	// hutchd that took over a running sandbox meets a few (at most two for each
+	// of its predecessor's execs); a sandbox that goes on sending them only wants
+	// to keep hutchd busy.
+	maxIgnored = 16 << 10
+)
+
+// Client is hutchd's end of the channel to one sandbox's PID 1. Its methods may
+// be called from several goroutines. Everything that arrives is hostile: see
+// the package comment.
+type Client struct {
+	conn *os.File
+	send chan struct{} // a token: whoever holds it may write
+	dead chan struct{} // closed when the channel is
+
+	// mu guards what follows.
+	mu      sync.Mutex
+	err     error // why the channel is closed
+	nextID  uint64
+	execs   map[uint64]*Exec // from before "exec" is sent until its last event
+	ready   chan Event       // non-nil while Setup waits
+	ignored int
+	readers sync.WaitGroup
+}
+
+// NewClient takes ownership of conn, hutchd's end of the socketpair, and starts
+// to read from it until Close or until the sandbox is gone.
+func NewClient(conn *os.File) (*Client, error) {
+	own, err := pollable(conn)
+	if err != nil {
+		return nil, fmt.Errorf("guest channel: %w", err)
+	}
+	c := &Client{
+		conn: own,
+		send: make(chan struct{}, 1),
+		dead: make(chan struct{}),
+		// Ids are never reused, not even by the next hutchd on this channel: they
+		// count up from a time in nanoseconds, which no client outruns.
+		nextID: uint64(time.Now().UnixNano()),
+		execs:  map[uint64]*Exec{},
+	}
+	c.readers.Add(1)
+	go c.readLoop()
+	return c, nil
+}
+
+// pollable returns conn's socket as a file that the runtime's poller serves, so
+// that reads do not take a thread each and deadlines work. It closes conn.
+func pollable(conn *os.File) (*os.File, error) {
+	defer conn.Close()
+	fd, err := unix.FcntlInt(conn.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "guest channel"), nil
+}
+
+// Close closes this end and waits for the reader; every waiting call fails. The
+// sandbox goes on as long as hutch-launch holds its copy of the channel.
+func (c *Client) Close() error {
+	c.fail(errors.New("closed by hutchd"))
+	c.readers.Wait()
+	return nil
+}
+
+// Dead is closed when the channel is: PID 1 is gone, has broken the protocol,
+// or Close was called. Err then says which.
+func (c *Client) Dead() <-chan struct{} { return c.dead }
+
+// Err is why the channel is closed; nil while it is open.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// fail closes the channel for reason err; later reasons are ignored.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	c.execs = map[uint64]*Exec{}
+	close(c.dead)
+	_ = c.conn.Close() // wakes the reader
+}
+
+// gone is the error of calls on a channel that is closed.
+func (c *Client) gone(op string) error {
+	return api.Errorf(api.Unavailable, "the sandbox's init is gone: %w", c.Err()).WithOp(op).
+		WithHint("the sandbox has ended or was taken over; remove it and create another")
+}
+
+// Setup sends the exec seccomp filter, a file with an array of struct
+// sock_filter, and waits until PID 1 is ready. It must be the first call, and is
+// not repeated by a hutchd that takes a sandbox over. filter stays the caller's.
+func (c *Client) Setup(ctx context.Context, filter *os.File, hostname string) error {
+	const op = "set up sandbox"
+	ready := make(chan Event, 1)
+	c.mu.Lock()
+	if c.ready != nil {
+		c.mu.Unlock()
+		return api.Errorf(api.FailedPrecondition, "another setup is under way").WithOp(op)
+	}
+	c.ready = ready
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.ready = nil
+		c.mu.Unlock()
+	}()
+	if err := c.write(op, &Request{Op: OpSetup, Hostname: hostname}, filter); err != nil {
+		return err
+	}
+	select {
+	case ev := <-ready:
+		switch {
+		case ev.Ev == EvFailed:
+			return api.Errorf(api.Internal, "hutch-init refused: %s", ev.Message).WithOp(op)
+		case ev.Version != Version:
+			return api.Errorf(api.FailedPrecondition, "hutch-init speaks protocol %d, hutchd %d", ev.Version, Version).
+				WithOp(op).WithHint("install hutchd and hutch-init of the same build")
+		}
+		return nil
+	case <-c.dead:
+		return c.gone(op)
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	}
+}
+
+// readLoop is the only reader of the channel.
+func (c *Client) readLoop() {
+	defer c.readers.Done()
+	// read(2) has no room for control messages, so fds that the sandbox attaches
+	// are closed by the kernel (net/core/scm.c, scm_detach_fds is never reached).
+	buf := make([]byte, MaxPacket+1)
+	for {
+		n, err := c.conn.Read(buf)
+		if err != nil {
+			c.fail(fmt.Errorf("receive: %w", err))
+			return
+		}
+		ev, err := parseEvent(buf[:n])
+		if err == nil {
+			err = c.dispatch(ev)
+		}
+		if err != nil {
+			c.fail(fmt.Errorf("hutch-init broke the protocol: %w", err))
+			return
+		}
+	}
+}
+
+// dispatch hands ev to whom it concerns; it never blocks.
+func (c *Client) dispatch(ev *Event) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ev.Exec == 0 && (ev.Ev == EvReady || ev.Ev == EvFailed) && c.ready != nil {
+		select {
+		case c.ready <- *ev:
+			return nil
+		default: // a second answer
+		}
+	}
+	e := c.execs[ev.Exec]
+	if e == nil || !e.accept(ev) {
+		c.ignored++
+		if c.ignored > maxIgnored {
+			return fmt.Errorf("%d events about execs that do not run", c.ignored)
+		}
+		return nil
+	}
+	if ev.Ev != EvStarted {
+		delete(c.execs, ev.Exec)
+	}
+	return nil
+}
+
+// write sends req with fds, which stay the caller's.
+func (c *Client) write(op string, req *Request, fds ...*os.File) error {
+	data, err := json.Marshal(req)
+	if err != nil {
+		return fmt.Errorf("%s: encode request: %w", op, err)
+	}
+	if len(data) > MaxPacket {
+		large, err := largeRequest(data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", op, err)
+		}
+		defer large.Close()
+		data = []byte(`{"op":"` + OpLarge + `"}`)
+		fds = append([]*os.File{large}, fds...)
+	}
+	expired := time.NewTimer(sendTimeout)
+	defer expired.Stop()
+	deadline := time.Now().Add(sendTimeout)
+	select {
+	case c.send <- struct{}{}:
+		defer func() { <-c.send }()
+	case <-c.dead:
+		return c.gone(op)
+	case <-expired.C:
+		return notReading(op)
+	}
+	err = c.writePacket(deadline, data, fds)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return notReading(op)
+	case c.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET):
+		c.fail(fmt.Errorf("send: %w", err))
+		return c.gone(op)
+	}
+	return fmt.Errorf("%s: send to hutch-init: %w", op, err)
+}
+
+func notReading(op string) error {
+	return api.Errorf(api.Unavailable, "the sandbox's init has not read its requests for %s", sendTimeout).
+		WithOp(op).WithHint("the sandbox may be paused or out of CPU time; try again, or kill it")
+}
+
+func (c *Client) writePacket(deadline time.Time, data []byte, fds []*os.File) error {
+	if err := c.conn.SetWriteDeadline(deadline); err != nil {
+		return err
+	}
+	raw := make([]int, 0, len(fds))
+	for _, f := range fds {
+		raw = append(raw, int(f.Fd()))
+	}
+	var oob []byte
+	if len(raw) > 0 {
+		oob = unix.UnixRights(raw...)
+	}
+	rc, err := c.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var werr error
+	err = rc.Write(func(fd uintptr) bool {
+		werr = unix.Sendmsg(int(fd), data, oob, nil, unix.MSG_NOSIGNAL)
+		return werr != unix.EAGAIN && werr != unix.EINTR
+	})
+	if err != nil {
+		return err
+	}
+	return werr
+}
+
+// largeRequest puts a request into a sealed memfd.
+func largeRequest(data []byte) (*os.File, error) {
+	if len(data) > MaxLarge {
+		return nil, &StartError{Reason: ReasonTooBig, Errno: int(unix.E2BIG),
+			Message: fmt.Sprintf("arguments and environment make a request of %d bytes, at most %d fit", len(data), MaxLarge)}
+	}
+	fd, err := unix.MemfdCreate("hutch-request", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "large request")
+	if _, err := f.Write(data); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("write memfd: %w", err)
+	}
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("seal memfd: %w", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,66 @@
+package guestapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode"
+)
+
+// reasons are the ones that hutch-init knows.
+var reasons = []Reason{ReasonNotFound, ReasonNotExecutable, ReasonBadUser, ReasonBadCwd,
+	ReasonTooBig, ReasonNoProcess, ReasonInternal}
+
+// parseEvent parses a packet from a sandbox and makes it safe to pass on: its
+// size is bounded, its text printable, its reason known, its status one that a
+// process can end with. An error means that this is not hutch-init any more.
+func parseEvent(packet []byte) (*Event, error) {
+	if len(packet) > MaxPacket {
+		return nil, fmt.Errorf("packet over %d bytes", MaxPacket)
+	}
+	ev := &Event{}
+	if err := json.Unmarshal(packet, ev); err != nil {
+		return nil, fmt.Errorf("packet of %d bytes: %w", len(packet), err)
+	}
+	switch ev.Ev {
+	case EvReady, EvStarted:
+	case EvFailed:
+		if !slices.Contains(reasons, ev.Reason) {
+			return nil, fmt.Errorf("unknown reason %.32q", ev.Reason)
+		}
+		if ev.Errno < 0 || ev.Errno > 4095 { // MAX_ERRNO of linux/err.h
+			return nil, fmt.Errorf("errno %d", ev.Errno)
+		}
+	case EvExited:
+		ws := syscall.WaitStatus(ev.Status)
+		if ev.Status != ev.Status&0xffff || !ws.Exited() && !ws.Signaled() {
+			return nil, fmt.Errorf("wait status %#x", ev.Status)
+		}
+		if len(ev.Killed) > MaxKilled {
+			return nil, fmt.Errorf("%d killed processes", len(ev.Killed))
+		}
+	default:
+		return nil, fmt.Errorf("unknown event %.32q", ev.Ev)
+	}
+	if ev.Usage == nil {
+		ev.Usage = &Usage{}
+	}
+	ev.Message = printable(ev.Message)
+	return ev, nil
+}
+
+// printable bounds text and takes the control characters out of it, which would
+// be commands to the terminal that shows it.
+func printable(text string) string {
+	if len(text) > MaxMessage {
+		text = text[:MaxMessage]
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}

@@ -1,0 +1,137 @@
+package guestapi
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// StartError says why a command never ran. Its texts come from the sandbox, made
+// printable.
+type StartError struct {
+	Reason  Reason
+	Errno   int // 0 when no system call failed
+	Message string
+}
+
+func (e *StartError) Error() string { return e.Message }
+
+// Unwrap makes errors.Is(err, syscall.ENOENT) work.
+func (e *StartError) Unwrap() error {
+	if e.Errno == 0 {
+		return nil
+	}
+	return syscall.Errno(e.Errno)
+}
+
+// Exec is a command that a Client started.
+type Exec struct {
+	ID  uint64 // on the channel
+	PID int    // of the leader, in the sandbox's pid namespace: as hutch-init says
+
+	c *Client
+	// begun gets the started or failed event; exited is closed after end is set.
+	// Both are the reader's: it sends at most once, so it never blocks.
+	begun   chan Event
+	started bool // guarded by c.mu
+	exited  chan struct{}
+	end     Event
+}
+
+// Start asks PID 1 to run req and waits until it runs. fds are stdin, stdout
+// and stderr, or one pty slave with req.TTY; they stay the caller's, who must
+// have made sure that they may cross (see "What may cross" in the design).
+// req.Op and req.Exec are filled in.
+//
+// A command that never ran gives a *StartError. When ctx ends first, the exec is
+// killed as soon as it exists and its events are dropped.
+func (c *Client) Start(ctx context.Context, req Request, fds []*os.File) (*Exec, error) {
+	const op = "start command"
+	e := &Exec{c: c, begun: make(chan Event, 1), exited: make(chan struct{})}
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return nil, c.gone(op)
+	}
+	c.nextID++
+	e.ID = c.nextID
+	c.execs[e.ID] = e
+	c.mu.Unlock()
+
+	req.Op, req.Exec = OpExec, e.ID
+	if err := c.write(op, &req, fds...); err != nil {
+		c.mu.Lock()
+		delete(c.execs, e.ID)
+		c.mu.Unlock()
+		return nil, err
+	}
+	select {
+	case ev := <-e.begun:
+		if ev.Ev == EvFailed {
+			return nil, &StartError{Reason: ev.Reason, Errno: ev.Errno, Message: ev.Message}
+		}
+		e.PID = ev.PID
+		return e, nil
+	case <-c.dead:
+		return nil, c.gone(op)
+	case <-ctx.Done():
+		// It stays in c.execs, so its events are expected ones.
+		if err := e.Kill(); err != nil {
+			return nil, fmt.Errorf("%s: %w (and kill it: %w)", op, context.Cause(ctx), err)
+		}
+		return nil, fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	}
+}
+
+// accept takes an event about e; false when e does not expect it. The caller
+// holds c.mu.
+func (e *Exec) accept(ev *Event) bool {
+	switch {
+	case ev.Ev == EvStarted && !e.started && ev.PID > 1:
+		e.started = true
+		e.begun <- *ev
+	case ev.Ev == EvFailed && !e.started:
+		e.begun <- *ev
+	case ev.Ev == EvExited && e.started:
+		e.end = *ev
+		close(e.exited)
+	default:
+		return false
+	}
+	return true
+}
+
+// Wait waits for the leader's end and returns the exited event. It may be called
+// several times.
+func (e *Exec) Wait(ctx context.Context) (Event, error) {
+	select {
+	case <-e.exited:
+		return e.end, nil
+	default:
+	}
+	select {
+	case <-e.exited:
+		return e.end, nil
+	case <-e.c.dead:
+		select { // both may have happened: the end came first
+		case <-e.exited:
+			return e.end, nil
+		default:
+			return Event{}, e.c.gone("wait for command")
+		}
+	case <-ctx.Done():
+		return Event{}, context.Cause(ctx)
+	}
+}
+
+// Signal sends sig to the leader. An exec that is over is left alone.
+func (e *Exec) Signal(sig syscall.Signal) error {
+	return e.c.write("signal command", &Request{Op: OpSignal, Exec: e.ID, Signal: int(sig)})
+}
+
+// Kill sends SIGKILL to the leader and everything it left behind. The exited
+// event then comes when they are dead; its Killed says who they were.
+func (e *Exec) Kill() error {
+	return e.c.write("kill command", &Request{Op: OpKill, Exec: e.ID})
+}

@@ -1,0 +1,129 @@
+// Package guestapi is the protocol between hutchd and hutch-init, PID 1 of a
+// sandbox, and hutchd's side of it.
+//
+// The channel is one SOCK_SEQPACKET socketpair made before the sandbox exists:
+// hutch-launch keeps one end and lends it to hutchd, hutch-init inherits the
+// other as fd 3. There is no listener, so nothing inside can connect to it.
+//
+// One message is one packet: a JSON object, at most MaxPacket bytes. A request
+// whose JSON is larger (long argv or environment) is written to a sealed memfd
+// that rides as the first fd of a packet {"op":"large"}.
+//
+//	hutchd -> hutch-init                       hutch-init -> hutchd
+//	setup  {exec_filter, hostname}      fds    ready   {version}
+//	exec   {exec, argv, env, ...}       fds    started {exec, pid}
+//	                                           failed  {exec, reason, errno, message}
+//	                                           exited  {exec, status, rusage, killed}
+//	signal {exec, signal}
+//	kill   {exec}
+//
+// Trust: hutch-init trusts hutchd. hutchd trusts nothing that comes back: the
+// sandbox may have taken over PID 1. hutchd therefore receives without a
+// control buffer (no fd ever comes out), bounds every packet, and ignores
+// messages about execs that it did not start or that have already ended.
+package guestapi
+
+// Version of the protocol. hutchd refuses a PID 1 that says another.
+const Version = 1
+
+// MaxPacket bounds one packet in bytes, in both directions. It is below
+// net.core.wmem_max's default of 212992, so that it always fits.
+const MaxPacket = 128 << 10
+
+// MaxLarge bounds a request carried in a memfd, in bytes. The kernel's own
+// limit for argv and envp together is a quarter of the stack limit, 2 MiB by
+// default (execve(2)).
+const MaxLarge = 4 << 20
+
+// MaxMessage bounds Event.Message, in bytes.
+const MaxMessage = 4096
+
+// MaxKilled bounds the pids that Event.Killed lists.
+const MaxKilled = 1024
+
+// ChannelFD is where hutch-init finds its end of the channel: the first of
+// libcontainer's ExtraFiles.
+const ChannelFD = 3
+
+// Operations that hutchd asks for.
+const (
+	OpSetup  = "setup"  // first message, once; fds: [0] BPF of the exec filter
+	OpExec   = "exec"   // fds: stdin, stdout, stderr; or one pty slave when TTY
+	OpSignal = "signal" // to the exec's leader
+	OpKill   = "kill"   // SIGKILL to the exec and everything it left behind
+	OpLarge  = "large"  // fds: [0] sealed memfd with the real request, then its fds
+)
+
+// Events that hutch-init reports.
+const (
+	EvReady   = "ready"   // answer to setup
+	EvStarted = "started" // execve succeeded
+	EvFailed  = "failed"  // the command never ran
+	EvExited  = "exited"  // the leader is gone
+)
+
+// Request is a message from hutchd. Only the fields of its Op are set.
+type Request struct {
+	Op   string `json:"op"`
+	Exec uint64 `json:"exec,omitempty"` // chosen by hutchd, never reused
+
+	// exec
+	Argv    []string `json:"argv,omitempty"`
+	Command string   `json:"command,omitempty"` // instead of Argv: run by the sandbox's shell
+	Env     []string `json:"env,omitempty"`     // complete; PATH decides the search; HOME is filled in when absent
+	Cwd     string   `json:"cwd,omitempty"`     // absolute; "" is /
+	MkCwd   bool     `json:"mk_cwd,omitempty"`  // create Cwd when missing (an image's WorkingDir)
+	User    string   `json:"user,omitempty"`    // name|uid[:group|gid], resolved against the sandbox's /etc/passwd and /etc/group; "" is 0:0
+	TTY     bool     `json:"tty,omitempty"`     // fds[0] is a pty slave: becomes stdio and controlling terminal
+	Rlimits []Rlimit `json:"rlimits,omitempty"`
+
+	// signal
+	Signal int `json:"signal,omitempty"`
+
+	// setup
+	Hostname string `json:"hostname,omitempty"`
+}
+
+// Rlimit is one setrlimit(2) call made before execve. Values are the kernel's.
+type Rlimit struct {
+	Resource int    `json:"resource"`
+	Soft     uint64 `json:"soft"`
+	Hard     uint64 `json:"hard"`
+}
+
+// Reason says why a command never ran.
+type Reason string
+
+// The reasons, and the exit code that `hutch run` makes of them.
+const (
+	ReasonNotFound      Reason = "not_found"      // no such command: 127
+	ReasonNotExecutable Reason = "not_executable" // EACCES, ENOEXEC, a folder: 126
+	ReasonBadUser       Reason = "bad_user"       // unknown or unmapped user or group: 125
+	ReasonBadCwd        Reason = "bad_cwd"        // cannot enter the working directory: 125
+	ReasonTooBig        Reason = "too_big"        // E2BIG: 125
+	ReasonNoProcess     Reason = "no_process"     // fork failed: EAGAIN, ENOMEM: 125
+	ReasonInternal      Reason = "internal"       // 125
+)
+
+// Event is a message from hutch-init: untrusted.
+type Event struct {
+	Ev      string `json:"ev"`
+	Version int    `json:"version,omitempty"`
+	Exec    uint64 `json:"exec,omitempty"`
+	PID     int    `json:"pid,omitempty"` // in the sandbox's pid namespace
+
+	Reason  Reason `json:"reason,omitempty"`
+	Errno   int    `json:"errno,omitempty"`
+	Message string `json:"message,omitempty"` // what was tried, with values
+
+	Status int    `json:"status,omitempty"` // wait status, as wait4(2) gives it
+	Usage  *Usage `json:"usage,omitempty"`
+	Killed []int  `json:"killed,omitempty"` // pids that a kill ended, leader first
+}
+
+// Usage is the leader's and its waited-for children's resource use.
+type Usage struct {
+	UserUS   int64 `json:"user_us"`   // CPU time in user mode, microseconds
+	SystemUS int64 `json:"system_us"` // CPU time in the kernel, microseconds
+	MaxRSSKB int64 `json:"maxrss_kb"` // peak resident set, KiB
+}

@@ -1,0 +1,133 @@
+package guest
+
+import (
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+const (
+	// freezeRounds bounds how often the tree is searched for processes forked
+	// since the last look. A tree that outruns that is a fork bomb: the pids
+	// limit and the sandbox's own end are the remedies.
+	freezeRounds = 64
+	// killRounds bounds how often survivors are killed again.
+	killRounds = 8
+	// killPatience is how long one round waits for the dead to die: a process in
+	// an uninterruptible wait may take its time.
+	killPatience = 500 * time.Millisecond
+)
+
+// signal sends sig to the exec's leader; one that is over is left alone.
+func (s *server) signal(id uint64, sig unix.Signal) {
+	s.mu.Lock() // the reaper must not free the pid in between
+	defer s.mu.Unlock()
+	if e := s.execs[id]; e != nil && s.byPID[e.pid] == e {
+		_ = unix.Kill(e.pid, sig)
+	}
+}
+
+// kill ends the exec and what it left behind, in the background.
+func (s *server) kill(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.execs[id]
+	switch {
+	case e == nil || e.killing:
+	case e.pid == 0:
+		e.killWanted = true
+	default:
+		e.killing = true
+		go s.killTree(e)
+	}
+}
+
+// killTree kills the members of e: see members. They are all stopped first,
+// because killing a parent makes its children orphans that nothing ties to e.
+func (s *server) killTree(e *execution) {
+	seen := []int{}
+	for range killRounds {
+		alive := s.freeze(e)
+		if len(alive) == 0 {
+			break
+		}
+		for _, pid := range alive {
+			if !slices.Contains(seen, pid) && len(seen) < guestapi.MaxKilled {
+				seen = append(seen, pid)
+			}
+		}
+		for _, pid := range alive {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		awaitDeath(alive, time.Now().Add(killPatience))
+	}
+	s.mu.Lock()
+	e.killing, e.killed = false, seen
+	s.announce(e)
+	s.mu.Unlock()
+	s.sweep([]*execution{e})
+}
+
+// freeze stops the members of e until no new ones turn up, and returns them,
+// the leader first.
+func (s *server) freeze(e *execution) []int {
+	stopped := map[int]bool{}
+	var all []int
+	for range freezeRounds {
+		fresh := false
+		for _, pid := range s.membersNow(e) {
+			if !stopped[pid] && unix.Kill(pid, unix.SIGSTOP) == nil {
+				stopped[pid], fresh = true, true
+				all = append(all, pid)
+			}
+		}
+		if !fresh {
+			break
+		}
+	}
+	if i := slices.Index(all, e.pid); i > 0 {
+		all[0], all[i] = all[i], all[0]
+	}
+	return all
+}
+
+// membersNow looks for e's members among the living.
+func (s *server) membersNow(e *execution) []int {
+	procs, err := readProcesses()
+	if err != nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	view := family{leader: e.pid, over: e.exit != nil, born: e.born}
+	for _, other := range s.execs {
+		if other != e && other.pid != 0 {
+			view.others = append(view.others, kin{other.pid, other.born})
+		}
+	}
+	return view.members(procs)
+}
+
+// awaitDeath waits until each of pids is gone or a zombie, or the deadline. A
+// pidfd becomes readable then (pidfd_open(2)).
+func awaitDeath(pids []int, deadline time.Time) {
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // ESRCH: gone
+		}
+		f := os.NewFile(uintptr(fd), "pidfd")
+		left := max(0, time.Until(deadline).Milliseconds())
+		for {
+			_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left))
+			if err != unix.EINTR {
+				break
+			}
+		}
+		_ = f.Close()
+	}
+}

@@ -1,0 +1,132 @@
+package guest
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// reapLoop is the only place that waits for children: PID 1 gets every orphan
+// of the sandbox besides its own. (A fork that fails is waited for inside
+// syscall.ForkExec, under the same lock.)
+func (s *server) reapLoop(chld <-chan os.Signal) {
+	for range chld {
+		var over []*execution
+		for {
+			e, more := s.reapOne()
+			if e != nil {
+				over = append(over, e)
+			}
+			if !more {
+				break
+			}
+		}
+		s.sweep(over)
+	}
+}
+
+// reapOne reaps one child, and returns its exec when it was a leader.
+func (s *server) reapOne() (over *execution, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	exit := &processExit{}
+	pid, err := unix.Wait4(-1, &exit.status, unix.WNOHANG, &exit.usage)
+	if errors.Is(err, unix.EINTR) {
+		return nil, true
+	}
+	if err != nil || pid <= 0 { // ECHILD, or none has ended
+		return nil, false
+	}
+	e := s.byPID[pid]
+	if e == nil {
+		return nil, true // an orphan
+	}
+	delete(s.byPID, pid)
+	e.exit = exit
+	s.announce(e)
+	return e, true
+}
+
+// sweep forgets the execs that have just ended and left nothing behind, and, if
+// there is no orphan at all, every one that has ended.
+//
+// When a leader is gone, all that its exec left are orphans, children of PID 1,
+// or below one. So an exec has left nothing if each orphan is older than it or
+// belongs to the session of another.
+func (s *server) sweep(over []*execution) {
+	if len(over) == 0 {
+		return
+	}
+	orphans, known := s.orphans()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known && len(orphans) == 0 {
+		for _, e := range s.execs {
+			s.forgetEnded(e)
+		}
+		return
+	}
+	for _, e := range over {
+		if known && !s.mayHaveLeft(e, orphans) {
+			s.forgetEnded(e)
+		}
+	}
+}
+
+func (s *server) forgetEnded(e *execution) {
+	if e.announced {
+		s.forget(e)
+	}
+}
+
+// mayHaveLeft tells whether one of orphans may come from e.
+func (s *server) mayHaveLeft(e *execution, orphans []process) bool {
+	for _, o := range orphans {
+		if o.sid == e.pid {
+			return true
+		}
+		if o.start >= e.born && !s.isSession(o.sid) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSession tells whether sid is the session of a known exec.
+func (s *server) isSession(sid int) bool {
+	for _, e := range s.execs {
+		if e.pid == sid {
+			return true
+		}
+	}
+	return false
+}
+
+// orphans lists the children of PID 1 that are no leaders. Orphans are given to
+// the main thread (kernel/exit.c, find_new_reaper), whose list is one file where
+// the kernel has CONFIG_PROC_CHILDREN; elsewhere known is false.
+func (s *server) orphans() (list []process, known bool) {
+	data, err := os.ReadFile("/proc/1/task/1/children")
+	if err != nil {
+		return nil, false
+	}
+	for field := range strings.FieldsSeq(string(data)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, false
+		}
+		s.mu.Lock()
+		leader := s.byPID[pid] != nil
+		s.mu.Unlock()
+		if leader {
+			continue
+		}
+		if p, err := readProcess(pid); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list, true
+}

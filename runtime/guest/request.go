@@ -1,0 +1,82 @@
+package guest
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// maxRlimits is more than there are resources (RLIM_NLIMITS is 16).
+const maxRlimits = 32
+
+// check refuses requests that make no sense. hutchd sends none; the checks are
+// here so that a mistake there is an answer and not a crash of PID 1.
+func check(req *guestapi.Request, fds int) error {
+	bad := func(format string, args ...any) error {
+		return errBadRequest{req.Exec, req.Op + ": " + fmt.Sprintf(format, args...)}
+	}
+	wantFDs := 0
+	switch req.Op {
+	case guestapi.OpSetup:
+		wantFDs = 1
+	case guestapi.OpExec:
+		wantFDs = 3
+		if req.TTY {
+			wantFDs = 1
+		}
+		if err := checkExec(req); err != nil {
+			return bad("%v", err)
+		}
+	case guestapi.OpSignal:
+		if req.Signal < 1 || req.Signal > 64 {
+			return bad("signal %d is not between 1 and 64", req.Signal)
+		}
+	case guestapi.OpKill:
+	default:
+		return bad("unknown operation")
+	}
+	if fds != wantFDs {
+		return bad("%d fds instead of %d", fds, wantFDs)
+	}
+	return nil
+}
+
+func checkExec(req *guestapi.Request) error {
+	switch {
+	case req.Exec == 0:
+		return fmt.Errorf("no exec id")
+	case (len(req.Argv) == 0) == (req.Command == ""):
+		return fmt.Errorf("needs either argv or command")
+	case req.Cwd != "" && !path.IsAbs(req.Cwd):
+		return fmt.Errorf("cwd %q is not absolute", req.Cwd)
+	case len(req.Rlimits) > maxRlimits:
+		return fmt.Errorf("%d rlimits, at most %d", len(req.Rlimits), maxRlimits)
+	}
+	for _, r := range req.Rlimits {
+		if r.Resource < 0 || r.Resource > unix.RLIMIT_RTTIME {
+			return fmt.Errorf("rlimit resource %d is not between 0 and %d", r.Resource, unix.RLIMIT_RTTIME)
+		}
+	}
+	for _, list := range [][]string{req.Argv, req.Env, {req.Command, req.Cwd, req.User}} {
+		for _, s := range list {
+			if strings.IndexByte(s, 0) >= 0 {
+				return fmt.Errorf("%.64q contains a NUL byte", s)
+			}
+		}
+	}
+	return nil
+}
+
+// lookup returns the value of the first name= in env, as getenv(3) does.
+func lookup(env []string, name string) (value string, ok bool) {
+	for _, kv := range env {
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+			return v, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,137 @@
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// maxExecs bounds the execs that are alive, or over with children left.
+const maxExecs = 4096
+
+// server is PID 1's state.
+type server struct {
+	ch          *channel
+	stub        int    // sealed memfd of the exec stub
+	oomScoreAdj uint32 // of commands
+
+	// filter is the memfd of the exec filter; -1 until setup.
+	filter int
+
+	// slots bounds the execs between pipe and fork, that is the fds they hold.
+	slots chan struct{}
+
+	// mu guards the table and every exec in it. It is held across fork, so that
+	// the reaper never meets a pid that is not in the table yet.
+	mu    sync.Mutex
+	execs map[uint64]*execution
+	byPID map[int]*execution // leaders that were not reaped yet
+}
+
+func newServer(channelFD int) (*server, error) {
+	ch, err := newChannel(channelFD)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{
+		ch:          ch,
+		filter:      -1,
+		slots:       make(chan struct{}, 8),
+		oomScoreAdj: commandOOMScore(),
+		execs:       map[uint64]*execution{},
+		byPID:       map[int]*execution{},
+	}
+	if s.stub, err = memfd("hutch-stub", stubELF, memfdExec); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// commandOOMScore is 500 above hutch-init's own score, at most 1000: when memory
+// is short, the kernel must take a command and not PID 1.
+func commandOOMScore() uint32 {
+	own := 0
+	if data, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
+		own, _ = strconv.Atoi(string(bytes.TrimSpace(data)))
+	}
+	return uint32(min(1000, max(0, own)+500))
+}
+
+// serve answers requests until the channel is closed.
+func (s *server) serve() error {
+	go s.ch.sendLoop()
+	for {
+		req, fds, err := s.ch.receive()
+		var bad errBadRequest
+		switch {
+		case errors.As(err, &bad):
+			s.ch.post(failure(bad.exec, guestapi.ReasonInternal, nil, "bad request: "+bad.text))
+		case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
+			return nil
+		case err != nil:
+			return err
+		default:
+			s.handle(req, fds)
+		}
+	}
+}
+
+// handle must not block: the next request may be the kill of what blocks.
+func (s *server) handle(req *guestapi.Request, fds []int) {
+	switch req.Op {
+	case guestapi.OpSetup:
+		s.setup(req, fds[0])
+	case guestapi.OpExec:
+		s.exec(req, fds)
+	case guestapi.OpSignal:
+		s.signal(req.Exec, unix.Signal(req.Signal))
+	case guestapi.OpKill:
+		s.kill(req.Exec)
+	}
+}
+
+// setup keeps the exec filter, as a copy that nobody else can change.
+func (s *server) setup(req *guestapi.Request, fd int) {
+	prog, err := readFilter(os.NewFile(uintptr(fd), "exec filter"))
+	if err == nil && s.filter >= 0 {
+		err = errors.New("already set up")
+	}
+	if err == nil {
+		s.filter, err = memfd("hutch-filter", prog, memfdData)
+	}
+	if err != nil {
+		s.ch.post(failure(0, guestapi.ReasonInternal, err, "setup"))
+		return
+	}
+	if req.Hostname != "" {
+		// Whoever creates the sandbox sets its name; PID 1 normally lacks the
+		// right (CAP_SYS_ADMIN).
+		_ = unix.Sethostname([]byte(req.Hostname))
+	}
+	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version})
+}
+
+// failure makes the event for a command that never ran. The errno is err's, if
+// it has one.
+func failure(exec uint64, reason guestapi.Reason, err error, what string) guestapi.Event {
+	ev := guestapi.Event{Ev: guestapi.EvFailed, Exec: exec, Reason: reason, Message: what}
+	if err != nil {
+		ev.Message = fmt.Sprintf("%s: %v", what, err)
+	}
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		ev.Errno = int(errno)
+	}
+	if len(ev.Message) > guestapi.MaxMessage {
+		ev.Message = ev.Message[:guestapi.MaxMessage]
+	}
+	return ev
+}

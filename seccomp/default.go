@@ -78,15 +78,22 @@ const (
 // Personalities that change nothing but the caller's own view
 // (linux/personality.h).
 const (
-	perQuery       = 0xffffffff // returns the current one, changes nothing
-	perLinux32     = 0x0008     // uname says i686 or armv8l
-	uname26        = 0x0020000  // uname says 2.6
-	addrNoRandom   = 0x0040000
-	sockTypeMask   = 0xf // above it are SOCK_CLOEXEC and SOCK_NONBLOCK (linux/net.h)
-	ipprotoMPTCP   = 262
-	netlinkRoute   = unix.NETLINK_ROUTE
-	ptraceReason   = "debuggers are everyday tools. The kernel asks for the same user and a dumpable process without CAP_SYS_PTRACE, which no sandbox has, the pid namespace bounds the targets, and since 4.8 a traced call meets the filter after the tracer changed it"
-	userNamespaces = "a new namespace gives the caller capabilities over kernel code that is otherwise out of reach"
+	perQuery     = 0xffffffff // returns the current one, changes nothing
+	perLinux32   = 0x0008     // uname says i686 or armv8l
+	uname26      = 0x0020000  // uname says 2.6
+	addrNoRandom = 0x0040000  // addresses are not randomised
+)
+
+// sockTypeMask selects the type in socket(2)'s second argument; above it are
+// SOCK_CLOEXEC and SOCK_NONBLOCK (linux/net.h, SOCK_TYPE_MASK).
+const sockTypeMask = 0xf
+
+// Reasons that more than one rule has or that are long.
+const (
+	namespaceReason = "a new namespace gives the caller capabilities over kernel code that is otherwise out of reach"
+	ptraceReason    = "debuggers are everyday tools. Without CAP_SYS_PTRACE, which no sandbox has, the kernel asks for the " +
+		"same user and a dumpable process, the pid namespace bounds the targets, and since 4.8 a traced call meets " +
+		"the filter after the tracer changed it"
 )
 
 // conditionalRules are the calls whose arguments decide.
@@ -94,11 +101,11 @@ func conditionalRules() []Rule {
 	rules := []Rule{
 		{Reason: "processes and threads, in the namespaces that exist",
 			Syscalls: []string{"clone"}, When: []Cond{{Arg: 0, Mask: newNamespaces}}},
-		{Reason: userNamespaces,
+		{Reason: namespaceReason,
 			Syscalls: []string{"clone"}, Errno: unix.EPERM},
 		{Reason: "unsharing files, the working directory or semaphore undo concerns only the caller",
 			Syscalls: []string{"unshare"}, When: []Cond{{Arg: 0, Mask: newNamespaces | unix.CLONE_NEWTIME}}},
-		{Reason: userNamespaces,
+		{Reason: namespaceReason,
 			Syscalls: []string{"unshare"}, Errno: unix.EPERM},
 
 		{Reason: "TIOCSTI types into the terminal of whoever attached it; TIOCLINUX pastes into a console; " +
@@ -131,7 +138,7 @@ func socketRules() []Rule {
 	rules := []Rule{
 		{Reason: "local sockets", Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_UNIX)}},
 		{Reason: "libc lists addresses and interfaces by it, in getaddrinfo for one",
-			Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK), int32Arg(2, netlinkRoute)}},
+			Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK), int32Arg(2, unix.NETLINK_ROUTE)}},
 		{Reason: "the other netlink protocols (netfilter, xfrm, audit, crypto, generic) configure the kernel",
 			Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK)}, Errno: unix.EPROTONOSUPPORT},
 	}
@@ -156,7 +163,7 @@ func inetRules(family uint64) []Rule {
 		kind      uint64
 		protocols []uint64
 	}{
-		{unix.SOCK_STREAM, []uint64{0, unix.IPPROTO_TCP, ipprotoMPTCP}},
+		{unix.SOCK_STREAM, []uint64{0, unix.IPPROTO_TCP, unix.IPPROTO_MPTCP}},
 		{unix.SOCK_DGRAM, []uint64{0, unix.IPPROTO_UDP}},
 	} {
 		kind := []Cond{int32Arg(0, family), {Arg: 1, Mask: sockTypeMask, Value: t.kind}}

@@ -1,0 +1,245 @@
+package unpack
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// attrs are what an entry says of a node besides its content.
+type attrs struct {
+	uid, gid int
+	mode     uint32 // permissions, set-id bits and sticky
+	mtime    time.Time
+	atime    time.Time
+	xattrs   map[string]string
+}
+
+const paxXattr = "SCHILY.xattr."
+
+func attrsOf(h *tar.Header) attrs {
+	a := attrs{uid: h.Uid, gid: h.Gid, mode: uint32(h.Mode) & 0o7777, mtime: h.ModTime, atime: h.AccessTime}
+	if a.atime.IsZero() {
+		a.atime = a.mtime
+	}
+	for k, v := range h.PAXRecords {
+		if name, ok := strings.CutPrefix(k, paxXattr); ok {
+			if a.xattrs == nil {
+				a.xattrs = make(map[string]string)
+			}
+			a.xattrs[name] = v
+		}
+	}
+	return a
+}
+
+func (a *attrs) times() []unix.Timespec {
+	return []unix.Timespec{timespec(a.atime), timespec(a.mtime)}
+}
+
+// timespec keeps a time as the kernel wants it; file systems clamp what they
+// cannot store.
+func timespec(t time.Time) unix.Timespec {
+	return unix.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
+}
+
+// setAttrs sets everything on an open file or folder. The order matters:
+// chown clears set-id bits and file capabilities, and every change but
+// utimensat itself moves times.
+func (u *unpacker) setAttrs(fd int, a attrs) error {
+	if u.single {
+		if err := u.keepOwner(fd, a); err != nil {
+			return err
+		}
+	} else if err := checkChown(a, func() error { return unix.Fchown(fd, a.uid, a.gid) }); err != nil {
+		return err
+	}
+	if err := unix.Fchmod(fd, a.mode); err != nil {
+		return fmt.Errorf("set its mode %#o: %w", a.mode, err)
+	}
+	for _, name := range sortedKeys(a.xattrs) {
+		if err := u.setXattr(fd, name, a.xattrs[name]); err != nil {
+			return err
+		}
+	}
+	if err := unix.UtimesNanoAt(fd, "", a.times(), unix.AT_EMPTY_PATH); err != nil {
+		return fmt.Errorf("set its time %v: %w", a.mtime, err)
+	}
+	return nil
+}
+
+// setAttrsAt sets owner and time of a symlink or fifo that was just made; they
+// take no user.* attributes.
+func (u *unpacker) setAttrsAt(at place, a attrs) error {
+	u.stats.Xattrs += len(a.xattrs)
+	if !u.single {
+		err := checkChown(a, func() error {
+			return unix.Fchownat(at.parent, at.base, a.uid, a.gid, unix.AT_SYMLINK_NOFOLLOW)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := unix.UtimesNanoAt(at.parent, at.base, a.times(), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("set its time %v: %w", a.mtime, err)
+	}
+	return nil
+}
+
+// checkChown explains the errors of a chown.
+func checkChown(a attrs, chown func() error) error {
+	// -1 means "leave as it is" to chown(2).
+	if a.uid < 0 || a.gid < 0 || int64(a.uid) >= math.MaxUint32 || int64(a.gid) >= math.MaxUint32 {
+		return fmt.Errorf("%w: owner %d:%d is no id", ErrUnsafe, a.uid, a.gid)
+	}
+	err := chown()
+	if errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("%w: %d:%d", ErrUnmapped, a.uid, a.gid)
+	}
+	if err != nil {
+		return fmt.Errorf("set its owner %d:%d: %w", a.uid, a.gid, err)
+	}
+	return nil
+}
+
+// keepOwner records an owner other than 0:0.
+func (u *unpacker) keepOwner(fd int, a attrs) error {
+	if a.uid == 0 && a.gid == 0 {
+		return nil
+	}
+	err := unix.Fsetxattr(fd, OwnerXattr, fmt.Appendf(nil, "%d:%d", a.uid, a.gid), 0)
+	if errors.Is(err, unix.ENOTSUP) {
+		u.stats.Xattrs++
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("keep its owner %d:%d: %w", a.uid, a.gid, err)
+	}
+	return nil
+}
+
+// setXattr sets an attribute that a layer may bring: user.* and
+// security.capability. Those of overlayfs would let a layer redirect names or
+// hide files behind the sandbox's back; trusted.*, system.* (ACLs name host
+// ids) and the rest of security.* cannot or must not be set here.
+func (u *unpacker) setXattr(fd int, name, value string) error {
+	switch {
+	case strings.HasPrefix(name, "user.overlay."), strings.HasPrefix(name, "trusted.overlay."):
+		u.stats.OverlayXattrs++
+		return nil
+	case strings.HasPrefix(name, "user.hutch."):
+		u.stats.Xattrs++
+		return nil
+	case !strings.HasPrefix(name, "user.") && name != "security.capability":
+		u.stats.Xattrs++
+		return nil
+	}
+	switch err := unix.Fsetxattr(fd, name, []byte(value), 0); {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EIO), errors.Is(err, unix.EDQUOT):
+		return fmt.Errorf("set attribute %q: %w", name, err)
+	}
+	// The file system or this user namespace cannot keep it (ENOTSUP, EPERM),
+	// or it is malformed or too big (EINVAL, ERANGE, E2BIG, ENOSPC).
+	u.stats.Xattrs++
+	return nil
+}
+
+// dir is a folder whose attributes are set at the end.
+type dir struct {
+	name     string
+	ino      uint64
+	explicit bool // has an entry of its own
+	attrs    attrs
+	opaque   bool
+	whited   bool // has whiteouts in it
+}
+
+// noteDir records what an entry says of a folder. The latest entry wins.
+func (u *unpacker) noteDir(fd int, name string, h *tar.Header) error {
+	d, err := u.dirOf(fd, name, false)
+	if err != nil {
+		return err
+	}
+	d.explicit, d.attrs = true, attrsOf(h)
+	return nil
+}
+
+// dirOf gives the record of an open folder. A fresh one, just made, replaces
+// whatever had its inode number before and was removed again.
+func (u *unpacker) dirOf(fd int, name string, fresh bool) (*dir, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("stat folder %q: %w", name, err)
+	}
+	d := u.dirs[st.Ino]
+	if d == nil || fresh {
+		now := time.Unix(st.Mtim.Unix())
+		d = &dir{name: name, ino: st.Ino, attrs: attrs{mode: 0o755, mtime: now, atime: now}}
+		u.dirs[st.Ino] = d
+	}
+	return d, nil
+}
+
+func (u *unpacker) noteRoot() error {
+	_, err := u.dirOf(u.root, "", true)
+	return err
+}
+
+// finishDirs sets the attributes of all folders, those below before those
+// above.
+func (u *unpacker) finishDirs() error {
+	u.parents.flush()
+	all := make([]*dir, 0, len(u.dirs))
+	for _, d := range u.dirs {
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b *dir) int { return strings.Compare(b.name, a.name) })
+	for _, d := range all {
+		if err := u.finishDir(d); err != nil {
+			return &EntryError{Entry: d.name, Err: err}
+		}
+	}
+	slices.Sort(u.stats.Implied)
+	return nil
+}
+
+func (u *unpacker) finishDir(d *dir) error {
+	fd, err := u.reopen(d.name)
+	if err != nil {
+		return nil // removed by a later entry
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Ino != d.ino {
+		return nil // replaced by a later entry
+	}
+	if d.opaque && d.whited {
+		if err := dropWhiteouts(fd); err != nil {
+			return err
+		}
+	}
+	if !d.explicit {
+		u.stats.Implied = append(u.stats.Implied, d.name)
+	}
+	return u.setAttrs(fd, d.attrs)
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

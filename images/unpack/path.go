@@ -1,0 +1,204 @@
+package unpack
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+)
+
+// place is where an entry goes: the open folder it goes into and its last
+// component there. Nodes are made only by *at calls on that pair, which never
+// follow a symlink in the last component.
+type place struct {
+	parent int    // O_PATH fd, the cache's
+	base   string // one component, not "." or ".."
+	name   string // the whole name, for records
+}
+
+// maxPath is PATH_MAX without the final NUL. Deeper files could be made
+// through fds, but no program could name them.
+const maxPath = unix.PathMax - 1
+
+// cleanName turns an entry's name into components joined by single slashes;
+// "" is the root. Absolute names mean the same as relative ones, as in every
+// unpacker. ".." is refused instead of resolved: no honest layer has it, and
+// its meaning depends on whether symlinks are followed first.
+func (u *unpacker) cleanName(name string) (string, error) {
+	if strings.IndexByte(name, 0) >= 0 {
+		return "", fmt.Errorf("%w: NUL in the name", ErrUnsafe)
+	}
+	parts := make([]string, 0, 16)
+	for part := range strings.SplitSeq(name, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			return "", fmt.Errorf("%w: the name has a component \"..\"", ErrUnsafe)
+		default:
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) > u.limits.MaxDepth {
+		return "", fmt.Errorf("%w of %d path components", ErrLimit, u.limits.MaxDepth)
+	}
+	for _, p := range parts[:max(0, len(parts)-1)] {
+		if isWhiteout(p) {
+			return "", fmt.Errorf("%w: a folder cannot be named %q", ErrUnsafe, p)
+		}
+	}
+	clean := strings.Join(parts, "/")
+	if len(clean) > maxPath {
+		return "", fmt.Errorf("%w of %d bytes in a path", ErrLimit, maxPath)
+	}
+	return clean, nil
+}
+
+// splitName splits a clean name into its folder ("" is the root) and its last
+// component.
+func splitName(name string) (dir, base string) {
+	i := strings.LastIndexByte(name, '/')
+	if i < 0 {
+		return "", name
+	}
+	return name[:i], name[i+1:]
+}
+
+// parent opens the folder dir of the layer, making what is missing of it. The
+// fd stays the cache's and is good until the next call.
+//
+// Symlinks among the parents are followed as if the layer were the root file
+// system (RESOLVE_IN_ROOT): tar streams made by hand say lib/x where the same
+// layer has lib -> usr/lib, and they mean usr/lib/x. A link of another layer
+// is never seen, because every layer has a folder of its own.
+func (u *unpacker) parent(dir string) (int, error) {
+	if fd, ok := u.parents.get(dir); ok {
+		return fd, nil
+	}
+	fd, err := sys.OpenInRoot(u.root, orDot(dir), unix.O_PATH|unix.O_DIRECTORY, 0)
+	switch {
+	case err == nil:
+		u.parents.put(dir, fd)
+		return fd, nil
+	case dir == "":
+		return -1, fmt.Errorf("open the layer's folder: %w", err)
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return u.implied(dir)
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
+		return -1, fmt.Errorf("%w: open parent %q: %w", ErrUnsafe, dir, err)
+	}
+	return -1, fmt.Errorf("open parent %q: %w", dir, err)
+}
+
+// implied makes the folder dir, which an entry below it implies.
+func (u *unpacker) implied(dir string) (int, error) {
+	if err := u.count(); err != nil {
+		return -1, err
+	}
+	up, base := splitName(dir)
+	parent, err := u.parent(up)
+	if err != nil {
+		return -1, err
+	}
+	at := place{parent: parent, base: base, name: dir}
+	if kind := u.kindAt(at); kind != absent && kind != whited {
+		// A file, or a symlink that leads nowhere in this layer.
+		return -1, fmt.Errorf("%w: its parent %q is not a folder", ErrUnsafe, dir)
+	}
+	fd, err := u.makeDir(at)
+	if err != nil {
+		return -1, err
+	}
+	u.parents.put(dir, fd)
+	return fd, nil
+}
+
+// kind is what a place holds.
+type kind int
+
+const (
+	absent kind = iota
+	whited      // a whiteout of this layer
+	folder
+	other
+)
+
+func (u *unpacker) kindAt(at place) kind {
+	var st unix.Stat_t
+	if err := unix.Fstatat(at.parent, at.base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return absent
+	}
+	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return folder
+	case st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0:
+		return whited // devices of the layer are never made
+	}
+	return other
+}
+
+// replace removes what is in the way of a new node.
+func (u *unpacker) replace(at place) error {
+	u.stale = true
+	return RemoveTree(at.parent, at.base)
+}
+
+// reopen opens the folder named name for reading, for calls that an O_PATH fd
+// does not allow. The caller owns the fd.
+func (u *unpacker) reopen(name string) (int, error) {
+	fd, err := sys.OpenInRoot(u.root, orDot(name), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open folder %q: %w", name, err)
+	}
+	return fd, nil
+}
+
+func orDot(name string) string {
+	if name == "" {
+		return "."
+	}
+	return name
+}
+
+// dirCache keeps the folders used last, because neighbours in a tar stream
+// have the same parents. A name stays good while nothing is removed: making
+// nodes never changes what an existing path leads to.
+type dirCache struct {
+	entries []cachedDir // most recently used last
+}
+
+type cachedDir struct {
+	name string
+	fd   int
+}
+
+const dirCacheSize = 16
+
+func (c *dirCache) get(name string) (int, bool) {
+	for i := len(c.entries) - 1; i >= 0; i-- {
+		if e := c.entries[i]; e.name == name {
+			copy(c.entries[i:], c.entries[i+1:])
+			c.entries[len(c.entries)-1] = e
+			return e.fd, true
+		}
+	}
+	return -1, false
+}
+
+// put gives the fd to the cache.
+func (c *dirCache) put(name string, fd int) {
+	if len(c.entries) == dirCacheSize {
+		_ = unix.Close(c.entries[0].fd)
+		c.entries = c.entries[:copy(c.entries, c.entries[1:])]
+	}
+	c.entries = append(c.entries, cachedDir{name, fd})
+}
+
+func (c *dirCache) flush() {
+	for _, e := range c.entries {
+		_ = unix.Close(e.fd)
+	}
+	c.entries = c.entries[:0]
+}

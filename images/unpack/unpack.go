@@ -1,0 +1,209 @@
+package unpack
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Errors that Unpack wraps in an *EntryError. Anything else that goes wrong is
+// the errno of a system call or an error of the reader.
+var (
+	// ErrUnsafe marks an entry that no honest layer has.
+	ErrUnsafe = errors.New("refused")
+	// ErrLimit marks a layer that grows over one of the Limits.
+	ErrLimit = errors.New("over the limit")
+	// ErrUnmapped marks an owner that has no id in this user namespace.
+	ErrUnmapped = errors.New("owner is not mapped in this user namespace")
+	// ErrAttributes marks a file system that cannot keep the user.* attributes
+	// that overlayfs needs.
+	ErrAttributes = errors.New("the file system keeps no user.* extended attributes")
+)
+
+// EntryError says which entry of the layer could not be unpacked.
+type EntryError struct {
+	Entry string // name as in the tar stream
+	Err   error
+}
+
+func (e *EntryError) Error() string { return fmt.Sprintf("entry %q: %v", e.Entry, e.Err) }
+
+func (e *EntryError) Unwrap() error { return e.Err }
+
+// Options of Unpack.
+type Options struct {
+	Limits Limits // zero fields mean DefaultLimits
+	// SingleUID leaves every file to uid 0 and keeps other owners, as
+	// "uid:gid", in the attribute OwnerXattr of files and folders.
+	SingleUID bool
+}
+
+// OwnerXattr holds the owner a file should have where there is only one id.
+const OwnerXattr = "user.hutch.owner"
+
+// Stats tell what a layer made.
+type Stats struct {
+	Entries int64 // nodes made, implied folders included
+	Bytes   int64 // sizes of the regular files, hard links counted once
+	// Devices and Xattrs were left out: nodes that a sandbox may not have, and
+	// attributes that this file system or user namespace cannot keep.
+	Devices, Xattrs int
+	// OverlayXattrs were left out because they would steer overlayfs.
+	OverlayXattrs int
+	// Implied are the folders that have no entry of their own. They have mode
+	// 0755 and owner 0:0, although a lower layer may know better.
+	Implied []string
+	// RootOpaque says that the layer hides every lower layer. overlayfs ignores
+	// the mark on the root of a layer, so the lower layers must be left out.
+	RootOpaque bool
+}
+
+// Unpack reads one layer from r, an uncompressed tar stream, to its end and
+// makes its files below root, an open empty folder that only the caller can
+// reach. Whiteouts become what overlayfs wants in a lower folder that is
+// mounted with userxattr.
+//
+// Nothing outside root is changed whatever r holds. When Unpack fails the
+// folder holds rubbish, to be removed by RemoveTree.
+func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
+	limits := opts.Limits.WithDefaults()
+	in := &limitReader{r: r, left: limits.MaxBytes, max: limits.MaxBytes}
+	u := &unpacker{
+		root:   int(root.Fd()),
+		tr:     tar.NewReader(in),
+		limits: limits,
+		single: opts.SingleUID,
+		dirs:   make(map[uint64]*dir),
+		buf:    make([]byte, copyBuffer),
+	}
+	defer u.parents.flush()
+	if err := u.noteRoot(); err != nil {
+		return u.stats, err
+	}
+	if err := u.entries(); err != nil {
+		return u.stats, err
+	}
+	if err := u.finishDirs(); err != nil {
+		return u.stats, err
+	}
+	// What follows the end of the archive counts for the digest.
+	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, in, u.buf)
+	return u.stats, err
+}
+
+// copyBuffer is the unit of reading and writing file contents.
+const copyBuffer = 128 << 10
+
+type unpacker struct {
+	root    int // fd, the caller's
+	tr      *tar.Reader
+	limits  Limits
+	single  bool
+	parents dirCache
+	stale   bool            // something was removed: parents may name it
+	dirs    map[uint64]*dir // by inode number
+	stats   Stats
+	buf     []byte
+}
+
+func (u *unpacker) entries() error {
+	for {
+		h, err := u.tr.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the layer's tar stream: %w", err)
+		}
+		if err := u.entry(h); err != nil {
+			return &EntryError{Entry: h.Name, Err: err}
+		}
+	}
+}
+
+func (u *unpacker) entry(h *tar.Header) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	if u.stale {
+		u.parents.flush()
+		u.stale = false
+	}
+	if err := u.count(); err != nil {
+		return err
+	}
+	name, err := u.cleanName(h.Name)
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		return u.rootEntry(h)
+	}
+	parentName, base := splitName(name)
+	if isWhiteout(base) {
+		return u.whiteout(parentName, base)
+	}
+	if h.Typeflag == tar.TypeChar || h.Typeflag == tar.TypeBlock {
+		u.stats.Devices++
+		return nil
+	}
+	parent, err := u.parent(parentName)
+	if err != nil {
+		return err
+	}
+	at := place{parent: parent, base: base, name: name}
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
+		return u.regular(at, h)
+	case tar.TypeDir:
+		return u.directory(at, h)
+	case tar.TypeSymlink:
+		return u.symlink(at, h)
+	case tar.TypeLink:
+		return u.hardLink(at, h)
+	case tar.TypeFifo:
+		return u.fifo(at, h)
+	}
+	return fmt.Errorf("%w: unknown type %q", ErrUnsafe, h.Typeflag)
+}
+
+// count admits one more node.
+func (u *unpacker) count() error {
+	u.stats.Entries++
+	if u.stats.Entries > u.limits.MaxEntries {
+		return fmt.Errorf("%w of %d entries", ErrLimit, u.limits.MaxEntries)
+	}
+	return nil
+}
+
+// rootEntry handles "./", the folder itself.
+func (u *unpacker) rootEntry(h *tar.Header) error {
+	if h.Typeflag != tar.TypeDir {
+		return fmt.Errorf("%w: the root of a layer must be a folder, not type %q", ErrUnsafe, h.Typeflag)
+	}
+	fd, err := u.reopen("")
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return u.noteDir(fd, "", h)
+}
+
+// limitReader fails with ErrLimit when more than max bytes come.
+type limitReader struct {
+	r         io.Reader
+	left, max int64
+}
+
+func (l *limitReader) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	l.left -= int64(n)
+	if l.left < 0 {
+		return 0, fmt.Errorf("%w of %d unpacked bytes for a layer of this compressed size", ErrLimit, l.max)
+	}
+	return n, err
+}

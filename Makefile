@@ -7,7 +7,6 @@ say         = @printf '  %-9s %s\n'
 # Everything runs through this wrapper: it finds, or fetches into .cache, a Go
 # that go.mod accepts.
 GO          = internal/build/go.sh
-LINT        = $(GO) tool -modfile=internal/tools/go.mod golangci-lint
 TESTRUN     = $(GO) run ./internal/build/testrun
 
 VERSION    ?= 0.1.0-dev
@@ -85,9 +84,16 @@ deps-build:
 deps-test:
 	$(Q)internal/build/deps.sh test
 
-lint: deps-build $(STUB) ## check style and import rules (the first run builds the linter: a minute or two)
+# The linter lives in a module of its own, so that its dependencies stay out of
+# ours. The test of the import rules runs this binary too.
+LINTER = .cache/bin/golangci-lint
+$(LINTER): internal/tools/go.mod internal/tools/go.sum
+	$(say) BUILD '$@ (takes a while, once)'
+	$(Q)$(GO) build -C internal/tools -buildvcs=false -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+lint: deps-build $(STUB) $(LINTER) ## check style and import rules (the first run builds the linter: a minute or two)
 	$(say) LINT './...'
-	$(Q)$(LINT) run ./...
+	$(Q)$(GO) exec $(LINTER) run ./...
 	$(say) LINT 'shell scripts'
 	$(Q)if command -v shellcheck >/dev/null; then shellcheck .ci/run internal/build/*.sh; else echo '  no shellcheck: skipped'; fi
 

@@ -5,6 +5,9 @@
 #   older        let it fetch the pinned toolchain into .cache/go, use that
 #   none         install the distribution's (deps.sh go), then as above
 #
+# `go.sh exec COMMAND ARGS...` runs another program (a linter, say) that will call
+# that same go.
+#
 # The toolchain is an ordinary Go module, so the user's GOPROXY, GOFLAGS and
 # GOSUMDB settings apply and the checksum database vouches for the bytes. Every
 # go since 1.11 can fetch it, also those that know nothing of toolchains.
@@ -37,13 +40,18 @@ at_least() {
 	}'
 }
 
-# run GO ARGS... replaces this script. Tools that call go (golangci-lint, go
-# generate) must meet the same one, so its folder leads PATH.
+# run GO ARGS... replaces this script. Whoever calls go in turn (a linter, go
+# generate, tests) must meet the same one, so its folder leads PATH.
 run() {
-	bin=$(dirname -- "$1")
-	PATH=$bin:$PATH
+	go=$1
+	shift
+	PATH=$(dirname -- "$go"):$PATH
 	export PATH
-	exec "$@"
+	if [ "${1-}" = exec ]; then
+		shift
+		exec "$@"
+	fi
+	exec "$go" "$@"
 }
 
 # search FILTER prints the first go on this machine that FILTER accepts.

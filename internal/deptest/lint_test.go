@@ -1,0 +1,163 @@
+package deptest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
+)
+
+// lintCases are imports that .golangci.yml must refuse, each with a part of the
+// reason it must give and an import that stays allowed in the same folder.
+var lintCases = []struct{ folder, forbidden, reason, allowed string }{
+	{"runtime/api", "golang.org/x/sys/unix", "runtime/api imports std only", "encoding/json"},
+	{"runtime/api", module + "/internal/version", "runtime/api imports std only", "errors"},
+	{"runtime/client", module + "/runtime/sandbox", "programs embed it", module + "/runtime/api"},
+	{"images", module + "/seccomp", "images imports runtime/api and internal", module + "/internal/cleanup"},
+	{"seccomp", module + "/cgroups", "seccomp imports runtime/api and internal", module + "/runtime/api"},
+	{"cgroups", module + "/runtime/sandbox", "cgroups imports runtime/api and internal", "github.com/opencontainers/cgroups"},
+	{"netfilter", module + "/images", "netfilter imports runtime/api and internal", module + "/runtime/api"},
+	{"runtime/sandbox", module + "/images", "small interfaces of its deps.go", module + "/runtime/launch/launchapi"},
+	{"runtime/sandbox", module + "/runtime/launch", "small interfaces of its deps.go", module + "/runtime/guest/guestapi"},
+	{"runtime/server", module + "/images", "it dispatches", "github.com/creachadair/jrpc2"},
+	{"runtime/spec", "github.com/opencontainers/runc/libcontainer", "libcontainer/configs only", "github.com/opencontainers/runc/libcontainer/configs"},
+	{"runtime/spec", module + "/internal/sys", "runtime/spec is pure", module + "/runtime/api"},
+	{"runtime/launch", module + "/images", "loaded on every sandbox start", "github.com/opencontainers/runc/libcontainer"},
+	{"runtime/launch/launchapi", module + "/seccomp", "messages, not the launcher", module + "/runtime/api"},
+	{"runtime/guest", module + "/runtime/sandbox", "PID 1 of untrusted code", module + "/internal/sys"},
+	{"internal/cleanup", module + "/runtime/sandbox", "internal is below every other folder", module + "/runtime/api"},
+	{"cmd/hutch", module + "/images", "cmd/hutch is a client", "github.com/spf13/cobra"},
+	{"cmd/hutchd", module + "/runtime/launch", "through their api packages", module + "/runtime/launch/launchapi"},
+	{"cmd/hutch-init", module + "/runtime/sandbox", "lives among untrusted code", module + "/runtime/guest"},
+	{"integration", module + "/runtime/sandbox", "drives built binaries", module + "/runtime/client"},
+	{"runtime/server", "go.podman.io/image/v5/types", "belong to images", "net"},
+	{"images", "github.com/miekg/dns", "belongs to netfilter", "go.podman.io/image/v5/types"},
+	{"cgroups", "github.com/cilium/ebpf", "netfilter/bpf and netfilter/netd", "os"},
+	{"runtime/launch", "github.com/seccomp/libseccomp-golang", "belongs to seccomp", module + "/seccomp"},
+	{"images", "unsafe", "belongs to internal/sys", "strings"},
+	{"images", "log", "slog, injected", "log/slog"},
+}
+
+// TestLintRefuses adds every forbidden import to a copy of the tree and expects
+// its reason; the allowed imports, in the same run, must not be mentioned.
+func TestLintRefuses(t *testing.T) {
+	root, err := testenv.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	linter := filepath.Join(root, ".cache", "bin", "golangci-lint")
+	testenv.Require(t, linterBuilt(linter))
+	tree := copyGo(t, root)
+	if out, err := lint(t, linter, tree); err != nil {
+		t.Fatalf("lint fails on an unchanged copy: %v\n%s", err, out)
+	}
+	for i, c := range lintCases {
+		write(t, tree, c.folder, "zz_forbidden"+string(rune('a'+i))+".go", c.forbidden)
+		write(t, tree, c.folder, "zz_allowed"+string(rune('a'+i))+".go", c.allowed)
+	}
+	out, err := lint(t, linter, tree)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("lint accepts forbidden imports: %v\n%s", err, out)
+	}
+	for i, c := range lintCases {
+		file := c.folder + "/zz_forbidden" + string(rune('a'+i)) + ".go:"
+		if !lineWith(out, file, c.reason) {
+			t.Errorf("%s importing %s: no line with %q", c.folder, c.forbidden, c.reason)
+		}
+		if allowed := strings.Replace(file, "forbidden", "allowed", 1); lineWith(out, allowed, "") {
+			t.Errorf("%s importing %s is refused but should not be", c.folder, c.allowed)
+		}
+	}
+	if t.Failed() {
+		t.Logf("lint said:\n%s", out)
+	}
+}
+
+// linterBuilt says whether the linter is there. Building it takes a minute or
+// two, which `make test` spares people who never lint.
+func linterBuilt(path string) probe.Check {
+	c := probe.Check{Name: "linter", Status: probe.Yes, Detail: path}
+	if _, err := os.Stat(path); err != nil {
+		c = probe.Check{Name: "linter", Status: probe.No, Detail: "not built yet", Remedy: "make lint"}
+	}
+	return c
+}
+
+// lint checks import rules alone: they need no type information, hence no build.
+func lint(t *testing.T, linter, tree string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), linter, "run", "--allow-parallel-runners", "--enable-only", "depguard", "./...")
+	cmd.Dir = tree
+	cmd.Env = append(os.Environ(), "GOLANGCI_LINT_CACHE="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func lineWith(out string, parts ...string) bool {
+	for line := range strings.Lines(out) {
+		all := true
+		for _, p := range parts {
+			all = all && strings.Contains(line, p)
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+func write(t *testing.T, tree, folder, file, imported string) {
+	t.Helper()
+	dir := filepath.Join(tree, filepath.FromSlash(folder))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	name := strings.ReplaceAll(filepath.Base(folder), "-", "")
+	if strings.HasPrefix(folder, "cmd/") {
+		name = "main"
+	}
+	text := "package " + name + "\n\nimport _ \"" + imported + "\"\n"
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyGo copies what lint looks at: our Go files, go.mod and the rules. Tests are
+// left out, so that a folder with only an external test package still is one.
+func copyGo(t *testing.T, root string) string {
+	t.Helper()
+	tree := filepath.Join(t.TempDir(), "copy")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir() && (rel == ".git" || rel == ".cache" || rel == "bin" || rel == "internal/tools"):
+			return filepath.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(tree, rel), 0o755)
+		case rel != "go.mod" && rel != "go.sum" && rel != ".golangci.yml" && (!strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go")):
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(tree, rel), data, 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}

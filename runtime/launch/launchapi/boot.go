@@ -20,12 +20,16 @@ type Boot struct {
 	// the path (a state root below /root).
 	StateDir string `json:"state_dir"`
 	// Mount is where the daemon and every sandbox launch see the state root: an
-	// empty folder in the runtime folder. Short, so that overlay options fit.
+	// empty folder in the runtime folder. Short, so that overlay options fit. Once
+	// it runs, hutchd's uid (not the caller's, started by root) must be able to
+	// walk to it.
 	Mount string `json:"mount"`
 	// SetGroups is false where the kernel forbids setgroups(2): a single-uid map
 	// written without privilege.
 	SetGroups bool `json:"set_groups"`
-	// HutchdArgs and HutchdEnv are what hutchd is started with.
+	// HutchdArgs are hutchd's arguments, after its name. HutchdEnv is its whole
+	// environment. Its standard input and output are /dev/null, its standard error
+	// is hutch-launch's.
 	HutchdArgs []string `json:"hutchd_args"`
 	HutchdEnv  []string `json:"hutchd_env"`
 }

@@ -1,0 +1,183 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+)
+
+// maxMountData is how much of mount(2)'s data the kernel reads: a page, with the
+// terminating zero.
+const maxMountData = 4095
+
+// mountOverlay mounts o on o.Target. /proc/PID/mountinfo, which sandboxes can
+// read, repeats overlayfs's options as they were given, so all names are
+// relative to o.Dir.
+func mountOverlay(o launchapi.Overlay) error {
+	options, err := overlayOptions(o)
+	if err != nil {
+		return err
+	}
+	lowerPlus, err := haveLowerPlus()
+	if err != nil {
+		return err
+	}
+	if !lowerPlus {
+		return sys.InFolder(o.Dir, func() error { return mountOverlayData(o.Target, options) })
+	}
+	return sys.InFolder(o.Dir, func() error {
+		mnt, err := sys.FSMount("overlay", options, unix.MOUNT_ATTR_NODEV)
+		if err != nil {
+			return err
+		}
+		defer mnt.Close()
+		return sys.AttachTree(mnt, o.Target)
+	})
+}
+
+// overlayOptions are the options for fsconfig(2), in an order that it takes:
+// layers from the top.
+func overlayOptions(o launchapi.Overlay) ([]sys.FSOption, error) {
+	if len(o.Lower) == 0 {
+		return nil, api.Errorf(api.InvalidArgument, "overlay for %s has no lower folder", o.Target)
+	}
+	options := []sys.FSOption{{Key: "source", Value: "overlay"}}
+	for _, lower := range o.Lower {
+		options = append(options, sys.FSOption{Key: "lowerdir+", Value: lower})
+	}
+	for _, dir := range []struct{ key, path string }{{"upperdir", o.Upper}, {"workdir", o.Work}} {
+		rel, err := filepath.Rel(o.Dir, dir.path)
+		if err != nil {
+			return nil, api.Errorf(api.InvalidArgument, "overlay %s: %w", dir.key, err)
+		}
+		options = append(options, sys.FSOption{Key: dir.key, Value: rel})
+	}
+	for _, opt := range options {
+		// Separators of mount(2)'s form, which has two kinds of escapes. The store's
+		// names are digests and ids, which have none.
+		if opt.Value == "" || strings.ContainsAny(opt.Value, `:,\`) {
+			return nil, api.Errorf(api.InvalidArgument, "overlay %s %q: empty, or has one of : , \\", opt.Key, opt.Value)
+		}
+	}
+	// user.overlay.* attributes: a user namespace may not set trusted.* ones.
+	options = append(options, sys.FSOption{Key: "userxattr"})
+	if o.Volatile {
+		options = append(options, sys.FSOption{Key: "volatile"})
+	}
+	return options, nil
+}
+
+// mountOverlayData is for kernels without lowerdir+.
+func mountOverlayData(target string, options []sys.FSOption) error {
+	var lower, rest []string
+	for _, o := range options {
+		switch {
+		case o.Key == "source":
+		case o.Key == "lowerdir+":
+			lower = append(lower, o.Value)
+		case o.Value == "":
+			rest = append(rest, o.Key)
+		default:
+			rest = append(rest, o.Key+"="+o.Value)
+		}
+	}
+	data := strings.Join(append([]string{"lowerdir=" + strings.Join(lower, ":")}, rest...), ",")
+	if len(data) > maxMountData {
+		return api.Errorf(api.ResourceExhausted,
+			"overlay of %d layers needs %d bytes of options, this kernel takes %d", len(lower), len(data), maxMountData).
+			WithHint("use an image with fewer layers, or Linux 6.8 or newer")
+	}
+	if err := unix.Mount("overlay", target, "overlay", unix.MS_NODEV, data); err != nil {
+		return fmt.Errorf("mount overlay %q: %w", data, err)
+	}
+	return nil
+}
+
+// lowerPlus caches a conclusive answer of haveLowerPlus.
+var lowerPlus struct {
+	mu        sync.Mutex
+	known, ok bool
+}
+
+// haveLowerPlus probes whether overlayfs takes its layers one by one (Linux 6.8,
+// commit 78b9d2acc3e8, and backports).
+func haveLowerPlus() (bool, error) {
+	lowerPlus.mu.Lock()
+	defer lowerPlus.mu.Unlock()
+	if lowerPlus.known {
+		return lowerPlus.ok, nil
+	}
+	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return false, api.Errorf(api.Unavailable, "overlayfs: %w", err).
+			WithHint("sandboxes need overlayfs in user namespaces: Linux 5.11 or newer, and `modprobe overlay` where it is a module")
+	}
+	defer unix.Close(fd)
+	err = unix.FsconfigSetString(fd, "lowerdir+", "/")
+	if err != nil && !errors.Is(err, unix.EINVAL) {
+		return false, fmt.Errorf("probe overlayfs lowerdir+: %w", err)
+	}
+	lowerPlus.known, lowerPlus.ok = true, err == nil
+	return lowerPlus.ok, nil
+}
+
+// mountPts mounts a new devpts instance on dir and returns its ptmx, opened with
+// O_PATH: opening /proc/self/fd/N makes a pty each time, whatever the sandbox
+// has mounted over the name since. The caller owns it.
+func mountPts(dir string) (*os.File, error) {
+	options := []sys.FSOption{
+		{Key: "source", Value: "devpts"},
+		{Key: "newinstance"}, // always so since Linux 4.7
+		{Key: "ptmxmode", Value: "0666"},
+		{Key: "mode", Value: "0620"},
+	}
+	// The tty group, where this user namespace has one.
+	const ttyGID = 5
+	if mapped, err := gidMapped(ttyGID); err != nil {
+		return nil, err
+	} else if mapped {
+		options = append(options, sys.FSOption{Key: "gid", Value: fmt.Sprint(ttyGID)})
+	}
+	mnt, err := sys.FSMount("devpts", options, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	defer mnt.Close()
+	fd, err := unix.Openat(int(mnt.Fd()), "ptmx", unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open ptmx of new devpts: %w", err)
+	}
+	ptmx := os.NewFile(uintptr(fd), "ptmx")
+	if err := sys.AttachTree(mnt, dir); err != nil {
+		_ = ptmx.Close()
+		return nil, err
+	}
+	return ptmx, nil
+}
+
+// gidMapped reports whether gid exists in this user namespace.
+func gidMapped(gid uint32) (bool, error) {
+	text, err := os.ReadFile("/proc/self/gid_map")
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var inside, outside, count uint32
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err != nil {
+			return false, fmt.Errorf("/proc/self/gid_map: %q: %w", line, err)
+		}
+		if gid >= inside && gid-inside < count {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Code names the class of an application error. The names are gRPC's, which
@@ -132,4 +133,14 @@ type ErrorData struct {
 	Op    string `json:"op,omitempty"`
 	Field string `json:"field,omitempty"`
 	Hint  string `json:"hint"`
+}
+
+// Codes are all codes, in the order of their numbers: -32001 first.
+func Codes() []Code {
+	codes := make([]Code, 0, len(codeNumbers))
+	for c := range codeNumbers {
+		codes = append(codes, c)
+	}
+	slices.SortFunc(codes, func(a, b Code) int { return codeNumbers[b] - codeNumbers[a] })
+	return codes
 }

@@ -1,0 +1,205 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// The error numbers that JSON-RPC 2.0 itself defines.
+const (
+	CodeParse          = -32700 // not JSON
+	CodeInvalidRequest = -32600 // JSON, but not a request
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+)
+
+// Error is the error member of a response.
+type Error struct {
+	Code    int           `json:"code"`
+	Message string        `json:"message"`
+	Data    api.ErrorData `json:"data"`
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("[%d] %s", e.Code, e.Message) }
+
+// protocolError makes an error whose hint is given; all of them have one.
+func protocolError(code int, hint, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Data: api.ErrorData{Hint: hint}}
+}
+
+const (
+	hintShape = `A request is one line: {"jsonrpc":"2.0","id":1,"method":"system.info","params":{}}.`
+	hintIDs   = "Give every call that is under way an id of its own."
+)
+
+// message is one request as far as the channel must understand it.
+type message struct {
+	raw    json.RawMessage
+	id     string // as written; "" for a notification
+	method string
+	params json.RawMessage
+	err    *Error // why it is no request; id may be known nevertheless
+}
+
+// parse splits a line into its requests. err is about the line as a whole.
+func parse(line []byte) (msgs []message, batch bool, err *Error) {
+	line = bytes.TrimSpace(line)
+	raws := []json.RawMessage{line}
+	if !json.Valid(line) {
+		return nil, false, protocolError(CodeParse, hintShape, "the request line is not JSON")
+	}
+	if line[0] == '[' {
+		batch = true
+		if e := json.Unmarshal(line, &raws); e != nil {
+			return nil, true, protocolError(CodeParse, hintShape, "the batch is not JSON")
+		}
+		if len(raws) == 0 {
+			return nil, true, protocolError(CodeInvalidRequest, hintShape, "the batch is empty")
+		}
+	}
+	for _, raw := range raws {
+		msgs = append(msgs, parseOne(raw))
+	}
+	return msgs, batch, nil
+}
+
+// parseOne accepts exactly what jrpc2 accepts, which reads the line after us,
+// except that an id of null is an error and not a notification.
+func parseOne(raw json.RawMessage) message {
+	m := message{raw: raw}
+	var fields map[string]json.RawMessage // unlike a struct it compares names exactly
+	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
+		m.err = protocolError(CodeInvalidRequest, hintShape, "the request is not a JSON object")
+		return m
+	}
+	if id, ok := fields["id"]; ok {
+		if !validID(id) {
+			m.err = protocolError(CodeInvalidRequest, "Use a number or a string as id.", "invalid request id %s", clip(id))
+			return m
+		}
+		m.id = string(id)
+	}
+	for name := range fields {
+		switch name {
+		case "jsonrpc", "id", "method", "params":
+		default:
+			m.err = protocolError(CodeInvalidRequest, hintShape, "unknown member %q in the request", name)
+			return m
+		}
+	}
+	var version string
+	if json.Unmarshal(fields["jsonrpc"], &version) != nil || version != "2.0" {
+		m.err = protocolError(CodeInvalidRequest, hintShape, `the member "jsonrpc" must be "2.0"`)
+		return m
+	}
+	if json.Unmarshal(fields["method"], &m.method) != nil || m.method == "" {
+		m.err = protocolError(CodeInvalidRequest, hintShape, `the member "method" must be a name`)
+		return m
+	}
+	m.params = fields["params"]
+	if p := m.params; len(p) > 0 && p[0] != '{' && p[0] != '[' && string(p) != "null" {
+		m.err = protocolError(CodeInvalidRequest, "Pass parameters by name, in an object.", "the parameters are not an object")
+	}
+	return m
+}
+
+func validID(id json.RawMessage) bool {
+	c := id[0]
+	return c == '"' || c == '-' || (c >= '0' && c <= '9')
+}
+
+// clip shortens what an error message quotes.
+func clip(b []byte) string {
+	const most = 80
+	if len(b) > most {
+		return string(b[:most]) + "..."
+	}
+	return string(b)
+}
+
+// errorReply is the line that answers the request id with an error.
+func errorReply(id string, e *Error) []byte {
+	reply := struct {
+		V     string          `json:"jsonrpc"`
+		ID    json.RawMessage `json:"id"`
+		Error *Error          `json:"error"`
+	}{"2.0", json.RawMessage("null"), e}
+	if id != "" {
+		reply.ID = json.RawMessage(id)
+	}
+	return marshal(reply)
+}
+
+// notification is the line of a notification.
+func notification(method string, params any) ([]byte, error) {
+	p, err := json.Marshal(params)
+	if err != nil {
+		return nil, fmt.Errorf("encode notification %s: %w", method, err)
+	}
+	return marshal(struct {
+		V      string          `json:"jsonrpc"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}{"2.0", method, p}), nil
+}
+
+// marshal is for values that can not fail to encode.
+func marshal(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", v, err))
+	}
+	return data
+}
+
+// replyIDs returns the ids that the reply line of a JSON-RPC server answers, and
+// the line itself with a hint in every error that had none: those that jrpc2
+// makes on its own account.
+func replyIDs(line []byte) (ids []string, fixed []byte) {
+	if len(line) == 0 || line[0] != '[' {
+		return []string{replyID(line)}, line
+	}
+	var replies []map[string]json.RawMessage
+	if json.Unmarshal(line, &replies) != nil {
+		return nil, line
+	}
+	changed := false
+	for _, r := range replies {
+		ids = append(ids, string(r["id"]))
+		var e struct {
+			Code    int             `json:"code"`
+			Message string          `json:"message"`
+			Data    json.RawMessage `json:"data"`
+		}
+		if raw, ok := r["error"]; !ok || json.Unmarshal(raw, &e) != nil {
+			continue
+		}
+		var data api.ErrorData
+		if json.Unmarshal(e.Data, &data) == nil && data.Hint != "" {
+			continue
+		}
+		r["error"] = marshal(protocolError(e.Code, hintShape, "%s", e.Message))
+		changed = true
+	}
+	if changed {
+		line = marshal(replies)
+	}
+	return ids, line
+}
+
+// replyID reads the id of a single reply as jrpc2 writes it, without decoding
+// the result, which may be large.
+func replyID(line []byte) string {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"jsonrpc":"2.0","id":`))
+	if !ok {
+		return ""
+	}
+	var id json.RawMessage
+	if json.NewDecoder(bytes.NewReader(rest)).Decode(&id) != nil {
+		return ""
+	}
+	return string(id)
+}

@@ -1,0 +1,245 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const readChunk = 64 << 10
+
+// ErrLineTooLong is ReadLine's answer to a line over the limit. The line has
+// been skipped and its fds closed; the next call returns the line after it.
+var ErrLineTooLong = errors.New("line too long")
+
+// ErrTooManyFDs is ReadLine's answer to a line with more than MaxFDs fds. They
+// are closed; the line itself is returned with the error.
+var ErrTooManyFDs = fmt.Errorf("more than %d fds on one request", MaxFDs)
+
+// Reader reads lines and their fds. It is for one goroutine.
+type Reader struct {
+	conn *net.UnixConn
+	max  int
+
+	// buf[pos:] is what has been read and not returned; buf[:scanned] is known
+	// to hold no newline after pos.
+	buf          []byte
+	pos, scanned int
+	eof          bool
+
+	files []received // of lines not returned yet, in order
+	oob   []byte
+	over  bool // a read had more fds than oob holds; the kernel closed the rest
+}
+
+// received are fds with the index in buf of the last byte they came with.
+type received struct {
+	at    int
+	files []*os.File
+	over  bool
+}
+
+// NewReader reads lines of at most max bytes from conn, which stays the
+// caller's.
+func NewReader(conn *net.UnixConn, max int) *Reader {
+	// Room for one fd too many, so that MaxFDs+1 are seen without MSG_CTRUNC.
+	return &Reader{conn: conn, max: max, oob: make([]byte, unix.CmsgSpace((MaxFDs+1)*4))}
+}
+
+// ReadLine returns the next line without its newline, and the fds that belong to
+// it, which the caller owns. The line is valid until the next call.
+//
+// It returns io.EOF when the other end has finished writing; an unfinished last
+// line is returned first, as a line. Blank lines are skipped.
+func (r *Reader) ReadLine() ([]byte, []*os.File, error) {
+	for {
+		end, whole := r.findLine()
+		switch {
+		case whole || (r.eof && end > r.pos):
+			line, files, over := r.cut(end, whole)
+			switch {
+			case len(line) > r.max:
+				closeFiles(files)
+				return nil, nil, ErrLineTooLong
+			case over || len(files) > MaxFDs:
+				closeFiles(files)
+				return line, nil, ErrTooManyFDs
+			case len(bytes.TrimSpace(line)) == 0:
+				closeFiles(files)
+				continue
+			}
+			return line, files, nil
+		case r.eof:
+			return nil, nil, io.EOF
+		case end-r.pos > r.max:
+			return nil, nil, r.skipLine()
+		}
+		if err := r.fill(); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// Close closes the fds that no line was returned for.
+func (r *Reader) Close() {
+	for _, g := range r.files {
+		closeFiles(g.files)
+	}
+	r.files = nil
+}
+
+// findLine returns the index of the next newline, or the end of the buffer.
+func (r *Reader) findLine() (end int, whole bool) {
+	if i := bytes.IndexByte(r.buf[r.scanned:], '\n'); i >= 0 {
+		return r.scanned + i, true
+	}
+	r.scanned = len(r.buf)
+	return len(r.buf), false
+}
+
+// cut takes buf[pos:end] and its newline, if there is one, out of the buffer.
+func (r *Reader) cut(end int, whole bool) (line []byte, files []*os.File, over bool) {
+	line = r.buf[r.pos:end]
+	last := end
+	if !whole {
+		last = end - 1
+	}
+	files, over = r.advance(last)
+	return line, files, over
+}
+
+// advance moves behind buf[last] and returns the fds that came up to there.
+func (r *Reader) advance(last int) (files []*os.File, over bool) {
+	for len(r.files) > 0 && r.files[0].at <= last {
+		files = append(files, r.files[0].files...)
+		over = over || r.files[0].over
+		r.files = r.files[1:]
+	}
+	r.pos = last + 1
+	r.scanned = r.pos
+	return files, over
+}
+
+// skipLine drops input up to and including the next newline.
+func (r *Reader) skipLine() error {
+	for {
+		last, whole := r.findLine()
+		if !whole {
+			last = len(r.buf) - 1
+		}
+		files, _ := r.advance(last)
+		closeFiles(files)
+		if whole || r.eof {
+			return ErrLineTooLong
+		}
+		if err := r.fill(); err != nil {
+			return err
+		}
+	}
+}
+
+// fill reads once, and only when the buffer holds no whole line.
+func (r *Reader) fill() error {
+	r.compact()
+	n, oobn, flags, _, err := r.conn.ReadMsgUnix(r.buf[len(r.buf):cap(r.buf)], r.oob)
+	files, perr := parseRights(r.oob[:oobn])
+	if err != nil {
+		closeFiles(files)
+		// A net.OpError wraps io.EOF here, unlike in Read.
+		if errors.Is(err, io.EOF) {
+			r.eof = true
+			return nil
+		}
+		return fmt.Errorf("read request: %w", err)
+	}
+	if perr != nil {
+		return perr
+	}
+	if n == 0 {
+		closeFiles(files)
+		r.eof = true
+		return nil
+	}
+	r.buf = r.buf[:len(r.buf)+n]
+	over := flags&unix.MSG_CTRUNC != 0
+	if len(files) > 0 || over {
+		r.keep(received{at: len(r.buf) - 1, files: files, over: over})
+	}
+	return nil
+}
+
+// keep notes fds that arrived. A line that trickles in with fds on every byte
+// must not pile them up: beyond the limit they are closed at once.
+func (r *Reader) keep(g received) {
+	start := bytes.LastIndexByte(r.buf[:g.at], '\n') + 1 // of g's line
+	held := len(g.files)
+	for _, old := range r.files {
+		if old.at < start {
+			continue
+		}
+		if old.over {
+			closeFiles(g.files)
+			return
+		}
+		held += len(old.files)
+	}
+	if held > MaxFDs {
+		closeFiles(g.files)
+		g.files, g.over = nil, true
+	}
+	r.files = append(r.files, g)
+}
+
+// compact moves the unread rest to the front and makes room for one read.
+func (r *Reader) compact() {
+	if r.pos > 0 {
+		n := copy(r.buf, r.buf[r.pos:])
+		r.buf = r.buf[:n]
+		r.scanned -= r.pos
+		for i := range r.files {
+			r.files[i].at -= r.pos
+		}
+		r.pos = 0
+	}
+	if len(r.buf) == 0 && cap(r.buf) > 4*readChunk {
+		r.buf = nil // a large line's buffer is not kept for the small ones
+	}
+	if cap(r.buf)-len(r.buf) < readChunk/2 {
+		grown := make([]byte, len(r.buf), max(2*cap(r.buf), readChunk))
+		copy(grown, r.buf)
+		r.buf = grown
+	}
+}
+
+func parseRights(oob []byte) ([]*os.File, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	msgs, err := syscall.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("read request: control message: %w", err)
+	}
+	var files []*os.File
+	for i := range msgs {
+		fds, err := syscall.ParseUnixRights(&msgs[i])
+		if err != nil {
+			continue // credentials or the like: nothing that needs closing
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), fmt.Sprintf("received-fd-%d", fd)))
+		}
+	}
+	return files, nil
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}

@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// The engines behind the methods, as this package needs them. All methods may be
+// called from many goroutines at once. A context is cancelled when the client
+// cancels its call, and for Run and Create when the client is gone; the method
+// then undoes what it did and returns the context's error. Errors that are not
+// *api.Error reach the client as internal.
+
+// System answers for the daemon as a whole.
+type System interface {
+	Info(ctx context.Context, who Actor) (api.Info, error)
+	Doctor(ctx context.Context) (api.Doctor, error)
+	// Shutdown starts the end of the daemon and returns without waiting for it,
+	// because its own reply must still leave: Server.Shutdown waits.
+	Shutdown(ctx context.Context, p api.ShutdownParams) error
+	GC(ctx context.Context) (api.GCResult, error)
+}
+
+// Sandboxes are the sandboxes of the daemon. A ref is an id or a name.
+type Sandboxes interface {
+	// Create returns when the sandbox runs. It takes from fds what it needs;
+	// progress is never nil and may be called until Create returns.
+	Create(ctx context.Context, who Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error)
+	Get(ref string) (api.Sandbox, error)
+	List(p api.ListParams) []api.Sandbox
+	Kill(ctx context.Context, ref string) (api.KillResult, error)
+	Remove(ctx context.Context, ref string) (api.KillResult, error)
+}
+
+// Execs are the commands that run in sandboxes.
+type Execs interface {
+	// Run returns when the command has ended. It takes from fds what it needs
+	// before it calls started, which is never nil; fds that it did not take stay
+	// open until it returns unless it closes them (FDs.Close).
+	Run(ctx context.Context, who Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(exec string, pid int)) (api.ExecResult, error)
+	Signal(p api.SignalParams) error
+	Resize(p api.ResizeParams) error
+}
+
+// Images is the image store.
+type Images interface {
+	Pull(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error)
+	List() ([]api.Image, error)
+	Inspect(ref string) (api.Image, error)
+	Remove(ref string) error
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// handler is one method: strict decoding, then the engine.
+type handler struct {
+	run            func(ctx context.Context, call *Call, params json.RawMessage) (any, error)
+	params, result reflect.Type
+}
+
+// handle makes a handler of a function with the method's own types.
+func handle[P, R any](f func(ctx context.Context, call *Call, p P) (R, error)) handler {
+	return handler{
+		run: func(ctx context.Context, call *Call, raw json.RawMessage) (any, error) {
+			var p P
+			if err := decodeParams(raw, &p); err != nil {
+				return nil, err
+			}
+			return f(ctx, call, p)
+		},
+		params: reflect.TypeFor[P](),
+		result: reflect.TypeFor[R](),
+	}
+}
+
+// done is handle for methods without a result.
+func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
+	return handle(func(ctx context.Context, call *Call, p P) (api.Empty, error) {
+		return api.Empty{}, f(ctx, call, p)
+	})
+}
+
+// handlers is every method of this build. checkHandlers compares it with
+// api.Methods.
+func (s *Server) handlers() map[string]handler {
+	type empty = api.Empty
+	system, boxes, execs, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Images
+	return map[string]handler{
+		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
+			return system.Info(ctx, c.Actor)
+		}),
+		api.MethodDoctor: handle(func(ctx context.Context, _ *Call, _ empty) (api.Doctor, error) {
+			return system.Doctor(ctx)
+		}),
+		api.MethodShutdown: done(func(ctx context.Context, _ *Call, p api.ShutdownParams) error {
+			return system.Shutdown(ctx, p)
+		}),
+		api.MethodGC: handle(func(ctx context.Context, _ *Call, _ empty) (api.GCResult, error) {
+			return system.GC(ctx)
+		}),
+		api.MethodSandboxCreate: handle(func(ctx context.Context, c *Call, p api.CreateParams) (api.Sandbox, error) {
+			return boxes.Create(ctx, c.Actor, p, c.FDs, c.Progress)
+		}),
+		api.MethodSandboxGet: handle(func(_ context.Context, _ *Call, p api.SandboxParams) (api.Sandbox, error) {
+			return boxes.Get(p.Sandbox)
+		}),
+		api.MethodSandboxList: handle(func(_ context.Context, _ *Call, p api.ListParams) (api.SandboxList, error) {
+			return api.SandboxList{Sandboxes: orEmpty(boxes.List(p))}, nil
+		}),
+		api.MethodSandboxKill: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.KillResult, error) {
+			r, err := boxes.Kill(ctx, p.Sandbox)
+			r.Killed = orEmpty(r.Killed)
+			return r, err
+		}),
+		api.MethodSandboxRemove: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.KillResult, error) {
+			r, err := boxes.Remove(ctx, p.Sandbox)
+			r.Killed = orEmpty(r.Killed)
+			return r, err
+		}),
+		api.MethodExecRun: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.ExecResult, error) {
+			return execs.Run(ctx, c.Actor, p, c.FDs, func(exec string, pid int) {
+				c.Progress(api.Progress{Kind: kindExecStarted, Exec: exec, PID: pid})
+			})
+		}),
+		api.MethodExecSignal: done(func(_ context.Context, _ *Call, p api.SignalParams) error {
+			return execs.Signal(p)
+		}),
+		api.MethodExecResize: done(func(_ context.Context, _ *Call, p api.ResizeParams) error {
+			return execs.Resize(p)
+		}),
+		api.MethodImagePull: handle(func(ctx context.Context, c *Call, p api.PullParams) (api.Image, error) {
+			return images.Pull(ctx, p, c.Progress)
+		}),
+		api.MethodImageList: handle(func(context.Context, *Call, empty) (api.Images, error) {
+			list, err := images.List()
+			return api.Images{Images: orEmpty(list)}, err
+		}),
+		api.MethodImageInspect: handle(func(_ context.Context, _ *Call, p api.RefParams) (api.Image, error) {
+			return images.Inspect(p.Ref)
+		}),
+		api.MethodImageRemove: done(func(_ context.Context, _ *Call, p api.RefParams) error {
+			return images.Remove(p.Ref)
+		}),
+		api.MethodDiscover: handle(func(context.Context, *Call, empty) (map[string]any, error) {
+			return s.discover()
+		}),
+	}
+}
+
+// orEmpty makes a list that JSON shows as [] and not as null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// checkHandlers makes sure that the handlers are exactly the methods, with the
+// types that rpc.discover shows.
+func checkHandlers(methods []api.Method, handlers map[string]handler) error {
+	seen := make(map[string]bool)
+	for _, m := range methods {
+		h, ok := handlers[m.Name]
+		switch {
+		case seen[m.Name]:
+			return fmt.Errorf("method %s is listed twice", m.Name)
+		case !ok:
+			return fmt.Errorf("method %s has no handler", m.Name)
+		case h.params != reflect.TypeOf(m.Params):
+			return fmt.Errorf("method %s takes %T, its handler %v", m.Name, m.Params, h.params)
+		case h.result != reflect.TypeOf(m.Result):
+			return fmt.Errorf("method %s returns %T, its handler %v", m.Name, m.Result, h.result)
+		}
+		seen[m.Name] = true
+	}
+	for name := range handlers {
+		if !seen[name] {
+			return fmt.Errorf("handler %s is no method", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+// Package server is hutchd's JSON-RPC side: it turns the lines of a connection
+// into calls of the engines, and errors into answers that say what to do. It
+// neither listens nor authenticates: connections come with an Actor.
+//
+// DESIGN.md tells who may talk, how lines and fds are framed, and which traps of
+// the JSON-RPC library are dealt with where.
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"github.com/creachadair/jrpc2"
+	"github.com/creachadair/jrpc2/channel"
+
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// ErrShutdown is the cancellation cause of calls that Shutdown did not wait for.
+var ErrShutdown = errors.New("the daemon is ending")
+
+// Config is what a Server is made of. All fields are required but Logger.
+type Config struct {
+	System    System
+	Sandboxes Sandboxes
+	Execs     Execs
+	Images    Images
+	Logger    *slog.Logger // for panics of handlers; nil discards
+}
+
+// Server dispatches calls. It is safe for concurrent use.
+type Server struct {
+	cfg   Config
+	table map[string]handler
+	fds   map[string]bool // methods that fds may ride on
+
+	openrpc func() (map[string]any, error)
+
+	mu     sync.Mutex
+	conns  map[*jsonrpc.Channel]struct{}
+	ending bool
+	wg     sync.WaitGroup // one for each of conns
+}
+
+var _ channel.Channel = (*jsonrpc.Channel)(nil)
+
+// New returns a server for the methods of api.Methods. It fails when a method
+// has no handler, a handler no method, or their types differ.
+func New(cfg Config) (*Server, error) {
+	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Images == nil {
+		return nil, errors.New("server: Config needs System, Sandboxes, Execs and Images")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]struct{}), fds: make(map[string]bool)}
+	s.table = s.handlers()
+	if err := checkHandlers(api.Methods, s.table); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	for _, m := range api.Methods {
+		s.fds[m.Name] = m.FDs
+	}
+	s.openrpc = sync.OnceValues(func() (map[string]any, error) { return openRPC(api.Methods) })
+	return s, nil
+}
+
+// ServeConn serves conn, which it takes over, until the client is gone and every
+// call has ended. Calls are cancelled when ctx is; those that only make sense
+// with their client (*.run, *.wait, sandbox.create) also when the connection is
+// lost.
+func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
+	ch := jsonrpc.NewChannel(ctx, conn, jsonrpc.ChannelConfig{CancelOnLoss: endsWithConnection})
+	if !s.enter(ch) {
+		_ = ch.Close()
+		_ = ch.Wait()
+		return
+	}
+	defer s.leave(ch)
+	stop := context.AfterFunc(ctx, ch.Drain)
+	defer stop()
+	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who}, &jrpc2.ServerOptions{
+		DisableBuiltin: true, // it would reserve rpc.* and so rpc.discover
+		Concurrency:    jsonrpc.MaxInFlight,
+	})
+	err := rpc.Start(ch).Wait()
+	if cerr := ch.Wait(); cerr != nil {
+		err = cerr
+	}
+	if err != nil {
+		s.cfg.Logger.Debug("connection ended", "uid", who.UID, "pid", who.PID, "err", err)
+	}
+}
+
+// endsWithConnection tells the calls whose client must be there: those that run
+// something for it, and sandbox.create, because its answer is the only place
+// where a new sandbox's id is said.
+func endsWithConnection(method string) bool {
+	return strings.HasSuffix(method, ".run") || strings.HasSuffix(method, ".wait") || method == api.MethodSandboxCreate
+}
+
+func (s *Server) enter(ch *jsonrpc.Channel) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		return false
+	}
+	s.conns[ch] = struct{}{}
+	s.wg.Add(1)
+	return true
+}
+
+func (s *Server) leave(ch *jsonrpc.Channel) {
+	s.mu.Lock()
+	delete(s.conns, ch)
+	s.mu.Unlock()
+	s.wg.Done()
+}
+
+// Shutdown refuses new connections and calls and waits until the calls under way
+// are answered and every connection is closed. When ctx ends first the rest is
+// cancelled with ErrShutdown, and Shutdown returns ctx's error without waiting
+// for it. A handler must not call it: it would wait for itself.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.ending = true
+	for ch := range s.conns {
+		ch.Drain()
+	}
+	s.mu.Unlock()
+	idle := make(chan struct{})
+	go func() {
+		s.wg.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ch := range s.conns {
+		ch.Abort(ErrShutdown)
+	}
+	return fmt.Errorf("shut down with %d connections open: %w", len(s.conns), context.Cause(ctx))
+}
+
+// dispatcher is one connection's jrpc2.Assigner.
+type dispatcher struct {
+	s   *Server
+	ch  *jsonrpc.Channel
+	who Actor
+}
+
+// Assign never returns nil, so that the answer to an unknown method is ours and
+// has a hint.
+func (d *dispatcher) Assign(_ context.Context, method string) jrpc2.Handler {
+	return func(_ context.Context, r *jrpc2.Request) (any, error) {
+		req := d.ch.Request(r.ID())
+		if req == nil {
+			return nil, errors.New("not a call") // a notification: nobody reads this
+		}
+		var params json.RawMessage
+		_ = r.UnmarshalParams(&params) // never fails for this type
+		result, err := d.call(req, json.RawMessage(r.ID()), method, params)
+		if err != nil {
+			e := rpcError(err, context.Cause(req.Ctx))
+			return nil, (&jrpc2.Error{Code: jrpc2.Code(e.Code), Message: e.Message}).WithData(e.Data)
+		}
+		return result, nil
+	}
+}
+
+// call runs one method. The result is encoded already, so that a failure to
+// encode is an error like any other.
+func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method string, params json.RawMessage) (raw json.RawMessage, err error) {
+	defer req.FDs.Close()
+	defer func() {
+		if p := recover(); p != nil {
+			d.s.cfg.Logger.Error("handler panicked", "op", method, "err", p, "stack", string(debug.Stack()))
+			err = api.Errorf(api.Internal, "panic: %v", p).WithOp(method)
+		}
+	}()
+	h, ok := d.s.table[method]
+	if !ok {
+		return nil, &jsonrpc.Error{
+			Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("unknown method %q", method),
+			Data: api.ErrorData{Hint: "rpc.discover lists the methods of this build."},
+		}
+	}
+	call := &Call{Actor: d.who, ID: id, FDs: req.FDs, Progress: func(api.Progress) {}}
+	if err := d.extras(call, method, params); err != nil {
+		return nil, err
+	}
+	result, err := h.run(req.Ctx, call, params)
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = json.Marshal(result); err != nil {
+		return nil, api.Errorf(api.Internal, "encode the result: %w", err).WithOp(method)
+	}
+	return raw, nil
+}
+
+// extras deals with what params of any method may hold beside the method's own:
+// how many fds came along, and whether the client wants to hear of progress.
+func (d *dispatcher) extras(call *Call, method string, params json.RawMessage) error {
+	var p struct {
+		FDs      int  `json:"fds"`
+		Progress bool `json:"progress"`
+	}
+	_ = json.Unmarshal(params, &p) // decoding proper reports what is wrong
+	switch came := call.FDs.Len(); {
+	case came > 0 && !d.s.fds[method]:
+		return invalidParams("fds", "Send fds only with methods that take them.", "%d fds came with %s, which takes none", came, method)
+	case d.s.fds[method] && came != p.FDs:
+		return invalidParams("fds", `Send the fds on the sendmsg of the request itself, one request per sendmsg, and their number as "fds".`,
+			"%d fds are announced and %d came", p.FDs, came)
+	}
+	if p.Progress {
+		call.Progress = func(news api.Progress) {
+			news.Request = call.ID
+			_, _ = d.ch.Notify(api.NotifyProgress, news) // news may be dropped
+		}
+	}
+	return nil
+}

@@ -1,0 +1,351 @@
+package guestapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// guest is the other end of a channel, played by the test: an honest or a
+// hostile PID 1.
+type guest struct {
+	t  *testing.T
+	fd int
+}
+
+func newGuest(t *testing.T) (*Client, *guest) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewClient(os.NewFile(uintptr(fds[0]), "hutchd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &guest{t, fds[1]}
+	t.Cleanup(func() {
+		_ = c.Close()
+		_ = unix.Close(g.fd)
+	})
+	return c, g
+}
+
+// request reads the next request and closes its fds.
+func (g *guest) request() Request {
+	buf, oob := make([]byte, MaxPacket+1), make([]byte, unix.CmsgSpace(16))
+	n, oobn, _, _, err := unix.Recvmsg(g.fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		g.t.Error("guest receive:", err)
+		return Request{}
+	}
+	if msgs, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil {
+		for i := range msgs {
+			fds, _ := unix.ParseUnixRights(&msgs[i])
+			for _, fd := range fds {
+				_ = unix.Close(fd)
+			}
+		}
+	}
+	var req Request
+	if err := json.Unmarshal(buf[:n], &req); err != nil {
+		g.t.Error("guest decode:", err)
+	}
+	return req
+}
+
+func (g *guest) send(text string) error { return unix.Send(g.fd, []byte(text), unix.MSG_NOSIGNAL) }
+
+// started runs an exec as far as "started" and returns it.
+func (g *guest) started(c *Client) *Exec {
+	g.t.Helper()
+	go func() {
+		req := g.request()
+		if err := g.send(fmt.Sprintf(`{"ev":"started","exec":%d,"pid":7}`, req.Exec)); err != nil {
+			g.t.Error(err)
+		}
+	}()
+	e, err := c.Start(g.t.Context(), Request{Argv: []string{"true"}}, nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return e
+}
+
+func TestStartAndWait(t *testing.T) {
+	c, g := newGuest(t)
+	e := g.started(c)
+	if e.PID != 7 {
+		t.Errorf("pid %d, want 7", e.PID)
+	}
+	if err := g.send(fmt.Sprintf(`{"ev":"exited","exec":%d,"status":256,"killed":[7,8]}`, e.ID)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		ev, err := e.Wait(t.Context())
+		if err != nil || ev.Status != 256 || len(ev.Killed) != 2 {
+			t.Errorf("wait: %+v, %v", ev, err)
+		}
+	}
+	if len(c.execs) != 0 {
+		t.Errorf("%d execs are left", len(c.execs))
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	c, g := newGuest(t)
+	go func() {
+		req := g.request()
+		_ = g.send(fmt.Sprintf(`{"ev":"failed","exec":%d,"reason":"not_found","errno":2,"message":"execute \u001b[2J"}`, req.Exec))
+	}()
+	_, err := c.Start(t.Context(), Request{Argv: []string{"nope"}}, nil)
+	var failure *StartError
+	if !errors.As(err, &failure) || failure.Reason != ReasonNotFound || !errors.Is(err, unix.ENOENT) {
+		t.Fatalf("got %v", err)
+	}
+	if strings.ContainsRune(failure.Message, 0x1b) {
+		t.Errorf("message %q has an escape character", failure.Message)
+	}
+}
+
+// A canceled Start kills its exec, and its events are not held against the
+// sandbox.
+func TestStartCanceled(t *testing.T) {
+	c, g := newGuest(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Start(ctx, Request{Argv: []string{"true"}}, nil)
+		done <- err
+	}()
+	start := g.request()
+	cancel()
+	if kill := g.request(); kill.Op != OpKill || kill.Exec != start.Exec {
+		t.Errorf("after cancel: %+v", kill)
+	}
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("start: %v", err)
+	}
+	_ = g.send(fmt.Sprintf(`{"ev":"started","exec":%d,"pid":7}`, start.Exec))
+	_ = g.send(fmt.Sprintf(`{"ev":"exited","exec":%d,"status":9}`, start.Exec))
+	g.started(c) // the channel works, and all of the above has been read
+	if c.ignored != 0 {
+		t.Errorf("%d events were ignored", c.ignored)
+	}
+}
+
+// Packets that no hutch-init sends end the channel, and every waiting call.
+func TestHostilePackets(t *testing.T) {
+	for name, packet := range map[string]string{
+		"garbage":         "\x00\xff\x01",
+		"empty":           "",
+		"not an object":   "[]",
+		"unknown event":   `{"ev":"root"}`,
+		"unknown reason":  `{"ev":"failed","reason":"\u001b[2J"}`,
+		"negative exec":   `{"ev":"started","exec":-1}`,
+		"stopped status":  `{"ev":"exited","exec":1,"status":4991}`,
+		"huge status":     `{"ev":"exited","exec":1,"status":65536}`,
+		"oversize":        `{"ev":"ready","message":"` + strings.Repeat("x", MaxPacket) + `"}`,
+		"too many killed": `{"ev":"exited","exec":1,"killed":[1` + strings.Repeat(",1", MaxKilled) + `]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, g := newGuest(t)
+			e := g.started(c)
+			if err := g.send(packet); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Wait(t.Context()); api.ErrorCode(err) != api.Unavailable {
+				t.Errorf("wait: %v", err)
+			}
+			if _, err := c.Start(t.Context(), Request{Argv: []string{"true"}}, nil); api.ErrorCode(err) != api.Unavailable {
+				t.Errorf("start: %v", err)
+			}
+			if err := e.Kill(); api.ErrorCode(err) != api.Unavailable {
+				t.Errorf("kill: %v", err)
+			}
+		})
+	}
+}
+
+// Events that make no sense for an exec, and events about others', change
+// nothing.
+func TestIgnoredEvents(t *testing.T) {
+	c, g := newGuest(t)
+	e := g.started(c)
+	for _, packet := range []string{
+		`{"ev":"ready","version":1}`,
+		`{"ev":"exited","exec":1,"status":0}`,
+		fmt.Sprintf(`{"ev":"started","exec":%d,"pid":1}`, e.ID),
+		fmt.Sprintf(`{"ev":"started","exec":%d,"pid":9}`, e.ID),
+		fmt.Sprintf(`{"ev":"failed","exec":%d,"reason":"internal"}`, e.ID),
+		fmt.Sprintf(`{"ev":"exited","exec":%d,"status":256}`, e.ID),
+		fmt.Sprintf(`{"ev":"exited","exec":%d,"status":0}`, e.ID),
+	} {
+		if err := g.send(packet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ev, err := e.Wait(t.Context())
+	if err != nil || ev.Status != 256 || e.PID != 7 {
+		t.Errorf("wait: %+v, %v; pid %d", ev, err, e.PID)
+	}
+	g.started(c)
+	if c.ignored != 6 {
+		t.Errorf("%d events ignored, want 6", c.ignored)
+	}
+}
+
+// A flood of well-formed events is cut off, without memory growing meanwhile.
+func TestFlood(t *testing.T) {
+	c, g := newGuest(t)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	packet := `{"ev":"failed","exec":5,"reason":"internal","message":"` + strings.Repeat("x", 3000) + `"}`
+	sent := 0
+	for g.send(packet) == nil {
+		if sent++; sent > 4*maxIgnored {
+			t.Fatal("the flood was not cut off")
+		}
+	}
+	<-c.Dead()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 1<<20 {
+		t.Errorf("heap grew by %d bytes over %d packets", grown, sent)
+	}
+}
+
+// Fds that a guest attaches never arrive: the kernel closes them.
+func TestFDsAreDropped(t *testing.T) {
+	c, g := newGuest(t)
+	e := g.started(c)
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	r := os.NewFile(uintptr(pipe[0]), "pipe")
+	defer r.Close()
+	packet := fmt.Sprintf(`{"ev":"exited","exec":%d,"status":0}`, e.ID)
+	if err := unix.Sendmsg(g.fd, []byte(packet), unix.UnixRights(pipe[1], pipe[1]), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(pipe[1])
+	if _, err := e.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The last writer is gone only if nobody holds what was sent.
+	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("read: %v, want end of file", err)
+	}
+}
+
+// A guest that never reads costs a caller sendTimeout, not for ever, and other
+// callers as well: they wait for the same socket at the same time.
+func TestNeverReading(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the send timeout")
+	}
+	c, g := newGuest(t)
+	e := g.started(c)
+	begin := time.Now()
+	errs := make(chan error)
+	const callers = 4
+	for range callers {
+		go func() {
+			for {
+				if err := e.Kill(); err != nil {
+					errs <- err
+					return
+				}
+			}
+		}()
+	}
+	for range callers {
+		if err := <-errs; api.ErrorCode(err) != api.Unavailable {
+			t.Errorf("kill: %v", err)
+		}
+	}
+	if took := time.Since(begin); took > 3*sendTimeout {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestClose(t *testing.T) {
+	c, g := newGuest(t)
+	e := g.started(c)
+	waited := make(chan error, 1)
+	go func() {
+		_, err := e.Wait(t.Context())
+		waited <- err
+	}()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; api.ErrorCode(err) != api.Unavailable {
+		t.Errorf("wait: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+}
+
+func TestSetupVersions(t *testing.T) {
+	for answer, code := range map[string]api.Code{
+		`{"ev":"ready","version":1}`:                         "",
+		`{"ev":"ready","version":2}`:                         api.FailedPrecondition,
+		`{"ev":"failed","reason":"internal","message":"no"}`: api.Internal,
+		`{"ev":"started","exec":3}`:                          api.Unavailable, // ignored; then the guest hangs up
+		`{"ev":"ready","version":"1"}`:                       api.Unavailable,
+	} {
+		c, g := newGuest(t)
+		go func() {
+			g.request()
+			_ = g.send(answer)
+			_ = unix.Shutdown(g.fd, unix.SHUT_RDWR)
+		}()
+		f, err := os.Open("/dev/null")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Setup(t.Context(), f, "box")
+		_ = f.Close()
+		if (err == nil) != (code == "") || err != nil && api.ErrorCode(err) != code {
+			t.Errorf("answer %s: %v, want %q", answer, err, code)
+		}
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	c, _ := newGuest(t)
+	_, err := c.Start(t.Context(), Request{Argv: []string{"true", strings.Repeat("x", MaxLarge)}}, nil)
+	var failure *StartError
+	if !errors.As(err, &failure) || failure.Reason != ReasonTooBig {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzParseEvent(f *testing.F) {
+	f.Add([]byte(`{"ev":"exited","exec":7,"status":256,"usage":{"user_us":1},"killed":[1,2]}`))
+	f.Add([]byte(`{"ev":"failed","exec":7,"reason":"not_found","errno":2,"message":"\u0007"}`))
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		ev, err := parseEvent(packet)
+		if err != nil {
+			return
+		}
+		if ev.Usage == nil || len(ev.Killed) > MaxKilled || len(ev.Message) > 3*MaxMessage {
+			t.Errorf("%q gives %+v", packet, ev)
+		}
+	})
+}

@@ -1,0 +1,289 @@
+package api
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	namePattern     = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$`)
+	hostnamePattern = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+	envPattern      = regexp.MustCompile(`^[^=\x00]+$`)
+)
+
+// The longest life and the longest timeout that make sense, in seconds: above
+// them a duration in nanoseconds overflows.
+const maxSeconds = 100 * 365 * 24 * 3600
+
+// Validate refuses a spec that no machine could run; what depends on the machine
+// (images, paths, cgroups) is checked when it is created. The error is an *Error
+// with the field at fault.
+func (s *Spec) Validate() error {
+	checks := []func(*Spec) error{
+		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
+		checkMounts, checkLimits, checkNetwork, checkLife, checkUnbuilt,
+	}
+	for _, check := range checks {
+		if err := check(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func invalid(field, format string, args ...any) *Error {
+	return Errorf(InvalidArgument, "%s: %s", field, fmt.Sprintf(format, args...)).WithField(field)
+}
+
+func checkImage(s *Spec) error {
+	switch {
+	case s.Image == "" && s.Template == "":
+		return invalid("image", "missing").WithHint("give an image reference, or \"host\" for the built-in image")
+	case s.Image != "" && s.Template != "":
+		return invalid("template", "given together with image %q", s.Image).WithHint("give exactly one of image and template")
+	}
+	switch s.Pull {
+	case "", PullMissing, PullAlways, PullNever:
+		return nil
+	}
+	return invalid("pull", "%q is no pull policy", s.Pull).WithHint("use missing, always or never")
+}
+
+func checkNames(s *Spec) error {
+	if s.Name != "" && !namePattern.MatchString(s.Name) {
+		return invalid("name", "%q is not a name", s.Name).
+			WithHint("use 1 to 63 of a-z A-Z 0-9 _ . - and start with a letter or digit")
+	}
+	if strings.HasPrefix(s.Name, "sb_") {
+		return invalid("name", "%q looks like an id", s.Name).WithHint("choose a name that does not start with sb_")
+	}
+	if s.Hostname != "" && (len(s.Hostname) > 64 || !hostnamePattern.MatchString(s.Hostname)) {
+		return invalid("hostname", "%q is not a host name", s.Hostname).
+			WithHint("use letters, digits, hyphens and dots, at most 64 bytes (RFC 1123)")
+	}
+	return checkUser("user", s.User)
+}
+
+// checkUser allows name|uid[:group|gid]; numbers must fit in 32 bits, and
+// 4294967295 is (uid_t)-1, "no change", for the kernel.
+func checkUser(field, user string) error {
+	if strings.ContainsAny(user, "\x00\n/ ") || strings.Count(user, ":") > 1 {
+		return invalid(field, "%q is not a user", user).WithHint("use NAME, UID, NAME:GROUP or UID:GID")
+	}
+	for part := range strings.SplitSeq(user, ":") {
+		if part == "" || strings.Trim(part, "0123456789") != "" {
+			continue
+		}
+		if len(part) > 10 || (len(part) == 10 && part >= "4294967295") {
+			return invalid(field, "%s is not a possible id", part).WithHint("ids go from 0 to 4294967294")
+		}
+	}
+	return nil
+}
+
+func checkSpecEnv(s *Spec) error { return checkEnv("env", s.Env) }
+
+func checkEnv(field string, env map[string]string) error {
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		if !envPattern.MatchString(k) || strings.ContainsRune(env[k], 0) {
+			return invalid(field+"."+k, "not a possible environment variable").WithHint("names hold no = and neither holds a NUL byte")
+		}
+	}
+	return nil
+}
+
+func checkWorkdir(s *Spec) error { return checkAbs("workdir", s.Workdir) }
+
+func checkAbs(field, p string) error {
+	if p == "" {
+		return nil
+	}
+	if !path.IsAbs(p) || strings.ContainsRune(p, 0) || len(p) > 4095 {
+		return invalid(field, "%q is not an absolute path", p).WithHint("start it with /")
+	}
+	return nil
+}
+
+func checkWorkspace(s *Spec) error {
+	w := s.Workspace
+	if w == nil {
+		return nil
+	}
+	if w.Mode == ModeNone {
+		return nil
+	}
+	if w.Path == "" {
+		return invalid("workspace.path", "missing").WithHint("name the host folder, or use mode none")
+	}
+	if err := checkAbs("workspace.path", w.Path); err != nil {
+		return err
+	}
+	return checkMode("workspace.mode", w.Mode)
+}
+
+func checkMode(field string, m MountMode) error {
+	switch m {
+	case ModeRO, ModeRW, ModeOverlay:
+		return nil
+	}
+	return invalid(field, "%q is no mode", m).WithHint("use ro, rw or overlay")
+}
+
+// kernelPaths are mounted by hutch itself.
+var kernelPaths = []string{"/proc", "/dev", "/sys"}
+
+func checkMounts(s *Spec) error {
+	for i, m := range s.Mounts {
+		field := fmt.Sprintf("mounts[%d]", i)
+		if m.Source == "" || m.Target == "" {
+			return invalid(field, "source %q and target %q must both be given", m.Source, m.Target)
+		}
+		if err := checkAbs(field+".source", m.Source); err != nil {
+			return err
+		}
+		if err := checkAbs(field+".target", m.Target); err != nil {
+			return err
+		}
+		target := path.Clean(m.Target)
+		if target == "/" {
+			return invalid(field+".target", "the root can not be mounted over").WithHint("choose a folder below it")
+		}
+		for _, k := range kernelPaths {
+			if target == k || strings.HasPrefix(target, k+"/") {
+				return invalid(field+".target", "%s is hutch's own", m.Target).WithHint("choose a target outside %s", k)
+			}
+		}
+		if err := checkMode(field+".mode", m.Mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLimits(s *Spec) error { return s.Limits.Validate("limits") }
+
+// Validate refuses impossible limits; field is their place in the request.
+func (l *Limits) Validate(field string) error {
+	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+	switch {
+	case !finite(l.CPUs) || l.CPUs < 0 || (l.CPUs > 0 && l.CPUs < 0.01) || l.CPUs > 4096:
+		return invalid(field+".cpus", "%g is not possible", l.CPUs).WithHint("use 0.01 to 4096 cores, 0 for no limit")
+	case l.MemoryBytes < 0 || (l.MemoryBytes > 0 && l.MemoryBytes < 6<<20):
+		return invalid(field+".memory_bytes", "%d is too small to start anything", l.MemoryBytes).WithHint("use at least 6 MiB, 0 for no limit")
+	case l.DiskBytes < 0:
+		return invalid(field+".disk_bytes", "%d is negative", l.DiskBytes)
+	case l.PIDs < 0 || (l.PIDs > 0 && l.PIDs < 8):
+		return invalid(field+".pids", "%d is too small: the sandbox's own PID 1 has about 6 threads", l.PIDs).WithHint("use at least 8, 0 for no limit")
+	case !finite(l.TimeoutS) || l.TimeoutS < 0 || l.TimeoutS > maxSeconds:
+		return invalid(field+".timeout_s", "%g is not possible", l.TimeoutS)
+	}
+	return nil
+}
+
+func checkLife(s *Spec) error {
+	for field, v := range map[string]float64{"ttl_s": s.TTLS, "idle_s": s.IdleS} {
+		if math.IsNaN(v) || v < 0 || v > maxSeconds {
+			return invalid(field, "%g is not possible", v).WithHint("give seconds, 0 for no end")
+		}
+	}
+	switch s.Owner {
+	case "", OwnerConnection:
+		return nil
+	}
+	return invalid("owner", "%q is no owner", s.Owner).WithHint("use \"connection\" or leave it out")
+}
+
+func checkNetwork(s *Spec) error {
+	n := s.Network
+	switch n.Mode {
+	case "", NetNone:
+		if len(n.Allow)+len(n.AllowCIDRs) > 0 {
+			return invalid("network.mode", "none, but names are allowed").WithHint("use mode allow")
+		}
+		return nil
+	case NetAllow, NetOpen, NetLearn:
+		return Errorf(Unavailable, "network mode %q: this build has no network policy yet, only mode none", n.Mode).
+			WithField("network.mode").WithHint("leave network out: the sandbox then has a loopback interface and nothing else")
+	}
+	return invalid("network.mode", "%q is no mode", n.Mode).WithHint("use none, allow, open or learn")
+}
+
+// checkUnbuilt refuses what the contract pins and this build can not honour.
+func checkUnbuilt(s *Spec) error {
+	unavailable := func(field, what string) error {
+		return Errorf(Unavailable, "%s: %s can not be honoured by this build", field, what).WithField(field).WithHint("leave it out")
+	}
+	switch {
+	case s.Template != "":
+		return unavailable("template", "templates")
+	case s.Limits.DiskBytes != 0:
+		return unavailable("limits.disk_bytes", "a disk quota")
+	case s.Network.Require != "":
+		return unavailable("network.require", "eBPF enforcement")
+	case s.Network.Ask:
+		return unavailable("network.ask", "asking")
+	case s.Scope != nil:
+		return unavailable("scope", "scopes")
+	case s.Seccomp != "" && s.Seccomp != "default":
+		return unavailable("seccomp", fmt.Sprintf("the profile %q", s.Seccomp))
+	}
+	return nil
+}
+
+// Validate refuses params that no sandbox could run.
+func (p *ExecParams) Validate() error {
+	switch {
+	case len(p.Argv) == 0 && p.Command == "":
+		return invalid("argv", "missing").WithHint("give argv, or command for a shell line")
+	case len(p.Argv) > 0 && p.Command != "":
+		return invalid("command", "given together with argv").WithHint("give exactly one of argv and command")
+	case len(p.Argv) > 0 && p.Argv[0] == "":
+		return invalid("argv", "the command's name is empty")
+	case p.Stdin != "" && p.Stdio != nil:
+		return invalid("stdin", "given together with stdio").WithHint("give the data or the fds")
+	case p.Pty != nil && (p.Stdio == nil || p.Stdio.Stdin == nil || p.Stdio.Stdout == nil):
+		return invalid("pty", "needs stdio.stdin and stdio.stdout, the pipes that carry the terminal")
+	case p.Limits != nil:
+		return Errorf(Unavailable, "limits: limits of a single exec can not be honoured by this build").WithField("limits").
+			WithHint("set limits on the sandbox")
+	case p.Network != nil:
+		return Errorf(Unavailable, "network: a policy of a single exec can not be honoured by this build").WithField("network").
+			WithHint("leave it out")
+	case p.OutputBytes < 0 || p.OutputBytes > MaxOutputBytes:
+		return invalid("output_bytes", "%d is not possible", p.OutputBytes).WithHint("use at most %d", MaxOutputBytes)
+	}
+	for i, a := range p.Argv {
+		if strings.ContainsRune(a, 0) {
+			return invalid(fmt.Sprintf("argv[%d]", i), "holds a NUL byte")
+		}
+	}
+	if strings.ContainsRune(p.Command, 0) {
+		return invalid("command", "holds a NUL byte")
+	}
+	if t := p.TimeoutS; t != nil && (math.IsNaN(*t) || *t < 0 || *t > maxSeconds) {
+		return invalid("timeout_s", "%g is not possible", *t)
+	}
+	switch p.Encoding {
+	case "", Text, Base64:
+	default:
+		return invalid("encoding", "%q is no encoding", p.Encoding).WithHint("use utf-8 or base64")
+	}
+	if err := checkAbs("cwd", p.Cwd); err != nil {
+		return err
+	}
+	if err := checkUser("user", p.User); err != nil {
+		return err
+	}
+	return checkEnv("env", p.Env)
+}
+
+// Caps of captured output in a reply, bytes per stream.
+const (
+	DefaultOutputBytes = 1 << 20
+	MaxOutputBytes     = 16 << 20
+)

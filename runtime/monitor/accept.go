@@ -1,0 +1,154 @@
+package monitor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
+)
+
+// listen binds the socket. The lock beside it belongs to the daemon that serves
+// the socket and goes with its process, so a stale socket file is told from a
+// living daemon without a connection.
+func (m *monitor) listen(undo *cleanup.Stack) error {
+	socket := m.opts.Paths.Socket
+	lock, err := os.OpenFile(socket+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the socket's lock: %w", err)
+	}
+	undo.Add(lock.Close)
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return api.Errorf(api.AlreadyExists, "another daemon serves %s", socket).
+			WithHint("use it, or set HUTCH_SOCKET to another path")
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove stale socket: %w", err)
+	}
+	old := unix.Umask(0o177) // the socket file is 0600 from its first moment
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	unix.Umask(old)
+	if err != nil {
+		return api.Errorf(api.Unavailable, "bind socket %s: %w", socket, err).WithHint("HUTCH_SOCKET chooses another path")
+	}
+	m.listener = l
+	undo.Add(func() error { _ = l.Close(); return nil }) // serve closes it first
+	return nil
+}
+
+// accept hands authenticated connections to hutchd until the listener is closed.
+func (m *monitor) accept() {
+	for {
+		conn, err := m.listener.AcceptUnix()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			m.log.Warn("accept", "err", err)
+			if !m.pause() {
+				return
+			}
+			continue
+		}
+		f, err := conn.File()
+		_ = conn.Close()
+		if err != nil {
+			m.log.Warn("accept", "err", err)
+			continue
+		}
+		if err := m.handOver(f); err != nil {
+			m.log.Warn("refused a connection", "err", err)
+		}
+	}
+}
+
+// pause waits a moment when the process has run out of fds; it reports false when
+// the daemon is ending.
+func (m *monitor) pause() bool {
+	select {
+	case <-m.stopping:
+		return false
+	case <-time.After(50 * time.Millisecond):
+		return true
+	}
+}
+
+// handOver authenticates the peer of f and passes the connection to hutchd.
+func (m *monitor) handOver(f *os.File) error {
+	defer f.Close()
+	peer, err := authenticate(f)
+	if err != nil {
+		return err
+	}
+	peer.Private = m.opts.Private != nil
+	return m.conn.Send(monitorapi.Message{Conn: peer}, f)
+}
+
+// duplicate makes a second fd of a socket, known to the runtime's poller.
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate %s: %w", f.Name(), err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("duplicate %s: %w", f.Name(), err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// authenticate lets in the daemon's own user and root, and only from the
+// monitor's own user and pid namespace: uid 0 of a sandbox has the daemon's
+// kernel uid, so a sandbox that got hold of the socket, through a shared
+// workspace, would otherwise be taken for the owner.
+func authenticate(f *os.File) (*monitorapi.Conn, error) {
+	cred, err := unix.GetsockoptUcred(int(f.Fd()), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return nil, fmt.Errorf("peer credentials: %w", err)
+	}
+	if cred.Uid != uint32(os.Geteuid()) && cred.Uid != 0 {
+		return nil, fmt.Errorf("uid %d is not the owner", cred.Uid)
+	}
+	for _, ns := range []string{"user", "pid"} {
+		own, err := os.Readlink("/proc/self/ns/" + ns)
+		if err != nil {
+			return nil, fmt.Errorf("own %s namespace: %w", ns, err)
+		}
+		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", cred.Pid, ns))
+		if err != nil {
+			return nil, fmt.Errorf("peer %d's %s namespace: %w", cred.Pid, ns, err)
+		}
+		if own != theirs {
+			return nil, fmt.Errorf("peer %d lives in %s, not in %s", cred.Pid, theirs, own)
+		}
+	}
+	return &monitorapi.Conn{UID: cred.Uid, GID: cred.Gid, PID: cred.Pid}, nil
+}
+
+// watchLease stops the daemon when the owner of a private one is gone. hutchd
+// sees the same, but may hang.
+// It owns f and returns when the daemon has ended.
+func (m *monitor) watchLease(f *os.File, ended <-chan struct{}) {
+	go func() {
+		<-ended
+		_ = f.Close() // ends the wait below
+	}()
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	err = rc.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd)}}
+		n, err := unix.Poll(fds, 0)
+		return err == nil && n > 0 && fds[0].Revents&unix.POLLHUP != 0
+	})
+	if err == nil {
+		m.stop("its owner is gone")
+	}
+}

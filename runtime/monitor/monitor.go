@@ -1,0 +1,316 @@
+// Package monitor is the part of the daemon that stays in the caller's user
+// namespace: it owns the folders and the socket, obtains the cgroups, starts
+// hutch-launch and through it hutchd in a namespace of their own, authenticates
+// clients and hands their connections in.
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/cgroups"
+	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/paths"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/bootstrap"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
+)
+
+// Options is what Run needs.
+type Options struct {
+	Paths paths.Paths
+	// Private, when set, is the one connection of a private daemon: no socket is
+	// bound, and the daemon ends when the other end is closed. Run owns it.
+	Private *os.File
+	// Ready is called once: with nil when the daemon serves, or with why it does not.
+	Ready  func(error)
+	Logger *slog.Logger
+}
+
+const (
+	startTimeout = 30 * time.Second // for hutch-launch and hutchd to come up
+	stopTimeout  = 30 * time.Second // for hutchd to remove its sandboxes
+)
+
+// monitor is one running daemon, seen from outside.
+type monitor struct {
+	opts Options
+	log  *slog.Logger
+
+	tree     *cgroups.Tree
+	ids      bootstrap.IDMap
+	launcher *bootstrap.Launcher
+	conn     *packet.Conn // to hutchd
+	listener *net.UnixListener
+
+	stopping  chan struct{} // closed when hutchd was asked to stop
+	stopOnce  sync.Once
+	announced sync.Once
+}
+
+// Run starts a daemon and returns when it has ended and nothing of it is left.
+// The end of ctx ends it.
+func Run(ctx context.Context, opts Options) (err error) {
+	m := &monitor{opts: opts, log: opts.Logger, stopping: make(chan struct{})}
+	defer func() { m.announce(err) }()
+	var undo cleanup.Stack
+	defer undo.Run(&err)
+
+	if err := m.prepare(&undo); err != nil {
+		return err
+	}
+	if err := m.start(ctx, &undo); err != nil {
+		return err
+	}
+	return m.serve(ctx)
+}
+
+// announce reports the outcome of the start, once.
+func (m *monitor) announce(err error) {
+	m.announced.Do(func() { m.opts.Ready(err) })
+}
+
+// prepare takes what the daemon needs of the host, before any process exists.
+func (m *monitor) prepare(undo *cleanup.Stack) error {
+	// Sandboxes must not possess the caller's session keyring.
+	if _, err := unix.KeyctlJoinSessionKeyring(""); err != nil && !errors.Is(err, unix.ENOSYS) {
+		return fmt.Errorf("join a session keyring of its own: %w", err)
+	}
+	if err := m.opts.Paths.MakeDirs(); err != nil {
+		return err
+	}
+	if m.opts.Private == nil {
+		if err := m.listen(undo); err != nil {
+			return err
+		}
+	}
+	base, err := m.makeData()
+	if err != nil {
+		return err
+	}
+	if m.ids, err = bootstrap.PlanIDMap(base); err != nil {
+		return err
+	}
+	if m.ids.Reason != "" {
+		m.log.Warn("only one uid is mapped", "why", m.ids.Reason)
+	}
+	uid, gid := int(m.ids.UIDs[0].Outside), int(m.ids.GIDs[0].Outside)
+	m.tree, err = cgroups.Delegate(os.Geteuid(), uid, gid)
+	if err != nil {
+		return err
+	}
+	undo.Add(m.tree.Remove)
+	return m.tree.Enter(os.Getpid()) // hutch-launch and hutchd inherit it
+}
+
+// start brings hutch-launch and hutchd up and waits until hutchd serves.
+func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
+	ours, theirs, err := packet.Pair()
+	if err != nil {
+		return err
+	}
+	if m.conn, err = packet.New(ours); err != nil {
+		theirs.Close()
+		return err
+	}
+	undo.Add(m.conn.Close)
+	err = m.launch(ctx, theirs)
+	theirs.Close()
+	if err != nil {
+		return err
+	}
+	// Ends hutch-launch and hutchd with all sandboxes; after a regular end it only
+	// releases fds.
+	undo.Add(m.launcher.Close)
+
+	if err := m.conn.Send(monitorapi.Message{Config: m.config()}); err != nil {
+		return err
+	}
+	var first monitorapi.Message
+	stop := context.AfterFunc(ctx, func() { _ = m.conn.Close() })
+	files, err := m.conn.Recv(&first)
+	packet.CloseAll(files)
+	stop()
+	switch {
+	case err != nil:
+		return api.Errorf(api.Unavailable, "hutchd ended before it could serve: %w", err).
+			WithHint("its last words are in %s", m.opts.Paths.Log)
+	case first.Failed != nil:
+		return &api.Error{Code: first.Failed.Code, Msg: first.Failed.Msg, Hint: first.Failed.Hint}
+	case first.Ready == nil:
+		return errors.New("hutchd sent something else than ready")
+	}
+	return nil
+}
+
+func (m *monitor) launch(ctx context.Context, daemonChannel *os.File) error {
+	binaries := map[string]*os.File{}
+	for _, name := range []string{"hutch-launch", "hutchd", "hutch-init"} {
+		path, err := paths.Sibling(name)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", name, err)
+		}
+		defer f.Close()
+		binaries[name] = f
+	}
+	mount, err := m.mountPoint()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	m.launcher, err = bootstrap.Start(ctx, bootstrap.Options{
+		Binary: binaries["hutch-launch"], Hutchd: binaries["hutchd"], Init: binaries["hutch-init"],
+		IDMap:         m.ids,
+		DaemonChannel: daemonChannel,
+		Stderr:        os.Stderr,
+		Boot: launchapi.Boot{
+			StateDir:   m.dataDir(),
+			Mount:      mount,
+			HutchdArgs: []string{"hutchd", "daemon"},
+			HutchdEnv:  daemonEnv(),
+		},
+	})
+	return err
+}
+
+// daemonEnv is the part of the environment that hutchd's libraries read: where
+// registries' settings and credentials are, proxies and certificates.
+func daemonEnv() []string {
+	var env []string
+	for _, name := range []string{
+		"HOME", "PATH", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE",
+		"CONTAINERS_REGISTRIES_CONF", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "TZ", "LANG", "HUTCH_LOG", "HUTCH_IDLE_S", "HUTCH_FAULT_STEP", "HUTCH_FAULT_LAUNCH",
+	} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+func (m *monitor) config() *monitorapi.Config {
+	p := m.opts.Paths
+	mount, _ := m.mountPoint()
+	forbidden := []string{p.State, p.Runtime, filepath.Dir(p.Socket), mount}
+	if st, err := os.Stat(filepath.Dir(p.Config)); err == nil && st.IsDir() {
+		forbidden = append(forbidden, filepath.Dir(p.Config))
+	}
+	if exe, err := os.Executable(); err == nil {
+		forbidden = append(forbidden, filepath.Dir(exe))
+	}
+	for i, dir := range forbidden {
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+			forbidden[i] = resolved
+		}
+	}
+	return &monitorapi.Config{
+		Data:         mount,
+		Paths:        api.Paths{Socket: p.Socket, State: p.State, Runtime: p.Runtime, Config: p.Config, Log: p.Log},
+		Forbidden:    forbidden,
+		Cgroups:      m.tree,
+		IDBase:       m.ids.UIDs[0].Outside,
+		SingleReason: m.ids.Reason,
+		Private:      m.opts.Private != nil,
+		PID:          os.Getpid(),
+	}
+}
+
+// serve hands connections in until the daemon ends.
+func (m *monitor) serve(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ended := make(chan struct{})
+	wg.Go(func() {
+		defer close(ended)
+		m.serveHutchd()
+	})
+	if m.listener != nil {
+		wg.Go(m.accept)
+		defer m.listener.Close()
+	} else {
+		lease, err := duplicate(m.opts.Private)
+		if err != nil {
+			return err
+		}
+		wg.Go(func() { m.watchLease(lease, ended) })
+		if err := m.handOver(m.opts.Private); err != nil {
+			return err
+		}
+	}
+	m.announce(nil)
+
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		m.stop("the daemon got a signal")
+		select {
+		case <-ended:
+		case <-time.After(stopTimeout):
+			m.log.Error("hutchd did not stop in time; its sandboxes are killed")
+			_ = m.conn.Close()
+		}
+	}
+	state, err := m.launcher.Wait()
+	if err != nil {
+		return fmt.Errorf("wait for hutch-launch: %w", err)
+	}
+	if code := state.ExitCode(); code != 0 {
+		return api.Errorf(api.Internal, "the daemon ended with status %d", code).WithHint("its last words are in %s", m.opts.Paths.Log)
+	}
+	return nil
+}
+
+// stop asks hutchd to remove everything and exit.
+func (m *monitor) stop(reason string) {
+	m.stopOnce.Do(func() {
+		close(m.stopping)
+		if err := m.conn.Send(monitorapi.Message{Stop: &monitorapi.Stop{Reason: reason}}); err != nil {
+			m.log.Debug("ask hutchd to stop", "err", err)
+		}
+	})
+}
+
+// serveHutchd is the monitor's closed switch: all that hutchd may ask for, until
+// it ends. hutchd holds less rights than the monitor and may have been taken over
+// by a sandbox, so nothing here takes a path, an id or an fd from it.
+func (m *monitor) serveHutchd() {
+	for {
+		var msg monitorapi.Message
+		files, err := m.conn.Recv(&msg)
+		packet.CloseAll(files)
+		if err != nil {
+			return
+		}
+		switch {
+		case msg.Sweep != nil:
+			// Removes only empty cgroups whose names tell that their monitor is dead.
+			removed, err := cgroups.Sweep()
+			swept := &monitorapi.Swept{Removed: removed}
+			if err != nil {
+				swept.Error = err.Error()
+			}
+			if err := m.conn.Send(monitorapi.Message{Swept: swept}); err != nil {
+				return
+			}
+		default:
+			m.log.Warn("hutchd asked for something that the monitor does not do")
+		}
+	}
+}

@@ -1,0 +1,82 @@
+// Package monitorapi is the protocol between the monitor, which stays in the
+// caller's namespaces, and hutchd, which lives in a user namespace of its own.
+// The channel is a SOCK_SEQPACKET socketpair (internal/packet).
+//
+//	monitor -> hutchd                  hutchd -> monitor
+//	config {...}                       ready {} | failed {...}
+//	conn   {actor}          fd
+//	stop   {}
+//	swept  {removed, error}            sweep {}
+//
+// Authentication happens in the monitor, because inside a user namespace
+// SO_PEERCRED shows every unmapped uid as 65534.
+package monitorapi
+
+import (
+	"github.com/hutch-sh/hutch/cgroups"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Message is one packet in either direction; exactly one field is set.
+type Message struct {
+	// Monitor to hutchd.
+	Config *Config `json:"config,omitempty"` // first, once
+	Conn   *Conn   `json:"conn,omitempty"`   // fd: an accepted, authenticated connection
+	Stop   *Stop   `json:"stop,omitempty"`
+	Swept  *Swept  `json:"swept,omitempty"`
+
+	// hutchd to monitor.
+	Ready  *Ready  `json:"ready,omitempty"`  // serves from now on
+	Failed *Failed `json:"failed,omitempty"` // could not start; hutchd exits
+	Sweep  *Sweep  `json:"sweep,omitempty"`  // remove cgroups of dead daemons
+}
+
+// Config is what hutchd can not find out inside its namespaces.
+type Config struct {
+	// Data is where hutchd keeps everything, as hutchd sees it.
+	Data  string    `json:"data"`
+	Paths api.Paths `json:"paths"` // as the caller sees them
+	// Forbidden are folders that no sandbox may get a mount of.
+	Forbidden []string      `json:"forbidden"`
+	Cgroups   *cgroups.Tree `json:"cgroups"`
+	IDBase    uint32        `json:"id_base"` // kernel uid of hutchd's uid 0
+	// SingleReason says why only one id is mapped; "" when there is a range.
+	SingleReason string `json:"single_reason,omitempty"`
+	// Private says that the daemon ends with its one connection.
+	Private bool `json:"private"`
+	// PID is the monitor's, in its own pid namespace: the daemon's pid for users.
+	PID int `json:"pid"`
+}
+
+// Conn is a connection whose peer the monitor has authenticated.
+type Conn struct {
+	UID uint32 `json:"uid"` // as the monitor sees it
+	GID uint32 `json:"gid"`
+	PID int32  `json:"pid"`
+	// Private marks the connection whose end ends the daemon.
+	Private bool `json:"private"`
+}
+
+// Stop asks hutchd to remove every sandbox and exit.
+type Stop struct {
+	Reason string `json:"reason"`
+}
+
+// Sweep asks for a sweep of cgroups; the answer is Swept.
+type Sweep struct{}
+
+// Swept lists the cgroups that were removed.
+type Swept struct {
+	Removed []string `json:"removed"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// Ready says that hutchd serves connections.
+type Ready struct{}
+
+// Failed says why hutchd could not start.
+type Failed struct {
+	Code api.Code `json:"code"`
+	Msg  string   `json:"msg"`
+	Hint string   `json:"hint"`
+}

@@ -1,0 +1,408 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/opencontainers/runc/libcontainer/configs"
+
+	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/spec"
+)
+
+// Taker hands over the fds that rode on a request.
+type Taker interface {
+	// Take returns a file of the fd at index, which the caller owns.
+	Take(index int) (*os.File, error)
+}
+
+// CreateRequest is a validated wish for a sandbox.
+type CreateRequest struct {
+	Spec     api.Spec
+	FDs      Taker
+	Conn     uint64 // the connection it came on
+	Debug    bool
+	Progress func(api.Progress) // never nil
+}
+
+// creation is one create under way: the sandbox, what undoes it, and what its
+// steps hand to each other.
+type creation struct {
+	m    *Manager
+	req  *CreateRequest
+	s    *Sandbox
+	undo cleanup.Stack
+
+	netns  *os.File
+	binds  []spec.Bind
+	config *configs.Config
+	filter *os.File // BPF of the exec filter
+	phases map[string]float64
+}
+
+// step is one part of a creation; it pushes its own undo.
+type step struct {
+	name string
+	run  func(context.Context, *creation) error
+}
+
+// steps in order. Policy comes before any process exists: no policy, no start.
+var steps = []step{
+	{"image", (*creation).resolve},
+	{"folders", (*creation).folders},
+	{"mounts", (*creation).mounts},
+	{"netns", (*creation).network},
+	{"spec", (*creation).build},
+	{"launch", (*creation).launch},
+	{"guest", (*creation).greet},
+	{"isolation", (*creation).readBack},
+	{"record", (*creation).save},
+}
+
+func (f *creation) run(ctx context.Context) (err error) {
+	defer f.undo.Run(&err)
+	for i, st := range steps {
+		if err := fault(i); err != nil {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		start := time.Now()
+		if err := st.run(ctx, f); err != nil {
+			return err
+		}
+		f.phases[st.name] = ms(time.Since(start))
+	}
+	if err := fault(len(steps)); err != nil {
+		return err
+	}
+	f.s.destroy = f.undo.Release()
+	return nil
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Create makes a sandbox and returns its record when PID 1 waits for commands.
+// When it fails, or ctx ends, nothing of it is left.
+func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, error) {
+	if err := req.Spec.Validate(); err != nil {
+		return api.Sandbox{}, err
+	}
+	if err := m.checkHost(&req.Spec); err != nil {
+		return api.Sandbox{}, err
+	}
+	s, err := m.reserve(&req)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer m.wg.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
+
+	f := &creation{m: m, req: &req, s: s, phases: map[string]float64{}}
+	start := time.Now()
+	if err := f.run(ctx); err != nil {
+		m.drop(s)
+		return api.Sandbox{}, withCause(ctx, err)
+	}
+	f.phases["total"] = ms(time.Since(start))
+	s.mu.Lock()
+	s.record.PhasesMS = f.phases
+	if req.Debug {
+		s.record.Debug = debugOf(f)
+	}
+	record := s.record
+	s.record.Debug = nil
+	s.mu.Unlock()
+	m.admit(s)
+	record.State = api.Running
+	return record, nil
+}
+
+// withCause prefers the reason for a cancellation to what it broke.
+func withCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// checkHost refuses what this host can not enforce.
+func (m *Manager) checkHost(s *api.Spec) error {
+	h := &m.cfg.Host
+	for _, l := range []struct {
+		field, controller string
+		set               bool
+	}{
+		{"limits.cpus", "cpu", s.Limits.CPUs > 0},
+		{"limits.memory_bytes", "memory", s.Limits.MemoryBytes > 0},
+		{"limits.pids", "pids", s.Limits.PIDs > 0},
+	} {
+		if !l.set || contains(h.Controllers, l.controller) {
+			continue
+		}
+		why := h.CgroupReason
+		if why == "" {
+			why = fmt.Sprintf("the %s controller is not available", l.controller)
+		}
+		return api.Errorf(api.Unavailable, "%s can not be enforced here: %s", l.field, why).
+			WithField(l.field).WithHint("%s", orElse(h.CgroupRemedy, "leave the limit out"))
+	}
+	return nil
+}
+
+// reserve takes the id and the name, so that two creates never share one.
+func (m *Manager) reserve(req *CreateRequest) (*Sandbox, error) {
+	id := newID("sb_")
+	s := &Sandbox{
+		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, conn: req.Conn,
+		exited: make(chan struct{}), execs: map[string]*running{},
+	}
+	s.record = api.Sandbox{
+		ID: id, Name: s.name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
+		Image: req.Spec.Image, Labels: req.Spec.Labels, Limits: req.Spec.Limits, Network: req.Spec.Network,
+		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User,
+	}
+	if s.record.Network.Mode == "" {
+		s.record.Network.Mode = api.NetNone
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, errClosed
+	}
+	if other, taken := m.byName[s.name]; taken && s.name != "" {
+		return nil, api.Errorf(api.AlreadyExists, "the name %q belongs to sandbox %s", s.name, other.id).
+			WithField("name").WithHint("choose another name, or remove it: hutch rm %s", s.name)
+	}
+	m.byID[id] = s
+	if s.name != "" {
+		m.byName[s.name] = s
+	}
+	m.creating[s.conn]++
+	m.wg.Add(1)
+	return s, nil
+}
+
+// defaultHostname is the id in a form that host names allow.
+func defaultHostname(id string) string { return "hutch-" + id[len("sb_"):] }
+
+// drop takes a sandbox that was never admitted out of the maps.
+func (m *Manager) drop(s *Sandbox) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.byID, s.id)
+	if m.byName[s.name] == s {
+		delete(m.byName, s.name)
+	}
+	m.lastBusy = time.Now()
+	m.doneCreating(s.conn)
+}
+
+func (m *Manager) doneCreating(conn uint64) (gone bool) {
+	m.creating[conn]--
+	gone = m.gone[conn]
+	if m.creating[conn] == 0 {
+		delete(m.creating, conn)
+		delete(m.gone, conn)
+	}
+	return gone
+}
+
+// admit starts the clocks of a sandbox that is running. PID 1 may be gone already
+// and its owner as well.
+func (m *Manager) admit(s *Sandbox) {
+	s.transition(api.Running, "")
+	if ttl := s.spec.TTLS; ttl > 0 {
+		s.timers = append(s.timers, time.AfterFunc(seconds(ttl), func() { m.removeLater(s, "its ttl_s is over") }))
+	}
+	s.rearmIdle(m)
+	m.mu.Lock()
+	gone := m.doneCreating(s.conn)
+	m.mu.Unlock()
+	if gone && s.spec.Owner == api.OwnerConnection {
+		m.removeLater(s, "its owner's connection ended")
+	}
+	// hutch-launch may have reported the end of PID 1 while the state was still
+	// creating; the pidfd tells for certain.
+	m.watchers.Go(func() {
+		waitReadable(s.pidfd)
+		s.transition(api.Failed, "PID 1 ended")
+		s.markExited()
+	})
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// rearmIdle starts the idle clock anew, when the spec has one and no exec runs.
+func (s *Sandbox) rearmIdle(m *Manager) {
+	if s.spec.IdleS <= 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	if len(s.execs) == 0 {
+		s.idle = time.AfterFunc(seconds(s.spec.IdleS), func() { m.removeLater(s, "its idle_s is over") })
+	}
+}
+
+func (f *creation) resolve(ctx context.Context) error {
+	sp := &f.req.Spec
+	root, err := f.m.cfg.Images.Resolve(ctx, sp.Image, sp.Platform, sp.Pull, f.req.Progress)
+	if err != nil {
+		return err
+	}
+	f.undo.Add(func() error { root.Release(); return nil })
+	f.s.root = root
+	r := &f.s.record
+	r.Image, r.Digest = root.Ref, root.Digest
+	r.Entry = root.Config.Entrypoint
+	r.Command = append(append([]string{}, root.Config.Entrypoint...), root.Config.Cmd...)
+	r.Workdir = orElse(sp.Workdir, orElse(workspaceDir(sp), orElse(root.Config.WorkingDir, "/")))
+	r.User = orElse(sp.User, root.Config.User)
+	return nil
+}
+
+func workspaceDir(sp *api.Spec) string {
+	if sp.Workspace != nil && sp.Workspace.Mode != api.ModeNone {
+		return workspaceTarget
+	}
+	return ""
+}
+
+func (f *creation) network(context.Context) error {
+	ns, err := f.m.cfg.NewNetns()
+	if err != nil {
+		return api.Errorf(api.Internal, "make a network namespace: %w", err).WithHint("hutch doctor shows what this machine allows")
+	}
+	f.netns = ns
+	f.undo.Add(ns.Close)
+	return nil
+}
+
+func (f *creation) build(context.Context) error {
+	h, sp := &f.m.cfg.Host, &f.req.Spec
+	in := spec.Input{
+		Hostname: f.s.record.Hostname,
+		Rootfs:   filepath.Join(f.s.dir, "root"),
+		PtsDir:   filepath.Join(f.s.dir, "pts"),
+		Binds:    append(append([]spec.Bind{}, f.s.root.Binds...), f.binds...),
+		UIDs:     h.UIDs, GIDs: h.GIDs,
+		CgroupV2Mount: h.CgroupMode == "v2",
+		MemoryBytes:   sp.Limits.MemoryBytes, CPUs: sp.Limits.CPUs, PIDs: sp.Limits.PIDs,
+		NoFileHard: h.NoFileHard,
+	}
+	if h.CgroupPath != "" {
+		in.CgroupPath = filepath.Join(h.CgroupPath, f.s.id)
+	}
+	f.config = spec.Build(in)
+	return nil
+}
+
+func (f *creation) launch(ctx context.Context) error {
+	raw, err := json.Marshal(f.config)
+	if err != nil {
+		return fmt.Errorf("encode config: %w", err)
+	}
+	h := &f.m.cfg.Host
+	c := launchapi.Create{
+		Config: raw,
+		Overlay: launchapi.Overlay{
+			Dir: f.s.root.Dir, Lower: f.s.root.Lower,
+			Upper: filepath.Join(f.s.dir, "upper"), Work: filepath.Join(f.s.dir, "work"),
+			Target: filepath.Join(f.s.dir, "root"), Volatile: !f.req.Spec.Keep,
+		},
+		RunDir: filepath.Join(f.s.dir, "run"),
+		PtsDir: filepath.Join(f.s.dir, "pts"),
+	}
+	if h.CgroupV2 && h.CgroupPath != "" {
+		c.CgroupV2 = filepath.Join(h.CgroupPath, f.s.id)
+	}
+	created, err := f.m.cfg.Launcher.Create(ctx, f.s.id, c, f.netns)
+	if err != nil {
+		return err
+	}
+	// A failed step must leave nothing even when ctx has ended.
+	f.undo.Add(func() error { return f.m.cfg.Launcher.Destroy(context.WithoutCancel(ctx), f.s.id) })
+	f.undo.Add(created.Pidfd.Close)
+	if created.Ptmx != nil {
+		_ = created.Ptmx.Close() // ptys are opened by path, one each
+	}
+	f.s.pidfd = created.Pidfd
+	if f.s.guest, err = guestapi.NewClient(created.Guest); err != nil {
+		return err
+	}
+	f.undo.Add(f.s.guest.Close)
+	f.filter = created.Filter
+	f.s.record.PID = created.PID
+	for name, v := range created.Phases {
+		f.phases["launch."+name] = v
+	}
+	return nil
+}
+
+// greet hands PID 1 the filter that every command gets and waits until it is ready.
+func (f *creation) greet(ctx context.Context) error {
+	defer f.filter.Close()
+	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
+	defer cancel()
+	if err := f.s.guest.Setup(ctx, f.filter, ""); err != nil {
+		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
+			WithHint("the daemon's log says how far it came")
+	}
+	return nil
+}
+
+// guestTimeout bounds what hutchd waits for PID 1, which answers in microseconds
+// unless the machine is overloaded or it is hostile.
+const guestTimeout = 30 * time.Second
+
+func (f *creation) readBack(context.Context) error {
+	iso, err := isolationOf(f.s.record.PID, &f.m.cfg.Host)
+	if err != nil {
+		return err
+	}
+	f.s.record.Isolation = iso
+	return nil
+}
+
+func (f *creation) save(context.Context) error {
+	return writeJSON(filepath.Join(f.s.dir, "record.json"), &f.s.record)
+}
+
+func orElse(v, otherwise string) string {
+	if v != "" {
+		return v
+	}
+	return otherwise
+}
+
+func contains(list []string, v string) bool {
+	for _, s := range list {
+		if s == v {
+			return true
+		}
+	}
+	return false
+}
+
+// debugOf is what `hutch debug run` shows.
+func debugOf(f *creation) *api.SandboxDebug {
+	raw, err := json.MarshalIndent(f.config, "", "  ")
+	if err != nil {
+		return nil
+	}
+	return &api.SandboxDebug{Config: raw}
+}

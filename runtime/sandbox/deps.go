@@ -1,0 +1,56 @@
+package sandbox
+
+import (
+	"context"
+	"os"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/spec"
+)
+
+// Root is an image ready to be used as a root file system.
+type Root struct {
+	Ref    string
+	Digest string // of the manifest; "" for the host image
+	Config api.ImageConfig
+	Dir    string   // folder that relative Lower names start from
+	Lower  []string // overlay layers, top-most first
+	Binds  []spec.Bind
+	// Release says that the sandbox no longer uses the layers. It is called once,
+	// from any goroutine.
+	Release func()
+}
+
+// ImageSource resolves image references. cmd/hutchd joins it with package images.
+type ImageSource interface {
+	// Resolve pulls the image where the policy says so and pins its layers until
+	// Release. It blocks for as long as the network does; ctx ends it.
+	Resolve(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (*Root, error)
+}
+
+// Launcher starts and ends sandboxes: hutch-launch, through launchapi.
+type Launcher interface {
+	Create(ctx context.Context, id string, c launchapi.Create, netns *os.File) (*launchapi.Created, error)
+	Kill(ctx context.Context, id string) error
+	// Destroy kills, waits, and unmounts. It is idempotent.
+	Destroy(ctx context.Context, id string) error
+}
+
+// Host is what the daemon found out about itself at start, for all sandboxes.
+type Host struct {
+	UIDs, GIDs []spec.Extent // hutchd's own id maps
+	UserMap    string        // "range" or "single"
+	NoFileHard uint64        // hard RLIMIT_NOFILE for sandboxes
+
+	CgroupMode   string // "v2", "v1", "none"
+	CgroupPath   string // parent of sandboxes' cgroups below each mount, "" with none
+	CgroupV2     bool   // a cgroup2 hierarchy is mounted
+	CgroupReason string // why there are none
+	CgroupRemedy string
+	Controllers  []string
+
+	// Forbidden are host folders that no workspace may contain or lie in: the
+	// state root, the runtime and config folders, the binaries.
+	Forbidden []string
+}

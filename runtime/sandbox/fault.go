@@ -1,0 +1,6 @@
+//go:build !hutch_faults
+
+package sandbox
+
+// fault does nothing; see fault_seam.go.
+func fault(int) error { return nil }

@@ -1,0 +1,112 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// folders makes the sandbox's folder:
+//
+//	record.json  the record, written last
+//	root/        where the overlay is mounted
+//	upper/       what the sandbox wrote
+//	work/        overlayfs's own
+//	run/         libcontainer's state
+//	pts/         where the devpts instance is mounted
+//	mnt/         host folders on their way into the sandbox
+func (f *creation) folders(context.Context) error {
+	dir := f.s.dir
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return diskError("make the sandbox's folder", err)
+	}
+	f.undo.Add(func() error { return removeAll(dir) })
+	for _, sub := range []struct {
+		name string
+		mode os.FileMode
+	}{
+		// upper is the root folder that the sandbox sees.
+		{"root", 0o755}, {"upper", 0o755}, {"work", 0o700}, {"run", 0o700}, {"pts", 0o755}, {"mnt", 0o700},
+	} {
+		if err := os.Mkdir(filepath.Join(dir, sub.name), sub.mode); err != nil {
+			return diskError("make the sandbox's folder", err)
+		}
+	}
+	return diskError("write the sandbox's own files", f.ownFiles(filepath.Join(dir, "upper")))
+}
+
+// ownFiles puts what differs from sandbox to sandbox into the upper folder, where
+// it hides whatever the image has there, symlinks included: nothing is written
+// through a path that the image controls.
+func (f *creation) ownFiles(upper string) error {
+	host := f.s.record.Hostname
+	files := map[string]string{
+		"etc/hostname":    host + "\n",
+		"etc/hosts":       "127.0.0.1\tlocalhost " + host + "\n::1\tlocalhost ip6-localhost ip6-loopback " + host + "\n",
+		"etc/resolv.conf": "# no network: see `hutch run --help`, --network\n",
+	}
+	for _, d := range []struct {
+		name string
+		mode os.FileMode
+	}{{"etc", 0o755}, {"tmp", 0o777 | os.ModeSticky}} {
+		path := filepath.Join(upper, d.name)
+		if err := os.Mkdir(path, 0o755); err != nil {
+			return err
+		}
+		if err := os.Chmod(path, d.mode); err != nil { // past the umask
+			return err
+		}
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(upper, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll is os.RemoveAll for trees of a sandbox, whose folders may lack write
+// permission for their owner: hutchd has CAP_DAC_OVERRIDE over its own ids, and
+// overlayfs's work folder is mode 000.
+func removeAll(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove the sandbox's folder: %w", err)
+	}
+	return nil
+}
+
+// diskError makes ENOSPC and friends an error that users can act on.
+func diskError(op string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return api.Errorf(api.ResourceExhausted, "%s: %w", op, err).
+			WithHint("free space in the state folder, or put it elsewhere with HUTCH_ROOT")
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		return api.Errorf(api.PermissionDenied, "%s: %w", op, err).
+			WithHint("the state folder must be writable; HUTCH_ROOT chooses another")
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+// writeJSON replaces the file at path: a reader sees the old text or the new.
+func writeJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", filepath.Base(path), err)
+	}
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
+		return diskError("write "+filepath.Base(path), err)
+	}
+	return os.Rename(tmp, path)
+}

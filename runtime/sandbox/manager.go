@@ -1,0 +1,320 @@
+// Package sandbox is the life of sandboxes: create as ordered steps with their
+// undo, exec, kill, remove. It holds no engine; images and the launcher come in
+// through the small interfaces of deps.go.
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+)
+
+// Config is everything a Manager needs; all fields are required.
+type Config struct {
+	Dir      string // this daemon's folder for sandboxes; exists, empty
+	Host     Host
+	Images   ImageSource
+	Launcher Launcher
+	NewNetns func() (*os.File, error)
+	Logger   *slog.Logger
+}
+
+// Manager holds the sandboxes of one daemon. Its methods may be called from any
+// goroutine.
+type Manager struct {
+	cfg Config
+
+	// ctx ends with Close; creates under way are cancelled by it.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // creates, and removals that run in the background
+	// watchers end when their sandbox's pidfd is closed, as part of its removal.
+	watchers sync.WaitGroup
+
+	// mu guards what follows. Lock order: Manager.mu, then Sandbox.mu.
+	mu       sync.Mutex
+	closed   bool
+	byID     map[string]*Sandbox
+	byName   map[string]*Sandbox
+	execs    map[string]*running
+	lastBusy time.Time
+	gone     map[uint64]bool // connections that ended while a create was under way
+	creating map[uint64]int
+}
+
+// NewManager makes a Manager without sandboxes.
+func NewManager(cfg Config) *Manager {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Manager{
+		cfg:      cfg,
+		ctx:      ctx,
+		cancel:   cancel,
+		byID:     map[string]*Sandbox{},
+		byName:   map[string]*Sandbox{},
+		execs:    map[string]*running{},
+		gone:     map[uint64]bool{},
+		creating: map[uint64]int{},
+		lastBusy: time.Now(),
+	}
+}
+
+var errClosed = api.Errorf(api.Unavailable, "the daemon is shutting down").WithHint("try again: a new daemon starts by itself")
+
+// newID makes a short random id: 60 bits in 12 letters.
+func newID(prefix string) string {
+	return prefix + strings.ToLower(rand.Text()[:12])
+}
+
+// Get returns the record of a sandbox by id or name.
+func (m *Manager) Get(ref string) (api.Sandbox, error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	return s.Record(), nil
+}
+
+func (m *Manager) find(ref string) (*Sandbox, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s, ok := m.byID[ref]; ok {
+		return s, nil
+	}
+	if s, ok := m.byName[ref]; ok {
+		return s, nil
+	}
+	return nil, api.Errorf(api.NotFound, "no sandbox %q", ref).WithHint("hutch ps lists the sandboxes")
+}
+
+// List returns the records of the sandboxes with all the given labels, oldest first.
+func (m *Manager) List(p api.ListParams) []api.Sandbox {
+	m.mu.Lock()
+	all := make([]*Sandbox, 0, len(m.byID))
+	for _, s := range m.byID {
+		all = append(all, s)
+	}
+	m.mu.Unlock()
+	records := []api.Sandbox{}
+	for _, s := range all {
+		if r := s.Record(); hasLabels(r.Labels, p.Labels) {
+			records = append(records, r)
+		}
+	}
+	slices.SortFunc(records, func(a, b api.Sandbox) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return records
+}
+
+func hasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// Counts are the sandboxes and running execs, and since when there have been none.
+func (m *Manager) Counts() (sandboxes, execs int, idleSince time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.byID), len(m.execs), m.lastBusy
+}
+
+// Kill ends every process of a sandbox; its record and files stay.
+func (m *Manager) Kill(ctx context.Context, ref string) (api.KillResult, error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return api.KillResult{}, err
+	}
+	return m.kill(ctx, s, "killed")
+}
+
+func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.KillResult, error) {
+	if s.state() == api.Creating {
+		return api.KillResult{}, api.Errorf(api.FailedPrecondition, "sandbox %s is still being created", s.id).
+			WithHint("cancel the sandbox.create call instead")
+	}
+	killed := processesOf(s.Record().PID)
+	if !s.transition(api.Stopped, reason) {
+		return api.KillResult{Killed: []int{}}, nil // already ended
+	}
+	if err := m.cfg.Launcher.Kill(ctx, s.id); err != nil {
+		return api.KillResult{}, err
+	}
+	select {
+	case <-s.exited:
+	case <-ctx.Done():
+		return api.KillResult{}, ctx.Err()
+	}
+	return api.KillResult{Killed: killed}, nil
+}
+
+// Remove kills a sandbox and deletes its record and files.
+func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return api.KillResult{}, err
+	}
+	res, err := m.kill(ctx, s, "removed")
+	if err != nil {
+		return res, err
+	}
+	return res, m.forget(s)
+}
+
+// forget takes s out of the maps and undoes what create did. The first caller
+// does the work; others return at once.
+func (m *Manager) forget(s *Sandbox) error {
+	m.mu.Lock()
+	_, mine := m.byID[s.id]
+	delete(m.byID, s.id)
+	if m.byName[s.name] == s {
+		delete(m.byName, s.name)
+	}
+	m.lastBusy = time.Now()
+	m.mu.Unlock()
+	if !mine {
+		return nil
+	}
+	for _, t := range s.timers {
+		t.Stop()
+	}
+	s.mu.Lock()
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	s.mu.Unlock()
+	if err := s.destroy(); err != nil {
+		m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
+		return api.Errorf(api.Internal, "sandbox %s is gone, but not all of it could be removed: %w", s.id, err).
+			WithHint("hutch gc sweeps what is left")
+	}
+	return nil
+}
+
+// removeLater removes s in the background: its time is up or its owner is gone.
+func (m *Manager) removeLater(s *Sandbox, reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return // Close removes everything
+	}
+	m.wg.Go(func() {
+		ctx := context.Background()
+		if _, err := m.kill(ctx, s, reason); err != nil {
+			m.cfg.Logger.Error("kill sandbox", "sandbox", s.id, "err", err)
+		}
+		_ = m.forget(s) // logged there
+	})
+}
+
+// Exited is called when hutch-launch reports that a sandbox's PID 1 is gone.
+func (m *Manager) Exited(e launchapi.Exited) {
+	m.mu.Lock()
+	s := m.byID[e.ID]
+	m.mu.Unlock()
+	if s == nil {
+		return // never finished being created, or already forgotten
+	}
+	ws := syscall.WaitStatus(e.Status)
+	reason := fmt.Sprintf("PID 1 exited with status %d", ws.ExitStatus())
+	if ws.Signaled() {
+		reason = fmt.Sprintf("PID 1 was killed by signal %d (%s)", ws.Signal(), ws.Signal())
+	}
+	s.transition(api.Failed, reason) // refused when a kill already made it stopped
+	s.markExited()
+}
+
+func (s *Sandbox) markExited() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.exited:
+	default:
+		close(s.exited)
+	}
+}
+
+// Disconnected removes the sandboxes that are tied to a connection that ended.
+func (m *Manager) Disconnected(conn uint64) {
+	m.mu.Lock()
+	if m.creating[conn] > 0 {
+		m.gone[conn] = true
+	}
+	var owned []*Sandbox
+	for _, s := range m.byID {
+		if s.conn == conn && s.spec.Owner == api.OwnerConnection && s.state() != api.Creating {
+			owned = append(owned, s)
+		}
+	}
+	m.mu.Unlock()
+	for _, s := range owned {
+		m.removeLater(s, "its owner's connection ended")
+	}
+}
+
+// Close removes every sandbox and waits until nothing is left. No sandbox can be
+// created any more.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	m.cancel(errClosed)
+	m.mu.Unlock()
+	m.wg.Wait()
+	m.mu.Lock()
+	all := make([]*Sandbox, 0, len(m.byID))
+	for _, s := range m.byID {
+		all = append(all, s)
+	}
+	m.mu.Unlock()
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, s := range all {
+		wg.Go(func() {
+			_, err := m.kill(ctx, s, "the daemon ended")
+			errs[i] = errors.Join(err, m.forget(s))
+		})
+	}
+	wg.Wait()
+	m.watchers.Wait()
+	return errors.Join(errs...)
+}
+
+// processesOf lists the host pids in the pid namespace of pid1, pid1 first.
+func processesOf(pid1 int) []int {
+	pids := []int{}
+	if pid1 == 0 {
+		return pids
+	}
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid1))
+	if err != nil {
+		return pids
+	}
+	pids = append(pids, pid1)
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		var pid int
+		if _, err := fmt.Sscanf(filepath.Base(dir), "%d", &pid); err != nil || pid == pid1 {
+			continue
+		}
+		if got, err := os.Readlink(dir + "/ns/pid"); err == nil && got == ns {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,264 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/spec"
+)
+
+// workspaceTarget is where the workspace is mounted.
+const workspaceTarget = "/workspace"
+
+// mounts attaches the workspace and the other host folders below the sandbox's
+// own folder, from fds and not from paths, so that what libcontainer binds later
+// can not be swapped.
+func (f *creation) mounts(context.Context) error {
+	sp := &f.req.Spec
+	wanted := []api.Mount{}
+	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
+		wanted = append(wanted, api.Mount{Source: w.Path, Target: workspaceTarget, Mode: w.Mode, FD: w.FD})
+	}
+	wanted = append(wanted, sp.Mounts...)
+	for i, m := range wanted {
+		field := "workspace"
+		if m.Target != workspaceTarget || sp.Workspace == nil {
+			field = fmt.Sprintf("mounts %s", m.Target)
+		}
+		if err := f.attach(i, m); err != nil {
+			var ae *api.Error
+			if errors.As(err, &ae) {
+				return ae.WithField(field)
+			}
+			return fmt.Errorf("%s %s: %w", field, m.Source, err)
+		}
+	}
+	return nil
+}
+
+// attach puts one host folder or file at mnt/<i> and adds its bind.
+func (f *creation) attach(i int, m api.Mount) error {
+	if err := f.m.cfg.Host.checkSource(m.Source); err != nil {
+		return err
+	}
+	src, err := f.source(m)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	st, err := src.Stat()
+	if err != nil {
+		return fmt.Errorf("stat: %w", err)
+	}
+	switch {
+	case st.IsDir():
+	case st.Mode().IsRegular() && m.Mode != api.ModeOverlay:
+	default:
+		return api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s", m.Source, m.Mode).
+			WithHint("mount a folder")
+	}
+	at := filepath.Join(f.s.dir, "mnt", strconv.Itoa(i))
+	if err := mountPoint(at, st.IsDir()); err != nil {
+		return err
+	}
+	tree, err := detached(src)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("attach mount: %w", err)
+	}
+	f.undo.Add(func() error { return unmount(at) })
+	if m.Mode == api.ModeOverlay {
+		if at, err = f.overlay(i, at); err != nil {
+			return err
+		}
+	}
+	f.binds = append(f.binds, spec.Bind{Source: at, Target: filepath.Clean(m.Target), ReadOnly: m.Mode == api.ModeRO})
+	return nil
+}
+
+// source opens what the caller named. An O_PATH fd of the caller's proves that it
+// may see the path and must be the very same file that hutchd finds there;
+// a detached mount (made by a root client, id-mapped for this daemon) is taken as
+// it is, since hutchd could not walk root's folders itself.
+func (f *creation) source(m api.Mount) (*os.File, error) {
+	if m.FD == nil {
+		return f.openChecked(m.Source)
+	}
+	given, err := f.req.FDs.Take(*m.FD)
+	if err != nil {
+		return nil, err
+	}
+	if isDetachedMount(given) {
+		return given, nil
+	}
+	defer given.Close()
+	own, err := f.openChecked(m.Source)
+	if err != nil {
+		return nil, err
+	}
+	var a, b unix.Stat_t
+	err = errors.Join(unix.Fstat(int(given.Fd()), &a), unix.Fstat(int(own.Fd()), &b))
+	if err != nil || a.Dev != b.Dev || a.Ino != b.Ino {
+		own.Close()
+		return nil, api.Errorf(api.FailedPrecondition, "%s is not what the caller opened", m.Source).
+			WithHint("the path changed meanwhile, or the caller lives in another mount namespace; give a path that both see")
+	}
+	return own, nil
+}
+
+// openChecked opens path and checks where it really leads, symlinks resolved.
+func (f *creation) openChecked(path string) (*os.File, error) {
+	src, err := openPath(path)
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(src.Fd())))
+	if err == nil {
+		err = f.m.cfg.Host.checkSource(resolved)
+	}
+	if err != nil {
+		src.Close()
+		return nil, err
+	}
+	return src, nil
+}
+
+func openPath(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err == nil {
+		return os.NewFile(uintptr(fd), path), nil
+	}
+	e := &fs.PathError{Op: "open", Path: path, Err: err}
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return nil, api.Errorf(api.NotFound, "%w", e).WithHint("make the folder first, or correct the path")
+	case errors.Is(err, unix.EACCES):
+		return nil, api.Errorf(api.PermissionDenied, "%w", e).
+			WithHint("the daemon runs as an ordinary user and must be able to walk the path; let the hutch command line mount it")
+	}
+	return nil, e
+}
+
+// isDetachedMount reports whether fd is the root of a mount that is attached
+// nowhere. The kernel says so only indirectly: such a mount is not listed in
+// this process's mountinfo.
+func isDetachedMount(f *os.File) bool {
+	var st unix.Statx_t
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil {
+		return false
+	}
+	if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return false
+	}
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return false
+	}
+	id := strconv.FormatUint(st.Mnt_id, 10) + " "
+	for line := range strings.Lines(string(info)) {
+		if strings.HasPrefix(line, id) {
+			return false
+		}
+	}
+	return true
+}
+
+// detached clones the mount below src, or takes src itself when it is detached.
+func detached(src *os.File) (int, error) {
+	if isDetachedMount(src) {
+		fd, err := unix.FcntlInt(src.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return -1, fmt.Errorf("duplicate mount: %w", err)
+		}
+		return fd, nil
+	}
+	fd, err := unix.OpenTree(int(src.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, fmt.Errorf("clone mount (open_tree): %w", err)
+	}
+	return fd, nil
+}
+
+// overlay mounts an overlay whose lower layer is the host folder at lower: the
+// sandbox may write, the host sees nothing of it.
+func (f *creation) overlay(i int, lower string) (string, error) {
+	base := filepath.Join(f.s.dir, "mnt", strconv.Itoa(i)+".overlay")
+	for _, d := range []string{base, base + "/upper", base + "/work", base + "/merged"} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return "", diskError("make overlay folders", err)
+		}
+	}
+	fsfd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return "", fmt.Errorf("fsopen overlay: %w", err)
+	}
+	defer unix.Close(fsfd)
+	for _, o := range [][2]string{{"lowerdir", lower}, {"upperdir", base + "/upper"}, {"workdir", base + "/work"}} {
+		if err := unix.FsconfigSetString(fsfd, o[0], o[1]); err != nil {
+			return "", fmt.Errorf("overlay %s=%s: %w", o[0], o[1], err)
+		}
+	}
+	if err := unix.FsconfigSetFlag(fsfd, "userxattr"); err != nil {
+		return "", fmt.Errorf("overlay userxattr: %w", err)
+	}
+	if err := unix.FsconfigCreate(fsfd); err != nil {
+		return "", fmt.Errorf("create overlay over %s: %w", lower, err)
+	}
+	mnt, err := unix.Fsmount(fsfd, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	if err != nil {
+		return "", fmt.Errorf("fsmount overlay: %w", err)
+	}
+	defer unix.Close(mnt)
+	merged := base + "/merged"
+	if err := unix.MoveMount(mnt, "", unix.AT_FDCWD, merged, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return "", fmt.Errorf("attach overlay: %w", err)
+	}
+	f.undo.Add(func() error { return unmount(merged) })
+	return merged, nil
+}
+
+func mountPoint(at string, dir bool) error {
+	if dir {
+		return diskError("make a mount point", os.Mkdir(at, 0o700))
+	}
+	return diskError("make a mount point", os.WriteFile(at, nil, 0o600))
+}
+
+// unmount detaches: an open file of a killed process can keep a mount busy for
+// a moment, and nobody can reach it any more.
+func unmount(at string) error {
+	if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+		return fmt.Errorf("unmount %s: %w", at, err)
+	}
+	return nil
+}
+
+// checkSource refuses host folders that hold, or lie in, what hutch itself trusts:
+// uid 0 in a sandbox has hutchd's own kernel uid and could rewrite it.
+func (h *Host) checkSource(source string) error {
+	source = filepath.Clean(source)
+	for _, dir := range h.Forbidden {
+		if within(source, dir) || within(dir, source) {
+			return api.Errorf(api.PermissionDenied, "%s can not be mounted: it holds, or lies in, hutch's own folder %s", source, dir).
+				WithHint("mount a folder apart from it, or move the state with HUTCH_ROOT")
+		}
+	}
+	return nil
+}
+
+// within reports whether path is dir or below it; both are clean.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}

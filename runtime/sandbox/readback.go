@@ -1,0 +1,84 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// isolationOf reads back from the kernel what stands around pid, and fails when a
+// wall that every sandbox has is missing: a launch that silently lost one must
+// not become a sandbox.
+func isolationOf(pid int, h *Host) (api.Isolation, error) {
+	iso := api.Isolation{UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none"}
+	for _, ns := range []struct{ name, file string }{
+		{"user namespace", "user"}, {"pid namespace", "pid"}, {"mount namespace", "mnt"},
+		{"network namespace", "net"}, {"ipc namespace", "ipc"}, {"uts namespace", "uts"}, {"cgroup namespace", "cgroup"},
+	} {
+		inside, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns.file))
+		if err != nil {
+			return iso, fmt.Errorf("read back isolation: %w", err)
+		}
+		outside, err := os.Readlink("/proc/self/ns/" + ns.file)
+		if err != nil {
+			return iso, fmt.Errorf("read back isolation: %w", err)
+		}
+		if inside == outside {
+			return iso, api.Errorf(api.Internal, "the sandbox shares the host's %s %s", ns.name, outside).
+				WithHint("this is a bug in hutch; the sandbox was not started")
+		}
+		iso.Walls = append(iso.Walls, api.Wall{Name: ns.name, Status: "yes", Detail: inside})
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return iso, fmt.Errorf("read back isolation: %w", err)
+	}
+	if err := addStatus(&iso, string(status)); err != nil {
+		return iso, err
+	}
+	cg := api.Wall{Name: "cgroup limits", Status: "yes", Detail: h.CgroupMode + ": " + strings.Join(h.Controllers, ", ")}
+	if h.CgroupMode == "none" || len(h.Controllers) == 0 {
+		cg.Status, cg.Detail = "no", h.CgroupReason
+	}
+	iso.Walls = append(iso.Walls, cg,
+		api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route, no DNS"},
+		api.Wall{Name: "eBPF", Status: "no", Detail: "not needed while there is no network"})
+	return iso, nil
+}
+
+// addStatus adds what /proc/PID/status says (proc_pid_status(5)).
+func addStatus(iso *api.Isolation, status string) error {
+	fields := map[string]string{}
+	for line := range strings.Lines(status) {
+		if k, v, ok := strings.Cut(line, ":"); ok {
+			fields[k] = strings.TrimSpace(v)
+		}
+	}
+	if fields["Seccomp"] != "2" || fields["NoNewPrivs"] != "1" {
+		return api.Errorf(api.Internal, "PID 1 runs with Seccomp: %s and NoNewPrivs: %s", fields["Seccomp"], fields["NoNewPrivs"]).
+			WithHint("this is a bug in hutch; the sandbox was not started")
+	}
+	bounding, err := strconv.ParseUint(fields["CapBnd"], 16, 64)
+	if err != nil {
+		return fmt.Errorf("read back capabilities %q: %w", fields["CapBnd"], err)
+	}
+	for name, c := range map[string]uint{
+		"SYS_ADMIN": unix.CAP_SYS_ADMIN, "NET_ADMIN": unix.CAP_NET_ADMIN, "NET_RAW": unix.CAP_NET_RAW,
+		"MKNOD": unix.CAP_MKNOD, "SYS_PTRACE": unix.CAP_SYS_PTRACE, "SYS_MODULE": unix.CAP_SYS_MODULE,
+	} {
+		if bounding&(1<<c) != 0 {
+			return api.Errorf(api.Internal, "PID 1's bounding set %s holds CAP_%s", fields["CapBnd"], name).
+				WithHint("this is a bug in hutch; the sandbox was not started")
+		}
+	}
+	iso.Walls = append(iso.Walls,
+		api.Wall{Name: "seccomp", Status: "yes", Detail: fields["Seccomp_filters"] + " filter on PID 1, one more on every command"},
+		api.Wall{Name: "no_new_privs", Status: "yes", Detail: "setuid files give nothing"},
+		api.Wall{Name: "capabilities", Status: "yes", Detail: "bounding set " + fields["CapBnd"]})
+	return nil
+}

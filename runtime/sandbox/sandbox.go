@@ -1,0 +1,73 @@
+package sandbox
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// Sandbox is one sandbox of this daemon.
+type Sandbox struct {
+	id   string
+	name string
+	dir  string // <state>/daemons/<daemon>/sandboxes/<id>
+	spec api.Spec
+	root *Root
+	conn uint64 // the creating connection, when Spec.Owner ties the sandbox to it
+
+	guest *guestapi.Client
+	pidfd *os.File
+	// exited is closed when PID 1 is gone.
+	exited chan struct{}
+	// destroy undoes all that create did, in reverse. It belongs to Manager.Remove.
+	destroy func() error
+
+	timers []*time.Timer
+
+	mu     sync.Mutex // guards what follows; never held over a call that blocks
+	record api.Sandbox
+	execs  map[string]*running
+	idle   *time.Timer
+}
+
+// transitions lists where a sandbox may go from each state.
+var transitions = map[api.State][]api.State{
+	api.Creating: {api.Running, api.Failed},
+	api.Running:  {api.Paused, api.Stopped, api.Failed},
+	api.Paused:   {api.Running, api.Stopped, api.Failed},
+}
+
+// transition is the only place where a state changes. It reports whether the
+// change was allowed; a refused one changes nothing.
+func (s *Sandbox) transition(to api.State, reason string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, allowed := range transitions[s.record.State] {
+		if allowed == to {
+			s.record.State = to
+			s.record.Reason = reason
+			if to == api.Stopped || to == api.Failed {
+				s.record.PID = 0
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// Record is a copy of the sandbox's record.
+func (s *Sandbox) Record() api.Sandbox {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record
+}
+
+// state is the current state.
+func (s *Sandbox) state() api.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.State
+}

@@ -1,0 +1,277 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// stdio is what an exec's command gets as fds 0 to 2, and what serves the other
+// ends of the pipes among them.
+type stdio struct {
+	give     []*os.File // stdin, stdout, stderr; or one pty slave. Closed after the start
+	stdin    *pump      // towards the command, nil when passed as it is
+	out, err *pump
+	stdout   *headTail // nil when not captured
+	stderr   *headTail
+	master   *os.File // of the pty
+	closers  []*os.File
+}
+
+// prepare decides how each of the three streams crosses into the sandbox.
+func (m *Manager) prepare(s *Sandbox, p *api.ExecParams, fds Taker) (_ *stdio, err error) {
+	io := &stdio{}
+	defer func() {
+		if err != nil {
+			io.abort()
+		}
+	}()
+	switch {
+	case p.Pty != nil:
+		err = io.pty(s, p, fds)
+	case p.Stdio != nil:
+		err = io.passed(s, p, fds)
+	default:
+		err = io.captured(p)
+	}
+	return io, err
+}
+
+// captured makes pipes whose other ends hutchd reads into the reply.
+func (io *stdio) captured(p *api.ExecParams) error {
+	limit := p.OutputBytes
+	if limit == 0 {
+		limit = api.DefaultOutputBytes
+	}
+	io.stdout, io.stderr = newHeadTail(limit), newHeadTail(limit)
+	if err := io.input(p); err != nil {
+		return err
+	}
+	for _, capture := range []struct {
+		buf *headTail
+		p   **pump
+	}{{io.stdout, &io.out}, {io.stderr, &io.err}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return pipeError(err)
+		}
+		io.give = append(io.give, w)
+		*capture.p = startPump(r, capture.buf, nil)
+	}
+	return nil
+}
+
+// input feeds the stdin given in the request, or gives /dev/null.
+func (io *stdio) input(p *api.ExecParams) error {
+	if p.Stdin == "" {
+		return io.null(os.O_RDONLY)
+	}
+	data, err := decode(p.Stdin, p.Encoding)
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return pipeError(err)
+	}
+	io.give = append(io.give, r)
+	io.closers = append(io.closers, w)
+	go func() {
+		_, _ = w.Write(data) // a command need not read its stdin
+		_ = w.Close()
+	}()
+	return nil
+}
+
+func (io *stdio) null(mode int) error {
+	f, err := os.OpenFile(os.DevNull, mode, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev/null: %w", err)
+	}
+	io.give = append(io.give, f)
+	return nil
+}
+
+// passed hands the caller's own fds on where that is safe and works inside.
+func (io *stdio) passed(s *Sandbox, p *api.ExecParams, fds Taker) error {
+	user := orElse(p.User, s.Record().User)
+	for i, index := range []*int{p.Stdio.Stdin, p.Stdio.Stdout, p.Stdio.Stderr} {
+		mode := os.O_WRONLY
+		if i == 0 {
+			mode = os.O_RDONLY
+		}
+		if index == nil {
+			if err := io.null(mode); err != nil {
+				return err
+			}
+			continue
+		}
+		f, err := fds.Take(*index)
+		if err != nil {
+			return err
+		}
+		relay, err := mustRelay(f, [...]string{"stdin", "stdout", "stderr"}[i], user)
+		if err != nil {
+			f.Close()
+			return err
+		}
+		if !relay {
+			io.give = append(io.give, f)
+			continue
+		}
+		if err := io.relay(i, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// relay puts a pipe of hutchd's between the caller's and the command.
+func (io *stdio) relay(i int, f *os.File) error {
+	f, err := pollable(f)
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		f.Close()
+		return pipeError(err)
+	}
+	switch i {
+	case 0:
+		io.give = append(io.give, r)
+		io.stdin = startPump(f, w, func() { w.Close() })
+		io.closers = append(io.closers, w)
+	case 1:
+		io.give = append(io.give, w)
+		io.out = startPump(r, f, nil)
+		io.closers = append(io.closers, f)
+	default:
+		io.give = append(io.give, w)
+		io.err = startPump(r, f, nil)
+		io.closers = append(io.closers, f)
+	}
+	return nil
+}
+
+// mustRelay decides about one fd. Sandbox root could reopen a regular file or a
+// folder through /proc/self/fd with the caller's rights, so only pipes and
+// character devices that are no terminals cross at all.
+func mustRelay(f *os.File, name, user string) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return false, fmt.Errorf("%s: %w", name, err)
+	}
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", name, err)
+	}
+	refuse := func(kind string) error {
+		return api.Errorf(api.InvalidArgument, "%s is %s, which may not cross into a sandbox", name, kind).WithField("stdio." + name).
+			WithHint("pass a pipe and copy; the hutch command line does so by itself")
+	}
+	if flags&unix.O_PATH != 0 {
+		return false, refuse("an O_PATH fd")
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFIFO:
+		// A pipe of an unmapped owner (the caller is root, the sandbox is not), or
+		// of root while the command is somebody else: `echo >/dev/stderr` opens it
+		// anew and would get EACCES.
+		return st.Uid == overflowID || !isRoot(user), nil
+	case unix.S_IFCHR:
+		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
+			return false, refuse("a terminal")
+		}
+		return false, nil
+	case unix.S_IFREG:
+		return false, refuse("a regular file")
+	case unix.S_IFDIR:
+		return false, refuse("a directory")
+	case unix.S_IFBLK:
+		return false, refuse("a block device")
+	case unix.S_IFSOCK:
+		return false, refuse("a socket")
+	}
+	return false, refuse("of an unknown kind")
+}
+
+// overflowID is what the kernel shows for ids without a mapping (the default of
+// kernel.overflowuid).
+const overflowID = 65534
+
+func isRoot(user string) bool {
+	name, _, _ := strings.Cut(user, ":")
+	return name == "" || name == "0" || name == "root"
+}
+
+// pollable makes f a file whose blocked Read or Write ends when it is closed. The
+// flag is shared with the caller's own descriptor of the pipe, so the file is
+// opened anew where possible.
+func pollable(f *os.File) (*os.File, error) {
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	if err != nil {
+		return nil, err
+	}
+	mode := flags & unix.O_ACCMODE
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), mode|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return f, nil // not ours to open: a thread waits in read or write instead
+	}
+	defer f.Close()
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// started releases the command's ends in this process.
+func (io *stdio) started() {
+	packet.CloseAll(io.give)
+	io.give = nil
+}
+
+// abort releases everything of an exec that never ran.
+func (io *stdio) abort() {
+	io.started()
+	for _, p := range []*pump{io.stdin, io.out, io.err} {
+		if p != nil {
+			_ = p.finish()
+		}
+	}
+	io.release()
+}
+
+// collect waits until all that the command wrote has arrived.
+func (io *stdio) collect() error {
+	var errs []error
+	for _, p := range []*pump{io.out, io.err} {
+		if p != nil {
+			if err := p.finish(); err != nil && !errors.Is(err, unix.EPIPE) {
+				errs = append(errs, fmt.Errorf("relay output: %w", err))
+			}
+		}
+	}
+	if io.stdin != nil {
+		io.stdin.close()
+		_ = io.stdin.src.SetReadDeadline(pastDeadline)
+	}
+	io.release()
+	return errors.Join(errs...)
+}
+
+func (io *stdio) release() {
+	packet.CloseAll(io.closers)
+	io.closers = nil
+	if io.master != nil {
+		_ = io.master.Close()
+		io.master = nil
+	}
+}
+
+func pipeError(err error) error {
+	return api.Errorf(api.ResourceExhausted, "make a pipe: %w", err).WithHint("too many files are open; end some execs")
+}

@@ -1,0 +1,193 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/paths"
+	"github.com/hutch-sh/hutch/internal/version"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// ConnectOptions are for Connect. The zero value is ready.
+type ConnectOptions struct {
+	Binary string   // hutchd's path; default: beside the running binary
+	Env    []string // decides the places and is the daemon's environment; default: os.Environ()
+}
+
+// Connect connects to the user's shared daemon. When none answers it starts one
+// in the background; of callers that do so at once, one starts it and the others
+// wait. A daemon of another build is replaced if it has no sandboxes, else
+// Connect fails with failed_precondition.
+//
+// The daemon outlives the Client and the caller.
+func Connect(ctx context.Context, o ConnectOptions) (*Client, error) {
+	places, err := resolve(o.Env)
+	if err != nil {
+		return nil, err
+	}
+	c, err := attach(ctx, places.Socket)
+	if c != nil || err != nil {
+		return c, err
+	}
+	if err := places.MakeDirs(); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(ctx, lockPath(places))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	// Somebody else may have started it while this one waited for the lock.
+	c, err = attach(ctx, places.Socket)
+	if c != nil || err != nil {
+		return c, err
+	}
+	if _, err := (launch{binary: o.Binary, env: o.Env, log: places.Log}).start(ctx); err != nil {
+		return nil, err
+	}
+	return Dial(ctx, places.Socket)
+}
+
+// attach connects to a daemon of this build. It returns nil and no error when
+// none runs, or none any more because it has ended one of another build.
+func attach(ctx context.Context, socket string) (*Client, error) {
+	conn, err := dial(ctx, socket)
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	exit := watchPeer(conn)
+	defer exit.close()
+	c := New(conn)
+	info, err := c.Info(ctx)
+	if err == nil && info.BuildID == version.BuildID {
+		return c, nil
+	}
+	defer c.Close()
+	if errors.Is(err, &api.Error{Code: api.Unavailable}) {
+		return nil, exit.wait(ctx, c) // it was just ending
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = c.Shutdown(ctx, api.ShutdownParams{Mode: "keep"})
+	if errors.Is(err, &api.Error{Code: api.FailedPrecondition}) {
+		return nil, api.Errorf(api.FailedPrecondition,
+			"the running daemon is build %s with %d sandboxes, this is build %s", info.BuildID, info.Counts.Sandboxes, version.BuildID).
+			WithOp("connect").WithHint("Remove its sandboxes (`hutch ps`, `hutch rm`) or use --private.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, exit.wait(ctx, c)
+}
+
+// lockPath is one lock per socket, in the runtime folder.
+func lockPath(p paths.Paths) string {
+	sum := sha256.Sum256([]byte(p.Socket))
+	return filepath.Join(p.Runtime, "start-"+hex.EncodeToString(sum[:6])+".lock")
+}
+
+// lock takes the flock(2) on path. The file stays: removing it would let two
+// callers hold locks on different files of the same name.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, api.Errorf(api.FailedPrecondition, "open the start lock: %w", err).WithOp("start hutchd").
+			WithHint("Make the folder writable, or set XDG_RUNTIME_DIR to a folder of your own.")
+	}
+	got := make(chan error, 1)
+	go func() {
+		for {
+			err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
+			if !errors.Is(err, unix.EINTR) {
+				got <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-got:
+		if err != nil {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		return func() { _ = f.Close() }, nil
+	case <-ctx.Done():
+		// flock can not be interrupted; whoever holds the lock is bounded by its
+		// own start, so the goroutine ends soon.
+		go func() {
+			<-got
+			_ = f.Close()
+		}()
+		return nil, fmt.Errorf("wait for another hutch to start the daemon: %w", context.Cause(ctx))
+	}
+}
+
+// peerExit waits for the process at the other end of a connection.
+type peerExit struct{ pidfd *os.File } // nil when the process can not be watched
+
+// watchPeer must be called while the peer is known to live, because its pid may
+// be somebody else's later.
+func watchPeer(conn *net.UnixConn) peerExit {
+	peer, err := peerOf(conn)
+	if err != nil || peer.Pid <= 0 {
+		return peerExit{}
+	}
+	fd, err := unix.PidfdOpen(int(peer.Pid), unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return peerExit{}
+	}
+	return peerExit{os.NewFile(uintptr(fd), "pidfd")}
+}
+
+func (p peerExit) close() {
+	if p.pidfd != nil {
+		_ = p.pidfd.Close()
+	}
+}
+
+// wait returns when the peer has ended, so that the next daemon does not meet
+// the last moments of this one; where its process can not be watched, when its
+// connection has ended.
+func (p peerExit) wait(ctx context.Context, c *Client) error {
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the old daemon to end: %w", context.Cause(ctx))
+	}
+	if p.pidfd == nil {
+		return nil
+	}
+	rc, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("wait for the old daemon to end: %w", err)
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { _ = p.pidfd.Close(); close(ended) })
+	err = rc.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, perr := unix.Poll(fds, 0)
+		return n > 0 || (perr != nil && !errors.Is(perr, unix.EINTR))
+	})
+	if !stop() {
+		<-ended
+		return fmt.Errorf("wait for the old daemon to end: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("wait for the old daemon to end: %w", err)
+	}
+	return nil
+}

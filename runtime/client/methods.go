@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"os"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+func get[R any](ctx context.Context, c *Client, method string, params any, opts ...CallOption) (R, error) {
+	var r R
+	err := c.Call(ctx, method, params, &r, opts...)
+	return r, err
+}
+
+// Info says which daemon answers and what isolation its sandboxes get.
+func (c *Client) Info(ctx context.Context) (api.Info, error) {
+	return get[api.Info](ctx, c, api.MethodInfo, nil)
+}
+
+// Doctor probes what this machine offers.
+func (c *Client) Doctor(ctx context.Context) (api.Doctor, error) {
+	return get[api.Doctor](ctx, c, api.MethodDoctor, nil)
+}
+
+// Shutdown ends the daemon. It returns when the daemon has agreed; Done tells
+// when it is gone.
+func (c *Client) Shutdown(ctx context.Context, p api.ShutdownParams) error {
+	return c.Call(ctx, api.MethodShutdown, p, nil)
+}
+
+// GC sweeps what a killed daemon left behind.
+func (c *Client) GC(ctx context.Context) (api.GCResult, error) {
+	return get[api.GCResult](ctx, c, api.MethodGC, nil)
+}
+
+// CreateSandbox creates a sandbox and returns when it runs. files are what
+// p.FDs announces: the fds that p's workspace and mounts refer to by index.
+// progress may be nil.
+func (c *Client) CreateSandbox(ctx context.Context, p api.CreateParams, files []*os.File, progress func(api.Progress)) (api.Sandbox, error) {
+	p.FDs, p.Progress = len(files), progress != nil
+	return get[api.Sandbox](ctx, c, api.MethodSandboxCreate, p, WithFDs(files...), WithProgress(progress))
+}
+
+// GetSandbox returns the record of a sandbox, by id or name.
+func (c *Client) GetSandbox(ctx context.Context, ref string) (api.Sandbox, error) {
+	return get[api.Sandbox](ctx, c, api.MethodSandboxGet, api.SandboxParams{Sandbox: ref})
+}
+
+// ListSandboxes returns the sandboxes that have all of labels, oldest first.
+func (c *Client) ListSandboxes(ctx context.Context, labels map[string]string) ([]api.Sandbox, error) {
+	var r api.SandboxList
+	err := c.Call(ctx, api.MethodSandboxList, api.ListParams{Labels: labels}, &r)
+	return r.Sandboxes, err
+}
+
+// Kill kills every process of a sandbox and returns their pids.
+func (c *Client) Kill(ctx context.Context, ref string) ([]int, error) {
+	var r api.KillResult
+	err := c.Call(ctx, api.MethodSandboxKill, api.SandboxParams{Sandbox: ref}, &r)
+	return r.Killed, err
+}
+
+// Remove kills a sandbox, deletes its record and files, and returns the pids it
+// killed.
+func (c *Client) Remove(ctx context.Context, ref string) ([]int, error) {
+	var r api.KillResult
+	err := c.Call(ctx, api.MethodSandboxRemove, api.SandboxParams{Sandbox: ref}, &r)
+	return r.Killed, err
+}
+
+// Stdio are the files that a command gets as its standard streams; nil means
+// /dev/null. They may be pipes, sockets and character devices, stay the caller's
+// and may be the same file. The caller closes its ends of pipes that it only made
+// for the command when ExecRun returns, or in the callback for exec.started.
+type Stdio struct {
+	Stdin, Stdout, Stderr *os.File
+}
+
+// ExecRun runs a command and returns when it has ended. With stdio nil, what the
+// command writes is in the result. progress, which may be nil, learns the exec's
+// id as soon as it runs (Kind "exec.started").
+//
+// A command that fails is no error: see the result's Verdict and ExitCode.
+func (c *Client) ExecRun(ctx context.Context, p api.ExecParams, stdio *Stdio, progress func(api.Progress)) (api.ExecResult, error) {
+	var files []*os.File
+	if stdio != nil {
+		files, p.Stdio = stdio.indexes()
+	}
+	p.FDs, p.Progress = len(files), progress != nil
+	return get[api.ExecResult](ctx, c, api.MethodExecRun, p, WithFDs(files...), WithProgress(progress))
+}
+
+// indexes lists the distinct files and refers to them.
+func (s *Stdio) indexes() ([]*os.File, *api.Stdio) {
+	var files []*os.File
+	index := func(f *os.File) *int {
+		if f == nil {
+			return nil
+		}
+		for i, g := range files {
+			if f == g {
+				return &i
+			}
+		}
+		files = append(files, f)
+		i := len(files) - 1
+		return &i
+	}
+	p := &api.Stdio{Stdin: index(s.Stdin), Stdout: index(s.Stdout), Stderr: index(s.Stderr)}
+	return files, p
+}
+
+// Signal sends a signal, such as "SIGINT", to a running command.
+func (c *Client) Signal(ctx context.Context, exec, signal string) error {
+	return c.Call(ctx, api.MethodExecSignal, api.SignalParams{Exec: exec, Signal: signal}, nil)
+}
+
+// Resize sets the size of a command's terminal.
+func (c *Client) Resize(ctx context.Context, exec string, size api.Pty) error {
+	return c.Call(ctx, api.MethodExecResize, api.ResizeParams{Exec: exec, Pty: size}, nil)
+}
+
+// PullImage fetches an image; progress may be nil.
+func (c *Client) PullImage(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error) {
+	p.Progress = progress != nil
+	return get[api.Image](ctx, c, api.MethodImagePull, p, WithProgress(progress))
+}
+
+// ListImages returns the images in the store.
+func (c *Client) ListImages(ctx context.Context) ([]api.Image, error) {
+	var r api.Images
+	err := c.Call(ctx, api.MethodImageList, nil, &r)
+	return r.Images, err
+}
+
+// InspectImage returns one image's record.
+func (c *Client) InspectImage(ctx context.Context, ref string) (api.Image, error) {
+	return get[api.Image](ctx, c, api.MethodImageInspect, api.RefParams{Ref: ref})
+}
+
+// RemoveImage removes an image reference and the layers that nothing else needs.
+func (c *Client) RemoveImage(ctx context.Context, ref string) error {
+	return c.Call(ctx, api.MethodImageRemove, api.RefParams{Ref: ref}, nil)
+}

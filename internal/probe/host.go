@@ -16,6 +16,7 @@ type host struct {
 	uid  int
 	// user is the account's name, empty where the uid has none.
 	user string
+	exe  string // path of this program
 	env  func(string) string
 }
 
@@ -23,6 +24,9 @@ func thisHost() host {
 	h := host{root: os.DirFS("/"), uid: os.Geteuid(), env: os.Getenv}
 	if u, err := user.LookupId(strconv.Itoa(h.uid)); err == nil {
 		h.user = u.Username
+	}
+	if exe, err := os.Executable(); err == nil {
+		h.exe = exe
 	}
 	return h
 }

@@ -141,25 +141,25 @@ func (h host) noNamespaces(err error) Check {
 
 // prepare makes the folders that a child works in. done removes them.
 func prepare(o Options) (r request, done func(), err error) {
-	var made []string
-	done = func() {
-		for _, dir := range made {
-			_ = os.RemoveAll(dir)
-		}
-	}
+	done = func() {}
 	if r.Scratch, err = os.MkdirTemp("", "hutch-probe-"); err != nil {
 		return r, done, err
 	}
-	made = append(made, r.Scratch)
+	done = func() { _ = os.Remove(r.Scratch) }
 	if o.StateFolder == "" {
 		return r, done, nil
 	}
-	parent := nearest(o.StateFolder)
-	r.State, err = os.MkdirTemp(parent, ".hutch-probe-")
+	r.State, err = os.MkdirTemp(nearest(o.StateFolder), ".hutch-probe-")
 	if err != nil {
 		return r, done, fmt.Errorf("state folder: %w", err)
 	}
-	made = append(made, r.State)
+	done = func() {
+		_ = os.Remove(r.Scratch)
+		// The kernel makes a folder "work" in workdir with mode 0: no ordinary user
+		// can look into it, but its owner can change that.
+		_ = os.Chmod(filepath.Join(r.State, "work", "work"), 0o700)
+		_ = os.RemoveAll(r.State)
+	}
 	return r, done, nil
 }
 
@@ -302,7 +302,7 @@ func failsState(_ host, r request, a attempt) (detail, remedy string) {
 	var st unix.Statfs_t
 	kind := "its file system"
 	if unix.Statfs(parent, &st) == nil {
-		kind = fileSystem(int64(st.Type))
+		kind = fileSystem(st.Type)
 	}
 	return fmt.Sprintf("%s is on %s, which cannot hold an upper folder: %s; what sandboxes write is kept in memory", parent, kind, strings.ReplaceAll(a.String(), r.State, parent)),
 		"export HUTCH_ROOT=/path/on/ext4-xfs-btrfs-or-tmpfs"

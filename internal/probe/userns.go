@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -15,16 +16,33 @@ const ContainerFlags = "--security-opt seccomp=unconfined --security-opt apparmo
 // containerRemedy is a command that shows whether the flags help.
 const containerRemedy = "docker run " + ContainerFlags + " IMAGE"
 
-// AppArmorProfile lets programs named hutch make user namespaces with
-// capabilities where kernel.apparmor_restrict_unprivileged_userns is set. Like the
-// distribution's own profiles for browsers it confines nothing.
-const AppArmorProfile = `abi <abi/4.0>,
+// AppArmorProfile is the text of a profile that lets hutch's binaries make user
+// namespaces with capabilities where kernel.apparmor_restrict_unprivileged_userns
+// is set. Like the distribution's own profiles for browsers it confines nothing.
+// It names the binaries beside exe, the caller's, and no others: a profile for
+// every file of that name would lift the restriction for everybody.
+func AppArmorProfile(exe string) string {
+	dir := strings.TrimSuffix(filepath.Dir(exe), "/bin")
+	if dir != filepath.Dir(exe) {
+		// Installed, the other binaries lie in ../libexec/hutch.
+		dir = appArmorQuote(dir) + "/{bin,libexec/hutch}"
+	} else {
+		dir = appArmorQuote(dir)
+	}
+	return `abi <abi/4.0>,
 include <tunables/global>
-profile hutch /**/hutch{,d,-launch} flags=(unconfined) {
+profile hutch "` + dir + `/hutch{,d,-launch}" flags=(unconfined) {
   userns,
   include if exists <local/hutch>
 }
 `
+}
+
+// appArmorQuote takes the special meaning from characters of a path
+// (apparmor.d(5), globbing).
+func appArmorQuote(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `^`, `\^`).Replace(path)
+}
 
 // UserNamespaces tries to make a user namespace and to use the capabilities in it
 // (user_namespaces(7)). Nothing works without.
@@ -110,7 +128,7 @@ func (h host) appArmorRestricts() bool {
 func (h host) appArmor(name, detail string) Check {
 	tee := h.sudo("tee /etc/apparmor.d/hutch >/dev/null")
 	load := h.sudo("apparmor_parser -r /etc/apparmor.d/hutch")
-	remedy := tee + " <<'END'\n" + AppArmorProfile + "END\n" + load
+	remedy := tee + " <<'END'\n" + AppArmorProfile(h.exe) + "END\n" + load
 	return no(name, detail+": AppArmor restricts unprivileged user namespaces", remedy)
 }
 

@@ -1,0 +1,243 @@
+package probe
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+)
+
+// scenarioVar makes the test binary a host of some kind: it runs in a user
+// namespace of its own, takes something away, and prints what the probes find.
+const scenarioVar = "HUTCH_PROBE_SCENARIO"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(scenarioVar); name != "" {
+		runScenario(name, os.Getenv(scenarioVar+"_DIR"))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// scenario is a host in small, and what the probes must say there.
+type scenario struct {
+	name   string
+	set    func(dir string) error
+	canRun bool
+	want   map[string]Status
+	// detail and remedy must hold these texts, by check.
+	detail, remedy map[string]string
+}
+
+// The first takes nothing away: it is the twin that shows that the others'
+// findings come from what they took.
+var scenarios = []scenario{
+	{
+		name: "nothing", set: func(string) error { return nil }, canRun: true,
+		want: map[string]Status{"user_namespaces": Yes, "namespaces": Yes, "overlay": Yes, "proc": Yes, "state_folder": Yes},
+	},
+	{
+		name: "no-user-namespaces", set: sysctl("user/max_user_namespaces", "0"),
+		want:   map[string]Status{"user_namespaces": No, "namespaces": No, "overlay": Inconclusive, "proc": Inconclusive},
+		detail: map[string]string{"user_namespaces": "user.max_user_namespaces is 0"},
+		remedy: map[string]string{"user_namespaces": "sysctl -w user.max_user_namespaces="},
+	},
+	{
+		name: "no-net-namespaces", set: sysctl("user/max_net_namespaces", "0"),
+		want:   map[string]Status{"user_namespaces": Yes, "namespaces": No, "overlay": Inconclusive},
+		detail: map[string]string{"namespaces": "user.max_net_namespaces is 0"},
+		remedy: map[string]string{"namespaces": "sysctl -w user.max_net_namespaces="},
+	},
+	{
+		name: "container-seccomp", set: refuseUserNamespaces,
+		want:   map[string]Status{"user_namespaces": No, "namespaces": No},
+		detail: map[string]string{"user_namespaces": "seccomp filter"},
+		remedy: map[string]string{"user_namespaces": "seccomp=unconfined"},
+	},
+	{
+		name: "container-masked-proc", set: maskProc,
+		want:   map[string]Status{"user_namespaces": Yes, "overlay": Yes, "proc": No},
+		remedy: map[string]string{"proc": "systempaths=unconfined"},
+	},
+	{
+		name: "chroot", set: enterChroot,
+		want:   map[string]Status{"user_namespaces": No},
+		detail: map[string]string{"user_namespaces": "chroot"},
+		remedy: map[string]string{"user_namespaces": "pivot_root"},
+	},
+	{
+		name: "state-on-overlay", set: stateOnOverlay, canRun: true,
+		want:   map[string]Status{"overlay": Yes, "state_folder": No},
+		detail: map[string]string{"state_folder": "overlayfs"},
+		remedy: map[string]string{"state_folder": "HUTCH_ROOT="},
+	},
+}
+
+func TestScenarios(t *testing.T) {
+	// Without user namespaces no scenario can be set up, and TestAll shows why.
+	if c := Namespaces(t.Context()); c.Status != Yes {
+		t.Skipf("%s: %s (%s)", c.Name, c.Status, c.Detail)
+	}
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			checks := inScenario(t, s.name)
+			if got := CanRun(checks); got != s.canRun {
+				t.Errorf("CanRun = %v, want %v", got, s.canRun)
+			}
+			for name, want := range s.want {
+				c := find(checks, name)
+				if c.Status != want {
+					t.Errorf("%s: %s (%s), want %s", name, c.Status, c.Detail, want)
+				}
+				if !strings.Contains(c.Detail, s.detail[name]) {
+					t.Errorf("%s: detail %q does not say %q", name, c.Detail, s.detail[name])
+				}
+				if !strings.Contains(c.Remedy, s.remedy[name]) {
+					t.Errorf("%s: remedy %q does not say %q", name, c.Remedy, s.remedy[name])
+				}
+			}
+		})
+	}
+}
+
+func find(checks []Check, name string) Check {
+	if i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == name }); i >= 0 {
+		return checks[i]
+	}
+	return Check{Name: name, Status: "missing"}
+}
+
+// inScenario re-executes the test binary as uid 0 of new namespaces.
+func inScenario(t *testing.T, name string) []Check {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+	cmd.Env = append(os.Environ(), scenarioVar+"="+name, scenarioVar+"_DIR="+dir, "TMPDIR=/tmp")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  sandboxLike,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr.String())
+	}
+	var checks []Check
+	if err := json.Unmarshal(out, &checks); err != nil {
+		t.Fatalf("%v in %q", err, out)
+	}
+	return checks
+}
+
+// runScenario is the re-executed side.
+func runScenario(name, dir string) {
+	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+	err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, "")
+	if err == nil {
+		err = unix.Mount("proc", "/proc", "proc", 0, "")
+	}
+	if err == nil {
+		err = unix.Mount("tmpfs", dir, "tmpfs", 0, "")
+	}
+	if err == nil {
+		err = scenarios[i].set(dir)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "scenario %s: %v\n", name, err)
+		os.Exit(2)
+	}
+	checks := All(context.Background(), Options{StateFolder: filepath.Join(dir, "state")})
+	if err := json.NewEncoder(os.Stdout).Encode(checks); err != nil {
+		os.Exit(2)
+	}
+}
+
+func sysctl(name, value string) func(string) error {
+	return func(string) error { return os.WriteFile("/proc/sys/"+name, []byte(value), 0) }
+}
+
+// refuseUserNamespaces installs what docker's default profile amounts to here:
+// clone and unshare with CLONE_NEWUSER are EPERM, clone3 is ENOSYS.
+func refuseUserNamespaces(string) error {
+	const nrClone, nrUnshare, nrClone3 = unix.SYS_CLONE, unix.SYS_UNSHARE, unix.SYS_CLONE3
+	load := func(at uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+	}
+	ret := func(v uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: v} }
+	eq := func(k uint32, jt, jf uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jt: jt, Jf: jf}
+	}
+	program := []unix.SockFilter{
+		load(0), // seccomp_data.nr
+		eq(nrClone3, 4, 0),
+		eq(nrClone, 1, 0),
+		eq(nrUnshare, 0, 3),
+		load(16), // seccomp_data.args[0], low half
+		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.CLONE_NEWUSER, Jt: 2, Jf: 1},
+		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
+		ret(unix.SECCOMP_RET_ALLOW),
+		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
+	}
+	var raw []byte
+	for _, f := range program {
+		raw = binary.NativeEndian.AppendUint16(raw, f.Code)
+		raw = append(raw, f.Jt, f.Jf)
+		raw = binary.NativeEndian.AppendUint32(raw, f.K)
+	}
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return sys.InstallSeccomp(raw, unix.SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+// maskProc covers a part of /proc, as docker does.
+func maskProc(string) error { return unix.Mount("tmpfs", "/proc/tty", "tmpfs", unix.MS_RDONLY, "") }
+
+// enterChroot enters a folder that is no mount point and shows the whole host.
+func enterChroot(dir string) error {
+	root := filepath.Join(dir, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"proc", "tmp", "etc", "dev"} {
+		target := filepath.Join(root, name)
+		if err := os.Mkdir(target, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount("/"+name, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return err
+		}
+	}
+	if err := unix.Chroot(root); err != nil {
+		return err
+	}
+	return unix.Chdir("/")
+}
+
+// stateOnOverlay makes the state folder part of an overlay, as the folders of
+// most containers are.
+func stateOnOverlay(dir string) error {
+	if err := folders(dir, "lower", "upper", "work", "merged"); err != nil {
+		return err
+	}
+	if err := mountOverlay(dir); err != nil {
+		return err
+	}
+	return os.Symlink("merged", filepath.Join(dir, "state"))
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+// connect reaches the user's shared daemon, which it starts when none answers,
+// or starts one that lives as long as the connection.
+func connect(ctx context.Context, private bool) (*client.Client, error) {
+	if private {
+		return client.Start(ctx, client.StartOptions{})
+	}
+	return client.Connect(ctx, client.ConnectOptions{})
+}
+
+// withDaemon runs fn with a connection to the shared daemon.
+func withDaemon(ctx context.Context, fn func(c *client.Client) error) (err error) {
+	c, err := connect(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	return fn(c)
+}
+
+// eachSandbox runs fn for every sandbox named; one that fails does not keep the
+// others from their turn.
+func eachSandbox(cmd *cobra.Command, names []string, fn func(ctx context.Context, c *client.Client, name string) error) error {
+	return withDaemon(cmd.Context(), func(c *client.Client) error {
+		var errs []error
+		for _, name := range names {
+			errs = append(errs, fn(cmd.Context(), c, name))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// interrupted replaces err where a signal ended ctx: what failed then failed
+// because of it, and the exit code says so as a shell would.
+func interrupted(ctx context.Context, err error) error {
+	var by *cli.Interrupted
+	if err != nil && errors.As(context.Cause(ctx), &by) {
+		return &cli.Exit{Code: cli.ExitSignal + int(by.Signal)}
+	}
+	return err
+}
+
+// notFound reports whether err is the daemon's not_found.
+func notFound(err error) bool { return errors.Is(err, &api.Error{Code: api.NotFound}) }

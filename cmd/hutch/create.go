@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+func newCreate() *cobra.Command {
+	o := &specFlags{}
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:     "create [flags] [IMAGE]",
+		Short:   "Create a sandbox and print its id",
+		GroupID: groupSandbox,
+		Long: `Create a sandbox, print its id and leave it running until hutch rm.
+Without IMAGE it is the configured one, or "host".`,
+		Example: `  id=$(hutch create host)
+  hutch exec $id -- uname -n
+  hutch rm -f $id`,
+		Args: wantArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			image := ""
+			if len(args) > 0 {
+				image = args[0]
+			}
+			spec, err := o.build(image)
+			if err != nil {
+				return err
+			}
+			spec.Keep = true
+			return createAndPrint(cmd.Context(), spec, asJSON, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	o.add(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole record")
+	return cmd
+}
+
+func createAndPrint(ctx context.Context, spec api.Spec, asJSON bool, out io.Writer) (err error) {
+	c, err := connect(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	info, err := c.Info(ctx)
+	if err != nil {
+		return err
+	}
+	sb, err := create(ctx, c, info, api.CreateParams{Spec: spec})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(out, sb)
+	}
+	_, err = fmt.Fprintln(out, sb.ID)
+	return err
+}
+
+// create opens the folders of p's spec and creates the sandbox. A download shows
+// on a terminal.
+func create(ctx context.Context, c *client.Client, info api.Info, p api.CreateParams) (*api.Sandbox, error) {
+	src := sources{idBase: info.IDBase}
+	defer src.close()
+	if err := src.open(&p.Spec); err != nil {
+		return nil, err
+	}
+	var progress func(api.Progress)
+	if cli.IsTerminal(os.Stderr) {
+		pull := cli.NewPullProgress(os.Stderr, true)
+		defer pull.Close()
+		progress = pull.Update
+	}
+	sb, err := c.CreateSandbox(ctx, p, src.files, progress)
+	return &sb, err
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+// execFlags are the flags of exec.
+type execFlags struct {
+	interactive, tty, json bool
+	env, envFiles          []string
+	params                 api.ExecParams
+}
+
+func newExec() *cobra.Command {
+	o := &execFlags{}
+	cmd := &cobra.Command{
+		Use:     "exec [flags] SANDBOX [--] CMD...",
+		Short:   "Run a command in a sandbox that exists",
+		GroupID: groupSandbox,
+		Long: `Run a command in a sandbox that exists, given by its id or name. The image's
+Entrypoint plays no part. Standard input and signals are as in hutch run.`,
+		Example: `  hutch exec box -- ls -l
+  hutch exec -it box bash
+  hutch exec --timeout 10 -e DEBUG=1 box ./test.sh`,
+		Annotations: commandExitCodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, command := cli.SplitCommand(args, cmd.ArgsLenAtDash())
+			switch {
+			case name == "":
+				return cli.Usage(cmd.CommandPath(), errors.New("no sandbox is given"))
+			case len(command) == 0:
+				return cli.Usage(cmd.CommandPath(), errors.New("no command is given"))
+			case o.json && o.tty:
+				return cli.Usage(cmd.CommandPath(), errors.New("--json does not go with -t: a terminal's output is passed, not captured"))
+			}
+			o.params.Sandbox, o.params.Argv = name, command
+			return runExec(cmd.Context(), o, cmd.OutOrStdout())
+		},
+	}
+	fs := cmd.Flags()
+	fs.SetInterspersed(false)
+	fs.BoolVarP(&o.interactive, "interactive", "i", false, "connect standard input also when it is a terminal")
+	fs.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal, connected to yours")
+	fs.StringArrayVarP(&o.env, "env", "e", nil, "environment, `NAME[=VALUE]`; may be repeated")
+	fs.StringArrayVar(&o.envFiles, "env-file", nil, "`FILE` with a NAME[=VALUE] a line")
+	fs.StringVarP(&o.params.User, "user", "u", "", "`USER[:GROUP]` inside (default: the sandbox's)")
+	fs.FuncP("workdir", "w", "working `DIR` inside (default: the sandbox's)", func(v string) error {
+		o.params.Cwd = v
+		return cli.SandboxPath("workdir", v)
+	})
+	fs.Func("timeout", "kill the command after `TIME`: seconds, or 1m30s (default: the sandbox's)", func(v string) error {
+		seconds, err := cli.ParseTimeout(v)
+		o.params.TimeoutS = &seconds
+		return err
+	})
+	fs.BoolVar(&o.json, "json", false, "print one JSON object with output and exit code; input with -i only")
+	return cmd
+}
+
+func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
+	if o.params.Env, err = cli.Env(o.envFiles, o.env); err != nil {
+		return api.Errorf(api.InvalidArgument, "%w", err).WithOp("exec")
+	}
+	ctx, signals := cli.CatchSignals(ctx)
+	defer signals.Stop()
+	err = withDaemon(ctx, func(c *client.Client) error {
+		info, err := c.Info(ctx)
+		if err != nil {
+			return err
+		}
+		s := &session{client: c, signals: signals, owner: info.IDBase, interactive: o.interactive, tty: o.tty}
+		if !o.json {
+			res, err := s.run(ctx, o.params)
+			if err != nil {
+				return err
+			}
+			return cli.Outcome(res)
+		}
+		res, err := s.capture(ctx, o.params)
+		if err != nil {
+			return err
+		}
+		if err := printJSON(out, res); err != nil {
+			return err
+		}
+		return quiet(cli.Outcome(res))
+	})
+	return interrupted(ctx, err)
+}
+
+// quiet keeps an outcome's exit code and drops its text, which the object that
+// was printed holds.
+func quiet(err error) error {
+	var exit *cli.Exit
+	if errors.As(err, &exit) {
+		return &cli.Exit{Code: exit.Code}
+	}
+	return err
+}

@@ -1,0 +1,27 @@
+// Hutch runs untrusted code in rootless sandboxes: the command line.
+//
+// It does nothing itself. Every verb but version, doctor and completion is one
+// or more calls to hutchd, the user's own daemon, which it starts when none runs.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+// run executes one command line and returns the exit code.
+func run(args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(context.Background())
+	if err != nil {
+		cli.PrintError(os.Stderr, cli.StyleFor(os.Stderr), err)
+	}
+	return cli.ExitCode(err)
+}

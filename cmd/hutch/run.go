@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+// removeTimeout bounds the removal of a sandbox after its command. A daemon that
+// does not answer removes it when it sees the connection lost.
+const removeTimeout = 30 * time.Second
+
+// runFlags are what run adds to the flags of a new sandbox.
+type runFlags struct {
+	specFlags
+	interactive, tty, detach, keep, json, private bool
+
+	entrypoint *string // nil: not given
+	show       string  // what debug run shows
+}
+
+func newRun() *cobra.Command {
+	o := &runFlags{}
+	cmd := &cobra.Command{
+		Use:     "run [flags] [IMAGE] [--] [CMD...]",
+		Short:   "Run a command in a new sandbox",
+		GroupID: groupSandbox,
+		Long: `Run a command in a new sandbox, and remove the sandbox when the command ends.
+
+Flags end at IMAGE; what follows is the command, as it stands. IMAGE may be left
+out before --: then it is the configured one, or "host", which is made of this
+host's own programs and needs no registry. Without CMD the image's own runs.
+
+Standard input is connected when it is a pipe or a file; a terminal only with -i
+or -t. Signals go to the command. A second Ctrl-C within two seconds ends the
+sandbox, as does a command that is still there ten seconds after SIGTERM.`,
+		Example: `  hutch run -- python3 -c 'print(6*7)'
+  echo hello | hutch run host -- cat
+  hutch run -it debian:12 bash
+  hutch run --workspace .:overlay --timeout 60 -m 512m -- make test
+  hutch run --json -- id`,
+		Annotations: commandExitCodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			image, command := cli.SplitCommand(args, cmd.ArgsLenAtDash())
+			if len(args) == 0 {
+				return cli.Usage(cmd.CommandPath(), errors.New("neither an image nor a command is given"))
+			}
+			return runRun(cmd.Context(), o, image, command, cmd.OutOrStdout())
+		},
+	}
+	o.addRun(cmd)
+	return cmd
+}
+
+func (o *runFlags) addRun(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SetInterspersed(false)
+	o.add(fs)
+	fs.Func("entrypoint", "`COMMAND` instead of the image's Entrypoint and Cmd; \"\" for none", func(v string) error {
+		o.entrypoint = &v
+		return nil
+	})
+	fs.BoolVar(&o.private, "private", false, "use a daemon that lives and dies with this command")
+	fs.BoolVarP(&o.interactive, "interactive", "i", false, "connect standard input also when it is a terminal")
+	fs.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal, connected to yours")
+	fs.BoolVarP(&o.detach, "detach", "d", false, "print the id of the sandbox and leave it running")
+	fs.BoolVar(&o.keep, "keep", false, "keep the sandbox after the command")
+	fs.Bool("rm", true, "remove the sandbox after the command (the default)")
+	fs.BoolVar(&o.json, "json", false, "print one JSON object with output, exit code, times and isolation; input with -i only")
+}
+
+func (o *runFlags) check(command []string) error {
+	switch {
+	case o.detach && len(command) > 0:
+		return api.Errorf(api.Unavailable, "-d with a command is not available in this build").
+			WithOp("run").WithHint("id=$(hutch create IMAGE) && hutch exec $id CMD")
+	case o.detach && (o.tty || o.interactive || o.json):
+		return cli.Usage("hutch run", errors.New("-d does not go with -i, -t or --json"))
+	case o.detach && o.private:
+		return cli.Usage("hutch run", errors.New("-d does not go with --private: the sandbox would end with the command"))
+	case o.keep && o.private:
+		return cli.Usage("hutch run", errors.New("--keep does not go with --private: the sandbox ends with its daemon"))
+	case o.json && o.tty:
+		return cli.Usage("hutch run", errors.New("--json does not go with -t: a terminal's output is passed, not captured"))
+	}
+	return nil
+}
+
+// argv is the command that a sandbox runs: docker's rules. command is what
+// follows IMAGE.
+func (o *runFlags) argv(sb *api.Sandbox, command []string) ([]string, error) {
+	var argv []string
+	switch {
+	case o.entrypoint != nil && *o.entrypoint != "":
+		argv = append([]string{*o.entrypoint}, command...)
+	case o.entrypoint != nil:
+		argv = command
+	case len(command) > 0:
+		argv = append(append(argv, sb.Entry...), command...)
+	default:
+		argv = sb.Command
+	}
+	if len(argv) == 0 {
+		return nil, api.Errorf(api.InvalidArgument, "image %s has no command of its own, and none was given", sb.Image).
+			WithOp("run").WithHint("hutch run %s -- CMD", sb.Image)
+	}
+	return argv, nil
+}
+
+// runRun is the whole of `hutch run`: create, exec, remove.
+func runRun(ctx context.Context, o *runFlags, image string, command []string, out io.Writer) error {
+	if err := o.check(command); err != nil {
+		return err
+	}
+	spec, err := o.build(image)
+	if err != nil {
+		return err
+	}
+	if spec.Keep = o.keep || o.detach; !spec.Keep {
+		spec.Owner = api.OwnerConnection
+	}
+	if o.detach {
+		return createAndPrint(ctx, spec, false, out)
+	}
+	ctx, signals := cli.CatchSignals(ctx)
+	defer signals.Stop()
+	r := &runner{flags: o, signals: signals, out: out, times: map[string]float64{}}
+	return interrupted(ctx, r.run(ctx, spec, command))
+}
+
+// runner is one run on its way.
+type runner struct {
+	flags   *runFlags
+	signals *cli.Signals
+	out     io.Writer
+	client  *client.Client
+	info    api.Info
+	times   map[string]float64 // phases as this process sees them, ms
+}
+
+func (r *runner) run(ctx context.Context, spec api.Spec, command []string) (err error) {
+	if err := r.connect(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.client.Close()) }()
+	sb, err := r.create(ctx, spec)
+	if err != nil {
+		return err
+	}
+	// The outcome of the command stands; a removal that fails is told besides.
+	defer func() {
+		if rerr := r.finish(ctx, sb); rerr != nil {
+			cli.PrintError(os.Stderr, cli.StyleFor(os.Stderr), rerr)
+		}
+	}()
+	argv, err := r.flags.argv(sb, command)
+	if err != nil {
+		return err
+	}
+	if err := r.showBefore(ctx, sb); err != nil {
+		return err
+	}
+	return r.exec(ctx, sb, argv)
+}
+
+// phase measures one step.
+func (r *runner) phase(name string) func() {
+	start := time.Now()
+	return func() { r.times["client."+name] = float64(time.Since(start).Microseconds()) / 1e3 }
+}
+
+func (r *runner) connect(ctx context.Context) (err error) {
+	defer r.phase("connect")()
+	if r.client, err = connect(ctx, r.flags.private); err != nil {
+		return err
+	}
+	if r.info, err = r.client.Info(ctx); err != nil {
+		return errors.Join(err, r.client.Close())
+	}
+	return nil
+}
+
+func (r *runner) create(ctx context.Context, spec api.Spec) (*api.Sandbox, error) {
+	defer r.phase("create")()
+	return create(ctx, r.client, r.info, api.CreateParams{Spec: spec, Debug: r.flags.show == showConfig})
+}
+
+func (r *runner) exec(ctx context.Context, sb *api.Sandbox, argv []string) error {
+	done := r.phase("exec")
+	s := &session{
+		client: r.client, signals: r.signals, owner: r.info.IDBase,
+		interactive: r.flags.interactive, tty: r.flags.tty,
+	}
+	p := api.ExecParams{Sandbox: sb.ID, Argv: argv}
+	if !r.flags.json {
+		res, err := s.run(ctx, p)
+		done()
+		if err != nil {
+			return err
+		}
+		return cli.Outcome(res)
+	}
+	res, err := s.capture(ctx, p)
+	done()
+	if err != nil {
+		return err
+	}
+	return r.printJSON(sb, res)
+}
+
+// runResult is the object that --json prints.
+type runResult struct {
+	*api.ExecResult
+	Sandbox   string             `json:"sandbox"`
+	PhasesMS  map[string]float64 `json:"phases_ms"`
+	Isolation api.Isolation      `json:"isolation"`
+}
+
+func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
+	phases := r.times
+	for name, ms := range sb.PhasesMS {
+		phases[name] = ms
+	}
+	if err := printJSON(r.out, runResult{res, sb.ID, phases, sb.Isolation}); err != nil {
+		return err
+	}
+	return quiet(cli.Outcome(res))
+}
+
+// finish removes the sandbox, or tells where it is. ctx may be done by now.
+func (r *runner) finish(ctx context.Context, sb *api.Sandbox) error {
+	if r.flags.keep {
+		if !r.flags.json {
+			fmt.Fprintf(os.Stderr, "hutch: kept sandbox %s\n", sb.ID)
+		}
+		return nil
+	}
+	done := r.phase("remove")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	_, err := r.client.Remove(ctx, sb.ID)
+	done()
+	if err == nil || notFound(err) {
+		return r.showAfter(sb)
+	}
+	return err
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

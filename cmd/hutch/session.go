@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+const (
+	// signalTimeout bounds the delivery of one signal: the next one, which may be
+	// the one that ends the call, waits behind it.
+	signalTimeout = time.Second
+	// maxStdinText bounds the input of --json in bytes: it travels inside of the
+	// request, and a request line has at most 4 MiB (JSON may double it).
+	maxStdinText = 1 << 20
+)
+
+// session is one command run on behalf of the caller's terminal.
+type session struct {
+	client      *client.Client
+	signals     *cli.Signals
+	owner       uint32 // kernel uid of uid 0 in the sandbox
+	interactive bool
+	tty         bool
+}
+
+// run runs p with the caller's stdin, stdout and stderr and returns when the
+// command has ended and the last byte of its output is written.
+func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult, err error) {
+	stdio, err := cli.OpenStdio(cli.StdioOptions{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Interactive: s.interactive, TTY: s.tty, Owner: s.owner,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer stdio.Close()
+	if s.tty {
+		restore, err := cli.RawTerminal(os.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		defer restore()
+		size := cli.TerminalSize(os.Stdin, os.Stdout)
+		p.Pty = &size
+		p.Env = withTerm(p.Env)
+	}
+	files := &client.Stdio{Stdin: stdio.Stdin, Stdout: stdio.Stdout, Stderr: stdio.Stderr}
+	res, err := s.client.ExecRun(ctx, p, files, s.started(ctx, stdio.Sent))
+	if err != nil {
+		return nil, err
+	}
+	return &res, stdio.Finish(ctx)
+}
+
+// started answers the notification that the command runs, first by calling sent:
+// from then on signals are the command's.
+func (s *session) started(ctx context.Context, sent func()) func(api.Progress) {
+	return func(p api.Progress) {
+		if p.Kind == "exec.started" {
+			sent()
+			s.signals.Started(s.target(ctx, p.Exec))
+		}
+	}
+}
+
+// target forwards signals to an exec. A signal that comes too late finds no
+// exec, which is no error.
+func (s *session) target(ctx context.Context, exec string) cli.Target {
+	t := cli.Target{Signal: func(name string) {
+		ctx, cancel := context.WithTimeout(ctx, signalTimeout)
+		defer cancel()
+		_ = s.client.Signal(ctx, exec, name)
+	}}
+	if s.tty {
+		t.Resize = func() {
+			ctx, cancel := context.WithTimeout(ctx, signalTimeout)
+			defer cancel()
+			_ = s.client.Resize(ctx, exec, cli.TerminalSize(os.Stdin, os.Stdout))
+		}
+	}
+	return t
+}
+
+// capture runs p and returns its output in the result.
+func (s *session) capture(ctx context.Context, p api.ExecParams) (*api.ExecResult, error) {
+	if s.interactive {
+		text, err := io.ReadAll(io.LimitReader(os.Stdin, maxStdinText+1))
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		if len(text) > maxStdinText {
+			return nil, api.Errorf(api.ResourceExhausted, "standard input has more than %d bytes, the most that --json takes", maxStdinText).
+				WithHint("leave out --json, or put the input into a workspace: --workspace DIR")
+		}
+		p.Stdin = string(text)
+		if !utf8.Valid(text) {
+			p.Stdin, p.Encoding = base64.StdEncoding.EncodeToString(text), api.Base64
+		}
+	}
+	res, err := s.client.ExecRun(ctx, p, nil, s.started(ctx, func() {}))
+	return &res, err
+}
+
+// withTerm adds the caller's kind of terminal, which the command's terminal
+// passes through.
+func withTerm(env map[string]string) map[string]string {
+	kind := os.Getenv("TERM")
+	if kind == "" {
+		kind = "xterm"
+	}
+	with := map[string]string{"TERM": kind}
+	for k, v := range env {
+		with[k] = v
+	}
+	return with
+}

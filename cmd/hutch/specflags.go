@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// specFlags are the flags that say what a new sandbox is like; run, create and
+// debug run share them. Values that need parsing are parsed where the flag is
+// read, so that the error names the flag.
+type specFlags struct {
+	spec     api.Spec
+	envFiles []string
+	env      []string
+	labels   []string
+}
+
+// notYet are flags of the documented command line that this build cannot honor.
+// They are refused: a protection that was asked for is never silently left out.
+var notYet = []struct{ name, short, argument, hint string }{
+	{"publish", "p", "PORT", "leave it out, and run the client inside too: hutch exec SANDBOX CMD"},
+	{"allow", "", "NAME[:PORT]", "leave it out: the sandbox then has no network"},
+	{"block", "", "NAME", "leave it out: the sandbox has no network"},
+	{"allow-cidr", "", "CIDR", "leave it out: the sandbox then has no network"},
+	{"block-cidr", "", "CIDR", "leave it out: the sandbox has no network"},
+	{"policy", "", "FILE", "leave it out: the sandbox then has no network"},
+	{"disk", "", "SIZE", "leave it out: what the sandbox writes is then bounded by the disk alone"},
+	{"require-ebpf", "", "", "leave it out: the sandbox has no network"},
+}
+
+func (o *specFlags) add(fs *pflag.FlagSet) {
+	s := &o.spec
+	fs.StringVar(&s.Name, "name", "", "`NAME` that other commands may use instead of the id")
+	fs.StringVar(&s.Hostname, "hostname", "", "host `NAME` inside (default: the id)")
+	fs.StringArrayVarP(&o.labels, "label", "l", nil, "label, `NAME[=VALUE]`; may be repeated")
+	fs.StringArrayVarP(&o.env, "env", "e", nil, "environment, `NAME[=VALUE]`, your own value without one; may be repeated")
+	fs.StringArrayVar(&o.envFiles, "env-file", nil, "`FILE` with a NAME[=VALUE] a line")
+	fs.StringVarP(&s.User, "user", "u", "", "`USER[:GROUP]`, names or ids, inside (default: the image's)")
+	fs.FuncP("workdir", "w", "working `DIR` inside (default: the image's)", func(v string) error {
+		s.Workdir = v
+		return cli.SandboxPath("workdir", v)
+	})
+	fs.FuncP("volume", "v", "mount a host folder or file, `SRC:DST[:ro|rw|overlay]`; may be repeated", func(v string) error {
+		m, err := cli.ParseVolume(v)
+		s.Mounts = append(s.Mounts, m)
+		return err
+	})
+	fs.Func("workspace", "host folder to work on, `PATH[:ro|rw|overlay]`, at /workspace, the working directory", func(v string) error {
+		w, err := cli.ParseWorkspace(v)
+		s.Workspace = &w
+		return err
+	})
+	fs.StringVar(&s.Platform, "platform", "", "`OS/ARCH` of the image (default: this machine's)")
+	fs.Func("pull", "fetch the image: `missing`, always or never (default missing)", func(v string) error {
+		s.Pull = api.PullPolicy(v)
+		switch s.Pull {
+		case api.PullMissing, api.PullAlways, api.PullNever:
+			return nil
+		}
+		return fmt.Errorf("%q is not missing, always or never", v)
+	})
+	o.addLimits(fs)
+	o.addNetwork(fs)
+	for _, f := range notYet {
+		fs.VarP(unavailableFlag{f.name, f.hint}, f.name, f.short, f.argument)
+		flag := fs.Lookup(f.name)
+		flag.Hidden = true
+		if f.argument == "" {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+func (o *specFlags) addLimits(fs *pflag.FlagSet) {
+	l := &o.spec.Limits
+	fs.FuncP("memory", "m", "memory limit, `SIZE` such as 512m or 1g", func(v string) (err error) {
+		l.MemoryBytes, err = cli.ParseSize(v)
+		return err
+	})
+	fs.Func("cpus", "`N` CPUs at most, such as 1.5", func(v string) (err error) {
+		l.CPUs, err = cli.ParseCPUs(v)
+		return err
+	})
+	fs.Int64Var(&l.PIDs, "pids-limit", 0, "`N` processes and threads at most")
+	fs.Func("timeout", "kill the command after `TIME`: seconds, or 1m30s", func(v string) (err error) {
+		l.TimeoutS, err = cli.ParseTimeout(v)
+		return err
+	})
+}
+
+func (o *specFlags) addNetwork(fs *pflag.FlagSet) {
+	mode := func(v string) error {
+		o.spec.Network.Mode = api.NetMode(v)
+		switch o.spec.Network.Mode {
+		case api.NetNone, api.NetAllow, api.NetOpen:
+			return nil
+		}
+		return fmt.Errorf("%q is not none, allow or open", v)
+	}
+	fs.Func("network", "network `MODE` (default none: loopback only)", mode)
+	fs.Func("net", "the same as --network", mode)
+	fs.Lookup("net").Hidden = true
+	fs.Func("seccomp", "system call `PROFILE` (default \"default\")", func(v string) error {
+		if v != "default" {
+			return unavailableFlag{"seccomp", "--seccomp default"}.Set(v)
+		}
+		o.spec.Seccomp = v
+		return nil
+	})
+	fs.Lookup("seccomp").Hidden = true
+}
+
+// build completes the spec from the flags that were given.
+func (o *specFlags) build(image string) (_ api.Spec, err error) {
+	s := o.spec
+	if s.Image = image; image == "" {
+		if s.Image, err = defaultImage(); err != nil {
+			return s, err
+		}
+	}
+	if s.Env, err = cli.Env(o.envFiles, o.env); err != nil {
+		return s, api.Errorf(api.InvalidArgument, "%w", err)
+	}
+	if s.Labels, err = cli.ParseLabels(o.labels); err != nil {
+		return s, api.Errorf(api.InvalidArgument, "%w", err)
+	}
+	return s, nil
+}
+
+// unavailableFlag is a flag that is understood and refused.
+type unavailableFlag struct{ name, hint string }
+
+// String is the default that pflag would show.
+func (f unavailableFlag) String() string { return "" }
+
+// Type is what pflag would call the argument.
+func (f unavailableFlag) Type() string { return "string" }
+
+// Set refuses the flag.
+func (f unavailableFlag) Set(value string) error {
+	given := "--" + f.name
+	if value != "true" {
+		given += " " + value
+	}
+	return api.Errorf(api.Unavailable, "%s is not available in this build", strings.TrimSpace(given)).
+		WithOp("run").WithHint("%s", f.hint)
+}

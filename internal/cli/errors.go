@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// PrintError writes err as users meet it: one line that says what failed, and
+// one that says what to do where the error knows. A silent Exit prints nothing.
+func PrintError(w io.Writer, style Style, err error) {
+	var exit *Exit
+	if errors.As(err, &exit) && exit.Err == nil {
+		return
+	}
+	fmt.Fprintf(w, "%s %s\n", style.Red("hutch:"), Line(err.Error()))
+	var known *api.Error
+	if errors.As(err, &known) && known.Hint != "" {
+		fmt.Fprintf(w, "  %s %s\n", style.Bold("try:"), strings.ReplaceAll(Printable(known.Hint), "\n", "\n       "))
+	}
+}
+
+// Line makes one printable line of a message that may come from a registry, an
+// image or a sandbox.
+func Line(s string) string {
+	return Printable(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
+}
+
+// Printable replaces control characters other than newline by a question mark:
+// a name must not be able to write terminal escapes.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case r < ' ' || r >= 0x7f && r < 0xa0:
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// formatMS writes milliseconds as a person reads a duration.
+func formatMS(ms float64) string {
+	d := time.Duration(ms * float64(time.Millisecond))
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond / 10).String()
+	case d < time.Minute:
+		return d.Round(time.Second / 10).String()
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// redrawEvery bounds how often a terminal is redrawn.
+const redrawEvery = 50 * time.Millisecond
+
+// PullProgress shows the download of an image: a line with a bar per layer on a
+// terminal, one line per finished phase otherwise. It is safe for concurrent use.
+type PullProgress struct {
+	mu     sync.Mutex
+	w      io.Writer
+	live   bool
+	now    func() time.Time
+	layers []*layerState // in the order they were first heard of
+	drawn  int           // lines on the screen
+	last   time.Time
+	closed bool
+}
+
+type layerState struct {
+	id, phase   string
+	done, total int64
+}
+
+// NewPullProgress shows on w; live redraws lines in place.
+func NewPullProgress(w io.Writer, live bool) *PullProgress {
+	return &PullProgress{w: w, live: live, now: time.Now}
+}
+
+// Update takes one notification. Others than an image's are ignored.
+func (p *PullProgress) Update(n api.Progress) {
+	if n.Kind != "image.progress" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	l := p.layer(n.Layer)
+	changed := l.phase != n.Phase
+	l.phase, l.done, l.total = n.Phase, n.Done, n.Total
+	switch {
+	case !p.live && changed:
+		fmt.Fprintf(p.w, "%s: %s\n", Line(shortLayer(n.Layer)), l.text())
+	case p.live && (changed || p.now().Sub(p.last) >= redrawEvery):
+		p.draw()
+	}
+}
+
+// Close takes the bars off the screen: what they were about is done, or an
+// error says so.
+func (p *PullProgress) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.drawn > 0 {
+		fmt.Fprintf(p.w, "\x1b[%dA\x1b[J", p.drawn)
+		p.drawn = 0
+	}
+}
+
+func (p *PullProgress) layer(id string) *layerState {
+	for _, l := range p.layers {
+		if l.id == id {
+			return l
+		}
+	}
+	l := &layerState{id: id}
+	p.layers = append(p.layers, l)
+	return l
+}
+
+// draw writes all lines over the ones that are there: CSI A goes up, CSI K
+// clears the rest of a line (ECMA-48).
+func (p *PullProgress) draw() {
+	var b strings.Builder
+	if p.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", p.drawn)
+	}
+	for _, l := range p.layers {
+		fmt.Fprintf(&b, "  %-12s %s %s\x1b[K\n", Line(shortLayer(l.id)), l.bar(), l.text())
+	}
+	p.drawn, p.last = len(p.layers), p.now()
+	fmt.Fprint(p.w, b.String())
+}
+
+func (l *layerState) bar() string {
+	const width = 24
+	full := 0
+	if l.total > 0 {
+		full = int(min(l.done, l.total) * width / l.total)
+	}
+	return strings.Repeat("━", full) + strings.Repeat("─", width-full)
+}
+
+func (l *layerState) text() string {
+	switch {
+	case l.total > 0:
+		return fmt.Sprintf("%s %s / %s", Line(l.phase), Bytes(l.done), Bytes(l.total))
+	case l.done > 0:
+		return fmt.Sprintf("%s %s", Line(l.phase), Bytes(l.done))
+	}
+	return Line(l.phase)
+}
+
+// shortLayer is enough of a layer's digest to tell it from the others.
+func shortLayer(id string) string {
+	const hex = 12
+	if _, sum, ok := strings.Cut(id, ":"); ok {
+		id = sum
+	}
+	if len(id) > hex {
+		id = id[:hex]
+	}
+	return id
+}

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How patient hutch is with a command that does not end on a signal.
+const (
+	secondInterrupt = 2 * time.Second  // a second Ctrl-C within this time ends the call
+	terminateGrace  = 10 * time.Second // so does SIGTERM or SIGHUP after this time
+)
+
+// Interrupted is the cause of a context that a signal ended.
+type Interrupted struct{ Signal unix.Signal }
+
+func (i *Interrupted) Error() string {
+	return fmt.Sprintf("interrupted by %s", unix.SignalName(i.Signal))
+}
+
+// Target is a command that may get signals.
+type Target struct {
+	Signal func(name string)
+	Resize func() // nil: it has no terminal
+}
+
+// Signals forwards signals that hutch gets to the command it runs.
+//
+//	before Started   SIGINT, SIGTERM, SIGHUP, SIGQUIT end the call
+//	after            they go to the command; the call ends on a second SIGINT
+//	                 within two seconds, and ten seconds after SIGTERM or SIGHUP.
+//	                 SIGINT alone never does: a prompt survives it
+type Signals struct {
+	events chan os.Signal
+	cancel context.CancelCauseFunc
+	start  chan Target
+	quit   chan struct{}
+	once   sync.Once
+	done   chan struct{}
+}
+
+// CatchSignals starts forwarding. The context that it returns is done, with an
+// *Interrupted as its cause, when the call is to end. Stop must be called.
+func CatchSignals(ctx context.Context) (context.Context, *Signals) {
+	events := make(chan os.Signal, 16)
+	// SIGPIPE is caught so that a write to a closed stdout fails instead of
+	// ending hutch before it has cleaned up. Ignoring it would be inherited by a
+	// daemon that hutch starts.
+	signal.Notify(events, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGWINCH, unix.SIGPIPE)
+	ctx, s := forward(ctx, events)
+	return ctx, s
+}
+
+func forward(ctx context.Context, events chan os.Signal) (context.Context, *Signals) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &Signals{
+		events: events, cancel: cancel,
+		start: make(chan Target), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	go s.loop()
+	return ctx, s
+}
+
+// Started names the command that gets the signals from now on.
+func (s *Signals) Started(t Target) {
+	select {
+	case s.start <- t:
+	case <-s.quit:
+	}
+}
+
+// Stop ends forwarding and cancels the context. Signals have their default
+// effect again.
+func (s *Signals) Stop() {
+	s.once.Do(func() {
+		signal.Stop(s.events)
+		close(s.quit)
+	})
+	<-s.done
+	s.cancel(nil)
+}
+
+func (s *Signals) loop() {
+	defer close(s.done)
+	var target Target
+	var lastInterrupt time.Time
+	var grace <-chan time.Time
+	var ending *Interrupted // what grace is about
+	for {
+		select {
+		case <-s.quit:
+			return
+		case target = <-s.start:
+		case <-grace:
+			s.cancel(ending)
+		case e := <-s.events:
+			sig, ok := e.(unix.Signal)
+			switch {
+			case !ok || sig == unix.SIGPIPE:
+			case sig == unix.SIGWINCH:
+				if target.Resize != nil {
+					target.Resize()
+				}
+			case target.Signal == nil,
+				sig == unix.SIGINT && time.Since(lastInterrupt) < secondInterrupt:
+				s.cancel(&Interrupted{sig})
+			default:
+				target.Signal(unix.SignalName(sig))
+				if sig == unix.SIGINT {
+					lastInterrupt = time.Now()
+				}
+				if grace == nil && (sig == unix.SIGTERM || sig == unix.SIGHUP) {
+					ending, grace = &Interrupted{sig}, time.After(terminateGrace)
+				}
+			}
+		}
+	}
+}

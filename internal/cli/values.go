@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// ParseSize reads a size as docker's flags take it: a number, with an optional
+// fraction, and one of the units b, k, m, g, t, p in either case, also written
+// kb or kib; all of them powers of 1024. The result is in bytes.
+func ParseSize(s string) (int64, error) {
+	number := strings.TrimRight(s, "bBiIkKmMgGtTpP ")
+	unit := strings.ToLower(strings.TrimSpace(s[len(number):]))
+	shift, ok := map[string]int{
+		"": 0, "b": 0,
+		"k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30,
+		"t": 40, "tb": 40, "tib": 40, "p": 50, "pb": 50, "pib": 50,
+	}[unit]
+	v, err := parseFloat(number)
+	if err != nil || !ok {
+		return 0, fmt.Errorf("%q is not a size (examples: 512m, 1.5g, 1048576)", s)
+	}
+	bytes := v * float64(int64(1)<<shift)
+	if bytes < 0 || bytes >= math.MaxInt64 {
+		return 0, fmt.Errorf("size %q is out of range", s)
+	}
+	return int64(bytes), nil
+}
+
+// parseFloat is strconv's without the forms that nobody means on a command
+// line: hexadecimal, infinities, underscores and exponents.
+func parseFloat(s string) (float64, error) {
+	if s == "" || strings.Trim(s, "0123456789.") != "" {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseFloat(s, 64)
+}
+
+// ParseTimeout reads seconds ("30", "0.5") or a Go duration ("1m30s"). The
+// result is in seconds.
+func ParseTimeout(s string) (float64, error) {
+	if v, err := parseFloat(s); err == nil {
+		return v, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q is not a duration (examples: 30, 0.5, 1m30s)", s)
+	}
+	return d.Seconds(), nil
+}
+
+// ParseCPUs reads a number of CPUs, e.g. "1.5".
+func ParseCPUs(s string) (float64, error) {
+	v, err := parseFloat(s)
+	if err != nil || v <= 0 {
+		return 0, fmt.Errorf("%q is not a number of CPUs (examples: 0.5, 2)", s)
+	}
+	return v, nil
+}
+
+// ParseVolume reads the value of --volume, SRC:DST[:MODE]. SRC may hold colons,
+// since DST is absolute; it comes back as it was written.
+func ParseVolume(s string) (api.Mount, error) {
+	rest, mode := cutMode(s)
+	i := strings.LastIndex(rest, ":/")
+	if i < 0 {
+		return api.Mount{}, fmt.Errorf("%q is not SRC:DST[:ro|rw|overlay] with an absolute DST", s)
+	}
+	m := api.Mount{Source: rest[:i], Target: rest[i+1:], Mode: mode}
+	if strings.Contains(m.Target, ":") {
+		option := m.Target[strings.LastIndex(m.Target, ":")+1:]
+		return api.Mount{}, fmt.Errorf("unknown mode %q in %q (ro, rw or overlay)", option, s)
+	}
+	if m.Target = path.Clean(m.Target); m.Target == "/" {
+		return api.Mount{}, fmt.Errorf("%q: the root of the sandbox can not be mounted over", s)
+	}
+	if m.Source == "" {
+		return api.Mount{}, fmt.Errorf("%q names no folder of the host", s)
+	}
+	if !strings.ContainsRune(m.Source, '/') && m.Source != "." && m.Source != ".." {
+		return api.Mount{}, fmt.Errorf("%q would be a named volume, which this build does not have; a folder starts with / or ./", m.Source)
+	}
+	return m, nil
+}
+
+// ParseWorkspace reads the value of --workspace, PATH[:MODE]. PATH comes back as
+// it was written.
+func ParseWorkspace(s string) (api.Workspace, error) {
+	p, mode := cutMode(s)
+	if p == "" {
+		return api.Workspace{}, fmt.Errorf("%q names no folder", s)
+	}
+	return api.Workspace{Path: p, Mode: mode}, nil
+}
+
+// cutMode takes a mode off the end of s; read-write is docker's default.
+func cutMode(s string) (string, api.MountMode) {
+	if i := strings.LastIndexByte(s, ':'); i >= 0 {
+		switch m := api.MountMode(s[i+1:]); m {
+		case api.ModeRO, api.ModeRW, api.ModeOverlay:
+			return s[:i], m
+		}
+	}
+	return s, api.ModeRW
+}
+
+// ParseLabels reads the values of --label, NAME[=VALUE].
+func ParseLabels(values []string) (map[string]string, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	labels := make(map[string]string, len(values))
+	for _, v := range values {
+		name, value, _ := strings.Cut(v, "=")
+		if name == "" {
+			return nil, fmt.Errorf("label %q has no name", v)
+		}
+		labels[name] = value
+	}
+	return labels, nil
+}
+
+// SandboxPath checks a path inside the sandbox, as --workdir takes it.
+func SandboxPath(flag, value string) error {
+	if value != "" && !filepath.IsAbs(value) {
+		return fmt.Errorf("--%s %q is not absolute", flag, value)
+	}
+	return nil
+}
+
+// SplitCommand splits the arguments of a verb whose flags have been parsed.
+// dash is where pflag met "--", negative when it did not. With a "--" before
+// everything the name was left out, and it is "". Otherwise the first argument
+// is the name, the rest the command, verbatim except for one leading "--".
+func SplitCommand(args []string, dash int) (name string, command []string) {
+	if len(args) == 0 || dash == 0 {
+		return "", args
+	}
+	name, command = args[0], args[1:]
+	if len(command) > 0 && command[0] == "--" {
+		command = command[1:]
+	}
+	return name, command
+}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"golang.org/x/sys/unix"
@@ -109,6 +110,11 @@ func decodeConfig(params *launchapi.Create, netns *os.File) (*configs.Config, er
 	}
 	if config.Rootfs != params.Overlay.Target {
 		return nil, api.Errorf(api.InvalidArgument, "config of the sandbox: root %q is not the overlay's target %q", config.Rootfs, params.Overlay.Target)
+	}
+	// JSON flattens the embedded Resources, and loses them when all are zero, but
+	// cgroup managers want them there.
+	if config.Cgroups != nil && config.Cgroups.Resources == nil {
+		config.Cgroups.Resources = &cgroups.Resources{}
 	}
 	config.Namespaces.Add(configs.NEWNET, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), netns.Fd()))
 	return &config, nil

@@ -112,7 +112,7 @@ func (d *hutchd) create(t testing.TB, id string) *launchapi.Created {
 	t.Helper()
 	netns := newNetns(t)
 	defer netns.Close()
-	sb, err := d.client.Create(context.Background(), d.request(t, id), id, netns)
+	sb, err := d.client.Create(context.Background(), id, d.request(t, id), netns)
 	if err != nil {
 		t.Fatal(err)
 	}

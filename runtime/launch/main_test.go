@@ -202,7 +202,7 @@ func bootFrom(w world) (*bootstrap.Launcher, error) {
 		DaemonChannel: theirs, Stderr: os.Stderr, Env: w.Env,
 		Boot: launchapi.Boot{
 			StateDir: w.State, Mount: w.Mount,
-			HutchdArgs: []string{"-test.v", "-test.timeout=120s"},
+			HutchdArgs: []string{"hutchd", "-test.v", "-test.timeout=120s"},
 			HutchdEnv:  []string{roleVar + "=" + fakeHutchd, worldVar + "=" + os.Getenv(worldVar)},
 		},
 	})

@@ -30,6 +30,14 @@ func newSandbox(id string) *sandbox {
 	return &sandbox{id: id, created: make(chan struct{}), exited: make(chan struct{})}
 }
 
+// destroyed stands for a sandbox that is gone, or never was: ending it does
+// nothing.
+func destroyed(id string) *sandbox {
+	sb := newSandbox(id)
+	close(sb.created)
+	return sb
+}
+
 // kill ends PID 1, and with it, because the kernel takes a pid namespace down
 // with its init, every process of the sandbox. It returns when all are gone.
 func (sb *sandbox) kill() error {

@@ -92,9 +92,14 @@ func (s *server) lookup(req launchapi.Request) (*sandbox, error) {
 		sb = newSandbox(req.ID)
 		s.sandboxes[req.ID] = sb
 		return sb, nil
-	case launchapi.OpKill, launchapi.OpDestroy:
+	case launchapi.OpKill:
 		if !exists {
-			return nil, api.Errorf(api.NotFound, "%s sandbox %s: not running here", req.Op, req.ID)
+			return nil, api.Errorf(api.NotFound, "kill sandbox %s: not running here", req.ID)
+		}
+		return sb, nil
+	case launchapi.OpDestroy:
+		if !exists {
+			return destroyed(req.ID), nil
 		}
 		return sb, nil
 	}

@@ -27,7 +27,7 @@ type Boot struct {
 	// SetGroups is false where the kernel forbids setgroups(2): a single-uid map
 	// written without privilege.
 	SetGroups bool `json:"set_groups"`
-	// HutchdArgs are hutchd's arguments, after its name. HutchdEnv is its whole
+	// HutchdArgs is hutchd's argv, its name first. HutchdEnv is its whole
 	// environment. Its standard input and output are /dev/null, its standard error
 	// is hutch-launch's.
 	HutchdArgs []string `json:"hutchd_args"`

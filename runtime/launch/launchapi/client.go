@@ -95,7 +95,7 @@ func (c *Client) Close() error {
 // When ctx ends first, Create destroys what there is of the sandbox and then
 // returns Canceled or DeadlineExceeded: whatever it returns but success, nothing
 // of the sandbox is left but the folders, which are the caller's.
-func (c *Client) Create(ctx context.Context, params Create, id string, netns *os.File) (*Created, error) {
+func (c *Client) Create(ctx context.Context, id string, params Create, netns *os.File) (*Created, error) {
 	if netns == nil {
 		return nil, api.Errorf(api.InvalidArgument, "create sandbox %s: no network namespace", id)
 	}
@@ -111,9 +111,6 @@ func (c *Client) Create(ctx context.Context, params Create, id string, netns *os
 	// hutch-launch can not stop a create half way; a destroy that is sent now is
 	// done right after it. The answer may have crossed with ctx.
 	derr := c.Destroy(context.WithoutCancel(ctx), id)
-	if api.ErrorCode(derr) == api.NotFound {
-		derr = nil // the create failed by itself
-	}
 	c.abandon(seq, wait)
 	err = canceled(ctx, "create sandbox "+id)
 	if derr != nil {
@@ -147,7 +144,7 @@ func (c *Client) Kill(ctx context.Context, id string) error { return c.simple(ct
 
 // Destroy kills a sandbox and removes its mounts and libcontainer's state. It
 // waits for a create of the same id that is under way. When ctx ends first, the
-// destroy goes on.
+// destroy goes on. A sandbox that is not there is no error.
 func (c *Client) Destroy(ctx context.Context, id string) error { return c.simple(ctx, OpDestroy, id) }
 
 func (c *Client) simple(ctx context.Context, op, id string) error {

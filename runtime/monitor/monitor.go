@@ -21,6 +21,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/paths"
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/bootstrap"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -239,7 +240,7 @@ func (m *monitor) serve(ctx context.Context) error {
 	ended := make(chan struct{})
 	wg.Go(func() {
 		defer close(ended)
-		m.serveHutchd()
+		m.serveHutchd(ctx)
 	})
 	if m.listener != nil {
 		wg.Go(m.accept)
@@ -290,7 +291,7 @@ func (m *monitor) stop(reason string) {
 // serveHutchd is the monitor's closed switch: all that hutchd may ask for, until
 // it ends. hutchd holds less rights than the monitor and may have been taken over
 // by a sandbox, so nothing here takes a path, an id or an fd from it.
-func (m *monitor) serveHutchd() {
+func (m *monitor) serveHutchd(ctx context.Context) {
 	for {
 		var msg monitorapi.Message
 		files, err := m.conn.Recv(&msg)
@@ -309,8 +310,24 @@ func (m *monitor) serveHutchd() {
 			if err := m.conn.Send(monitorapi.Message{Swept: swept}); err != nil {
 				return
 			}
+		case msg.Probe != nil:
+			if err := m.conn.Send(monitorapi.Message{Probed: &monitorapi.Probed{Checks: m.probe(ctx)}}); err != nil {
+				return
+			}
 		default:
 			m.log.Warn("hutchd asked for something that the monitor does not do")
 		}
 	}
+}
+
+// probe runs the doctor's probes here, in the caller's own namespaces.
+func (m *monitor) probe(ctx context.Context) []api.Check {
+	found := probe.All(ctx, probe.Options{StateFolder: m.opts.Paths.State})
+	checks := make([]api.Check, 0, len(found))
+	for _, c := range found {
+		checks = append(checks, api.Check{
+			Name: c.Name, Status: string(c.Status), Detail: c.Detail, Remedy: c.Remedy, Required: c.Required,
+		})
+	}
+	return checks
 }

@@ -50,7 +50,7 @@ type creation struct {
 // step is one part of a creation; it pushes its own undo.
 type step struct {
 	name string
-	run  func(context.Context, *creation) error
+	run  func(*creation, context.Context) error
 }
 
 // steps in order. Policy comes before any process exists: no policy, no start.
@@ -76,7 +76,7 @@ func (f *creation) run(ctx context.Context) (err error) {
 			return err
 		}
 		start := time.Now()
-		if err := st.run(ctx, f); err != nil {
+		if err := st.run(f, ctx); err != nil {
 			return err
 		}
 		f.phases[st.name] = ms(time.Since(start))

@@ -41,11 +41,7 @@ func isolationOf(pid int, h *Host) (api.Isolation, error) {
 	if err := addStatus(&iso, string(status)); err != nil {
 		return iso, err
 	}
-	cg := api.Wall{Name: "cgroup limits", Status: "yes", Detail: h.CgroupMode + ": " + strings.Join(h.Controllers, ", ")}
-	if h.CgroupMode == "none" || len(h.Controllers) == 0 {
-		cg.Status, cg.Detail = "no", h.CgroupReason
-	}
-	iso.Walls = append(iso.Walls, cg,
+	iso.Walls = append(iso.Walls, h.limitsWall(),
 		api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route, no DNS"},
 		api.Wall{Name: "eBPF", Status: "no", Detail: "not needed while there is no network"})
 	return iso, nil
@@ -81,4 +77,24 @@ func addStatus(iso *api.Isolation, status string) error {
 		api.Wall{Name: "no_new_privs", Status: "yes", Detail: "setuid files give nothing"},
 		api.Wall{Name: "capabilities", Status: "yes", Detail: "bounding set " + fields["CapBnd"]})
 	return nil
+}
+
+// Isolation is what any sandbox of this daemon gets, before there is one;
+// singleReason says why only one id is mapped.
+func (h *Host) Isolation(singleReason string) api.Isolation {
+	ids := api.Wall{Name: "subordinate ids", Status: "yes", Detail: "users inside are users of their own outside"}
+	if h.UserMap == "single" {
+		ids.Status, ids.Detail = "no", singleReason
+	}
+	return api.Isolation{
+		UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none",
+		Walls: []api.Wall{ids, h.limitsWall()},
+	}
+}
+
+func (h *Host) limitsWall() api.Wall {
+	if h.CgroupMode == "none" || len(h.Controllers) == 0 {
+		return api.Wall{Name: "cgroup limits", Status: "no", Detail: h.CgroupReason}
+	}
+	return api.Wall{Name: "cgroup limits", Status: "yes", Detail: h.CgroupMode + ": " + strings.Join(h.Controllers, ", ")}
 }

@@ -13,6 +13,8 @@ type Actor struct {
 	UID, GID uint32
 	PID      int32
 	Private  bool // the connection is the daemon's lease, not the shared socket
+	// Conn tells connections apart: unique within one daemon, never 0.
+	Conn uint64
 }
 
 // Call is one request under way, beside its params.

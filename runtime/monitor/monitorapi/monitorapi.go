@@ -7,6 +7,7 @@
 //	conn   {actor}          fd
 //	stop   {}
 //	swept  {removed, error}            sweep {}
+//	probed {checks}                    probe {}
 //
 // Authentication happens in the monitor, because inside a user namespace
 // SO_PEERCRED shows every unmapped uid as 65534.
@@ -24,11 +25,13 @@ type Message struct {
 	Conn   *Conn   `json:"conn,omitempty"`   // fd: an accepted, authenticated connection
 	Stop   *Stop   `json:"stop,omitempty"`
 	Swept  *Swept  `json:"swept,omitempty"`
+	Probed *Probed `json:"probed,omitempty"`
 
 	// hutchd to monitor.
 	Ready  *Ready  `json:"ready,omitempty"`  // serves from now on
 	Failed *Failed `json:"failed,omitempty"` // could not start; hutchd exits
 	Sweep  *Sweep  `json:"sweep,omitempty"`  // remove cgroups of dead daemons
+	Probe  *Probe  `json:"probe,omitempty"`  // run the doctor's probes
 }
 
 // Config is what hutchd can not find out inside its namespaces.
@@ -79,4 +82,13 @@ type Failed struct {
 	Code api.Code `json:"code"`
 	Msg  string   `json:"msg"`
 	Hint string   `json:"hint"`
+}
+
+// Probe asks for the doctor's probes, which make sense only outside hutchd's own
+// user namespace; the answer is Probed.
+type Probe struct{}
+
+// Probed are the probes' results.
+type Probed struct {
+	Checks []api.Check `json:"checks"`
 }

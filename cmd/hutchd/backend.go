@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/internal/version"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
+	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/server"
+)
+
+// backend answers the RPC methods that are about the daemon and its sandboxes.
+type backend struct{ d *daemon }
+
+var (
+	_ server.System    = (*backend)(nil)
+	_ server.Sandboxes = (*backend)(nil)
+	_ server.Execs     = (*backend)(nil)
+)
+
+func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
+	d := b.d
+	sandboxes, execs, _ := d.manager.Counts()
+	list, err := d.store.List()
+	if err != nil {
+		return api.Info{}, err
+	}
+	return api.Info{
+		APIVersion: api.Version, BuildID: version.BuildID, Version: version.Version,
+		PID: d.cfg.PID, Started: d.started, IDBase: d.cfg.IDBase,
+		Isolation: d.host.Isolation(d.cfg.SingleReason),
+		Counts:    api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list)},
+		Paths:     d.cfg.Paths,
+	}, nil
+}
+
+func (b *backend) Doctor(ctx context.Context) (api.Doctor, error) {
+	a, err := b.d.question(ctx, monitorapi.Message{Probe: &monitorapi.Probe{}})
+	if err != nil {
+		return api.Doctor{}, err
+	}
+	if a.Probed == nil {
+		return api.Doctor{}, errors.New("the monitor answered something else than probes")
+	}
+	return api.Doctor{Checks: a.Probed.Checks}, nil
+}
+
+func (b *backend) Shutdown(_ context.Context, p api.ShutdownParams) error {
+	switch p.Mode {
+	case "", "keep":
+		if n, execs, _ := b.d.manager.Counts(); n+execs > 0 {
+			return api.Errorf(api.FailedPrecondition, "the daemon has %d sandboxes and %d running commands", n, execs).
+				WithHint("remove them first, or use mode kill")
+		}
+	case "kill":
+	default:
+		return api.Errorf(api.InvalidArgument, "mode: %q is no mode", p.Mode).WithField("mode").WithHint("use keep or kill")
+	}
+	b.d.stop(errors.New("shut down by a client"))
+	return nil
+}
+
+func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
+	d := b.d
+	removed, err := d.home.sweep()
+	if err != nil {
+		return api.GCResult{}, err
+	}
+	freed, err := d.store.GC(nil)
+	if err != nil {
+		return api.GCResult{}, err
+	}
+	a, err := d.question(ctx, monitorapi.Message{Sweep: &monitorapi.Sweep{}})
+	if err != nil {
+		return api.GCResult{}, err
+	}
+	if s := a.Swept; s != nil {
+		if s.Error != "" {
+			return api.GCResult{}, api.Errorf(api.Internal, "sweep cgroups: %s", s.Error).WithHint("run hutch gc as the user who started the daemon that was killed")
+		}
+		removed = append(removed, s.Removed...)
+	}
+	if removed == nil {
+		removed = []string{}
+	}
+	return api.GCResult{Removed: removed, Bytes: freed}, nil
+}
+
+func (b *backend) Create(ctx context.Context, who server.Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error) {
+	return b.d.manager.Create(ctx, sandbox.CreateRequest{
+		Spec: p.Spec, FDs: fds, Conn: who.Conn, Debug: p.Debug, Progress: progress,
+	})
+}
+
+func (b *backend) Get(ref string) (api.Sandbox, error) { return b.d.manager.Get(ref) }
+func (b *backend) List(p api.ListParams) []api.Sandbox { return b.d.manager.List(p) }
+func (b *backend) Signal(p api.SignalParams) error     { return b.d.manager.Signal(p) }
+func (b *backend) Resize(p api.ResizeParams) error     { return b.d.manager.Resize(p) }
+
+func (b *backend) Kill(ctx context.Context, ref string) (api.KillResult, error) {
+	return b.d.manager.Kill(ctx, ref)
+}
+
+func (b *backend) Remove(ctx context.Context, ref string) (api.KillResult, error) {
+	return b.d.manager.Remove(ctx, ref)
+}
+
+func (b *backend) Run(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error) {
+	return b.d.manager.Run(ctx, sandbox.ExecRequest{Params: p, FDs: fds, Started: started})
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/images"
+	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/netfilter"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
+	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/server"
+	"github.com/hutch-sh/hutch/runtime/spec"
+)
+
+// defaultIdle is how long a shared daemon stays without sandboxes.
+const defaultIdle = 15 * time.Minute
+
+// daemon joins the engines.
+type daemon struct {
+	cfg     *monitorapi.Config
+	log     *slog.Logger
+	monitor *packet.Conn
+	started time.Time
+
+	home     *home
+	store    *images.Store
+	manager  *sandbox.Manager
+	launcher *launchapi.Client
+	server   *server.Server
+	host     sandbox.Host
+
+	stop  context.CancelCauseFunc
+	conns atomic.Uint64
+	busy  atomic.Int64 // pulls under way
+
+	// ask serialises questions to the monitor; answers carries what it says.
+	ask     sync.Mutex
+	answers chan monitorapi.Message
+}
+
+// runDaemon is hutchd's role inside its own user and mount namespace.
+func runDaemon() (err error) {
+	mon, err := inherited(launchapi.DaemonMonitorFD, "monitor")
+	if err != nil {
+		return err
+	}
+	launchChannel, err := inherited(launchapi.DaemonLaunchFD, "launcher")
+	if err != nil {
+		return err
+	}
+	d := &daemon{log: newLogger(), started: time.Now().UTC().Truncate(time.Second), answers: make(chan monitorapi.Message, 1)}
+	if d.monitor, err = packet.New(mon); err != nil {
+		return err
+	}
+	var first monitorapi.Message
+	files, err := d.monitor.Recv(&first)
+	packet.CloseAll(files)
+	if err != nil || first.Config == nil {
+		return fmt.Errorf("no config from the monitor: %w", err)
+	}
+	d.cfg = first.Config
+	var undo cleanup.Stack
+	defer undo.Run(&err)
+	if err := d.open(launchChannel, &undo); err != nil {
+		_ = d.monitor.Send(monitorapi.Message{Failed: failed(err)})
+		return err
+	}
+	return d.run()
+}
+
+func failed(err error) *monitorapi.Failed {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		e = &api.Error{Code: api.Internal, Msg: err.Error()}
+	}
+	return &monitorapi.Failed{Code: e.Code, Msg: err.Error(), Hint: e.Hint}
+}
+
+// open brings the engines up.
+func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
+	if err := d.measureHost(); err != nil {
+		return err
+	}
+	if d.home, err = openHome(d.cfg.Data, d.log); err != nil {
+		return err
+	}
+	undo.Add(d.home.close)
+	d.store, err = images.Open(filepath.Join(d.cfg.Data, "images"), images.Options{
+		SingleUID: d.host.UserMap == "single", Logger: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	undo.Add(d.store.Close)
+	exits := func(e launchapi.Exited) { d.manager.Exited(e) }
+	if d.launcher, err = launchapi.NewClient(launchChannel, exits); err != nil {
+		return err
+	}
+	undo.Add(d.launcher.Close)
+	source := &imageSource{d: d, views: &hostViews{dir: d.home.dir}}
+	undo.Add(source.views.close)
+	d.manager = sandbox.NewManager(sandbox.Config{
+		Dir: d.home.sandboxes(), Host: d.host, Images: source,
+		Launcher: d.launcher, NewNetns: netfilter.NewNetns, Logger: d.log,
+	})
+	b := &backend{d: d}
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Images: imageBackend{d}, Logger: d.log})
+	return err
+}
+
+// measureHost finds out what hutchd's own namespaces and limits are.
+func (d *daemon) measureHost() error {
+	uids, err := readMap("/proc/self/uid_map")
+	if err != nil {
+		return err
+	}
+	gids, err := readMap("/proc/self/gid_map")
+	if err != nil {
+		return err
+	}
+	var nofile unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &nofile); err != nil {
+		return fmt.Errorf("read RLIMIT_NOFILE: %w", err)
+	}
+	d.host = sandbox.Host{
+		UIDs: uids, GIDs: gids, UserMap: "range",
+		// fds in flight are counted per kernel uid, which sandboxes share with
+		// hutchd: a sandbox must reach its limit long before hutchd reaches its own.
+		NoFileHard: min(65536, nofile.Max/4),
+		CgroupMode: "none", CgroupReason: "no cgroups",
+		Forbidden: d.cfg.Forbidden,
+	}
+	if len(uids) == 1 && uids[0].Count == 1 {
+		d.host.UserMap = "single"
+	}
+	if t := d.cfg.Cgroups; t != nil {
+		d.host.CgroupMode, d.host.CgroupPath, d.host.CgroupV2 = string(t.Mode), t.Path, t.V2Mount
+		d.host.Controllers, d.host.CgroupReason, d.host.CgroupRemedy = t.Controllers, t.Reason, t.Remedy
+	}
+	return nil
+}
+
+// readMap reads the inside column and the counts of a uid_map (user_namespaces(7)).
+func readMap(path string) ([]spec.Extent, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read own id map: %w", err)
+	}
+	defer f.Close()
+	var extents []spec.Extent
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		fields := strings.Fields(sc.Text())
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("read own id map: unexpected line %q", sc.Text())
+		}
+		start, err1 := strconv.ParseInt(fields[0], 10, 64)
+		count, err2 := strconv.ParseInt(fields[2], 10, 64)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, fmt.Errorf("read own id map: %w", err)
+		}
+		extents = append(extents, spec.Extent{Start: start, Count: count})
+	}
+	return extents, nil
+}
+
+// run serves until the monitor, a shutdown call or idleness ends it, then removes
+// every sandbox.
+func (d *daemon) run() error {
+	ctx, stop := context.WithCancelCause(context.Background())
+	d.stop = stop
+	var wg sync.WaitGroup
+	wg.Go(func() { d.receive(ctx, &wg) })
+	if !d.cfg.Private {
+		wg.Go(func() { d.watchIdle(ctx) })
+	}
+	if err := d.monitor.Send(monitorapi.Message{Ready: &monitorapi.Ready{}}); err != nil {
+		stop(err)
+	}
+	<-ctx.Done()
+	d.log.Debug("ending", "why", context.Cause(ctx))
+
+	bounded, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	err := d.manager.Close(bounded)
+	drain, cancelDrain := context.WithTimeout(bounded, time.Second)
+	defer cancelDrain()
+	if serr := d.server.Shutdown(drain); serr != nil && !errors.Is(serr, context.DeadlineExceeded) {
+		err = errors.Join(err, serr)
+	}
+	_ = d.monitor.Close() // ends receive
+	wg.Wait()
+	return err
+}
+
+var errEnded = errors.New("the monitor ended")
+
+// receive takes connections and orders from the monitor until it is gone.
+func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
+	for {
+		var msg monitorapi.Message
+		files, err := d.monitor.Recv(&msg)
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				d.log.Error("talk to the monitor", "err", err)
+			}
+			d.stop(errEnded)
+			return
+		}
+		switch {
+		case msg.Conn != nil && len(files) == 1:
+			c := *msg.Conn
+			wg.Go(func() { d.serveConn(ctx, files[0], c) })
+			continue
+		case msg.Stop != nil:
+			d.stop(errors.New(msg.Stop.Reason))
+		case msg.Swept != nil, msg.Probed != nil:
+			select {
+			case d.answers <- msg:
+			default: // nobody waits any more
+			}
+		}
+		packet.CloseAll(files)
+	}
+}
+
+// serveConn serves one client until it is gone.
+func (d *daemon) serveConn(ctx context.Context, f *os.File, c monitorapi.Conn) {
+	nc, err := net.FileConn(f)
+	_ = f.Close()
+	if err != nil {
+		d.log.Error("take over a connection", "err", err)
+		return
+	}
+	conn, ok := nc.(*net.UnixConn)
+	if !ok {
+		_ = nc.Close()
+		return
+	}
+	who := server.Actor{UID: c.UID, GID: c.GID, PID: c.PID, Private: c.Private, Conn: d.conns.Add(1)}
+	d.server.ServeConn(context.WithoutCancel(ctx), conn, who)
+	d.manager.Disconnected(who.Conn)
+	if c.Private {
+		d.stop(errors.New("the owner of this private daemon is gone"))
+	}
+}
+
+// watchIdle ends a shared daemon that has had nothing to do for long enough.
+func (d *daemon) watchIdle(ctx context.Context) {
+	limit := defaultIdle
+	if s, err := strconv.ParseFloat(os.Getenv("HUTCH_IDLE_S"), 64); err == nil && s > 0 {
+		limit = time.Duration(s * float64(time.Second))
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		sandboxes, execs, since := d.manager.Counts()
+		idle := time.Since(since)
+		if sandboxes+execs == 0 && d.busy.Load() == 0 && idle >= limit {
+			d.stop(fmt.Errorf("idle for %s", limit))
+			return
+		}
+		timer.Reset(max(limit-idle, time.Second))
+	}
+}
+
+// question asks the monitor something and waits for the answer.
+func (d *daemon) question(ctx context.Context, q monitorapi.Message) (monitorapi.Message, error) {
+	d.ask.Lock()
+	defer d.ask.Unlock()
+	select {
+	case <-d.answers: // a late answer to a question that was given up
+	default:
+	}
+	if err := d.monitor.Send(q); err != nil {
+		return monitorapi.Message{}, err
+	}
+	select {
+	case a := <-d.answers:
+		return a, nil
+	case <-ctx.Done():
+		return monitorapi.Message{}, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// home is this daemon's own folder below the data folder, which several daemons
+// may share:
+//
+//	daemons/lock            held while a home is made or swept
+//	daemons/<pid>-<n>/lock  held for as long as the daemon lives
+//	daemons/<pid>-<n>/sandboxes/<id>
+//
+// Whoever can take a home's lock knows that its daemon is dead and may sweep it.
+type home struct {
+	root string // daemons/
+	dir  string
+	lock *os.File
+	log  *slog.Logger
+}
+
+// openHome makes a home and sweeps those of daemons that were killed.
+func openHome(data string, log *slog.Logger) (*home, error) {
+	h := &home{root: filepath.Join(data, "daemons"), log: log}
+	if err := os.MkdirAll(h.root, 0o700); err != nil {
+		return nil, fmt.Errorf("make the daemon's folder: %w", err)
+	}
+	if _, err := h.sweep(); err != nil {
+		log.Warn("sweep what dead daemons left", "err", err)
+	}
+	all, err := h.lockAll()
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	if h.dir, err = os.MkdirTemp(h.root, fmt.Sprintf("%d-", os.Getpid())); err != nil {
+		return nil, fmt.Errorf("make the daemon's folder: %w", err)
+	}
+	if h.lock, err = flock(filepath.Join(h.dir, "lock"), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(h.sandboxes(), 0o700); err != nil {
+		return nil, fmt.Errorf("make the daemon's folder: %w", err)
+	}
+	return h, nil
+}
+
+func (h *home) sandboxes() string { return filepath.Join(h.dir, "sandboxes") }
+
+// lockAll keeps other daemons from making or sweeping homes until it is closed.
+func (h *home) lockAll() (*os.File, error) {
+	return flock(filepath.Join(h.root, "lock"), unix.LOCK_EX)
+}
+
+func flock(path string, how int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), how)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// sweep removes the homes of dead daemons and returns their paths. Their mounts
+// went with their mount namespace.
+func (h *home) sweep() ([]string, error) {
+	all, err := h.lockAll()
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	entries, err := os.ReadDir(h.root)
+	if err != nil {
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
+	var removed []string
+	var errs []error
+	for _, e := range entries {
+		dir := filepath.Join(h.root, e.Name())
+		if !e.IsDir() || dir == h.dir || !strings.Contains(e.Name(), "-") {
+			continue
+		}
+		lock, err := flock(filepath.Join(dir, "lock"), unix.LOCK_EX|unix.LOCK_NB)
+		if err != nil {
+			continue // alive
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			errs = append(errs, fmt.Errorf("sweep: %w", err))
+		} else {
+			removed = append(removed, dir)
+		}
+		lock.Close()
+	}
+	return removed, errors.Join(errs...)
+}
+
+// close removes the home; its sandboxes are gone by then.
+func (h *home) close() error {
+	all, err := h.lockAll()
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	return errors.Join(os.RemoveAll(h.dir), h.lock.Close())
+}

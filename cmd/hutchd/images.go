@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/hutch-sh/hutch/images"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/server"
+)
+
+// imageSource gives sandboxes their root file systems.
+type imageSource struct {
+	d     *daemon
+	views *hostViews
+}
+
+var _ sandbox.ImageSource = (*imageSource)(nil)
+
+// Resolve pulls where the policy says so and leases the layers.
+func (s *imageSource) Resolve(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (*sandbox.Root, error) {
+	if ref == images.HostRef {
+		return s.host()
+	}
+	s.d.busy.Add(1)
+	defer s.d.busy.Add(-1)
+	img, err := s.d.store.Pull(ctx, ref, images.PullOptions{
+		Platform: platform, Policy: images.PullPolicy(pull), Progress: reportTo(progress),
+	})
+	if err != nil {
+		return nil, err
+	}
+	fs := img.Rootfs()
+	lease, err := s.d.store.Lease(fs.Lower)
+	if err != nil {
+		return nil, err
+	}
+	return &sandbox.Root{
+		Ref: img.Ref, Digest: img.Digest, Config: config(img.Config),
+		Dir: s.d.store.Dir(), Lower: fs.Lower, Release: lease.Release,
+	}, nil
+}
+
+// host is the built-in image: the machine's own programs.
+func (s *imageSource) host() (*sandbox.Root, error) {
+	img, err := s.d.store.Host(images.HostOptions{})
+	if err != nil {
+		return nil, err
+	}
+	lease, err := s.d.store.Lease(img.Rootfs.Lower)
+	if err != nil {
+		return nil, err
+	}
+	binds, err := s.views.binds(s.d.store.Dir(), img.Rootfs.Binds)
+	if err != nil {
+		lease.Release()
+		return nil, err
+	}
+	return &sandbox.Root{
+		Ref: images.HostRef, Config: config(img.Config), Dir: s.d.store.Dir(),
+		Lower: img.Rootfs.Lower, Binds: binds, Release: lease.Release,
+	}, nil
+}
+
+func reportTo(progress func(api.Progress)) func(images.Progress) {
+	return func(p images.Progress) {
+		progress(api.Progress{Kind: "image.progress", Layer: p.Layer, Phase: string(p.Phase), Done: p.Done, Total: p.Total})
+	}
+}
+
+func config(c images.Config) api.ImageConfig {
+	return api.ImageConfig{
+		Env: c.Env, User: c.User, WorkingDir: c.WorkingDir, Entrypoint: c.Entrypoint, Cmd: c.Cmd,
+		Volumes: c.Volumes, StopSignal: c.StopSignal, Labels: c.Labels, ExposedPorts: c.ExposedPorts,
+	}
+}
+
+// imageBackend answers the image methods.
+type imageBackend struct{ d *daemon }
+
+var _ server.Images = imageBackend{}
+
+func (b imageBackend) Pull(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error) {
+	b.d.busy.Add(1)
+	defer b.d.busy.Add(-1)
+	policy := p.Policy
+	if policy == "" {
+		policy = api.PullAlways
+	}
+	img, err := b.d.store.Pull(ctx, p.Ref, images.PullOptions{
+		Platform: p.Platform, Policy: images.PullPolicy(policy), Progress: reportTo(progress),
+	})
+	if err != nil {
+		return api.Image{}, err
+	}
+	return record(img), nil
+}
+
+func (b imageBackend) List() ([]api.Image, error) {
+	all, err := b.d.store.List()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]api.Image, 0, len(all))
+	for _, img := range all {
+		list = append(list, record(img))
+	}
+	return list, nil
+}
+
+func (b imageBackend) Inspect(ref string) (api.Image, error) {
+	if ref == images.HostRef {
+		host, err := b.d.store.Host(images.HostOptions{})
+		if err != nil {
+			return api.Image{}, err
+		}
+		return api.Image{
+			Ref: images.HostRef, ID: host.ID, Platform: host.Platform,
+			Layers: host.Rootfs.Lower, Config: config(host.Config),
+		}, nil
+	}
+	img, err := b.d.store.Get(ref)
+	if err != nil {
+		return api.Image{}, err
+	}
+	return record(img), nil
+}
+
+// Remove forgets the reference. Sandboxes keep their layers by their leases.
+func (b imageBackend) Remove(ref string) error { return b.d.store.Remove(ref, nil) }
+
+func record(img *images.Image) api.Image {
+	return api.Image{
+		Ref: img.Ref, Digest: img.Digest, ID: img.ID, Platform: img.Platform, Created: created(img.Created),
+		SizeBytes: img.SizeBytes, Layers: img.Layers, Config: config(img.Config),
+	}
+}
+
+func created(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

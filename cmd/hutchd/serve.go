@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/paths"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/monitor"
+)
+
+// serve is the monitor's role.
+func serve(args []string) error {
+	flags := flag.NewFlagSet("hutchd serve", flag.ContinueOnError)
+	privateFD := flags.Int("private-fd", -1, "connected socket of the one client; the daemon ends with it")
+	readyFD := flags.Int("ready-fd", -1, "gets one line of JSON when the daemon serves or could not start")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	logger := newLogger()
+	ready, err := readyFunc(*readyFD)
+	if err != nil {
+		return err
+	}
+	p, err := paths.Resolve(os.Getenv, os.Geteuid())
+	if err != nil {
+		ready(err)
+		return err
+	}
+	opts := monitor.Options{Paths: p, Ready: ready, Logger: logger}
+	if *privateFD >= 0 {
+		if opts.Private, err = inherited(*privateFD, "private"); err != nil {
+			ready(err)
+			return err
+		}
+	}
+	// A daemon that a terminal's hang-up would end could not outlive the shell
+	// that happened to start it.
+	signal.Ignore(unix.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	return monitor.Run(ctx, opts)
+}
+
+// readyFunc writes the outcome of the start to fd and closes it.
+func readyFunc(fd int) (func(error), error) {
+	if fd < 0 {
+		return func(error) {}, nil
+	}
+	f, err := inherited(fd, "ready")
+	if err != nil {
+		return nil, err
+	}
+	return func(err error) {
+		defer f.Close()
+		line := map[string]any{"ready": true, "pid": os.Getpid()}
+		if err != nil {
+			var e *api.Error
+			if !errors.As(err, &e) {
+				e = &api.Error{Code: api.Internal, Msg: err.Error()}
+			}
+			line = map[string]any{"error": map[string]any{"code": e.Code, "op": e.Op, "msg": withoutOp(e), "hint": e.Hint}}
+		}
+		_ = json.NewEncoder(f).Encode(line) // nobody left to tell
+	}, nil
+}
+
+// withoutOp is e's text without its operation, which travels on its own.
+func withoutOp(e *api.Error) string {
+	c := *e
+	c.Op = ""
+	return c.Error()
+}
+
+// inherited takes over an fd that the parent left open.
+func inherited(fd int, name string) (*os.File, error) {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("inherited fd %d (%s): %w", fd, name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func newLogger() *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(os.Getenv("HUTCH_LOG"))); err != nil {
+		level = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}

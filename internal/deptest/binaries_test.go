@@ -81,7 +81,7 @@ var binaries = []binary{
 			"os/exec":      "commands start through the exec stub, with the order that needs",
 			"plugin":       "PID 1 runs no code but its own",
 		},
-		only: []string{"golang.org/x/sys/", module + "/runtime/guest", module + "/internal/", module + "/cmd/hutch-init"},
+		only: []string{"golang.org/x/sys/", module + "/runtime/guest", module + "/runtime/api", module + "/internal/", module + "/cmd/hutch-init"},
 	},
 }
 

@@ -78,6 +78,10 @@ func stage(ctx context.Context, root, dir string, pkgs []string) error {
 	if err := copyTree(root, filepath.Join(dir, "src")); err != nil {
 		return err
 	}
+	// Tools that make deps unpacked, if it did.
+	if err := copyTree(filepath.Join(root, tools), filepath.Join(dir, "src", tools)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	for _, pkg := range pkgs {
 		args := []string{"test", "-c", "-tags", tags, "-o", testBinary(dir, pkg), "./" + pkg}
 		cmd := command(ctx, "go", args...)
@@ -87,6 +91,9 @@ func stage(ctx context.Context, root, dir string, pkgs []string) error {
 	}
 	return nil
 }
+
+// tools is where make deps unpacks what it cannot install.
+const tools = ".cache/tools/usr/bin"
 
 func testBinary(dir, pkg string) string {
 	return filepath.Join(dir, "tests", strings.ReplaceAll(pkg, "/", "_")+".test")
@@ -152,7 +159,8 @@ func runBinary(ctx context.Context, r *reader, u *testuser.User, dir, pkg string
 	bin := filepath.Join(dir, "src", "bin")
 	test := command(ctx, testBinary(dir, pkg), args...)
 	test.Dir = filepath.Join(dir, "src", filepath.FromSlash(pkg))
-	u.Run(test, testenv.BinVar+"="+bin, testenv.RequireVar+"="+os.Getenv(testenv.RequireVar), "PATH="+bin+":/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:"+filepath.Join(dir, "src", ".cache", "tools", "usr", "bin"))
+	path := []string{bin, "/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", filepath.Join(dir, "src", tools)}
+	u.Run(test, "PATH="+strings.Join(path, ":"), testenv.BinVar+"="+bin, testenv.RequireVar+"="+os.Getenv(testenv.RequireVar))
 
 	convert := exec.Command("go", "tool", "test2json", "-t", "-p", module+"/"+pkg)
 	convert.Stderr = os.Stderr

@@ -48,28 +48,32 @@ func (r *report) summary(out io.Writer) {
 	}
 }
 
-// unmet names the rules of list that no passed test satisfies, one line each
-// with the reason: a must-run test that was skipped, or that nobody found.
+// unmet names the rules of list that no test satisfies, one line each with the
+// reason: a must-run test that was skipped, or that nobody found. The first kind
+// ran every package, the others only those that depend on the host: a rule for
+// no kind in particular asks of them what they ran.
 func (r *report) unmet(list mustrun.List) []string {
 	var lines []string
 	for _, rule := range list {
-		for _, k := range r.kinds {
+		for i, k := range r.kinds {
 			if !rule.Holds(k) {
 				continue
 			}
-			if why := missed(rule, r.outcomes[k]); why != "" {
-				lines = append(lines, fmt.Sprintf("%s as %s: %s", rule.Tests, k, why))
+			found, skips := matches(rule, r.outcomes[k])
+			switch {
+			case skips != nil:
+				lines = append(lines, fmt.Sprintf("%s as %s: %s", rule.Tests, k, strings.Join(skips, "; ")))
+			case !found && (i == 0 || rule.Kinds != nil):
+				lines = append(lines, fmt.Sprintf("%s as %s: no such test ran", rule.Tests, k))
 			}
 		}
 	}
 	return lines
 }
 
-// missed says why outcomes do not satisfy rule, or nothing. Failed tests are
-// reported elsewhere; here they count as having run.
-func missed(rule mustrun.Rule, outcomes []outcome) string {
-	var skips []string
-	found := false
+// matches reports whether outcomes hold a test of rule, and those that were
+// skipped. Failed tests are reported elsewhere; here they count as having run.
+func matches(rule mustrun.Rule, outcomes []outcome) (found bool, skips []string) {
 	for _, o := range outcomes {
 		if !rule.Tests.MatchString(o.name) {
 			continue
@@ -79,8 +83,5 @@ func missed(rule mustrun.Rule, outcomes []outcome) string {
 			skips = append(skips, o.name+" was skipped: "+o.reason)
 		}
 	}
-	if !found {
-		return "no such test ran"
-	}
-	return strings.Join(skips, "; ")
+	return found, skips
 }

@@ -11,14 +11,17 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
 
-// prefix begins the names of accounts made here; the rest is the pid of the
-// process that owns one.
+// prefix begins the names of accounts made here; then come the pid of the process
+// that owns one, "-" and a number.
 const prefix = "hutchtest"
+
+var made atomic.Int32
 
 // User is an ordinary user with a folder of its own. Close removes both.
 type User struct {
@@ -58,7 +61,7 @@ func New(ctx context.Context, kind mustrun.Kind) (u *User, err error) {
 // makeAccount creates an account with a range of 65536 subordinate ids.
 func (u *User) makeAccount(ctx context.Context) error {
 	sweep(ctx)
-	name := prefix + strconv.Itoa(os.Getpid())
+	name := fmt.Sprintf("%s%d-%d", prefix, os.Getpid(), made.Add(1))
 	if err := tool(ctx, "useradd", "--no-create-home", "--no-user-group", "--home-dir", "/nonexistent", "--shell", "/bin/sh", name); err != nil {
 		return err
 	}
@@ -143,10 +146,11 @@ func sweep(ctx context.Context) {
 	}
 	for line := range strings.Lines(string(data)) {
 		name, _, _ := strings.Cut(line, ":")
-		pid, ok := strings.CutPrefix(name, prefix)
+		rest, ok := strings.CutPrefix(name, prefix)
 		if !ok {
 			continue
 		}
+		pid, _, _ := strings.Cut(rest, "-")
 		if _, err := os.Stat(filepath.Join("/proc", pid)); errors.Is(err, os.ErrNotExist) {
 			// Another sweep may be faster: what counts is that it is gone.
 			_ = tool(ctx, "userdel", name)

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
+)
+
+// stream writes events as the go command would: one package, then its tests.
+func events(es ...event) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	for _, e := range es {
+		if e.Package == "" {
+			e.Package = module + "/images"
+		}
+		_ = enc.Encode(e)
+	}
+	return b.String()
+}
+
+func output(test, text string) event { return event{Action: "output", Test: test, Output: text} }
+
+func TestRead(t *testing.T) {
+	for _, tt := range []struct {
+		name, in, out string
+		failed        bool
+		outcomes      []outcome
+	}{
+		{
+			name: "passing tests say nothing",
+			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "    a_test.go:1: chatter\n"), event{Action: "pass", Test: "TestA"},
+				output("", "PASS\n"), output("", "ok  \texample\t0.1s\n"), event{Action: "pass"}),
+			out:      "ok  \texample\t0.1s\n",
+			outcomes: []outcome{{"images.TestA", "pass", ""}},
+		},
+		{
+			name: "failing tests say everything",
+			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "    a_test.go:1: broken\n"), output("TestA", "--- FAIL: TestA (0.00s)\n"),
+				event{Action: "fail", Test: "TestA"}, output("", "FAIL\n"), output("", "FAIL\texample\t0.1s\n"), event{Action: "fail"}),
+			out:      "    a_test.go:1: broken\n--- FAIL: TestA (0.00s)\nFAIL\texample\t0.1s\n",
+			failed:   true,
+			outcomes: []outcome{{"images.TestA", "fail", ""}},
+		},
+		{
+			name: "skips give their reason",
+			in: events(output("TestA/sub", "=== RUN   TestA/sub\n"), output("TestA/sub", "    a_test.go:12: overlay: no\n"), output("TestA/sub", "        EPERM\n"),
+				output("TestA/sub", "--- SKIP: TestA/sub (0.00s)\n"), event{Action: "skip", Test: "TestA/sub"}, event{Action: "pass"}),
+			outcomes: []outcome{{"images.TestA/sub", "skip", "overlay: no EPERM"}},
+		},
+		{
+			name: "a panic ends the test that never ended",
+			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "panic: oh\n"), output("", "FAIL\texample\t0.1s\n"),
+				event{Action: "fail"}),
+			out:      "FAIL\texample\t0.1s\npanic: oh\n",
+			failed:   true,
+			outcomes: []outcome{{"images.TestA", "fail", ""}},
+		},
+		{
+			name:   "what does not build fails",
+			in:     events(event{Action: "build-output", Output: "a.go:1: undefined: x\n"}, event{Action: "build-fail"}),
+			out:    "a.go:1: undefined: x\n",
+			failed: true,
+		},
+		{
+			name: "the go command's own words pass through",
+			in:   "go: no such package\n" + events(event{Action: "pass"}),
+			out:  "go: no such package\n",
+		},
+		{
+			name: "folders without tests are noise",
+			in:   events(output("", "?   \texample\t[no test files]\n"), event{Action: "skip"}),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out strings.Builder
+			r := newReader(&out, module, "")
+			if err := r.read(strings.NewReader(tt.in)); err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != tt.out {
+				t.Errorf("printed %q, want %q", out.String(), tt.out)
+			}
+			if r.failed != tt.failed {
+				t.Errorf("failed = %v, want %v", r.failed, tt.failed)
+			}
+			if len(r.outcomes) != len(tt.outcomes) {
+				t.Fatalf("outcomes %v, want %v", r.outcomes, tt.outcomes)
+			}
+			for i := range tt.outcomes {
+				if r.outcomes[i] != tt.outcomes[i] {
+					t.Errorf("outcome %v, want %v", r.outcomes[i], tt.outcomes[i])
+				}
+			}
+		})
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(events(output("TestA", "=== RUN   TestA\n"), event{Action: "skip", Test: "TestA"}))
+	f.Add("{}\nnot json\n{\"Action\":\"fail\"}")
+	f.Fuzz(func(t *testing.T, in string) {
+		r := newReader(&strings.Builder{}, module, "root")
+		if err := r.read(strings.NewReader(in)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestUnmet(t *testing.T) {
+	list, err := mustrun.Parse(strings.NewReader("^images\\.TestPull$\n^images\\.TestRange$ subuid\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := func(name string) outcome { return outcome{name: name, action: "pass"} }
+	for _, tt := range []struct {
+		name   string
+		root   []outcome
+		subuid []outcome
+		want   []string
+	}{
+		{"all ran", []outcome{pass("images.TestPull")}, []outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
+		{"skipped", []outcome{{"images.TestPull", "skip", "no registry"}}, []outcome{pass("images.TestPull"), pass("images.TestRange")},
+			[]string{"TestPull$ as root: images.TestPull was skipped: no registry"}},
+		{"gone", []outcome{pass("images.TestPull")}, []outcome{pass("images.TestPull")},
+			[]string{"TestRange$ as subuid: no such test ran"}},
+		{"not in the matrix", []outcome{pass("images.TestPull")}, []outcome{pass("images.TestRange")}, nil},
+		{"skipped in one case of a table", []outcome{pass("images.TestPull"), {"images.TestPull/x", "skip", "y"}}, []outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var r report
+			r.add(mustrun.Root, tt.root)
+			r.add(mustrun.SubUID, tt.subuid)
+			got := r.unmet(list)
+			if len(got) != len(tt.want) {
+				t.Fatalf("got %q, want %q", got, tt.want)
+			}
+			for i := range got {
+				if !strings.Contains(got[i], tt.want[i]) {
+					t.Errorf("got %q, want %q", got[i], tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestSummary(t *testing.T) {
+	var r report
+	r.add(mustrun.Root, []outcome{{"a.TestX", "pass", ""}, {"a.TestY", "skip", "no crun"}, {"b.TestZ", "skip", "no crun"}})
+	var out strings.Builder
+	r.summary(&out)
+	want := "\nas root: 1 passed, 0 failed, 2 cannot run here\n  no crun\n      a.TestY\n      b.TestZ\n"
+	if out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+}

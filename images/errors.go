@@ -1,14 +1,24 @@
 package images
 
 import (
+	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
+	"net/http"
 	"strings"
 
+	"github.com/docker/distribution/registry/api/errcode"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/docker"
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/images/unpack"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -43,4 +53,126 @@ func checkDigest(s string) error {
 		return fmt.Errorf("digest %q cannot be a file name", s)
 	}
 	return d.Validate()
+}
+
+// pullError gives an error of a pull its code and hint, once, at the boundary.
+// Errors that have a code keep it.
+func pullError(err error, ref, dir string) error {
+	op := "pull " + ref
+	var e *api.Error
+	if errors.As(err, &e) {
+		if e.Op == "" {
+			e.Op = op
+		}
+		return e
+	}
+	for _, classify := range []func(error) *api.Error{canceled, badLayer, badContent, refused, unreachable} {
+		if e := classify(err); e != nil {
+			return e.WithOp(op)
+		}
+	}
+	return storeError(err, op, dir)
+}
+
+func canceled(err error) *api.Error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return api.Errorf(api.Canceled, "%w", err).WithHint("Pull again: layers that were complete are kept.")
+	case errors.Is(err, context.DeadlineExceeded):
+		return api.Errorf(api.DeadlineExceeded, "%w", err).WithHint("Pull again with more time: layers that were complete are kept.")
+	}
+	return nil
+}
+
+// badLayer knows the errors of unpacking.
+func badLayer(err error) *api.Error {
+	switch {
+	case errors.Is(err, unpack.ErrUnsafe):
+		return api.Errorf(api.InvalidArgument, "the image holds a malformed layer: %w", err).
+			WithField("image").WithHint("Do not use this image, or build it again; honest tools make no such entries.")
+	case errors.Is(err, unpack.ErrLimit):
+		return api.Errorf(api.ResourceExhausted, "the image holds a layer that is too big: %w", err).
+			WithHint("If the image can be trusted, raise the limit in the configuration (images.limits).")
+	case errors.Is(err, unpack.ErrUnmapped):
+		return api.Errorf(api.FailedPrecondition, "%w", err).
+			WithHint("The range of subordinate ids is too small for this image: give the user a larger one in /etc/subuid and /etc/subgid.")
+	case errors.Is(err, unpack.ErrAttributes):
+		return api.Errorf(api.FailedPrecondition, "%w", err).
+			WithHint("Put the state folder on ext4, xfs, btrfs or (Linux 6.6) tmpfs: HUTCH_ROOT names it.")
+	case errors.Is(err, unix.ENOSYS):
+		return api.Errorf(api.FailedPrecondition, "%w", err).
+			WithHint("Linux 5.8 is needed; inside a container its seccomp profile must allow openat2.")
+	}
+	return nil
+}
+
+// badContent knows bytes that are not what the manifest promised.
+func badContent(err error) *api.Error {
+	for _, known := range []error{
+		errDigest, io.ErrUnexpectedEOF, tar.ErrHeader,
+		gzip.ErrHeader, gzip.ErrChecksum, zstd.ErrMagicMismatch, zstd.ErrCRCMismatch, zstd.ErrWindowSizeExceeded,
+	} {
+		if errors.Is(err, known) {
+			return api.Errorf(api.Unavailable, "the registry sent damaged content: %w", err).
+				WithHint("Pull again; if it stays, the image in the registry or a proxy in between is broken.")
+		}
+	}
+	return nil
+}
+
+// refused knows the answers of a registry.
+func refused(err error) *api.Error {
+	status := statusOf(err)
+	var unauthorized docker.ErrUnauthorizedForCredentials
+	switch {
+	case errors.As(err, &unauthorized), status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return api.Errorf(api.PermissionDenied, "%w", err).
+			WithHint("The image does not exist or is private: check the name, or log in (podman login, docker login) as the user that runs hutch.")
+	case status == http.StatusNotFound:
+		return api.Errorf(api.NotFound, "the registry has no such image: %w", err).
+			WithField("image").WithHint("Check the name and the tag.")
+	case status == http.StatusTooManyRequests, errors.Is(err, docker.ErrTooManyRequests):
+		return api.Errorf(api.Unavailable, "the registry asks to slow down: %w", err).
+			WithHint("Log in to the registry or use a mirror (registries.conf), or wait.")
+	case status >= http.StatusInternalServerError:
+		return api.Errorf(api.Unavailable, "the registry failed: %w", err).WithHint("Pull again later.")
+	}
+	return nil
+}
+
+// statusOf is the HTTP status of a registry's answer; 0 when err is none.
+func statusOf(err error) int {
+	var unexpected docker.UnexpectedHTTPStatusError
+	if errors.As(err, &unexpected) {
+		return unexpected.StatusCode
+	}
+	var coder errcode.ErrorCoder
+	if errors.As(err, &coder) {
+		if status := coder.ErrorCode().Descriptor().HTTPStatusCode; status != 0 && coder.ErrorCode() != errcode.ErrorCodeUnknown {
+			return status
+		}
+	}
+	// The library keeps these two as text only.
+	switch msg := err.Error(); {
+	case strings.Contains(msg, "StatusCode: 404"), strings.Contains(strings.ToLower(msg), "not found"):
+		return http.StatusNotFound
+	}
+	return 0
+}
+
+// unreachable knows the errors of the network.
+func unreachable(err error) *api.Error {
+	var netErr net.Error
+	if !errors.As(err, &netErr) {
+		return nil
+	}
+	e := api.Errorf(api.Unavailable, "the registry cannot be reached: %w", err)
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return e.WithHint("The name %s does not resolve: check the spelling and this machine's DNS.", dns.Name)
+	case errors.Is(err, unix.ECONNREFUSED):
+		return e.WithHint("Nothing listens there: check the port, or start the registry.")
+	}
+	return e.WithHint("Check the network and HTTPS_PROXY; the built-in image %q needs none.", HostRef)
 }

@@ -173,7 +173,7 @@ func (s *Store) writeRef(img Image, diffIDs []string) error {
 	if err != nil {
 		return fmt.Errorf("encode image record: %w", err)
 	}
-	return s.writeFile(refFile(img.Ref), data)
+	return s.writeFile(refFile(img.Ref), data, true)
 }
 
 // Remove forgets a reference and frees the layers that no other image has, no

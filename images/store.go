@@ -105,7 +105,7 @@ func (s *Store) prepare() error {
 func (s *Store) checkVersion() error {
 	have, err := os.ReadFile(s.path("version"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.writeFile("version", []byte(storeVersion))
+		return s.writeFile("version", []byte(storeVersion), true)
 	}
 	if err != nil {
 		return err
@@ -119,8 +119,9 @@ func (s *Store) checkVersion() error {
 }
 
 // writeFile writes a small file of the store by rename, so that a reader sees
-// the old content or the new and a crash leaves one of them.
-func (s *Store) writeFile(name string, data []byte) error {
+// the old content or the new. With durable a power cut leaves one of them too;
+// without, a later syncfs must come before anything refers to it.
+func (s *Store) writeFile(name string, data []byte, durable bool) error {
 	t, err := s.newTmp()
 	if err != nil {
 		return err
@@ -132,7 +133,7 @@ func (s *Store) writeFile(name string, data []byte) error {
 	}
 	f := os.NewFile(uintptr(fd), name)
 	_, err = f.Write(data)
-	if err == nil {
+	if err == nil && durable {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {

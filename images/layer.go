@@ -1,0 +1,239 @@
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	_ "crypto/sha256" // digest algorithms of go-digest
+	_ "crypto/sha512"
+
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/pkg/blobinfocache/none"
+	"go.podman.io/image/v5/types"
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/images/unpack"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// layer is an unpacked layer in the store, leased.
+type layer struct {
+	meta    layerMeta
+	lease   *Lease
+	fetched bool // by this pull
+}
+
+// layerMeta is kept beside a layer's folder, in <folder>.json.
+type layerMeta struct {
+	SizeBytes     int64    `json:"size_bytes"`
+	Entries       int64    `json:"entries"`
+	Devices       int      `json:"devices,omitempty"`        // device nodes left out
+	Xattrs        int      `json:"xattrs,omitempty"`         // attributes left out
+	OverlayXattrs int      `json:"overlay_xattrs,omitempty"` // attributes refused
+	RootOpaque    bool     `json:"root_opaque,omitempty"`
+	Implied       []string `json:"implied,omitempty"`
+}
+
+// fetchLayer brings layer i of an image into the store. Of all goroutines and
+// processes that want it, one works and the others wait for it.
+func (s *Store) fetchLayer(ctx context.Context, r *remote, i int, rep *reporter) (*layer, error) {
+	diffID := r.config.RootFS.DiffIDs[i]
+	name := s.layerName(diffID)
+	release, err := s.pulls.acquire(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	unlock, err := s.lockFile(ctx, path.Base(name))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	blob := r.layers[i]
+	l, err := s.leaseLayer(name)
+	if err != nil {
+		return nil, err
+	}
+	if l != nil {
+		rep.report(Progress{Layer: blob.Digest.String(), Phase: PhasePresent, Done: blob.Size, Total: blob.Size})
+		return l, nil
+	}
+	if err := s.download(ctx, r.src, blob, digest.Digest(diffID), rep); err != nil {
+		return nil, err
+	}
+	if l, err = s.leaseLayer(name); err != nil {
+		return nil, err
+	}
+	if l == nil {
+		return nil, fmt.Errorf("%s was removed as soon as it was unpacked", name)
+	}
+	l.fetched = true
+	rep.report(Progress{Layer: blob.Digest.String(), Phase: PhaseDone, Done: blob.Size, Total: blob.Size})
+	return l, nil
+}
+
+// leaseLayer leases a layer that is in the store; nil when it is not.
+func (s *Store) leaseLayer(name string) (*layer, error) {
+	lease, err := s.Lease([]string{name})
+	if err != nil {
+		if api.ErrorCode(err) == api.NotFound {
+			return nil, nil
+		}
+		return nil, err
+	}
+	l := &layer{lease: lease}
+	data, err := os.ReadFile(s.path(name) + ".json")
+	if err == nil {
+		err = json.Unmarshal(data, &l.meta)
+	}
+	if err != nil {
+		lease.Release()
+		return nil, fmt.Errorf("read what is known of %s: %w", name, err)
+	}
+	return l, nil
+}
+
+// download fetches, verifies and unpacks one layer, and commits it.
+func (s *Store) download(ctx context.Context, src types.ImageSource, blob types.BlobInfo, diffID digest.Digest, rep *reporter) error {
+	t, err := s.newTmp()
+	if err != nil {
+		return err
+	}
+	defer t.discard()
+	work := filepath.Join(t.path, "layer")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return err
+	}
+	dir, err := openDir(work)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	stats, err := s.stream(ctx, src, blob, diffID, dir, rep)
+	if err != nil {
+		return err
+	}
+	return s.commitLayer(work, s.layerName(diffID.String()), stats)
+}
+
+// stream is the one pass over a layer's bytes. Two goroutines read ahead, so
+// that receiving and the first digest, decompressing and the second digest,
+// and writing files overlap.
+func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.BlobInfo, diffID digest.Digest, dir *os.File, rep *reporter) (unpack.Stats, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	rc, size, err := src.GetBlob(ctx, types.BlobInfo{Digest: blob.Digest, Size: blob.Size}, none.NoCache)
+	if err != nil {
+		cancel()
+		return unpack.Stats{}, err
+	}
+	if blob.Size >= 0 {
+		size = blob.Size // the manifest is verified, the server's header is not
+	}
+	compressed := newVerifier(io.LimitReader(&progressReader{r: rc, rep: rep, p: Progress{
+		Layer: blob.Digest.String(), Phase: PhaseDownloading, Total: size,
+	}}, limitOf(size)), blob.Digest)
+	received := readAhead(compressed)
+	plain, err := decompress(received)
+	if err != nil {
+		cancel()
+		_, _ = received.Close(), rc.Close()
+		return unpack.Stats{}, err
+	}
+	uncompressed := newVerifier(plain, diffID)
+	ready := readAhead(uncompressed)
+
+	stats, err := unpack.Unpack(dir, ready, unpack.Options{Limits: s.opts.Limits.ForCompressed(size), SingleUID: s.opts.SingleUID})
+	if err == nil {
+		_, err = io.Copy(io.Discard, received) // what a decompressor need not read
+	}
+	cancel() // ends a read that is under way
+	// In this order, each stage ends when the one before it did. What closing
+	// says is of no interest: the digests decide.
+	_, _, _, _ = ready.Close(), received.Close(), plain.Close(), rc.Close()
+	if err == nil {
+		err = compressed.verify("compressed")
+	}
+	if err == nil {
+		err = uncompressed.verify("unpacked")
+	}
+	return stats, err
+}
+
+// limitOf lets one byte more than promised through, which fails the digest.
+func limitOf(size int64) int64 {
+	if size < 0 {
+		return 1<<63 - 1
+	}
+	return size + 1
+}
+
+// commitLayer makes a verified layer visible, what is known of it first.
+func (s *Store) commitLayer(work, name string, st unpack.Stats) error {
+	data, err := json.Marshal(layerMeta{
+		SizeBytes: st.Bytes, Entries: st.Entries, Devices: st.Devices, Xattrs: st.Xattrs,
+		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.writeFile(name+".json", data, false); err != nil {
+		return err
+	}
+	err = unix.Rename(work, s.path(name))
+	if err != nil {
+		return &fs.PathError{Op: "commit layer", Path: name, Err: err}
+	}
+	return nil
+}
+
+// verifier digests what is read through it.
+type verifier struct {
+	r    io.Reader
+	want digest.Digest
+	sum  digest.Digester
+	n    int64
+}
+
+func newVerifier(r io.Reader, want digest.Digest) *verifier {
+	return &verifier{r: r, want: want, sum: want.Algorithm().Digester()}
+}
+
+func (v *verifier) Read(p []byte) (int, error) {
+	n, err := v.r.Read(p)
+	_, _ = v.sum.Hash().Write(p[:n])
+	v.n += int64(n)
+	return n, err
+}
+
+// verify compares the digest, after the reader that used v has ended.
+func (v *verifier) verify(what string) error {
+	if got := v.sum.Digest(); got != v.want {
+		return fmt.Errorf("%w: %d %s bytes have %s, not %s", errDigest, v.n, what, got, v.want)
+	}
+	return nil
+}
+
+// errDigest marks content that is not what the manifest promised.
+var errDigest = errors.New("wrong digest")
+
+// progressReader reports what is read through it.
+type progressReader struct {
+	r   io.Reader
+	rep *reporter
+	p   Progress
+}
+
+func (r *progressReader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.p.Done += int64(n)
+	r.rep.report(r.p)
+	return n, err
+}

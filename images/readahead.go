@@ -1,0 +1,132 @@
+package images
+
+import (
+	"bufio"
+	"errors"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Read-ahead of one stage of a pull: enough to smooth out bursts.
+const (
+	aheadBytes   = 256 << 10
+	aheadBuffers = 4
+)
+
+// ahead reads from a reader in a goroutine of its own.
+type ahead struct {
+	full chan []byte   // closed at the end, after err is set
+	free chan []byte   // buffers to fill
+	stop chan struct{} // closed by Close
+	err  error
+	rest []byte // unread part of cur
+	cur  []byte
+}
+
+// readAhead starts to read r. Close ends that, but does not interrupt a Read
+// of r that is under way: make r fail first.
+func readAhead(r io.Reader) *ahead {
+	a := &ahead{
+		full: make(chan []byte, aheadBuffers),
+		free: make(chan []byte, aheadBuffers),
+		stop: make(chan struct{}),
+	}
+	for range aheadBuffers {
+		a.free <- make([]byte, aheadBytes)
+	}
+	go a.fill(r)
+	return a
+}
+
+func (a *ahead) fill(r io.Reader) {
+	defer close(a.full)
+	for {
+		var buf []byte
+		select {
+		case buf = <-a.free:
+		case <-a.stop:
+			a.err = errStopped
+			return
+		}
+		n, err := readFull(r, buf[:aheadBytes])
+		if n > 0 {
+			a.full <- buf[:n] // never blocks: there are as many places as buffers
+		}
+		if err != nil {
+			a.err = err
+			return
+		}
+	}
+}
+
+// readFull is io.ReadFull with the reader's own error, so that the end of a
+// stream and a stream cut short stay different.
+func readFull(r io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var m int
+		m, err = r.Read(p[n:])
+		n += m
+	}
+	return n, err
+}
+
+var errStopped = errors.New("reading was stopped")
+
+func (a *ahead) Read(p []byte) (int, error) {
+	if len(a.rest) == 0 {
+		if a.cur != nil {
+			a.free <- a.cur[:aheadBytes]
+			a.cur = nil
+		}
+		buf, ok := <-a.full
+		if !ok {
+			return 0, a.err
+		}
+		a.cur, a.rest = buf, buf
+	}
+	n := copy(p, a.rest)
+	a.rest = a.rest[n:]
+	return n, nil
+}
+
+// Close waits for the goroutine. It may be called once.
+func (a *ahead) Close() error {
+	close(a.stop)
+	for range a.full { // until the goroutine has ended
+	}
+	return nil
+}
+
+// maxZstdWindow bounds the memory that a zstd frame can ask for; zstd --long,
+// the largest in common use, needs as much.
+const maxZstdWindow = 128 << 20
+
+// decompress finds out how a layer is compressed by its first bytes: the media
+// type is not always right and the digest of the result is checked anyway.
+func decompress(r io.Reader) (io.ReadCloser, error) {
+	br := bufio.NewReaderSize(r, 4096)
+	magic, err := br.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	switch {
+	case len(magic) >= 2 && magic[0] == 0x1f && magic[1] == 0x8b: // RFC 1952
+		return gzip.NewReader(br)
+	case len(magic) == 4 && isZstd(magic):
+		d, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	}
+	return io.NopCloser(br), nil
+}
+
+// isZstd knows a frame and a skippable frame (RFC 8878, 3.1).
+func isZstd(m []byte) bool {
+	frame := m[0] == 0x28 && m[1] == 0xb5 && m[2] == 0x2f && m[3] == 0xfd
+	skippable := m[0]&0xf0 == 0x50 && m[1] == 0x2a && m[2] == 0x4d && m[3] == 0x18
+	return frame || skippable
+}

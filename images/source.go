@@ -1,0 +1,270 @@
+package images
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+	"go.podman.io/image/v5/signature"
+	"go.podman.io/image/v5/types"
+	"go.podman.io/storage/pkg/configfile"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// remote is an image in a registry, resolved to one platform and allowed by
+// the signature policy.
+type remote struct {
+	src    types.ImageSource
+	named  reference.Named
+	digest digest.Digest // of what the reference stands for
+	id     digest.Digest // of the configuration
+	config *imageConfig
+	layers []types.BlobInfo
+}
+
+func (r *remote) close() { _ = r.src.Close() }
+
+// openRemote fetches manifests and configuration. The caller must close the
+// result.
+func (s *Store) openRemote(ctx context.Context, named reference.Named, want platform) (*remote, error) {
+	sys, err := s.systemContext(named, want)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := docker.NewReference(named)
+	if err != nil {
+		return nil, err
+	}
+	src, err := ref.NewImageSource(ctx, sys)
+	if err != nil {
+		return nil, err
+	}
+	r := &remote{src: src, named: named}
+	if err := r.resolve(ctx, sys, want); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// systemContext says where containers/image finds its configuration and what
+// it may do.
+func (s *Store) systemContext(named reference.Named, want platform) (*types.SystemContext, error) {
+	sys := &types.SystemContext{
+		SystemRegistriesConfPath: s.opts.RegistriesConf,
+		AuthFilePath:             s.opts.AuthFile,
+		SignaturePolicyPath:      s.opts.PolicyFile,
+		BigFilesTemporaryDir:     s.path(tmpDir),
+		OSChoice:                 want.OS,
+		ArchitectureChoice:       want.Arch,
+		VariantChoice:            want.Variant,
+		DockerRegistryUserAgent:  "hutch",
+	}
+	dir, err := s.registriesD()
+	if err != nil {
+		return nil, err
+	}
+	sys.RegistriesDirPath = dir
+	// Plain http is for loopback only, where nobody listens in; a registry
+	// that registries.conf describes is used as described there.
+	if isLoopback(reference.Domain(named)) {
+		known, err := sysregistriesv2.FindRegistry(sys, named.Name())
+		if err != nil {
+			return nil, fmt.Errorf("read registries.conf: %w", err)
+		}
+		if known == nil {
+			sys.DockerInsecureSkipTLSVerify = types.OptionalBoolTrue
+		}
+	}
+	return sys, nil
+}
+
+// registriesD chooses the folder of containers-registries.d(5). Where neither
+// the user nor the system has one, the library would look for signatures in
+// /var/lib/containers/sigstore, which belongs to the host's root and cannot be
+// read from a user namespace; an own folder points it at an empty place.
+func (s *Store) registriesD() (string, error) {
+	candidates := []string{"/etc/containers/registries.d", "/usr/share/containers/registries.d"}
+	if home, err := os.UserConfigDir(); err == nil {
+		candidates = append(candidates, filepath.Join(home, "containers/registries.d"))
+	}
+	for _, dir := range candidates {
+		if _, err := os.Stat(dir); err == nil {
+			return "", nil // the library's own search finds it
+		}
+	}
+	dir := s.path("registries.d")
+	file := filepath.Join(dir, "default.yaml")
+	if _, err := os.Lstat(file); err == nil {
+		return dir, nil
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	content := fmt.Sprintf("default-docker:\n  lookaside: %q\n", "file://"+s.path("sigstore"))
+	return dir, s.writeFile("registries.d/default.yaml", []byte(content), false)
+}
+
+// isLoopback reports whether a registry's host[:port] is this machine.
+func isLoopback(domain string) bool {
+	host := domain
+	if h, _, err := net.SplitHostPort(domain); err == nil {
+		host = h
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(trimBrackets(host))
+	return ip != nil && ip.IsLoopback()
+}
+
+func trimBrackets(host string) string {
+	if len(host) > 2 && host[0] == '[' && host[len(host)-1] == ']' {
+		return host[1 : len(host)-1]
+	}
+	return host
+}
+
+// resolve follows the manifest to one image.
+func (r *remote) resolve(ctx context.Context, sys *types.SystemContext, want platform) error {
+	top := image.UnparsedInstance(r.src, nil)
+	raw, mimeType, err := top.Manifest(ctx)
+	if err != nil {
+		return err
+	}
+	if r.digest, err = manifest.Digest(raw); err != nil {
+		return err
+	}
+	chosen := top
+	if manifest.MIMETypeIsMultiImage(mimeType) {
+		instance, err := choose(raw, mimeType, sys, r.named.String(), want)
+		if err != nil {
+			return err
+		}
+		chosen = image.UnparsedInstance(r.src, &instance)
+	}
+	if err := checkPolicy(ctx, sys, chosen); err != nil {
+		return err
+	}
+	return r.parse(ctx, sys, chosen, want)
+}
+
+// choose picks the instance for a platform from a list of manifests.
+func choose(raw []byte, mimeType string, sys *types.SystemContext, ref string, want platform) (digest.Digest, error) {
+	list, err := manifest.ListFromBlob(raw, mimeType)
+	if err != nil {
+		return "", fmt.Errorf("list of manifests: %w", err)
+	}
+	instance, err := list.ChooseInstance(sys)
+	if err != nil {
+		return "", wrongPlatform(ref, want, platformsOf(raw))
+	}
+	return instance, nil
+}
+
+// platformsOf lists the platforms of a manifest list or image index.
+func platformsOf(raw []byte) []string {
+	var list struct {
+		Manifests []struct {
+			Platform struct {
+				OS           string `json:"os"`
+				Architecture string `json:"architecture"`
+				Variant      string `json:"variant"`
+			} `json:"platform"`
+		} `json:"manifests"`
+	}
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	var all []string
+	for _, m := range list.Manifests {
+		p := platform{m.Platform.OS, m.Platform.Architecture, m.Platform.Variant}
+		if p.OS != "unknown" && p.OS != "" { // attestations are "unknown/unknown"
+			all = append(all, p.String())
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// checkPolicy asks containers-policy.json(5) whether the image may be run. A
+// machine without any policy file accepts everything, as docker does: the
+// built-in policy is used only when there is none, never when one is broken.
+func checkPolicy(ctx context.Context, sys *types.SystemContext, unparsed *image.UnparsedImage) error {
+	policy, err := signature.DefaultPolicy(sys)
+	if errors.Is(err, configfile.ErrConfigFileNotFound) && sys.SignaturePolicyPath == "" {
+		policy = &signature.Policy{Default: []signature.PolicyRequirement{signature.NewPRInsecureAcceptAnything()}}
+	} else if err != nil {
+		return api.Errorf(api.FailedPrecondition, "signature policy: %w", err).
+			WithHint("Correct the policy file; see containers-policy.json(5).")
+	}
+	pc, err := signature.NewPolicyContext(policy)
+	if err != nil {
+		return fmt.Errorf("signature policy: %w", err)
+	}
+	defer func() { _ = pc.Destroy() }()
+	if ok, err := pc.IsRunningImageAllowed(ctx, unparsed); !ok {
+		return api.Errorf(api.PermissionDenied, "the signature policy does not allow this image: %w", err).
+			WithHint("Sign the image, or change the policy (containers-policy.json(5)).")
+	}
+	return nil
+}
+
+// parse reads the configuration and the list of layers of one image.
+func (r *remote) parse(ctx context.Context, sys *types.SystemContext, unparsed *image.UnparsedImage, want platform) error {
+	_, mimeType, err := unparsed.Manifest(ctx)
+	if err != nil {
+		return err
+	}
+	switch mimeType {
+	case manifest.DockerV2Schema1MediaType, manifest.DockerV2Schema1SignedMediaType:
+		return api.Errorf(api.Unimplemented, "%s has a Docker schema 1 manifest, which names no layer contents", r.named).
+			WithHint("Push the image again with a current tool.")
+	}
+	img, err := image.FromUnparsedImage(ctx, sys, unparsed)
+	if err != nil {
+		return err
+	}
+	blob, err := img.ConfigBlob(ctx)
+	if err != nil {
+		return err
+	}
+	if r.config, err = parseConfig(blob); err != nil {
+		return err
+	}
+	r.id = img.ConfigInfo().Digest
+	if have := r.config.platform(); !want.accepts(have) {
+		return wrongPlatform(r.named.String(), want, []string{have.String()})
+	}
+	return r.setLayers(img.LayerInfos())
+}
+
+// setLayers pairs the layers of the manifest with those of the configuration.
+func (r *remote) setLayers(infos []types.BlobInfo) error {
+	for _, l := range infos {
+		if err := checkDigest(l.Digest.String()); err != nil {
+			return fmt.Errorf("manifest: layer: %w", err)
+		}
+		// Without the URLs of "foreign" layers: a manifest must not make this
+		// process fetch from places of its choice.
+		r.layers = append(r.layers, types.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType})
+	}
+	if n, m := len(r.layers), len(r.config.RootFS.DiffIDs); n != m {
+		return api.Errorf(api.InvalidArgument, "the manifest of %s has %d layers, its configuration %d", r.named, n, m).
+			WithHint("The image is damaged; push it again.")
+	}
+	return nil
+}

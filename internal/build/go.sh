@@ -81,7 +81,9 @@ fetch() {
 	tmp=$(mktemp -d "$root/.cache/go-fetch.XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT
 	trap 'exit 130' INT TERM
+	# A module of its own: old versions cannot even read ours, above it.
 	mkdir "$tmp/empty"
+	echo 'module empty' >"$tmp/empty/go.mod"
 	(cd "$tmp/empty" && GO111MODULE=on GOMODCACHE=$tmp/mod "$1" mod download -modcacherw "$module") >&2
 	# Modules carry no mode bits.
 	chmod 0755 "$tmp/mod/$module"/bin/* "$tmp/mod/$module"/pkg/tool/*/*

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -63,6 +64,8 @@ type monitor struct {
 // Run starts a daemon and returns when it has ended and nothing of it is left.
 // The end of ctx ends it.
 func Run(ctx context.Context, opts Options) (err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	m := &monitor{opts: opts, log: opts.Logger, stopping: make(chan struct{})}
 	defer func() { m.announce(err) }()
 	var undo cleanup.Stack
@@ -84,8 +87,10 @@ func (m *monitor) announce(err error) {
 
 // prepare takes what the daemon needs of the host, before any process exists.
 func (m *monitor) prepare(undo *cleanup.Stack) error {
-	// Sandboxes must not possess the caller's session keyring.
-	if _, err := unix.KeyctlJoinSessionKeyring(""); err != nil && !errors.Is(err, unix.ENOSYS) {
+	// Sandboxes must not possess the caller's session keyring. Keyrings belong to
+	// threads: this is the one that starts hutch-launch, since Run's goroutine is
+	// locked to it.
+	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
 		return fmt.Errorf("join a session keyring of its own: %w", err)
 	}
 	if err := m.opts.Paths.MakeDirs(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/docker/distribution/registry/api/errcode"
@@ -162,8 +163,10 @@ func statusOf(err error) int {
 
 // unreachable knows the errors of the network.
 func unreachable(err error) *api.Error {
-	var netErr net.Error
-	if !errors.As(err, &netErr) {
+	// Not net.Error, which every errno is too.
+	var request *url.Error
+	var op *net.OpError
+	if !errors.As(err, &request) && !errors.As(err, &op) {
 		return nil
 	}
 	e := api.Errorf(api.Unavailable, "the registry cannot be reached: %w", err)

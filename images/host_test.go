@@ -47,8 +47,11 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// openStore opens a new store. An ordinary user cannot chown outside of a user
+// namespace; TestInUserNamespace has what that leaves out.
 func openStore(t *testing.T, opts Options) *Store {
 	t.Helper()
+	opts.SingleUID = opts.SingleUID || os.Geteuid() != 0
 	s, err := Open(filepath.Join(t.TempDir(), "images"), opts)
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })

@@ -336,7 +336,7 @@ func TestPullOnce(t *testing.T) {
 	}))
 	defer counter.Close()
 	a := openStore(t, Options{})
-	b, err := Open(a.Dir(), Options{})
+	b, err := Open(a.Dir(), a.opts)
 	must(t, err)
 	defer b.Close()
 	var g errgroup.Group

@@ -63,6 +63,9 @@ func (s *Store) openRemote(ctx context.Context, named reference.Named, want plat
 // systemContext says where containers/image finds its configuration and what
 // it may do.
 func (s *Store) systemContext(named reference.Named, want platform) (*types.SystemContext, error) {
+	if err := checkHome(); err != nil {
+		return nil, err
+	}
 	sys := &types.SystemContext{
 		SystemRegistriesConfPath: s.opts.RegistriesConf,
 		AuthFilePath:             s.opts.AuthFile,
@@ -90,6 +93,23 @@ func (s *Store) systemContext(named reference.Named, want platform) (*types.Syst
 		}
 	}
 	return sys, nil
+}
+
+// checkHome makes sure that the user's containers configuration can be looked
+// at. A signature policy there that cannot be read must not count as none: a
+// daemon of root's, which runs under ids of its own and cannot enter /root, has
+// to be given a HOME that it can.
+func checkHome() error {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return nil // no HOME: the library looks at the system's files only
+	}
+	_, err = os.Stat(filepath.Join(dir, "containers", "policy.json"))
+	if errors.Is(err, fs.ErrPermission) {
+		return api.Errorf(api.FailedPrecondition, "the containers configuration cannot be looked at: %w", err).
+			WithHint("HOME must name a folder that hutchd may read.")
+	}
+	return nil
 }
 
 // registriesD chooses the folder of containers-registries.d(5). Where neither

@@ -13,6 +13,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // StartRegistry runs a registry (the docker-registry of the distribution
@@ -24,7 +27,9 @@ func StartRegistry(t testing.TB) string {
 	url, stop, err := RunRegistry(t.TempDir())
 	if err != nil {
 		if _, look := exec.LookPath("docker-registry"); look != nil {
-			t.Skip("docker-registry is not installed (apt-get install docker-registry)")
+			testenv.Require(t, probe.Check{
+				Name: "docker_registry", Status: probe.No, Detail: look.Error(), Remedy: "apt-get install docker-registry",
+			})
 		}
 		t.Fatal(err)
 	}

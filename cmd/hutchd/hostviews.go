@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/images"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
@@ -37,7 +38,7 @@ func (v *hostViews) binds(store string, want []images.Bind) ([]spec.Bind, error)
 		at := ""
 		if b.Overlay != "" {
 			var err error
-			if at, err = v.view(filepath.Join(store, b.Overlay), b.Source); err != nil {
+			if at, err = v.view(store, filepath.Join(store, b.Overlay), b.Source); err != nil {
 				return nil, err
 			}
 		}
@@ -57,7 +58,7 @@ func (v *hostViews) binds(store string, want []images.Bind) ([]spec.Bind, error)
 }
 
 // view mounts the overlay of [overlay, source], once.
-func (v *hostViews) view(overlay, source string) (string, error) {
+func (v *hostViews) view(store, overlay, source string) (string, error) {
 	key := overlay + "\x00" + source
 	if at, ok := v.byFrom[key]; ok {
 		return at, nil
@@ -66,7 +67,7 @@ func (v *hostViews) view(overlay, source string) (string, error) {
 	if err := os.Mkdir(at, 0o755); err != nil {
 		return "", fmt.Errorf("make mount point: %w", err)
 	}
-	err := mountReadOnly(at, overlay, source)
+	err := mountReadOnly(store, at, overlay, source)
 	switch {
 	case err == nil:
 		v.mounts = append(v.mounts, at)
@@ -86,33 +87,26 @@ func (v *hostViews) view(overlay, source string) (string, error) {
 	return at, nil
 }
 
-// mountReadOnly mounts a read-only overlay of two lower folders at target.
-func mountReadOnly(target string, lower ...string) error {
-	fsfd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("fsopen overlay: %w", err)
-	}
-	defer unix.Close(fsfd)
-	for _, dir := range lower {
-		if err := unix.FsconfigSetString(fsfd, "lowerdir+", dir); err != nil {
-			return fmt.Errorf("overlay lowerdir %s: %w", dir, err)
+// mountReadOnly mounts a read-only overlay of lower folders at target. A sandbox
+// can read the options in its mountinfo, so the names are relative to dir.
+func mountReadOnly(dir, target string, lower ...string) error {
+	options := []sys.FSOption{{Key: "source", Value: "overlay"}}
+	for _, l := range lower {
+		rel, err := filepath.Rel(dir, l)
+		if err != nil {
+			return fmt.Errorf("overlay lowerdir %s: %w", l, err)
 		}
+		options = append(options, sys.FSOption{Key: "lowerdir+", Value: rel})
 	}
-	if err := unix.FsconfigSetFlag(fsfd, "userxattr"); err != nil {
-		return fmt.Errorf("overlay userxattr: %w", err)
-	}
-	if err := unix.FsconfigCreate(fsfd); err != nil {
-		return fmt.Errorf("create overlay: %w", err)
-	}
-	mnt, err := unix.Fsmount(fsfd, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
-	if err != nil {
-		return fmt.Errorf("fsmount: %w", err)
-	}
-	defer unix.Close(mnt)
-	if err := unix.MoveMount(mnt, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("attach overlay: %w", err)
-	}
-	return nil
+	options = append(options, sys.FSOption{Key: "userxattr"})
+	return sys.InFolder(dir, func() error {
+		mnt, err := sys.FSMount("overlay", options, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+		if err != nil {
+			return err
+		}
+		defer mnt.Close()
+		return sys.AttachTree(mnt, target)
+	})
 }
 
 func (v *hostViews) makeEmpty() error {

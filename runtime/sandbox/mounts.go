@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
@@ -200,30 +201,25 @@ func (f *creation) overlay(i int, lower string) (string, error) {
 			return "", diskError("make overlay folders", err)
 		}
 	}
-	fsfd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	// Relative names, because the sandbox reads them in its mountinfo.
+	rel, err := filepath.Rel(base, lower)
 	if err != nil {
-		return "", fmt.Errorf("fsopen overlay: %w", err)
+		return "", fmt.Errorf("overlay over %s: %w", lower, err)
 	}
-	defer unix.Close(fsfd)
-	for _, o := range [][2]string{{"lowerdir", lower}, {"upperdir", base + "/upper"}, {"workdir", base + "/work"}} {
-		if err := unix.FsconfigSetString(fsfd, o[0], o[1]); err != nil {
-			return "", fmt.Errorf("overlay %s=%s: %w", o[0], o[1], err)
-		}
-	}
-	if err := unix.FsconfigSetFlag(fsfd, "userxattr"); err != nil {
-		return "", fmt.Errorf("overlay userxattr: %w", err)
-	}
-	if err := unix.FsconfigCreate(fsfd); err != nil {
-		return "", fmt.Errorf("create overlay over %s: %w", lower, err)
-	}
-	mnt, err := unix.Fsmount(fsfd, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
-	if err != nil {
-		return "", fmt.Errorf("fsmount overlay: %w", err)
-	}
-	defer unix.Close(mnt)
 	merged := base + "/merged"
-	if err := unix.MoveMount(mnt, "", unix.AT_FDCWD, merged, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return "", fmt.Errorf("attach overlay: %w", err)
+	err = sys.InFolder(base, func() error {
+		mnt, err := sys.FSMount("overlay", []sys.FSOption{
+			{Key: "source", Value: "overlay"}, {Key: "lowerdir", Value: rel},
+			{Key: "upperdir", Value: "upper"}, {Key: "workdir", Value: "work"}, {Key: "userxattr"},
+		}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+		if err != nil {
+			return err
+		}
+		defer mnt.Close()
+		return sys.AttachTree(mnt, merged)
+	})
+	if err != nil {
+		return "", fmt.Errorf("overlay over %s: %w", lower, err)
 	}
 	f.undo.Add(func() error { return unmount(merged) })
 	return merged, nil

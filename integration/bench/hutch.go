@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// daemon is a shared daemon with a state folder and a socket of its own.
+type daemon struct {
+	hutch string // the command
+	env   []string
+}
+
+// hutchCommand copies our binaries to where the user of the subjects reaches
+// them, once, and returns the command.
+func (h *Host) hutchCommand() (string, error) {
+	if _, err := os.Stat(h.path("bin", "hutch")); err == nil {
+		return h.path("bin", "hutch"), nil
+	}
+	for _, name := range []string{"hutchd", "hutch-launch", "hutch-init", "hutch"} {
+		from := filepath.Join(h.hutchBin, name)
+		if _, err := os.Stat(from); err != nil {
+			return "", &Unavailable{NotBuilt, err.Error(), "make build, or -hutch FOLDER"}
+		}
+		if _, err := h.copyBinary(from); err != nil {
+			return "", err
+		}
+	}
+	return h.path("bin", "hutch"), nil
+}
+
+// hutchEnv keeps a daemon of ours apart from every other: state and socket in
+// the temporary folder, no configuration.
+func (h *Host) hutchEnv(state string) ([]string, error) {
+	dir, err := h.mkdir(state, 0o700)
+	if err != nil {
+		return nil, err
+	}
+	return []string{
+		"HUTCH_ROOT=" + dir,
+		"HUTCH_SOCKET=" + h.path("run", state+".sock"),
+		"HUTCH_CONFIG=" + h.path("home", "config.yaml"),
+	}, nil
+}
+
+// sharedDaemon starts the daemon that the hutch subjects share, once, as the
+// first command of a user does.
+func (h *Host) sharedDaemon(ctx context.Context) (*daemon, error) {
+	if h.daemon != nil {
+		return h.daemon, nil
+	}
+	hutch, err := h.hutchCommand()
+	if err != nil {
+		return nil, err
+	}
+	env, err := h.hutchEnv("state")
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{hutch: hutch, env: env}
+	h.undo.Add(func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+		defer cancel()
+		_, err := h.output(ctx, env, hutch, "rpc", "system.shutdown", `{"mode":"kill"}`)
+		return err
+	})
+	if _, err := h.output(ctx, env, hutch, "run", "host", "--", "true"); err != nil {
+		return nil, h.explain(ctx, d, err)
+	}
+	h.daemon = d
+	return d, nil
+}
+
+// explain turns the failure of hutch into Unavailable where its doctor finds that
+// this host cannot run sandboxes.
+func (h *Host) explain(ctx context.Context, d *daemon, err error) error {
+	if _, doctor := h.output(ctx, d.env, d.hutch, "doctor"); doctor != nil {
+		return &Unavailable{HostKind, "hutch cannot run sandboxes here: " + err.Error(), "`hutch doctor` says why"}
+	}
+	return err
+}
+
+func setupHutchVersion(_ context.Context, h *Host) (*Prepared, error) {
+	hutch, err := h.hutchCommand()
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.newProcess(nil, hutch, "version")
+	if err != nil {
+		return nil, err
+	}
+	return p.prepared(), nil
+}
+
+func setupHutchRun(ctx context.Context, h *Host) (*Prepared, error) {
+	d, err := h.sharedDaemon(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.hutchProcess(ctx, d, "run", "host", "--", "true")
+}
+
+func setupHutchExec(ctx context.Context, h *Host) (*Prepared, error) {
+	d, err := h.sharedDaemon(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sandbox, err := h.output(ctx, d.env, d.hutch, "create", "host")
+	if err != nil {
+		return nil, err
+	}
+	if sandbox == "" {
+		return nil, fmt.Errorf("hutch create printed no id")
+	}
+	return h.hutchProcess(ctx, d, "exec", sandbox, "true")
+}
+
+// setupHutchPrivate has a state folder of its own, so that daemons of two kinds
+// do not meet on one.
+func setupHutchPrivate(ctx context.Context, h *Host) (*Prepared, error) {
+	hutch, err := h.hutchCommand()
+	if err != nil {
+		return nil, err
+	}
+	env, err := h.hutchEnv("private")
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{hutch: hutch, env: env}
+	if _, err := h.output(ctx, env, hutch, "run", "--private", "host", "--", "true"); err != nil {
+		return nil, h.explain(ctx, d, err)
+	}
+	return h.hutchProcess(ctx, d, "run", "--private", "host", "--", "true")
+}
+
+// hutchProcess prepares a call of the hutch command.
+func (h *Host) hutchProcess(ctx context.Context, d *daemon, args ...string) (*Prepared, error) {
+	p, err := h.newProcess(d.env, append([]string{d.hutch}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	ready := p.prepared()
+	ready.Version = h.version(ctx, d.hutch, "version")
+	return ready, nil
+}

@@ -176,15 +176,26 @@ func (t *Tree) Remove() error {
 	for _, h := range t.hierarchies {
 		root := filepath.Join(h.mount, t.group)
 		if h.v2 && holdsSelf(filepath.Join(root, "daemon")) {
-			if parent := filepath.Dir(root); parent != h.mount {
-				_ = write(filepath.Join(root, "cgroup.subtree_control"), disableAll(root))
-				_ = write(filepath.Join(parent, "cgroup.subtree_control"), disableAll(parent))
-				errs = append(errs, write(filepath.Join(parent, "cgroup.procs"), strconv.Itoa(os.Getpid())))
-			}
+			errs = append(errs, h.leave(root))
 		}
 		errs = append(errs, removeTree(root))
 	}
 	return errors.Join(errs...)
+}
+
+// leave moves the caller's process out of root, to the group above. That one may
+// hold it only without controllers for its children, unless it is the hierarchy's
+// root.
+func (h hierarchy) leave(root string) error {
+	parent := filepath.Dir(root)
+	if parent != h.mount {
+		for _, dir := range []string{root, parent} {
+			if err := write(filepath.Join(dir, "cgroup.subtree_control"), disableAll(dir)); err != nil {
+				return err
+			}
+		}
+	}
+	return write(filepath.Join(parent, "cgroup.procs"), strconv.Itoa(os.Getpid()))
 }
 
 // make creates G, G/sandboxes and, in v2, G/daemon, and gives the daemon what it

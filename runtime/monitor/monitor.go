@@ -214,10 +214,8 @@ func daemonEnv() []string {
 func (m *monitor) config() *monitorapi.Config {
 	p := m.opts.Paths
 	mount, _ := m.mountPoint()
-	forbidden := []string{p.State, p.Runtime, filepath.Dir(p.Socket), mount}
-	if st, err := os.Stat(filepath.Dir(p.Config)); err == nil && st.IsDir() {
-		forbidden = append(forbidden, filepath.Dir(p.Config))
-	}
+	// Of the socket and the config only the files: they may lie in any folder.
+	forbidden := []string{p.State, p.Runtime, p.Socket, p.Config, mount}
 	if exe, err := os.Executable(); err == nil {
 		forbidden = append(forbidden, filepath.Dir(exe))
 	}

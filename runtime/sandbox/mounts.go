@@ -80,12 +80,13 @@ func (f *creation) attach(i int, m api.Mount) error {
 		return fmt.Errorf("attach mount: %w", err)
 	}
 	f.undo.Add(func() error { return unmount(at) })
+	bind := at
 	if m.Mode == api.ModeOverlay {
-		if at, err = f.overlay(i, at); err != nil {
+		if bind, err = f.overlay(i, at); err != nil {
 			return err
 		}
 	}
-	f.binds = append(f.binds, spec.Bind{Source: at, Target: filepath.Clean(m.Target), ReadOnly: m.Mode == api.ModeRO})
+	f.binds = append(f.binds, spec.Bind{Source: bind, Target: filepath.Clean(m.Target), ReadOnly: m.Mode == api.ModeRO})
 	return nil
 }
 

@@ -46,6 +46,7 @@ func newRoot() *cobra.Command {
 	root.SetCompletionCommandGroupID(groupSystem)
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(printHelp)
+	root.SuggestionsMinimumDistance = 2 // letters; for unknownCommand
 	root.AddCommand(
 		newRun(), newCreate(), newExec(), newPs(), newInspect(), newKill(), newRm(),
 		newImage(),

@@ -101,6 +101,7 @@ func (io *stdio) null(mode int) error {
 // passed hands the caller's own fds on where that is safe and works inside.
 func (io *stdio) passed(s *Sandbox, p *api.ExecParams, fds Taker) error {
 	user := orElse(p.User, s.Record().User)
+	crossed := map[int]*os.File{} // by index in the request
 	for i, index := range []*int{p.Stdio.Stdin, p.Stdio.Stdout, p.Stdio.Stderr} {
 		mode := os.O_WRONLY
 		if i == 0 {
@@ -108,6 +109,13 @@ func (io *stdio) passed(s *Sandbox, p *api.ExecParams, fds Taker) error {
 		}
 		if index == nil {
 			if err := io.null(mode); err != nil {
+				return err
+			}
+			continue
+		}
+		if same, ok := crossed[*index]; ok && i == 2 {
+			// 2>&1: one pipe keeps the order of what goes through it.
+			if err := io.again(same); err != nil {
 				return err
 			}
 			continue
@@ -123,12 +131,21 @@ func (io *stdio) passed(s *Sandbox, p *api.ExecParams, fds Taker) error {
 		}
 		if !relay {
 			io.give = append(io.give, f)
-			continue
-		}
-		if err := io.relay(i, f); err != nil {
+		} else if err := io.relay(i, f); err != nil {
 			return err
 		}
+		crossed[*index] = io.give[i]
 	}
+	return nil
+}
+
+// again gives a file a second time.
+func (io *stdio) again(f *os.File) error {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return fmt.Errorf("duplicate %s: %w", f.Name(), err)
+	}
+	io.give = append(io.give, os.NewFile(uintptr(fd), f.Name()))
 	return nil
 }
 

@@ -53,6 +53,7 @@ test-all: build deps-test ## the same, failing when a must-run test skips; as ro
 	$(Q)$(TESTRUN) -require -matrix $(PKG)
 
 build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init}
+	$(Q)[ -d bin ] || { printf '  %-9s %s\n' FETCH 'Go modules'; $(GO) list -deps -tags containers_image_openpgp,seccomp ./cmd/... >/dev/null 2>&1 || true; }
 	$(say) BUILD 'bin/{$(subst $() ,$(comma),$(PLAIN))}'
 	$(Q)CGO_ENABLED=0 $(GOBUILD) $(PLAIN_FLAGS) -o bin/ $(PLAIN:%=./cmd/%)
 	$(say) BUILD 'bin/hutch-launch (static, with libseccomp)'
@@ -74,12 +75,12 @@ uninstall: ## remove what install put there
 	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init
 	$(Q)rmdir $(LIBEXECDIR) 2>/dev/null || true
 
-deps: deps-build ## install missing packages (root or passwordless sudo), else print the command
-	$(Q)internal/build/deps.sh test
+deps: ## install missing packages (root or passwordless sudo), else print the command
+	$(Q)internal/build/deps.sh go build test
 	$(Q)$(GO) version
 
 deps-build:
-	$(Q)internal/build/deps.sh build
+	$(Q)internal/build/deps.sh go build
 
 deps-test:
 	$(Q)internal/build/deps.sh test

@@ -22,7 +22,12 @@ fi
 {
 	have_cmd() { command -v "$1" >/dev/null 2>&1; }
 	have_cc() { have_cmd "${CC:-gcc}"; }
-	have_go() { have_cmd go || [ -x /usr/local/go/bin/go ]; }
+	have_go() {
+		for go in "$(command -v go || true)" "$root"/.cache/go/*/bin/go /usr/local/go/bin/go /usr/lib/go*/bin/go; do
+			[ -x "$go" ] && return 0
+		done
+		return 1
+	}
 	have_libseccomp() { have_static seccomp && have_cmd pkg-config && pkg-config --exists libseccomp; }
 	have_registry() { have_cmd docker-registry || have_cmd registry || [ -x "$root/.cache/tools/usr/bin/docker-registry" ]; }
 
@@ -116,11 +121,11 @@ command_for() {
 # install PACKAGES installs them when this user may.
 install() {
 	line=$(command_for "${1% }")
-	if [ "$(id -u)" = 0 ]; then
-		sudo=
-	else
-		sudo='sudo '
-		line="sudo sh -c '$line'"
+	sudo=
+	if [ "$(id -u)" != 0 ]; then
+		sudo='sudo sh -c'
+		have_cmd sudo || sudo='su -c'
+		line="$sudo '$line'"
 	fi
 	if [ "$manager" = none ]; then
 		echo "deps: no apt-get, dnf or apk here; please install: $1"
@@ -169,7 +174,7 @@ while read -r need weight _; do
 	elif [ "$need" = newuidmap ]; then
 		echo "deps: no newuidmap: going on with a single-uid map (one user inside each sandbox)"
 	else
-		echo "deps: no $need: the tests that need it will be skipped"
+		echo "deps: no $need: tests that need it will be skipped"
 	fi
 done <<END
 $left

@@ -38,7 +38,7 @@ func thisMachine() Machine {
 		m.Kernel = unix.ByteSliceToString(u.Release[:])
 	}
 	if unix.Sysinfo(&info) == nil {
-		m.Memory = int(uint64(info.Totalram) * uint64(info.Unit) >> 20)
+		m.Memory = int(info.Totalram * uint64(info.Unit) >> 20)
 	}
 	m.CPU = field("/proc/cpuinfo", "model name", ":")
 	m.System = strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`)

@@ -302,9 +302,6 @@ func TestHostOfThisMachine(t *testing.T) {
 	start = time.Now()
 	same := unchanged(s.host.sources)
 	check := time.Since(start)
-	if !same {
-		t.Error("the host is said to have changed")
-	}
 	got := tree(t, s.path(img.Rootfs.Lower[0]))
 	var size int
 	for p, c := range got {
@@ -318,9 +315,10 @@ func TestHostOfThisMachine(t *testing.T) {
 	must(t, err)
 	other, err := next.Host(HostOptions{})
 	must(t, err)
-	if other.ID != img.ID {
-		t.Error("another process made another skeleton")
+	if same && unchanged(s.host.sources) && other.ID != img.ID {
+		t.Error("another process made another skeleton of an unchanged host")
 	}
+	must(t, next.Close())
 	t.Logf("another process found it in %v", time.Since(start))
 	t.Logf("%d nodes, %d bytes, built in %v, %d sources checked in %v", len(got), size, build, len(s.host.sources), check)
 }

@@ -127,7 +127,7 @@ func look(host hostRoot) (*view, error) {
 		}
 	}
 	// What is synthesised depends on these.
-	for _, p := range []string{"/etc", "/etc/passwd", "/etc/group", "/usr", "/usr/bin", "/usr/local"} {
+	for _, p := range []string{"/etc", "/etc/passwd", "/etc/group", "/usr", "/usr/local", "/bin/bash", "/usr/bin/bash"} {
 		v.note(p)
 	}
 	for _, p := range slices.Concat(programFolders, systemProfiles) {

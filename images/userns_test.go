@@ -21,19 +21,29 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// The tests TestInside... run as hutchd does: as uid 0 of a user and mount
-// namespace. TestInUserNamespace starts this test binary again for that.
+// TestInUserNamespace runs tests as hutchd does: as uid 0 of a user and mount
+// namespace. It starts this test binary again for that, told by insideVar.
 const (
 	insideVar   = "HUTCH_TEST_IMAGES_INSIDE" // "single" or "range"
 	registryVar = "HUTCH_TEST_IMAGES_REGISTRY"
 	storeVar    = "HUTCH_TEST_IMAGES_STORE" // a folder of uid 0 inside
 )
 
+var insideTests = map[string]func(*testing.T){
+	"overlay": insideOverlay, "host": insideHost, "unmapped": insideUnmapped,
+}
+
 // rangeBase is the host uid of uid 0 in the range map, which only root can
 // make without newuidmap. No account need exist for it.
 const rangeBase = 2_000_000_000
 
 func TestInUserNamespace(t *testing.T) {
+	if os.Getenv(insideVar) != "" {
+		for name, f := range insideTests {
+			t.Run(name, f)
+		}
+		return
+	}
 	testenv.Require(t, probe.Overlay(t.Context()))
 	registry := it.StartRegistry(t)
 	pushForInside(t, registry)
@@ -62,7 +72,7 @@ func runInside(t *testing.T, kind, registry string) {
 		base, gid, size = rangeBase, rangeBase, 65536
 	}
 	must(t, os.Chown(store, base, gid))
-	cmd := exec.Command("/proc/self/fd/3", "-test.run=^TestInside", "-test.v", "-test.count=1")
+	cmd := exec.Command("/proc/self/fd/3", "-test.run=^TestInUserNamespace$", "-test.v", "-test.count=1")
 	cmd.ExtraFiles = []*os.File{exe}
 	cmd.Env = append(os.Environ(), insideVar+"="+kind, registryVar+"="+registry, storeVar+"="+store, "HOME="+store)
 	cmd.Dir = "/"
@@ -78,22 +88,18 @@ func runInside(t *testing.T, kind, registry string) {
 	if err != nil {
 		t.Fatalf("tests inside: %v", err)
 	}
-	for _, name := range []string{"TestInsideOverlay", "TestInsideHost", "TestInsideUnmapped"} {
-		if !bytes.Contains(out, []byte("--- PASS: "+name)) {
+	for name := range insideTests {
+		if !bytes.Contains(out, []byte("--- PASS: TestInUserNamespace/"+name)) {
 			t.Errorf("%s did not pass", name)
 		}
 	}
 }
 
-// insideStore opens the store of a test inside, or skips outside.
+// insideStore opens the store of a test inside.
 func insideStore(t *testing.T) (s *Store, single bool, registry string) {
 	t.Helper()
-	kind := os.Getenv(insideVar)
-	if kind == "" {
-		t.Skip("run by TestInUserNamespace in a namespace")
-	}
-	single = kind == "single"
-	s, err := Open(filepath.Join(os.Getenv(storeVar), t.Name()), Options{SingleUID: single})
+	single = os.Getenv(insideVar) == "single"
+	s, err := Open(filepath.Join(os.Getenv(storeVar), filepath.Base(t.Name())), Options{SingleUID: single})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	return s, single, os.Getenv(registryVar)
@@ -175,7 +181,7 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(all, " ")
 }
 
-func TestInsideOverlay(t *testing.T) {
+func insideOverlay(t *testing.T) {
 	s, single, registry := insideStore(t)
 	img, err := s.Pull(t.Context(), it.Ref(registry, "inside", "v1"), PullOptions{})
 	must(t, err)
@@ -218,7 +224,7 @@ func TestInsideOverlay(t *testing.T) {
 	wantClean(t, s, 0)
 }
 
-func TestInsideUnmapped(t *testing.T) {
+func insideUnmapped(t *testing.T) {
 	s, single, registry := insideStore(t)
 	_, err := s.Pull(t.Context(), it.Ref(registry, "unmapped", "v1"), PullOptions{})
 	if single {
@@ -232,7 +238,7 @@ func TestInsideUnmapped(t *testing.T) {
 	wantClean(t, s, 0)
 }
 
-func TestInsideHost(t *testing.T) {
+func insideHost(t *testing.T) {
 	s, _, _ := insideStore(t)
 	img, err := s.Host(HostOptions{})
 	must(t, err)

@@ -81,6 +81,14 @@ type cage struct {
 func newCage(t testing.TB) *cage {
 	t.Helper()
 	c := &cage{outer: t.TempDir()}
+	t.Cleanup(func() { // else an ordinary user cannot remove read-only folders
+		_ = filepath.WalkDir(c.outer, func(p string, d fs.DirEntry, err error) error {
+			if d != nil && d.IsDir() {
+				_ = os.Chmod(p, 0o700)
+			}
+			return nil
+		})
+	})
 	c.root = filepath.Join(c.outer, "in", "root")
 	must(t, os.MkdirAll(c.root, 0o700))
 	for _, p := range []string{"canary", "in/canary", "in/etc/passwd"} {

@@ -94,7 +94,9 @@ func (r *reader) handle(e event) {
 // packageLine shows what a package itself prints, but for the noise.
 func (r *reader) packageLine(e event) {
 	line := strings.TrimSuffix(e.Output, "\n")
-	if line == "PASS" || line == "FAIL" || strings.HasSuffix(line, "[no test files]") {
+	switch {
+	case line == "PASS", line == "FAIL", line == "testing: warning: no tests to run",
+		strings.HasSuffix(line, "[no test files]"), strings.HasSuffix(line, "[no tests to run]"):
 		return
 	}
 	if r.label != "" && (strings.HasPrefix(line, "ok ") || strings.HasPrefix(line, "FAIL\t")) {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -78,6 +79,7 @@ func run(ctx context.Context, out io.Writer, o options) (bool, error) {
 	if o.require {
 		os.Setenv(testenv.RequireVar, testenv.RequireAll)
 	}
+	os.Setenv(testenv.BinVar, filepath.Join(root, "bin"))
 	var total report
 	r := newReader(out, module, "")
 	if err := goTest(ctx, r, o); err != nil {

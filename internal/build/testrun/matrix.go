@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,29 +45,42 @@ func runMatrix(ctx context.Context, out io.Writer, root string, o options, total
 	return ok, nil
 }
 
+// aboutSources are tests of the repository itself: they need the toolchain, and
+// say the same to everybody.
+var aboutSources = []string{module + "/internal/deptest", module + "/internal/build/testrun"}
+
 // hostPackages lists the folders, below the module's root, of the packages whose
-// tests depend on the host: those that import testenv.
+// tests depend on the host: those that link testenv.
 func hostPackages(ctx context.Context, o options) ([]string, error) {
-	cmd := command(ctx, "go", append([]string{"list", "-json=ImportPath,TestImports,XTestImports", "-tags", tags}, o.packages...)...)
+	cmd := command(ctx, "go", append([]string{"list", "-test", "-json=ImportPath,Deps", "-tags", tags}, o.packages...)...)
 	list, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 	}
 	var dirs []string
-	for dec := json.NewDecoder(strings.NewReader(string(list))); ; {
+	for dec := json.NewDecoder(bytes.NewReader(list)); ; {
 		var p struct {
-			ImportPath                string
-			TestImports, XTestImports []string
+			ImportPath string
+			Deps       []string
 		}
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			return dirs, nil
 		} else if err != nil {
 			return nil, err
 		}
-		if slices.Contains(append(p.TestImports, p.XTestImports...), module+"/internal/testenv") {
-			dirs = append(dirs, strings.TrimPrefix(p.ImportPath, module+"/"))
+		// PACKAGE.test is the compiled test of PACKAGE.
+		tested, ok := strings.CutSuffix(p.ImportPath, ".test")
+		if ok && !slices.Contains(aboutSources, tested) && slices.ContainsFunc(p.Deps, isTestenv) {
+			dirs = append(dirs, strings.TrimPrefix(tested, module+"/"))
 		}
 	}
+}
+
+// isTestenv also knows testenv as go list spells it where a test of something
+// below testenv has it compiled anew: "PATH [TEST]".
+func isTestenv(dep string) bool {
+	path, _, _ := strings.Cut(dep, " ")
+	return path == module+"/internal/testenv"
 }
 
 // stage fills dir with the sources (tests read their testdata), the binaries and

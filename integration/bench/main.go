@@ -39,7 +39,7 @@ func parseOptions() (o options, err error) {
 	pattern := ""
 	flag.IntVar(&o.rounds, "rounds", 100, "counted rounds at most")
 	flag.IntVar(&o.warmup, "warmup", 5, "rounds before them that do not count")
-	flag.DurationVar(&o.limit, "limit", 55*time.Second, "start no round after this time")
+	flag.DurationVar(&o.limit, "limit", 50*time.Second, "start no round after this time")
 	flag.StringVar(&pattern, "run", "", "only subjects that match this `regexp`")
 	flag.StringVar(&o.baseline, "baseline", "bwrap", "the `subject` that ratios compare with")
 	flag.IntVar(&o.uid, "user", -1, "as root: run the subjects as this `uid`")

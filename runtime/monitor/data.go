@@ -88,7 +88,11 @@ func (m *monitor) makeData() (base uint32, err error) {
 		return 0, err
 	}
 	if err := os.Lchown(dir, int(base), int(base)); err != nil {
-		return 0, fmt.Errorf("give %s to uid %d: %w", dir, base, err)
+		e := api.Errorf(api.Unavailable, "give %s to uid %d: %w", dir, base, err)
+		if errors.Is(err, syscall.EINVAL) {
+			return 0, e.WithHint("this root is root of a container that has few ids; run hutch as an ordinary user of it")
+		}
+		return 0, e
 	}
 	return base, nil
 }

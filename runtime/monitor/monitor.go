@@ -72,10 +72,10 @@ func Run(ctx context.Context, opts Options) (err error) {
 	defer undo.Run(&err)
 
 	if err := m.prepare(&undo); err != nil {
-		return err
+		return explain(ctx, err)
 	}
 	if err := m.start(ctx, &undo); err != nil {
-		return err
+		return explain(ctx, err)
 	}
 	return m.serve(ctx)
 }
@@ -90,7 +90,9 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 	// Sandboxes must not possess the caller's session keyring. Keyrings belong to
 	// threads: this is the one that starts hutch-launch, since Run's goroutine is
 	// locked to it.
-	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
+	// Where an outer sandbox refuses the call, it refuses it to sandboxes as well.
+	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
+	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("join a session keyring of its own: %w", err)
 	}
 	if err := m.opts.Paths.MakeDirs(); err != nil {
@@ -193,6 +195,21 @@ func (m *monitor) launch(ctx context.Context, daemonChannel *os.File) error {
 		},
 	})
 	return err
+}
+
+// explain asks the doctor why the daemon could not be started, when the error
+// does not say it: the answer is nearly always that this machine gives no user
+// namespace.
+func explain(ctx context.Context, err error) error {
+	var known *api.Error
+	if errors.As(err, &known) && known.Code != api.Internal && known.Code != api.Unavailable {
+		return err
+	}
+	c := probe.UserNamespaces(context.WithoutCancel(ctx))
+	if c.Status != probe.No {
+		return err
+	}
+	return api.Errorf(api.Unavailable, "%s: %w", c.Detail, err).WithOp("start the daemon").WithHint("%s", c.Remedy)
 }
 
 // daemonEnv is the part of the environment that hutchd's libraries read: where

@@ -69,7 +69,7 @@ func (c *channel) receive() (*guestapi.Request, []int, error) {
 		return nil, nil, io.EOF
 	}
 	fds, err := parseFDs(oob[:oobn])
-	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+	if err == nil && (n > guestapi.MaxPacket || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0) {
 		// CTRUNC is also what happens when this process has no fd left.
 		err = errBadRequest{text: "packet too large, too many fds, or no fd free"}
 	}

@@ -1,8 +1,11 @@
 package guest
 
 import (
+	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,11 +68,33 @@ func (s *server) killTree(e *execution) {
 		}
 		awaitDeath(alive, time.Now().Add(killPatience))
 	}
+	s.killTracer(e)
 	s.mu.Lock()
 	e.killing, e.killed = false, seen
 	s.announce(e)
 	s.mu.Unlock()
 	s.sweep([]*execution{e})
+}
+
+// killTracer frees a dead leader from a debugger: until that has waited for it,
+// nobody else can (ptrace(2)), and hutchd would not hear of its end.
+func (s *server) killTracer(e *execution) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byPID[e.pid] != e {
+		return
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.pid))
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, ok := strings.CutPrefix(line, "TracerPid:"); ok {
+			if pid, err := strconv.Atoi(strings.TrimSpace(text)); err == nil && pid > 1 {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+	}
 }
 
 // freeze stops the members of e until no new ones turn up, and returns them,

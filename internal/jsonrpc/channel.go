@@ -64,7 +64,7 @@ type Channel struct {
 	r    *Reader
 	w    *Writer
 
-	mu       sync.Mutex
+	mu       sync.Mutex          // before the Writer's
 	calls    map[string]*Request // by id as written on the wire
 	draining bool                // take no further calls
 	waiting  bool                // Recv waits for calls to become empty
@@ -241,15 +241,16 @@ func (c *Channel) refuse(id string, e *Error) {
 // Send queues a reply and forgets the calls it answers.
 func (c *Channel) Send(line []byte) error {
 	ids, line := replyIDs(line)
-	err := c.w.Write(line)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Before the client can see the reply, because then the id is free again.
 	for _, id := range ids {
 		if r := c.calls[id]; r != nil {
 			delete(c.calls, id)
 			r.end()
 		}
 	}
+	err := c.w.Write(line)
 	if c.waiting && len(c.calls) == 0 {
 		c.wakeLocked()
 	}

@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// maxQueued bounds what waits for one client that does not read, in bytes.
-	// One message may be larger: it is taken when nothing else waits.
-	maxQueued = 16 << 20
+	// maxQueued bounds what waits for one client that does not read, in bytes. A
+	// message that arrives below it is taken whatever its size. It allows several
+	// replies of the largest size (2 * 16 MiB of output) to be ready at once.
+	maxQueued = 128 << 20
 	// maxQueuedNews is how much may wait before news (messages that nobody must
 	// get) are dropped.
 	maxQueuedNews = 1 << 20
@@ -62,7 +63,7 @@ func (w *Writer) Write(line []byte) error {
 	if err := w.closedLocked(); err != nil {
 		return err
 	}
-	if w.queued > 0 && w.queued+len(line) > maxQueued {
+	if w.queued > maxQueued {
 		w.failLocked(fmt.Errorf("%w: %d bytes wait", ErrSlowReader, w.queued))
 		return w.err
 	}

@@ -54,7 +54,7 @@ func TestWriterGivesUpOnSlowReader(t *testing.T) {
 			_ = w.Write(make([]byte, 4<<20))
 		}},
 		{"too much queued", time.Hour, func(w *Writer) {
-			for w.Write(make([]byte, 1<<20)) == nil {
+			for w.Write(make([]byte, 8<<20)) == nil {
 			}
 		}},
 	}

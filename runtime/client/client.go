@@ -25,8 +25,9 @@ import (
 )
 
 const (
-	// maxReply bounds a line from the daemon in bytes.
-	maxReply = 64 << 20
+	// maxReply bounds a line from the daemon in bytes: two streams of at most 16
+	// MiB each, of which JSON makes up to six times as much (\u0001).
+	maxReply = 256 << 20
 	// cancelWait is how long a cancelled call waits for its answer, which says
 	// that the daemon has cleaned up.
 	cancelWait = 10 * time.Second

@@ -24,11 +24,16 @@ func decodeParams(raw json.RawMessage, into any) error {
 	if raw[0] != '{' {
 		return invalidParams("", "Pass parameters by name, in an object.", "the parameters are not an object")
 	}
-	if err := checkFields(raw, reflect.TypeOf(into).Elem(), ""); err != nil {
+	t := reflect.TypeOf(into).Elem()
+	if err := walk(raw, t, "", func(json.RawMessage, reflect.Type, string) error { return nil }); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return badValue(err)
+		// What encoding/json calls the field has Go names and no indexes in it.
+		if err := walk(raw, t, "", checkValue); err != nil {
+			return err
+		}
+		return invalidParams("", "See rpc.discover for the types of the parameters.", "%v", err)
 	}
 	if v, ok := into.(interface{ Validate() error }); ok {
 		return v.Validate()
@@ -36,29 +41,30 @@ func decodeParams(raw json.RawMessage, into any) error {
 	return nil
 }
 
-// checkFields looks for an object member that no field of t has.
-func checkFields(raw json.RawMessage, t reflect.Type, path string) error {
+// walk visits every value in raw that is not an object of ours, with its path,
+// and refuses members that no field of t has.
+func walk(raw json.RawMessage, t reflect.Type, path string, visit func(json.RawMessage, reflect.Type, string) error) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch {
-	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 && structured(t.Elem()):
+	if !structured(t) || string(raw) == "null" {
+		return visit(raw, t, path)
+	}
+	if t.Kind() == reflect.Slice {
 		var items []json.RawMessage
 		if json.Unmarshal(raw, &items) != nil {
-			return nil // badValue says it better
+			return visit(raw, t, path)
 		}
 		for i, item := range items {
-			if err := checkFields(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); err != nil {
+			if err := walk(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i), visit); err != nil {
 				return err
 			}
 		}
 		return nil
-	case !structured(t):
-		return nil
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
-		return nil
+		return visit(raw, t, path)
 	}
 	fields := fieldsOf(t)
 	for _, name := range sortedKeys(members) {
@@ -67,11 +73,25 @@ func checkFields(raw json.RawMessage, t reflect.Type, path string) error {
 		if !ok {
 			return unknownField(full, path, sortedKeys(fields))
 		}
-		if err := checkFields(members[name], field, full); err != nil {
+		if err := walk(members[name], field, full, visit); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkValue says what is wrong with a value that does not fit its field.
+func checkValue(raw json.RawMessage, t reflect.Type, path string) error {
+	var te *json.UnmarshalTypeError
+	switch err := json.Unmarshal(raw, reflect.New(t).Interface()); {
+	case err == nil:
+		return nil
+	case errors.As(err, &te):
+		return invalidParams(path, fmt.Sprintf("Give a %s.", jsonKind(te.Type)),
+			"field %q: %s where a %s belongs", path, te.Value, jsonKind(te.Type))
+	default:
+		return invalidParams(path, "See rpc.discover for the type.", "field %q: %v", path, err)
+	}
 }
 
 // structured reports whether JSON objects with fixed names can be in t.
@@ -129,16 +149,6 @@ func unknownField(full, parent string, known []string) error {
 		hint = fmt.Sprintf("%s takes: %s.", where, strings.Join(known, ", "))
 	}
 	return invalidParams(full, hint, "unknown field %q", full)
-}
-
-// badValue says which field does not decode.
-func badValue(err error) error {
-	var te *json.UnmarshalTypeError
-	if errors.As(err, &te) {
-		return invalidParams(te.Field, fmt.Sprintf("Give a %s.", jsonKind(te.Type)),
-			"field %q: %s where a %s belongs", te.Field, te.Value, jsonKind(te.Type))
-	}
-	return invalidParams("", "See rpc.discover for the types of the parameters.", "%v", err)
 }
 
 // jsonKind is the JSON word for a Go type.

@@ -1,0 +1,261 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/internal/leak"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+
+// engines are the engines of a test. Methods whose hook is nil answer at once.
+type engines struct {
+	info   func(ctx context.Context, who Actor) (api.Info, error)
+	create func(ctx context.Context, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error)
+	run    func(ctx context.Context, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error)
+	pull   func(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error)
+	get    func(ref string) (api.Sandbox, error)
+}
+
+func (e *engines) Info(ctx context.Context, who Actor) (api.Info, error) {
+	if e.info != nil {
+		return e.info(ctx, who)
+	}
+	return api.Info{PID: 42}, nil
+}
+func (e *engines) Doctor(context.Context) (api.Doctor, error) {
+	return api.Doctor{Checks: []api.Check{{Name: "user namespaces"}}}, nil
+}
+func (e *engines) Shutdown(_ context.Context, p api.ShutdownParams) error {
+	if p.Mode == "keep" {
+		return api.Errorf(api.FailedPrecondition, "2 sandboxes")
+	}
+	return nil
+}
+func (e *engines) GC(context.Context) (api.GCResult, error) { return api.GCResult{Bytes: 7}, nil }
+
+type fakeSandboxes struct{ *engines }
+
+func (f fakeSandboxes) Create(ctx context.Context, _ Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error) {
+	if f.create != nil {
+		return f.create(ctx, p, fds, progress)
+	}
+	return api.Sandbox{ID: "sb_1", Image: p.Image}, nil
+}
+func (f fakeSandboxes) Get(ref string) (api.Sandbox, error) {
+	if f.get != nil {
+		return f.get(ref)
+	}
+	return api.Sandbox{ID: ref}, nil
+}
+func (f fakeSandboxes) List(p api.ListParams) []api.Sandbox {
+	if len(p.Labels) > 0 {
+		return nil
+	}
+	return []api.Sandbox{{ID: "sb_1"}}
+}
+func (f fakeSandboxes) Kill(context.Context, string) (api.KillResult, error) {
+	return api.KillResult{Killed: []int{1, 2}}, nil
+}
+func (f fakeSandboxes) Remove(context.Context, string) (api.KillResult, error) {
+	return api.KillResult{}, nil
+}
+
+type fakeExecs struct{ *engines }
+
+func (f fakeExecs) Run(ctx context.Context, _ Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error) {
+	if f.run != nil {
+		return f.run(ctx, p, fds, started)
+	}
+	return api.ExecResult{Exec: "ex_1"}, nil
+}
+func (f fakeExecs) Signal(p api.SignalParams) error {
+	if p.Exec != "ex_1" {
+		return api.Errorf(api.NotFound, "no exec %q", p.Exec)
+	}
+	return nil
+}
+func (f fakeExecs) Resize(api.ResizeParams) error { return nil }
+
+type fakeImages struct{ *engines }
+
+func (f fakeImages) Pull(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error) {
+	if f.pull != nil {
+		return f.pull(ctx, p, progress)
+	}
+	return api.Image{Ref: p.Ref}, nil
+}
+func (f fakeImages) List() ([]api.Image, error)            { return nil, nil }
+func (f fakeImages) Inspect(ref string) (api.Image, error) { return api.Image{Ref: ref}, nil }
+func (f fakeImages) Remove(string) error                   { return nil }
+
+func newServer(t testing.TB, e *engines) *Server {
+	t.Helper()
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Images: fakeImages{e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// peer is a client that does exactly what a test says.
+type peer struct {
+	t    testing.TB
+	conn *net.UnixConn
+	r    *jsonrpc.Reader
+	done chan struct{} // closed when ServeConn has returned
+}
+
+// serve connects a peer to s. The test ends the connection and waits for the
+// server's side.
+func serve(t testing.TB, s *Server) *peer {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "pair")
+		c, err := net.FileConn(f)
+		_ = f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns[i] = c.(*net.UnixConn)
+	}
+	p := &peer{t: t, conn: conns[0], r: jsonrpc.NewReader(conns[0], 64<<20), done: make(chan struct{})}
+	go func() {
+		s.ServeConn(context.Background(), conns[1], Actor{UID: 7})
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		_ = p.conn.Close()
+		<-p.done
+	})
+	return p
+}
+
+func (p *peer) send(line string, files ...*os.File) {
+	p.t.Helper()
+	if _, err := jsonrpc.Send(p.conn, []byte(line+"\n"), files); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// message is a line from the server.
+type message struct {
+	ID     json.RawMessage
+	Method string
+	Params json.RawMessage
+	Result json.RawMessage
+	Error  *jsonrpc.Error
+}
+
+func (p *peer) line() []byte {
+	p.t.Helper()
+	line, _, err := p.r.ReadLine()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return line
+}
+
+func (p *peer) recv() message {
+	p.t.Helper()
+	var m message
+	line := p.line()
+	if err := json.Unmarshal(line, &m); err != nil {
+		p.t.Fatalf("%q: %v", line, err)
+	}
+	return m
+}
+
+// recvOK receives the result of the request id.
+func (p *peer) recvOK(id string) json.RawMessage {
+	p.t.Helper()
+	m := p.recv()
+	if m.Error != nil || string(m.ID) != id {
+		p.t.Fatalf("got %s %s %v, want the result of %s", m.Method, m.ID, m.Error, id)
+	}
+	return m.Result
+}
+
+// recvErr receives an error and checks what all errors have.
+func (p *peer) recvErr(id string, code int) *jsonrpc.Error {
+	p.t.Helper()
+	m := p.recv()
+	if m.Error == nil || m.Error.Code != code || string(m.ID) != id {
+		p.t.Fatalf("got %s %s %+v, want error %d of %s", m.ID, m.Result, m.Error, code, id)
+	}
+	if m.Error.Data.Hint == "" || m.Error.Message == "" {
+		p.t.Errorf("error without message or hint: %+v", m.Error)
+	}
+	return m.Error
+}
+
+// alive checks that the connection still answers.
+func (p *peer) alive() {
+	p.t.Helper()
+	p.send(`{"jsonrpc":"2.0","id":"alive","method":"system.info"}`)
+	p.recvOK(`"alive"`)
+}
+
+func (p *peer) eof() {
+	p.t.Helper()
+	if line, _, err := p.r.ReadLine(); err != io.EOF {
+		p.t.Errorf("got %q, %v; want EOF", line, err)
+	}
+}
+
+func request(id any, method, params string) string {
+	raw, err := json.Marshal(id)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, raw, method, params)
+}
+
+// runParams are valid params of exec.run with more members.
+func runParams(more string) string {
+	if more != "" {
+		more = "," + more
+	}
+	return `{"sandbox":"x","argv":["true"]` + more + `}`
+}
+
+// pipe returns a pipe's ends; the test closes what it does not close itself.
+func pipe(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close(); _ = w.Close() })
+	return r, w
+}
+
+func sameJSON(t testing.TB, got []byte, want string) {
+	t.Helper()
+	var a, b bytes.Buffer
+	if err := json.Compact(&a, got); err != nil {
+		t.Fatalf("%q: %v", got, err)
+	}
+	if err := json.Compact(&b, []byte(want)); err != nil {
+		t.Fatal(err)
+	}
+	if a.String() != b.String() {
+		t.Errorf("got  %s\nwant %s", a.String(), b.String())
+	}
+}

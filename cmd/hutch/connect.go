@@ -21,12 +21,12 @@ func connect(ctx context.Context, private bool) (*client.Client, error) {
 }
 
 // withDaemon runs fn with a connection to the shared daemon.
-func withDaemon(ctx context.Context, fn func(c *client.Client) error) (err error) {
+func withDaemon(ctx context.Context, fn func(c *client.Client) error) error {
 	c, err := connect(ctx, false)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
+	defer c.Close() // the daemon lives on: there is nothing to fail
 	return fn(c)
 }
 
@@ -34,11 +34,16 @@ func withDaemon(ctx context.Context, fn func(c *client.Client) error) (err error
 // others from their turn.
 func eachSandbox(cmd *cobra.Command, names []string, fn func(ctx context.Context, c *client.Client, name string) error) error {
 	return withDaemon(cmd.Context(), func(c *client.Client) error {
-		var errs []error
+		var errs cli.Errors
 		for _, name := range names {
-			errs = append(errs, fn(cmd.Context(), c, name))
+			if err := fn(cmd.Context(), c, name); err != nil {
+				errs = append(errs, err)
+			}
 		}
-		return errors.Join(errs...)
+		if len(errs) > 0 {
+			return errs
+		}
+		return nil
 	})
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,25 +45,22 @@ Without IMAGE it is the configured one, or "host".`,
 	return cmd
 }
 
-func createAndPrint(ctx context.Context, spec api.Spec, asJSON bool, out io.Writer) (err error) {
-	c, err := connect(ctx, false)
-	if err != nil {
+func createAndPrint(ctx context.Context, spec api.Spec, asJSON bool, out io.Writer) error {
+	return withDaemon(ctx, func(c *client.Client) error {
+		info, err := c.Info(ctx)
+		if err != nil {
+			return err
+		}
+		sb, err := create(ctx, c, info, api.CreateParams{Spec: spec})
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(out, sb)
+		}
+		_, err = fmt.Fprintln(out, sb.ID)
 		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	info, err := c.Info(ctx)
-	if err != nil {
-		return err
-	}
-	sb, err := create(ctx, c, info, api.CreateParams{Spec: spec})
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(out, sb)
-	}
-	_, err = fmt.Fprintln(out, sb.ID)
-	return err
+	})
 }
 
 // create opens the folders of p's spec and creates the sandbox. A download shows

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,7 +76,11 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 	fs.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal, connected to yours")
 	fs.BoolVarP(&o.detach, "detach", "d", false, "print the id of the sandbox and leave it running")
 	fs.BoolVar(&o.keep, "keep", false, "keep the sandbox after the command")
-	fs.Bool("rm", true, "remove the sandbox after the command (the default)")
+	fs.BoolFunc("rm", "remove the sandbox after the command (the default)", func(v string) error {
+		remove, err := strconv.ParseBool(v)
+		o.keep = !remove
+		return err
+	})
 	fs.BoolVar(&o.json, "json", false, "print one JSON object with output, exit code, times and isolation; input with -i only")
 }
 
@@ -148,21 +153,16 @@ type runner struct {
 	times   map[string]float64 // phases as this process sees them, ms
 }
 
-func (r *runner) run(ctx context.Context, spec api.Spec, command []string) (err error) {
+func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error {
 	if err := r.connect(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.client.Close()) }()
+	defer func() { tell(r.client.Close()) }()
 	sb, err := r.create(ctx, spec)
 	if err != nil {
 		return err
 	}
-	// The outcome of the command stands; a removal that fails is told besides.
-	defer func() {
-		if rerr := r.finish(ctx, sb); rerr != nil {
-			cli.PrintError(os.Stderr, cli.StyleFor(os.Stderr), rerr)
-		}
-	}()
+	defer func() { tell(r.finish(ctx, sb)) }()
 	argv, err := r.flags.argv(sb, command)
 	if err != nil {
 		return err
@@ -171,6 +171,14 @@ func (r *runner) run(ctx context.Context, spec api.Spec, command []string) (err 
 		return err
 	}
 	return r.exec(ctx, sb, argv)
+}
+
+// tell prints a failure to clean up. The command's outcome, and with it the exit
+// code, stands.
+func tell(err error) {
+	if err != nil {
+		cli.PrintError(os.Stderr, cli.StyleFor(os.Stderr), err)
+	}
 }
 
 // phase measures one step.

@@ -56,7 +56,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 		return err
 	})
 	fs.StringVar(&s.Platform, "platform", "", "`OS/ARCH` of the image (default: this machine's)")
-	fs.Func("pull", "fetch the image: `missing`, always or never (default missing)", func(v string) error {
+	fs.Func("pull", "fetch the image `WHEN`: missing (default), always or never", func(v string) error {
 		s.Pull = api.PullPolicy(v)
 		switch s.Pull {
 		case api.PullMissing, api.PullAlways, api.PullNever:

@@ -54,11 +54,11 @@ func newTour() *cobra.Command {
 	return cmd
 }
 
-func (r *runner) tour(ctx context.Context, style cli.Style) (err error) {
+func (r *runner) tour(ctx context.Context, style cli.Style) error {
 	if err := r.connect(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.client.Close()) }()
+	defer func() { tell(r.client.Close()) }()
 	spec := api.Spec{Image: hostImage, Owner: api.OwnerConnection}
 	if r.info.Isolation.Cgroups != "none" {
 		spec.Limits.MemoryBytes, spec.Limits.PIDs = tourMemory, tourPIDs
@@ -68,11 +68,12 @@ func (r *runner) tour(ctx context.Context, style cli.Style) (err error) {
 		return err
 	}
 	claims, err := r.lookAround(ctx, sb)
-	if rerr := r.finish(ctx, sb); err != nil || rerr != nil {
-		return errors.Join(err, rerr)
+	tell(r.finish(ctx, sb))
+	if err != nil {
+		return err
 	}
 	claims.print(r.out, style)
-	printPhases(r.out, style, sb.PhasesMS, r.times)
+	printPhases(r.out, style, r.times, sb.PhasesMS)
 	if !claims.hold() {
 		return &cli.Exit{Code: 1, Err: api.Errorf(api.Internal, "a sandbox is not what it should be").
 			WithOp("tour").WithHint("hutch doctor")}
@@ -141,7 +142,7 @@ type hostFacts struct {
 	homeNames  []string
 	canary     string            // a path that exists nowhere yet
 	namespaces map[string]string // of this process
-	uidMap     string            // of the sandbox's PID 1, as this process sees it
+	uidMap     []idRange         // of the sandbox's PID 1, as this process sees it
 	cgroups    string            // /proc/PID/cgroup of it
 }
 
@@ -156,11 +157,9 @@ func readHost(pid int) (*hostFacts, error) {
 			return nil, err
 		}
 	}
-	uidMap, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", pid))
-	if err != nil {
+	if h.uidMap, err = readIDMap(fmt.Sprintf("/proc/%d/uid_map", pid)); err != nil {
 		return nil, err
 	}
-	h.uidMap = strings.Join(strings.Fields(firstLine(string(uidMap))), " ")
 	cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return nil, err
@@ -186,7 +185,21 @@ func namesIn(dir string) []string {
 	return names
 }
 
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
+// idRange is a line of a uid_map (user_namespaces(7)).
+type idRange struct{ inside, outside, count uint32 }
+
+func readIDMap(path string) ([]idRange, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var ranges []idRange
+	for line := range strings.Lines(string(text)) {
+		var r idRange
+		if _, err := fmt.Sscan(line, &r.inside, &r.outside, &r.count); err != nil {
+			return nil, fmt.Errorf("%s: %q: %w", path, line, err)
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, nil
 }

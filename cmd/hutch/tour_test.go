@@ -18,7 +18,7 @@ func sound() (*api.Sandbox, *hostFacts, facts) {
 		{Name: "cgroup limits", Status: "no", Detail: "nothing is delegated"}, {Name: "ebpf", Status: "no", Detail: "no hutch-netd"},
 	}}}
 	host := &hostFacts{
-		hostname: "box", home: "/home/u", homeNames: []string{"a", "b"}, canary: "/hutch-tour-nowhere", uidMap: "0 1000 1",
+		hostname: "box", home: "/home/u", homeNames: []string{"a", "b"}, canary: "/hutch-tour-nowhere", uidMap: []idRange{{0, 1000, 1}},
 		namespaces: map[string]string{},
 	}
 	in := facts{
@@ -64,7 +64,7 @@ func TestClaimsFail(t *testing.T) {
 		}
 	}
 	sb, host, in := sound()
-	host.uidMap = "0 0 4294967295"
+	host.uidMap = []idRange{{0, 0, 4294967295}}
 	if newClaims(sb, host, in).hold() {
 		t.Error("the host's own root goes unnoticed")
 	}

@@ -3,14 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -43,7 +41,7 @@ func newClaims(sb *api.Sandbox, host *hostFacts, in facts) *tourClaims {
 	t.result = claim{"primes below 1000", in["primes"] == "168", in["primes"]}
 	t.claims = []claim{
 		identity(host, in),
-		{"its parent is PID 1 of the sandbox", in["ppid"] == "1", "parent " + in["ppid"] + ", " + in["pid1"]},
+		{"its parent is PID 1 of the sandbox", in["ppid"] == "1", "parent " + in["ppid"]},
 		{"its host name is its own", in["hostname"] == sb.Hostname && in["hostname"] != host.hostname, in["hostname"] + ", yours is " + host.hostname},
 	}
 	if len(host.homeNames) > 0 {
@@ -57,7 +55,7 @@ func newClaims(sb *api.Sandbox, host *hostFacts, in facts) *tourClaims {
 			"interfaces: " + in["interfaces"] + "; connect: " + in["connect"]},
 	)
 	t.walls = []wall{
-		namespaceWall("user namespace", "user", host, in),
+		userWall(host, in),
 		namespaceWall("pid namespace", "pid", host, in),
 		namespaceWall("net namespace", "net", host, in),
 		otherNamespaces(host, in),
@@ -72,15 +70,15 @@ func newClaims(sb *api.Sandbox, host *hostFacts, in facts) *tourClaims {
 // identity checks who the program is on both sides. The outer number comes from
 // the kernel's map as this process sees it.
 func identity(host *hostFacts, in facts) claim {
-	c := claim{text: "it is uid 0 in a user namespace of its own"}
-	outer := strings.Fields(host.uidMap)
-	if len(outer) != 3 {
-		c.found = "uid map " + host.uidMap
+	c := claim{text: "it is uid 0, which is nobody special outside"}
+	if len(host.uidMap) == 0 {
+		c.found = "uid " + in["uid"] + ", without an id map"
 		return c
 	}
+	root := host.uidMap[0]
 	c.holds = in["uid"] == "0" && in["ns_user"] != "" && in["ns_user"] != host.namespaces["user"] &&
-		outer[0] == "0" && outer[1] != "0"
-	c.found = "uid " + in["uid"] + " inside is uid " + outer[1] + " outside"
+		root.inside == 0 && root.outside != 0
+	c.found = fmt.Sprintf("uid %s inside is uid %d outside", in["uid"], root.outside)
 	return c
 }
 
@@ -100,6 +98,19 @@ func ownFiles(host *hostFacts, in facts) claim {
 func namespaceWall(name, ns string, host *hostFacts, in facts) wall {
 	own, ours := in["ns_"+ns], host.namespaces[ns]
 	return wall{name: name, inForce: own != "" && own != ours, found: inode(own) + ", the host's is " + inode(ours)}
+}
+
+// userWall adds how many ids the sandbox has to what namespaceWall says.
+func userWall(host *hostFacts, in facts) wall {
+	w := namespaceWall("user namespace", "user", host, in)
+	ids := uint64(0)
+	for _, r := range host.uidMap {
+		ids += uint64(r.count)
+	}
+	if w.found += fmt.Sprintf("; %d ids", ids); ids == 1 {
+		w.found = strings.TrimSuffix(w.found, "s") + ", your own"
+	}
+	return w
 }
 
 // inode is the number in "user:[4026531837]".
@@ -181,61 +192,4 @@ func (t *tourClaims) hold() bool {
 		ok = ok && (w.inForce || w.optional)
 	}
 	return ok
-}
-
-func (t *tourClaims) print(w io.Writer, style cli.Style) {
-	fmt.Fprintf(w, "\n%s\n\n", style.Bold("A program ("+cli.Line(t.program)+") in a sandbox, without root, found:"))
-	table := cli.Table{}
-	good := []bool{}
-	for _, c := range append(t.claims, claim{"it computed: " + t.result.text, t.result.holds, t.result.found}) {
-		table.Row(mark(c.holds), c.text, c.found)
-		good = append(good, c.holds)
-	}
-	table.Print(w, "  ", painter(style, good, nil))
-
-	fmt.Fprintf(w, "\n%s\n\n", style.Bold("The walls around it, as the kernel reports them:"))
-	table = cli.Table{}
-	good = good[:0]
-	weak := []bool{}
-	for _, wall := range t.walls {
-		table.Row(mark(wall.inForce), wall.name, wall.found)
-		good = append(good, wall.inForce)
-		weak = append(weak, wall.optional)
-	}
-	table.Print(w, "  ", painter(style, good, weak))
-}
-
-func mark(good bool) string {
-	if good {
-		return "yes"
-	}
-	return "NO"
-}
-
-// painter colors the mark and dims what was read. A "no" of a row that is
-// optional is yellow, any other red.
-func painter(style cli.Style, good, optional []bool) func(row, col int, cell string) string {
-	return func(row, col int, cell string) string {
-		switch {
-		case col == 2 && good[row]:
-			return style.Dim(cell)
-		case good[row] && col == 0:
-			return style.Green(cell)
-		case good[row]:
-			return cell
-		case row < len(optional) && optional[row]:
-			return style.Yellow(cell)
-		}
-		return style.Red(cell)
-	}
-}
-
-// printPhases shows where the time went.
-func printPhases(w io.Writer, style cli.Style, sets ...map[string]float64) {
-	fmt.Fprintf(w, "\n%s\n\n", style.Bold("Where the time went, in milliseconds:"))
-	t := cli.Table{Right: []bool{1: true}}
-	for _, phases := range sets {
-		addPhases(&t, phases)
-	}
-	t.Print(w, "  ", nil)
 }

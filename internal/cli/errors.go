@@ -10,9 +10,25 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
+// Errors are failures that have nothing to do with each other: what failed for
+// each of several arguments.
+type Errors []error
+
+func (e Errors) Error() string { return errors.Join(e...).Error() }
+
+// Unwrap makes errors.Is and errors.As look at each.
+func (e Errors) Unwrap() []error { return e }
+
 // PrintError writes err as users meet it: one line that says what failed, and
-// one that says what to do where the error knows. A silent Exit prints nothing.
+// one that says what to do where the error knows; so for each of Errors. A
+// silent Exit prints nothing.
 func PrintError(w io.Writer, style Style, err error) {
+	if list, ok := err.(Errors); ok { //nolint:errorlint // only as it was returned: a wrapped one is a message of its own
+		for _, err := range list {
+			PrintError(w, style, err)
+		}
+		return
+	}
 	var exit *Exit
 	if errors.As(err, &exit) && exit.Err == nil {
 		return

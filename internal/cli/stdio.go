@@ -126,10 +126,10 @@ func (s *Stdio) Sent() {
 	s.ours = nil
 }
 
-// Finish, called when the command has ended, hands the rest of its output to the
-// caller and returns when the last byte is written. A done ctx gives up on a
-// caller that does not read. The error is that of an output the caller cannot
-// have noticed: a reader that went away is none.
+// Finish hands the rest of an ended command's output to the caller and returns
+// when the last byte is written. A done ctx gives up on a caller that does not
+// read. The error is that of an output the caller cannot have noticed: a reader
+// that went away is none.
 func (s *Stdio) Finish(ctx context.Context) error {
 	s.Sent()
 	for _, p := range s.out {

@@ -18,7 +18,7 @@ type Table struct {
 // Row appends one row; cells may be fewer than columns.
 func (t *Table) Row(cells ...string) {
 	for i, c := range cells {
-		cells[i] = Line(c)
+		cells[i] = Printable(strings.ReplaceAll(c, "\n", "; "))
 	}
 	t.rows = append(t.rows, cells)
 }

@@ -28,6 +28,10 @@ func (s *Source) Detach(id uint32, readOnly bool) (*os.File, error) {
 	fd, err := unix.OpenTree(int(s.FD.Fd()), "",
 		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 	runtime.KeepAlive(s)
+	if errors.Is(err, unix.EPERM) {
+		return nil, api.Errorf(api.PermissionDenied, "%s can not be mounted: open_tree: %w", s.Path, err).
+			WithHint("root of a container needs CAP_SYS_ADMIN there; or run hutch as an ordinary user")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open_tree %s: %w", s.Path, err)
 	}

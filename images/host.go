@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,9 @@ type HostOptions struct {
 	// Opt shows the host's /opt, which can hold anything and is hidden by
 	// default.
 	Opt bool
+	// Platform that is wanted, "os/arch[/variant]"; empty is this machine's, which
+	// is the only one there is.
+	Platform string
 }
 
 // HostImage is the built-in image "host": the host's own /usr, read-only, over
@@ -56,6 +60,13 @@ type hostCache struct {
 // ones reuse it until a source on the host changes. A skeleton stays until
 // this store is closed or another one replaces it; sandboxes must Lease it.
 func (s *Store) Host(h HostOptions) (*HostImage, error) {
+	want, err := parsePlatform(h.Platform)
+	if err != nil {
+		return nil, err
+	}
+	if own := (platform{OS: "linux", Arch: runtime.GOARCH}); !want.accepts(own) {
+		return nil, wrongPlatform(HostRef, want, []string{own.String()})
+	}
 	root := hostRoot{dir: filepath.Clean("/" + h.Root), opt: h.Opt}
 	c := &s.host
 	c.mu.Lock()

@@ -21,7 +21,7 @@ var _ sandbox.ImageSource = (*imageSource)(nil)
 // Resolve pulls where the policy says so and leases the layers.
 func (s *imageSource) Resolve(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (*sandbox.Root, error) {
 	if ref == images.HostRef {
-		return s.host()
+		return s.host(platform)
 	}
 	s.d.busy.Add(1)
 	defer s.d.busy.Add(-1)
@@ -43,8 +43,8 @@ func (s *imageSource) Resolve(ctx context.Context, ref, platform string, pull ap
 }
 
 // host is the built-in image: the machine's own programs.
-func (s *imageSource) host() (*sandbox.Root, error) {
-	img, err := s.d.store.Host(images.HostOptions{})
+func (s *imageSource) host(platform string) (*sandbox.Root, error) {
+	img, err := s.d.store.Host(images.HostOptions{Platform: platform})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,9 @@ Without IMAGE it is the configured one, or "host".`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image := ""
 			if len(args) > 0 {
-				image = args[0]
+				if image = args[0]; image == "" {
+					return cli.Usage(cmd.CommandPath(), errEmptyImage)
+				}
 			}
 			spec, err := o.build(image)
 			if err != nil {

@@ -53,8 +53,11 @@ sandbox, as does a command that is still there ten seconds after SIGTERM.`,
 		Annotations: commandExitCodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image, command := cli.SplitCommand(args, cmd.ArgsLenAtDash())
-			if len(args) == 0 {
+			switch {
+			case len(args) == 0:
 				return cli.Usage(cmd.CommandPath(), errors.New("neither an image nor a command is given"))
+			case image == "" && cmd.ArgsLenAtDash() != 0:
+				return cli.Usage(cmd.CommandPath(), errEmptyImage)
 			}
 			return runRun(cmd.Context(), o, image, command, cmd.OutOrStdout())
 		},
@@ -62,6 +65,10 @@ sandbox, as does a command that is still there ten seconds after SIGTERM.`,
 	o.addRun(cmd)
 	return cmd
 }
+
+// errEmptyImage is most likely an unset variable of a script, which must not
+// choose the default.
+var errEmptyImage = errors.New("the image's name is empty; leave it out before -- for the default")
 
 func (o *runFlags) addRun(cmd *cobra.Command) {
 	fs := cmd.Flags()

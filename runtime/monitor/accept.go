@@ -115,6 +115,10 @@ func authenticate(f *os.File) (*monitorapi.Conn, error) {
 	if cred.Uid != uint32(os.Geteuid()) && cred.Uid != 0 {
 		return nil, fmt.Errorf("uid %d is not the owner", cred.Uid)
 	}
+	alive, err := peerWatch(f)
+	if err != nil {
+		return nil, err
+	}
 	for _, ns := range []string{"user", "pid"} {
 		own, err := os.Readlink("/proc/self/ns/" + ns)
 		if err != nil {
@@ -128,7 +132,30 @@ func authenticate(f *os.File) (*monitorapi.Conn, error) {
 			return nil, fmt.Errorf("peer %d lives in %s, not in %s", cred.Pid, theirs, own)
 		}
 	}
+	if !alive() {
+		return nil, fmt.Errorf("peer %d has ended, its pid may be another process by now", cred.Pid)
+	}
 	return &monitorapi.Conn{UID: cred.Uid, GID: cred.Gid, PID: cred.Pid}, nil
+}
+
+// peerWatch returns a function that tells, once, whether the process that
+// connected still lives: only then what was read from /proc about its pid was
+// about it. Kernels before 6.5 can not say (SO_PEERPIDFD), and are believed.
+func peerWatch(f *os.File) (alive func() bool, err error) {
+	fd, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	switch {
+	case errors.Is(err, unix.ENOPROTOOPT):
+		return func() bool { return true }, nil
+	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL):
+		return nil, errors.New("the peer has ended")
+	case err != nil:
+		return nil, fmt.Errorf("peer's pidfd: %w", err)
+	}
+	return func() bool {
+		defer unix.Close(fd)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return err == nil && n == 0
+	}, nil
 }
 
 // watchLease stops the daemon when the owner of a private one is gone. hutchd

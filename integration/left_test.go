@@ -1,0 +1,234 @@
+package integration_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+type signal = syscall.Signal
+
+// process is one line of /proc.
+type process struct {
+	pid, ppid int
+	comm      string
+	zombie    bool
+	root      string // HUTCH_ROOT of its environment
+}
+
+// readProcess reads pid; ok is false when it is gone.
+func readProcess(pid int) (p process, ok bool) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	stat, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return p, false
+	}
+	// pid (comm) state ppid: comm may hold anything, so from its last bracket.
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+	fields := strings.Fields(string(stat[end+1:]))
+	p = process{pid: pid, comm: string(stat[open+1 : end]), zombie: fields[0] == "Z"}
+	p.ppid, _ = strconv.Atoi(fields[1])
+	if environ, err := os.ReadFile(dir + "/environ"); err == nil {
+		for kv := range bytes.SplitSeq(environ, []byte{0}) {
+			if v, found := bytes.CutPrefix(kv, []byte("HUTCH_ROOT=")); found {
+				p.root = string(v)
+			}
+		}
+	}
+	return p, true
+}
+
+// processes are all that are alive, by pid.
+func processes() map[int]process {
+	names, _ := filepath.Glob("/proc/[0-9]*")
+	all := make(map[int]process, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(filepath.Base(name))
+		if err != nil {
+			continue
+		}
+		if p, ok := readProcess(pid); ok && !p.zombie {
+			all[pid] = p
+		}
+	}
+	return all
+}
+
+// processes lists what runs for this world: every descendant of this process
+// whose environment, or nearest ancestor's, names the world's state folder. A
+// descendant that nobody's environment names has lost its daemon; unless it is
+// an ordinary program of the tests it counts, too.
+func (w *world) processes() []process {
+	all := processes()
+	self := os.Getpid()
+	var mine []process
+	for _, p := range all {
+		if root, descendant := ownerOf(all, p, self); descendant && (root == w.root() || root == "" && stray(p)) {
+			mine = append(mine, p)
+		}
+	}
+	slices.SortFunc(mine, func(a, b process) int { return a.pid - b.pid })
+	return mine
+}
+
+func ownerOf(all map[int]process, p process, self int) (root string, descendant bool) {
+	for {
+		if root == "" {
+			root = p.root
+		}
+		if p.ppid == self {
+			return root, true
+		}
+		parent, ok := all[p.ppid]
+		if !ok || p.ppid <= 1 {
+			return "", false
+		}
+		p = parent
+	}
+}
+
+// stray reports whether p can only be a part of a daemon: by its name, or
+// because it lives in another user namespace.
+func stray(p process) bool {
+	if strings.HasPrefix(p.comm, "hutch") {
+		return true
+	}
+	own, err1 := os.Readlink("/proc/self/ns/user")
+	its, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", p.pid))
+	return err1 == nil && err2 == nil && own != its
+}
+
+// answers reports whether a daemon listens on the world's socket.
+func (w *world) answers() bool {
+	c, err := net.Dial("unix", w.socket())
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
+// left lists what is left of the world when its daemons have ended, for which it
+// waits at most that long.
+func (w *world) left(wait time.Duration) []string {
+	var found []string
+	for _, p := range w.waitGone(time.Now().Add(wait)) {
+		found = append(found, fmt.Sprintf("process %d (%s), child of %d", p.pid, p.comm, p.ppid))
+	}
+	found = append(found, w.leftMounts()...)
+	found = append(found, w.leftCgroups()...)
+	return append(found, w.leftFolders()...)
+}
+
+// waitGone waits for the end of the world's processes and returns those that do
+// not end.
+func (w *world) waitGone(deadline time.Time) []process {
+	for {
+		alive := w.processes()
+		if len(alive) == 0 {
+			return nil
+		}
+		for _, p := range alive {
+			if !ended(p.pid, time.Until(deadline)) {
+				return w.processes()
+			}
+		}
+	}
+}
+
+// ended waits for the end of a process; true when it is gone.
+func ended(pid int, wait time.Duration) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, int(max(wait, 0).Milliseconds()))
+		if err != unix.EINTR {
+			return n > 0
+		}
+	}
+}
+
+func (w *world) leftMounts() []string {
+	var found []string
+	for _, line := range lines("/proc/self/mountinfo") {
+		if strings.Contains(line, w.dir) || strings.Contains(line, "/run/hutch/") {
+			found = append(found, "mount "+line)
+		}
+	}
+	return found
+}
+
+// leftCgroups finds trees that were delegated to the owner of the world's data,
+// a uid that is the daemon's own when root started it.
+func (w *world) leftCgroups() []string {
+	var st unix.Stat_t
+	if unix.Stat(filepath.Join(w.root(), "data"), &st) != nil || st.Uid == uint32(os.Geteuid()) && st.Uid != 0 {
+		return nil // never started; or an ordinary user, whom nobody delegates cgroups to here
+	}
+	var found []string
+	for _, dir := range cgroupTrees() {
+		var tree unix.Stat_t
+		if unix.Stat(filepath.Join(dir, "sandboxes"), &tree) == nil && tree.Uid == st.Uid {
+			found = append(found, "cgroup "+dir)
+		}
+	}
+	return found
+}
+
+// cgroupTrees are the top folders of all daemons in all hierarchies.
+func cgroupTrees() []string {
+	var trees []string
+	for _, line := range lines("/proc/self/mountinfo") {
+		fields := strings.Fields(line)
+		if i := slices.Index(fields, "-"); i < 5 || !strings.HasPrefix(fields[i+1], "cgroup") {
+			continue
+		}
+		dirs, _ := filepath.Glob(filepath.Join(fields[4], "hutch-*-*"))
+		trees = append(trees, dirs...)
+	}
+	return trees
+}
+
+// leftFolders finds folders of sandboxes, halves of downloads and mount points
+// in use.
+func (w *world) leftFolders() []string {
+	var found []string
+	for _, dir := range []string{
+		filepath.Join(w.root(), "data/daemons"), filepath.Join(w.root(), "data/images/tmp"), w.path("run/hutch/mnt"),
+	} {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if e.Name() != "lock" {
+				found = append(found, "folder "+filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	return found
+}
+
+func lines(path string) []string {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var all []string
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		all = append(all, sc.Text())
+	}
+	return all
+}

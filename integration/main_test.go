@@ -1,0 +1,28 @@
+package integration_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/leak"
+)
+
+// checked is a testing.M that fails when the tests left fds or goroutines of
+// this process behind.
+type checked struct{ m *testing.M }
+
+func (c checked) Run() int { return leak.Main(c.m) }
+
+func TestMain(m *testing.M) {
+	// Whatever a daemon leaves behind becomes a child of this process, where the
+	// check after each test finds it. See left_test.go.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, "become a subreaper:", err)
+		os.Exit(1)
+	}
+	testscript.Main(checked{m}, nil)
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -36,13 +37,7 @@ func newImagePull() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				p := api.PullParams{Ref: args[0], Platform: platform}
-				var progress func(api.Progress)
-				if !quiet {
-					pull := cli.NewPullProgress(os.Stderr, cli.IsTerminal(os.Stderr))
-					defer pull.Close()
-					progress = pull.Update
-				}
-				img, err := c.PullImage(cmd.Context(), p, progress)
+				img, err := pull(cmd.Context(), c, p, quiet)
 				if err != nil {
 					return err
 				}
@@ -54,6 +49,16 @@ func newImagePull() *cobra.Command {
 	cmd.Flags().StringVar(&platform, "platform", "", "`OS/ARCH` (default: this machine's)")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress")
 	return cmd
+}
+
+// pull fetches an image. Its progress is off the screen when it returns.
+func pull(ctx context.Context, c *client.Client, p api.PullParams, quiet bool) (api.Image, error) {
+	if quiet {
+		return c.PullImage(ctx, p, nil)
+	}
+	progress := cli.NewPullProgress(os.Stderr, cli.IsTerminal(os.Stderr))
+	defer progress.Close()
+	return c.PullImage(ctx, p, progress.Update)
 }
 
 func newImageLs() *cobra.Command {

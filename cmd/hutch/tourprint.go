@@ -75,7 +75,7 @@ type phaseNode struct {
 // phaseTree is how the phases of a create and of this process fit together, in
 // the order in which they happen. A phase that it does not know is listed last.
 var phaseTree = []phaseNode{
-	{"reach the daemon", "client.connect", nil},
+	{"reach or start the daemon", "client.connect", nil},
 	{"create the sandbox", "client.create", []phaseNode{
 		{"image", "image", nil}, {"folders", "folders", nil}, {"mounts", "mounts", nil},
 		{"net namespace", "netns", nil}, {"configuration", "spec", nil},
@@ -83,6 +83,7 @@ var phaseTree = []phaseNode{
 			{"overlay", "launch.overlay", nil},
 			{"libcontainer create", "launch.libcontainer_create", nil},
 			{"libcontainer start", "launch.libcontainer_start", nil},
+			{"terminals", "launch.pts", nil}, {"check its cgroup", "launch.cgroup_check", nil},
 			{"first process", "launch.exec", nil},
 		}},
 		{"PID 1 answers", "guest", nil}, {"read back the walls", "isolation", nil}, {"save the record", "record", nil},
@@ -96,7 +97,7 @@ const leastPhase = 0.1
 
 // printPhases shows where the time went, as a tree with a bar per phase.
 func printPhases(w io.Writer, style cli.Style, sets ...map[string]float64) {
-	fmt.Fprintf(w, "\n%s\n\n", style.Bold("Where the time went, in milliseconds (the daemon's first run includes its start):"))
+	fmt.Fprintf(w, "\n%s\n\n", style.Bold("Where the time went, in milliseconds:"))
 	left := map[string]float64{}
 	longest := 0.0
 	for _, phases := range sets {

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/opencontainers/runc/libcontainer/configs"
-
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -42,8 +40,8 @@ type creation struct {
 
 	netns  *os.File
 	binds  []spec.Bind
-	config *configs.Config
-	filter *os.File // BPF of the exec filter
+	config json.RawMessage // libcontainer's
+	filter *os.File        // BPF of the exec filter
 	phases map[string]float64
 }
 
@@ -307,18 +305,15 @@ func (f *creation) build(context.Context) error {
 	if h.CgroupPath != "" {
 		in.CgroupPath = filepath.Join(h.CgroupPath, f.s.id)
 	}
-	f.config = spec.Build(in)
-	return nil
+	config, err := spec.JSON(in)
+	f.config = config
+	return err
 }
 
 func (f *creation) launch(ctx context.Context) error {
-	raw, err := json.Marshal(f.config)
-	if err != nil {
-		return fmt.Errorf("encode config: %w", err)
-	}
 	h := &f.m.cfg.Host
 	c := launchapi.Create{
-		Config: raw,
+		Config: f.config,
 		Overlay: launchapi.Overlay{
 			Dir: f.s.root.Dir, Lower: f.s.root.Lower,
 			Upper: filepath.Join(f.s.dir, "upper"), Work: filepath.Join(f.s.dir, "work"),
@@ -400,9 +395,5 @@ func contains(list []string, v string) bool {
 
 // debugOf is what `hutch debug run` shows.
 func debugOf(f *creation) *api.SandboxDebug {
-	raw, err := json.MarshalIndent(f.config, "", "  ")
-	if err != nil {
-		return nil
-	}
-	return &api.SandboxDebug{Config: raw}
+	return &api.SandboxDebug{Config: f.config}
 }

@@ -165,16 +165,8 @@ func (m *Manager) await(ctx context.Context, r *running, p *api.ExecParams, io *
 			verdict = api.VerdictSandbox
 		}
 	}
-	collected := make(chan error, 1)
-	go func() { collected <- io.collect() }()
-	select {
-	case err := <-collected:
-		if err != nil {
-			m.cfg.Logger.Debug("collect output", "sandbox", r.s.id, "exec", r.id, "err", err)
-		}
-	case <-ctx.Done(): // the caller, who would have to read it, is gone
-		io.release()
-		<-collected
+	if err := io.gather(ctx); err != nil {
+		m.cfg.Logger.Debug("collect output", "sandbox", r.s.id, "exec", r.id, "err", err)
 	}
 	if verdict == api.VerdictCanceled {
 		return api.ExecResult{}, context.Cause(ctx)

@@ -5,14 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
-
-var pastDeadline = time.Unix(1, 0)
 
 // pty opens a terminal of the sandbox's own devpts instance. The master stays
 // here: no fd ever comes out of a sandbox. The caller's terminal is reached only

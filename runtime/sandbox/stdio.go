@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -262,6 +263,21 @@ func (io *stdio) abort() {
 	io.release()
 }
 
+// gather collects what the command wrote and releases everything. When ctx ends,
+// the caller, who would have to read the rest, is gone.
+func (io *stdio) gather(ctx context.Context) error {
+	collected := make(chan error, 1)
+	go func() { collected <- io.collect() }()
+	select {
+	case err := <-collected:
+		io.release()
+		return err
+	case <-ctx.Done():
+		io.release() // ends a blocked write
+		return <-collected
+	}
+}
+
 // collect waits until all that the command wrote has arrived.
 func (io *stdio) collect() error {
 	var errs []error
@@ -274,9 +290,7 @@ func (io *stdio) collect() error {
 	}
 	if io.stdin != nil {
 		io.stdin.close()
-		_ = io.stdin.src.SetReadDeadline(pastDeadline)
 	}
-	io.release()
 	return errors.Join(errs...)
 }
 

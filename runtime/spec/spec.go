@@ -4,6 +4,8 @@
 package spec
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"path/filepath"
 
@@ -96,6 +98,16 @@ func Build(in Input) *configs.Config {
 	}
 	c.RootlessCgroups = c.Cgroups.Rootless
 	return c
+}
+
+// JSON is Build's config as hutch-launch takes it, so that hutchd need not know
+// libcontainer's types.
+func JSON(in Input) (json.RawMessage, error) {
+	raw, err := json.Marshal(Build(in))
+	if err != nil {
+		return nil, fmt.Errorf("encode sandbox config: %w", err)
+	}
+	return raw, nil
 }
 
 // nest maps every id of the parent namespace to itself. A map may not cross the

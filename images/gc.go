@@ -14,6 +14,7 @@ import (
 
 // GC removes layers that no reference names, no lease keeps and inUse (nil:
 // none) does not claim, and skeletons of the host image that are out of date.
+// inUse is asked for folders as they are in Rootfs.Lower.
 // It returns the bytes freed, as allocated on disk. Errors of single folders
 // are joined; the rest is still collected.
 func (s *Store) GC(inUse func(folder string) bool) (freed int64, err error) {
@@ -47,13 +48,20 @@ func (s *Store) candidates(inUse func(string) bool) ([]string, error) {
 		}
 		for _, e := range entries {
 			name := path.Join(d, e.Name())
-			if !e.IsDir() || marked[name] || (inUse != nil && inUse(name)) || s.leases.held(name) {
+			if !e.IsDir() || !s.canRemove(name) || marked[name] || (inUse != nil && inUse(path.Join(name, unitRoot))) || s.leases.held(name) {
 				continue
 			}
 			names = append(names, name)
 		}
 	}
 	return names, nil
+}
+
+// canRemove reports whether the files of a folder belong to ids that this
+// process has. Layers with the owners of a range are out of reach for a single
+// id; a daemon with the range can remove both.
+func (s *Store) canRemove(name string) bool {
+	return !s.opts.SingleUID || strings.HasSuffix(name, singleSuffix) || strings.HasPrefix(name, hostDir+"/")
 }
 
 // marked are the folders that references name, in both ways of unpacking.
@@ -76,8 +84,9 @@ func (s *Store) marked() (map[string]bool, error) {
 			return nil, fmt.Errorf("image record %s: %w", e.Name(), err)
 		}
 		for _, l := range img.Layers {
-			base := strings.TrimSuffix(l, ".1uid")
-			marked[base], marked[base+".1uid"] = true, true
+			l = unit(l)
+			base := strings.TrimSuffix(l, singleSuffix)
+			marked[base], marked[base+singleSuffix] = true, true
 		}
 	}
 	return marked, nil
@@ -114,7 +123,6 @@ func (s *Store) collect(name string) (freed int64, err error) {
 	if err := os.Rename(s.path(name), filepath.Join(t.path, "gone")); err != nil {
 		return 0, err
 	}
-	_ = os.Remove(s.path(name) + ".json")
 	return diskUse(filepath.Join(t.path, "gone")), nil
 }
 

@@ -20,12 +20,9 @@ import (
 // another skeleton from the same host.
 const hostLayout = "1"
 
-// A skeleton is two folders below host/<id>: root, the lowest layer of the
-// image, and mask, which hides parts of /usr when it is laid over it.
-const (
-	skeletonRoot = "root"
-	skeletonMask = "mask"
-)
+// skeletonMask is a skeleton's second folder beside unitRoot: laid over /usr
+// it hides parts of it.
+const skeletonMask = "mask"
 
 // buildHost finds the skeleton of a host, or makes it.
 func (s *Store) buildHost(root hostRoot) (*HostImage, []source, error) {
@@ -42,7 +39,7 @@ func (s *Store) buildHost(root hostRoot) (*HostImage, []source, error) {
 	}
 	return &HostImage{
 		Config:   root.config(),
-		Rootfs:   Rootfs{Lower: []string{path.Join(name, skeletonRoot)}, Binds: root.binds(path.Join(name, skeletonMask))},
+		Rootfs:   Rootfs{Lower: []string{path.Join(name, unitRoot)}, Binds: root.binds(path.Join(name, skeletonMask))},
 		ID:       id,
 		Platform: "linux/" + runtime.GOARCH,
 	}, v.sources, nil
@@ -67,7 +64,7 @@ func (s *Store) buildSkeleton(v *view, name string) error {
 	}
 	defer t.discard()
 	work := filepath.Join(t.path, "host")
-	sk := &skeleton{root: filepath.Join(work, skeletonRoot)}
+	sk := &skeleton{root: filepath.Join(work, unitRoot)}
 	if err := sk.build(v); err != nil {
 		return err
 	}

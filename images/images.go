@@ -11,6 +11,7 @@ package images
 import (
 	"path"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -112,7 +113,7 @@ type Progress struct {
 	Total int64  `json:"total"` // compressed bytes, -1 when unknown
 }
 
-// store-relative folder names.
+// Folders of the store.
 const (
 	layersDir = "layers"
 	refsDir   = "refs"
@@ -121,7 +122,20 @@ const (
 	tmpDir    = "tmp"
 )
 
-// layerName is the folder of an unpacked layer.
-func (s *Store) layerName(diffID string) string {
+// A folder below layersDir or hostDir is a unit: made aside, committed by one
+// rename, leased and removed as a whole. Its files are below unitRoot.
+const (
+	unitRoot  = "root"
+	layerFile = "layer.json" // what is known of a layer
+)
+
+// layerUnit is the unit of an unpacked layer.
+func (s *Store) layerUnit(diffID string) string {
 	return path.Join(layersDir, s.folderName(diffID))
+}
+
+// unit is the unit that a folder of Rootfs.Lower belongs to.
+func unit(name string) string {
+	parts := strings.SplitN(name, "/", 3)
+	return strings.Join(parts[:min(2, len(parts))], "/")
 }

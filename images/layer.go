@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -30,7 +29,7 @@ type layer struct {
 	fetched bool // by this pull
 }
 
-// layerMeta is kept beside a layer's folder, in <folder>.json.
+// layerMeta is kept in a layer's unit, as layerFile.
 type layerMeta struct {
 	SizeBytes     int64    `json:"size_bytes"`
 	Entries       int64    `json:"entries"`
@@ -45,7 +44,7 @@ type layerMeta struct {
 // processes that want it, one works and the others wait for it.
 func (s *Store) fetchLayer(ctx context.Context, r *remote, i int, rep *reporter) (*layer, error) {
 	diffID := r.config.RootFS.DiffIDs[i]
-	name := s.layerName(diffID)
+	name := s.layerUnit(diffID)
 	release, err := s.pulls.acquire(ctx, name)
 	if err != nil {
 		return nil, err
@@ -66,16 +65,9 @@ func (s *Store) fetchLayer(ctx context.Context, r *remote, i int, rep *reporter)
 		rep.report(Progress{Layer: blob.Digest.String(), Phase: PhasePresent, Done: blob.Size, Total: blob.Size})
 		return l, nil
 	}
-	if err := s.download(ctx, r.src, blob, digest.Digest(diffID), rep); err != nil {
+	if l, err = s.download(ctx, r.src, blob, digest.Digest(diffID), rep); err != nil {
 		return nil, err
 	}
-	if l, err = s.leaseLayer(name); err != nil {
-		return nil, err
-	}
-	if l == nil {
-		return nil, fmt.Errorf("%s was removed as soon as it was unpacked", name)
-	}
-	l.fetched = true
 	rep.report(Progress{Layer: blob.Digest.String(), Phase: PhaseDone, Done: blob.Size, Total: blob.Size})
 	return l, nil
 }
@@ -90,7 +82,7 @@ func (s *Store) leaseLayer(name string) (*layer, error) {
 		return nil, err
 	}
 	l := &layer{lease: lease}
-	data, err := os.ReadFile(s.path(name) + ".json")
+	data, err := os.ReadFile(s.path(path.Join(name, layerFile)))
 	if err == nil {
 		err = json.Unmarshal(data, &l.meta)
 	}
@@ -102,26 +94,25 @@ func (s *Store) leaseLayer(name string) (*layer, error) {
 }
 
 // download fetches, verifies and unpacks one layer, and commits it.
-func (s *Store) download(ctx context.Context, src types.ImageSource, blob types.BlobInfo, diffID digest.Digest, rep *reporter) error {
+func (s *Store) download(ctx context.Context, src types.ImageSource, blob types.BlobInfo, diffID digest.Digest, rep *reporter) (*layer, error) {
 	t, err := s.newTmp()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer t.discard()
 	work := filepath.Join(t.path, "layer")
-	if err := os.Mkdir(work, 0o700); err != nil {
-		return err
+	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(filepath.Join(work, unitRoot), 0o700)); err != nil {
+		return nil, err
 	}
-	dir, err := openDir(work)
+	root, err := openDir(filepath.Join(work, unitRoot))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer dir.Close()
-	stats, err := s.stream(ctx, src, blob, diffID, dir, rep)
-	if err != nil {
-		return err
+	stats, err := s.stream(ctx, src, blob, diffID, root, rep)
+	if err := errors.Join(err, root.Close()); err != nil {
+		return nil, err
 	}
-	return s.commitLayer(work, s.layerName(diffID.String()), stats)
+	return s.commitLayer(work, s.layerUnit(diffID.String()), stats)
 }
 
 // stream is the one pass over a layer's bytes. Two goroutines read ahead, so
@@ -175,23 +166,32 @@ func limitOf(size int64) int64 {
 	return size + 1
 }
 
-// commitLayer makes a verified layer visible, what is known of it first.
-func (s *Store) commitLayer(work, name string, st unpack.Stats) error {
-	data, err := json.Marshal(layerMeta{
+// commitLayer makes a verified layer visible and leases it, in the opposite
+// order: a collector of another process may see it as soon as it is visible,
+// and nothing refers to it yet.
+func (s *Store) commitLayer(work, name string, st unpack.Stats) (*layer, error) {
+	meta := layerMeta{
 		SizeBytes: st.Bytes, Entries: st.Entries, Devices: st.Devices, Xattrs: st.Xattrs,
 		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied,
-	})
+	}
+	data, err := json.Marshal(meta)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.writeFile(name+".json", data, false); err != nil {
-		return err
+	if err := os.WriteFile(filepath.Join(work, layerFile), data, 0o600); err != nil {
+		return nil, err
 	}
-	err = unix.Rename(work, s.path(name))
+	dir, err := openDir(work)
 	if err != nil {
-		return &fs.PathError{Op: "commit layer", Path: name, Err: err}
+		return nil, err
 	}
-	return nil
+	if err = flockNow(dir, unix.LOCK_SH); err == nil {
+		err = os.Rename(work, s.path(name))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("commit %s: %w", name, err), dir.Close())
+	}
+	return &layer{meta: meta, lease: s.leases.adopt(name, dir), fetched: true}, nil
 }
 
 // verifier digests what is read through it.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -48,13 +47,6 @@ func (s *Store) Lease(names []string) (*Lease, error) {
 	return l, nil
 }
 
-// unit is the folder that is made and removed as a whole: layers/X, or host/X
-// of host/X/root.
-func unit(name string) string {
-	parts := strings.SplitN(name, "/", 3)
-	return strings.Join(parts[:min(2, len(parts))], "/")
-}
-
 // Release ends the lease. Further calls do nothing.
 func (l *Lease) Release() {
 	l.once.Do(func() {
@@ -84,6 +76,23 @@ func (l *leases) hold(path, name string) error {
 	}
 	l.m[name] = &leased{dir: dir, n: 1}
 	return nil
+}
+
+// adopt makes a lease of a folder that the caller has open and has taken the
+// shared flock of, and takes over the file.
+func (l *leases) adopt(name string, dir *os.File) *Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if have := l.m[name]; have != nil {
+		have.n++
+		_ = dir.Close()
+	} else {
+		if l.m == nil {
+			l.m = make(map[string]*leased)
+		}
+		l.m[name] = &leased{dir: dir, n: 1}
+	}
+	return &Lease{l: l, names: []string{name}}
 }
 
 func (l *leases) drop(name string) {

@@ -162,7 +162,7 @@ func (s *Store) decodeRecord(data []byte) (*Image, error) {
 		if err := checkDigest(d); err != nil {
 			return nil, err
 		}
-		r.Layers[i] = s.layerName(d)
+		r.Layers[i] = path.Join(s.layerUnit(d), unitRoot)
 	}
 	return &r.Image, nil
 }

@@ -145,13 +145,16 @@ func (s *Store) writeFile(name string, data []byte, durable bool) error {
 	return nil
 }
 
+// singleSuffix ends the folders of layers unpacked with a single id.
+const singleSuffix = ".1uid"
+
 // folderName turns a digest "alg:hex" into a folder's name. Layers unpacked
 // without chown differ from those with it, so they have folders of their own:
 // a store stays usable when its user gains or loses subordinate ids.
 func (s *Store) folderName(digest string) string {
 	name := strings.Replace(digest, ":", "-", 1)
 	if s.opts.SingleUID {
-		name += ".1uid"
+		name += singleSuffix
 	}
 	return name
 }

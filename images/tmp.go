@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/images/unpack"
 )
 
 // tmp is a folder below tmp/ in which something is made before a rename
@@ -62,34 +64,38 @@ func lockTmp(p string) (*tmp, error) {
 
 // discard removes the folder, or what is left of it after a commit, and ends
 // the lock. Failures leave it to a later sweep.
-func (t *tmp) discard() {
-	_ = os.RemoveAll(t.path)
-	_ = t.dir.Close()
+func (t *tmp) discard() { _ = t.remove() }
+
+// remove removes while the lock is held, so that no sweep meets a half-removed
+// folder. A layer's folders may be nested deeper than os.RemoveAll has files
+// to open.
+func (t *tmp) remove() error {
+	defer t.dir.Close()
+	parent, err := openDir(filepath.Dir(t.path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return unpack.RemoveTree(int(parent.Fd()), filepath.Base(t.path))
 }
 
-// sweep removes the temporary folders of processes that died.
+// sweep removes the temporary folders of processes that died. What cannot be
+// removed does not keep a store from being used: files that a daemon with a
+// range of ids left are out of reach without it.
 func (s *Store) sweep() error {
 	entries, err := os.ReadDir(s.path(tmpDir))
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for _, e := range entries {
 		p := filepath.Join(s.path(tmpDir), e.Name())
 		t, err := lockTmp(p)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		if err == nil && t != nil { // else alive, or gone
+			err = t.remove()
 		}
-		if t == nil {
-			continue // alive, or gone
-		}
-		// Remove while the lock is held, so that no other sweep meets a
-		// half-removed folder.
-		errs = append(errs, os.RemoveAll(p), t.dir.Close())
-		s.log.Debug("swept a temporary folder", "path", p)
+		s.log.Debug("swept a temporary folder", "path", p, "err", err)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // openDir opens a folder that must not be a symlink.

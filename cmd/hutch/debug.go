@@ -53,7 +53,10 @@ func newDebugRun() *cobra.Command {
 			if o.json || o.detach || o.keep {
 				return cli.Usage(cmd.CommandPath(), errors.New("--json, --keep and -d do not go with --show"))
 			}
-			image, command := cli.SplitCommand(args, cmd.ArgsLenAtDash())
+			image, command, err := imageAndCommand(cmd, args)
+			if err != nil {
+				return err
+			}
 			return runRun(cmd.Context(), o, image, command, cmd.OutOrStdout())
 		},
 	}

@@ -208,7 +208,7 @@ func TestHelp(t *testing.T) {
 			}
 			golden := filepath.Join("testdata", "help", path+".txt")
 			if *update {
-				if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
+				if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
@@ -235,6 +235,7 @@ func TestUsageErrors(t *testing.T) {
 		{"runn", `there is no command "runn"`, "hutch run"},
 		{"run", "neither an image nor a command", "hutch run --help"},
 		{"run --frob", "unknown flag: --frob", "hutch run --help"},
+		{"debug run --show config", "neither an image nor a command", "hutch debug run --help"},
 		{"exec", "no sandbox", "hutch exec --help"},
 		{"exec box", "no command", "hutch exec --help"},
 		{"exec -- ls", "no sandbox", "hutch exec --help"},

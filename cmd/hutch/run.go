@@ -42,8 +42,8 @@ Flags end at IMAGE; what follows is the command, as it stands. IMAGE may be left
 out before --: then it is the configured one, or "host", which is made of this
 host's own programs and needs no registry. Without CMD the image's own runs.
 
-Standard input is connected when it is a pipe or a file; a terminal only with -i
-or -t. Signals go to the command. A second Ctrl-C within two seconds ends the
+Standard input is connected when it is a pipe or a file (</dev/null where a loop
+reads the same one); a terminal only with -i or -t. Signals go to the command. A second Ctrl-C within two seconds ends the
 sandbox, as does a command that is still there ten seconds after SIGTERM.`,
 		Example: `  hutch run -- python3 -c 'print(6*7)'
   echo hello | hutch run host -- cat
@@ -52,18 +52,27 @@ sandbox, as does a command that is still there ten seconds after SIGTERM.`,
   hutch run --json -- id`,
 		Annotations: commandExitCodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			image, command := cli.SplitCommand(args, cmd.ArgsLenAtDash())
-			switch {
-			case len(args) == 0:
-				return cli.Usage(cmd.CommandPath(), errors.New("neither an image nor a command is given"))
-			case image == "" && cmd.ArgsLenAtDash() != 0:
-				return cli.Usage(cmd.CommandPath(), errEmptyImage)
+			image, command, err := imageAndCommand(cmd, args)
+			if err != nil {
+				return err
 			}
 			return runRun(cmd.Context(), o, image, command, cmd.OutOrStdout())
 		},
 	}
 	o.addRun(cmd)
 	return cmd
+}
+
+// imageAndCommand splits the arguments of run; no image is the default.
+func imageAndCommand(cmd *cobra.Command, args []string) (image string, command []string, err error) {
+	image, command = cli.SplitCommand(args, cmd.ArgsLenAtDash())
+	switch {
+	case len(args) == 0:
+		err = cli.Usage(cmd.CommandPath(), errors.New("neither an image nor a command is given"))
+	case image == "" && cmd.ArgsLenAtDash() != 0:
+		err = cli.Usage(cmd.CommandPath(), errEmptyImage)
+	}
+	return image, command, err
 }
 
 // errEmptyImage is most likely an unset variable of a script, which must not

@@ -236,7 +236,19 @@ func (c *creation) checkCgroup() error {
 }
 
 // execInit makes libcontainer's init become hutch-init.
-func (c *creation) execInit() error { return c.container.Exec() }
+func (c *creation) execInit() error {
+	err := c.container.Exec()
+	if err == nil {
+		return nil
+	}
+	// PID 1 may have died before it opened its end of the fifo. The thread that
+	// libcontainer left opening the other would wait for ever.
+	fifo := filepath.Join(c.params.RunDir, c.sb.id, "exec.fifo")
+	if fd, ferr := unix.Open(fifo, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); ferr == nil {
+		_ = unix.Close(fd)
+	}
+	return err
+}
 
 // results collects the fds for hutchd, each of its own or a duplicate's.
 func (c *creation) results() (_ []*os.File, err error) {

@@ -13,16 +13,23 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 	"github.com/hutch-sh/hutch/internal/testenv/testuser"
+	"github.com/hutch-sh/hutch/runtime/launch/bootstrap"
 )
 
-// rootBase is the id range for tests of root, away from the product's own.
-const rootBase = 1879048192 + 3*65536
+// Ids that no other test process uses at the same time, so that any process
+// which has one is ours.
+var (
+	rootBase  = 0x60000000 + uint32(os.Getpid()%4096)*bootstrap.RootCount
+	nobodyUID = 40000 + uint32(os.Getpid()%20000)
+)
 
 // kind is a user that boots hutch-launch.
 type kind struct {
@@ -40,7 +47,7 @@ func eachKind(t *testing.T, test func(t *testing.T, k kind)) {
 	}
 	for _, mk := range []mustrun.Kind{mustrun.SubUID, mustrun.NoSubUID} {
 		t.Run(string(mk), func(t *testing.T) {
-			u, err := testuser.New(context.Background(), mk)
+			u, err := makeUser(mk)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,24 +61,36 @@ func eachKind(t *testing.T, test func(t *testing.T, k kind)) {
 	}
 }
 
+// makeUser is testuser.New with a uid of our own.
+func makeUser(k mustrun.Kind) (*testuser.User, error) {
+	if k != mustrun.NoSubUID {
+		return testuser.New(context.Background(), k)
+	}
+	home, err := os.MkdirTemp("", "hutch-test-home-")
+	if err != nil {
+		return nil, err
+	}
+	return &testuser.User{Kind: k, UID: nobodyUID, GID: nobodyUID, Home: home}, os.Chown(home, int(nobodyUID), int(nobodyUID))
+}
+
 // ownKind is for what does not depend on the kind of user.
 func ownKind() kind { return kind{name: string(testenv.CurrentKind())} }
 
 // booted is a monitor process with what it started.
 type booted struct {
-	t      *testing.T
+	t      testing.TB
 	k      kind
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	stdout *bufio.Reader
-	stderr *bytes.Buffer
+	stderr *output
 	// launch and daemon are pids.
 	launch, daemon int
 }
 
 // boot starts a monitor that boots hutch-launch with the named function of
 // inside as hutchd.
-func (k kind) boot(t *testing.T, test string, change ...func(*world)) *booted {
+func (k kind) boot(t testing.TB, test string, change ...func(*world)) *booted {
 	t.Helper()
 	dir, err := os.MkdirTemp(publicTemp(), "hutch-launch-world-")
 	if err != nil {
@@ -83,7 +102,7 @@ func (k kind) boot(t *testing.T, test string, change ...func(*world)) *booted {
 		}
 	})
 	w := world{Bins: bins, State: filepath.Join(dir, "state"), Mount: filepath.Join(dir, "m"),
-		Base: rootBase, Launch: "hutch-launch", Test: test}
+		Base: rootBase, Launch: "hutch-launch", Init: "hutch-init", Hutchd: "launch.test", Test: test}
 	for _, c := range change {
 		c(&w)
 	}
@@ -95,7 +114,7 @@ func (k kind) boot(t *testing.T, test string, change ...func(*world)) *booted {
 		t.Fatal(err)
 	}
 	if owner == 0 {
-		owner = rootBase
+		owner = int(rootBase)
 	}
 	if err := os.Chown(w.State, owner, -1); err != nil {
 		t.Fatal(err)
@@ -104,7 +123,7 @@ func (k kind) boot(t *testing.T, test string, change ...func(*world)) *booted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &booted{t: t, k: k, cmd: exec.Command(filepath.Join(bins, "launch.test")), stderr: &bytes.Buffer{}}
+	b := &booted{t: t, k: k, cmd: exec.Command(filepath.Join(bins, "launch.test")), stderr: newOutput()}
 	b.cmd.Env = os.Environ()
 	if k.user != nil {
 		k.user.Run(b.cmd)
@@ -184,14 +203,15 @@ func (b *booted) noneLeft() {
 		if pid == 0 {
 			continue
 		}
-		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err == nil && !bytes.Contains(stat, []byte(") Z 1 ")) { // the host's init is to reap it
 			b.t.Errorf("process %d is left: %s", pid, stat)
 		}
 	}
 	if os.Geteuid() != 0 {
 		return
 	}
-	first, count := uint64(rootBase), uint64(65536)
+	first, count := uint64(rootBase), uint64(bootstrap.RootCount)
 	if b.k.user != nil {
 		first, count = uint64(b.k.user.UID), 1
 	}
@@ -201,7 +221,7 @@ func (b *booted) noneLeft() {
 	}
 	for _, path := range statuses {
 		status, err := os.ReadFile(path)
-		if err != nil {
+		if err != nil || bytes.Contains(status, []byte("\nState:\tZ ")) && bytes.Contains(status, []byte("\nPPid:\t1\n")) {
 			continue
 		}
 		for line := range strings.Lines(string(status)) {
@@ -220,3 +240,59 @@ func (b *booted) noneLeft() {
 // reportPID begins the line by which hutchd tells the test of a process that
 // must not survive.
 const reportPID = "must-end "
+
+// output collects what a process prints and lets a test wait for a part of it.
+type output struct {
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	grown *sync.Cond
+}
+
+func newOutput() *output {
+	o := &output{}
+	o.grown = sync.NewCond(&o.mu)
+	return o
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.grown.Broadcast()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// await blocks until text was printed, or for a minute.
+func (o *output) await(t testing.TB, text string) {
+	t.Helper()
+	late := false
+	timer := time.AfterFunc(time.Minute, func() {
+		o.mu.Lock()
+		late = true
+		o.grown.Broadcast()
+		o.mu.Unlock()
+	})
+	defer timer.Stop()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !strings.Contains(o.buf.String(), text) {
+		if late {
+			t.Fatalf("no %q in\n%s", text, o.buf.String())
+		}
+		o.grown.Wait()
+	}
+}
+
+// toolchain tells whether binaries can be built here.
+func toolchain() probe.Check {
+	c := probe.Check{Name: "go toolchain", Status: probe.Yes}
+	if _, err := exec.LookPath("go"); err != nil {
+		c.Status, c.Detail, c.Remedy = probe.No, err.Error(), "run the test as a user who has Go in PATH"
+	}
+	return c
+}

@@ -18,6 +18,19 @@ var inside = map[string]func(t *testing.T, d *hutchd){
 	"nothing":  func(*testing.T, *hutchd) {},
 	"identity": insideIdentity,
 	"sandbox":  insideSandbox,
+	"failing":  insideFailing,
+	"faults":   insideFaults,
+	"parallel": insideParallel,
+	"killed":   insideKilled,
+	"canceled": insideCanceled,
+	"signals":  insideSignals,
+	"orphans":  insideOrphans,
+	"overlay":  insideOverlay,
+	"badinit":  insideBadInit,
+	"leave":    insideLeave,
+	"die":      insideDie,
+	"wait":     insideWait,
+	"bench":    insideBench,
 }
 
 // insideIdentity checks what hutchd finds itself to be.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/testenv"
@@ -26,6 +27,7 @@ const (
 	worldVar   = "HUTCH_LAUNCH_TEST_WORLD" // JSON of world
 	monitor    = "monitor"
 	fakeHutchd = "hutchd"
+	hang       = "hang" // does nothing, in hutch-launch's place
 )
 
 // bins is a world-readable folder with hutch-launch, hutch-init and this test
@@ -38,6 +40,8 @@ func TestMain(m *testing.M) {
 		os.Exit(monitorMain())
 	case fakeHutchd:
 		os.Exit(hutchdMain())
+	case hang:
+		select {}
 	}
 	os.Exit(testMain(m))
 }
@@ -84,10 +88,10 @@ func prepareBins() error {
 		}
 		return nil
 	}
-	if err := goBuild("hutch-init", "CGO_ENABLED=0"); err != nil {
+	if err := goBuild("hutch-init", filepath.Join(bins, "hutch-init"), "CGO_ENABLED=0"); err != nil {
 		return err
 	}
-	return goBuild("hutch-launch", "CGO_ENABLED=1", launchFlags("")...)
+	return goBuild("hutch-launch", filepath.Join(bins, "hutch-launch"), "CGO_ENABLED=1", launchFlags("")...)
 }
 
 // launchFlags are those of the Makefile, with one more tag.
@@ -96,12 +100,12 @@ func launchFlags(tag string) []string {
 		"-ldflags", `-s -w -linkmode external -extldflags "-static"`}
 }
 
-func goBuild(name, env string, flags ...string) error {
-	args := append([]string{"build", "-buildvcs=false", "-o", filepath.Join(bins, name)}, flags...)
+func goBuild(name, out, env string, flags ...string) error {
+	args := append([]string{"build", "-buildvcs=false", "-o", out}, flags...)
 	cmd := exec.Command("go", append(args, "github.com/hutch-sh/hutch/cmd/"+name)...)
 	cmd.Env = append(os.Environ(), env)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s (or run `make build` and set %s): %w\n%s", name, testenv.BinVar, err, out)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s (or run `make build` and set %s): %w\n%s", name, testenv.BinVar, err, text)
 	}
 	return nil
 }
@@ -128,13 +132,16 @@ func copyFile(from, to string) error {
 
 // world is what the parts know about one boot.
 type world struct {
-	Bins   string
-	State  string // the state folder as the monitor sees it
-	Mount  string // as hutchd sees it
-	Base   uint32 // of root's id range
-	Launch string // name of the hutch-launch binary
-	Env    []string
-	Test   string // key of inside
+	Bins  string
+	State string // the state folder as the monitor sees it
+	Mount string // as hutchd sees it
+	Base  uint32 // of root's id range
+	// Launch, Init and Hutchd are names in Bins.
+	Launch, Init, Hutchd string
+	Env                  []string // of hutch-launch
+	TimeoutMS            int      // of the boot; 0: none
+	NoState              bool     // the state folder is missing
+	Test                 string   // key of inside
 }
 
 func readWorld() (w world, err error) {
@@ -142,12 +149,15 @@ func readWorld() (w world, err error) {
 	return w, err
 }
 
-// monitorMain boots hutch-launch and exits as it does. A line on its standard
-// input's end makes it close the launcher.
+// monitorMain boots hutch-launch and exits as it does. The end of its standard
+// input makes it close the launcher.
 func monitorMain() int {
 	w, err := readWorld()
 	if err == nil {
 		err = os.MkdirAll(w.Mount, 0o755)
+	}
+	if err == nil && w.NoState {
+		err = os.Remove(w.State)
 	}
 	if err != nil {
 		return say("monitor: %v", err)
@@ -183,7 +193,7 @@ func bootFrom(w world) (*bootstrap.Launcher, error) {
 		return nil, err
 	}
 	files := map[string]*os.File{}
-	for _, name := range []string{w.Launch, "hutch-init", "launch.test"} {
+	for _, name := range []string{w.Launch, w.Init, w.Hutchd} {
 		f, err := os.Open(filepath.Join(w.Bins, name))
 		if err != nil {
 			return nil, err
@@ -197,8 +207,14 @@ func bootFrom(w world) (*bootstrap.Launcher, error) {
 	}
 	defer ours.Close()
 	defer theirs.Close()
-	return bootstrap.Start(context.Background(), bootstrap.Options{
-		Binary: files[w.Launch], IDMap: ids, Hutchd: files["launch.test"], Init: files["hutch-init"],
+	ctx := context.Background()
+	if w.TimeoutMS > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(w.TimeoutMS)*time.Millisecond)
+		defer cancel()
+	}
+	return bootstrap.Start(ctx, bootstrap.Options{
+		Binary: files[w.Launch], IDMap: ids, Hutchd: files[w.Hutchd], Init: files[w.Init],
 		DaemonChannel: theirs, Stderr: os.Stderr, Env: w.Env,
 		Boot: launchapi.Boot{
 			StateDir: w.State, Mount: w.Mount,
@@ -208,9 +224,12 @@ func bootFrom(w world) (*bootstrap.Launcher, error) {
 	})
 }
 
+// exitSaid is the exit code of a part that has said what is wrong.
+const exitSaid = 99
+
 func say(format string, args ...any) int {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
-	return 99
+	return exitSaid
 }
 
 // hutchdMain runs the function of inside that the world names, in the daemon's

@@ -45,12 +45,7 @@ type layerMeta struct {
 func (s *Store) fetchLayer(ctx context.Context, r *remote, i int, rep *reporter) (*layer, error) {
 	diffID := r.config.RootFS.DiffIDs[i]
 	name := s.layerUnit(diffID)
-	release, err := s.pulls.acquire(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	unlock, err := s.lockFile(ctx, path.Base(name))
+	unlock, err := s.lockUnit(ctx, name)
 	if err != nil {
 		return nil, err
 	}

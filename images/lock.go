@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +46,21 @@ func (f *flights) release(key string, mine *flight) {
 	delete(f.m, key)
 	f.mu.Unlock()
 	close(mine.done)
+}
+
+// lockUnit makes the caller the only goroutine of all processes that makes a
+// unit. The returned function ends that.
+func (s *Store) lockUnit(ctx context.Context, name string) (func(), error) {
+	release, err := s.pulls.acquire(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := s.lockFile(ctx, path.Base(name))
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return func() { unlock(); release() }, nil
 }
 
 // lockFile takes the lock locks/<name> against other processes, waiting until

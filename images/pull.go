@@ -130,6 +130,14 @@ func (s *Store) pull(ctx context.Context, named reference.Named, want platform, 
 	if err != nil {
 		return nil, err
 	}
+	rec, used := r.record(layers)
+	fix, err := s.fixLayer(ctx, rec.DiffIDs, used)
+	if err != nil {
+		return nil, fmt.Errorf("repair folders: %w", err)
+	}
+	if fix != nil {
+		rec.Fixed, layers, fetched = true, append(layers, fix), fetched || fix.fetched
+	}
 	if fetched {
 		// Once for all layers, before anything refers to them: after a power
 		// cut a renamed folder could otherwise hold empty files.
@@ -137,31 +145,29 @@ func (s *Store) pull(ctx context.Context, named reference.Named, want platform, 
 			return nil, err
 		}
 	}
-	img, diffIDs := r.image(layers)
-	if err := s.writeRef(img, diffIDs); err != nil {
+	if err := s.writeRef(rec); err != nil {
 		return nil, err
 	}
-	s.log.Debug("pulled", "ref", img.Ref, "digest", img.Digest, "layers", len(diffIDs), "dur_ms", time.Since(start).Milliseconds())
-	return s.readRef(refFile(img.Ref))
+	s.log.Debug("pulled", "ref", rec.Ref, "digest", rec.Digest, "layers", len(layers), "dur_ms", time.Since(start).Milliseconds())
+	return s.readRef(refFile(rec.Ref))
 }
 
-// image makes the record of a pulled image.
-func (r *remote) image(layers []*layer) (Image, []string) {
-	img := Image{
+// record makes the record of a pulled image, and says which layers it uses.
+func (r *remote) record(layers []*layer) (rec record, used []*layer) {
+	rec.Image = Image{
 		Ref: r.named.String(), Digest: r.digest.String(), ID: r.id.String(),
 		Platform: r.config.platform().String(), Created: r.config.created(), Pulled: time.Now().UTC(),
 		Config: r.config.config(),
 	}
-	var diffIDs []string
 	for i, l := range layers {
 		if l.meta.RootOpaque {
 			// It hides all lower layers, and overlayfs does not see the mark.
-			diffIDs, img.SizeBytes = nil, 0
+			rec.DiffIDs, rec.SizeBytes, used = nil, 0, nil
 		}
-		diffIDs = append(diffIDs, r.config.RootFS.DiffIDs[i])
-		img.SizeBytes += l.meta.SizeBytes
+		rec.DiffIDs, used = append(rec.DiffIDs, r.config.RootFS.DiffIDs[i]), append(used, l)
+		rec.SizeBytes += l.meta.SizeBytes
 	}
-	return img, diffIDs
+	return rec, used
 }
 
 // fetchLayers brings all layers into the store, some at a time, and leases

@@ -29,6 +29,8 @@ const minIDPrefix = 6
 type record struct {
 	Image
 	DiffIDs []string `json:"diff_ids"`
+	// Fixed says that the layer of fixLayer lies on top.
+	Fixed bool `json:"fixed,omitempty"`
 }
 
 // Normalize gives the full form of a reference: short names mean docker.io and
@@ -164,16 +166,19 @@ func (s *Store) decodeRecord(data []byte) (*Image, error) {
 		}
 		r.Layers[i] = path.Join(s.layerUnit(d), unitRoot)
 	}
+	if r.Fixed {
+		r.Layers = append(r.Layers, path.Join(s.fixUnit(r.DiffIDs), unitRoot))
+	}
 	return &r.Image, nil
 }
 
-func (s *Store) writeRef(img Image, diffIDs []string) error {
-	img.Layers = nil
-	data, err := json.Marshal(record{Image: img, DiffIDs: diffIDs})
+func (s *Store) writeRef(r record) error {
+	r.Layers = nil
+	data, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode image record: %w", err)
 	}
-	return s.writeFile(refFile(img.Ref), data, true)
+	return s.writeFile(refFile(r.Ref), data, true)
 }
 
 // Remove forgets a reference and frees the layers that no other image has, no

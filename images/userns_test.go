@@ -30,7 +30,7 @@ const (
 )
 
 var insideTests = map[string]func(*testing.T){
-	"overlay": insideOverlay, "host": insideHost, "unmapped": insideUnmapped,
+	"overlay": insideOverlay, "host": insideHost, "unmapped": insideUnmapped, "implied": insideImplied,
 }
 
 // rangeBase is the host uid of uid 0 in the range map, which only root can
@@ -125,6 +125,13 @@ func pushForInside(t *testing.T, registry string) {
 	)
 	push(t, registry, "inside", it.Image{Layers: []it.Layer{it.NewLayer(base, it.Gzip), it.NewLayer(top, it.Zstd)}})
 	push(t, registry, "reset", it.Image{Layers: []it.Layer{it.NewLayer(base, it.Gzip), it.NewLayer(it.Tar(it.Text(".wh..wh..opq", ""), it.Text("only", "x")), it.Gzip)}})
+	// Layers without entries for the folders above their files.
+	push(t, registry, "implied", it.Image{Layers: []it.Layer{
+		it.NewLayer(it.Tar(it.File{Name: "tmp/", Type: '5', Mode: 0o1777}, it.File{Name: "home/", Type: '5', Mode: 0o711},
+			it.File{Name: "home/app/", Type: '5', Mode: 0o700, UID: 1000, GID: 1000}, it.File{Name: "gone/", Type: '5', Mode: 0o700}), it.Gzip),
+		it.NewLayer(it.Tar(it.Text("tmp/x", "x"), it.Text("home/app/new/file", "y"), it.Whiteout(".", "gone")), it.Gzip),
+		it.NewLayer(it.Tar(it.Text("home/app/z", "z"), it.Text("gone/z", "z")), it.Gzip),
+	}})
 	push(t, registry, "unmapped", it.Image{Layers: []it.Layer{it.NewLayer(it.Tar(it.File{Name: "f", UID: 70_000}), it.Gzip)}})
 }
 
@@ -221,6 +228,35 @@ func insideOverlay(t *testing.T) {
 	}
 	must(t, s.Remove(img.Ref, nil))
 	must(t, s.Remove(reset.Ref, nil))
+	wantClean(t, s, 0)
+}
+
+func insideImplied(t *testing.T) {
+	s, single, registry := insideStore(t)
+	img, err := s.Pull(t.Context(), it.Ref(registry, "implied", "v1"), PullOptions{})
+	must(t, err)
+	root := mountRootfs(t, s, img.Rootfs())
+	for p, want := range map[string]string{
+		"tmp": "41777 0:0", "home": "40711 0:0", "home/app": "40700 1000:1000", "home/app/new": "40755 0:0", "gone": "40755 0:0",
+		"tmp/x": "100644 0:0", "home/app/z": "100644 0:0",
+	} {
+		var st unix.Stat_t
+		must(t, unix.Lstat(filepath.Join(root, p), &st))
+		if single {
+			want = strings.Fields(want)[0] + " 0:0"
+		}
+		if got := fmt.Sprintf("%o %d:%d", st.Mode, st.Uid, st.Gid); got != want {
+			t.Errorf("%s is %s, want %s", p, got, want)
+		}
+	}
+	if len(img.Layers) != 4 {
+		t.Errorf("layers %v", img.Layers)
+	}
+	again, err := s.Pull(t.Context(), img.Ref, PullOptions{Policy: PullAlways})
+	if err != nil || !slices.Equal(again.Layers, img.Layers) {
+		t.Errorf("again: %v, %v", again, err)
+	}
+	must(t, s.Remove(img.Ref, nil))
 	wantClean(t, s, 0)
 }
 

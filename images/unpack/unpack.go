@@ -77,6 +77,7 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 		tr:     tar.NewReader(in),
 		limits: limits,
 		single: opts.SingleUID,
+		owns:   os.Geteuid() == 0 && os.Getegid() == 0,
 		dirs:   make(map[uint64]*dir),
 		buf:    make([]byte, copyBuffer),
 	}
@@ -103,6 +104,7 @@ type unpacker struct {
 	tr      *tar.Reader
 	limits  Limits
 	single  bool
+	owns    bool // what this process makes belongs to 0:0
 	parents dirCache
 	stale   bool            // something was removed: parents may name it
 	dirs    map[uint64]*dir // by inode number

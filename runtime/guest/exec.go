@@ -39,6 +39,9 @@ type execution struct {
 	announced  bool  // hutchd knows of the exit
 }
 
+// origin is where e's processes come from; e has been forked.
+func (e *execution) origin() origin { return origin{e.pid, e.born} }
+
 // processExit is how a leader ended.
 type processExit struct {
 	status unix.WaitStatus
@@ -49,6 +52,9 @@ type processExit struct {
 func (s *server) exec(req *guestapi.Request, fds []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.execs) >= maxExecs {
+		s.dropEnded()
+	}
 	var err error
 	switch {
 	case s.filter < 0:

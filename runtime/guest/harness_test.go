@@ -67,6 +67,9 @@ const (
 	singleMap ids = "single" // 0 only, setgroups denied: an ordinary user without subuids
 )
 
+// firstID is what 0 is mapped to by rangeMap.
+const firstID = 100000
+
 // eachKind runs f in a fresh sandbox of each kind that this user can make.
 func eachKind(t *testing.T, f func(t *testing.T, s *sandbox)) {
 	t.Helper()
@@ -135,7 +138,7 @@ func command(t testing.TB, kind ids) *exec.Cmd {
 		if os.Geteuid() != 0 {
 			t.Skip("only root maps a range without newuidmap; the same test runs with a single id")
 		}
-		namespaces(cmd, 100000, 65536)
+		namespaces(cmd, firstID, 65536)
 	case os.Geteuid() == 0:
 		u, err := testuser.New(t.Context(), mustrun.NoSubUID)
 		if err != nil {
@@ -206,6 +209,7 @@ func (s *sandbox) start(req guestapi.Request) (*guestapi.Exec, func() result, er
 		if err != nil {
 			s.t.Fatal(err)
 		}
+		s.own(w)
 		ends[i+1], text[i] = w, make(chan string, 1)
 		go func() {
 			data, _ := io.ReadAll(r)
@@ -231,6 +235,18 @@ func (s *sandbox) start(req guestapi.Request) (*guestapi.Exec, func() result, er
 		}
 		return result{<-text[0], <-text[1], ev}
 	}, nil
+}
+
+// own makes f the sandbox root's, as what hutchd makes is: root here is nobody in
+// a mapped range.
+func (s *sandbox) own(f *os.File) {
+	s.t.Helper()
+	if s.ids != rangeMap {
+		return
+	}
+	if err := f.Chown(firstID, firstID); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // run runs req to its end.

@@ -128,10 +128,10 @@ func (s *server) membersNow(e *execution) []int {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	view := family{leader: e.pid, over: e.exit != nil, born: e.born}
+	view := family{origin: e.origin(), over: e.exit != nil}
 	for _, other := range s.execs {
 		if other != e && other.pid != 0 {
-			view.others = append(view.others, kin{other.pid, other.born})
+			view.others = append(view.others, other.origin())
 		}
 	}
 	return view.members(procs)

@@ -64,9 +64,7 @@ func (s *server) sweep(over []*execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known && len(orphans) == 0 {
-		for _, e := range s.execs {
-			s.forgetEnded(e)
-		}
+		s.dropEnded()
 		return
 	}
 	for _, e := range over {
@@ -76,8 +74,16 @@ func (s *server) sweep(over []*execution) {
 	}
 }
 
+// dropEnded makes room by forgetting every exec that has ended, whatever it has
+// left: a kill will not find that any more.
+func (s *server) dropEnded() {
+	for _, e := range s.execs {
+		s.forgetEnded(e)
+	}
+}
+
 func (s *server) forgetEnded(e *execution) {
-	if e.announced {
+	if e.announced && !e.killing {
 		s.forget(e)
 	}
 }
@@ -85,10 +91,7 @@ func (s *server) forgetEnded(e *execution) {
 // mayHaveLeft tells whether one of orphans may come from e.
 func (s *server) mayHaveLeft(e *execution, orphans []process) bool {
 	for _, o := range orphans {
-		if o.sid == e.pid {
-			return true
-		}
-		if o.start >= e.born && !s.isSession(o.sid) {
+		if o.sid == e.pid || e.origin().older(o) && !s.isSession(o.sid) {
 			return true
 		}
 	}

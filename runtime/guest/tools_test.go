@@ -16,7 +16,27 @@ func init() {
 	insideTools["signal-storm"] = signalStorm
 	insideTools["attack-init"] = attackInit
 	insideTools["attack-stubs"] = attackStubs
+	insideTools["trace"] = trace
 	insideTools["sysinfo"] = func([]string) error { return unix.Sysinfo(&unix.Sysinfo_t{}) }
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// trace attaches to a process and then neglects it.
+func trace(args []string) error {
+	runtime.LockOSThread()
+	pid, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	if err := unix.PtraceSeize(pid); err != nil {
+		return err
+	}
+	for {
+		if err := unix.Pause(); err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // signalStorm sends every signal to PID 1 in every way there is: as kill(1)

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // process is what /proc/pid/stat says of one, in this pid namespace.
@@ -59,8 +61,8 @@ func parseStat(data []byte) (process, error) {
 		return process{}, fmt.Errorf("stat %.64q: no name in parentheses", data)
 	}
 	f := strings.Fields(string(data[end+1:]))
-	if len(f) < 20 || len(f[0]) != 1 {
-		return process{}, fmt.Errorf("stat %.64q: %d fields after the name", data, len(f))
+	if len(f) < 20 || len(f[0]) != 1 || !unicode.IsLetter(rune(f[0][0])) {
+		return process{}, fmt.Errorf("stat %.64q: no state and 19 fields after the name", data)
 	}
 	p := process{state: f[0][0]}
 	var errs [4]error
@@ -78,16 +80,28 @@ func parseStat(data []byte) (process, error) {
 
 // family is what is known of an exec when its members are looked for.
 type family struct {
-	leader int    // pid of the leader, also its session
-	over   bool   // the leader has been reaped
-	born   uint64 // clock ticks since boot
-	others []kin  // the other execs of which something may be left
+	origin
+	over   bool     // the leader has been reaped
+	others []origin // the other execs of which something may be left
 }
 
-// kin is another exec.
-type kin struct {
-	leader int
-	born   uint64
+// origin is where the processes of an exec come from.
+type origin struct {
+	leader int    // pid of the leader, also its session
+	born   uint64 // just before its fork, clock ticks since boot
+}
+
+// halfPIDs is half of the smallest pid_max in use, 32768.
+const halfPIDs = 1 << 14
+
+// older tells whether the exec is older than p, so that p may come from it. In
+// the same tick of 10 ms the pids decide: they count up, and start again from
+// below at some point; a leap down by half of all pids may be that.
+func (o origin) older(p process) bool {
+	if p.start != o.born {
+		return p.start > o.born
+	}
+	return p.pid > o.leader || p.pid < o.leader-halfPIDs
 }
 
 // members lists the living processes of the exec:
@@ -102,7 +116,8 @@ type kin struct {
 func (f family) members(procs []process) []int {
 	in := map[int]bool{}
 	sessions := map[int]bool{f.leader: true}
-	if f.over && slicesHas(procs, f.leader) {
+	taken := slices.ContainsFunc(procs, func(p process) bool { return p.pid == f.leader })
+	if f.over && taken {
 		// The pid is somebody else's now, which the kernel allows only when
 		// nothing is left of the session of that number.
 		delete(sessions, f.leader)
@@ -137,22 +152,13 @@ func (f family) members(procs []process) []int {
 
 // onlyMine tells whether p is an orphan that no other exec can have left.
 func (f family) onlyMine(p process) bool {
-	if p.ppid != 1 || p.start < f.born || p.pid == f.leader {
+	if p.ppid != 1 || p.pid == f.leader || !f.older(p) {
 		return false
 	}
 	for _, o := range f.others {
-		if p.pid == o.leader || p.sid == o.leader || o.born <= p.start {
+		if p.pid == o.leader || p.sid == o.leader || o.older(p) {
 			return false
 		}
 	}
 	return true
-}
-
-func slicesHas(procs []process, pid int) bool {
-	for _, p := range procs {
-		if p.pid == pid {
-			return true
-		}
-	}
-	return false
 }

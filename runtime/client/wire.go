@@ -138,7 +138,7 @@ func (c *Client) dispatch(line []byte) error {
 	case m.Method != "": // a notification of a later version
 	case m.ID == nil && m.Error != nil:
 		// About a line that the daemon could not even read: ours are never so.
-		return fmt.Errorf("the daemon refused what it read: %w", fromWire(m.Error))
+		return fmt.Errorf("the daemon refused a line: %s", m.Error.Message)
 	case m.ID != nil:
 		if w := c.find(*m.ID); w != nil {
 			select {

@@ -28,5 +28,5 @@ type Call struct {
 	Progress func(api.Progress)
 }
 
-// NotifyExecStarted is the Kind of the Progress that exec.run sends.
+// kindExecStarted is the Kind of the Progress that exec.run sends.
 const kindExecStarted = "exec.started"

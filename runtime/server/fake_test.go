@@ -119,7 +119,9 @@ type peer struct {
 
 // serve connects a peer to s. The test ends the connection and waits for the
 // server's side.
-func serve(t testing.TB, s *Server) *peer {
+func serve(t testing.TB, s *Server) *peer { return serveAs(t, s, Actor{UID: 7}) }
+
+func serveAs(t testing.TB, s *Server, who Actor) *peer {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -137,7 +139,7 @@ func serve(t testing.TB, s *Server) *peer {
 	}
 	p := &peer{t: t, conn: conns[0], r: jsonrpc.NewReader(conns[0], 64<<20), done: make(chan struct{})}
 	go func() {
-		s.ServeConn(context.Background(), conns[1], Actor{UID: 7})
+		s.ServeConn(context.Background(), conns[1], who)
 		close(p.done)
 	}()
 	t.Cleanup(func() {

@@ -135,6 +135,19 @@ func TestLostConnection(t *testing.T) {
 	}
 }
 
+// TestLostLease: a private daemon has nobody else to work for.
+func TestLostLease(t *testing.T) {
+	b := newBlocking()
+	p := serveAs(t, newServer(t, &b.engines), Actor{Private: true})
+	p.send(request(1, "image.pull", `{}`))
+	<-b.entered
+	_ = p.conn.Close()
+	if err := <-b.ended; !errors.Is(err, jsonrpc.ErrConnectionLost) {
+		t.Errorf("cause %v", err)
+	}
+	<-p.done
+}
+
 // TestSlowClient: a client that asks much and reads nothing does not block
 // another one. When it is given up is the Writer's matter.
 func TestSlowClient(t *testing.T) {

@@ -74,11 +74,13 @@ func New(cfg Config) (*Server, error) {
 }
 
 // ServeConn serves conn, which it takes over, until the client is gone and every
-// call has ended. Calls are cancelled when ctx is; those that only make sense
-// with their client (*.run, *.wait, sandbox.create) also when the connection is
-// lost.
+// call has ended. Calls are cancelled when ctx is. When the connection is lost,
+// those are cancelled that only make sense with their client (*.run, *.wait,
+// sandbox.create), and all of them when it was a private daemon's lease.
 func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
-	ch := jsonrpc.NewChannel(ctx, conn, jsonrpc.ChannelConfig{CancelOnLoss: endsWithConnection})
+	ch := jsonrpc.NewChannel(ctx, conn, jsonrpc.ChannelConfig{CancelOnLoss: func(method string) bool {
+		return who.Private || endsWithConnection(method)
+	}})
 	if !s.enter(ch) {
 		_ = ch.Close()
 		_ = ch.Wait()

@@ -32,7 +32,7 @@ const (
 // nobody is left to ask for anything: the caller must exit then, upon which the
 // kernel kills every process of the pid namespace (pid_namespaces(7)).
 func Run() error {
-	runtime.GOMAXPROCS(2) // one for the channel, one in fork
+	runtime.GOMAXPROCS(1) // it mostly waits; with more, threads wake each other for nothing
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(memoryLimit)
 

@@ -23,13 +23,14 @@ const maxQueue = 1024
 // channel is hutch-init's end of the socketpair to hutchd.
 type channel struct {
 	f   *os.File
+	fd  int // f's
 	buf []byte
 
 	// mu guards the queue. Events wait there when hutchd is slow or away, so
 	// that nothing else in PID 1 ever does.
 	mu     sync.Mutex
 	change *sync.Cond
-	queue  []guestapi.Event
+	queue  [][]byte
 	closed bool
 }
 
@@ -40,6 +41,7 @@ func newChannel(fd int) (*channel, error) {
 	unix.CloseOnExec(fd)
 	c := &channel{
 		f:   os.NewFile(uintptr(fd), "channel"),
+		fd:  fd,
 		buf: make([]byte, guestapi.MaxPacket+1),
 	}
 	c.change = sync.NewCond(&c.mu)
@@ -163,40 +165,47 @@ func (c *channel) waitRoom() {
 	}
 }
 
-// post queues ev; it never blocks. Order is kept.
+// post sends ev, or queues it when hutchd is slow; it never blocks. Order is kept.
 func (c *channel) post(ev guestapi.Event) {
+	data, err := json.Marshal(&ev)
+	if err != nil {
+		return // cannot happen: an Event is numbers and strings
+	}
 	c.mu.Lock()
-	c.queue = append(c.queue, ev)
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	if len(c.queue) == 0 && unix.Sendmsg(c.fd, data, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT) == nil {
+		return
+	}
+	c.queue = append(c.queue, data)
 	c.change.Broadcast()
 }
 
 // sendLoop writes queued events until the channel breaks.
 func (c *channel) sendLoop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for {
-		c.mu.Lock()
 		for len(c.queue) == 0 {
 			c.change.Wait()
 		}
-		ev := c.queue[0]
-		c.queue = c.queue[1:]
+		data := c.queue[0] // stays there, so that nothing overtakes it
 		c.mu.Unlock()
+		err := c.send(data)
+		c.mu.Lock()
+		c.queue = c.queue[1:]
 		c.change.Broadcast()
-		if err := c.send(&ev); err != nil {
-			c.mu.Lock()
+		if err != nil {
 			c.closed, c.queue = true, nil
-			c.mu.Unlock()
-			c.change.Broadcast()
 			return
 		}
 	}
 }
 
-func (c *channel) send(ev *guestapi.Event) error {
-	data, err := json.Marshal(ev)
-	if err != nil {
-		return fmt.Errorf("encode event: %w", err)
-	}
+// send writes one packet, waiting for room.
+func (c *channel) send(data []byte) error {
 	rc, err := c.f.SyscallConn()
 	if err != nil {
 		return err

@@ -128,11 +128,8 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 	conf := &stubConfig{
 		oomScoreAdj: s.oomScoreAdj, rlimits: req.Rlimits, argv: req.Argv, env: req.Env, cwd: req.Cwd,
 	}
-	known, err := readAccounts()
-	if err != nil {
-		return nil, failed(guestapi.ReasonInternal, err, "read the sandbox's users")
-	}
-	if conf.cred, err = known.resolve(req.User); err != nil {
+	var err error
+	if conf.cred, err = readAccounts(s.ids).resolve(req.User); err != nil {
 		return nil, failed(guestapi.ReasonBadUser, err, fmt.Sprintf("user %q", req.User))
 	}
 	if _, ok := lookup(conf.env, "HOME"); !ok {

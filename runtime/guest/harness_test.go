@@ -83,6 +83,7 @@ type sandbox struct {
 	*guestapi.Client
 	t     testing.TB
 	ids   ids
+	pid   int           // of PID 1 outside, with a range; its parent's otherwise
 	ended chan struct{} // closed when PID 1 is gone
 }
 
@@ -119,6 +120,7 @@ func newRawSandbox(t testing.TB, kind ids) (*sandbox, *os.File) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	s.pid = cmd.Process.Pid
 	_ = own.Close()
 	go func() {
 		_ = cmd.Wait()
@@ -373,11 +375,16 @@ func rootFiles(root string) error {
 			return err
 		}
 	}
-	return copySelf(filepath.Join(root, "self"))
+	return errors.Join(copyFile("/proc/self/exe", filepath.Join(root, "self")),
+		copyFile("/etc/ld.so.cache", filepath.Join(root, "etc/ld.so.cache"))) // as images have it
 }
 
-func copySelf(to string) error {
-	in, err := os.Open("/proc/self/exe")
+// copyFile copies a file, if it exists.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

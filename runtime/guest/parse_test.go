@@ -16,7 +16,7 @@ func FuzzAccounts(f *testing.F) {
 		if err != nil {
 			return
 		}
-		a := &accounts{passwd: passwd, group: group, uids: m, gids: m}
+		a := &accounts{userNamespace: userNamespace{uids: m, gids: m}, passwd: passwd, group: group}
 		c, err := a.resolve(spec)
 		if err != nil {
 			return

@@ -20,7 +20,8 @@ const maxExecs = 4096
 // server is PID 1's state.
 type server struct {
 	ch          *channel
-	stub        int    // sealed memfd of the exec stub
+	stub        int // sealed memfd of the exec stub
+	ids         userNamespace
 	oomScoreAdj uint32 // of commands
 
 	// filter is the memfd of the exec filter; -1 until setup.
@@ -48,6 +49,9 @@ func newServer(channelFD int) (*server, error) {
 		oomScoreAdj: commandOOMScore(),
 		execs:       map[uint64]*execution{},
 		byPID:       map[int]*execution{},
+	}
+	if s.ids, err = readUserNamespace(); err != nil {
+		return nil, err
 	}
 	if s.stub, err = memfd("hutch-stub", stubELF, memfdExec); err != nil {
 		return nil, err

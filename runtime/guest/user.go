@@ -3,7 +3,6 @@ package guest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -30,33 +29,38 @@ type credentials struct {
 	home      string
 }
 
-// accounts is where users are looked up: fields of the sandbox and of its user
-// namespace.
-type accounts struct {
-	passwd, group    string // contents of /etc/passwd and /etc/group
-	uids, gids       idMap
-	setGroupsDenied  bool
-	passwdErr, grErr error // why a file could not be read, if it exists
+// userNamespace is which ids exist. It never changes: maps are written once,
+// before hutch-init starts.
+type userNamespace struct {
+	uids, gids      idMap
+	setGroupsDenied bool
 }
 
-// readAccounts reads the sandbox's account files and id maps.
-func readAccounts() (*accounts, error) {
-	a := &accounts{}
-	a.passwd, a.passwdErr = readAccountFile("/etc/passwd")
-	a.group, a.grErr = readAccountFile("/etc/group")
-	var err error
-	if a.uids, err = readIDMap("/proc/self/uid_map"); err != nil {
-		return nil, err
+func readUserNamespace() (ns userNamespace, err error) {
+	if ns.uids, err = readIDMap("/proc/self/uid_map"); err != nil {
+		return ns, err
 	}
-	if a.gids, err = readIDMap("/proc/self/gid_map"); err != nil {
-		return nil, err
+	if ns.gids, err = readIDMap("/proc/self/gid_map"); err != nil {
+		return ns, err
 	}
 	verdict, err := os.ReadFile("/proc/self/setgroups")
-	if err != nil {
-		return nil, err
-	}
-	a.setGroupsDenied = strings.HasPrefix(string(verdict), "deny")
-	return a, nil
+	ns.setGroupsDenied = strings.HasPrefix(string(verdict), "deny")
+	return ns, err
+}
+
+// accounts is where users are looked up.
+type accounts struct {
+	userNamespace
+	passwd, group    string // contents of /etc/passwd and /etc/group
+	passwdErr, grErr error  // why a file could not be read, if it exists
+}
+
+// readAccounts reads the sandbox's account files, which any exec may change.
+func readAccounts(ns userNamespace) *accounts {
+	a := &accounts{userNamespace: ns}
+	a.passwd, a.passwdErr = readAccountFile("/etc/passwd")
+	a.group, a.grErr = readAccountFile("/etc/group")
+	return a
 }
 
 // readAccountFile reads a file that the image or a hostile process wrote: never
@@ -69,23 +73,23 @@ func readAccountFile(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("open %s: %w", name, err)
 	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
+	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return "", fmt.Errorf("stat %s: %w", name, err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return "", fmt.Errorf("%s is not a regular file (mode %#o)", name, st.Mode)
+	case st.Size > maxAccounts:
+		return "", fmt.Errorf("%s has %d bytes, at most %d are read", name, st.Size, maxAccounts)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxAccounts+1))
+	data := make([]byte, st.Size)
+	n, err := unix.Read(fd, data)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("read %s: %w", name, err)
 	}
-	if len(data) > maxAccounts {
-		return "", fmt.Errorf("%s is larger than %d bytes", name, maxAccounts)
-	}
-	return string(data), nil
+	return string(data[:n]), nil
 }
 
 // resolve finds the credentials for spec, name|uid[:group|gid]; "" is 0:0. As

@@ -88,7 +88,7 @@ func attach(ctx context.Context, socket string) (*Client, error) {
 			"the running daemon is build %s with %d sandboxes, this is build %s", info.BuildID, info.Counts.Sandboxes, version.BuildID).
 			WithOp("connect").WithHint("Remove its sandboxes (`hutch ps`, `hutch rm`) or use --private.")
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, &api.Error{Code: api.Unavailable}) {
 		return nil, err
 	}
 	return nil, exit.wait(ctx, c)

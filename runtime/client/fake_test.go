@@ -36,6 +36,20 @@ func TestMain(m *testing.M) {
 type fakeServer struct {
 	handle func(r *fakeCall) (any, error)
 	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	conns  []*jsonrpc.Channel
+	ending bool
+}
+
+// drain lets the calls under way be answered and then ends every connection.
+func (f *fakeServer) drain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ending = true
+	for _, ch := range f.conns {
+		ch.Drain()
+	}
 }
 
 type fakeCall struct {
@@ -53,6 +67,12 @@ func (r *fakeCall) notify(p api.Progress) {
 // serve returns when the client is gone.
 func (f *fakeServer) serve(conn *net.UnixConn) {
 	ch := jsonrpc.NewChannel(context.Background(), conn, jsonrpc.ChannelConfig{CancelOnLoss: func(string) bool { return true }})
+	f.mu.Lock()
+	f.conns = append(f.conns, ch)
+	if f.ending {
+		ch.Drain()
+	}
+	f.mu.Unlock()
 	var calls sync.WaitGroup
 	for {
 		line, err := ch.Recv()
@@ -192,16 +212,19 @@ func fakeShared(ready *os.File, socket string) int {
 	fmt.Fprintln(count, os.Getpid())
 	_ = count.Close()
 	sayReady(ready)
-	var once sync.Once
-	f := &fakeServer{handle: daemonHandler(func() { once.Do(func() { _ = l.Close() }) })}
-	var wg sync.WaitGroup
+	f := &fakeServer{}
+	f.handle = daemonHandler(func() {
+		_ = l.Close()
+		f.drain()
+	})
 	for {
 		nc, err := l.Accept()
 		if err != nil {
 			break
 		}
-		wg.Go(func() { f.serve(nc.(*net.UnixConn)) })
+		f.wg.Go(func() { f.serve(nc.(*net.UnixConn)) })
 	}
+	f.wg.Wait()
 	return 0
 }
 

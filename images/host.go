@@ -143,11 +143,9 @@ func (r hostRoot) binds(masks string) []Bind {
 		}
 	}
 	if r.isDir("/usr") {
-		usr := Bind{Source: r.path("/usr"), Target: "/usr", Recursive: true, Overlay: path.Join(masks, "usr")}
-		for _, p := range r.hidden() {
-			usr.Hide = append(usr.Hide, p)
-		}
-		binds = append(binds, usr)
+		binds = append(binds, Bind{
+			Source: r.path("/usr"), Target: "/usr", Recursive: true, Overlay: path.Join(masks, "usr"), Hide: r.hidden(),
+		})
 	}
 	for _, d := range stores {
 		if r.isDir(d) {

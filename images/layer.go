@@ -114,10 +114,10 @@ func (s *Store) download(ctx context.Context, src types.ImageSource, blob types.
 // that receiving and the first digest, decompressing and the second digest,
 // and writing files overlap.
 func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.BlobInfo, diffID digest.Digest, dir *os.File, rep *reporter) (unpack.Stats, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	rc, size, err := src.GetBlob(ctx, types.BlobInfo{Digest: blob.Digest, Size: blob.Size}, none.NoCache)
 	if err != nil {
-		cancel()
+		cancel(errEnded)
 		return unpack.Stats{}, err
 	}
 	if blob.Size >= 0 {
@@ -129,7 +129,7 @@ func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.Bl
 	received := readAhead(compressed)
 	plain, err := decompress(received)
 	if err != nil {
-		cancel()
+		cancel(errEnded)
 		_, _ = received.Close(), rc.Close()
 		return unpack.Stats{}, err
 	}
@@ -140,7 +140,7 @@ func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.Bl
 	if err == nil {
 		_, err = io.Copy(io.Discard, received) // what a decompressor need not read
 	}
-	cancel() // ends a read that is under way
+	cancel(errEnded) // ends a read that is under way
 	// In this order, each stage ends when the one before it did. What closing
 	// says is of no interest: the digests decide.
 	_, _, _, _ = ready.Close(), received.Close(), plain.Close(), rc.Close()
@@ -152,6 +152,9 @@ func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.Bl
 	}
 	return stats, err
 }
+
+// errEnded cancels what is left of a stream.
+var errEnded = errors.New("the layer was read or given up")
 
 // limitOf lets one byte more than promised through, which fails the digest.
 func limitOf(size int64) int64 {

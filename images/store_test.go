@@ -223,6 +223,7 @@ func TestNoSpace(t *testing.T) {
 // what hutchd links and its imports cost 18 ms at each start.
 func TestDependencies(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "-tags", "containers_image_openpgp", ".")
+	cmd.Env = append(os.Environ(), "HOME="+userHome)
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	if err := cmd.Start(); err != nil {

@@ -30,11 +30,19 @@ type File struct {
 	ModTime  time.Time         // zero means a fixed time
 }
 
-// Dir, Text, Symlink and Whiteout are the usual entries.
-func Dir(name string) File             { return File{Name: name, Type: tar.TypeDir} }
-func Text(name, content string) File   { return File{Name: name, Content: content} }
-func Exec(name, content string) File   { return File{Name: name, Content: content, Mode: 0o755} }
+// Dir is a folder; its name ends in a slash by custom.
+func Dir(name string) File { return File{Name: name, Type: tar.TypeDir} }
+
+// Text is a file of mode 0644.
+func Text(name, content string) File { return File{Name: name, Content: content} }
+
+// Exec is a file of mode 0755.
+func Exec(name, content string) File { return File{Name: name, Content: content, Mode: 0o755} }
+
+// Symlink is a symbolic link.
 func Symlink(name, target string) File { return File{Name: name, Type: tar.TypeSymlink, Link: target} }
+
+// Hardlink is one more name of target.
 func Hardlink(name, target string) File {
 	return File{Name: name, Type: tar.TypeLink, Link: target}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -164,7 +165,16 @@ func (r *remote) record(layers []*layer) (rec record, used []*layer) {
 			// It hides all lower layers, and overlayfs does not see the mark.
 			rec.DiffIDs, rec.SizeBytes, used = nil, 0, nil
 		}
-		rec.DiffIDs, used = append(rec.DiffIDs, r.config.RootFS.DiffIDs[i]), append(used, l)
+		diffID := r.config.RootFS.DiffIDs[i]
+		if at := slices.Index(rec.DiffIDs, diffID); at >= 0 {
+			// overlayfs refuses (ELOOP) the same folder twice, and builders
+			// emit the same empty layer for every step without effect. Of equal
+			// layers the top-most alone gives the same view: it holds all that
+			// the others hold.
+			rec.DiffIDs, used = slices.Delete(rec.DiffIDs, at, at+1), slices.Delete(used, at, at+1)
+			rec.SizeBytes -= l.meta.SizeBytes
+		}
+		rec.DiffIDs, used = append(rec.DiffIDs, diffID), append(used, l)
 		rec.SizeBytes += l.meta.SizeBytes
 	}
 	return rec, used

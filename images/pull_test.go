@@ -123,6 +123,30 @@ func TestPull(t *testing.T) {
 	}
 }
 
+func TestPullDockerManifest(t *testing.T) {
+	registry := it.StartRegistry(t)
+	img := twoLayers()
+	img.Layers[1] = it.NewLayer(it.Tar(it.Text("etc/os", "plain")), it.None)
+	img.Docker = true
+	s := openStore(t, Options{})
+	got, err := s.Pull(t.Context(), push(t, registry, "docker", img), PullOptions{})
+	if err != nil || got.ID != img.ID() {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if data, err := os.ReadFile(filepath.Join(s.Dir(), got.Layers[1], "etc/os")); string(data) != "plain" {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+func TestPullTooManyLayers(t *testing.T) {
+	registry := it.StartRegistry(t)
+	img := it.Image{Layers: slices.Repeat(twoLayers().Layers, maxLayers/2+1)}
+	s := openStore(t, Options{})
+	if _, err := s.Pull(t.Context(), push(t, registry, "many", img), PullOptions{}); api.ErrorCode(err) != api.InvalidArgument {
+		t.Errorf("%d layers: %v", len(img.Layers), err)
+	}
+}
+
 func TestPullPolicies(t *testing.T) {
 	registry := it.StartRegistry(t)
 	ref := push(t, registry, "app", twoLayers())

@@ -272,6 +272,10 @@ func (r *remote) parse(ctx context.Context, sys *types.SystemContext, unparsed *
 	return r.setLayers(img.LayerInfos())
 }
 
+// maxLayers is what overlayfs stacks (OVL_MAX_STACK, fs/overlayfs/params.c),
+// less the layer that fixLayer may add.
+const maxLayers = 499
+
 // setLayers pairs the layers of the manifest with those of the configuration.
 func (r *remote) setLayers(infos []types.BlobInfo) error {
 	for _, l := range infos {
@@ -281,6 +285,10 @@ func (r *remote) setLayers(infos []types.BlobInfo) error {
 		// Without the URLs of "foreign" layers: a manifest must not make this
 		// process fetch from places of its choice.
 		r.layers = append(r.layers, types.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType})
+	}
+	if n := len(r.layers); n > maxLayers {
+		return api.Errorf(api.InvalidArgument, "the image has %d layers, overlayfs takes %d", n, maxLayers).
+			WithHint("Build the image again with fewer layers.")
 	}
 	if n, m := len(r.layers), len(r.config.RootFS.DiffIDs); n != m {
 		return api.Errorf(api.InvalidArgument, "the manifest of %s has %d layers, its configuration %d", r.named, n, m).

@@ -30,7 +30,7 @@ const (
 )
 
 var insideTests = map[string]func(*testing.T){
-	"overlay": insideOverlay, "host": insideHost, "unmapped": insideUnmapped, "implied": insideImplied,
+	"overlay": insideOverlay, "host": insideHost, "unmapped": insideUnmapped, "implied": insideImplied, "twice": insideTwice,
 }
 
 // rangeBase is the host uid of uid 0 in the range map, which only root can
@@ -125,6 +125,10 @@ func pushForInside(t *testing.T, registry string) {
 	)
 	push(t, registry, "inside", it.Image{Layers: []it.Layer{it.NewLayer(base, it.Gzip), it.NewLayer(top, it.Zstd)}})
 	push(t, registry, "reset", it.Image{Layers: []it.Layer{it.NewLayer(base, it.Gzip), it.NewLayer(it.Tar(it.Text(".wh..wh..opq", ""), it.Text("only", "x")), it.Gzip)}})
+	// The same layer more than once, as builders emit for steps without effect.
+	empty, a, b := it.NewLayer(it.Tar(), it.Gzip), it.NewLayer(it.Tar(it.Dir("d/"), it.Text("d/a", "a"), it.Text("d/b", "a")), it.Gzip),
+		it.NewLayer(it.Tar(it.Text("d/b", "b"), it.Whiteout("d", "a"), it.Text("c", "b")), it.Gzip)
+	push(t, registry, "twice", it.Image{Layers: []it.Layer{empty, a, empty, b, empty, a, empty}})
 	// Layers without entries for the folders above their files.
 	push(t, registry, "implied", it.Image{Layers: []it.Layer{
 		it.NewLayer(it.Tar(it.File{Name: "tmp/", Type: '5', Mode: 0o1777}, it.File{Name: "home/", Type: '5', Mode: 0o711},
@@ -258,6 +262,21 @@ func insideImplied(t *testing.T) {
 	}
 	must(t, s.Remove(img.Ref, nil))
 	wantClean(t, s, 0)
+}
+
+func insideTwice(t *testing.T) {
+	s, _, registry := insideStore(t)
+	img, err := s.Pull(t.Context(), it.Ref(registry, "twice", "v1"), PullOptions{})
+	must(t, err)
+	root := mountRootfs(t, s, img.Rootfs())
+	for p, want := range map[string]string{"d/a": "a", "d/b": "a", "c": "b"} {
+		if data, err := os.ReadFile(filepath.Join(root, p)); err != nil || string(data) != want {
+			t.Errorf("%s is %q, %v; want %q", p, data, err, want)
+		}
+	}
+	if img.SizeBytes != 4 {
+		t.Errorf("size %d", img.SizeBytes)
+	}
 }
 
 func insideUnmapped(t *testing.T) {

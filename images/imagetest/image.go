@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -174,6 +175,8 @@ type Image struct {
 	Config Config
 	// OS and Arch default to this machine's.
 	OS, Arch string
+	// Docker makes the manifest one of Docker's schema 2 instead of OCI's.
+	Docker bool
 }
 
 // blobs gives the manifest and the configuration.
@@ -189,9 +192,20 @@ func (i Image) blobs() (manifest, config Blob) {
 		"created": Epoch, "os": osName, "architecture": arch, "config": i.Config,
 		"rootfs": map[string]any{"type": "layers", "diff_ids": diffIDs},
 	}))
-	manifest = NewBlob("application/vnd.oci.image.manifest.v1+json", toJSON(map[string]any{
-		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-		"config": config.descriptor(), "layers": descs,
+	mediaType := "application/vnd.oci.image.manifest.v1+json"
+	if i.Docker {
+		const docker = "application/vnd.docker."
+		mediaType = docker + "distribution.manifest.v2+json"
+		config.MediaType = docker + "container.image.v1+json"
+		for n := range descs {
+			descs[n].MediaType = docker + "image.rootfs.diff.tar"
+			if strings.HasSuffix(i.Layers[n].MediaType, "+gzip") {
+				descs[n].MediaType += ".gzip"
+			}
+		}
+	}
+	manifest = NewBlob(mediaType, toJSON(map[string]any{
+		"schemaVersion": 2, "mediaType": mediaType, "config": config.descriptor(), "layers": descs,
 	}))
 	return manifest, config
 }

@@ -55,7 +55,7 @@ func BenchmarkMemory(b *testing.B) {
 	for line := range strings.Lines(string(data)) {
 		var name string
 		var kib float64
-		if _, err := fmt.Sscanf(line, "%s %f kB", &name, &kib); err == nil && (name == "Pss:" || name == "Rss:" || name == "Private_Dirty:") {
+		if _, err := fmt.Sscanf(line, "%s %f kB", &name, &kib); err == nil && (name == "Pss:" || name == "Rss:" || name == "Anonymous:") {
 			b.ReportMetric(kib, strings.TrimSuffix(name, ":")+"-KiB")
 		}
 	}

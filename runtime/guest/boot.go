@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -33,7 +34,7 @@ const (
 // kernel kills every process of the pid namespace (pid_namespaces(7)).
 func Run() error {
 	runtime.GOMAXPROCS(1) // it mostly waits; with more, threads wake each other for nothing
-	debug.SetGCPercent(50)
+	debug.SetGCPercent(10)
 	debug.SetMemoryLimit(memoryLimit)
 
 	chld, err := harden()
@@ -68,8 +69,11 @@ func harden() (<-chan os.Signal, error) {
 		return nil, err
 	}
 	nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
-	if err != nil || nnp != 1 {
-		return nil, fmt.Errorf("no_new_privs is %d, not 1: refusing to run (%w)", nnp, err)
+	if err != nil {
+		return nil, fmt.Errorf("read no_new_privs: %w", err)
+	}
+	if nnp != 1 {
+		return nil, errors.New("no_new_privs is not set: hutch-init refuses to run, because setuid files of the image would be in force")
 	}
 	return chld, installOwnFilter()
 }

@@ -163,16 +163,16 @@ func shell() string {
 }
 
 // giveStdio lets a user other than root reopen its own stdio (/dev/stderr),
-// which belongs to whoever made it. Only what was made for this exec is given:
-// pipes and the pty. It is a courtesy: where the owner is no user of the
-// sandbox the kernel refuses, and the fds work all the same.
+// which belongs to whoever made it. Only what no name on the host leads to is
+// given: anonymous pipes and the pty. It is a courtesy: where the owner is no
+// user of the sandbox the kernel refuses, and the fds work all the same.
 func giveStdio(fds []int, tty bool, uid uint32) {
 	if uid == 0 {
 		return
 	}
 	for _, fd := range fds {
-		var st unix.Stat_t
-		if unix.Fstat(fd, &st) == nil && (tty || st.Mode&unix.S_IFMT == unix.S_IFIFO) {
+		var fs unix.Statfs_t
+		if tty || unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.PIPEFS_MAGIC {
 			_ = unix.Fchown(fd, int(uid), -1)
 		}
 	}

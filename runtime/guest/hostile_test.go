@@ -1,14 +1,17 @@
 package guest_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
@@ -155,4 +158,49 @@ func TestStubIsClosed(t *testing.T) {
 			t.Errorf("attached to %d exec stubs", stubs)
 		}
 	})
+}
+
+// A named pipe of the host keeps its owner when it is a command's stdio; an
+// anonymous one is given to the command's user.
+func TestNamedPipeKeepsOwner(t *testing.T) {
+	s := newSandbox(t, rangeMap)
+	name := t.TempDir() + "/fifo"
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	named, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer named.Close()
+	r, anonymous, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer anonymous.Close()
+	s.own(named)
+	s.own(anonymous)
+	e, err := s.Start(t.Context(), guestapi.Request{Argv: []string{"/bin/true"}, User: "dev"}, []*os.File{named, anonymous, named})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for f, want := range map[*os.File]uint32{named: firstID, anonymous: firstID + 1000} {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Uid != want {
+			t.Errorf("owner %d, want %d (%v)", st.Uid, want, err)
+		}
+	}
+}
+
+// Anywhere but as PID 1 of a sandbox hutch-init refuses to run.
+func TestRefusesToRun(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), testenv.Bin(t, "hutch-init")).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 125 || !strings.Contains(string(out), "first process of a sandbox") {
+		t.Errorf("%v: %s", err, out)
+	}
 }

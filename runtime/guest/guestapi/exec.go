@@ -41,8 +41,8 @@ type Exec struct {
 
 // Start asks PID 1 to run req and waits until it runs. fds are stdin, stdout
 // and stderr, or one pty slave with req.TTY; they stay the caller's, who must
-// have made sure that they may cross (see "What may cross" in the design).
-// req.Op and req.Exec are filled in.
+// have made sure that they may cross, and are made blocking, as commands expect
+// of stdio. req.Op and req.Exec are filled in.
 //
 // A command that never ran gives a *StartError. When ctx ends first, the exec is
 // killed as soon as it exists and its events are dropped.

@@ -77,11 +77,28 @@ func AwaitExit(pidfd *os.File) error {
 	if err != nil {
 		return err
 	}
-	return rc.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	return rc.Read(func(fd uintptr) bool { return readable(fd) })
+}
+
+// HasExited reports whether the process of pidfd, of whatever mode, has exited,
+// reaped or not.
+func HasExited(pidfd *os.File) (exited bool, err error) {
+	rc, err := pidfd.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	err = rc.Control(func(fd uintptr) { exited = readable(fd) })
+	return exited, err
+}
+
+func readable(fd uintptr) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
 		n, err := unix.Poll(fds, 0)
-		return err == nil && n == 1
-	})
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && n == 1
+		}
+	}
 }
 
 // KillPidfd sends SIGKILL to pidfd's process. One that is gone already is no

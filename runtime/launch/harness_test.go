@@ -97,7 +97,7 @@ func (k kind) boot(t testing.TB, test string, change ...func(*world)) *booted {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeAll(dir); err != nil {
 			t.Errorf("state is not removable: %v", err)
 		}
 	})
@@ -142,6 +142,22 @@ func (k kind) boot(t testing.TB, test string, change ...func(*world)) *booted {
 	}
 	b.stdout = bufio.NewReader(stdout)
 	return b
+}
+
+// removeAll removes the state folder of a hutchd that did not clean up. The
+// kernel leaves overlay's work/work with mode 0, which hutchd can pass, being
+// uid 0, and an ordinary user must change.
+func removeAll(dir string) error {
+	works, err := filepath.Glob(filepath.Join(dir, "state", "sandboxes", "*", "work", "work"))
+	if err != nil {
+		return err
+	}
+	for _, work := range works {
+		if err := os.Chmod(work, 0o700); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // awaitBoot reads the pids. Without it the caller knows nothing but the end.

@@ -95,6 +95,9 @@ func Start(ctx context.Context, o Options) (_ *Launcher, err error) {
 	defer stop()
 
 	if err := o.IDMap.write(ctx, l.PID); err != nil {
+		if gone, perr := sys.HasExited(l.pidfd); perr == nil && gone {
+			return nil, l.died(ctx, io.EOF) // a dead process takes no maps
+		}
 		return nil, err
 	}
 	hutchd, err := daemonBinary(o)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/hutch-sh/hutch/images"
@@ -133,8 +134,21 @@ func (b imageBackend) Remove(ref string) error { return b.d.store.Remove(ref, ni
 func record(img *images.Image) api.Image {
 	return api.Image{
 		Ref: img.Ref, Digest: img.Digest, ID: img.ID, Platform: img.Platform, Created: created(img.Created),
-		SizeBytes: img.SizeBytes, Layers: img.Layers, Config: config(img.Config),
+		SizeBytes: img.SizeBytes, Layers: diffIDs(img.Layers), Config: config(img.Config),
 	}
+}
+
+// diffIDs turns the store's folders, layers/sha256-HEX.../root, into what the
+// OCI calls the layers.
+func diffIDs(folders []string) []string {
+	ids := make([]string, 0, len(folders))
+	for _, folder := range folders {
+		parts := strings.Split(folder, "/")
+		algorithm, rest, _ := strings.Cut(parts[min(1, len(parts)-1)], "-")
+		digits, _, _ := strings.Cut(rest, "-")
+		ids = append(ids, algorithm+":"+digits)
+	}
+	return ids
 }
 
 func created(t time.Time) *time.Time {

@@ -191,7 +191,7 @@ func (m *monitor) launch(ctx context.Context, daemonChannel *os.File) error {
 			StateDir:   m.dataDir(),
 			Mount:      mount,
 			HutchdArgs: []string{"hutchd", "daemon"},
-			HutchdEnv:  daemonEnv(),
+			HutchdEnv:  daemonEnv(mount),
 		},
 	})
 	return err
@@ -213,14 +213,22 @@ func explain(ctx context.Context, err error) error {
 }
 
 // daemonEnv is the part of the environment that hutchd's libraries read: where
-// registries' settings and credentials are, proxies and certificates.
-func daemonEnv() []string {
-	var env []string
-	for _, name := range []string{
-		"HOME", "PATH", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE",
-		"CONTAINERS_REGISTRIES_CONF", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+// registries' settings and credentials are, proxies and certificates. Started by
+// root, the daemon is somebody else and can not read root's own files, so it gets
+// a home of its own below data and reads the settings in /etc.
+func daemonEnv(data string) []string {
+	names := []string{
+		"PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 		"SSL_CERT_FILE", "SSL_CERT_DIR", "TZ", "LANG", "HUTCH_LOG", "HUTCH_IDLE_S", "HUTCH_FAULT_STEP", "HUTCH_FAULT_LAUNCH",
-	} {
+	}
+	var env []string
+	if os.Geteuid() == 0 {
+		env = append(env, "HOME="+filepath.Join(data, "home"))
+	} else {
+		names = append(names, "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE",
+			"CONTAINERS_REGISTRIES_CONF")
+	}
+	for _, name := range names {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}

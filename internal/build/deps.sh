@@ -55,7 +55,7 @@ manager=$(family)
 table() {
 	case $1 in
 	go)
-		echo 'go          must have_go               golang-go      golang                golang-1'
+		echo 'go          must have_go               golang-go      golang                go'
 		;;
 	build)
 		echo 'compiler    must have_cc               gcc            gcc                   gcc
@@ -68,7 +68,7 @@ newuidmap   may  have_cmd:newuidmap    uidmap         shadow-utils          shad
 		echo 'git         may  have_cmd:git          git            git                   git
 python3     may  have_cmd:python3      python3        python3               python3
 setpriv     may  have_cmd:setpriv      util-linux     util-linux            setpriv
-mmdebstrap  may  have_cmd:mmdebstrap   mmdebstrap     mmdebstrap            -
+mmdebstrap  may  have_cmd:mmdebstrap   mmdebstrap     -                     -
 registry    may  have_registry         docker-registry docker-distribution  docker-registry
 bwrap       may  have_cmd:bwrap        bubblewrap     bubblewrap            bubblewrap
 crun        may  have_cmd:crun         crun           crun                  crun

@@ -46,6 +46,19 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"images", "log", "slog, injected", "log/slog"},
 }
 
+// callCases are calls that are refused in some folders, with an allowed twin.
+var callCases = []struct {
+	file, imported, call, reason string
+	refuse                       bool
+}{
+	{"images/unpack/planted1/planted.go", "os", "os.Create", "CVE-2024-45310", true},
+	{"images/unpack/planted2/planted_test.go", "os", "os.Create", "", false},
+	{"images/planted3/planted.go", "os", "os.Create", "", false},
+	{"images/planted4/planted.go", "time", "time.Sleep", "wait for an event", true},
+	{"images/planted5/planted_test.go", "time", "time.Sleep", "wait for an event", true},
+	{"images/planted6/planted.go", "time", "time.After", "", false},
+}
+
 // TestLintRefuses adds every forbidden import to a copy of the tree and expects
 // its reason; the allowed imports, in the same run, must not be mentioned.
 func TestLintRefuses(t *testing.T) {
@@ -56,14 +69,14 @@ func TestLintRefuses(t *testing.T) {
 	linter := filepath.Join(root, ".cache", "bin", "golangci-lint")
 	testenv.Require(t, linterBuilt(linter))
 	tree := copyGo(t, root)
-	if out, err := lint(t, linter, tree, "./runtime/api"); err != nil {
+	if out, err := lint(t, linter, tree, "depguard", "./runtime/api"); err != nil {
 		t.Fatalf("lint fails on an unchanged folder: %v\n%s", err, out)
 	}
 	for i, c := range lintCases {
 		write(t, tree, planted(c.folder, "forbidden", i), c.forbidden)
 		write(t, tree, planted(c.folder, "allowed", i), c.allowed)
 	}
-	out, err := lint(t, linter, tree, "./...")
+	out, err := lint(t, linter, tree, "depguard", "./...")
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		t.Fatalf("lint accepts forbidden imports: %v\n%s", err, out)
@@ -81,6 +94,32 @@ func TestLintRefuses(t *testing.T) {
 	}
 }
 
+// TestLintRefusesCalls does the same for calls.
+func TestLintRefusesCalls(t *testing.T) {
+	root, err := testenv.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	linter := filepath.Join(root, ".cache", "bin", "golangci-lint")
+	testenv.Require(t, linterBuilt(linter))
+	tree := copyGo(t, root)
+	var folders []string
+	for _, c := range callCases {
+		folders = append(folders, "./"+path.Dir(c.file))
+		writeFile(t, tree, c.file, "package planted\n\nimport \""+c.imported+"\"\n\nvar _ = "+c.call+"\n")
+	}
+	out, err := lint(t, linter, tree, "forbidigo", folders...)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("lint accepts forbidden calls: %v\n%s", err, out)
+	}
+	for _, c := range callCases {
+		if refused := lineWith(out, c.file+":", c.reason); refused != c.refuse {
+			t.Errorf("%s, %q: refused %v, want %v; lint said:\n%s", c.file, c.call, refused, c.refuse, out)
+		}
+	}
+}
+
 // linterBuilt says whether the linter is there. Building it takes a minute or
 // two, which `make test` spares people who never lint.
 func linterBuilt(path string) probe.Check {
@@ -91,10 +130,11 @@ func linterBuilt(path string) probe.Check {
 	return c
 }
 
-// lint checks import rules alone: they need no type information, hence no build.
-func lint(t *testing.T, linter, tree, packages string) (string, error) {
+// lint lets one linter look at packages. Import rules need no type information,
+// hence nothing of what the tree imports.
+func lint(t *testing.T, linter, tree, rule string, packages ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), linter, "run", "--allow-parallel-runners", "--enable-only", "depguard", packages)
+	cmd := exec.CommandContext(t.Context(), linter, append([]string{"run", "--allow-parallel-runners", "--enable-only", rule}, packages...)...)
 	cmd.Dir = tree
 	cmd.Env = append(os.Environ(), "GOLANGCI_LINT_CACHE="+t.TempDir())
 	out, err := cmd.CombinedOutput()
@@ -123,11 +163,15 @@ func planted(folder, kind string, i int) string {
 
 func write(t *testing.T, tree, file, imported string) {
 	t.Helper()
+	writeFile(t, tree, file, "package planted\n\nimport _ \""+imported+"\"\n")
+}
+
+func writeFile(t *testing.T, tree, file, text string) {
+	t.Helper()
 	name := filepath.Join(tree, filepath.FromSlash(file))
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text := "package planted\n\nimport _ \"" + imported + "\"\n"
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

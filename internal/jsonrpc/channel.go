@@ -84,8 +84,8 @@ func (c *Channel) Recv() ([]byte, error) {
 	for {
 		line, files, err := c.r.ReadLine()
 		switch {
-		case err == nil || errors.Is(err, ErrTooManyFDs):
-			if out := c.admit(line, files, err != nil); out != nil {
+		case err == nil, errors.Is(err, ErrTooManyFDs), errors.Is(err, ErrLostFDs):
+			if out := c.admit(line, files, err); out != nil {
 				return out, nil
 			}
 		case errors.Is(err, ErrLineTooLong):
@@ -101,8 +101,8 @@ func (c *Channel) Recv() ([]byte, error) {
 }
 
 // admit answers what can be answered here and returns the line to dispatch, nil
-// when nothing is left of it. It owns files.
-func (c *Channel) admit(line []byte, files []*os.File, tooMany bool) []byte {
+// when nothing is left of it. It owns files; fdErr is why there are none.
+func (c *Channel) admit(line []byte, files []*os.File, fdErr error) []byte {
 	msgs, batch, perr := parse(line)
 	switch {
 	case perr != nil:
@@ -110,11 +110,11 @@ func (c *Channel) admit(line []byte, files []*os.File, tooMany bool) []byte {
 		c.refuse("", perr)
 		return nil
 	case batch:
-		return c.admitBatch(msgs, files, tooMany)
+		return c.admitBatch(msgs, files, fdErr)
 	}
 	m := msgs[0]
-	if m.err == nil && tooMany {
-		m.err = protocolError(CodeInvalidRequest, "Send fewer fds.", "more than %d fds came with the request", MaxFDs)
+	if m.err == nil {
+		m.err = refusedFDs(fdErr)
 	}
 	if m.err == nil && m.id != "" {
 		m.err = c.register(m, files)
@@ -132,10 +132,26 @@ func (c *Channel) admit(line []byte, files []*os.File, tooMany bool) []byte {
 	return line
 }
 
+// refusedFDs is the answer to a call whose fds can not be had.
+func refusedFDs(err error) *Error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrLostFDs):
+		return &Error{
+			Code: api.ResourceExhausted.Number(), Message: err.Error(),
+			Data: api.ErrorData{Code: api.ResourceExhausted, Field: "fds", Hint: "Raise the daemon's limit of open files (ulimit -n), or run less at once."},
+		}
+	}
+	e := protocolError(CodeInvalidRequest, "Send fewer fds.", "%v", err)
+	e.Data.Field = "fds"
+	return e
+}
+
 // admitBatch is strict where leniency would be ambiguous: ids must be unique
 // and fds can not be told apart.
-func (c *Channel) admitBatch(msgs []message, files []*os.File, tooMany bool) []byte {
-	if len(files) > 0 || tooMany {
+func (c *Channel) admitBatch(msgs []message, files []*os.File, fdErr error) []byte {
+	if len(files) > 0 || fdErr != nil {
 		closeFiles(files)
 		c.refuse("", protocolError(CodeInvalidRequest, "Send a request with fds on a line of its own.", "fds came with a batch"))
 		return nil

@@ -70,10 +70,3 @@ func inodes(t testing.TB, files []*os.File) []uint64 {
 	}
 	return list
 }
-
-func send(t testing.TB, conn *net.UnixConn, line string, files ...*os.File) {
-	t.Helper()
-	if _, err := Send(conn, []byte(line), files); err != nil {
-		t.Fatal(err)
-	}
-}

@@ -18,9 +18,14 @@ const readChunk = 64 << 10
 // been skipped and its fds closed; the next call returns the line after it.
 var ErrLineTooLong = errors.New("line too long")
 
-// ErrTooManyFDs is ReadLine's answer to a line with more than MaxFDs fds. They
-// are closed; the line itself is returned with the error.
-var ErrTooManyFDs = fmt.Errorf("more than %d fds on one request", MaxFDs)
+// Answers of ReadLine to a line whose fds can not be had. Those that came are
+// closed; the line itself is returned with the error.
+var (
+	ErrTooManyFDs = fmt.Errorf("more than %d fds on one request", MaxFDs)
+	// ErrLostFDs means that the kernel could not install all of the fds, because
+	// this process has too many open (RLIMIT_NOFILE).
+	ErrLostFDs = errors.New("no room for the fds of a request: too many open files")
+)
 
 // Reader reads lines and their fds. It is for one goroutine.
 type Reader struct {
@@ -35,14 +40,14 @@ type Reader struct {
 
 	files []received // of lines not returned yet, in order
 	oob   []byte
-	over  bool // a read had more fds than oob holds; the kernel closed the rest
 }
 
-// received are fds with the index in buf of the last byte they came with.
+// received are fds with the index in buf of the last byte they came with. err
+// says why there are none.
 type received struct {
 	at    int
 	files []*os.File
-	over  bool
+	err   error
 }
 
 // NewReader reads lines of at most max bytes from conn, which stays the
@@ -62,14 +67,14 @@ func (r *Reader) ReadLine() ([]byte, []*os.File, error) {
 		end, whole := r.findLine()
 		switch {
 		case whole || (r.eof && end > r.pos):
-			line, files, over := r.cut(end, whole)
+			line, files, err := r.cut(end, whole)
 			switch {
 			case len(line) > r.max:
 				closeFiles(files)
 				return nil, nil, ErrLineTooLong
-			case over || len(files) > MaxFDs:
+			case err != nil:
 				closeFiles(files)
-				return line, nil, ErrTooManyFDs
+				return line, nil, err
 			case len(bytes.TrimSpace(line)) == 0:
 				closeFiles(files)
 				continue
@@ -104,26 +109,28 @@ func (r *Reader) findLine() (end int, whole bool) {
 }
 
 // cut takes buf[pos:end] and its newline, if there is one, out of the buffer.
-func (r *Reader) cut(end int, whole bool) (line []byte, files []*os.File, over bool) {
+func (r *Reader) cut(end int, whole bool) (line []byte, files []*os.File, err error) {
 	line = r.buf[r.pos:end]
 	last := end
 	if !whole {
 		last = end - 1
 	}
-	files, over = r.advance(last)
-	return line, files, over
+	files, err = r.advance(last)
+	return line, files, err
 }
 
 // advance moves behind buf[last] and returns the fds that came up to there.
-func (r *Reader) advance(last int) (files []*os.File, over bool) {
+func (r *Reader) advance(last int) (files []*os.File, err error) {
 	for len(r.files) > 0 && r.files[0].at <= last {
 		files = append(files, r.files[0].files...)
-		over = over || r.files[0].over
+		if err == nil {
+			err = r.files[0].err
+		}
 		r.files = r.files[1:]
 	}
 	r.pos = last + 1
 	r.scanned = r.pos
-	return files, over
+	return files, err
 }
 
 // skipLine drops input up to and including the next newline.
@@ -167,9 +174,12 @@ func (r *Reader) fill() error {
 		return nil
 	}
 	r.buf = r.buf[:len(r.buf)+n]
-	over := flags&unix.MSG_CTRUNC != 0
-	if len(files) > 0 || over {
-		r.keep(received{at: len(r.buf) - 1, files: files, over: over})
+	g := received{at: len(r.buf) - 1, files: files}
+	if flags&unix.MSG_CTRUNC != 0 && len(files) <= MaxFDs {
+		g.err = ErrLostFDs // there was room for more in oob
+	}
+	if len(files) > 0 || g.err != nil {
+		r.keep(g)
 	}
 	return nil
 }
@@ -183,7 +193,7 @@ func (r *Reader) keep(g received) {
 		if old.at < start {
 			continue
 		}
-		if old.over {
+		if old.err != nil {
 			closeFiles(g.files)
 			return
 		}
@@ -191,7 +201,7 @@ func (r *Reader) keep(g received) {
 	}
 	if held > MaxFDs {
 		closeFiles(g.files)
-		g.files, g.over = nil, true
+		g.files, g.err = nil, ErrTooManyFDs
 	}
 	r.files = append(r.files, g)
 }

@@ -117,6 +117,43 @@ func sendPiece(conn interface {
 	_, _ = conn.Write([]byte(p.data[n:]))
 }
 
+// TestReaderOutOfFDs: the kernel installs what it can and drops the rest; the
+// answer must say so and keep nothing.
+func TestReaderOutOfFDs(t *testing.T) {
+	ours, theirs := pair(t)
+	files := pipes(t, 3)
+	sendPiece(theirs, piece{data: "a\n"}, files)
+	sendPiece(theirs, piece{data: "b\n"}, files)
+	r := NewReader(ours, 100)
+	defer r.Close()
+
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	lowest, err := duplicate(files[0]) // the next free fd
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := uint64(lowest.Fd())
+	_ = lowest.Close()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: next + 1, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	line, got, err := r.ReadLine()
+	if rerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); rerr != nil {
+		t.Fatal(rerr)
+	}
+	if string(line) != "a" || len(got) != 0 || !errors.Is(err, ErrLostFDs) {
+		t.Errorf("%q, %d fds, %v", line, len(got), err)
+	}
+	line, got, err = r.ReadLine()
+	if string(line) != "b" || len(got) != 3 || err != nil {
+		t.Errorf("%q, %d fds, %v", line, len(got), err)
+	}
+	closeFiles(got)
+}
+
 // TestReaderCloses sends fds with all that makes a reader drop them; the leak
 // check of the package counts.
 func TestReaderCloses(t *testing.T) {

@@ -80,7 +80,7 @@ func TestWriterGivesUpOnSlowReader(t *testing.T) {
 // TestWriterPatience: a client that reads slowly, but reads, is not given up.
 func TestWriterPatience(t *testing.T) {
 	ours, theirs := pair(t)
-	const timeout = 200 * time.Millisecond
+	const timeout = time.Second
 	w := newWriter(ours, timeout)
 	const size = 3 << 20
 	if err := w.Write(make([]byte, size)); err != nil {

@@ -108,21 +108,21 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		return nil, api.Errorf(api.FailedPrecondition, "open the start lock: %w", err).WithOp("start hutchd").
 			WithHint("Make the folder writable, or set XDG_RUNTIME_DIR to a folder of your own.")
 	}
-	got := make(chan error, 1)
+	var lerr error // valid once got is closed
+	got := make(chan struct{})
 	go func() {
+		defer close(got)
 		for {
-			err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
-			if !errors.Is(err, unix.EINTR) {
-				got <- err
+			if lerr = unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(lerr, unix.EINTR) {
 				return
 			}
 		}
 	}()
 	select {
-	case err := <-got:
-		if err != nil {
+	case <-got:
+		if lerr != nil {
 			_ = f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+			return nil, fmt.Errorf("lock %s: %w", path, lerr)
 		}
 		return func() { _ = f.Close() }, nil
 	case <-ctx.Done():

@@ -20,9 +20,8 @@ import (
 
 // home is an environment of the test's own and where things are in it.
 type home struct {
-	env            []string
-	socket, state  string
-	log, lockedDir string
+	env                []string
+	socket, state, log string
 }
 
 func newHome(t *testing.T, more ...string) home {

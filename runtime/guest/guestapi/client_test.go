@@ -83,6 +83,13 @@ func (g *guest) started(c *Client) *Exec {
 	return e
 }
 
+// counts is how many execs a client knows and how many events it has ignored.
+func (c *Client) counts() (execs, ignored int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.execs), c.ignored
+}
+
 func TestStartAndWait(t *testing.T) {
 	c, g := newGuest(t)
 	e := g.started(c)
@@ -98,8 +105,8 @@ func TestStartAndWait(t *testing.T) {
 			t.Errorf("wait: %+v, %v", ev, err)
 		}
 	}
-	if len(c.execs) != 0 {
-		t.Errorf("%d execs are left", len(c.execs))
+	if n, _ := c.counts(); n != 0 {
+		t.Errorf("%d execs are left", n)
 	}
 }
 
@@ -140,8 +147,8 @@ func TestStartCanceled(t *testing.T) {
 	_ = g.send(fmt.Sprintf(`{"ev":"started","exec":%d,"pid":7}`, start.Exec))
 	_ = g.send(fmt.Sprintf(`{"ev":"exited","exec":%d,"status":9}`, start.Exec))
 	g.started(c) // the channel works, and all of the above has been read
-	if c.ignored != 0 {
-		t.Errorf("%d events were ignored", c.ignored)
+	if _, ignored := c.counts(); ignored != 0 {
+		t.Errorf("%d events were ignored", ignored)
 	}
 }
 
@@ -201,8 +208,8 @@ func TestIgnoredEvents(t *testing.T) {
 		t.Errorf("wait: %+v, %v; pid %d", ev, err, e.PID)
 	}
 	g.started(c)
-	if c.ignored != 6 {
-		t.Errorf("%d events ignored, want 6", c.ignored)
+	if _, ignored := c.counts(); ignored != 6 {
+		t.Errorf("%d events ignored, want 6", ignored)
 	}
 }
 

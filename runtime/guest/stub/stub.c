@@ -1,9 +1,10 @@
 /*
  * stub: the last steps between hutch-init and a sandbox's command.
  *
- * Build (the Makefile holds the same line; x86_64 and aarch64):
- *   cc -nostdlib -static -Os -fno-stack-protector -ffreestanding -nostartfiles \
- *      -Wall -Wextra -Werror -o runtime/guest/stub/stub runtime/guest/stub/stub.c
+ * Build, on x86_64 and aarch64 (the Makefile's STUB_FLAGS are these):
+ *   cc -nostdlib -static -Os -Wall -Wextra -Werror -fno-stack-protector \
+ *      -fno-asynchronous-unwind-tables -fno-pie -no-pie -Wl,--build-id=none \
+ *      -Wl,-z,noexecstack -s -o runtime/guest/stub/stub runtime/guest/stub/stub.c
  *
  * hutch-init spawns it for every exec from a memfd, as a session leader, with
  *   0 1 2  the command's stdio
@@ -118,7 +119,7 @@ __asm__(".globl _start\n_start:\n\tmov x29,#0\n\tmov x30,#0\n\tb stub_main\n");
 #define sys(nr, a, b, c, d, e) \
 	sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 
-/* gcc may turn loops into calls of this even when freestanding. */
+/* Compilers turn loops and initialisers into calls of this. */
 void *memset(void *dst, int c, unsigned long n)
 {
 	char *p = dst;

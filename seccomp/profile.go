@@ -109,9 +109,9 @@ func (r Rule) validate() error {
 	case len(r.Syscalls) == 0:
 		return errors.New("no system calls")
 	case r.Errno == Unlisted:
-		return fmt.Errorf("fails with %v, as calls without a rule do: leave it out", r.Errno)
+		return fmt.Errorf("errno %d is what calls without a rule get: leave it out", uint(r.Errno))
 	case r.Errno > maxErrno:
-		return fmt.Errorf("errno %d is above %d", r.Errno, maxErrno)
+		return fmt.Errorf("errno %d is above %d", uint(r.Errno), uint(maxErrno))
 	}
 	var seen uint
 	for _, c := range r.When {

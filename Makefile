@@ -7,7 +7,7 @@ say         = @printf '  %-9s %s\n'
 # Everything runs through this wrapper: it finds, or fetches into .cache, a Go
 # that go.mod accepts.
 GO          = internal/build/go.sh
-TESTRUN     = $(GO) run ./internal/build/testrun
+TESTRUN     = $(GO) build -o .cache/bin/testrun ./internal/build/testrun && $(GO) exec .cache/bin/testrun
 
 VERSION    ?= 0.1.0-dev
 BUILD_ID    = $(shell internal/build/buildid.sh)

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -346,25 +345,4 @@ func TestDialErrors(t *testing.T) {
 			t.Errorf("%s: %v", tt.socket, err)
 		}
 	}
-}
-
-func ExampleStart() {
-	ctx := context.Background()
-	c, err := Start(ctx, StartOptions{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer c.Close() // ends the daemon and its sandboxes
-	box, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: "host"}}, nil, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	r, err := c.ExecRun(ctx, api.ExecParams{Sandbox: box.ID, Argv: []string{"echo", "hello"}}, nil, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Print(r.Stdout)
 }

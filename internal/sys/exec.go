@@ -29,3 +29,13 @@ func ForExec(program *os.File, files []*os.File) (dup *os.File, path string, err
 	dup = os.NewFile(uintptr(fd), program.Name())
 	return dup, FDPath(dup), nil
 }
+
+// SetComm gives this process the name, at most 15 bytes, that ps and top show: of
+// a program started by fd it is the fd's number. Nothing may depend on it, so
+// failing is not told.
+func SetComm(name string) {
+	if comm, err := os.OpenFile("/proc/self/comm", os.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
+		_, _ = comm.WriteString(name)
+		_ = comm.Close()
+	}
+}

@@ -197,9 +197,7 @@ func testConfig(t testing.TB, id string, f folders) *configs.Config {
 		configs.NEWIPC, configs.NEWUTS, configs.NEWCGROUP} {
 		c.Namespaces.Add(ns, "")
 	}
-	for _, dev := range specconv.AllowedDevices {
-		c.Devices = append(c.Devices, dev)
-	}
+	c.Devices = append(c.Devices, specconv.AllowedDevices...)
 	c.UIDMappings = []configs.IDMap{{ContainerID: 0, HostID: 0, Size: 1}}
 	c.GIDMappings = c.UIDMappings
 	if len(strings.Fields(readFile(t, "/proc/self/uid_map"))) > 3 || strings.HasSuffix(readFile(t, "/proc/self/uid_map"), " 65536\n") {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
@@ -29,8 +30,7 @@ const exitFailed = 125
 // Main is the whole life of hutch-launch. It returns its exit code: hutchd's.
 func Main(c Config) int {
 	ignoreSignals()
-	// Started by fd, the name that ps shows is its number.
-	_ = os.WriteFile("/proc/self/comm", []byte("hutch-launch"), 0)
+	sys.SetComm("hutch-launch")
 	monitor, err := packet.New(os.NewFile(launchapi.BootFD, "monitor"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hutch-launch: started by hand? fd 3 is not a channel to the monitor:", err)

@@ -162,10 +162,12 @@ func monitorMain() int {
 	if err != nil {
 		return say("monitor: %v", err)
 	}
+	start := time.Now()
 	l, err := bootFrom(w)
 	if err != nil {
 		return say("boot: %v", err)
 	}
+	fmt.Fprintf(os.Stderr, "%sboot %.3f\n", benchLine, ms(time.Since(start)))
 	fmt.Printf("booted %d %d\n", l.PID, l.DaemonPID)
 	closed := make(chan error, 1)
 	go func() {

@@ -18,7 +18,7 @@ func FromError(err error) *Error {
 	if !errors.As(err, &e) {
 		return &Error{Code: string(api.Internal), Msg: err.Error()}
 	}
-	if err == error(e) {
+	if err.Error() == e.Error() { // e itself, not something around it
 		msg := *e
 		msg.Op = ""
 		return &Error{Code: string(e.Code), Op: e.Op, Msg: msg.Error(), Hint: e.Hint}

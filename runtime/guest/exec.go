@@ -30,7 +30,6 @@ type execution struct {
 	born uint64 // just before the fork, clock ticks since boot
 
 	started bool         // execve succeeded, and hutchd knows
-	failed  bool         // it never will; hutchd knows
 	exit    *processExit // set by the reaper
 
 	killWanted bool  // kill came before fork
@@ -86,18 +85,26 @@ func (s *server) start(e *execution, req *guestapi.Request, fds []int) {
 	if fail == nil {
 		fail = awaitExecve(report, req)
 	}
+	if s.settle(e, fail) {
+		s.sweep([]*execution{e})
+	}
+}
+
+// settle reports that e has started, or why it has not, and tells whether it is
+// over already.
+func (s *server) settle(e *execution, fail *guestapi.Event) (over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if fail != nil {
 		fail.Exec = e.id
-		e.failed = true
 		s.ch.post(*fail)
 		s.forget(e)
-		return
+		return false
 	}
 	e.started = true
 	s.ch.post(guestapi.Event{Ev: guestapi.EvStarted, Exec: e.id, PID: e.pid})
 	s.announce(e)
+	return e.announced
 }
 
 // prepare resolves the request and forks the stub. It returns the read end of

@@ -68,6 +68,8 @@ newuidmap   may  have_cmd:newuidmap    uidmap         shadow-utils          shad
 		echo 'git         may  have_cmd:git          git            git                   git
 python3     may  have_cmd:python3      python3        python3               python3
 setpriv     may  have_cmd:setpriv      util-linux     util-linux            setpriv
+ps          may  have_cmd:ps           procps         procps-ng             procps
+busybox     may  have_cmd:busybox      busybox-static busybox               busybox-static
 mmdebstrap  may  have_cmd:mmdebstrap   mmdebstrap     -                     -
 registry    may  have_registry         docker-registry docker-distribution  docker-registry
 bwrap       may  have_cmd:bwrap        bubblewrap     bubblewrap            bubblewrap

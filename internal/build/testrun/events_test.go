@@ -148,10 +148,10 @@ func TestUnmet(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	var r report
-	r.add(mustrun.Root, []outcome{{"a.TestX", "pass", ""}, {"a.TestY", "skip", "no crun"}, {"b.TestZ", "skip", "no crun"}})
+	r.add(mustrun.Root, []outcome{{"a.TestX", "pass", ""}, {"a.TestY", "skip", "no crun"}, {"b.TestZ", "skip", "no crun"}, {"b.TestF", "fail", ""}})
 	var out strings.Builder
 	r.summary(&out)
-	want := "\nas root: 1 passed, 0 failed, 2 cannot run here\n  no crun\n      a.TestY\n      b.TestZ\n"
+	want := "\nas root: 1 passed, 1 failed, 2 cannot run here\n  FAIL b.TestF\n  no crun\n      a.TestY\n      b.TestZ\n"
 	if out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
 	}

@@ -26,8 +26,8 @@ func (r *report) add(k mustrun.Kind, outcomes []outcome) {
 	r.outcomes[k] = append(r.outcomes[k], outcomes...)
 }
 
-// summary prints how many tests ended how, and for every reason the tests that
-// it kept from running.
+// summary prints how many tests ended how, the failed ones, and for every reason
+// the tests that it kept from running.
 func (r *report) summary(out io.Writer) {
 	for _, k := range r.kinds {
 		count := map[string]int{}
@@ -39,6 +39,11 @@ func (r *report) summary(out io.Writer) {
 			}
 		}
 		fmt.Fprintf(out, "\nas %s: %d passed, %d failed, %d cannot run here\n", k, count["pass"], count["fail"], count["skip"])
+		for _, o := range r.outcomes[k] {
+			if o.action == "fail" {
+				fmt.Fprintf(out, "  FAIL %s\n", o.name)
+			}
+		}
 		for _, reason := range slices.Sorted(maps.Keys(skipped)) {
 			fmt.Fprintf(out, "  %s\n", reason)
 			for _, name := range skipped[reason] {

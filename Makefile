@@ -90,6 +90,7 @@ deps-test:
 LINTER = .cache/bin/golangci-lint
 $(LINTER): internal/tools/go.mod internal/tools/go.sum
 	$(say) BUILD '$@ (takes a while, once)'
+	$(Q)$(GO) list -C internal/tools -deps github.com/golangci/golangci-lint/v2/cmd/golangci-lint >/dev/null 2>&1 || true
 	$(Q)$(GO) build -C internal/tools -buildvcs=false -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 lint: deps-build $(STUB) $(LINTER) ## check style and import rules (the first run builds the linter: a minute or two)

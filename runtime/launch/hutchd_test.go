@@ -175,10 +175,16 @@ func newNetns(t testing.TB) *os.File {
 	return r.f
 }
 
+// testCaps is the bounding set of test sandboxes, testCapMask the same as a mask.
+var testCaps = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP"}
+
+const testCapMask = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID |
+	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP
+
 // testConfig is a small but whole sandbox.
 func testConfig(t testing.TB, id string, f folders) *configs.Config {
 	t.Helper()
-	caps := []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID"}
+	caps := testCaps
 	const nosuid = unix.MS_NOSUID | unix.MS_NOEXEC | unix.MS_NODEV
 	c := &configs.Config{
 		Rootfs: f.root, RootPropagation: unix.MS_PRIVATE | unix.MS_REC, Hostname: id,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ var inside = map[string]func(t *testing.T, d *hutchd){
 	"die":      insideDie,
 	"wait":     insideWait,
 	"bench":    insideBench,
+	"churn":    insideChurn,
 }
 
 // insideIdentity checks what hutchd finds itself to be.
@@ -80,10 +82,8 @@ func insideSandbox(t *testing.T, d *hutchd) {
 	if got := strings.Fields(readFile(t, proc+"uid_map")); len(got) < 3 || got[0] != "0" || got[1] != "0" {
 		t.Errorf("uid_map %q, want one that begins with our uid 0", got)
 	}
-	for line := range strings.Lines(readFile(t, proc+"mountinfo")) {
-		if fields := strings.Fields(line); slices.Contains(fields, "overlay") && strings.Contains(line, d.world.Mount) {
-			t.Errorf("a path of the host is in mountinfo: %s", line)
-		}
+	if mounts := readFile(t, proc+"mountinfo"); strings.Contains(mounts, filepath.Base(filepath.Dir(d.world.Mount))) {
+		t.Errorf("a path of the host is in mountinfo:\n%s", mounts)
 	}
 	for _, phase := range []string{"overlay", "libcontainer_create", "libcontainer_start", "cgroup_check", "exec"} {
 		if _, ok := sb.Phases[phase]; !ok {
@@ -93,6 +93,7 @@ func insideSandbox(t *testing.T, d *hutchd) {
 	if got := d.sh(t, sb.Guest, sb.Filter, "cat /layer; id -u; cat /proc/1/comm; tty; ls /dev/pts"); !strings.HasPrefix(got, "top0\n") {
 		t.Errorf("command in the sandbox printed %q", got)
 	}
+	checkInit(t, proc)
 	master, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", sb.Ptmx.Fd()), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatalf("open a pty by the sandbox's ptmx: %v", err)
@@ -106,6 +107,33 @@ func insideSandbox(t *testing.T, d *hutchd) {
 	case <-d.exitOf("sb_one"):
 	default:
 		t.Error("destroy returned before the exit event was delivered")
+	}
+}
+
+// checkInit checks what PID 1 has, after its setup.
+func checkInit(t *testing.T, proc string) {
+	t.Helper()
+	status := readFile(t, proc+"status")
+	for _, want := range []string{
+		"CapInh:\t0000000000000000\n", "CapAmb:\t0000000000000000\n",
+		fmt.Sprintf("CapBnd:\t%016x\n", testCapMask), "NoNewPrivs:\t1\n", "Seccomp:\t2\n",
+	} {
+		if !strings.Contains(status, want) {
+			t.Errorf("no %q in\n%s", want, status)
+		}
+	}
+	if cwd, err := os.Readlink(proc + "cwd"); err != nil || cwd != "/" {
+		t.Errorf("working directory %q, %v", cwd, err)
+	}
+	fds, err := os.ReadDir(proc + "fd")
+	must(t, err)
+	for _, fd := range fds {
+		target, err := os.Readlink(proc + "fd/" + fd.Name())
+		must(t, err)
+		kind, _, _ := strings.Cut(target, ":")
+		if target != os.DevNull && !slices.Contains([]string{"socket", "anon_inode", "pipe", "/memfd"}, kind) {
+			t.Errorf("PID 1 has fd %s on %s", fd.Name(), target)
+		}
 	}
 }
 

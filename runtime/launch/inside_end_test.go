@@ -5,10 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -127,33 +125,3 @@ func insideWait(t *testing.T, d *hutchd) {
 	fmt.Fprint(os.Stderr, waiting)
 	select {}
 }
-
-// insideBench measures creates and destroys, one at a time.
-func insideBench(t *testing.T, d *hutchd) {
-	const warmup, rounds = 3, 40
-	took := map[string][]float64{}
-	for i := range warmup + rounds {
-		id := fmt.Sprintf("sb_%d", i)
-		start := time.Now()
-		sb := d.create(t, id)
-		mid := time.Now()
-		d.destroy(t, id)
-		if i < warmup {
-			continue
-		}
-		took["create"] = append(took["create"], ms(mid.Sub(start)))
-		took["destroy"] = append(took["destroy"], ms(time.Since(mid)))
-		for name, v := range sb.Phases {
-			took[name] = append(took[name], v)
-		}
-	}
-	for name, v := range took {
-		slices.Sort(v)
-		fmt.Fprintf(os.Stderr, "%s%s %.3f\n", benchLine, name, v[len(v)/2])
-	}
-}
-
-// benchLine begins a median, in milliseconds.
-const benchLine = "median "
-
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -53,8 +53,9 @@ func (s *server) kill(id uint64) {
 // because killing a parent makes its children orphans that nothing ties to e.
 func (s *server) killTree(e *execution) {
 	seen := []int{}
+	s.stopGroup(e)
 	for range killRounds {
-		alive := s.freeze(e)
+		alive, groups := s.freeze(e)
 		if len(alive) == 0 {
 			break
 		}
@@ -63,8 +64,8 @@ func (s *server) killTree(e *execution) {
 				seen = append(seen, pid)
 			}
 		}
-		for _, pid := range alive {
-			_ = unix.Kill(pid, unix.SIGKILL)
+		for _, target := range append(groups, alive...) {
+			_ = unix.Kill(target, unix.SIGKILL)
 		}
 		awaitDeath(alive, time.Now().Add(killPatience))
 	}
@@ -74,6 +75,16 @@ func (s *server) killTree(e *execution) {
 	s.announce(e)
 	s.mu.Unlock()
 	s.sweep([]*execution{e})
+}
+
+// stopGroup stops the leader's group before anything else: a fork bomb leaves
+// PID 1 little time to look around.
+func (s *server) stopGroup(e *execution) {
+	s.mu.Lock() // the reaper must not free the pid in between
+	defer s.mu.Unlock()
+	if s.byPID[e.pid] == e {
+		_ = unix.Kill(-e.pid, unix.SIGSTOP)
+	}
 }
 
 // killTracer frees a dead leader from a debugger: until that has waited for it,
@@ -97,31 +108,37 @@ func (s *server) killTracer(e *execution) {
 	}
 }
 
-// freeze stops the members of e until no new ones turn up, and returns them,
-// the leader first.
-func (s *server) freeze(e *execution) []int {
-	stopped := map[int]bool{}
-	var all []int
+// freeze stops the members of e until no new ones turn up. It returns their
+// pids, the leader first, and their process groups as kill(2) takes them.
+//
+// Whole groups are stopped, because that is atomic with fork: a process that is
+// forking gets the signal before, or its child gets it too (kernel/fork.c,
+// copy_process). Members are never in a group with strangers: a group lies
+// within a session.
+func (s *server) freeze(e *execution) (pids, groups []int) {
 	for range freezeRounds {
 		fresh := false
-		for _, pid := range s.membersNow(e) {
-			if !stopped[pid] && unix.Kill(pid, unix.SIGSTOP) == nil {
-				stopped[pid], fresh = true, true
-				all = append(all, pid)
+		for _, p := range s.membersNow(e) {
+			if !slices.Contains(groups, -p.pgrp) && p.pgrp > 1 {
+				_ = unix.Kill(-p.pgrp, unix.SIGSTOP)
+				groups, fresh = append(groups, -p.pgrp), true
+			}
+			if !slices.Contains(pids, p.pid) {
+				pids, fresh = append(pids, p.pid), true
 			}
 		}
 		if !fresh {
 			break
 		}
 	}
-	if i := slices.Index(all, e.pid); i > 0 {
-		all[0], all[i] = all[i], all[0]
+	if i := slices.Index(pids, e.pid); i > 0 {
+		pids[0], pids[i] = pids[i], pids[0]
 	}
-	return all
+	return pids, groups
 }
 
 // membersNow looks for e's members among the living.
-func (s *server) membersNow(e *execution) []int {
+func (s *server) membersNow(e *execution) []process {
 	procs, err := readProcesses()
 	if err != nil {
 		return nil

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
@@ -22,8 +24,10 @@ func (s *sandbox) started(script string) (*guestapi.Exec, *os.File) {
 	}
 	s.t.Cleanup(func() { _ = r.Close() })
 	null := open(s.t, "/dev/null")
-	e, err := s.Start(s.t.Context(), guestapi.Request{Argv: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}},
-		[]*os.File{null, w, null})
+	e, err := s.Start(s.t.Context(), guestapi.Request{
+		Argv: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"},
+		Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: 200, Hard: 200}}, // for a fork bomb
+	}, []*os.File{null, w, null})
 	_ = w.Close()
 	if err != nil {
 		s.t.Fatal(err)
@@ -69,6 +73,7 @@ func TestKill(t *testing.T) {
 		"deaf":       "trap '' TERM HUP INT; (trap '' TERM; sleep 1000) & echo up; sleep 1000",
 		"stopped":    "sleep 1000 & kill -STOP $!; echo up; kill -STOP $$",
 		"forks":      "f() { sleep 0.001 & wait; (f &) ; }; f & f & echo up; sleep 1000",
+		"fork bomb":  "echo up; f() { while :; do (f) & (f & f &); done; }; f",
 		"many":       "for i in 1 2 3 4 5 6 7 8 9 10; do (setsid sleep 1000 &); sleep 1000 & done; echo up; sleep 1000",
 		"after exec": "sleep 1000 & echo up; exec sh -c 'sleep 1000 & sleep 1000'",
 	} {

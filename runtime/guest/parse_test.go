@@ -60,7 +60,7 @@ func FuzzStat(f *testing.F) {
 
 func TestParseStat(t *testing.T) {
 	p, err := parseStat([]byte("7 (a) S (c)) Z 3 7 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 1 1 1\n"))
-	if want := (process{pid: 7, ppid: 3, sid: 5, state: 'Z', start: 12345}); err != nil || p != want {
+	if want := (process{pid: 7, ppid: 3, pgrp: 7, sid: 5, state: 'Z', start: 12345}); err != nil || p != want {
 		t.Errorf("%+v, %v, want %+v", p, err, want)
 	}
 	for _, bad := range []string{"", "7", "7 a S", ") (", "x (a) S 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1"} {
@@ -72,7 +72,7 @@ func TestParseStat(t *testing.T) {
 
 // The exec is 10, born at 100; p makes a process by pid, ppid, session and start.
 func TestMembers(t *testing.T) {
-	p := func(pid, ppid, sid int, start uint64) process { return process{pid, ppid, sid, 'S', start} }
+	p := func(pid, ppid, sid int, start uint64) process { return process{pid, ppid, sid, sid, 'S', start} }
 	self := p(1, 0, 0, 1)
 	leader := p(10, 1, 10, 100)
 	for name, c := range map[string]struct {
@@ -96,14 +96,17 @@ func TestMembers(t *testing.T) {
 		if c.f.leader == 0 {
 			c.f.origin = origin{10, 100}
 		}
-		got := c.f.members(c.procs)
+		var got []int
+		for _, p := range c.f.members(c.procs) {
+			got = append(got, p.pid)
+		}
 		slices.Sort(got)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	dead := process{10, 1, 10, 'Z', 100}
-	if got := (family{origin: origin{10, 100}}).members([]process{self, dead}); got != nil {
+	dead := process{10, 1, 10, 10, 'Z', 100}
+	if got := (family{origin: origin{10, 100}}).members([]process{self, dead}); len(got) != 0 {
 		t.Errorf("a zombie is a member: %v", got)
 	}
 }

@@ -12,9 +12,10 @@ import (
 
 // process is what /proc/pid/stat says of one, in this pid namespace.
 type process struct {
-	pid, ppid, sid int
-	state          byte
-	start          uint64 // clock ticks since boot
+	pid, ppid int
+	pgrp, sid int // process group and session
+	state     byte
+	start     uint64 // clock ticks since boot
 }
 
 // dead is a process that has ended and waits for its parent.
@@ -65,11 +66,12 @@ func parseStat(data []byte) (process, error) {
 		return process{}, fmt.Errorf("stat %.64q: no state and 19 fields after the name", data)
 	}
 	p := process{state: f[0][0]}
-	var errs [4]error
+	var errs [5]error
 	p.pid, errs[0] = strconv.Atoi(string(bytes.TrimSpace(data[:open])))
 	p.ppid, errs[1] = strconv.Atoi(f[1])
-	p.sid, errs[2] = strconv.Atoi(f[3])
-	p.start, errs[3] = strconv.ParseUint(f[19], 10, 64)
+	p.pgrp, errs[2] = strconv.Atoi(f[2])
+	p.sid, errs[3] = strconv.Atoi(f[3])
+	p.start, errs[4] = strconv.ParseUint(f[19], 10, 64)
 	for _, err := range errs {
 		if err != nil {
 			return process{}, fmt.Errorf("stat %.64q: %w", data, err)
@@ -113,7 +115,7 @@ func (o origin) older(p process) bool {
 //
 // Not found: an orphan in a session of its own while another exec that is older
 // than it may have left it just as well.
-func (f family) members(procs []process) []int {
+func (f family) members(procs []process) []process {
 	in := map[int]bool{}
 	sessions := map[int]bool{f.leader: true}
 	taken := slices.ContainsFunc(procs, func(p process) bool { return p.pid == f.leader })
@@ -141,13 +143,7 @@ func (f family) members(procs []process) []int {
 			}
 		}
 	}
-	var pids []int
-	for _, p := range procs {
-		if in[p.pid] && !p.dead() {
-			pids = append(pids, p.pid)
-		}
-	}
-	return pids
+	return slices.DeleteFunc(slices.Clone(procs), func(p process) bool { return !in[p.pid] || p.dead() })
 }
 
 // onlyMine tells whether p is an orphan that no other exec can have left.

@@ -1,7 +1,6 @@
 package images
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/docker/distribution/registry/api/errcode"
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker"
 	"golang.org/x/sys/unix"
@@ -109,14 +106,9 @@ func badLayer(err error) *api.Error {
 
 // badContent knows bytes that are not what the manifest promised.
 func badContent(err error) *api.Error {
-	for _, known := range []error{
-		errDigest, io.ErrUnexpectedEOF, tar.ErrHeader,
-		gzip.ErrHeader, gzip.ErrChecksum, zstd.ErrMagicMismatch, zstd.ErrCRCMismatch, zstd.ErrWindowSizeExceeded,
-	} {
-		if errors.Is(err, known) {
-			return api.Errorf(api.Unavailable, "the registry sent damaged content: %w", err).
-				WithHint("Pull again; if it stays, the image in the registry or a proxy in between is broken.")
-		}
+	if errors.Is(err, errDigest) || errors.Is(err, unpack.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return api.Errorf(api.Unavailable, "the registry sent damaged content: %w", err).
+			WithHint("Pull again; if it stays, the image in the registry or a proxy in between is broken.")
 	}
 	return nil
 }

@@ -99,58 +99,46 @@ func (s *Store) download(ctx context.Context, src types.ImageSource, blob types.
 	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(filepath.Join(work, unitRoot), 0o700)); err != nil {
 		return nil, err
 	}
-	root, err := openDir(filepath.Join(work, unitRoot))
+	stats, err := s.stream(ctx, src, blob, diffID, filepath.Join(work, unitRoot), rep)
 	if err != nil {
-		return nil, err
-	}
-	stats, err := s.stream(ctx, src, blob, diffID, root, rep)
-	if err := errors.Join(err, root.Close()); err != nil {
 		return nil, err
 	}
 	return s.commitLayer(work, s.layerUnit(diffID.String()), stats)
 }
 
-// stream is the one pass over a layer's bytes. Two goroutines read ahead, so
-// that receiving and the first digest, decompressing and the second digest,
-// and writing files overlap.
-func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.BlobInfo, diffID digest.Digest, dir *os.File, rep *reporter) (unpack.Stats, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	rc, size, err := src.GetBlob(ctx, types.BlobInfo{Digest: blob.Digest, Size: blob.Size}, none.NoCache)
+// stream is the one pass over a layer's bytes: received and digested here,
+// decompressed, digested again and unpacked by a worker process below root.
+func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.BlobInfo, diffID digest.Digest, root string, rep *reporter) (unpack.Stats, error) {
+	receiving, cancel := context.WithCancelCause(ctx)
+	defer cancel(errEnded)
+	// The requested size is the manifest's, which is verified; the server's
+	// header is not.
+	rc, size, err := src.GetBlob(receiving, types.BlobInfo{Digest: blob.Digest, Size: blob.Size}, none.NoCache)
 	if err != nil {
-		cancel(errEnded)
 		return unpack.Stats{}, err
 	}
+	defer rc.Close()
 	if blob.Size >= 0 {
-		size = blob.Size // the manifest is verified, the server's header is not
+		size = blob.Size
 	}
-	compressed := newVerifier(io.LimitReader(&progressReader{r: rc, rep: rep, p: Progress{
+	received := newVerifier(io.LimitReader(&progressReader{r: rc, rep: rep, p: Progress{
 		Layer: blob.Digest.String(), Phase: PhaseDownloading, Total: size,
 	}}, limitOf(size)), blob.Digest)
-	received := readAhead(compressed)
-	plain, err := decompress(received)
+	stop := func() { cancel(errEnded) }
+	res, err := unpack.InWorker(ctx, received, stop, unpack.Request{
+		Root: root, Algorithm: diffID.Algorithm(),
+		Options: unpack.Options{Limits: s.opts.Limits.ForCompressed(size), SingleUID: s.opts.SingleUID},
+	})
 	if err != nil {
-		cancel(errEnded)
-		_, _ = received.Close(), rc.Close()
-		return unpack.Stats{}, err
+		return res.Stats, err
 	}
-	uncompressed := newVerifier(plain, diffID)
-	ready := readAhead(uncompressed)
-
-	stats, err := unpack.Unpack(dir, ready, unpack.Options{Limits: s.opts.Limits.ForCompressed(size), SingleUID: s.opts.SingleUID})
-	if err == nil {
-		_, err = io.Copy(io.Discard, received) // what a decompressor need not read
+	if err := received.verify(); err != nil {
+		return res.Stats, err
 	}
-	cancel(errEnded) // ends a read that is under way
-	// In this order, each stage ends when the one before it did. What closing
-	// says is of no interest: the digests decide.
-	_, _, _, _ = ready.Close(), received.Close(), plain.Close(), rc.Close()
-	if err == nil {
-		err = compressed.verify("compressed")
+	if res.DiffID != diffID {
+		return res.Stats, fmt.Errorf("%w: unpacked it has %s, not %s", errDigest, res.DiffID, diffID)
 	}
-	if err == nil {
-		err = uncompressed.verify("unpacked")
-	}
-	return stats, err
+	return res.Stats, nil
 }
 
 // errEnded cancels what is left of a stream.
@@ -212,9 +200,9 @@ func (v *verifier) Read(p []byte) (int, error) {
 }
 
 // verify compares the digest, after the reader that used v has ended.
-func (v *verifier) verify(what string) error {
+func (v *verifier) verify() error {
 	if got := v.sum.Digest(); got != v.want {
-		return fmt.Errorf("%w: %d %s bytes have %s, not %s", errDigest, v.n, what, got, v.want)
+		return fmt.Errorf("%w: the %d bytes received have %s, not %s", errDigest, v.n, got, v.want)
 	}
 	return nil
 }

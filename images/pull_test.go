@@ -3,6 +3,7 @@ package images
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -228,6 +229,10 @@ func TestPullErrors(t *testing.T) {
 	defer broken.Close()
 
 	evil := it.Image{Layers: []it.Layer{it.NewLayer(it.Tar(it.Text("../../x", "x")), it.Gzip)}}
+	// What the worker refuses at once, while most of it is still to come.
+	noise := make([]byte, 16<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	bigEvil := it.Image{Layers: []it.Layer{it.NewLayer(it.Tar(it.Text("../../x", "x"), it.Text("noise", string(noise))), it.None)}}
 	swapped := twoLayers()
 	swapped.Layers[1].DiffID = it.NewBlob("", []byte("other")).Digest
 	garbage := it.Image{Layers: []it.Layer{it.NewLayer([]byte(strings.Repeat("not a tar stream", 100)), it.Gzip)}}
@@ -248,6 +253,7 @@ func TestPullErrors(t *testing.T) {
 		{"empty reference", "", api.InvalidArgument},
 		{"built in", "host", api.InvalidArgument},
 		{"hostile layer", push(t, registry, "evil", evil), api.InvalidArgument},
+		{"hostile and big layer", push(t, registry, "bigevil", bigEvil), api.InvalidArgument},
 		{"wrong diffID", push(t, registry, "swapped", swapped), api.Unavailable},
 		{"not a tar stream", push(t, registry, "garbage", garbage), api.Unavailable},
 		{"cut short", push(t, registry, "cut", it.Image{Layers: []it.Layer{cut}}), api.Unavailable},

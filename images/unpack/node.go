@@ -69,7 +69,7 @@ func (u *unpacker) copy(fd int, size int64) error {
 	for left := size; left > 0; {
 		n, err := io.ReadFull(u.tr, u.buf[:min(left, int64(len(u.buf)))])
 		if err != nil {
-			return fmt.Errorf("read its content: %w", noEOF(err))
+			return readError("read its content", noEOF(err))
 		}
 		if err := writeAll(fd, u.buf[:n]); err != nil {
 			return fmt.Errorf("write its content: %w", err)
@@ -90,7 +90,7 @@ func (u *unpacker) copySparse(fd int, size int64) error {
 	for off := int64(0); off < size; {
 		n, err := io.ReadFull(u.tr, u.buf[:min(size-off, int64(len(u.buf)))])
 		if err != nil {
-			return fmt.Errorf("read its content: %w", noEOF(err))
+			return readError("read its content", noEOF(err))
 		}
 		for i := 0; i < n; i += sparseBlock {
 			block := u.buf[i:min(n, i+sparseBlock)]

@@ -19,6 +19,8 @@ var (
 	ErrLimit = errors.New("over the limit")
 	// ErrUnmapped marks an owner that has no id in this user namespace.
 	ErrUnmapped = errors.New("owner is not mapped in this user namespace")
+	// ErrDamaged marks a stream that ends too early or is no tar stream.
+	ErrDamaged = errors.New("damaged")
 	// ErrAttributes marks a file system that cannot keep the user.* attributes
 	// that overlayfs needs.
 	ErrAttributes = errors.New("the file system keeps no user.* extended attributes")
@@ -92,8 +94,10 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 		return u.stats, err
 	}
 	// What follows the end of the archive counts for the digest.
-	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, in, u.buf)
-	return u.stats, err
+	if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, in, u.buf); err != nil {
+		return u.stats, readError("read what follows the layer's tar stream", err)
+	}
+	return u.stats, nil
 }
 
 // copyBuffer is the unit of reading and writing file contents.
@@ -119,7 +123,7 @@ func (u *unpacker) entries() error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read the layer's tar stream: %w", err)
+			return readError("read the layer's tar stream", err)
 		}
 		if err := u.entry(h); err != nil {
 			return &EntryError{Entry: h.Name, Err: err}
@@ -193,6 +197,14 @@ func (u *unpacker) rootEntry(h *tar.Header) error {
 	}
 	defer unix.Close(fd)
 	return u.noteDir(fd, "", h)
+}
+
+// readError is an error of the stream: its own limits, or damage.
+func readError(what string, err error) error {
+	if errors.Is(err, ErrLimit) {
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", ErrDamaged, what, err)
 }
 
 // limitReader fails with ErrLimit when more than max bytes come.

@@ -1,4 +1,4 @@
-package images
+package unpack
 
 import (
 	"bufio"
@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Read-ahead of one stage of a pull: enough to smooth out bursts.
+// Read-ahead of one stage of unpacking: enough to smooth out bursts.
 const (
 	aheadBytes   = 256 << 10
 	aheadBuffers = 4

@@ -21,6 +21,7 @@ import (
 	"github.com/hutch-sh/hutch/images"
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/netfilter"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -58,6 +59,7 @@ type daemon struct {
 
 // runDaemon is hutchd's role inside its own user and mount namespace.
 func runDaemon() (err error) {
+	_ = sys.SetComm("hutchd") // started by fd, ps would show its number
 	mon, err := inherited(launchapi.DaemonMonitorFD, "monitor")
 	if err != nil {
 		return err
@@ -188,6 +190,13 @@ func (d *daemon) run() error {
 	d.stop = stop
 	var wg sync.WaitGroup
 	wg.Go(func() { d.receive(ctx, &wg) })
+	wg.Go(func() {
+		select {
+		case <-d.launcher.Done():
+			stop(errors.New("hutch-launch is gone"))
+		case <-ctx.Done():
+		}
+	})
 	if !d.cfg.Private {
 		wg.Go(func() { d.watchIdle(ctx) })
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/bootstrap"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -53,6 +54,7 @@ type monitor struct {
 	tree     *cgroups.Tree
 	ids      bootstrap.IDMap
 	launcher *bootstrap.Launcher
+	hutchd   *os.File     // pidfd
 	conn     *packet.Conn // to hutchd
 	listener *net.UnixListener
 
@@ -113,6 +115,11 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 	if m.ids.Reason != "" {
 		m.log.Warn("only one uid is mapped", "why", m.ids.Reason)
 	}
+	if swept, err := cgroups.Sweep(); err != nil {
+		m.log.Warn("sweep cgroups of dead daemons", "err", err)
+	} else if len(swept) > 0 {
+		m.log.Info("swept cgroups of dead daemons", "groups", swept)
+	}
 	uid, gid := int(m.ids.UIDs[0].Outside), int(m.ids.GIDs[0].Outside)
 	m.tree, err = cgroups.Delegate(os.Geteuid(), uid, gid)
 	if err != nil {
@@ -132,6 +139,7 @@ func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
 		theirs.Close()
 		return err
 	}
+	undo.Add(m.endHutchd)
 	undo.Add(m.conn.Close)
 	err = m.launch(ctx, theirs)
 	theirs.Close()
@@ -141,6 +149,9 @@ func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
 	// Ends hutch-launch and hutchd with all sandboxes; after a regular end it only
 	// releases fds.
 	undo.Add(m.launcher.Close)
+	if m.hutchd, err = sys.OpenPidfd(m.launcher.DaemonPID); err != nil {
+		return err
+	}
 
 	if err := m.conn.Send(monitorapi.Message{Config: m.config()}); err != nil {
 		return err
@@ -187,6 +198,7 @@ func (m *monitor) launch(ctx context.Context, daemonChannel *os.File) error {
 		IDMap:         m.ids,
 		DaemonChannel: daemonChannel,
 		Stderr:        os.Stderr,
+		Env:           launchEnv(),
 		Boot: launchapi.Boot{
 			StateDir:   m.dataDir(),
 			Mount:      mount,
@@ -195,6 +207,17 @@ func (m *monitor) launch(ctx context.Context, daemonChannel *os.File) error {
 		},
 	})
 	return err
+}
+
+// endHutchd waits until hutchd is gone, which hutch-launch normally did: a hutchd
+// that outlived it removes its sandboxes first.
+func (m *monitor) endHutchd() error {
+	if m.hutchd == nil {
+		return nil
+	}
+	late := time.AfterFunc(stopTimeout, func() { _ = sys.KillPidfd(m.hutchd) })
+	defer late.Stop()
+	return errors.Join(sys.AwaitExit(m.hutchd), m.hutchd.Close())
 }
 
 // explain asks the doctor why the daemon could not be started, when the error
@@ -212,6 +235,15 @@ func explain(ctx context.Context, err error) error {
 	return api.Errorf(api.Unavailable, "%s: %w", c.Detail, err).WithOp("start the daemon").WithHint("%s", c.Remedy)
 }
 
+// launchEnv is hutch-launch's own environment: empty but for the fault seam, which
+// only builds for tests have.
+func launchEnv() []string {
+	if v, ok := os.LookupEnv("HUTCH_FAULT_LAUNCH"); ok {
+		return []string{"HUTCH_FAULT_LAUNCH=" + v}
+	}
+	return nil
+}
+
 // daemonEnv is the part of the environment that hutchd's libraries read: where
 // registries' settings and credentials are, proxies and certificates. Started by
 // root, the daemon is somebody else and can not read root's own files, so it gets
@@ -219,7 +251,7 @@ func explain(ctx context.Context, err error) error {
 func daemonEnv(data string) []string {
 	names := []string{
 		"PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
-		"SSL_CERT_FILE", "SSL_CERT_DIR", "TZ", "LANG", "HUTCH_LOG", "HUTCH_IDLE_S", "HUTCH_FAULT_STEP", "HUTCH_FAULT_LAUNCH",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "TZ", "LANG", "HUTCH_LOG", "HUTCH_IDLE_S", "HUTCH_FAULT_STEP",
 	}
 	var env []string
 	if os.Geteuid() == 0 {

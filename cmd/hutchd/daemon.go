@@ -59,7 +59,7 @@ type daemon struct {
 
 // runDaemon is hutchd's role inside its own user and mount namespace.
 func runDaemon() (err error) {
-	_ = sys.SetComm("hutchd") // started by fd, ps would show its number
+	sys.SetComm("hutchd") // started by fd, ps would show its number
 	mon, err := inherited(launchapi.DaemonMonitorFD, "monitor")
 	if err != nil {
 		return err

@@ -119,10 +119,12 @@ func goTest(ctx context.Context, r *reader, o options) error {
 }
 
 // command is exec.CommandContext with an end that tests can clean up after: an
-// interrupt first, so that their teardown runs.
+// interrupt, to a process group of their own, because the go command does not
+// pass it on.
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 30 * time.Second
 	cmd.Stderr = os.Stderr
 	return cmd

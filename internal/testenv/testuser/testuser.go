@@ -131,7 +131,10 @@ func (u *User) Run(cmd *exec.Cmd, env ...string) {
 	if name == "" {
 		name = strconv.Itoa(int(u.UID))
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.UID, Gid: u.GID}}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID}
 	cmd.Env = append([]string{
 		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
 		"HOME=" + u.Home, "TMPDIR=" + u.Home, "USER=" + name, "LOGNAME=" + name, "LANG=C.UTF-8",

@@ -76,19 +76,47 @@ var errStopped = errors.New("reading was stopped")
 
 func (a *ahead) Read(p []byte) (int, error) {
 	if len(a.rest) == 0 {
-		if a.cur != nil {
-			a.free <- a.cur[:aheadBytes]
-			a.cur = nil
+		if err := a.next(); err != nil {
+			return 0, err
 		}
-		buf, ok := <-a.full
-		if !ok {
-			return 0, a.err
-		}
-		a.cur, a.rest = buf, buf
 	}
 	n := copy(p, a.rest)
 	a.rest = a.rest[n:]
 	return n, nil
+}
+
+// next gives the used buffer back and takes a full one.
+func (a *ahead) next() error {
+	if a.cur != nil {
+		a.free <- a.cur[:aheadBytes]
+		a.cur = nil
+	}
+	buf, ok := <-a.full
+	if !ok {
+		return a.err
+	}
+	a.cur, a.rest = buf, buf
+	return nil
+}
+
+// WriteTo lets io.Copy write whole buffers.
+func (a *ahead) WriteTo(w io.Writer) (total int64, err error) {
+	for {
+		if len(a.rest) > 0 {
+			n, err := w.Write(a.rest)
+			total += int64(n)
+			a.rest = a.rest[n:]
+			if err != nil {
+				return total, err
+			}
+		}
+		if err := a.next(); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return total, err
+		}
+	}
 }
 
 // Close waits for the goroutine. It may be called once.

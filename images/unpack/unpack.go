@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -84,6 +85,8 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 		buf:    make([]byte, copyBuffer),
 	}
 	defer u.parents.flush()
+	// u has its fd only: without this a collection would close the folder.
+	defer runtime.KeepAlive(root)
 	if err := u.noteRoot(); err != nil {
 		return u.stats, err
 	}

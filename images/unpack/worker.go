@@ -105,7 +105,9 @@ func InWorker(ctx context.Context, blob io.Reader, stop func(), req Request) (Re
 func feed(stdin io.WriteCloser, blob io.Reader, stop func()) error {
 	if f, ok := stdin.(*os.File); ok {
 		// A large pipe saves switches; the default will do where it is refused.
-		_, _ = unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, 1<<20)
+		if c, err := f.SyscallConn(); err == nil {
+			_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) })
+		}
 	}
 	ahead := readAhead(blob)
 	_, err := io.Copy(stdin, ahead)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -138,7 +139,13 @@ func TestWorkerIsConfined(t *testing.T) {
 // The same layers give the same trees and the same errors in a worker.
 func TestInWorker(t *testing.T) {
 	testenv.Require(t, probe.UserNamespaces(t.Context()))
-	good := layer(t, dirE("a/"), fileE("a/b", strings.Repeat("x", 300_000)), hardE("c", "a/b"), linkE("d", "/a"), fileE("e/.wh.f", ""), fileE("g/.wh..wh..opq", ""))
+	// Enough entries for several collections of garbage.
+	entries := []any{dirE("many/")}
+	for i := range 8000 {
+		entries = append(entries, hardE(fmt.Sprint("many/", i), "many/file"))
+	}
+	entries = slices.Insert(entries, 1, any(fileE("many/file", "m")))
+	good := layer(t, append(entries, dirE("a/"), fileE("a/b", strings.Repeat("x", 300_000)), hardE("c", "a/b"), linkE("d", "/a"), fileE("e/.wh.f", ""), fileE("g/.wh..wh..opq", ""))...)
 	evil := layer(t, fileE("../x", "x"), fileE("y", strings.Repeat("y", 4<<20)))
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)

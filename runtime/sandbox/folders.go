@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -71,6 +72,21 @@ func (f *creation) ownFiles(upper string) error {
 		}
 	}
 	return nil
+}
+
+// abandon does what hutch-launch, which is gone, did not: end PID 1 and unmount
+// what lies in the sandbox's folder. hutchd shares its mount namespace.
+func (s *Sandbox) abandon() error {
+	err := sys.KillPidfd(s.pidfd)
+	waitReadable(s.pidfd)
+	for _, name := range []string{"root", "pts"} {
+		uerr := unmount(filepath.Join(s.dir, name))
+		if errors.Is(uerr, unix.EINVAL) {
+			continue // not mounted
+		}
+		err = errors.Join(err, uerr)
+	}
+	return err
 }
 
 // removeAll is os.RemoveAll for trees of a sandbox, whose folders may lack write

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
@@ -153,7 +154,11 @@ func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.Kill
 	if !s.transition(api.Stopped, reason) {
 		return api.KillResult{Killed: []int{}}, nil // already ended
 	}
-	if err := m.cfg.Launcher.Kill(ctx, s.id); err != nil {
+	err := m.cfg.Launcher.Kill(ctx, s.id)
+	if launcherGone(err) {
+		err = sys.KillPidfd(s.pidfd)
+	}
+	if err != nil {
 		return api.KillResult{}, err
 	}
 	select {
@@ -163,6 +168,10 @@ func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.Kill
 	}
 	return api.KillResult{Killed: killed}, nil
 }
+
+// launcherGone reports whether err says that hutch-launch has ended. Sandboxes
+// have then lost their parent, and hutchd ends them itself.
+func launcherGone(err error) bool { return errors.Is(err, &api.Error{Code: api.Unavailable}) }
 
 // Remove kills a sandbox and deletes its record and files.
 func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error) {

@@ -1,0 +1,108 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hutch-sh/hutch/internal/paths"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/bootstrap"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
+)
+
+func (m *monitor) launch(ctx context.Context, daemonChannel *os.File) error {
+	binaries := map[string]*os.File{}
+	for _, name := range []string{"hutch-launch", "hutchd", "hutch-init"} {
+		path, err := paths.Sibling(name)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", name, err)
+		}
+		defer f.Close()
+		binaries[name] = f
+	}
+	mount, err := m.mountPoint()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	m.launcher, err = bootstrap.Start(ctx, bootstrap.Options{
+		Binary: binaries["hutch-launch"], Hutchd: binaries["hutchd"], Init: binaries["hutch-init"],
+		IDMap:         m.ids,
+		DaemonChannel: daemonChannel,
+		Stderr:        os.Stderr,
+		Env:           launchEnv(),
+		Boot: launchapi.Boot{
+			StateDir:   m.dataDir(),
+			Mount:      mount,
+			HutchdArgs: []string{"hutchd", "daemon"},
+			HutchdEnv:  daemonEnv(mount),
+		},
+	})
+	return err
+}
+
+// launchEnv is hutch-launch's own environment: empty but for the fault seam, which
+// only builds for tests have.
+func launchEnv() []string {
+	if v, ok := os.LookupEnv("HUTCH_FAULT_LAUNCH"); ok {
+		return []string{"HUTCH_FAULT_LAUNCH=" + v}
+	}
+	return nil
+}
+
+// daemonEnv is the part of the environment that hutchd's libraries read: where
+// registries' settings and credentials are, proxies and certificates. Started by
+// root, the daemon is somebody else and can not read root's own files, so it gets
+// a home of its own below data and reads the settings in /etc.
+func daemonEnv(data string) []string {
+	names := []string{
+		"PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "TZ", "LANG", "HUTCH_LOG", "HUTCH_IDLE_S", "HUTCH_FAULT_STEP",
+	}
+	var env []string
+	if os.Geteuid() == 0 {
+		env = append(env, "HOME="+filepath.Join(data, "home"))
+	} else {
+		names = append(names, "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE",
+			"CONTAINERS_REGISTRIES_CONF")
+	}
+	for _, name := range names {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+func (m *monitor) config() *monitorapi.Config {
+	p := m.opts.Paths
+	mount, _ := m.mountPoint()
+	// Of the socket and the config only the files: they may lie in any folder.
+	forbidden := []string{p.State, p.Runtime, p.Socket, p.Config, mount}
+	if exe, err := os.Executable(); err == nil {
+		forbidden = append(forbidden, filepath.Dir(exe))
+	}
+	for i, dir := range forbidden {
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+			forbidden[i] = resolved
+		}
+	}
+	return &monitorapi.Config{
+		Data:         mount,
+		Paths:        api.Paths{Socket: p.Socket, State: p.State, Runtime: p.Runtime, Config: p.Config, Log: p.Log},
+		Forbidden:    forbidden,
+		Cgroups:      m.tree,
+		IDBase:       m.ids.UIDs[0].Outside,
+		SingleReason: m.ids.Reason,
+		Private:      m.opts.Private != nil,
+		PID:          os.Getpid(),
+	}
+}

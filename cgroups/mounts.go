@@ -126,5 +126,9 @@ func startTime(pid int) (string, error) {
 	if !ok || len(fields) < 20 {
 		return "", fmt.Errorf("unexpected format of /proc/%d/stat", pid)
 	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		// Ended, only its parent has not asked how: some containers' PID 1 never does.
+		return "", fmt.Errorf("process %d has ended", pid)
+	}
 	return fields[19], nil
 }

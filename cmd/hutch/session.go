@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -61,15 +62,41 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 	return &res, stdio.Finish(ctx)
 }
 
-// started answers the notification that the command runs, first by calling sent:
-// from then on signals are the command's.
+// started answers the notification that the command runs, first by calling sent.
+// From now on signals are the command's: those that come before its id is known
+// wait for it.
 func (s *session) started(ctx context.Context, sent func()) func(api.Progress) {
+	early := &heldSignals{}
+	s.signals.Started(cli.Target{Signal: early.hold})
 	return func(p api.Progress) {
 		if p.Kind == "exec.started" {
 			sent()
-			s.signals.Started(s.target(ctx, p.Exec))
+			t := s.target(ctx, p.Exec)
+			s.signals.Started(t)
+			early.release(t.Signal)
 		}
 	}
+}
+
+// heldSignals are signals for a command that is just being started.
+type heldSignals struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (h *heldSignals) hold(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.names = append(h.names, name)
+}
+
+func (h *heldSignals) release(to func(string)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, name := range h.names {
+		to(name)
+	}
+	h.names = nil
 }
 
 // target forwards signals to an exec. A signal that comes too late finds no

@@ -21,9 +21,17 @@ type signal = syscall.Signal
 // process is one line of /proc.
 type process struct {
 	pid, ppid int
-	comm      string
+	args      []string
 	zombie    bool
 	root      string // HUTCH_ROOT of its environment
+}
+
+// name is what the process was started as.
+func (p process) name() string {
+	if len(p.args) == 0 {
+		return ""
+	}
+	return p.args[0]
 }
 
 // readProcess reads pid; ok is false when it is gone.
@@ -34,10 +42,12 @@ func readProcess(pid int) (p process, ok bool) {
 		return p, false
 	}
 	// pid (comm) state ppid: comm may hold anything, so from its last bracket.
-	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
-	fields := strings.Fields(string(stat[end+1:]))
-	p = process{pid: pid, comm: string(stat[open+1 : end]), zombie: fields[0] == "Z"}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	p = process{pid: pid, zombie: fields[0] == "Z"}
 	p.ppid, _ = strconv.Atoi(fields[1])
+	if cmdline, err := os.ReadFile(dir + "/cmdline"); err == nil {
+		p.args = strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
+	}
 	if environ, err := os.ReadFile(dir + "/environ"); err == nil {
 		for kv := range bytes.SplitSeq(environ, []byte{0}) {
 			if v, found := bytes.CutPrefix(kv, []byte("HUTCH_ROOT=")); found {
@@ -100,7 +110,7 @@ func ownerOf(all map[int]process, p process, self int) (root string, descendant 
 // stray reports whether p can only be a part of a daemon: by its name, or
 // because it lives in another user namespace.
 func stray(p process) bool {
-	if strings.HasPrefix(p.comm, "hutch") {
+	if strings.HasPrefix(filepath.Base(p.name()), "hutch") {
 		return true
 	}
 	own, err1 := os.Readlink("/proc/self/ns/user")
@@ -123,7 +133,7 @@ func (w *world) answers() bool {
 func (w *world) left(wait time.Duration) []string {
 	var found []string
 	for _, p := range w.waitGone(time.Now().Add(wait)) {
-		found = append(found, fmt.Sprintf("process %d (%s), child of %d", p.pid, p.comm, p.ppid))
+		found = append(found, fmt.Sprintf("process %d %q, child of %d", p.pid, p.args, p.ppid))
 	}
 	found = append(found, w.leftMounts()...)
 	found = append(found, w.leftCgroups()...)

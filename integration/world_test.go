@@ -21,7 +21,7 @@ import (
 
 // patience bounds every wait for something that must happen. It is generous: it
 // only matters when a test fails.
-const patience = 60 * time.Second
+const patience = 20 * time.Second
 
 // reporter is the part of testing.TB that both tests and scripts have.
 type reporter interface {

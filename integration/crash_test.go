@@ -1,0 +1,269 @@
+package integration_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The tests of this file kill parts of the product. They do not run in parallel
+// with others, so that what is left has one possible origin.
+
+// busy is a command whose process tree tries to get away: a daemonized child in
+// a session of its own, and one that ignores every signal it can.
+const busy = `
+(setsid sh -c '(trap "" TERM INT HUP; echo away >/dev/null; exec sleep infinity) & exit 0')
+trap "" HUP
+echo ready
+exec sleep infinity`
+
+// client is a running `hutch run`.
+type client struct {
+	*exec.Cmd
+	out   *bufio.Reader
+	stdin io.Closer
+}
+
+// start starts hutch and returns when the command inside has said "ready".
+func (w *world) start(t testing.TB, args ...string) *client {
+	t.Helper()
+	c := w.launch(t, args...)
+	c.await(t, "ready")
+	return c
+}
+
+// launch starts hutch without waiting for anything.
+func (w *world) launch(t testing.TB, args ...string) *client {
+	t.Helper()
+	c := &client{Cmd: w.command(args...)}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stdin = stdin
+	c.out = bufio.NewReader(out)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// await reads lines up to one that says so.
+func (c *client) await(t testing.TB, want string) {
+	t.Helper()
+	for {
+		line, err := c.out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%s: output ended before %q: %v", strings.Join(c.Args, " "), want, err)
+		}
+		if strings.TrimSpace(line) == want {
+			return
+		}
+	}
+}
+
+// end waits for hutch's end; the rest of its output is dropped.
+func (c *client) end(t testing.TB) int {
+	t.Helper()
+	late := time.AfterFunc(patience, func() { _ = c.Process.Kill() })
+	_, _ = io.Copy(io.Discard, c.out)
+	if !late.Stop() {
+		t.Fatalf("%s does not end", strings.Join(c.Args, " "))
+	}
+	return await(t, c.Cmd)
+}
+
+func (c *client) signal(t testing.TB, sig os.Signal) {
+	t.Helper()
+	if err := c.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSignals: signals go to the command, hutch ends as the command does, and
+// nothing is left.
+func TestSignals(t *testing.T) {
+	w := newWorld(t)
+	tests := []struct {
+		name, script string
+		signals      []os.Signal
+		code         int
+	}{
+		{"SIGTERM", "echo ready; exec sleep infinity", []os.Signal{unix.SIGTERM}, 143},
+		{"SIGINT", "echo ready; exec sleep infinity", []os.Signal{unix.SIGINT}, 130},
+		{"SIGHUP", "echo ready; exec sleep infinity", []os.Signal{unix.SIGHUP}, 129},
+		{"SIGQUIT", "echo ready; exec sleep infinity", []os.Signal{unix.SIGQUIT}, 131},
+		{"caught", "trap 'exit 7' TERM; echo ready; while :; do sleep infinity & wait; done", []os.Signal{unix.SIGTERM}, 7},
+		{"tree", busy, []os.Signal{unix.SIGTERM}, 143},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := w.start(t, "run", "host", "--", "sh", "-c", tt.script)
+			for _, sig := range tt.signals {
+				c.signal(t, sig)
+			}
+			if code := c.end(t); code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			w.awaitNoSandbox(t)
+		})
+	}
+}
+
+// TestSecondInterrupt: a command that ignores Ctrl-C does not keep the user.
+func TestSecondInterrupt(t *testing.T) {
+	w := newWorld(t)
+	c := w.start(t, "run", "host", "--", "python3", "-uc", `
+import signal
+def caught(*a): print("caught")
+signal.signal(signal.SIGINT, caught)
+print("ready")
+while True: signal.pause()`)
+	c.signal(t, unix.SIGINT)
+	c.await(t, "caught")
+	c.signal(t, unix.SIGINT)
+	if code := c.end(t); code != 130 {
+		t.Errorf("exit code %d, want 130", code)
+	}
+	w.awaitNoSandbox(t)
+}
+
+// TestSignalEarly: a signal before the command runs ends the call just as well,
+// at whatever moment of create it comes.
+func TestSignalEarly(t *testing.T) {
+	w := newWorld(t)
+	w.inside(t, "true")
+	for i := range rounds(30) {
+		c := w.launch(t, "run", "host", "--", "sleep", "infinity")
+		after(i)
+		c.signal(t, []os.Signal{unix.SIGINT, unix.SIGTERM}[i%2])
+		if code := c.end(t); code != 130 && code != 143 {
+			t.Fatalf("round %d: exit code %d, want 130 or 143", i, code)
+		}
+	}
+	w.awaitNoSandbox(t)
+	w.inside(t, "true")
+}
+
+// rounds is fewer of them with -short.
+func rounds(n int) int {
+	if testing.Short() {
+		return max(n/10, 2)
+	}
+	return n
+}
+
+// after lets a random part of the time that a run takes pass: the point is that
+// nobody knows at which moment what follows comes.
+func after(round int) {
+	r := rand.New(rand.NewPCG(uint64(round), 1))
+	<-time.After(time.Duration(r.IntN(80)) * time.Millisecond)
+}
+
+// TestKillClient: the sandbox of a client that was killed ends, whatever runs in
+// it, and the daemon goes on.
+func TestKillClient(t *testing.T) {
+	w := newWorld(t)
+	w.inside(t, "true")
+	daemon := w.daemon(t).monitor
+	t.Run("running", func(t *testing.T) {
+		for range rounds(10) {
+			c := w.start(t, "run", "host", "--", "sh", "-c", busy)
+			kill(t, c.Process.Pid)
+			c.end(t)
+			w.awaitNoSandbox(t)
+		}
+	})
+	t.Run("anytime", func(t *testing.T) {
+		for i := range rounds(40) {
+			c := w.launch(t, "run", "host", "--", "sh", "-c", busy)
+			after(i)
+			kill(t, c.Process.Pid)
+			c.end(t)
+		}
+		w.awaitNoSandbox(t)
+	})
+	w.inside(t, "true")
+	if now := w.daemon(t).monitor; now != daemon {
+		t.Errorf("daemon %d was replaced by %d", daemon, now)
+	}
+}
+
+// TestKillDaemon kills one part of a daemon that is at work: its clients get an
+// error, every process ends, and the next daemon starts and sweeps the rest.
+func TestKillDaemon(t *testing.T) {
+	for _, part := range []struct {
+		name string
+		pid  func(parts) int
+	}{
+		{"monitor", func(p parts) int { return p.monitor }},
+		{"hutch-launch", func(p parts) int { return p.launch }},
+		{"hutchd", func(p parts) int { return p.hutchd }},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			w := newWorld(t)
+			for i := range rounds(12) {
+				w.create(t, "host")
+				c := w.start(t, "run", "host", "--", "sh", "-c", busy)
+				killed := w.daemon(t)
+				early := w.launch(t, "run", "host", "--", "true")
+				after(i)
+				kill(t, part.pid(killed))
+				if code := c.end(t); code != 125 && code != 137 {
+					t.Errorf("round %d: a client of the killed daemon ended with %d", i, code)
+				}
+				// This one was early enough to be done, or late enough for a new daemon.
+				if code := early.end(t); code != 0 && code != 125 && code != 137 {
+					t.Errorf("round %d: a client that was just starting ended with %d", i, code)
+				}
+				for _, pid := range append(killed.sandboxes, killed.hutchd, killed.launch, killed.monitor) {
+					if !ended(pid, patience) {
+						t.Fatalf("round %d: process %d of %+v is left", i, pid, killed)
+					}
+				}
+				if i%2 == 0 {
+					w.ok(t, "gc")
+				} else {
+					w.inside(t, "true")
+				}
+				if dirs := w.sandboxFolders(); len(dirs) > 0 {
+					t.Fatalf("round %d: the next daemon did not sweep %v", i, dirs)
+				}
+				if left := w.deadCgroups(); len(left) > 0 {
+					t.Fatalf("round %d: the next daemon did not sweep %v", i, left)
+				}
+				w.shutdown()
+				for _, p := range w.waitGone(time.Now().Add(patience)) {
+					t.Fatalf("round %d: %d %q does not end", i, p.pid, p.args)
+				}
+			}
+		})
+	}
+}
+
+// deadCgroups are the cgroups of daemons of this world but the running one.
+func (w *world) deadCgroups() []string {
+	var dead []string
+trees:
+	for _, tree := range w.leftCgroups() {
+		for _, d := range w.daemons() {
+			if strings.Contains(tree, fmt.Sprintf("/hutch-%d-", d.monitor)) {
+				continue trees
+			}
+		}
+		dead = append(dead, tree)
+	}
+	return dead
+}

@@ -1,0 +1,128 @@
+package integration_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// parts are the processes of one daemon.
+type parts struct {
+	monitor, launch, hutchd int
+	sandboxes               []int // PID 1 of each, and what runs in them
+}
+
+// daemons finds the daemons of the world.
+func (w *world) daemons() []parts {
+	var found []parts
+	all := w.processes()
+	for _, m := range all {
+		if !slices.Contains(m.args, "serve") || filepath.Base(m.name()) != "hutchd" {
+			continue
+		}
+		d := parts{monitor: m.pid}
+		for _, p := range all {
+			switch {
+			case p.ppid == m.pid && p.name() == "hutch-launch":
+				d.launch = p.pid
+			case p.ppid == d.launch && p.name() == "hutchd":
+				d.hutchd = p.pid
+			case d.launch != 0 && descends(all, p, d.launch):
+				d.sandboxes = append(d.sandboxes, p.pid)
+			}
+		}
+		found = append(found, d)
+	}
+	return found
+}
+
+// descends reports whether p is below the process of that pid.
+func descends(all []process, p process, pid int) bool {
+	for {
+		if p.ppid == pid {
+			return true
+		}
+		i := slices.IndexFunc(all, func(q process) bool { return q.pid == p.ppid })
+		if i < 0 {
+			return false
+		}
+		p = all[i]
+	}
+}
+
+// daemon is the world's one running daemon.
+func (w *world) daemon(t testing.TB) parts {
+	t.Helper()
+	all := w.daemons()
+	if len(all) != 1 || all[0].hutchd == 0 {
+		t.Fatalf("daemons: %+v, want one whole", all)
+	}
+	return all[0]
+}
+
+// kill sends SIGKILL and waits for the end.
+func kill(t testing.TB, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		t.Fatalf("kill %d: %v", pid, err)
+	}
+	if !ended(pid, patience) {
+		t.Fatalf("process %d survives SIGKILL", pid)
+	}
+}
+
+// sandboxFolders are the folders of the world's sandboxes, whichever daemon's.
+func (w *world) sandboxFolders() []string {
+	dirs, _ := filepath.Glob(filepath.Join(w.root(), "data/daemons/*/sandboxes/*"))
+	return dirs
+}
+
+// awaitNoSandbox returns when the running daemon has removed its last sandbox:
+// no process, no folder.
+func (w *world) awaitNoSandbox(t testing.TB) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for _, d := range w.daemons() {
+		for _, pid := range d.sandboxes {
+			if !ended(pid, time.Until(deadline)) {
+				t.Fatalf("process %d of a sandbox does not end", pid)
+			}
+		}
+	}
+	homes, _ := filepath.Glob(filepath.Join(w.root(), "data/daemons/*/sandboxes"))
+	for _, dir := range homes {
+		awaitEmpty(t, dir, deadline)
+	}
+}
+
+// awaitEmpty returns when a folder has no entry, or is gone.
+func awaitEmpty(t testing.TB, dir string, deadline time.Time) {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_DELETE_SELF); errors.Is(err, unix.ENOENT) {
+		return
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	for buf := make([]byte, 4096); ; {
+		entries, err := os.ReadDir(dir)
+		if len(entries) == 0 && (err == nil || errors.Is(err, os.ErrNotExist)) {
+			return
+		}
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, int(max(time.Until(deadline), 0).Milliseconds()))
+		if n == 0 && err == nil {
+			t.Fatalf("%s still holds %v", dir, entries)
+		}
+		_, _ = unix.Read(fd, buf)
+	}
+}

@@ -74,10 +74,13 @@ func TestSweepLeavesTheLivingAlone(t *testing.T) {
 	}
 }
 
+// crashVar names the store for the process that TestCrashInThePull kills.
+const crashVar = "HUTCH_TEST_IMAGES_CRASH"
+
 // A process that is killed in the middle of a layer leaves a temporary folder
 // and nothing else; the next one sweeps it and pulls.
 func TestCrashInThePull(t *testing.T) {
-	if dir := os.Getenv("HUTCH_TEST_IMAGES_CRASH"); dir != "" {
+	if dir := os.Getenv(crashVar); dir != "" {
 		s, err := Open(dir, Options{SingleUID: true})
 		must(t, err)
 		_, err = s.Pull(t.Context(), os.Getenv("HUTCH_TEST_IMAGES_REF"), PullOptions{})
@@ -101,7 +104,7 @@ func TestCrashInThePull(t *testing.T) {
 
 	dir := filepath.Join(t.TempDir(), "images")
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestCrashInThePull$")
-	cmd.Env = append(os.Environ(), "HUTCH_TEST_IMAGES_CRASH="+dir, "HUTCH_TEST_IMAGES_REF="+it.Ref(hang.URL, "app", "v1"))
+	cmd.Env = append(os.Environ(), crashVar+"="+dir, "HUTCH_TEST_IMAGES_REF="+it.Ref(hang.URL, "app", "v1"))
 	must(t, cmd.Start())
 	<-started
 	must(t, cmd.Process.Kill())

@@ -149,7 +149,7 @@ func TestCollectWhilePulling(t *testing.T) {
 			}
 		}
 	})
-	for range 30 {
+	for range 15 {
 		img, err := a.Pull(t.Context(), ref, PullOptions{})
 		if err != nil {
 			t.Error(err)

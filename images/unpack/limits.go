@@ -23,7 +23,7 @@ type Limits struct {
 var DefaultLimits = Limits{
 	MaxBytes:        64 << 30,
 	MaxFileBytes:    32 << 30,
-	MaxEntries:      4 << 20,
+	MaxEntries:      2 << 20,
 	MaxDepth:        2048,
 	MaxRatio:        100,
 	RatioFloorBytes: 1 << 30,

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -14,12 +15,12 @@ import (
 type kind int
 
 const (
-	// passed as it is: a pipe whose owner exists in the sandbox, a character
-	// device that is no terminal.
+	// passed as it is: a pipe whose owner exists in the sandbox, a device that
+	// everybody has (null, zero, full, random, urandom).
 	direct kind = iota
 	// pumped through a fresh pipe, because a sandbox can reopen what it holds
 	// through /proc/self/fd, with the caller's rights: a regular file would be
-	// readable and writable as a whole. Sockets and terminals carry more than
+	// readable and writable as a whole, and so would a device. Sockets and terminals carry more than
 	// bytes (fds, ioctls such as TIOCSTI). A pipe whose owner the sandbox does
 	// not know can not be reopened there, so that `echo >/dev/stderr` would fail.
 	pumped
@@ -60,9 +61,11 @@ func classify(name string, f *os.File, owner uint32) (endpoint, error) {
 			e.kind = direct
 		}
 	case unix.S_IFCHR:
-		e.kind = direct
-		if term.IsTerminal(fd) {
+		switch {
+		case term.IsTerminal(fd):
 			e.kind = terminal
+		case everybodys(st.Rdev):
+			e.kind = direct
 		}
 	case unix.S_IFREG, unix.S_IFSOCK:
 	case unix.S_IFDIR:
@@ -73,6 +76,13 @@ func classify(name string, f *os.File, owner uint32) (endpoint, error) {
 		return e, refused(name, fmt.Sprintf("a file of the unknown type %#o", st.Mode&unix.S_IFMT))
 	}
 	return e, nil
+}
+
+// everybodys reports whether a character device is null, zero, full, random or
+// urandom (Documentation/admin-guide/devices.txt).
+func everybodys(rdev uint64) bool {
+	const memory = 1
+	return unix.Major(rdev) == memory && slices.Contains([]uint32{3, 5, 7, 8, 9}, unix.Minor(rdev))
 }
 
 func refused(name, what string) error {

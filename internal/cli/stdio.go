@@ -24,9 +24,9 @@ type StdioOptions struct {
 
 // Stdio connects the caller's standard files with those of one command:
 //
-//	pipe, FIFO, /dev/null and other devices   passed as they are
-//	regular file, socket, terminal            a fresh pipe, pumped
-//	directory, O_PATH fd, block device        refused
+//	pipe, FIFO, /dev/null and the like              passed as they are
+//	regular file, socket, terminal, other devices   a fresh pipe, pumped
+//	directory, O_PATH fd, block device              refused
 //
 // A pipe that belongs to another user than the sandbox's is pumped too. Where
 // stdout and stderr are the same file they share one pipe, which keeps the order

@@ -58,16 +58,50 @@ func (m *Manager) Run(ctx context.Context, req ExecRequest) (api.ExecResult, err
 		return api.ExecResult{}, err
 	}
 	r := &running{id: newID("ex_"), s: s, master: io.master, start: time.Now()}
-	r.exec, err = s.guest.Start(ctx, s.request(p), io.give)
-	if err != nil {
+	limited, cancel := s.limit(ctx, p)
+	defer cancel()
+	if err := m.launchExec(limited, r, p, io); err != nil {
 		io.abort()
-		return notRun(ctx, r, err)
+		return notRun(limited, r, err)
 	}
 	io.started()
 	m.addExec(r)
 	defer m.removeExec(r)
 	req.Started(r.id, r.exec.PID)
-	return m.await(ctx, r, p, io)
+	return m.await(ctx, limited, r, p, io)
+}
+
+// limit is ctx with the exec's timeout.
+func (s *Sandbox) limit(ctx context.Context, p *api.ExecParams) (context.Context, context.CancelFunc) {
+	timeout := s.spec.Limits.TimeoutS
+	if p.TimeoutS != nil {
+		timeout = *p.TimeoutS
+	}
+	if timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, seconds(timeout), errTimeout)
+}
+
+// launchExec asks PID 1 to start the command. A PID 1 that says neither yes nor no
+// has no more time than one that does not report an end: what it runs, if it
+// runs anything, can be ended only with the sandbox.
+func (m *Manager) launchExec(limited context.Context, r *running, p *api.ExecParams, io *stdio) error {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(limited))
+	defer cancel(nil)
+	defer context.AfterFunc(limited, func() {
+		select {
+		case <-time.After(killTimeout):
+			cancel(context.Cause(limited))
+		case <-ctx.Done(): // it has answered
+		}
+	})()
+	var err error
+	r.exec, err = r.s.guest.Start(ctx, r.s.request(p), io.give)
+	if err != nil && ctx.Err() != nil {
+		m.removeLater(r.s, "its PID 1 did not start a command")
+	}
+	return err
 }
 
 func describe(r api.Sandbox) string {
@@ -138,17 +172,9 @@ func (m *Manager) removeExec(r *running) {
 }
 
 // await waits for the end of the leader and makes the result.
-func (m *Manager) await(ctx context.Context, r *running, p *api.ExecParams, io *stdio) (api.ExecResult, error) {
-	timeout := r.s.spec.Limits.TimeoutS
-	if p.TimeoutS != nil {
-		timeout = *p.TimeoutS
-	}
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if timeout > 0 {
-		limited, cancel = context.WithTimeoutCause(ctx, seconds(timeout), errTimeout)
-	}
-	defer cancel()
-
+//
+// limited is ctx with the exec's timeout.
+func (m *Manager) await(ctx, limited context.Context, r *running, p *api.ExecParams, io *stdio) (api.ExecResult, error) {
 	end, err := r.exec.Wait(limited)
 	verdict := api.Verdict("")
 	if err != nil && limited.Err() != nil {
@@ -235,7 +261,11 @@ func verdictOf(ws syscall.WaitStatus) api.Verdict {
 // with the exit code that shells use; the rest is an error.
 func notRun(ctx context.Context, r *running, err error) (api.ExecResult, error) {
 	var se *guestapi.StartError
-	if !errors.As(err, &se) {
+	switch {
+	case errors.As(err, &se):
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return result(r, guestapi.Event{Status: int(unix.SIGKILL)}, api.VerdictTimeoutWall, nil), nil
+	default:
 		return api.ExecResult{}, withCause(ctx, err)
 	}
 	res := result(r, guestapi.Event{}, api.VerdictNotRun, nil)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,20 +17,8 @@ import (
 // here: no fd ever comes out of a sandbox. The caller's terminal is reached only
 // through the two pipes.
 func (io *stdio) pty(s *Sandbox, p *api.ExecParams, fds Taker) error {
-	in, err := fds.Take(*p.Stdio.Stdin)
+	in, out, err := terminalStreams(p.Stdio, fds)
 	if err != nil {
-		return err
-	}
-	if in, err = pollable(in); err != nil {
-		return err
-	}
-	out, err := fds.Take(*p.Stdio.Stdout)
-	if err != nil {
-		in.Close()
-		return err
-	}
-	if out, err = pollable(out); err != nil {
-		in.Close()
 		return err
 	}
 	master, slave, err := s.openPty(p.Pty)
@@ -40,11 +29,34 @@ func (io *stdio) pty(s *Sandbox, p *api.ExecParams, fds Taker) error {
 	}
 	io.give = []*os.File{slave}
 	io.master = master
-	io.closers = []*os.File{out}
+	io.closers = append(io.closers, out)
 	io.out = startPump(master, out, nil)
 	k := &keyboard{master: master, lineStart: true}
 	io.stdin = startPump(in, k, k.end)
 	return nil
+}
+
+// terminalStreams takes the caller's two files. One file may be both, a socket
+// say: so both are taken before either is used.
+func terminalStreams(of *api.Stdio, fds Taker) (in, out io.ReadWriteCloser, err error) {
+	first, err := fds.Take(*of.Stdin)
+	if err != nil {
+		return nil, nil, err
+	}
+	second, err := fds.Take(*of.Stdout)
+	if err != nil {
+		first.Close()
+		return nil, nil, err
+	}
+	if in, err = interruptible(first); err != nil {
+		second.Close()
+		return nil, nil, err
+	}
+	if out, err = interruptible(second); err != nil {
+		in.Close()
+		return nil, nil, err
+	}
+	return in, out, nil
 }
 
 // keyboard is the master as what is typed sees it. A terminal has no end of file:

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +14,7 @@ import (
 // pump copies from a pipe (or pty master) to a writer until end of file, and can
 // be asked to say when all that was in the pipe at some moment has been written.
 type pump struct {
-	src  *os.File
+	src  io.ReadCloser
 	dst  io.Writer
 	done chan struct{} // closed when the copying has ended
 	err  error         // valid after done
@@ -22,8 +23,9 @@ type pump struct {
 	closeDst  func() // releases dst, may be nil
 }
 
-// startPump owns src from now on, and dst when closeDst is given.
-func startPump(src *os.File, dst io.Writer, closeDst func()) *pump {
+// startPump owns src from now on, and dst when closeDst is given. Closing src must
+// end a read that is under way.
+func startPump(src io.ReadCloser, dst io.Writer, closeDst func()) *pump {
 	p := &pump{src: src, dst: dst, done: make(chan struct{}), closeDst: closeDst}
 	go p.run()
 	return p
@@ -54,10 +56,23 @@ func (p *pump) run() {
 	}
 }
 
+// ownSource is what finish needs of a source: it is hutchd's end of a pipe that
+// hutchd made, or the master of a terminal.
+type ownSource interface {
+	SetReadDeadline(time.Time) error
+	SyscallConn() (syscall.RawConn, error)
+}
+
 // finish ends the pump after the writer it served has died: everything that is in
 // the pipe now is still copied; what a left-over background process may write
-// later is not. It blocks only while dst does.
+// later is not. It blocks only while dst does. A source that is the caller's is
+// just given up: what it holds is for the next reader.
 func (p *pump) finish() error {
+	own, ok := p.src.(ownSource)
+	if !ok {
+		p.close()
+		return nil
+	}
 	select {
 	case <-p.done:
 		p.close()
@@ -65,11 +80,11 @@ func (p *pump) finish() error {
 	default:
 	}
 	// An expired deadline ends the blocked Read; the rest is read without waiting.
-	_ = p.src.SetReadDeadline(time.Unix(1, 0))
+	_ = own.SetReadDeadline(time.Unix(1, 0))
 	<-p.done
 	err := p.err
 	if err == nil {
-		err = p.drain()
+		err = p.drain(own)
 	}
 	p.close()
 	return err
@@ -79,8 +94,8 @@ func (p *pump) close() { p.closeOnce.Do(func() { _ = p.src.Close() }) }
 
 // drain copies what the pipe holds, without waiting for more. It is bounded by
 // the pipe's capacity unless somebody writes on, so it stops there.
-func (p *pump) drain() error {
-	rc, err := p.src.SyscallConn()
+func (p *pump) drain(own ownSource) error {
+	rc, err := own.SyscallConn()
 	if err != nil {
 		return nil
 	}

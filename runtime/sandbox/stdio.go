@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -22,7 +25,8 @@ type stdio struct {
 	stdout   *headTail // nil when not captured
 	stderr   *headTail
 	master   *os.File // of the pty
-	closers  []*os.File
+	closers  []io.Closer
+	released sync.Once
 }
 
 // prepare decides how each of the three streams crosses into the sandbox.
@@ -151,8 +155,8 @@ func (io *stdio) again(f *os.File) error {
 }
 
 // relay puts a pipe of hutchd's between the caller's and the command.
-func (io *stdio) relay(i int, f *os.File) error {
-	f, err := pollable(f)
+func (io *stdio) relay(i int, file *os.File) error {
+	f, err := interruptible(file)
 	if err != nil {
 		return err
 	}
@@ -179,8 +183,8 @@ func (io *stdio) relay(i int, f *os.File) error {
 }
 
 // mustRelay decides about one fd. Sandbox root could reopen a regular file or a
-// folder through /proc/self/fd with the caller's rights, so only pipes and
-// character devices that are no terminals cross at all.
+// folder through /proc/self/fd with the caller's rights, so only pipes and a few
+// harmless devices cross at all.
 func mustRelay(f *os.File, name, user string) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -207,6 +211,9 @@ func mustRelay(f *os.File, name, user string) (bool, error) {
 		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
 			return false, refuse("a terminal")
 		}
+		if unix.Major(st.Rdev) != memMajor || !slices.Contains(harmless, unix.Minor(st.Rdev)) {
+			return false, refuse("a device other than null, zero, full and random")
+		}
 		return false, nil
 	case unix.S_IFREG:
 		return false, refuse("a regular file")
@@ -224,26 +231,18 @@ func mustRelay(f *os.File, name, user string) (bool, error) {
 // kernel.overflowuid).
 const overflowID = 65534
 
+// The character devices that cross: null, zero, full, random, urandom
+// (Documentation/admin-guide/devices.txt). Sandbox root can open any other anew
+// with all the rights that the caller has to it.
+const memMajor = 1
+
+var harmless = []uint32{3, 5, 7, 8, 9}
+
+// isRoot reports whether user is uid 0 for certain: who "root" is says a file of
+// the image, and PID 1 gives the pipes of an exec to any other user.
 func isRoot(user string) bool {
 	name, _, _ := strings.Cut(user, ":")
-	return name == "" || name == "0" || name == "root"
-}
-
-// pollable makes f a file whose blocked Read or Write ends when it is closed. The
-// flag is shared with the caller's own descriptor of the pipe, so the file is
-// opened anew where possible.
-func pollable(f *os.File) (*os.File, error) {
-	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
-	if err != nil {
-		return nil, err
-	}
-	mode := flags & unix.O_ACCMODE
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), mode|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return f, nil // not ours to open: a thread waits in read or write instead
-	}
-	defer f.Close()
-	return os.NewFile(uintptr(fd), f.Name()), nil
+	return name == "" || name == "0"
 }
 
 // started releases the command's ends in this process.
@@ -255,7 +254,10 @@ func (io *stdio) started() {
 // abort releases everything of an exec that never ran.
 func (io *stdio) abort() {
 	io.started()
-	for _, p := range []*pump{io.stdin, io.out, io.err} {
+	if io.stdin != nil {
+		io.stdin.close()
+	}
+	for _, p := range []*pump{io.out, io.err} {
 		if p != nil {
 			_ = p.finish()
 		}
@@ -294,13 +296,17 @@ func (io *stdio) collect() error {
 	return errors.Join(errs...)
 }
 
+// release ends what still blocks and closes what is left. It may be called from
+// two goroutines.
 func (io *stdio) release() {
-	packet.CloseAll(io.closers)
-	io.closers = nil
-	if io.master != nil {
-		_ = io.master.Close()
-		io.master = nil
-	}
+	io.released.Do(func() {
+		for _, c := range io.closers {
+			_ = c.Close()
+		}
+		if io.master != nil {
+			_ = io.master.Close()
+		}
+	})
 }
 
 func pipeError(err error) error {

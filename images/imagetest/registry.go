@@ -128,7 +128,12 @@ func PushIndex(registry, name, tag string, imgs ...Image) (string, error) {
 // pushContent pushes the layers and the configuration of an image.
 func pushContent(registry, name string, img Image) (manifest Blob, err error) {
 	manifest, config := img.blobs()
+	pushed := make(map[string]bool)
 	for _, l := range img.Layers {
+		if pushed[l.Digest] {
+			continue
+		}
+		pushed[l.Digest] = true
 		if err := PushBlob(registry, name, l.Blob); err != nil {
 			return Blob{}, err
 		}

@@ -48,9 +48,11 @@ type daemon struct {
 	server   *server.Server
 	host     sandbox.Host
 
-	stop  context.CancelCauseFunc
-	conns atomic.Uint64
-	busy  atomic.Int64 // pulls under way
+	stop      context.CancelCauseFunc
+	conns     atomic.Uint64
+	connected atomic.Int64 // open connections
+	maxOpen   int64
+	busy      atomic.Int64 // pulls under way
 
 	// ask serialises questions to the monitor; answers carries what it says.
 	ask     sync.Mutex
@@ -105,6 +107,7 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(d.home.close)
+	d.host.InMemory = d.home.inMemory
 	d.store, err = images.Open(filepath.Join(d.cfg.Data, "images"), images.Options{
 		SingleUID: d.host.UserMap == "single", Logger: d.log,
 	})
@@ -142,6 +145,8 @@ func (d *daemon) measureHost() error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &nofile); err != nil {
 		return fmt.Errorf("read RLIMIT_NOFILE: %w", err)
 	}
+	// Connections may not take the fds that sandboxes and execs need.
+	d.maxOpen = int64(min(1024, nofile.Max/4))
 	d.host = sandbox.Host{
 		UIDs: uids, GIDs: gids, UserMap: "range",
 		// fds in flight are counted per kernel uid, which sandboxes share with
@@ -215,8 +220,26 @@ func (d *daemon) run() error {
 		err = errors.Join(err, serr)
 	}
 	_ = d.monitor.Close() // ends receive
-	wg.Wait()
+	if !ended(bounded, &wg) {
+		d.log.Error("not every connection ended in time")
+	}
 	return err
+}
+
+// ended waits for wg until ctx ends; a client's connection must never keep the
+// daemon alive.
+func ended(ctx context.Context, wg *sync.WaitGroup) bool {
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 var errEnded = errors.New("the monitor ended")
@@ -226,6 +249,10 @@ func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 	for {
 		var msg monitorapi.Message
 		files, err := d.monitor.Recv(&msg)
+		if errors.Is(err, packet.ErrFDsLost) {
+			d.log.Error("a connection is lost", "err", err)
+			continue
+		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				d.log.Error("talk to the monitor", "err", err)
@@ -235,9 +262,16 @@ func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 		}
 		switch {
 		case msg.Conn != nil && len(files) == 1:
-			c := *msg.Conn
-			wg.Go(func() { d.serveConn(ctx, files[0], c) })
-			continue
+			if d.connected.Add(1) <= d.maxOpen {
+				c := *msg.Conn
+				wg.Go(func() {
+					defer d.connected.Add(-1)
+					d.serveConn(ctx, files[0], c)
+				})
+				continue
+			}
+			d.connected.Add(-1)
+			d.log.Warn("refused a connection: too many are open", "limit", d.maxOpen)
 		case msg.Stop != nil:
 			d.stop(errors.New(msg.Stop.Reason))
 		case msg.Swept != nil, msg.Probed != nil:

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // home is this daemon's own folder below the data folder, which several daemons
@@ -24,6 +26,8 @@ type home struct {
 	dir  string
 	lock *os.File
 	log  *slog.Logger
+	// inMemory says that sandboxes lies on a tmpfs.
+	inMemory bool
 }
 
 // openHome makes a home and sweeps those of daemons that were killed.
@@ -49,7 +53,51 @@ func openHome(data string, log *slog.Logger) (*home, error) {
 	if err := os.Mkdir(h.sandboxes(), 0o700); err != nil {
 		return nil, fmt.Errorf("make the daemon's folder: %w", err)
 	}
-	return h, nil
+	return h, h.makeUsable()
+}
+
+// makeUsable mounts a tmpfs on the sandboxes' folder where the state folder's file
+// system can not hold the upper folder of an overlay, as inside a container, whose
+// own root is one. What sandboxes write is then kept in memory; inMemory says so.
+func (h *home) makeUsable() error {
+	err := h.tryOverlay()
+	if !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{{Key: "source", Value: "hutch"}, {Key: "mode", Value: "0700"}},
+		unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	if err != nil {
+		return fmt.Errorf("keep sandboxes in memory: %w", err)
+	}
+	defer mnt.Close()
+	if err := sys.AttachTree(mnt, h.sandboxes()); err != nil {
+		return fmt.Errorf("keep sandboxes in memory: %w", err)
+	}
+	h.inMemory = true
+	h.log.Warn("the state folder's file system can not hold overlays: what sandboxes write is kept in memory")
+	return nil
+}
+
+// tryOverlay mounts, and drops, an overlay whose upper folder is where sandboxes'
+// will be.
+func (h *home) tryOverlay() error {
+	dir := filepath.Join(h.sandboxes(), "try")
+	defer os.RemoveAll(dir)
+	for _, sub := range []string{"", "lower", "upper", "work"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			return fmt.Errorf("try the state folder: %w", err)
+		}
+	}
+	return sys.InFolder(dir, func() error {
+		mnt, err := sys.FSMount("overlay", []sys.FSOption{
+			{Key: "source", Value: "overlay"}, {Key: "lowerdir", Value: "lower"},
+			{Key: "upperdir", Value: "upper"}, {Key: "workdir", Value: "work"}, {Key: "userxattr"},
+		}, 0)
+		if err != nil {
+			return err
+		}
+		return mnt.Close()
+	})
 }
 
 func (h *home) sandboxes() string { return filepath.Join(h.dir, "sandboxes") }
@@ -117,5 +165,9 @@ func (h *home) close() error {
 		return err
 	}
 	defer all.Close()
-	return errors.Join(os.RemoveAll(h.dir), h.lock.Close())
+	var errs []error
+	if h.inMemory {
+		errs = append(errs, sys.Detach(h.sandboxes()))
+	}
+	return errors.Join(append(errs, os.RemoveAll(h.dir), h.lock.Close())...)
 }

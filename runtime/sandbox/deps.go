@@ -42,6 +42,7 @@ type Host struct {
 	UIDs, GIDs []spec.Extent // hutchd's own id maps
 	UserMap    string        // "range" or "single"
 	NoFileHard uint64        // hard RLIMIT_NOFILE for sandboxes
+	InMemory   bool          // what sandboxes write is kept in memory
 
 	CgroupMode   string // "v2", "v1", "none"
 	CgroupPath   string // parent of sandboxes' cgroups below each mount, "" with none

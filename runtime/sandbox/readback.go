@@ -41,6 +41,7 @@ func isolationOf(pid int, h *Host) (api.Isolation, error) {
 	if err := addStatus(&iso, string(status)); err != nil {
 		return iso, err
 	}
+	iso.Walls = append(iso.Walls, h.filesWall()...)
 	iso.Walls = append(iso.Walls, h.limitsWall(),
 		api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route, no DNS"},
 		api.Wall{Name: "eBPF", Status: "no", Detail: "not needed while there is no network"})
@@ -88,8 +89,17 @@ func (h *Host) Isolation(singleReason string) api.Isolation {
 	}
 	return api.Isolation{
 		UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none",
-		Walls: []api.Wall{ids, h.limitsWall()},
+		Walls: append([]api.Wall{ids, h.limitsWall()}, h.filesWall()...),
 	}
+}
+
+// filesWall tells what is not usual about where files are.
+func (h *Host) filesWall() []api.Wall {
+	if !h.InMemory {
+		return nil
+	}
+	return []api.Wall{{Name: "files on disk", Status: "no",
+		Detail: "the state folder's file system can not hold overlays: what sandboxes write is kept in memory"}}
 }
 
 func (h *Host) limitsWall() api.Wall {

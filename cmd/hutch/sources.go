@@ -43,7 +43,8 @@ func (o *sources) add(path string, mode api.MountMode, wantDir bool) (real strin
 		return "", 0, err
 	}
 	if wantDir && !src.Dir {
-		return "", 0, errors.Join(api.Errorf(api.InvalidArgument, "%s is a file, not a folder", path), src.FD.Close())
+		return "", 0, errors.Join(api.Errorf(api.InvalidArgument, "%s is a file, not a folder", path).
+			WithHint("choose the folder it is in, or mount the file itself: -v %s:TARGET", path), src.FD.Close())
 	}
 	f := src.FD
 	if os.Getuid() == 0 {

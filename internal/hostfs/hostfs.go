@@ -40,7 +40,7 @@ func Open(path string) (*Source, error) {
 		e.Code = api.PermissionDenied
 		return nil, e.WithHint("a sandbox gets only what you can read yourself: ls -ld %s", quote(path))
 	}
-	return nil, e
+	return nil, e.WithHint("choose a folder, or with -v a regular file: ls -ld %s", quote(path))
 }
 
 func open(path string) (_ *Source, err error) {

@@ -157,6 +157,10 @@ func checkMode(field string, m MountMode) error {
 var kernelPaths = []string{"/proc", "/dev", "/sys"}
 
 func checkMounts(s *Spec) error {
+	seen := map[string]bool{}
+	if w := s.Workspace; w != nil && w.Mode != ModeNone {
+		seen["/workspace"] = true
+	}
 	for i, m := range s.Mounts {
 		field := fmt.Sprintf("mounts[%d]", i)
 		if m.Source == "" || m.Target == "" {
@@ -169,6 +173,10 @@ func checkMounts(s *Spec) error {
 			return err
 		}
 		target := path.Clean(m.Target)
+		if seen[target] {
+			return invalid(field+".target", "%s is mounted twice", target).WithHint("choose another target for one of them")
+		}
+		seen[target] = true
 		if target == "/" {
 			return invalid(field+".target", "the root can not be mounted over").WithHint("choose a folder below it")
 		}

@@ -242,3 +242,6 @@ func lines(path string) []string {
 	}
 	return all
 }
+
+// ownerOfFile is a file's uid.
+func ownerOfFile(st os.FileInfo) int { return int(st.Sys().(*syscall.Stat_t).Uid) }

@@ -240,7 +240,7 @@ type execResult struct {
 	ExitCode       int `json:"exit_code"`
 	Signal         string
 	Verdict        string
-	TimedOut       bool   `json:"timed_out"`
+	TimedOut       bool `json:"timed_out"`
 	Stdout, Stderr string
 	StdoutEncoding string `json:"stdout_encoding"`
 	StderrEncoding string `json:"stderr_encoding"`

@@ -148,13 +148,16 @@ func (k kind) boot(t testing.TB, test string, change ...func(*world)) *booted {
 // kernel leaves overlay's work/work with mode 0, which hutchd can pass, being
 // uid 0, and an ordinary user must change.
 func removeAll(dir string) error {
-	works, err := filepath.Glob(filepath.Join(dir, "state", "sandboxes", "*", "work", "work"))
-	if err != nil {
-		return err
-	}
-	for _, work := range works {
-		if err := os.Chmod(work, 0o700); err != nil {
+	// overlayfs makes work/work, and what marks volatile mounts in it, with mode 0.
+	for _, below := range []string{"work", "work/incompat", "work/incompat/volatile"} {
+		closed, err := filepath.Glob(filepath.Join(dir, "state", "sandboxes", "*", "work", below))
+		if err != nil {
 			return err
+		}
+		for _, folder := range closed {
+			if err := os.Chmod(folder, 0o700); err != nil {
+				return err
+			}
 		}
 	}
 	return os.RemoveAll(dir)
@@ -307,8 +310,11 @@ func (o *output) await(t testing.TB, text string) {
 // toolchain tells whether binaries can be built here.
 func toolchain() probe.Check {
 	c := probe.Check{Name: "go toolchain", Status: probe.Yes}
-	if _, err := exec.LookPath("go"); err != nil {
-		c.Status, c.Detail, c.Remedy = probe.No, err.Error(), "run the test as a user who has Go in PATH"
+	// An older one does not even read go.mod.
+	cmd := exec.Command("go", "list", ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		c.Status, c.Detail = probe.No, fmt.Sprintf("go list: %v %s", err, out)
+		c.Remedy = "run the test as a user who has a Go that go.mod accepts in PATH"
 	}
 	return c
 }

@@ -55,6 +55,7 @@ func harden() (<-chan os.Signal, error) {
 	if pid := os.Getpid(); pid != 1 {
 		return nil, fmt.Errorf("hutch-init is the first process of a sandbox; it cannot run as pid %d", pid)
 	}
+	nameSelf()
 	// Whatever else the launcher left open must reach no command.
 	if err := unix.CloseRange(filterFD+1, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("close_range: %w", err)
@@ -76,6 +77,17 @@ func harden() (<-chan os.Signal, error) {
 		return nil, errors.New("no_new_privs is not set: hutch-init refuses to run, because setuid files of the image would be in force")
 	}
 	return chld, installOwnFilter()
+}
+
+// nameSelf is for ps and top: a program that was executed by an fd is called
+// after its number.
+func nameSelf() {
+	fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_, _ = unix.Write(fd, []byte("hutch-init"))
+	_ = unix.Close(fd)
 }
 
 func installOwnFilter() error {

@@ -53,6 +53,9 @@ func TestWho(t *testing.T) {
 		if f := strings.Fields(lines[1]); f[0] != f[2] || f[1] != f[2] {
 			t.Errorf("sid, pgid, pid: %q: not a session leader", lines[1])
 		}
+		if got := s.sh("cat /proc/1/comm"); got != "hutch-init" {
+			t.Errorf("PID 1 is called %q", got)
+		}
 		if got := s.sh("cat /proc/self/oom_score_adj"); got != "500" && got != "1000" {
 			t.Errorf("oom_score_adj %s", got)
 		}

@@ -140,20 +140,34 @@ func (c *Client) Setup(ctx context.Context, filter *os.File, hostname string) er
 	if err := c.write(op, &Request{Op: OpSetup, Hostname: hostname}, filter); err != nil {
 		return err
 	}
+	ev, err := c.await(ctx, op, ready)
+	switch {
+	case err != nil:
+		return err
+	case ev.Ev == EvFailed:
+		return api.Errorf(api.Internal, "hutch-init refused: %s", ev.Message).WithOp(op)
+	case ev.Version != Version:
+		return api.Errorf(api.FailedPrecondition, "hutch-init speaks protocol %d, hutchd %d", ev.Version, Version).
+			WithOp(op).WithHint("install hutchd and hutch-init of the same build")
+	}
+	return nil
+}
+
+// await waits for the answer to a request. One that came just before the end of
+// the channel counts.
+func (c *Client) await(ctx context.Context, op string, answer <-chan Event) (Event, error) {
 	select {
-	case ev := <-ready:
-		switch {
-		case ev.Ev == EvFailed:
-			return api.Errorf(api.Internal, "hutch-init refused: %s", ev.Message).WithOp(op)
-		case ev.Version != Version:
-			return api.Errorf(api.FailedPrecondition, "hutch-init speaks protocol %d, hutchd %d", ev.Version, Version).
-				WithOp(op).WithHint("install hutchd and hutch-init of the same build")
-		}
-		return nil
-	case <-c.dead:
-		return c.gone(op)
+	case ev := <-answer:
+		return ev, nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+		return Event{}, fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	case <-c.dead:
+	}
+	select {
+	case ev := <-answer:
+		return ev, nil
+	default:
+		return Event{}, c.gone(op)
 	}
 }
 

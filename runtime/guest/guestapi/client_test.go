@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 type guest struct {
 	t  *testing.T
 	fd int
+	wg sync.WaitGroup // what uses fd beside the test
 }
 
 func newGuest(t *testing.T) (*Client, *guest) {
@@ -34,9 +36,10 @@ func newGuest(t *testing.T) (*Client, *guest) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guest{t, fds[1]}
+	g := &guest{t: t, fd: fds[1]}
 	t.Cleanup(func() {
 		_ = c.Close()
+		g.wg.Wait()
 		_ = unix.Close(g.fd)
 	})
 	return c, g
@@ -70,12 +73,12 @@ func (g *guest) send(text string) error { return unix.Send(g.fd, []byte(text), u
 // started runs an exec as far as "started" and returns it.
 func (g *guest) started(c *Client) *Exec {
 	g.t.Helper()
-	go func() {
+	g.wg.Go(func() {
 		req := g.request()
 		if err := g.send(fmt.Sprintf(`{"ev":"started","exec":%d,"pid":7}`, req.Exec)); err != nil {
 			g.t.Error(err)
 		}
-	}()
+	})
 	e, err := c.Start(g.t.Context(), Request{Argv: []string{"true"}}, nil)
 	if err != nil {
 		g.t.Fatal(err)
@@ -112,10 +115,10 @@ func TestStartAndWait(t *testing.T) {
 
 func TestStartFails(t *testing.T) {
 	c, g := newGuest(t)
-	go func() {
+	g.wg.Go(func() {
 		req := g.request()
 		_ = g.send(fmt.Sprintf(`{"ev":"failed","exec":%d,"reason":"not_found","errno":2,"message":"execute \u001b[2J"}`, req.Exec))
-	}()
+	})
 	_, err := c.Start(t.Context(), Request{Argv: []string{"nope"}}, nil)
 	var failure *StartError
 	if !errors.As(err, &failure) || failure.Reason != ReasonNotFound || !errors.Is(err, unix.ENOENT) {
@@ -317,11 +320,11 @@ func TestSetupVersions(t *testing.T) {
 		`{"ev":"ready","version":"1"}`:                       api.Unavailable,
 	} {
 		c, g := newGuest(t)
-		go func() {
+		g.wg.Go(func() {
 			g.request()
 			_ = g.send(answer)
 			_ = unix.Shutdown(g.fd, unix.SHUT_RDWR)
-		}()
+		})
 		f, err := os.Open("/dev/null")
 		if err != nil {
 			t.Fatal(err)

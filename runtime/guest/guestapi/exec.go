@@ -2,7 +2,7 @@ package guestapi
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"syscall"
 )
@@ -66,22 +66,18 @@ func (c *Client) Start(ctx context.Context, req Request, fds []*os.File) (*Exec,
 		c.mu.Unlock()
 		return nil, err
 	}
-	select {
-	case ev := <-e.begun:
-		if ev.Ev == EvFailed {
-			return nil, &StartError{Reason: ev.Reason, Errno: ev.Errno, Message: ev.Message}
-		}
-		e.PID = ev.PID
-		return e, nil
-	case <-c.dead:
-		return nil, c.gone(op)
-	case <-ctx.Done():
+	ev, err := c.await(ctx, op, e.begun)
+	switch {
+	case err != nil && ctx.Err() != nil:
 		// It stays in c.execs, so its events are expected ones.
-		if err := e.Kill(); err != nil {
-			return nil, fmt.Errorf("%s: %w (and kill it: %w)", op, context.Cause(ctx), err)
-		}
-		return nil, fmt.Errorf("%s: %w", op, context.Cause(ctx))
+		return nil, errors.Join(err, e.Kill())
+	case err != nil:
+		return nil, err
+	case ev.Ev == EvFailed:
+		return nil, &StartError{Reason: ev.Reason, Errno: ev.Errno, Message: ev.Message}
 	}
+	e.PID = ev.PID
+	return e, nil
 }
 
 // accept takes an event about e; false when e does not expect it. The caller

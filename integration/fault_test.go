@@ -1,0 +1,194 @@
+package integration_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
+)
+
+// faulty builds hutchd and hutch-launch with their fault seams, once, beside the
+// other binaries, and returns the folder.
+var faulty = sync.OnceValues(func() (string, error) {
+	root, err := testenv.ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	// The go command's own cache makes this fast from the second time on.
+	dir := filepath.Join(root, ".cache", "faulty")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	bin := os.Getenv(testenv.BinVar)
+	if bin == "" {
+		bin = filepath.Join(root, "bin")
+	}
+	for _, name := range []string{"hutch", "hutch-init"} {
+		if out, err := exec.Command("cp", "--remove-destination", filepath.Join(bin, name), dir).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("copy %s: %w: %s", name, err, out)
+		}
+	}
+	// Another build id would make hutch replace the daemon.
+	out, err := exec.Command(filepath.Join(bin, "hutch"), "version", "--json").Output()
+	if err != nil {
+		return "", err
+	}
+	id := regexp.MustCompile(`"build_id": "(\w+)"`).FindSubmatch(out)
+	if id == nil {
+		return "", fmt.Errorf("no build id in %s", out)
+	}
+	stamp := "-s -w -X github.com/hutch-sh/hutch/internal/version.BuildID=" + string(id[1])
+	for _, b := range []struct{ name, cgo, tags, flags string }{
+		{"hutchd", "0", "containers_image_openpgp hutch_faults", stamp},
+		{"hutch-launch", "1", "seccomp netgo osusergo hutch_faults", stamp + ` -linkmode external -extldflags "-static"`},
+	} {
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", b.tags, "-ldflags", b.flags, "-o", filepath.Join(dir, b.name), "./cmd/"+b.name)
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), "CGO_ENABLED="+b.cgo)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: %w: %s", b.name, err, out)
+		}
+	}
+	return dir, nil
+})
+
+// TestFaults makes each step of creating a sandbox fail: the error is typed, the
+// daemon goes on, and nothing of the attempt is left.
+func TestFaults(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		testenv.Require(t, probe.Check{Name: "go_command", Status: probe.No, Detail: err.Error(), Remedy: "make test builds the faulty binaries as the user who has Go"})
+	}
+	bin, err := faulty()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, seam := range []struct {
+		variable, words string
+		least           int // steps that there must be at least
+	}{
+		{"HUTCH_FAULT_STEP", "fault injected before step", 9},
+		{"HUTCH_FAULT_LAUNCH", "fault injected after step", 4},
+	} {
+		t.Run(seam.variable, func(t *testing.T) {
+			for step := 0; ; step++ {
+				if !failsAt(t, bin, seam.variable, step, seam.words) {
+					if step < seam.least {
+						t.Errorf("only %d steps have a seam", step)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// failsAt makes one step fail and reports whether there is such a step.
+func failsAt(t *testing.T, bin, variable string, step int, words string) bool {
+	w, err := makeWorld(t, bin, fmt.Sprintf("%s=%d,3", variable, step))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.end()
+	dir := w.sub(t, "work")
+	c := w.dial(t)
+	defer c.close()
+	create := func() message {
+		return c.start("sandbox.create", params{"image": "host", "name": "box", "mounts": []params{{"source": "/usr/share", "target": "/srv/s", "mode": "ro"}}}).wait()
+	}
+	m := create() // makes what is kept for all sandboxes, too
+	if m.Error == nil {
+		return false
+	}
+	idle := w.resources(t)
+	m = create()
+	if m.Error.Data.Code != "internal" || !strings.Contains(m.Error.Message, words) {
+		t.Errorf("step %d: %s", step, m.Error)
+	}
+	var list struct{ Sandboxes []any }
+	c.call(&list, "sandbox.list", params{})
+	if len(list.Sandboxes) != 0 {
+		t.Errorf("step %d: listed: %v", step, list.Sandboxes)
+	}
+	if dirs := w.sandboxFolders(); len(dirs) > 0 {
+		t.Errorf("step %d: folders %v", step, dirs)
+	}
+	// A second failure, with a workspace and through the command line, which tells.
+	w.run(t, "run", "--name", "box", "--workspace", dir, "host", "true").want(t, 125).says(t, words)
+	if now := w.resources(t); now.above(idle) {
+		t.Errorf("step %d: the daemon held %+v, now %+v", step, idle, now)
+	}
+	// The same daemon is well again.
+	w.ok(t, "run", "--name", "box", "host", "true")
+	return true
+}
+
+// resources are what a daemon could leak.
+type resources struct {
+	processes, mounts, cgroups int
+	hutchd, launch             int // open fds
+}
+
+// above reports whether there is more of anything.
+func (r resources) above(idle resources) bool {
+	return r.processes > idle.processes || r.mounts > idle.mounts || r.cgroups > idle.cgroups ||
+		r.hutchd > idle.hutchd || r.launch > idle.launch
+}
+
+func (w *world) resources(t *testing.T) resources {
+	t.Helper()
+	d := w.daemon(t)
+	fds := func(pid int) int {
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, e := range entries {
+			to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, e.Name()))
+			switch {
+			case strings.HasPrefix(to, "socket:"): // connections come and go
+			case to == "anon_inode:[pidfd]", strings.HasPrefix(to, "/sys/fs/cgroup/"):
+				// What libcontainer leaves to the garbage collector.
+			default:
+				n++
+			}
+		}
+		return n
+	}
+	groups := 0
+	for _, tree := range w.leftCgroups() {
+		dirs, _ := filepath.Glob(filepath.Join(tree, "sandboxes", "*", "cgroup.procs"))
+		groups += len(dirs)
+	}
+	return resources{
+		processes: len(d.sandboxes), mounts: len(lines(fmt.Sprintf("/proc/%d/mountinfo", d.hutchd))),
+		cgroups: groups, hutchd: fds(d.hutchd), launch: fds(d.launch),
+	}
+}
+
+// TestNothingHeld: a daemon that made and removed many sandboxes holds what it
+// held before.
+func TestNothingHeld(t *testing.T) {
+	w := newWorld(t)
+	w.inside(t, "true")
+	w.awaitNoSandbox(t)
+	idle := w.resources(t)
+	for i := range rounds(20) {
+		w.ok(t, "run", "--workspace", w.sub(t, "work")+":overlay", "host", "--", "sh", "-c", "sleep infinity & echo "+strconv.Itoa(i))
+		w.run(t, "run", "--timeout", "0.05", "host", "sleep", "infinity").want(t, 124)
+		w.run(t, "run", "host", "no-such-program").want(t, 127)
+		w.run(t, "run", "-u", "no-such-user", "host", "true").want(t, 125)
+	}
+	w.awaitNoSandbox(t)
+	if now := w.resources(t); now.above(idle) {
+		t.Errorf("the daemon held %+v, now %+v", idle, now)
+	}
+}

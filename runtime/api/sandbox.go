@@ -93,7 +93,7 @@ type Limits struct {
 	CPUs        float64 `json:"cpus,omitempty"`         // CPU time per wall time, 1.5 = one and a half cores
 	MemoryBytes int64   `json:"memory_bytes,omitempty"` // memory and swap together
 	DiskBytes   int64   `json:"disk_bytes,omitempty"`   // what the sandbox may write
-	PIDs        int64   `json:"pids,omitempty"`         // processes and threads
+	PIDs        int64   `json:"pids,omitempty"`         // processes and threads, PID 1's own not counted
 	TimeoutS    float64 `json:"timeout_s,omitempty"`    // default wall time of each exec, seconds
 }
 

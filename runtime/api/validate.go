@@ -204,8 +204,8 @@ func (l *Limits) Validate(field string) error {
 		return invalid(field+".memory_bytes", "%d is too small to start anything", l.MemoryBytes).WithHint("use at least 6 MiB, 0 for no limit")
 	case l.DiskBytes < 0:
 		return invalid(field+".disk_bytes", "%d is negative", l.DiskBytes)
-	case l.PIDs < 0 || (l.PIDs > 0 && l.PIDs < 8):
-		return invalid(field+".pids", "%d is too small: the sandbox's own PID 1 has about 6 threads", l.PIDs).WithHint("use at least 8, 0 for no limit")
+	case l.PIDs < 0 || l.PIDs > 1<<22:
+		return invalid(field+".pids", "%d is not possible", l.PIDs).WithHint("use 1 to 4194304, 0 for no limit")
 	case !finite(l.TimeoutS) || l.TimeoutS < 0 || l.TimeoutS > maxSeconds:
 		return invalid(field+".timeout_s", "%g is not possible", l.TimeoutS)
 	}

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +35,7 @@ const (
 // kernel kills every process of the pid namespace (pid_namespaces(7)).
 func Run() error {
 	runtime.GOMAXPROCS(1) // it mostly waits; with more, threads wake each other for nothing
+	startThreads(spareThreads)
 	debug.SetGCPercent(10)
 	debug.SetMemoryLimit(memoryLimit)
 
@@ -47,6 +49,30 @@ func Run() error {
 	}
 	go s.reapLoop(chld)
 	return s.serve()
+}
+
+// spareThreads is how many threads are made ahead: more than there can be system
+// calls that block at once.
+const spareThreads = 8
+
+// startThreads makes n threads, which stay idle until the runtime needs them. A
+// sandbox that uses up its limit of processes would otherwise end PID 1: the
+// runtime aborts when it can not make a thread.
+func startThreads(n int) {
+	var ready sync.WaitGroup
+	release := make(chan struct{})
+	for range n {
+		ready.Add(1)
+		go func() {
+			// A locked goroutine keeps its thread even while it waits.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			<-release
+		}()
+	}
+	ready.Wait()
+	close(release)
 }
 
 // harden makes this process safe to share a sandbox with, before any hostile

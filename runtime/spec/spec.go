@@ -55,6 +55,10 @@ type Input struct {
 	NoFileHard uint64 // hard RLIMIT_NOFILE, below hutchd's own
 }
 
+// initThreads are PID 1's own: it makes all it needs at its start. They are in the
+// sandbox's cgroup, but a limit on processes is on the user's.
+const initThreads = 13
+
 // cpuPeriodUS is the length of a CFS quota period; 100 ms is the kernel's default.
 const cpuPeriodUS = 100_000
 
@@ -139,7 +143,7 @@ func cgroup(in Input) *cgroups.Cgroup {
 		res.CpuQuota = int64(math.Round(in.CPUs * cpuPeriodUS))
 	}
 	if in.PIDs > 0 {
-		pids := in.PIDs
+		pids := in.PIDs + initThreads
 		res.PidsLimit = &pids
 	}
 	return &cgroups.Cgroup{Path: in.CgroupPath, Resources: res}

@@ -53,6 +53,7 @@ test-all: build deps-test ## the same, failing when a must-run test skips; as ro
 	$(Q)$(TESTRUN) -require -matrix $(PKG)
 
 build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init}
+	$(Q)$(GO) version >/dev/null
 	$(Q)[ -d bin ] || { printf '  %-9s %s\n' FETCH 'Go modules'; $(GO) list -deps -tags containers_image_openpgp,seccomp ./cmd/... >/dev/null 2>&1 || true; }
 	$(say) BUILD 'bin/{$(subst $() ,$(comma),$(PLAIN))}'
 	$(Q)CGO_ENABLED=0 $(GOBUILD) $(PLAIN_FLAGS) -o bin/ $(PLAIN:%=./cmd/%)

@@ -1,0 +1,153 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+// refused asserts that err is an invalid_argument or unavailable with field and hint.
+func refused(t *testing.T, err error, code Code, field string) {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("%v: no *Error", err)
+	}
+	if e.Code != code || !strings.HasPrefix(e.Field, field) || e.Error() == "" {
+		t.Errorf("%s at %q (%v), want %s at %q", e.Code, e.Field, err, code, field)
+	}
+}
+
+func TestSpecValidate(t *testing.T) {
+	for _, c := range []struct {
+		name, field string
+		code        Code
+		change      func(*Spec)
+	}{
+		{"no image", "image", InvalidArgument, func(s *Spec) { s.Image = "" }},
+		{"two images", "template", InvalidArgument, func(s *Spec) { s.Template = "x" }},
+		{"pull", "pull", InvalidArgument, func(s *Spec) { s.Pull = "sometimes" }},
+		{"name", "name", InvalidArgument, func(s *Spec) { s.Name = "../x" }},
+		{"name like an id", "name", InvalidArgument, func(s *Spec) { s.Name = "sb_x" }},
+		{"hostname", "hostname", InvalidArgument, func(s *Spec) { s.Hostname = "a_b" }},
+		{"long hostname", "hostname", InvalidArgument, func(s *Spec) { s.Hostname = strings.Repeat("a", 65) }},
+		{"user", "user", InvalidArgument, func(s *Spec) { s.User = "a:b:c" }},
+		{"impossible uid", "user", InvalidArgument, func(s *Spec) { s.User = "4294967295" }},
+		{"env name", "env", InvalidArgument, func(s *Spec) { s.Env = map[string]string{"a=b": ""} }},
+		{"env NUL", "env.A", InvalidArgument, func(s *Spec) { s.Env = map[string]string{"A": "\x00"} }},
+		{"workdir", "workdir", InvalidArgument, func(s *Spec) { s.Workdir = "tmp" }},
+		{"workspace path", "workspace.path", InvalidArgument, func(s *Spec) { s.Workspace = &Workspace{Path: "x", Mode: ModeRW} }},
+		{"workspace mode", "workspace.mode", InvalidArgument, func(s *Spec) { s.Workspace = &Workspace{Path: "/x", Mode: "rwx"} }},
+		{"mount over root", "mounts[0].target", InvalidArgument, func(s *Spec) { s.Mounts = []Mount{{Source: "/a", Target: "/..", Mode: ModeRO}} }},
+		{"mount over proc", "mounts[0].target", InvalidArgument, func(s *Spec) { s.Mounts = []Mount{{Source: "/a", Target: "/proc/sys", Mode: ModeRO}} }},
+		{"cpus", "limits.cpus", InvalidArgument, func(s *Spec) { s.Limits.CPUs = math.NaN() }},
+		{"memory", "limits.memory_bytes", InvalidArgument, func(s *Spec) { s.Limits.MemoryBytes = 1 }},
+		{"pids", "limits.pids", InvalidArgument, func(s *Spec) { s.Limits.PIDs = -1 }},
+		{"timeout", "limits.timeout_s", InvalidArgument, func(s *Spec) { s.Limits.TimeoutS = math.Inf(1) }},
+		{"ttl", "ttl_s", InvalidArgument, func(s *Spec) { s.TTLS = -1 }},
+		{"owner", "owner", InvalidArgument, func(s *Spec) { s.Owner = "me" }},
+		{"network mode", "network.mode", InvalidArgument, func(s *Spec) { s.Network.Mode = "some" }},
+		{"allow without mode", "network.mode", InvalidArgument, func(s *Spec) { s.Network.Allow = []string{"example.com"} }},
+		// What this build can not honour is refused, never ignored.
+		{"network", "network.mode", Unavailable, func(s *Spec) { s.Network.Mode = NetAllow }},
+		{"disk", "limits.disk_bytes", Unavailable, func(s *Spec) { s.Limits.DiskBytes = 1 << 30 }},
+		{"ebpf", "network.require", Unavailable, func(s *Spec) { s.Network.Require = "ebpf" }},
+		{"ask", "network.ask", Unavailable, func(s *Spec) { s.Network.Ask = true }},
+		{"scope", "scope", Unavailable, func(s *Spec) { s.Scope = &Scope{Kind: ScopeAgent} }},
+		{"seccomp", "seccomp", Unavailable, func(s *Spec) { s.Seccomp = "strict" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := Spec{Image: "host"}
+			if err := s.Validate(); err != nil {
+				t.Fatalf("before the change: %v", err)
+			}
+			c.change(&s)
+			refused(t, s.Validate(), c.code, c.field)
+		})
+	}
+}
+
+func TestSpecAllowed(t *testing.T) {
+	s := Spec{
+		Image: "host", Name: "box-1", Hostname: "a.b-c", User: "nobody:nogroup", Workdir: "/srv",
+		Env:       map[string]string{"A": "", "b_c": "x=y"},
+		Workspace: &Workspace{Path: "/home/u/p", Mode: ModeOverlay},
+		Mounts:    []Mount{{Source: "/a", Target: "/procedure", Mode: ModeRO}},
+		Limits:    Limits{CPUs: 0.5, MemoryBytes: 64 << 20, PIDs: 1, TimeoutS: 30},
+		Seccomp:   "default", Owner: OwnerConnection, TTLS: 60, Pull: PullNever,
+		Network: NetPolicy{Mode: NetNone},
+	}
+	if err := s.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExecParamsValidate(t *testing.T) {
+	zero := 0
+	for _, c := range []struct {
+		name, field string
+		code        Code
+		p           ExecParams
+	}{
+		{"nothing", "argv", InvalidArgument, ExecParams{}},
+		{"both", "command", InvalidArgument, ExecParams{Argv: []string{"a"}, Command: "a"}},
+		{"empty name", "argv", InvalidArgument, ExecParams{Argv: []string{""}}},
+		{"NUL", "argv[1]", InvalidArgument, ExecParams{Argv: []string{"a", "b\x00"}}},
+		{"stdin twice", "stdin", InvalidArgument, ExecParams{Argv: []string{"a"}, Stdin: "x", Stdio: &Stdio{Stdin: &zero}}},
+		{"pty without pipes", "pty", InvalidArgument, ExecParams{Argv: []string{"a"}, Pty: &Pty{Rows: 24, Cols: 80}}},
+		{"limits", "limits", Unavailable, ExecParams{Argv: []string{"a"}, Limits: &Limits{PIDs: 9}}},
+		{"network", "network", Unavailable, ExecParams{Argv: []string{"a"}, Network: &NetPolicy{}}},
+		{"output", "output_bytes", InvalidArgument, ExecParams{Argv: []string{"a"}, OutputBytes: MaxOutputBytes + 1}},
+		{"encoding", "encoding", InvalidArgument, ExecParams{Argv: []string{"a"}, Encoding: "hex"}},
+		{"cwd", "cwd", InvalidArgument, ExecParams{Argv: []string{"a"}, Cwd: "x"}},
+	} {
+		t.Run(c.name, func(t *testing.T) { refused(t, c.p.Validate(), c.code, c.field) })
+	}
+	ok := ExecParams{Command: "echo hi | cat", Env: map[string]string{"A": "b"}}
+	if err := ok.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCodes: every code has its own number, and back.
+func TestCodes(t *testing.T) {
+	seen := map[int]Code{}
+	for c, n := range codeNumbers {
+		if other, ok := seen[n]; ok {
+			t.Errorf("%s and %s share %d", c, other, n)
+		}
+		seen[n] = c
+		if got, ok := CodeOf(c.Number()); !ok || got != c {
+			t.Errorf("%s -> %d -> %s", c, n, got)
+		}
+	}
+}
+
+// TestErrorText: a cause is said once.
+func TestErrorText(t *testing.T) {
+	cause := errors.New("no space left on device")
+	err := Errorf(ResourceExhausted, "write layer: %w", cause).WithOp("pull image")
+	if got, want := err.Error(), "pull image: write layer: no space left on device"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if !errors.Is(err, cause) || !errors.Is(err, &Error{Code: ResourceExhausted}) || errors.Is(err, &Error{Code: NotFound}) {
+		t.Error("errors.Is misses the cause or the code")
+	}
+}
+
+func FuzzSpec(f *testing.F) {
+	f.Add(`{"image":"host","limits":{"cpus":1.5},"mounts":[{"source":"/a","target":"/b","mode":"ro"}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var s Spec
+		if json.Unmarshal([]byte(text), &s) != nil {
+			return
+		}
+		err := s.Validate()
+		var e *Error
+		if err != nil && (!errors.As(err, &e) || e.Error() == "") {
+			t.Fatalf("%v: no *Error", err)
+		}
+	})
+}

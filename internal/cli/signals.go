@@ -52,7 +52,14 @@ func CatchSignals(ctx context.Context) (context.Context, *Signals) {
 	// SIGPIPE is caught so that a write to a closed stdout fails instead of
 	// ending hutch before it has cleaned up. Ignoring it would be inherited by a
 	// daemon that hutch starts.
-	signal.Notify(events, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGWINCH, unix.SIGPIPE)
+	signal.Notify(events, unix.SIGTERM, unix.SIGWINCH, unix.SIGPIPE)
+	// Whoever ignores these for hutch (nohup, a shell's background job) means the
+	// command as well.
+	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+		if !signal.Ignored(sig) {
+			signal.Notify(events, sig)
+		}
+	}
 	ctx, s := forward(ctx, events)
 	return ctx, s
 }

@@ -150,10 +150,21 @@ func rights(fds []*os.File) ([]byte, error) {
 	return unix.UnixRights(raw...), nil
 }
 
+// ErrFDsLost is Recv's answer to a message whose fds this process could not take,
+// because too many are open (EMFILE). The message is there unless it travelled in
+// an fd itself, none of its fds is, and the connection is as good as before.
+var ErrFDsLost = errors.New("receive packet: its fds are lost, too many files are open")
+
 // Recv reads the next message into msg and returns its fds, which the caller
 // owns. It returns io.EOF when either end is closed.
 func (c *Conn) Recv(msg any) ([]*os.File, error) {
 	n, files, err := c.recv()
+	if errors.Is(err, ErrFDsLost) {
+		if c.buf[0] == kindInline {
+			_ = json.Unmarshal(c.buf[1:n], msg)
+		}
+		return nil, err
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -217,9 +228,12 @@ func (c *Conn) recv() (int, []*os.File, error) {
 	case n == 0:
 		CloseAll(files)
 		return 0, nil, io.EOF
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+	case flags&unix.MSG_TRUNC != 0:
 		CloseAll(files)
-		return 0, nil, errors.New("receive packet: message or fds truncated")
+		return 0, nil, errors.New("receive packet: message truncated")
+	case flags&unix.MSG_CTRUNC != 0:
+		CloseAll(files)
+		return n, nil, ErrFDsLost
 	}
 	return n, files, nil
 }

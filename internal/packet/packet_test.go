@@ -232,3 +232,50 @@ func FuzzRecv(f *testing.F) {
 		CloseAll(files)
 	})
 }
+
+// TestFDsLost: a receiver that may open no more files gets the message, is told
+// that the fds are lost, and goes on.
+func TestFDsLost(t *testing.T) {
+	a, b := pair(t)
+	if err := a.Send(message{N: 1}, os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Send(message{N: 2}, os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	restore := exhaustFDs(t)
+	var m message
+	files, err := b.Recv(&m)
+	restore()
+	if !errors.Is(err, ErrFDsLost) || len(files) != 0 || m.N != 1 {
+		t.Fatalf("message %d with %d fds: %v, want message 1 and %v", m.N, len(files), err, ErrFDsLost)
+	}
+	files, err = b.Recv(&m)
+	CloseAll(files)
+	if err != nil || len(files) != 1 || m.N != 2 {
+		t.Fatalf("message %d with %d fds: %v, want message 2 with one", m.N, len(files), err)
+	}
+}
+
+// exhaustFDs makes every open(2) of this process fail with EMFILE until restore.
+func exhaustFDs(t *testing.T) (restore func()) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	free, err := unix.FcntlInt(os.Stderr.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	low := old
+	low.Cur = uint64(free) // everything below is in use
+	if err := errors.Join(unix.Setrlimit(unix.RLIMIT_NOFILE, &low), unix.Close(free)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -41,7 +41,8 @@ func (s *server) serve() {
 	for {
 		var req launchapi.Request
 		files, err := s.conn.Recv(&req)
-		if err != nil {
+		// Without its fds a request fails in its handler.
+		if err != nil && !errors.Is(err, packet.ErrFDsLost) {
 			return
 		}
 		s.dispatch(req, files)

@@ -105,7 +105,12 @@ func (c *Client) Create(ctx context.Context, id string, params Create, netns *os
 	}
 	select {
 	case a := <-wait:
-		return created(id, a)
+		r, err := created(id, a)
+		if err != nil && a.reply.Create != nil {
+			// There is a sandbox that nobody could reach.
+			err = errors.Join(err, c.Destroy(context.WithoutCancel(ctx), id))
+		}
+		return r, err
 	case <-ctx.Done():
 	}
 	// hutch-launch can not stop a create half way; a destroy that is sent now is
@@ -214,7 +219,9 @@ func (c *Client) read() {
 	for {
 		var r Reply
 		var files []*os.File
-		if files, err = c.conn.Recv(&r); err != nil {
+		files, err = c.conn.Recv(&r)
+		lost := errors.Is(err, packet.ErrFDsLost)
+		if err != nil && !lost {
 			break
 		}
 		if r.Exited != nil {
@@ -227,7 +234,11 @@ func (c *Client) read() {
 			packet.CloseAll(files)
 			continue
 		}
-		w <- answer{reply: r, files: files}
+		a := answer{reply: r, files: files}
+		if lost {
+			a.reply.Error = FromError(api.Errorf(api.ResourceExhausted, "%w", err).WithHint("close some connections, or raise the daemon's limit of open files (ulimit -n)"))
+		}
+		w <- a
 	}
 	_ = c.conn.Close()
 	c.mu.Lock()

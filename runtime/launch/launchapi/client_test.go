@@ -131,6 +131,15 @@ func TestCreateAnswers(t *testing.T) {
 				}
 				p.reply(tt.reply, w...)
 				packet.CloseAll(w)
+				if tt.reply.Create == nil {
+					return
+				}
+				// A sandbox that nobody could reach must not stay.
+				r := p.next()
+				if r.Op != OpDestroy || r.ID != "sb" {
+					t.Errorf("got %s %s, want %s sb", r.Op, r.ID, OpDestroy)
+				}
+				p.reply(Reply{Seq: r.Seq})
 			}()
 			_, err := c.Create(context.Background(), "sb", Create{}, os.Stderr)
 			if api.ErrorCode(err) != tt.code {

@@ -17,7 +17,7 @@ func allowedRules() []Rule {
 		allow("per-thread and per-process state of the caller itself", `
 			set_tid_address set_robust_list get_robust_list rseq arch_prctl prctl restart_syscall membarrier`),
 		allow("resource limits and usage; hard limits only go down without CAP_SYS_RESOURCE", `
-			getrusage getrlimit setrlimit prlimit64 times`),
+			getrusage getrlimit setrlimit times`),
 		allow("scheduling, within what the kernel grants an unprivileged process", `
 			sched_yield sched_getaffinity sched_setaffinity sched_getattr sched_setattr sched_getparam sched_setparam
 			sched_getscheduler sched_setscheduler sched_get_priority_max sched_get_priority_min sched_rr_get_interval

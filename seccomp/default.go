@@ -118,6 +118,12 @@ func conditionalRules() []Rule {
 		{Reason: "every other request is decided by the file it is made on, and a sandbox has harmless devices only",
 			Syscalls: []string{"ioctl"}},
 	}
+	rules = append(rules,
+		Rule{Reason: "limits of the caller itself: libc's getrlimit and setrlimit",
+			Syscalls: []string{"prlimit64"}, When: []Cond{int32Arg(0, 0)}},
+		Rule{Reason: "unlike signals and ptrace the kernel lets a process lower the limits of PID 1, which is more " +
+			"privileged but of the same user: without fds PID 1 could neither start nor end a command",
+			Syscalls: []string{"prlimit64"}, Errno: unix.EPERM})
 	for _, v := range []uint64{0, perLinux32, uname26, uname26 | perLinux32, addrNoRandom, perQuery} {
 		rules = append(rules, Rule{
 			Reason:   "asking, setarch's 32-bit and 2.6 names, and gdb's switch for its child's address layout",

@@ -19,17 +19,17 @@ import (
 // living daemon without a connection.
 func (m *monitor) listen(undo *cleanup.Stack) error {
 	socket := m.opts.Paths.Socket
-	lock, err := os.OpenFile(socket+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := openLock(socket + ".lock")
 	if err != nil {
-		return fmt.Errorf("open the socket's lock: %w", err)
+		return err
 	}
 	undo.Add(lock.Close)
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return api.Errorf(api.AlreadyExists, "another daemon serves %s", socket).
 			WithHint("use it, or set HUTCH_SOCKET to another path")
 	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove stale socket: %w", err)
+	if err := removeStale(socket); err != nil {
+		return err
 	}
 	old := unix.Umask(0o177) // the socket file is 0600 from its first moment
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
@@ -39,6 +39,45 @@ func (m *monitor) listen(undo *cleanup.Stack) error {
 	}
 	m.listener = l
 	undo.Add(func() error { _ = l.Close(); return nil }) // serve closes it first
+	return nil
+}
+
+// openLock opens the lock. Its folder may be anybody's, /tmp say: another user's
+// file or symlink in its place is no lock.
+func openLock(path string) (*os.File, error) {
+	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, api.Errorf(api.Unavailable, "open the socket's lock: %w", err).WithHint("HUTCH_SOCKET chooses another path")
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(lock.Fd()), &st)
+	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid())) {
+		err = api.Errorf(api.PermissionDenied, "the socket's lock %s is not a file of this user", path).
+			WithHint("HUTCH_SOCKET chooses another path")
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+// removeStale removes the socket of a daemon that was killed, and nothing else: a
+// mistyped HUTCH_SOCKET may name any file.
+func removeStale(socket string) error {
+	st, err := os.Lstat(socket)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil && st.Mode().Type() != os.ModeSocket {
+		return api.Errorf(api.FailedPrecondition, "%s is no socket", socket).WithHint("HUTCH_SOCKET chooses another path")
+	}
+	if err == nil {
+		err = os.Remove(socket)
+	}
+	if err != nil {
+		return fmt.Errorf("remove stale socket: %w", err)
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/user"
@@ -62,7 +63,12 @@ func New(ctx context.Context, kind mustrun.Kind) (u *User, err error) {
 func (u *User) makeAccount(ctx context.Context) error {
 	sweep(ctx)
 	name := fmt.Sprintf("%s%d-%d", prefix, os.Getpid(), made.Add(1))
-	if err := tool(ctx, "useradd", "--no-create-home", "--no-user-group", "--home-dir", "/nonexistent", "--shell", "/bin/sh", name); err != nil {
+	free, err := freeUID()
+	if err != nil {
+		return err
+	}
+	id := strconv.FormatUint(uint64(free), 10)
+	if err := tool(ctx, "useradd", "--uid", id, "--no-create-home", "--no-user-group", "--home-dir", "/nonexistent", "--shell", "/bin/sh", name); err != nil {
 		return err
 	}
 	u.account = name
@@ -161,17 +167,41 @@ func sweep(ctx context.Context) {
 	}
 }
 
-// freeUID finds a uid without account, away from the ranges that distributions
-// give to people (from 1000), systemd (from 60001) and subordinate ids.
+// freeUID finds a uid without account or process, away from the ranges that
+// distributions give to people (from 1000, in containers as well), systemd (from
+// 60001) and subordinate ids. It begins anywhere, because tests of several
+// packages make users at the same time.
 func freeUID() (uint32, error) {
-	for uid := 30000; uid < 40000; uid++ {
-		_, err := user.LookupId(strconv.Itoa(uid))
+	const first, count = 30000, 10000
+	busy, err := busyUIDs()
+	if err != nil {
+		return 0, err
+	}
+	start := rand.Uint32N(count)
+	for i := range uint32(count) {
+		uid := first + (start+i)%count
+		_, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
 		var unknown user.UnknownUserIdError
-		if errors.As(err, &unknown) {
-			return uint32(uid), nil
+		if errors.As(err, &unknown) && !busy[uid] {
+			return uid, nil
 		}
 	}
-	return 0, errors.New("every uid from 30000 to 39999 has an account")
+	return 0, fmt.Errorf("every uid from %d to %d has an account or a process", first, first+count-1)
+}
+
+// busyUIDs are those that processes run as, of other containers too.
+func busyUIDs() (map[uint32]bool, error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	busy := map[uint32]bool{}
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err == nil { // else it has ended
+			busy[info.Sys().(*syscall.Stat_t).Uid] = true
+		}
+	}
+	return busy, nil
 }
 
 func tool(ctx context.Context, name string, args ...string) error {

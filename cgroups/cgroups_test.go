@@ -69,7 +69,11 @@ func TestMonitorLives(t *testing.T) {
 	if !monitorLives(name) {
 		t.Errorf("%s: this process is said to be dead", name)
 	}
-	cmd := exec.Command("true")
+	cmd := exec.Command("cat")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +81,7 @@ func TestMonitorLives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	input.Close() // cat ends
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}

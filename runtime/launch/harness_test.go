@@ -250,7 +250,8 @@ func (b *booted) noneLeft() {
 			}
 			uid, err := strconv.ParseUint(strings.Fields(text)[0], 10, 32)
 			if err == nil && uid >= first && uid-first < count {
-				b.t.Errorf("a process of uid %d is left:\n%s", uid, status)
+				head, _, _ := bytes.Cut(status, []byte("\nTracerPid"))
+				b.t.Errorf("a process of uid %d is left:\n%s", uid, head)
 			}
 		}
 	}

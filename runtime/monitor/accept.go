@@ -24,9 +24,8 @@ func (m *monitor) listen(undo *cleanup.Stack) error {
 		return err
 	}
 	undo.Add(lock.Close)
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return api.Errorf(api.AlreadyExists, "another daemon serves %s", socket).
-			WithHint("use it, or set HUTCH_SOCKET to another path")
+	if err := lockSocket(lock, socket); err != nil {
+		return err
 	}
 	if err := removeStale(socket); err != nil {
 		return err
@@ -79,6 +78,37 @@ func removeStale(socket string) error {
 		return fmt.Errorf("remove stale socket: %w", err)
 	}
 	return nil
+}
+
+// lockSocket takes the lock, and waits for it where its holder does not serve any
+// more: a daemon that is ending closes its socket first and then removes its
+// sandboxes.
+func lockSocket(lock *os.File, socket string) error {
+	taken := api.Errorf(api.AlreadyExists, "another daemon serves %s", socket).
+		WithHint("use it, or set HUTCH_SOCKET to another path")
+	fd := int(lock.Fd())
+	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+		return nil
+	}
+	if c, err := net.Dial("unix", socket); err == nil {
+		_ = c.Close()
+		return taken
+	}
+	got := make(chan error, 1)
+	go func() { // ends with the holder of the lock, or with this process
+		for {
+			if err := unix.Flock(fd, unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+				got <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-got:
+		return err
+	case <-time.After(stopTimeout):
+		return taken
+	}
 }
 
 // accept hands authenticated connections to hutchd until the listener is closed.

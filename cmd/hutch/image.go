@@ -35,15 +35,18 @@ func newImagePull() *cobra.Command {
   hutch image pull --platform linux/arm64 127.0.0.1:5000/tools:1`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDaemon(cmd.Context(), func(c *client.Client) error {
+			// Ctrl-C ends the pull in the daemon, too.
+			ctx, signals := cli.CatchSignals(cmd.Context())
+			defer signals.Stop()
+			return interrupted(ctx, withDaemon(ctx, func(c *client.Client) error {
 				p := api.PullParams{Ref: args[0], Platform: platform}
-				img, err := pull(cmd.Context(), c, p, quiet)
+				img, err := pull(ctx, c, p, quiet)
 				if err != nil {
 					return err
 				}
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), img.Digest)
 				return err
-			})
+			}))
 		},
 	}
 	cmd.Flags().StringVar(&platform, "platform", "", "`OS/ARCH` (default: this machine's)")

@@ -29,13 +29,20 @@ func (f *creation) mounts(context.Context) error {
 	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
 		wanted = append(wanted, api.Mount{Source: w.Path, Target: workspaceTarget, Mode: w.Mode, FD: w.FD})
 	}
-	wanted = append(wanted, sp.Mounts...)
+	wanted, err := inOrder(append(wanted, sp.Mounts...))
+	if err != nil {
+		return err
+	}
 	for i, m := range wanted {
 		field := "workspace"
 		if m.Target != workspaceTarget || sp.Workspace == nil {
 			field = fmt.Sprintf("mounts %s", m.Target)
 		}
-		if err := f.attach(i, m); err != nil {
+		err := f.checkNested(wanted[:i], m)
+		if err == nil {
+			err = f.attach(i, m)
+		}
+		if err != nil {
 			var ae *api.Error
 			if errors.As(err, &ae) {
 				return ae.WithField(field)
@@ -67,7 +74,7 @@ func (f *creation) attach(i int, m api.Mount) error {
 		return api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s", m.Source, m.Mode).
 			WithHint("mount a folder")
 	}
-	at := filepath.Join(f.s.dir, "mnt", strconv.Itoa(i))
+	at := f.mountDir(i)
 	if err := mountPoint(at, st.IsDir()); err != nil {
 		return err
 	}

@@ -59,6 +59,10 @@ func parse(line []byte) (msgs []message, batch bool, err *Error) {
 		if len(raws) == 0 {
 			return nil, true, protocolError(CodeInvalidRequest, hintShape, "the batch is empty")
 		}
+		// Two million ones fit into a line, and each costs an answer.
+		if len(raws) > MaxInFlight {
+			return nil, true, protocolError(CodeInvalidRequest, "Send several batches.", "the batch has %d members, at most %d are taken", len(raws), MaxInFlight)
+		}
 	}
 	for _, raw := range raws {
 		msgs = append(msgs, parseOne(raw))

@@ -111,6 +111,7 @@ func TestProtocolErrors(t *testing.T) {
 		{"a number", `7`, `null`, jsonrpc.CodeInvalidRequest, "", "not a JSON object"},
 		{"null", `null`, `null`, jsonrpc.CodeInvalidRequest, "", "not a JSON object"},
 		{"empty batch", `[]`, `null`, jsonrpc.CodeInvalidRequest, "", "empty"},
+		{"endless batch", "[" + strings.Repeat("1,", jsonrpc.MaxInFlight) + "1]", `null`, jsonrpc.CodeInvalidRequest, "", "at most"},
 		{"no version", `{"id":1,"method":"system.info"}`, `1`, jsonrpc.CodeInvalidRequest, "", "2.0"},
 		{"old version", `{"jsonrpc":"1.0","id":1,"method":"system.info"}`, `1`, jsonrpc.CodeInvalidRequest, "", "2.0"},
 		{"no method", `{"jsonrpc":"2.0","id":1}`, `1`, jsonrpc.CodeInvalidRequest, "", "method"},

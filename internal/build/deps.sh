@@ -132,7 +132,7 @@ install() {
 	if [ "$manager" = none ]; then
 		echo "deps: no apt-get, dnf or apk here; please install: $1"
 	elif [ "${NO_INSTALL-}" = 1 ] || { [ -n "$sudo" ] && ! sudo -n true 2>/dev/null; }; then
-		echo "deps: missing; to install it:"
+		echo "deps: some packages are missing; this installs them:"
 		echo "    $line"
 	else
 		echo "deps: installing what is missing:"
@@ -165,20 +165,25 @@ names=$(echo "$lacking" | packages)
 [ -z "$names" ] || install "$names"
 case $lacking in *registry*) unpack_registry ;; esac
 
-status=0
+# One line for what ends the build and one for what is only less without it.
+fatal='' fewer='' single=''
 left=$(missing "$@")
 while read -r need weight _; do
 	if [ -z "$need" ]; then
 		continue
 	elif [ "$weight" = must ] || [ -n "$strict" ]; then
-		echo "deps: $need is missing"
-		status=1
+		fatal="$fatal $need"
 	elif [ "$need" = newuidmap ]; then
-		echo "deps: no newuidmap: going on with a single-uid map (one user inside each sandbox)"
+		single=1
 	else
-		echo "deps: no $need: tests that need it will be skipped"
+		fewer="$fewer $need"
 	fi
 done <<END
 $left
 END
-exit $status
+if [ -n "$fatal" ]; then
+	echo "deps: cannot go on without$fatal"
+	exit 1
+fi
+[ -z "$single" ] || echo "deps: no newuidmap: going on with a single-uid map (one user inside each sandbox)"
+[ -z "$fewer" ] || echo "deps: skipping the tests that need$fewer"

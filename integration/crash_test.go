@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +30,20 @@ exec sleep infinity`
 type client struct {
 	*exec.Cmd
 	out   *bufio.Reader
-	stdin io.Closer
+	stdin io.WriteCloser
 }
 
 // start starts hutch and returns when the command inside has said "ready".
 func (w *world) start(t testing.TB, args ...string) *client {
 	t.Helper()
-	c := w.launch(t, args...)
+	return w.startProgram(t, filepath.Join(w.bin, "hutch"), args...)
+}
+
+func (w *world) startProgram(t testing.TB, name string, args ...string) *client {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env, cmd.Dir = w.vars, w.dir
+	c := spawn(t, cmd)
 	c.await(t, "ready")
 	return c
 }
@@ -43,7 +51,12 @@ func (w *world) start(t testing.TB, args ...string) *client {
 // launch starts hutch without waiting for anything.
 func (w *world) launch(t testing.TB, args ...string) *client {
 	t.Helper()
-	c := &client{Cmd: w.command(args...)}
+	return spawn(t, w.command(args...))
+}
+
+func spawn(t testing.TB, cmd *exec.Cmd) *client {
+	t.Helper()
+	c := &client{Cmd: cmd}
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +132,22 @@ func TestSignals(t *testing.T) {
 			}
 			w.awaitNoSandbox(t)
 		})
+	}
+}
+
+// TestNohup: a signal that hutch was told to ignore is not for the command either.
+func TestNohup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	needs(t, "nohup")
+	c := w.startProgram(t, "nohup", filepath.Join(w.bin, "hutch"), "run", "host", "--", "sh", "-c", "echo ready; read x; echo got $x")
+	c.signal(t, unix.SIGHUP)
+	if _, err := io.WriteString(c.stdin, "input\n"); err != nil {
+		t.Fatal(err)
+	}
+	c.await(t, "got input")
+	if code := c.end(t); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 

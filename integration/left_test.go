@@ -16,8 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-type signal = syscall.Signal
-
 // process is one line of /proc.
 type process struct {
 	pid, ppid int

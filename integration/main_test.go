@@ -3,6 +3,7 @@ package integration_test
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -23,6 +24,12 @@ func TestMain(m *testing.M) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, "become a subreaper:", err)
 		os.Exit(1)
+	}
+	// What a shell's background job ignores its children would ignore, too.
+	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig) // caught is default behind exec
+		}
 	}
 	testscript.Main(checked{m}, nil)
 }

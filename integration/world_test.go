@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -159,7 +160,7 @@ func exitCode(err error) (int, bool) {
 	case !errors.As(err, &exit):
 		return 0, false
 	case exit.ExitCode() < 0:
-		return 128 + int(exit.Sys().(interface{ Signal() signal }).Signal()), true
+		return 128 + int(exit.Sys().(interface{ Signal() syscall.Signal }).Signal()), true
 	}
 	return exit.ExitCode(), true
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hutch-sh/hutch/images/unpack"
+	"github.com/hutch-sh/hutch/internal/rmtree"
 )
 
 // tmp is a folder below tmp/ in which something is made before a rename
@@ -76,7 +76,7 @@ func (t *tmp) remove() error {
 		return err
 	}
 	defer parent.Close()
-	return unpack.RemoveTree(int(parent.Fd()), filepath.Base(t.path))
+	return rmtree.At(int(parent.Fd()), filepath.Base(t.path))
 }
 
 // sweep removes the temporary folders of processes that died. What cannot be

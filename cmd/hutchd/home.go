@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
@@ -148,7 +149,7 @@ func (h *home) sweep() ([]string, error) {
 		if err != nil {
 			continue // alive
 		}
-		if err := os.RemoveAll(dir); err != nil {
+		if err := rmtree.Path(dir); err != nil {
 			errs = append(errs, fmt.Errorf("sweep: %w", err))
 		} else {
 			removed = append(removed, dir)
@@ -169,5 +170,5 @@ func (h *home) close() error {
 	if h.inMemory {
 		errs = append(errs, sys.Detach(h.sandboxes()))
 	}
-	return errors.Join(append(errs, os.RemoveAll(h.dir), h.lock.Close())...)
+	return errors.Join(append(errs, rmtree.Path(h.dir), h.lock.Close())...)
 }

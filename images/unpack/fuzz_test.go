@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/rmtree"
 )
 
 // FuzzUnpack feeds arbitrary bytes. Whatever happens, the world outside the
@@ -45,7 +47,7 @@ func FuzzUnpack(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer dir.Close()
-		if err := RemoveTree(int(dir.Fd()), "root"); err != nil {
+		if err := rmtree.At(int(dir.Fd()), "root"); err != nil {
 			t.Errorf("remove: %v", err)
 		}
 		if after := c.outside(t); len(after) != len(c.before) {
@@ -69,7 +71,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 	must(t, unix.Close(fd))
 	must(t, os.Symlink(c.outer, filepath.Join(c.root, "out")))
-	for i := range removeBatch + 200 {
+	for i := range 1200 {
 		must(t, os.WriteFile(filepath.Join(c.root, fmt.Sprint("f", i)), nil, 0o000))
 	}
 	var old unix.Rlimit
@@ -81,11 +83,11 @@ func TestRemoveTree(t *testing.T) {
 	dir, err := os.Open(filepath.Dir(c.root))
 	must(t, err)
 	defer dir.Close()
-	must(t, RemoveTree(int(dir.Fd()), "root"))
+	must(t, rmtree.At(int(dir.Fd()), "root"))
 	if _, err := os.Lstat(c.root); !os.IsNotExist(err) {
 		t.Errorf("it is still there: %v", err)
 	}
-	must(t, RemoveTree(int(dir.Fd()), "root")) // nothing to do
+	must(t, rmtree.At(int(dir.Fd()), "root")) // nothing to do
 	if after := c.outside(t); len(after) != len(c.before) {
 		t.Errorf("removing reached outside: %v", after)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
@@ -142,7 +143,7 @@ func (u *unpacker) kindAt(at place) kind {
 // replace removes what is in the way of a new node.
 func (u *unpacker) replace(at place) error {
 	u.stale = true
-	return RemoveTree(at.parent, at.base)
+	return rmtree.At(at.parent, at.base)
 }
 
 // reopen opens the folder named name for reading, for calls that an O_PATH fd

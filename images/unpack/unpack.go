@@ -71,7 +71,7 @@ type Stats struct {
 // mounted with userxattr.
 //
 // Nothing outside root is changed whatever r holds. When Unpack fails the
-// folder holds rubbish, to be removed by RemoveTree.
+// folder holds rubbish, to be removed by rmtree.
 func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 	limits := opts.Limits.WithDefaults()
 	in := &limitReader{r: r, left: limits.MaxBytes, max: limits.MaxBytes}

@@ -104,6 +104,9 @@ func setOpaque(fd int) error {
 	return nil
 }
 
+// listBatch is how many names of a folder are read at once.
+const listBatch = 1024
+
 // dropWhiteouts removes whiteouts from an opaque folder. There they hide
 // nothing, and overlayfs lists the content of a folder that it need not merge
 // as it is, whiteouts included.
@@ -115,7 +118,7 @@ func dropWhiteouts(fd int) error {
 	d := os.NewFile(uintptr(list), ".")
 	defer d.Close()
 	for {
-		names, err := d.Readdirnames(removeBatch)
+		names, err := d.Readdirnames(listBatch)
 		if errors.Is(err, io.EOF) || (err == nil && len(names) == 0) {
 			return nil
 		}
@@ -130,7 +133,7 @@ func dropWhiteouts(fd int) error {
 			if st.Mode&unix.S_IFMT != unix.S_IFCHR {
 				continue
 			}
-			if err := unlink(fd, name, 0); err != nil {
+			if err := unix.Unlinkat(fd, name, 0); err != nil {
 				return err
 			}
 		}

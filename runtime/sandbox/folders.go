@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -89,11 +90,11 @@ func (s *Sandbox) abandon() error {
 	return err
 }
 
-// removeAll is os.RemoveAll for trees of a sandbox, whose folders may lack write
-// permission for their owner: hutchd has CAP_DAC_OVERRIDE over its own ids, and
-// overlayfs's work folder is mode 000.
+// removeAll removes the tree of a sandbox, whose folders may lack write permission
+// for their owner: hutchd has CAP_DAC_OVERRIDE over its own ids, and overlayfs's
+// work folder is mode 000.
 func removeAll(dir string) error {
-	if err := os.RemoveAll(dir); err != nil {
+	if err := rmtree.Path(dir); err != nil {
 		return fmt.Errorf("remove the sandbox's folder: %w", err)
 	}
 	return nil

@@ -1,23 +1,39 @@
-package unpack
+// Package rmtree removes folders whose content is hostile: written by a sandbox, or
+// unpacked from an archive.
+package rmtree
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // removeBatch is how many names of a folder are read at once.
 const removeBatch = 1024
 
-// RemoveTree removes name, of any kind, from the folder parent, without
-// following symlinks. A layer can be thousands of folders deep, so unlike
-// os.RemoveAll it holds one folder open at a time and comes back by "..",
-// which is sound because nobody else may change the tree meanwhile. It is no
-// error when name does not exist.
-func RemoveTree(parent int, name string) error {
+// Path removes what path names, as At does.
+func Path(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	defer dir.Close()
+	return At(int(dir.Fd()), filepath.Base(path))
+}
+
+// At removes name, of any kind, from the folder parent, without following
+// symlinks. A tree can be thousands of folders deep, so unlike os.RemoveAll it
+// holds one folder open at a time and comes back by "..", which is sound because
+// nobody else may change the tree meanwhile. It enters no mount: what is mounted
+// below, a workspace that could not be unmounted say, is not the tree's, and gives
+// EXDEV. It is no error when name does not exist.
+func At(parent int, name string) error {
 	err := unlink(parent, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
@@ -51,7 +67,10 @@ type level struct {
 
 // enter goes down into a folder.
 func (w *remover) enter(parent int, name string) error {
-	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := sys.OpenBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, unix.EXDEV) {
+		return fmt.Errorf("something is still mounted on %q: %w", name, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -110,6 +110,7 @@ func newSandbox(t testing.TB, kind ids) *sandbox {
 func newRawSandbox(t testing.TB, kind ids) (*sandbox, *os.File) {
 	t.Helper()
 	testenv.Require(t, probe.Namespaces(t.Context()), probe.Proc(t.Context()))
+	testenv.Programs(t, "ps") // by which the tests look inside
 	peer, own := socketpair(t)
 	s := &sandbox{t: t, ids: kind, ended: make(chan struct{})}
 	var stderr bytes.Buffer

@@ -92,6 +92,7 @@ type booted struct {
 // inside as hutchd.
 func (k kind) boot(t testing.TB, test string, change ...func(*world)) *booted {
 	t.Helper()
+	busybox := testenv.StaticBusybox(t)
 	dir, err := os.MkdirTemp(publicTemp(), "hutch-launch-world-")
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +103,7 @@ func (k kind) boot(t testing.TB, test string, change ...func(*world)) *booted {
 		}
 	})
 	w := world{Bins: bins, State: filepath.Join(dir, "state"), Mount: filepath.Join(dir, "m"),
-		Base: rootBase, Launch: "hutch-launch", Init: "hutch-init", Hutchd: "launch.test", Test: test}
+		Busybox: busybox, Base: rootBase, Launch: "hutch-launch", Init: "hutch-init", Hutchd: "launch.test", Test: test}
 	for _, c := range change {
 		c(&w)
 	}

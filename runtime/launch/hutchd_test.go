@@ -67,7 +67,7 @@ func (d *hutchd) fillStore() error {
 			return err
 		}
 	}
-	if err := copyFile("/bin/busybox", filepath.Join(base, "bin", "busybox")); err != nil {
+	if err := copyFile(d.world.Busybox, filepath.Join(base, "bin", "busybox")); err != nil {
 		return err
 	}
 	return errors.Join(

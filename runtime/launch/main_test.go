@@ -136,6 +136,8 @@ type world struct {
 	State string // the state folder as the monitor sees it
 	Mount string // as hutchd sees it
 	Base  uint32 // of root's id range
+	// Busybox is a static one.
+	Busybox string
 	// Launch, Init and Hutchd are names in Bins.
 	Launch, Init, Hutchd string
 	Env                  []string // of hutch-launch

@@ -1,0 +1,53 @@
+package testenv
+
+import (
+	"debug/elf"
+	"fmt"
+	"os/exec"
+	"slices"
+	"testing"
+
+	"github.com/hutch-sh/hutch/internal/probe"
+)
+
+// remedy installs every program that tests use.
+const remedy = "make deps"
+
+// Programs skips t unless all the named programs are in PATH.
+func Programs(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			Require(t, probe.Check{Name: name, Status: probe.No, Detail: "not installed", Remedy: remedy})
+		}
+	}
+}
+
+// StaticBusybox returns the path of a busybox that runs in an empty root, and
+// skips t where there is none.
+func StaticBusybox(t testing.TB) string {
+	t.Helper()
+	Programs(t, "busybox")
+	path, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	static, err := isStatic(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !static {
+		Require(t, probe.Check{Name: "busybox", Status: probe.No, Detail: path + " needs shared libraries", Remedy: "install a static busybox"})
+	}
+	return path
+}
+
+// isStatic reports whether no dynamic loader is needed to run path.
+func isStatic(path string) (bool, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", path, err)
+	}
+	defer f.Close()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }), nil
+}

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +25,9 @@ func serve(args []string) error {
 	privateFD := flags.Int("private-fd", -1, "connected socket of the one client; the daemon ends with it")
 	readyFD := flags.Int("ready-fd", -1, "gets one line of JSON when the daemon serves or could not start")
 	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := closeStray(*privateFD, *readyFD); err != nil {
 		return err
 	}
 	logger := newLogger()
@@ -78,6 +83,26 @@ func withoutOp(e *api.Error) string {
 	c := *e
 	c.Op = ""
 	return c.Error()
+}
+
+// closeStray closes what the process that started the first client happened to
+// have open: a daemon would hold its locks and keep its pipes from ending for as
+// long as it lives. This process's own files are close-on-exec; those are not.
+func closeStray(keep ...int) error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("look for stray fds: %w", err)
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= 2 || slices.Contains(keep, fd) {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	return nil
 }
 
 // inherited takes over an fd that the parent left open.

@@ -153,6 +153,7 @@ func TestNohup(t *testing.T) {
 
 // TestSecondInterrupt: a command that ignores Ctrl-C does not keep the user.
 func TestSecondInterrupt(t *testing.T) {
+	needsPython(t)
 	w := newWorld(t)
 	c := w.start(t, "run", "host", "--", "python3", "-uc", `
 import signal

@@ -70,7 +70,7 @@ func TestIdle(t *testing.T) {
 	// Work keeps it: a sandbox, even an idle one.
 	sb := w.create(t, "host")
 	before := w.daemon(t).monitor
-	w.ok(t, "exec", sb, "python3", "-c", "import time; time.sleep(1)")
+	w.ok(t, "exec", sb, "sleep", "1")
 	if now := w.daemon(t).monitor; now != before {
 		t.Errorf("daemon %d with a sandbox was replaced by %d", before, now)
 	}

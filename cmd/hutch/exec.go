@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -14,9 +15,9 @@ import (
 
 // execFlags are the flags of exec.
 type execFlags struct {
-	interactive, tty, json bool
-	env, envFiles          []string
-	params                 api.ExecParams
+	interactive, tty, json, detach bool
+	env, envFiles                  []string
+	params                         api.ExecParams
 }
 
 func newExec() *cobra.Command {
@@ -38,6 +39,8 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 				return cli.Usage(cmd.CommandPath(), errors.New("no sandbox is given"))
 			case len(command) == 0:
 				return cli.Usage(cmd.CommandPath(), errors.New("no command is given"))
+			case o.detach && (o.tty || o.interactive || o.json):
+				return cli.Usage(cmd.CommandPath(), errors.New("-d does not go with -i, -t or --json"))
 			case o.json && o.tty:
 				return cli.Usage(cmd.CommandPath(), errors.New("--json does not go with -t: a terminal's output is passed, not captured"))
 			}
@@ -49,6 +52,7 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 	fs.SetInterspersed(false)
 	fs.BoolVarP(&o.interactive, "interactive", "i", false, "connect standard input also when it is a terminal")
 	fs.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal, connected to yours")
+	fs.BoolVarP(&o.detach, "detach", "d", false, "leave the command running in the background and print its id")
 	fs.StringArrayVarP(&o.env, "env", "e", nil, "environment, `NAME[=VALUE]`; may be repeated")
 	fs.StringArrayVar(&o.envFiles, "env-file", nil, "`FILE` with a NAME[=VALUE] a line")
 	fs.StringVarP(&o.params.User, "user", "u", "", "`USER[:GROUP]` inside (default: the sandbox's)")
@@ -68,6 +72,9 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 	if o.params.Env, err = cli.Env(o.envFiles, o.env); err != nil {
 		return api.Errorf(api.InvalidArgument, "%w", err).WithOp("exec")
+	}
+	if o.detach {
+		return o.runDetached(ctx, out)
 	}
 	ctx, signals := cli.CatchSignals(ctx)
 	defer signals.Stop()
@@ -94,6 +101,18 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 		return quiet(cli.Outcome(res))
 	})
 	return interrupted(ctx, err)
+}
+
+func (o *execFlags) runDetached(ctx context.Context, out io.Writer) error {
+	return withDaemon(ctx, func(c *client.Client) error {
+		o.params.Background = true
+		res, err := c.ExecStart(ctx, o.params, nil)
+		if err != nil {
+			return cli.StartFailure(err)
+		}
+		_, err = fmt.Fprintln(out, res.Exec)
+		return err
+	})
 }
 
 // quiet keeps an outcome's exit code and drops its text, which the object that

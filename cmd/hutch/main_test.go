@@ -110,7 +110,6 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"--require-ebpf", "img"}, api.Unavailable, "--require-ebpf"},
 		{[]string{"--disk", "1g", "img"}, api.Unavailable, "--disk 1g"},
 		{[]string{"--seccomp", "unconfined", "img"}, api.Unavailable, "--seccomp unconfined"},
-		{[]string{"-d", "img", "sleep", "1"}, api.Unavailable, "-d with a command"},
 		{[]string{"-d", "-t", "img"}, api.InvalidArgument, "-d"},
 		{[]string{"-d", "--private", "img"}, api.InvalidArgument, "--private"},
 		{[]string{"--keep", "--private", "img"}, api.InvalidArgument, "--keep"},

@@ -90,7 +90,7 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 	fs.BoolVar(&o.private, "private", false, "use a daemon that lives and dies with this command")
 	fs.BoolVarP(&o.interactive, "interactive", "i", false, "connect standard input also when it is a terminal")
 	fs.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal, connected to yours")
-	fs.BoolVarP(&o.detach, "detach", "d", false, "print the id of the sandbox and leave it running")
+	fs.BoolVarP(&o.detach, "detach", "d", false, "leave the command running in the background and print the sandbox's id")
 	fs.BoolVar(&o.keep, "keep", false, "keep the sandbox after the command")
 	fs.BoolFunc("rm", "remove the sandbox after the command (the default)", func(v string) error {
 		remove, err := strconv.ParseBool(v)
@@ -102,9 +102,6 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 
 func (o *runFlags) check(command []string) error {
 	switch {
-	case o.detach && len(command) > 0:
-		return api.Errorf(api.Unavailable, "-d with a command is not available in this build").
-			WithOp("run").WithHint("id=$(hutch create IMAGE) && hutch exec $id CMD")
 	case o.detach && (o.tty || o.interactive || o.json):
 		return cli.Usage("hutch run", errors.New("-d does not go with -i, -t or --json"))
 	case o.detach && o.private:
@@ -151,12 +148,37 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 		spec.Owner = api.OwnerConnection
 	}
 	if o.detach {
-		return createAndPrint(ctx, spec, false, out)
+		return o.runDetached(ctx, spec, command, out)
 	}
 	ctx, signals := cli.CatchSignals(ctx)
 	defer signals.Stop()
 	r := &runner{flags: o, signals: signals, out: out, times: map[string]float64{}}
 	return interrupted(ctx, r.run(ctx, spec, command))
+}
+
+// runDetached creates a sandbox that nobody owns, starts the command in it and
+// leaves. A command that can not be started leaves nothing.
+func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []string, out io.Writer) error {
+	return withDaemon(ctx, func(c *client.Client) error {
+		info, err := c.Info(ctx)
+		if err != nil {
+			return err
+		}
+		sb, err := create(ctx, c, info, api.CreateParams{Spec: spec})
+		if err != nil {
+			return err
+		}
+		argv, err := o.argv(sb, command)
+		if err == nil {
+			_, err = c.ExecStart(ctx, api.ExecParams{Sandbox: sb.ID, Argv: argv, Background: true}, nil)
+		}
+		if err != nil {
+			_, rerr := c.Remove(context.WithoutCancel(ctx), sb.ID)
+			return errors.Join(cli.StartFailure(err), rerr)
+		}
+		_, err = fmt.Fprintln(out, sb.ID)
+		return err
+	})
 }
 
 // runner is one run on its way.

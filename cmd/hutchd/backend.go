@@ -111,3 +111,27 @@ func (b *backend) Remove(ctx context.Context, ref string) (api.KillResult, error
 func (b *backend) Run(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error) {
 	return b.d.manager.Run(ctx, sandbox.ExecRequest{Params: p, FDs: fds, Started: started})
 }
+
+func (b *backend) Start(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs) (api.StartResult, error) {
+	return b.d.manager.Start(ctx, sandbox.ExecRequest{Params: p, FDs: fds, Started: func(string, int) {}})
+}
+
+func (b *backend) Wait(ctx context.Context, p api.WaitParams) (api.ExecResult, error) {
+	return b.d.manager.Wait(ctx, p)
+}
+
+func (b *backend) Read(ctx context.Context, p api.ReadParams) (api.Chunk, error) {
+	return b.d.manager.Read(ctx, p)
+}
+
+func (b *backend) Write(ctx context.Context, p api.WriteParams) error {
+	return b.d.manager.Write(ctx, p)
+}
+
+func (b *backend) KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, error) {
+	return b.d.manager.KillExec(ctx, p)
+}
+
+func (b *backend) CloseStdin(p api.ExecRef) error       { return b.d.manager.CloseStdin(p) }
+func (b *backend) Execs(ref string) ([]api.Exec, error) { return b.d.manager.Execs(ref) }
+func (b *backend) Exec(p api.ExecRef) (api.Exec, error) { return b.d.manager.Exec(p) }

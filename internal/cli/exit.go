@@ -86,6 +86,22 @@ func Outcome(res *api.ExecResult) error {
 	return exit
 }
 
+// StartFailure gives the failure of exec.start the exit code that Outcome gives
+// exec.run's.
+func StartFailure(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Field != "argv" {
+		return err
+	}
+	switch e.Code {
+	case api.NotFound:
+		return &Exit{Code: ExitNotFound, Err: err}
+	case api.FailedPrecondition:
+		return &Exit{Code: ExitNotExecutable, Err: err}
+	}
+	return err
+}
+
 // Usage is an error in how hutch was called; command is the verb's whole name,
 // e.g. "hutch run".
 func Usage(command string, err error) error {

@@ -1,6 +1,9 @@
 package api
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Encoding says how bytes travel in JSON.
 type Encoding string
@@ -48,6 +51,9 @@ type ExecParams struct {
 	Limits      *Limits    `json:"limits,omitempty"`
 	Network     *NetPolicy `json:"network,omitempty"`
 	OutputBytes int64      `json:"output_bytes,omitempty"` // cap of each captured stream in the reply; default 1 MiB
+
+	// Background, of exec.start: stdin is empty instead of open for exec.write.
+	Background bool `json:"background,omitempty"`
 
 	// FDs is the number of fds that ride on this request; Stdio are indexes into
 	// them. With Stdio nothing is captured.
@@ -133,4 +139,96 @@ type Progress struct {
 	Phase   string          `json:"phase,omitempty"`
 	Done    int64           `json:"done,omitempty"`  // bytes
 	Total   int64           `json:"total,omitempty"` // bytes, -1 when unknown
+}
+
+// Exec is the record of one exec.
+type Exec struct {
+	Exec       string    `json:"exec"`
+	Sandbox    string    `json:"sandbox"`
+	State      ExecState `json:"state"`
+	Argv       []string  `json:"argv,omitempty"`
+	Command    string    `json:"command,omitempty"`
+	Background bool      `json:"background"`
+	PID        int       `json:"pid"` // in the sandbox
+	Started    time.Time `json:"started"`
+	// StdoutBytes and StderrBytes are how much there is to read so far.
+	StdoutBytes int64 `json:"stdout_bytes"`
+	StderrBytes int64 `json:"stderr_bytes"`
+	// Of an exec that has ended.
+	ExitCode   *int    `json:"exit_code,omitempty"`
+	Verdict    Verdict `json:"verdict,omitempty"`
+	DurationMS float64 `json:"duration_ms,omitempty"`
+}
+
+// ExecState says whether an exec still runs.
+type ExecState string
+
+// The states of an exec.
+const (
+	ExecRunning ExecState = "running"
+	ExecExited  ExecState = "exited"
+)
+
+// Execs is exec.list's result, oldest first.
+type Execs struct {
+	Execs []Exec `json:"execs"`
+}
+
+// StartResult is exec.start's result.
+type StartResult struct {
+	Exec string `json:"exec"`
+	PID  int    `json:"pid"` // in the sandbox
+}
+
+// ExecRef names one exec.
+type ExecRef struct {
+	Exec string `json:"exec"`
+}
+
+// WaitParams are exec.wait's params. Waiting never kills.
+type WaitParams struct {
+	Exec string `json:"exec"`
+	// WaitS is how long to wait, in seconds; without it, until the exec ends. When
+	// the time is over the call fails with deadline_exceeded and the exec goes on.
+	WaitS       *float64 `json:"wait_s,omitempty"`
+	Encoding    Encoding `json:"encoding,omitempty"`
+	OutputBytes int64    `json:"output_bytes,omitempty"`
+}
+
+// ReadParams are exec.read's params.
+type ReadParams struct {
+	Exec   string `json:"exec"`
+	Stream Stream `json:"stream"`
+	Offset int64  `json:"offset"` // of the first byte wanted; negative: so many bytes before the end
+	Limit  int64  `json:"limit,omitempty"`
+	// WaitS is how long to wait for a byte at Offset, in seconds, while the exec
+	// runs; 0 returns what there is.
+	WaitS    float64  `json:"wait_s,omitempty"`
+	Encoding Encoding `json:"encoding,omitempty"`
+}
+
+// Stream names an output stream.
+type Stream string
+
+// The output streams.
+const (
+	Stdout Stream = "stdout"
+	Stderr Stream = "stderr"
+)
+
+// Chunk is exec.read's result: the bytes [Offset, Next) of a stream. Offset is
+// behind the one asked for when what was between has been dropped.
+type Chunk struct {
+	Offset   int64    `json:"offset"`
+	Next     int64    `json:"next"`
+	Data     string   `json:"data"`
+	Encoding Encoding `json:"encoding"`
+	EOF      bool     `json:"eof"` // the exec has ended and Next is the end
+}
+
+// WriteParams are exec.write's params.
+type WriteParams struct {
+	Exec     string   `json:"exec"`
+	Data     string   `json:"data"`
+	Encoding Encoding `json:"encoding,omitempty"`
 }

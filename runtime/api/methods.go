@@ -12,6 +12,14 @@ const (
 	MethodSandboxKill   = "sandbox.kill"
 	MethodSandboxRemove = "sandbox.remove"
 	MethodExecRun       = "exec.run"
+	MethodExecStart     = "exec.start"
+	MethodExecWait      = "exec.wait"
+	MethodExecRead      = "exec.read"
+	MethodExecWrite     = "exec.write"
+	MethodExecEOF       = "exec.close_stdin"
+	MethodExecKill      = "exec.kill"
+	MethodExecList      = "exec.list"
+	MethodExecGet       = "exec.get"
 	MethodExecSignal    = "exec.signal"
 	MethodExecResize    = "exec.resize"
 	MethodImagePull     = "image.pull"
@@ -49,6 +57,14 @@ var Methods = []Method{
 	{MethodSandboxKill, "Kills every process of a sandbox; its record and files stay.", SandboxParams{}, KillResult{}, false},
 	{MethodSandboxRemove, "Kills a sandbox and deletes its record and files.", SandboxParams{}, KillResult{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},
+	{MethodExecStart, "Starts a command in a sandbox and returns when it runs; its output is kept.", ExecParams{}, StartResult{}, true},
+	{MethodExecWait, "Waits until a command has ended; never kills it.", WaitParams{}, ExecResult{}, false},
+	{MethodExecRead, "Reads output of a command from any offset, also after its end.", ReadParams{}, Chunk{}, false},
+	{MethodExecWrite, "Writes to a command's stdin.", WriteParams{}, Empty{}, false},
+	{MethodExecEOF, "Closes a command's stdin.", ExecRef{}, Empty{}, false},
+	{MethodExecKill, "Kills a command and everything it started.", ExecRef{}, ExecResult{}, false},
+	{MethodExecList, "Lists the commands of a sandbox that run or ended lately, oldest first.", SandboxParams{}, Execs{}, false},
+	{MethodExecGet, "Returns the record of one command.", ExecRef{}, Exec{}, false},
 	{MethodExecSignal, "Sends a signal to a running command.", SignalParams{}, Empty{}, false},
 	{MethodExecResize, "Sets the size of a command's terminal.", ResizeParams{}, Empty{}, false},
 	{MethodImagePull, "Fetches an image into the store.", PullParams{}, Image{}, false},

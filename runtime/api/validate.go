@@ -295,10 +295,8 @@ func (p *ExecParams) Validate() error {
 	if t := p.TimeoutS; t != nil && (math.IsNaN(*t) || *t < 0 || *t > maxSeconds) {
 		return invalid("timeout_s", "%g is not possible", *t)
 	}
-	switch p.Encoding {
-	case "", Text, Base64:
-	default:
-		return invalid("encoding", "%q is no encoding", p.Encoding).WithHint("use utf-8 or base64")
+	if err := checkEncoding(p.Encoding); err != nil {
+		return err
 	}
 	if err := checkAbs("cwd", p.Cwd); err != nil {
 		return err
@@ -308,6 +306,33 @@ func (p *ExecParams) Validate() error {
 	}
 	return checkEnv("env", p.Env)
 }
+
+// Validate refuses impossible params.
+func (p *ReadParams) Validate() error {
+	switch {
+	case p.Stream != Stdout && p.Stream != Stderr:
+		return invalid("stream", "%q is no stream", p.Stream).WithHint("use stdout or stderr")
+	case p.Limit < 0 || p.Limit > MaxReadBytes:
+		return invalid("limit", "%d is not possible", p.Limit).WithHint("use 1 to %d bytes, 0 for the default", MaxReadBytes)
+	case math.IsNaN(p.WaitS) || p.WaitS < 0 || p.WaitS > maxSeconds:
+		return invalid("wait_s", "%g is not possible", p.WaitS)
+	}
+	return checkEncoding(p.Encoding)
+}
+
+func checkEncoding(e Encoding) error {
+	switch e {
+	case "", Text, Base64:
+		return nil
+	}
+	return invalid("encoding", "%q is no encoding", e).WithHint("use utf-8 or base64")
+}
+
+// Caps of one exec.read, in bytes.
+const (
+	DefaultReadBytes = 256 << 10
+	MaxReadBytes     = 2 << 20
+)
 
 // Caps of captured output in a reply, bytes per stream.
 const (

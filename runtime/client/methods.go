@@ -111,6 +111,54 @@ func (s *Stdio) indexes() ([]*os.File, *api.Stdio) {
 	return files, p
 }
 
+// ExecStart starts a command and returns when it runs. It lives on without the
+// caller; its output is kept. stdio is as for ExecRun.
+func (c *Client) ExecStart(ctx context.Context, p api.ExecParams, stdio *Stdio) (api.StartResult, error) {
+	var files []*os.File
+	if stdio != nil {
+		files, p.Stdio = stdio.indexes()
+	}
+	p.FDs = len(files)
+	return get[api.StartResult](ctx, c, api.MethodExecStart, p, WithFDs(files...))
+}
+
+// ExecWait waits for the end of a command; it never kills it. When p.WaitS is over
+// it fails with deadline_exceeded.
+func (c *Client) ExecWait(ctx context.Context, p api.WaitParams) (api.ExecResult, error) {
+	return get[api.ExecResult](ctx, c, api.MethodExecWait, p)
+}
+
+// ExecRead reads a piece of a command's output.
+func (c *Client) ExecRead(ctx context.Context, p api.ReadParams) (api.Chunk, error) {
+	return get[api.Chunk](ctx, c, api.MethodExecRead, p)
+}
+
+// ExecWrite writes to a command's stdin and returns when all of it is in the pipe.
+func (c *Client) ExecWrite(ctx context.Context, p api.WriteParams) error {
+	return c.Call(ctx, api.MethodExecWrite, p, nil)
+}
+
+// ExecCloseStdin closes a command's stdin.
+func (c *Client) ExecCloseStdin(ctx context.Context, exec string) error {
+	return c.Call(ctx, api.MethodExecEOF, api.ExecRef{Exec: exec}, nil)
+}
+
+// ExecKill kills a command and everything it started, and returns its result.
+func (c *Client) ExecKill(ctx context.Context, exec string) (api.ExecResult, error) {
+	return get[api.ExecResult](ctx, c, api.MethodExecKill, api.ExecRef{Exec: exec})
+}
+
+// ListExecs lists the commands of a sandbox that run or ended lately, oldest first.
+func (c *Client) ListExecs(ctx context.Context, sandbox string) ([]api.Exec, error) {
+	list, err := get[api.Execs](ctx, c, api.MethodExecList, api.SandboxParams{Sandbox: sandbox})
+	return list.Execs, err
+}
+
+// GetExec returns the record of one command.
+func (c *Client) GetExec(ctx context.Context, exec string) (api.Exec, error) {
+	return get[api.Exec](ctx, c, api.MethodExecGet, api.ExecRef{Exec: exec})
+}
+
 // Signal sends a signal, such as "SIGINT", to a running command.
 func (c *Client) Signal(ctx context.Context, exec, signal string) error {
 	return c.Call(ctx, api.MethodExecSignal, api.SignalParams{Exec: exec, Signal: signal}, nil)

@@ -19,6 +19,7 @@ type sandbox struct {
 	pidfd  *os.File
 	exited chan struct{}   // closed when PID 1 was reaped
 	status unix.WaitStatus // valid after exited
+	spools spools
 	// undo releases everything but the process, once.
 	undo func() error
 
@@ -27,7 +28,10 @@ type sandbox struct {
 }
 
 func newSandbox(id string) *sandbox {
-	return &sandbox{id: id, created: make(chan struct{}), exited: make(chan struct{})}
+	return &sandbox{
+		id: id, created: make(chan struct{}), exited: make(chan struct{}),
+		spools: spools{byExec: map[string][]*stream{}},
+	}
 }
 
 // destroyed stands for a sandbox that is gone, or never was: ending it does
@@ -65,7 +69,9 @@ func (sb *sandbox) kill() error {
 // return what it returned.
 func (sb *sandbox) destroy() error {
 	sb.once.Do(func() {
-		if sb.err = sb.kill(); sb.err == nil && sb.undo != nil {
+		sb.err = sb.kill()
+		sb.spools.close()
+		if sb.err == nil && sb.undo != nil {
 			sb.err = sb.undo()
 		}
 	})

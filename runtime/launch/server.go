@@ -63,6 +63,11 @@ func (s *server) dispatch(req launchapi.Request, files []*os.File) {
 		return
 	}
 	s.wg.Go(func() {
+		switch req.Op {
+		case launchapi.OpSpool, launchapi.OpFlush, launchapi.OpDrop:
+			s.spool(req, sb, files) // owns them
+			return
+		}
 		defer packet.CloseAll(files)
 		switch req.Op {
 		case launchapi.OpCreate:
@@ -101,6 +106,14 @@ func (s *server) lookup(req launchapi.Request) (*sandbox, error) {
 	case launchapi.OpDestroy:
 		if !exists {
 			return destroyed(req.ID), nil
+		}
+		return sb, nil
+	case launchapi.OpSpool, launchapi.OpFlush, launchapi.OpDrop:
+		switch {
+		case !exists:
+			return nil, api.Errorf(api.NotFound, "%s in sandbox %s: not running here", req.Op, req.ID)
+		case req.Spool == nil || req.Spool.Exec == "":
+			return nil, api.Errorf(api.InvalidArgument, "%s in sandbox %s: no exec", req.Op, req.ID)
 		}
 		return sb, nil
 	}

@@ -35,6 +35,12 @@ type Launcher interface {
 	Kill(ctx context.Context, id string) error
 	// Destroy kills, waits, and unmounts. It is idempotent.
 	Destroy(ctx context.Context, id string) error
+
+	// Spool stores what comes out of an exec's pipes, which stay the caller's to
+	// close. Flush stores what they hold now; Drop forgets them.
+	Spool(ctx context.Context, id, exec string, size int64, pipes ...*os.File) ([]launchapi.Stream, error)
+	Flush(ctx context.Context, id, exec string) ([]launchapi.Spooled, error)
+	Drop(ctx context.Context, id, exec string) error
 }
 
 // Host is what the daemon found out about itself at start, for all sandboxes.

@@ -2,14 +2,11 @@ package sandbox
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"maps"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,16 +15,28 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// running is one exec under way.
+// running is one exec: under way, or ended and kept for its output.
 type running struct {
 	id     string
 	s      *Sandbox
+	params api.ExecParams
+	open   bool // stdin is open for exec.write
 	exec   *guestapi.Exec
-	master *os.File // of its terminal, nil without one
+	io     *stdio
 	start  time.Time
+
+	// stop ends the exec for the reason that is its cause.
+	stop context.CancelCauseFunc
+	// done is closed when the exec has ended and what follows is set.
+	done    chan struct{}
+	end     guestapi.Event
+	verdict api.Verdict // "" when the leader ended by itself
+	took    time.Duration
+
+	input sync.Mutex // serialises exec.write
 }
 
-// ExecRequest is exec.run as it arrived.
+// ExecRequest is exec.run or exec.start as it arrived.
 type ExecRequest struct {
 	Params  api.ExecParams
 	FDs     Taker
@@ -38,37 +47,111 @@ type ExecRequest struct {
 // was killed. A PID 1 that does not is hostile or stuck, and the sandbox goes.
 const killTimeout = 10 * time.Second
 
+// Why an exec was ended.
+var (
+	errTimeout = errors.New("the exec's timeout is over")
+	errKilled  = errors.New("the exec was killed")
+	errGone    = errors.New("the caller is gone")
+)
+
 // Run runs a command and returns when it has ended. When ctx ends first, the
 // command and all it started are killed.
 func (m *Manager) Run(ctx context.Context, req ExecRequest) (api.ExecResult, error) {
+	if req.Params.Background {
+		return api.ExecResult{}, api.Errorf(api.InvalidArgument, "background: exec.run waits for the command").
+			WithField("background").WithHint("use exec.start")
+	}
+	r, err := m.startExec(ctx, &req, false)
+	if err != nil {
+		return notRun(ctx, r, err)
+	}
+	defer m.forgetExec(r)
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		r.stop(errGone)
+		<-r.done
+		if r.verdict == api.VerdictCanceled {
+			return api.ExecResult{}, context.Cause(ctx)
+		}
+	}
+	return r.result(req.Params.OutputBytes, req.Params.Encoding)
+}
+
+// Start starts a command and returns when it runs. It lives on when the caller is
+// gone.
+func (m *Manager) Start(ctx context.Context, req ExecRequest) (api.StartResult, error) {
+	p := &req.Params
+	r, err := m.startExec(ctx, &req, !p.Background && p.Stdin == "" && p.Stdio == nil)
+	if err != nil {
+		_, err := notStarted(ctx, r, err)
+		return api.StartResult{}, err
+	}
+	return api.StartResult{Exec: r.id, PID: r.exec.PID}, nil
+}
+
+// startExec starts a command and everything that watches it.
+func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*running, error) {
 	p := &req.Params
 	if err := p.Validate(); err != nil {
-		return api.ExecResult{}, err
+		return nil, err
 	}
 	s, err := m.find(p.Sandbox)
 	if err != nil {
-		return api.ExecResult{}, err
+		return nil, err
 	}
 	if st := s.state(); st != api.Running {
-		return api.ExecResult{}, api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(s.Record())).
+		return nil, api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(s.Record())).
 			WithHint("create a new one, or remove it: hutch rm %s", s.id)
 	}
-	io, err := m.prepare(s, p, req.FDs)
+	r := &running{id: newID("ex_"), s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
+	if r.io, err = m.prepare(ctx, r, req.FDs); err != nil {
+		return r, err
+	}
+	own, cancel := context.WithCancelCause(context.Background())
+	limited, stopTimer := s.limit(own, p)
+	r.stop = cancel
+	starting, stopStarting := joined(ctx, limited)
+	err = m.launchExec(starting, r)
+	stopStarting()
 	if err != nil {
-		return api.ExecResult{}, err
+		err = causeOf(limited, err)
+		stopTimer()
+		cancel(nil)
+		r.io.abort()
+		r.io.forget()
+		m.dropStreams(r)
+		return r, err
 	}
-	r := &running{id: newID("ex_"), s: s, master: io.master, start: time.Now()}
-	limited, cancel := s.limit(ctx, p)
-	defer cancel()
-	if err := m.launchExec(limited, r, p, io); err != nil {
-		io.abort()
-		return notRun(limited, r, err)
+	r.io.started()
+	if !m.addExec(r) {
+		cancel(errGone)
 	}
-	io.started()
-	m.addExec(r)
-	defer m.removeExec(r)
 	req.Started(r.id, r.exec.PID)
-	return m.await(ctx, limited, r, p, io)
+	go func() {
+		defer cancel(nil)
+		defer stopTimer()
+		m.supervise(limited, r)
+	}()
+	return r, nil
+}
+
+// joined is ended by either of two contexts.
+func joined(a, b context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(a)
+	stop := context.AfterFunc(b, func() { cancel(context.Cause(b)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// causeOf prefers the reason why ctx ended to what that broke.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // limit is ctx with the exec's timeout.
@@ -86,7 +169,7 @@ func (s *Sandbox) limit(ctx context.Context, p *api.ExecParams) (context.Context
 // launchExec asks PID 1 to start the command. A PID 1 that says neither yes nor no
 // has no more time than one that does not report an end: what it runs, if it
 // runs anything, can be ended only with the sandbox.
-func (m *Manager) launchExec(limited context.Context, r *running, p *api.ExecParams, io *stdio) error {
+func (m *Manager) launchExec(limited context.Context, r *running) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(limited))
 	defer cancel(nil)
 	defer context.AfterFunc(limited, func() {
@@ -97,11 +180,54 @@ func (m *Manager) launchExec(limited context.Context, r *running, p *api.ExecPar
 		}
 	})()
 	var err error
-	r.exec, err = r.s.guest.Start(ctx, r.s.request(p), io.give)
+	r.exec, err = r.s.guest.Start(ctx, r.s.request(&r.params), r.io.give)
 	if err != nil && ctx.Err() != nil {
 		m.removeLater(r.s, "its PID 1 did not start a command")
 	}
 	return err
+}
+
+// supervise waits for the end of the leader, or makes it, and settles the exec.
+func (m *Manager) supervise(limited context.Context, r *running) {
+	end, err := r.exec.Wait(limited)
+	if err != nil && limited.Err() != nil {
+		switch cause := context.Cause(limited); {
+		case errors.Is(cause, errTimeout):
+			r.verdict = api.VerdictTimeoutWall
+		case errors.Is(cause, errKilled):
+			r.verdict = api.VerdictKilled
+		default:
+			r.verdict = api.VerdictCanceled
+		}
+		end, err = m.end(r)
+	}
+	if err != nil {
+		// PID 1 is gone, and with it everything in the sandbox.
+		end = guestapi.Event{Status: int(unix.SIGKILL)}
+		if r.verdict == "" {
+			r.verdict = api.VerdictSandbox
+		}
+	}
+	m.settle(limited, r, end)
+}
+
+// settle collects what the exec has written and announces its end.
+func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event) {
+	ctx := context.Background()
+	if r.verdict == api.VerdictCanceled {
+		ctx = limited // has ended: nobody reads what would be relayed
+	}
+	err := r.io.gather(ctx)
+	if len(r.io.streams) > 0 {
+		_, ferr := m.cfg.Launcher.Flush(context.Background(), r.s.id, r.id)
+		err = errors.Join(err, ferr)
+	}
+	if err != nil {
+		m.cfg.Logger.Debug("collect output", "sandbox", r.s.id, "exec", r.id, "err", err)
+	}
+	r.end, r.took = end, time.Since(r.start)
+	m.endExec(r)
+	close(r.done)
 }
 
 func describe(r api.Sandbox) string {
@@ -148,62 +274,6 @@ func (s *Sandbox) environ(p *api.ExecParams) []string {
 	return list
 }
 
-func (m *Manager) addExec(r *running) {
-	m.mu.Lock()
-	m.execs[r.id] = r
-	m.mu.Unlock()
-	r.s.mu.Lock()
-	r.s.execs[r.id] = r
-	if r.s.idle != nil {
-		r.s.idle.Stop()
-	}
-	r.s.mu.Unlock()
-}
-
-func (m *Manager) removeExec(r *running) {
-	m.mu.Lock()
-	delete(m.execs, r.id)
-	m.lastBusy = time.Now()
-	m.mu.Unlock()
-	r.s.mu.Lock()
-	delete(r.s.execs, r.id)
-	r.s.mu.Unlock()
-	r.s.rearmIdle(m)
-}
-
-// await waits for the end of the leader and makes the result.
-//
-// limited is ctx with the exec's timeout.
-func (m *Manager) await(ctx, limited context.Context, r *running, p *api.ExecParams, io *stdio) (api.ExecResult, error) {
-	end, err := r.exec.Wait(limited)
-	verdict := api.Verdict("")
-	if err != nil && limited.Err() != nil {
-		verdict = api.VerdictCanceled
-		if errors.Is(context.Cause(limited), errTimeout) {
-			verdict = api.VerdictTimeoutWall
-		}
-		end, err = m.end(r)
-	}
-	if err != nil {
-		// PID 1 is gone, and with it everything in the sandbox.
-		end = guestapi.Event{Status: int(unix.SIGKILL)}
-		if verdict == "" {
-			verdict = api.VerdictSandbox
-		}
-	}
-	if err := io.gather(ctx); err != nil {
-		m.cfg.Logger.Debug("collect output", "sandbox", r.s.id, "exec", r.id, "err", err)
-	}
-	if verdict == api.VerdictCanceled {
-		return api.ExecResult{}, context.Cause(ctx)
-	}
-	res := result(r, end, verdict, p)
-	io.fill(&res, p.Encoding)
-	return res, nil
-}
-
-var errTimeout = errors.New("the exec's timeout is over")
-
 // end kills the exec and all it left behind. A PID 1 that does not report it in
 // time is not trusted any more: the whole sandbox is killed.
 func (m *Manager) end(r *running) (guestapi.Event, error) {
@@ -218,145 +288,4 @@ func (m *Manager) end(r *running) (guestapi.Event, error) {
 	}
 	m.removeLater(r.s, "its PID 1 did not end an exec that was to be killed")
 	return guestapi.Event{}, err
-}
-
-// result maps the end of a leader to exec.run's result.
-func result(r *running, end guestapi.Event, verdict api.Verdict, p *api.ExecParams) api.ExecResult {
-	ws := syscall.WaitStatus(end.Status)
-	res := api.ExecResult{
-		Exec: r.id, ExitCode: ws.ExitStatus(), Verdict: verdict,
-		TimedOut:       verdict == api.VerdictTimeoutWall,
-		DurationMS:     ms(time.Since(r.start)),
-		Killed:         end.Killed,
-		Denials:        []api.Denial{},
-		StdoutEncoding: api.Text, StderrEncoding: api.Text,
-	}
-	if res.Killed == nil {
-		res.Killed = []int{}
-	}
-	if ws.Signaled() {
-		res.ExitCode = 128 + int(ws.Signal())
-		res.Signal = unix.SignalName(ws.Signal())
-	}
-	if u := end.Usage; u != nil {
-		res.Peaks = api.Peaks{MemoryBytes: u.MaxRSSKB << 10, CPUMS: float64(u.UserUS+u.SystemUS) / 1000}
-	}
-	if verdict == "" {
-		res.Verdict = verdictOf(ws)
-	}
-	return res
-}
-
-func verdictOf(ws syscall.WaitStatus) api.Verdict {
-	switch {
-	case ws.Signaled():
-		return api.VerdictSignal
-	case ws.ExitStatus() != 0:
-		return api.VerdictNonzero
-	}
-	return api.VerdictOK
-}
-
-// notRun maps a failed start: what the command line made impossible is a result,
-// with the exit code that shells use; the rest is an error.
-func notRun(ctx context.Context, r *running, err error) (api.ExecResult, error) {
-	var se *guestapi.StartError
-	switch {
-	case errors.As(err, &se):
-	case errors.Is(context.Cause(ctx), errTimeout):
-		return result(r, guestapi.Event{Status: int(unix.SIGKILL)}, api.VerdictTimeoutWall, nil), nil
-	default:
-		return api.ExecResult{}, withCause(ctx, err)
-	}
-	res := result(r, guestapi.Event{}, api.VerdictNotRun, nil)
-	res.Error = se.Message
-	switch se.Reason {
-	case guestapi.ReasonNotFound:
-		res.ExitCode = 127
-	case guestapi.ReasonNotExecutable:
-		res.ExitCode = 126
-	case guestapi.ReasonBadUser:
-		return res, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("user").
-			WithHint("name a user of the image's /etc/passwd, or ids that the sandbox has (see /proc/self/uid_map inside)")
-	case guestapi.ReasonBadCwd:
-		return res, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("cwd").WithHint("choose a folder that exists in the sandbox")
-	case guestapi.ReasonTooBig:
-		return res, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("argv").WithHint("pass large data on stdin or in a file")
-	case guestapi.ReasonNoProcess:
-		return res, api.Errorf(api.ResourceExhausted, "%s", se.Message).WithHint("end some processes in the sandbox, or raise limits.pids")
-	default:
-		return res, api.Errorf(api.Internal, "%s", se.Message).WithHint("the daemon's log may say more")
-	}
-	return res, nil
-}
-
-// fill puts captured output into res.
-func (io *stdio) fill(res *api.ExecResult, want api.Encoding) {
-	if io.stdout == nil {
-		return
-	}
-	res.Stdout, res.StdoutEncoding = io.stdout.text(want)
-	res.Stderr, res.StderrEncoding = io.stderr.text(want)
-	res.Truncated = io.stdout.omitted()+io.stderr.omitted() > 0
-}
-
-func decode(text string, enc api.Encoding) ([]byte, error) {
-	if enc != api.Base64 {
-		return []byte(text), nil
-	}
-	data, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return nil, api.Errorf(api.InvalidArgument, "stdin is not base64: %w", err).WithField("stdin").
-			WithHint("encode it, or leave encoding out")
-	}
-	return data, nil
-}
-
-func (m *Manager) findExec(id string) (*running, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if r, ok := m.execs[id]; ok {
-		return r, nil
-	}
-	return nil, api.Errorf(api.NotFound, "no running exec %q", id).WithHint("it may have ended already")
-}
-
-// Signal sends a signal to an exec's leader.
-func (m *Manager) Signal(p api.SignalParams) error {
-	r, err := m.findExec(p.Exec)
-	if err != nil {
-		return err
-	}
-	sig, err := parseSignal(p.Signal)
-	if err != nil {
-		return err
-	}
-	return r.exec.Signal(sig)
-}
-
-// parseSignal reads "SIGINT", "INT" or "2".
-func parseSignal(name string) (syscall.Signal, error) {
-	if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 64 {
-		return syscall.Signal(n), nil
-	}
-	upper := strings.ToUpper(name)
-	if !strings.HasPrefix(upper, "SIG") {
-		upper = "SIG" + upper
-	}
-	if sig := unix.SignalNum(upper); sig != 0 {
-		return sig, nil
-	}
-	return 0, api.Errorf(api.InvalidArgument, "signal: %q is no signal", name).WithField("signal").WithHint("use a name such as SIGTERM, or 1 to 64")
-}
-
-// Resize sets the size of an exec's terminal.
-func (m *Manager) Resize(p api.ResizeParams) error {
-	r, err := m.findExec(p.Exec)
-	if err != nil {
-		return err
-	}
-	if r.master == nil {
-		return api.Errorf(api.FailedPrecondition, "exec %s has no terminal", p.Exec).WithHint("start it with pty")
-	}
-	return setSize(r.master, p.Pty)
 }

@@ -50,7 +50,8 @@ type Manager struct {
 	closed   bool
 	byID     map[string]*Sandbox
 	byName   map[string]*Sandbox
-	execs    map[string]*running
+	execs    map[string]*running // also those that ended and are kept
+	running  int                 // of execs
 	lastBusy time.Time
 	gone     map[uint64]bool // connections that ended while a create was under way
 	creating map[uint64]int
@@ -133,7 +134,7 @@ func hasLabels(have, want map[string]string) bool {
 func (m *Manager) Counts() (sandboxes, execs int, idleSince time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.byID), len(m.execs), m.lastBusy
+	return len(m.byID), m.running, m.lastBusy
 }
 
 // Kill ends every process of a sandbox; its record and files stay.
@@ -208,7 +209,9 @@ func (m *Manager) forget(s *Sandbox) error {
 		s.idle.Stop()
 	}
 	s.mu.Unlock()
-	if err := s.destroy(); err != nil {
+	err := s.destroy()
+	m.forgetExecs(s)
+	if err != nil {
 		m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
 		return api.Errorf(api.Internal, "sandbox %s is gone, but not all of it could be removed: %w", s.id, err).
 			WithHint("hutch gc sweeps what is left")

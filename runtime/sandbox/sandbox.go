@@ -29,7 +29,8 @@ type Sandbox struct {
 
 	mu     sync.Mutex // guards what follows; never held over a call that blocks
 	record api.Sandbox
-	execs  map[string]*running
+	execs  map[string]*running // that run
+	ended  []*running          // that can still be read, oldest first
 	idle   *time.Timer
 }
 

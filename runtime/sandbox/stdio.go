@@ -22,59 +22,75 @@ type stdio struct {
 	give     []*os.File // stdin, stdout, stderr; or one pty slave. Closed after the start
 	stdin    *pump      // towards the command, nil when passed as it is
 	out, err *pump
-	stdout   *headTail // nil when not captured
-	stderr   *headTail
-	master   *os.File // of the pty
+	streams  []*stream // stdout and stderr where hutch-launch spools them
+	input    *os.File  // stdin's other end, open for exec.write
+	master   *os.File  // of the pty
 	closers  []io.Closer
 	released sync.Once
 }
 
-// prepare decides how each of the three streams crosses into the sandbox.
-func (m *Manager) prepare(s *Sandbox, p *api.ExecParams, fds Taker) (_ *stdio, err error) {
+// prepare decides how each of the three streams of r crosses into the sandbox.
+func (m *Manager) prepare(ctx context.Context, r *running, fds Taker) (_ *stdio, err error) {
 	io := &stdio{}
 	defer func() {
 		if err != nil {
 			io.abort()
+			io.forget()
 		}
 	}()
-	switch {
+	switch p := &r.params; {
 	case p.Pty != nil:
-		err = io.pty(s, p, fds)
+		err = io.pty(r.s, p, fds)
 	case p.Stdio != nil:
-		err = io.passed(s, p, fds)
+		err = io.passed(r.s, p, fds)
 	default:
-		err = io.captured(p)
+		if err = io.feed(p, r.open); err == nil {
+			err = io.spooled(ctx, m.cfg.Launcher, r)
+		}
 	}
 	return io, err
 }
 
-// captured makes pipes whose other ends hutchd reads into the reply.
-func (io *stdio) captured(p *api.ExecParams) error {
-	limit := p.OutputBytes
-	if limit == 0 {
-		limit = api.DefaultOutputBytes
+// spooled makes pipes whose other ends hutch-launch reads into spools.
+func (io *stdio) spooled(ctx context.Context, launcher Launcher, r *running) error {
+	var ends []*os.File
+	defer func() { packet.CloseAll(ends) }()
+	for range 2 {
+		read, write, err := pipe()
+		if err != nil {
+			return err
+		}
+		ends = append(ends, read)
+		io.give = append(io.give, write)
 	}
-	io.stdout, io.stderr = newHeadTail(limit), newHeadTail(limit)
-	if err := io.input(p); err != nil {
+	streams, err := launcher.Spool(ctx, r.s.id, r.id, spoolSize, ends...)
+	if err != nil {
 		return err
 	}
-	for _, capture := range []struct {
-		buf *headTail
-		p   **pump
-	}{{io.stdout, &io.out}, {io.stderr, &io.err}} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return pipeError(err)
-		}
-		io.give = append(io.give, w)
-		*capture.p = startPump(r, capture.buf, nil)
+	for _, st := range streams {
+		io.streams = append(io.streams, openStream(st))
 	}
 	return nil
 }
 
-// input feeds the stdin given in the request, or gives /dev/null.
-func (io *stdio) input(p *api.ExecParams) error {
-	if p.Stdin == "" {
+// pipe makes a pipe whose reader never blocks and whose writer, which is for a
+// command, does.
+func pipe() (read, write *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, pipeError(err)
+	}
+	read, write = os.NewFile(uintptr(fds[0]), "pipe"), os.NewFile(uintptr(fds[1]), "pipe")
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		packet.CloseAll([]*os.File{read, write})
+		return nil, nil, pipeError(err)
+	}
+	return read, write, nil
+}
+
+// feed gives the stdin of the request, an open one for exec.write, or /dev/null.
+func (io *stdio) feed(p *api.ExecParams, open bool) error {
+	if p.Stdin == "" && !open {
 		return io.null(os.O_RDONLY)
 	}
 	data, err := decode(p.Stdin, p.Encoding)
@@ -87,6 +103,10 @@ func (io *stdio) input(p *api.ExecParams) error {
 	}
 	io.give = append(io.give, r)
 	io.closers = append(io.closers, w)
+	if open {
+		io.input = w
+		return nil
+	}
 	go func() {
 		_, _ = w.Write(data) // a command need not read its stdin
 		_ = w.Close()
@@ -307,6 +327,13 @@ func (io *stdio) release() {
 			_ = io.master.Close()
 		}
 	})
+}
+
+// forget releases the kept output.
+func (io *stdio) forget() {
+	for _, st := range io.streams {
+		st.close()
+	}
 }
 
 func pipeError(err error) error {

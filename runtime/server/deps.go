@@ -40,6 +40,15 @@ type Execs interface {
 	// before it calls started, which is never nil; fds that it did not take stay
 	// open until it returns unless it closes them (FDs.Close).
 	Run(ctx context.Context, who Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(exec string, pid int)) (api.ExecResult, error)
+	// Start returns when the command runs; it lives on without its caller.
+	Start(ctx context.Context, who Actor, p api.ExecParams, fds *jsonrpc.FDs) (api.StartResult, error)
+	Wait(ctx context.Context, p api.WaitParams) (api.ExecResult, error)
+	Read(ctx context.Context, p api.ReadParams) (api.Chunk, error)
+	Write(ctx context.Context, p api.WriteParams) error
+	CloseStdin(p api.ExecRef) error
+	KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, error)
+	Execs(sandbox string) ([]api.Exec, error)
+	Exec(p api.ExecRef) (api.Exec, error)
 	Signal(p api.SignalParams) error
 	Resize(p api.ResizeParams) error
 }

@@ -87,6 +87,22 @@ func (f fakeExecs) Signal(p api.SignalParams) error {
 	return nil
 }
 func (f fakeExecs) Resize(api.ResizeParams) error { return nil }
+func (f fakeExecs) Start(context.Context, Actor, api.ExecParams, *jsonrpc.FDs) (api.StartResult, error) {
+	return api.StartResult{Exec: "ex_1", PID: 2}, nil
+}
+func (f fakeExecs) Wait(context.Context, api.WaitParams) (api.ExecResult, error) {
+	return api.ExecResult{Exec: "ex_1"}, nil
+}
+func (f fakeExecs) Read(_ context.Context, p api.ReadParams) (api.Chunk, error) {
+	return api.Chunk{Offset: p.Offset, Next: p.Offset}, nil
+}
+func (f fakeExecs) Write(context.Context, api.WriteParams) error { return nil }
+func (f fakeExecs) CloseStdin(api.ExecRef) error                 { return nil }
+func (f fakeExecs) KillExec(context.Context, api.ExecRef) (api.ExecResult, error) {
+	return api.ExecResult{Exec: "ex_1"}, nil
+}
+func (f fakeExecs) Execs(string) ([]api.Exec, error)     { return nil, nil }
+func (f fakeExecs) Exec(p api.ExecRef) (api.Exec, error) { return api.Exec{Exec: p.Exec}, nil }
 
 type fakeImages struct{ *engines }
 

@@ -79,6 +79,31 @@ func (s *Server) handlers() map[string]handler {
 				c.Progress(api.Progress{Kind: kindExecStarted, Exec: exec, PID: pid})
 			})
 		}),
+		api.MethodExecStart: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.StartResult, error) {
+			return execs.Start(ctx, c.Actor, p, c.FDs)
+		}),
+		api.MethodExecWait: handle(func(ctx context.Context, _ *Call, p api.WaitParams) (api.ExecResult, error) {
+			return execs.Wait(ctx, p)
+		}),
+		api.MethodExecRead: handle(func(ctx context.Context, _ *Call, p api.ReadParams) (api.Chunk, error) {
+			return execs.Read(ctx, p)
+		}),
+		api.MethodExecWrite: done(func(ctx context.Context, _ *Call, p api.WriteParams) error {
+			return execs.Write(ctx, p)
+		}),
+		api.MethodExecEOF: done(func(_ context.Context, _ *Call, p api.ExecRef) error {
+			return execs.CloseStdin(p)
+		}),
+		api.MethodExecKill: handle(func(ctx context.Context, _ *Call, p api.ExecRef) (api.ExecResult, error) {
+			return execs.KillExec(ctx, p)
+		}),
+		api.MethodExecList: handle(func(_ context.Context, _ *Call, p api.SandboxParams) (api.Execs, error) {
+			list, err := execs.Execs(p.Sandbox)
+			return api.Execs{Execs: orEmpty(list)}, err
+		}),
+		api.MethodExecGet: handle(func(_ context.Context, _ *Call, p api.ExecRef) (api.Exec, error) {
+			return execs.Exec(p)
+		}),
 		api.MethodExecSignal: done(func(_ context.Context, _ *Call, p api.SignalParams) error {
 			return execs.Signal(p)
 		}),

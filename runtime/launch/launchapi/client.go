@@ -152,19 +152,70 @@ func (c *Client) Kill(ctx context.Context, id string) error { return c.simple(ct
 // destroy goes on. A sandbox that is not there is no error.
 func (c *Client) Destroy(ctx context.Context, id string) error { return c.simple(ctx, OpDestroy, id) }
 
-func (c *Client) simple(ctx context.Context, op, id string) error {
-	wait, seq, err := c.send(Request{Op: op, ID: id})
+// Stream is one stream of an exec: what hutch-launch has spooled of it. The files
+// are the caller's.
+type Stream struct {
+	File *os.File // the spool, for reading (internal/spool)
+	// Count is an eventfd, non-blocking: each read gives how many bytes were added.
+	Count *os.File
+}
+
+// Spool hands over the read ends of an exec's pipes, which must be non-blocking and
+// stay the caller's to close. size is how many bytes of each stream are kept.
+func (c *Client) Spool(ctx context.Context, id, exec string, size int64, pipes ...*os.File) ([]Stream, error) {
+	a, err := c.call(ctx, Request{Op: OpSpool, ID: id, Spool: &Spool{Exec: exec, Size: size}}, pipes...)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if len(a.files) != 2*len(pipes) {
+		packet.CloseAll(a.files)
+		return nil, api.Errorf(api.Internal, "spool %s: hutch-launch answered with %d fds", exec, len(a.files))
+	}
+	streams := make([]Stream, 0, len(pipes))
+	for i := range pipes {
+		streams = append(streams, Stream{File: a.files[2*i], Count: a.files[2*i+1]})
+	}
+	return streams, nil
+}
+
+// Flush makes hutch-launch spool what an exec's pipes hold now and returns the state
+// of each stream.
+func (c *Client) Flush(ctx context.Context, id, exec string) ([]Spooled, error) {
+	a, err := c.call(ctx, Request{Op: OpFlush, ID: id, Spool: &Spool{Exec: exec}})
+	packet.CloseAll(a.files)
+	return a.reply.Spooled, err
+}
+
+// Drop forgets an exec's streams.
+func (c *Client) Drop(ctx context.Context, id, exec string) error {
+	a, err := c.call(ctx, Request{Op: OpDrop, ID: id, Spool: &Spool{Exec: exec}})
+	packet.CloseAll(a.files)
+	return err
+}
+
+// call sends a request and waits for its answer.
+func (c *Client) call(ctx context.Context, req Request, files ...*os.File) (answer, error) {
+	wait, seq, err := c.send(req, files...)
+	if err != nil {
+		return answer{}, err
 	}
 	select {
 	case a := <-wait:
-		packet.CloseAll(a.files)
-		return a.failure()
+		if err := a.failure(); err != nil {
+			packet.CloseAll(a.files)
+			return answer{}, err
+		}
+		return a, nil
 	case <-ctx.Done():
 		c.abandon(seq, wait)
-		return canceled(ctx, op+" sandbox "+id)
+		return answer{}, canceled(ctx, req.Op+" sandbox "+req.ID)
 	}
+}
+
+func (c *Client) simple(ctx context.Context, op, id string) error {
+	a, err := c.call(ctx, Request{Op: op, ID: id})
+	packet.CloseAll(a.files)
+	return err
 }
 
 // send sends a request and returns where its answer will come.

@@ -6,6 +6,9 @@
 //	create  {id, config, root, ...}  fds       result {seq, create: {...}} fds
 //	kill    {id}                               result {seq}
 //	destroy {id}                               result {seq}
+//	spool   {id, exec, size}         fds       result {seq} fds
+//	flush   {id, exec}                         result {seq, spooled}
+//	drop    {id, exec}                         result {seq}
 //	                                           exited {id, status}
 //
 // Both ends have the same kernel uid and trust each other; hutch-launch is
@@ -23,6 +26,12 @@ const (
 	OpCreate  = "create"
 	OpKill    = "kill"
 	OpDestroy = "destroy"
+	// OpSpool hands over the read ends of an exec's pipes, non-blocking. For each
+	// the result has two fds: the spool (internal/spool) for reading and the
+	// eventfd that counts its bytes.
+	OpSpool = "spool"
+	OpFlush = "flush" // spool what the pipes hold now
+	OpDrop  = "drop"  // forget the streams
 )
 
 // Request is a message from hutchd.
@@ -32,6 +41,19 @@ type Request struct {
 	ID  string `json:"id"` // the sandbox, chosen by hutchd
 
 	Create *Create `json:"create,omitempty"`
+	Spool  *Spool  `json:"spool,omitempty"` // of spool, flush and drop
+}
+
+// Spool names the streams of an exec.
+type Spool struct {
+	Exec string `json:"exec"`
+	Size int64  `json:"size,omitempty"` // bytes kept of each stream, see spool.LayoutOf
+}
+
+// Spooled is the state of one stream after a flush.
+type Spooled struct {
+	Total int64 `json:"total"` // bytes so far
+	Lost  int64 `json:"lost"`  // offset from which on the disk took nothing, -1 while it takes all
 }
 
 // Create asks for a sandbox. The fd that rides along is its network namespace.
@@ -72,10 +94,11 @@ type Overlay struct {
 
 // Reply is a message from hutch-launch: a result (Seq set) or an event.
 type Reply struct {
-	Seq    uint64        `json:"seq,omitempty"`
-	Error  *Error        `json:"error,omitempty"`
-	Create *CreateResult `json:"create,omitempty"`
-	Exited *Exited       `json:"exited,omitempty"` // event, Seq is 0
+	Seq     uint64        `json:"seq,omitempty"`
+	Error   *Error        `json:"error,omitempty"`
+	Create  *CreateResult `json:"create,omitempty"`
+	Spooled []Spooled     `json:"spooled,omitempty"` // of flush, in the order of the pipes
+	Exited  *Exited       `json:"exited,omitempty"`  // event, Seq is 0
 }
 
 // CreateResult describes a sandbox whose PID 1 is running and waits for setup.

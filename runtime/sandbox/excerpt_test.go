@@ -1,0 +1,74 @@
+package sandbox
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// of makes the excerpt of in that a stream with this limit gives.
+func of(in []byte, limit int) *excerpt {
+	x := &excerpt{total: int64(len(in))}
+	if len(in) <= limit {
+		x.head = in
+		return x
+	}
+	x.head, x.tail = in[:limit/2], in[len(in)-limit/2:]
+	return x
+}
+
+func TestExcerpt(t *testing.T) {
+	cases := []struct {
+		name, in string
+		limit    int
+		want     string
+		gone     int64
+	}{
+		{"empty", "", 10, "", 0},
+		{"fits", "0123456789", 10, "0123456789", 0},
+		{"one too many", "0123456789a", 10, "01234\n[hutch: 1 bytes omitted]\n6789a", 1},
+		{"long", strings.Repeat("x", 100) + "tail!", 10, "xxxxx\n[hutch: 95 bytes omitted]\ntail!", 95},
+		{"cut between runes", "aaäxxxxxüzz", 8, "aaä\n[hutch: 5 bytes omitted]\nüzz", 5},
+		{"cut inside runes", "aaaäxxxxxüzzz", 8, "aaa\n[hutch: 9 bytes omitted]\nzzz", 7},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			x := of([]byte(c.in), c.limit)
+			got, enc := x.text("")
+			if got != c.want || enc != api.Text || x.omitted() != c.gone {
+				t.Errorf("%q (%s), %d omitted; want %q, %d", got, enc, x.omitted(), c.want, c.gone)
+			}
+		})
+	}
+}
+
+func TestExcerptBinary(t *testing.T) {
+	got, enc := of([]byte{0xff, 0, 1}, 100).text("")
+	if want := base64.StdEncoding.EncodeToString([]byte{0xff, 0, 1}); got != want || enc != api.Base64 {
+		t.Errorf("got %q (%s), want %q", got, enc, want)
+	}
+}
+
+func FuzzExcerpt(f *testing.F) {
+	f.Add([]byte("hello"), 4)
+	f.Fuzz(func(t *testing.T, data []byte, limit int) {
+		if limit < 2 || limit > 1<<12 {
+			return
+		}
+		x := of(data, limit)
+		text, enc := x.text(api.Base64)
+		kept, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || enc != api.Base64 {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if int64(len(kept))+x.omitted() != int64(len(data)) || len(kept) > limit {
+			t.Fatalf("kept %d of %d, omitted %d, limit %d", len(kept), len(data), x.omitted(), limit)
+		}
+		if text, enc := x.text(""); enc == api.Text && !utf8.ValidString(text) {
+			t.Fatalf("invalid text %q", text)
+		}
+	})
+}

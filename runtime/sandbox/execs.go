@@ -1,0 +1,355 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// keptExecs is how many ended execs of one sandbox can still be read.
+const keptExecs = 64
+
+// addExec enters an exec that runs. It reports false when the sandbox is being
+// removed.
+func (m *Manager) addExec(r *running) bool {
+	m.mu.Lock()
+	m.execs[r.id] = r
+	m.running++
+	_, here := m.byID[r.s.id]
+	m.mu.Unlock()
+	r.s.mu.Lock()
+	r.s.execs[r.id] = r
+	if r.s.idle != nil {
+		r.s.idle.Stop()
+	}
+	r.s.mu.Unlock()
+	return here
+}
+
+// endExec moves an exec from those that run to those that are kept, and forgets
+// the oldest of them.
+func (m *Manager) endExec(r *running) {
+	m.mu.Lock()
+	m.running--
+	m.lastBusy = time.Now()
+	m.mu.Unlock()
+	r.s.mu.Lock()
+	delete(r.s.execs, r.id)
+	r.s.ended = append(r.s.ended, r)
+	var old *running
+	if len(r.s.ended) > keptExecs {
+		old = r.s.ended[0]
+		r.s.ended = r.s.ended[1:]
+	}
+	r.s.mu.Unlock()
+	if old != nil {
+		m.forgetExec(old)
+	}
+	r.s.rearmIdle(m)
+}
+
+// forgetExec drops an ended exec and its output.
+func (m *Manager) forgetExec(r *running) {
+	m.mu.Lock()
+	_, known := m.execs[r.id]
+	delete(m.execs, r.id)
+	m.mu.Unlock()
+	if !known {
+		return
+	}
+	r.s.mu.Lock()
+	r.s.ended = slices.DeleteFunc(r.s.ended, func(o *running) bool { return o == r })
+	r.s.mu.Unlock()
+	r.io.forget()
+	m.dropStreams(r)
+}
+
+// dropStreams makes hutch-launch forget an exec's output, in the background:
+// nobody waits for it, and the sandbox's end does the same.
+func (m *Manager) dropStreams(r *running) {
+	if len(r.io.streams) == 0 {
+		return
+	}
+	m.watchers.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		defer cancel()
+		if err := m.cfg.Launcher.Drop(ctx, r.s.id, r.id); err != nil && !errors.Is(err, &api.Error{Code: api.NotFound}) {
+			m.cfg.Logger.Debug("drop output", "exec", r.id, "err", err)
+		}
+	})
+}
+
+// forgetExecs drops all execs of a sandbox that has ended.
+func (m *Manager) forgetExecs(s *Sandbox) {
+	s.mu.Lock()
+	var left []*running
+	for _, r := range s.execs {
+		left = append(left, r)
+	}
+	s.mu.Unlock()
+	for _, r := range left {
+		<-r.done // PID 1 is gone, so this is soon
+	}
+	s.mu.Lock()
+	ended := s.ended
+	s.ended = nil
+	s.mu.Unlock()
+	for _, r := range ended {
+		m.mu.Lock()
+		delete(m.execs, r.id)
+		m.mu.Unlock()
+		r.io.forget()
+	}
+}
+
+func (m *Manager) findExec(id string) (*running, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r, ok := m.execs[id]; ok {
+		return r, nil
+	}
+	return nil, api.Errorf(api.NotFound, "no exec %q", id).WithHint("hutch rpc exec.list lists those of a sandbox that run or ended lately")
+}
+
+// live finds an exec that runs.
+func (m *Manager) live(id string) (*running, error) {
+	r, err := m.findExec(id)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-r.done:
+		return nil, api.Errorf(api.FailedPrecondition, "exec %s has ended", id).WithHint("exec.wait gives its result")
+	default:
+		return r, nil
+	}
+}
+
+// Wait waits for the end of an exec; it never kills.
+func (m *Manager) Wait(ctx context.Context, p api.WaitParams) (api.ExecResult, error) {
+	r, err := m.findExec(p.Exec)
+	if err != nil {
+		return api.ExecResult{}, err
+	}
+	if p.WaitS != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, seconds(*p.WaitS), errStillRuns)
+		defer cancel()
+	}
+	select {
+	case <-r.done:
+		return r.result(p.OutputBytes, p.Encoding)
+	default:
+	}
+	select {
+	case <-r.done:
+		return r.result(p.OutputBytes, p.Encoding)
+	case <-ctx.Done():
+		return api.ExecResult{}, context.Cause(ctx)
+	}
+}
+
+var errStillRuns = api.Errorf(api.DeadlineExceeded, "the exec still runs").WithHint("wait again; exec.kill ends it")
+
+// Read reads output of an exec, also after its end.
+func (m *Manager) Read(ctx context.Context, p api.ReadParams) (api.Chunk, error) {
+	if err := p.Validate(); err != nil {
+		return api.Chunk{}, err
+	}
+	r, err := m.findExec(p.Exec)
+	if err != nil {
+		return api.Chunk{}, err
+	}
+	if len(r.io.streams) == 0 {
+		return api.Chunk{}, api.Errorf(api.FailedPrecondition, "exec %s writes to the caller's own fds: nothing of it is kept", p.Exec).
+			WithHint("start it without stdio")
+	}
+	st := r.io.streams[0]
+	if p.Stream == api.Stderr {
+		st = r.io.streams[1]
+	}
+	off := p.Offset
+	if off < 0 {
+		total, _ := st.known()
+		off = max(0, total+off)
+	}
+	if p.WaitS > 0 {
+		waiting, cancel := context.WithTimeout(ctx, seconds(p.WaitS))
+		st.awaitByte(waiting, off, r.done)
+		cancel()
+	}
+	limit := p.Limit
+	if limit == 0 {
+		limit = api.DefaultReadBytes
+	}
+	return r.chunk(st, off, limit, p.Encoding)
+}
+
+// chunk reads and encodes one piece of a stream.
+func (r *running) chunk(st *stream, off, limit int64, want api.Encoding) (api.Chunk, error) {
+	ended := false
+	select {
+	case <-r.done: // before the read: what was written before the end is then seen
+		ended = true
+	default:
+	}
+	data, start, err := st.read(off, limit)
+	if err != nil {
+		return api.Chunk{}, err
+	}
+	total, _ := st.known()
+	next := start + int64(len(data))
+	text, enc, cut := encode(data, want, ended && next == total)
+	next -= int64(cut)
+	return api.Chunk{Offset: start, Next: next, Data: text, Encoding: enc, EOF: ended && next >= total}, nil
+}
+
+// Write writes to an exec's stdin. It blocks while the command does not read.
+func (m *Manager) Write(ctx context.Context, p api.WriteParams) error {
+	r, err := m.live(p.Exec)
+	if err != nil {
+		return err
+	}
+	data, err := decode(p.Data, p.Encoding)
+	if err != nil {
+		return err
+	}
+	if r.io.input == nil {
+		return api.Errorf(api.FailedPrecondition, "the stdin of exec %s is not open", p.Exec).
+			WithHint("start it with exec.start, without background, stdin and stdio")
+	}
+	r.input.Lock()
+	defer r.input.Unlock()
+	stop := context.AfterFunc(ctx, func() { _ = r.io.input.SetWriteDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := r.io.input.Write(data); err != nil {
+		switch {
+		case ctx.Err() != nil:
+			_ = r.io.input.SetWriteDeadline(time.Time{})
+			return context.Cause(ctx)
+		case errors.Is(err, unix.EPIPE), errors.Is(err, os.ErrClosed):
+			return api.Errorf(api.FailedPrecondition, "exec %s reads its stdin no more", p.Exec).WithHint("it was closed, or the command has ended")
+		}
+		return err
+	}
+	return nil
+}
+
+// CloseStdin closes an exec's stdin.
+func (m *Manager) CloseStdin(p api.ExecRef) error {
+	r, err := m.live(p.Exec)
+	if err != nil {
+		return err
+	}
+	if r.io.input != nil {
+		_ = r.io.input.Close() // twice is no error for the caller
+	}
+	return nil
+}
+
+// KillExec kills an exec and everything it started, and returns its result.
+func (m *Manager) KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, error) {
+	r, err := m.findExec(p.Exec)
+	if err != nil {
+		return api.ExecResult{}, err
+	}
+	r.stop(errKilled)
+	return m.Wait(ctx, api.WaitParams{Exec: p.Exec})
+}
+
+// Execs lists the execs of a sandbox that run or ended lately, oldest first.
+func (m *Manager) Execs(ref string) ([]api.Exec, error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	all := slices.Clone(s.ended)
+	for _, r := range s.execs {
+		all = append(all, r)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b *running) int { return cmp.Or(a.start.Compare(b.start), cmp.Compare(a.id, b.id)) })
+	list := make([]api.Exec, 0, len(all))
+	for _, r := range all {
+		list = append(list, r.record())
+	}
+	return list, nil
+}
+
+// Exec is the record of one exec.
+func (m *Manager) Exec(p api.ExecRef) (api.Exec, error) {
+	r, err := m.findExec(p.Exec)
+	if err != nil {
+		return api.Exec{}, err
+	}
+	return r.record(), nil
+}
+
+func (r *running) record() api.Exec {
+	rec := api.Exec{
+		Exec: r.id, Sandbox: r.s.id, State: api.ExecRunning, Argv: r.params.Argv, Command: r.params.Command,
+		Background: r.params.Background, PID: r.exec.PID, Started: r.start.UTC().Truncate(time.Millisecond),
+	}
+	if len(r.io.streams) == 2 {
+		rec.StdoutBytes, _ = r.io.streams[0].known()
+		rec.StderrBytes, _ = r.io.streams[1].known()
+	}
+	select {
+	case <-r.done:
+		o := r.outcome()
+		rec.State, rec.ExitCode, rec.Verdict, rec.DurationMS = api.ExecExited, &o.ExitCode, o.Verdict, o.DurationMS
+	default:
+	}
+	return rec
+}
+
+// Signal sends a signal to an exec's leader.
+func (m *Manager) Signal(p api.SignalParams) error {
+	r, err := m.live(p.Exec)
+	if err != nil {
+		return err
+	}
+	sig, err := parseSignal(p.Signal)
+	if err != nil {
+		return err
+	}
+	return r.exec.Signal(sig)
+}
+
+// parseSignal reads "SIGINT", "INT" or "2".
+func parseSignal(name string) (syscall.Signal, error) {
+	if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 64 {
+		return syscall.Signal(n), nil
+	}
+	upper := strings.ToUpper(name)
+	if !strings.HasPrefix(upper, "SIG") {
+		upper = "SIG" + upper
+	}
+	if sig := unix.SignalNum(upper); sig != 0 {
+		return sig, nil
+	}
+	return 0, api.Errorf(api.InvalidArgument, "signal: %q is no signal", name).WithField("signal").WithHint("use a name such as SIGTERM, or 1 to 64")
+}
+
+// Resize sets the size of an exec's terminal.
+func (m *Manager) Resize(p api.ResizeParams) error {
+	r, err := m.live(p.Exec)
+	if err != nil {
+		return err
+	}
+	if r.io.master == nil {
+		return api.Errorf(api.FailedPrecondition, "exec %s has no terminal", p.Exec).WithHint("start it with pty")
+	}
+	return setSize(r.io.master, p.Pty)
+}

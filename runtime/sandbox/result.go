@@ -1,0 +1,148 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// result is exec.run's and exec.wait's result of an exec that has ended, with at
+// most limit bytes of each stream.
+func (r *running) result(limit int64, want api.Encoding) (api.ExecResult, error) {
+	res := r.outcome()
+	if len(r.io.streams) == 0 {
+		return res, nil
+	}
+	if limit == 0 {
+		limit = api.DefaultOutputBytes
+	}
+	out, err := r.io.streams[0].excerpt(limit)
+	if err != nil {
+		return res, err
+	}
+	errs, err := r.io.streams[1].excerpt(limit)
+	if err != nil {
+		return res, err
+	}
+	res.Stdout, res.StdoutEncoding = out.text(want)
+	res.Stderr, res.StderrEncoding = errs.text(want)
+	res.Truncated = out.omitted()+errs.omitted() > 0
+	return res, nil
+}
+
+// outcome maps the end of the leader to a result without output.
+func (r *running) outcome() api.ExecResult {
+	ws := syscall.WaitStatus(r.end.Status)
+	res := api.ExecResult{
+		Exec: r.id, ExitCode: ws.ExitStatus(), Verdict: r.verdict,
+		TimedOut:       r.verdict == api.VerdictTimeoutWall,
+		DurationMS:     ms(r.took),
+		Killed:         r.end.Killed,
+		Denials:        []api.Denial{},
+		StdoutEncoding: api.Text, StderrEncoding: api.Text,
+	}
+	if res.Killed == nil {
+		res.Killed = []int{}
+	}
+	if ws.Signaled() {
+		res.ExitCode = 128 + int(ws.Signal())
+		res.Signal = unix.SignalName(ws.Signal())
+	}
+	if u := r.end.Usage; u != nil {
+		res.Peaks = api.Peaks{MemoryBytes: u.MaxRSSKB << 10, CPUMS: float64(u.UserUS+u.SystemUS) / 1000}
+	}
+	if res.Verdict == "" {
+		res.Verdict = verdictOf(ws)
+	}
+	return res
+}
+
+func verdictOf(ws syscall.WaitStatus) api.Verdict {
+	switch {
+	case ws.Signaled():
+		return api.VerdictSignal
+	case ws.ExitStatus() != 0:
+		return api.VerdictNonzero
+	}
+	return api.VerdictOK
+}
+
+// notRun maps a failed start for exec.run: what the command line made impossible
+// is a result, with the exit code that shells use; the rest is an error.
+func notRun(ctx context.Context, r *running, err error) (api.ExecResult, error) {
+	if r != nil && errors.Is(err, errTimeout) {
+		r.end, r.verdict = guestapi.Event{Status: int(unix.SIGKILL)}, api.VerdictTimeoutWall
+		return r.outcome(), nil
+	}
+	code, err := notStarted(ctx, r, err)
+	if code == 0 {
+		return api.ExecResult{}, err
+	}
+	r.verdict = api.VerdictNotRun
+	res := r.outcome()
+	res.ExitCode, res.Error = code, err.Error()
+	return res, nil
+}
+
+// notStarted makes a failed start an error that users can act on. code is the exit
+// code that shells use for a command that can not be run, else 0.
+func notStarted(ctx context.Context, r *running, err error) (code int, _ error) {
+	var se *guestapi.StartError
+	if errors.Is(err, errTimeout) {
+		return 0, api.Errorf(api.DeadlineExceeded, "the command was not started in time").WithHint("the sandbox is overloaded; give it a longer timeout_s")
+	}
+	if r == nil || !errors.As(err, &se) {
+		return 0, withCause(ctx, err)
+	}
+	switch se.Reason {
+	case guestapi.ReasonNotFound:
+		return 127, api.Errorf(api.NotFound, "%s", se.Message).WithField("argv").WithHint("name a program that is in the sandbox; PATH decides where it is looked for")
+	case guestapi.ReasonNotExecutable:
+		return 126, api.Errorf(api.FailedPrecondition, "%s", se.Message).WithField("argv").WithHint("make it executable, or run it with its interpreter")
+	case guestapi.ReasonBadUser:
+		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("user").
+			WithHint("name a user of the image's /etc/passwd, or ids that the sandbox has (see /proc/self/uid_map inside)")
+	case guestapi.ReasonBadCwd:
+		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("cwd").WithHint("choose a folder that exists in the sandbox")
+	case guestapi.ReasonTooBig:
+		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("argv").WithHint("pass large data on stdin or in a file")
+	case guestapi.ReasonNoProcess:
+		return 0, api.Errorf(api.ResourceExhausted, "%s", se.Message).WithHint("end some processes in the sandbox, or raise limits.pids")
+	}
+	return 0, api.Errorf(api.Internal, "%s", se.Message).WithHint("the daemon's log may say more")
+}
+
+func decode(text string, enc api.Encoding) ([]byte, error) {
+	if enc != api.Base64 {
+		return []byte(text), nil
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, api.Errorf(api.InvalidArgument, "stdin is not base64: %w", err).WithField("stdin").
+			WithHint("encode it, or leave encoding out")
+	}
+	return data, nil
+}
+
+// encode makes bytes of a stream travel in JSON; cut is how many of the last ones
+// were left for the next read, so that no rune is cut.
+func encode(data []byte, want api.Encoding, last bool) (text string, enc api.Encoding, cut int) {
+	whole := data
+	if want != api.Base64 && !last {
+		whole, cut = trimLastRune(data)
+	}
+	x := excerpt{head: whole, total: int64(len(whole))}
+	text, enc = x.text(want)
+	if enc == api.Base64 && cut > 0 {
+		x = excerpt{head: data, total: int64(len(data))}
+		text, enc = x.text(api.Base64)
+		cut = 0
+	}
+	return text, enc, cut
+}

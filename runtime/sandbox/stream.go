@@ -1,0 +1,141 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/binary"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/spool"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+)
+
+// spoolSize is how many bytes are kept of each output stream.
+const spoolSize = 64 << 20
+
+// stream is an output stream of an exec, as hutch-launch spools it. hutchd only
+// reads it.
+type stream struct {
+	file   *os.File // the spool
+	count  *os.File // eventfd: what was added since it was last read
+	layout spool.Layout
+
+	mu    sync.Mutex
+	total int64         // bytes that are known to be there
+	grown chan struct{} // closed, and made anew, when total grows
+}
+
+// openStream owns s's files from now on.
+func openStream(s launchapi.Stream) *stream {
+	st := &stream{file: s.File, count: s.Count, layout: spool.LayoutOf(spoolSize), grown: make(chan struct{})}
+	go st.watch()
+	return st
+}
+
+// watch learns of new bytes until the stream is closed.
+func (st *stream) watch() {
+	rc, err := st.count.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = rc.Read(func(fd uintptr) bool {
+		st.learn(int(fd))
+		return false // wait for more, until the file is closed
+	})
+}
+
+// learn reads the counter and adds it, in one step for all who do so.
+func (st *stream) learn(fd int) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	var n [8]byte
+	if got, err := unix.Read(fd, n[:]); err != nil || got != len(n) {
+		return // nothing new
+	}
+	st.total += int64(binary.NativeEndian.Uint64(n[:]))
+	close(st.grown)
+	st.grown = make(chan struct{})
+}
+
+// known is how long the stream is by now, and a channel that is closed when it
+// has become longer.
+func (st *stream) known() (int64, <-chan struct{}) {
+	if rc, err := st.count.SyscallConn(); err == nil {
+		_ = rc.Control(func(fd uintptr) { st.learn(int(fd)) })
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.total, st.grown
+}
+
+// read reads at most limit bytes at off, or behind what was dropped there.
+func (st *stream) read(off, limit int64) (data []byte, start int64, err error) {
+	buf := make([]byte, limit)
+	for {
+		total, _ := st.known()
+		n, start, err := spool.ReadAt(st.file, st.layout, buf, off, total)
+		if err != nil {
+			return nil, start, err
+		}
+		// The writer does not wait: what was read may have been overwritten.
+		if total, _ = st.known(); spool.StillKept(st.layout, start, total) {
+			return buf[:n], start, nil
+		}
+		off = start
+	}
+}
+
+// awaitByte waits until there is a byte at off, or done is closed.
+func (st *stream) awaitByte(ctx context.Context, off int64, done <-chan struct{}) {
+	for {
+		total, grown := st.known()
+		if total > off {
+			return
+		}
+		select {
+		case <-grown:
+		case <-done:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// excerpt reads the head and the tail of the stream, limit bytes together.
+func (st *stream) excerpt(limit int64) (*excerpt, error) {
+	total, _ := st.known()
+	x := &excerpt{total: total}
+	if total <= limit {
+		head, err := st.readAll(0, total)
+		x.head = head
+		return x, err
+	}
+	var err error
+	if x.head, err = st.readAll(0, limit/2); err != nil {
+		return x, err
+	}
+	x.tail, err = st.readAll(total-limit/2, total)
+	return x, err
+}
+
+// readAll reads [from, to), or what is kept of it.
+func (st *stream) readAll(from, to int64) ([]byte, error) {
+	var all []byte
+	for from < to {
+		data, start, err := st.read(from, min(to-from, 1<<20))
+		if err != nil || len(data) == 0 {
+			return all, err
+		}
+		all = append(all, data...)
+		from = start + int64(len(data))
+	}
+	return all, nil
+}
+
+func (st *stream) close() {
+	_ = st.count.Close() // ends watch
+	_ = st.file.Close()
+}

@@ -111,17 +111,19 @@ func (s *Store) download(ctx context.Context, src types.ImageSource, blob types.
 func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.BlobInfo, diffID digest.Digest, root string, rep *reporter) (unpack.Stats, error) {
 	receiving, cancel := context.WithCancelCause(ctx)
 	defer cancel(errEnded)
+	guard := guardStall(s.opts.Stall, cancel)
+	defer guard.stop()
 	// The requested size is the manifest's, which is verified; the server's
 	// header is not.
 	rc, size, err := src.GetBlob(receiving, types.BlobInfo{Digest: blob.Digest, Size: blob.Size}, none.NoCache)
 	if err != nil {
-		return unpack.Stats{}, err
+		return unpack.Stats{}, stalled(receiving, err)
 	}
 	defer rc.Close()
 	if blob.Size >= 0 {
 		size = blob.Size
 	}
-	received := newVerifier(io.LimitReader(&progressReader{r: rc, rep: rep, p: Progress{
+	received := newVerifier(io.LimitReader(&progressReader{r: guard.watch(rc), rep: rep, p: Progress{
 		Layer: blob.Digest.String(), Phase: PhaseDownloading, Total: size,
 	}}, limitOf(size)), blob.Digest)
 	stop := func() { cancel(errEnded) }
@@ -130,7 +132,7 @@ func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.Bl
 		Options: unpack.Options{Limits: s.opts.Limits.ForCompressed(size), SingleUID: s.opts.SingleUID},
 	})
 	if err != nil {
-		return res.Stats, err
+		return res.Stats, stalled(receiving, err)
 	}
 	if err := received.verify(); err != nil {
 		return res.Stats, err
@@ -139,6 +141,15 @@ func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.Bl
 		return res.Stats, fmt.Errorf("%w: unpacked it has %s, not %s", errDigest, res.DiffID, diffID)
 	}
 	return res.Stats, nil
+}
+
+// stalled prefers the reason why receiving was cancelled to what that broke.
+func stalled(receiving context.Context, err error) error {
+	var reason *api.Error
+	if errors.As(context.Cause(receiving), &reason) {
+		return reason
+	}
+	return err
 }
 
 // errEnded cancels what is left of a stream.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -345,6 +346,40 @@ func TestPullIsCanceled(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	wantClean(t, s, 0)
+}
+
+// A registry that stops sending in the middle of a layer, or before its first byte,
+// does not hold anybody for ever.
+func TestPullStalls(t *testing.T) {
+	registry := it.StartRegistry(t)
+	img := twoLayers()
+	push(t, registry, "app", img)
+	for name, sent := range map[string]int{"at once": 0, "half way": 10} {
+		t.Run(name, func(t *testing.T) {
+			hang := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !strings.Contains(r.URL.Path, "/blobs/"+img.Layers[0].Digest) {
+					http.Redirect(w, r, registry+r.URL.Path, http.StatusTemporaryRedirect)
+					return
+				}
+				if sent > 0 {
+					_, _ = w.Write(img.Layers[0].Data[:sent])
+					w.(http.Flusher).Flush()
+				}
+				<-r.Context().Done()
+			}))
+			defer hang.Close()
+			s := openStore(t, Options{ParallelLayers: 1, Stall: 200 * time.Millisecond})
+			_, err := s.Pull(t.Context(), it.Ref(hang.URL, "app", "v1"), PullOptions{})
+			if api.ErrorCode(err) != api.Unavailable || !strings.Contains(err.Error(), "sent nothing") {
+				t.Errorf("error %v", err)
+			}
+			wantClean(t, s, 0)
+			// The same layer from the registry itself.
+			if _, err := s.Pull(t.Context(), it.Ref(registry, "app", "v1"), PullOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // Many goroutines in two "processes" (stores with open files of their own)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,6 +39,8 @@ type Options struct {
 	// ParallelLayers is how many layers of one pull are downloaded at once;
 	// 0 means 3.
 	ParallelLayers int
+	// Stall is how long a registry may send nothing of a layer; 0 means a minute.
+	Stall time.Duration
 }
 
 // Store is a folder of images. Its methods may be used by any number of
@@ -66,6 +69,9 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	if s.opts.ParallelLayers <= 0 {
 		s.opts.ParallelLayers = 3
+	}
+	if s.opts.Stall <= 0 {
+		s.opts.Stall = defaultStall
 	}
 	s.opts.Limits = s.opts.Limits.WithDefaults()
 	if err := s.prepare(); err != nil {

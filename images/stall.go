@@ -1,0 +1,47 @@
+package images
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// defaultStall is how long a registry may send nothing before a download is given
+// up. Without an end it would hold the layer's lock for ever, and every later pull
+// of the layer would wait behind it.
+const defaultStall = 60 * time.Second
+
+// stallGuard cancels a download that stands still.
+type stallGuard struct {
+	timer *time.Timer
+	limit time.Duration
+}
+
+// guardStall starts to watch; cancel is called with the reason.
+func guardStall(limit time.Duration, cancel context.CancelCauseFunc) *stallGuard {
+	return &stallGuard{limit: limit, timer: time.AfterFunc(limit, func() {
+		cancel(api.Errorf(api.Unavailable, "the registry has sent nothing for %s", limit).
+			WithHint("try again: what was complete is kept"))
+	})}
+}
+
+// stop ends the watch.
+func (g *stallGuard) stop() { g.timer.Stop() }
+
+// watch tells the guard of every byte that r gives. Only the time inside Read
+// counts: a slow disk is not the registry's fault.
+func (g *stallGuard) watch(r io.Reader) io.Reader { return &watchedReader{g, r} }
+
+type watchedReader struct {
+	g *stallGuard
+	r io.Reader
+}
+
+func (w *watchedReader) Read(p []byte) (int, error) {
+	w.g.timer.Reset(w.g.limit)
+	n, err := w.r.Read(p)
+	w.g.timer.Stop()
+	return n, err
+}

@@ -121,13 +121,27 @@ func failsAt(t *testing.T, bin, variable string, step int, words string) bool {
 		t.Errorf("step %d: folders %v", step, dirs)
 	}
 	// A second failure, with a workspace and through the command line, which tells.
-	w.run(t, "run", "--name", "box", "--workspace", dir, "host", "true").want(t, 125).says(t, words)
-	if now := w.resources(t); now.above(idle) {
-		t.Errorf("step %d: the daemon held %+v, now %+v", step, idle, now)
-	}
+	w.heldAgain(t, fmt.Sprintf("step %d", step), idle, func() {
+		w.run(t, "run", "--name", "box", "--workspace", dir, "host", "true").want(t, 125).says(t, words)
+	})
 	// The same daemon is well again.
 	w.ok(t, "run", "--name", "box", "host", "true")
 	return true
+}
+
+// heldAgain repeats work until the daemon holds no more than when it was idle. An
+// answer may be here before the daemon has closed its last file; what leaks only
+// gets more.
+func (w *world) heldAgain(t *testing.T, what string, idle resources, work func()) {
+	t.Helper()
+	var now resources
+	for range 10 {
+		work()
+		if now = w.resources(t); !now.above(idle) {
+			return
+		}
+	}
+	t.Errorf("%s: the daemon held %+v, now %+v", what, idle, now)
 }
 
 // resources are what a daemon could leak.
@@ -188,7 +202,5 @@ func TestNothingHeld(t *testing.T) {
 		w.run(t, "run", "-u", "no-such-user", "host", "true").want(t, 125)
 	}
 	w.awaitNoSandbox(t)
-	if now := w.resources(t); now.above(idle) {
-		t.Errorf("the daemon held %+v, now %+v", idle, now)
-	}
+	w.heldAgain(t, "in the end", idle, func() { w.inside(t, "true"); w.awaitNoSandbox(t) })
 }

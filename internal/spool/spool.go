@@ -168,7 +168,7 @@ func ReadAt(file *os.File, l Layout, p []byte, off, total int64) (n int, start i
 	pos, contiguous := l.at(start)
 	limit := min(int64(len(p)), contiguous, total-start)
 	n, err = file.ReadAt(p[:limit], pos)
-	if err != nil && !(errors.Is(err, io.EOF) && n > 0) {
+	if err != nil && (n == 0 || !errors.Is(err, io.EOF)) {
 		return 0, start, fmt.Errorf("read spool at %d: %w", start, err)
 	}
 	return n, start, nil

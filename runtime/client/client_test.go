@@ -47,7 +47,7 @@ func TestHelpers(t *testing.T) {
 		calls <- r
 		return map[string]any{
 			"pid": 1, "bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
-			"checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "images": []api.Image{{Ref: "i"}},
+			"execs": []api.Exec{{Exec: "ex_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "images": []api.Image{{Ref: "i"}},
 			"a later version's field": true,
 		}, nil
 	})
@@ -75,6 +75,20 @@ func TestHelpers(t *testing.T) {
 			r, err := c.ExecRun(ctx, api.ExecParams{Sandbox: "x", Argv: []string{"true"}}, nil, nil)
 			return r.Exec, err
 		}},
+		{"exec.start", `{"sandbox":"x","command":"true"}`, "ex_1", func() (any, error) {
+			r, err := c.ExecStart(ctx, api.ExecParams{Sandbox: "x", Command: "true"}, nil)
+			return r.Exec, err
+		}},
+		{"exec.wait", `{"exec":"e"}`, "ex_1", func() (any, error) { r, err := c.ExecWait(ctx, api.WaitParams{Exec: "e"}); return r.Exec, err }},
+		{"exec.read", `{"exec":"e","stream":"stdout","offset":-2}`, "text", func() (any, error) {
+			r, err := c.ExecRead(ctx, api.ReadParams{Exec: "e", Stream: "stdout", Offset: -2})
+			return r.Data, err
+		}},
+		{"exec.write", `{"exec":"e","data":"x"}`, "ok", func() (any, error) { return "ok", c.ExecWrite(ctx, api.WriteParams{Exec: "e", Data: "x"}) }},
+		{"exec.close_stdin", `{"exec":"e"}`, "ok", func() (any, error) { return "ok", c.ExecCloseStdin(ctx, "e") }},
+		{"exec.kill", `{"exec":"e"}`, "ex_1", func() (any, error) { r, err := c.ExecKill(ctx, "e"); return r.Exec, err }},
+		{"exec.list", `{"sandbox":"x"}`, "ex_2", func() (any, error) { r, err := c.ListExecs(ctx, "x"); return r[0].Exec, err }},
+		{"exec.get", `{"exec":"e"}`, "ex_1", func() (any, error) { r, err := c.GetExec(ctx, "e"); return r.Exec, err }},
 		{"exec.signal", `{"exec":"e","signal":"INT"}`, "ok", func() (any, error) { return "ok", c.Signal(ctx, "e", "INT") }},
 		{"exec.resize", `{"exec":"e","rows":2,"cols":3}`, "ok", func() (any, error) { return "ok", c.Resize(ctx, "e", api.Pty{Rows: 2, Cols: 3}) }},
 		{"image.pull", `{"ref":"x","progress":true}`, "r", func() (any, error) {

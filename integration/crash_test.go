@@ -244,7 +244,7 @@ func TestKillDaemon(t *testing.T) {
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			w := newWorld(t)
-			for i := range rounds(12) {
+			for i := range rounds(6) {
 				w.create(t, "host")
 				c := w.start(t, "run", "host", "--", "sh", "-c", busy)
 				killed := w.daemon(t)

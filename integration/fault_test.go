@@ -195,7 +195,7 @@ func TestNothingHeld(t *testing.T) {
 	w.inside(t, "true")
 	w.awaitNoSandbox(t)
 	idle := w.resources(t)
-	for i := range rounds(20) {
+	for i := range rounds(10) {
 		w.ok(t, "run", "--workspace", w.sub(t, "work")+":overlay", "host", "--", "sh", "-c", "sleep infinity & echo "+strconv.Itoa(i))
 		w.run(t, "run", "--timeout", "0.05", "host", "sleep", "infinity").want(t, 124)
 		w.run(t, "run", "host", "no-such-program").want(t, 127)

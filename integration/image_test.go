@@ -31,7 +31,7 @@ func debianTar(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(root, ".cache", "debian.tar")
+	file := filepath.Join(root, ".cache", "test", "debian.tar") // testrun stages this folder
 	if data, err := os.ReadFile(file); err == nil {
 		return data
 	}
@@ -96,7 +96,7 @@ func push(t testing.TB, registry, name string, img imagetest.Image) string {
 func TestImageDebian(t *testing.T) {
 	registry := imagetest.StartRegistry(t)
 	img := imagetest.Image{
-		Layers: []imagetest.Layer{imagetest.NewLayer(debianTar(t), imagetest.Gzip)},
+		Layers: []imagetest.Layer{imagetest.NewLayer(debianTar(t), imagetest.Zstd)},
 		Config: imagetest.Config{
 			Env:        []string{"PATH=/usr/bin:/bin", "FROM=image", "BOTH=image"},
 			Entrypoint: []string{"/usr/bin/env", "ENTRY=1"}, Cmd: []string{"sh", "-c", "echo cmd $ENTRY $FROM; pwd; id -un"},

@@ -92,9 +92,10 @@ func stage(ctx context.Context, root, dir string, pkgs []string) error {
 	if err := copyTree(root, filepath.Join(dir, "src")); err != nil {
 		return err
 	}
-	// Tools that make deps unpacked, if it did.
-	if err := copyTree(filepath.Join(root, tools), filepath.Join(dir, "src", tools)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, made := range []string{tools, cached} {
+		if err := copyTree(filepath.Join(root, made), filepath.Join(dir, "src", made)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	for _, pkg := range pkgs {
 		args := []string{"test", "-c", "-tags", tags, "-o", testBinary(dir, pkg), "./" + pkg}
@@ -106,8 +107,10 @@ func stage(ctx context.Context, root, dir string, pkgs []string) error {
 	return nil
 }
 
-// tools is where make deps unpacks what it cannot install.
-const tools = ".cache/tools/usr/bin"
+const (
+	tools  = ".cache/tools/usr/bin" // what make deps unpacked, if it did
+	cached = ".cache/test"          // what tests made once, such as images
+)
 
 func testBinary(dir, pkg string) string {
 	return filepath.Join(dir, "tests", strings.ReplaceAll(pkg, "/", "_")+".test")

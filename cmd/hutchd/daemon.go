@@ -34,6 +34,10 @@ import (
 // defaultIdle is how long a shared daemon stays without sandboxes.
 const defaultIdle = 15 * time.Minute
 
+// maxProcesses is RLIMIT_NPROC of commands: as many as the default limit of a
+// sandbox's cgroup.
+const maxProcesses = 4096
+
 // daemon joins the engines.
 type daemon struct {
 	cfg     *monitorapi.Config
@@ -141,9 +145,9 @@ func (d *daemon) measureHost() error {
 	if err != nil {
 		return err
 	}
-	var nofile unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &nofile); err != nil {
-		return fmt.Errorf("read RLIMIT_NOFILE: %w", err)
+	var nofile, nproc unix.Rlimit
+	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_NOFILE, &nofile), unix.Getrlimit(unix.RLIMIT_NPROC, &nproc)); err != nil {
+		return fmt.Errorf("read resource limits: %w", err)
 	}
 	// Connections may not take the fds that sandboxes and execs need.
 	d.maxOpen = int64(min(1024, nofile.Max/4))
@@ -152,6 +156,7 @@ func (d *daemon) measureHost() error {
 		// fds in flight are counted per kernel uid, which sandboxes share with
 		// hutchd: a sandbox must reach its limit long before hutchd reaches its own.
 		NoFileHard: min(65536, nofile.Max/4),
+		NProc:      min(maxProcesses, nproc.Max),
 		CgroupMode: "none", CgroupReason: "no cgroups",
 		Forbidden: d.cfg.Forbidden,
 	}

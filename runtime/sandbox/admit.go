@@ -32,17 +32,25 @@ func (m *Manager) checkHost(s *api.Spec) error {
 	return nil
 }
 
+// defaultPIDs bounds a sandbox that asks for no limit of its own, where there is a
+// controller for it: enough for every build tool, and a fork bomb ends there.
+const defaultPIDs = 4096
+
 // reserve takes the id and the name, so that two creates never share one.
 func (m *Manager) reserve(req *CreateRequest) (*Sandbox, error) {
 	id := newID("sb_")
 	s := &Sandbox{
 		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, conn: req.Conn,
+		nproc:  m.cfg.Host.NProc,
 		exited: make(chan struct{}), execs: map[string]*running{},
 	}
 	s.record = api.Sandbox{
 		ID: id, Name: s.name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
 		Image: req.Spec.Image, Labels: req.Spec.Labels, Limits: req.Spec.Limits, Network: req.Spec.Network,
 		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User,
+	}
+	if s.record.Limits.PIDs == 0 && contains(m.cfg.Host.Controllers, "pids") {
+		s.record.Limits.PIDs = defaultPIDs
 	}
 	if s.record.Network.Mode == "" {
 		s.record.Network.Mode = api.NetNone

@@ -181,7 +181,7 @@ func (f *creation) build(context.Context) error {
 		Binds:    append(append([]spec.Bind{}, f.s.root.Binds...), f.binds...),
 		UIDs:     h.UIDs, GIDs: h.GIDs,
 		CgroupV2Mount: h.CgroupMode == "v2",
-		MemoryBytes:   sp.Limits.MemoryBytes, CPUs: sp.Limits.CPUs, PIDs: sp.Limits.PIDs,
+		MemoryBytes:   sp.Limits.MemoryBytes, CPUs: sp.Limits.CPUs, PIDs: f.s.record.Limits.PIDs,
 		NoFileHard: h.NoFileHard,
 	}
 	if h.CgroupPath != "" {

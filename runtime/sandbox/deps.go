@@ -48,6 +48,7 @@ type Host struct {
 	UIDs, GIDs []spec.Extent // hutchd's own id maps
 	UserMap    string        // "range" or "single"
 	NoFileHard uint64        // hard RLIMIT_NOFILE for sandboxes
+	NProc      uint64        // RLIMIT_NPROC of commands: processes of one uid in one sandbox
 	InMemory   bool          // what sandboxes write is kept in memory
 
 	CgroupMode   string // "v2", "v1", "none"

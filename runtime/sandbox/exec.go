@@ -247,6 +247,10 @@ func (s *Sandbox) request(p *api.ExecParams) guestapi.Request {
 		MkCwd: p.Cwd == "",
 		User:  orElse(p.User, rec.User),
 		TTY:   p.Pty != nil,
+		// Counted per user namespace since Linux 5.14, so a fork bomb is bounded also
+		// where there are no cgroups, and nobody else's processes count. PID 1 has no
+		// such limit: it can still start what ends the bomb.
+		Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: s.nproc, Hard: s.nproc}},
 	}
 }
 

@@ -44,6 +44,8 @@ type Manager struct {
 	wg     sync.WaitGroup // creates, and removals that run in the background
 	// watchers end when their sandbox's pidfd is closed, as part of its removal.
 	watchers sync.WaitGroup
+	// removals are under way: counted under mu while their sandbox is still listed.
+	removals sync.WaitGroup
 
 	// mu guards what follows. Lock order: Manager.mu, then Sandbox.mu.
 	mu       sync.Mutex
@@ -192,6 +194,9 @@ func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error
 func (m *Manager) forget(s *Sandbox) error {
 	m.mu.Lock()
 	_, mine := m.byID[s.id]
+	if mine {
+		m.removals.Add(1)
+	}
 	delete(m.byID, s.id)
 	if m.byName[s.name] == s {
 		delete(m.byName, s.name)
@@ -201,6 +206,7 @@ func (m *Manager) forget(s *Sandbox) error {
 	if !mine {
 		return nil
 	}
+	defer m.removals.Done()
 	for _, t := range s.timers {
 		t.Stop()
 	}
@@ -303,6 +309,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
+	m.removals.Wait()
 	m.watchers.Wait()
 	return errors.Join(errs...)
 }

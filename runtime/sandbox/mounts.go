@@ -84,7 +84,7 @@ func (f *creation) attach(i int, m api.Mount) error {
 	}
 	defer unix.Close(tree)
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("attach mount: %w", err)
+		return attachError(m.Source, err)
 	}
 	f.undo.Add(func() error { return unmount(at) })
 	bind := at
@@ -195,9 +195,20 @@ func detached(src *os.File) (int, error) {
 	}
 	fd, err := unix.OpenTree(int(src.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 	if err != nil {
-		return -1, fmt.Errorf("clone mount (open_tree): %w", err)
+		return -1, attachError(src.Name(), err)
 	}
 	return fd, nil
+}
+
+// attachError explains EINVAL, with which the kernel refuses to take a part of the
+// host's mounts into a less privileged namespace (mount_namespaces(7), locked
+// mounts).
+func attachError(source string, err error) error {
+	if errors.Is(err, unix.EINVAL) {
+		return api.Errorf(api.InvalidArgument, "%s has mounts at or below it that can not be shared: %w", source, err).
+			WithHint("mount a folder below it")
+	}
+	return fmt.Errorf("attach %s: %w", source, err)
 }
 
 // overlay mounts an overlay whose lower layer is the host folder at lower: the

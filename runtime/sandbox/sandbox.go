@@ -11,12 +11,13 @@ import (
 
 // Sandbox is one sandbox of this daemon.
 type Sandbox struct {
-	id   string
-	name string
-	dir  string // <state>/daemons/<daemon>/sandboxes/<id>
-	spec api.Spec
-	root *Root
-	conn uint64 // the creating connection, when Spec.Owner ties the sandbox to it
+	id    string
+	name  string
+	dir   string // <state>/daemons/<daemon>/sandboxes/<id>
+	spec  api.Spec
+	root  *Root
+	nproc uint64 // RLIMIT_NPROC of its commands
+	conn  uint64 // the creating connection, when Spec.Owner ties the sandbox to it
 
 	guest *guestapi.Client
 	pidfd *os.File

@@ -56,8 +56,18 @@ func debianTar(t testing.TB) []byte {
 			args = append(args, s)
 		}
 	}
+	// The root of an ordinary user's namespace is somebody else, who is not let
+	// into the user's home.
+	work, err := os.MkdirTemp("/var/tmp", "hutch-debian-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(work)
+	if err := os.Chmod(work, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("mmdebstrap", args...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	cmd.Env = append(os.Environ(), "TMPDIR="+work)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v: %s", cmd.Args, err, abridged(string(out)))
 	}

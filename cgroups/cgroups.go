@@ -300,7 +300,9 @@ func Sweep() ([]string, error) {
 				continue
 			}
 			if err := removeTree(dir); err != nil {
-				if !errors.Is(err, fs.ErrPermission) {
+				// EBUSY: a process came in, or is one of a namespace that this
+				// one does not see.
+				if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EBUSY) {
 					errs = append(errs, err)
 				}
 				continue

@@ -88,8 +88,10 @@ func TestMonitorLives(t *testing.T) {
 	if monitorLives(dead) {
 		t.Errorf("%s: a dead process is said to live", dead)
 	}
-	if !monitorLives("hutch-of-somebody-else") {
-		t.Error("a strange name is taken for a dead monitor's")
+	for _, name := range []string{"hutch-of-somebody-else", "hutch-1-2147483647-1"} {
+		if !monitorLives(name) {
+			t.Errorf("%s, of another namespace, is taken for a dead monitor's", name)
+		}
 	}
 }
 

@@ -87,24 +87,43 @@ func ownedByMe(st fs.FileInfo) bool {
 }
 
 // groupName names the tree of the monitor pid: unique for as long as anything
-// of it can be left, and enough to tell whether its monitor lives.
+// of it can be left, and enough to tell whether its monitor lives. A pid means
+// something in its own namespace only, and containers may share a hierarchy.
 func groupName(pid int) (string, error) {
+	namespace, err := pidNamespace()
+	if err != nil {
+		return "", err
+	}
 	start, err := startTime(pid)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("hutch-%d-%s", pid, start), nil
+	return fmt.Sprintf("hutch-%d-%d-%s", namespace, pid, start), nil
 }
 
-// monitorLives says whether the process that groupName named still exists.
+// monitorLives says whether the process that groupName named still exists, as far
+// as that can be seen from here.
 func monitorLives(name string) bool {
+	var namespace uint64
 	var pid int
 	var start string
-	if n, _ := fmt.Sscanf(strings.ReplaceAll(name, "-", " "), "hutch %d %s", &pid, &start); n != 2 {
+	if n, _ := fmt.Sscanf(strings.ReplaceAll(name, "-", " "), "hutch %d %d %s", &namespace, &pid, &start); n != 3 {
 		return true // not one of ours
+	}
+	if own, err := pidNamespace(); err != nil || own != namespace {
+		return true
 	}
 	now, err := startTime(pid)
 	return err == nil && now == start
+}
+
+// pidNamespace is the inode number of the caller's pid namespace.
+func pidNamespace() (uint64, error) {
+	st, err := os.Stat("/proc/self/ns/pid")
+	if err != nil {
+		return 0, err
+	}
+	return st.Sys().(*syscall.Stat_t).Ino, nil
 }
 
 // startTime is field 22 of /proc/PID/stat: clock ticks since boot (proc(5)).

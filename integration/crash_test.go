@@ -289,7 +289,7 @@ func (w *world) deadCgroups() []string {
 trees:
 	for _, tree := range w.leftCgroups() {
 		for _, d := range w.daemons() {
-			if strings.Contains(tree, fmt.Sprintf("/hutch-%d-", d.monitor)) {
+			if strings.Contains(tree, fmt.Sprintf("-%d-", d.monitor)) {
 				continue trees
 			}
 		}

@@ -239,7 +239,7 @@ print(n)`
 			t.Errorf("with 30 allowed, %s forks succeeded", got)
 		}
 		// A bomb: bounded, and its sandbox ends like any other.
-		w.run(t, "run", "--pids-limit", "50", "--timeout", "2", "host", "--", "sh", "-c", "f(){ f|f& };f 2>/dev/null; sleep infinity").want(t, 124)
+		w.run(t, "run", "--pids-limit", "50", "--timeout", "2", "host", "--", "sh", "-c", "(f(){ f|f& }; f) 2>/dev/null & exec sleep infinity").want(t, 124)
 	})
 	t.Run("cpus", func(t *testing.T) {
 		const spin = `

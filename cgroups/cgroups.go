@@ -51,6 +51,10 @@ type Tree struct {
 
 	hierarchies []hierarchy
 	group       string // G's name or path below each mount
+	// locks are G in each hierarchy, open and flocked for as long as the monitor
+	// lives: a sweep, also one in another pid namespace, which can not see this
+	// process, passes over what is locked.
+	locks []*os.File
 }
 
 // hierarchy is one mounted cgroup file system.
@@ -105,7 +109,7 @@ func delegateRoot(hs []hierarchy, name string, uid, gid int) (t *Tree, err error
 				t.Controllers = append(t.Controllers, c)
 			}
 		}
-		if err := h.make(name, uid, gid); err != nil {
+		if err := t.make(h, uid, gid); err != nil {
 			return t, err
 		}
 	}
@@ -141,7 +145,7 @@ func delegateUser(hs []hierarchy, name string) (*Tree, error) {
 }
 
 func (t *Tree) takeOver(h hierarchy, dir string) error {
-	if err := h.make(t.group, os.Getuid(), os.Getgid()); err != nil {
+	if err := t.make(h, os.Getuid(), os.Getgid()); err != nil {
 		return err
 	}
 	if err := t.Enter(os.Getpid()); err != nil {
@@ -180,6 +184,10 @@ func (t *Tree) Remove() error {
 		}
 		errs = append(errs, removeTree(root))
 	}
+	for _, f := range t.locks {
+		errs = append(errs, f.Close())
+	}
+	t.locks = nil
 	return errors.Join(errs...)
 }
 
@@ -198,14 +206,46 @@ func (h hierarchy) leave(root string) error {
 	return write(filepath.Join(parent, "cgroup.procs"), strconv.Itoa(os.Getpid()))
 }
 
+// lock takes the flock of a group that this process has just made.
+func (t *Tree) lock(dir string) error {
+	f, err := tryLock(dir)
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		return fmt.Errorf("lock cgroup %s: somebody else has", dir)
+	}
+	t.locks = append(t.locks, f)
+	return nil
+}
+
+// tryLock flocks a cgroup; nil says that another process has.
+func tryLock(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock cgroup: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case err == nil:
+		return f, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, f.Close()
+	}
+	return nil, errors.Join(fmt.Errorf("lock cgroup %s: %w", dir, err), f.Close())
+}
+
 // make creates G, G/sandboxes and, in v2, G/daemon, and gives the daemon what it
 // needs: folders below sandboxes, and moving its own processes there. The limits
 // of G and G/sandboxes stay the caller's.
-func (h hierarchy) make(group string, uid, gid int) error {
-	root := filepath.Join(h.mount, group)
+func (t *Tree) make(h hierarchy, uid, gid int) error {
+	root := filepath.Join(h.mount, t.group)
 	sandboxes := filepath.Join(root, "sandboxes")
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return fmt.Errorf("make cgroup: %w", err)
+	}
+	if err := t.lock(root); err != nil {
+		return err
 	}
 	if err := h.inheritCPUSet(root); err != nil {
 		return err
@@ -282,7 +322,8 @@ func disableAll(dir string) string {
 }
 
 // Sweep removes the trees of daemons that were killed and returns their paths.
-// A tree whose monitor lives, or that still holds a process, is left alone.
+// A tree whose monitor lives (in this pid namespace, or holding its lock anywhere),
+// or that still holds a process, is left alone.
 func Sweep() ([]string, error) {
 	hs, err := mounted("/proc/self/mountinfo")
 	if err != nil {

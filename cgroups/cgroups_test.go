@@ -145,13 +145,11 @@ func TestDelegateRoot(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := Sweep(); err != nil {
-		t.Error(err)
-	}
 	_ = stdin.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
+	sweepSpares(t, tree)
 	if err := tree.Remove(); err != nil {
 		t.Error(err)
 	}
@@ -159,6 +157,26 @@ func TestDelegateRoot(t *testing.T) {
 	for _, h := range tree.hierarchies {
 		if _, err := os.Stat(filepath.Join(h.mount, tree.group)); !os.IsNotExist(err) {
 			t.Errorf("%s is left: %v", tree.group, err)
+		}
+	}
+}
+
+// sweepSpares sweeps as a process in another pid namespace would, which finds no
+// monitor of the tree's name: the lock alone protects it, and only while it is held.
+func sweepSpares(t *testing.T, tree *Tree) {
+	t.Helper()
+	for _, h := range tree.hierarchies {
+		dir := filepath.Join(h.mount, tree.group)
+		if f, err := tryLock(dir); f != nil || err != nil {
+			t.Errorf("%s: locked twice (%v)", dir, err)
+		}
+	}
+	if _, err := Sweep(); err != nil {
+		t.Error(err)
+	}
+	for _, h := range tree.hierarchies {
+		if _, err := os.Stat(filepath.Join(h.mount, tree.Path)); err != nil {
+			t.Errorf("swept: %v", err)
 		}
 	}
 }

@@ -148,8 +148,9 @@ func TestTerminal(t *testing.T) {
 		p.write("\x03")
 		p.write("echo alive\n")
 		p.sees("alive\r\n")
+		p.write("sh -c 'trap \"stty size; kill 0\" WINCH; echo wait''ing; sleep infinity & wait'\n")
+		p.sees("waiting\r\n")
 		p.resize(50, 132)
-		p.write("trap 'stty size' WINCH; stty size\n")
 		p.sees("50 132\r\n")
 		p.write("exit 9\n")
 		if code := await(t, cmd); code != 9 {

@@ -204,12 +204,6 @@ func (m *monitor) serve(ctx context.Context) error {
 		}
 	}
 	m.announce(nil)
-	wg.Go(func() {
-		// What killed daemons left; nobody waits for it.
-		if _, err := cgroups.Sweep(); err != nil {
-			m.log.Warn("sweep cgroups of dead daemons", "err", err)
-		}
-	})
 
 	select {
 	case <-ended:

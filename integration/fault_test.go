@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
@@ -63,9 +62,7 @@ var faulty = sync.OnceValues(func() (string, error) {
 // TestFaults makes each step of creating a sandbox fail: the error is typed, the
 // daemon goes on, and nothing of the attempt is left.
 func TestFaults(t *testing.T) {
-	if _, err := exec.LookPath("go"); err != nil {
-		testenv.Require(t, probe.Check{Name: "go_command", Status: probe.No, Detail: err.Error(), Remedy: "make test builds the faulty binaries as the user who has Go"})
-	}
+	testenv.Toolchain(t)
 	bin, err := faulty()
 	if err != nil {
 		t.Fatal(err)

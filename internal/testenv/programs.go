@@ -3,8 +3,10 @@ package testenv
 import (
 	"debug/elf"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/probe"
@@ -40,6 +42,21 @@ func StaticBusybox(t testing.TB) string {
 		Require(t, probe.Check{Name: "busybox", Status: probe.No, Detail: path + " needs shared libraries", Remedy: "install a static busybox"})
 	}
 	return path
+}
+
+// Toolchain skips t unless PATH holds a Go that builds this module without a fetch:
+// that of the user who called make.
+func Toolchain(t testing.TB) {
+	t.Helper()
+	cmd := exec.Command("go", "list", ".")
+	// An older one does not even read go.mod.
+	cmd.Env = append(os.Environ(), "GOTOOLCHAIN=local", "GOPROXY=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		Require(t, probe.Check{
+			Name: "go toolchain", Status: probe.No, Detail: strings.TrimSpace(fmt.Sprintf("go list: %v %s", err, out)),
+			Remedy: "make test, as the user whose checkout it is",
+		})
+	}
 }
 
 // isStatic reports whether no dynamic loader is needed to run path.

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 	"github.com/hutch-sh/hutch/internal/testenv/testuser"
@@ -307,16 +306,4 @@ func (o *output) await(t testing.TB, text string) {
 		}
 		o.grown.Wait()
 	}
-}
-
-// toolchain tells whether binaries can be built here.
-func toolchain() probe.Check {
-	c := probe.Check{Name: "go toolchain", Status: probe.Yes}
-	// An older one does not even read go.mod.
-	cmd := exec.Command("go", "list", ".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		c.Status, c.Detail = probe.No, fmt.Sprintf("go list: %v %s", err, out)
-		c.Remedy = "run the test as a user who has a Go that go.mod accepts in PATH"
-	}
-	return c
 }

@@ -119,7 +119,7 @@ func TestFaults(t *testing.T) {
 // does not have.
 func buildFaulty(t *testing.T) string {
 	t.Helper()
-	testenv.Require(t, toolchain())
+	testenv.Toolchain(t)
 	const name = "hutch-launch-faults"
 	out := filepath.Join(bins, name)
 	if _, err := os.Stat(out); err == nil {

@@ -6,16 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestOtherBuild: a command of another build replaces an idle daemon; one with
 // sandboxes stays, and the command says what to do.
 func TestOtherBuild(t *testing.T) {
-	if _, err := exec.LookPath("go"); err != nil {
-		testenv.Require(t, probe.Check{Name: "go_command", Status: probe.No, Detail: err.Error(), Remedy: "make test builds the other build as the user who has Go"})
-	}
+	testenv.Toolchain(t)
 	w := newWorld(t)
 	other := w.sub(t, "other")
 	for _, name := range []string{"hutch-init", "hutch-launch"} {

@@ -36,6 +36,7 @@ func cgroupWall(sb *api.Sandbox, host *hostFacts) wall {
 		w.found = err.Error()
 		return w
 	}
+	pids -= api.InitThreads
 	w.inForce = memory == sb.Limits.MemoryBytes && pids == sb.Limits.PIDs
 	w.found = fmt.Sprintf("memory %d MiB, %d processes", memory>>20, pids)
 	return w

@@ -97,6 +97,10 @@ type Limits struct {
 	TimeoutS    float64 `json:"timeout_s,omitempty"`    // default wall time of each exec, seconds
 }
 
+// InitThreads are the threads of a sandbox's PID 1, which makes all it needs at its
+// start. They are in the sandbox's cgroup on top of Limits.PIDs.
+const InitThreads = 13
+
 // NetMode is the network policy's mode.
 type NetMode string
 

@@ -12,6 +12,8 @@ import (
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // Extent is one line of /proc/self/uid_map as hutchd sees its own: Count ids
@@ -50,14 +52,10 @@ type Input struct {
 
 	MemoryBytes int64   // 0 = no limit
 	CPUs        float64 // 0 = no limit
-	PIDs        int64   // 0 = no limit
+	PIDs        int64   // 0 = no limit; PID 1's threads come on top
 
 	NoFileHard uint64 // hard RLIMIT_NOFILE, below hutchd's own
 }
-
-// initThreads are PID 1's own: it makes all it needs at its start. They are in the
-// sandbox's cgroup, but a limit on processes is on the user's.
-const initThreads = 13
 
 // cpuPeriodUS is the length of a CFS quota period; 100 ms is the kernel's default.
 const cpuPeriodUS = 100_000
@@ -143,7 +141,7 @@ func cgroup(in Input) *cgroups.Cgroup {
 		res.CpuQuota = int64(math.Round(in.CPUs * cpuPeriodUS))
 	}
 	if in.PIDs > 0 {
-		pids := in.PIDs + initThreads
+		pids := in.PIDs + api.InitThreads
 		res.PidsLimit = &pids
 	}
 	return &cgroups.Cgroup{Path: in.CgroupPath, Resources: res}

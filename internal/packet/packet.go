@@ -105,9 +105,19 @@ func (c *Conn) Send(msg any, fds ...*os.File) error {
 	}
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	rc, err := c.f.SyscallConn()
+	err = sys.SendFDs(func() error { return c.send(packet, oob) })
+	runtime.KeepAlive(fds)
 	if err != nil {
 		return fmt.Errorf("send packet: %w", err)
+	}
+	return nil
+}
+
+// send makes the one system call.
+func (c *Conn) send(packet, oob []byte) error {
+	rc, err := c.f.SyscallConn()
+	if err != nil {
+		return err
 	}
 	var serr error
 	err = rc.Write(func(fd uintptr) bool {
@@ -118,14 +128,7 @@ func (c *Conn) Send(msg any, fds ...*os.File) error {
 			}
 		}
 	})
-	runtime.KeepAlive(fds)
-	if err == nil {
-		err = serr
-	}
-	if err != nil {
-		return fmt.Errorf("send packet: %w", err)
-	}
-	return nil
+	return errors.Join(err, serr)
 }
 
 // rights encodes fds as SCM_RIGHTS. It does not use File.Fd, which would switch

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -245,7 +246,7 @@ func (c *Client) write(op string, req *Request, fds ...*os.File) error {
 	case <-expired.C:
 		return notReading(op)
 	}
-	err = c.writePacket(deadline, data, fds)
+	err = sys.SendFDs(func() error { return c.writePacket(deadline, data, fds) })
 	switch {
 	case err == nil:
 		return nil
@@ -254,6 +255,9 @@ func (c *Client) write(op string, req *Request, fds ...*os.File) error {
 	case c.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET):
 		c.fail(fmt.Errorf("send: %w", err))
 		return c.gone(op)
+	case errors.Is(err, unix.ETOOMANYREFS):
+		return api.Errorf(api.ResourceExhausted, "send to hutch-init: %w", err).WithOp(op).
+			WithHint("processes of this user have too many files under way between them; try again")
 	}
 	return fmt.Errorf("%s: send to hutch-init: %w", op, err)
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -234,6 +236,10 @@ func (c *Client) send(req Request, files ...*os.File) (<-chan answer, uint64, er
 		c.take(req.Seq)
 		if c.broken() {
 			return nil, 0, gone(err)
+		}
+		if errors.Is(err, unix.ETOOMANYREFS) {
+			return nil, 0, api.Errorf(api.ResourceExhausted, "%s sandbox %s: %w", req.Op, req.ID, err).
+				WithHint("processes of this user have too many files under way between them; try again")
 		}
 		return nil, 0, api.Errorf(api.Internal, "%s sandbox %s: %w", req.Op, req.ID, err)
 	}

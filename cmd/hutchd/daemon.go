@@ -277,6 +277,8 @@ func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 			}
 			d.connected.Add(-1)
 			d.log.Warn("refused a connection: too many are open", "limit", d.maxOpen)
+			refuse(files[0], api.Errorf(api.ResourceExhausted, "the daemon serves %d connections, and no more", d.maxOpen).
+				WithHint("close some, or start the daemon with a higher limit of open files (ulimit -n)"))
 		case msg.Stop != nil:
 			d.stop(errors.New(msg.Stop.Reason))
 		case msg.Swept != nil, msg.Probed != nil:

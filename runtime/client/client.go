@@ -18,6 +18,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
@@ -128,7 +129,7 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 			WithOp(method).WithHint("Pass large inputs as an fd, or in pieces.")
 	}
 	if err := c.write(ctx, line, o.files); err != nil {
-		return c.unreachable(method, err)
+		return c.unreachable(method, c.lastWords(err))
 	}
 	reply, err := c.await(ctx, id, w, o.progress)
 	if err != nil {
@@ -249,6 +250,16 @@ func (c *Client) write(ctx context.Context, line []byte, files []*os.File) error
 	}
 	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		return context.Cause(ctx)
+	}
+	return err
+}
+
+// lastWords prefers what the daemon said before it closed the connection to the
+// fact that it has.
+func (c *Client) lastWords(err error) error {
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		<-c.read // the end of the connection is there to be read
+		return c.why()
 	}
 	return err
 }

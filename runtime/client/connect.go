@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -159,10 +160,17 @@ func (p peerExit) close() {
 	}
 }
 
+// endTimeout bounds how long a daemon that said it ends may take: it removes its
+// sandboxes first.
+const endTimeout = 40 * time.Second
+
 // wait returns when the peer has ended, so that the next daemon does not meet
 // the last moments of this one; where its process can not be watched, when its
 // connection has ended.
 func (p peerExit) wait(ctx context.Context, c *Client) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, endTimeout, api.Errorf(api.Unavailable,
+		"the daemon closes connections and does not end").WithHint("its log says why; kill it if it hangs"))
+	defer cancel()
 	select {
 	case <-c.Done():
 	case <-ctx.Done():

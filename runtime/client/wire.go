@@ -137,6 +137,9 @@ func (c *Client) dispatch(line []byte) error {
 		}
 	case m.Method != "": // a notification of a later version
 	case m.ID == nil && m.Error != nil:
+		if m.Error.Data.Code != "" {
+			return fromWire(m.Error) // about the connection: the daemon serves no more
+		}
 		// About a line that the daemon could not even read: ours are never so.
 		return fmt.Errorf("the daemon refused a line: %s", m.Error.Message)
 	case m.ID != nil:

@@ -94,6 +94,9 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("join a session keyring of its own: %w", err)
 	}
+	if err := adoptOrphans(); err != nil {
+		return err
+	}
 	if err := m.opts.Paths.MakeDirs(); err != nil {
 		return err
 	}
@@ -136,6 +139,7 @@ func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
 		theirs.Close()
 		return err
 	}
+	undo.Add(killOrphans) // runs after the two below
 	undo.Add(m.endHutchd)
 	undo.Add(m.conn.Close)
 	err = m.launch(ctx, theirs)

@@ -102,6 +102,19 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// sleepers asserts how many `sleep 1000` there are. A process that was forked may
+// not have become one yet, for which there is no event: so it counts again.
+func (s *sandbox) sleepers(want string) {
+	s.t.Helper()
+	got := ""
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		if got = s.sh("ps -eo args | grep -c '[s]leep 1000'"); got == want {
+			return
+		}
+	}
+	s.t.Errorf("%s processes are left, want %s:\n%s", got, want, s.sh("ps -eo pid,ppid,sid,stat,args"))
+}
+
 // A kill spares other execs and what they left behind.
 func TestKillSparesOthers(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *sandbox) {
@@ -124,9 +137,7 @@ func TestKillSparesOthers(t *testing.T) {
 				t.Errorf("%s exec was killed as well", name)
 			}
 		}
-		if got := s.sh("ps -eo args | grep -c '[s]leep 1000'"); got != "6" {
-			t.Errorf("%s processes are left, want 6:\n%s", got, s.sh("ps -eo pid,ppid,sid,stat,args"))
-		}
+		s.sleepers("6")
 	})
 }
 
@@ -138,9 +149,7 @@ func TestBackground(t *testing.T) {
 		if err != nil || syscall.WaitStatus(ev.Status).ExitStatus() != 4 {
 			t.Fatalf("%+v, %v", ev, err)
 		}
-		if got := s.sh("ps -eo args | grep -c '[s]leep 1000'"); got != "2" {
-			t.Errorf("%s processes are left, want 2", got)
-		}
+		s.sleepers("2")
 		if err := e.Kill(); err != nil {
 			t.Fatal(err)
 		}

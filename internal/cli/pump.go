@@ -156,7 +156,7 @@ func (p *inPump) copy() error {
 		if n == 0 {
 			return nil
 		}
-		if _, err := p.to.Write(buf[:n]); errors.Is(err, unix.EPIPE) || errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := p.to.Write(buf[:n]); readerGone(err) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil // the command reads no more
 		} else if err != nil {
 			return fmt.Errorf("write to the sandbox: %w", err)
@@ -194,4 +194,10 @@ func (p *inPump) finish() {
 	p.stop.Close()
 	// It fails only on a file that is closed, when the pump has ended already.
 	_ = p.to.SetWriteDeadline(time.Unix(1, 0))
+}
+
+// readerGone reports whether a write failed because nobody reads any more. A Unix
+// socket that was closed with bytes unread says so with ECONNRESET, once.
+func readerGone(err error) bool {
+	return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
 }

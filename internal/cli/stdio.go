@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // StdioOptions say which of the caller's files a command gets.
@@ -139,7 +137,7 @@ func (s *Stdio) Finish(ctx context.Context) error {
 	for _, p := range s.out {
 		select {
 		case <-p.done:
-			if !errors.Is(p.err, unix.EPIPE) {
+			if !readerGone(p.err) {
 				errs = append(errs, p.err)
 			}
 		case <-ctx.Done():

@@ -305,7 +305,7 @@ func (io *stdio) collect() error {
 	var errs []error
 	for _, p := range []*pump{io.out, io.err} {
 		if p != nil {
-			if err := p.finish(); err != nil && !errors.Is(err, unix.EPIPE) {
+			if err := p.finish(); err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 				errs = append(errs, fmt.Errorf("relay output: %w", err))
 			}
 		}

@@ -220,7 +220,7 @@ func TestWireCancel(t *testing.T) {
 	w := newWorld(t)
 	c, keeper := w.dial(t), w.dial(t)
 	sb := keeper.sandboxOf(nil)
-	sleep := params{"sandbox": sb, "command": "(setsid sleep infinity &); sleep infinity", "progress": true}
+	sleep := params{"sandbox": sb, "command": "(setsid sleep infinity &); echo up; sleep infinity", "progress": true}
 	gone := func() {
 		t.Helper()
 		// Only PID 1 and the shell of this very command are left.
@@ -240,7 +240,17 @@ func TestWireCancel(t *testing.T) {
 
 	lost := w.dial(t)
 	lost.start("exec.run", sleep)
-	lost.note()
+	var begun struct{ Exec string }
+	if err := json.Unmarshal(lost.note().Params, &begun); err != nil {
+		t.Fatal(err)
+	}
+	// What hides in a session of its own is older than the next command, or it might
+	// be taken for that one's.
+	var up chunk
+	keeper.call(&up, "exec.read", params{"exec": begun.Exec, "stream": "stdout", "offset": 0, "wait_s": 30})
+	if up.Data != "up\n" {
+		t.Errorf("%+v", up)
+	}
 	lost.close()
 	// Nobody is told, so it is waited for inside.
 	keeper.exec(sb, "until [ $("+countSleeps+") = 0 ]; do :; done")

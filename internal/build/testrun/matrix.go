@@ -129,6 +129,9 @@ func copyTree(from, to string) error {
 		}
 		switch {
 		case slices.Contains([]string{".git", ".cache", "dist", "internal/tools"}, rel):
+			if !d.IsDir() {
+				return nil // a linked work tree's .git, where SkipDir would skip all of its siblings
+			}
 			return filepath.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, rel), 0o755)

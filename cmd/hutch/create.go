@@ -33,6 +33,9 @@ Without IMAGE it is the configured one, or "host".`,
 					return cli.Usage(cmd.CommandPath(), errEmptyImage)
 				}
 			}
+			if err := o.checkTimeout(cmd.CommandPath(), false); err != nil {
+				return err
+			}
 			spec, err := o.build(image)
 			if err != nil {
 				return err

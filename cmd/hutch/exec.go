@@ -60,7 +60,7 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 		o.params.Cwd = v
 		return cli.SandboxPath("workdir", v)
 	})
-	fs.Func("timeout", "kill the command after `TIME`: seconds, or 1m30s (default: the sandbox's)", func(v string) error {
+	fs.Func("timeout", "kill the command after `TIME`: seconds, or 1m30s (default: the sandbox's, else 3m; with -t or -d none)", func(v string) error {
 		seconds, err := cli.ParseTimeout(v)
 		o.params.TimeoutS = &seconds
 		return err

@@ -114,6 +114,7 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"-d", "--private", "img"}, api.InvalidArgument, "--private"},
 		{[]string{"--keep", "--private", "img"}, api.InvalidArgument, "--keep"},
 		{[]string{"--json", "-t", "img"}, api.InvalidArgument, "--json"},
+		{[]string{"--timeout", "0", "img"}, api.InvalidArgument, "--timeout 0"},
 		{[]string{"-m", "much", "img"}, api.InvalidArgument, `"much"`},
 		{[]string{"--cpus", "0", "img"}, api.InvalidArgument, `"0"`},
 		{[]string{"--timeout", "soon", "img"}, api.InvalidArgument, `"soon"`},

@@ -111,7 +111,7 @@ func (o *runFlags) check(command []string) error {
 	case o.json && o.tty:
 		return cli.Usage("hutch run", errors.New("--json does not go with -t: a terminal's output is passed, not captured"))
 	}
-	return nil
+	return o.checkTimeout("hutch run", o.detach || o.tty)
 }
 
 // argv is the command that a sandbox runs: docker's rules. command is what

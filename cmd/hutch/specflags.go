@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -18,6 +19,17 @@ type specFlags struct {
 	envFiles []string
 	env      []string
 	labels   []string
+
+	noTimeout bool // --timeout 0
+}
+
+// checkTimeout refuses --timeout 0, which a spec can not say: 0 is the default
+// there. unbounded says that the default is none.
+func (o *specFlags) checkTimeout(command string, unbounded bool) error {
+	if !o.noTimeout || unbounded {
+		return nil
+	}
+	return cli.Usage(command, errors.New("--timeout 0, no timeout, is for commands with -t or -d only"))
 }
 
 // notYet are flags of the documented command line that this build cannot honor.
@@ -87,8 +99,9 @@ func (o *specFlags) addLimits(fs *pflag.FlagSet) {
 		return err
 	})
 	fs.Int64Var(&l.PIDs, "pids-limit", 0, "`N` processes and threads at most")
-	fs.Func("timeout", "kill the command after `TIME`: seconds, or 1m30s", func(v string) (err error) {
+	fs.Func("timeout", "kill a command after `TIME`: seconds, or 1m30s (default 3m; with -t or -d none)", func(v string) (err error) {
 		l.TimeoutS, err = cli.ParseTimeout(v)
+		o.noTimeout = err == nil && l.TimeoutS == 0
 		return err
 	})
 }

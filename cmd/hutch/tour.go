@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/config"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -59,7 +60,7 @@ func (r *runner) tour(ctx context.Context, style cli.Style) error {
 		return err
 	}
 	defer func() { tell(r.client.Close()) }()
-	spec := api.Spec{Image: hostImage, Owner: api.OwnerConnection}
+	spec := api.Spec{Image: config.HostImage, Owner: api.OwnerConnection}
 	if r.info.Isolation.Cgroups != "none" {
 		spec.Limits.MemoryBytes, spec.Limits.PIDs = tourMemory, tourPIDs
 	}

@@ -34,6 +34,7 @@ func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
 		Isolation: d.host.Isolation(d.cfg.SingleReason),
 		Counts:    api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list)},
 		Paths:     d.cfg.Paths,
+		Exec:      d.cfg.Exec,
 	}, nil
 }
 

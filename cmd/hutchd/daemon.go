@@ -127,7 +127,7 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 	source := &imageSource{d: d, views: &hostViews{dir: d.home.dir}}
 	undo.Add(source.views.close)
 	d.manager = sandbox.NewManager(sandbox.Config{
-		Dir: d.home.sandboxes(), Host: d.host, Images: source,
+		Dir: d.home.sandboxes(), Host: d.host, Exec: d.cfg.Exec, Images: source,
 		Launcher: d.launcher, NewNetns: netfilter.NewNetns, Logger: d.log,
 	})
 	b := &backend{d: d}

@@ -33,6 +33,7 @@ const (
 	VerdictNotRun      Verdict = "not_run"   // not found, not executable, bad user or folder
 	VerdictSandbox     Verdict = "sandbox"   // the sandbox ended first
 	VerdictCanceled    Verdict = "cancelled" // the caller went away
+	VerdictLost        Verdict = "lost"      // hutch-launch died, and how the command ended with it
 )
 
 // ExecParams are exec.run's params.
@@ -46,7 +47,10 @@ type ExecParams struct {
 	Stdin    string            `json:"stdin,omitempty"`
 	Encoding Encoding          `json:"encoding,omitempty"` // of Stdin, and wanted for the output
 	// TimeoutS is the wall time after which the command and everything it
-	// started is killed; nil is the sandbox's default.
+	// started is killed, at most the daemon's exec.max_timeout_s. nil is the
+	// sandbox's limits.timeout_s, else the daemon's exec.timeout_s. Background
+	// commands and those with a Pty have no timeout unless one is given, no
+	// maximum, and 0 is none.
 	TimeoutS    *float64   `json:"timeout_s,omitempty"`
 	Limits      *Limits    `json:"limits,omitempty"`
 	Network     *NetPolicy `json:"network,omitempty"`

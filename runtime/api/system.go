@@ -13,9 +13,16 @@ type Info struct {
 	// IDBase is the kernel uid, as the initial user namespace counts
 	// them, of uid 0 in sandboxes: the caller's own, or, started by root, the
 	// start of the daemon's range, which then is the gid of gid 0 as well.
-	IDBase uint32 `json:"id_base"`
-	Counts Counts `json:"counts"`
-	Paths  Paths  `json:"paths"`
+	IDBase uint32     `json:"id_base"`
+	Counts Counts     `json:"counts"`
+	Paths  Paths      `json:"paths"`
+	Exec   ExecBounds `json:"exec"`
+}
+
+// ExecBounds are what the daemon's configuration says about commands.
+type ExecBounds struct {
+	TimeoutS    float64 `json:"timeout_s"`     // of commands that name none, seconds
+	MaxTimeoutS float64 `json:"max_timeout_s"` // the most that one may ask for, seconds
 }
 
 // Counts are how many of each a daemon holds.

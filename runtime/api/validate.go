@@ -35,9 +35,9 @@ func isHostname(s string) bool {
 	return len(s) <= 64
 }
 
-// The longest life and the longest timeout that make sense, in seconds: above
-// them a duration in nanoseconds overflows.
-const maxSeconds = 100 * 365 * 24 * 3600
+// MaxSeconds is the longest life and the longest timeout that make sense: above
+// it a duration in nanoseconds overflows.
+const MaxSeconds = 100 * 365 * 24 * 3600
 
 // Validate refuses a spec that no machine could run; what depends on the machine
 // (images, paths, cgroups) is checked when it is created. The error is an *Error
@@ -206,7 +206,7 @@ func (l *Limits) Validate(field string) error {
 		return invalid(field+".disk_bytes", "%d is negative", l.DiskBytes)
 	case l.PIDs < 0 || l.PIDs > 1<<22:
 		return invalid(field+".pids", "%d is not possible", l.PIDs).WithHint("use 1 to 4194304, 0 for no limit")
-	case !finite(l.TimeoutS) || l.TimeoutS < 0 || l.TimeoutS > maxSeconds:
+	case !finite(l.TimeoutS) || l.TimeoutS < 0 || l.TimeoutS > MaxSeconds:
 		return invalid(field+".timeout_s", "%g is not possible", l.TimeoutS)
 	}
 	return nil
@@ -214,7 +214,7 @@ func (l *Limits) Validate(field string) error {
 
 func checkLife(s *Spec) error {
 	for field, v := range map[string]float64{"ttl_s": s.TTLS, "idle_s": s.IdleS} {
-		if math.IsNaN(v) || v < 0 || v > maxSeconds {
+		if math.IsNaN(v) || v < 0 || v > MaxSeconds {
 			return invalid(field, "%g is not possible", v).WithHint("give seconds, 0 for no end")
 		}
 	}
@@ -292,8 +292,8 @@ func (p *ExecParams) Validate() error {
 	if strings.ContainsRune(p.Command, 0) {
 		return invalid("command", "holds a NUL byte")
 	}
-	if t := p.TimeoutS; t != nil && (math.IsNaN(*t) || *t < 0 || *t > maxSeconds) {
-		return invalid("timeout_s", "%g is not possible", *t)
+	if err := p.checkTimeout(); err != nil {
+		return err
 	}
 	if err := checkEncoding(p.Encoding); err != nil {
 		return err
@@ -307,6 +307,25 @@ func (p *ExecParams) Validate() error {
 	return checkEnv("env", p.Env)
 }
 
+// checkTimeout refuses impossible timeouts. How long the daemon lets commands run
+// at most is its own affair.
+func (p *ExecParams) checkTimeout() error {
+	switch t := p.TimeoutS; {
+	case t == nil:
+		return nil
+	case math.IsNaN(*t) || *t < 0 || *t > MaxSeconds:
+		return invalid("timeout_s", "%g is not possible", *t)
+	case *t == 0 && !p.Unbounded():
+		return invalid("timeout_s", "0, no timeout, is for background commands only").
+			WithHint("give seconds, or start it in the background: exec.start with background, hutch exec -d")
+	}
+	return nil
+}
+
+// Unbounded says that the exec has no timeout unless one is asked for: nobody
+// waits for a background command, and who sits at a terminal ends his own.
+func (p *ExecParams) Unbounded() bool { return p.Background || p.Pty != nil }
+
 // Validate refuses impossible params.
 func (p *ReadParams) Validate() error {
 	switch {
@@ -314,7 +333,7 @@ func (p *ReadParams) Validate() error {
 		return invalid("stream", "%q is no stream", p.Stream).WithHint("use stdout or stderr")
 	case p.Limit < 0 || p.Limit > MaxReadBytes:
 		return invalid("limit", "%d is not possible", p.Limit).WithHint("use 1 to %d bytes, 0 for the default", MaxReadBytes)
-	case math.IsNaN(p.WaitS) || p.WaitS < 0 || p.WaitS > maxSeconds:
+	case math.IsNaN(p.WaitS) || p.WaitS < 0 || p.WaitS > MaxSeconds:
 		return invalid("wait_s", "%g is not possible", p.WaitS)
 	}
 	return checkEncoding(p.Encoding)

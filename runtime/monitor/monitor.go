@@ -19,6 +19,7 @@ import (
 
 	"github.com/hutch-sh/hutch/cgroups"
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/config"
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/internal/sys"
@@ -48,6 +49,7 @@ type monitor struct {
 	opts Options
 	log  *slog.Logger
 
+	file     config.Config // the configuration file
 	tree     *cgroups.Tree
 	ids      bootstrap.IDMap
 	launcher *bootstrap.Launcher
@@ -98,6 +100,9 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 		return err
 	}
 	if err := m.opts.Paths.MakeDirs(); err != nil {
+		return err
+	}
+	if m.file, err = config.Load(m.opts.Paths.Config); err != nil {
 		return err
 	}
 	if m.opts.Private == nil {

@@ -10,6 +10,9 @@ import (
 
 // checkHost refuses what this host can not enforce.
 func (m *Manager) checkHost(s *api.Spec) error {
+	if t := s.Limits.TimeoutS; t > m.cfg.Exec.MaxTimeoutS {
+		return m.tooLong("limits.timeout_s", t)
+	}
 	h := &m.cfg.Host
 	for _, l := range []struct {
 		field, controller string

@@ -104,12 +104,16 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		return nil, api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(s.Record())).
 			WithHint("create a new one, or remove it: hutch rm %s", s.id)
 	}
+	timeout, err := m.timeoutOf(s, p)
+	if err != nil {
+		return nil, err
+	}
 	r := &running{id: newID("ex_"), s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
 	if r.io, err = m.prepare(ctx, r, req.FDs); err != nil {
 		return r, err
 	}
 	own, cancel := context.WithCancelCause(context.Background())
-	limited, stopTimer := s.limit(own, p)
+	limited, stopTimer := withTimeout(own, timeout)
 	r.stop = cancel
 	starting, stopStarting := joined(ctx, limited)
 	err = m.launchExec(starting, r)
@@ -152,18 +156,6 @@ func causeOf(ctx context.Context, err error) error {
 		return cause
 	}
 	return err
-}
-
-// limit is ctx with the exec's timeout.
-func (s *Sandbox) limit(ctx context.Context, p *api.ExecParams) (context.Context, context.CancelFunc) {
-	timeout := s.spec.Limits.TimeoutS
-	if p.TimeoutS != nil {
-		timeout = *p.TimeoutS
-	}
-	if timeout <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeoutCause(ctx, seconds(timeout), errTimeout)
 }
 
 // launchExec asks PID 1 to start the command. A PID 1 that says neither yes nor no

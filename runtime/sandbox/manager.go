@@ -27,6 +27,7 @@ import (
 type Config struct {
 	Dir      string // this daemon's folder for sandboxes; exists, empty
 	Host     Host
+	Exec     api.ExecBounds
 	Images   ImageSource
 	Launcher Launcher
 	NewNetns func() (*os.File, error)

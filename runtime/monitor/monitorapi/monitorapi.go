@@ -47,6 +47,8 @@ type Config struct {
 	SingleReason string `json:"single_reason,omitempty"`
 	// Private says that the daemon ends with its one connection.
 	Private bool `json:"private"`
+	// Exec is of the configuration file, which hutchd may not be able to open.
+	Exec api.ExecBounds `json:"exec"`
 	// PID is the monitor's, in its own pid namespace: the daemon's pid for users.
 	PID int `json:"pid"`
 }

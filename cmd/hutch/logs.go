@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -12,10 +13,6 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
-
-// followS is how long one read waits for new output, in seconds; then it is
-// asked again.
-const followS = 30
 
 type logsFlags struct {
 	follow bool
@@ -46,14 +43,39 @@ func (o *logsFlags) run(ctx context.Context, c *client.Client, name string, out 
 	if err != nil {
 		return err
 	}
-	errs := make(chan error, 2)
-	go func() { errs <- o.print(ctx, c, exec, api.Stdout, out) }()
-	go func() { errs <- o.print(ctx, c, exec, api.Stderr, os.Stderr) }()
-	err = <-errs
-	if second := <-errs; err == nil {
-		err = second
+	if o.follow {
+		return o.attach(ctx, c, exec, out)
 	}
-	return err
+	if err := o.print(ctx, c, exec, api.Stdout, out); err != nil {
+		return err
+	}
+	return o.print(ctx, c, exec, api.Stderr, os.Stderr)
+}
+
+// attach copies both streams as they come, until the command has ended.
+func (o *logsFlags) attach(ctx context.Context, c *client.Client, exec string, out io.Writer) error {
+	from := api.Offsets{Stdout: -o.tail, Stderr: -o.tail}
+	a, err := c.Attach(ctx, exec, client.AttachOptions{From: from})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	for piece, err := range a.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if gap := piece.Gap(); gap != nil {
+			fmt.Fprintln(os.Stderr, "hutch:", gap)
+		}
+		w := out
+		if piece.Stream == api.Stderr {
+			w = os.Stderr
+		}
+		if _, err := w.Write(piece.Data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // latestExec is the exec that name means.
@@ -72,12 +94,9 @@ func latestExec(ctx context.Context, c *client.Client, name string) (string, err
 	return list[len(list)-1].Exec, nil
 }
 
-// print copies one stream, from its start or its tail, to w.
+// print copies what there is of one stream, from its start or its tail, to w.
 func (o *logsFlags) print(ctx context.Context, c *client.Client, exec string, stream api.Stream, w io.Writer) error {
 	p := api.ReadParams{Exec: exec, Stream: stream, Offset: -o.tail, Encoding: api.Base64}
-	if o.follow {
-		p.WaitS = followS
-	}
 	for {
 		chunk, err := c.ExecRead(ctx, p)
 		if err != nil {
@@ -90,7 +109,7 @@ func (o *logsFlags) print(ctx context.Context, c *client.Client, exec string, st
 		if _, err := w.Write(data); err != nil {
 			return err
 		}
-		if chunk.EOF || (!o.follow && len(data) == 0) {
+		if chunk.EOF || len(data) == 0 {
 			return nil
 		}
 		p.Offset = chunk.Next

@@ -125,6 +125,14 @@ func (b *backend) Read(ctx context.Context, p api.ReadParams) (api.Chunk, error)
 	return b.d.manager.Read(ctx, p)
 }
 
+func (b *backend) Attach(p api.AttachParams) (server.Output, error) {
+	a, err := b.d.manager.Attach(p)
+	if err != nil {
+		return nil, err // and no typed nil
+	}
+	return a, nil
+}
+
 func (b *backend) Write(ctx context.Context, p api.WriteParams) error {
 	return b.d.manager.Write(ctx, p)
 }

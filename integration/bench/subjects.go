@@ -23,6 +23,7 @@ func subjects() []Subject {
 		{"runc-seccomp", "the same with the names of hutch's filter", setupRuncSeccomp},
 		{"hutch-version", "start of the hutch command alone", setupHutchVersion},
 		{"hutch-exec", "a command in a live sandbox, shared daemon up", setupHutchExec},
+		{"hutch-attach", "128 MiB of stdout through the spool to a client that is attached", setupHutchAttach},
 		{"hutch-run", "a new sandbox with everything on, shared daemon up, no pool", setupHutchRun},
 		{"hutch-run-private", "the same, and the start and end of a daemon of its own", setupHutchPrivate},
 	}

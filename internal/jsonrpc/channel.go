@@ -37,7 +37,13 @@ type Request struct {
 
 	method string
 	cancel context.CancelCauseFunc
+	then   []func() // by AfterReply
 }
+
+// AfterReply calls fn, which must not block, when the reply has been queued: what
+// fn queues comes after it. It is not called when the connection is lost first.
+// It belongs to the call's handler.
+func (r *Request) AfterReply(fn func()) { r.then = append(r.then, fn) }
 
 // ChannelConfig says how a Channel treats calls.
 type ChannelConfig struct {
@@ -64,10 +70,13 @@ type Channel struct {
 	r    *Reader
 	w    *Writer
 
+	turn chan struct{} // holds a token while somebody feeds
+
 	mu       sync.Mutex          // before the Writer's
 	calls    map[string]*Request // by id as written on the wire
+	fed      int                 // KeepOpen's that are not released
 	draining bool                // take no further calls
-	waiting  bool                // Recv waits for calls to become empty
+	waiting  bool                // Recv waits for idleLocked
 }
 
 // NewChannel takes ownership of conn. The contexts of calls derive from ctx.
@@ -75,7 +84,7 @@ func NewChannel(ctx context.Context, conn *net.UnixConn, cfg ChannelConfig) *Cha
 	return &Channel{
 		cfg: cfg, base: ctx, conn: conn,
 		r: NewReader(conn, MaxLine), w: NewWriter(conn),
-		calls: make(map[string]*Request),
+		turn: make(chan struct{}, 1), calls: make(map[string]*Request),
 	}
 }
 
@@ -259,15 +268,22 @@ func (c *Channel) Send(line []byte) error {
 	ids, line := replyIDs(line)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var then []func()
 	// Before the client can see the reply, because then the id is free again.
 	for _, id := range ids {
 		if r := c.calls[id]; r != nil {
 			delete(c.calls, id)
+			then = append(then, r.then...)
 			r.end()
 		}
 	}
 	err := c.w.Write(line)
-	if c.waiting && len(c.calls) == 0 {
+	if err == nil {
+		for _, fn := range then {
+			fn()
+		}
+	}
+	if c.waiting && c.idleLocked() {
 		c.wakeLocked()
 	}
 	return err
@@ -346,7 +362,7 @@ func (c *Channel) awaitReplies() error {
 	}
 	for {
 		c.mu.Lock()
-		if len(c.calls) == 0 {
+		if c.idleLocked() {
 			c.mu.Unlock()
 			return io.EOF
 		}

@@ -12,7 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const readChunk = 64 << 10
+const (
+	readChunk = 64 << 10
+	// keepLarge is for how many reads without a large line its buffer is kept: they
+	// often come in a row.
+	keepLarge = 64
+)
 
 // ErrLineTooLong is ReadLine's answer to a line over the limit. The line has
 // been skipped and its fds closed; the next call returns the line after it.
@@ -37,6 +42,7 @@ type Reader struct {
 	buf          []byte
 	pos, scanned int
 	eof          bool
+	spare        int // reads since the buffer's size was last needed
 
 	files []received // of lines not returned yet, in order
 	oob   []byte
@@ -217,7 +223,11 @@ func (r *Reader) compact() {
 		}
 		r.pos = 0
 	}
-	if len(r.buf) == 0 && cap(r.buf) > 4*readChunk {
+	r.spare++
+	if len(r.buf) > 2*readChunk {
+		r.spare = 0
+	}
+	if len(r.buf) == 0 && cap(r.buf) > 4*readChunk && r.spare > keepLarge {
 		r.buf = nil // a large line's buffer is not kept for the small ones
 	}
 	if cap(r.buf)-len(r.buf) < readChunk/2 {

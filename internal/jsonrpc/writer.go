@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -17,11 +18,14 @@ const (
 	// maxQueuedNews is how much may wait before news (messages that nobody must
 	// get) are dropped.
 	maxQueuedNews = 1 << 20
+	// maxQueuedFeed is how much may wait before those who feed a connection wait:
+	// enough for the socket to stay busy while the next line is made.
+	maxQueuedFeed = 512 << 10
 	// writeTimeout is how long a client may read nothing at all while something
 	// waits for it.
 	writeTimeout = 30 * time.Second
 	// writeChunk is what must get through within writeTimeout.
-	writeChunk = 64 << 10
+	writeChunk = 256 << 10
 )
 
 // ErrSlowReader is why a connection was given up whose client does not read.
@@ -37,20 +41,31 @@ type Writer struct {
 	timeout time.Duration
 
 	mu      sync.Mutex
-	queue   [][]byte
+	queue   []queued
 	queued  int // bytes in queue and in the write under way
 	closing bool
 	err     error         // why nothing more is sent
 	wake    chan struct{} // capacity 1: something in the fields above changed
+	room    chan struct{} // capacity 1: a line has left
 	done    chan struct{} // closed when the goroutine has ended
 }
+
+// queued is a line that waits; lent is the buffer to give back, nil for lines that
+// are not of lines.
+type queued struct {
+	line []byte
+	lent *[]byte
+}
+
+// lines are buffers for what is fed, which comes in large pieces and often.
+var lines = sync.Pool{New: func() any { return new([]byte) }}
 
 // NewWriter starts a writer, which owns conn: Close closes it when the queue is
 // empty.
 func NewWriter(conn *net.UnixConn) *Writer { return newWriter(conn, writeTimeout) }
 
 func newWriter(conn *net.UnixConn, timeout time.Duration) *Writer {
-	w := &Writer{conn: conn, timeout: timeout, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &Writer{conn: conn, timeout: timeout, wake: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -80,6 +95,38 @@ func (w *Writer) TryWrite(line []byte) bool {
 	}
 	w.pushLocked(line)
 	return true
+}
+
+// AwaitRoom waits until little waits for the client. It is for one goroutine at a
+// time.
+func (w *Writer) AwaitRoom(ctx context.Context) error {
+	for {
+		w.mu.Lock()
+		err, full := w.closedLocked(), w.queued > maxQueuedFeed
+		w.mu.Unlock()
+		if err != nil || !full {
+			return err
+		}
+		select {
+		case <-w.room:
+		case <-w.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// feed queues a line, with its newline, in a buffer of lines that it takes over.
+func (w *Writer) feed(lent *[]byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.closedLocked(); err != nil {
+		return err
+	}
+	w.queue = append(w.queue, queued{*lent, lent})
+	w.queued += len(*lent)
+	w.signalLocked()
+	return nil
 }
 
 // Close lets the queue drain and then closes the connection. It does not wait;
@@ -119,7 +166,7 @@ func (w *Writer) closedLocked() error {
 }
 
 func (w *Writer) pushLocked(line []byte) {
-	w.queue = append(w.queue, append(append(make([]byte, 0, len(line)+1), line...), '\n'))
+	w.queue = append(w.queue, queued{line: append(append(make([]byte, 0, len(line)+1), line...), '\n')})
 	w.queued += len(line) + 1
 	w.signalLocked()
 }
@@ -145,35 +192,42 @@ func (w *Writer) run() {
 	defer close(w.done)
 	defer w.conn.Close()
 	for {
-		line, ok := w.next()
+		q, ok := w.next()
 		if !ok {
 			return
 		}
-		err := w.send(line)
+		err := w.send(q.line)
 		w.mu.Lock()
-		w.queued -= len(line)
+		w.queued -= len(q.line)
 		if err != nil {
 			w.failLocked(err)
 		}
 		w.mu.Unlock()
+		if q.lent != nil {
+			lines.Put(q.lent)
+		}
+		select {
+		case w.room <- struct{}{}:
+		default:
+		}
 	}
 }
 
 // next waits for a line; ok is false when there will be none.
-func (w *Writer) next() (line []byte, ok bool) {
+func (w *Writer) next() (q queued, ok bool) {
 	for {
 		w.mu.Lock()
 		switch {
 		case w.err != nil:
 			w.mu.Unlock()
-			return nil, false
+			return queued{}, false
 		case len(w.queue) > 0:
-			line, w.queue = w.queue[0], w.queue[1:]
+			q, w.queue = w.queue[0], w.queue[1:]
 			w.mu.Unlock()
-			return line, true
+			return q, true
 		case w.closing:
 			w.mu.Unlock()
-			return nil, false
+			return queued{}, false
 		}
 		w.mu.Unlock()
 		<-w.wake

@@ -15,6 +15,9 @@ const (
 	MethodExecStart     = "exec.start"
 	MethodExecWait      = "exec.wait"
 	MethodExecRead      = "exec.read"
+	MethodExecAttach    = "exec.attach"
+	MethodExecCredit    = "exec.credit"
+	MethodExecDetach    = "exec.detach"
 	MethodExecWrite     = "exec.write"
 	MethodExecEOF       = "exec.close_stdin"
 	MethodExecKill      = "exec.kill"
@@ -60,6 +63,9 @@ var Methods = []Method{
 	{MethodExecStart, "Starts a command in a sandbox and returns when it runs; its output is kept.", ExecParams{}, StartResult{}, true},
 	{MethodExecWait, "Waits until a command has ended; never kills it.", WaitParams{}, ExecResult{}, false},
 	{MethodExecRead, "Reads output of a command from any offset, also after its end.", ReadParams{}, Chunk{}, false},
+	{MethodExecAttach, "Sends a command's output from any offset as it comes, in exec.output notifications, and its end in exec.exited.", AttachParams{}, Attached{}, false},
+	{MethodExecCredit, "Lets an attachment send more bytes.", CreditParams{}, Empty{}, false},
+	{MethodExecDetach, "Ends an attachment; the command goes on.", DetachParams{}, Empty{}, false},
 	{MethodExecWrite, "Writes to a command's stdin.", WriteParams{}, Empty{}, false},
 	{MethodExecEOF, "Closes a command's stdin.", ExecRef{}, Empty{}, false},
 	{MethodExecKill, "Kills a command and everything it started.", ExecRef{}, ExecResult{}, false},

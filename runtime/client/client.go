@@ -48,6 +48,8 @@ type Client struct {
 	next  uint64
 	calls map[uint64]*call // nil once the connection is lost
 	lost  error            // why
+	// attached are the attachments that have not ended, by id.
+	attached map[string]*Attachment
 
 	read chan struct{} // closed when the reading goroutine has ended
 }
@@ -56,7 +58,7 @@ type Client struct {
 func New(conn *net.UnixConn) *Client {
 	c := &Client{
 		conn: conn, send: make(chan struct{}, 1),
-		calls: make(map[uint64]*call), read: make(chan struct{}),
+		calls: make(map[uint64]*call), attached: make(map[string]*Attachment), read: make(chan struct{}),
 	}
 	go c.readLoop()
 	return c
@@ -86,6 +88,7 @@ type CallOption func(*callOptions)
 type callOptions struct {
 	files    []*os.File
 	progress func(api.Progress)
+	replied  func(result json.RawMessage) error
 }
 
 // WithFDs lets files ride on the request, whose params must say how many there
@@ -98,6 +101,12 @@ func WithFDs(files ...*os.File) CallOption {
 // Call returns. The params must ask for it ("progress": true).
 func WithProgress(fn func(api.Progress)) CallOption {
 	return func(o *callOptions) { o.progress = fn }
+}
+
+// withReply calls fn with a result on the goroutine that reads, before any line that
+// follows the reply is looked at. An error of fn's ends the connection.
+func withReply(fn func(result json.RawMessage) error) CallOption {
+	return func(o *callOptions) { o.replied = fn }
 }
 
 // Call calls method and decodes its answer into result, a pointer or nil. params
@@ -118,7 +127,7 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 	if err != nil {
 		return api.Errorf(api.InvalidArgument, "encode params: %w", err).WithOp(method)
 	}
-	id, w, err := c.register()
+	id, w, err := c.register(o.replied)
 	if err != nil {
 		return c.unreachable(method, err)
 	}

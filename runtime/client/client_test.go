@@ -48,10 +48,11 @@ func TestHelpers(t *testing.T) {
 		return map[string]any{
 			"pid": 1, "bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "images": []api.Image{{Ref: "i"}},
-			"a later version's field": true,
+			"attachment": "at_1", "a later version's field": true,
 		}, nil
 	})
 	ctx := within(t)
+	var att *Attachment
 	tests := []struct {
 		method, params, want string
 		call                 func() (any, error)
@@ -84,6 +85,16 @@ func TestHelpers(t *testing.T) {
 			r, err := c.ExecRead(ctx, api.ReadParams{Exec: "e", Stream: "stdout", Offset: -2})
 			return r.Data, err
 		}},
+		{"exec.attach", `{"exec":"e","from":{"stdout":3,"stderr":0},"credit_bytes":8,"encoding":"base64"}`, "at_1", func() (any, error) {
+			var err error
+			att, err = c.Attach(ctx, "e", AttachOptions{From: api.Offsets{Stdout: 3}, Window: 8})
+			return att.id, err
+		}},
+		{"exec.credit", `{"exec":"e","attachment":"at_1","bytes":5}`, "ok", func() (any, error) {
+			att.held = make([]byte, 5)
+			return "ok", att.giveBack(ctx)
+		}},
+		{"exec.detach", `{"exec":"e","attachment":"at_1"}`, "ok", func() (any, error) { return "ok", att.Close() }},
 		{"exec.write", `{"exec":"e","data":"x"}`, "ok", func() (any, error) { return "ok", c.ExecWrite(ctx, api.WriteParams{Exec: "e", Data: "x"}) }},
 		{"exec.close_stdin", `{"exec":"e"}`, "ok", func() (any, error) { return "ok", c.ExecCloseStdin(ctx, "e") }},
 		{"exec.kill", `{"exec":"e"}`, "ex_1", func() (any, error) { r, err := c.ExecKill(ctx, "e"); return r.Exec, err }},
@@ -407,12 +418,15 @@ func FuzzDispatch(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
 	f.Add([]byte(`{"jsonrpc":"2.0","method":"progress","params":{"request":1,"done":3}}`))
 	f.Add([]byte(`{"id":1,"error":{"code":-32001,"message":"a: b","data":{"op":"a"}}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","method":"exec.output","params":{"attachment":"at_1","exec":"ex_1","stream":"stdout","offset":3,"encoding":"base64","data":"QUJD"}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","method":"exec.exited","params":{"attachment":"at_1","exec":"ex_1","exit_code":3}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		if bytes.Contains(line, []byte("\n")) {
 			return
 		}
-		c := &Client{calls: make(map[uint64]*call)}
-		id, w, _ := c.register()
+		c := &Client{calls: make(map[uint64]*call), attached: make(map[string]*Attachment)}
+		c.attached["at_1"] = &Attachment{c: c, id: "at_1", wake: make(chan struct{}, 1)}
+		id, w, _ := c.register(nil)
 		_ = c.dispatch(line)
 		_ = c.dispatch(line)
 		select {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ const maxNews = 1024
 
 // call is a call under way.
 type call struct {
+	replied func(result json.RawMessage) error // nil, or see withReply
+
 	reply chan *reply   // capacity 1
 	news  chan struct{} // capacity 1: pending has something
 
@@ -57,14 +60,14 @@ func (w *call) deliver(fn func(api.Progress)) {
 	}
 }
 
-func (c *Client) register() (uint64, *call, error) {
+func (c *Client) register(replied func(json.RawMessage) error) (uint64, *call, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls == nil {
 		return 0, nil, c.lost
 	}
 	c.next++
-	w := &call{reply: make(chan *reply, 1), news: make(chan struct{}, 1)}
+	w := &call{replied: replied, reply: make(chan *reply, 1), news: make(chan struct{}, 1)}
 	c.calls[c.next] = w
 	return c.next, w, nil
 }
@@ -116,6 +119,9 @@ func (c *Client) readLoop() {
 }
 
 func (c *Client) dispatch(line []byte) error {
+	if params, ok := bytes.CutPrefix(line, outputPrefix); ok && bytes.HasSuffix(params, []byte("}")) {
+		return c.output(params[:len(params)-1])
+	}
 	var m struct {
 		ID     *uint64         `json:"id"`
 		Method string          `json:"method"`
@@ -135,7 +141,8 @@ func (c *Client) dispatch(line []byte) error {
 				w.note(p)
 			}
 		}
-	case m.Method != "": // a notification of a later version
+	case m.Method != "":
+		return c.notified(m.Method, m.Params)
 	case m.ID == nil && m.Error != nil:
 		if m.Error.Data.Code != "" {
 			return fromWire(m.Error) // about the connection: the daemon serves no more
@@ -144,6 +151,11 @@ func (c *Client) dispatch(line []byte) error {
 		return fmt.Errorf("the daemon refused a line: %s", m.Error.Message)
 	case m.ID != nil:
 		if w := c.find(*m.ID); w != nil {
+			if w.replied != nil && m.Error == nil {
+				if err := w.replied(m.Result); err != nil {
+					return fmt.Errorf("the daemon sent an answer that is none: %w", err)
+				}
+			}
 			select {
 			case w.reply <- &reply{m.Result, m.Error}:
 			default: // a second answer

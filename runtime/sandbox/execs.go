@@ -171,8 +171,7 @@ func (m *Manager) Read(ctx context.Context, p api.ReadParams) (api.Chunk, error)
 		return api.Chunk{}, err
 	}
 	if len(r.io.streams) == 0 {
-		return api.Chunk{}, api.Errorf(api.FailedPrecondition, "exec %s writes to the caller's own fds: nothing of it is kept", p.Exec).
-			WithHint("start it without stdio")
+		return api.Chunk{}, nothingKept(p.Exec)
 	}
 	st := r.io.streams[0]
 	if p.Stream == api.Stderr {

@@ -22,14 +22,19 @@ type stream struct {
 	count  *os.File // eventfd: what was added since it was last read
 	layout spool.Layout
 
-	mu    sync.Mutex
-	total int64         // bytes that are known to be there
-	grown chan struct{} // closed, and made anew, when total grows
+	mu     sync.Mutex
+	total  int64         // bytes that are known to be there
+	grown  chan struct{} // closed, and made anew, when total grows
+	closed chan struct{} // closed with the stream
+	once   sync.Once     // guards close
 }
 
 // openStream owns s's files from now on.
 func openStream(s launchapi.Stream) *stream {
-	st := &stream{file: s.File, count: s.Count, layout: spool.LayoutOf(spoolSize), grown: make(chan struct{})}
+	st := &stream{
+		file: s.File, count: s.Count, layout: spool.LayoutOf(spoolSize),
+		grown: make(chan struct{}), closed: make(chan struct{}),
+	}
 	go st.watch()
 	return st
 }
@@ -73,15 +78,21 @@ func (st *stream) known() (int64, <-chan struct{}) {
 // read reads at most limit bytes at off, or behind what was dropped there.
 func (st *stream) read(off, limit int64) (data []byte, start int64, err error) {
 	buf := make([]byte, limit)
+	n, start, err := st.readInto(buf, off)
+	return buf[:n], start, err
+}
+
+// readInto is read with a buffer of the caller's.
+func (st *stream) readInto(buf []byte, off int64) (n int, start int64, err error) {
 	for {
 		total, _ := st.known()
 		n, start, err := spool.ReadAt(st.file, st.layout, buf, off, total)
 		if err != nil {
-			return nil, start, err
+			return 0, start, err
 		}
 		// The writer does not wait: what was read may have been overwritten.
 		if total, _ = st.known(); spool.StillKept(st.layout, start, total) {
-			return buf[:n], start, nil
+			return n, start, nil
 		}
 		off = start
 	}
@@ -135,7 +146,11 @@ func (st *stream) readAll(from, to int64) ([]byte, error) {
 	return all, nil
 }
 
+// close releases the stream. An exec and its sandbox may forget it at once.
 func (st *stream) close() {
-	_ = st.count.Close() // ends watch
-	_ = st.file.Close()
+	st.once.Do(func() {
+		close(st.closed)
+		_ = st.count.Close() // ends watch
+		_ = st.file.Close()
+	})
 }

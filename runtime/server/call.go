@@ -26,6 +26,9 @@ type Call struct {
 	FDs *jsonrpc.FDs
 	// Progress sends news to the client if it asked for any. It never blocks.
 	Progress func(api.Progress)
+
+	subs       *subscriptions
+	afterReply func(func()) // what it is given runs when the reply has been queued
 }
 
 // kindExecStarted is the Kind of the Progress that exec.run sends.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
 
 // The engines behind the methods, as this package needs them. All methods may be
@@ -44,6 +45,8 @@ type Execs interface {
 	Start(ctx context.Context, who Actor, p api.ExecParams, fds *jsonrpc.FDs) (api.StartResult, error)
 	Wait(ctx context.Context, p api.WaitParams) (api.ExecResult, error)
 	Read(ctx context.Context, p api.ReadParams) (api.Chunk, error)
+	// Attach starts to follow an exec's output.
+	Attach(p api.AttachParams) (Output, error)
 	Write(ctx context.Context, p api.WriteParams) error
 	CloseStdin(p api.ExecRef) error
 	KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, error)
@@ -51,6 +54,17 @@ type Execs interface {
 	Exec(p api.ExecRef) (api.Exec, error)
 	Signal(p api.SignalParams) error
 	Resize(p api.ResizeParams) error
+}
+
+// Output is a place in an exec's output. It is used by one goroutine.
+type Output interface {
+	From() api.Offsets
+	// Await waits until Next has something, or until more fires. Without credit
+	// that is only what needs none: the end, and what is lost.
+	Await(ctx context.Context, credit bool, more <-chan struct{}) error
+	// Next returns what comes next, with at most as many bytes as buf holds, and
+	// does not wait; ok is false when there is nothing.
+	Next(buf []byte) (piece sandbox.Piece, ok bool)
 }
 
 // Images is the image store.

@@ -26,6 +26,7 @@ type engines struct {
 	run    func(ctx context.Context, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error)
 	pull   func(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error)
 	get    func(ref string) (api.Sandbox, error)
+	attach func(p api.AttachParams) (Output, error)
 }
 
 func (e *engines) Info(ctx context.Context, who Actor) (api.Info, error) {
@@ -95,6 +96,12 @@ func (f fakeExecs) Wait(context.Context, api.WaitParams) (api.ExecResult, error)
 }
 func (f fakeExecs) Read(_ context.Context, p api.ReadParams) (api.Chunk, error) {
 	return api.Chunk{Offset: p.Offset, Next: p.Offset}, nil
+}
+func (f fakeExecs) Attach(p api.AttachParams) (Output, error) {
+	if f.attach != nil {
+		return f.attach(p)
+	}
+	return &fakeOutput{}, nil
 }
 func (f fakeExecs) Write(context.Context, api.WriteParams) error { return nil }
 func (f fakeExecs) CloseStdin(api.ExecRef) error                 { return nil }

@@ -88,6 +88,15 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodExecRead: handle(func(ctx context.Context, _ *Call, p api.ReadParams) (api.Chunk, error) {
 			return execs.Read(ctx, p)
 		}),
+		api.MethodExecAttach: handle(func(_ context.Context, c *Call, p api.AttachParams) (api.Attached, error) {
+			return c.attach(execs, p)
+		}),
+		api.MethodExecCredit: done(func(_ context.Context, c *Call, p api.CreditParams) error {
+			return c.subs.credit(p)
+		}),
+		api.MethodExecDetach: done(func(_ context.Context, c *Call, p api.DetachParams) error {
+			return c.subs.detach(p)
+		}),
 		api.MethodExecWrite: done(func(ctx context.Context, _ *Call, p api.WriteParams) error {
 			return execs.Write(ctx, p)
 		}),

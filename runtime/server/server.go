@@ -89,11 +89,13 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 	defer s.leave(ch)
 	stop := context.AfterFunc(ctx, ch.Drain)
 	defer stop()
-	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who}, &jrpc2.ServerOptions{
+	subs := newSubscriptions(ch)
+	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who, subs: subs}, &jrpc2.ServerOptions{
 		DisableBuiltin: true, // it would reserve rpc.* and so rpc.discover
 		Concurrency:    jsonrpc.MaxInFlight,
 	})
 	err := rpc.Start(ch).Wait()
+	subs.close()
 	if cerr := ch.Wait(); cerr != nil {
 		err = cerr
 	}
@@ -158,9 +160,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // dispatcher is one connection's jrpc2.Assigner.
 type dispatcher struct {
-	s   *Server
-	ch  *jsonrpc.Channel
-	who Actor
+	s    *Server
+	ch   *jsonrpc.Channel
+	who  Actor
+	subs *subscriptions
 }
 
 // Assign never returns nil, so that the answer to an unknown method is ours and
@@ -199,7 +202,10 @@ func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method strin
 			Data: api.ErrorData{Hint: "rpc.discover lists the methods of this build."},
 		}
 	}
-	call := &Call{Actor: d.who, ID: id, FDs: req.FDs, Progress: func(api.Progress) {}}
+	call := &Call{
+		Actor: d.who, ID: id, FDs: req.FDs, Progress: func(api.Progress) {},
+		subs: d.subs, afterReply: req.AfterReply,
+	}
 	if err := d.extras(call, method, params); err != nil {
 		return nil, err
 	}

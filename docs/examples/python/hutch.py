@@ -9,6 +9,8 @@ prints the whole interface.
         print(done["stdout"], done["exit_code"])
 """
 
+import base64
+import collections
 import json
 import os
 import socket
@@ -34,6 +36,7 @@ class Hutch:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.connect(json.loads(info.stdout)["paths"]["socket"])
         self.lines = self.socket.makefile("rb")
+        self.notes = collections.deque()  # notifications that came while a reply was awaited
         self.id = 0
 
     def __enter__(self):
@@ -49,23 +52,34 @@ class Hutch:
         self.id += 1
         request = {"jsonrpc": "2.0", "id": self.id, "method": method, "params": params}
         self.socket.sendall(json.dumps(request).encode() + b"\n")
-        for line in self.lines:
-            reply = json.loads(line)
+        while True:
+            reply = self.read()
             if reply.get("id") != self.id:
-                continue  # a notification
-            if "error" in reply:
+                self.notes.append(reply)  # a notification
+            elif "error" in reply:
                 raise HutchError(reply["error"])
-            return reply["result"]
-        raise ConnectionError("the daemon has ended")
+            else:
+                return reply["result"]
 
-    def follow(self, exec_id, stream="stdout"):
-        """Yield what a command writes, as it comes, until it ends."""
-        offset, end = 0, False
-        while not end:
-            chunk = self.call("exec.read", exec=exec_id, stream=stream, offset=offset, wait_s=30)
-            offset, end = chunk["next"], chunk["eof"]
-            if chunk["data"]:
-                yield chunk["data"]
+    def read(self):
+        line = self.lines.readline()
+        if not line:
+            raise ConnectionError("the daemon has ended")
+        return json.loads(line)
+
+    def follow(self, exec_id):
+        """Yield (stream, bytes) as a command writes them; return its result when it has ended."""
+        self.call("exec.attach", exec=exec_id, credit_bytes=1 << 20)
+        while True:
+            note = self.notes.popleft() if self.notes else self.read()
+            news = note["params"]
+            if news.get("exec") != exec_id:
+                continue
+            if note["method"] == "exec.exited":
+                return news
+            data = news["data"].encode() if news["encoding"] == "utf-8" else base64.b64decode(news["data"])
+            self.call("exec.credit", exec=exec_id, bytes=len(data))  # so much more may come
+            yield news["stream"], data
 
 
 def main():
@@ -75,7 +89,8 @@ def main():
         print("ran:", done["stdout"].strip(), "exit code", done["exit_code"])
 
         job = hutch.call("exec.start", sandbox=box["id"], command="for i in 1 2 3; do echo step $i; done")
-        print("followed:", "".join(hutch.follow(job["exec"])).split("\n")[:3])
+        text = b"".join(data for stream, data in hutch.follow(job["exec"]) if stream == "stdout")
+        print("followed:", text.decode().split("\n")[:3])
 
         try:
             hutch.call("exec.run", sandbox="no-such-sandbox", argv=["true"])

@@ -45,8 +45,11 @@ func TestHelpers(t *testing.T) {
 	calls := make(chan *fakeCall, 1)
 	c := connected(t, func(r *fakeCall) (any, error) {
 		calls <- r
+		if r.Method == api.MethodInfo {
+			return api.Info{PID: 1}, nil // its exec is an object
+		}
 		return map[string]any{
-			"pid": 1, "bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
+			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "images": []api.Image{{Ref: "i"}},
 			"attachment": "at_1", "a later version's field": true,
 		}, nil

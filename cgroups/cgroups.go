@@ -45,6 +45,10 @@ type Tree struct {
 	// hybrid), so that /proc/PID/cgroup's "0::" line can be checked.
 	V2Mount     bool     `json:"v2_mount"`
 	Controllers []string `json:"controllers"` // of those that limits need
+	// Mounts are where the hierarchies with these controllers are mounted, by
+	// controller; "" is the v2 hierarchy when execs can have cgroups in it, for
+	// which it must know cgroup.kill (Linux 5.14).
+	Mounts map[string]string `json:"mounts"`
 	// Reason says why Mode is None, and Remedy what the user can do.
 	Reason string `json:"reason,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
@@ -268,12 +272,28 @@ func (t *Tree) make(h hierarchy, uid, gid int) error {
 		own = append(own, filepath.Join(root, "cgroup.procs"), filepath.Join(daemon, "cgroup.procs"),
 			filepath.Join(sandboxes, "cgroup.subtree_control"), filepath.Join(sandboxes, "cgroup.threads"))
 	}
+	t.note(h, sandboxes)
 	for _, path := range own {
 		if err := os.Chown(path, uid, gid); err != nil {
 			return fmt.Errorf("delegate cgroup to uid %d: %w", uid, err)
 		}
 	}
 	return nil
+}
+
+// note fills in Mounts.
+func (t *Tree) note(h hierarchy, sandboxes string) {
+	if t.Mounts == nil {
+		t.Mounts = map[string]string{}
+	}
+	for _, c := range h.controllers {
+		if slices.Contains(wanted, c) {
+			t.Mounts[c] = h.mount
+		}
+	}
+	if _, err := os.Stat(filepath.Join(sandboxes, "cgroup.kill")); h.v2 && err == nil {
+		t.Mounts[""] = h.mount
+	}
 }
 
 // inheritCPUSet fills v1's cpuset files, which start empty: a process can not

@@ -2,6 +2,9 @@ package integration_test
 
 import (
 	"os"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -99,4 +102,218 @@ func TestConfigRefused(t *testing.T) {
 	w := newWorld(t)
 	w.configure(t, "exec: {max_timeout: 60}\n")
 	w.run(t, "run", "--", "true").want(t, 125).says(t, "read configuration", "max_timeout not found", "try: ", "exec.max_timeout_s")
+}
+
+// TestVerdicts: how a command ended, each with a twin that stays within its limit.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newWorld(t)
+	c := w.dial(t)
+	sb := c.sandboxOf(nil)
+	limits := func(l params) params { return params{"limits": l} }
+	const (
+		burn = "/usr/bin/python3 -c 'import time\nwhile time.process_time() < 60: pass'"
+		file = "head -c 20000 /dev/zero >/tmp/f"
+		// A call by i386's entry: int 0x80, which seccomp answers with SIGSYS.
+		foreign = `/usr/bin/python3 -c '
+import ctypes, mmap
+m = mmap.mmap(-1, 4096, prot=7)
+m.write(b"\xb8\x14\x00\x00\x00\xcd\x80\xc3")
+ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(m)))()'`
+	)
+	for _, tt := range []struct {
+		name, command string
+		more          params
+		verdict       string
+	}{
+		{"ok", "true", nil, "ok"},
+		{"nonzero", "exit 3", nil, "nonzero"},
+		{"signal", "kill -SEGV $$", nil, "signal"},
+		{"wall", "sleep 4242", params{"timeout_s": 0.3}, "timeout_wall"},
+		{"cpu", "exec " + burn, limits(params{"cpu_time_s": 0.3}), "timeout_cpu"},
+		{"cpu of a child", burn + "; true", limits(params{"cpu_time_s": 0.3}), "timeout_cpu"},
+		{"cpu allowed", "sleep 0.5", limits(params{"cpu_time_s": 0.3}), "ok"},
+		{"output", "yes", limits(params{"output_bytes": 100000}), "output"},
+		{"output of both", "head -c 60 /dev/zero; head -c 60 /dev/zero >&2", limits(params{"output_bytes": 100}), "output"},
+		{"output allowed", "head -c 60 /dev/zero; head -c 40 /dev/zero >&2", limits(params{"output_bytes": 100}), "ok"},
+		{"disk", file, limits(params{"rlimits": params{"fsize": params{"soft": 10000}}}), "disk"},
+		{"disk allowed", file, limits(params{"rlimits": params{"fsize": params{"soft": 20000}}}), "ok"},
+		{"a file too large without a limit", "kill -XFSZ $$", nil, "signal"},
+		{"denied", foreign, nil, "denied"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.verdict == "denied" && runtime.GOARCH != "amd64" {
+				t.Skip("cannot run here: the machine code is amd64's")
+			}
+			res := c.execOf(sb, tt.command, tt.more)
+			if res.Verdict != tt.verdict || res.TimedOut != strings.HasPrefix(tt.verdict, "timeout") {
+				t.Errorf("%+v", res)
+			}
+			if tt.verdict == "timeout_cpu" && (res.Peaks.CPUMS < 300 || res.DurationMS > 15000) {
+				t.Errorf("%v", res)
+			}
+		})
+	}
+	exec := c.started(sb, "sleep 4242", nil)
+	var res execResult
+	if c.call(&res, "exec.kill", params{"exec": exec}); res.Verdict != "killed" || len(res.Killed) == 0 {
+		t.Errorf("%+v", res)
+	}
+	if c.exec(sb, "sleep 0.01"); w.daemon(t).monitor == 0 {
+		t.Error("no daemon")
+	}
+}
+
+// TestVerdictsOfSandbox: limits of the whole sandbox, of which its cgroups tell.
+func TestVerdictsOfSandbox(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newWorld(t)
+	c := w.dial(t)
+	const eat = "/usr/bin/python3 -c 'b = bytearray()\nfor _ in range(%s): b += bytes(1 << 20)'"
+	more := params{"image": "host", "limits": params{"memory_bytes": 100 << 20, "pids": 30}}
+	if os.Geteuid() != 0 { // nobody delegates cgroups to the test's users
+		c.refused("unavailable", "sandbox.create", more)
+		return
+	}
+	sb := c.sandboxOf(params{"limits": more["limits"]})
+	for _, tt := range []struct{ name, command, verdict string }{
+		{"memory", "exec " + strings.Replace(eat, "%s", "400", 1), "oom"},
+		{"memory of a child", strings.Replace(eat, "%s", "400", 1), "oom"},
+		{"memory of a child that its parent expects", strings.Replace(eat, "%s", "400", 1) + "; true", "ok"},
+		{"memory allowed", strings.Replace(eat, "%s", "20", 1), "ok"},
+		{"a kill that is not the kernel's", "kill -KILL $$", "signal"},
+		{"processes", "/usr/bin/python3 -c 'import os\nr, w = os.pipe()\nfor _ in range(60):\n  if not os.fork(): os.close(w); os.read(r, 1); os._exit(0)'", "pids"},
+		{"processes allowed", "sleep 0.01 & sleep 0.01 & wait", "ok"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if res := c.execOf(sb, tt.command, params{"timeout_s": 15}); res.Verdict != tt.verdict {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
+}
+
+// TestLimitFlags: the limits of a command on the command line.
+func TestLimitFlags(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.create(t, "--ulimit", "nofile=77:99", "--ulimit", "core=0", "host")
+	const show = "ulimit -Sn; ulimit -Hn; ulimit -c"
+	if got := w.ok(t, "exec", id, "sh", "-c", show); got != "77\n99\n0\n" {
+		t.Errorf("of the sandbox: %q", got)
+	}
+	if got := w.ok(t, "exec", "--ulimit", "nofile=66", id, "sh", "-c", show); got != "66\n66\n0\n" {
+		t.Errorf("of the exec: %q", got)
+	}
+	w.run(t, "exec", "--ulimit", "nofile=99999999", id, "true").want(t, 125).says(t, "limits.rlimits.nofile", "at most")
+	w.run(t, "exec", "--cpu-time", "0.3", id, "sh", "-c", "while :; do :; done").want(t, 124).says(t, "CPU time", "--cpu-time")
+	w.run(t, "exec", "--output-limit", "1k", id, "true").want(t, 125).says(t, "output_bytes", "--json or -d")
+	w.run(t, "exec", "--json", "--output-limit", "1k", id, "yes").want(t, 137)
+	w.run(t, "exec", "--timeout", "0", id, "true").want(t, 125).says(t, "timeout_s", "-d")
+	w.run(t, "exec", "--timeout", "2h", id, "true").want(t, 125).says(t, "1800 seconds", "exec.max_timeout_s")
+	w.run(t, "run", "--timeout", "0", "host", "true").want(t, 125).says(t, "--timeout 0")
+}
+
+// TestKillTree: a kill ends all that a command started, and names it; what an
+// older and a younger command started in the same way is left alone.
+func TestKillTree(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newWorld(t)
+	c := w.dial(t)
+	sb := c.sandboxOf(nil)
+	// Double fork, a session of its own, no parent left.
+	const away = `/usr/bin/python3 -c '
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        time.sleep(4242)
+    os._exit(0)
+os.wait()
+'; `
+	pidOf := func(exec string) string {
+		t.Helper()
+		var got chunk
+		c.call(&got, "exec.read", params{"exec": exec, "stream": "stdout", "offset": 0, "wait_s": 20})
+		return strings.TrimSpace(got.Data)
+	}
+	alive := func(pid string) bool {
+		t.Helper()
+		return c.exec(sb, "kill -0 "+pid).ExitCode == 0
+	}
+	killed := func(exec, method string, p params) execResult {
+		t.Helper()
+		p["exec"] = exec
+		var res execResult
+		c.call(&res, method, p)
+		return res
+	}
+	background := func(command string, more params) string {
+		more["background"] = true
+		return c.started(sb, command, more)
+	}
+	older := background(away+"exec sleep 4242", params{})
+	olderPID := pidOf(older)
+	victim := background(away+"exec sleep 4242", params{})
+	pid := pidOf(victim)
+	timed := background(away+"exec sleep 4242", params{"timeout_s": 1})
+	timedPID := pidOf(timed)
+	left := background(away, params{}) // ends, and leaves its child
+	leftPID := pidOf(left)
+	if res := c.waited(left); res.Verdict != "ok" || !alive(leftPID) {
+		t.Errorf("%+v", res)
+	}
+
+	res := killed(victim, "exec.kill", params{})
+	if res.Verdict != "killed" || res.Signal != "SIGKILL" || len(res.Killed) < 2 && grouped() {
+		t.Errorf("%+v", res)
+	}
+	if alive(pid) == grouped() || grouped() && !slices.Contains(texts(res.Killed), pid) {
+		// Without cgroups nothing tells whose an orphan is while an older exec runs.
+		t.Errorf("process %s lives %v, with cgroups %v: %+v", pid, alive(pid), grouped(), res)
+	}
+	if res := c.waited(timed); res.Verdict != "timeout_wall" || alive(timedPID) == grouped() {
+		t.Errorf("process %s: %+v", timedPID, res)
+	}
+	// What an exec that has ended left behind is killed by its id, too.
+	if res := killed(left, "exec.kill", params{}); res.Verdict != "ok" || grouped() && !slices.Contains(texts(res.Killed), leftPID) {
+		t.Errorf("%+v", res)
+	}
+	if grouped() && alive(leftPID) {
+		t.Errorf("process %s outlived the kill of its exec", leftPID)
+	}
+	if res := killed(left, "exec.kill", params{}); len(res.Killed) != 0 {
+		t.Errorf("killed twice: %+v", res)
+	}
+	if !alive(olderPID) {
+		t.Error("a kill reached another exec")
+	}
+	// The oldest exec of all can be told from others in any case.
+	if res := killed(older, "exec.kill", params{}); res.Verdict != "killed" || alive(olderPID) && grouped() {
+		t.Errorf("%+v", res)
+	}
+	// A bomb, under way: every process of it is in the exec's cgroup.
+	bomb := c.started(sb, "f() { f | f & }; f; exec sleep 4242", params{"background": true, "limits": params{"rlimits": params{"nproc": params{"soft": 200}}}})
+	if res := killed(bomb, "exec.kill", params{}); res.Verdict != "killed" {
+		t.Errorf("%+v", res)
+	}
+	if res := c.exec(sb, "echo fine"); res.Stdout != "fine\n" {
+		t.Errorf("%+v", res)
+	}
+}
+
+// grouped says whether execs have cgroups of their own here: nobody delegates any
+// to the test's users.
+func grouped() bool { return os.Geteuid() == 0 }
+
+func texts(pids []int) []string {
+	all := make([]string, 0, len(pids))
+	for _, pid := range pids {
+		all = append(all, strconv.Itoa(pid))
+	}
+	return all
 }

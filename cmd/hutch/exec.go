@@ -18,6 +18,7 @@ type execFlags struct {
 	interactive, tty, json, detach bool
 	env, envFiles                  []string
 	params                         api.ExecParams
+	limits                         api.Limits
 }
 
 func newExec() *cobra.Command {
@@ -65,6 +66,7 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 		o.params.TimeoutS = &seconds
 		return err
 	})
+	addExecLimits(fs, &o.limits)
 	fs.BoolVar(&o.json, "json", false, "print one JSON object with output and exit code; input with -i only")
 	return cmd
 }
@@ -72,6 +74,9 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 	if o.params.Env, err = cli.Env(o.envFiles, o.env); err != nil {
 		return api.Errorf(api.InvalidArgument, "%w", err).WithOp("exec")
+	}
+	if o.limits != (api.Limits{}) {
+		o.params.Limits = &o.limits
 	}
 	if o.detach {
 		return o.runDetached(ctx, out)

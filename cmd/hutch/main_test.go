@@ -74,7 +74,8 @@ func TestRunArguments(t *testing.T) {
 func TestRunSpec(t *testing.T) {
 	spec, _, _, err := parseRun(t, "-e", "A=1", "--env=B=x y", "-u", "1000:1000", "-w", "/src", "-v", "/usr:/u:ro", "-v", "/etc:/e",
 		"--workspace", ".:overlay", "--hostname", "h", "--name", "n", "-l", "k=v", "--timeout", "1m", "--platform", "linux/arm64",
-		"--pull", "never", "-m", "512m", "--cpus", "1.5", "--pids-limit", "64", "--network", "none", "--seccomp", "default", "img")
+		"--pull", "never", "-m", "512m", "--cpus", "1.5", "--pids-limit", "64", "--network", "none", "--seccomp", "default",
+		"--cpu-time", "1m", "--ulimit", "nofile=64", "--output-limit", "1k", "img")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,8 @@ func TestRunSpec(t *testing.T) {
 			{Source: "/etc", Target: "/e", Mode: api.ModeRW},
 		},
 		Pull: api.PullNever, Network: api.NetPolicy{Mode: api.NetNone}, Seccomp: "default",
-		Limits: api.Limits{CPUs: 1.5, MemoryBytes: 512 << 20, PIDs: 64, TimeoutS: 60},
+		Limits: api.Limits{CPUs: 1.5, MemoryBytes: 512 << 20, PIDs: 64, TimeoutS: 60,
+			CPUTimeS: 60, OutputBytes: 1024, Rlimits: api.Rlimits{NoFile: &api.Rlimit{Soft: 64}}},
 	}
 	if !reflect.DeepEqual(spec, want) {
 		t.Errorf("got  %+v\nwant %+v", spec, want)
@@ -115,6 +117,9 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"--keep", "--private", "img"}, api.InvalidArgument, "--keep"},
 		{[]string{"--json", "-t", "img"}, api.InvalidArgument, "--json"},
 		{[]string{"--timeout", "0", "img"}, api.InvalidArgument, "--timeout 0"},
+		{[]string{"--cpu-time", "0", "img"}, api.InvalidArgument, `"0"`},
+		{[]string{"--ulimit", "nice=1", "img"}, api.InvalidArgument, `"nice"`},
+		{[]string{"--output-limit", "x", "img"}, api.InvalidArgument, `"x"`},
 		{[]string{"-m", "much", "img"}, api.InvalidArgument, `"much"`},
 		{[]string{"--cpus", "0", "img"}, api.InvalidArgument, `"0"`},
 		{[]string{"--timeout", "soon", "img"}, api.InvalidArgument, `"soon"`},

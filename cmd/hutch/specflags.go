@@ -104,6 +104,24 @@ func (o *specFlags) addLimits(fs *pflag.FlagSet) {
 		o.noTimeout = err == nil && l.TimeoutS == 0
 		return err
 	})
+	addExecLimits(fs, l)
+}
+
+// addExecLimits adds the limits that each command has for itself.
+func addExecLimits(fs *pflag.FlagSet, l *api.Limits) {
+	fs.Func("cpu-time", "end a command that has used so much CPU `TIME`: seconds, or 1m30s", func(v string) (err error) {
+		if l.CPUTimeS, err = cli.ParseTimeout(v); err == nil && l.CPUTimeS == 0 {
+			err = fmt.Errorf("%q is no time at all", v)
+		}
+		return err
+	})
+	fs.Func("ulimit", "limit of each process, `NAME=SOFT[:HARD]` such as nofile=1024; may be repeated", func(v string) error {
+		return cli.ParseUlimit(v, &l.Rlimits)
+	})
+	fs.Func("output-limit", "end a command that has written `SIZE`; with --json or -d", func(v string) (err error) {
+		l.OutputBytes, err = cli.ParseSize(v)
+		return err
+	})
 }
 
 func (o *specFlags) addNetwork(fs *pflag.FlagSet) {

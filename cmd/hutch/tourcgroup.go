@@ -19,7 +19,7 @@ func cgroupWall(sb *api.Sandbox, host *hostFacts) wall {
 	if sb.Limits.MemoryBytes == 0 {
 		w.found = "this host lets you set none"
 		for _, said := range sb.Isolation.Walls {
-			if strings.Contains(said.Name, "cgroup") && said.Detail != "" {
+			if said.Name == w.name && said.Detail != "" {
 				w.found = said.Detail
 			}
 		}
@@ -69,7 +69,7 @@ func cgroupLimit(cgroups, controller, fileV2, fileV1 string) (int64, error) {
 	for ; len(dir) > len(root); dir = filepath.Dir(dir) {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if errors.Is(err, fs.ErrNotExist) {
-			break // the root of a hierarchy has no limits
+			continue // a v2 cgroup whose parent has the controller for itself, or the root
 		}
 		if err != nil {
 			return 0, err

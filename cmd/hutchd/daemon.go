@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/cgroups"
 	"github.com/hutch-sh/hutch/images"
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/packet"
@@ -124,11 +125,16 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(d.launcher.Close)
+	execs, err := cgroups.OpenExecs(d.cfg.Cgroups)
+	if err != nil {
+		return err
+	}
+	undo.Add(execs.Close)
 	source := &imageSource{d: d, views: &hostViews{dir: d.home.dir}}
 	undo.Add(source.views.close)
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Exec: d.cfg.Exec, Images: source,
-		Launcher: d.launcher, NewNetns: netfilter.NewNetns, Logger: d.log,
+		Launcher: d.launcher, NewNetns: netfilter.NewNetns, Cgroups: execs, Logger: d.log,
 	})
 	b := &backend{d: d}
 	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Images: imageBackend{d}, Logger: d.log})
@@ -165,6 +171,7 @@ func (d *daemon) measureHost() error {
 	}
 	if t := d.cfg.Cgroups; t != nil {
 		d.host.CgroupMode, d.host.CgroupPath, d.host.CgroupV2 = string(t.Mode), t.Path, t.V2Mount
+		d.host.CgroupMount = t.Mounts[""]
 		d.host.Controllers, d.host.CgroupReason, d.host.CgroupRemedy = t.Controllers, t.Reason, t.Remedy
 	}
 	return nil

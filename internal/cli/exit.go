@@ -58,10 +58,14 @@ func ExitCode(err error) int {
 func Outcome(res *api.ExecResult) error {
 	exit := &Exit{Code: res.ExitCode}
 	switch res.Verdict {
-	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU:
+	case api.VerdictTimeoutWall:
 		exit.Code = ExitTimeout
 		exit.Err = api.Errorf(api.DeadlineExceeded, "the command was killed at its timeout, after %s",
 			formatMS(res.DurationMS)).WithHint("--timeout SECONDS gives it more time")
+	case api.VerdictTimeoutCPU:
+		exit.Code = ExitTimeout
+		exit.Err = api.Errorf(api.DeadlineExceeded, "the command has used up its CPU time, %s",
+			formatMS(res.Peaks.CPUMS)).WithHint("--cpu-time SECONDS gives it more")
 	case api.VerdictNotRun:
 		// The daemon tells 126 from 127; what it leaves open is hutch's failure.
 		if exit.Code < ExitHutch || exit.Code > ExitNotFound {
@@ -71,6 +75,17 @@ func Outcome(res *api.ExecResult) error {
 	case api.VerdictOOM:
 		exit.Err = api.Errorf(api.ResourceExhausted, "the command was killed: the sandbox is out of memory").
 			WithHint("-m SIZE gives it more memory")
+	case api.VerdictPIDs:
+		exit.Err = api.Errorf(api.ResourceExhausted, "the sandbox had no process left for the command").
+			WithHint("--pids-limit N gives it more")
+	case api.VerdictOutput:
+		exit.Err = api.Errorf(api.ResourceExhausted, "the command wrote more than it may").WithHint("--output-limit SIZE gives it more")
+	case api.VerdictDisk:
+		exit.Err = api.Errorf(api.ResourceExhausted, "the command was killed: a file grew over its limit").
+			WithHint("--ulimit fsize=BYTES gives it more")
+	case api.VerdictDenied:
+		exit.Err = api.Errorf(api.PermissionDenied, "the command was killed: it called the kernel as another architecture does").
+			WithHint("run a program that is made for this machine")
 	case api.VerdictSandbox:
 		exit.Err = api.Errorf(api.FailedPrecondition, "the sandbox ended before the command did")
 		if exit.Code == 0 {

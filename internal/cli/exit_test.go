@@ -27,6 +27,11 @@ func TestOutcome(t *testing.T) {
 		{"bad user", api.ExecResult{Verdict: api.VerdictNotRun, ExitCode: 125, Error: "no user x"}, 125, "no user"},
 		{"not run without a code", api.ExecResult{Verdict: api.VerdictNotRun, Error: "fork"}, 125, "fork"},
 		{"out of memory", api.ExecResult{Verdict: api.VerdictOOM, ExitCode: 137}, 137, "out of memory"},
+		{"CPU time", api.ExecResult{Verdict: api.VerdictTimeoutCPU, TimedOut: true, Peaks: api.Peaks{CPUMS: 5012}}, 124, "CPU time, 5s"},
+		{"processes", api.ExecResult{Verdict: api.VerdictPIDs, ExitCode: 2}, 2, "--pids-limit"},
+		{"output", api.ExecResult{Verdict: api.VerdictOutput, ExitCode: 137}, 137, "--output-limit"},
+		{"disk", api.ExecResult{Verdict: api.VerdictDisk, ExitCode: 153}, 153, "--ulimit fsize"},
+		{"denied", api.ExecResult{Verdict: api.VerdictDenied, ExitCode: 159}, 159, "architecture"},
 		{"sandbox ended", api.ExecResult{Verdict: api.VerdictSandbox}, 125, "ended before"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -65,6 +65,41 @@ func ParseCPUs(s string) (float64, error) {
 	return v, nil
 }
 
+// ParseUlimit reads the value of --ulimit as docker has it, NAME=SOFT[:HARD] in the
+// kernel's units, and adds it to r; -1 and "unlimited" are no limit.
+func ParseUlimit(s string, r *api.Rlimits) error {
+	name, value, ok := strings.Cut(s, "=")
+	place := r.ByName(name)
+	switch {
+	case !ok:
+		return fmt.Errorf("%q is not NAME=SOFT[:HARD]", s)
+	case name == "cpu":
+		return fmt.Errorf("%q: use --cpu-time, which counts all processes of a command where it can", s)
+	case place == nil:
+		return fmt.Errorf("%q is no resource (%s)", name, strings.Join(api.RlimitNames, ", "))
+	}
+	soft, hard, both := strings.Cut(value, ":")
+	l := &api.Rlimit{}
+	var err error
+	if l.Soft, err = parseLimit(soft); err == nil && both {
+		var v int64
+		v, err = parseLimit(hard)
+		l.Hard = &v
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not NAME=SOFT[:HARD] with whole numbers", s)
+	}
+	*place = l
+	return nil
+}
+
+func parseLimit(s string) (int64, error) {
+	if s == "unlimited" {
+		return api.Unlimited, nil
+	}
+	return strconv.ParseInt(s, 10, 64)
+}
+
 // ParseVolume reads the value of --volume, SRC:DST[:MODE]. SRC may hold colons,
 // since DST is absolute; it comes back as it was written.
 func ParseVolume(s string) (api.Mount, error) {

@@ -153,3 +153,29 @@ func TestParseLabels(t *testing.T) {
 		t.Error("a label without a name is accepted")
 	}
 }
+
+func TestParseUlimit(t *testing.T) {
+	hard := int64(2048)
+	for _, tt := range []struct {
+		in   string
+		want api.Rlimits
+		err  string
+	}{
+		{"nofile=1024", api.Rlimits{NoFile: &api.Rlimit{Soft: 1024}}, ""},
+		{"nofile=1024:2048", api.Rlimits{NoFile: &api.Rlimit{Soft: 1024, Hard: &hard}}, ""},
+		{"stack=unlimited", api.Rlimits{Stack: &api.Rlimit{Soft: api.Unlimited}}, ""},
+		{"stack=-1", api.Rlimits{Stack: &api.Rlimit{Soft: api.Unlimited}}, ""},
+		{"nofile", api.Rlimits{}, "NAME=SOFT"},
+		{"nofile=", api.Rlimits{}, "whole numbers"},
+		{"nofile=1:", api.Rlimits{}, "whole numbers"},
+		{"nofile=1k", api.Rlimits{}, "whole numbers"},
+		{"cpu=3", api.Rlimits{}, "--cpu-time"},
+		{"nice=3", api.Rlimits{}, "no resource"},
+	} {
+		var got api.Rlimits
+		err := ParseUlimit(tt.in, &got)
+		if !reflect.DeepEqual(got, tt.want) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%q: %+v, %v", tt.in, got, err)
+		}
+	}
+}

@@ -23,17 +23,26 @@ const (
 	VerdictNonzero     Verdict = "nonzero"
 	VerdictSignal      Verdict = "signal"
 	VerdictTimeoutWall Verdict = "timeout_wall"
-	VerdictTimeoutCPU  Verdict = "timeout_cpu"
-	VerdictOOM         Verdict = "oom"
-	VerdictPIDs        Verdict = "pids"
-	VerdictDisk        Verdict = "disk"
-	VerdictOutput      Verdict = "output"
-	VerdictDenied      Verdict = "denied"
-	VerdictKilled      Verdict = "killed"    // by exec.kill or sandbox.kill
-	VerdictNotRun      Verdict = "not_run"   // not found, not executable, bad user or folder
-	VerdictSandbox     Verdict = "sandbox"   // the sandbox ended first
-	VerdictCanceled    Verdict = "cancelled" // the caller went away
-	VerdictLost        Verdict = "lost"      // hutch-launch died, and how the command ended with it
+	VerdictTimeoutCPU  Verdict = "timeout_cpu" // used up limits.cpu_time_s, whatever it made of that
+	// VerdictOOM: it failed, and a process of the sandbox was killed for memory
+	// meanwhile. Only where the sandbox has a memory cgroup.
+	VerdictOOM Verdict = "oom"
+	// VerdictPIDs: it failed, and the sandbox's limit of processes refused a fork
+	// meanwhile. Only where the sandbox has a pids cgroup: RLIMIT_NPROC does not tell.
+	VerdictPIDs Verdict = "pids"
+	// VerdictDisk: a file reached limits.rlimits.fsize. A full disk is an errno to the
+	// command, which nobody else sees.
+	VerdictDisk   Verdict = "disk"
+	VerdictOutput Verdict = "output" // wrote more than limits.output_bytes
+	// VerdictDenied: it died of SIGSYS, which is what seccomp has for calls by another
+	// architecture's entry (a program can also send it to itself). All other refused
+	// calls are an errno to the command, which nobody else sees.
+	VerdictDenied   Verdict = "denied"
+	VerdictKilled   Verdict = "killed"    // by exec.kill or sandbox.kill
+	VerdictNotRun   Verdict = "not_run"   // not found, not executable, bad user or folder
+	VerdictSandbox  Verdict = "sandbox"   // the sandbox ended first
+	VerdictCanceled Verdict = "cancelled" // the caller went away
+	VerdictLost     Verdict = "lost"      // hutch-launch died, and how the command ended with it
 )
 
 // ExecParams are exec.run's params.

@@ -88,13 +88,26 @@ type Mount struct {
 	FD     *int      `json:"fd,omitempty"`
 }
 
-// Limits bound a sandbox. Zero means no limit of its own.
+// Limits bound a sandbox, or one exec in it. Zero means no limit of its own.
 type Limits struct {
+	// Of all processes together: of the sandbox, or of one exec where it has a
+	// cgroup with these controllers.
 	CPUs        float64 `json:"cpus,omitempty"`         // CPU time per wall time, 1.5 = one and a half cores
 	MemoryBytes int64   `json:"memory_bytes,omitempty"` // memory and swap together
 	DiskBytes   int64   `json:"disk_bytes,omitempty"`   // what the sandbox may write
 	PIDs        int64   `json:"pids,omitempty"`         // processes and threads, PID 1's own not counted
-	TimeoutS    float64 `json:"timeout_s,omitempty"`    // default wall time of each exec, seconds
+
+	// Of each exec; in a sandbox's limits the default of those that name none.
+	TimeoutS float64 `json:"timeout_s,omitempty"` // wall time, seconds; exec.timeout_s goes before it
+	// CPUTimeS is how much CPU time, in seconds, an exec may use. Where execs have
+	// cgroups it is that of the whole tree; elsewhere each process has it for its
+	// own, in whole seconds (RLIMIT_CPU), and what the leader has waited for counts
+	// at its end.
+	CPUTimeS float64 `json:"cpu_time_s,omitempty"`
+	// OutputBytes is how much an exec may write to stdout and stderr together. It
+	// needs captured output.
+	OutputBytes int64   `json:"output_bytes,omitempty"`
+	Rlimits     Rlimits `json:"rlimits,omitzero"`
 }
 
 // InitThreads are the threads of a sandbox's PID 1, which makes all it needs at its

@@ -208,8 +208,12 @@ func (l *Limits) Validate(field string) error {
 		return invalid(field+".pids", "%d is not possible", l.PIDs).WithHint("use 1 to 4194304, 0 for no limit")
 	case !finite(l.TimeoutS) || l.TimeoutS < 0 || l.TimeoutS > MaxSeconds:
 		return invalid(field+".timeout_s", "%g is not possible", l.TimeoutS)
+	case !finite(l.CPUTimeS) || l.CPUTimeS < 0 || l.CPUTimeS > MaxSeconds:
+		return invalid(field+".cpu_time_s", "%g is not possible", l.CPUTimeS)
+	case l.OutputBytes < 0:
+		return invalid(field+".output_bytes", "%d is negative", l.OutputBytes)
 	}
-	return nil
+	return l.Rlimits.validate(field + ".rlimits")
 }
 
 func checkLife(s *Spec) error {
@@ -275,9 +279,6 @@ func (p *ExecParams) Validate() error {
 		return invalid("stdin", "given together with stdio").WithHint("give the data or the fds")
 	case p.Pty != nil && (p.Stdio == nil || p.Stdio.Stdin == nil || p.Stdio.Stdout == nil):
 		return invalid("pty", "needs stdio.stdin and stdio.stdout, the pipes that carry the terminal")
-	case p.Limits != nil:
-		return Errorf(Unavailable, "limits: limits of a single exec can not be honoured by this build").WithField("limits").
-			WithHint("set limits on the sandbox")
 	case p.Network != nil:
 		return Errorf(Unavailable, "network: a policy of a single exec can not be honoured by this build").WithField("network").
 			WithHint("leave it out")
@@ -293,6 +294,9 @@ func (p *ExecParams) Validate() error {
 		return invalid("command", "holds a NUL byte")
 	}
 	if err := p.checkTimeout(); err != nil {
+		return err
+	}
+	if err := p.checkLimits(); err != nil {
 		return err
 	}
 	if err := checkEncoding(p.Encoding); err != nil {
@@ -318,6 +322,21 @@ func (p *ExecParams) checkTimeout() error {
 	case *t == 0 && !p.Unbounded():
 		return invalid("timeout_s", "0, no timeout, is for background commands only").
 			WithHint("give seconds, or start it in the background: exec.start with background, hutch exec -d")
+	}
+	return nil
+}
+
+func (p *ExecParams) checkLimits() error {
+	l := p.Limits
+	if l == nil {
+		return nil
+	}
+	if err := l.Validate("limits"); err != nil {
+		return err
+	}
+	if l.DiskBytes != 0 {
+		return Errorf(Unavailable, "limits.disk_bytes: a disk quota can not be honoured by this build").
+			WithField("limits.disk_bytes").WithHint("leave it out; limits.rlimits.fsize bounds each file")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -97,7 +98,13 @@ func TestExecParamsValidate(t *testing.T) {
 		{"NUL", "argv[1]", InvalidArgument, ExecParams{Argv: []string{"a", "b\x00"}}},
 		{"stdin twice", "stdin", InvalidArgument, ExecParams{Argv: []string{"a"}, Stdin: "x", Stdio: &Stdio{Stdin: &zero}}},
 		{"pty without pipes", "pty", InvalidArgument, ExecParams{Argv: []string{"a"}, Pty: &Pty{Rows: 24, Cols: 80}}},
-		{"limits", "limits", Unavailable, ExecParams{Argv: []string{"a"}, Limits: &Limits{PIDs: 9}}},
+		{"timeout 0", "timeout_s", InvalidArgument, ExecParams{Argv: []string{"a"}, TimeoutS: new(float64)}},
+		{"disk", "limits.disk_bytes", Unavailable, ExecParams{Argv: []string{"a"}, Limits: &Limits{DiskBytes: 9}}},
+		{"cpu time", "limits.cpu_time_s", InvalidArgument, ExecParams{Argv: []string{"a"}, Limits: &Limits{CPUTimeS: -1}}},
+		{"negative rlimit", "limits.rlimits.nofile", InvalidArgument,
+			ExecParams{Argv: []string{"a"}, Limits: &Limits{Rlimits: Rlimits{NoFile: &Rlimit{Soft: -2}}}}},
+		{"soft above hard", "limits.rlimits.stack", InvalidArgument,
+			ExecParams{Argv: []string{"a"}, Limits: &Limits{Rlimits: Rlimits{Stack: &Rlimit{Soft: Unlimited, Hard: new(int64)}}}}},
 		{"network", "network", Unavailable, ExecParams{Argv: []string{"a"}, Network: &NetPolicy{}}},
 		{"output", "output_bytes", InvalidArgument, ExecParams{Argv: []string{"a"}, OutputBytes: MaxOutputBytes + 1}},
 		{"encoding", "encoding", InvalidArgument, ExecParams{Argv: []string{"a"}, Encoding: "hex"}},
@@ -108,6 +115,21 @@ func TestExecParamsValidate(t *testing.T) {
 	ok := ExecParams{Command: "echo hi | cat", Env: map[string]string{"A": "b"}}
 	if err := ok.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRlimitNames: every field has its name, and the list is all of them.
+func TestRlimitNames(t *testing.T) {
+	fields := reflect.TypeFor[Rlimits]()
+	if fields.NumField() != len(RlimitNames) {
+		t.Errorf("%d fields, %d names", fields.NumField(), len(RlimitNames))
+	}
+	for i, name := range RlimitNames {
+		var r Rlimits
+		p := r.ByName(name)
+		if p == nil || any(p) != reflect.ValueOf(&r).Elem().Field(i).Addr().Interface() || fields.Field(i).Tag.Get("json") != name+",omitempty" {
+			t.Errorf("%s is not field %d, %s", name, i, fields.Field(i).Tag)
+		}
 	}
 }
 

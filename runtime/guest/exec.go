@@ -29,6 +29,7 @@ type execution struct {
 	pid  int    // of the leader, also its session's id; 0 until forked
 	born uint64 // just before the fork, clock ticks since boot
 
+	grouped bool         // in a cgroup of its own: hutchd kills the tree
 	started bool         // execve succeeded, and hutchd knows
 	exit    *processExit // set by the reaper
 
@@ -58,6 +59,8 @@ func (s *server) exec(req *guestapi.Request, fds []int) {
 	switch {
 	case s.filter < 0:
 		err = errors.New("exec before setup")
+	case s.cgroups < 0 && req.Cgroup != "":
+		err = errors.New("exec in a cgroup without a mount of cgroups")
 	case s.execs[req.Exec] != nil:
 		err = fmt.Errorf("exec id %d is in use", req.Exec)
 	case len(s.execs) >= maxExecs:
@@ -72,7 +75,7 @@ func (s *server) exec(req *guestapi.Request, fds []int) {
 		s.ch.post(failure(req.Exec, reason, err, "exec"))
 		return
 	}
-	e := &execution{id: req.Exec}
+	e := &execution{id: req.Exec, grouped: req.Cgroup != ""}
 	s.execs[e.id] = e
 	go s.start(e, req, fds)
 }
@@ -104,7 +107,7 @@ func (s *server) settle(e *execution, fail *guestapi.Event) (over bool) {
 	e.started = true
 	s.ch.post(guestapi.Event{Ev: guestapi.EvStarted, Exec: e.id, PID: e.pid})
 	s.announce(e)
-	return e.announced
+	return e.announced && !e.grouped
 }
 
 // prepare resolves the request and forks the stub. It returns the read end of
@@ -127,7 +130,7 @@ func (s *server) prepare(e *execution, req *guestapi.Request, fds []int) (*os.Fi
 
 	s.slots <- struct{}{}
 	defer func() { <-s.slots }()
-	return s.fork(e, conf, stdio, req.TTY)
+	return s.fork(e, conf, stdio, req)
 }
 
 // configure turns a request into the stub's config.
@@ -187,7 +190,7 @@ func giveStdio(fds []int, tty bool, uid uint32) {
 
 // fork starts the stub as a session leader on stdio. The slot it runs in bounds
 // how many fds execs hold that are about to start.
-func (s *server) fork(e *execution, conf *stubConfig, stdio []int, tty bool) (*os.File, *guestapi.Event) {
+func (s *server) fork(e *execution, conf *stubConfig, stdio []int, req *guestapi.Request) (*os.File, *guestapi.Event) {
 	data, err := conf.encode()
 	if err != nil {
 		return nil, failed(guestapi.ReasonTooBig, err, "execute "+conf.argv[0])
@@ -202,12 +205,17 @@ func (s *server) fork(e *execution, conf *stubConfig, stdio []int, tty bool) (*o
 		return nil, failed(guestapi.ReasonNoProcess, err, "pipe")
 	}
 	defer unix.Close(pipe[1])
+	cgroup, err := s.openCgroup(req.Cgroup)
+	if err != nil {
+		return nil, failed(guestapi.ReasonInternal, err, "open cgroup")
+	}
+	defer func() { _ = unix.Close(cgroup) }()
 	attr := &syscall.ProcAttr{
 		Dir: "/",
 		Env: []string{},
 		Files: []uintptr{uintptr(stdio[0]), uintptr(stdio[1]), uintptr(stdio[2]),
 			uintptr(config), uintptr(s.filter), uintptr(pipe[1])},
-		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: tty},
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: req.TTY, UseCgroupFD: cgroup >= 0, CgroupFD: cgroup},
 	}
 	if err := s.forkLocked(e, attr); err != nil {
 		_ = unix.Close(pipe[0])
@@ -219,6 +227,17 @@ func (s *server) fork(e *execution, conf *stubConfig, stdio []int, tty bool) (*o
 	}
 	_ = unix.SetNonblock(pipe[0], true) // for the poller: waiting takes no thread
 	return os.NewFile(uintptr(pipe[0]), "exec report"), nil
+}
+
+// openCgroup opens the cgroup that clone3(2) is to start an exec in; -1 without.
+func (s *server) openCgroup(name string) (int, error) {
+	if name == "" {
+		return -1, nil
+	}
+	return unix.Openat2(s.cgroups, name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
 }
 
 func (s *server) forkLocked(e *execution, attr *syscall.ProcAttr) error {
@@ -260,6 +279,9 @@ func (s *server) announce(e *execution) {
 		return
 	}
 	e.announced = true
+	if e.grouped {
+		s.forget(e) // what it has left behind is hutchd's to find
+	}
 	u := &e.exit.usage
 	s.ch.post(guestapi.Event{
 		Ev: guestapi.EvExited, Exec: e.id, Status: int(e.exit.status), Killed: e.killed,

@@ -99,7 +99,7 @@ func newSandbox(t testing.TB, kind ids) *sandbox {
 		_ = client.Close()
 		s.awaitEnd()
 	})
-	if err := client.Setup(t.Context(), memfile(t, "exec filter", execFilter()), ""); err != nil {
+	if err := client.Setup(t.Context(), memfile(t, "exec filter", execFilter()), nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -43,6 +43,9 @@ func (s *server) kill(id uint64) {
 	case e == nil || e.killing:
 	case e.pid == 0:
 		e.killWanted = true
+	case e.grouped:
+		e.killing = true
+		go s.killLeader(e)
 	default:
 		e.killing = true
 		go s.killTree(e)
@@ -75,6 +78,22 @@ func (s *server) killTree(e *execution) {
 	s.announce(e)
 	s.mu.Unlock()
 	s.sweep([]*execution{e})
+}
+
+// killLeader ends the leader of an exec whose tree hutchd kills by its cgroup: one
+// that it forked just after, or that a debugger outside of the cgroup holds.
+func (s *server) killLeader(e *execution) {
+	s.mu.Lock()
+	if s.byPID[e.pid] == e {
+		_ = unix.Kill(e.pid, unix.SIGKILL)
+	}
+	s.mu.Unlock()
+	awaitDeath([]int{e.pid}, time.Now().Add(killPatience))
+	s.killTracer(e)
+	s.mu.Lock()
+	e.killing = false
+	s.announce(e)
+	s.mu.Unlock()
 }
 
 // stopGroup stops the leader's group before anything else: a fork bomb leaves

@@ -28,7 +28,8 @@ func (s *server) reapLoop(chld <-chan os.Signal) {
 	}
 }
 
-// reapOne reaps one child, and returns its exec when it was a leader.
+// reapOne reaps one child, and returns its exec when it was a leader of one whose
+// children are looked for here.
 func (s *server) reapOne() (over *execution, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,6 +48,9 @@ func (s *server) reapOne() (over *execution, more bool) {
 	delete(s.byPID, pid)
 	e.exit = exit
 	s.announce(e)
+	if e.grouped {
+		return nil, true
+	}
 	return e, true
 }
 

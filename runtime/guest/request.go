@@ -23,6 +23,9 @@ func check(req *guestapi.Request, fds int) error {
 	switch req.Op {
 	case guestapi.OpSetup:
 		wantFDs = 1
+		if req.Cgroups {
+			wantFDs = 2
+		}
 	case guestapi.OpExec:
 		wantFDs = 3
 		if req.TTY {
@@ -53,6 +56,8 @@ func checkExec(req *guestapi.Request) error {
 		return fmt.Errorf("needs either argv or command")
 	case req.Cwd != "" && !path.IsAbs(req.Cwd):
 		return fmt.Errorf("cwd %q is not absolute", req.Cwd)
+	case strings.ContainsAny(req.Cgroup, "/\x00") || req.Cgroup == "." || req.Cgroup == "..":
+		return fmt.Errorf("cgroup %q is no name", req.Cgroup)
 	case len(req.Rlimits) > maxRlimits:
 		return fmt.Errorf("%d rlimits, at most %d", len(req.Rlimits), maxRlimits)
 	}

@@ -26,6 +26,8 @@ type server struct {
 
 	// filter is the memfd of the exec filter; -1 until setup.
 	filter int
+	// cgroups is the mount that execs' cgroups are below; -1 without.
+	cgroups int
 
 	// slots bounds the execs between pipe and fork, that is the fds they hold.
 	slots chan struct{}
@@ -45,6 +47,7 @@ func newServer(channelFD int) (*server, error) {
 	s := &server{
 		ch:          ch,
 		filter:      -1,
+		cgroups:     -1,
 		slots:       make(chan struct{}, 8),
 		oomScoreAdj: commandOOMScore(),
 		execs:       map[uint64]*execution{},
@@ -92,7 +95,7 @@ func (s *server) serve() error {
 func (s *server) handle(req *guestapi.Request, fds []int) {
 	switch req.Op {
 	case guestapi.OpSetup:
-		s.setup(req, fds[0])
+		s.setup(req, fds)
 	case guestapi.OpExec:
 		s.exec(req, fds)
 	case guestapi.OpSignal:
@@ -102,9 +105,10 @@ func (s *server) handle(req *guestapi.Request, fds []int) {
 	}
 }
 
-// setup keeps the exec filter, as a copy that nobody else can change.
-func (s *server) setup(req *guestapi.Request, fd int) {
-	prog, err := readFilter(os.NewFile(uintptr(fd), "exec filter"))
+// setup keeps the exec filter, as a copy that nobody else can change, and the mount
+// of the cgroups.
+func (s *server) setup(req *guestapi.Request, fds []int) {
+	prog, err := readFilter(os.NewFile(uintptr(fds[0]), "exec filter"))
 	if err == nil && s.filter >= 0 {
 		err = errors.New("already set up")
 	}
@@ -112,8 +116,12 @@ func (s *server) setup(req *guestapi.Request, fd int) {
 		s.filter, err = memfd("hutch-filter", prog, memfdData)
 	}
 	if err != nil {
+		closeAll(fds[1:])
 		s.ch.post(failure(0, guestapi.ReasonInternal, err, "setup"))
 		return
+	}
+	if req.Cgroups {
+		s.cgroups = fds[1]
 	}
 	if req.Hostname != "" {
 		// Whoever creates the sandbox sets its name; PID 1 normally lacks the

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/cgroups"
@@ -75,7 +74,7 @@ func (c *creation) run() (map[string]float64, error) {
 		{"pts", c.mountPts},
 		{"libcontainer_create", c.makeContainer},
 		{"libcontainer_start", c.startInit},
-		{"cgroup_check", c.checkCgroup},
+		{"cgroup_check", c.enterCgroup},
 		{"exec", c.execInit},
 	}
 	phases := make(map[string]float64, len(steps))
@@ -206,34 +205,6 @@ func (c *creation) stopInit() error {
 	}
 	c.s.children.wait(c.sb.pid, c.sb.pidfd)
 	return nil
-}
-
-// checkCgroup reads back where PID 1 is: on hosts with cgroup v1 controllers
-// libcontainer drops the errors of joining the v2 cgroup, and a sandbox outside
-// its cgroup would escape its network policy.
-func (c *creation) checkCgroup() error {
-	if c.params.CgroupV2 == "" {
-		return nil
-	}
-	path := fmt.Sprintf("/proc/%d/cgroup", c.sb.pid)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	want := filepath.Join("/", c.params.CgroupV2)
-	for line := range strings.Lines(string(text)) {
-		got, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
-		if !ok {
-			continue
-		}
-		if got == want {
-			return nil
-		}
-		return api.Errorf(api.FailedPrecondition, "PID 1 is in cgroup %q, not in %q", got, want).
-			WithHint("check that hutch may move processes to its cgroup: `hutch doctor`")
-	}
-	return api.Errorf(api.FailedPrecondition, "%s names no cgroup v2, want %q", path, want).
-		WithHint("mount cgroup2, or create the sandbox without cgroups")
 }
 
 // execInit makes libcontainer's init become hutch-init.

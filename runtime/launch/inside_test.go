@@ -146,7 +146,7 @@ func (d *hutchd) sh(t *testing.T, guest, filter *os.File, command string) string
 	}
 	defer g.Close()
 	ctx := context.Background()
-	if err := g.Setup(ctx, filter, ""); err != nil {
+	if err := g.Setup(ctx, filter, nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	out, err := os.CreateTemp("", "")

@@ -13,14 +13,21 @@ func (m *Manager) checkHost(s *api.Spec) error {
 	if t := s.Limits.TimeoutS; t > m.cfg.Exec.MaxTimeoutS {
 		return m.tooLong("limits.timeout_s", t)
 	}
+	if err := m.cfg.Host.checkRlimits("limits.rlimits", &s.Limits.Rlimits); err != nil {
+		return err
+	}
+	return m.checkControllers(&s.Limits)
+}
+
+func (m *Manager) checkControllers(limits *api.Limits) error {
 	h := &m.cfg.Host
 	for _, l := range []struct {
 		field, controller string
 		set               bool
 	}{
-		{"limits.cpus", "cpu", s.Limits.CPUs > 0},
-		{"limits.memory_bytes", "memory", s.Limits.MemoryBytes > 0},
-		{"limits.pids", "pids", s.Limits.PIDs > 0},
+		{"limits.cpus", "cpu", limits.CPUs > 0},
+		{"limits.memory_bytes", "memory", limits.MemoryBytes > 0},
+		{"limits.pids", "pids", limits.PIDs > 0},
 	} {
 		if !l.set || contains(h.Controllers, l.controller) {
 			continue
@@ -46,6 +53,10 @@ func (m *Manager) reserve(req *CreateRequest) (*Sandbox, error) {
 		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, conn: req.Conn,
 		nproc:  m.cfg.Host.NProc,
 		exited: make(chan struct{}), execs: map[string]*running{},
+	}
+	if h := &m.cfg.Host; h.CgroupPath != "" {
+		s.cgroup = filepath.Join(h.CgroupPath, id)
+		s.grouped = m.cfg.Cgroups.Enabled()
 	}
 	s.record = api.Sandbox{
 		ID: id, Name: s.name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),

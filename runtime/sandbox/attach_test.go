@@ -53,7 +53,7 @@ func newSource(t testing.TB) (*source, *stream) {
 		t.Fatal(err)
 	}
 	s := &source{t, w, in, out, os.NewFile(uintptr(efd), "count")}
-	st := openStream(launchapi.Stream{File: file, Count: os.NewFile(uintptr(dup), "count")})
+	st := openStream(launchapi.Stream{File: file, Count: os.NewFile(uintptr(dup), "count")}, func(int64) {})
 	t.Cleanup(func() {
 		st.close()
 		for _, c := range []interface{ Close() error }{w, in, out, s.count} {

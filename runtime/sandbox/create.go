@@ -184,9 +184,7 @@ func (f *creation) build(context.Context) error {
 		MemoryBytes:   sp.Limits.MemoryBytes, CPUs: sp.Limits.CPUs, PIDs: f.s.record.Limits.PIDs,
 		NoFileHard: h.NoFileHard,
 	}
-	if h.CgroupPath != "" {
-		in.CgroupPath = filepath.Join(h.CgroupPath, f.s.id)
-	}
+	in.CgroupPath = f.s.cgroup
 	config, err := spec.JSON(in)
 	f.config = config
 	return err
@@ -204,8 +202,12 @@ func (f *creation) launch(ctx context.Context) error {
 		RunDir: filepath.Join(f.s.dir, "run"),
 		PtsDir: filepath.Join(f.s.dir, "pts"),
 	}
-	if h.CgroupV2 && h.CgroupPath != "" {
-		c.CgroupV2 = filepath.Join(h.CgroupPath, f.s.id)
+	if h.CgroupV2 {
+		c.CgroupV2 = f.s.cgroup
+	}
+	if f.s.grouped {
+		c.CgroupMount = h.CgroupMount
+		f.undo.Add(func() error { f.m.cfg.Cgroups.Forget(f.s.cgroup); return nil })
 	}
 	created, err := f.m.cfg.Launcher.Create(ctx, f.s.id, c, f.netns)
 	if err != nil {
@@ -236,11 +238,21 @@ func (f *creation) launch(ctx context.Context) error {
 	return nil
 }
 
-// greet hands PID 1 the filter that every command gets and waits until it is ready.
+// greet hands PID 1 the filter that every command gets, and the cgroup that they
+// are in, and waits until it is ready.
 func (f *creation) greet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
 	defer cancel()
-	if err := f.s.guest.Setup(ctx, f.filter, ""); err != nil {
+	var cgroups *os.File
+	if f.s.grouped {
+		var err error
+		if cgroups, err = f.m.cfg.Cgroups.Mount(f.s.cgroup); err != nil {
+			return api.Errorf(api.Internal, "mount the cgroup of sandbox %s: %w", f.s.id, err).
+				WithHint("this is a fault of hutch or of this host: `hutch doctor` shows what the host lacks")
+		}
+		defer cgroups.Close()
+	}
+	if err := f.s.guest.Setup(ctx, f.filter, cgroups, ""); err != nil {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")
 	}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -43,6 +44,30 @@ type Launcher interface {
 	Drop(ctx context.Context, id, exec string) error
 }
 
+// Cgroups are those of execs, below their sandboxes' own; package cgroups, joined
+// by cmd/hutchd. sandbox is the path of a sandbox's cgroup. No method waits for a
+// process but Kill.
+type Cgroups interface {
+	// Enabled says whether execs have cgroups. Only Events may be called otherwise.
+	Enabled() bool
+	// Mount is a detached read-only mount of the sandbox's cgroup, the caller's.
+	Mount(sandbox string) (*os.File, error)
+	// Make makes an exec's cgroup, with the limits that are the cgroup's.
+	Make(sandbox, exec string, l api.Limits) error
+	// Usage is what an exec has used; memory is 0 where that is not known.
+	Usage(sandbox, exec string) (cpu time.Duration, memory int64, err error)
+	// Kill kills all processes of an exec, waits until they are gone or ctx ends,
+	// and lists their pids as the sandbox counts them.
+	Kill(ctx context.Context, sandbox, exec string) ([]int, error)
+	// Retire removes an exec's cgroup once its last process has ended; Forget
+	// forgets those of a sandbox, whose cgroup goes with all below it.
+	Retire(sandbox, exec string)
+	Forget(sandbox string)
+	// Events counts the sandbox's processes that were killed for memory, and the
+	// forks that the limit of processes refused.
+	Events(sandbox string) (oom, pids uint64)
+}
+
 // Host is what the daemon found out about itself at start, for all sandboxes.
 type Host struct {
 	UIDs, GIDs []spec.Extent // hutchd's own id maps
@@ -56,6 +81,7 @@ type Host struct {
 	CgroupV2     bool   // a cgroup2 hierarchy is mounted
 	CgroupReason string // why there are none
 	CgroupRemedy string
+	CgroupMount  string // where cgroup2 is, when execs have cgroups there
 	Controllers  []string
 
 	// Forbidden are host folders that no workspace may contain or lie in: the

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,10 +21,14 @@ type running struct {
 	id     string
 	s      *Sandbox
 	params api.ExecParams
+	bounds bounds
 	open   bool // stdin is open for exec.write
 	exec   *guestapi.Exec
 	io     *stdio
 	start  time.Time
+
+	oom, pids uint64 // the sandbox's Events when it started
+	company   bool   // another exec ran in the sandbox meanwhile; guarded by s.mu
 
 	// stop ends the exec for the reason that is its cause.
 	stop context.CancelCauseFunc
@@ -32,8 +37,18 @@ type running struct {
 	end     guestapi.Event
 	verdict api.Verdict // "" when the leader ended by itself
 	took    time.Duration
+	cpu     time.Duration // what it has used of CPU time
+	memory  int64         // peak, bytes
 
-	input sync.Mutex // serialises exec.write
+	input  sync.Mutex // serialises exec.write
+	output atomic.Int64
+}
+
+// wrote counts what the command writes, and ends it when that is too much.
+func (r *running) wrote(n int64) {
+	if total := r.output.Add(n); r.bounds.output > 0 && total > r.bounds.output {
+		r.stop(errOutput)
+	}
 }
 
 // ExecRequest is exec.run or exec.start as it arrived.
@@ -50,6 +65,8 @@ const killTimeout = 10 * time.Second
 // Why an exec was ended.
 var (
 	errTimeout = errors.New("the exec's timeout is over")
+	errCPUTime = errors.New("the exec's CPU time is used up")
+	errOutput  = errors.New("the exec has written too much")
 	errKilled  = errors.New("the exec was killed")
 	errGone    = errors.New("the caller is gone")
 )
@@ -104,24 +121,27 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		return nil, api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(s.Record())).
 			WithHint("create a new one, or remove it: hutch rm %s", s.id)
 	}
-	timeout, err := m.timeoutOf(s, p)
-	if err != nil {
+	r := &running{id: newID("ex_"), s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
+	if r.bounds, err = m.boundsOf(s, p); err != nil {
 		return nil, err
 	}
-	r := &running{id: newID("ex_"), s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
+	own, cancel := context.WithCancelCause(context.Background())
+	r.stop = cancel
 	if r.io, err = m.prepare(ctx, r, req.FDs); err != nil {
+		cancel(nil)
 		return r, err
 	}
-	own, cancel := context.WithCancelCause(context.Background())
-	limited, stopTimer := withTimeout(own, timeout)
-	r.stop = cancel
+	limited, stopTimer := withTimeout(own, r.bounds.timeout)
 	starting, stopStarting := joined(ctx, limited)
-	err = m.launchExec(starting, r)
+	if err = m.group(r); err == nil {
+		err = m.launchExec(starting, r)
+	}
 	stopStarting()
 	if err != nil {
 		err = causeOf(limited, err)
 		stopTimer()
 		cancel(nil)
+		m.ungroup(r)
 		r.io.abort()
 		r.io.forget()
 		m.dropStreams(r)
@@ -132,6 +152,9 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		cancel(errGone)
 	}
 	req.Started(r.id, r.exec.PID)
+	if r.bounds.cpu > 0 && s.grouped {
+		go m.watchCPU(limited, r)
+	}
 	go func() {
 		defer cancel(nil)
 		defer stopTimer()
@@ -172,7 +195,7 @@ func (m *Manager) launchExec(limited context.Context, r *running) error {
 		}
 	})()
 	var err error
-	r.exec, err = r.s.guest.Start(ctx, r.s.request(&r.params), r.io.give)
+	r.exec, err = r.s.guest.Start(ctx, r.s.request(r), r.io.give)
 	if err != nil && ctx.Err() != nil {
 		m.removeLater(r.s, "its PID 1 did not start a command")
 	}
@@ -186,6 +209,10 @@ func (m *Manager) supervise(limited context.Context, r *running) {
 		switch cause := context.Cause(limited); {
 		case errors.Is(cause, errTimeout):
 			r.verdict = api.VerdictTimeoutWall
+		case errors.Is(cause, errCPUTime):
+			r.verdict = api.VerdictTimeoutCPU
+		case errors.Is(cause, errOutput):
+			r.verdict = api.VerdictOutput
 		case errors.Is(cause, errKilled):
 			r.verdict = api.VerdictKilled
 		default:
@@ -218,6 +245,7 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 		m.cfg.Logger.Debug("collect output", "sandbox", r.s.id, "exec", r.id, "err", err)
 	}
 	r.end, r.took = end, time.Since(r.start)
+	m.judge(r)
 	m.endExec(r)
 	close(r.done)
 }
@@ -230,20 +258,21 @@ func describe(r api.Sandbox) string {
 }
 
 // request is what PID 1 is asked to run.
-func (s *Sandbox) request(p *api.ExecParams) guestapi.Request {
-	rec := s.Record()
-	return guestapi.Request{
+func (s *Sandbox) request(r *running) guestapi.Request {
+	p, rec := &r.params, s.Record()
+	req := guestapi.Request{
 		Argv: p.Argv, Command: p.Command,
-		Env:   s.environ(p),
-		Cwd:   orElse(p.Cwd, rec.Workdir),
-		MkCwd: p.Cwd == "",
-		User:  orElse(p.User, rec.User),
-		TTY:   p.Pty != nil,
-		// Counted per user namespace since Linux 5.14, so a fork bomb is bounded also
-		// where there are no cgroups, and nobody else's processes count. PID 1 has no
-		// such limit: it can still start what ends the bomb.
-		Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: s.nproc, Hard: s.nproc}},
+		Env:     s.environ(p),
+		Cwd:     orElse(p.Cwd, rec.Workdir),
+		MkCwd:   p.Cwd == "",
+		User:    orElse(p.User, rec.User),
+		TTY:     p.Pty != nil,
+		Rlimits: r.bounds.rlimits,
 	}
+	if s.grouped {
+		req.Cgroup = r.id
+	}
+	return req
 }
 
 // defaultPath is what docker and podman use when an image sets none.
@@ -268,20 +297,4 @@ func (s *Sandbox) environ(p *api.ExecParams) []string {
 		list = append(list, k+"="+env[k])
 	}
 	return list
-}
-
-// end kills the exec and all it left behind. A PID 1 that does not report it in
-// time is not trusted any more: the whole sandbox is killed.
-func (m *Manager) end(r *running) (guestapi.Event, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
-	defer cancel()
-	err := r.exec.Kill()
-	if err == nil {
-		var end guestapi.Event
-		if end, err = r.exec.Wait(ctx); err == nil {
-			return end, nil
-		}
-	}
-	m.removeLater(r.s, "its PID 1 did not end an exec that was to be killed")
-	return guestapi.Event{}, err
 }

@@ -28,6 +28,9 @@ func (m *Manager) addExec(r *running) bool {
 	_, here := m.byID[r.s.id]
 	m.mu.Unlock()
 	r.s.mu.Lock()
+	for _, other := range r.s.execs {
+		r.company, other.company = true, true
+	}
 	r.s.execs[r.id] = r
 	if r.s.idle != nil {
 		r.s.idle.Stop()
@@ -256,11 +259,23 @@ func (m *Manager) CloseStdin(p api.ExecRef) error {
 	return nil
 }
 
-// KillExec kills an exec and everything it started, and returns its result.
+// KillExec kills an exec and everything it started, and returns its result. Of an
+// exec that has ended it kills what that left behind.
 func (m *Manager) KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, error) {
 	r, err := m.findExec(p.Exec)
 	if err != nil {
 		return api.ExecResult{}, err
+	}
+	select {
+	case <-r.done:
+		left, err := m.endLeft(r)
+		if err != nil {
+			return api.ExecResult{}, err
+		}
+		res, err := m.Wait(ctx, api.WaitParams{Exec: p.Exec})
+		res.Killed = r.merge(res.Killed, left)
+		return res, err
+	default:
 	}
 	r.stop(errKilled)
 	return m.Wait(ctx, api.WaitParams{Exec: p.Exec})

@@ -31,6 +31,7 @@ type Config struct {
 	Images   ImageSource
 	Launcher Launcher
 	NewNetns func() (*os.File, error)
+	Cgroups  Cgroups
 	Logger   *slog.Logger
 }
 

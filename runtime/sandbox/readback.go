@@ -42,7 +42,7 @@ func isolationOf(pid int, h *Host) (api.Isolation, error) {
 		return iso, err
 	}
 	iso.Walls = append(iso.Walls, h.filesWall()...)
-	iso.Walls = append(iso.Walls, h.limitsWall(),
+	iso.Walls = append(iso.Walls, h.limitsWall(), h.execWall(),
 		api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route, no DNS"},
 		api.Wall{Name: "eBPF", Status: "no", Detail: "not needed while there is no network"})
 	return iso, nil
@@ -89,7 +89,7 @@ func (h *Host) Isolation(singleReason string) api.Isolation {
 	}
 	return api.Isolation{
 		UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none",
-		Walls: append([]api.Wall{ids, h.limitsWall()}, h.filesWall()...),
+		Walls: append([]api.Wall{ids, h.limitsWall(), h.execWall()}, h.filesWall()...),
 	}
 }
 
@@ -100,6 +100,15 @@ func (h *Host) filesWall() []api.Wall {
 	}
 	return []api.Wall{{Name: "files on disk", Status: "no",
 		Detail: "the state folder's file system can not hold overlays: what sandboxes write is kept in memory"}}
+}
+
+// execWall tells how the processes of an exec are found when it is killed.
+func (h *Host) execWall() api.Wall {
+	if h.CgroupMount == "" {
+		return api.Wall{Name: "exec cgroups", Status: "no",
+			Detail: "no cgroup v2: a kill looks for a command's processes by parents and sessions"}
+	}
+	return api.Wall{Name: "exec cgroups", Status: "yes", Detail: "a kill reaches all that a command started, whatever that did"}
 }
 
 func (h *Host) limitsWall() api.Wall {

@@ -41,7 +41,7 @@ func (r *running) outcome() api.ExecResult {
 	ws := syscall.WaitStatus(r.end.Status)
 	res := api.ExecResult{
 		Exec: r.id, ExitCode: ws.ExitStatus(), Verdict: r.verdict,
-		TimedOut:       r.verdict == api.VerdictTimeoutWall,
+		TimedOut:       r.verdict == api.VerdictTimeoutWall || r.verdict == api.VerdictTimeoutCPU,
 		DurationMS:     ms(r.took),
 		Killed:         r.end.Killed,
 		Denials:        []api.Denial{},
@@ -54,23 +54,8 @@ func (r *running) outcome() api.ExecResult {
 		res.ExitCode = 128 + int(ws.Signal())
 		res.Signal = unix.SignalName(ws.Signal())
 	}
-	if u := r.end.Usage; u != nil {
-		res.Peaks = api.Peaks{MemoryBytes: u.MaxRSSKB << 10, CPUMS: float64(u.UserUS+u.SystemUS) / 1000}
-	}
-	if res.Verdict == "" {
-		res.Verdict = verdictOf(ws)
-	}
+	res.Peaks = api.Peaks{MemoryBytes: r.memory, CPUMS: ms(r.cpu)}
 	return res
-}
-
-func verdictOf(ws syscall.WaitStatus) api.Verdict {
-	switch {
-	case ws.Signaled():
-		return api.VerdictSignal
-	case ws.ExitStatus() != 0:
-		return api.VerdictNonzero
-	}
-	return api.VerdictOK
 }
 
 // notRun maps a failed start for exec.run: what the command line made impossible

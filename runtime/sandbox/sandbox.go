@@ -17,7 +17,11 @@ type Sandbox struct {
 	spec  api.Spec
 	root  *Root
 	nproc uint64 // RLIMIT_NPROC of its commands
-	conn  uint64 // the creating connection, when Spec.Owner ties the sandbox to it
+	// cgroup is the path of its cgroup below the mount of each hierarchy, "" with
+	// none; grouped says that execs have theirs below it.
+	cgroup  string
+	grouped bool
+	conn    uint64 // the creating connection, when Spec.Owner ties the sandbox to it
 
 	guest *guestapi.Client
 	pidfd *os.File

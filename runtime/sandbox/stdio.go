@@ -68,7 +68,7 @@ func (io *stdio) spooled(ctx context.Context, launcher Launcher, r *running) err
 		return err
 	}
 	for _, st := range streams {
-		io.streams = append(io.streams, openStream(st))
+		io.streams = append(io.streams, openStream(st, r.wrote))
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type stream struct {
 	file   *os.File // the spool
 	count  *os.File // eventfd: what was added since it was last read
 	layout spool.Layout
+	more   func(n int64) // told of what was added; called with mu held
 
 	mu     sync.Mutex
 	total  int64         // bytes that are known to be there
@@ -30,9 +31,9 @@ type stream struct {
 }
 
 // openStream owns s's files from now on.
-func openStream(s launchapi.Stream) *stream {
+func openStream(s launchapi.Stream, more func(int64)) *stream {
 	st := &stream{
-		file: s.File, count: s.Count, layout: spool.LayoutOf(spoolSize),
+		file: s.File, count: s.Count, layout: spool.LayoutOf(spoolSize), more: more,
 		grown: make(chan struct{}), closed: make(chan struct{}),
 	}
 	go st.watch()
@@ -59,7 +60,9 @@ func (st *stream) learn(fd int) {
 	if got, err := unix.Read(fd, n[:]); err != nil || got != len(n) {
 		return // nothing new
 	}
-	st.total += int64(binary.NativeEndian.Uint64(n[:]))
+	added := int64(binary.NativeEndian.Uint64(n[:]))
+	st.total += added
+	st.more(added)
 	close(st.grown)
 	st.grown = make(chan struct{})
 }

@@ -122,8 +122,9 @@ func (c *Client) gone(op string) error {
 
 // Setup sends the exec seccomp filter, a file with an array of struct
 // sock_filter, and waits until PID 1 is ready. It must be the first call, and is
-// not repeated by a hutchd that takes a sandbox over. filter stays the caller's.
-func (c *Client) Setup(ctx context.Context, filter *os.File, hostname string) error {
+// not repeated by a hutchd that takes a sandbox over. cgroups, which may be nil, is
+// the mount that Request.Cgroup names folders of. Both files stay the caller's.
+func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname string) error {
 	const op = "set up sandbox"
 	ready := make(chan Event, 1)
 	c.mu.Lock()
@@ -138,7 +139,11 @@ func (c *Client) Setup(ctx context.Context, filter *os.File, hostname string) er
 		c.ready = nil
 		c.mu.Unlock()
 	}()
-	if err := c.write(op, &Request{Op: OpSetup, Hostname: hostname}, filter); err != nil {
+	fds := []*os.File{filter}
+	if cgroups != nil {
+		fds = append(fds, cgroups)
+	}
+	if err := c.write(op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil}, fds...); err != nil {
 		return err
 	}
 	ev, err := c.await(ctx, op, ready)

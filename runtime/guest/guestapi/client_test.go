@@ -329,7 +329,7 @@ func TestSetupVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.Setup(t.Context(), f, "box")
+		err = c.Setup(t.Context(), f, nil, "box")
 		_ = f.Close()
 		if (err == nil) != (code == "") || err != nil && api.ErrorCode(err) != code {
 			t.Errorf("answer %s: %v, want %q", answer, err, code)

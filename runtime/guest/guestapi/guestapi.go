@@ -10,7 +10,8 @@
 // that rides as the first fd of a packet {"op":"large"}.
 //
 //	hutchd -> hutch-init                       hutch-init -> hutchd
-//	setup  {exec_filter, hostname}      fds    ready   {version}
+//	setup  {exec_filter, hostname,      fds    ready   {version}
+//	        cgroups}
 //	exec   {exec, argv, env, ...}       fds    started {exec, pid}
 //	                                           failed  {exec, reason, errno, message}
 //	                                           exited  {exec, status, rusage, killed}
@@ -47,7 +48,7 @@ const ChannelFD = 3
 
 // Operations that hutchd asks for.
 const (
-	OpSetup  = "setup"  // first message, once; fds: [0] BPF of the exec filter
+	OpSetup  = "setup"  // first message, once; fds: [0] BPF of the exec filter, [1] with Cgroups their mount
 	OpExec   = "exec"   // fds: stdin, stdout, stderr; or one pty slave when TTY
 	OpSignal = "signal" // to the exec's leader
 	OpKill   = "kill"   // SIGKILL to the exec and everything it left behind
@@ -76,12 +77,18 @@ type Request struct {
 	User    string   `json:"user,omitempty"`    // name|uid[:group|gid], resolved against the sandbox's /etc/passwd and /etc/group; "" is 0:0
 	TTY     bool     `json:"tty,omitempty"`     // fds[0] is a pty slave: becomes stdio and controlling terminal
 	Rlimits []Rlimit `json:"rlimits,omitempty"`
+	// Cgroup is the folder below the mount of setup that the exec starts in. Who
+	// made it kills the exec's tree by it: OpKill then ends the leader alone.
+	Cgroup string `json:"cgroup,omitempty"`
 
 	// signal
 	Signal int `json:"signal,omitempty"`
 
 	// setup
 	Hostname string `json:"hostname,omitempty"`
+	// Cgroups says that a detached read-only mount of the sandbox's cgroup rides
+	// along, in which execs have theirs.
+	Cgroups bool `json:"cgroups,omitempty"`
 }
 
 // Rlimit is one setrlimit(2) call made before execve. Values are the kernel's.

@@ -78,6 +78,9 @@ type Create struct {
 	// back from /proc/PID/cgroup before anything runs; "" when cgroups are not
 	// used.
 	CgroupV2 string `json:"cgroup_v2,omitempty"`
+	// CgroupMount, when set, is where cgroup2 is mounted: PID 1 is moved into the
+	// child "init" of its cgroup, beside which execs get theirs.
+	CgroupMount string `json:"cgroup_mount,omitempty"`
 	// Seccomp names the profile for commands; "" is the default one.
 	Seccomp string `json:"seccomp,omitempty"`
 }

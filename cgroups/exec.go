@@ -1,0 +1,250 @@
+package cgroups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Execs are the cgroups of execs below those of their sandboxes, in the v2
+// hierarchy. It runs in hutchd, which owns what the monitor delegated, and keeps
+// nothing in memory that the kernel does not know: the next hutchd goes on.
+// sandbox is a sandbox's path below the mount of every hierarchy. Its methods may
+// be called from any goroutine.
+type Execs struct {
+	mounts  map[string]string // see Tree.Mounts
+	retired *watcher
+}
+
+// OpenExecs makes the Execs of a tree. Without a usable v2 hierarchy there are no
+// cgroups for execs, see Enabled; Events works all the same.
+func OpenExecs(t *Tree) (*Execs, error) {
+	x := &Execs{}
+	if t != nil {
+		x.mounts = t.Mounts
+	}
+	if !x.Enabled() {
+		return x, nil
+	}
+	var err error
+	x.retired, err = newWatcher()
+	return x, err
+}
+
+// Enabled says whether execs can have cgroups.
+func (x *Execs) Enabled() bool { return x.mounts[""] != "" }
+
+// Close ends the watch of cgroups that hold processes still.
+func (x *Execs) Close() error {
+	if x.retired == nil {
+		return nil
+	}
+	return x.retired.close()
+}
+
+func (x *Execs) dir(sandbox, exec string) string { return filepath.Join(x.mounts[""], sandbox, exec) }
+
+// Mount returns a detached read-only mount of a sandbox's cgroup, for its PID 1
+// to clone into the cgroups below it. It leads nowhere else: ".." ends there, and
+// writing gives EROFS.
+func (x *Execs) Mount(sandbox string) (*os.File, error) {
+	return sys.CloneReadOnly(x.dir(sandbox, ""))
+}
+
+// Make makes the cgroup of an exec. Limits other than these three are not its
+// business.
+func (x *Execs) Make(sandbox, exec string, l api.Limits) error {
+	if err := x.enable(sandbox, l); err != nil {
+		return err
+	}
+	dir := x.dir(sandbox, exec)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("make cgroup: %w", err)
+	}
+	for _, v := range limitFiles(l) {
+		if err := write(filepath.Join(dir, v.file), v.value); err != nil {
+			return errors.Join(err, os.Remove(dir))
+		}
+	}
+	return nil
+}
+
+// enable gives the children of a sandbox's cgroup the controllers that l needs.
+// PID 1 lives in a child, so the kernel allows it (cgroups(7), "no internal
+// processes").
+func (x *Execs) enable(sandbox string, l api.Limits) error {
+	var need []string
+	for name, set := range map[string]bool{"cpu": l.CPUs > 0, "memory": l.MemoryBytes > 0, "pids": l.PIDs > 0} {
+		if set {
+			need = append(need, "+"+name)
+		}
+	}
+	return write(filepath.Join(x.dir(sandbox, ""), "cgroup.subtree_control"), strings.Join(need, " "))
+}
+
+// periodUS is the length of a CPU quota's period; 100 ms is the kernel's default.
+const periodUS = 100_000
+
+type setting struct{ file, value string }
+
+// limitFiles are the settings for l (Documentation/admin-guide/cgroup-v2.rst).
+func limitFiles(l api.Limits) []setting {
+	var all []setting
+	if l.MemoryBytes > 0 { // memory and swap together
+		all = append(all, setting{"memory.max", strconv.FormatInt(l.MemoryBytes, 10)}, setting{"memory.swap.max", "0"})
+	}
+	if l.CPUs > 0 {
+		all = append(all, setting{"cpu.max", fmt.Sprintf("%d %d", int64(l.CPUs*periodUS), periodUS)})
+	}
+	if l.PIDs > 0 {
+		all = append(all, setting{"pids.max", strconv.FormatInt(l.PIDs, 10)})
+	}
+	return all
+}
+
+// Usage is what the processes of an exec have used so far. memory is the peak in
+// bytes, 0 where the exec's cgroup has no memory controller.
+func (x *Execs) Usage(sandbox, exec string) (cpu time.Duration, memory int64, err error) {
+	dir := x.dir(sandbox, exec)
+	text, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
+	if err != nil {
+		return 0, 0, fmt.Errorf("read use of a cgroup: %w", err)
+	}
+	us, ok := flatKey(string(text), "usage_usec")
+	if !ok {
+		return 0, 0, fmt.Errorf("%s/cpu.stat has no usage_usec", dir)
+	}
+	if peak, err := os.ReadFile(filepath.Join(dir, "memory.peak")); err == nil {
+		memory, _ = strconv.ParseInt(strings.TrimSpace(string(peak)), 10, 64)
+	}
+	return time.Duration(us) * time.Microsecond, memory, nil
+}
+
+// Events counts, since the sandbox began, the processes that ran out of memory
+// and the forks that its limit of processes refused.
+func (x *Execs) Events(sandbox string) (oom, pids uint64) {
+	return x.event("memory", sandbox, "memory.events", "memory.oom_control", "oom_kill"),
+		x.event("pids", sandbox, "pids.events", "pids.events", "max")
+}
+
+// event reads a counter where the controller is, 0 where it is not.
+func (x *Execs) event(controller, sandbox, v2file, v1file, key string) uint64 {
+	mount, ok := x.mounts[controller]
+	if !ok {
+		return 0
+	}
+	file := v1file
+	if mount == x.mounts[""] {
+		file = v2file
+	}
+	text, err := os.ReadFile(filepath.Join(mount, sandbox, file))
+	if err != nil {
+		return 0
+	}
+	n, _ := flatKey(string(text), key)
+	return n
+}
+
+// maxKilled bounds the pids that a kill lists.
+const maxKilled = 1024
+
+// Kill kills every process of an exec, however it has hidden, and waits until
+// they are gone. It returns their pids as the sandbox counts them. The cgroup can
+// not be used again: since 6.12 or so a process cloned into it later dies at once.
+func (x *Execs) Kill(ctx context.Context, sandbox, exec string) ([]int, error) {
+	dir := x.dir(sandbox, exec)
+	events, err := os.Open(filepath.Join(dir, "cgroup.events"))
+	if err != nil {
+		return nil, fmt.Errorf("kill cgroup: %w", err)
+	}
+	defer events.Close()
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return nil, fmt.Errorf("kill cgroup: %w", err)
+	}
+	var pids []int
+	for field := range strings.FieldsSeq(string(text)) {
+		if pid := pidInside(field); pid > 0 && len(pids) < maxKilled {
+			pids = append(pids, pid)
+		}
+	}
+	if err := write(filepath.Join(dir, "cgroup.kill"), "1"); err != nil {
+		return nil, err
+	}
+	return pids, awaitEmpty(ctx, events)
+}
+
+// awaitEmpty waits until no process is left. A kernfs file reports a change with
+// POLLPRI.
+func awaitEmpty(ctx context.Context, events *os.File) error {
+	buf := make([]byte, 128)
+	for {
+		n, err := events.ReadAt(buf, 0)
+		if errors.Is(err, unix.ENODEV) {
+			return nil // it was empty, and is removed
+		}
+		if n == 0 {
+			return fmt.Errorf("read %s: %w", events.Name(), err)
+		}
+		if populated, ok := flatKey(string(buf[:n]), "populated"); ok && populated == 0 {
+			return nil
+		}
+		left := -1
+		if deadline, ok := ctx.Deadline(); ok {
+			left = int(max(0, time.Until(deadline).Milliseconds()))
+		}
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, left)
+		if n == 0 && err == nil {
+			return fmt.Errorf("processes of %s do not die: %w", filepath.Dir(events.Name()), context.DeadlineExceeded)
+		}
+	}
+}
+
+// pidInside is the pid of a process in the innermost pid namespace that it is in,
+// 0 when it has ended meanwhile (proc_pid_status(5), NSpid).
+func pidInside(pid string) int {
+	text, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			fields := strings.Fields(list)
+			inside, _ := strconv.Atoi(fields[len(fields)-1])
+			return inside
+		}
+	}
+	return 0
+}
+
+// Retire removes the cgroup of an exec that has ended, in the background: at once,
+// or when the last of the processes that it left behind has ended.
+func (x *Execs) Retire(sandbox, exec string) { x.retired.retire(x.dir(sandbox, exec)) }
+
+// Forget ends the watch of a sandbox's retired cgroups, which go with its own.
+func (x *Execs) Forget(sandbox string) {
+	if x.retired != nil {
+		x.retired.forget(x.dir(sandbox, "") + "/")
+	}
+}
+
+// flatKey is the value of a key in a file of "key value" lines.
+func flatKey(text, key string) (uint64, bool) {
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && k == key {
+			n, err := strconv.ParseUint(v, 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,233 @@
+// Package archive makes tar archives of folders and unpacks them, on both sides of
+// a sandbox's wall: hutch cp uses it on the host, where an archive that comes out
+// of a sandbox is hostile, and a files worker inside. Either works on trees that
+// somebody else may change at the same time: every step starts from an open
+// folder, and no step leaves it.
+package archive
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxDepth bounds the folders above an entry. Each is an open fd while a tree
+	// is packed.
+	maxDepth = 500
+	// buffer is the unit of reading and writing.
+	buffer = 256 << 10
+)
+
+// Stats count what was packed or unpacked.
+type Stats struct {
+	Entries int64
+	Bytes   int64 // of regular files
+	// Skipped are the entries that do not travel: devices, sockets and fifos, and
+	// of a hostile archive links that lead out of it. The first few are named.
+	Skipped int64
+	Names   []string
+}
+
+// maxNames bounds Stats.Names.
+const maxNames = 10
+
+func (s *Stats) skip(name string) {
+	s.Skipped++
+	if len(s.Names) < maxNames {
+		s.Names = append(s.Names, name)
+	}
+}
+
+// Pack writes the file or tree name, of the folder parent, as a tar archive. Its
+// topmost entry is called as; "" makes all names relative to the tree, whose own
+// entry is then "./". Symbolic links are packed as such, hard links once. ctx ends
+// it between two entries; a blocked write is for the caller to end.
+func Pack(ctx context.Context, w io.Writer, parent int, name, as string) (Stats, error) {
+	out := bufio.NewWriterSize(w, buffer)
+	p := &packer{ctx: ctx, tw: tar.NewWriter(out), linked: map[inode]string{}, buf: make([]byte, buffer)}
+	err := p.node(parent, name, as, 0)
+	if err == nil {
+		err = p.tw.Close()
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	return p.stats, err
+}
+
+type packer struct {
+	ctx    context.Context
+	tw     *tar.Writer
+	linked map[inode]string // files with several names, by the first one packed
+	buf    []byte
+	stats  Stats
+}
+
+// inode tells files apart.
+type inode struct{ dev, ino uint64 }
+
+// node packs one file or tree as the entry called as.
+func (p *packer) node(parent int, name, as string, depth int) error {
+	if err := p.ctx.Err(); err != nil {
+		return context.Cause(p.ctx)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fail("stat", orName(as, name), err)
+	}
+	h := &tar.Header{
+		Name: orName(as, "."), Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid),
+		ModTime: time.Unix(st.Mtim.Unix()).Truncate(time.Second),
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		h.Typeflag = tar.TypeDir
+		h.Name += "/"
+		return p.folder(parent, name, as, h, depth)
+	case unix.S_IFREG:
+		return p.file(parent, name, h)
+	case unix.S_IFLNK:
+		target := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(parent, name, target)
+		if err != nil {
+			return fail("read link", h.Name, err)
+		}
+		h.Typeflag, h.Linkname = tar.TypeSymlink, string(target[:n])
+		return p.header(h)
+	}
+	p.stats.skip(h.Name)
+	return nil
+}
+
+func orName(as, name string) string {
+	if as == "" {
+		return name
+	}
+	return as
+}
+
+func (p *packer) header(h *tar.Header) error {
+	p.stats.Entries++
+	if err := p.tw.WriteHeader(h); err != nil {
+		return fmt.Errorf("pack %q: %w", h.Name, err)
+	}
+	return nil
+}
+
+// folder packs a folder, names in order, so that equal trees give equal archives.
+func (p *packer) folder(parent int, name, as string, h *tar.Header, depth int) error {
+	if depth == maxDepth {
+		return fail("pack", h.Name, fmt.Errorf("over %d folders deep: %w", maxDepth, unix.ENAMETOOLONG))
+	}
+	fd, err := open(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fail("open", h.Name, err)
+	}
+	dir := os.NewFile(uintptr(fd), h.Name)
+	defer dir.Close()
+	if err := p.header(h); err != nil {
+		return err
+	}
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return fail("read", h.Name, errnoOf(err))
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		err := p.node(fd, n, path.Join(as, n), depth+1)
+		if errors.Is(err, unix.ENOENT) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file packs a regular file: as many bytes as its size says when it is opened,
+// whatever becomes of it meanwhile.
+func (p *packer) file(parent int, name string, h *tar.Header) error {
+	fd, err := open(parent, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return fail("open", h.Name, err)
+	}
+	f := os.NewFile(uintptr(fd), h.Name)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fail("stat", h.Name, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG { // changed meanwhile
+		p.stats.skip(h.Name)
+		return nil
+	}
+	if st.Nlink > 1 {
+		id := inode{st.Dev, st.Ino}
+		if first, ok := p.linked[id]; ok {
+			h.Typeflag, h.Linkname = tar.TypeLink, first
+			return p.header(h)
+		}
+		p.linked[id] = h.Name
+	}
+	h.Typeflag, h.Size = tar.TypeReg, st.Size
+	if err := p.header(h); err != nil {
+		return err
+	}
+	n, err := io.CopyBuffer(writerOnly{p.tw}, readerOnly{io.LimitReader(f, st.Size)}, p.buf)
+	p.stats.Bytes += n
+	if err != nil {
+		return fail("pack", h.Name, err)
+	}
+	clear(p.buf)
+	for n < st.Size { // it shrank: the entry keeps its size
+		k, err := p.tw.Write(p.buf[:min(st.Size-n, int64(len(p.buf)))])
+		if err != nil {
+			return fail("pack", h.Name, err)
+		}
+		n += int64(k)
+	}
+	return nil
+}
+
+// writerOnly and readerOnly hide methods by which io.CopyBuffer would choose a
+// buffer of its own.
+type (
+	writerOnly struct{ io.Writer }
+	readerOnly struct{ io.Reader }
+)
+
+// open is openat(2), close-on-exec, again when a signal came.
+func open(dir int, name string, flags int, mode uint32) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, mode)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
+
+// fail says which entry failed. Its cause is an errno where a system call failed.
+func fail(op, name string, err error) error {
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// errnoOf takes the name of an fd out of an error of package os.
+func errnoOf(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

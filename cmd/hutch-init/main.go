@@ -1,6 +1,7 @@
 // Command hutch-init is PID 1 of a sandbox: see runtime/guest. hutch-launch
 // starts it with its channel to hutchd as fd 3 and its own seccomp filter as
-// fd 4; it is of no use to anybody else.
+// fd 4. PID 1 starts it again as a worker, in the role that the argument names.
+// It is of no use to anybody else.
 package main
 
 import (
@@ -8,13 +9,19 @@ import (
 	"os"
 
 	"github.com/hutch-sh/hutch/runtime/guest"
+	"github.com/hutch-sh/hutch/runtime/guest/files"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
 // exitFailed is what `hutch run` exits with for failures of hutch itself.
 const exitFailed = 125
 
 func main() {
-	if err := guest.Run(); err != nil {
+	role := guest.Run
+	if len(os.Args) == 2 && os.Args[1] == guestapi.WorkerFiles {
+		role = files.Run
+	}
+	if err := role(); err != nil {
 		fmt.Fprintln(os.Stderr, "hutch-init:", err)
 		os.Exit(exitFailed)
 	}

@@ -29,7 +29,9 @@ type execution struct {
 	pid  int    // of the leader, also its session's id; 0 until forked
 	born uint64 // just before the fork, clock ticks since boot
 
-	grouped bool         // in a cgroup of its own: hutchd kills the tree
+	// grouped says that a kill is for the leader alone: hutchd finds the rest in the
+	// exec's cgroup, or it is a worker, which starts nothing.
+	grouped bool
 	started bool         // execve succeeded, and hutchd knows
 	exit    *processExit // set by the reaper
 
@@ -75,7 +77,7 @@ func (s *server) exec(req *guestapi.Request, fds []int) {
 		s.ch.post(failure(req.Exec, reason, err, "exec"))
 		return
 	}
-	e := &execution{id: req.Exec, grouped: req.Cgroup != ""}
+	e := &execution{id: req.Exec, grouped: req.Cgroup != "" || req.Worker != ""}
 	s.execs[e.id] = e
 	go s.start(e, req, fds)
 }
@@ -145,6 +147,9 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 	if _, ok := lookup(conf.env, "HOME"); !ok {
 		conf.env = append(conf.env, "HOME="+conf.cred.home)
 	}
+	if req.Worker != "" {
+		conf.argv = []string{fmt.Sprintf("/proc/self/fd/%d", workerFD), req.Worker}
+	}
 	if req.Command != "" {
 		conf.argv = []string{shell(), "-c", req.Command}
 	}
@@ -160,6 +165,10 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 	}
 	return conf, nil
 }
+
+// workerFD is where the stub finds hutch-init's binary, for a worker: behind its
+// own fds.
+const workerFD = 6
 
 // defaultPath is what execvp(3) searches when the environment has no PATH.
 const defaultPath = "/bin:/usr/bin"
@@ -216,6 +225,9 @@ func (s *server) fork(e *execution, conf *stubConfig, stdio []int, req *guestapi
 		Files: []uintptr{uintptr(stdio[0]), uintptr(stdio[1]), uintptr(stdio[2]),
 			uintptr(config), uintptr(s.filter), uintptr(pipe[1])},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: req.TTY, UseCgroupFD: cgroup >= 0, CgroupFD: cgroup},
+	}
+	if req.Worker != "" {
+		attr.Files = append(attr.Files, uintptr(s.self))
 	}
 	if err := s.forkLocked(e, attr); err != nil {
 		_ = unix.Close(pipe[0])

@@ -166,7 +166,7 @@ func (s *server) membersNow(e *execution) []process {
 	defer s.mu.Unlock()
 	view := family{origin: e.origin(), over: e.exit != nil}
 	for _, other := range s.execs {
-		if other != e && other.pid != 0 {
+		if other != e && other.pid != 0 && !other.grouped {
 			view.others = append(view.others, other.origin())
 		}
 	}

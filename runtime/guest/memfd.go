@@ -16,7 +16,7 @@ const (
 	memfdExec memfdKind = unix.MFD_EXEC
 )
 
-// minMemfd keeps memfds clear of the fds that a child gets, 0 to 5: Go's fork
+// minMemfd keeps memfds clear of the fds that a child gets, 0 to 6: Go's fork
 // would overwrite one that has such a number before it is executed.
 const minMemfd = 16
 
@@ -34,6 +34,20 @@ func memfd(name string, data []byte, kind memfdKind) (int, error) {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("memfd %s of %d bytes: %w", name, len(data), err)
 	}
+	return outOfTheWay(name, fd)
+}
+
+// openSelf opens the program that this process runs.
+func openSelf() (int, error) {
+	fd, err := unix.Open("/proc/self/exe", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open hutch-init itself: %w", err)
+	}
+	return outOfTheWay("hutch-init", fd)
+}
+
+// outOfTheWay gives fd a number that no child needs.
+func outOfTheWay(name string, fd int) (int, error) {
 	if fd >= minMemfd {
 		return fd, nil
 	}

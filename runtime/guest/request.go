@@ -52,8 +52,10 @@ func checkExec(req *guestapi.Request) error {
 	switch {
 	case req.Exec == 0:
 		return fmt.Errorf("no exec id")
-	case (len(req.Argv) == 0) == (req.Command == ""):
-		return fmt.Errorf("needs either argv or command")
+	case req.Worker != "" && req.Worker != guestapi.WorkerFiles:
+		return fmt.Errorf("unknown worker %.32q", req.Worker)
+	case one(len(req.Argv) > 0)+one(req.Command != "")+one(req.Worker != "") != 1:
+		return fmt.Errorf("needs either argv or command, or a worker")
 	case req.Cwd != "" && !path.IsAbs(req.Cwd):
 		return fmt.Errorf("cwd %q is not absolute", req.Cwd)
 	case strings.ContainsAny(req.Cgroup, "/\x00") || req.Cgroup == "." || req.Cgroup == "..":
@@ -74,6 +76,13 @@ func checkExec(req *guestapi.Request) error {
 		}
 	}
 	return nil
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // lookup returns the value of the first name= in env, as getenv(3) does.

@@ -21,6 +21,7 @@ const maxExecs = 4096
 type server struct {
 	ch          *channel
 	stub        int // sealed memfd of the exec stub
+	self        int // hutch-init's own binary, a sealed memfd too
 	ids         userNamespace
 	oomScoreAdj uint32 // of commands
 
@@ -54,6 +55,9 @@ func newServer(channelFD int) (*server, error) {
 		byPID:       map[int]*execution{},
 	}
 	if s.ids, err = readUserNamespace(); err != nil {
+		return nil, err
+	}
+	if s.self, err = openSelf(); err != nil {
 		return nil, err
 	}
 	if s.stub, err = memfd("hutch-stub", stubELF, memfdExec); err != nil {

@@ -55,6 +55,9 @@ const (
 	OpLarge  = "large"  // fds: [0] sealed memfd with the real request, then its fds
 )
 
+// WorkerFiles is the worker that serves files: see filesapi.
+const WorkerFiles = "files"
+
 // Events that hutch-init reports.
 const (
 	EvReady   = "ready"   // answer to setup
@@ -80,6 +83,10 @@ type Request struct {
 	// Cgroup is the folder below the mount of setup that the exec starts in. Who
 	// made it kills the exec's tree by it: OpKill then ends the leader alone.
 	Cgroup string `json:"cgroup,omitempty"`
+
+	// Worker is a role of hutch-init's own binary, instead of Argv and Command: such
+	// an exec starts nothing, and a kill ends its leader alone.
+	Worker string `json:"worker,omitempty"`
 
 	// signal
 	Signal int `json:"signal,omitempty"`

@@ -137,7 +137,7 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 		Launcher: d.launcher, NewNetns: netfilter.NewNetns, Cgroups: execs, Logger: d.log,
 	})
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Images: imageBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Files: b, Images: imageBackend{d}, Logger: d.log})
 	return err
 }
 

@@ -25,6 +25,15 @@ const (
 	MethodExecGet       = "exec.get"
 	MethodExecSignal    = "exec.signal"
 	MethodExecResize    = "exec.resize"
+	MethodFSRead        = "fs.read"
+	MethodFSWrite       = "fs.write"
+	MethodFSList        = "fs.list"
+	MethodFSStat        = "fs.stat"
+	MethodFSMkdir       = "fs.mkdir"
+	MethodFSRemove      = "fs.remove"
+	MethodFSMove        = "fs.move"
+	MethodFSPack        = "fs.pack"
+	MethodFSUnpack      = "fs.unpack"
 	MethodImagePull     = "image.pull"
 	MethodImageList     = "image.list"
 	MethodImageInspect  = "image.inspect"
@@ -73,6 +82,15 @@ var Methods = []Method{
 	{MethodExecGet, "Returns the record of one command.", ExecRef{}, Exec{}, false},
 	{MethodExecSignal, "Sends a signal to a running command.", SignalParams{}, Empty{}, false},
 	{MethodExecResize, "Sets the size of a command's terminal.", ResizeParams{}, Empty{}, false},
+	{MethodFSRead, "Reads a piece of a file.", FileReadParams{}, FileChunk{}, true},
+	{MethodFSWrite, "Writes a file, by default in a single step.", FileWriteParams{}, FileWritten{}, true},
+	{MethodFSList, "Lists a folder, and what is below it if asked to.", FileListParams{}, FileList{}, false},
+	{MethodFSStat, "Describes one file.", FileStatParams{}, File{}, false},
+	{MethodFSMkdir, "Makes a folder.", FileMkdirParams{}, FileMade{}, false},
+	{MethodFSRemove, "Removes a file or a folder.", FileRemoveParams{}, FileRemoved{}, false},
+	{MethodFSMove, "Renames a file or a folder.", FileMoveParams{}, Empty{}, false},
+	{MethodFSPack, "Writes a file or a folder into a pipe, as a tar archive.", FilePackParams{}, FileArchive{}, true},
+	{MethodFSUnpack, "Unpacks a tar archive from a pipe into a folder.", FileUnpackParams{}, FileArchive{}, true},
 	{MethodImagePull, "Fetches an image into the store.", PullParams{}, Image{}, false},
 	{MethodImageList, "Lists the images in the store.", Empty{}, Images{}, false},
 	{MethodImageInspect, "Returns one image's record.", RefParams{}, Image{}, false},

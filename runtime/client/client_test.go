@@ -48,6 +48,11 @@ func TestHelpers(t *testing.T) {
 		if r.Method == api.MethodInfo {
 			return api.Info{PID: 1}, nil // its exec is an object
 		}
+		if strings.HasPrefix(r.Method, "fs.") {
+			return map[string]any{
+				"data": "text", "size": 4, "removed": 5, "created": true, "name": "a", "truncated": true, "skipped": 6,
+			}, nil
+		}
 		return map[string]any{
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "images": []api.Image{{Ref: "i"}},
@@ -56,6 +61,7 @@ func TestHelpers(t *testing.T) {
 	})
 	ctx := within(t)
 	var att *Attachment
+	file := api.FileParams{Sandbox: "x", Path: "/f"}
 	tests := []struct {
 		method, params, want string
 		call                 func() (any, error)
@@ -105,6 +111,41 @@ func TestHelpers(t *testing.T) {
 		{"exec.get", `{"exec":"e"}`, "ex_1", func() (any, error) { r, err := c.GetExec(ctx, "e"); return r.Exec, err }},
 		{"exec.signal", `{"exec":"e","signal":"INT"}`, "ok", func() (any, error) { return "ok", c.Signal(ctx, "e", "INT") }},
 		{"exec.resize", `{"exec":"e","rows":2,"cols":3}`, "ok", func() (any, error) { return "ok", c.Resize(ctx, "e", api.Pty{Rows: 2, Cols: 3}) }},
+		{"fs.read", `{"sandbox":"x","path":"/f","offset":3}`, "text", func() (any, error) {
+			r, err := c.ReadFile(ctx, api.FileReadParams{FileParams: file, Offset: 3}, nil)
+			return r.Data, err
+		}},
+		{"fs.write", `{"sandbox":"x","path":"/f","data":"x"}`, "4", func() (any, error) {
+			r, err := c.WriteFile(ctx, api.FileWriteParams{FileParams: file, Data: "x"}, nil)
+			return r.Size, err
+		}},
+		{"fs.list", `{"sandbox":"x","path":"/f","recursive":true}`, "true", func() (any, error) {
+			r, err := c.ListFiles(ctx, api.FileListParams{FileParams: file, Recursive: true})
+			return r.Truncated, err
+		}},
+		{"fs.stat", `{"sandbox":"x","path":"/f"}`, "a", func() (any, error) {
+			r, err := c.StatFile(ctx, api.FileStatParams{FileParams: file})
+			return r.Name, err
+		}},
+		{"fs.mkdir", `{"sandbox":"x","path":"/f","parents":true}`, "true", func() (any, error) {
+			r, err := c.MakeFolder(ctx, api.FileMkdirParams{FileParams: file, Parents: true})
+			return r.Created, err
+		}},
+		{"fs.remove", `{"sandbox":"x","path":"/f"}`, "5", func() (any, error) {
+			r, err := c.RemoveFile(ctx, api.FileRemoveParams{FileParams: file})
+			return r.Removed, err
+		}},
+		{"fs.move", `{"sandbox":"x","path":"/f","to":"/g"}`, "ok", func() (any, error) {
+			return "ok", c.MoveFile(ctx, api.FileMoveParams{FileParams: file, To: "/g"})
+		}},
+		{"fs.pack", `{"sandbox":"x","path":"/f","fds":1,"fd":0}`, "6", func() (any, error) {
+			r, err := c.PackFiles(ctx, api.FilePackParams{FileParams: file}, os.Stdin)
+			return r.Skipped, err
+		}},
+		{"fs.unpack", `{"sandbox":"x","path":"/f","fds":1,"fd":0}`, "6", func() (any, error) {
+			r, err := c.UnpackFiles(ctx, api.FileUnpackParams{FileParams: file}, os.Stdin)
+			return r.Skipped, err
+		}},
 		{"image.pull", `{"ref":"x","progress":true}`, "r", func() (any, error) {
 			r, err := c.PullImage(ctx, api.PullParams{Ref: "x"}, func(api.Progress) {})
 			return r.Ref, err

@@ -137,7 +137,7 @@ func (m *Manager) admit(s *Sandbox) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// rearmIdle starts the idle clock anew, when the spec has one and no exec runs.
+// rearmIdle starts the idle clock anew, when the spec has one and nothing runs.
 func (s *Sandbox) rearmIdle(m *Manager) {
 	if s.spec.IdleS <= 0 {
 		return
@@ -147,7 +147,7 @@ func (s *Sandbox) rearmIdle(m *Manager) {
 	if s.idle != nil {
 		s.idle.Stop()
 	}
-	if len(s.execs) == 0 {
+	if len(s.execs) == 0 && s.fileCalls == 0 {
 		s.idle = time.AfterFunc(seconds(s.spec.IdleS), func() { m.removeLater(s, "its idle_s is over") })
 	}
 }

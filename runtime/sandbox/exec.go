@@ -117,9 +117,8 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if err != nil {
 		return nil, err
 	}
-	if st := s.state(); st != api.Running {
-		return nil, api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(s.Record())).
-			WithHint("create a new one, or remove it: hutch rm %s", s.id)
+	if err := s.mustRun(); err != nil {
+		return nil, err
 	}
 	r := &running{id: newID("ex_"), s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
 	if r.bounds, err = m.boundsOf(s, p); err != nil {

@@ -222,7 +222,7 @@ func (m *Manager) Write(ctx context.Context, p api.WriteParams) error {
 	if err != nil {
 		return err
 	}
-	data, err := decode(p.Data, p.Encoding)
+	data, err := decode("data", p.Data, p.Encoding)
 	if err != nil {
 		return err
 	}

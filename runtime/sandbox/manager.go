@@ -217,6 +217,7 @@ func (m *Manager) forget(s *Sandbox) error {
 		s.idle.Stop()
 	}
 	s.mu.Unlock()
+	s.closeWorkers()
 	err := s.destroy()
 	m.forgetExecs(s)
 	if err != nil {

@@ -103,13 +103,14 @@ func notStarted(ctx context.Context, r *running, err error) (code int, _ error) 
 	return 0, api.Errorf(api.Internal, "%s", se.Message).WithHint("the daemon's log may say more")
 }
 
-func decode(text string, enc api.Encoding) ([]byte, error) {
+// decode returns the bytes that a field of a request holds.
+func decode(field, text string, enc api.Encoding) ([]byte, error) {
 	if enc != api.Base64 {
 		return []byte(text), nil
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, api.Errorf(api.InvalidArgument, "stdin is not base64: %w", err).WithField("stdin").
+		return nil, api.Errorf(api.InvalidArgument, "%s is not base64: %w", field, err).WithField(field).
 			WithHint("encode it, or leave encoding out")
 	}
 	return data, nil

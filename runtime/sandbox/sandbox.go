@@ -32,11 +32,15 @@ type Sandbox struct {
 
 	timers []*time.Timer
 
+	files workers
+
 	mu     sync.Mutex // guards what follows; never held over a call that blocks
 	record api.Sandbox
 	execs  map[string]*running // that run
 	ended  []*running          // that can still be read, oldest first
 	idle   *time.Timer
+
+	fileCalls int // fs.* calls under way
 }
 
 // transitions lists where a sandbox may go from each state.

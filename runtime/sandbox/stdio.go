@@ -93,7 +93,7 @@ func (io *stdio) feed(p *api.ExecParams, open bool) error {
 	if p.Stdin == "" && !open {
 		return io.null(os.O_RDONLY)
 	}
-	data, err := decode(p.Stdin, p.Encoding)
+	data, err := decode("stdin", p.Stdin, p.Encoding)
 	if err != nil {
 		return err
 	}

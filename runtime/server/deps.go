@@ -67,6 +67,19 @@ type Output interface {
 	Next(buf []byte) (piece sandbox.Piece, ok bool)
 }
 
+// Files are the files in sandboxes. Calls with fds take the one that they need.
+type Files interface {
+	ReadFile(ctx context.Context, p api.FileReadParams, fds *jsonrpc.FDs) (api.FileChunk, error)
+	WriteFile(ctx context.Context, p api.FileWriteParams, fds *jsonrpc.FDs) (api.FileWritten, error)
+	ListFiles(ctx context.Context, p api.FileListParams) (api.FileList, error)
+	StatFile(ctx context.Context, p api.FileStatParams) (api.File, error)
+	MakeFolder(ctx context.Context, p api.FileMkdirParams) (api.FileMade, error)
+	RemoveFile(ctx context.Context, p api.FileRemoveParams) (api.FileRemoved, error)
+	MoveFile(ctx context.Context, p api.FileMoveParams) error
+	PackFiles(ctx context.Context, p api.FilePackParams, fds *jsonrpc.FDs) (api.FileArchive, error)
+	UnpackFiles(ctx context.Context, p api.FileUnpackParams, fds *jsonrpc.FDs) (api.FileArchive, error)
+}
+
 // Images is the image store.
 type Images interface {
 	Pull(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error)

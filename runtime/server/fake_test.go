@@ -111,6 +111,34 @@ func (f fakeExecs) KillExec(context.Context, api.ExecRef) (api.ExecResult, error
 func (f fakeExecs) Execs(string) ([]api.Exec, error)     { return nil, nil }
 func (f fakeExecs) Exec(p api.ExecRef) (api.Exec, error) { return api.Exec{Exec: p.Exec}, nil }
 
+type fakeFiles struct{ *engines }
+
+func (fakeFiles) ReadFile(context.Context, api.FileReadParams, *jsonrpc.FDs) (api.FileChunk, error) {
+	return api.FileChunk{}, nil
+}
+func (fakeFiles) WriteFile(context.Context, api.FileWriteParams, *jsonrpc.FDs) (api.FileWritten, error) {
+	return api.FileWritten{}, nil
+}
+func (fakeFiles) ListFiles(context.Context, api.FileListParams) (api.FileList, error) {
+	return api.FileList{}, nil
+}
+func (fakeFiles) StatFile(context.Context, api.FileStatParams) (api.File, error) {
+	return api.File{}, nil
+}
+func (fakeFiles) MakeFolder(context.Context, api.FileMkdirParams) (api.FileMade, error) {
+	return api.FileMade{}, nil
+}
+func (fakeFiles) RemoveFile(context.Context, api.FileRemoveParams) (api.FileRemoved, error) {
+	return api.FileRemoved{}, nil
+}
+func (fakeFiles) PackFiles(context.Context, api.FilePackParams, *jsonrpc.FDs) (api.FileArchive, error) {
+	return api.FileArchive{}, nil
+}
+func (fakeFiles) UnpackFiles(context.Context, api.FileUnpackParams, *jsonrpc.FDs) (api.FileArchive, error) {
+	return api.FileArchive{}, nil
+}
+func (fakeFiles) MoveFile(context.Context, api.FileMoveParams) error { return nil }
+
 type fakeImages struct{ *engines }
 
 func (f fakeImages) Pull(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error) {
@@ -125,7 +153,7 @@ func (f fakeImages) Remove(string) error                   { return nil }
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Images: fakeImages{e}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Files: fakeFiles{e}, Images: fakeImages{e}})
 	if err != nil {
 		t.Fatal(err)
 	}

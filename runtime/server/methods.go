@@ -41,7 +41,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 // api.Methods.
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
-	system, boxes, execs, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Images
+	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -118,6 +118,35 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodExecResize: done(func(_ context.Context, _ *Call, p api.ResizeParams) error {
 			return execs.Resize(p)
+		}),
+		api.MethodFSRead: handle(func(ctx context.Context, c *Call, p api.FileReadParams) (api.FileChunk, error) {
+			return files.ReadFile(ctx, p, c.FDs)
+		}),
+		api.MethodFSWrite: handle(func(ctx context.Context, c *Call, p api.FileWriteParams) (api.FileWritten, error) {
+			return files.WriteFile(ctx, p, c.FDs)
+		}),
+		api.MethodFSList: handle(func(ctx context.Context, _ *Call, p api.FileListParams) (api.FileList, error) {
+			list, err := files.ListFiles(ctx, p)
+			list.Entries = orEmpty(list.Entries)
+			return list, err
+		}),
+		api.MethodFSStat: handle(func(ctx context.Context, _ *Call, p api.FileStatParams) (api.File, error) {
+			return files.StatFile(ctx, p)
+		}),
+		api.MethodFSMkdir: handle(func(ctx context.Context, _ *Call, p api.FileMkdirParams) (api.FileMade, error) {
+			return files.MakeFolder(ctx, p)
+		}),
+		api.MethodFSRemove: handle(func(ctx context.Context, _ *Call, p api.FileRemoveParams) (api.FileRemoved, error) {
+			return files.RemoveFile(ctx, p)
+		}),
+		api.MethodFSMove: done(func(ctx context.Context, _ *Call, p api.FileMoveParams) error {
+			return files.MoveFile(ctx, p)
+		}),
+		api.MethodFSPack: handle(func(ctx context.Context, c *Call, p api.FilePackParams) (api.FileArchive, error) {
+			return files.PackFiles(ctx, p, c.FDs)
+		}),
+		api.MethodFSUnpack: handle(func(ctx context.Context, c *Call, p api.FileUnpackParams) (api.FileArchive, error) {
+			return files.UnpackFiles(ctx, p, c.FDs)
 		}),
 		api.MethodImagePull: handle(func(ctx context.Context, c *Call, p api.PullParams) (api.Image, error) {
 			return images.Pull(ctx, p, c.Progress)

@@ -32,6 +32,7 @@ type Config struct {
 	System    System
 	Sandboxes Sandboxes
 	Execs     Execs
+	Files     Files
 	Images    Images
 	Logger    *slog.Logger // for panics of handlers; nil discards
 }
@@ -55,8 +56,8 @@ var _ channel.Channel = (*jsonrpc.Channel)(nil)
 // New returns a server for the methods of api.Methods. It fails when a method
 // has no handler, a handler no method, or their types differ.
 func New(cfg Config) (*Server, error) {
-	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Images == nil {
-		return nil, errors.New("server: Config needs System, Sandboxes, Execs and Images")
+	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Files == nil || cfg.Images == nil {
+		return nil, errors.New("server: Config needs System, Sandboxes, Execs, Files and Images")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -108,6 +109,10 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 // something for it, and sandbox.create, because its answer is the only place
 // where a new sandbox's id is said.
 func endsWithConnection(method string) bool {
+	switch method {
+	case api.MethodFSRead, api.MethodFSWrite, api.MethodFSList, api.MethodFSPack, api.MethodFSUnpack:
+		return true // what the client's end of a pipe would decide is decided
+	}
 	return strings.HasSuffix(method, ".run") || strings.HasSuffix(method, ".wait") || method == api.MethodSandboxCreate
 }
 

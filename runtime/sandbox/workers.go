@@ -1,0 +1,248 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
+)
+
+const (
+	// workerIdle is how long a files worker lives without a call: starting one costs
+	// two milliseconds, keeping it some megabytes.
+	workerIdle = 30 * time.Second
+	// maxWorkers bounds the workers of one sandbox, that is the users whose files are
+	// used at the same time.
+	maxWorkers = 8
+)
+
+// workers are the files workers of one sandbox, one for each user. They are no
+// execs of anybody's: not listed, not counted, and gone with the sandbox.
+type workers struct {
+	mu     sync.Mutex
+	byUser map[string]*worker
+	closed bool
+}
+
+// worker is one process inside that serves files as one user. Its sandbox may do
+// to it what it likes: then calls fail, and the next one starts another.
+type worker struct {
+	user  string
+	ready chan struct{} // closed when the start has ended: err or client is set then
+	err   error
+
+	client *filesapi.Client
+	exec   *guestapi.Exec
+
+	calls int // guarded by workers.mu, as idle
+	idle  *time.Timer
+}
+
+// beginFiles and endFiles enclose a call: the sandbox is not idle meanwhile.
+func (s *Sandbox) beginFiles() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fileCalls++
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+}
+
+func (s *Sandbox) endFiles(m *Manager) {
+	s.mu.Lock()
+	s.fileCalls--
+	s.mu.Unlock()
+	s.rearmIdle(m)
+}
+
+// mustRun refuses what needs a running sandbox.
+func (s *Sandbox) mustRun() error {
+	if s.state() == api.Running {
+		return nil
+	}
+	return api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(s.Record())).
+		WithHint("create a new one, or remove it: hutch rm %s", s.id)
+}
+
+// worker returns the worker of a user, started if there is none. release must
+// follow.
+func (m *Manager) worker(ctx context.Context, s *Sandbox, user string) (*worker, error) {
+	w, err := s.files.take(user, func(w *worker) {
+		m.watchers.Go(func() {
+			w.err = m.startWorker(s, w)
+			close(w.ready)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.beginFiles()
+	select {
+	case <-w.ready:
+		err = w.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		m.release(s, w)
+		return nil, err
+	}
+	return w, nil
+}
+
+// take finds the worker of a user, or has one started; whoever asks meanwhile waits
+// for the same.
+func (ws *workers) take(user string, start func(*worker)) (*worker, error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.byUser[user]
+	if w != nil && !w.gone() {
+		if w.idle != nil {
+			w.idle.Stop()
+		}
+		w.calls++
+		return w, nil
+	}
+	if ws.closed {
+		return nil, api.Errorf(api.FailedPrecondition, "the sandbox is being removed")
+	}
+	if w == nil && len(ws.byUser) == maxWorkers {
+		return nil, api.Errorf(api.ResourceExhausted, "the files of this sandbox are in use as %d users", maxWorkers).
+			WithField("user").WithHint("use fewer users at a time; one is free %v after its last call", workerIdle)
+	}
+	w = &worker{user: user, ready: make(chan struct{}), calls: 1}
+	if ws.byUser == nil {
+		ws.byUser = map[string]*worker{}
+	}
+	ws.byUser[user] = w
+	start(w)
+	return w, nil
+}
+
+// gone reports whether w has ended, or could not be started.
+func (w *worker) gone() bool {
+	select {
+	case <-w.ready:
+	default:
+		return false
+	}
+	if w.err != nil {
+		return true
+	}
+	select {
+	case <-w.client.Dead():
+		return true
+	default:
+		return false
+	}
+}
+
+// startWorker asks PID 1 for a worker. What it may do is what any command of the
+// user may: the same stub, capabilities, limits and seccomp filter.
+func (m *Manager) startWorker(s *Sandbox, w *worker) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), killTimeout,
+		api.Errorf(api.Unavailable, "the sandbox's init has not started a files worker within %v", killTimeout).
+			WithHint("the sandbox is overloaded or paused; try again, or remove it"))
+	defer cancel()
+	ours, theirs, err := packet.Pair()
+	if err != nil {
+		return fmt.Errorf("start files worker: %w", err)
+	}
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		ours.Close()
+		return fmt.Errorf("start files worker: %w", err)
+	}
+	defer null.Close()
+	w.exec, err = s.guest.Start(ctx, guestapi.Request{
+		Worker: guestapi.WorkerFiles, User: w.user, Env: []string{"HOME=/"},
+		Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: s.nproc, Hard: s.nproc}},
+	}, []*os.File{theirs, null, null})
+	if err != nil {
+		ours.Close()
+		_, err = notStarted(ctx, &running{}, err)
+		return err
+	}
+	w.client = filesapi.NewClient(ours)
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	if s.files.closed {
+		return w.client.Close()
+	}
+	return nil
+}
+
+// release gives a worker back. The last one to do so starts the clock of its end.
+func (m *Manager) release(s *Sandbox, w *worker) {
+	s.files.mu.Lock()
+	w.calls--
+	switch known := s.files.byUser[w.user] == w; {
+	case w.gone():
+		if known {
+			delete(s.files.byUser, w.user)
+		}
+		if w.err == nil && !s.files.closed {
+			m.endWorker(w)
+		}
+	case w.calls == 0 && known:
+		w.idle = time.AfterFunc(workerIdle, func() { m.idleWorker(s, w) })
+	}
+	s.files.mu.Unlock()
+	s.endFiles(m)
+}
+
+// idleWorker ends a worker that nobody has used for a while.
+func (m *Manager) idleWorker(s *Sandbox, w *worker) {
+	<-w.ready // since long: a start is bounded
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	if w.calls > 0 || s.files.closed {
+		return // taken at the last moment
+	}
+	if s.files.byUser[w.user] == w {
+		delete(s.files.byUser, w.user)
+	}
+	if w.err == nil {
+		m.endWorker(w)
+	}
+}
+
+// endWorker closes a worker's channel, upon which it ends; what is a worker no more
+// is killed. The caller holds the lock of a sandbox that is not closed.
+func (m *Manager) endWorker(w *worker) {
+	_ = w.client.Close()
+	m.watchers.Go(func() {
+		if err := w.exec.Kill(); err != nil && !errors.Is(err, &api.Error{Code: api.Unavailable}) {
+			m.cfg.Logger.Debug("end files worker", "err", err)
+		}
+	})
+}
+
+// closeWorkers ends the workers of a sandbox that is removed.
+func (s *Sandbox) closeWorkers() {
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	s.files.closed = true
+	for _, w := range s.files.byUser {
+		if w.idle != nil {
+			w.idle.Stop()
+		}
+		select {
+		case <-w.ready:
+			if w.err == nil {
+				_ = w.client.Close()
+			}
+		default: // startWorker closes it
+		}
+	}
+}

@@ -112,7 +112,7 @@ func limitFiles(l api.Limits) []setting {
 	return all
 }
 
-// Usage is what the processes of an exec have used so far. memory is the peak in
+// Usage is what the processes in an exec's cgroup have used since it was made. memory is the peak in
 // bytes, 0 where the exec's cgroup has no memory controller.
 func (x *Execs) Usage(sandbox, exec string) (cpu time.Duration, memory int64, err error) {
 	dir := x.dir(sandbox, exec)
@@ -128,6 +128,19 @@ func (x *Execs) Usage(sandbox, exec string) (cpu time.Duration, memory int64, er
 		memory, _ = strconv.ParseInt(strings.TrimSpace(string(peak)), 10, 64)
 	}
 	return time.Duration(us) * time.Microsecond, memory, nil
+}
+
+// Reusable says that no process is left in the cgroup of an exec, so that another
+// may have it: a fresh one costs the kernel more than all else that an exec does
+// with it. Not one with a memory controller, which remembers its peak.
+func (x *Execs) Reusable(sandbox, exec string) bool {
+	dir := x.dir(sandbox, exec)
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
+	if err != nil {
+		return false
+	}
+	populated, ok := flatKey(string(text), "populated")
+	return ok && populated == 0 && unix.Access(filepath.Join(dir, "memory.peak"), unix.F_OK) != nil
 }
 
 // Events counts, since the sandbox began, the processes that ran out of memory

@@ -110,6 +110,9 @@ func TestExecs(t *testing.T) {
 		if err := into(t, mount, "ex_a", "sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done").Wait(); err != nil {
 			t.Fatal(err)
 		}
+		if !x.Reusable(sandbox, "ex_a") {
+			t.Error("an empty cgroup can not be used again")
+		}
 		if cpu, _, err := x.Usage(sandbox, "ex_a"); err != nil || cpu <= 0 {
 			t.Errorf("%v, %v", cpu, err)
 		}
@@ -124,6 +127,9 @@ func TestExecs(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := into(t, mount, "ex_b", "sh", "-c", "setsid sleep 4242 & echo $!; exec sleep 4242")
+		if x.Reusable(sandbox, "ex_b") {
+			t.Error("a cgroup can be used again while it holds processes")
+		}
 		x.Retire(sandbox, "ex_b") // it holds processes: nothing happens yet
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()

@@ -2,11 +2,13 @@ package integration_test
 
 import (
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // configure writes the configuration file of the world's daemon, which must not
@@ -303,6 +305,86 @@ os.wait()
 	}
 	if res := c.exec(sb, "echo fine"); res.Stdout != "fine\n" {
 		t.Errorf("%+v", res)
+	}
+}
+
+// TestExecCgroups: each exec is in a cgroup of its own, in which it sees nothing else;
+// an empty one serves the next exec, and none is left once its processes are gone.
+func TestExecCgroups(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(t)
+	var sb struct {
+		ID        string
+		Isolation struct {
+			Walls []struct{ Name, Status string }
+		}
+	}
+	c.call(&sb, "sandbox.create", params{"image": "host"})
+	status := ""
+	for _, wall := range sb.Isolation.Walls {
+		if wall.Name == "exec cgroups" {
+			status = wall.Status
+		}
+	}
+	if want := map[bool]string{true: "yes", false: "no"}[grouped()]; status != want {
+		t.Errorf("exec cgroups: %q, want %q", status, want)
+	}
+	if !grouped() {
+		return
+	}
+	// below lists the cgroups below the sandbox's, as the host sees them.
+	below := func() []string {
+		t.Helper()
+		var names []string
+		for _, tree := range cgroupTrees() {
+			entries, _ := filepath.Glob(filepath.Join(tree, "sandboxes", sb.ID, "*", "cgroup.events"))
+			for _, e := range entries {
+				names = append(names, filepath.Base(filepath.Dir(e)))
+			}
+		}
+		return names
+	}
+	own := func() string {
+		t.Helper()
+		_, path, _ := strings.Cut(c.exec(sb.ID, "grep ^0:: /proc/self/cgroup").Stdout, "0::")
+		return strings.TrimSpace(path)
+	}
+	first := own()
+	if !strings.HasPrefix(first, "/ex_") || strings.Count(first, "/") != 1 {
+		t.Errorf("inside, the cgroup is %q", first)
+	}
+	for range 20 {
+		if again := own(); again != first {
+			t.Fatalf("one after the other in %s and %s", first, again)
+		}
+	}
+	if got := below(); len(got) != 2 || !slices.Contains(got, "init") {
+		t.Errorf("cgroups %v", got)
+	}
+	// Its processes are counted from its start, and one that another uses is not given.
+	if res := c.exec(sb.ID, "true"); res.Peaks.CPUMS > 500 {
+		t.Errorf("%+v", res)
+	}
+	stays := c.started(sb.ID, "sleep 4242", params{"background": true})
+	if second := own(); second == first {
+		t.Errorf("two at once in %s", first)
+	}
+	var res execResult
+	c.call(&res, "exec.kill", params{"exec": stays})
+	if got := own(); got == first {
+		t.Errorf("%s was killed, and is used again", first)
+	}
+	// The cgroup of what was left behind goes with that.
+	c.exec(sb.ID, "sleep 1 >/dev/null 2>&1 &")
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for len(below()) > 2 && time.Now().Before(deadline) {
+		<-tick.C
+	}
+	if got := below(); len(got) > 2 {
+		t.Errorf("left: %v", got)
 	}
 }
 

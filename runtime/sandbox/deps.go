@@ -54,7 +54,10 @@ type Cgroups interface {
 	Mount(sandbox string) (*os.File, error)
 	// Make makes an exec's cgroup, with the limits that are the cgroup's.
 	Make(sandbox, exec string, l api.Limits) error
-	// Usage is what an exec has used; memory is 0 where that is not known.
+	// Reusable says that an exec's cgroup, which was not killed, is as good as new but
+	// for its Usage.
+	Reusable(sandbox, exec string) bool
+	// Usage is what was used in an exec's cgroup; memory is 0 where that is not known.
 	Usage(sandbox, exec string) (cpu time.Duration, memory int64, err error)
 	// Kill kills all processes of an exec, waits until they are gone or ctx ends,
 	// and lists their pids as the sandbox counts them.

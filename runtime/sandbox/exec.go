@@ -27,6 +27,7 @@ type running struct {
 	io     *stdio
 	start  time.Time
 
+	group     group  // its cgroup; without a name when it has none, or has given it back
 	oom, pids uint64 // the sandbox's Events when it started
 	company   bool   // another exec ran in the sandbox meanwhile; guarded by s.mu
 
@@ -124,23 +125,25 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if r.bounds, err = m.boundsOf(s, p); err != nil {
 		return nil, err
 	}
+	if err = m.enterGroup(r); err != nil {
+		return r, err
+	}
 	own, cancel := context.WithCancelCause(context.Background())
 	r.stop = cancel
 	if r.io, err = m.prepare(ctx, r, req.FDs); err != nil {
 		cancel(nil)
+		m.leaveGroup(r)
 		return r, err
 	}
 	limited, stopTimer := withTimeout(own, r.bounds.timeout)
 	starting, stopStarting := joined(ctx, limited)
-	if err = m.group(r); err == nil {
-		err = m.launchExec(starting, r)
-	}
+	err = m.launchExec(starting, r)
 	stopStarting()
 	if err != nil {
 		err = causeOf(limited, err)
 		stopTimer()
 		cancel(nil)
-		m.ungroup(r)
+		m.leaveGroup(r)
 		r.io.abort()
 		r.io.forget()
 		m.dropStreams(r)
@@ -259,7 +262,7 @@ func describe(r api.Sandbox) string {
 // request is what PID 1 is asked to run.
 func (s *Sandbox) request(r *running) guestapi.Request {
 	p, rec := &r.params, s.Record()
-	req := guestapi.Request{
+	return guestapi.Request{
 		Argv: p.Argv, Command: p.Command,
 		Env:     s.environ(p),
 		Cwd:     orElse(p.Cwd, rec.Workdir),
@@ -267,11 +270,8 @@ func (s *Sandbox) request(r *running) guestapi.Request {
 		User:    orElse(p.User, rec.User),
 		TTY:     p.Pty != nil,
 		Rlimits: r.bounds.rlimits,
+		Cgroup:  r.group.name,
 	}
-	if s.grouped {
-		req.Cgroup = r.id
-	}
-	return req
 }
 
 // defaultPath is what docker and podman use when an image sets none.

@@ -11,10 +11,19 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// group makes the exec's cgroup, where there are any, and notes what the sandbox's
-// counters say before anything runs. The cgroup has the exec's id, so whoever
-// knows that finds it.
-func (m *Manager) group(r *running) error {
+// group is the cgroup of one exec, or of none.
+type group struct {
+	name string
+	used time.Duration // CPU time that was used in it before
+}
+
+// maxSpare is how many empty cgroups a sandbox keeps.
+const maxSpare = 4
+
+// enterGroup gives the exec a cgroup, where there are any, and notes what the
+// sandbox's counters say before anything runs. A cgroup that another exec has left
+// empty is ready at once; a new one is called after the exec.
+func (m *Manager) enterGroup(r *running) error {
 	if r.s.cgroup == "" {
 		return nil
 	}
@@ -22,17 +31,54 @@ func (m *Manager) group(r *running) error {
 	if !r.s.grouped {
 		return nil
 	}
+	if r.bounds.group == (api.Limits{}) {
+		r.s.mu.Lock()
+		if n := len(r.s.spare); n > 0 {
+			r.group, r.s.spare = r.s.spare[n-1], r.s.spare[:n-1]
+		}
+		r.s.mu.Unlock()
+		if r.group.name != "" {
+			return nil
+		}
+	}
 	if err := m.cfg.Cgroups.Make(r.s.cgroup, r.id, r.bounds.group); err != nil {
 		return api.Errorf(api.ResourceExhausted, "%w", err).WithHint("the sandbox may have ended; else end some execs, or allow more cgroups (cgroup.max.descendants)")
 	}
+	r.group.name = r.id
 	return nil
 }
 
-// ungroup gives the exec's cgroup back, which what the exec has left behind may
-// still use.
-func (m *Manager) ungroup(r *running) {
-	if r.s.grouped {
-		m.cfg.Cgroups.Retire(r.s.cgroup, r.id)
+// leaveGroup gives up the cgroup of an exec that has ended or never ran. What an
+// exec has left behind still uses it, and is found in it by exec.kill.
+func (m *Manager) leaveGroup(r *running) {
+	if r.group.name != "" {
+		m.cfg.Cgroups.Retire(r.s.cgroup, r.group.name)
+	}
+}
+
+// settleGroup reads what the exec has used, and keeps its cgroup for another, or
+// gives it up. One that was killed is never used again: since Linux 6.12 or so the
+// kernel kills whatever is cloned into it later, for ever.
+func (m *Manager) settleGroup(r *running, killed bool) {
+	if r.group.name == "" {
+		return
+	}
+	// Asked first: the use of an empty cgroup does not grow any more.
+	reusable := !killed && r.bounds.group == (api.Limits{}) && m.cfg.Cgroups.Reusable(r.s.cgroup, r.group.name)
+	cpu, memory, err := m.cfg.Cgroups.Usage(r.s.cgroup, r.group.name)
+	if err != nil {
+		reusable = false
+	} else {
+		r.cpu, r.memory = cpu-r.group.used, max(r.memory, memory)
+	}
+	r.s.mu.Lock()
+	if reusable = reusable && len(r.s.spare) < maxSpare; reusable {
+		r.s.spare = append(r.s.spare, group{name: r.group.name, used: cpu})
+		r.group = group{} // nobody may kill it in r's name any more
+	}
+	r.s.mu.Unlock()
+	if !reusable {
+		m.leaveGroup(r)
 	}
 }
 
@@ -61,10 +107,13 @@ func (m *Manager) end(r *running) (guestapi.Event, error) {
 // killGroup kills by cgroup: a process can leave its parent, its group and its
 // session, but not its cgroup. It returns nothing where there are none.
 func (m *Manager) killGroup(ctx context.Context, r *running) ([]int, error) {
-	if !r.s.grouped {
+	r.s.mu.Lock()
+	name := r.group.name
+	r.s.mu.Unlock()
+	if name == "" {
 		return nil, nil
 	}
-	return m.cfg.Cgroups.Kill(ctx, r.s.cgroup, r.id)
+	return m.cfg.Cgroups.Kill(ctx, r.s.cgroup, name)
 }
 
 // merge joins lists of pids, the leader first.
@@ -102,12 +151,7 @@ func (m *Manager) judge(r *running) {
 		r.cpu = time.Duration(u.UserUS+u.SystemUS) * time.Microsecond
 		r.memory = u.MaxRSSKB << 10
 	}
-	if r.s.grouped {
-		if cpu, memory, err := m.cfg.Cgroups.Usage(r.s.cgroup, r.id); err == nil {
-			r.cpu, r.memory = cpu, max(r.memory, memory)
-		}
-		m.ungroup(r)
-	}
+	m.settleGroup(r, r.verdict != "")
 	if r.verdict != "" {
 		return
 	}

@@ -192,6 +192,9 @@ const minCPUCheck = 10 * time.Millisecond
 // kernel has no event for that, so it looks again when they can have done so at
 // the earliest, with every CPU at work.
 func (m *Manager) watchCPU(ctx context.Context, r *running) {
+	r.s.mu.Lock()
+	group := r.group
+	r.s.mu.Unlock()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -202,10 +205,11 @@ func (m *Manager) watchCPU(ctx context.Context, r *running) {
 			return
 		case <-timer.C:
 		}
-		used, _, err := m.cfg.Cgroups.Usage(r.s.cgroup, r.id)
+		used, _, err := m.cfg.Cgroups.Usage(r.s.cgroup, group.name)
 		if err != nil {
 			return
 		}
+		used -= group.used
 		if used >= r.bounds.cpu {
 			r.stop(errCPUTime)
 			return

@@ -39,6 +39,7 @@ type Sandbox struct {
 	execs  map[string]*running // that run
 	ended  []*running          // that can still be read, oldest first
 	idle   *time.Timer
+	spare  []group // cgroups that execs have left empty
 
 	fileCalls int // fs.* calls under way
 }

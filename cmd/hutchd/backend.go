@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/hutch-sh/hutch/internal/eventlog"
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -70,6 +72,11 @@ func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
 	if err != nil {
 		return api.GCResult{}, err
 	}
+	old, err := eventlog.Sweep(d.eventsDir(), time.Now().Add(-keepEvents))
+	if err != nil {
+		return api.GCResult{}, err
+	}
+	removed = append(removed, old...)
 	freed, err := d.store.GC(nil)
 	if err != nil {
 		return api.GCResult{}, err

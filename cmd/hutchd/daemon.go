@@ -21,6 +21,7 @@ import (
 	"github.com/hutch-sh/hutch/cgroups"
 	"github.com/hutch-sh/hutch/images"
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/eventlog"
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/netfilter"
@@ -47,6 +48,7 @@ type daemon struct {
 	started time.Time
 
 	home     *home
+	events   *eventlog.Log
 	store    *images.Store
 	manager  *sandbox.Manager
 	launcher *launchapi.Client
@@ -113,6 +115,10 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 	}
 	undo.Add(d.home.close)
 	d.host.InMemory = d.home.inMemory
+	if d.events, err = d.openEvents(); err != nil {
+		return err
+	}
+	undo.Add(d.events.Close)
 	d.store, err = images.Open(filepath.Join(d.cfg.Data, "images"), images.Options{
 		SingleUID: d.host.UserMap == "single", Logger: d.log,
 	})
@@ -134,10 +140,10 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 	undo.Add(source.views.close)
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Exec: d.cfg.Exec, Images: source,
-		Launcher: d.launcher, NewNetns: netfilter.NewNetns, Cgroups: execs, Logger: d.log,
+		Launcher: d.launcher, Events: d.events, NewNetns: netfilter.NewNetns, Cgroups: execs, Logger: d.log,
 	})
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Files: b, Images: imageBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Logger: d.log})
 	return err
 }
 

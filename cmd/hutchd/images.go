@@ -27,7 +27,7 @@ func (s *imageSource) Resolve(ctx context.Context, ref, platform string, pull ap
 	s.d.busy.Add(1)
 	defer s.d.busy.Add(-1)
 	img, err := s.d.store.Pull(ctx, ref, images.PullOptions{
-		Platform: platform, Policy: images.PullPolicy(pull), Progress: reportTo(progress),
+		Platform: platform, Policy: images.PullPolicy(pull), Progress: s.d.pullEvents(ref, progress),
 	})
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (b imageBackend) Pull(ctx context.Context, p api.PullParams, progress func(
 		policy = api.PullAlways
 	}
 	img, err := b.d.store.Pull(ctx, p.Ref, images.PullOptions{
-		Platform: p.Platform, Policy: images.PullPolicy(policy), Progress: reportTo(progress),
+		Platform: p.Platform, Policy: images.PullPolicy(policy), Progress: b.d.pullEvents(p.Ref, progress),
 	})
 	if err != nil {
 		return api.Image{}, err

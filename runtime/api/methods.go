@@ -34,6 +34,9 @@ const (
 	MethodFSMove        = "fs.move"
 	MethodFSPack        = "fs.pack"
 	MethodFSUnpack      = "fs.unpack"
+	MethodEvents        = "events.subscribe"
+	MethodEventsCredit  = "events.credit"
+	MethodEventsEnd     = "events.unsubscribe"
 	MethodImagePull     = "image.pull"
 	MethodImageList     = "image.list"
 	MethodImageInspect  = "image.inspect"
@@ -91,6 +94,9 @@ var Methods = []Method{
 	{MethodFSMove, "Renames a file or a folder.", FileMoveParams{}, Empty{}, false},
 	{MethodFSPack, "Writes a file or a folder into a pipe, as a tar archive.", FilePackParams{}, FileArchive{}, true},
 	{MethodFSUnpack, "Unpacks a tar archive from a pipe into a folder.", FileUnpackParams{}, FileArchive{}, true},
+	{MethodEvents, "Sends what happens in the daemon, and what has happened from a number on, in event notifications.", SubscribeParams{}, Subscribed{}, false},
+	{MethodEventsCredit, "Lets a subscription with credit send more events.", EventCreditParams{}, Empty{}, false},
+	{MethodEventsEnd, "Ends a subscription.", SubscriptionParams{}, Empty{}, false},
 	{MethodImagePull, "Fetches an image into the store.", PullParams{}, Image{}, false},
 	{MethodImageList, "Lists the images in the store.", Empty{}, Images{}, false},
 	{MethodImageInspect, "Returns one image's record.", RefParams{}, Image{}, false},

@@ -107,12 +107,7 @@ func (a *Attachment) Next(ctx context.Context) (Output, error) {
 		return Output{}, err
 	}
 	for {
-		lost := false
-		select {
-		case <-a.c.read: // before the queue: all that came is in it then
-			lost = true
-		default:
-		}
+		lost := isClosed(a.c.read) // before the queue: all that came is in it then
 		if o, err := a.take(); err != nil || o.Stream != "" {
 			return o, err
 		}
@@ -278,31 +273,18 @@ func (a *Attachment) Close() error {
 	a.closed = true
 	a.queue = nil
 	a.mu.Unlock()
-	a.signal()
+	signal(a.wake)
 	a.forget()
 	if over {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), cancelWait)
-	defer cancel()
-	err := a.c.Call(ctx, api.MethodExecDetach, api.DetachParams{Exec: a.exec, Attachment: a.id}, nil)
-	if errors.Is(err, &api.Error{Code: api.NotFound}) || errors.Is(err, &api.Error{Code: api.Unavailable}) {
-		return nil // it has ended by itself
-	}
-	return err
+	return a.c.release(api.MethodExecDetach, api.DetachParams{Exec: a.exec, Attachment: a.id})
 }
 
 func (a *Attachment) forget() {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
 	delete(a.c.attached, a.id)
-}
-
-func (a *Attachment) signal() {
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
 }
 
 // deliver queues a piece, which the window bounds, on the reading goroutine.
@@ -312,7 +294,7 @@ func (a *Attachment) deliver(o Output) {
 		a.queue = append(a.queue, o)
 	}
 	a.mu.Unlock()
-	a.signal()
+	signal(a.wake)
 }
 
 // finish notes the exec's end.
@@ -320,6 +302,6 @@ func (a *Attachment) finish(e *api.Exited) {
 	a.mu.Lock()
 	a.exited = e
 	a.mu.Unlock()
-	a.signal()
+	signal(a.wake)
 	a.forget()
 }

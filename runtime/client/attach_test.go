@@ -2,11 +2,9 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -34,9 +32,7 @@ func (f *fakeAttach) handle(r *fakeCall) (any, error) {
 		}
 		r.AfterReply(func() {
 			go f.push(func(method string, params any) {
-				_ = r.ch.Feed(context.Background(), func(line []byte) ([]byte, error) {
-					return append(line, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":%s}`, method, mustJSON(params))...), nil
-				})
+				notifyLine(r, method, params)
 			})
 		})
 		return api.Attached{Attachment: "at_1", From: f.params.From}, nil

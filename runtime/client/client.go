@@ -50,6 +50,7 @@ type Client struct {
 	lost  error            // why
 	// attached are the attachments that have not ended, by id.
 	attached map[string]*Attachment
+	events   map[string]*Events
 
 	read chan struct{} // closed when the reading goroutine has ended
 }
@@ -58,7 +59,7 @@ type Client struct {
 func New(conn *net.UnixConn) *Client {
 	c := &Client{
 		conn: conn, send: make(chan struct{}, 1),
-		calls: make(map[uint64]*call), attached: make(map[string]*Attachment), read: make(chan struct{}),
+		calls: make(map[uint64]*call), attached: make(map[string]*Attachment), events: make(map[string]*Events), read: make(chan struct{}),
 	}
 	go c.readLoop()
 	return c

@@ -56,12 +56,13 @@ func TestHelpers(t *testing.T) {
 		return map[string]any{
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "images": []api.Image{{Ref: "i"}},
-			"attachment": "at_1", "a later version's field": true,
+			"attachment": "at_1", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})
 	ctx := within(t)
 	var att *Attachment
 	file := api.FileParams{Sandbox: "x", Path: "/f"}
+	var ev *Events
 	tests := []struct {
 		method, params, want string
 		call                 func() (any, error)
@@ -146,6 +147,22 @@ func TestHelpers(t *testing.T) {
 			r, err := c.UnpackFiles(ctx, api.FileUnpackParams{FileParams: file}, os.Stdin)
 			return r.Skipped, err
 		}},
+		{"events.subscribe", `{"from_seq":4,"kinds":["exec.exited"],"credit":512}`, "ev_1", func() (any, error) {
+			var err error
+			from := int64(4)
+			ev, err = c.Subscribe(ctx, api.SubscribeParams{FromSeq: &from, Kinds: []api.EventKind{api.EventExecExited}})
+			return ev.sub.Subscription, err
+		}},
+		{"events.credit", `{"subscription":"ev_1","events":300}`, "end", func() (any, error) {
+			ev.owed = 300
+			c.eventsEnd("ev_1")
+			if _, err := ev.Next(ctx); err != io.EOF {
+				return "", err
+			}
+			ev.ended = false
+			return "end", nil
+		}},
+		{"events.unsubscribe", `{"subscription":"ev_1"}`, "ok", func() (any, error) { return "ok", ev.Close() }},
 		{"image.pull", `{"ref":"x","progress":true}`, "r", func() (any, error) {
 			r, err := c.PullImage(ctx, api.PullParams{Ref: "x"}, func(api.Progress) {})
 			return r.Ref, err
@@ -464,11 +481,14 @@ func FuzzDispatch(f *testing.F) {
 	f.Add([]byte(`{"id":1,"error":{"code":-32001,"message":"a: b","data":{"op":"a"}}}`))
 	f.Add([]byte(`{"jsonrpc":"2.0","method":"exec.output","params":{"attachment":"at_1","exec":"ex_1","stream":"stdout","offset":3,"encoding":"base64","data":"QUJD"}}`))
 	f.Add([]byte(`{"jsonrpc":"2.0","method":"exec.exited","params":{"attachment":"at_1","exec":"ex_1","exit_code":3}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","method":"event","params":{"subscription":"ev_1","seq":3,"kind":"k","data":{"a":1}}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","method":"events.end","params":{"subscription":"ev_1"}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		if bytes.Contains(line, []byte("\n")) {
 			return
 		}
-		c := &Client{calls: make(map[uint64]*call), attached: make(map[string]*Attachment)}
+		c := &Client{calls: make(map[uint64]*call), attached: make(map[string]*Attachment), events: make(map[string]*Events)}
+		c.events["ev_1"] = &Events{c: c, wake: make(chan struct{}, 1)}
 		c.attached["at_1"] = &Attachment{c: c, id: "at_1", wake: make(chan struct{}, 1)}
 		id, w, _ := c.register(nil)
 		_ = c.dispatch(line)

@@ -12,7 +12,7 @@ import (
 // outputPrefix starts the lines that carry output, of which there may be gigabytes.
 var outputPrefix = []byte(`{"jsonrpc":"2.0","method":"` + api.NotifyOutput + `","params":`)
 
-// notified acts on a notification of an attachment.
+// notified acts on a notification of an attachment or a subscription.
 func (c *Client) notified(method string, params json.RawMessage) error {
 	switch method {
 	case api.NotifyOutput:
@@ -25,6 +25,18 @@ func (c *Client) notified(method string, params json.RawMessage) error {
 		if a := c.attachment(e.Attachment); a != nil {
 			a.finish(&e)
 		}
+	case api.NotifyEvent:
+		var e api.Event
+		if err := json.Unmarshal(params, &e); err != nil {
+			return fmt.Errorf("the daemon sent an %s that is none: %w", method, err)
+		}
+		c.event(e)
+	case api.NotifyEventsEnd:
+		var e api.SubscriptionParams
+		if err := json.Unmarshal(params, &e); err != nil {
+			return fmt.Errorf("the daemon sent an %s that is none: %w", method, err)
+		}
+		c.eventsEnd(e.Subscription)
 	}
 	return nil // a notification of a later version
 }

@@ -58,6 +58,7 @@ func (m *Manager) reserve(req *CreateRequest) (*Sandbox, error) {
 		s.cgroup = filepath.Join(h.CgroupPath, id)
 		s.grouped = m.cfg.Cgroups.Enabled()
 	}
+	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	s.record = api.Sandbox{
 		ID: id, Name: s.name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
 		Image: req.Spec.Image, Labels: req.Spec.Labels, Limits: req.Spec.Limits, Network: req.Spec.Network,

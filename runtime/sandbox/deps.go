@@ -71,6 +71,13 @@ type Cgroups interface {
 	Events(sandbox string) (oom, pids uint64)
 }
 
+// Events is the daemon's log of what happened.
+type Events interface {
+	// Emit notes an event, whose data must not change any more. It takes
+	// microseconds: it is on the way of every exec.
+	Emit(kind api.EventKind, sandbox, exec string, data any)
+}
+
 // Host is what the daemon found out about itself at start, for all sandboxes.
 type Host struct {
 	UIDs, GIDs []spec.Extent // hutchd's own id maps

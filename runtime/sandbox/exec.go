@@ -150,6 +150,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		return r, err
 	}
 	r.io.started()
+	m.execStarted(r)
 	if !m.addExec(r) {
 		cancel(errGone)
 	}
@@ -249,6 +250,7 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 	r.end, r.took = end, time.Since(r.start)
 	m.judge(r)
 	m.endExec(r)
+	m.execExited(r)
 	close(r.done)
 }
 

@@ -23,13 +23,14 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
-// Config is everything a Manager needs; all fields are required.
+// Config is everything a Manager needs; all fields are required but Events.
 type Config struct {
 	Dir      string // this daemon's folder for sandboxes; exists, empty
 	Host     Host
 	Exec     api.ExecBounds
 	Images   ImageSource
 	Launcher Launcher
+	Events   Events // nil discards
 	NewNetns func() (*os.File, error)
 	Cgroups  Cgroups
 	Logger   *slog.Logger
@@ -64,6 +65,9 @@ type Manager struct {
 // NewManager makes a Manager without sandboxes.
 func NewManager(cfg Config) *Manager {
 	ctx, cancel := context.WithCancelCause(context.Background())
+	if cfg.Events == nil {
+		cfg.Events = noEvents{}
+	}
 	return &Manager{
 		cfg:      cfg,
 		ctx:      ctx,
@@ -220,6 +224,7 @@ func (m *Manager) forget(s *Sandbox) error {
 	s.closeWorkers()
 	err := s.destroy()
 	m.forgetExecs(s)
+	m.stateChanged(s, api.StateRemoved, "")
 	if err != nil {
 		m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
 		return api.Errorf(api.Internal, "sandbox %s is gone, but not all of it could be removed: %w", s.id, err).

@@ -31,6 +31,8 @@ type Sandbox struct {
 	destroy func() error
 
 	timers []*time.Timer
+	// changed tells of a new state. It is called in the order of the changes.
+	changed func(to api.State, reason string)
 
 	files workers
 
@@ -60,6 +62,9 @@ func (s *Sandbox) transition(to api.State, reason string) bool {
 		if allowed == to {
 			s.record.State = to
 			s.record.Reason = reason
+			if s.changed != nil {
+				s.changed(to, reason)
+			}
 			if to == api.Stopped || to == api.Failed {
 				s.record.PID = 0
 			}

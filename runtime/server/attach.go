@@ -29,7 +29,7 @@ func (c *Call) attach(execs Execs, p api.AttachParams) (api.Attached, error) {
 	if credit == 0 {
 		credit = api.DefaultCreditBytes
 	}
-	sub, err := c.subs.open(c, "at_", p.Exec, credit, func(ctx context.Context, sub *subscription) {
+	sub, err := c.subs.open(c, "at_", execSubject(p.Exec), credit, func(ctx context.Context, sub *subscription) {
 		f := &follower{ch: c.subs.ch, sub: sub, out: out, exec: p.Exec}
 		f.run(ctx)
 	})

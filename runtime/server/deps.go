@@ -80,6 +80,20 @@ type Files interface {
 	UnpackFiles(ctx context.Context, p api.FileUnpackParams, fds *jsonrpc.FDs) (api.FileArchive, error)
 }
 
+// Events is the log of what happened in the daemon.
+type Events interface {
+	// Subscribe starts to read it, and knows what happened before the call. The
+	// result's id is the caller's to set.
+	Subscribe(ctx context.Context, p api.SubscribeParams) (EventCursor, api.Subscribed, error)
+}
+
+// EventCursor is a place in the log. It is used by one goroutine.
+type EventCursor interface {
+	// Next returns the next events, at least one, and waits for it. It returns
+	// io.EOF when there will be no more.
+	Next(ctx context.Context) ([]api.Event, error)
+}
+
 // Images is the image store.
 type Images interface {
 	Pull(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error)

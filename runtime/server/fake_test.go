@@ -26,6 +26,7 @@ type engines struct {
 	run    func(ctx context.Context, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error)
 	pull   func(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error)
 	get    func(ref string) (api.Sandbox, error)
+	events func(p api.SubscribeParams) (EventCursor, api.Subscribed, error)
 	attach func(p api.AttachParams) (Output, error)
 }
 
@@ -139,6 +140,15 @@ func (fakeFiles) UnpackFiles(context.Context, api.FileUnpackParams, *jsonrpc.FDs
 }
 func (fakeFiles) MoveFile(context.Context, api.FileMoveParams) error { return nil }
 
+type fakeEvents struct{ *engines }
+
+func (f fakeEvents) Subscribe(_ context.Context, p api.SubscribeParams) (EventCursor, api.Subscribed, error) {
+	if f.events != nil {
+		return f.events(p)
+	}
+	return &fakeCursor{}, api.Subscribed{NextSeq: 5}, nil
+}
+
 type fakeImages struct{ *engines }
 
 func (f fakeImages) Pull(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error) {
@@ -153,7 +163,7 @@ func (f fakeImages) Remove(string) error                   { return nil }
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Files: fakeFiles{e}, Images: fakeImages{e}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}})
 	if err != nil {
 		t.Fatal(err)
 	}

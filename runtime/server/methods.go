@@ -42,6 +42,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
+	events := s.cfg.Events
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -147,6 +148,15 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodFSUnpack: handle(func(ctx context.Context, c *Call, p api.FileUnpackParams) (api.FileArchive, error) {
 			return files.UnpackFiles(ctx, p, c.FDs)
+		}),
+		api.MethodEvents: handle(func(ctx context.Context, c *Call, p api.SubscribeParams) (api.Subscribed, error) {
+			return c.subscribe(ctx, events, p)
+		}),
+		api.MethodEventsCredit: done(func(_ context.Context, c *Call, p api.EventCreditParams) error {
+			return c.subs.creditEvents(p)
+		}),
+		api.MethodEventsEnd: done(func(_ context.Context, c *Call, p api.SubscriptionParams) error {
+			return c.subs.unsubscribe(p)
 		}),
 		api.MethodImagePull: handle(func(ctx context.Context, c *Call, p api.PullParams) (api.Image, error) {
 			return images.Pull(ctx, p, c.Progress)

@@ -34,6 +34,7 @@ type Config struct {
 	Execs     Execs
 	Files     Files
 	Images    Images
+	Events    Events
 	Logger    *slog.Logger // for panics of handlers; nil discards
 }
 
@@ -56,8 +57,8 @@ var _ channel.Channel = (*jsonrpc.Channel)(nil)
 // New returns a server for the methods of api.Methods. It fails when a method
 // has no handler, a handler no method, or their types differ.
 func New(cfg Config) (*Server, error) {
-	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Files == nil || cfg.Images == nil {
-		return nil, errors.New("server: Config needs System, Sandboxes, Execs, Files and Images")
+	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
+		return nil, errors.New("server: Config needs System, Sandboxes, Execs, Files, Images and Events")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -23,7 +23,7 @@ var (
 // long as it has credit: whoever serves it waits, and keeps nothing meanwhile.
 type subscription struct {
 	id      string
-	subject string // the exec
+	subject string // eventsSubject, or execSubject
 	cancel  context.CancelCauseFunc
 	release func()
 
@@ -119,15 +119,19 @@ func (s *subscriptions) forget(sub *subscription) {
 	sub.release()
 }
 
-// find returns the subscription with this id, or, without one, the only one of its
-// subject.
-func (s *subscriptions) find(id, subject string) (*subscription, error) {
+// execSubject is what attachments to an exec are about.
+func execSubject(exec string) string { return "exec " + exec }
+
+// find returns the attachment with this id, or, without one, the only one of the
+// exec.
+func (s *subscriptions) find(id, exec string) (*subscription, error) {
+	subject := execSubject(exec)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id != "" {
 		sub := s.byID[id]
 		if sub == nil || sub.subject != subject {
-			return nil, api.Errorf(api.NotFound, "no attachment %q of %s on this connection", id, subject).
+			return nil, api.Errorf(api.NotFound, "no attachment %q of %s on this connection", id, exec).
 				WithField("attachment").WithHint("it ends with exec.exited, exec.detach and its connection")
 		}
 		return sub, nil
@@ -137,14 +141,14 @@ func (s *subscriptions) find(id, subject string) (*subscription, error) {
 		switch {
 		case sub.subject != subject:
 		case only != nil:
-			return nil, api.Errorf(api.InvalidArgument, "attachment: %s is attached to several times on this connection", subject).
+			return nil, api.Errorf(api.InvalidArgument, "attachment: %s is attached to several times on this connection", exec).
 				WithField("attachment").WithHint("say which: exec.attach returned its id")
 		default:
 			only = sub
 		}
 	}
 	if only == nil {
-		return nil, api.Errorf(api.NotFound, "%s is not attached to on this connection", subject).
+		return nil, api.Errorf(api.NotFound, "%s is not attached to on this connection", exec).
 			WithHint("exec.attach attaches; it ends with exec.exited, exec.detach and its connection")
 	}
 	return only, nil
@@ -155,7 +159,7 @@ func (s *subscriptions) credit(p api.CreditParams) error {
 	if err == nil {
 		sub.give(p.Bytes)
 	}
-	return s.unlessEnded(p.Exec, err)
+	return s.unlessEnded(execSubject(p.Exec), err)
 }
 
 // unlessEnded forgives that what a client found is no longer there: it could not
@@ -174,5 +178,5 @@ func (s *subscriptions) detach(p api.DetachParams) error {
 	if err == nil {
 		sub.cancel(errDetached)
 	}
-	return s.unlessEnded(p.Exec, err)
+	return s.unlessEnded(execSubject(p.Exec), err)
 }

@@ -1,0 +1,163 @@
+package api
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Notifications of events.subscribe, server to client.
+const (
+	NotifyEvent     = "event"
+	NotifyEventsEnd = "events.end" // of a subscription without follow: SubscriptionParams
+)
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events, each with the type of its data.
+const (
+	EventSandboxState  EventKind = "sandbox.state"  // StateEvent
+	EventExecStarted   EventKind = "exec.started"   // StartedEvent
+	EventExecExited    EventKind = "exec.exited"    // ExitedEvent
+	EventLimitHit      EventKind = "limit.hit"      // LimitEvent
+	EventImageProgress EventKind = "image.progress" // ImageEvent
+	// EventsLost is about events that could not be written, because the disk was
+	// full or broken. Every subscriber gets it.
+	EventsLost EventKind = "events.lost" // LostEvent
+	// EventGap is no event but a marker in their place: they have been dropped from
+	// the log. Its Seq is the last one of them. Every subscriber gets it.
+	EventGap EventKind = "gap" // GapEvent
+)
+
+// EventKinds are those that can be subscribed to.
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventImageProgress}
+
+// Event is the params of an `event` notification.
+type Event struct {
+	Subscription string `json:"subscription,omitempty"` // its id
+	// Seq numbers the events of a daemon from 1, without holes. Numbers outlive the
+	// daemon: the next one on its socket goes on.
+	Seq     int64           `json:"seq"`
+	Time    time.Time       `json:"time"`
+	Kind    EventKind       `json:"kind"`
+	Sandbox string          `json:"sandbox,omitempty"`
+	Exec    string          `json:"exec,omitempty"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// StateEvent is the data of sandbox.state. A sandbox that is removed has the state
+// "removed".
+type StateEvent struct {
+	State  State  `json:"state"`
+	Reason string `json:"reason,omitempty"`
+	Name   string `json:"name,omitempty"`
+	Image  string `json:"image,omitempty"`
+}
+
+// StateRemoved is in events only: a removed sandbox has no record.
+const StateRemoved State = "removed"
+
+// StartedEvent is the data of exec.started. It names the program and not its
+// arguments, which may hold secrets: events stay on disk.
+type StartedEvent struct {
+	Program    string `json:"program"`
+	PID        int    `json:"pid"` // in the sandbox
+	Background bool   `json:"background,omitempty"`
+}
+
+// ExitedEvent is the data of exec.exited.
+type ExitedEvent struct {
+	ExitCode   int     `json:"exit_code"`
+	Signal     string  `json:"signal,omitempty"`
+	Verdict    Verdict `json:"verdict"`
+	DurationMS float64 `json:"duration_ms"`
+	Peaks      Peaks   `json:"peaks"`
+}
+
+// LimitEvent is the data of limit.hit: the verdict that it led to.
+type LimitEvent struct {
+	Limit  Verdict `json:"limit"` // timeout_wall, timeout_cpu, oom, pids, disk, output
+	Detail string  `json:"detail,omitempty"`
+}
+
+// ImageEvent is the data of image.progress, of which there is one a phase and
+// layer.
+type ImageEvent struct {
+	Ref   string `json:"ref"`
+	Layer string `json:"layer,omitempty"`
+	Phase string `json:"phase"`
+	Done  int64  `json:"done"`  // bytes
+	Total int64  `json:"total"` // bytes, -1 when unknown
+}
+
+// LostEvent is the data of events.lost.
+type LostEvent struct {
+	Count int64 `json:"count"`
+}
+
+// GapEvent is the data of a gap: the numbers of the events that are gone.
+type GapEvent struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+}
+
+// SubscribeParams are events.subscribe's params.
+type SubscribeParams struct {
+	// FromSeq is the number of the first event wanted; what is left of the past is
+	// replayed. Without it only what happens from now on is sent.
+	FromSeq *int64      `json:"from_seq,omitempty"`
+	Kinds   []EventKind `json:"kinds,omitempty"`   // empty means all
+	Sandbox string      `json:"sandbox,omitempty"` // empty means all
+	// Follow false ends the subscription with events.end when what had happened
+	// before the call has been sent; absent means true.
+	Follow *bool `json:"follow,omitempty"`
+	// Credit is how many events may be sent before events.credit gives more; 0 means
+	// as many as the connection takes.
+	Credit int64 `json:"credit,omitempty"`
+}
+
+// Subscribed is events.subscribe's result. Notifications follow it.
+type Subscribed struct {
+	Subscription string `json:"subscription"` // its id, unique on its connection
+	// Log is the id of the log that the numbers belong to. It changes when the
+	// daemon's state was deleted, and numbers begin anew.
+	Log      string `json:"log"`
+	FirstSeq int64  `json:"first_seq"` // of the oldest event that is kept
+	NextSeq  int64  `json:"next_seq"`  // of the next that will happen
+}
+
+// SubscriptionParams are events.unsubscribe's params.
+type SubscriptionParams struct {
+	Subscription string `json:"subscription"`
+}
+
+// EventCreditParams are events.credit's params.
+type EventCreditParams struct {
+	Subscription string `json:"subscription"`
+	Events       int64  `json:"events"`
+}
+
+// Validate refuses what can not be subscribed to.
+func (p *SubscribeParams) Validate() error {
+	for _, k := range p.Kinds {
+		if !slices.Contains(EventKinds, k) {
+			return invalid("kinds", "%q is no kind of event", k).WithHint("this build has %q", EventKinds)
+		}
+	}
+	switch {
+	case p.FromSeq != nil && *p.FromSeq < 1:
+		return invalid("from_seq", "%d is no number of an event", *p.FromSeq).WithHint("events count from 1; leave it out for new ones only")
+	case p.Credit < 0:
+		return invalid("credit", "%d is negative", p.Credit)
+	}
+	return nil
+}
+
+// Validate refuses credit that gives nothing.
+func (p *EventCreditParams) Validate() error {
+	if p.Events <= 0 {
+		return invalid("events", "%d is no credit", p.Events).WithHint("give back how many have been read")
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package sandbox
+
+import (
+	"path"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// noEvents is for managers whose events nobody keeps.
+type noEvents struct{}
+
+func (noEvents) Emit(api.EventKind, string, string, any) {}
+
+// stateChanged tells that a sandbox has a new state.
+func (m *Manager) stateChanged(s *Sandbox, to api.State, reason string) {
+	m.cfg.Events.Emit(api.EventSandboxState, s.id, "", api.StateEvent{
+		State: to, Reason: reason, Name: s.name, Image: s.spec.Image,
+	})
+}
+
+// execStarted tells that a command runs.
+func (m *Manager) execStarted(r *running) {
+	m.cfg.Events.Emit(api.EventExecStarted, r.s.id, r.id, api.StartedEvent{
+		Program: program(&r.params), PID: r.exec.PID, Background: r.params.Background,
+	})
+}
+
+// program is what runs, without arguments: they may hold secrets.
+func program(p *api.ExecParams) string {
+	if len(p.Argv) == 0 {
+		return "sh"
+	}
+	name := p.Argv[0]
+	if len(name) > 256 {
+		name = path.Base(name)
+	}
+	return name[:min(len(name), 256)]
+}
+
+// execExited tells how a command ended, and first which limit ended it.
+func (m *Manager) execExited(r *running) {
+	o := r.outcome()
+	switch o.Verdict {
+	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU, api.VerdictOOM, api.VerdictPIDs, api.VerdictDisk, api.VerdictOutput:
+		m.limitHit(r, o.Verdict, "")
+	}
+	m.cfg.Events.Emit(api.EventExecExited, r.s.id, r.id, api.ExitedEvent{
+		ExitCode: o.ExitCode, Signal: o.Signal, Verdict: o.Verdict, DurationMS: o.DurationMS, Peaks: o.Peaks,
+	})
+}
+
+// limitHit tells that a command has met a limit, whether it ended by it or not.
+func (m *Manager) limitHit(r *running, limit api.Verdict, detail string) {
+	m.cfg.Events.Emit(api.EventLimitHit, r.s.id, r.id, api.LimitEvent{Limit: limit, Detail: detail})
+}

@@ -116,16 +116,17 @@ func limitFiles(l api.Limits) []setting {
 // bytes, 0 where the exec's cgroup has no memory controller.
 func (x *Execs) Usage(sandbox, exec string) (cpu time.Duration, memory int64, err error) {
 	dir := x.dir(sandbox, exec)
-	text, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
+	text, err := readFile(filepath.Join(dir, "cpu.stat"))
 	if err != nil {
 		return 0, 0, fmt.Errorf("read use of a cgroup: %w", err)
 	}
-	us, ok := flatKey(string(text), "usage_usec")
+	us, ok := flatKey(text, "usage_usec")
 	if !ok {
 		return 0, 0, fmt.Errorf("%s/cpu.stat has no usage_usec", dir)
 	}
-	if peak, err := os.ReadFile(filepath.Join(dir, "memory.peak")); err == nil {
-		memory, _ = strconv.ParseInt(strings.TrimSpace(string(peak)), 10, 64)
+	if x.memoryV2() {
+		peak, _ := readFile(filepath.Join(dir, "memory.peak")) // "" where it is not enabled
+		memory, _ = strconv.ParseInt(strings.TrimSpace(peak), 10, 64)
 	}
 	return time.Duration(us) * time.Microsecond, memory, nil
 }
@@ -135,13 +136,16 @@ func (x *Execs) Usage(sandbox, exec string) (cpu time.Duration, memory int64, er
 // with it. Not one with a memory controller, which remembers its peak.
 func (x *Execs) Reusable(sandbox, exec string) bool {
 	dir := x.dir(sandbox, exec)
-	text, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
+	text, err := readFile(filepath.Join(dir, "cgroup.events"))
 	if err != nil {
 		return false
 	}
-	populated, ok := flatKey(string(text), "populated")
-	return ok && populated == 0 && unix.Access(filepath.Join(dir, "memory.peak"), unix.F_OK) != nil
+	populated, ok := flatKey(text, "populated")
+	return ok && populated == 0 && (!x.memoryV2() || unix.Access(filepath.Join(dir, "memory.peak"), unix.F_OK) != nil)
 }
+
+// memoryV2 says whether cgroups of execs can have a memory controller.
+func (x *Execs) memoryV2() bool { return x.mounts["memory"] == x.mounts[""] }
 
 // Events counts, since the sandbox began, the processes that ran out of memory
 // and the forks that its limit of processes refused.
@@ -160,11 +164,11 @@ func (x *Execs) event(controller, sandbox, v2file, v1file, key string) uint64 {
 	if mount == x.mounts[""] {
 		file = v2file
 	}
-	text, err := os.ReadFile(filepath.Join(mount, sandbox, file))
+	text, err := readFile(filepath.Join(mount, sandbox, file))
 	if err != nil {
 		return 0
 	}
-	n, _ := flatKey(string(text), key)
+	n, _ := flatKey(text, key)
 	return n
 }
 
@@ -249,6 +253,22 @@ func (x *Execs) Forget(sandbox string) {
 	if x.retired != nil {
 		x.retired.forget(x.dir(sandbox, "") + "/")
 	}
+}
+
+// readFile reads the start of a small file of the kernel's. It is for the path of
+// every exec: os.ReadFile makes twice the system calls.
+func readFile(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	buf := make([]byte, 1024)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return "", &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return string(buf[:n]), nil
 }
 
 // flatKey is the value of a key in a file of "key value" lines.

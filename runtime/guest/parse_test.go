@@ -30,10 +30,16 @@ func FuzzAccounts(f *testing.F) {
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"op":"exec","exec":1,"argv":["true"],"rlimits":[{"resource":7,"soft":1,"hard":2}]}`), 3)
 	f.Add([]byte(`{"op":"signal","exec":1,"signal":15}`), 0)
+	f.Add([]byte(`{"op":"setup","cgroups":true}`), 2)
+	f.Add([]byte(`{"op":"exec","exec":1,"argv":["true"],"cgroup":"../x"}`), 3)
+	f.Add([]byte(`{"op":"exec","exec":1,"argv":["true"],"cgroup":"ex_1"}`), 3)
 	f.Fuzz(func(t *testing.T, packet []byte, fds int) {
 		req, err := parseRequest(packet)
 		if err != nil || check(req, fds) != nil {
 			return
+		}
+		if strings.Contains(req.Cgroup, "/") || req.Cgroup == ".." {
+			t.Errorf("cgroup %q", req.Cgroup)
 		}
 		if req.Op == guestapi.OpExec {
 			// Whatever passes must be fit for the stub.

@@ -1,0 +1,275 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestKillTree: a kill ends all that a command started, and names it; what an
+// older and a younger command started in the same way is left alone.
+func TestKillTree(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newWorld(t)
+	c := w.dial(t)
+	sb := c.sandboxOf(nil)
+	// Double fork, a session of its own, no parent left.
+	const away = `/usr/bin/python3 -c '
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        time.sleep(4242)
+    os._exit(0)
+os.wait()
+'; `
+	pidOf := func(exec string) string {
+		t.Helper()
+		var got chunk
+		c.call(&got, "exec.read", params{"exec": exec, "stream": "stdout", "offset": 0, "wait_s": 20})
+		return strings.TrimSpace(got.Data)
+	}
+	alive := func(pid string) bool {
+		t.Helper()
+		return c.exec(sb, "kill -0 "+pid).ExitCode == 0
+	}
+	killed := func(exec, method string, p params) execResult {
+		t.Helper()
+		p["exec"] = exec
+		var res execResult
+		c.call(&res, method, p)
+		return res
+	}
+	background := func(command string, more params) string {
+		more["background"] = true
+		return c.started(sb, command, more)
+	}
+	older := background(away+"exec sleep 4242", params{})
+	olderPID := pidOf(older)
+	victim := background(away+"exec sleep 4242", params{})
+	pid := pidOf(victim)
+	timed := background(away+"exec sleep 4242", params{"timeout_s": 1})
+	timedPID := pidOf(timed)
+	left := background(away, params{}) // ends, and leaves its child
+	leftPID := pidOf(left)
+	if res := c.waited(left); res.Verdict != "ok" || !alive(leftPID) {
+		t.Errorf("%+v", res)
+	}
+
+	res := killed(victim, "exec.kill", params{})
+	if res.Verdict != "killed" || res.Signal != "SIGKILL" || len(res.Killed) < 2 && grouped() {
+		t.Errorf("%+v", res)
+	}
+	if alive(pid) == grouped() || grouped() && !slices.Contains(texts(res.Killed), pid) {
+		// Without cgroups nothing tells whose an orphan is while an older exec runs.
+		t.Errorf("process %s lives %v, with cgroups %v: %+v", pid, alive(pid), grouped(), res)
+	}
+	if res := c.waited(timed); res.Verdict != "timeout_wall" || alive(timedPID) == grouped() {
+		t.Errorf("process %s: %+v", timedPID, res)
+	}
+	// What an exec that has ended left behind is killed by its id, too.
+	if res := killed(left, "exec.kill", params{}); res.Verdict != "ok" || grouped() && !slices.Contains(texts(res.Killed), leftPID) {
+		t.Errorf("%+v", res)
+	}
+	if grouped() && alive(leftPID) {
+		t.Errorf("process %s outlived the kill of its exec", leftPID)
+	}
+	if res := killed(left, "exec.kill", params{}); len(res.Killed) != 0 {
+		t.Errorf("killed twice: %+v", res)
+	}
+	if !alive(olderPID) {
+		t.Error("a kill reached another exec")
+	}
+	// The oldest exec of all can be told from others in any case.
+	if res := killed(older, "exec.kill", params{}); res.Verdict != "killed" || alive(olderPID) && grouped() {
+		t.Errorf("%+v", res)
+	}
+	// A bomb, under way: every process of it is in the exec's cgroup.
+	bomb := c.started(sb, "f() { f | f & }; f; exec sleep 4242", params{"background": true, "limits": params{"rlimits": params{"nproc": params{"soft": 200}}}})
+	if res := killed(bomb, "exec.kill", params{}); res.Verdict != "killed" {
+		t.Errorf("%+v", res)
+	}
+	if res := c.exec(sb, "echo fine"); res.Stdout != "fine\n" {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestKillTraced: a debugger in another exec can not keep what it traces from being
+// killed, although only it may collect the body (ptrace(2)).
+func TestKillTraced(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newWorld(t)
+	c := w.dial(t)
+	sb := c.sandboxOf(nil)
+	var traced struct {
+		Exec string
+		PID  int
+	}
+	c.call(&traced, "exec.start", params{"sandbox": sb, "command": "exec sleep 4242", "background": true})
+	const seize = 0x4206 // PTRACE_SEIZE
+	tracer := c.started(sb, fmt.Sprintf(`exec /usr/bin/python3 -c '
+import ctypes, time
+print(ctypes.CDLL(None).ptrace(%d, %d, None, None), flush=True)
+time.sleep(4242)'`, seize, traced.PID), params{"background": true})
+	var said chunk
+	if c.call(&said, "exec.read", params{"exec": tracer, "stream": "stdout", "offset": 0, "wait_s": 20}); said.Data != "0\n" {
+		t.Fatalf("ptrace: %+v", said)
+	}
+	start := time.Now()
+	var res execResult
+	if c.call(&res, "exec.kill", params{"exec": traced.Exec}); res.Verdict != "killed" || !slices.Contains(res.Killed, traced.PID) {
+		t.Errorf("%+v", res)
+	}
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("the kill took %v, about as long as hutchd is patient", took)
+	}
+	if res := c.waited(tracer); res.Verdict != "signal" {
+		t.Errorf("the debugger: %+v", res)
+	}
+	if res := c.exec(sb, "echo fine"); res.Stdout != "fine\n" {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestKillStorm: a command that kills all it can see, and forks as fast as it can,
+// ends others' commands but not the sandbox, and is ended like any other.
+func TestKillStorm(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newWorld(t)
+	c := w.dial(t)
+	sb := c.sandboxOf(nil)
+	storm := c.started(sb, `exec /usr/bin/python3 -c '
+import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print("up", flush=True)
+while True:
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork(): os._exit(0)
+            signal.pause()
+        os.kill(-1, signal.SIGKILL)
+    except OSError: pass
+'`, params{"background": true})
+	var said chunk
+	c.call(&said, "exec.read", params{"exec": storm, "stream": "stdout", "offset": 0, "wait_s": 20})
+	for range 20 {
+		// Each may be hit, before or after it has started.
+		m := c.start("exec.run", params{"sandbox": sb, "command": "echo lived", "timeout_s": 10}).wait()
+		var res execResult
+		if m.Error == nil && (json.Unmarshal(m.Result, &res) != nil || !slices.Contains([]string{"ok", "signal"}, res.Verdict)) {
+			t.Errorf("%s", m.Result)
+		}
+	}
+	var res execResult
+	if c.call(&res, "exec.kill", params{"exec": storm}); res.Verdict != "killed" || len(res.Killed) == 0 {
+		t.Errorf("%+v", res)
+	}
+	for range 5 {
+		if res := c.exec(sb, "echo calm"); res.Stdout != "calm\n" {
+			t.Errorf("%+v", res)
+		}
+	}
+}
+
+// TestExecCgroups: each exec is in a cgroup of its own, in which it sees nothing else;
+// an empty one serves the next exec, and none is left once its processes are gone.
+func TestExecCgroups(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.dial(t)
+	var sb struct {
+		ID        string
+		Isolation struct {
+			Walls []struct{ Name, Status string }
+		}
+	}
+	c.call(&sb, "sandbox.create", params{"image": "host"})
+	status := ""
+	for _, wall := range sb.Isolation.Walls {
+		if wall.Name == "exec cgroups" {
+			status = wall.Status
+		}
+	}
+	if want := map[bool]string{true: "yes", false: "no"}[grouped()]; status != want {
+		t.Errorf("exec cgroups: %q, want %q", status, want)
+	}
+	if !grouped() {
+		return
+	}
+	// below lists the cgroups below the sandbox's, as the host sees them.
+	below := func() []string {
+		t.Helper()
+		var names []string
+		for _, tree := range cgroupTrees() {
+			entries, _ := filepath.Glob(filepath.Join(tree, "sandboxes", sb.ID, "*", "cgroup.events"))
+			for _, e := range entries {
+				names = append(names, filepath.Base(filepath.Dir(e)))
+			}
+		}
+		return names
+	}
+	own := func() string {
+		t.Helper()
+		_, path, _ := strings.Cut(c.exec(sb.ID, "grep ^0:: /proc/self/cgroup").Stdout, "0::")
+		return strings.TrimSpace(path)
+	}
+	first := own()
+	if !strings.HasPrefix(first, "/ex_") || strings.Count(first, "/") != 1 {
+		t.Errorf("inside, the cgroup is %q", first)
+	}
+	for range 20 {
+		if again := own(); again != first {
+			t.Fatalf("one after the other in %s and %s", first, again)
+		}
+	}
+	if got := below(); len(got) != 2 || !slices.Contains(got, "init") {
+		t.Errorf("cgroups %v", got)
+	}
+	// Its processes are counted from its start, and one that another uses is not given.
+	if res := c.exec(sb.ID, "true"); res.Peaks.CPUMS > 500 {
+		t.Errorf("%+v", res)
+	}
+	stays := c.started(sb.ID, "sleep 4242", params{"background": true})
+	if second := own(); second == first {
+		t.Errorf("two at once in %s", first)
+	}
+	var res execResult
+	c.call(&res, "exec.kill", params{"exec": stays})
+	if got := own(); got == first {
+		t.Errorf("%s was killed, and is used again", first)
+	}
+	// The cgroup of what was left behind goes with that.
+	c.exec(sb.ID, "sleep 1 >/dev/null 2>&1 &")
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for len(below()) > 2 && time.Now().Before(deadline) {
+		<-tick.C
+	}
+	if got := below(); len(got) > 2 {
+		t.Errorf("left: %v", got)
+	}
+}
+
+// grouped says whether execs have cgroups of their own here: nobody delegates any
+// to the test's users.
+func grouped() bool { return os.Geteuid() == 0 }
+
+func texts(pids []int) []string {
+	all := make([]string, 0, len(pids))
+	for _, pid := range pids {
+		all = append(all, strconv.Itoa(pid))
+	}
+	return all
+}

@@ -272,7 +272,7 @@ func (s *Sandbox) request(r *running) guestapi.Request {
 		User:    orElse(p.User, rec.User),
 		TTY:     p.Pty != nil,
 		Rlimits: r.bounds.rlimits,
-		Cgroup:  r.group.name,
+		Cgroup:  r.group.Name,
 	}
 }
 

@@ -11,10 +11,12 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// group is the cgroup of one exec, or of none.
+// group is the cgroup of one exec, or of none: all that a hutchd that takes the exec
+// over needs to know of it.
 type group struct {
-	name string
-	used time.Duration // CPU time that was used in it before
+	Name string        `json:"name,omitempty"`
+	Used time.Duration `json:"used,omitempty"` // CPU time that was used in it before
+	Once bool          `json:"once,omitempty"` // not for another exec: it has limits, or may have been killed
 }
 
 // maxSpare is how many empty cgroups a sandbox keeps.
@@ -31,28 +33,29 @@ func (m *Manager) enterGroup(r *running) error {
 	if !r.s.grouped {
 		return nil
 	}
-	if r.bounds.group == (api.Limits{}) {
+	r.group.Once = r.bounds.group != (api.Limits{})
+	if !r.group.Once {
 		r.s.mu.Lock()
 		if n := len(r.s.spare); n > 0 {
 			r.group, r.s.spare = r.s.spare[n-1], r.s.spare[:n-1]
 		}
 		r.s.mu.Unlock()
-		if r.group.name != "" {
+		if r.group.Name != "" {
 			return nil
 		}
 	}
 	if err := m.cfg.Cgroups.Make(r.s.cgroup, r.id, r.bounds.group); err != nil {
 		return api.Errorf(api.ResourceExhausted, "%w", err).WithHint("the sandbox may have ended; else end some execs, or allow more cgroups (cgroup.max.descendants)")
 	}
-	r.group.name = r.id
+	r.group.Name = r.id
 	return nil
 }
 
 // leaveGroup gives up the cgroup of an exec that has ended or never ran. What an
 // exec has left behind still uses it, and is found in it by exec.kill.
 func (m *Manager) leaveGroup(r *running) {
-	if r.group.name != "" {
-		m.cfg.Cgroups.Retire(r.s.cgroup, r.group.name)
+	if r.group.Name != "" {
+		m.cfg.Cgroups.Retire(r.s.cgroup, r.group.Name)
 	}
 }
 
@@ -60,20 +63,20 @@ func (m *Manager) leaveGroup(r *running) {
 // gives it up. One that was killed is never used again: since Linux 6.12 or so the
 // kernel kills whatever is cloned into it later, for ever.
 func (m *Manager) settleGroup(r *running, killed bool) {
-	if r.group.name == "" {
+	if r.group.Name == "" {
 		return
 	}
 	// Asked first: the use of an empty cgroup does not grow any more.
-	reusable := !killed && r.bounds.group == (api.Limits{}) && m.cfg.Cgroups.Reusable(r.s.cgroup, r.group.name)
-	cpu, memory, err := m.cfg.Cgroups.Usage(r.s.cgroup, r.group.name)
+	reusable := !killed && !r.group.Once && m.cfg.Cgroups.Reusable(r.s.cgroup, r.group.Name)
+	cpu, memory, err := m.cfg.Cgroups.Usage(r.s.cgroup, r.group.Name)
 	if err != nil {
 		reusable = false
 	} else {
-		r.cpu, r.memory = cpu-r.group.used, max(r.memory, memory)
+		r.cpu, r.memory = cpu-r.group.Used, max(r.memory, memory)
 	}
 	r.s.mu.Lock()
 	if reusable = reusable && len(r.s.spare) < maxSpare; reusable {
-		r.s.spare = append(r.s.spare, group{name: r.group.name, used: cpu})
+		r.s.spare = append(r.s.spare, group{Name: r.group.Name, Used: cpu})
 		r.group = group{} // nobody may kill it in r's name any more
 	}
 	r.s.mu.Unlock()
@@ -108,7 +111,7 @@ func (m *Manager) end(r *running) (guestapi.Event, error) {
 // session, but not its cgroup. It returns nothing where there are none.
 func (m *Manager) killGroup(ctx context.Context, r *running) ([]int, error) {
 	r.s.mu.Lock()
-	name := r.group.name
+	name := r.group.Name
 	r.s.mu.Unlock()
 	if name == "" {
 		return nil, nil

@@ -205,11 +205,11 @@ func (m *Manager) watchCPU(ctx context.Context, r *running) {
 			return
 		case <-timer.C:
 		}
-		used, _, err := m.cfg.Cgroups.Usage(r.s.cgroup, group.name)
+		used, _, err := m.cfg.Cgroups.Usage(r.s.cgroup, group.Name)
 		if err != nil {
 			return
 		}
-		used -= group.used
+		used -= group.Used
 		if used >= r.bounds.cpu {
 			r.stop(errCPUTime)
 			return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -72,7 +73,11 @@ func (x *Execs) Make(sandbox, exec string, l api.Limits) error {
 		return fmt.Errorf("make cgroup: %w", err)
 	}
 	for _, v := range limitFiles(l) {
-		if err := write(filepath.Join(dir, v.file), v.value); err != nil {
+		err := write(filepath.Join(dir, v.file), v.value)
+		if v.file == swapFile && errors.Is(err, fs.ErrNotExist) {
+			continue // no swap, or none that is counted
+		}
+		if err != nil {
 			return errors.Join(err, os.Remove(dir))
 		}
 	}
@@ -95,13 +100,15 @@ func (x *Execs) enable(sandbox string, l api.Limits) error {
 // periodUS is the length of a CPU quota's period; 100 ms is the kernel's default.
 const periodUS = 100_000
 
+const swapFile = "memory.swap.max"
+
 type setting struct{ file, value string }
 
 // limitFiles are the settings for l (Documentation/admin-guide/cgroup-v2.rst).
 func limitFiles(l api.Limits) []setting {
 	var all []setting
 	if l.MemoryBytes > 0 { // memory and swap together
-		all = append(all, setting{"memory.max", strconv.FormatInt(l.MemoryBytes, 10)}, setting{"memory.swap.max", "0"})
+		all = append(all, setting{"memory.max", strconv.FormatInt(l.MemoryBytes, 10)}, setting{swapFile, "0"})
 	}
 	if l.CPUs > 0 {
 		all = append(all, setting{"cpu.max", fmt.Sprintf("%d %d", int64(l.CPUs*periodUS), periodUS)})
@@ -234,9 +241,13 @@ func pidInside(pid string) int {
 	if err != nil {
 		return 0
 	}
-	for line := range strings.Lines(string(text)) {
-		if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			fields := strings.Fields(list)
+	return innermost(string(text))
+}
+
+func innermost(status string) int {
+	for line := range strings.Lines(status) {
+		list, ok := strings.CutPrefix(line, "NSpid:")
+		if fields := strings.Fields(list); ok && len(fields) > 0 {
 			inside, _ := strconv.Atoi(fields[len(fields)-1])
 			return inside
 		}

@@ -185,3 +185,25 @@ func TestLimitFiles(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+func FuzzFiles(f *testing.F) {
+	f.Add("Name:\ta\\nNSpid: 9\nPid:\t7\nNSpid:\t7\t3\n", "oom_kill")
+	f.Add("populated 1\nfrozen 0\n", "populated")
+	f.Add("NSpid:\n", "")
+	f.Fuzz(func(t *testing.T, text, key string) {
+		if n, ok := flatKey(text, key); n != 0 && !ok {
+			t.Errorf("%q: %d of nothing", text, n)
+		}
+		innermost(text)
+	})
+}
+
+func TestInnermost(t *testing.T) {
+	for status, want := range map[string]int{
+		"Name:\tsh\nPid:\t700\nNSpid:\t700\t31\t2\n": 2, "NSpid:\t9\n": 9, "NSpid:\n": 0, "Pid:\t3\n": 0, "": 0,
+	} {
+		if got := innermost(status); got != want {
+			t.Errorf("%q: %d, want %d", status, got, want)
+		}
+	}
+}

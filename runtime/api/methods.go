@@ -80,7 +80,7 @@ var Methods = []Method{
 	{MethodExecDetach, "Ends an attachment; the command goes on.", DetachParams{}, Empty{}, false},
 	{MethodExecWrite, "Writes to a command's stdin.", WriteParams{}, Empty{}, false},
 	{MethodExecEOF, "Closes a command's stdin.", ExecRef{}, Empty{}, false},
-	{MethodExecKill, "Kills a command and everything it started.", ExecRef{}, ExecResult{}, false},
+	{MethodExecKill, "Kills a command and everything it started; of one that has ended, what it left behind.", ExecRef{}, ExecResult{}, false},
 	{MethodExecList, "Lists the commands of a sandbox that run or ended lately, oldest first.", SandboxParams{}, Execs{}, false},
 	{MethodExecGet, "Returns the record of one command.", ExecRef{}, Exec{}, false},
 	{MethodExecSignal, "Sends a signal to a running command.", SignalParams{}, Empty{}, false},

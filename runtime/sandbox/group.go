@@ -12,7 +12,8 @@ import (
 )
 
 // group is the cgroup of one exec, or of none: all that a hutchd that takes the exec
-// over needs to know of it.
+// over needs to know of it. That one sets Once, because its predecessor may have
+// killed the cgroup; spare ones it does not know go with the sandbox.
 type group struct {
 	Name string        `json:"name,omitempty"`
 	Used time.Duration `json:"used,omitempty"` // CPU time that was used in it before

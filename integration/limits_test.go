@@ -211,5 +211,12 @@ func TestLimitFlags(t *testing.T) {
 	w.run(t, "exec", "--json", "--output-limit", "1k", id, "yes").want(t, 137)
 	w.run(t, "exec", "--timeout", "0", id, "true").want(t, 125).says(t, "timeout_s", "-d")
 	w.run(t, "exec", "--timeout", "2h", id, "true").want(t, 125).says(t, "1800 seconds", "exec.max_timeout_s")
+	id = strings.TrimSpace(w.ok(t, "run", "-d", "--timeout", "2h", "host", "true"))
+	w.ok(t, "rm", "-f", id)
+	p, cmd := w.terminal(t, "run", "-t", "--timeout", "1", "host", "sleep", "4242")
+	if code := await(t, cmd); code != 124 {
+		t.Errorf("exit code %d: %s", code, p.rest())
+	}
+	w.run(t, "run", "--timeout", "2h", "host", "true").want(t, 125).says(t, "limits.timeout_s")
 	w.run(t, "run", "--timeout", "0", "host", "true").want(t, 125).says(t, "--timeout 0")
 }

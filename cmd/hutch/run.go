@@ -26,7 +26,8 @@ type runFlags struct {
 	specFlags
 	interactive, tty, detach, keep, json, private bool
 
-	entrypoint *string // nil: not given
+	entrypoint *string  // nil: not given
+	timeout    *float64 // with -d or -t: the command's own, which has no maximum, instead of the sandbox's
 	show       string  // what debug run shows
 }
 
@@ -144,6 +145,9 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 	if err != nil {
 		return err
 	}
+	if t := spec.Limits.TimeoutS; t > 0 && (o.detach || o.tty) {
+		o.timeout, spec.Limits.TimeoutS = &t, 0
+	}
 	if spec.Keep = o.keep || o.detach; !spec.Keep {
 		spec.Owner = api.OwnerConnection
 	}
@@ -170,7 +174,7 @@ func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []str
 		}
 		argv, err := o.argv(sb, command)
 		if err == nil {
-			_, err = c.ExecStart(ctx, api.ExecParams{Sandbox: sb.ID, Argv: argv, Background: true}, nil)
+			_, err = c.ExecStart(ctx, api.ExecParams{Sandbox: sb.ID, Argv: argv, Background: true, TimeoutS: o.timeout}, nil)
 		}
 		if err != nil {
 			_, rerr := c.Remove(context.WithoutCancel(ctx), sb.ID)
@@ -247,7 +251,7 @@ func (r *runner) exec(ctx context.Context, sb *api.Sandbox, argv []string) error
 		client: r.client, signals: r.signals, owner: r.info.IDBase,
 		interactive: r.flags.interactive, tty: r.flags.tty,
 	}
-	p := api.ExecParams{Sandbox: sb.ID, Argv: argv}
+	p := api.ExecParams{Sandbox: sb.ID, Argv: argv, TimeoutS: r.flags.timeout}
 	if !r.flags.json {
 		res, err := s.run(ctx, p)
 		done()

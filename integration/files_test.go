@@ -29,12 +29,18 @@ func newFileBox(t testing.TB, args ...string) *fileBox {
 		args = []string{"host"}
 	}
 	id := w.create(t, args...)
+	return &fileBox{dialClient(t, w), w, id}
+}
+
+// dialClient connects the Go client to a daemon that runs.
+func dialClient(t testing.TB, w *world) *hutch.Client {
+	t.Helper()
 	c, err := hutch.Dial(t.Context(), w.socket())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return &fileBox{c, w, id}
+	return c
 }
 
 // at names a file of the sandbox.

@@ -1,0 +1,160 @@
+package client
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"io"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// TestHelpers checks what each helper sends and that it returns what came.
+func TestHelpers(t *testing.T) {
+	calls := make(chan *fakeCall, 1)
+	c := connected(t, func(r *fakeCall) (any, error) {
+		calls <- r
+		if r.Method == api.MethodInfo {
+			return api.Info{PID: 1}, nil // its exec is an object
+		}
+		if strings.HasPrefix(r.Method, "fs.") {
+			return map[string]any{
+				"data": "text", "size": 4, "removed": 5, "created": true, "name": "a", "truncated": true, "skipped": 6,
+			}, nil
+		}
+		return map[string]any{
+			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
+			"execs": []api.Exec{{Exec: "ex_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "images": []api.Image{{Ref: "i"}},
+			"attachment": "at_1", "subscription": "ev_1", "a later version's field": true,
+		}, nil
+	})
+	ctx := within(t)
+	var att *Attachment
+	file := api.FileParams{Sandbox: "x", Path: "/f"}
+	var ev *Events
+	tests := []struct {
+		method, params, want string
+		call                 func() (any, error)
+	}{
+		{"system.info", `{}`, "1", func() (any, error) { r, err := c.Info(ctx); return r.PID, err }},
+		{"system.doctor", `{}`, "c", func() (any, error) { r, err := c.Doctor(ctx); return r.Checks[0].Name, err }},
+		{"system.shutdown", `{"mode":"kill"}`, "ok", func() (any, error) { return "ok", c.Shutdown(ctx, api.ShutdownParams{Mode: "kill"}) }},
+		{"system.gc", `{}`, "2", func() (any, error) { r, err := c.GC(ctx); return r.Bytes, err }},
+		{"sandbox.create", `{"image":"host"}`, "sb_1", func() (any, error) {
+			r, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: "host"}}, nil, nil)
+			return r.ID, err
+		}},
+		{"sandbox.get", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.GetSandbox(ctx, "x"); return r.ID, err }},
+		{"sandbox.list", `{"labels":{"a":"b"}}`, "sb_2", func() (any, error) {
+			r, err := c.ListSandboxes(ctx, map[string]string{"a": "b"})
+			return r[0].ID, err
+		}},
+		{"sandbox.kill", `{"sandbox":"x"}`, "[3]", func() (any, error) { return c.Kill(ctx, "x") }},
+		{"sandbox.remove", `{"sandbox":"x"}`, "[3]", func() (any, error) { return c.Remove(ctx, "x") }},
+		{"exec.run", `{"sandbox":"x","argv":["true"]}`, "ex_1", func() (any, error) {
+			r, err := c.ExecRun(ctx, api.ExecParams{Sandbox: "x", Argv: []string{"true"}}, nil, nil)
+			return r.Exec, err
+		}},
+		{"exec.start", `{"sandbox":"x","command":"true"}`, "ex_1", func() (any, error) {
+			r, err := c.ExecStart(ctx, api.ExecParams{Sandbox: "x", Command: "true"}, nil)
+			return r.Exec, err
+		}},
+		{"exec.wait", `{"exec":"e"}`, "ex_1", func() (any, error) { r, err := c.ExecWait(ctx, api.WaitParams{Exec: "e"}); return r.Exec, err }},
+		{"exec.read", `{"exec":"e","stream":"stdout","offset":-2}`, "text", func() (any, error) {
+			r, err := c.ExecRead(ctx, api.ReadParams{Exec: "e", Stream: "stdout", Offset: -2})
+			return r.Data, err
+		}},
+		{"exec.attach", `{"exec":"e","from":{"stdout":3,"stderr":0},"credit_bytes":8,"encoding":"base64"}`, "at_1", func() (any, error) {
+			var err error
+			att, err = c.Attach(ctx, "e", AttachOptions{From: api.Offsets{Stdout: 3}, Window: 8})
+			return att.id, err
+		}},
+		{"exec.credit", `{"exec":"e","attachment":"at_1","bytes":5}`, "ok", func() (any, error) {
+			att.held = make([]byte, 5)
+			return "ok", att.giveBack(ctx)
+		}},
+		{"exec.detach", `{"exec":"e","attachment":"at_1"}`, "ok", func() (any, error) { return "ok", att.Close() }},
+		{"exec.write", `{"exec":"e","data":"x"}`, "ok", func() (any, error) { return "ok", c.ExecWrite(ctx, api.WriteParams{Exec: "e", Data: "x"}) }},
+		{"exec.close_stdin", `{"exec":"e"}`, "ok", func() (any, error) { return "ok", c.ExecCloseStdin(ctx, "e") }},
+		{"exec.kill", `{"exec":"e"}`, "ex_1", func() (any, error) { r, err := c.ExecKill(ctx, "e"); return r.Exec, err }},
+		{"exec.list", `{"sandbox":"x"}`, "ex_2", func() (any, error) { r, err := c.ListExecs(ctx, "x"); return r[0].Exec, err }},
+		{"exec.get", `{"exec":"e"}`, "ex_1", func() (any, error) { r, err := c.GetExec(ctx, "e"); return r.Exec, err }},
+		{"exec.signal", `{"exec":"e","signal":"INT"}`, "ok", func() (any, error) { return "ok", c.Signal(ctx, "e", "INT") }},
+		{"exec.resize", `{"exec":"e","rows":2,"cols":3}`, "ok", func() (any, error) { return "ok", c.Resize(ctx, "e", api.Pty{Rows: 2, Cols: 3}) }},
+		{"fs.read", `{"sandbox":"x","path":"/f","offset":3}`, "text", func() (any, error) {
+			r, err := c.ReadFile(ctx, api.FileReadParams{FileParams: file, Offset: 3}, nil)
+			return r.Data, err
+		}},
+		{"fs.write", `{"sandbox":"x","path":"/f","data":"x"}`, "4", func() (any, error) {
+			r, err := c.WriteFile(ctx, api.FileWriteParams{FileParams: file, Data: "x"}, nil)
+			return r.Size, err
+		}},
+		{"fs.list", `{"sandbox":"x","path":"/f","recursive":true}`, "true", func() (any, error) {
+			r, err := c.ListFiles(ctx, api.FileListParams{FileParams: file, Recursive: true})
+			return r.Truncated, err
+		}},
+		{"fs.stat", `{"sandbox":"x","path":"/f"}`, "a", func() (any, error) {
+			r, err := c.StatFile(ctx, api.FileStatParams{FileParams: file})
+			return r.Name, err
+		}},
+		{"fs.mkdir", `{"sandbox":"x","path":"/f","parents":true}`, "true", func() (any, error) {
+			r, err := c.MakeFolder(ctx, api.FileMkdirParams{FileParams: file, Parents: true})
+			return r.Created, err
+		}},
+		{"fs.remove", `{"sandbox":"x","path":"/f"}`, "5", func() (any, error) {
+			r, err := c.RemoveFile(ctx, api.FileRemoveParams{FileParams: file})
+			return r.Removed, err
+		}},
+		{"fs.move", `{"sandbox":"x","path":"/f","to":"/g"}`, "ok", func() (any, error) {
+			return "ok", c.MoveFile(ctx, api.FileMoveParams{FileParams: file, To: "/g"})
+		}},
+		{"fs.pack", `{"sandbox":"x","path":"/f","fds":1,"fd":0}`, "6", func() (any, error) {
+			r, err := c.PackFiles(ctx, api.FilePackParams{FileParams: file}, os.Stdin)
+			return r.Skipped, err
+		}},
+		{"fs.unpack", `{"sandbox":"x","path":"/f","fds":1,"fd":0}`, "6", func() (any, error) {
+			r, err := c.UnpackFiles(ctx, api.FileUnpackParams{FileParams: file}, os.Stdin)
+			return r.Skipped, err
+		}},
+		{"events.subscribe", `{"from_seq":4,"kinds":["exec.exited"],"credit":512}`, "ev_1", func() (any, error) {
+			var err error
+			from := int64(4)
+			ev, err = c.Subscribe(ctx, api.SubscribeParams{FromSeq: &from, Kinds: []api.EventKind{api.EventExecExited}})
+			return ev.sub.Subscription, err
+		}},
+		{"events.credit", `{"subscription":"ev_1","events":300}`, "end", func() (any, error) {
+			ev.owed = 300
+			c.eventsEnd("ev_1")
+			if _, err := ev.Next(ctx); err != io.EOF {
+				return "", err
+			}
+			ev.ended = false
+			return "end", nil
+		}},
+		{"events.unsubscribe", `{"subscription":"ev_1"}`, "ok", func() (any, error) { return "ok", ev.Close() }},
+		{"image.pull", `{"ref":"x","progress":true}`, "r", func() (any, error) {
+			r, err := c.PullImage(ctx, api.PullParams{Ref: "x"}, func(api.Progress) {})
+			return r.Ref, err
+		}},
+		{"image.list", `{}`, "i", func() (any, error) { r, err := c.ListImages(ctx); return r[0].Ref, err }},
+		{"image.inspect", `{"ref":"x"}`, "r", func() (any, error) { r, err := c.InspectImage(ctx, "x"); return r.Ref, err }},
+		{"image.remove", `{"ref":"x"}`, "ok", func() (any, error) { return "ok", c.RemoveImage(ctx, "x") }},
+	}
+	called := map[string]bool{api.MethodDiscover: true} // for people, through Call
+	for _, tt := range tests {
+		called[tt.method] = true
+		r, err := tt.call()
+		if err != nil || fmt.Sprint(r) != tt.want {
+			t.Errorf("%s: %v, %v; want %s", tt.method, r, err, tt.want)
+		}
+		if got := <-calls; got.Method != tt.method || string(got.Params) != tt.params {
+			t.Errorf("%s: sent %s %s, want %s", tt.method, got.Method, got.Params, tt.params)
+		}
+	}
+	for _, m := range api.Methods {
+		if !called[m.Name] {
+			t.Errorf("no helper for %s is tested", m.Name)
+		}
+	}
+}

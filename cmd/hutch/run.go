@@ -28,7 +28,7 @@ type runFlags struct {
 
 	entrypoint *string  // nil: not given
 	timeout    *float64 // with -d or -t: the command's own, which has no maximum, instead of the sandbox's
-	show       string  // what debug run shows
+	show       string   // what debug run shows
 }
 
 func newRun() *cobra.Command {

@@ -2,10 +2,10 @@ package client
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
-	"io"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )

@@ -238,6 +238,42 @@ func TestAttachRemoved(t *testing.T) {
 	}
 }
 
+// TestAttachRun: who is attached to an exec.run gets all of it, though the reply comes
+// first.
+func TestAttachRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	sb := box(t, c)
+	run := func(command string, started func(api.Progress)) {
+		res, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Command: command}, nil, started)
+		if err != nil || res.ExitCode != 0 {
+			t.Errorf("%s: %+v %v", command, res, err)
+		}
+	}
+	run("mkfifo /tmp/go", nil)
+	var going sync.WaitGroup
+	attached := make(chan *hutch.Attachment, 1)
+	run("read x </tmp/go; seq 1 300000", func(p api.Progress) {
+		a, err := w.connect(t).Attach(t.Context(), p.Exec, hutch.AttachOptions{Window: 1 << 10})
+		if err != nil {
+			t.Error(err)
+		}
+		attached <- a
+		going.Go(func() { run("echo >/tmp/go", nil) })
+	})
+	going.Wait()
+	a := <-attached
+	if a == nil {
+		t.FailNow()
+	}
+	var out bytes.Buffer
+	if _, err := a.Copy(t.Context(), &out, nil); err != nil || !bytes.HasSuffix(out.Bytes(), []byte("\n300000\n")) || out.Len() != 1988895 {
+		t.Errorf("%d bytes, %v", out.Len(), err)
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
 // TestLogsFollow: hutch logs -f prints both streams as they come and ends with
 // the command.
 func TestLogsFollow(t *testing.T) {

@@ -46,34 +46,38 @@ func (l *Log) Follow(from int64, follow bool, match func(*api.Event) bool) *Curs
 	return c
 }
 
-// Next returns some events in order, with gaps in the place of what is lost, and
-// waits until there is one. It returns io.EOF at the end of a log that is not
-// followed, and ErrClosed at the end of one that is closed.
-func (c *Cursor) Next(ctx context.Context) ([]api.Event, error) {
+// Await waits until Read may have something. It returns io.EOF at the end of a log
+// that is not followed, and ErrClosed at the end of one that is closed.
+func (c *Cursor) Await(ctx context.Context) error {
 	for c.next < c.until {
 		v := c.l.view()
 		switch {
-		case c.next < v.segments[0]:
-			return []api.Event{c.gap(v.segments[0])}, nil
 		case c.next < v.next:
-			events, err := c.read(v)
-			if err != nil || len(events) > 0 {
-				return events, err
-			}
-			if err := ctx.Err(); err != nil {
-				return nil, context.Cause(ctx)
-			}
-			continue
+			return nil
 		case v.closed:
-			return nil, ErrClosed
+			return ErrClosed
 		}
 		select {
 		case <-v.grown:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
-	return nil, io.EOF
+	return io.EOF
+}
+
+// Read returns at most that many events in order, with gaps in the place of what is
+// lost. It does not wait, and may return none although there are more: they did not
+// match.
+func (c *Cursor) Read(most int) ([]api.Event, error) {
+	v := c.l.view()
+	switch {
+	case most <= 0, c.next >= min(v.next, c.until):
+		return nil, nil
+	case c.next < v.segments[0]:
+		return []api.Event{c.gap(min(v.segments[0], c.until))}, nil
+	}
+	return c.read(v, most)
 }
 
 // view is what readers may see of a log.
@@ -101,7 +105,7 @@ func (c *Cursor) gap(to int64) api.Event {
 }
 
 // read reads a piece of the segment that holds the next record.
-func (c *Cursor) read(v view) (events []api.Event, err error) {
+func (c *Cursor) read(v view, most int) (events []api.Event, err error) {
 	i := len(v.segments) - 1
 	for v.segments[i] > c.next {
 		i--
@@ -127,37 +131,29 @@ func (c *Cursor) read(v view) (events []api.Event, err error) {
 		return nil, fmt.Errorf("read the log of events: %w", err)
 	}
 	rest := buf[:n]
-	for c.next < min(end, c.until) {
+	for c.next < min(end, c.until) && len(events) < most {
 		line, more, whole := nextLine(rest)
 		if !whole {
 			break
 		}
+		if e, err := parseRecord(line); err == nil && e.Seq >= c.next && e.Seq < end {
+			if e.Seq > c.next { // and the line once more
+				events = append(events, c.gap(min(e.Seq, c.until)))
+				continue
+			}
+			c.next++
+			if e.Kind == api.EventsLost || c.match == nil || c.match(&e) {
+				events = append(events, e)
+			}
+		}
 		c.offset += int64(len(line)) + 1
 		rest = more
-		if e, err := parseRecord(line); err == nil && e.Seq >= c.next && e.Seq < end {
-			events = c.take(events, e)
-		}
 	}
-	if len(rest) == n && c.next < end {
+	if len(rest) == n && len(events) == 0 {
 		// Nothing whole is left to read: the rest of the segment is broken.
 		events = append(events, c.gap(min(end, c.until)))
 	}
 	return events, nil
-}
-
-// take adds a record, and the gap before it.
-func (c *Cursor) take(events []api.Event, e api.Event) []api.Event {
-	if e.Seq > c.next {
-		events = append(events, c.gap(min(e.Seq, c.until)))
-	}
-	if e.Seq >= c.until {
-		return events
-	}
-	c.next = e.Seq + 1
-	if e.Kind == api.EventsLost || c.match == nil || c.match(&e) {
-		events = append(events, e)
-	}
-	return events
 }
 
 // pread reads at the cursor's offset.

@@ -55,6 +55,18 @@ func (l *Log) stop(t testing.TB) {
 
 func (l *Log) say(n int) { l.Emit(api.EventLimitHit, "sb_1", "ex_"+strconv.Itoa(n), n) }
 
+// Next waits for some events.
+func (c *Cursor) Next(ctx context.Context) ([]api.Event, error) {
+	for {
+		if err := c.Await(ctx); err != nil {
+			return nil, err
+		}
+		if events, err := c.Read(100); err != nil || len(events) > 0 {
+			return events, err
+		}
+	}
+}
+
 // read reads n events and gaps, and checks that numbers are as they should be.
 func read(t testing.TB, c *Cursor, n int) (events []api.Event) {
 	t.Helper()

@@ -9,7 +9,7 @@ import (
 // Notifications of events.subscribe, server to client.
 const (
 	NotifyEvent     = "event"
-	NotifyEventsEnd = "events.end" // of a subscription without follow: SubscriptionParams
+	NotifyEventsEnd = "events.end" // EventsEnd
 )
 
 // EventKind says what happened.
@@ -46,8 +46,8 @@ type Event struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// StateEvent is the data of sandbox.state. A sandbox that is removed has the state
-// "removed".
+// StateEvent is the data of sandbox.state. The first one says running: a sandbox that
+// could not be created is its caller's error only. The last one says removed.
 type StateEvent struct {
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"`
@@ -130,6 +130,13 @@ type Subscribed struct {
 // SubscriptionParams are events.unsubscribe's params.
 type SubscriptionParams struct {
 	Subscription string `json:"subscription"`
+}
+
+// EventsEnd is the params of an `events.end` notification, the last of a
+// subscription: of one without follow, or of one whose log can not be read.
+type EventsEnd struct {
+	Subscription string `json:"subscription"`
+	Error        string `json:"error,omitempty"`
 }
 
 // EventCreditParams are events.credit's params.

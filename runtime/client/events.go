@@ -28,7 +28,7 @@ type Events struct {
 
 	mu     sync.Mutex // guards what follows
 	queue  []api.Event
-	ended  bool
+	ended  *api.EventsEnd
 	closed bool
 	wake   chan struct{} // capacity 1
 }
@@ -110,7 +110,10 @@ func (e *Events) take() (api.Event, error) {
 		e.seq = ev.Seq + 1
 		e.owed++
 		return ev, nil
-	case e.ended:
+	case e.ended != nil && e.ended.Error != "":
+		return api.Event{}, api.Errorf(api.Unavailable, "no more events: %s", e.ended.Error).WithOp(api.MethodEvents).
+			WithHint("subscribe again from the next number; the daemon's log may say more")
+	case e.ended != nil:
 		return api.Event{}, io.EOF
 	}
 	return api.Event{}, nil
@@ -131,7 +134,7 @@ func (e *Events) All(ctx context.Context) iter.Seq2[api.Event, error] {
 // Close ends the subscription.
 func (e *Events) Close() error {
 	e.mu.Lock()
-	over := e.ended || e.closed
+	over := e.ended != nil || e.closed
 	e.closed = true
 	e.queue = nil
 	e.mu.Unlock()
@@ -165,16 +168,16 @@ func (c *Client) event(ev api.Event) {
 	signal(e.wake)
 }
 
-func (c *Client) eventsEnd(id string) {
+func (c *Client) eventsEnd(end api.EventsEnd) {
 	c.mu.Lock()
-	e := c.events[id]
-	delete(c.events, id)
+	e := c.events[end.Subscription]
+	delete(c.events, end.Subscription)
 	c.mu.Unlock()
 	if e == nil {
 		return
 	}
 	e.mu.Lock()
-	e.ended = true
+	e.ended = &end
 	e.mu.Unlock()
 	signal(e.wake)
 }

@@ -64,6 +64,23 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
+// TestSubscribeBroken: a log that can not be read is no end.
+func TestSubscribeBroken(t *testing.T) {
+	c := connected(t, func(r *fakeCall) (any, error) {
+		r.AfterReply(func() {
+			go notifyLine(r, api.NotifyEventsEnd, api.EventsEnd{Subscription: "ev_1", Error: "broken disk"})
+		})
+		return api.Subscribed{Subscription: "ev_1"}, nil
+	})
+	events, err := c.Subscribe(within(t), api.SubscribeParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := events.Next(within(t)); api.ErrorCode(err) != api.Unavailable {
+		t.Error(err)
+	}
+}
+
 // notifyLine sends any notification.
 func notifyLine(r *fakeCall, method string, params any) {
 	_ = r.ch.Feed(context.Background(), func(line []byte) ([]byte, error) {

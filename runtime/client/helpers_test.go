@@ -125,11 +125,11 @@ func TestHelpers(t *testing.T) {
 		}},
 		{"events.credit", `{"subscription":"ev_1","events":300}`, "end", func() (any, error) {
 			ev.owed = 300
-			c.eventsEnd("ev_1")
+			c.eventsEnd(api.EventsEnd{Subscription: "ev_1"})
 			if _, err := ev.Next(ctx); err != io.EOF {
 				return "", err
 			}
-			ev.ended = false
+			ev.ended = nil
 			return "end", nil
 		}},
 		{"events.unsubscribe", `{"subscription":"ev_1"}`, "ok", func() (any, error) { return "ok", ev.Close() }},

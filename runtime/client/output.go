@@ -32,11 +32,11 @@ func (c *Client) notified(method string, params json.RawMessage) error {
 		}
 		c.event(e)
 	case api.NotifyEventsEnd:
-		var e api.SubscriptionParams
+		var e api.EventsEnd
 		if err := json.Unmarshal(params, &e); err != nil {
 			return fmt.Errorf("the daemon sent an %s that is none: %w", method, err)
 		}
-		c.eventsEnd(e.Subscription)
+		c.eventsEnd(e)
 	}
 	return nil // a notification of a later version
 }

@@ -55,6 +55,7 @@ func (m *Manager) Attach(p api.AttachParams) (*Attachment, error) {
 	if len(r.io.streams) == 0 {
 		return nil, nothingKept(p.Exec)
 	}
+	r.followed.Store(true)
 	a := &Attachment{r: r, from: p.From, text: p.Encoding != api.Base64}
 	for i, off := range []*int64{&a.from.Stdout, &a.from.Stderr} {
 		if i >= len(r.io.streams) || !wanted(p.Streams, streamNames[i]) {
@@ -69,6 +70,14 @@ func (m *Manager) Attach(p api.AttachParams) (*Attachment, error) {
 		a.streams[i] = place{st: st, next: *off, stuck: -1}
 	}
 	return a, nil
+}
+
+// forgetUnfollowed drops an exec whose caller has all of its output, unless somebody
+// is attached to it, who may not be through yet.
+func (m *Manager) forgetUnfollowed(r *running) {
+	if !r.followed.Load() {
+		m.forgetExec(r)
+	}
 }
 
 var streamNames = [2]api.Stream{api.Stdout, api.Stderr}

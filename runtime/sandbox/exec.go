@@ -41,8 +41,9 @@ type running struct {
 	cpu     time.Duration // what it has used of CPU time
 	memory  int64         // peak, bytes
 
-	input  sync.Mutex // serialises exec.write
-	output atomic.Int64
+	input    sync.Mutex  // serialises exec.write
+	followed atomic.Bool // somebody has attached
+	output   atomic.Int64
 }
 
 // wrote counts what the command writes, and ends it when that is too much.
@@ -83,7 +84,7 @@ func (m *Manager) Run(ctx context.Context, req ExecRequest) (api.ExecResult, err
 	if err != nil {
 		return notRun(ctx, r, err)
 	}
-	defer m.forgetExec(r)
+	defer m.forgetUnfollowed(r)
 	select {
 	case <-r.done:
 	case <-ctx.Done():

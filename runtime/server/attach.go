@@ -16,6 +16,9 @@ import (
 // connection does not notice.
 const pieceSize = 256 << 10
 
+// textSize is the same where text is wanted, of which JSON may make six times as much.
+const textSize = 64 << 10
+
 // buffers are what pieces are read into.
 var buffers = sync.Pool{New: func() any { return new([pieceSize]byte) }}
 
@@ -30,7 +33,10 @@ func (c *Call) attach(execs Execs, p api.AttachParams) (api.Attached, error) {
 		credit = api.DefaultCreditBytes
 	}
 	sub, err := c.subs.open(c, "at_", execSubject(p.Exec), credit, func(ctx context.Context, sub *subscription) {
-		f := &follower{ch: c.subs.ch, sub: sub, out: out, exec: p.Exec}
+		f := &follower{ch: c.subs.ch, sub: sub, out: out, exec: p.Exec, size: textSize}
+		if p.Encoding == api.Base64 {
+			f.size = pieceSize
+		}
 		f.run(ctx)
 	})
 	if err != nil {
@@ -45,6 +51,7 @@ type follower struct {
 	sub  *subscription
 	out  Output
 	exec string
+	size int64 // the most output in a notification
 }
 
 // run ends with the exec, the subscription or the connection.
@@ -74,7 +81,7 @@ func (f *follower) next(line []byte) (_ []byte, last bool) {
 		buf = new([pieceSize]byte)
 	}
 	defer buffers.Put(buf)
-	piece, ok := f.out.Next(buf[:min(f.sub.left(), pieceSize)])
+	piece, ok := f.out.Next(buf[:min(f.sub.left(), f.size)])
 	switch {
 	case !ok:
 		return line, false

@@ -89,9 +89,12 @@ type Events interface {
 
 // EventCursor is a place in the log. It is used by one goroutine.
 type EventCursor interface {
-	// Next returns the next events, at least one, and waits for it. It returns
-	// io.EOF when there will be no more.
-	Next(ctx context.Context) ([]api.Event, error)
+	// Await waits until Read may have something. It returns io.EOF when there will
+	// be no more.
+	Await(ctx context.Context) error
+	// Read returns the next events, at most so many, and does not wait. It may
+	// return none.
+	Read(most int) ([]api.Event, error)
 }
 
 // Images is the image store.

@@ -13,9 +13,8 @@ import (
 // eventsSubject is what subscriptions to events are about.
 const eventsSubject = "events"
 
-// eventLines is how much of events is put into one write, in bytes, where more than
-// one are there.
-const eventLines = 64 << 10
+// eventBatch is how many events are sent in one write, where so many are there.
+const eventBatch = 128
 
 // subscribe follows the daemon's events on this connection.
 func (c *Call) subscribe(ctx context.Context, events Events, p api.SubscribeParams) (api.Subscribed, error) {
@@ -49,50 +48,51 @@ type eventFeed struct {
 // run ends with the log, the subscription or the connection.
 func (f *eventFeed) run(ctx context.Context) {
 	for {
-		events, err := f.cursor.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			_ = f.ch.Feed(ctx, func(line []byte) ([]byte, error) { // or nobody is there
-				return jsonrpc.AppendNotification(line, api.NotifyEventsEnd, api.SubscriptionParams{Subscription: f.sub.id}), nil
-			})
-		}
-		if err != nil {
-			return
-		}
-		for len(events) > 0 {
-			if f.sub.left() == 0 {
-				select {
-				case <-f.sub.more:
-					continue
-				case <-ctx.Done():
-					return
-				}
-			}
-			if f.ch.Feed(ctx, func(line []byte) ([]byte, error) {
-				line, events = f.lines(line, events)
-				return line, nil
-			}) != nil {
+		if f.sub.left() == 0 {
+			select {
+			case <-f.sub.more:
+				continue
+			case <-ctx.Done():
 				return
 			}
+		}
+		err := f.cursor.Await(ctx)
+		if err == nil {
+			err = f.ch.Feed(ctx, f.lines)
+		}
+		if err != nil {
+			f.end(ctx, err)
+			return
 		}
 	}
 }
 
-// lines appends the notifications of some events, as far as there is credit, and
-// returns the rest of them.
-func (f *eventFeed) lines(line []byte, events []api.Event) (_ []byte, rest []api.Event) {
-	for len(events) > 0 && len(line) < eventLines && f.sub.left() > 0 {
-		if len(line) > 0 {
+// end says that no more will come. Where the connection is why, nobody hears it.
+func (f *eventFeed) end(ctx context.Context, why error) {
+	end := api.EventsEnd{Subscription: f.sub.id}
+	if !errors.Is(why, io.EOF) {
+		end.Error = why.Error()
+	}
+	_ = f.ch.Feed(ctx, func(line []byte) ([]byte, error) {
+		return jsonrpc.AppendNotification(line, api.NotifyEventsEnd, end), nil
+	})
+}
+
+// lines appends the notifications of some events. They are read only now, when the
+// connection has room for them.
+func (f *eventFeed) lines(line []byte) ([]byte, error) {
+	events, err := f.cursor.Read(int(min(f.sub.left(), eventBatch)))
+	for i := range events {
+		if i > 0 {
 			line = append(line, '\n')
 		}
-		e := events[0]
-		e.Subscription = f.sub.id
-		line = jsonrpc.AppendNotification(line, api.NotifyEvent, e)
-		events = events[1:]
-		if !f.endless {
-			f.sub.spend(1)
-		}
+		events[i].Subscription = f.sub.id
+		line = jsonrpc.AppendNotification(line, api.NotifyEvent, events[i])
 	}
-	return line, events
+	if !f.endless {
+		f.sub.spend(int64(len(events)))
+	}
+	return line, err
 }
 
 // named checks that an id is of a subscription to events of this connection.

@@ -15,17 +15,20 @@ import (
 // fakeCursor gives events up to last, then ends, or blocks without one.
 type fakeCursor struct{ next, last int64 }
 
-func (f *fakeCursor) Next(ctx context.Context) ([]api.Event, error) {
-	if f.last == 0 {
+func (f *fakeCursor) Await(ctx context.Context) error {
+	switch {
+	case f.last == 0:
 		<-ctx.Done()
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
+	case f.next > f.last:
+		return io.EOF
 	}
-	var some []api.Event
-	for ; f.next <= f.last && len(some) < 100; f.next++ {
+	return nil
+}
+
+func (f *fakeCursor) Read(most int) (some []api.Event, _ error) {
+	for ; f.next <= f.last && len(some) < most; f.next++ {
 		some = append(some, api.Event{Seq: f.next, Kind: api.EventExecStarted, Data: json.RawMessage(`{"pid":2}`)})
-	}
-	if len(some) == 0 {
-		return nil, io.EOF
 	}
 	return some, nil
 }

@@ -123,7 +123,7 @@ type FileListParams struct {
 // FileList is fs.list's result: each folder before what it holds, names in order.
 type FileList struct {
 	Entries   []File `json:"entries"`
-	Truncated bool   `json:"truncated"` // there is more
+	Truncated bool   `json:"truncated"` // there is more, or a folder was too deep
 }
 
 // FileMkdirParams are fs.mkdir's params.

@@ -209,13 +209,6 @@ func takePipe(index *int, fds Taker, mode int) (*os.File, error) {
 	return f, nil
 }
 
-// Of a list, in bytes: what one entry takes at most in the worker's answer, about,
-// and what all of them do.
-const (
-	listEntry = 12 << 10
-	listBytes = 32 << 20
-)
-
 // ListFiles lists a folder.
 func (m *Manager) ListFiles(ctx context.Context, p api.FileListParams) (api.FileList, error) {
 	limit, depth := p.Limit, 1
@@ -228,7 +221,7 @@ func (m *Manager) ListFiles(ctx context.Context, p api.FileListParams) (api.File
 		}
 	}
 	req := filesapi.Request{Op: filesapi.OpList, Limit: int64(limit), Depth: depth}
-	r, data, err := m.ask(ctx, api.MethodFSList, &p.FileParams, req, nil, min(limit*listEntry+listEntry, listBytes))
+	r, data, err := m.ask(ctx, api.MethodFSList, &p.FileParams, req, nil, filesapi.MaxList)
 	if err != nil {
 		return api.FileList{}, err
 	}

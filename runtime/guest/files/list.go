@@ -86,6 +86,7 @@ func (c *call) list() (*filesapi.Reply, error) {
 type lister struct {
 	c     *call
 	left  int64 // entries that may still be listed
+	bytes int   // of all entries
 	out   bytes.Buffer
 	reply *filesapi.Reply
 }
@@ -153,6 +154,10 @@ func (l *lister) add(e *filesapi.Entry) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err
+	}
+	if l.bytes += len(data) + 1; l.bytes > filesapi.MaxList-1 {
+		l.left, l.reply.Truncated = 0, true
+		return nil
 	}
 	if l.reply.Count > 0 {
 		l.out.WriteByte(',')

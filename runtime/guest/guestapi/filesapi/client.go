@@ -35,6 +35,7 @@ type Client struct {
 	err   error // why the channel is closed
 	next  uint64
 	calls map[uint64]*call // until their last packet
+	pings int              // that were not answered
 	heard time.Time        // when the worker said something, or had nothing to say
 	watch *time.Timer      // runs while there are calls
 }
@@ -42,6 +43,7 @@ type Client struct {
 // call is one call under way.
 type call struct {
 	max  int // bytes of payload that may come
+	got  int // bytes that came
 	data []byte
 	gone bool // nobody waits any more
 	end  chan *Reply
@@ -153,6 +155,9 @@ func (c *Client) check() {
 	if busy {
 		c.watch = time.AfterFunc(silence, c.check)
 	}
+	if busy && quiet >= silence {
+		c.pings++
+	}
 	c.mu.Unlock()
 	switch {
 	case !busy:
@@ -187,7 +192,7 @@ func (c *Client) gone() error {
 
 func (c *Client) goneLocked() error {
 	return api.Errorf(api.Unavailable, "the sandbox's files worker is gone: %w", c.err).
-		WithHint("call again: another one is started; what the sandbox's own processes do to it is theirs to know")
+		WithHint("call again: another one is started; the sandbox may be out of processes (limits.pids) or memory, or its own processes ended it")
 }
 
 // readLoop is the only reader of the channel.
@@ -218,16 +223,20 @@ func (c *Client) dispatch(r *Reply, payload []byte) error {
 	defer c.mu.Unlock()
 	c.heard = time.Now()
 	if r.ID == 0 {
-		return nil // the answer to a ping
+		if c.pings--; c.pings < 0 {
+			return errors.New("an answer to no ping")
+		}
+		return nil
 	}
 	w := c.calls[r.ID]
 	if w == nil {
 		return fmt.Errorf("a reply to call %d, which is not under way", r.ID)
 	}
+	// Also of a call that nobody waits for: it must end some time.
+	if w.got += len(payload); w.got > w.max || r.More && len(payload) == 0 {
+		return fmt.Errorf("a reply of more than %d bytes, or with empty pieces", w.max)
+	}
 	if !w.gone {
-		if len(w.data)+len(payload) > w.max {
-			return fmt.Errorf("a reply of more than %d bytes", w.max)
-		}
 		w.data = append(w.data, payload...)
 	}
 	if r.More {

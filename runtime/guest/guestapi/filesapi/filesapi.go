@@ -9,7 +9,7 @@
 //	length of the header, 4 bytes little-endian | header, JSON | payload
 //
 // and a payload that does not fit goes on in further packets of the same id; all
-// but the last say "more". Calls overlap; each ends with one last packet.
+// but the last say "more" and have some. Calls overlap; each ends with one last packet.
 //
 //	hutchd -> worker                                worker -> hutchd
 //	{id, op, path, ...} payload      fds: a pipe    {id, more} payload ...
@@ -23,6 +23,7 @@
 package filesapi
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -47,6 +48,9 @@ const (
 
 	// MaxData bounds the whole payload of a request.
 	MaxData = 4 << 20
+
+	// MaxList bounds the payload of a list's reply.
+	MaxList = 16 << 20
 
 	// MaxCalls is how many calls a worker handles at once.
 	MaxCalls = 32
@@ -242,16 +246,26 @@ const maxOffset = 1 << 62
 // ParseEntries parses the payload of a list's reply.
 func ParseEntries(data []byte, limit int) ([]Entry, error) {
 	var list []Entry
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("list of %d bytes: %w", len(data), err)
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return nil, fmt.Errorf("%d bytes that are no list: %v", len(data), err)
 	}
-	if len(list) > limit {
-		return nil, fmt.Errorf("list of %d entries, at most %d were asked for", len(list), limit)
-	}
-	for i := range list {
-		if err := list[i].check(); err != nil {
-			return nil, err
+	for d.More() { // one by one: a short text may hold millions that are empty
+		var e Entry
+		err := d.Decode(&e)
+		if err == nil {
+			err = e.check()
 		}
+		if err == nil && len(list) == limit {
+			err = fmt.Errorf("over %d, which were asked for", limit)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("entry %d of a list: %w", len(list), err)
+		}
+		list = append(list, e)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, fmt.Errorf("list of %d bytes: %w", len(data), err)
 	}
 	return list, nil
 }

@@ -93,7 +93,7 @@ func TestCall(t *testing.T) {
 		if all != sent {
 			t.Errorf("%d bytes arrived of %d", len(all), len(sent))
 		}
-		for _, piece := range []string{"one", "", "two"} {
+		for _, piece := range []string{"one", "two"} {
 			w.send(Reply{ID: req.ID, More: true}, piece)
 		}
 		w.send(Reply{ID: req.ID, Bytes: 7}, "three")
@@ -133,6 +133,8 @@ func TestHostile(t *testing.T) {
 		"pieces":        header(`{"id":1,"more":true}`, "more than was asked for"),
 		"entry":         header(`{"id":1,"entry":{"path":"","mode":0}}`, ""),
 		"entry size":    header(`{"id":1,"entry":{"path":"eA==","size":-4}}`, ""),
+		"empty pieces":  header(`{"id":1,"more":true}`, ""),
+		"answer":        header(`{}`, ""),
 		"types":         header(`{"id":"1"}`, ""),
 		"large":         strings.Repeat("\x00", MaxPacket+1),
 		"invalid times": header(`{"id":1,"entry":{"path":"eA==","mtime":"99999-01-01T00:00:00Z"}}`, ""),

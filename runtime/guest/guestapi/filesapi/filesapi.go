@@ -247,8 +247,8 @@ const maxOffset = 1 << 62
 func ParseEntries(data []byte, limit int) ([]Entry, error) {
 	var list []Entry
 	d := json.NewDecoder(bytes.NewReader(data))
-	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return nil, fmt.Errorf("%d bytes that are no list: %v", len(data), err)
+	if t, _ := d.Token(); t != json.Delim('[') {
+		return nil, fmt.Errorf("%d bytes that are no list", len(data))
 	}
 	for d.More() { // one by one: a short text may hold millions that are empty
 		var e Entry

@@ -106,18 +106,35 @@ func delegateRoot(hs []hierarchy, name string, uid, gid int) (t *Tree, err error
 			t.V2Mount = true
 			if len(hs) == 1 {
 				t.Mode = V2
-			}
-		}
-		for _, c := range h.controllers {
-			if slices.Contains(wanted, c) {
-				t.Controllers = append(t.Controllers, c)
+				// Without systemd nobody has given the root's children controllers. What can
+				// not be enabled is not in Controllers then.
+				_, _ = enable(h.mount)
 			}
 		}
 		if err := t.make(h, uid, gid); err != nil {
 			return t, err
 		}
+		got, err := t.usable(h)
+		if err != nil {
+			return t, err
+		}
+		t.Controllers = append(t.Controllers, got...)
 	}
 	return t, nil
+}
+
+// usable are the controllers that sandboxes can have in a hierarchy: a v2 cgroup has
+// those that its parent gave it.
+func (t *Tree) usable(h hierarchy) ([]string, error) {
+	have := h.controllers
+	if h.v2 {
+		data, err := os.ReadFile(filepath.Join(h.mount, t.Path, "cgroup.controllers"))
+		if err != nil {
+			return nil, fmt.Errorf("read controllers: %w", err)
+		}
+		have = strings.Fields(string(data))
+	}
+	return slices.DeleteFunc(slices.Clone(have), func(c string) bool { return !slices.Contains(wanted, c) }), nil
 }
 
 // delegateUser uses the cgroup that this process is in, when somebody (systemd)

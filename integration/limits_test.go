@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -190,6 +191,51 @@ func TestVerdictsOfSandbox(t *testing.T) {
 				t.Errorf("%+v", res)
 			}
 		})
+	}
+}
+
+// TestExecLimits: memory, processes and CPUs of one command, where the hierarchy of
+// its cgroup has the controllers; elsewhere they are refused with a way out.
+func TestExecLimits(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newWorld(t)
+	c := w.dial(t)
+	var sb struct {
+		ID        string
+		Isolation struct{ Cgroups string }
+	}
+	c.call(&sb, "sandbox.create", params{"image": "host"})
+	eat := func(mb int) string {
+		return fmt.Sprintf("exec /usr/bin/python3 -c 'b = bytearray()\nfor _ in range(%d): b += bytes(1 << 20)'", mb)
+	}
+	const spin = "exec /usr/bin/python3 -c 'import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass'"
+	const forks = "exec /usr/bin/python3 -c 'import os\nr, w = os.pipe()\nfor _ in range(9):\n  if not os.fork(): os.close(w); os.read(r, 1); os._exit(0)'"
+	if sb.Isolation.Cgroups != "v2" {
+		for _, limit := range []params{{"memory_bytes": 64 << 20}, {"pids": 9}, {"cpus": 0.5}} {
+			c.refused("unavailable", "exec.run", params{"sandbox": sb.ID, "command": "true", "limits": limit})
+		}
+		return
+	}
+	for _, tt := range []struct {
+		command string
+		limits  params
+		verdict string
+	}{
+		{eat(300), params{"memory_bytes": 100 << 20}, "oom"},
+		{eat(300), nil, "ok"},
+		{eat(20), params{"memory_bytes": 100 << 20}, "ok"},
+		{forks, params{"pids": 5}, "pids"},
+		{forks, params{"pids": 20}, "ok"},
+		{spin, params{"cpus": 0.2}, "ok"},
+	} {
+		res := c.execOf(sb.ID, tt.command, params{"limits": tt.limits, "timeout_s": 100})
+		if res.Verdict != tt.verdict {
+			t.Errorf("%v: %+v", tt.limits, res)
+		}
+		if tt.limits["cpus"] != nil && res.Peaks.CPUMS > 700 {
+			t.Errorf("a second at a fifth of a CPU used %v ms", res.Peaks.CPUMS)
+		}
 	}
 }
 

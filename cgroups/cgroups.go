@@ -201,7 +201,8 @@ func (t *Tree) Remove() error {
 	for _, h := range t.hierarchies {
 		root := filepath.Join(h.mount, t.group)
 		if h.v2 && holdsSelf(filepath.Join(root, "daemon")) {
-			errs = append(errs, h.leave(root))
+			// A child that gives controllers to its own keeps them in use.
+			errs = append(errs, removeTree(filepath.Join(root, "sandboxes")), h.leave(root))
 		}
 		errs = append(errs, removeTree(root))
 	}

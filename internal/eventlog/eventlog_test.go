@@ -494,8 +494,7 @@ func FuzzOpen(f *testing.F) {
 
 func BenchmarkEmit(b *testing.B) {
 	l := open(b, b.TempDir(), Options{})
-	data := api.StartedEvent{Program: "/bin/true", PID: 2}
 	for b.Loop() {
-		l.Emit(api.EventExecStarted, "sb_abcdefghijkl", "ex_abcdefghijkl", data)
+		l.Emit(api.EventExecStarted, "sb_abcdefghijkl", "ex_abcdefghijkl", api.StartedEvent{Program: "/bin/true", PID: 2})
 	}
 }

@@ -25,6 +25,10 @@ def worker():
 pid = worker()
 libc = ctypes.CDLL(None, use_errno=True)
 os.kill(pid, signal.SIGSTOP)
+for task in glob.glob("/proc/%d/task/*/stat" % pid): # each thread stops by itself
+    while True:
+        with open(task) as f:
+            if f.read().rsplit(")", 1)[1].split()[0] == "T": break
 fd = libc.syscall(438, os.pidfd_open(pid), 0, 0) # pidfd_getfd(2)
 if fd < 0: sys.exit("pidfd_getfd: " + os.strerror(ctypes.get_errno()))
 s = socket.socket(fileno=fd)

@@ -208,3 +208,27 @@ func TestFilesConcurrent(t *testing.T) {
 		t.Errorf("%s workers", got)
 	}
 }
+
+// TestFilesIdle: a worker that nobody uses ends, and takes nothing with it.
+func TestFilesIdle(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	b := newFileBox(t)
+	b.put(t, api.FileWriteParams{FileParams: b.at("/tmp/x"), Data: "x"})
+	run := b.start(t, "/usr/bin/python3", "-c", `
+import glob, os, select
+for name in glob.glob("/proc/[0-9]*/cmdline"):
+    with open(name, "rb") as f:
+        if f.read().split(b"\0")[1:2] == [b"files"]:
+            p = select.poll()
+            p.register(os.pidfd_open(int(name.split("/")[2])))
+            print("ended" if p.poll(40000) else "lives")
+`)
+	r, err := b.ExecWait(t.Context(), api.WaitParams{Exec: run})
+	if err != nil || r.Stdout != "ended\n" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if got := b.get(t, "/tmp/x"); got != "x" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -235,7 +235,11 @@ func (s *server) fork(e *execution, conf *stubConfig, stdio []int, req *guestapi
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) {
 			reason = guestapi.ReasonNoProcess
 		}
-		return nil, failed(reason, err, "start a process for "+conf.argv[0])
+		what := conf.argv[0]
+		if req.Worker != "" {
+			what = "the " + req.Worker + " worker"
+		}
+		return nil, failed(reason, err, "start a process for "+what)
 	}
 	_ = unix.SetNonblock(pipe[0], true) // for the poller: waiting takes no thread
 	return os.NewFile(uintptr(pipe[0]), "exec report"), nil

@@ -19,7 +19,7 @@ import (
 const (
 	// workerIdle is how long a files worker lives without a call: starting one costs
 	// two milliseconds, keeping it some megabytes.
-	workerIdle = 30 * time.Second
+	workerIdle = 10 * time.Second
 	// maxWorkers bounds the workers of one sandbox, that is the users whose files are
 	// used at the same time.
 	maxWorkers = 8

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"archive/tar"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -15,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -206,6 +209,31 @@ func TestFilesConcurrent(t *testing.T) {
 	wg.Wait()
 	if got := b.sh(t, "ps -eo args | grep -c '[f]d/[0-9]* files'"); got != "1" {
 		t.Errorf("%s workers", got)
+	}
+}
+
+// TestFilesOwners: who owns what an archive brings in.
+func TestFilesOwners(t *testing.T) {
+	t.Parallel()
+	b := newFileBox(t)
+	for keep, want := range map[bool]uint32{false: 0, true: 1000} {
+		if testenv.CurrentKind() == mustrun.NoSubUID {
+			want = 0 // there is nobody else
+		}
+		r, w := blockingPipe(t)
+		go func() {
+			defer w.Close()
+			tw := tar.NewWriter(w)
+			_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "f", Mode: 0o4755, Uid: 1000, Gid: 1000, ModTime: time.Unix(1e9, 0)})
+			_ = tw.Close()
+		}()
+		if _, err := b.UnpackFiles(t.Context(), api.FileUnpackParams{FileParams: b.at("/tmp"), KeepOwner: keep}, r); err != nil {
+			t.Fatal(err)
+		}
+		f, err := b.StatFile(t.Context(), api.FileStatParams{FileParams: b.at("/tmp/f")})
+		if err != nil || f.UID != want || f.GID != want || f.Mode != "4755" || f.MTime.Unix() != 1e9 {
+			t.Errorf("keep %v: %+v, %v", keep, f, err)
+		}
 	}
 }
 

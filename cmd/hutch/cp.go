@@ -47,7 +47,7 @@ func (p place) contents() bool {
 
 // Of an archive that comes out of a sandbox.
 const (
-	maxCopyEntries = 10_000_000
+	maxCopyEntries = 2_000_000
 	maxCopyBytes   = 64 << 30 // default of --max-size
 )
 

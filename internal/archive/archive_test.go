@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -231,6 +232,26 @@ func tree(t testing.TB, top string) []string {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// TestNames: folders whose names alone fill the memory are refused.
+func TestNames(t *testing.T) {
+	r, w := io.Pipe()
+	go func() {
+		tw := tar.NewWriter(w)
+		for i := 0; ; i++ {
+			h := dir(strings.Repeat(strings.Repeat("n", 250)+"/", 14) + strconv.Itoa(i))
+			h.Mode = 0o755
+			if err := tw.WriteHeader(&h); err != nil {
+				return
+			}
+		}
+	}()
+	_, err := Unpack(t.Context(), r, folderFD(t, t.TempDir()), Options{Hostile: true})
+	_ = r.Close()
+	if !errors.Is(err, ErrRefused) {
+		t.Errorf("got %v", err)
+	}
 }
 
 // TestModes: setuid bits stay in the sandbox, and the owner keeps access.

@@ -73,6 +73,7 @@ type unpacker struct {
 	cwd string
 
 	folders []folder       // made here, outer ones first
+	kept    int            // bytes of their names
 	made    map[inode]bool // regular files of a hostile archive
 }
 
@@ -227,7 +228,7 @@ func (u *unpacker) enter(dir string) error {
 func (u *unpacker) folder(name string, h *tar.Header) error {
 	if name == "." {
 		if u.opts.Root {
-			u.folders = append(u.folders, folder{name, h})
+			return u.later(name, h)
 		}
 		return nil
 	}
@@ -237,8 +238,7 @@ func (u *unpacker) folder(name string, h *tar.Header) error {
 	err := unix.Mkdirat(u.at, path.Base(name), 0o700)
 	switch {
 	case err == nil:
-		u.folders = append(u.folders, folder{name, h})
-		return nil
+		return u.later(name, h)
 	case errors.Is(err, unix.EEXIST):
 		// A symbolic link to a folder beneath counts as one, unless hostile.
 		if err = u.enter(name); err == nil {
@@ -246,6 +246,22 @@ func (u *unpacker) folder(name string, h *tar.Header) error {
 		}
 	}
 	return fail("make folder", name, err)
+}
+
+// maxKept bounds the names of folders that are kept, in bytes: an archive of very
+// many is no honest one.
+const maxKept = 64 << 20
+
+// later notes a folder whose attributes are set at the end: of its header no more
+// than that, the rest can be a megabyte.
+func (u *unpacker) later(name string, h *tar.Header) error {
+	if u.kept += len(name); u.kept > maxKept {
+		return fmt.Errorf("over %d bytes of folder names: %w", maxKept, ErrRefused)
+	}
+	u.folders = append(u.folders, folder{name, &tar.Header{
+		Typeflag: h.Typeflag, Mode: h.Mode, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime,
+	}})
+	return nil
 }
 
 // clear removes what is in the way of a new file.
@@ -283,7 +299,7 @@ func (u *unpacker) file(name, base string, h *tar.Header) error {
 	}
 	var fd int
 	err := u.replace("create", name, base, func() (err error) {
-		fd, err = open(u.at, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+		fd, err = open(u.at, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, u.mode(h)&0o777)
 		return err
 	})
 	if err != nil {
@@ -325,8 +341,8 @@ func (w fdWriter) Write(p []byte) (done int, err error) {
 	return done, nil
 }
 
-// attributes sets owner, mode and time of a file or folder that was made here.
-func (u *unpacker) attributes(fd int, h *tar.Header) error {
+// mode is what an entry gets.
+func (u *unpacker) mode(h *tar.Header) uint32 {
 	mode := uint32(h.Mode) & 0o7777
 	if u.opts.Hostile {
 		mode &= 0o777 // nor may it lock its new owner out:
@@ -334,14 +350,27 @@ func (u *unpacker) attributes(fd int, h *tar.Header) error {
 			mode |= 0o700
 		}
 	}
+	return mode
+}
+
+// attributes sets owner, mode and time of a file or folder that was made here.
+func (u *unpacker) attributes(fd int, h *tar.Header) error {
 	if u.opts.Owner {
 		err := unix.Fchown(fd, h.Uid, h.Gid)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
 			return err
 		}
 	}
-	if err := unix.Fchmod(fd, mode); err != nil {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
 		return err
+	}
+	// Most files have it since they were made, and on an overlay each change costs as
+	// much as that did.
+	if mode := u.mode(h); st.Mode&0o7777 != mode {
+		if err := unix.Fchmod(fd, mode); err != nil {
+			return err
+		}
 	}
 	if s := h.ModTime.Unix(); s >= 0 && s <= math.MaxInt32 {
 		t := unix.Timespec{Sec: s}

@@ -89,6 +89,28 @@ func Delegate(euid, uid, gid int) (*Tree, error) {
 	return delegateUser(hs, name)
 }
 
+// Locks are what keeps sweeps away from the tree. Whoever is to keep it when this
+// process has ended holds duplicates.
+func (t *Tree) Locks() []*os.File { return t.locks }
+
+// Reopen makes a whole Tree of one that a monitor before has written down and other
+// processes still keep.
+func Reopen(t Tree) (*Tree, error) {
+	if t.Path == "" {
+		return &t, nil
+	}
+	group, ok := strings.CutSuffix(t.Path, "/sandboxes")
+	if !ok || !strings.HasPrefix(filepath.Base(group), "hutch-") {
+		return nil, fmt.Errorf("cgroup %q is none of hutch's", t.Path)
+	}
+	hs, err := mounted("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	t.hierarchies, t.group = hs, group
+	return &t, nil
+}
+
 // delegateRoot makes fresh top-level groups. The root of a hierarchy may hold
 // processes and children with controllers at once, so nothing has to move.
 func delegateRoot(hs []hierarchy, name string, uid, gid int) (t *Tree, err error) {

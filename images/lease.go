@@ -56,6 +56,19 @@ func (l *Lease) Release() {
 	})
 }
 
+// Each calls f with each leased folder and the file whose flock is the lease; both stay
+// the store's. Another process that holds a duplicate of the file keeps the folder when
+// this one dies.
+func (l *Lease) Each(f func(name string, lock *os.File)) {
+	l.l.mu.Lock()
+	defer l.l.mu.Unlock()
+	for _, name := range l.names {
+		if have := l.l.m[name]; have != nil {
+			f(name, have.dir)
+		}
+	}
+}
+
 func (l *leases) hold(path, name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -54,15 +54,15 @@ func (b *backend) Doctor(ctx context.Context) (api.Doctor, error) {
 func (b *backend) Shutdown(_ context.Context, p api.ShutdownParams) error {
 	switch p.Mode {
 	case "", "keep":
-		if n, execs, _ := b.d.manager.Counts(); n+execs > 0 {
-			return api.Errorf(api.FailedPrecondition, "the daemon has %d sandboxes and %d running commands", n, execs).
+		if n, _, _ := b.d.manager.Counts(); n > 0 && b.d.cfg.Private {
+			return api.Errorf(api.FailedPrecondition, "a private daemon can not leave its %d sandboxes to another", n).
 				WithHint("remove them first, or use mode kill")
 		}
 	case "kill":
 	default:
 		return api.Errorf(api.InvalidArgument, "mode: %q is no mode", p.Mode).WithField("mode").WithHint("use keep or kill")
 	}
-	b.d.stop(errors.New("shut down by a client"))
+	b.d.end(p.Mode != "kill", "shut down by a client")
 	return nil
 }
 
@@ -107,6 +107,10 @@ func (b *backend) Get(ref string) (api.Sandbox, error) { return b.d.manager.Get(
 func (b *backend) List(p api.ListParams) []api.Sandbox { return b.d.manager.List(p) }
 func (b *backend) Signal(p api.SignalParams) error     { return b.d.manager.Signal(p) }
 func (b *backend) Resize(p api.ResizeParams) error     { return b.d.manager.Resize(p) }
+
+func (b *backend) Claim(who server.Actor, ref string) (api.Sandbox, error) {
+	return b.d.manager.Claim(ref, who.Conn)
+}
 
 func (b *backend) Kill(ctx context.Context, ref string) (api.KillResult, error) {
 	return b.d.manager.Kill(ctx, ref)

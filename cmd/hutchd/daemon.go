@@ -56,6 +56,7 @@ type daemon struct {
 	host     sandbox.Host
 
 	stop      context.CancelCauseFunc
+	left      bool // ends without removing its sandboxes: they are the next daemon's
 	conns     atomic.Uint64
 	connected atomic.Int64 // open connections
 	maxOpen   int64
@@ -91,6 +92,7 @@ func runDaemon() (err error) {
 	var undo cleanup.Stack
 	defer undo.Run(&err)
 	if err := d.open(launchChannel, &undo); err != nil {
+		d.left = true // what there is belongs to hutch-launch
 		_ = d.monitor.Send(monitorapi.Message{Failed: failed(err)})
 		return err
 	}
@@ -110,10 +112,19 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 	if err := d.measureHost(); err != nil {
 		return err
 	}
-	if d.home, err = openHome(d.cfg.Data, d.log); err != nil {
+	exits := func(e launchapi.Exited) { d.manager.Exited(e) }
+	if d.launcher, err = launchapi.NewClient(launchChannel, exits); err != nil {
 		return err
 	}
-	undo.Add(d.home.close)
+	undo.Add(d.launcher.Close)
+	held, err := d.launcher.Adopt(context.Background())
+	if err != nil {
+		return err
+	}
+	if err := d.openHome(held); err != nil {
+		return err
+	}
+	undo.Add(d.closeHome)
 	d.host.InMemory = d.home.inMemory
 	if d.events, err = d.openEvents(); err != nil {
 		return err
@@ -126,25 +137,55 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(d.store.Close)
-	exits := func(e launchapi.Exited) { d.manager.Exited(e) }
-	if d.launcher, err = launchapi.NewClient(launchChannel, exits); err != nil {
+	source := &imageSource{d: d, views: &hostViews{dir: d.home.dir}, layers: &layers{
+		store: d.store, launcher: d.launcher, log: d.log, users: map[string]int{},
+	}}
+	if err := source.views.adopt(); err != nil {
 		return err
 	}
-	undo.Add(d.launcher.Close)
+	undo.Add(func() error {
+		if d.left {
+			return nil
+		}
+		return source.views.close()
+	})
 	execs, err := cgroups.OpenExecs(d.cfg.Cgroups)
 	if err != nil {
 		return err
 	}
 	undo.Add(execs.Close)
-	source := &imageSource{d: d, views: &hostViews{dir: d.home.dir}}
-	undo.Add(source.views.close)
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Exec: d.cfg.Exec, Images: source,
 		Launcher: d.launcher, Events: d.events, NewNetns: netfilter.NewNetns, Cgroups: execs, Logger: d.log,
 	})
+	if err := d.manager.Adopt(context.Background(), held.Sandboxes); err != nil {
+		return err
+	}
+	source.layers.forgetUnused(held.Kept)
+	for _, f := range held.Kept {
+		_ = f.Close()
+	}
 	b := &backend{d: d}
 	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Logger: d.log})
 	return err
+}
+
+// openHome takes over the home of a hutchd that was killed, or makes one.
+func (d *daemon) openHome(held *launchapi.Held) (err error) {
+	if d.home = adoptHome(d.cfg.Data, held.Kept, d.log); d.home != nil {
+		return nil
+	}
+	if d.home, err = openHome(d.cfg.Data, d.log); err != nil {
+		return err
+	}
+	return d.launcher.Keep(d.home.key(), d.home.lock)
+}
+
+func (d *daemon) closeHome() error {
+	if d.left {
+		return nil
+	}
+	return d.home.close()
 }
 
 // measureHost finds out what hutchd's own namespaces and limits are.
@@ -216,6 +257,7 @@ func (d *daemon) run() error {
 	wg.Go(func() {
 		select {
 		case <-d.launcher.Done():
+			d.manager.Lost()
 			stop(errors.New("hutch-launch is gone"))
 		case <-ctx.Done():
 		}
@@ -229,9 +271,14 @@ func (d *daemon) run() error {
 	<-ctx.Done()
 	d.log.Debug("ending", "why", context.Cause(ctx))
 
+	_ = d.monitor.Send(monitorapi.Message{Ending: &monitorapi.Ending{}})
+
 	bounded, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	err := d.manager.Close(bounded)
+	var err error
+	if d.left = errors.Is(context.Cause(ctx), errLeave); !d.left {
+		err = d.manager.Close(bounded)
+	}
 	drain, cancelDrain := context.WithTimeout(bounded, time.Second)
 	defer cancelDrain()
 	if serr := d.server.Shutdown(drain); serr != nil && !errors.Is(serr, context.DeadlineExceeded) {
@@ -240,6 +287,9 @@ func (d *daemon) run() error {
 	_ = d.monitor.Close() // ends receive
 	if !ended(bounded, &wg) {
 		d.log.Error("not every connection ended in time")
+	}
+	if d.left {
+		return errors.Join(errLeave, err)
 	}
 	return err
 }
@@ -262,6 +312,18 @@ func ended(ctx context.Context, wg *sync.WaitGroup) bool {
 
 var errEnded = errors.New("the monitor ended")
 
+// errLeave ends hutchd without its sandboxes.
+var errLeave = errors.New("the sandboxes are left to the next daemon")
+
+// end ends hutchd: with keep, and where there are sandboxes, without them.
+func (d *daemon) end(keep bool, why string) {
+	if n, _, _ := d.manager.Counts(); keep && n > 0 && !d.cfg.Private {
+		d.stop(errLeave)
+		return
+	}
+	d.stop(errors.New(why))
+}
+
 // receive takes connections and orders from the monitor until it is gone.
 func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 	for {
@@ -275,7 +337,7 @@ func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 			if !errors.Is(err, io.EOF) {
 				d.log.Error("talk to the monitor", "err", err)
 			}
-			d.stop(errEnded)
+			d.end(true, errEnded.Error())
 			return
 		}
 		switch {
@@ -293,7 +355,7 @@ func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 			refuse(files[0], api.Errorf(api.ResourceExhausted, "the daemon serves %d connections, and no more", d.maxOpen).
 				WithHint("close some, or start the daemon with a higher limit of open files (ulimit -n)"))
 		case msg.Stop != nil:
-			d.stop(errors.New(msg.Stop.Reason))
+			d.end(msg.Stop.Keep, msg.Stop.Reason)
 		case msg.Swept != nil, msg.Probed != nil:
 			select {
 			case d.answers <- msg:

@@ -22,6 +22,8 @@ import (
 //	daemons/<pid>-<n>/sandboxes/<id>
 //
 // Whoever can take a home's lock knows that its daemon is dead and may sweep it.
+// hutch-launch holds the lock as well, so a home lives on when hutchd is killed, and is
+// the next one's.
 type home struct {
 	root string // daemons/
 	dir  string
@@ -30,6 +32,37 @@ type home struct {
 	// inMemory says that sandboxes lies on a tmpfs.
 	inMemory bool
 }
+
+// homeKey is the key of the lock at hutch-launch; the home's name follows.
+const homeKey = "home/"
+
+// adoptHome is the home of a hutchd before; nil when there is none among what
+// hutch-launch has kept. It owns the lock.
+func adoptHome(data string, kept map[string]*os.File, log *slog.Logger) *home {
+	for key, lock := range kept {
+		name, ok := strings.CutPrefix(key, homeKey)
+		if !ok {
+			continue
+		}
+		h := &home{root: filepath.Join(data, "daemons"), lock: lock, log: log}
+		h.dir = filepath.Join(h.root, name)
+		delete(kept, key)
+		var st unix.Statfs_t
+		h.inMemory = unix.Statfs(h.sandboxes(), &st) == nil && st.Type == unix.TMPFS_MAGIC && isMount(h.sandboxes())
+		return h
+	}
+	return nil
+}
+
+// isMount reports whether something is mounted on dir.
+func isMount(dir string) bool {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_SYMLINK_NOFOLLOW, 0, &st)
+	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// key is where hutch-launch keeps the lock.
+func (h *home) key() string { return homeKey + filepath.Base(h.dir) }
 
 // openHome makes a home and sweeps those of daemons that were killed.
 func openHome(data string, log *slog.Logger) (*home, error) {

@@ -26,7 +26,28 @@ type hostViews struct {
 	mu     sync.Mutex
 	byFrom map[string]string // overlay+source -> mount point, "" when it must be a bind
 	mounts []string
+	made   int // number of the next view
 	empty  string
+}
+
+// adopt takes over the views of a hutchd before, which sandboxes still use. What they
+// show is not known any more, so new sandboxes get new ones.
+func (v *hostViews) adopt() error {
+	entries, err := os.ReadDir(v.dir)
+	if err != nil {
+		return fmt.Errorf("take over the views of host folders: %w", err)
+	}
+	for _, e := range entries {
+		var n int
+		if _, err := fmt.Sscanf(e.Name(), "view%d", &n); err == nil {
+			v.mounts = append(v.mounts, filepath.Join(v.dir, e.Name()))
+			v.made = max(v.made, n+1)
+		}
+		if e.Name() == "empty" {
+			v.empty = filepath.Join(v.dir, e.Name())
+		}
+	}
+	return nil
 }
 
 // binds turns what the image describes into what spec.Build takes.
@@ -63,7 +84,7 @@ func (v *hostViews) view(store, overlay, source string) (string, error) {
 	if at, ok := v.byFrom[key]; ok {
 		return at, nil
 	}
-	at := filepath.Join(v.dir, "view"+strconv.Itoa(len(v.mounts)))
+	at := filepath.Join(v.dir, "view"+strconv.Itoa(v.made))
 	if err := os.Mkdir(at, 0o755); err != nil {
 		return "", fmt.Errorf("make mount point: %w", err)
 	}
@@ -71,6 +92,7 @@ func (v *hostViews) view(store, overlay, source string) (string, error) {
 	switch {
 	case err == nil:
 		v.mounts = append(v.mounts, at)
+		v.made++
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EPERM), errors.Is(err, unix.ELOOP):
 		// Refused for this source: the bind shows the same files as read-only.
 		if err := os.Remove(at); err != nil {
@@ -127,7 +149,8 @@ func (v *hostViews) close() error {
 	defer v.mu.Unlock()
 	var errs []error
 	for _, at := range v.mounts {
-		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+		err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if err != nil && !errors.Is(err, unix.EINVAL) { // hutchd was killed before it mounted it
 			errs = append(errs, fmt.Errorf("unmount %s: %w", at, err))
 		}
 	}

@@ -13,8 +13,9 @@ import (
 
 // imageSource gives sandboxes their root file systems.
 type imageSource struct {
-	d     *daemon
-	views *hostViews
+	d      *daemon
+	views  *hostViews
+	layers *layers
 }
 
 var _ sandbox.ImageSource = (*imageSource)(nil)
@@ -33,13 +34,13 @@ func (s *imageSource) Resolve(ctx context.Context, ref, platform string, pull ap
 		return nil, err
 	}
 	fs := img.Rootfs()
-	lease, err := s.d.store.Lease(fs.Lower)
+	release, err := s.layers.lease(fs.Lower)
 	if err != nil {
 		return nil, err
 	}
 	return &sandbox.Root{
 		Ref: img.Ref, Digest: img.Digest, Config: config(img.Config),
-		Dir: s.d.store.Dir(), Lower: fs.Lower, Release: lease.Release,
+		Dir: s.d.store.Dir(), Lower: fs.Lower, Release: release,
 	}, nil
 }
 
@@ -49,20 +50,23 @@ func (s *imageSource) host(platform string) (*sandbox.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease, err := s.d.store.Lease(img.Rootfs.Lower)
+	release, err := s.layers.lease(img.Rootfs.Lower)
 	if err != nil {
 		return nil, err
 	}
 	binds, err := s.views.binds(s.d.store.Dir(), img.Rootfs.Binds)
 	if err != nil {
-		lease.Release()
+		release()
 		return nil, err
 	}
 	return &sandbox.Root{
 		Ref: images.HostRef, Config: config(img.Config), Dir: s.d.store.Dir(),
-		Lower: img.Rootfs.Lower, Binds: binds, Release: lease.Release,
+		Lower: img.Rootfs.Lower, Binds: binds, Release: release,
 	}, nil
 }
+
+// Hold leases again what Resolve has leased for a hutchd before.
+func (s *imageSource) Hold(lower []string) (release func(), err error) { return s.layers.lease(lower) }
 
 func reportTo(progress func(api.Progress)) func(images.Progress) {
 	return func(p images.Progress) {

@@ -4,9 +4,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
+
+	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 )
 
 // exitFailed is hutch's exit code for failures of its own.
@@ -31,6 +34,9 @@ func main() {
 		err = runDaemon()
 	default:
 		err = fmt.Errorf("unknown role %q: start the daemon with `hutch serve`", role)
+	}
+	if errors.Is(err, errLeave) {
+		os.Exit(monitorapi.ExitLeft)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hutchd:", err)

@@ -24,8 +24,12 @@ func serve(args []string) error {
 	flags := flag.NewFlagSet("hutchd serve", flag.ContinueOnError)
 	privateFD := flags.Int("private-fd", -1, "connected socket of the one client; the daemon ends with it")
 	readyFD := flags.Int("ready-fd", -1, "gets one line of JSON when the daemon serves or could not start")
+	onStop := flags.String("on-stop", "kill", "what SIGTERM and SIGINT do with the sandboxes: kill, or keep them for the next daemon")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *onStop != "kill" && *onStop != "keep" {
+		return api.Errorf(api.InvalidArgument, "--on-stop: %q is neither keep nor kill", *onStop)
 	}
 	if err := closeStray(*privateFD, *readyFD); err != nil {
 		return err
@@ -40,7 +44,7 @@ func serve(args []string) error {
 		ready(err)
 		return err
 	}
-	opts := monitor.Options{Paths: p, Ready: ready, Logger: logger}
+	opts := monitor.Options{Paths: p, Keep: *onStop == "keep", Ready: ready, Logger: logger}
 	if *privateFD >= 0 {
 		if opts.Private, err = inherited(*privateFD, "private"); err != nil {
 			ready(err)

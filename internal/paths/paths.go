@@ -18,6 +18,8 @@
 package paths
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,6 +52,13 @@ type Paths struct {
 // /run/user/UID.
 func Resolve(env func(string) string, uid int) (Paths, error) {
 	return resolver{env: env, uid: uid, runUser: "/run/user", tmp: "/tmp"}.resolve()
+}
+
+// SocketID is a short name for Socket, for files about its daemon in folders that
+// daemons of several sockets share.
+func (p Paths) SocketID() string {
+	sum := sha256.Sum256([]byte(p.Socket))
+	return hex.EncodeToString(sum[:6])
 }
 
 // resolver carries what tests replace.

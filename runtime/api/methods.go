@@ -9,6 +9,7 @@ const (
 	MethodSandboxCreate = "sandbox.create"
 	MethodSandboxGet    = "sandbox.get"
 	MethodSandboxList   = "sandbox.list"
+	MethodSandboxClaim  = "sandbox.claim"
 	MethodSandboxKill   = "sandbox.kill"
 	MethodSandboxRemove = "sandbox.remove"
 	MethodExecRun       = "exec.run"
@@ -64,11 +65,12 @@ type Method struct {
 var Methods = []Method{
 	{MethodInfo, "Says which daemon answers, what isolation its sandboxes get and where it keeps things.", Empty{}, Info{}, false},
 	{MethodDoctor, "Probes what this machine offers and how to get what is missing.", Empty{}, Doctor{}, false},
-	{MethodShutdown, "Ends the daemon.", ShutdownParams{}, Empty{}, false},
+	{MethodShutdown, "Ends the daemon, with or without its sandboxes.", ShutdownParams{}, Empty{}, false},
 	{MethodGC, "Sweeps what a killed daemon left behind.", Empty{}, GCResult{}, false},
 	{MethodSandboxCreate, "Creates a sandbox and returns when it is running.", CreateParams{}, Sandbox{}, true},
 	{MethodSandboxGet, "Returns the record of one sandbox.", SandboxParams{}, Sandbox{}, false},
 	{MethodSandboxList, "Lists the sandboxes, oldest first.", ListParams{}, SandboxList{}, false},
+	{MethodSandboxClaim, "Ties a sandbox to this connection, whose creator's was lost when the daemon was killed.", SandboxParams{}, Sandbox{}, false},
 	{MethodSandboxKill, "Kills every process of a sandbox; its record and files stay.", SandboxParams{}, KillResult{}, false},
 	{MethodSandboxRemove, "Kills a sandbox and deletes its record and files.", SandboxParams{}, KillResult{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},

@@ -57,8 +57,8 @@ type Doctor struct {
 
 // ShutdownParams are system.shutdown's params.
 type ShutdownParams struct {
-	// Mode: "kill" ends every sandbox; "keep" (the default) refuses with
-	// failed_precondition while there are any.
+	// Mode: "kill" ends every sandbox; with "keep", the default, they live on, and the
+	// daemon that is started next has them. Only a private daemon refuses to keep.
 	Mode string `json:"mode,omitempty"`
 }
 

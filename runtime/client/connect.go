@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -59,46 +57,60 @@ func Connect(ctx context.Context, o ConnectOptions) (*Client, error) {
 	return Dial(ctx, places.Socket)
 }
 
+// attachTries bounds how often one call meets a hutchd that is just being replaced.
+const attachTries = 8
+
 // attach connects to a daemon of this build. It returns nil and no error when
 // none runs, or none any more because it has ended one of another build.
-func attach(ctx context.Context, socket string) (*Client, error) {
-	conn, err := dial(ctx, socket)
-	if absent(err) {
-		return nil, nil
+func attach(ctx context.Context, socket string) (c *Client, err error) {
+	for range attachTries {
+		conn, err := dial(ctx, socket)
+		if absent(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		exit := watchPeer(conn)
+		c, again, err := greet(ctx, New(conn), exit)
+		exit.close()
+		if !again {
+			return c, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	exit := watchPeer(conn)
-	defer exit.close()
-	c := New(conn)
+	return nil, api.Errorf(api.Unavailable, "the daemon at %s closes every connection", socket).WithOp("connect").
+		WithHint("its log says why; kill it if it hangs")
+}
+
+// greet finds out who answers. It reports again when nobody did: hutchd has just ended,
+// and the next dial gets its successor, or nobody.
+func greet(ctx context.Context, c *Client, exit peerExit) (_ *Client, again bool, _ error) {
 	info, err := c.Info(ctx)
 	if err == nil && info.BuildID == version.BuildID {
-		return c, nil
+		return c, false, nil
 	}
 	defer c.Close()
 	if errors.Is(err, &api.Error{Code: api.Unavailable}) {
-		return nil, exit.wait(ctx, c) // it was just ending
+		return nil, true, nil
+	}
+	if err == nil && info.Counts.Sandboxes > 0 {
+		err = api.Errorf(api.FailedPrecondition,
+			"the running daemon is build %s with %d sandboxes, this is build %s", info.BuildID, info.Counts.Sandboxes, version.BuildID).
+			WithOp("connect").WithHint("remove its sandboxes (hutch ps, hutch rm), or use --private")
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	err = c.Shutdown(ctx, api.ShutdownParams{Mode: "keep"})
-	if errors.Is(err, &api.Error{Code: api.FailedPrecondition}) {
-		return nil, api.Errorf(api.FailedPrecondition,
-			"the running daemon is build %s with %d sandboxes, this is build %s", info.BuildID, info.Counts.Sandboxes, version.BuildID).
-			WithOp("connect").WithHint("Remove its sandboxes (`hutch ps`, `hutch rm`) or use --private.")
-	}
 	if err != nil && !errors.Is(err, &api.Error{Code: api.Unavailable}) {
-		return nil, err
+		return nil, false, err
 	}
-	return nil, exit.wait(ctx, c)
+	return nil, false, exit.wait(ctx, c)
 }
 
 // lockPath is one lock per socket, in the runtime folder.
 func lockPath(p paths.Paths) string {
-	sum := sha256.Sum256([]byte(p.Socket))
-	return filepath.Join(p.Runtime, "start-"+hex.EncodeToString(sum[:6])+".lock")
+	return filepath.Join(p.Runtime, "start-"+p.SocketID()+".lock")
 }
 
 // lock takes the flock(2) on path. The file stays: removing it would let two

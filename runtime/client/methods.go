@@ -61,6 +61,14 @@ func (c *Client) Kill(ctx context.Context, ref string) ([]int, error) {
 	return r.Killed, err
 }
 
+// Claim ties a sandbox of owner connection, whose creator lost its connection when the
+// daemon was killed, to this one. It must come within ten seconds of the restart.
+func (c *Client) Claim(ctx context.Context, ref string) (api.Sandbox, error) {
+	var s api.Sandbox
+	err := c.Call(ctx, api.MethodSandboxClaim, api.SandboxParams{Sandbox: ref}, &s)
+	return s, err
+}
+
 // Remove kills a sandbox, deletes its record and files, and returns the pids it
 // killed.
 func (c *Client) Remove(ctx context.Context, ref string) ([]int, error) {

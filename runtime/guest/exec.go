@@ -54,6 +54,7 @@ type processExit struct {
 func (s *server) exec(req *guestapi.Request, fds []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.acknowledge(req.Acks)
 	if len(s.execs) >= maxExecs {
 		s.dropEnded()
 	}
@@ -74,7 +75,7 @@ func (s *server) exec(req *guestapi.Request, fds []int) {
 		if errors.Is(err, unix.EAGAIN) {
 			reason = guestapi.ReasonNoProcess
 		}
-		s.ch.post(failure(req.Exec, reason, err, "exec"))
+		s.postEnd(failure(req.Exec, reason, err, "exec"))
 		return
 	}
 	e := &execution{id: req.Exec, grouped: req.Cgroup != "" || req.Worker != ""}
@@ -102,7 +103,7 @@ func (s *server) settle(e *execution, fail *guestapi.Event) (over bool) {
 	defer s.mu.Unlock()
 	if fail != nil {
 		fail.Exec = e.id
-		s.ch.post(*fail)
+		s.postEnd(*fail)
 		s.forget(e)
 		return false
 	}
@@ -299,8 +300,8 @@ func (s *server) announce(e *execution) {
 		s.forget(e) // what it has left behind is hutchd's to find
 	}
 	u := &e.exit.usage
-	s.ch.post(guestapi.Event{
-		Ev: guestapi.EvExited, Exec: e.id, Status: int(e.exit.status), Killed: e.killed,
+	s.postEnd(guestapi.Event{
+		Ev: guestapi.EvExited, Exec: e.id, PID: e.pid, Status: int(e.exit.status), Killed: e.killed,
 		Usage: &guestapi.Usage{
 			UserUS:   u.Utime.Nano() / 1000,
 			SystemUS: u.Stime.Nano() / 1000,

@@ -38,7 +38,7 @@ func check(req *guestapi.Request, fds int) error {
 		if req.Signal < 1 || req.Signal > 64 {
 			return bad("signal %d is not between 1 and 64", req.Signal)
 		}
-	case guestapi.OpKill:
+	case guestapi.OpKill, guestapi.OpList:
 	default:
 		return bad("unknown operation")
 	}

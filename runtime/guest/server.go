@@ -38,6 +38,8 @@ type server struct {
 	mu    sync.Mutex
 	execs map[uint64]*execution
 	byPID map[int]*execution // leaders that were not reaped yet
+	// unacked are the ends that hutchd has not put on record yet.
+	unacked map[uint64]guestapi.Event
 }
 
 func newServer(channelFD int) (*server, error) {
@@ -53,6 +55,7 @@ func newServer(channelFD int) (*server, error) {
 		oomScoreAdj: commandOOMScore(),
 		execs:       map[uint64]*execution{},
 		byPID:       map[int]*execution{},
+		unacked:     map[uint64]guestapi.Event{},
 	}
 	if s.ids, err = readUserNamespace(); err != nil {
 		return nil, err
@@ -106,6 +109,8 @@ func (s *server) handle(req *guestapi.Request, fds []int) {
 		s.signal(req.Exec, unix.Signal(req.Signal))
 	case guestapi.OpKill:
 		s.kill(req.Exec)
+	case guestapi.OpList:
+		s.list()
 	}
 }
 

@@ -16,50 +16,44 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
-// boot waits for the monitor's message, makes the mount namespace, becomes uid 0
-// and starts hutchd.
+// boot waits for the monitor's first message, makes the mount namespace and becomes
+// uid 0.
 func boot(c Config, monitor *packet.Conn) (_ *launcher, err error) {
 	var msg launchapi.Boot
 	files, err := monitor.Recv(&msg)
 	if err != nil {
 		return nil, fmt.Errorf("wait for the monitor: %w", err)
 	}
-	defer packet.CloseAll(files)
-	if len(files) != 3 {
-		return nil, fmt.Errorf("boot message has %d fds, want 3", len(files))
+	var undo cleanup.Stack
+	defer undo.Run(&err)
+	undo.Add(func() error { packet.CloseAll(files); return nil })
+	needed := 1
+	if msg.Keep {
+		needed = 2
 	}
-	hutchd, initBin, toMonitor := files[0], files[1], files[2]
-
+	if len(files) < needed {
+		return nil, fmt.Errorf("boot message has %d fds, want %d", len(files), needed)
+	}
 	if err := makeMounts(msg.StateDir, msg.Mount); err != nil {
 		return nil, err
 	}
 	if err := becomeRoot(msg.SetGroups); err != nil {
 		return nil, err
 	}
-	var undo cleanup.Stack
-	defer undo.Run(&err)
-	payload, err := loadPayload(c, msg.Mount, initBin)
+	payload, err := loadPayload(c, msg.Mount, files[0])
 	if err != nil {
 		return nil, err
 	}
 	undo.Add(payload.close)
-	ours, theirs, err := packet.Pair()
-	if err != nil {
-		return nil, err
-	}
-	defer theirs.Close()
-	conn, err := packet.New(ours)
-	if err != nil {
-		return nil, err
-	}
-	undo.Add(conn.Close)
 	kids := newChildren()
-	d, err := startDaemon(kids, hutchd, msg, theirs, toMonitor)
-	if err != nil {
-		return nil, err
+	l := &launcher{server: newServer(payload, kids), children: kids, keep: msg.Keep, held: files}
+	if msg.Keep {
+		if l.monitors, err = listen(files[1]); err != nil {
+			return nil, err
+		}
 	}
 	undo.Release()
-	return &launcher{server: newServer(conn, payload, kids), daemon: d, children: kids}, nil
+	return l, nil
 }
 
 // makeMounts prepares the mount namespace while this process still has the
@@ -109,6 +103,45 @@ func becomeRoot(setGroups bool) error {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
 	return nil
+}
+
+// listen accepts the monitors that come after this one, on a socket which is only
+// for its user: the state root is theirs alone.
+func listen(bound *os.File) (<-chan *packet.Conn, error) {
+	fd, err := unix.FcntlInt(bound.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err == nil {
+		// The one who listens is whose credentials a client sees (unix(7)).
+		err = errors.Join(unix.SetNonblock(fd, true), unix.Listen(fd, 4))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen for monitors: %w", err)
+	}
+	listener := os.NewFile(uintptr(fd), "monitors")
+	rc, err := listener.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("listen for monitors: %w", err)
+	}
+	came := make(chan *packet.Conn)
+	go func() { // for the life of the process
+		for {
+			var nfd int
+			var aerr error
+			err := rc.Read(func(fd uintptr) bool {
+				nfd, _, aerr = unix.Accept4(int(fd), unix.SOCK_CLOEXEC)
+				return aerr != unix.EAGAIN
+			})
+			if err != nil {
+				return
+			}
+			if aerr != nil {
+				continue // it has gone again
+			}
+			if conn, err := packet.New(os.NewFile(uintptr(nfd), "monitor")); err == nil {
+				came <- conn
+			}
+		}
+	}()
+	return came, nil
 }
 
 // readAll returns f's content, whatever its offset.

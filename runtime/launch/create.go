@@ -59,7 +59,7 @@ func (s *server) launch(sb *sandbox, params *launchapi.Create, files []*os.File)
 	if out, err = c.results(); err != nil {
 		return nil, nil, failed(sb.id, err)
 	}
-	sb.spools.dir = params.RunDir
+	sb.execs.dir, sb.guest = params.RunDir, c.guest
 	sb.undo = c.undo.Release()
 	return &launchapi.CreateResult{PID: sb.pid, Phases: phases}, out, nil
 }

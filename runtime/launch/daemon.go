@@ -23,9 +23,9 @@ type daemon struct {
 
 // startDaemon starts hutchd with its channels to us and to the monitor, which
 // stay the caller's.
-func startDaemon(kids *children, binary *os.File, msg launchapi.Boot, toUs, toMonitor *os.File) (*daemon, error) {
-	if len(msg.HutchdArgs) == 0 {
-		return nil, api.Errorf(api.InvalidArgument, "start hutchd: boot message without arguments")
+func startDaemon(kids *children, binary *os.File, msg *launchapi.Start, toUs, toMonitor *os.File) (*daemon, error) {
+	if len(msg.Args) == 0 {
+		return nil, api.Errorf(api.InvalidArgument, "start hutchd: no arguments")
 	}
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr,
 		launchapi.DaemonLaunchFD: toUs, launchapi.DaemonMonitorFD: toMonitor}
@@ -34,7 +34,7 @@ func startDaemon(kids *children, binary *os.File, msg launchapi.Boot, toUs, toMo
 		return nil, err
 	}
 	defer program.Close()
-	env := append([]string{}, msg.HutchdEnv...)
+	env := append([]string{}, msg.Env...)
 
 	d := &daemon{exited: make(chan struct{})}
 	d.pid, err = kids.start(func() (int, error) {
@@ -45,7 +45,7 @@ func startDaemon(kids *children, binary *os.File, msg launchapi.Boot, toUs, toMo
 		if err := dropInheritable(); err != nil {
 			return 0, err
 		}
-		proc, err := os.StartProcess(path, msg.HutchdArgs, &os.ProcAttr{Dir: "/", Env: env, Files: files})
+		proc, err := os.StartProcess(path, msg.Args, &os.ProcAttr{Dir: "/", Env: env, Files: files})
 		if err != nil {
 			return 0, err
 		}

@@ -62,7 +62,7 @@ func TestMonitorEnds(t *testing.T) {
 				must(t, end(b))
 				must(t, sys.AwaitExit(launch)) // it is the last to go
 				code := b.end()
-				if want := map[string]int{"closes": 128 + int(unix.SIGKILL), "dies": -1}[name]; code != want {
+				if want := map[string]int{"closes": 0, "dies": -1}[name]; code != want {
 					t.Errorf("exit code %d, want %d", code, want)
 				}
 				b.noneLeft()

@@ -3,6 +3,7 @@ package launch_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -165,19 +166,19 @@ func monitorMain() int {
 		return say("monitor: %v", err)
 	}
 	start := time.Now()
-	l, err := bootFrom(w)
+	l, daemon, err := bootFrom(w)
 	if err != nil {
 		return say("boot: %v", err)
 	}
 	fmt.Fprintf(os.Stderr, "%sboot %.3f\n", benchLine, ms(time.Since(start)))
-	fmt.Printf("booted %d %d\n", l.PID, l.DaemonPID)
+	fmt.Printf("booted %d %d\n", l.PID, daemon)
 	closed := make(chan error, 1)
 	go func() {
 		if _, err := io.Copy(io.Discard, os.Stdin); err == nil {
 			closed <- l.Close()
 		}
 	}()
-	state, err := l.Wait()
+	code, err := l.Wait()
 	if err != nil {
 		return say("wait: %v", err)
 	}
@@ -188,26 +189,26 @@ func monitorMain() int {
 		}
 	default:
 	}
-	return state.ExitCode()
+	return code
 }
 
-func bootFrom(w world) (*bootstrap.Launcher, error) {
+func bootFrom(w world) (_ *bootstrap.Launcher, daemon int, err error) {
 	ids, err := bootstrap.PlanIDMap(w.Base)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	files := map[string]*os.File{}
 	for _, name := range []string{w.Launch, w.Init, w.Hutchd} {
 		f, err := os.Open(filepath.Join(w.Bins, name))
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		defer f.Close()
 		files[name] = f
 	}
 	ours, theirs, err := packet.Pair()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer ours.Close()
 	defer theirs.Close()
@@ -217,15 +218,24 @@ func bootFrom(w world) (*bootstrap.Launcher, error) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(w.TimeoutMS)*time.Millisecond)
 		defer cancel()
 	}
-	return bootstrap.Start(ctx, bootstrap.Options{
-		Binary: files[w.Launch], IDMap: ids, Hutchd: files[w.Hutchd], Init: files[w.Init],
-		DaemonChannel: theirs, Stderr: os.Stderr, Env: w.Env,
-		Boot: launchapi.Boot{
-			StateDir: w.State, Mount: w.Mount,
-			HutchdArgs: []string{"hutchd", "-test.v", "-test.timeout=120s"},
-			HutchdEnv:  []string{roleVar + "=" + fakeHutchd, worldVar + "=" + os.Getenv(worldVar)},
-		},
+	l, err := bootstrap.Start(ctx, bootstrap.Options{
+		Binary: files[w.Launch], IDMap: ids, Init: files[w.Init], Stderr: os.Stderr, Env: w.Env,
+		Boot: launchapi.Boot{StateDir: w.State, Mount: w.Mount},
 	})
+	if err != nil {
+		return nil, 0, err
+	}
+	daemon, err = l.StartDaemon(ctx, bootstrap.Daemon{
+		Start: launchapi.Start{
+			Args: []string{"hutchd", "-test.v", "-test.timeout=120s"},
+			Env:  []string{roleVar + "=" + fakeHutchd, worldVar + "=" + os.Getenv(worldVar)},
+		},
+		Binary: files[w.Hutchd], Channel: theirs,
+	})
+	if err != nil {
+		return nil, 0, errors.Join(err, l.Close())
+	}
+	return l, daemon, nil
 }
 
 // exitSaid is the exit code of a part that has said what is wrong.

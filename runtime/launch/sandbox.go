@@ -19,7 +19,8 @@ type sandbox struct {
 	pidfd  *os.File
 	exited chan struct{}   // closed when PID 1 was reaped
 	status unix.WaitStatus // valid after exited
-	spools spools
+	guest  *os.File        // our end of the guest channel; undo closes it
+	execs  execs
 	// undo releases everything but the process, once.
 	undo func() error
 
@@ -30,7 +31,7 @@ type sandbox struct {
 func newSandbox(id string) *sandbox {
 	return &sandbox{
 		id: id, created: make(chan struct{}), exited: make(chan struct{}),
-		spools: spools{byExec: map[string][]*stream{}},
+		execs: execs{byID: map[string]*heldExec{}},
 	}
 }
 
@@ -70,7 +71,7 @@ func (sb *sandbox) kill() error {
 func (sb *sandbox) destroy() error {
 	sb.once.Do(func() {
 		sb.err = sb.kill()
-		sb.spools.close()
+		sb.execs.close()
 		if sb.err == nil && sb.undo != nil {
 			sb.err = sb.undo()
 		}

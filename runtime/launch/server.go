@@ -12,70 +12,120 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
-// server answers hutchd.
+// server is all that hutch-launch holds, across the lives of hutchd.
 type server struct {
-	conn     *packet.Conn
 	payload  *payload
 	children *children
 	// slots bounds the creates under way: libcontainer's start is CPU, and more of
 	// them than cores only make each slower.
 	slots chan struct{}
-	// wg counts goroutines: requests, and one for each live PID 1.
-	wg sync.WaitGroup
+	wg    sync.WaitGroup // one for each live PID 1
 
 	mu        sync.Mutex
 	closing   bool
+	session   *session            // of the living hutchd, nil between two
 	sandboxes map[string]*sandbox // also those being created or destroyed
+	kept      map[string]*os.File // hutchd's own, by its keys
 }
 
-func newServer(conn *packet.Conn, p *payload, kids *children) *server {
+func newServer(p *payload, kids *children) *server {
 	return &server{
-		conn: conn, payload: p, children: kids,
+		payload: p, children: kids,
 		slots:     make(chan struct{}, runtime.NumCPU()),
 		sandboxes: map[string]*sandbox{},
+		kept:      map[string]*os.File{},
 	}
 }
 
+// session is the channel to one hutchd.
+type session struct {
+	*server
+	conn *packet.Conn
+	wg   sync.WaitGroup // requests under way
+}
+
+// open starts to serve a hutchd. The one before must have been left.
+func (s *server) open(conn *packet.Conn) *session {
+	ses := &session{server: s, conn: conn}
+	ses.wg.Go(ses.serve)
+	s.mu.Lock()
+	s.session = ses
+	s.mu.Unlock()
+	return ses
+}
+
+// leave ends the service for a hutchd that is gone and waits for its requests:
+// a sandbox that it will not hear of is destroyed.
+func (ses *session) leave() {
+	ses.mu.Lock()
+	if ses.session == ses {
+		ses.session = nil
+	}
+	ses.mu.Unlock()
+	_ = ses.conn.Close()
+	ses.wg.Wait()
+}
+
 // serve reads requests until the channel ends.
-func (s *server) serve() {
+func (ses *session) serve() {
 	for {
 		var req launchapi.Request
-		files, err := s.conn.Recv(&req)
+		files, err := ses.conn.Recv(&req)
 		// Without its fds a request fails in its handler.
 		if err != nil && !errors.Is(err, packet.ErrFDsLost) {
 			return
 		}
-		s.dispatch(req, files)
+		ses.dispatch(req, files)
 	}
 }
 
-// hangUp ends serve.
-func (s *server) hangUp() { _ = s.conn.Close() }
-
-// dispatch starts the handler of req, which owns files. The sandbox is looked up
-// here, in the order of the requests, so that a destroy that follows a create
-// finds it.
-func (s *server) dispatch(req launchapi.Request, files []*os.File) {
-	sb, err := s.lookup(req)
-	if err != nil {
+// dispatch does what a request asks for, which owns files. Notes of hutchd are taken
+// at once, so that their order is kept; everything else has its own goroutine. The
+// sandbox is looked up here, in the order of the requests, so that a destroy that
+// follows a create finds it.
+func (ses *session) dispatch(req launchapi.Request, files []*os.File) {
+	switch req.Op {
+	case launchapi.OpKeep, launchapi.OpUnkeep:
+		ses.keep(req.Key, files)
+		return
+	case launchapi.OpAdopt:
 		packet.CloseAll(files)
-		s.reply(launchapi.Reply{Seq: req.Seq, Error: launchapi.FromError(err)})
+		ses.wg.Go(func() { ses.finish(req, ses.adopt()) })
 		return
 	}
-	s.wg.Go(func() {
-		switch req.Op {
-		case launchapi.OpSpool, launchapi.OpFlush, launchapi.OpDrop:
-			s.spool(req, sb, files) // owns them
+	sb, err := ses.lookup(req)
+	if err != nil {
+		packet.CloseAll(files)
+		ses.finish(req, err)
+		return
+	}
+	switch req.Op {
+	case launchapi.OpHold:
+		if req.Seq == 0 {
+			ses.hold(req, sb, files)
 			return
 		}
+		ses.wg.Go(func() { ses.hold(req, sb, files) })
+		return
+	case launchapi.OpEnd:
+		sb.execs.end(req.Exec.ID, req.Exec.End)
+		packet.CloseAll(files)
+		return
+	}
+	ses.wg.Go(func() {
 		defer packet.CloseAll(files)
 		switch req.Op {
 		case launchapi.OpCreate:
-			s.create(req, sb, files)
+			ses.create(req, sb, files)
 		case launchapi.OpKill:
-			s.finish(req, sb.kill())
+			ses.finish(req, sb.kill())
 		case launchapi.OpDestroy:
-			s.finish(req, s.destroy(sb))
+			ses.finish(req, ses.destroy(sb))
+		case launchapi.OpFlush:
+			ses.flush(req, sb)
+		case launchapi.OpDrop:
+			sb.execs.drop(req.Exec.ID)
+			ses.finish(req, nil)
 		}
 	})
 }
@@ -108,11 +158,11 @@ func (s *server) lookup(req launchapi.Request) (*sandbox, error) {
 			return destroyed(req.ID), nil
 		}
 		return sb, nil
-	case launchapi.OpSpool, launchapi.OpFlush, launchapi.OpDrop:
+	case launchapi.OpHold, launchapi.OpFlush, launchapi.OpEnd, launchapi.OpDrop:
 		switch {
 		case !exists:
 			return nil, api.Errorf(api.NotFound, "%s in sandbox %s: not running here", req.Op, req.ID)
-		case req.Spool == nil || req.Spool.Exec == "":
+		case req.Exec == nil || req.Exec.ID == "":
 			return nil, api.Errorf(api.InvalidArgument, "%s in sandbox %s: no exec", req.Op, req.ID)
 		}
 		return sb, nil
@@ -121,34 +171,40 @@ func (s *server) lookup(req launchapi.Request) (*sandbox, error) {
 }
 
 // create runs a create and sends its result.
-func (s *server) create(req launchapi.Request, sb *sandbox, files []*os.File) {
-	s.slots <- struct{}{}
-	result, out, err := s.launch(sb, req.Create, files)
-	<-s.slots
+func (ses *session) create(req launchapi.Request, sb *sandbox, files []*os.File) {
+	ses.slots <- struct{}{}
+	result, out, err := ses.launch(sb, req.Create, files)
+	<-ses.slots
 	if err != nil {
-		s.forget(sb)
+		ses.forget(sb)
 		close(sb.created)
-		s.finish(req, err)
+		ses.finish(req, err)
 		return
 	}
-	err = s.conn.Send(launchapi.Reply{Seq: req.Seq, Create: result}, out...)
+	err = ses.conn.Send(launchapi.Reply{Seq: req.Seq, Create: result}, out...)
 	packet.CloseAll(out)
 	// Only now, so that hutchd never hears of the end of a sandbox before it has
 	// heard of the sandbox.
-	s.wg.Go(func() { s.watch(sb) })
+	ses.server.wg.Go(func() { ses.watch(sb) })
 	close(sb.created)
 	if err != nil {
 		// hutchd is gone, or the fds could not be sent (ETOOMANYREFS: too many of
 		// this kernel uid are in flight). It does not know this sandbox.
-		s.finish(req, errors.Join(fmt.Errorf("hand over sandbox %s: %w", sb.id, err), s.destroy(sb)))
+		ses.finish(req, errors.Join(fmt.Errorf("hand over sandbox %s: %w", sb.id, err), ses.destroy(sb)))
 	}
 }
 
-// watch reports the end of PID 1.
+// watch reports the end of PID 1 to the hutchd that then lives; the next one hears
+// of it when it adopts.
 func (s *server) watch(sb *sandbox) {
 	sb.status = s.children.wait(sb.pid, sb.pidfd)
-	s.reply(launchapi.Reply{Exited: &launchapi.Exited{ID: sb.id, Status: int(sb.status)}})
 	close(sb.exited)
+	s.mu.Lock()
+	ses := s.session
+	s.mu.Unlock()
+	if ses != nil {
+		ses.reply(sb.exit())
+	}
 }
 
 // destroy removes sb and everything of it.
@@ -167,20 +223,30 @@ func (s *server) forget(sb *sandbox) {
 }
 
 // finish answers a request that has no result but success.
-func (s *server) finish(req launchapi.Request, err error) {
+func (ses *session) finish(req launchapi.Request, err error) {
+	if req.Seq == 0 {
+		return
+	}
 	r := launchapi.Reply{Seq: req.Seq}
 	if err != nil {
 		r.Error = launchapi.FromError(err)
 	}
-	s.reply(r)
+	ses.reply(r)
 }
 
-// reply sends r. That it can not be sent means that hutchd is gone, which
-// serve and supervise see for themselves.
-func (s *server) reply(r launchapi.Reply) { _ = s.conn.Send(r) }
+// reply sends r. That it can not be sent means that hutchd is gone, which the
+// launcher sees for itself.
+func (ses *session) reply(r launchapi.Reply) { _ = ses.conn.Send(r) }
+
+// holds reports whether there is anything that a hutchd could take over.
+func (s *server) holds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sandboxes) > 0
+}
 
 // close destroys all sandboxes, also those being created, and waits for every
-// goroutine. The caller has ended serve.
+// goroutine. The caller has left the session.
 func (s *server) close() error {
 	s.mu.Lock()
 	s.closing = true
@@ -188,6 +254,8 @@ func (s *server) close() error {
 	for _, sb := range s.sandboxes {
 		all = append(all, sb)
 	}
+	kept := s.kept
+	s.kept = map[string]*os.File{}
 	s.mu.Unlock()
 
 	errs := make([]error, len(all))
@@ -195,5 +263,8 @@ func (s *server) close() error {
 		s.wg.Go(func() { errs[i] = s.destroy(sb) })
 	}
 	s.wg.Wait()
+	for _, f := range kept {
+		errs = append(errs, f.Close())
+	}
 	return errors.Join(append(errs, s.payload.close())...)
 }

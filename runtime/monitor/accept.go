@@ -156,7 +156,13 @@ func (m *monitor) handOver(f *os.File) error {
 		return err
 	}
 	peer.Private = m.opts.Private != nil
-	return m.conn.Send(monitorapi.Message{Conn: peer}, f)
+	for h := m.next(nil); h != nil; h = m.next(h) {
+		err = h.conn.Send(monitorapi.Message{Conn: peer}, f)
+		if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, os.ErrClosed) {
+			return err
+		}
+	}
+	return errors.Join(errors.New("the daemon has ended"), err)
 }
 
 // duplicate makes a second fd of a socket, known to the runtime's poller.
@@ -245,6 +251,6 @@ func (m *monitor) watchLease(f *os.File, ended <-chan struct{}) {
 		return err == nil && n > 0 && fds[0].Revents&unix.POLLHUP != 0
 	})
 	if err == nil {
-		m.stop("its owner is gone")
+		m.stop("its owner is gone", false)
 	}
 }

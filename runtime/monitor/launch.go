@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/bootstrap"
@@ -13,40 +14,55 @@ import (
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 )
 
-func (m *monitor) launch(ctx context.Context, daemonChannel *os.File) error {
-	binaries := map[string]*os.File{}
-	for _, name := range []string{"hutch-launch", "hutchd", "hutch-init"} {
-		path, err := paths.Sibling(name)
-		if err != nil {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("open %s: %w", name, err)
-		}
-		defer f.Close()
-		binaries[name] = f
+// launch starts a hutch-launch of this monitor's own.
+func (m *monitor) launch(ctx context.Context) error {
+	binaries, closeAll, err := open("hutch-launch", "hutch-init")
+	if err != nil {
+		return err
 	}
+	defer closeAll()
 	mount, err := m.mountPoint()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
+	socket, err := m.bindTakeover()
+	if err != nil {
+		return err
+	}
+	if socket != nil {
+		defer socket.Close()
+	}
 	m.launcher, err = bootstrap.Start(ctx, bootstrap.Options{
-		Binary: binaries["hutch-launch"], Hutchd: binaries["hutchd"], Init: binaries["hutch-init"],
-		IDMap:         m.ids,
-		DaemonChannel: daemonChannel,
-		Stderr:        os.Stderr,
-		Env:           launchEnv(),
-		Boot: launchapi.Boot{
-			StateDir:   m.dataDir(),
-			Mount:      mount,
-			HutchdArgs: []string{"hutchd", "daemon"},
-			HutchdEnv:  daemonEnv(mount),
-		},
+		Binary: binaries[0], Init: binaries[1],
+		IDMap:  m.ids,
+		Stderr: os.Stderr,
+		Env:    launchEnv(),
+		Socket: socket,
+		Hold:   m.tree.Locks(),
+		Boot:   launchapi.Boot{StateDir: m.dataDir(), Mount: mount},
 	})
 	return err
+}
+
+// open opens binaries of this build.
+func open(names ...string) (files []*os.File, closeAll func(), err error) {
+	defer func() {
+		if err != nil {
+			packet.CloseAll(files)
+		}
+	}()
+	for _, name := range names {
+		path, err := paths.Sibling(name)
+		if err != nil {
+			return files, nil, err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return files, nil, fmt.Errorf("open %s: %w", name, err)
+		}
+		files = append(files, f)
+	}
+	return files, func() { packet.CloseAll(files) }, nil
 }
 
 // launchEnv is hutch-launch's own environment: empty but for the fault seam, which

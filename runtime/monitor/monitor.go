@@ -34,6 +34,8 @@ type Options struct {
 	// Private, when set, is the one connection of a private daemon: no socket is
 	// bound, and the daemon ends when the other end is closed. Run owns it.
 	Private *os.File
+	// Keep makes the end of ctx leave the sandboxes to the next daemon.
+	Keep bool
 	// Ready is called once: with nil when the daemon serves, or with why it does not.
 	Ready  func(error)
 	Logger *slog.Logger
@@ -53,13 +55,17 @@ type monitor struct {
 	tree     *cgroups.Tree
 	ids      bootstrap.IDMap
 	launcher *bootstrap.Launcher
-	hutchd   *os.File     // pidfd
-	conn     *packet.Conn // to hutchd
+	binary   *os.File // hutchd's, so that a crash does not change the build
 	listener *net.UnixListener
 
 	stopping  chan struct{} // closed when hutchd was asked to stop
 	stopOnce  sync.Once
 	announced sync.Once
+
+	mu      sync.Mutex // guards what follows
+	changed sync.Cond
+	hutchd  *hutchd // that takes connections; nil between two
+	over    bool    // none will come any more
 }
 
 // Run starts a daemon and returns when it has ended and nothing of it is left.
@@ -68,6 +74,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	m := &monitor{opts: opts, log: opts.Logger, stopping: make(chan struct{})}
+	m.changed.L = &m.mu
 	defer func() { m.announce(err) }()
 	var undo cleanup.Stack
 	defer undo.Run(&err)
@@ -78,7 +85,12 @@ func Run(ctx context.Context, opts Options) (err error) {
 	if err := m.start(ctx, &undo); err != nil {
 		return explain(ctx, err)
 	}
-	return m.serve(ctx)
+	left, err := m.serve(ctx)
+	if left {
+		undo.Release() // all of it is the next monitor's
+		return errors.Join(err, m.launcher.Leave())
+	}
+	return err
 }
 
 // announce reports the outcome of the start, once.
@@ -120,84 +132,91 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 	if m.ids.Reason != "" {
 		m.log.Warn("only one uid is mapped", "why", m.ids.Reason)
 	}
+	return nil
+}
+
+// start brings hutch-launch and hutchd up and waits until hutchd serves.
+func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
+	binary, _, err := open("hutchd")
+	if err != nil {
+		return err
+	}
+	m.binary = binary[0]
+	undo.Add(m.binary.Close)
+	bounded, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	found, err := m.takeOver(bounded)
+	if err != nil {
+		return err
+	}
+	if found {
+		if err := m.startHutchd(ctx); err != nil {
+			// The sandboxes are worth another try, by another build perhaps.
+			return errors.Join(err, m.launcher.Leave())
+		}
+		undo.Add(m.tree.Remove)
+	} else if err := m.delegate(undo); err != nil {
+		return err
+	}
+	undo.Add(m.endTakeover)
+	undo.Add(killOrphans) // runs after what follows
+	undo.Add(m.endHutchd)
+	if !found {
+		if err := m.launch(bounded); err != nil {
+			return err
+		}
+	}
+	// Ends hutch-launch and hutchd with all sandboxes; after a regular end it only
+	// releases fds.
+	undo.Add(m.launcher.Close)
+	if found {
+		return nil
+	}
+	return m.startHutchd(ctx)
+}
+
+// delegate makes the cgroups of a new hutch-launch.
+func (m *monitor) delegate(undo *cleanup.Stack) error {
 	if swept, err := cgroups.Sweep(); err != nil {
 		m.log.Warn("sweep cgroups of dead daemons", "err", err)
 	} else if len(swept) > 0 {
 		m.log.Info("swept cgroups of dead daemons", "groups", swept)
 	}
 	uid, gid := int(m.ids.UIDs[0].Outside), int(m.ids.GIDs[0].Outside)
-	m.tree, err = cgroups.Delegate(os.Geteuid(), uid, gid)
-	if err != nil {
+	var err error
+	if m.tree, err = cgroups.Delegate(os.Geteuid(), uid, gid); err != nil {
 		return err
 	}
 	undo.Add(m.tree.Remove)
 	return m.tree.Enter(os.Getpid()) // hutch-launch and hutchd inherit it
 }
 
-// start brings hutch-launch and hutchd up and waits until hutchd serves.
-func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
-	ours, theirs, err := packet.Pair()
-	if err != nil {
-		return err
-	}
-	if m.conn, err = packet.New(ours); err != nil {
-		theirs.Close()
-		return err
-	}
-	undo.Add(killOrphans) // runs after the two below
-	undo.Add(m.endHutchd)
-	undo.Add(m.conn.Close)
-	err = m.launch(ctx, theirs)
-	theirs.Close()
-	if err != nil {
-		return err
-	}
-	// Ends hutch-launch and hutchd with all sandboxes; after a regular end it only
-	// releases fds.
-	undo.Add(m.launcher.Close)
-	if m.hutchd, err = sys.OpenPidfd(m.launcher.DaemonPID); err != nil {
-		return err
-	}
-
-	if err := m.conn.Send(monitorapi.Message{Config: m.config()}); err != nil {
-		return err
-	}
-	var first monitorapi.Message
-	stop := context.AfterFunc(ctx, func() { _ = m.conn.Close() })
-	files, err := m.conn.Recv(&first)
-	packet.CloseAll(files)
-	stop()
-	switch {
-	case err != nil:
-		return api.Errorf(api.Unavailable, "hutchd ended before it could serve: %w", err).
-			WithHint("its last words are in %s", m.opts.Paths.Log)
-	case first.Failed != nil:
-		return &api.Error{Code: first.Failed.Code, Msg: first.Failed.Msg, Hint: first.Failed.Hint}
-	case first.Ready == nil:
-		return errors.New("hutchd sent something else than ready")
-	}
-	return nil
-}
-
 // endHutchd waits until hutchd is gone, which hutch-launch normally did: a hutchd
 // that outlived it removes its sandboxes first.
 func (m *monitor) endHutchd() error {
-	if m.hutchd == nil {
+	m.mu.Lock()
+	h := m.hutchd
+	m.hutchd = nil
+	m.mu.Unlock()
+	if h == nil {
 		return nil
 	}
-	late := time.AfterFunc(stopTimeout, func() { _ = sys.KillPidfd(m.hutchd) })
+	_ = h.conn.Close()
+	late := time.AfterFunc(stopTimeout, func() { _ = sys.KillPidfd(h.pidfd) })
 	defer late.Stop()
-	return errors.Join(sys.AwaitExit(m.hutchd), m.hutchd.Close())
+	return errors.Join(sys.AwaitExit(h.pidfd), h.pidfd.Close())
 }
 
-// serve hands connections in until the daemon ends.
-func (m *monitor) serve(ctx context.Context) error {
+// serve hands connections in until the daemon ends. It reports whether sandboxes live
+// on without it.
+func (m *monitor) serve(ctx context.Context) (left bool, err error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	ended := make(chan struct{})
+	ended := make(chan bool, 1)
+	done := make(chan struct{})
 	wg.Go(func() {
-		defer close(ended)
-		m.serveHutchd(ctx)
+		defer close(done)
+		ended <- m.watch(ctx)
 	})
 	if m.listener != nil {
 		wg.Go(m.accept)
@@ -205,53 +224,87 @@ func (m *monitor) serve(ctx context.Context) error {
 	} else {
 		lease, err := duplicate(m.opts.Private)
 		if err != nil {
-			return err
+			return false, err
 		}
-		wg.Go(func() { m.watchLease(lease, ended) })
+		wg.Go(func() { m.watchLease(lease, done) })
 		if err := m.handOver(m.opts.Private); err != nil {
-			return err
+			return false, err
 		}
 	}
 	m.announce(nil)
 
 	select {
-	case <-ended:
+	case left = <-ended:
 	case <-ctx.Done():
-		m.stop("the daemon got a signal")
+		m.stop("the daemon got a signal", m.opts.Keep)
 		select {
-		case <-ended:
+		case left = <-ended:
 		case <-time.After(stopTimeout):
 			m.log.Error("hutchd did not stop in time; its sandboxes are killed")
-			_ = m.conn.Close()
+			return false, m.launcher.Close()
 		}
 	}
-	state, err := m.launcher.Wait()
+	if left {
+		return true, nil
+	}
+	code, err := m.end()
 	if err != nil {
-		return fmt.Errorf("wait for hutch-launch: %w", err)
+		return false, fmt.Errorf("wait for hutch-launch: %w", err)
 	}
-	if code := state.ExitCode(); code != 0 {
-		return api.Errorf(api.Internal, "the daemon ended with status %d", code).WithHint("its last words are in %s", m.opts.Paths.Log)
+	if code != 0 {
+		return false, api.Errorf(api.Internal, "the daemon ended with status %d", code).WithHint("its last words are in %s", m.opts.Paths.Log)
 	}
-	return nil
+	return false, nil
 }
 
-// stop asks hutchd to remove everything and exit.
-func (m *monitor) stop(reason string) {
+// end waits for the end of hutch-launch, which it asks for where hutchd has not brought
+// it about.
+func (m *monitor) end() (code int, err error) {
+	m.mu.Lock()
+	crashed := m.hutchd == nil
+	m.mu.Unlock()
+	if crashed {
+		m.launcher.End()
+	}
+	return m.launcher.Wait()
+}
+
+// stop asks hutchd to remove everything and exit, or with keep only to exit.
+func (m *monitor) stop(reason string, keep bool) {
 	m.stopOnce.Do(func() {
 		close(m.stopping)
-		if err := m.conn.Send(monitorapi.Message{Stop: &monitorapi.Stop{Reason: reason}}); err != nil {
+		if m.listener != nil {
+			_ = m.listener.Close() // who comes now is for the next daemon
+		}
+		h := m.next(nil)
+		if h == nil {
+			return
+		}
+		if err := h.conn.Send(monitorapi.Message{Stop: &monitorapi.Stop{Reason: reason, Keep: keep}}); err != nil {
 			m.log.Debug("ask hutchd to stop", "err", err)
 		}
 	})
 }
 
+func (m *monitor) isStopping() bool {
+	select {
+	case <-m.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
 // serveHutchd is the monitor's closed switch: all that hutchd may ask for, until
 // it ends. hutchd holds less rights than the monitor and may have been taken over
 // by a sandbox, so nothing here takes a path, an id or an fd from it.
-func (m *monitor) serveHutchd(ctx context.Context) {
+func (m *monitor) serveHutchd(ctx context.Context, h *hutchd) {
+	if h == nil {
+		return
+	}
 	for {
 		var msg monitorapi.Message
-		files, err := m.conn.Recv(&msg)
+		files, err := h.conn.Recv(&msg)
 		packet.CloseAll(files)
 		if err != nil {
 			return
@@ -264,12 +317,16 @@ func (m *monitor) serveHutchd(ctx context.Context) {
 			if err != nil {
 				swept.Error = err.Error()
 			}
-			if err := m.conn.Send(monitorapi.Message{Swept: swept}); err != nil {
+			if err := h.conn.Send(monitorapi.Message{Swept: swept}); err != nil {
 				return
 			}
 		case msg.Probe != nil:
-			if err := m.conn.Send(monitorapi.Message{Probed: &monitorapi.Probed{Checks: m.probe(ctx)}}); err != nil {
+			if err := h.conn.Send(monitorapi.Message{Probed: &monitorapi.Probed{Checks: m.probe(ctx)}}); err != nil {
 				return
+			}
+		case msg.Ending != nil:
+			if m.listener != nil {
+				_ = m.listener.Close()
 			}
 		default:
 			m.log.Warn("hutchd asked for something that the monitor does not do")

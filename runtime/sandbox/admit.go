@@ -127,8 +127,12 @@ func (m *Manager) admit(s *Sandbox) {
 	if gone && s.spec.Owner == api.OwnerConnection {
 		m.removeLater(s, "its owner's connection ended")
 	}
-	// hutch-launch may have reported the end of PID 1 while the state was still
-	// creating; the pidfd tells for certain.
+	m.watchPID1(s)
+}
+
+// watchPID1 learns of the end of PID 1 for certain: hutch-launch may have reported it
+// while the state was still creating.
+func (m *Manager) watchPID1(s *Sandbox) {
 	m.watchers.Go(func() {
 		waitReadable(s.pidfd)
 		s.transition(api.Failed, "PID 1 ended")

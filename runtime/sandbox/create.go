@@ -273,7 +273,7 @@ func (f *creation) readBack(context.Context) error {
 }
 
 func (f *creation) save(context.Context) error {
-	return writeJSON(filepath.Join(f.s.dir, "record.json"), &f.s.record)
+	return f.s.save()
 }
 
 func orElse(v, otherwise string) string {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"time"
 
@@ -12,15 +13,15 @@ import (
 
 // Root is an image ready to be used as a root file system.
 type Root struct {
-	Ref    string
-	Digest string // of the manifest; "" for the host image
-	Config api.ImageConfig
-	Dir    string   // folder that relative Lower names start from
-	Lower  []string // overlay layers, top-most first
-	Binds  []spec.Bind
+	Ref    string          `json:"ref"`
+	Digest string          `json:"digest"` // of the manifest; "" for the host image
+	Config api.ImageConfig `json:"config"`
+	Dir    string          `json:"dir"`   // folder that relative Lower names start from
+	Lower  []string        `json:"lower"` // overlay layers, top-most first
+	Binds  []spec.Bind     `json:"-"`     // needed only to create
 	// Release says that the sandbox no longer uses the layers. It is called once,
 	// from any goroutine.
-	Release func()
+	Release func() `json:"-"`
 }
 
 // ImageSource resolves image references. cmd/hutchd joins it with package images.
@@ -28,6 +29,8 @@ type ImageSource interface {
 	// Resolve pulls the image where the policy says so and pins its layers until
 	// Release. It blocks for as long as the network does; ctx ends it.
 	Resolve(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (*Root, error)
+	// Hold pins again the layers of a root that a hutchd before has resolved.
+	Hold(lower []string) (release func(), err error)
 }
 
 // Launcher starts and ends sandboxes: hutch-launch, through launchapi.
@@ -37,10 +40,13 @@ type Launcher interface {
 	// Destroy kills, waits, and unmounts. It is idempotent.
 	Destroy(ctx context.Context, id string) error
 
-	// Spool stores what comes out of an exec's pipes, which stay the caller's to
-	// close. Flush stores what they hold now; Drop forgets them.
-	Spool(ctx context.Context, id, exec string, size int64, pipes ...*os.File) ([]launchapi.Stream, error)
-	Flush(ctx context.Context, id, exec string) ([]launchapi.Spooled, error)
+	// Hold makes the files of an exec, and what the next hutchd must know of it,
+	// outlive this one; it returns what is spooled. The files stay the caller's. Flush
+	// stores what the pipes hold now and notes the end, End only notes it; Drop
+	// forgets the exec.
+	Hold(ctx context.Context, id string, e launchapi.Exec, files ...*os.File) ([]launchapi.Stream, error)
+	Flush(ctx context.Context, id, exec string, end json.RawMessage) ([]launchapi.Spooled, error)
+	End(id, exec string, end json.RawMessage) error
 	Drop(ctx context.Context, id, exec string) error
 }
 

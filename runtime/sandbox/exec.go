@@ -23,9 +23,11 @@ type running struct {
 	params api.ExecParams
 	bounds bounds
 	open   bool // stdin is open for exec.write
+	guest  uint64 // the exec's id on the guest channel
 	exec   *guestapi.Exec
 	io     *stdio
 	start  time.Time
+	until  time.Time // when its timeout is over; zero without one
 
 	group     group  // its cgroup; without a name when it has none, or has given it back
 	oom, pids uint64 // the sandbox's Events when it started
@@ -126,17 +128,26 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if r.bounds, err = m.boundsOf(s, p); err != nil {
 		return nil, err
 	}
+	if r.bounds.timeout > 0 {
+		r.until = r.start.Add(r.bounds.timeout)
+	}
+	r.guest = s.guest.NewID()
 	if err = m.enterGroup(r); err != nil {
 		return r, err
 	}
 	own, cancel := context.WithCancelCause(context.Background())
 	r.stop = cancel
+	if err := m.group(r); err != nil {
+		cancel(nil)
+		m.leaveGroup(r)
+		return r, err
+	}
 	if r.io, err = m.prepare(ctx, r, req.FDs); err != nil {
 		cancel(nil)
 		m.leaveGroup(r)
 		return r, err
 	}
-	limited, stopTimer := withTimeout(own, r.bounds.timeout)
+	limited, stopTimer := r.limit(own)
 	starting, stopStarting := joined(ctx, limited)
 	err = m.launchExec(starting, r)
 	stopStarting()
@@ -228,7 +239,7 @@ func (m *Manager) supervise(limited context.Context, r *running) {
 		// PID 1 is gone, and with it everything in the sandbox.
 		end = guestapi.Event{Status: int(unix.SIGKILL)}
 		if r.verdict == "" {
-			r.verdict = api.VerdictSandbox
+			r.verdict = m.whySandboxEnded()
 		}
 	}
 	m.settle(limited, r, end)
@@ -241,15 +252,10 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 		ctx = limited // has ended: nobody reads what would be relayed
 	}
 	err := r.io.gather(ctx)
-	if len(r.io.streams) > 0 {
-		_, ferr := m.cfg.Launcher.Flush(context.Background(), r.s.id, r.id)
-		err = errors.Join(err, ferr)
-	}
-	if err != nil {
+	r.end, r.took = end, time.Since(r.start)
+	if err := errors.Join(err, m.record(r)); err != nil {
 		m.cfg.Logger.Debug("collect output", "sandbox", r.s.id, "exec", r.id, "err", err)
 	}
-	r.end, r.took = end, time.Since(r.start)
-	m.judge(r)
 	m.endExec(r)
 	m.execExited(r)
 	close(r.done)

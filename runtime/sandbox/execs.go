@@ -80,9 +80,6 @@ func (m *Manager) forgetExec(r *running) {
 // dropStreams makes hutch-launch forget an exec's output, in the background:
 // nobody waits for it, and the sandbox's end does the same.
 func (m *Manager) dropStreams(r *running) {
-	if len(r.io.streams) == 0 {
-		return
-	}
 	m.watchers.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 		defer cancel()

@@ -79,12 +79,12 @@ func (m *Manager) tooLong(field string, asked float64) error {
 			m.cfg.Exec.MaxTimeoutS)
 }
 
-// withTimeout is ctx with the exec's timeout.
-func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	if timeout == 0 {
+// limit is ctx with the exec's timeout.
+func (r *running) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.until.IsZero() {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, timeout, errTimeout)
+	return context.WithDeadlineCause(ctx, r.until, errTimeout)
 }
 
 // checkExecControllers refuses what the exec's cgroup can not enforce. On hybrid

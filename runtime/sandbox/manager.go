@@ -58,6 +58,7 @@ type Manager struct {
 	execs    map[string]*running // also those that ended and are kept
 	running  int                 // of execs
 	lastBusy time.Time
+	lost     bool            // hutch-launch has ended
 	gone     map[uint64]bool // connections that ended while a create was under way
 	creating map[uint64]int
 }

@@ -36,6 +36,10 @@ type Sandbox struct {
 
 	files workers
 
+	// orphaned says that the connection it is tied to went with a hutchd before, and
+	// that its creator may come back; Manager.mu guards it, and conn then.
+	orphaned bool
+
 	mu     sync.Mutex // guards what follows; never held over a call that blocks
 	record api.Sandbox
 	execs  map[string]*running // that run

@@ -22,9 +22,10 @@ type stdio struct {
 	give     []*os.File // stdin, stdout, stderr; or one pty slave. Closed after the start
 	stdin    *pump      // towards the command, nil when passed as it is
 	out, err *pump
-	streams  []*stream // stdout and stderr where hutch-launch spools them
-	input    *os.File  // stdin's other end, open for exec.write
-	master   *os.File  // of the pty
+	spool    []*os.File // read ends on their way to hutch-launch
+	streams  []*stream  // stdout and stderr where hutch-launch spools them
+	input    *os.File   // stdin's other end, open for exec.write
+	master   *os.File   // of the pty
 	closers  []io.Closer
 	released sync.Once
 }
@@ -45,30 +46,24 @@ func (m *Manager) prepare(ctx context.Context, r *running, fds Taker) (_ *stdio,
 		err = io.passed(r.s, p, fds)
 	default:
 		if err = io.feed(p, r.open); err == nil {
-			err = io.spooled(ctx, m.cfg.Launcher, r)
+			err = io.capture()
 		}
+	}
+	if err == nil {
+		err = m.hold(ctx, r, io)
 	}
 	return io, err
 }
 
-// spooled makes pipes whose other ends hutch-launch reads into spools.
-func (io *stdio) spooled(ctx context.Context, launcher Launcher, r *running) error {
-	var ends []*os.File
-	defer func() { packet.CloseAll(ends) }()
+// capture makes pipes whose other ends hutch-launch is to read into spools.
+func (io *stdio) capture() error {
 	for range 2 {
 		read, write, err := pipe()
 		if err != nil {
 			return err
 		}
-		ends = append(ends, read)
+		io.spool = append(io.spool, read)
 		io.give = append(io.give, write)
-	}
-	streams, err := launcher.Spool(ctx, r.s.id, r.id, spoolSize, ends...)
-	if err != nil {
-		return err
-	}
-	for _, st := range streams {
-		io.streams = append(io.streams, openStream(st, r.wrote))
 	}
 	return nil
 }
@@ -268,7 +263,8 @@ func isRoot(user string) bool {
 // started releases the command's ends in this process.
 func (io *stdio) started() {
 	packet.CloseAll(io.give)
-	io.give = nil
+	packet.CloseAll(io.spool)
+	io.give, io.spool = nil, nil
 }
 
 // abort releases everything of an exec that never ran.

@@ -31,6 +31,8 @@ type Sandboxes interface {
 	Create(ctx context.Context, who Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error)
 	Get(ref string) (api.Sandbox, error)
 	List(p api.ListParams) []api.Sandbox
+	// Claim ties a sandbox whose creator lost its connection with a hutchd before.
+	Claim(who Actor, ref string) (api.Sandbox, error)
 	Kill(ctx context.Context, ref string) (api.KillResult, error)
 	Remove(ctx context.Context, ref string) (api.KillResult, error)
 }

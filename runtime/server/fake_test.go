@@ -67,6 +67,10 @@ func (f fakeSandboxes) List(p api.ListParams) []api.Sandbox {
 	}
 	return []api.Sandbox{{ID: "sb_1"}}
 }
+func (f fakeSandboxes) Claim(_ Actor, ref string) (api.Sandbox, error) {
+	return api.Sandbox{ID: ref}, nil
+}
+
 func (f fakeSandboxes) Kill(context.Context, string) (api.KillResult, error) {
 	return api.KillResult{Killed: []int{1, 2}}, nil
 }

@@ -65,6 +65,9 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodSandboxList: handle(func(_ context.Context, _ *Call, p api.ListParams) (api.SandboxList, error) {
 			return api.SandboxList{Sandboxes: orEmpty(boxes.List(p))}, nil
 		}),
+		api.MethodSandboxClaim: handle(func(_ context.Context, c *Call, p api.SandboxParams) (api.Sandbox, error) {
+			return boxes.Claim(c.Actor, p.Sandbox)
+		}),
 		api.MethodSandboxKill: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.KillResult, error) {
 			r, err := boxes.Kill(ctx, p.Sandbox)
 			r.Killed = orEmpty(r.Killed)

@@ -57,6 +57,7 @@ func TestMethods(t *testing.T) {
 		{"sandbox.get", `{"sandbox":"x"}`, `"id":"x"`},
 		{"sandbox.list", `{}`, `"id":"sb_1"`},
 		{"sandbox.list", `{"labels":{"a":"b"}}`, `{"sandboxes":[]}`},
+		{"sandbox.claim", `{"sandbox":"x"}`, `{"id":"x"`},
 		{"sandbox.kill", `{"sandbox":"x"}`, `{"killed":[1,2]}`},
 		{"sandbox.remove", `{"sandbox":"x"}`, `{"killed":[]}`},
 		{"exec.run", `{"sandbox":"x","argv":["true"],"timeout_s":2}`, `"exec":"ex_1"`},

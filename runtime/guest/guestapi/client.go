@@ -42,13 +42,18 @@ type Client struct {
 	nextID  uint64
 	execs   map[uint64]*Exec // from before "exec" is sent until its last event
 	ready   chan Event       // non-nil while Setup waits
+	listed  chan struct{}    // non-nil while Resume waits
+	acks    []uint64         // ends on record that PID 1 need not remember
 	ignored int
 	readers sync.WaitGroup
 }
 
 // NewClient takes ownership of conn, hutchd's end of the socketpair, and starts
 // to read from it until Close or until the sandbox is gone.
-func NewClient(conn *os.File) (*Client, error) {
+func NewClient(conn *os.File) (*Client, error) { return newClient(conn, nil) }
+
+// newClient makes a client that knows the given execs of a hutchd before.
+func newClient(conn *os.File, known []*Exec) (*Client, error) {
 	own, err := pollable(conn)
 	if err != nil {
 		return nil, fmt.Errorf("guest channel: %w", err)
@@ -62,9 +67,20 @@ func NewClient(conn *os.File) (*Client, error) {
 		nextID: uint64(time.Now().UnixNano()),
 		execs:  map[uint64]*Exec{},
 	}
+	for _, e := range known {
+		e.c, c.execs[e.ID] = c, e
+	}
 	c.readers.Add(1)
 	go c.readLoop()
 	return c, nil
+}
+
+// NewID returns an id for an exec on this channel.
+func (c *Client) NewID() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nextID++
+	return c.nextID
 }
 
 // pollable returns conn's socket as a file that the runtime's poller serves, so
@@ -211,7 +227,14 @@ func (c *Client) dispatch(ev *Event) error {
 		default: // a second answer
 		}
 	}
+	if ev.Ev == EvListed && c.listed != nil {
+		c.settleListed()
+		return nil
+	}
 	e := c.execs[ev.Exec]
+	if e == nil && (ev.Ev == EvExited || ev.Ev == EvFailed) {
+		c.acks = append(c.acks, ev.Exec) // of a hutchd before, and on record
+	}
 	if e == nil || !e.accept(ev) {
 		c.ignored++
 		if c.ignored > maxIgnored {
@@ -219,7 +242,7 @@ func (c *Client) dispatch(ev *Event) error {
 		}
 		return nil
 	}
-	if ev.Ev != EvStarted {
+	if ev.Ev != EvStarted && ev.Ev != EvPending {
 		delete(c.execs, ev.Exec)
 	}
 	return nil

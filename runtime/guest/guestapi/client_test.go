@@ -194,7 +194,7 @@ func TestIgnoredEvents(t *testing.T) {
 	c, g := newGuest(t)
 	e := g.started(c)
 	for _, packet := range []string{
-		`{"ev":"ready","version":1}`,
+		`{"ev":"ready","version":2}`,
 		`{"ev":"exited","exec":1,"status":0}`,
 		fmt.Sprintf(`{"ev":"started","exec":%d,"pid":1}`, e.ID),
 		fmt.Sprintf(`{"ev":"started","exec":%d,"pid":9}`, e.ID),
@@ -313,8 +313,8 @@ func TestClose(t *testing.T) {
 
 func TestSetupVersions(t *testing.T) {
 	for answer, code := range map[string]api.Code{
-		`{"ev":"ready","version":1}`:                         "",
-		`{"ev":"ready","version":2}`:                         api.FailedPrecondition,
+		`{"ev":"ready","version":2}`:                         "",
+		`{"ev":"ready","version":1}`:                         api.FailedPrecondition,
 		`{"ev":"failed","reason":"internal","message":"no"}`: api.Internal,
 		`{"ev":"started","exec":3}`:                          api.Unavailable, // ignored; then the guest hangs up
 		`{"ev":"ready","version":"1"}`:                       api.Unavailable,

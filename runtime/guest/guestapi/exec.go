@@ -34,7 +34,9 @@ type Exec struct {
 	// begun gets the started or failed event; exited is closed after end is set.
 	// Both are the reader's: it sends at most once, so it never blocks.
 	begun   chan Event
-	started bool // guarded by c.mu
+	started bool // guarded by c.mu, as adopted and known
+	adopted bool // of a hutchd before
+	known   bool // PID 1 has mentioned an adopted one
 	exited  chan struct{}
 	end     Event
 }
@@ -42,24 +44,26 @@ type Exec struct {
 // Start asks PID 1 to run req and waits until it runs. fds are stdin, stdout
 // and stderr, or one pty slave with req.TTY; they stay the caller's, who must
 // have made sure that they may cross, and are made blocking, as commands expect
-// of stdio. req.Op and req.Exec are filled in.
+// of stdio. req.Op is filled in, and req.Exec where it is not one of NewID's.
 //
 // A command that never ran gives a *StartError. When ctx ends first, the exec is
 // killed as soon as it exists and its events are dropped.
 func (c *Client) Start(ctx context.Context, req Request, fds []*os.File) (*Exec, error) {
 	const op = "start command"
-	e := &Exec{c: c, begun: make(chan Event, 1), exited: make(chan struct{})}
+	if req.Exec == 0 {
+		req.Exec = c.NewID()
+	}
+	e := &Exec{ID: req.Exec, c: c, begun: make(chan Event, 1), exited: make(chan struct{})}
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
 		return nil, c.gone(op)
 	}
-	c.nextID++
-	e.ID = c.nextID
 	c.execs[e.ID] = e
 	c.mu.Unlock()
 
-	req.Op, req.Exec = OpExec, e.ID
+	req.Op = OpExec
+	req.Acks = c.takeAcks()
 	if err := c.write(op, &req, fds...); err != nil {
 		c.mu.Lock()
 		delete(c.execs, e.ID)
@@ -74,6 +78,7 @@ func (c *Client) Start(ctx context.Context, req Request, fds []*os.File) (*Exec,
 	case err != nil:
 		return nil, err
 	case ev.Ev == EvFailed:
+		e.Ack() // whoever waits for it gets the error
 		return nil, &StartError{Reason: ev.Reason, Errno: ev.Errno, Message: ev.Message}
 	}
 	e.PID = ev.PID
@@ -83,13 +88,15 @@ func (c *Client) Start(ctx context.Context, req Request, fds []*os.File) (*Exec,
 // accept takes an event about e; false when e does not expect it. The caller
 // holds c.mu.
 func (e *Exec) accept(ev *Event) bool {
+	e.known = true
 	switch {
 	case ev.Ev == EvStarted && !e.started && ev.PID > 1:
 		e.started = true
 		e.begun <- *ev
 	case ev.Ev == EvFailed && !e.started:
 		e.begun <- *ev
-	case ev.Ev == EvExited && e.started:
+	case ev.Ev == EvPending && e.adopted:
+	case ev.Ev == EvExited && (e.started || e.adopted):
 		e.end = *ev
 		close(e.exited)
 	default:

@@ -17,6 +17,12 @@
 //	                                           exited  {exec, status, rusage, killed}
 //	signal {exec, signal}
 //	kill   {exec}
+//	list   {}                                  started | pending | failed | exited ...
+//	                                           listed  {}
+//
+// hutch-init remembers how an exec failed or ended until hutchd has acknowledged it,
+// which it does with a later exec. So no end is lost when hutchd dies: its successor
+// asks for a list.
 //
 // Trust: hutch-init trusts hutchd. hutchd trusts nothing that comes back: the
 // sandbox may have taken over PID 1. hutchd therefore receives without a
@@ -25,7 +31,7 @@
 package guestapi
 
 // Version of the protocol. hutchd refuses a PID 1 that says another.
-const Version = 1
+const Version = 2
 
 // MaxPacket bounds one packet in bytes, in both directions. It is below
 // net.core.wmem_max's default of 212992, so that it always fits.
@@ -52,6 +58,7 @@ const (
 	OpExec   = "exec"   // fds: stdin, stdout, stderr; or one pty slave when TTY
 	OpSignal = "signal" // to the exec's leader
 	OpKill   = "kill"   // SIGKILL to the exec and everything it left behind
+	OpList   = "list"   // report every exec that runs or whose end was not acknowledged
 	OpLarge  = "large"  // fds: [0] sealed memfd with the real request, then its fds
 )
 
@@ -64,6 +71,8 @@ const (
 	EvStarted = "started" // execve succeeded
 	EvFailed  = "failed"  // the command never ran
 	EvExited  = "exited"  // the leader is gone
+	EvPending = "pending" // in a list: accepted, not started yet
+	EvListed  = "listed"  // end of a list
 )
 
 // Request is a message from hutchd. Only the fields of its Op are set.
@@ -83,6 +92,8 @@ type Request struct {
 	// Cgroup is the folder below the mount of setup that the exec starts in. Who
 	// made it kills the exec's tree by it: OpKill then ends the leader alone.
 	Cgroup string `json:"cgroup,omitempty"`
+	// Acks are execs whose end hutchd has put on record.
+	Acks []uint64 `json:"acks,omitempty"`
 
 	// Worker is a role of hutch-init's own binary, instead of Argv and Command: such
 	// an exec starts nothing, and a kill ends its leader alone.

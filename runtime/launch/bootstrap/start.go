@@ -30,54 +30,58 @@ type Options struct {
 	Binary *os.File
 	// IDMap is the user namespace, see PlanIDMap.
 	IDMap IDMap
-	// Boot is sent as it is, but for SetGroups, which follows from IDMap. The
-	// daemon's uid 0 (the first of IDMap) must be able to walk to Boot.Mount, and
-	// the content of StateDir must be its own.
+	// Boot is sent as it is, but for SetGroups, which follows from IDMap, and Keep,
+	// which follows from Socket. The daemon's uid 0 (the first of IDMap) must be able to
+	// walk to Boot.Mount, and the content of StateDir must be its own.
 	Boot launchapi.Boot
-	// Hutchd is the daemon's binary; Init is hutch-init.
-	Hutchd, Init *os.File
-	// DaemonChannel becomes the daemon's fd launchapi.DaemonMonitorFD.
-	DaemonChannel *os.File
+	// Init is hutch-init.
+	Init *os.File
+	// Socket is bound and waits for the monitors that take over when the caller has
+	// died (see Attach); nil makes hutch-launch end with the caller.
+	Socket *os.File
+	// Hold stays open for as long as hutch-launch lives.
+	Hold []*os.File
 	// Stderr is hutch-launch's and the daemon's standard error; nil discards it.
 	Stderr *os.File
 	// Env is hutch-launch's own environment, normally empty.
 	Env []string
 }
 
-// Launcher is a running hutch-launch. It ends with its daemon, or when Close or
-// the caller's death closes its channel.
+// Launcher is a running hutch-launch.
 type Launcher struct {
-	// PID is hutch-launch's, DaemonPID hutchd's, in the caller's pid namespace.
-	PID, DaemonPID int
+	// PID is hutch-launch's, in the caller's pid namespace.
+	PID int
 
-	pidfd *os.File
-	proc  *os.Process
-	conn  *packet.Conn
-	wait  func() (*os.ProcessState, error)
+	method Method
+	pidfd  *os.File
+	proc   *os.Process // nil when another process started it
+	conn   *packet.Conn
+	wait   func() (code int, err error)
 }
 
-// Pidfd refers to hutch-launch's process. It stays the Launcher's, which closes
-// it in Close.
-func (l *Launcher) Pidfd() *os.File { return l.pidfd }
-
 // Wait waits until hutch-launch has ended, and with it every sandbox and all its
-// mounts. Its exit code is hutchd's, 128+n after death by signal n. It may be
-// called more than once.
-func (l *Launcher) Wait() (*os.ProcessState, error) { return l.wait() }
+// mounts. Its exit code is hutchd's, 128+n after death by signal n, and 0 where another
+// process started it. It may be called more than once.
+func (l *Launcher) Wait() (code int, err error) { return l.wait() }
+
+// End asks for what Close does, and does not wait for it.
+func (l *Launcher) End() { _ = l.conn.Send(launchapi.Order{End: true}) } // it may have ended
 
 // Close ends hutch-launch, hutchd and all sandboxes and waits for that. It
 // releases the Launcher's fds.
 func (l *Launcher) Close() error {
+	l.End()
 	err := l.conn.Close()
-	if _, werr := l.wait(); werr != nil {
-		err = errors.Join(err, werr)
-	}
-	return errors.Join(err, l.pidfd.Close())
+	_, werr := l.wait()
+	return errors.Join(err, werr, l.pidfd.Close())
 }
 
-// Start starts hutch-launch in a user and mount namespace of its own, writes the
-// id maps and waits until it has started hutchd. ctx bounds the start only.
-// Nothing is left running when Start fails.
+// Leave ends hutchd and releases the Launcher's fds. A hutch-launch with sandboxes and
+// a Socket waits for the next monitor; any other ends, for which Leave does not wait.
+func (l *Launcher) Leave() error { return errors.Join(l.conn.Close(), l.pidfd.Close()) }
+
+// Start starts hutch-launch in a user and mount namespace of its own and writes the
+// id maps. ctx bounds the start only. Nothing is left running when Start fails.
 func Start(ctx context.Context, o Options) (_ *Launcher, err error) {
 	var undo cleanup.Stack
 	defer undo.Run(&err)
@@ -100,31 +104,28 @@ func Start(ctx context.Context, o Options) (_ *Launcher, err error) {
 		}
 		return nil, err
 	}
-	hutchd, err := daemonBinary(o)
-	if err != nil {
-		return nil, err
-	}
-	if hutchd != o.Hutchd {
-		defer hutchd.Close()
-	}
 	boot := o.Boot
 	boot.SetGroups = o.IDMap.Method != MethodSelf
-	if err := l.conn.Send(boot, hutchd, o.Init, o.DaemonChannel); err != nil {
+	boot.Keep = o.Socket != nil
+	files := []*os.File{o.Init}
+	if boot.Keep {
+		files = append(files, o.Socket)
+	}
+	if err := l.conn.Send(boot, append(files, o.Hold...)...); err != nil {
 		return nil, l.died(ctx, err)
 	}
-	var booted launchapi.Booted
-	files, err := l.conn.Recv(&booted)
-	packet.CloseAll(files)
-	if err != nil {
-		return nil, l.died(ctx, err)
-	}
-	if booted.Error != nil {
-		return nil, booted.Error.API()
+	news, err := l.news(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case news.Error != nil:
+		return nil, news.Error.API()
+	case news.Hello == nil:
+		return nil, errors.New("hutch-launch said something else than hello")
 	}
 	if !stop() {
 		return nil, l.died(ctx, context.Cause(ctx))
 	}
-	l.DaemonPID = booted.DaemonPID
 	undo.Release()
 	return l, nil
 }
@@ -137,13 +138,19 @@ func (l *Launcher) died(ctx context.Context, err error) error {
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) {
 		_ = l.conn.Close()
-		if state, werr := l.wait(); werr == nil {
-			return api.Errorf(api.Unavailable, "hutch-launch ended before it started hutchd: %s", state).
+		if l.proc == nil {
+			return api.Errorf(api.Unavailable, "hutch-launch is gone").WithHint("try again: a new daemon starts by itself")
+		}
+		if code, werr := l.wait(); werr == nil {
+			return api.Errorf(api.Unavailable, "hutch-launch ended before it started hutchd: exit code %d", code).
 				WithHint("the log in the state folder has its last words")
 		}
 	}
 	return fmt.Errorf("talk to hutch-launch: %w", err)
 }
+
+// exitUnknown stands for the exit code of a process that can not be waited for.
+const exitUnknown = 125
 
 // spawn starts the process, which waits for its maps.
 func spawn(o Options) (*Launcher, error) {
@@ -162,7 +169,17 @@ func spawn(o Options) (*Launcher, error) {
 		return nil, err
 	}
 	return &Launcher{
-		PID: proc.Pid, proc: proc, pidfd: pidfd, conn: conn, wait: sync.OnceValues(proc.Wait),
+		PID: proc.Pid, proc: proc, pidfd: pidfd, conn: conn, method: o.IDMap.Method,
+		wait: sync.OnceValues(func() (int, error) {
+			state, err := proc.Wait()
+			if err != nil {
+				return exitUnknown, err
+			}
+			if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+				return 128 + int(ws.Signal()), nil
+			}
+			return state.ExitCode(), nil
+		}),
 	}, nil
 }
 
@@ -221,19 +238,6 @@ func sealedBinary(f *os.File) (*os.File, error) {
 		return nil, err
 	}
 	return sys.SealedMemfd("hutch-launch", io.NewSectionReader(f, 0, st.Size()), sys.MemfdProgram)
-}
-
-// daemonBinary is the binary that the daemon's uid can execute: o.Hutchd, or a
-// copy of it when only root may (a build tree with umask 077).
-func daemonBinary(o Options) (*os.File, error) {
-	st, err := o.Hutchd.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if o.IDMap.Method != MethodDirect || st.Mode().Perm()&0o001 != 0 {
-		return o.Hutchd, nil
-	}
-	return sys.SealedMemfd("hutchd", io.NewSectionReader(o.Hutchd, 0, st.Size()), sys.MemfdProgram)
 }
 
 // allCaps are the capabilities of a new user namespace's first process. Ambient,

@@ -25,7 +25,9 @@ type Client struct {
 	seq     uint64
 	waiters map[uint64]chan<- answer // nil when the channel is broken
 	queue   []Exited                 // not delivered yet
-	wake    chan struct{}            // of deliver; capacity 1
+	held    *Held                    // of Adopt, while it waits
+	heldErr error
+	wake    chan struct{} // of deliver; capacity 1
 }
 
 // answer is a reply to one request, with its fds.
@@ -154,47 +156,6 @@ func (c *Client) Kill(ctx context.Context, id string) error { return c.simple(ct
 // destroy goes on. A sandbox that is not there is no error.
 func (c *Client) Destroy(ctx context.Context, id string) error { return c.simple(ctx, OpDestroy, id) }
 
-// Stream is one stream of an exec: what hutch-launch has spooled of it. The files
-// are the caller's.
-type Stream struct {
-	File *os.File // the spool, for reading (internal/spool)
-	// Count is an eventfd, non-blocking: each read gives how many bytes were added.
-	Count *os.File
-}
-
-// Spool hands over the read ends of an exec's pipes, which must be non-blocking and
-// stay the caller's to close. size is how many bytes of each stream are kept.
-func (c *Client) Spool(ctx context.Context, id, exec string, size int64, pipes ...*os.File) ([]Stream, error) {
-	a, err := c.call(ctx, Request{Op: OpSpool, ID: id, Spool: &Spool{Exec: exec, Size: size}}, pipes...)
-	if err != nil {
-		return nil, err
-	}
-	if len(a.files) != 2*len(pipes) {
-		packet.CloseAll(a.files)
-		return nil, api.Errorf(api.Internal, "spool %s: hutch-launch answered with %d fds", exec, len(a.files))
-	}
-	streams := make([]Stream, 0, len(pipes))
-	for i := range pipes {
-		streams = append(streams, Stream{File: a.files[2*i], Count: a.files[2*i+1]})
-	}
-	return streams, nil
-}
-
-// Flush makes hutch-launch spool what an exec's pipes hold now and returns the state
-// of each stream.
-func (c *Client) Flush(ctx context.Context, id, exec string) ([]Spooled, error) {
-	a, err := c.call(ctx, Request{Op: OpFlush, ID: id, Spool: &Spool{Exec: exec}})
-	packet.CloseAll(a.files)
-	return a.reply.Spooled, err
-}
-
-// Drop forgets an exec's streams.
-func (c *Client) Drop(ctx context.Context, id, exec string) error {
-	a, err := c.call(ctx, Request{Op: OpDrop, ID: id, Spool: &Spool{Exec: exec}})
-	packet.CloseAll(a.files)
-	return err
-}
-
 // call sends a request and waits for its answer.
 func (c *Client) call(ctx context.Context, req Request, files ...*os.File) (answer, error) {
 	wait, seq, err := c.send(req, files...)
@@ -220,6 +181,15 @@ func (c *Client) simple(ctx context.Context, op, id string) error {
 	return err
 }
 
+// note sends a request that has no answer. Once it has returned, the death of hutchd
+// can not undo it.
+func (c *Client) note(req Request, files ...*os.File) error {
+	if err := c.conn.Send(req, files...); err != nil {
+		return c.sendError(&req, err)
+	}
+	return nil
+}
+
 // send sends a request and returns where its answer will come.
 func (c *Client) send(req Request, files ...*os.File) (<-chan answer, uint64, error) {
 	wait := make(chan answer, 1)
@@ -234,16 +204,20 @@ func (c *Client) send(req Request, files ...*os.File) (<-chan answer, uint64, er
 	c.mu.Unlock()
 	if err := c.conn.Send(req, files...); err != nil {
 		c.take(req.Seq)
-		if c.broken() {
-			return nil, 0, gone(err)
-		}
-		if errors.Is(err, unix.ETOOMANYREFS) {
-			return nil, 0, api.Errorf(api.ResourceExhausted, "%s sandbox %s: %w", req.Op, req.ID, err).
-				WithHint("processes of this user have too many files under way between them; try again")
-		}
-		return nil, 0, api.Errorf(api.Internal, "%s sandbox %s: %w", req.Op, req.ID, err)
+		return nil, 0, c.sendError(&req, err)
 	}
 	return wait, req.Seq, nil
+}
+
+func (c *Client) sendError(req *Request, err error) error {
+	if c.broken() {
+		return gone(err)
+	}
+	if errors.Is(err, unix.ETOOMANYREFS) {
+		return api.Errorf(api.ResourceExhausted, "%s sandbox %s: %w", req.Op, req.ID, err).
+			WithHint("processes of this user have too many files under way between them; try again")
+	}
+	return api.Errorf(api.Internal, "%s sandbox %s: %w", req.Op, req.ID, err)
 }
 
 // broken reports whether the reader has seen the end of the channel.
@@ -284,6 +258,10 @@ func (c *Client) read() {
 		if r.Exited != nil {
 			packet.CloseAll(files)
 			c.enqueue(*r.Exited)
+			continue
+		}
+		if r.Adopted != nil {
+			c.adopted(*r.Adopted, files, lost)
 			continue
 		}
 		w := c.take(r.Seq)

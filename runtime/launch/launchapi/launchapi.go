@@ -6,49 +6,86 @@
 //	create  {id, config, root, ...}  fds       result {seq, create: {...}} fds
 //	kill    {id}                               result {seq}
 //	destroy {id}                               result {seq}
-//	spool   {id, exec, size}         fds       result {seq} fds
-//	flush   {id, exec}                         result {seq, spooled}
+//	hold    {id, exec, roles, meta}  fds       result {seq} fds
+//	flush   {id, exec, end}                    result {seq, spooled}
+//	end     {id, exec, end}
 //	drop    {id, exec}                         result {seq}
+//	keep    {key}                    fd
+//	unkeep  {key}
+//	adopt   {}                                 adopted {...} fds, once for each thing
+//	                                           result {seq}
 //	                                           exited {id, status}
 //
 // Both ends have the same kernel uid and trust each other; hutch-launch is
 // separate because libcontainer re-executes its own binary for every sandbox
-// and because it is to outlive hutchd.
+// and because it outlives hutchd. What a hutchd must not take with it when it is
+// killed, it hands to hutch-launch before it acts on it: fds as a service manager's
+// fd store has them (sd_notify(3), FDSTORE), and a few bytes that tell the next
+// hutchd what they are. That one gets everything back with adopt, its first request.
+//
+// Messages without a seq have no answer: once they are sent, no death of hutchd
+// can undo them.
 package launchapi
 
 import "encoding/json"
 
-// Version of the protocol; hutchd and hutch-launch of one build always agree.
-const Version = 1
+// Version of the protocol. hutchd and hutch-launch of one build always agree; a
+// hutchd of another build that takes over living sandboxes must speak the same.
+const Version = 2
 
 // Operations.
 const (
 	OpCreate  = "create"
 	OpKill    = "kill"
 	OpDestroy = "destroy"
-	// OpSpool hands over the read ends of an exec's pipes, non-blocking. For each
-	// the result has two fds: the spool (internal/spool) for reading and the
-	// eventfd that counts its bytes.
-	OpSpool = "spool"
-	OpFlush = "flush" // spool what the pipes hold now
-	OpDrop  = "drop"  // forget the streams
+	// OpHold hands over the fds of an exec that must outlive hutchd, before PID 1 is
+	// asked to start it. Without a spool among them it has no answer.
+	OpHold  = "hold"
+	OpFlush = "flush" // spool what the pipes hold now, and note the end
+	OpEnd   = "end"   // note the end of an exec without spools; no answer
+	OpDrop  = "drop"  // forget an exec
+
+	OpKeep   = "keep"   // hold an fd of hutchd's own under a key; no answer
+	OpUnkeep = "unkeep" // close it; no answer
+	OpAdopt  = "adopt"  // give everything back to a new hutchd
 )
 
 // Request is a message from hutchd.
 type Request struct {
-	Seq uint64 `json:"seq"` // echoed in the result
+	Seq uint64 `json:"seq,omitempty"` // echoed in the result; 0 wants none
 	Op  string `json:"op"`
-	ID  string `json:"id"` // the sandbox, chosen by hutchd
+	ID  string `json:"id,omitempty"`  // the sandbox, chosen by hutchd
+	Key string `json:"key,omitempty"` // of keep and unkeep
 
 	Create *Create `json:"create,omitempty"`
-	Spool  *Spool  `json:"spool,omitempty"` // of spool, flush and drop
+	Exec   *Exec   `json:"exec,omitempty"` // of hold, flush, end and drop
 }
 
-// Spool names the streams of an exec.
-type Spool struct {
-	Exec string `json:"exec"`
-	Size int64  `json:"size,omitempty"` // bytes kept of each stream, see spool.LayoutOf
+// Exec is an exec of a sandbox as hutch-launch knows it.
+type Exec struct {
+	ID   string `json:"id"`
+	Size int64  `json:"size,omitempty"` // bytes kept of each spool, see spool.LayoutOf
+	// Roles are what the fds of a hold are for, one for each.
+	Roles []Role `json:"roles,omitempty"`
+	// Meta and End are hutchd's own words to its successor: what the exec is, and
+	// how it ended.
+	Meta json.RawMessage `json:"meta,omitempty"`
+	End  json.RawMessage `json:"end,omitempty"`
 }
+
+// Role is what hutch-launch does with an fd of a hold.
+type Role string
+
+// The roles.
+const (
+	// RoleSpool is a pipe's read end, non-blocking, whose bytes are spooled. The
+	// result has two fds for it: the spool (internal/spool) for reading, and the
+	// eventfd that counts its bytes.
+	RoleSpool Role = "spool"
+	// RoleKeep is held open until the exec is dropped: a pipe's write end, the
+	// master of a terminal.
+	RoleKeep Role = "keep"
+)
 
 // Spooled is the state of one stream after a flush.
 type Spooled struct {
@@ -102,6 +139,32 @@ type Reply struct {
 	Create  *CreateResult `json:"create,omitempty"`
 	Spooled []Spooled     `json:"spooled,omitempty"` // of flush, in the order of the pipes
 	Exited  *Exited       `json:"exited,omitempty"`  // event, Seq is 0
+	Adopted *Adopted      `json:"adopted,omitempty"` // event, before the result of adopt
+}
+
+// Adopted is one thing that hutch-launch has held for the hutchd before. Exactly one
+// field is set. Sandboxes come before their execs.
+type Adopted struct {
+	// Key names an fd of a keep: fds [0].
+	Key string `json:"key,omitempty"`
+	// Sandbox has fds [0] the guest channel and [1] a pidfd of PID 1.
+	Sandbox *AdoptedSandbox `json:"sandbox,omitempty"`
+	// Exec has the fds of its hold: for each spool its file and a new eventfd, which
+	// counts from the first byte on; for each keep the fd itself.
+	Exec *AdoptedExec `json:"exec,omitempty"`
+}
+
+// AdoptedSandbox is a sandbox that was created and not destroyed. PID 1 may have
+// ended: then its exited event comes as well.
+type AdoptedSandbox struct {
+	ID  string `json:"id"`
+	PID int    `json:"pid"`
+}
+
+// AdoptedExec is an exec that was held and not dropped.
+type AdoptedExec struct {
+	Sandbox string `json:"sandbox"`
+	Exec
 }
 
 // CreateResult describes a sandbox whose PID 1 is running and waits for setup.

@@ -5,7 +5,7 @@
 //	monitor -> hutchd                  hutchd -> monitor
 //	config {...}                       ready {} | failed {...}
 //	conn   {actor}          fd
-//	stop   {}
+//	stop   {reason, keep}              ending {}
 //	swept  {removed, error}            sweep {}
 //	probed {checks}                    probe {}
 //
@@ -32,6 +32,7 @@ type Message struct {
 	Failed *Failed `json:"failed,omitempty"` // could not start; hutchd exits
 	Sweep  *Sweep  `json:"sweep,omitempty"`  // remove cgroups of dead daemons
 	Probe  *Probe  `json:"probe,omitempty"`  // run the doctor's probes
+	Ending *Ending `json:"ending,omitempty"` // takes no connection any more
 }
 
 // Config is what hutchd can not find out inside its namespaces.
@@ -62,10 +63,20 @@ type Conn struct {
 	Private bool `json:"private"`
 }
 
-// Stop asks hutchd to remove every sandbox and exit.
+// Stop asks hutchd to remove every sandbox and exit; with Keep, to exit with ExitLeft
+// when there are any, which then live on.
 type Stop struct {
 	Reason string `json:"reason"`
+	Keep   bool   `json:"keep"`
 }
+
+// ExitLeft is hutchd's exit code when it has left sandboxes for the next daemon. With 0
+// it has left nothing; with any other it has crashed.
+const ExitLeft = 75 // EX_TEMPFAIL of sysexits.h
+
+// Ending says that hutchd is about to exit and takes no more connections: a client that
+// comes now is for the next daemon.
+type Ending struct{}
 
 // Sweep asks for a sweep of cgroups; the answer is Swept.
 type Sweep struct{}

@@ -1,0 +1,77 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+)
+
+// keep holds an fd of hutchd's own under key, in place of the one before; without
+// one it only forgets that.
+func (s *server) keep(key string, files []*os.File) {
+	s.mu.Lock()
+	old := s.kept[key]
+	delete(s.kept, key)
+	if len(files) == 1 && !s.closing {
+		s.kept[key], files = files[0], nil
+	}
+	s.mu.Unlock()
+	packet.CloseAll(files)
+	if old != nil {
+		_ = old.Close()
+	}
+}
+
+// adopt gives a new hutchd all that is held. The requests of the one before are over
+// (see leave), so nothing of it is still coming or going.
+func (ses *session) adopt() error {
+	ses.mu.Lock()
+	kept := maps.Clone(ses.kept)
+	all := slices.SortedFunc(maps.Values(ses.sandboxes), func(a, b *sandbox) int { return cmp.Compare(a.id, b.id) })
+	ses.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(kept)) {
+		if err := ses.conn.Send(adopted(launchapi.Adopted{Key: key}), kept[key]); err != nil {
+			return fmt.Errorf("hand over %s: %w", key, err)
+		}
+	}
+	for _, sb := range all {
+		if err := ses.handOver(sb); err != nil {
+			return fmt.Errorf("hand over sandbox %s: %w", sb.id, err)
+		}
+	}
+	return nil
+}
+
+func adopted(a launchapi.Adopted) launchapi.Reply { return launchapi.Reply{Adopted: &a} }
+
+func (ses *session) handOver(sb *sandbox) error {
+	<-sb.created
+	if sb.undo == nil {
+		return nil // its creation has failed
+	}
+	what := launchapi.Adopted{Sandbox: &launchapi.AdoptedSandbox{ID: sb.id, PID: sb.pid}}
+	if err := ses.conn.Send(adopted(what), sb.guest, sb.pidfd); err != nil {
+		return err
+	}
+	if err := sb.execs.handOver(func(e launchapi.Exec, files []*os.File) error {
+		return ses.conn.Send(adopted(launchapi.Adopted{Exec: &launchapi.AdoptedExec{Sandbox: sb.id, Exec: e}}), files...)
+	}); err != nil {
+		return err
+	}
+	select {
+	case <-sb.exited:
+		return ses.conn.Send(sb.exit())
+	default: // watch tells when
+		return nil
+	}
+}
+
+// exit is the event about the end of PID 1.
+func (sb *sandbox) exit() launchapi.Reply {
+	return launchapi.Reply{Exited: &launchapi.Exited{ID: sb.id, Status: int(sb.status)}}
+}

@@ -1,0 +1,356 @@
+package launch
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/spool"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+)
+
+// maxHeld bounds the execs of one sandbox that are held, running or not.
+const maxHeld = 8192
+
+// execs are what is held of a sandbox's execs. hutch-launch alone writes their spools,
+// so that no byte is lost or doubled when hutchd dies between reading and writing.
+type execs struct {
+	dir string // whose file system holds the spools
+
+	mu     sync.Mutex
+	closed bool
+	byID   map[string]*heldExec
+	wg     sync.WaitGroup // one for each stream
+}
+
+// heldExec is one exec; its fields change under execs.mu only.
+type heldExec struct {
+	launchapi.Exec
+	streams []*stream  // of RoleSpool, in order
+	kept    []*os.File // of RoleKeep, in order
+}
+
+// hold takes an exec and its files, which it owns from now on. The files it returns
+// are the caller's: for each spool the file, for reading, and the eventfd.
+func (x *execs) hold(exec *launchapi.Exec, files []*os.File) (out []*os.File, err error) {
+	h := &heldExec{Exec: *exec}
+	defer func() {
+		if err != nil {
+			packet.CloseAll(append(out, files...))
+			h.close()
+		}
+	}()
+	if len(files) != len(exec.Roles) {
+		return nil, api.Errorf(api.Internal, "hold %s: %d fds for %d roles", exec.ID, len(files), len(exec.Roles))
+	}
+	for _, role := range exec.Roles {
+		f := files[0]
+		files = files[1:]
+		switch role {
+		case launchapi.RoleSpool:
+			st, err := newStream(x.dir, exec.Size, f)
+			if err != nil {
+				return out, err
+			}
+			h.streams = append(h.streams, st)
+			given, err := st.share()
+			if err != nil {
+				return out, err
+			}
+			out = append(out, given...)
+		case launchapi.RoleKeep:
+			h.kept = append(h.kept, f)
+		default:
+			_ = f.Close()
+			return out, api.Errorf(api.Unimplemented, "hold %s: role %q", exec.ID, role)
+		}
+	}
+	return out, x.enter(h)
+}
+
+func (x *execs) enter(h *heldExec) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.closed:
+		return api.Errorf(api.FailedPrecondition, "the sandbox is being removed")
+	case x.byID[h.ID] != nil:
+		return api.Errorf(api.AlreadyExists, "%s is held already", h.ID)
+	case len(x.byID) >= maxHeld:
+		return api.Errorf(api.ResourceExhausted, "%d commands of the sandbox run or are kept", len(x.byID)).
+			WithHint("remove the sandbox, or forget ended commands")
+	}
+	x.byID[h.ID] = h
+	for _, st := range h.streams {
+		x.wg.Go(st.run)
+	}
+	return nil
+}
+
+// handOver gives every exec to send, with files that stay the callee's for the call.
+func (x *execs) handOver(send func(launchapi.Exec, []*os.File) error) error {
+	x.mu.Lock()
+	all := make([]*heldExec, 0, len(x.byID))
+	for _, h := range x.byID {
+		all = append(all, h)
+	}
+	x.mu.Unlock()
+	for _, h := range all {
+		if err := x.handOverOne(h, send); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *execs) handOverOne(h *heldExec, send func(launchapi.Exec, []*os.File) error) error {
+	x.mu.Lock()
+	exec := h.Exec
+	x.mu.Unlock()
+	var files, own []*os.File
+	defer func() { packet.CloseAll(own) }()
+	streams, kept := h.streams, h.kept
+	for _, role := range exec.Roles {
+		if role == launchapi.RoleKeep {
+			files, kept = append(files, kept[0]), kept[1:]
+			continue
+		}
+		given, err := streams[0].share()
+		if err != nil {
+			return err
+		}
+		own, files, streams = append(own, given...), append(files, given...), streams[1:]
+	}
+	return send(exec, files)
+}
+
+// end notes how an exec has ended. One that was dropped meanwhile needs no note.
+func (x *execs) end(id string, end json.RawMessage) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if h := x.byID[id]; h != nil {
+		h.End = end
+	}
+}
+
+// stream is one pipe and its spool.
+type stream struct {
+	pipe *os.File // the end that is read
+
+	mu sync.Mutex // guards what follows: the loop and flush splice in turn
+	w  *spool.Writer
+	// told is the eventfd that hutchd counts the bytes with. It is no os.File: those
+	// make an fd blocking, for hutchd's duplicate too.
+	told   int
+	closed bool
+}
+
+func newStream(dir string, size int64, pipe *os.File) (*stream, error) {
+	w, err := spool.NewWriter(dir, size)
+	if err != nil {
+		_ = pipe.Close()
+		return nil, err
+	}
+	return &stream{pipe: pipe, told: -1, w: w}, nil
+}
+
+// share makes the two files that hutchd gets: the spool for reading and a new eventfd,
+// which counts from the stream's first byte on. A hutchd before has no use for its own
+// any more.
+func (st *stream) share() (out []*os.File, err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return nil, os.ErrClosed
+	}
+	reader, err := st.w.Reader()
+	if err != nil {
+		return nil, err
+	}
+	efd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err == nil {
+		var theirs int
+		if theirs, err = unix.FcntlInt(uintptr(efd), unix.F_DUPFD_CLOEXEC, 3); err == nil {
+			out = []*os.File{reader, os.NewFile(uintptr(theirs), "spool counter")}
+		} else {
+			_ = unix.Close(efd)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make a spool's eventfd: %w", err), reader.Close())
+	}
+	if st.told >= 0 {
+		_ = unix.Close(st.told)
+	}
+	st.told = efd
+	return out, st.tell(st.w.Total())
+}
+
+// tell adds to what hutchd knows of; mu is held.
+func (st *stream) tell(n int64) error {
+	if n == 0 {
+		return nil
+	}
+	var count [8]byte
+	binary.NativeEndian.PutUint64(count[:], uint64(n))
+	_, err := unix.Write(st.told, count[:])
+	return err
+}
+
+// run spools until the pipe's last writer is gone or the stream is closed.
+func (st *stream) run() {
+	rc, err := st.pipe.SyscallConn()
+	if err != nil {
+		return
+	}
+	for ended := false; !ended; {
+		err := rc.Read(func(fd uintptr) bool {
+			err := st.splice(int(fd))
+			ended = err != nil && !errors.Is(err, unix.EAGAIN)
+			return err == nil || ended // EAGAIN waits for the poller
+		})
+		if err != nil {
+			return // closed
+		}
+	}
+}
+
+// splice moves what there is, at most a chunk, and tells hutchd.
+func (st *stream) splice(fd int) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return os.ErrClosed
+	}
+	n, err := st.w.Splice(fd)
+	if errors.Is(err, unix.EINTR) {
+		return nil // once more
+	}
+	if err != nil {
+		return err
+	}
+	return st.tell(n)
+}
+
+// flush spools what the pipe holds now, without waiting for its end.
+func (st *stream) flush() launchapi.Spooled {
+	rc, err := st.pipe.SyscallConn()
+	if err == nil {
+		_ = rc.Control(func(fd uintptr) {
+			for st.splice(int(fd)) == nil {
+			}
+		})
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	res := launchapi.Spooled{Total: st.w.Total(), Lost: -1}
+	if off, lost := st.w.Lost(); lost {
+		res.Lost = off
+	}
+	return res
+}
+
+func (st *stream) close() {
+	_ = st.pipe.Close() // ends run
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed {
+		return
+	}
+	st.closed = true
+	_ = st.w.Close()
+	if st.told >= 0 {
+		_ = unix.Close(st.told)
+	}
+}
+
+// flush spools what an ended exec has written, and notes its end. What its left-over
+// background processes write later is spooled as it comes.
+func (x *execs) flush(id string, end json.RawMessage) ([]launchapi.Spooled, error) {
+	x.mu.Lock()
+	h := x.byID[id]
+	x.mu.Unlock()
+	if h == nil {
+		return nil, api.Errorf(api.NotFound, "%s is not held", id)
+	}
+	res := make([]launchapi.Spooled, 0, len(h.streams))
+	for _, st := range h.streams {
+		res = append(res, st.flush())
+	}
+	x.end(id, end)
+	return res, nil
+}
+
+// drop forgets an exec. A process that still writes gets SIGPIPE.
+func (x *execs) drop(id string) {
+	x.mu.Lock()
+	h := x.byID[id]
+	delete(x.byID, id)
+	x.mu.Unlock()
+	if h != nil {
+		h.close()
+	}
+}
+
+func (h *heldExec) close() {
+	for _, st := range h.streams {
+		st.close()
+	}
+	packet.CloseAll(h.kept)
+}
+
+// close stores what the pipes still hold, drops everything and waits for the
+// goroutines. The sandbox's processes are dead.
+func (x *execs) close() {
+	x.mu.Lock()
+	x.closed = true
+	all := x.byID
+	x.byID = nil
+	x.mu.Unlock()
+	for _, h := range all {
+		for _, st := range h.streams {
+			st.flush()
+		}
+		h.close()
+	}
+	x.wg.Wait()
+}
+
+// hold handles OpHold.
+func (ses *session) hold(req launchapi.Request, sb *sandbox, files []*os.File) {
+	<-sb.created
+	if sb.undo == nil {
+		packet.CloseAll(files)
+		ses.finish(req, api.Errorf(api.NotFound, "sandbox %s does not exist", sb.id))
+		return
+	}
+	out, err := sb.execs.hold(req.Exec, files)
+	if err != nil || req.Seq == 0 {
+		packet.CloseAll(out)
+		ses.finish(req, err)
+		return
+	}
+	if err := ses.conn.Send(launchapi.Reply{Seq: req.Seq}, out...); err != nil && !errors.Is(err, io.EOF) {
+		sb.execs.drop(req.Exec.ID)
+		ses.finish(req, fmt.Errorf("hand over the streams of %s: %w", req.Exec.ID, err))
+	}
+	packet.CloseAll(out)
+}
+
+// flush handles OpFlush.
+func (ses *session) flush(req launchapi.Request, sb *sandbox) {
+	spooled, err := sb.execs.flush(req.Exec.ID, req.Exec.End)
+	if err != nil {
+		ses.finish(req, err)
+		return
+	}
+	ses.reply(launchapi.Reply{Seq: req.Seq, Spooled: spooled})
+}

@@ -1,0 +1,185 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/bootstrap"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
+)
+
+// hutchd is one life of hutchd, seen from outside.
+type hutchd struct {
+	conn  *packet.Conn
+	pidfd *os.File
+}
+
+// More crashes than maxCrashes within crashTime end the daemon: what makes hutchd crash
+// again and again is most likely something that it takes over.
+const (
+	maxCrashes = 5
+	crashTime  = time.Minute
+)
+
+// startHutchd starts a hutchd and waits until it serves.
+func (m *monitor) startHutchd(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	ours, theirs, err := packet.Pair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	h := &hutchd{}
+	if h.conn, err = packet.New(ours); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
+	mount, err := m.mountPoint()
+	if err != nil {
+		return err
+	}
+	pid, err := m.launcher.StartDaemon(ctx, bootstrap.Daemon{
+		Start:  launchapi.Start{Args: []string{"hutchd", "daemon"}, Env: daemonEnv(mount)},
+		Binary: m.binary, Channel: theirs,
+	})
+	theirs.Close()
+	if err != nil {
+		return err
+	}
+	if h.pidfd, err = sys.OpenPidfd(pid); err != nil {
+		return err
+	}
+	if err := h.begin(ctx, m.config()); err != nil {
+		if api.ErrorCode(err) == api.Unavailable {
+			return api.Errorf(api.Unavailable, "hutchd ended before it could serve: %w", err).
+				WithHint("its last words are in %s", m.opts.Paths.Log)
+		}
+		return err
+	}
+	m.enter(h)
+	return nil
+}
+
+// begin hands hutchd its config and waits until it serves.
+func (h *hutchd) begin(ctx context.Context, config *monitorapi.Config) error {
+	if err := h.conn.Send(monitorapi.Message{Config: config}); err != nil {
+		return api.Errorf(api.Unavailable, "%w", err)
+	}
+	var first monitorapi.Message
+	stop := context.AfterFunc(ctx, func() { _ = h.conn.Close() })
+	files, err := h.conn.Recv(&first)
+	packet.CloseAll(files)
+	stop()
+	switch {
+	case err != nil:
+		return api.Errorf(api.Unavailable, "%w", err)
+	case first.Failed != nil:
+		return &api.Error{Code: first.Failed.Code, Msg: first.Failed.Msg, Hint: first.Failed.Hint}
+	case first.Ready == nil:
+		return errors.New("hutchd sent something else than ready")
+	}
+	return nil
+}
+
+func (h *hutchd) close() {
+	_ = h.conn.Close()
+	if h.pidfd != nil {
+		_ = h.pidfd.Close()
+	}
+}
+
+// enter makes h the one that gets connections.
+func (m *monitor) enter(h *hutchd) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hutchd = h
+	m.changed.Broadcast()
+}
+
+// retire says that h has ended.
+func (m *monitor) retire() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hutchd != nil {
+		m.hutchd.close()
+		m.hutchd = nil
+	}
+}
+
+// next waits for a hutchd other than after; nil says that none will come.
+func (m *monitor) next(after *hutchd) *hutchd {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for !m.over && (m.hutchd == nil || m.hutchd == after) {
+		m.changed.Wait()
+	}
+	if m.over {
+		return nil
+	}
+	return m.hutchd
+}
+
+// finish wakes those who wait for a hutchd: there will be none.
+func (m *monitor) finish() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.over = true
+	m.changed.Broadcast()
+}
+
+// watch serves hutchd, life after life, until it has ended for good. It reports whether
+// sandboxes live on.
+func (m *monitor) watch(ctx context.Context) (left bool) {
+	defer m.finish()
+	var crashes []time.Time
+	for {
+		go m.serveHutchd(ctx, m.next(nil))
+		ended, err := m.launcher.Next()
+		if err != nil {
+			return false // hutch-launch ends after a regular end of hutchd, or was killed
+		}
+		m.retire()
+		status := syscall.WaitStatus(ended.Status)
+		switch {
+		case status.Exited() && status.ExitStatus() == monitorapi.ExitLeft:
+			return true
+		case m.isStopping():
+			return false
+		}
+		now := time.Now()
+		crashes = append(crashes, now)
+		for now.Sub(crashes[0]) > crashTime {
+			crashes = crashes[1:]
+		}
+		if len(crashes) > maxCrashes {
+			m.log.Error("hutchd crashes again and again; the daemon ends", "crashes", len(crashes), "within", crashTime)
+			return false
+		}
+		m.log.Warn("hutchd has crashed; another one takes over", "how", describe(status))
+		// A signal meanwhile is for the one that comes.
+		if err := m.startHutchd(context.WithoutCancel(ctx)); err != nil {
+			m.log.Error("start hutchd again; the daemon ends", "err", err)
+			return false
+		}
+	}
+}
+
+func describe(ws syscall.WaitStatus) string {
+	if ws.Signaled() {
+		return "killed by " + ws.Signal().String()
+	}
+	return fmt.Sprintf("exit status %d", ws.ExitStatus())
+}

@@ -1,0 +1,293 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+)
+
+// saved is what a hutchd writes of a sandbox for the next one, into record.json.
+type saved struct {
+	Record api.Sandbox `json:"record"`
+	Spec   api.Spec    `json:"spec"`
+	Root   *Root       `json:"root"`
+}
+
+// save replaces record.json.
+func (s *Sandbox) save() error {
+	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: s.Record(), Spec: s.spec, Root: s.root})
+}
+
+// claimGrace is how long a sandbox that is tied to its creator's connection waits for the
+// creator, whose connection went with the hutchd before.
+const claimGrace = 10 * time.Second
+
+// adoptTimeout bounds what a new hutchd waits for one PID 1.
+const adoptTimeout = 5 * time.Second
+
+// Adopt takes over the sandboxes of a hutchd that was killed, before any call comes in.
+// Nothing on disk is believed that hutch-launch, and so the kernel, contradicts: it
+// knows which sandboxes there are. What is wrong with one of them ends only that one.
+func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error {
+	known := map[string]bool{}
+	var wg sync.WaitGroup
+	for i := range held {
+		known[held[i].ID] = true
+		wg.Go(func() {
+			if err := m.adopt(ctx, &held[i]); err != nil {
+				m.cfg.Logger.Error("take over a sandbox; it is removed", "sandbox", held[i].ID, "err", err)
+				m.discard(ctx, held[i].ID)
+			}
+		})
+	}
+	wg.Wait()
+	return m.sweepFolders(ctx, known)
+}
+
+// discard removes a sandbox that can not be taken over.
+func (m *Manager) discard(ctx context.Context, id string) {
+	dir := filepath.Join(m.cfg.Dir, id)
+	err := m.cfg.Launcher.Destroy(ctx, id)
+	err = errors.Join(err, unmountBelow(dir, maxMounts), removeAll(dir))
+	if err != nil {
+		m.cfg.Logger.Error("remove a sandbox that can not be taken over", "sandbox", id, "err", err)
+	}
+}
+
+// maxMounts is more than a spec may have.
+const maxMounts = 128
+
+// sweepFolders removes the folders of sandboxes that were being made or removed.
+func (m *Manager) sweepFolders(ctx context.Context, known map[string]bool) error {
+	entries, err := os.ReadDir(m.cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("look for folders of sandboxes: %w", err)
+	}
+	for _, e := range entries {
+		if !known[e.Name()] {
+			m.discard(ctx, e.Name())
+		}
+	}
+	return nil
+}
+
+// unmountBelow unmounts what creation.mounts has mounted.
+func unmountBelow(dir string, n int) error {
+	var errs []error
+	for i := n - 1; i >= 0; i-- {
+		at := filepath.Join(dir, "mnt", strconv.Itoa(i))
+		for _, path := range []string{at + ".overlay/merged", at} {
+			err := unmount(path)
+			if !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// adopt takes over one sandbox. It owns what it returns no error for.
+func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
+	defer cancel()
+	var own cleanup.Stack
+	defer own.Run(&err)
+	own.Add(func() error { h.Close(); return nil })
+	dir := filepath.Join(m.cfg.Dir, h.ID)
+	data, err := os.ReadFile(filepath.Join(dir, "record.json"))
+	if err != nil {
+		return err
+	}
+	var from saved
+	if err := json.Unmarshal(data, &from); err != nil || from.Root == nil || from.Record.ID != h.ID {
+		return fmt.Errorf("record.json is not one: %w", err)
+	}
+	s := &Sandbox{
+		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root,
+		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record,
+		exited: make(chan struct{}), execs: map[string]*running{}, orphaned: from.Spec.Owner == api.OwnerConnection,
+	}
+	if s.record.State == api.Creating {
+		s.record.State = api.Running
+	}
+	s.record.PID = h.PID
+	if s.root.Release, err = m.cfg.Images.Hold(s.root.Lower); err != nil {
+		return err
+	}
+	own.Add(func() error { s.root.Release(); return nil })
+
+	var ids []uint64
+	metas := make([]execMeta, len(h.Execs))
+	for i, e := range h.Execs {
+		if err := json.Unmarshal(e.Meta, &metas[i]); err != nil {
+			return fmt.Errorf("note of exec %s: %w", e.ID, err)
+		}
+		if e.End == nil {
+			ids = append(ids, metas[i].Guest)
+		}
+	}
+	var guests map[uint64]*guestapi.Exec
+	if s.guest, guests, err = guestapi.Resume(ctx, h.Guest, ids); err != nil {
+		return err
+	}
+	own.Release() // from here on removal takes care of everything
+	s.destroy = m.undoAdopted(s)
+	m.mu.Lock()
+	m.byID[s.id] = s
+	if s.name != "" {
+		m.byName[s.name] = s
+	}
+	m.mu.Unlock()
+	for i := range h.Execs {
+		m.adoptExec(ctx, s, &h.Execs[i], &metas[i], guests[metas[i].Guest])
+	}
+	m.watchAdopted(s)
+	return nil
+}
+
+// undoAdopted does what creation has pushed, for a sandbox of a hutchd before.
+func (m *Manager) undoAdopted(s *Sandbox) func() error {
+	var undo cleanup.Stack
+	undo.Add(func() error { s.root.Release(); return nil })
+	undo.Add(func() error { return removeAll(s.dir) })
+	undo.Add(func() error { return unmountBelow(s.dir, 1+len(s.spec.Mounts)) })
+	undo.Add(s.pidfd.Close)
+	undo.Add(func() error {
+		err := m.cfg.Launcher.Destroy(context.Background(), s.id)
+		if launcherGone(err) {
+			return s.abandon()
+		}
+		return err
+	})
+	undo.Add(s.guest.Close)
+	return undo.Release()
+}
+
+// watchAdopted starts the clocks of an adopted sandbox, as admit does for a new one.
+func (m *Manager) watchAdopted(s *Sandbox) {
+	if ttl := s.spec.TTLS; ttl > 0 {
+		left := time.Until(s.record.Created.Add(seconds(ttl)))
+		s.timers = append(s.timers, time.AfterFunc(left, func() { m.removeLater(s, "its ttl_s is over") }))
+	}
+	s.rearmIdle(m)
+	if s.orphaned {
+		s.timers = append(s.timers, time.AfterFunc(claimGrace, func() {
+			m.mu.Lock()
+			left := s.orphaned
+			m.mu.Unlock()
+			if left {
+				m.removeLater(s, "its owner did not come back after hutchd was killed")
+			}
+		}))
+	}
+	m.watchPID1(s)
+}
+
+// Claim ties a sandbox that a hutchd before had tied to a connection to this one: its
+// creator is back.
+func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !s.orphaned {
+		return api.Sandbox{}, api.Errorf(api.FailedPrecondition, "sandbox %s is not waiting for its owner", s.id).
+			WithHint("only a sandbox with owner connection does, for %s after the daemon was restarted", claimGrace)
+	}
+	s.orphaned, s.conn = false, conn
+	return s.Record(), nil
+}
+
+// adoptExec takes over one exec. e's files are its own from now on.
+func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldExec, meta *execMeta, guest *guestapi.Exec) {
+	r := &running{
+		id: e.ID, s: s, params: meta.Params, open: meta.Input, guest: meta.Guest, exec: guest,
+		start: meta.Start, until: meta.Until, done: make(chan struct{}), io: &stdio{},
+	}
+	for _, st := range e.Streams {
+		r.io.streams = append(r.io.streams, openStream(st))
+	}
+	files := e.Files
+	for _, kept := range []struct {
+		has bool
+		to  **os.File
+	}{{meta.Input, &r.io.input}, {meta.Master, &r.io.master}} {
+		if kept.has && len(files) > 0 {
+			*kept.to, files = files[0], files[1:]
+		}
+	}
+	if r.io.input != nil {
+		r.io.closers = append(r.io.closers, r.io.input)
+	}
+	if e.End != nil {
+		m.adoptEnded(r, e.End)
+		return
+	}
+	err := r.exec.Resume(ctx)
+	if err != nil && s.guest.Err() == nil {
+		// It never ran, and nobody was told that it did.
+		r.io.release()
+		r.io.forget()
+		m.dropStreams(r)
+		return
+	}
+	own, cancel := context.WithCancelCause(context.Background())
+	limited, stopTimer := r.limit(own)
+	r.stop = cancel
+	m.addExec(r)
+	go func() {
+		defer cancel(nil)
+		defer stopTimer()
+		m.supervise(limited, r)
+	}()
+}
+
+// adoptEnded takes over an exec whose end is on record.
+func (m *Manager) adoptEnded(r *running, note json.RawMessage) {
+	var end execEnd
+	if err := json.Unmarshal(note, &end); err != nil {
+		end.End.Status = int(syscall.SIGKILL)
+		end.Verdict = api.VerdictLost
+	}
+	r.end, r.verdict, r.took = end.End, end.Verdict, end.Took
+	r.exec = &guestapi.Exec{ID: r.guest, PID: end.End.PID}
+	r.stop = func(error) {}
+	r.io.release()
+	m.addExec(r)
+	m.endExec(r)
+	close(r.done)
+}
+
+// Lost says that hutch-launch has ended and takes every sandbox with it.
+func (m *Manager) Lost() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lost = true
+}
+
+// whySandboxEnded is the verdict of an exec that ended with its sandbox.
+func (m *Manager) whySandboxEnded() api.Verdict {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lost {
+		return api.VerdictLost
+	}
+	return api.VerdictSandbox
+}

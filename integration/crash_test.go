@@ -2,6 +2,8 @@ package integration_test
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // The tests of this file kill parts of the product. They do not run in parallel
@@ -28,6 +32,7 @@ exec sleep infinity`
 
 // client is a running `hutch run`.
 type client struct {
+	errs bytes.Buffer // standard error, once it has ended
 	*exec.Cmd
 	out   *bufio.Reader
 	stdin io.WriteCloser
@@ -57,6 +62,7 @@ func (w *world) launch(t testing.TB, args ...string) *client {
 func spawn(t testing.TB, cmd *exec.Cmd) *client {
 	t.Helper()
 	c := &client{Cmd: cmd}
+	cmd.Stderr = &c.errs
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +85,8 @@ func (c *client) await(t testing.TB, want string) {
 	for {
 		line, err := c.out.ReadString('\n')
 		if err != nil {
-			t.Fatalf("%s: output ended before %q: %v", strings.Join(c.Args, " "), want, err)
+			_ = c.Wait()
+			t.Fatalf("%s: output ended before %q: %v: %s", strings.Join(c.Args, " "), want, err, &c.errs)
 		}
 		if strings.TrimSpace(line) == want {
 			return
@@ -231,55 +238,51 @@ func TestKillClient(t *testing.T) {
 	}
 }
 
-// TestKillDaemon kills one part of a daemon that is at work: its clients get an
-// error, every process ends, and the next daemon starts and sweeps the rest.
-func TestKillDaemon(t *testing.T) {
-	for _, part := range []struct {
-		name string
-		pid  func(parts) int
-	}{
-		{"monitor", func(p parts) int { return p.monitor }},
-		{"hutch-launch", func(p parts) int { return p.launch }},
-		{"hutchd", func(p parts) int { return p.hutchd }},
-	} {
-		t.Run(part.name, func(t *testing.T) {
-			w := newWorld(t)
-			for i := range rounds(6) {
-				w.create(t, "host")
-				c := w.start(t, "run", "host", "--", "sh", "-c", busy)
-				killed := w.daemon(t)
-				early := w.launch(t, "run", "host", "--", "true")
-				after(i)
-				kill(t, part.pid(killed))
-				if code := c.end(t); code != 125 && code != 137 {
-					t.Errorf("round %d: a client of the killed daemon ended with %d", i, code)
-				}
-				// This one was early enough to be done, or late enough for a new daemon.
-				if code := early.end(t); code != 0 && code != 125 && code != 137 {
-					t.Errorf("round %d: a client that was just starting ended with %d", i, code)
-				}
-				for _, pid := range append(killed.sandboxes, killed.hutchd, killed.launch, killed.monitor) {
-					if !ended(pid, patience) {
-						t.Fatalf("round %d: process %d of %+v is left", i, pid, killed)
-					}
-				}
-				if i%2 == 0 {
-					w.ok(t, "gc")
-				} else {
-					w.inside(t, "true")
-				}
-				if dirs := w.sandboxFolders(); len(dirs) > 0 {
-					t.Fatalf("round %d: the next daemon did not sweep %v", i, dirs)
-				}
-				if left := w.deadCgroups(); len(left) > 0 {
-					t.Fatalf("round %d: the next daemon did not sweep %v", i, left)
-				}
-				w.shutdown()
-				for _, p := range w.waitGone(time.Now().Add(patience)) {
-					t.Fatalf("round %d: %d %q does not end", i, p.pid, p.args)
-				}
+// TestKillLauncher kills hutch-launch, which keeps the sandboxes: its clients hear that
+// they are lost, every process ends, and the next daemon starts and sweeps the rest.
+func TestKillLauncher(t *testing.T) {
+	w := newWorld(t)
+	for i := range rounds(10) {
+		sb := strings.TrimSpace(w.create(t, "host"))
+		ex := strings.TrimSpace(w.ok(t, "exec", "-d", sb, "--", "sh", "-c", busy))
+		wait := w.launch(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex))
+		c := w.start(t, "run", "host", "--", "sh", "-c", busy)
+		killed := w.daemon(t)
+		early := w.launch(t, "run", "host", "--", "true")
+		after(i)
+		kill(t, killed.launch)
+		if code := c.end(t); code != 125 && code != 137 {
+			t.Errorf("round %d: a client of the killed daemon ended with %d", i, code)
+		}
+		var res api.ExecResult
+		if text, err := io.ReadAll(wait.out); err != nil || json.Unmarshal(text, &res) != nil || res.Verdict != api.VerdictLost {
+			t.Errorf("round %d: exec.wait says %q (%v), want the verdict %s", i, text, err, api.VerdictLost)
+		}
+		await(t, wait.Cmd)
+		// This one was early enough to be done, or late enough for a new daemon.
+		if code := early.end(t); code != 0 && code != 125 && code != 137 {
+			t.Errorf("round %d: a client that was just starting ended with %d", i, code)
+		}
+		for _, pid := range append(killed.sandboxes, killed.hutchd, killed.launch, killed.monitor) {
+			if !ended(pid, patience) {
+				t.Fatalf("round %d: process %d of %+v is left", i, pid, killed)
 			}
-		})
+		}
+		if i%2 == 0 {
+			w.ok(t, "gc")
+		} else {
+			w.inside(t, "true")
+		}
+		if dirs := w.sandboxFolders(); len(dirs) > 0 {
+			t.Fatalf("round %d: the next daemon did not sweep %v", i, dirs)
+		}
+		if left := w.deadCgroups(); len(left) > 0 {
+			t.Fatalf("round %d: the next daemon did not sweep %v", i, left)
+		}
+		w.shutdown()
+		for _, p := range w.waitGone(time.Now().Add(patience)) {
+			t.Fatalf("round %d: %d %q does not end", i, p.pid, p.args)
+		}
 	}
 }
 

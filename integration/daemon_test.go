@@ -28,7 +28,7 @@ func (w *world) daemons() []parts {
 		d := parts{monitor: m.pid}
 		for _, p := range all {
 			switch {
-			case p.ppid == m.pid && p.name() == "hutch-launch":
+			case p.name() == "hutch-launch": // below another, if its own monitor is dead
 				d.launch = p.pid
 			case p.ppid == d.launch && p.name() == "hutchd":
 				d.hutchd = p.pid

@@ -240,7 +240,9 @@ func (w *world) end() {
 // shutdown asks a running daemon to remove everything and waits for its end.
 func (w *world) shutdown() {
 	w.t.Helper()
-	if _, err := os.Stat(w.socket()); err != nil || !w.answers() {
+	// A hutch-launch whose monitor was killed waits for the next.
+	orphaned, _ := filepath.Glob(filepath.Join(w.root(), "launch-*.sock"))
+	if _, err := os.Stat(w.socket()); len(orphaned) == 0 && (err != nil || !w.answers()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -196,14 +196,11 @@ type runner struct {
 }
 
 func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error {
-	if err := r.connect(ctx); err != nil {
-		return err
-	}
-	defer func() { tell(r.client.Close()) }()
-	sb, err := r.create(ctx, spec)
+	sb, err := r.begin(ctx, spec)
 	if err != nil {
 		return err
 	}
+	defer func() { tell(r.client.Close()) }()
 	defer func() { tell(r.finish(ctx, sb)) }()
 	argv, err := r.flags.argv(sb, command)
 	if err != nil {
@@ -229,6 +226,23 @@ func (r *runner) phase(name string) func() {
 	return func() { r.times["client."+name] = float64(time.Since(start).Microseconds()) / 1e3 }
 }
 
+// begin connects and creates the sandbox. One that a hutchd was killed over belongs to
+// its connection, and so is gone, or goes: another is made.
+func (r *runner) begin(ctx context.Context, spec api.Spec) (sb *api.Sandbox, err error) {
+	for range maxResumes {
+		if err = r.connect(ctx); err == nil {
+			if sb, err = r.create(ctx, spec); err == nil {
+				return sb, nil
+			}
+			err = errors.Join(err, r.client.Close())
+		}
+		if r.flags.keep || r.flags.private || !errors.Is(err, client.ErrLost) {
+			break
+		}
+	}
+	return nil, err
+}
+
 func (r *runner) connect(ctx context.Context) (err error) {
 	defer r.phase("connect")()
 	if r.client, err = connect(ctx, r.flags.private); err != nil {
@@ -250,7 +264,9 @@ func (r *runner) exec(ctx context.Context, sb *api.Sandbox, argv []string) error
 	s := &session{
 		client: r.client, signals: r.signals, owner: r.info.IDBase,
 		interactive: r.flags.interactive, tty: r.flags.tty,
+		private: r.flags.private, owned: !r.flags.keep,
 	}
+	defer func() { r.client = s.conn() }()
 	p := api.ExecParams{Sandbox: sb.ID, Argv: argv, TimeoutS: r.flags.timeout}
 	if !r.flags.json {
 		res, err := s.run(ctx, p)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,11 +27,22 @@ const (
 
 // session is one command run on behalf of the caller's terminal.
 type session struct {
-	client      *client.Client
+	client      *client.Client // see resume
 	signals     *cli.Signals
 	owner       uint32 // kernel uid of uid 0 in the sandbox
 	interactive bool
 	tty         bool
+	private     bool // the daemon ends with this process
+	owned       bool // the sandbox ends with the connection
+
+	mu sync.Mutex // guards client while the command runs
+}
+
+// conn is the connection to the daemon.
+func (s *session) conn() *client.Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.client
 }
 
 // run runs p with the caller's stdin, stdout and stderr and returns when the
@@ -55,22 +67,68 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 		p.Env = withTerm(p.Env)
 	}
 	files := &client.Stdio{Stdin: stdio.Stdin, Stdout: stdio.Stdout, Stderr: stdio.Stderr}
-	res, err := s.client.ExecRun(ctx, p, files, s.started(ctx, stdio.Sent))
+	res, err := s.exec(ctx, p, files, stdio.Sent)
 	if err != nil {
 		return nil, err
 	}
 	return &res, stdio.Finish(ctx)
 }
 
+// maxResumes bounds how often one command may outlive its daemon.
+const maxResumes = 10
+
+// exec runs p and waits for its end, over the deaths of hutchd: the command goes on, and
+// the next hutchd knows of it. sent is called when the daemon has the files.
+func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult, error) {
+	var exec string
+	res, err := s.conn().ExecRun(ctx, p, files, s.started(ctx, func(id string) {
+		exec = id
+		sent()
+	}))
+	for range maxResumes {
+		if s.private || exec == "" || ctx.Err() != nil || !errors.Is(err, client.ErrLost) {
+			break
+		}
+		res, err = s.resume(ctx, p, exec, err)
+	}
+	return res, err
+}
+
+// resume connects to the next hutchd, which it starts where that needs a new daemon, and
+// waits for the command there. A daemon that knows nothing of it has lost it: lost tells
+// how.
+func (s *session) resume(ctx context.Context, p api.ExecParams, exec string, lost error) (api.ExecResult, error) {
+	c, err := connect(ctx, false)
+	if err != nil {
+		return api.ExecResult{}, errors.Join(lost, err)
+	}
+	s.mu.Lock()
+	old := s.client
+	s.client = c
+	s.mu.Unlock()
+	_ = old.Close()
+	if s.owned {
+		_, err = c.Claim(ctx, p.Sandbox)
+	}
+	var res api.ExecResult
+	if err == nil {
+		res, err = c.ExecWait(ctx, api.WaitParams{Exec: exec, Encoding: p.Encoding, OutputBytes: p.OutputBytes})
+	}
+	if notFound(err) {
+		return res, lost
+	}
+	return res, err
+}
+
 // started answers the notification that the command runs, first by calling sent.
 // From now on signals are the command's: those that come before its id is known
 // wait for it.
-func (s *session) started(ctx context.Context, sent func()) func(api.Progress) {
+func (s *session) started(ctx context.Context, sent func(exec string)) func(api.Progress) {
 	early := &heldSignals{}
 	s.signals.Started(cli.Target{Signal: early.hold})
 	return func(p api.Progress) {
 		if p.Kind == "exec.started" {
-			sent()
+			sent(p.Exec)
 			t := s.target(ctx, p.Exec)
 			s.signals.Started(t)
 			early.release(t.Signal)
@@ -105,13 +163,13 @@ func (s *session) target(ctx context.Context, exec string) cli.Target {
 	t := cli.Target{Signal: func(name string) {
 		ctx, cancel := context.WithTimeout(ctx, signalTimeout)
 		defer cancel()
-		_ = s.client.Signal(ctx, exec, name)
+		_ = s.conn().Signal(ctx, exec, name)
 	}}
 	if s.tty {
 		t.Resize = func() {
 			ctx, cancel := context.WithTimeout(ctx, signalTimeout)
 			defer cancel()
-			_ = s.client.Resize(ctx, exec, cli.TerminalSize(os.Stdin, os.Stdout))
+			_ = s.conn().Resize(ctx, exec, cli.TerminalSize(os.Stdin, os.Stdout))
 		}
 	}
 	return t
@@ -133,7 +191,7 @@ func (s *session) capture(ctx context.Context, p api.ExecParams) (*api.ExecResul
 			p.Stdin, p.Encoding = base64.StdEncoding.EncodeToString(text), api.Base64
 		}
 	}
-	res, err := s.client.ExecRun(ctx, p, nil, s.started(ctx, func() {}))
+	res, err := s.exec(ctx, p, nil, func() {})
 	return &res, err
 }
 

@@ -29,6 +29,9 @@ import (
 // one.
 const MaxChunk = 1 << 20
 
+// copyChunk is more than a terminal's buffer holds (N_TTY_BUF_SIZE is 4096).
+const copyChunk = 16 << 10
+
 // MinSize is the smallest size of a spool, in bytes.
 const MinSize = 4 * MaxChunk
 
@@ -76,6 +79,7 @@ type Writer struct {
 	// or broken; -1 while all is well. The stream still flows, into sink.
 	lost int64
 	sink *os.File
+	buf  []byte // of Copy
 }
 
 // NewWriter makes a spool of size bytes at most in the file system of dir.
@@ -128,6 +132,36 @@ func (w *Writer) Splice(pipe int) (int64, error) {
 		w.lost = w.total
 	}
 	return w.discard(pipe)
+}
+
+// Copy is Splice for a terminal's master, from which splice(2) is not possible on every
+// kernel.
+func (w *Writer) Copy(terminal int) (int64, error) {
+	if w.buf == nil {
+		w.buf = make([]byte, copyChunk)
+	}
+	n, err := unix.Read(terminal, w.buf)
+	if errors.Is(err, unix.EIO) { // no slave is open any more
+		return 0, io.EOF
+	}
+	if err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	for data := w.buf[:n]; len(data) > 0; {
+		pos, room := w.layout.at(w.total)
+		part := data[:min(int64(len(data)), room)]
+		if w.lost < 0 {
+			if _, err := w.file.WriteAt(part, pos); err != nil {
+				w.lost = w.total
+			}
+		}
+		w.total += int64(len(part))
+		data = data[len(part):]
+	}
+	return int64(n), nil
 }
 
 // discard keeps the command running when nothing can be stored.

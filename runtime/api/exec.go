@@ -72,8 +72,9 @@ type ExecParams struct {
 	// them. With Stdio nothing is captured.
 	FDs   int    `json:"fds,omitempty"`
 	Stdio *Stdio `json:"stdio,omitempty"`
-	// Pty asks for a terminal in the sandbox; Stdio.Stdin and Stdio.Stdout are
-	// then the pipes that carry it, and Stdio.Stderr is unused.
+	// Pty asks for a terminal in the sandbox. With Stdio, its Stdin and Stdout are the
+	// pipes that carry it, and its Stderr is unused; without, what appears on it is the
+	// exec's stdout, and exec.write types.
 	Pty *Pty `json:"pty,omitempty"`
 	// Progress asks for a notification with the exec's id when it has started.
 	Progress bool `json:"progress,omitempty"`

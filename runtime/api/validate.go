@@ -277,8 +277,12 @@ func (p *ExecParams) Validate() error {
 		return invalid("argv", "the command's name is empty")
 	case p.Stdin != "" && p.Stdio != nil:
 		return invalid("stdin", "given together with stdio").WithHint("give the data or the fds")
-	case p.Pty != nil && (p.Stdio == nil || p.Stdio.Stdin == nil || p.Stdio.Stdout == nil):
-		return invalid("pty", "needs stdio.stdin and stdio.stdout, the pipes that carry the terminal")
+	case p.Pty != nil && p.Stdio != nil && (p.Stdio.Stdin == nil || p.Stdio.Stdout == nil):
+		return invalid("pty", "with stdio it needs stdin and stdout, the pipes that carry the terminal")
+	case p.Pty != nil && p.Stdin != "":
+		return invalid("stdin", "a terminal has none").WithHint("start it with exec.start and type with exec.write")
+	case p.Pty != nil && (p.Pty.Rows == 0 || p.Pty.Cols == 0):
+		return invalid("pty", "%d rows and %d columns are no size", p.Pty.Rows, p.Pty.Cols).WithHint(`give both, as in {"rows": 24, "cols": 80}`)
 	case p.Network != nil:
 		return Errorf(Unavailable, "network: a policy of a single exec can not be honoured by this build").WithField("network").
 			WithHint("leave it out")

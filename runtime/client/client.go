@@ -274,6 +274,18 @@ func (c *Client) lastWords(err error) error {
 	return err
 }
 
+// ErrLost is what a call fails with, beside unavailable, when its connection is lost and
+// nothing is known of what became of it: hutchd may have been killed and replaced. A new
+// Connect finds its successor, which has the same sandboxes and execs.
+var ErrLost = errors.New("the connection to the daemon is lost")
+
+// lost keeps the text of what broke the connection.
+type lost struct{ error }
+
+func (l lost) Unwrap() error { return l.error }
+
+func (l lost) Is(target error) bool { return target == ErrLost }
+
 // unreachable makes errors of the connection as clear as those of the daemon,
 // and leaves the caller's own cancellation as it is.
 func (c *Client) unreachable(method string, err error) error {
@@ -281,6 +293,6 @@ func (c *Client) unreachable(method string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &e) {
 		return err
 	}
-	return api.Errorf(api.Unavailable, "%w", err).WithOp(method).
+	return api.Errorf(api.Unavailable, "%w", lost{err}).WithOp(method).
 		WithHint("The daemon ended or closed the connection; its log says why (`hutch doctor` shows where).")
 }

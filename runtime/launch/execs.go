@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,7 @@ type heldExec struct {
 	launchapi.Exec
 	streams []*stream  // of RoleSpool, in order
 	kept    []*os.File // of RoleKeep, in order
+	relays  relays     // of the other roles
 }
 
 // hold takes an exec and its files, which it owns from now on. The files it returns
@@ -51,29 +53,42 @@ func (x *execs) hold(exec *launchapi.Exec, files []*os.File) (out []*os.File, er
 	if len(files) != len(exec.Roles) {
 		return nil, api.Errorf(api.Internal, "hold %s: %d fds for %d roles", exec.ID, len(files), len(exec.Roles))
 	}
-	for _, role := range exec.Roles {
-		f := files[0]
-		files = files[1:]
-		switch role {
-		case launchapi.RoleSpool:
-			st, err := newStream(x.dir, exec.Size, f)
-			if err != nil {
-				return out, err
-			}
-			h.streams = append(h.streams, st)
-			given, err := st.share()
-			if err != nil {
-				return out, err
-			}
-			out = append(out, given...)
-		case launchapi.RoleKeep:
-			h.kept = append(h.kept, f)
-		default:
-			_ = f.Close()
-			return out, api.Errorf(api.Unimplemented, "hold %s: role %q", exec.ID, role)
+	for roles := exec.Roles; len(roles) > 0; {
+		role, n := roles[0], 1
+		if role == launchapi.RoleFrom || role == launchapi.RoleOut {
+			n = 2
+		}
+		if len(roles) < n {
+			return out, api.Errorf(api.Internal, "hold %s: nothing follows role %q", exec.ID, role)
+		}
+		given, err := x.take(h, roles[:n], files[:n])
+		files, roles = files[n:], roles[n:]
+		out = append(out, given...)
+		if err != nil {
+			return out, fmt.Errorf("hold %s: %w", exec.ID, err)
 		}
 	}
 	return out, x.enter(h)
+}
+
+// take does what the first of roles says; it owns files.
+func (x *execs) take(h *heldExec, roles []launchapi.Role, files []*os.File) ([]*os.File, error) {
+	switch roles[0] {
+	case launchapi.RoleSpool:
+		st, err := newStream(x.dir, h.Size, files[0])
+		if err != nil {
+			return nil, err
+		}
+		h.streams = append(h.streams, st)
+		return st.share()
+	case launchapi.RoleKeep:
+		h.kept = append(h.kept, files[0])
+		return nil, nil
+	case launchapi.RoleFrom, launchapi.RoleOut:
+		return nil, h.relays.add(roles[0], roles[1], files[0], files[1])
+	}
+	packet.CloseAll(files)
+	return nil, api.Errorf(api.Unimplemented, "role %q", roles[0])
 }
 
 func (x *execs) enter(h *heldExec) error {
@@ -87,6 +102,9 @@ func (x *execs) enter(h *heldExec) error {
 	case len(x.byID) >= maxHeld:
 		return api.Errorf(api.ResourceExhausted, "%d commands of the sandbox run or are kept", len(x.byID)).
 			WithHint("remove the sandbox, or forget ended commands")
+	}
+	if err := h.relays.start(); err != nil {
+		return err
 	}
 	x.byID[h.ID] = h
 	for _, st := range h.streams {
@@ -113,21 +131,22 @@ func (x *execs) handOver(send func(launchapi.Exec, []*os.File) error) error {
 
 func (x *execs) handOverOne(h *heldExec, send func(launchapi.Exec, []*os.File) error) error {
 	x.mu.Lock()
-	exec := h.Exec
+	exec, kept := h.Exec, h.kept
 	x.mu.Unlock()
 	var files, own []*os.File
 	defer func() { packet.CloseAll(own) }()
-	streams, kept := h.streams, h.kept
+	streams := h.streams
 	for _, role := range exec.Roles {
-		if role == launchapi.RoleKeep {
+		switch role {
+		case launchapi.RoleKeep:
 			files, kept = append(files, kept[0]), kept[1:]
-			continue
+		case launchapi.RoleSpool:
+			given, err := streams[0].share()
+			if err != nil {
+				return err
+			}
+			own, files, streams = append(own, given...), append(files, given...), streams[1:]
 		}
-		given, err := streams[0].share()
-		if err != nil {
-			return err
-		}
-		own, files, streams = append(own, given...), append(files, given...), streams[1:]
 	}
 	return send(exec, files)
 }
@@ -138,12 +157,30 @@ func (x *execs) end(id string, end json.RawMessage) {
 	defer x.mu.Unlock()
 	if h := x.byID[id]; h != nil {
 		h.End = end
+		h.loosen()
 	}
+}
+
+// loosen closes the files of an exec that are only kept.
+func (x *execs) loosen(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if h := x.byID[id]; h != nil {
+		h.loosen()
+	}
+}
+
+// loosen is guarded by execs.mu.
+func (h *heldExec) loosen() {
+	packet.CloseAll(h.kept)
+	h.kept = nil
+	h.Roles = slices.DeleteFunc(slices.Clone(h.Roles), func(r launchapi.Role) bool { return r == launchapi.RoleKeep })
 }
 
 // stream is one pipe and its spool.
 type stream struct {
-	pipe *os.File // the end that is read
+	pipe     *os.File // the end that is read
+	terminal bool     // it is a terminal's master
 
 	mu sync.Mutex // guards what follows: the loop and flush splice in turn
 	w  *spool.Writer
@@ -159,7 +196,7 @@ func newStream(dir string, size int64, pipe *os.File) (*stream, error) {
 		_ = pipe.Close()
 		return nil, err
 	}
-	return &stream{pipe: pipe, told: -1, w: w}, nil
+	return &stream{pipe: pipe, terminal: isTerminal(pipe), told: -1, w: w}, nil
 }
 
 // share makes the two files that hutchd gets: the spool for reading and a new eventfd,
@@ -230,7 +267,11 @@ func (st *stream) splice(fd int) error {
 	if st.closed {
 		return os.ErrClosed
 	}
-	n, err := st.w.Splice(fd)
+	move := st.w.Splice
+	if st.terminal {
+		move = st.w.Copy
+	}
+	n, err := move(fd)
 	if errors.Is(err, unix.EINTR) {
 		return nil // once more
 	}
@@ -272,9 +313,9 @@ func (st *stream) close() {
 	}
 }
 
-// flush spools what an ended exec has written, and notes its end. What its left-over
-// background processes write later is spooled as it comes.
-func (x *execs) flush(id string, end json.RawMessage) ([]launchapi.Spooled, error) {
+// flush spools, or passes on, what an ended exec has written. What its left-over background processes write later is spooled as it comes. It waits for callers
+// that do not read; drop ends that.
+func (x *execs) flush(id string) ([]launchapi.Spooled, error) {
 	x.mu.Lock()
 	h := x.byID[id]
 	x.mu.Unlock()
@@ -282,11 +323,11 @@ func (x *execs) flush(id string, end json.RawMessage) ([]launchapi.Spooled, erro
 		return nil, api.Errorf(api.NotFound, "%s is not held", id)
 	}
 	res := make([]launchapi.Spooled, 0, len(h.streams))
+	err := h.relays.finish()
 	for _, st := range h.streams {
 		res = append(res, st.flush())
 	}
-	x.end(id, end)
-	return res, nil
+	return res, err
 }
 
 // drop forgets an exec. A process that still writes gets SIGPIPE.
@@ -304,7 +345,8 @@ func (h *heldExec) close() {
 	for _, st := range h.streams {
 		st.close()
 	}
-	packet.CloseAll(h.kept)
+	h.relays.close()
+	packet.CloseAll(h.kept) // nil when it was loosened
 }
 
 // close stores what the pipes still hold, drops everything and waits for the
@@ -347,7 +389,7 @@ func (ses *session) hold(req launchapi.Request, sb *sandbox, files []*os.File) {
 
 // flush handles OpFlush.
 func (ses *session) flush(req launchapi.Request, sb *sandbox) {
-	spooled, err := sb.execs.flush(req.Exec.ID, req.Exec.End)
+	spooled, err := sb.execs.flush(req.Exec.ID)
 	if err != nil {
 		ses.finish(req, err)
 		return

@@ -111,6 +111,10 @@ func (ses *session) dispatch(req launchapi.Request, files []*os.File) {
 		sb.execs.end(req.Exec.ID, req.Exec.End)
 		packet.CloseAll(files)
 		return
+	case launchapi.OpLoosen:
+		sb.execs.loosen(req.Exec.ID)
+		packet.CloseAll(files)
+		return
 	}
 	ses.wg.Go(func() {
 		defer packet.CloseAll(files)
@@ -158,7 +162,7 @@ func (s *server) lookup(req launchapi.Request) (*sandbox, error) {
 			return destroyed(req.ID), nil
 		}
 		return sb, nil
-	case launchapi.OpHold, launchapi.OpFlush, launchapi.OpEnd, launchapi.OpDrop:
+	case launchapi.OpHold, launchapi.OpFlush, launchapi.OpEnd, launchapi.OpLoosen, launchapi.OpDrop:
 		switch {
 		case !exists:
 			return nil, api.Errorf(api.NotFound, "%s in sandbox %s: not running here", req.Op, req.ID)

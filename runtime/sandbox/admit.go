@@ -54,10 +54,7 @@ func (m *Manager) reserve(req *CreateRequest) (*Sandbox, error) {
 		nproc:  m.cfg.Host.NProc,
 		exited: make(chan struct{}), execs: map[string]*running{},
 	}
-	if h := &m.cfg.Host; h.CgroupPath != "" {
-		s.cgroup = filepath.Join(h.CgroupPath, id)
-		s.grouped = m.cfg.Cgroups.Enabled()
-	}
+	m.placeCgroup(s)
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	s.record = api.Sandbox{
 		ID: id, Name: s.name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
@@ -86,6 +83,14 @@ func (m *Manager) reserve(req *CreateRequest) (*Sandbox, error) {
 	m.creating[s.conn]++
 	m.wg.Add(1)
 	return s, nil
+}
+
+// placeCgroup decides where the sandbox's cgroup is.
+func (m *Manager) placeCgroup(s *Sandbox) {
+	if h := &m.cfg.Host; h.CgroupPath != "" {
+		s.cgroup = filepath.Join(h.CgroupPath, s.id)
+		s.grouped = m.cfg.Cgroups.Enabled()
+	}
 }
 
 // defaultHostname is the id in a form that host names allow.

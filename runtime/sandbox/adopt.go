@@ -122,6 +122,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record,
 		exited: make(chan struct{}), execs: map[string]*running{}, orphaned: from.Spec.Owner == api.OwnerConnection,
 	}
+	m.placeCgroup(s)
 	if s.record.State == api.Creating {
 		s.record.State = api.Running
 	}
@@ -166,6 +167,12 @@ func (m *Manager) undoAdopted(s *Sandbox) func() error {
 	undo.Add(func() error { s.root.Release(); return nil })
 	undo.Add(func() error { return removeAll(s.dir) })
 	undo.Add(func() error { return unmountBelow(s.dir, 1+len(s.spec.Mounts)) })
+	undo.Add(func() error {
+		if s.grouped {
+			m.cfg.Cgroups.Forget(s.cgroup)
+		}
+		return nil
+	})
 	undo.Add(s.pidfd.Close)
 	undo.Add(func() error {
 		err := m.cfg.Launcher.Destroy(context.Background(), s.id)
@@ -221,8 +228,13 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 		id: e.ID, s: s, params: meta.Params, open: meta.Input, guest: meta.Guest, exec: guest,
 		start: meta.Start, until: meta.Until, done: make(chan struct{}), io: &stdio{},
 	}
+	r.bounds = bounds{cpu: meta.CPU, output: meta.Output, fsize: meta.FSize}
+	r.oom, r.pids = meta.OOM, meta.PIDs
+	r.company = true // nobody knows who else has run meanwhile
+	own, cancel := context.WithCancelCause(context.Background())
+	r.stop = cancel
 	for _, st := range e.Streams {
-		r.io.streams = append(r.io.streams, openStream(st))
+		r.io.streams = append(r.io.streams, openStream(st, r.wrote))
 	}
 	files := e.Files
 	for _, kept := range []struct {
@@ -233,25 +245,27 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 			*kept.to, files = files[0], files[1:]
 		}
 	}
-	if r.io.input != nil {
-		r.io.closers = append(r.io.closers, r.io.input)
-	}
+	r.io.flows = e.Flows()
 	if e.End != nil {
+		cancel(nil)
 		m.adoptEnded(r, e.End)
 		return
 	}
 	err := r.exec.Resume(ctx)
 	if err != nil && s.guest.Err() == nil {
 		// It never ran, and nobody was told that it did.
+		cancel(nil)
+		m.ungroup(r)
 		r.io.release()
 		r.io.forget()
 		m.dropStreams(r)
 		return
 	}
-	own, cancel := context.WithCancelCause(context.Background())
 	limited, stopTimer := r.limit(own)
-	r.stop = cancel
 	m.addExec(r)
+	if r.bounds.cpu > 0 && s.grouped {
+		go m.watchCPU(limited, r)
+	}
 	go func() {
 		defer cancel(nil)
 		defer stopTimer()
@@ -268,7 +282,8 @@ func (m *Manager) adoptEnded(r *running, note json.RawMessage) {
 	}
 	r.end, r.verdict, r.took = end.End, end.Verdict, end.Took
 	r.exec = &guestapi.Exec{ID: r.guest, PID: end.End.PID}
-	r.stop = func(error) {}
+	r.cpu, r.memory = end.CPU, end.Memory
+	m.ungroup(r) // what it has left behind may still be there
 	r.io.release()
 	m.addExec(r)
 	m.endExec(r)

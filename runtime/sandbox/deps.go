@@ -42,12 +42,14 @@ type Launcher interface {
 
 	// Hold makes the files of an exec, and what the next hutchd must know of it,
 	// outlive this one; it returns what is spooled. The files stay the caller's. Flush
-	// stores what the pipes hold now and notes the end, End only notes it; Drop
-	// forgets the exec.
+	// stores, or passes on, what the pipes hold now; End notes how the exec ended; Drop
+	// forgets it.
 	Hold(ctx context.Context, id string, e launchapi.Exec, files ...*os.File) ([]launchapi.Stream, error)
-	Flush(ctx context.Context, id, exec string, end json.RawMessage) ([]launchapi.Spooled, error)
+	Flush(ctx context.Context, id, exec string) ([]launchapi.Spooled, error)
 	End(id, exec string, end json.RawMessage) error
 	Drop(ctx context.Context, id, exec string) error
+	// Loosen closes the duplicates of files that Hold only keeps.
+	Loosen(id, exec string) error
 }
 
 // Cgroups are those of execs, below their sandboxes' own; package cgroups, joined

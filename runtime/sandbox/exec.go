@@ -22,7 +22,7 @@ type running struct {
 	s      *Sandbox
 	params api.ExecParams
 	bounds bounds
-	open   bool // stdin is open for exec.write
+	open   bool   // stdin is open for exec.write
 	guest  uint64 // the exec's id on the guest channel
 	exec   *guestapi.Exec
 	io     *stdio
@@ -245,17 +245,19 @@ func (m *Manager) supervise(limited context.Context, r *running) {
 	m.settle(limited, r, end)
 }
 
-// settle collects what the exec has written and announces its end.
+// settle collects what the exec has written, puts its end on record and announces it.
 func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event) {
 	ctx := context.Background()
 	if r.verdict == api.VerdictCanceled {
 		ctx = limited // has ended: nobody reads what would be relayed
 	}
-	err := r.io.gather(ctx)
+	err := m.collect(ctx, r)
 	r.end, r.took = end, time.Since(r.start)
-	if err := errors.Join(err, m.record(r)); err != nil {
+	m.judge(r)
+	if err := errors.Join(err, m.note(r)); err != nil {
 		m.cfg.Logger.Debug("collect output", "sandbox", r.s.id, "exec", r.id, "err", err)
 	}
+	r.io.release()
 	m.endExec(r)
 	m.execExited(r)
 	close(r.done)

@@ -250,10 +250,16 @@ func (m *Manager) CloseStdin(p api.ExecRef) error {
 	if err != nil {
 		return err
 	}
-	if r.io.input != nil {
+	switch {
+	case r.io.input == nil:
+	case r.io.master != nil:
+		// A terminal has no end of file; this is the key for it (termios(3), VEOF).
+		_, err = r.io.input.WriteString("\x04")
+	default:
 		_ = r.io.input.Close() // twice is no error for the caller
+		err = m.cfg.Launcher.Loosen(r.s.id, r.id)
 	}
-	return nil
+	return err
 }
 
 // KillExec kills an exec and everything it started, and returns its result. Of an

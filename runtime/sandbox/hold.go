@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/packet"
@@ -22,6 +23,12 @@ type execMeta struct {
 	Params api.ExecParams `json:"params"`
 	Start  time.Time      `json:"start"`
 	Until  time.Time      `json:"until,omitzero"`
+	// What the verdict takes: limits, and counters of the sandbox at the start.
+	CPU    time.Duration `json:"cpu,omitempty"`
+	Output int64         `json:"output,omitempty"`
+	FSize  bool          `json:"fsize,omitempty"`
+	OOM    uint64        `json:"oom,omitempty"`
+	PIDs   uint64        `json:"pids,omitempty"`
 	// Input and Master say which files are kept, in this order.
 	Input  bool `json:"input,omitempty"`
 	Master bool `json:"master,omitempty"`
@@ -32,6 +39,8 @@ type execEnd struct {
 	End     guestapi.Event `json:"end"`
 	Verdict api.Verdict    `json:"verdict,omitempty"`
 	Took    time.Duration  `json:"took"`
+	CPU     time.Duration  `json:"cpu"`
+	Memory  int64          `json:"memory"`
 }
 
 // hold hands r over to hutch-launch.
@@ -39,25 +48,20 @@ func (m *Manager) hold(ctx context.Context, r *running, io *stdio) error {
 	p := &r.params
 	meta := execMeta{
 		Guest: r.guest, Start: r.start, Until: r.until,
+		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, OOM: r.oom, PIDs: r.pids,
 		// All that is shown of an exec later.
 		Params: api.ExecParams{Sandbox: p.Sandbox, Argv: p.Argv, Command: p.Command, Background: p.Background, Pty: p.Pty},
 		Input:  io.input != nil, Master: io.master != nil,
 	}
-	e := launchapi.Exec{ID: r.id, Size: spoolSize}
-	var files []*os.File
-	add := func(role launchapi.Role, f *os.File) {
-		e.Roles = append(e.Roles, role)
-		files = append(files, f)
+	e := launchapi.Exec{ID: r.id, Size: spoolSize, Roles: io.roles}
+	files := slices.Clone(io.lend)
+	for _, f := range []*os.File{io.input, io.master} {
+		if f != nil {
+			e.Roles = append(e.Roles, launchapi.RoleKeep)
+			files = append(files, f)
+		}
 	}
-	for _, f := range io.spool {
-		add(launchapi.RoleSpool, f)
-	}
-	if io.input != nil {
-		add(launchapi.RoleKeep, io.input)
-	}
-	if io.master != nil {
-		add(launchapi.RoleKeep, io.master)
-	}
+	io.flows = e.Flows()
 	var err error
 	if e.Meta, err = json.Marshal(meta); err != nil {
 		return fmt.Errorf("note exec: %w", err)
@@ -67,27 +71,35 @@ func (m *Manager) hold(ctx context.Context, r *running, io *stdio) error {
 		return err
 	}
 	for _, st := range streams {
-		io.streams = append(io.streams, openStream(st))
+		io.streams = append(io.streams, openStream(st, r.wrote))
 	}
-	packet.CloseAll(io.spool)
-	io.spool = nil
+	packet.CloseAll(io.lend)
+	io.lend = nil
 	return nil
 }
 
-// record makes hutch-launch store the rest of r's output and note its end; then PID 1
-// may forget it.
-func (m *Manager) record(r *running) error {
-	end, err := json.Marshal(execEnd{End: r.end, Verdict: r.verdict, Took: r.took})
+// collect makes hutch-launch store, or pass on, the rest of r's output. The end of ctx
+// says that the caller, who would have to read that, is gone.
+func (m *Manager) collect(ctx context.Context, r *running) error {
+	if !r.io.flows {
+		return nil
+	}
+	_, err := m.cfg.Launcher.Flush(ctx, r.s.id, r.id)
+	if ctx.Err() != nil {
+		m.dropStreams(r) // ends what waits for the caller
+	}
+	return err
+}
+
+// note puts r's end on record; then PID 1 may forget it.
+func (m *Manager) note(r *running) error {
+	end, err := json.Marshal(execEnd{End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory})
 	if err != nil {
 		return fmt.Errorf("note the end of an exec: %w", err)
 	}
-	if len(r.io.streams) > 0 {
-		_, err = m.cfg.Launcher.Flush(context.Background(), r.s.id, r.id, end)
-	} else {
-		err = m.cfg.Launcher.End(r.s.id, r.id, end)
+	if err := m.cfg.Launcher.End(r.s.id, r.id, end); err != nil {
+		return err
 	}
-	if err == nil && r.exec != nil {
-		r.exec.Ack()
-	}
-	return err
+	r.exec.Ack()
+	return nil
 }

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,76 +10,73 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
 // pty opens a terminal of the sandbox's own devpts instance. The master stays
-// here: no fd ever comes out of a sandbox. The caller's terminal is reached only
-// through the two pipes.
+// outside: no fd ever comes out of a sandbox. The caller's terminal is reached only
+// through the two pipes; without them the terminal is spooled, and written to with
+// exec.write.
 func (io *stdio) pty(s *Sandbox, p *api.ExecParams, fds Taker) error {
-	in, out, err := terminalStreams(p.Stdio, fds)
-	if err != nil {
-		return err
-	}
 	master, slave, err := s.openPty(p.Pty)
 	if err != nil {
-		in.Close()
-		out.Close()
 		return err
 	}
-	io.give = []*os.File{slave}
-	io.master = master
-	io.closers = append(io.closers, out)
-	io.out = startPump(master, out, nil)
-	k := &keyboard{master: master, lineStart: true}
-	io.stdin = startPump(in, k, k.end)
+	io.give, io.master = []*os.File{slave}, master
+	if p.Stdio != nil {
+		return io.connect(p.Stdio, fds)
+	}
+	own, err := again(master)
+	if err != nil {
+		return err
+	}
+	io.hand(launchapi.RoleSpool, own)
+	if io.input, err = again(master); err != nil {
+		return err
+	}
+	// A terminal is one stream: there is nothing in stderr.
+	empty, w, err := pipe()
+	if err != nil {
+		return err
+	}
+	io.hand(launchapi.RoleSpool, empty)
+	return w.Close()
+}
+
+// connect joins the caller's two files and the terminal.
+func (io *stdio) connect(of *api.Stdio, fds Taker) error {
+	in, err := fds.Take(*of.Stdin)
+	if err != nil {
+		return err
+	}
+	io.hand(launchapi.RoleFrom, in)
+	for _, role := range []launchapi.Role{launchapi.RoleTo, launchapi.RoleOut} {
+		own, err := again(io.master)
+		if err != nil {
+			return err
+		}
+		io.hand(role, own)
+	}
+	out, err := fds.Take(*of.Stdout)
+	if err != nil {
+		return err
+	}
+	io.hand(launchapi.RoleInto, out)
 	return nil
 }
 
-// terminalStreams takes the caller's two files. One file may be both, a socket
-// say: so both are taken before either is used.
-func terminalStreams(of *api.Stdio, fds Taker) (in, out io.ReadWriteCloser, err error) {
-	first, err := fds.Take(*of.Stdin)
+// again is a second fd of a file, for the poller as the first.
+func again(f *os.File) (*os.File, error) {
+	rc, err := f.SyscallConn()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	second, err := fds.Take(*of.Stdout)
-	if err != nil {
-		first.Close()
-		return nil, nil, err
+	fd, derr := -1, error(nil)
+	err = rc.Control(func(raw uintptr) { fd, derr = unix.FcntlInt(raw, unix.F_DUPFD_CLOEXEC, 3) })
+	if err := errors.Join(err, derr); err != nil {
+		return nil, fmt.Errorf("duplicate %s: %w", f.Name(), err)
 	}
-	if in, err = interruptible(first); err != nil {
-		second.Close()
-		return nil, nil, err
-	}
-	if out, err = interruptible(second); err != nil {
-		in.Close()
-		return nil, nil, err
-	}
-	return in, out, nil
-}
-
-// keyboard is the master as what is typed sees it. A terminal has no end of file:
-// where the caller's input ends, the key for it is pressed.
-type keyboard struct {
-	master    *os.File
-	lineStart bool
-}
-
-func (k *keyboard) Write(p []byte) (int, error) {
-	if len(p) > 0 {
-		k.lineStart = p[len(p)-1] == '\n' || p[len(p)-1] == '\r'
-	}
-	return k.master.Write(p)
-}
-
-// end presses Ctrl-D, twice behind a part of a line: the first then only hands
-// that over (termios(3), VEOF).
-func (k *keyboard) end() {
-	keys := "\x04\x04"
-	if k.lineStart {
-		keys = "\x04"
-	}
-	_, _ = k.master.WriteString(keys) // the command may have ended
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // openPty opens a pair in the sandbox's devpts instance, through the sandbox's own

@@ -1,10 +1,10 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,21 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
-// stdio is what an exec's command gets as fds 0 to 2, and what serves the other
-// ends of the pipes among them.
+// stdio is what an exec's command gets as fds 0 to 2, and the other ends of the pipes
+// among them, which hutch-launch serves.
 type stdio struct {
-	give     []*os.File // stdin, stdout, stderr; or one pty slave. Closed after the start
-	stdin    *pump      // towards the command, nil when passed as it is
-	out, err *pump
-	spool    []*os.File // read ends on their way to hutch-launch
-	streams  []*stream  // stdout and stderr where hutch-launch spools them
-	input    *os.File   // stdin's other end, open for exec.write
-	master   *os.File   // of the pty
-	closers  []io.Closer
-	released sync.Once
+	give    []*os.File       // stdin, stdout, stderr; or one pty slave. Closed after the start
+	roles   []launchapi.Role // of lend
+	lend    []*os.File       // on their way to hutch-launch. Closed when it has them
+	flows   bool             // hutch-launch has bytes to move, see launchapi.Exec.Flows
+	streams []*stream        // stdout and stderr where hutch-launch spools them
+	input   *os.File         // stdin's other end, open for exec.write
+	master  *os.File         // of the pty
+	once    sync.Once        // of release
+}
+
+// hand adds a file for hutch-launch, which is closed here.
+func (io *stdio) hand(role launchapi.Role, f *os.File) {
+	io.roles, io.lend = append(io.roles, role), append(io.lend, f)
 }
 
 // prepare decides how each of the three streams of r crosses into the sandbox.
@@ -46,7 +52,7 @@ func (m *Manager) prepare(ctx context.Context, r *running, fds Taker) (_ *stdio,
 		err = io.passed(r.s, p, fds)
 	default:
 		if err = io.feed(p, r.open); err == nil {
-			err = io.capture()
+			err = io.capture(2)
 		}
 	}
 	if err == nil {
@@ -56,13 +62,13 @@ func (m *Manager) prepare(ctx context.Context, r *running, fds Taker) (_ *stdio,
 }
 
 // capture makes pipes whose other ends hutch-launch is to read into spools.
-func (io *stdio) capture() error {
-	for range 2 {
+func (io *stdio) capture(n int) error {
+	for range n {
 		read, write, err := pipe()
 		if err != nil {
 			return err
 		}
-		io.spool = append(io.spool, read)
+		io.hand(launchapi.RoleSpool, read)
 		io.give = append(io.give, write)
 	}
 	return nil
@@ -97,15 +103,36 @@ func (io *stdio) feed(p *api.ExecParams, open bool) error {
 		return pipeError(err)
 	}
 	io.give = append(io.give, r)
-	io.closers = append(io.closers, w)
 	if open {
 		io.input = w
 		return nil
 	}
-	go func() {
-		_, _ = w.Write(data) // a command need not read its stdin
-		_ = w.Close()
-	}()
+	return io.write(w, data)
+}
+
+// write feeds data to a command, which need not read it: what the pipe takes at once is
+// in it, and hutch-launch passes the rest on, so that it comes whatever becomes of hutchd.
+func (io *stdio) write(w *os.File, data []byte) error {
+	fd := int(w.Fd())
+	if err := unix.SetNonblock(fd, true); err != nil {
+		w.Close()
+		return pipeError(err)
+	}
+	n, err := unix.Write(fd, data)
+	if err != nil && !errors.Is(err, unix.EAGAIN) {
+		w.Close()
+		return pipeError(err)
+	}
+	if n == len(data) {
+		return w.Close()
+	}
+	rest, err := sys.SealedMemfd("stdin", bytes.NewReader(data[max(n, 0):]), sys.MemfdData)
+	if err != nil {
+		w.Close()
+		return pipeError(err)
+	}
+	io.hand(launchapi.RoleFrom, rest)
+	io.hand(launchapi.RoleTo, w)
 	return nil
 }
 
@@ -169,31 +196,28 @@ func (io *stdio) again(f *os.File) error {
 	return nil
 }
 
-// relay puts a pipe of hutchd's between the caller's and the command.
+// relay puts a pipe between the caller's file and the command, which hutch-launch
+// serves.
 func (io *stdio) relay(i int, file *os.File) error {
-	f, err := interruptible(file)
+	if i == 0 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			file.Close()
+			return pipeError(err)
+		}
+		io.give = append(io.give, r)
+		io.hand(launchapi.RoleFrom, file)
+		io.hand(launchapi.RoleTo, w)
+		return nil
+	}
+	r, w, err := pipe()
 	if err != nil {
+		file.Close()
 		return err
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		f.Close()
-		return pipeError(err)
-	}
-	switch i {
-	case 0:
-		io.give = append(io.give, r)
-		io.stdin = startPump(f, w, func() { w.Close() })
-		io.closers = append(io.closers, w)
-	case 1:
-		io.give = append(io.give, w)
-		io.out = startPump(r, f, nil)
-		io.closers = append(io.closers, f)
-	default:
-		io.give = append(io.give, w)
-		io.err = startPump(r, f, nil)
-		io.closers = append(io.closers, f)
-	}
+	io.give = append(io.give, w)
+	io.hand(launchapi.RoleOut, r)
+	io.hand(launchapi.RoleInto, file)
 	return nil
 }
 
@@ -263,64 +287,23 @@ func isRoot(user string) bool {
 // started releases the command's ends in this process.
 func (io *stdio) started() {
 	packet.CloseAll(io.give)
-	packet.CloseAll(io.spool)
-	io.give, io.spool = nil, nil
+	packet.CloseAll(io.lend)
+	io.give, io.lend = nil, nil
 }
 
 // abort releases everything of an exec that never ran.
 func (io *stdio) abort() {
 	io.started()
-	if io.stdin != nil {
-		io.stdin.close()
-	}
-	for _, p := range []*pump{io.out, io.err} {
-		if p != nil {
-			_ = p.finish()
-		}
-	}
 	io.release()
 }
 
-// gather collects what the command wrote and releases everything. When ctx ends,
-// the caller, who would have to read the rest, is gone.
-func (io *stdio) gather(ctx context.Context) error {
-	collected := make(chan error, 1)
-	go func() { collected <- io.collect() }()
-	select {
-	case err := <-collected:
-		io.release()
-		return err
-	case <-ctx.Done():
-		io.release() // ends a blocked write
-		return <-collected
-	}
-}
-
-// collect waits until all that the command wrote has arrived.
-func (io *stdio) collect() error {
-	var errs []error
-	for _, p := range []*pump{io.out, io.err} {
-		if p != nil {
-			if err := p.finish(); err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
-				errs = append(errs, fmt.Errorf("relay output: %w", err))
-			}
-		}
-	}
-	if io.stdin != nil {
-		io.stdin.close()
-	}
-	return errors.Join(errs...)
-}
-
-// release ends what still blocks and closes what is left. It may be called from
-// two goroutines.
+// release closes what is left but the kept output. It may be called from two goroutines.
 func (io *stdio) release() {
-	io.released.Do(func() {
-		for _, c := range io.closers {
-			_ = c.Close()
-		}
-		if io.master != nil {
-			_ = io.master.Close()
+	io.once.Do(func() {
+		for _, f := range []*os.File{io.input, io.master} {
+			if f != nil {
+				_ = f.Close()
+			}
 		}
 	})
 }

@@ -132,16 +132,20 @@ func (h *Held) add(a Adopted, files []*os.File) error {
 func heldExec(e Exec, files []*os.File) (HeldExec, error) {
 	h := HeldExec{Exec: e}
 	for _, role := range e.Roles {
-		want := 1
-		if role == RoleSpool {
+		want := 0
+		switch role {
+		case RoleSpool:
 			want = 2
+		case RoleKeep:
+			want = 1
 		}
 		if len(files) < want {
 			return h, api.Errorf(api.Internal, "hutch-launch hands over exec %s with too few fds", e.ID)
 		}
-		if role == RoleSpool {
+		switch role {
+		case RoleSpool:
 			h.Streams = append(h.Streams, streams(files[:want])...)
-		} else {
+		case RoleKeep:
 			h.Files = append(h.Files, files[0])
 		}
 		files = files[want:]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -28,7 +29,7 @@ func (c *Client) Hold(ctx context.Context, id string, e Exec, files ...*os.File)
 			spools++
 		}
 	}
-	if spools == 0 {
+	if !e.Flows() {
 		return nil, c.note(req, files...)
 	}
 	a, err := c.call(ctx, req, files...)
@@ -42,6 +43,11 @@ func (c *Client) Hold(ctx context.Context, id string, e Exec, files ...*os.File)
 	return streams(a.files), nil
 }
 
+// Flows reports whether hutch-launch has bytes of the exec to move, and Flush to do.
+func (e *Exec) Flows() bool {
+	return slices.ContainsFunc(e.Roles, func(r Role) bool { return r != RoleKeep })
+}
+
 // streams pairs the fds of spools.
 func streams(files []*os.File) []Stream {
 	list := make([]Stream, 0, len(files)/2)
@@ -51,17 +57,22 @@ func streams(files []*os.File) []Stream {
 	return list
 }
 
-// Flush makes hutch-launch spool what an exec's pipes hold now, note how it ended, and
-// return the state of each stream.
-func (c *Client) Flush(ctx context.Context, id, exec string, end json.RawMessage) ([]Spooled, error) {
-	a, err := c.call(ctx, Request{Op: OpFlush, ID: id, Exec: &Exec{ID: exec, End: end}})
+// Flush makes hutch-launch spool, or pass on, what an exec's pipes hold now, and return
+// the state of each spool.
+func (c *Client) Flush(ctx context.Context, id, exec string) ([]Spooled, error) {
+	a, err := c.call(ctx, Request{Op: OpFlush, ID: id, Exec: &Exec{ID: exec}})
 	packet.CloseAll(a.files)
 	return a.reply.Spooled, err
 }
 
-// End notes how an exec without spools has ended.
+// End notes how an exec has ended, and closes what of it was only kept.
 func (c *Client) End(id, exec string, end json.RawMessage) error {
 	return c.note(Request{Op: OpEnd, ID: id, Exec: &Exec{ID: exec, End: end}})
+}
+
+// Loosen closes the files of an exec that are only kept: its stdin is to end.
+func (c *Client) Loosen(id, exec string) error {
+	return c.note(Request{Op: OpLoosen, ID: id, Exec: &Exec{ID: exec}})
 }
 
 // Drop forgets an exec.

@@ -7,8 +7,9 @@
 //	kill    {id}                               result {seq}
 //	destroy {id}                               result {seq}
 //	hold    {id, exec, roles, meta}  fds       result {seq} fds
-//	flush   {id, exec, end}                    result {seq, spooled}
+//	flush   {id, exec}                         result {seq, spooled}
 //	end     {id, exec, end}
+//	loosen  {id, exec}
 //	drop    {id, exec}                         result {seq}
 //	keep    {key}                    fd
 //	unkeep  {key}
@@ -39,11 +40,13 @@ const (
 	OpKill    = "kill"
 	OpDestroy = "destroy"
 	// OpHold hands over the fds of an exec that must outlive hutchd, before PID 1 is
-	// asked to start it. Without a spool among them it has no answer.
+	// asked to start it. When all are to be kept only, it has no answer.
 	OpHold  = "hold"
-	OpFlush = "flush" // spool what the pipes hold now, and note the end
-	OpEnd   = "end"   // note the end of an exec without spools; no answer
+	OpFlush = "flush" // spool, or pass on, what the pipes hold now
+	OpEnd   = "end"   // note the end of an exec; no answer
 	OpDrop  = "drop"  // forget an exec
+
+	OpLoosen = "loosen" // close the fds of an exec that are only kept; no answer
 
 	OpKeep   = "keep"   // hold an fd of hutchd's own under a key; no answer
 	OpUnkeep = "unkeep" // close it; no answer
@@ -58,7 +61,7 @@ type Request struct {
 	Key string `json:"key,omitempty"` // of keep and unkeep
 
 	Create *Create `json:"create,omitempty"`
-	Exec   *Exec   `json:"exec,omitempty"` // of hold, flush, end and drop
+	Exec   *Exec   `json:"exec,omitempty"` // of hold, flush, end, loosen and drop
 }
 
 // Exec is an exec of a sandbox as hutch-launch knows it.
@@ -78,12 +81,21 @@ type Role string
 
 // The roles.
 const (
-	// RoleSpool is a pipe's read end, non-blocking, whose bytes are spooled. The
-	// result has two fds for it: the spool (internal/spool) for reading, and the
-	// eventfd that counts its bytes.
+	// RoleSpool is a pipe's read end or a terminal's master, non-blocking, whose bytes
+	// are spooled. The result has two fds for it: the spool (internal/spool) for
+	// reading, and the eventfd that counts its bytes.
 	RoleSpool Role = "spool"
-	// RoleKeep is held open until the exec is dropped: a pipe's write end, the
-	// master of a terminal.
+	// RoleFrom is a file of a caller's, and the next fd, of RoleTo, the write end of a
+	// pipe or a terminal's master: what the caller writes is passed on, and its end.
+	RoleFrom Role = "from"
+	RoleTo   Role = "to"
+	// RoleOut is a pipe's read end or a terminal's master, non-blocking, and the next
+	// fd, of RoleInto, a file of a caller's: what the command has written when it ends
+	// is passed on by the flush of its end.
+	RoleOut  Role = "out"
+	RoleInto Role = "into"
+	// RoleKeep is held open until the exec ends or is loosened: a pipe's write end,
+	// the master of a terminal.
 	RoleKeep Role = "keep"
 )
 

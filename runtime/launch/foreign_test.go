@@ -1,4 +1,4 @@
-package sandbox
+package launch
 
 import (
 	"errors"
@@ -70,18 +70,4 @@ func TestForeignClose(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestAbortWithForeignInput: an exec that never runs leaves nothing that waits for
-// the caller's input.
-func TestAbortWithForeignInput(t *testing.T) {
-	in, _ := foreignPipe(t)
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	streams := &stdio{give: []*os.File{r}, closers: []io.Closer{w}}
-	streams.stdin = startPump(in, w, func() { w.Close() })
-	streams.abort()
-	<-streams.stdin.done
 }

@@ -1,4 +1,4 @@
-package sandbox
+package launch
 
 import (
 	"errors"
@@ -56,8 +56,8 @@ func (p *pump) run() {
 	}
 }
 
-// ownSource is what finish needs of a source: it is hutchd's end of a pipe that
-// hutchd made, or the master of a terminal.
+// ownSource is what finish needs of a source: it is an end of a pipe that hutchd has
+// made, or the master of a terminal.
 type ownSource interface {
 	SetReadDeadline(time.Time) error
 	SyscallConn() (syscall.RawConn, error)

@@ -1,4 +1,4 @@
-package sandbox
+package launch
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 // interruptible takes over a file of the caller's and returns it as one whose
 // blocked Read or Write ends with its Close. A file of the runtime's poller does,
 // but O_NONBLOCK belongs to the file description, which the caller's own processes
-// share: so the file is opened anew where hutchd may, and waited for with poll(2)
+// share: so the file is opened anew where this process may, and waited for with poll(2)
 // where it may not (root's pipe, a socket).
 func interruptible(f *os.File) (io.ReadWriteCloser, error) {
 	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
@@ -38,7 +38,7 @@ func interruptible(f *os.File) (io.ReadWriteCloser, error) {
 // pipeBuf is what fits into a pipe that is writable (PIPE_BUF, linux/limits.h).
 const pipeBuf = 4096
 
-// foreign is a file that hutchd can not open anew. Its Read and Write take a
+// foreign is a file that this process can not open anew. Its Read and Write take a
 // thread each while they wait.
 type foreign struct {
 	f    *os.File

@@ -1,0 +1,129 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// counter writes the numbers up to n, a line each, and ends with 7.
+func counter(n int) string {
+	return fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo $i; i=$((i+1)); done; exit 7", n)
+}
+
+// counted is what counter writes.
+func counted(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+// victims are the parts of a daemon whose death its sandboxes survive.
+var victims = []struct {
+	name string
+	pids func(parts) []int
+}{
+	{"hutchd", func(p parts) []int { return []int{p.hutchd} }},
+	{"monitor", func(p parts) []int { return []int{p.monitor} }},
+	{"both", func(p parts) []int { return []int{p.hutchd, p.monitor} }},
+}
+
+// TestDaemonDeath kills parts of the daemon at random moments of running commands: these
+// go on, and not one byte of their output, nor their status, is lost or doubled.
+func TestDaemonDeath(t *testing.T) {
+	w := newWorld(t)
+	sb := strings.TrimSpace(w.create(t, "host"))
+	const n = 20000
+	want := counted(n)
+	for i := range rounds(60) {
+		victim := victims[i%len(victims)]
+		ex := strings.TrimSpace(w.ok(t, "exec", "-d", sb, "--", "sh", "-c", counter(n)))
+		d := w.daemon(t)
+		after(i)
+		for _, pid := range victim.pids(d) {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		res := decode[api.ExecResult](t, w.ok(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex)))
+		if res.ExitCode != 7 || res.Verdict != api.VerdictNonzero {
+			t.Fatalf("round %d, %s: exit code %d, verdict %s; want 7, nonzero", i, victim.name, res.ExitCode, res.Verdict)
+		}
+		if res.Stdout != want {
+			t.Fatalf("round %d, %s: %d bytes of output, want %d that are the same", i, victim.name, len(res.Stdout), len(want))
+		}
+		if got := w.ok(t, "exec", sb, "--", "echo", "still here"); got != "still here\n" {
+			t.Fatalf("round %d, %s: the next command says %q", i, victim.name, got)
+		}
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestDaemonDeathClient: a client that waits for its command goes on with the next
+// daemon, and its sandbox is not taken for one that nobody wants any more.
+func TestDaemonDeathClient(t *testing.T) {
+	w := newWorld(t)
+	for i := range rounds(12) {
+		victim := victims[i%len(victims)]
+		c := w.start(t, "run", "host", "--", "sh", "-c", "echo ready; read x; echo got $x; exit 5")
+		for _, pid := range victim.pids(w.daemon(t)) {
+			kill(t, pid)
+		}
+		if _, err := c.stdin.Write([]byte("word\n")); err != nil {
+			t.Fatal(err)
+		}
+		c.await(t, "got word")
+		if code := c.end(t); code != 5 {
+			t.Errorf("round %d, %s: exit code %d, want 5: %s", i, victim.name, code, &c.errs)
+		}
+		w.awaitNoSandbox(t)
+	}
+}
+
+// TestDaemonDeathOwner: a sandbox whose owner is killed while there is no daemon ends.
+func TestDaemonDeathOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.start(t, "run", "host", "--", "sh", "-c", busy)
+	d := w.daemon(t)
+	kill(t, c.Process.Pid)
+	kill(t, d.hutchd)
+	kill(t, d.monitor)
+	c.end(t)
+	w.ok(t, "ps")
+	w.awaitNoSandbox(t)
+}
+
+// TestStopKeep restarts the daemon as an upgrade does.
+func TestStopKeep(t *testing.T) {
+	w := newWorld(t)
+	sb := strings.TrimSpace(w.create(t, "--name", "box", "host"))
+	ex := strings.TrimSpace(w.ok(t, "exec", "-d", sb, "--", "sh", "-c", "until [ -e /tmp/go ]; do sleep 0.01; done; exit 3"))
+	for range 3 {
+		d := w.daemon(t)
+		w.ok(t, "rpc", "system.shutdown", `{"mode":"keep"}`)
+		if !ended(d.monitor, patience) || !ended(d.hutchd, patience) {
+			t.Fatal("the daemon does not end")
+		}
+		if ended(d.launch, 0) {
+			t.Fatal("hutch-launch has ended")
+		}
+		list := decode[api.SandboxList](t, w.ok(t, "rpc", "sandbox.list", "{}"))
+		if len(list.Sandboxes) != 1 || list.Sandboxes[0].Name != "box" || list.Sandboxes[0].State != api.Running {
+			t.Fatalf("after the restart there are %+v", list.Sandboxes)
+		}
+	}
+	w.ok(t, "exec", "box", "--", "touch", "/tmp/go")
+	var res api.ExecResult
+	if err := json.Unmarshal([]byte(w.ok(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex))), &res); err != nil || res.ExitCode != 3 {
+		t.Errorf("exec.wait: %+v, %v; want exit code 3", res, err)
+	}
+	w.ok(t, "rm", "-f", "box")
+}

@@ -85,22 +85,25 @@ func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdi
 		exec = id
 		sent()
 	}))
+	lost := err
 	for range maxResumes {
 		if s.private || exec == "" || ctx.Err() != nil || !errors.Is(err, client.ErrLost) {
 			break
 		}
-		res, err = s.resume(ctx, p, exec, err)
+		res, err = s.resume(ctx, p, exec)
+	}
+	if notFound(err) { // so did the sandbox go
+		return res, lost
 	}
 	return res, err
 }
 
 // resume connects to the next hutchd, which it starts where that needs a new daemon, and
-// waits for the command there. A daemon that knows nothing of it has lost it: lost tells
-// how.
-func (s *session) resume(ctx context.Context, p api.ExecParams, exec string, lost error) (api.ExecResult, error) {
+// waits for the command there.
+func (s *session) resume(ctx context.Context, p api.ExecParams, exec string) (api.ExecResult, error) {
 	c, err := connect(ctx, false)
 	if err != nil {
-		return api.ExecResult{}, errors.Join(lost, err)
+		return api.ExecResult{}, err
 	}
 	s.mu.Lock()
 	old := s.client
@@ -110,14 +113,10 @@ func (s *session) resume(ctx context.Context, p api.ExecParams, exec string, los
 	if s.owned {
 		_, err = c.Claim(ctx, p.Sandbox)
 	}
-	var res api.ExecResult
-	if err == nil {
-		res, err = c.ExecWait(ctx, api.WaitParams{Exec: exec, Encoding: p.Encoding, OutputBytes: p.OutputBytes})
+	if err != nil {
+		return api.ExecResult{}, err
 	}
-	if notFound(err) {
-		return res, lost
-	}
-	return res, err
+	return c.ExecWait(ctx, api.WaitParams{Exec: exec, Encoding: p.Encoding, OutputBytes: p.OutputBytes})
 }
 
 // started answers the notification that the command runs, first by calling sent.

@@ -127,6 +127,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		s.record.State = api.Running
 	}
 	s.record.PID = h.PID
+	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	if s.root.Release, err = m.cfg.Images.Hold(s.root.Lower); err != nil {
 		return err
 	}
@@ -230,6 +231,7 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 	}
 	r.bounds = bounds{cpu: meta.CPU, output: meta.Output, fsize: meta.FSize}
 	r.oom, r.pids = meta.OOM, meta.PIDs
+	r.group, r.group.Once = meta.Group, true
 	r.company = true // nobody knows who else has run meanwhile
 	own, cancel := context.WithCancelCause(context.Background())
 	r.stop = cancel
@@ -255,7 +257,7 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 	if err != nil && s.guest.Err() == nil {
 		// It never ran, and nobody was told that it did.
 		cancel(nil)
-		m.ungroup(r)
+		m.leaveGroup(r)
 		r.io.release()
 		r.io.forget()
 		m.dropStreams(r)
@@ -282,8 +284,8 @@ func (m *Manager) adoptEnded(r *running, note json.RawMessage) {
 	}
 	r.end, r.verdict, r.took = end.End, end.Verdict, end.Took
 	r.exec = &guestapi.Exec{ID: r.guest, PID: end.End.PID}
-	r.cpu, r.memory = end.CPU, end.Memory
-	m.ungroup(r) // what it has left behind may still be there
+	r.cpu, r.memory, r.group = end.CPU, end.Memory, end.Group
+	m.leaveGroup(r) // what it has left behind may still be there
 	r.io.release()
 	m.addExec(r)
 	m.endExec(r)

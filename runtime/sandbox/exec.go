@@ -137,11 +137,6 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	}
 	own, cancel := context.WithCancelCause(context.Background())
 	r.stop = cancel
-	if err := m.group(r); err != nil {
-		cancel(nil)
-		m.leaveGroup(r)
-		return r, err
-	}
 	if r.io, err = m.prepare(ctx, r, req.FDs); err != nil {
 		cancel(nil)
 		m.leaveGroup(r)
@@ -274,6 +269,7 @@ func describe(r api.Sandbox) string {
 func (s *Sandbox) request(r *running) guestapi.Request {
 	p, rec := &r.params, s.Record()
 	return guestapi.Request{
+		Exec: r.guest,
 		Argv: p.Argv, Command: p.Command,
 		Env:     s.environ(p),
 		Cwd:     orElse(p.Cwd, rec.Workdir),

@@ -27,6 +27,7 @@ type execMeta struct {
 	CPU    time.Duration `json:"cpu,omitempty"`
 	Output int64         `json:"output,omitempty"`
 	FSize  bool          `json:"fsize,omitempty"`
+	Group  group         `json:"group,omitzero"`
 	OOM    uint64        `json:"oom,omitempty"`
 	PIDs   uint64        `json:"pids,omitempty"`
 	// Input and Master say which files are kept, in this order.
@@ -41,6 +42,7 @@ type execEnd struct {
 	Took    time.Duration  `json:"took"`
 	CPU     time.Duration  `json:"cpu"`
 	Memory  int64          `json:"memory"`
+	Group   group          `json:"group,omitzero"` // where what it has left behind is
 }
 
 // hold hands r over to hutch-launch.
@@ -48,7 +50,7 @@ func (m *Manager) hold(ctx context.Context, r *running, io *stdio) error {
 	p := &r.params
 	meta := execMeta{
 		Guest: r.guest, Start: r.start, Until: r.until,
-		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, OOM: r.oom, PIDs: r.pids,
+		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, Group: r.group, OOM: r.oom, PIDs: r.pids,
 		// All that is shown of an exec later.
 		Params: api.ExecParams{Sandbox: p.Sandbox, Argv: p.Argv, Command: p.Command, Background: p.Background, Pty: p.Pty},
 		Input:  io.input != nil, Master: io.master != nil,
@@ -93,7 +95,7 @@ func (m *Manager) collect(ctx context.Context, r *running) error {
 
 // note puts r's end on record; then PID 1 may forget it.
 func (m *Manager) note(r *running) error {
-	end, err := json.Marshal(execEnd{End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory})
+	end, err := json.Marshal(execEnd{End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory, Group: r.group})
 	if err != nil {
 		return fmt.Errorf("note the end of an exec: %w", err)
 	}

@@ -400,7 +400,13 @@ func Sweep() ([]string, error) {
 			if monitorLives(filepath.Base(dir)) || holdsProcesses(dir) {
 				continue
 			}
-			if err := removeTree(dir); err != nil {
+			lock, err := tryLock(dir)
+			if lock == nil || err != nil {
+				continue // kept by a hutch-launch, which waits for the next monitor
+			}
+			err = removeTree(dir)
+			_ = lock.Close()
+			if err != nil {
 				// EBUSY: a process came in, or is one of a namespace that this
 				// one does not see.
 				if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EBUSY) {

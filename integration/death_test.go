@@ -39,6 +39,7 @@ var victims = []struct {
 // go on, and not one byte of their output, nor their status, is lost or doubled.
 func TestDaemonDeath(t *testing.T) {
 	w := newWorld(t)
+	w.logOnFailure(t)
 	sb := strings.TrimSpace(w.create(t, "host"))
 	const n = 20000
 	want := counted(n)
@@ -70,6 +71,7 @@ func TestDaemonDeath(t *testing.T) {
 // daemon, and its sandbox is not taken for one that nobody wants any more.
 func TestDaemonDeathClient(t *testing.T) {
 	w := newWorld(t)
+	w.logOnFailure(t)
 	for i := range rounds(12) {
 		victim := victims[i%len(victims)]
 		c := w.start(t, "run", "host", "--", "sh", "-c", "echo ready; read x; echo got $x; exit 5")

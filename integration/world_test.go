@@ -254,6 +254,15 @@ func (w *world) shutdown() {
 	}
 }
 
+// logOnFailure shows the daemon's log when the test has failed.
+func (w *world) logOnFailure(t testing.TB) {
+	t.Cleanup(func() {
+		if text, err := os.ReadFile(w.log()); err == nil && t.Failed() {
+			t.Logf("the daemon's log:\n%s", abridged(string(text)))
+		}
+	})
+}
+
 // checkLog looks for errors that the daemon told nobody but its log.
 func (w *world) checkLog() {
 	w.t.Helper()

@@ -40,28 +40,33 @@ func newServer(p *payload, kids *children) *server {
 // session is the channel to one hutchd.
 type session struct {
 	*server
-	conn *packet.Conn
-	wg   sync.WaitGroup // requests under way
+	conn   *packet.Conn
+	served chan struct{}  // closed when the channel has ended
+	wg     sync.WaitGroup // requests under way
 }
 
 // open starts to serve a hutchd. The one before must have been left.
 func (s *server) open(conn *packet.Conn) *session {
-	ses := &session{server: s, conn: conn}
-	ses.wg.Go(ses.serve)
+	ses := &session{server: s, conn: conn, served: make(chan struct{})}
+	go func() {
+		defer close(ses.served)
+		ses.serve()
+	}()
 	s.mu.Lock()
 	s.session = ses
 	s.mu.Unlock()
 	return ses
 }
 
-// leave ends the service for a hutchd that is gone and waits for its requests:
-// a sandbox that it will not hear of is destroyed.
+// leave ends the service for a hutchd that has died. Whatever it has sent is still read
+// and done; a sandbox that it will not hear of is destroyed.
 func (ses *session) leave() {
 	ses.mu.Lock()
 	if ses.session == ses {
 		ses.session = nil
 	}
 	ses.mu.Unlock()
+	<-ses.served // nobody else has the other end
 	_ = ses.conn.Close()
 	ses.wg.Wait()
 }

@@ -43,6 +43,7 @@ type Client struct {
 	execs   map[uint64]*Exec // from before "exec" is sent until its last event
 	ready   chan Event       // non-nil while Setup waits
 	listed  chan struct{}    // non-nil while Resume waits
+	adopted map[uint64]bool  // execs of a hutchd before whose end was not on record
 	acks    []uint64         // ends on record that PID 1 need not remember
 	ignored int
 	readers sync.WaitGroup
@@ -65,10 +66,10 @@ func newClient(conn *os.File, known []*Exec) (*Client, error) {
 		// Ids are never reused, not even by the next hutchd on this channel: they
 		// count up from a time in nanoseconds, which no client outruns.
 		nextID: uint64(time.Now().UnixNano()),
-		execs:  map[uint64]*Exec{},
+		execs:  map[uint64]*Exec{}, adopted: map[uint64]bool{},
 	}
 	for _, e := range known {
-		e.c, c.execs[e.ID] = c, e
+		e.c, c.execs[e.ID], c.adopted[e.ID] = c, e, true
 	}
 	c.readers.Add(1)
 	go c.readLoop()
@@ -232,7 +233,7 @@ func (c *Client) dispatch(ev *Event) error {
 		return nil
 	}
 	e := c.execs[ev.Exec]
-	if e == nil && (ev.Ev == EvExited || ev.Ev == EvFailed) {
+	if e == nil && !c.adopted[ev.Exec] && (ev.Ev == EvExited || ev.Ev == EvFailed) {
 		c.acks = append(c.acks, ev.Exec) // of a hutchd before, and on record
 	}
 	if e == nil || !e.accept(ev) {

@@ -85,6 +85,9 @@ func TestDaemonDeathClient(t *testing.T) {
 		if code := c.end(t); code != 5 {
 			t.Errorf("round %d, %s: exit code %d, want 5: %s", i, victim.name, code, &c.errs)
 		}
+		if c.errs.Len() > 0 {
+			t.Errorf("round %d, %s: hutch says %s", i, victim.name, &c.errs)
+		}
 		w.awaitNoSandbox(t)
 	}
 }

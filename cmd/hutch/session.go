@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -80,19 +82,17 @@ const maxResumes = 10
 // exec runs p and waits for its end, over the deaths of hutchd: the command goes on, and
 // the next hutchd knows of it. sent is called when the daemon has the files.
 func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult, error) {
-	var exec string
-	res, err := s.conn().ExecRun(ctx, p, files, s.started(ctx, func(id string) {
-		exec = id
-		sent()
-	}))
+	// Chosen here, so that it is known also when the daemon can not say it any more.
+	p.Exec = "ex_" + strings.ToLower(rand.Text()[:12])
+	res, err := s.conn().ExecRun(ctx, p, files, s.started(ctx, sent))
 	lost := err
 	for range maxResumes {
-		if s.private || exec == "" || ctx.Err() != nil || !errors.Is(err, client.ErrLost) {
+		if s.private || ctx.Err() != nil || !errors.Is(err, client.ErrLost) {
 			break
 		}
-		res, err = s.resume(ctx, p, exec)
+		res, err = s.resume(ctx, p)
 	}
-	if notFound(err) { // so did the sandbox go
+	if notFound(err) { // it was never started, or the sandbox is gone as well
 		return res, lost
 	}
 	return res, err
@@ -100,7 +100,7 @@ func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdi
 
 // resume connects to the next hutchd, which it starts where that needs a new daemon, and
 // waits for the command there.
-func (s *session) resume(ctx context.Context, p api.ExecParams, exec string) (api.ExecResult, error) {
+func (s *session) resume(ctx context.Context, p api.ExecParams) (api.ExecResult, error) {
 	c, err := connect(ctx, false)
 	if err != nil {
 		return api.ExecResult{}, err
@@ -116,18 +116,18 @@ func (s *session) resume(ctx context.Context, p api.ExecParams, exec string) (ap
 	if err != nil {
 		return api.ExecResult{}, err
 	}
-	return c.ExecWait(ctx, api.WaitParams{Exec: exec, Encoding: p.Encoding, OutputBytes: p.OutputBytes})
+	return c.ExecWait(ctx, api.WaitParams{Exec: p.Exec, Encoding: p.Encoding, OutputBytes: p.OutputBytes})
 }
 
 // started answers the notification that the command runs, first by calling sent.
 // From now on signals are the command's: those that come before its id is known
 // wait for it.
-func (s *session) started(ctx context.Context, sent func(exec string)) func(api.Progress) {
+func (s *session) started(ctx context.Context, sent func()) func(api.Progress) {
 	early := &heldSignals{}
 	s.signals.Started(cli.Target{Signal: early.hold})
 	return func(p api.Progress) {
 		if p.Kind == "exec.started" {
-			sent(p.Exec)
+			sent()
 			t := s.target(ctx, p.Exec)
 			s.signals.Started(t)
 			early.release(t.Signal)

@@ -112,11 +112,18 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 	if err := d.measureHost(); err != nil {
 		return err
 	}
-	exits := func(e launchapi.Exited) { d.manager.Exited(e) }
+	// The ends of adopted PID 1s come before there is a manager.
+	managed := make(chan struct{})
+	exits := func(e launchapi.Exited) {
+		if <-managed; d.manager != nil {
+			d.manager.Exited(e)
+		}
+	}
 	if d.launcher, err = launchapi.NewClient(launchChannel, exits); err != nil {
 		return err
 	}
 	undo.Add(d.launcher.Close)
+	defer close(managed) // before the undo
 	held, err := d.launcher.Adopt(context.Background())
 	if err != nil {
 		return err

@@ -47,7 +47,11 @@ const (
 
 // ExecParams are exec.run's params.
 type ExecParams struct {
-	Sandbox  string            `json:"sandbox"`
+	Sandbox string `json:"sandbox"`
+	// Exec is the exec's id when the caller chooses it: "ex_" and 12 to 32 lower-case
+	// letters and digits, used once. A caller that loses its connection before it is told
+	// the id can then still ask what became of the command.
+	Exec     string            `json:"exec,omitempty"`
 	Argv     []string          `json:"argv,omitempty"`    // exactly one of Argv and Command
 	Command  string            `json:"command,omitempty"` // run by the sandbox's shell
 	Env      map[string]string `json:"env,omitempty"`     // over the sandbox's
@@ -104,7 +108,7 @@ type ExecResult struct {
 	StdoutEncoding Encoding `json:"stdout_encoding"`
 	Stderr         string   `json:"stderr"`
 	StderrEncoding Encoding `json:"stderr_encoding"`
-	Truncated      bool     `json:"truncated"` // the middle of a stream is missing
+	Truncated      bool     `json:"truncated"` // the middle of a stream is missing, or what a full disk did not take
 	DurationMS     float64  `json:"duration_ms"`
 	Peaks          Peaks    `json:"peaks"`
 	Killed         []int    `json:"killed"`

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -266,9 +267,14 @@ func checkUnbuilt(s *Spec) error {
 	return nil
 }
 
+// execID is what a caller may choose as an exec's id.
+var execID = regexp.MustCompile(`^ex_[a-z0-9]{12,32}$`)
+
 // Validate refuses params that no sandbox could run.
 func (p *ExecParams) Validate() error {
 	switch {
+	case p.Exec != "" && !execID.MatchString(p.Exec):
+		return invalid("exec", "%q is no id", p.Exec).WithHint(`leave it out, or use "ex_" and 12 to 32 random lower-case letters and digits`)
 	case len(p.Argv) == 0 && p.Command == "":
 		return invalid("argv", "missing").WithHint("give argv, or command for a shell line")
 	case len(p.Argv) > 0 && p.Command != "":

@@ -94,6 +94,7 @@ func TestExecParamsValidate(t *testing.T) {
 	}{
 		{"nothing", "argv", InvalidArgument, ExecParams{}},
 		{"both", "command", InvalidArgument, ExecParams{Argv: []string{"a"}, Command: "a"}},
+		{"id", "exec", InvalidArgument, ExecParams{Exec: "ex_../../x", Argv: []string{"a"}}},
 		{"empty name", "argv", InvalidArgument, ExecParams{Argv: []string{""}}},
 		{"NUL", "argv[1]", InvalidArgument, ExecParams{Argv: []string{"a", "b\x00"}}},
 		{"stdin twice", "stdin", InvalidArgument, ExecParams{Argv: []string{"a"}, Stdin: "x", Stdio: &Stdio{Stdin: &zero}}},

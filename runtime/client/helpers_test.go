@@ -50,6 +50,7 @@ func TestHelpers(t *testing.T) {
 			r, err := c.ListSandboxes(ctx, map[string]string{"a": "b"})
 			return r[0].ID, err
 		}},
+		{"sandbox.claim", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Claim(ctx, "x"); return r.ID, err }},
 		{"sandbox.kill", `{"sandbox":"x"}`, "[3]", func() (any, error) { return c.Kill(ctx, "x") }},
 		{"sandbox.remove", `{"sandbox":"x"}`, "[3]", func() (any, error) { return c.Remove(ctx, "x") }},
 		{"exec.run", `{"sandbox":"x","argv":["true"]}`, "ex_1", func() (any, error) {

@@ -228,7 +228,16 @@ func (st *stream) share() (out []*os.File, err error) {
 		_ = unix.Close(st.told)
 	}
 	st.told = efd
-	return out, st.tell(st.w.Total())
+	return out, st.tell(st.kept())
+}
+
+// kept is how much of the stream was stored: what a full disk did not take, nobody may
+// read, since older bytes are in its place.
+func (st *stream) kept() int64 {
+	if off, lost := st.w.Lost(); lost {
+		return off
+	}
+	return st.w.Total()
 }
 
 // tell adds to what hutchd knows of; mu is held.
@@ -271,14 +280,15 @@ func (st *stream) splice(fd int) error {
 	if st.terminal {
 		move = st.w.Copy
 	}
-	n, err := move(fd)
+	before := st.kept()
+	_, err := move(fd)
 	if errors.Is(err, unix.EINTR) {
 		return nil // once more
 	}
 	if err != nil {
 		return err
 	}
-	return st.tell(n)
+	return st.tell(st.kept() - before)
 }
 
 // flush spools what the pipe holds now, without waiting for its end.

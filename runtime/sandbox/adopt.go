@@ -284,7 +284,7 @@ func (m *Manager) adoptEnded(r *running, note json.RawMessage) {
 	}
 	r.end, r.verdict, r.took = end.End, end.Verdict, end.Took
 	r.exec = &guestapi.Exec{ID: r.guest, PID: end.End.PID}
-	r.cpu, r.memory, r.group = end.CPU, end.Memory, end.Group
+	r.cpu, r.memory, r.cut, r.group = end.CPU, end.Memory, end.Cut, end.Group
 	m.leaveGroup(r) // what it has left behind may still be there
 	r.io.release()
 	m.addExec(r)

@@ -42,6 +42,7 @@ type running struct {
 	took    time.Duration
 	cpu     time.Duration // what it has used of CPU time
 	memory  int64         // peak, bytes
+	cut     bool          // the disk did not take all of its output
 
 	input    sync.Mutex  // serialises exec.write
 	followed atomic.Bool // somebody has attached
@@ -124,7 +125,10 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if err := s.mustRun(); err != nil {
 		return nil, err
 	}
-	r := &running{id: newID("ex_"), s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
+	if _, err := m.findExec(p.Exec); err == nil {
+		return nil, api.Errorf(api.AlreadyExists, "exec %s exists", p.Exec).WithField("exec").WithHint("choose a new id for each command")
+	}
+	r := &running{id: orElse(p.Exec, newID("ex_")), s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
 	if r.bounds, err = m.boundsOf(s, p); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ type execEnd struct {
 	Took    time.Duration  `json:"took"`
 	CPU     time.Duration  `json:"cpu"`
 	Memory  int64          `json:"memory"`
+	Cut     bool           `json:"cut,omitempty"`
 	Group   group          `json:"group,omitzero"` // where what it has left behind is
 }
 
@@ -86,7 +87,10 @@ func (m *Manager) collect(ctx context.Context, r *running) error {
 	if !r.io.flows {
 		return nil
 	}
-	_, err := m.cfg.Launcher.Flush(ctx, r.s.id, r.id)
+	spooled, err := m.cfg.Launcher.Flush(ctx, r.s.id, r.id)
+	for _, st := range spooled {
+		r.cut = r.cut || st.Lost >= 0
+	}
 	if ctx.Err() != nil {
 		m.dropStreams(r) // ends what waits for the caller
 	}
@@ -95,7 +99,7 @@ func (m *Manager) collect(ctx context.Context, r *running) error {
 
 // note puts r's end on record; then PID 1 may forget it.
 func (m *Manager) note(r *running) error {
-	end, err := json.Marshal(execEnd{End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory, Group: r.group})
+	end, err := json.Marshal(execEnd{End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory, Cut: r.cut, Group: r.group})
 	if err != nil {
 		return fmt.Errorf("note the end of an exec: %w", err)
 	}

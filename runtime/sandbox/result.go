@@ -32,7 +32,7 @@ func (r *running) result(limit int64, want api.Encoding) (api.ExecResult, error)
 	}
 	res.Stdout, res.StdoutEncoding = out.text(want)
 	res.Stderr, res.StderrEncoding = errs.text(want)
-	res.Truncated = out.omitted()+errs.omitted() > 0
+	res.Truncated = r.cut || out.omitted()+errs.omitted() > 0
 	return res, nil
 }
 

@@ -3,6 +3,8 @@ package integration_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -104,6 +106,29 @@ func TestDaemonDeathOwner(t *testing.T) {
 	c.end(t)
 	w.ok(t, "ps")
 	w.awaitNoSandbox(t)
+}
+
+// TestDaemonDeathNoReturn: sandboxes that nobody can come back to, because the state folder
+// was removed, end.
+func TestDaemonDeathNoReturn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(t, "exec", "-d", strings.TrimSpace(w.create(t, "host")), "--", "sh", "-c", busy)
+	d := w.daemon(t)
+	kill(t, d.monitor)
+	sockets, err := filepath.Glob(filepath.Join(w.root(), "launch-*.sock"))
+	if err != nil || len(sockets) != 1 {
+		t.Fatalf("sockets %v, %v", sockets, err)
+	}
+	if err := os.Remove(sockets[0]); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range append(d.sandboxes, d.hutchd, d.launch) {
+		if !ended(pid, patience) {
+			t.Errorf("process %d does not end", pid)
+		}
+	}
+	w.ok(t, "gc")
 }
 
 // TestStopKeep restarts the daemon as an upgrade does.

@@ -1,10 +1,13 @@
 package launch
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +37,12 @@ func boot(c Config, monitor *packet.Conn) (_ *launcher, err error) {
 	if len(files) < needed {
 		return nil, fmt.Errorf("boot message has %d fds, want %d", len(files), needed)
 	}
+	var unreachable <-chan struct{}
+	if msg.Keep {
+		if unreachable, err = watchRemoval(msg.Socket); err != nil {
+			return nil, err
+		}
+	}
 	if err := makeMounts(msg.StateDir, msg.Mount); err != nil {
 		return nil, err
 	}
@@ -46,7 +55,7 @@ func boot(c Config, monitor *packet.Conn) (_ *launcher, err error) {
 	}
 	undo.Add(payload.close)
 	kids := newChildren()
-	l := &launcher{server: newServer(payload, kids), children: kids, keep: msg.Keep, held: files}
+	l := &launcher{server: newServer(payload, kids), children: kids, keep: msg.Keep, unreachable: unreachable, held: files}
 	if msg.Keep {
 		if l.monitors, err = listen(files[1]); err != nil {
 			return nil, err
@@ -142,6 +151,54 @@ func listen(bound *os.File) (<-chan *packet.Conn, error) {
 		}
 	}()
 	return came, nil
+}
+
+// watchRemoval returns a channel that is closed when the file at path, or its folder, has
+// been removed. It is called while this process may walk there.
+func watchRemoval(path string) (<-chan struct{}, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", path, err)
+	}
+	watch := os.NewFile(uintptr(fd), "inotify")
+	const gone = unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
+	if _, err := unix.InotifyAddWatch(fd, filepath.Dir(path), gone|unix.IN_ONLYDIR); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", path, err), watch.Close())
+	}
+	removed := make(chan struct{})
+	go func() { // for the life of the process
+		defer watch.Close()
+		buf := make([]byte, 16*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
+		for {
+			n, err := watch.Read(buf)
+			if err != nil {
+				return
+			}
+			if removes(buf[:n], filepath.Base(path)) {
+				close(removed)
+				return
+			}
+		}
+	}()
+	return removed, nil
+}
+
+// removes looks for the end of name, or of its folder, in inotify(7) events: wd, mask,
+// cookie and len, of 4 bytes each, and the name, padded with zeros.
+func removes(events []byte, name string) bool {
+	for len(events) >= unix.SizeofInotifyEvent {
+		mask := binary.NativeEndian.Uint32(events[4:])
+		size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
+		if size > len(events) {
+			return false
+		}
+		which, _, _ := strings.Cut(string(events[unix.SizeofInotifyEvent:size]), "\x00")
+		if mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_IGNORED) != 0 || which == name {
+			return true
+		}
+		events = events[size:]
+	}
+	return false
 }
 
 // readAll returns f's content, whatever its offset.

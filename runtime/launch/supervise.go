@@ -15,7 +15,9 @@ type launcher struct {
 	children *children
 	keep     bool                // sandboxes outlive the monitor and hutchd
 	monitors <-chan *packet.Conn // those that come later; nil without keep
-	held     []*os.File          // open for as long as this process lives
+	// unreachable is closed when no other monitor can come; nil without keep.
+	unreachable <-chan struct{}
+	held        []*os.File // open for as long as this process lives
 
 	monitor *monitor // nil when it is gone
 	daemon  *daemon  // nil when none runs
@@ -81,6 +83,8 @@ func (l *launcher) supervise(first *packet.Conn) int {
 			default:
 				l.start(o)
 			}
+		case <-l.nobodyCan():
+			return exitFailed
 		case conn := <-l.monitors:
 			l.dropMonitor()
 			l.monitor = listenTo(conn)
@@ -95,6 +99,14 @@ func (l *launcher) supervise(first *packet.Conn) int {
 			l.tell(launchapi.News{Ended: &launchapi.Ended{Status: int(status)}})
 		}
 	}
+}
+
+// nobodyCan tells that there is no monitor, and none can come.
+func (l *launcher) nobodyCan() <-chan struct{} {
+	if l.monitor != nil {
+		return nil
+	}
+	return l.unreachable
 }
 
 // dropMonitor makes room for the next monitor. hutchd's channel to this one is of no

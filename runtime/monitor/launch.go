@@ -39,7 +39,7 @@ func (m *monitor) launch(ctx context.Context) error {
 		Env:    launchEnv(),
 		Socket: socket,
 		Hold:   m.tree.Locks(),
-		Boot:   launchapi.Boot{StateDir: m.dataDir(), Mount: mount},
+		Boot:   launchapi.Boot{StateDir: m.dataDir(), Mount: mount, Socket: m.takeoverPath(".sock")},
 	})
 	return err
 }

@@ -36,8 +36,8 @@ type Options struct {
 	Boot launchapi.Boot
 	// Init is hutch-init.
 	Init *os.File
-	// Socket is bound and waits for the monitors that take over when the caller has
-	// died (see Attach); nil makes hutch-launch end with the caller.
+	// Socket is bound, to Boot.Socket, and waits for the monitors that take over when the
+	// caller has died (see Attach); nil makes hutch-launch end with the caller.
 	Socket *os.File
 	// Hold stays open for as long as hutch-launch lives.
 	Hold []*os.File

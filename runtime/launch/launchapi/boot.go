@@ -41,6 +41,9 @@ type Boot struct {
 	// Keep says that sandboxes outlive the monitor and hutchd. Without it
 	// hutch-launch ends with either of them, and everything with it.
 	Keep bool `json:"keep"`
+	// Socket is the path of the bound socket. When it is removed, nobody can come any
+	// more, and the sandboxes end with the monitor.
+	Socket string `json:"socket,omitempty"`
 }
 
 // Order is a message from the monitor; exactly one field is set.

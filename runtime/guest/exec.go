@@ -32,6 +32,7 @@ type execution struct {
 	// grouped says that a kill is for the leader alone: hutchd finds the rest in the
 	// exec's cgroup, or it is a worker, which starts nothing.
 	grouped bool
+	worker  bool         // hutchd's own; its end needs no record
 	started bool         // execve succeeded, and hutchd knows
 	exit    *processExit // set by the reaper
 
@@ -75,10 +76,10 @@ func (s *server) exec(req *guestapi.Request, fds []int) {
 		if errors.Is(err, unix.EAGAIN) {
 			reason = guestapi.ReasonNoProcess
 		}
-		s.postEnd(failure(req.Exec, reason, err, "exec"))
+		s.postEnd(&execution{worker: req.Worker != ""}, failure(req.Exec, reason, err, "exec"))
 		return
 	}
-	e := &execution{id: req.Exec, grouped: req.Cgroup != "" || req.Worker != ""}
+	e := &execution{id: req.Exec, worker: req.Worker != "", grouped: req.Cgroup != "" || req.Worker != ""}
 	s.execs[e.id] = e
 	go s.start(e, req, fds)
 }
@@ -103,7 +104,7 @@ func (s *server) settle(e *execution, fail *guestapi.Event) (over bool) {
 	defer s.mu.Unlock()
 	if fail != nil {
 		fail.Exec = e.id
-		s.postEnd(*fail)
+		s.postEnd(e, *fail)
 		s.forget(e)
 		return false
 	}
@@ -300,7 +301,7 @@ func (s *server) announce(e *execution) {
 		s.forget(e) // what it has left behind is hutchd's to find
 	}
 	u := &e.exit.usage
-	s.postEnd(guestapi.Event{
+	s.postEnd(e, guestapi.Event{
 		Ev: guestapi.EvExited, Exec: e.id, PID: e.pid, Status: int(e.exit.status), Killed: e.killed,
 		Usage: &guestapi.Usage{
 			UserUS:   u.Utime.Nano() / 1000,

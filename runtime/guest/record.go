@@ -8,7 +8,11 @@ const maxUnacked = 2 * maxExecs
 
 // postEnd reports how an exec failed or ended, and remembers it until hutchd has it on
 // record. The caller holds s.mu.
-func (s *server) postEnd(ev guestapi.Event) {
+func (s *server) postEnd(e *execution, ev guestapi.Event) {
+	if e.worker {
+		s.ch.post(ev)
+		return
+	}
 	if len(s.unacked) >= maxUnacked {
 		for id := range s.unacked { // any: this is not a hutchd that works
 			delete(s.unacked, id)

@@ -27,9 +27,19 @@ func (w *world) daemons() []parts {
 		}
 		d := parts{monitor: m.pid}
 		for _, p := range all {
-			switch {
-			case p.name() == "hutch-launch": // below another, if its own monitor is dead
+			if p.name() != "hutch-launch" {
+				continue
+			}
+			if p.ppid == m.pid {
 				d.launch = p.pid
+				break
+			}
+			if p.ppid == os.Getpid() { // its own monitor is dead
+				d.launch = p.pid
+			}
+		}
+		for _, p := range all {
+			switch {
 			case p.ppid == d.launch && p.name() == "hutchd":
 				d.hutchd = p.pid
 			case d.launch != 0 && descends(all, p, d.launch):

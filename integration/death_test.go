@@ -103,9 +103,9 @@ func TestDaemonDeathOwner(t *testing.T) {
 	kill(t, c.Process.Pid)
 	kill(t, d.hutchd)
 	kill(t, d.monitor)
-	c.end(t)
 	w.ok(t, "ps")
 	w.awaitNoSandbox(t)
+	c.end(t) // what ran inside has held its output open
 }
 
 // TestDaemonDeathNoReturn: sandboxes that nobody can come back to, because the state folder

@@ -1,12 +1,15 @@
 package integration_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // TestOtherBuild: a command of another build replaces an idle daemon; one with
@@ -49,7 +52,20 @@ func TestOtherBuild(t *testing.T) {
 	if now := w.daemon(t).monitor; now != second {
 		t.Error("the daemon with a sandbox was replaced")
 	}
-	theirs.ok(t, "rm", "-f", sb)
+	// An upgrade: the old daemon leaves its sandbox, with a command that runs, to the new.
+	sb = strings.TrimSpace(sb)
+	const n = 30000
+	ex := strings.TrimSpace(theirs.ok(t, "exec", "-d", sb, "--", "sh", "-c", counter(n)))
+	theirs.ok(t, "rpc", "system.shutdown", `{"mode":"keep"}`)
+	if !ended(second, patience) {
+		t.Error("the old daemon does not end")
+	}
+	res := decode[api.ExecResult](t, w.ok(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex)))
+	if res.ExitCode != 7 || res.Stdout != counted(n) {
+		t.Errorf("under the new daemon the command ended with %d and %d bytes, want 7 and %d", res.ExitCode, len(res.Stdout), len(counted(n)))
+	}
+	w.ok(t, "exec", sb, "--", "true")
+	w.ok(t, "rm", "-f", sb)
 	w.inside(t, "true")
 	if w.bin != ours || w.daemon(t).monitor == second {
 		t.Error("the idle daemon was not replaced")

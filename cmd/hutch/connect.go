@@ -30,6 +30,20 @@ func withDaemon(ctx context.Context, fn func(c *client.Client) error) error {
 	return fn(c)
 }
 
+// maxResumes bounds how often one command goes on after its daemon was killed.
+const maxResumes = 10
+
+// followDaemon is withDaemon for what goes on where it was when hutchd was killed and
+// another one took over: fn is called again with a new connection.
+func followDaemon(ctx context.Context, fn func(c *client.Client) error) (err error) {
+	for range maxResumes {
+		if err = withDaemon(ctx, fn); ctx.Err() != nil || !errors.Is(err, client.ErrLost) {
+			break
+		}
+	}
+	return err
+}
+
 // eachSandbox runs fn for every sandbox named; one that fails does not keep the
 // others from their turn.
 func eachSandbox(cmd *cobra.Command, names []string, fn func(ctx context.Context, c *client.Client, name string) error) error {

@@ -42,7 +42,7 @@ Each line has time, number, kind, sandbox, exec and details.`,
 			if o.since < 1 && cmd.Flags().Changed("since") {
 				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--since %d: events count from 1", o.since))
 			}
-			return withDaemon(cmd.Context(), func(c *client.Client) error {
+			return followDaemon(cmd.Context(), func(c *client.Client) error {
 				return o.run(cmd.Context(), c, cmd.OutOrStdout())
 			})
 		},
@@ -78,7 +78,9 @@ func (o *eventsFlags) run(ctx context.Context, c *client.Client, out io.Writer) 
 		if err != nil {
 			return err
 		}
-		if o.since == 0 && e.Kind == api.EventGap {
+		asked := o.since > 0
+		o.since = e.Seq + 1 // for the next daemon
+		if !asked && e.Kind == api.EventGap {
 			continue // nobody asked for what is gone
 		}
 		if err := o.print(out, &e); err != nil {

@@ -28,6 +28,9 @@ func newLogs() *cobra.Command {
 		GroupID: groupSandbox,
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.follow {
+				return o.runFollow(cmd.Context(), args[0], cmd.OutOrStdout())
+			}
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				return o.run(cmd.Context(), c, args[0], cmd.OutOrStdout())
 			})
@@ -43,23 +46,34 @@ func (o *logsFlags) run(ctx context.Context, c *client.Client, name string, out 
 	if err != nil {
 		return err
 	}
-	if o.follow {
-		return o.attach(ctx, c, exec, out)
-	}
 	if err := o.print(ctx, c, exec, api.Stdout, out); err != nil {
 		return err
 	}
 	return o.print(ctx, c, exec, api.Stderr, os.Stderr)
 }
 
-// attach copies both streams as they come, until the command has ended.
-func (o *logsFlags) attach(ctx context.Context, c *client.Client, exec string, out io.Writer) error {
+// runFollow copies both streams as they come, until the command has ended.
+func (o *logsFlags) runFollow(ctx context.Context, name string, out io.Writer) error {
 	from := api.Offsets{Stdout: -o.tail, Stderr: -o.tail}
-	a, err := c.Attach(ctx, exec, client.AttachOptions{From: from})
-	if err != nil {
-		return err
-	}
-	defer a.Close()
+	return followDaemon(ctx, func(c *client.Client) error {
+		exec, err := latestExec(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		name = exec
+		a, err := c.Attach(ctx, exec, client.AttachOptions{From: from})
+		if err != nil {
+			return err
+		}
+		defer func() {
+			from = a.Offsets()
+			_ = a.Close()
+		}()
+		return follow(ctx, a, out)
+	})
+}
+
+func follow(ctx context.Context, a *client.Attachment, out io.Writer) error {
 	for piece, err := range a.All(ctx) {
 		if err != nil {
 			return err

@@ -76,9 +76,6 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 	return &res, stdio.Finish(ctx)
 }
 
-// maxResumes bounds how often one command may outlive its daemon.
-const maxResumes = 10
-
 // exec runs p and waits for its end, over the deaths of hutchd: the command goes on, and
 // the next hutchd knows of it. sent is called when the daemon has the files.
 func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult, error) {

@@ -273,7 +273,7 @@ func (d *daemon) run() error {
 		wg.Go(func() { d.watchIdle(ctx) })
 	}
 	if err := d.monitor.Send(monitorapi.Message{Ready: &monitorapi.Ready{}}); err != nil {
-		stop(err)
+		d.end(true, err.Error())
 	}
 	<-ctx.Done()
 	d.log.Debug("ending", "why", context.Cause(ctx))

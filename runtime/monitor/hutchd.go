@@ -62,6 +62,11 @@ func (m *monitor) startHutchd(ctx context.Context) (err error) {
 	if h.pidfd, err = sys.OpenPidfd(pid); err != nil {
 		return err
 	}
+	// This process may have to kill it, and hutch-launch, which says who it is, is trusted
+	// with less.
+	if parent, err := parentOf(pid); err != nil || parent != m.launcher.PID {
+		return fmt.Errorf("hutch-launch started process %d, whose parent is %d (%w)", pid, parent, err)
+	}
 	if err := h.begin(ctx, m.config()); err != nil {
 		if api.ErrorCode(err) == api.Unavailable {
 			return api.Errorf(api.Unavailable, "hutchd ended before it could serve: %w", err).

@@ -44,24 +44,33 @@ func killOrphans() error {
 	}
 }
 
-// children are the pids of this process's children, by /proc/PID/stat.
+// children are the pids of this process's children.
 func children() []int {
-	own := []byte(strconv.Itoa(os.Getpid()))
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	own := os.Getpid()
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	var pids []int
-	for _, path := range stats {
-		data, err := os.ReadFile(path)
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil {
-			continue // has ended
-		}
-		// pid (comm) state ppid ...: the name may hold anything, parentheses too.
-		fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-		if len(fields) < 2 || !bytes.Equal(fields[1], own) {
 			continue
 		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+		if parent, err := parentOf(pid); err == nil && parent == own {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+// parentOf reads /proc/PID/stat (proc_pid_stat(5)).
+func parentOf(pid int) (int, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// pid (comm) state ppid ...: the name may hold anything, parentheses too.
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("unexpected format of /proc/%d/stat", pid)
+	}
+	return strconv.Atoi(string(fields[1]))
 }

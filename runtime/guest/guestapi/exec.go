@@ -3,8 +3,11 @@ package guestapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // StartError says why a command never ran. Its texts come from the sandbox, made
@@ -62,6 +65,12 @@ func (c *Client) Start(ctx context.Context, req Request, fds []*os.File) (*Exec,
 	c.execs[e.ID] = e
 	c.mu.Unlock()
 
+	if err := makeBlocking(fds); err != nil {
+		c.mu.Lock()
+		delete(c.execs, e.ID)
+		c.mu.Unlock()
+		return nil, err
+	}
 	req.Op = OpExec
 	req.Acks = c.takeAcks()
 	if err := c.write(op, &req, fds...); err != nil {
@@ -83,6 +92,22 @@ func (c *Client) Start(ctx context.Context, req Request, fds []*os.File) (*Exec,
 	}
 	e.PID = ev.PID
 	return e, nil
+}
+
+// makeBlocking clears O_NONBLOCK, which a caller's own runtime may have set: cat(1), say,
+// takes EAGAIN for an error.
+func makeBlocking(fds []*os.File) error {
+	for _, f := range fds {
+		rc, err := f.SyscallConn()
+		if err != nil {
+			return err
+		}
+		var berr error
+		if err := rc.Control(func(fd uintptr) { berr = unix.SetNonblock(int(fd), false) }); err != nil || berr != nil {
+			return fmt.Errorf("make %s blocking: %w", f.Name(), errors.Join(err, berr))
+		}
+	}
+	return nil
 }
 
 // accept takes an event about e; false when e does not expect it. The caller

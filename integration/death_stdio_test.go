@@ -1,0 +1,109 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	hutch "github.com/hutch-sh/hutch/runtime/client"
+)
+
+// TestDaemonDeathTerminal: a terminal goes on under its user's fingers.
+func TestDaemonDeathTerminal(t *testing.T) {
+	w := newWorld(t)
+	for _, victim := range victims {
+		t.Run(victim.name, func(t *testing.T) {
+			p, cmd := w.terminal(t, "run", "-it", "host", "--", "sh")
+			p.write("echo one-$((1+1))\n")
+			p.sees("one-2")
+			for _, pid := range victim.pids(w.daemon(t)) {
+				kill(t, pid)
+			}
+			p.write("echo two-$((2+2))\n")
+			p.sees("two-4")
+			p.write("exit 6\n")
+			p.rest()
+			if code := await(t, cmd); code != 6 {
+				t.Errorf("exit code %d, want 6", code)
+			}
+			w.awaitNoSandbox(t)
+		})
+	}
+}
+
+// TestDaemonDeathStdin: stdin that exec.write feeds stays open, with what was written, and
+// ends when it is closed.
+func TestDaemonDeathStdin(t *testing.T) {
+	w := newWorld(t)
+	sb := strings.TrimSpace(w.create(t, "host"))
+	for _, victim := range victims {
+		start := decode[api.StartResult](t, w.ok(t, "rpc", "exec.start", fmt.Sprintf(`{"sandbox":%q,"argv":["cat"]}`, sb)))
+		var want string
+		for i := range 3 {
+			line := fmt.Sprintf("line %d\n", i)
+			want += line
+			data, err := json.Marshal(api.WriteParams{Exec: start.Exec, Data: line})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.ok(t, "rpc", "exec.write", string(data))
+			for _, pid := range victim.pids(w.daemon(t)) {
+				kill(t, pid)
+			}
+		}
+		w.ok(t, "rpc", "exec.close_stdin", fmt.Sprintf(`{"exec":%q}`, start.Exec))
+		res := decode[api.ExecResult](t, w.ok(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, start.Exec)))
+		if res.Stdout != want || res.ExitCode != 0 {
+			t.Errorf("%s: cat says %q and ends with %d, want %q", victim.name, res.Stdout, res.ExitCode, want)
+		}
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestDaemonDeathRelay: what passes between the caller's own files and the command, where
+// they may not cross, does not pass through hutchd.
+func TestDaemonDeathRelay(t *testing.T) {
+	w := newWorld(t)
+	c := w.connect(t)
+	sb := box(t, c)
+	in, feed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	// For a user other than root inside, pipes of the caller are relayed.
+	start, err := c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, User: "0", Argv: []string{"cat"}}, &hutch.Stdio{Stdin: in, Stdout: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	out.Close()
+	buf := make([]byte, 100)
+	for i := range 3 {
+		if err := unix.Kill(w.daemon(t).hutchd, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("line %d\n", i)
+		if _, err := feed.WriteString(line); err != nil {
+			t.Fatalf("%v: %s", err, w.run(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, start.Exec)).stdout)
+		}
+		if n, err := read.Read(buf); err != nil || string(buf[:n]) != line {
+			t.Fatalf("cat says %q, %v; want %q", buf[:n], err, line)
+		}
+		w.ok(t, "ps")
+	}
+	feed.Close()
+	if n, err := read.Read(buf); n != 0 {
+		t.Errorf("behind the end: %q, %v", buf[:n], err)
+	}
+	w.ok(t, "rm", "-f", sb)
+}

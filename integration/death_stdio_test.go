@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -60,6 +61,31 @@ func TestDaemonDeathStdin(t *testing.T) {
 		res := decode[api.ExecResult](t, w.ok(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, start.Exec)))
 		if res.Stdout != want || res.ExitCode != 0 {
 			t.Errorf("%s: cat says %q and ends with %d, want %q", victim.name, res.Stdout, res.ExitCode, want)
+		}
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestDaemonDeathLogs: whoever follows a command's output gets all of it once.
+func TestDaemonDeathLogs(t *testing.T) {
+	w := newWorld(t)
+	sb := strings.TrimSpace(w.create(t, "host"))
+	const n = 20000
+	for i := range rounds(9) {
+		victim := victims[i%len(victims)]
+		ex := strings.TrimSpace(w.ok(t, "exec", "-d", sb, "--", "sh", "-c", counter(n)))
+		logs := w.command("logs", "-f", ex)
+		var out, errs bytes.Buffer
+		logs.Stdout, logs.Stderr = &out, &errs
+		if err := logs.Start(); err != nil {
+			t.Fatal(err)
+		}
+		after(i)
+		for _, pid := range victim.pids(w.daemon(t)) {
+			kill(t, pid)
+		}
+		if code := await(t, logs); code != 0 || out.String() != counted(n) {
+			t.Fatalf("round %d, %s: hutch logs ended with %d after %d bytes, want %d: %s", i, victim.name, code, out.Len(), len(counted(n)), &errs)
 		}
 	}
 	w.ok(t, "rm", "-f", sb)

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -135,6 +136,8 @@ func TestDaemonDeathNoReturn(t *testing.T) {
 func TestStopKeep(t *testing.T) {
 	w := newWorld(t)
 	sb := strings.TrimSpace(w.create(t, "--name", "box", "host"))
+	w.create(t, "--name", "dead", "host")
+	w.ok(t, "kill", "dead")
 	ex := strings.TrimSpace(w.ok(t, "exec", "-d", sb, "--", "sh", "-c", "until [ -e /tmp/go ]; do sleep 0.01; done; exit 3"))
 	for range 3 {
 		d := w.daemon(t)
@@ -146,14 +149,57 @@ func TestStopKeep(t *testing.T) {
 			t.Fatal("hutch-launch has ended")
 		}
 		list := decode[api.SandboxList](t, w.ok(t, "rpc", "sandbox.list", "{}"))
-		if len(list.Sandboxes) != 1 || list.Sandboxes[0].Name != "box" || list.Sandboxes[0].State != api.Running {
+		if len(list.Sandboxes) != 2 || list.Sandboxes[0].Name != "box" || list.Sandboxes[0].State != api.Running ||
+			list.Sandboxes[1].State != api.Stopped || list.Sandboxes[1].Reason != "killed" {
 			t.Fatalf("after the restart there are %+v", list.Sandboxes)
 		}
 	}
+	w.ok(t, "rm", "dead")
 	w.ok(t, "exec", "box", "--", "touch", "/tmp/go")
 	var res api.ExecResult
 	if err := json.Unmarshal([]byte(w.ok(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex))), &res); err != nil || res.ExitCode != 3 {
 		t.Errorf("exec.wait: %+v, %v; want exit code 3", res, err)
 	}
 	w.ok(t, "rm", "-f", "box")
+}
+
+// TestStopSignal: what SIGTERM does to the sandboxes is the service manager's choice.
+func TestStopSignal(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		t.Run(fmt.Sprintf("keep=%v", keep), func(t *testing.T) {
+			w := newWorld(t)
+			onStop := map[bool]string{true: "keep", false: "kill"}[keep]
+			ready, theirs, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ready.Close()
+			serve := w.program("hutchd", "serve", "--ready-fd", "3", "--on-stop", onStop)
+			serve.ExtraFiles = []*os.File{theirs}
+			if err := serve.Start(); err != nil {
+				t.Fatal(err)
+			}
+			theirs.Close()
+			if line, err := bufio.NewReader(ready).ReadString('\n'); !strings.Contains(line, `"ready":true`) {
+				t.Fatalf("%q, %v", line, err)
+			}
+			w.create(t, "--name", "box", "host")
+			d := w.daemon(t)
+			if err := serve.Process.Signal(unix.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if code := await(t, serve); code != 0 {
+				t.Errorf("hutchd serve ended with %d", code)
+			}
+			if gone := ended(d.launch, 0); gone == keep {
+				t.Errorf("hutch-launch has ended: %v", gone)
+			}
+			if keep {
+				w.ok(t, "exec", "box", "--", "true")
+				w.ok(t, "rm", "-f", "box")
+			} else {
+				w.run(t, "exec", "box", "--", "true").want(t, 125)
+			}
+		})
+	}
 }

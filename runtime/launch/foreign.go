@@ -22,7 +22,8 @@ func interruptible(f *os.File) (io.ReadWriteCloser, error) {
 		return nil, err
 	}
 	mode := flags & unix.O_ACCMODE
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), mode|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	// hutch-launch leads a session: a terminal must not become its own (open(2), O_NOCTTY).
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), mode|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		defer f.Close()
 		return os.NewFile(uintptr(fd), f.Name()), nil

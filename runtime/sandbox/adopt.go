@@ -126,7 +126,9 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if s.record.State == api.Creating {
 		s.record.State = api.Running
 	}
-	s.record.PID = h.PID
+	if s.record.State == api.Running || s.record.State == api.Paused {
+		s.record.PID = h.PID
+	}
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	if s.root.Release, err = m.cfg.Images.Hold(s.root.Lower); err != nil {
 		return err

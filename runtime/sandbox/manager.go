@@ -152,7 +152,9 @@ func (m *Manager) Kill(ctx context.Context, ref string) (api.KillResult, error) 
 	if err != nil {
 		return api.KillResult{}, err
 	}
-	return m.kill(ctx, s, "killed")
+	res, err := m.kill(ctx, s, "killed")
+	m.saveEnd(s)
+	return res, err
 }
 
 func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.KillResult, error) {
@@ -161,8 +163,13 @@ func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.Kill
 			WithHint("cancel the sandbox.create call instead")
 	}
 	killed := processesOf(s.Record().PID)
-	if !s.transition(api.Stopped, reason) {
-		return api.KillResult{Killed: []int{}}, nil // already ended
+	if !s.transition(api.Stopped, reason) { // already ended, or about to
+		select {
+		case <-s.exited:
+			return api.KillResult{Killed: []int{}}, nil
+		case <-ctx.Done():
+			return api.KillResult{}, ctx.Err()
+		}
 	}
 	err := m.cfg.Launcher.Kill(ctx, s.id)
 	if launcherGone(err) {
@@ -263,8 +270,17 @@ func (m *Manager) Exited(e launchapi.Exited) {
 	if ws.Signaled() {
 		reason = fmt.Sprintf("PID 1 was killed by signal %d (%s)", ws.Signal(), ws.Signal())
 	}
-	s.transition(api.Failed, reason) // refused when a kill already made it stopped
+	if s.transition(api.Failed, reason) { // refused when a kill already made it stopped
+		m.saveEnd(s)
+	}
 	s.markExited()
+}
+
+// saveEnd tells the next hutchd why a sandbox has ended; it would see that it has.
+func (m *Manager) saveEnd(s *Sandbox) {
+	if err := s.save(); err != nil && !errors.Is(err, os.ErrNotExist) { // removed meanwhile
+		m.cfg.Logger.Warn("save the record of a sandbox", "sandbox", s.id, "err", err)
+	}
 }
 
 func (s *Sandbox) markExited() {

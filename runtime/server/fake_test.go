@@ -253,6 +253,9 @@ func (p *peer) recv() message {
 func (p *peer) recvOK(id string) json.RawMessage {
 	p.t.Helper()
 	m := p.recv()
+	for m.Method == api.NotifyEventsEnd { // comes when it comes
+		m = p.recv()
+	}
 	if m.Error != nil || string(m.ID) != id {
 		p.t.Fatalf("got %s %s %v, want the result of %s", m.Method, m.ID, m.Error, id)
 	}

@@ -253,12 +253,12 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 	err := m.collect(ctx, r)
 	r.end, r.took = end, time.Since(r.start)
 	m.judge(r)
+	m.execExited(r) // before the note: told twice is better than not at all
 	if err := errors.Join(err, m.note(r)); err != nil {
 		m.cfg.Logger.Debug("collect output", "sandbox", r.s.id, "exec", r.id, "err", err)
 	}
 	r.io.release()
 	m.endExec(r)
-	m.execExited(r)
 	close(r.done)
 }
 

@@ -83,6 +83,14 @@ func (f *creation) attach(i int, m api.Mount) error {
 		return err
 	}
 	defer unix.Close(tree)
+	if m.Mode == api.ModeRO {
+		// Here and not only inside: what is read-only when the sandbox's mount namespace is
+		// made stays so for whoever is root in it (mount_namespaces(7), locked flags).
+		attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr); err != nil {
+			return fmt.Errorf("make %s read-only: %w", m.Source, err)
+		}
+	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return attachError(m.Source, err)
 	}

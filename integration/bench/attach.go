@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -24,24 +23,12 @@ const (
 // setupHutchAttach measures the way of a command's output through pipe, spool,
 // daemon and socket to a Go client.
 func setupHutchAttach(ctx context.Context, h *Host) (*Prepared, error) {
-	if h.uid != os.Geteuid() {
-		return nil, &Unavailable{HostKind, "the client is this process, and the daemon another user's", "run bench as that user"}
-	}
-	d, err := h.sharedDaemon(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.Dial(ctx, h.path("run", "state.sock"))
-	if err != nil {
-		return nil, err
-	}
-	h.undo.Add(c.Close)
-	sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: "host"}}, nil, nil)
+	c, sandbox, err := h.liveSandbox(ctx)
 	if err != nil {
 		return nil, err
 	}
 	line := fmt.Sprintf("while read x; do dd if=/dev/zero bs=1M count=%d status=none; done", attachStep>>20)
-	ex, err := c.ExecStart(ctx, api.ExecParams{Sandbox: sb.ID, Command: line}, nil)
+	ex, err := c.ExecStart(ctx, api.ExecParams{Sandbox: sandbox, Command: line}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +38,6 @@ func setupHutchAttach(ctx context.Context, h *Host) (*Prepared, error) {
 	}
 	return &Prepared{
 		Command: line + "   (exec.attach by the Go client)",
-		Version: h.version(ctx, d.hutch, "version"),
 		Note:    fmt.Sprintf("%d MB a run: MB/s are %d000 / ms", attachBytes/1_000_000, attachBytes/1_000_000),
 		Run:     func(ctx context.Context) (Sample, error) { return attachOnce(ctx, c, a) },
 	}, nil

@@ -2,7 +2,7 @@
 // interleaved rounds.
 //
 //	usage: bench [-rounds N] [-warmup N] [-limit D] [-run REGEXP] [-baseline NAME]
-//	             [-user UID] [-hutch FOLDER] [-json FILE] [-list]
+//	             [-user UID] [-hutch FOLDER] [-json FILE] [-memory] [-list]
 //
 // It exits with 1 when a subject gives a wrong result or leaves something behind,
 // never because of a time. What this machine cannot run is listed with the reason.
@@ -33,6 +33,7 @@ type options struct {
 	hutch          string
 	json           string
 	list           bool
+	memory         bool
 }
 
 func parseOptions() (o options, err error) {
@@ -45,6 +46,7 @@ func parseOptions() (o options, err error) {
 	flag.IntVar(&o.uid, "user", -1, "as root: run the subjects as this `uid`")
 	flag.StringVar(&o.hutch, "hutch", "", "`folder` of hutch's binaries (bin of this checkout)")
 	flag.StringVar(&o.json, "json", "", "write the report with all samples to this `file` too")
+	flag.BoolVar(&o.memory, "memory", false, "measure only the memory of idle sandboxes, which a run of all subjects does too")
 	flag.BoolVar(&o.list, "list", false, "list the subjects and exit")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -109,6 +111,13 @@ func bench(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.memory {
+		m, err := h.memory(ctx)
+		if err == nil {
+			fmt.Println(m)
+		}
+		return errors.Join(err, h.close())
+	}
 	report, err := h.report(ctx, o, chosen, start.Add(o.limit))
 	// What was left behind is told after the table, and fails the run as well.
 	err = errors.Join(err, h.close())
@@ -136,5 +145,11 @@ func (h *Host) report(ctx context.Context, o options, chosen []Subject, until ti
 	}
 	r.Machine.Load1After = load1()
 	r.Results = results(entries, o.baseline)
+	var missing *Unavailable
+	if o.run.String() == "" {
+		if r.Memory, err = h.memory(ctx); err != nil && !errors.As(err, &missing) {
+			return nil, fmt.Errorf("memory of idle sandboxes: %w", err)
+		}
+	}
 	return r, nil
 }

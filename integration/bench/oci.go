@@ -42,7 +42,7 @@ func (h *Host) setupOCI(ctx context.Context, tool string, filter bool) (*Prepare
 	if filter {
 		id += "-seccomp"
 	}
-	bundle, err := h.makeBundle(ctx, path, id, filter)
+	bundle, err := h.makeBundle(ctx, path, id, filter, "true")
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +79,59 @@ func (h *Host) setupOCI(ctx context.Context, tool string, filter bool) (*Prepare
 	return ready, nil
 }
 
+func setupRuncExec(ctx context.Context, h *Host) (*Prepared, error) {
+	return h.setupOCIExec(ctx, "runc")
+}
+
+func setupCrunExec(ctx context.Context, h *Host) (*Prepared, error) {
+	return h.setupOCIExec(ctx, "crun")
+}
+
+// setupOCIExec starts a container that lives as long as the benchmark, and prepares
+// `TOOL exec` in it.
+func (h *Host) setupOCIExec(ctx context.Context, tool string) (*Prepared, error) {
+	path, err := needTool(tool, tool)
+	if err != nil {
+		return nil, err
+	}
+	id := "hutch-bench-" + tool + "-exec"
+	bundle, err := h.makeBundle(ctx, path, id, false, "sleep", "infinity")
+	if err != nil {
+		return nil, err
+	}
+	state, err := h.mkdir(id+".state", 0o700)
+	if err != nil {
+		return nil, err
+	}
+	start, err := h.newProcess(nil, path, "--root", state, "run", "--detach", "--bundle", bundle, id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.newProcess(nil, path, "--root", state, "exec", id, "true")
+	if err != nil {
+		return nil, err
+	}
+	begin, ready := start.prepared(), p.prepared()
+	ready.Version = h.version(ctx, path, "--version")
+	if tool == "crun" {
+		if err := errors.Join(h.hideUnified(begin), h.hideUnified(ready)); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := begin.Run(ctx); err != nil {
+		return nil, err
+	}
+	h.undo.Add(func() error {
+		_, err := h.output(context.WithoutCancel(ctx), nil, path, "--root", state, "delete", "--force", id)
+		return err
+	})
+	return ready, nil
+}
+
 // makeBundle writes the OCI bundle: what `TOOL spec` proposes, with our command,
 // the host's /usr for a root file system and, as every sandbox of ours has one, a
 // network namespace.
-func (h *Host) makeBundle(ctx context.Context, tool, name string, filter bool) (string, error) {
+func (h *Host) makeBundle(ctx context.Context, tool, name string, filter bool, argv ...string) (string, error) {
 	root, err := h.rootFS()
 	if err != nil {
 		return "", err
@@ -91,11 +140,11 @@ func (h *Host) makeBundle(ctx context.Context, tool, name string, filter bool) (
 	if err != nil {
 		return "", err
 	}
-	argv := []string{tool, "spec", "--bundle", dir}
+	propose := []string{tool, "spec", "--bundle", dir}
 	if h.uid != 0 {
-		argv = append(argv, "--rootless")
+		propose = append(propose, "--rootless")
 	}
-	if _, err := h.output(ctx, nil, argv...); err != nil {
+	if _, err := h.output(ctx, nil, propose...); err != nil {
 		return "", err
 	}
 	file := filepath.Join(dir, "config.json")
@@ -109,9 +158,9 @@ func (h *Host) makeBundle(ctx context.Context, tool, name string, filter bool) (
 			return "", err
 		}
 	}
-	spec, err := editSpec(proposed, root, profile)
+	spec, err := editSpec(proposed, root, argv, profile)
 	if err != nil {
-		return "", fmt.Errorf("edit what %s prints: %w", shellLine(argv), err)
+		return "", fmt.Errorf("edit what %s prints: %w", shellLine(propose), err)
 	}
 	_, err = h.write(filepath.Join(name, "config.json"), spec)
 	return dir, err
@@ -126,7 +175,7 @@ type ociMount struct {
 }
 
 // editSpec changes a configuration and keeps what it does not know as it is.
-func editSpec(proposed []byte, root *skeleton, seccomp json.RawMessage) ([]byte, error) {
+func editSpec(proposed []byte, root *skeleton, argv []string, seccomp json.RawMessage) ([]byte, error) {
 	var spec, process, linux map[string]json.RawMessage
 	var mounts []json.RawMessage
 	var namespaces []map[string]string
@@ -142,7 +191,7 @@ func editSpec(proposed []byte, root *skeleton, seccomp json.RawMessage) ([]byte,
 		object[key] = text
 	}
 	set(process, "terminal", false)
-	set(process, "args", []string{"true"})
+	set(process, "args", argv)
 	for _, host := range append([]string{"/usr"}, root.folders...) {
 		m, e := json.Marshal(ociMount{host, "none", host, []string{"rbind", "ro"}})
 		err = errors.Join(err, e)

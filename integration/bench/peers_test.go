@@ -28,7 +28,7 @@ const proposed = `{
 
 func TestEditSpec(t *testing.T) {
 	root := &skeleton{dir: "/some/root", folders: []string{"/lib"}}
-	text, err := editSpec([]byte(proposed), root, json.RawMessage(`{"defaultAction":"X"}`))
+	text, err := editSpec([]byte(proposed), root, []string{"true"}, json.RawMessage(`{"defaultAction":"X"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,12 +69,12 @@ func TestEditSpec(t *testing.T) {
 	if n := len(got.Linux.Namespaces); n != 3 || got.Linux.Namespaces[2]["type"] != "network" {
 		t.Errorf("namespaces %v, want a network namespace added", got.Linux.Namespaces)
 	}
-	again, err := editSpec(text, root, nil)
+	again, err := editSpec(text, root, []string{"true"}, nil)
 	if err != nil || strings.Count(string(again), `"network"`) != 1 {
 		t.Errorf("%v: want one network namespace, not two: %s", err, again)
 	}
 	for _, bad := range []string{"", "[]", `{"process": 1}`, `{"process": {}, "linux": {}, "mounts": {}}`} {
-		if _, err := editSpec([]byte(bad), root, nil); err == nil {
+		if _, err := editSpec([]byte(bad), root, nil, nil); err == nil {
 			t.Errorf("%q was taken for a configuration", bad)
 		}
 	}

@@ -18,6 +18,7 @@ type Report struct {
 	Warmup   int       `json:"warmup_rounds"`
 	Baseline string    `json:"baseline"`
 	Results  []Result  `json:"results"`
+	Memory   *Memory   `json:"memory,omitempty"`
 }
 
 // Result is what is known of one subject.
@@ -96,6 +97,9 @@ func (r *Report) String() string {
 	r.table(&b)
 	b.WriteString("\nms from argv to exit of the process; cpu: median user+sys of it and what it waited for, without daemons\n")
 	fmt.Fprintf(&b, "x %s: median of the ratios within each round, and their 10th to 90th percentile\n", r.Baseline)
+	if r.Memory != nil {
+		fmt.Fprintln(&b, r.Memory)
+	}
 	r.commands(&b)
 	r.missing(&b)
 	return b.String()

@@ -28,6 +28,7 @@ type Call struct {
 	Progress func(api.Progress)
 
 	subs       *subscriptions
+	line       *line
 	afterReply func(func()) // what it is given runs when the reply has been queued
 }
 

@@ -61,7 +61,9 @@ func (f *eventFeed) run(ctx context.Context) {
 			err = f.ch.Feed(ctx, f.lines)
 		}
 		if err != nil {
-			f.end(ctx, err)
+			if ctx.Err() == nil { // else its client wants to hear no more
+				f.end(ctx, err)
+			}
 			return
 		}
 	}

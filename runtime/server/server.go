@@ -44,6 +44,8 @@ type Server struct {
 	table map[string]handler
 	fds   map[string]bool // methods that fds may ride on
 
+	turns *turns
+
 	openrpc func() (map[string]any, error)
 
 	mu     sync.Mutex
@@ -63,7 +65,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]struct{}), fds: make(map[string]bool)}
+	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]struct{}), fds: make(map[string]bool), turns: newTurns()}
 	s.table = s.handlers()
 	if err := checkHandlers(api.Methods, s.table); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -92,7 +94,7 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 	stop := context.AfterFunc(ctx, ch.Drain)
 	defer stop()
 	subs := newSubscriptions(ch)
-	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who, subs: subs}, &jrpc2.ServerOptions{
+	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who, subs: subs, line: &line{}}, &jrpc2.ServerOptions{
 		DisableBuiltin: true, // it would reserve rpc.* and so rpc.discover
 		Concurrency:    jsonrpc.MaxInFlight,
 	})
@@ -170,6 +172,7 @@ type dispatcher struct {
 	ch   *jsonrpc.Channel
 	who  Actor
 	subs *subscriptions
+	line *line
 }
 
 // Assign never returns nil, so that the answer to an unknown method is ours and
@@ -210,7 +213,7 @@ func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method strin
 	}
 	call := &Call{
 		Actor: d.who, ID: id, FDs: req.FDs, Progress: func(api.Progress) {},
-		subs: d.subs, afterReply: req.AfterReply,
+		subs: d.subs, line: d.line, afterReply: req.AfterReply,
 	}
 	if err := d.extras(call, method, params); err != nil {
 		return nil, err

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+// idleSandboxes is how many of them the memory is measured with.
+const idleSandboxes = 200
+
+// Memory is what a daemon and its sandboxes take while nothing runs, in kB.
+type Memory struct {
+	Sandboxes int `json:"sandboxes"`
+	// Hutchd is the resident set of hutchd.
+	Hutchd int `json:"hutchd_rss_kb"`
+	// Sandbox is the PSS (proc_pid_smaps(5)) of the processes of one sandbox, the mean
+	// of all; First is that of the first when it was alone. 0 where they may not be read:
+	// hutch-init can not be traced, so it takes root.
+	Sandbox int `json:"sandbox_pss_kb,omitempty"`
+	First   int `json:"first_pss_kb,omitempty"`
+}
+
+func (m *Memory) String() string {
+	s := fmt.Sprintf("%d idle sandboxes: hutchd %.1f MB RSS", m.Sandboxes, float64(m.Hutchd)/1000)
+	if m.Sandbox > 0 {
+		s += fmt.Sprintf("; a sandbox %.2f MB PSS, %.2f MB when it is the only one", float64(m.Sandbox)/1000, float64(m.First)/1000)
+	}
+	return s
+}
+
+// memory measures a daemon of its own.
+func (h *Host) memory(ctx context.Context) (m *Memory, err error) {
+	hutch, err := h.hutchCommand()
+	if err != nil {
+		return nil, err
+	}
+	env, err := h.hutchEnv("memory")
+	if err != nil {
+		return nil, err
+	}
+	if h.uid != os.Geteuid() {
+		return nil, &Unavailable{HostKind, "the client is this process, and the daemon another user's", "run bench as that user"}
+	}
+	if _, err := h.output(ctx, env, hutch, "rpc", "system.info"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		_, end := h.output(context.WithoutCancel(ctx), env, hutch, "rpc", "system.shutdown", `{"mode":"kill"}`)
+		err = errors.Join(err, end)
+	}()
+	c, err := client.Dial(ctx, h.path("run", "memory.sock"))
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	pids := make([]int, idleSandboxes)
+	errs := make([]error, idleSandboxes)
+	create := func(i int) {
+		sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: "host"}}, nil, nil)
+		pids[i], errs[i] = sb.PID, err
+	}
+	m = &Memory{Sandboxes: idleSandboxes}
+	create(0)
+	if errs[0] != nil {
+		return nil, errs[0]
+	}
+	// record.pid is of the daemon's pid namespace, which is ours.
+	if m.First, err = pss(pids[0]); err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	for i := 1; i < idleSandboxes; i++ {
+		wg.Go(func() { create(i) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for _, pid := range pids {
+		kb, err := pss(pid)
+		if err != nil {
+			return nil, err
+		}
+		m.Sandbox += kb
+	}
+	m.Sandbox /= idleSandboxes
+	launch, err := parent(pids[0])
+	if err != nil {
+		return nil, err
+	}
+	m.Hutchd, err = childRSS(launch, "hutchd")
+	return m, err
+}
+
+// pss is the proportional set size of a process in kB, 0 where it may not be read.
+func pss(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if errors.Is(err, fs.ErrPermission) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return kilobytes(string(text), "Pss")
+}
+
+// kilobytes is the value of a line "KEY: N kB".
+func kilobytes(text, key string) (int, error) {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, key+":"); ok {
+			return strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
+		}
+	}
+	return 0, fmt.Errorf("no line %q", key)
+}
+
+func parent(pid int) (int, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, _, ppid, ok := parseStat(string(stat))
+	if !ok {
+		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, stat)
+	}
+	return ppid, nil
+}
+
+// childRSS is the resident set of the child of that name, in kB.
+func childRSS(ppid int, name string) (int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if of, err := parent(pid); err != nil || of != ppid {
+			continue
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err == nil && field(fmt.Sprintf("/proc/%d/status", pid), "Name", ":") == name {
+			return kilobytes(string(text), "VmRSS")
+		}
+	}
+	return 0, fmt.Errorf("process %d has no child %s", ppid, name)
+}

@@ -18,8 +18,13 @@ const exitFailed = 125
 
 func main() {
 	role := guest.Run
-	if len(os.Args) == 2 && os.Args[1] == guestapi.WorkerFiles {
-		role = files.Run
+	if len(os.Args) == 2 {
+		switch os.Args[1] {
+		case guestapi.WorkerFiles:
+			role = files.Run
+		case guestapi.WorkerShell:
+			role = guest.RunShell
+		}
 	}
 	if err := role(); err != nil {
 		fmt.Fprintln(os.Stderr, "hutch-init:", err)

@@ -21,6 +21,7 @@ var (
 	_ server.System    = (*backend)(nil)
 	_ server.Sandboxes = (*backend)(nil)
 	_ server.Execs     = (*backend)(nil)
+	_ server.Shells    = (*backend)(nil)
 )
 
 func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {

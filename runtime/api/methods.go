@@ -26,6 +26,10 @@ const (
 	MethodExecGet       = "exec.get"
 	MethodExecSignal    = "exec.signal"
 	MethodExecResize    = "exec.resize"
+	MethodShellOpen     = "shell.open"
+	MethodShellRun      = "shell.run"
+	MethodShellClose    = "shell.close"
+	MethodShellList     = "shell.list"
 	MethodFSRead        = "fs.read"
 	MethodFSWrite       = "fs.write"
 	MethodFSList        = "fs.list"
@@ -87,6 +91,10 @@ var Methods = []Method{
 	{MethodExecGet, "Returns the record of one command.", ExecRef{}, Exec{}, false},
 	{MethodExecSignal, "Sends a signal to a running command.", SignalParams{}, Empty{}, false},
 	{MethodExecResize, "Sets the size of a command's terminal.", ResizeParams{}, Empty{}, false},
+	{MethodShellOpen, "Opens a shell in a sandbox, whose state lasts from command to command.", ShellParams{}, Shell{}, false},
+	{MethodShellRun, "Runs a command in a shell and returns when it has ended.", ShellRunParams{}, ShellResult{}, false},
+	{MethodShellClose, "Kills a shell and everything it started.", ShellRef{}, ExecResult{}, false},
+	{MethodShellList, "Lists the shells of a sandbox, oldest first.", SandboxParams{}, Shells{}, false},
 	{MethodFSRead, "Reads a piece of a file.", FileReadParams{}, FileChunk{}, true},
 	{MethodFSWrite, "Writes a file, by default in a single step.", FileWriteParams{}, FileWritten{}, true},
 	{MethodFSList, "Lists a folder, and what is below it if asked to.", FileListParams{}, FileList{}, false},

@@ -25,7 +25,7 @@ func TestHelpers(t *testing.T) {
 		}
 		return map[string]any{
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
-			"execs": []api.Exec{{Exec: "ex_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "images": []api.Image{{Ref: "i"}},
+			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "images": []api.Image{{Ref: "i"}},
 			"attachment": "at_1", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})
@@ -83,6 +83,16 @@ func TestHelpers(t *testing.T) {
 		{"exec.get", `{"exec":"e"}`, "ex_1", func() (any, error) { r, err := c.GetExec(ctx, "e"); return r.Exec, err }},
 		{"exec.signal", `{"exec":"e","signal":"INT"}`, "ok", func() (any, error) { return "ok", c.Signal(ctx, "e", "INT") }},
 		{"exec.resize", `{"exec":"e","rows":2,"cols":3}`, "ok", func() (any, error) { return "ok", c.Resize(ctx, "e", api.Pty{Rows: 2, Cols: 3}) }},
+		{"shell.open", `{"sandbox":"x","cwd":"/tmp"}`, "sh_1", func() (any, error) {
+			r, err := c.OpenShell(ctx, api.ShellParams{Sandbox: "x", Cwd: "/tmp"})
+			return r.Shell, err
+		}},
+		{"shell.run", `{"shell":"s","command":"cd"}`, "sh_1", func() (any, error) {
+			r, err := c.RunShell(ctx, api.ShellRunParams{Shell: "s", Command: "cd"})
+			return r.Shell, err
+		}},
+		{"shell.close", `{"shell":"s"}`, "ex_1", func() (any, error) { r, err := c.CloseShell(ctx, "s"); return r.Exec, err }},
+		{"shell.list", `{"sandbox":"x"}`, "sh_2", func() (any, error) { r, err := c.ListShells(ctx, "x"); return r[0].Shell, err }},
 		{"fs.read", `{"sandbox":"x","path":"/f","offset":3}`, "text", func() (any, error) {
 			r, err := c.ReadFile(ctx, api.FileReadParams{FileParams: file, Offset: 3}, nil)
 			return r.Data, err

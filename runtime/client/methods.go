@@ -177,6 +177,30 @@ func (c *Client) Resize(ctx context.Context, exec string, size api.Pty) error {
 	return c.Call(ctx, api.MethodExecResize, api.ResizeParams{Exec: exec, Pty: size}, nil)
 }
 
+// OpenShell opens a shell, whose state lasts from command to command. It lives until
+// CloseShell, or as long as the sandbox.
+func (c *Client) OpenShell(ctx context.Context, p api.ShellParams) (api.Shell, error) {
+	return get[api.Shell](ctx, c, api.MethodShellOpen, p)
+}
+
+// RunShell runs a command in a shell and returns when it has ended. When ctx ends
+// first, the command is killed, and the shell is as it was before. A command that fails
+// is no error.
+func (c *Client) RunShell(ctx context.Context, p api.ShellRunParams) (api.ShellResult, error) {
+	return get[api.ShellResult](ctx, c, api.MethodShellRun, p)
+}
+
+// CloseShell kills a shell and everything it started, and returns its result.
+func (c *Client) CloseShell(ctx context.Context, shell string) (api.ExecResult, error) {
+	return get[api.ExecResult](ctx, c, api.MethodShellClose, api.ShellRef{Shell: shell})
+}
+
+// ListShells returns the shells of a sandbox, oldest first.
+func (c *Client) ListShells(ctx context.Context, sandbox string) ([]api.Shell, error) {
+	list, err := get[api.Shells](ctx, c, api.MethodShellList, api.SandboxParams{Sandbox: sandbox})
+	return list.Shells, err
+}
+
 // PullImage fetches an image; progress may be nil.
 func (c *Client) PullImage(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error) {
 	p.Progress = progress != nil

@@ -81,7 +81,7 @@ func harden() (<-chan os.Signal, error) {
 	if pid := os.Getpid(); pid != 1 {
 		return nil, fmt.Errorf("hutch-init is the first process of a sandbox; it cannot run as pid %d", pid)
 	}
-	nameSelf()
+	nameSelf("hutch-init")
 	// Whatever else the launcher left open must reach no command.
 	if err := unix.CloseRange(filterFD+1, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("close_range: %w", err)
@@ -107,12 +107,12 @@ func harden() (<-chan os.Signal, error) {
 
 // nameSelf is for ps and top: a program that was executed by an fd is called
 // after its number.
-func nameSelf() {
+func nameSelf(name string) {
 	fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
-	_, _ = unix.Write(fd, []byte("hutch-init"))
+	_, _ = unix.Write(fd, []byte(name))
 	_ = unix.Close(fd)
 }
 

@@ -76,10 +76,10 @@ func (s *server) exec(req *guestapi.Request, fds []int) {
 		if errors.Is(err, unix.EAGAIN) {
 			reason = guestapi.ReasonNoProcess
 		}
-		s.postEnd(&execution{worker: req.Worker != ""}, failure(req.Exec, reason, err, "exec"))
+		s.postEnd(&execution{worker: req.Worker == guestapi.WorkerFiles}, failure(req.Exec, reason, err, "exec"))
 		return
 	}
-	e := &execution{id: req.Exec, worker: req.Worker != "", grouped: req.Cgroup != "" || req.Worker != ""}
+	e := &execution{id: req.Exec, worker: req.Worker == guestapi.WorkerFiles, grouped: req.Cgroup != "" || req.Worker == guestapi.WorkerFiles}
 	s.execs[e.id] = e
 	go s.start(e, req, fds)
 }
@@ -148,6 +148,9 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 	}
 	if _, ok := lookup(conf.env, "HOME"); !ok {
 		conf.env = append(conf.env, "HOME="+conf.cred.home)
+	}
+	if req.Worker == guestapi.WorkerShell && unix.Access(shell(), unix.X_OK) != nil {
+		return nil, failed(guestapi.ReasonNotFound, unix.ENOENT, "execute "+shell())
 	}
 	if req.Worker != "" {
 		conf.argv = []string{fmt.Sprintf("/proc/self/fd/%d", workerFD), req.Worker}

@@ -52,7 +52,7 @@ func checkExec(req *guestapi.Request) error {
 	switch {
 	case req.Exec == 0:
 		return fmt.Errorf("no exec id")
-	case req.Worker != "" && req.Worker != guestapi.WorkerFiles:
+	case req.Worker != "" && req.Worker != guestapi.WorkerFiles && req.Worker != guestapi.WorkerShell:
 		return fmt.Errorf("unknown worker %.32q", req.Worker)
 	case one(len(req.Argv) > 0)+one(req.Command != "")+one(req.Worker != "") != 1:
 		return fmt.Errorf("needs either argv or command, or a worker")

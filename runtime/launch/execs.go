@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"sync"
@@ -291,12 +292,28 @@ func (st *stream) splice(fd int) error {
 	return st.tell(st.kept() - before)
 }
 
+// held is the length of the stream with what its pipe holds now: whoever writes on must
+// not keep flush going. A terminal's master does not tell.
+func (st *stream) held(fd int) int64 {
+	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	if st.terminal || err != nil {
+		return math.MaxInt64
+	}
+	return st.total() + int64(n)
+}
+
+func (st *stream) total() int64 {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.w.Total()
+}
+
 // flush spools what the pipe holds now, without waiting for its end.
 func (st *stream) flush() launchapi.Spooled {
 	rc, err := st.pipe.SyscallConn()
 	if err == nil {
 		_ = rc.Control(func(fd uintptr) {
-			for st.splice(int(fd)) == nil {
+			for end := st.held(int(fd)); st.total() < end && st.splice(int(fd)) == nil; {
 			}
 		})
 	}
@@ -323,8 +340,9 @@ func (st *stream) close() {
 	}
 }
 
-// flush spools, or passes on, what an ended exec has written. What its left-over background processes write later is spooled as it comes. It waits for callers
-// that do not read; drop ends that.
+// flush spools, or passes on, what an exec has written. What is written later, by its
+// left-over background processes say, is spooled as it comes. It waits for callers that
+// do not read; drop ends that.
 func (x *execs) flush(id string) ([]launchapi.Spooled, error) {
 	x.mu.Lock()
 	h := x.byID[id]

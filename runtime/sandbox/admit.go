@@ -157,7 +157,7 @@ func (s *Sandbox) rearmIdle(m *Manager) {
 	if s.idle != nil {
 		s.idle.Stop()
 	}
-	if len(s.execs) == 0 && s.fileCalls == 0 {
+	if len(s.execs) <= s.shells && s.calls == 0 {
 		s.idle = time.AfterFunc(seconds(s.spec.IdleS), func() { m.removeLater(s, "its idle_s is over") })
 	}
 }

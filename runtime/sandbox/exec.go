@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ type running struct {
 	params api.ExecParams
 	bounds bounds
 	open   bool   // stdin is open for exec.write
+	shell  string // its id, when it is one
 	guest  uint64 // the exec's id on the guest channel
 	exec   *guestapi.Exec
 	io     *stdio
@@ -61,6 +63,8 @@ type ExecRequest struct {
 	Params  api.ExecParams
 	FDs     Taker
 	Started func(exec string, pid int) // called once the command runs; never nil
+
+	channel *os.File // the exec is a shell, and this the stdin of its worker
 }
 
 // killTimeout bounds how long PID 1 may take to report the end of an exec that
@@ -129,6 +133,9 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		return nil, api.Errorf(api.AlreadyExists, "exec %s exists", p.Exec).WithField("exec").WithHint("choose a new id for each command")
 	}
 	r := &running{id: orElse(p.Exec, newID("ex_")), s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
+	if req.channel != nil {
+		r.shell = newID("sh_")
+	}
 	if r.bounds, err = m.boundsOf(s, p); err != nil {
 		return nil, err
 	}
@@ -141,7 +148,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	}
 	own, cancel := context.WithCancelCause(context.Background())
 	r.stop = cancel
-	if r.io, err = m.prepare(ctx, r, req.FDs); err != nil {
+	if r.io, err = m.prepare(ctx, r, req); err != nil {
 		cancel(nil)
 		m.leaveGroup(r)
 		return r, err
@@ -272,7 +279,7 @@ func describe(r api.Sandbox) string {
 // request is what PID 1 is asked to run.
 func (s *Sandbox) request(r *running) guestapi.Request {
 	p, rec := &r.params, s.Record()
-	return guestapi.Request{
+	req := guestapi.Request{
 		Exec: r.guest,
 		Argv: p.Argv, Command: p.Command,
 		Env:     s.environ(p),
@@ -283,6 +290,10 @@ func (s *Sandbox) request(r *running) guestapi.Request {
 		Rlimits: r.bounds.rlimits,
 		Cgroup:  r.group.Name,
 	}
+	if r.shell != "" {
+		req.Argv, req.Worker = nil, guestapi.WorkerShell
+	}
+	return req
 }
 
 // defaultPath is what docker and podman use when an image sets none.

@@ -66,6 +66,7 @@ func (m *Manager) forgetExec(r *running) {
 	m.mu.Lock()
 	_, known := m.execs[r.id]
 	delete(m.execs, r.id)
+	delete(m.shells, r.shell)
 	m.mu.Unlock()
 	if !known {
 		return
@@ -107,6 +108,7 @@ func (m *Manager) forgetExecs(s *Sandbox) {
 	for _, r := range ended {
 		m.mu.Lock()
 		delete(m.execs, r.id)
+		delete(m.shells, r.shell)
 		m.mu.Unlock()
 		r.io.forget()
 	}

@@ -56,7 +56,8 @@ type Manager struct {
 	byID     map[string]*Sandbox
 	byName   map[string]*Sandbox
 	execs    map[string]*running // also those that ended and are kept
-	running  int                 // of execs
+	shells   map[string]*shell
+	running  int // of execs
 	lastBusy time.Time
 	lost     bool            // hutch-launch has ended
 	gone     map[uint64]bool // connections that ended while a create was under way
@@ -76,6 +77,7 @@ func NewManager(cfg Config) *Manager {
 		byID:     map[string]*Sandbox{},
 		byName:   map[string]*Sandbox{},
 		execs:    map[string]*running{},
+		shells:   map[string]*shell{},
 		gone:     map[uint64]bool{},
 		creating: map[uint64]int{},
 		lastBusy: time.Now(),

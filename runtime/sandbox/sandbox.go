@@ -47,7 +47,8 @@ type Sandbox struct {
 	idle   *time.Timer
 	spare  []group // cgroups that execs have left empty
 
-	fileCalls int // fs.* calls under way
+	shells int // of execs, those that are open shells, which may be idle
+	calls  int // fs.* and shell.run calls under way
 }
 
 // transitions lists where a sandbox may go from each state.

@@ -37,7 +37,7 @@ func (io *stdio) hand(role launchapi.Role, f *os.File) {
 }
 
 // prepare decides how each of the three streams of r crosses into the sandbox.
-func (m *Manager) prepare(ctx context.Context, r *running, fds Taker) (_ *stdio, err error) {
+func (m *Manager) prepare(ctx context.Context, r *running, req *ExecRequest) (_ *stdio, err error) {
 	io := &stdio{}
 	defer func() {
 		if err != nil {
@@ -47,9 +47,12 @@ func (m *Manager) prepare(ctx context.Context, r *running, fds Taker) (_ *stdio,
 	}()
 	switch p := &r.params; {
 	case p.Pty != nil:
-		err = io.pty(r.s, p, fds)
+		err = io.pty(r.s, p, req.FDs)
 	case p.Stdio != nil:
-		err = io.passed(r.s, p, fds)
+		err = io.passed(r.s, p, req.FDs)
+	case req.channel != nil:
+		io.give = append(io.give, req.channel)
+		err = io.capture(2)
 	default:
 		if err = io.feed(p, r.open); err == nil {
 			err = io.capture(2)

@@ -121,17 +121,22 @@ func (st *stream) awaitByte(ctx context.Context, off int64, done <-chan struct{}
 // excerpt reads the head and the tail of the stream, limit bytes together.
 func (st *stream) excerpt(limit int64) (*excerpt, error) {
 	total, _ := st.known()
-	x := &excerpt{total: total}
-	if total <= limit {
-		head, err := st.readAll(0, total)
+	return st.excerptOf(0, total, limit)
+}
+
+// excerptOf is excerpt of [from, to) alone.
+func (st *stream) excerptOf(from, to, limit int64) (*excerpt, error) {
+	x := &excerpt{total: to - from}
+	if x.total <= limit {
+		head, err := st.readAll(from, to)
 		x.head = head
 		return x, err
 	}
 	var err error
-	if x.head, err = st.readAll(0, limit/2); err != nil {
+	if x.head, err = st.readAll(from, from+limit/2); err != nil {
 		return x, err
 	}
-	x.tail, err = st.readAll(total-limit/2, total)
+	x.tail, err = st.readAll(to-limit/2, to)
 	return x, err
 }
 

@@ -47,19 +47,19 @@ type worker struct {
 	idle  *time.Timer
 }
 
-// beginFiles and endFiles enclose a call: the sandbox is not idle meanwhile.
-func (s *Sandbox) beginFiles() {
+// beginCall and endCall enclose a call: the sandbox is not idle meanwhile.
+func (s *Sandbox) beginCall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fileCalls++
+	s.calls++
 	if s.idle != nil {
 		s.idle.Stop()
 	}
 }
 
-func (s *Sandbox) endFiles(m *Manager) {
+func (s *Sandbox) endCall(m *Manager) {
 	s.mu.Lock()
-	s.fileCalls--
+	s.calls--
 	s.mu.Unlock()
 	s.rearmIdle(m)
 }
@@ -85,7 +85,7 @@ func (m *Manager) worker(ctx context.Context, s *Sandbox, user string) (*worker,
 	if err != nil {
 		return nil, err
 	}
-	s.beginFiles()
+	s.beginCall()
 	select {
 	case <-w.ready:
 		err = w.err
@@ -198,7 +198,7 @@ func (m *Manager) release(s *Sandbox, w *worker) {
 		w.idle = time.AfterFunc(workerIdle, func() { m.idleWorker(s, w) })
 	}
 	s.files.mu.Unlock()
-	s.endFiles(m)
+	s.endCall(m)
 }
 
 // idleWorker ends a worker that nobody has used for a while.

@@ -58,6 +58,16 @@ type Execs interface {
 	Resize(p api.ResizeParams) error
 }
 
+// Shells are the stateful shells in sandboxes.
+type Shells interface {
+	OpenShell(ctx context.Context, p api.ShellParams) (api.Shell, error)
+	// RunShell returns when the command has ended; the end of ctx kills it, and leaves
+	// the shell as it was before.
+	RunShell(ctx context.Context, p api.ShellRunParams) (api.ShellResult, error)
+	CloseShell(ctx context.Context, p api.ShellRef) (api.ExecResult, error)
+	Shells(sandbox string) ([]api.Shell, error)
+}
+
 // Output is a place in an exec's output. It is used by one goroutine.
 type Output interface {
 	From() api.Offsets

@@ -116,6 +116,19 @@ func (f fakeExecs) KillExec(context.Context, api.ExecRef) (api.ExecResult, error
 func (f fakeExecs) Execs(string) ([]api.Exec, error)     { return nil, nil }
 func (f fakeExecs) Exec(p api.ExecRef) (api.Exec, error) { return api.Exec{Exec: p.Exec}, nil }
 
+type fakeShells struct{ *engines }
+
+func (fakeShells) OpenShell(context.Context, api.ShellParams) (api.Shell, error) {
+	return api.Shell{Shell: "sh_1"}, nil
+}
+func (fakeShells) RunShell(_ context.Context, p api.ShellRunParams) (api.ShellResult, error) {
+	return api.ShellResult{Shell: p.Shell}, nil
+}
+func (fakeShells) CloseShell(context.Context, api.ShellRef) (api.ExecResult, error) {
+	return api.ExecResult{}, nil
+}
+func (fakeShells) Shells(string) ([]api.Shell, error) { return nil, nil }
+
 type fakeFiles struct{ *engines }
 
 func (fakeFiles) ReadFile(context.Context, api.FileReadParams, *jsonrpc.FDs) (api.FileChunk, error) {
@@ -167,7 +180,7 @@ func (f fakeImages) Remove(string) error                   { return nil }
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}})
 	if err != nil {
 		t.Fatal(err)
 	}

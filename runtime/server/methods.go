@@ -42,7 +42,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	events := s.cfg.Events
+	events, shells := s.cfg.Events, s.cfg.Shells
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -133,6 +133,19 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodExecResize: done(func(_ context.Context, _ *Call, p api.ResizeParams) error {
 			return execs.Resize(p)
+		}),
+		api.MethodShellOpen: handle(func(ctx context.Context, _ *Call, p api.ShellParams) (api.Shell, error) {
+			return shells.OpenShell(ctx, p)
+		}),
+		api.MethodShellRun: handle(func(ctx context.Context, _ *Call, p api.ShellRunParams) (api.ShellResult, error) {
+			return shells.RunShell(ctx, p)
+		}),
+		api.MethodShellClose: handle(func(ctx context.Context, _ *Call, p api.ShellRef) (api.ExecResult, error) {
+			return shells.CloseShell(ctx, p)
+		}),
+		api.MethodShellList: handle(func(_ context.Context, _ *Call, p api.SandboxParams) (api.Shells, error) {
+			list, err := shells.Shells(p.Sandbox)
+			return api.Shells{Shells: orEmpty(list)}, err
 		}),
 		api.MethodFSRead: handle(func(ctx context.Context, c *Call, p api.FileReadParams) (api.FileChunk, error) {
 			return files.ReadFile(ctx, p, c.FDs)

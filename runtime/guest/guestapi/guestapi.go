@@ -65,6 +65,10 @@ const (
 // WorkerFiles is the worker that serves files: see filesapi.
 const WorkerFiles = "files"
 
+// WorkerShell is the worker that keeps a shell: see shellapi. What it starts is found by
+// its cgroup, or its session, as that of any command.
+const WorkerShell = "shell"
+
 // Events that hutch-init reports.
 const (
 	EvReady   = "ready"   // answer to setup
@@ -95,8 +99,8 @@ type Request struct {
 	// Acks are execs whose end hutchd has put on record.
 	Acks []uint64 `json:"acks,omitempty"`
 
-	// Worker is a role of hutch-init's own binary, instead of Argv and Command: such
-	// an exec starts nothing, and a kill ends its leader alone.
+	// Worker is a role of hutch-init's own binary, instead of Argv and Command. One of
+	// WorkerFiles starts nothing, and a kill ends its leader alone.
 	Worker string `json:"worker,omitempty"`
 
 	// signal

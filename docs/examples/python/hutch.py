@@ -13,6 +13,7 @@ import base64
 import collections
 import json
 import os
+import signal
 import socket
 import subprocess
 
@@ -67,6 +68,38 @@ class Hutch:
             raise ConnectionError("the daemon has ended")
         return json.loads(line)
 
+    def run(self, sandbox, **params):
+        """Run a command and return its result. Ctrl-C cancels it: nothing of it is left."""
+        try:
+            return self.call("exec.run", sandbox=sandbox, **params)
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+
+    def cancel(self):
+        """Cancel the last call, and wait until the daemon has cleaned up."""
+        note = {"jsonrpc": "2.0", "method": "rpc.cancel", "params": {"id": self.id}}
+        self.socket.sendall(json.dumps(note).encode() + b"\n")
+        while True:
+            reply = self.read()
+            if reply.get("id") == self.id:
+                return
+            self.notes.append(reply)
+
+    def write_file(self, sandbox, path, data):
+        """Write bytes to a file, up to 3 MiB at once."""
+        text = base64.b64encode(data).decode()
+        self.call("fs.write", sandbox=sandbox, path=path, data=text, encoding="base64", parents=True)
+
+    def read_file(self, sandbox, path):
+        """Return all bytes of a file."""
+        data, eof = b"", False
+        while not eof:
+            piece = self.call("fs.read", sandbox=sandbox, path=path, offset=len(data), encoding="base64")
+            data += base64.b64decode(piece["data"])
+            eof = piece["eof"]
+        return data
+
     def follow(self, exec_id):
         """Yield (stream, bytes) as a command writes them; return its result when it has ended."""
         self.call("exec.attach", exec=exec_id, credit_bytes=1 << 20)
@@ -91,6 +124,28 @@ def main():
         job = hutch.call("exec.start", sandbox=box["id"], command="for i in 1 2 3; do echo step $i; done")
         text = b"".join(data for stream, data in hutch.follow(job["exec"]) if stream == "stdout")
         print("followed:", text.decode().split("\n")[:3])
+
+        job = hutch.call("exec.start", sandbox=box["id"], command='read name; echo "hello $name"')
+        hutch.call("exec.write", exec=job["exec"], data="agent\n")
+        print("answered:", hutch.call("exec.wait", exec=job["exec"])["stdout"].strip())
+
+        hutch.write_file(box["id"], "/tmp/work/data", bytes(range(256)) * 4096)
+        print("read back:", hutch.read_file(box["id"], "/tmp/work/data") == bytes(range(256)) * 4096)
+
+        slow = hutch.run(box["id"], command="echo started; sleep 1000", timeout_s=0.2)
+        print("timed out:", slow["verdict"], slow["stdout"].strip())
+
+        signal.setitimer(signal.ITIMER_REAL, 0.2)  # somebody presses Ctrl-C
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            hutch.run(box["id"], command="sleep 1000 & sleep 1000")
+        except KeyboardInterrupt:
+            left = hutch.run(box["id"], command="grep -l '^sleep$' /proc/[0-9]*/comm | wc -l")
+            print("cancelled, processes left:", left["stdout"].strip())
+
+        shell = hutch.call("shell.open", sandbox=box["id"])["shell"]
+        hutch.call("shell.run", shell=shell, command="cd /tmp/work; x=42")
+        print("shell:", hutch.call("shell.run", shell=shell, command="echo $PWD $x")["stdout"].strip())
 
         try:
             hutch.call("exec.run", sandbox="no-such-sandbox", argv=["true"])

@@ -80,6 +80,10 @@ func run(ctx context.Context, out io.Writer, o options) (bool, error) {
 		os.Setenv(testenv.RequireVar, testenv.RequireAll)
 	}
 	os.Setenv(testenv.BinVar, filepath.Join(root, "bin"))
+	// The examples are programs that the tests run, and nobody installs.
+	if err := command(ctx, "go", "build", "-o", filepath.Join(root, "bin", "example-embed"), module+"/docs/examples/embed").Run(); err != nil {
+		return false, fmt.Errorf("build the examples: %w", err)
+	}
 	var total report
 	r := newReader(out, module, "")
 	if err := goTest(ctx, r, o); err != nil {

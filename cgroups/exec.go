@@ -39,6 +39,9 @@ func OpenExecs(t *Tree) (*Execs, error) {
 	}
 	var err error
 	x.retired, err = newWatcher()
+	if errors.Is(err, unix.EMFILE) {
+		err = nil // this user's inotify instances are used up: see watcher
+	}
 	return x, err
 }
 

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher removes cgroups when their last process has ended. One inotify instance
+// watcher removes cgroups when their last process has ended. A nil one can not watch:
+// what is not empty at once then goes with its sandbox. One inotify instance
 // serves them all: a sandbox, which shares hutchd's uid and so its quota of
 // instances, can not take it away.
 type watcher struct {
@@ -47,6 +48,10 @@ func (w *watcher) close() error {
 // retire removes dir when it is empty. Where it can not be watched it goes with
 // its sandbox.
 func (w *watcher) retire(dir string) {
+	if w == nil {
+		go removed(dir)
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {

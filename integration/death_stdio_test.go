@@ -66,6 +66,51 @@ func TestDaemonDeathStdin(t *testing.T) {
 	w.ok(t, "rm", "-f", sb)
 }
 
+// TestDaemonDeathReader: a caller that does not read holds nobody up but itself: not the next
+// hutchd, not the end of its command, and not the end of the daemon.
+func TestDaemonDeathReader(t *testing.T) {
+	w := newWorld(t)
+	c := w.connect(t)
+	sb := box(t, c)
+	var execs []string
+	for _, p := range []api.ExecParams{
+		{Pty: &api.Pty{Rows: 24, Cols: 80}, Command: "head -c 300000 /dev/zero | tr '\\0' x"},
+		{Command: "head -c 110000 /dev/zero"}, // ends where hutch-launch relays: two pipes take it
+	} {
+		in, feed, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer read.Close()
+		defer feed.Close()
+		p.Sandbox = sb
+		start, err := c.ExecStart(t.Context(), p, &hutch.Stdio{Stdin: in, Stdout: out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		execs = append(execs, start.Exec)
+		in.Close()
+		out.Close()
+	}
+	for _, victim := range victims {
+		for _, pid := range victim.pids(w.daemon(t)) {
+			kill(t, pid)
+		}
+		w.ok(t, "exec", sb, "--", "true")
+	}
+	for i, ex := range execs {
+		res := decode[api.ExecResult](t, w.ok(t, "rpc", "exec.kill", fmt.Sprintf(`{"exec":%q}`, ex)))
+		if res.Verdict != api.VerdictKilled && (i == 0 || res.Verdict != api.VerdictOK) {
+			t.Errorf("command %d, killed, has the verdict %s", i, res.Verdict)
+		}
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
 // TestDaemonDeathLogs: whoever follows a command's output gets all of it once.
 func TestDaemonDeathLogs(t *testing.T) {
 	w := newWorld(t)

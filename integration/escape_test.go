@@ -224,3 +224,23 @@ func TestEscapeNestedMount(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestInotifyShare: instances count as the caller's, so a sandbox may have only some.
+func TestInotifyShare(t *testing.T) {
+	needsPython(t)
+	w := newWorld(t)
+	const count = `
+import ctypes
+libc, n = ctypes.CDLL(None), 0
+while libc.inotify_init1(0) >= 0: n += 1
+print(n)`
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := decode[int](t, string(text))
+	got := decode[int](t, w.inside(t, "python3", "-c", count))
+	if got < 1 || got > all*3/4 {
+		t.Errorf("a sandbox can have %d of the caller's %d instances, want some", got, all)
+	}
+}

@@ -79,6 +79,20 @@ func (c *Conn) Close() error {
 	return c.f.Close()
 }
 
+// CloseRead ends Recv when it has returned what has been sent so far; later Sends of the
+// other end fail.
+func (c *Conn) CloseRead() error {
+	rc, err := c.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	if err := rc.Control(func(fd uintptr) { serr = unix.Shutdown(int(fd), unix.SHUT_RD) }); err != nil {
+		return err
+	}
+	return serr
+}
+
 // SetWriteDeadline bounds later Sends, for peers that may stop reading.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.f.SetWriteDeadline(t) }
 
@@ -128,6 +142,9 @@ func (c *Conn) send(packet, oob []byte) error {
 			}
 		}
 	})
+	if err != nil && c.closed.Load() {
+		return os.ErrClosed // internal/poll's own error is another
+	}
 	return errors.Join(err, serr)
 }
 

@@ -60,6 +60,9 @@ func memfd(name string, kind MemfdKind) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// sealTries bounds the wait for pages to settle.
+const sealTries = 20
+
 func fillAndSeal(f *os.File, src io.Reader) error {
 	if _, err := io.Copy(f, src); err != nil {
 		return err
@@ -67,7 +70,15 @@ func fillAndSeal(f *os.File, src io.Reader) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfdSeals); err != nil {
+	var err error
+	for range sealTries {
+		// EBUSY: a page just written is held by somebody else, the kernel's own batches
+		// most likely, longer than it waits by itself, 0.15 s (mm/memfd.c).
+		if _, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfdSeals); !errors.Is(err, unix.EBUSY) {
+			break
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}
 	return nil

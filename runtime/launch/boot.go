@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,6 +49,9 @@ func boot(c Config, monitor *packet.Conn) (_ *launcher, err error) {
 		return nil, err
 	}
 	if err := becomeRoot(msg.SetGroups); err != nil {
+		return nil, err
+	}
+	if err := shareInotify(); err != nil {
 		return nil, err
 	}
 	payload, err := loadPayload(c, msg.Mount, files[0])
@@ -114,6 +119,29 @@ func becomeRoot(setGroups bool) error {
 	return nil
 }
 
+// shareInotify leaves the caller's own programs a quarter of its inotify instances: what
+// this user namespace and those below it have, sandboxes included, counts as the caller's
+// (namespaces(7), /proc/sys/user).
+func shareInotify() error {
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	if err != nil {
+		return nil // a kernel without inotify
+	}
+	var all int
+	if _, err := fmt.Sscan(string(text), &all); err != nil {
+		return fmt.Errorf("limit of inotify instances: %w", err)
+	}
+	fd, err := unix.Open("/proc/sys/user/max_inotify_instances", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("limit inotify instances: %w", err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte(strconv.Itoa(all-all/4))); err != nil {
+		return fmt.Errorf("limit inotify instances: %w", err)
+	}
+	return nil
+}
+
 // listen accepts the monitors that come after this one, on a socket which is only
 // for its user: the state root is theirs alone.
 func listen(bound *os.File) (<-chan *packet.Conn, error) {
@@ -142,8 +170,13 @@ func listen(bound *os.File) (<-chan *packet.Conn, error) {
 			if err != nil {
 				return
 			}
-			if aerr != nil {
+			switch aerr {
+			case nil:
+			case unix.ECONNABORTED, unix.EINTR:
 				continue // it has gone again
+			default: // no fd is free
+				<-time.After(acceptPause)
+				continue
 			}
 			if conn, err := packet.New(os.NewFile(uintptr(nfd), "monitor")); err == nil {
 				came <- conn
@@ -153,10 +186,18 @@ func listen(bound *os.File) (<-chan *packet.Conn, error) {
 	return came, nil
 }
 
+// acceptPause is how long a monitor waits when this process has run out of fds.
+const acceptPause = 50 * time.Millisecond
+
 // watchRemoval returns a channel that is closed when the file at path, or its folder, has
-// been removed. It is called while this process may walk there.
+// been removed. It is called while this process may walk there. Where the user's inotify
+// instances are used up, the channel never closes: sandboxes that nobody can come back to
+// then have to be killed by hand.
 func watchRemoval(path string) (<-chan struct{}, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if errors.Is(err, unix.EMFILE) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", path, err)
 	}

@@ -19,11 +19,13 @@ import (
 // that a command does not lose its terminal, or get a broken pipe, with hutchd.
 type relays struct {
 	pairs []pair
-	in    []*pump // from the caller
-	out   []*pump // to the caller
+	in    []*pump  // from the caller
+	into  []*input // their destinations
+	out   []*pump  // to the caller
 	// callers are the destinations of out.
-	callers []io.Closer
-	once    sync.Once
+	callers   []io.Closer
+	once      sync.Once
+	finishing sync.Mutex
 }
 
 // pair is a relay that was not started yet.
@@ -78,14 +80,17 @@ func (r *relays) start() error {
 		}
 		to := &input{f: p.dst, lineStart: true}
 		to.terminal = isTerminal(p.dst)
-		r.in = append(r.in, startPump(c, to, to.end))
+		r.in, r.into = append(r.in, startPump(c, to, to.end)), append(r.into, to)
 	}
 	r.pairs = nil
 	return nil
 }
 
-// finish passes on what the command has written, and ends what it would still read.
+// finish passes on what the command has written, and ends what it would still read. A
+// second one waits for the first: so no two read from one pipe.
 func (r *relays) finish() error {
+	r.finishing.Lock()
+	defer r.finishing.Unlock()
 	var errs []error
 	for _, p := range r.out {
 		// A caller that has closed its end wants no more.
@@ -93,13 +98,19 @@ func (r *relays) finish() error {
 			errs = append(errs, fmt.Errorf("relay output: %w", err))
 		}
 	}
-	for _, p := range r.in {
-		p.close()
-	}
+	r.endInput()
 	for _, c := range r.callers {
 		_ = c.Close() // twice is no harm
 	}
 	return errors.Join(errs...)
+}
+
+// endInput ends the relays to the command, also one that waits for it to read.
+func (r *relays) endInput() {
+	for i, p := range r.in {
+		p.close()
+		_ = r.into[i].f.Close()
+	}
 }
 
 // close ends all relays, also those that wait for a caller.
@@ -108,9 +119,7 @@ func (r *relays) close() {
 		for _, p := range r.pairs { // never started
 			packet.CloseAll([]*os.File{p.src, p.dst})
 		}
-		for _, p := range r.in {
-			p.close()
-		}
+		r.endInput()
 		for _, c := range r.callers {
 			_ = c.Close() // ends a write that blocks
 		}

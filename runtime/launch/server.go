@@ -66,7 +66,10 @@ func (ses *session) leave() {
 		ses.session = nil
 	}
 	ses.mu.Unlock()
-	<-ses.served // nobody else has the other end
+	// Not the end of the channel: a hutchd that was taken over may have left its own end
+	// with another process.
+	_ = ses.conn.CloseRead()
+	<-ses.served
 	_ = ses.conn.Close()
 	ses.wg.Wait()
 }
@@ -112,6 +115,12 @@ func (ses *session) dispatch(req launchapi.Request, files []*os.File) {
 		}
 		ses.wg.Go(func() { ses.hold(req, sb, files) })
 		return
+	case launchapi.OpFlush:
+		// Waits for callers that do not read, so nobody waits for it; the exec's drop or the
+		// sandbox's end ends it.
+		packet.CloseAll(files)
+		go ses.flush(req, sb)
+		return
 	case launchapi.OpEnd:
 		sb.execs.end(req.Exec.ID, req.Exec.End)
 		packet.CloseAll(files)
@@ -130,8 +139,6 @@ func (ses *session) dispatch(req launchapi.Request, files []*os.File) {
 			ses.finish(req, sb.kill())
 		case launchapi.OpDestroy:
 			ses.finish(req, ses.destroy(sb))
-		case launchapi.OpFlush:
-			ses.flush(req, sb)
 		case launchapi.OpDrop:
 			sb.execs.drop(req.Exec.ID)
 			ses.finish(req, nil)

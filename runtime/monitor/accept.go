@@ -157,8 +157,8 @@ func (m *monitor) handOver(f *os.File) error {
 	}
 	peer.Private = m.opts.Private != nil
 	for h := m.next(nil); h != nil; h = m.next(h) {
-		err = h.conn.Send(monitorapi.Message{Conn: peer}, f)
-		if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, os.ErrClosed) {
+		err = h.send(monitorapi.Message{Conn: peer}, f)
+		if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, os.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 	}

@@ -29,27 +29,39 @@ const (
 	crashTime  = time.Minute
 )
 
-// startHutchd starts a hutchd and waits until it serves.
-func (m *monitor) startHutchd(ctx context.Context) (err error) {
+// startHutchd starts a hutchd and waits until it serves. One that was started and does
+// not is killed.
+func (m *monitor) startHutchd(ctx context.Context) error {
+	started, err := m.tryHutchd(ctx)
+	if err != nil && started && m.opts.Private == nil {
+		_, _ = m.launcher.Next() // it has ended: room for another
+	}
+	return err
+}
+
+func (m *monitor) tryHutchd(ctx context.Context) (started bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ours, theirs, err := packet.Pair()
 	if err != nil {
-		return err
+		return started, err
 	}
 	defer theirs.Close()
 	h := &hutchd{}
 	if h.conn, err = packet.New(ours); err != nil {
-		return err
+		return started, err
 	}
 	defer func() {
 		if err != nil {
+			if h.pidfd != nil {
+				_ = sys.KillPidfd(h.pidfd)
+			}
 			h.close()
 		}
 	}()
 	mount, err := m.mountPoint()
 	if err != nil {
-		return err
+		return started, err
 	}
 	pid, err := m.launcher.StartDaemon(ctx, bootstrap.Daemon{
 		Start:  launchapi.Start{Args: []string{"hutchd", "daemon"}, Env: daemonEnv(mount)},
@@ -57,25 +69,28 @@ func (m *monitor) startHutchd(ctx context.Context) (err error) {
 	})
 	theirs.Close()
 	if err != nil {
-		return err
+		return false, err
 	}
+	started = true
 	if h.pidfd, err = sys.OpenPidfd(pid); err != nil {
-		return err
+		return started, err
 	}
 	// This process may have to kill it, and hutch-launch, which says who it is, is trusted
 	// with less.
 	if parent, err := parentOf(pid); err != nil || parent != m.launcher.PID {
-		return fmt.Errorf("hutch-launch started process %d, whose parent is %d (%w)", pid, parent, err)
+		_ = h.pidfd.Close() // somebody else
+		h.pidfd = nil
+		return false, fmt.Errorf("hutch-launch started process %d, whose parent is %d (%w)", pid, parent, err)
 	}
 	if err := h.begin(ctx, m.config()); err != nil {
 		if api.ErrorCode(err) == api.Unavailable {
-			return api.Errorf(api.Unavailable, "hutchd ended before it could serve: %w", err).
+			return true, api.Errorf(api.Unavailable, "hutchd ended before it could serve: %w", err).
 				WithHint("its last words are in %s", m.opts.Paths.Log)
 		}
-		return err
+		return started, err
 	}
 	m.enter(h)
-	return nil
+	return true, nil
 }
 
 // begin hands hutchd its config and waits until it serves.
@@ -97,6 +112,22 @@ func (h *hutchd) begin(ctx context.Context, config *monitorapi.Config) error {
 		return errors.New("hutchd sent something else than ready")
 	}
 	return nil
+}
+
+// sendTimeout bounds what hutchd may take to read a message: its queue holds hundreds.
+const sendTimeout = 10 * time.Second
+
+// send sends to hutchd. One that does not read hangs, or was taken over, and is killed;
+// another takes over from it.
+func (h *hutchd) send(msg monitorapi.Message, files ...*os.File) error {
+	if err := h.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return os.ErrClosed
+	}
+	err := h.conn.Send(msg, files...)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = sys.KillPidfd(h.pidfd)
+	}
+	return err
 }
 
 func (h *hutchd) close() {
@@ -175,12 +206,18 @@ func (m *monitor) watch(ctx context.Context) (left bool) {
 		}
 		m.log.Warn("hutchd has crashed; another one takes over", "how", describe(status))
 		// A signal meanwhile is for the one that comes.
-		if err := m.startHutchd(context.WithoutCancel(ctx)); err != nil {
-			m.log.Error("start hutchd again; the daemon ends", "err", err)
-			return false
+		for err := m.startHutchd(context.WithoutCancel(ctx)); err != nil; err = m.startHutchd(context.WithoutCancel(ctx)) {
+			m.log.Error("start hutchd again", "err", err)
+			if crashes = append(crashes, time.Now()); len(crashes) > maxCrashes || m.isStopping() {
+				return false
+			}
+			<-time.After(retryPause)
 		}
 	}
 }
+
+// retryPause lets what has kept hutchd from starting pass.
+const retryPause = 500 * time.Millisecond
 
 func describe(ws syscall.WaitStatus) string {
 	if ws.Signaled() {

@@ -236,10 +236,11 @@ func (m *monitor) serve(ctx context.Context) (left bool, err error) {
 	select {
 	case left = <-ended:
 	case <-ctx.Done():
-		m.stop("the daemon got a signal", m.opts.Keep)
+		late := time.After(stopTimeout)
+		go m.stop("the daemon got a signal", m.opts.Keep) // hutchd may hang, or just be replaced
 		select {
 		case left = <-ended:
-		case <-time.After(stopTimeout):
+		case <-late:
 			m.log.Error("hutchd did not stop in time; its sandboxes are killed")
 			return false, m.launcher.Close()
 		}
@@ -280,7 +281,7 @@ func (m *monitor) stop(reason string, keep bool) {
 		if h == nil {
 			return
 		}
-		if err := h.conn.Send(monitorapi.Message{Stop: &monitorapi.Stop{Reason: reason, Keep: keep}}); err != nil {
+		if err := h.send(monitorapi.Message{Stop: &monitorapi.Stop{Reason: reason, Keep: keep}}); err != nil {
 			m.log.Debug("ask hutchd to stop", "err", err)
 		}
 	})
@@ -317,11 +318,11 @@ func (m *monitor) serveHutchd(ctx context.Context, h *hutchd) {
 			if err != nil {
 				swept.Error = err.Error()
 			}
-			if err := h.conn.Send(monitorapi.Message{Swept: swept}); err != nil {
+			if err := h.send(monitorapi.Message{Swept: swept}); err != nil {
 				return
 			}
 		case msg.Probe != nil:
-			if err := h.conn.Send(monitorapi.Message{Probed: &monitorapi.Probed{Checks: m.probe(ctx)}}); err != nil {
+			if err := h.send(monitorapi.Message{Probed: &monitorapi.Probed{Checks: m.probe(ctx)}}); err != nil {
 				return
 			}
 		case msg.Ending != nil:

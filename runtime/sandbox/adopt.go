@@ -249,7 +249,7 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 			*kept.to, files = files[0], files[1:]
 		}
 	}
-	r.io.flows = e.Flows()
+	r.io.flows, r.io.roles = e.Flows(), e.Roles
 	if e.End != nil {
 		cancel(nil)
 		m.adoptEnded(r, e.End)
@@ -257,7 +257,12 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 	}
 	err := r.exec.Resume(ctx)
 	if err != nil && s.guest.Err() == nil {
-		// It never ran, and nobody was told that it did.
+		var never *guestapi.StartError
+		if !errors.Is(err, guestapi.ErrNoExec) && !errors.As(err, &never) {
+			// It may still start, and nobody would watch it.
+			m.removeLater(s, "its PID 1 did not say what became of a command")
+		}
+		// Else it never ran, and nobody was told that it did.
 		cancel(nil)
 		m.leaveGroup(r)
 		r.io.release()
@@ -285,7 +290,7 @@ func (m *Manager) adoptEnded(r *running, note json.RawMessage) {
 		end.Verdict = api.VerdictLost
 	}
 	r.end, r.verdict, r.took = end.End, end.Verdict, end.Took
-	r.exec = &guestapi.Exec{ID: r.guest, PID: end.End.PID}
+	r.exec = r.s.guest.Ended(r.guest, end.End.PID)
 	r.cpu, r.memory, r.cut, r.group = end.CPU, end.Memory, end.Cut, end.Group
 	m.leaveGroup(r) // what it has left behind may still be there
 	r.io.release()

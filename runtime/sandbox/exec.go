@@ -151,6 +151,9 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if r.io, err = m.prepare(ctx, r, req); err != nil {
 		cancel(nil)
 		m.leaveGroup(r)
+		if api.ErrorCode(err) != api.AlreadyExists { // that one is another's
+			m.dropStreams(r)
+		}
 		return r, err
 	}
 	limited, stopTimer := r.limit(own)
@@ -253,11 +256,9 @@ func (m *Manager) supervise(limited context.Context, r *running) {
 
 // settle collects what the exec has written, puts its end on record and announces it.
 func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event) {
-	ctx := context.Background()
-	if r.verdict == api.VerdictCanceled {
-		ctx = limited // has ended: nobody reads what would be relayed
-	}
+	ctx, cancel := r.patience(limited)
 	err := m.collect(ctx, r)
+	cancel()
 	r.end, r.took = end, time.Since(r.start)
 	m.judge(r)
 	m.execExited(r) // before the note: told twice is better than not at all

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -79,6 +80,33 @@ func (m *Manager) hold(ctx context.Context, r *running, io *stdio) error {
 	packet.CloseAll(io.lend)
 	io.lend = nil
 	return nil
+}
+
+// relayGrace is how long a caller may still read what an exec that was ended has written.
+const relayGrace = 2 * time.Second
+
+var errNotRead = errors.New("the caller does not read what the command has written")
+
+// patience bounds how long the rest of r's output may take. What is spooled takes no time.
+// What is relayed waits for the caller to read: not when that is gone, and not for long
+// when the exec's own time is over or somebody has ended it.
+func (r *running) patience(limited context.Context) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(context.Background())
+	cancel := func() { end(errNotRead) }
+	if !slices.Contains(r.io.roles, launchapi.RoleOut) {
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(limited, func() {
+		if errors.Is(context.Cause(limited), errGone) {
+			cancel()
+			return
+		}
+		time.AfterFunc(relayGrace, cancel)
+	})
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // collect makes hutch-launch store, or pass on, the rest of r's output. The end of ctx

@@ -91,7 +91,12 @@ func Build(in Input) *configs.Config {
 		Rlimits:       rlimits(in.NoFileHard),
 		// A user namespace made inside would bring back every capability and with
 		// it the kernel code behind them. seccomp refuses it as well.
-		Sysctl: map[string]string{"user.max_user_namespaces": "0"},
+		Sysctl: map[string]string{
+			"user.max_user_namespaces": "0",
+			// Each of a sandbox's instances counts as the caller's, of whose 128 (by default)
+			// its own programs need some.
+			"user.max_inotify_instances": "32",
+		},
 		// Inside hutchd's user namespace libcontainer's idea of "rootless" (euid 0
 		// mapped by newuidmap of its own) does not apply.
 		RootlessEUID: false,

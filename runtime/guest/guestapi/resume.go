@@ -59,6 +59,13 @@ func (c *Client) settleListed() {
 // Resume waits until an exec of a hutchd before runs or has ended, as Start does for a
 // new one. It fails with ErrNoExec, or with a *StartError.
 func (e *Exec) Resume(ctx context.Context) error {
+	select { // what is known goes before that time is over
+	case ev := <-e.begun:
+		e.begun <- ev
+	case <-e.exited:
+		ctx = context.WithoutCancel(ctx)
+	default:
+	}
 	select {
 	case ev := <-e.begun:
 		switch ev.Ev {
@@ -83,6 +90,10 @@ func (e *Exec) Resume(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 }
+
+// Ended stands for an exec of a hutchd before whose end is on record: what it has left
+// behind can be killed.
+func (c *Client) Ended(id uint64, pid int) *Exec { return &Exec{ID: id, PID: pid, c: c} }
 
 // Ack says that the exec's end is on record, so that PID 1 may forget it.
 func (e *Exec) Ack() {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -64,14 +65,23 @@ type Launcher struct {
 // process started it. It may be called more than once.
 func (l *Launcher) Wait() (code int, err error) { return l.wait() }
 
+// endTimeout bounds how long hutch-launch may take to end: it destroys every sandbox
+// first. One that is killed takes them along, and leaves folders and cgroups to sweeps.
+const endTimeout = 40 * time.Second
+
 // End asks for what Close does, and does not wait for it.
-func (l *Launcher) End() { _ = l.conn.Send(launchapi.Order{End: true}) } // it may have ended
+func (l *Launcher) End() {
+	_ = l.conn.SetWriteDeadline(time.Now().Add(time.Second)) // it may hang
+	_ = l.conn.Send(launchapi.Order{End: true})              // or have ended
+}
 
 // Close ends hutch-launch, hutchd and all sandboxes and waits for that. It
 // releases the Launcher's fds.
 func (l *Launcher) Close() error {
 	l.End()
 	err := l.conn.Close()
+	late := time.AfterFunc(endTimeout, func() { _ = sys.KillPidfd(l.pidfd) })
+	defer late.Stop()
 	_, werr := l.wait()
 	return errors.Join(err, werr, l.pidfd.Close())
 }

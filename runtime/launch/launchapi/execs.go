@@ -32,7 +32,8 @@ func (c *Client) Hold(ctx context.Context, id string, e Exec, files ...*os.File)
 	if !e.Flows() {
 		return nil, c.note(req, files...)
 	}
-	a, err := c.call(ctx, req, files...)
+	// Not given up half way: what hutch-launch holds by then would never be dropped.
+	a, err := c.call(context.WithoutCancel(ctx), req, files...)
 	if err != nil {
 		return nil, err
 	}

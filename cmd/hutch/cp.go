@@ -66,7 +66,8 @@ func newCp() *cobra.Command {
 A path in the sandbox that is not absolute starts at its working folder. What is
 copied in belongs to the sandbox's user. What comes out belongs to you and keeps
 its permissions, but no setuid bits; devices, and symbolic links that lead out of
-the folder, are left out, and named. A local path with a colon is written ./a:b.`,
+the folder, are left out, and named. A SRC that is a symbolic link itself comes out
+only with -L. A local path with a colon is written ./a:b.`,
 		Example: `  hutch cp report.txt box:/tmp/
   hutch cp src/. box:/workspace
   hutch cp box:/out .
@@ -176,5 +177,5 @@ func wrong(err error) error {
 	case errors.Is(err, os.ErrNotExist):
 		return api.Errorf(api.NotFound, "%w", err).WithOp("cp").WithHint("check the path on this host")
 	}
-	return api.Errorf(api.FailedPrecondition, "%w", err).WithOp("cp")
+	return api.Errorf(api.FailedPrecondition, "%w", err).WithOp("cp").WithHint("check what both paths hold: hutch cp SANDBOX:SRC - | tar tv")
 }

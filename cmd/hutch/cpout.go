@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 
 	"github.com/hutch-sh/hutch/internal/archive"
@@ -32,25 +31,35 @@ func (o *copying) out(ctx context.Context, from, to place, stdout io.Writer) err
 		return api.Errorf(api.NotFound, "%s: there is no such file in sandbox %s", from.path, from.sandbox).WithOp("cp").
 			WithHint("hutch rpc fs.list '{\"sandbox\":%q,\"path\":\"/\"}' shows what is there", from.sandbox)
 	}
-	st, err := os.Stat(to.path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return wrong(err)
+	if there.Type != api.TypeFolder && from.contents() {
+		return api.Errorf(api.FailedPrecondition, "%s is a %s, which has no contents to copy", from.path, there.Type).WithOp("cp").
+			WithHint("name it without the /. at the end")
 	}
-	exists := err == nil
-	to.path, err = target(from.path, to.path, there.Type == api.TypeFolder, exists, exists && st.IsDir())
+	switch there.Type {
+	case api.TypeFile, api.TypeFolder:
+	case api.TypeSymlink:
+		// It would be a way from the one name that was asked for to any other: whatever
+		// writes to the copy later, the next hutch cp for one, writes to where it leads.
+		return api.Errorf(api.FailedPrecondition, "%s is a symbolic link, and what it leads to stays in the sandbox", from.path).WithOp("cp").
+			WithHint("-L copies the file or folder that it leads to; links travel only in a folder, beneath which they lead")
+	default:
+		return api.Errorf(api.InvalidArgument, "%s is a %s, neither a file nor a folder", from.path, there.Type).WithOp("cp").
+			WithHint("fs.read with special true reads from it")
+	}
+	if there.Type == api.TypeFile {
+		if st, err := os.Stat(to.path); err == nil && !st.IsDir() && !st.Mode().IsRegular() { // a device, say
+			return o.deviceOut(ctx, from, to)
+		}
+	}
+	at, err := land(from, to, there.Type == api.TypeFolder)
 	if err != nil {
 		return err
 	}
-	switch there.Type {
-	case api.TypeFolder:
-		return o.folderOut(ctx, from, to)
-	case api.TypeFile:
-		return o.fileOut(ctx, from, to, there.Mode)
-	case api.TypeSymlink:
-		return o.linkOut(ctx, from, to)
+	defer at.dir.Close()
+	if there.Type == api.TypeFolder {
+		return o.folderOut(ctx, from, at)
 	}
-	return api.Errorf(api.InvalidArgument, "%s is a %s, neither a file nor a folder", from.path, there.Type).WithOp("cp").
-		WithHint("fs.read with special true reads from it")
+	return o.fileOut(ctx, from, at, there.Mode)
 }
 
 // streamOut writes an archive to standard output.
@@ -77,30 +86,16 @@ func (o *copying) packOut(ctx context.Context, from place, as string, drain func
 	}, drain))
 }
 
-// folderOut copies a folder to to itself.
-func (o *copying) folderOut(ctx context.Context, from, to place) error {
-	err := os.Mkdir(to.path, 0o700)
-	created := err == nil
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		return wrong(err)
-	}
-	return o.unpackOut(ctx, from, to.path, "", created)
-}
-
-// linkOut copies a symbolic link as one, if it leads nowhere that it should not.
-func (o *copying) linkOut(ctx context.Context, from, to place) error {
-	return o.unpackOut(ctx, from, filepath.Dir(to.path), filepath.Base(to.path), false)
-}
-
-func (o *copying) unpackOut(ctx context.Context, from place, dir, as string, root bool) error {
-	d, err := os.Open(dir)
+// folderOut copies a folder: all that is made is beneath the one that at names.
+func (o *copying) folderOut(ctx context.Context, from place, at *landing) error {
+	root, created, err := at.folder()
 	if err != nil {
 		return wrong(err)
 	}
-	defer d.Close()
-	return o.packOut(ctx, from, as, func(r io.Reader) error {
-		stats, err := archive.Unpack(ctx, r, int(d.Fd()), archive.Options{
-			Hostile: true, Root: root, MaxEntries: maxCopyEntries, MaxBytes: o.maxSize,
+	defer root.Close()
+	return o.packOut(ctx, from, "", func(r io.Reader) error {
+		stats, err := archive.Unpack(ctx, r, int(root.Fd()), archive.Options{
+			Hostile: true, Root: created, MaxEntries: maxCopyEntries, MaxBytes: o.maxSize,
 		})
 		o.skipped(stats.Skipped, stats.Names)
 		return err
@@ -108,24 +103,13 @@ func (o *copying) unpackOut(ctx context.Context, from place, dir, as string, roo
 }
 
 // fileOut copies one file: into a new one, which then takes the place of the old.
-func (o *copying) fileOut(ctx context.Context, from, to place, mode string) error {
-	if st, err := os.Stat(to.path); err == nil && !st.Mode().IsRegular() { // a device, say
-		f, err := os.OpenFile(to.path, os.O_WRONLY, 0)
-		if err != nil {
-			return wrong(err)
-		}
-		defer f.Close()
-		return o.readOut(ctx, from, f)
-	}
-	if real, err := filepath.EvalSymlinks(to.path); err == nil {
-		to.path = real
-	}
-	f, err := os.CreateTemp(filepath.Dir(to.path), ".hutch-cp-*")
+func (o *copying) fileOut(ctx context.Context, from place, at *landing, mode string) error {
+	f, err := at.create()
 	if err != nil {
 		return wrong(err)
 	}
-	defer os.Remove(f.Name()) // fails when all went well
 	defer f.Close()
+	defer at.remove(f) // fails when all went well
 	if err := o.readOut(ctx, from, f); err != nil {
 		return err
 	}
@@ -134,9 +118,19 @@ func (o *copying) fileOut(ctx context.Context, from, to place, mode string) erro
 		err = f.Chmod(os.FileMode(perm)&0o777 | 0o600)
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), to.path)
+		err = at.replace(f)
 	}
 	return wrong(err)
+}
+
+// deviceOut writes a file's bytes to what is no file.
+func (o *copying) deviceOut(ctx context.Context, from, to place) error {
+	f, err := os.OpenFile(to.path, os.O_WRONLY, 0)
+	if err != nil {
+		return wrong(err)
+	}
+	defer f.Close()
+	return o.readOut(ctx, from, f)
 }
 
 // readOut copies the bytes of a file.

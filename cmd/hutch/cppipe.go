@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,23 +51,31 @@ func pushThrough(ctx context.Context, feed func(w io.Writer) error, call func(ct
 	return err
 }
 
-// pullThrough makes a call that writes to a pipe what drain reads, to its end.
+// pullThrough makes a call that writes to a pipe what drain reads, to its end. The
+// sandbox may keep the pipe open when the call has ended, for ever: ctx ends that too.
 func pullThrough(ctx context.Context, call func(ctx context.Context, w *os.File) error, drain func(r io.Reader) error) error {
 	r, w, err := copyPipe()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	defer context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })()
+	calling, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	called := make(chan error, 1)
 	go func() {
-		called <- call(ctx, w)
+		called <- call(calling, w)
 		_ = w.Close()
 	}()
 	derr := drain(r)
 	_ = r.Close() // what still writes fails
+	if derr != nil && !cutOff(derr) {
+		cancel(derr) // a hostile call would not end by itself
+	}
 	err = <-called
-	if err != nil && derr == nil || err != nil && cutOff(derr) {
+	switch {
+	case derr != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && (derr == nil || cutOff(derr)):
 		return err
 	}
 	return derr

@@ -36,7 +36,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all build install uninstall deps lint generate bench clean deps-build deps-test
+.PHONY: help run test test-all test-race build install uninstall deps lint generate bench clean deps-build deps-test
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,8 +49,15 @@ run: build ## build, then show a sandbox at work (state in .cache/run)
 test: build deps-test ## run the tests as you; list those that this host cannot run
 	$(Q)$(TESTRUN) $(if $(RUN),-run '$(RUN)') $(PKG)
 
-test-all: build deps-test ## the same, failing when a must-run test skips; as root for three kinds of user
+test-all: build deps-test ## the same, failing when a must-run test skips; as root for three kinds of user; then test-race
 	$(Q)$(TESTRUN) -require -matrix $(PKG)
+	$(Q)$(if $(PKG),:,$(MAKE) --no-print-directory test-race)
+
+# Where goroutines meet. The rest either has none, or is other processes' business.
+RACY        = ./runtime/sandbox ./runtime/server ./runtime/client ./runtime/guest/guestapi/... ./runtime/launch/launchapi \
+              ./runtime/monitor/... ./internal/jsonrpc ./internal/eventlog ./internal/packet ./internal/spool ./internal/cli ./images
+test-race: build deps-test ## run the packages that are concurrent under the race detector (RUN=, PKG=)
+	$(Q)$(TESTRUN) -race $(if $(RUN),-run '$(RUN)') $(or $(PKG),$(RACY))
 
 build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init}
 	$(Q)$(GO) version >/dev/null

@@ -143,6 +143,7 @@ func (m *Manager) watchPID1(s *Sandbox) {
 		s.transition(api.Failed, "PID 1 ended")
 		s.markExited()
 	})
+	m.watchChannel(s)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

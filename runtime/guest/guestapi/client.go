@@ -28,6 +28,12 @@ const (
 	maxIgnored = 16 << 10
 )
 
+// Why a channel is closed, as Err wraps it; else its other end was.
+var (
+	ErrClosed   = errors.New("closed by hutchd")
+	ErrProtocol = errors.New("hutch-init broke the protocol")
+)
+
 // Client is hutchd's end of the channel to one sandbox's PID 1. Its methods may
 // be called from several goroutines. Everything that arrives is hostile: see
 // the package comment.
@@ -102,7 +108,7 @@ func pollable(conn *os.File) (*os.File, error) {
 // Close closes this end and waits for the reader; every waiting call fails. The
 // sandbox goes on as long as hutch-launch holds its copy of the channel.
 func (c *Client) Close() error {
-	c.fail(errors.New("closed by hutchd"))
+	c.fail(ErrClosed)
 	c.readers.Wait()
 	return nil
 }
@@ -211,7 +217,7 @@ func (c *Client) readLoop() {
 			err = c.dispatch(ev)
 		}
 		if err != nil {
-			c.fail(fmt.Errorf("hutch-init broke the protocol: %w", err))
+			c.fail(fmt.Errorf("%w: %w", ErrProtocol, err))
 			return
 		}
 	}

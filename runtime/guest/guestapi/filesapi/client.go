@@ -155,13 +155,16 @@ func (c *Client) check() {
 	if busy {
 		c.watch = time.AfterFunc(silence, c.check)
 	}
+	// A worker that has just answered is not asked at the next check, and twice the time
+	// may be over at the one behind it: only who was asked is given up.
+	asked := c.pings > 0
 	if busy && quiet >= silence {
 		c.pings++
 	}
 	c.mu.Unlock()
 	switch {
 	case !busy:
-	case quiet >= 2*silence:
+	case quiet >= 2*silence && asked:
 		c.fail(fmt.Errorf("it has said nothing for %v", quiet.Round(time.Second)))
 	case quiet >= silence:
 		_ = c.write(Request{Op: OpPing}, nil, nil) // a failure has closed the channel

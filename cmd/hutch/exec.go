@@ -16,15 +16,18 @@ import (
 // execFlags are the flags of exec.
 type execFlags struct {
 	interactive, tty, json, detach bool
-	env, envFiles                  []string
-	params                         api.ExecParams
-	limits                         api.Limits
+
+	attach        bool // instead of a command: to an exec
+	detachKeys    string
+	env, envFiles []string
+	params        api.ExecParams
+	limits        api.Limits
 }
 
 func newExec() *cobra.Command {
 	o := &execFlags{}
 	cmd := &cobra.Command{
-		Use:     "exec [flags] SANDBOX [--] CMD...",
+		Use:     "exec [flags] SANDBOX [--] CMD... | exec --attach EXEC",
 		Short:   "Run a command in a sandbox that exists",
 		GroupID: groupSandbox,
 		Long: `Run a command in a sandbox that exists, given by its id or name. The image's
@@ -34,6 +37,12 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
   hutch exec --timeout 10 -e DEBUG=1 box ./test.sh`,
 		Annotations: commandExitCodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.attach {
+				if len(args) != 1 {
+					return cli.Usage(cmd.CommandPath(), errors.New("--attach takes the id of one exec"))
+				}
+				return o.runAttach(cmd.Context(), args[0])
+			}
 			name, command := cli.SplitCommand(args, cmd.ArgsLenAtDash())
 			switch {
 			case name == "":
@@ -53,6 +62,8 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 	fs.SetInterspersed(false)
 	fs.BoolVarP(&o.interactive, "interactive", "i", false, "connect standard input also when it is a terminal")
 	fs.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal, connected to yours")
+	fs.BoolVar(&o.attach, "attach", false, "come back to a terminal that was left with the detach keys")
+	addDetachKeys(fs, &o.detachKeys)
 	fs.BoolVarP(&o.detach, "detach", "d", false, "leave the command running in the background and print its id")
 	fs.StringArrayVarP(&o.env, "env", "e", nil, "environment, `NAME[=VALUE]`; may be repeated")
 	fs.StringArrayVar(&o.envFiles, "env-file", nil, "`FILE` with a NAME[=VALUE] a line")
@@ -88,7 +99,7 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 		if err != nil {
 			return err
 		}
-		s := &session{client: c, signals: signals, owner: info.IDBase, interactive: o.interactive, tty: o.tty}
+		s := &session{client: c, signals: signals, owner: info.IDBase, interactive: o.interactive, tty: o.tty, detachKeys: o.detachKeys}
 		if !o.json {
 			res, err := s.run(ctx, o.params)
 			if err != nil {

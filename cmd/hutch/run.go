@@ -26,7 +26,8 @@ type runFlags struct {
 	specFlags
 	interactive, tty, detach, keep, json, private bool
 
-	entrypoint *string  // nil: not given
+	entrypoint *string // nil: not given
+	detachKeys string
 	timeout    *float64 // with -d or -t: the command's own, which has no maximum, instead of the sandbox's
 	show       string   // what debug run shows
 }
@@ -91,6 +92,7 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 	fs.BoolVar(&o.private, "private", false, "use a daemon that lives and dies with this command")
 	fs.BoolVarP(&o.interactive, "interactive", "i", false, "connect standard input also when it is a terminal")
 	fs.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal, connected to yours")
+	addDetachKeys(fs, &o.detachKeys)
 	fs.BoolVarP(&o.detach, "detach", "d", false, "leave the command running in the background and print the sandbox's id")
 	fs.BoolVar(&o.keep, "keep", false, "keep the sandbox after the command")
 	fs.BoolFunc("rm", "remove the sandbox after the command (the default)", func(v string) error {
@@ -264,7 +266,7 @@ func (r *runner) exec(ctx context.Context, sb *api.Sandbox, argv []string) error
 	s := &session{
 		client: r.client, signals: r.signals, owner: r.info.IDBase,
 		interactive: r.flags.interactive, tty: r.flags.tty,
-		private: r.flags.private, owned: !r.flags.keep,
+		private: r.flags.private, owned: !r.flags.keep, detachKeys: r.flags.detachKeys,
 	}
 	defer func() { r.client = s.conn() }()
 	p := api.ExecParams{Sandbox: sb.ID, Argv: argv, TimeoutS: r.flags.timeout}

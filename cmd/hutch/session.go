@@ -36,6 +36,7 @@ type session struct {
 	tty         bool
 	private     bool // the daemon ends with this process
 	owned       bool // the sandbox ends with the connection
+	detachKeys  string
 
 	mu sync.Mutex // guards client while the command runs
 }
@@ -50,17 +51,25 @@ func (s *session) conn() *client.Client {
 // run runs p with the caller's stdin, stdout and stderr and returns when the
 // command has ended and the last byte of its output is written.
 func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult, err error) {
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	var keys *cli.DetachKeys
+	if p.Detachable = s.tty && cli.IsTerminal(os.Stdin); p.Detachable {
+		if keys, err = cli.ParseDetachKeys(s.detachKeys, s.leaver(leave)); err != nil {
+			return nil, cli.Usage("hutch", err)
+		}
+	}
 	stdio, err := cli.OpenStdio(cli.StdioOptions{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Interactive: s.interactive, TTY: s.tty, Owner: s.owner,
+		Interactive: s.interactive, TTY: s.tty, Detach: keys, Owner: s.owner,
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer stdio.Close()
+	restore := func() {}
 	if s.tty {
-		restore, err := cli.RawTerminal(os.Stdin)
-		if err != nil {
+		if restore, err = cli.RawTerminal(os.Stdin); err != nil {
 			return nil, err
 		}
 		defer restore()
@@ -70,6 +79,10 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 	}
 	files := &client.Stdio{Stdin: stdio.Stdin, Stdout: stdio.Stdout, Stderr: stdio.Stderr}
 	res, err := s.exec(ctx, p, files, stdio.Sent)
+	if errors.Is(err, errDetached) {
+		restore()
+		return nil, detached(res.Exec)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +94,21 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult, error) {
 	// Chosen here, so that it is known also when the daemon can not say it any more.
 	p.Exec = "ex_" + strings.ToLower(rand.Text()[:12])
-	res, err := s.conn().ExecRun(ctx, p, files, s.started(ctx, sent))
+	res, err := s.begin(ctx, p, files, s.started(ctx, sent))
 	lost := err
 	for range maxResumes {
 		if s.private || ctx.Err() != nil || !errors.Is(err, client.ErrLost) {
 			break
 		}
 		res, err = s.resume(ctx, p)
+	}
+	switch {
+	case err == nil || !p.Detachable || ctx.Err() == nil:
+	case errors.Is(context.Cause(ctx), errDetached):
+		res.Exec = p.Exec
+		return res, errDetached
+	default:
+		s.kill(ctx, p.Exec)
 	}
 	if notFound(err) { // it was never started, or the sandbox is gone as well
 		return res, lost

@@ -123,20 +123,21 @@ func (p *outPump) finish() {
 
 // inPump copies one of the caller's files to a command.
 type inPump struct {
-	from *os.File // the caller's: blocking, shared with other processes
-	to   *os.File // kept end of a pipe; owned
-	stop *os.File // closing it ends the pump; owned
-	wake *os.File // reads end of file then; owned by the goroutine
+	from *os.File    // the caller's: blocking, shared with other processes
+	to   *os.File    // kept end of a pipe; owned
+	keys *DetachKeys // what the caller leaves with; nil is nothing
+	stop *os.File    // closing it ends the pump; owned
+	wake *os.File    // reads end of file then; owned by the goroutine
 	done chan struct{}
 	err  error // valid after done
 }
 
-func startIn(from, to *os.File) (*inPump, error) {
+func startIn(from, to *os.File, keys *DetachKeys) (*inPump, error) {
 	wake, stop, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	p := &inPump{from: from, to: to, stop: stop, wake: wake, done: make(chan struct{})}
+	p := &inPump{from: from, to: to, keys: keys, stop: stop, wake: wake, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		defer wake.Close()
@@ -156,7 +157,7 @@ func (p *inPump) copy() error {
 		if n == 0 {
 			return nil
 		}
-		if _, err := p.to.Write(buf[:n]); readerGone(err) || errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := p.to.Write(p.keys.filter(buf[:n])); readerGone(err) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil // the command reads no more
 		} else if err != nil {
 			return fmt.Errorf("write to the sandbox: %w", err)

@@ -16,6 +16,8 @@ type StdioOptions struct {
 	// TTY gives the command a terminal of its own; the caller's terminal is
 	// connected to that.
 	TTY bool
+	// Detach are the keys that are not passed on from a terminal; nil is none.
+	Detach *DetachKeys
 	// Owner is the kernel uid of uid 0 in the sandbox.
 	Owner uint32
 }
@@ -108,7 +110,7 @@ func (s *Stdio) openInput() error {
 		return fmt.Errorf("standard input: %w", err)
 	}
 	s.ours = append(s.ours, passed)
-	if s.in, err = startIn(e.file, kept); err != nil {
+	if s.in, err = startIn(e.file, kept, s.opts.Detach); err != nil {
 		return errors.Join(fmt.Errorf("standard input: %w", err), kept.Close())
 	}
 	s.Stdin = passed

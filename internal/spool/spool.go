@@ -135,20 +135,20 @@ func (w *Writer) Splice(pipe int) (int64, error) {
 }
 
 // Copy is Splice for a terminal's master, from which splice(2) is not possible on every
-// kernel.
-func (w *Writer) Copy(terminal int) (int64, error) {
+// kernel. It returns what it has moved, until the next call.
+func (w *Writer) Copy(terminal int) ([]byte, error) {
 	if w.buf == nil {
 		w.buf = make([]byte, copyChunk)
 	}
 	n, err := unix.Read(terminal, w.buf)
 	if errors.Is(err, unix.EIO) { // no slave is open any more
-		return 0, io.EOF
+		return nil, io.EOF
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if n == 0 {
-		return 0, io.EOF
+		return nil, io.EOF
 	}
 	for data := w.buf[:n]; len(data) > 0; {
 		pos, room := w.layout.at(w.total)
@@ -161,7 +161,7 @@ func (w *Writer) Copy(terminal int) (int64, error) {
 		w.total += int64(len(part))
 		data = data[len(part):]
 	}
-	return int64(n), nil
+	return w.buf[:n], nil
 }
 
 // discard keeps the command running when nothing can be stored.

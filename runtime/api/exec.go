@@ -80,6 +80,9 @@ type ExecParams struct {
 	// pipes that carry it, and its Stderr is unused; without, what appears on it is the
 	// exec's stdout, and exec.write types.
 	Pty *Pty `json:"pty,omitempty"`
+	// Detachable, of a Pty with Stdio: the terminal outlives its fds. Their end is not the
+	// end of input, what appears is also kept as without Stdio, and exec.write types, too.
+	Detachable bool `json:"detachable,omitempty"`
 	// Progress asks for a notification with the exec's id when it has started.
 	Progress bool `json:"progress,omitempty"`
 }
@@ -167,6 +170,7 @@ type Exec struct {
 	Argv       []string  `json:"argv,omitempty"`
 	Command    string    `json:"command,omitempty"`
 	Background bool      `json:"background"`
+	TTY        bool      `json:"tty"` // it has a terminal
 	PID        int       `json:"pid"` // in the sandbox
 	Started    time.Time `json:"started"`
 	// StdoutBytes and StderrBytes are how much there is to read so far.

@@ -285,6 +285,8 @@ func (p *ExecParams) Validate() error {
 		return invalid("stdin", "given together with stdio").WithHint("give the data or the fds")
 	case p.Pty != nil && p.Stdio != nil && (p.Stdio.Stdin == nil || p.Stdio.Stdout == nil):
 		return invalid("pty", "with stdio it needs stdin and stdout, the pipes that carry the terminal")
+	case p.Detachable && (p.Pty == nil || p.Stdio == nil):
+		return invalid("detachable", "without pty and stdio there is nothing to detach from").WithHint("leave it out")
 	case p.Pty != nil && p.Stdin != "":
 		return invalid("stdin", "a terminal has none").WithHint("start it with exec.start and type with exec.write")
 	case p.Pty != nil && (p.Pty.Rows == 0 || p.Pty.Cols == 0):

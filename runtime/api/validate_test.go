@@ -106,6 +106,7 @@ func TestExecParamsValidate(t *testing.T) {
 		{"soft above hard", "limits.rlimits.stack", InvalidArgument,
 			ExecParams{Argv: []string{"a"}, Limits: &Limits{Rlimits: Rlimits{Stack: &Rlimit{Soft: Unlimited, Hard: new(int64)}}}}},
 		{"pty without its pipes", "pty", InvalidArgument, ExecParams{Argv: []string{"a"}, Pty: &Pty{Rows: 24, Cols: 80}, Stdio: &Stdio{Stdin: &zero}}},
+		{"nothing to detach from", "detachable", InvalidArgument, ExecParams{Argv: []string{"a"}, Pty: &Pty{Rows: 24, Cols: 80}, Detachable: true}},
 		{"pty without a size", "pty", InvalidArgument, ExecParams{Argv: []string{"a"}, Pty: &Pty{Cols: 80}}},
 		{"pty and stdin", "stdin", InvalidArgument, ExecParams{Argv: []string{"a"}, Stdin: "x", Pty: &Pty{Rows: 24, Cols: 80}}},
 		{"network", "network", Unavailable, ExecParams{Argv: []string{"a"}, Network: &NetPolicy{}}},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"sync"
@@ -56,7 +55,7 @@ func (x *execs) hold(exec *launchapi.Exec, files []*os.File) (out []*os.File, er
 	}
 	for roles := exec.Roles; len(roles) > 0; {
 		role, n := roles[0], 1
-		if role == launchapi.RoleFrom || role == launchapi.RoleOut {
+		if role == launchapi.RoleFrom || role == launchapi.RoleOut || mirrored(roles) {
 			n = 2
 		}
 		if len(roles) < n {
@@ -72,15 +71,26 @@ func (x *execs) hold(exec *launchapi.Exec, files []*os.File) (out []*os.File, er
 	return out, x.enter(h)
 }
 
+// mirrored tells whether the first of roles is a terminal that is spooled and passed on.
+func mirrored(roles []launchapi.Role) bool {
+	return len(roles) > 1 && roles[0] == launchapi.RoleSpool && roles[1] == launchapi.RoleInto
+}
+
 // take does what the first of roles says; it owns files.
 func (x *execs) take(h *heldExec, roles []launchapi.Role, files []*os.File) ([]*os.File, error) {
 	switch roles[0] {
 	case launchapi.RoleSpool:
 		st, err := newStream(x.dir, h.Size, files[0])
 		if err != nil {
+			packet.CloseAll(files[1:])
 			return nil, err
 		}
 		h.streams = append(h.streams, st)
+		if len(files) > 1 {
+			if st.mirror, err = newMirror(files[1]); err != nil {
+				return nil, err
+			}
+		}
 		return st.share()
 	case launchapi.RoleKeep:
 		h.kept = append(h.kept, files[0])
@@ -110,6 +120,9 @@ func (x *execs) enter(h *heldExec) error {
 	x.byID[h.ID] = h
 	for _, st := range h.streams {
 		x.wg.Go(st.run)
+		if st.mirror != nil {
+			x.wg.Go(st.mirror.run)
+		}
 	}
 	return nil
 }
@@ -182,6 +195,7 @@ func (h *heldExec) loosen() {
 type stream struct {
 	pipe     *os.File // the end that is read
 	terminal bool     // it is a terminal's master
+	mirror   *mirror  // a terminal's caller; nil without one
 
 	mu sync.Mutex // guards what follows: the loop and flush splice in turn
 	w  *spool.Writer
@@ -259,6 +273,9 @@ func (st *stream) run() {
 		return
 	}
 	for ended := false; !ended; {
+		if st.mirror != nil {
+			st.mirror.await(maxMirrored)
+		}
 		err := rc.Read(func(fd uintptr) bool {
 			err := st.splice(int(fd))
 			ended = err != nil && !errors.Is(err, unix.EAGAIN)
@@ -277,12 +294,8 @@ func (st *stream) splice(fd int) error {
 	if st.closed {
 		return os.ErrClosed
 	}
-	move := st.w.Splice
-	if st.terminal {
-		move = st.w.Copy
-	}
 	before := st.kept()
-	_, err := move(fd)
+	err := st.move(fd)
 	if errors.Is(err, unix.EINTR) {
 		return nil // once more
 	}
@@ -292,12 +305,25 @@ func (st *stream) splice(fd int) error {
 	return st.tell(st.kept() - before)
 }
 
+// move moves a chunk into the spool.
+func (st *stream) move(fd int) error {
+	if !st.terminal {
+		_, err := st.w.Splice(fd)
+		return err
+	}
+	data, err := st.w.Copy(fd)
+	if st.mirror != nil {
+		st.mirror.add(data)
+	}
+	return err
+}
+
 // held is the length of the stream with what its pipe holds now: whoever writes on must
-// not keep flush going. A terminal's master does not tell.
+// not keep flush going. A terminal's master does not tell; it is less than a megabyte.
 func (st *stream) held(fd int) int64 {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
 	if st.terminal || err != nil {
-		return math.MaxInt64
+		n = 1 << 20
 	}
 	return st.total() + int64(n)
 }
@@ -328,6 +354,9 @@ func (st *stream) flush() launchapi.Spooled {
 
 func (st *stream) close() {
 	_ = st.pipe.Close() // ends run
+	if st.mirror != nil {
+		st.mirror.close()
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.closed {
@@ -354,6 +383,9 @@ func (x *execs) flush(id string) ([]launchapi.Spooled, error) {
 	err := h.relays.finish()
 	for _, st := range h.streams {
 		res = append(res, st.flush())
+		if st.mirror != nil {
+			st.mirror.finish()
+		}
 	}
 	return res, err
 }

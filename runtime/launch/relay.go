@@ -30,15 +30,15 @@ type relays struct {
 
 // pair is a relay that was not started yet.
 type pair struct {
-	role     launchapi.Role
+	role, to launchapi.Role
 	src, dst *os.File
 }
 
 // add owns both files.
 func (r *relays) add(role, to launchapi.Role, src, dst *os.File) error {
-	r.pairs = append(r.pairs, pair{role, src, dst})
+	r.pairs = append(r.pairs, pair{role, to, src, dst})
 	want := map[launchapi.Role]launchapi.Role{launchapi.RoleFrom: launchapi.RoleTo, launchapi.RoleOut: launchapi.RoleInto}[role]
-	if to != want {
+	if to != want && (role != launchapi.RoleFrom || to != launchapi.RoleKeys) {
 		return api.Errorf(api.Internal, "role %q behind %q", to, role)
 	}
 	return nil
@@ -79,7 +79,7 @@ func (r *relays) start() error {
 			continue
 		}
 		to := &input{f: p.dst, lineStart: true}
-		to.terminal = isTerminal(p.dst)
+		to.terminal = p.to == launchapi.RoleTo && isTerminal(p.dst)
 		r.in, r.into = append(r.in, startPump(c, to, to.end)), append(r.into, to)
 	}
 	r.pairs = nil

@@ -318,7 +318,7 @@ func (m *Manager) Exec(p api.ExecRef) (api.Exec, error) {
 func (r *running) record() api.Exec {
 	rec := api.Exec{
 		Exec: r.id, Sandbox: r.s.id, State: api.ExecRunning, Argv: r.params.Argv, Command: r.params.Command,
-		Background: r.params.Background, PID: r.exec.PID, Started: r.start.UTC().Truncate(time.Millisecond),
+		Background: r.params.Background, TTY: r.params.Pty != nil, PID: r.exec.PID, Started: r.start.UTC().Truncate(time.Millisecond),
 	}
 	if len(r.io.streams) == 2 {
 		rec.StdoutBytes, _ = r.io.streams[0].known()

@@ -23,7 +23,7 @@ func (io *stdio) pty(s *Sandbox, p *api.ExecParams, fds Taker) error {
 		return err
 	}
 	io.give, io.master = []*os.File{slave}, master
-	if p.Stdio != nil {
+	if p.Stdio != nil && !p.Detachable {
 		return io.connect(p.Stdio, fds)
 	}
 	own, err := again(master)
@@ -31,6 +31,11 @@ func (io *stdio) pty(s *Sandbox, p *api.ExecParams, fds Taker) error {
 		return err
 	}
 	io.hand(launchapi.RoleSpool, own)
+	if p.Detachable {
+		if err := io.watch(p.Stdio, fds); err != nil {
+			return err
+		}
+	}
 	if io.input, err = again(master); err != nil {
 		return err
 	}
@@ -62,6 +67,26 @@ func (io *stdio) connect(of *api.Stdio, fds Taker) error {
 		return err
 	}
 	io.hand(launchapi.RoleInto, out)
+	return nil
+}
+
+// watch lets the caller's two files follow a terminal that is spooled.
+func (io *stdio) watch(of *api.Stdio, fds Taker) error {
+	out, err := fds.Take(*of.Stdout)
+	if err != nil {
+		return err
+	}
+	io.hand(launchapi.RoleInto, out)
+	in, err := fds.Take(*of.Stdin)
+	if err != nil {
+		return err
+	}
+	io.hand(launchapi.RoleFrom, in)
+	own, err := again(io.master)
+	if err != nil {
+		return err
+	}
+	io.hand(launchapi.RoleKeys, own)
 	return nil
 }
 

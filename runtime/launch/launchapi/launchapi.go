@@ -94,6 +94,11 @@ const (
 	// is passed on by the flush of its end.
 	RoleOut  Role = "out"
 	RoleInto Role = "into"
+	// RoleInto may also follow a RoleSpool that is a terminal's master: what appears is
+	// passed on as well, at the caller's pace, until the caller goes, which is no end
+	// of the terminal's. RoleKeys in the place of RoleTo says the same of what is typed:
+	// the end of the caller's file is not the end of input.
+	RoleKeys Role = "keys"
 	// RoleKeep is held open until the exec ends or is loosened: a pipe's write end,
 	// the master of a terminal.
 	RoleKeep Role = "keep"

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+// shownAgain is how much of what a terminal has shown before is shown to whoever comes
+// back to it, in bytes: a screen or so.
+const shownAgain = 4 << 10
+
+// errDetached ends the wait for a command that goes on without its caller.
+var errDetached = errors.New("detached")
+
+func addDetachKeys(fs *pflag.FlagSet, keys *string) {
+	fs.StringVar(keys, "detach-keys", cli.DefaultDetachKeys, "with -t, the `KEYS` that leave the command running; \"\" for none")
+}
+
+// leaver returns what to do when the keys are pressed: leave, which says errDetached,
+// where the command can live on.
+func (s *session) leaver(leave context.CancelCauseFunc) func() {
+	if !s.owned && !s.private {
+		return func() { leave(errDetached) }
+	}
+	why := "the sandbox ends with hutch run; --keep keeps it"
+	if s.private {
+		why = "the daemon is this command's own"
+	}
+	return func() { fmt.Fprintf(os.Stderr, "\r\nhutch: not detached: %s\r\n", why) }
+}
+
+// detached tells how to come back. hutch has done what it was asked to.
+func detached(exec string) error {
+	fmt.Fprintf(os.Stderr, "\nhutch: detached; hutch exec --attach %s comes back\n", exec)
+	return &cli.Exit{Code: 0}
+}
+
+// begin starts a command and waits for its end. One with a terminal that can be left is
+// no child of the call: the end of ctx leaves it running.
+func (s *session) begin(ctx context.Context, p api.ExecParams, files *client.Stdio, started func(api.Progress)) (api.ExecResult, error) {
+	if !p.Detachable {
+		return s.conn().ExecRun(ctx, p, files, started)
+	}
+	r, err := s.conn().ExecStart(ctx, p, files)
+	if err != nil {
+		return api.ExecResult{}, cli.StartFailure(err)
+	}
+	started(api.Progress{Kind: "exec.started", Exec: r.Exec, PID: r.PID})
+	return s.conn().ExecWait(ctx, api.WaitParams{Exec: r.Exec, OutputBytes: 1})
+}
+
+// kill ends a command whose call was interrupted.
+func (s *session) kill(ctx context.Context, exec string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	_, err := s.conn().ExecKill(ctx, exec)
+	if !notFound(err) {
+		tell(err)
+	}
+}
+
+// runAttach comes back to a command's terminal.
+func (o *execFlags) runAttach(ctx context.Context, exec string) error {
+	ctx, signals := cli.CatchSignals(ctx)
+	defer signals.Stop()
+	err := withDaemon(ctx, func(c *client.Client) error {
+		rec, err := c.GetExec(ctx, exec)
+		if err != nil {
+			return err
+		}
+		if !rec.TTY {
+			return api.Errorf(api.FailedPrecondition, "exec %s has no terminal", exec).WithOp("exec").
+				WithHint("hutch logs -f %s shows what it writes", exec)
+		}
+		s := &session{client: c, signals: signals, tty: true, detachKeys: o.detachKeys}
+		res, err := s.attach(ctx, exec)
+		if err != nil {
+			return err
+		}
+		return cli.Outcome(res)
+	})
+	return interrupted(ctx, err)
+}
+
+// attach connects the caller's terminal with that of an exec.
+func (s *session) attach(ctx context.Context, exec string) (_ *api.ExecResult, err error) {
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	keys, err := cli.ParseDetachKeys(s.detachKeys, s.leaver(leave))
+	if err != nil {
+		return nil, cli.Usage("hutch exec", err)
+	}
+	stdio, err := cli.OpenStdio(cli.StdioOptions{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, TTY: true, Detach: keys, Owner: uint32(os.Geteuid()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer stdio.Close()
+	a, err := s.client.Attach(ctx, exec, client.AttachOptions{
+		From: api.Offsets{Stdout: -shownAgain}, Streams: []api.Stream{api.Stdout}, Window: 64 << 10,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	restore, err := cli.RawTerminal(os.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	defer restore()
+	target := s.target(ctx, exec)
+	s.signals.Started(target)
+	target.Resize() // a program that draws does so again
+	if stdio.Stdin != nil {
+		go s.typeInto(ctx, exec, stdio.Stdin)
+	}
+	res, err := a.Copy(ctx, stdio.Stdout, nil)
+	var gap *client.GapError
+	switch {
+	case errors.Is(err, errDetached):
+		restore()
+		return nil, detached(exec)
+	case err != nil && !errors.As(err, &gap): // a terminal can do with a gap
+		return nil, err
+	}
+	return &res, stdio.Finish(ctx)
+}
+
+// typeInto passes on what is typed until there is no more, or the command has ended.
+func (s *session) typeInto(ctx context.Context, exec string, keys io.Reader) {
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := keys.Read(buf)
+		if err != nil {
+			return
+		}
+		data := base64.StdEncoding.EncodeToString(buf[:n])
+		if s.client.ExecWrite(ctx, api.WriteParams{Exec: exec, Data: data, Encoding: api.Base64}) != nil {
+			return
+		}
+	}
+}

@@ -277,7 +277,7 @@ func (w *world) checkLog() {
 	}
 lines:
 	for line := range strings.Lines(string(text)) {
-		if !strings.Contains(line, "level=ERROR") && !strings.Contains(line, "panic") && !strings.Contains(line, "fatal error") {
+		if !strings.Contains(line, "level=ERROR") && !strings.Contains(line, "panic") && !strings.Contains(line, "fatal error") && !strings.Contains(line, "DATA RACE") {
 			continue
 		}
 		for _, part := range w.tolerated {

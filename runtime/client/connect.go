@@ -113,9 +113,42 @@ func lockPath(p paths.Paths) string {
 	return filepath.Join(p.Runtime, "start-"+p.SocketID()+".lock")
 }
 
-// lock takes the flock(2) on path. The file stays: removing it would let two
-// callers hold locks on different files of the same name.
+// lockTries bounds how often a caller finds that the file which it has locked was removed
+// by the one before it.
+const lockTries = 1 << 10
+
+// lock takes the flock(2) on path, which unlock removes: there is one for each socket
+// that ever was.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
+	for range lockTries {
+		f, err := lockFile(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		if isAt(f, path) {
+			return func() {
+				_ = os.Remove(path) // while it is locked: whoever waits for it sees that
+				_ = f.Close()
+			}, nil
+		}
+		_ = f.Close()
+	}
+	return nil, api.Errorf(api.Unavailable, "%s is removed again and again", path).WithOp("start hutchd").WithHint("try again")
+}
+
+// isAt reports whether an open file is still the one at path. Of callers that have locked
+// different files of one name only one holds the lock.
+func isAt(f *os.File, path string) bool {
+	own, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(path)
+	return err == nil && os.SameFile(own, there)
+}
+
+// lockFile opens a file and takes the flock(2) on it.
+func lockFile(ctx context.Context, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, api.Errorf(api.FailedPrecondition, "open the start lock: %w", err).WithOp("start hutchd").
@@ -137,7 +170,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 			_ = f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, lerr)
 		}
-		return func() { _ = f.Close() }, nil
+		return f, nil
 	case <-ctx.Done():
 		// flock can not be interrupted; whoever holds the lock is bounded by its
 		// own start, so the goroutine ends soon.

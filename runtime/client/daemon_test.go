@@ -6,8 +6,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -315,6 +317,34 @@ func TestLockHonoursContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock's file is left: %v", err)
+	}
+}
+
+// TestLockExclusive: the file goes with each holder, and there is one holder at a time.
+func TestLockExclusive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	var held atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				unlock, err := lock(within(t), path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := held.Add(1); n != 1 {
+					t.Errorf("%d hold the lock", n)
+				}
+				runtime.Gosched()
+				held.Add(-1)
+				unlock()
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestDialErrors(t *testing.T) {

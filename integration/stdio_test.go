@@ -156,6 +156,17 @@ func TestStdioRefused(t *testing.T) {
 				if !strings.Contains(e.Message, tt.words) {
 					t.Errorf("%s does not say %q", e, tt.words)
 				}
+				if stream == "stderr" {
+					return
+				}
+				// Nor may they carry a terminal: the daemon would open them anew, at the start.
+				null := open(t, os.DevNull, os.O_RDWR)
+				of := params{"stdin": 1, "stdout": 1, stream: 0}
+				e = c.refused("invalid_argument", "exec.run", params{"sandbox": sb, "argv": []string{"true"}, "fds": 2,
+					"pty": params{"rows": 24, "cols": 80}, "stdio": of}, tt.file, null)
+				if !strings.Contains(e.Message, tt.words) || e.Data.Field != "stdio."+stream {
+					t.Errorf("with a terminal: %s does not say %q", e, tt.words)
+				}
 			})
 		}
 	}
@@ -169,6 +180,19 @@ func TestStdioRefused(t *testing.T) {
 	pw.Close()
 	if got, _ := io.ReadAll(r); string(got) != "through\n" {
 		t.Errorf("through a pipe came %q", got)
+	}
+}
+
+// TestTerminalAppend: the output of a terminal goes behind what is in the caller's file.
+func TestTerminalAppend(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := write(t, w.path("log"), "before\n")
+	cmd := w.command("run", "-t", "host", "--", "echo", "hi")
+	cmd.Stdout = open(t, log, os.O_WRONLY|os.O_APPEND)
+	w.finish(t, cmd).want(t, 0)
+	if got := read(t, log); got != "before\nhi\r\n" {
+		t.Errorf("the file holds %q", got)
 	}
 }
 

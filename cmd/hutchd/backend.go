@@ -153,6 +153,8 @@ func (b *backend) KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, 
 	return b.d.manager.KillExec(ctx, p)
 }
 
-func (b *backend) CloseStdin(p api.ExecRef) error       { return b.d.manager.CloseStdin(p) }
+func (b *backend) CloseStdin(ctx context.Context, p api.ExecRef) error {
+	return b.d.manager.CloseStdin(ctx, p)
+}
 func (b *backend) Execs(ref string) ([]api.Exec, error) { return b.d.manager.Execs(ref) }
 func (b *backend) Exec(p api.ExecRef) (api.Exec, error) { return b.d.manager.Exec(p) }

@@ -77,8 +77,8 @@ type ExecParams struct {
 	FDs   int    `json:"fds,omitempty"`
 	Stdio *Stdio `json:"stdio,omitempty"`
 	// Pty asks for a terminal in the sandbox. With Stdio, its Stdin and Stdout are the
-	// pipes that carry it, and its Stderr is unused; without, what appears on it is the
-	// exec's stdout, and exec.write types.
+	// pipes, sockets or terminals that carry it, and its Stderr is unused; without, what
+	// appears on it is the exec's stdout, and exec.write types.
 	Pty *Pty `json:"pty,omitempty"`
 	// Detachable, of a Pty with Stdio: the terminal outlives its fds. Their end is not the
 	// end of input, what appears is also kept as without Stdio, and exec.write types, too.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,7 +45,7 @@ type running struct {
 	memory  int64         // peak, bytes
 	cut     bool          // the disk did not take all of its output
 
-	input    sync.Mutex  // serialises exec.write
+	input    gate        // serialises exec.write
 	followed atomic.Bool // somebody has attached
 	output   atomic.Int64
 }
@@ -129,10 +128,12 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if err := s.mustRun(); err != nil {
 		return nil, err
 	}
-	if _, err := m.findExec(p.Exec); err == nil {
-		return nil, api.Errorf(api.AlreadyExists, "exec %s exists", p.Exec).WithField("exec").WithHint("choose a new id for each command")
+	id, err := m.take(p.Exec)
+	if err != nil {
+		return nil, err
 	}
-	r := &running{id: orElse(p.Exec, newID("ex_")), s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
+	defer m.untake(id) // m.execs has it then, or nobody
+	r := &running{id: id, s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
 	if req.channel != nil {
 		r.shell = newID("sh_")
 	}
@@ -152,7 +153,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		cancel(nil)
 		m.leaveGroup(r)
 		if api.ErrorCode(err) != api.AlreadyExists { // that one is another's
-			m.dropStreams(r)
+			m.dropNow(r)
 		}
 		return r, err
 	}
@@ -167,7 +168,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		m.leaveGroup(r)
 		r.io.abort()
 		r.io.forget()
-		m.dropStreams(r)
+		m.dropNow(r) // before somebody tries again with the same id
 		return r, err
 	}
 	r.io.started()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,12 +60,16 @@ func (m *Manager) endExec(r *running) {
 	r.s.rearmIdle(m)
 }
 
-// forgetExec drops an ended exec and its output.
+// forgetExec drops an ended exec and its output. Its id stays taken until hutch-launch,
+// too, has forgotten it: what is dropped must not be the next exec's.
 func (m *Manager) forgetExec(r *running) {
 	m.mu.Lock()
 	_, known := m.execs[r.id]
 	delete(m.execs, r.id)
 	delete(m.shells, r.shell)
+	if known {
+		m.taken[r.id]++
+	}
 	m.mu.Unlock()
 	if !known {
 		return
@@ -75,19 +78,45 @@ func (m *Manager) forgetExec(r *running) {
 	r.s.ended = slices.DeleteFunc(r.s.ended, func(o *running) bool { return o == r })
 	r.s.mu.Unlock()
 	r.io.forget()
-	m.dropStreams(r)
+	m.watchers.Go(func() {
+		defer m.untake(r.id)
+		m.dropNow(r)
+	})
 }
 
-// dropStreams makes hutch-launch forget an exec's output, in the background:
-// nobody waits for it, and the sandbox's end does the same.
-func (m *Manager) dropStreams(r *running) {
-	m.watchers.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
-		defer cancel()
-		if err := m.cfg.Launcher.Drop(ctx, r.s.id, r.id); err != nil && !errors.Is(err, &api.Error{Code: api.NotFound}) {
-			m.cfg.Logger.Debug("drop output", "exec", r.id, "err", err)
-		}
-	})
+// take reserves the id of an exec that is being started; "" makes one.
+func (m *Manager) take(id string) (string, error) {
+	if id == "" {
+		id = newID("ex_")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.execs[id]; ok || m.taken[id] > 0 {
+		return "", api.Errorf(api.AlreadyExists, "exec %s exists", id).WithField("exec").WithHint("choose a new id for each command")
+	}
+	m.taken[id]++
+	return id, nil
+}
+
+func (m *Manager) untake(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.taken[id]--; m.taken[id] == 0 {
+		delete(m.taken, id)
+	}
+}
+
+// dropStreams is dropNow in the background: nobody waits for it, and the sandbox's end
+// does the same.
+func (m *Manager) dropStreams(r *running) { m.watchers.Go(func() { m.dropNow(r) }) }
+
+// dropNow makes hutch-launch forget an exec's output.
+func (m *Manager) dropNow(r *running) {
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	if err := m.cfg.Launcher.Drop(ctx, r.s.id, r.id); err != nil && !errors.Is(err, &api.Error{Code: api.NotFound}) {
+		m.cfg.Logger.Debug("drop output", "exec", r.id, "err", err)
+	}
 }
 
 // forgetExecs drops all execs of a sandbox that has ended.
@@ -213,55 +242,6 @@ func (r *running) chunk(st *stream, off, limit int64, want api.Encoding) (api.Ch
 	text, enc, cut := encode(data, want, ended && next == total)
 	next -= int64(cut)
 	return api.Chunk{Offset: start, Next: next, Data: text, Encoding: enc, EOF: ended && next >= total}, nil
-}
-
-// Write writes to an exec's stdin. It blocks while the command does not read.
-func (m *Manager) Write(ctx context.Context, p api.WriteParams) error {
-	r, err := m.live(p.Exec)
-	if err != nil {
-		return err
-	}
-	data, err := decode("data", p.Data, p.Encoding)
-	if err != nil {
-		return err
-	}
-	if r.io.input == nil {
-		return api.Errorf(api.FailedPrecondition, "the stdin of exec %s is not open", p.Exec).
-			WithHint("start it with exec.start, without background, stdin and stdio")
-	}
-	r.input.Lock()
-	defer r.input.Unlock()
-	stop := context.AfterFunc(ctx, func() { _ = r.io.input.SetWriteDeadline(time.Unix(1, 0)) })
-	defer stop()
-	if _, err := r.io.input.Write(data); err != nil {
-		switch {
-		case ctx.Err() != nil:
-			_ = r.io.input.SetWriteDeadline(time.Time{})
-			return context.Cause(ctx)
-		case errors.Is(err, unix.EPIPE), errors.Is(err, os.ErrClosed):
-			return api.Errorf(api.FailedPrecondition, "exec %s reads its stdin no more", p.Exec).WithHint("it was closed, or the command has ended")
-		}
-		return err
-	}
-	return nil
-}
-
-// CloseStdin closes an exec's stdin.
-func (m *Manager) CloseStdin(p api.ExecRef) error {
-	r, err := m.live(p.Exec)
-	if err != nil {
-		return err
-	}
-	switch {
-	case r.io.input == nil:
-	case r.io.master != nil:
-		// A terminal has no end of file; this is the key for it (termios(3), VEOF).
-		_, err = r.io.input.WriteString("\x04")
-	default:
-		_ = r.io.input.Close() // twice is no error for the caller
-		err = m.cfg.Launcher.Loosen(r.s.id, r.id)
-	}
-	return err
 }
 
 // KillExec kills an exec and everything it started, and returns its result. Of an

@@ -56,6 +56,7 @@ type Manager struct {
 	byID     map[string]*Sandbox
 	byName   map[string]*Sandbox
 	execs    map[string]*running // also those that ended and are kept
+	taken    map[string]int      // ids of execs that are being started or forgotten
 	shells   map[string]*shell
 	running  int // of execs
 	lastBusy time.Time
@@ -78,6 +79,7 @@ func NewManager(cfg Config) *Manager {
 		byName:   map[string]*Sandbox{},
 		execs:    map[string]*running{},
 		shells:   map[string]*shell{},
+		taken:    map[string]int{},
 		gone:     map[uint64]bool{},
 		creating: map[uint64]int{},
 		lastBusy: time.Now(),

@@ -50,7 +50,7 @@ func (io *stdio) pty(s *Sandbox, p *api.ExecParams, fds Taker) error {
 
 // connect joins the caller's two files and the terminal.
 func (io *stdio) connect(of *api.Stdio, fds Taker) error {
-	in, err := fds.Take(*of.Stdin)
+	in, err := takeServed(fds, *of.Stdin, "stdin")
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (io *stdio) connect(of *api.Stdio, fds Taker) error {
 		}
 		io.hand(role, own)
 	}
-	out, err := fds.Take(*of.Stdout)
+	out, err := takeServed(fds, *of.Stdout, "stdout")
 	if err != nil {
 		return err
 	}
@@ -72,12 +72,12 @@ func (io *stdio) connect(of *api.Stdio, fds Taker) error {
 
 // watch lets the caller's two files follow a terminal that is spooled.
 func (io *stdio) watch(of *api.Stdio, fds Taker) error {
-	out, err := fds.Take(*of.Stdout)
+	out, err := takeServed(fds, *of.Stdout, "stdout")
 	if err != nil {
 		return err
 	}
 	io.hand(launchapi.RoleInto, out)
-	in, err := fds.Take(*of.Stdin)
+	in, err := takeServed(fds, *of.Stdin, "stdin")
 	if err != nil {
 		return err
 	}
@@ -88,6 +88,28 @@ func (io *stdio) watch(of *api.Stdio, fds Taker) error {
 	}
 	io.hand(launchapi.RoleKeys, own)
 	return nil
+}
+
+// takeServed takes a file of the caller's that hutch-launch is to serve. It does not
+// cross into the sandbox, so terminals and sockets will do. But hutch-launch opens it
+// anew: that would lose a regular file's offset and O_APPEND, and overwrite what is there.
+func takeServed(fds Taker, index int, name string) (*os.File, error) {
+	f, err := fds.Take(index)
+	if err != nil {
+		return nil, err
+	}
+	fd := int(f.Fd())
+	if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
+		return f, nil
+	}
+	if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil {
+		return f, nil
+	}
+	if _, err := mustRelay(f, name, ""); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // again is a second fd of a file, for the poller as the first.

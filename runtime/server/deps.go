@@ -50,7 +50,7 @@ type Execs interface {
 	// Attach starts to follow an exec's output.
 	Attach(p api.AttachParams) (Output, error)
 	Write(ctx context.Context, p api.WriteParams) error
-	CloseStdin(p api.ExecRef) error
+	CloseStdin(ctx context.Context, p api.ExecRef) error
 	KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, error)
 	Execs(sandbox string) ([]api.Exec, error)
 	Exec(p api.ExecRef) (api.Exec, error)

@@ -108,8 +108,8 @@ func (f fakeExecs) Attach(p api.AttachParams) (Output, error) {
 	}
 	return &fakeOutput{}, nil
 }
-func (f fakeExecs) Write(context.Context, api.WriteParams) error { return nil }
-func (f fakeExecs) CloseStdin(api.ExecRef) error                 { return nil }
+func (f fakeExecs) Write(context.Context, api.WriteParams) error  { return nil }
+func (f fakeExecs) CloseStdin(context.Context, api.ExecRef) error { return nil }
 func (f fakeExecs) KillExec(context.Context, api.ExecRef) (api.ExecResult, error) {
 	return api.ExecResult{Exec: "ex_1"}, nil
 }

@@ -115,8 +115,8 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodExecWrite: done(func(ctx context.Context, _ *Call, p api.WriteParams) error {
 			return execs.Write(ctx, p)
 		}),
-		api.MethodExecEOF: done(func(_ context.Context, _ *Call, p api.ExecRef) error {
-			return execs.CloseStdin(p)
+		api.MethodExecEOF: done(func(ctx context.Context, _ *Call, p api.ExecRef) error {
+			return execs.CloseStdin(ctx, p)
 		}),
 		api.MethodExecKill: handle(func(ctx context.Context, _ *Call, p api.ExecRef) (api.ExecResult, error) {
 			return execs.KillExec(ctx, p)

@@ -1,0 +1,98 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// TestExecID: of commands that are started with the same id at once one runs, and the
+// others harm neither it nor its output. An id whose command could not be started is free.
+func TestExecID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	sb := box(t, c)
+	for i := range 10 {
+		id := "ex_samesamesam" + string(rune('a'+i))
+		if _, err := c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, Exec: id, Argv: []string{"/no/such/program"}}, nil); err == nil {
+			t.Fatal("a program that is not there was started")
+		}
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		ran := 0
+		for range 8 {
+			wg.Go(func() {
+				res, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Exec: id, Command: "echo out"}, nil, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil && res.Stdout == "out\n" && res.ExitCode == 0:
+					ran++
+				case !errors.Is(err, &api.Error{Code: api.AlreadyExists}):
+					t.Errorf("%+v, %v", res, err)
+				}
+			})
+		}
+		wg.Wait()
+		if ran == 0 { // more than one where one had ended and was forgotten
+			t.Errorf("%s: none ran", id)
+		}
+	}
+}
+
+// TestTerminalInput: a terminal whose command does not read holds up neither who writes
+// to it, nor who waits behind him, nor who presses the key for its end; and takes input
+// again when the command reads.
+func TestTerminalInput(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	sb := box(t, c)
+	start, err := c.ExecStart(t.Context(), api.ExecParams{
+		Sandbox: sb, Pty: &api.Pty{Rows: 24, Cols: 80},
+		Command: "mkfifo /tmp/go; stty raw -echo; echo ready; cat /tmp/go; exec cat >/dev/null",
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.ExecRead(t.Context(), api.ReadParams{Exec: start.Exec, Stream: api.Stdout, WaitS: patience.Seconds()})
+	if err != nil || !strings.Contains(r.Data, "ready") {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	big := api.WriteParams{Exec: start.Exec, Data: strings.Repeat("x", 1<<20)}
+	short := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	if err := c.ExecWrite(short(), big); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a terminal that nobody reads took it all: %v", err)
+	}
+	writing, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	wrote := make(chan error, 1)
+	go func() { wrote <- c.ExecWrite(writing, big) }()
+	if err := c.ExecCloseStdin(short(), start.Exec); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the key went past what is being written: %v", err)
+	}
+	cancel()
+	if err := <-wrote; !errors.Is(err, context.Canceled) {
+		t.Errorf("a write that was given up: %v", err)
+	}
+	err = c.ExecCloseStdin(t.Context(), start.Exec) // the daemon has a time of its own for this
+	fails(t, err, api.FailedPrecondition, "takes no input")
+	if _, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Command: "echo >/tmp/go"}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	soon, done := context.WithTimeout(t.Context(), patience)
+	defer done()
+	if err := c.ExecWrite(soon, big); err != nil {
+		t.Errorf("the command reads again: %v", err)
+	}
+}

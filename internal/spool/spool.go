@@ -99,6 +99,11 @@ func (w *Writer) Close() error {
 	return w.file.Close()
 }
 
+// Reset makes the spool ready for another stream of the same size: making a file costs
+// more than a short stream does. Readers of the first must be closed: what it has left
+// behind is never offered to those of the next, which learn how much of it there is.
+func (w *Writer) Reset() { w.total, w.lost = 0, -1 }
+
 // Total is the length of the stream so far, in bytes.
 func (w *Writer) Total() int64 { return w.total }
 

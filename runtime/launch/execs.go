@@ -29,7 +29,48 @@ type execs struct {
 	mu     sync.Mutex
 	closed bool
 	byID   map[string]*heldExec
+	free   []freeSpool // of dropped execs, for the next
 	wg     sync.WaitGroup // one for each stream
+}
+
+// freeSpool is a spool that was short and is kept to be used again.
+type freeSpool struct {
+	w    *spool.Writer
+	size int64
+}
+
+const (
+	maxFree      = 8       // spools kept of one sandbox
+	maxFreeBytes = 1 << 20 // that one of them may hold
+)
+
+// writer is a spool for a new stream.
+func (x *execs) writer(size int64) (*spool.Writer, error) {
+	x.mu.Lock()
+	for i, f := range x.free {
+		if f.size == size {
+			x.free = slices.Delete(x.free, i, i+1)
+			x.mu.Unlock()
+			return f.w, nil
+		}
+	}
+	x.mu.Unlock()
+	return spool.NewWriter(x.dir, size)
+}
+
+// giveBack takes the spool of a stream that is forgotten.
+func (x *execs) giveBack(w *spool.Writer, size int64) {
+	_, lost := w.Lost()
+	x.mu.Lock()
+	keep := !x.closed && !lost && w.Total() <= maxFreeBytes && len(x.free) < maxFree
+	if keep {
+		w.Reset()
+		x.free = append(x.free, freeSpool{w, size})
+	}
+	x.mu.Unlock()
+	if !keep {
+		_ = w.Close()
+	}
 }
 
 // heldExec is one exec; its fields change under execs.mu only.
@@ -80,7 +121,7 @@ func mirrored(roles []launchapi.Role) bool {
 func (x *execs) take(h *heldExec, roles []launchapi.Role, files []*os.File) ([]*os.File, error) {
 	switch roles[0] {
 	case launchapi.RoleSpool:
-		st, err := newStream(x.dir, h.Size, files[0])
+		st, err := x.newStream(h.Size, files[0])
 		if err != nil {
 			packet.CloseAll(files[1:])
 			return nil, err
@@ -203,15 +244,17 @@ type stream struct {
 	// make an fd blocking, for hutchd's duplicate too.
 	told   int
 	closed bool
+	forget func() // gives w back
 }
 
-func newStream(dir string, size int64, pipe *os.File) (*stream, error) {
-	w, err := spool.NewWriter(dir, size)
+func (x *execs) newStream(size int64, pipe *os.File) (*stream, error) {
+	w, err := x.writer(size)
 	if err != nil {
 		_ = pipe.Close()
 		return nil, err
 	}
-	return &stream{pipe: pipe, terminal: isTerminal(pipe), told: -1, w: w}, nil
+	forget := func() { x.giveBack(w, size) }
+	return &stream{pipe: pipe, terminal: isTerminal(pipe), told: -1, w: w, forget: forget}, nil
 }
 
 // share makes the two files that hutchd gets: the spool for reading and a new eventfd,
@@ -363,7 +406,7 @@ func (st *stream) close() {
 		return
 	}
 	st.closed = true
-	_ = st.w.Close()
+	st.forget()
 	if st.told >= 0 {
 		_ = unix.Close(st.told)
 	}
@@ -414,9 +457,12 @@ func (h *heldExec) close() {
 func (x *execs) close() {
 	x.mu.Lock()
 	x.closed = true
-	all := x.byID
-	x.byID = nil
+	all, free := x.byID, x.free
+	x.byID, x.free = nil, nil
 	x.mu.Unlock()
+	for _, f := range free {
+		_ = f.w.Close()
+	}
 	for _, h := range all {
 		for _, st := range h.streams {
 			st.flush()

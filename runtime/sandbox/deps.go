@@ -41,10 +41,10 @@ type Launcher interface {
 	Destroy(ctx context.Context, id string) error
 
 	// Hold makes the files of an exec, and what the next hutchd must know of it,
-	// outlive this one; it returns what is spooled. The files stay the caller's. Flush
+	// outlive this one; await returns what is spooled. The files stay the caller's. Flush
 	// stores, or passes on, what the pipes hold now; End notes how the exec ended; Drop
 	// forgets it.
-	Hold(ctx context.Context, id string, e launchapi.Exec, files ...*os.File) ([]launchapi.Stream, error)
+	Hold(id string, e launchapi.Exec, files ...*os.File) (await func() ([]launchapi.Stream, error), err error)
 	Flush(ctx context.Context, id, exec string) ([]launchapi.Spooled, error)
 	End(id, exec string, end json.RawMessage) error
 	Drop(ctx context.Context, id, exec string) error

@@ -160,6 +160,10 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	limited, stopTimer := r.limit(own)
 	starting, stopStarting := joined(ctx, limited)
 	err = m.launchExec(starting, r)
+	if herr := r.io.held(r); err == nil && herr != nil {
+		_, _ = m.end(r) // it runs, and writes to nobody
+		err = herr
+	}
 	stopStarting()
 	if err != nil {
 		err = causeOf(limited, err)

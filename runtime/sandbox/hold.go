@@ -47,8 +47,9 @@ type execEnd struct {
 	Group   group          `json:"group,omitzero"` // where what it has left behind is
 }
 
-// hold hands r over to hutch-launch.
-func (m *Manager) hold(ctx context.Context, r *running, io *stdio) error {
+// hold hands r over to hutch-launch. r.io.held must be called when r was started: what
+// hutch-launch answers is waited for meanwhile.
+func (m *Manager) hold(r *running, io *stdio) error {
 	p := &r.params
 	meta := execMeta{
 		Guest: r.guest, Start: r.start, Until: r.until,
@@ -70,16 +71,23 @@ func (m *Manager) hold(ctx context.Context, r *running, io *stdio) error {
 	if e.Meta, err = json.Marshal(meta); err != nil {
 		return fmt.Errorf("note exec: %w", err)
 	}
-	streams, err := m.cfg.Launcher.Hold(ctx, r.s.id, e, files...)
-	if err != nil {
-		return err
+	io.await, err = m.cfg.Launcher.Hold(r.s.id, e, files...)
+	packet.CloseAll(io.lend)
+	io.lend = nil
+	return err
+}
+
+// held takes what hutch-launch has answered.
+func (io *stdio) held(r *running) error {
+	if io.await == nil {
+		return nil
 	}
+	streams, err := io.await()
+	io.await = nil
 	for _, st := range streams {
 		io.streams = append(io.streams, openStream(st, r.wrote))
 	}
-	packet.CloseAll(io.lend)
-	io.lend = nil
-	return nil
+	return err
 }
 
 // relayGrace is how long a caller may still read what an exec that was ended has written.

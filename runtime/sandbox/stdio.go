@@ -21,14 +21,15 @@ import (
 // stdio is what an exec's command gets as fds 0 to 2, and the other ends of the pipes
 // among them, which hutch-launch serves.
 type stdio struct {
-	give    []*os.File       // stdin, stdout, stderr; or one pty slave. Closed after the start
-	roles   []launchapi.Role // of lend
-	lend    []*os.File       // on their way to hutch-launch. Closed when it has them
-	flows   bool             // hutch-launch has bytes to move, see launchapi.Exec.Flows
-	streams []*stream        // stdout and stderr where hutch-launch spools them
-	input   *os.File         // stdin's other end, open for exec.write
-	master  *os.File         // of the pty
-	once    sync.Once        // of release
+	give    []*os.File                         // stdin, stdout, stderr; or one pty slave. Closed after the start
+	roles   []launchapi.Role                   // of lend
+	lend    []*os.File                         // on their way to hutch-launch. Closed when it has them
+	flows   bool                               // hutch-launch has bytes to move, see launchapi.Exec.Flows
+	await   func() ([]launchapi.Stream, error) // see held
+	streams []*stream                          // stdout and stderr where hutch-launch spools them
+	input   *os.File                           // stdin's other end, open for exec.write
+	master  *os.File                           // of the pty
+	once    sync.Once                          // of release
 }
 
 // hand adds a file for hutch-launch, which is closed here.
@@ -59,7 +60,7 @@ func (m *Manager) prepare(ctx context.Context, r *running, req *ExecRequest) (_ 
 		}
 	}
 	if err == nil {
-		err = m.hold(ctx, r, io)
+		err = m.hold(r, io)
 	}
 	return io, err
 }

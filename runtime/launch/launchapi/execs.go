@@ -19,9 +19,10 @@ type Stream struct {
 }
 
 // Hold makes hutch-launch hold the files of an exec of sandbox id, one for each of
-// e.Roles, until the exec is dropped; they stay the caller's to close. It returns a
-// Stream for each spool. What is held when Hold returns, the next hutchd gets.
-func (c *Client) Hold(ctx context.Context, id string, e Exec, files ...*os.File) ([]Stream, error) {
+// e.Roles, until the exec is dropped; they stay the caller's to close. When it returns,
+// the request can not be undone by the death of hutchd: the exec may be started. await
+// then returns a Stream for each spool, or why there are none; it must be called.
+func (c *Client) Hold(id string, e Exec, files ...*os.File) (await func() ([]Stream, error), err error) {
 	req := Request{Op: OpHold, ID: id, Exec: &e}
 	spools := 0
 	for _, role := range e.Roles {
@@ -30,18 +31,25 @@ func (c *Client) Hold(ctx context.Context, id string, e Exec, files ...*os.File)
 		}
 	}
 	if !e.Flows() {
-		return nil, c.note(req, files...)
+		return func() ([]Stream, error) { return nil, nil }, c.note(req, files...)
 	}
-	// Not given up half way: what hutch-launch holds by then would never be dropped.
-	a, err := c.call(context.WithoutCancel(ctx), req, files...)
+	answered, _, err := c.send(req, files...)
 	if err != nil {
 		return nil, err
 	}
-	if len(a.files) != 2*spools {
-		packet.CloseAll(a.files)
-		return nil, api.Errorf(api.Internal, "hold %s: hutch-launch answered with %d fds", e.ID, len(a.files))
-	}
-	return streams(a.files), nil
+	return func() ([]Stream, error) {
+		// Not given up half way: what hutch-launch holds by then would never be dropped.
+		a := <-answered
+		err := a.failure()
+		if err == nil && len(a.files) != 2*spools {
+			err = api.Errorf(api.Internal, "hold %s: hutch-launch answered with %d fds", e.ID, len(a.files))
+		}
+		if err != nil {
+			packet.CloseAll(a.files)
+			return nil, err
+		}
+		return streams(a.files), nil
+	}, nil
 }
 
 // Flows reports whether hutch-launch has bytes of the exec to move, and Flush to do.

@@ -15,8 +15,8 @@ import (
 
 // A shared daemon's sandboxes outlive their monitor: hutch-launch keeps them and listens
 // on a socket in the state root, beside which the monitor has written what its successor
-// can not find out. Both files belong to the caller and not to hutchd, which can neither
-// write nor, started by root, reach them.
+// can not find out. Both files belong to the caller. Started by root, hutchd can neither
+// write nor reach them; an ordinary user's hutchd has the user's own rights.
 
 // legacy is what one monitor leaves to the next.
 type legacy struct {

@@ -35,7 +35,7 @@ func TestPythonExample(t *testing.T) {
 		"read back: True",
 		"timed out: timeout_wall started",
 		"cancelled, processes left: 0",
-		"shell: /tmp/work 42",
+		"shell: /tmp/demo 42",
 		"refused: not_found",
 	} {
 		if !strings.Contains(out, line+"\n") {
@@ -56,7 +56,7 @@ read: "written from outside\n"
 cancelled: exec.run: the user has seen enough
 timed out: true, verdict timeout_wall, after "started\n"
 shell: ""
-shell: "/tmp/work\n42\n"
+shell: "/tmp/demo\n42\n"
 `
 	if got := w.finish(t, w.program("example-embed")).want(t, 0).stdout; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

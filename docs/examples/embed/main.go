@@ -101,7 +101,7 @@ func (a *agent) stream(ctx context.Context) error {
 // files writes a file and reads it again. Larger ones go through a pipe, the second
 // argument.
 func (a *agent) files(ctx context.Context) error {
-	file := api.FileParams{Sandbox: a.box, Path: "/tmp/work/note.txt"}
+	file := api.FileParams{Sandbox: a.box, Path: "/tmp/demo/note.txt"}
 	if _, err := a.c.WriteFile(ctx, api.FileWriteParams{FileParams: file, Data: "written from outside\n", Parents: true}, nil); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (a *agent) shell(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, command := range []string{"cd /tmp/work; x=42", "pwd; echo $x"} {
+	for _, command := range []string{"cd /tmp/demo; x=42", "pwd; echo $x"} {
 		r, err := a.c.RunShell(ctx, api.ShellRunParams{Shell: sh.Shell, Command: command})
 		if err != nil {
 			return err

@@ -129,8 +129,8 @@ def main():
         hutch.call("exec.write", exec=job["exec"], data="agent\n")
         print("answered:", hutch.call("exec.wait", exec=job["exec"])["stdout"].strip())
 
-        hutch.write_file(box["id"], "/tmp/work/data", bytes(range(256)) * 4096)
-        print("read back:", hutch.read_file(box["id"], "/tmp/work/data") == bytes(range(256)) * 4096)
+        hutch.write_file(box["id"], "/tmp/demo/data", bytes(range(256)) * 4096)
+        print("read back:", hutch.read_file(box["id"], "/tmp/demo/data") == bytes(range(256)) * 4096)
 
         slow = hutch.run(box["id"], command="echo started; sleep 1000", timeout_s=0.2)
         print("timed out:", slow["verdict"], slow["stdout"].strip())
@@ -144,7 +144,7 @@ def main():
             print("cancelled, processes left:", left["stdout"].strip())
 
         shell = hutch.call("shell.open", sandbox=box["id"])["shell"]
-        hutch.call("shell.run", shell=shell, command="cd /tmp/work; x=42")
+        hutch.call("shell.run", shell=shell, command="cd /tmp/demo; x=42")
         print("shell:", hutch.call("shell.run", shell=shell, command="echo $PWD $x")["stdout"].strip())
 
         try:

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 const (
@@ -98,9 +100,7 @@ func TestMonitorLives(t *testing.T) {
 // TestDelegateRoot makes a real tree on this host's hierarchies, hands it to
 // another uid, and removes it.
 func TestDelegateRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes top-level cgroups")
-	}
+	testenv.Root(t)
 	const uid = 1<<31 - 1<<16
 	tree, err := Delegate(0, uid, uid)
 	if err != nil {

@@ -14,15 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // execsOf delegates a tree to this very process and makes a sandbox's cgroup in it.
 func execsOf(t *testing.T) (x *Execs, sandbox string) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes top-level cgroups")
-	}
+	testenv.Root(t)
 	tree, err := Delegate(0, 0, 0)
 	if err != nil {
 		t.Fatal(err)

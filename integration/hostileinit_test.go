@@ -31,7 +31,7 @@ func channelOf(t *testing.T, pid int) int {
 // TestHostileInit: a PID 1 that says what hutch-init never says costs its own sandbox, and
 // nobody else anything.
 func TestHostileInit(t *testing.T) {
-	needsRoot(t)
+	testenv.Root(t)
 	w := newWorld(t)
 	w.logOnFailure(t)
 	c := w.dial(t)

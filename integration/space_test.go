@@ -18,7 +18,7 @@ import (
 // TestNoSpace: a full disk is told as such, leaves nothing, and is over when
 // there is space again.
 func TestNoSpace(t *testing.T) {
-	needsRoot(t)
+	testenv.Root(t)
 	registry := imagetest.StartRegistry(t)
 	big := imagetest.Image{Layers: []imagetest.Layer{imagetest.NewLayer(
 		imagetest.Tar(imagetest.File{Name: "big", Content: strings.Repeat("x", 40<<20)}), imagetest.Gzip)}}

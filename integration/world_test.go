@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -304,13 +303,5 @@ func needsPython(t testing.TB) {
 	t.Helper()
 	if _, err := os.Stat("/usr/bin/python3"); err != nil {
 		testenv.Require(t, probe.Check{Name: "python3", Status: probe.No, Detail: err.Error(), Remedy: "make deps"})
-	}
-}
-
-// needsRoot skips t unless root runs it.
-func needsRoot(t testing.TB) {
-	t.Helper()
-	if uid := os.Geteuid(); uid != 0 {
-		testenv.Require(t, probe.Check{Name: "root", Status: probe.No, Detail: fmt.Sprintf("uid %d", uid), Remedy: "sudo make test"})
 	}
 }

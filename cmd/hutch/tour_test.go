@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -91,9 +92,7 @@ func TestProbesAgree(t *testing.T) {
 	if sh["primes"] != "168" || sh["home_seen"] != "1" && sh["home_seen"] != "0" || sh["wrote"] != "written in the sandbox" {
 		t.Errorf("sh says %v", sh)
 	}
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("no python3 on this host")
-	}
+	testenv.Programs(t, "python3")
 	python := run(append([]string{"python3", "-I", "-c", probePython}, args...)...)
 	for _, key := range []string{"uid", "uid_map", "hostname", "ns_user", "ns_pid", "ns_net", "ns_cgroup", "Seccomp", "CapBnd", "NoNewPrivs", "wrote", "interfaces", "primes", "pid1"} {
 		if sh[key] != python[key] || sh[key] == "" {

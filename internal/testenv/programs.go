@@ -68,3 +68,11 @@ func isStatic(path string) (bool, error) {
 	defer f.Close()
 	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }), nil
 }
+
+// Root skips t unless root runs it.
+func Root(t testing.TB) {
+	t.Helper()
+	if uid := os.Geteuid(); uid != 0 {
+		Require(t, probe.Check{Name: "root", Status: probe.No, Detail: fmt.Sprintf("uid %d", uid), Remedy: "sudo make test"})
+	}
+}

@@ -15,43 +15,63 @@ import (
 func (s *server) reapLoop(chld <-chan os.Signal) {
 	for range chld {
 		var over []*execution
+		orphan := false
 		for {
-			e, more := s.reapOne()
+			pid, e := s.reapOne()
+			if pid < 0 {
+				break
+			}
 			if e != nil {
 				over = append(over, e)
 			}
-			if !more {
-				break
-			}
+			orphan = orphan || pid > 0
+		}
+		if orphan {
+			over = append(over, s.keptEnded()...)
 		}
 		s.sweep(over)
 	}
 }
 
-// reapOne reaps one child, and returns its exec when it was a leader of one whose
-// children are looked for here.
-func (s *server) reapOne() (over *execution, more bool) {
+// reapOne reaps one child. It returns its exec when it was a leader of one whose
+// children are looked for here, its pid when it was an orphan, and a pid below 0
+// when none has ended.
+func (s *server) reapOne() (orphan int, over *execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	exit := &processExit{}
 	pid, err := unix.Wait4(-1, &exit.status, unix.WNOHANG, &exit.usage)
 	if errors.Is(err, unix.EINTR) {
-		return nil, true
+		return 0, nil
 	}
 	if err != nil || pid <= 0 { // ECHILD, or none has ended
-		return nil, false
+		return -1, nil
 	}
 	e := s.byPID[pid]
 	if e == nil {
-		return nil, true // an orphan
+		return pid, nil
 	}
 	delete(s.byPID, pid)
 	e.exit = exit
 	s.announce(e)
 	if e.grouped {
-		return nil, true
+		return 0, nil
 	}
-	return e, true
+	return 0, e
+}
+
+// keptEnded are the execs that have ended and may have left something. They hide
+// the orphans of younger ones (see family.members), so they are looked at again
+// whenever an orphan has ended.
+func (s *server) keptEnded() (kept []*execution) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.execs {
+		if e.exit != nil && !e.grouped {
+			kept = append(kept, e)
+		}
+	}
+	return kept
 }
 
 // sweep forgets the execs that have just ended and left nothing behind, and, if
@@ -131,7 +151,7 @@ func (s *server) orphans() (list []process, known bool) {
 		if leader {
 			continue
 		}
-		if p, err := readProcess(pid); err == nil {
+		if p, err := readProcess(pid); err == nil && !p.dead() { // nothing is left of the dead
 			list = append(list, p)
 		}
 	}

@@ -88,7 +88,9 @@ func TestWorkerKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	const orphan = `setsid sh -c 'echo $$ >/tmp/orphan; exec sleep 4242' >/dev/null 2>&1 & while ! [ -s /tmp/orphan ]; do :; done; cat /tmp/orphan; `
-	alive := func(pid string) bool { return s.sh("kill -0 "+pid+" 2>/dev/null && echo yes; true") == "yes" }
+	alive := func(pid string) bool { // a zombie waits for PID 1 only
+		return s.sh("grep -qs '^State:.[^ZX]' /proc/"+pid+"/status && echo yes; true") == "yes"
+	}
 	pid := s.sh(orphan)
 	if err := w.Kill(); err != nil {
 		t.Fatal(err)

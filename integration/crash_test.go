@@ -245,7 +245,9 @@ func TestKillLauncher(t *testing.T) {
 	for i := range rounds(10) {
 		sb := strings.TrimSpace(w.create(t, "host"))
 		ex := strings.TrimSpace(w.ok(t, "exec", "-d", sb, "--", "sh", "-c", busy))
-		wait := w.launch(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex))
+		conn := w.dial(t)
+		wait := conn.start("exec.wait", params{"exec": ex})
+		conn.call(nil, "system.info", nil) // a connection's calls are begun in turn
 		c := w.start(t, "run", "host", "--", "sh", "-c", busy)
 		killed := w.daemon(t)
 		early := w.launch(t, "run", "host", "--", "true")
@@ -254,11 +256,11 @@ func TestKillLauncher(t *testing.T) {
 		if code := c.end(t); code != 125 && code != 137 {
 			t.Errorf("round %d: a client of the killed daemon ended with %d", i, code)
 		}
-		var res api.ExecResult
-		if text, err := io.ReadAll(wait.out); err != nil || json.Unmarshal(text, &res) != nil || res.Verdict != api.VerdictLost {
-			t.Errorf("round %d: exec.wait says %q (%v), want the verdict %s", i, text, err, api.VerdictLost)
+		m := wait.wait()
+		if res := (execResult{}); m.Error != nil || json.Unmarshal(m.Result, &res) != nil || res.Verdict != string(api.VerdictLost) {
+			t.Errorf("round %d: exec.wait says %s %v, want the verdict %s", i, m.Result, m.Error, api.VerdictLost)
 		}
-		await(t, wait.Cmd)
+		conn.close()
 		// This one was early enough to be done, or late enough for a new daemon.
 		if code := early.end(t); code != 0 && code != 125 && code != 137 {
 			t.Errorf("round %d: a client that was just starting ended with %d", i, code)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,6 +53,7 @@ type daemon struct {
 	store    *images.Store
 	manager  *sandbox.Manager
 	launcher *launchapi.Client
+	parent   int // hutch-launch
 	server   *server.Server
 	host     sandbox.Host
 
@@ -78,7 +80,7 @@ func runDaemon() (err error) {
 	if err != nil {
 		return err
 	}
-	d := &daemon{log: newLogger(), started: time.Now().UTC().Truncate(time.Second), answers: make(chan monitorapi.Message, 1)}
+	d := &daemon{log: newLogger(), parent: os.Getppid(), started: time.Now().UTC().Truncate(time.Second), answers: make(chan monitorapi.Message, 1)}
 	if d.monitor, err = packet.New(mon); err != nil {
 		return err
 	}
@@ -264,8 +266,7 @@ func (d *daemon) run() error {
 	wg.Go(func() {
 		select {
 		case <-d.launcher.Done():
-			d.manager.Lost()
-			stop(errors.New("hutch-launch is gone"))
+			d.lose()
 		case <-ctx.Done():
 		}
 	})
@@ -293,7 +294,7 @@ func (d *daemon) run() error {
 	}
 	_ = d.monitor.Close() // ends receive
 	if !ended(bounded, &wg) {
-		d.log.Error("not every connection ended in time")
+		d.log.Error("not every connection ended in time", "goroutines", goroutines())
 	}
 	if d.left {
 		return errors.Join(errLeave, err)
@@ -317,6 +318,12 @@ func ended(ctx context.Context, wg *sync.WaitGroup) bool {
 	}
 }
 
+// goroutines is where each goroutine is: what the log needs when one hangs.
+func goroutines() string {
+	text := make([]byte, 1<<20)
+	return string(text[:runtime.Stack(text, true)])
+}
+
 var errEnded = errors.New("the monitor ended")
 
 // errLeave ends hutchd without its sandboxes.
@@ -324,12 +331,28 @@ var errLeave = errors.New("the sandboxes are left to the next daemon")
 
 // end ends hutchd: with keep, and where there are sandboxes, without them.
 func (d *daemon) end(keep bool, why string) {
-	if n, _, _ := d.manager.Counts(); keep && n > 0 && !d.cfg.Private {
+	n, _, _ := d.manager.Counts()
+	switch {
+	case !d.hasLauncher():
+		d.lose()
+	case keep && n > 0 && !d.cfg.Private:
 		d.stop(errLeave)
-		return
+	default:
+		d.stop(errors.New(why))
 	}
-	d.stop(errors.New(why))
 }
+
+// lose ends hutchd after hutch-launch, and with it every sandbox, has ended.
+func (d *daemon) lose() {
+	d.manager.Lost()
+	d.stop(errors.New("hutch-launch is gone"))
+}
+
+// hasLauncher tells whether hutch-launch lives. The monitor closes its channel after
+// the death of hutch-launch, too, and hutchd may read of that first; the kernel gives
+// hutchd another parent before anybody can have waited for the old one
+// (kernel/exit.c, exit_notify).
+func (d *daemon) hasLauncher() bool { return os.Getppid() == d.parent }
 
 // receive takes connections and orders from the monitor until it is gone.
 func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {

@@ -175,12 +175,12 @@ func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.Kill
 			return api.KillResult{}, ctx.Err()
 		}
 	}
-	err := m.cfg.Launcher.Kill(ctx, s.id)
-	if launcherGone(err) {
-		err = sys.KillPidfd(s.pidfd)
-	}
-	if err != nil {
-		return api.KillResult{}, err
+	if err := m.cfg.Launcher.Kill(ctx, s.id); err != nil {
+		// Whatever hutch-launch failed at: who comes next waits for the end of PID 1, which
+		// takes its pid namespace along.
+		if err := sys.KillPidfd(s.pidfd); err != nil {
+			return api.KillResult{}, err
+		}
 	}
 	select {
 	case <-s.exited:

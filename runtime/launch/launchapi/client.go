@@ -210,7 +210,8 @@ func (c *Client) send(req Request, files ...*os.File) (<-chan answer, uint64, er
 }
 
 func (c *Client) sendError(req *Request, err error) error {
-	if c.broken() {
+	// The reader may not have come to the end of the channel yet.
+	if c.broken() || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, os.ErrClosed) {
 		return gone(err)
 	}
 	if errors.Is(err, unix.ETOOMANYREFS) {

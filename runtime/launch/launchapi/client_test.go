@@ -223,6 +223,19 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// TestLossAtOnce: a call before the reader has come to the end of the channel says the
+// same.
+func TestLossAtOnce(t *testing.T) {
+	for range 200 {
+		c, p := newPeer(t, nil)
+		p.conn.Close()
+		if err := c.Kill(t.Context(), "x"); api.ErrorCode(err) != api.Unavailable {
+			t.Fatalf("got %v, want unavailable", err)
+		}
+		c.Close()
+	}
+}
+
 // TestExited delivers events in order, from a goroutine that may call the client.
 func TestExited(t *testing.T) {
 	const n = 50

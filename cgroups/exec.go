@@ -208,33 +208,10 @@ func (x *Execs) Kill(ctx context.Context, sandbox, exec string) ([]int, error) {
 	if err := write(filepath.Join(dir, "cgroup.kill"), "1"); err != nil {
 		return nil, err
 	}
-	return pids, awaitEmpty(ctx, events)
-}
-
-// awaitEmpty waits until no process is left. A kernfs file reports a change with
-// POLLPRI.
-func awaitEmpty(ctx context.Context, events *os.File) error {
-	buf := make([]byte, 128)
-	for {
-		n, err := events.ReadAt(buf, 0)
-		if errors.Is(err, unix.ENODEV) {
-			return nil // it was empty, and is removed
-		}
-		if n == 0 {
-			return fmt.Errorf("read %s: %w", events.Name(), err)
-		}
-		if populated, ok := flatKey(string(buf[:n]), "populated"); ok && populated == 0 {
-			return nil
-		}
-		left := -1
-		if deadline, ok := ctx.Deadline(); ok {
-			left = int(max(0, time.Until(deadline).Milliseconds()))
-		}
-		n, err = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, left)
-		if n == 0 && err == nil {
-			return fmt.Errorf("processes of %s do not die: %w", filepath.Dir(events.Name()), context.DeadlineExceeded)
-		}
+	if err := awaitEvent(ctx, events, "populated", 0); err != nil {
+		return pids, fmt.Errorf("processes of %s do not die: %w", dir, err)
 	}
+	return pids, nil
 }
 
 // pidInside is the pid of a process in the innermost pid namespace that it is in,

@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 	root.SetHelpFunc(printHelp)
 	root.SuggestionsMinimumDistance = 2 // letters; for unknownCommand
 	root.AddCommand(
-		newRun(), newCreate(), newExec(), newPs(), newInspect(), newLogs(), newEvents(), newCp(), newKill(), newRm(),
+		newRun(), newCreate(), newExec(), newPs(), newInspect(), newLogs(), newEvents(), newCp(), newPause(), newResume(), newKill(), newRm(),
 		newImage(),
 		newDoctor(), newServe(), newRPC(), newDebug(), newGC(), newVersion(), newTour(),
 	)

@@ -105,6 +105,21 @@ func (o *specFlags) addLimits(fs *pflag.FlagSet) {
 		return err
 	})
 	addExecLimits(fs, l)
+	o.addLife(fs)
+}
+
+// addLife adds the times after which something is done to the sandbox.
+func (o *specFlags) addLife(fs *pflag.FlagSet) {
+	s := &o.spec
+	const actions = "`TIME[:pause|stop|kill|remove]`, by default remove"
+	fs.Func("ttl", "end the sandbox's life after "+actions, func(v string) (err error) {
+		s.TTLS, s.TTLAction, err = cli.ParseLife(v)
+		return err
+	})
+	fs.Func("idle", "end it when no command has run for "+actions, func(v string) (err error) {
+		s.IdleS, s.IdleAction, err = cli.ParseLife(v)
+		return err
+	})
 }
 
 // addExecLimits adds the limits that each command has for itself.

@@ -121,6 +121,14 @@ func (b *backend) Remove(ctx context.Context, ref string) (api.KillResult, error
 	return b.d.manager.Remove(ctx, ref)
 }
 
+func (b *backend) Pause(ctx context.Context, ref string) (api.Sandbox, error) {
+	return b.d.manager.Pause(ctx, ref)
+}
+
+func (b *backend) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
+	return b.d.manager.Resume(ctx, ref)
+}
+
 func (b *backend) Run(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error) {
 	return b.d.manager.Run(ctx, sandbox.ExecRequest{Params: p, FDs: fds, Started: started})
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +55,22 @@ func ParseTimeout(s string) (float64, error) {
 		return 0, fmt.Errorf("%q is not a duration (examples: 30, 0.5, 1m30s)", s)
 	}
 	return d.Seconds(), nil
+}
+
+// ParseLife reads TIME[:ACTION], what is to be done with a sandbox when a time is over.
+func ParseLife(s string) (after float64, action api.LifeAction, err error) {
+	text, name, given := strings.Cut(s, ":")
+	if after, err = ParseTimeout(text); err != nil {
+		return 0, "", err
+	}
+	action = api.LifeAction(name)
+	switch {
+	case after == 0:
+		return 0, "", fmt.Errorf("%q is no time at all", s)
+	case given && !slices.Contains(api.LifeActions, action):
+		return 0, "", fmt.Errorf("%q: %q is not pause, stop, kill or remove", s, name)
+	}
+	return after, action, nil
 }
 
 // ParseCPUs reads a number of CPUs, e.g. "1.5".

@@ -12,6 +12,8 @@ const (
 	MethodSandboxClaim  = "sandbox.claim"
 	MethodSandboxKill   = "sandbox.kill"
 	MethodSandboxRemove = "sandbox.remove"
+	MethodSandboxPause  = "sandbox.pause"
+	MethodSandboxResume = "sandbox.resume"
 	MethodExecRun       = "exec.run"
 	MethodExecStart     = "exec.start"
 	MethodExecWait      = "exec.wait"
@@ -77,6 +79,8 @@ var Methods = []Method{
 	{MethodSandboxClaim, "Ties a sandbox to this connection, whose creator's was lost when the daemon was killed.", SandboxParams{}, Sandbox{}, false},
 	{MethodSandboxKill, "Kills every process of a sandbox; its record and files stay.", SandboxParams{}, KillResult{}, false},
 	{MethodSandboxRemove, "Kills a sandbox and deletes its record and files.", SandboxParams{}, KillResult{}, false},
+	{MethodSandboxPause, "Stops the processes of a sandbox where they are, and the clocks of its commands.", SandboxParams{}, Sandbox{}, false},
+	{MethodSandboxResume, "Lets a paused sandbox go on; starting a command in it, or using its files, does so too.", SandboxParams{}, Sandbox{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},
 	{MethodExecStart, "Starts a command in a sandbox and returns when it runs; its output is kept.", ExecParams{}, StartResult{}, true},
 	{MethodExecWait, "Waits until a command has ended; never kills it.", WaitParams{}, ExecResult{}, false},

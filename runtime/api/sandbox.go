@@ -33,10 +33,13 @@ type Spec struct {
 	Network   NetPolicy         `json:"network,omitzero"`
 	Seccomp   string            `json:"seccomp,omitempty"` // profile; default "default"
 	Scope     *Scope            `json:"scope,omitempty"`
-	TTLS      float64           `json:"ttl_s,omitempty"`    // life of the sandbox in seconds, 0 = no end
-	IdleS     float64           `json:"idle_s,omitempty"`   // seconds without an exec before it is removed, 0 = never
-	Platform  string            `json:"platform,omitempty"` // os/arch[/variant] of the image; default: this machine's
-	Pull      PullPolicy        `json:"pull,omitempty"`     // default "missing"
+	TTLS      float64           `json:"ttl_s,omitempty"`  // life of the sandbox in seconds, 0 = no end
+	IdleS     float64           `json:"idle_s,omitempty"` // seconds without an exec that it may be, 0 = any
+	// What is done when they are over; default LifeRemove.
+	TTLAction  LifeAction `json:"ttl_action,omitempty"`
+	IdleAction LifeAction `json:"idle_action,omitempty"`
+	Platform   string     `json:"platform,omitempty"` // os/arch[/variant] of the image; default: this machine's
+	Pull       PullPolicy `json:"pull,omitempty"`     // default "missing"
 	// Keep keeps the sandbox's files on disk without the short cuts that only
 	// ephemeral sandboxes may take (overlay `volatile`).
 	Keep bool `json:"keep,omitempty"`
@@ -157,8 +160,10 @@ type Sandbox struct {
 	ID        string             `json:"id"`
 	Name      string             `json:"name,omitempty"`
 	State     State              `json:"state"`
-	Reason    string             `json:"reason,omitempty"` // why it stopped or failed
+	Reason    string             `json:"reason,omitempty"` // why it stopped, failed or is paused
+	Paused    *Pause             `json:"paused,omitempty"` // while it is
 	Created   time.Time          `json:"created"`
+	Expires   *time.Time         `json:"expires,omitempty"` // when its ttl_s is over
 	Image     string             `json:"image"`
 	Digest    string             `json:"digest,omitempty"` // of the image's manifest
 	Labels    map[string]string  `json:"labels,omitempty"`

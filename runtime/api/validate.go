@@ -223,6 +223,18 @@ func checkLife(s *Spec) error {
 			return invalid(field, "%g is not possible", v).WithHint("give seconds, 0 for no end")
 		}
 	}
+	for _, a := range []struct {
+		field  string
+		action LifeAction
+		time   float64
+	}{{"ttl", s.TTLAction, s.TTLS}, {"idle", s.IdleAction, s.IdleS}} {
+		switch {
+		case a.action != "" && !slices.Contains(LifeActions, a.action):
+			return invalid(a.field+"_action", "%q is no action", a.action).WithHint("use pause, stop, kill or remove")
+		case a.action != "" && a.time == 0:
+			return invalid(a.field+"_action", "without %s_s it never comes", a.field).WithHint("give %s_s as well", a.field)
+		}
+	}
 	switch s.Owner {
 	case "", OwnerConnection:
 		return nil

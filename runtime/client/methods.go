@@ -77,6 +77,17 @@ func (c *Client) Remove(ctx context.Context, ref string) ([]int, error) {
 	return r.Killed, err
 }
 
+// Pause stops the processes of a sandbox where they are, and the clocks of its commands.
+// Starting a command in it, or using its files, resumes it.
+func (c *Client) Pause(ctx context.Context, ref string) (api.Sandbox, error) {
+	return get[api.Sandbox](ctx, c, api.MethodSandboxPause, api.SandboxParams{Sandbox: ref})
+}
+
+// Resume lets a paused sandbox go on.
+func (c *Client) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
+	return get[api.Sandbox](ctx, c, api.MethodSandboxResume, api.SandboxParams{Sandbox: ref})
+}
+
 // Stdio are the files that a command gets as its standard streams; nil means
 // /dev/null. They may be pipes, sockets and character devices, stay the caller's
 // and may be the same file. The caller closes its ends of pipes that it only made

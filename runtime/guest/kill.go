@@ -34,6 +34,16 @@ func (s *server) signal(id uint64, sig unix.Signal) {
 	}
 }
 
+// signalAll sends sig to every process but PID 1. The kernel does it in one go, with
+// forks held off (kernel/signal.c, kill_something_info): no new process escapes.
+func (s *server) signalAll(number uint64, sig unix.Signal) {
+	if err := unix.Kill(-1, sig); err != nil && err != unix.ESRCH { // there is nobody
+		s.ch.post(failure(number, guestapi.ReasonInternal, err, "signal all processes"))
+		return
+	}
+	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Exec: number, Version: guestapi.Version})
+}
+
 // kill ends the exec and what it left behind, in the background.
 func (s *server) kill(id uint64) {
 	s.mu.Lock()

@@ -38,6 +38,10 @@ func check(req *guestapi.Request, fds int) error {
 		if req.Signal < 1 || req.Signal > 64 {
 			return bad("signal %d is not between 1 and 64", req.Signal)
 		}
+	case guestapi.OpStop, guestapi.OpGoOn:
+		if req.Exec == 0 {
+			return bad("no number")
+		}
 	case guestapi.OpKill, guestapi.OpList:
 	default:
 		return bad("unknown operation")

@@ -109,6 +109,10 @@ func (s *server) handle(req *guestapi.Request, fds []int) {
 		s.signal(req.Exec, unix.Signal(req.Signal))
 	case guestapi.OpKill:
 		s.kill(req.Exec)
+	case guestapi.OpStop:
+		s.signalAll(req.Exec, unix.SIGSTOP)
+	case guestapi.OpGoOn:
+		s.signalAll(req.Exec, unix.SIGCONT)
 	case guestapi.OpList:
 		s.list()
 	}

@@ -51,7 +51,7 @@ func (m *Manager) reserve(req *CreateRequest) (*Sandbox, error) {
 	id := newID("sb_")
 	s := &Sandbox{
 		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, conn: req.Conn,
-		nproc:  m.cfg.Host.NProc,
+		nproc: m.cfg.Host.NProc, door: newDoor(), clock: newClock(clockState{}),
 		exited: make(chan struct{}), execs: map[string]*running{},
 	}
 	m.placeCgroup(s)
@@ -122,8 +122,8 @@ func (m *Manager) doneCreating(conn uint64) (gone bool) {
 // and its owner as well.
 func (m *Manager) admit(s *Sandbox) {
 	s.transition(api.Running, "")
-	if ttl := s.spec.TTLS; ttl > 0 {
-		s.timers = append(s.timers, time.AfterFunc(seconds(ttl), func() { m.removeLater(s, "its ttl_s is over") }))
+	if until := s.Record().Expires; until != nil {
+		s.setTTL(m, *until)
 	}
 	s.rearmIdle(m)
 	m.mu.Lock()
@@ -147,18 +147,3 @@ func (m *Manager) watchPID1(s *Sandbox) {
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// rearmIdle starts the idle clock anew, when the spec has one and nothing runs.
-func (s *Sandbox) rearmIdle(m *Manager) {
-	if s.spec.IdleS <= 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.idle != nil {
-		s.idle.Stop()
-	}
-	if len(s.execs) <= s.shells && s.calls == 0 {
-		s.idle = time.AfterFunc(seconds(s.spec.IdleS), func() { m.removeLater(s, "its idle_s is over") })
-	}
-}

@@ -26,11 +26,21 @@ type saved struct {
 	Record api.Sandbox `json:"record"`
 	Spec   api.Spec    `json:"spec"`
 	Root   *Root       `json:"root"`
+	Clock  clockState  `json:"clock,omitzero"`
 }
 
 // save replaces record.json.
-func (s *Sandbox) save() error {
-	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: s.Record(), Spec: s.spec, Root: s.root})
+func (s *Sandbox) save() error { return s.write(s.Record()) }
+
+// saveAs is save with the state that is to come.
+func (s *Sandbox) saveAs(to api.State) error {
+	record := s.Record()
+	record.State = to
+	return s.write(record)
+}
+
+func (s *Sandbox) write(record api.Sandbox) error {
+	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: record, Spec: s.spec, Root: s.root, Clock: s.clock.state()})
 }
 
 // claimGrace is how long a sandbox that is tied to its creator's connection waits for the
@@ -120,6 +130,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	s := &Sandbox{
 		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root,
 		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record,
+		door: newDoor(), clock: newClock(from.Clock),
 		exited: make(chan struct{}), execs: map[string]*running{}, orphaned: from.Spec.Owner == api.OwnerConnection,
 	}
 	m.placeCgroup(s)
@@ -160,6 +171,11 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	for i := range h.Execs {
 		m.adoptExec(ctx, s, &h.Execs[i], &metas[i], guests[metas[i].Guest])
 	}
+	if s.record.State == api.Paused {
+		if err := m.repause(ctx, s); err != nil {
+			m.cfg.Logger.Error("pause again a sandbox that was paused", "sandbox", s.id, "err", err)
+		}
+	}
 	m.watchAdopted(s)
 	return nil
 }
@@ -190,9 +206,8 @@ func (m *Manager) undoAdopted(s *Sandbox) func() error {
 
 // watchAdopted starts the clocks of an adopted sandbox, as admit does for a new one.
 func (m *Manager) watchAdopted(s *Sandbox) {
-	if ttl := s.spec.TTLS; ttl > 0 {
-		left := time.Until(s.record.Created.Add(seconds(ttl)))
-		s.timers = append(s.timers, time.AfterFunc(left, func() { m.removeLater(s, "its ttl_s is over") }))
+	if until := s.record.Expires; until != nil {
+		s.setTTL(m, *until)
 	}
 	s.rearmIdle(m)
 	if s.orphaned {
@@ -229,7 +244,7 @@ func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
 func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldExec, meta *execMeta, guest *guestapi.Exec) {
 	r := &running{
 		id: e.ID, s: s, params: meta.Params, open: meta.Input, guest: meta.Guest, exec: guest,
-		start: meta.Start, until: meta.Until, done: make(chan struct{}), io: &stdio{},
+		start: meta.Start, until: meta.Until, before: meta.Paused, done: make(chan struct{}), io: &stdio{},
 	}
 	r.bounds = bounds{cpu: meta.CPU, output: meta.Output, fsize: meta.FSize}
 	r.oom, r.pids = meta.OOM, meta.PIDs

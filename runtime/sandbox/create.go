@@ -273,6 +273,10 @@ func (f *creation) readBack(context.Context) error {
 }
 
 func (f *creation) save(context.Context) error {
+	if ttl := f.s.spec.TTLS; ttl > 0 { // a pull does not count
+		until := time.Now().Add(seconds(ttl)).UTC().Truncate(time.Millisecond)
+		f.s.record.Expires = &until
+	}
 	return f.s.save()
 }
 

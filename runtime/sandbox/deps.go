@@ -54,7 +54,7 @@ type Launcher interface {
 
 // Cgroups are those of execs, below their sandboxes' own; package cgroups, joined
 // by cmd/hutchd. sandbox is the path of a sandbox's cgroup. No method waits for a
-// process but Kill.
+// process but Kill and Freeze.
 type Cgroups interface {
 	// Enabled says whether execs have cgroups. Only Events may be called otherwise.
 	Enabled() bool
@@ -70,6 +70,10 @@ type Cgroups interface {
 	// Kill kills all processes of an exec, waits until they are gone or ctx ends,
 	// and lists their pids as the sandbox counts them.
 	Kill(ctx context.Context, sandbox, exec string) ([]int, error)
+	// Freeze stops every process of a sandbox but PID 1 and waits until they stand still
+	// or ctx ends; Thaw lets them go on. There is no Make meanwhile.
+	Freeze(ctx context.Context, sandbox string) error
+	Thaw(sandbox string) error
 	// Retire removes an exec's cgroup once its last process has ended; Forget
 	// forgets those of a sandbox, whose cgroup goes with all below it.
 	Retire(sandbox, exec string)

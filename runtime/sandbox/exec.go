@@ -28,7 +28,8 @@ type running struct {
 	exec   *guestapi.Exec
 	io     *stdio
 	start  time.Time
-	until  time.Time // when its timeout is over; zero without one
+	until  time.Time     // when its timeout is over, unless the sandbox is paused meanwhile; zero without one
+	before time.Duration // that the sandbox had been paused when it started
 
 	group     group  // its cgroup; without a name when it has none, or has given it back
 	oom, pids uint64 // the sandbox's Events when it started
@@ -125,15 +126,17 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mustRun(); err != nil {
+	leave, err := m.enter(ctx, s)
+	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	id, err := m.take(p.Exec)
 	if err != nil {
 		return nil, err
 	}
 	defer m.untake(id) // m.execs has it then, or nobody
-	r := &running{id: id, s: s, params: *p, open: open, start: time.Now(), done: make(chan struct{})}
+	r := &running{id: id, s: s, params: *p, open: open, start: time.Now(), before: s.clock.state().Total, done: make(chan struct{})}
 	if req.channel != nil {
 		r.shell = newID("sh_")
 	}

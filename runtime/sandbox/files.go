@@ -26,9 +26,11 @@ func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req fil
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.mustRun(); err != nil {
+	leave, err := m.enter(ctx, s)
+	if err != nil {
 		return nil, nil, err
 	}
+	defer leave()
 	rec := s.Record()
 	req.Path = absolute(rec.Workdir, p.Path)
 	if req.Op == filesapi.OpMove {
@@ -39,6 +41,7 @@ func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req fil
 		return nil, nil, err
 	}
 	defer m.release(s, w)
+	leave() // a pause ends the call
 	reply, out, err := w.client.Call(ctx, req, data, limit, fds...)
 	if err != nil && s.state() != api.Running {
 		return nil, nil, s.mustRun()

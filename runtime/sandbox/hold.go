@@ -24,6 +24,7 @@ type execMeta struct {
 	Params api.ExecParams `json:"params"`
 	Start  time.Time      `json:"start"`
 	Until  time.Time      `json:"until,omitzero"`
+	Paused time.Duration  `json:"paused,omitempty"` // that the sandbox had been paused before
 	// What the verdict takes: limits, and counters of the sandbox at the start.
 	CPU    time.Duration `json:"cpu,omitempty"`
 	Output int64         `json:"output,omitempty"`
@@ -52,7 +53,7 @@ type execEnd struct {
 func (m *Manager) hold(r *running, io *stdio) error {
 	p := &r.params
 	meta := execMeta{
-		Guest: r.guest, Start: r.start, Until: r.until,
+		Guest: r.guest, Start: r.start, Until: r.until, Paused: r.before,
 		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, Group: r.group, OOM: r.oom, PIDs: r.pids,
 		// All that is shown of an exec later.
 		Params: api.ExecParams{Sandbox: p.Sandbox, Argv: p.Argv, Command: p.Command, Background: p.Background, Pty: p.Pty},

@@ -84,7 +84,7 @@ func (r *running) limit(ctx context.Context) (context.Context, context.CancelFun
 	if r.until.IsZero() {
 		return ctx, func() {}
 	}
-	return context.WithDeadlineCause(ctx, r.until, errTimeout)
+	return r.s.clock.limit(ctx, r.until, r.before, errTimeout)
 }
 
 // checkExecControllers refuses what the exec's cgroup can not enforce. On hybrid
@@ -207,6 +207,13 @@ func (m *Manager) watchCPU(ctx context.Context, r *running) {
 		}
 		used, _, err := m.cfg.Cgroups.Usage(r.s.cgroup, group.Name)
 		if err != nil {
+			return
+		}
+		select { // it uses none while it is paused
+		case <-r.s.clock.runs():
+		case <-ctx.Done():
+			return
+		case <-r.done:
 			return
 		}
 		used -= group.Used

@@ -229,8 +229,10 @@ func (m *Manager) forget(s *Sandbox) error {
 		t.Stop()
 	}
 	s.mu.Lock()
-	if s.idle != nil {
-		s.idle.Stop()
+	for _, t := range []*time.Timer{s.idle, s.ttl} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	s.mu.Unlock()
 	s.closeWorkers()

@@ -35,6 +35,8 @@ type Sandbox struct {
 	changed func(to api.State, reason string)
 
 	files workers
+	door  door
+	clock *clock // of its commands
 
 	// orphaned says that the connection it is tied to went with a hutchd before, and
 	// that its creator may come back; Manager.mu guards it, and conn then.
@@ -45,7 +47,8 @@ type Sandbox struct {
 	execs  map[string]*running // that run
 	ended  []*running          // that can still be read, oldest first
 	idle   *time.Timer
-	spare  []group // cgroups that execs have left empty
+	ttl    *time.Timer // fires at record.Expires
+	spare  []group     // cgroups that execs have left empty
 
 	shells int // of execs, those that are open shells, which may be idle
 	calls  int // fs.* and shell.run calls under way

@@ -216,9 +216,11 @@ func (m *Manager) RunShell(ctx context.Context, p api.ShellRunParams) (api.Shell
 	if err != nil {
 		return api.ShellResult{}, err
 	}
-	if err := s.mustRun(); err != nil {
+	leave, err := m.enter(ctx, s)
+	if err != nil {
 		return api.ShellResult{}, err
 	}
+	defer leave()
 	if !sh.busy.CompareAndSwap(false, true) {
 		return api.ShellResult{}, api.Errorf(api.FailedPrecondition, "a command runs in shell %s", sh.id).
 			WithHint("wait for it, cancel its call, or open another shell")
@@ -230,8 +232,9 @@ func (m *Manager) RunShell(ctx context.Context, p api.ShellRunParams) (api.Shell
 	}
 	s.beginCall()
 	defer s.endCall(m)
-	limited, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
+	limited, cancel := s.clock.limit(ctx, time.Now().Add(timeout), s.clock.state().Total, errTimeout)
 	defer cancel()
+	leave() // PID 1 has nothing to do with it: it may be paused
 	return m.runShell(ctx, limited, sh, &p)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -23,6 +24,8 @@ const (
 	// maxWorkers bounds the workers of one sandbox, that is the users whose files are
 	// used at the same time.
 	maxWorkers = 8
+	// workersGroup is the cgroup of all of them.
+	workersGroup = "files"
 )
 
 // workers are the files workers of one sandbox, one for each user. They are no
@@ -69,15 +72,20 @@ func (s *Sandbox) mustRun() error {
 	if s.state() == api.Running {
 		return nil
 	}
+	if s.state() == api.Paused {
+		return api.Errorf(api.Unavailable, "sandbox %s was paused meanwhile", s.id).WithHint("try again, which resumes it")
+	}
 	return api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(s.Record())).
 		WithHint("create a new one, or remove it: hutch rm %s", s.id)
 }
 
 // worker returns the worker of a user, started if there is none. release must
-// follow.
+// follow. The caller has entered the sandbox.
 func (m *Manager) worker(ctx context.Context, s *Sandbox, user string) (*worker, error) {
 	w, err := s.files.take(user, func(w *worker) {
+		leave := s.again() // the caller may give up meanwhile
 		m.watchers.Go(func() {
+			defer leave()
 			w.err = m.startWorker(s, w)
 			close(w.ready)
 		})
@@ -164,10 +172,19 @@ func (m *Manager) startWorker(s *Sandbox, w *worker) error {
 		return fmt.Errorf("start files worker: %w", err)
 	}
 	defer null.Close()
-	w.exec, err = s.guest.Start(ctx, guestapi.Request{
+	req := guestapi.Request{
 		Worker: guestapi.WorkerFiles, User: w.user, Env: []string{"HOME=/"},
 		Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: s.nproc, Hard: s.nproc}},
-	}, []*os.File{theirs, null, null})
+	}
+	if s.grouped {
+		// Beside PID 1, not with it: whoever takes a worker over is frozen with the sandbox.
+		req.Cgroup = workersGroup
+		if err := m.cfg.Cgroups.Make(s.cgroup, req.Cgroup, api.Limits{}); err != nil && !errors.Is(err, fs.ErrExist) {
+			ours.Close()
+			return api.Errorf(api.ResourceExhausted, "%w", err).WithHint("allow more cgroups (cgroup.max.descendants)")
+		}
+	}
+	w.exec, err = s.guest.Start(ctx, req, []*os.File{theirs, null, null})
 	if err != nil {
 		ours.Close()
 		_, err = notStarted(ctx, &running{}, err)
@@ -226,6 +243,26 @@ func (m *Manager) endWorker(w *worker) {
 			m.cfg.Logger.Debug("end files worker", "err", err)
 		}
 	})
+}
+
+// endWorkers ends the workers of a sandbox that is paused, and with them the calls under
+// way. None is being started.
+func (s *Sandbox) endWorkers(m *Manager) {
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	if s.files.closed {
+		return
+	}
+	for user, w := range s.files.byUser {
+		if w.idle != nil {
+			w.idle.Stop()
+		}
+		delete(s.files.byUser, user)
+		if w.gone() {
+			continue
+		}
+		m.endWorker(w)
+	}
 }
 
 // closeWorkers ends the workers of a sandbox that is removed.

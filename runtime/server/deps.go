@@ -35,6 +35,9 @@ type Sandboxes interface {
 	Claim(who Actor, ref string) (api.Sandbox, error)
 	Kill(ctx context.Context, ref string) (api.KillResult, error)
 	Remove(ctx context.Context, ref string) (api.KillResult, error)
+	// Pause and Resume return the record as it is then; neither minds being late.
+	Pause(ctx context.Context, ref string) (api.Sandbox, error)
+	Resume(ctx context.Context, ref string) (api.Sandbox, error)
 }
 
 // Execs are the commands that run in sandboxes.

@@ -71,6 +71,14 @@ func (f fakeSandboxes) Claim(_ Actor, ref string) (api.Sandbox, error) {
 	return api.Sandbox{ID: ref}, nil
 }
 
+func (f fakeSandboxes) Pause(_ context.Context, ref string) (api.Sandbox, error) {
+	return api.Sandbox{ID: ref, State: api.Paused}, nil
+}
+
+func (f fakeSandboxes) Resume(_ context.Context, ref string) (api.Sandbox, error) {
+	return api.Sandbox{ID: ref, State: api.Running}, nil
+}
+
 func (f fakeSandboxes) Kill(context.Context, string) (api.KillResult, error) {
 	return api.KillResult{Killed: []int{1, 2}}, nil
 }

@@ -78,6 +78,12 @@ func (s *Server) handlers() map[string]handler {
 			r.Killed = orEmpty(r.Killed)
 			return r, err
 		}),
+		api.MethodSandboxPause: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.Sandbox, error) {
+			return boxes.Pause(ctx, p.Sandbox)
+		}),
+		api.MethodSandboxResume: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.Sandbox, error) {
+			return boxes.Resume(ctx, p.Sandbox)
+		}),
 		api.MethodExecRun: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.ExecResult, error) {
 			end, err := s.turns.take(ctx, c.line)
 			if err != nil {

@@ -60,6 +60,8 @@ func TestMethods(t *testing.T) {
 		{"sandbox.claim", `{"sandbox":"x"}`, `{"id":"x"`},
 		{"sandbox.kill", `{"sandbox":"x"}`, `{"killed":[1,2]}`},
 		{"sandbox.remove", `{"sandbox":"x"}`, `{"killed":[]}`},
+		{"sandbox.pause", `{"sandbox":"x"}`, `{"id":"x"`},
+		{"sandbox.resume", `{"sandbox":"x"}`, `{"id":"x"`},
 		{"exec.run", `{"sandbox":"x","argv":["true"],"timeout_s":2}`, `"exec":"ex_1"`},
 		{"exec.start", `{"sandbox":"x","command":"sleep 1"}`, `{"exec":"ex_1","pid":2}`},
 		{"exec.wait", `{"exec":"ex_1","wait_s":0.5}`, `"exec":"ex_1"`},

@@ -47,10 +47,11 @@ type Client struct {
 	err     error // why the channel is closed
 	nextID  uint64
 	execs   map[uint64]*Exec // from before "exec" is sent until its last event
-	ready   chan Event       // non-nil while Setup waits
-	listed  chan struct{}    // non-nil while Resume waits
-	adopted map[uint64]bool  // execs of a hutchd before whose end was not on record
-	acks    []uint64         // ends on record that PID 1 need not remember
+	ready   chan Event       // non-nil while ask waits, for an answer with this number:
+	asked   uint64
+	listed  chan struct{}   // non-nil while Resume waits
+	adopted map[uint64]bool // execs of a hutchd before whose end was not on record
+	acks    []uint64        // ends on record that PID 1 need not remember
 	ignored int
 	readers sync.WaitGroup
 }
@@ -149,37 +150,56 @@ func (c *Client) gone(op string) error {
 // the mount that Request.Cgroup names folders of. Both files stay the caller's.
 func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname string) error {
 	const op = "set up sandbox"
+	fds := []*os.File{filter}
+	if cgroups != nil {
+		fds = append(fds, cgroups)
+	}
+	ev, err := c.ask(ctx, op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil}, fds...)
+	if err == nil && ev.Version != Version {
+		err = api.Errorf(api.FailedPrecondition, "hutch-init speaks protocol %d, hutchd %d", ev.Version, Version).
+			WithOp(op).WithHint("install hutchd and hutch-init of the same build")
+	}
+	return err
+}
+
+// Stop stops every process of the sandbox but PID 1, by SIGSTOP. When it returns they have
+// the signal, and none that one of them was forking has escaped it (kernel/fork.c,
+// copy_process). GoOn undoes it.
+func (c *Client) Stop(ctx context.Context) error {
+	_, err := c.ask(ctx, "stop processes", &Request{Op: OpStop, Exec: c.NewID()})
+	return err
+}
+
+// GoOn lets every process of the sandbox go on, by SIGCONT.
+func (c *Client) GoOn(ctx context.Context) error {
+	_, err := c.ask(ctx, "let processes go on", &Request{Op: OpGoOn, Exec: c.NewID()})
+	return err
+}
+
+// ask sends a request about the sandbox as a whole and waits for its answer, which has
+// the request's number. There is one at a time.
+func (c *Client) ask(ctx context.Context, op string, req *Request, fds ...*os.File) (Event, error) {
 	ready := make(chan Event, 1)
 	c.mu.Lock()
 	if c.ready != nil {
 		c.mu.Unlock()
-		return api.Errorf(api.FailedPrecondition, "another setup is under way").WithOp(op)
+		return Event{}, api.Errorf(api.FailedPrecondition, "another request to hutch-init is under way").WithOp(op)
 	}
-	c.ready = ready
+	c.ready, c.asked = ready, req.Exec
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
 		c.ready = nil
 		c.mu.Unlock()
 	}()
-	fds := []*os.File{filter}
-	if cgroups != nil {
-		fds = append(fds, cgroups)
-	}
-	if err := c.write(op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil}, fds...); err != nil {
-		return err
+	if err := c.write(op, req, fds...); err != nil {
+		return Event{}, err
 	}
 	ev, err := c.await(ctx, op, ready)
-	switch {
-	case err != nil:
-		return err
-	case ev.Ev == EvFailed:
-		return api.Errorf(api.Internal, "hutch-init refused: %s", ev.Message).WithOp(op)
-	case ev.Version != Version:
-		return api.Errorf(api.FailedPrecondition, "hutch-init speaks protocol %d, hutchd %d", ev.Version, Version).
-			WithOp(op).WithHint("install hutchd and hutch-init of the same build")
+	if err == nil && ev.Ev == EvFailed {
+		err = api.Errorf(api.Internal, "hutch-init refused: %s", ev.Message).WithOp(op)
 	}
-	return nil
+	return ev, err
 }
 
 // await waits for the answer to a request. One that came just before the end of
@@ -227,7 +247,7 @@ func (c *Client) readLoop() {
 func (c *Client) dispatch(ev *Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ev.Exec == 0 && (ev.Ev == EvReady || ev.Ev == EvFailed) && c.ready != nil {
+	if ev.Exec == c.asked && (ev.Ev == EvReady || ev.Ev == EvFailed) && c.ready != nil {
 		select {
 		case c.ready <- *ev:
 			return nil

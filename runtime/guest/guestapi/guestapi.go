@@ -17,6 +17,8 @@
 //	                                           exited  {exec, status, rusage, killed}
 //	signal {exec, signal}
 //	kill   {exec}
+//	stop   {exec}                              ready   {exec}
+//	go_on  {exec}                              ready   {exec}
 //	list   {}                                  started | pending | failed | exited ...
 //	                                           listed  {}
 //
@@ -58,6 +60,8 @@ const (
 	OpExec   = "exec"   // fds: stdin, stdout, stderr; or one pty slave when TTY
 	OpSignal = "signal" // to the exec's leader
 	OpKill   = "kill"   // SIGKILL to the exec and everything it left behind
+	OpStop   = "stop"   // SIGSTOP to every process but PID 1; Exec is the number of the answer
+	OpGoOn   = "go_on"  // SIGCONT to them
 	OpList   = "list"   // report every exec that runs or whose end was not acknowledged
 	OpLarge  = "large"  // fds: [0] sealed memfd with the real request, then its fds
 )
@@ -71,7 +75,7 @@ const WorkerShell = "shell"
 
 // Events that hutch-init reports.
 const (
-	EvReady   = "ready"   // answer to setup
+	EvReady   = "ready"   // answer to setup, stop and go_on
 	EvStarted = "started" // execve succeeded
 	EvFailed  = "failed"  // the command never ran
 	EvExited  = "exited"  // the leader is gone

@@ -1,0 +1,129 @@
+package cgroups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// InitGroup is the child of a sandbox's cgroup that PID 1 is in, alone.
+const InitGroup = "init"
+
+// freezeRounds bounds how often new cgroups are looked for: they are made by hutchd
+// itself, which makes none meanwhile.
+const freezeRounds = 8
+
+// Freeze stops every process of a sandbox but PID 1, which must go on answering, and
+// returns when they stand still (cgroups(7), cgroup.freeze, Linux 5.2). A frozen process
+// can still be killed, and so can its cgroup. One that is in an uninterruptible wait in
+// the kernel can not be frozen before that has ended: then ctx does, and the error says
+// so. What was frozen by then stays so until Thaw.
+func (x *Execs) Freeze(ctx context.Context, sandbox string) error {
+	var done []string
+	for range freezeRounds {
+		names, err := x.below(sandbox)
+		if err != nil {
+			return err
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(done, name) })
+		if len(names) == 0 {
+			return nil
+		}
+		for _, name := range names { // all of them first: they then come to a halt together
+			if err := setFrozen(x.dir(sandbox, name), "1"); err != nil {
+				return err
+			}
+		}
+		for _, name := range names {
+			if err := awaitFrozen(ctx, x.dir(sandbox, name)); err != nil {
+				return err
+			}
+		}
+		done = append(done, names...)
+	}
+	return fmt.Errorf("freeze cgroup %s: new groups turn up all the time", sandbox)
+}
+
+// Thaw lets the processes of a sandbox go on.
+func (x *Execs) Thaw(sandbox string) error {
+	names, err := x.below(sandbox)
+	for _, name := range names {
+		err = errors.Join(err, setFrozen(x.dir(sandbox, name), "0"))
+	}
+	return err
+}
+
+// below are the cgroups of a sandbox that are not PID 1's.
+func (x *Execs) below(sandbox string) ([]string, error) {
+	entries, err := os.ReadDir(x.dir(sandbox, ""))
+	if err != nil {
+		return nil, fmt.Errorf("list cgroups of a sandbox: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != InitGroup {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// gone says that a cgroup was removed, as those are that their execs have left empty.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
+
+func setFrozen(dir, value string) error {
+	if err := write(filepath.Join(dir, "cgroup.freeze"), value); err != nil && !gone(err) {
+		return err
+	}
+	return nil
+}
+
+// awaitFrozen waits until a cgroup's processes stand still; an empty one does at once.
+func awaitFrozen(ctx context.Context, dir string) error {
+	events, err := os.Open(filepath.Join(dir, "cgroup.events"))
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("freeze cgroup: %w", err)
+	}
+	defer events.Close()
+	err = awaitEvent(ctx, events, "frozen", 1)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("a process of %s is in an uninterruptible wait and can not be stopped: %w", dir, err)
+	}
+	return err
+}
+
+// awaitEvent waits until key has the value in a cgroup.events file; a cgroup that is
+// removed meanwhile is as good. A kernfs file reports a change with POLLPRI.
+func awaitEvent(ctx context.Context, events *os.File, key string, want uint64) error {
+	buf := make([]byte, 128)
+	for {
+		n, err := events.ReadAt(buf, 0)
+		if errors.Is(err, unix.ENODEV) {
+			return nil
+		}
+		if n == 0 {
+			return fmt.Errorf("read %s: %w", events.Name(), err)
+		}
+		if got, ok := flatKey(string(buf[:n]), key); ok && got == want {
+			return nil
+		}
+		left := -1
+		if deadline, ok := ctx.Deadline(); ok {
+			left = int(max(0, time.Until(deadline).Milliseconds()))
+		}
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, left)
+		if n == 0 && err == nil {
+			return fmt.Errorf("wait for %s to say %s %d: %w", events.Name(), key, want, context.DeadlineExceeded)
+		}
+	}
+}

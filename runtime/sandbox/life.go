@@ -1,0 +1,138 @@
+package sandbox
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// stopGrace is how long commands have to end by themselves after SIGTERM.
+const stopGrace = 10 * time.Second
+
+// setTTL makes the sandbox's life end at a time; zero is never.
+func (s *Sandbox) setTTL(m *Manager, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ttl != nil {
+		s.ttl.Stop()
+	}
+	if s.record.Expires = nil; until.IsZero() {
+		return
+	}
+	until = until.UTC().Truncate(time.Millisecond)
+	s.record.Expires = &until
+	s.ttl = time.AfterFunc(time.Until(until), func() {
+		if e := s.Record().Expires; e != nil && e.Equal(until) { // not extended at the last moment
+			m.expire(s, s.spec.TTLAction, "its ttl_s is over", false)
+		}
+	})
+}
+
+// Extend gives a sandbox so many seconds to live from now on, 0 for no end.
+func (m *Manager) Extend(ref string, ttl float64) (api.Sandbox, error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	if st := s.state(); st != api.Running && st != api.Paused {
+		return api.Sandbox{}, s.mustRun()
+	}
+	until := time.Time{}
+	if ttl > 0 {
+		until = time.Now().Add(seconds(ttl))
+	}
+	s.setTTL(m, until)
+	m.saveEnd(s) // the next hutchd keeps to it
+	return s.Record(), nil
+}
+
+// rearmIdle starts the idle clock anew, when the spec has one and nothing runs. A paused
+// sandbox is not idle but paused: ttl_s bounds how long.
+func (s *Sandbox) rearmIdle(m *Manager) {
+	if s.spec.IdleS <= 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	if s.record.State == api.Running && s.isIdle() {
+		s.idle = time.AfterFunc(seconds(s.spec.IdleS), func() { m.expire(s, s.spec.IdleAction, "its idle_s is over", true) })
+	}
+}
+
+// isIdle says that nothing of anybody's runs; mu is held.
+func (s *Sandbox) isIdle() bool { return len(s.execs) <= s.shells && s.calls == 0 }
+
+func (s *Sandbox) stopIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+}
+
+// expire does what the spec wants when a time is over, in the background.
+func (m *Manager) expire(s *Sandbox, action api.LifeAction, reason string, idle bool) {
+	switch action {
+	case "", api.LifeRemove:
+		m.removeLater(s, reason)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, here := m.byID[s.id]; m.closed || !here {
+		return
+	}
+	m.wg.Go(func() {
+		var err error
+		switch action {
+		case api.LifePause:
+			_, err = m.pause(m.ctx, s, reason, idle)
+		case api.LifeStop:
+			err = m.stop(m.ctx, s, reason)
+		case api.LifeKill:
+			_, err = m.kill(m.ctx, s, reason)
+		}
+		if err != nil && m.ctx.Err() == nil {
+			m.cfg.Logger.Warn("end of a time of a sandbox", "sandbox", s.id, "action", action, "why", reason, "err", err)
+		}
+		s.rearmIdle(m) // where it still runs
+		m.saveEnd(s)
+	})
+}
+
+// stop asks every command to end, and ends those that do not.
+func (m *Manager) stop(ctx context.Context, s *Sandbox, reason string) error {
+	if s.state() == api.Paused { // they could not hear of it
+		if _, err := m.resume(ctx, s); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	running := make([]*running, 0, len(s.execs))
+	for _, r := range s.execs {
+		running = append(running, r)
+	}
+	s.mu.Unlock()
+	for _, r := range running {
+		_ = r.exec.Signal(unix.SIGTERM) // one that can not get it is killed below
+	}
+	late := time.NewTimer(stopGrace)
+	defer late.Stop()
+	for _, r := range running {
+		select {
+		case <-r.done:
+			continue
+		case <-late.C:
+		case <-ctx.Done():
+		}
+		break
+	}
+	_, err := m.kill(ctx, s, reason)
+	return err
+}

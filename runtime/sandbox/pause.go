@@ -1,0 +1,250 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// pausePatience bounds how long a pause waits for commands that are being started, and for
+// processes to stand still.
+const pausePatience = 5 * time.Second
+
+// door keeps pauses and what needs PID 1 to start a process apart: PID 1 waits in vfork for
+// whatever it starts, and must not wait for one that is frozen.
+type door struct {
+	turn chan struct{} // a token: whoever holds it pauses or resumes
+
+	// Guarded by Sandbox.mu:
+	entered int           // starts under way
+	closed  bool          // a pause is under way: nobody enters
+	empty   chan struct{} // non-nil while a pause waits for entered to be 0
+}
+
+func newDoor() door { return door{turn: make(chan struct{}, 1)} }
+
+// take gives the caller the turn until the returned function is called.
+func (d *door) take(ctx context.Context) (func(), error) {
+	select {
+	case d.turn <- struct{}{}:
+		return func() { <-d.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// enter is for everything that uses a sandbox: it resumes one that is paused, and keeps it
+// from being paused until leave is called, which may be more than once.
+func (m *Manager) enter(ctx context.Context, s *Sandbox) (leave func(), err error) {
+	for {
+		s.mu.Lock()
+		state, closed := s.record.State, s.door.closed
+		if state == api.Running && !closed {
+			s.door.entered++
+			s.mu.Unlock()
+			return s.leaver(), nil
+		}
+		s.mu.Unlock()
+		if state != api.Paused && !closed {
+			return nil, s.mustRun()
+		}
+		if _, err := m.resume(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// again enters once more: the caller is in.
+func (s *Sandbox) again() (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.door.entered++
+	return s.leaver()
+}
+
+func (s *Sandbox) leaver() func() {
+	left := false
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if left {
+			return
+		}
+		left = true
+		if s.door.entered--; s.door.entered == 0 && s.door.empty != nil {
+			close(s.door.empty)
+			s.door.empty = nil
+		}
+	}
+}
+
+// closeDoor keeps everybody out, and waits until those who are in have left.
+func (s *Sandbox) closeDoor(ctx context.Context) error {
+	s.mu.Lock()
+	s.door.closed = true
+	var empty chan struct{}
+	if s.door.entered > 0 {
+		empty = make(chan struct{})
+		s.door.empty = empty
+	}
+	s.mu.Unlock()
+	if empty == nil {
+		return nil
+	}
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+		return api.Errorf(api.Unavailable, "a command is being started in sandbox %s and does not come up", s.id).
+			WithHint("try again when it runs, or end it: hutch rpc exec.list, exec.kill")
+	}
+}
+
+func (s *Sandbox) openDoor() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.door.closed, s.door.empty = false, nil
+}
+
+// Pause stops all processes of a sandbox where they are, and the clocks of its commands.
+// One that is paused stays so.
+func (m *Manager) Pause(ctx context.Context, ref string) (api.Sandbox, error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	return m.pause(ctx, s, "", false)
+}
+
+// pause is Pause; with idle it leaves a sandbox alone that is in use again.
+func (m *Manager) pause(ctx context.Context, s *Sandbox, reason string, idle bool) (api.Sandbox, error) {
+	done, err := s.door.take(ctx)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer done()
+	if s.state() == api.Paused {
+		return s.Record(), nil
+	}
+	if err := s.mustRun(); err != nil {
+		return api.Sandbox{}, err
+	}
+	patient, cancel := context.WithTimeout(ctx, pausePatience)
+	defer cancel()
+	defer s.openDoor()
+	if err := s.closeDoor(patient); err != nil {
+		return api.Sandbox{}, withCause(ctx, err)
+	}
+	s.mu.Lock()
+	busy := idle && !s.isIdle()
+	s.mu.Unlock()
+	if busy {
+		return s.Record(), nil
+	}
+	// They would be stopped as well, and are cheaper to start again than to keep.
+	s.endWorkers(m)
+	p := &api.Pause{Since: time.Now().UTC().Truncate(time.Millisecond), By: s.pauseMeans()}
+	// On record before anything stands still: the next hutchd then does it again.
+	s.clock.stop(time.Now())
+	s.setPause(p)
+	err = s.saveAs(api.Paused)
+	if err == nil {
+		err = m.freeze(patient, s)
+	}
+	if err == nil && !s.transition(api.Paused, reason) {
+		err = s.mustRun() // it has ended meanwhile
+	}
+	if err != nil {
+		if s.state() != api.Running {
+			return api.Sandbox{}, s.mustRun()
+		}
+		_ = m.thaw(s)
+		s.clock.goOn(time.Now())
+		s.setPause(nil)
+		m.saveEnd(s)
+		return api.Sandbox{}, withCause(ctx, err)
+	}
+	s.stopIdle()
+	return s.Record(), nil
+}
+
+// Resume lets the processes of a paused sandbox go on; those of one that runs do.
+func (m *Manager) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	return m.resume(ctx, s)
+}
+
+func (m *Manager) resume(ctx context.Context, s *Sandbox) (api.Sandbox, error) {
+	done, err := s.door.take(ctx)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer done()
+	if s.state() != api.Paused {
+		return s.Record(), s.mustRun()
+	}
+	if err := m.thaw(s); err != nil {
+		return api.Sandbox{}, api.Errorf(api.Internal, "resume sandbox %s: %w", s.id, err).
+			WithHint("try again, or remove it: hutch rm %s", s.id)
+	}
+	s.clock.goOn(time.Now())
+	s.setPause(nil)
+	if !s.transition(api.Running, "") {
+		return api.Sandbox{}, s.mustRun()
+	}
+	m.saveEnd(s)
+	s.rearmIdle(m)
+	return s.Record(), nil
+}
+
+func (s *Sandbox) setPause(p *api.Pause) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record.Paused = p
+}
+
+// pauseMeans is what stops the sandbox's processes.
+func (s *Sandbox) pauseMeans() api.PauseMeans {
+	if s.grouped {
+		return api.PauseFreezer
+	}
+	return api.PauseSignal
+}
+
+// freeze stops every process but PID 1, which goes on answering.
+func (m *Manager) freeze(ctx context.Context, s *Sandbox) error {
+	var err error
+	if s.grouped {
+		err = m.cfg.Cgroups.Freeze(ctx, s.cgroup)
+	} else {
+		err = s.guest.Stop(ctx)
+	}
+	var known *api.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return api.Errorf(api.Unavailable, "pause sandbox %s: %w", s.id, err).
+		WithHint("a process of it waits for the kernel, for a disk that does not answer for example; try again")
+}
+
+func (m *Manager) thaw(s *Sandbox) error {
+	if s.grouped {
+		return m.cfg.Cgroups.Thaw(s.cgroup)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pausePatience)
+	defer cancel()
+	return s.guest.GoOn(ctx)
+}
+
+// repause makes sure that an adopted sandbox which is on record as paused is: the hutchd
+// before may have been killed on its way there, or back.
+func (m *Manager) repause(ctx context.Context, s *Sandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, pausePatience)
+	defer cancel()
+	return m.freeze(ctx, s)
+}

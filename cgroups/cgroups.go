@@ -68,8 +68,16 @@ type hierarchy struct {
 	v2          bool
 }
 
-// wanted are the controllers behind the limits of runtime/api.
-var wanted = []string{"cpu", "memory", "pids"}
+// wanted are the controllers behind the limits and statistics of runtime/api.
+var wanted = []string{"cpu", "memory", "pids", "cpuset", "io"}
+
+// canonical is v2's name of a controller. v1's cpuacct is none of v2's, and for reading only.
+func canonical(c string) string {
+	if c == "blkio" {
+		return "io"
+	}
+	return c
+}
 
 // Delegate makes a tree for a daemon of uid and gid and returns it; when the
 // host offers none, the tree's Mode is None with the reason. euid is the
@@ -156,7 +164,13 @@ func (t *Tree) usable(h hierarchy) ([]string, error) {
 		}
 		have = strings.Fields(string(data))
 	}
-	return slices.DeleteFunc(slices.Clone(have), func(c string) bool { return !slices.Contains(wanted, c) }), nil
+	var got []string
+	for _, c := range have {
+		if c = canonical(c); slices.Contains(wanted, c) {
+			got = append(got, c)
+		}
+	}
+	return got, nil
 }
 
 // delegateUser uses the cgroup that this process is in, when somebody (systemd)
@@ -327,7 +341,7 @@ func (t *Tree) note(h hierarchy, sandboxes string) {
 		t.Mounts = map[string]string{}
 	}
 	for _, c := range h.controllers {
-		if slices.Contains(wanted, c) {
+		if c = canonical(c); slices.Contains(wanted, c) || c == "cpuacct" {
 			t.Mounts[c] = h.mount
 		}
 	}

@@ -23,16 +23,19 @@ import (
 // sandbox is a sandbox's path below the mount of every hierarchy. Its methods may
 // be called from any goroutine.
 type Execs struct {
+	mode    Mode
 	mounts  map[string]string // see Tree.Mounts
+	disk    string            // "MAJOR:MINOR" that limits of I/O are for; "" with none
 	retired *watcher
 }
 
 // OpenExecs makes the Execs of a tree. Without a usable v2 hierarchy there are no
-// cgroups for execs, see Enabled; Events works all the same.
-func OpenExecs(t *Tree) (*Execs, error) {
-	x := &Execs{}
+// cgroups for execs, see Enabled; what is about sandboxes works all the same. disk is
+// what DiskOf said of the state folder.
+func OpenExecs(t *Tree, disk string) (*Execs, error) {
+	x := &Execs{disk: disk, mode: None}
 	if t != nil {
-		x.mounts = t.Mounts
+		x.mode, x.mounts = t.Mode, t.Mounts
 	}
 	if !x.Enabled() {
 		return x, nil
@@ -105,19 +108,30 @@ const periodUS = 100_000
 
 const swapFile = "memory.swap.max"
 
-type setting struct{ file, value string }
+type setting struct{ controller, file, value string }
 
-// limitFiles are the settings for l (Documentation/admin-guide/cgroup-v2.rst).
+// limitFiles are the settings for the limits that sandboxes and execs can have
+// (Documentation/admin-guide/cgroup-v2.rst).
 func limitFiles(l api.Limits) []setting {
 	var all []setting
-	if l.MemoryBytes > 0 { // memory and swap together
-		all = append(all, setting{"memory.max", strconv.FormatInt(l.MemoryBytes, 10)}, setting{swapFile, "0"})
+	switch l.MemoryBytes {
+	case 0:
+	case api.Unlimited:
+		all = append(all, setting{"memory", "memory.max", "max"}, setting{"memory", swapFile, "max"})
+	default:
+		all = append(all, setting{"memory", "memory.max", bound(l.MemoryBytes)}, setting{"memory", swapFile, bound(l.SwapBytes)})
 	}
-	if l.CPUs > 0 {
-		all = append(all, setting{"cpu.max", fmt.Sprintf("%d %d", int64(l.CPUs*periodUS), periodUS)})
+	if l.OOMGroup {
+		all = append(all, setting{"memory", "memory.oom.group", "1"})
 	}
-	if l.PIDs > 0 {
-		all = append(all, setting{"pids.max", strconv.FormatInt(l.PIDs, 10)})
+	switch {
+	case l.CPUs > 0:
+		all = append(all, setting{"cpu", "cpu.max", fmt.Sprintf("%d %d", int64(l.CPUs*periodUS), periodUS)})
+	case l.CPUs == api.Unlimited:
+		all = append(all, setting{"cpu", "cpu.max", "max"})
+	}
+	if l.PIDs != 0 {
+		all = append(all, setting{"pids", "pids.max", bound(l.PIDs)})
 	}
 	return all
 }
@@ -155,7 +169,7 @@ func (x *Execs) Reusable(sandbox, exec string) bool {
 }
 
 // memoryV2 says whether cgroups of execs can have a memory controller.
-func (x *Execs) memoryV2() bool { return x.mounts["memory"] == x.mounts[""] }
+func (x *Execs) memoryV2() bool { return x.v2("memory") }
 
 // Events counts, since the sandbox began, the processes that ran out of memory
 // and the forks that its limit of processes refused.

@@ -31,7 +31,7 @@ func execsOf(t *testing.T) (x *Execs, sandbox string) {
 			t.Error(err)
 		}
 	})
-	if x, err = OpenExecs(tree); err != nil {
+	if x, err = OpenExecs(tree, ""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = x.Close() })
@@ -179,7 +179,7 @@ func TestFlatKey(t *testing.T) {
 
 func TestLimitFiles(t *testing.T) {
 	got := limitFiles(api.Limits{CPUs: 0.5, MemoryBytes: 64 << 20, PIDs: 9})
-	want := []setting{{"memory.max", "67108864"}, {"memory.swap.max", "0"}, {"cpu.max", "50000 100000"}, {"pids.max", "9"}}
+	want := []setting{{"memory", "memory.max", "67108864"}, {"memory", "memory.swap.max", "0"}, {"cpu", "cpu.max", "50000 100000"}, {"pids", "pids.max", "9"}}
 	if !slices.Equal(got, want) || limitFiles(api.Limits{TimeoutS: 3, CPUTimeS: 4}) != nil {
 		t.Errorf("%v", got)
 	}

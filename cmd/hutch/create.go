@@ -83,5 +83,6 @@ func create(ctx context.Context, c *client.Client, info api.Info, p api.CreatePa
 		progress = pull.Update
 	}
 	sb, err := c.CreateSandbox(ctx, p, src.files, progress)
+	warnUnenforced(os.Stderr, &sb)
 	return &sb, err
 }

@@ -185,7 +185,7 @@ func TestDefaultImage(t *testing.T) {
 	for _, tt := range []struct{ text, want, err string }{
 		{"", "host", ""},
 		{"image: debian:12\n", "debian:12", ""},
-		{"other: 1\n", "host", ""},
+		{"other: 1\n", "", "line 1: other not found"},
 		{"image: [", "", "read configuration"},
 		{"image: {a: b}", "", file},
 	} {

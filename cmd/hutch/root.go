@@ -48,9 +48,10 @@ func newRoot() *cobra.Command {
 	root.SetHelpFunc(printHelp)
 	root.SuggestionsMinimumDistance = 2 // letters; for unknownCommand
 	root.AddCommand(
-		newRun(), newCreate(), newExec(), newPs(), newInspect(), newLogs(), newEvents(), newCp(), newPause(), newResume(), newKill(), newRm(),
+		newRun(), newCreate(), newExec(), newPs(), newInspect(), newLogs(), newEvents(), newCp(),
+		newUpdate(), newStats(), newTop(), newPause(), newResume(), newKill(), newRm(),
 		newImage(),
-		newDoctor(), newServe(), newRPC(), newDebug(), newGC(), newVersion(), newTour(),
+		newDoctor(), newConfig(), newServe(), newRPC(), newDebug(), newGC(), newVersion(), newTour(),
 	)
 	return root
 }

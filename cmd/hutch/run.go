@@ -292,6 +292,8 @@ type runResult struct {
 	Sandbox   string             `json:"sandbox"`
 	PhasesMS  map[string]float64 `json:"phases_ms"`
 	Isolation api.Isolation      `json:"isolation"`
+	// Unenforced are limits that this host can not enforce.
+	Unenforced []api.Unenforced `json:"unenforced,omitempty"`
 }
 
 func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
@@ -299,7 +301,7 @@ func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
 	for name, ms := range sb.PhasesMS {
 		phases[name] = ms
 	}
-	if err := printJSON(r.out, runResult{res, sb.ID, phases, sb.Isolation}); err != nil {
+	if err := printJSON(r.out, runResult{res, sb.ID, phases, sb.Isolation, sb.Unenforced}); err != nil {
 		return err
 	}
 	return quiet(cli.Outcome(res))

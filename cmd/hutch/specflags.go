@@ -90,15 +90,8 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 
 func (o *specFlags) addLimits(fs *pflag.FlagSet) {
 	l := &o.spec.Limits
-	fs.FuncP("memory", "m", "memory limit, `SIZE` such as 512m or 1g", func(v string) (err error) {
-		l.MemoryBytes, err = cli.ParseSize(v)
-		return err
-	})
-	fs.Func("cpus", "`N` CPUs at most, such as 1.5", func(v string) (err error) {
-		l.CPUs, err = cli.ParseCPUs(v)
-		return err
-	})
-	fs.Int64Var(&l.PIDs, "pids-limit", 0, "`N` processes and threads at most")
+	addGroupLimits(fs, l)
+	fs.BoolVar(&l.BestEffort, "best-effort", false, "run with as much of the limits as this host can enforce")
 	fs.Func("timeout", "kill a command after `TIME`: seconds, or 1m30s (default 3m; with -t or -d none)", func(v string) (err error) {
 		l.TimeoutS, err = cli.ParseTimeout(v)
 		o.noTimeout = err == nil && l.TimeoutS == 0
@@ -118,6 +111,43 @@ func (o *specFlags) addLife(fs *pflag.FlagSet) {
 	})
 	fs.Func("idle", "end it when no command has run for "+actions, func(v string) (err error) {
 		s.IdleS, s.IdleAction, err = cli.ParseLife(v)
+		return err
+	})
+}
+
+// addGroupLimits adds the limits that can change while a sandbox runs.
+func addGroupLimits(fs *pflag.FlagSet, l *api.Limits) {
+	fs.FuncP("memory", "m", "memory limit, `SIZE` such as 512m or 1g, or none", func(v string) (err error) {
+		l.MemoryBytes, err = cli.ParseBound(v, cli.ParseSize)
+		return err
+	})
+	fs.Func("memory-swap", "swap on top of the memory, `SIZE` (default: none)", func(v string) (err error) {
+		l.SwapBytes, err = cli.ParseBound(v, cli.ParseSize)
+		return err
+	})
+	fs.Func("memory-high", "slow down above this `SIZE` of memory, with cgroup v2", func(v string) (err error) {
+		l.MemoryHighBytes, err = cli.ParseSize(v)
+		return err
+	})
+	fs.Func("cpus", "`N` CPUs at most, such as 1.5, or none", func(v string) (err error) {
+		l.CPUs, err = cli.ParseBound(v, cli.ParseCPUs)
+		return err
+	})
+	fs.Func("cpu-weight", "share of busy CPUs, `N` from 1 to 10000 (usual: 100)", func(v string) (err error) {
+		l.CPUWeight, err = cli.ParseCount(v)
+		return err
+	})
+	fs.StringVar(&l.CPUSet, "cpuset-cpus", "", "`LIST` of CPUs to run on, such as 0-1,3")
+	fs.Func("pids-limit", "`N` processes and threads at most, or none", func(v string) (err error) {
+		l.PIDs, err = cli.ParseBound(v, cli.ParseCount)
+		return err
+	})
+	fs.Func("io-read", "`SIZE` a second at most from the disk of the state folder, or none", func(v string) (err error) {
+		l.IOReadBPS, err = cli.ParseBound(v, cli.ParseSize)
+		return err
+	})
+	fs.Func("io-write", "`SIZE` a second at most to it, or none", func(v string) (err error) {
+		l.IOWriteBPS, err = cli.ParseBound(v, cli.ParseSize)
 		return err
 	})
 }

@@ -27,6 +27,7 @@ var (
 func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
 	d := b.d
 	sandboxes, execs, _ := d.manager.Counts()
+	s := d.manager.Settings()
 	list, err := d.store.List()
 	if err != nil {
 		return api.Info{}, err
@@ -37,7 +38,7 @@ func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
 		Isolation: d.host.Isolation(d.cfg.SingleReason),
 		Counts:    api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list)},
 		Paths:     d.cfg.Paths,
-		Exec:      d.cfg.Exec,
+		Exec:      s.Exec, Defaults: d.manager.Defaults(), Quotas: s.Quotas,
 	}, nil
 }
 
@@ -100,7 +101,7 @@ func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
 
 func (b *backend) Create(ctx context.Context, who server.Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error) {
 	return b.d.manager.Create(ctx, sandbox.CreateRequest{
-		Spec: p.Spec, FDs: fds, Conn: who.Conn, Debug: p.Debug, Progress: progress,
+		Spec: p.Spec, FDs: fds, User: who.UID, Conn: who.Conn, Debug: p.Debug, Progress: progress,
 	})
 }
 
@@ -128,6 +129,13 @@ func (b *backend) Pause(ctx context.Context, ref string) (api.Sandbox, error) {
 func (b *backend) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
 	return b.d.manager.Resume(ctx, ref)
 }
+
+func (b *backend) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, error) {
+	return b.d.manager.Update(ctx, p)
+}
+
+func (b *backend) Stats(ref string) (api.Stats, error)         { return b.d.manager.Stats(ref) }
+func (b *backend) Processes(ref string) (api.Processes, error) { return b.d.manager.Processes(ref) }
 
 func (b *backend) Run(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error) {
 	return b.d.manager.Run(ctx, sandbox.ExecRequest{Params: p, FDs: fds, Started: started})

@@ -158,13 +158,13 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 		}
 		return source.views.close()
 	})
-	execs, err := cgroups.OpenExecs(d.cfg.Cgroups)
+	execs, err := cgroups.OpenExecs(d.cfg.Cgroups, d.host.Disk)
 	if err != nil {
 		return err
 	}
 	undo.Add(execs.Close)
 	d.manager = sandbox.NewManager(sandbox.Config{
-		Dir: d.home.sandboxes(), Host: d.host, Exec: d.cfg.Exec, Images: source,
+		Dir: d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: source,
 		Launcher: d.launcher, Events: d.events, NewNetns: netfilter.NewNetns, Cgroups: execs, Logger: d.log,
 	})
 	if err := d.manager.Adopt(context.Background(), held.Sandboxes); err != nil {
@@ -219,9 +219,12 @@ func (d *daemon) measureHost() error {
 		// hutchd: a sandbox must reach its limit long before hutchd reaches its own.
 		NoFileHard: min(65536, nofile.Max/4),
 		NProc:      min(maxProcesses, nproc.Max),
+		CPUs:       onlineCPUs(), MemoryBytes: totalMemory(),
 		CgroupMode: "none", CgroupReason: "no cgroups",
 		Forbidden: d.cfg.Forbidden,
 	}
+	// Limits of I/O are few people's wish: where the folder is on no disk they are refused.
+	d.host.Disk, _ = cgroups.DiskOf(d.cfg.Data)
 	if len(uids) == 1 && uids[0].Count == 1 {
 		d.host.UserMap = "single"
 	}
@@ -386,6 +389,8 @@ func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 				WithHint("close some, or start the daemon with a higher limit of open files (ulimit -n)"))
 		case msg.Stop != nil:
 			d.end(msg.Stop.Keep, msg.Stop.Reason)
+		case msg.Reloaded != nil:
+			d.reloaded(msg)
 		case msg.Swept != nil, msg.Probed != nil:
 			select {
 			case d.answers <- msg:

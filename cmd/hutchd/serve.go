@@ -52,8 +52,10 @@ func serve(args []string) error {
 		}
 	}
 	// A daemon that a terminal's hang-up would end could not outlive the shell
-	// that happened to start it.
-	signal.Ignore(unix.SIGHUP)
+	// that happened to start it. It reads its configuration again, as daemons do.
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, unix.SIGHUP)
+	opts.Reload = hup
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	return monitor.Run(ctx, opts)

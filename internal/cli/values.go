@@ -2,59 +2,43 @@ package cli
 
 import (
 	"fmt"
-	"math"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/hutch-sh/hutch/internal/units"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// ParseSize reads a size as docker's flags take it: a number, with an optional
-// fraction, and one of the units b, k, m, g, t, p in either case, also written
-// kb or kib; all of them powers of 1024. The result is in bytes.
-func ParseSize(s string) (int64, error) {
-	number := strings.TrimRight(s, "bBiIkKmMgGtTpP ")
-	unit := strings.ToLower(strings.TrimSpace(s[len(number):]))
-	shift, ok := map[string]int{
-		"": 0, "b": 0,
-		"k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30,
-		"t": 40, "tb": 40, "tib": 40, "p": 50, "pb": 50, "pib": 50,
-	}[unit]
-	v, err := parseFloat(number)
-	if err != nil || !ok {
-		return 0, fmt.Errorf("%q is not a size (examples: 512m, 1.5g, 1048576)", s)
-	}
-	bytes := v * float64(int64(1)<<shift)
-	if bytes < 0 || bytes >= math.MaxInt64 {
-		return 0, fmt.Errorf("size %q is out of range", s)
-	}
-	return int64(bytes), nil
-}
-
-// parseFloat is strconv's without the forms that nobody means on a command
-// line: hexadecimal, infinities, underscores and exponents.
-func parseFloat(s string) (float64, error) {
-	if s == "" || strings.Trim(s, "0123456789.") != "" {
-		return 0, strconv.ErrSyntax
-	}
-	return strconv.ParseFloat(s, 64)
-}
+// ParseSize reads a size in bytes, as in 512m; 0 is none.
+func ParseSize(s string) (int64, error) { return units.Size(s) }
 
 // ParseTimeout reads seconds ("30", "0.5") or a Go duration ("1m30s"). The
 // result is in seconds.
-func ParseTimeout(s string) (float64, error) {
-	if v, err := parseFloat(s); err == nil {
-		return v, nil
+func ParseTimeout(s string) (float64, error) { return units.Seconds(s) }
+
+// ParseBound reads a limit with parse, or "none", which is no limit. 0 is no limit that
+// anything could run in, and not the absence of one.
+func ParseBound[T int64 | float64](s string, parse func(string) (T, error)) (T, error) {
+	if s == "none" || s == "unlimited" {
+		return api.Unlimited, nil
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is not a duration (examples: 30, 0.5, 1m30s)", s)
+	v, err := parse(s)
+	if err == nil && v == 0 {
+		err = fmt.Errorf("%q leaves nothing; none is no limit", s)
 	}
-	return d.Seconds(), nil
+	return v, err
+}
+
+// ParseCount reads a whole number from 1 on.
+func ParseCount(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is not a number from 1 on", s)
+	}
+	return n, nil
 }
 
 // ParseLife reads TIME[:ACTION], what is to be done with a sandbox when a time is over.
@@ -75,7 +59,7 @@ func ParseLife(s string) (after float64, action api.LifeAction, err error) {
 
 // ParseCPUs reads a number of CPUs, e.g. "1.5".
 func ParseCPUs(s string) (float64, error) {
-	v, err := parseFloat(s)
+	v, err := units.Float(s)
 	if err != nil || v <= 0 {
 		return 0, fmt.Errorf("%q is not a number of CPUs (examples: 0.5, 2)", s)
 	}

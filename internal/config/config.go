@@ -1,11 +1,6 @@
-// Package config reads the configuration file: what a user sets once for all
-// sandboxes. The command line and the monitor share it; hutchd, which may not
-// be able to open the file, is told by the monitor.
-//
-//	image: debian:12        # of a command line that names none; default "host"
-//	exec:
-//	  timeout_s: 180        # of commands that name none
-//	  max_timeout_s: 1800   # the most that a command may ask for
+// Package config reads the configuration file: what a user sets once for all sandboxes. The
+// command line and the monitor share it; hutchd, which may not be able to open the file, is
+// told by the monitor. keys.go has every key with its meaning and default.
 package config
 
 import (
@@ -31,75 +26,121 @@ const (
 	DefaultMaxS     = 1800
 )
 
-// Config is the file. To add a field: add it here with its yaml name, its default
-// in Load, its check in check, and a line in the package comment. Sections that
-// this build does not know are for another one; fields of known sections are not.
+// Config is the file, with a default for whatever it does not say.
 type Config struct {
-	Image string `yaml:"image"`
-	Exec  Exec   `yaml:"exec"`
+	Image    string
+	Exec     api.ExecBounds
+	Defaults api.Limits // of sandboxes that ask for none; Unlimited is none
+	Quotas   api.Quotas
 }
 
-// Exec bounds commands.
-type Exec struct {
-	TimeoutS    float64 `yaml:"timeout_s"`
-	MaxTimeoutS float64 `yaml:"max_timeout_s"`
-}
-
-// UnmarshalYAML refuses unknown fields: a misspelt limit must not pass for one.
-func (e *Exec) UnmarshalYAML(node *yaml.Node) error {
-	text, err := yaml.Marshal(node)
-	if err != nil {
-		return err
+// Default is what holds without a file.
+func Default() Config {
+	return Config{
+		Image: HostImage,
+		Exec:  api.ExecBounds{TimeoutS: DefaultTimeoutS, MaxTimeoutS: DefaultMaxS},
+		Defaults: api.Limits{
+			CPUs: 2, MemoryBytes: 4 << 30, DiskBytes: 10 << 30, PIDs: 1024,
+		},
 	}
-	type plain Exec // without this method
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	dec.KnownFields(true)
-	return dec.Decode((*plain)(e))
 }
 
 // Load reads the file at path; one that does not exist is all defaults.
 func Load(path string) (Config, error) {
-	var c Config
-	f, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		return Default(), nil
 	case err != nil:
-		return c, api.Errorf(api.FailedPrecondition, "%w", err).WithOp("read configuration")
-	default:
-		defer f.Close()
-		if err := yaml.NewDecoder(f).Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-			return c, refused(path, err)
-		}
+		return Config{}, api.Errorf(api.FailedPrecondition, "%w", err).WithOp("read configuration")
 	}
-	if err := c.check(); err != nil {
-		return c, refused(path, err)
-	}
-	if c.Image == "" {
-		c.Image = HostImage
-	}
-	if c.Exec.MaxTimeoutS == 0 {
-		c.Exec.MaxTimeoutS = math.Max(DefaultMaxS, c.Exec.TimeoutS)
-	}
-	if c.Exec.TimeoutS == 0 {
-		c.Exec.TimeoutS = math.Min(DefaultTimeoutS, c.Exec.MaxTimeoutS)
+	c, err := Parse(data)
+	if err != nil {
+		return Config{}, api.Errorf(api.InvalidArgument, "%s: %w", path, err).WithOp("read configuration").
+			WithHint("`hutch config defaults` shows all that it may hold, such as exec.timeout_s and exec.max_timeout_s")
 	}
 	return c, nil
 }
 
-func refused(path string, err error) error {
-	return api.Errorf(api.InvalidArgument, "%s: %w", path, err).WithOp("read configuration").
-		WithHint("it may hold image, exec.timeout_s and exec.max_timeout_s; delete a line to have its default")
-}
-
-// check wants both times possible; 0 is the default.
-func (c *Config) check() error {
-	for name, v := range map[string]float64{"exec.timeout_s": c.Exec.TimeoutS, "exec.max_timeout_s": c.Exec.MaxTimeoutS} {
-		if math.IsNaN(v) || v < 0 || v > api.MaxSeconds {
-			return fmt.Errorf("%s: %g seconds are not possible", name, v)
+// Parse reads the text of a file. Whatever is in it must be understood: a misspelt limit
+// must not pass for one.
+func Parse(data []byte) (Config, error) {
+	var doc yaml.Node
+	c, given := Default(), map[string]int{}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	err := dec.Decode(&doc)
+	switch {
+	case errors.Is(err, io.EOF):
+		return c, nil
+	case err != nil:
+		return c, err
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return c, errors.New("there is more than one document in the file")
+	}
+	if root := doc.Content[0]; root.Tag != "!!null" {
+		if err := c.read(root, "", given); err != nil {
+			return c, err
 		}
 	}
-	if e := c.Exec; e.MaxTimeoutS > 0 && e.TimeoutS > e.MaxTimeoutS {
-		return fmt.Errorf("exec.timeout_s: %g is more than exec.max_timeout_s, %g", e.TimeoutS, e.MaxTimeoutS)
+	return c, c.settle(given)
+}
+
+// read takes a mapping; prefix is "" or "section.".
+func (c *Config) read(node *yaml.Node, prefix string, given map[string]int) error {
+	if node.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: expected names with values", node.Line)
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		path := prefix + name.Value
+		if prefix == "" && isSection(name.Value) {
+			if value.Tag == "!!null" {
+				continue // all of it is commented out
+			}
+			if err := c.read(value, path+".", given); err != nil {
+				return err
+			}
+			continue
+		}
+		k := find(path)
+		if k == nil {
+			return fmt.Errorf("line %d: %s not found in what this build knows%s", name.Line, path, suggestion(path))
+		}
+		if line, twice := given[k.sets()]; twice {
+			return fmt.Errorf("line %d: %s is set in line %d already", name.Line, path, line)
+		}
+		given[k.sets()] = name.Line
+		if value.Kind != yaml.ScalarNode && !k.list {
+			return fmt.Errorf("line %d: %s: expected one value", value.Line, path)
+		}
+		if err := k.set(c, value); err != nil {
+			return fmt.Errorf("line %d: %s: %w", value.Line, path, err)
+		}
+	}
+	return nil
+}
+
+// settle makes defaults follow what was given, and refuses what contradicts itself.
+func (c *Config) settle(given map[string]int) error {
+	e := &c.Exec
+	_, hasTimeout := given["exec.timeout_s"]
+	_, hasMost := given["exec.max_timeout_s"]
+	switch {
+	case hasTimeout && !hasMost:
+		e.MaxTimeoutS = math.Max(e.MaxTimeoutS, e.TimeoutS)
+	case hasMost && !hasTimeout:
+		e.TimeoutS = math.Min(e.TimeoutS, e.MaxTimeoutS)
+	}
+	if e.TimeoutS > e.MaxTimeoutS {
+		return fmt.Errorf("line %d: exec.timeout_s: %g is more than exec.max_timeout_s, %g", given["exec.timeout_s"], e.TimeoutS, e.MaxTimeoutS)
+	}
+	if err := c.Defaults.Validate("defaults"); err != nil {
+		var e *api.Error
+		if errors.As(err, &e) {
+			return fmt.Errorf("line %d: %s (%s)", given[e.Field], e.Msg, e.Hint)
+		}
+		return err
 	}
 	return nil
 }

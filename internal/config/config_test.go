@@ -1,49 +1,144 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-func TestLoad(t *testing.T) {
+// with is the default with a change.
+func with(change func(*Config)) Config {
+	c := Default()
+	change(&c)
+	return c
+}
+
+func TestParse(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
-		want       Config // zero: refused
+		want       Config
 	}{
-		{"empty", "", Config{"host", Exec{180, 1800}}},
-		{"all", "image: a\nexec:\n  timeout_s: 5\n  max_timeout_s: 60\n", Config{"a", Exec{5, 60}}},
-		{"the default follows a small maximum", "exec: {max_timeout_s: 60}\n", Config{"host", Exec{60, 60}}},
-		{"the maximum follows a large default", "exec: {timeout_s: 7200}\n", Config{"host", Exec{7200, 7200}}},
-		{"unknown field", "exec: {max_timeout: 60}\n", Config{}},
-		{"a section of another build", "other: 1\n", Config{"host", Exec{180, 1800}}},
-		{"more than the maximum", "exec: {timeout_s: 61, max_timeout_s: 60}\n", Config{}},
-		{"negative", "exec: {timeout_s: -1}\n", Config{}},
-		{"no number", "exec: {timeout_s: .nan}\n", Config{}},
-		{"no yaml", "{", Config{}},
+		{"empty", "", Default()},
+		{"comments only", "# nothing\n", Default()},
+		{"an empty section", "exec:\n", Default()},
+		{"exec", "image: a\nexec:\n  timeout_s: 5\n  max_timeout_s: 60\n", with(func(c *Config) { c.Image, c.Exec = "a", api.ExecBounds{TimeoutS: 5, MaxTimeoutS: 60} })},
+		{"the default follows a small maximum", "exec: {max_timeout_s: 60}\n", with(func(c *Config) { c.Exec = api.ExecBounds{TimeoutS: 60, MaxTimeoutS: 60} })},
+		{"the maximum follows a large default", "exec: {timeout_s: 2h}\n", with(func(c *Config) { c.Exec = api.ExecBounds{TimeoutS: 7200, MaxTimeoutS: 7200} })},
+		{"defaults", "defaults: {cpus: 1.5, memory_bytes: 512m, disk_bytes: 1.5g, pids: 20}\n", with(func(c *Config) {
+			c.Defaults = api.Limits{CPUs: 1.5, MemoryBytes: 512 << 20, DiskBytes: 3 << 29, PIDs: 20}
+		})},
+		{"none", "defaults: {cpus: none, memory_bytes: none, disk_bytes: none, pids: none}\n", with(func(c *Config) {
+			c.Defaults = api.Limits{CPUs: -1, MemoryBytes: -1, DiskBytes: -1, PIDs: -1}
+		})},
+		{"aliases", "defaults: {cpu_cores: 1, memory_mb: 512, disk_mb: 1024, max_processes: 20, timeout_seconds: 30, network_enabled: false, allowed_domains: [], blocked_domains: [a.example]}\n", with(func(c *Config) {
+			c.Defaults = api.Limits{CPUs: 1, MemoryBytes: 512 << 20, DiskBytes: 1 << 30, PIDs: 20}
+			c.Exec.TimeoutS = 30
+		})},
+		{"quotas", "quotas: {sandboxes: 10, cpus: 8, memory_bytes: 16GiB}\n", with(func(c *Config) {
+			c.Quotas = api.Quotas{Sandboxes: 10, CPUs: 8, MemoryBytes: 16 << 30}
+		})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "config.yaml")
-			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			got, err := Load(path)
-			if tt.want == (Config{}) {
-				if !errors.Is(err, &api.Error{Code: api.InvalidArgument}) {
-					t.Errorf("%+v, %v", got, err)
-				}
-			} else if got != tt.want || err != nil {
+			got, err := Parse([]byte(tt.text))
+			if got != tt.want || err != nil {
 				t.Errorf("%+v, %v, want %+v", got, err, tt.want)
 			}
 		})
 	}
-	if got, err := Load(filepath.Join(t.TempDir(), "none")); err != nil || got != (Config{"host", Exec{180, 1800}}) {
+}
+
+func TestRefused(t *testing.T) {
+	for name, tt := range map[string]struct{ text, want string }{
+		"unknown key":            {"image: a\nexec:\n  max_timeout: 60\n", "line 3: exec.max_timeout not found"},
+		"meant":                  {"exec: {max_timeout: 60}\n", "is exec.max_timeout_s meant?"},
+		"in another section":     {"pids: 3\n", "is defaults.pids meant?"},
+		"unknown section":        {"image: a\nother: 1\n", "line 2: other not found"},
+		"more than the maximum":  {"exec:\n  max_timeout_s: 60\n  timeout_s: 61\n", "line 3: exec.timeout_s: 61 is more than"},
+		"negative":               {"exec: {timeout_s: -1}\n", "not a duration"},
+		"no number":              {"exec: {timeout_s: .nan}\n", "not a duration"},
+		"no time":                {"exec: {timeout_s: 0}\n", "not possible"},
+		"no yaml":                {"{", "line 1"},
+		"a list":                 {"exec: [1]\n", "line 1: expected names"},
+		"a list for a value":     {"exec: {timeout_s: [1]}\n", "expected one value"},
+		"twice":                  {"exec:\n  timeout_s: 1\n  timeout_s: 2\n", "line 3"},
+		"twice, as its alias":    {"defaults:\n  cpus: 1\n  cpu_cores: 2\n", "line 3: defaults.cpu_cores is set in line 2 already"},
+		"too little memory":      {"defaults:\n  memory_bytes: 1m\n", "line 2: defaults.memory_bytes: 1048576 is too small"},
+		"zero":                   {"defaults: {memory_bytes: 0}\n", "none is no limit"},
+		"no size":                {"defaults: {memory_bytes: lots}\n", "not a size"},
+		"too large":              {"defaults: {memory_mb: 99999999999999}\n", "out of range"},
+		"no CPU":                 {"defaults: {cpus: 0}\n", "0.01 to 4096"},
+		"half a process":         {"defaults: {pids: 1.5}\n", "1 to 4194304"},
+		"a network":              {"defaults: {network_enabled: true}\n", "no network policy yet"},
+		"domains":                {"defaults: {allowed_domains: [a.example]}\n", "no network policy yet"},
+		"two documents":          {"image: a\n---\nimage: b\n", "more than one document"},
+		"an alias of yaml's own": {"exec: &x {timeout_s: *x}\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Parse([]byte(tt.text))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%+v, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	if got, err := Load(filepath.Join(dir, "none")); err != nil || got != Default() {
 		t.Errorf("without a file: %+v, %v", got, err)
 	}
-	if _, err := Load(t.TempDir()); err == nil {
+	if _, err := Load(dir); err == nil {
 		t.Error("a folder was read")
 	}
+	path := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(path, []byte("a: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); !errors.Is(err, &api.Error{Code: api.InvalidArgument}) || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestPrint: what is printed is read as the same.
+func TestPrint(t *testing.T) {
+	for _, c := range []Config{Default(), with(func(c *Config) {
+		c.Image = "a: b #"
+		c.Defaults = api.Limits{CPUs: -1, MemoryBytes: 100<<20 + 1, DiskBytes: -1, PIDs: -1}
+		c.Quotas = api.Quotas{Sandboxes: 3, CPUs: 0.5, MemoryBytes: 1 << 30}
+	})} {
+		var plain, commented bytes.Buffer
+		if err := errors.Join(Print(&plain, c, false), Print(&commented, c, true)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Parse(plain.Bytes()); err != nil || got != c {
+			t.Errorf("%s\n%+v, %v", plain.String(), got, err)
+		}
+		if got, err := Parse(commented.Bytes()); err != nil || got != Default() {
+			t.Errorf("%s\n%+v, %v", commented.String(), got, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"", "image: a", "exec: {timeout_s: 3m}", "defaults: {memory_mb: 5, cpus: none}", "quotas: {cpus: 1e9}", "a: &a [*a]", "? [x]\n: y"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse(data)
+		if err != nil {
+			return
+		}
+		var b bytes.Buffer
+		if err := Print(&b, c, false); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Parse(b.Bytes()); err != nil || got != c {
+			t.Errorf("%q is %+v, printed\n%s\n%+v, %v", data, c, b.String(), got, err)
+		}
+	})
 }

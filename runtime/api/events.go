@@ -17,11 +17,12 @@ type EventKind string
 
 // The kinds of events, each with the type of its data.
 const (
-	EventSandboxState  EventKind = "sandbox.state"  // StateEvent
-	EventExecStarted   EventKind = "exec.started"   // StartedEvent
-	EventExecExited    EventKind = "exec.exited"    // ExitedEvent
-	EventLimitHit      EventKind = "limit.hit"      // LimitEvent
-	EventImageProgress EventKind = "image.progress" // ImageEvent
+	EventSandboxState  EventKind = "sandbox.state"   // StateEvent
+	EventExecStarted   EventKind = "exec.started"    // StartedEvent
+	EventExecExited    EventKind = "exec.exited"     // ExitedEvent
+	EventLimitHit      EventKind = "limit.hit"       // LimitEvent
+	EventImageProgress EventKind = "image.progress"  // ImageEvent
+	EventConfig        EventKind = "config.reloaded" // ConfigEvent
 	// EventsLost is about events that could not be written, because the disk was
 	// full or broken. Every subscriber gets it.
 	EventsLost EventKind = "events.lost" // LostEvent
@@ -31,7 +32,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventImageProgress}
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {
@@ -79,6 +80,11 @@ type ExitedEvent struct {
 type LimitEvent struct {
 	Limit  Verdict `json:"limit"` // timeout_wall, timeout_cpu, oom, pids, disk, output
 	Detail string  `json:"detail,omitempty"`
+}
+
+// ConfigEvent is the data of config.reloaded: the configuration file was read again.
+type ConfigEvent struct {
+	Error string `json:"error,omitempty"` // why it was not put in force
 }
 
 // ImageEvent is the data of image.progress, of which there is one a phase and

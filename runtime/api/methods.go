@@ -6,6 +6,7 @@ const (
 	MethodDoctor        = "system.doctor"
 	MethodShutdown      = "system.shutdown"
 	MethodGC            = "system.gc"
+	MethodReload        = "system.reload"
 	MethodSandboxCreate = "sandbox.create"
 	MethodSandboxGet    = "sandbox.get"
 	MethodSandboxList   = "sandbox.list"
@@ -14,6 +15,9 @@ const (
 	MethodSandboxRemove = "sandbox.remove"
 	MethodSandboxPause  = "sandbox.pause"
 	MethodSandboxResume = "sandbox.resume"
+	MethodSandboxUpdate = "sandbox.update"
+	MethodSandboxStats  = "sandbox.stats"
+	MethodSandboxProcs  = "sandbox.processes"
 	MethodExecRun       = "exec.run"
 	MethodExecStart     = "exec.start"
 	MethodExecWait      = "exec.wait"
@@ -73,6 +77,7 @@ var Methods = []Method{
 	{MethodDoctor, "Probes what this machine offers and how to get what is missing.", Empty{}, Doctor{}, false},
 	{MethodShutdown, "Ends the daemon, with or without its sandboxes.", ShutdownParams{}, Empty{}, false},
 	{MethodGC, "Sweeps what a killed daemon left behind.", Empty{}, GCResult{}, false},
+	{MethodReload, "Reads the configuration file again, for what starts from then on.", Empty{}, Empty{}, false},
 	{MethodSandboxCreate, "Creates a sandbox and returns when it is running.", CreateParams{}, Sandbox{}, true},
 	{MethodSandboxGet, "Returns the record of one sandbox.", SandboxParams{}, Sandbox{}, false},
 	{MethodSandboxList, "Lists the sandboxes, oldest first.", ListParams{}, SandboxList{}, false},
@@ -81,6 +86,9 @@ var Methods = []Method{
 	{MethodSandboxRemove, "Kills a sandbox and deletes its record and files.", SandboxParams{}, KillResult{}, false},
 	{MethodSandboxPause, "Stops the processes of a sandbox where they are, and the clocks of its commands.", SandboxParams{}, Sandbox{}, false},
 	{MethodSandboxResume, "Lets a paused sandbox go on; starting a command in it, or using its files, does so too.", SandboxParams{}, Sandbox{}, false},
+	{MethodSandboxUpdate, "Changes limits of a running sandbox.", UpdateParams{}, Sandbox{}, false},
+	{MethodSandboxStats, "Says what a sandbox uses, and has used, of CPU time, memory, processes and disks.", SandboxParams{}, Stats{}, false},
+	{MethodSandboxProcs, "Lists the processes of a sandbox.", SandboxParams{}, Processes{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},
 	{MethodExecStart, "Starts a command in a sandbox and returns when it runs; its output is kept.", ExecParams{}, StartResult{}, true},
 	{MethodExecWait, "Waits until a command has ended; never kills it.", WaitParams{}, ExecResult{}, false},

@@ -91,14 +91,31 @@ type Mount struct {
 	FD     *int      `json:"fd,omitempty"`
 }
 
-// Limits bound a sandbox, or one exec in it. Zero means no limit of its own.
+// Limits bound a sandbox, or one exec in it. Zero means the default: the
+// configuration's for a sandbox, none for an exec. CPUs, MemoryBytes, DiskBytes and PIDs
+// may be Unlimited: no limit, not even the default.
 type Limits struct {
 	// Of all processes together: of the sandbox, or of one exec where it has a
 	// cgroup with these controllers.
 	CPUs        float64 `json:"cpus,omitempty"`         // CPU time per wall time, 1.5 = one and a half cores
-	MemoryBytes int64   `json:"memory_bytes,omitempty"` // memory and swap together
+	MemoryBytes int64   `json:"memory_bytes,omitempty"` // memory; with SwapBytes more in swap
 	DiskBytes   int64   `json:"disk_bytes,omitempty"`   // what the sandbox may write
 	PIDs        int64   `json:"pids,omitempty"`         // processes and threads, PID 1's own not counted
+
+	// Of a sandbox only, where its cgroup has the controllers.
+	SwapBytes       int64  `json:"swap_bytes,omitempty"`        // on top of MemoryBytes, which it needs
+	MemoryHighBytes int64  `json:"memory_high_bytes,omitempty"` // above it processes are slowed down, not killed; cgroup v2
+	CPUWeight       int64  `json:"cpu_weight,omitempty"`        // share of busy CPUs against others, 1 to 10000; 100 is usual
+	CPUSet          string `json:"cpuset,omitempty"`            // CPUs to run on, such as "0-1,3"
+	IOReadBPS       int64  `json:"io_read_bps,omitempty"`       // bytes a second from the disk of the state folder
+	IOWriteBPS      int64  `json:"io_write_bps,omitempty"`      // and to it
+	// OOMGroup makes the kernel kill all of an exec that reaches its own MemoryBytes and not
+	// one process of it; cgroup v2, execs only.
+	OOMGroup bool `json:"oom_group,omitempty"`
+
+	// BestEffort, of a sandbox, allows limits that this host can not enforce. They are told
+	// in Sandbox.Unenforced, with what stands in for them.
+	BestEffort bool `json:"best_effort,omitempty"`
 
 	// Of each exec; in a sandbox's limits the default of those that name none.
 	TimeoutS float64 `json:"timeout_s,omitempty"` // wall time, seconds; exec.timeout_s goes before it
@@ -111,6 +128,16 @@ type Limits struct {
 	// needs captured output.
 	OutputBytes int64   `json:"output_bytes,omitempty"`
 	Rlimits     Rlimits `json:"rlimits,omitzero"`
+}
+
+// Unenforced is a limit that is not in force.
+type Unenforced struct {
+	Limit   string  `json:"limit"`             // "memory_bytes"
+	Value   float64 `json:"value"`             // what it would have been
+	Why     string  `json:"why"`               // what this host lacks
+	Instead string  `json:"instead,omitempty"` // what bounds a part of it all the same
+	// Default says that nobody asked for it but the configuration.
+	Default bool `json:"default,omitempty"`
 }
 
 // InitThreads are the threads of a sandbox's PID 1, which makes all it needs at its
@@ -157,26 +184,29 @@ type Scope struct {
 
 // Sandbox is the record of one sandbox.
 type Sandbox struct {
-	ID        string             `json:"id"`
-	Name      string             `json:"name,omitempty"`
-	State     State              `json:"state"`
-	Reason    string             `json:"reason,omitempty"` // why it stopped, failed or is paused
-	Paused    *Pause             `json:"paused,omitempty"` // while it is
-	Created   time.Time          `json:"created"`
-	Expires   *time.Time         `json:"expires,omitempty"` // when its ttl_s is over
-	Image     string             `json:"image"`
-	Digest    string             `json:"digest,omitempty"` // of the image's manifest
-	Labels    map[string]string  `json:"labels,omitempty"`
-	PID       int                `json:"pid,omitempty"` // PID 1, as the host sees it
-	Command   []string           `json:"command"`       // what `run` starts without a command of its own: Entrypoint + Cmd
-	Entry     []string           `json:"entrypoint,omitempty"`
-	Workdir   string             `json:"workdir"`
-	User      string             `json:"user,omitempty"`
-	Hostname  string             `json:"hostname"`
-	Limits    Limits             `json:"limits"`
-	Network   NetPolicy          `json:"network"`
-	Isolation Isolation          `json:"isolation"`
-	PhasesMS  map[string]float64 `json:"phases_ms"`
+	ID       string            `json:"id"`
+	Name     string            `json:"name,omitempty"`
+	State    State             `json:"state"`
+	Reason   string            `json:"reason,omitempty"` // why it stopped, failed or is paused
+	Paused   *Pause            `json:"paused,omitempty"` // while it is
+	Created  time.Time         `json:"created"`
+	Expires  *time.Time        `json:"expires,omitempty"` // when its ttl_s is over
+	Image    string            `json:"image"`
+	Digest   string            `json:"digest,omitempty"` // of the image's manifest
+	Labels   map[string]string `json:"labels,omitempty"`
+	PID      int               `json:"pid,omitempty"` // PID 1, as the host sees it
+	Command  []string          `json:"command"`       // what `run` starts without a command of its own: Entrypoint + Cmd
+	Entry    []string          `json:"entrypoint,omitempty"`
+	Workdir  string            `json:"workdir"`
+	User     string            `json:"user,omitempty"`
+	Hostname string            `json:"hostname"`
+	Limits   Limits            `json:"limits"` // that are in force
+	// Unenforced are limits that this host can not enforce: defaults, and with
+	// limits.best_effort those that were asked for.
+	Unenforced []Unenforced       `json:"unenforced,omitempty"`
+	Network    NetPolicy          `json:"network"`
+	Isolation  Isolation          `json:"isolation"`
+	PhasesMS   map[string]float64 `json:"phases_ms"`
 	// Debug is set only in the answer to a create that asked for it.
 	Debug *SandboxDebug `json:"debug,omitempty"`
 }

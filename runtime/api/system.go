@@ -17,12 +17,23 @@ type Info struct {
 	Counts Counts     `json:"counts"`
 	Paths  Paths      `json:"paths"`
 	Exec   ExecBounds `json:"exec"`
+	// Defaults are limits of sandboxes that ask for none, as far as this host has them.
+	Defaults Limits `json:"defaults"`
+	Quotas   Quotas `json:"quotas"`
 }
 
 // ExecBounds are what the daemon's configuration says about commands.
 type ExecBounds struct {
 	TimeoutS    float64 `json:"timeout_s"`     // of commands that name none, seconds
 	MaxTimeoutS float64 `json:"max_timeout_s"` // the most that one may ask for, seconds
+}
+
+// Quotas are what the sandboxes of one user may have together; 0 is no quota. A limit that
+// a sandbox does not have counts as all that the machine has.
+type Quotas struct {
+	Sandboxes   int     `json:"sandboxes,omitempty"`
+	CPUs        float64 `json:"cpus,omitempty"`
+	MemoryBytes int64   `json:"memory_bytes,omitempty"`
 }
 
 // Counts are how many of each a daemon holds.

@@ -46,7 +46,7 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkLimits, checkNetwork, checkLife, checkUnbuilt,
+		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkUnbuilt,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
@@ -193,30 +193,6 @@ func checkMounts(s *Spec) error {
 	return nil
 }
 
-func checkLimits(s *Spec) error { return s.Limits.Validate("limits") }
-
-// Validate refuses impossible limits; field is their place in the request.
-func (l *Limits) Validate(field string) error {
-	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-	switch {
-	case !finite(l.CPUs) || l.CPUs < 0 || (l.CPUs > 0 && l.CPUs < 0.01) || l.CPUs > 4096:
-		return invalid(field+".cpus", "%g is not possible", l.CPUs).WithHint("use 0.01 to 4096 cores, 0 for no limit")
-	case l.MemoryBytes < 0 || (l.MemoryBytes > 0 && l.MemoryBytes < 6<<20):
-		return invalid(field+".memory_bytes", "%d is too small to start anything", l.MemoryBytes).WithHint("use at least 6 MiB, 0 for no limit")
-	case l.DiskBytes < 0:
-		return invalid(field+".disk_bytes", "%d is negative", l.DiskBytes)
-	case l.PIDs < 0 || l.PIDs > 1<<22:
-		return invalid(field+".pids", "%d is not possible", l.PIDs).WithHint("use 1 to 4194304, 0 for no limit")
-	case !finite(l.TimeoutS) || l.TimeoutS < 0 || l.TimeoutS > MaxSeconds:
-		return invalid(field+".timeout_s", "%g is not possible", l.TimeoutS)
-	case !finite(l.CPUTimeS) || l.CPUTimeS < 0 || l.CPUTimeS > MaxSeconds:
-		return invalid(field+".cpu_time_s", "%g is not possible", l.CPUTimeS)
-	case l.OutputBytes < 0:
-		return invalid(field+".output_bytes", "%d is negative", l.OutputBytes)
-	}
-	return l.Rlimits.validate(field + ".rlimits")
-}
-
 func checkLife(s *Spec) error {
 	for field, v := range map[string]float64{"ttl_s": s.TTLS, "idle_s": s.IdleS} {
 		if math.IsNaN(v) || v < 0 || v > MaxSeconds {
@@ -350,6 +326,7 @@ func (p *ExecParams) checkTimeout() error {
 	return nil
 }
 
+// checkLimits refuses limits that only a whole sandbox can have.
 func (p *ExecParams) checkLimits() error {
 	l := p.Limits
 	if l == nil {
@@ -357,6 +334,14 @@ func (p *ExecParams) checkLimits() error {
 	}
 	if err := l.Validate("limits"); err != nil {
 		return err
+	}
+	for field, set := range map[string]bool{
+		"swap_bytes": l.SwapBytes != 0, "memory_high_bytes": l.MemoryHighBytes != 0, "cpu_weight": l.CPUWeight != 0, "cpuset": l.CPUSet != "",
+		"io_read_bps": l.IOReadBPS != 0, "io_write_bps": l.IOWriteBPS != 0, "best_effort": l.BestEffort,
+	} {
+		if set {
+			return invalid("limits."+field, "a single exec can not have it").WithHint("give it to the sandbox: sandbox.create, sandbox.update")
+		}
 	}
 	if l.DiskBytes != 0 {
 		return Errorf(Unavailable, "limits.disk_bytes: a disk quota can not be honoured by this build").

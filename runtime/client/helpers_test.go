@@ -25,7 +25,7 @@ func TestHelpers(t *testing.T) {
 		}
 		return map[string]any{
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
-			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "images": []api.Image{{Ref: "i"}},
+			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
 			"attachment": "at_1", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})
@@ -51,6 +51,15 @@ func TestHelpers(t *testing.T) {
 			return r[0].ID, err
 		}},
 		{"sandbox.claim", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Claim(ctx, "x"); return r.ID, err }},
+		{"system.reload", `{}`, "ok", func() (any, error) { return "ok", c.Reload(ctx) }},
+		{"sandbox.update", `{"sandbox":"x","limits":{"pids":3}}`, "sb_1", func() (any, error) {
+			r, err := c.Update(ctx, api.UpdateParams{Sandbox: "x", Limits: api.Limits{PIDs: 3}})
+			return r.ID, err
+		}},
+		{"sandbox.stats", `{"sandbox":"x"}`, "sb_3", func() (any, error) { r, err := c.Stats(ctx, "x"); return r.Sandbox, err }},
+		{"sandbox.processes", `{"sandbox":"x"}`, "7", func() (any, error) { r, err := c.Processes(ctx, "x"); return r.Processes[0].PID, err }},
+		{"sandbox.pause", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Pause(ctx, "x"); return r.ID, err }},
+		{"sandbox.resume", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Resume(ctx, "x"); return r.ID, err }},
 		{"sandbox.kill", `{"sandbox":"x"}`, "[3]", func() (any, error) { return c.Kill(ctx, "x") }},
 		{"sandbox.remove", `{"sandbox":"x"}`, "[3]", func() (any, error) { return c.Remove(ctx, "x") }},
 		{"exec.run", `{"sandbox":"x","argv":["true"]}`, "ex_1", func() (any, error) {

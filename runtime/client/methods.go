@@ -34,6 +34,11 @@ func (c *Client) GC(ctx context.Context) (api.GCResult, error) {
 	return get[api.GCResult](ctx, c, api.MethodGC, nil)
 }
 
+// Reload makes the daemon read its configuration file again.
+func (c *Client) Reload(ctx context.Context) error {
+	return c.Call(ctx, api.MethodReload, nil, nil)
+}
+
 // CreateSandbox creates a sandbox and returns when it runs. files are what
 // p.FDs announces: the fds that p's workspace and mounts refer to by index.
 // progress may be nil.
@@ -86,6 +91,21 @@ func (c *Client) Pause(ctx context.Context, ref string) (api.Sandbox, error) {
 // Resume lets a paused sandbox go on.
 func (c *Client) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
 	return get[api.Sandbox](ctx, c, api.MethodSandboxResume, api.SandboxParams{Sandbox: ref})
+}
+
+// Update changes limits and life of a sandbox that runs and returns its record.
+func (c *Client) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, error) {
+	return get[api.Sandbox](ctx, c, api.MethodSandboxUpdate, p)
+}
+
+// Stats says what a sandbox uses now and has used.
+func (c *Client) Stats(ctx context.Context, ref string) (api.Stats, error) {
+	return get[api.Stats](ctx, c, api.MethodSandboxStats, api.SandboxParams{Sandbox: ref})
+}
+
+// Processes lists the processes of a sandbox, PID 1 first.
+func (c *Client) Processes(ctx context.Context, ref string) (api.Processes, error) {
+	return get[api.Processes](ctx, c, api.MethodSandboxProcs, api.SandboxParams{Sandbox: ref})
 }
 
 // Stdio are the files that a command gets as its standard streams; nil means

@@ -90,6 +90,7 @@ func (m *monitor) tryHutchd(ctx context.Context) (started bool, err error) {
 		return started, err
 	}
 	m.enter(h)
+	m.retell(h)
 	return true, nil
 }
 

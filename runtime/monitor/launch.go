@@ -119,7 +119,7 @@ func (m *monitor) config() *monitorapi.Config {
 		IDBase:       m.ids.UIDs[0].Outside,
 		SingleReason: m.ids.Reason,
 		Private:      m.opts.Private != nil,
-		Exec:         api.ExecBounds(m.file.Exec),
+		Settings:     m.settings(),
 		PID:          os.Getpid(),
 	}
 }

@@ -36,6 +36,8 @@ type Options struct {
 	Private *os.File
 	// Keep makes the end of ctx leave the sandboxes to the next daemon.
 	Keep bool
+	// Reload makes the monitor read the configuration file again. It may be nil.
+	Reload <-chan os.Signal
 	// Ready is called once: with nil when the daemon serves, or with why it does not.
 	Ready  func(error)
 	Logger *slog.Logger
@@ -51,7 +53,6 @@ type monitor struct {
 	opts Options
 	log  *slog.Logger
 
-	file     config.Config // the configuration file
 	tree     *cgroups.Tree
 	ids      bootstrap.IDMap
 	launcher *bootstrap.Launcher
@@ -66,6 +67,7 @@ type monitor struct {
 	changed sync.Cond
 	hutchd  *hutchd // that takes connections; nil between two
 	over    bool    // none will come any more
+	file    config.Config
 }
 
 // Run starts a daemon and returns when it has ended and nothing of it is left.
@@ -114,7 +116,7 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 	if err := m.opts.Paths.MakeDirs(); err != nil {
 		return err
 	}
-	if m.file, err = config.Load(m.opts.Paths.Config); err != nil {
+	if m.file, err = config.Load(m.opts.Paths.Config); err != nil { // nobody else is there yet
 		return err
 	}
 	if m.opts.Private == nil {
@@ -218,6 +220,7 @@ func (m *monitor) serve(ctx context.Context) (left bool, err error) {
 		defer close(done)
 		ended <- m.watch(ctx)
 	})
+	wg.Go(func() { m.reloads(m.opts.Reload, done) })
 	if m.listener != nil {
 		wg.Go(m.accept)
 		defer m.listener.Close()
@@ -323,6 +326,12 @@ func (m *monitor) serveHutchd(ctx context.Context, h *hutchd) {
 			}
 		case msg.Probe != nil:
 			if err := h.send(monitorapi.Message{Probed: &monitorapi.Probed{Checks: m.probe(ctx)}}); err != nil {
+				return
+			}
+		case msg.Reload != nil:
+			r := m.reload()
+			r.Asked = true
+			if err := h.send(monitorapi.Message{Reloaded: r}); err != nil {
 				return
 			}
 		case msg.Ending != nil:

@@ -1,56 +1,17 @@
 package sandbox
 
 import (
-	"fmt"
 	"path/filepath"
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// checkHost refuses what this host can not enforce.
-func (m *Manager) checkHost(s *api.Spec) error {
-	if t := s.Limits.TimeoutS; t > m.cfg.Exec.MaxTimeoutS {
-		return m.tooLong("limits.timeout_s", t)
-	}
-	if err := m.cfg.Host.checkRlimits("limits.rlimits", &s.Limits.Rlimits); err != nil {
-		return err
-	}
-	return m.checkControllers(&s.Limits)
-}
-
-func (m *Manager) checkControllers(limits *api.Limits) error {
-	h := &m.cfg.Host
-	for _, l := range []struct {
-		field, controller string
-		set               bool
-	}{
-		{"limits.cpus", "cpu", limits.CPUs > 0},
-		{"limits.memory_bytes", "memory", limits.MemoryBytes > 0},
-		{"limits.pids", "pids", limits.PIDs > 0},
-	} {
-		if !l.set || contains(h.Controllers, l.controller) {
-			continue
-		}
-		why := h.CgroupReason
-		if why == "" {
-			why = fmt.Sprintf("the %s controller is not available", l.controller)
-		}
-		return api.Errorf(api.Unavailable, "%s can not be enforced here: %s", l.field, why).
-			WithField(l.field).WithHint("%s", orElse(h.CgroupRemedy, "leave the limit out"))
-	}
-	return nil
-}
-
-// defaultPIDs bounds a sandbox that asks for no limit of its own, where there is a
-// controller for it: enough for every build tool, and a fork bomb ends there.
-const defaultPIDs = 4096
-
 // reserve takes the id and the name, so that two creates never share one.
-func (m *Manager) reserve(req *CreateRequest) (*Sandbox, error) {
+func (m *Manager) reserve(req *CreateRequest, limits granted) (*Sandbox, error) {
 	id := newID("sb_")
 	s := &Sandbox{
-		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, conn: req.Conn,
+		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, user: req.User, conn: req.Conn,
 		nproc: m.cfg.Host.NProc, door: newDoor(), clock: newClock(clockState{}),
 		exited: make(chan struct{}), execs: map[string]*running{},
 	}
@@ -58,11 +19,8 @@ func (m *Manager) reserve(req *CreateRequest) (*Sandbox, error) {
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	s.record = api.Sandbox{
 		ID: id, Name: s.name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
-		Image: req.Spec.Image, Labels: req.Spec.Labels, Limits: req.Spec.Limits, Network: req.Spec.Network,
+		Image: req.Spec.Image, Labels: req.Spec.Labels, Limits: limits.limits, Unenforced: limits.missing, Network: req.Spec.Network,
 		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User,
-	}
-	if s.record.Limits.PIDs == 0 && contains(m.cfg.Host.Controllers, "pids") {
-		s.record.Limits.PIDs = defaultPIDs
 	}
 	if s.record.Network.Mode == "" {
 		s.record.Network.Mode = api.NetNone
@@ -75,6 +33,9 @@ func (m *Manager) reserve(req *CreateRequest) (*Sandbox, error) {
 	if other, taken := m.byName[s.name]; taken && s.name != "" {
 		return nil, api.Errorf(api.AlreadyExists, "the name %q belongs to sandbox %s", s.name, other.id).
 			WithField("name").WithHint("choose another name, or remove it: hutch rm %s", s.name)
+	}
+	if err := m.checkQuota(s.user, &limits.limits, nil); err != nil {
+		return nil, err
 	}
 	m.byID[id] = s
 	if s.name != "" {

@@ -27,6 +27,7 @@ type saved struct {
 	Spec   api.Spec    `json:"spec"`
 	Root   *Root       `json:"root"`
 	Clock  clockState  `json:"clock,omitzero"`
+	User   uint32      `json:"user"`
 }
 
 // save replaces record.json.
@@ -40,7 +41,7 @@ func (s *Sandbox) saveAs(to api.State) error {
 }
 
 func (s *Sandbox) write(record api.Sandbox) error {
-	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: record, Spec: s.spec, Root: s.root, Clock: s.clock.state()})
+	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: record, Spec: s.spec, Root: s.root, Clock: s.clock.state(), User: s.user})
 }
 
 // claimGrace is how long a sandbox that is tied to its creator's connection waits for the
@@ -128,7 +129,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		return fmt.Errorf("record.json is not one: %w", err)
 	}
 	s := &Sandbox{
-		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root,
+		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
 		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record,
 		door: newDoor(), clock: newClock(from.Clock),
 		exited: make(chan struct{}), execs: map[string]*running{}, orphaned: from.Spec.Owner == api.OwnerConnection,

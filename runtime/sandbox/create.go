@@ -24,6 +24,7 @@ type Taker interface {
 type CreateRequest struct {
 	Spec     api.Spec
 	FDs      Taker
+	User     uint32 // whose quotas it counts for
 	Conn     uint64 // the connection it came on
 	Debug    bool
 	Progress func(api.Progress) // never nil
@@ -58,6 +59,7 @@ var steps = []step{
 	{"netns", (*creation).network},
 	{"spec", (*creation).build},
 	{"launch", (*creation).launch},
+	{"limits", (*creation).limit},
 	{"guest", (*creation).greet},
 	{"isolation", (*creation).readBack},
 	{"record", (*creation).save},
@@ -98,10 +100,11 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	if err := req.Spec.Validate(); err != nil {
 		return api.Sandbox{}, err
 	}
-	if err := m.checkHost(&req.Spec); err != nil {
+	limits, err := m.limitsOf(&req.Spec.Limits)
+	if err != nil {
 		return api.Sandbox{}, err
 	}
-	s, err := m.reserve(&req)
+	s, err := m.reserve(&req, limits)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -173,7 +176,7 @@ func (f *creation) network(context.Context) error {
 }
 
 func (f *creation) build(context.Context) error {
-	h, sp := &f.m.cfg.Host, &f.req.Spec
+	h := &f.m.cfg.Host
 	in := spec.Input{
 		Hostname: f.s.record.Hostname,
 		Rootfs:   filepath.Join(f.s.dir, "root"),
@@ -181,8 +184,7 @@ func (f *creation) build(context.Context) error {
 		Binds:    append(append([]spec.Bind{}, f.s.root.Binds...), f.binds...),
 		UIDs:     h.UIDs, GIDs: h.GIDs,
 		CgroupV2Mount: h.CgroupMode == "v2",
-		MemoryBytes:   sp.Limits.MemoryBytes, CPUs: sp.Limits.CPUs, PIDs: f.s.record.Limits.PIDs,
-		NoFileHard: h.NoFileHard,
+		NoFileHard:    h.NoFileHard,
 	}
 	in.CgroupPath = f.s.cgroup
 	config, err := spec.JSON(in)

@@ -56,7 +56,8 @@ type Launcher interface {
 // by cmd/hutchd. sandbox is the path of a sandbox's cgroup. No method waits for a
 // process but Kill and Freeze.
 type Cgroups interface {
-	// Enabled says whether execs have cgroups. Only Events may be called otherwise.
+	// Enabled says whether execs have cgroups. Otherwise only what is about sandboxes may
+	// be called: Limit, Stats, Events.
 	Enabled() bool
 	// Mount is a detached read-only mount of the sandbox's cgroup, the caller's.
 	Mount(sandbox string) (*os.File, error)
@@ -78,6 +79,10 @@ type Cgroups interface {
 	// forgets those of a sandbox, whose cgroup goes with all below it.
 	Retire(sandbox, exec string)
 	Forget(sandbox string)
+	// Limit sets those limits of a sandbox's cgroup that l has.
+	Limit(sandbox string, l api.Limits) error
+	// Stats is what a sandbox's cgroup has counted.
+	Stats(sandbox string) (api.Stats, error)
 	// Events counts the sandbox's processes that were killed for memory, and the
 	// forks that the limit of processes refused.
 	Events(sandbox string) (oom, pids uint64)
@@ -97,6 +102,10 @@ type Host struct {
 	NoFileHard uint64        // hard RLIMIT_NOFILE for sandboxes
 	NProc      uint64        // RLIMIT_NPROC of commands: processes of one uid in one sandbox
 	InMemory   bool          // what sandboxes write is kept in memory
+
+	CPUs        int    // that there are
+	MemoryBytes int64  // that there is
+	Disk        string // number of the disk of the state folder; "" when it is on none
 
 	CgroupMode   string // "v2", "v1", "none"
 	CgroupPath   string // parent of sandboxes' cgroups below each mount, "" with none

@@ -25,11 +25,11 @@ type bounds struct {
 
 // boundsOf decides about the limits of an exec.
 func (m *Manager) boundsOf(s *Sandbox, p *api.ExecParams) (b bounds, err error) {
-	own, sandbox := api.Limits{}, &s.spec.Limits
+	own, sandbox := api.Limits{}, s.limits()
 	if p.Limits != nil {
 		own = *p.Limits
 	}
-	if b.timeout, err = m.timeoutOf(s, p, own.TimeoutS); err != nil {
+	if b.timeout, err = m.timeoutOf(sandbox.TimeoutS, p, own.TimeoutS); err != nil {
 		return b, err
 	}
 	b.cpu = seconds(positive(own.CPUTimeS, sandbox.CPUTimeS))
@@ -41,9 +41,10 @@ func (m *Manager) boundsOf(s *Sandbox, p *api.ExecParams) (b bounds, err error) 
 		if err := m.checkExecControllers(s, &own); err != nil {
 			return b, err
 		}
-		b.group = api.Limits{CPUs: own.CPUs, MemoryBytes: own.MemoryBytes, PIDs: own.PIDs}
+		b.group = api.Limits{CPUs: own.CPUs, MemoryBytes: own.MemoryBytes, PIDs: own.PIDs, OOMGroup: own.OOMGroup}
 	}
-	return b, m.addRlimits(&b, &sandbox.Rlimits, &own.Rlimits)
+	standIns := m.standIns(s)
+	return b, m.addRlimits(&b, &sandbox.Rlimits, &own.Rlimits, &standIns)
 }
 
 // positive is the first of two that is set.
@@ -55,28 +56,29 @@ func positive[T int64 | float64](own, otherwise T) T {
 }
 
 // timeoutOf is the wall time that an exec may take, 0 for no end.
-func (m *Manager) timeoutOf(s *Sandbox, p *api.ExecParams, own float64) (time.Duration, error) {
+func (m *Manager) timeoutOf(sandbox float64, p *api.ExecParams, own float64) (time.Duration, error) {
+	exec := m.settings.Load().Exec
 	field := "limits.timeout_s"
 	if p.TimeoutS != nil {
 		own, field = *p.TimeoutS, "timeout_s"
 	}
 	switch {
-	case own > m.cfg.Exec.MaxTimeoutS && !p.Unbounded():
+	case own > exec.MaxTimeoutS && !p.Unbounded():
 		return 0, m.tooLong(field, own)
 	case own > 0 || p.TimeoutS != nil:
 		return seconds(own), nil
-	case s.spec.Limits.TimeoutS > 0:
-		return seconds(s.spec.Limits.TimeoutS), nil
+	case sandbox > 0:
+		return seconds(sandbox), nil
 	case p.Unbounded():
 		return 0, nil
 	}
-	return seconds(m.cfg.Exec.TimeoutS), nil
+	return seconds(exec.TimeoutS), nil
 }
 
 func (m *Manager) tooLong(field string, asked float64) error {
 	return api.Errorf(api.InvalidArgument, "%s: %g seconds are more than a command may take here", field, asked).WithField(field).
 		WithHint("ask for at most %g seconds, start it in the background, or raise exec.max_timeout_s in the daemon's configuration file",
-			m.cfg.Exec.MaxTimeoutS)
+			m.settings.Load().Exec.MaxTimeoutS)
 }
 
 // limit is ctx with the exec's timeout.
@@ -146,14 +148,17 @@ func (h *Host) checkRlimits(field string, r *api.Rlimits) error {
 }
 
 // addRlimits adds what the stub is to set before the command runs.
-func (m *Manager) addRlimits(b *bounds, sandbox, own *api.Rlimits) error {
+func (m *Manager) addRlimits(b *bounds, sandbox, own *api.Rlimits, in *standIns) error {
 	if err := m.cfg.Host.checkRlimits("limits.rlimits", own); err != nil {
 		return err
 	}
 	// Counted per user namespace since Linux 5.14, so a fork bomb is bounded also
 	// where there are no cgroups, and nobody else's processes count. PID 1 has no
 	// such limit: it can still start what ends the bomb.
-	nproc := guestapi.Rlimit{Resource: unix.RLIMIT_NPROC, Soft: m.cfg.Host.NProc, Hard: m.cfg.Host.NProc}
+	nproc := guestapi.Rlimit{Resource: unix.RLIMIT_NPROC, Soft: in.nproc, Hard: in.nproc}
+	if in.data > 0 && sandbox.Data == nil && own.Data == nil {
+		b.rlimits = append(b.rlimits, guestapi.Rlimit{Resource: unix.RLIMIT_DATA, Soft: in.data, Hard: in.data})
+	}
 	for _, name := range api.RlimitNames {
 		l := *own.ByName(name)
 		if l == nil {

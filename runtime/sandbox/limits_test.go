@@ -50,10 +50,10 @@ func TestVerdict(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	m := &Manager{cfg: Config{
-		Exec: api.ExecBounds{TimeoutS: 3, MaxTimeoutS: 30},
 		Host: Host{NoFileHard: 4096, NProc: 64, CgroupMode: "none", CgroupReason: "none here"},
 	}}
-	s := &Sandbox{spec: api.Spec{Limits: api.Limits{
+	m.Configure(Settings{Exec: api.ExecBounds{TimeoutS: 3, MaxTimeoutS: 30}})
+	s := &Sandbox{record: api.Sandbox{Limits: api.Limits{
 		TimeoutS: 4, CPUTimeS: 5, OutputBytes: 6,
 		Rlimits: api.Rlimits{NoFile: &api.Rlimit{Soft: 7}, Core: &api.Rlimit{}},
 	}}}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 type Config struct {
 	Dir      string // this daemon's folder for sandboxes; exists, empty
 	Host     Host
-	Exec     api.ExecBounds
+	Settings Settings
 	Images   ImageSource
 	Launcher Launcher
 	Events   Events // nil discards
@@ -36,15 +37,24 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
+// Settings are what the configuration file says, and may change while the daemon runs.
+type Settings struct {
+	Exec     api.ExecBounds
+	Defaults api.Limits // of sandboxes that ask for none
+	Quotas   api.Quotas
+}
+
 // Manager holds the sandboxes of one daemon. Its methods may be called from any
 // goroutine.
 type Manager struct {
 	cfg Config
 
 	// ctx ends with Close; creates under way are cancelled by it.
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // creates, and removals that run in the background
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	wg       sync.WaitGroup // creates, and removals that run in the background
+	settings atomic.Pointer[Settings]
+
 	// watchers end when their sandbox's pidfd is closed, as part of its removal.
 	watchers sync.WaitGroup
 	// removals are under way: counted under mu while their sandbox is still listed.
@@ -71,7 +81,7 @@ func NewManager(cfg Config) *Manager {
 	if cfg.Events == nil {
 		cfg.Events = noEvents{}
 	}
-	return &Manager{
+	m := &Manager{
 		cfg:      cfg,
 		ctx:      ctx,
 		cancel:   cancel,
@@ -84,7 +94,12 @@ func NewManager(cfg Config) *Manager {
 		creating: map[uint64]int{},
 		lastBusy: time.Now(),
 	}
+	m.Configure(cfg.Settings)
+	return m
 }
+
+// Configure puts settings in force, for what starts from now on.
+func (m *Manager) Configure(s Settings) { m.settings.Store(&s) }
 
 var errClosed = api.Errorf(api.Unavailable, "the daemon is shutting down").WithHint("try again: a new daemon starts by itself")
 

@@ -16,11 +16,12 @@ type Sandbox struct {
 	dir   string // <state>/daemons/<daemon>/sandboxes/<id>
 	spec  api.Spec
 	root  *Root
-	nproc uint64 // RLIMIT_NPROC of its commands
+	nproc uint64 // RLIMIT_NPROC of its files workers
 	// cgroup is the path of its cgroup below the mount of each hierarchy, "" with
 	// none; grouped says that execs have theirs below it.
 	cgroup  string
 	grouped bool
+	user    uint32 // who created it, as the monitor saw; quotas are the user's
 	conn    uint64 // the creating connection, when Spec.Owner ties the sandbox to it
 
 	guest *guestapi.Client
@@ -37,6 +38,9 @@ type Sandbox struct {
 	files workers
 	door  door
 	clock *clock // of its commands
+
+	// updates is held while limits change.
+	updates sync.Mutex
 
 	// orphaned says that the connection it is tied to went with a hutchd before, and
 	// that its creator may come back; Manager.mu guards it, and conn then.
@@ -87,6 +91,19 @@ func (s *Sandbox) Record() api.Sandbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.record
+}
+
+// limits are those in force.
+func (s *Sandbox) limits() api.Limits {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.Limits
+}
+
+func (s *Sandbox) setLimits(l api.Limits) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record.Limits = l
 }
 
 // state is the current state.

@@ -212,7 +212,7 @@ func (m *Manager) RunShell(ctx context.Context, p api.ShellRunParams) (api.Shell
 		return api.ShellResult{}, err
 	}
 	s := sh.r.s
-	timeout, err := m.timeoutOf(s, &api.ExecParams{TimeoutS: p.TimeoutS}, 0)
+	timeout, err := m.timeoutOf(s.limits().TimeoutS, &api.ExecParams{TimeoutS: p.TimeoutS}, 0)
 	if err != nil {
 		return api.ShellResult{}, err
 	}

@@ -22,6 +22,8 @@ type System interface {
 	// because its own reply must still leave: Server.Shutdown waits.
 	Shutdown(ctx context.Context, p api.ShutdownParams) error
 	GC(ctx context.Context) (api.GCResult, error)
+	// Reload reads the configuration file again.
+	Reload(ctx context.Context) error
 }
 
 // Sandboxes are the sandboxes of the daemon. A ref is an id or a name.
@@ -38,6 +40,10 @@ type Sandboxes interface {
 	// Pause and Resume return the record as it is then; neither minds being late.
 	Pause(ctx context.Context, ref string) (api.Sandbox, error)
 	Resume(ctx context.Context, ref string) (api.Sandbox, error)
+	// Update changes limits of a sandbox that runs and returns its record.
+	Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, error)
+	Stats(ref string) (api.Stats, error)
+	Processes(ref string) (api.Processes, error)
 }
 
 // Execs are the commands that run in sandboxes.

@@ -47,6 +47,8 @@ func (e *engines) Shutdown(_ context.Context, p api.ShutdownParams) error {
 }
 func (e *engines) GC(context.Context) (api.GCResult, error) { return api.GCResult{Bytes: 7}, nil }
 
+func (e *engines) Reload(context.Context) error { return nil }
+
 type fakeSandboxes struct{ *engines }
 
 func (f fakeSandboxes) Create(ctx context.Context, _ Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error) {
@@ -85,6 +87,12 @@ func (f fakeSandboxes) Kill(context.Context, string) (api.KillResult, error) {
 func (f fakeSandboxes) Remove(context.Context, string) (api.KillResult, error) {
 	return api.KillResult{}, nil
 }
+
+func (f fakeSandboxes) Update(_ context.Context, p api.UpdateParams) (api.Sandbox, error) {
+	return api.Sandbox{ID: p.Sandbox, Limits: p.Limits}, nil
+}
+func (f fakeSandboxes) Stats(ref string) (api.Stats, error)     { return api.Stats{Sandbox: ref}, nil }
+func (f fakeSandboxes) Processes(string) (api.Processes, error) { return api.Processes{}, nil }
 
 type fakeExecs struct{ *engines }
 

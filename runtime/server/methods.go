@@ -56,6 +56,9 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodGC: handle(func(ctx context.Context, _ *Call, _ empty) (api.GCResult, error) {
 			return system.GC(ctx)
 		}),
+		api.MethodReload: done(func(ctx context.Context, _ *Call, _ empty) error {
+			return system.Reload(ctx)
+		}),
 		api.MethodSandboxCreate: handle(func(ctx context.Context, c *Call, p api.CreateParams) (api.Sandbox, error) {
 			return boxes.Create(ctx, c.Actor, p, c.FDs, c.Progress)
 		}),
@@ -83,6 +86,17 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodSandboxResume: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.Sandbox, error) {
 			return boxes.Resume(ctx, p.Sandbox)
+		}),
+		api.MethodSandboxUpdate: handle(func(ctx context.Context, _ *Call, p api.UpdateParams) (api.Sandbox, error) {
+			return boxes.Update(ctx, p)
+		}),
+		api.MethodSandboxStats: handle(func(_ context.Context, _ *Call, p api.SandboxParams) (api.Stats, error) {
+			return boxes.Stats(p.Sandbox)
+		}),
+		api.MethodSandboxProcs: handle(func(_ context.Context, _ *Call, p api.SandboxParams) (api.Processes, error) {
+			list, err := boxes.Processes(p.Sandbox)
+			list.Processes = orEmpty(list.Processes)
+			return list, err
 		}),
 		api.MethodExecRun: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.ExecResult, error) {
 			end, err := s.turns.take(ctx, c.line)

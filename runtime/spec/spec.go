@@ -6,14 +6,11 @@ package spec
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"path/filepath"
 
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"golang.org/x/sys/unix"
-
-	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // Extent is one line of /proc/self/uid_map as hutchd sees its own: Count ids
@@ -50,15 +47,8 @@ type Input struct {
 	// limits there).
 	CgroupV2Mount bool
 
-	MemoryBytes int64   // 0 = no limit
-	CPUs        float64 // 0 = no limit
-	PIDs        int64   // 0 = no limit; PID 1's threads come on top
-
 	NoFileHard uint64 // hard RLIMIT_NOFILE, below hutchd's own
 }
-
-// cpuPeriodUS is the length of a CFS quota period; 100 ms is the kernel's default.
-const cpuPeriodUS = 100_000
 
 // Build makes the config. The network namespace's path is filled in by
 // hutch-launch, which alone holds the fd.
@@ -137,18 +127,7 @@ func cgroup(in Input) *cgroups.Cgroup {
 		// libcontainer ignores errors only while Path is empty, and demands a name.
 		return &cgroups.Cgroup{Name: filepath.Base(filepath.Dir(in.Rootfs)), Rootless: true, Resources: res}
 	}
-	if in.MemoryBytes > 0 {
-		res.Memory = in.MemoryBytes
-		res.MemorySwap = in.MemoryBytes // memory and swap together
-	}
-	if in.CPUs > 0 {
-		res.CpuPeriod = cpuPeriodUS
-		res.CpuQuota = int64(math.Round(in.CPUs * cpuPeriodUS))
-	}
-	if in.PIDs > 0 {
-		pids := in.PIDs + api.InitThreads
-		res.PidsLimit = &pids
-	}
+	// Limits are hutchd's to set, before the first command as while it runs: package cgroups.
 	return &cgroups.Cgroup{Path: in.CgroupPath, Resources: res}
 }
 

@@ -30,10 +30,9 @@ func TestBuild(t *testing.T) {
 		"single": func(in *Input) {
 			in.UIDs, in.GIDs = []Extent{{0, 1}}, []Extent{{0, 1}}
 		},
-		"limits": func(in *Input) {
+		"cgroup1": func(in *Input) {
 			in.UIDs, in.GIDs = []Extent{{0, 65536}}, []Extent{{0, 65536}}
 			in.CgroupPath = "/hutch-1-2/sandboxes/sb_abc"
-			in.MemoryBytes, in.CPUs, in.PIDs = 256<<20, 1.5, 64
 		},
 		"cgroup2": func(in *Input) {
 			in.CgroupPath, in.CgroupV2Mount = "/user.slice/hutch-1-2/sandboxes/sb_abc", true

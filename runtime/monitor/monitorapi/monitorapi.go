@@ -8,6 +8,7 @@
 //	stop   {reason, keep}              ending {}
 //	swept  {removed, error}            sweep {}
 //	probed {checks}                    probe {}
+//	reloaded {settings | failed}       reload {}
 //
 // Authentication happens in the monitor, because inside a user namespace
 // SO_PEERCRED shows every unmapped uid as 65534.
@@ -26,12 +27,15 @@ type Message struct {
 	Stop   *Stop   `json:"stop,omitempty"`
 	Swept  *Swept  `json:"swept,omitempty"`
 	Probed *Probed `json:"probed,omitempty"`
+	// Reloaded answers Reload, and tells of a reload that nobody of hutchd's asked for.
+	Reloaded *Reloaded `json:"reloaded,omitempty"`
 
 	// hutchd to monitor.
 	Ready  *Ready  `json:"ready,omitempty"`  // serves from now on
 	Failed *Failed `json:"failed,omitempty"` // could not start; hutchd exits
 	Sweep  *Sweep  `json:"sweep,omitempty"`  // remove cgroups of dead daemons
 	Probe  *Probe  `json:"probe,omitempty"`  // run the doctor's probes
+	Reload *Reload `json:"reload,omitempty"` // read the configuration file again
 	Ending *Ending `json:"ending,omitempty"` // takes no connection any more
 }
 
@@ -47,11 +51,17 @@ type Config struct {
 	// SingleReason says why only one id is mapped; "" when there is a range.
 	SingleReason string `json:"single_reason,omitempty"`
 	// Private says that the daemon ends with its one connection.
-	Private bool `json:"private"`
-	// Exec is of the configuration file, which hutchd may not be able to open.
-	Exec api.ExecBounds `json:"exec"`
+	Private  bool     `json:"private"`
+	Settings Settings `json:"settings"`
 	// PID is the monitor's, in its own pid namespace: the daemon's pid for users.
 	PID int `json:"pid"`
+}
+
+// Settings are of the configuration file, which hutchd may not be able to open.
+type Settings struct {
+	Exec     api.ExecBounds `json:"exec"`
+	Defaults api.Limits     `json:"defaults"`
+	Quotas   api.Quotas     `json:"quotas"`
 }
 
 // Conn is a connection whose peer the monitor has authenticated.
@@ -77,6 +87,17 @@ const ExitLeft = 75 // EX_TEMPFAIL of sysexits.h
 // Ending says that hutchd is about to exit and takes no more connections: a client that
 // comes now is for the next daemon.
 type Ending struct{}
+
+// Reload asks for the configuration file to be read again; the answer is Reloaded.
+type Reload struct{}
+
+// Reloaded says what the configuration file holds now, or why that is not in force.
+type Reloaded struct {
+	Settings *Settings `json:"settings,omitempty"`
+	Failed   *Failed   `json:"failed,omitempty"`
+	Asked    bool      `json:"asked,omitempty"` // it answers Reload
+	Again    bool      `json:"again,omitempty"` // nothing has happened: what a new hutchd may have missed
+}
 
 // Sweep asks for a sweep of cgroups; the answer is Swept.
 type Sweep struct{}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// warnUnenforced tells which limits that were asked for are not in force. Defaults are
+// nobody's wish: inspect shows them.
+func warnUnenforced(w io.Writer, sb *api.Sandbox) {
+	style := cli.Style{}
+	if w == os.Stderr {
+		style = cli.StyleFor(os.Stderr)
+	}
+	for _, u := range sb.Unenforced {
+		if u.Default {
+			continue
+		}
+		text := fmt.Sprintf("limits.%s is not enforced: %s", u.Limit, u.Why)
+		if u.Instead != "" {
+			text += "; instead " + u.Instead
+		}
+		fmt.Fprintf(w, "%s %s\n", style.Yellow("hutch: warning:"), cli.Line(text))
+	}
+}

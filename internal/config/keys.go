@@ -1,0 +1,249 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/hutch-sh/hutch/internal/units"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// key is one line of the file. To add one, add it to keys, and its default to Default.
+type key struct {
+	path string // "section.name"
+	doc  string
+	set  func(*Config, *yaml.Node) error
+	show func(*Config) string // as Print writes it
+
+	alias string // it means this other key
+	list  bool   // its value is a list
+}
+
+// sets is the path of what the key is for.
+func (k *key) sets() string {
+	if k.alias != "" {
+		return k.alias
+	}
+	return k.path
+}
+
+// sections in the order in which Print writes them.
+var sections = []struct{ name, doc string }{
+	{"exec", "Commands."},
+	{"defaults", "Limits of sandboxes that ask for none. What this machine can not enforce is reported by\n# `hutch inspect`, and does not keep a sandbox from running. none is no limit.\n# The names of other products are understood, too: cpu_cores, memory_mb, disk_mb,\n# max_processes, timeout_seconds."},
+	{"quotas", "What all sandboxes of one user may have together; none is no quota."},
+}
+
+var keys = []key{
+	{path: "image", doc: "image of a command line that names none", set: func(c *Config, v *yaml.Node) error {
+		if c.Image = v.Value; v.Value == "" {
+			return errors.New("no image")
+		}
+		return nil
+	}, show: func(c *Config) string { return strconv.Quote(c.Image) }},
+	seconds("exec.timeout_s", "of a command that names no timeout", func(c *Config) *float64 { return &c.Exec.TimeoutS }),
+	seconds("exec.max_timeout_s", "the most that a command may ask for", func(c *Config) *float64 { return &c.Exec.MaxTimeoutS }),
+
+	cores("defaults.cpus", "CPU time per wall time", func(c *Config) *float64 { return &c.Defaults.CPUs }),
+	size("defaults.memory_bytes", "memory, with what is in tmpfs", func(c *Config) *int64 { return &c.Defaults.MemoryBytes }),
+	size("defaults.disk_bytes", "what a sandbox may write", func(c *Config) *int64 { return &c.Defaults.DiskBytes }),
+	count("defaults.pids", "processes and threads", func(c *Config) *int64 { return &c.Defaults.PIDs }),
+
+	{path: "quotas.sandboxes", doc: "how many at once", set: func(c *Config, v *yaml.Node) error {
+		n, err := wholeOr(v, 0)
+		if n > 1<<20 {
+			err = fmt.Errorf("%d is more than any machine runs", n)
+		}
+		c.Quotas.Sandboxes = int(n)
+		return err
+	}, show: func(c *Config) string { return orNone(int64(c.Quotas.Sandboxes), 0) }},
+	{path: "quotas.cpus", doc: "sum of their CPUs", set: func(c *Config, v *yaml.Node) (err error) {
+		c.Quotas.CPUs, err = coresOr(v, 0)
+		return err
+	}, show: func(c *Config) string { return coresText(c.Quotas.CPUs, 0) }},
+	{path: "quotas.memory_bytes", doc: "sum of their memory", set: func(c *Config, v *yaml.Node) (err error) {
+		c.Quotas.MemoryBytes, err = sizeOr(v, 1, 0)
+		return err
+	}, show: func(c *Config) string { return sizeText(c.Quotas.MemoryBytes, 0) }},
+
+	// The names that users of other products know.
+	alias(cores("defaults.cpu_cores", "", func(c *Config) *float64 { return &c.Defaults.CPUs }), "defaults.cpus"),
+	alias(megabytes("defaults.memory_mb", func(c *Config) *int64 { return &c.Defaults.MemoryBytes }), "defaults.memory_bytes"),
+	alias(megabytes("defaults.disk_mb", func(c *Config) *int64 { return &c.Defaults.DiskBytes }), "defaults.disk_bytes"),
+	alias(count("defaults.max_processes", "", func(c *Config) *int64 { return &c.Defaults.PIDs }), "defaults.pids"),
+	alias(seconds("defaults.timeout_seconds", "", func(c *Config) *float64 { return &c.Exec.TimeoutS }), "exec.timeout_s"),
+	{path: "defaults.network_enabled", alias: "defaults.network", set: func(_ *Config, v *yaml.Node) error {
+		var on bool
+		if err := v.Decode(&on); err != nil {
+			return fmt.Errorf("%q is neither true nor false", v.Value)
+		}
+		if on {
+			return errNoNetwork
+		}
+		return nil
+	}},
+	{path: "defaults.allowed_domains", alias: "defaults.allow", list: true, set: func(_ *Config, v *yaml.Node) error {
+		if len(v.Content) > 0 || v.Kind != yaml.SequenceNode {
+			return errNoNetwork
+		}
+		return nil
+	}},
+	// Without a network every name is blocked.
+	{path: "defaults.blocked_domains", alias: "defaults.block", list: true, set: func(_ *Config, v *yaml.Node) error {
+		var names []string
+		return v.Decode(&names)
+	}},
+}
+
+var errNoNetwork = errors.New("this build has no network policy yet, only none: leave it out")
+
+func find(path string) *key {
+	for i := range keys {
+		if keys[i].path == path {
+			return &keys[i]
+		}
+	}
+	return nil
+}
+
+func isSection(name string) bool {
+	for _, s := range sections {
+		if s.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// suggestion names a key that a misspelt one may be meant for.
+func suggestion(path string) string {
+	for i := range keys {
+		k := &keys[i]
+		_, name, _ := strings.Cut("."+k.path, ".")
+		if strings.HasPrefix(k.path, path) || strings.HasSuffix(k.path, "."+path) || strings.HasPrefix(path, name) {
+			return "; is " + k.path + " meant?"
+		}
+	}
+	return ""
+}
+
+func alias(k key, of string) key {
+	k.alias = of
+	return k
+}
+
+func seconds(path, doc string, place func(*Config) *float64) key {
+	return key{path: path, doc: doc + "; seconds, or as in 3m", set: func(c *Config, v *yaml.Node) (err error) {
+		s, err := units.Seconds(v.Value)
+		if err == nil && (s <= 0 || s > api.MaxSeconds) {
+			err = fmt.Errorf("%s is not possible; use up to %d seconds", v.Value, api.MaxSeconds)
+		}
+		*place(c) = s
+		return err
+	}, show: func(c *Config) string { return strconv.FormatFloat(*place(c), 'g', -1, 64) }}
+}
+
+func cores(path, doc string, place func(*Config) *float64) key {
+	return key{path: path, doc: doc, set: func(c *Config, v *yaml.Node) (err error) {
+		*place(c), err = coresOr(v, api.Unlimited)
+		return err
+	}, show: func(c *Config) string { return coresText(*place(c), api.Unlimited) }}
+}
+
+func size(path, doc string, place func(*Config) *int64) key {
+	return key{path: path, doc: doc, set: func(c *Config, v *yaml.Node) (err error) {
+		*place(c), err = sizeOr(v, 1, api.Unlimited)
+		return err
+	}, show: func(c *Config) string { return sizeText(*place(c), api.Unlimited) }}
+}
+
+func megabytes(path string, place func(*Config) *int64) key {
+	return key{path: path, set: func(c *Config, v *yaml.Node) (err error) {
+		*place(c), err = sizeOr(v, 1<<20, api.Unlimited)
+		return err
+	}}
+}
+
+func count(path, doc string, place func(*Config) *int64) key {
+	return key{path: path, doc: doc, set: func(c *Config, v *yaml.Node) (err error) {
+		*place(c), err = wholeOr(v, api.Unlimited)
+		return err
+	}, show: func(c *Config) string { return orNone(*place(c), api.Unlimited) }}
+}
+
+// none is how the file says that there is no limit.
+const none = "none"
+
+func coresOr(v *yaml.Node, unlimited float64) (float64, error) {
+	if v.Value == none {
+		return unlimited, nil
+	}
+	n, err := units.Float(v.Value)
+	if err != nil || n < 0.01 || n > api.MaxCPUs {
+		return 0, fmt.Errorf("%q is not 0.01 to %d CPUs, nor %s", v.Value, api.MaxCPUs, none)
+	}
+	return n, nil
+}
+
+// sizeOr reads a size; a plain number counts in unit bytes.
+func sizeOr(v *yaml.Node, unit, unlimited int64) (int64, error) {
+	if v.Value == none {
+		return unlimited, nil
+	}
+	n, err := units.Size(v.Value)
+	if _, plain := units.Float(v.Value); plain == nil && err == nil {
+		if n > (1<<62)/unit {
+			err = fmt.Errorf("size %q is out of range", v.Value)
+		}
+		n *= unit
+	}
+	if err == nil && n == 0 {
+		err = fmt.Errorf("0 is no limit that anything can run in; %s is no limit", none)
+	}
+	return n, err
+}
+
+func wholeOr(v *yaml.Node, unlimited int64) (int64, error) {
+	if v.Value == none {
+		return unlimited, nil
+	}
+	n, err := strconv.ParseInt(v.Value, 10, 64)
+	if err != nil || n < 1 || n > api.MaxPIDs {
+		return 0, fmt.Errorf("%q is not 1 to %d, nor %s", v.Value, api.MaxPIDs, none)
+	}
+	return n, nil
+}
+
+func orNone(n, unlimited int64) string {
+	if n == unlimited {
+		return none
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func coresText(n, unlimited float64) string {
+	if n == unlimited {
+		return none
+	}
+	return strconv.FormatFloat(n, 'g', -1, 64)
+}
+
+// sizeText is n as a person writes it, when that is exact.
+func sizeText(n, unlimited int64) string {
+	if n == unlimited {
+		return none
+	}
+	for _, u := range []struct {
+		shift int
+		name  string
+	}{{30, "g"}, {20, "m"}, {10, "k"}} {
+		if n>>u.shift<<u.shift == n {
+			return strconv.FormatInt(n>>u.shift, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}

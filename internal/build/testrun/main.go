@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/build/testreport"
+	"github.com/hutch-sh/hutch/internal/build/testtree"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
@@ -80,17 +82,16 @@ func run(ctx context.Context, out io.Writer, o options) (bool, error) {
 		os.Setenv(testenv.RequireVar, testenv.RequireAll)
 	}
 	os.Setenv(testenv.BinVar, filepath.Join(root, "bin"))
-	// The examples are programs that the tests run, and nobody installs.
-	if err := command(ctx, "go", "build", "-o", filepath.Join(root, "bin", "example-embed"), module+"/docs/examples/embed").Run(); err != nil {
-		return false, fmt.Errorf("build the examples: %w", err)
+	if err := testtree.BuildExamples(ctx, root); err != nil {
+		return false, err
 	}
-	var total report
-	r := newReader(out, module, "")
+	var total testreport.Report
+	r := testreport.NewReader(out, module, "")
 	if err := goTest(ctx, r, o); err != nil {
 		return false, err
 	}
-	ok := !r.failed
-	total.add(testenv.CurrentKind(), r.outcomes)
+	ok := !r.Failed
+	total.Add(testenv.CurrentKind(), r.Outcomes)
 	if o.matrix && os.Geteuid() == 0 {
 		passed, err := runMatrix(ctx, out, root, o, &total)
 		if err != nil {
@@ -98,9 +99,9 @@ func run(ctx context.Context, out io.Writer, o options) (bool, error) {
 		}
 		ok = ok && passed
 	}
-	total.summary(out)
+	total.Summary(out)
 	if o.require && o.whole {
-		unmet := total.unmet(list)
+		unmet := total.Unmet(list)
 		for _, line := range unmet {
 			fmt.Fprintln(out, "FAIL: must run:", line)
 		}
@@ -110,7 +111,7 @@ func run(ctx context.Context, out io.Writer, o options) (bool, error) {
 }
 
 // goTest runs `go test` for the user who called.
-func goTest(ctx context.Context, r *reader, o options) error {
+func goTest(ctx context.Context, r *testreport.Reader, o options) error {
 	// Not from the cache: most tests look at the host, or drive binaries.
 	args := []string{"test", "-json", "-count=1", "-tags", tags, "-timeout", o.timeout.String()}
 	if o.race {
@@ -136,7 +137,7 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 
 // stream runs cmd and reads its events. A non-zero exit is a failure of tests,
 // which the events have told already.
-func stream(cmd *exec.Cmd, r *reader) error {
+func stream(cmd *exec.Cmd, r *testreport.Reader) error {
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -144,9 +145,9 @@ func stream(cmd *exec.Cmd, r *reader) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 	}
-	readErr := r.read(pipe)
+	readErr := r.Read(pipe)
 	if err := cmd.Wait(); err != nil {
-		r.failed = true
+		r.Failed = true
 	}
 	return readErr
 }

@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/hutch-sh/hutch/internal/build/testreport"
+	"github.com/hutch-sh/hutch/internal/build/testtree"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 	"github.com/hutch-sh/hutch/internal/testenv/testuser"
@@ -21,7 +22,7 @@ import (
 
 // runMatrix runs the host-dependent packages as ordinary users, from a copy that
 // they can read: the checkout may well lie in root's home.
-func runMatrix(ctx context.Context, out io.Writer, root string, o options, total *report) (ok bool, err error) {
+func runMatrix(ctx context.Context, out io.Writer, root string, o options, total *testreport.Report) (ok bool, err error) {
 	pkgs, err := hostPackages(ctx, o)
 	if err != nil || len(pkgs) == 0 {
 		return err == nil, err
@@ -31,7 +32,7 @@ func runMatrix(ctx context.Context, out io.Writer, root string, o options, total
 		return false, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := stage(ctx, root, dir, pkgs); err != nil {
+	if err := testtree.Stage(ctx, root, dir, tags, pkgs); err != nil {
 		return false, err
 	}
 	ok = true
@@ -47,7 +48,7 @@ func runMatrix(ctx context.Context, out io.Writer, root string, o options, total
 
 // aboutSources are tests of the repository itself: they need the toolchain, and
 // say the same to everybody.
-var aboutSources = []string{module + "/internal/deptest", module + "/internal/build/testrun"}
+var aboutSources = []string{module + "/internal/deptest", module + "/internal/build/testrun", module + "/internal/build/testreport"}
 
 // hostPackages lists the folders, below the module's root, of the packages whose
 // tests depend on the host: those that link testenv.
@@ -83,103 +84,34 @@ func isTestenv(dep string) bool {
 	return path == module+"/internal/testenv"
 }
 
-// stage fills dir with the sources (tests read their testdata), the binaries and
-// one compiled test for each package, all readable by everybody.
-func stage(ctx context.Context, root, dir string, pkgs []string) error {
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return err
-	}
-	if err := copyTree(root, filepath.Join(dir, "src")); err != nil {
-		return err
-	}
-	for _, made := range []string{tools, cached} {
-		if err := copyTree(filepath.Join(root, made), filepath.Join(dir, "src", made)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	for _, pkg := range pkgs {
-		args := []string{"test", "-c", "-tags", tags, "-o", testBinary(dir, pkg), "./" + pkg}
-		cmd := command(ctx, "go", args...)
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
-		}
-	}
-	return nil
-}
-
-const (
-	tools  = ".cache/tools/usr/bin" // what make deps unpacked, if it did
-	cached = ".cache/test"          // what tests made once, such as images
-)
-
-func testBinary(dir, pkg string) string {
-	return filepath.Join(dir, "tests", strings.ReplaceAll(pkg, "/", "_")+".test")
-}
-
-// copyTree copies files and folders but for what tests do not read: the history,
-// caches and the module of the tools.
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		switch {
-		case slices.Contains([]string{".git", ".cache", "dist", "internal/tools"}, rel):
-			if !d.IsDir() {
-				return nil // a linked work tree's .git, where SkipDir would skip all of its siblings
-			}
-			return filepath.SkipDir
-		case d.IsDir():
-			return os.MkdirAll(filepath.Join(to, rel), 0o755)
-		case !d.Type().IsRegular():
-			return nil
-		}
-		info, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // an editor's temporary file, gone meanwhile
-		} else if err != nil {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(to, rel), data, info.Mode().Perm()|0o444)
-	})
-}
-
 // runAs runs every compiled test as one kind of user.
-func runAs(ctx context.Context, out io.Writer, kind mustrun.Kind, dir string, pkgs []string, o options, total *report) (ok bool, err error) {
+func runAs(ctx context.Context, out io.Writer, kind mustrun.Kind, dir string, pkgs []string, o options, total *testreport.Report) (ok bool, err error) {
 	u, err := testuser.New(ctx, kind)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, u.Close()) }()
-	r := newReader(out, module, string(kind))
+	r := testreport.NewReader(out, module, string(kind))
 	for _, pkg := range pkgs {
-		if err := runBinary(ctx, r, u, dir, pkg, o); err != nil {
+		if err := runBinary(ctx, out, r, u, dir, pkg, o); err != nil {
 			return false, err
 		}
 	}
-	total.add(kind, r.outcomes)
-	return !r.failed, nil
+	total.Add(kind, r.Outcomes)
+	return !r.Failed, nil
 }
 
 // runBinary runs one compiled test as u and reads its output through test2json,
 // as the go command would.
-func runBinary(ctx context.Context, r *reader, u *testuser.User, dir, pkg string, o options) error {
+func runBinary(ctx context.Context, out io.Writer, r *testreport.Reader, u *testuser.User, dir, pkg string, o options) error {
 	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + o.timeout.String()}
 	if o.run != "" {
 		args = append(args, "-test.run="+o.run)
 	}
 	bin := filepath.Join(dir, "src", "bin")
-	test := command(ctx, testBinary(dir, pkg), args...)
+	test := command(ctx, testtree.Binary(dir, pkg), args...)
 	test.Dir = filepath.Join(dir, "src", filepath.FromSlash(pkg))
-	path := []string{bin, "/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", filepath.Join(dir, "src", tools)}
+	path := []string{bin, "/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", filepath.Join(dir, "src", testtree.Tools)}
 	u.Run(test, "PATH="+strings.Join(path, ":"), testenv.BinVar+"="+bin, testenv.RequireVar+"="+os.Getenv(testenv.RequireVar))
 
 	convert := exec.Command("go", "tool", "test2json", "-t", "-p", module+"/"+pkg)
@@ -195,10 +127,10 @@ func runBinary(ctx context.Context, r *reader, u *testuser.User, dir, pkg string
 	}
 	streamErr := stream(convert, r)
 	if err := test.Wait(); err != nil {
-		r.failed = true
-		fmt.Fprintf(r.out, "FAIL\t%s\t%v\t(%s)\n", module+"/"+pkg, err, u.Kind)
+		r.Failed = true
+		fmt.Fprintf(out, "FAIL\t%s\t%v\t(%s)\n", module+"/"+pkg, err, u.Kind)
 	} else {
-		fmt.Fprintf(r.out, "ok  \t%s\t(%s)\n", module+"/"+pkg, u.Kind)
+		fmt.Fprintf(out, "ok  \t%s\t(%s)\n", module+"/"+pkg, u.Kind)
 	}
 	return streamErr
 }

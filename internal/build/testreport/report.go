@@ -1,4 +1,4 @@
-package main
+package testreport
 
 import (
 	"fmt"
@@ -10,15 +10,16 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
 
-// report gathers the outcomes of every kind of user that ran.
-type report struct {
+// Report gathers the outcomes of every kind of user that ran.
+type Report struct {
 	kinds    []mustrun.Kind // in the order they ran
-	outcomes map[mustrun.Kind][]outcome
+	outcomes map[mustrun.Kind][]Outcome
 }
 
-func (r *report) add(k mustrun.Kind, outcomes []outcome) {
+// Add notes how the tests ended for one kind of user.
+func (r *Report) Add(k mustrun.Kind, outcomes []Outcome) {
 	if r.outcomes == nil {
-		r.outcomes = map[mustrun.Kind][]outcome{}
+		r.outcomes = map[mustrun.Kind][]Outcome{}
 	}
 	if _, ok := r.outcomes[k]; !ok {
 		r.kinds = append(r.kinds, k)
@@ -26,22 +27,22 @@ func (r *report) add(k mustrun.Kind, outcomes []outcome) {
 	r.outcomes[k] = append(r.outcomes[k], outcomes...)
 }
 
-// summary prints how many tests ended how, the failed ones, and for every reason
+// Summary prints how many tests ended how, the failed ones, and for every reason
 // the tests that it kept from running.
-func (r *report) summary(out io.Writer) {
+func (r *Report) Summary(out io.Writer) {
 	for _, k := range r.kinds {
 		count := map[string]int{}
 		skipped := map[string][]string{}
 		for _, o := range r.outcomes[k] {
-			count[o.action]++
-			if o.action == "skip" {
-				skipped[o.reason] = append(skipped[o.reason], o.name)
+			count[o.Action]++
+			if o.Action == "skip" {
+				skipped[o.Reason] = append(skipped[o.Reason], o.Name)
 			}
 		}
 		fmt.Fprintf(out, "\nas %s: %d passed, %d failed, %d cannot run here\n", k, count["pass"], count["fail"], count["skip"])
 		for _, o := range r.outcomes[k] {
-			if o.action == "fail" {
-				fmt.Fprintf(out, "  FAIL %s\n", o.name)
+			if o.Action == "fail" {
+				fmt.Fprintf(out, "  FAIL %s\n", o.Name)
 			}
 		}
 		for _, reason := range slices.Sorted(maps.Keys(skipped)) {
@@ -53,11 +54,11 @@ func (r *report) summary(out io.Writer) {
 	}
 }
 
-// unmet names the rules of list that no test satisfies, one line each with the
+// Unmet names the rules of list that no test satisfies, one line each with the
 // reason: a must-run test that was skipped, or that nobody found. The first kind
 // ran every package, the others only those that depend on the host: a rule for
 // no kind in particular asks of them what they ran.
-func (r *report) unmet(list mustrun.List) []string {
+func (r *Report) Unmet(list mustrun.List) []string {
 	var lines []string
 	for _, rule := range list {
 		for i, k := range r.kinds {
@@ -78,14 +79,14 @@ func (r *report) unmet(list mustrun.List) []string {
 
 // matches reports whether outcomes hold a test of rule, and those that were
 // skipped. Failed tests are reported elsewhere; here they count as having run.
-func matches(rule mustrun.Rule, outcomes []outcome) (found bool, skips []string) {
+func matches(rule mustrun.Rule, outcomes []Outcome) (found bool, skips []string) {
 	for _, o := range outcomes {
-		if !rule.Tests.MatchString(o.name) {
+		if !rule.Tests.MatchString(o.Name) {
 			continue
 		}
 		found = true
-		if o.action == "skip" {
-			skips = append(skips, o.name+" was skipped: "+o.reason)
+		if o.Action == "skip" {
+			skips = append(skips, o.Name+" was skipped: "+o.Reason)
 		}
 	}
 	return found, skips

@@ -1,4 +1,6 @@
-package main
+// Package testreport reads what tests print as the go command's events, and says in
+// the end what ran, what failed, and what could not run and why.
+package testreport
 
 import (
 	"bufio"
@@ -18,33 +20,35 @@ type event struct {
 	Output  string
 }
 
-// outcome is how one test ended for one kind of user.
-type outcome struct {
-	name   string // mustrun.Name
-	action string // pass, fail or skip
-	reason string // of a skip: what the test said
+// Outcome is how one test ended for one kind of user.
+type Outcome struct {
+	Name   string // mustrun.Name
+	Action string // pass, fail or skip
+	Reason string // of a skip: what the test said
 }
 
-// reader turns event streams into what a person wants to read: the lines plain
+// Reader turns event streams into what a person wants to read: the lines plain
 // `go test` prints, plus the outcome of every test.
-type reader struct {
+type Reader struct {
 	out      io.Writer
 	module   string // import path that is cut off package names
 	label    string // kind of user, shown behind a package's line
-	outcomes []outcome
+	Outcomes []Outcome
 	// pending holds the output of tests that have not ended, by package and test:
 	// shown when they fail, dropped when they pass.
 	pending map[[2]string]*strings.Builder
-	failed  bool
+	Failed  bool
 }
 
-func newReader(out io.Writer, module, label string) *reader {
-	return &reader{out: out, module: module, label: label, pending: map[[2]string]*strings.Builder{}}
+// NewReader makes one that prints to out. label, when there is one, is shown behind
+// the line of each package.
+func NewReader(out io.Writer, module, label string) *Reader {
+	return &Reader{out: out, module: module, label: label, pending: map[[2]string]*strings.Builder{}}
 }
 
-// read consumes one stream until its end. Lines that are not events come from
+// Read consumes one stream until its end. Lines that are not events come from
 // the go command itself (an invalid flag, say) and are passed on.
-func (r *reader) read(stream io.Reader) error {
+func (r *Reader) Read(stream io.Reader) error {
 	lines := bufio.NewReader(stream)
 	for {
 		line, err := lines.ReadString('\n')
@@ -64,7 +68,7 @@ func (r *reader) read(stream io.Reader) error {
 	}
 }
 
-func (r *reader) handle(e event) {
+func (r *Reader) handle(e event) {
 	key := [2]string{e.Package, e.Test}
 	switch e.Action {
 	case "output":
@@ -81,7 +85,7 @@ func (r *reader) handle(e event) {
 	case "build-output":
 		fmt.Fprint(r.out, e.Output)
 	case "build-fail":
-		r.failed = true
+		r.Failed = true
 	case "pass", "fail", "skip":
 		if e.Test == "" {
 			r.endPackage(e)
@@ -92,7 +96,7 @@ func (r *reader) handle(e event) {
 }
 
 // packageLine shows what a package itself prints, but for the noise.
-func (r *reader) packageLine(e event) {
+func (r *Reader) packageLine(e event) {
 	line := strings.TrimSuffix(e.Output, "\n")
 	switch {
 	case line == "PASS", line == "FAIL", line == "testing: warning: no tests to run",
@@ -105,8 +109,8 @@ func (r *reader) packageLine(e event) {
 	fmt.Fprintln(r.out, line)
 }
 
-func (r *reader) endTest(key [2]string, e event) {
-	o := outcome{name: r.name(e), action: e.Action}
+func (r *Reader) endTest(key [2]string, e event) {
+	o := Outcome{Name: r.name(e), Action: e.Action}
 	output := ""
 	if b := r.pending[key]; b != nil {
 		output = b.String()
@@ -114,17 +118,17 @@ func (r *reader) endTest(key [2]string, e event) {
 	delete(r.pending, key)
 	switch e.Action {
 	case "fail":
-		r.failed = true
+		r.Failed = true
 		fmt.Fprint(r.out, withoutProgress(output))
 	case "skip":
-		o.reason = skipReason(output)
+		o.Reason = skipReason(output)
 	}
-	r.outcomes = append(r.outcomes, o)
+	r.Outcomes = append(r.Outcomes, o)
 }
 
 // endPackage shows the tests that a panic, a time-out or os.Exit cut short: they
 // never report an end of their own.
-func (r *reader) endPackage(e event) {
+func (r *Reader) endPackage(e event) {
 	for key, b := range r.pending {
 		if key[0] != e.Package {
 			continue
@@ -132,15 +136,15 @@ func (r *reader) endPackage(e event) {
 		delete(r.pending, key)
 		if e.Action == "fail" {
 			fmt.Fprint(r.out, withoutProgress(b.String()))
-			r.outcomes = append(r.outcomes, outcome{name: r.name(event{Package: key[0], Test: key[1]}), action: "fail"})
+			r.Outcomes = append(r.Outcomes, Outcome{Name: r.name(event{Package: key[0], Test: key[1]}), Action: "fail"})
 		}
 	}
 	if e.Action == "fail" {
-		r.failed = true
+		r.Failed = true
 	}
 }
 
-func (r *reader) name(e event) string {
+func (r *Reader) name(e event) string {
 	pkg := strings.TrimPrefix(strings.TrimPrefix(e.Package, r.module), "/")
 	return pkg + "." + e.Test
 }

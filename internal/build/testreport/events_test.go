@@ -1,4 +1,4 @@
-package main
+package testreport
 
 import (
 	"encoding/json"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
+
+const module = "github.com/hutch-sh/hutch"
 
 // stream writes events as the go command would: one package, then its tests.
 func events(es ...event) string {
@@ -27,14 +29,14 @@ func TestRead(t *testing.T) {
 	for _, tt := range []struct {
 		name, in, out string
 		failed        bool
-		outcomes      []outcome
+		outcomes      []Outcome
 	}{
 		{
 			name: "passing tests say nothing",
 			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "    a_test.go:1: chatter\n"), event{Action: "pass", Test: "TestA"},
 				output("", "PASS\n"), output("", "ok  \texample\t0.1s\n"), event{Action: "pass"}),
 			out:      "ok  \texample\t0.1s\n",
-			outcomes: []outcome{{"images.TestA", "pass", ""}},
+			outcomes: []Outcome{{"images.TestA", "pass", ""}},
 		},
 		{
 			name: "failing tests say everything",
@@ -42,13 +44,13 @@ func TestRead(t *testing.T) {
 				event{Action: "fail", Test: "TestA"}, output("", "FAIL\n"), output("", "FAIL\texample\t0.1s\n"), event{Action: "fail"}),
 			out:      "    a_test.go:1: broken\n--- FAIL: TestA (0.00s)\nFAIL\texample\t0.1s\n",
 			failed:   true,
-			outcomes: []outcome{{"images.TestA", "fail", ""}},
+			outcomes: []Outcome{{"images.TestA", "fail", ""}},
 		},
 		{
 			name: "skips give their reason",
 			in: events(output("TestA/sub", "=== RUN   TestA/sub\n"), output("TestA/sub", "    a_test.go:12: overlay: no\n"), output("TestA/sub", "        EPERM\n"),
 				output("TestA/sub", "--- SKIP: TestA/sub (0.00s)\n"), event{Action: "skip", Test: "TestA/sub"}, event{Action: "pass"}),
-			outcomes: []outcome{{"images.TestA/sub", "skip", "overlay: no EPERM"}},
+			outcomes: []Outcome{{"images.TestA/sub", "skip", "overlay: no EPERM"}},
 		},
 		{
 			name: "a panic ends the test that never ended",
@@ -56,7 +58,7 @@ func TestRead(t *testing.T) {
 				event{Action: "fail"}),
 			out:      "FAIL\texample\t0.1s\npanic: oh\n",
 			failed:   true,
-			outcomes: []outcome{{"images.TestA", "fail", ""}},
+			outcomes: []Outcome{{"images.TestA", "fail", ""}},
 		},
 		{
 			name:   "what does not build fails",
@@ -76,22 +78,22 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
-			r := newReader(&out, module, "")
-			if err := r.read(strings.NewReader(tt.in)); err != nil {
+			r := NewReader(&out, module, "")
+			if err := r.Read(strings.NewReader(tt.in)); err != nil {
 				t.Fatal(err)
 			}
 			if out.String() != tt.out {
 				t.Errorf("printed %q, want %q", out.String(), tt.out)
 			}
-			if r.failed != tt.failed {
-				t.Errorf("failed = %v, want %v", r.failed, tt.failed)
+			if r.Failed != tt.failed {
+				t.Errorf("failed = %v, want %v", r.Failed, tt.failed)
 			}
-			if len(r.outcomes) != len(tt.outcomes) {
-				t.Fatalf("outcomes %v, want %v", r.outcomes, tt.outcomes)
+			if len(r.Outcomes) != len(tt.outcomes) {
+				t.Fatalf("outcomes %v, want %v", r.Outcomes, tt.outcomes)
 			}
 			for i := range tt.outcomes {
-				if r.outcomes[i] != tt.outcomes[i] {
-					t.Errorf("outcome %v, want %v", r.outcomes[i], tt.outcomes[i])
+				if r.Outcomes[i] != tt.outcomes[i] {
+					t.Errorf("outcome %v, want %v", r.Outcomes[i], tt.outcomes[i])
 				}
 			}
 		})
@@ -102,8 +104,8 @@ func FuzzRead(f *testing.F) {
 	f.Add(events(output("TestA", "=== RUN   TestA\n"), event{Action: "skip", Test: "TestA"}))
 	f.Add("{}\nnot json\n{\"Action\":\"fail\"}")
 	f.Fuzz(func(t *testing.T, in string) {
-		r := newReader(&strings.Builder{}, module, "root")
-		if err := r.read(strings.NewReader(in)); err != nil {
+		r := NewReader(&strings.Builder{}, module, "root")
+		if err := r.Read(strings.NewReader(in)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -114,26 +116,26 @@ func TestUnmet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass := func(name string) outcome { return outcome{name: name, action: "pass"} }
+	pass := func(name string) Outcome { return Outcome{Name: name, Action: "pass"} }
 	for _, tt := range []struct {
 		name   string
-		root   []outcome
-		subuid []outcome
+		root   []Outcome
+		subuid []Outcome
 		want   []string
 	}{
-		{"all ran", []outcome{pass("images.TestPull")}, []outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
-		{"skipped", []outcome{{"images.TestPull", "skip", "no registry"}}, []outcome{pass("images.TestPull"), pass("images.TestRange")},
+		{"all ran", []Outcome{pass("images.TestPull")}, []Outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
+		{"skipped", []Outcome{{"images.TestPull", "skip", "no registry"}}, []Outcome{pass("images.TestPull"), pass("images.TestRange")},
 			[]string{"TestPull$ as root: images.TestPull was skipped: no registry"}},
-		{"gone", []outcome{pass("images.TestPull")}, []outcome{pass("images.TestPull")},
+		{"gone", []Outcome{pass("images.TestPull")}, []Outcome{pass("images.TestPull")},
 			[]string{"TestRange$ as subuid: no such test ran"}},
-		{"not in the matrix", []outcome{pass("images.TestPull")}, []outcome{pass("images.TestRange")}, nil},
-		{"skipped in one case of a table", []outcome{pass("images.TestPull"), {"images.TestPull/x", "skip", "y"}}, []outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
+		{"not in the matrix", []Outcome{pass("images.TestPull")}, []Outcome{pass("images.TestRange")}, nil},
+		{"skipped in one case of a table", []Outcome{pass("images.TestPull"), {"images.TestPull/x", "skip", "y"}}, []Outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var r report
-			r.add(mustrun.Root, tt.root)
-			r.add(mustrun.SubUID, tt.subuid)
-			got := r.unmet(list)
+			var r Report
+			r.Add(mustrun.Root, tt.root)
+			r.Add(mustrun.SubUID, tt.subuid)
+			got := r.Unmet(list)
 			if len(got) != len(tt.want) {
 				t.Fatalf("got %q, want %q", got, tt.want)
 			}
@@ -147,10 +149,10 @@ func TestUnmet(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	var r report
-	r.add(mustrun.Root, []outcome{{"a.TestX", "pass", ""}, {"a.TestY", "skip", "no crun"}, {"b.TestZ", "skip", "no crun"}, {"b.TestF", "fail", ""}})
+	var r Report
+	r.Add(mustrun.Root, []Outcome{{"a.TestX", "pass", ""}, {"a.TestY", "skip", "no crun"}, {"b.TestZ", "skip", "no crun"}, {"b.TestF", "fail", ""}})
 	var out strings.Builder
-	r.summary(&out)
+	r.Summary(&out)
 	want := "\nas root: 1 passed, 1 failed, 2 cannot run here\n  FAIL b.TestF\n  no crun\n      a.TestY\n      b.TestZ\n"
 	if out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)

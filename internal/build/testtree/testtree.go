@@ -1,0 +1,98 @@
+// Package testtree copies what tests need, compiled tests included, to a folder from
+// which somebody else can run them: another user, or a virtual machine.
+package testtree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Stage fills dir with the sources (tests read their testdata), the binaries and
+// one compiled test for each package, all readable by everybody.
+func Stage(ctx context.Context, root, dir, tags string, pkgs []string) error {
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	if err := copyTree(root, filepath.Join(dir, "src")); err != nil {
+		return err
+	}
+	for _, made := range []string{Tools, cached} {
+		if err := copyTree(filepath.Join(root, made), filepath.Join(dir, "src", made)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for _, pkg := range pkgs {
+		args := []string{"test", "-c", "-tags", tags, "-o", Binary(dir, pkg), "./" + pkg}
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir, cmd.Stderr = root, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+		}
+	}
+	return nil
+}
+
+// BuildExamples builds the examples, which are programs that the tests run and nobody
+// installs, beside the binaries.
+func BuildExamples(ctx context.Context, root string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(root, "bin", "example-embed"), "./docs/examples/embed")
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build the examples: %w", err)
+	}
+	return nil
+}
+
+// What is not of the repository.
+const (
+	Tools  = ".cache/tools/usr/bin" // what make deps unpacked, if it did
+	cached = ".cache/test"          // what tests made once, such as images
+)
+
+// Binary is the compiled test of a package in a folder that Stage filled.
+func Binary(dir, pkg string) string {
+	return filepath.Join(dir, "tests", strings.ReplaceAll(pkg, "/", "_")+".test")
+}
+
+// copyTree copies files and folders but for what tests do not read: the history,
+// caches and the module of the tools.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case slices.Contains([]string{".git", ".cache", "dist", "internal/tools"}, rel):
+			if !d.IsDir() {
+				return nil // a linked work tree's .git, where SkipDir would skip all of its siblings
+			}
+			return filepath.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(to, rel), 0o755)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // an editor's temporary file, gone meanwhile
+		} else if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, rel), data, info.Mode().Perm()|0o444)
+	})
+}

@@ -81,8 +81,10 @@ func canonical(c string) string {
 
 // Delegate makes a tree for a daemon of uid and gid and returns it; when the
 // host offers none, the tree's Mode is None with the reason. euid is the
-// caller's: only root may use a hierarchy that nobody delegated.
-func Delegate(euid, uid, gid int) (*Tree, error) {
+// caller's: only root may use a hierarchy that nobody delegated. obtain is for an
+// ordinary user whose cgroup is somebody else's: it moves this process to one that
+// is delegated to the user, or says why there is none.
+func Delegate(euid, uid, gid int, obtain func() error) (*Tree, error) {
 	hs, err := mounted("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
@@ -94,7 +96,7 @@ func Delegate(euid, uid, gid int) (*Tree, error) {
 	if euid == 0 {
 		return delegateRoot(hs, name, uid, gid)
 	}
-	return delegateUser(hs, name)
+	return delegateUser(hs, name, obtain)
 }
 
 // Locks are what keeps sweeps away from the tree. Whoever is to keep it when this
@@ -171,34 +173,6 @@ func (t *Tree) usable(h hierarchy) ([]string, error) {
 		}
 	}
 	return got, nil
-}
-
-// delegateUser uses the cgroup that this process is in, when somebody (systemd)
-// delegated it to the caller. The group must hold no other process: the kernel
-// gives controllers only to children of empty groups (cgroups(7), "no internal
-// processes").
-func delegateUser(hs []hierarchy, name string) (*Tree, error) {
-	const remedy = "systemd-run --user --scope -p Delegate=yes hutch serve"
-	if len(hs) != 1 || !hs[0].v2 {
-		return none("cgroup v1 hierarchies belong to root; limits as an ordinary user need pure cgroup v2",
-			"boot with systemd.unified_cgroup_hierarchy=1, or start hutch as root"), nil
-	}
-	own, err := ownV2("/proc/self/cgroup")
-	if err != nil {
-		return nil, err
-	}
-	h := hs[0]
-	dir := filepath.Join(h.mount, own)
-	if st, err := os.Stat(dir); err != nil || !ownedByMe(st) || unix.Access(dir, unix.W_OK) != nil {
-		return none(fmt.Sprintf("the cgroup %s is not delegated to this user", own), remedy), nil
-	}
-	group := filepath.Join(own, name)
-	t := &Tree{Mode: V2, Path: filepath.Join("/", group, "sandboxes"), V2Mount: true, hierarchies: hs, group: group}
-	if err := t.takeOver(h, dir); err != nil {
-		reason := fmt.Sprintf("the delegated cgroup %s can not be used: %v", own, err)
-		return none(reason, remedy), t.Remove()
-	}
-	return t, nil
 }
 
 func (t *Tree) takeOver(h hierarchy, dir string) error {

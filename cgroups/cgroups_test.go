@@ -102,7 +102,7 @@ func TestMonitorLives(t *testing.T) {
 func TestDelegateRoot(t *testing.T) {
 	testenv.Root(t)
 	const uid = 1<<31 - 1<<16
-	tree, err := Delegate(0, uid, uid)
+	tree, err := Delegate(0, uid, uid, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestDelegateUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := delegateUser(hs, "hutch-1-1")
+	tree, err := delegateUser(hs, "hutch-1-1", func() error { t.Error("asked for a cgroup that could not be used"); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

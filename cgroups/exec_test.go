@@ -22,7 +22,7 @@ import (
 func execsOf(t *testing.T) (x *Execs, sandbox string) {
 	t.Helper()
 	testenv.Root(t)
-	tree, err := Delegate(0, 0, 0)
+	tree, err := Delegate(0, 0, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,11 +139,13 @@ func (h host) cgroupsV2(name string, tree cgroupTree, try func(string) error) Ch
 	// Sessions live in scopes that belong to root; systemd's user manager gives
 	// away parts of its own subtree to whoever asks.
 	manager := fmt.Sprintf("%s/user.slice/user-%d.slice/user@%d.service", tree.root, h.uid, h.uid)
-	if controllers := h.controllers(manager); controllers != nil && h.userBus() {
-		return h.enough(name, "systemd's user manager", controllers)
+	if controllers := h.controllers(manager); controllers != nil {
+		if _, ok := h.userBus(); ok {
+			return h.enough(name, "systemd's user manager", controllers)
+		}
 	}
-	return no(name, fmt.Sprintf("%s: %v, and no systemd user manager runs for uid %d: limits cannot be enforced", CgroupV2None, err, h.uid),
-		h.sudo(fmt.Sprintf("loginctl enable-linger %s", h.user))+" # then run hutch by: systemd-run --user --scope -p Delegate=yes -- hutch")
+	return fixable(name, fmt.Sprintf("%s: %v, and no systemd user manager runs for uid %d: limits cannot be enforced", CgroupV2None, err, h.uid),
+		h.sudo("loginctl enable-linger "+h.user)+" && "+h.sudo(fmt.Sprintf("systemctl start user@%d.service", h.uid)))
 }
 
 // enough compares the controllers that a delegated subtree has with those that
@@ -160,7 +162,7 @@ func (h host) enough(name, who string, have []string) Check {
 	}
 	dropIn := h.sudo("mkdir -p /etc/systemd/system/user@.service.d") + " && printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | " +
 		h.sudo("tee /etc/systemd/system/user@.service.d/delegate.conf") + " && " + h.sudo("systemctl daemon-reload")
-	return no(name, fmt.Sprintf("%s: %s delegates %q without %s: those limits cannot be enforced", CgroupV2Delegated, who, have, strings.Join(missing, " ")), dropIn)
+	return fixable(name, fmt.Sprintf("%s: %s delegates %q without %s: those limits cannot be enforced", CgroupV2Delegated, who, have, strings.Join(missing, " ")), dropIn)
 }
 
 // controllers lists what the cgroup at dir could enable for children.
@@ -172,14 +174,21 @@ func (h host) controllers(dir string) []string {
 	return strings.Fields(text)
 }
 
-// userBus reports whether the user manager can be asked.
-func (h host) userBus() bool {
-	dir := h.env("XDG_RUNTIME_DIR")
-	if dir == "" {
-		dir = "/run/user/" + strconv.Itoa(h.uid)
+// UserBus is the D-Bus address of the caller's systemd user manager. ok is false when
+// there is none.
+func UserBus() (address string, ok bool) { return thisHost().userBus() }
+
+// userBus looks where systemd puts it before it believes the session's variable, which
+// may name a bus without systemd (dbus-run-session).
+func (h host) userBus() (address string, ok bool) {
+	for _, dir := range []string{h.env("XDG_RUNTIME_DIR"), "/run/user/" + strconv.Itoa(h.uid)} {
+		bus := path.Join(dir, "bus")
+		if _, err := fs.Stat(h.root, strings.TrimPrefix(bus, "/")); dir != "" && err == nil {
+			return "unix:path=" + bus, true
+		}
 	}
-	_, err := fs.Stat(h.root, strings.TrimPrefix(path.Join(dir, "bus"), "/"))
-	return err == nil
+	address = h.env("DBUS_SESSION_BUS_ADDRESS")
+	return address, strings.HasPrefix(address, "unix:")
 }
 
 // tryMakeCgroup makes a cgroup in dir and removes it, and asks whether processes

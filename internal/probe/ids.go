@@ -32,7 +32,7 @@ func (h host) subIDs() Check {
 	}
 	first := max(h.freeID("/etc/subuid"), h.freeID("/etc/subgid"))
 	ids := fmt.Sprintf("%d-%d", first, first+wantIDs-1)
-	return no(name, fmt.Sprintf("%s, %d are needed for more than one user inside", detail, wantIDs),
+	return fixable(name, fmt.Sprintf("%s, %d are needed for more than one user inside", detail, wantIDs),
 		h.sudo(fmt.Sprintf("usermod --add-subuids %s --add-subgids %s %s", ids, ids, h.user)))
 }
 
@@ -98,10 +98,10 @@ func IDMapTools() Check {
 	for _, tool := range []string{"newuidmap", "newgidmap"} {
 		path, err := exec.LookPath(tool)
 		if err != nil {
-			return no(name, tool+" is not installed: sandboxes have one user inside", h.install("uidmap", "shadow-utils", "shadow-subids"))
+			return fixable(name, tool+" is not installed: sandboxes have one user inside", h.install("uidmap", "shadow-utils", "shadow-subids"))
 		}
 		if !mayMapIDs(path) {
-			return no(name, path+" has neither the setuid bit nor file capabilities: it cannot write a map", h.sudo("chmod u+s "+path))
+			return fixable(name, path+" has neither the setuid bit nor file capabilities: it cannot write a map", h.sudo("chmod u+s "+path))
 		}
 		found = append(found, path)
 	}

@@ -133,7 +133,7 @@ func (h host) noNamespaces(err error) Check {
 	for _, kind := range []string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"} {
 		limit := "user.max_" + kind + "_namespaces"
 		if v, ok := h.sysctl(limit); ok && v < 64 {
-			return no(name, fmt.Sprintf("clone: %v: %s is %d", err, limit, v), h.sudo("sysctl -w "+limit+"=28633"))
+			return fixable(name, fmt.Sprintf("clone: %v: %s is %d", err, limit, v), h.sudo("sysctl -w "+limit+"=28633"))
 		}
 	}
 	return no(name, fmt.Sprintf("clone: %v: every namespace that user.max_*_namespaces allows is in use", err), "sysctl -a --pattern 'user.max_.*_namespaces'")

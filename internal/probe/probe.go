@@ -34,6 +34,9 @@ type Check struct {
 	// Remedy is the exact command (several lines where it takes several) that turns
 	// a no into a yes, or empty when there is nothing to do.
 	Remedy string `json:"remedy"`
+	// Fixable says that Remedy is a shell script that `hutch doctor --fix` may run:
+	// not advice, and nothing that takes a reboot.
+	Fixable bool `json:"-"`
 	// Required is set when no sandbox can run without it.
 	Required bool `json:"required"`
 }
@@ -70,6 +73,11 @@ func yes(name, detail string) Check { return Check{Name: name, Status: Yes, Deta
 
 func no(name, detail, remedy string) Check {
 	return Check{Name: name, Status: No, Detail: detail, Remedy: remedy}
+}
+
+// fixable is a no whose remedy is a script.
+func fixable(name, detail, script string) Check {
+	return Check{Name: name, Status: No, Detail: detail, Remedy: script, Fixable: script != ""}
 }
 
 func inconclusive(name, detail string) Check {

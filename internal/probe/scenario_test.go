@@ -2,13 +2,11 @@ package probe
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/internal/testenv/outer"
 )
 
 // scenarioVar makes the test binary a host of some kind: it runs in a user
@@ -61,13 +59,13 @@ var scenarios = []scenario{
 		remedy: map[string]string{"namespaces": "sysctl -w user.max_net_namespaces="},
 	},
 	{
-		name: "container-seccomp", set: refuseUserNamespaces,
+		name: "container-seccomp", set: func(string) error { return outer.RefuseUserNamespaces() },
 		want:   map[string]Status{"user_namespaces": No, "namespaces": No},
 		detail: map[string]string{"user_namespaces": "seccomp filter"},
 		remedy: map[string]string{"user_namespaces": "seccomp=unconfined"},
 	},
 	{
-		name: "container-masked-proc", set: maskProc,
+		name: "container-masked-proc", set: func(string) error { return outer.MaskProc() },
 		want:   map[string]Status{"user_namespaces": Yes, "overlay": Yes, "proc": No},
 		remedy: map[string]string{"proc": "systempaths=unconfined"},
 	},
@@ -170,44 +168,6 @@ func runScenario(name, dir string) {
 func sysctl(name, value string) func(string) error {
 	return func(string) error { return os.WriteFile("/proc/sys/"+name, []byte(value), 0) }
 }
-
-// refuseUserNamespaces installs what docker's default profile amounts to here:
-// clone and unshare with CLONE_NEWUSER are EPERM, clone3 is ENOSYS.
-func refuseUserNamespaces(string) error {
-	const nrClone, nrUnshare, nrClone3 = unix.SYS_CLONE, unix.SYS_UNSHARE, unix.SYS_CLONE3
-	load := func(at uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
-	}
-	ret := func(v uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: v} }
-	eq := func(k uint32, jt, jf uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jt: jt, Jf: jf}
-	}
-	program := []unix.SockFilter{
-		load(0), // seccomp_data.nr
-		eq(nrClone3, 4, 0),
-		eq(nrClone, 1, 0),
-		eq(nrUnshare, 0, 3),
-		load(16), // seccomp_data.args[0], low half
-		{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: unix.CLONE_NEWUSER, Jt: 2, Jf: 1},
-		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
-		ret(unix.SECCOMP_RET_ALLOW),
-		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
-	}
-	var raw []byte
-	for _, f := range program {
-		raw = binary.NativeEndian.AppendUint16(raw, f.Code)
-		raw = append(raw, f.Jt, f.Jf)
-		raw = binary.NativeEndian.AppendUint32(raw, f.K)
-	}
-	runtime.LockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	return sys.InstallSeccomp(raw, unix.SECCOMP_FILTER_FLAG_TSYNC)
-}
-
-// maskProc covers a part of /proc, as docker does.
-func maskProc(string) error { return unix.Mount("tmpfs", "/proc/tty", "tmpfs", unix.MS_RDONLY, "") }
 
 // enterChroot enters a folder that is no mount point and shows the whole host.
 func enterChroot(dir string) error {

@@ -76,7 +76,7 @@ func (h host) noUserNamespace(name string, err error) Check {
 	switch errno {
 	case syscall.ENOSPC, syscall.EUSERS:
 		limit, _ := h.sysctl("user.max_user_namespaces")
-		return no(name, fmt.Sprintf("%s: user.max_user_namespaces is %d, or namespaces are nested 32 deep", detail, limit),
+		return fixable(name, fmt.Sprintf("%s: user.max_user_namespaces is %d, or namespaces are nested 32 deep", detail, limit),
 			h.sudo("sysctl -w user.max_user_namespaces=28633"))
 	case syscall.EPERM, syscall.EACCES, syscall.ENOSYS:
 		return h.refusedUserNamespace(name, detail, errno)
@@ -89,7 +89,7 @@ func (h host) noUserNamespace(name string, err error) Check {
 // refusedUserNamespace finds out who refuses.
 func (h host) refusedUserNamespace(name, detail string, errno syscall.Errno) Check {
 	if v, ok := h.sysctl("kernel.unprivileged_userns_clone"); ok && v == 0 && h.uid != 0 {
-		return no(name, detail+": kernel.unprivileged_userns_clone is 0",
+		return fixable(name, detail+": kernel.unprivileged_userns_clone is 0",
 			h.sudo("sysctl -w kernel.unprivileged_userns_clone=1"))
 	}
 	if h.appArmorRestricts() || errno == syscall.EACCES {
@@ -129,7 +129,7 @@ func (h host) appArmor(name, detail string) Check {
 	tee := h.sudo("tee /etc/apparmor.d/hutch >/dev/null")
 	load := h.sudo("apparmor_parser -r /etc/apparmor.d/hutch")
 	remedy := tee + " <<'END'\n" + AppArmorProfile(h.exe) + "END\n" + load
-	return no(name, detail+": AppArmor restricts unprivileged user namespaces", remedy)
+	return fixable(name, detail+": AppArmor restricts unprivileged user namespaces", remedy)
 }
 
 // inChroot reports whether the root folder is none of this namespace's mounts,

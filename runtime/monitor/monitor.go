@@ -157,7 +157,7 @@ func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
 			return errors.Join(err, m.launcher.Leave())
 		}
 		undo.Add(m.tree.Remove)
-	} else if err := m.delegate(undo); err != nil {
+	} else if err := m.delegate(ctx, undo); err != nil {
 		return err
 	}
 	undo.Add(m.endTakeover)
@@ -178,7 +178,7 @@ func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
 }
 
 // delegate makes the cgroups of a new hutch-launch.
-func (m *monitor) delegate(undo *cleanup.Stack) error {
+func (m *monitor) delegate(ctx context.Context, undo *cleanup.Stack) error {
 	if swept, err := cgroups.Sweep(); err != nil {
 		m.log.Warn("sweep cgroups of dead daemons", "err", err)
 	} else if len(swept) > 0 {
@@ -186,7 +186,7 @@ func (m *monitor) delegate(undo *cleanup.Stack) error {
 	}
 	uid, gid := int(m.ids.UIDs[0].Outside), int(m.ids.GIDs[0].Outside)
 	var err error
-	if m.tree, err = cgroups.Delegate(os.Geteuid(), uid, gid); err != nil {
+	if m.tree, err = cgroups.Delegate(os.Geteuid(), uid, gid, func() error { return enterScope(ctx) }); err != nil {
 		return err
 	}
 	undo.Add(m.tree.Remove)

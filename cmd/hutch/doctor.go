@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,13 +16,16 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	asJSON := false
+	var asJSON, fix, yes bool
 	cmd := &cobra.Command{
 		Use:     "doctor",
 		Short:   "Show what this machine offers and how to get what is missing",
 		GroupID: groupSystem,
 		Long: `Try what sandboxes need and show for each: yes, no, or inconclusive where it could
 not be tried; with the command that turns a no into a yes. It needs no daemon.
+
+With --fix it offers to run those that are commands: each is shown as it will be run,
+with sudo where it needs root, and nothing is run without a yes.
 
 The exit code is 1 when sandboxes can not run at all, else 0.`,
 		Args: wantArgs(0, 0),
@@ -30,10 +34,20 @@ The exit code is 1 when sandboxes can not run at all, else 0.`,
 			if err != nil {
 				return err
 			}
+			switch {
+			case yes && !fix:
+				return cli.Usage(cmd.CommandPath(), errors.New("--yes answers --fix, which is not there"))
+			case fix && asJSON:
+				return cli.Usage(cmd.CommandPath(), errors.New("--fix shows commands to a person: leave out --json"))
+			case fix:
+				return runFix(cmd.Context(), places.State, yes)
+			}
 			return runDoctor(cmd.Context(), places.State, asJSON, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
+	cmd.Flags().BoolVar(&fix, "fix", false, "offer to run the commands that fix what is missing")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with --fix, agree to all of them")
 	return cmd
 }
 

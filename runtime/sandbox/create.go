@@ -213,7 +213,7 @@ func (f *creation) launch(ctx context.Context) error {
 	}
 	created, err := f.m.cfg.Launcher.Create(ctx, f.s.id, c, f.netns)
 	if err != nil {
-		return err
+		return explainLaunch(ctx, err)
 	}
 	f.s.pidfd = created.Pidfd
 	f.undo.Add(created.Pidfd.Close)

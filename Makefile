@@ -36,7 +36,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-race build install uninstall deps lint generate bench clean deps-build deps-test
+.PHONY: help run test test-all test-race test-vm build install uninstall deps lint generate bench clean deps-build deps-test
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,10 @@ RACY        = ./runtime/sandbox ./runtime/server ./runtime/client ./runtime/gues
               ./runtime/monitor/... ./internal/jsonrpc ./internal/eventlog ./internal/packet ./internal/spool ./internal/cli ./images
 test-race: build deps-test ## run the packages that are concurrent under the race detector (RUN=, PKG=)
 	$(Q)$(TESTRUN) -race $(if $(RUN),-run '$(RUN)') $(or $(PKG),$(RACY))
+
+test-vm: build deps-test ## run tests in virtual machines: other kernels, systemd, ordinary users (as root; CASE=, RUN=)
+	$(Q)$(GO) build -o .cache/bin/vm ./integration/vm
+	$(Q)$(GO) exec .cache/bin/vm -require $(if $(RUN),-run '$(RUN)') $(CASE)
 
 build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init}
 	$(Q)$(GO) version >/dev/null
@@ -105,7 +109,7 @@ lint: deps-build $(STUB) $(LINTER) ## check style and import rules (the first ru
 	$(say) LINT './...'
 	$(Q)$(GO) exec $(LINTER) run ./...
 	$(say) LINT 'shell scripts'
-	$(Q)if command -v shellcheck >/dev/null; then shellcheck .ci/run internal/build/*.sh; else echo '  no shellcheck: skipped'; fi
+	$(Q)if command -v shellcheck >/dev/null; then shellcheck .ci/run internal/build/*.sh integration/vm/guest/*.sh; else echo '  no shellcheck: skipped'; fi
 
 generate: deps-build $(STUB) ## renew generated files
 	$(say) GENERATE './...'

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -20,7 +21,7 @@ func TestCancelContext(t *testing.T) {
 	for _, timed := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
 		if timed {
-			ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel = context.WithTimeout(t.Context(), testenv.Patience(500*time.Millisecond))
 		}
 		var exec string
 		_, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sb, Command: "(setsid sleep 1000 &); sleep 1000"}, nil, func(p api.Progress) {

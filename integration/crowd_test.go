@@ -25,6 +25,14 @@ const (
 	idleMemory  = 60
 )
 
+// fewer is n, or a tenth of it in short mode, which is for emulated machines.
+func fewer(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
 // counts are those of system.info.
 type counts struct {
 	Counts struct{ Sandboxes, Execs int }
@@ -33,7 +41,7 @@ type counts struct {
 // crowd connects the clients.
 func (w *world) crowd(t testing.TB) []*rpcConn {
 	t.Helper()
-	clients := make([]*rpcConn, crowdClients)
+	clients := make([]*rpcConn, fewer(crowdClients))
 	for i := range clients {
 		clients[i] = w.dial(t)
 	}
@@ -79,28 +87,28 @@ func TestCrowd(t *testing.T) {
 	before := w.resources(t)
 	hutchd := w.daemon(t).hutchd
 
-	boxes := sandboxesOf(t, clients, crowdSandboxes)
+	boxes := sandboxesOf(t, clients, fewer(crowdSandboxes))
 	idle := memory(t, hutchd, "VmRSS")
 	t.Logf("hutchd: %d MB with %d sandboxes that nobody has used", idle, len(boxes))
 	if idle > idleMemory {
 		t.Errorf("hutchd takes %d MB with idle sandboxes, more than %d", idle, idleMemory)
 	}
 
-	execs := make([]string, crowdExecs)
-	for i, m := range each(t, clients, crowdExecs, "exec.start", func(i int) params {
+	execs := make([]string, fewer(crowdExecs))
+	for i, m := range each(t, clients, fewer(crowdExecs), "exec.start", func(i int) params {
 		return params{"sandbox": boxes[i%len(boxes)], "command": fmt.Sprintf(`read x; echo "$x-%d"; echo "%d-$x" >&2; exit %d`, i, i, i%100)}
 	}) {
 		execs[i] = decode[struct{ Exec string }](t, string(m.Result)).Exec
 	}
 	var info counts
-	if clients[0].call(&info, "system.info", params{}); info.Counts.Execs != crowdExecs || info.Counts.Sandboxes != crowdSandboxes {
-		t.Errorf("%+v at once, want %d execs in %d sandboxes", info.Counts, crowdExecs, crowdSandboxes)
+	if clients[0].call(&info, "system.info", params{}); info.Counts.Execs != fewer(crowdExecs) || info.Counts.Sandboxes != fewer(crowdSandboxes) {
+		t.Errorf("%+v at once, want %d execs in %d sandboxes", info.Counts, fewer(crowdExecs), fewer(crowdSandboxes))
 	}
-	waits := make([]*pending, crowdExecs)
+	waits := make([]*pending, fewer(crowdExecs))
 	for i, ex := range execs {
-		waits[i] = clients[(i+1)%crowdClients].start("exec.wait", params{"exec": ex})
+		waits[i] = clients[(i+1)%fewer(crowdClients)].start("exec.wait", params{"exec": ex})
 	}
-	each(t, clients, crowdExecs, "exec.write", func(i int) params {
+	each(t, clients, fewer(crowdExecs), "exec.write", func(i int) params {
 		return params{"exec": execs[i], "data": fmt.Sprintf("word%d\n", i)}
 	})
 	for i, c := range waits {
@@ -115,7 +123,7 @@ func TestCrowd(t *testing.T) {
 	}
 
 	// As many that nobody holds up, each a call of its own.
-	for i, m := range each(t, clients, crowdExecs, "exec.run", func(i int) params {
+	for i, m := range each(t, clients, fewer(crowdExecs), "exec.run", func(i int) params {
 		return params{"sandbox": boxes[i%len(boxes)], "command": fmt.Sprintf("cat; exit %d", i%100), "stdin": fmt.Sprint(i)}
 	}) {
 		if res := decode[execResult](t, string(m.Result)); res.Stdout != fmt.Sprint(i) || res.ExitCode != i%100 {

@@ -3,13 +3,16 @@ package integration_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestKillTree: a kill ends all that a command started, and names it; what an
@@ -23,13 +26,16 @@ func TestKillTree(t *testing.T) {
 	// Double fork, a session of its own, no parent left.
 	const away = `/usr/bin/python3 -c '
 import os, sys, time
+r, w = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         print(os.getpid(), flush=True)
+        os.write(w, b"x")
         time.sleep(4242)
     os._exit(0)
 os.wait()
+os.read(r, 1)
 '; `
 	pidOf := func(exec string) string {
 		t.Helper()
@@ -56,7 +62,7 @@ os.wait()
 	olderPID := pidOf(older)
 	victim := background(away+"exec sleep 4242", params{})
 	pid := pidOf(victim)
-	timed := background(away+"exec sleep 4242", params{"timeout_s": 1})
+	timed := background(away+"exec sleep 4242", params{"timeout_s": testenv.Patience(time.Second).Seconds()})
 	timedPID := pidOf(timed)
 	left := background(away, params{}) // ends, and leaves its child
 	leftPID := pidOf(left)
@@ -262,9 +268,9 @@ func TestExecCgroups(t *testing.T) {
 	}
 }
 
-// grouped says whether execs have cgroups of their own here: nobody delegates any
-// to the test's users.
-func grouped() bool { return os.Geteuid() == 0 }
+// grouped says whether execs have cgroups of their own here: as root, and where
+// systemd delegates some to an ordinary user.
+var grouped = sync.OnceValue(func() bool { return probe.Cgroups().Status == probe.Yes })
 
 func texts(pids []int) []string {
 	all := make([]string, 0, len(pids))

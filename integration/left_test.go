@@ -181,13 +181,19 @@ func (w *world) leftMounts() []string {
 }
 
 // leftCgroups finds trees that were delegated to the owner of the world's data,
-// a uid that is the daemon's own when root started it.
+// a uid that is the daemon's own when root started it. An ordinary user's daemons
+// share one, but shutdown has noted which trees are the world's.
 func (w *world) leftCgroups() []string {
+	var found []string
+	for _, dir := range w.trees {
+		if _, err := os.Stat(dir); err == nil {
+			found = append(found, "cgroup "+dir)
+		}
+	}
 	var st unix.Stat_t
 	if unix.Stat(filepath.Join(w.root(), "data"), &st) != nil || st.Uid == uint32(os.Geteuid()) && st.Uid != 0 {
-		return nil // never started; or an ordinary user, whom nobody delegates cgroups to here
+		return found
 	}
-	var found []string
 	for _, dir := range cgroupTrees() {
 		var tree unix.Stat_t
 		if unix.Stat(filepath.Join(dir, "sandboxes"), &tree) == nil && tree.Uid == st.Uid {
@@ -197,7 +203,19 @@ func (w *world) leftCgroups() []string {
 	return found
 }
 
-// cgroupTrees are the top folders of all daemons in all hierarchies.
+// noteTrees notes the cgroups of an ordinary user's daemon that runs.
+func (w *world) noteTrees() {
+	for _, d := range w.daemons() {
+		for _, line := range lines(fmt.Sprintf("/proc/%d/cgroup", d.launch)) {
+			if path, ok := strings.CutPrefix(line, "0::"); ok && strings.Contains(path, ".scope/hutch-") {
+				w.trees = append(w.trees, filepath.Dir(filepath.Join("/sys/fs/cgroup", path)))
+			}
+		}
+	}
+}
+
+// cgroupTrees are the top folders of all daemons in all hierarchies: those of root,
+// and those in scopes that a user's systemd has made.
 func cgroupTrees() []string {
 	var trees []string
 	for _, line := range lines("/proc/self/mountinfo") {
@@ -205,8 +223,10 @@ func cgroupTrees() []string {
 		if i := slices.Index(fields, "-"); i < 5 || !strings.HasPrefix(fields[i+1], "cgroup") {
 			continue
 		}
-		dirs, _ := filepath.Glob(filepath.Join(fields[4], "hutch-*-*"))
-		trees = append(trees, dirs...)
+		for _, pattern := range []string{"hutch-*-*", "user.slice/*/*/*/hutch-*.scope/hutch-*-*"} {
+			dirs, _ := filepath.Glob(filepath.Join(fields[4], pattern))
+			trees = append(trees, dirs...)
+		}
 	}
 	return trees
 }

@@ -19,6 +19,9 @@ type checked struct{ m *testing.M }
 func (c checked) Run() int { return leak.Main(c.m) }
 
 func TestMain(m *testing.M) {
+	if kind := os.Getenv(outerVar); kind != "" {
+		outerMain(kind)
+	}
 	// Whatever a daemon leaves behind becomes a child of this process, where the
 	// check after each test finds it. See left_test.go.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

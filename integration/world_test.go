@@ -21,7 +21,7 @@ import (
 
 // patience bounds every wait for something that must happen. It is generous: it
 // only matters when a test fails.
-const patience = 20 * time.Second
+var patience = testenv.Patience(20 * time.Second)
 
 // reporter is the part of testing.TB that both tests and scripts have.
 type reporter interface {
@@ -39,6 +39,7 @@ type world struct {
 	vars []string // the environment of every command
 	// tolerated are parts of error lines that the test provokes in the log.
 	tolerated []string
+	trees     []string // cgroups that must be gone in the end
 }
 
 // newWorld makes the world of a test, which ends with it.
@@ -244,6 +245,7 @@ func (w *world) shutdown() {
 	if _, err := os.Stat(w.socket()); len(orphaned) == 0 && (err != nil || !w.answers()) {
 		return
 	}
+	w.noteTrees()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(w.bin, "hutch"), "rpc", "system.shutdown", `{"mode":"kill"}`)

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
@@ -22,6 +24,10 @@ const (
 	// names into a failure.
 	RequireVar = "HUTCH_TEST_REQUIRE"
 	RequireAll = "all"
+	// KindVar is the mustrun.Kind of a virtual machine.
+	KindVar = "HUTCH_TEST_KIND"
+	// SlowVar is how many times slower than hardware this machine is.
+	SlowVar = "HUTCH_TEST_SLOW"
 	// BinVar is the folder with the built binaries; ModuleRoot's bin without it.
 	BinVar = "HUTCH_TEST_BIN"
 )
@@ -77,6 +83,9 @@ func mustRun(t testing.TB) bool {
 
 // CurrentKind is the kind of user that runs this process.
 func CurrentKind() mustrun.Kind {
+	if kind := os.Getenv(KindVar); kind != "" {
+		return mustrun.Kind(kind)
+	}
 	if os.Geteuid() == 0 {
 		return mustrun.Root
 	}
@@ -84,6 +93,15 @@ func CurrentKind() mustrun.Kind {
 		return mustrun.SubUID
 	}
 	return mustrun.NoSubUID
+}
+
+// Patience is d, or as much more as an emulated machine needs (SlowVar): a bound on
+// waiting for what must happen.
+func Patience(d time.Duration) time.Duration {
+	if slow, err := strconv.Atoi(os.Getenv(SlowVar)); err == nil && slow > 1 {
+		return d * time.Duration(slow)
+	}
+	return d
 }
 
 // ModuleRoot is the folder of the nearest go.mod at or above the working

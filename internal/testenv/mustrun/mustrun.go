@@ -26,6 +26,9 @@ const (
 	NoSubUID Kind = "no-subuid" // an ordinary user without one
 )
 
+// VM begins the kinds that are cases of integration/vm: "vm-6.12" and so on.
+const VM = "vm-"
+
 // Rule is one line of the list: the tests it names, and for whom.
 type Rule struct {
 	Tests *regexp.Regexp // matched against Name's result
@@ -57,8 +60,8 @@ func Parse(r io.Reader) (List, error) {
 		rule := Rule{Tests: tests}
 		for _, f := range fields[1:] {
 			k := Kind(f)
-			if !slices.Contains([]Kind{Root, SubUID, NoSubUID}, k) {
-				return nil, fmt.Errorf("line %d: unknown kind of user %q (root, subuid, no-subuid)", n, f)
+			if !slices.Contains([]Kind{Root, SubUID, NoSubUID}, k) && !strings.HasPrefix(f, VM) {
+				return nil, fmt.Errorf("line %d: unknown kind of user %q (root, subuid, no-subuid, vm-CASE)", n, f)
 			}
 			rule.Kinds = append(rule.Kinds, k)
 		}

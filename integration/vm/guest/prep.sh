@@ -1,0 +1,36 @@
+#!/bin/sh
+# Runs as root before the login session: makes the machine what the case names
+# (vmtest.case= on the kernel's command line).
+set -eu
+stty -F /dev/ttyS1 raw -echo
+case=$(sed 's/.*vmtest.case=\([^ ]*\).*/\1/' /proc/cmdline)
+ln -s "/payload/cases/$case" /run/vmtest-case
+
+# Profiles like Ubuntu's for programs that have none: unconfined but for what user
+# namespaces give. A program with a profile of its own changes to that.
+apparmor() {
+	mountpoint -q /sys/kernel/security || mount -t securityfs securityfs /sys/kernel/security
+	rules='/** rwlkm, /** pix, /usr/bin/new{u,g}idmap Ux, /usr/bin/sudo Ux, network, unix, signal, ptrace, dbus, mount, remount, umount, pivot_root, change_profile,'
+	apparmor_parser -r <<-END
+		abi <abi/4.0>,
+		profile vm-ubuntu flags=(attach_disconnected) {
+			$rules
+			userns,
+			audit deny capability,
+		}
+		profile vm-no-userns flags=(attach_disconnected) {
+			$rules
+			capability,
+		}
+	END
+}
+
+case $case in
+apparmor) apparmor ;;
+single) sed -i '/^dev:/d' /etc/subuid /etc/subgid ;;
+delegation) # as older distributions have it
+	mkdir -p /etc/systemd/system/user@.service.d
+	printf '[Service]\nDelegate=\nDelegate=memory pids\n' >/etc/systemd/system/user@.service.d/00-older.conf
+	systemctl daemon-reload
+	;;
+esac

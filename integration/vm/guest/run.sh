@@ -1,0 +1,16 @@
+#!/bin/bash
+# Runs as the user, in the login session: the tests of the case.
+set -u
+case=$(basename "$(readlink /run/vmtest-case)")
+export HUTCH_TEST_BIN=/payload/src/bin HUTCH_TEST_SLOW=20 HUTCH_TEST_KIND=vm-$case LANG=C.UTF-8
+export PATH=/payload/src/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/payload/src/.cache/tools/usr/bin
+
+# run PACKAGE ARGS...: its tests, between the lines that the runner looks for.
+run() {
+	echo "=== VM BEGIN $1"
+	cd "/payload/src/$1" || exit 1
+	"/payload/tests/${1//\//_}.test" -test.v=test2json -test.paniconexit0 -test.timeout=20m "${@:2}" </dev/null 2>&1
+	echo "=== VM END $?"
+}
+# shellcheck source=/dev/null
+. /run/vmtest-case

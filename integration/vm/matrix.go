@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// vmCase is one boot: a kernel, what guest/prep.sh makes of the machine, and tests.
+type vmCase struct {
+	name   string // of the report; prep.sh decides by it what to do
+	kernel string
+	// noSession runs the tests in a system service of the user's instead of a login
+	// session.
+	noSession bool
+	tests     []tests
+	limit     time.Duration
+}
+
+// tests are those of one compiled package.
+type tests struct {
+	pkg  string
+	run  string // -test.run
+	args []string
+}
+
+// named are the tests that stand for the whole suite on other kernels: what depends on
+// mounts, cgroups, namespaces, seccomp and terminals.
+const named = `^Test(Script|VerdictsOfSandbox|ExecLimits|ExecCgroups|KillTree|Mounts|Privileges|Seccomp|NoNesting|NetworkOff|FDs|HostFiles|` +
+	`Workspace|ImageTiny|ImageDebian|DaemonDeath|KillLauncher|Terminal|StdioReopen|FilesTree|Shell|ProcessLimit|Events)$`
+
+// matrix is every case. The whole suite of end-to-end tests, with fewer rounds of those
+// that repeat, runs on the kernel that most users have; elsewhere what differs.
+var matrix = []vmCase{
+	{name: "6.12", kernel: "6.12", limit: 18 * time.Minute, tests: []tests{
+		{pkg: "integration", args: []string{"-test.short"}},
+	}},
+	{name: "6.1", kernel: "6.1", limit: 6 * time.Minute, tests: []tests{
+		{pkg: "integration", run: named, args: []string{"-test.short"}},
+	}},
+	{name: "7.2", kernel: "7.2", limit: 6 * time.Minute, tests: []tests{
+		{pkg: "integration", run: named, args: []string{"-test.short"}},
+	}},
+	{name: "delegation", kernel: "6.12", limit: 3 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMFull$"}}},
+	{name: "none", kernel: "6.12", noSession: true, limit: 3 * time.Minute, tests: []tests{
+		{pkg: "integration", run: "^Test(VerdictsOfSandbox|ExecLimits|KillTree)$"},
+		{pkg: "integration", run: "^TestVMNone$"}, // the last: it changes the machine
+	}},
+	{name: "single", kernel: "6.12", limit: 3 * time.Minute, tests: []tests{
+		{pkg: "integration", run: "^Test(HostFiles|Mounts|Workspace|ExecLimits)$"},
+		{pkg: "integration", run: "^TestVMSingle$"},
+	}},
+	{name: "apparmor", kernel: "6.12", limit: 3 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
+}
+
+// packages are the folders of the tests of some cases.
+func packages(cases []vmCase) []string {
+	var all []string
+	for _, c := range cases {
+		for _, t := range c.tests {
+			all = append(all, t.pkg)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// pick returns the cases with these names; all without names.
+func pick(names []string) ([]vmCase, error) {
+	if len(names) == 0 {
+		return matrix, nil
+	}
+	var cases []vmCase
+	for _, name := range names {
+		at := slices.IndexFunc(matrix, func(c vmCase) bool { return c.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("no case %q", name)
+		}
+		cases = append(cases, matrix[at])
+	}
+	return cases, nil
+}
+
+// script is the part of guest/run.sh that the case decides.
+func (c vmCase) script() string {
+	var b strings.Builder
+	for _, t := range c.tests {
+		args := slices.Clone(t.args)
+		if t.run != "" {
+			args = append(args, "-test.run="+t.run)
+		}
+		fmt.Fprintf(&b, "run %s", t.pkg)
+		for _, arg := range args {
+			fmt.Fprintf(&b, " '%s'", strings.ReplaceAll(arg, "'", `'\''`))
+		}
+		fmt.Fprintln(&b)
+	}
+	return b.String()
+}
+
+// commandLine is the case's part of the kernel's.
+func (c vmCase) commandLine() string {
+	target := "vmtest.target"
+	if c.noSession {
+		target = "vmtest-nosession.target"
+	}
+	return "systemd.unit=" + target + " vmtest.case=" + c.name
+}

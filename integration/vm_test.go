@@ -1,0 +1,204 @@
+//go:build vm
+
+package integration_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
+)
+
+// These tests are for the cases of integration/vm, which runs each in the virtual
+// machine that it needs; vm-6.12 is the machine of most users.
+
+// only skips t where the machine is another case.
+func only(t *testing.T, name string) {
+	t.Helper()
+	if got := os.Getenv(testenv.KindVar); got != "vm-"+name {
+		t.Skipf("for case %s of integration/vm, this is %q", name, got)
+	}
+}
+
+// doctor runs it and returns what it says of one check.
+func (w *world) doctor(t *testing.T, check string) (status, remedy string) {
+	t.Helper()
+	r := w.run(t, "doctor", "--json")
+	found := decode[struct {
+		Checks []struct{ Name, Status, Detail, Remedy string }
+	}](t, r.stdout)
+	for _, c := range found.Checks {
+		if c.Name == check {
+			t.Logf("doctor: %s: %s: %s", c.Name, c.Status, c.Detail)
+			return c.Status, c.Remedy
+		}
+	}
+	t.Fatalf("doctor knows no %s:\n%s", check, r.stdout)
+	return "", ""
+}
+
+// sudo runs a command as root, which only virtual machines let the user do.
+func sudo(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("sudo", args...).CombinedOutput(); err != nil {
+		t.Fatalf("sudo %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// cgroupOf is the v2 cgroup of a process.
+func cgroupOf(pid int) string {
+	for _, line := range lines("/proc/" + strconv.Itoa(pid) + "/cgroup") {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			return path
+		}
+	}
+	return ""
+}
+
+// TestVMScope: in a login session the daemon gets a scope of its own from the user's
+// systemd, with the controllers that it delegates; the scope ends with the daemon, and
+// outlives a monitor that was killed.
+func TestVMScope(t *testing.T) {
+	only(t, "6.12")
+	w := newWorld(t)
+	c := w.dial(t)
+	sb := c.sandboxOf(params{"limits": params{"memory_bytes": 64 << 20, "pids": 50, "cpus": 0.5}})
+	d := w.daemon(t)
+	if !strings.Contains(cgroupOf(d.monitor), "/user@1000.service/") || !strings.HasSuffix(cgroupOf(d.monitor), "/daemon") {
+		t.Fatalf("the monitor is in %s", cgroupOf(d.monitor))
+	}
+	if cgroupOf(d.launch) != cgroupOf(d.monitor) || cgroupOf(d.hutchd) != cgroupOf(d.monitor) {
+		t.Errorf("hutch-launch is in %s, hutchd in %s", cgroupOf(d.launch), cgroupOf(d.hutchd))
+	}
+	own := cgroupOf(os.Getpid())
+	if !strings.Contains(own, "/session-") {
+		t.Errorf("the test is in %s, no login session", own)
+	}
+	kill(t, d.monitor)
+	if res := w.dial(t).exec(sb, "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/pids.max /sys/fs/cgroup/cpu.max"); res.Stdout != "67108864\n50\n50000 100000\n" {
+		t.Errorf("behind the next monitor: %+v", res)
+	}
+}
+
+// TestVMDelegated: started in a delegated scope that somebody else asked for, the
+// daemon uses that one.
+func TestVMDelegated(t *testing.T) {
+	only(t, "6.12")
+	w := newWorld(t)
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ready.Close()
+	serve := w.program("systemd-run", "--user", "--scope", "-q", "-p", "Delegate=yes", "--unit=outer.scope",
+		filepath.Join(w.bin, "hutchd"), "serve", "--ready-fd", "3")
+	serve.Path = "/usr/bin/systemd-run"
+	serve.Env = append(serve.Env, "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus")
+	serve.ExtraFiles = []*os.File{theirs}
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	if line, err := bufio.NewReader(ready).ReadString('\n'); !strings.Contains(line, `"ready":true`) {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if got := cgroupOf(w.daemon(t).hutchd); !strings.Contains(got, "/outer.scope/hutch-") {
+		t.Errorf("hutchd is in %s", got)
+	}
+	w.ok(t, "run", "--memory", "64m", "host", "--", "true")
+	w.shutdown()
+	await(t, serve)
+}
+
+// TestVMFull: with the drop-in that the doctor writes, systemd delegates io and cpuset,
+// too; before, cpu was missing.
+func TestVMFull(t *testing.T) {
+	only(t, "delegation")
+	w := newWorld(t)
+	status, remedy := w.doctor(t, "cgroups")
+	if status != "no" || !strings.Contains(remedy, "Delegate=cpu cpuset io memory pids") {
+		t.Fatalf("cgroups: %s, remedy %q", status, remedy)
+	}
+	w.run(t, "run", "--cpus", "0.5", "host", "true").want(t, 125).says(t, "cpu")
+	w.ok(t, "run", "--memory", "64m", "host", "true") // what is delegated holds
+	w.shutdown()
+	t.Log(w.ok(t, "doctor", "--fix", "--yes"))
+	// Logging out and in again.
+	sudo(t, "systemctl", "restart", "user@1000.service")
+	if status, _ := w.doctor(t, "cgroups"); status != "yes" {
+		t.Errorf("cgroups: %s", status)
+	}
+	w.ok(t, "run", "--cpus", "0.5", "host", "true")
+	if text, _ := os.ReadFile("/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"); !strings.Contains(string(text), "cpuset") || !strings.Contains(string(text), "io") {
+		t.Errorf("delegated: %s", text)
+	}
+}
+
+// TestVMNone: a system service of an ordinary user has neither a cgroup of the user's
+// nor a user manager: limits are refused with the reason, everything else works, and
+// the doctor's remedy helps.
+func TestVMNone(t *testing.T) {
+	only(t, "none")
+	w := newWorld(t)
+	status, remedy := w.doctor(t, "cgroups")
+	if status != "no" || !strings.Contains(remedy, "loginctl enable-linger dev") {
+		t.Fatalf("cgroups: %s, remedy %q", status, remedy)
+	}
+	w.ok(t, "run", "host", "true")
+	w.run(t, "run", "--memory", "64m", "host", "true").want(t, 125).says(t, "no bus of a systemd user manager", "enable-linger")
+	w.shutdown()
+	t.Log(w.ok(t, "doctor", "--fix", "--yes"))
+	w.ok(t, "run", "--memory", "64m", "host", "true")
+}
+
+// TestVMSingle: without subordinate ids there is one user inside; the doctor's remedy
+// gives more.
+func TestVMSingle(t *testing.T) {
+	only(t, "single")
+	w := newWorld(t)
+	status, remedy := w.doctor(t, "subordinate_ids")
+	if status != "no" || !strings.Contains(remedy, "usermod --add-subuids 100000-165535") {
+		t.Fatalf("subordinate ids: %s, remedy %q", status, remedy)
+	}
+	w.run(t, "run", "--user", "1234", "host", "id", "-u").want(t, 125)
+	w.shutdown()
+	t.Log(w.ok(t, "doctor", "--fix", "--yes"))
+	if got := w.ok(t, "run", "--user", "1234", "host", "id", "-u"); got != "1234\n" {
+		t.Errorf("inside: uid %s", got)
+	}
+}
+
+// TestVMAppArmor: where AppArmor withholds user namespaces, or the capabilities in
+// them, the doctor names the profile, and with it everything works, the launcher
+// included, which runs from a memfd and so from no path that a profile could name.
+func TestVMAppArmor(t *testing.T) {
+	only(t, "apparmor")
+	for _, profile := range []string{"vm-ubuntu", "vm-no-userns"} {
+		t.Run(profile, func(t *testing.T) {
+			w := newWorld(t)
+			confined := func(args ...string) result {
+				t.Helper()
+				cmd := exec.Command("aa-exec", append([]string{"-p", profile, "--", filepath.Join(w.bin, "hutch")}, args...)...)
+				cmd.Env = append(w.vars, "PATH="+os.Getenv("PATH"))
+				return w.finish(t, cmd)
+			}
+			r := confined("run", "host", "true").want(t, 125).says(t, "AppArmor", "apparmor_parser")
+			t.Log(r.stderr)
+			if r := confined("doctor").want(t, 1); !strings.Contains(r.stdout, "sudo apparmor_parser -r /etc/apparmor.d/hutch") {
+				t.Errorf("the doctor says:\n%s", r.stdout)
+			}
+			t.Cleanup(func() { sudo(t, "apparmor_parser", "-R", "/etc/apparmor.d/hutch") })
+			t.Log(confined("doctor", "--fix", "--yes").want(t, 0).stdout)
+			confined("run", "host", "--", "cat", "/proc/self/attr/apparmor/current").want(t, 0)
+			if d := w.daemon(t); cgroupOf(d.launch) == "" {
+				t.Error("no hutch-launch")
+			}
+			w.shutdown()
+		})
+	}
+}

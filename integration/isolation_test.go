@@ -45,6 +45,9 @@ func TestIdentity(t *testing.T) {
 	if got := inside("sh", "-c", "id -u; echo $PPID; cat /proc/1/comm"); !regexp.MustCompile(`^0\n1\n\S+$`).MatchString(got) {
 		t.Errorf("uid, parent and PID 1: %q", got)
 	}
+	if got := inside("cat", "/proc/self/timerslack_ns"); got != "50000" { // PID 1 has more
+		t.Errorf("timer slack of %s ns", got)
+	}
 	// Its uid 0 is the caller's uid, or, for root, one that nobody has.
 	if ids := strings.Fields(inside("cat", "/proc/self/uid_map")); len(ids) < 3 || ids[0] != "0" {
 		t.Errorf("uid_map %v", ids)

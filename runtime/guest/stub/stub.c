@@ -362,6 +362,8 @@ __attribute__((noreturn, used)) void stub_main(void)
 	set_oom_score(c->oom_score_adj);
 	reset_signals();
 	set_rlimits(base, c);
+	/* hutch-init has a millisecond (runtime/launch/bootstrap); this is the kernel's. */
+	sys(__NR_prctl, PR_SET_TIMERSLACK, 50000 /* ns */, 0, 0, 0);
 	sys(__NR_umask, c->umask, 0, 0, 0, 0);
 	drop_bounding(c->uid); /* needs CAP_SETPCAP, which setresuid takes away */
 	set_ids(base, c);

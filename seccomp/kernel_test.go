@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,8 +27,12 @@ import (
 
 // childEnv selects what a re-executed test binary does after it has installed
 // the program on its standard input: "probe" makes the calls of probes, "bench
-// NAME COUNT" repeats one, "exec ARGV..." becomes a command.
-const childEnv = "HUTCH_SECCOMP_CHILD"
+// NAME COUNT" repeats one, "exec ARGV..." becomes a command. With topEnv the last so many
+// bytes are a program of their own, which goes on top.
+const (
+	childEnv = "HUTCH_SECCOMP_CHILD"
+	topEnv   = "HUTCH_SECCOMP_TOP"
+)
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(childEnv); mode != "" {
@@ -45,6 +51,8 @@ func child(mode string) error {
 	if err != nil {
 		return err
 	}
+	top, _ := strconv.Atoi(os.Getenv(topEnv))
+	prog, over := prog[:len(prog)-top], prog[len(prog)-top:]
 	var installed time.Duration
 	if len(prog) > 0 {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -55,6 +63,11 @@ func child(mode string) error {
 			return err
 		}
 		installed = time.Since(start)
+	}
+	if len(over) > 0 {
+		if err := sys.InstallSeccomp(over, 0); err != nil {
+			return err
+		}
 	}
 	switch mode {
 	case "probe":
@@ -172,9 +185,10 @@ func refusedProbe(nr uintptr) probe {
 	return probe{nr: nr, args: [6]uintptr{noFd, noFd, noFd, noFd, noFd, noFd}, want: unix.EPERM, twin: "open"}
 }
 
-func runProbes(t *testing.T, prog []byte) map[string]unix.Errno {
+func runProbes(t *testing.T, prog []byte, top ...byte) map[string]unix.Errno {
 	t.Helper()
-	cmd := childCommand(prog, "probe")
+	cmd := childCommand(append(slices.Clone(prog), top...), "probe")
+	cmd.Env = append(cmd.Env, topEnv+"="+strconv.Itoa(len(top)))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -194,6 +208,13 @@ func TestKernelDecides(t *testing.T) {
 	open := runProbes(t, nil)
 	def := runProbes(t, mustCompile(t, Default()).BPF)
 	ini := runProbes(t, mustCompile(t, Init()).BPF)
+	top, err := OnTop(Init(), Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if both := runProbes(t, mustCompile(t, Init()).BPF, top.BPF...); !maps.Equal(both, def) {
+		t.Errorf("under init and what default adds: %v\nunder default: %v", both, def)
+	}
 	distinct := 0
 	for name, p := range probes {
 		if p.twin == "" {

@@ -23,11 +23,16 @@ func main() {
 	os.Exit(launch.Main(launch.Config{Filter: filter}))
 }
 
-// filter compiles a built-in seccomp profile, or finds it in the state folder.
+// filter compiles a built-in seccomp profile, or finds it in the state folder. Commands
+// are under PID 1's already, so theirs is only what that one lacks.
 func filter(stateDir, profile string) ([]byte, error) {
 	p, err := seccomp.ByName(profile)
 	if err != nil {
 		return nil, err
+	}
+	if p.Name != seccomp.InitName {
+		program, err := seccomp.OnTop(seccomp.Init(), p)
+		return program.BPF, err
 	}
 	program, err := seccomp.Cached(filepath.Join(stateDir, "cache", "seccomp"), p)
 	if err != nil {

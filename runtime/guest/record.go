@@ -32,7 +32,7 @@ func (s *server) acknowledge(ids []uint64) {
 
 // list tells a new hutchd of every exec that the one before may not have put on record.
 // Events that were queued for that one come before, so some come twice.
-func (s *server) list() {
+func (s *server) list(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, e := range s.execs {
@@ -47,5 +47,5 @@ func (s *server) list() {
 	for _, ev := range s.unacked {
 		s.ch.post(ev)
 	}
-	s.ch.post(guestapi.Event{Ev: guestapi.EvListed})
+	s.ch.post(guestapi.Event{Ev: guestapi.EvListed, Exec: id})
 }

@@ -114,7 +114,7 @@ func (s *server) handle(req *guestapi.Request, fds []int) {
 	case guestapi.OpGoOn:
 		s.signalAll(req.Exec, unix.SIGCONT)
 	case guestapi.OpList:
-		s.list()
+		s.list(req.Exec)
 	}
 }
 

@@ -49,7 +49,8 @@ type Client struct {
 	execs   map[uint64]*Exec // from before "exec" is sent until its last event
 	ready   chan Event       // non-nil while ask waits, for an answer with this number:
 	asked   uint64
-	listed  chan struct{}   // non-nil while Resume waits
+	listed  chan struct{} // non-nil while Resume waits for the list of id listID
+	listID  uint64
 	adopted map[uint64]bool // execs of a hutchd before whose end was not on record
 	acks    []uint64        // ends on record that PID 1 need not remember
 	ignored int
@@ -254,11 +255,15 @@ func (c *Client) dispatch(ev *Event) error {
 		default: // a second answer
 		}
 	}
-	if ev.Ev == EvListed && c.listed != nil {
+	// A hutchd that was killed while it took over has left the rest of its own list.
+	if ev.Ev == EvListed && c.listed != nil && ev.Exec == c.listID {
 		c.settleListed()
 		return nil
 	}
 	e := c.execs[ev.Exec]
+	if ev.Ev == EvListed {
+		e = nil // it is about no exec
+	}
 	if e == nil && !c.adopted[ev.Exec] && (ev.Ev == EvExited || ev.Ev == EvFailed) {
 		c.acks = append(c.acks, ev.Exec) // of a hutchd before, and on record
 	}

@@ -62,7 +62,7 @@ const (
 	OpKill   = "kill"   // SIGKILL to the exec and everything it left behind
 	OpStop   = "stop"   // SIGSTOP to every process but PID 1; Exec is the number of the answer
 	OpGoOn   = "go_on"  // SIGCONT to them
-	OpList   = "list"   // report every exec that runs or whose end was not acknowledged
+	OpList   = "list"   // report every exec that runs or whose end was not acknowledged; Exec is the list's id
 	OpLarge  = "large"  // fds: [0] sealed memfd with the real request, then its fds
 )
 
@@ -80,7 +80,7 @@ const (
 	EvFailed  = "failed"  // the command never ran
 	EvExited  = "exited"  // the leader is gone
 	EvPending = "pending" // in a list: accepted, not started yet
-	EvListed  = "listed"  // end of a list
+	EvListed  = "listed"  // end of the list of the id Exec
 )
 
 // Request is a message from hutchd. Only the fields of its Op are set.

@@ -28,11 +28,12 @@ func Resume(ctx context.Context, conn *os.File, ids []uint64) (*Client, map[uint
 		return nil, nil, err
 	}
 	listed := make(chan struct{})
+	id := c.NewID()
 	c.mu.Lock()
-	c.listed = listed
+	c.listed, c.listID = listed, id
 	c.mu.Unlock()
 	const op = "take over sandbox"
-	if err := c.write(op, &Request{Op: OpList}); err != nil && c.Err() == nil {
+	if err := c.write(op, &Request{Op: OpList, Exec: id}); err != nil && c.Err() == nil {
 		return nil, nil, errors.Join(err, c.Close())
 	}
 	select {

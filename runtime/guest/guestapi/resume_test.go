@@ -2,6 +2,7 @@ package guestapi
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -23,10 +24,11 @@ func resumed(t *testing.T, ids []uint64, unread, list []string) (*Client, map[ui
 		}
 	}
 	g.wg.Go(func() {
-		if req := g.request(); req.Op != OpList {
-			t.Errorf("request %q, want %q", req.Op, OpList)
+		req := g.request()
+		if req.Op != OpList || req.Exec == 0 {
+			t.Errorf("request %q %d, want %q with an id", req.Op, req.Exec, OpList)
 		}
-		for _, ev := range append(list, `{"ev":"listed"}`) {
+		for _, ev := range append(list, fmt.Sprintf(`{"ev":"listed","exec":%d}`, req.Exec)) {
 			if err := g.send(ev); err != nil {
 				t.Error(err)
 			}
@@ -45,17 +47,20 @@ func resumed(t *testing.T, ids []uint64, unread, list []string) (*Client, map[ui
 }
 
 func TestResume(t *testing.T) {
-	c, execs, g := resumed(t, []uint64{1, 2, 3, 4, 5, 6},
+	c, execs, g := resumed(t, []uint64{1, 2, 3, 4, 5, 6, 7},
 		[]string{
 			`{"ev":"exited","exec":2,"pid":9,"status":1792}`, // and again below
 			`{"ev":"exited","exec":77,"pid":9,"status":0}`,   // on record already
+			// The end of the list of a hutchd that was killed while it took over.
+			`{"ev":"started","exec":5,"pid":11}`, `{"ev":"listed","exec":12}`,
 		},
 		[]string{
 			`{"ev":"started","exec":1,"pid":8}`,
 			`{"ev":"exited","exec":2,"pid":9,"status":1792}`,
 			`{"ev":"exited","exec":3,"pid":10,"status":9}`,
 			`{"ev":"failed","exec":4,"reason":"not_found","errno":2,"message":"no such"}`,
-			`{"ev":"pending","exec":5}`,
+			`{"ev":"started","exec":5,"pid":11}`,
+			`{"ev":"pending","exec":7}`,
 			`{"ev":"exited","exec":77,"pid":9,"status":0}`,
 		})
 	if err := execs[1].Resume(t.Context()); err != nil || execs[1].PID != 8 {
@@ -76,11 +81,14 @@ func TestResume(t *testing.T) {
 	if err := execs[6].Resume(t.Context()); !errors.Is(err, ErrNoExec) {
 		t.Errorf("one that was never asked for: %v", err)
 	}
-	if err := g.send(`{"ev":"started","exec":5,"pid":11}`); err != nil {
+	if err := execs[5].Resume(t.Context()); err != nil || execs[5].PID != 11 {
+		t.Errorf("one that was told twice: pid %d, %v", execs[5].PID, err)
+	}
+	if err := g.send(`{"ev":"started","exec":7,"pid":12}`); err != nil {
 		t.Fatal(err)
 	}
-	if err := execs[5].Resume(t.Context()); err != nil || execs[5].PID != 11 {
-		t.Errorf("one that was pending: pid %d, %v", execs[5].PID, err)
+	if err := execs[7].Resume(t.Context()); err != nil || execs[7].PID != 12 {
+		t.Errorf("one that was pending: pid %d, %v", execs[7].PID, err)
 	}
 	// Only what was on record before may be forgotten: the rest when it is.
 	execs[3].Ack()
@@ -94,7 +102,7 @@ func TestResume(t *testing.T) {
 // TestResumeHostile: a PID 1 that was taken over can only harm its own sandbox.
 func TestResumeHostile(t *testing.T) {
 	c, execs, _ := resumed(t, []uint64{1}, nil, []string{
-		`{"ev":"listed"}`, `{"ev":"exited","exec":1,"status":0}`, `{"ev":"started","exec":1,"pid":2}`, `{"ev":"listed"}`,
+		`{"ev":"listed"}`, `{"ev":"exited","exec":2,"status":0}`, `{"ev":"started","exec":9,"pid":2}`, `{"ev":"listed","exec":1}`,
 	})
 	if err := execs[1].Resume(t.Context()); !errors.Is(err, ErrNoExec) {
 		t.Errorf("got %v", err)

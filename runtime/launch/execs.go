@@ -209,15 +209,14 @@ func (x *execs) flush(id string) ([]launchapi.Spooled, error) {
 	return res, err
 }
 
-// drop forgets an exec. A process that still writes gets SIGPIPE.
-func (x *execs) drop(id string) {
+// drop forgets an exec, which the caller must close. A process that still writes gets
+// SIGPIPE then.
+func (x *execs) drop(id string) *heldExec {
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	h := x.byID[id]
 	delete(x.byID, id)
-	x.mu.Unlock()
-	if h != nil {
-		h.close()
-	}
+	return h
 }
 
 func (h *heldExec) close() {
@@ -263,7 +262,9 @@ func (ses *session) hold(req launchapi.Request, sb *sandbox, files []*os.File) {
 		return
 	}
 	if err := ses.conn.Send(launchapi.Reply{Seq: req.Seq}, out...); err != nil && !errors.Is(err, io.EOF) {
-		sb.execs.drop(req.Exec.ID)
+		if h := sb.execs.drop(req.Exec.ID); h != nil {
+			h.close()
+		}
 		ses.finish(req, fmt.Errorf("hand over the streams of %s: %w", req.Exec.ID, err))
 	}
 	packet.CloseAll(out)

@@ -129,6 +129,12 @@ func (ses *session) dispatch(req launchapi.Request, files []*os.File) {
 		sb.execs.loosen(req.Exec.ID)
 		packet.CloseAll(files)
 		return
+	case launchapi.OpDrop:
+		if h := sb.execs.drop(req.Exec.ID); h != nil {
+			ses.wg.Go(h.close)
+		}
+		packet.CloseAll(files)
+		return
 	}
 	ses.wg.Go(func() {
 		defer packet.CloseAll(files)
@@ -139,9 +145,6 @@ func (ses *session) dispatch(req launchapi.Request, files []*os.File) {
 			ses.finish(req, sb.kill())
 		case launchapi.OpDestroy:
 			ses.finish(req, ses.destroy(sb))
-		case launchapi.OpDrop:
-			sb.execs.drop(req.Exec.ID)
-			ses.finish(req, nil)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -25,6 +26,7 @@ type stream struct {
 	// told is the eventfd that hutchd counts the bytes with. It is no os.File: those
 	// make an fd blocking, for hutchd's duplicate too.
 	told   int
+	ended  bool // all that the pipe will ever hold is stored, and hutchd was told so
 	closed bool
 	forget func() // gives w back
 }
@@ -68,7 +70,11 @@ func (st *stream) share() (out []*os.File, err error) {
 		_ = unix.Close(st.told)
 	}
 	st.told = efd
-	return out, st.tell(st.kept())
+	n := st.kept()
+	if st.ended {
+		n += launchapi.StreamEnd
+	}
+	return out, st.tell(n)
 }
 
 // kept is how much of the stream was stored: what a full disk did not take, nobody may
@@ -124,10 +130,22 @@ func (st *stream) splice(fd int) error {
 	if errors.Is(err, unix.EINTR) {
 		return nil // once more
 	}
+	if errors.Is(err, io.EOF) {
+		st.end()
+	}
 	if err != nil {
 		return err
 	}
 	return st.tell(st.kept() - before)
+}
+
+// end tells hutchd, once, that nothing is left to flush; mu is held. What was lost only
+// flush tells.
+func (st *stream) end() {
+	if _, lost := st.w.Lost(); !lost && !st.ended && !st.terminal {
+		st.ended = true
+		_ = st.tell(launchapi.StreamEnd) // or hutchd asks
+	}
 }
 
 // move moves a chunk into the spool.

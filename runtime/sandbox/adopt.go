@@ -283,7 +283,7 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 		m.leaveGroup(r)
 		r.io.release()
 		r.io.forget()
-		m.dropStreams(r)
+		m.dropNow(r)
 		return
 	}
 	limited, stopTimer := r.limit(own)

@@ -47,7 +47,7 @@ type Launcher interface {
 	Hold(id string, e launchapi.Exec, files ...*os.File) (await func() ([]launchapi.Stream, error), err error)
 	Flush(ctx context.Context, id, exec string) ([]launchapi.Spooled, error)
 	End(id, exec string, end json.RawMessage) error
-	Drop(ctx context.Context, id, exec string) error
+	Drop(id, exec string) error
 	// Loosen closes the duplicates of files that Hold only keeps.
 	Loosen(id, exec string) error
 }

@@ -37,6 +37,8 @@ type running struct {
 
 	// stop ends the exec for the reason that is its cause.
 	stop context.CancelCauseFunc
+	// follow waits for the end, or makes it, and puts it on record. It is called once.
+	follow func()
 	// done is closed when the exec has ended and what follows is set.
 	done    chan struct{}
 	end     guestapi.Event
@@ -92,14 +94,10 @@ func (m *Manager) Run(ctx context.Context, req ExecRequest) (api.ExecResult, err
 		return notRun(ctx, r, err)
 	}
 	defer m.forgetUnfollowed(r)
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		r.stop(errGone)
-		<-r.done
-		if r.verdict == api.VerdictCanceled {
-			return api.ExecResult{}, context.Cause(ctx)
-		}
+	stop := context.AfterFunc(ctx, func() { r.stop(errGone) })
+	r.follow() // here: a goroutine more would be one more to wake
+	if !stop() && r.verdict == api.VerdictCanceled {
+		return api.ExecResult{}, context.Cause(ctx)
 	}
 	return r.result(req.Params.OutputBytes, req.Params.Encoding)
 }
@@ -113,10 +111,11 @@ func (m *Manager) Start(ctx context.Context, req ExecRequest) (api.StartResult, 
 		_, err := notStarted(ctx, r, err)
 		return api.StartResult{}, err
 	}
+	go r.follow()
 	return api.StartResult{Exec: r.id, PID: r.exec.PID}, nil
 }
 
-// startExec starts a command and everything that watches it.
+// startExec starts a command. Its caller must call r.follow, which watches it.
 func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*running, error) {
 	p := &req.Params
 	if err := p.Validate(); err != nil {
@@ -187,11 +186,11 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if r.bounds.cpu > 0 && s.grouped {
 		go m.watchCPU(limited, r)
 	}
-	go func() {
+	r.follow = func() {
 		defer cancel(nil)
 		defer stopTimer()
 		m.supervise(limited, r)
-	}()
+	}
 	return r, nil
 }
 
@@ -267,6 +266,10 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 	ctx, cancel := r.patience(limited)
 	err := m.collect(ctx, r)
 	cancel()
+	if launcherGone(err) && r.verdict == "" {
+		// The other ends of its pipes went with hutch-launch: SIGPIPE is no end of its own.
+		r.verdict = api.VerdictLost
+	}
 	r.end, r.took = end, time.Since(r.start)
 	m.judge(r)
 	m.execExited(r) // before the note: told twice is better than not at all

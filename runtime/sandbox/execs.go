@@ -3,7 +3,6 @@ package sandbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,8 +59,8 @@ func (m *Manager) endExec(r *running) {
 	r.s.rearmIdle(m)
 }
 
-// forgetExec drops an ended exec and its output. Its id stays taken until hutch-launch,
-// too, has forgotten it: what is dropped must not be the next exec's.
+// forgetExec drops an ended exec and its output. Its id stays taken until hutch-launch
+// was told: what is dropped must not be the next exec's.
 func (m *Manager) forgetExec(r *running) {
 	m.mu.Lock()
 	_, known := m.execs[r.id]
@@ -74,14 +73,12 @@ func (m *Manager) forgetExec(r *running) {
 	if !known {
 		return
 	}
+	defer m.untake(r.id)
 	r.s.mu.Lock()
 	r.s.ended = slices.DeleteFunc(r.s.ended, func(o *running) bool { return o == r })
 	r.s.mu.Unlock()
 	r.io.forget()
-	m.watchers.Go(func() {
-		defer m.untake(r.id)
-		m.dropNow(r)
-	})
+	m.dropNow(r)
 }
 
 // take reserves the id of an exec that is being started; "" makes one.
@@ -106,15 +103,9 @@ func (m *Manager) untake(id string) {
 	}
 }
 
-// dropStreams is dropNow in the background: nobody waits for it, and the sandbox's end
-// does the same.
-func (m *Manager) dropStreams(r *running) { m.watchers.Go(func() { m.dropNow(r) }) }
-
 // dropNow makes hutch-launch forget an exec's output.
 func (m *Manager) dropNow(r *running) {
-	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
-	defer cancel()
-	if err := m.cfg.Launcher.Drop(ctx, r.s.id, r.id); err != nil && !errors.Is(err, &api.Error{Code: api.NotFound}) {
+	if err := m.cfg.Launcher.Drop(r.s.id, r.id); err != nil {
 		m.cfg.Logger.Debug("drop output", "exec", r.id, "err", err)
 	}
 }

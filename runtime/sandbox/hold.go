@@ -121,7 +121,7 @@ func (r *running) patience(limited context.Context) (context.Context, context.Ca
 // collect makes hutch-launch store, or pass on, the rest of r's output. The end of ctx
 // says that the caller, who would have to read that, is gone.
 func (m *Manager) collect(ctx context.Context, r *running) error {
-	if !r.io.flows {
+	if !r.io.flows || r.io.stored() {
 		return nil
 	}
 	spooled, err := m.cfg.Launcher.Flush(ctx, r.s.id, r.id)
@@ -129,9 +129,20 @@ func (m *Manager) collect(ctx context.Context, r *running) error {
 		r.cut = r.cut || st.Lost >= 0
 	}
 	if ctx.Err() != nil {
-		m.dropStreams(r) // ends what waits for the caller
+		m.dropNow(r) // ends what waits for the caller
 	}
 	return err
+}
+
+// stored reports whether hutch-launch has stored every byte of the exec, and moves nothing
+// else: most commands leave nobody behind who holds their pipes.
+func (io *stdio) stored() bool {
+	for _, role := range io.roles {
+		if role != launchapi.RoleSpool && role != launchapi.RoleKeep {
+			return false
+		}
+	}
+	return len(io.streams) > 0 && !slices.ContainsFunc(io.streams, func(st *stream) bool { return !st.stored() })
 }
 
 // note puts r's end on record; then PID 1 may forget it.

@@ -112,6 +112,7 @@ func (m *Manager) startShell(ctx context.Context, p api.ShellParams) (*shell, er
 		}
 		return nil, err
 	}
+	go r.follow()
 	return &shell{id: r.shell, r: r, c: shellapi.NewClient(ours)}, nil
 }
 

@@ -25,6 +25,7 @@ type stream struct {
 
 	mu     sync.Mutex
 	total  int64         // bytes that are known to be there
+	ended  bool          // and no more will come
 	grown  chan struct{} // closed, and made anew, when total grows
 	closed chan struct{} // closed with the stream
 	once   sync.Once     // guards close
@@ -60,7 +61,9 @@ func (st *stream) learn(fd int) {
 	if got, err := unix.Read(fd, n[:]); err != nil || got != len(n) {
 		return // nothing new
 	}
-	added := int64(binary.NativeEndian.Uint64(n[:]))
+	count := binary.NativeEndian.Uint64(n[:])
+	st.ended = st.ended || count&launchapi.StreamEnd != 0
+	added := int64(count &^ launchapi.StreamEnd)
 	st.total += added
 	st.more(added)
 	close(st.grown)
@@ -70,12 +73,26 @@ func (st *stream) learn(fd int) {
 // known is how long the stream is by now, and a channel that is closed when it
 // has become longer.
 func (st *stream) known() (int64, <-chan struct{}) {
-	if rc, err := st.count.SyscallConn(); err == nil {
-		_ = rc.Control(func(fd uintptr) { st.learn(int(fd)) })
+	if !st.isEnded() {
+		if rc, err := st.count.SyscallConn(); err == nil {
+			_ = rc.Control(func(fd uintptr) { st.learn(int(fd)) })
+		}
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.total, st.grown
+}
+
+func (st *stream) isEnded() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.ended
+}
+
+// stored reports whether hutch-launch has told that all of the stream is stored.
+func (st *stream) stored() bool {
+	st.known()
+	return st.isEnded()
 }
 
 // read reads at most limit bytes at off, or behind what was dropped there.

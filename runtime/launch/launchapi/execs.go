@@ -14,9 +14,14 @@ import (
 // are the caller's.
 type Stream struct {
 	File *os.File // the spool, for reading (internal/spool)
-	// Count is an eventfd, non-blocking: each read gives how many bytes were added.
+	// Count is an eventfd, non-blocking: each read gives how many bytes were added, and
+	// StreamEnd with them.
 	Count *os.File
 }
+
+// StreamEnd is added to a Stream's Count, once and with or after the last byte, when
+// nobody has the pipe open any more and all of it is stored: there is nothing to flush.
+const StreamEnd = 1 << 62
 
 // Hold makes hutch-launch hold the files of an exec of sandbox id, one for each of
 // e.Roles, until the exec is dropped; they stay the caller's to close. When it returns,
@@ -84,11 +89,9 @@ func (c *Client) Loosen(id, exec string) error {
 	return c.note(Request{Op: OpLoosen, ID: id, Exec: &Exec{ID: exec}})
 }
 
-// Drop forgets an exec.
-func (c *Client) Drop(ctx context.Context, id, exec string) error {
-	a, err := c.call(ctx, Request{Op: OpDrop, ID: id, Exec: &Exec{ID: exec}})
-	packet.CloseAll(a.files)
-	return err
+// Drop forgets an exec. A Hold that is sent later may be of the same id.
+func (c *Client) Drop(id, exec string) error {
+	return c.note(Request{Op: OpDrop, ID: id, Exec: &Exec{ID: exec}})
 }
 
 // Keep makes hutch-launch hold a duplicate of f under key, in place of the one before,

@@ -10,7 +10,7 @@
 //	flush   {id, exec}                         result {seq, spooled}
 //	end     {id, exec, end}
 //	loosen  {id, exec}
-//	drop    {id, exec}                         result {seq}
+//	drop    {id, exec}
 //	keep    {key}                    fd
 //	unkeep  {key}
 //	adopt   {}                                 adopted {...} fds, once for each thing
@@ -32,7 +32,7 @@ import "encoding/json"
 
 // Version of the protocol. hutchd and hutch-launch of one build always agree; a
 // hutchd of another build that takes over living sandboxes must speak the same.
-const Version = 2
+const Version = 3
 
 // Operations.
 const (
@@ -44,7 +44,7 @@ const (
 	OpHold  = "hold"
 	OpFlush = "flush" // spool, or pass on, what the pipes hold now
 	OpEnd   = "end"   // note the end of an exec; no answer
-	OpDrop  = "drop"  // forget an exec
+	OpDrop  = "drop"  // forget an exec; no answer
 
 	OpLoosen = "loosen" // close the fds of an exec that are only kept; no answer
 

@@ -52,7 +52,7 @@ Without IMAGE it is the configured one, or "host".`,
 
 func createAndPrint(ctx context.Context, spec api.Spec, asJSON bool, out io.Writer) error {
 	return withDaemon(ctx, func(c *client.Client) error {
-		info, err := c.Info(ctx)
+		info, err := c.InfoOnce(ctx)
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 	ctx, signals := cli.CatchSignals(ctx)
 	defer signals.Stop()
 	err = withDaemon(ctx, func(c *client.Client) error {
-		info, err := c.Info(ctx)
+		info, err := c.InfoOnce(ctx)
 		if err != nil {
 			return err
 		}

@@ -166,7 +166,7 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 // leaves. A command that can not be started leaves nothing.
 func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []string, out io.Writer) error {
 	return withDaemon(ctx, func(c *client.Client) error {
-		info, err := c.Info(ctx)
+		info, err := c.InfoOnce(ctx)
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (r *runner) connect(ctx context.Context) (err error) {
 	if r.client, err = connect(ctx, r.flags.private); err != nil {
 		return err
 	}
-	if r.info, err = r.client.Info(ctx); err != nil {
+	if r.info, err = r.client.InfoOnce(ctx); err != nil {
 		return errors.Join(err, r.client.Close())
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -255,13 +254,17 @@ func checkUnbuilt(s *Spec) error {
 	return nil
 }
 
-// execID is what a caller may choose as an exec's id.
-var execID = regexp.MustCompile(`^ex_[a-z0-9]{12,32}$`)
+// isExecID says what a caller may choose as an exec's id. (To compile a regular expression
+// takes each hutch command 0.1 ms.)
+func isExecID(id string) bool {
+	random, ok := strings.CutPrefix(id, "ex_")
+	return ok && len(random) >= 12 && len(random) <= 32 && strings.Trim(random, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+}
 
 // Validate refuses params that no sandbox could run.
 func (p *ExecParams) Validate() error {
 	switch {
-	case p.Exec != "" && !execID.MatchString(p.Exec):
+	case p.Exec != "" && !isExecID(p.Exec):
 		return invalid("exec", "%q is no id", p.Exec).WithHint(`leave it out, or use "ex_" and 12 to 32 random lower-case letters and digits`)
 	case len(p.Argv) == 0 && p.Command == "":
 		return invalid("argv", "missing").WithHint("give argv, or command for a shell line")

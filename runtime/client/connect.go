@@ -85,7 +85,7 @@ func attach(ctx context.Context, socket string) (c *Client, err error) {
 // greet finds out who answers. It reports again when nobody did: hutchd has just ended,
 // and the next dial gets its successor, or nobody.
 func greet(ctx context.Context, c *Client, exit peerExit) (_ *Client, again bool, _ error) {
-	info, err := c.Info(ctx)
+	info, err := c.InfoOnce(ctx)
 	if err == nil && info.BuildID == version.BuildID {
 		return c, false, nil
 	}

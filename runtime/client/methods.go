@@ -18,6 +18,25 @@ func (c *Client) Info(ctx context.Context) (api.Info, error) {
 	return get[api.Info](ctx, c, api.MethodInfo, nil)
 }
 
+// InfoOnce is Info as it was when this client asked first, which Connect does: who
+// answers does not change.
+func (c *Client) InfoOnce(ctx context.Context) (api.Info, error) {
+	c.mu.Lock()
+	known := c.info
+	c.mu.Unlock()
+	if known != nil {
+		return *known, nil
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return info, err
+	}
+	c.mu.Lock()
+	c.info = &info
+	c.mu.Unlock()
+	return info, nil
+}
+
 // Doctor probes what this machine offers.
 func (c *Client) Doctor(ctx context.Context) (api.Doctor, error) {
 	return get[api.Doctor](ctx, c, api.MethodDoctor, nil)

@@ -27,6 +27,7 @@ type Execs struct {
 	mounts  map[string]string // see Tree.Mounts
 	disk    string            // "MAJOR:MINOR" that limits of I/O are for; "" with none
 	retired *watcher
+	hits    *hits
 }
 
 // OpenExecs makes the Execs of a tree. Without a usable v2 hierarchy there are no
@@ -37,26 +38,36 @@ func OpenExecs(t *Tree, disk string) (*Execs, error) {
 	if t != nil {
 		x.mode, x.mounts = t.Mode, t.Mounts
 	}
+	if len(x.mounts) == 0 {
+		return x, nil
+	}
+	// EMFILE: this user's inotify instances are used up. See watcher and hits.
+	var err error
+	if x.hits, err = newHits(); err != nil && !errors.Is(err, unix.EMFILE) {
+		return nil, err
+	}
 	if !x.Enabled() {
 		return x, nil
 	}
-	var err error
-	x.retired, err = newWatcher()
-	if errors.Is(err, unix.EMFILE) {
-		err = nil // this user's inotify instances are used up: see watcher
+	if x.retired, err = newWatcher(); err != nil && !errors.Is(err, unix.EMFILE) {
+		return nil, errors.Join(err, x.Close())
 	}
-	return x, err
+	return x, nil
 }
 
 // Enabled says whether execs can have cgroups.
 func (x *Execs) Enabled() bool { return x.mounts[""] != "" }
 
-// Close ends the watch of cgroups that hold processes still.
+// Close ends all watches.
 func (x *Execs) Close() error {
-	if x.retired == nil {
-		return nil
+	var errs []error
+	if x.hits != nil {
+		errs = append(errs, x.hits.close())
 	}
-	return x.retired.close()
+	if x.retired != nil {
+		errs = append(errs, x.retired.close())
+	}
+	return errors.Join(errs...)
 }
 
 func (x *Execs) dir(sandbox, exec string) string { return filepath.Join(x.mounts[""], sandbox, exec) }

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -73,10 +74,11 @@ func Outcome(res *api.ExecResult) error {
 		}
 		exit.Err = errors.New(res.Error)
 	case api.VerdictOOM:
-		exit.Err = api.Errorf(api.ResourceExhausted, "the command was killed: the sandbox is out of memory").
+		exit.Err = api.Errorf(api.ResourceExhausted, "the command was killed: the sandbox is out of memory%s", bound(res.Limit, Bytes)).
 			WithHint("-m SIZE gives it more memory")
 	case api.VerdictPIDs:
-		exit.Err = api.Errorf(api.ResourceExhausted, "the sandbox had no process left for the command").
+		exit.Err = api.Errorf(api.ResourceExhausted, "the sandbox had no process left for the command%s",
+			bound(res.Limit, func(n int64) string { return strconv.FormatInt(n, 10) })).
 			WithHint("--pids-limit N gives it more")
 	case api.VerdictOutput:
 		exit.Err = api.Errorf(api.ResourceExhausted, "the command wrote more than it may").WithHint("--output-limit SIZE gives it more")
@@ -99,6 +101,17 @@ func Outcome(res *api.ExecResult) error {
 		return nil
 	}
 	return exit
+}
+
+// bound says which limit that was.
+func bound(l *api.LimitHit, number func(int64) string) string {
+	switch {
+	case l == nil || l.Limit == 0:
+		return ""
+	case l.Peak == 0:
+		return fmt.Sprintf(" (limits.%s of the %s: %s)", l.Name, l.Of, number(l.Limit))
+	}
+	return fmt.Sprintf(" (limits.%s of the %s: %s, peak %s)", l.Name, l.Of, number(l.Limit), number(l.Peak))
 }
 
 // StartFailure gives the failure of exec.start the exit code that Outcome gives

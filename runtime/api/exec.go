@@ -114,10 +114,21 @@ type ExecResult struct {
 	Truncated      bool     `json:"truncated"` // the middle of a stream is missing, or what a full disk did not take
 	DurationMS     float64  `json:"duration_ms"`
 	Peaks          Peaks    `json:"peaks"`
-	Killed         []int    `json:"killed"`
-	Denials        []Denial `json:"denials"`
+	// Limit is the limit behind the verdict, of memory or processes.
+	Limit   *LimitHit `json:"limit,omitempty"`
+	Killed  []int     `json:"killed"`
+	Denials []Denial  `json:"denials"`
 	// Error says why a command with the verdict not_run never ran.
 	Error string `json:"error,omitempty"`
+}
+
+// LimitHit is a limit that ended a command, or made it fail.
+type LimitHit struct {
+	Name  string `json:"name"` // "memory_bytes", "pids": as in Limits
+	Of    string `json:"of"`   // "sandbox" or "exec"
+	Limit int64  `json:"limit"`
+	Peak  int64  `json:"peak,omitempty"` // the most that was in use at once, of the same
+	Hint  string `json:"hint"`
 }
 
 // Peaks are the most that an exec used.

@@ -202,6 +202,9 @@ func (m *Manager) undoAdopted(s *Sandbox) func() error {
 		return err
 	})
 	undo.Add(s.guest.Close)
+	if s.cgroup != "" {
+		undo.Add(m.watchLimits(s))
+	}
 	return undo.Release()
 }
 
@@ -307,7 +310,7 @@ func (m *Manager) adoptEnded(r *running, note json.RawMessage) {
 	}
 	r.end, r.verdict, r.took = end.End, end.Verdict, end.Took
 	r.exec = r.s.guest.Ended(r.guest, end.End.PID)
-	r.cpu, r.memory, r.cut, r.group = end.CPU, end.Memory, end.Cut, end.Group
+	r.cpu, r.memory, r.met, r.cut, r.group = end.CPU, end.Memory, end.Limit, end.Cut, end.Group
 	m.leaveGroup(r) // what it has left behind may still be there
 	r.io.release()
 	m.addExec(r)

@@ -57,7 +57,7 @@ type Launcher interface {
 // process but Kill and Freeze.
 type Cgroups interface {
 	// Enabled says whether execs have cgroups. Otherwise only what is about sandboxes may
-	// be called: Limit, Stats, Events.
+	// be called: Limit, Watch, Stats, Events.
 	Enabled() bool
 	// Mount is a detached read-only mount of the sandbox's cgroup, the caller's.
 	Mount(sandbox string) (*os.File, error)
@@ -81,6 +81,9 @@ type Cgroups interface {
 	Forget(sandbox string)
 	// Limit sets those limits of a sandbox's cgroup that l has.
 	Limit(sandbox string, l api.Limits) error
+	// Watch calls hit when a sandbox has met its limit of memory or processes, until stop,
+	// which is never nil, is called. hit must not wait.
+	Watch(sandbox string, hit func(api.Verdict)) (stop func(), err error)
 	// Stats is what a sandbox's cgroup has counted.
 	Stats(sandbox string) (api.Stats, error)
 	// Events counts the sandbox's processes that were killed for memory, and the

@@ -41,8 +41,12 @@ func program(p *api.ExecParams) string {
 func (m *Manager) execExited(r *running) {
 	o := r.outcome()
 	switch o.Verdict {
-	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU, api.VerdictOOM, api.VerdictPIDs, api.VerdictDisk, api.VerdictOutput:
+	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU, api.VerdictDisk, api.VerdictOutput:
 		m.limitHit(r, o.Verdict, "")
+	case api.VerdictOOM, api.VerdictPIDs: // mostly told when it happened
+		if r.untold(o.Verdict) {
+			m.limitHit(r, o.Verdict, "")
+		}
 	}
 	m.cfg.Events.Emit(api.EventExecExited, r.s.id, r.id, api.ExitedEvent{
 		ExitCode: o.ExitCode, Signal: o.Signal, Verdict: o.Verdict, DurationMS: o.DurationMS, Peaks: o.Peaks,

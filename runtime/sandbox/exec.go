@@ -31,9 +31,10 @@ type running struct {
 	until  time.Time     // when its timeout is over, unless the sandbox is paused meanwhile; zero without one
 	before time.Duration // that the sandbox had been paused when it started
 
-	group     group  // its cgroup; without a name when it has none, or has given it back
-	oom, pids uint64 // the sandbox's Events when it started
-	company   bool   // another exec ran in the sandbox meanwhile; guarded by s.mu
+	group     group       // its cgroup; without a name when it has none, or has given it back
+	oom, pids uint64      // the sandbox's Events when it started
+	told      api.Verdict // the limit whose hit was told of; guarded by s.mu
+	company   bool        // another exec ran in the sandbox meanwhile; guarded by s.mu
 
 	// stop ends the exec for the reason that is its cause.
 	stop context.CancelCauseFunc
@@ -46,6 +47,7 @@ type running struct {
 	took    time.Duration
 	cpu     time.Duration // what it has used of CPU time
 	memory  int64         // peak, bytes
+	met     *api.LimitHit // behind the verdict
 	cut     bool          // the disk did not take all of its output
 
 	input    gate        // serialises exec.write

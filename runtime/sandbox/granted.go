@@ -185,6 +185,7 @@ func (f *creation) limit(context.Context) error {
 		return api.Errorf(api.Internal, "set the limits of sandbox %s: %w", f.s.id, err).
 			WithHint("`hutch doctor` shows what this machine offers")
 	}
+	f.undo.Add(f.m.watchLimits(f.s))
 	return nil
 }
 

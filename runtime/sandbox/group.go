@@ -171,5 +171,7 @@ func (m *Manager) judge(r *running) {
 	r.s.mu.Lock()
 	e.alone = !r.company
 	r.s.mu.Unlock()
-	r.verdict = e.verdict()
+	if r.verdict = e.verdict(); r.verdict == api.VerdictOOM || r.verdict == api.VerdictPIDs {
+		r.met = m.limitOf(r)
+	}
 }

@@ -44,6 +44,7 @@ type execEnd struct {
 	Took    time.Duration  `json:"took"`
 	CPU     time.Duration  `json:"cpu"`
 	Memory  int64          `json:"memory"`
+	Limit   *api.LimitHit  `json:"limit,omitempty"`
 	Cut     bool           `json:"cut,omitempty"`
 	Group   group          `json:"group,omitzero"` // where what it has left behind is
 }
@@ -147,7 +148,7 @@ func (io *stdio) stored() bool {
 
 // note puts r's end on record; then PID 1 may forget it.
 func (m *Manager) note(r *running) error {
-	end, err := json.Marshal(execEnd{End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory, Cut: r.cut, Group: r.group})
+	end, err := json.Marshal(execEnd{End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory, Limit: r.met, Cut: r.cut, Group: r.group})
 	if err != nil {
 		return fmt.Errorf("note the end of an exec: %w", err)
 	}

@@ -54,6 +54,7 @@ func (r *running) outcome() api.ExecResult {
 		res.ExitCode = 128 + int(ws.Signal())
 		res.Signal = unix.SignalName(ws.Signal())
 	}
+	res.Limit = r.met
 	res.Peaks = api.Peaks{MemoryBytes: r.memory, CPUMS: ms(r.cpu)}
 	return res
 }

@@ -48,8 +48,9 @@ type Sandbox struct {
 
 	mu     sync.Mutex // guards what follows; never held over a call that blocks
 	record api.Sandbox
-	execs  map[string]*running // that run
-	ended  []*running          // that can still be read, oldest first
+	execs  map[string]*running       // that run
+	hits   map[api.Verdict]time.Time // when a limit was told of last
+	ended  []*running                // that can still be read, oldest first
 	idle   *time.Timer
 	ttl    *time.Timer // fires at record.Expires
 	spare  []group     // cgroups that execs have left empty

@@ -27,6 +27,8 @@ func subjects() []Subject {
 		{"hutch-exec", "a command in a live sandbox, shared daemon up", setupHutchExec},
 		{"hutch-call", "exec.run of true, captured output, over a warm connection", setupHutchCall},
 		{"hutch-call-passed", "the same with the caller's own files as stdio", setupHutchCallPassed},
+		{"hutch-call-spin", "such calls beside busy loops on all CPUs in another sandbox", setupHutchCallSpin},
+		{"hutch-call-bomb", "such calls beside a fork bomb in another sandbox", setupHutchCallBomb},
 		{"hutch-tail", "the p99 of such calls", setupHutchTail},
 		{"hutch-tail-flooded", "the same beside a client that keeps 256 calls under way", setupHutchTailFlooded},
 		{"pipe", "128 MiB through a pipe on the host", setupPipe},

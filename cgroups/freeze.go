@@ -127,3 +127,26 @@ func awaitEvent(ctx context.Context, events *os.File, key string, want uint64) e
 		}
 	}
 }
+
+// KillAll kills every process of a sandbox but PID 1, and waits until they are gone or ctx
+// ends. None of the cgroups that there are can be used again.
+func (x *Execs) KillAll(ctx context.Context, sandbox string) error {
+	names, err := x.below(sandbox)
+	for _, name := range names { // all of them first
+		if kerr := write(filepath.Join(x.dir(sandbox, name), "cgroup.kill"), "1"); kerr != nil && !gone(kerr) {
+			err = errors.Join(err, kerr)
+		}
+	}
+	for _, name := range names {
+		events, oerr := os.Open(filepath.Join(x.dir(sandbox, name), "cgroup.events"))
+		if gone(oerr) {
+			continue
+		}
+		if oerr == nil {
+			oerr = awaitEvent(ctx, events, "populated", 0)
+			_ = events.Close()
+		}
+		err = errors.Join(err, oerr)
+	}
+	return err
+}

@@ -394,7 +394,7 @@ func TestWireBadInput(t *testing.T) {
 	}
 	for _, p := range []params{
 		{"image": "host", "network": params{"mode": "open"}}, {"image": "host", "network": params{"mode": "allow", "allow": []string{"example.com"}}},
-		{"image": "host", "seccomp": "unconfined"}, {"image": "host", "limits": params{"disk_bytes": 1 << 30}}, {"template": "x"},
+		{"image": "host", "seccomp": "unconfined"}, {"template": "x"},
 		{"image": "host", "scope": params{"kind": "agent", "key": "k"}},
 	} {
 		c.refused("unavailable", "sandbox.create", p)

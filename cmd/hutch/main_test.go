@@ -110,7 +110,6 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"--allow-cidr", "10.0.0.0/8", "img"}, api.Unavailable, "--allow-cidr"},
 		{[]string{"--policy", "f", "img"}, api.Unavailable, "--policy f"},
 		{[]string{"--require-ebpf", "img"}, api.Unavailable, "--require-ebpf"},
-		{[]string{"--disk", "1g", "img"}, api.Unavailable, "--disk 1g"},
 		{[]string{"--seccomp", "unconfined", "img"}, api.Unavailable, "--seccomp unconfined"},
 		{[]string{"-d", "-t", "img"}, api.InvalidArgument, "-d"},
 		{[]string{"-d", "--private", "img"}, api.InvalidArgument, "--private"},

@@ -41,7 +41,6 @@ var notYet = []struct{ name, short, argument, hint string }{
 	{"allow-cidr", "", "CIDR", "leave it out: the sandbox then has no network"},
 	{"block-cidr", "", "CIDR", "leave it out: the sandbox has no network"},
 	{"policy", "", "FILE", "leave it out: the sandbox then has no network"},
-	{"disk", "", "SIZE", "leave it out: what the sandbox writes is then bounded by the disk alone"},
 	{"require-ebpf", "", "", "leave it out: the sandbox has no network"},
 }
 
@@ -92,6 +91,14 @@ func (o *specFlags) addLimits(fs *pflag.FlagSet) {
 	l := &o.spec.Limits
 	addGroupLimits(fs, l)
 	fs.BoolVar(&l.BestEffort, "best-effort", false, "run with as much of the limits as this host can enforce")
+	fs.Func("disk", "what the sandbox may write and keep, `SIZE` such as 500m or 10g, or none", func(v string) (err error) {
+		l.DiskBytes, err = cli.ParseBound(v, cli.ParseSize)
+		return err
+	})
+	fs.Func("inodes", "`N` files and folders that it may make, or none (default: one for each 4 KiB of --disk)", func(v string) (err error) {
+		l.Inodes, err = cli.ParseBound(v, cli.ParseCount)
+		return err
+	})
 	fs.Func("timeout", "kill a command after `TIME`: seconds, or 1m30s (default 3m; with -t or -d none)", func(v string) (err error) {
 		l.TimeoutS, err = cli.ParseTimeout(v)
 		o.noTimeout = err == nil && l.TimeoutS == 0

@@ -85,6 +85,15 @@ func Outcome(res *api.ExecResult) error {
 	case api.VerdictDisk:
 		exit.Err = api.Errorf(api.ResourceExhausted, "the command was killed: a file grew over its limit").
 			WithHint("--ulimit fsize=BYTES gives it more")
+		for _, d := range res.Denials {
+			if d.Kind == "limit" {
+				exit.Err = api.Errorf(api.ResourceExhausted, "the sandbox has reached its limit of disk space: %s, %s", d.Why, d.Rule).
+					WithHint("%s", d.HowToAllow)
+			}
+		}
+		if exit.Code == 0 { // it had ended before anybody noticed
+			exit.Code = ExitHutch
+		}
 	case api.VerdictDenied:
 		exit.Err = api.Errorf(api.PermissionDenied, "the command was killed: it called the kernel as another architecture does").
 			WithHint("run a program that is made for this machine")

@@ -30,8 +30,9 @@ const (
 	// VerdictPIDs: it failed, and the sandbox's limit of processes refused a fork
 	// meanwhile. Only where the sandbox has a pids cgroup: RLIMIT_NPROC does not tell.
 	VerdictPIDs Verdict = "pids"
-	// VerdictDisk: a file reached limits.rlimits.fsize. A full disk is an errno to the
-	// command, which nobody else sees.
+	// VerdictDisk: the sandbox has reached limits.disk_bytes or inodes, or a file that or
+	// limits.rlimits.fsize. A full disk of the host is an errno to the command, which nobody
+	// else sees.
 	VerdictDisk   Verdict = "disk"
 	VerdictOutput Verdict = "output" // wrote more than limits.output_bytes
 	// VerdictDenied: it died of SIGSYS, which is what seccomp has for calls by another
@@ -135,6 +136,10 @@ type LimitHit struct {
 type Peaks struct {
 	MemoryBytes int64   `json:"memory_bytes"`
 	CPUMS       float64 `json:"cpu_ms"` // user and system time together
+	// DiskBytes and Inodes are what the whole sandbox has written and kept, as far as it was
+	// seen; only with a limit of it.
+	DiskBytes int64 `json:"disk_bytes,omitempty"`
+	Inodes    int64 `json:"inodes,omitempty"`
 }
 
 // Denial is an operation that the sandbox refused.

@@ -28,6 +28,10 @@ func (l *Limits) Validate(field string) error {
 		return invalid(field+".memory_bytes", "%d is too small to start anything", l.MemoryBytes).WithHint("use at least 6 MiB, %d bytes", MinMemoryBytes)
 	case l.DiskBytes < Unlimited:
 		return invalid(field+".disk_bytes", "%d is negative", l.DiskBytes).WithHint("use 0 for the default, %d for no limit", Unlimited)
+	case l.DiskBytes > 0 && l.DiskBytes < MinDiskBytes:
+		return invalid(field+".disk_bytes", "%d is too small for the sandbox's own files", l.DiskBytes).WithHint("use at least 1 MiB, %d bytes", MinDiskBytes)
+	case l.Inodes < Unlimited || l.Inodes > 0 && l.Inodes < MinInodes:
+		return invalid(field+".inodes", "%d is not possible", l.Inodes).WithHint("use at least %d, 0 for the default, %d for no limit", MinInodes, Unlimited)
 	case l.PIDs < Unlimited || l.PIDs > MaxPIDs:
 		return invalid(field+".pids", "%d is not possible", l.PIDs).WithHint("use 1 to %d, 0 for the default, %d for no limit", MaxPIDs, Unlimited)
 	case !finite(l.TimeoutS) || l.TimeoutS < 0 || l.TimeoutS > MaxSeconds:

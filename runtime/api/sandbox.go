@@ -99,7 +99,8 @@ type Limits struct {
 	// cgroup with these controllers.
 	CPUs        float64 `json:"cpus,omitempty"`         // CPU time per wall time, 1.5 = one and a half cores
 	MemoryBytes int64   `json:"memory_bytes,omitempty"` // memory; with SwapBytes more in swap
-	DiskBytes   int64   `json:"disk_bytes,omitempty"`   // what the sandbox may write
+	DiskBytes   int64   `json:"disk_bytes,omitempty"`   // what the sandbox may write and keep; workspaces in mode rw do not count
+	Inodes      int64   `json:"inodes,omitempty"`       // files and folders that it may make; with DiskBytes there is a default
 	PIDs        int64   `json:"pids,omitempty"`         // processes and threads, PID 1's own not counted
 
 	// Of a sandbox only, where its cgroup has the controllers.
@@ -139,6 +140,12 @@ type Unenforced struct {
 	// Default says that nobody asked for it but the configuration.
 	Default bool `json:"default,omitempty"`
 }
+
+// MinDiskBytes and MinInodes are the least that a sandbox's own files need.
+const (
+	MinDiskBytes = 1 << 20
+	MinInodes    = 64
+)
 
 // InitThreads are the threads of a sandbox's PID 1, which makes all it needs at its
 // start. They are in the sandbox's cgroup on top of Limits.PIDs.

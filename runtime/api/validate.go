@@ -240,8 +240,6 @@ func checkUnbuilt(s *Spec) error {
 	switch {
 	case s.Template != "":
 		return unavailable("template", "templates")
-	case s.Limits.DiskBytes != 0:
-		return unavailable("limits.disk_bytes", "a disk quota")
 	case s.Network.Require != "":
 		return unavailable("network.require", "eBPF enforcement")
 	case s.Network.Ask:
@@ -346,9 +344,9 @@ func (p *ExecParams) checkLimits() error {
 			return invalid("limits."+field, "a single exec can not have it").WithHint("give it to the sandbox: sandbox.create, sandbox.update")
 		}
 	}
-	if l.DiskBytes != 0 {
-		return Errorf(Unavailable, "limits.disk_bytes: a disk quota can not be honoured by this build").
-			WithField("limits.disk_bytes").WithHint("leave it out; limits.rlimits.fsize bounds each file")
+	if l.DiskBytes != 0 || l.Inodes != 0 {
+		return Errorf(Unavailable, "limits.disk_bytes and inodes are the sandbox's, not a single exec's").
+			WithField("limits.disk_bytes").WithHint("set them on the sandbox; limits.rlimits.fsize bounds each file of an exec")
 	}
 	return nil
 }

@@ -59,7 +59,8 @@ func TestSpecValidate(t *testing.T) {
 		{"allow without mode", "network.mode", InvalidArgument, func(s *Spec) { s.Network.Allow = []string{"example.com"} }},
 		// What this build can not honour is refused, never ignored.
 		{"network", "network.mode", Unavailable, func(s *Spec) { s.Network.Mode = NetAllow }},
-		{"disk", "limits.disk_bytes", Unavailable, func(s *Spec) { s.Limits.DiskBytes = 1 << 30 }},
+		{"disk", "limits.disk_bytes", InvalidArgument, func(s *Spec) { s.Limits.DiskBytes = MinDiskBytes - 1 }},
+		{"inodes", "limits.inodes", InvalidArgument, func(s *Spec) { s.Limits.Inodes = MinInodes - 1 }},
 		{"ebpf", "network.require", Unavailable, func(s *Spec) { s.Network.Require = "ebpf" }},
 		{"ask", "network.ask", Unavailable, func(s *Spec) { s.Network.Ask = true }},
 		{"scope", "scope", Unavailable, func(s *Spec) { s.Scope = &Scope{Kind: ScopeAgent} }},
@@ -105,7 +106,7 @@ func TestExecParamsValidate(t *testing.T) {
 		{"NUL", "argv[1]", InvalidArgument, ExecParams{Argv: []string{"a", "b\x00"}}},
 		{"stdin twice", "stdin", InvalidArgument, ExecParams{Argv: []string{"a"}, Stdin: "x", Stdio: &Stdio{Stdin: &zero}}},
 		{"timeout 0", "timeout_s", InvalidArgument, ExecParams{Argv: []string{"a"}, TimeoutS: new(float64)}},
-		{"disk", "limits.disk_bytes", Unavailable, ExecParams{Argv: []string{"a"}, Limits: &Limits{DiskBytes: 9}}},
+		{"disk", "limits.disk_bytes", Unavailable, ExecParams{Argv: []string{"a"}, Limits: &Limits{DiskBytes: 1 << 30}}},
 		{"cpu time", "limits.cpu_time_s", InvalidArgument, ExecParams{Argv: []string{"a"}, Limits: &Limits{CPUTimeS: -1}}},
 		{"negative rlimit", "limits.rlimits.nofile", InvalidArgument,
 			ExecParams{Argv: []string{"a"}, Limits: &Limits{Rlimits: Rlimits{NoFile: &Rlimit{Soft: -2}}}}},

@@ -22,6 +22,9 @@ func (m *Manager) reserve(req *CreateRequest, limits granted) (*Sandbox, error) 
 		Image: req.Spec.Image, Labels: req.Spec.Labels, Limits: limits.limits, Unenforced: limits.missing, Network: req.Spec.Network,
 		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User,
 	}
+	if l := &s.record.Limits; l.DiskBytes > 0 && l.Inodes == 0 && req.Spec.Limits.Inodes != api.Unlimited {
+		l.Inodes = defaultInodes(l.DiskBytes)
+	}
 	if s.record.Network.Mode == "" {
 		s.record.Network.Mode = api.NetNone
 	}
@@ -94,6 +97,7 @@ func (m *Manager) admit(s *Sandbox) {
 		m.removeLater(s, "its owner's connection ended")
 	}
 	m.watchPID1(s)
+	m.watchDisk(s)
 }
 
 // watchPID1 learns of the end of PID 1 for certain: hutch-launch may have reported it

@@ -74,7 +74,7 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 func (m *Manager) discard(ctx context.Context, id string) {
 	dir := filepath.Join(m.cfg.Dir, id)
 	err := m.cfg.Launcher.Destroy(ctx, id)
-	err = errors.Join(err, unmountBelow(dir, maxMounts), removeAll(dir))
+	err = errors.Join(err, unmountBelow(dir, maxMounts), unmountOwn(dir), removeAll(dir))
 	if err != nil {
 		m.cfg.Logger.Error("remove a sandbox that can not be taken over", "sandbox", id, "err", err)
 	}
@@ -102,7 +102,7 @@ func unmountBelow(dir string, n int) error {
 	var errs []error
 	for i := n - 1; i >= 0; i-- {
 		at := filepath.Join(dir, "mnt", strconv.Itoa(i))
-		for _, path := range []string{at + ".overlay/merged", at} {
+		for _, path := range []string{at + mergedSuffix, at} {
 			err := unmount(path)
 			if !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
@@ -110,6 +110,14 @@ func unmountBelow(dir string, n int) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// unmountOwn unmounts the file system of a sandbox's own, where it has one.
+func unmountOwn(dir string) error {
+	if err := unmount(filepath.Join(dir, "fs")); !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // adopt takes over one sandbox. It owns what it returns no error for.
@@ -135,6 +143,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		exited: make(chan struct{}), execs: map[string]*running{}, orphaned: from.Spec.Owner == api.OwnerConnection,
 	}
 	m.placeCgroup(s)
+	s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs")))
 	if s.record.State == api.Creating {
 		s.record.State = api.Running
 	}
@@ -186,6 +195,7 @@ func (m *Manager) undoAdopted(s *Sandbox) func() error {
 	var undo cleanup.Stack
 	undo.Add(func() error { s.root.Release(); return nil })
 	undo.Add(func() error { return removeAll(s.dir) })
+	undo.Add(func() error { return unmountOwn(s.dir) })
 	undo.Add(func() error { return unmountBelow(s.dir, 1+len(s.spec.Mounts)) })
 	undo.Add(func() error {
 		if s.grouped {
@@ -225,6 +235,7 @@ func (m *Manager) watchAdopted(s *Sandbox) {
 		}))
 	}
 	m.watchPID1(s)
+	m.watchDisk(s)
 }
 
 // Claim ties a sandbox that a hutchd before had tied to a connection to this one: its
@@ -253,6 +264,7 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 	r.bounds = bounds{cpu: meta.CPU, output: meta.Output, fsize: meta.FSize}
 	r.oom, r.pids = meta.OOM, meta.PIDs
 	r.group, r.group.Once = meta.Group, true
+	r.wasOver, r.bounds.fsizeOwn = meta.WasOver, meta.FSizeOwn
 	r.company = true // nobody knows who else has run meanwhile
 	own, cancel := context.WithCancelCause(context.Background())
 	r.stop = cancel
@@ -311,6 +323,7 @@ func (m *Manager) adoptEnded(r *running, note json.RawMessage) {
 	r.end, r.verdict, r.took = end.End, end.Verdict, end.Took
 	r.exec = r.s.guest.Ended(r.guest, end.End.PID)
 	r.cpu, r.memory, r.met, r.cut, r.group = end.CPU, end.Memory, end.Limit, end.Cut, end.Group
+	r.disk, r.denials = end.Disk, end.Denials
 	m.leaveGroup(r) // what it has left behind may still be there
 	r.io.release()
 	m.addExec(r)

@@ -185,6 +185,7 @@ func (f *creation) build(context.Context) error {
 		UIDs:     h.UIDs, GIDs: h.GIDs,
 		CgroupV2Mount: h.CgroupMode == "v2",
 		NoFileHard:    h.NoFileHard,
+		ShmBytes:      f.s.record.Limits.DiskBytes,
 	}
 	in.CgroupPath = f.s.cgroup
 	config, err := spec.JSON(in)
@@ -198,7 +199,7 @@ func (f *creation) launch(ctx context.Context) error {
 		Config: f.config,
 		Overlay: launchapi.Overlay{
 			Dir: f.s.root.Dir, Lower: f.s.root.Lower,
-			Upper: filepath.Join(f.s.dir, "upper"), Work: filepath.Join(f.s.dir, "work"),
+			Upper: filepath.Join(f.s.dir, "fs/upper"), Work: filepath.Join(f.s.dir, "fs/work"),
 			Target: filepath.Join(f.s.dir, "root"), Volatile: !f.req.Spec.Keep,
 		},
 		RunDir: filepath.Join(f.s.dir, "run"),

@@ -54,7 +54,7 @@ type Launcher interface {
 
 // Cgroups are those of execs, below their sandboxes' own; package cgroups, joined
 // by cmd/hutchd. sandbox is the path of a sandbox's cgroup. No method waits for a
-// process but Kill and Freeze.
+// process but Kill, KillAll and Freeze.
 type Cgroups interface {
 	// Enabled says whether execs have cgroups. Otherwise only what is about sandboxes may
 	// be called: Limit, Watch, Stats, Events.
@@ -66,7 +66,8 @@ type Cgroups interface {
 	// Reusable says that an exec's cgroup, which was not killed, is as good as new but
 	// for its Usage.
 	Reusable(sandbox, exec string) bool
-	// Usage is what was used in an exec's cgroup; memory is 0 where that is not known.
+	// Usage is what was used in an exec's cgroup, or in all of the sandbox's where exec is
+	// ""; memory is 0 where that is not known.
 	Usage(sandbox, exec string) (cpu time.Duration, memory int64, err error)
 	// Kill kills all processes of an exec, waits until they are gone or ctx ends,
 	// and lists their pids as the sandbox counts them.
@@ -75,6 +76,8 @@ type Cgroups interface {
 	// or ctx ends; Thaw lets them go on. There is no Make meanwhile.
 	Freeze(ctx context.Context, sandbox string) error
 	Thaw(sandbox string) error
+	// KillAll kills every process of a sandbox but PID 1, as Kill does.
+	KillAll(ctx context.Context, sandbox string) error
 	// Retire removes an exec's cgroup once its last process has ended; Forget
 	// forgets those of a sandbox, whose cgroup goes with all below it.
 	Retire(sandbox, exec string)

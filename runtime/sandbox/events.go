@@ -42,7 +42,11 @@ func (m *Manager) execExited(r *running) {
 	o := r.outcome()
 	switch o.Verdict {
 	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU, api.VerdictDisk, api.VerdictOutput:
-		m.limitHit(r, o.Verdict, "")
+		detail := ""
+		if len(r.denials) > 0 {
+			detail = r.denials[0].Why
+		}
+		m.limitHit(r, o.Verdict, detail)
 	case api.VerdictOOM, api.VerdictPIDs: // mostly told when it happened
 		if r.untold(o.Verdict) {
 			m.limitHit(r, o.Verdict, "")

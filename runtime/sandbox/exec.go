@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
@@ -49,6 +50,9 @@ type running struct {
 	memory  int64         // peak, bytes
 	met     *api.LimitHit // behind the verdict
 	cut     bool          // the disk did not take all of its output
+	denials []api.Denial
+	wasOver bool          // the sandbox was over its limit of disk space when it started
+	disk    diskuse.Usage // the most that the sandbox was seen to take meanwhile; guarded by s.mu while it runs
 
 	input    gate        // serialises exec.write
 	followed atomic.Bool // somebody has attached
@@ -141,6 +145,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if req.channel != nil {
 		r.shell = newID("sh_")
 	}
+	m.beginDisk(r)
 	if r.bounds, err = m.boundsOf(s, p); err != nil {
 		return nil, err
 	}
@@ -246,6 +251,8 @@ func (m *Manager) supervise(limited context.Context, r *running) {
 			r.verdict = api.VerdictTimeoutCPU
 		case errors.Is(cause, errOutput):
 			r.verdict = api.VerdictOutput
+		case errors.Is(cause, errDisk):
+			r.verdict = api.VerdictDisk
 		case errors.Is(cause, errKilled):
 			r.verdict = api.VerdictKilled
 		default:

@@ -31,6 +31,9 @@ func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req fil
 		return nil, nil, err
 	}
 	defer leave()
+	if err := m.mayWrite(s, req.Op); err != nil {
+		return nil, nil, err
+	}
 	rec := s.Record()
 	req.Path = absolute(rec.Workdir, p.Path)
 	if req.Op == filesapi.OpMove {
@@ -43,6 +46,9 @@ func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req fil
 	defer m.release(s, w)
 	leave() // a pause ends the call
 	reply, out, err := w.client.Call(ctx, req, data, limit, fds...)
+	if err != nil && s.disk != nil && s.disk.isOver() && writing(req.Op) {
+		return nil, nil, s.diskFull()
+	}
 	if err != nil && s.state() != api.Running {
 		return nil, nil, s.mustRun()
 	}

@@ -20,8 +20,10 @@ import (
 //
 //	record.json  the record, written last
 //	root/        where the overlay is mounted
-//	upper/       what the sandbox wrote
-//	work/        overlayfs's own
+//	fs/          what the sandbox has written; a tmpfs of its own where its files are in memory and have a limit
+//	fs/upper/    the root's
+//	fs/work/     overlayfs's own
+//	fs/<i>/      the same of a workspace or mount in mode overlay
 //	run/         libcontainer's state
 //	pts/         where the devpts instance is mounted
 //	mnt/         host folders on their way into the sandbox
@@ -36,13 +38,32 @@ func (f *creation) folders(context.Context) error {
 		mode os.FileMode
 	}{
 		// upper is the root folder that the sandbox sees.
-		{"root", 0o755}, {"upper", 0o755}, {"work", 0o700}, {"run", 0o700}, {"pts", 0o755}, {"mnt", 0o700},
+		{"fs", 0o700}, {"fs/upper", 0o755}, {"fs/work", 0o700}, {"root", 0o755}, {"run", 0o700}, {"pts", 0o755}, {"mnt", 0o700},
 	} {
 		if err := os.Mkdir(filepath.Join(dir, sub.name), sub.mode); err != nil {
 			return diskError("make the sandbox's folder", err)
 		}
+		if sub.name == "fs" {
+			if err := f.limitDisk(); err != nil {
+				return err
+			}
+		}
 	}
-	return diskError("write the sandbox's own files", f.ownFiles(filepath.Join(dir, "upper")))
+	return diskError("write the sandbox's own files", f.ownFiles(filepath.Join(dir, "fs/upper")))
+}
+
+// limitDisk makes the sandbox's limit of disk space.
+func (f *creation) limitDisk() error {
+	s := f.s
+	if s.disk = newDisk(s.dir, &s.record.Limits, wantsOwn(s.dir, &s.record.Limits)); s.disk == nil || !s.disk.hard {
+		return nil
+	}
+	if err := s.disk.mountOwn(); err != nil {
+		return api.Errorf(api.Internal, "make a file system of limits.disk_bytes in memory: %w", err).WithField("limits.disk_bytes").
+			WithHint("keep the state folder on a disk (HUTCH_ROOT), or leave the limit out")
+	}
+	f.undo.Add(func() error { return unmount(s.disk.fs) })
+	return nil
 }
 
 // ownFiles puts what differs from sandbox to sandbox into the upper folder, where

@@ -144,7 +144,6 @@ func (m *Manager) Defaults() api.Limits {
 	if h.MemoryBytes > 0 {
 		d.MemoryBytes = min(d.MemoryBytes, h.MemoryBytes)
 	}
-	d.DiskBytes = 0
 	return inForce(d)
 }
 

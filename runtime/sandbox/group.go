@@ -156,7 +156,9 @@ func (m *Manager) judge(r *running) {
 		r.memory = u.MaxRSSKB << 10
 	}
 	m.settleGroup(r, r.verdict != "")
+	m.settleDisk(r)
 	if r.verdict != "" {
+		r.explain(nil)
 		return
 	}
 	e := evidence{status: syscall.WaitStatus(r.end.Status), bounds: r.bounds, cpu: r.cpu}
@@ -171,7 +173,9 @@ func (m *Manager) judge(r *running) {
 	r.s.mu.Lock()
 	e.alone = !r.company
 	r.s.mu.Unlock()
+	e.disk = r.crossed(e.status != 0)
 	if r.verdict = e.verdict(); r.verdict == api.VerdictOOM || r.verdict == api.VerdictPIDs {
 		r.met = m.limitOf(r)
 	}
+	r.explain(&e)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -29,9 +30,13 @@ type execMeta struct {
 	CPU    time.Duration `json:"cpu,omitempty"`
 	Output int64         `json:"output,omitempty"`
 	FSize  bool          `json:"fsize,omitempty"`
-	Group  group         `json:"group,omitzero"`
-	OOM    uint64        `json:"oom,omitempty"`
-	PIDs   uint64        `json:"pids,omitempty"`
+	// FSizeOwn says that the limit of each file was asked for; WasOver that the sandbox was
+	// over its limit of disk space already.
+	FSizeOwn bool   `json:"fsize_own,omitempty"`
+	WasOver  bool   `json:"was_over,omitempty"`
+	Group    group  `json:"group,omitzero"`
+	OOM      uint64 `json:"oom,omitempty"`
+	PIDs     uint64 `json:"pids,omitempty"`
 	// Input and Master say which files are kept, in this order.
 	Input  bool `json:"input,omitempty"`
 	Master bool `json:"master,omitempty"`
@@ -46,6 +51,8 @@ type execEnd struct {
 	Memory  int64          `json:"memory"`
 	Limit   *api.LimitHit  `json:"limit,omitempty"`
 	Cut     bool           `json:"cut,omitempty"`
+	Disk    diskuse.Usage  `json:"disk,omitzero"`
+	Denials []api.Denial   `json:"denials,omitempty"`
 	Group   group          `json:"group,omitzero"` // where what it has left behind is
 }
 
@@ -55,7 +62,7 @@ func (m *Manager) hold(r *running, io *stdio) error {
 	p := &r.params
 	meta := execMeta{
 		Guest: r.guest, Start: r.start, Until: r.until, Paused: r.before,
-		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, Group: r.group, OOM: r.oom, PIDs: r.pids,
+		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, FSizeOwn: r.bounds.fsizeOwn, WasOver: r.wasOver, Group: r.group, OOM: r.oom, PIDs: r.pids,
 		// All that is shown of an exec later.
 		Params: api.ExecParams{Sandbox: p.Sandbox, Argv: p.Argv, Command: p.Command, Background: p.Background, Pty: p.Pty},
 		Input:  io.input != nil, Master: io.master != nil,
@@ -148,7 +155,10 @@ func (io *stdio) stored() bool {
 
 // note puts r's end on record; then PID 1 may forget it.
 func (m *Manager) note(r *running) error {
-	end, err := json.Marshal(execEnd{End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory, Limit: r.met, Cut: r.cut, Group: r.group})
+	end, err := json.Marshal(execEnd{
+		End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory, Limit: r.met, Cut: r.cut,
+		Disk: r.disk, Denials: r.denials, Group: r.group,
+	})
 	if err != nil {
 		return fmt.Errorf("note the end of an exec: %w", err)
 	}

@@ -15,12 +15,13 @@ import (
 // bounds are the limits of one exec: its own, else the sandbox's, else the
 // daemon's.
 type bounds struct {
-	timeout time.Duration // wall time; 0 is no end, as below
-	cpu     time.Duration // CPU time
-	output  int64         // bytes of stdout and stderr together
-	rlimits []guestapi.Rlimit
-	fsize   bool       // one of rlimits bounds files
-	group   api.Limits // of its cgroup
+	timeout  time.Duration // wall time; 0 is no end, as below
+	cpu      time.Duration // CPU time
+	output   int64         // bytes of stdout and stderr together
+	rlimits  []guestapi.Rlimit
+	fsize    bool       // one of rlimits bounds files
+	fsizeOwn bool       // that was asked for
+	group    api.Limits // of its cgroup
 }
 
 // boundsOf decides about the limits of an exec.
@@ -44,7 +45,11 @@ func (m *Manager) boundsOf(s *Sandbox, p *api.ExecParams) (b bounds, err error) 
 		b.group = api.Limits{CPUs: own.CPUs, MemoryBytes: own.MemoryBytes, PIDs: own.PIDs, OOMGroup: own.OOMGroup}
 	}
 	standIns := m.standIns(s)
-	return b, m.addRlimits(&b, &sandbox.Rlimits, &own.Rlimits, &standIns)
+	if err := m.addRlimits(&b, &sandbox.Rlimits, &own.Rlimits, &standIns); err != nil {
+		return b, err
+	}
+	s.boundFiles(&b)
+	return b, nil
 }
 
 // positive is the first of two that is set.
@@ -176,7 +181,7 @@ func (m *Manager) addRlimits(b *bounds, sandbox, own *api.Rlimits, in *standIns)
 		case "core":
 			r.Soft, r.Hard = coreLimit, coreLimit
 		case "fsize":
-			b.fsize = true
+			b.fsize, b.fsizeOwn = true, true
 		}
 		b.rlimits = append(b.rlimits, r)
 	}

@@ -57,6 +57,7 @@ type Manager struct {
 
 	// watchers end when their sandbox's pidfd is closed, as part of its removal.
 	watchers sync.WaitGroup
+	walks    chan struct{} // tokens: of measuring what sandboxes have written
 	// removals are under way: counted under mu while their sandbox is still listed.
 	removals sync.WaitGroup
 
@@ -92,6 +93,7 @@ func NewManager(cfg Config) *Manager {
 		taken:    map[string]int{},
 		gone:     map[uint64]bool{},
 		creating: map[uint64]int{},
+		walks:    make(chan struct{}, maxWalks),
 		lastBusy: time.Now(),
 	}
 	m.Configure(cfg.Settings)

@@ -219,11 +219,14 @@ func attachError(source string, err error) error {
 	return fmt.Errorf("attach %s: %w", source, err)
 }
 
+// mergedSuffix goes behind the name of a mount point that is an overlay's lower folder.
+const mergedSuffix = ".merged"
+
 // overlay mounts an overlay whose lower layer is the host folder at lower: the
 // sandbox may write, the host sees nothing of it.
 func (f *creation) overlay(i int, lower string) (string, error) {
-	base := filepath.Join(f.s.dir, "mnt", strconv.Itoa(i)+".overlay")
-	for _, d := range []string{base, base + "/upper", base + "/work", base + "/merged"} {
+	base, merged := filepath.Join(f.s.dir, "fs", strconv.Itoa(i)), f.mountDir(i)+mergedSuffix
+	for _, d := range []string{base, base + "/upper", base + "/work", merged} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return "", diskError("make overlay folders", err)
 		}
@@ -233,7 +236,6 @@ func (f *creation) overlay(i int, lower string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("overlay over %s: %w", lower, err)
 	}
-	merged := base + "/merged"
 	err = sys.InFolder(base, func() error {
 		mnt, err := sys.FSMount("overlay", []sys.FSOption{
 			{Key: "source", Value: "overlay"}, {Key: "lowerdir", Value: rel},

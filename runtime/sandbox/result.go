@@ -55,7 +55,8 @@ func (r *running) outcome() api.ExecResult {
 		res.Signal = unix.SignalName(ws.Signal())
 	}
 	res.Limit = r.met
-	res.Peaks = api.Peaks{MemoryBytes: r.memory, CPUMS: ms(r.cpu)}
+	res.Denials = append(res.Denials, r.denials...)
+	res.Peaks = api.Peaks{MemoryBytes: r.memory, CPUMS: ms(r.cpu), DiskBytes: r.disk.Bytes, Inodes: r.disk.Inodes}
 	return res
 }
 

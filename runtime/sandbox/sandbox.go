@@ -38,6 +38,7 @@ type Sandbox struct {
 	files workers
 	door  door
 	clock *clock // of its commands
+	disk  *disk  // nil without a limit
 
 	// updates is held while limits change.
 	updates sync.Mutex
@@ -54,6 +55,8 @@ type Sandbox struct {
 	idle   *time.Timer
 	ttl    *time.Timer // fires at record.Expires
 	spare  []group     // cgroups that execs have left empty
+	// workersGroup is the cgroup of files workers, "" when there is none yet.
+	workersGroup string
 
 	shells int // of execs, those that are open shells, which may be idle
 	calls  int // fs.* and shell.run calls under way

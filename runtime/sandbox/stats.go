@@ -63,5 +63,10 @@ func (m *Manager) Stats(ref string) (api.Stats, error) {
 	if st.PIDs != nil {
 		st.PIDs.Limit = limits.PIDs
 	}
+	if s.disk != nil {
+		m.gauge(s, true)
+		used := s.disk.use()
+		st.Disk = &api.DiskStats{UsedBytes: used.Bytes, LimitBytes: limits.DiskBytes, Inodes: used.Inodes}
+	}
 	return st, nil
 }

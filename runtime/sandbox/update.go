@@ -78,7 +78,7 @@ func checkChange(l *api.Limits) error {
 	for _, c := range []struct {
 		field string
 		set   bool
-	}{{"best_effort", l.BestEffort}, {"disk_bytes", l.DiskBytes != 0}} {
+	}{{"best_effort", l.BestEffort}, {"disk_bytes", l.DiskBytes != 0}, {"inodes", l.Inodes != 0}} {
 		if c.set {
 			return api.Errorf(api.InvalidArgument, "limits.%s can not be changed while a sandbox runs", c.field).
 				WithField("limits." + c.field).WithHint("give it to sandbox.create")
@@ -124,6 +124,8 @@ func overlay(old, l api.Limits) api.Limits {
 	set(&n.CPUs, l.CPUs)
 	set(&n.MemoryBytes, l.MemoryBytes)
 	set(&n.PIDs, l.PIDs)
+	set(&n.DiskBytes, l.DiskBytes)
+	set(&n.Inodes, l.Inodes)
 	set(&n.SwapBytes, l.SwapBytes)
 	set(&n.MemoryHighBytes, l.MemoryHighBytes)
 	set(&n.CPUWeight, l.CPUWeight)
@@ -151,7 +153,7 @@ func set[T comparable](to *T, v T) {
 // inForce is l as records show it, where no limit is 0.
 func inForce(l api.Limits) api.Limits {
 	l.CPUs = max(0, l.CPUs)
-	for _, n := range []*int64{&l.MemoryBytes, &l.PIDs, &l.IOReadBPS, &l.IOWriteBPS} {
+	for _, n := range []*int64{&l.MemoryBytes, &l.DiskBytes, &l.Inodes, &l.PIDs, &l.IOReadBPS, &l.IOWriteBPS} {
 		*n = max(0, *n)
 	}
 	if l.MemoryBytes == 0 {

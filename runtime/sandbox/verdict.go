@@ -20,6 +20,7 @@ type evidence struct {
 	oom, pids bool
 	// alone says that no other exec ran in the sandbox meanwhile.
 	alone bool
+	disk  bool // the sandbox has reached its limit of disk space meanwhile
 }
 
 // verdict says how the exec ended. A limit that was exceeded goes before how the
@@ -34,7 +35,7 @@ func (e *evidence) verdict() api.Verdict {
 		return api.VerdictTimeoutCPU
 	case e.bounds.output > 0 && e.output > e.bounds.output:
 		return api.VerdictOutput
-	case e.bounds.fsize && e.died(unix.SIGXFSZ):
+	case e.disk, e.bounds.fsize && e.died(unix.SIGXFSZ):
 		return api.VerdictDisk
 	case e.pids && failed:
 		return api.VerdictPIDs

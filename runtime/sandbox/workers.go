@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -24,8 +23,6 @@ const (
 	// maxWorkers bounds the workers of one sandbox, that is the users whose files are
 	// used at the same time.
 	maxWorkers = 8
-	// workersGroup is the cgroup of all of them.
-	workersGroup = "files"
 )
 
 // workers are the files workers of one sandbox, one for each user. They are no
@@ -176,13 +173,13 @@ func (m *Manager) startWorker(s *Sandbox, w *worker) error {
 		Worker: guestapi.WorkerFiles, User: w.user, Env: []string{"HOME=/"},
 		Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: s.nproc, Hard: s.nproc}},
 	}
-	if s.grouped {
-		// Beside PID 1, not with it: whoever takes a worker over is frozen with the sandbox.
-		req.Cgroup = workersGroup
-		if err := m.cfg.Cgroups.Make(s.cgroup, req.Cgroup, api.Limits{}); err != nil && !errors.Is(err, fs.ErrExist) {
-			ours.Close()
-			return api.Errorf(api.ResourceExhausted, "%w", err).WithHint("allow more cgroups (cgroup.max.descendants)")
-		}
+	if s.disk != nil && s.disk.limit.Bytes > 0 { // what is over it already is refused before: mayWrite
+		size := uint64(s.disk.limit.Bytes)
+		req.Rlimits = append(req.Rlimits, guestapi.Rlimit{Resource: unix.RLIMIT_FSIZE, Soft: size, Hard: size})
+	}
+	if req.Cgroup, err = m.groupOfWorkers(s); err != nil {
+		ours.Close()
+		return err
 	}
 	w.exec, err = s.guest.Start(ctx, req, []*os.File{theirs, null, null})
 	if err != nil {
@@ -197,6 +194,28 @@ func (m *Manager) startWorker(s *Sandbox, w *worker) error {
 		return w.client.Close()
 	}
 	return nil
+}
+
+// groupOfWorkers is the cgroup of all files workers of a sandbox. It lies beside PID 1's, so
+// that whoever takes a worker over is frozen and killed with the sandbox.
+func (m *Manager) groupOfWorkers(s *Sandbox) (string, error) {
+	if !s.grouped {
+		return "", nil
+	}
+	s.mu.Lock()
+	name := s.workersGroup
+	s.mu.Unlock()
+	if name != "" {
+		return name, nil
+	}
+	name = newID("files_") // another hutchd may have killed the one before
+	if err := m.cfg.Cgroups.Make(s.cgroup, name, api.Limits{}); err != nil {
+		return "", api.Errorf(api.ResourceExhausted, "%w", err).WithHint("allow more cgroups (cgroup.max.descendants)")
+	}
+	s.mu.Lock()
+	s.workersGroup = name // of two that are made at once the later one goes on
+	s.mu.Unlock()
+	return name, nil
 }
 
 // release gives a worker back. The last one to do so starts the clock of its end.

@@ -47,6 +47,7 @@ type Input struct {
 	// limits there).
 	CgroupV2Mount bool
 
+	ShmBytes   int64  // of /dev/shm, at most the 64 MiB that it has by default; 0 = these
 	NoFileHard uint64 // hard RLIMIT_NOFILE, below hutchd's own
 }
 

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"fmt"
 	"os"
 
 	devcfg "github.com/opencontainers/cgroups/devices/config"
@@ -83,9 +84,9 @@ const noSuidDevExec = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 func mounts(in Input) []*configs.Mount {
 	ms := []*configs.Mount{
 		{Source: "proc", Destination: "/proc", Device: "proc", Flags: noSuidDevExec},
-		{Source: "tmpfs", Destination: "/dev", Device: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_STRICTATIME, Data: "mode=755,size=64k"},
+		{Source: "tmpfs", Destination: "/dev", Device: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_STRICTATIME, Data: "mode=755,size=64k,nr_inodes=1k"},
 		{Source: in.PtsDir, Destination: "/dev/pts", Device: "bind", Flags: unix.MS_BIND | unix.MS_NOSUID | unix.MS_NOEXEC},
-		{Source: "shm", Destination: "/dev/shm", Device: "tmpfs", Flags: noSuidDevExec, Data: "mode=1777,size=64m"},
+		{Source: "shm", Destination: "/dev/shm", Device: "tmpfs", Flags: noSuidDevExec, Data: shmOptions(in.ShmBytes)},
 		{Source: "mqueue", Destination: "/dev/mqueue", Device: "mqueue", Flags: noSuidDevExec},
 	}
 	if in.CgroupV2Mount {
@@ -97,6 +98,15 @@ func mounts(in Input) []*configs.Mount {
 		ms = append(ms, bind(b))
 	}
 	return ms
+}
+
+// shmOptions bound /dev/shm, which is in memory: also the files in it that take none.
+func shmOptions(bytes int64) string {
+	const most = 64 << 20
+	if bytes <= 0 || bytes > most {
+		bytes = most
+	}
+	return fmt.Sprintf("mode=1777,size=%d,nr_inodes=16k", bytes)
 }
 
 // bind keeps what is mounted below the source visible (recursive) and applies

@@ -1,0 +1,282 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
+	hutch "github.com/hutch-sh/hutch/runtime/client"
+)
+
+const mib = 1 << 20
+
+// limitedBox is a sandbox with a limit of disk space.
+func limitedBox(t testing.TB, c *hutch.Client, l api.Limits) string {
+	t.Helper()
+	sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Limits: l}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sb.ID
+}
+
+// ran runs a shell command to its end.
+func ran(t testing.TB, c *hutch.Client, sandbox, command string) api.ExecResult {
+	t.Helper()
+	late := 60.0
+	res, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: sandbox, Command: command, TimeoutS: &late}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// fill writes files of a MiB each until something stops it.
+const fill = `i=0; while :; do head -c 1048576 /dev/zero >/tmp/f$i || exit 9; i=$((i+1)); done`
+
+// diskCases are what reaches the limits of 16 MiB and 1,000 files, and what does not.
+var diskCases = []struct {
+	name, command string
+	target        string // of the denial; "" is allowed
+}{
+	{"one file", "dd if=/dev/zero of=/tmp/f bs=1M count=1000000", "disk_bytes"},
+	{"one file allowed", "dd if=/dev/zero of=/tmp/f bs=1M count=12", ""},
+	{"many files", fill, "disk_bytes"},
+	{"many files allowed", "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do head -c 1048576 /dev/zero >/tmp/f$i || exit; done", ""},
+	{"written and removed", "for i in 1 2 3 4; do head -c 10000000 /dev/zero >/tmp/f || exit; rm /tmp/f; done", ""},
+	{"a sparse terabyte", "truncate -s 1T /tmp/f; exit $?", "disk_bytes"},
+	{"a sparse file allowed", "truncate -s 16M /tmp/f && truncate -s 16M /tmp/g && truncate -s 16M /tmp/h", ""},
+	{"hard links", "head -c 8000000 /dev/zero >/tmp/f; for i in 1 2 3 4 5 6 7 8 9; do ln /tmp/f /tmp/$i || exit; done", ""},
+	{"empty files", "i=0; while [ $i -lt 100000 ]; do : >/tmp/$i || exit; i=$((i+1)); done", "inodes"},
+	{"empty files allowed", "i=0; while [ $i -lt 900 ]; do : >/tmp/$i || exit; i=$((i+1)); done", ""},
+	{"folders", "i=0; while [ $i -lt 100000 ]; do mkdir /tmp/$i || exit; i=$((i+1)); done", "inodes"},
+	{"links", "i=0; while [ $i -lt 100000 ]; do ln -s x /tmp/$i || exit; i=$((i+1)); done", "inodes"},
+}
+
+// TestDisk: what a sandbox may write is bounded, however it does it, and no other one
+// suffers.
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	neighbour := limitedBox(t, c, api.Limits{DiskBytes: 16 * mib})
+	for _, tt := range diskCases {
+		t.Run(tt.name, func(t *testing.T) {
+			sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * mib, Inodes: 1000})
+			checkDisk(t, ran(t, c, sb, tt.command), tt.target)
+			w.ok(t, "rm", "-f", sb)
+		})
+	}
+	if res := ran(t, c, neighbour, "head -c 8000000 /dev/zero >/tmp/f"); res.Verdict != api.VerdictOK || res.Peaks.DiskBytes < 8000000 {
+		t.Errorf("the neighbour: %+v", res)
+	}
+	w.ok(t, "rm", "-f", neighbour)
+	out := w.run(t, "run", "--disk", "50m", "host", "--", "dd", "if=/dev/zero", "of=/tmp/f", "bs=1M", "count=1000")
+	if out.code != 128+int(unix.SIGXFSZ) && out.code != 137 {
+		t.Errorf("exit code %d", out.code)
+	}
+	out.says(t, "limit of disk space", "52428800 bytes", "--disk")
+}
+
+// checkDisk looks at how a command ended that was to reach a limit, or not.
+func checkDisk(t testing.TB, res api.ExecResult, target string) {
+	t.Helper()
+	if target == "" {
+		if res.Verdict != api.VerdictOK || len(res.Denials) > 0 {
+			t.Errorf("%+v, want ok", res)
+		}
+		return
+	}
+	if res.Verdict != api.VerdictDisk || len(res.Denials) != 1 {
+		t.Errorf("%+v, want disk", res)
+		return
+	}
+	if d := res.Denials[0]; d.Kind != "limit" || d.Target != target || d.Rule == "" || d.Why == "" || !strings.Contains(d.HowToAllow, "limits."+target) {
+		t.Errorf("%+v, want one about %s", d, target)
+	}
+}
+
+// TestDiskOver: a sandbox over its limit can not write any more, but remove files, and then
+// write again.
+func TestDiskOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	a := w.dial(t)
+	sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * mib})
+	checkDisk(t, ran(t, c, sb, fill), "disk_bytes")
+	checkDisk(t, ran(t, c, sb, "echo more >/tmp/more; exit $?"), "disk_bytes")
+	e := a.refused("resource_exhausted", "fs.write", params{"sandbox": sb, "path": "/tmp/more", "data": "more"})
+	if !strings.Contains(e.Data.Hint, "limits.disk_bytes") {
+		t.Errorf("%+v", e)
+	}
+	a.call(nil, "fs.read", params{"sandbox": sb, "path": "/tmp/f0", "limit": 10})
+	if res := ran(t, c, sb, "rm /tmp/f*"); res.Verdict != api.VerdictOK {
+		t.Errorf("%+v", res)
+	}
+	a.call(nil, "fs.write", params{"sandbox": sb, "path": "/tmp/more", "data": "more"})
+	if res := ran(t, c, sb, "cat /tmp/more; echo more >>/tmp/more"); res.Verdict != api.VerdictOK || res.Stdout != "more" {
+		t.Errorf("%+v", res)
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestDiskFiles: files come by fs.unpack, too.
+func TestDiskFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	from := w.sub(t, "from")
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if err := os.WriteFile(from+"/"+name, bytes.Repeat([]byte{7}, 4*mib), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sb := limitedBox(t, c, api.Limits{DiskBytes: 12 * mib})
+	events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventLimitHit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.run(t, "cp", from, sb+":/tmp/to") // it may be done before anybody looks
+	nextOf(t, events, api.EventLimitHit)
+	checkDisk(t, ran(t, c, sb, "echo more >/tmp/more; exit $?"), "disk_bytes")
+	w.run(t, "cp", from, sb+":/tmp/again").want(t, 125).says(t, "limit")
+	large := limitedBox(t, c, api.Limits{DiskBytes: 64 * mib})
+	w.ok(t, "cp", from, large+":/tmp/to")
+	big := w.sub(t, "big") + "/file"
+	if err := os.WriteFile(big, make([]byte, 80*mib), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.run(t, "cp", big, large+":/tmp/big").want(t, 125)
+	w.ok(t, "rm", "-f", sb, large)
+}
+
+// TestDiskUnlinked: files without a name count as long as they are open.
+func TestDiskUnlinked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	const hide = `for i in 3 4 5 6; do eval "exec $i>/tmp/u"; rm /tmp/u; head -c %d >&$i </dev/zero; done; `
+	sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * mib})
+	checkDisk(t, ran(t, c, sb, strings.Replace(hide, "%d", "8000000", 1)+"while :; do :; done"), "disk_bytes")
+	checkDisk(t, ran(t, c, sb, strings.Replace(hide, "%d", "3000000", 1)), "")
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestDiskOverlay: what is written to a workspace in mode overlay counts, too.
+func TestDiskOverlay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(t, "run", "--disk", "16m", "--workspace", w.sub(t, "work")+":overlay", "host", "--", "sh", "-c",
+		strings.ReplaceAll(fill, "/tmp", "/workspace")).says(t, "limit of disk space")
+	w.ok(t, "run", "--disk", "16m", "--workspace", w.sub(t, "work")+":overlay", "host", "--", "sh", "-c", "head -c 8000000 /dev/zero >/workspace/f")
+}
+
+// TestDiskLeftBehind: what an exec has left behind is ended when it writes too much.
+func TestDiskLeftBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * mib})
+	events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventLimitHit, api.EventSandboxState}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran(t, c, sb, "(setsid sh -c '"+fill+"' >/dev/null 2>&1 &)")
+	e := nextOf(t, events, api.EventLimitHit)
+	var hit api.LimitEvent
+	if err := json.Unmarshal(e.Data, &hit); err != nil || hit.Limit != api.VerdictDisk || hit.Detail == "" {
+		t.Errorf("%+v %v", hit, err)
+	}
+	if !grouped() { // it can not be told from anything else
+		if end := stateOf(t, events); end.State != api.Stopped || !strings.Contains(end.Reason, "disk_bytes") {
+			t.Errorf("%+v", end)
+		}
+	} else if got := countHeads(t, c, sb); got != "0" {
+		t.Errorf("%s of what was left behind runs", got)
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
+// countHeads counts the head(1) that run in a sandbox, when the watch is done with them.
+func countHeads(t testing.TB, c *hutch.Client, sandbox string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		res := ran(t, c, sandbox, `n=0; for f in /proc/[0-9]*/comm; do read -r name <$f && [ "$name" = head ] && n=$((n+1)); done 2>/dev/null; echo $n`)
+		if out := strings.TrimSpace(res.Stdout); out == "0" || ctx.Err() != nil {
+			return out
+		}
+	}
+}
+
+// TestDiskDeath: the limit holds after the daemon's death.
+func TestDiskDeath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * mib})
+	ex := startIn(t, c, sb, "read x; "+fill)
+	kill(t, w.daemon(t).hutchd)
+	<-c.Done()
+	c = w.connect(t)
+	if err := c.ExecWrite(t.Context(), api.WriteParams{Exec: ex, Data: "go\n"}); err != nil {
+		t.Fatal(err)
+	}
+	res, err := c.ExecWait(t.Context(), api.WaitParams{Exec: ex})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkDisk(t, res, "disk_bytes")
+	checkDisk(t, ran(t, c, sb, "echo more >/tmp/more; exit $?"), "disk_bytes")
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestDiskInMemory: where the state folder is in memory the kernel holds the limit.
+func TestDiskInMemory(t *testing.T) {
+	testenv.Root(t)
+	w := newWorld(t)
+	state := w.sub(t, "state")
+	if err := unix.Mount("tmpfs", state, "tmpfs", 0, "size=256m,mode=700"); err != nil {
+		testenv.Require(t, probe.Check{Name: "mount_tmpfs", Status: probe.No, Detail: err.Error()})
+	}
+	defer func() {
+		w.shutdown()
+		w.waitGone(time.Now().Add(patience))
+		if err := unix.Unmount(state, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	c := w.connect(t)
+	for _, tt := range diskCases {
+		t.Run(tt.name, func(t *testing.T) {
+			sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * mib, Inodes: 1000})
+			res := ran(t, c, sb, tt.command)
+			checkDisk(t, res, tt.target)
+			if res.Peaks.DiskBytes > 16*mib || res.Peaks.Inodes > 1000 {
+				t.Errorf("%+v: over the limit", res.Peaks)
+			}
+			w.ok(t, "rm", "-f", sb)
+		})
+	}
+	// It is one file system for both, and is there for the next daemon.
+	sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * mib})
+	ran(t, c, sb, "head -c 12000000 /dev/zero >/tmp/f")
+	kill(t, w.daemon(t).hutchd)
+	<-c.Done()
+	c = w.connect(t)
+	checkDisk(t, ran(t, c, sb, "head -c 12000000 /dev/zero >/tmp/g"), "disk_bytes")
+	w.ok(t, "rm", "-f", sb)
+	_ = c.Close()
+	w.awaitNoSandbox(t)
+}

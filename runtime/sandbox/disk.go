@@ -1,0 +1,393 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/diskuse"
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
+)
+
+// What a sandbox may write: all that is below its folder fs, which is the upper folders of
+// its root and of workspaces in mode overlay. See DESIGN.md, "Disk".
+
+// disk knows how much a sandbox has written, and its limit.
+type disk struct {
+	fs    string // the folder
+	limit diskuse.Usage
+	// hard says that fs is a file system of its own, which takes no more: nothing has to be
+	// watched, and what it holds can be asked for at any time.
+	hard bool
+
+	wake  chan struct{} // somebody begins to use the sandbox
+	begun atomic.Int64  // how often somebody has
+	rest  atomic.Bool   // the next look is later than it might be: wake has to be used
+	turn  chan struct{} // a token: whoever holds it measures
+
+	mu      sync.Mutex    // guards what follows
+	used    diskuse.Usage // when it was last measured
+	peak    diskuse.Usage
+	allowed diskuse.Usage // what it may use before something is done: its limit, or what it had when that was done
+	over    bool          // it uses more than its limit
+	free    diskuse.Usage // of the file system that fs is on, when last looked at
+	// spent is how much that has got less since the last measurement, not counting what it got
+	// more in between; lost is the part of it that is known to be in no file with a name.
+	spent, lost diskuse.Usage
+	unlinked    diskuse.Usage // open files without a name
+	cost        time.Duration // of the last measurement
+	at          time.Time     // when that was
+	cpu         time.Duration // what the sandbox had used of CPU time then
+}
+
+// newDisk is nil without a limit.
+func newDisk(dir string, l *api.Limits, hard bool) *disk {
+	if l.DiskBytes <= 0 && l.Inodes <= 0 {
+		return nil
+	}
+	limit := diskuse.Usage{Bytes: max(0, l.DiskBytes), Inodes: max(0, l.Inodes)}
+	return &disk{
+		fs: filepath.Join(dir, "fs"), limit: limit, allowed: limit, hard: hard,
+		wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+	}
+}
+
+// defaultInodes is a limit of inodes that goes with one of bytes: as many as a file system
+// of that size has with one for each block, and enough for a small one full of small files.
+// Files without content would else fill the table of the host's file system.
+func defaultInodes(bytes int64) int64 { return max(65536, bytes/4096) }
+
+// wantsOwn says whether a sandbox below dir gets a file system of its own: where that costs
+// nothing, because its files are in memory anyway, and can hold more than the limit. One
+// of its own would not be bounded by that one.
+func wantsOwn(dir string, l *api.Limits) bool {
+	var st unix.Statfs_t
+	return l.DiskBytes > 0 && unix.Statfs(dir, &st) == nil && st.Type == unix.TMPFS_MAGIC &&
+		l.DiskBytes < int64(st.Blocks)*st.Bsize
+}
+
+// isOwn says whether a file system is mounted on the folder fs of a sandbox.
+func isOwn(fs string) bool {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, fs, unix.AT_SYMLINK_NOFOLLOW, 0, &st)
+	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// mountOwn gives the sandbox a file system of its own where its files are in memory anyway.
+func (d *disk) mountOwn() error {
+	options := []sys.FSOption{{Key: "source", Value: "hutch"}, {Key: "mode", Value: "0700"}}
+	if d.limit.Bytes > 0 {
+		options = append(options, sys.FSOption{Key: "size", Value: fmt.Sprint(d.limit.Bytes)})
+	}
+	if d.limit.Inodes > 0 {
+		options = append(options, sys.FSOption{Key: "nr_inodes", Value: fmt.Sprint(d.limit.Inodes)})
+	}
+	mnt, err := sys.FSMount("tmpfs", options, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	if err != nil {
+		return err
+	}
+	defer mnt.Close()
+	return sys.AttachTree(mnt, d.fs)
+}
+
+// measure finds out what is used.
+func (m *Manager) measure(ctx context.Context, s *Sandbox) (diskuse.Usage, error) {
+	d := s.disk
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return diskuse.Usage{}, context.Cause(ctx)
+	}
+	if d.hard {
+		free, total, err := diskuse.FreeAt(d.fs)
+		if err == nil {
+			d.note(diskuse.Usage{Bytes: total.Bytes - free.Bytes, Inodes: total.Inodes - free.Inodes})
+		}
+		return d.use(), err
+	}
+	select { // walks of many sandboxes at once would only be in each other's way
+	case m.walks <- struct{}{}:
+		defer func() { <-m.walks }()
+	case <-ctx.Done():
+		return diskuse.Usage{}, context.Cause(ctx)
+	}
+	if err := d.look(); err != nil {
+		return diskuse.Usage{}, err
+	}
+	cpu, _ := m.cpuOf(s)
+	d.mu.Lock()
+	spent, before, allowed := d.spent, d.used, d.allowed
+	d.spent, d.cpu = diskuse.Usage{}, cpu
+	d.mu.Unlock()
+	start := time.Now()
+	used, err := diskuse.Trees(ctx, allowed, d.fs)
+	if errors.Is(err, diskuse.ErrTooDeep) { // what can not be counted is too much
+		used, err = d.limit.Add(diskuse.Usage{Bytes: 1, Inodes: 1}), nil
+	}
+	if err != nil {
+		return diskuse.Usage{}, err
+	}
+	used = m.addUnlinked(s, used, before, spent)
+	d.note(used)
+	d.mu.Lock()
+	d.at, d.cost = time.Now(), time.Since(start)
+	d.mu.Unlock()
+	return used, nil
+}
+
+// addUnlinked adds files that are open and have no name, where so much was written that is
+// in no file with one that the limit may be exceeded.
+func (m *Manager) addUnlinked(s *Sandbox, used, before, spent diskuse.Usage) diskuse.Usage {
+	d := s.disk
+	d.mu.Lock()
+	named := diskuse.Usage{Bytes: before.Bytes - d.unlinked.Bytes, Inodes: before.Inodes - d.unlinked.Inodes}
+	d.lost.Bytes += max(0, spent.Bytes-(used.Bytes-named.Bytes))
+	d.lost.Inodes += max(0, spent.Inodes-(used.Inodes-named.Inodes))
+	search := d.unlinked.Bytes > 0 || used.Add(d.lost).Exceeds(d.allowed)
+	d.mu.Unlock()
+	if !search || used.Exceeds(d.allowed) {
+		return used
+	}
+	found := diskuse.Unlinked(processesOf(s.Record().PID))
+	d.mu.Lock()
+	d.unlinked, d.lost = found, diskuse.Usage{}
+	d.mu.Unlock()
+	return used.Add(found)
+}
+
+// note keeps a measurement.
+func (d *disk) note(used diskuse.Usage) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.used = used
+	d.peak.Bytes, d.peak.Inodes = max(d.peak.Bytes, used.Bytes), max(d.peak.Inodes, used.Inodes)
+	if d.over = used.Exceeds(d.limit); !d.over {
+		d.allowed = d.limit
+	}
+}
+
+func (d *disk) use() diskuse.Usage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.used
+}
+
+func (d *disk) isOver() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.over
+}
+
+// look notes what the file system has lost. It is a system call, whatever is on it.
+func (d *disk) look() error {
+	free, _, err := diskuse.FreeAt(d.fs)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.free != (diskuse.Usage{}) {
+		d.spent.Bytes += max(0, d.free.Bytes-free.Bytes)
+		d.spent.Inodes += max(0, d.free.Inodes-free.Inodes)
+	}
+	d.free = free
+	return nil
+}
+
+// cpuOf is the CPU time of all processes of a sandbox, where it has a cgroup that tells.
+func (m *Manager) cpuOf(s *Sandbox) (time.Duration, bool) {
+	if !s.grouped {
+		return 0, false
+	}
+	cpu, _, err := m.cfg.Cgroups.Usage(s.cgroup, "")
+	return cpu, err == nil
+}
+
+// gauge is for the beginning and the end of an exec: it measures where that may tell
+// something new and is quick, or the limit may be exceeded. Else it is a system call. long says that there
+// was time to write much, also while others removed as much.
+func (m *Manager) gauge(s *Sandbox, long bool) {
+	d := s.disk
+	if err := d.look(); err != nil {
+		return
+	}
+	d.mu.Lock()
+	grown := long || d.spent.Bytes >= worthMeasuring || d.spent.Inodes > 0 || d.free.Inodes == 0 // btrfs counts none
+	again := d.hard || d.over || d.used.Add(d.spent).Exceeds(d.allowed) || grown && d.used.Inodes+d.spent.Inodes < quick
+	d.mu.Unlock()
+	if !again {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	if _, err := m.measure(ctx, s); err != nil {
+		m.cfg.Logger.Warn("measure what a sandbox has written", "sandbox", s.id, "err", err)
+	}
+}
+
+const (
+	worthMeasuring = 64 << 10 // bytes
+	quick          = 1000     // inodes: their measurement takes about a millisecond
+	longEnough     = 20 * time.Millisecond
+)
+
+// full says that a file system of the sandbox's own has no room.
+func (d *disk) full() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	left := diskuse.Usage{Bytes: d.limit.Bytes - d.used.Bytes, Inodes: d.limit.Inodes - d.used.Inodes}
+	return d.limit.Bytes > 0 && left.Bytes < 4096 || d.limit.Inodes > 0 && left.Inodes <= 0
+}
+
+// fileSize is the size that no single file may have, so that not even one that is written in
+// an instant crosses the limit: 0 when nothing more may be written.
+func (d *disk) fileSize() (size uint64, bounded bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.over:
+		return 0, true
+	case d.limit.Bytes > 0:
+		return uint64(d.limit.Bytes), true
+	}
+	return 0, false
+}
+
+// denial says which limit it was.
+func (d *disk) denial() api.Denial {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := api.Denial{
+		Kind: "limit", Target: "disk_bytes", Rule: fmt.Sprintf("at most %d bytes", d.limit.Bytes),
+		Why:        fmt.Sprintf("the files of the sandbox take %d bytes", d.used.Bytes),
+		HowToAllow: "remove files, or create the sandbox with more: limits.disk_bytes, --disk",
+	}
+	if d.limit.Inodes > 0 && (d.used.Inodes > d.limit.Inodes || d.hard && d.used.Inodes >= d.limit.Inodes) {
+		n.Target, n.Rule = "inodes", fmt.Sprintf("at most %d files and folders", d.limit.Inodes)
+		n.Why = fmt.Sprintf("the sandbox has made %d", d.used.Inodes)
+		n.HowToAllow = "remove files, or create the sandbox with more: limits.inodes, --inodes"
+	}
+	return n
+}
+
+// diskFull refuses what would write more into a sandbox that is over its limit.
+func (s *Sandbox) diskFull() error {
+	n := s.disk.denial()
+	return api.Errorf(api.ResourceExhausted, "sandbox %s is over limits.%s: %s, %s", s.id, n.Target, n.Why, n.Rule).
+		WithField("limits."+n.Target).WithHint("%s", n.HowToAllow)
+}
+
+// beginDisk notes how it is when an exec begins, and that there is one.
+func (m *Manager) beginDisk(r *running) {
+	d := r.s.disk
+	if d == nil {
+		return
+	}
+	if d.isOver() { // something may have been removed
+		m.gauge(r.s, false)
+	}
+	r.wasOver = d.isOver()
+	r.disk = d.use()
+	d.begin()
+}
+
+// writing says that a call of a files worker makes files.
+func writing(op string) bool {
+	return op == filesapi.OpWrite || op == filesapi.OpMkdir || op == filesapi.OpUnpack
+}
+
+// mayWrite refuses calls that make files in a sandbox that is over its limit.
+func (m *Manager) mayWrite(s *Sandbox, op string) error {
+	d := s.disk
+	if d == nil {
+		return nil
+	}
+	if d.isOver() { // something may have been removed
+		m.gauge(s, false)
+	}
+	d.begin()
+	if d.isOver() && writing(op) {
+		return s.diskFull()
+	}
+	return nil
+}
+
+// boundFiles bounds the size of every file that an exec writes.
+func (s *Sandbox) boundFiles(b *bounds) {
+	if s.disk == nil {
+		return
+	}
+	size, bounded := s.disk.fileSize()
+	if !bounded {
+		return
+	}
+	b.fsize = true
+	for i := range b.rlimits {
+		if r := &b.rlimits[i]; r.Resource == unix.RLIMIT_FSIZE {
+			if r.Hard > size {
+				b.fsizeOwn = b.fsizeOwn && r.Soft < size
+			}
+			r.Soft, r.Hard = min(r.Soft, size), min(r.Hard, size)
+			return
+		}
+	}
+	b.rlimits = append(b.rlimits, guestapi.Rlimit{Resource: unix.RLIMIT_FSIZE, Soft: size, Hard: size})
+}
+
+// settleDisk notes how it is when an exec has ended.
+func (m *Manager) settleDisk(r *running) {
+	d := r.s.disk
+	if d == nil {
+		return
+	}
+	m.gauge(r.s, r.took >= longEnough)
+	used := d.use()
+	r.s.mu.Lock()
+	r.notePeak(used)
+	r.s.mu.Unlock()
+	if !r.wasOver && d.isOver() {
+		d.rest.Store(true)
+		d.begin() // nobody has noticed: see to the rest
+	}
+}
+
+// crossed says that the limit was reached while the exec ran.
+func (r *running) crossed(failed bool) bool {
+	d := r.s.disk
+	switch {
+	case d == nil:
+		return false
+	case d.hard:
+		return failed && d.full()
+	}
+	return !r.wasOver && d.isOver()
+}
+
+// explain says of a verdict which limit it was; e is what is known of the end of a leader
+// that ended by itself.
+func (r *running) explain(e *evidence) {
+	d := r.s.disk
+	if r.verdict != api.VerdictDisk || d == nil {
+		return
+	}
+	n := d.denial()
+	if e != nil && !e.disk { // SIGXFSZ
+		if r.bounds.fsizeOwn {
+			return
+		}
+		if !r.wasOver {
+			n.Why = "a single file was to become larger"
+		}
+	}
+	r.denials = append(r.denials, n)
+}

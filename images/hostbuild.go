@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/images/unpack"
 )
 
 // hostLayout is part of a skeleton's name: change it when the code below makes
@@ -102,7 +104,11 @@ func buildMask(mask string, root hostRoot) error {
 		if err := mkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		if err := unix.Setxattr(dir, "user.overlay.opaque", []byte("y"), 0); err != nil {
+		err := unix.Setxattr(dir, "user.overlay.opaque", []byte("y"), 0)
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			return unpack.ErrAttributes
+		}
+		if err != nil {
 			return fmt.Errorf("mark %s opaque: %w", dir, err)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,12 +27,12 @@ type fixer struct {
 // the error is that of a remedy that failed.
 func (f fixer) fixChecks(ctx context.Context, checks []probe.Check) (ran bool, err error) {
 	answers := bufio.NewReader(f.in)
-	found := false
+	offered := map[string]bool{} // two checks may have one remedy
 	for _, c := range checks {
-		if !c.Fixable {
+		if !c.Fixable || offered[c.Remedy] {
 			continue
 		}
-		found = true
+		offered[c.Remedy] = true
 		fmt.Fprintf(f.out, "\n%s: %s\nThis is run:\n\n    %s\n\n", strings.ReplaceAll(c.Name, "_", " "), c.Detail,
 			strings.ReplaceAll(strings.TrimSpace(c.Remedy), "\n", "\n    "))
 		if !f.yes {
@@ -53,7 +54,7 @@ func (f fixer) fixChecks(ctx context.Context, checks []probe.Check) (ran bool, e
 			return ran, context.Cause(ctx)
 		}
 	}
-	if !found {
+	if len(offered) == 0 {
 		fmt.Fprintln(f.out, "\nThere is nothing that a command could fix.")
 	}
 	return ran, nil
@@ -79,13 +80,27 @@ func runFix(ctx context.Context, state string, yes bool) error {
 		return err
 	}
 	if ran {
-		checks = probe.All(ctx, probe.Options{StateFolder: state})
-		fmt.Println("\nNow:")
-		printChecks(os.Stdout, style, checks)
-		fmt.Println("\nA daemon that runs knows nothing of this yet: end it by `hutch rpc system.shutdown`, the next command starts another.")
+		fmt.Print("\nA daemon that runs knows nothing of this yet: `hutch rpc system.shutdown` ends it, the next command starts another.\n\nNow:\n")
+		return doctorAgain(ctx)
 	}
 	if !probe.CanRun(checks) {
 		return &cli.Exit{Code: 1}
 	}
 	return nil
+}
+
+// doctorAgain looks anew, in another process: a profile of AppArmor's holds from exec on.
+func doctorAgain(ctx context.Context) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, exe, "doctor")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() > 0 {
+		return &cli.Exit{Code: exit.ExitCode()}
+	}
+	return err
 }

@@ -15,6 +15,7 @@ func TestFix(t *testing.T) {
 		{Name: "user_namespaces", Status: probe.No, Remedy: "docker run it", Detail: "advice"},
 		{Name: "subordinate_ids", Status: probe.No, Remedy: "add ids", Fixable: true},
 		{Name: "cgroups", Status: probe.No, Remedy: "make a folder\nwrite a file", Fixable: true},
+		{Name: "exec_cgroups", Status: probe.No, Remedy: "make a folder\nwrite a file", Fixable: true},
 	}
 	for _, tt := range []struct {
 		name, answers string

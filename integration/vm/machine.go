@@ -21,6 +21,7 @@ type machine struct {
 	parts   parts
 	kernel  string // series
 	payload string // disk with the tests
+	console string // file for what the kernel says
 	append  string // more of the kernel's command line
 	limit   time.Duration
 }
@@ -37,13 +38,13 @@ func (m machine) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	result, console := filepath.Join(dir, "result"), filepath.Join(dir, "console")
+	result := filepath.Join(dir, "result")
 	if err := os.WriteFile(result, make([]byte, resultSize), 0o600); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, m.limit, fmt.Errorf("the machine was not off after %v", m.limit))
 	defer cancel()
-	cmd := m.qemu(ctx, kernel, result, console)
+	cmd := m.qemu(ctx, kernel, result)
 	cmd.Env = []string{"TMPDIR=" + dir, "QEMU_MODULE_DIR=" + filepath.Join(m.parts.qemu(), "usr/lib/x86_64-linux-gnu/qemu")}
 	cmd.Stdout = out
 	var stderr bytes.Buffer
@@ -52,7 +53,7 @@ func (m machine) run(ctx context.Context, out io.Writer) error {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return fmt.Errorf("qemu: %w\n%s%s", err, stderr.String(), tail(console))
+		return fmt.Errorf("qemu: %w\n%s%s", err, stderr.String(), tail(m.console))
 	}
 	last, err := os.ReadFile(result)
 	if err != nil {
@@ -62,9 +63,9 @@ func (m machine) run(ctx context.Context, out io.Writer) error {
 	case "success exited 0":
 		return nil
 	case "":
-		return errors.New("the guest wrote no result\n" + tail(console))
+		return errors.New("the guest wrote no result\n" + tail(m.console))
 	default:
-		return fmt.Errorf("the guest ended with %q\n%s", said, tail(console))
+		return fmt.Errorf("the guest ended with %q\n%s", said, tail(m.console))
 	}
 }
 
@@ -77,15 +78,15 @@ func (m machine) run(ctx context.Context, out io.Writer) error {
 //     and the rest of the kernel's options likewise.
 //
 // QEMU runs by its own libc: the host's may be older.
-func (m machine) qemu(ctx context.Context, kernel, result, console string) *exec.Cmd {
+func (m machine) qemu(ctx context.Context, kernel, result string) *exec.Cmd {
 	root := m.parts.qemu()
 	lib := filepath.Join(root, "usr/lib/x86_64-linux-gnu")
 	return exec.CommandContext(ctx, filepath.Join(lib, "ld-linux-x86-64.so.2"), "--library-path", lib,
 		filepath.Join(root, "usr/bin/qemu-system-x86_64"), "-L", filepath.Join(root, "usr/share/qemu"), "-L", filepath.Join(root, "usr/share/seabios"),
 		"-M", "pc", "-accel", "tcg,thread=multi,tb-size=512",
-		"-cpu", "max,cx16=off,avx=off,avx2=off,smap=off,smep=off,pku=off", "-smp", "2", "-m", "2048",
+		"-cpu", "max,cx16=off,avx=off,avx2=off,smap=off,smep=off,pku=off", "-smp", "2", "-m", "3072",
 		"-nodefaults", "-display", "none", "-no-reboot", "-nic", "none",
-		"-serial", "file:"+console, "-chardev", "stdio,id=out,signal=off", "-serial", "chardev:out",
+		"-serial", "file:"+m.console, "-chardev", "stdio,id=out,signal=off", "-serial", "chardev:out",
 		"-drive", "if=none,id=root,format=raw,snapshot=on,cache=unsafe,file="+m.parts.root(), "-device", "nvme,drive=root,serial=root",
 		"-drive", "if=virtio,format=raw,readonly=on,file="+m.payload,
 		"-drive", "if=virtio,format=raw,file="+result,

@@ -1,7 +1,7 @@
 // Vm runs tests in virtual machines: other kernels, and machines as users have them,
 // with systemd, pure cgroup v2 and an ordinary user's login session.
 //
-//	usage: vm [-require] [-run REGEXP] [-list] [CASE...]
+//	usage: vm [-require] [-run REGEXP] [-count N] [-raw] [-list] [CASE...]
 //
 // It prints what testrun prints, one kind of user a case. QEMU emulates (no KVM), so
 // nothing is asserted about times in there. DESIGN.md has the table of cases.
@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -34,6 +35,7 @@ const tags = "containers_image_openpgp,seccomp,vm"
 type options struct {
 	require bool
 	run     string
+	count   int
 	raw     bool
 	cases   []string
 }
@@ -43,6 +45,7 @@ func main() {
 	list := flag.Bool("list", false, "print the cases")
 	flag.BoolVar(&o.require, "require", false, "fail when a test named in .ci/must-run does not run")
 	flag.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
+	flag.IntVar(&o.count, "count", 1, "how often each test runs")
 	flag.BoolVar(&o.raw, "raw", false, "print what the guest prints as it is")
 	flag.Parse()
 	o.cases = flag.Args()
@@ -134,11 +137,19 @@ func makePayload(ctx context.Context, root, dir string, cases []vmCase, o option
 	if err := testtree.Stage(ctx, root, stage, tags, packages(cases)); err != nil {
 		return "", err
 	}
+	// Installed, it would not be in the folder of unpacked tools.
+	if registry, err := exec.LookPath("docker-registry"); err == nil {
+		tools := filepath.Join(stage, "src", testtree.Tools)
+		if _, err := output(exec.CommandContext(ctx, "install", "-D", "-t", tools, registry)); err != nil {
+			return "", err
+		}
+	}
 	for _, c := range cases {
-		if o.run != "" {
-			for i := range c.tests {
+		for i := range c.tests {
+			if o.run != "" {
 				c.tests[i].run = o.run
 			}
+			c.tests[i].args = append(c.tests[i].args, fmt.Sprintf("-test.count=%d", o.count))
 		}
 		text := c.script()
 		if o.require {
@@ -155,7 +166,7 @@ func makePayload(ctx context.Context, root, dir string, cases []vmCase, o option
 
 // boot runs one case and reads its tests.
 func (c vmCase) boot(ctx context.Context, p parts, payload string, r *testreport.Reader, out io.Writer, o options) error {
-	m := machine{parts: p, kernel: c.kernel, payload: payload, append: c.commandLine(), limit: c.limit}
+	m := machine{parts: p, kernel: c.kernel, payload: payload, console: filepath.Join(p.dir, "console-"+c.name), append: c.commandLine(), limit: c.limit}
 	if o.raw {
 		return m.run(ctx, out)
 	}

@@ -75,6 +75,8 @@ func TestNoUserNamespace(t *testing.T) {
 		{"limit", syscall.ENOSPC, map[string]string{"/proc/sys/user/max_user_namespaces": "0\n"}, No, "is 0", "sudo sysctl -w user.max_user_namespaces="},
 		{"debian's sysctl", refused, map[string]string{"/proc/sys/kernel/unprivileged_userns_clone": "0"}, No, "is 0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"},
 		{"apparmor", refused, map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}, No, "AppArmor", "sudo apparmor_parser -r /etc/apparmor.d/hutch"},
+		{"apparmor by profile", refused, map[string]string{"/proc/self/attr/current": "restricted (enforce)", "/proc/self/mountinfo": mountinfo}, No, "AppArmor", "userns,"},
+		{"no profile", refused, map[string]string{"/proc/self/attr/current": "unconfined", "/proc/self/mountinfo": mountinfo}, No, "", ""},
 		{"apparmor by errno", syscall.EACCES, nil, No, "AppArmor", "userns,"},
 		{"container", refused, map[string]string{"/proc/self/mountinfo": mountinfo, "/proc/self/status": "Name:\tx\nSeccomp:\t2\n"}, No, "seccomp filter", ContainerFlags},
 		{"chroot", refused, map[string]string{"/proc/self/mountinfo": "22 1 8:1 / /proc rw - proc proc rw\n"}, No, "chroot", "pivot_root"},

@@ -102,6 +102,9 @@ func (h host) refusedUserNamespace(name, detail string, errno syscall.Errno) Che
 	if h.status("Seccomp") == "2" {
 		return no(name, detail+": a seccomp filter of an outer container refuses it", containerRemedy)
 	}
+	if h.confined() {
+		return h.appArmor(name, detail)
+	}
 	return no(name, detail, "")
 }
 
@@ -115,12 +118,27 @@ func (h host) noCapabilities(name string, a attempt) Check {
 	if kind := h.container(); kind != "" {
 		return no(name, detail+" (inside "+kind+")", containerRemedy)
 	}
+	if h.confined() {
+		return h.appArmor(name, detail)
+	}
 	return no(name, detail, "")
 }
 
 func (h host) appArmorRestricts() bool {
 	v, ok := h.sysctl("kernel.apparmor_restrict_unprivileged_userns")
 	return ok && v != 0
+}
+
+// confined reports whether an AppArmor profile holds this process: somebody's for
+// programs that have none of their own. Outer containers, which have theirs, are
+// asked for first.
+func (h host) confined() bool {
+	for _, file := range []string{"/proc/self/attr/apparmor/current", "/proc/self/attr/current"} {
+		if label, ok := h.read(file); ok {
+			return strings.HasSuffix(strings.TrimSpace(label), "(enforce)")
+		}
+	}
+	return false
 }
 
 // appArmor is the finding that AppArmor withholds user namespaces from programs

@@ -126,7 +126,10 @@ func haveLowerPlus() (bool, error) {
 	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return false, fmt.Errorf("probe overlayfs lowerdir+: %w", err)
 	}
-	lowerPlus.known, lowerPlus.ok = true, err == nil
+	// Until Linux 6.5 overlayfs did not read options one by one: the kernel collected
+	// them, refused none, and the mount failed.
+	refuses := unix.FsconfigSetString(fd, "hutch-unknown", "x") != nil
+	lowerPlus.known, lowerPlus.ok = true, err == nil && refuses
 	return lowerPlus.ok, nil
 }
 

@@ -3,6 +3,8 @@
 set -u
 case=$(basename "$(readlink /run/vmtest-case)")
 export HUTCH_TEST_BIN=/payload/src/bin HUTCH_TEST_SLOW=20 HUTCH_TEST_KIND=vm-$case LANG=C.UTF-8
+# /tmp is a tmpfs, which does not hold all that a state folder must before Linux 6.6.
+export TMPDIR=/var/tmp
 export PATH=/payload/src/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/payload/src/.cache/tools/usr/bin
 
 # run PACKAGE ARGS...: its tests, between the lines that the runner looks for.

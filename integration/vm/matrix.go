@@ -45,16 +45,16 @@ var matrix = []vmCase{
 	{name: "7.2", kernel: "7.2", limit: 8 * time.Minute, tests: []tests{
 		{pkg: "integration", run: named, args: []string{"-test.short"}},
 	}},
-	{name: "delegation", kernel: "6.12", limit: 3 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMFull$"}}},
-	{name: "none", kernel: "6.12", noSession: true, limit: 3 * time.Minute, tests: []tests{
-		{pkg: "integration", run: "^Test(VerdictsOfSandbox|ExecLimits|KillTree)$"},
+	{name: "delegation", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMFull$"}}},
+	{name: "none", kernel: "6.12", noSession: true, limit: 5 * time.Minute, tests: []tests{
+		{pkg: "integration", run: "^Test(VerdictsOfSandbox|ExecLimits)$"},
 		{pkg: "integration", run: "^TestVMNone$"}, // the last: it changes the machine
 	}},
-	{name: "single", kernel: "6.12", limit: 3 * time.Minute, tests: []tests{
-		{pkg: "integration", run: "^Test(HostFiles|Mounts|Workspace|ExecLimits)$"},
+	{name: "single", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{
+		{pkg: "integration", run: "^Test(HostFiles|Mounts)$"},
 		{pkg: "integration", run: "^TestVMSingle$"},
 	}},
-	{name: "apparmor", kernel: "6.12", limit: 3 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
+	{name: "apparmor", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
 }
 
 // packages are the folders of the tests of some cases.

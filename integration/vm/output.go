@@ -57,6 +57,7 @@ func read(in io.Reader, r *testreport.Reader, out io.Writer, label string) (ende
 		if readErr != nil {
 			if pkg != nil { // the machine went off
 				err = pkg.end()
+				r.CutShort(module + "/" + pkg.name)
 			}
 			return ended, err
 		}

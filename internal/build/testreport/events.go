@@ -144,6 +144,9 @@ func (r *Reader) endPackage(e event) {
 	}
 }
 
+// CutShort ends a package, an import path, whose tests went away without a word.
+func (r *Reader) CutShort(pkg string) { r.endPackage(event{Action: "fail", Package: pkg}) }
+
 func (r *Reader) name(e event) string {
 	pkg := strings.TrimPrefix(strings.TrimPrefix(e.Package, r.module), "/")
 	return pkg + "." + e.Test

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,8 +16,25 @@ import (
 // keyring signs Debian's archive; every Debian-like host has it.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// mirror is where packages come from.
-const mirror = "http://deb.debian.org/debian"
+// mirrorVar names a mirror of Debian for hosts that have none of their own.
+const mirrorVar = "HUTCH_TEST_MIRROR"
+
+// mirror is where this host's own packages come from.
+func mirror(ctx context.Context) (string, error) {
+	if uri := os.Getenv(mirrorVar); uri != "" {
+		return uri, nil
+	}
+	list, err := output(exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"))
+	if err != nil {
+		return "", err
+	}
+	for uri := range strings.FieldsSeq(list) {
+		if path.Base(uri) == "debian" { // not debian-security
+			return uri, nil
+		}
+	}
+	return "", fmt.Errorf("no mirror of Debian among the sources of apt: set %s", mirrorVar)
+}
 
 // suites of the kernels and of what runs them. QEMU and the guest are trixie's on
 // every host.
@@ -24,11 +42,11 @@ var suites = []string{"bookworm", "trixie", "trixie-backports"}
 
 // archive is an apt of its own: lists, cache and an empty status below dir, so that
 // nothing of the host's is read or changed but the keyring.
-type archive struct{ dir string }
+type archive struct{ dir, mirror string }
 
 // openArchive makes the folders and fetches the package lists.
 func openArchive(ctx context.Context, dir string) (archive, error) {
-	a := archive{dir}
+	a := archive{dir: dir}
 	for _, sub := range []string{"lists/partial", "archives/partial", "etc/apt.conf.d", "etc/preferences.d"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return a, err
@@ -37,9 +55,13 @@ func openArchive(ctx context.Context, dir string) (archive, error) {
 	if _, err := os.Stat(keyring); err != nil {
 		return a, fmt.Errorf("%w: apt-get install debian-archive-keyring", err)
 	}
+	var err error
+	if a.mirror, err = mirror(ctx); err != nil {
+		return a, err
+	}
 	var sources strings.Builder
 	for _, suite := range suites {
-		fmt.Fprintf(&sources, "deb [signed-by=%s] %s %s main\n", keyring, mirror, suite)
+		fmt.Fprintf(&sources, "deb [signed-by=%s] %s %s main\n", keyring, a.mirror, suite)
 	}
 	conf := fmt.Sprintf(`Dir::State "%[1]s";
 Dir::State::lists "%[1]s/lists";
@@ -60,7 +82,7 @@ Acquire::Retries "3";
 			return a, err
 		}
 	}
-	_, err := a.apt(ctx, "", "apt-get", "-q", "update")
+	_, err = a.apt(ctx, "", "apt-get", "-q", "update")
 	return a, err
 }
 

@@ -73,7 +73,7 @@ func makeParts(ctx context.Context, dir string) (parts, error) {
 			return p, err
 		}
 	}
-	if err := p.makeRoot(ctx); err != nil {
+	if err := p.makeRoot(ctx, a.mirror); err != nil {
 		return p, err
 	}
 	if err := os.RemoveAll(a.dir); err != nil {
@@ -82,8 +82,8 @@ func makeParts(ctx context.Context, dir string) (parts, error) {
 	return p, os.WriteFile(stamp, []byte(key), 0o644)
 }
 
-// makeRoot makes the root file system that all cases start from.
-func (p parts) makeRoot(ctx context.Context) error {
+// makeRoot makes the root file system that all cases start from, of packages of mirror.
+func (p parts) makeRoot(ctx context.Context, mirror string) error {
 	root := filepath.Join(p.dir, "root")
 	args := []string{
 		"--quiet", "--variant=minbase", "--keyring=" + keyring, "--include=" + strings.Join(guestPackages, ","),

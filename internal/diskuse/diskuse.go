@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,16 +28,20 @@ func (u Usage) Exceeds(limit Usage) bool {
 	return limit.Bytes > 0 && u.Bytes > limit.Bytes || limit.Inodes > 0 && u.Inodes > limit.Inodes
 }
 
-// maxDepth bounds how deep folders may be nested: one is kept open a level, so that a
-// folder that is moved away meanwhile leads nowhere else. The longest path that open(2)
-// takes holds 2047 names; real trees have some thirty.
-const maxDepth = 256
+// One folder is kept open a level, so that one that is moved away meanwhile leads nowhere
+// else. What lies deeper than maxOpen comes afterwards, by its path from the top: real
+// trees have some thirty levels.
+const (
+	maxOpen  = 128
+	maxLate  = 256  // folders that may wait for that
+	maxDepth = 4096 // of all folders: a path is walked again for each maxOpen of its names
+)
 
-// batch is how many names of a folder are read at once. With maxDepth it bounds the memory.
+// batch is how many names of a folder are read at once. With maxOpen it bounds the memory.
 const batch = 128
 
 // ErrTooDeep says that folders are nested deeper than this package follows.
-var ErrTooDeep = fmt.Errorf("folders are nested more than %d deep", maxDepth)
+var ErrTooDeep = fmt.Errorf("folders are nested more than %d deep, or %d of them more than %d", maxDepth, maxLate, maxOpen)
 
 // Trees measures the trees at the given paths together, and stops as soon as the sum exceeds
 // stop: what it says then is a lower bound. It follows no symbolic link and enters no
@@ -63,7 +68,9 @@ type walker struct {
 	sum  Usage
 	// seen are inodes with more than one name. There are no more than stop.Inodes.
 	seen map[inode]struct{}
-	dev  uint64 // of the tree
+	dev  uint64     // of the tree
+	path []string   // names from the top of the tree to where the walk is
+	late [][]string // paths of folders that come later
 }
 
 func (w *walker) tree(path string) error {
@@ -81,13 +88,56 @@ func (w *walker) tree(path string) error {
 	if err := w.count(&st); err != nil {
 		return err
 	}
-	return w.folder(dir, 1)
+	w.path, w.late = nil, nil
+	for err = w.folder(dir, 1); err == nil && len(w.late) > 0; {
+		last := len(w.late) - 1
+		w.path, w.late = w.late[last], w.late[:last]
+		err = w.again(dir)
+	}
+	return err
 }
 
-// folder counts what is in dir, which is its caller's.
+// again counts what is in the folder at w.path below top.
+func (w *walker) again(top *os.File) error {
+	at := top
+	defer func() {
+		if at != top {
+			at.Close()
+		}
+	}()
+	for _, name := range w.path {
+		sub, err := openFolder(at, name)
+		if sub == nil {
+			return err // or moved away since
+		}
+		if at != top {
+			at.Close()
+		}
+		at = sub
+	}
+	return w.folder(at, 1)
+}
+
+// openFolder returns nil where name is no folder, or not any more.
+func openFolder(dir *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// folder counts what is in dir, which is its caller's. depth is how many are open.
 func (w *walker) folder(dir *os.File, depth int) error {
-	if depth > maxDepth {
-		return ErrTooDeep
+	if depth > maxOpen {
+		if len(w.late) == maxLate || len(w.path) >= maxDepth {
+			return ErrTooDeep
+		}
+		w.late = append(w.late, slices.Clone(w.path))
+		return nil
 	}
 	for {
 		if err := w.ctx.Err(); err != nil {
@@ -124,19 +174,18 @@ func (w *walker) entry(dir *os.File, name string, depth int) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return w.count(&st)
 	}
-	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		return nil // something else by now
+	sub, err := openFolder(dir, name)
+	if sub == nil {
+		return err // or something else by now
 	}
-	if err != nil {
-		return err
-	}
-	sub := os.NewFile(uintptr(fd), name)
 	defer sub.Close()
 	if err := w.count(&st); err != nil {
 		return err
 	}
-	return w.folder(sub, depth+1)
+	w.path = append(w.path, name)
+	err = w.folder(sub, depth+1)
+	w.path = w.path[:len(w.path)-1]
+	return err
 }
 
 // count adds one inode. st_blocks are of 512 bytes whatever the file system's are (stat(2)).

@@ -80,15 +80,31 @@ func TestTrees(t *testing.T) {
 // TestDeep: nested folders can neither use up files nor memory.
 func TestDeep(t *testing.T) {
 	dir := t.TempDir()
-	path := strings.Repeat("/d", maxDepth-1)
-	if err := os.MkdirAll(dir+path, 0o700); err != nil {
+	const levels = 5*maxOpen + 3
+	path := dir + strings.Repeat("/d", levels-1)
+	if err := os.MkdirAll(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if u := measure(t, Usage{}, dir); u.Inodes != maxDepth {
-		t.Errorf("%+v", u)
-	}
-	if err := os.Mkdir(dir+path+"/d", 0o700); err != nil {
+	write(t, path+"/file", 1<<20)
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
+	}
+	few := unix.Rlimit{Cur: maxOpen + 64, Max: before.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	u, err := Trees(t.Context(), Usage{}, dir)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || u.Inodes != levels+1 || u.Bytes < 1<<20 {
+		t.Errorf("%+v, %v", u, err)
+	}
+	for i := range maxLate + 1 {
+		if err := os.Mkdir(fmt.Sprintf("%s%s/%d", dir, strings.Repeat("/d", maxOpen-1), i), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := Trees(t.Context(), Usage{}, dir); !errors.Is(err, ErrTooDeep) {
 		t.Errorf("got %v", err)

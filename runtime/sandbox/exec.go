@@ -266,6 +266,7 @@ func (m *Manager) supervise(limited context.Context, r *running) {
 		if r.verdict == "" {
 			r.verdict = m.whySandboxEnded()
 		}
+		r.s.awaitEnd() // who hears of it next asks what became of the sandbox
 	}
 	m.settle(limited, r, end)
 }

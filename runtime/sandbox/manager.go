@@ -306,6 +306,14 @@ func (m *Manager) saveEnd(s *Sandbox) {
 	}
 }
 
+// awaitEnd waits until the state tells that PID 1 is gone, which the channel told already.
+func (s *Sandbox) awaitEnd() {
+	select {
+	case <-s.exited:
+	case <-time.After(2 * exitGrace): // watchChannel ends one that does not tell after one
+	}
+}
+
 func (s *Sandbox) markExited() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -196,11 +196,33 @@ func (w *world) leftCgroups() []string {
 	}
 	for _, dir := range cgroupTrees() {
 		var tree unix.Stat_t
-		if unix.Stat(filepath.Join(dir, "sandboxes"), &tree) == nil && tree.Uid == st.Uid {
+		if unix.Stat(filepath.Join(dir, "sandboxes"), &tree) == nil && tree.Uid == st.Uid && !w.isOthers(dir) {
 			found = append(found, "cgroup "+dir)
 		}
 	}
 	return found
+}
+
+// isOthers says that a tree belongs to a daemon of another world that runs: of two in
+// 4096, by chance, both have the same ids. The name tells the monitor: its pid namespace, pid
+// and start time.
+func (w *world) isOthers(tree string) bool {
+	name := strings.Split(filepath.Base(tree), "-")
+	if len(name) != 4 {
+		return false
+	}
+	for _, d := range w.daemons() {
+		if name[2] == strconv.Itoa(d.monitor) {
+			return false
+		}
+	}
+	stat, err := os.ReadFile(filepath.Join("/proc", name[2], "stat"))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	return len(fields) > 19 && fields[0] != "Z" && fields[19] == name[3]
 }
 
 // noteTrees notes the cgroups of an ordinary user's daemon that runs.

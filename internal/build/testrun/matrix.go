@@ -48,7 +48,9 @@ func runMatrix(ctx context.Context, out io.Writer, root string, o options, total
 
 // aboutSources are tests of the repository itself: they need the toolchain, and
 // say the same to everybody.
-var aboutSources = []string{module + "/internal/deptest", module + "/internal/build/testrun", module + "/internal/build/testreport"}
+var aboutSources = []string{
+	module + "/internal/deptest", module + "/internal/build/testrun", module + "/internal/build/testreport", module + "/integration/vm",
+}
 
 // hostPackages lists the folders, below the module's root, of the packages whose
 // tests depend on the host: those that link testenv.

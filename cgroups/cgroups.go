@@ -13,6 +13,7 @@ package cgroups
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -212,9 +214,9 @@ func (t *Tree) Remove() error {
 		root := filepath.Join(h.mount, t.group)
 		if h.v2 && holdsSelf(filepath.Join(root, "daemon")) {
 			// A child that gives controllers to its own keeps them in use.
-			errs = append(errs, removeTree(filepath.Join(root, "sandboxes")), h.leave(root))
+			errs = append(errs, removeEmptied(filepath.Join(root, "sandboxes")), h.leave(root))
 		}
-		errs = append(errs, removeTree(root))
+		errs = append(errs, removeEmptied(root))
 	}
 	for _, f := range t.locks {
 		errs = append(errs, f.Close())
@@ -424,6 +426,29 @@ func holdsProcesses(dir string) bool {
 func holdsSelf(dir string) bool {
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	return err == nil && slices.Contains(strings.Fields(string(data)), strconv.Itoa(os.Getpid()))
+}
+
+// emptyTimeout bounds how long the last processes of a tree may take to leave it.
+const emptyTimeout = 5 * time.Second
+
+// removeEmptied is removeTree for a tree whose processes have ended: the kernel may take
+// them out of their cgroups a moment after it has told of their end.
+func removeEmptied(dir string) error {
+	err := removeTree(dir)
+	if !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	events, oerr := os.Open(filepath.Join(dir, "cgroup.events"))
+	if oerr != nil {
+		return err // cgroup v1 does not tell
+	}
+	defer events.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), emptyTimeout)
+	defer cancel()
+	if awaitEvent(ctx, events, "populated", 0) != nil {
+		return err
+	}
+	return removeTree(dir)
 }
 
 // removeTree removes a cgroup and those below it, deepest first. A cgroup's

@@ -1,14 +1,14 @@
 // Package cgroups finds or makes the part of the cgroup hierarchies that a
 // daemon owns, and hands it over to the daemon's uid. It runs in the monitor,
-// outside every namespace of hutch's making; the limits themselves are set by
-// libcontainer's managers below what this package delegated.
+// outside every namespace of hutch's making. hutchd, too, links it: it sets and
+// reads limits below what the monitor delegated.
 //
 // The layout, in each hierarchy that is used:
 //
-//	G = hutch-<monitor pid>-<its start time>
+//	G = hutch-<pid namespace>-<monitor pid>-<its start time>
 //	G/daemon                the daemon's own processes (v2 only)
 //	G/sandboxes             owned by the daemon's uid
-//	G/sandboxes/<sandbox>   made and limited by libcontainer
+//	G/sandboxes/<sandbox>   made by libcontainer, limited by hutchd
 package cgroups
 
 import (

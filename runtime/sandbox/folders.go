@@ -22,7 +22,7 @@ import (
 //	root/        where the overlay is mounted
 //	fs/          what the sandbox has written; a tmpfs of its own where its files are in memory and have a limit
 //	fs/upper/    the root's
-//	fs/work/     overlayfs's own
+//	fs/work      overlayfs's own
 //	fs/<i>/      the same of a workspace or mount in mode overlay
 //	run/         libcontainer's state
 //	pts/         where the devpts instance is mounted

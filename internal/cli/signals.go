@@ -38,6 +38,7 @@ type Target struct {
 //	                 SIGINT alone never does: a prompt survives it
 type Signals struct {
 	events chan os.Signal
+	listen func()
 	cancel context.CancelCauseFunc
 	start  chan Target
 	quit   chan struct{}
@@ -45,10 +46,17 @@ type Signals struct {
 	done   chan struct{}
 }
 
-// CatchSignals starts forwarding. The context that it returns is done, with an
-// *Interrupted as its cause, when the call is to end. Stop must be called.
+// CatchSignals starts forwarding, soon: each signal costs the runtime an errand to its
+// signal thread, which takes longer than to connect to a daemon. Until then a signal has
+// its default effect. The context that it returns is done, with an *Interrupted as its
+// cause, when the call is to end. Stop must be called.
 func CatchSignals(ctx context.Context) (context.Context, *Signals) {
 	events := make(chan os.Signal, 16)
+	ctx, s := forward(ctx, events, func() { notify(events) })
+	return ctx, s
+}
+
+func notify(events chan<- os.Signal) {
 	// SIGPIPE is caught so that a write to a closed stdout fails instead of
 	// ending hutch before it has cleaned up. Ignoring it would be inherited by a
 	// daemon that hutch starts.
@@ -60,21 +68,20 @@ func CatchSignals(ctx context.Context) (context.Context, *Signals) {
 			signal.Notify(events, sig)
 		}
 	}
-	ctx, s := forward(ctx, events)
-	return ctx, s
 }
 
-func forward(ctx context.Context, events chan os.Signal) (context.Context, *Signals) {
+func forward(ctx context.Context, events chan os.Signal, listen func()) (context.Context, *Signals) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &Signals{
-		events: events, cancel: cancel,
+		events: events, listen: listen, cancel: cancel,
 		start: make(chan Target), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go s.loop()
 	return ctx, s
 }
 
-// Started names the command that gets the signals from now on.
+// Started names the command that gets the signals from now on. None is lost after it
+// has returned.
 func (s *Signals) Started(t Target) {
 	select {
 	case s.start <- t:
@@ -83,11 +90,11 @@ func (s *Signals) Started(t Target) {
 }
 
 // Stop ends forwarding and cancels the context. Signals have their default
-// effect again.
+// effect again soon after: most callers exit, and need not wait for it.
 func (s *Signals) Stop() {
 	s.once.Do(func() {
-		signal.Stop(s.events)
 		close(s.quit)
+		go signal.Stop(s.events)
 	})
 	<-s.done
 	s.cancel(nil)
@@ -95,6 +102,7 @@ func (s *Signals) Stop() {
 
 func (s *Signals) loop() {
 	defer close(s.done)
+	s.listen()
 	var target Target
 	var lastInterrupt time.Time
 	var grace <-chan time.Time

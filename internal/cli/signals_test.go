@@ -43,7 +43,7 @@ func TestSignals(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				events := make(chan os.Signal)
-				ctx, s := forward(t.Context(), events)
+				ctx, s := forward(t.Context(), events, func() {})
 				defer s.Stop()
 				var sent []string
 				resized := 0

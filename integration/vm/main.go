@@ -173,16 +173,21 @@ func (c vmCase) boot(ctx context.Context, p parts, payload string, r *testreport
 	if o.raw {
 		return m.run(ctx, out)
 	}
+	// As it comes, for who wants to know what a machine is at, or was at when it was cut off.
+	raw, err := os.Create(filepath.Join(p.dir, "output-"+c.name))
+	if err != nil {
+		return err
+	}
 	reader, writer := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := m.run(ctx, writer)
+		err := m.run(ctx, io.MultiWriter(raw, writer))
 		_ = writer.Close() // a pipe's never fails
-		ended <- err
+		ended <- errors.Join(err, raw.Close())
 	}()
 	seen, readErr := read(reader, r, out, mustrun.VM+c.name)
 	_ = reader.Close() // likewise
-	err := <-ended
+	err = <-ended
 	switch {
 	case readErr != nil:
 		err = errors.Join(err, readErr)

@@ -151,28 +151,6 @@ const (
 // start. They are in the sandbox's cgroup on top of Limits.PIDs.
 const InitThreads = 13
 
-// NetMode is the network policy's mode.
-type NetMode string
-
-// The network modes. None is the default: a loopback interface and nothing else.
-const (
-	NetNone  NetMode = "none"
-	NetAllow NetMode = "allow"
-	NetOpen  NetMode = "open"
-	NetLearn NetMode = "learn"
-)
-
-// NetPolicy says what a sandbox may reach.
-type NetPolicy struct {
-	Mode       NetMode  `json:"mode,omitempty"`
-	Allow      []string `json:"allow,omitempty"`
-	Block      []string `json:"block,omitempty"`
-	AllowCIDRs []string `json:"allow_cidrs,omitempty"`
-	BlockCIDRs []string `json:"block_cidrs,omitempty"`
-	Ask        bool     `json:"ask,omitempty"`
-	Require    string   `json:"require,omitempty"` // "ebpf": fail when the kernel can not enforce
-}
-
 // ScopeKind says what a sandbox belongs to.
 type ScopeKind string
 

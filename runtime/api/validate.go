@@ -218,18 +218,14 @@ func checkLife(s *Spec) error {
 }
 
 func checkNetwork(s *Spec) error {
-	n := s.Network
-	switch n.Mode {
-	case "", NetNone:
-		if len(n.Allow)+len(n.AllowCIDRs) > 0 {
-			return invalid("network.mode", "none, but names are allowed").WithHint("use mode allow")
-		}
-		return nil
-	case NetAllow, NetOpen, NetLearn:
-		return Errorf(Unavailable, "network mode %q: this build has no network policy yet, only mode none", n.Mode).
+	if err := s.Network.Validate("network"); err != nil {
+		return err
+	}
+	if mode := s.Network.Effective(); mode != NetNone {
+		return Errorf(Unavailable, "network mode %q: this build has no network policy yet, only mode none", mode).
 			WithField("network.mode").WithHint("leave network out: the sandbox then has a loopback interface and nothing else")
 	}
-	return invalid("network.mode", "%q is no mode", n.Mode).WithHint("use none, allow, open or learn")
+	return nil
 }
 
 // checkUnbuilt refuses what the contract pins and this build can not honour.

@@ -339,6 +339,7 @@ func (d *daemon) end(keep bool, why string) {
 	case !d.hasLauncher():
 		d.lose()
 	case keep && n > 0 && !d.cfg.Private:
+		d.manager.Leave()
 		d.stop(errLeave)
 	default:
 		d.stop(errors.New(why))

@@ -17,6 +17,8 @@ type Shell struct {
 	// Exec is the exec that the shell is: it can be read, attached to and killed.
 	Exec string `json:"exec"`
 	PID  int    `json:"pid"` // in the sandbox
+	// Runs is the number of the last command that was run in it, 0 before the first.
+	Runs uint64 `json:"runs"`
 	// Busy says that a command runs in it, Over that the shell has ended.
 	Busy bool `json:"busy"`
 	Over bool `json:"over"`
@@ -36,6 +38,10 @@ type ShellRef struct {
 type ShellRunParams struct {
 	Shell   string `json:"shell"`
 	Command string `json:"command"` // one line or many; its stdin is /dev/null
+	// Run, when set, is the number of the command: one more than that of the last. The same
+	// number and command again wait for that command instead of running another, and give
+	// its result: for callers whose call was lost with the daemon.
+	Run uint64 `json:"run,omitempty"`
 	// TimeoutS is as exec.run's. A command that is killed by it leaves the shell as it
 	// was before.
 	TimeoutS    *float64 `json:"timeout_s,omitempty"`
@@ -46,6 +52,7 @@ type ShellRunParams struct {
 // ShellResult is shell.run's result. ExecResult.Exec is the shell's.
 type ShellResult struct {
 	Shell string `json:"shell"`
+	Run   uint64 `json:"run"` // the number of the command
 	// Closed says that the shell has ended with the command, by exit say.
 	Closed bool `json:"closed"`
 	// From and To are where the command's output is in the streams of the exec.

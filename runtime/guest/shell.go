@@ -43,11 +43,12 @@ type shellWorker struct {
 	main   process // the shell
 	backup process // pid 0 when there is none, or none any more
 
-	run    uint64    // under way; 0 without
-	known  []process // what is not the run's
-	backed bool      // the run has had its backup
-	hurry  bool      // it is to be aborted then
-	rising bool      // it is aborted, and the backup is to become the shell
+	run    uint64         // under way; 0 without
+	known  []process      // what is not the run's
+	backed bool           // the run has had its backup
+	hurry  bool           // it is to be aborted then
+	last   shellapi.Event // how the run before has ended; for a hutchd that did not hear of it
+	rising bool           // it is aborted, and the backup is to become the shell
 	killed []int
 }
 
@@ -162,12 +163,15 @@ func readRequests(in *os.File) <-chan shellapi.Request {
 	c := make(chan shellapi.Request)
 	go func() {
 		defer close(c)
-		for d := json.NewDecoder(in); ; {
-			var req shellapi.Request
-			if d.Decode(&req) != nil {
+		for lines := bufio.NewReader(in); ; {
+			line, err := lines.ReadBytes('\n')
+			if err != nil {
 				return
 			}
-			c <- req
+			var req shellapi.Request
+			if json.Unmarshal(line, &req) == nil { // else a hutchd was killed while it wrote
+				c <- req
+			}
 		}
 	}()
 	return c
@@ -235,6 +239,11 @@ func (w *shellWorker) handle(req shellapi.Request) error {
 		return w.abort()
 	case req.Op == shellapi.OpAbort && req.Run == w.run:
 		w.hurry = true
+	case req.Op == shellapi.OpAsk && req.Run == w.run: // its end will be told
+	case req.Op == shellapi.OpAsk && req.Run == w.last.Run:
+		return w.out.Encode(w.last)
+	case req.Op == shellapi.OpAsk:
+		return w.out.Encode(shellapi.Event{Ev: shellapi.EvNever, Run: req.Run})
 	}
 	return nil
 }
@@ -310,6 +319,7 @@ func reapOne(pid int) error {
 // end reports the end of the run.
 func (w *shellWorker) end(ev shellapi.Event) error {
 	ev.Run, w.run = w.run, 0
+	w.last = ev
 	return w.out.Encode(ev)
 }
 

@@ -172,6 +172,15 @@ func (x *execs) end(id string, end json.RawMessage) {
 	}
 }
 
+// note replaces what the next hutchd is told of an exec.
+func (x *execs) note(id string, note json.RawMessage) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if h := x.byID[id]; h != nil {
+		h.Note = note
+	}
+}
+
 // loosen closes the files of an exec that are only kept.
 func (x *execs) loosen(id string) {
 	x.mu.Lock()

@@ -125,6 +125,10 @@ func (ses *session) dispatch(req launchapi.Request, files []*os.File) {
 		sb.execs.end(req.Exec.ID, req.Exec.End)
 		packet.CloseAll(files)
 		return
+	case launchapi.OpNote:
+		sb.execs.note(req.Exec.ID, req.Exec.Note)
+		packet.CloseAll(files)
+		return
 	case launchapi.OpLoosen:
 		sb.execs.loosen(req.Exec.ID)
 		packet.CloseAll(files)
@@ -177,7 +181,7 @@ func (s *server) lookup(req launchapi.Request) (*sandbox, error) {
 			return destroyed(req.ID), nil
 		}
 		return sb, nil
-	case launchapi.OpHold, launchapi.OpFlush, launchapi.OpEnd, launchapi.OpLoosen, launchapi.OpDrop:
+	case launchapi.OpHold, launchapi.OpFlush, launchapi.OpEnd, launchapi.OpNote, launchapi.OpLoosen, launchapi.OpDrop:
 		switch {
 		case !exists:
 			return nil, api.Errorf(api.NotFound, "%s in sandbox %s: not running here", req.Op, req.ID)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -258,7 +259,7 @@ func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
 // adoptExec takes over one exec. e's files are its own from now on.
 func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldExec, meta *execMeta, guest *guestapi.Exec) {
 	r := &running{
-		id: e.ID, s: s, params: meta.Params, open: meta.Input, guest: meta.Guest, exec: guest,
+		id: e.ID, s: s, params: meta.Params, open: meta.Input, guest: meta.Guest, exec: guest, shell: meta.Shell,
 		start: meta.Start, until: meta.Until, before: meta.Paused, done: make(chan struct{}), io: &stdio{},
 	}
 	r.bounds = bounds{cpu: meta.CPU, output: meta.Output, fsize: meta.FSize}
@@ -275,7 +276,7 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 	for _, kept := range []struct {
 		has bool
 		to  **os.File
-	}{{meta.Input, &r.io.input}, {meta.Master, &r.io.master}} {
+	}{{meta.Input, &r.io.input}, {meta.Master, &r.io.master}, {meta.Shell != "", &r.io.channel}} {
 		if kept.has && len(files) > 0 {
 			*kept.to, files = files[0], files[1:]
 		}
@@ -284,6 +285,9 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 	if e.End != nil {
 		cancel(nil)
 		m.adoptEnded(r, e.End)
+		if r.shell != "" {
+			m.adoptShell(r, e.Note, nil)
+		}
 		return
 	}
 	err := r.exec.Resume(ctx)
@@ -298,11 +302,15 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 		m.leaveGroup(r)
 		r.io.release()
 		r.io.forget()
+		packet.CloseAll([]*os.File{r.io.channel})
 		m.dropNow(r)
 		return
 	}
 	limited, stopTimer := r.limit(own)
 	m.addExec(r)
+	if r.shell != "" {
+		m.adoptShell(r, e.Note, r.io.channel)
+	}
 	if r.bounds.cpu > 0 && s.grouped {
 		go m.watchCPU(limited, r)
 	}

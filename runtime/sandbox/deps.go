@@ -42,10 +42,11 @@ type Launcher interface {
 
 	// Hold makes the files of an exec, and what the next hutchd must know of it,
 	// outlive this one; await returns what is spooled. The files stay the caller's. Flush
-	// stores, or passes on, what the pipes hold now; End notes how the exec ended; Drop
-	// forgets it.
+	// stores, or passes on, what the pipes hold now; Note replaces what the next hutchd is told
+	// beside that; End notes how the exec ended; Drop forgets it.
 	Hold(id string, e launchapi.Exec, files ...*os.File) (await func() ([]launchapi.Stream, error), err error)
 	Flush(ctx context.Context, id, exec string) ([]launchapi.Spooled, error)
+	Note(id, exec string, note json.RawMessage) error
 	End(id, exec string, end json.RawMessage) error
 	Drop(id, exec string) error
 	// Loosen closes the duplicates of files that Hold only keeps.

@@ -73,6 +73,7 @@ type ExecRequest struct {
 	Started func(exec string, pid int) // called once the command runs; never nil
 
 	channel *os.File // the exec is a shell, and this the stdin of its worker
+	kept    *os.File // and the other end
 }
 
 // killTimeout bounds how long PID 1 may take to report the end of an exec that

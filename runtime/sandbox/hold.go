@@ -40,6 +40,8 @@ type execMeta struct {
 	// Input and Master say which files are kept, in this order.
 	Input  bool `json:"input,omitempty"`
 	Master bool `json:"master,omitempty"`
+	// Shell is the id of the shell that the exec is. Its channel is kept.
+	Shell string `json:"shell,omitempty"`
 }
 
 // execEnd is noted when the exec has ended, before PID 1 may forget that.
@@ -65,11 +67,11 @@ func (m *Manager) hold(r *running, io *stdio) error {
 		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, FSizeOwn: r.bounds.fsizeOwn, WasOver: r.wasOver, Group: r.group, OOM: r.oom, PIDs: r.pids,
 		// All that is shown of an exec later.
 		Params: api.ExecParams{Sandbox: p.Sandbox, Argv: p.Argv, Command: p.Command, Background: p.Background, Pty: p.Pty},
-		Input:  io.input != nil, Master: io.master != nil,
+		Input:  io.input != nil, Master: io.master != nil, Shell: r.shell,
 	}
 	e := launchapi.Exec{ID: r.id, Size: spoolSize, Roles: io.roles}
 	files := slices.Clone(io.lend)
-	for _, f := range []*os.File{io.input, io.master} {
+	for _, f := range []*os.File{io.input, io.master, io.channel} {
 		if f != nil {
 			e.Roles = append(e.Roles, launchapi.RoleKeep)
 			files = append(files, f)

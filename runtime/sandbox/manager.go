@@ -54,6 +54,7 @@ type Manager struct {
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup // creates, and removals that run in the background
 	settings atomic.Pointer[Settings]
+	leaving  atomic.Bool // see Leave
 
 	// watchers end when their sandbox's pidfd is closed, as part of its removal.
 	watchers sync.WaitGroup
@@ -341,6 +342,10 @@ func (m *Manager) Disconnected(conn uint64) {
 		m.removeLater(s, "its owner's connection ended")
 	}
 }
+
+// Leave says that this hutchd ends and the next one goes on: calls that end now are not
+// to end what they wait for in a shell.
+func (m *Manager) Leave() { m.leaving.Store(true) }
 
 // Close removes every sandbox and waits until nothing is left. No sandbox can be
 // created any more.

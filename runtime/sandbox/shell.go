@@ -3,12 +3,10 @@ package sandbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"sync/atomic"
-	"syscall"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,16 +28,21 @@ const (
 // one behind the other; what becomes of them comes over a channel of the worker's, so
 // that no output can be taken for it.
 //
-// hutchd alone holds the channel. When it is killed the channel ends, and with it the
-// shell, after the command that runs: the next hutchd knows it as an exec only.
+// hutch-launch holds hutchd's end of the channel, too, and a note about the last command
+// (shellNote), so that the next hutchd goes on (resumeShell).
 type shell struct {
 	id string
 	r  *running
+	c  *shellapi.Client // for the run; nil when the shell was over before this hutchd
 
-	// busy is set by whoever uses what follows; there is one run at a time.
-	busy atomic.Bool
-	c    *shellapi.Client
-	runs uint64
+	mu   sync.Mutex
+	last *shellRun // the run under way, or the one before; of number 0 before the first
+}
+
+func newShell(r *running, c *shellapi.Client) *shell {
+	none := &shellRun{done: make(chan struct{})}
+	close(none.done)
+	return &shell{id: r.shell, r: r, c: c, last: none}
 }
 
 // OpenShell opens a shell.
@@ -58,22 +61,36 @@ func (m *Manager) OpenShell(ctx context.Context, p api.ShellParams) (api.Shell, 
 		s.rearmIdle(m)
 		return api.Shell{}, err
 	}
-	m.watchers.Go(func() {
-		<-sh.r.done
-		s.addShell(-1)
-		s.rearmIdle(m)
-		_ = sh.c.Close()
-	})
+	m.watchShell(sh)
 	if err := m.awaitShell(ctx, sh); err != nil {
 		return api.Shell{}, err
 	}
+	// One without a note never came up: its caller does not know it.
+	if err := m.noteRun(sh, sh.last); err != nil {
+		return api.Shell{}, err
+	}
+	m.enterShell(sh)
+	s.rearmIdle(m)
+	return sh.record(), nil
+}
+
+// watchShell closes the channel of a shell that is over.
+func (m *Manager) watchShell(sh *shell) {
+	m.watchers.Go(func() {
+		<-sh.r.done
+		sh.r.s.addShell(-1)
+		sh.r.s.rearmIdle(m)
+		_ = sh.c.Close()
+	})
+}
+
+// enterShell lets a shell be found.
+func (m *Manager) enterShell(sh *shell) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.execs[sh.r.id] == sh.r { // not forgotten since
 		m.shells[sh.id] = sh
 	}
-	m.mu.Unlock()
-	s.rearmIdle(m)
-	return sh.record(), nil
 }
 
 // addShell counts the shells, which do not keep a sandbox from being idle.
@@ -101,7 +118,7 @@ func (m *Manager) startShell(ctx context.Context, p api.ShellParams) (*shell, er
 			Argv: []string{"sh"}, Background: true, TimeoutS: &none, // each run has its own
 		},
 		Started: func(string, int) {},
-		channel: theirs,
+		channel: theirs, kept: ours,
 	}
 	r, err := m.startExec(ctx, req, false)
 	if err != nil {
@@ -113,7 +130,7 @@ func (m *Manager) startShell(ctx context.Context, p api.ShellParams) (*shell, er
 		return nil, err
 	}
 	go r.follow()
-	return &shell{id: r.shell, r: r, c: shellapi.NewClient(ours)}, nil
+	return newShell(r, shellapi.NewClient(ours)), nil
 }
 
 // streamPair makes a channel: ours does not block, theirs does.
@@ -154,8 +171,11 @@ func (m *Manager) awaitShell(ctx context.Context, sh *shell) error {
 }
 
 func (sh *shell) record() api.Shell {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	return api.Shell{
-		Shell: sh.id, Sandbox: sh.r.s.id, Exec: sh.r.id, PID: sh.r.exec.PID, Busy: sh.busy.Load(), Over: isClosed(sh.r.done),
+		Shell: sh.id, Sandbox: sh.r.s.id, Exec: sh.r.id, PID: sh.r.exec.PID, Runs: sh.last.Run,
+		Busy: !isClosed(sh.last.done), Over: isClosed(sh.r.done),
 	}
 }
 
@@ -188,7 +208,7 @@ func (m *Manager) findShell(id string) (*shell, error) {
 		return sh, nil
 	}
 	return nil, api.Errorf(api.NotFound, "no shell %q", id).
-		WithHint("shell.open opens one; a shell is lost when the daemon is restarted or its sandbox removed")
+		WithHint("shell.open opens one; a shell goes with its sandbox")
 }
 
 // CloseShell kills a shell and everything it started.
@@ -201,181 +221,4 @@ func (m *Manager) CloseShell(ctx context.Context, p api.ShellRef) (api.ExecResul
 	delete(m.shells, sh.id)
 	m.mu.Unlock()
 	return m.KillExec(ctx, api.ExecRef{Exec: sh.r.id})
-}
-
-// RunShell runs a command in a shell.
-func (m *Manager) RunShell(ctx context.Context, p api.ShellRunParams) (api.ShellResult, error) {
-	if err := p.Validate(); err != nil {
-		return api.ShellResult{}, err
-	}
-	sh, err := m.findShell(p.Shell)
-	if err != nil {
-		return api.ShellResult{}, err
-	}
-	s := sh.r.s
-	timeout, err := m.timeoutOf(s.limits().TimeoutS, &api.ExecParams{TimeoutS: p.TimeoutS}, 0)
-	if err != nil {
-		return api.ShellResult{}, err
-	}
-	leave, err := m.enter(ctx, s)
-	if err != nil {
-		return api.ShellResult{}, err
-	}
-	defer leave()
-	if !sh.busy.CompareAndSwap(false, true) {
-		return api.ShellResult{}, api.Errorf(api.FailedPrecondition, "a command runs in shell %s", sh.id).
-			WithHint("wait for it, cancel its call, or open another shell")
-	}
-	defer sh.busy.Store(false)
-	if isClosed(sh.r.done) {
-		return api.ShellResult{}, api.Errorf(api.FailedPrecondition, "shell %s is over: its exit code was %d", sh.id, sh.r.outcome().ExitCode).
-			WithHint("shell.open opens another")
-	}
-	s.beginCall()
-	defer s.endCall(m)
-	limited, cancel := s.clock.limit(ctx, time.Now().Add(timeout), s.clock.state().Total, errTimeout)
-	defer cancel()
-	leave() // PID 1 has nothing to do with it: it may be paused
-	return m.runShell(ctx, limited, sh, &p)
-}
-
-// runShell runs a command in a shell that is the caller's. limited ends no later than
-// ctx.
-func (m *Manager) runShell(ctx, limited context.Context, sh *shell, p *api.ShellRunParams) (api.ShellResult, error) {
-	r, start := sh.r, time.Now()
-	res := api.ShellResult{Shell: sh.id, ExecResult: api.ExecResult{
-		Exec: r.id, Killed: []int{}, Denials: []api.Denial{}, StdoutEncoding: api.Text, StderrEncoding: api.Text,
-	}}
-	res.From = r.lengths()
-	cpu, _ := m.used(r)
-	ev, err := sh.run(limited, p.Command)
-	if err != nil {
-		m.endShell(sh, err)
-	}
-	if err := ctx.Err(); err != nil {
-		return api.ShellResult{}, context.Cause(ctx)
-	}
-	switch {
-	case err != nil:
-		res.Closed = true
-		end := r.outcome()
-		res.ExitCode, res.Signal, res.Verdict, res.Killed = end.ExitCode, end.Signal, end.Verdict, end.Killed
-	case ev.Ev == shellapi.EvAborted:
-		res.ExitCode, res.Signal, res.Verdict = 128+int(unix.SIGKILL), unix.SignalName(unix.SIGKILL), api.VerdictTimeoutWall
-		res.Killed = append(res.Killed, ev.Killed...)
-	case ev.Ev == shellapi.EvOver:
-		m.endShell(sh, shellapi.ErrGone)
-		res.Closed = true
-		fromStatus(&res.ExecResult, syscall.WaitStatus(ev.Status))
-	default:
-		res.ExitCode, res.Verdict = ev.Status, api.VerdictOK
-		if ev.Status != 0 {
-			res.Verdict = api.VerdictNonzero
-		}
-	}
-	res.TimedOut = res.Verdict == api.VerdictTimeoutWall || res.Verdict == api.VerdictTimeoutCPU
-	res.DurationMS = ms(time.Since(start))
-	after, memory := m.used(r)
-	res.Peaks = api.Peaks{CPUMS: ms(max(0, after-cpu)), MemoryBytes: memory}
-	return res, m.takeOutput(r, p, &res)
-}
-
-// run sends a command and waits for its end, or makes it when ctx ends. An error says
-// that the shell can not go on.
-func (sh *shell) run(ctx context.Context, command string) (shellapi.Event, error) {
-	sh.runs++
-	if err := sh.c.Send(shellapi.Request{Op: shellapi.OpRun, Run: sh.runs, Command: command}); err != nil {
-		return shellapi.Event{}, err
-	}
-	ev, err := sh.c.Await(ctx, sh.runs)
-	if err == nil || ctx.Err() == nil {
-		return ev, err
-	}
-	cause := err
-	if err := sh.c.Send(shellapi.Request{Op: shellapi.OpAbort, Run: sh.runs}); err != nil {
-		return shellapi.Event{}, cause
-	}
-	patient, cancel := context.WithTimeout(context.Background(), shellPatience)
-	defer cancel()
-	if ev, err = sh.c.Await(patient, sh.runs); err != nil {
-		return shellapi.Event{}, cause
-	}
-	return ev, nil
-}
-
-// endShell waits for the end of a shell that can not go on, and makes it.
-func (m *Manager) endShell(sh *shell, why error) {
-	soon := time.NewTimer(shellPatience)
-	defer soon.Stop()
-	var late <-chan time.Time
-	switch {
-	case errors.Is(why, shellapi.ErrGone): // it ends by itself, unless its worker lies
-		late = soon.C
-	case errors.Is(why, errTimeout):
-		sh.r.stop(errTimeout)
-	default:
-		sh.r.stop(errGone)
-	}
-	select {
-	case <-sh.r.done:
-	case <-late:
-		sh.r.stop(errKilled)
-		<-sh.r.done
-	}
-}
-
-// fromStatus is what a wait status says of the end of a command.
-func fromStatus(res *api.ExecResult, ws syscall.WaitStatus) {
-	switch {
-	case ws.Signaled():
-		res.ExitCode, res.Signal, res.Verdict = 128+int(ws.Signal()), unix.SignalName(ws.Signal()), api.VerdictSignal
-	case ws.ExitStatus() != 0:
-		res.ExitCode, res.Verdict = ws.ExitStatus(), api.VerdictNonzero
-	default:
-		res.Verdict = api.VerdictOK
-	}
-}
-
-// lengths are the known lengths of the streams.
-func (r *running) lengths() (o api.Offsets) {
-	o.Stdout, _ = r.io.streams[0].known()
-	o.Stderr, _ = r.io.streams[1].known()
-	return o
-}
-
-// used is what the exec has used so far, where it has a cgroup that tells.
-func (m *Manager) used(r *running) (cpu time.Duration, memory int64) {
-	r.s.mu.Lock()
-	name := r.group.Name
-	r.s.mu.Unlock()
-	if name != "" {
-		cpu, memory, _ = m.cfg.Cgroups.Usage(r.s.cgroup, name)
-	}
-	return cpu, memory
-}
-
-// takeOutput adds what the command has written, all of which is in the pipes by now.
-func (m *Manager) takeOutput(r *running, p *api.ShellRunParams, res *api.ShellResult) error {
-	if !isClosed(r.done) { // its end has done that
-		if _, err := m.cfg.Launcher.Flush(context.Background(), r.s.id, r.id); err != nil {
-			return err
-		}
-	}
-	res.To = r.lengths()
-	limit := p.OutputBytes
-	if limit == 0 {
-		limit = api.DefaultOutputBytes
-	}
-	out, err := r.io.streams[0].excerptOf(res.From.Stdout, res.To.Stdout, limit)
-	if err != nil {
-		return err
-	}
-	errs, err := r.io.streams[1].excerptOf(res.From.Stderr, res.To.Stderr, limit)
-	if err != nil {
-		return err
-	}
-	res.Stdout, res.StdoutEncoding = out.text(p.Encoding)
-	res.Stderr, res.StderrEncoding = errs.text(p.Encoding)
-	res.Truncated = out.omitted()+errs.omitted() > 0
-	return nil
 }

@@ -29,6 +29,7 @@ type stdio struct {
 	streams []*stream                          // stdout and stderr where hutch-launch spools them
 	input   *os.File                           // stdin's other end, open for exec.write
 	master  *os.File                           // of the pty
+	channel *os.File                           // of a shell, which closes it
 	once    sync.Once                          // of release
 }
 
@@ -52,7 +53,7 @@ func (m *Manager) prepare(ctx context.Context, r *running, req *ExecRequest) (_ 
 	case p.Stdio != nil:
 		err = io.passed(r.s, p, req.FDs)
 	case req.channel != nil:
-		io.give = append(io.give, req.channel)
+		io.give, io.channel = append(io.give, req.channel), req.kept
 		err = io.capture(2)
 	default:
 		if err = io.feed(p, r.open); err == nil {

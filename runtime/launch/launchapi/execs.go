@@ -84,6 +84,11 @@ func (c *Client) End(id, exec string, end json.RawMessage) error {
 	return c.note(Request{Op: OpEnd, ID: id, Exec: &Exec{ID: exec, End: end}})
 }
 
+// Note replaces what the next hutchd is told of an exec beside its Meta.
+func (c *Client) Note(id, exec string, note json.RawMessage) error {
+	return c.note(Request{Op: OpNote, ID: id, Exec: &Exec{ID: exec, Note: note}})
+}
+
 // Loosen closes the files of an exec that are only kept: its stdin is to end.
 func (c *Client) Loosen(id, exec string) error {
 	return c.note(Request{Op: OpLoosen, ID: id, Exec: &Exec{ID: exec}})

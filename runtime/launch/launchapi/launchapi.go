@@ -9,6 +9,7 @@
 //	hold    {id, exec, roles, meta}  fds       result {seq} fds
 //	flush   {id, exec}                         result {seq, spooled}
 //	end     {id, exec, end}
+//	note    {id, exec, note}
 //	loosen  {id, exec}
 //	drop    {id, exec}
 //	keep    {key}                    fd
@@ -32,7 +33,7 @@ import "encoding/json"
 
 // Version of the protocol. hutchd and hutch-launch of one build always agree; a
 // hutchd of another build that takes over living sandboxes must speak the same.
-const Version = 3
+const Version = 4
 
 // Operations.
 const (
@@ -44,6 +45,7 @@ const (
 	OpHold  = "hold"
 	OpFlush = "flush" // spool, or pass on, what the pipes hold now
 	OpEnd   = "end"   // note the end of an exec; no answer
+	OpNote  = "note"  // replace the note of an exec; no answer
 	OpDrop  = "drop"  // forget an exec; no answer
 
 	OpLoosen = "loosen" // close the fds of an exec that are only kept; no answer
@@ -61,7 +63,7 @@ type Request struct {
 	Key string `json:"key,omitempty"` // of keep and unkeep
 
 	Create *Create `json:"create,omitempty"`
-	Exec   *Exec   `json:"exec,omitempty"` // of hold, flush, end, loosen and drop
+	Exec   *Exec   `json:"exec,omitempty"` // of hold, flush, end, note, loosen and drop
 }
 
 // Exec is an exec of a sandbox as hutch-launch knows it.
@@ -70,9 +72,10 @@ type Exec struct {
 	Size int64  `json:"size,omitempty"` // bytes kept of each spool, see spool.LayoutOf
 	// Roles are what the fds of a hold are for, one for each.
 	Roles []Role `json:"roles,omitempty"`
-	// Meta and End are hutchd's own words to its successor: what the exec is, and
-	// how it ended.
+	// Meta, Note and End are hutchd's own words to its successor: what the exec is, what
+	// has become of it since, and how it ended.
 	Meta json.RawMessage `json:"meta,omitempty"`
+	Note json.RawMessage `json:"note,omitempty"`
 	End  json.RawMessage `json:"end,omitempty"`
 }
 

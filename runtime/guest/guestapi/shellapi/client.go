@@ -15,8 +15,9 @@ import (
 const sendTimeout = 10 * time.Second
 
 // maxStray is how many events about other runs are skipped in one wait. A worker
-// sends at most one, the end of a run that was being aborted.
-const maxStray = 4
+// sends one, the end of a run that was being aborted, and one for each hutchd that has
+// asked and was killed before it read the answer.
+const maxStray = 64
 
 // Client is hutchd's end of the channel to one worker. One goroutine may use it at a
 // time. Everything that arrives is hostile.
@@ -25,12 +26,23 @@ type Client struct {
 	events chan Event // closed, after err is set, when the channel is over
 	err    error
 	closed chan struct{}
+	torn   bool // the next line that is read may be the rest of one
+	fresh  bool // the next line that is written must begin as one
 }
 
 // NewClient takes ownership of conn, which must be non-blocking, and reads from it
 // until Close or until the worker is gone.
 func NewClient(conn *os.File) *Client {
-	c := &Client{conn: conn, events: make(chan Event), closed: make(chan struct{})}
+	return start(&Client{conn: conn})
+}
+
+// ResumeClient is NewClient for the channel of a hutchd that has died.
+func ResumeClient(conn *os.File) *Client {
+	return start(&Client{conn: conn, torn: true, fresh: true})
+}
+
+func start(c *Client) *Client {
+	c.events, c.closed = make(chan Event), make(chan struct{})
 	go c.readLoop()
 	return c
 }
@@ -49,6 +61,11 @@ func (c *Client) readLoop() {
 	in := bufio.NewReaderSize(c.conn, MaxEvent)
 	for {
 		ev, err := ReadEvent(in)
+		torn := c.torn && errors.Is(err, errNoEvent)
+		c.torn = false
+		if torn {
+			continue
+		}
 		if err != nil {
 			c.err = err
 			return
@@ -62,6 +79,8 @@ func (c *Client) readLoop() {
 	}
 }
 
+var errNoEvent = errors.New("not an event")
+
 // ReadEvent reads one event and makes sure that it is one. in's buffer bounds it.
 func ReadEvent(in *bufio.Reader) (*Event, error) {
 	line, err := in.ReadSlice('\n')
@@ -70,14 +89,14 @@ func ReadEvent(in *bufio.Reader) (*Event, error) {
 	}
 	ev := &Event{}
 	if err := json.Unmarshal(line, ev); err != nil {
-		return nil, fmt.Errorf("event of %d bytes: %w", len(line), err)
+		return nil, fmt.Errorf("%w, %d bytes: %w", errNoEvent, len(line), err)
 	}
 	switch ws := syscall.WaitStatus(ev.Status); {
-	case ev.Ev == EvUp, ev.Ev == EvAborted:
+	case ev.Ev == EvUp, ev.Ev == EvAborted, ev.Ev == EvNever:
 	case ev.Ev == EvDone && ev.Status >= 0 && ev.Status <= 255:
 	case ev.Ev == EvOver && ev.Status == ev.Status&0xffff && (ws.Exited() || ws.Signaled()):
 	default:
-		return nil, fmt.Errorf("event %.32q with status %#x", ev.Ev, ev.Status)
+		return nil, fmt.Errorf("%w: %.32q with status %#x", errNoEvent, ev.Ev, ev.Status)
 	}
 	if len(ev.Killed) > MaxKilled {
 		return nil, fmt.Errorf("%d killed processes", len(ev.Killed))
@@ -114,6 +133,10 @@ func (c *Client) Send(req Request) error {
 	}
 	if err := c.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	if c.fresh {
+		line = append([]byte{'\n'}, line...)
+		c.fresh = false
 	}
 	if _, err := c.conn.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("%w: %w", ErrGone, err)

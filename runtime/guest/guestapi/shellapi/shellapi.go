@@ -7,8 +7,17 @@
 //	run   {run, command}           done    {run, status}              the command has ended
 //	                               over    {run, status}              and the shell with it
 //	abort {run}                    aborted {run, killed}              the shell is as before the run
+//	ask   {run}                    the event that has ended the run, or will end it
+//	                               never   {run}                      the run was not begun
 //
-// The end of the channel ends the shell when its run has ended. The worker trusts
+// The end of the channel ends the shell when its run has ended. hutch-launch holds a
+// duplicate of hutchd's end, so that the channel outlives hutchd. The next one can not
+// know what of both directions its predecessor has read and written: perhaps half a
+// line. So it begins with an empty line, which ends the half of a request; lines that
+// are no request are passed over. It passes over the first line that is no event, which
+// may be the other half of one. Then it asks for the run that was under way.
+//
+// The worker trusts
 // hutchd; hutchd believes nothing: all that a lying worker achieves is a wrong result
 // of its own sandbox.
 package shellapi
@@ -26,11 +35,13 @@ const MaxKilled = 1024
 const (
 	OpRun   = "run"
 	OpAbort = "abort"
+	OpAsk   = "ask"
 
 	EvUp      = "up"
 	EvDone    = "done"
 	EvOver    = "over"
 	EvAborted = "aborted"
+	EvNever   = "never"
 )
 
 // Request is a message from hutchd.

@@ -59,6 +59,42 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// TestResume: a client that takes over gets in step, whatever its predecessor has read
+// and written of a line.
+func TestResume(t *testing.T) {
+	for _, left := range []string{"", `{"ev":"done","run":6}` + "\n", `ne","run":6}` + "\n", "}\n", "\n"} {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		worker := os.NewFile(uintptr(fds[1]), "theirs")
+		if _, err := worker.WriteString(left); err != nil {
+			t.Fatal(err)
+		}
+		c := ResumeClient(os.NewFile(uintptr(fds[0]), "ours"))
+		if err := c.Send(Request{Op: OpAsk, Run: 7}); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(worker).ReadString('7'); err != nil || line != "\n"+`{"op":"ask","run":7` {
+			t.Errorf("%q %v", line, err)
+		}
+		if _, err := worker.WriteString(`{"ev":"never","run":7}` + "\n"); err != nil {
+			t.Fatal(err)
+		}
+		if ev, err := c.Await(t.Context(), 7); err != nil || ev.Ev != EvNever {
+			t.Errorf("%q is left: %+v %v", left, ev, err)
+		}
+		if _, err := worker.WriteString("nonsense\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Await(t.Context(), 7); !errors.Is(err, ErrGone) { // only the first line may be one
+			t.Error(err)
+		}
+		_ = c.Close()
+		_ = worker.Close()
+	}
+}
+
 // TestHostile: what a worker that was taken over can say.
 func TestHostile(t *testing.T) {
 	for name, text := range map[string]string{

@@ -41,7 +41,8 @@ func TestEscapeImage(t *testing.T) {
 		{"workspace is a link out", []imagetest.File{imagetest.Symlink("workspace", "../../../../../.."+out)}, imagetest.Config{}, true},
 		{"workspace is a link to proc", []imagetest.File{imagetest.Symlink("workspace", "/proc/1")}, imagetest.Config{}, false},
 		{"workspace is a file", []imagetest.File{imagetest.Text("workspace", "")}, imagetest.Config{}, false},
-		{"sys is a link", []imagetest.File{imagetest.Symlink("sys", "proc")}, imagetest.Config{}, true},
+		// Where the sandbox sees its cgroup, that would be mounted on the link.
+		{"sys is a link", []imagetest.File{imagetest.Symlink("sys", "proc")}, imagetest.Config{}, !pureV2()},
 		{"working folder is a link out", []imagetest.File{imagetest.Symlink("wd", "../../../../../.."+out)}, imagetest.Config{WorkingDir: "/wd/made"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
@@ -271,6 +273,13 @@ func TestExecCgroups(t *testing.T) {
 // grouped says whether execs have cgroups of their own here: as root, and where
 // systemd delegates some to an ordinary user.
 var grouped = sync.OnceValue(func() bool { return probe.Cgroups().Status == probe.Yes })
+
+// pureV2 says whether these are cgroups of the v2 hierarchy with its controllers, so that
+// execs can have limits of their own.
+var pureV2 = sync.OnceValue(func() bool {
+	var st unix.Statfs_t
+	return grouped() && unix.Statfs("/sys/fs/cgroup", &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
+})
 
 func texts(pids []int) []string {
 	all := make([]string, 0, len(pids))

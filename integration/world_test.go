@@ -229,6 +229,7 @@ func (w *world) end() {
 	for _, what := range w.left(patience) {
 		w.t.Errorf("left behind: %s", what)
 	}
+	reap()
 	w.checkLog()
 	if err := os.RemoveAll(w.dir); err != nil && !errors.Is(err, fs.ErrPermission) {
 		// Layers hold files of subordinate ids, which only root can remove; the home

@@ -36,13 +36,13 @@ const load = `^Test(CrowdDeath|DetachFlood|FilesLarge|StdinLarge|KillStorm|Load)
 // matrix is every case. The whole suite of end-to-end tests, with fewer rounds of those
 // that repeat, runs on the kernel that most users have; elsewhere what differs.
 var matrix = []vmCase{
-	{name: "6.12", kernel: "6.12", limit: 15 * time.Minute, tests: []tests{
+	{name: "6.12", kernel: "6.12", limit: 20 * time.Minute, tests: []tests{
 		{pkg: "integration", args: []string{"-test.short", "-test.skip=" + load}},
 	}},
-	{name: "6.1", kernel: "6.1", limit: 8 * time.Minute, tests: []tests{
+	{name: "6.1", kernel: "6.1", limit: 12 * time.Minute, tests: []tests{
 		{pkg: "integration", run: named, args: []string{"-test.short"}},
 	}},
-	{name: "7.2", kernel: "7.2", limit: 8 * time.Minute, tests: []tests{
+	{name: "7.2", kernel: "7.2", limit: 12 * time.Minute, tests: []tests{
 		{pkg: "integration", run: named, args: []string{"-test.short"}},
 	}},
 	{name: "delegation", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMFull$"}}},

@@ -175,7 +175,7 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 		_ = f.Close()
 	}
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Logger: d.log})
 	return err
 }
 

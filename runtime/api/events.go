@@ -21,6 +21,7 @@ const (
 	EventExecStarted   EventKind = "exec.started"    // StartedEvent
 	EventExecExited    EventKind = "exec.exited"     // ExitedEvent
 	EventLimitHit      EventKind = "limit.hit"       // LimitEvent
+	EventNetworkDenied EventKind = "network.denied"  // DeniedEvent
 	EventImageProgress EventKind = "image.progress"  // ImageEvent
 	EventConfig        EventKind = "config.reloaded" // ConfigEvent
 	// EventsLost is about events that could not be written, because the disk was
@@ -32,7 +33,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

@@ -142,15 +142,6 @@ type Peaks struct {
 	Inodes    int64 `json:"inodes,omitempty"`
 }
 
-// Denial is an operation that the sandbox refused.
-type Denial struct {
-	Kind       string `json:"kind"` // net, fs, syscall, limit
-	Target     string `json:"target"`
-	Rule       string `json:"rule"`
-	Why        string `json:"why"`
-	HowToAllow string `json:"how_to_allow"`
-}
-
 // ResizeParams are exec.resize's params; Exec also takes the id that exec.run's
 // progress notification announced.
 type ResizeParams struct {

@@ -45,6 +45,9 @@ const (
 	MethodFSMove        = "fs.move"
 	MethodFSPack        = "fs.pack"
 	MethodFSUnpack      = "fs.unpack"
+	MethodNetworkGet    = "network.get"
+	MethodNetworkUpdate = "network.update"
+	MethodNetworkCheck  = "network.check"
 	MethodEvents        = "events.subscribe"
 	MethodEventsCredit  = "events.credit"
 	MethodEventsEnd     = "events.unsubscribe"
@@ -116,6 +119,9 @@ var Methods = []Method{
 	{MethodFSMove, "Renames a file or a folder.", FileMoveParams{}, Empty{}, false},
 	{MethodFSPack, "Writes a file or a folder into a pipe, as a tar archive.", FilePackParams{}, FileArchive{}, true},
 	{MethodFSUnpack, "Unpacks a tar archive from a pipe into a folder.", FileUnpackParams{}, FileArchive{}, true},
+	{MethodNetworkGet, "Says what a sandbox may reach, what it was refused, and in mode learn what it would need.", SandboxParams{}, Network{}, false},
+	{MethodNetworkUpdate, "Changes what a running sandbox may reach, and closes the connections that it may not have any more.", NetUpdateParams{}, Network{}, false},
+	{MethodNetworkCheck, "Says what a policy does with a name, an address or a port, and which rule says so.", NetCheckParams{}, NetVerdict{}, false},
 	{MethodEvents, "Sends what happens in the daemon, and what has happened from a number on, in event notifications.", SubscribeParams{}, Subscribed{}, false},
 	{MethodEventsCredit, "Lets a subscription with credit send more events.", EventCreditParams{}, Empty{}, false},
 	{MethodEventsEnd, "Ends a subscription.", SubscriptionParams{}, Empty{}, false},

@@ -127,6 +127,22 @@ func (c *Client) Processes(ctx context.Context, ref string) (api.Processes, erro
 	return get[api.Processes](ctx, c, api.MethodSandboxProcs, api.SandboxParams{Sandbox: ref})
 }
 
+// Network says what a sandbox may reach, what it was refused, and in mode learn what it
+// would need.
+func (c *Client) Network(ctx context.Context, ref string) (api.Network, error) {
+	return get[api.Network](ctx, c, api.MethodNetworkGet, api.SandboxParams{Sandbox: ref})
+}
+
+// UpdateNetwork changes what a running sandbox may reach.
+func (c *Client) UpdateNetwork(ctx context.Context, p api.NetUpdateParams) (api.Network, error) {
+	return get[api.Network](ctx, c, api.MethodNetworkUpdate, p)
+}
+
+// CheckNetwork asks what a policy does with a name, an address or a port.
+func (c *Client) CheckNetwork(ctx context.Context, p api.NetCheckParams) (api.NetVerdict, error) {
+	return get[api.NetVerdict](ctx, c, api.MethodNetworkCheck, p)
+}
+
 // Stdio are the files that a command gets as its standard streams; nil means
 // /dev/null. They may be pipes, sockets and character devices, stay the caller's
 // and may be the same file. The caller closes its ends of pipes that it only made

@@ -95,6 +95,17 @@ type Cgroups interface {
 	Events(sandbox string) (oom, pids uint64)
 }
 
+// Network is the network of one sandbox whose policy is not none: package netfilter,
+// joined by cmd/hutchd. What it refuses, and what it lets pass in mode learn, it tells by
+// Manager.Denied and Manager.Passed, before the sandbox can see that.
+type Network interface {
+	// Update puts a policy in force, and returns when connections that it does not allow
+	// are closed. On an error the old one stays.
+	Update(p api.NetPolicy) error
+	// Uses counts by rule, in no order.
+	Uses() []api.NetUse
+}
+
 // Events is the daemon's log of what happened.
 type Events interface {
 	// Emit notes an event, whose data must not change any more. It takes

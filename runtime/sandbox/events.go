@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"path"
+	"slices"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -43,8 +44,8 @@ func (m *Manager) execExited(r *running) {
 	switch o.Verdict {
 	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU, api.VerdictDisk, api.VerdictOutput:
 		detail := ""
-		if len(r.denials) > 0 {
-			detail = r.denials[0].Why
+		if i := slices.IndexFunc(r.denials, func(d api.Denial) bool { return d.Kind != api.KindNet }); i >= 0 {
+			detail = r.denials[i].Why
 		}
 		m.limitHit(r, o.Verdict, detail)
 	case api.VerdictOOM, api.VerdictPIDs: // mostly told when it happened

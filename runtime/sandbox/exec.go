@@ -51,6 +51,7 @@ type running struct {
 	met     *api.LimitHit // behind the verdict
 	cut     bool          // the disk did not take all of its output
 	denials []api.Denial
+	refused []api.Denial  // by the network; guarded by s.mu while it runs
 	wasOver bool          // the sandbox was over its limit of disk space when it started
 	disk    diskuse.Usage // the most that the sandbox was seen to take meanwhile; guarded by s.mu while it runs
 
@@ -169,6 +170,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	}
 	limited, stopTimer := r.limit(own)
 	starting, stopStarting := joined(ctx, limited)
+	s.launching(r)
 	err = m.launchExec(starting, r)
 	if herr := r.io.held(r); err == nil && herr != nil {
 		_, _ = m.end(r) // it runs, and writes to nobody
@@ -177,6 +179,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	stopStarting()
 	if err != nil {
 		err = causeOf(limited, err)
+		s.launched(r)
 		stopTimer()
 		cancel(nil)
 		m.leaveGroup(r)
@@ -283,6 +286,7 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 	}
 	r.end, r.took = end, time.Since(r.start)
 	m.judge(r)
+	r.denials = append(r.denials, r.takeRefused()...)
 	m.execExited(r) // before the note: told twice is better than not at all
 	if err := errors.Join(err, m.note(r)); err != nil {
 		m.cfg.Logger.Debug("collect output", "sandbox", r.s.id, "exec", r.id, "err", err)

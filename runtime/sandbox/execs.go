@@ -30,6 +30,7 @@ func (m *Manager) addExec(r *running) bool {
 		r.company, other.company = true, true
 	}
 	r.s.execs[r.id] = r
+	delete(r.s.starting, r)
 	if r.s.idle != nil {
 		r.s.idle.Stop()
 	}

@@ -37,8 +37,10 @@ type Sandbox struct {
 
 	files workers
 	door  door
-	clock *clock // of its commands
-	disk  *disk  // nil without a limit
+	clock *clock  // of its commands
+	disk  *disk   // nil without a limit
+	net   Network // nil in mode none
+	seen  ledger  // of what it wanted to reach
 
 	// updates is held while limits change.
 	updates sync.Mutex
@@ -47,14 +49,15 @@ type Sandbox struct {
 	// that its creator may come back; Manager.mu guards it, and conn then.
 	orphaned bool
 
-	mu     sync.Mutex // guards what follows; never held over a call that blocks
-	record api.Sandbox
-	execs  map[string]*running       // that run
-	hits   map[api.Verdict]time.Time // when a limit was told of last
-	ended  []*running                // that can still be read, oldest first
-	idle   *time.Timer
-	ttl    *time.Timer // fires at record.Expires
-	spare  []group     // cgroups that execs have left empty
+	mu       sync.Mutex // guards what follows; never held over a call that blocks
+	record   api.Sandbox
+	execs    map[string]*running       // that run
+	starting map[*running]bool         // that may run already, and are in execs soon
+	hits     map[api.Verdict]time.Time // when a limit was told of last
+	ended    []*running                // that can still be read, oldest first
+	idle     *time.Timer
+	ttl      *time.Timer // fires at record.Expires
+	spare    []group     // cgroups that execs have left empty
 	// workersGroup is the cgroup of files workers, "" when there is none yet.
 	workersGroup string
 

@@ -116,6 +116,7 @@ func (m *Manager) beginRun(ctx context.Context, sh *shell, p *api.ShellRunParams
 	run.Start, run.Paused = time.Now(), s.clock.state().Total
 	run.Until = run.Start.Add(timeout)
 	run.From = sh.r.lengths()
+	sh.r.takeRefused() // between two commands it was no command's
 	run.CPU, _ = m.used(sh.r)
 	go m.follow(own, sh, run, p.Command)
 	return run, nil
@@ -250,6 +251,7 @@ func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev s
 	}
 	res.TimedOut = res.Verdict == api.VerdictTimeoutWall || res.Verdict == api.VerdictTimeoutCPU
 	res.DurationMS = ms(time.Since(run.Start))
+	res.Denials = append(res.Denials, r.takeRefused()...)
 	after, memory := m.used(r)
 	res.Peaks = api.Peaks{CPUMS: ms(max(0, after-run.CPU)), MemoryBytes: memory}
 	return res

@@ -101,6 +101,14 @@ type Files interface {
 	UnpackFiles(ctx context.Context, p api.FileUnpackParams, fds *jsonrpc.FDs) (api.FileArchive, error)
 }
 
+// Networks are what sandboxes may reach.
+type Networks interface {
+	Network(ref string) (api.Network, error)
+	// UpdateNetwork returns when the new policy is in force and what it forbids is closed.
+	UpdateNetwork(ctx context.Context, p api.NetUpdateParams) (api.Network, error)
+	CheckNetwork(p api.NetCheckParams) (api.NetVerdict, error)
+}
+
 // Events is the log of what happened in the daemon.
 type Events interface {
 	// Subscribe starts to read it, and knows what happened before the call. The

@@ -132,6 +132,16 @@ func (f fakeExecs) KillExec(context.Context, api.ExecRef) (api.ExecResult, error
 func (f fakeExecs) Execs(string) ([]api.Exec, error)     { return nil, nil }
 func (f fakeExecs) Exec(p api.ExecRef) (api.Exec, error) { return api.Exec{Exec: p.Exec}, nil }
 
+type fakeNetworks struct{}
+
+func (fakeNetworks) Network(ref string) (api.Network, error) { return api.Network{Sandbox: ref}, nil }
+func (fakeNetworks) UpdateNetwork(_ context.Context, p api.NetUpdateParams) (api.Network, error) {
+	return api.Network{Sandbox: p.Sandbox}, nil
+}
+func (fakeNetworks) CheckNetwork(api.NetCheckParams) (api.NetVerdict, error) {
+	return api.NetVerdict{Allow: true}, nil
+}
+
 type fakeShells struct{ *engines }
 
 func (fakeShells) OpenShell(context.Context, api.ShellParams) (api.Shell, error) {
@@ -196,7 +206,7 @@ func (f fakeImages) Remove(string) error                   { return nil }
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}})
 	if err != nil {
 		t.Fatal(err)
 	}

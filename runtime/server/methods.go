@@ -42,7 +42,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	events, shells := s.cfg.Events, s.cfg.Shells
+	events, shells, networks := s.cfg.Events, s.cfg.Shells, s.cfg.Networks
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -196,6 +196,15 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodFSUnpack: handle(func(ctx context.Context, c *Call, p api.FileUnpackParams) (api.FileArchive, error) {
 			return files.UnpackFiles(ctx, p, c.FDs)
 		}),
+		api.MethodNetworkGet: handle(func(_ context.Context, _ *Call, p api.SandboxParams) (api.Network, error) {
+			return network(networks.Network(p.Sandbox))
+		}),
+		api.MethodNetworkUpdate: handle(func(ctx context.Context, _ *Call, p api.NetUpdateParams) (api.Network, error) {
+			return network(networks.UpdateNetwork(ctx, p))
+		}),
+		api.MethodNetworkCheck: handle(func(_ context.Context, _ *Call, p api.NetCheckParams) (api.NetVerdict, error) {
+			return networks.CheckNetwork(p)
+		}),
 		api.MethodEvents: handle(func(ctx context.Context, c *Call, p api.SubscribeParams) (api.Subscribed, error) {
 			return c.subscribe(ctx, events, p)
 		}),
@@ -222,6 +231,11 @@ func (s *Server) handlers() map[string]handler {
 			return s.discover()
 		}),
 	}
+}
+
+func network(n api.Network, err error) (api.Network, error) {
+	n.Rules, n.Denials = orEmpty(n.Rules), orEmpty(n.Denials)
+	return n, err
 }
 
 // orEmpty makes a list that JSON shows as [] and not as null.

@@ -33,6 +33,7 @@ type Config struct {
 	Sandboxes Sandboxes
 	Execs     Execs
 	Shells    Shells
+	Networks  Networks
 	Files     Files
 	Images    Images
 	Events    Events
@@ -60,7 +61,7 @@ var _ channel.Channel = (*jsonrpc.Channel)(nil)
 // New returns a server for the methods of api.Methods. It fails when a method
 // has no handler, a handler no method, or their types differ.
 func New(cfg Config) (*Server, error) {
-	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
+	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
 		return nil, errors.New("server: Config needs System, Sandboxes, Execs, Files, Images and Events")
 	}
 	if cfg.Logger == nil {

@@ -1,0 +1,218 @@
+package api
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// NetTarget is what a sandbox wanted to reach: a name, the address behind it or one without
+// a name, and a port. A lookup has a name only.
+type NetTarget struct {
+	Proto   NetProto `json:"proto,omitempty"` // "" is a lookup
+	Name    string   `json:"name,omitempty"`
+	Address string   `json:"address,omitempty"`
+	Port    uint16   `json:"port,omitempty"`
+}
+
+// Where is the target in one word, as in "udp://ntp.test:123": the address where there is no name, "tcp://" left out.
+func (t NetTarget) Where() string {
+	s := t.Name
+	if s == "" {
+		s = t.Address
+		if t.Port != 0 && strings.Contains(s, ":") {
+			s = "[" + s + "]"
+		}
+	}
+	if t.Port != 0 {
+		s = fmt.Sprintf("%s:%d", s, t.Port)
+	}
+	if t.Proto == UDP {
+		s = "udp://" + s
+	}
+	return s
+}
+
+// Denial is an operation that the sandbox refused.
+type Denial struct {
+	Kind       string `json:"kind"` // net, fs, syscall, limit
+	Target     string `json:"target"`
+	Rule       string `json:"rule"`
+	Why        string `json:"why"`
+	HowToAllow string `json:"how_to_allow"`
+
+	// Of a Kind net. An address is what a name resolved to, or what there was no name for.
+	NetTarget
+	// Exec is the only exec that ran at that time; without one, several ran or none did.
+	// Processes that an earlier exec left behind are not told apart from it.
+	Exec string `json:"exec,omitempty"`
+	// Count is how often the very same happened, Time when last.
+	Count int64     `json:"count,omitempty"`
+	Time  time.Time `json:"time,omitzero"`
+}
+
+// KindNet is the Denial.Kind of the network policy.
+const KindNet = "net"
+
+// DeniedEvent is the data of network.denied. A sandbox that is refused again and again is
+// told of less often: Count says how many refusals of the same an event stands for, Untold
+// how many of others there were before it that no event was for.
+type DeniedEvent struct {
+	NetTarget
+	Rule       string `json:"rule"`
+	Why        string `json:"why"`
+	HowToAllow string `json:"how_to_allow"`
+	Count      int64  `json:"count"`
+	Untold     int64  `json:"untold,omitempty"`
+}
+
+// NetUse counts what a rule has let pass, and refused.
+type NetUse struct {
+	Rule          string `json:"rule"`
+	Connections   int64  `json:"connections"`
+	SentBytes     int64  `json:"sent_bytes"` // by the sandbox
+	ReceivedBytes int64  `json:"received_bytes"`
+	Denials       int64  `json:"denials"`
+}
+
+// Network is network.get's result: the policy in force, and what it has done.
+type Network struct {
+	Sandbox string    `json:"sandbox"`
+	Network NetPolicy `json:"network"`
+	// Enforcement is "none" (no network at all), "proxy" or "ebpf".
+	Enforcement string   `json:"enforcement"`
+	Rules       []NetUse `json:"rules"`
+	// Denials are what was refused, once each, the latest last; Untold counts what there
+	// was no room for.
+	Denials []Denial `json:"denials"`
+	Untold  int64    `json:"untold,omitempty"`
+	// Learned, of mode learn, is the smallest policy that would have allowed what the
+	// sandbox has reached or wanted to reach so far.
+	Learned *NetPolicy `json:"learned,omitempty"`
+}
+
+// NetUpdateParams are network.update's params: the whole policy, or changes of it.
+// Connections that the new policy does not allow are closed.
+type NetUpdateParams struct {
+	Sandbox string     `json:"sandbox"`
+	Network *NetPolicy `json:"network,omitempty"` // instead of the policy in force
+	Add     *NetLists  `json:"add,omitempty"`     // to its lists
+	Remove  *NetLists  `json:"remove,omitempty"`  // from its lists; each entry must be in them
+}
+
+// NetLists are entries of a policy's lists.
+type NetLists struct {
+	Allow      []string `json:"allow,omitempty"`
+	Block      []string `json:"block,omitempty"`
+	AllowCIDRs []string `json:"allow_cidrs,omitempty"`
+	BlockCIDRs []string `json:"block_cidrs,omitempty"`
+}
+
+// Validate refuses an update that could never be made.
+func (p *NetUpdateParams) Validate() error {
+	changes := p.Add != nil || p.Remove != nil
+	switch {
+	case p.Network == nil && !changes:
+		return invalid("network", "nothing to change").WithHint(`give the whole policy in network, or entries in add and remove, as in {"add": {"allow": ["example.com"]}}`)
+	case p.Network != nil && changes:
+		return invalid("add", "given together with network").WithHint("give the whole policy, or changes of it")
+	case p.Network != nil:
+		return p.Network.Validate("network")
+	}
+	return nil
+}
+
+// Apply is the policy that an update of old leads to.
+func (p *NetUpdateParams) Apply(old NetPolicy) (NetPolicy, error) {
+	if p.Network != nil {
+		return p.Network.Settled(), nil
+	}
+	next := old
+	for _, l := range []struct {
+		field string
+		list  *[]string
+		of    func(*NetLists) []string
+	}{
+		{"allow", &next.Allow, func(l *NetLists) []string { return l.Allow }},
+		{"block", &next.Block, func(l *NetLists) []string { return l.Block }},
+		{"allow_cidrs", &next.AllowCIDRs, func(l *NetLists) []string { return l.AllowCIDRs }},
+		{"block_cidrs", &next.BlockCIDRs, func(l *NetLists) []string { return l.BlockCIDRs }},
+	} {
+		list := slices.Clone(*l.list) // old's are others' to read
+		if p.Remove != nil {
+			for i, entry := range l.of(p.Remove) {
+				at := slices.Index(list, entry)
+				if at < 0 {
+					return old, invalid(fmt.Sprintf("remove.%s[%d]", l.field, i), "%q is not in the policy", entry).WithHint("network.get shows its entries")
+				}
+				list = slices.Delete(list, at, at+1)
+			}
+		}
+		if p.Add != nil {
+			for _, entry := range l.of(p.Add) {
+				if !slices.Contains(list, entry) {
+					list = append(list, entry)
+				}
+			}
+		}
+		*l.list = list
+	}
+	return next, next.Validate("network")
+}
+
+// Settled is p as records show it: with its mode, and without a tier.
+func (p *NetPolicy) Settled() NetPolicy {
+	s := *p
+	s.Mode, s.Tier = p.Effective(), ""
+	return s
+}
+
+// NetCheckParams are network.check's params: what would happen if a sandbox, or one with
+// this policy, wanted to reach something. Nothing is looked up or sent.
+type NetCheckParams struct {
+	Sandbox string     `json:"sandbox,omitempty"` // exactly one of Sandbox and Network
+	Network *NetPolicy `json:"network,omitempty"`
+	// A Name alone is a lookup, with a Port a connection; an Address alone is a connection
+	// to it, with a Name the name's connection when it resolves to that.
+	NetTarget
+}
+
+// Validate refuses a question without a subject.
+func (p *NetCheckParams) Validate() error {
+	switch {
+	case p.Sandbox == "" && p.Network == nil:
+		return invalid("sandbox", "missing").WithHint("name a sandbox, or give a policy in network")
+	case p.Sandbox != "" && p.Network != nil:
+		return invalid("network", "given together with a sandbox").WithHint("give exactly one of the two")
+	case p.Name == "" && p.Address == "":
+		return invalid("name", "missing").WithHint("give a name, an address, or both")
+	case p.Proto != "" && p.Proto != TCP && p.Proto != UDP:
+		return invalid("proto", "%q is no protocol", p.Proto).WithHint("use tcp or udp")
+	}
+	if p.Address != "" {
+		if _, err := netip.ParseAddr(p.Address); err != nil {
+			return invalid("address", "%q is no address", p.Address).WithHint("write one such as 192.0.2.1 or 2001:db8::1; names belong into name")
+		}
+	}
+	if p.Network != nil {
+		return p.Network.Validate("network")
+	}
+	return nil
+}
+
+// NetVerdict is network.check's result.
+type NetVerdict struct {
+	Allow bool `json:"allow"`
+	// Step is where it was decided: "lookup", "connect" or "dial", which is when hutch
+	// has the address of a name.
+	Step       string `json:"step"`
+	Rule       string `json:"rule"` // an entry of the policy after the name of its list, a mode, or a rule of hutch's
+	Why        string `json:"why"`
+	HowToAllow string `json:"how_to_allow,omitempty"`
+	// Check, of an allowed connection, is what its stream must show: "tls", "http",
+	// "tls or http" (that the host's name is this name), "block" (that it is no blocked
+	// one), or "none".
+	Check string `json:"check,omitempty"`
+}

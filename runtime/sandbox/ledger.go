@@ -1,0 +1,206 @@
+package sandbox
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Bounds of what a sandbox can make the daemon remember and tell: it decides how often it
+// is refused, and under how many names.
+const (
+	maxDenials     = 1000 // different ones that are kept of a sandbox
+	maxExecDenials = 100  // and of an exec
+	maxPassed      = 1000 // different targets, of mode learn
+	denialPause    = time.Second
+	denialBurst    = 100 // events at once
+	denialRate     = 10  // and a second, from then on
+)
+
+// ledger is what a sandbox was refused, and in mode learn what it has reached.
+type ledger struct {
+	mu      sync.Mutex // guards what follows; taken before Sandbox.mu
+	denials map[refusal]*entry
+	passed  map[api.NetTarget]bool
+	untold  int64 // refusals that there was no room for
+
+	// Of events: what may be sent now, and what was not.
+	tokens  float64
+	filled  time.Time
+	skipped int64
+}
+
+// refusal is what makes two denials the same.
+type refusal struct {
+	api.NetTarget
+	rule string
+}
+
+type entry struct {
+	api.Denial
+	told    time.Time // of an event
+	pending int64     // refusals since then
+}
+
+// Denied records that a sandbox was refused something, and tells: subscribers of events
+// and the execs that run. It may be called from any goroutine, also for a sandbox that is
+// gone, and does not wait.
+func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
+	m.mu.Lock()
+	s := m.byID[sandbox]
+	m.mu.Unlock()
+	if s == nil {
+		return
+	}
+	now := time.Now()
+	d := api.Denial{
+		Kind: api.KindNet, Target: e.Where(), NetTarget: e.NetTarget, Rule: e.Rule, Why: e.Why, HowToAllow: e.HowToAllow,
+		Count: max(1, e.Count), Time: now.UTC().Truncate(time.Millisecond),
+	}
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
+	d.Exec = s.attribute(d)
+	s.seen.untold += e.Untold
+	s.seen.skipped += e.Untold
+	if e := s.seen.denied(d, now); e != nil {
+		m.cfg.Events.Emit(api.EventNetworkDenied, s.id, d.Exec, *e)
+	}
+}
+
+// attribute notes d with the execs that run, and returns the id of the only one.
+func (s *Sandbox) attribute(d api.Denial) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	run := slices.AppendSeq(slices.Collect(maps.Values(s.execs)), maps.Keys(s.starting))
+	if len(run) == 1 {
+		d.Exec = run[0].id
+	}
+	for _, r := range run {
+		r.refuse(d)
+	}
+	return d.Exec
+}
+
+// launching says that r's command may run from now on, and launched that it does not.
+// A command can be refused something before PID 1 has told that it runs.
+func (s *Sandbox) launching(r *running) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.starting == nil {
+		s.starting = map[*running]bool{}
+	}
+	s.starting[r] = true
+}
+
+func (s *Sandbox) launched(r *running) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.starting, r)
+}
+
+// takeRefused is what r was refused since it was asked last.
+func (r *running) takeRefused() []api.Denial {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	refused := r.refused
+	r.refused = nil
+	return refused
+}
+
+// refuse adds d to what r was refused; Sandbox.mu is held.
+func (r *running) refuse(d api.Denial) {
+	same := func(o api.Denial) bool {
+		return o.NetTarget == d.NetTarget && o.Rule == d.Rule && o.Exec == d.Exec && o.Kind == d.Kind
+	}
+	if i := slices.IndexFunc(r.refused, same); i >= 0 {
+		r.refused[i].Count += d.Count
+		r.refused[i].Time = d.Time
+	} else if len(r.refused) < maxExecDenials {
+		r.refused = append(r.refused, d)
+	}
+}
+
+// Passed records what a sandbox in mode learn has reached. It is called like Denied.
+func (m *Manager) Passed(sandbox string, t api.NetTarget) {
+	m.mu.Lock()
+	s := m.byID[sandbox]
+	m.mu.Unlock()
+	if s == nil {
+		return
+	}
+	l := &s.seen
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.passed == nil {
+		l.passed = map[api.NetTarget]bool{}
+	}
+	if len(l.passed) < maxPassed {
+		l.passed[t] = true
+	}
+}
+
+// denied enters d and returns the event to send, if any; mu is held.
+func (l *ledger) denied(d api.Denial, now time.Time) *api.DeniedEvent {
+	if l.denials == nil {
+		l.denials, l.tokens, l.filled = map[refusal]*entry{}, denialBurst, now
+	}
+	key := refusal{d.NetTarget, d.Rule}
+	e := l.denials[key]
+	once := d.Count
+	switch {
+	case e != nil:
+		d.Count += e.Count
+		e.Denial = d
+	case len(l.denials) >= maxDenials:
+		l.untold += once
+		e = &entry{Denial: d} // of no other
+	default:
+		e = &entry{Denial: d}
+		l.denials[key] = e
+	}
+	e.pending += once
+	if now.Sub(e.told) < denialPause {
+		return nil
+	}
+	l.tokens = min(denialBurst, l.tokens+denialRate*now.Sub(l.filled).Seconds())
+	l.filled = now
+	if l.tokens < 1 {
+		l.skipped += once
+		return nil
+	}
+	l.tokens--
+	event := &api.DeniedEvent{
+		NetTarget: d.NetTarget, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: e.pending, Untold: l.skipped,
+	}
+	e.told, e.pending, l.skipped = now, 0, 0
+	return event
+}
+
+// read is all that was refused, the latest last.
+func (l *ledger) read() (denials []api.Denial, untold int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.denials {
+		denials = append(denials, e.Denial)
+	}
+	slices.SortFunc(denials, func(a, b api.Denial) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
+	return denials, l.untold
+}
+
+// wanted is all that the sandbox has reached, or would have in mode learn.
+func (l *ledger) wanted() []api.NetTarget {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []api.NetTarget
+	for t := range l.passed {
+		all = append(all, t)
+	}
+	for r := range l.denials {
+		all = append(all, r.NetTarget)
+	}
+	return all
+}

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -163,26 +165,32 @@ func TestStopKeep(t *testing.T) {
 	w.ok(t, "rm", "-f", "box")
 }
 
+// serve starts a daemon as a service manager does.
+func (w *world) serve(t testing.TB, keep bool) *exec.Cmd {
+	t.Helper()
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ready.Close()
+	cmd := w.program("hutchd", "serve", "--ready-fd", "3", "--on-stop", map[bool]string{true: "keep", false: "kill"}[keep])
+	cmd.ExtraFiles = []*os.File{theirs}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	if line, err := bufio.NewReader(ready).ReadString('\n'); !strings.Contains(line, `"ready":true`) {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return cmd
+}
+
 // TestStopSignal: what SIGTERM does to the sandboxes is the service manager's choice.
 func TestStopSignal(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprintf("keep=%v", keep), func(t *testing.T) {
 			w := newWorld(t)
-			onStop := map[bool]string{true: "keep", false: "kill"}[keep]
-			ready, theirs, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ready.Close()
-			serve := w.program("hutchd", "serve", "--ready-fd", "3", "--on-stop", onStop)
-			serve.ExtraFiles = []*os.File{theirs}
-			if err := serve.Start(); err != nil {
-				t.Fatal(err)
-			}
-			theirs.Close()
-			if line, err := bufio.NewReader(ready).ReadString('\n'); !strings.Contains(line, `"ready":true`) {
-				t.Fatalf("%q, %v", line, err)
-			}
+			serve := w.serve(t, keep)
 			w.create(t, "--name", "box", "host")
 			d := w.daemon(t)
 			if err := serve.Process.Signal(unix.SIGTERM); err != nil {
@@ -200,6 +208,45 @@ func TestStopSignal(t *testing.T) {
 			} else {
 				w.run(t, "exec", "box", "--", "true").want(t, 125)
 			}
+		})
+	}
+}
+
+// TestStopStuck: a hutchd that does not react ends with the daemon all the same, within
+// the time that it is given, and its sandboxes are what the service manager wants of them.
+func TestStopStuck(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []bool{true, false} {
+		t.Run(fmt.Sprintf("keep=%v", keep), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.tolerated = append(w.tolerated, "hutchd did not stop in time")
+			serve := w.serve(t, keep)
+			w.create(t, "--name", "box", "host")
+			d := w.daemon(t)
+			if err := unix.Kill(d.hutchd, unix.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			if err := serve.Process.Signal(unix.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			const given = 30 * time.Second // runtime/monitor, stopTimeout
+			if !ended(d.monitor, given+patience) {
+				kill(t, d.hutchd)
+				t.Error("the daemon does not end")
+			}
+			_ = serve.Wait()
+			if !ended(d.hutchd, patience) {
+				t.Error("hutchd lives on")
+			}
+			if gone := ended(d.launch, 0); gone == keep {
+				t.Errorf("hutch-launch has ended: %v", gone)
+			}
+			if keep {
+				w.ok(t, "exec", "box", "--", "true")
+				w.ok(t, "rm", "-f", "box")
+			}
+			w.ok(t, "gc") // a hutchd that is killed removes nothing
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // configure writes the configuration file of the world's daemon, which must not
@@ -260,6 +261,13 @@ func TestLimitFlags(t *testing.T) {
 	w.run(t, "exec", "--ulimit", "nofile=99999999", id, "true").want(t, 125).says(t, "limits.rlimits.nofile", "at most")
 	w.run(t, "exec", "--cpu-time", "0.3", id, "sh", "-c", "while :; do :; done").want(t, 124).says(t, "CPU time", "--cpu-time")
 	w.run(t, "exec", "--output-limit", "1k", id, "true").want(t, 125).says(t, "output_bytes", "--json or -d")
+	// A terminal that is kept is counted.
+	terminal := decode[api.StartResult](t, w.ok(t, "rpc", "exec.start", fmt.Sprintf(
+		`{"sandbox": %q, "command": "yes", "pty": {"rows": 24, "cols": 80}, "limits": {"output_bytes": 100000}}`, id)))
+	res := decode[api.ExecResult](t, w.ok(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec": %q, "output_bytes": 10}`, terminal.Exec)))
+	if res.Verdict != api.VerdictOutput {
+		t.Errorf("a terminal: %+v", res)
+	}
 	w.run(t, "exec", "--json", "--output-limit", "1k", id, "yes").want(t, 137)
 	w.run(t, "exec", "--timeout", "0", id, "true").want(t, 125).says(t, "timeout_s", "-d")
 	w.run(t, "exec", "--timeout", "2h", id, "true").want(t, 125).says(t, "1800 seconds", "exec.max_timeout_s")

@@ -126,7 +126,7 @@ type Limits struct {
 	// at its end.
 	CPUTimeS float64 `json:"cpu_time_s,omitempty"`
 	// OutputBytes is how much an exec may write to stdout and stderr together. It
-	// needs captured output.
+	// needs output that is captured, as a terminal's is without stdio or detachable.
 	OutputBytes int64   `json:"output_bytes,omitempty"`
 	Rlimits     Rlimits `json:"rlimits,omitzero"`
 }

@@ -194,7 +194,7 @@ func (m *monitor) watch(ctx context.Context) (left bool) {
 		case status.Exited() && status.ExitStatus() == monitorapi.ExitLeft:
 			return true
 		case m.isStopping():
-			return false
+			return m.keep
 		}
 		now := time.Now()
 		crashes = append(crashes, now)

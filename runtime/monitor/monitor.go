@@ -60,6 +60,7 @@ type monitor struct {
 	listener *net.UnixListener
 
 	stopping  chan struct{} // closed when hutchd was asked to stop
+	keep      bool          // and is to leave its sandboxes; set before that
 	stopOnce  sync.Once
 	announced sync.Once
 
@@ -244,6 +245,9 @@ func (m *monitor) serve(ctx context.Context) (left bool, err error) {
 		select {
 		case left = <-ended:
 		case <-late:
+			if left = m.opts.Keep && m.endStuck(ended); left {
+				break
+			}
 			m.log.Error("hutchd did not stop in time; its sandboxes are killed")
 			return false, m.launcher.Close()
 		}
@@ -261,6 +265,23 @@ func (m *monitor) serve(ctx context.Context) (left bool, err error) {
 	return false, nil
 }
 
+// endStuck kills a hutchd that does not stop; its sandboxes are the next daemon's, as if
+// it had. It reports whether that is so: hutch-launch may hang, too.
+func (m *monitor) endStuck(ended <-chan bool) (left bool) {
+	m.log.Error("hutchd did not stop in time; it is killed, and its sandboxes are kept")
+	m.mu.Lock()
+	if m.hutchd != nil {
+		_ = sys.KillPidfd(m.hutchd.pidfd) // that it has gone meanwhile is as good
+	}
+	m.mu.Unlock()
+	select {
+	case left = <-ended:
+		return left
+	case <-time.After(stopTimeout):
+		return false
+	}
+}
+
 // end waits for the end of hutch-launch, which it asks for where hutchd has not brought
 // it about.
 func (m *monitor) end() (code int, err error) {
@@ -276,6 +297,7 @@ func (m *monitor) end() (code int, err error) {
 // stop asks hutchd to remove everything and exit, or with keep only to exit.
 func (m *monitor) stop(reason string, keep bool) {
 	m.stopOnce.Do(func() {
+		m.keep = keep
 		close(m.stopping)
 		if m.listener != nil {
 			_ = m.listener.Close() // who comes now is for the next daemon

@@ -34,9 +34,10 @@ func (m *Manager) boundsOf(s *Sandbox, p *api.ExecParams) (b bounds, err error) 
 		return b, err
 	}
 	b.cpu = seconds(positive(own.CPUTimeS, sandbox.CPUTimeS))
-	if b.output = positive(own.OutputBytes, sandbox.OutputBytes); b.output > 0 && (p.Stdio != nil || p.Pty != nil) {
+	if b.output = positive(own.OutputBytes, sandbox.OutputBytes); b.output > 0 && p.Stdio != nil && !p.Detachable {
+		// The command writes into the caller's own pipe, with nobody between.
 		return b, api.Errorf(api.Unavailable, "limits.output_bytes: what goes to the caller's own fds is not counted").
-			WithField("limits.output_bytes").WithHint("have the output captured: leave stdio out; with the command line, --json or -d")
+			WithField("limits.output_bytes").WithHint("have the output captured: leave stdio out, or make a terminal detachable; with the command line, --json or -d")
 	}
 	if own.CPUs > 0 || own.MemoryBytes > 0 || own.PIDs > 0 {
 		if err := m.checkExecControllers(s, &own); err != nil {

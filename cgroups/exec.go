@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +30,7 @@ type Execs struct {
 	disk    string            // "MAJOR:MINOR" that limits of I/O are for; "" with none
 	retired *watcher
 	hits    *hits
+	files   files // that every exec reads
 }
 
 // OpenExecs makes the Execs of a tree. Without a usable v2 hierarchy there are no
@@ -61,6 +64,7 @@ func (x *Execs) Enabled() bool { return x.mounts[""] != "" }
 // Close ends all watches.
 func (x *Execs) Close() error {
 	var errs []error
+	x.files.forget(func(string) bool { return true })
 	if x.hits != nil {
 		errs = append(errs, x.hits.close())
 	}
@@ -151,7 +155,7 @@ func limitFiles(l api.Limits) []setting {
 // bytes, 0 where the exec's cgroup has no memory controller.
 func (x *Execs) Usage(sandbox, exec string) (cpu time.Duration, memory int64, err error) {
 	dir := x.dir(sandbox, exec)
-	text, err := readFile(filepath.Join(dir, "cpu.stat"))
+	text, err := x.files.read(dir, "cpu.stat")
 	if err != nil {
 		return 0, 0, fmt.Errorf("read use of a cgroup: %w", err)
 	}
@@ -160,7 +164,7 @@ func (x *Execs) Usage(sandbox, exec string) (cpu time.Duration, memory int64, er
 		return 0, 0, fmt.Errorf("%s/cpu.stat has no usage_usec", dir)
 	}
 	if x.memoryV2() {
-		peak, _ := readFile(filepath.Join(dir, "memory.peak")) // "" where it is not enabled
+		peak, _ := x.files.read(dir, "memory.peak") // "" where it is not enabled
 		memory, _ = strconv.ParseInt(strings.TrimSpace(peak), 10, 64)
 	}
 	return time.Duration(us) * time.Microsecond, memory, nil
@@ -168,22 +172,28 @@ func (x *Execs) Usage(sandbox, exec string) (cpu time.Duration, memory int64, er
 
 // Reusable says that no process is left in the cgroup of an exec, so that another
 // may have it: a fresh one costs the kernel more than all else that an exec does
-// with it. Not one with a memory controller, which remembers its peak.
+// with it. Not one with a memory controller, which remembers its peak, nor one in which forks
+// were refused, which is counted.
 func (x *Execs) Reusable(sandbox, exec string) bool {
 	dir := x.dir(sandbox, exec)
-	text, err := readFile(filepath.Join(dir, "cgroup.events"))
+	text, err := x.files.read(dir, "cgroup.events")
 	if err != nil {
 		return false
 	}
 	populated, ok := flatKey(text, "populated")
-	return ok && populated == 0 && (!x.memoryV2() || unix.Access(filepath.Join(dir, "memory.peak"), unix.F_OK) != nil)
+	if !ok || populated != 0 || x.memoryV2() && unix.Access(filepath.Join(dir, "memory.peak"), unix.F_OK) == nil {
+		return false
+	}
+	return !x.v2("pids") || x.event("pids", filepath.Join(sandbox, exec), "pids.events", "", "max") == 0
 }
 
 // memoryV2 says whether cgroups of execs can have a memory controller.
 func (x *Execs) memoryV2() bool { return x.v2("memory") }
 
 // Events counts, since the sandbox began, the processes that ran out of memory
-// and the forks that its limit of processes refused.
+// and the forks that its limit of processes refused. Until Linux 6.11 the latter are counted
+// in the cgroup of who forked alone (cgroup-v2.rst, pids_localevents), so the path may be an
+// exec's, too.
 func (x *Execs) Events(sandbox string) (oom, pids uint64) {
 	return x.event("memory", sandbox, "memory.events", "memory.oom_control", "oom_kill"),
 		x.event("pids", sandbox, "pids.events", "pids.events", "max")
@@ -199,7 +209,7 @@ func (x *Execs) event(controller, sandbox, v2file, v1file, key string) uint64 {
 	if mount == x.mounts[""] {
 		file = v2file
 	}
-	text, err := readFile(filepath.Join(mount, sandbox, file))
+	text, err := x.files.read(filepath.Join(mount, sandbox), file)
 	if err != nil {
 		return 0
 	}
@@ -262,29 +272,24 @@ func innermost(status string) int {
 
 // Retire removes the cgroup of an exec that has ended, in the background: at once,
 // or when the last of the processes that it left behind has ended.
-func (x *Execs) Retire(sandbox, exec string) { x.retired.retire(x.dir(sandbox, exec)) }
+func (x *Execs) Retire(sandbox, exec string) {
+	dir := x.dir(sandbox, exec)
+	x.files.forgetOne(dir)
+	x.retired.retire(dir)
+}
 
-// Forget ends the watch of a sandbox's retired cgroups, which go with its own.
+// Forget ends the watch of a sandbox's retired cgroups, which go with its own, and closes
+// what is open of the sandbox's.
 func (x *Execs) Forget(sandbox string) {
+	x.files.forget(func(dir string) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(x.mounts)), func(mount string) bool {
+			own := filepath.Join(mount, sandbox)
+			return dir == own || strings.HasPrefix(dir, own+"/")
+		})
+	})
 	if x.retired != nil {
 		x.retired.forget(x.dir(sandbox, "") + "/")
 	}
-}
-
-// readFile reads the start of a small file of the kernel's. It is for the path of
-// every exec: os.ReadFile makes twice the system calls.
-func readFile(path string) (string, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer func() { _ = unix.Close(fd) }()
-	buf := make([]byte, 1024)
-	n, err := unix.Read(fd, buf)
-	if err != nil {
-		return "", &os.PathError{Op: "read", Path: path, Err: err}
-	}
-	return string(buf[:n]), nil
 }
 
 // flatKey is the value of a key in a file of "key value" lines.

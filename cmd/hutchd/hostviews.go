@@ -121,14 +121,7 @@ func mountReadOnly(dir, target string, lower ...string) error {
 		options = append(options, sys.FSOption{Key: "lowerdir+", Value: rel})
 	}
 	options = append(options, sys.FSOption{Key: "userxattr"})
-	return sys.InFolder(dir, func() error {
-		mnt, err := sys.FSMount("overlay", options, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
-		if err != nil {
-			return err
-		}
-		defer mnt.Close()
-		return sys.AttachTree(mnt, target)
-	})
+	return sys.MountOverlay(dir, target, options, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
 func (v *hostViews) makeEmpty() error {

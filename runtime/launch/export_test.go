@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"golang.org/x/sys/unix"
+
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
@@ -11,7 +13,7 @@ func MountOverlayData(o launchapi.Overlay) error {
 	if err != nil {
 		return err
 	}
-	return sys.InFolder(o.Dir, func() error { return mountOverlayData(o.Target, options) })
+	return sys.InFolder(o.Dir, func() error { return sys.MountOverlayData(o.Target, options, unix.MOUNT_ATTR_NODEV) })
 }
 
 // MountOverlay mounts o as sandboxes have it.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -14,10 +13,6 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
-
-// maxMountData is how much of mount(2)'s data the kernel reads: a page, with the
-// terminating zero.
-const maxMountData = 4095
 
 // mountOverlay mounts o on o.Target. /proc/PID/mountinfo, which sandboxes can
 // read, repeats overlayfs's options as they were given, so all names are
@@ -27,21 +22,15 @@ func mountOverlay(o launchapi.Overlay) error {
 	if err != nil {
 		return err
 	}
-	lowerPlus, err := haveLowerPlus()
-	if err != nil {
-		return err
+	err = sys.MountOverlay(o.Dir, o.Target, options, unix.MOUNT_ATTR_NODEV)
+	switch {
+	case errors.Is(err, sys.ErrNoOverlay):
+		return api.Errorf(api.Unavailable, "%w", err).
+			WithHint("sandboxes need overlayfs in user namespaces: Linux 5.11 or newer, and `modprobe overlay` where it is a module")
+	case errors.Is(err, sys.ErrLayers):
+		return api.Errorf(api.ResourceExhausted, "%w", err).WithHint("use an image with fewer layers, or Linux 6.8 or newer")
 	}
-	if !lowerPlus {
-		return sys.InFolder(o.Dir, func() error { return mountOverlayData(o.Target, options) })
-	}
-	return sys.InFolder(o.Dir, func() error {
-		mnt, err := sys.FSMount("overlay", options, unix.MOUNT_ATTR_NODEV)
-		if err != nil {
-			return err
-		}
-		defer mnt.Close()
-		return sys.AttachTree(mnt, o.Target)
-	})
+	return err
 }
 
 // overlayOptions are the options for fsconfig(2), in an order that it takes:
@@ -74,63 +63,6 @@ func overlayOptions(o launchapi.Overlay) ([]sys.FSOption, error) {
 		options = append(options, sys.FSOption{Key: "volatile"})
 	}
 	return options, nil
-}
-
-// mountOverlayData is for kernels without lowerdir+.
-func mountOverlayData(target string, options []sys.FSOption) error {
-	var lower, rest []string
-	for _, o := range options {
-		switch {
-		case o.Key == "source":
-		case o.Key == "lowerdir+":
-			lower = append(lower, o.Value)
-		case o.Value == "":
-			rest = append(rest, o.Key)
-		default:
-			rest = append(rest, o.Key+"="+o.Value)
-		}
-	}
-	data := strings.Join(append([]string{"lowerdir=" + strings.Join(lower, ":")}, rest...), ",")
-	if len(data) > maxMountData {
-		return api.Errorf(api.ResourceExhausted,
-			"overlay of %d layers needs %d bytes of options, this kernel takes %d", len(lower), len(data), maxMountData).
-			WithHint("use an image with fewer layers, or Linux 6.8 or newer")
-	}
-	if err := unix.Mount("overlay", target, "overlay", unix.MS_NODEV, data); err != nil {
-		return fmt.Errorf("mount overlay %q: %w", data, err)
-	}
-	return nil
-}
-
-// lowerPlus caches a conclusive answer of haveLowerPlus.
-var lowerPlus struct {
-	mu        sync.Mutex
-	known, ok bool
-}
-
-// haveLowerPlus probes whether overlayfs takes its layers one by one (Linux 6.8,
-// commit 78b9d2acc3e8, and backports).
-func haveLowerPlus() (bool, error) {
-	lowerPlus.mu.Lock()
-	defer lowerPlus.mu.Unlock()
-	if lowerPlus.known {
-		return lowerPlus.ok, nil
-	}
-	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return false, api.Errorf(api.Unavailable, "overlayfs: %w", err).
-			WithHint("sandboxes need overlayfs in user namespaces: Linux 5.11 or newer, and `modprobe overlay` where it is a module")
-	}
-	defer unix.Close(fd)
-	err = unix.FsconfigSetString(fd, "lowerdir+", "/")
-	if err != nil && !errors.Is(err, unix.EINVAL) {
-		return false, fmt.Errorf("probe overlayfs lowerdir+: %w", err)
-	}
-	// Until Linux 6.5 overlayfs did not read options one by one: the kernel collected
-	// them, refused none, and the mount failed.
-	refuses := unix.FsconfigSetString(fd, "hutch-unknown", "x") != nil
-	lowerPlus.known, lowerPlus.ok = true, err == nil && refuses
-	return lowerPlus.ok, nil
 }
 
 // mountPts mounts a new devpts instance on dir and returns its ptmx, opened with

@@ -199,7 +199,7 @@ func (m *Manager) undoAdopted(s *Sandbox) func() error {
 	undo.Add(func() error { return unmountOwn(s.dir) })
 	undo.Add(func() error { return unmountBelow(s.dir, 1+len(s.spec.Mounts)) })
 	undo.Add(func() error {
-		if s.grouped {
+		if s.cgroup != "" {
 			m.cfg.Cgroups.Forget(s.cgroup)
 		}
 		return nil

@@ -210,6 +210,8 @@ func (f *creation) launch(ctx context.Context) error {
 	}
 	if f.s.grouped {
 		c.CgroupMount = h.CgroupMount
+	}
+	if f.s.cgroup != "" {
 		f.undo.Add(func() error { f.m.cfg.Cgroups.Forget(f.s.cgroup); return nil })
 	}
 	created, err := f.m.cfg.Launcher.Create(ctx, f.s.id, c, f.netns)

@@ -58,7 +58,7 @@ type Launcher interface {
 // process but Kill, KillAll and Freeze.
 type Cgroups interface {
 	// Enabled says whether execs have cgroups. Otherwise only what is about sandboxes may
-	// be called: Limit, Watch, Stats, Events.
+	// be called: Limit, Watch, Stats, Events, Forget.
 	Enabled() bool
 	// Mount is a detached read-only mount of the sandbox's cgroup, the caller's.
 	Mount(sandbox string) (*os.File, error)
@@ -91,7 +91,8 @@ type Cgroups interface {
 	// Stats is what a sandbox's cgroup has counted.
 	Stats(sandbox string) (api.Stats, error)
 	// Events counts the sandbox's processes that were killed for memory, and the
-	// forks that the limit of processes refused.
+	// forks that the limit of processes refused. Kernels before 6.11 count the latter in
+	// the cgroup of who forked alone: sandbox may be an exec's path, too.
 	Events(sandbox string) (oom, pids uint64)
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"syscall"
 	"time"
@@ -149,12 +150,23 @@ func (m *Manager) endLeft(r *running) ([]int, error) {
 	return nil, r.exec.Kill() // who they were PID 1 does not say after the leader's end
 }
 
+// refusedOwn says whether forks were refused in the exec's own cgroup, where kernels until
+// 6.11 count them alone. A cgroup in which that happened is not used again.
+func (m *Manager) refusedOwn(r *running) bool {
+	if r.group.Name == "" || r.end.Status == 0 {
+		return false
+	}
+	_, pids := m.cfg.Cgroups.Events(path.Join(r.s.cgroup, r.group.Name))
+	return pids > 0
+}
+
 // judge finds out what the exec has used and how it ended.
 func (m *Manager) judge(r *running) {
 	if u := r.end.Usage; u != nil {
 		r.cpu = time.Duration(u.UserUS+u.SystemUS) * time.Microsecond
 		r.memory = u.MaxRSSKB << 10
 	}
+	refused := m.refusedOwn(r)
 	m.settleGroup(r, r.verdict != "")
 	m.settleDisk(r)
 	if r.verdict != "" {
@@ -164,7 +176,7 @@ func (m *Manager) judge(r *running) {
 	e := evidence{status: syscall.WaitStatus(r.end.Status), bounds: r.bounds, cpu: r.cpu}
 	if r.s.cgroup != "" && e.status != 0 {
 		oom, pids := m.cfg.Cgroups.Events(r.s.cgroup)
-		e.oom, e.pids = oom > r.oom, pids > r.pids
+		e.oom, e.pids = oom > r.oom, pids > r.pids || refused
 	}
 	for _, st := range r.io.streams {
 		st.known() // counts what has not been

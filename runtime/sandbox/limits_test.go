@@ -88,7 +88,7 @@ func TestBounds(t *testing.T) {
 	}{
 		{"timeout_s", api.InvalidArgument, api.ExecParams{TimeoutS: &long}},
 		{"limits.timeout_s", api.InvalidArgument, api.ExecParams{Limits: &api.Limits{TimeoutS: long}}},
-		{"limits.output_bytes", api.Unavailable, api.ExecParams{Pty: &api.Pty{}}},
+		{"limits.output_bytes", api.Unavailable, api.ExecParams{Stdio: &api.Stdio{}}},
 		{"limits.memory_bytes", api.Unavailable, api.ExecParams{Limits: &api.Limits{MemoryBytes: 64 << 20}}},
 		{"limits.rlimits.nofile", api.InvalidArgument, rl(api.Rlimits{NoFile: &api.Rlimit{Soft: 4097}})},
 		{"limits.rlimits.nproc", api.InvalidArgument, rl(api.Rlimits{NProc: &api.Rlimit{Soft: api.Unlimited}})},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -105,6 +106,7 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 			if err != nil {
 				return err
 			}
+			tellDenials(os.Stderr, res, o.params.Sandbox)
 			return cli.Outcome(res)
 		}
 		res, err := s.capture(ctx, o.params)

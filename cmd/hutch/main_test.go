@@ -105,10 +105,13 @@ func TestRunRefuses(t *testing.T) {
 		says string
 	}{
 		{[]string{"-p", "80:80", "img"}, api.Unavailable, "--publish 80:80"},
-		{[]string{"--allow", "example.com", "img"}, api.Unavailable, "--allow example.com"},
-		{[]string{"--block", "x", "img"}, api.Unavailable, "--block x"},
-		{[]string{"--allow-cidr", "10.0.0.0/8", "img"}, api.Unavailable, "--allow-cidr"},
-		{[]string{"--policy", "f", "img"}, api.Unavailable, "--policy f"},
+		{[]string{"--allow", "example.com:x", "img"}, api.InvalidArgument, "--allow"},
+		{[]string{"--allow", "*.com", "img"}, api.InvalidArgument, "network.allow[0]"},
+		{[]string{"--block", "x", "img"}, api.InvalidArgument, "--block"},
+		{[]string{"--allow-cidr", "10.0.0.1/8", "img"}, api.InvalidArgument, "--allow-cidr"},
+		{[]string{"--network", "none", "--allow", "example.com", "img"}, api.InvalidArgument, "network.mode"},
+		{[]string{"--network", "open", "--learn", "deny", "img"}, api.InvalidArgument, "--learn"},
+		{[]string{"--policy", "/no/such", "img"}, api.InvalidArgument, "/no/such"},
 		{[]string{"--require-ebpf", "img"}, api.Unavailable, "--require-ebpf"},
 		{[]string{"--seccomp", "unconfined", "img"}, api.Unavailable, "--seccomp unconfined"},
 		{[]string{"-d", "-t", "img"}, api.InvalidArgument, "-d"},

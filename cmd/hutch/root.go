@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 	root.SuggestionsMinimumDistance = 2 // letters; for unknownCommand
 	root.AddCommand(
 		newRun(), newCreate(), newExec(), newPs(), newInspect(), newLogs(), newEvents(), newCp(),
-		newUpdate(), newStats(), newTop(), newPause(), newResume(), newKill(), newRm(),
+		newUpdate(), newNetwork(), newWhy(), newStats(), newTop(), newPause(), newResume(), newKill(), newRm(),
 		newImage(),
 		newDoctor(), newConfig(), newServe(), newRPC(), newDebug(), newGC(), newVersion(), newTour(),
 	)

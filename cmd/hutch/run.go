@@ -276,6 +276,7 @@ func (r *runner) exec(ctx context.Context, sb *api.Sandbox, argv []string) error
 		if err != nil {
 			return err
 		}
+		tellDenials(os.Stderr, res, sb.ID)
 		return cli.Outcome(res)
 	}
 	res, err := s.capture(ctx, p)

@@ -19,6 +19,7 @@ type specFlags struct {
 	envFiles []string
 	env      []string
 	labels   []string
+	network  netFlags
 
 	noTimeout bool // --timeout 0
 }
@@ -36,12 +37,7 @@ func (o *specFlags) checkTimeout(command string, unbounded bool) error {
 // They are refused: a protection that was asked for is never silently left out.
 var notYet = []struct{ name, short, argument, hint string }{
 	{"publish", "p", "PORT", "leave it out, and run the client inside too: hutch exec SANDBOX CMD"},
-	{"allow", "", "NAME[:PORT]", "leave it out: the sandbox then has no network"},
-	{"block", "", "NAME", "leave it out: the sandbox has no network"},
-	{"allow-cidr", "", "CIDR", "leave it out: the sandbox then has no network"},
-	{"block-cidr", "", "CIDR", "leave it out: the sandbox has no network"},
-	{"policy", "", "FILE", "leave it out: the sandbox then has no network"},
-	{"require-ebpf", "", "", "leave it out: the sandbox has no network"},
+	{"require-ebpf", "", "", "leave it out: the policy is enforced by a proxy, which no process of the sandbox can get around"},
 }
 
 func (o *specFlags) add(fs *pflag.FlagSet) {
@@ -177,17 +173,7 @@ func addExecLimits(fs *pflag.FlagSet, l *api.Limits) {
 }
 
 func (o *specFlags) addNetwork(fs *pflag.FlagSet) {
-	mode := func(v string) error {
-		o.spec.Network.Mode = api.NetMode(v)
-		switch o.spec.Network.Mode {
-		case api.NetNone, api.NetAllow, api.NetOpen:
-			return nil
-		}
-		return fmt.Errorf("%q is not none, allow or open", v)
-	}
-	fs.Func("network", "network `MODE` (default none: loopback only)", mode)
-	fs.Func("net", "the same as --network", mode)
-	fs.Lookup("net").Hidden = true
+	o.network.add(fs)
 	fs.Func("seccomp", "system call `PROFILE` (default \"default\")", func(v string) error {
 		if v != "default" {
 			return unavailableFlag{"seccomp", "--seccomp default"}.Set(v)
@@ -205,6 +191,9 @@ func (o *specFlags) build(image string) (_ api.Spec, err error) {
 		if s.Image, err = defaultImage(); err != nil {
 			return s, err
 		}
+	}
+	if s.Network, err = o.network.policy("hutch"); err != nil {
+		return s, err
 	}
 	if s.Env, err = cli.Env(o.envFiles, o.env); err != nil {
 		return s, api.Errorf(api.InvalidArgument, "%w", err)

@@ -38,7 +38,7 @@ func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
 		Isolation: d.host.Isolation(d.cfg.SingleReason),
 		Counts:    api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list)},
 		Paths:     d.cfg.Paths,
-		Exec:      s.Exec, Defaults: d.manager.Defaults(), Quotas: s.Quotas,
+		Exec:      s.Exec, Defaults: d.manager.Defaults(), Quotas: s.Quotas, Network: s.Network.Settled(),
 	}, nil
 }
 

@@ -35,7 +35,7 @@ func totalMemory() int64 {
 
 // settings are what the monitor has read of the configuration file.
 func settings(s *monitorapi.Settings) sandbox.Settings {
-	return sandbox.Settings{Exec: s.Exec, Defaults: s.Defaults, Quotas: s.Quotas}
+	return sandbox.Settings{Exec: s.Exec, Defaults: s.Defaults, Quotas: s.Quotas, Network: s.Network}
 }
 
 // reloaded puts a configuration in force that the monitor has read again.

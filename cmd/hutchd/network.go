@@ -30,6 +30,10 @@ func (b *backend) CheckNetwork(p api.NetCheckParams) (api.NetVerdict, error) {
 	if err := p.Validate(); err != nil {
 		return api.NetVerdict{}, err
 	}
+	if p.Network != nil && p.Network.IsZero() {
+		def := b.d.manager.Settings().Network
+		p.Network = &def
+	}
 	if p.Network == nil {
 		s, err := b.d.manager.Get(p.Sandbox)
 		if err != nil {

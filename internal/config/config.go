@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -32,6 +33,7 @@ type Config struct {
 	Exec     api.ExecBounds
 	Defaults api.Limits // of sandboxes that ask for none; Unlimited is none
 	Quotas   api.Quotas
+	Network  api.NetPolicy // of sandboxes that ask for none; its Mode is set
 }
 
 // Default is what holds without a file.
@@ -42,6 +44,7 @@ func Default() Config {
 		Defaults: api.Limits{
 			CPUs: 2, MemoryBytes: 4 << 30, DiskBytes: 10 << 30, PIDs: 1024,
 		},
+		Network: api.NetPolicy{Mode: api.NetNone},
 	}
 }
 
@@ -64,7 +67,16 @@ func Load(path string) (Config, error) {
 
 // Parse reads the text of a file. Whatever is in it must be understood: a misspelt limit
 // must not pass for one.
-func Parse(data []byte) (Config, error) {
+func Parse(data []byte) (Config, error) { return parse(data, "") }
+
+// ParsePolicy reads a network policy: what the section network of a configuration file
+// holds, as a file of its own. JSON is YAML.
+func ParsePolicy(data []byte) (api.NetPolicy, error) {
+	c, err := parse(data, "network.")
+	return c.Network, err
+}
+
+func parse(data []byte, prefix string) (Config, error) {
 	var doc yaml.Node
 	c, given := Default(), map[string]int{}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -72,6 +84,8 @@ func Parse(data []byte) (Config, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		return c, nil
+	case err != nil && (strings.Contains(err.Error(), "anchor") || strings.Contains(err.Error(), "expected alphabetic")):
+		return c, fmt.Errorf("%w: put quotes around a name that begins with *", err)
 	case err != nil:
 		return c, err
 	}
@@ -79,7 +93,7 @@ func Parse(data []byte) (Config, error) {
 		return c, errors.New("there is more than one document in the file")
 	}
 	if root := doc.Content[0]; root.Tag != "!!null" {
-		if err := c.read(root, "", given); err != nil {
+		if err := c.read(root, prefix, given); err != nil {
 			return c, err
 		}
 	}
@@ -142,5 +156,25 @@ func (c *Config) settle(given map[string]int) error {
 		}
 		return err
 	}
-	return nil
+	return c.settleNetwork(given)
+}
+
+// settleNetwork finds the mode that goes with what was given, which other products leave
+// to it, and refuses what is no policy.
+func (c *Config) settleNetwork(given map[string]int) error {
+	n := &c.Network
+	_, hasMode := given["network.mode"]
+	switch enabled := hasMode && n.Mode == ""; {
+	case (enabled || !hasMode) && len(n.Allow)+len(n.AllowCIDRs) > 0:
+		n.Mode = api.NetAllow
+	case enabled:
+		n.Mode = api.NetOpen
+	}
+	err := n.Validate("network")
+	var e *api.Error
+	if errors.As(err, &e) {
+		field, _, _ := strings.Cut(e.Field, "[")
+		return fmt.Errorf("line %d: %s (%s)", given[field], e.Msg, e.Hint)
+	}
+	return err
 }

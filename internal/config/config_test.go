@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -38,6 +39,23 @@ func TestParse(t *testing.T) {
 		{"aliases", "defaults: {cpu_cores: 1, memory_mb: 512, disk_mb: 1024, max_processes: 20, timeout_seconds: 30, network_enabled: false, allowed_domains: [], blocked_domains: [a.example]}\n", with(func(c *Config) {
 			c.Defaults = api.Limits{CPUs: 1, MemoryBytes: 512 << 20, DiskBytes: 1 << 30, PIDs: 20}
 			c.Exec.TimeoutS = 30
+			c.Network.Block = []string{"a.example"}
+		})},
+		{"network", "network:\n  mode: open\n  block: ['*.evil.test']\n  block_cidrs: [192.0.2.0/24]\n  allow_cidrs:\n  - 10.0.0.1\n", with(func(c *Config) {
+			c.Network = api.NetPolicy{Mode: api.NetOpen, Block: []string{"*.evil.test"}, BlockCIDRs: []string{"192.0.2.0/24"}, AllowCIDRs: []string{"10.0.0.1"}}
+		})},
+		{"what is allowed makes the mode", "network: {allow: [a.test]}\n", with(func(c *Config) {
+			c.Network = api.NetPolicy{Mode: api.NetAllow, Allow: []string{"a.test"}}
+		})},
+		{"a tier", "network: {tier: elevated}\n", with(func(c *Config) { c.Network.Mode = api.NetOpen })},
+		{"enabled", "defaults: {network_enabled: true, blocked_domains: [a.test]}\n", with(func(c *Config) {
+			c.Network = api.NetPolicy{Mode: api.NetOpen, Block: []string{"a.test"}}
+		})},
+		{"enabled, with names", "network: {network_enabled: true, allowed_domains: [a.test]}\n", with(func(c *Config) {
+			c.Network = api.NetPolicy{Mode: api.NetAllow, Allow: []string{"a.test"}}
+		})},
+		{"names alone", "defaults: {allowed_domains: [a.test]}\n", with(func(c *Config) {
+			c.Network = api.NetPolicy{Mode: api.NetAllow, Allow: []string{"a.test"}}
 		})},
 		{"quotas", "quotas: {sandboxes: 10, cpus: 8, memory_bytes: 16GiB}\n", with(func(c *Config) {
 			c.Quotas = api.Quotas{Sandboxes: 10, CPUs: 8, MemoryBytes: 16 << 30}
@@ -45,7 +63,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := Parse([]byte(tt.text))
-			if got != tt.want || err != nil {
+			if !reflect.DeepEqual(got, tt.want) || err != nil {
 				t.Errorf("%+v, %v, want %+v", got, err, tt.want)
 			}
 		})
@@ -73,8 +91,15 @@ func TestRefused(t *testing.T) {
 		"too large":              {"defaults: {memory_mb: 99999999999999}\n", "out of range"},
 		"no CPU":                 {"defaults: {cpus: 0}\n", "0.01 to 4096"},
 		"half a process":         {"defaults: {pids: 1.5}\n", "1 to 4194304"},
-		"a network":              {"defaults: {network_enabled: true}\n", "no network policy yet"},
-		"domains":                {"defaults: {allowed_domains: [a.example]}\n", "no network policy yet"},
+		"disabled, with names":   {"defaults:\n  network_enabled: false\n  allowed_domains: [a.example]\n", "line 2: network.mode: none, but names"},
+		"a mode":                 {"network: {mode: some}\n", "not none, allow, open or learn"},
+		"a tier":                 {"network: {tier: some}\n", "no tier"},
+		"a mode and a tier":      {"network: {mode: open, tier: elevated}\n", "set in line 1 already"},
+		"an alias and the name":  {"network: {allow: [a.test], allowed_domains: [b.test]}\n", "set in line 1 already"},
+		"a broad name":           {"network:\n  mode: allow\n  allow: ['*.com']\n", "line 3: network.allow[0]: \"*.com\" allows every"},
+		"a star without quotes":  {"network: {allow: [*.example.com]}\n", "put quotes around"},
+		"a name for a list":      {"network: {allow: a.test}\n", "expected a list"},
+		"a list of lists":        {"network: {allow: [[a.test]]}\n", "expected a name"},
 		"two documents":          {"image: a\n---\nimage: b\n", "more than one document"},
 		"an alias of yaml's own": {"exec: &x {timeout_s: *x}\n", ""},
 	} {
@@ -89,7 +114,7 @@ func TestRefused(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
-	if got, err := Load(filepath.Join(dir, "none")); err != nil || got != Default() {
+	if got, err := Load(filepath.Join(dir, "none")); err != nil || !reflect.DeepEqual(got, Default()) {
 		t.Errorf("without a file: %+v, %v", got, err)
 	}
 	if _, err := Load(dir); err == nil {
@@ -110,22 +135,47 @@ func TestPrint(t *testing.T) {
 		c.Image = "a: b #"
 		c.Defaults = api.Limits{CPUs: -1, MemoryBytes: 100<<20 + 1, DiskBytes: -1, PIDs: -1}
 		c.Quotas = api.Quotas{Sandboxes: 3, CPUs: 0.5, MemoryBytes: 1 << 30}
+		c.Network = api.NetPolicy{Mode: api.NetLearn, Learn: api.LearnAllow, Allow: []string{"*.a.test", "b.test:1"}, BlockCIDRs: []string{"::/0"}}
 	})} {
 		var plain, commented bytes.Buffer
 		if err := errors.Join(Print(&plain, c, false), Print(&commented, c, true)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Parse(plain.Bytes()); err != nil || got != c {
+		if got, err := Parse(plain.Bytes()); err != nil || !reflect.DeepEqual(got, c) {
 			t.Errorf("%s\n%+v, %v", plain.String(), got, err)
 		}
-		if got, err := Parse(commented.Bytes()); err != nil || got != Default() {
+		if got, err := Parse(commented.Bytes()); err != nil || !reflect.DeepEqual(got, Default()) {
 			t.Errorf("%s\n%+v, %v", commented.String(), got, err)
 		}
 	}
 }
 
+// TestPolicy: a policy in a file of its own, as YAML or JSON.
+func TestPolicy(t *testing.T) {
+	want := api.NetPolicy{Mode: api.NetAllow, Allow: []string{"*.a.test"}, Block: []string{"b.a.test"}}
+	for _, text := range []string{
+		"mode: allow\nallow:\n- '*.a.test'\nblock: [b.a.test]\n",
+		`{"mode": "allow", "allow": ["*.a.test"], "block": ["b.a.test"], "allow_cidrs": null}`,
+		`{"network_enabled": true, "allowed_domains": ["*.a.test"], "blocked_domains": ["b.a.test"]}`,
+	} {
+		if got, err := ParsePolicy([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"image: a\n":                                 "network.image not found",
+		"network: {mode: open}\n":                    "network.network not found",
+		`{"mode": "open", "ask": 1}`:                 "network.ask not found",
+		`{"allow": ["a.test"], "allow": ["b.test"]}`: "already",
+	} {
+		if got, err := ParsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"", "image: a", "exec: {timeout_s: 3m}", "defaults: {memory_mb: 5, cpus: none}", "quotas: {cpus: 1e9}", "a: &a [*a]", "? [x]\n: y"} {
+	for _, s := range []string{"", "image: a", "exec: {timeout_s: 3m}", "defaults: {memory_mb: 5, cpus: none}", "quotas: {cpus: 1e9}", "a: &a [*a]", "network: {tier: standard, allow: [a.b], block: [\"*\"]}", "defaults: {network_enabled: true}", "? [x]\n: y"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -137,7 +187,7 @@ func FuzzParse(f *testing.F) {
 		if err := Print(&b, c, false); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Parse(b.Bytes()); err != nil || got != c {
+		if got, err := Parse(b.Bytes()); err != nil || !reflect.DeepEqual(got, c) {
 			t.Errorf("%q is %+v, printed\n%s\n%+v, %v", data, c, b.String(), got, err)
 		}
 	})

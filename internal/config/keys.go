@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,6 +36,7 @@ func (k *key) sets() string {
 var sections = []struct{ name, doc string }{
 	{"exec", "Commands."},
 	{"defaults", "Limits of sandboxes that ask for none. What this machine can not enforce is reported by\n# `hutch inspect`, and does not keep a sandbox from running. none is no limit.\n# The names of other products are understood, too: cpu_cores, memory_mb, disk_mb,\n# max_processes, timeout_seconds."},
+	{"network", "What sandboxes that ask for nothing may reach. The names of other products are understood,\n# too, also in defaults: network_enabled, allowed_domains, blocked_domains; and tier:\n# restricted, standard or elevated."},
 	{"quotas", "What all sandboxes of one user may have together; none is no quota."},
 }
 
@@ -70,36 +72,56 @@ var keys = []key{
 		return err
 	}, show: func(c *Config) string { return sizeText(c.Quotas.MemoryBytes, 0) }},
 
+	{path: "network.mode", doc: "none, allow, open or learn; allow when something is allowed", set: func(c *Config, v *yaml.Node) error {
+		c.Network.Mode = api.NetMode(v.Value)
+		if !slices.Contains(api.NetModes, c.Network.Mode) {
+			return fmt.Errorf("%q is not none, allow, open or learn", v.Value)
+		}
+		return nil
+	}, show: func(c *Config) string { return string(c.Network.Mode) }},
+	list("network.allow", `names to reach, such as ["example.com", "*.example.com", "tcp://db.example.com:5432"]`, func(c *Config) *[]string { return &c.Network.Allow }),
+	list("network.block", "names never to reach", func(c *Config) *[]string { return &c.Network.Block }),
+	list("network.allow_cidrs", "ranges of addresses to reach, such as [10.1.0.0/16]", func(c *Config) *[]string { return &c.Network.AllowCIDRs }),
+	list("network.block_cidrs", "ranges never to reach", func(c *Config) *[]string { return &c.Network.BlockCIDRs }),
+	{path: "network.learn", doc: "of mode learn: deny what is not allowed, or allow it", set: func(c *Config, v *yaml.Node) error {
+		c.Network.Learn = api.NetLearning(v.Value)
+		return nil
+	}, show: func(c *Config) string { return strconv.Quote(string(c.Network.Learn)) }},
+
 	// The names that users of other products know.
 	alias(cores("defaults.cpu_cores", "", func(c *Config) *float64 { return &c.Defaults.CPUs }), "defaults.cpus"),
 	alias(megabytes("defaults.memory_mb", func(c *Config) *int64 { return &c.Defaults.MemoryBytes }), "defaults.memory_bytes"),
 	alias(megabytes("defaults.disk_mb", func(c *Config) *int64 { return &c.Defaults.DiskBytes }), "defaults.disk_bytes"),
 	alias(count("defaults.max_processes", "", func(c *Config) *int64 { return &c.Defaults.PIDs }), "defaults.pids"),
 	alias(seconds("defaults.timeout_seconds", "", func(c *Config) *float64 { return &c.Exec.TimeoutS }), "exec.timeout_s"),
-	{path: "defaults.network_enabled", alias: "defaults.network", set: func(_ *Config, v *yaml.Node) error {
+	enabled("defaults.network_enabled"), enabled("network.network_enabled"),
+	alias(list("defaults.allowed_domains", "", func(c *Config) *[]string { return &c.Network.Allow }), "network.allow"),
+	alias(list("network.allowed_domains", "", func(c *Config) *[]string { return &c.Network.Allow }), "network.allow"),
+	alias(list("defaults.blocked_domains", "", func(c *Config) *[]string { return &c.Network.Block }), "network.block"),
+	alias(list("network.blocked_domains", "", func(c *Config) *[]string { return &c.Network.Block }), "network.block"),
+	{path: "network.tier", alias: "network.mode", set: func(c *Config, v *yaml.Node) error {
+		c.Network.Tier = api.NetTier(v.Value)
+		if err := c.Network.Validate("network"); c.Network.Effective() == "" {
+			return err
+		}
+		c.Network = c.Network.Settled()
+		return nil
+	}},
+}
+
+// enabled is a switch that leaves the mode to what is allowed: settleNetwork.
+func enabled(path string) key {
+	return key{path: path, alias: "network.mode", set: func(c *Config, v *yaml.Node) error {
 		var on bool
 		if err := v.Decode(&on); err != nil {
 			return fmt.Errorf("%q is neither true nor false", v.Value)
 		}
-		if on {
-			return errNoNetwork
+		if c.Network.Mode = ""; !on {
+			c.Network.Mode = api.NetNone
 		}
 		return nil
-	}},
-	{path: "defaults.allowed_domains", alias: "defaults.allow", list: true, set: func(_ *Config, v *yaml.Node) error {
-		if len(v.Content) > 0 || v.Kind != yaml.SequenceNode {
-			return errNoNetwork
-		}
-		return nil
-	}},
-	// Without a network every name is blocked.
-	{path: "defaults.blocked_domains", alias: "defaults.block", list: true, set: func(_ *Config, v *yaml.Node) error {
-		var names []string
-		return v.Decode(&names)
-	}},
+	}}
 }
-
-var errNoNetwork = errors.New("this build has no network policy yet, only none: leave it out")
 
 func find(path string) *key {
 	for i := range keys {
@@ -145,6 +167,28 @@ func seconds(path, doc string, place func(*Config) *float64) key {
 		*place(c) = s
 		return err
 	}, show: func(c *Config) string { return strconv.FormatFloat(*place(c), 'g', -1, 64) }}
+}
+
+func list(path, doc string, place func(*Config) *[]string) key {
+	return key{path: path, doc: doc, list: true, set: func(c *Config, v *yaml.Node) error {
+		if v.Kind != yaml.SequenceNode && v.Tag != "!!null" {
+			return errors.New("expected a list")
+		}
+		*place(c) = nil
+		for _, n := range v.Content {
+			if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+				return fmt.Errorf("line %d: expected a name or an address", n.Line)
+			}
+			*place(c) = append(*place(c), n.Value)
+		}
+		return nil
+	}, show: func(c *Config) string {
+		quoted := make([]string, len(*place(c)))
+		for i, s := range *place(c) {
+			quoted[i] = strconv.Quote(s)
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
+	}}
 }
 
 func cores(path, doc string, place func(*Config) *float64) key {

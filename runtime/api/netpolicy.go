@@ -87,6 +87,12 @@ func (p *NetPolicy) Effective() NetMode {
 	return NetNone
 }
 
+// IsZero says that p asks for nothing: the configuration's policy holds then.
+func (p NetPolicy) IsZero() bool {
+	return p.Mode == "" && p.Tier == "" && len(p.Allow)+len(p.Block)+len(p.AllowCIDRs)+len(p.BlockCIDRs) == 0 &&
+		p.Learn == "" && !p.Ask && p.Require == ""
+}
+
 // Validate refuses a policy that says nothing, contradicts itself or allows more than
 // anybody means; field is its place in the request.
 func (p *NetPolicy) Validate(field string) error {

@@ -173,7 +173,7 @@ func (p *NetPolicy) Settled() NetPolicy {
 // this policy, wanted to reach something. Nothing is looked up or sent.
 type NetCheckParams struct {
 	Sandbox string     `json:"sandbox,omitempty"` // exactly one of Sandbox and Network
-	Network *NetPolicy `json:"network,omitempty"`
+	Network *NetPolicy `json:"network,omitempty"` // one that asks for nothing is the configuration's
 	// A Name alone is a lookup, with a Port a connection; an Address alone is a connection
 	// to it, with a Name the name's connection when it resolves to that.
 	NetTarget

@@ -19,7 +19,9 @@ type Info struct {
 	Exec   ExecBounds `json:"exec"`
 	// Defaults are limits of sandboxes that ask for none, as far as this host has them.
 	Defaults Limits `json:"defaults"`
-	Quotas   Quotas `json:"quotas"`
+	// Network is what sandboxes that ask for nothing may reach.
+	Network NetPolicy `json:"network"`
+	Quotas  Quotas    `json:"quotas"`
 }
 
 // ExecBounds are what the daemon's configuration says about commands.

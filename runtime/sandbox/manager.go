@@ -42,6 +42,7 @@ type Settings struct {
 	Exec     api.ExecBounds
 	Defaults api.Limits // of sandboxes that ask for none
 	Quotas   api.Quotas
+	Network  api.NetPolicy // of sandboxes that ask for none
 }
 
 // Manager holds the sandboxes of one daemon. Its methods may be called from any

@@ -61,6 +61,7 @@ type Config struct {
 type Settings struct {
 	Exec     api.ExecBounds `json:"exec"`
 	Defaults api.Limits     `json:"defaults"`
+	Network  api.NetPolicy  `json:"network"`
 	Quotas   api.Quotas     `json:"quotas"`
 }
 

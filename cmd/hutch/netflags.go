@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/config"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// netFlags say what a sandbox may reach. None of them leaves it to the configuration.
+type netFlags struct {
+	mode  api.NetMode
+	learn api.NetLearning
+	file  string
+	lists api.NetLists
+}
+
+func (f *netFlags) add(fs *pflag.FlagSet) {
+	mode := func(v string) error {
+		if f.mode = api.NetMode(v); !slices.Contains(api.NetModes, f.mode) {
+			return fmt.Errorf("%q is not none, allow, open or learn", v)
+		}
+		return nil
+	}
+	fs.Func("network", "`MODE`: none (default: loopback only), allow, open (all but what is blocked) or learn", mode)
+	fs.Func("net", "the same as --network", mode)
+	fs.Lookup("net").Hidden = true
+	f.addLists(fs)
+	fs.Func("learn", "mode learn, which finds the policy that is needed (hutch network get), and meanwhile `WAY`: deny (its default) or allow", func(v string) error {
+		if f.learn = api.NetLearning(v); f.learn != api.LearnDeny && f.learn != api.LearnAllow {
+			return fmt.Errorf("%q is not deny or allow", v)
+		}
+		return nil
+	})
+	fs.StringVar(&f.file, "policy", "", "network policy in a `FILE`, YAML or JSON; the other flags add to it")
+}
+
+func (f *netFlags) addLists(fs *pflag.FlagSet) {
+	pattern := func(list *[]string) func(string) error {
+		return func(v string) error {
+			_, err := api.ParseNetPattern(v)
+			*list = append(*list, v)
+			return entryError(err)
+		}
+	}
+	cidr := func(list *[]string) func(string) error {
+		return func(v string) error {
+			_, err := api.ParseNetCIDR(v)
+			*list = append(*list, v)
+			return entryError(err)
+		}
+	}
+	fs.Func("allow", "reach `NAME[:PORT]`, *.NAME for those below it, tcp:// or udp://NAME:PORT for what is neither TLS nor HTTP; may be repeated", pattern(&f.lists.Allow))
+	fs.Func("block", "never reach `NAME[:PORT]`; may be repeated", pattern(&f.lists.Block))
+	fs.Func("allow-cidr", "reach addresses in `CIDR`, private ones too; may be repeated", cidr(&f.lists.AllowCIDRs))
+	fs.Func("block-cidr", "never reach addresses in `CIDR`; may be repeated", cidr(&f.lists.BlockCIDRs))
+}
+
+// entryError is what is wrong with an entry, for a message that names the flag.
+func entryError(err error) error {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return fmt.Errorf("%s (%s)", e.Msg, e.Hint)
+	}
+	return err
+}
+
+// given reports whether any entry of a list is.
+func (f *netFlags) given() bool {
+	l := &f.lists
+	return len(l.Allow)+len(l.Block)+len(l.AllowCIDRs)+len(l.BlockCIDRs) > 0
+}
+
+// policy is what the flags ask for; the zero policy when there are none.
+func (f *netFlags) policy(command string) (p api.NetPolicy, err error) {
+	if f.file != "" {
+		if p, err = readPolicy(f.file); err != nil {
+			return p, err
+		}
+	}
+	p.Allow = append(p.Allow, f.lists.Allow...)
+	p.Block = append(p.Block, f.lists.Block...)
+	p.AllowCIDRs = append(p.AllowCIDRs, f.lists.AllowCIDRs...)
+	p.BlockCIDRs = append(p.BlockCIDRs, f.lists.BlockCIDRs...)
+	if f.learn != "" {
+		p.Mode, p.Learn = api.NetLearn, f.learn
+	}
+	switch {
+	case f.mode != "" && f.learn != "" && f.mode != api.NetLearn:
+		return p, cli.Usage(command, fmt.Errorf("--learn does not go with --network %s", f.mode))
+	case f.mode != "":
+		p.Mode = f.mode
+	case (p.Mode == "" || p.Mode == api.NetNone) && len(f.lists.Allow)+len(f.lists.AllowCIDRs) > 0:
+		p.Mode = api.NetAllow
+	case p.Mode == "" && len(p.Block)+len(p.BlockCIDRs) > 0:
+		return p, cli.Usage(command, errors.New("--block and --block-cidr take away from something: --network open, or --allow NAME"))
+	}
+	return p, p.Validate("network")
+}
+
+// maxPolicy bounds a policy file in bytes: it must fit into a request.
+const maxPolicy = 2 << 20
+
+func readPolicy(path string) (api.NetPolicy, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return api.NetPolicy{}, api.Errorf(api.InvalidArgument, "--policy: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxPolicy+1))
+	switch {
+	case err != nil:
+		return api.NetPolicy{}, api.Errorf(api.InvalidArgument, "--policy: %w", err)
+	case len(data) > maxPolicy:
+		return api.NetPolicy{}, api.Errorf(api.InvalidArgument, "--policy: %s has more than %d bytes", path, maxPolicy)
+	}
+	p, err := config.ParsePolicy(data)
+	if err != nil {
+		return p, api.Errorf(api.InvalidArgument, "--policy: %s: %w", path, err).WithHint("it may hold mode, allow, block, allow_cidrs, block_cidrs and learn: see docs/network.md")
+	}
+	return p, nil
+}

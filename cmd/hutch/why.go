@@ -1,0 +1,156 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+func newWhy() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "why [flags] SANDBOX",
+		Short: "Say what a sandbox was refused, why, and how to allow it",
+		Long: `Say what a sandbox was refused so far, why, and how to allow it. Of a sandbox that is gone,
+by its id, what the daemon's events still tell.`,
+		GroupID: groupSandbox,
+		Args:    wantArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				w, err := whyOf(cmd.Context(), c, args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), w)
+				}
+				w.print(cmd.OutOrStdout(), time.Now())
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// why is what a sandbox was refused, the latest last.
+type why struct {
+	Sandbox string       `json:"sandbox"`
+	Mode    api.NetMode  `json:"mode,omitempty"` // "" of a sandbox that is gone
+	Denials []api.Denial `json:"denials"`
+	Untold  int64        `json:"untold,omitempty"` // further ones, of which no more is known
+}
+
+func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
+	n, err := c.Network(ctx, ref)
+	switch {
+	case err == nil:
+		return &why{n.Sandbox, n.Network.Mode, n.Denials, n.Untold}, nil
+	case !notFound(err):
+		return nil, err
+	}
+	w, rerr := replay(ctx, c, ref)
+	switch {
+	case rerr != nil:
+		return nil, rerr
+	case len(w.Denials) == 0:
+		return nil, err
+	}
+	return w, nil
+}
+
+// replay reads what the daemon's events tell of a sandbox.
+func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
+	first, follow := int64(1), false
+	events, err := c.Subscribe(ctx, api.SubscribeParams{
+		Sandbox: id, Kinds: []api.EventKind{api.EventNetworkDenied}, FromSeq: &first, Follow: &follow,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer events.Close()
+	w := &why{Sandbox: id, Denials: []api.Denial{}}
+	at := map[api.Denial]int{} // without what differs each time
+	for e, err := range events.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		var d api.DeniedEvent
+		if e.Kind != api.EventNetworkDenied || json.Unmarshal(e.Data, &d) != nil {
+			continue // a gap: what it was is not known
+		}
+		w.Untold += d.Untold
+		key := api.Denial{NetTarget: d.NetTarget, Rule: d.Rule}
+		i, ok := at[key]
+		if !ok {
+			i = len(w.Denials)
+			at[key] = i
+			w.Denials = append(w.Denials, api.Denial{Kind: api.KindNet, Target: d.Where(), NetTarget: d.NetTarget, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow})
+		}
+		w.Denials[i].Count += d.Count
+		w.Denials[i].Time, w.Denials[i].Exec = e.Time, e.Exec
+	}
+	slices.SortFunc(w.Denials, func(a, b api.Denial) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
+	return w, nil
+}
+
+// print groups what one entry would allow: a lookup and connections of one name.
+func (w *why) print(out io.Writer, now time.Time) {
+	switch {
+	case len(w.Denials) == 0 && w.Mode == api.NetNone:
+		fmt.Fprintf(out, "Sandbox %s has no network, and whatever wants one sees just that: nothing is recorded.\nTo see what is wanted: --network learn\n", w.Sandbox)
+		return
+	case len(w.Denials) == 0:
+		fmt.Fprintf(out, "Sandbox %s was refused nothing so far.\n", w.Sandbox)
+		return
+	}
+	t := cli.Table{Header: []string{"TIMES", "LAST", "WHAT", "RULE", "WHY", "TO ALLOW IT"}, Right: []bool{true}}
+	for _, d := range w.Denials {
+		t.Row(strconv.FormatInt(d.Count, 10), cli.Ago(now, d.Time), d.Target, d.Rule, d.Why, d.HowToAllow)
+	}
+	t.Print(out, "", nil)
+	if w.Untold > 0 {
+		fmt.Fprintf(out, "and %d more, which came too fast to be recorded\n", w.Untold)
+	}
+}
+
+// maxTold is how many refusals are told behind a command that failed.
+const maxTold = 3
+
+// tellDenials says behind the output of a command that failed what the network policy
+// refused meanwhile: that may be why.
+func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
+	if res.ExitCode == 0 {
+		return
+	}
+	style := cli.StyleFor(os.Stderr)
+	told := 0
+	for _, d := range res.Denials {
+		if d.Kind != api.KindNet {
+			continue
+		}
+		if told++; told > maxTold {
+			continue
+		}
+		text := d.Target + " was refused: " + d.Why
+		if d.HowToAllow != "" {
+			text += " (" + d.HowToAllow + ")"
+		}
+		fmt.Fprintf(w, "%s %s\n", style.Yellow("hutch: network:"), cli.Line(text))
+	}
+	if told > maxTold {
+		fmt.Fprintf(w, "%s %d more: hutch why %s\n", style.Yellow("hutch: network:"), told-maxTold, sandbox)
+	}
+}

@@ -202,6 +202,8 @@ func none(what string) Decision {
 // protocols than TLS and HTTP name no host that could be checked.
 func howToAllow(name string, proto Proto, port uint16) string {
 	switch {
+	case port == 0:
+		return "" // no service is there
 	case proto == UDP:
 		return "--allow udp://" + target(name, port)
 	case port == 80 || port == 443:

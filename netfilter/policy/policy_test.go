@@ -138,3 +138,60 @@ func show(out *strings.Builder, d Decision) {
 		fmt.Fprintf(out, "        %s\n", d.HowToAllow)
 	}
 }
+
+func itoa(n int) string { return fmt.Sprint(n) }
+
+// TestManyRules: a decision takes as many steps with 10,000 rules as with one.
+func TestManyRules(t *testing.T) {
+	p := api.NetPolicy{Mode: api.NetAllow}
+	for i := range 10_000 {
+		p.Allow = append(p.Allow, "a.test:"+itoa(i+1), "*.n"+itoa(i)+".test")
+	}
+	r := compile(t, p)
+	if d := r.Connect("a.test", TCP, 9999); !d.Allow || d.Rule != "allow a.test:9999" {
+		t.Errorf("%+v", d)
+	}
+	if d := r.Connect("x.n77.test", TCP, 443); !d.Allow || d.Rule != "allow *.n77.test" {
+		t.Errorf("%+v", d)
+	}
+	if n := testing.AllocsPerRun(100, func() { r.Connect("x.n77.test", TCP, 443) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	tables := 0
+	for range r.tables("a.b.c.n1.test") {
+		tables++
+	}
+	if tables > 6 {
+		t.Errorf("%d tables for five labels", tables)
+	}
+}
+
+// TestLearn: the smallest policy for what was wanted, which allows just that.
+func TestLearn(t *testing.T) {
+	wanted := []api.NetTarget{
+		{Name: "lookup.test"},
+		{Proto: TCP, Name: "a.test", Port: 443},
+		{Proto: TCP, Name: "b.test", Port: 80},
+		{Proto: TCP, Name: "b.test", Port: 443},
+		{Proto: TCP, Name: "db.test", Port: 5432},
+		{Proto: TCP, Name: "dev.test", Port: 8443},
+		{Proto: UDP, Name: "ntp.test", Port: 123},
+		{Proto: TCP, Name: "evil.test", Port: 443},
+		{Proto: TCP, Name: "inside.test", Address: "10.1.2.3", Port: 443},
+		{Proto: TCP, Name: "public.test", Address: "93.184.216.34", Port: 443},
+		{Proto: TCP, Address: "93.184.216.34", Port: 22},
+		{Proto: TCP, Address: "192.0.2.1", Port: 22},
+		{Proto: TCP, Name: "bad\x00.test", Port: 443},
+	}
+	got := Learn(api.NetPolicy{Mode: api.NetLearn, Block: []string{"evil.test"}, BlockCIDRs: []string{"192.0.2.0/24"}}, wanted)
+	want := "[a.test:443 b.test dev.test:8443 inside.test:443 public.test:443 tcp://db.test:5432 udp://ntp.test:123] [10.1.2.3 93.184.216.34]"
+	if s := fmt.Sprint(got.Allow, got.AllowCIDRs); s != want || got.Mode != api.NetAllow || len(got.Block) != 1 {
+		t.Errorf("%s\nwant %s", s, want)
+	}
+	r := compile(t, got)
+	for _, w := range wanted {
+		if v := r.Verdict(w, isNot); v.Allow != (w.Port != 0 && w.Name != "evil.test" && w.Address != "192.0.2.1" && w.Name != "bad\x00.test") {
+			t.Errorf("%+v: %+v", w, v)
+		}
+	}
+}

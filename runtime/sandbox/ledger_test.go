@@ -1,0 +1,139 @@
+package sandbox
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// noted is an event as it was sent.
+type noted struct {
+	exec string
+	api.DeniedEvent
+}
+
+type notes struct{ all []noted }
+
+func (n *notes) Emit(_ api.EventKind, _, exec string, data any) {
+	n.all = append(n.all, noted{exec, data.(api.DeniedEvent)})
+}
+
+func refusing(t *testing.T) (*Manager, *Sandbox, *notes) {
+	t.Helper()
+	n := &notes{}
+	m := NewManager(Config{Events: n})
+	s := &Sandbox{id: "sb_1", execs: map[string]*running{}}
+	m.byID[s.id] = s
+	return m, s, n
+}
+
+func denied(name string) api.DeniedEvent {
+	return api.DeniedEvent{NetTarget: api.NetTarget{Proto: api.TCP, Name: name, Port: 443}, Rule: "mode allow", Why: "no", HowToAllow: "--allow " + name}
+}
+
+// TestDeniedWhose: an exec is named only when it was alone, also before PID 1 has told
+// that it runs.
+func TestDeniedWhose(t *testing.T) {
+	m, s, n := refusing(t)
+	a, b := &running{id: "ex_a", s: s}, &running{id: "ex_b", s: s}
+	m.Denied(s.id, denied("nobody.test"))
+	s.launching(a)
+	m.Denied(s.id, denied("early.test"))
+	s.execs[a.id] = a
+	s.launched(a)
+	m.Denied(s.id, denied("alone.test"))
+	s.execs[b.id] = b
+	m.Denied(s.id, denied("shared.test"))
+	delete(s.execs, a.id)
+	m.Denied(s.id, denied("later.test"))
+	m.Denied("sb_gone", denied("x.test"))
+
+	want := "[ nobody.test ex_a early.test ex_a alone.test  shared.test ex_b later.test]"
+	got := []string{}
+	for _, e := range n.all {
+		got = append(got, e.exec, e.Name)
+	}
+	if fmt.Sprint(got) != want {
+		t.Errorf("events %v, want %s", got, want)
+	}
+	for r, want := range map[*running]string{a: "[ex_a early.test:443 ex_a alone.test:443  shared.test:443]", b: "[ shared.test:443 ex_b later.test:443]"} {
+		got := []string{}
+		for _, d := range r.takeRefused() {
+			got = append(got, d.Exec, d.Target)
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%s was refused %v, want %s", r.id, got, want)
+		}
+	}
+	if left := a.takeRefused(); len(left) > 0 {
+		t.Errorf("taken twice: %v", left)
+	}
+}
+
+// TestDeniedFlood: who is refused without end, the same or ever other things, fills
+// neither memory nor the log of events, and nothing goes uncounted.
+func TestDeniedFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, n := refusing(t)
+		r := &running{id: "ex_a", s: s}
+		s.execs[r.id] = r
+		for range 500 {
+			m.Denied(s.id, denied("same.test"))
+		}
+		if len(n.all) != 1 {
+			t.Fatalf("%d events for one thing", len(n.all))
+		}
+		<-time.After(denialPause)
+		m.Denied(s.id, denied("same.test"))
+		if last := n.all[len(n.all)-1]; len(n.all) != 2 || last.Count != 500 {
+			t.Errorf("%d events, the last is %+v", len(n.all), last)
+		}
+		for i := range 5000 {
+			m.Denied(s.id, denied(fmt.Sprintf("n%d.test", i)))
+		}
+		if len(n.all) > denialBurst+2+denialRate {
+			t.Errorf("%d events at once", len(n.all))
+		}
+		<-time.After(time.Minute)
+		m.Denied(s.id, denied("last.test"))
+		var told int64
+		for _, e := range n.all {
+			told += e.Count + e.Untold
+		}
+		if told != 501+5001 {
+			t.Errorf("events tell of %d refusals", told)
+		}
+		all, untold := s.seen.read()
+		var kept int64
+		for _, d := range all {
+			kept += d.Count
+		}
+		if len(all) != maxDenials || kept+untold != 501+5001 {
+			t.Errorf("%d kept with %d refusals, %d untold", len(all), kept, untold)
+		}
+		if got := r.takeRefused(); len(got) != maxExecDenials || got[0].Count != 501 {
+			t.Errorf("the exec has %d, the first %+v", len(got), got[0])
+		}
+	})
+}
+
+// TestPassed: mode learn learns from what passed and from what did not.
+func TestPassed(t *testing.T) {
+	m, s, _ := refusing(t)
+	m.Passed(s.id, denied("a.test").NetTarget)
+	m.Passed(s.id, denied("a.test").NetTarget)
+	m.Passed("sb_gone", denied("x.test").NetTarget)
+	m.Denied(s.id, denied("b.test"))
+	if got := s.seen.wanted(); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+	for i := range 2 * maxPassed {
+		m.Passed(s.id, api.NetTarget{Proto: api.TCP, Name: fmt.Sprintf("n%d.test", i), Port: 1})
+	}
+	if got := s.seen.wanted(); len(got) != maxPassed+1 {
+		t.Errorf("%d are kept", len(got))
+	}
+}

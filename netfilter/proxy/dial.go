@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/netfilter/policy"
+)
+
+// noDeadline ends a deadline.
+var noDeadline time.Time
+
+// keepAlive finds servers that are gone: a program in the sandbox cannot, it talks to us.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 60 * time.Second, Interval: 15 * time.Second, Count: 4}
+
+// dialer connects to names and addresses in the sandbox's place. The check sits where the
+// address of the socket is final, behind the lookup and in each attempt: an answer that
+// changes between two lookups cannot pass it.
+func (p *Proxy) dialer(rules *policy.Rules, name string) *net.Dialer {
+	d := &net.Dialer{
+		Timeout: p.Limits.DialTime, Resolver: p.Resolver, KeepAliveConfig: keepAlive,
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return fmt.Errorf("address to dial: %w", err)
+			}
+			if d := rules.Dial(name, to.Addr(), to.Port(), p.Own); !d.Allow {
+				return &refusal{Decision: d, address: to.Addr().Unmap()}
+			}
+			return nil
+		},
+	}
+	d.SetMultipathTCP(false) // MPTCP sockets cannot be spliced, and few servers speak it
+	return d
+}
+
+// target is what to dial for a destination: the name in full, so that the host's search
+// domains make no other one of it, or the address.
+func target(name string, dst netip.AddrPort) string {
+	if name == "" {
+		return dst.String()
+	}
+	return net.JoinHostPort(name+".", strconv.Itoa(int(dst.Port())))
+}
+
+// dial connects the flow to its server.
+func (f *flow) dial() error {
+	conn, err := f.p.dialer(f.p.Rules(), f.name).DialContext(f.ctx, "tcp", target(f.name, f.dst))
+	if err != nil {
+		return f.failed(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		_ = conn.Close()
+		return net.ErrClosed
+	}
+	f.server = conn.(*net.TCPConn)
+	return nil
+}
+
+// failed is what a connection that could not be made means for the flow.
+func (f *flow) failed(err error) error {
+	var r *refusal
+	if errors.As(err, &r) {
+		return r
+	}
+	if f.ctx.Err() == nil {
+		f.counts.failures.Add(1)
+		f.p.Failed(Failure{Client: f.from, Name: f.name, Port: f.dst.Port(), Err: err})
+	}
+	return err
+}
+
+// LocalDestination is where a connection was meant to go when the kernel did not change
+// that: the local address of its socket.
+func LocalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
+	a, ok := conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}, fmt.Errorf("%v is no TCP address", conn.LocalAddr())
+	}
+	return a.AddrPort(), nil
+}
+
+// OriginalDestination is where a connection was meant to go that nftables redirected:
+// what connection tracking remembers. It is IPv4 only, as synthetic addresses are.
+func OriginalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	const soOriginalDst = 80 // linux/netfilter_ipv4.h
+	var to netip.AddrPort
+	var call error
+	err = raw.Control(func(fd uintptr) {
+		// The structure is used for its size: the kernel writes a sockaddr_in, whose
+		// port and address are in network order behind two bytes of family.
+		m, err := unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, soOriginalDst)
+		if err != nil {
+			call = fmt.Errorf("getsockopt SO_ORIGINAL_DST: %w", err)
+			return
+		}
+		b := m.Multiaddr
+		to = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3]))
+	})
+	return to, errors.Join(err, call)
+}
+
+// budget is how many connections all proxies of the process may hold together: each has
+// two fds, and without any the daemon can do nothing at all.
+var budget = newFDBudget()
+
+type fdBudget struct {
+	mu   sync.Mutex
+	free int
+}
+
+func newFDBudget() *fdBudget {
+	const forOthers = 1024
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		limit.Cur = 4096
+	}
+	return &fdBudget{free: max(int(min(limit.Cur, 1<<20))-forOthers, forOthers) / 2}
+}
+
+// take counts one more connection of a sandbox that has held so many, unless that is more
+// than 16 times what is free: however many sandboxes take what they can, something is
+// left for the next.
+func (b *fdBudget) take(held int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if held > 16*b.free || b.free == 0 {
+		return false
+	}
+	b.free--
+	return true
+}
+
+func (b *fdBudget) release() {
+	b.mu.Lock()
+	b.free++
+	b.mu.Unlock()
+}

@@ -1,0 +1,320 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/hutch-sh/hutch/netfilter/policy"
+)
+
+// flow is one connection of the sandbox.
+type flow struct {
+	p         *Proxy
+	client    *net.TCPConn
+	from, dst netip.AddrPort
+	name      string // that dst stands for, "" for a literal address
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+
+	// Of the goroutine that serves the flow alone.
+	counts   *counter
+	rule     string
+	down     chan struct{} // closed when nothing more comes from the server; nil until copying
+	requests int           // HTTP requests passed on
+
+	mu       sync.Mutex
+	server   *net.TCPConn // nil until dialled
+	verified shown
+	host     string // the last name that the stream showed, when it need not be ours
+	over     bool   // both ends are closed or must be
+}
+
+// shown is how a stream named its host.
+type shown uint8
+
+const (
+	nothing shown = iota
+	byTLS
+	byHTTP
+)
+
+// covers says that a stream that showed s passes the check.
+func (s shown) covers(c policy.Check) bool {
+	switch c {
+	case policy.CheckTLS:
+		return s == byTLS
+	case policy.CheckHTTP:
+		return s == byHTTP
+	case policy.CheckEither:
+		return s != nothing
+	}
+	return true
+}
+
+// decide is the policy's word on the destination.
+func (f *flow) decide(rules *policy.Rules) policy.Decision {
+	switch a := f.dst.Addr(); {
+	case f.name != "":
+		return rules.Connect(f.name, policy.TCP, f.dst.Port())
+	case f.p.Synthetic.Contains(a):
+		return policy.Decision{Rule: "no such name", Why: a.String() + " was given to no name in this sandbox"}
+	case a.IsLoopback() || a.IsUnspecified():
+		// The sandbox's own loopback; only the proxy's listener leads here from it. A
+		// policy that allows the host's loopback does not mean this.
+		return policy.Decision{Rule: "not redirected", Why: a.String() + " is the sandbox itself"}
+	default:
+		return rules.Literal(a, policy.TCP, f.dst.Port())
+	}
+}
+
+// recheck is the policy's word on a flow that is under way.
+func (f *flow) recheck(rules *policy.Rules) policy.Decision {
+	f.mu.Lock()
+	server, verified, host := f.server, f.verified, f.host
+	f.mu.Unlock()
+	d := f.decide(rules)
+	if d.Allow && server != nil && !verified.covers(d.Check) {
+		d.Allow, d.Why = false, "the policy now asks for streams that name their host, and this one did not"
+	}
+	if d.Allow && host != "" && d.Check == policy.CheckBlock {
+		check := d.Check
+		d = rules.Host(host, policy.TCP, f.dst.Port())
+		d.Check = check
+	}
+	if d.Allow && server != nil {
+		if remote, err := netip.ParseAddrPort(server.RemoteAddr().String()); err == nil {
+			d = rules.Dial(f.name, remote.Addr(), f.dst.Port(), f.p.Own)
+		}
+	}
+	return d
+}
+
+// serve carries the flow from its first byte to its last.
+func (f *flow) serve() {
+	d := f.decide(f.p.Rules())
+	if !d.Allow {
+		f.refuse(&refusal{Decision: d})
+		return
+	}
+	f.rule, f.counts = d.Rule, f.p.counts.of(d.Rule)
+	f.counts.connections.Add(1)
+	err := f.carry(d.Check)
+	var r *refusal
+	switch {
+	case errors.As(err, &r):
+		f.refuse(r)
+	case err != nil:
+		f.abort() // what one end lost the other one must not take for an end
+	}
+	if f.down != nil {
+		<-f.down
+	}
+	f.close()
+}
+
+// carry verifies what the check asks for, dials and copies. It returns when nothing more
+// is to be sent to the server.
+func (f *flow) carry(check policy.Check) error {
+	in := &window{conn: f.client, buffers: &f.p.buffers}
+	defer in.release()
+	if check == policy.CheckNone || check == policy.CheckBlock {
+		// Servers of protocols that name no host may be the first to speak.
+		if err := f.dial(); err != nil {
+			return err
+		}
+		f.copyDown(nil)
+	}
+	if check == policy.CheckNone {
+		return f.copyUp(in)
+	}
+	kind, err := f.classify(in, check)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case byTLS:
+		return f.carryTLS(in, check)
+	case byHTTP:
+		return f.carryHTTP(in, check)
+	}
+	return f.copyUp(in)
+}
+
+// errSilent says that the client ended the connection before it said anything.
+var errSilent = errors.New("nothing was sent")
+
+// classify tells by the first bytes what a stream is.
+func (f *flow) classify(in *window, check policy.Check) (shown, error) {
+	// Streams that must show nothing may take their time.
+	if check != policy.CheckBlock {
+		wait := f.p.Limits.FirstTime
+		if check == policy.CheckEither {
+			wait = f.p.Limits.HeadTime // a server that should speak first makes a program wait
+		}
+		_ = f.client.SetReadDeadline(time.Now().Add(wait))
+	}
+	for {
+		if in.len() == 0 {
+			if err := in.fill(); err != nil {
+				return nothing, f.silent(err, check)
+			}
+			if check != policy.CheckBlock {
+				_ = f.client.SetReadDeadline(time.Now().Add(f.p.Limits.HeadTime))
+			}
+		}
+		const handshake = 22
+		switch isTLS := in.bytes()[0] == handshake; {
+		case isTLS && check != policy.CheckHTTP:
+			return byTLS, nil
+		case isTLS:
+			return nothing, f.mismatch(byReset, "TLS was sent to port %d, where the policy expects HTTP", f.dst.Port())
+		case check == policy.CheckTLS:
+			return nothing, f.mismatch(byReset, "what was sent is not TLS")
+		case check != policy.CheckBlock:
+			return byHTTP, nil
+		}
+		switch looksLikeHTTP(in.bytes()) {
+		case yes:
+			return byHTTP, nil
+		case no:
+			return nothing, nil
+		}
+		if err := in.fill(); err != nil {
+			return nothing, nil // the end, of a stream that was no HTTP
+		}
+	}
+}
+
+// silent is what becomes of a connection on which nothing came.
+func (f *flow) silent(err error, check policy.Check) error {
+	if isTimeout(err) {
+		if check == policy.CheckEither {
+			return f.mismatch(byReset, "nothing was sent within %s: where the server speaks first, no name can be checked", f.p.Limits.HeadTime)
+		}
+		return f.abandon(err)
+	}
+	return errSilent
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// abandon gives up a connection without a word: nothing was refused.
+func (f *flow) abandon(err error) error { return fmt.Errorf("%s: %w", f.dst, err) }
+
+// mismatch is the refusal of a stream that does not show what the policy asks for.
+func (f *flow) mismatch(how reply, format string, args ...any) *refusal {
+	d := policy.Decision{Rule: f.rule, Why: fmt.Sprintf(format, args...)}
+	if f.name != "" {
+		d.HowToAllow = fmt.Sprintf("--allow tcp://%s:%d", f.name, f.dst.Port())
+	}
+	return &refusal{Decision: d, reply: how}
+}
+
+// showed records that the stream named its host, for Recheck.
+func (f *flow) showed(s shown, host string) {
+	f.mu.Lock()
+	f.verified, f.host = s, host
+	f.mu.Unlock()
+}
+
+// refuse tells the program and whoever runs the sandbox, and ends the flow. It is for the
+// flow's own goroutine.
+func (f *flow) refuse(r *refusal) {
+	how := r.reply
+	if f.down != nil || f.requests > 0 {
+		// What the server has begun to say cannot be followed by words of ours.
+		how = byReset
+	}
+	if !f.report(r, how) {
+		return
+	}
+	switch how {
+	case byAlert:
+		f.say(unrecognizedName)
+	case byForbidden:
+		f.say(errorResponse("403 Forbidden", r.Why, r.HowToAllow))
+	case byBadRequest:
+		f.say(errorResponse("400 Bad Request", r.Why, r.HowToAllow))
+	default:
+		f.abort()
+	}
+}
+
+// revoke ends a flow that new rules forbid. Any goroutine may call it.
+func (f *flow) revoke(d policy.Decision) {
+	if f.report(&refusal{Decision: d}, byReset) {
+		f.abort()
+	}
+}
+
+// report makes a refusal known, unless the flow has ended already.
+func (f *flow) report(r *refusal, how reply) bool {
+	f.mu.Lock()
+	over := f.over
+	f.mu.Unlock()
+	if over {
+		return false
+	}
+	d := Denial{
+		Client: f.from, Proto: policy.TCP, Name: f.name, Address: f.dst.Addr(), Port: f.dst.Port(),
+		Rule: r.Rule, Why: r.Why, HowToAllow: r.HowToAllow, Errno: how.String(),
+	}
+	if r.address.IsValid() {
+		d.Address = r.address
+	}
+	f.p.deny(d)
+	return true
+}
+
+// say sends the client last words and ends the flow in order: a reset could overtake them.
+func (f *flow) say(words []byte) {
+	const patience = time.Second
+	_ = f.client.SetDeadline(time.Now().Add(patience))
+	if _, err := f.client.Write(words); err == nil && f.client.CloseWrite() == nil {
+		// Bytes that nobody has read turn a close into a reset.
+		b := f.p.buffers.take()
+		for read := 0; read < 4*largeBuffer; {
+			n, err := f.client.Read(b)
+			if read += n; err != nil {
+				break
+			}
+		}
+		f.p.buffers.put(b)
+	}
+	f.close()
+}
+
+// abort resets both ends. Any goroutine may call it.
+func (f *flow) abort() { f.end(true) }
+
+// close ends both ends in order, where that has not happened yet.
+func (f *flow) close() { f.end(false) }
+
+func (f *flow) end(reset bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		return
+	}
+	f.over = true
+	if f.cancel != nil {
+		f.cancel(net.ErrClosed)
+	}
+	for _, c := range []*net.TCPConn{f.client, f.server} {
+		if c == nil {
+			continue
+		}
+		if reset {
+			_ = c.SetLinger(0)
+		}
+		_ = c.Close()
+	}
+}

@@ -1,0 +1,172 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+const (
+	// maxHello bounds a ClientHello. With post-quantum keys they have two thousand
+	// bytes, with large session tickets ten.
+	maxHello = 16 << 10
+	// maxRecord is what a record may hold (RFC 8446, 5.1).
+	maxRecord = 1 << 14
+
+	recordHandshake    = 22
+	messageClientHello = 1
+	extServerName      = 0
+	extECH             = 0xfe0d // draft-ietf-tls-esni, RFC 9849
+	nameTypeHost       = 0
+)
+
+// errMore says that a ClientHello is not complete.
+var errMore = errors.New("the ClientHello goes on")
+
+// clientHello is what a proxy needs to know of one.
+type clientHello struct {
+	serverName string // as sent, "" without one
+	ech        bool   // the server name may not be the one that the server will take
+}
+
+// parseHello reads the ClientHello that a TLS stream begins with, in as many records as
+// it comes. It is strict: what two readers could understand in two ways is an error.
+func parseHello(stream []byte) (clientHello, error) {
+	message, err := helloMessage(stream)
+	if err != nil {
+		return clientHello{}, err
+	}
+	var h clientHello
+	b := reader{b: message}
+	b.skip(2 + 32) // version, random
+	b.vector(1)    // session id
+	b.vector(2)    // cipher suites
+	b.vector(1)    // compression methods
+	if b.empty() { // TLS 1.2 without extensions
+		return h, b.err
+	}
+	extensions := b.vector(2)
+	if b.err == nil && !b.empty() {
+		return h, errors.New("bytes behind the extensions")
+	}
+	seen := map[uint16]bool{}
+	for e := (reader{b: extensions}); b.err == nil && !e.empty(); {
+		kind, body := e.uint16(), e.vector(2)
+		if e.err != nil {
+			return h, e.err
+		}
+		if seen[kind] {
+			return h, fmt.Errorf("extension %d twice", kind)
+		}
+		seen[kind] = true
+		switch kind {
+		case extServerName:
+			if h.serverName, err = parseServerName(body); err != nil {
+				return h, err
+			}
+		case extECH:
+			h.ech = true
+		}
+	}
+	return h, b.err
+}
+
+// helloMessage is the body of the ClientHello, put together from its records.
+func helloMessage(stream []byte) ([]byte, error) {
+	const header = 4 // type, 24 bits of length
+	var message []byte
+	for {
+		if len(message) >= header {
+			if message[0] != messageClientHello {
+				return nil, fmt.Errorf("handshake message %d instead of a ClientHello", message[0])
+			}
+			length := int(message[1])<<16 | int(binary.BigEndian.Uint16(message[2:]))
+			if length > maxHello {
+				return nil, fmt.Errorf("a ClientHello of %d bytes", length)
+			}
+			if len(message) >= header+length {
+				return message[header : header+length], nil
+			}
+		}
+		if len(stream) < 5 {
+			return nil, errMore
+		}
+		length := int(binary.BigEndian.Uint16(stream[3:]))
+		switch {
+		case stream[0] != recordHandshake:
+			return nil, fmt.Errorf("record of type %d within the ClientHello", stream[0])
+		case stream[1] != 3:
+			return nil, fmt.Errorf("record of version %d.%d", stream[1], stream[2])
+		case length == 0 || length > maxRecord:
+			return nil, fmt.Errorf("record of %d bytes", length)
+		}
+		body := stream[5:min(len(stream), 5+length)]
+		if message == nil {
+			message = body[:len(body):len(body)] // all of it, nearly always
+		} else {
+			message = append(message, body...)
+		}
+		if len(body) < length {
+			// The message may be complete although its record is not; wait for the
+			// record: a server does too.
+			return nil, errMore
+		}
+		stream = stream[5+length:]
+	}
+}
+
+// parseServerName reads a server_name extension (RFC 6066): a list with one host name.
+func parseServerName(body []byte) (string, error) {
+	b := reader{b: body}
+	list := reader{b: b.vector(2)}
+	kind, name := list.uint8(), list.vector(2)
+	switch {
+	case b.err != nil || list.err != nil:
+		return "", errors.New("a server name that is cut off")
+	case !b.empty() || !list.empty():
+		return "", errors.New("more than one server name")
+	case kind != nameTypeHost || len(name) == 0:
+		return "", errors.New("a server name that is no host name")
+	}
+	return string(name), nil
+}
+
+// reader reads the fields of a TLS message. Behind the end it has err and empty fields.
+type reader struct {
+	b   []byte
+	err error
+}
+
+func (r *reader) empty() bool { return len(r.b) == 0 || r.err != nil }
+
+func (r *reader) skip(n int) []byte {
+	if r.err != nil || n > len(r.b) {
+		r.err = errors.New("a ClientHello that is cut off")
+		return nil
+	}
+	field := r.b[:n]
+	r.b = r.b[n:]
+	return field
+}
+
+func (r *reader) uint8() uint8 {
+	if f := r.skip(1); f != nil {
+		return f[0]
+	}
+	return 0
+}
+
+func (r *reader) uint16() uint16 {
+	if f := r.skip(2); f != nil {
+		return binary.BigEndian.Uint16(f)
+	}
+	return 0
+}
+
+// vector is a field with its length before it, in that many bytes (1 or 2).
+func (r *reader) vector(lengthBytes int) []byte {
+	if lengthBytes == 1 {
+		return r.skip(int(r.uint8()))
+	}
+	return r.skip(int(r.uint16()))
+}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +101,13 @@ func checkDisk(t testing.TB, res api.ExecResult, target string) {
 	if res.Verdict != api.VerdictDisk || len(res.Denials) != 1 {
 		t.Errorf("%+v, want disk", res)
 		return
+	}
+	limit := int64(16 * mib)
+	if target == "inodes" {
+		limit = 1000
+	}
+	if l := res.Limit; l == nil || l.Name != target || l.Of != "sandbox" || l.Limit != limit && l.Limit != 12*mib || l.Peak <= 0 || l.Hint == "" {
+		t.Errorf("limit %+v, want one of %s", l, target)
 	}
 	if d := res.Denials[0]; d.Kind != "limit" || d.Target != target || d.Rule == "" || d.Why == "" || !strings.Contains(d.HowToAllow, "limits."+target) {
 		t.Errorf("%+v, want one about %s", d, target)
@@ -269,6 +278,7 @@ func TestDiskInMemory(t *testing.T) {
 			w.ok(t, "rm", "-f", sb)
 		})
 	}
+	changeDisk(t, w, c)
 	// It is one file system for both, and is there for the next daemon.
 	sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * mib})
 	ran(t, c, sb, "head -c 12000000 /dev/zero >/tmp/f")
@@ -279,4 +289,105 @@ func TestDiskInMemory(t *testing.T) {
 	w.ok(t, "rm", "-f", sb)
 	_ = c.Close()
 	w.awaitNoSandbox(t)
+}
+
+// TestDiskUpdate: the limit changes while the sandbox runs.
+func TestDiskUpdate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	changeDisk(t, w, w.connect(t))
+}
+
+// changeDisk changes the limit of disk space of a sandbox, both ways.
+func changeDisk(t *testing.T, w *world, c *hutch.Client) {
+	t.Helper()
+	sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * mib, Inodes: 1000})
+	update := func(l api.Limits) error {
+		_, err := c.Update(t.Context(), api.UpdateParams{Sandbox: sb, Limits: l})
+		return err
+	}
+	must := func(l api.Limits) {
+		t.Helper()
+		if err := update(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(l api.Limits, code api.Code, field string) {
+		t.Helper()
+		var e *api.Error
+		if err := update(l); !errors.As(err, &e) || e.Code != code || e.Field != field || e.Hint == "" {
+			t.Errorf("%+v: %v, want %s about %s with a hint", l, err, code, field)
+		}
+	}
+	checkDisk(t, ran(t, c, sb, fill), "disk_bytes")
+	ran(t, c, sb, "rm /tmp/f*")
+
+	must(api.Limits{DiskBytes: 32 * mib})
+	checkDisk(t, ran(t, c, sb, "head -c 28000000 /dev/zero >/tmp/f"), "")
+	refused(api.Limits{DiskBytes: 16 * mib}, api.FailedPrecondition, "limits.disk_bytes")
+	checkDisk(t, ran(t, c, sb, "head -c 1000000 /dev/zero >/tmp/g"), "") // nothing has changed
+	must(api.Limits{Inodes: 3000})
+	checkDisk(t, ran(t, c, sb, "i=0; while [ $i -lt 1500 ]; do : >/tmp/e$i || exit; i=$((i+1)); done"), "")
+	refused(api.Limits{Inodes: 1000}, api.FailedPrecondition, "limits.inodes")
+	ran(t, c, sb, "rm -rf /tmp/f* /tmp/g /tmp/e*")
+
+	// With a command that runs.
+	ex := startIn(t, c, sb, "until [ -e /tmp/go ]; do sleep 0.01; done; head -c 14000000 /dev/zero >/tmp/f || exit 9; exit 0")
+	must(api.Limits{DiskBytes: 16 * mib, Inodes: 1000})
+	if res := ran(t, c, sb, "touch /tmp/go"); res.Verdict != api.VerdictOK {
+		t.Errorf("%+v", res)
+	}
+	if res, err := c.ExecWait(t.Context(), api.WaitParams{Exec: ex}); err != nil || res.Verdict != api.VerdictOK {
+		t.Errorf("%+v %v", res, err)
+	}
+	checkDisk(t, ran(t, c, sb, fill), "disk_bytes")
+
+	refused(api.Limits{DiskBytes: api.Unlimited}, api.InvalidArgument, "limits.disk_bytes")
+	refused(api.Limits{DiskBytes: 1 << 60}, api.InvalidArgument, "limits.disk_bytes")
+	if out := w.ok(t, "update", "--disk", "20m", "--inodes", "2000", sb); strings.TrimSpace(out) != sb {
+		t.Errorf("%q", out)
+	}
+	rec, err := c.GetSandbox(t.Context(), sb)
+	if err != nil || rec.Limits.DiskBytes != 20*mib || rec.Limits.Inodes != 2000 {
+		t.Errorf("%+v %v", rec.Limits, err)
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestDiskTooMuch: nobody can have more than the file system of the state folder.
+func TestDiskTooMuch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	var st unix.Statfs_t
+	if err := unix.Statfs(w.root(), &st); err != nil {
+		t.Fatal(err)
+	}
+	create := func(l api.Limits) *api.Error {
+		sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Limits: l}}, nil, nil)
+		if err == nil {
+			w.ok(t, "rm", "-f", sb.ID)
+			return nil
+		}
+		var e *api.Error
+		if !errors.As(err, &e) {
+			t.Fatal(err)
+		}
+		return e
+	}
+	size := int64(st.Blocks) * st.Bsize
+	if e := create(api.Limits{DiskBytes: size + 1}); e == nil || e.Code != api.InvalidArgument || e.Field != "limits.disk_bytes" ||
+		!strings.Contains(e.Hint, strconv.FormatInt(size, 10)) {
+		t.Errorf("%+v, want the bound %d", e, size)
+	}
+	if e := create(api.Limits{DiskBytes: size}); e != nil {
+		t.Errorf("all of it: %v", e)
+	}
+	if st.Files == 0 {
+		return // btrfs counts none
+	}
+	if e := create(api.Limits{Inodes: int64(st.Files) + 1}); e == nil || e.Code != api.InvalidArgument || e.Field != "limits.inodes" ||
+		!strings.Contains(e.Hint, strconv.FormatUint(st.Files, 10)) {
+		t.Errorf("%+v, want the bound %d", e, st.Files)
+	}
 }

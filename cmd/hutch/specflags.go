@@ -87,14 +87,6 @@ func (o *specFlags) addLimits(fs *pflag.FlagSet) {
 	l := &o.spec.Limits
 	addGroupLimits(fs, l)
 	fs.BoolVar(&l.BestEffort, "best-effort", false, "run with as much of the limits as this host can enforce")
-	fs.Func("disk", "what the sandbox may write and keep, `SIZE` such as 500m or 10g, or none", func(v string) (err error) {
-		l.DiskBytes, err = cli.ParseBound(v, cli.ParseSize)
-		return err
-	})
-	fs.Func("inodes", "`N` files and folders that it may make, or none (default: one for each 4 KiB of --disk)", func(v string) (err error) {
-		l.Inodes, err = cli.ParseBound(v, cli.ParseCount)
-		return err
-	})
 	fs.Func("timeout", "kill a command after `TIME`: seconds, or 1m30s (default 3m; with -t or -d none)", func(v string) (err error) {
 		l.TimeoutS, err = cli.ParseTimeout(v)
 		o.noTimeout = err == nil && l.TimeoutS == 0
@@ -118,7 +110,7 @@ func (o *specFlags) addLife(fs *pflag.FlagSet) {
 	})
 }
 
-// addGroupLimits adds the limits that can change while a sandbox runs.
+// addGroupLimits adds the limits of a sandbox as a whole, which can change while it runs.
 func addGroupLimits(fs *pflag.FlagSet, l *api.Limits) {
 	fs.FuncP("memory", "m", "memory limit, `SIZE` such as 512m or 1g, or none", func(v string) (err error) {
 		l.MemoryBytes, err = cli.ParseBound(v, cli.ParseSize)
@@ -151,6 +143,14 @@ func addGroupLimits(fs *pflag.FlagSet, l *api.Limits) {
 	})
 	fs.Func("io-write", "`SIZE` a second at most to it, or none", func(v string) (err error) {
 		l.IOWriteBPS, err = cli.ParseBound(v, cli.ParseSize)
+		return err
+	})
+	fs.Func("disk", "what the sandbox may write and keep, `SIZE` such as 500m or 10g, or none", func(v string) (err error) {
+		l.DiskBytes, err = cli.ParseBound(v, cli.ParseSize)
+		return err
+	})
+	fs.Func("inodes", "`N` files and folders that it may make, or none (default: one for each 4 KiB of --disk)", func(v string) (err error) {
+		l.Inodes, err = cli.ParseBound(v, cli.ParseCount)
 		return err
 	})
 }

@@ -130,6 +130,10 @@ func (h *home) tryOverlay() error {
 		if err != nil {
 			return err
 		}
+		if err := unix.Setxattr("upper", "user.overlay.try", []byte("y"), 0); errors.Is(err, unix.EOPNOTSUPP) {
+			h.log.Warn("the state folder's file system takes no user attributes: a folder of an image that is removed in a sandbox can not be made again; " +
+				"keep HUTCH_ROOT on ext4, xfs, btrfs, or a tmpfs of Linux 6.6 or later")
+		}
 		return mnt.Close()
 	})
 }

@@ -142,3 +142,23 @@ func InFolder(dir string, fn func() error) error {
 	}()
 	return <-done
 }
+
+// FSReconfigure changes options of the file system that is mounted on path (fspick(2)).
+// path must be one that nobody else can change.
+func FSReconfigure(path string, options []FSOption) error {
+	fd, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW|unix.FSPICK_NO_AUTOMOUNT)
+	if err != nil {
+		return fmt.Errorf("fspick %s: %w", path, err)
+	}
+	ctx := os.NewFile(uintptr(fd), path)
+	defer ctx.Close()
+	for _, o := range options {
+		if err := setFSOption(fd, o); err != nil {
+			return fmt.Errorf("remount %s, option %s=%q: %w", path, o.Key, o.Value, withFSLog(fd, err))
+		}
+	}
+	if err := unix.FsconfigReconfigure(fd); err != nil {
+		return fmt.Errorf("remount %s: %w", path, withFSLog(fd, err))
+	}
+	return nil
+}

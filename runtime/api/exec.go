@@ -115,7 +115,7 @@ type ExecResult struct {
 	Truncated      bool     `json:"truncated"` // the middle of a stream is missing, or what a full disk did not take
 	DurationMS     float64  `json:"duration_ms"`
 	Peaks          Peaks    `json:"peaks"`
-	// Limit is the limit behind the verdict, of memory or processes.
+	// Limit is the limit behind the verdict, of memory, processes or disk space.
 	Limit   *LimitHit `json:"limit,omitempty"`
 	Killed  []int     `json:"killed"`
 	Denials []Denial  `json:"denials"`
@@ -125,7 +125,7 @@ type ExecResult struct {
 
 // LimitHit is a limit that ended a command, or made it fail.
 type LimitHit struct {
-	Name  string `json:"name"` // "memory_bytes", "pids": as in Limits
+	Name  string `json:"name"` // "memory_bytes", "pids", "disk_bytes", "inodes", "rlimits.fsize": as in Limits
 	Of    string `json:"of"`   // "sandbox" or "exec"
 	Limit int64  `json:"limit"`
 	Peak  int64  `json:"peak,omitempty"` // the most that was in use at once, of the same

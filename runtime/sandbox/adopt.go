@@ -265,7 +265,7 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 	r.bounds = bounds{cpu: meta.CPU, output: meta.Output, fsize: meta.FSize}
 	r.oom, r.pids = meta.OOM, meta.PIDs
 	r.group, r.group.Once = meta.Group, true
-	r.wasOver, r.bounds.fsizeOwn = meta.WasOver, meta.FSizeOwn
+	r.wasOver, r.bounds.fsizeOwn, r.bounds.fileSize = meta.WasOver, meta.FSizeOwn, meta.FileSize
 	r.company = true // nobody knows who else has run meanwhile
 	own, cancel := context.WithCancelCause(context.Background())
 	r.stop = cancel

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
-	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
@@ -23,8 +22,7 @@ import (
 
 // disk knows how much a sandbox has written, and its limit.
 type disk struct {
-	fs    string // the folder
-	limit diskuse.Usage
+	fs string // the folder
 	// hard says that fs is a file system of its own, which takes no more: nothing has to be
 	// watched, and what it holds can be asked for at any time.
 	hard bool
@@ -34,7 +32,8 @@ type disk struct {
 	rest  atomic.Bool   // the next look is later than it might be: wake has to be used
 	turn  chan struct{} // a token: whoever holds it measures
 
-	mu      sync.Mutex    // guards what follows
+	mu      sync.Mutex // guards what follows
+	limit   diskuse.Usage
 	used    diskuse.Usage // when it was last measured
 	peak    diskuse.Usage
 	allowed diskuse.Usage // what it may use before something is done: its limit, or what it had when that was done
@@ -82,23 +81,6 @@ func isOwn(fs string) bool {
 	return err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// mountOwn gives the sandbox a file system of its own where its files are in memory anyway.
-func (d *disk) mountOwn() error {
-	options := []sys.FSOption{{Key: "source", Value: "hutch"}, {Key: "mode", Value: "0700"}}
-	if d.limit.Bytes > 0 {
-		options = append(options, sys.FSOption{Key: "size", Value: fmt.Sprint(d.limit.Bytes)})
-	}
-	if d.limit.Inodes > 0 {
-		options = append(options, sys.FSOption{Key: "nr_inodes", Value: fmt.Sprint(d.limit.Inodes)})
-	}
-	mnt, err := sys.FSMount("tmpfs", options, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
-	if err != nil {
-		return err
-	}
-	defer mnt.Close()
-	return sys.AttachTree(mnt, d.fs)
-}
-
 // measure finds out what is used.
 func (m *Manager) measure(ctx context.Context, s *Sandbox) (diskuse.Usage, error) {
 	d := s.disk
@@ -132,7 +114,7 @@ func (m *Manager) measure(ctx context.Context, s *Sandbox) (diskuse.Usage, error
 	start := time.Now()
 	used, err := diskuse.Trees(ctx, allowed, d.fs)
 	if errors.Is(err, diskuse.ErrTooDeep) { // what can not be counted is too much
-		used, err = d.limit.Add(diskuse.Usage{Bytes: 1, Inodes: 1}), nil
+		used, err = d.bound().Add(diskuse.Usage{Bytes: 1, Inodes: 1}), nil
 	}
 	if err != nil {
 		return diskuse.Usage{}, err
@@ -270,12 +252,12 @@ func (d *disk) denial() api.Denial {
 	n := api.Denial{
 		Kind: "limit", Target: "disk_bytes", Rule: fmt.Sprintf("at most %d bytes", d.limit.Bytes),
 		Why:        fmt.Sprintf("the files of the sandbox take %d bytes", d.used.Bytes),
-		HowToAllow: "remove files, or create the sandbox with more: limits.disk_bytes, --disk",
+		HowToAllow: "remove files, or allow more: limits.disk_bytes, hutch update --disk SIZE",
 	}
 	if d.limit.Inodes > 0 && (d.used.Inodes > d.limit.Inodes || d.hard && d.used.Inodes >= d.limit.Inodes) {
 		n.Target, n.Rule = "inodes", fmt.Sprintf("at most %d files and folders", d.limit.Inodes)
 		n.Why = fmt.Sprintf("the sandbox has made %d", d.used.Inodes)
-		n.HowToAllow = "remove files, or create the sandbox with more: limits.inodes, --inodes"
+		n.HowToAllow = "remove files, or allow more: limits.inodes, hutch update --inodes N"
 	}
 	return n
 }
@@ -377,17 +359,23 @@ func (r *running) crossed(failed bool) bool {
 // that ended by itself.
 func (r *running) explain(e *evidence) {
 	d := r.s.disk
-	if r.verdict != api.VerdictDisk || d == nil {
+	if r.verdict != api.VerdictDisk {
 		return
 	}
-	n := d.denial()
+	var n api.Denial
+	if d != nil {
+		n = d.denial()
+	}
 	if e != nil && !e.disk { // SIGXFSZ
 		if r.bounds.fsizeOwn {
+			r.met = &api.LimitHit{Name: "rlimits.fsize", Of: "exec", Limit: int64(r.bounds.fileSize), Peak: int64(r.bounds.fileSize),
+				Hint: "write smaller files, or allow larger ones: limits.rlimits.fsize, --ulimit fsize=BYTES"}
 			return
 		}
 		if !r.wasOver {
 			n.Why = "a single file was to become larger"
 		}
 	}
+	r.met = r.hit(&n)
 	r.denials = append(r.denials, n)
 }

@@ -185,28 +185,26 @@ func (r *running) notePeak(used diskuse.Usage) {
 // overDisk ends everything that runs in a sandbox that is over its limit. What comes later may
 // remove files, but finds that it can not write any (RLIMIT_FSIZE 0).
 func (m *Manager) overDisk(ctx context.Context, s *Sandbox) {
-	first := s.disk.mayUse() == s.disk.limit
+	first := s.disk.mayUse() == s.disk.bound()
 	m.notePeaks(s)
-	s.mu.Lock()
-	var ends []*running
-	for _, r := range s.execs {
-		ends = append(ends, r)
+	// Before anybody hears of an end: who then starts another command waits at the door
+	// until all is over, and does not meet what is to end.
+	done := s.door.tryTake()
+	if s.grouped && done != nil {
+		s.shutDoor()
 	}
-	s.mu.Unlock()
-	for _, r := range ends {
-		r.stop(errDisk)
-	}
+	ends := s.stopAll(errDisk)
 	if len(ends) == 0 { // a file worker, or what an exec has left behind
 		m.cfg.Events.Emit(api.EventLimitHit, s.id, "", api.LimitEvent{Limit: api.VerdictDisk, Detail: s.disk.denial().Why})
 	}
-	for _, r := range ends {
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return
-		}
+	err := awaitAll(ctx, ends)
+	if err == nil {
+		err = m.endLeftovers(ctx, s, first, done)
+	} else if done != nil {
+		s.openDoor()
+		done()
 	}
-	if err := m.endLeftovers(ctx, s, first); err != nil {
+	if err != nil && ctx.Err() == nil {
 		m.cfg.Logger.Warn("end what writes in a sandbox that is over its limit", "sandbox", s.id, "err", err)
 	}
 	// What is left is what it may have until it has got rid of enough.
@@ -222,28 +220,59 @@ func (m *Manager) overDisk(ctx context.Context, s *Sandbox) {
 	}
 }
 
+// stopAll ends all execs, and does not wait for that.
+func (s *Sandbox) stopAll(why error) (ends []*running) {
+	s.mu.Lock()
+	for _, r := range s.execs {
+		ends = append(ends, r)
+	}
+	s.mu.Unlock()
+	for _, r := range ends {
+		r.stop(why)
+	}
+	return ends
+}
+
+func awaitAll(ctx context.Context, execs []*running) error {
+	for _, r := range execs {
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
 // endLeftovers ends what is not an exec's any more: files workers, and what execs have left
 // behind. Without cgroups only the second time round, when that goes on writing, and then
-// with all of the sandbox.
-func (m *Manager) endLeftovers(ctx context.Context, s *Sandbox, first bool) error {
+// with all of the sandbox. done gives back the turn at the door, where the caller has it.
+func (m *Manager) endLeftovers(ctx context.Context, s *Sandbox, first bool, done func()) (err error) {
 	if !s.grouped {
+		if done != nil {
+			done()
+		}
 		s.endWorkers(m)
 		if first {
 			return nil
 		}
-		_, err := m.kill(ctx, s, "what its commands have left behind writes more than limits.disk_bytes")
+		_, err = m.kill(ctx, s, "what its commands have left behind writes more than limits.disk_bytes")
 		m.saveEnd(s)
 		return err
 	}
-	done, err := s.door.take(ctx)
-	if err != nil {
-		return err
+	if done == nil {
+		if done, err = s.door.take(ctx); err != nil {
+			return err
+		}
 	}
 	defer done()
+	defer s.openDoor()
 	patient, cancel := context.WithTimeout(ctx, pausePatience)
 	defer cancel()
-	defer s.openDoor()
 	if err := s.closeDoor(patient); err != nil {
+		return err
+	}
+	if err := awaitAll(ctx, s.stopAll(errDisk)); err != nil { // those that were being started
 		return err
 	}
 	s.endWorkers(m)

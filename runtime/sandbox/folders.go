@@ -58,7 +58,12 @@ func (f *creation) limitDisk() error {
 	if s.disk = newDisk(s.dir, &s.record.Limits, wantsOwn(s.dir, &s.record.Limits)); s.disk == nil || !s.disk.hard {
 		return nil
 	}
-	if err := s.disk.mountOwn(); err != nil {
+	err := s.disk.mountOwn()
+	if errors.Is(err, errPoorer) {
+		s.disk = newDisk(s.dir, &s.record.Limits, false)
+		return nil
+	}
+	if err != nil {
 		return api.Errorf(api.Internal, "make a file system of limits.disk_bytes in memory: %w", err).WithField("limits.disk_bytes").
 			WithHint("keep the state folder on a disk (HUTCH_ROOT), or leave the limit out")
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -150,6 +151,10 @@ func (m *Manager) Defaults() api.Limits {
 // checkHost refuses what nobody can have here.
 func (m *Manager) checkHost(l *api.Limits) error {
 	h := &m.cfg.Host
+	_, disk, err := diskuse.FreeAt(m.cfg.Dir)
+	if err != nil {
+		return err
+	}
 	if most := m.settings.Load().Exec.MaxTimeoutS; l.TimeoutS > most {
 		return m.tooLong("limits.timeout_s", l.TimeoutS)
 	}
@@ -160,6 +165,8 @@ func (m *Manager) checkHost(l *api.Limits) error {
 	}{
 		{"cpus", l.CPUs, float64(h.CPUs), "CPUs"},
 		{"memory_bytes", float64(l.MemoryBytes), float64(h.MemoryBytes), "bytes of memory"},
+		{"disk_bytes", float64(l.DiskBytes), float64(disk.Bytes), "bytes on the state folder's file system"},
+		{"inodes", float64(l.Inodes), float64(disk.Inodes), "inodes on the state folder's file system"},
 	} {
 		if b.of > 0 && b.asked > b.of {
 			asked, of := plain(b.asked), plain(b.of)

@@ -33,6 +33,7 @@ type execMeta struct {
 	// FSizeOwn says that the limit of each file was asked for; WasOver that the sandbox was
 	// over its limit of disk space already.
 	FSizeOwn bool   `json:"fsize_own,omitempty"`
+	FileSize uint64 `json:"file_size,omitempty"` // of FSizeOwn
 	WasOver  bool   `json:"was_over,omitempty"`
 	Group    group  `json:"group,omitzero"`
 	OOM      uint64 `json:"oom,omitempty"`
@@ -64,7 +65,7 @@ func (m *Manager) hold(r *running, io *stdio) error {
 	p := &r.params
 	meta := execMeta{
 		Guest: r.guest, Start: r.start, Until: r.until, Paused: r.before,
-		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, FSizeOwn: r.bounds.fsizeOwn, WasOver: r.wasOver, Group: r.group, OOM: r.oom, PIDs: r.pids,
+		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, FSizeOwn: r.bounds.fsizeOwn, FileSize: r.bounds.fileSize, WasOver: r.wasOver, Group: r.group, OOM: r.oom, PIDs: r.pids,
 		// All that is shown of an exec later.
 		Params: api.ExecParams{Sandbox: p.Sandbox, Argv: p.Argv, Command: p.Command, Background: p.Background, Pty: p.Pty},
 		Input:  io.input != nil, Master: io.master != nil, Shell: r.shell,

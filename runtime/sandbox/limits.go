@@ -21,6 +21,7 @@ type bounds struct {
 	rlimits  []guestapi.Rlimit
 	fsize    bool       // one of rlimits bounds files
 	fsizeOwn bool       // that was asked for
+	fileSize uint64     // and how large they may be
 	group    api.Limits // of its cgroup
 }
 
@@ -182,7 +183,7 @@ func (m *Manager) addRlimits(b *bounds, sandbox, own *api.Rlimits, in *standIns)
 		case "core":
 			r.Soft, r.Hard = coreLimit, coreLimit
 		case "fsize":
-			b.fsize, b.fsizeOwn = true, true
+			b.fsize, b.fsizeOwn, b.fileSize = true, true, soft
 		}
 		b.rlimits = append(b.rlimits, r)
 	}

@@ -35,6 +35,16 @@ func (d *door) take(ctx context.Context) (func(), error) {
 	}
 }
 
+// tryTake is take if nobody has the turn, else nil.
+func (d *door) tryTake() func() {
+	select {
+	case d.turn <- struct{}{}:
+		return func() { <-d.turn }
+	default:
+		return nil
+	}
+}
+
 // enter is for everything that uses a sandbox: it resumes one that is paused, and keeps it
 // from being paused until leave is called, which may be more than once.
 func (m *Manager) enter(ctx context.Context, s *Sandbox) (leave func(), err error) {
@@ -78,6 +88,13 @@ func (s *Sandbox) leaver() func() {
 			s.door.empty = nil
 		}
 	}
+}
+
+// shutDoor keeps everybody out. The caller has the turn, and must call openDoor.
+func (s *Sandbox) shutDoor() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.door.closed = true
 }
 
 // closeDoor keeps everybody out, and waits until those who are in have left.

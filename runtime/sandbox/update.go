@@ -9,7 +9,7 @@ import (
 )
 
 // Update changes limits of a sandbox that runs, all of them or none, and then its life.
-func (m *Manager) Update(_ context.Context, p api.UpdateParams) (api.Sandbox, error) {
+func (m *Manager) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, error) {
 	if err := p.Validate(); err != nil {
 		return api.Sandbox{}, err
 	}
@@ -43,11 +43,15 @@ func (m *Manager) Update(_ context.Context, p api.UpdateParams) (api.Sandbox, er
 	if err := m.raise(s, old, next); err != nil {
 		return api.Sandbox{}, err
 	}
+	back, err := m.changeDisk(ctx, s, &p.Limits)
+	if err != nil {
+		s.setLimits(old)
+		return api.Sandbox{}, err
+	}
 	if group := changed(old, p.Limits); group != (api.Limits{}) {
 		if err := m.cfg.Cgroups.Limit(s.cgroup, group); err != nil {
 			s.setLimits(old)
-			back := m.cfg.Cgroups.Limit(s.cgroup, lifted(group, old))
-			return api.Sandbox{}, errors.Join(refusedByKernel(err), back)
+			return api.Sandbox{}, errors.Join(refusedByKernel(err), m.cfg.Cgroups.Limit(s.cgroup, lifted(group, old)), back())
 		}
 	}
 	s.mu.Lock()
@@ -75,14 +79,9 @@ func (m *Manager) raise(s *Sandbox, old, next api.Limits) error {
 
 // checkChange refuses what can not be changed while a sandbox runs.
 func checkChange(l *api.Limits) error {
-	for _, c := range []struct {
-		field string
-		set   bool
-	}{{"best_effort", l.BestEffort}, {"disk_bytes", l.DiskBytes != 0}, {"inodes", l.Inodes != 0}} {
-		if c.set {
-			return api.Errorf(api.InvalidArgument, "limits.%s can not be changed while a sandbox runs", c.field).
-				WithField("limits." + c.field).WithHint("give it to sandbox.create")
-		}
+	if l.BestEffort {
+		return api.Errorf(api.InvalidArgument, "limits.best_effort can not be changed while a sandbox runs").
+			WithField("limits.best_effort").WithHint("give it to sandbox.create")
 	}
 	return nil
 }

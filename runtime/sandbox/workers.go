@@ -173,8 +173,8 @@ func (m *Manager) startWorker(s *Sandbox, w *worker) error {
 		Worker: guestapi.WorkerFiles, User: w.user, Env: []string{"HOME=/"},
 		Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NPROC, Soft: s.nproc, Hard: s.nproc}},
 	}
-	if s.disk != nil && s.disk.limit.Bytes > 0 { // what is over it already is refused before: mayWrite
-		size := uint64(s.disk.limit.Bytes)
+	if s.disk != nil && s.disk.bound().Bytes > 0 { // what is over it already is refused before: mayWrite
+		size := uint64(s.disk.bound().Bytes)
 		req.Rlimits = append(req.Rlimits, guestapi.Rlimit{Resource: unix.RLIMIT_FSIZE, Soft: size, Hard: size})
 	}
 	if req.Cgroup, err = m.groupOfWorkers(s); err != nil {

@@ -22,8 +22,9 @@ var attempts = map[string]func(request) error{
 	"overlay":      tryOverlay,
 	"lowerdir":     tryLowerdir,
 	"proc":         tryProc,
-	"nftables":     func(request) error { return tryNFTables(false) },
-	"tproxy":       func(request) error { return tryNFTables(true) },
+	"nftables":     tryNFTables,
+	"tproxy":       tryTProxy,
+	"redirect":     tryRedirect,
 	"state":        tryState,
 }
 
@@ -43,7 +44,8 @@ var inside = []insideProbe{
 	{"proc", "proc", true, "a fresh /proc mounts", failsProc},
 	{"state_folder", "state", false, "the state folder's file system can hold an overlay's upper folder", failsState},
 	{"nf_tables", "nftables", false, "tables can be made in a sandbox's network namespace", failsNFTables},
-	{"nf_tables_tproxy", "tproxy", false, "tproxy rules can be made in a sandbox's network namespace", failsNFTables},
+	{"nf_tables_tproxy", "tproxy", false, "tproxy rules can be made in a sandbox's network namespace", failsTProxy},
+	{"nf_tables_redirect", "redirect", false, "connections can be redirected where tproxy is missing", failsRedirect},
 }
 
 // Namespaces tries all the namespaces of a sandbox at once.

@@ -14,16 +14,27 @@ import (
 // keep holds an fd of hutchd's own under key, in place of the one before; without
 // one it only forgets that.
 func (s *server) keep(key string, files []*os.File) {
+	next, err := parked(-1), error(nil)
+	if len(files) == 1 {
+		next, err = park(files[0])
+		files = nil
+	}
+	packet.CloseAll(files)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "hutch-launch: %s: %v\n", key, err)
+	}
 	s.mu.Lock()
-	old := s.kept[key]
+	old, had := s.kept[key]
 	delete(s.kept, key)
-	if len(files) == 1 && !s.closing {
-		s.kept[key], files = files[0], nil
+	if next >= 0 && !s.closing {
+		s.kept[key], next = next, -1
 	}
 	s.mu.Unlock()
-	packet.CloseAll(files)
-	if old != nil {
-		_ = old.Close()
+	if had {
+		old.close()
+	}
+	if next >= 0 {
+		next.close()
 	}
 }
 
@@ -35,7 +46,7 @@ func (ses *session) adopt() error {
 	all := slices.SortedFunc(maps.Values(ses.sandboxes), func(a, b *sandbox) int { return cmp.Compare(a.id, b.id) })
 	ses.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(kept)) {
-		if err := ses.conn.Send(adopted(launchapi.Adopted{Key: key}), kept[key]); err != nil {
+		if err := ses.handOverKept(key, kept[key]); err != nil {
 			return fmt.Errorf("hand over %s: %w", key, err)
 		}
 	}
@@ -45,6 +56,15 @@ func (ses *session) adopt() error {
 		}
 	}
 	return nil
+}
+
+func (ses *session) handOverKept(key string, p parked) error {
+	f, err := p.file()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return ses.conn.Send(adopted(launchapi.Adopted{Key: key}), f)
 }
 
 func adopted(a launchapi.Adopted) launchapi.Reply { return launchapi.Reply{Adopted: &a} }

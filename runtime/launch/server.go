@@ -25,7 +25,7 @@ type server struct {
 	closing   bool
 	session   *session            // of the living hutchd, nil between two
 	sandboxes map[string]*sandbox // also those being created or destroyed
-	kept      map[string]*os.File // hutchd's own, by its keys
+	kept      map[string]parked // hutchd's own, by its keys
 }
 
 func newServer(p *payload, kids *children) *server {
@@ -33,7 +33,7 @@ func newServer(p *payload, kids *children) *server {
 		payload: p, children: kids,
 		slots:     make(chan struct{}, runtime.NumCPU()),
 		sandboxes: map[string]*sandbox{},
-		kept:      map[string]*os.File{},
+		kept:      map[string]parked{},
 	}
 }
 
@@ -278,7 +278,7 @@ func (s *server) close() error {
 		all = append(all, sb)
 	}
 	kept := s.kept
-	s.kept = map[string]*os.File{}
+	s.kept = map[string]parked{}
 	s.mu.Unlock()
 
 	errs := make([]error, len(all))
@@ -286,8 +286,8 @@ func (s *server) close() error {
 		s.wg.Go(func() { errs[i] = s.destroy(sb) })
 	}
 	s.wg.Wait()
-	for _, f := range kept {
-		errs = append(errs, f.Close())
+	for _, p := range kept {
+		p.close()
 	}
 	return errors.Join(append(errs, s.payload.close())...)
 }

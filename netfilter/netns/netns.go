@@ -1,0 +1,310 @@
+// Package netns makes the network namespaces of sandboxes: only lo, routes that
+// make every synthetic address the namespace's own, a rule that hands what goes there
+// to sockets of hutchd's, and those sockets, which were born inside and work from any
+// thread. No packet ever leaves such a namespace.
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/nlmsg"
+)
+
+// Synthetic is where names have their addresses: RFC 2544's, which no network that
+// is really there uses. Its second address is the resolver's.
+var (
+	Synthetic = netip.MustParsePrefix("198.18.0.0/15")
+	Resolver  = netip.MustParseAddr("198.18.0.1")
+)
+
+// The transparent sockets are bound to addresses for documentation, to which there is
+// no route: a program inside can not connect to the listener itself, but only to
+// what the rules hand to it. (In mode open there is, and it is a literal like any.)
+var (
+	listener4 = netip.MustParseAddr("192.0.2.1")
+	listener6 = netip.MustParseAddr("2001:db8::1")
+)
+
+const (
+	dnsPort   = 53
+	proxyPort = 1 // of the transparent sockets; of no other's
+)
+
+// Config is what of a policy decides about routes and rules.
+type Config struct {
+	Open     bool           // literals come to the proxy, too
+	CIDRs    []netip.Prefix // literals that do although Open is not set
+	UDPPorts []uint16       // of datagrams that come to the proxy
+	TCPPorts []uint16       // all that listeners are for, in the way PerPort
+}
+
+func (c *Config) normalise() {
+	for _, ports := range []*[]uint16{&c.UDPPorts, &c.TCPPorts} {
+		*ports = slices.Compact(slices.Sorted(slices.Values(*ports)))
+	}
+}
+
+func (c *Config) equal(d *Config) bool {
+	return c.Open == d.Open && slices.Equal(c.CIDRs, d.CIDRs) &&
+		slices.Equal(c.UDPPorts, d.UDPPorts) && slices.Equal(c.TCPPorts, d.TCPPorts)
+}
+
+// literals says whether addresses other than those of names are reachable.
+func (c *Config) literals() bool { return c.Open || len(c.CIDRs) > 0 }
+
+// Namespace is one sandbox's network. Its sockets are hutchd's.
+type Namespace struct {
+	File *os.File // the namespace itself
+	Way  Way
+
+	// TCP are the listeners of connections. Where an accepted one was meant to go is its
+	// local address; in the way Redirect conntrack knows (SO_ORIGINAL_DST), and one that
+	// was not redirected was made to the listener itself.
+	TCP []*net.TCPListener
+	// UDP are sockets for datagrams, one for each port; IP_PKTINFO tells the address that
+	// a datagram was for.
+	UDP    []*net.UDPConn
+	DNS    *net.UDPConn     // the resolver's
+	DNSTCP *net.TCPListener // the same
+
+	config Config         // in force
+	routed []netip.Prefix // besides Synthetic
+}
+
+// Close gives everything back; the kernel removes the namespace in its own time
+// once the last process in it has ended.
+func (n *Namespace) Close() error {
+	var errs []error
+	for _, l := range n.TCP {
+		errs = append(errs, l.Close())
+	}
+	for _, c := range n.UDP {
+		errs = append(errs, c.Close())
+	}
+	if n.DNS != nil {
+		errs = append(errs, n.DNS.Close())
+	}
+	if n.DNSTCP != nil {
+		errs = append(errs, n.DNSTCP.Close())
+	}
+	if n.File != nil {
+		errs = append(errs, n.File.Close())
+	}
+	// Servers close their sockets themselves.
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, net.ErrClosed) })...)
+}
+
+// Plain makes a namespace with loopback and nothing else, the policy mode `none`,
+// and returns an fd of it, which the caller owns; it lives as long as the fd or a process
+// in it.
+//
+// Like each namespace of this package it belongs to the caller's user namespace. A
+// sandbox joins it from a nested one, so that even its root may not touch links,
+// routes, nftables or sysctls.
+func Plain() (*os.File, error) {
+	var ns *os.File
+	err := onOwnThread(func() (err error) {
+		ns, err = enterNew()
+		if err == nil {
+			err = justLoopback.Send()
+		}
+		return err
+	})
+	return closeOnError(ns, err, "make a network namespace")
+}
+
+func closeOnError(ns *os.File, err error, op string) (*os.File, error) {
+	if err != nil {
+		if ns != nil {
+			_ = ns.Close()
+		}
+		return nil, fmt.Errorf("%s: %w", op, err)
+	}
+	return ns, nil
+}
+
+// onOwnThread runs do on a thread that ends with it: one that has entered another
+// network namespace could not go back (setns into a namespace of the initial user
+// namespace is EPERM). The main thread never ends, and /proc/self shows its
+// namespaces, so there the work moves to another one.
+func onOwnThread(do func() error) error {
+	done := make(chan error, 1)
+	var run func()
+	run = func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			defer runtime.UnlockOSThread()
+			moved := make(chan struct{})
+			go func() { // can not land here: this thread is locked
+				defer close(moved)
+				run()
+			}()
+			<-moved
+			return
+		}
+		done <- do()
+	}
+	go run()
+	return <-done
+}
+
+// enterNew moves the thread into a namespace of its own.
+func enterNew() (*os.File, error) {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return nil, fmt.Errorf("unshare network namespace: %w", err)
+	}
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace: %w", err)
+	}
+	// /proc/sys/net shows the namespace of the thread that opens it.
+	// Servers inside may use low ports although nobody has NET_BIND_SERVICE here. Ping
+	// sockets stay refused, as they are in a new namespace (ping_group_range): the kernel
+	// would answer for synthetic addresses itself.
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0); err != nil {
+		return ns, fmt.Errorf("open low ports: %w", err)
+	}
+	return ns, nil
+}
+
+// inside runs do on a thread in the namespace.
+func (n *Namespace) inside(do func() error) error {
+	return onOwnThread(func() error {
+		if err := withFD(n.File, func(fd int) error { return unix.Setns(fd, unix.CLONE_NEWNET) }); err != nil {
+			return fmt.Errorf("enter network namespace: %w", err)
+		}
+		return do()
+	})
+}
+
+// withFD does not use File.Fd, which may change the file's mode.
+func withFD(f *os.File, do func(fd int) error) error {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var derr error
+	if err := rc.Control(func(fd uintptr) { derr = do(int(fd)) }); err != nil {
+		return err
+	}
+	return derr
+}
+
+// New makes a namespace in which names are reachable and literals are not. Apply adds
+// what a policy wants beyond that.
+func New(way Way) (*Namespace, error) {
+	n := &Namespace{Way: way}
+	err := onOwnThread(func() (err error) {
+		if n.File, err = enterNew(); err != nil {
+			return err
+		}
+		return n.open()
+	})
+	if err != nil {
+		_ = n.Close()
+		return nil, fmt.Errorf("make a network namespace: %w", err)
+	}
+	return n, nil
+}
+
+// open makes routes, rules and sockets, on a thread in the namespace.
+func (n *Namespace) open() (err error) {
+	if err := namesOnly.Send(); err != nil {
+		return fmt.Errorf("routes: %w", err)
+	}
+	if err := send6(namesOnly6); err != nil {
+		return fmt.Errorf("routes of IPv6: %w", err)
+	}
+	switch n.Way {
+	case TProxy:
+		if err := tproxyNames.Send(); err != nil {
+			return fmt.Errorf("tproxy rules: %w", err)
+		}
+		if err := n.listen(listener4, proxyPort); err != nil {
+			return err
+		}
+		if err := n.listen(listener6, proxyPort); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+			return err
+		}
+	case Redirect:
+		if err := redirectNames.Send(); err != nil {
+			return fmt.Errorf("redirect rules: %w", err)
+		}
+		if err := n.listen(localhost, proxyPort); err != nil {
+			return err
+		}
+	case PerPort: // Apply opens the listeners, which only the policy knows
+	}
+	dns := netip.AddrPortFrom(Resolver, dnsPort)
+	if n.DNS, err = listenUDP(dns); err != nil {
+		return err
+	}
+	if n.DNSTCP, err = listenTCP(dns); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (n *Namespace) listen(a netip.Addr, port uint16) error {
+	l, err := listenTCP(netip.AddrPortFrom(a, port))
+	if err != nil {
+		return err
+	}
+	n.TCP = append(n.TCP, l)
+	return nil
+}
+
+// Apply puts what is special to a policy in force, before the sandbox's first process
+// or while it runs. When it fails, less is reachable than the policy says, never more.
+// It closes what of n.TCP and n.UDP is not wanted any more, and adds to them.
+func (n *Namespace) Apply(c Config) error {
+	c.normalise()
+	if c.equal(&n.config) {
+		return nil
+	}
+	if err := n.Way.supports(&c); err != nil {
+		return err
+	}
+	err := n.inside(func() error {
+		if err := n.udpPorts(c.UDPPorts); err != nil {
+			return err
+		}
+		switch n.Way {
+		case TProxy:
+			if err := n.rules(&c).Send(); err != nil {
+				return fmt.Errorf("tproxy rules: %w", err)
+			}
+		case PerPort:
+			if err := n.tcpPorts(c.TCPPorts); err != nil {
+				return err
+			}
+		case Redirect: // its rules suit every policy
+		}
+		return n.reroute(&c)
+	})
+	if err != nil {
+		return fmt.Errorf("apply the policy to a network namespace: %w", err)
+	}
+	n.config = c
+	return nil
+}
+
+// rules replace those that there are, all at once.
+func (n *Namespace) rules(c *Config) nlmsg.Batch {
+	messages := append([]nlmsg.Message{inet.NewTable(), inet.DelTable()}, inet.tproxy(c)...)
+	if len(n.TCP) > 1 { // there is IPv6
+		messages = append(messages, inet6.NewTable(), inet6.DelTable())
+		if c.literals() { // nothing of it comes otherwise
+			messages = append(messages, inet6.tproxy(c)...)
+		}
+	}
+	return nlmsg.NFTables(messages...)
+}

@@ -1,0 +1,76 @@
+package netns
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/nlmsg"
+)
+
+// family is what differs between the rules for IPv4 and IPv6.
+type family struct {
+	nlmsg.Chain
+	daddr    uint32     // where the destination is in the header
+	loopback []byte     // how destinations that are left alone begin
+	listener netip.Addr // what the transparent sockets are bound to
+}
+
+var (
+	inet  = family{nlmsg.Chain{Family: unix.NFPROTO_IPV4, Table: "hutch", Name: "in"}, 16, []byte{127}, listener4}
+	inet6 = family{nlmsg.Chain{Family: unix.NFPROTO_IPV6, Table: "hutch", Name: "in"}, 24, netip.IPv6Loopback().AsSlice(), listener6}
+)
+
+func (f family) to(addr []byte) []byte { return nlmsg.Payload(nlmsg.NetworkHeader, f.daddr, addr) }
+
+func toPort(port uint16) []byte {
+	return nlmsg.Payload(nlmsg.TransportHeader, 2, binary.BigEndian.AppendUint16(nil, port))
+}
+
+// deliver gives packets to the socket at an address and port, whatever their own.
+func (f family) deliver(to netip.Addr, port uint16) []byte {
+	return nlmsg.TProxy(f.Family, to.AsSlice(), port)
+}
+
+const (
+	mangle = -150 // NF_IP_PRI_MANGLE, where tproxy is usual
+	natOut = -100 // NF_IP_PRI_NAT_DST
+)
+
+// tproxy delivers every TCP connection but those to loopback and to the resolver,
+// and datagrams to the ports. Only what a local route covers comes this far.
+func (f family) tproxy(c *Config) []nlmsg.Message {
+	messages := []nlmsg.Message{
+		f.NewTable(), f.New("filter", unix.NF_INET_PRE_ROUTING, mangle),
+		f.Rule(f.to(f.loopback), nlmsg.Accept()),
+	}
+	if f.Family == unix.NFPROTO_IPV4 { // as are the resolver, and names, which alone have datagrams
+		messages = append(messages, f.Rule(f.to(Resolver.AsSlice()), nlmsg.Accept()))
+		for _, port := range c.UDPPorts {
+			messages = append(messages, f.Rule(nlmsg.Protocol(unix.IPPROTO_UDP), toPort(port), f.deliver(f.listener, port), nlmsg.Accept()))
+		}
+		if c.Open { // whatever resolver a program asks, ours answers
+			for _, proto := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+				messages = append(messages, f.Rule(nlmsg.Protocol(proto), toPort(dnsPort), f.deliver(Resolver, dnsPort), nlmsg.Accept()))
+			}
+		}
+	}
+	return append(messages, f.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), f.deliver(f.listener, proxyPort), nlmsg.Accept()))
+}
+
+// redirect does the same by address translation, for kernels without nft_tproxy.
+// Where a connection was meant to go is asked of conntrack.
+func (f family) redirect() []nlmsg.Message {
+	return []nlmsg.Message{
+		f.NewTable(), f.New("nat", unix.NF_INET_LOCAL_OUT, natOut),
+		f.Rule(f.to(f.loopback), nlmsg.Accept()),
+		f.Rule(f.to(Resolver.AsSlice()), nlmsg.Accept()),
+		f.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), nlmsg.Redirect(proxyPort)),
+	}
+}
+
+var (
+	tproxyNames   = nlmsg.NFTables(inet.tproxy(&Config{})...)
+	redirectNames = nlmsg.NFTables(inet.redirect()...)
+)

@@ -25,7 +25,6 @@ import (
 	"github.com/hutch-sh/hutch/internal/eventlog"
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/sys"
-	"github.com/hutch-sh/hutch/netfilter"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
@@ -163,13 +162,16 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(execs.Close)
+	networks := d.openNetworks(held.Kept)
+	undo.Add(networks.Close)
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: source,
-		Launcher: d.launcher, Events: d.events, NewNetns: netfilter.NewNetns, Cgroups: execs, Logger: d.log,
+		Launcher: d.launcher, Events: d.events, Networks: networks, Cgroups: execs, Logger: d.log,
 	})
 	if err := d.manager.Adopt(context.Background(), held.Sandboxes); err != nil {
 		return err
 	}
+	networks.Adopted()
 	source.layers.forgetUnused(held.Kept)
 	for _, f := range held.Kept {
 		_ = f.Close()

@@ -217,16 +217,7 @@ func checkLife(s *Spec) error {
 	return invalid("owner", "%q is no owner", s.Owner).WithHint("use \"connection\" or leave it out")
 }
 
-func checkNetwork(s *Spec) error {
-	if err := s.Network.Validate("network"); err != nil {
-		return err
-	}
-	if mode := s.Network.Effective(); mode != NetNone {
-		return Errorf(Unavailable, "network mode %q: this build has no network policy yet, only mode none", mode).
-			WithField("network.mode").WithHint("leave network out: the sandbox then has a loopback interface and nothing else")
-	}
-	return nil
-}
+func checkNetwork(s *Spec) error { return s.Network.Validate("network") }
 
 // checkUnbuilt refuses what the contract pins and this build can not honour.
 func checkUnbuilt(s *Spec) error {

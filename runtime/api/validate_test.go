@@ -58,7 +58,6 @@ func TestSpecValidate(t *testing.T) {
 		{"network mode", "network.mode", InvalidArgument, func(s *Spec) { s.Network.Mode = "some" }},
 		{"allow without mode", "network.mode", InvalidArgument, func(s *Spec) { s.Network.Allow = []string{"example.com"} }},
 		// What this build can not honour is refused, never ignored.
-		{"network", "network.mode", Unavailable, func(s *Spec) { s.Network.Mode = NetAllow }},
 		{"disk", "limits.disk_bytes", InvalidArgument, func(s *Spec) { s.Limits.DiskBytes = MinDiskBytes - 1 }},
 		{"inodes", "limits.inodes", InvalidArgument, func(s *Spec) { s.Limits.Inodes = MinInodes - 1 }},
 		{"ebpf", "network.require", Unavailable, func(s *Spec) { s.Network.Require = "ebpf" }},

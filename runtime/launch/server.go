@@ -25,7 +25,7 @@ type server struct {
 	closing   bool
 	session   *session            // of the living hutchd, nil between two
 	sandboxes map[string]*sandbox // also those being created or destroyed
-	kept      map[string]parked // hutchd's own, by its keys
+	kept      map[string]parked   // hutchd's own, by its keys
 }
 
 func newServer(p *payload, kids *children) *server {

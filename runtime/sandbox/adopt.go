@@ -157,6 +157,13 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	own.Add(func() error { s.root.Release(); return nil })
 
+	if s.record.Network.Mode != api.NetNone {
+		if s.net, err = m.cfg.Networks.Adopt(s.id, dir, s.record.Network); err != nil {
+			return err
+		}
+		own.Add(s.net.Close)
+	}
+
 	var ids []uint64
 	metas := make([]execMeta, len(h.Execs))
 	for i, e := range h.Execs {
@@ -198,6 +205,9 @@ func (m *Manager) undoAdopted(s *Sandbox) func() error {
 	undo.Add(func() error { return removeAll(s.dir) })
 	undo.Add(func() error { return unmountOwn(s.dir) })
 	undo.Add(func() error { return unmountBelow(s.dir, 1+len(s.spec.Mounts)) })
+	if s.net != nil {
+		undo.Add(s.net.Close)
+	}
 	undo.Add(func() error {
 		if s.cgroup != "" {
 			m.cfg.Cgroups.Forget(s.cgroup)

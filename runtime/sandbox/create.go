@@ -169,12 +169,21 @@ func workspaceDir(sp *api.Spec) string {
 }
 
 func (f *creation) network(context.Context) error {
-	ns, err := f.m.cfg.NewNetns()
-	if err != nil {
-		return api.Errorf(api.Internal, "make a network namespace: %w", err).WithHint("hutch doctor shows what this machine allows")
+	if f.s.record.Network.Mode == api.NetNone {
+		ns, err := f.m.cfg.Networks.Plain()
+		if err != nil {
+			return api.Errorf(api.Internal, "make a network namespace: %w", err).WithHint("hutch doctor shows what this machine allows")
+		}
+		f.netns = ns
+		f.undo.Add(ns.Close)
+		return nil
 	}
-	f.netns = ns
-	f.undo.Add(ns.Close)
+	n, err := f.m.cfg.Networks.Open(f.s.id, f.s.dir, f.s.record.Network)
+	if err != nil {
+		return err
+	}
+	f.s.net, f.netns = n, n.File()
+	f.undo.Add(n.Close)
 	return nil
 }
 
@@ -272,7 +281,7 @@ func (f *creation) greet(ctx context.Context) error {
 const guestTimeout = 30 * time.Second
 
 func (f *creation) readBack(context.Context) error {
-	iso, err := isolationOf(f.s.record.PID, &f.m.cfg.Host)
+	iso, err := isolationOf(f.s.record.PID, &f.m.cfg.Host, f.netns, f.s.net)
 	if err != nil {
 		return err
 	}

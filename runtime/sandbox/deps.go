@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"os"
 	"time"
 
@@ -96,15 +97,36 @@ type Cgroups interface {
 	Events(sandbox string) (oom, pids uint64)
 }
 
-// Network is the network of one sandbox whose policy is not none: package netfilter,
-// joined by cmd/hutchd. What it refuses, and what it lets pass in mode learn, it tells by
-// Manager.Denied and Manager.Passed, before the sandbox can see that.
+// Networks makes the networks of sandboxes: package netfilter, joined by cmd/hutchd.
+type Networks interface {
+	// Plain is a namespace with a loopback interface and nothing else, the caller's: what
+	// mode none means.
+	Plain() (*os.File, error)
+	// Open makes a network with a policy in force that is not none; dir is the sandbox's
+	// folder.
+	Open(id, dir string, p api.NetPolicy) (Network, error)
+	// Adopt takes over the network that a hutchd before has opened.
+	Adopt(id, dir string, p api.NetPolicy) (Network, error)
+	// Resolver is the address of the resolver in each that Open makes.
+	Resolver() netip.Addr
+}
+
+// Network is the network of one sandbox whose policy is not none. What it refuses, and
+// what it lets pass in mode learn, it tells by Manager.Denied and Manager.Passed, before
+// the sandbox can see that.
 type Network interface {
+	// File is the namespace, which the sandbox joins. It is the network's.
+	File() *os.File
 	// Update puts a policy in force, and returns when connections that it does not allow
 	// are closed. On an error the old one stays.
 	Update(p api.NetPolicy) error
 	// Uses counts by rule, in no order.
 	Uses() []api.NetUse
+	// State says how the policy is enforced: api.Isolation.Enforcement, and a detail for
+	// people.
+	State() (enforcement, detail string)
+	// Close ends all connections and gives the namespace back.
+	Close() error
 }
 
 // Events is the daemon's log of what happened.

@@ -81,6 +81,12 @@ func (f *creation) ownFiles(upper string) error {
 		"etc/hosts":       "127.0.0.1\tlocalhost " + host + "\n::1\tlocalhost ip6-localhost ip6-loopback " + host + "\n",
 		"etc/resolv.conf": "# no network: see `hutch run --help`, --network\n",
 	}
+	if f.s.record.Network.Mode != api.NetNone {
+		// Every libc takes this one line as it is: no search list, so that what is asked
+		// for is what the program meant. Which databases there are (nsswitch.conf) is the
+		// image's: without one glibc, musl and Go look here.
+		files["etc/resolv.conf"] = "nameserver " + f.m.cfg.Networks.Resolver().String() + "\n"
+	}
 	for _, d := range []struct {
 		name string
 		mode os.FileMode

@@ -32,7 +32,7 @@ type Config struct {
 	Images   ImageSource
 	Launcher Launcher
 	Events   Events // nil discards
-	NewNetns func() (*os.File, error)
+	Networks Networks
 	Cgroups  Cgroups
 	Logger   *slog.Logger
 }

@@ -13,8 +13,9 @@ import (
 
 // isolationOf reads back from the kernel what stands around pid, and fails when a
 // wall that every sandbox has is missing: a launch that silently lost one must
-// not become a sandbox.
-func isolationOf(pid int, h *Host) (api.Isolation, error) {
+// not become a sandbox. netns is the namespace that the policy is in force in, n what
+// enforces it, nil in mode none.
+func isolationOf(pid int, h *Host, netns *os.File, n Network) (api.Isolation, error) {
 	iso := api.Isolation{UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none"}
 	for _, ns := range []struct{ name, file string }{
 		{"user namespace", "user"}, {"pid namespace", "pid"}, {"mount namespace", "mnt"},
@@ -42,10 +43,33 @@ func isolationOf(pid int, h *Host) (api.Isolation, error) {
 		return iso, err
 	}
 	iso.Walls = append(iso.Walls, h.filesWall()...)
-	iso.Walls = append(iso.Walls, h.limitsWall(), h.execWall(),
-		api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route, no DNS"},
-		api.Wall{Name: "eBPF", Status: "no", Detail: "not needed while there is no network"})
-	return iso, nil
+	iso.Walls = append(iso.Walls, h.limitsWall(), h.execWall())
+	return iso, addNetwork(&iso, pid, netns, n)
+}
+
+// addNetwork adds how the network policy is enforced, in the very namespace that it
+// is in force in.
+func addNetwork(iso *api.Isolation, pid int, netns *os.File, n Network) error {
+	inside, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return fmt.Errorf("read back isolation: %w", err)
+	}
+	policed, err := netns.Stat()
+	if err != nil {
+		return fmt.Errorf("read back isolation: %w", err)
+	}
+	if !os.SameFile(inside, policed) {
+		return api.Errorf(api.Internal, "the sandbox is in another network namespace than its policy").
+			WithHint("this is a bug in hutch; the sandbox was not started")
+	}
+	network := api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route, no DNS"}
+	ebpf := api.Wall{Name: "eBPF", Status: "no", Detail: "not needed while there is no network"}
+	if n != nil {
+		iso.Enforcement, network.Detail = n.State()
+		ebpf.Detail = "not in this build: " + network.Detail
+	}
+	iso.Walls = append(iso.Walls, network, ebpf)
+	return nil
 }
 
 // addStatus adds what /proc/PID/status says (proc_pid_status(5)).

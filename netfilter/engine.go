@@ -1,0 +1,172 @@
+// Package netfilter is the network of sandboxes: each has a namespace that no packet
+// leaves, and hutchd makes the connections that the sandbox's policy allows in its
+// place.
+//
+//	netns   namespaces, and the sockets in them that everything arrives at
+//	names   what a sandbox may know: names, with an address each that only it has
+//	policy  what may be known and reached
+//	proxy   carries connections and datagrams to where they were meant to go
+//
+// This package joins them, one Network per sandbox.
+package netfilter
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/hutch-sh/hutch/netfilter/netns"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Way is how connections come to the proxies.
+type Way = netns.Way
+
+// Config is what an Engine needs; all but Way and Resolver is required.
+type Config struct {
+	// Way is one that is asked for; "" is the best that works.
+	Way Way
+	// Resolver looks up what sandboxes connect to; nil is the host's own.
+	Resolver *net.Resolver
+	// Denied is told of what a sandbox is refused, before it can know. It must not block.
+	Denied func(sandbox string, d api.DeniedEvent)
+	// Keep makes a file outlive this process, under a key; Unkeep ends that.
+	Keep   func(key string, f *os.File) error
+	Unkeep func(key string) error
+	Logger *slog.Logger
+}
+
+// Engine makes the networks of one daemon's sandboxes. Its methods may be called from
+// any goroutine.
+type Engine struct {
+	cfg   Config
+	ready pool[*netns.Namespace]
+
+	mu     sync.Mutex
+	way    Way    // "" until one was needed
+	reason string // why not a better one
+	held   map[string]map[string]*os.File
+}
+
+// New makes an Engine. held is what another process has kept of a daemon before, by
+// key; the Engine takes what is its own out of it.
+func New(cfg Config, held map[string]*os.File) *Engine {
+	e := &Engine{cfg: cfg, way: cfg.Way, held: map[string]map[string]*os.File{}}
+	if e.way != "" {
+		e.reason = "asked for"
+	}
+	e.ready = pool[*netns.Namespace]{make: e.newNamespace, failed: func(err error) {
+		cfg.Logger.Warn("make a network namespace ahead", "err", err)
+	}}
+	for key, f := range held {
+		rest, mine := strings.CutPrefix(key, keyPrefix)
+		id, name, ok := strings.Cut(rest, "/")
+		if !mine || !ok {
+			continue
+		}
+		delete(held, key)
+		if e.held[id] == nil {
+			e.held[id] = map[string]*os.File{}
+		}
+		e.held[id][name] = f
+	}
+	return e
+}
+
+// keyPrefix begins the keys of files that are kept; the sandbox's id and the file's
+// name follow.
+const keyPrefix = "net/"
+
+func key(id, name string) string { return keyPrefix + id + "/" + name }
+
+// Close gives back what no sandbox has used.
+func (e *Engine) Close() error {
+	e.ready.close()
+	return nil
+}
+
+// Adopted says that the sandboxes of a daemon before are taken over: what is left of
+// others is forgotten.
+func (e *Engine) Adopted() {
+	e.mu.Lock()
+	left := e.held
+	e.held = map[string]map[string]*os.File{}
+	e.mu.Unlock()
+	for id, files := range left {
+		for name, f := range files {
+			_ = f.Close()
+			_ = e.cfg.Unkeep(key(id, name)) // with hutch-launch gone nothing is kept
+		}
+	}
+}
+
+// Plain is the network of mode none: a namespace with loopback.
+func (e *Engine) Plain() (*os.File, error) { return netns.Plain() }
+
+// Resolver is the address of the resolver in each network.
+func (e *Engine) Resolver() netip.Addr { return netns.Resolver }
+
+// Way is how connections come to the proxies, and why not in a better way.
+func (e *Engine) Way() (way Way, reason string, err error) {
+	if way, reason = e.known(); way != "" {
+		return way, reason, nil
+	}
+	n, err := e.best()
+	if err != nil {
+		return "", "", err
+	}
+	_ = n.Close()
+	way, reason = e.known()
+	return way, reason, nil
+}
+
+func (e *Engine) known() (Way, string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.way, e.reason
+}
+
+// newNamespace finds the way when it is first needed.
+func (e *Engine) newNamespace() (*netns.Namespace, error) {
+	if way, _ := e.known(); way != "" {
+		return netns.New(way)
+	}
+	return e.best()
+}
+
+func (e *Engine) best() (*netns.Namespace, error) {
+	n, reason, err := netns.Best()
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	first := e.way == ""
+	e.way, e.reason = n.Way, reason
+	e.mu.Unlock()
+	if first && n.Way != netns.TProxy {
+		e.cfg.Logger.Warn("this kernel lacks what network policies work best with", "way", n.Way, "why", reason)
+	}
+	return n, nil
+}
+
+// unusable explains why a namespace could not be made.
+func unusable(err error) error {
+	var un *netns.Unsupported
+	if errors.As(err, &un) {
+		return api.Errorf(api.Unavailable, "network: %w", err).WithField("network").
+			WithHint("hutch doctor shows what the kernel lacks (nf_tables_tproxy)")
+	}
+	return api.Errorf(api.Internal, "make the sandbox's network: %w", err).WithHint("hutch doctor shows what this machine allows")
+}
+
+func wrap(op string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package netfilter
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hutch-sh/hutch/netfilter/names"
+	"github.com/hutch-sh/hutch/netfilter/netns"
+	"github.com/hutch-sh/hutch/netfilter/policy"
+	"github.com/hutch-sh/hutch/netfilter/proxy"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Network is the network of one sandbox whose policy is not none.
+type Network struct {
+	e     *Engine
+	id    string
+	dir   string
+	rules atomic.Pointer[policy.Rules]
+
+	mu      sync.Mutex // guards what follows
+	ns      *netns.Namespace
+	names   *names.Server
+	proxy   *proxy.Proxy
+	served  map[io.Closer]bool // sockets
+	serving sync.WaitGroup
+	kept    map[string]bool
+	closed  bool
+}
+
+// Open makes a network with its policy in force. dir is the sandbox's folder, below which
+// the network makes one of its own; removing it is the caller's affair.
+func (e *Engine) Open(id, dir string, p api.NetPolicy) (_ *Network, err error) {
+	n, err := e.network(id, dir, p)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = n.Close()
+		}
+	}()
+	if n.ns, err = e.ready.take(); err != nil {
+		return nil, unusable(err)
+	}
+	if err := n.ns.Apply(config(n.rules.Load())); err != nil {
+		return nil, unusable(err)
+	}
+	return n, n.start()
+}
+
+func (e *Engine) network(id, dir string, p api.NetPolicy) (*Network, error) {
+	rules, err := policy.Compile(p)
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{e: e, id: id, dir: filepath.Join(dir, "net"), served: map[io.Closer]bool{}, kept: map[string]bool{}}
+	n.rules.Store(rules)
+	return n, nil
+}
+
+// Adopt takes over the network that a daemon before has made, with the policy that was
+// in force.
+func (e *Engine) Adopt(id, dir string, p api.NetPolicy) (_ *Network, err error) {
+	n, err := e.network(id, dir, p)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	files := e.held[id]
+	delete(e.held, id)
+	e.mu.Unlock()
+	for name := range files {
+		n.kept[name] = true
+	}
+	defer func() {
+		if err != nil {
+			_ = n.Close()
+		}
+	}()
+	// The namespace is what it is: a daemon of another configuration does not change it.
+	if n.ns, err = netns.Adopt(files, config(n.rules.Load())); err != nil {
+		return nil, err
+	}
+	return n, n.start()
+}
+
+// start serves the namespace's sockets.
+func (n *Network) start() error {
+	seed, err := seedOf(n.dir)
+	if err != nil {
+		return err
+	}
+	table, err := names.Open(filepath.Join(n.dir, "names"), netns.Synthetic, seed)
+	if err != nil {
+		return err
+	}
+	n.names = names.NewServer(names.Config{Table: table, Rules: n.rules.Load, Denied: n.lookupDenied})
+	c := proxy.Config{
+		Rules: n.rules.Load, Name: table.Name, Synthetic: netns.Synthetic,
+		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied,
+	}
+	if n.ns.Way == netns.Redirect {
+		c.Destination = proxy.OriginalDestination
+	}
+	n.proxy = proxy.New(c)
+	questions, err := answering(n.ns.DNS)
+	if err != nil {
+		return err
+	}
+	n.serving.Go(func() { n.names.ServeUDP(questions) })
+	n.serving.Go(func() { n.names.ServeTCP(n.ns.DNSTCP) })
+	return n.serveNew()
+}
+
+// serveNew serves the listeners that are not served yet, and keeps all files.
+func (n *Network) serveNew() error {
+	for _, l := range n.ns.TCP {
+		if !n.served[l] {
+			n.served[l] = true
+			n.serving.Go(func() { n.proxy.ServeTCP(l) })
+		}
+	}
+	for _, c := range n.ns.UDP {
+		if n.served[c] {
+			continue
+		}
+		n.served[c] = true
+		datagrams, err := proxy.NewDatagrams(c)
+		if err != nil {
+			return err
+		}
+		n.serving.Go(func() { n.proxy.ServeUDP(datagrams) })
+	}
+	files, err := n.ns.Files()
+	if err != nil {
+		return err
+	}
+	for name := range n.kept {
+		if files[name] == nil {
+			delete(n.kept, name)
+			_ = n.e.cfg.Unkeep(key(n.id, name)) // with hutch-launch gone nothing is kept
+		}
+	}
+	for name, f := range files {
+		if !n.kept[name] {
+			err = errors.Join(err, n.keep(name, f))
+		}
+		_ = f.Close()
+	}
+	return err
+}
+
+func (n *Network) keep(name string, f *os.File) error {
+	n.kept[name] = true
+	return wrap("keep the sandbox's network", n.e.cfg.Keep(key(n.id, name), f))
+}
+
+// seedSize is as much as the names' hash has.
+const seedSize = 32
+
+// seedOf is what the network's addresses are drawn with.
+func seedOf(dir string) ([]byte, error) {
+	path := filepath.Join(dir, "seed")
+	seed, err := os.ReadFile(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		if err == nil && len(seed) != seedSize {
+			err = fmt.Errorf("%s has %d bytes instead of %d", path, len(seed), seedSize)
+		}
+		return seed, err
+	}
+	seed = make([]byte, seedSize)
+	_, _ = rand.Read(seed) // it never fails
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return seed, os.WriteFile(path, seed, 0o600)
+}
+
+// config is what the namespace must know of a policy.
+func config(rules *policy.Rules) netns.Config {
+	var c netns.Config
+	c.TCPPorts, c.Open = rules.Ports(policy.TCP)
+	c.UDPPorts, _ = rules.Ports(policy.UDP)
+	p := rules.Policy()
+	for _, s := range p.AllowCIDRs {
+		if prefix, err := api.ParseNetCIDR(s); err == nil { // Compile has read it
+			c.CIDRs = append(c.CIDRs, prefix)
+		}
+	}
+	return c
+}
+
+// File is the namespace, which a sandbox joins. It is the network's.
+func (n *Network) File() *os.File { return n.ns.File }
+
+// Update puts another policy in force and closes what it forbids. When it fails, the
+// one before stays.
+func (n *Network) Update(p api.NetPolicy) error {
+	rules, err := policy.Compile(p)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return net.ErrClosed
+	}
+	// What is forbidden ends first, what is allowed comes last.
+	before := n.rules.Swap(rules)
+	n.proxy.Recheck()
+	if err := n.ns.Apply(config(rules)); err != nil {
+		n.rules.Store(before)
+		return unusable(err)
+	}
+	return n.serveNew()
+}
+
+// State says how the policy is enforced.
+func (n *Network) State() (enforcement, detail string) {
+	detail = fmt.Sprintf("only hutchd's proxy leads out of its namespace, by %s", n.ns.Way)
+	if _, reason := n.e.known(); n.ns.Way != netns.TProxy && reason != "" {
+		detail += " (" + reason + ")"
+	}
+	return "proxy", detail
+}
+
+// Uses counts what each rule has let pass, and refused.
+func (n *Network) Uses() []api.NetUse {
+	uses := []api.NetUse{}
+	for _, c := range n.proxy.Counts() {
+		uses = append(uses, api.NetUse{
+			Rule: c.Rule, Connections: int64(c.Connections), SentBytes: int64(c.BytesUp),
+			ReceivedBytes: int64(c.BytesDown), Denials: int64(c.Denials),
+		})
+	}
+	return uses
+}
+
+func (n *Network) lookupDenied(d names.Denial) {
+	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: d.Name}, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed)})
+}
+
+func (n *Network) connectionDenied(d proxy.Denial) {
+	t := api.NetTarget{Proto: d.Proto, Name: d.Name, Port: d.Port}
+	// A synthetic address means nothing outside of the sandbox.
+	if d.Address.IsValid() && (d.Name == "" || !netns.Synthetic.Contains(d.Address)) {
+		t.Address = d.Address.String()
+	}
+	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: t, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed)})
+}
+
+// Close ends all connections and gives the namespace back. It may be called twice.
+func (n *Network) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil
+	}
+	n.closed = true
+	var errs []error
+	if n.names != nil {
+		errs = append(errs, n.names.Close())
+	}
+	if n.proxy != nil {
+		errs = append(errs, n.proxy.Close())
+	}
+	n.serving.Wait()
+	if n.ns != nil {
+		errs = append(errs, n.ns.Close())
+	}
+	for name := range n.kept {
+		_ = n.e.cfg.Unkeep(key(n.id, name)) // with hutch-launch gone nothing is kept
+	}
+	return errors.Join(errs...)
+}

@@ -103,6 +103,7 @@ func (f *flow) serve() {
 	}
 	f.rule, f.counts = d.Rule, f.p.counts.of(d.Rule)
 	f.counts.connections.Add(1)
+	f.p.passed(policy.TCP, f.name, f.dst)
 	err := f.carry(d.Check)
 	var r *refusal
 	switch {

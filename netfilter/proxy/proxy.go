@@ -28,6 +28,7 @@ import (
 
 	"github.com/hutch-sh/hutch/netfilter/internal/retry"
 	"github.com/hutch-sh/hutch/netfilter/policy"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // Limits bound what a sandbox can make the proxy hold and do. Zero fields are defaults.
@@ -80,6 +81,9 @@ type Config struct {
 	Own func(netip.Addr) bool
 	// Denied is told of each refusal. It must not block.
 	Denied func(Denial)
+	// Passed is told of each connection, and flow of datagrams, that the policy allows,
+	// before the server is: mode learn learns from it. May be nil; must not block.
+	Passed func(api.NetTarget)
 	// Failed is told of each allowed connection that could not be made. May be nil; must not block.
 	Failed func(Failure)
 	Limits Limits
@@ -104,6 +108,15 @@ type Proxy struct {
 	suppressed int
 }
 
+// passed tells of what the policy allows. The address of a name means nothing outside.
+func (p *Proxy) passed(proto policy.Proto, name string, to netip.AddrPort) {
+	t := api.NetTarget{Proto: proto, Name: name, Port: to.Port()}
+	if name == "" {
+		t.Address = to.Addr().String()
+	}
+	p.Passed(t)
+}
+
 // New makes a proxy that waits for listeners.
 func New(c Config) *Proxy {
 	c.Limits = c.Limits.orDefault()
@@ -115,6 +128,9 @@ func New(c Config) *Proxy {
 	}
 	if c.Own == nil {
 		c.Own = OwnAddress
+	}
+	if c.Passed == nil {
+		c.Passed = func(api.NetTarget) {}
 	}
 	if c.Failed == nil {
 		c.Failed = func(Failure) {}

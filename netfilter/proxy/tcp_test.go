@@ -19,7 +19,8 @@ import (
 // TestRaw: any stream to a name and port that tcp:// allows, and a reset for others.
 func TestRaw(t *testing.T) {
 	server := serve(t, "127.0.0.1:5432", echo)
-	r := start(t, allow("tcp://db.test:5432"))
+	passed := make(chan api.NetTarget, 1) // one more would block, and fail the test
+	r := start(t, allow("tcp://db.test:5432"), func(c *Config) { c.Passed = func(t api.NetTarget) { passed <- t } })
 	r.hosts.set("db.test", []string{"127.0.0.1"})
 
 	c := r.connect("db.test", server.Port())
@@ -34,6 +35,9 @@ func TestRaw(t *testing.T) {
 	}
 	if d := r.denials(); len(d) != 0 {
 		t.Errorf("denials: %+v", d)
+	}
+	if got := <-passed; got != (api.NetTarget{Proto: api.TCP, Name: "db.test", Port: 5432}) {
+		t.Errorf("passed: %+v", got)
 	}
 
 	for what, at := range map[string]netip.AddrPort{

@@ -36,9 +36,10 @@ func (r *Rules) Verdict(t api.NetTarget, own func(netip.Addr) bool) api.NetVerdi
 }
 
 // Learn is the smallest policy of mode allow for what a sandbox has reached, or wanted to
-// reach, under the policy p. Blocks stay, and what they hold for is not learned.
+// reach, under the policy p. Of p stays what names addresses: where the names that were
+// reached have led is not known. Blocks stay, and what they hold for is not learned.
 func Learn(p api.NetPolicy, wanted []api.NetTarget) api.NetPolicy {
-	learned := api.NetPolicy{Mode: api.NetAllow, Allow: []string{}, Block: p.Block, BlockCIDRs: p.BlockCIDRs}
+	learned := api.NetPolicy{Mode: api.NetAllow, Allow: []string{}, Block: p.Block, AllowCIDRs: slices.Clone(p.AllowCIDRs), BlockCIDRs: p.BlockCIDRs}
 	r, err := Compile(p)
 	if err != nil {
 		return learned // a policy that is in force compiles
@@ -50,8 +51,8 @@ func Learn(p api.NetPolicy, wanted []api.NetTarget) api.NetPolicy {
 			if text, _ := r.blockCIDRs.find(address.Unmap().WithZone("")); text != "" {
 				continue
 			}
-			if narrow, ok := r.needs(address); ok || t.Name == "" {
-				learned.AllowCIDRs = append(learned.AllowCIDRs, narrow)
+			if entry := r.needs(t.Name, address); entry != "" {
+				learned.AllowCIDRs = append(learned.AllowCIDRs, entry)
 			}
 		}
 		name, err := api.NetName(t.Name)
@@ -77,12 +78,17 @@ func Learn(p api.NetPolicy, wanted []api.NetTarget) api.NetPolicy {
 	return learned
 }
 
-// needs is the entry of allow_cidrs that lets a be dialled when a name leads there, and
-// whether one is needed.
-func (r *Rules) needs(a netip.Addr) (entry string, needed bool) {
+// needs is the entry of allow_cidrs that the address, of a name or without one, must have;
+// "" when it needs none, or has it.
+func (r *Rules) needs(name string, a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	if inner, ok := embedded(a); ok {
 		a = inner
 	}
-	return a.String(), slices.ContainsFunc(special, func(s specialRange) bool { return s.rule != "" && s.Contains(a) })
+	_, special := r.address(a)
+	text, _ := r.allowCIDRs.find(a)
+	if special || name == "" && text == "" {
+		return a.String()
+	}
+	return ""
 }

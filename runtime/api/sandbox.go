@@ -137,6 +137,8 @@ type Unenforced struct {
 	Value   float64 `json:"value"`             // what it would have been
 	Why     string  `json:"why"`               // what this host lacks
 	Instead string  `json:"instead,omitempty"` // what bounds a part of it all the same
+	// Metered says that somebody looks, several times a second, and ends what exceeds it.
+	Metered bool `json:"metered,omitempty"`
 	// Default says that nobody asked for it but the configuration.
 	Default bool `json:"default,omitempty"`
 }

@@ -13,7 +13,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted) (*Sandbox, error) 
 	s := &Sandbox{
 		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, user: req.User, conn: req.Conn,
 		nproc: m.cfg.Host.NProc, door: newDoor(), clock: newClock(clockState{}),
-		exited: make(chan struct{}), execs: map[string]*running{},
+		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 	}
 	m.placeCgroup(s)
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
@@ -95,6 +95,7 @@ func (m *Manager) admit(s *Sandbox) {
 	}
 	m.watchPID1(s)
 	m.watchDisk(s)
+	m.watchMemory(s)
 }
 
 // watchPID1 learns of the end of PID 1 for certain: hutch-launch may have reported it

@@ -141,7 +141,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
 		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record,
 		door: newDoor(), clock: newClock(from.Clock),
-		exited: make(chan struct{}), execs: map[string]*running{}, orphaned: from.Spec.Owner == api.OwnerConnection,
+		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1), orphaned: from.Spec.Owner == api.OwnerConnection,
 	}
 	m.placeCgroup(s)
 	s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs")))
@@ -247,6 +247,7 @@ func (m *Manager) watchAdopted(s *Sandbox) {
 	}
 	m.watchPID1(s)
 	m.watchDisk(s)
+	m.watchMemory(s)
 }
 
 // Claim ties a sandbox that a hutchd before had tied to a connection to this one: its

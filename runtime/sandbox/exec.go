@@ -248,7 +248,10 @@ func (m *Manager) launchExec(limited context.Context, r *running) error {
 func (m *Manager) supervise(limited context.Context, r *running) {
 	end, err := r.exec.Wait(limited)
 	if err != nil && limited.Err() != nil {
+		var over *overMemory
 		switch cause := context.Cause(limited); {
+		case errors.As(cause, &over):
+			r.verdict, r.met = api.VerdictOOM, &over.hit
 		case errors.Is(cause, errTimeout):
 			r.verdict = api.VerdictTimeoutWall
 		case errors.Is(cause, errCPUTime):

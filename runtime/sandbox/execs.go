@@ -35,6 +35,7 @@ func (m *Manager) addExec(r *running) bool {
 		r.s.idle.Stop()
 	}
 	r.s.mu.Unlock()
+	r.s.wakeMeter()
 	return here
 }
 

@@ -36,7 +36,7 @@ func number[T int64 | float64](field, controller, instead string, place func(*ap
 // groupLimits are all of them.
 var groupLimits = []groupLimit{
 	number("cpus", "cpu", "", func(l *api.Limits) *float64 { return &l.CPUs }),
-	number("memory_bytes", "memory", "each process may have so much data of its own (RLIMIT_DATA)", func(l *api.Limits) *int64 { return &l.MemoryBytes }),
+	number("memory_bytes", "memory", "each process may have so much data of its own (RLIMIT_DATA), and when all together use more the command that uses most is ended", func(l *api.Limits) *int64 { return &l.MemoryBytes }),
 	number("pids", "pids", "each user inside may have so many processes (RLIMIT_NPROC)", func(l *api.Limits) *int64 { return &l.PIDs }),
 	number("swap_bytes", "memory", "", func(l *api.Limits) *int64 { return &l.SwapBytes }),
 	number("memory_high_bytes", "memory", "", func(l *api.Limits) *int64 { return &l.MemoryHighBytes }),
@@ -93,7 +93,7 @@ func (m *Manager) grant(asked *api.Limits, bestEffort bool) (granted, error) {
 					WithHint("%s; or leave the limit out, or allow what can be had with limits.best_effort (--best-effort)",
 						orElse(h.CgroupRemedy, "hutch doctor shows what this machine offers"))
 			}
-			g.missing = append(g.missing, api.Unenforced{Limit: k.field, Value: v, Why: why, Instead: k.instead})
+			g.missing = append(g.missing, api.Unenforced{Limit: k.field, Value: v, Why: why, Instead: k.instead, Metered: k.field == "memory_bytes"})
 		}
 		k.clear(&g.limits)
 	}
@@ -123,7 +123,7 @@ func (m *Manager) limitsOf(asked *api.Limits) (granted, error) {
 	for i := range d.missing {
 		d.missing[i].Default = true
 		if d.missing[i].Limit == "memory_bytes" { // it might be in the way of a program that needs little
-			d.missing[i].Instead = ""
+			d.missing[i].Instead, d.missing[i].Metered = "", false
 		}
 	}
 	g.limits = overlay(d.limits, g.limits)

@@ -29,7 +29,7 @@ const (
 type process struct {
 	pid, inside, ppid int // ppid is outside's, too
 	name, state       string
-	threads           int
+	threads, session  int           // the session is its leader's pid outside
 	cpu, waited       time.Duration // its own, and of children that have ended and it has waited for
 	start             time.Duration // since boot
 	rss, anon, shmem  int64         // bytes
@@ -82,7 +82,7 @@ func (p *process) parseStat(text string) error {
 		n[i], _ = strconv.ParseInt(f[i], 10, 64)
 	}
 	tick := func(v int64) time.Duration { return time.Duration(v) * time.Second / ticks }
-	p.state, p.ppid, p.threads = f[0], int(n[1]), int(n[17])
+	p.state, p.ppid, p.session, p.threads = f[0], int(n[1]), int(n[3]), int(n[17])
 	p.cpu, p.waited, p.start = tick(n[11]+n[12]), tick(n[13]+n[14]), tick(n[19])
 	return nil
 }

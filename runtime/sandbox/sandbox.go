@@ -37,10 +37,11 @@ type Sandbox struct {
 
 	files workers
 	door  door
-	clock *clock  // of its commands
-	disk  *disk   // nil without a limit
-	net   Network // nil in mode none
-	seen  ledger  // of what it wanted to reach
+	clock *clock        // of its commands
+	disk  *disk         // nil without a limit
+	meter chan struct{} // wakes watchMemory
+	net   Network       // nil in mode none
+	seen  ledger        // of what it wanted to reach
 
 	// updates is held while limits change.
 	updates sync.Mutex

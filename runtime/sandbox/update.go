@@ -57,6 +57,7 @@ func (m *Manager) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, 
 	s.mu.Lock()
 	s.record.Unenforced = regranted(s.record.Unenforced, &asked, g.missing)
 	s.mu.Unlock()
+	s.wakeMeter()
 	if p.TTLS != nil {
 		return m.Extend(p.Sandbox, *p.TTLS)
 	}

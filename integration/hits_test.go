@@ -149,6 +149,7 @@ for _ in range(8):
 	before := c.stats(id).CPU.UsedMS
 	res := c.exec(id, spin)
 	used := c.stats(id).CPU.UsedMS - before
+	t.Logf("share of a CPU: %.3f", used/res.DurationMS)
 	// In each period of 100 ms at most a fifth of it; one more at either end.
 	if most := 0.2*1.15*res.DurationMS + 40; res.Verdict != "ok" || used > most {
 		t.Errorf("%v ms of CPU time in %v ms, want at most %v: %+v", used, res.DurationMS, most, res)

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -216,7 +215,6 @@ func TestExecLimits(t *testing.T) {
 	eat := func(mb int) string {
 		return fmt.Sprintf("exec /usr/bin/python3 -c 'b = bytearray()\nfor _ in range(%d): b += bytes(1 << 20)'", mb)
 	}
-	const spin = "exec /usr/bin/python3 -c 'import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass'"
 	const forks = "exec /usr/bin/python3 -c 'import os\nr, w = os.pipe()\nfor _ in range(9):\n  if not os.fork(): os.close(w); os.read(r, 1); os._exit(0)'"
 	if sb.Isolation.Cgroups != "v2" {
 		for _, limit := range []params{{"memory_bytes": 64 << 20}, {"pids": 9}, {"cpus": 0.5}} {
@@ -234,15 +232,33 @@ func TestExecLimits(t *testing.T) {
 		{eat(20), params{"memory_bytes": 100 << 20}, "ok"},
 		{forks, params{"pids": 5}, "pids"},
 		{forks, params{"pids": 20}, "ok"},
-		{spin, params{"cpus": 0.2}, "ok"},
+		{cpuShare, params{"cpus": 0.2}, "ok"},
 	} {
 		res := c.execOf(sb.ID, tt.command, params{"limits": tt.limits, "timeout_s": 100})
 		if res.Verdict != tt.verdict {
 			t.Errorf("%v: %+v", tt.limits, res)
 		}
-		if tt.limits["cpus"] != nil && res.Peaks.CPUMS > float64(testenv.Patience(700*time.Millisecond).Milliseconds()) {
-			t.Errorf("a second at a fifth of a CPU used %v ms", res.Peaks.CPUMS)
+		if tt.limits["cpus"] != nil {
+			wantShare(t, res)
 		}
+	}
+}
+
+// cpuShare prints which part of a CPU it gets when it wants all of one: for two seconds, 20
+// periods of the quota.
+const cpuShare = `exec /usr/bin/python3 -c '
+import time
+t, c = time.monotonic(), time.process_time()
+while time.monotonic() < t + 2: pass
+print((time.process_time() - c) / (time.monotonic() - t))'`
+
+// wantShare checks what cpuShare printed behind a limit of a fifth of a CPU. How much of that
+// it gets is the machine's business: a busy one has less to give (make bench).
+func wantShare(t *testing.T, res execResult) {
+	t.Helper()
+	share, err := strconv.ParseFloat(strings.TrimSpace(res.Stdout), 64)
+	if t.Logf("share of a CPU: %.3f", share); err != nil || share > 0.2*1.15 {
+		t.Errorf("%v of a CPU, want a fifth: %+v", share, res)
 	}
 }
 

@@ -33,26 +33,32 @@ func startPump(src io.ReadCloser, dst io.Writer, closeDst func()) *pump {
 
 func (p *pump) run() {
 	defer close(p.done)
+	spliced, err := splicePipes(p.src, p.dst)
+	if !spliced {
+		err = p.copy()
+	}
+	// EIO is how a pty master says that no slave is open any more.
+	if !errors.Is(err, io.EOF) && !errors.Is(err, unix.EIO) && !errors.Is(err, os.ErrClosed) &&
+		!errors.Is(err, os.ErrDeadlineExceeded) {
+		p.err = err
+	}
+	if p.closeDst != nil {
+		p.closeDst()
+	}
+}
+
+func (p *pump) copy() error {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := p.src.Read(buf)
 		if n > 0 {
-			if _, werr := p.dst.Write(buf[:n]); werr != nil {
-				p.err = werr
-				break
+			if _, err := p.dst.Write(buf[:n]); err != nil {
+				return err
 			}
 		}
 		if err != nil {
-			// EIO is how a pty master says that no slave is open any more.
-			if !errors.Is(err, io.EOF) && !errors.Is(err, unix.EIO) && !errors.Is(err, os.ErrClosed) &&
-				!errors.Is(err, os.ErrDeadlineExceeded) {
-				p.err = err
-			}
-			break
+			return err
 		}
-	}
-	if p.closeDst != nil {
-		p.closeDst()
 	}
 }
 

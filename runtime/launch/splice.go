@@ -1,0 +1,114 @@
+package launch
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// spliceMax is how much one splice(2) is asked to move: more than a pipe can hold.
+const spliceMax = 1 << 20
+
+// errEmpty says that the source of a splice has nothing now.
+var errEmpty = errors.New("nothing to splice")
+
+// splicePipes moves from pipe to pipe without touching the bytes, until the source is at its
+// end, which is nil, or fails. ok is false when these are not two pipes, and nothing was
+// moved.
+func splicePipes(src io.Reader, dst io.Writer) (ok bool, err error) {
+	from, isFile := src.(*os.File)
+	if !isFile || !isPipe(from) {
+		return false, nil
+	}
+	var when func(do func(fd int) error) error
+	switch to := dst.(type) {
+	case *os.File:
+		if !isPipe(to) {
+			return false, nil
+		}
+		when = func(do func(fd int) error) error { return whenWritable(to, do) }
+	case *foreign:
+		if !isPipe(to.f) {
+			return false, nil
+		}
+		when = func(do func(fd int) error) error { return to.when(unix.POLLOUT, do) }
+	default:
+		return false, nil
+	}
+	in, err := from.SyscallConn()
+	if err != nil {
+		return false, nil
+	}
+	for {
+		// Waits in the runtime's poller, which a deadline or Close ends.
+		if err := in.Read(func(fd uintptr) bool { return readable(int(fd)) }); err != nil {
+			return true, err
+		}
+		var n int64
+		var serr error
+		err := in.Control(func(fd uintptr) {
+			serr = when(func(to int) error {
+				var err error
+				n, err = unix.Splice(int(fd), nil, to, nil, spliceMax, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+				if err == unix.EAGAIN && !readable(int(fd)) {
+					return errEmpty // somebody else has read it
+				}
+				return err
+			})
+		})
+		switch {
+		case err != nil:
+			return true, err
+		case errors.Is(serr, errEmpty):
+		case serr != nil:
+			return true, serr
+		case n == 0:
+			return true, nil
+		}
+	}
+}
+
+// whenWritable does what may be done while a pipe takes more, again while that is EAGAIN.
+func whenWritable(f *os.File, do func(fd int) error) error {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var derr error
+	err = rc.Write(func(fd uintptr) bool {
+		for derr = unix.EINTR; derr == unix.EINTR; {
+			derr = do(int(fd))
+		}
+		return derr != unix.EAGAIN
+	})
+	if err != nil {
+		return err
+	}
+	return derr
+}
+
+// readable says whether a pipe has something, or is at its end.
+func readable(fd int) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, 0)
+		if err != unix.EINTR {
+			return n > 0
+		}
+	}
+}
+
+func isPipe(f *os.File) bool {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	pipe := false
+	_ = rc.Control(func(fd uintptr) {
+		var st unix.Stat_t
+		pipe = unix.Fstat(int(fd), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
+	})
+	return pipe
+}

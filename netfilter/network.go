@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,7 +22,7 @@ import (
 type Network struct {
 	e     *Engine
 	id    string
-	dir   string
+	table string // path
 	rules atomic.Pointer[policy.Rules]
 
 	mu      sync.Mutex // guards what follows
@@ -36,8 +35,8 @@ type Network struct {
 	closed  bool
 }
 
-// Open makes a network with its policy in force. dir is the sandbox's folder, below which
-// the network makes one of its own; removing it is the caller's affair.
+// Open makes a network with its policy in force. dir is the sandbox's folder, which gets a
+// file of names.
 func (e *Engine) Open(id, dir string, p api.NetPolicy) (_ *Network, err error) {
 	n, err := e.network(id, dir, p)
 	if err != nil {
@@ -62,7 +61,7 @@ func (e *Engine) network(id, dir string, p api.NetPolicy) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{e: e, id: id, dir: filepath.Join(dir, "net"), served: map[io.Closer]bool{}, kept: map[string]bool{}}
+	n := &Network{e: e, id: id, table: filepath.Join(dir, "names"), served: map[io.Closer]bool{}, kept: map[string]bool{}}
 	n.rules.Store(rules)
 	return n, nil
 }
@@ -95,11 +94,10 @@ func (e *Engine) Adopt(id, dir string, p api.NetPolicy) (_ *Network, err error) 
 
 // start serves the namespace's sockets.
 func (n *Network) start() error {
-	seed, err := seedOf(n.dir)
-	if err != nil {
-		return err
-	}
-	table, err := names.Open(filepath.Join(n.dir, "names"), netns.Synthetic, seed)
+	// The names that have an address keep it; the seed is for new ones.
+	seed := make([]byte, 32)
+	_, _ = rand.Read(seed) // it never fails
+	table, err := names.Open(n.table, netns.Synthetic, seed)
 	if err != nil {
 		return err
 	}
@@ -162,27 +160,6 @@ func (n *Network) serveNew() error {
 func (n *Network) keep(name string, f *os.File) error {
 	n.kept[name] = true
 	return wrap("keep the sandbox's network", n.e.cfg.Keep(key(n.id, name), f))
-}
-
-// seedSize is as much as the names' hash has.
-const seedSize = 32
-
-// seedOf is what the network's addresses are drawn with.
-func seedOf(dir string) ([]byte, error) {
-	path := filepath.Join(dir, "seed")
-	seed, err := os.ReadFile(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		if err == nil && len(seed) != seedSize {
-			err = fmt.Errorf("%s has %d bytes instead of %d", path, len(seed), seedSize)
-		}
-		return seed, err
-	}
-	seed = make([]byte, seedSize)
-	_, _ = rand.Read(seed) // it never fails
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return seed, os.WriteFile(path, seed, 0o600)
 }
 
 // config is what the namespace must know of a policy.

@@ -28,6 +28,7 @@ const (
 	dataValue     = 1  // NFTA_DATA_VALUE
 	dataVerdict   = 2  // NFTA_DATA_VERDICT
 	verdictCode   = 1  // NFTA_VERDICT_CODE
+	verdictChain  = 2  // NFTA_VERDICT_CHAIN
 	payloadReg    = 1  // NFTA_PAYLOAD_DREG
 	payloadBase   = 2  // NFTA_PAYLOAD_BASE
 	payloadOffset = 3  // NFTA_PAYLOAD_OFFSET
@@ -48,7 +49,8 @@ const (
 	register1  = 1 // NFT_REG_1
 	register2  = 2 // NFT_REG_2
 
-	acceptPacket = 1 // NF_ACCEPT
+	acceptPacket = 1  // NF_ACCEPT
+	gotoChain    = -4 // NFT_GOTO
 )
 
 // Where Payload finds bytes.
@@ -88,8 +90,13 @@ func (c Chain) DelTable() Message {
 	return m
 }
 
-// New makes the chain: a kind ("filter", "nat") at a hook, in an order among others.
-func (c Chain) New(kind string, hook uint32, priority int32) Message {
+// New makes the chain, which rules of others go to.
+func (c Chain) New() Message {
+	return c.message(unix.NFT_MSG_NEWCHAIN, Attr(chainTable, text(c.Table)), Attr(chainName, text(c.Name)))
+}
+
+// Hook makes the chain: a kind ("filter", "nat") at a hook, in an order among others.
+func (c Chain) Hook(kind string, hook uint32, priority int32) Message {
 	return c.message(unix.NFT_MSG_NEWCHAIN, Attr(chainTable, text(c.Table)), Attr(chainName, text(c.Name)),
 		Nested(chainHook, Attr(hookNumber, be32(hook)), Attr(hookPriority, be32(uint32(priority)))),
 		Attr(chainType, text(kind)))
@@ -132,6 +139,13 @@ func load(register uint32, value []byte) []byte {
 func Accept() []byte {
 	return expression("immediate", Attr(immediateReg, be32(regVerdict)),
 		Nested(immediateData, Nested(dataVerdict, Attr(verdictCode, be32(acceptPacket)))))
+}
+
+// Goto goes on in another chain of the table, and does not come back.
+func Goto(chain string) []byte {
+	code := int32(gotoChain)
+	return expression("immediate", Attr(immediateReg, be32(regVerdict)),
+		Nested(immediateData, Nested(dataVerdict, Attr(verdictCode, be32(uint32(code))), Attr(verdictChain, text(chain)))))
 }
 
 // TProxy gives packets to the transparent socket that is bound to an address and a port.

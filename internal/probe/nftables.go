@@ -14,13 +14,13 @@ func tryNFTables(request) error { return nlmsg.NFTables(nftable.NewTable()).Send
 
 // tryTProxy makes a rule that gives packets to a transparent socket.
 func tryTProxy(request) error {
-	return nlmsg.NFTables(nftable.NewTable(), nftable.New("filter", unix.NF_INET_PRE_ROUTING, 0),
+	return nlmsg.NFTables(nftable.NewTable(), nftable.Hook("filter", unix.NF_INET_PRE_ROUTING, 0),
 		nftable.Rule(nlmsg.TProxy(unix.NFPROTO_IPV4, []byte{127, 0, 0, 1}, 8080))).Send()
 }
 
 // tryRedirect makes a rule that rewrites destinations.
 func tryRedirect(request) error {
-	return nlmsg.NFTables(nftable.NewTable(), nftable.New("nat", unix.NF_INET_LOCAL_OUT, 0),
+	return nlmsg.NFTables(nftable.NewTable(), nftable.Hook("nat", unix.NF_INET_LOCAL_OUT, 0),
 		nftable.Rule(nlmsg.Redirect(8080))).Send()
 }
 

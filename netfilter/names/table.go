@@ -48,8 +48,8 @@ var ErrExhausted = errors.New("no synthetic addresses left")
 // Table is the addresses of one sandbox's names, and the other way round. It may be used
 // by any goroutine.
 //
-// Addresses are drawn by the sandbox's seed, so that none can be told from a name without
-// it, and kept in a file that is only ever appended to: a daemon that restarts gives the
+// Addresses are drawn by a seed, so that none can be told from a name without it, and kept
+// in a file that is only ever appended to: a daemon that restarts gives the
 // same ones, and programs in the sandbox may cache them for as long as they like.
 type Table struct {
 	path   string
@@ -64,8 +64,8 @@ type Table struct {
 	end    int64 // of the file: what was written whole
 }
 
-// Open reads the table at path, or makes one when there is none. The prefix and the seed
-// must be those that it was made with.
+// Open reads the table at path, or begins one when there is none. The prefix must be that
+// which it was made with.
 func Open(path string, prefix netip.Prefix, seed []byte) (*Table, error) {
 	if err := checkPrefix(prefix); err != nil {
 		return nil, err
@@ -76,7 +76,10 @@ func Open(path string, prefix netip.Prefix, seed []byte) (*Table, error) {
 		size:   1<<(32-prefix.Bits()) - reserved - 1, // the last one is the broadcast address
 		byName: map[string]netip.Addr{}, byAddr: map[netip.Addr]string{},
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, nil // the first name makes it: most creations would wait for a file that stays empty
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the name table: %w", err)
 	}
@@ -170,7 +173,12 @@ func (t *Table) draw(name string) (netip.Addr, error) {
 // and an fd for each sandbox would be more. Nothing is synced: a table is of no use to a
 // sandbox that did not survive the machine.
 func (t *Table) append(line string) error {
-	f, err := os.OpenFile(t.path, os.O_WRONLY, 0)
+	flags := os.O_WRONLY
+	if t.end == 0 {
+		flags |= os.O_CREATE
+		line = magic + t.prefix.String() + "\n" + line
+	}
+	f, err := os.OpenFile(t.path, flags, 0o600)
 	if err != nil {
 		return fmt.Errorf("record a synthetic address: %w", err)
 	}
@@ -192,11 +200,7 @@ func (t *Table) load(f *os.File) error {
 	r := bufio.NewReader(f)
 	first, err := r.ReadString('\n')
 	if err == io.EOF {
-		// New, or a daemon was killed while it wrote the first line.
-		if err := f.Truncate(0); err != nil {
-			return err
-		}
-		return t.append(magic + t.prefix.String() + "\n")
+		return f.Truncate(0) // a daemon was killed while it wrote the first line
 	}
 	if err != nil {
 		return err

@@ -46,7 +46,11 @@ type Config struct {
 	TCPPorts []uint16       // all that listeners are for, in the way PerPort
 }
 
-func (c *Config) normalise() {
+// normalise makes equal what is the same for a way.
+func (c *Config) normalise(w Way) {
+	if w != PerPort {
+		c.TCPPorts = nil
+	}
 	for _, ports := range []*[]uint16{&c.UDPPorts, &c.TCPPorts} {
 		*ports = slices.Compact(slices.Sorted(slices.Values(*ports)))
 	}
@@ -56,9 +60,6 @@ func (c *Config) equal(d *Config) bool {
 	return c.Open == d.Open && slices.Equal(c.CIDRs, d.CIDRs) &&
 		slices.Equal(c.UDPPorts, d.UDPPorts) && slices.Equal(c.TCPPorts, d.TCPPorts)
 }
-
-// literals says whether addresses other than those of names are reachable.
-func (c *Config) literals() bool { return c.Open || len(c.CIDRs) > 0 }
 
 // Namespace is one sandbox's network. Its sockets are hutchd's.
 type Namespace struct {
@@ -77,6 +78,7 @@ type Namespace struct {
 
 	config Config         // in force
 	routed []netip.Prefix // besides Synthetic
+	ruled  []uint16       // ports of datagrams that there is a rule for
 }
 
 // Close gives everything back; the kernel removes the namespace in its own time
@@ -225,8 +227,11 @@ func (n *Namespace) open() (err error) {
 	}
 	switch n.Way {
 	case TProxy:
-		if err := tproxyNames.Send(); err != nil {
+		if err := tproxyRules.Send(); err != nil {
 			return fmt.Errorf("tproxy rules: %w", err)
+		}
+		if err := send6(tproxyRules6); err != nil {
+			return fmt.Errorf("tproxy rules of IPv6: %w", err)
 		}
 		if err := n.listen(listener4, proxyPort); err != nil {
 			return err
@@ -235,7 +240,7 @@ func (n *Namespace) open() (err error) {
 			return err
 		}
 	case Redirect:
-		if err := redirectNames.Send(); err != nil {
+		if err := redirectRules.Send(); err != nil {
 			return fmt.Errorf("redirect rules: %w", err)
 		}
 		if err := n.listen(localhost, proxyPort); err != nil {
@@ -266,7 +271,7 @@ func (n *Namespace) listen(a netip.Addr, port uint16) error {
 // or while it runs. When it fails, less is reachable than the policy says, never more.
 // It closes what of n.TCP and n.UDP is not wanted any more, and adds to them.
 func (n *Namespace) Apply(c Config) error {
-	c.normalise()
+	c.normalise(n.Way)
 	if c.equal(&n.config) {
 		return nil
 	}
@@ -279,8 +284,8 @@ func (n *Namespace) Apply(c Config) error {
 		}
 		switch n.Way {
 		case TProxy:
-			if err := n.rules(&c).Send(); err != nil {
-				return fmt.Errorf("tproxy rules: %w", err)
+			if err := n.rule(c.UDPPorts); err != nil {
+				return err
 			}
 		case PerPort:
 			if err := n.tcpPorts(c.TCPPorts); err != nil {
@@ -297,14 +302,15 @@ func (n *Namespace) Apply(c Config) error {
 	return nil
 }
 
-// rules replace those that there are, all at once.
-func (n *Namespace) rules(c *Config) nlmsg.Batch {
-	messages := append([]nlmsg.Message{inet.NewTable(), inet.DelTable()}, inet.tproxy(c)...)
-	if len(n.TCP) > 1 { // there is IPv6
-		messages = append(messages, inet6.NewTable(), inet6.DelTable())
-		if c.literals() { // nothing of it comes otherwise
-			messages = append(messages, inet6.tproxy(c)...)
-		}
+// rule adds the rules for these ports that there are not.
+func (n *Namespace) rule(ports []uint16) error {
+	more := slices.DeleteFunc(slices.Clone(ports), func(p uint16) bool { return slices.Contains(n.ruled, p) })
+	if len(more) == 0 {
+		return nil
 	}
-	return nlmsg.NFTables(messages...)
+	if err := nlmsg.NFTables(inet.datagramsTo(more)...).Send(); err != nil {
+		return fmt.Errorf("rules for datagrams: %w", err)
+	}
+	n.ruled = append(n.ruled, more...)
+	return nil
 }

@@ -74,7 +74,7 @@ var (
 )
 
 // send6 sends a batch about IPv6, which a kernel may not have or have turned off:
-// there is no route out either way, only the errno is another.
+// there is no way out either way, only the errno is another.
 func send6(b nlmsg.Batch) error {
 	err := b.Send()
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EACCES) {

@@ -38,32 +38,55 @@ const (
 	natOut = -100 // NF_IP_PRI_NAT_DST
 )
 
-// tproxy delivers every TCP connection but those to loopback and to the resolver,
-// and datagrams to the ports. Only what a local route covers comes this far.
-func (f family) tproxy(c *Config) []nlmsg.Message {
+// datagrams is the chain of UDP to names.
+func (f family) datagrams() nlmsg.Chain {
+	c := f.Chain
+	c.Name = "datagrams"
+	return c
+}
+
+// tproxy delivers every TCP connection but those to loopback and to the resolver. Only
+// what a local route covers comes this far, so that the rules are the same for every
+// policy: a transaction that takes rules away costs milliseconds (an RCU grace period).
+func (f family) tproxy() []nlmsg.Message {
+	proxy := f.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), f.deliver(f.listener, proxyPort), nlmsg.Accept())
 	messages := []nlmsg.Message{
-		f.NewTable(), f.New("filter", unix.NF_INET_PRE_ROUTING, mangle),
+		f.NewTable(), f.Hook("filter", unix.NF_INET_PRE_ROUTING, mangle),
 		f.Rule(f.to(f.loopback), nlmsg.Accept()),
 	}
-	if f.Family == unix.NFPROTO_IPV4 { // as are the resolver, and names, which alone have datagrams
-		messages = append(messages, f.Rule(f.to(Resolver.AsSlice()), nlmsg.Accept()))
-		for _, port := range c.UDPPorts {
-			messages = append(messages, f.Rule(nlmsg.Protocol(unix.IPPROTO_UDP), toPort(port), f.deliver(f.listener, port), nlmsg.Accept()))
-		}
-		if c.Open { // whatever resolver a program asks, ours answers
-			for _, proto := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-				messages = append(messages, f.Rule(nlmsg.Protocol(proto), toPort(dnsPort), f.deliver(Resolver, dnsPort), nlmsg.Accept()))
-			}
-		}
+	if f.Family == unix.NFPROTO_IPV6 {
+		return append(messages, proxy)
 	}
-	return append(messages, f.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), f.deliver(f.listener, proxyPort), nlmsg.Accept()))
+	messages = append(messages, f.datagrams().New(), f.Rule(f.to(Resolver.AsSlice()), nlmsg.Accept()))
+	for _, half := range synthetic {
+		messages = append(messages,
+			f.Rule(f.to(half), nlmsg.Protocol(unix.IPPROTO_TCP), f.deliver(f.listener, proxyPort), nlmsg.Accept()),
+			f.Rule(f.to(half), nlmsg.Protocol(unix.IPPROTO_UDP), nlmsg.Goto(f.datagrams().Name)))
+	}
+	// Of literals, whatever resolver a program asks, ours answers.
+	for _, proto := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
+		messages = append(messages, f.Rule(nlmsg.Protocol(proto), toPort(dnsPort), f.deliver(Resolver, dnsPort), nlmsg.Accept()))
+	}
+	return append(messages, proxy)
+}
+
+// synthetic is how the addresses in Synthetic begin.
+var synthetic = [][]byte{{198, 18}, {198, 19}}
+
+// datagramsTo delivers datagrams for names to sockets on their ports. Once there is no such
+// socket any more, they find a closed port.
+func (f family) datagramsTo(ports []uint16) (messages []nlmsg.Message) {
+	for _, port := range ports {
+		messages = append(messages, f.datagrams().Rule(toPort(port), f.deliver(f.listener, port), nlmsg.Accept()))
+	}
+	return messages
 }
 
 // redirect does the same by address translation, for kernels without nft_tproxy.
 // Where a connection was meant to go is asked of conntrack.
 func (f family) redirect() []nlmsg.Message {
 	return []nlmsg.Message{
-		f.NewTable(), f.New("nat", unix.NF_INET_LOCAL_OUT, natOut),
+		f.NewTable(), f.Hook("nat", unix.NF_INET_LOCAL_OUT, natOut),
 		f.Rule(f.to(f.loopback), nlmsg.Accept()),
 		f.Rule(f.to(Resolver.AsSlice()), nlmsg.Accept()),
 		f.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), nlmsg.Redirect(proxyPort)),
@@ -71,6 +94,7 @@ func (f family) redirect() []nlmsg.Message {
 }
 
 var (
-	tproxyNames   = nlmsg.NFTables(inet.tproxy(&Config{})...)
-	redirectNames = nlmsg.NFTables(inet.redirect()...)
+	tproxyRules   = nlmsg.NFTables(inet.tproxy()...)
+	tproxyRules6  = nlmsg.NFTables(inet6.tproxy()...)
+	redirectRules = nlmsg.NFTables(inet.redirect()...)
 )

@@ -176,8 +176,8 @@ func Adopt(files map[string]*os.File, c Config) (_ *Namespace, err error) {
 	if n.File == nil || n.DNS == nil || n.DNSTCP == nil || (n.TCP == nil && n.Way != PerPort) {
 		return nil, fmt.Errorf("take over a network namespace: there are only %q of it", slices.Sorted(maps.Keys(files)))
 	}
-	n.config.normalise()
-	n.routed = n.wanted(&n.config)
+	n.config.normalise(n.Way)
+	n.routed, n.ruled = n.wanted(&n.config), n.config.UDPPorts
 	return n, nil
 }
 

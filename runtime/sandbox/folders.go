@@ -19,6 +19,7 @@ import (
 // folders makes the sandbox's folder:
 //
 //	record.json  the record, written last
+//	names        addresses that its names have
 //	root/        where the overlay is mounted
 //	fs/          what the sandbox has written; a tmpfs of its own where its files are in memory and have a limit
 //	fs/upper/    the root's

@@ -35,6 +35,8 @@ type Config struct {
 	Resolver *net.Resolver
 	// Denied is told of what a sandbox is refused, before it can know. It must not block.
 	Denied func(sandbox string, d api.DeniedEvent)
+	// Passed is told of what a sandbox in mode learn reaches. It must not block.
+	Passed func(sandbox string, t api.NetTarget)
 	// Keep makes a file outlive this process, under a key; Unkeep ends that.
 	Keep   func(key string, f *os.File) error
 	Unkeep func(key string) error

@@ -104,7 +104,7 @@ func (n *Network) start() error {
 	n.names = names.NewServer(names.Config{Table: table, Rules: n.rules.Load, Denied: n.lookupDenied})
 	c := proxy.Config{
 		Rules: n.rules.Load, Name: table.Name, Synthetic: netns.Synthetic,
-		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied,
+		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Passed: n.passed,
 	}
 	if n.ns.Way == netns.Redirect {
 		c.Destination = proxy.OriginalDestination
@@ -224,6 +224,12 @@ func (n *Network) Uses() []api.NetUse {
 
 func (n *Network) lookupDenied(d names.Denial) {
 	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: d.Name}, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed)})
+}
+
+func (n *Network) passed(t api.NetTarget) {
+	if n.rules.Load().Mode() == api.NetLearn {
+		n.e.cfg.Passed(n.id, t)
+	}
 }
 
 func (n *Network) connectionDenied(d proxy.Denial) {

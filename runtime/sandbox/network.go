@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -40,22 +41,32 @@ func (m *Manager) UpdateNetwork(_ context.Context, p api.NetUpdateParams) error 
 	// One at a time: what one sees is what it leaves.
 	s.updates.Lock()
 	defer s.updates.Unlock()
-	next, err := p.Apply(s.Record().Network)
+	old := s.Record().Network
+	next, err := p.Apply(old)
 	if err != nil {
 		return err
 	}
-	switch {
-	case s.net != nil:
-		if err := s.net.Update(next); err != nil {
-			return err
+	if s.net == nil {
+		if next.Mode == api.NetNone {
+			return nil
 		}
-	case next.Mode != api.NetNone:
 		return api.Errorf(api.FailedPrecondition, "sandbox %s was created without a network and can not get one", s.id).
 			WithField("network.mode").WithHint("create it with mode allow, which may allow nothing at first")
 	}
-	s.mu.Lock()
-	s.record.Network = next
-	s.mu.Unlock()
-	m.saveEnd(s) // it is in force, whatever becomes of the note
+	// On record first: what a caller was told is forbidden must be so for the next hutchd,
+	// too, which reads it there.
+	if err := s.setNetwork(next); err != nil {
+		return errors.Join(api.Errorf(api.Internal, "note the policy of sandbox %s: %w", s.id, err).WithHint("the policy is as it was; is the disk full?"), s.setNetwork(old))
+	}
+	if err := s.net.Update(next); err != nil {
+		return errors.Join(err, s.setNetwork(old))
+	}
 	return nil
+}
+
+func (s *Sandbox) setNetwork(p api.NetPolicy) error {
+	s.mu.Lock()
+	s.record.Network = p
+	s.mu.Unlock()
+	return s.save()
 }

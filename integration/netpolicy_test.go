@@ -1,0 +1,240 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// deniedEvents are the network.denied events of a sandbox so far.
+func (w *netWorld) deniedEvents(t testing.TB, sandbox string) map[string]api.Event {
+	t.Helper()
+	first, follow := int64(1), false
+	sub, err := w.c.Subscribe(t.Context(), api.SubscribeParams{
+		Sandbox: sandbox, Kinds: []api.EventKind{api.EventNetworkDenied}, FromSeq: &first, Follow: &follow,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	events := map[string]api.Event{}
+	for e, err := range sub.All(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d api.DeniedEvent
+		if err := json.Unmarshal(e.Data, &d); err != nil || d.Rule == "" || d.Why == "" || d.Count < 1 {
+			t.Errorf("event %s: %v", e.Data, err)
+		}
+		events[d.Where()] = e
+	}
+	return events
+}
+
+// TestNetworkWhy: what was refused is in the result of the command, an event, and the
+// answer of hutch why, also when the sandbox is gone.
+func TestNetworkWhy(t *testing.T) {
+	t.Parallel()
+	needs(t, "curl")
+	needsPython(t)
+	w := newNetWorld(t, []string{"web.test", "other.test"})
+	port := webServer(t, "hello")
+	at := func(name string) string { return fmt.Sprintf("%s:%d", name, port) }
+	sb := w.allowing(t, at("web.test"))
+
+	ok := w.in(t, sb, "curl -sS http://"+at("web.test"))
+	if ok.ExitCode != 0 || len(ok.Denials) > 0 {
+		t.Fatalf("%+v", ok)
+	}
+	no := w.in(t, sb, "curl -sS http://"+at("other.test")+"; "+connecting("web.test", 9))
+	want := map[string]string{"other.test": "--allow other.test", "web.test:9": "--allow tcp://web.test:9"}
+	if len(no.Denials) != len(want) {
+		t.Errorf("denials %+v", no.Denials)
+	}
+	for _, d := range no.Denials {
+		if d.Kind != api.KindNet || d.HowToAllow != want[d.Target] || d.Exec != no.Exec || d.Rule != "mode allow" || d.Count < 1 || d.Time.IsZero() {
+			t.Errorf("denial %+v, want %s of %s", d, want[d.Target], no.Exec)
+		}
+	}
+	events := w.deniedEvents(t, sb)
+	for target := range want {
+		if e, ok := events[target]; !ok || e.Exec != no.Exec {
+			t.Errorf("event of %s: %+v", target, e)
+		}
+	}
+	if len(events) != len(want) {
+		t.Errorf("events %+v", events)
+	}
+
+	// What the hint says, done, makes the same command work.
+	if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Add: &api.NetLists{Allow: []string{at("other.test")}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.fetches(t, sb, "curl -sS http://"+at("other.test"), "hello")
+
+	for _, gone := range []bool{false, true} {
+		out := w.ok(t, "why", sb)
+		for target, how := range want {
+			if !strings.Contains(out, target) || !strings.Contains(out, how) {
+				t.Errorf("hutch why (gone: %t) misses %s, %s:\n%s", gone, target, how, out)
+			}
+		}
+		if !gone {
+			w.ok(t, "rm", "-f", sb)
+		}
+	}
+}
+
+// TestNetworkHint: hutch run tells behind a command that failed what was refused, and
+// nothing behind one that did not fail.
+func TestNetworkHint(t *testing.T) {
+	t.Parallel()
+	needs(t, "curl")
+	w := newNetWorld(t, []string{"web.test"})
+	port := webServer(t, "hello")
+	at := fmt.Sprintf("web.test:%d", port)
+	for _, tt := range []struct {
+		command string
+		told    bool
+	}{
+		{"curl -sS http://" + at, false},
+		{"curl -sS http://other.test", true},
+		{"curl -sS http://other.test || true", false},
+		{"exit 3", false},
+	} {
+		res := w.run(t, "run", "--allow", at, "--allow-cidr", "127.0.0.0/8", "host", "sh", "-c", tt.command)
+		if told := strings.Contains(res.stderr, "hutch: network: other.test was refused: no entry of allow matches other.test (--allow other.test)"); told != tt.told {
+			t.Errorf("%s: exit code %d, stderr %s", tt.command, res.code, res.stderr)
+		}
+	}
+}
+
+// TestNetworkWhose: of two commands that run at once both have the refusal, and neither
+// is said to be the one.
+func TestNetworkWhose(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newNetWorld(t, []string{"web.test"})
+	sb := w.allowing(t, "web.test")
+	other, err := w.c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, Argv: []string{"sleep", "1000"}, Background: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := w.in(t, sb, connecting("evil.test", 443))
+	if len(res.Denials) != 1 || res.Denials[0].Target != "evil.test" || res.Denials[0].Exec != "" {
+		t.Errorf("denials %+v", res.Denials)
+	}
+	end, err := w.c.ExecKill(t.Context(), other.Exec)
+	if err != nil || len(end.Denials) != 1 || end.Denials[0].Target != "evil.test" || end.Denials[0].Exec != "" {
+		t.Errorf("the other one: %+v, %v", end.Denials, err)
+	}
+	if e := w.deniedEvents(t, sb)["evil.test"]; e.Seq == 0 || e.Exec != "" {
+		t.Errorf("event %+v", e)
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestNetworkLearn: the policy that is learned allows what was done, and no more.
+func TestNetworkLearn(t *testing.T) {
+	t.Parallel()
+	needs(t, "curl")
+	needsPython(t)
+	w := newNetWorld(t, []string{"web.test", "db.test", "evil.test", "never.test"})
+	web, db := webServer(t, "hello"), webServer(t, "db")
+	script := fmt.Sprintf("curl -sS http://web.test:%d; curl -sS http://db.test:%d; curl -sS http://evil.test:%d; true", web, db, web)
+	entries := []string{fmt.Sprintf("tcp://db.test:%d", db), fmt.Sprintf("tcp://web.test:%d", web)}
+	slices.Sort(entries)
+	for _, learn := range []api.NetLearning{api.LearnDeny, api.LearnAllow} {
+		t.Run(string(learn), func(t *testing.T) {
+			sb := w.box(t, api.NetPolicy{Mode: api.NetLearn, Learn: learn, Block: []string{"evil.test"}, AllowCIDRs: loopback})
+			res := w.in(t, sb, script)
+			if got := strings.Count(res.Stdout, "test:"); got != map[api.NetLearning]int{api.LearnDeny: 0, api.LearnAllow: 2}[learn] {
+				t.Errorf("%d servers were reached: %q, %q", got, res.Stdout, res.Stderr)
+			}
+			n, err := w.c.Network(t.Context(), sb)
+			if err != nil || n.Learned == nil {
+				t.Fatalf("%+v, %v", n, err)
+			}
+			if p := n.Learned; p.Mode != api.NetAllow || !reflect.DeepEqual(p.Allow, entries) || !reflect.DeepEqual(p.Block, []string{"evil.test"}) {
+				t.Errorf("learned %+v, want %q", p, entries)
+			}
+			file := filepath.Join(t.TempDir(), "policy.json")
+			if err := os.WriteFile(file, []byte(w.ok(t, "network", "get", "--learned", sb)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			w.ok(t, "rm", "-f", sb)
+			run := w.run(t, "run", "--policy", file, "host", "sh", "-c", script+"; curl -sS http://never.test:"+fmt.Sprint(web))
+			if strings.Count(run.stdout, "test:") != 2 || !strings.Contains(run.stderr, "never.test") {
+				t.Errorf("with what was learned: %+v", run)
+			}
+		})
+	}
+}
+
+// TestNetworkConfig: what the configuration says holds for who asks for nothing.
+func TestNetworkConfig(t *testing.T) {
+	t.Parallel()
+	needs(t, "curl")
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	port := webServer(t, "hello")
+	at := fmt.Sprintf("web.test:%d", port)
+	text := fmt.Sprintf("defaults:\n  allowed_domains: [%q]\nnetwork:\n  allow_cidrs: [127.0.0.0/8]\n", at)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w := newNetWorld(t, []string{"web.test", "other.test"}, "HUTCH_CONFIG="+config)
+	if out := w.ok(t, "run", "host", "curl", "-sS", "http://"+at); !strings.Contains(out, "hello") {
+		t.Error(out)
+	}
+	for _, args := range [][]string{
+		{"run", "host", "curl", "-sS", "http://other.test"},
+		{"run", "--network", "none", "host", "curl", "-sS", "http://" + at},
+		{"run", "--allow", "other.test", "host", "curl", "-sS", "http://" + at}, // a policy of its own
+	} {
+		if res := w.run(t, args...); res.code != 6 { // curl's for a name without an address
+			t.Errorf("%q: %+v", args, res)
+		}
+	}
+	if res := w.run(t, "network", "check", at); res.code != 0 {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestNetworkCounters: what each rule has let pass and refused.
+func TestNetworkCounters(t *testing.T) {
+	t.Parallel()
+	needs(t, "curl")
+	w := newNetWorld(t, []string{"web.test"})
+	port := webServer(t, "hello")
+	at := fmt.Sprintf("web.test:%d", port)
+	sb := w.allowing(t, at)
+	for range 3 {
+		w.fetches(t, sb, "curl -sS http://"+at, "hello")
+	}
+	w.in(t, sb, connecting("web.test", 9))
+	n, err := w.c.Network(t.Context(), sb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses := map[string]api.NetUse{}
+	for _, u := range n.Rules {
+		uses[u.Rule] = u
+	}
+	if u := uses["allow "+at]; u.Connections != 3 || u.SentBytes == 0 || u.ReceivedBytes == 0 || u.Denials != 0 {
+		t.Errorf("%+v", n.Rules)
+	}
+	if u := uses["mode allow"]; u.Denials != 1 || u.Connections != 0 {
+		t.Errorf("%+v", n.Rules)
+	}
+	if out := w.ok(t, "network", "get", sb); !strings.Contains(out, "allow "+at) || !strings.Contains(out, "hutch why "+sb) {
+		t.Error(out)
+	}
+	w.ok(t, "rm", "-f", sb)
+}

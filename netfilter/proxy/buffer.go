@@ -20,11 +20,11 @@ const (
 	maxLarge = 256
 )
 
-var largePool, smallPool = pool(largeBuffer), pool(smallBuffer)
-
-func pool(size int) *sync.Pool {
-	return &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
-}
+// The pools hold pointers to arrays: a slice would be allocated to be put back.
+var (
+	largePool = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
+	smallPool = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
+)
 
 // buffers hands out buffers to the flows of a sandbox: large ones while it holds few.
 type buffers struct{ large atomic.Int64 }
@@ -37,7 +37,7 @@ func (b *buffers) take() []byte {
 	return b.takeSmall()
 }
 
-func (b *buffers) takeSmall() []byte { return *smallPool.Get().(*[]byte) }
+func (b *buffers) takeSmall() []byte { return smallPool.Get().(*[smallBuffer]byte)[:] }
 
 // takeLarge returns nil when the sandbox holds too many.
 func (b *buffers) takeLarge() []byte {
@@ -45,17 +45,16 @@ func (b *buffers) takeLarge() []byte {
 		b.large.Add(-1)
 		return nil
 	}
-	return *largePool.Get().(*[]byte)
+	return largePool.Get().(*[largeBuffer]byte)[:]
 }
 
 func (b *buffers) put(buf []byte) {
-	buf = buf[:cap(buf)]
-	if len(buf) == largeBuffer {
-		b.large.Add(-1)
-		largePool.Put(&buf)
+	if cap(buf) == smallBuffer {
+		smallPool.Put((*[smallBuffer]byte)(buf[:smallBuffer]))
 		return
 	}
-	smallPool.Put(&buf)
+	b.large.Add(-1)
+	largePool.Put((*[largeBuffer]byte)(buf[:largeBuffer]))
 }
 
 // receiver waits until a connection can be read and reads once, into a buffer that it

@@ -5,7 +5,9 @@ import (
 	"io"
 	"math"
 	"net"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +29,53 @@ func (f *flow) copyDown(head []byte) {
 			f.abort()
 		}
 	}()
+}
+
+// copyDownEarly starts to copy as soon as the server sends something. The returned function
+// takes that back if it has sent nothing yet: it was not for the server to speak first.
+func (f *flow) copyDownEarly() (quiet func()) {
+	done := make(chan struct{})
+	f.down = done
+	var mu sync.Mutex
+	var begun, stopped bool
+	go func() {
+		defer close(done)
+		err := waitReadable(f.server)
+		mu.Lock()
+		begun = !stopped
+		mu.Unlock()
+		if !begun {
+			return
+		}
+		if err != nil || f.p.copy(f.client, f.server, &f.counts.down, unlimited) != nil {
+			f.abort()
+		}
+	}()
+	return func() {
+		mu.Lock()
+		stopped = !begun
+		mu.Unlock()
+		if !stopped {
+			return
+		}
+		_ = f.server.SetReadDeadline(time.Unix(1, 0))
+		<-done
+		_ = f.server.SetReadDeadline(noDeadline)
+		f.down = nil
+	}
+}
+
+// waitReadable waits until conn can be read, and reads nothing.
+func waitReadable(conn *net.TCPConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Read(func(fd uintptr) bool {
+		var b [1]byte
+		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+	})
 }
 
 // copyUp passes on what the window holds and then all that the client sends.

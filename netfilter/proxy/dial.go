@@ -54,17 +54,25 @@ func target(name string, dst netip.AddrPort) string {
 
 // dial connects the flow to its server.
 func (f *flow) dial() error {
-	conn, err := f.p.dialer(f.p.Rules(), f.name).DialContext(f.ctx, "tcp", target(f.name, f.dst))
+	rules := f.p.Rules()
+	conn, err := f.p.dialer(rules, f.name).DialContext(f.ctx, "tcp", target(f.name, f.dst))
 	if err != nil {
 		return f.failed(err)
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.over {
+		f.mu.Unlock()
 		_ = conn.Close()
 		return net.ErrClosed
 	}
 	f.server = conn.(*net.TCPConn)
+	f.mu.Unlock()
+	// Recheck may have come when there was no server to ask about.
+	if now := f.p.Rules(); now != rules {
+		if d := f.recheck(now); !d.Allow {
+			return &refusal{Decision: d}
+		}
+	}
 	return nil
 }
 

@@ -27,7 +27,9 @@ type flow struct {
 	down     chan struct{} // closed when nothing more comes from the server; nil until copying
 	requests int           // HTTP requests passed on
 
-	mu       sync.Mutex
+	mu       sync.Mutex // that goroutine alone changes what follows, but for over
+	decided  bool
+	check    policy.Check // once decided
 	server   *net.TCPConn // nil until dialled
 	verified shown
 	host     string // the last name that the stream showed, when it need not be ours
@@ -75,28 +77,43 @@ func (f *flow) decide(rules *policy.Rules) policy.Decision {
 // recheck is the policy's word on a flow that is under way.
 func (f *flow) recheck(rules *policy.Rules) policy.Decision {
 	f.mu.Lock()
-	server, verified, host := f.server, f.verified, f.host
+	decided, check, server, verified, host := f.decided, f.check, f.server, f.verified, f.host
 	f.mu.Unlock()
 	d := f.decide(rules)
-	if d.Allow && server != nil && !verified.covers(d.Check) {
+	switch {
+	case !d.Allow || !decided:
+		return d
+	case d.Check != check && !verified.covers(d.Check):
 		d.Allow, d.Why = false, "the policy now asks for streams that name their host, and this one did not"
-	}
-	if d.Allow && host != "" && d.Check == policy.CheckBlock {
-		check := d.Check
-		d = rules.Host(host, policy.TCP, f.dst.Port())
-		d.Check = check
-	}
-	if d.Allow && server != nil {
-		if remote, err := netip.ParseAddrPort(server.RemoteAddr().String()); err == nil {
-			d = rules.Dial(f.name, remote.Addr(), f.dst.Port(), f.p.Own)
+		return d
+	case d.Check == policy.CheckBlock && host != "":
+		if d := rules.Host(host, policy.TCP, f.dst.Port()); !d.Allow {
+			return d
 		}
+	}
+	if server != nil {
+		return f.redial(rules, server.RemoteAddr())
 	}
 	return d
 }
 
+// redial is the policy's word on an address that was dialled.
+func (f *flow) redial(rules *policy.Rules, remote net.Addr) policy.Decision {
+	to, err := netip.ParseAddrPort(remote.String())
+	if err != nil {
+		return policy.Decision{Rule: "no address", Why: err.Error()}
+	}
+	return rules.Dial(f.name, to.Addr(), to.Port(), f.p.Own)
+}
+
 // serve carries the flow from its first byte to its last.
 func (f *flow) serve() {
+	// Under the mutex: Recheck sees either that nothing was decided, and then it will be
+	// by the new rules, or what was.
+	f.mu.Lock()
 	d := f.decide(f.p.Rules())
+	f.decided, f.check = true, d.Check
+	f.mu.Unlock()
 	if !d.Allow {
 		f.refuse(&refusal{Decision: d})
 		return
@@ -104,7 +121,7 @@ func (f *flow) serve() {
 	f.rule, f.counts = d.Rule, f.p.counts.of(d.Rule)
 	f.counts.connections.Add(1)
 	f.p.passed(policy.TCP, f.name, f.dst)
-	err := f.carry(d.Check)
+	err := f.carry()
 	var r *refusal
 	switch {
 	case errors.As(err, &r):
@@ -120,37 +137,45 @@ func (f *flow) serve() {
 
 // carry verifies what the check asks for, dials and copies. It returns when nothing more
 // is to be sent to the server.
-func (f *flow) carry(check policy.Check) error {
+func (f *flow) carry() error {
 	in := &window{conn: f.client, buffers: &f.p.buffers}
 	defer in.release()
-	if check == policy.CheckNone || check == policy.CheckBlock {
-		// Servers of protocols that name no host may be the first to speak.
+	quiet := func() {}
+	switch f.check {
+	case policy.CheckNone:
 		if err := f.dial(); err != nil {
 			return err
 		}
 		f.copyDown(nil)
-	}
-	if check == policy.CheckNone {
 		return f.copyUp(in)
+	case policy.CheckBlock:
+		// Servers of protocols that name no host may be the first to speak.
+		if err := f.dial(); err != nil {
+			return err
+		}
+		quiet = f.copyDownEarly()
 	}
-	kind, err := f.classify(in, check)
+	kind, err := f.classify(in)
 	if err != nil {
 		return err
 	}
 	switch kind {
 	case byTLS:
-		return f.carryTLS(in, check)
+		quiet()
+		return f.carryTLS(in)
 	case byHTTP:
-		return f.carryHTTP(in, check)
+		quiet()
+		return f.carryHTTP(in)
 	}
 	return f.copyUp(in)
 }
 
-// errSilent says that the client ended the connection before it said anything.
+// errSilent says that nothing came on a connection that must show something.
 var errSilent = errors.New("nothing was sent")
 
 // classify tells by the first bytes what a stream is.
-func (f *flow) classify(in *window, check policy.Check) (shown, error) {
+func (f *flow) classify(in *window) (shown, error) {
+	check := f.check
 	// Streams that must show nothing may take their time.
 	if check != policy.CheckBlock {
 		wait := f.p.Limits.FirstTime
@@ -162,7 +187,7 @@ func (f *flow) classify(in *window, check policy.Check) (shown, error) {
 	for {
 		if in.len() == 0 {
 			if err := in.fill(); err != nil {
-				return nothing, f.silent(err, check)
+				return nothing, f.silent(err)
 			}
 			if check != policy.CheckBlock {
 				_ = f.client.SetReadDeadline(time.Now().Add(f.p.Limits.HeadTime))
@@ -192,14 +217,14 @@ func (f *flow) classify(in *window, check policy.Check) (shown, error) {
 }
 
 // silent is what becomes of a connection on which nothing came.
-func (f *flow) silent(err error, check policy.Check) error {
-	if isTimeout(err) {
-		if check == policy.CheckEither {
-			return f.mismatch(byReset, "nothing was sent within %s: where the server speaks first, no name can be checked", f.p.Limits.HeadTime)
-		}
-		return f.abandon(err)
+func (f *flow) silent(err error) error {
+	switch {
+	case f.check == policy.CheckBlock:
+		return nil // it need not speak; copying meets the same end
+	case isTimeout(err) && f.check == policy.CheckEither:
+		return f.mismatch(byReset, "nothing was sent within %s: where the server speaks first, no name can be checked", f.p.Limits.HeadTime)
 	}
-	return errSilent
+	return errSilent // browsers open connections ahead: nothing was refused
 }
 
 func isTimeout(err error) bool {
@@ -207,13 +232,10 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// abandon gives up a connection without a word: nothing was refused.
-func (f *flow) abandon(err error) error { return fmt.Errorf("%s: %w", f.dst, err) }
-
 // mismatch is the refusal of a stream that does not show what the policy asks for.
 func (f *flow) mismatch(how reply, format string, args ...any) *refusal {
 	d := policy.Decision{Rule: f.rule, Why: fmt.Sprintf(format, args...)}
-	if f.name != "" {
+	if f.name != "" && f.check != policy.CheckBlock {
 		d.HowToAllow = fmt.Sprintf("--allow tcp://%s:%d", f.name, f.dst.Port())
 	}
 	return &refusal{Decision: d, reply: how}

@@ -23,13 +23,13 @@ const maxLine = 4 << 10
 // first request only.
 type exchange struct {
 	*flow
-	in    *window
-	check policy.Check
-	out   []byte // what is to be sent, in a large buffer; nil when nothing is
+	in  *window
+	req request // the one that is being passed on
+	out []byte  // what is to be sent, in a large buffer; nil when nothing is
 }
 
-func (f *flow) carryHTTP(in *window, check policy.Check) error {
-	x := &exchange{flow: f, in: in, check: check}
+func (f *flow) carryHTTP(in *window) error {
+	x := &exchange{flow: f, in: in}
 	defer x.drop()
 	for {
 		more, err := x.next()
@@ -51,8 +51,8 @@ func (x *exchange) next() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r, err := parseRequest(head)
-	if err != nil {
+	r := &x.req
+	if err := r.parse(head); err != nil {
 		return false, x.malformed(err)
 	}
 	if refusal := x.checkHost(r.host); refusal != nil {
@@ -67,7 +67,7 @@ func (x *exchange) next() (more bool, err error) {
 	// is its own without reading them all.
 	upgrade := x.requests == 0 && x.down == nil && r.upgrade == "websocket" && r.method == "GET" && r.length == 0 && !r.chunked
 	x.requests++
-	if err := x.send(r.append(nil, upgrade)); err != nil {
+	if err := x.sendHead(r, len(head), upgrade); err != nil {
 		return false, err
 	}
 	x.in.skip(len(head)) // which the request's fields are part of
@@ -312,6 +312,24 @@ func (x *exchange) fill() error {
 		return err
 	}
 	return x.in.fill()
+}
+
+// sendHead collects a request, that came in a head of size bytes.
+func (x *exchange) sendHead(r *request, size int, upgrade bool) error {
+	most := size + len(r.fields) + len("http/1.1 / \r\n") // a space behind each colon
+	if x.out != nil && cap(x.out)-len(x.out) < most {
+		if err := x.flush(); err != nil {
+			return err
+		}
+	}
+	if x.out == nil {
+		x.out = x.p.buffers.take()[:0]
+	}
+	if cap(x.out) < most {
+		return x.send(r.append(nil, upgrade))
+	}
+	x.out = r.append(x.out, upgrade)
+	return nil
 }
 
 // send collects what goes to the server, so that what came in one packet leaves in one.

@@ -57,12 +57,12 @@ func headEnd(b []byte) (int, error) {
 	}
 }
 
-// parseRequest reads a head that headEnd found.
-func parseRequest(head []byte) (*request, error) {
-	r := &request{}
+// parse reads a head that headEnd found. The fields are parts of it.
+func (r *request) parse(head []byte) error {
+	*r = request{fields: r.fields[:0]}
 	line, rest, _ := bytes.Cut(head, crlf)
 	if err := r.parseLine(line); err != nil {
-		return nil, err
+		return err
 	}
 	for {
 		if line, rest, _ = bytes.Cut(rest, crlf); len(line) == 0 {
@@ -70,14 +70,14 @@ func parseRequest(head []byte) (*request, error) {
 		}
 		f, err := parseField(line)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		r.fields = append(r.fields, f)
 	}
 	if err := r.frame(); err != nil {
-		return nil, err
+		return err
 	}
-	return r, r.origin()
+	return r.origin()
 }
 
 var crlf = []byte("\r\n")

@@ -13,7 +13,9 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,7 +68,7 @@ func allow(entries ...string) api.NetPolicy {
 
 func start(t testing.TB, p api.NetPolicy, change ...func(*Config)) *rig {
 	t.Helper()
-	table, err := names.Open(filepath.Join(t.TempDir(), "names"), synthetic, []byte("seed"))
+	table, err := names.Open(filepath.Join(t.TempDir(), "names"), synthetic, []byte(strconv.Itoa(os.Getpid()))) // processes that fuzz share the namespace
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +198,7 @@ type nameServer struct {
 
 	mu    sync.Mutex
 	hosts map[string][][]string // name -> answers, in turn; the last one stays
-	asked []string
+	asked int
 }
 
 func startNames(t testing.TB) *nameServer {
@@ -227,6 +229,13 @@ func (s *nameServer) set(name string, answers ...[]string) {
 	s.hosts[name] = answers
 }
 
+// lookups counts the questions so far.
+func (s *nameServer) lookups() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 func (s *nameServer) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +246,7 @@ func (s *nameServer) answer(w dns.ResponseWriter, q *dns.Msg) {
 	m := new(dns.Msg).SetReply(q)
 	name := strings.TrimSuffix(q.Question[0].Name, ".")
 	s.mu.Lock()
-	s.asked = append(s.asked, name)
+	s.asked++
 	answers, ok := s.hosts[name]
 	if ok && len(answers) > 1 && q.Question[0].Qtype == dns.TypeA {
 		s.hosts[name] = answers[1:]

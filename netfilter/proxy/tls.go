@@ -13,7 +13,7 @@ var unrecognizedName = []byte{21, 3, 3, 0, 2, 2, 112}
 
 // carryTLS reads the ClientHello, checks its server name, and copies. The bytes go on as
 // they came.
-func (f *flow) carryTLS(in *window, check policy.Check) error {
+func (f *flow) carryTLS(in *window) error {
 	hello, err := parseHello(in.bytes())
 	for errors.Is(err, errMore) {
 		if err := in.fill(); err != nil {
@@ -24,12 +24,14 @@ func (f *flow) carryTLS(in *window, check policy.Check) error {
 	if err != nil {
 		return f.mismatch(byReset, "the TLS handshake is not well formed: %v", err)
 	}
-	if r := f.checkHello(hello, check); r != nil {
+	if r := f.checkHello(hello); r != nil {
 		return r
 	}
 	f.showed(byTLS, hello.serverName)
-	if err := f.dial(); err != nil {
-		return err
+	if f.server == nil {
+		if err := f.dial(); err != nil {
+			return err
+		}
 	}
 	if f.down == nil {
 		f.copyDown(nil)
@@ -37,8 +39,8 @@ func (f *flow) carryTLS(in *window, check policy.Check) error {
 	return f.copyUp(in)
 }
 
-func (f *flow) checkHello(hello clientHello, check policy.Check) *refusal {
-	if check == policy.CheckBlock {
+func (f *flow) checkHello(hello clientHello) *refusal {
+	if f.check == policy.CheckBlock {
 		// The name may be any, or none, that is not blocked. What ECH hides cannot be
 		// told from what browsers send to look the same: blocking is by what is seen.
 		if hello.serverName == "" {

@@ -2,8 +2,11 @@ package proxy
 
 import (
 	"context"
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"io"
 	"net"
 	"strings"
@@ -152,12 +155,44 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestECH: a client with an Encrypted ClientHello asks for a name that nobody sees.
+// TestECH: a client with an Encrypted ClientHello asks for a name that nobody sees, and is
+// refused even when the name that is seen is the right one.
 func TestECH(t *testing.T) {
-	h := hello(t, &tls.Config{ServerName: "a.test"})
-	if h.ech || h.serverName != "a.test" {
+	pool := tlsServer(t, "127.0.0.1:443", "a.test")
+	r := start(t, allow("a.test"))
+	r.hosts.set("a.test", []string{"127.0.0.1"})
+	config := &tls.Config{RootCAs: pool, ServerName: "secret.test", EncryptedClientHelloConfigList: echConfigs(t, "a.test")}
+	h := hello(t, config)
+	if !h.ech || h.serverName != "a.test" {
 		t.Fatalf("%+v", h)
 	}
+	if _, err := handshake(r.connect("a.test", 443), config); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
+		t.Errorf("with ECH: %v", err)
+	}
+	if d := r.denial(0); !strings.Contains(d.Why, "Encrypted ClientHello") || d.HowToAllow != "--allow tcp://a.test:443" {
+		t.Errorf("%+v", d)
+	}
+	if got, err := handshake(r.connect("a.test", 443), &tls.Config{RootCAs: pool, ServerName: "a.test"}); err != nil || got != "a.test" {
+		t.Errorf("without: %q, %v", got, err)
+	}
+}
+
+// echConfigs is what a domain publishes for ECH (RFC 9849, 4), with public as the name
+// that everybody sees.
+func echConfigs(t testing.TB, public string) []byte {
+	t.Helper()
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vector := func(b []byte) []byte { return append(binary.BigEndian.AppendUint16(nil, uint16(len(b))), b...) }
+	content := []byte{7, 0, 0x20} // id, DHKEM(X25519, HKDF-SHA256)
+	content = append(content, vector(key.PublicKey().Bytes())...)
+	content = append(content, vector([]byte{0, 1, 0, 1})...) // HKDF-SHA256, AES-128-GCM
+	content = append(content, 32, byte(len(public)))         // longest name
+	content = append(content, public...)
+	content = append(content, 0, 0) // no extensions
+	return vector(append([]byte{0xfe, 0x0d}, vector(content)...))
 }
 
 // hello is what is read of the ClientHello that config sends.

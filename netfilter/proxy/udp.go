@@ -88,6 +88,7 @@ type udpFlow struct {
 
 	mu      sync.Mutex
 	server  *net.UDPConn // nil until it is looked up
+	ready   bool         // nothing is pending: datagrams go to the server
 	pending [][]byte
 	held    int // bytes in pending
 }
@@ -132,7 +133,7 @@ type relay struct {
 
 	mu     sync.Mutex
 	flows  map[udpKey]*udpFlow
-	denied map[udpKey]time.Time // of ServeUDP's goroutine: when a denial was last reported
+	denied map[udpKey]time.Time // when a denial was last reported
 }
 
 // again is after how long a sender that does not stop is reported again: no error tells
@@ -154,13 +155,7 @@ func (r *relay) flow(from, to netip.AddrPort) *udpFlow {
 	f.touch()
 	if d := r.admit(f); !d.Allow {
 		f.cancel(net.ErrClosed)
-		if now := time.Now(); now.Sub(r.denied[key]) >= again {
-			if len(r.denied) >= r.p.Limits.UDPFlows {
-				clear(r.denied)
-			}
-			r.denied[key] = now
-			r.p.deny(f.denial(d))
-		}
+		r.deny(key, f.denial(d))
 		return nil
 	}
 	r.mu.Lock()
@@ -168,9 +163,27 @@ func (r *relay) flow(from, to netip.AddrPort) *udpFlow {
 	r.mu.Unlock()
 	go func() {
 		defer r.remove(key, f)
-		f.serve()
+		if d, refused := f.serve(); refused {
+			r.deny(key, d)
+		}
 	}()
 	return f
+}
+
+func (r *relay) deny(key udpKey, d Denial) {
+	now := time.Now()
+	r.mu.Lock()
+	soon := now.Sub(r.denied[key]) < again
+	if !soon {
+		if len(r.denied) >= r.p.Limits.UDPFlows {
+			clear(r.denied)
+		}
+		r.denied[key] = now
+	}
+	r.mu.Unlock()
+	if !soon {
+		r.p.deny(d)
+	}
 }
 
 // admit makes f one of the proxy's flows before it is decided about, so that Recheck
@@ -273,7 +286,7 @@ func (f *udpFlow) send(b []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.server != nil:
+	case f.ready:
 		f.pass(b)
 	case f.held+len(b) <= maxPending:
 		f.pending = append(f.pending, append([]byte(nil), b...))
@@ -290,40 +303,48 @@ func (f *udpFlow) pass(b []byte) {
 
 // serve looks the server up and passes on its answers, until nothing came either way for
 // a while.
-func (f *udpFlow) serve() {
-	conn, err := f.p.dialer(f.p.Rules(), f.name).DialContext(f.ctx, "udp", target(f.name, f.to))
+func (f *udpFlow) serve() (d Denial, refused bool) {
+	rules := f.p.Rules()
+	conn, err := f.p.dialer(rules, f.name).DialContext(f.ctx, "udp", target(f.name, f.to))
 	if err != nil {
 		var r *refusal
-		switch {
-		case errors.As(err, &r):
-			d := f.denial(r.Decision)
+		if refused = errors.As(err, &r); refused {
+			d = f.denial(r.Decision)
 			d.Address = r.address
-			f.p.deny(d)
-		case f.ctx.Err() == nil:
+		} else if f.ctx.Err() == nil {
 			f.counts.failures.Add(1)
 			f.p.Failed(Failure{Client: f.from, Name: f.name, Port: f.to.Port(), Err: err})
 		}
-		return
+		return d, refused
 	}
 	f.mu.Lock()
 	if f.ctx.Err() != nil {
 		f.mu.Unlock()
 		_ = conn.Close()
-		return
+		return d, false
 	}
 	f.server = conn.(*net.UDPConn)
+	f.mu.Unlock()
+	// Recheck may have come when there was no server to ask about.
+	if now := f.p.Rules(); now != rules {
+		if d := f.recheck(now); !d.Allow {
+			return f.denial(d), true
+		}
+	}
+	f.mu.Lock()
 	for _, b := range f.pending {
 		f.pass(b)
 	}
-	f.pending, f.held = nil, 0
+	f.pending, f.ready = nil, true
 	f.mu.Unlock()
 	f.answer()
+	return d, false
 }
 
 func (f *udpFlow) answer() {
 	r, err := newReceiver(f.server,
-		func() []byte { return *largePool.Get().(*[]byte) }, // held for one call
-		func(b []byte) { largePool.Put(&b) })
+		func() []byte { return largePool.Get().(*[largeBuffer]byte)[:] }, // held for one call
+		func(b []byte) { largePool.Put((*[largeBuffer]byte)(b)) })
 	if err != nil {
 		return
 	}
@@ -340,7 +361,7 @@ func (f *udpFlow) answer() {
 			f.touch()
 			f.counts.down.Add(uint64(n))
 			_ = f.socket.Send(b[:n], f.to, f.from) // a client that is gone is no error
-			largePool.Put(&b)
+			largePool.Put((*[largeBuffer]byte)(b))
 		case errors.Is(err, io.EOF): // an empty datagram
 			f.touch()
 			_ = f.socket.Send(nil, f.to, f.from)

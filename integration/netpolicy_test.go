@@ -79,17 +79,51 @@ func TestNetworkWhy(t *testing.T) {
 	}
 	w.fetches(t, sb, "curl -sS http://"+at("other.test"), "hello")
 
-	for _, gone := range []bool{false, true} {
+	for _, then := range []string{"now", "after hutchd's death", "without the sandbox"} {
+		switch then {
+		case "after hutchd's death":
+			kill(t, w.daemon(t).hutchd)
+			w.c = w.connect(t)
+		case "without the sandbox":
+			w.ok(t, "rm", "-f", sb)
+		}
 		out := w.ok(t, "why", sb)
 		for target, how := range want {
 			if !strings.Contains(out, target) || !strings.Contains(out, how) {
-				t.Errorf("hutch why (gone: %t) misses %s, %s:\n%s", gone, target, how, out)
+				t.Errorf("hutch why, %s, misses %s, %s:\n%s", then, target, how, out)
 			}
 		}
-		if !gone {
-			w.ok(t, "rm", "-f", sb)
+	}
+}
+
+// TestNetworkShell: a command in a shell has what was refused during it, and no more.
+func TestNetworkShell(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newNetWorld(t, []string{"web.test"})
+	sb := w.allowing(t, "web.test")
+	sh, err := w.c.OpenShell(t.Context(), api.ShellParams{Sandbox: sb})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string][]string{
+		connecting("a.test", 443): {"a.test"},
+		connecting("b.test", 443): {"b.test"},
+		"true":                    {},
+	} {
+		res, err := w.c.RunShell(t.Context(), api.ShellRunParams{Shell: sh.Shell, Command: command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		for _, d := range res.Denials {
+			got = append(got, d.Target)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", command, got, want)
 		}
 	}
+	w.ok(t, "rm", "-f", sb)
 }
 
 // TestNetworkHint: hutch run tells behind a command that failed what was refused, and
@@ -151,6 +185,7 @@ func TestNetworkLearn(t *testing.T) {
 	script := fmt.Sprintf("curl -sS http://web.test:%d; curl -sS http://db.test:%d; curl -sS http://evil.test:%d; true", web, db, web)
 	entries := []string{fmt.Sprintf("tcp://db.test:%d", db), fmt.Sprintf("tcp://web.test:%d", web)}
 	slices.Sort(entries)
+	whole := t // what the connection of the next daemon lives as long as
 	for _, learn := range []api.NetLearning{api.LearnDeny, api.LearnAllow} {
 		t.Run(string(learn), func(t *testing.T) {
 			sb := w.box(t, api.NetPolicy{Mode: api.NetLearn, Learn: learn, Block: []string{"evil.test"}, AllowCIDRs: loopback})
@@ -158,6 +193,8 @@ func TestNetworkLearn(t *testing.T) {
 			if got := strings.Count(res.Stdout, "test:"); got != map[api.NetLearning]int{api.LearnDeny: 0, api.LearnAllow: 2}[learn] {
 				t.Errorf("%d servers were reached: %q, %q", got, res.Stdout, res.Stderr)
 			}
+			kill(t, w.daemon(t).hutchd) // what was learned outlives it
+			w.c = w.connect(whole)
 			n, err := w.c.Network(t.Context(), sb)
 			if err != nil || n.Learned == nil {
 				t.Fatalf("%+v, %v", n, err)

@@ -53,21 +53,37 @@ type why struct {
 	Untold  int64        `json:"untold,omitempty"` // further ones, of which no more is known
 }
 
+// whyOf joins what the daemon remembers with what its events tell, which outlive it and
+// the sandbox but do not tell of every repetition.
 func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 	n, err := c.Network(ctx, ref)
-	switch {
-	case err == nil:
-		return &why{n.Sandbox, n.Network.Mode, n.Denials, n.Untold}, nil
-	case !notFound(err):
+	if err != nil && !notFound(err) {
 		return nil, err
 	}
-	w, rerr := replay(ctx, c, ref)
-	switch {
-	case rerr != nil:
-		return nil, rerr
-	case len(w.Denials) == 0:
-		return nil, err
+	gone := err
+	id := ref
+	if gone == nil {
+		id = n.Sandbox
 	}
+	w, err := replay(ctx, c, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case gone != nil && len(w.Denials) == 0:
+		return nil, gone
+	}
+	w.Mode = n.Network.Mode
+	w.Untold = max(w.Untold, n.Untold)
+	for _, d := range n.Denials {
+		same := func(o api.Denial) bool { return o.NetTarget == d.NetTarget && o.Rule == d.Rule }
+		if i := slices.IndexFunc(w.Denials, same); i < 0 {
+			w.Denials = append(w.Denials, d)
+		} else {
+			d.Count = max(d.Count, w.Denials[i].Count)
+			w.Denials[i] = d
+		}
+	}
+	slices.SortFunc(w.Denials, func(a, b api.Denial) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
 	return w, nil
 }
 
@@ -102,11 +118,10 @@ func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 		w.Denials[i].Count += d.Count
 		w.Denials[i].Time, w.Denials[i].Exec = e.Time, e.Exec
 	}
-	slices.SortFunc(w.Denials, func(a, b api.Denial) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
 	return w, nil
 }
 
-// print groups what one entry would allow: a lookup and connections of one name.
+// print writes a table.
 func (w *why) print(out io.Writer, now time.Time) {
 	switch {
 	case len(w.Denials) == 0 && w.Mode == api.NetNone:

@@ -162,6 +162,9 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 			return err
 		}
 		own.Add(s.net.Close)
+		if err := s.seen.recall(s.wantedFile()); err != nil {
+			return err
+		}
 	}
 
 	var ids []uint64

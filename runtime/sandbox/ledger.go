@@ -1,8 +1,14 @@
 package sandbox
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -15,18 +21,18 @@ import (
 const (
 	maxDenials     = 1000 // different ones that are kept of a sandbox
 	maxExecDenials = 100  // and of an exec
-	maxPassed      = 1000 // different targets, of mode learn
+	maxTargets     = 2000 // different targets, of mode learn
 	denialPause    = time.Second
 	denialBurst    = 100 // events at once
 	denialRate     = 10  // and a second, from then on
 )
 
-// ledger is what a sandbox was refused, and in mode learn what it has reached.
+// ledger is what a sandbox was refused, and in mode learn what it wanted.
 type ledger struct {
 	mu      sync.Mutex // guards what follows; taken before Sandbox.mu
 	denials map[refusal]*entry
-	passed  map[api.NetTarget]bool
-	untold  int64 // refusals that there was no room for
+	targets map[api.NetTarget]bool // of mode learn: all that it has reached or wanted to
+	untold  int64                  // refusals that there was no room for
 
 	// Of events: what may be sent now, and what was not.
 	tokens  float64
@@ -64,6 +70,7 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
 	d.Exec = s.attribute(d)
+	m.remember(s, d.NetTarget)
 	s.seen.untold += e.Untold
 	s.seen.skipped += e.Untold
 	if e := s.seen.denied(d, now); e != nil {
@@ -132,15 +139,61 @@ func (m *Manager) Passed(sandbox string, t api.NetTarget) {
 	if s == nil {
 		return
 	}
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
+	m.remember(s, t)
+}
+
+// remember adds t to what a sandbox in mode learn wanted, also for the next hutchd;
+// ledger.mu is held. There are few different targets, and each is written once.
+func (m *Manager) remember(s *Sandbox, t api.NetTarget) {
 	l := &s.seen
+	s.mu.Lock()
+	learns := s.record.Network.Mode == api.NetLearn
+	s.mu.Unlock()
+	if !learns || l.targets[t] || len(l.targets) >= maxTargets {
+		return
+	}
+	if l.targets == nil {
+		l.targets = map[api.NetTarget]bool{}
+	}
+	l.targets[t] = true
+	line, err := json.Marshal(t)
+	if err == nil {
+		err = appendLine(s.wantedFile(), line)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it is being removed
+		m.cfg.Logger.Warn("note what a sandbox wants to reach", "sandbox", s.id, "err", err)
+	}
+}
+
+func (s *Sandbox) wantedFile() string { return filepath.Join(s.dir, "wanted") }
+
+func appendLine(path string, line []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// recall reads what a hutchd before has remembered. A line that a kill has cut is lost.
+func (l *ledger) recall(path string) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.passed == nil {
-		l.passed = map[api.NetTarget]bool{}
+	l.targets = map[api.NetTarget]bool{}
+	for line := range bytes.Lines(data) {
+		var t api.NetTarget
+		if json.Unmarshal(line, &t) == nil && len(l.targets) < maxTargets {
+			l.targets[t] = true
+		}
 	}
-	if len(l.passed) < maxPassed {
-		l.passed[t] = true
-	}
+	return err
 }
 
 // denied enters d and returns the event to send, if any; mu is held.
@@ -191,16 +244,9 @@ func (l *ledger) read() (denials []api.Denial, untold int64) {
 	return denials, l.untold
 }
 
-// wanted is all that the sandbox has reached, or would have in mode learn.
+// wanted is all that the sandbox has reached, or would have, in mode learn.
 func (l *ledger) wanted() []api.NetTarget {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all []api.NetTarget
-	for t := range l.passed {
-		all = append(all, t)
-	}
-	for r := range l.denials {
-		all = append(all, r.NetTarget)
-	}
-	return all
+	return slices.Collect(maps.Keys(l.targets))
 }

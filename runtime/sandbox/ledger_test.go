@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,20 +121,40 @@ func TestDeniedFlood(t *testing.T) {
 	})
 }
 
-// TestPassed: mode learn learns from what passed and from what did not.
-func TestPassed(t *testing.T) {
+// TestWanted: mode learn learns from what passed and from what did not, also after the
+// death of hutchd, and other modes keep nothing.
+func TestWanted(t *testing.T) {
 	m, s, _ := refusing(t)
+	s.dir = t.TempDir()
+	m.Denied(s.id, denied("before.test"))
+	if got := s.seen.wanted(); len(got) > 0 {
+		t.Errorf("without mode learn: %v", got)
+	}
+	s.record.Network.Mode = api.NetLearn
 	m.Passed(s.id, denied("a.test").NetTarget)
 	m.Passed(s.id, denied("a.test").NetTarget)
 	m.Passed("sb_gone", denied("x.test").NetTarget)
 	m.Denied(s.id, denied("b.test"))
-	if got := s.seen.wanted(); len(got) != 2 {
-		t.Errorf("%v", got)
+	if err := appendLine(s.wantedFile(), []byte(`{"name":"cut`)); err != nil {
+		t.Fatal(err)
 	}
-	for i := range 2 * maxPassed {
+	var next ledger
+	if err := next.recall(s.wantedFile()); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*ledger{&s.seen, &next} {
+		got := []string{}
+		for _, w := range l.wanted() {
+			got = append(got, w.Where())
+		}
+		if slices.Sort(got); fmt.Sprint(got) != "[a.test:443 b.test:443]" {
+			t.Errorf("%v", got)
+		}
+	}
+	for i := range 2 * maxTargets {
 		m.Passed(s.id, api.NetTarget{Proto: api.TCP, Name: fmt.Sprintf("n%d.test", i), Port: 1})
 	}
-	if got := s.seen.wanted(); len(got) != maxPassed+1 {
+	if got := s.seen.wanted(); len(got) != maxTargets {
 		t.Errorf("%d are kept", len(got))
 	}
 }

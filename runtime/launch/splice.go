@@ -78,10 +78,10 @@ func whenWritable(f *os.File, do func(fd int) error) error {
 	}
 	var derr error
 	err = rc.Write(func(fd uintptr) bool {
-		for derr = unix.EINTR; derr == unix.EINTR; {
+		for derr = unix.EINTR; errors.Is(derr, unix.EINTR); {
 			derr = do(int(fd))
 		}
-		return derr != unix.EAGAIN
+		return !errors.Is(derr, unix.EAGAIN)
 	})
 	if err != nil {
 		return err

@@ -203,3 +203,14 @@ func TestVMAppArmor(t *testing.T) {
 		})
 	}
 }
+
+// TestVMQuota runs TestDiskQuota as root, on the disk that prep.sh has mounted.
+func TestVMQuota(t *testing.T) {
+	only(t, "quota")
+	args := append([]string{"env"}, os.Environ()...)
+	cmd := exec.Command("sudo", append(args, quotaVar+"=/quota", os.Args[0], "-test.run=^TestDiskQuota$", "-test.v")...)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestDiskQuota ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

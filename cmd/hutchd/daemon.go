@@ -166,7 +166,7 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 	undo.Add(networks.Close)
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: source,
-		Launcher: d.launcher, Events: d.events, Networks: networks, Cgroups: execs, Logger: d.log,
+		Launcher: d.launcher, Events: d.events, Networks: networks, Cgroups: execs, Projects: d.projects(), Logger: d.log,
 	})
 	if err := d.manager.Adopt(context.Background(), held.Sandboxes); err != nil {
 		return err
@@ -394,7 +394,7 @@ func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 			d.end(msg.Stop.Keep, msg.Stop.Reason)
 		case msg.Reloaded != nil:
 			d.reloaded(msg)
-		case msg.Swept != nil, msg.Probed != nil:
+		case msg.Swept != nil, msg.Probed != nil, msg.Projected != nil:
 			select {
 			case d.answers <- msg:
 			default: // nobody waits any more

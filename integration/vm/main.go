@@ -147,6 +147,9 @@ func makePayload(ctx context.Context, root, dir string, cases []vmCase, o option
 			return "", err
 		}
 	}
+	if err := makeQuota(ctx, dir, stage); err != nil {
+		return "", err
+	}
 	for _, c := range cases {
 		for i := range c.tests {
 			if o.run != "" {
@@ -165,6 +168,15 @@ func makePayload(ctx context.Context, root, dir string, cases []vmCase, o option
 	disk := filepath.Join(dir, "payload.ext4")
 	// As large as the files and a bit; sparse.
 	return disk, errors.Join(makeDisk(ctx, stage, disk, "1G", "-O", "^has_journal", "-m", "0"), os.RemoveAll(stage))
+}
+
+// makeQuota adds a disk with project quotas, which the guest has no program to make.
+func makeQuota(ctx context.Context, dir, stage string) error {
+	empty := filepath.Join(dir, "empty")
+	if err := os.Mkdir(empty, 0o755); err != nil {
+		return err
+	}
+	return makeDisk(ctx, empty, filepath.Join(stage, "quota.ext4"), "200M", "-O", "quota,project", "-E", "quotatype=prjquota")
 }
 
 // boot runs one case and reads its tests.

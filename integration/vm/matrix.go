@@ -55,6 +55,7 @@ var matrix = []vmCase{
 		{pkg: "integration", run: "^Test(HostFiles|Mounts)$"},
 		{pkg: "integration", run: "^TestVMSingle$"},
 	}},
+	{name: "quota", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMQuota$"}}},
 	{name: "apparmor", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
 }
 

@@ -121,5 +121,6 @@ func (m *monitor) config() *monitorapi.Config {
 		Private:      m.opts.Private != nil,
 		Settings:     m.settings(),
 		PID:          os.Getpid(),
+		Projects:     m.hasProjects(),
 	}
 }

@@ -114,6 +114,7 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 	if err := adoptOrphans(); err != nil {
 		return err
 	}
+	allowCoreLimit()
 	if err := m.opts.Paths.MakeDirs(); err != nil {
 		return err
 	}
@@ -136,6 +137,16 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 		m.log.Warn("only one uid is mapped", "why", m.ids.Reason)
 	}
 	return nil
+}
+
+// allowCoreLimit raises a hard limit of core files of 0, as sudo(8) leaves it, where this
+// process may: sandboxes have 1, because only that keeps the kernel from running the
+// program of core_pattern (fs/coredump.c).
+func allowCoreLimit() {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_CORE, &l) == nil && l.Max == 0 {
+		_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 0, Max: 1}) // creates say what is missing
+	}
 }
 
 // start brings hutch-launch and hutchd up and waits until hutchd serves.
@@ -354,6 +365,14 @@ func (m *monitor) serveHutchd(ctx context.Context, h *hutchd) {
 			r := m.reload()
 			r.Asked = true
 			if err := h.send(monitorapi.Message{Reloaded: r}); err != nil {
+				return
+			}
+		case msg.Project != nil:
+			done := &monitorapi.Projected{Sandbox: msg.Project.Sandbox}
+			if err := m.limitProject(msg.Project); err != nil {
+				done.Error = err.Error()
+			}
+			if err := h.send(monitorapi.Message{Projected: done}); err != nil {
 				return
 			}
 		case msg.Ending != nil:

@@ -29,6 +29,8 @@ type saved struct {
 	Root   *Root       `json:"root"`
 	Clock  clockState  `json:"clock,omitzero"`
 	User   uint32      `json:"user"`
+	// Project says that a project quota holds the limit of disk space.
+	Project bool `json:"project,omitempty"`
 }
 
 // save replaces record.json.
@@ -42,7 +44,7 @@ func (s *Sandbox) saveAs(to api.State) error {
 }
 
 func (s *Sandbox) write(record api.Sandbox) error {
-	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: record, Spec: s.spec, Root: s.root, Clock: s.clock.state(), User: s.user})
+	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: record, Spec: s.spec, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil})
 }
 
 // claimGrace is how long a sandbox that is tied to its creator's connection waits for the
@@ -144,7 +146,9 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1), orphaned: from.Spec.Owner == api.OwnerConnection,
 	}
 	m.placeCgroup(s)
-	s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs")))
+	if s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs"))); from.Project {
+		m.byProject(s)
+	}
 	if s.record.State == api.Creating {
 		s.record.State = api.Running
 	}
@@ -206,6 +210,7 @@ func (m *Manager) undoAdopted(s *Sandbox) func() error {
 	var undo cleanup.Stack
 	undo.Add(func() error { s.root.Release(); return nil })
 	undo.Add(func() error { return removeAll(s.dir) })
+	undo.Add(func() error { m.freeProject(s); return nil })
 	undo.Add(func() error { return unmountOwn(s.dir) })
 	undo.Add(func() error { return unmountBelow(s.dir, 1+len(s.spec.Mounts)) })
 	if s.net != nil {

@@ -54,6 +54,14 @@ type Launcher interface {
 	Loosen(id, exec string) error
 }
 
+// Projects are limits of disk space that the file system itself holds: project quotas,
+// which only somebody outside of the daemon's user namespace may set.
+type Projects interface {
+	// Limit bounds all that is below the folder fs of a sandbox, which must be empty the
+	// first time; 0 and 0 ends that.
+	Limit(ctx context.Context, sandbox string, bytes, inodes int64) error
+}
+
 // Cgroups are those of execs, below their sandboxes' own; package cgroups, joined
 // by cmd/hutchd. sandbox is the path of a sandbox's cgroup. No method waits for a
 // process but Kill, KillAll and Freeze.

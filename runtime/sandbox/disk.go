@@ -26,6 +26,8 @@ type disk struct {
 	// hard says that fs is a file system of its own, which takes no more: nothing has to be
 	// watched, and what it holds can be asked for at any time.
 	hard bool
+	// project holds the limit where that is by a project quota, else nil.
+	project func(limit diskuse.Usage) error
 
 	wake  chan struct{} // somebody begins to use the sandbox
 	begun atomic.Int64  // how often somebody has
@@ -228,7 +230,11 @@ func (d *disk) full() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	left := diskuse.Usage{Bytes: d.limit.Bytes - d.used.Bytes, Inodes: d.limit.Inodes - d.used.Inodes}
-	return d.limit.Bytes > 0 && left.Bytes < 4096 || d.limit.Inodes > 0 && left.Inodes <= 0
+	least := int64(4096)
+	if d.project != nil {
+		least = 64 << 10 // for the file system's own blocks
+	}
+	return d.limit.Bytes > 0 && left.Bytes < least || d.limit.Inodes > 0 && left.Inodes <= 0
 }
 
 // fileSize is the size that no single file may have, so that not even one that is written in

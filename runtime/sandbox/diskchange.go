@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -103,7 +104,12 @@ func (m *Manager) changeDisk(ctx context.Context, s *Sandbox, l *api.Limits) (ba
 // set puts a limit in force. Commands that run keep the bound of single files that they
 // were started with (RLIMIT_FSIZE).
 func (d *disk) set(limit diskuse.Usage) error {
-	if d.hard {
+	switch {
+	case d.project != nil:
+		if err := d.project(limit); err != nil {
+			return err
+		}
+	case d.hard:
 		if err := sys.FSReconfigure(d.fs, d.options(limit)); err != nil {
 			return fmt.Errorf("change the size of the sandbox's file system: %w", err)
 		}
@@ -117,6 +123,30 @@ func (d *disk) set(limit diskuse.Usage) error {
 	d.rest.Store(true)
 	d.begin()
 	return nil
+}
+
+// byProject makes the file system hold the limit, where it can. What has no limit of both
+// kinds is left to the watch: statfs(2) would tell of the whole file system.
+func (m *Manager) byProject(s *Sandbox) {
+	if d := s.disk; d != nil && m.cfg.Projects != nil && d.limit.Bytes > 0 && d.limit.Inodes > 0 {
+		d.hard, d.project = true, func(limit diskuse.Usage) error {
+			ctx, cancel := context.WithTimeout(context.Background(), projectTimeout)
+			defer cancel()
+			return m.cfg.Projects.Limit(ctx, s.id, limit.Bytes, limit.Inodes)
+		}
+	}
+}
+
+// projectTimeout bounds what the monitor may take to set a quota.
+const projectTimeout = 5 * time.Second
+
+// freeProject takes the limit of the project away, before its files are removed.
+func (m *Manager) freeProject(s *Sandbox) {
+	if d := s.disk; d != nil && d.project != nil {
+		if err := d.project(diskuse.Usage{}); err != nil { // the next daemon sweeps it
+			m.cfg.Logger.Debug("take a quota away", "sandbox", s.id, "err", err)
+		}
+	}
 }
 
 // hit is the limit that has led to the verdict disk, as denial names it.

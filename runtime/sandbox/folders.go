@@ -56,7 +56,18 @@ func (f *creation) folders(context.Context) error {
 // limitDisk makes the sandbox's limit of disk space.
 func (f *creation) limitDisk() error {
 	s := f.s
-	if s.disk = newDisk(s.dir, &s.record.Limits, wantsOwn(s.dir, &s.record.Limits)); s.disk == nil || !s.disk.hard {
+	if s.disk = newDisk(s.dir, &s.record.Limits, wantsOwn(s.dir, &s.record.Limits)); s.disk == nil {
+		return nil
+	}
+	if !s.disk.hard {
+		if f.m.byProject(s); s.disk.project == nil {
+			return nil
+		}
+		f.undo.Add(func() error { f.m.freeProject(s); return nil })
+		if err := s.disk.project(s.disk.limit); err != nil {
+			f.m.cfg.Logger.Warn("no project quota; the limit is watched", "sandbox", s.id, "err", err)
+			s.disk = newDisk(s.dir, &s.record.Limits, false)
+		}
 		return nil
 	}
 	err := s.disk.mountOwn()

@@ -34,6 +34,7 @@ type Config struct {
 	Events   Events // nil discards
 	Networks Networks
 	Cgroups  Cgroups
+	Projects Projects // nil where there are no project quotas
 	Logger   *slog.Logger
 }
 

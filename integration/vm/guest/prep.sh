@@ -25,7 +25,15 @@ apparmor() {
 	END
 }
 
+# A disk with project quotas, for a daemon of root's.
+quota() {
+	cp --sparse=always /payload/quota.ext4 /var/quota.ext4
+	mkdir /quota
+	mount -o loop,prjquota /var/quota.ext4 /quota
+}
+
 case $case in
+quota) quota ;;
 apparmor) apparmor ;;
 single) sed -i '/^dev:/d' /etc/subuid /etc/subgid ;;
 delegation) # as older distributions have it

@@ -9,6 +9,7 @@
 //	swept  {removed, error}            sweep {}
 //	probed {checks}                    probe {}
 //	reloaded {settings | failed}       reload {}
+//	projected {sandbox, error}         project {home, sandbox, bytes, inodes}
 //
 // Authentication happens in the monitor, because inside a user namespace
 // SO_PEERCRED shows every unmapped uid as 65534.
@@ -28,15 +29,17 @@ type Message struct {
 	Swept  *Swept  `json:"swept,omitempty"`
 	Probed *Probed `json:"probed,omitempty"`
 	// Reloaded answers Reload, and tells of a reload that nobody of hutchd's asked for.
-	Reloaded *Reloaded `json:"reloaded,omitempty"`
+	Reloaded  *Reloaded  `json:"reloaded,omitempty"`
+	Projected *Projected `json:"projected,omitempty"`
 
 	// hutchd to monitor.
-	Ready  *Ready  `json:"ready,omitempty"`  // serves from now on
-	Failed *Failed `json:"failed,omitempty"` // could not start; hutchd exits
-	Sweep  *Sweep  `json:"sweep,omitempty"`  // remove cgroups of dead daemons
-	Probe  *Probe  `json:"probe,omitempty"`  // run the doctor's probes
-	Reload *Reload `json:"reload,omitempty"` // read the configuration file again
-	Ending *Ending `json:"ending,omitempty"` // takes no connection any more
+	Ready   *Ready   `json:"ready,omitempty"`   // serves from now on
+	Failed  *Failed  `json:"failed,omitempty"`  // could not start; hutchd exits
+	Sweep   *Sweep   `json:"sweep,omitempty"`   // remove cgroups of dead daemons
+	Probe   *Probe   `json:"probe,omitempty"`   // run the doctor's probes
+	Reload  *Reload  `json:"reload,omitempty"`  // read the configuration file again
+	Project *Project `json:"project,omitempty"` // limit what a sandbox may write
+	Ending  *Ending  `json:"ending,omitempty"`  // takes no connection any more
 }
 
 // Config is what hutchd can not find out inside its namespaces.
@@ -55,6 +58,9 @@ type Config struct {
 	Settings Settings `json:"settings"`
 	// PID is the monitor's, in its own pid namespace: the daemon's pid for users.
 	PID int `json:"pid"`
+	// Projects says that the data folder's file system has project quotas in force, which
+	// the monitor may set.
+	Projects bool `json:"projects,omitempty"`
 }
 
 // Settings are of the configuration file, which hutchd may not be able to open.
@@ -98,6 +104,21 @@ type Reloaded struct {
 	Failed   *Failed   `json:"failed,omitempty"`
 	Asked    bool      `json:"asked,omitempty"` // it answers Reload
 	Again    bool      `json:"again,omitempty"` // nothing has happened: what a new hutchd may have missed
+}
+
+// Project asks for limits of all that is in the folder of a sandbox of this daemon's home;
+// 0 and 0 takes them away. The answer is Projected.
+type Project struct {
+	Home    string `json:"home"`
+	Sandbox string `json:"sandbox"`
+	Bytes   int64  `json:"bytes"`
+	Inodes  int64  `json:"inodes"`
+}
+
+// Projected says that the limits are in force, or why not.
+type Projected struct {
+	Sandbox string `json:"sandbox"`
+	Error   string `json:"error,omitempty"`
 }
 
 // Sweep asks for a sweep of cgroups; the answer is Swept.

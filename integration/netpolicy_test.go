@@ -275,3 +275,41 @@ func TestNetworkCounters(t *testing.T) {
 	}
 	w.ok(t, "rm", "-f", sb)
 }
+
+// TestNetworkUpdateRefused: a policy that can not be put in force leaves the one before.
+func TestNetworkUpdateRefused(t *testing.T) {
+	t.Parallel()
+	needs(t, "curl")
+	w := newNetWorld(t, []string{"web.test"})
+	port := webServer(t, "hello")
+	at := fmt.Sprintf("web.test:%d", port)
+	sb, bare := w.allowing(t, at), w.ok(t, "create", "host")
+	bare = strings.TrimSpace(bare)
+	for name, tt := range map[string]struct {
+		sandbox string
+		p       api.NetUpdateParams
+		code    api.Code
+	}{
+		"a public suffix":   {sb, api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"*.co.uk"}}}, api.InvalidArgument},
+		"not there":         {sb, api.NetUpdateParams{Remove: &api.NetLists{Allow: []string{"a.test"}}}, api.InvalidArgument},
+		"eBPF":              {sb, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetOpen, Require: api.RequireEBPF}}, api.Unavailable},
+		"none that allows":  {sb, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetNone, Allow: []string{at}}}, api.InvalidArgument},
+		"nothing":           {sb, api.NetUpdateParams{}, api.InvalidArgument},
+		"without a network": {bare, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetOpen}}, api.FailedPrecondition},
+		"nobody":            {"sb_gone", api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"a.test"}}}, api.NotFound},
+	} {
+		tt.p.Sandbox = tt.sandbox
+		if _, err := w.c.UpdateNetwork(t.Context(), tt.p); api.ErrorCode(err) != tt.code {
+			t.Errorf("%s: %v, want %s", name, err, tt.code)
+		}
+	}
+	n, err := w.c.Network(t.Context(), sb)
+	if err != nil || !reflect.DeepEqual(n.Network, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at}, AllowCIDRs: loopback}) {
+		t.Errorf("%+v, %v", n.Network, err)
+	}
+	w.fetches(t, sb, "curl -sS http://"+at, "hello")
+	if _, err := w.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"*.co.uk"}}}}, nil, nil); api.ErrorCode(err) != api.InvalidArgument {
+		t.Error(err)
+	}
+	w.ok(t, "rm", "-f", sb, bare)
+}

@@ -28,6 +28,12 @@ func Check(p api.NetPolicy, t api.NetTarget) (api.NetVerdict, error) {
 	}), nil
 }
 
+// Check says whether a policy can be put in force, but for what the kernel says to it.
+func (e *Engine) Check(p api.NetPolicy) error {
+	_, err := policy.Compile(p)
+	return err
+}
+
 // Learn is the smallest policy for what a sandbox has reached, or wanted to reach, under
 // the policy p.
 func Learn(p api.NetPolicy, wanted []api.NetTarget) api.NetPolicy { return policy.Learn(p, wanted) }

@@ -60,7 +60,7 @@ func (r *runner) tour(ctx context.Context, style cli.Style) error {
 		return err
 	}
 	defer func() { tell(r.client.Close()) }()
-	spec := api.Spec{Image: config.HostImage, Owner: api.OwnerConnection}
+	spec := api.Spec{Image: config.HostImage, Owner: api.OwnerConnection, Network: api.NetPolicy{Mode: api.NetNone}} // whatever is configured
 	if r.info.Isolation.Cgroups != "none" {
 		spec.Limits.MemoryBytes, spec.Limits.PIDs = tourMemory, tourPIDs
 	}

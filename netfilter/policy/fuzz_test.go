@@ -139,3 +139,18 @@ func BenchmarkConnect(b *testing.B) {
 }
 
 func isNot(netip.Addr) bool { return false }
+
+// BenchmarkCompile is on the way of each create and update.
+func BenchmarkCompile(b *testing.B) {
+	for _, n := range []int{3, 10_000} {
+		b.Run(itoa(n), func(b *testing.B) {
+			p := api.NetPolicy{Mode: api.NetAllow}
+			for i := range n {
+				p.Allow = append(p.Allow, "n"+itoa(i)+".example.test")
+			}
+			for b.Loop() {
+				compile(b, p)
+			}
+		})
+	}
+}

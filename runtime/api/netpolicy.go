@@ -151,6 +151,12 @@ func (p *NetPolicy) validateMode(field string) error {
 		return invalid(field+".learn", "given with mode %s", mode).WithHint("use mode learn, or leave it out")
 	case p.Require != "" && p.Require != RequireEBPF:
 		return invalid(field+".require", "%q can not be required", p.Require).WithHint("use ebpf, or leave it out")
+	// Pinned, and not to be honoured by this build.
+	case p.Require != "":
+		return Errorf(Unavailable, "%s.require: this build does not enforce policies by eBPF", field).WithField(field + ".require").
+			WithHint("leave it out: the policy is enforced by a proxy, which no process of the sandbox can get around")
+	case p.Ask:
+		return Errorf(Unavailable, "%s.ask: this build does not ask about what is not allowed", field).WithField(field + ".ask").WithHint("leave it out")
 	}
 	return nil
 }

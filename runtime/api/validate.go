@@ -227,10 +227,6 @@ func checkUnbuilt(s *Spec) error {
 	switch {
 	case s.Template != "":
 		return unavailable("template", "templates")
-	case s.Network.Require != "":
-		return unavailable("network.require", "eBPF enforcement")
-	case s.Network.Ask:
-		return unavailable("network.ask", "asking")
 	case s.Scope != nil:
 		return unavailable("scope", "scopes")
 	case s.Seccomp != "" && s.Seccomp != "default":

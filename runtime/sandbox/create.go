@@ -103,6 +103,9 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	if err := req.Spec.Validate(); err != nil {
 		return api.Sandbox{}, err
 	}
+	if err := m.cfg.Networks.Check(req.Spec.Network); err != nil { // before an image is pulled
+		return api.Sandbox{}, err
+	}
 	limits, err := m.limitsOf(&req.Spec.Limits)
 	if err != nil {
 		return api.Sandbox{}, err

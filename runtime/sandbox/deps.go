@@ -110,6 +110,8 @@ type Networks interface {
 	// Plain is a namespace with a loopback interface and nothing else, the caller's: what
 	// mode none means.
 	Plain() (*os.File, error)
+	// Check says whether Open and Update would take a policy.
+	Check(p api.NetPolicy) error
 	// Open makes a network with a policy in force that is not none; dir is the sandbox's
 	// folder.
 	Open(id, dir string, p api.NetPolicy) (Network, error)

@@ -46,6 +46,9 @@ func (m *Manager) UpdateNetwork(_ context.Context, p api.NetUpdateParams) error 
 	if err != nil {
 		return err
 	}
+	if err := m.cfg.Networks.Check(next); err != nil {
+		return err
+	}
 	if s.net == nil {
 		if next.Mode == api.NetNone {
 			return nil

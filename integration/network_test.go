@@ -375,6 +375,7 @@ func TestNetworkUpdate(t *testing.T) {
 // next one, under the same policy and the same addresses.
 func TestNetworkRestart(t *testing.T) {
 	needsPython(t)
+	needs(t, "curl")
 	w := newNetWorld(t, []string{"web.test", "raw.test"})
 	web := webServer(t, "hello")
 	port, ends := hold(t)

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // limited is what a record says about limits.
@@ -102,7 +105,7 @@ func TestUpdate(t *testing.T) {
 	c.refused("not_found", "sandbox.update", params{"sandbox": "nobody", "limits": params{"pids": 3}})
 
 	// Of commands that start later.
-	c.call(&sb, "sandbox.update", update(params{"timeout_s": 0.3, "rlimits": params{"nofile": params{"soft": 77}}}))
+	c.call(&sb, "sandbox.update", update(params{"timeout_s": testenv.Patience(300 * time.Millisecond).Seconds(), "rlimits": params{"nofile": params{"soft": 77}}}))
 	if res := c.exec(sb.ID, "ulimit -n; sleep 4242"); res.Verdict != "timeout_wall" || res.Stdout != "77\n" {
 		t.Errorf("%+v", res)
 	}

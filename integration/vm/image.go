@@ -19,7 +19,7 @@ var imageScript string
 // sessions, and what the tests compare with or use.
 var guestPackages = []string{
 	"systemd", "systemd-sysv", "libpam-systemd", "dbus", "dbus-user-session", "uidmap", "kmod", "udev", "iproute2", "procps",
-	"python3", "nftables", "libcap2-bin", "fuse3", "crun", "runc", "bubblewrap", "apparmor", "util-linux", "passwd",
+	"python3", "curl", "nftables", "libcap2-bin", "fuse3", "crun", "runc", "bubblewrap", "apparmor", "util-linux", "passwd",
 	"login", "strace", "busybox-static", "sudo",
 }
 

@@ -38,7 +38,7 @@ const load = `^Test(CrowdDeath|DetachFlood|FilesLarge|StdinLarge|KillStorm|Load)
 var matrix = []vmCase{
 	{name: "6.12", kernel: "6.12", limit: 25 * time.Minute, tests: []tests{
 		// Half of the tests' time is waiting.
-		{pkg: "integration", args: []string{"-test.short", "-test.parallel=4", "-test.skip=" + load}},
+		{pkg: "integration", args: []string{"-test.short", "-test.parallel=3", "-test.skip=" + load}},
 	}},
 	{name: "6.1", kernel: "6.1", limit: 12 * time.Minute, tests: []tests{
 		{pkg: "integration", run: named, args: []string{"-test.short"}},

@@ -18,8 +18,11 @@ import (
 const (
 	// maxShells bounds the shells of one sandbox.
 	maxShells = 64
-	// shellPatience is how long a shell may take to start, or to give up a command.
-	// Then it is killed as a whole.
+	// shellStart is how long a shell may take to start: on a busy machine that can be long,
+	// and nobody else waits for it.
+	shellStart = 30 * time.Second
+	// shellPatience is how long a shell may take to give up a command. Then it is killed as a
+	// whole.
 	shellPatience = 10 * time.Second
 )
 
@@ -150,7 +153,7 @@ func streamPair() (ours, theirs *os.File, err error) {
 
 // awaitShell waits until the shell has come up; one that does not is killed.
 func (m *Manager) awaitShell(ctx context.Context, sh *shell) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, shellPatience, api.Errorf(api.Unavailable, "the shell has not started within %v", shellPatience).
+	ctx, cancel := context.WithTimeoutCause(ctx, shellStart, api.Errorf(api.Unavailable, "the shell has not started within %v", shellStart).
 		WithHint("the sandbox is overloaded, or its shell reads something that never ends (ENV, BASH_ENV)"))
 	defer cancel()
 	ev, err := sh.c.Await(ctx, 0)

@@ -33,19 +33,10 @@ const named = `^Test(Script|VerdictsOfSandbox|ExecLimits|ExecCgroups|KillTree|Mo
 // load are tests of nothing but load, which emulation only makes slow.
 const load = `^Test(CrowdDeath|DetachFlood|FilesLarge|StdinLarge|KillStorm|Load)$`
 
-// matrix is every case. The whole suite of end-to-end tests, with fewer rounds of those
-// that repeat, runs on the kernel that most users have; elsewhere what differs.
+// matrix is every case, the quick ones first. The whole suite of end-to-end tests, with
+// fewer rounds of those that repeat, runs on the kernel that most users have; elsewhere what
+// differs.
 var matrix = []vmCase{
-	{name: "6.12", kernel: "6.12", limit: 25 * time.Minute, tests: []tests{
-		// Half of the tests' time is waiting.
-		{pkg: "integration", args: []string{"-test.short", "-test.parallel=3", "-test.skip=" + load}},
-	}},
-	{name: "6.1", kernel: "6.1", limit: 12 * time.Minute, tests: []tests{
-		{pkg: "integration", run: named, args: []string{"-test.short"}},
-	}},
-	{name: "7.2", kernel: "7.2", limit: 12 * time.Minute, tests: []tests{
-		{pkg: "integration", run: named, args: []string{"-test.short"}},
-	}},
 	{name: "delegation", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMFull$"}}},
 	{name: "none", kernel: "6.12", noSession: true, limit: 5 * time.Minute, tests: []tests{
 		{pkg: "integration", run: "^Test(VerdictsOfSandbox|ExecLimits)$"},
@@ -57,6 +48,16 @@ var matrix = []vmCase{
 	}},
 	{name: "quota", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMQuota$"}}},
 	{name: "apparmor", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
+	{name: "7.2", kernel: "7.2", limit: 12 * time.Minute, tests: []tests{
+		{pkg: "integration", run: named, args: []string{"-test.short"}},
+	}},
+	{name: "6.1", kernel: "6.1", limit: 12 * time.Minute, tests: []tests{
+		{pkg: "integration", run: named, args: []string{"-test.short"}},
+	}},
+	{name: "6.12", kernel: "6.12", limit: 25 * time.Minute, tests: []tests{
+		// Half of the tests' time is waiting.
+		{pkg: "integration", args: []string{"-test.short", "-test.parallel=3", "-test.skip=" + load}},
+	}},
 }
 
 // packages are the folders of the tests of some cases.

@@ -255,7 +255,7 @@ func TestNetworkCounters(t *testing.T) {
 	for range 3 {
 		w.fetches(t, sb, "curl -sS http://"+at, "hello")
 	}
-	w.in(t, sb, connecting("web.test", 9))
+	w.in(t, sb, connecting("web.test", 9)+"; "+connecting("other.test", 9))
 	n, err := w.c.Network(t.Context(), sb)
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func TestNetworkCounters(t *testing.T) {
 	if u := uses["allow "+at]; u.Connections != 3 || u.SentBytes == 0 || u.ReceivedBytes == 0 || u.Denials != 0 {
 		t.Errorf("%+v", n.Rules)
 	}
-	if u := uses["mode allow"]; u.Denials != 1 || u.Connections != 0 {
+	if u := uses["mode allow"]; u.Denials != 2 || u.Connections != 0 { // a connection and a lookup
 		t.Errorf("%+v", n.Rules)
 	}
 	if out := w.ok(t, "network", "get", sb); !strings.Contains(out, "allow "+at) || !strings.Contains(out, "hutch why "+sb) {

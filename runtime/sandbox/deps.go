@@ -130,7 +130,7 @@ type Network interface {
 	// Update puts a policy in force, and returns when connections that it does not allow
 	// are closed. On an error the old one stays.
 	Update(p api.NetPolicy) error
-	// Uses counts by rule, in no order.
+	// Uses counts connections by rule, in no order, and what was refused of them.
 	Uses() []api.NetUse
 	// State says how the policy is enforced: api.Isolation.Enforcement, and a detail for
 	// people.

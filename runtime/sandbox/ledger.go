@@ -33,6 +33,7 @@ type ledger struct {
 	denials map[refusal]*entry
 	targets map[api.NetTarget]bool // of mode learn: all that it has reached or wanted to
 	untold  int64                  // refusals that there was no room for
+	lookups map[string]int64       // of denials: refused lookups by rule, which no connection counts
 
 	// Of events: what may be sent now, and what was not.
 	tokens  float64
@@ -53,24 +54,32 @@ type entry struct {
 }
 
 // Denied records that a sandbox was refused something, and tells: subscribers of events
-// and the execs that run. It may be called from any goroutine, also for a sandbox that is
-// gone, and does not wait.
+// and the execs that run. It may be called from any goroutine and does not wait. Of a
+// sandbox that is just being taken over or removed there is an event and no more.
 func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 	m.mu.Lock()
 	s := m.byID[sandbox]
 	m.mu.Unlock()
+	e.Count = max(1, e.Count)
 	if s == nil {
+		m.cfg.Events.Emit(api.EventNetworkDenied, sandbox, "", e)
 		return
 	}
 	now := time.Now()
 	d := api.Denial{
 		Kind: api.KindNet, Target: e.Where(), NetTarget: e.NetTarget, Rule: e.Rule, Why: e.Why, HowToAllow: e.HowToAllow,
-		Count: max(1, e.Count), Time: now.UTC().Truncate(time.Millisecond),
+		Count: e.Count, Time: now.UTC().Truncate(time.Millisecond),
 	}
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
 	d.Exec = s.attribute(d)
 	m.remember(s, d.NetTarget)
+	if d.Proto == "" {
+		if s.seen.lookups == nil {
+			s.seen.lookups = map[string]int64{}
+		}
+		s.seen.lookups[d.Rule] += d.Count
+	}
 	s.seen.untold += e.Untold
 	s.seen.skipped += e.Untold
 	if e := s.seen.denied(d, now); e != nil {
@@ -242,6 +251,21 @@ func (l *ledger) read() (denials []api.Denial, untold int64) {
 	}
 	slices.SortFunc(denials, func(a, b api.Denial) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
 	return denials, l.untold
+}
+
+// count adds the lookups that were refused to what package netfilter has counted.
+func (l *ledger) count(uses []api.NetUse) []api.NetUse {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for rule, n := range l.lookups {
+		i := slices.IndexFunc(uses, func(u api.NetUse) bool { return u.Rule == rule })
+		if i < 0 {
+			i = len(uses)
+			uses = append(uses, api.NetUse{Rule: rule})
+		}
+		uses[i].Denials += n
+	}
+	return uses
 }
 
 // wanted is all that the sandbox has reached, or would have, in mode learn.

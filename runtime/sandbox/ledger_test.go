@@ -50,9 +50,9 @@ func TestDeniedWhose(t *testing.T) {
 	m.Denied(s.id, denied("shared.test"))
 	delete(s.execs, a.id)
 	m.Denied(s.id, denied("later.test"))
-	m.Denied("sb_gone", denied("x.test"))
+	m.Denied("sb_gone", denied("gone.test"))
 
-	want := "[ nobody.test ex_a early.test ex_a alone.test  shared.test ex_b later.test]"
+	want := "[ nobody.test ex_a early.test ex_a alone.test  shared.test ex_b later.test  gone.test]"
 	got := []string{}
 	for _, e := range n.all {
 		got = append(got, e.exec, e.Name)

@@ -22,7 +22,7 @@ func (s *Sandbox) network() api.Network {
 	rec := s.Record()
 	n := api.Network{Sandbox: s.id, Network: rec.Network, Enforcement: rec.Isolation.Enforcement}
 	if s.net != nil {
-		n.Rules = s.net.Uses()
+		n.Rules = s.seen.count(s.net.Uses())
 		slices.SortFunc(n.Rules, func(a, b api.NetUse) int { return strings.Compare(a.Rule, b.Rule) })
 	}
 	n.Denials, n.Untold = s.seen.read()

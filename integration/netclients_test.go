@@ -101,7 +101,7 @@ func hello(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprintf(w, "hell
 // the server of both is the same.
 func TestNetworkClients(t *testing.T) {
 	t.Parallel()
-	needs(t, "curl", "git", "node")
+	needs(t, "curl", "git")
 	needsPython(t)
 	w := newNetWorld(t, []string{"good.test", "evil.test"})
 	mux := http.NewServeMux()

@@ -66,6 +66,7 @@ newuidmap   may  have_cmd:newuidmap    uidmap         shadow-utils          shad
 		;;
 	test)
 		echo 'git         may  have_cmd:git          git            git                   git
+curl        may  have_cmd:curl         curl           curl                  curl
 python3     may  have_cmd:python3      python3        python3               python3
 curl        may  have_cmd:curl         curl           curl                  curl
 setpriv     may  have_cmd:setpriv      util-linux     util-linux            setpriv

@@ -283,3 +283,48 @@ except OSError as e:
 	}
 	w.ok(t, "rm", "-f", sb)
 }
+
+// TestNetworkSockets: however a program makes its connection, it reaches what it may and
+// nothing else.
+func TestNetworkSockets(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newNetWorld(t, []string{"web.test"})
+	port := webServer(t, "hello")
+	sb := w.allowing(t, fmt.Sprintf("web.test:%d", port))
+	for what, connect := range map[string]string{
+		"plain":       "s = socket.socket(); s.connect((to, port))",
+		"v4-mapped":   "s = socket.socket(socket.AF_INET6); s.connect(('::ffff:' + to, port))",
+		"MPTCP":       "s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); s.connect((to, port))",
+		"fast open":   "s = socket.socket(); s.sendto(request, 0x20000000, (to, port)); request = b''",
+		"bound":       "s = socket.socket(); s.bind(('127.0.0.1', 0)); s.connect((to, port))",
+		"bound to it": "s = socket.socket(); s.bind((synthetic, 0)); s.connect((to, port))",
+		"nonblocking": "s = socket.socket(); s.setblocking(False); e = s.connect_ex((to, port)); select.select([], [s], [], 10); e = e if e != errno.EINPROGRESS else s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR); e and sys.exit(errno.errorcode[e]); s.setblocking(True)",
+	} {
+		program := func(to string) string {
+			return fmt.Sprintf(`python3 -c "
+import errno, select, socket, sys
+port, synthetic = %d, socket.gethostbyname('web.test')
+to = %s
+request = b'GET / HTTP/1.0\r\nHost: web.test:%%d\r\n\r\n' %% port
+try:
+    %s
+    s.settimeout(10)
+    if request: s.send(request)
+    got = b''
+    while True:
+        more = s.recv(1000)
+        if not more: break
+        got += more
+    print(got.decode())
+except OSError as e:
+    sys.exit(errno.errorcode.get(e.errno, str(e)))
+"`, port, to, connect)
+		}
+		t.Run(what, func(t *testing.T) {
+			w.fetches(t, sb, program("synthetic"), "hello")
+			w.denied(t, sb, program("'10.0.0.1'"), "EACCES", nil)
+		})
+	}
+	w.ok(t, "rm", "-f", sb)
+}

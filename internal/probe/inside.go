@@ -44,8 +44,8 @@ var inside = []insideProbe{
 	{"proc", "proc", true, "a fresh /proc mounts", failsProc},
 	{"state_folder", "state", false, "the state folder's file system can hold an overlay's upper folder", failsState},
 	{"nf_tables", "nftables", false, "tables can be made in a sandbox's network namespace", failsNFTables},
-	{"nf_tables_tproxy", "tproxy", false, "tproxy rules can be made in a sandbox's network namespace", failsTProxy},
-	{"nf_tables_redirect", "redirect", false, "connections can be redirected where tproxy is missing", failsRedirect},
+	{"nf_tables_tproxy", "tproxy", false, "connections of sandboxes with a network come to the proxy by tproxy, the best way", failsTProxy},
+	{"nf_tables_redirect", "redirect", false, "connections could be redirected, the second best way", failsRedirect},
 }
 
 // Namespaces tries all the namespaces of a sandbox at once.

@@ -29,11 +29,11 @@ func failsNFTables(_ host, _ request, a attempt) (detail, remedy string) {
 }
 
 func failsTProxy(_ host, _ request, a attempt) (detail, remedy string) {
-	return withoutNFTables(a, "connections of sandboxes with a network are redirected, which takes longer", "nft_tproxy")
+	return withoutNFTables(a, "connections of sandboxes with a network come to the proxy in the next best way: see nf tables redirect", "nft_tproxy")
 }
 
 func failsRedirect(_ host, _ request, a attempt) (detail, remedy string) {
-	return withoutNFTables(a, "no matter where tproxy works", "nft_redir")
+	return withoutNFTables(a, "where tproxy does not work either, sandboxes with a network get a listener for each port (no mode open)", "nft_redir")
 }
 
 func withoutNFTables(a attempt, means, module string) (detail, remedy string) {

@@ -176,3 +176,33 @@ func BenchmarkDownload(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkIdle opens networks that nothing happens in, and reports what of this process
+// each takes.
+func BenchmarkIdle(b *testing.B) {
+	k := &keeper{}
+	e, dir := newEngine(b, k), b.TempDir()
+	var open []*Network
+	inUse := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapInuse + m.StackInuse
+	}
+	before, files := inUse(), openFDs(b)
+	for b.Loop() {
+		n, err := e.Open(fmt.Sprint(len(open)), dir, allowOne)
+		if err != nil {
+			b.Fatal(err)
+		}
+		open = append(open, n)
+	}
+	e.ready.filler.Wait()
+	b.ReportMetric(float64(inUse()-before)/float64(len(open)), "B/network")
+	b.ReportMetric(float64(openFDs(b)-files-len(k.files))/float64(len(open)), "fds/network")
+	for _, n := range open {
+		if err := n.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

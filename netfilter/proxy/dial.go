@@ -89,14 +89,23 @@ func (f *flow) failed(err error) error {
 	return err
 }
 
+// addrPort is a socket's address, as IPv4 where it is that.
+func addrPort(a net.Addr) netip.AddrPort {
+	if a, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
+		p := a.AddrPort()
+		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+	}
+	return netip.AddrPort{}
+}
+
 // LocalDestination is where a connection was meant to go when the kernel did not change
 // that: the local address of its socket.
 func LocalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
-	a, ok := conn.LocalAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}, fmt.Errorf("%v is no TCP address", conn.LocalAddr())
+	a := addrPort(conn.LocalAddr())
+	if !a.IsValid() {
+		return a, fmt.Errorf("%v is no TCP address", conn.LocalAddr())
 	}
-	return a.AddrPort(), nil
+	return a, nil
 }
 
 // OriginalDestination is where a connection was meant to go that nftables redirected:
@@ -124,8 +133,9 @@ func OriginalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 }
 
 // budget is how many connections all proxies of the process may hold together: each has
-// two fds, and without any the daemon can do nothing at all.
-var budget = newFDBudget()
+// two fds, and without any the daemon can do nothing at all. It is asked for late, because
+// daemons change their limit when they start.
+var budget = sync.OnceValue(newFDBudget)
 
 type fdBudget struct {
 	mu   sync.Mutex

@@ -92,18 +92,9 @@ func (f *flow) recheck(rules *policy.Rules) policy.Decision {
 		}
 	}
 	if server != nil {
-		return f.redial(rules, server.RemoteAddr())
+		return rules.Dial(f.name, addrPort(server.RemoteAddr()).Addr(), f.dst.Port(), f.p.Own)
 	}
 	return d
-}
-
-// redial is the policy's word on an address that was dialled.
-func (f *flow) redial(rules *policy.Rules, remote net.Addr) policy.Decision {
-	to, err := netip.ParseAddrPort(remote.String())
-	if err != nil {
-		return policy.Decision{Rule: "no address", Why: err.Error()}
-	}
-	return rules.Dial(f.name, to.Addr(), to.Port(), f.p.Own)
 }
 
 // serve carries the flow from its first byte to its last.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -159,6 +160,79 @@ func TestHTTPRefused(t *testing.T) {
 		if len(r.denials()) != n+2 {
 			t.Errorf("%s, pipelined: %d denials", what, len(r.denials())-n-1)
 		}
+	}
+}
+
+// TestHTTPClient: a real client, that keeps its connection, waits for 100 Continue, sends
+// bodies and reads answers in pieces.
+func TestHTTPClient(t *testing.T) {
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/refuse" {
+			w.WriteHeader(http.StatusTeapot) // without 100 Continue
+			return
+		}
+		body, _ := io.ReadAll(q.Body) // first: answers to half a request end the connection
+		_, _ = w.Write(body)
+		_ = http.NewResponseController(w).Flush()
+		fmt.Fprint(w, " done")
+	})}
+	l := listener(t, "127.0.0.1:80")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l)
+	}()
+	t.Cleanup(func() { server.Close(); <-done })
+	r := start(t, allow("a.test"))
+	r.hosts.set("a.test", []string{"127.0.0.1"})
+	at := r.address("a.test", 80)
+	dials := 0
+	transport := &http.Transport{
+		ExpectContinueTimeout: patience,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			dials++
+			return new(net.Dialer).DialContext(ctx, network, at.String())
+		},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := &http.Client{Transport: transport, Timeout: patience}
+	for _, size := range []int{0, 10, 100_000, 1_000_000} {
+		for _, chunked := range []bool{false, true} {
+			body := io.Reader(strings.NewReader(strings.Repeat("x", size)))
+			if chunked {
+				body = io.MultiReader(body) // of a length that the client does not know
+			}
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://a.test/", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Header.Set("Expect", "100-continue")
+			reply, err := client.Do(q)
+			if err != nil {
+				t.Fatalf("%d bytes, chunked %v: %v", size, chunked, err)
+			}
+			got, err := io.ReadAll(reply.Body)
+			reply.Body.Close()
+			if err != nil || len(got) != size+len(" done") {
+				t.Errorf("%d bytes, chunked %v: %d came back, %v", size, chunked, len(got), err)
+			}
+		}
+	}
+	if dials != 1 {
+		t.Errorf("%d connections: the client could not keep one", dials)
+	}
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://a.test/refuse", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Expect", "100-continue")
+	if reply, err := client.Do(q); err != nil || reply.StatusCode != http.StatusTeapot {
+		t.Errorf("an early answer: %v, %v", reply, err)
+	} else {
+		reply.Body.Close()
+	}
+	if d := r.denials(); len(d) != 0 {
+		t.Errorf("denials: %+v", d)
 	}
 }
 

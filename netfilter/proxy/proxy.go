@@ -217,7 +217,7 @@ func (p *Proxy) ServeTCP(l *net.TCPListener) {
 // accept starts a flow for conn, or refuses it.
 func (p *Proxy) accept(conn *net.TCPConn) {
 	f := &flow{p: p, client: conn}
-	f.from, _ = netip.ParseAddrPort(conn.RemoteAddr().String())
+	f.from = addrPort(conn.RemoteAddr())
 	var err error
 	if f.dst, err = p.Destination(conn); err != nil {
 		// Not redirected: somebody connected to the listener itself.
@@ -249,7 +249,7 @@ func (p *Proxy) admit(f *flow) (why string) {
 		return "the sandbox is being removed"
 	case n >= p.Limits.Connections:
 		return "the sandbox has as many connections as it may"
-	case !budget.take(n):
+	case !budget().take(n):
 		return "the daemon has few file descriptors left, and the sandbox more connections than others"
 	}
 	p.flows[f] = struct{}{}
@@ -262,7 +262,7 @@ func (p *Proxy) remove(f *flow) {
 	p.mu.Lock()
 	delete(p.flows, f)
 	p.mu.Unlock()
-	budget.release()
+	budget().release()
 	p.wg.Done()
 }
 

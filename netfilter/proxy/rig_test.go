@@ -25,6 +25,7 @@ import (
 	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/netfilter/internal/retry"
 	"github.com/hutch-sh/hutch/netfilter/names"
 	"github.com/hutch-sh/hutch/netfilter/policy"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -295,10 +296,15 @@ func serve(t testing.TB, at string, handle func(*net.TCPConn)) netip.AddrPort {
 	l := listener(t, at)
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		var pace retry.Pace
 		for {
 			conn, err := l.AcceptTCP()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil { // of TestNoFDs
+				pace.Wait(nil)
+				continue
 			}
 			wg.Go(func() {
 				defer conn.Close()

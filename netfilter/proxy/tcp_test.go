@@ -88,6 +88,42 @@ func TestBulk(t *testing.T) {
 	}
 }
 
+// TestPipes: there are only so many, streams that get none go on without, and when no
+// stream carries much there are none.
+func TestPipes(t *testing.T) {
+	wantPipes()
+	var taken []*pipe
+	for {
+		p := takePipe()
+		if p == nil {
+			break
+		}
+		taken = append(taken, p)
+	}
+	if len(taken) != maxPipes {
+		t.Errorf("%d pipes, want %d", len(taken), maxPipes)
+	}
+	const size = 8 << 20
+	server := serve(t, "127.0.0.1:9000", func(c *net.TCPConn) { _, _ = io.Copy(c, stream(size)) })
+	r := start(t, allow("tcp://big.test:9000"))
+	r.hosts.set("big.test", []string{"127.0.0.1"})
+	got, want := sha256.New(), sha256.New()
+	_, _ = io.Copy(want, stream(size))
+	if n, err := io.Copy(got, r.connect("big.test", server.Port())); err != nil || n != size || !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
+		t.Errorf("without pipes: %d bytes, %v", n, err)
+	}
+	for _, p := range taken {
+		p.release()
+	}
+	r.Close()
+	enoughPipes()
+	pipes.Lock()
+	defer pipes.Unlock()
+	if pipes.made != 0 || len(pipes.free) != 0 || pipes.streams != 0 {
+		t.Errorf("%d pipes, %d of them free, for %d streams", pipes.made, len(pipes.free), pipes.streams)
+	}
+}
+
 // stream is the same pseudo-random bytes each time.
 func stream(size int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{1}), size) }
 
@@ -181,6 +217,12 @@ func TestRebinding(t *testing.T) {
 	if at := <-reached; at != "127.0.0.1:9000" {
 		t.Errorf("reached %s", at)
 	}
+	// And of the other family.
+	r.hosts.set("a.test", []string{"::1", "127.0.0.1"})
+	if b, err := io.ReadAll(r.connect("a.test", server.Port())); err != nil || string(b) != "x" {
+		t.Errorf("IPv6 is forbidden, IPv4 is not: %q, %v", b, err)
+	}
+	<-reached
 	select {
 	case at := <-reached:
 		t.Errorf("reached %s", at)

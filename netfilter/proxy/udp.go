@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,15 +41,12 @@ type Datagrams interface {
 // address that a datagram was for, and takes it for the source of the answer: all
 // addresses with an AnyIP route are local. The socket is taken over.
 func NewDatagrams(conn *net.UDPConn) (Datagrams, error) {
-	local, ok := conn.LocalAddr().(*net.UDPAddr)
-	if !ok {
-		return nil, fmt.Errorf("%v is no UDP address", conn.LocalAddr())
-	}
+	port := addrPort(conn.LocalAddr()).Port()
 	pc := ipv4.NewPacketConn(conn)
 	if err := pc.SetControlMessage(ipv4.FlagDst, true); err != nil {
 		return nil, fmt.Errorf("setsockopt IP_PKTINFO: %w", err)
 	}
-	return &packetInfo{pc, uint16(local.Port)}, nil
+	return &packetInfo{pc, port}, nil
 }
 
 type packetInfo struct {
@@ -61,12 +59,11 @@ func (s *packetInfo) Receive(b []byte) (n int, from, to netip.AddrPort, err erro
 	if err != nil {
 		return 0, from, to, err
 	}
-	sender, ok := src.(*net.UDPAddr)
-	if !ok || cm == nil {
+	if cm == nil {
 		return 0, from, to, errors.New("a datagram without its addresses")
 	}
 	dst, _ := netip.AddrFromSlice(cm.Dst)
-	from = netip.AddrPortFrom(sender.AddrPort().Addr().Unmap(), sender.AddrPort().Port())
+	from = addrPort(src)
 	return n, from, netip.AddrPortFrom(dst.Unmap(), s.port), nil
 }
 
@@ -89,6 +86,7 @@ type udpFlow struct {
 	mu      sync.Mutex
 	server  *net.UDPConn // nil until it is looked up
 	ready   bool         // nothing is pending: datagrams go to the server
+	over    bool
 	pending [][]byte
 	held    int // bytes in pending
 }
@@ -120,8 +118,9 @@ func (p *Proxy) ServeUDP(socket Datagrams) {
 			continue
 		}
 		pace.Reset()
-		if f := r.flow(from, to); f != nil {
-			f.send(buf[:n])
+		// A flow that has just ended takes nothing: the datagram begins another one.
+		for f := r.flow(from, to); f != nil && !f.send(buf[:n]); f = r.flow(from, to) {
+			r.drop(udpKey{from, to}, f)
 		}
 	}
 }
@@ -195,7 +194,7 @@ func (r *relay) admit(f *udpFlow) policy.Decision {
 	case p.listeners == nil:
 		p.mu.Unlock()
 		return policy.Decision{Rule: "connection limit", Why: "the sandbox is being removed"}
-	case len(p.udp) >= p.Limits.UDPFlows || !budget.take(len(p.udp)):
+	case len(p.udp) >= p.Limits.UDPFlows || !budget().take(len(p.udp)):
 		p.mu.Unlock()
 		return policy.Decision{Rule: "connection limit", Why: "the sandbox has as many UDP flows as it may"}
 	}
@@ -217,16 +216,23 @@ func (p *Proxy) forget(f *udpFlow) {
 	p.mu.Lock()
 	delete(p.udp, f)
 	p.mu.Unlock()
-	budget.release()
+	budget().release()
 	p.wg.Done()
 }
 
 func (r *relay) remove(key udpKey, f *udpFlow) {
 	f.close()
-	r.mu.Lock()
-	delete(r.flows, key)
-	r.mu.Unlock()
+	r.drop(key, f)
 	r.p.forget(f)
+}
+
+// drop makes room for another flow of the same sockets.
+func (r *relay) drop(key udpKey, f *udpFlow) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.flows[key] == f {
+		delete(r.flows, key)
+	}
 }
 
 func (f *udpFlow) decide(rules *policy.Rules) policy.Decision {
@@ -248,9 +254,7 @@ func (f *udpFlow) recheck(rules *policy.Rules) policy.Decision {
 	f.mu.Unlock()
 	d := f.decide(rules)
 	if d.Allow && server != nil {
-		if remote, err := netip.ParseAddrPort(server.RemoteAddr().String()); err == nil {
-			d = rules.Dial(f.name, remote.Addr(), f.to.Port(), f.p.Own)
-		}
+		d = rules.Dial(f.name, addrPort(server.RemoteAddr()).Addr(), f.to.Port(), f.p.Own)
 	}
 	return d
 }
@@ -274,24 +278,28 @@ func (f *udpFlow) close() {
 	if f.server != nil {
 		_ = f.server.Close()
 	}
-	f.pending, f.held = nil, maxPending
+	f.pending, f.over = nil, true
 	f.mu.Unlock()
 }
 
 func (f *udpFlow) touch() { f.last.Store(int64(time.Since(started))) }
 
-// send passes a datagram on, or keeps it until the server is known.
-func (f *udpFlow) send(b []byte) {
+// send passes a datagram on, or keeps it until the server is known. It says false when the
+// flow is over.
+func (f *udpFlow) send(b []byte) bool {
 	f.touch()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
+	case f.over:
+		return false
 	case f.ready:
 		f.pass(b)
 	case f.held+len(b) <= maxPending:
-		f.pending = append(f.pending, append([]byte(nil), b...))
+		f.pending = append(f.pending, bytes.Clone(b))
 		f.held += len(b)
 	}
+	return true
 }
 
 // pass sends to the server. What is lost is lost, as it is on any network.
@@ -337,6 +345,7 @@ func (f *udpFlow) serve() (d Denial, refused bool) {
 	}
 	f.pending, f.ready = nil, true
 	f.mu.Unlock()
+	f.touch() // looking the server up may have taken long
 	f.answer()
 	return d, false
 }

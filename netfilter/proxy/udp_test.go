@@ -73,13 +73,19 @@ func (r *rig) udpDial(at netip.AddrPort) *net.UDPConn {
 	return c
 }
 
+// exchangeUDP sends until an answer comes, as programs do: a flow may just be ending.
 func exchangeUDP(c *net.UDPConn, sent string) (string, error) {
-	if _, err := c.Write([]byte(sent)); err != nil {
-		return "", err
-	}
 	b := make([]byte, maxDatagram)
-	n, err := c.Read(b)
-	return string(b[:n]), err
+	for deadline := time.Now().Add(patience); ; {
+		if _, err := c.Write([]byte(sent)); err != nil {
+			return "", err
+		}
+		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		n, err := c.Read(b)
+		if err == nil || time.Now().After(deadline) {
+			return string(b[:n]), err
+		}
+	}
 }
 
 // TestUDP: datagrams to a name and port that udp:// allows get answers; others do not.
@@ -133,7 +139,7 @@ func TestUDP(t *testing.T) {
 func TestUDPLife(t *testing.T) {
 	server := udpServer(t, "127.0.0.1:9123", func(b []byte) []byte { return b })
 	p := allow("udp://a.test:9123")
-	r := start(t, p, func(c *Config) { c.Limits.UDPIdle = 50 * time.Millisecond })
+	r := start(t, p, func(c *Config) { c.Limits.UDPIdle = 200 * time.Millisecond })
 	r.hosts.set("a.test", []string{"127.0.0.1"})
 	c := r.udpDial(r.datagrams("a.test", server.Port()))
 	for range 2 {

@@ -55,6 +55,18 @@ func FuzzHello(f *testing.F) {
 				t.Fatalf("%+v, %v; without the last %d bytes %+v, %v", ours, err, cut, early, earlyErr)
 			}
 		}
+		var slow helloReader
+		for n := range min(len(stream), 4096) {
+			part := bytes.Clone(stream[:n+1])
+			got, slowErr := slow.read(part)
+			clear(part) // as the window's buffer, which another flow may get
+			if !errors.Is(slowErr, errMore) {
+				if got != ours || (slowErr == nil) != (err == nil) {
+					t.Fatalf("%+v, %v; byte by byte %+v, %v", ours, err, got, slowErr)
+				}
+				break
+			}
+		}
 		if err != nil {
 			return
 		}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -29,13 +30,85 @@ type clientHello struct {
 	ech        bool   // the server name may not be the one that the server will take
 }
 
-// parseHello reads the ClientHello that a TLS stream begins with, in as many records as
-// it comes. It is strict: what two readers could understand in two ways is an error.
+// parseHello reads the ClientHello that a TLS stream begins with.
 func parseHello(stream []byte) (clientHello, error) {
-	message, err := helloMessage(stream)
-	if err != nil {
-		return clientHello{}, err
+	return new(helloReader).read(stream)
+}
+
+// helloReader reads a ClientHello in as many records as it comes. It is strict: what two
+// readers could understand in two ways is an error.
+type helloReader struct {
+	next    int    // where in the stream the next record begins
+	message []byte // what the records before it held
+}
+
+// read is called with the stream from its beginning, each time with more of it, until it
+// says something else than errMore. It looks at each byte once.
+func (h *helloReader) read(stream []byte) (clientHello, error) {
+	for {
+		body, err := h.record(stream)
+		if err != nil {
+			return clientHello{}, err
+		}
+		message := body // all of it, nearly always
+		if h.message != nil {
+			h.message = append(h.message, body...)
+			message = h.message
+		}
+		if message, err = whole(message); err == nil {
+			return parseMessage(message)
+		}
+		if !errors.Is(err, errMore) {
+			return clientHello{}, err
+		}
+		if h.message == nil {
+			h.message = bytes.Clone(body) // the stream may be elsewhere in the next call
+		}
 	}
+}
+
+// record is what the next record holds.
+func (h *helloReader) record(stream []byte) ([]byte, error) {
+	const header = 5 // type, version, length
+	r := stream[h.next:]
+	if len(r) < header {
+		return nil, errMore
+	}
+	length := int(binary.BigEndian.Uint16(r[3:]))
+	switch {
+	case r[0] != recordHandshake:
+		return nil, fmt.Errorf("record of type %d within the ClientHello", r[0])
+	case r[1] != 3:
+		return nil, fmt.Errorf("record of version %d.%d", r[1], r[2])
+	case length == 0 || length > maxRecord:
+		return nil, fmt.Errorf("record of %d bytes", length)
+	case len(r) < header+length:
+		return nil, errMore
+	}
+	h.next += header + length
+	return r[header : header+length], nil
+}
+
+// whole is the body of the message m, once that is complete.
+func whole(m []byte) ([]byte, error) {
+	const header = 4 // type, 24 bits of length
+	if len(m) < header {
+		return nil, errMore
+	}
+	if m[0] != messageClientHello {
+		return nil, fmt.Errorf("handshake message %d instead of a ClientHello", m[0])
+	}
+	length := int(m[1])<<16 | int(binary.BigEndian.Uint16(m[2:]))
+	if length > maxHello {
+		return nil, fmt.Errorf("a ClientHello of %d bytes", length)
+	}
+	if len(m) < header+length {
+		return nil, errMore
+	}
+	return m[header : header+length], nil
+}
+
+func parseMessage(message []byte) (clientHello, error) {
 	var h clientHello
 	b := reader{b: message}
 	b.skip(2 + 32) // version, random
@@ -61,58 +134,16 @@ func parseHello(stream []byte) (clientHello, error) {
 		seen[kind] = true
 		switch kind {
 		case extServerName:
-			if h.serverName, err = parseServerName(body); err != nil {
+			name, err := parseServerName(body)
+			if err != nil {
 				return h, err
 			}
+			h.serverName = name
 		case extECH:
 			h.ech = true
 		}
 	}
 	return h, b.err
-}
-
-// helloMessage is the body of the ClientHello, put together from its records.
-func helloMessage(stream []byte) ([]byte, error) {
-	const header = 4 // type, 24 bits of length
-	var message []byte
-	for {
-		if len(message) >= header {
-			if message[0] != messageClientHello {
-				return nil, fmt.Errorf("handshake message %d instead of a ClientHello", message[0])
-			}
-			length := int(message[1])<<16 | int(binary.BigEndian.Uint16(message[2:]))
-			if length > maxHello {
-				return nil, fmt.Errorf("a ClientHello of %d bytes", length)
-			}
-			if len(message) >= header+length {
-				return message[header : header+length], nil
-			}
-		}
-		if len(stream) < 5 {
-			return nil, errMore
-		}
-		length := int(binary.BigEndian.Uint16(stream[3:]))
-		switch {
-		case stream[0] != recordHandshake:
-			return nil, fmt.Errorf("record of type %d within the ClientHello", stream[0])
-		case stream[1] != 3:
-			return nil, fmt.Errorf("record of version %d.%d", stream[1], stream[2])
-		case length == 0 || length > maxRecord:
-			return nil, fmt.Errorf("record of %d bytes", length)
-		}
-		body := stream[5:min(len(stream), 5+length)]
-		if message == nil {
-			message = body[:len(body):len(body)] // all of it, nearly always
-		} else {
-			message = append(message, body...)
-		}
-		if len(body) < length {
-			// The message may be complete although its record is not; wait for the
-			// record: a server does too.
-			return nil, errMore
-		}
-		stream = stream[5+length:]
-	}
 }
 
 // parseServerName reads a server_name extension (RFC 6066): a list with one host name.

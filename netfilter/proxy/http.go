@@ -82,11 +82,12 @@ func (x *exchange) next() (more bool, err error) {
 
 // head waits for a request and returns its head, which stays in the window.
 func (x *exchange) head() ([]byte, error) {
-	for {
+	for seen := 0; ; {
 		// An empty line before a request is left over from the body of the one before
 		// (RFC 9112, 2.2).
 		for bytes.HasPrefix(x.in.bytes(), crlf) {
 			x.in.skip(len(crlf))
+			seen = 0
 		}
 		if x.in.len() == 0 && x.requests > 0 {
 			// Between requests a connection may be idle for as long as the server likes.
@@ -97,10 +98,11 @@ func (x *exchange) head() ([]byte, error) {
 			_ = x.client.SetReadDeadline(time.Now().Add(x.p.Limits.HeadTime))
 			continue
 		}
-		end, err := headEnd(x.in.bytes())
+		end, next, err := headEnd(x.in.bytes(), seen)
 		if err != nil {
 			return nil, x.malformed(err)
 		}
+		seen = next
 		if end > 0 {
 			_ = x.client.SetReadDeadline(noDeadline)
 			return x.in.bytes()[:end], nil
@@ -377,12 +379,12 @@ func (x *exchange) follow() (more bool, err error) {
 	}
 	answer := &window{conn: x.server, buffers: &x.p.buffers}
 	defer answer.release()
-	for {
-		end, err := headEnd(answer.bytes())
+	for seen := 0; ; {
+		end, next, err := headEnd(answer.bytes(), seen)
 		if err != nil {
 			break // a server that speaks loosely: not one that switches protocols
 		}
-		if end == 0 {
+		if seen = next; end == 0 {
 			if err := answer.fill(); errors.Is(err, errTooLong) || errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {

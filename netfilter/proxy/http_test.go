@@ -72,6 +72,13 @@ func TestHTTPRequests(t *testing.T) {
 		if got := talk(t, r.connect("a.test", 80), c.sent); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q", what, got)
 		}
+		slow := r.connect("a.test", 80)
+		if _, err := io.WriteString(chopped{slow, 1}, c.sent); err != nil {
+			t.Errorf("%s, byte by byte: %v", what, err)
+		}
+		if got := talk(t, slow, ""); !strings.Contains(got, c.want) {
+			t.Errorf("%s, byte by byte: %q", what, got)
+		}
 	}
 	if d := r.denials(); len(d) != 0 {
 		t.Errorf("denials: %+v", d)
@@ -79,7 +86,7 @@ func TestHTTPRequests(t *testing.T) {
 }
 
 // TestHTTPRefused: requests that do not pass, each as the first and as the second one of
-// a connection, with its pieces in one packet and byte by byte.
+// a connection.
 func TestHTTPRefused(t *testing.T) {
 	web(t, "127.0.0.1:80")
 	r := start(t, allow("a.test"))

@@ -118,6 +118,10 @@ func TestWebSocket(t *testing.T) {
 		if d := r.denial(0); d.Errno != "ECONNRESET" {
 			t.Errorf("%s: %+v", p.Mode, d)
 		}
+		// Of two the server could choose the other one, HTTP/2, whose hosts nobody sees.
+		if got := talk(t, r.connect("a.test", 80), "GET /1 HTTP/1.1\r\nHost: a.test\r\nUpgrade: h2c"+strings.TrimPrefix(head, " HTTP/1.1\r\nHost: a.test")); !strings.Contains(got, "plain") {
+			t.Errorf("%s, two protocols: %q", p.Mode, got)
+		}
 		// Not the first request: it is not offered.
 		if got := talk(t, r.connect("a.test", 80), "GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\nGET /2"+head); strings.Count(got, "plain") != 2 {
 			t.Errorf("%s, second request: %q", p.Mode, got)

@@ -30,30 +30,27 @@ func (f field) is(name string) bool {
 }
 
 // headEnd is where the head at the start of b ends, behind its empty line; 0 when it is
-// not complete. Lines that end in anything but CRLF are an error at once.
-func headEnd(b []byte) (int, error) {
-	for at := 0; ; {
+// not complete. Lines that end in anything but CRLF are an error at once. seen is where
+// to go on looking when more has come: each byte is looked at once.
+func headEnd(b []byte, seen int) (end, next int, err error) {
+	for at := seen; ; {
 		i := bytes.IndexAny(b[at:], "\r\n")
 		if i < 0 {
-			return 0, nil
+			return 0, len(b), nil
 		}
 		at += i
-		if b[at] == '\n' {
-			return 0, errors.New("a line that ends in LF alone")
-		}
-		if at+1 == len(b) {
-			return 0, nil
-		}
-		if b[at+1] != '\n' {
-			return 0, errors.New("a CR that ends no line")
-		}
-		at += 2
+		rest := b[at:]
 		switch {
-		case len(b) >= at+2 && b[at] == '\r' && b[at+1] == '\n':
-			return at + 2, nil
-		case len(b) >= at+2 && b[at] == '\r':
-			return 0, errors.New("a CR that ends no line")
+		case rest[0] == '\n':
+			return 0, 0, errors.New("a line that ends in LF alone")
+		case len(rest) > 1 && rest[1] != '\n', len(rest) > 3 && rest[2] == '\r' && rest[3] != '\n':
+			return 0, 0, errors.New("a CR that ends no line")
+		case len(rest) < 3, len(rest) < 4 && rest[2] == '\r':
+			return 0, at, nil // undecided: an empty line may follow
+		case rest[2] == '\r':
+			return at + len("\r\n\r\n"), 0, nil
 		}
+		at += len(crlf)
 	}
 }
 
@@ -117,7 +114,7 @@ func parseField(line []byte) (field, error) {
 // frame finds the host and the length, and drops what only concerns this connection and
 // must not reach the server.
 func (r *request) frame() error {
-	var hosts, lengths, encodings int
+	var hosts, lengths, encodings, upgrades int
 	var connection []string
 	var upgrade string
 	for _, f := range r.fields {
@@ -140,7 +137,7 @@ func (r *request) frame() error {
 				connection = append(connection, strings.TrimSpace(token))
 			}
 		case f.is("Upgrade"):
-			upgrade = strings.ToLower(value)
+			upgrades, upgrade = upgrades+1, strings.ToLower(value)
 		}
 	}
 	switch {
@@ -159,7 +156,9 @@ func (r *request) frame() error {
 			// Proxies before the server would drop what we have checked.
 			return fmt.Errorf("Connection names %s", token)
 		case "upgrade":
-			r.upgrade = upgrade
+			if upgrades == 1 { // of several the server could choose another one
+				r.upgrade = upgrade
+			}
 		}
 	}
 	return nil

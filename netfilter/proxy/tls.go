@@ -14,12 +14,13 @@ var unrecognizedName = []byte{21, 3, 3, 0, 2, 2, 112}
 // carryTLS reads the ClientHello, checks its server name, and copies. The bytes go on as
 // they came.
 func (f *flow) carryTLS(in *window) error {
-	hello, err := parseHello(in.bytes())
+	var reader helloReader
+	hello, err := reader.read(in.bytes())
 	for errors.Is(err, errMore) {
 		if err := in.fill(); err != nil {
 			return f.unfinished(err, byAlert, "the TLS handshake")
 		}
-		hello, err = parseHello(in.bytes())
+		hello, err = reader.read(in.bytes())
 	}
 	if err != nil {
 		return f.mismatch(byReset, "the TLS handshake is not well formed: %v", err)

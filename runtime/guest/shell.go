@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/shellapi"
 )
 
@@ -75,7 +76,10 @@ func RunShell() error {
 	if err != nil {
 		return err
 	}
-	if status.Signaled() {
+	if status.Signaled() { // as its exec's end is all that is known where nobody hears the event
+		runtime.LockOSThread() // a signal for this very thread comes before the call returns
+		_ = sys.DefaultSignals()
+		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), status.Signal())
 		os.Exit(128 + int(status.Signal()))
 	}
 	os.Exit(status.ExitStatus())

@@ -189,10 +189,10 @@ func (sh *shell) run(ctx context.Context, req shellapi.Request) (shellapi.Event,
 	if sh.c == nil {
 		return shellapi.Event{}, shellapi.ErrGone
 	}
-	if err := sh.c.Send(req); err != nil {
+	if err := sh.c.Send(req); err != nil && !errors.Is(err, unix.EPIPE) {
 		return shellapi.Event{}, err
 	}
-	ev, err := sh.c.Await(ctx, req.Run)
+	ev, err := sh.c.Await(ctx, req.Run) // also of a worker that has ended: it may have said how
 	if err == nil || ctx.Err() == nil {
 		return ev, err
 	}

@@ -120,7 +120,7 @@ func TestDaemonDeathShellEnds(t *testing.T) {
 			}()
 			awaitBusy(t, c, sb)
 			d := w.daemon(t)
-			kill(t, d.monitor) // and with it hutchd; nothing of it lives until the next command
+			kill(t, d.monitor)                                                     // and with it hutchd; nothing of it lives until the next command
 			if err := <-first; !errors.Is(err, hutch.ErrLost) && tt.timeout > 10 { // else it may have been over by then
 				t.Errorf("the call that was lost: %v", err)
 			}

@@ -26,9 +26,9 @@ type tests struct {
 }
 
 // named are the tests that stand for the whole suite on other kernels: what depends on
-// mounts, cgroups, namespaces, seccomp and terminals.
+// mounts, cgroups, namespaces, seccomp, terminals and nftables.
 const named = `^Test(Script|VerdictsOfSandbox|ExecLimits|ExecCgroups|KillTree|Mounts|Privileges|Seccomp|NoNesting|NetworkOff|FDs|HostFiles|` +
-	`Workspace|ImageTiny|DaemonDeath|Terminal|StdioReopen|FilesTree|Shell|ProcessLimit)$`
+	`Workspace|ImageTiny|DaemonDeath|Terminal|StdioReopen|FilesTree|Shell|ProcessLimit|Network(Allow|Kernel|Restart))$`
 
 // load are tests of nothing but load, which emulation only makes slow.
 const load = `^Test(CrowdDeath|DetachFlood|FilesLarge|StdinLarge|KillStorm|Load)$`

@@ -72,12 +72,12 @@ for i in range(4): os.wait()'`,
 		t.Fatal(err)
 	}
 	isOOM(t, res)
-	checkLeftEaters(t, c, sb.ID, small)
+	checkLeftEaters(t, w, c, sb.ID, small)
 	w.ok(t, "rm", "-f", sb.ID)
 }
 
 // checkLeftEaters: what is nobody's any more is ended with the sandbox.
-func checkLeftEaters(t *testing.T, c *hutch.Client, sandbox, small string) {
+func checkLeftEaters(t *testing.T, w *world, c *hutch.Client, sandbox, small string) {
 	t.Helper()
 	if _, err := c.ExecKill(t.Context(), small); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,9 @@ func checkLeftEaters(t *testing.T, c *hutch.Client, sandbox, small string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ran(t, c, sandbox, "(setsid sh -c '"+strings.ReplaceAll(eaters(4, 50, "1000"), "'", `"`)+"wait' >/dev/null 2>&1 &)")
+	left := "until [ -e /tmp/left ]; do sleep 0.01; done; " + strings.ReplaceAll(eaters(4, 50, "1000"), "'", `"`) + "wait"
+	ran(t, c, sandbox, "(setsid sh -c '"+left+"' >/dev/null 2>&1 &)")
+	w.ok(t, "rpc", "fs.write", fmt.Sprintf(`{"sandbox": %q, "path": "/tmp/left", "data": ""}`, sandbox)) // no exec runs meanwhile
 	if end := stateOf(t, events); end.State != api.Stopped || !strings.Contains(end.Reason, "memory_bytes") {
 		t.Errorf("%+v", end)
 	}

@@ -78,7 +78,7 @@ func TestDisk(t *testing.T) {
 			w.ok(t, "rm", "-f", sb)
 		})
 	}
-	if res := ran(t, c, neighbour, "head -c 8000000 /dev/zero >/tmp/f"); res.Verdict != api.VerdictOK || res.Peaks.DiskBytes < 8000000 {
+	if res := ran(t, c, neighbour, "head -c 8000000 /dev/zero >/tmp/f; sleep 0.1"); res.Verdict != api.VerdictOK || res.Peaks.DiskBytes < 8000000 {
 		t.Errorf("the neighbour: %+v", res)
 	}
 	w.ok(t, "rm", "-f", neighbour)

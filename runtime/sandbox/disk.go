@@ -197,15 +197,17 @@ func (m *Manager) cpuOf(s *Sandbox) (time.Duration, bool) {
 	return cpu, err == nil
 }
 
-// gauge is for the beginning and the end of an exec: it measures where that may tell
-// something new and is quick, or the limit may be exceeded. Else it is a system call. long says that there
-// was time to write much, also while others removed as much.
-func (m *Manager) gauge(s *Sandbox, long bool) {
+// gauge is for the beginning and the end of an exec that took so long: it measures where that
+// may tell something new and is quick, or the limit may be exceeded. Else it is a system call.
+// In a long time much can be written while others remove as much, and the file system loses
+// nothing: long is what a measurement adds little to.
+func (m *Manager) gauge(s *Sandbox, took time.Duration) {
 	d := s.disk
 	if err := d.look(); err != nil {
 		return
 	}
 	d.mu.Lock()
+	long := took > 0 && took >= min(longEnough, longFor*d.cost)
 	grown := long || d.spent.Bytes >= worthMeasuring || d.spent.Inodes > 0 || d.free.Inodes == 0 // btrfs counts none
 	again := d.hard || d.over || d.used.Add(d.spent).Exceeds(d.allowed) || grown && d.used.Inodes+d.spent.Inodes < quick
 	d.mu.Unlock()
@@ -223,6 +225,7 @@ const (
 	worthMeasuring = 64 << 10 // bytes
 	quick          = 1000     // inodes: their measurement takes about a millisecond
 	longEnough     = 20 * time.Millisecond
+	longFor        = 20 // times what the last measurement took
 )
 
 // full says that a file system of the sandbox's own has no room.
@@ -282,7 +285,7 @@ func (m *Manager) beginDisk(r *running) {
 		return
 	}
 	if d.isOver() { // something may have been removed
-		m.gauge(r.s, false)
+		m.gauge(r.s, 0)
 	}
 	r.wasOver = d.isOver()
 	r.disk = d.use()
@@ -301,7 +304,7 @@ func (m *Manager) mayWrite(s *Sandbox, op string) error {
 		return nil
 	}
 	if d.isOver() { // something may have been removed
-		m.gauge(s, false)
+		m.gauge(s, 0)
 	}
 	d.begin()
 	if d.isOver() && writing(op) {
@@ -338,7 +341,7 @@ func (m *Manager) settleDisk(r *running) {
 	if d == nil {
 		return
 	}
-	m.gauge(r.s, r.took >= longEnough)
+	m.gauge(r.s, r.took)
 	used := d.use()
 	r.s.mu.Lock()
 	r.notePeak(used)

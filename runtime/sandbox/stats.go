@@ -64,7 +64,7 @@ func (m *Manager) Stats(ref string) (api.Stats, error) {
 		st.PIDs.Limit = limits.PIDs
 	}
 	if s.disk != nil {
-		m.gauge(s, true)
+		m.gauge(s, longEnough)
 		used := s.disk.use()
 		st.Disk = &api.DiskStats{UsedBytes: used.Bytes, LimitBytes: limits.DiskBytes, Inodes: used.Inodes}
 	}

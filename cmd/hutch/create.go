@@ -52,11 +52,7 @@ Without IMAGE it is the configured one, or "host".`,
 
 func createAndPrint(ctx context.Context, spec api.Spec, asJSON bool, out io.Writer) error {
 	return withDaemon(ctx, func(c *client.Client) error {
-		info, err := c.InfoOnce(ctx)
-		if err != nil {
-			return err
-		}
-		sb, err := create(ctx, c, info, api.CreateParams{Spec: spec})
+		sb, err := create(ctx, c, api.CreateParams{Spec: spec})
 		if err != nil {
 			return err
 		}
@@ -70,8 +66,12 @@ func createAndPrint(ctx context.Context, spec api.Spec, asJSON bool, out io.Writ
 
 // create opens the folders of p's spec and creates the sandbox. A download shows
 // on a terminal.
-func create(ctx context.Context, c *client.Client, info api.Info, p api.CreateParams) (*api.Sandbox, error) {
-	src := sources{idBase: info.IDBase}
+func create(ctx context.Context, c *client.Client, p api.CreateParams) (*api.Sandbox, error) {
+	who, err := c.Peer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	src := sources{idBase: who.IDBase}
 	defer src.close()
 	if err := src.open(&p.Spec); err != nil {
 		return nil, err

@@ -93,14 +93,15 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 	if o.detach {
 		return o.runDetached(ctx, out)
 	}
+	oneProcessor()
 	ctx, signals := cli.CatchSignals(ctx)
 	defer signals.Stop()
 	err = withDaemon(ctx, func(c *client.Client) error {
-		info, err := c.InfoOnce(ctx)
+		who, err := c.Peer(ctx)
 		if err != nil {
 			return err
 		}
-		s := &session{client: c, signals: signals, owner: info.IDBase, interactive: o.interactive, tty: o.tty, detachKeys: o.detachKeys}
+		s := &session{client: c, signals: signals, owner: who.IDBase, interactive: o.interactive, tty: o.tty, detachKeys: o.detachKeys}
 		if !o.json {
 			res, err := s.run(ctx, o.params)
 			if err != nil {

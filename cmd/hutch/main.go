@@ -17,7 +17,7 @@ func main() {
 
 // run executes one command line and returns the exit code.
 func run(args []string) int {
-	root := newRoot()
+	root := newRoot(args)
 	root.SetArgs(args)
 	err := root.ExecuteContext(context.Background())
 	if err != nil {

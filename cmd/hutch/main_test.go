@@ -234,7 +234,7 @@ func TestHelp(t *testing.T) {
 			}
 		}
 	}
-	walk(newRoot())
+	walk(newRoot(nil))
 }
 
 func TestUsageErrors(t *testing.T) {
@@ -255,7 +255,7 @@ func TestUsageErrors(t *testing.T) {
 		{"debug run --show x -- true", `"x" is not config`, "hutch debug run --help"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			root := newRoot()
+			root := newRoot(nil)
 			root.SetArgs(strings.Fields(tt.args))
 			err := root.Execute()
 			var known *api.Error
@@ -270,7 +270,7 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestVersionJSON(t *testing.T) {
-	root := newRoot()
+	root := newRoot(nil)
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetArgs([]string{"version", "--json"})

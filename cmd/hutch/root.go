@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,8 +19,25 @@ const (
 	groupSystem  = "system"
 )
 
-// newRoot joins the verbs. One that is not listed here does not exist.
-func newRoot() *cobra.Command {
+// verb makes the command of a name.
+type verb struct {
+	name string
+	make func() *cobra.Command
+}
+
+// verbs are all there are.
+var verbs = []verb{
+	{"run", newRun}, {"create", newCreate}, {"exec", newExec}, {"ps", newPs}, {"inspect", newInspect}, {"logs", newLogs},
+	{"events", newEvents}, {"cp", newCp}, {"update", newUpdate}, {"network", newNetwork}, {"why", newWhy}, {"stats", newStats},
+	{"top", newTop}, {"pause", newPause}, {"resume", newResume}, {"kill", newKill}, {"rm", newRm},
+	{"image", newImage},
+	{"doctor", newDoctor}, {"config", newConfig}, {"serve", newServe}, {"rpc", newRPC}, {"debug", newDebug}, {"gc", newGC},
+	{"version", newVersion}, {"tour", newTour},
+}
+
+// newRoot joins the verbs that a command line may need: the one that it begins with, since
+// making the others takes longer than most verbs do, or all.
+func newRoot(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hutch",
 		Short: "Run untrusted code in rootless sandboxes",
@@ -47,12 +65,13 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(printHelp)
 	root.SuggestionsMinimumDistance = 2 // letters; for unknownCommand
-	root.AddCommand(
-		newRun(), newCreate(), newExec(), newPs(), newInspect(), newLogs(), newEvents(), newCp(),
-		newUpdate(), newNetwork(), newWhy(), newStats(), newTop(), newPause(), newResume(), newKill(), newRm(),
-		newImage(),
-		newDoctor(), newConfig(), newServe(), newRPC(), newDebug(), newGC(), newVersion(), newTour(),
-	)
+	only := slices.IndexFunc(verbs, func(v verb) bool { return len(args) > 0 && v.name == args[0] })
+	root.CompletionOptions.DisableDefaultCmd = only >= 0
+	for i, v := range verbs {
+		if only < 0 || i == only {
+			root.AddCommand(v.make())
+		}
+	}
 	return root
 }
 

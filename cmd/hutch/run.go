@@ -156,6 +156,7 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 	if o.detach {
 		return o.runDetached(ctx, spec, command, out)
 	}
+	oneProcessor()
 	ctx, signals := cli.CatchSignals(ctx)
 	defer signals.Stop()
 	r := &runner{flags: o, signals: signals, out: out, times: map[string]float64{}}
@@ -166,11 +167,7 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 // leaves. A command that can not be started leaves nothing.
 func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []string, out io.Writer) error {
 	return withDaemon(ctx, func(c *client.Client) error {
-		info, err := c.InfoOnce(ctx)
-		if err != nil {
-			return err
-		}
-		sb, err := create(ctx, c, info, api.CreateParams{Spec: spec})
+		sb, err := create(ctx, c, api.CreateParams{Spec: spec})
 		if err != nil {
 			return err
 		}
@@ -193,7 +190,7 @@ type runner struct {
 	signals *cli.Signals
 	out     io.Writer
 	client  *client.Client
-	info    api.Info
+	peer    client.Peer
 	times   map[string]float64 // phases as this process sees them, ms
 }
 
@@ -250,7 +247,7 @@ func (r *runner) connect(ctx context.Context) (err error) {
 	if r.client, err = connect(ctx, r.flags.private); err != nil {
 		return err
 	}
-	if r.info, err = r.client.InfoOnce(ctx); err != nil {
+	if r.peer, err = r.client.Peer(ctx); err != nil {
 		return errors.Join(err, r.client.Close())
 	}
 	return nil
@@ -258,13 +255,13 @@ func (r *runner) connect(ctx context.Context) (err error) {
 
 func (r *runner) create(ctx context.Context, spec api.Spec) (*api.Sandbox, error) {
 	defer r.phase("create")()
-	return create(ctx, r.client, r.info, api.CreateParams{Spec: spec, Debug: r.flags.show == showConfig})
+	return create(ctx, r.client, api.CreateParams{Spec: spec, Debug: r.flags.show == showConfig})
 }
 
 func (r *runner) exec(ctx context.Context, sb *api.Sandbox, argv []string) error {
 	done := r.phase("exec")
 	s := &session{
-		client: r.client, signals: r.signals, owner: r.info.IDBase,
+		client: r.client, signals: r.signals, owner: r.peer.IDBase,
 		interactive: r.flags.interactive, tty: r.flags.tty,
 		private: r.flags.private, owned: !r.flags.keep, detachKeys: r.flags.detachKeys,
 	}

@@ -61,7 +61,11 @@ func (r *runner) tour(ctx context.Context, style cli.Style) error {
 	}
 	defer func() { tell(r.client.Close()) }()
 	spec := api.Spec{Image: config.HostImage, Owner: api.OwnerConnection, Network: api.NetPolicy{Mode: api.NetNone}} // whatever is configured
-	if r.info.Isolation.Cgroups != "none" {
+	info, err := r.client.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if info.Isolation.Cgroups != "none" {
 		spec.Limits.MemoryBytes, spec.Limits.PIDs = tourMemory, tourPIDs
 	}
 	sb, err := r.create(ctx, spec)

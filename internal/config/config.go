@@ -13,7 +13,7 @@ import (
 	"os"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )

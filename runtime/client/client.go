@@ -48,7 +48,7 @@ type Client struct {
 	next  uint64
 	calls map[uint64]*call // nil once the connection is lost
 	lost  error            // why
-	info  *api.Info        // of InfoOnce; nil before
+	peer  *Peer            // who answers; nil before anybody has
 	// attached are the attachments that have not ended, by id.
 	attached map[string]*Attachment
 	events   map[string]*Events

@@ -85,17 +85,17 @@ func attach(ctx context.Context, socket string) (c *Client, err error) {
 // greet finds out who answers. It reports again when nobody did: hutchd has just ended,
 // and the next dial gets its successor, or nobody.
 func greet(ctx context.Context, c *Client, exit peerExit) (_ *Client, again bool, _ error) {
-	info, err := c.InfoOnce(ctx)
-	if err == nil && info.BuildID == version.BuildID {
+	who, err := c.greet(ctx)
+	if err == nil && who.BuildID == version.BuildID {
 		return c, false, nil
 	}
 	defer c.Close()
 	if errors.Is(err, &api.Error{Code: api.Unavailable}) {
 		return nil, true, nil
 	}
-	if err == nil && info.Counts.Sandboxes > 0 {
+	if err == nil && who.Counts.Sandboxes > 0 {
 		err = api.Errorf(api.FailedPrecondition,
-			"the running daemon is build %s with %d sandboxes, this is build %s", info.BuildID, info.Counts.Sandboxes, version.BuildID).
+			"the running daemon is build %s with %d sandboxes, this is build %s", who.BuildID, who.Counts.Sandboxes, version.BuildID).
 			WithOp("connect").WithHint("remove its sandboxes (hutch ps, hutch rm), or use --private")
 	}
 	if err != nil {

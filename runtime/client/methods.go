@@ -18,23 +18,43 @@ func (c *Client) Info(ctx context.Context) (api.Info, error) {
 	return get[api.Info](ctx, c, api.MethodInfo, nil)
 }
 
-// InfoOnce is Info as it was when this client asked first, which Connect does: who
-// answers does not change.
-func (c *Client) InfoOnce(ctx context.Context) (api.Info, error) {
+// Peer is who answers a client: the part of Info that does not change, and that needs no
+// more to be decoded.
+type Peer struct {
+	APIVersion int    `json:"api_version"`
+	BuildID    string `json:"build_id"`
+	IDBase     uint32 `json:"id_base"` // kernel uid of uid 0 in sandboxes: see api.Info
+}
+
+// greeting is what Connect needs to know of Info.
+type greeting struct {
+	Peer
+	Counts struct {
+		Sandboxes int `json:"sandboxes"`
+	} `json:"counts"`
+}
+
+// Peer says who answers. It asks at most once, which Connect has done.
+func (c *Client) Peer(ctx context.Context) (Peer, error) {
 	c.mu.Lock()
-	known := c.info
+	known := c.peer
 	c.mu.Unlock()
 	if known != nil {
 		return *known, nil
 	}
-	info, err := c.Info(ctx)
+	g, err := c.greet(ctx)
+	return g.Peer, err
+}
+
+func (c *Client) greet(ctx context.Context) (greeting, error) {
+	g, err := get[greeting](ctx, c, api.MethodInfo, nil)
 	if err != nil {
-		return info, err
+		return g, err
 	}
 	c.mu.Lock()
-	c.info = &info
+	c.peer = &g.Peer
 	c.mu.Unlock()
-	return info, nil
+	return g, nil
 }
 
 // Doctor probes what this machine offers.

@@ -207,7 +207,7 @@ func (m *Manager) Shells(ref string) ([]api.Shell, error) {
 func (m *Manager) findShell(id string) (*shell, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if sh, ok := m.shells[id]; ok {
+	if sh, ok := m.shells[id]; ok && m.byID[sh.r.s.id] == sh.r.s { // its sandbox is not being removed
 		return sh, nil
 	}
 	return nil, api.Errorf(api.NotFound, "no shell %q", id).

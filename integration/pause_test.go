@@ -165,7 +165,7 @@ func TestPauseTimeout(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial(t)
 	sb, other := c.sandboxOf(nil), c.sandboxOf(nil)
-	lives := c.started(sb, "echo up; read x; echo got $x", params{"timeout_s": 4})
+	lives := c.started(sb, "echo up; read x; echo got $x", params{"timeout_s": 60}) // what it does takes long on a busy machine
 	c.call(nil, "exec.read", params{"exec": lives, "stream": "stdout", "offset": 0, "wait_s": 10})
 	dies := c.started(sb, "sleep 4242", params{"timeout_s": 4})
 	c.call(nil, "sandbox.pause", params{"sandbox": sb})

@@ -112,7 +112,8 @@ lint: deps-build $(STUB) $(LINTER) ## check style and import rules (the first ru
 	$(say) LINT 'shell scripts'
 	$(Q)if command -v shellcheck >/dev/null; then shellcheck .ci/run internal/build/*.sh integration/vm/guest/*.sh; else echo '  no shellcheck: skipped'; fi
 
-generate: deps-build $(STUB) ## renew generated files
+generate: deps-build $(STUB) ## renew generated files (eBPF takes clang-19, which nothing else does)
+	$(Q)internal/build/deps.sh generate
 	$(say) GENERATE './...'
 	$(Q)$(GO) generate ./...
 

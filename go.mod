@@ -3,6 +3,7 @@ module github.com/hutch-sh/hutch
 go 1.26.0
 
 require (
+	github.com/cilium/ebpf v0.22.0
 	github.com/creachadair/jrpc2 v1.3.6
 	github.com/docker/distribution v2.8.3+incompatible
 	github.com/godbus/dbus/v5 v5.2.4
@@ -33,7 +34,6 @@ require (
 	github.com/ProtonMail/go-crypto v1.4.1 // indirect
 	github.com/aperturerobotics/protobuf-go-lite v0.14.0 // indirect
 	github.com/checkpoint-restore/go-criu/v8 v8.3.0 // indirect
-	github.com/cilium/ebpf v0.17.3 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect
 	github.com/containerd/console v1.0.5 // indirect
 	github.com/containerd/log v0.1.0 // indirect
@@ -74,3 +74,5 @@ require (
 	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
+
+tool github.com/cilium/ebpf/cmd/bpf2go

@@ -1,5 +1,5 @@
 #!/bin/sh
-# deps.sh installs what is missing of the named groups: go, build, test.
+# deps.sh installs what is missing of the named groups: go, build, test, generate.
 #
 #   usage: deps.sh [--require] GROUP...
 #
@@ -79,8 +79,13 @@ crun        may  have_cmd:crun         crun           crun                  crun
 runc        may  have_cmd:runc         runc           runc                  runc
 shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shellcheck'
 		;;
+	generate)
+		# Pinned: the same compiler makes the same eBPF object.
+		echo 'clang-19    must have_cmd:clang-19     clang-19       -                     -
+llvm-19     must have_cmd:llvm-strip-19 llvm-19       -                     -'
+		;;
 	*)
-		echo "deps.sh: unknown group $1 (go, build, test)" >&2
+		echo "deps.sh: unknown group $1 (go, build, test, generate)" >&2
 		exit 2
 		;;
 	esac

@@ -48,6 +48,7 @@ var binaries = []binary{
 			"github.com/opencontainers/runc/libcontainer$": "only the configuration types: libcontainer itself runs in hutch-launch",
 			"github.com/seccomp/libseccomp-golang":         "filters are compiled by hutch-launch: hutchd is not cgo",
 			"github.com/cilium/ebpf/link":                  "programs are attached by hutch-netd",
+			module + "/netfilter/bpf/program":              "programs are loaded by hutch-netd",
 			"github.com/spf13/cobra":                       "commands are hutch's",
 			module + "/runtime/launch$":                    "hutchd links launchapi only",
 			module + "/runtime/guest$":                     "hutchd links guestapi only",

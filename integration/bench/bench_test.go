@@ -149,6 +149,16 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestNamed: what takes long runs only when it is asked for.
+func TestNamed(t *testing.T) {
+	for pattern, want := range map[string]bool{"": false, "-down$": true} {
+		got, err := choose(options{run: regexp.MustCompile(pattern), baseline: "bwrap"})
+		if err != nil || slices.ContainsFunc(got, func(s Subject) bool { return s.Named }) != want {
+			t.Errorf("-run %q: %d subjects, %v; want such that take long: %v", pattern, len(got), err, want)
+		}
+	}
+}
+
 func TestSubjectNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range subjects() {

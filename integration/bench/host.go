@@ -33,6 +33,10 @@ type Host struct {
 
 	daemon *daemon // the shared hutch daemon, when a subject asked for it
 	skel   *skeleton
+
+	servers   *servers         // of the network's subjects
+	roads     map[string]*road // by name
+	netDaemon *daemon          // the one whose sandboxes connect to the servers
 }
 
 // newHost makes the temporary folder. uid -1 means this process's own user.

@@ -51,14 +51,24 @@ func (h *Host) sharedDaemon(ctx context.Context) (*daemon, error) {
 	if h.daemon != nil {
 		return h.daemon, nil
 	}
+	d, err := h.startDaemon(ctx, "state")
+	if err == nil {
+		h.daemon = d
+	}
+	return d, err
+}
+
+// startDaemon starts a daemon with a state folder of that name, and these variables.
+func (h *Host) startDaemon(ctx context.Context, state string, vars ...string) (*daemon, error) {
 	hutch, err := h.hutchCommand()
 	if err != nil {
 		return nil, err
 	}
-	env, err := h.hutchEnv("state")
+	env, err := h.hutchEnv(state)
 	if err != nil {
 		return nil, err
 	}
+	env = append(env, vars...)
 	d := &daemon{hutch: hutch, env: env}
 	h.undo.Add(func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
@@ -69,7 +79,6 @@ func (h *Host) sharedDaemon(ctx context.Context) (*daemon, error) {
 	if _, err := h.output(ctx, env, hutch, "run", "host", "--", "true"); err != nil {
 		return nil, h.explain(ctx, d, err)
 	}
-	h.daemon = d
 	return d, nil
 }
 

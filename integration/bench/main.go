@@ -81,7 +81,9 @@ func choose(o options) ([]Subject, error) {
 	if !slices.ContainsFunc(all, named) {
 		return nil, fmt.Errorf("-baseline %s: no such subject; -list shows them", o.baseline)
 	}
-	chosen := slices.DeleteFunc(all, func(s Subject) bool { return !named(s) && !o.run.MatchString(s.Name) })
+	chosen := slices.DeleteFunc(all, func(s Subject) bool {
+		return !named(s) && (!o.run.MatchString(s.Name) || s.Named && o.run.String() == "" && !o.list)
+	})
 	if len(chosen) == 1 && !o.run.MatchString(o.baseline) {
 		return nil, fmt.Errorf("-run %s matches no subject; -list shows them", o.run)
 	}

@@ -93,11 +93,11 @@ func (h *Host) memory(ctx context.Context) (m *Memory, err error) {
 		m.Sandbox += kb
 	}
 	m.Sandbox /= idleSandboxes
-	launch, err := parent(pids[0])
+	hutchd, err := hutchdOf(pids[0])
 	if err != nil {
 		return nil, err
 	}
-	m.Hutchd, err = childRSS(launch, "hutchd")
+	m.Hutchd, err = rss(hutchd)
 	return m, err
 }
 
@@ -135,8 +135,8 @@ func parent(pid int) (int, error) {
 	return ppid, nil
 }
 
-// childRSS is the resident set of the child of that name, in kB.
-func childRSS(ppid int, name string) (int, error) {
+// childOf is the child of that name.
+func childOf(ppid int, name string) (int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return 0, err
@@ -146,13 +146,18 @@ func childRSS(ppid int, name string) (int, error) {
 		if err != nil {
 			continue
 		}
-		if of, err := parent(pid); err != nil || of != ppid {
-			continue
-		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err == nil && field(fmt.Sprintf("/proc/%d/status", pid), "Name", ":") == name {
-			return kilobytes(string(text), "VmRSS")
+		if of, err := parent(pid); err == nil && of == ppid && field(fmt.Sprintf("/proc/%d/status", pid), "Name", ":") == name {
+			return pid, nil
 		}
 	}
 	return 0, fmt.Errorf("process %d has no child %s", ppid, name)
+}
+
+// rss is the resident set of a process in kB.
+func rss(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	return kilobytes(string(text), "VmRSS")
 }

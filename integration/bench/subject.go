@@ -19,6 +19,8 @@ type Subject struct {
 	// stack what undoes it. It returns *Unavailable where this machine cannot run
 	// the subject, and any other error where it should be able to.
 	Setup func(ctx context.Context, h *Host) (*Prepared, error)
+	// Named leaves it out of a run without -run: it takes long.
+	Named bool
 }
 
 // Prepared is a subject that is ready to run.

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,31 +10,31 @@ import (
 
 // subjects lists everything that can be measured, in the order of the reports.
 func subjects() []Subject {
-	return []Subject{
-		{"true", "fork, exec and exit of true on the host: what any process costs", setupTrue},
-		{"floor", "all namespaces, overlay root, loopback, no walls (floor/floor.c)", setupFloor},
-		{"bwrap", "all namespaces, bind mounts; no overlay, seccomp, cgroup", setupBwrap},
-		{"bwrap-seccomp", "the same with hutch's own filter", setupBwrapSeccomp},
-		{"crun", "its default spec with a network namespace; no seccomp", setupCrun},
-		{"crun-seccomp", "the same with the names of hutch's filter", setupCrunSeccomp},
-		{"runc", "its default spec with a network namespace; no seccomp", setupRunc},
-		{"runc-seccomp", "the same with the names of hutch's filter", setupRuncSeccomp},
-		{"crun-exec", "crun exec of true in a live container", setupCrunExec},
-		{"runc-exec", "runc exec of true in a live container", setupRuncExec},
-		{"hutch-version", "start of the hutch command alone", setupHutchVersion},
-		{"hutch-exec", "a command in a live sandbox, shared daemon up", setupHutchExec},
-		{"hutch-call", "exec.run of true, captured output, over a warm connection", setupHutchCall},
-		{"hutch-call-passed", "the same with the caller's own files as stdio", setupHutchCallPassed},
-		{"hutch-call-spin", "such calls beside busy loops on all CPUs in another sandbox", setupHutchCallSpin},
-		{"hutch-call-bomb", "such calls beside a fork bomb in another sandbox", setupHutchCallBomb},
-		{"hutch-tail", "the p99 of such calls", setupHutchTail},
-		{"hutch-tail-flooded", "the same beside a client that keeps 256 calls under way", setupHutchTailFlooded},
-		{"pipe", "128 MiB through a pipe on the host", setupPipe},
-		{"hutch-pipe", "the same out of a sandbox, the pipe passed as stdout", setupHutchPipe},
-		{"hutch-attach", "128 MiB of stdout through the spool to a client that is attached", setupHutchAttach},
-		{"hutch-run", "a new sandbox with everything on, shared daemon up, no pool", setupHutchRun},
-		{"hutch-run-private", "the same, and the start and end of a daemon of its own", setupHutchPrivate},
-	}
+	return append([]Subject{
+		{Name: "true", About: "fork, exec and exit of true on the host: what any process costs", Setup: setupTrue},
+		{Name: "floor", About: "all namespaces, overlay root, loopback, no walls (floor/floor.c)", Setup: setupFloor},
+		{Name: "bwrap", About: "all namespaces, bind mounts; no overlay, seccomp, cgroup", Setup: setupBwrap},
+		{Name: "bwrap-seccomp", About: "the same with hutch's own filter", Setup: setupBwrapSeccomp},
+		{Name: "crun", About: "its default spec with a network namespace; no seccomp", Setup: setupCrun},
+		{Name: "crun-seccomp", About: "the same with the names of hutch's filter", Setup: setupCrunSeccomp},
+		{Name: "runc", About: "its default spec with a network namespace; no seccomp", Setup: setupRunc},
+		{Name: "runc-seccomp", About: "the same with the names of hutch's filter", Setup: setupRuncSeccomp},
+		{Name: "crun-exec", About: "crun exec of true in a live container", Setup: setupCrunExec},
+		{Name: "runc-exec", About: "runc exec of true in a live container", Setup: setupRuncExec},
+		{Name: "hutch-version", About: "start of the hutch command alone", Setup: setupHutchVersion},
+		{Name: "hutch-exec", About: "a command in a live sandbox, shared daemon up", Setup: setupHutchExec},
+		{Name: "hutch-call", About: "exec.run of true, captured output, over a warm connection", Setup: setupHutchCall},
+		{Name: "hutch-call-passed", About: "the same with the caller's own files as stdio", Setup: setupHutchCallPassed},
+		{Name: "hutch-call-spin", About: "such calls beside busy loops on all CPUs in another sandbox", Setup: setupHutchCallSpin},
+		{Name: "hutch-call-bomb", About: "such calls beside a fork bomb in another sandbox", Setup: setupHutchCallBomb},
+		{Name: "hutch-tail", About: "the p99 of such calls", Setup: setupHutchTail},
+		{Name: "hutch-tail-flooded", About: "the same beside a client that keeps 256 calls under way", Setup: setupHutchTailFlooded},
+		{Name: "pipe", About: "128 MiB through a pipe on the host", Setup: setupPipe},
+		{Name: "hutch-pipe", About: "the same out of a sandbox, the pipe passed as stdout", Setup: setupHutchPipe},
+		{Name: "hutch-attach", About: "128 MiB of stdout through the spool to a client that is attached", Setup: setupHutchAttach},
+		{Name: "hutch-run", About: "a new sandbox with everything on, shared daemon up, no pool", Setup: setupHutchRun},
+		{Name: "hutch-run-private", About: "the same, and the start and end of a daemon of its own", Setup: setupHutchPrivate},
+	}, networkSubjects()...)
 }
 
 func setupTrue(_ context.Context, h *Host) (*Prepared, error) {
@@ -50,21 +48,12 @@ func setupTrue(_ context.Context, h *Host) (*Prepared, error) {
 // setupFloor compiles the launcher of floor/floor.c. C, because a floor that pays
 // for the start of a runtime, twice, is none.
 func setupFloor(ctx context.Context, h *Host) (*Prepared, error) {
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "gcc"
-	}
-	if _, err := exec.LookPath(cc); err != nil {
-		return nil, &Unavailable{MissingTool, "no C compiler " + cc, "install gcc, or set CC"}
-	}
 	if _, err := h.mkdir("bin", 0o755); err != nil {
 		return nil, err
 	}
 	bin := h.path("bin", "floor")
-	source := filepath.Join(h.module, "integration", "bench", "floor", "floor.c")
-	build := exec.CommandContext(ctx, cc, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s", "-o", bin, source)
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", shellLine(build.Args), err, out)
+	if err := h.compile(ctx, bin, filepath.Join(h.module, "integration", "bench", "floor", "floor.c")); err != nil {
+		return nil, err
 	}
 	root, err := h.rootFS()
 	if err != nil {

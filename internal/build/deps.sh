@@ -74,6 +74,8 @@ ps          may  have_cmd:ps           procps         procps-ng             proc
 busybox     may  have_cmd:busybox      busybox-static busybox               busybox-static
 mmdebstrap  may  have_cmd:mmdebstrap   mmdebstrap     -                     -
 registry    may  have_registry         docker-registry docker-distribution  docker-registry
+passt       may  have_cmd:pasta        passt          passt                 passt
+slirp4netns may  have_cmd:slirp4netns  slirp4netns    slirp4netns           slirp4netns
 bwrap       may  have_cmd:bwrap        bubblewrap     bubblewrap            bubblewrap
 crun        may  have_cmd:crun         crun           crun                  crun
 runc        may  have_cmd:runc         runc           runc                  runc

@@ -103,9 +103,11 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	if err := req.Spec.Validate(); err != nil {
 		return api.Sandbox{}, err
 	}
+	start := time.Now()
 	if err := m.cfg.Networks.Check(req.Spec.Network); err != nil { // before an image is pulled
 		return api.Sandbox{}, err
 	}
+	read := time.Since(start)
 	limits, err := m.limitsOf(&req.Spec.Limits)
 	if err != nil {
 		return api.Sandbox{}, err
@@ -119,8 +121,8 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
 
-	f := &creation{m: m, req: &req, s: s, phases: map[string]float64{}}
-	start := time.Now()
+	f := &creation{m: m, req: &req, s: s, phases: map[string]float64{"policy": ms(read)}}
+	start = time.Now()
 	if err := f.run(ctx); err != nil {
 		m.drop(s)
 		return api.Sandbox{}, withCause(ctx, err)

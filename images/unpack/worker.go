@@ -14,6 +14,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // Request says what a worker unpacks.
@@ -78,10 +80,12 @@ func InWorker(ctx context.Context, blob io.Reader, stop func(), req Request) (Re
 	}
 	out, log := &limitedBuffer{max: maxReply}, &limitedBuffer{max: 4096}
 	cmd.Stdout, cmd.Stderr = out, log
-	if err := cmd.Start(); err != nil {
+	release, err := sys.StartHeld(cmd.Start)
+	if err != nil {
 		_ = stdin.Close()
 		return Result{}, fmt.Errorf("start the unpacking worker: %w", err)
 	}
+	defer release()
 	readErr := feed(stdin, blob, stop)
 	waitErr := cmd.Wait()
 	switch {

@@ -11,8 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -217,6 +219,41 @@ func TestInWorkerIsCanceled(t *testing.T) {
 	if _, err := InWorker(ctx, r, func() {}, Request{Root: c.root, Algorithm: digest.SHA256, Options: Options{SingleUID: true}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
+}
+
+// TestInWorkerThreads: threads that end meanwhile take no worker with them, also not the
+// one that the worker was started from.
+func TestInWorkerThreads(t *testing.T) {
+	testenv.Require(t, probe.UserNamespaces(t.Context()))
+	c := newCage(t)
+	stream := bytes.NewReader(layer(t, fileE("a", "x")))
+	blob := readerFunc(func(b []byte) (int, error) {
+		if stream.Len() == int(stream.Size()) {
+			endThreads(50)
+		}
+		return stream.Read(b)
+	})
+	if _, err := InWorker(t.Context(), blob, func() {}, Request{Root: c.root, Algorithm: digest.SHA256, Options: Options{SingleUID: os.Geteuid() != 0}}); err != nil {
+		t.Error(err)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// endThreads ends n threads, the runtime's idle ones first.
+func endThreads(n int) {
+	var here, gone sync.WaitGroup
+	here.Add(n)
+	for range n {
+		gone.Go(func() {
+			runtime.LockOSThread() // and never unlocks
+			here.Done()
+			here.Wait()
+		})
+	}
+	gone.Wait()
 }
 
 func TestWireKeepsErrors(t *testing.T) {

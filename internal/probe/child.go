@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // childName is the argv[0] under which this binary makes attempts instead of what
@@ -115,9 +117,11 @@ func runChild(ctx context.Context, flags uintptr, r request) (outcomes map[strin
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
 	}
-	if err := cmd.Start(); err != nil {
+	release, err := sys.StartHeld(cmd.Start)
+	if err != nil {
 		return nil, err, nil
 	}
+	defer release()
 	if err := cmd.Wait(); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause

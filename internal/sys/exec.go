@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +29,25 @@ func ForExec(program *os.File, files []*os.File) (dup *os.File, path string, err
 	}
 	dup = os.NewFile(uintptr(fd), program.Name())
 	return dup, FDPath(dup), nil
+}
+
+// StartHeld calls start, of a command whose Pdeathsig is set, on a thread that lives until
+// release is called, which must be behind the command's end: the signal comes when the
+// thread ends that forked, not the process (prctl(2)), and the runtime ends threads of
+// goroutines that end while they are locked to them, whatever else had run there before.
+func StartHeld(start func() error) (release func(), err error) {
+	started, released := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- start()
+		<-released
+	}()
+	release = sync.OnceFunc(func() { close(released) })
+	if err = <-started; err != nil {
+		release()
+	}
+	return release, err
 }
 
 // SetComm gives this process the name, at most 15 bytes, that ps and top show: of

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -74,7 +75,13 @@ func TestIdle(t *testing.T) {
 	if now := w.daemon(t).monitor; now != before {
 		t.Errorf("daemon %d with a sandbox was replaced by %d", before, now)
 	}
+	// So does a client that says nothing.
+	a := w.dial(t)
 	w.ok(t, "rm", "-f", sb)
+	if ended(before, time.Second) {
+		t.Error("the daemon ended before its client left")
+	}
+	a.close()
 	if !ended(before, patience) {
 		t.Errorf("daemon %d does not end after its last sandbox", before)
 	}

@@ -49,6 +49,9 @@ func newAuthority(t testing.TB) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil { // with its key identifier, which new OpenSSL wants to see
+		t.Fatal(err)
+	}
 	a.pem = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	return a
 }

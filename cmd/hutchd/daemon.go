@@ -425,7 +425,7 @@ func (d *daemon) serveConn(ctx context.Context, f *os.File, c monitorapi.Conn) {
 	}
 }
 
-// watchIdle ends a shared daemon that has had nothing to do for long enough.
+// watchIdle ends a shared daemon that has had nothing to do for long enough, and no client.
 func (d *daemon) watchIdle(ctx context.Context) {
 	limit := defaultIdle
 	if s, err := strconv.ParseFloat(os.Getenv("HUTCH_IDLE_S"), 64); err == nil && s > 0 {
@@ -441,11 +441,11 @@ func (d *daemon) watchIdle(ctx context.Context) {
 		}
 		sandboxes, execs, since := d.manager.Counts()
 		idle := time.Since(since)
-		if sandboxes+execs == 0 && d.busy.Load() == 0 && idle >= limit {
+		if sandboxes+execs == 0 && d.busy.Load() == 0 && idle >= limit && d.server.EndIdle() {
 			d.stop(fmt.Errorf("idle for %s", limit))
 			return
 		}
-		timer.Reset(max(limit-idle, time.Second))
+		timer.Reset(max(limit-idle, min(limit, time.Minute)))
 	}
 }
 

@@ -139,6 +139,16 @@ func (s *Server) leave(ch *jsonrpc.Channel) {
 	s.wg.Done()
 }
 
+// EndIdle refuses new connections from now on if there is none, else it reports false.
+// Nobody is then told of an end that came between two of its calls: a client whose
+// connection is refused finds the next daemon.
+func (s *Server) EndIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = s.ending || len(s.conns) == 0
+	return s.ending
+}
+
 // Shutdown refuses new connections and calls and waits until the calls under way
 // are answered and every connection is closed. When ctx ends first the rest is
 // cancelled with ErrShutdown, and Shutdown returns ctx's error without waiting

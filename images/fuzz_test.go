@@ -1,8 +1,13 @@
 package images
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+
+	"go.podman.io/image/v5/types"
+
+	it "github.com/hutch-sh/hutch/images/imagetest"
 )
 
 // FuzzNormalize checks that what is accepted is a fixed point and makes a file
@@ -68,4 +73,30 @@ func TestNormalize(t *testing.T) {
 			t.Errorf("Normalize(%q) = %q, %v; want %q", in, got, err, want)
 		}
 	}
+}
+
+// FuzzArchive: no archive makes this process do more than say no.
+func FuzzArchive(f *testing.F) {
+	img := it.Image{Layers: []it.Layer{it.NewLayer(it.Tar(it.Text("a", "b")), it.None)}}
+	f.Add(it.Archive(it.OCILayout("a:1", img)))
+	f.Add(it.Archive(append(it.DockerArchive(img, "a:1"), it.Entry{Name: "l", Link: "manifest.json"})))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		x, err := indexTar(t.Context(), bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		for _, open := range []func(*tarIndex, string) (*fileSource, error){openOCI, openDocker} {
+			if src, err := open(x, ""); err == nil {
+				r := &remote{src: src, named: must1(parseRef("x"))}
+				_ = r.resolve(t.Context(), &types.SystemContext{}, platform{OS: "linux", Arch: "amd64"})
+			}
+		}
+	})
+}
+
+func must1[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

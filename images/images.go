@@ -97,11 +97,12 @@ func (i *Image) Rootfs() Rootfs {
 type Phase string
 
 // The phases of a layer, in order. A layer is waiting, then either present or
-// downloading and done.
+// downloading (of an archive: reading) and done.
 const (
 	PhaseWaiting     Phase = "waiting"     // for another process or goroutine
 	PhasePresent     Phase = "present"     // was in the store already
 	PhaseDownloading Phase = "downloading" // and unpacking, in one pass
+	PhaseReading     Phase = "reading"     // and unpacking, of an import
 	PhaseDone        Phase = "done"        // verified and committed
 )
 

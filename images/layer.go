@@ -60,7 +60,7 @@ func (s *Store) fetchLayer(ctx context.Context, r *remote, i int, rep *reporter)
 		rep.report(Progress{Layer: blob.Digest.String(), Phase: PhasePresent, Done: blob.Size, Total: blob.Size})
 		return l, nil
 	}
-	if l, err = s.download(ctx, r.src, blob, digest.Digest(diffID), rep); err != nil {
+	if l, err = s.download(ctx, r, blob, digest.Digest(diffID), rep); err != nil {
 		return nil, err
 	}
 	rep.report(Progress{Layer: blob.Digest.String(), Phase: PhaseDone, Done: blob.Size, Total: blob.Size})
@@ -89,33 +89,43 @@ func (s *Store) leaseLayer(name string) (*layer, error) {
 }
 
 // download fetches, verifies and unpacks one layer, and commits it.
-func (s *Store) download(ctx context.Context, src types.ImageSource, blob types.BlobInfo, diffID digest.Digest, rep *reporter) (*layer, error) {
-	t, err := s.newTmp()
+func (s *Store) download(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest, rep *reporter) (*layer, error) {
+	t, work, err := s.newUnit()
 	if err != nil {
 		return nil, err
 	}
 	defer t.discard()
-	work := filepath.Join(t.path, "layer")
-	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(filepath.Join(work, unitRoot), 0o700)); err != nil {
-		return nil, err
-	}
-	stats, err := s.stream(ctx, src, blob, diffID, filepath.Join(work, unitRoot), rep)
+	stats, err := s.stream(ctx, r, blob, diffID, filepath.Join(work, unitRoot), rep)
 	if err != nil {
 		return nil, err
 	}
 	return s.commitLayer(work, s.layerUnit(diffID.String()), stats)
 }
 
+// newUnit makes a temporary folder, which the caller must discard, and in it the
+// folder work that becomes a unit.
+func (s *Store) newUnit() (t *tmp, work string, err error) {
+	if t, err = s.newTmp(); err != nil {
+		return nil, "", err
+	}
+	work = filepath.Join(t.path, "layer")
+	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(filepath.Join(work, unitRoot), 0o700)); err != nil {
+		t.discard()
+		return nil, "", err
+	}
+	return t, work, nil
+}
+
 // stream is the one pass over a layer's bytes: received and digested here,
 // decompressed, digested again and unpacked by a worker process below root.
-func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.BlobInfo, diffID digest.Digest, root string, rep *reporter) (unpack.Stats, error) {
+func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest, root string, rep *reporter) (unpack.Stats, error) {
 	receiving, cancel := context.WithCancelCause(ctx)
 	defer cancel(errEnded)
 	guard := guardStall(s.opts.Stall, cancel)
 	defer guard.stop()
 	// The requested size is the manifest's, which is verified; the server's
 	// header is not.
-	rc, size, err := src.GetBlob(receiving, types.BlobInfo{Digest: blob.Digest, Size: blob.Size}, none.NoCache)
+	rc, size, err := r.src.GetBlob(receiving, types.BlobInfo{Digest: blob.Digest, Size: blob.Size}, none.NoCache)
 	if err != nil {
 		return unpack.Stats{}, stalled(receiving, err)
 	}
@@ -124,7 +134,7 @@ func (s *Store) stream(ctx context.Context, src types.ImageSource, blob types.Bl
 		size = blob.Size
 	}
 	received := newVerifier(io.LimitReader(&progressReader{r: guard.watch(rc), rep: rep, p: Progress{
-		Layer: blob.Digest.String(), Phase: PhaseDownloading, Total: size,
+		Layer: blob.Digest.String(), Phase: r.reading, Total: size,
 	}}, limitOf(size)), blob.Digest)
 	stop := func() { cancel(errEnded) }
 	res, err := unpack.InWorker(ctx, received, stop, unpack.Request{
@@ -197,6 +207,8 @@ type verifier struct {
 	want digest.Digest
 	sum  digest.Digester
 	n    int64
+	// first are the first few bytes, by which a compression is known.
+	first []byte
 }
 
 func newVerifier(r io.Reader, want digest.Digest) *verifier {
@@ -206,6 +218,9 @@ func newVerifier(r io.Reader, want digest.Digest) *verifier {
 func (v *verifier) Read(p []byte) (int, error) {
 	n, err := v.r.Read(p)
 	_, _ = v.sum.Hash().Write(p[:n])
+	if more := 8 - len(v.first); more > 0 {
+		v.first = append(v.first, p[:min(n, more)]...)
+	}
 	v.n += int64(n)
 	return n, err
 }

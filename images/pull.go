@@ -120,24 +120,43 @@ func (s *Store) pull(ctx context.Context, named reference.Named, want platform, 
 		return nil, err
 	}
 	defer r.close()
-	layers, fetched, err := s.fetchLayers(ctx, r, rep)
-	// The layers stay leased until the reference names them, so that no
-	// collector of any process takes them away in between.
-	defer func() {
-		for _, l := range layers {
-			l.lease.Release()
-		}
-	}()
+	img, err := s.fetch(ctx, r, rep)
 	if err != nil {
 		return nil, err
 	}
+	s.log.Debug("pulled", "ref", img.Ref, "digest", img.Digest, "layers", len(img.Layers), "dur_ms", time.Since(start).Milliseconds())
+	return img, nil
+}
+
+// fetch brings the layers of an image into the store and names it.
+func (s *Store) fetch(ctx context.Context, r *remote, rep *reporter) (*Image, error) {
+	layers, fetched, err := s.fetchLayers(ctx, r, rep)
+	// The layers stay leased until the reference names them, so that no
+	// collector of any process takes them away in between.
+	defer release(layers)
+	if err != nil {
+		return nil, err
+	}
+	return s.name(ctx, r, layers, fetched)
+}
+
+func release(layers []*layer) {
+	for _, l := range layers {
+		l.lease.Release()
+	}
+}
+
+// name writes the reference of an image whose layers are in the store and leased;
+// fetched says that some are new.
+func (s *Store) name(ctx context.Context, r *remote, layers []*layer, fetched bool) (*Image, error) {
 	rec, used := r.record(layers)
 	fix, err := s.fixLayer(ctx, rec.DiffIDs, used)
 	if err != nil {
 		return nil, fmt.Errorf("repair folders: %w", err)
 	}
 	if fix != nil {
-		rec.Fixed, layers, fetched = true, append(layers, fix), fetched || fix.fetched
+		defer fix.lease.Release()
+		rec.Fixed, fetched = true, fetched || fix.fetched
 	}
 	if fetched {
 		// Once for all layers, before anything refers to them: after a power
@@ -149,7 +168,6 @@ func (s *Store) pull(ctx context.Context, named reference.Named, want platform, 
 	if err := s.writeRef(rec); err != nil {
 		return nil, err
 	}
-	s.log.Debug("pulled", "ref", rec.Ref, "digest", rec.Digest, "layers", len(layers), "dur_ms", time.Since(start).Milliseconds())
 	return s.readRef(refFile(rec.Ref))
 }
 
@@ -160,6 +178,7 @@ func (r *remote) record(layers []*layer) (rec record, used []*layer) {
 		Platform: r.config.platform().String(), Created: r.config.created(), Pulled: time.Now().UTC(),
 		Config: r.config.config(),
 	}
+	rec.RawConfig = r.rawConfig
 	for i, l := range layers {
 		if l.meta.RootOpaque {
 			// It hides all lower layers, and overlayfs does not see the mark.
@@ -240,7 +259,7 @@ func (r *reporter) report(p Progress) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p.Phase == PhaseDownloading && p.Done > 0 && p.Done != p.Total {
+	if p.Phase != PhaseDone && p.Done > 0 && p.Done != p.Total {
 		if time.Since(r.last[p.Layer]) < reportEvery {
 			return
 		}

@@ -29,6 +29,9 @@ const minIDPrefix = 6
 type record struct {
 	Image
 	DiffIDs []string `json:"diff_ids"`
+	// RawConfig is the configuration as it was received, with what Image.Config leaves
+	// out; nil in records of builds that did not keep it.
+	RawConfig []byte `json:"raw_config,omitempty"`
 	// Fixed says that the layer of fixLayer lies on top.
 	Fixed bool `json:"fixed,omitempty"`
 }

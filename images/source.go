@@ -24,7 +24,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// remote is an image in a registry, resolved to one platform and allowed by
+// remote is an image in a registry or an archive, resolved to one platform and allowed by
 // the signature policy.
 type remote struct {
 	src    types.ImageSource
@@ -33,6 +33,10 @@ type remote struct {
 	id     digest.Digest // of the configuration
 	config *imageConfig
 	layers []types.BlobInfo
+	// rawConfig is what config was parsed from.
+	rawConfig []byte
+	// reading is the phase in which a layer's bytes come.
+	reading Phase
 }
 
 func (r *remote) close() { _ = r.src.Close() }
@@ -52,7 +56,7 @@ func (s *Store) openRemote(ctx context.Context, named reference.Named, want plat
 	if err != nil {
 		return nil, err
 	}
-	r := &remote{src: src, named: named}
+	r := &remote{src: src, named: named, reading: PhaseDownloading}
 	if err := r.resolve(ctx, sys, want); err != nil {
 		r.close()
 		return nil, err
@@ -265,6 +269,7 @@ func (r *remote) parse(ctx context.Context, sys *types.SystemContext, unparsed *
 	if r.config, err = parseConfig(blob); err != nil {
 		return err
 	}
+	r.rawConfig = blob
 	r.id = img.ConfigInfo().Digest
 	if have := r.config.platform(); !want.accepts(have) {
 		return wrongPlatform(r.named.String(), want, []string{have.String()})

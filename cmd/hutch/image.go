@@ -17,12 +17,12 @@ import (
 func newImage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "image",
-		Short:   "Fetch, list and remove images",
+		Short:   "Fetch, import, list and remove images",
 		GroupID: groupImage,
 		Args:    cobra.ArbitraryArgs,
 		RunE:    parentOnly,
 	}
-	cmd.AddCommand(newImagePull(), newImageLs(), newImageInspect(), newImageRm())
+	cmd.AddCommand(newImagePull(), newImageLs(), newImageInspect(), newImageRm(), newImageImport())
 	return cmd
 }
 

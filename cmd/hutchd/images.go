@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/images"
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
@@ -134,6 +135,24 @@ func (b imageBackend) Inspect(ref string) (api.Image, error) {
 
 // Remove forgets the reference. Sandboxes keep their layers by their leases.
 func (b imageBackend) Remove(ref string) error { return b.d.store.Remove(ref, nil) }
+
+// Import reads what the caller has opened: this process opens no path for it.
+func (b imageBackend) Import(ctx context.Context, p api.ImportParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Image, error) {
+	b.d.busy.Add(1)
+	defer b.d.busy.Add(-1)
+	file, err := fds.Take(*p.FD)
+	if err != nil {
+		return api.Image{}, err
+	}
+	defer file.Close()
+	img, err := b.d.store.Import(ctx, file, p.Ref, images.ImportOptions{
+		Format: p.Format, Image: p.Image, Platform: p.Platform, Changes: p.Changes, Progress: b.d.pullEvents(p.Ref, progress),
+	})
+	if err != nil {
+		return api.Image{}, err
+	}
+	return record(img), nil
+}
 
 func record(img *images.Image) api.Image {
 	return api.Image{

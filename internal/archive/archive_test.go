@@ -209,6 +209,34 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// TestPackRoot: a root file system takes its owners, attributes and fifos along.
+func TestPackRoot(t *testing.T) {
+	from := t.TempDir()
+	err := errors.Join(os.WriteFile(filepath.Join(from, "a"), []byte("x"), 0o600), unix.Mkfifo(filepath.Join(from, "fifo"), 0o600),
+		unix.Setxattr(filepath.Join(from, "a"), "user.mine", []byte("value"), 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := PackRoot(t.Context(), &out, folderFD(t, from), func(_, _ uint32) (int, int) { return 7, 8 }); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]*tar.Header{}
+	for r := tar.NewReader(&out); ; {
+		h, err := r.Next()
+		if err != nil {
+			break
+		}
+		if h.Uid != 7 || h.Gid != 8 {
+			t.Errorf("%s belongs to %d:%d", h.Name, h.Uid, h.Gid)
+		}
+		got[h.Name] = h
+	}
+	if len(got) != 3 || got["fifo"].Typeflag != tar.TypeFifo || got["a"].PAXRecords[xattrPrefix+"user.mine"] != "value" {
+		t.Errorf("packed %v", got)
+	}
+}
+
 func contains(list []string, s string) bool {
 	for _, x := range list {
 		if x == s {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,8 +55,19 @@ func (s *Stats) skip(name string) {
 // entry is then "./". Symbolic links are packed as such, hard links once. ctx ends
 // it between two entries; a blocked write is for the caller to end.
 func Pack(ctx context.Context, w io.Writer, parent int, name, as string) (Stats, error) {
+	return pack(ctx, w, parent, name, as, nil)
+}
+
+// PackRoot writes the tree below the open folder dir as a root file system: as Pack
+// does, with fifos and with the extended attributes that an image keeps. owner says
+// whose each file is to be there.
+func PackRoot(ctx context.Context, w io.Writer, dir int, owner func(uid, gid uint32) (int, int)) (Stats, error) {
+	return pack(ctx, w, dir, ".", "", owner)
+}
+
+func pack(ctx context.Context, w io.Writer, parent int, name, as string, owner func(uid, gid uint32) (int, int)) (Stats, error) {
 	out := bufio.NewWriterSize(w, buffer)
-	p := &packer{ctx: ctx, tw: tar.NewWriter(out), linked: map[inode]string{}, buf: make([]byte, buffer)}
+	p := &packer{ctx: ctx, tw: tar.NewWriter(out), linked: map[inode]string{}, buf: make([]byte, buffer), owner: owner}
 	err := p.node(parent, name, as, 0)
 	if err == nil {
 		err = p.tw.Close()
@@ -72,6 +84,7 @@ type packer struct {
 	linked map[inode]string // files with several names, by the first one packed
 	buf    []byte
 	stats  Stats
+	owner  func(uid, gid uint32) (int, int) // of a root file system; else nil
 }
 
 // inode tells files apart.
@@ -90,20 +103,26 @@ func (p *packer) node(parent int, name, as string, depth int) error {
 		Name: orName(as, "."), Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid),
 		ModTime: time.Unix(st.Mtim.Unix()).Truncate(time.Second),
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
+	if p.owner != nil {
+		h.Uid, h.Gid = p.owner(st.Uid, st.Gid)
+	}
+	switch kind := st.Mode & unix.S_IFMT; {
+	case kind == unix.S_IFDIR:
 		h.Typeflag = tar.TypeDir
 		h.Name += "/"
 		return p.folder(parent, name, as, h, depth)
-	case unix.S_IFREG:
+	case kind == unix.S_IFREG:
 		return p.file(parent, name, h)
-	case unix.S_IFLNK:
+	case kind == unix.S_IFLNK:
 		target := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(parent, name, target)
 		if err != nil {
 			return fail("read link", h.Name, err)
 		}
 		h.Typeflag, h.Linkname = tar.TypeSymlink, string(target[:n])
+		return p.header(h)
+	case kind == unix.S_IFIFO && p.owner != nil:
+		h.Typeflag = tar.TypeFifo
 		return p.header(h)
 	}
 	p.stats.skip(h.Name)
@@ -136,7 +155,7 @@ func (p *packer) folder(parent int, name, as string, h *tar.Header, depth int) e
 	}
 	dir := os.NewFile(uintptr(fd), h.Name)
 	defer dir.Close()
-	if err := p.header(h); err != nil {
+	if err := errors.Join(p.attributes(fd, h), p.header(h)); err != nil {
 		return err
 	}
 	names, err := dir.Readdirnames(-1)
@@ -182,7 +201,7 @@ func (p *packer) file(parent int, name string, h *tar.Header) error {
 		p.linked[id] = h.Name
 	}
 	h.Typeflag, h.Size = tar.TypeReg, st.Size
-	if err := p.header(h); err != nil {
+	if err := errors.Join(p.attributes(fd, h), p.header(h)); err != nil {
 		return err
 	}
 	n, err := io.CopyBuffer(writerOnly{p.tw}, readerOnly{io.LimitReader(f, st.Size)}, p.buf)
@@ -197,6 +216,43 @@ func (p *packer) file(parent int, name string, h *tar.Header) error {
 			return fail("pack", h.Name, err)
 		}
 		n += int64(k)
+	}
+	return nil
+}
+
+// xattrPrefix is how a PAX header names an extended attribute; star(1) began it, and
+// images have it.
+const xattrPrefix = "SCHILY.xattr."
+
+// attributes adds the extended attributes of a file of a root file system.
+func (p *packer) attributes(fd int, h *tar.Header) error {
+	if p.owner == nil {
+		return nil
+	}
+	list := make([]byte, 64<<10) // XATTR_LIST_MAX
+	n, err := unix.Flistxattr(fd, list)
+	if errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	if err != nil {
+		return fail("list the attributes of", h.Name, err)
+	}
+	for name := range strings.SplitSeq(string(list[:n]), "\x00") {
+		if !strings.HasPrefix(name, "user.") && name != "security.capability" {
+			continue
+		}
+		value := make([]byte, 64<<10) // XATTR_SIZE_MAX
+		n, err := unix.Fgetxattr(fd, name, value)
+		if errors.Is(err, unix.ENODATA) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return fail("read the attribute "+name+" of", h.Name, err)
+		}
+		if h.PAXRecords == nil {
+			h.PAXRecords = map[string]string{}
+		}
+		h.PAXRecords[xattrPrefix+name] = string(value[:n])
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"path"
+	"strings"
+	"time"
+)
 
 // Image is the record of an image in the store.
 type Image struct {
@@ -43,4 +47,99 @@ type RefParams struct {
 // Images is image.list's result.
 type Images struct {
 	Images []Image `json:"images"`
+}
+
+// ImageFormat says how a file holds images.
+type ImageFormat string
+
+// The formats. A file of an OCI image layout is a tar archive of its folder.
+const (
+	FormatOCIArchive    ImageFormat = "oci-archive"
+	FormatDockerArchive ImageFormat = "docker-archive"
+	FormatRootfs        ImageFormat = "rootfs" // a root file system as tar
+)
+
+// ImportParams are image.import's params.
+type ImportParams struct {
+	// Ref is what the image will be called; it may be left out when an archive names
+	// the image.
+	Ref    string      `json:"ref,omitempty"`
+	Format ImageFormat `json:"format"`
+	// Image chooses one of several images in an archive, by name or digest.
+	Image    string `json:"image,omitempty"`
+	Platform string `json:"platform,omitempty"`
+	// Changes say how a root file system is run; an archive's image says that itself.
+	Changes *ConfigChanges `json:"changes,omitempty"`
+	// FD is the index of the file among those of the request: a regular file open for
+	// reading, or the read end of a pipe made for the call, a tar stream either way.
+	FD       *int `json:"fd"`
+	FDs      int  `json:"fds,omitempty"`
+	Progress bool `json:"progress,omitempty"`
+}
+
+// ConfigChanges change how an image runs. What is left out stays as it is.
+type ConfigChanges struct {
+	Env    map[string]string `json:"env,omitempty"`    // added, or replaced
+	Labels map[string]string `json:"labels,omitempty"` // added, or replaced
+	User   string            `json:"user,omitempty"`
+	// WorkingDir is an absolute path.
+	WorkingDir string `json:"working_dir,omitempty"`
+	// Entrypoint clears the image's Cmd unless that is given, too. An empty list, [],
+	// clears either.
+	Entrypoint   []string `json:"entrypoint,omitzero"`
+	Cmd          []string `json:"cmd,omitzero"`
+	ExposedPorts []string `json:"exposed_ports,omitempty"` // added, such as "80/tcp"
+	Volumes      []string `json:"volumes,omitempty"`       // added, absolute paths
+	StopSignal   string   `json:"stop_signal,omitempty"`
+}
+
+// Validate refuses impossible params.
+func (p *ImportParams) Validate() error {
+	switch p.Format {
+	case FormatOCIArchive, FormatDockerArchive:
+		if p.Changes != nil {
+			return invalid("changes", "an archive says itself how its image runs").WithHint("leave them out, or commit a sandbox of the image with them")
+		}
+	case FormatRootfs:
+		switch {
+		case p.Image != "":
+			return invalid("image", "a root file system is one image").WithHint("leave it out")
+		case p.Ref == "":
+			return invalid("ref", "missing").WithHint("give the image a name, such as tools:1")
+		}
+	default:
+		return invalid("format", "%q is no format", p.Format).WithHint("use oci-archive, docker-archive or rootfs")
+	}
+	if p.FD == nil {
+		return invalid("fd", "missing").WithHint("send the archive, open for reading, or the read end of a pipe with the request")
+	}
+	return p.Changes.validate("changes")
+}
+
+// validate refuses changes that no sandbox could be started with; c may be nil.
+func (c *ConfigChanges) validate(field string) error {
+	if c == nil {
+		return nil
+	}
+	if err := checkEnv(field+".env", c.Env); err != nil {
+		return err
+	}
+	for name, list := range map[string][]string{
+		"entrypoint": c.Entrypoint, "cmd": c.Cmd, "volumes": c.Volumes, "exposed_ports": c.ExposedPorts, "stop_signal": {c.StopSignal},
+	} {
+		for _, s := range list {
+			if strings.ContainsRune(s, 0) {
+				return invalid(field+"."+name, "holds a NUL byte")
+			}
+		}
+	}
+	for _, v := range c.Volumes {
+		if !path.IsAbs(v) || path.Clean(v) == "/" {
+			return invalid(field+".volumes", "%q is not an absolute path below /", v)
+		}
+	}
+	if err := checkAbs(field+".working_dir", c.WorkingDir); err != nil {
+		return err
+	}
+	return checkUser(field+".user", c.User)
 }

@@ -55,6 +55,7 @@ const (
 	MethodImageList     = "image.list"
 	MethodImageInspect  = "image.inspect"
 	MethodImageRemove   = "image.remove"
+	MethodImageImport   = "image.import"
 	MethodDiscover      = "rpc.discover"
 )
 
@@ -129,6 +130,7 @@ var Methods = []Method{
 	{MethodImageList, "Lists the images in the store.", Empty{}, Images{}, false},
 	{MethodImageInspect, "Returns one image's record.", RefParams{}, Image{}, false},
 	{MethodImageRemove, "Removes an image reference and the layers that nothing else needs.", RefParams{}, Empty{}, false},
+	{MethodImageImport, "Makes an image of an archive, or of a root file system as tar, that comes as a file or through a pipe.", ImportParams{}, Image{}, true},
 	{MethodDiscover, "Returns the OpenRPC document of this build.", Empty{}, map[string]any(nil), false},
 }
 

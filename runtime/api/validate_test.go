@@ -128,6 +128,33 @@ func TestExecParamsValidate(t *testing.T) {
 	}
 }
 
+// TestImportParams: each impossible import names the field at fault.
+func TestImportParams(t *testing.T) {
+	fd := new(int)
+	for field, p := range map[string]ImportParams{
+		"format":              {Ref: "x", Format: "zip", FD: fd},
+		"fd":                  {Ref: "x", Format: FormatRootfs},
+		"ref":                 {Format: FormatRootfs, FD: fd},
+		"image":               {Ref: "x", Format: FormatRootfs, Image: "y", FD: fd},
+		"changes":             {Format: FormatOCIArchive, FD: fd, Changes: &ConfigChanges{User: "x"}},
+		"changes.user":        {Ref: "x", Format: FormatRootfs, FD: fd, Changes: &ConfigChanges{User: "a b"}},
+		"changes.working_dir": {Ref: "x", Format: FormatRootfs, FD: fd, Changes: &ConfigChanges{WorkingDir: "a"}},
+		"changes.volumes":     {Ref: "x", Format: FormatRootfs, FD: fd, Changes: &ConfigChanges{Volumes: []string{"/.."}}},
+		"changes.cmd":         {Ref: "x", Format: FormatRootfs, FD: fd, Changes: &ConfigChanges{Cmd: []string{"a\x00"}}},
+		"changes.env.A=":      {Ref: "x", Format: FormatRootfs, FD: fd, Changes: &ConfigChanges{Env: map[string]string{"A=": "x"}}},
+	} {
+		var e *Error
+		if err := p.Validate(); !errors.As(err, &e) || e.Field != field {
+			t.Errorf("%+v: %v, want field %s", p, err, field)
+		}
+	}
+	for _, p := range []ImportParams{{Format: FormatDockerArchive, FD: fd}, {Ref: "x", Format: FormatRootfs, FD: fd, Changes: &ConfigChanges{Cmd: []string{}}}} {
+		if err := p.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestRlimitNames: every field has its name, and the list is all of them.
 func TestRlimitNames(t *testing.T) {
 	fields := reflect.TypeFor[Rlimits]()

@@ -168,6 +168,11 @@ func TestHelpers(t *testing.T) {
 		}},
 		{"image.list", `{}`, "i", func() (any, error) { r, err := c.ListImages(ctx); return r[0].Ref, err }},
 		{"image.inspect", `{"ref":"x"}`, "r", func() (any, error) { r, err := c.InspectImage(ctx, "x"); return r.Ref, err }},
+		{"image.import", `{"ref":"x","format":"rootfs","changes":{"cmd":[]},"fd":0,"fds":1}`, "r", func() (any, error) {
+			p := api.ImportParams{Ref: "x", Format: api.FormatRootfs, Changes: &api.ConfigChanges{Cmd: []string{}}}
+			r, err := c.ImportImage(ctx, p, os.Stdin, nil)
+			return r.Ref, err
+		}},
 		{"image.remove", `{"ref":"x"}`, "ok", func() (any, error) { return "ok", c.RemoveImage(ctx, "x") }},
 	}
 	called := map[string]bool{api.MethodDiscover: true} // for people, through Call

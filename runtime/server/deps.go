@@ -132,4 +132,6 @@ type Images interface {
 	List() ([]api.Image, error)
 	Inspect(ref string) (api.Image, error)
 	Remove(ref string) error
+	// Import takes the one fd that p names from fds.
+	Import(ctx context.Context, p api.ImportParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Image, error)
 }

@@ -203,6 +203,9 @@ func (f fakeImages) Pull(ctx context.Context, p api.PullParams, progress func(ap
 func (f fakeImages) List() ([]api.Image, error)            { return nil, nil }
 func (f fakeImages) Inspect(ref string) (api.Image, error) { return api.Image{Ref: ref}, nil }
 func (f fakeImages) Remove(string) error                   { return nil }
+func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs, _ func(api.Progress)) (api.Image, error) {
+	return api.Image{Ref: p.Ref}, nil
+}
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()

@@ -227,6 +227,9 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodImageRemove: done(func(_ context.Context, _ *Call, p api.RefParams) error {
 			return images.Remove(p.Ref)
 		}),
+		api.MethodImageImport: handle(func(ctx context.Context, c *Call, p api.ImportParams) (api.Image, error) {
+			return images.Import(ctx, p, c.FDs, c.Progress)
+		}),
 		api.MethodDiscover: handle(func(context.Context, *Call, empty) (map[string]any, error) {
 			return s.discover()
 		}),

@@ -103,6 +103,7 @@ func TestMethods(t *testing.T) {
 		{"image.list", `{}`, `{"images":[]}`},
 		{"image.inspect", `{"ref":"debian"}`, `"ref":"debian"`},
 		{"image.remove", `{"ref":"debian"}`, `{}`},
+		{"image.import", `{"ref":"x","format":"rootfs","fd":0,"changes":{"cmd":["sh"]}}`, `"ref":"x"`},
 		{"rpc.discover", `{}`, `"openrpc":"1.3.2"`},
 	}
 	called := make(map[string]bool)

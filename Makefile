@@ -17,7 +17,7 @@ GOBUILD     = $(GO) build -trimpath -buildvcs=false
 
 # The binaries that need no C, and the one that does: hutch-launch, static
 # because it runs from a memfd inside other roots.
-PLAIN       = hutch hutchd hutch-init
+PLAIN       = hutch hutchd hutch-init hutch-netd
 PLAIN_FLAGS = -tags containers_image_openpgp -ldflags '-s -w $(STAMP)'
 CGO_FLAGS   = -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags "-static" $(STAMP)'
 
@@ -36,7 +36,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-race test-vm build install uninstall deps lint generate bench clean deps-build deps-test
+.PHONY: help run test test-all test-race test-vm build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,7 +64,7 @@ test-vm: build deps-test ## run tests in virtual machines: other kernels, system
 	$(Q)$(GO) build -o .cache/bin/vm ./integration/vm
 	$(Q)$(GO) exec .cache/bin/vm -require $(if $(RUN),-run '$(RUN)') $(CASE)
 
-build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init}
+build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hutch-netd}
 	$(Q)$(GO) version >/dev/null
 	$(Q)[ -d bin ] || { printf '  %-9s %s\n' FETCH 'Go modules'; $(GO) list -deps -tags containers_image_openpgp,seccomp ./cmd/... >/dev/null 2>&1 || true; }
 	$(say) BUILD 'bin/{$(subst $() ,$(comma),$(PLAIN))}'
@@ -87,6 +87,22 @@ uninstall: ## remove what install put there
 	$(say) REMOVE '$(BINDIR)/hutch, $(LIBEXECDIR)'
 	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init
 	$(Q)rmdir $(LIBEXECDIR) 2>/dev/null || true
+
+# Beside no user's files, because of its capabilities. Only members of the group may start it;
+# it is not built here, so that root compiles nothing in a user's folder.
+NETD_DIR   ?= /usr/local/libexec/hutch
+NETD_GROUP ?= hutch
+install-netd: ## as root, after make build: let the group hutch start hutch-netd (nothing uses it yet)
+	$(Q)[ -x bin/hutch-netd ] || { echo 'bin/hutch-netd is missing: make build first, as yourself' >&2; exit 1; }
+	$(say) INSTALL '$(NETD_DIR)/hutch-netd, root:$(NETD_GROUP) 0750, with cap_bpf and cap_net_admin'
+	$(Q)getent group $(NETD_GROUP) >/dev/null || groupadd --system $(NETD_GROUP)
+	$(Q)install -d -m 0755 $(NETD_DIR)
+	$(Q)install -o root -g $(NETD_GROUP) -m 0750 bin/hutch-netd $(NETD_DIR)/
+	$(Q)setcap cap_bpf,cap_net_admin=ep $(NETD_DIR)/hutch-netd
+
+uninstall-netd: ## as root: remove what install-netd put there; the group stays
+	$(Q)rm -f $(NETD_DIR)/hutch-netd
+	$(Q)rmdir $(NETD_DIR) 2>/dev/null || true
 
 deps: ## install missing packages (root or passwordless sudo), else print the command
 	$(Q)internal/build/deps.sh go build test

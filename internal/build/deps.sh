@@ -71,6 +71,7 @@ python3     may  have_cmd:python3      python3        python3               pyth
 curl        may  have_cmd:curl         curl           curl                  curl
 setpriv     may  have_cmd:setpriv      util-linux     util-linux            setpriv
 ps          may  have_cmd:ps           procps         procps-ng             procps
+setcap      may  have_cmd:setcap       libcap2-bin    libcap                libcap-setcap
 busybox     may  have_cmd:busybox      busybox-static busybox               busybox-static
 mmdebstrap  may  have_cmd:mmdebstrap   mmdebstrap     -                     -
 registry    may  have_registry         docker-registry docker-distribution  docker-registry

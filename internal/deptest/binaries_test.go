@@ -49,6 +49,7 @@ var binaries = []binary{
 			"github.com/seccomp/libseccomp-golang":         "filters are compiled by hutch-launch: hutchd is not cgo",
 			"github.com/cilium/ebpf/link":                  "programs are attached by hutch-netd",
 			module + "/netfilter/bpf/program":              "programs are loaded by hutch-netd",
+			module + "/netfilter/netd$":                    "hutchd links netdapi only",
 			"github.com/spf13/cobra":                       "commands are hutch's",
 			module + "/runtime/launch$":                    "hutchd links launchapi only",
 			module + "/runtime/guest$":                     "hutchd links guestapi only",
@@ -70,6 +71,19 @@ var binaries = []binary{
 			"github.com/creachadair/jrpc2": "hutch-launch speaks launchapi",
 			"net/http":                     "every linked package is paid on every sandbox start",
 		},
+	},
+	{
+		name: "hutch-netd",
+		forbidden: map[string]string{
+			"runtime/cgo":          "it gives up rights in all threads, which Go does only without C",
+			"C":                    "it gives up rights in all threads, which Go does only without C",
+			"net$":                 "it reads one inherited socket",
+			"crypto/tls":           "it reads one inherited socket",
+			"encoding/gob":         "what it is asked is one byte and one fd",
+			module + "/netfilter$": "what runs privileged stays small",
+			module + "/runtime":    "what runs privileged stays small",
+		},
+		only: []string{"golang.org/x/sys/", "github.com/cilium/ebpf", module + "/netfilter/netd", module + "/netfilter/bpf", module + "/internal/sys", module + "/cmd/hutch-netd"},
 	},
 	{
 		name: "hutch-init",
@@ -150,7 +164,7 @@ func (b binary) refuses(d dependency) string {
 			return ""
 		}
 	}
-	return "it may link std, golang.org/x/sys and its own packages only"
+	return "it may link std, golang.org/x/sys, its own packages and what its list names only"
 }
 
 // TestRefuses proves that the rules can fail, with the allowed twin beside each
@@ -171,6 +185,10 @@ func TestRefuses(t *testing.T) {
 		{"hutch-init", dependency{path: "golang.org/x/sys/unix"}, false},
 		{"hutch-init", dependency{path: "net/http/internal", std: true}, true},
 		{"hutch-init", dependency{path: "encoding/json", std: true}, false},
+		{"hutchd", dependency{path: module + "/netfilter/bpf/program"}, true},
+		{"hutchd", dependency{path: module + "/netfilter/netd/netdapi"}, false},
+		{"hutch-netd", dependency{path: module + "/netfilter/proxy"}, true},
+		{"hutch-netd", dependency{path: module + "/netfilter/bpf/program"}, false},
 		{"hutch", dependency{path: module + "/images/unpack"}, true},
 		{"hutch", dependency{path: module + "/runtime/client"}, false},
 	} {

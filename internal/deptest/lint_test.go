@@ -37,6 +37,8 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"cmd/hutch", module + "/images", "cmd/hutch is a client", "github.com/spf13/cobra"},
 	{"cmd/hutchd", module + "/runtime/launch", "through their api packages", module + "/runtime/launch/launchapi"},
 	{"cmd/hutch-init", module + "/runtime/sandbox", "lives among untrusted code", module + "/runtime/guest"},
+	{"cmd/hutch-netd", module + "/netfilter/proxy", "rights that its caller lacks", module + "/netfilter/netd"},
+	{"netfilter/netd", module + "/netfilter/proxy", "what runs privileged stays small", module + "/netfilter/bpf"},
 	{"integration", module + "/runtime/sandbox", "drives built binaries", module + "/runtime/client"},
 	{"runtime/server", "go.podman.io/image/v5/types", "belong to images", "net"},
 	{"images", "github.com/miekg/dns", "belongs to netfilter", "go.podman.io/image/v5/types"},

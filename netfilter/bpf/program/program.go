@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/netfilter/bpf"
 )
 
@@ -135,7 +134,9 @@ func (s *Set) Files() ([]*os.File, error) {
 	for _, one := range []*ebpf.Map{m.Sandboxes, m.Addresses, m.Cidrs, m.Counters, m.Events} {
 		fd, err := unix.FcntlInt(uintptr(one.FD()), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
-			packet.CloseAll(files)
+			for _, f := range files {
+				_ = f.Close()
+			}
 			return nil, fmt.Errorf("duplicate the eBPF map %s: %w", one, err)
 		}
 		files = append(files, os.NewFile(uintptr(fd), one.String()))

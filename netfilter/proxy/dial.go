@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -22,12 +21,12 @@ var noDeadline time.Time
 // keepAlive finds servers that are gone: a program in the sandbox cannot, it talks to us.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 60 * time.Second, Interval: 15 * time.Second, Count: 4}
 
-// dialer connects to names and addresses in the sandbox's place. The check sits where the
-// address of the socket is final, behind the lookup and in each attempt: an answer that
-// changes between two lookups cannot pass it.
+// dialer connects to addresses in the sandbox's place. The check sits where the address of
+// the socket is final, behind the lookup and in each attempt: an answer that changes
+// between two lookups, or was remembered, cannot pass it.
 func (p *Proxy) dialer(rules *policy.Rules, name string) *net.Dialer {
 	d := &net.Dialer{
-		Timeout: p.Limits.DialTime, Resolver: p.Resolver, KeepAliveConfig: keepAlive,
+		Timeout: p.Limits.DialTime, KeepAliveConfig: keepAlive,
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil {
@@ -43,19 +42,30 @@ func (p *Proxy) dialer(rules *policy.Rules, name string) *net.Dialer {
 	return d
 }
 
-// target is what to dial for a destination: the name in full, so that the host's search
-// domains make no other one of it, or the address.
-func target(name string, dst netip.AddrPort) string {
+// connect connects to a name, or to an address where there is none.
+func (p *Proxy) connect(ctx context.Context, rules *policy.Rules, network, name string, dst netip.AddrPort) (net.Conn, error) {
+	d := p.dialer(rules, name)
 	if name == "" {
-		return dst.String()
+		return d.DialContext(ctx, network, dst.String())
 	}
-	return net.JoinHostPort(name+".", strconv.Itoa(int(dst.Port())))
+	ctx, cancel := context.WithTimeout(ctx, p.Limits.DialTime)
+	defer cancel()
+	name += "." // in full, so that the host's search domains make no other name of it
+	addrs, err := p.lookups.Lookup(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := race(ctx, d, network, addrs, dst.Port())
+	if err != nil {
+		p.lookups.Forget(name)
+	}
+	return conn, err
 }
 
 // dial connects the flow to its server.
 func (f *flow) dial() error {
 	rules := f.p.Rules()
-	conn, err := f.p.dialer(rules, f.name).DialContext(f.ctx, "tcp", target(f.name, f.dst))
+	conn, err := f.p.connect(f.ctx, rules, "tcp", f.name, f.dst)
 	if err != nil {
 		return f.failed(err)
 	}

@@ -26,6 +26,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/hutch-sh/hutch/netfilter/internal/lookups"
 	"github.com/hutch-sh/hutch/netfilter/internal/retry"
 	"github.com/hutch-sh/hutch/netfilter/policy"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -95,6 +96,7 @@ type Proxy struct {
 	buffers buffers
 	counts  counters
 	denials *rate.Limiter
+	lookups *lookups.Lookups
 
 	ctx  context.Context
 	stop context.CancelCauseFunc
@@ -123,9 +125,6 @@ func New(c Config) *Proxy {
 	if c.Destination == nil {
 		c.Destination = LocalDestination
 	}
-	if c.Resolver == nil {
-		c.Resolver = net.DefaultResolver
-	}
 	if c.Own == nil {
 		c.Own = OwnAddress
 	}
@@ -138,6 +137,7 @@ func New(c Config) *Proxy {
 	p := &Proxy{
 		Config:    c,
 		denials:   rate.NewLimiter(rate.Limit(c.Limits.Denials), 10*c.Limits.Denials),
+		lookups:   lookups.New(c.Resolver),
 		listeners: map[io.Closer]struct{}{},
 		flows:     map[*flow]struct{}{},
 		udp:       map[*udpFlow]struct{}{},

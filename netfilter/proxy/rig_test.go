@@ -200,6 +200,7 @@ type nameServer struct {
 	mu    sync.Mutex
 	hosts map[string][][]string // name -> answers, in turn; the last one stays
 	asked int
+	ttl   uint32 // of answers, in seconds
 }
 
 func startNames(t testing.TB) *nameServer {
@@ -248,6 +249,7 @@ func (s *nameServer) answer(w dns.ResponseWriter, q *dns.Msg) {
 	name := strings.TrimSuffix(q.Question[0].Name, ".")
 	s.mu.Lock()
 	s.asked++
+	ttl := s.ttl
 	answers, ok := s.hosts[name]
 	if ok && len(answers) > 1 && q.Question[0].Qtype == dns.TypeA {
 		s.hosts[name] = answers[1:]
@@ -260,7 +262,7 @@ func (s *nameServer) answer(w dns.ResponseWriter, q *dns.Msg) {
 	}
 	for _, text := range answers[0] {
 		a := netip.MustParseAddr(text)
-		h := dns.RR_Header{Name: q.Question[0].Name, Class: dns.ClassINET}
+		h := dns.RR_Header{Name: q.Question[0].Name, Class: dns.ClassINET, Ttl: ttl}
 		switch {
 		case a.Is4() && q.Question[0].Qtype == dns.TypeA:
 			h.Rrtype = dns.TypeA

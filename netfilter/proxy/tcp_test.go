@@ -241,3 +241,35 @@ func TestOwnAddress(t *testing.T) {
 		}
 	}
 }
+
+// TestRemembered: an answer that may be kept is asked for once, checked each time, and
+// asked for again when nothing is there any more.
+func TestRemembered(t *testing.T) {
+	server := serve(t, "127.0.0.1:9001", func(c *net.TCPConn) { _, _ = c.Write([]byte("x")) })
+	r := start(t, allow("tcp://a.test:9001"))
+	r.hosts.ttl = 3600
+	r.hosts.set("a.test", []string{"127.0.0.1"})
+	at := r.address("a.test", server.Port())
+	reach := func() {
+		t.Helper()
+		if b, err := io.ReadAll(r.dialTo(at)); err != nil || string(b) != "x" {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+	reach()
+	asked := r.hosts.lookups()
+	reach()
+	if n := r.hosts.lookups(); n != asked {
+		t.Errorf("%d questions for the first connection, %d for two", asked, n)
+	}
+	r.rules.Store(compile(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{"tcp://a.test:9001"}, AllowCIDRs: []string{"127.0.0.2"}}))
+	r.expectReset("an address that is remembered and not allowed", at)
+	if d := r.denial(0); d.Address.String() != "127.0.0.1" {
+		t.Errorf("%+v", d)
+	}
+	r.rules.Store(compile(t, allow("tcp://a.test:9001")))
+	r.hosts.set("a.test", []string{"127.0.0.2"}) // where nothing listens
+	r.expectReset("a server that is gone", at)
+	r.hosts.set("a.test", []string{"127.0.0.1"})
+	reach()
+}

@@ -313,7 +313,7 @@ func (f *udpFlow) pass(b []byte) {
 // a while.
 func (f *udpFlow) serve() (d Denial, refused bool) {
 	rules := f.p.Rules()
-	conn, err := f.p.dialer(rules, f.name).DialContext(f.ctx, "udp", target(f.name, f.to))
+	conn, err := f.p.connect(f.ctx, rules, "udp", f.name, f.to)
 	if err != nil {
 		var r *refusal
 		if refused = errors.As(err, &r); refused {

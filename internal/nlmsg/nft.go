@@ -28,7 +28,6 @@ const (
 	dataValue     = 1  // NFTA_DATA_VALUE
 	dataVerdict   = 2  // NFTA_DATA_VERDICT
 	verdictCode   = 1  // NFTA_VERDICT_CODE
-	verdictChain  = 2  // NFTA_VERDICT_CHAIN
 	payloadReg    = 1  // NFTA_PAYLOAD_DREG
 	payloadBase   = 2  // NFTA_PAYLOAD_BASE
 	payloadOffset = 3  // NFTA_PAYLOAD_OFFSET
@@ -49,8 +48,7 @@ const (
 	register1  = 1 // NFT_REG_1
 	register2  = 2 // NFT_REG_2
 
-	acceptPacket = 1  // NF_ACCEPT
-	gotoChain    = -4 // NFT_GOTO
+	acceptPacket = 1 // NF_ACCEPT
 )
 
 // Where Payload finds bytes.
@@ -88,11 +86,6 @@ func (c Chain) DelTable() Message {
 	m := c.message(unix.NFT_MSG_DELTABLE, Attr(tableName, text(c.Table)))
 	m.Flags = 0
 	return m
-}
-
-// New makes the chain, which rules of others go to.
-func (c Chain) New() Message {
-	return c.message(unix.NFT_MSG_NEWCHAIN, Attr(chainTable, text(c.Table)), Attr(chainName, text(c.Name)))
 }
 
 // Hook makes the chain: a kind ("filter", "nat") at a hook, in an order among others.
@@ -141,18 +134,17 @@ func Accept() []byte {
 		Nested(immediateData, Nested(dataVerdict, Attr(verdictCode, be32(acceptPacket)))))
 }
 
-// Goto goes on in another chain of the table, and does not come back.
-func Goto(chain string) []byte {
-	code := int32(gotoChain)
-	return expression("immediate", Attr(immediateReg, be32(regVerdict)),
-		Nested(immediateData, Nested(dataVerdict, Attr(verdictCode, be32(uint32(code))), Attr(verdictChain, text(chain)))))
-}
+// SamePort is the port that a packet is for.
+const SamePort = 0
 
-// TProxy gives packets to the transparent socket that is bound to an address and a port.
+// TProxy gives packets to the transparent socket that is bound to an address and a port;
+// where there is none, the rule ends.
 func TProxy(family uint8, addr []byte, port uint16) []byte {
-	return Join(load(register1, addr), load(register2, be16(port)),
-		expression("tproxy", Attr(tproxyFamily, be32(uint32(family))),
-			Attr(tproxyAddr, be32(register1)), Attr(tproxyPort, be32(register2))))
+	what := [][]byte{Attr(tproxyFamily, be32(uint32(family))), Attr(tproxyAddr, be32(register1))}
+	if port == SamePort {
+		return Join(load(register1, addr), expression("tproxy", what...))
+	}
+	return Join(load(register1, addr), load(register2, be16(port)), expression("tproxy", append(what, Attr(tproxyPort, be32(register2)))...))
 }
 
 // Redirect makes a port of this host itself the destination (NAT).

@@ -81,19 +81,42 @@ func (e *Error) Unwrap() error { return e.Errno }
 // Send sends the batch in the network namespace of the calling thread and returns
 // the kernel's first refusal.
 func (b Batch) Send() error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, b.protocol)
+	s, err := Open(b.protocol)
 	if err != nil {
-		return fmt.Errorf("netlink socket: %w", err)
+		return err
 	}
-	defer unix.Close(fd)
+	defer s.Close()
+	return s.Send(b)
+}
+
+// Socket sends batches in the network namespace of the thread that opened it, from any
+// thread. It is for one goroutine at a time.
+type Socket struct{ fd int }
+
+// Open opens a socket of a protocol, such as unix.NETLINK_ROUTE.
+func Open(protocol int) (*Socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return nil, fmt.Errorf("netlink socket: %w", err)
+	}
 	// The answer has come when sendto returns; the limit is for a kernel that gives none.
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}); err != nil {
-		return fmt.Errorf("netlink socket: setsockopt(SO_RCVTIMEO): %w", err)
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("netlink socket: setsockopt(SO_RCVTIMEO): %w", err)
 	}
-	if err := unix.Sendto(fd, b.bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	return &Socket{fd}, nil
+}
+
+// Close closes the socket.
+func (s *Socket) Close() { _ = unix.Close(s.fd) }
+
+// Send sends a batch of the socket's protocol and returns the kernel's first refusal. After
+// one the socket is of no further use: answers to what came behind are still in it.
+func (s *Socket) Send(b Batch) error {
+	if err := unix.Sendto(s.fd, b.bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("send netlink batch: %w", err)
 	}
-	return b.verdict(fd)
+	return b.verdict(s.fd)
 }
 
 // verdict reads answers until that to the last message, or the first refusal.

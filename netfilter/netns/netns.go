@@ -78,13 +78,14 @@ type Namespace struct {
 
 	config Config         // in force
 	routed []netip.Prefix // besides Synthetic
-	ruled  []uint16       // ports of datagrams that there is a rule for
+	spare  *spares        // until the first Apply; may be nil
 }
 
 // Close gives everything back; the kernel removes the namespace in its own time
 // once the last process in it has ended.
 func (n *Namespace) Close() error {
 	var errs []error
+	n.spare.close()
 	for _, l := range n.TCP {
 		errs = append(errs, l.Close())
 	}
@@ -222,7 +223,7 @@ func (n *Namespace) open() (err error) {
 	if err := namesOnly.Send(); err != nil {
 		return fmt.Errorf("routes: %w", err)
 	}
-	if err := send6(namesOnly6); err != nil {
+	if err := send6(nlmsg.Batch.Send, namesOnly6); err != nil {
 		return fmt.Errorf("routes of IPv6: %w", err)
 	}
 	switch n.Way {
@@ -230,7 +231,7 @@ func (n *Namespace) open() (err error) {
 		if err := tproxyRules.Send(); err != nil {
 			return fmt.Errorf("tproxy rules: %w", err)
 		}
-		if err := send6(tproxyRules6); err != nil {
+		if err := send6(nlmsg.Batch.Send, tproxyRules6); err != nil {
 			return fmt.Errorf("tproxy rules of IPv6: %w", err)
 		}
 		if err := n.listen(listener4, proxyPort); err != nil {
@@ -255,7 +256,8 @@ func (n *Namespace) open() (err error) {
 	if n.DNSTCP, err = listenTCP(dns); err != nil {
 		return err
 	}
-	return nil
+	n.spare, err = newSpares()
+	return err
 }
 
 func (n *Namespace) listen(a netip.Addr, port uint16) error {
@@ -271,6 +273,9 @@ func (n *Namespace) listen(a netip.Addr, port uint16) error {
 // or while it runs. When it fails, less is reachable than the policy says, never more.
 // It closes what of n.TCP and n.UDP is not wanted any more, and adds to them.
 func (n *Namespace) Apply(c Config) error {
+	spare := n.spare
+	n.spare = nil
+	defer spare.close()
 	c.normalise(n.Way)
 	if c.equal(&n.config) {
 		return nil
@@ -278,23 +283,12 @@ func (n *Namespace) Apply(c Config) error {
 	if err := n.Way.supports(&c); err != nil {
 		return err
 	}
-	err := n.inside(func() error {
-		if err := n.udpPorts(c.UDPPorts); err != nil {
-			return err
-		}
-		switch n.Way {
-		case TProxy:
-			if err := n.rule(c.UDPPorts); err != nil {
-				return err
-			}
-		case PerPort:
-			if err := n.tcpPorts(c.TCPPorts); err != nil {
-				return err
-			}
-		case Redirect: // its rules suit every policy
-		}
-		return n.reroute(&c)
-	})
+	var err error
+	if spare.enough(&c) {
+		err = n.change(&c, spare.hands())
+	} else {
+		err = n.inside(func() error { return n.change(&c, handsHere) })
+	}
 	if err != nil {
 		return fmt.Errorf("apply the policy to a network namespace: %w", err)
 	}
@@ -302,15 +296,15 @@ func (n *Namespace) Apply(c Config) error {
 	return nil
 }
 
-// rule adds the rules for these ports that there are not.
-func (n *Namespace) rule(ports []uint16) error {
-	more := slices.DeleteFunc(slices.Clone(ports), func(p uint16) bool { return slices.Contains(n.ruled, p) })
-	if len(more) == 0 {
-		return nil
+// change makes the namespace what c says.
+func (n *Namespace) change(c *Config, in *hands) error {
+	if err := n.udpPorts(c.UDPPorts, in); err != nil {
+		return err
 	}
-	if err := nlmsg.NFTables(inet.datagramsTo(more)...).Send(); err != nil {
-		return fmt.Errorf("rules for datagrams: %w", err)
+	if n.Way == PerPort { // the rules of the others suit every policy
+		if err := n.tcpPorts(c.TCPPorts, in); err != nil {
+			return err
+		}
 	}
-	n.ruled = append(n.ruled, more...)
-	return nil
+	return n.reroute(c, in)
 }

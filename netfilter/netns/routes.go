@@ -75,8 +75,8 @@ var (
 
 // send6 sends a batch about IPv6, which a kernel may not have or have turned off:
 // there is no way out either way, only the errno is another.
-func send6(b nlmsg.Batch) error {
-	err := b.Send()
+func send6(send func(nlmsg.Batch) error, b nlmsg.Batch) error {
+	err := send(b)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EACCES) {
 		return nil
 	}
@@ -105,9 +105,9 @@ func (n *Namespace) wanted(c *Config) []netip.Prefix {
 	return list
 }
 
-// reroute changes the routes from what they are to what c wants, on a thread in the
-// namespace. Those that go come first: a failure leaves fewer.
-func (n *Namespace) reroute(c *Config) error {
+// reroute changes the routes from what they are to what c wants. Those that go come first: a
+// failure leaves fewer.
+func (n *Namespace) reroute(c *Config, in *hands) error {
 	want := n.wanted(c)
 	var changes []nlmsg.Message
 	for _, p := range n.routed {
@@ -121,9 +121,9 @@ func (n *Namespace) reroute(c *Config) error {
 		}
 	}
 	for _, m := range changes {
-		send := nlmsg.Batch.Send
+		send := in.route
 		if m.Body[0] == unix.AF_INET6 {
-			send = send6
+			send = func(b nlmsg.Batch) error { return send6(in.route, b) }
 		}
 		if err := send(nlmsg.Route(m)); err != nil {
 			return fmt.Errorf("routes of literal addresses: %w", err)

@@ -28,7 +28,7 @@ func toPort(port uint16) []byte {
 	return nlmsg.Payload(nlmsg.TransportHeader, 2, binary.BigEndian.AppendUint16(nil, port))
 }
 
-// deliver gives packets to the socket at an address and port, whatever their own.
+// deliver gives packets to the socket at an address and port, whatever their own address.
 func (f family) deliver(to netip.Addr, port uint16) []byte {
 	return nlmsg.TProxy(f.Family, to.AsSlice(), port)
 }
@@ -37,13 +37,6 @@ const (
 	mangle = -150 // NF_IP_PRI_MANGLE, where tproxy is usual
 	natOut = -100 // NF_IP_PRI_NAT_DST
 )
-
-// datagrams is the chain of UDP to names.
-func (f family) datagrams() nlmsg.Chain {
-	c := f.Chain
-	c.Name = "datagrams"
-	return c
-}
 
 // tproxy delivers every TCP connection but those to loopback and to the resolver. Only
 // what a local route covers comes this far, so that the rules are the same for every
@@ -57,11 +50,12 @@ func (f family) tproxy() []nlmsg.Message {
 	if f.Family == unix.NFPROTO_IPV6 {
 		return append(messages, proxy)
 	}
-	messages = append(messages, f.datagrams().New(), f.Rule(f.to(Resolver.AsSlice()), nlmsg.Accept()))
+	messages = append(messages, f.Rule(f.to(Resolver.AsSlice()), nlmsg.Accept()))
 	for _, half := range synthetic {
 		messages = append(messages,
 			f.Rule(f.to(half), nlmsg.Protocol(unix.IPPROTO_TCP), f.deliver(f.listener, proxyPort), nlmsg.Accept()),
-			f.Rule(f.to(half), nlmsg.Protocol(unix.IPPROTO_UDP), nlmsg.Goto(f.datagrams().Name)))
+			// To the socket for their own port. One without a socket is a closed port.
+			f.Rule(f.to(half), nlmsg.Protocol(unix.IPPROTO_UDP), f.deliver(f.listener, nlmsg.SamePort), nlmsg.Accept()))
 	}
 	// Of literals, whatever resolver a program asks, ours answers.
 	for _, proto := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
@@ -72,15 +66,6 @@ func (f family) tproxy() []nlmsg.Message {
 
 // synthetic is how the addresses in Synthetic begin.
 var synthetic = [][]byte{{198, 18}, {198, 19}}
-
-// datagramsTo delivers datagrams for names to sockets on their ports. Once there is no such
-// socket any more, they find a closed port.
-func (f family) datagramsTo(ports []uint16) (messages []nlmsg.Message) {
-	for _, port := range ports {
-		messages = append(messages, f.datagrams().Rule(toPort(port), f.deliver(f.listener, port), nlmsg.Accept()))
-	}
-	return messages
-}
 
 // redirect does the same by address translation, for kernels without nft_tproxy.
 // Where a connection was meant to go is asked of conntrack.

@@ -19,7 +19,8 @@ import (
 // listenTCP and listenUDP make a socket in the namespace of the calling thread. Bound
 // transparently, it may have an address that is not the namespace's.
 func listenTCP(at netip.AddrPort) (*net.TCPListener, error) {
-	lc := net.ListenConfig{Control: transparent}
+	// Clients are in this very namespace: none is gone without a word.
+	lc := net.ListenConfig{Control: transparent, KeepAlive: -1}
 	// A subflow could come from and go to where no rule looked.
 	lc.SetMultipathTCP(false)
 	l, err := lc.Listen(context.Background(), network("tcp", at), at.String())
@@ -61,21 +62,21 @@ func transparent(network, _ string, c syscall.RawConn) error {
 	return nil
 }
 
-// tcpPorts makes listeners for just these ports, on a thread in the namespace.
-func (n *Namespace) tcpPorts(ports []uint16) error {
+// tcpPorts makes listeners for just these ports.
+func (n *Namespace) tcpPorts(ports []uint16, in *hands) error {
 	return perPort(&n.TCP, ports, (*net.TCPListener).Addr, func(port uint16) (*net.TCPListener, error) {
-		return listenTCP(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+		return in.tcp(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
 	})
 }
 
 // udpPorts does the same for datagrams.
-func (n *Namespace) udpPorts(ports []uint16) error {
+func (n *Namespace) udpPorts(ports []uint16, in *hands) error {
 	at := netip.IPv4Unspecified()
 	if n.Way == TProxy {
 		at = listener4 // nothing inside has that, so that no port is taken
 	}
 	return perPort(&n.UDP, ports, (*net.UDPConn).LocalAddr, func(port uint16) (*net.UDPConn, error) {
-		return listenUDP(netip.AddrPortFrom(at, port))
+		return in.udp(netip.AddrPortFrom(at, port))
 	})
 }
 
@@ -177,7 +178,7 @@ func Adopt(files map[string]*os.File, c Config) (_ *Namespace, err error) {
 		return nil, fmt.Errorf("take over a network namespace: there are only %q of it", slices.Sorted(maps.Keys(files)))
 	}
 	n.config.normalise(n.Way)
-	n.routed, n.ruled = n.wanted(&n.config), n.config.UDPPorts
+	n.routed = n.wanted(&n.config)
 	return n, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -89,6 +90,22 @@ func debianTar(t testing.TB) []byte {
 	return data
 }
 
+// debianLayer is debianTar, compressed once for all tests.
+func debianLayer(t testing.TB) imagetest.Layer {
+	t.Helper()
+	debian.Lock()
+	defer debian.Unlock()
+	if debian.layer.Data == nil {
+		debian.layer = imagetest.NewLayer(debianTar(t), imagetest.Zstd)
+	}
+	return debian.layer
+}
+
+var debian struct {
+	sync.Mutex
+	layer imagetest.Layer
+}
+
 // codename is the machine's Debian release.
 func codename(t testing.TB) string {
 	t.Helper()
@@ -114,7 +131,7 @@ func push(t testing.TB, registry, name string, img imagetest.Image) string {
 func TestImageDebian(t *testing.T) {
 	registry := imagetest.StartRegistry(t)
 	img := imagetest.Image{
-		Layers: []imagetest.Layer{imagetest.NewLayer(debianTar(t), imagetest.Zstd)},
+		Layers: []imagetest.Layer{debianLayer(t)},
 		Config: imagetest.Config{
 			Env:        []string{"PATH=/usr/bin:/bin", "FROM=image", "BOTH=image"},
 			Entrypoint: []string{"/usr/bin/env", "ENTRY=1"}, Cmd: []string{"sh", "-c", "echo cmd $ENTRY $FROM; pwd; id -un"},

@@ -113,16 +113,22 @@ func TestNetworkClients(t *testing.T) {
 	port, ca := tlsServer(t, mux, "good.test", "evil.test")
 	sb := w.allowing(t, fmt.Sprintf("good.test:%d", port))
 	w.trust(t, sb, ca)
+	fetch, err := filepath.Abs("testdata/Fetch.java")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ok(t, "cp", fetch, sb+":/tmp/Fetch.java")
 	for name, client := range map[string]struct{ command, says, fails string }{
 		"curl":   {"curl -sS --cacert /tmp/ca.pem %s", "hello good.test", "Could not resolve host"},
 		"http1":  {"curl -sS --http1.1 --cacert /tmp/ca.pem %s", "hello good.test", "Could not resolve host"},
 		"python": {`python3 -c 'import ssl, sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], context=ssl.create_default_context(cafile="/tmp/ca.pem")).read().decode())' %s`, "hello good.test", "Name or service not known"},
 		"node":   {`NODE_EXTRA_CA_CERTS=/tmp/ca.pem node -e 'fetch(process.argv[1]).then(r => r.text()).then(console.log, e => { console.error(e.cause); process.exit(1) })' %s`, "hello good.test", "ENOTFOUND"},
+		"java":   {"java /tmp/Fetch.java %s", "hello good.test", "ConnectException"},
 		"git":    {"git -c http.sslCAInfo=/tmp/ca.pem ls-remote %srepo.git", "refs/heads/main", "Could not resolve host"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := os.Stat("/usr/bin/node"); name == "node" && err != nil {
-				t.Skip("node is not where the host image has programs")
+			if name == "node" || name == "java" {
+				needsInside(t, "/usr/bin/"+name)
 			}
 			w.fetches(t, sb, fmt.Sprintf(client.command, fmt.Sprintf("https://good.test:%d/", port)), client.says)
 			w.denied(t, sb, fmt.Sprintf(client.command, fmt.Sprintf("https://evil.test:%d/", port)), client.fails, byName("evil.test", "mode allow"))

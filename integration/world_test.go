@@ -302,9 +302,13 @@ func needs(t testing.TB, programs ...string) {
 }
 
 // needsPython skips t where the host image has no python3.
-func needsPython(t testing.TB) {
+func needsPython(t testing.TB) { t.Helper(); needsInside(t, "/usr/bin/python3") }
+
+// needsInside skips t where the host image, which shows the host's /usr, has no such
+// program.
+func needsInside(t testing.TB, program string) {
 	t.Helper()
-	if _, err := os.Stat("/usr/bin/python3"); err != nil {
-		testenv.Require(t, probe.Check{Name: "python3", Status: probe.No, Detail: err.Error(), Remedy: "make deps"})
+	if _, err := os.Stat(program); err != nil {
+		testenv.Require(t, probe.Check{Name: filepath.Base(program), Status: probe.No, Detail: err.Error(), Remedy: "make deps, or install it for all users"})
 	}
 }

@@ -134,7 +134,7 @@ func makePayload(ctx context.Context, root, dir string, cases []vmCase, o option
 	if err := os.CopyFS(filepath.Join(stage, "guest"), os.DirFS(filepath.Join(root, "integration", "vm", "guest"))); err != nil {
 		return "", err
 	}
-	if err := testtree.BuildExamples(ctx, root); err != nil {
+	if err := testtree.BuildPrograms(ctx, root); err != nil {
 		return "", err
 	}
 	if err := testtree.Stage(ctx, root, stage, tags, packages(cases)); err != nil {

@@ -77,6 +77,7 @@ mmdebstrap  may  have_cmd:mmdebstrap   mmdebstrap     -                     -
 registry    may  have_registry         docker-registry docker-distribution  docker-registry
 passt       may  have_cmd:pasta        passt          passt                 passt
 slirp4netns may  have_cmd:slirp4netns  slirp4netns    slirp4netns           slirp4netns
+musl-gcc    may  have_cmd:musl-gcc     musl-tools     musl-gcc              -
 bwrap       may  have_cmd:bwrap        bubblewrap     bubblewrap            bubblewrap
 crun        may  have_cmd:crun         crun           crun                  crun
 runc        may  have_cmd:runc         runc           runc                  runc

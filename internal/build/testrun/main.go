@@ -82,7 +82,7 @@ func run(ctx context.Context, out io.Writer, o options) (bool, error) {
 		os.Setenv(testenv.RequireVar, testenv.RequireAll)
 	}
 	os.Setenv(testenv.BinVar, filepath.Join(root, "bin"))
-	if err := testtree.BuildExamples(ctx, root); err != nil {
+	if err := testtree.BuildPrograms(ctx, root); err != nil {
 		return false, err
 	}
 	var total testreport.Report

@@ -39,13 +39,15 @@ func Stage(ctx context.Context, root, dir, tags string, pkgs []string) error {
 	return nil
 }
 
-// BuildExamples builds the examples, which are programs that the tests run and nobody
-// installs, beside the binaries.
-func BuildExamples(ctx context.Context, root string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(root, "bin", "example-embed"), "./docs/examples/embed")
-	cmd.Dir, cmd.Stderr = root, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build the examples: %w", err)
+// BuildPrograms builds what the tests run and nobody installs, beside the binaries: the
+// examples, and a static client for sandboxes.
+func BuildPrograms(ctx context.Context, root string) error {
+	for name, pkg := range map[string]string{"example-embed": "./docs/examples/embed", "test-resolve": "./integration/resolve"} {
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(root, "bin", name), pkg)
+		cmd.Dir, cmd.Stderr, cmd.Env = root, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("build %s: %w", name, err)
+		}
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func main() {
 	flag.BoolVar(&o.matrix, "matrix", false, "as root: run the host-dependent packages as ordinary users too")
 	flag.BoolVar(&o.race, "race", false, "build the tests with the race detector")
 	flag.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
-	flag.DurationVar(&o.timeout, "timeout", 10*time.Minute, "limit of one package's tests")
+	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "limit of one package's tests")
 	flag.Parse()
 	o.packages = flag.Args()
 	if len(o.packages) == 0 {

@@ -4,12 +4,27 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // spliceMax is how much one splice(2) is asked to move: more than a pipe can hold.
 const spliceMax = 1 << 20
+
+const (
+	// A pipe has this many bytes at first (pipe(7)). One that is found full is enlarged: who
+	// writes has else to wait for two others each time.
+	pipeSize = 64 << 10
+	bigPipe  = 1 << 20 // the most that a process without privileges may ask for
+	// Pages in pipes count against a user (pipe-user-pages-soft, 64 MiB): beyond that all of
+	// the user's new pipes are small.
+	maxBigPipes = 16
+)
+
+// bigPipes are in use.
+var bigPipes atomic.Int32
 
 // errEmpty says that the source of a splice has nothing now.
 var errEmpty = errors.New("nothing to splice")
@@ -41,6 +56,12 @@ func splicePipes(src io.Reader, dst io.Writer) (ok bool, err error) {
 	if err != nil {
 		return false, nil
 	}
+	big := false
+	defer func() {
+		if big {
+			bigPipes.Add(-1)
+		}
+	}()
 	for {
 		// Waits in the runtime's poller, which a deadline or Close ends.
 		if err := in.Read(func(fd uintptr) bool { return readable(int(fd)) }); err != nil {
@@ -66,8 +87,21 @@ func splicePipes(src io.Reader, dst io.Writer) (ok bool, err error) {
 			return true, serr
 		case n == 0:
 			return true, nil
+		case n >= pipeSize && !big:
+			big = enlarge(in)
 		}
 	}
+}
+
+// enlarge makes a pipe big, if not too many are. It stays so until its relay ends.
+func enlarge(pipe syscall.RawConn) bool {
+	if bigPipes.Add(1) > maxBigPipes {
+		bigPipes.Add(-1)
+		return false
+	}
+	// A pipe that stays small is no error.
+	_ = pipe.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, bigPipe) })
+	return true
 }
 
 // whenWritable does what may be done while a pipe takes more, again while that is EAGAIN.

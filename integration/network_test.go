@@ -410,7 +410,7 @@ func TestNetworkWays(t *testing.T) {
 	t.Parallel()
 	needs(t, "curl")
 	needsPython(t)
-	for _, way := range []string{"tproxy", "redirect", "per-port"} {
+	for _, way := range []string{"tproxy-hold", "tproxy", "redirect", "per-port"} {
 		t.Run(way, func(t *testing.T) {
 			w := newNetWorld(t, []string{"web.test"}, "HUTCH_NETWORK_WAY="+way)
 			port := webServer(t, "hello")

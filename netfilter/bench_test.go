@@ -111,7 +111,7 @@ func paths(b *testing.B, serve func(net.Conn), bench func(b *testing.B, dial fun
 	b.Run("direct", func(b *testing.B) {
 		bench(b, func() (net.Conn, error) { return net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port)) })
 	})
-	for _, way := range []Way{"tproxy", "redirect", "per-port"} {
+	for _, way := range []Way{"tproxy-hold", "tproxy", "redirect", "per-port"} {
 		b.Run(string(way), func(b *testing.B) {
 			k := &keeper{}
 			e := newEngine(b, k)

@@ -150,7 +150,7 @@ func (e *Engine) best() (*netns.Namespace, error) {
 	first := e.way == ""
 	e.way, e.reason = n.Way, reason
 	e.mu.Unlock()
-	if first && n.Way != netns.TProxy {
+	if first && n.Way != netns.Hold {
 		e.cfg.Logger.Warn("this kernel lacks what network policies work best with", "way", n.Way, "why", reason)
 	}
 	return n, nil

@@ -127,6 +127,10 @@ func (n *Network) serveNew() error {
 			n.serving.Go(func() { n.proxy.ServeTCP(l) })
 		}
 	}
+	if q := n.ns.SYNs; q != nil && !n.served[q] {
+		n.served[q] = true
+		n.serving.Go(func() { n.proxy.ServeSYNs(q) })
+	}
 	for _, c := range n.ns.UDP {
 		if n.served[c] {
 			continue
@@ -164,7 +168,7 @@ func (n *Network) keep(name string, f *os.File) error {
 
 // config is what the namespace must know of a policy.
 func config(rules *policy.Rules) netns.Config {
-	var c netns.Config
+	c := netns.Config{RawPorts: rules.RawPorts()}
 	c.TCPPorts, c.Open = rules.Ports(policy.TCP)
 	c.UDPPorts, _ = rules.Ports(policy.UDP)
 	p := rules.Policy()
@@ -204,7 +208,7 @@ func (n *Network) Update(p api.NetPolicy) error {
 // State says how the policy is enforced.
 func (n *Network) State() (enforcement, detail string) {
 	detail = fmt.Sprintf("only hutchd's proxy leads out of its namespace, by %s", n.ns.Way)
-	if _, reason := n.e.known(); n.ns.Way != netns.TProxy && reason != "" {
+	if _, reason := n.e.known(); n.ns.Way != netns.Hold && reason != "" {
 		detail += " (" + reason + ")"
 	}
 	return "proxy", detail

@@ -1,7 +1,9 @@
 package netfilter
 
 import (
+	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,19 +11,21 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestMain runs the tests in a user namespace of their own, as hutchd runs.
+// TestMain runs the tests in a user namespace of their own, as hutchd runs, and with a
+// network of their own on the host's side.
 func TestMain(m *testing.M) {
 	if os.Getenv("HUTCH_TEST_IN_USERNS") == "" {
 		cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 		cmd.Env = append(os.Environ(), "HUTCH_TEST_IN_USERNS=1")
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		cmd.SysProcAttr = &syscall.SysProcAttr{
-			Cloneflags:  syscall.CLONE_NEWUSER,
+			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
 			UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 		}
@@ -31,7 +35,24 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if err := makeHost(); err != nil {
+		os.Stderr.WriteString("make a network: " + err.Error() + "\n")
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
+}
+
+// makeHost gives the test's namespace loopback, with one address more, and a network that
+// can not be reached.
+func makeHost() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	_, nowhere, _ := net.ParseCIDR("203.0.113.0/24")
+	return errors.Join(netlink.LinkSetUp(lo),
+		netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP("fd00::7"), Mask: net.CIDRMask(128, 128)}, Flags: unix.IFA_F_NODAD}),
+		netlink.RouteAdd(&netlink.Route{Dst: nowhere, Type: unix.RTN_UNREACHABLE}))
 }
 
 // keeper is what hutch-launch is to an engine.

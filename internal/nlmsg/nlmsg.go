@@ -27,6 +27,13 @@ type Batch struct {
 	last     uint32 // sequence number of the message that is acknowledged
 }
 
+// Bytes is the message on its own, which the kernel answers only when it refuses it.
+func (m Message) Bytes() []byte {
+	var b Batch
+	b.append(m, 0)
+	return b.bytes
+}
+
 // Route makes a batch for rtnetlink. Each message is carried out on its own; the
 // kernel goes on after one that fails.
 func Route(messages ...Message) Batch {
@@ -35,10 +42,17 @@ func Route(messages ...Message) Batch {
 	return b
 }
 
+// Netfilter makes a batch for a subsystem of netfilter other than nf_tables.
+func Netfilter(messages ...Message) Batch {
+	b := Batch{protocol: unix.NETLINK_NETFILTER}
+	b.add(messages)
+	return b
+}
+
 // NFTables makes a batch for nf_tables that happens as a whole or not at all.
 func NFTables(messages ...Message) Batch {
 	b := Batch{protocol: unix.NETLINK_NETFILTER}
-	limit := nftHeader(unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
+	limit := Header(unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
 	b.append(Message{Kind: unix.NFNL_MSG_BATCH_BEGIN, Body: limit}, 0)
 	b.add(messages)
 	b.append(Message{Kind: unix.NFNL_MSG_BATCH_END, Body: limit}, b.last+1)
@@ -109,6 +123,12 @@ func Open(protocol int) (*Socket, error) {
 
 // Close closes the socket.
 func (s *Socket) Close() { _ = unix.Close(s.fd) }
+
+// Take is the socket's fd, which is the caller's now: there is no Socket any more.
+func (s *Socket) Take() (fd int) {
+	fd, s.fd = s.fd, -1
+	return fd
+}
 
 // Send sends a batch of the socket's protocol and returns the kernel's first refusal. After
 // one the socket is of no further use: answers to what came behind are still in it.

@@ -25,6 +25,7 @@ var attempts = map[string]func(request) error{
 	"nftables":     tryNFTables,
 	"tproxy":       tryTProxy,
 	"redirect":     tryRedirect,
+	"queue":        tryQueue,
 	"state":        tryState,
 }
 
@@ -45,6 +46,7 @@ var inside = []insideProbe{
 	{"state_folder", "state", false, "the state folder's file system can hold an overlay's upper folder", failsState},
 	{"nf_tables", "nftables", false, "tables can be made in a sandbox's network namespace", failsNFTables},
 	{"nf_tables_tproxy", "tproxy", false, "connections of sandboxes with a network come to the proxy by tproxy, the best way", failsTProxy},
+	{"nf_tables_queue", "queue", false, "connections to raw ports wait for their server, and fail as it does", failsQueue},
 	{"nf_tables_redirect", "redirect", false, "connections could be redirected, the second best way", failsRedirect},
 }
 
@@ -67,6 +69,9 @@ func NFTables(ctx context.Context) Check { return oneInside(ctx, "nf_tables") }
 
 // NFTablesTproxy tries a tproxy rule as the network policy uses it.
 func NFTablesTproxy(ctx context.Context) Check { return oneInside(ctx, "nf_tables_tproxy") }
+
+// NFTablesQueue tries the rules and the queue that hold connections until they are dialled.
+func NFTablesQueue(ctx context.Context) Check { return oneInside(ctx, "nf_tables_queue") }
 
 // StateFolder tries an overlay whose upper folder lies in folder, or in its
 // nearest existing parent.

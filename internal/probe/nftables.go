@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"fmt"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/nlmsg"
@@ -24,12 +26,33 @@ func tryRedirect(request) error {
 		nftable.Rule(nlmsg.Redirect(8080))).Send()
 }
 
+// tryQueue makes a queue that holds packets, and rules that fill it and that answer what
+// was in it.
+func tryQueue(request) error {
+	if err := nlmsg.Netfilter(nlmsg.BindQueue(1)).Send(); err != nil {
+		return fmt.Errorf("nfnetlink_queue: %w", err)
+	}
+	rules := func(queue []byte) error {
+		return nlmsg.NFTables(nftable.NewTable(), nftable.Hook("filter", unix.NF_INET_LOCAL_IN, 0),
+			nftable.Rule(queue), nftable.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), nlmsg.Reset()), nftable.Rule(nlmsg.Unreachable(1))).Send()
+	}
+	err := rules(nlmsg.Queue())
+	if err != nil && rules(nlmsg.QueueTarget()) == nil {
+		return nil
+	}
+	return err
+}
+
 func failsNFTables(_ host, _ request, a attempt) (detail, remedy string) {
 	return withoutNFTables(a, "of network policies, mode open is not possible, and others take the ports that they name", "nf_tables")
 }
 
 func failsTProxy(_ host, _ request, a attempt) (detail, remedy string) {
 	return withoutNFTables(a, "connections of sandboxes with a network come to the proxy in the next best way: see nf tables redirect", "nft_tproxy")
+}
+
+func failsQueue(_ host, _ request, a attempt) (detail, remedy string) {
+	return withoutNFTables(a, "connections to raw ports are accepted before their server has answered: one that refuses them resets them", "nfnetlink_queue nft_queue nft_reject_ipv4 nft_reject_ipv6")
 }
 
 func failsRedirect(_ host, _ request, a attempt) (detail, remedy string) {
@@ -39,7 +62,7 @@ func failsRedirect(_ host, _ request, a attempt) (detail, remedy string) {
 func withoutNFTables(a attempt, means, module string) (detail, remedy string) {
 	detail = a.String() + ": " + means
 	switch a.Errno {
-	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.ENOENT:
+	case unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.ENOENT, unix.EINVAL: // EINVAL: no nfnetlink_queue
 		return detail, "sudo modprobe -a nf_tables " + module
 	}
 	return detail, ""

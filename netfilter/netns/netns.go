@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/nlmsg"
+	"github.com/hutch-sh/hutch/netfilter/hold"
 )
 
 // Synthetic is where names have their addresses: RFC 2544's, which no network that
@@ -44,6 +45,7 @@ type Config struct {
 	CIDRs    []netip.Prefix // literals that do although Open is not set
 	UDPPorts []uint16       // of datagrams that come to the proxy
 	TCPPorts []uint16       // all that listeners are for, in the way PerPort
+	RawPorts []uint16       // of names: those of 80 and 443 are held, too, in the way Hold
 }
 
 // normalise makes equal what is the same for a way.
@@ -51,13 +53,14 @@ func (c *Config) normalise(w Way) {
 	if w != PerPort {
 		c.TCPPorts = nil
 	}
-	for _, ports := range []*[]uint16{&c.UDPPorts, &c.TCPPorts} {
+	c.RawPorts = slices.DeleteFunc(slices.Clone(c.RawPorts), func(p uint16) bool { return w != Hold || p != 80 && p != 443 })
+	for _, ports := range []*[]uint16{&c.UDPPorts, &c.TCPPorts, &c.RawPorts} {
 		*ports = slices.Compact(slices.Sorted(slices.Values(*ports)))
 	}
 }
 
 func (c *Config) equal(d *Config) bool {
-	return c.Open == d.Open && slices.Equal(c.CIDRs, d.CIDRs) &&
+	return c.Open == d.Open && slices.Equal(c.CIDRs, d.CIDRs) && slices.Equal(c.RawPorts, d.RawPorts) &&
 		slices.Equal(c.UDPPorts, d.UDPPorts) && slices.Equal(c.TCPPorts, d.TCPPorts)
 }
 
@@ -75,10 +78,14 @@ type Namespace struct {
 	UDP    []*net.UDPConn
 	DNS    *net.UDPConn     // the resolver's
 	DNSTCP *net.TCPListener // the same
+	// SYNs is where connections are before they are accepted, in the way Hold, but for those
+	// to ports 80 and 443 that are not raw: each needs a verdict.
+	SYNs *hold.Queue
 
-	config Config         // in force
-	routed []netip.Prefix // besides Synthetic
-	spare  *spares        // until the first Apply; may be nil
+	config  Config         // in force
+	routed  []netip.Prefix // besides Synthetic
+	heldWeb []uint16       // ports of TLS and HTTP that there are rules to hold for
+	spare   *spares        // until the first Apply; may be nil
 }
 
 // Close gives everything back; the kernel removes the namespace in its own time
@@ -97,6 +104,9 @@ func (n *Namespace) Close() error {
 	}
 	if n.DNSTCP != nil {
 		errs = append(errs, n.DNSTCP.Close())
+	}
+	if n.SYNs != nil {
+		errs = append(errs, n.SYNs.Close())
 	}
 	if n.File != nil {
 		errs = append(errs, n.File.Close())
@@ -227,12 +237,14 @@ func (n *Namespace) open() (err error) {
 		return fmt.Errorf("routes of IPv6: %w", err)
 	}
 	switch n.Way {
-	case TProxy:
-		if err := tproxyRules.Send(); err != nil {
-			return fmt.Errorf("tproxy rules: %w", err)
+	case Hold, TProxy:
+		if n.Way == Hold {
+			err = n.holdSYNs()
+		} else if err = tproxyRules.Send(); err == nil {
+			err = send6(nlmsg.Batch.Send, tproxyRules6)
 		}
-		if err := send6(nlmsg.Batch.Send, tproxyRules6); err != nil {
-			return fmt.Errorf("tproxy rules of IPv6: %w", err)
+		if err != nil {
+			return fmt.Errorf("tproxy rules: %w", err)
 		}
 		if err := n.listen(listener4, proxyPort); err != nil {
 			return err
@@ -305,6 +317,9 @@ func (n *Namespace) change(c *Config, in *hands) error {
 		if err := n.tcpPorts(c.TCPPorts, in); err != nil {
 			return err
 		}
+	}
+	if err := n.holdWeb(c.RawPorts); err != nil {
+		return err
 	}
 	return n.reroute(c, in)
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/nlmsg"
+	"github.com/hutch-sh/hutch/netfilter/hold"
 )
 
 // family is what differs between the rules for IPv4 and IPv6.
@@ -15,11 +16,13 @@ type family struct {
 	daddr    uint32     // where the destination is in the header
 	loopback []byte     // how destinations that are left alone begin
 	listener netip.Addr // what the transparent sockets are bound to
+	noHost   uint8      // code of "destination unreachable" for EHOSTUNREACH
+	noNet    uint8      // for ENETUNREACH
 }
 
 var (
-	inet  = family{nlmsg.Chain{Family: unix.NFPROTO_IPV4, Table: "hutch", Name: "in"}, 16, []byte{127}, listener4}
-	inet6 = family{nlmsg.Chain{Family: unix.NFPROTO_IPV6, Table: "hutch", Name: "in"}, 24, netip.IPv6Loopback().AsSlice(), listener6}
+	inet  = family{nlmsg.Chain{Family: unix.NFPROTO_IPV4, Table: "hutch", Name: "in"}, 16, []byte{127}, listener4, 1, 0}
+	inet6 = family{nlmsg.Chain{Family: unix.NFPROTO_IPV6, Table: "hutch", Name: "in"}, 24, netip.IPv6Loopback().AsSlice(), listener6, 3, 0}
 )
 
 func (f family) to(addr []byte) []byte { return nlmsg.Payload(nlmsg.NetworkHeader, f.daddr, addr) }
@@ -67,7 +70,50 @@ func (f family) tproxy() []nlmsg.Message {
 // synthetic is how the addresses in Synthetic begin.
 var synthetic = [][]byte{{198, 18}, {198, 19}}
 
-// redirect does the same by address translation, for kernels without nft_tproxy.
+// chain is another one of the table.
+func (f family) chain(name string) nlmsg.Chain {
+	c := f.Chain
+	c.Name = name
+	return c
+}
+
+// hold puts connections into the queue, but for what is the sandbox's own, and for the ports
+// of TLS and HTTP, where the proxy looks at the stream first. The queue comes before tproxy,
+// where what is let go on continues. What is not is answered when it is being delivered: in
+// PREROUTING kernels before 6.17 leak the route of each packet that came over lo
+// (nf_reject_fill_skb_dst).
+func (f family) hold(queue []byte) []nlmsg.Message {
+	begins, syns, names, answered := f.chain("begins"), f.chain("syns"), f.names(), f.chain("answered")
+	const flags, finSynRstAck, syn = 13, 0x17, 0x02 // of the TCP header
+	messages := append(allButWeb(names, queue), syns.New(), syns.Rule(f.to(f.loopback), nlmsg.Accept()))
+	if f.Family == unix.NFPROTO_IPV4 {
+		messages = append(messages, syns.Rule(f.to(Resolver.AsSlice()), nlmsg.Accept()))
+		for _, half := range synthetic {
+			messages = append(messages, syns.Rule(f.to(half), nlmsg.Goto(names.Name)))
+		}
+		messages = append(messages, syns.Rule(toPort(dnsPort), nlmsg.Accept()))
+	}
+	return append(append(messages, allButWeb(syns, queue)...),
+		answered.Hook("filter", unix.NF_INET_LOCAL_IN, 0),
+		answered.Rule(nlmsg.Mark(uint32(hold.Accept)), nlmsg.Accept()),
+		answered.Rule(nlmsg.Mark(uint32(hold.Refuse)), nlmsg.Reset()),
+		answered.Rule(nlmsg.Mark(uint32(hold.NoHost)), nlmsg.Unreachable(f.noHost)),
+		answered.Rule(nlmsg.Mark(uint32(hold.NoNetwork)), nlmsg.Unreachable(f.noNet)),
+		begins.Hook("filter", unix.NF_INET_PRE_ROUTING, mangle-1),
+		begins.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), nlmsg.Bits(nlmsg.TransportHeader, flags, finSynRstAck, syn), nlmsg.Goto(syns.Name)))
+}
+
+// names is the chain of SYNs to names.
+func (f family) names() nlmsg.Chain { return f.chain("names") }
+
+// allButWeb holds what comes to the end of a chain, which it makes where there is none.
+func allButWeb(c nlmsg.Chain, queue []byte) []nlmsg.Message {
+	return []nlmsg.Message{
+		c.New(), c.Rule(toPort(80), nlmsg.Accept()), c.Rule(toPort(443), nlmsg.Accept()), c.Rule(queue),
+	}
+}
+
+// redirect does what tproxy does by address translation, for kernels without nft_tproxy.
 // Where a connection was meant to go is asked of conntrack.
 func (f family) redirect() []nlmsg.Message {
 	return []nlmsg.Message{
@@ -83,3 +129,18 @@ var (
 	tproxyRules6  = nlmsg.NFTables(inet6.tproxy()...)
 	redirectRules = nlmsg.NFTables(inet.redirect()...)
 )
+
+// queueing are the rules of the way Hold, with one of the kernel's expressions for a queue.
+type queueing struct {
+	queue         []byte
+	rules, rules6 nlmsg.Batch
+}
+
+func newQueueing(queue []byte) *queueing {
+	return &queueing{
+		queue, nlmsg.NFTables(append(inet.tproxy(), inet.hold(queue)...)...), nlmsg.NFTables(append(inet6.tproxy(), inet6.hold(queue)...)...),
+	}
+}
+
+// queueings are all of them, best first.
+var queueings = []*queueing{newQueueing(nlmsg.Queue()), newQueueing(nlmsg.QueueTarget())}

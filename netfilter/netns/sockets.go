@@ -72,7 +72,7 @@ func (n *Namespace) tcpPorts(ports []uint16, in *hands) error {
 // udpPorts does the same for datagrams.
 func (n *Namespace) udpPorts(ports []uint16, in *hands) error {
 	at := netip.IPv4Unspecified()
-	if n.Way == TProxy {
+	if n.Way.transparent() {
 		at = listener4 // nothing inside has that, so that no port is taken
 	}
 	return perPort(&n.UDP, ports, (*net.UDPConn).LocalAddr, func(port uint16) (*net.UDPConn, error) {
@@ -179,6 +179,11 @@ func Adopt(files map[string]*os.File, c Config) (_ *Namespace, err error) {
 	}
 	n.config.normalise(n.Way)
 	n.routed = n.wanted(&n.config)
+	if n.Way == Hold {
+		if err := n.adoptSYNs(); err != nil {
+			return nil, fmt.Errorf("take over a network namespace: %w", err)
+		}
+	}
 	return n, nil
 }
 

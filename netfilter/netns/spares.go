@@ -53,7 +53,7 @@ func newSpares() (_ *spares, err error) {
 
 // enough says that they suffice for a namespace that has no ports yet.
 func (s *spares) enough(c *Config) bool {
-	return s != nil && len(c.TCPPorts) == 0 && len(c.UDPPorts) <= 1
+	return s != nil && len(c.TCPPorts) == 0 && len(c.RawPorts) == 0 && len(c.UDPPorts) <= 1
 }
 
 func (s *spares) hands() *hands { return &hands{route: s.route.Send, udp: s.bind} }

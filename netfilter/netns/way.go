@@ -15,6 +15,9 @@ type Way string
 
 // The ways, best first.
 const (
+	// Hold is TProxy where connections wait before they are accepted, so that they can fail
+	// as those to their servers do (Namespace.SYNs).
+	Hold Way = "tproxy-hold"
 	// TProxy hands packets to a transparent socket, without conntrack.
 	TProxy Way = "tproxy"
 	// Redirect rewrites destinations (NAT), for kernels without nft_tproxy: connections
@@ -25,7 +28,7 @@ const (
 	PerPort Way = "per-port"
 )
 
-var ways = []Way{TProxy, Redirect, PerPort}
+var ways = []Way{Hold, TProxy, Redirect, PerPort}
 
 // Unsupported is a policy that the way in force can not carry out.
 type Unsupported struct{ Way, What string }
@@ -34,11 +37,14 @@ func (e *Unsupported) Error() string {
 	return fmt.Sprintf("%s: not possible in the way %q, which is what this kernel allows", e.What, e.Way)
 }
 
+// transparent says that packets come as they are to sockets that nothing inside can see.
+func (w Way) transparent() bool { return w == Hold || w == TProxy }
+
 func (w Way) supports(c *Config) error {
 	switch {
 	case len(c.UDPPorts) > maxPorts:
 		return &Unsupported{string(w), fmt.Sprintf("datagrams to %d ports, more than %d", len(c.UDPPorts), maxPorts)}
-	case w == TProxy:
+	case w.transparent():
 	case w == PerPort && c.Open:
 		return &Unsupported{string(w), "mode open"}
 	case w == PerPort && len(c.TCPPorts) > maxPorts:

@@ -52,10 +52,11 @@ const (
 	byAlert           // TLS, instead of the server's first record
 	byForbidden       // HTTP, instead of a response
 	byBadRequest
+	byRefusing // instead of accepting
 )
 
 func (r reply) String() string {
-	return [...]string{"ECONNRESET", "TLS alert 112 (unrecognized_name)", "HTTP 403", "HTTP 400"}[r]
+	return [...]string{"ECONNRESET", "TLS alert 112 (unrecognized_name)", "HTTP 403", "HTTP 400", "ECONNREFUSED"}[r]
 }
 
 func (p *Proxy) deny(d Denial) {

@@ -62,8 +62,11 @@ func (p *Proxy) connect(ctx context.Context, rules *policy.Rules, network, name 
 	return conn, err
 }
 
-// dial connects the flow to its server.
+// dial connects the flow to its server, where that has not happened yet.
 func (f *flow) dial() error {
+	if f.server != nil {
+		return nil
+	}
 	rules := f.p.Rules()
 	conn, err := f.p.connect(f.ctx, rules, "tcp", f.name, f.dst)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 // flow is one connection of the sandbox.
 type flow struct {
 	p         *Proxy
-	client    *net.TCPConn
+	client    *net.TCPConn // nil while the connection is held
 	from, dst netip.AddrPort
-	name      string // that dst stands for, "" for a literal address
-	ctx       context.Context
+	name      string          // that dst stands for, "" for a literal address
+	ctx       context.Context // from admit on
 	cancel    context.CancelCauseFunc
 
 	// Of the goroutine that serves the flow alone.
@@ -27,7 +27,7 @@ type flow struct {
 	down     chan struct{} // closed when nothing more comes from the server; nil until copying
 	requests int           // HTTP requests passed on
 
-	mu       sync.Mutex // that goroutine alone changes what follows, but for over
+	mu       sync.Mutex // that goroutine alone changes what follows and client, but for over
 	decided  bool
 	check    policy.Check // once decided
 	server   *net.TCPConn // nil until dialled
@@ -99,6 +99,15 @@ func (f *flow) recheck(rules *policy.Rules) policy.Decision {
 
 // serve carries the flow from its first byte to its last.
 func (f *flow) serve() {
+	err := f.begin()
+	if err == nil {
+		err = f.carry()
+	}
+	f.finish(err)
+}
+
+// begin decides about the flow and counts it.
+func (f *flow) begin() error {
 	// Under the mutex: Recheck sees either that nothing was decided, and then it will be
 	// by the new rules, or what was.
 	f.mu.Lock()
@@ -106,13 +115,16 @@ func (f *flow) serve() {
 	f.decided, f.check = true, d.Check
 	f.mu.Unlock()
 	if !d.Allow {
-		f.refuse(&refusal{Decision: d})
-		return
+		return &refusal{Decision: d}
 	}
 	f.rule, f.counts = d.Rule, f.p.counts.of(d.Rule)
 	f.counts.connections.Add(1)
 	f.p.passed(policy.TCP, f.name, f.dst)
-	err := f.carry()
+	return nil
+}
+
+// finish ends the flow as what it was carried with did.
+func (f *flow) finish(err error) {
 	var r *refusal
 	switch {
 	case errors.As(err, &r):
@@ -124,6 +136,22 @@ func (f *flow) serve() {
 		<-f.down
 	}
 	f.close()
+}
+
+// attach makes conn the client of a flow that was held, unless it has ended.
+func (f *flow) attach(conn *net.TCPConn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.over {
+		f.client = conn
+	}
+	return !f.over
+}
+
+func (f *flow) ended() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.over
 }
 
 // carry verifies what the check asks for, dials and copies. It returns when nothing more
@@ -264,6 +292,13 @@ func (f *flow) refuse(r *refusal) {
 
 // revoke ends a flow that new rules forbid. Any goroutine may call it.
 func (f *flow) revoke(d policy.Decision) {
+	f.mu.Lock()
+	waits := f.client == nil
+	f.mu.Unlock()
+	if waits { // it is accepted now, and meets the rules then
+		f.abort()
+		return
+	}
 	if f.report(&refusal{Decision: d}, byReset) {
 		f.abort()
 	}
@@ -271,10 +306,7 @@ func (f *flow) revoke(d policy.Decision) {
 
 // report makes a refusal known, unless the flow has ended already.
 func (f *flow) report(r *refusal, how reply) bool {
-	f.mu.Lock()
-	over := f.over
-	f.mu.Unlock()
-	if over {
+	if f.ended() {
 		return false
 	}
 	d := Denial{

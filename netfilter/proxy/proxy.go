@@ -10,6 +10,9 @@
 //
 //	accept -> destination -> policy -> first bytes -> resolve, check, dial -> copy
 //
+// Where the stream need show nothing, the connection may wait in a queue of the kernel's
+// (ServeSYNs) until it is dialled, and is accepted then, or fails as the dialling did.
+//
 // Everything that is read from the sandbox's side is hostile. What a program is refused
 // it sees as a reset connection, a TLS alert or an HTTP error; who runs the sandbox sees
 // a Denial.
@@ -26,6 +29,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/hutch-sh/hutch/netfilter/hold"
 	"github.com/hutch-sh/hutch/netfilter/internal/lookups"
 	"github.com/hutch-sh/hutch/netfilter/internal/retry"
 	"github.com/hutch-sh/hutch/netfilter/policy"
@@ -35,6 +39,7 @@ import (
 // Limits bound what a sandbox can make the proxy hold and do. Zero fields are defaults.
 type Limits struct {
 	Connections int // 10000; the process has a limit of its own, see budget
+	Held        int // 1024, of these: connections that wait for their server before they are accepted
 	UDPFlows    int // 512
 	// HeadTime is what a client may take from its first byte to the last that the
 	// policy needs to see.
@@ -48,7 +53,7 @@ type Limits struct {
 }
 
 func (l Limits) orDefault() Limits {
-	for field, value := range map[*int]int{&l.Connections: 10000, &l.UDPFlows: 512, &l.Denials: 50} {
+	for field, value := range map[*int]int{&l.Connections: 10000, &l.Held: hold.Most / 2, &l.UDPFlows: 512, &l.Denials: 50} {
 		if *field == 0 {
 			*field = value
 		}
@@ -106,6 +111,7 @@ type Proxy struct {
 	mu         sync.Mutex
 	listeners  map[io.Closer]struct{} // nil once closed
 	flows      map[*flow]struct{}
+	held       map[ends]*held
 	udp        map[*udpFlow]struct{}
 	suppressed int
 }
@@ -140,6 +146,7 @@ func New(c Config) *Proxy {
 		lookups:   lookups.New(c.Resolver),
 		listeners: map[io.Closer]struct{}{},
 		flows:     map[*flow]struct{}{},
+		held:      map[ends]*held{},
 		udp:       map[*udpFlow]struct{}{},
 	}
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
@@ -214,22 +221,21 @@ func (p *Proxy) ServeTCP(l *net.TCPListener) {
 	}
 }
 
-// accept starts a flow for conn, or refuses it.
+// accept starts a flow for conn, or goes on with the one that waits for it, or refuses it.
 func (p *Proxy) accept(conn *net.TCPConn) {
-	f := &flow{p: p, client: conn}
-	f.from = addrPort(conn.RemoteAddr())
-	var err error
-	if f.dst, err = p.Destination(conn); err != nil {
+	dst, err := p.Destination(conn)
+	e := newEnds(addrPort(conn.RemoteAddr()), dst)
+	if err == nil && p.handOver(e, conn) {
+		return
+	}
+	f := p.newFlow(e)
+	f.client = conn
+	if err != nil {
 		// Not redirected: somebody connected to the listener itself.
 		f.refuse(&refusal{Decision: policy.Decision{Rule: "not redirected", Why: "the connection has no destination: " + err.Error()}})
 		return
 	}
-	f.dst = netip.AddrPortFrom(f.dst.Addr().Unmap().WithZone(""), f.dst.Port())
-	if name, ok := p.Name(f.dst.Addr()); ok {
-		f.name = name
-	}
-	f.ctx, f.cancel = context.WithCancelCause(p.ctx)
-	if why := p.admit(f); why != "" {
+	if why := p.admit(f, nil); why != "" {
 		f.refuse(&refusal{Decision: policy.Decision{Rule: "connection limit", Why: why}})
 		return
 	}
@@ -239,9 +245,17 @@ func (p *Proxy) accept(conn *net.TCPConn) {
 	}()
 }
 
-// admit makes f one of the proxy's flows, from where Recheck and Close find it, and says
-// why not otherwise.
-func (p *Proxy) admit(f *flow) (why string) {
+func (p *Proxy) newFlow(e ends) *flow {
+	f := &flow{p: p, from: e.from, dst: e.to}
+	if name, ok := p.Name(f.dst.Addr()); ok {
+		f.name = name
+	}
+	return f
+}
+
+// admit makes f one of the proxy's flows, from where Recheck and Close find it, and h, which
+// may be nil, one that waits to be accepted. It says why not otherwise.
+func (p *Proxy) admit(f *flow, h *held) (why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch n := len(p.flows); {
@@ -249,10 +263,16 @@ func (p *Proxy) admit(f *flow) (why string) {
 		return "the sandbox is being removed"
 	case n >= p.Limits.Connections:
 		return "the sandbox has as many connections as it may"
+	case h != nil && len(p.held) >= p.Limits.Held:
+		return "as many connections of the sandbox as may wait for their servers"
 	case !budget().take(n):
 		return "the daemon has few file descriptors left, and the sandbox more connections than others"
 	}
+	f.ctx, f.cancel = context.WithCancelCause(p.ctx)
 	p.flows[f] = struct{}{}
+	if h != nil {
+		p.held[h.ends] = h
+	}
 	p.wg.Add(1)
 	return ""
 }

@@ -70,6 +70,9 @@ func NFTables(ctx context.Context) Check { return oneInside(ctx, "nf_tables") }
 // NFTablesTproxy tries a tproxy rule as the network policy uses it.
 func NFTablesTproxy(ctx context.Context) Check { return oneInside(ctx, "nf_tables_tproxy") }
 
+// NFTablesRedirect tries a rule that redirects connections.
+func NFTablesRedirect(ctx context.Context) Check { return oneInside(ctx, "nf_tables_redirect") }
+
 // NFTablesQueue tries the rules and the queue that hold connections until they are dialled.
 func NFTablesQueue(ctx context.Context) Check { return oneInside(ctx, "nf_tables_queue") }
 

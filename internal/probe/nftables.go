@@ -8,22 +8,26 @@ import (
 	"github.com/hutch-sh/hutch/internal/nlmsg"
 )
 
-// nftable is where the attempts of nf_tables are made, in the child's own network
-// namespace.
-var nftable = nlmsg.Chain{Family: unix.NFPROTO_IPV4, Table: "hutch_probe", Name: "in"}
+// nftable is where an attempt of nf_tables is made, in the child's own network namespace:
+// each in a table of its own, because others are made there, too.
+func nftable(attempt string) nlmsg.Chain {
+	return nlmsg.Chain{Family: unix.NFPROTO_IPV4, Table: "hutch_" + attempt, Name: "probe"}
+}
 
-func tryNFTables(request) error { return nlmsg.NFTables(nftable.NewTable()).Send() }
+func tryNFTables(request) error { return nlmsg.NFTables(nftable("nftables").NewTable()).Send() }
 
 // tryTProxy makes a rule that gives packets to a transparent socket.
 func tryTProxy(request) error {
-	return nlmsg.NFTables(nftable.NewTable(), nftable.Hook("filter", unix.NF_INET_PRE_ROUTING, 0),
-		nftable.Rule(nlmsg.TProxy(unix.NFPROTO_IPV4, []byte{127, 0, 0, 1}, 8080))).Send()
+	c := nftable("tproxy")
+	return nlmsg.NFTables(c.NewTable(), c.Hook("filter", unix.NF_INET_PRE_ROUTING, 0),
+		c.Rule(nlmsg.TProxy(unix.NFPROTO_IPV4, []byte{127, 0, 0, 1}, 8080))).Send()
 }
 
 // tryRedirect makes a rule that rewrites destinations.
 func tryRedirect(request) error {
-	return nlmsg.NFTables(nftable.NewTable(), nftable.Hook("nat", unix.NF_INET_LOCAL_OUT, 0),
-		nftable.Rule(nlmsg.Redirect(8080))).Send()
+	c := nftable("redirect")
+	return nlmsg.NFTables(c.NewTable(), c.Hook("nat", unix.NF_INET_LOCAL_OUT, 0),
+		c.Rule(nlmsg.Redirect(8080))).Send()
 }
 
 // tryQueue makes a queue that holds packets, and rules that fill it and that answer what
@@ -32,9 +36,10 @@ func tryQueue(request) error {
 	if err := nlmsg.Netfilter(nlmsg.BindQueue(1)).Send(); err != nil {
 		return fmt.Errorf("nfnetlink_queue: %w", err)
 	}
+	c := nftable("queue")
 	rules := func(queue []byte) error {
-		return nlmsg.NFTables(nftable.NewTable(), nftable.Hook("filter", unix.NF_INET_LOCAL_IN, 0),
-			nftable.Rule(queue), nftable.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), nlmsg.Reset()), nftable.Rule(nlmsg.Unreachable(1))).Send()
+		return nlmsg.NFTables(c.NewTable(), c.Hook("filter", unix.NF_INET_LOCAL_IN, 0),
+			c.Rule(queue), c.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), nlmsg.Reset()), c.Rule(nlmsg.Unreachable(1))).Send()
 	}
 	err := rules(nlmsg.Queue())
 	if err != nil && rules(nlmsg.QueueTarget()) == nil {

@@ -78,7 +78,7 @@ func TestSingle(t *testing.T) {
 	all := All(t.Context(), Options{StateFolder: t.TempDir()})
 	for _, c := range []Check{
 		Namespaces(t.Context()), Overlay(t.Context()), OverlayLowerdir(t.Context()), Proc(t.Context()),
-		NFTables(t.Context()), NFTablesTproxy(t.Context()), NFTablesQueue(t.Context()), StateFolder(t.Context(), t.TempDir()),
+		NFTables(t.Context()), NFTablesTproxy(t.Context()), NFTablesQueue(t.Context()), NFTablesRedirect(t.Context()), StateFolder(t.Context(), t.TempDir()),
 	} {
 		i := slices.IndexFunc(all, func(a Check) bool { return a.Name == c.Name })
 		if i < 0 || all[i].Status != c.Status || all[i].Required != c.Required {

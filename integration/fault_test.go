@@ -98,13 +98,15 @@ func failsAt(t *testing.T, bin, variable string, step int, words string) bool {
 	c := w.dial(t)
 	defer c.close()
 	create := func() message {
-		return c.start("sandbox.create", params{"image": "host", "name": "box", "mounts": []params{{"source": "/usr/share", "target": "/srv/s", "mode": "ro"}}}).wait()
+		return c.start("sandbox.create", params{"image": "host", "name": "box", "mounts": []params{{"source": "/usr/share", "target": "/srv/s", "mode": "ro"}},
+			"network": params{"mode": "allow", "allow": []string{"a.test", "udp://a.test:123"}}}).wait()
 	}
 	m := create() // makes what is kept for all sandboxes, too
 	if m.Error == nil {
 		return false
 	}
 	idle := w.resources(t)
+	idle.hutchd += networksAhead - idle.networks // which it may still be making
 	m = create()
 	if m.Error.Data.Code != "internal" || !strings.Contains(m.Error.Message, words) {
 		t.Errorf("step %d: %s", step, m.Error)
@@ -117,9 +119,12 @@ func failsAt(t *testing.T, bin, variable string, step int, words string) bool {
 	if dirs := w.sandboxFolders(); len(dirs) > 0 {
 		t.Errorf("step %d: folders %v", step, dirs)
 	}
-	// A second failure, with a workspace and through the command line, which tells.
+	// A second failure, with a workspace and through the command line, which tells; with a
+	// network and without.
+	network := []string{"--network", "open"}
 	w.heldAgain(t, fmt.Sprintf("step %d", step), idle, func() {
-		w.run(t, "run", "--name", "box", "--workspace", dir, "host", "true").want(t, 125).says(t, words)
+		w.run(t, append(append([]string{"run", "--name", "box", "--workspace", dir}, network...), "host", "true")...).want(t, 125).says(t, words)
+		network = nil
 	})
 	// The same daemon is well again, once it has failed often enough.
 	for range faultTimes {
@@ -149,6 +154,10 @@ func (w *world) heldAgain(t *testing.T, what string, idle resources, work func()
 	t.Errorf("%s: the daemon held %+v, now %+v", what, idle, now)
 }
 
+// networksAhead is how many network namespaces hutchd keeps for sandboxes to come, with the
+// one that it makes to find that there are enough.
+const networksAhead = 4 + 1
+
 // heldTries bounds heldAgain.
 const heldTries = 10
 
@@ -156,6 +165,7 @@ const heldTries = 10
 type resources struct {
 	processes, mounts, cgroups int
 	hutchd, launch             int // open fds
+	networks                   int // of hutchd's
 }
 
 // above reports whether there is more of anything.
@@ -167,6 +177,7 @@ func (r resources) above(idle resources) bool {
 func (w *world) resources(t *testing.T) resources {
 	t.Helper()
 	d := w.daemon(t)
+	networks := 0
 	fds := func(pid int) int {
 		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 		if err != nil {
@@ -175,6 +186,9 @@ func (w *world) resources(t *testing.T) resources {
 		n := 0
 		for _, e := range entries {
 			to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, e.Name()))
+			if strings.HasPrefix(to, "net:") && pid == d.hutchd {
+				networks++
+			}
 			switch {
 			case strings.HasPrefix(to, "socket:"): // connections come and go
 			case to == "anon_inode:[pidfd]", strings.HasPrefix(to, "/sys/fs/cgroup/"):
@@ -190,9 +204,11 @@ func (w *world) resources(t *testing.T) resources {
 		dirs, _ := filepath.Glob(filepath.Join(tree, "sandboxes", "*", "cgroup.procs"))
 		groups += len(dirs)
 	}
+	hutchd, launch := fds(d.hutchd), fds(d.launch)
 	return resources{
+		networks: networks, hutchd: hutchd, launch: launch,
 		processes: len(d.sandboxes), mounts: len(lines(fmt.Sprintf("/proc/%d/mountinfo", d.hutchd))),
-		cgroups: groups, hutchd: fds(d.hutchd), launch: fds(d.launch),
+		cgroups: groups,
 	}
 }
 

@@ -260,13 +260,19 @@ except OSError as e: sys.exit(errno.errorcode[e.errno])
 }
 
 // TestNetworkKernel: the doors around TCP and UDP are shut: root inside changes nothing of
-// its network, and no other kind of socket leads out.
+// its network, and no other kind of socket leads out. What is "done" are the twins.
 func TestNetworkKernel(t *testing.T) {
 	t.Parallel()
 	needsPython(t)
 	w := newNetWorld(t, []string{"web.test"})
 	sb := w.box(t, api.NetPolicy{Mode: api.NetOpen})
 	for what, c := range map[string]struct{ program, errno string }{
+		"TCP":           {"socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 6)", "done"},
+		"UDP":           {"socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 17)", "done"},
+		"MPTCP":         {"socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)", "done EPROTONOSUPPORT"},
+		"keepalive":     {"socket.socket().setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)", "done"},
+		"eventfd":       {"syscall(290, 0, 0)", "done"},
+		"read a sysctl": {"open('/proc/sys/net/ipv4/ip_unprivileged_port_start').read()", "done"},
 		"ping socket":   {"socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP)", "EACCES EPERM EPROTONOSUPPORT"},
 		"raw socket":    {"socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)", "EPERM"},
 		"packet socket": {"socket.socket(17, socket.SOCK_RAW)", "EPERM EAFNOSUPPORT"},
@@ -275,10 +281,13 @@ func TestNetworkKernel(t *testing.T) {
 		"nf_tables":     {"s = socket.socket(16, socket.SOCK_RAW, 12); s.bind((0, 0)); s.send(bytes.fromhex('14000000020a0501000000000000000002000000')); e = struct.unpack_from('i', s.recv(99), 16)[0]; raise OSError(-e, 'nf_tables')", "EPERM EAFNOSUPPORT EPROTONOSUPPORT"},
 		"routes":        {"s = socket.socket(16, socket.SOCK_RAW, 0); s.send(bytes.fromhex('1c0000001900050000000000000000000200000003000000fe00000100000000')[:28]); e = struct.unpack_from('i', s.recv(99), 16)[0]; raise OSError(-e, 'routes')", "EPERM EAFNOSUPPORT EPROTONOSUPPORT"},
 		"transparent":   {"socket.socket().setsockopt(0, 19, 1)", "EPERM"},
+		"io_uring":      {"syscall(425, 8, ctypes.create_string_buffer(200))", "EPERM"},
 		"sysctl":        {"open('/proc/sys/net/ipv4/ip_unprivileged_port_start', 'w').write('1024')", "EROFS EACCES EPERM"},
 	} {
 		res := w.in(t, sb, `python3 -c "
-import errno, socket, struct, sys
+import ctypes, errno, socket, struct, sys
+def syscall(*args):
+    if ctypes.CDLL(None, use_errno=True).syscall(*args) < 0: raise OSError(ctypes.get_errno(), 'syscall')
 try:
     `+c.program+`
     print('done')

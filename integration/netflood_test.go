@@ -32,6 +32,12 @@ for i in range(count):
     connect(webs, web, b"GET / HTTP/1.1\r\nHost: ")  # a request that does not end
     connect(webs, raw)                             # refused
     connect("198.18.%d.%d" % (random.randrange(256), random.randrange(16, 255)), web)  # nobody's
+syns = []
+for i in range(10 * count):                        # more at once than are accepted
+    s = socket.socket()
+    s.setblocking(False)
+    try: s.connect_ex((webs if i % 2 else "198.18.99.99", web)); syns.append(s)
+    except OSError: break
 d = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 d.connect(("198.18.0.1", 53))
 d.setblocking(False)

@@ -189,13 +189,19 @@ func byName(name, rule string) func(api.Denial) bool {
 // webServer is an HTTP server on loopback that says hello, and its port.
 func webServer(t testing.TB, hello string) uint16 {
 	t.Helper()
+	return handled(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s %s\n", hello, r.Host)
+	}))
+}
+
+// handled is the port of an HTTP server on loopback with this handler.
+func handled(t testing.TB, h http.Handler) uint16 {
+	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprintf(w, "%s %s\n", hello, r.Host)
-	})}
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: h}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -444,8 +450,11 @@ func TestNetworkOpen(t *testing.T) {
 	w.denied(t, sb, "curl -sS http://"+at("evil.test"), "Could not resolve", byName("evil.test", "block evil.test"))
 	w.denied(t, sb, "curl -sS -H 'Host: evil.test' -f http://"+at("web.test"), "", byName("web.test", ""))
 	// Literals come to the proxy, which knows what they are.
-	for _, to := range []string{"10.0.0.1", "169.254.169.254", "fd00::1"} {
-		w.denied(t, sb, connecting(to, port), "ECONNRESET", func(d api.Denial) bool { return d.Address == to })
+	for to, is := range map[string]string{
+		"10.0.0.1": "10.0.0.1", "169.254.169.254": "169.254.169.254", "fd00::1": "fd00::1", // and the same in other spellings
+		"012.0.0.2": "10.0.0.2", "0xa000003": "10.0.0.3", "167772164": "10.0.0.4", "::ffff:10.0.0.5": "10.0.0.5", "64:ff9b::a00:6": "64:ff9b::a00:6",
+	} {
+		w.denied(t, sb, connecting(to, port), "ECONNRESET", func(d api.Denial) bool { return d.Address == is && d.HowToAllow != "" })
 	}
 	// Whatever resolver is asked, ours answers.
 	w.fetches(t, sb, `python3 -c '

@@ -30,7 +30,7 @@ func Check(p api.NetPolicy, t api.NetTarget) (api.NetVerdict, error) {
 
 // Check says whether a policy can be put in force, but for what the kernel says to it.
 func (e *Engine) Check(p api.NetPolicy) error {
-	_, err := policy.Compile(p)
+	_, err := e.compiled.of(p)
 	return err
 }
 

@@ -46,8 +46,9 @@ type Config struct {
 // Engine makes the networks of one daemon's sandboxes. Its methods may be called from
 // any goroutine.
 type Engine struct {
-	cfg   Config
-	ready pool[*netns.Namespace]
+	cfg      Config
+	ready    pool[*netns.Namespace]
+	compiled compiled
 
 	mu     sync.Mutex
 	way    Way    // "" until one was needed

@@ -57,7 +57,7 @@ func (e *Engine) Open(id, dir string, p api.NetPolicy) (_ *Network, err error) {
 }
 
 func (e *Engine) network(id, dir string, p api.NetPolicy) (*Network, error) {
-	rules, err := policy.Compile(p)
+	rules, err := e.compiled.of(p)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (n *Network) File() *os.File { return n.ns.File }
 // Update puts another policy in force and closes what it forbids. When it fails, the
 // one before stays.
 func (n *Network) Update(p api.NetPolicy) error {
-	rules, err := policy.Compile(p)
+	rules, err := n.e.compiled.of(p)
 	if err != nil {
 		return err
 	}

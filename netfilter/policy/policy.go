@@ -65,8 +65,9 @@ type Rules struct {
 	mode   api.NetMode
 	open   bool // what no rule allows passes: mode open, and learn with learn: allow
 	names  map[string]*zone
-	all    table // block entries for every name
-	blocks bool  // there are block entries
+	all    table             // block entries for every name
+	blocks bool              // there are block entries
+	ports  map[port]struct{} // that some name may be reached on
 
 	allowCIDRs, blockCIDRs prefixes
 }
@@ -85,6 +86,12 @@ type endpoint struct {
 	port  uint16
 }
 
+// port is one that a name may be reached on, raw if with any stream.
+type port struct {
+	endpoint
+	raw bool
+}
+
 type rule struct {
 	text  string // as Decision.Rule
 	check Check
@@ -96,7 +103,7 @@ func Compile(p api.NetPolicy) (*Rules, error) {
 	if err := p.Validate("network"); err != nil {
 		return nil, err
 	}
-	r := &Rules{policy: p, mode: p.Effective(), names: map[string]*zone{}}
+	r := &Rules{policy: p, mode: p.Effective(), names: make(map[string]*zone, len(p.Allow)+len(p.Block)), ports: map[port]struct{}{}}
 	r.open = r.mode == api.NetOpen || r.mode == api.NetLearn && p.Learn == api.LearnAllow
 	for i, s := range p.Allow {
 		pattern, err := api.ParseNetPattern(s)
@@ -154,14 +161,19 @@ func (r *Rules) allow(p api.NetPattern, s string) {
 	if t.allow == nil {
 		t.allow = map[endpoint]*rule{}
 	}
-	add := func(proto Proto, port uint16, check Check) {
+	text := "allow " + s
+	add := func(proto Proto, number uint16, check Check) {
 		// Of two entries for the same place the one that asks for less decides: its
 		// author wrote tcp:// to have no check.
-		if old := t.allow[endpoint{proto, port}]; old == nil || check < old.check {
-			t.allow[endpoint{proto, port}] = &rule{"allow " + s, check}
+		at := endpoint{proto, number}
+		old := t.allow[at]
+		if old == nil || check < old.check {
+			old = &rule{text, check}
+			t.allow[at] = old
+			r.ports[port{at, check == CheckNone}] = struct{}{}
 		}
 		if t.first == nil {
-			t.first = t.allow[endpoint{proto, port}]
+			t.first = old
 		}
 	}
 	switch {
@@ -201,23 +213,19 @@ func (r *Rules) Ports(proto Proto) (ports []uint16, all bool) {
 	if proto == TCP && (r.open || r.mode == api.NetLearn) {
 		return nil, true
 	}
-	return r.ports(func(at endpoint, _ *rule) bool { return at.proto == proto }), false
+	return r.portsOf(func(p port) bool { return p.proto == proto }), false
 }
 
 // RawPorts are the TCP ports that some name may be reached on with any stream.
 func (r *Rules) RawPorts() []uint16 {
-	return r.ports(func(at endpoint, rule *rule) bool { return at.proto == TCP && rule.check == CheckNone })
+	return r.portsOf(func(p port) bool { return p.proto == TCP && p.raw })
 }
 
-func (r *Rules) ports(want func(endpoint, *rule) bool) []uint16 {
+func (r *Rules) portsOf(want func(port) bool) []uint16 {
 	ports := []uint16{}
-	for _, z := range r.names {
-		for _, t := range []*table{&z.self, &z.below} {
-			for at, rule := range t.allow {
-				if want(at, rule) {
-					ports = append(ports, at.port)
-				}
-			}
+	for p := range r.ports {
+		if want(p) {
+			ports = append(ports, p.port)
 		}
 	}
 	slices.Sort(ports)

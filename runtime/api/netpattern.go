@@ -63,13 +63,16 @@ func parsePattern(s string) (NetPattern, *problem) {
 		}
 		rest = after
 	}
-	if a, err := netip.ParseAddrPort(rest); err == nil {
-		return p, literal(a.Addr())
-	}
-	if a, err := netip.ParseAddr(strings.Trim(rest, "[]")); err == nil {
-		return p, literal(a)
-	}
 	name, port, hasPort := strings.Cut(rest, ":")
+	// Policies are long, and of most names it is plain that they are no address.
+	if strings.Contains(port, ":") || strings.HasPrefix(name, "[") || isNumber(name[strings.LastIndexByte(name, '.')+1:]) {
+		if a, err := netip.ParseAddrPort(rest); err == nil {
+			return p, literal(a.Addr())
+		}
+		if a, err := netip.ParseAddr(strings.Trim(rest, "[]")); err == nil {
+			return p, literal(a)
+		}
+	}
 	if hasPort {
 		// ParseUint takes no sign; a leading zero is refused because other
 		// readers of the same text may take it for octal.

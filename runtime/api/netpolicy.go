@@ -103,13 +103,12 @@ func (p *NetPolicy) Validate(field string) error {
 		return invalid(field, "%d entries are too many", n).WithHint("use at most %d; a pattern such as *.example.com stands for many names", MaxNetRules)
 	}
 	for i, s := range p.Allow {
-		at := fmt.Sprintf("%s.allow[%d]", field, i)
 		pattern, problem := parsePattern(s)
 		if problem == nil {
 			problem = pattern.tooBroad()
 		}
 		if problem != nil {
-			return problem.at(at, s)
+			return problem.at(fmt.Sprintf("%s.allow[%d]", field, i), s)
 		}
 	}
 	for i, s := range p.Block {

@@ -20,7 +20,9 @@ type load struct {
 	out   *os.File
 	lines *bufio.Reader
 	ended chan struct{}
-	err   error // why it ended, once it has
+	err   error  // why it ended, once it has
+	kill  func() // where it is a process of ours
+	stuck error  // what it did not answer
 }
 
 // netload compiles the client, once. C and static: it runs where there are no libraries, and
@@ -64,7 +66,7 @@ func (h *Host) startLoad(start func(stdin, stdout, stderr *os.File) (wait func()
 		}
 	}
 	stdin, in, out, stdout, errs, stderr := ends[0], ends[1], ends[2], ends[3], ends[4], ends[5]
-	l := &load{in: in, out: out, lines: bufio.NewReader(out), ended: make(chan struct{})}
+	l := &load{kill: func() {}, in: in, out: out, lines: bufio.NewReader(out), ended: make(chan struct{})}
 	said := make(chan string, 1)
 	go func() {
 		text, _ := io.ReadAll(errs) // it fails when there is nothing more to say
@@ -87,6 +89,9 @@ func (h *Host) startLoad(start func(stdin, stdout, stderr *os.File) (wait func()
 	}()
 	h.undo.Add(func() error {
 		err := in.Close()
+		if l.stuck != nil {
+			l.kill()
+		}
 		select {
 		case <-l.ended:
 		case <-time.After(endLimit):
@@ -99,6 +104,9 @@ func (h *Host) startLoad(start func(stdin, stdout, stderr *os.File) (wait func()
 
 // do has netload carry out a command, and returns what it says that took.
 func (l *load) do(what string, to target, n int) (time.Duration, error) {
+	if l.stuck != nil {
+		return 0, l.stuck
+	}
 	if _, err := fmt.Fprintf(l.in, "%s %s %d %d\n", what, to.address, to.port, n); err != nil {
 		return 0, errors.Join(err, l.why())
 	}
@@ -107,7 +115,8 @@ func (l *load) do(what string, to target, n int) (time.Duration, error) {
 	}
 	line, err := l.lines.ReadString('\n')
 	if err != nil {
-		return 0, errors.Join(fmt.Errorf("%s to %s port %d, %d times or bytes: %w", what, to.address, to.port, n, err), l.why())
+		l.stuck = errors.Join(fmt.Errorf("%s to %s port %d, %d times or bytes: %w", what, to.address, to.port, n, err), l.why())
+		return 0, l.stuck
 	}
 	ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
 	return time.Duration(ns), err

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
@@ -45,6 +47,9 @@ func (h *Host) loadBy(more []*os.File, namespaces uintptr, argv ...string) (*loa
 			return err
 		}, err
 	})
+	if err == nil {
+		l.kill = func() { _ = unix.Kill(-proc.Pid, unix.SIGKILL) } // it may have ended
+	}
 	return l, proc, err
 }
 
@@ -180,14 +185,15 @@ func openPasta(ctx context.Context, h *Host) (*road, error) {
 	return r, nil
 }
 
+// openPastaLocal starts another pasta: one whose streams have stalled (Debian 12's does that)
+// must not take the other mode with it.
 func openPastaLocal(ctx context.Context, h *Host) (*road, error) {
-	r, err := h.road(ctx, "pasta", openPasta)
+	r, err := openPasta(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	local := *r
-	local.address = "127.0.0.1"
-	return &local, nil
+	r.address = "127.0.0.1"
+	return r, nil
 }
 
 // openSlirp starts a netload in a namespace, and slirp4netns for it.

@@ -92,9 +92,12 @@ func (f *flow) copyUp(in *window) error {
 }
 
 const (
-	// bulkAfter is how many full buffers in a row make a stream one that is worth a pipe.
+	// bulk is what a read brings of a stream that is worth a pipe. It is not a full buffer:
+	// loopback delivers 93 KiB at a time, which is one and a half.
+	bulk = 16 << 10
+	// bulkAfter is how many such reads in a row make a stream one, and bulkUntil how many
+	// smaller ones end that.
 	bulkAfter = 4
-	// bulkUntil is how many small reads in a row end that.
 	bulkUntil = 8
 )
 
@@ -138,7 +141,7 @@ func (p *Proxy) copy(dst, src *net.TCPConn, count *atomic.Uint64, left uint64) e
 		if err != nil {
 			return cut(err)
 		}
-		if full++; n < largeBuffer {
+		if full++; n < bulk {
 			full = 0
 		}
 		count.Add(uint64(n))
@@ -204,7 +207,7 @@ func (s *splicer) run(count *atomic.Uint64, limit *uint64) error {
 			return errors.Join(err, s.err)
 		}
 		s.pipe.release()
-		if small++; s.in >= largeBuffer/2 {
+		if small++; s.in >= bulk {
 			small = 0
 		}
 	}

@@ -55,8 +55,10 @@ func checkDigest(s string) error {
 
 // pullError gives an error of a pull its code and hint, once, at the boundary.
 // Errors that have a code keep it.
-func pullError(err error, ref, dir string) error {
-	op := "pull " + ref
+func pullError(err error, ref, dir string) error { return remoteError(err, "pull "+ref, dir) }
+
+// remoteError is pullError for other operations on a registry.
+func remoteError(err error, op, dir string) error {
 	var e *api.Error
 	if errors.As(err, &e) {
 		if e.Op == "" {

@@ -52,7 +52,12 @@ func must(t *testing.T, err error) {
 func openStore(t *testing.T, opts Options) *Store {
 	t.Helper()
 	opts.SingleUID = opts.SingleUID || os.Geteuid() != 0
-	s, err := Open(filepath.Join(t.TempDir(), "images"), opts)
+	return openStoreAt(t, filepath.Join(t.TempDir(), "images"), opts)
+}
+
+func openStoreAt(t *testing.T, dir string, opts Options) *Store {
+	t.Helper()
+	s, err := Open(dir, opts)
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	return s

@@ -126,8 +126,9 @@ const (
 // A folder below layersDir or hostDir is a unit: made aside, committed by one
 // rename, leased and removed as a whole. Its files are below unitRoot.
 const (
-	unitRoot  = "root"
-	layerFile = "layer.json" // what is known of a layer
+	unitRoot     = "root"
+	layerFile    = "layer.json" // what is known of a layer
+	manifestFile = "manifest"   // of its files (unpack.WriteManifest); units of older builds have none
 )
 
 // layerUnit is the unit of an unpacked layer.

@@ -55,7 +55,7 @@ func (s *Store) fixLayer(ctx context.Context, diffIDs []string, layers []*layer)
 	}
 	defer t.discard()
 	work := filepath.Join(t.path, "fix")
-	if err := errors.Join(os.Mkdir(work, 0o700), writeFolders(filepath.Join(work, unitRoot), fixes)); err != nil {
+	if err := errors.Join(os.Mkdir(work, 0o700), writeFolders(filepath.Join(work, unitRoot), fixes), writeManifest(ctx, work)); err != nil {
 		return nil, err
 	}
 	return s.commitLayer(work, name, unpack.Stats{Entries: int64(len(fixes))})

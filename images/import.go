@@ -227,7 +227,7 @@ func (s *Store) importArchive(ctx context.Context, in *importSource, named refer
 	if err != nil {
 		return nil, err
 	}
-	r := &remote{src: src, named: named, reading: PhaseReading}
+	r := &remote{src: src, named: named, local: true, reading: PhaseReading}
 	if err := r.resolve(ctx, sys, want); err != nil {
 		return nil, err
 	}
@@ -294,10 +294,7 @@ func (s *Store) unpackRootfs(ctx context.Context, in *importSource, rep *reporte
 		Layer: rootfsLayer, Phase: PhaseReading, Total: in.size,
 	}}}
 	stop := func() { _ = in.file.SetReadDeadline(time.Unix(1, 0)) } // reads of regular files end by themselves
-	res, err := unpack.InWorker(ctx, received, stop, unpack.Request{
-		Root: filepath.Join(work, unitRoot), Algorithm: digest.Canonical,
-		Options: unpack.Options{Limits: limits, SingleUID: s.opts.SingleUID},
-	})
+	res, err := s.unpack(ctx, received, stop, work, digest.Canonical, limits)
 	switch {
 	case err != nil:
 		return blob, "", nil, err

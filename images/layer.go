@@ -95,7 +95,7 @@ func (s *Store) download(ctx context.Context, r *remote, blob types.BlobInfo, di
 		return nil, err
 	}
 	defer t.discard()
-	stats, err := s.stream(ctx, r, blob, diffID, filepath.Join(work, unitRoot), rep)
+	stats, err := s.stream(ctx, r, blob, diffID, work, rep)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +117,8 @@ func (s *Store) newUnit() (t *tmp, work string, err error) {
 }
 
 // stream is the one pass over a layer's bytes: received and digested here,
-// decompressed, digested again and unpacked by a worker process below root.
-func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest, root string, rep *reporter) (unpack.Stats, error) {
+// decompressed, digested again and unpacked by a worker process into the unit work.
+func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest, work string, rep *reporter) (unpack.Stats, error) {
 	receiving, cancel := context.WithCancelCause(ctx)
 	defer cancel(errEnded)
 	guard := guardStall(s.opts.Stall, cancel)
@@ -137,10 +137,7 @@ func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diff
 		Layer: blob.Digest.String(), Phase: r.reading, Total: size,
 	}}, limitOf(size)), blob.Digest)
 	stop := func() { cancel(errEnded) }
-	res, err := unpack.InWorker(ctx, received, stop, unpack.Request{
-		Root: root, Algorithm: diffID.Algorithm(),
-		Options: unpack.Options{Limits: s.opts.Limits.ForCompressed(size), SingleUID: s.opts.SingleUID},
-	})
+	res, err := s.unpack(ctx, received, stop, work, diffID.Algorithm(), s.opts.Limits.ForCompressed(size))
 	if err != nil {
 		return res.Stats, stalled(receiving, err)
 	}
@@ -151,6 +148,19 @@ func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diff
 		return res.Stats, fmt.Errorf("%w: unpacked it has %s, not %s", errDigest, res.DiffID, diffID)
 	}
 	return res.Stats, nil
+}
+
+// unpack makes a unit's files and their manifest in a worker process.
+func (s *Store) unpack(ctx context.Context, blob io.Reader, stop func(), work string, alg digest.Algorithm, limits unpack.Limits) (unpack.Result, error) {
+	manifest, err := os.OpenFile(filepath.Join(work, manifestFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return unpack.Result{}, err
+	}
+	defer manifest.Close()
+	return unpack.InWorker(ctx, blob, stop, unpack.Request{
+		Root: filepath.Join(work, unitRoot), Algorithm: alg, Manifest: manifest,
+		Options: unpack.Options{Limits: limits, SingleUID: s.opts.SingleUID},
+	})
 }
 
 // stalled prefers the reason why receiving was cancelled to what that broke.
@@ -177,15 +187,7 @@ func limitOf(size int64) int64 {
 // order: a collector of another process may see it as soon as it is visible,
 // and nothing refers to it yet.
 func (s *Store) commitLayer(work, name string, st unpack.Stats) (*layer, error) {
-	meta := layerMeta{
-		SizeBytes: st.Bytes, Entries: st.Entries, Devices: st.Devices, Xattrs: st.Xattrs,
-		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied,
-	}
-	data, err := json.Marshal(meta)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(work, layerFile), data, 0o600); err != nil {
+	if err := writeMeta(work, st); err != nil {
 		return nil, err
 	}
 	dir, err := openDir(work)
@@ -198,7 +200,23 @@ func (s *Store) commitLayer(work, name string, st unpack.Stats) (*layer, error) 
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("commit %s: %w", name, err), dir.Close())
 	}
-	return &layer{meta: meta, lease: s.leases.adopt(name, dir), fetched: true}, nil
+	return &layer{meta: metaOf(st), lease: s.leases.adopt(name, dir), fetched: true}, nil
+}
+
+func metaOf(st unpack.Stats) layerMeta {
+	return layerMeta{
+		SizeBytes: st.Bytes, Entries: st.Entries, Devices: st.Devices, Xattrs: st.Xattrs,
+		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied,
+	}
+}
+
+// writeMeta notes what is known of a layer in its unit.
+func writeMeta(work string, st unpack.Stats) error {
+	data, err := json.Marshal(metaOf(st))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(work, layerFile), data, 0o600)
 }
 
 // verifier digests what is read through it.

@@ -161,7 +161,10 @@ func lockShared(path string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), dir.Close())
 	}
 	if !samePath(dir, path) {
-		return nil, dir.Close() // removed while we waited
+		if err := dir.Close(); err != nil {
+			return nil, err
+		}
+		return lockShared(path) // removed while we waited, or replaced
 	}
 	return dir, nil
 }

@@ -100,7 +100,7 @@ func (c *ownConfig) remote(named reference.Named, layers []types.BlobInfo) (*rem
 	if err != nil {
 		return nil, err
 	}
-	return &remote{named: named, digest: digest.FromBytes(data), id: m.Config.Digest, config: parsed, layers: layers, rawConfig: raw}, nil
+	return &remote{named: named, local: true, digest: digest.FromBytes(data), id: m.Config.Digest, config: parsed, layers: layers, rawConfig: raw}, nil
 }
 
 // layerType is the media type of a layer that starts with these bytes.

@@ -179,6 +179,9 @@ func (r *remote) record(layers []*layer) (rec record, used []*layer) {
 		Config: r.config.config(),
 	}
 	rec.RawConfig = r.rawConfig
+	if r.local {
+		rec.Origin = originLocal
+	}
 	for i, l := range layers {
 		if l.meta.RootOpaque {
 			// It hides all lower layers, and overlayfs does not see the mark.

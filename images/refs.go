@@ -32,8 +32,25 @@ type record struct {
 	// RawConfig is the configuration as it was received, with what Image.Config leaves
 	// out; nil in records of builds that did not keep it.
 	RawConfig []byte `json:"raw_config,omitempty"`
+	// Origin is where the image came from: "" from the registry that Ref names,
+	// originLocal from no registry, else the reference that it was pulled by.
+	Origin string `json:"origin,omitempty"`
 	// Fixed says that the layer of fixLayer lies on top.
 	Fixed bool `json:"fixed,omitempty"`
+}
+
+// originLocal is the Origin of images that were imported or committed.
+const originLocal = "local"
+
+// pulledAs is the reference by which a registry has the image, "" when none has.
+func (r *record) pulledAs() string {
+	switch r.Origin {
+	case "":
+		return r.Ref
+	case originLocal:
+		return ""
+	}
+	return r.Origin
 }
 
 // Normalize gives the full form of a reference: short names mean docker.io and
@@ -157,16 +174,25 @@ func (s *Store) readRef(name string) (*Image, error) {
 	return img, nil
 }
 
-func (s *Store) decodeRecord(data []byte) (*Image, error) {
-	var r record
+func decodeStored(data []byte) (r record, err error) {
 	if err := json.Unmarshal(data, &r); err != nil {
+		return r, err
+	}
+	for _, d := range r.DiffIDs {
+		if err := checkDigest(d); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func (s *Store) decodeRecord(data []byte) (*Image, error) {
+	r, err := decodeStored(data)
+	if err != nil {
 		return nil, err
 	}
 	r.Layers = make([]string, len(r.DiffIDs))
 	for i, d := range r.DiffIDs {
-		if err := checkDigest(d); err != nil {
-			return nil, err
-		}
 		r.Layers[i] = path.Join(s.layerUnit(d), unitRoot)
 	}
 	if r.Fixed {

@@ -35,6 +35,8 @@ type remote struct {
 	layers []types.BlobInfo
 	// rawConfig is what config was parsed from.
 	rawConfig []byte
+	// local says that no registry has it.
+	local bool
 	// reading is the phase in which a layer's bytes come.
 	reading Phase
 }

@@ -28,21 +28,30 @@ func (s *imageSource) Resolve(ctx context.Context, ref, platform string, pull ap
 	}
 	s.d.busy.Add(1)
 	defer s.d.busy.Add(-1)
-	img, err := s.d.store.Pull(ctx, ref, images.PullOptions{
-		Platform: platform, Policy: images.PullPolicy(pull), Progress: s.d.pullEvents(ref, progress),
-	})
+	o := images.PullOptions{Platform: platform, Policy: images.PullPolicy(pull), Progress: s.d.pullEvents(ref, progress)}
+	img, release, err := s.leased(ctx, ref, o)
 	if err != nil {
 		return nil, err
 	}
 	fs := img.Rootfs()
-	release, err := s.layers.lease(fs.Lower)
-	if err != nil {
-		return nil, err
-	}
 	return &sandbox.Root{
 		Ref: img.Ref, Digest: img.Digest, Config: config(img.Config),
 		Dir: s.d.store.Dir(), Lower: fs.Lower, Release: release,
 	}, nil
+}
+
+// leased has an image in the store and its layers leased. Whoever removes the image
+// between the two makes it be fetched once more.
+func (s *imageSource) leased(ctx context.Context, ref string, o images.PullOptions) (img *images.Image, release func(), err error) {
+	for range 2 {
+		if img, err = s.d.store.Pull(ctx, ref, o); err != nil {
+			return nil, nil, err
+		}
+		if release, err = s.layers.lease(img.Rootfs().Lower); err == nil || api.ErrorCode(err) != api.NotFound {
+			break
+		}
+	}
+	return img, release, err
 }
 
 // host is the built-in image: the machine's own programs.
@@ -135,6 +144,30 @@ func (b imageBackend) Inspect(ref string) (api.Image, error) {
 
 // Remove forgets the reference. Sandboxes keep their layers by their leases.
 func (b imageBackend) Remove(ref string) error { return b.d.store.Remove(ref, nil) }
+
+func (b imageBackend) Tag(p api.TagParams) (api.Image, error) {
+	img, err := b.d.store.Tag(p.Ref, p.Target)
+	if err != nil {
+		return api.Image{}, err
+	}
+	return record(img), nil
+}
+
+func (b imageBackend) DiskUse(ctx context.Context) (api.ImageDisk, error) {
+	return b.d.store.DiskUse(ctx)
+}
+
+func (b imageBackend) Prune(p api.PruneParams) (api.Pruned, error) {
+	removed, freed, err := b.d.store.Prune(p.All)
+	return api.Pruned{Removed: removed, Bytes: freed}, err
+}
+
+func (b imageBackend) Verify(ctx context.Context, p api.VerifyParams) (api.Verified, error) {
+	b.d.busy.Add(1)
+	defer b.d.busy.Add(-1)
+	checks, err := b.d.store.Verify(ctx, p.Ref, p.Repair)
+	return api.Verified{Layers: checks}, err
+}
 
 // Import reads what the caller has opened: this process opens no path for it.
 func (b imageBackend) Import(ctx context.Context, p api.ImportParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Image, error) {

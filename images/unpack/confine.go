@@ -62,7 +62,7 @@ func confine(dir string) (*os.File, error) {
 var allowed = []uint32{
 	// Files, by fds and names below them.
 	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_CLOSE, unix.SYS_READ, unix.SYS_WRITE, unix.SYS_LSEEK,
-	unix.SYS_FSTAT, sysFstatat, unix.SYS_GETDENTS64, unix.SYS_FTRUNCATE,
+	unix.SYS_FSTAT, sysFstatat, unix.SYS_GETDENTS64, unix.SYS_READLINKAT, unix.SYS_FTRUNCATE,
 	unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_UNLINKAT,
 	unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_UTIMENSAT,
 	unix.SYS_FSETXATTR, unix.SYS_FGETXATTR, unix.SYS_FCNTL,

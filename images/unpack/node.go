@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"strings"
 
@@ -49,7 +50,31 @@ func (u *unpacker) regular(at place, h *tar.Header) error {
 	if err == nil {
 		err = u.setAttrs(fd, attrsOf(h))
 	}
+	if err == nil {
+		err = u.noteContent(fd)
+	}
 	return errors.Join(err, unix.Close(fd))
+}
+
+// sum takes a piece of the content that is being written.
+func (u *unpacker) sum(p []byte) {
+	if u.sums != nil {
+		u.crc = crc32.Update(u.crc, castagnoli, p)
+	}
+}
+
+// noteContent notes the checksum of the file that was written. One that has the inode
+// number of a file that was removed takes its place.
+func (u *unpacker) noteContent(fd int) error {
+	if u.sums == nil {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("stat it: %w", err)
+	}
+	u.sums[st.Ino], u.crc = u.crc, 0
+	return nil
 }
 
 // admit checks a file's size before anything is written.
@@ -71,6 +96,7 @@ func (u *unpacker) copy(fd int, size int64) error {
 		if err != nil {
 			return readError("read its content", noEOF(err))
 		}
+		u.sum(u.buf[:n])
 		if err := writeAll(fd, u.buf[:n]); err != nil {
 			return fmt.Errorf("write its content: %w", err)
 		}
@@ -92,6 +118,7 @@ func (u *unpacker) copySparse(fd int, size int64) error {
 		if err != nil {
 			return readError("read its content", noEOF(err))
 		}
+		u.sum(u.buf[:n])
 		for i := 0; i < n; i += sparseBlock {
 			block := u.buf[i:min(n, i+sparseBlock)]
 			if bytes.Equal(block, zeros[:len(block)]) {

@@ -2,6 +2,7 @@ package unpack
 
 import (
 	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,8 @@ type Options struct {
 	// SingleUID leaves every file to uid 0 and keeps other owners, as
 	// "uid:gid", in the attribute OwnerXattr of files and folders.
 	SingleUID bool
+	// Manifest, unless nil, gets the manifest of what was made.
+	Manifest io.Writer `json:"-"`
 }
 
 // OwnerXattr holds the owner a file should have where there is only one id.
@@ -84,6 +87,9 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 		dirs:   make(map[uint64]*dir),
 		buf:    make([]byte, copyBuffer),
 	}
+	if opts.Manifest != nil {
+		u.sums = make(map[uint64]uint32)
+	}
 	defer u.parents.flush()
 	// u has its fd only: without this a collection would close the folder.
 	defer runtime.KeepAlive(root)
@@ -99,6 +105,9 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 	// What follows the end of the archive counts for the digest.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, in, u.buf); err != nil {
 		return u.stats, readError("read what follows the layer's tar stream", err)
+	}
+	if opts.Manifest != nil {
+		return u.stats, WriteManifest(context.Background(), opts.Manifest, root, func(n *Node) (uint32, error) { return u.sums[n.Stat.Ino], nil })
 	}
 	return u.stats, nil
 }
@@ -117,6 +126,10 @@ type unpacker struct {
 	dirs    map[uint64]*dir // by inode number
 	stats   Stats
 	buf     []byte
+	// crc is the checksum of the file that is being written; sums holds those of all
+	// files by inode number, nil without a manifest.
+	crc  uint32
+	sums map[uint64]uint32
 }
 
 func (u *unpacker) entries() error {

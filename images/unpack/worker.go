@@ -25,7 +25,15 @@ type Request struct {
 	// Algorithm is that of the diffID, such as "sha256".
 	Algorithm digest.Algorithm
 	Options   Options
+	// Manifest, unless nil, is an empty file for the layer's manifest. It stays the
+	// caller's; the worker writes to a copy of the fd.
+	Manifest *os.File `json:"-"`
+	// Recorded says that there is one.
+	Recorded bool
 }
+
+// manifestFD is the worker's copy of Request.Manifest.
+const manifestFD = 3
 
 // Result of a worker.
 type Result struct {
@@ -64,6 +72,7 @@ type reply struct {
 // make a Read of blob that is under way fail soon; the end of ctx must too, and
 // kills the worker.
 func InWorker(ctx context.Context, blob io.Reader, stop func(), req Request) (Result, error) {
+	req.Recorded = req.Manifest != nil
 	arg, err := json.Marshal(req)
 	if err != nil {
 		return Result{}, err
@@ -71,6 +80,9 @@ func InWorker(ctx context.Context, blob io.Reader, stop func(), req Request) (Re
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args = []string{workerName, string(arg)}
 	cmd.Env = []string{"GOMAXPROCS=2"}
+	if req.Recorded {
+		cmd.ExtraFiles = []*os.File{req.Manifest}
+	}
 	if cmd.SysProcAttr, err = namespaces(); err != nil {
 		return Result{}, err
 	}
@@ -186,6 +198,9 @@ func workerMain(args []string) int {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", workerName, err)
 		return 1
+	}
+	if req.Recorded {
+		req.Options.Manifest = os.NewFile(manifestFD, "manifest")
 	}
 	var r reply
 	if r.Result, err = Blob(root, os.Stdin, req.Algorithm, req.Options); err != nil {

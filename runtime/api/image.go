@@ -93,6 +93,76 @@ type ConfigChanges struct {
 	StopSignal   string   `json:"stop_signal,omitempty"`
 }
 
+// TagParams are image.tag's params.
+type TagParams struct {
+	Ref    string `json:"ref"`    // what the image is called
+	Target string `json:"target"` // what it is to be called, too
+}
+
+// ImageDisk is image.du's result. Bytes are allocated blocks.
+type ImageDisk struct {
+	Images      []ImageUse `json:"images"`
+	Bytes       int64      `json:"bytes"`        // of all layers together, and of the host image's cache
+	UnusedBytes int64      `json:"unused_bytes"` // of layers that no image has and no sandbox uses: image.prune frees them
+}
+
+// ImageUse is what one image takes on disk.
+type ImageUse struct {
+	Ref         string `json:"ref"`
+	ID          string `json:"id"`
+	Bytes       int64  `json:"bytes"`        // of all its layers
+	UniqueBytes int64  `json:"unique_bytes"` // of those that only images with this id have
+	// InUse says that somebody uses all its layers: a sandbox of it, or of an image made
+	// from it.
+	InUse bool `json:"in_use"`
+}
+
+// PruneParams are image.prune's params.
+type PruneParams struct {
+	// All removes images that no sandbox uses, too, and not only layers that no image has.
+	All bool `json:"all,omitempty"`
+}
+
+// Pruned is image.prune's result.
+type Pruned struct {
+	Removed []string `json:"removed"` // references
+	Bytes   int64    `json:"bytes"`   // freed
+}
+
+// VerifyParams are image.verify's params.
+type VerifyParams struct {
+	Ref string `json:"ref,omitempty"` // default: all images
+	// Repair fetches damaged layers again, from the registry that the image came from.
+	Repair bool `json:"repair,omitempty"`
+}
+
+// LayerStatus is what image.verify found.
+type LayerStatus string
+
+// The states. A layer is unknown when it was unpacked by a build that recorded nothing.
+const (
+	LayerGood     LayerStatus = "good"
+	LayerDamaged  LayerStatus = "damaged"
+	LayerRepaired LayerStatus = "repaired"
+	LayerUnknown  LayerStatus = "unknown"
+)
+
+// LayerCheck is what image.verify found of one layer.
+type LayerCheck struct {
+	Layer        string      `json:"layer"` // folder in the store
+	Status       LayerStatus `json:"status"`
+	Images       []string    `json:"images"` // that have it
+	Files        int64       `json:"files"`  // nodes of any kind that were looked at
+	Bytes        int64       `json:"bytes"`  // read
+	Problems     []string    `json:"problems,omitempty"`
+	MoreProblems int         `json:"more_problems,omitempty"` // that Problems has no place for
+}
+
+// Verified is image.verify's result.
+type Verified struct {
+	Layers []LayerCheck `json:"layers"`
+}
+
 // Validate refuses impossible params.
 func (p *ImportParams) Validate() error {
 	switch p.Format {

@@ -56,6 +56,10 @@ const (
 	MethodImageInspect  = "image.inspect"
 	MethodImageRemove   = "image.remove"
 	MethodImageImport   = "image.import"
+	MethodImageTag      = "image.tag"
+	MethodImageDu       = "image.du"
+	MethodImagePrune    = "image.prune"
+	MethodImageVerify   = "image.verify"
 	MethodDiscover      = "rpc.discover"
 )
 
@@ -131,6 +135,10 @@ var Methods = []Method{
 	{MethodImageInspect, "Returns one image's record.", RefParams{}, Image{}, false},
 	{MethodImageRemove, "Removes an image reference and the layers that nothing else needs.", RefParams{}, Empty{}, false},
 	{MethodImageImport, "Makes an image of an archive, or of a root file system as tar, that comes as a file or through a pipe.", ImportParams{}, Image{}, true},
+	{MethodImageTag, "Gives an image one more name.", TagParams{}, Image{}, false},
+	{MethodImageDu, "Says what images take on disk.", Empty{}, ImageDisk{}, false},
+	{MethodImagePrune, "Removes layers that no image has, and if asked to images that no sandbox uses.", PruneParams{}, Pruned{}, false},
+	{MethodImageVerify, "Reads the files of images and compares them with what was unpacked; fetches damaged layers again if asked to.", VerifyParams{}, Verified{}, false},
 	{MethodDiscover, "Returns the OpenRPC document of this build.", Empty{}, map[string]any(nil), false},
 }
 

@@ -173,6 +173,19 @@ func TestHelpers(t *testing.T) {
 			r, err := c.ImportImage(ctx, p, os.Stdin, nil)
 			return r.Ref, err
 		}},
+		{"image.tag", `{"ref":"x","target":"y"}`, "r", func() (any, error) {
+			r, err := c.TagImage(ctx, api.TagParams{Ref: "x", Target: "y"})
+			return r.Ref, err
+		}},
+		{"image.du", `{}`, "2", func() (any, error) { r, err := c.ImageDiskUse(ctx); return r.Bytes, err }},
+		{"image.prune", `{"all":true}`, "0", func() (any, error) {
+			r, err := c.PruneImages(ctx, api.PruneParams{All: true})
+			return len(r.Removed), err
+		}},
+		{"image.verify", `{"repair":true}`, "0", func() (any, error) {
+			r, err := c.VerifyImages(ctx, api.VerifyParams{Repair: true})
+			return len(r), err
+		}},
 		{"image.remove", `{"ref":"x"}`, "ok", func() (any, error) { return "ok", c.RemoveImage(ctx, "x") }},
 	}
 	called := map[string]bool{api.MethodDiscover: true} // for people, through Call

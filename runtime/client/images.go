@@ -37,3 +37,26 @@ func (c *Client) ImportImage(ctx context.Context, p api.ImportParams, file *os.F
 	p.Progress = progress != nil
 	return get[api.Image](ctx, c, api.MethodImageImport, p, withPipe(file), WithProgress(progress))
 }
+
+// TagImage gives an image one more name.
+func (c *Client) TagImage(ctx context.Context, p api.TagParams) (api.Image, error) {
+	return get[api.Image](ctx, c, api.MethodImageTag, p)
+}
+
+// ImageDiskUse says what images take on disk.
+func (c *Client) ImageDiskUse(ctx context.Context) (api.ImageDisk, error) {
+	return get[api.ImageDisk](ctx, c, api.MethodImageDu, nil)
+}
+
+// PruneImages removes layers that no image has, and with p.All images that no sandbox
+// uses.
+func (c *Client) PruneImages(ctx context.Context, p api.PruneParams) (api.Pruned, error) {
+	return get[api.Pruned](ctx, c, api.MethodImagePrune, p)
+}
+
+// VerifyImages compares the files of images with what was unpacked. Damage is no error:
+// see the results' Status.
+func (c *Client) VerifyImages(ctx context.Context, p api.VerifyParams) ([]api.LayerCheck, error) {
+	r, err := get[api.Verified](ctx, c, api.MethodImageVerify, p)
+	return r.Layers, err
+}

@@ -132,6 +132,10 @@ type Images interface {
 	List() ([]api.Image, error)
 	Inspect(ref string) (api.Image, error)
 	Remove(ref string) error
+	Tag(p api.TagParams) (api.Image, error)
+	DiskUse(ctx context.Context) (api.ImageDisk, error)
+	Prune(p api.PruneParams) (api.Pruned, error)
+	Verify(ctx context.Context, p api.VerifyParams) (api.Verified, error)
 	// Import takes the one fd that p names from fds.
 	Import(ctx context.Context, p api.ImportParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Image, error)
 }

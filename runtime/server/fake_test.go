@@ -200,9 +200,15 @@ func (f fakeImages) Pull(ctx context.Context, p api.PullParams, progress func(ap
 	}
 	return api.Image{Ref: p.Ref}, nil
 }
-func (f fakeImages) List() ([]api.Image, error)            { return nil, nil }
-func (f fakeImages) Inspect(ref string) (api.Image, error) { return api.Image{Ref: ref}, nil }
-func (f fakeImages) Remove(string) error                   { return nil }
+func (f fakeImages) List() ([]api.Image, error)                     { return nil, nil }
+func (f fakeImages) Inspect(ref string) (api.Image, error)          { return api.Image{Ref: ref}, nil }
+func (f fakeImages) Remove(string) error                            { return nil }
+func (f fakeImages) Tag(p api.TagParams) (api.Image, error)         { return api.Image{Ref: p.Target}, nil }
+func (f fakeImages) DiskUse(context.Context) (api.ImageDisk, error) { return api.ImageDisk{}, nil }
+func (f fakeImages) Prune(api.PruneParams) (api.Pruned, error)      { return api.Pruned{Bytes: 3}, nil }
+func (f fakeImages) Verify(context.Context, api.VerifyParams) (api.Verified, error) {
+	return api.Verified{}, nil
+}
 func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs, _ func(api.Progress)) (api.Image, error) {
 	return api.Image{Ref: p.Ref}, nil
 }

@@ -230,6 +230,24 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodImageImport: handle(func(ctx context.Context, c *Call, p api.ImportParams) (api.Image, error) {
 			return images.Import(ctx, p, c.FDs, c.Progress)
 		}),
+		api.MethodImageTag: handle(func(_ context.Context, _ *Call, p api.TagParams) (api.Image, error) {
+			return images.Tag(p)
+		}),
+		api.MethodImageDu: handle(func(ctx context.Context, _ *Call, _ empty) (api.ImageDisk, error) {
+			d, err := images.DiskUse(ctx)
+			d.Images = orEmpty(d.Images)
+			return d, err
+		}),
+		api.MethodImagePrune: handle(func(_ context.Context, _ *Call, p api.PruneParams) (api.Pruned, error) {
+			r, err := images.Prune(p)
+			r.Removed = orEmpty(r.Removed)
+			return r, err
+		}),
+		api.MethodImageVerify: handle(func(ctx context.Context, _ *Call, p api.VerifyParams) (api.Verified, error) {
+			r, err := images.Verify(ctx, p)
+			r.Layers = orEmpty(r.Layers)
+			return r, err
+		}),
 		api.MethodDiscover: handle(func(context.Context, *Call, empty) (map[string]any, error) {
 			return s.discover()
 		}),

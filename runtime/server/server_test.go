@@ -104,6 +104,10 @@ func TestMethods(t *testing.T) {
 		{"image.inspect", `{"ref":"debian"}`, `"ref":"debian"`},
 		{"image.remove", `{"ref":"debian"}`, `{}`},
 		{"image.import", `{"ref":"x","format":"rootfs","fd":0,"changes":{"cmd":["sh"]}}`, `"ref":"x"`},
+		{"image.tag", `{"ref":"x","target":"y"}`, `"ref":"y"`},
+		{"image.du", `{}`, `"images":[]`},
+		{"image.prune", `{"all":true}`, `"removed":[],"bytes":3`},
+		{"image.verify", `{"ref":"x","repair":true}`, `"layers":[]`},
 		{"rpc.discover", `{}`, `"openrpc":"1.3.2"`},
 	}
 	called := make(map[string]bool)

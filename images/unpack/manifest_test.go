@@ -1,0 +1,69 @@
+package unpack
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestManifest: what a layer's manifest says is what its folder holds, whatever the
+// stream did on the way.
+func TestManifest(t *testing.T) {
+	deep := strings.Repeat("d/", 300)
+	stream := layer(t,
+		fileE("a", "first"), fileE("a", "second"), fileE("empty", ""), fileE("a.b", "x"), fileE("a-", "y"),
+		dirE("usr/lib/"), linkE("lib", "usr/lib"), fileE("lib/through", "z"), hardE("hard", "lib/through"),
+		fileE("odd \"name\"\n \\", "odd"), fileE("\xff\xfe", "bytes"), fileE(deep+"f", "deep"), fileE("e/.wh.gone", ""),
+		tar.Header{Typeflag: tar.TypeFifo, Name: "fifo", Mode: 0o600}, fileE("b/c", "gone"), fileE("b", "a file now"),
+	)
+	dir := t.TempDir()
+	root, err := os.Open(dir)
+	must(t, err)
+	defer root.Close()
+	var recorded, read bytes.Buffer
+	_, err = Unpack(root, bytes.NewReader(stream), Options{SingleUID: os.Geteuid() != 0, Manifest: &recorded})
+	must(t, err)
+	must(t, WriteManifest(t.Context(), &read, root, Checksum))
+	if recorded.String() != read.String() {
+		t.Errorf("recorded\n%s\nread\n%s", recorded.String(), read.String())
+	}
+	var paths []string
+	for lines := bufio.NewScanner(&read); lines.Scan(); {
+		p, err := PathOf(lines.Text())
+		must(t, err)
+		if _, err := os.Lstat(filepath.Join(dir, p)); err != nil {
+			t.Error(err)
+		}
+		paths = append(paths, p)
+	}
+	if !slices.IsSortedFunc(paths, ComparePaths) || len(paths) < 310 || paths[0] != "." {
+		t.Errorf("paths %q", paths)
+	}
+	// The difference is seen.
+	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("sEcond"), 0o600))
+	var after bytes.Buffer
+	must(t, WriteManifest(t.Context(), &after, root, Checksum))
+	if after.String() == recorded.String() {
+		t.Error("a changed file is not seen")
+	}
+}
+
+// FuzzPathOf: no line makes more than an error, and a path comes back as it was.
+func FuzzPathOf(f *testing.F) {
+	f.Add("a \"b\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		_, _ = PathOf(s)
+		n := Node{Path: s}
+		n.Stat.Mode = 0o10644 // a fifo
+		line, err := n.Line(nil)
+		must(t, err)
+		if got, err := PathOf(line); err != nil || got != s {
+			t.Errorf("%q: %q, %v", s, got, err)
+		}
+	})
+}

@@ -164,6 +164,9 @@ func TestNetworkPackages(t *testing.T) {
 // not when their name is left out.
 func TestNetworkRegistries(t *testing.T) {
 	t.Parallel()
+	if list, err := net.Interfaces(); err != nil || !slices.ContainsFunc(list, func(i net.Interface) bool { return i.Flags&(net.FlagUp|net.FlagLoopback) == net.FlagUp }) {
+		testenv.Require(t, probe.Check{Name: "package_registry", Status: probe.No, Detail: fmt.Sprintf("no interface is up but loopback (%v)", err), Remedy: "a network"})
+	}
 	world := newWorld(t)
 	w := &netWorld{world: world, c: world.connect(t)}
 	for name, c := range packageClients {

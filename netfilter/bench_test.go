@@ -8,7 +8,9 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
@@ -112,24 +114,59 @@ func paths(b *testing.B, serve func(net.Conn), bench func(b *testing.B, dial fun
 		bench(b, func() (net.Conn, error) { return net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port)) })
 	})
 	for _, way := range []Way{"tproxy-hold", "tproxy", "redirect", "per-port"} {
-		b.Run(string(way), func(b *testing.B) {
-			k := &keeper{}
-			e := newEngine(b, k)
-			e.cfg.Resolver, e.way = loopbackNames(b), way
-			n, err := e.Open("a", b.TempDir(), api.NetPolicy{
-				Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", port)}, AllowCIDRs: []string{"127.0.0.0/8"},
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer n.Close()
-			a, err := n.names.Table.Address("raw.test")
-			if err != nil {
-				b.Fatal(err)
-			}
-			in := newInsider(b, n.File())
-			bench(b, func() (net.Conn, error) { return in.dial(netip.AddrPortFrom(a, port).String()) })
-		})
+		b.Run(string(way), func(b *testing.B) { bench(b, outOf(b, way, port)) })
+	}
+}
+
+// outOf dials a server out of a sandbox.
+func outOf(b *testing.B, way Way, port uint16) (dial func() (net.Conn, error)) {
+	e := newEngine(b, &keeper{})
+	e.cfg.Resolver, e.way = loopbackNames(b), way
+	n, err := e.Open("a", b.TempDir(), api.NetPolicy{
+		Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", port)}, AllowCIDRs: []string{"127.0.0.0/8"},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = n.Close() })
+	a, err := n.names.Table.Address("raw.test")
+	if err != nil {
+		b.Fatal(err)
+	}
+	in := newInsider(b, n.File())
+	return func() (net.Conn, error) { return in.dial(netip.AddrPortFrom(a, port).String()) }
+}
+
+// BenchmarkHold connects and reads one byte, held and accepted first in turn, and reports
+// the medians, and that of the differences.
+func BenchmarkHold(b *testing.B) {
+	port := server(b, func(c net.Conn) { _, _ = c.Write([]byte{1}) })
+	ways := []func() (net.Conn, error){outOf(b, "tproxy-hold", port), outOf(b, "tproxy", port)}
+	once := func(dial func() (net.Conn, error)) time.Duration {
+		began := time.Now()
+		c, err := dial()
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			b.Fatal(err)
+		}
+		return time.Since(began)
+	}
+	var times [3][]time.Duration
+	for i := 0; b.Loop(); i++ {
+		var took [2]time.Duration
+		for k := range took {
+			k = (k + i) % 2
+			took[k] = once(ways[k])
+			times[k] = append(times[k], took[k])
+		}
+		times[2] = append(times[2], took[0]-took[1])
+	}
+	for k, unit := range []string{"us-held", "us-accepted", "us-more"} {
+		slices.Sort(times[k])
+		b.ReportMetric(float64(times[k][len(times[k])/2])/1e3, unit)
 	}
 }
 

@@ -85,7 +85,7 @@ func (f family) chain(name string) nlmsg.Chain {
 func (f family) hold(queue []byte) []nlmsg.Message {
 	begins, syns, names, answered := f.chain("begins"), f.chain("syns"), f.names(), f.chain("answered")
 	const flags, finSynRstAck, syn = 13, 0x17, 0x02 // of the TCP header
-	messages := append(allButWeb(names, queue), syns.New(), syns.Rule(f.to(f.loopback), nlmsg.Accept()))
+	messages := []nlmsg.Message{names.New(), syns.New(), syns.Rule(f.to(f.loopback), nlmsg.Accept())}
 	if f.Family == unix.NFPROTO_IPV4 {
 		messages = append(messages, syns.Rule(f.to(Resolver.AsSlice()), nlmsg.Accept()))
 		for _, half := range synthetic {
@@ -93,7 +93,8 @@ func (f family) hold(queue []byte) []nlmsg.Message {
 		}
 		messages = append(messages, syns.Rule(toPort(dnsPort), nlmsg.Accept()))
 	}
-	return append(append(messages, allButWeb(syns, queue)...),
+	messages = append(append(messages, allButWeb(syns, queue)...), allButWeb(names, queue)...)
+	return append(messages,
 		answered.Hook("filter", unix.NF_INET_LOCAL_IN, 0),
 		answered.Rule(nlmsg.Mark(uint32(hold.Accept)), nlmsg.Accept()),
 		answered.Rule(nlmsg.Mark(uint32(hold.Refuse)), nlmsg.Reset()),
@@ -106,10 +107,10 @@ func (f family) hold(queue []byte) []nlmsg.Message {
 // names is the chain of SYNs to names.
 func (f family) names() nlmsg.Chain { return f.chain("names") }
 
-// allButWeb holds what comes to the end of a chain, which it makes where there is none.
+// allButWeb holds what comes to the end of a chain.
 func allButWeb(c nlmsg.Chain, queue []byte) []nlmsg.Message {
 	return []nlmsg.Message{
-		c.New(), c.Rule(toPort(80), nlmsg.Accept()), c.Rule(toPort(443), nlmsg.Accept()), c.Rule(queue),
+		c.Rule(toPort(80), nlmsg.Accept()), c.Rule(toPort(443), nlmsg.Accept()), c.Rule(queue),
 	}
 }
 

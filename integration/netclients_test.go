@@ -277,6 +277,7 @@ func TestNetworkKernel(t *testing.T) {
 		"raw socket":    {"socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)", "EPERM"},
 		"packet socket": {"socket.socket(17, socket.SOCK_RAW)", "EPERM EAFNOSUPPORT"},
 		"vsock":         {"socket.socket(40, socket.SOCK_STREAM)", "EPERM EAFNOSUPPORT"},
+		"UDP-Lite":      {"socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 136)", "EPROTONOSUPPORT"},
 		"SCTP":          {"socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132)", "EPROTONOSUPPORT EPERM EACCES"},
 		"nf_tables":     {"s = socket.socket(16, socket.SOCK_RAW, 12); s.bind((0, 0)); s.send(bytes.fromhex('14000000020a0501000000000000000002000000')); e = struct.unpack_from('i', s.recv(99), 16)[0]; raise OSError(-e, 'nf_tables')", "EPERM EAFNOSUPPORT EPROTONOSUPPORT"},
 		"routes":        {"s = socket.socket(16, socket.SOCK_RAW, 0); s.send(bytes.fromhex('1c0000001900050000000000000000000200000003000000fe00000100000000')[:28]); e = struct.unpack_from('i', s.recv(99), 16)[0]; raise OSError(-e, 'routes')", "EPERM EAFNOSUPPORT EPROTONOSUPPORT"},

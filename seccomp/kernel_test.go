@@ -138,6 +138,7 @@ var probes = map[string]probe{
 	"route":         {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_NETLINK, unix.SOCK_RAW}},
 	"uevent":        {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT}, want: unix.EPROTONOSUPPORT, twin: "route"},
 	"raw":           {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_RAW | unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP}, want: unix.EPERM, twin: "tcp"},
+	"UDP-Lite":      {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE}, want: unix.EPROTONOSUPPORT, twin: "udp"},
 	"packet":        {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_PACKET, unix.SOCK_RAW}, want: unix.EAFNOSUPPORT, twin: "tcp"},
 	"packet, high":  {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_PACKET | 1<<33, unix.SOCK_DGRAM}, want: unix.EAFNOSUPPORT, twin: "tcp"},
 	"vsock":         {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_VSOCK, unix.SOCK_STREAM}, want: unix.EAFNOSUPPORT, twin: "tcp"},

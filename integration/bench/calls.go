@@ -34,12 +34,7 @@ func (h *Host) dialShared(ctx context.Context) (*client.Client, error) {
 	if _, err := h.sharedDaemon(ctx); err != nil {
 		return nil, err
 	}
-	c, err := client.Dial(ctx, h.path("run", "state.sock"))
-	if err != nil {
-		return nil, err
-	}
-	h.undo.Add(c.Close)
-	return c, nil
+	return h.dial(ctx, "state")
 }
 
 // liveSandbox is a connection to the shared daemon and a sandbox of the host image.

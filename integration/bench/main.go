@@ -116,6 +116,9 @@ func bench(ctx context.Context, o options) (err error) {
 	if o.memory {
 		m, err := h.memory(ctx)
 		if err == nil {
+			m.Network, err = h.networkMemory(ctx)
+		}
+		if err == nil {
 			fmt.Println(m)
 		}
 		return errors.Join(err, h.close())

@@ -25,14 +25,19 @@ type Memory struct {
 	// Sandbox is the PSS (proc_pid_smaps(5)) of the processes of one sandbox, the mean
 	// of all; First is that of the first when it was alone. 0 where they may not be read:
 	// hutch-init can not be traced, so it takes root.
-	Sandbox int `json:"sandbox_pss_kb,omitempty"`
-	First   int `json:"first_pss_kb,omitempty"`
+	Sandbox int            `json:"sandbox_pss_kb,omitempty"`
+	First   int            `json:"first_pss_kb,omitempty"`
+	Network *NetworkMemory `json:"network,omitempty"` // of -memory only
 }
 
 func (m *Memory) String() string {
 	s := fmt.Sprintf("%d idle sandboxes: hutchd %.1f MB RSS", m.Sandboxes, float64(m.Hutchd)/1000)
 	if m.Sandbox > 0 {
 		s += fmt.Sprintf("; a sandbox %.2f MB PSS, %.2f MB when it is the only one", float64(m.Sandbox)/1000, float64(m.First)/1000)
+	}
+	if n := m.Network; n != nil {
+		s += fmt.Sprintf("\nwith a network each: hutchd %.1f MB RSS, %.0f kB a sandbox more than without", float64(n.Hutchd)/1000, float64(n.Hutchd-m.Hutchd)/float64(m.Sandboxes))
+		s += fmt.Sprintf("\n%d idle connections of one sandbox: hutchd %.1f MB RSS, %.1f before", n.Connections, float64(n.Held)/1000, float64(n.Before)/1000)
 	}
 	return s
 }
@@ -62,29 +67,20 @@ func (h *Host) memory(ctx context.Context) (m *Memory, err error) {
 		return nil, err
 	}
 	defer c.Close()
-	pids := make([]int, idleSandboxes)
-	errs := make([]error, idleSandboxes)
-	create := func(i int) {
-		sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: "host"}}, nil, nil)
-		pids[i], errs[i] = sb.PID, err
-	}
 	m = &Memory{Sandboxes: idleSandboxes}
-	create(0)
-	if errs[0] != nil {
-		return nil, errs[0]
+	pids, err := createMany(ctx, c, 1, api.NetPolicy{})
+	if err != nil {
+		return nil, err
 	}
 	// record.pid is of the daemon's pid namespace, which is ours.
 	if m.First, err = pss(pids[0]); err != nil {
 		return nil, err
 	}
-	var wg sync.WaitGroup
-	for i := 1; i < idleSandboxes; i++ {
-		wg.Go(func() { create(i) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	more, err := createMany(ctx, c, idleSandboxes-1, api.NetPolicy{})
+	if err != nil {
 		return nil, err
 	}
+	pids = append(pids, more...)
 	for _, pid := range pids {
 		kb, err := pss(pid)
 		if err != nil {
@@ -99,6 +95,20 @@ func (h *Host) memory(ctx context.Context) (m *Memory, err error) {
 	}
 	m.Hutchd, err = rss(hutchd)
 	return m, err
+}
+
+// createMany creates n sandboxes at once and returns their PIDs 1.
+func createMany(ctx context.Context, c *client.Client, n int, p api.NetPolicy) ([]int, error) {
+	pids, errs := make([]int, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: "host", Network: p}}, nil, nil)
+			pids[i], errs[i] = sb.PID, err
+		})
+	}
+	wg.Wait()
+	return pids, errors.Join(errs...)
 }
 
 // pss is the proportional set size of a process in kB, 0 where it may not be read.

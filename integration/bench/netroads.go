@@ -67,12 +67,18 @@ func (h *Host) networkDaemon(ctx context.Context) (*daemon, *client.Client, erro
 			return nil, nil, err
 		}
 	}
-	c, err := client.Dial(ctx, h.path("run", "network.sock"))
+	c, err := h.dial(ctx, "network")
+	return h.netDaemon, c, err
+}
+
+// dial connects to the daemon with a state folder of that name, until the end.
+func (h *Host) dial(ctx context.Context, state string) (*client.Client, error) {
+	c, err := client.Dial(ctx, h.path("run", state+".sock"))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	h.undo.Add(c.Close)
-	return h.netDaemon, c, nil
+	return c, nil
 }
 
 func openHutch(ctx context.Context, h *Host) (*road, error) { return h.hutchRoad(ctx, 0) }
@@ -134,7 +140,16 @@ func (h *Host) hutchRoad(ctx context.Context, more int) (*road, error) {
 	if !ok {
 		return nil, fmt.Errorf("getent hosts bench.test in a sandbox: exit code %d, %q", res.ExitCode, res.Stdout+res.Stderr)
 	}
-	l, err := h.startLoad(func(stdin, stdout, stderr *os.File) (func() error, error) {
+	l, err := h.loadIn(ctx, c, id)
+	return &road{
+		command: fmt.Sprintf("hutch create --policy FILE host; hutch exec netload (%d entries)", more+4), load: l, address: address, hutchd: hutchd, more: func() (*load, error) { return h.loadIn(ctx, c, id) },
+		version: h.version(ctx, d.hutch, "version"), busy: func() (time.Duration, error) { return cpuOf(hutchd) },
+	}, err
+}
+
+// loadIn starts a netload in a sandbox.
+func (h *Host) loadIn(ctx context.Context, c *client.Client, id string) (*load, error) {
+	return h.startLoad(func(stdin, stdout, stderr *os.File) (func() error, error) {
 		long := 900.0
 		return func() error {
 			res, err := c.ExecRun(context.WithoutCancel(ctx), api.ExecParams{Sandbox: id, Argv: []string{"/netload/netload"}, TimeoutS: &long},
@@ -145,10 +160,6 @@ func (h *Host) hutchRoad(ctx context.Context, more int) (*road, error) {
 			return err
 		}, nil
 	})
-	return &road{
-		command: fmt.Sprintf("hutch create --policy FILE host; hutch exec netload (%d entries)", more+4), load: l, address: address,
-		version: h.version(ctx, d.hutch, "version"), busy: func() (time.Duration, error) { return cpuOf(hutchd) },
-	}, err
 }
 
 // gateway is where the peers' namespaces find the host's loopback.

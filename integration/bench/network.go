@@ -11,6 +11,9 @@ type road struct {
 	command, version string
 	load             *load
 	address          string // of the servers there
+	// Out of a sandbox: its hutchd's process, and another netload in it.
+	hutchd int
+	more   func() (*load, error)
 	// busy is the CPU time that what is in between has used; nil when nothing is.
 	busy func() (time.Duration, error)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/hutch-sh/hutch/cgroups"
 	"github.com/hutch-sh/hutch/images"
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/config"
 	"github.com/hutch-sh/hutch/internal/eventlog"
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/sys"
@@ -62,6 +63,7 @@ type daemon struct {
 	connected atomic.Int64 // open connections
 	maxOpen   int64
 	busy      atomic.Int64 // pulls under way
+	runtimes  atomic.Pointer[config.Runtimes]
 
 	// ask serialises questions to the monitor; answers carries what it says.
 	ask     sync.Mutex
@@ -110,6 +112,7 @@ func failed(err error) *monitorapi.Failed {
 
 // open brings the engines up.
 func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
+	d.nameImages(&d.cfg.Settings)
 	if err := d.measureHost(); err != nil {
 		return err
 	}

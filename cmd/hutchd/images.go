@@ -23,6 +23,10 @@ var _ sandbox.ImageSource = (*imageSource)(nil)
 
 // Resolve pulls where the policy says so and leases the layers.
 func (s *imageSource) Resolve(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (*sandbox.Root, error) {
+	ref, err := s.d.imageName(ref)
+	if err != nil {
+		return nil, err
+	}
 	if ref == images.HostRef {
 		return s.host(platform)
 	}
@@ -35,7 +39,7 @@ func (s *imageSource) Resolve(ctx context.Context, ref, platform string, pull ap
 	}
 	fs := img.Rootfs()
 	return &sandbox.Root{
-		Ref: img.Ref, Digest: img.Digest, Config: config(img.Config),
+		Ref: img.Ref, Digest: img.Digest, Config: configOf(img.Config),
 		Dir: s.d.store.Dir(), Lower: fs.Lower, Release: release,
 	}, nil
 }
@@ -70,7 +74,7 @@ func (s *imageSource) host(platform string) (*sandbox.Root, error) {
 		return nil, err
 	}
 	return &sandbox.Root{
-		Ref: images.HostRef, Config: config(img.Config), Dir: s.d.store.Dir(),
+		Ref: images.HostRef, Config: configOf(img.Config), Dir: s.d.store.Dir(),
 		Lower: img.Rootfs.Lower, Binds: binds, Release: release,
 	}, nil
 }
@@ -84,7 +88,7 @@ func reportTo(progress func(api.Progress)) func(images.Progress) {
 	}
 }
 
-func config(c images.Config) api.ImageConfig {
+func configOf(c images.Config) api.ImageConfig {
 	return api.ImageConfig{
 		Env: c.Env, User: c.User, WorkingDir: c.WorkingDir, Entrypoint: c.Entrypoint, Cmd: c.Cmd,
 		Volumes: c.Volumes, StopSignal: c.StopSignal, Labels: c.Labels, ExposedPorts: c.ExposedPorts,
@@ -99,6 +103,10 @@ var _ server.Images = imageBackend{}
 func (b imageBackend) Pull(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
+	var err error
+	if p.Ref, err = b.d.imageName(p.Ref); err != nil {
+		return api.Image{}, err
+	}
 	policy := p.Policy
 	if policy == "" {
 		policy = api.PullAlways
@@ -125,6 +133,10 @@ func (b imageBackend) List() ([]api.Image, error) {
 }
 
 func (b imageBackend) Inspect(ref string) (api.Image, error) {
+	ref, err := b.d.imageName(ref)
+	if err != nil {
+		return api.Image{}, err
+	}
 	if ref == images.HostRef {
 		host, err := b.d.store.Host(images.HostOptions{})
 		if err != nil {
@@ -132,7 +144,7 @@ func (b imageBackend) Inspect(ref string) (api.Image, error) {
 		}
 		return api.Image{
 			Ref: images.HostRef, ID: host.ID, Platform: host.Platform,
-			Layers: host.Rootfs.Lower, Config: config(host.Config),
+			Layers: host.Rootfs.Lower, Config: configOf(host.Config),
 		}, nil
 	}
 	img, err := b.d.store.Get(ref)
@@ -143,10 +155,20 @@ func (b imageBackend) Inspect(ref string) (api.Image, error) {
 }
 
 // Remove forgets the reference. Sandboxes keep their layers by their leases.
-func (b imageBackend) Remove(ref string) error { return b.d.store.Remove(ref, nil) }
+func (b imageBackend) Remove(ref string) error {
+	ref, err := b.d.imageName(ref)
+	if err != nil {
+		return err
+	}
+	return b.d.store.Remove(ref, nil)
+}
 
 func (b imageBackend) Tag(p api.TagParams) (api.Image, error) {
-	img, err := b.d.store.Tag(p.Ref, p.Target)
+	ref, err := b.d.imageName(p.Ref)
+	if err != nil {
+		return api.Image{}, err
+	}
+	img, err := b.d.store.Tag(ref, p.Target)
 	if err != nil {
 		return api.Image{}, err
 	}
@@ -165,7 +187,11 @@ func (b imageBackend) Prune(p api.PruneParams) (api.Pruned, error) {
 func (b imageBackend) Verify(ctx context.Context, p api.VerifyParams) (api.Verified, error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
-	checks, err := b.d.store.Verify(ctx, p.Ref, p.Repair)
+	ref, err := b.d.imageName(p.Ref)
+	if err != nil {
+		return api.Verified{}, err
+	}
+	checks, err := b.d.store.Verify(ctx, ref, p.Repair)
 	return api.Verified{Layers: checks}, err
 }
 
@@ -190,7 +216,7 @@ func (b imageBackend) Import(ctx context.Context, p api.ImportParams, fds *jsonr
 func record(img *images.Image) api.Image {
 	return api.Image{
 		Ref: img.Ref, Digest: img.Digest, ID: img.ID, Platform: img.Platform, Created: created(img.Created),
-		SizeBytes: img.SizeBytes, Layers: diffIDs(img.Layers), Config: config(img.Config),
+		SizeBytes: img.SizeBytes, Layers: diffIDs(img.Layers), Config: configOf(img.Config),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/config"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
@@ -38,11 +39,21 @@ func settings(s *monitorapi.Settings) sandbox.Settings {
 	return sandbox.Settings{Exec: s.Exec, Defaults: s.Defaults, Quotas: s.Quotas, Network: s.Network}
 }
 
+// nameImages takes the names for images from the configuration file.
+func (d *daemon) nameImages(s *monitorapi.Settings) {
+	r := config.Runtimes(s.Runtimes)
+	d.runtimes.Store(&r)
+}
+
+// imageName is the reference that a name of an image stands for.
+func (d *daemon) imageName(name string) (string, error) { return d.runtimes.Load().Resolve(name) }
+
 // reloaded puts a configuration in force that the monitor has read again.
 func (d *daemon) reloaded(msg monitorapi.Message) {
 	r := msg.Reloaded
 	if r.Settings != nil {
 		d.manager.Configure(settings(r.Settings))
+		d.nameImages(r.Settings)
 	}
 	if r.Again {
 		return

@@ -30,6 +30,7 @@ const (
 // Config is the file, with a default for whatever it does not say.
 type Config struct {
 	Image    string
+	Runtimes Runtimes // names beside the built-in ones
 	Exec     api.ExecBounds
 	Defaults api.Limits // of sandboxes that ask for none; Unlimited is none
 	Quotas   api.Quotas

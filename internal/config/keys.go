@@ -21,7 +21,7 @@ type key struct {
 	show func(*Config) string // as Print writes it
 
 	alias string // it means this other key
-	list  bool   // its value is a list
+	list  bool   // its value is a list, or a mapping
 }
 
 // sets is the path of what the key is for.
@@ -47,6 +47,8 @@ var keys = []key{
 		}
 		return nil
 	}, show: func(c *Config) string { return strconv.Quote(c.Image) }},
+	{path: "runtimes", doc: `names for images, such as {tools: tools@2, "tools@*": "registry.example.com/tools:*"}; python, node, bash, go, rust and ruby are built in`,
+		list: true, set: setRuntimes, show: showRuntimes},
 	seconds("exec.timeout_s", "of a command that names no timeout", func(c *Config) *float64 { return &c.Exec.TimeoutS }),
 	seconds("exec.max_timeout_s", "the most that a command may ask for", func(c *Config) *float64 { return &c.Exec.MaxTimeoutS }),
 

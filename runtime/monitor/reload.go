@@ -13,7 +13,9 @@ import (
 func (m *monitor) settings() monitorapi.Settings {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return monitorapi.Settings{Exec: m.file.Exec, Defaults: m.file.Defaults, Quotas: m.file.Quotas, Network: m.file.Network}
+	return monitorapi.Settings{
+		Exec: m.file.Exec, Defaults: m.file.Defaults, Quotas: m.file.Quotas, Network: m.file.Network, Runtimes: m.file.Runtimes,
+	}
 }
 
 // reload reads the configuration file again. One that is not understood changes nothing.

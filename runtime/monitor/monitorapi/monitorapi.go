@@ -69,6 +69,8 @@ type Settings struct {
 	Defaults api.Limits     `json:"defaults"`
 	Network  api.NetPolicy  `json:"network"`
 	Quotas   api.Quotas     `json:"quotas"`
+	// Runtimes are names for images, see internal/config.
+	Runtimes map[string]string `json:"runtimes,omitempty"`
 }
 
 // Conn is a connection whose peer the monitor has authenticated.

@@ -252,7 +252,7 @@ func TestNetworkAllow(t *testing.T) {
 		w.denied(t, sb, "curl -sS http://"+at(name), "Could not resolve host", byName(name, "mode allow"))
 	}
 	// Another port of an allowed name.
-	w.denied(t, sb, connecting("web.test", 1), "ECONNRESET", byName("web.test", "mode allow"))
+	w.denied(t, sb, connecting("web.test", 1), w.forbidden(t, sb), byName("web.test", "mode allow"))
 	// The wrong Host.
 	w.denied(t, sb, "curl -sSf -H 'Host: other.test' http://"+at("web.test"), "403", byName("web.test", ""))
 	// Addresses without a name fail in the kernel, at once; the server's own as well.
@@ -263,7 +263,7 @@ func TestNetworkAllow(t *testing.T) {
 	w.denied(t, sb, connecting("127.0.0.1", port), "ECONNREFUSED", nil)
 	w.denied(t, sb, connecting("::1", port), "ECONNREFUSED", nil)
 	// An address that stands for nothing.
-	w.denied(t, sb, connecting("198.18.77.77", port), "ECONNRESET", func(d api.Denial) bool { return d.Address == "198.18.77.77" && d.Port == port })
+	w.denied(t, sb, connecting("198.18.77.77", port), w.forbidden(t, sb), func(d api.Denial) bool { return d.Address == "198.18.77.77" && d.Port == port })
 	if asked := w.questions(); !slices.Equal(asked, []string{"a.wild.test", "web.test"}) {
 		t.Errorf("names that left the sandbox: %q", asked)
 	}
@@ -454,7 +454,7 @@ func TestNetworkOpen(t *testing.T) {
 		"10.0.0.1": "10.0.0.1", "169.254.169.254": "169.254.169.254", "fd00::1": "fd00::1", // and the same in other spellings
 		"012.0.0.2": "10.0.0.2", "0xa000003": "10.0.0.3", "167772164": "10.0.0.4", "::ffff:10.0.0.5": "10.0.0.5", "64:ff9b::a00:6": "64:ff9b::a00:6",
 	} {
-		w.denied(t, sb, connecting(to, port), "ECONNRESET", func(d api.Denial) bool { return d.Address == is && d.HowToAllow != "" })
+		w.denied(t, sb, connecting(to, port), w.forbidden(t, sb), func(d api.Denial) bool { return d.Address == is && d.HowToAllow != "" })
 	}
 	// Whatever resolver is asked, ours answers.
 	w.fetches(t, sb, `python3 -c '

@@ -260,8 +260,8 @@ func TestHeldErrno(t *testing.T) {
 	if d := r.denials(); len(d) > 0 {
 		t.Errorf("%+v", d)
 	}
-	r.expectReset("a port that is not allowed", r.begin(r.name(alive^1)))
-	r.expectReset("an address that is no name's", r.begin(netip.AddrPortFrom(netip.MustParseAddr("198.18.77.77"), dead)))
+	r.expect("a port that is not allowed", r.name(alive^1), unix.EHOSTUNREACH)
+	r.expect("an address that is no name's", netip.AddrPortFrom(netip.MustParseAddr("198.18.77.77"), dead), unix.EHOSTUNREACH)
 	if d := r.denials(); len(d) != 2 || d[0].Name != "raw.test" || d[1].Address != "198.18.77.77" {
 		t.Errorf("%+v", d)
 	}
@@ -274,7 +274,7 @@ func TestHeldErrno(t *testing.T) {
 }
 
 // TestHeldOpen: in mode open as well, with and without names that are blocked, and where
-// the address behind a name is refused the connection is reset, with one denial.
+// the address behind a name is refused connect fails, with one denial.
 func TestHeldOpen(t *testing.T) {
 	alive := server(t, func(c net.Conn) { _, _ = io.WriteString(c, "hello") })
 	for _, block := range [][]string{nil, {"evil.test"}} {
@@ -289,13 +289,13 @@ func TestHeldOpen(t *testing.T) {
 		_ = c.Close()
 		r.expect("a closed port", r.name(closedPort(t)), unix.ECONNREFUSED)
 		r.expect("a literal", netip.MustParseAddrPort("203.0.113.200:22"), unix.EHOSTUNREACH)
-		r.expectReset("a blocked literal", r.begin(netip.MustParseAddrPort("203.0.113.9:22")))
+		r.expect("a blocked literal", netip.MustParseAddrPort("203.0.113.9:22"), unix.EHOSTUNREACH)
 		if d := r.denials(); len(d) != 1 || !strings.HasPrefix(d[0].Rule, "block_cidrs") {
 			t.Errorf("%+v", d)
 		}
 	}
 	r := raw(t, api.NetPolicy{BlockCIDRs: []string{"127.0.0.1"}}, alive)
-	r.expectReset("a name with a blocked address", r.begin(r.name(alive)))
+	r.expect("a name with a blocked address", r.name(alive), unix.EHOSTUNREACH)
 	waitFor(t, "the denial", func() bool { return len(r.denials()) == 1 })
 	if u := r.Uses(); len(u) != 2 || u[0].Connections != 1 && u[1].Connections != 1 {
 		t.Errorf("%+v", u)

@@ -53,10 +53,11 @@ const (
 	byForbidden       // HTTP, instead of a response
 	byBadRequest
 	byRefusing // instead of accepting
+	byUnreachable
 )
 
 func (r reply) String() string {
-	return [...]string{"ECONNRESET", "TLS alert 112 (unrecognized_name)", "HTTP 403", "HTTP 400", "ECONNREFUSED"}[r]
+	return [...]string{"ECONNRESET", "TLS alert 112 (unrecognized_name)", "HTTP 403", "HTTP 400", "ECONNREFUSED", "EHOSTUNREACH"}[r]
 }
 
 func (p *Proxy) deny(d Denial) {

@@ -75,8 +75,8 @@ func (p *Proxy) ServeSYNs(q *hold.Queue) {
 	}
 }
 
-// hold starts a flow for the connection that a SYN begins. What the policy refuses, and what
-// must show its name, goes on as it would without a queue.
+// hold starts a flow for the connection that a SYN begins. What must show its name goes on as
+// it would without a queue.
 func (p *Proxy) hold(q *hold.Queue, syn hold.SYN) {
 	e := newEnds(syn.From, syn.To)
 	p.mu.Lock()
@@ -87,8 +87,13 @@ func (p *Proxy) hold(q *hold.Queue, syn hold.SYN) {
 		return
 	}
 	f := p.newFlow(e)
-	if d := f.decide(p.Rules()); !syn.To.IsValid() || !d.Allow || !dialsFirst(d.Check) {
+	switch d := f.decide(p.Rules()); {
+	case !syn.To.IsValid(), d.Allow && !dialsFirst(d.Check):
 		_ = q.Decide(syn.ID, hold.Accept) // fails when q is closed
+		return
+	case !d.Allow:
+		f.report(&refusal{Decision: d}, byUnreachable)
+		_ = q.Decide(syn.ID, hold.NoHost)
 		return
 	}
 	h = &held{ends: e, flow: f, queue: q, arrived: make(chan *net.TCPConn, 1), packet: syn.ID, last: time.Now()}
@@ -115,21 +120,19 @@ func (h *held) serve() {
 		err = f.dial()
 	}
 	var r *refusal
-	refused := errors.As(err, &r)
-	if err != nil && !refused {
+	switch {
+	case errors.As(err, &r):
+		f.report(r, byUnreachable)
+		h.stop(hold.NoHost)
+		f.abort()
+	case err != nil:
 		h.stop(h.failed(err))
 		f.abort()
-		return
-	}
-	if !h.letIn() {
+	case h.letIn():
+		f.finish(f.carry())
+	default:
 		f.abort()
-		return
 	}
-	if refused {
-		f.refuse(r)
-		return
-	}
-	f.finish(f.carry())
 }
 
 // failed is what becomes of the SYN of a connection that could not be made.

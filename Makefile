@@ -56,7 +56,7 @@ test-all: build deps-test ## the same, failing when a must-run test skips; as ro
 # Where goroutines meet. The rest either has none, or is other processes' business.
 RACY        = ./runtime/sandbox ./runtime/server ./runtime/client ./runtime/guest/guestapi/... ./runtime/launch/launchapi \
               ./runtime/monitor/... ./internal/jsonrpc ./internal/eventlog ./internal/packet ./internal/spool ./internal/cli ./images \
-              ./netfilter/names ./netfilter/proxy
+              ./netfilter/names ./netfilter/proxy ./netfilter/internal/lookups
 test-race: build deps-test ## run the packages that are concurrent under the race detector (RUN=, PKG=)
 	$(Q)$(TESTRUN) -race $(if $(RUN),-run '$(RUN)') $(or $(PKG),$(RACY))
 

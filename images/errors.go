@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/docker/distribution/registry/api/errcode"
@@ -66,7 +67,7 @@ func remoteError(err error, op, dir string) error {
 		}
 		return e
 	}
-	for _, classify := range []func(error) *api.Error{canceled, badLayer, badContent, refused, unreachable} {
+	for _, classify := range []func(error) *api.Error{canceled, badLayer, badContent, refused, unreachable, badManifest} {
 		if e := classify(err); e != nil {
 			return e.WithOp(op)
 		}
@@ -131,8 +132,25 @@ func refused(err error) *api.Error {
 			WithHint("Log in to the registry or use a mirror (registries.conf), or wait.")
 	case status >= http.StatusInternalServerError:
 		return api.Errorf(api.Unavailable, "the registry failed: %w", err).WithHint("Pull again later.")
+	case status >= http.StatusBadRequest:
+		return api.Errorf(api.Unavailable, "the registry refuses: %w", err).
+			WithHint("Check that a registry answers there (the path /v2/), and no other web server or proxy.")
 	}
 	return nil
+}
+
+// errManifest marks what goes wrong between the reference and the layers.
+var errManifest = errors.New("no usable manifest")
+
+// badManifest knows what a registry gave that describes no image. It comes last: errors
+// of the network are wrapped in it, too.
+func badManifest(err error) *api.Error {
+	var errno unix.Errno
+	if !errors.Is(err, errManifest) || errors.As(err, &errno) {
+		return nil
+	}
+	return api.Errorf(api.InvalidArgument, "%w", err).WithField("image").
+		WithHint("Check that the reference names an image in a registry; charts, pages and damaged manifests are none.")
 }
 
 // statusOf is the HTTP status of a registry's answer; 0 when err is none.
@@ -147,9 +165,14 @@ func statusOf(err error) int {
 			return status
 		}
 	}
-	// The library keeps these two as text only.
-	switch msg := err.Error(); {
-	case strings.Contains(msg, "StatusCode: 404"), strings.Contains(strings.ToLower(msg), "not found"):
+	// The library keeps these as text only.
+	msg := err.Error()
+	if _, rest, ok := strings.Cut(msg, "StatusCode: "); ok && len(rest) >= 3 {
+		if status, err := strconv.Atoi(rest[:3]); err == nil {
+			return status
+		}
+	}
+	if strings.Contains(strings.ToLower(msg), "not found") {
 		return http.StatusNotFound
 	}
 	return 0

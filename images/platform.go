@@ -54,10 +54,10 @@ func (p platform) accepts(have platform) bool {
 
 // wrongPlatform says what was wanted and what there is.
 func wrongPlatform(ref string, want platform, have []string) error {
-	e := api.Errorf(api.FailedPrecondition, "%s has no image for %s; it has %s", ref, want, strings.Join(have, ", ")).
-		WithField("platform")
-	if len(have) > 0 {
-		return e.WithHint("Ask for one of them with --platform; another architecture runs only where binfmt_misc emulates it.")
+	if len(have) == 0 {
+		return api.Errorf(api.FailedPrecondition, "%s has no image for %s: its list of platforms is empty", ref, want).
+			WithField("platform").WithHint("Choose another tag.")
 	}
-	return e.WithHint("The list of platforms is empty: choose another tag.")
+	return api.Errorf(api.FailedPrecondition, "%s has no image for %s; it has %s", ref, want, strings.Join(have, ", ")).WithField("platform").
+		WithHint("Ask for one of them with --platform; another architecture runs only where binfmt_misc emulates it.")
 }

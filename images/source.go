@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker"
@@ -54,14 +55,22 @@ func (s *Store) openRemote(ctx context.Context, named reference.Named, want plat
 	if err != nil {
 		return nil, err
 	}
-	src, err := ref.NewImageSource(ctx, sys)
+	// A registry that says nothing, or that it is busy, holds nobody for ever. What is
+	// read here is small; the source outlives the context, as its calls have their own.
+	asking, cancel := context.WithCancelCause(ctx)
+	defer cancel(errEnded)
+	defer giveUp(s.opts.Stall, cancel, "the registry has given no manifest within %s: it hangs, or asks to slow down").stop()
+	src, err := ref.NewImageSource(asking, sys)
 	if err != nil {
-		return nil, err
+		if strings.Contains(err.Error(), "maximum allowed size") { // the library's 4 MiB, as text only
+			err = fmt.Errorf("%w: %w", errManifest, err)
+		}
+		return nil, stalled(asking, err)
 	}
 	r := &remote{src: src, named: named, reading: PhaseDownloading}
-	if err := r.resolve(ctx, sys, want); err != nil {
+	if err := r.resolve(asking, sys, want); err != nil {
 		r.close()
-		return nil, err
+		return nil, stalled(asking, err)
 	}
 	return r, nil
 }
@@ -166,6 +175,15 @@ func trimBrackets(host string) string {
 
 // resolve follows the manifest to one image.
 func (r *remote) resolve(ctx context.Context, sys *types.SystemContext, want platform) error {
+	err := r.follow(ctx, sys, want)
+	var e *api.Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errManifest, err)
+}
+
+func (r *remote) follow(ctx context.Context, sys *types.SystemContext, want platform) error {
 	top := image.UnparsedInstance(r.src, nil)
 	raw, mimeType, err := top.Manifest(ctx)
 	if err != nil {

@@ -21,9 +21,13 @@ type stallGuard struct {
 
 // guardStall starts to watch; cancel is called with the reason.
 func guardStall(limit time.Duration, cancel context.CancelCauseFunc) *stallGuard {
+	return giveUp(limit, cancel, "the registry has sent nothing for %s")
+}
+
+// giveUp cancels when the limit is over; what has a place for it.
+func giveUp(limit time.Duration, cancel context.CancelCauseFunc, what string) *stallGuard {
 	return &stallGuard{limit: limit, timer: time.AfterFunc(limit, func() {
-		cancel(api.Errorf(api.Unavailable, "the registry has sent nothing for %s", limit).
-			WithHint("try again: what was complete is kept"))
+		cancel(api.Errorf(api.Unavailable, what, limit).WithHint("try again: what was complete is kept"))
 	})}
 }
 

@@ -208,8 +208,10 @@ func (s *Store) fetchLayers(ctx context.Context, r *remote, rep *reporter) (got 
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.opts.ParallelLayers)
 	all := make([]*layer, len(r.layers))
+	for _, l := range r.layers { // all at once, so that the sum is known
+		rep.report(Progress{Layer: l.Digest.String(), Phase: PhaseWaiting, Total: l.Size})
+	}
 	for i := range r.layers {
-		rep.report(Progress{Layer: r.layers[i].Digest.String(), Phase: PhaseWaiting, Total: r.layers[i].Size})
 		g.Go(func() error {
 			l, err := s.fetchLayer(ctx, r, i, rep)
 			if err != nil {

@@ -73,6 +73,15 @@ func TestPullProgress(t *testing.T) {
 			t.Errorf("got %q, want %q", out.String(), want)
 		}
 	})
+	t.Run("total", func(t *testing.T) {
+		var out bytes.Buffer
+		p := NewPullProgress(&out, true)
+		p.Update(news("sha256:a", "downloading", 1024, 2048))
+		p.Update(news("sha256:b", "waiting", 0, 2048))
+		if !strings.Contains(out.String(), "total        "+strings.Repeat("━", 6)+strings.Repeat("─", 18)+" 1.0K / 4.0K\x1b[K\n") {
+			t.Errorf("no quarter in %q", out.String())
+		}
+	})
 	t.Run("bars", func(t *testing.T) {
 		var out bytes.Buffer
 		p := NewPullProgress(&out, true)
@@ -87,8 +96,12 @@ func TestPullProgress(t *testing.T) {
 		if !strings.Contains(last, "━━━━━━━━━━━━────────────") {
 			t.Errorf("no half bar in %q", last)
 		}
-		// Both lines are cleared at the end.
-		if !strings.HasSuffix(last, "\x1b[2A\x1b[J") {
+		// What all layers have together: how much there is is not known here.
+		if !strings.Contains(last, "total        "+strings.Repeat("─", 24)+" 1.0K\x1b[K\n") {
+			t.Errorf("no total in %q", last)
+		}
+		// All lines are cleared at the end.
+		if !strings.HasSuffix(last, "\x1b[3A\x1b[J") {
 			t.Errorf("the screen is not cleared: %q", last)
 		}
 	})

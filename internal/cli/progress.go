@@ -13,8 +13,8 @@ import (
 // redrawEvery bounds how often a terminal is redrawn.
 const redrawEvery = 50 * time.Millisecond
 
-// PullProgress shows the download of an image: a line with a bar per layer on a
-// terminal, one line per finished phase otherwise. It is safe for concurrent use.
+// PullProgress shows the download of an image: on a terminal a line with a bar per layer
+// and one for all of them, one line per finished phase otherwise. It is safe for concurrent use.
 type PullProgress struct {
 	mu     sync.Mutex
 	w      io.Writer
@@ -91,7 +91,26 @@ func (p *PullProgress) draw() {
 		fmt.Fprintf(&b, "  %-12s %s %s\x1b[K\n", Line(shortLayer(l.id)), l.bar(), l.text())
 	}
 	p.drawn, p.last = len(p.layers), p.now()
+	if len(p.layers) > 1 {
+		all := p.sum()
+		fmt.Fprintf(&b, "  %-12s %s %s\x1b[K\n", all.id, all.bar(), all.text())
+		p.drawn++
+	}
 	fmt.Fprint(p.w, b.String())
+}
+
+// sum is all layers together; how much there is is unknown as long as it is of one layer.
+func (p *PullProgress) sum() layerState {
+	all := layerState{id: "total"}
+	for _, l := range p.layers {
+		all.done += l.done
+		if l.total <= 0 || all.total < 0 {
+			all.total = -1
+			continue
+		}
+		all.total += l.total
+	}
+	return all
 }
 
 func (l *layerState) bar() string {
@@ -104,13 +123,14 @@ func (l *layerState) bar() string {
 }
 
 func (l *layerState) text() string {
-	switch {
+	switch phase := Line(l.phase); {
 	case l.total > 0:
-		return fmt.Sprintf("%s %s / %s", Line(l.phase), Bytes(l.done), Bytes(l.total))
+		return strings.TrimPrefix(fmt.Sprintf("%s %s / %s", phase, Bytes(l.done), Bytes(l.total)), " ")
 	case l.done > 0:
-		return fmt.Sprintf("%s %s", Line(l.phase), Bytes(l.done))
+		return strings.TrimPrefix(phase+" "+Bytes(l.done), " ")
+	default:
+		return phase
 	}
-	return Line(l.phase)
 }
 
 // shortLayer is enough of a layer's digest to tell it from the others.

@@ -20,7 +20,7 @@ var imageScript string
 var guestPackages = []string{
 	"systemd", "systemd-sysv", "libpam-systemd", "dbus", "dbus-user-session", "uidmap", "kmod", "udev", "iproute2", "procps",
 	"python3", "curl", "nftables", "libcap2-bin", "fuse3", "crun", "runc", "bubblewrap", "apparmor", "util-linux", "passwd",
-	"login", "strace", "busybox-static", "sudo",
+	"login", "strace", "busybox-static", "sudo", "git",
 }
 
 // parts are what virtual machines are made of, in the cache.

@@ -78,21 +78,21 @@ $(STUB): $(STUB).c $(wildcard runtime/guest/stub/*.h)
 	$(Q)$(CC) $(STUB_FLAGS) -o $@ $<
 
 install: build ## install below PREFIX (~/.local)
-	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init}'
+	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init,hutch-netd}'
 	$(Q)install -d $(BINDIR) $(LIBEXECDIR)
 	$(Q)install -m 0755 bin/hutch $(BINDIR)/
-	$(Q)install -m 0755 bin/hutchd bin/hutch-launch bin/hutch-init $(LIBEXECDIR)/
+	$(Q)install -m 0755 bin/hutchd bin/hutch-launch bin/hutch-init bin/hutch-netd $(LIBEXECDIR)/
 
 uninstall: ## remove what install put there
 	$(say) REMOVE '$(BINDIR)/hutch, $(LIBEXECDIR)'
-	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init
+	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init $(LIBEXECDIR)/hutch-netd
 	$(Q)rmdir $(LIBEXECDIR) 2>/dev/null || true
 
 # Beside no user's files, because of its capabilities. Only members of the group may start it;
 # it is not built here, so that root compiles nothing in a user's folder.
 NETD_DIR   ?= /usr/local/libexec/hutch
 NETD_GROUP ?= hutch
-install-netd: ## as root, after make build: let the group hutch start hutch-netd (nothing uses it yet)
+install-netd: ## as root, after make build: let daemons of the group hutch enforce policies by eBPF
 	$(Q)[ -x bin/hutch-netd ] || { echo 'bin/hutch-netd is missing: make build first, as yourself' >&2; exit 1; }
 	$(say) INSTALL '$(NETD_DIR)/hutch-netd, root:$(NETD_GROUP) 0750, with cap_bpf and cap_net_admin'
 	$(Q)getent group $(NETD_GROUP) >/dev/null || groupadd --system $(NETD_GROUP)

@@ -431,6 +431,9 @@ func holdsSelf(dir string) bool {
 // emptyTimeout bounds how long the last processes of a tree may take to leave it.
 const emptyTimeout = 5 * time.Second
 
+// RemoveEmptied removes a cgroup whose processes have ended, and those below it.
+func RemoveEmptied(dir string) error { return removeEmptied(dir) }
+
 // removeEmptied is removeTree for a tree whose processes have ended: the kernel may take
 // them out of their cgroups a moment after it has told of their end.
 func removeEmptied(dir string) error {

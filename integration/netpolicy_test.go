@@ -292,7 +292,6 @@ func TestNetworkUpdateRefused(t *testing.T) {
 	}{
 		"a public suffix":   {sb, api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"*.co.uk"}}}, api.InvalidArgument},
 		"not there":         {sb, api.NetUpdateParams{Remove: &api.NetLists{Allow: []string{"a.test"}}}, api.InvalidArgument},
-		"eBPF":              {sb, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetOpen, Require: api.RequireEBPF}}, api.Unavailable},
 		"none that allows":  {sb, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetNone, Allow: []string{at}}}, api.InvalidArgument},
 		"nothing":           {sb, api.NetUpdateParams{}, api.InvalidArgument},
 		"without a network": {bare, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetOpen}}, api.FailedPrecondition},

@@ -153,9 +153,9 @@ func TestNetworkRaw(t *testing.T) {
 			w.denied(t, sb, connecting("broadcast.test", dead), c.noNetwork, nil)
 			w.fetches(t, sb, connecting("raw.test", alive), "200 OK")
 			if what == "per-port" {
-				w.denied(t, sb, connecting("raw.test", 1), c.forbidden, byName("raw.test", "mode allow"))
+				w.denied(t, sb, connecting("raw.test", 1), closed(c.forbidden), byName("raw.test", "mode allow"))
 			} else {
-				w.denied(t, sb, connecting("other.test", alive), c.forbidden, byName("other.test", "mode allow"))
+				w.denied(t, sb, connecting("other.test", alive), closed(c.forbidden), byName("other.test", "mode allow"))
 			}
 			w.ok(t, "rm", "-f", sb)
 		})
@@ -213,7 +213,7 @@ sys.stdin.readline()
 	}
 	c.await(t, "gone")
 	awaitDialling(t, port, func(n int) bool { return n == 0 }, "connections for a program that has given up")
-	w.denied(t, sb, connecting("raw.test", closedPort(t)), "EHOSTUNREACH", byName("raw.test", "mode allow"))
+	w.denied(t, sb, connecting("raw.test", closedPort(t)), closed("EHOSTUNREACH"), byName("raw.test", "mode allow"))
 	w.ok(t, "rm", "-f", sb, victim)
 	_ = await(t, c.Cmd)
 }

@@ -396,7 +396,7 @@ func TestWireBadInput(t *testing.T) {
 		}
 	}
 	for _, p := range []params{
-		{"image": "host", "network": params{"mode": "allow", "require": "ebpf"}}, {"image": "host", "network": params{"mode": "open", "ask": true}},
+		{"image": "host", "network": params{"mode": "open", "ask": true}},
 		{"image": "host", "seccomp": "unconfined"}, {"template": "x"},
 		{"image": "host", "scope": params{"kind": "agent", "key": "k"}},
 	} {

@@ -49,6 +49,7 @@ type Engine struct {
 	cfg      Config
 	ready    pool[*netns.Namespace]
 	compiled compiled
+	kernel   *kernel // nil without eBPF
 
 	mu     sync.Mutex
 	way    Way    // "" until one was needed
@@ -90,6 +91,9 @@ func key(id, name string) string { return keyPrefix + id + "/" + name }
 // Close gives back what no sandbox has used.
 func (e *Engine) Close() error {
 	e.ready.close()
+	if e.kernel != nil {
+		return e.kernel.close()
+	}
 	return nil
 }
 
@@ -104,6 +108,11 @@ func (e *Engine) Adopted() {
 		for name, f := range files {
 			_ = f.Close()
 			_ = e.cfg.Unkeep(key(id, name)) // with hutch-launch gone nothing is kept
+		}
+	}
+	if e.kernel != nil {
+		if err := e.kernel.adopted(); err != nil {
+			e.cfg.Logger.Warn("what eBPF knows of sandboxes that are gone stays", "err", err)
 		}
 	}
 }

@@ -22,8 +22,13 @@ import (
 type Network struct {
 	e     *Engine
 	id    string
-	table string // path
+	file  string       // of the names
+	table *names.Table // since start
 	rules atomic.Pointer[policy.Rules]
+	// kernel is nil while eBPF does not enforce the policy; what it has refused is counted
+	// by rule.
+	kernel  atomic.Pointer[Enforced]
+	refused counts
 
 	mu      sync.Mutex // guards what follows
 	ns      *netns.Namespace
@@ -61,7 +66,7 @@ func (e *Engine) network(id, dir string, p api.NetPolicy) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{e: e, id: id, table: filepath.Join(dir, "names"), served: map[io.Closer]bool{}, kept: map[string]bool{}}
+	n := &Network{e: e, id: id, file: filepath.Join(dir, "names"), served: map[io.Closer]bool{}, kept: map[string]bool{}}
 	n.rules.Store(rules)
 	return n, nil
 }
@@ -97,11 +102,12 @@ func (n *Network) start() error {
 	// The names that have an address keep it; the seed is for new ones.
 	seed := make([]byte, 32)
 	_, _ = rand.Read(seed) // it never fails
-	table, err := names.Open(n.table, netns.Synthetic, seed)
+	table, err := names.Open(n.file, netns.Synthetic, seed)
 	if err != nil {
 		return err
 	}
-	n.names = names.NewServer(names.Config{Table: table, Rules: n.rules.Load, Denied: n.lookupDenied})
+	n.table = table
+	n.names = names.NewServer(names.Config{Table: table, Rules: n.rules.Load, Grant: n.grant, Denied: n.lookupDenied})
 	c := proxy.Config{
 		Rules: n.rules.Load, Name: table.Name, Synthetic: netns.Synthetic,
 		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Passed: n.passed,
@@ -197,10 +203,14 @@ func (n *Network) Update(p api.NetPolicy) error {
 	}
 	// What is forbidden ends first, what is allowed comes last.
 	before := n.rules.Swap(rules)
+	if err := n.updateKernel(); err != nil {
+		n.rules.Store(before)
+		return err
+	}
 	n.proxy.Recheck()
 	if err := n.ns.Apply(config(rules)); err != nil {
 		n.rules.Store(before)
-		return unusable(err)
+		return errors.Join(unusable(err), n.updateKernel())
 	}
 	return n.serveNew()
 }
@@ -211,17 +221,25 @@ func (n *Network) State() (enforcement, detail string) {
 	if _, reason := n.e.known(); n.ns.Way != netns.Hold && reason != "" {
 		detail += " (" + reason + ")"
 	}
+	if n.kernel.Load() != nil {
+		return "ebpf", "the kernel refuses what the policy does not name, and " + detail
+	}
 	return "proxy", detail
 }
 
 // Uses counts what each rule has let pass, and refused.
 func (n *Network) Uses() []api.NetUse {
 	uses := []api.NetUse{}
+	kernel := n.refused.all()
 	for _, c := range n.proxy.Counts() {
 		uses = append(uses, api.NetUse{
 			Rule: c.Rule, Connections: int64(c.Connections), SentBytes: int64(c.BytesUp),
-			ReceivedBytes: int64(c.BytesDown), Denials: int64(c.Denials),
+			ReceivedBytes: int64(c.BytesDown), Denials: int64(c.Denials) + kernel[c.Rule],
 		})
+		delete(kernel, c.Rule)
+	}
+	for rule, denials := range kernel {
+		uses = append(uses, api.NetUse{Rule: rule, Denials: denials})
 	}
 	return uses
 }

@@ -20,6 +20,7 @@ type netFlags struct {
 	learn api.NetLearning
 	file  string
 	lists api.NetLists
+	ebpf  bool
 }
 
 func (f *netFlags) add(fs *pflag.FlagSet) {
@@ -84,6 +85,9 @@ func (f *netFlags) policy(command string) (p api.NetPolicy, err error) {
 		if p, err = readPolicy(f.file); err != nil {
 			return p, err
 		}
+	}
+	if f.ebpf {
+		p.Require = api.RequireEBPF
 	}
 	p.Allow = append(p.Allow, f.lists.Allow...)
 	p.Block = append(p.Block, f.lists.Block...)

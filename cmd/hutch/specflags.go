@@ -37,7 +37,6 @@ func (o *specFlags) checkTimeout(command string, unbounded bool) error {
 // They are refused: a protection that was asked for is never silently left out.
 var notYet = []struct{ name, short, argument, hint string }{
 	{"publish", "p", "PORT", "leave it out, and run the client inside too: hutch exec SANDBOX CMD"},
-	{"require-ebpf", "", "", "leave it out: the policy is enforced by a proxy, which no process of the sandbox can get around"},
 }
 
 func (o *specFlags) add(fs *pflag.FlagSet) {
@@ -174,6 +173,7 @@ func addExecLimits(fs *pflag.FlagSet, l *api.Limits) {
 
 func (o *specFlags) addNetwork(fs *pflag.FlagSet) {
 	o.network.add(fs)
+	fs.BoolVar(&o.network.ebpf, "require-ebpf", false, "fail unless the kernel itself enforces the network policy, which hutch inspect shows as eBPF")
 	fs.Func("seccomp", "system call `PROFILE` (default \"default\")", func(v string) error {
 		if v != "default" {
 			return unavailableFlag{"seccomp", "--seccomp default"}.Set(v)

@@ -86,15 +86,15 @@ func runDaemon() (err error) {
 		return err
 	}
 	var first monitorapi.Message
-	files, err := d.monitor.Recv(&first)
-	packet.CloseAll(files)
+	maps, err := d.monitor.Recv(&first)
+	defer func() { packet.CloseAll(maps) }()
 	if err != nil || first.Config == nil {
 		return fmt.Errorf("no config from the monitor: %w", err)
 	}
 	d.cfg = first.Config
 	var undo cleanup.Stack
 	defer undo.Run(&err)
-	if err := d.open(launchChannel, &undo); err != nil {
+	if err := d.open(launchChannel, maps, &undo); err != nil {
 		d.left = true // what there is belongs to hutch-launch
 		_ = d.monitor.Send(monitorapi.Message{Failed: failed(err)})
 		return err
@@ -110,8 +110,8 @@ func failed(err error) *monitorapi.Failed {
 	return &monitorapi.Failed{Code: e.Code, Msg: err.Error(), Hint: e.Hint}
 }
 
-// open brings the engines up.
-func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
+// open brings the engines up. maps are eBPF's, the caller's.
+func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Stack) (err error) {
 	d.nameImages(&d.cfg.Settings)
 	if err := d.measureHost(); err != nil {
 		return err
@@ -167,6 +167,9 @@ func (d *daemon) open(launchChannel *os.File, undo *cleanup.Stack) (err error) {
 	undo.Add(execs.Close)
 	networks := d.openNetworks(held.Kept)
 	undo.Add(networks.Close)
+	if err := d.useKernel(networks, maps, held.Kept); err != nil {
+		return err
+	}
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: source,
 		Launcher: d.launcher, Events: d.events, Networks: networks, Cgroups: execs, Projects: d.projects(), Logger: d.log,
@@ -236,6 +239,7 @@ func (d *daemon) measureHost() error {
 	if t := d.cfg.Cgroups; t != nil {
 		d.host.CgroupMode, d.host.CgroupPath, d.host.CgroupV2 = string(t.Mode), t.Path, t.V2Mount
 		d.host.CgroupMount = t.Mounts[""]
+		d.host.EBPF = sandbox.EBPF(d.cfg.EBPF)
 		d.host.Controllers, d.host.CgroupReason, d.host.CgroupRemedy = t.Controllers, t.Reason, t.Remedy
 	}
 	return nil

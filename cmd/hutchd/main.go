@@ -32,6 +32,8 @@ func main() {
 		err = serve(os.Args[2:])
 	case "daemon":
 		err = runDaemon()
+	case connectRole:
+		err = connectAll(os.Args[2:])
 	default:
 		err = fmt.Errorf("unknown role %q: start the daemon with `hutch serve`", role)
 	}

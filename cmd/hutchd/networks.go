@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"path/filepath"
 
 	"github.com/hutch-sh/hutch/netfilter"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -22,7 +23,11 @@ const (
 )
 
 // networks is package netfilter for package sandbox.
-type networks struct{ *netfilter.Engine }
+type networks struct {
+	*netfilter.Engine
+	mount  string // of cgroup2, where eBPF enforces policies
+	reason string // why it does not
+}
 
 func (n networks) Open(id, dir string, p api.NetPolicy) (sandbox.Network, error) {
 	return network(n.Engine.Open(id, dir, p))
@@ -31,6 +36,33 @@ func (n networks) Open(id, dir string, p api.NetPolicy) (sandbox.Network, error)
 func (n networks) Adopt(id, dir string, p api.NetPolicy) (sandbox.Network, error) {
 	return network(n.Engine.Adopt(id, dir, p))
 }
+
+// Check also refuses what must be enforced by eBPF where that is not on.
+func (n networks) Check(p api.NetPolicy) error {
+	if p.Require == api.RequireEBPF && n.mount == "" {
+		return api.Errorf(api.Unavailable, "network.require: network policies are not enforced by eBPF here: %s", n.reason).WithField("network.require").
+			WithHint("leave it out: the policy is enforced by a proxy, which no process of the sandbox can get around")
+	}
+	return n.Engine.Check(p)
+}
+
+func (n networks) Enforce(id, cgroup string, of sandbox.Network) (sandbox.Enforced, error) {
+	if n.mount == "" {
+		return unenforced{}, nil
+	}
+	number, err := inode(filepath.Join(n.mount, cgroup))
+	if err != nil {
+		return nil, err
+	}
+	enforced, _ := of.(*netfilter.Network) // nil in mode none
+	return n.Engine.Enforce(id, number, enforced)
+}
+
+// unenforced is where there is no eBPF.
+type unenforced struct{}
+
+func (unenforced) Settle()      {}
+func (unenforced) Close() error { return nil }
 
 // network keeps a nil pointer from becoming an interface that is not nil.
 func network(n *netfilter.Network, err error) (sandbox.Network, error) {
@@ -54,5 +86,9 @@ func (d *daemon) openNetworks(held map[string]*os.File) networks {
 			return new(net.Dialer).DialContext(ctx, network, server)
 		}}
 	}
-	return networks{netfilter.New(cfg, held)}
+	n := networks{Engine: netfilter.New(cfg, held), reason: d.cfg.EBPF.Reason}
+	if d.cfg.EBPF.On {
+		n.mount = d.cfg.Cgroups.Mounts[""]
+	}
+	return n
 }

@@ -151,6 +151,12 @@ func (s *Server) decide(q dns.Question, from netip.AddrPort) verdict {
 		s.deny(q, from, name, policy.Decision{Rule: "name table", Why: "the address could not be recorded: " + err.Error()})
 		return verdict{rcode: dns.RcodeServerFailure}
 	}
+	if s.Grant != nil {
+		if err := s.Grant(name, a); err != nil {
+			s.deny(q, from, name, policy.Decision{Rule: "eBPF", Why: "the kernel could not be told of the address: " + err.Error()})
+			return verdict{rcode: dns.RcodeServerFailure}
+		}
+	}
 	return verdict{answer: &dns.A{Hdr: header(q, dns.TypeA), A: a.AsSlice()}}
 }
 

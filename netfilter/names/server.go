@@ -53,10 +53,13 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// Config is what a Server needs; all but Limits is required.
+// Config is what a Server needs; all but Limits and Grant is required.
 type Config struct {
 	Table *Table
 	Rules func() *policy.Rules // those in force now
+	// Grant makes the address of a name that the policy lets the sandbox know reachable,
+	// before the answer leaves. Without it addresses are.
+	Grant func(name string, a netip.Addr) error
 	// Denied is told of each lookup that was refused. It must not block.
 	Denied func(Denial)
 	Limits Limits

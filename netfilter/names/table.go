@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"strings"
@@ -115,6 +116,13 @@ func (t *Table) Name(a netip.Addr) (string, bool) {
 	defer t.mu.RUnlock()
 	name, ok := t.byAddr[a]
 	return name, ok
+}
+
+// All are the names that have an address now.
+func (t *Table) All() map[string]netip.Addr {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return maps.Clone(t.byName)
 }
 
 // Lookup is the address of a name that has one already.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -67,7 +68,31 @@ func serve(socket int) (*program.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := usable(set); err != nil { // before anything is in force that nobody could then allow
+		return nil, err
+	}
 	return set, set.Attach(cgroup)
+}
+
+// usable says whether the maps are of use to somebody without any right, on a thread that
+// has none.
+func usable(set *program.Set) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err := unix.Capset(&hdr, &none[0]); err != nil {
+			result <- fmt.Errorf("give up all capabilities of a thread: %w", err)
+			return
+		}
+		result <- set.TryMaps()
+	}()
+	err := <-result
+	if errors.Is(err, unix.EPERM) {
+		return refuse(netdapi.MapsClosed, err)
+	}
+	return err
 }
 
 // initialUserNamespace is the inode of that namespace in /proc (PROC_USER_INIT_INO,

@@ -151,9 +151,6 @@ func (p *NetPolicy) validateMode(field string) error {
 	case p.Require != "" && p.Require != RequireEBPF:
 		return invalid(field+".require", "%q can not be required", p.Require).WithHint("use ebpf, or leave it out")
 	// Pinned, and not to be honoured by this build.
-	case p.Require != "":
-		return Errorf(Unavailable, "%s.require: this build does not enforce policies by eBPF", field).WithField(field + ".require").
-			WithHint("leave it out: the policy is enforced by a proxy, which no process of the sandbox can get around")
 	case p.Ask:
 		return Errorf(Unavailable, "%s.ask: this build does not ask about what is not allowed", field).WithField(field + ".ask").WithHint("leave it out")
 	}

@@ -60,7 +60,6 @@ func TestSpecValidate(t *testing.T) {
 		// What this build can not honour is refused, never ignored.
 		{"disk", "limits.disk_bytes", InvalidArgument, func(s *Spec) { s.Limits.DiskBytes = MinDiskBytes - 1 }},
 		{"inodes", "limits.inodes", InvalidArgument, func(s *Spec) { s.Limits.Inodes = MinInodes - 1 }},
-		{"ebpf", "network.require", Unavailable, func(s *Spec) { s.Network.Require = "ebpf" }},
 		{"ask", "network.ask", Unavailable, func(s *Spec) { s.Network.Ask = true }},
 		{"scope", "scope", Unavailable, func(s *Spec) { s.Scope = &Scope{Kind: ScopeAgent} }},
 		{"seccomp", "seccomp", Unavailable, func(s *Spec) { s.Seccomp = "strict" }},

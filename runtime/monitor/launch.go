@@ -122,5 +122,6 @@ func (m *monitor) config() *monitorapi.Config {
 		Settings:     m.settings(),
 		PID:          os.Getpid(),
 		Projects:     m.hasProjects(),
+		EBPF:         m.ebpf,
 	}
 }

@@ -57,6 +57,9 @@ type monitor struct {
 	ids      bootstrap.IDMap
 	launcher *bootstrap.Launcher
 	binary   *os.File // hutchd's, so that a crash does not change the build
+	enforced func()   // waits for the next two
+	ebpf     monitorapi.EBPF
+	maps     []*os.File // of eBPF programs; none after a takeover
 	listener *net.UnixListener
 
 	stopping  chan struct{} // closed when hutchd was asked to stop
@@ -186,6 +189,10 @@ func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
 	if found {
 		return nil
 	}
+	m.enforced()
+	if err := m.leaveNote(); err != nil {
+		return err
+	}
 	return m.startHutchd(ctx)
 }
 
@@ -202,7 +209,9 @@ func (m *monitor) delegate(ctx context.Context, undo *cleanup.Stack) error {
 		return err
 	}
 	undo.Add(m.tree.Remove)
-	return m.tree.Enter(os.Getpid()) // hutch-launch and hutchd inherit it
+	m.enforced = m.enforce()
+	undo.Add(func() error { m.enforced(); return m.closeMaps() }) // before the tree goes
+	return m.tree.Enter(os.Getpid())                              // hutch-launch and hutchd inherit it
 }
 
 // endHutchd waits until hutchd is gone, which hutch-launch normally did: a hutchd

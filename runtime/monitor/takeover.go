@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/cgroups"
 	"github.com/hutch-sh/hutch/runtime/launch/bootstrap"
+	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 )
 
 // A shared daemon's sandboxes outlive their monitor: hutch-launch keeps them and listens
@@ -22,6 +23,7 @@ import (
 type legacy struct {
 	IDs  bootstrap.IDMap `json:"ids"`
 	Tree cgroups.Tree    `json:"tree"`
+	EBPF monitorapi.EBPF `json:"ebpf"`
 }
 
 func (m *monitor) takeoverPath(suffix string) string {
@@ -48,7 +50,7 @@ func (m *monitor) takeOver(ctx context.Context) (bool, error) {
 	if m.launcher, err = bootstrap.Attach(ctx, m.takeoverPath(".sock"), left.IDs.Method); m.launcher == nil || err != nil {
 		return false, err
 	}
-	m.ids = left.IDs
+	m.ids, m.ebpf = left.IDs, left.EBPF
 	if m.tree, err = cgroups.Reopen(left.Tree); err != nil {
 		return false, errors.Join(fmt.Errorf("take over from the monitor before: %w", err), m.launcher.Leave())
 	}
@@ -56,24 +58,36 @@ func (m *monitor) takeOver(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// bindTakeover makes the socket for hutch-launch and writes what the next monitor needs;
-// nil for a private daemon, which nothing outlives.
+// bindTakeover makes the socket for hutch-launch; nil for a private daemon, which nothing
+// outlives.
 func (m *monitor) bindTakeover() (*os.File, error) {
 	if m.opts.Private != nil {
 		return nil, nil
 	}
-	data, err := json.Marshal(legacy{IDs: m.ids, Tree: *m.tree})
+	// What an older one wrote is not about the hutch-launch that will listen here.
+	if err := os.Remove(m.takeoverPath(".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove the note of a monitor before: %w", err)
+	}
+	return bootstrap.Bind(m.takeoverPath(".sock"))
+}
+
+// leaveNote writes what the next monitor needs, before there is anything to take over.
+func (m *monitor) leaveNote() error {
+	if m.opts.Private != nil {
+		return nil
+	}
+	data, err := json.Marshal(legacy{IDs: m.ids, Tree: *m.tree, EBPF: m.ebpf})
 	if err != nil {
-		return nil, fmt.Errorf("write down the daemon's cgroups: %w", err)
+		return fmt.Errorf("write down the daemon's cgroups: %w", err)
 	}
 	tmp := m.takeoverPath(".json.tmp")
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return nil, fmt.Errorf("write down the daemon's cgroups: %w", err)
+		return fmt.Errorf("write down the daemon's cgroups: %w", err)
 	}
 	if err := os.Rename(tmp, m.takeoverPath(".json")); err != nil {
-		return nil, fmt.Errorf("write down the daemon's cgroups: %w", err)
+		return fmt.Errorf("write down the daemon's cgroups: %w", err)
 	}
-	return bootstrap.Bind(m.takeoverPath(".sock"))
+	return nil
 }
 
 // endTakeover removes both files: nothing is left to take over.

@@ -171,6 +171,11 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		}
 	}
 
+	if s.enforced, err = m.cfg.Networks.Enforce(s.id, s.cgroup, s.net); err != nil {
+		return err
+	}
+	own.Add(s.enforced.Close)
+
 	var ids []uint64
 	metas := make([]execMeta, len(h.Execs))
 	for i, e := range h.Execs {
@@ -230,6 +235,7 @@ func (m *Manager) undoAdopted(s *Sandbox) func() error {
 		}
 		return err
 	})
+	undo.Add(s.enforced.Close)
 	undo.Add(s.guest.Close)
 	if s.cgroup != "" {
 		undo.Add(m.watchLimits(s))

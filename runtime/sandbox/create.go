@@ -59,6 +59,7 @@ var steps = []step{
 	{"netns", (*creation).network},
 	{"spec", (*creation).build},
 	{"launch", (*creation).launch},
+	{"enforce", (*creation).enforce},
 	{"limits", (*creation).limit},
 	{"guest", (*creation).greet},
 	{"isolation", (*creation).readBack},
@@ -257,6 +258,17 @@ func (f *creation) launch(ctx context.Context) error {
 	for name, v := range created.Phases {
 		f.phases["launch."+name] = v
 	}
+	return nil
+}
+
+// enforce comes before any command: what the kernel does not know reaches nothing.
+func (f *creation) enforce(context.Context) error {
+	e, err := f.m.cfg.Networks.Enforce(f.s.id, f.s.cgroup, f.s.net)
+	if err != nil {
+		return err
+	}
+	f.s.enforced = e
+	f.undo.Add(e.Close)
 	return nil
 }
 

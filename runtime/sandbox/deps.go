@@ -119,6 +119,19 @@ type Networks interface {
 	Adopt(id, dir string, p api.NetPolicy) (Network, error)
 	// Resolver is the address of the resolver in each that Open makes.
 	Resolver() netip.Addr
+	// Enforce puts a sandbox's policy in force in the kernel, where there is eBPF: until
+	// then its processes reach nothing there, their own loopback included. cgroup is the
+	// path of the sandbox's; n is nil in mode none.
+	Enforce(id, cgroup string, n Network) (Enforced, error)
+}
+
+// Enforced is a sandbox whose policy the kernel may hold.
+type Enforced interface {
+	// Settle waits, for microseconds, until all that the kernel has refused so far is told
+	// of: it does not wait with its answer to the program.
+	Settle()
+	// Close makes the sandbox's processes reach nothing any more.
+	Close() error
 }
 
 // Network is the network of one sandbox whose policy is not none. What it refuses, and
@@ -146,6 +159,13 @@ type Events interface {
 	Emit(kind api.EventKind, sandbox, exec string, data any)
 }
 
+// EBPF says whether the kernel itself enforces network policies.
+type EBPF struct {
+	On     bool
+	Errnos bool   // a refused connect fails with EACCES; else EPERM
+	Reason string // why it is not on
+}
+
 // Host is what the daemon found out about itself at start, for all sandboxes.
 type Host struct {
 	UIDs, GIDs []spec.Extent // hutchd's own id maps
@@ -165,6 +185,7 @@ type Host struct {
 	CgroupRemedy string
 	CgroupMount  string // where cgroup2 is, when execs have cgroups there
 	Controllers  []string
+	EBPF         EBPF
 
 	// Forbidden are host folders that no workspace may contain or lie in: the
 	// state root, the runtime and config folders, the binaries.

@@ -120,6 +120,9 @@ func (s *Sandbox) launched(r *running) {
 
 // takeRefused is what r was refused since it was asked last.
 func (r *running) takeRefused() []api.Denial {
+	if r.s.enforced != nil {
+		r.s.enforced.Settle()
+	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	refused := r.refused

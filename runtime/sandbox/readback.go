@@ -43,7 +43,7 @@ func isolationOf(pid int, h *Host, netns *os.File, n Network) (api.Isolation, er
 		return iso, err
 	}
 	iso.Walls = append(iso.Walls, h.filesWall()...)
-	iso.Walls = append(iso.Walls, h.limitsWall(), h.execWall())
+	iso.Walls = append(iso.Walls, h.limitsWall(), h.execWall(), h.ebpfWall())
 	return iso, addNetwork(&iso, pid, netns, n)
 }
 
@@ -63,13 +63,22 @@ func addNetwork(iso *api.Isolation, pid int, netns *os.File, n Network) error {
 			WithHint("this is a bug in hutch; the sandbox was not started")
 	}
 	network := api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route, no DNS"}
-	ebpf := api.Wall{Name: "eBPF", Status: "no", Detail: "not needed while there is no network"}
 	if n != nil {
 		iso.Enforcement, network.Detail = n.State()
-		ebpf.Detail = "not in this build: " + network.Detail
 	}
-	iso.Walls = append(iso.Walls, network, ebpf)
+	iso.Walls = append(iso.Walls, network)
 	return nil
+}
+
+// ebpfWall tells whether the kernel itself refuses what a policy does not name.
+func (h *Host) ebpfWall() api.Wall {
+	switch {
+	case !h.EBPF.On:
+		return api.Wall{Name: "eBPF", Status: "no", Detail: orElse(h.EBPF.Reason, "not tried")}
+	case h.EBPF.Errnos:
+		return api.Wall{Name: "eBPF", Status: "yes", Detail: "the kernel refuses what the policy does not name, by EACCES; without a network, ENETUNREACH"}
+	}
+	return api.Wall{Name: "eBPF", Status: "yes", Detail: "the kernel refuses what the policy does not name, by EPERM (before Linux 5.18)"}
 }
 
 // addStatus adds what /proc/PID/status says (proc_pid_status(5)).
@@ -113,7 +122,7 @@ func (h *Host) Isolation(singleReason string) api.Isolation {
 	}
 	return api.Isolation{
 		UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none",
-		Walls: append([]api.Wall{ids, h.limitsWall(), h.execWall()}, h.filesWall()...),
+		Walls: append([]api.Wall{ids, h.limitsWall(), h.execWall(), h.ebpfWall()}, h.filesWall()...),
 	}
 }
 

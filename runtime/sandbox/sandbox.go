@@ -41,7 +41,9 @@ type Sandbox struct {
 	disk  *disk         // nil without a limit
 	meter chan struct{} // wakes watchMemory
 	net   Network       // nil in mode none
-	seen  ledger        // of what it wanted to reach
+	// enforced is the policy in the kernel.
+	enforced Enforced
+	seen     ledger // of what it wanted to reach
 
 	// updates is held while limits change.
 	updates sync.Mutex

@@ -144,5 +144,11 @@ func (s *Set) Files() ([]*os.File, error) {
 	return files, nil
 }
 
+// TryMaps reads a map, as the calling thread may.
+func (s *Set) TryMaps() error {
+	var c bpf.Counts
+	return s.objects.Counters.Lookup(uint64(0), &c)
+}
+
 // Close closes programs and maps. What is attached stays so.
 func (s *Set) Close() error { return s.objects.Close() }

@@ -40,6 +40,7 @@ const (
 	Hidden             // one in a hierarchy of which only a part is seen
 	Attached           // one that has programs already
 	Kernel             // the kernel refused something, with an errno
+	MapsClosed         // maps are for CAP_BPF only
 	codes
 )
 
@@ -57,6 +58,7 @@ var reasons = [codes]string{
 	Hidden:        "the root of the cgroup2 hierarchy can not be seen from here, as in a container with a cgroup namespace",
 	Attached:      "that cgroup has eBPF programs already",
 	Kernel:        "the kernel refused it",
+	MapsClosed:    "this kernel lets nobody without CAP_BPF use eBPF maps (Linux before 5.19, with kernel.unprivileged_bpf_disabled)",
 }
 
 // Refusal is what hutch-netd answers when it does not do it.

@@ -3,7 +3,7 @@
 // The channel is a SOCK_SEQPACKET socketpair (internal/packet).
 //
 //	monitor -> hutchd                  hutchd -> monitor
-//	config {...}                       ready {} | failed {...}
+//	config {...}   maps' fds           ready {} | failed {...}
 //	conn   {actor}          fd
 //	stop   {reason, keep}              ending {}
 //	swept  {removed, error}            sweep {}
@@ -61,6 +61,16 @@ type Config struct {
 	// Projects says that the data folder's file system has project quotas in force, which
 	// the monitor may set.
 	Projects bool `json:"projects,omitempty"`
+	// EBPF says whether eBPF programs are in force around all sandboxes. Their maps are the
+	// message's fds, unless the monitor has taken over from another: hutch-launch has them.
+	EBPF EBPF `json:"ebpf"`
+}
+
+// EBPF is what hutch-netd has done.
+type EBPF struct {
+	On     bool   `json:"on"`
+	Errnos bool   `json:"errnos,omitempty"` // refusals have other errnos than EPERM
+	Reason string `json:"reason,omitempty"` // why it is not on
 }
 
 // Settings are of the configuration file, which hutchd may not be able to open.

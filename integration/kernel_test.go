@@ -1,0 +1,172 @@
+package integration_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// needsKernel skips tests of eBPF where the daemon may not load programs.
+func needsKernel(t testing.TB) {
+	t.Helper()
+	testenv.Require(t, probe.EBPF())
+	if os.Geteuid() != 0 {
+		testenv.Require(t, probe.Check{Name: "root", Status: probe.No, Detail: "hutch-netd is not installed", Remedy: "sudo make install-netd"})
+	}
+}
+
+// wall is one of a sandbox's.
+func (w *netWorld) wall(t testing.TB, sandbox, name string) api.Wall {
+	t.Helper()
+	rec, err := w.c.GetSandbox(t.Context(), sandbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(rec.Isolation.Walls, func(w api.Wall) bool { return w.Name == name })
+	if i < 0 {
+		t.Fatalf("no wall %s in %+v", name, rec.Isolation.Walls)
+	}
+	return rec.Isolation.Walls[i]
+}
+
+// literally is a denial of an address that no name led to.
+func literally(address string, port uint16, rule string) func(api.Denial) bool {
+	return func(d api.Denial) bool {
+		return d.Name == "" && d.Address == address && d.Port == port && d.Rule == rule && d.Why != ""
+	}
+}
+
+// TestKernel: the kernel refuses by itself what the policy does not name, and tells of it;
+// what the policy names is reached, before and after it changes.
+func TestKernel(t *testing.T) {
+	t.Parallel()
+	needsKernel(t)
+	needs(t, "curl")
+	needsPython(t)
+	w := newNetWorld(t, []string{"web.test", "other.test"})
+	port := webServer(t, "hello")
+	at := func(name string) string { return fmt.Sprintf("%s:%d", name, port) }
+	sb := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at("web.test")}, AllowCIDRs: loopback, Require: api.RequireEBPF})
+	if wall := w.wall(t, sb, "eBPF"); wall.Status != "yes" {
+		t.Errorf("%+v", wall)
+	}
+	w.fetches(t, sb, "curl -sS http://"+at("web.test"), "hello")
+	w.denied(t, sb, connecting("192.0.2.1", 443), "EACCES", literally("192.0.2.1", 443, "reserved address"))
+	w.denied(t, sb, connecting("2001:db8::1", 443), "EACCES", literally("2001:db8::1", 443, "reserved address"))
+	w.denied(t, sb, connecting("web.test", 1), "EACCES", byName("web.test", "mode allow"))
+
+	for _, p := range []api.NetUpdateParams{
+		{Add: &api.NetLists{Allow: []string{at("other.test")}, AllowCIDRs: []string{"192.0.2.0/24"}}},
+		{Remove: &api.NetLists{Allow: []string{at("web.test")}, AllowCIDRs: []string{"192.0.2.0/24"}}},
+	} {
+		p.Sandbox = sb
+		if _, err := w.c.UpdateNetwork(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		w.fetches(t, sb, "curl -sS http://"+at("other.test"), "hello")
+		if p.Remove != nil {
+			w.denied(t, sb, connecting("192.0.2.1", 443), "EACCES", literally("192.0.2.1", 443, "reserved address"))
+			w.denied(t, sb, "curl -sS http://"+at("web.test"), "Could not resolve", byName("web.test", "mode allow"))
+		}
+	}
+	n, err := w.c.Network(t.Context(), sb)
+	if err != nil || n.Enforcement != "ebpf" || !slices.ContainsFunc(n.Rules, func(u api.NetUse) bool { return u.Rule == "reserved address" && u.Denials == 3 }) {
+		t.Errorf("%+v, %v", n, err)
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestKernelNone: without a network nothing but the sandbox's own loopback is reached, by the
+// errno that it always had, and what it tries is told.
+func TestKernelNone(t *testing.T) {
+	t.Parallel()
+	needsKernel(t)
+	needsPython(t)
+	w := newNetWorld(t, nil)
+	sb := strings.TrimSpace(w.ok(t, "create", "host"))
+	w.denied(t, sb, connecting("192.0.2.1", 443), "ENETUNREACH", literally("192.0.2.1", 443, "mode none"))
+	w.denied(t, sb, connecting("127.0.0.1", 1), "ECONNREFUSED", nil)
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestKernelDeath: with hutchd killed, and then with all but the sandbox's own processes and
+// hutch-launch, the kernel goes on refusing and letting pass what it did.
+func TestKernelDeath(t *testing.T) {
+	needsKernel(t)
+	needs(t, "curl")
+	needsPython(t)
+	w := newNetWorld(t, []string{"web.test"})
+	port := webServer(t, "hello")
+	at := fmt.Sprintf("web.test:%d", port)
+	sb := w.allowing(t, at)
+	fetch := func(sandbox string) { // its other command is refused something all the time
+		t.Helper()
+		if res := w.in(t, sandbox, "curl -sS http://"+at); !strings.Contains(res.Stdout, "hello") {
+			t.Errorf("%+v", res)
+		}
+	}
+	fetch(sb)
+	c := w.launch(t, "exec", "-i", sb, "--", "python3", "-c", `
+import errno, socket, select, sys
+seen = {}
+print("begin", flush=True)
+while not select.select([sys.stdin], [], [], 0)[0]:
+    s = socket.socket()
+    s.settimeout(5)
+    try:
+        s.connect(("192.0.2.1", 443))
+        got = "connected"
+    except OSError as e:
+        got = errno.errorcode.get(e.errno, str(e))
+    s.close()
+    seen[got] = seen.get(got, 0) + 1
+print("seen=" + ",".join(sorted(seen)) + ".", flush=True)
+`)
+	c.await(t, "begin")
+	kill(t, w.daemon(t).hutchd)
+	w.c = w.connect(t)
+	fetch(sb)
+	kill(t, w.daemon(t).monitor)
+	w.c = w.connect(t)
+	fetch(sb)
+	if wall := w.wall(t, sb, "eBPF"); wall.Status != "yes" {
+		t.Errorf("%+v", wall)
+	}
+	w.denied(t, sb, connecting("192.0.2.7", 443), "EACCES", literally("192.0.2.7", 443, "reserved address"))
+	next := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at}, AllowCIDRs: loopback, Require: api.RequireEBPF})
+	fetch(next)
+	if _, err := io.WriteString(c.stdin, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	c.await(t, "seen=EACCES.")
+	_ = await(t, c.Cmd)
+	w.ok(t, "rm", "-f", sb, next)
+}
+
+// TestKernelOff: where it is not on, that is said, and who asks for it gets nothing.
+func TestKernelOff(t *testing.T) {
+	t.Parallel()
+	w := newNetWorld(t, []string{"web.test"}, "HUTCH_EBPF=off")
+	_, err := w.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow, Require: api.RequireEBPF}}}, nil, nil)
+	if api.ErrorCode(err) != api.Unavailable || !strings.Contains(err.Error(), "HUTCH_EBPF") {
+		t.Errorf("required: %v", err)
+	}
+	if res := w.run(t, "run", "--require-ebpf", "host", "true"); res.code != 125 || !strings.Contains(res.stderr, "HUTCH_EBPF") {
+		t.Errorf("--require-ebpf: %+v", res)
+	}
+	sb, err := w.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow}}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wall := w.wall(t, sb.ID, "eBPF"); wall.Status != "no" || !strings.Contains(wall.Detail, "HUTCH_EBPF") || sb.Isolation.Enforcement != "proxy" {
+		t.Errorf("%+v, %q", wall, sb.Isolation.Enforcement)
+	}
+	w.ok(t, "rm", "-f", sb.ID)
+}

@@ -54,6 +54,7 @@ func Main() int {
 // serve does the one thing there is to do.
 func serve(socket int) (*program.Set, error) {
 	if err := confine(); err != nil {
+		discard(socket)
 		return nil, err
 	}
 	cgroup, err := receive(socket)

@@ -60,6 +60,17 @@ func receive(socket int) (cgroup *os.File, err error) {
 	return os.NewFile(uintptr(fd), "cgroup"), nil
 }
 
+// discard takes the request and its fds away unseen. One that is still there when the socket
+// closes would take the answer's place at the other end: ECONNRESET (af_unix.c,
+// unix_release_sock).
+func discard(socket int) {
+	for {
+		if _, _, err := unix.Recvfrom(socket, make([]byte, 1), 0); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
 // request decodes a message. It uses none of its fds: those of a refused one close with the
 // process.
 func request(b, oob []byte, flags int) (fd int, err error) {

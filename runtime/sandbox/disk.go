@@ -207,9 +207,11 @@ func (m *Manager) gauge(s *Sandbox, took time.Duration) {
 		return
 	}
 	d.mu.Lock()
-	long := took > 0 && took >= min(longEnough, longFor*d.cost)
-	grown := long || d.spent.Bytes >= worthMeasuring || d.spent.Inodes > 0 || d.free.Inodes == 0 // btrfs counts none
-	again := d.hard || d.over || d.used.Add(d.spent).Exceeds(d.allowed) || grown && d.used.Inodes+d.spent.Inodes < quick
+	long := took > 0 && (took >= longFor*d.cost || took >= longEnough && d.used.Inodes < quick)
+	// What the file system has lost may be others', what a command has made took longer to
+	// make than to count.
+	grown := d.spent.Bytes >= worthMeasuring || d.spent.Inodes > 0 || d.free.Inodes == 0 // btrfs counts none
+	again := d.hard || d.over || d.used.Add(d.spent).Exceeds(d.allowed) || long || grown && d.used.Inodes+d.spent.Inodes < quick
 	d.mu.Unlock()
 	if !again {
 		return
@@ -225,7 +227,7 @@ const (
 	worthMeasuring = 64 << 10 // bytes
 	quick          = 1000     // inodes: their measurement takes about a millisecond
 	longEnough     = 20 * time.Millisecond
-	longFor        = 20 // times what the last measurement took
+	longFor        = 50 // times what the last measurement took
 )
 
 // full says that a file system of the sandbox's own has no room.

@@ -192,6 +192,13 @@ func (m *comparison) visit(n *unpack.Node) error {
 		m.problem(fmt.Sprintf("%q was not in the layer", n.Path))
 		return nil
 	}
+	// The worker that wrote the manifest was uid 0 of a user namespace, whoever this is.
+	if n.Stat.Uid == uint32(os.Geteuid()) {
+		n.Stat.Uid = 0
+	}
+	if n.Stat.Gid == uint32(os.Getegid()) {
+		n.Stat.Gid = 0
+	}
 	line, err := n.Line(unpack.Checksum)
 	switch {
 	case err != nil:

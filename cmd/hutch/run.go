@@ -317,6 +317,12 @@ func (r *runner) finish(ctx context.Context, sb *api.Sandbox) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
 	_, err := r.client.Remove(ctx, sb.ID)
+	if !r.flags.private && errors.Is(err, client.ErrLost) { // the next hutchd can do it
+		err = followDaemon(ctx, func(c *client.Client) error {
+			_, err := c.Remove(ctx, sb.ID)
+			return err
+		})
+	}
 	done()
 	if err == nil || notFound(err) {
 		return r.showAfter(sb)

@@ -3,7 +3,6 @@ package integration_test
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,14 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// needsKernel skips tests of eBPF where the daemon may not load programs.
-func needsKernel(t testing.TB) {
-	t.Helper()
-	testenv.Require(t, probe.EBPF())
-	if os.Geteuid() != 0 {
-		testenv.Require(t, probe.Check{Name: "root", Status: probe.No, Detail: "hutch-netd is not installed", Remedy: "sudo make install-netd"})
-	}
-}
+// needsKernel skips tests of eBPF where the daemon may not have programs loaded.
+func needsKernel(t testing.TB) { t.Helper(); testenv.Require(t, probe.EBPF()) }
 
 // wall is one of a sandbox's.
 func (w *netWorld) wall(t testing.TB, sandbox, name string) api.Wall {

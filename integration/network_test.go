@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,9 +143,9 @@ func (w *netWorld) box(t testing.TB, p api.NetPolicy) string {
 	return sb.ID
 }
 
-// enforcement is what policies are enforced by: root's monitor may load eBPF programs.
+// enforcement is what policies are enforced by.
 func enforcement() string {
-	if os.Geteuid() == 0 && probe.EBPF().Status == probe.Yes {
+	if probe.EBPF().Status == probe.Yes {
 		return "ebpf"
 	}
 	return "proxy"

@@ -44,6 +44,9 @@ var matrix = []vmCase{
 		{pkg: "integration", run: "^TestVMSingle$"},
 	}},
 	{name: "quota", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMQuota$"}}},
+	{name: "netd", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{
+		{pkg: "integration", run: `^Test(Kernel.*|Network(Allow|UDP|Update|Restart|Kernel|Open|Raw))$`, args: []string{"-test.short"}},
+	}},
 	{name: "apparmor", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
 	{name: "7.2", kernel: "7.2", limit: 12 * time.Minute, tests: []tests{
 		{pkg: "integration", run: named, args: []string{"-test.short"}},

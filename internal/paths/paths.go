@@ -33,6 +33,10 @@ import (
 // with the terminating zero (unix(7)).
 const MaxSocket = 107
 
+// InstalledNetd is where make install-netd puts hutch-netd. An ordinary user's own one has no
+// rights.
+const InstalledNetd = "/usr/local/libexec/hutch/hutch-netd"
+
 // Paths are one user's places. All are absolute and clean.
 type Paths struct {
 	Socket  string // the shared daemon's Unix socket

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
@@ -56,7 +57,7 @@ func Landlock() Check {
 	return yes(name, fmt.Sprintf("ABI %d", abi))
 }
 
-// EBPF tries to load a program: the right that hutch-netd would need.
+// EBPF tries to load a program, and looks for the hutch-netd that may do it for this user.
 func EBPF() Check {
 	const name = "ebpf"
 	err := sys.TryBPF()
@@ -64,11 +65,23 @@ func EBPF() Check {
 	case err == nil:
 		return yes(name, "this user may load cgroup programs")
 	case errors.Is(err, unix.EPERM):
-		return no(name, err.Error()+": optional; without it network policies are enforced by namespaces and the proxy alone", "")
+		return viaNetd(name, unix.Access(paths.InstalledNetd, unix.X_OK))
 	case errors.Is(err, unix.ENOSYS):
 		return no(name, err.Error()+": this kernel is built without CONFIG_BPF_SYSCALL, or an outer container hides it", "")
 	}
 	return inconclusive(name, err.Error())
+}
+
+// viaNetd is what a user without rights of their own gets of eBPF.
+func viaNetd(name string, netd error) Check {
+	const without = "; optional: without it network policies are enforced by namespaces and the proxy alone"
+	switch {
+	case netd == nil:
+		return yes(name, "by "+paths.InstalledNetd+", where sandboxes have a cgroup2 folder")
+	case errors.Is(netd, unix.EACCES):
+		return no(name, paths.InstalledNetd+": you are not in its group, hutch (sudo usermod -aG hutch \"$USER\", then a new login)"+without, "")
+	}
+	return no(name, "hutch-netd is not installed (sudo make install-netd, in hutch's sources)"+without, "")
 }
 
 // Container reports whether hutch runs on a host of its own (yes) or inside an

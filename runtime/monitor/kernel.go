@@ -16,10 +16,6 @@ import (
 // fault is.
 const envEBPF = "HUTCH_EBPF"
 
-// installedNetd is where make install-netd puts hutch-netd. An ordinary user's own one has no
-// rights.
-const installedNetd = "/usr/local/libexec/hutch/hutch-netd"
-
 // enforce begins to have hutch-netd put eBPF programs in force around all sandboxes, where that
 // can be. It is done here, as it can not be in the user namespace of hutch-launch, and
 // meanwhile that one starts. done must be called before ebpf and maps are used, and before
@@ -45,7 +41,7 @@ func (m *monitor) attach() ([]*os.File, monitorapi.EBPF, error) {
 	case m.tree.Path == "" || mount == "":
 		return nil, monitorapi.EBPF{}, errors.New("there is no cgroup2 folder for sandboxes")
 	}
-	path := installedNetd
+	path := paths.InstalledNetd
 	if os.Geteuid() == 0 {
 		var err error
 		if path, err = paths.Sibling("hutch-netd"); err != nil {

@@ -32,8 +32,18 @@ quota() {
 	mount -o loop,prjquota /var/quota.ext4 /quota
 }
 
+# What make install-netd does, for a user of its group.
+netd() {
+	groupadd --system hutch
+	usermod -aG hutch dev
+	install -d /usr/local/libexec/hutch
+	install -o root -g hutch -m 0750 /payload/src/bin/hutch-netd /usr/local/libexec/hutch/
+	setcap cap_bpf,cap_net_admin=ep /usr/local/libexec/hutch/hutch-netd
+}
+
 case $case in
 quota) quota ;;
+netd) netd ;;
 apparmor) apparmor ;;
 single) sed -i '/^dev:/d' /etc/subuid /etc/subgid ;;
 delegation) # as older distributions have it

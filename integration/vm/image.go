@@ -9,6 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -32,19 +35,48 @@ func (p parts) root() string    { return filepath.Join(p.dir, "root.ext4") }
 func (p parts) qemu() string    { return filepath.Join(p.dir, "qemu") }
 func (p parts) kernels() string { return filepath.Join(p.dir, "kernels") }
 
-// kernel is the file of a kernel of a series such as "6.12".
+// newest stands for the latest kernel there is, whose number changes.
+const newest = "newest"
+
+// kernel is the file of a kernel of a series such as "6.12", or of the newest.
 func (p parts) kernel(series string) (string, error) {
+	if series == newest {
+		series = "*"
+	}
+	var found []string
 	for _, pattern := range []string{"boot/vmlinuz-%s.*", "usr/lib/modules/%s.*/vmlinuz"} {
-		found, err := filepath.Glob(filepath.Join(p.kernels(), fmt.Sprintf(pattern, series)))
+		some, err := filepath.Glob(filepath.Join(p.kernels(), fmt.Sprintf(pattern, series)))
 		if err != nil {
 			return "", err
 		}
-		if len(found) > 0 {
-			return found[0], nil
-		}
+		found = append(found, some...)
 	}
-	return "", fmt.Errorf("no kernel %s in %s: the suites may have moved on, see suites and matrix", series, p.kernels())
+	if len(found) == 0 {
+		return "", fmt.Errorf("no kernel %s in %s: the suites may have moved on, see suites and matrix", series, p.kernels())
+	}
+	return slices.MaxFunc(found, func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }), nil
 }
+
+// release is the version of a kernel, such as 6.12.107.
+func (p parts) release(series string) (string, error) {
+	path, err := p.kernel(series)
+	return versionIn.FindString(path), err
+}
+
+// numbers are those of the version of the kernel in a file.
+func numbers(path string) []int {
+	var list []int
+	for _, word := range strings.FieldsFunc(versionIn.FindString(path), func(r rune) bool { return r == '.' }) {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			return nil // it is all digits: too many
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+var versionIn = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
 
 // makeParts fetches and builds what the cache lacks: QEMU, the kernels and the root
 // file system. Each appears whole or not at all.

@@ -111,7 +111,8 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 			ok = false
 			fmt.Fprintf(out, "FAIL: %s%s: %v\n", mustrun.VM, c.name, err)
 		}
-		fmt.Fprintf(out, "     \t%s%s took %.0f s\n", mustrun.VM, c.name, time.Since(begin).Seconds())
+		release, _ := p.release(c.kernel) // boot has said why there is none
+		fmt.Fprintf(out, "     \t%s%s took %.0f s on Linux %s\n", mustrun.VM, c.name, time.Since(begin).Seconds(), release)
 		ok = ok && !r.Failed
 		total.Add(mustrun.Kind(mustrun.VM+c.name), r.Outcomes)
 	}

@@ -48,7 +48,7 @@ var matrix = []vmCase{
 		{pkg: "integration", run: `^Test(Kernel.*|Network(Allow|UDP|Update|Restart|Kernel|Open|Raw))$`, args: []string{"-test.short"}},
 	}},
 	{name: "apparmor", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
-	{name: "7.2", kernel: "7.2", limit: 12 * time.Minute, tests: []tests{
+	{name: newest, kernel: newest, limit: 12 * time.Minute, tests: []tests{
 		{pkg: "integration", run: named, args: []string{"-test.short"}},
 	}},
 	{name: "6.1", kernel: "6.1", limit: 12 * time.Minute, tests: []tests{

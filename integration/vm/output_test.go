@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -67,5 +70,27 @@ func TestMatrix(t *testing.T) {
 				t.Errorf("%s is for %s, which is no case", rule.Tests, kind)
 			}
 		}
+	}
+}
+
+// TestKernel: of a series the last release, of all the newest.
+func TestKernel(t *testing.T) {
+	p := parts{t.TempDir()}
+	for _, name := range []string{
+		"boot/vmlinuz-6.1.0-50-cloud-amd64", "boot/vmlinuz-6.12.9+deb13-cloud-amd64", "boot/vmlinuz-6.12.107+deb13-cloud-amd64",
+		"usr/lib/modules/7.3.4+deb13-cloud-amd64/vmlinuz",
+	} {
+		path := filepath.Join(p.kernels(), name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for series, want := range map[string]string{"6.1": "6.1.0-50", "6.12": "6.12.107", newest: "7.3.4"} {
+		if got, err := p.kernel(series); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, %v; want %s", series, got, err, want)
+		}
+	}
+	if got, err := p.kernel("5.15"); err == nil {
+		t.Errorf("5.15: %s", got)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
-// pipeBytes is the output of one run: an eighth of a GiB, of which the start of the
-// command is a fiftieth.
-const pipeBytes = 128 << 20
+// pipeBytes is the output of one run: so much that the start of the command is lost in
+// it. Which CPUs the scheduler gives writer and reader decides most of the rest.
+const pipeBytes = 1 << 30
 
 // writer is what writes it.
 var writer = []string{"dd", "if=/dev/zero", "bs=128k", fmt.Sprintf("count=%d", pipeBytes/(128<<10)), "status=none"}

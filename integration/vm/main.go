@@ -1,13 +1,15 @@
 // Vm runs tests in virtual machines: other kernels, and machines as users have them,
 // with systemd, pure cgroup v2 and an ordinary user's login session.
 //
-//	usage: vm [-require] [-run REGEXP] [-count N] [-raw] [-list] [CASE...]
+//	usage: vm [-require] [-run REGEXP] [-count N] [-jobs N] [-raw] [-list] [CASE...]
 //
 // It prints what testrun prints, one kind of user a case. QEMU emulates (no KVM), so
 // nothing is asserted about times in there. DESIGN.md has the table of cases.
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,9 +19,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hutch-sh/hutch/internal/build/testreport"
 	"github.com/hutch-sh/hutch/internal/build/testtree"
@@ -38,6 +44,7 @@ type options struct {
 	run     string
 	count   int
 	raw     bool
+	jobs    int // machines at a time
 	cases   []string
 }
 
@@ -47,7 +54,9 @@ func main() {
 	flag.BoolVar(&o.require, "require", false, "fail when a test named in .ci/must-run does not run")
 	flag.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
 	flag.IntVar(&o.count, "count", 1, "how often each test runs")
-	flag.BoolVar(&o.raw, "raw", false, "print what the guest prints as it is")
+	flag.BoolVar(&o.raw, "raw", false, "print what the guests print as it is, one machine at a time")
+	// Each has two CPUs, and its tests wait half of their time.
+	flag.IntVar(&o.jobs, "jobs", max(1, runtime.NumCPU()), "machines at a time")
 	flag.Parse()
 	o.cases = flag.Args()
 	if *list {
@@ -100,21 +109,43 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 	fmt.Fprintf(out, "made QEMU, kernels, image and payload in %.0f s\n", time.Since(begin).Seconds())
 	ok = true
 	var total testreport.Report
+	var mu sync.Mutex // of ok, total and out
+	var machines errgroup.Group
+	machines.SetLimit(o.jobs)
+	if o.raw {
+		machines.SetLimit(1)
+	}
+	// The longest first, so that no other waits for it alone.
+	cases = slices.Clone(cases)
+	slices.SortStableFunc(cases, func(a, b vmCase) int { return cmp.Compare(b.limit, a.limit) })
 	for _, c := range cases {
-		r := testreport.NewReader(out, module, mustrun.VM+c.name)
-		begin := time.Now()
-		err := c.boot(ctx, p, payload, r, out, o)
-		if ctx.Err() != nil {
-			return false, ctx.Err()
-		}
-		if err != nil {
-			ok = false
-			fmt.Fprintf(out, "FAIL: %s%s: %v\n", mustrun.VM, c.name, err)
-		}
-		release, _ := p.release(c.kernel) // boot has said why there is none
-		fmt.Fprintf(out, "     \t%s%s took %.0f s on Linux %s\n", mustrun.VM, c.name, time.Since(begin).Seconds(), release)
-		ok = ok && !r.Failed
-		total.Add(mustrun.Kind(mustrun.VM+c.name), r.Outcomes)
+		machines.Go(func() error {
+			said := out
+			var text bytes.Buffer // in one piece
+			if !o.raw && len(cases) > 1 {
+				said = &text
+			}
+			r := testreport.NewReader(said, module, mustrun.VM+c.name)
+			begin := time.Now()
+			err := c.boot(ctx, p, payload, r, said, o)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				fmt.Fprintf(said, "FAIL: %s%s: %v\n", mustrun.VM, c.name, err)
+			}
+			release, _ := p.release(c.kernel) // boot has said why there is none
+			fmt.Fprintf(said, "     \t%s%s took %.0f s on Linux %s\n", mustrun.VM, c.name, time.Since(begin).Seconds(), release)
+			mu.Lock()
+			defer mu.Unlock()
+			ok = ok && err == nil && !r.Failed
+			total.Add(mustrun.Kind(mustrun.VM+c.name), r.Outcomes)
+			_, err = out.Write(text.Bytes())
+			return err
+		})
+	}
+	if err := machines.Wait(); err != nil {
+		return false, err
 	}
 	total.Summary(out)
 	if o.require && o.run == "" {

@@ -34,27 +34,27 @@ const named = `^Test(Script|VerdictsOfSandbox|ExecLimits|ExecCgroups|KillTree|Mo
 // fewer rounds of those that repeat, runs on the kernel that most users have; elsewhere what
 // differs.
 var matrix = []vmCase{
-	{name: "delegation", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMFull$"}}},
-	{name: "none", kernel: "6.12", noSession: true, limit: 5 * time.Minute, tests: []tests{
+	{name: "delegation", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMFull$"}}},
+	{name: "none", kernel: "6.12", noSession: true, limit: 8 * time.Minute, tests: []tests{
 		{pkg: "integration", run: "^Test(VerdictsOfSandbox|ExecLimits)$"},
 		{pkg: "integration", run: "^TestVMNone$"}, // the last: it changes the machine
 	}},
-	{name: "single", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{
+	{name: "single", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{
 		{pkg: "integration", run: "^Test(HostFiles|Mounts)$"},
 		{pkg: "integration", run: "^TestVMSingle$"},
 	}},
-	{name: "quota", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMQuota$"}}},
-	{name: "netd", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{
+	{name: "quota", kernel: "6.12", limit: 10 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMQuota$"}}},
+	{name: "netd", kernel: "6.12", limit: 10 * time.Minute, tests: []tests{
 		{pkg: "integration", run: `^Test(Kernel.*|Network(Allow|UDP|Update|Restart|Kernel|Open|Raw))$`, args: []string{"-test.short"}},
 	}},
-	{name: "apparmor", kernel: "6.12", limit: 5 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
-	{name: newest, kernel: newest, limit: 12 * time.Minute, tests: []tests{
+	{name: "apparmor", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
+	{name: newest, kernel: newest, limit: 18 * time.Minute, tests: []tests{
 		{pkg: "integration", run: named, args: []string{"-test.short"}},
 	}},
-	{name: "6.1", kernel: "6.1", limit: 12 * time.Minute, tests: []tests{
+	{name: "6.1", kernel: "6.1", limit: 18 * time.Minute, tests: []tests{
 		{pkg: "integration", run: named, args: []string{"-test.short"}},
 	}},
-	{name: "6.12", kernel: "6.12", limit: 30 * time.Minute, tests: []tests{
+	{name: "6.12", kernel: "6.12", limit: 45 * time.Minute, tests: []tests{
 		// Half of the tests' time is waiting.
 		{pkg: "integration", args: []string{"-test.short", "-test.parallel=3"}},
 	}},

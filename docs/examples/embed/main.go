@@ -130,7 +130,7 @@ func (a *agent) cancel(ctx context.Context) error {
 
 // timeout has a command ended by the daemon, which is a result with a verdict.
 func (a *agent) timeout(ctx context.Context) error {
-	limit := 0.2 // seconds
+	limit := 2.0 // seconds
 	r, err := a.c.ExecRun(ctx, api.ExecParams{Sandbox: a.box, Command: "echo started; sleep 1000", TimeoutS: &limit}, nil, nil)
 	if err != nil {
 		return err

@@ -132,11 +132,11 @@ def main():
         hutch.write_file(box["id"], "/tmp/demo/data", bytes(range(256)) * 4096)
         print("read back:", hutch.read_file(box["id"], "/tmp/demo/data") == bytes(range(256)) * 4096)
 
-        slow = hutch.run(box["id"], command="echo started; sleep 1000", timeout_s=0.2)
+        slow = hutch.run(box["id"], command="echo started; sleep 1000", timeout_s=2)
         print("timed out:", slow["verdict"], slow["stdout"].strip())
 
-        signal.setitimer(signal.ITIMER_REAL, 0.2)  # somebody presses Ctrl-C
         signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)  # somebody presses Ctrl-C
         try:
             hutch.run(box["id"], command="sleep 1000 & sleep 1000")
         except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 // Testrun runs the tests as `make test` and `make test-all` do: it prints the
 // lines of plain `go test`, then which tests this host cannot run and why.
 //
-//	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [PACKAGE...]
+//	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [-parallel N] [PACKAGE...]
 //
 // With -require it also fails when a test named in .ci/must-run was skipped or
 // is gone. With -matrix, as root, the packages that depend on the host run twice
@@ -17,6 +17,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -39,6 +41,7 @@ type options struct {
 	race     bool
 	run      string
 	timeout  time.Duration // of one package's tests
+	parallel int           // tests of one package at a time
 	packages []string
 	whole    bool // no test is left out, so that one which did not run is missing
 }
@@ -50,6 +53,8 @@ func main() {
 	flag.BoolVar(&o.race, "race", false, "build the tests with the race detector")
 	flag.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "limit of one package's tests")
+	// Most tests wait for processes, not for a CPU.
+	flag.IntVar(&o.parallel, "parallel", 2*runtime.NumCPU(), "tests of one package at a time, of those that allow it")
 	flag.Parse()
 	o.packages = flag.Args()
 	if len(o.packages) == 0 {
@@ -113,7 +118,7 @@ func run(ctx context.Context, out io.Writer, o options) (bool, error) {
 // goTest runs `go test` for the user who called.
 func goTest(ctx context.Context, r *testreport.Reader, o options) error {
 	// Not from the cache: most tests look at the host, or drive binaries.
-	args := []string{"test", "-json", "-count=1", "-tags", tags, "-timeout", o.timeout.String()}
+	args := []string{"test", "-json", "-count=1", "-tags", tags, "-timeout", o.timeout.String(), "-parallel", strconv.Itoa(o.parallel)}
 	if o.race {
 		args = append(args, "-race")
 	}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hutch-sh/hutch/internal/build/testreport"
@@ -106,7 +107,7 @@ func runAs(ctx context.Context, out io.Writer, kind mustrun.Kind, dir string, pk
 // runBinary runs one compiled test as u and reads its output through test2json,
 // as the go command would.
 func runBinary(ctx context.Context, out io.Writer, r *testreport.Reader, u *testuser.User, dir, pkg string, o options) error {
-	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + o.timeout.String()}
+	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + o.timeout.String(), "-test.parallel=" + strconv.Itoa(o.parallel)}
 	if o.run != "" {
 		args = append(args, "-test.run="+o.run)
 	}

@@ -66,7 +66,10 @@ func TestTerminalInput(t *testing.T) {
 	if err != nil || !strings.Contains(r.Data, "ready") {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	big := api.WriteParams{Exec: start.Exec, Data: strings.Repeat("x", 1<<20)}
+	// More than a terminal holds. A request that is given up half sent would end the connection,
+	// so it is less than what a socket holds.
+	big := api.WriteParams{Exec: start.Exec, Data: strings.Repeat("x", 96<<10)}
+	piece := api.WriteParams{Exec: start.Exec, Data: big.Data[:4<<10]}
 	short := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience(200*time.Millisecond))
 		t.Cleanup(cancel)
@@ -78,7 +81,7 @@ func TestTerminalInput(t *testing.T) {
 	// On a busy machine it may not be full yet.
 	begin := time.Now()
 	more := func() bool {
-		for c.ExecWrite(short(), api.WriteParams{Exec: start.Exec, Data: "x"}) == nil {
+		for c.ExecWrite(short(), piece) == nil {
 		}
 		return time.Since(begin) < patience
 	}

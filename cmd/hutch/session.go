@@ -69,6 +69,7 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 	defer stdio.Close()
 	restore := func() {}
 	if s.tty {
+		s.signals.Listen()
 		if restore, err = cli.RawTerminal(os.Stdin); err != nil {
 			return nil, err
 		}

@@ -114,6 +114,7 @@ func (s *session) attach(ctx context.Context, exec string) (_ *api.ExecResult, e
 		return nil, err
 	}
 	defer a.Close()
+	s.signals.Listen()
 	restore, err := cli.RawTerminal(os.Stdin)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,15 @@ const (
 	terminateGrace  = 10 * time.Second // so does SIGTERM or SIGHUP after this time
 )
 
+// listenDelay is how long a call is under way before hutch catches signals, and unlistenDelay
+// how long it is over before hutch lets go of them. Each signal costs the runtime two errands
+// to its signal thread, all of them more than a connection to a daemon: a call that is over
+// before pays nothing.
+const (
+	listenDelay   = 2 * time.Millisecond
+	unlistenDelay = 50 * time.Millisecond
+)
+
 // Interrupted is the cause of a context that a signal ended.
 type Interrupted struct{ Signal unix.Signal }
 
@@ -38,7 +47,9 @@ type Target struct {
 //	                 SIGINT alone never does: a prompt survives it
 type Signals struct {
 	events chan os.Signal
-	listen func()
+	// Listen has signals caught from now on, for who can not have their default effect: as
+	// long as a terminal is raw.
+	Listen func()
 	cancel context.CancelCauseFunc
 	start  chan Target
 	quit   chan struct{}
@@ -46,9 +57,8 @@ type Signals struct {
 	done   chan struct{}
 }
 
-// CatchSignals starts forwarding, soon: each signal costs the runtime an errand to its
-// signal thread, which takes longer than to connect to a daemon. Until then a signal has
-// its default effect. The context that it returns is done, with an *Interrupted as its
+// CatchSignals starts forwarding, soon (listenDelay). Until then a signal has its default
+// effect: hutch ends, and with its connection what it has started. The context that it returns is done, with an *Interrupted as its
 // cause, when the call is to end. Stop must be called.
 func CatchSignals(ctx context.Context) (context.Context, *Signals) {
 	events := make(chan os.Signal, 16)
@@ -73,7 +83,7 @@ func notify(events chan<- os.Signal) {
 func forward(ctx context.Context, events chan os.Signal, listen func()) (context.Context, *Signals) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &Signals{
-		events: events, listen: listen, cancel: cancel,
+		events: events, Listen: sync.OnceFunc(listen), cancel: cancel,
 		start: make(chan Target), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go s.loop()
@@ -94,7 +104,7 @@ func (s *Signals) Started(t Target) {
 func (s *Signals) Stop() {
 	s.once.Do(func() {
 		close(s.quit)
-		go signal.Stop(s.events)
+		time.AfterFunc(unlistenDelay, func() { signal.Stop(s.events) })
 	})
 	<-s.done
 	s.cancel(nil)
@@ -102,7 +112,8 @@ func (s *Signals) Stop() {
 
 func (s *Signals) loop() {
 	defer close(s.done)
-	s.listen()
+	listen := time.NewTimer(listenDelay)
+	defer listen.Stop()
 	var target Target
 	var lastInterrupt time.Time
 	var grace <-chan time.Time
@@ -111,6 +122,8 @@ func (s *Signals) loop() {
 		select {
 		case <-s.quit:
 			return
+		case <-listen.C:
+			s.Listen()
 		case target = <-s.start:
 		case <-grace:
 			s.cancel(ending)

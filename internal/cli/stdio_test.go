@@ -233,6 +233,7 @@ func TestPumpBackground(t *testing.T) {
 // TestPumpReaderGone closes the reader: the command gets SIGPIPE, hutch no error.
 func TestPumpReaderGone(t *testing.T) {
 	_, events := CatchSignals(t.Context()) // as run does: SIGPIPE must not end hutch
+	events.Listen()
 	defer events.Stop()
 	r, w := pipe(t)
 	r.Close()

@@ -81,13 +81,13 @@ func addTo(set map[string]struct{}, names []string) map[string]struct{} {
 // remote describes the image as if it had been pulled: with a manifest of these
 // layers, whose digests are those that it would have in a registry.
 func (c *ownConfig) remote(named reference.Named, layers []types.BlobInfo) (*remote, error) {
-	raw, err := json.Marshal(c)
+	r, err := c.local(named)
 	if err != nil {
-		return nil, fmt.Errorf("encode the configuration: %w", err)
+		return nil, err
 	}
 	m := ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		Config: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: digest.FromBytes(raw), Size: int64(len(raw))},
+		Config: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: r.id, Size: int64(len(r.rawConfig))},
 	}
 	for _, l := range layers {
 		m.Layers = append(m.Layers, ocispec.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size})
@@ -96,11 +96,22 @@ func (c *ownConfig) remote(named reference.Named, layers []types.BlobInfo) (*rem
 	if err != nil {
 		return nil, fmt.Errorf("encode the manifest: %w", err)
 	}
+	r.digest, r.layers = digest.FromBytes(data), layers
+	return r, nil
+}
+
+// local describes the image without a manifest: how large its layers are in a registry
+// is known when they are packed.
+func (c *ownConfig) local(named reference.Named) (*remote, error) {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode the configuration: %w", err)
+	}
 	parsed, err := parseConfig(raw)
 	if err != nil {
 		return nil, err
 	}
-	return &remote{named: named, local: true, digest: digest.FromBytes(data), id: m.Config.Digest, config: parsed, layers: layers, rawConfig: raw}, nil
+	return &remote{named: named, local: true, id: digest.FromBytes(raw), config: parsed, rawConfig: raw}, nil
 }
 
 // layerType is the media type of a layer that starts with these bytes.

@@ -30,7 +30,7 @@ var verbs = []verb{
 	{"run", newRun}, {"create", newCreate}, {"exec", newExec}, {"ps", newPs}, {"inspect", newInspect}, {"logs", newLogs},
 	{"events", newEvents}, {"cp", newCp}, {"update", newUpdate}, {"network", newNetwork}, {"why", newWhy}, {"stats", newStats},
 	{"top", newTop}, {"pause", newPause}, {"resume", newResume}, {"kill", newKill}, {"rm", newRm},
-	{"image", newImage},
+	{"image", newImage}, {"commit", newCommit},
 	{"doctor", newDoctor}, {"config", newConfig}, {"serve", newServe}, {"rpc", newRPC}, {"debug", newDebug}, {"gc", newGC},
 	{"version", newVersion}, {"tour", newTour},
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -12,7 +13,8 @@ import (
 )
 
 // confine makes the folder dir the root of everything this process can see and
-// takes away the system calls it does not need. The process is alone in new
+// takes away the system calls it does not need: calls and those of the Go runtime stay.
+// attr are attributes that its mount gets beside the usual ones. The process is alone in new
 // namespaces of every kind; it keeps the capabilities of its user namespace,
 // which reach only files of the mapped ids, and of those only what is below
 // dir. The caller owns the folder it returns.
@@ -20,7 +22,7 @@ import (
 // Of the daemon's user it has the uid and nothing else: it cannot name the
 // daemon's processes (pid namespace), trace them (its user namespace is a
 // descendant), open its files (root folder) or talk to it but by the two pipes.
-func confine(dir string) (*os.File, error) {
+func confine(dir string, attr uint64, calls []uint32) (*os.File, error) {
 	steps := []struct {
 		what string
 		do   func() error
@@ -30,7 +32,7 @@ func confine(dir string) (*os.File, error) {
 		{"bind the folder", func() error { return unix.Mount(dir, dir, "", unix.MS_BIND, "") }},
 		{"restrict its mount", func() error {
 			return unix.MountSetattr(unix.AT_FDCWD, dir, 0, &unix.MountAttr{
-				Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC,
+				Attr_set: attr | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC,
 			})
 		}},
 		{"enter it", func() error { return unix.Chdir(dir) }},
@@ -50,22 +52,28 @@ func confine(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := installFilter(); err != nil {
+	if err := installFilter(calls); err != nil {
 		_ = root.Close()
 		return nil, err
 	}
 	return root, nil
 }
 
-// allowed are the system calls of unpacking and of the Go runtime. Any other
-// fails with EPERM, so that one the runtime can do without does not kill it.
-var allowed = []uint32{
+// unpacking and packing are the system calls of the two that common does not have.
+var (
+	unpacking = []uint32{
+		unix.SYS_FTRUNCATE, unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_UNLINKAT,
+		unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_UTIMENSAT, unix.SYS_FSETXATTR,
+	}
+	packing = []uint32{unix.SYS_FLISTXATTR, unix.SYS_PREAD64}
+)
+
+// common are the system calls of reading files and of the Go runtime. Any that is not
+// listed fails with EPERM, so that one the runtime can do without does not kill it.
+var common = []uint32{
 	// Files, by fds and names below them.
 	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_CLOSE, unix.SYS_READ, unix.SYS_WRITE, unix.SYS_LSEEK,
-	unix.SYS_FSTAT, sysFstatat, unix.SYS_GETDENTS64, unix.SYS_READLINKAT, unix.SYS_FTRUNCATE,
-	unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_UNLINKAT,
-	unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_UTIMENSAT,
-	unix.SYS_FSETXATTR, unix.SYS_FGETXATTR, unix.SYS_FCNTL,
+	unix.SYS_FSTAT, sysFstatat, unix.SYS_GETDENTS64, unix.SYS_READLINKAT, unix.SYS_FGETXATTR, unix.SYS_FCNTL,
 	// Memory.
 	unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_BRK, unix.SYS_MINCORE,
 	// Threads, signals, clocks and polling of the runtime. The arguments of
@@ -88,17 +96,17 @@ const (
 const x32Bit = 0x40000000
 
 // installFilter applies the list to all threads, and no_new_privs with it.
-func installFilter() error {
+func installFilter(calls []uint32) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
-	return sys.InstallSeccomp(filter(), unix.SECCOMP_FILTER_FLAG_TSYNC)
+	return sys.InstallSeccomp(filter(calls), unix.SECCOMP_FILTER_FLAG_TSYNC)
 }
 
 // filter is the program: another architecture or ABI is killed, clone makes
 // threads only, clone3 (whose flags no filter can see) is missing, the listed
 // calls pass, and the rest is refused.
-func filter() []byte {
+func filter(calls []uint32) []byte {
 	const (
 		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
@@ -122,7 +130,7 @@ func filter() []byte {
 		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
 		{Code: ret, K: errno | uint32(unix.EPERM)},
 	}
-	for _, nr := range allowed {
+	for _, nr := range slices.Concat(common, calls) {
 		prog = append(prog, unix.SockFilter{Code: equal, K: nr, Jf: 1}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
 	}
 	prog = append(prog, unix.SockFilter{Code: ret, K: errno | uint32(unix.EPERM)})

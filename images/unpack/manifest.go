@@ -41,9 +41,13 @@ type Node struct {
 	base   string
 }
 
+// errSkipFolder is what a visit of Walk returns to leave out what is in a folder.
+var errSkipFolder = errors.New("skip the folder")
+
 // Walk visits every node below root, folders before what is in them and names in
 // order, so that paths are visited in the order of their components. It follows no
-// symlink and holds one folder open however deep the tree is.
+// symlink and holds one folder open however deep the tree is. A visit that returns
+// errSkipFolder leaves out what is in the folder.
 func Walk(ctx context.Context, root *os.File, visit func(n *Node) error) error {
 	pending := []string{"."}
 	n := &Node{Path: ".", parent: int(root.Fd()), base: "."}
@@ -83,7 +87,11 @@ func walkFolders(ctx context.Context, root int, pending []string, visit func(n *
 		if err := unix.Fstatat(dir, n.base, &n.Stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return fmt.Errorf("stat %q: %w", p, err)
 		}
-		if err := visit(n); err != nil {
+		err := visit(n)
+		if errors.Is(err, errSkipFolder) {
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		if n.Stat.Mode&unix.S_IFMT == unix.S_IFDIR {

@@ -18,6 +18,7 @@ type wireError struct {
 
 var sentinels = map[string]error{
 	"unsafe": ErrUnsafe, "limit": ErrLimit, "unmapped": ErrUnmapped, "attributes": ErrAttributes, "damaged": ErrDamaged,
+	"changed": ErrChanged,
 }
 
 func toWire(err error) *wireError {

@@ -48,8 +48,14 @@ const workerName = "hutch-unpack"
 // init runs the worker's side. Whatever binary links this package can be its
 // own worker, tests included; others pay one comparison of strings.
 func init() {
-	if len(os.Args) > 0 && os.Args[0] == workerName {
+	if len(os.Args) == 0 {
+		return
+	}
+	switch os.Args[0] {
+	case workerName:
 		os.Exit(workerMain(os.Args[1:]))
+	case packerName:
+		os.Exit(packerMain(os.Args[1:]))
 	}
 }
 
@@ -194,7 +200,7 @@ func workerMain(args []string) int {
 		fmt.Fprintf(os.Stderr, "%s: bad request %q\n", workerName, args)
 		return 2
 	}
-	root, err := confine(req.Root)
+	root, err := confine(req.Root, 0, unpacking)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", workerName, err)
 		return 1

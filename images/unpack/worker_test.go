@@ -73,11 +73,16 @@ func inThread(f func() error) error {
 }
 
 func makeAttempts(args []string) {
-	if len(args) == 2 {
+	if len(args) == 2 && args[1] == packerName {
+		if _, err := confine(args[0], unix.MOUNT_ATTR_RDONLY, packing); err != nil {
+			fmt.Println("confine:", err)
+			os.Exit(1)
+		}
+	} else if len(args) == 2 {
 		return // the program that was started
 	}
 	if len(args) == 1 {
-		if _, err := confine(args[0]); err != nil {
+		if _, err := confine(args[0], 0, unpacking); err != nil {
 			fmt.Println("confine:", err)
 			os.Exit(1)
 		}
@@ -118,6 +123,7 @@ func TestWorkerIsConfined(t *testing.T) {
 	free := run(t.TempDir())
 	dir := t.TempDir()
 	caged := run(dir, dir)
+	packer := run(dir, dir, packerName)
 	for name := range attempts {
 		if free[name] != 0 {
 			t.Errorf("unconfined: %s: %v; the denial would prove nothing", name, free[name])
@@ -131,6 +137,12 @@ func TestWorkerIsConfined(t *testing.T) {
 		}
 		if got, ok := caged[name]; !ok || got != want[0] {
 			t.Errorf("confined: %s: %v, want %v", name, got, want[0])
+		}
+		if want[0] == 0 { // the packing worker reads
+			want[0] = unix.EROFS
+		}
+		if got, ok := packer[name]; !ok || got != want[0] {
+			t.Errorf("packing: %s: %v, want %v", name, got, want[0])
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "made")); err != nil {

@@ -93,6 +93,42 @@ type ConfigChanges struct {
 	StopSignal   string   `json:"stop_signal,omitempty"`
 }
 
+// CommitParams are image.commit's params.
+type CommitParams struct {
+	Sandbox string `json:"sandbox"`
+	Ref     string `json:"ref"` // what the image will be called
+	// Changes say how the image is run; without them as the sandbox's is.
+	Changes *ConfigChanges `json:"changes,omitempty"`
+	// Author and Message go to the image's history.
+	Author  string `json:"author,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Committed is image.commit's result.
+type Committed struct {
+	Image Image `json:"image"`
+	// LeftOut counts files that no layer can hold: devices, sockets, and names that begin
+	// with ".wh.", which mean removed files there. The first few are named.
+	LeftOut      int64    `json:"left_out"`
+	LeftOutNames []string `json:"left_out_names,omitempty"`
+}
+
+// Validate refuses impossible params.
+func (p *CommitParams) Validate() error {
+	switch {
+	case p.Sandbox == "":
+		return invalid("sandbox", "missing").WithHint("hutch ps lists the sandboxes")
+	case p.Ref == "":
+		return invalid("ref", "missing").WithHint("give the image a name, such as tools:1")
+	case len(p.Author) > maxComment || len(p.Message) > maxComment:
+		return invalid("message", "longer than %d bytes", maxComment).WithHint("keep it, and the author, short")
+	}
+	return p.Changes.validate("changes")
+}
+
+// maxComment bounds what goes to an image's history.
+const maxComment = 4096
+
 // TagParams are image.tag's params.
 type TagParams struct {
 	Ref    string `json:"ref"`    // what the image is called

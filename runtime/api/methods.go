@@ -56,6 +56,7 @@ const (
 	MethodImageInspect  = "image.inspect"
 	MethodImageRemove   = "image.remove"
 	MethodImageImport   = "image.import"
+	MethodImageCommit   = "image.commit"
 	MethodImageTag      = "image.tag"
 	MethodImageDu       = "image.du"
 	MethodImagePrune    = "image.prune"
@@ -135,6 +136,7 @@ var Methods = []Method{
 	{MethodImageInspect, "Returns one image's record.", RefParams{}, Image{}, false},
 	{MethodImageRemove, "Removes an image reference and the layers that nothing else needs.", RefParams{}, Empty{}, false},
 	{MethodImageImport, "Makes an image of an archive, or of a root file system as tar, that comes as a file or through a pipe.", ImportParams{}, Image{}, true},
+	{MethodImageCommit, "Makes an image of what a sandbox has written and the image below; the sandbox stands still meanwhile.", CommitParams{}, Committed{}, false},
 	{MethodImageTag, "Gives an image one more name.", TagParams{}, Image{}, false},
 	{MethodImageDu, "Says what images take on disk.", Empty{}, ImageDisk{}, false},
 	{MethodImagePrune, "Removes layers that no image has, and if asked to images that no sandbox uses.", PruneParams{}, Pruned{}, false},

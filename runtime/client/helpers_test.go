@@ -173,6 +173,10 @@ func TestHelpers(t *testing.T) {
 			r, err := c.ImportImage(ctx, p, os.Stdin, nil)
 			return r.Ref, err
 		}},
+		{"image.commit", `{"sandbox":"x","ref":"y"}`, "0", func() (any, error) {
+			r, err := c.Commit(ctx, api.CommitParams{Sandbox: "x", Ref: "y"})
+			return r.LeftOut, err
+		}},
 		{"image.tag", `{"ref":"x","target":"y"}`, "r", func() (any, error) {
 			r, err := c.TagImage(ctx, api.TagParams{Ref: "x", Target: "y"})
 			return r.Ref, err

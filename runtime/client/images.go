@@ -38,6 +38,11 @@ func (c *Client) ImportImage(ctx context.Context, p api.ImportParams, file *os.F
 	return get[api.Image](ctx, c, api.MethodImageImport, p, withPipe(file), WithProgress(progress))
 }
 
+// Commit makes an image of what a sandbox has written and the image below it.
+func (c *Client) Commit(ctx context.Context, p api.CommitParams) (api.Committed, error) {
+	return get[api.Committed](ctx, c, api.MethodImageCommit, p)
+}
+
 // TagImage gives an image one more name.
 func (c *Client) TagImage(ctx context.Context, p api.TagParams) (api.Image, error) {
 	return get[api.Image](ctx, c, api.MethodImageTag, p)

@@ -142,6 +142,11 @@ func (m *Manager) pause(ctx context.Context, s *Sandbox, reason string, idle boo
 		return api.Sandbox{}, err
 	}
 	defer done()
+	return m.pauseNow(ctx, s, reason, idle)
+}
+
+// pauseNow is pause for whoever has the turn.
+func (m *Manager) pauseNow(ctx context.Context, s *Sandbox, reason string, idle bool) (api.Sandbox, error) {
 	if s.state() == api.Paused {
 		return s.Record(), nil
 	}
@@ -166,7 +171,7 @@ func (m *Manager) pause(ctx context.Context, s *Sandbox, reason string, idle boo
 	// On record before anything stands still: the next hutchd then does it again.
 	s.clock.stop(time.Now())
 	s.setPause(p)
-	err = s.saveAs(api.Paused)
+	err := s.saveAs(api.Paused)
 	if err == nil {
 		err = m.freeze(patient, s)
 	}
@@ -202,6 +207,11 @@ func (m *Manager) resume(ctx context.Context, s *Sandbox) (api.Sandbox, error) {
 		return api.Sandbox{}, err
 	}
 	defer done()
+	return m.resumeNow(s)
+}
+
+// resumeNow is resume for whoever has the turn.
+func (m *Manager) resumeNow(s *Sandbox) (api.Sandbox, error) {
 	if s.state() != api.Paused {
 		return s.Record(), s.mustRun()
 	}

@@ -136,6 +136,7 @@ type Images interface {
 	DiskUse(ctx context.Context) (api.ImageDisk, error)
 	Prune(p api.PruneParams) (api.Pruned, error)
 	Verify(ctx context.Context, p api.VerifyParams) (api.Verified, error)
+	Commit(ctx context.Context, p api.CommitParams) (api.Committed, error)
 	// Import takes the one fd that p names from fds.
 	Import(ctx context.Context, p api.ImportParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Image, error)
 }

@@ -230,6 +230,9 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodImageImport: handle(func(ctx context.Context, c *Call, p api.ImportParams) (api.Image, error) {
 			return images.Import(ctx, p, c.FDs, c.Progress)
 		}),
+		api.MethodImageCommit: handle(func(ctx context.Context, _ *Call, p api.CommitParams) (api.Committed, error) {
+			return images.Commit(ctx, p)
+		}),
 		api.MethodImageTag: handle(func(_ context.Context, _ *Call, p api.TagParams) (api.Image, error) {
 			return images.Tag(p)
 		}),

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+
+	"github.com/hutch-sh/hutch/images"
+	"github.com/hutch-sh/hutch/images/unpack"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/sandbox"
+)
+
+// Commit makes an image while the sandbox stands still; it leases the layers below.
+func (b imageBackend) Commit(ctx context.Context, p api.CommitParams) (out api.Committed, err error) {
+	b.d.busy.Add(1)
+	defer b.d.busy.Add(-1)
+	err = b.d.manager.StandStill(ctx, p.Sandbox, func(w sandbox.Written) error {
+		img, stats, err := b.d.store.Commit(ctx, p.Ref, images.CommitOptions{
+			Folder: w.Folder, Pack: unpack.PackOptions{Omit: w.Own, Plain: w.Plain},
+			Base:   images.Base{Ref: w.Root.Ref, Config: storeConfig(w.Root.Config), Lower: w.Root.Lower},
+			Change: p.Changes, Author: p.Author, Message: p.Message,
+		})
+		if err == nil {
+			out = api.Committed{Image: record(img), LeftOut: stats.Nodes, LeftOutNames: stats.Names}
+		}
+		return err
+	})
+	return out, err
+}
+
+// storeConfig is the inverse of configOf.
+func storeConfig(c api.ImageConfig) images.Config {
+	return images.Config{
+		Env: c.Env, User: c.User, WorkingDir: c.WorkingDir, Entrypoint: c.Entrypoint, Cmd: c.Cmd,
+		Volumes: c.Volumes, StopSignal: c.StopSignal, Labels: c.Labels, ExposedPorts: c.ExposedPorts,
+	}
+}

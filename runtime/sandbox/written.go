@@ -1,0 +1,60 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Written is what a sandbox has written over its image.
+type Written struct {
+	Folder string // the upper folder of its root; the sandbox's files, and hostile
+	Root   *Root
+	// Own are files there that are not the image's business: hutchd made them, or the image
+	// that a sandbox shows has others in their place. Plain are the folders that it made for
+	// them, with their modes.
+	Own   []string
+	Plain map[string]uint32
+}
+
+// StandStill calls use with what a sandbox has written, which does not change meanwhile: a
+// sandbox that runs is paused and goes on afterwards. Its PID 1 is not stopped, so that
+// holds for a hostile one by use's own care alone.
+func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) error) (err error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return err
+	}
+	done, err := s.door.take(ctx) // nobody else pauses or resumes
+	if err != nil {
+		return err
+	}
+	defer done()
+	switch s.state() {
+	case api.Stopped, api.Paused:
+	case api.Running:
+		// On record as paused, so that it does not stand still for ever when this process
+		// is killed: whoever uses it then resumes it.
+		if _, err := m.pauseNow(ctx, s, "commit", false); err != nil {
+			return err
+		}
+		defer func() {
+			if s.state() != api.Paused { // it was removed meanwhile, or its PID 1 was killed
+				return
+			}
+			_, rerr := m.resumeNow(s)
+			err = errors.Join(err, rerr)
+		}()
+	default:
+		return s.mustRun()
+	}
+	return use(Written{
+		Folder: filepath.Join(s.dir, "fs/upper"), Root: s.root, Own: ownNames,
+		Plain: map[string]uint32{".": 0o755, "etc": 0o755, "tmp": 0o1777},
+	})
+}
+
+// ownNames are the files of ownFiles.
+var ownNames = []string{"etc/hostname", "etc/hosts", "etc/resolv.conf"}

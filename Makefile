@@ -36,7 +36,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-race test-vm build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test
+.PHONY: help run test test-all test-race test-vm build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -114,6 +114,9 @@ deps-build:
 deps-test:
 	$(Q)internal/build/deps.sh test
 
+deps-bench:
+	$(Q)internal/build/deps.sh bench
+
 # The linter lives in a module of its own, so that its dependencies stay out of
 # ours. The test of the import rules runs this binary too.
 LINTER = .cache/bin/golangci-lint
@@ -133,7 +136,7 @@ generate: deps-build $(STUB) ## renew generated files (eBPF takes clang-19, whic
 	$(say) GENERATE './...'
 	$(Q)$(GO) generate ./...
 
-bench: build deps-test ## measure against bwrap, crun and runc (ARGS=... goes to the harness)
+bench: build deps-test deps-bench ## measure against bwrap, crun, runc, podman and others (ARGS=... goes to the harness)
 	$(Q)$(GO) run ./integration/bench $(ARGS)
 
 clean: ## remove what make made (bin, the stub, .cache)

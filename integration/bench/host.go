@@ -37,6 +37,7 @@ type Host struct {
 	servers   *servers         // of the network's subjects
 	roads     map[string]*road // by name
 	netDaemon *daemon          // the one whose sandboxes connect to the servers
+	images    *registry        // of the subjects that pull
 }
 
 // newHost makes the temporary folder. uid -1 means this process's own user.

@@ -38,11 +38,16 @@ func (h *Host) hutchEnv(state string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return h.hutchEnvIn(dir, state), nil
+}
+
+// hutchEnvIn is hutchEnv with the state in dir, and a socket of that name.
+func (h *Host) hutchEnvIn(dir, name string) []string {
 	return []string{
 		"HUTCH_ROOT=" + dir,
-		"HUTCH_SOCKET=" + h.path("run", state+".sock"),
+		"HUTCH_SOCKET=" + h.path("run", name+".sock"),
 		"HUTCH_CONFIG=" + h.path("home", "config.yaml"),
-	}, nil
+	}
 }
 
 // sharedDaemon starts the daemon that the hutch subjects share, once, as the
@@ -60,15 +65,19 @@ func (h *Host) sharedDaemon(ctx context.Context) (*daemon, error) {
 
 // startDaemon starts a daemon with a state folder of that name, and these variables.
 func (h *Host) startDaemon(ctx context.Context, state string, vars ...string) (*daemon, error) {
-	hutch, err := h.hutchCommand()
-	if err != nil {
-		return nil, err
-	}
 	env, err := h.hutchEnv(state)
 	if err != nil {
 		return nil, err
 	}
-	env = append(env, vars...)
+	return h.startDaemonWith(ctx, append(env, vars...))
+}
+
+// startDaemonWith starts a daemon that env describes.
+func (h *Host) startDaemonWith(ctx context.Context, env []string) (*daemon, error) {
+	hutch, err := h.hutchCommand()
+	if err != nil {
+		return nil, err
+	}
 	d := &daemon{hutch: hutch, env: env}
 	h.undo.Add(func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)

@@ -31,6 +31,8 @@ type process struct {
 	null *os.File
 	errR *os.File // our end of its stderr, non-blocking
 	errW *os.File
+	// limit ends a run that hangs.
+	limit time.Duration
 }
 
 // newProcess prepares argv, whose first element may be a name in PATH. extra
@@ -43,7 +45,7 @@ func (h *Host) newProcess(extra []string, argv ...string) (*process, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
-	p := &process{argv: slices.Concat([]string{path}, argv[1:])}
+	p := &process{argv: slices.Concat([]string{path}, argv[1:]), limit: runLimit}
 	if p.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return nil, err
 	}
@@ -79,11 +81,11 @@ func (p *process) run(ctx context.Context) (Sample, error) {
 	}
 	// The group, because the process is only the first of several. A run that is
 	// interrupted ends by itself in milliseconds, so ctx does not kill it.
-	limit := time.AfterFunc(runLimit, func() { _ = unix.Kill(-proc.Pid, unix.SIGKILL) })
+	limit := time.AfterFunc(p.limit, func() { _ = unix.Kill(-proc.Pid, unix.SIGKILL) })
 	state, err := proc.Wait()
 	wall := time.Since(start)
 	if !limit.Stop() {
-		return Sample{}, fmt.Errorf("%s: killed after %v", p.line(), runLimit)
+		return Sample{}, fmt.Errorf("%s: killed after %v", p.line(), p.limit)
 	}
 	stderr := p.stderr()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -34,7 +35,7 @@ func subjects() []Subject {
 		{Name: "hutch-attach", About: "128 MiB of stdout through the spool to a client that is attached", Setup: setupHutchAttach},
 		{Name: "hutch-run", About: "a new sandbox with everything on, shared daemon up, no pool", Setup: setupHutchRun},
 		{Name: "hutch-run-private", About: "the same, and the start and end of a daemon of its own", Setup: setupHutchPrivate},
-	}, networkSubjects()...)
+	}, slices.Concat(networkSubjects(), pullSubjects())...)
 }
 
 func setupTrue(_ context.Context, h *Host) (*Prepared, error) {

@@ -1,5 +1,6 @@
 #!/bin/sh
-# deps.sh installs what is missing of the named groups: go, build, test, generate.
+# deps.sh installs what is missing of the named groups: go, build, test, bench,
+# generate.
 #
 #   usage: deps.sh [--require] GROUP...
 #
@@ -83,13 +84,19 @@ crun        may  have_cmd:crun         crun           crun                  crun
 runc        may  have_cmd:runc         runc           runc                  runc
 shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shellcheck'
 		;;
+	bench)
+		# Peers that pull. crane is in no distribution: the benchmark says how to get it.
+		echo 'podman      may  have_cmd:podman       podman         podman                podman
+skopeo      may  have_cmd:skopeo       skopeo         skopeo                skopeo
+umoci       may  have_cmd:umoci        umoci          umoci                 umoci'
+		;;
 	generate)
 		# Pinned: the same compiler makes the same eBPF object.
 		echo 'clang-19    must have_cmd:clang-19     clang-19       -                     -
 llvm-19     must have_cmd:llvm-strip-19 llvm-19       -                     -'
 		;;
 	*)
-		echo "deps.sh: unknown group $1 (go, build, test, generate)" >&2
+		echo "deps.sh: unknown group $1 (go, build, test, bench, generate)" >&2
 		exit 2
 		;;
 	esac
@@ -197,4 +204,4 @@ if [ -n "$fatal" ]; then
 	exit 1
 fi
 [ -z "$single" ] || echo "deps: no newuidmap: going on with a single-uid map (one user inside each sandbox)"
-[ -z "$fewer" ] || echo "deps: skipping the tests that need$fewer"
+[ -z "$fewer" ] || echo "deps: leaving out what needs$fewer"

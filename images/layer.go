@@ -125,7 +125,16 @@ func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diff
 	defer guard.stop()
 	// The requested size is the manifest's, which is verified; the server's
 	// header is not.
-	rc, size, err := r.src.GetBlob(receiving, types.BlobInfo{Digest: blob.Digest, Size: blob.Size}, none.NoCache)
+	var size int64
+	rc, err := newBlobReader(receiving, r.local, func() (io.ReadCloser, error) {
+		defer guard.begin()()
+		body, n, err := r.src.GetBlob(receiving, types.BlobInfo{Digest: blob.Digest, Size: blob.Size}, none.NoCache)
+		if err != nil {
+			return nil, err
+		}
+		size = n
+		return guard.watch(body), nil
+	})
 	if err != nil {
 		return unpack.Stats{}, stalled(receiving, err)
 	}
@@ -133,7 +142,7 @@ func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diff
 	if blob.Size >= 0 {
 		size = blob.Size
 	}
-	received := newVerifier(io.LimitReader(&progressReader{r: guard.watch(rc), rep: rep, p: Progress{
+	received := newVerifier(io.LimitReader(&progressReader{r: rc, rep: rep, p: Progress{
 		Layer: blob.Digest.String(), Phase: r.reading, Total: size,
 	}}, limitOf(size)), blob.Digest)
 	stop := func() { cancel(errEnded) }

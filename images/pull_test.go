@@ -368,7 +368,7 @@ func TestPullStalls(t *testing.T) {
 				<-r.Context().Done()
 			}))
 			defer hang.Close()
-			s := openStore(t, Options{ParallelLayers: 1, Stall: 200 * time.Millisecond})
+			s := openStore(t, Options{ParallelLayers: 1, Stall: time.Second})
 			_, err := s.Pull(t.Context(), it.Ref(hang.URL, "app", "v1"), PullOptions{})
 			if api.ErrorCode(err) != api.Unavailable || !strings.Contains(err.Error(), "sent nothing") {
 				t.Errorf("error %v", err)

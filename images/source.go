@@ -60,19 +60,36 @@ func (s *Store) openRemote(ctx context.Context, named reference.Named, want plat
 	asking, cancel := context.WithCancelCause(ctx)
 	defer cancel(errEnded)
 	defer giveUp(s.opts.Stall, cancel, "the registry has given no manifest within %s: it hangs, or asks to slow down").stop()
-	src, err := ref.NewImageSource(asking, sys)
+	for n := range manifestTries {
+		if err := waitBefore(asking, n); err != nil {
+			return nil, stalled(asking, err)
+		}
+		r := &remote{named: named, reading: PhaseDownloading}
+		if err = r.ask(asking, ref, sys, want); err == nil {
+			return r, nil
+		}
+		if !busy(err) || asking.Err() != nil {
+			break
+		}
+	}
+	return nil, stalled(asking, err)
+}
+
+// ask opens the source and resolves the reference. The source is closed when it fails.
+func (r *remote) ask(ctx context.Context, ref types.ImageReference, sys *types.SystemContext, want platform) error {
+	src, err := ref.NewImageSource(ctx, sys)
 	if err != nil {
 		if strings.Contains(err.Error(), "maximum allowed size") { // the library's 4 MiB, as text only
 			err = fmt.Errorf("%w: %w", errManifest, err)
 		}
-		return nil, stalled(asking, err)
+		return err
 	}
-	r := &remote{src: src, named: named, reading: PhaseDownloading}
-	if err := r.resolve(asking, sys, want); err != nil {
+	r.src = src
+	if err := r.resolve(ctx, sys, want); err != nil {
 		r.close()
-		return nil, stalled(asking, err)
+		return err
 	}
-	return r, nil
+	return nil
 }
 
 // systemContext says where containers/image finds its configuration and what

@@ -34,18 +34,22 @@ func giveUp(limit time.Duration, cancel context.CancelCauseFunc, what string) *s
 // stop ends the watch.
 func (g *stallGuard) stop() { g.timer.Stop() }
 
+// begin counts the time until the function that it returns is called.
+func (g *stallGuard) begin() (end func()) {
+	g.timer.Reset(g.limit)
+	return func() { g.timer.Stop() }
+}
+
 // watch tells the guard of every byte that r gives. Only the time inside Read
 // counts: a slow disk is not the registry's fault.
-func (g *stallGuard) watch(r io.Reader) io.Reader { return &watchedReader{g, r} }
+func (g *stallGuard) watch(r io.ReadCloser) io.ReadCloser { return &watchedReader{r, g} }
 
 type watchedReader struct {
+	io.ReadCloser
 	g *stallGuard
-	r io.Reader
 }
 
 func (w *watchedReader) Read(p []byte) (int, error) {
-	w.g.timer.Reset(w.g.limit)
-	n, err := w.r.Read(p)
-	w.g.timer.Stop()
-	return n, err
+	defer w.g.begin()()
+	return w.ReadCloser.Read(p)
 }

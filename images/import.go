@@ -107,43 +107,60 @@ type importSource struct {
 // openSource finds out what f is. A pipe becomes one whose reads end with ctx: its
 // reading end is non-blocking from then on, for whoever else has it, too.
 func openSource(ctx context.Context, f *os.File) (*importSource, error) {
-	rc, err := f.SyscallConn()
+	o, err := lookAt(f)
 	if err != nil {
-		return nil, err
-	}
-	var st unix.Stat_t
-	var flags, dup int
-	cerr := rc.Control(func(fd uintptr) {
-		if err = unix.Fstat(int(fd), &st); err != nil {
-			return
-		}
-		if flags, err = unix.FcntlInt(fd, unix.F_GETFL, 0); err != nil {
-			return
-		}
-		if kind := st.Mode & unix.S_IFMT; kind == unix.S_IFIFO || kind == unix.S_IFSOCK {
-			if err = unix.SetNonblock(int(fd), true); err == nil {
-				dup, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
-			}
-		}
-	})
-	if err := errors.Join(cerr, err); err != nil {
 		return nil, fmt.Errorf("look at the file to import: %w", err)
 	}
 	s := &importSource{file: f, size: -1, stop: func() bool { return false }}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		s.size = st.Size
-	case unix.S_IFIFO, unix.S_IFSOCK:
-		s.file, s.own = os.NewFile(uintptr(dup), "pipe"), true
+	switch {
+	case o.st.Mode&unix.S_IFMT == unix.S_IFREG:
+		s.size = o.st.Size
+	case o.pipe != nil:
+		s.file, s.own = o.pipe, true
 		s.stop = context.AfterFunc(ctx, func() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) })
 	default:
 		return nil, badSource("what is to be imported is neither a file nor a pipe")
 	}
-	if flags&unix.O_PATH != 0 || flags&unix.O_ACCMODE == unix.O_WRONLY {
+	if o.flags&unix.O_PATH != 0 || o.flags&unix.O_ACCMODE == unix.O_WRONLY {
 		s.close()
 		return nil, badSource("what is to be imported is not open for reading")
 	}
 	return s, nil
+}
+
+// opened is what a file of a caller is.
+type opened struct {
+	st    unix.Stat_t
+	flags int
+	// pipe is a duplicate, whose reads and writes can be ended, of a pipe or a socket; else
+	// nil. It is the caller's of lookAt.
+	pipe *os.File
+}
+
+// lookAt finds out what f is, and makes it non-blocking if it is a pipe.
+func lookAt(f *os.File) (o opened, err error) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return o, err
+	}
+	cerr := rc.Control(func(fd uintptr) {
+		if err = unix.Fstat(int(fd), &o.st); err != nil {
+			return
+		}
+		if o.flags, err = unix.FcntlInt(fd, unix.F_GETFL, 0); err != nil {
+			return
+		}
+		if kind := o.st.Mode & unix.S_IFMT; kind == unix.S_IFIFO || kind == unix.S_IFSOCK {
+			var dup int
+			if err = unix.SetNonblock(int(fd), true); err == nil {
+				dup, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+			}
+			if err == nil {
+				o.pipe = os.NewFile(uintptr(dup), "pipe")
+			}
+		}
+	})
+	return o, errors.Join(cerr, err)
 }
 
 func badSource(what string) error {

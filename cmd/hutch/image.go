@@ -17,12 +17,12 @@ import (
 func newImage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "image",
-		Short:   "Fetch, import, check, list and remove images",
+		Short:   "Fetch, import, save, check, list and remove images",
 		GroupID: groupImage,
 		Args:    cobra.ArbitraryArgs,
 		RunE:    parentOnly,
 	}
-	cmd.AddCommand(newImagePull(), newImageLs(), newImageInspect(), newImageRm(), newImageImport(),
+	cmd.AddCommand(newImagePull(), newImageLs(), newImageInspect(), newImageRm(), newImageImport(), newImageSave(), newImageExport(),
 		newImageTag(), newImageDu(), newImagePrune(), newImageVerify())
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hutch-sh/hutch/images"
 	"github.com/hutch-sh/hutch/images/unpack"
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
@@ -25,6 +26,22 @@ func (b imageBackend) Commit(ctx context.Context, p api.CommitParams) (out api.C
 		return err
 	})
 	return out, err
+}
+
+// Export writes into what the caller has opened: this process opens no path for it.
+func (b imageBackend) Export(ctx context.Context, p api.ExportParams, fds *jsonrpc.FDs) (api.Exported, error) {
+	b.d.busy.Add(1)
+	defer b.d.busy.Add(-1)
+	ref, err := b.d.imageName(p.Ref)
+	if err != nil {
+		return api.Exported{}, err
+	}
+	file, err := fds.Take(*p.FD)
+	if err != nil {
+		return api.Exported{}, err
+	}
+	defer file.Close()
+	return b.d.store.Export(ctx, ref, file, p.Format)
 }
 
 // storeConfig is the inverse of configOf.

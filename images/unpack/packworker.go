@@ -19,6 +19,10 @@ import (
 type PackRequest struct {
 	Root    string // the absolute path of a folder, in which nothing is mounted
 	Options PackOptions
+	// Lower, unless empty, are folders relative to Store, top-most first: what is packed is
+	// an overlay of them, which the worker mounts on Root.
+	Lower []string
+	Store string
 }
 
 // packerName is the argv[0] of a packing worker.
@@ -73,6 +77,10 @@ func packerMain(args []string) int {
 		fmt.Fprintf(os.Stderr, "%s: bad request %q\n", packerName, args)
 		return 2
 	}
+	if err := req.mount(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", packerName, err)
+		return 1
+	}
 	root, err := confine(req.Root, unix.MOUNT_ATTR_RDONLY, packing)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", packerName, err)
@@ -86,4 +94,20 @@ func packerMain(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// mount shows several layers as one, in this process's own mount namespace.
+func (r *PackRequest) mount() error {
+	if len(r.Lower) == 0 {
+		return nil
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	options := []sys.FSOption{{Key: "source", Value: "overlay"}}
+	for _, l := range r.Lower {
+		options = append(options, sys.FSOption{Key: "lowerdir+", Value: l})
+	}
+	options = append(options, sys.FSOption{Key: "userxattr"})
+	return sys.MountOverlay(r.Store, r.Root, options, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV)
 }

@@ -129,6 +129,41 @@ func (p *CommitParams) Validate() error {
 // maxComment bounds what goes to an image's history.
 const maxComment = 4096
 
+// ExportParams are image.export's params.
+type ExportParams struct {
+	Ref    string      `json:"ref"`
+	Format ImageFormat `json:"format"`
+	// FD is the index of the file among those of the request: a regular file open for
+	// writing, or the write end of a pipe made for the call.
+	FD  *int `json:"fd"`
+	FDs int  `json:"fds,omitempty"`
+}
+
+// Exported is image.export's result.
+type Exported struct {
+	// ID and Layers are the image's in the archive: layers are packed anew, and those that
+	// another program had packed get other digests. Of a root file system there is no layer.
+	ID     string   `json:"id"`
+	Layers []string `json:"layers"`
+	Bytes  int64    `json:"bytes"` // written
+}
+
+// Validate refuses impossible params.
+func (p *ExportParams) Validate() error {
+	if p.Ref == "" {
+		return invalid("ref", "missing").WithHint("hutch image ls lists the images")
+	}
+	switch p.Format {
+	case FormatOCIArchive, FormatDockerArchive, FormatRootfs:
+	default:
+		return invalid("format", "%q is no format", p.Format).WithHint("use oci-archive, docker-archive or rootfs")
+	}
+	if p.FD == nil {
+		return invalid("fd", "missing").WithHint("send a file open for writing, or the write end of a pipe with the request")
+	}
+	return nil
+}
+
 // TagParams are image.tag's params.
 type TagParams struct {
 	Ref    string `json:"ref"`    // what the image is called

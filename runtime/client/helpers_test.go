@@ -177,6 +177,10 @@ func TestHelpers(t *testing.T) {
 			r, err := c.Commit(ctx, api.CommitParams{Sandbox: "x", Ref: "y"})
 			return r.LeftOut, err
 		}},
+		{"image.export", `{"ref":"x","format":"rootfs","fd":0,"fds":1}`, "2", func() (any, error) {
+			r, err := c.ExportImage(ctx, api.ExportParams{Ref: "x", Format: api.FormatRootfs}, os.Stdin)
+			return r.Bytes, err
+		}},
 		{"image.tag", `{"ref":"x","target":"y"}`, "r", func() (any, error) {
 			r, err := c.TagImage(ctx, api.TagParams{Ref: "x", Target: "y"})
 			return r.Ref, err

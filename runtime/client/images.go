@@ -43,6 +43,13 @@ func (c *Client) Commit(ctx context.Context, p api.CommitParams) (api.Committed,
 	return get[api.Committed](ctx, c, api.MethodImageCommit, p)
 }
 
+// ExportImage writes an image into a regular file, which stays the caller's, or the write
+// end of a pipe that was made for the call.
+func (c *Client) ExportImage(ctx context.Context, p api.ExportParams, file *os.File) (api.Exported, error) {
+	p.FDs, p.FD = one(file)
+	return get[api.Exported](ctx, c, api.MethodImageExport, p, withPipe(file))
+}
+
 // TagImage gives an image one more name.
 func (c *Client) TagImage(ctx context.Context, p api.TagParams) (api.Image, error) {
 	return get[api.Image](ctx, c, api.MethodImageTag, p)

@@ -137,6 +137,8 @@ type Images interface {
 	Prune(p api.PruneParams) (api.Pruned, error)
 	Verify(ctx context.Context, p api.VerifyParams) (api.Verified, error)
 	Commit(ctx context.Context, p api.CommitParams) (api.Committed, error)
+	// Export takes the one fd that p names from fds.
+	Export(ctx context.Context, p api.ExportParams, fds *jsonrpc.FDs) (api.Exported, error)
 	// Import takes the one fd that p names from fds.
 	Import(ctx context.Context, p api.ImportParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Image, error)
 }

@@ -209,6 +209,9 @@ func (f fakeImages) Prune(api.PruneParams) (api.Pruned, error)      { return api
 func (f fakeImages) Commit(_ context.Context, p api.CommitParams) (api.Committed, error) {
 	return api.Committed{Image: api.Image{Ref: p.Ref}}, nil
 }
+func (f fakeImages) Export(context.Context, api.ExportParams, *jsonrpc.FDs) (api.Exported, error) {
+	return api.Exported{Bytes: 7}, nil
+}
 func (f fakeImages) Verify(context.Context, api.VerifyParams) (api.Verified, error) {
 	return api.Verified{}, nil
 }

@@ -233,6 +233,9 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodImageCommit: handle(func(ctx context.Context, _ *Call, p api.CommitParams) (api.Committed, error) {
 			return images.Commit(ctx, p)
 		}),
+		api.MethodImageExport: handle(func(ctx context.Context, c *Call, p api.ExportParams) (api.Exported, error) {
+			return images.Export(ctx, p, c.FDs)
+		}),
 		api.MethodImageTag: handle(func(_ context.Context, _ *Call, p api.TagParams) (api.Image, error) {
 			return images.Tag(p)
 		}),

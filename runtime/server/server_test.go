@@ -105,6 +105,7 @@ func TestMethods(t *testing.T) {
 		{"image.remove", `{"ref":"debian"}`, `{}`},
 		{"image.import", `{"ref":"x","format":"rootfs","fd":0,"changes":{"cmd":["sh"]}}`, `"ref":"x"`},
 		{"image.commit", `{"sandbox":"x","ref":"y","changes":{"cmd":["sh"]}}`, `"ref":"y"`},
+		{"image.export", `{"ref":"x","format":"rootfs","fd":0}`, `"bytes":7`},
 		{"image.tag", `{"ref":"x","target":"y"}`, `"ref":"y"`},
 		{"image.du", `{}`, `"images":[]`},
 		{"image.prune", `{"all":true}`, `"removed":[],"bytes":3`},

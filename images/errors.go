@@ -178,6 +178,13 @@ func statusOf(err error) int {
 	return 0
 }
 
+// IsUnreachable says that a pull failed because nobody could be connected to: there is no
+// such name, no network, or nothing listens.
+func IsUnreachable(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
 // unreachable knows the errors of the network.
 func unreachable(err error) *api.Error {
 	// Not net.Error, which every errno is too.

@@ -1,6 +1,10 @@
 package integration_test
 
 import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,4 +49,44 @@ func TestRuntimes(t *testing.T) {
 	w.run(t, "config", "check").want(t, 125).says(t, "circles", "line 2")
 	w.configure(t, "")
 	w.removeLayers(t)
+}
+
+// TestRuntimesOffline: a name that asks for a program is the host image, with a note, when
+// there is no registry and the host has exactly that version; else it is the error.
+func TestRuntimesOffline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	// Docker's registry is, in this home, a port where nobody listens.
+	closed, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := closed.Addr().String()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(w.path("home"), ".config", "containers")
+	conf := "[[registry]]\nprefix = \"docker.io\"\nlocation = \"" + addr + "\"\ninsecure = true\n"
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "registries.conf"), []byte(conf), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("/bin/bash", "-c", "echo ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := strings.TrimSpace(string(out))
+	w.run(t, "run", "bash@"+version, "--", "bash", "-c", "echo ${BASH_VERSINFO[0]}.${BASH_VERSINFO[1]}").want(t, 0).
+		says(t, version, "note:", "no registry can be reached for bash@"+version, "host image has bash "+version)
+	if got := w.ok(t, "run", "--json", "bash@"+version, "true"); !strings.Contains(got, `"note"`) {
+		t.Errorf("no note in %s", got)
+	}
+	w.run(t, "run", "bash@"+version+".999", "true").want(t, 125).says(t, "cannot be reached")
+	w.run(t, "run", "--pull", "always", "bash@"+version, "true").want(t, 125).says(t, "cannot be reached")
+	w.run(t, "run", "bash:"+version, "true").want(t, 125).says(t, "cannot be reached")
+	w.configure(t, "runtimes:\n  bash@"+version+": docker.io/library/mine\n")
+	w.ok(t, "config", "reload")
+	w.run(t, "run", "bash@"+version, "true").want(t, 125).says(t, "cannot be reached")
 }

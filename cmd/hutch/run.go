@@ -292,6 +292,7 @@ type runResult struct {
 	Isolation api.Isolation      `json:"isolation"`
 	// Unenforced are limits that this host can not enforce.
 	Unenforced []api.Unenforced `json:"unenforced,omitempty"`
+	Note       string           `json:"note,omitempty"` // why it ran in another image
 }
 
 func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
@@ -299,7 +300,7 @@ func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
 	for name, ms := range sb.PhasesMS {
 		phases[name] = ms
 	}
-	if err := printJSON(r.out, runResult{res, sb.ID, phases, sb.Isolation, sb.Unenforced}); err != nil {
+	if err := printJSON(r.out, runResult{res, sb.ID, phases, sb.Isolation, sb.Unenforced, sb.Note}); err != nil {
 		return err
 	}
 	return quiet(cli.Outcome(res))

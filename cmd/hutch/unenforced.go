@@ -9,12 +9,15 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// warnUnenforced tells which limits that were asked for are not in force. Defaults are
-// nobody's wish: inspect shows them.
+// warnUnenforced tells what is not as it was asked for: limits that are not in force, and
+// another image. Defaults are nobody's wish: inspect shows them.
 func warnUnenforced(w io.Writer, sb *api.Sandbox) {
 	style := cli.Style{}
 	if w == os.Stderr {
 		style = cli.StyleFor(os.Stderr)
+	}
+	if sb.Note != "" {
+		fmt.Fprintf(w, "%s %s\n", style.Yellow("hutch: note:"), cli.Line(sb.Note))
 	}
 	for _, u := range sb.Unenforced {
 		if u.Default {

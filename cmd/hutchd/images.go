@@ -22,8 +22,8 @@ type imageSource struct {
 var _ sandbox.ImageSource = (*imageSource)(nil)
 
 // Resolve pulls where the policy says so and leases the layers.
-func (s *imageSource) Resolve(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (*sandbox.Root, error) {
-	ref, err := s.d.imageName(ref)
+func (s *imageSource) Resolve(ctx context.Context, name, platform string, pull api.PullPolicy, progress func(api.Progress)) (*sandbox.Root, error) {
+	ref, err := s.d.imageName(name)
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +35,11 @@ func (s *imageSource) Resolve(ctx context.Context, ref, platform string, pull ap
 	o := images.PullOptions{Platform: platform, Policy: images.PullPolicy(pull), Progress: s.d.pullEvents(ref, progress)}
 	img, release, err := s.leased(ctx, ref, o)
 	if err != nil {
+		if images.IsUnreachable(err) && (pull == "" || pull == api.PullMissing) {
+			if root := s.hostHas(ctx, name, platform); root != nil {
+				return root, nil
+			}
+		}
 		return nil, err
 	}
 	fs := img.Rootfs()

@@ -53,6 +53,24 @@ func (r Runtimes) Resolve(name string) (string, error) {
 		WithHint("correct the section runtimes of the configuration file")
 }
 
+// Tool gives the program and the version that a name asks for when nobody has configured
+// an image for it: "python", "3.12". ok is false for other names.
+func (r Runtimes) Tool(name string) (tool, version string, ok bool) {
+	at := name
+	for range maxHops {
+		next, found := r.look(at)
+		if !found {
+			return "", "", false
+		}
+		tool, version, ok = strings.Cut(at, "@")
+		if pattern, known := builtin[tool+"@*"]; ok && known && next == strings.Replace(pattern, "*", version, 1) {
+			return tool, version, true
+		}
+		at = next
+	}
+	return "", "", false
+}
+
 func (r Runtimes) look(name string) (string, bool) {
 	for _, table := range []Runtimes{r, builtin} {
 		if to, ok := table[name]; ok {

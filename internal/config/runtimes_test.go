@@ -37,6 +37,15 @@ runtimes:
 	if got, err := Runtimes(nil).Resolve("python"); err != nil || got != "docker.io/library/python:3.12-slim" {
 		t.Errorf("%q, %v", got, err)
 	}
+	for name, want := range map[string]string{
+		"node@22": "", "python": "", "tools": "", "ruby": "", "host": "", "debian:12": "", digest: "", "perl@5": "",
+		"python@3.11": "python 3.11", "bash": "bash 5", "go@1.24": "go 1.24", "rust@1.88.0": "rust 1.88.0",
+	} {
+		tool, version, ok := c.Runtimes.Tool(name)
+		if got := strings.TrimSpace(tool + " " + version); got != want || ok != (want != "") {
+			t.Errorf("%s: tool %q, %v, want %q", name, got, ok, want)
+		}
+	}
 	// What Print writes means the same.
 	var b strings.Builder
 	if err := Print(&b, c, false); err != nil {

@@ -180,6 +180,7 @@ type Sandbox struct {
 	Expires  *time.Time        `json:"expires,omitempty"` // when its ttl_s is over
 	Image    string            `json:"image"`
 	Digest   string            `json:"digest,omitempty"` // of the image's manifest
+	Note     string            `json:"note,omitempty"`   // why Image is another one than was asked for
 	Labels   map[string]string `json:"labels,omitempty"`
 	PID      int               `json:"pid,omitempty"` // PID 1, as the host sees it
 	Command  []string          `json:"command"`       // what `run` starts without a command of its own: Entrypoint + Cmd

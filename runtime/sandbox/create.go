@@ -159,7 +159,7 @@ func (f *creation) resolve(ctx context.Context) error {
 	f.undo.Add(func() error { root.Release(); return nil })
 	f.s.root = root
 	r := &f.s.record
-	r.Image, r.Digest = root.Ref, root.Digest
+	r.Image, r.Digest, r.Note = root.Ref, root.Digest, root.Note
 	r.Entry = root.Config.Entrypoint
 	r.Command = append(append([]string{}, root.Config.Entrypoint...), root.Config.Cmd...)
 	r.Workdir = orElse(sp.Workdir, orElse(workspaceDir(sp), orElse(root.Config.WorkingDir, "/")))

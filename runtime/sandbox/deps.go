@@ -17,6 +17,7 @@ type Root struct {
 	Ref    string          `json:"ref"`
 	Digest string          `json:"digest"` // of the manifest; "" for the host image
 	Config api.ImageConfig `json:"config"`
+	Note   string          `json:"-"`     // see api.Sandbox
 	Dir    string          `json:"dir"`   // folder that relative Lower names start from
 	Lower  []string        `json:"lower"` // overlay layers, top-most first
 	Binds  []spec.Bind     `json:"-"`     // needed only to create

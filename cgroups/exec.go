@@ -105,6 +105,15 @@ func (x *Execs) Make(sandbox, exec string, l api.Limits) error {
 	return nil
 }
 
+// Number is the inode of an exec's cgroup, by which eBPF knows it; 0 when it is gone.
+func (x *Execs) Number(sandbox, exec string) uint64 {
+	var st unix.Stat_t
+	if unix.Stat(x.dir(sandbox, exec), &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
 // enable gives the children of a sandbox's cgroup the controllers that l needs.
 // PID 1 lives in a child, so the kernel allows it (cgroups(7), "no internal
 // processes").

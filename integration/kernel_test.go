@@ -46,7 +46,7 @@ func TestKernel(t *testing.T) {
 	w := newNetWorld(t, []string{"web.test", "other.test"})
 	port := webServer(t, "hello")
 	at := func(name string) string { return fmt.Sprintf("%s:%d", name, port) }
-	sb := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at("web.test")}, AllowCIDRs: loopback, Require: api.RequireEBPF})
+	sb := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at("web.test")}, AllowCIDRs: loopback, Require: []api.NetRequire{api.RequireEBPF}})
 	if wall := w.wall(t, sb, "eBPF"); wall.Status != "yes" {
 		t.Errorf("%+v", wall)
 	}
@@ -70,7 +70,7 @@ func TestKernel(t *testing.T) {
 		}
 	}
 	n, err := w.c.Network(t.Context(), sb)
-	if err != nil || n.Enforcement != "ebpf" || !slices.ContainsFunc(n.Rules, func(u api.NetUse) bool { return u.Rule == "reserved address" && u.Denials == 3 }) {
+	if err != nil || n.Enforcement.EBPF != "on" || n.Enforcement.Errno != "EACCES" || n.Enforcement.Proxy == "" || !slices.ContainsFunc(n.Rules, func(u api.NetUse) bool { return u.Rule == "reserved address" && u.Denials == 3 }) {
 		t.Errorf("%+v, %v", n, err)
 	}
 	w.ok(t, "rm", "-f", sb)
@@ -86,6 +86,47 @@ func TestKernelNone(t *testing.T) {
 	sb := strings.TrimSpace(w.ok(t, "create", "host"))
 	w.denied(t, sb, connecting("192.0.2.1", 443), "ENETUNREACH", literally("192.0.2.1", 443, "mode none"))
 	w.denied(t, sb, connecting("127.0.0.1", 1), "ECONNREFUSED", nil)
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestKernelWho: a refusal names the process and its exec, also beside others, and does not
+// believe what a process writes into its own command line.
+func TestKernelWho(t *testing.T) {
+	t.Parallel()
+	needsKernel(t)
+	needsPython(t)
+	w := newNetWorld(t, nil)
+	sb := strings.TrimSpace(w.ok(t, "create", "host"))
+	other := w.launch(t, "exec", "-i", sb, "--", "sh", "-c", "echo begin; read x")
+	other.await(t, "begin")
+	res := w.in(t, sb, "exec -a \"$(printf 'evil\\033[2Jname')\" "+connecting("192.0.2.9", 443))
+	i := slices.IndexFunc(res.Denials, literally("192.0.2.9", 443, "mode none"))
+	if i < 0 {
+		t.Fatalf("%+v", res)
+	}
+	d := res.Denials[i]
+	p := d.Process
+	if d.Exec != res.Exec || d.By != "ebpf" || d.Errno != "ENETUNREACH" || p == nil {
+		t.Fatalf("%+v of exec %s", d, res.Exec)
+	}
+	if p.PID <= 1 || p.HostPID <= 1 || p.PID == p.HostPID || len(p.Command) < 3 || p.Command[0] != "evil\uFFFD[2Jname" || p.Command[1] != "-c" {
+		t.Errorf("%+v", p)
+	}
+	if _, err := io.WriteString(other.stdin, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = await(t, other.Cmd)
+	if out := w.ok(t, "why", sb); !strings.Contains(out, res.Exec) || !strings.Contains(out, "192.0.2.9:443") || !strings.Contains(out, "eBPF on") {
+		t.Errorf("why: %s", out)
+	}
+	rec, err := w.c.GetSandbox(t.Context(), sb)
+	if want := (api.NetEnforcement{EBPF: "on", Errno: "ENETUNREACH"}); err != nil || rec.Network.Enforcement != want {
+		t.Errorf("%+v, %v", rec.Network, err)
+	}
+	doctor, err := w.c.Doctor(t.Context())
+	if err != nil || !slices.ContainsFunc(doctor.Checks, func(c api.Check) bool { return c.Name == "network_enforcement" && c.Status == "yes" }) {
+		t.Errorf("%+v, %v", doctor, err)
+	}
 	w.ok(t, "rm", "-f", sb)
 }
 
@@ -133,7 +174,7 @@ print("seen=" + ",".join(sorted(seen)) + ".", flush=True)
 		t.Errorf("%+v", wall)
 	}
 	w.denied(t, sb, connecting("192.0.2.7", 443), "EACCES", literally("192.0.2.7", 443, "reserved address"))
-	next := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at}, AllowCIDRs: loopback, Require: api.RequireEBPF})
+	next := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at}, AllowCIDRs: loopback, Require: []api.NetRequire{api.RequireEBPF}})
 	fetch(next)
 	if _, err := io.WriteString(c.stdin, "\n"); err != nil {
 		t.Fatal(err)
@@ -147,7 +188,7 @@ print("seen=" + ",".join(sorted(seen)) + ".", flush=True)
 func TestKernelOff(t *testing.T) {
 	t.Parallel()
 	w := newNetWorld(t, []string{"web.test"}, "HUTCH_EBPF=off")
-	_, err := w.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow, Require: api.RequireEBPF}}}, nil, nil)
+	_, err := w.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow, Require: []api.NetRequire{api.RequireEBPF}}}}, nil, nil)
 	if api.ErrorCode(err) != api.Unavailable || !strings.Contains(err.Error(), "HUTCH_EBPF") {
 		t.Errorf("required: %v", err)
 	}
@@ -160,6 +201,9 @@ func TestKernelOff(t *testing.T) {
 	}
 	if wall := w.wall(t, sb.ID, "eBPF"); wall.Status != "no" || !strings.Contains(wall.Detail, "HUTCH_EBPF") || sb.Isolation.Enforcement != "proxy" {
 		t.Errorf("%+v, %q", wall, sb.Isolation.Enforcement)
+	}
+	if e := sb.Network.Enforcement; e.EBPF != "off" || !strings.Contains(e.Reason, "HUTCH_EBPF") || e.Proxy == "" {
+		t.Errorf("%+v", e)
 	}
 	w.ok(t, "rm", "-f", sb.ID)
 }

@@ -427,7 +427,7 @@ func TestAcceptFirst(t *testing.T) {
 	defer n.Close()
 	r := &rig{Network: n, t: t, in: newInsider(t, n.File())}
 	r.expectReset("a closed port", r.begin(r.name(dead)))
-	if _, detail := n.State(); !strings.Contains(detail, "by tproxy (asked for)") {
+	if _, _, detail := n.State(); !strings.Contains(detail, "by tproxy (asked for)") {
 		t.Error(detail)
 	}
 }

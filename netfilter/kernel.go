@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"github.com/hutch-sh/hutch/netfilter/bpf"
@@ -26,6 +27,7 @@ type kernel struct {
 	events *bpf.Reader
 	told   sync.WaitGroup
 	engine *Engine
+	mount  string
 
 	mu       sync.Mutex
 	enforced map[uint64]*Enforced // by cgroup
@@ -47,20 +49,21 @@ type Enforced struct {
 	told     uint64 // refusals
 	before   uint64 // that the kernel had counted when it began
 	closed   bool
-	recent   map[api.NetTarget]*repeated
+	recent   map[wanted]*repeated
 	untold   int64
 	limit    *rate.Limiter
+	reader   reader
 }
 
 // UseKernel makes the engine enforce policies by eBPF, too. The files are the maps of
 // programs that are in force around all sandboxes, in the order of bpf.Open; they stay the
-// caller's. It must be called before anything else.
-func (e *Engine) UseKernel(files []*os.File) error {
+// caller's. mount is where the cgroup2 hierarchy is. It must be called before anything else.
+func (e *Engine) UseKernel(files []*os.File, mount string) error {
 	m, err := bpf.Open(files)
 	if err != nil {
 		return err
 	}
-	k := &kernel{maps: m, engine: e, enforced: map[uint64]*Enforced{}}
+	k := &kernel{maps: m, engine: e, mount: mount, enforced: map[uint64]*Enforced{}}
 	if k.events, err = m.Events(); err != nil {
 		return errors.Join(err, m.Close())
 	}
@@ -132,7 +135,7 @@ const eventPatience = 10 * time.Second
 // whose number is the inode of its folder; nil is mode none. UseKernel must have succeeded.
 func (e *Engine) Enforce(id string, cgroup uint64, n *Network) (_ *Enforced, err error) {
 	k := e.kernel
-	s := &Enforced{k: k, id: id, cgroup: cgroup, net: n, limit: rate.NewLimiter(denialsPerSecond, 10*denialsPerSecond), recent: map[api.NetTarget]*repeated{}}
+	s := &Enforced{k: k, id: id, cgroup: cgroup, net: n, limit: rate.NewLimiter(denialsPerSecond, 10*denialsPerSecond), recent: map[wanted]*repeated{}}
 	s.changed.L = &s.handling
 	if c, err := k.maps.Counts(cgroup); err == nil { // a daemon before was told of these
 		s.before = c.Denied - c.Lost
@@ -188,6 +191,12 @@ func (s *Enforced) Settle() {
 	s.tellAgain()
 }
 
+// wanted is what makes two refusals the same: a target, and which cgroup wanted it.
+type wanted struct {
+	api.NetTarget
+	cgroup uint64
+}
+
 // repeated is a refusal that was told of, with how often it was since.
 type repeated struct {
 	d     api.DeniedEvent
@@ -204,7 +213,7 @@ const (
 )
 
 // handle tells of a refusal, or counts it.
-func (s *Enforced) handle(d api.DeniedEvent) {
+func (s *Enforced) handle(d api.DeniedEvent, event bpf.Event) {
 	s.handling.Lock()
 	defer s.handling.Unlock()
 	defer s.changed.Broadcast()
@@ -213,7 +222,8 @@ func (s *Enforced) handle(d api.DeniedEvent) {
 		s.tellAgain()
 		clear(s.recent)
 	}
-	r, now := s.recent[d.NetTarget], time.Now()
+	key := wanted{d.NetTarget, d.Cgroup}
+	r, now := s.recent[key], time.Now()
 	switch {
 	case r != nil && r.d.Rule == d.Rule && now.Sub(r.at) < pause:
 		r.again++
@@ -224,7 +234,8 @@ func (s *Enforced) handle(d api.DeniedEvent) {
 	case r != nil && r.d.Rule == d.Rule:
 		d.Count += r.again
 	}
-	s.recent[d.NetTarget] = &repeated{d: d, at: now}
+	d.Process = s.reader.process(s.k.mount, event)
+	s.recent[key] = &repeated{d: d, at: now}
 	d.Untold, s.untold = s.untold, 0
 	s.k.engine.cfg.Denied(s.id, d)
 }
@@ -381,7 +392,7 @@ func (k *kernel) tell() {
 		if s.net != nil {
 			s.net.refused.add(d.Rule)
 		}
-		s.handle(d)
+		s.handle(d, event)
 	}
 }
 
@@ -389,7 +400,7 @@ var modeNone, _ = policy.Compile(api.NetPolicy{Mode: api.NetNone}) // it is vali
 
 // explain finds the rule behind a refusal.
 func (s *Enforced) explain(event bpf.Event) api.DeniedEvent {
-	d := api.DeniedEvent{Count: 1}
+	d := api.DeniedEvent{Count: 1, Cgroup: event.Process, Refusal: api.Refusal{By: "ebpf", Errno: unix.ErrnoName(event.Errno)}}
 	if event.Hook == bpf.Socket {
 		d.Rule, d.Why = "socket", fmt.Sprintf("sockets are for TCP and UDP, and not of type %d with protocol %d (socket(2), protocols(5))", event.Type, event.Protocol)
 		return d

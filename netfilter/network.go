@@ -216,15 +216,16 @@ func (n *Network) Update(p api.NetPolicy) error {
 }
 
 // State says how the policy is enforced.
-func (n *Network) State() (enforcement, detail string) {
+func (n *Network) State() (enforcement, proxy, detail string) {
+	proxy = string(n.ns.Way)
 	detail = fmt.Sprintf("only hutchd's proxy leads out of its namespace, by %s", n.ns.Way)
 	if _, reason := n.e.known(); n.ns.Way != netns.Hold && reason != "" {
 		detail += " (" + reason + ")"
 	}
 	if n.kernel.Load() != nil {
-		return "ebpf", "the kernel refuses what the policy does not name, and " + detail
+		return "ebpf", proxy, "the kernel refuses what the policy does not name, and " + detail
 	}
-	return "proxy", detail
+	return "proxy", proxy, detail
 }
 
 // Uses counts what each rule has let pass, and refused.
@@ -245,7 +246,7 @@ func (n *Network) Uses() []api.NetUse {
 }
 
 func (n *Network) lookupDenied(d names.Denial) {
-	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: d.Name}, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed)})
+	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: d.Name}, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed), Refusal: api.Refusal{By: "names", Errno: "NXDOMAIN"}})
 }
 
 func (n *Network) passed(t api.NetTarget) {
@@ -260,7 +261,7 @@ func (n *Network) connectionDenied(d proxy.Denial) {
 	if d.Address.IsValid() && (d.Name == "" || !netns.Synthetic.Contains(d.Address)) {
 		t.Address = d.Address.String()
 	}
-	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: t, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed)})
+	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: t, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed), Refusal: api.Refusal{By: "proxy", Errno: d.Errno}})
 }
 
 // Close ends all connections and gives the namespace back. It may be called twice.

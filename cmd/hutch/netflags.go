@@ -86,8 +86,8 @@ func (f *netFlags) policy(command string) (p api.NetPolicy, err error) {
 			return p, err
 		}
 	}
-	if f.ebpf {
-		p.Require = api.RequireEBPF
+	if f.ebpf && !slices.Contains(p.Require, api.RequireEBPF) {
+		p.Require = append(p.Require, api.RequireEBPF)
 	}
 	p.Allow = append(p.Allow, f.lists.Allow...)
 	p.Block = append(p.Block, f.lists.Block...)

@@ -79,7 +79,7 @@ func printNetwork(w io.Writer, n *api.Network) error {
 	if err := printPolicy(w, &n.Network); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nenforcement: %s\n", n.Enforcement)
+	fmt.Fprintf(w, "\nenforcement: %s\n", enforcementLine(&n.Enforcement))
 	if len(n.Rules) > 0 {
 		fmt.Fprintln(w)
 		t := cli.Table{
@@ -99,6 +99,18 @@ func printNetwork(w io.Writer, n *api.Network) error {
 		return printPolicy(w, n.Learned)
 	}
 	return nil
+}
+
+// enforcementLine is how a policy is enforced, for people.
+func enforcementLine(e *api.NetEnforcement) string {
+	line := "eBPF " + e.EBPF
+	if e.Reason != "" {
+		line += " (" + e.Reason + ")"
+	}
+	if e.Proxy != "" {
+		line += ", proxy by " + e.Proxy
+	}
+	return cli.Line(line + "; what is not allowed fails with " + e.Errno)
 }
 
 func newNetworkUpdate() *cobra.Command {

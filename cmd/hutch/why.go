@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,6 +52,8 @@ type why struct {
 	Mode    api.NetMode  `json:"mode,omitempty"` // "" of a sandbox that is gone
 	Denials []api.Denial `json:"denials"`
 	Untold  int64        `json:"untold,omitempty"` // further ones, of which no more is known
+	// Enforcement is nil of a sandbox that is gone.
+	Enforcement *api.NetEnforcement `json:"enforcement,omitempty"`
 }
 
 // whyOf joins what the daemon remembers with what its events tell, which outlive it and
@@ -72,7 +75,9 @@ func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 	case gone != nil && len(w.Denials) == 0:
 		return nil, gone
 	}
-	w.Mode = n.Network.Mode
+	if w.Mode = n.Network.Mode; gone == nil {
+		w.Enforcement = &n.Enforcement
+	}
 	w.Untold = max(w.Untold, n.Untold)
 	for _, d := range n.Denials {
 		same := func(o api.Denial) bool { return o.NetTarget == d.NetTarget && o.Rule == d.Rule }
@@ -87,6 +92,12 @@ func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 	return w, nil
 }
 
+// refused is what makes two denials the same.
+type refused struct {
+	api.NetTarget
+	rule string
+}
+
 // replay reads what the daemon's events tell of a sandbox.
 func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 	first, follow := int64(1), false
@@ -98,7 +109,7 @@ func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 	}
 	defer events.Close()
 	w := &why{Sandbox: id, Denials: []api.Denial{}}
-	at := map[api.Denial]int{} // without what differs each time
+	at := map[refused]int{}
 	for e, err := range events.All(ctx) {
 		if err != nil {
 			return nil, err
@@ -108,7 +119,7 @@ func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 			continue // a gap: what it was is not known
 		}
 		w.Untold += d.Untold
-		key := api.Denial{NetTarget: d.NetTarget, Rule: d.Rule}
+		key := refused{d.NetTarget, d.Rule}
 		i, ok := at[key]
 		if !ok {
 			i = len(w.Denials)
@@ -116,7 +127,7 @@ func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 			w.Denials = append(w.Denials, api.Denial{Kind: api.KindNet, Target: d.Where(), NetTarget: d.NetTarget, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow})
 		}
 		w.Denials[i].Count += d.Count
-		w.Denials[i].Time, w.Denials[i].Exec = e.Time, e.Exec
+		w.Denials[i].Time, w.Denials[i].Exec, w.Denials[i].Refusal = e.Time, e.Exec, d.Refusal
 	}
 	return w, nil
 }
@@ -131,14 +142,30 @@ func (w *why) print(out io.Writer, now time.Time) {
 		fmt.Fprintf(out, "Sandbox %s was refused nothing so far.\n", w.Sandbox)
 		return
 	}
-	t := cli.Table{Header: []string{"TIMES", "LAST", "WHAT", "RULE", "WHY", "TO ALLOW IT"}, Right: []bool{true}}
+	t := cli.Table{Header: []string{"TIMES", "LAST", "WHAT", "BY", "WHO", "RULE", "WHY", "TO ALLOW IT"}, Right: []bool{true}}
 	for _, d := range w.Denials {
-		t.Row(strconv.FormatInt(d.Count, 10), cli.Ago(now, d.Time), d.Target, d.Rule, d.Why, d.HowToAllow)
+		t.Row(strconv.FormatInt(d.Count, 10), cli.Ago(now, d.Time), d.Target, d.By, who(&d), d.Rule, d.Why, d.HowToAllow)
 	}
 	t.Print(out, "", nil)
+	if w.Enforcement != nil {
+		fmt.Fprintf(out, "\nenforcement: %s\n", enforcementLine(w.Enforcement))
+	}
 	if w.Untold > 0 {
 		fmt.Fprintf(out, "and %d more, which came too fast to be recorded\n", w.Untold)
 	}
+}
+
+// who is the process that was refused, as far as it is known.
+func who(d *api.Denial) string {
+	p := d.Process
+	if p == nil {
+		return d.Exec
+	}
+	line := strings.TrimSpace(fmt.Sprintf("%s pid %d", d.Exec, cmp.Or(p.PID, p.HostPID)))
+	if len(p.Command) > 0 {
+		line += " " + p.Command[0]
+	}
+	return line
 }
 
 // maxTold is how many refusals are told behind a command that failed.

@@ -50,7 +50,7 @@ func (b *backend) Doctor(ctx context.Context) (api.Doctor, error) {
 	if a.Probed == nil {
 		return api.Doctor{}, errors.New("the monitor answered something else than probes")
 	}
-	return api.Doctor{Checks: a.Probed.Checks}, nil
+	return api.Doctor{Checks: append(a.Probed.Checks, b.d.host.EnforcementCheck())}, nil
 }
 
 func (b *backend) Shutdown(_ context.Context, p api.ShutdownParams) error {

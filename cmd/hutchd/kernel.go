@@ -42,7 +42,7 @@ func (d *daemon) useKernel(n networks, given []*os.File, held map[string]*os.Fil
 			}
 		}
 	}
-	err := n.UseKernel(maps)
+	err := n.UseKernel(maps, n.mount)
 	if err == nil {
 		err = d.proveKernel(n)
 	}

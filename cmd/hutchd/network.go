@@ -39,7 +39,7 @@ func (b *backend) CheckNetwork(p api.NetCheckParams) (api.NetVerdict, error) {
 		if err != nil {
 			return api.NetVerdict{}, err
 		}
-		p.Network = &s.Network
+		p.Network = &s.Network.NetPolicy
 	}
 	return netfilter.Check(*p.Network, p.NetTarget)
 }

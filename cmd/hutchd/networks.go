@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hutch-sh/hutch/netfilter"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -39,7 +40,7 @@ func (n networks) Adopt(id, dir string, p api.NetPolicy) (sandbox.Network, error
 
 // Check also refuses what must be enforced by eBPF where that is not on.
 func (n networks) Check(p api.NetPolicy) error {
-	if p.Require == api.RequireEBPF && n.mount == "" {
+	if slices.Contains(p.Require, api.RequireEBPF) && n.mount == "" {
 		return api.Errorf(api.Unavailable, "network.require: network policies are not enforced by eBPF here: %s", n.reason).WithField("network.require").
 			WithHint("leave it out: the policy is enforced by a proxy, which no process of the sandbox can get around")
 	}

@@ -62,8 +62,8 @@ type NetPolicy struct {
 	// Learn belongs to mode learn.
 	Learn NetLearning `json:"learn,omitempty"`
 	Ask   bool        `json:"ask,omitempty"`
-	// Require "ebpf" makes creation fail where the kernel can not enforce the policy.
-	Require NetRequire `json:"require,omitempty"`
+	// Require names enforcement without which creation fails: "ebpf", by the kernel itself.
+	Require []NetRequire `json:"require,omitempty"`
 }
 
 // NetRequire names an enforcement that must be in force.
@@ -90,7 +90,7 @@ func (p *NetPolicy) Effective() NetMode {
 // IsZero says that p asks for nothing: the configuration's policy holds then.
 func (p NetPolicy) IsZero() bool {
 	return p.Mode == "" && p.Tier == "" && len(p.Allow)+len(p.Block)+len(p.AllowCIDRs)+len(p.BlockCIDRs) == 0 &&
-		p.Learn == "" && !p.Ask && p.Require == ""
+		p.Learn == "" && !p.Ask && len(p.Require) == 0
 }
 
 // Validate refuses a policy that says nothing, contradicts itself or allows more than
@@ -138,6 +138,11 @@ func (p *NetPolicy) validateMode(field string) error {
 			return invalid(field+".tier", "%s given together with mode %q", p.Tier, p.Mode).WithHint("give one of the two: %s is mode %s", p.Tier, tierModes[p.Tier])
 		}
 	}
+	for i, r := range p.Require {
+		if r != RequireEBPF {
+			return invalid(fmt.Sprintf("%s.require[%d]", field, i), "%q can not be required", r).WithHint("use ebpf, or leave it out")
+		}
+	}
 	mode := p.Effective()
 	switch {
 	case !slices.Contains(NetModes, mode):
@@ -148,8 +153,6 @@ func (p *NetPolicy) validateMode(field string) error {
 		return invalid(field+".learn", "%q is no way to learn", p.Learn).WithHint("use deny or allow")
 	case p.Learn != "" && mode != NetLearn:
 		return invalid(field+".learn", "given with mode %s", mode).WithHint("use mode learn, or leave it out")
-	case p.Require != "" && p.Require != RequireEBPF:
-		return invalid(field+".require", "%q can not be required", p.Require).WithHint("use ebpf, or leave it out")
 	// Pinned, and not to be honoured by this build.
 	case p.Ask:
 		return Errorf(Unavailable, "%s.ask: this build does not ask about what is not allowed", field).WithField(field + ".ask").WithHint("leave it out")

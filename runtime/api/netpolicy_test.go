@@ -24,7 +24,7 @@ func TestNetPolicyValidate(t *testing.T) {
 		{"block", "network.block[0]", NetPolicy{Mode: NetOpen, Block: []string{"1.1.1.1"}}},
 		{"range", "network.block_cidrs[0]", NetPolicy{Mode: NetOpen, BlockCIDRs: []string{"10.0.0.0/33"}}},
 		{"too many", "network", NetPolicy{Mode: NetAllow, Allow: make([]string, MaxNetRules+1)}},
-		{"require", "network.require", NetPolicy{Require: "faith"}},
+		{"require", "network.require[1]", NetPolicy{Require: []NetRequire{RequireEBPF, "faith"}}},
 		{"learn", "network.learn", NetPolicy{Mode: NetAllow, Learn: LearnDeny}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -45,12 +45,48 @@ type Denial struct {
 
 	// Of a Kind net. An address is what a name resolved to, or what there was no name for.
 	NetTarget
-	// Exec is the only exec that ran at that time; without one, several ran or none did.
-	// Processes that an earlier exec left behind are not told apart from it.
+	// Exec is the one that was refused, which eBPF knows; else the only exec that ran at that
+	// time, from which processes that an earlier exec left behind are not told apart. Without
+	// one, several ran or none did.
 	Exec string `json:"exec,omitempty"`
+	Refusal
 	// Count is how often the very same happened, Time when last.
 	Count int64     `json:"count,omitempty"`
 	Time  time.Time `json:"time,omitzero"`
+}
+
+// Refusal says who refused what, and to which process.
+type Refusal struct {
+	// By is "ebpf", "proxy" or "names"; Errno is what the program saw of it: EACCES, or what
+	// its protocol has, as "HTTP 403" or "NXDOMAIN".
+	By    string `json:"by,omitempty"`
+	Errno string `json:"errno,omitempty"`
+	// Process is the last that was refused this; eBPF alone knows it.
+	Process *NetProcess `json:"process,omitempty"`
+}
+
+// NetProcess is a process of a sandbox as the kernel has it. What it says of itself, its
+// command, is what it wants to say.
+type NetProcess struct {
+	PID     int `json:"pid,omitempty"` // as the sandbox counts; 0 when it was gone
+	HostPID int `json:"host_pid"`
+	HostUID int `json:"host_uid"`
+	// Command are its arguments, without control characters and cut after 1 KiB; none when
+	// it was gone.
+	Command []string `json:"command,omitempty"`
+}
+
+// NetEnforcement says how a network policy is enforced.
+type NetEnforcement struct {
+	// EBPF is "on" where the kernel itself refuses what the policy does not name, else "off",
+	// for a Reason.
+	EBPF   string `json:"ebpf"`
+	Reason string `json:"reason,omitempty"`
+	// Proxy is how connections come to the proxy, which enforces the policy in any case:
+	// "tproxy-hold", "tproxy", "redirect" or "per-port"; "" in mode none, which has no way out.
+	Proxy string `json:"proxy,omitempty"`
+	// Errno is what connect(2) to an address that the policy does not name fails with.
+	Errno string `json:"errno"`
 }
 
 // KindNet is the Denial.Kind of the network policy.
@@ -66,6 +102,9 @@ type DeniedEvent struct {
 	HowToAllow string `json:"how_to_allow"`
 	Count      int64  `json:"count"`
 	Untold     int64  `json:"untold,omitempty"`
+	Refusal
+	// Cgroup is that of the process, 0 when it is not known.
+	Cgroup uint64 `json:"-"`
 }
 
 // NetUse counts what a rule has let pass, and refused.
@@ -79,11 +118,10 @@ type NetUse struct {
 
 // Network is network.get's result: the policy in force, and what it has done.
 type Network struct {
-	Sandbox string    `json:"sandbox"`
-	Network NetPolicy `json:"network"`
-	// Enforcement is "none" (no network at all), "proxy" or "ebpf".
-	Enforcement string   `json:"enforcement"`
-	Rules       []NetUse `json:"rules"`
+	Sandbox     string         `json:"sandbox"`
+	Network     NetPolicy      `json:"network"`
+	Enforcement NetEnforcement `json:"enforcement"`
+	Rules       []NetUse       `json:"rules"`
 	// Denials are what was refused, once each, the latest last; Untold counts what there
 	// was no room for.
 	Denials []Denial `json:"denials"`

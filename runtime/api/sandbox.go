@@ -192,11 +192,17 @@ type Sandbox struct {
 	// Unenforced are limits that this host can not enforce: defaults, and with
 	// limits.best_effort those that were asked for.
 	Unenforced []Unenforced       `json:"unenforced,omitempty"`
-	Network    NetPolicy          `json:"network"`
+	Network    SandboxNetwork     `json:"network"`
 	Isolation  Isolation          `json:"isolation"`
 	PhasesMS   map[string]float64 `json:"phases_ms"`
 	// Debug is set only in the answer to a create that asked for it.
 	Debug *SandboxDebug `json:"debug,omitempty"`
+}
+
+// SandboxNetwork is the policy in force, and by what.
+type SandboxNetwork struct {
+	NetPolicy
+	Enforcement NetEnforcement `json:"enforcement"`
 }
 
 // SandboxDebug is what `hutch debug` shows of how a sandbox was made.

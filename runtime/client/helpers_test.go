@@ -26,7 +26,7 @@ func TestHelpers(t *testing.T) {
 		return map[string]any{
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
-			"attachment": "at_1", "enforcement": "proxy", "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
+			"attachment": "at_1", "enforcement": map[string]any{"ebpf": "off"}, "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})
 	ctx := within(t)
@@ -137,10 +137,10 @@ func TestHelpers(t *testing.T) {
 			r, err := c.UnpackFiles(ctx, api.FileUnpackParams{FileParams: file}, os.Stdin)
 			return r.Skipped, err
 		}},
-		{"network.get", `{"sandbox":"x"}`, "proxy", func() (any, error) { r, err := c.Network(ctx, "x"); return r.Enforcement, err }},
-		{"network.update", `{"sandbox":"x","add":{"allow":["a.test"]}}`, "proxy", func() (any, error) {
+		{"network.get", `{"sandbox":"x"}`, "off", func() (any, error) { r, err := c.Network(ctx, "x"); return r.Enforcement.EBPF, err }},
+		{"network.update", `{"sandbox":"x","add":{"allow":["a.test"]}}`, "off", func() (any, error) {
 			r, err := c.UpdateNetwork(ctx, api.NetUpdateParams{Sandbox: "x", Add: &api.NetLists{Allow: []string{"a.test"}}})
-			return r.Enforcement, err
+			return r.Enforcement.EBPF, err
 		}},
 		{"network.check", `{"sandbox":"x","name":"a.test","port":443}`, "mode none", func() (any, error) {
 			r, err := c.CheckNetwork(ctx, api.NetCheckParams{Sandbox: "x", NetTarget: api.NetTarget{Name: "a.test", Port: 443}})

@@ -162,7 +162,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	own.Add(func() error { s.root.Release(); return nil })
 
 	if s.record.Network.Mode != api.NetNone {
-		if s.net, err = m.cfg.Networks.Adopt(s.id, dir, s.record.Network); err != nil {
+		if s.net, err = m.cfg.Networks.Adopt(s.id, dir, s.record.Network.NetPolicy); err != nil {
 			return err
 		}
 		own.Add(s.net.Close)
@@ -175,6 +175,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		return err
 	}
 	own.Add(s.enforced.Close)
+	s.record.Network.Enforcement = m.cfg.Host.enforcement(s.record.Network.NetPolicy, s.net)
 
 	var ids []uint64
 	metas := make([]execMeta, len(h.Execs))

@@ -184,7 +184,7 @@ func (f *creation) network(context.Context) error {
 		f.undo.Add(ns.Close)
 		return nil
 	}
-	n, err := f.m.cfg.Networks.Open(f.s.id, f.s.dir, f.s.record.Network)
+	n, err := f.m.cfg.Networks.Open(f.s.id, f.s.dir, f.s.record.Network.NetPolicy)
 	if err != nil {
 		return err
 	}
@@ -303,6 +303,7 @@ func (f *creation) readBack(context.Context) error {
 		return err
 	}
 	f.s.record.Isolation = iso
+	f.s.record.Network.Enforcement = f.m.cfg.Host.enforcement(f.s.record.Network.NetPolicy, f.s.net)
 	return nil
 }
 

@@ -77,6 +77,8 @@ type Cgroups interface {
 	// Reusable says that an exec's cgroup, which was not killed, is as good as new but
 	// for its Usage.
 	Reusable(sandbox, exec string) bool
+	// Number is the number by which the kernel knows an exec's cgroup, 0 of one that is gone.
+	Number(sandbox, exec string) uint64
 	// Usage is what was used in an exec's cgroup, or in all of the sandbox's where exec is
 	// ""; memory is 0 where that is not known.
 	Usage(sandbox, exec string) (cpu time.Duration, memory int64, err error)
@@ -146,9 +148,9 @@ type Network interface {
 	Update(p api.NetPolicy) error
 	// Uses counts connections by rule, in no order, and what was refused of them.
 	Uses() []api.NetUse
-	// State says how the policy is enforced: api.Isolation.Enforcement, and a detail for
-	// people.
-	State() (enforcement, detail string)
+	// State says how the policy is enforced: api.Isolation.Enforcement,
+	// api.NetEnforcement.Proxy, and a detail for people.
+	State() (enforcement, proxy, detail string)
 	// Close ends all connections and gives the namespace back.
 	Close() error
 }

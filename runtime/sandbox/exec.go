@@ -288,6 +288,7 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 		r.verdict = api.VerdictLost
 	}
 	r.end, r.took = end, time.Since(r.start)
+	r.settleRefused()
 	m.judge(r)
 	r.denials = append(r.denials, r.takeRefused()...)
 	m.execExited(r) // before the note: told twice is better than not at all

@@ -19,6 +19,8 @@ type group struct {
 	Name string        `json:"name,omitempty"`
 	Used time.Duration `json:"used,omitempty"` // CPU time that was used in it before
 	Once bool          `json:"once,omitempty"` // not for another exec: it has limits, or may have been killed
+
+	number uint64 // the kernel's; 0 when it was not asked for
 }
 
 // maxSpare is how many empty cgroups a sandbox keeps.
@@ -53,6 +55,15 @@ func (m *Manager) enterGroup(r *running) error {
 	return nil
 }
 
+// groupNumber is the number by which the kernel knows r's cgroup, 0 without one; Sandbox.mu is
+// held. It is asked for when something is refused: few execs ever need it.
+func (m *Manager) groupNumber(r *running) uint64 {
+	if r.group.number == 0 && r.group.Name != "" {
+		r.group.number = m.cfg.Cgroups.Number(r.s.cgroup, r.group.Name)
+	}
+	return r.group.number
+}
+
 // leaveGroup gives up the cgroup of an exec that has ended or never ran. What an
 // exec has left behind still uses it, and is found in it by exec.kill.
 func (m *Manager) leaveGroup(r *running) {
@@ -78,7 +89,7 @@ func (m *Manager) settleGroup(r *running, killed bool) {
 	}
 	r.s.mu.Lock()
 	if reusable = reusable && len(r.s.spare) < maxSpare; reusable {
-		r.s.spare = append(r.s.spare, group{Name: r.group.Name, Used: cpu})
+		r.s.spare = append(r.s.spare, group{Name: r.group.Name, Used: cpu, number: r.group.number})
 		r.group = group{} // nobody may kill it in r's name any more
 	}
 	r.s.mu.Unlock()

@@ -68,11 +68,11 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 	now := time.Now()
 	d := api.Denial{
 		Kind: api.KindNet, Target: e.Where(), NetTarget: e.NetTarget, Rule: e.Rule, Why: e.Why, HowToAllow: e.HowToAllow,
-		Count: e.Count, Time: now.UTC().Truncate(time.Millisecond),
+		Count: e.Count, Time: now.UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
 	}
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
-	d.Exec = s.attribute(d)
+	d.Exec = m.attribute(s, d, e.Cgroup)
 	m.remember(s, d.NetTarget)
 	if d.Proto == "" {
 		if s.seen.lookups == nil {
@@ -87,12 +87,19 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 	}
 }
 
-// attribute notes d with the execs that run, and returns the id of the only one.
-func (s *Sandbox) attribute(d api.Denial) string {
+// attribute notes d with the exec whose cgroup it was refused to. Where that is not known it
+// notes it with all that run, and takes the only one for it. It returns the exec's id, or "".
+func (m *Manager) attribute(s *Sandbox, d api.Denial, cgroup uint64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	run := slices.AppendSeq(slices.Collect(maps.Values(s.execs)), maps.Keys(s.starting))
-	if len(run) == 1 {
+	known := cgroup != 0 && s.grouped
+	if i := slices.IndexFunc(run, func(r *running) bool { return known && m.groupNumber(r) == cgroup }); i >= 0 {
+		d.Exec = run[i].id
+		run[i].refuse(d)
+		return d.Exec
+	}
+	if len(run) == 1 && !known { // known are those that an exec has left behind
 		d.Exec = run[0].id
 	}
 	for _, r := range run {
@@ -120,14 +127,20 @@ func (s *Sandbox) launched(r *running) {
 
 // takeRefused is what r was refused since it was asked last.
 func (r *running) takeRefused() []api.Denial {
-	if r.s.enforced != nil {
-		r.s.enforced.Settle()
-	}
+	r.settleRefused()
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	refused := r.refused
 	r.refused = nil
 	return refused
+}
+
+// settleRefused waits until what r was refused so far is told of; before it gives back its
+// cgroup, by which that is known to be its own.
+func (r *running) settleRefused() {
+	if r.s.enforced != nil {
+		r.s.enforced.Settle()
+	}
 }
 
 // refuse adds d to what r was refused; Sandbox.mu is held.
@@ -137,7 +150,7 @@ func (r *running) refuse(d api.Denial) {
 	}
 	if i := slices.IndexFunc(r.refused, same); i >= 0 {
 		r.refused[i].Count += d.Count
-		r.refused[i].Time = d.Time
+		r.refused[i].Time, r.refused[i].Refusal = d.Time, d.Refusal
 	} else if len(r.refused) < maxExecDenials {
 		r.refused = append(r.refused, d)
 	}
@@ -239,7 +252,7 @@ func (l *ledger) denied(d api.Denial, now time.Time) *api.DeniedEvent {
 	}
 	l.tokens--
 	event := &api.DeniedEvent{
-		NetTarget: d.NetTarget, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: e.pending, Untold: l.skipped,
+		NetTarget: d.NetTarget, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: e.pending, Untold: l.skipped, Refusal: d.Refusal,
 	}
 	e.told, e.pending, l.skipped = now, 0, 0
 	return event

@@ -20,7 +20,7 @@ func (m *Manager) Network(ref string) (_ api.Network, wanted []api.NetTarget, _ 
 
 func (s *Sandbox) network() api.Network {
 	rec := s.Record()
-	n := api.Network{Sandbox: s.id, Network: rec.Network, Enforcement: rec.Isolation.Enforcement}
+	n := api.Network{Sandbox: s.id, Network: rec.Network.NetPolicy, Enforcement: rec.Network.Enforcement}
 	if s.net != nil {
 		n.Rules = s.seen.count(s.net.Uses())
 		slices.SortFunc(n.Rules, func(a, b api.NetUse) int { return strings.Compare(a.Rule, b.Rule) })
@@ -41,7 +41,7 @@ func (m *Manager) UpdateNetwork(_ context.Context, p api.NetUpdateParams) error 
 	// One at a time: what one sees is what it leaves.
 	s.updates.Lock()
 	defer s.updates.Unlock()
-	old := s.Record().Network
+	old := s.Record().Network.NetPolicy
 	next, err := p.Apply(old)
 	if err != nil {
 		return err
@@ -58,18 +58,18 @@ func (m *Manager) UpdateNetwork(_ context.Context, p api.NetUpdateParams) error 
 	}
 	// On record first: what a caller was told is forbidden must be so for the next hutchd,
 	// too, which reads it there.
-	if err := s.setNetwork(next); err != nil {
-		return errors.Join(api.Errorf(api.Internal, "note the policy of sandbox %s: %w", s.id, err).WithHint("the policy is as it was; is the disk full?"), s.setNetwork(old))
+	if err := s.setNetwork(&m.cfg.Host, next); err != nil {
+		return errors.Join(api.Errorf(api.Internal, "note the policy of sandbox %s: %w", s.id, err).WithHint("the policy is as it was; is the disk full?"), s.setNetwork(&m.cfg.Host, old))
 	}
 	if err := s.net.Update(next); err != nil {
-		return errors.Join(err, s.setNetwork(old))
+		return errors.Join(err, s.setNetwork(&m.cfg.Host, old))
 	}
 	return nil
 }
 
-func (s *Sandbox) setNetwork(p api.NetPolicy) error {
+func (s *Sandbox) setNetwork(h *Host, p api.NetPolicy) error {
 	s.mu.Lock()
-	s.record.Network = p
+	s.record.Network = api.SandboxNetwork{NetPolicy: p, Enforcement: h.enforcement(p, s.net)}
 	s.mu.Unlock()
 	return s.save()
 }

@@ -64,10 +64,43 @@ func addNetwork(iso *api.Isolation, pid int, netns *os.File, n Network) error {
 	}
 	network := api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route, no DNS"}
 	if n != nil {
-		iso.Enforcement, network.Detail = n.State()
+		iso.Enforcement, _, network.Detail = n.State()
 	}
 	iso.Walls = append(iso.Walls, network)
 	return nil
+}
+
+// enforcement says how p is enforced; n is nil in mode none.
+func (h *Host) enforcement(p api.NetPolicy, n Network) api.NetEnforcement {
+	e := api.NetEnforcement{EBPF: "off", Reason: orElse(h.EBPF.Reason, "not tried"), Errno: "EACCES"}
+	if h.EBPF.On {
+		e.EBPF, e.Reason = "on", ""
+	}
+	var mode api.NetMode
+	if n != nil {
+		_, e.Proxy, _ = n.State()
+		mode = p.Effective()
+	}
+	switch {
+	case h.EBPF.On && !h.EBPF.Errnos:
+		e.Errno = "EPERM"
+	case n == nil:
+		e.Errno = "ENETUNREACH"
+	case mode == api.NetOpen || mode == api.NetLearn && p.Learn == api.LearnAllow:
+		e.Errno = "EHOSTUNREACH" // the proxy's, as any address may be one that is allowed
+	}
+	return e
+}
+
+// EnforcementCheck says for system.doctor what this daemon's policies are enforced by, beside
+// what the host would allow.
+func (h *Host) EnforcementCheck() api.Check {
+	w := h.ebpfWall()
+	c := api.Check{Name: "network_enforcement", Status: w.Status, Detail: "eBPF on: " + w.Detail}
+	if w.Status == "no" {
+		c.Detail = "eBPF off: " + w.Detail + "; policies are enforced by namespaces and the proxy"
+	}
+	return c
 }
 
 // ebpfWall tells whether the kernel itself refuses what a policy does not name.

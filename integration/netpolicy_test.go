@@ -295,12 +295,21 @@ func TestNetworkUpdateRefused(t *testing.T) {
 		"none that allows":  {sb, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetNone, Allow: []string{at}}}, api.InvalidArgument},
 		"nothing":           {sb, api.NetUpdateParams{}, api.InvalidArgument},
 		"without a network": {bare, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetOpen}}, api.FailedPrecondition},
+		"a name without":    {bare, api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"a.test"}}}, api.FailedPrecondition},
 		"nobody":            {"sb_gone", api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"a.test"}}}, api.NotFound},
 	} {
 		tt.p.Sandbox = tt.sandbox
 		if _, err := w.c.UpdateNetwork(t.Context(), tt.p); api.ErrorCode(err) != tt.code {
 			t.Errorf("%s: %v, want %s", name, err, tt.code)
 		}
+	}
+	none := api.NetUpdateParams{Sandbox: bare, Network: &api.NetPolicy{Mode: api.NetNone}}
+	if _, err := w.c.UpdateNetwork(t.Context(), none); err != nil {
+		t.Errorf("none, where it is that: %v", err)
+	}
+	if res := w.run(t, "network", "update", "--allow", "a.test", bare); res.code == 0 ||
+		!strings.Contains(res.stderr, "created with network mode none") || !strings.Contains(res.stderr, "--network allow") {
+		t.Errorf("the command does not tell what to do: %+v", res)
 	}
 	n, err := w.c.Network(t.Context(), sb)
 	if err != nil || !reflect.DeepEqual(n.Network, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at}, AllowCIDRs: loopback}) {

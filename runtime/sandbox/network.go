@@ -38,6 +38,11 @@ func (m *Manager) UpdateNetwork(_ context.Context, p api.NetUpdateParams) error 
 	if err != nil {
 		return err
 	}
+	if s.net == nil && (p.Network == nil || p.Network.Effective() != api.NetNone) {
+		return api.Errorf(api.FailedPrecondition, "change what sandbox %s may reach: it was created with network mode none, in a namespace that hutchd has no way into, "+
+			"and its processes can not move to another", s.id).WithField("network.mode").
+			WithHint("create another one with mode allow (--network allow), which reaches nothing until network.update allows it")
+	}
 	// One at a time: what one sees is what it leaves.
 	s.updates.Lock()
 	defer s.updates.Unlock()
@@ -50,11 +55,7 @@ func (m *Manager) UpdateNetwork(_ context.Context, p api.NetUpdateParams) error 
 		return err
 	}
 	if s.net == nil {
-		if next.Mode == api.NetNone {
-			return nil
-		}
-		return api.Errorf(api.FailedPrecondition, "sandbox %s was created without a network and can not get one", s.id).
-			WithField("network.mode").WithHint("create it with mode allow, which may allow nothing at first")
+		return nil // mode none, as it was
 	}
 	// On record first: what a caller was told is forbidden must be so for the next hutchd,
 	// too, which reads it there.

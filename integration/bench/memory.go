@@ -37,7 +37,7 @@ func (m *Memory) String() string {
 	}
 	if n := m.Network; n != nil {
 		s += fmt.Sprintf("\nwith a network each: hutchd %.1f MB RSS, %.0f kB a sandbox more than without", float64(n.Hutchd)/1000, float64(n.Hutchd-m.Hutchd)/float64(m.Sandboxes))
-		s += fmt.Sprintf("\n%d idle connections of one sandbox: hutchd %.1f MB RSS, %.1f before", n.Connections, float64(n.Held)/1000, float64(n.Before)/1000)
+		s += "\n" + n.idle()
 	}
 	return s
 }

@@ -151,17 +151,19 @@ func OriginalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
 var budget = sync.OnceValue(newFDBudget)
 
 type fdBudget struct {
-	mu   sync.Mutex
-	free int
+	limit uint64 // RLIMIT_NOFILE
+	mu    sync.Mutex
+	free  int
 }
 
 func newFDBudget() *fdBudget {
+	// Go's runtime raises the soft limit, to one less than the hard one, when a program starts.
 	const forOthers = 1024
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		limit.Cur = 4096
 	}
-	return &fdBudget{free: max(int(min(limit.Cur, 1<<20))-forOthers, forOthers) / 2}
+	return &fdBudget{limit: limit.Cur, free: max(int(min(limit.Cur, 1<<20))-forOthers, forOthers) / 2}
 }
 
 // take counts one more connection of a sandbox that has held so many, unless that is more
@@ -175,6 +177,12 @@ func (b *fdBudget) take(held int) bool {
 	}
 	b.free--
 	return true
+}
+
+// exhausted is why a sandbox that has held so many gets no more.
+func (b *fdBudget) exhausted(held int) string {
+	return fmt.Sprintf("the sandbox has %d connections, its share of what hutchd can hold: each takes 2 file descriptors of the %d that hutchd may have (RLIMIT_NOFILE); "+
+		"a daemon that is started with a higher hard limit (ulimit -Hn, or LimitNOFILE= of its unit) holds more", held, b.limit)
 }
 
 func (b *fdBudget) release() {

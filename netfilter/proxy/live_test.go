@@ -145,7 +145,7 @@ func TestConnectionLimit(t *testing.T) {
 		conns = append(conns, c)
 	}
 	r.expectReset("one too many", r.address("a.test", server.Port()))
-	if d := r.denial(0); d.Rule != "connection limit" {
+	if d := r.denial(0); d.Rule != "connection limit" || d.Why != "the sandbox has 5 connections, as many as it may" {
 		t.Errorf("%+v", d)
 	}
 	if _, err := talkRaw(conns[0], ""); err != nil { // ends in order
@@ -179,13 +179,16 @@ func waitFor(t testing.TB, ok func() bool) {
 // TestBudget: a process' fds are shared so that a sandbox with few connections finds room
 // however many another one has.
 func TestBudget(t *testing.T) {
-	b := &fdBudget{free: 1000}
+	b := &fdBudget{limit: 3024, free: 1000}
 	flood := 0
 	for b.take(flood) {
 		flood++
 	}
 	if flood < 900 || b.free < 50 {
 		t.Errorf("one sandbox got %d of 1000, %d are left", flood, b.free)
+	}
+	if why := b.exhausted(flood); !strings.Contains(why, fmt.Sprintf("has %d connections", flood)) || !strings.Contains(why, "the 3024 ") {
+		t.Errorf("one sandbox is told: %s", why)
 	}
 	second := 0
 	for b.take(second) {

@@ -21,6 +21,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -262,11 +263,11 @@ func (p *Proxy) admit(f *flow, h *held) (why string) {
 	case p.listeners == nil:
 		return "the sandbox is being removed"
 	case n >= p.Limits.Connections:
-		return "the sandbox has as many connections as it may"
+		return fmt.Sprintf("the sandbox has %d connections, as many as it may", n)
 	case h != nil && len(p.held) >= p.Limits.Held:
-		return "as many connections of the sandbox as may wait for their servers"
+		return fmt.Sprintf("%d connections of the sandbox wait for their servers, as many as may", len(p.held))
 	case !budget().take(n):
-		return "the daemon has few file descriptors left, and the sandbox more connections than others"
+		return budget().exhausted(n)
 	}
 	f.ctx, f.cancel = context.WithCancelCause(p.ctx)
 	p.flows[f] = struct{}{}

@@ -3,6 +3,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -65,24 +66,43 @@ func EBPF() Check {
 	case err == nil:
 		return yes(name, "this user may load cgroup programs")
 	case errors.Is(err, unix.EPERM):
-		return viaNetd(name, unix.Access(paths.InstalledNetd, unix.X_OK))
+		built, err := paths.Sibling("hutch-netd")
+		if err != nil {
+			built = ""
+		}
+		return thisHost().viaNetd(name, built, unix.Access(paths.InstalledNetd, unix.X_OK))
 	case errors.Is(err, unix.ENOSYS):
 		return no(name, err.Error()+": this kernel is built without CONFIG_BPF_SYSCALL, or an outer container hides it", "")
 	}
 	return inconclusive(name, err.Error())
 }
 
-// viaNetd is what a user without rights of their own gets of eBPF.
-func viaNetd(name string, netd error) Check {
+// viaNetd is what a user without rights of their own gets of eBPF. built is a hutch-netd that
+// could be installed, "" without one.
+func (h host) viaNetd(name, built string, netd error) Check {
 	const without = "; optional: without it network policies are enforced by namespaces and the proxy alone"
+	var member string
+	if h.user != "" {
+		member = h.sudo("usermod -aG hutch "+quoted(h.user)) + "\n"
+	}
 	switch {
 	case netd == nil:
 		return yes(name, "by "+paths.InstalledNetd+", where sandboxes have a cgroup2 folder")
 	case errors.Is(netd, unix.EACCES):
-		return no(name, paths.InstalledNetd+": you are not in its group, hutch (sudo usermod -aG hutch \"$USER\", then a new login)"+without, "")
+		return fixable(name, paths.InstalledNetd+": you are not in its group, hutch, or were not when you logged in: log in again after"+without, member)
+	case built == "":
+		return no(name, "hutch-netd is not installed (sudo make install-netd, in hutch's sources)"+without, "")
 	}
-	return no(name, "hutch-netd is not installed (sudo make install-netd, in hutch's sources)"+without, "")
+	dir := filepath.Dir(paths.InstalledNetd)
+	return fixable(name, "hutch-netd is not installed; log in again after"+without, // as make install-netd does
+		"getent group hutch >/dev/null || "+h.sudo("groupadd --system hutch")+"\n"+
+			h.sudo("install -d -m 0755 "+dir)+"\n"+
+			h.sudo("install -o root -g hutch -m 0750 "+quoted(built)+" "+paths.InstalledNetd)+"\n"+
+			h.sudo("setcap cap_bpf,cap_net_admin=ep "+paths.InstalledNetd)+"\n"+member)
 }
+
+// quoted is one word of a shell's.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // Container reports whether hutch runs on a host of its own (yes) or inside an
 // outer container (no), which is allowed but explains other findings.

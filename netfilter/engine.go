@@ -35,7 +35,8 @@ type Config struct {
 	Resolver *net.Resolver
 	// Denied is told of what a sandbox is refused, before it can know. It must not block.
 	Denied func(sandbox string, d api.DeniedEvent)
-	// Passed is told of what a sandbox in mode learn reaches. It must not block.
+	// Passed is told of each connection, and flow of datagrams, that a policy allows. It must
+	// not block.
 	Passed func(sandbox string, t api.NetTarget)
 	// Keep makes a file outlive this process, under a key; Unkeep ends that.
 	Keep   func(key string, f *os.File) error
@@ -63,6 +64,9 @@ func New(cfg Config, held map[string]*os.File) *Engine {
 	e := &Engine{cfg: cfg, way: cfg.Way, held: map[string]map[string]*os.File{}}
 	if e.way != "" {
 		e.reason = "asked for"
+	}
+	if e.cfg.Passed == nil {
+		e.cfg.Passed = func(string, api.NetTarget) {}
 	}
 	e.ready = pool[*netns.Namespace]{make: e.newNamespace, failed: func(err error) {
 		cfg.Logger.Warn("make a network namespace ahead", "err", err)

@@ -28,7 +28,7 @@ type verb struct {
 // verbs are all there are.
 var verbs = []verb{
 	{"run", newRun}, {"create", newCreate}, {"exec", newExec}, {"ps", newPs}, {"inspect", newInspect}, {"logs", newLogs},
-	{"events", newEvents}, {"cp", newCp}, {"update", newUpdate}, {"network", newNetwork}, {"why", newWhy}, {"stats", newStats},
+	{"events", newEvents}, {"cp", newCp}, {"update", newUpdate}, {"network", newNetwork}, {"why", newWhy}, {"audit", newAudit}, {"stats", newStats},
 	{"top", newTop}, {"pause", newPause}, {"resume", newResume}, {"kill", newKill}, {"rm", newRm},
 	{"image", newImage}, {"commit", newCommit},
 	{"doctor", newDoctor}, {"config", newConfig}, {"serve", newServe}, {"rpc", newRPC}, {"debug", newDebug}, {"gc", newGC},

@@ -79,6 +79,11 @@ func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
 		return api.GCResult{}, err
 	}
 	removed = append(removed, old...)
+	logs, err := d.audit.Sweep()
+	if err != nil {
+		return api.GCResult{}, err
+	}
+	removed = append(removed, logs...)
 	freed, err := d.store.GC(nil)
 	if err != nil {
 		return api.GCResult{}, err

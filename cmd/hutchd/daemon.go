@@ -21,6 +21,7 @@ import (
 
 	"github.com/hutch-sh/hutch/cgroups"
 	"github.com/hutch-sh/hutch/images"
+	"github.com/hutch-sh/hutch/internal/audit"
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/config"
 	"github.com/hutch-sh/hutch/internal/eventlog"
@@ -50,6 +51,7 @@ type daemon struct {
 
 	home     *home
 	events   *eventlog.Log
+	audit    *audit.Logs
 	store    *images.Store
 	manager  *sandbox.Manager
 	launcher *launchapi.Client
@@ -141,6 +143,10 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		return err
 	}
 	undo.Add(d.events.Close)
+	if d.audit, err = d.openAudit(); err != nil {
+		return err
+	}
+	undo.Add(d.audit.Close)
 	d.store, err = images.Open(filepath.Join(d.cfg.Data, "images"), images.Options{
 		SingleUID: d.host.UserMap == "single", Logger: d.log,
 	})
@@ -172,7 +178,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	}
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: source,
-		Launcher: d.launcher, Events: d.events, Networks: networks, Cgroups: execs, Projects: d.projects(), Logger: d.log,
+		Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks, Cgroups: execs, Projects: d.projects(), Logger: d.log,
 	})
 	if err := d.manager.Adopt(context.Background(), held.Sandboxes); err != nil {
 		return err
@@ -183,7 +189,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		_ = f.Close()
 	}
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 

@@ -54,6 +54,9 @@ func (d *daemon) reloaded(msg monitorapi.Message) {
 	if r.Settings != nil {
 		d.manager.Configure(settings(r.Settings))
 		d.nameImages(r.Settings)
+		if err := d.audit.Configure(r.Settings.Audit); err != nil { // the monitor has checked it
+			d.log.Error("configure the audit log", "err", err)
+		}
 	}
 	if r.Again {
 		return

@@ -35,6 +35,7 @@ type Config struct {
 	Defaults api.Limits // of sandboxes that ask for none; Unlimited is none
 	Quotas   api.Quotas
 	Network  api.NetPolicy // of sandboxes that ask for none; its Mode is set
+	Audit    api.AuditSettings
 }
 
 // Default is what holds without a file.
@@ -46,6 +47,9 @@ func Default() Config {
 			CPUs: 2, MemoryBytes: 4 << 30, DiskBytes: 10 << 30, PIDs: 1024,
 		},
 		Network: api.NetPolicy{Mode: api.NetNone},
+		Audit: api.AuditSettings{
+			Enabled: true, Content: "digest", Connections: "denied", MaxBytes: 64 << 20, TotalBytes: 1 << 30, KeepDays: 30,
+		},
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +38,7 @@ var sections = []struct{ name, doc string }{
 	{"exec", "Commands."},
 	{"defaults", "Limits of sandboxes that ask for none. What this machine can not enforce is reported by\n# `hutch inspect`, and does not keep a sandbox from running. none is no limit.\n# The names of other products are understood, too: cpu_cores, memory_mb, disk_mb,\n# max_processes, timeout_seconds."},
 	{"network", "What sandboxes that ask for nothing may reach. The names of other products are understood,\n# too, also in defaults: network_enabled, allowed_domains, blocked_domains; and tier:\n# restricted, standard or elevated."},
+	{"audit", "The record of what was done with each sandbox: `hutch audit`."},
 	{"quotas", "What all sandboxes of one user may have together; none is no quota."},
 }
 
@@ -89,6 +91,15 @@ var keys = []key{
 		c.Network.Learn = api.NetLearning(v.Value)
 		return nil
 	}, show: func(c *Config) string { return strconv.Quote(string(c.Network.Learn)) }},
+
+	truth("audit.enabled", "commands, files, policies and refused connections are recorded", func(c *Config) *bool { return &c.Audit.Enabled }),
+	choice("audit.content", "what is read and written is recorded by its digest, or in full (64k of each)", []string{"digest", "full"}, func(c *Config) *string { return &c.Audit.Content }),
+	choice("audit.connections", "those that were denied, or all", []string{"denied", "all"}, func(c *Config) *string { return &c.Audit.Connections }),
+	redactions("audit.redact", `regular expressions of what must not be recorded, such as ["cust-[0-9]+"], beside common forms of passwords and tokens`, func(c *Config) *[]string { return &c.Audit.Redact }),
+	size("audit.max_bytes", "what is kept of one sandbox; the oldest records go", func(c *Config) *int64 { return &c.Audit.MaxBytes }),
+	size("audit.total_bytes", "what is kept of all sandboxes that are removed", func(c *Config) *int64 { return &c.Audit.TotalBytes }),
+	count("audit.keep_days", "how long it is kept after a sandbox is removed", func(c *Config) *int64 { return &c.Audit.KeepDays }),
+	truth("audit.sync", "records survive a loss of power, and cost the time of the disk", func(c *Config) *bool { return &c.Audit.Sync }),
 
 	// The names that users of other products know.
 	alias(cores("defaults.cpu_cores", "", func(c *Config) *float64 { return &c.Defaults.CPUs }), "defaults.cpus"),
@@ -191,6 +202,43 @@ func list(path, doc string, place func(*Config) *[]string) key {
 		}
 		return "[" + strings.Join(quoted, ", ") + "]"
 	}}
+}
+
+func truth(path, doc string, place func(*Config) *bool) key {
+	return key{path: path, doc: doc, set: func(c *Config, v *yaml.Node) error {
+		if err := v.Decode(place(c)); err != nil {
+			return fmt.Errorf("%q is neither true nor false", v.Value)
+		}
+		return nil
+	}, show: func(c *Config) string { return strconv.FormatBool(*place(c)) }}
+}
+
+func choice(path, doc string, values []string, place func(*Config) *string) key {
+	return key{path: path, doc: doc, set: func(c *Config, v *yaml.Node) error {
+		if !slices.Contains(values, v.Value) {
+			return fmt.Errorf("%q is not %s", v.Value, strings.Join(values, " or "))
+		}
+		*place(c) = v.Value
+		return nil
+	}, show: func(c *Config) string { return *place(c) }}
+}
+
+// redactions is a list of regular expressions.
+func redactions(path, doc string, place func(*Config) *[]string) key {
+	k := list(path, doc, place)
+	read := k.set
+	k.set = func(c *Config, v *yaml.Node) error {
+		if err := read(c, v); err != nil {
+			return err
+		}
+		for _, p := range *place(c) {
+			if _, err := regexp.Compile(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return k
 }
 
 func cores(path, doc string, place func(*Config) *float64) key {

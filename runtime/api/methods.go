@@ -51,6 +51,10 @@ const (
 	MethodEvents        = "events.subscribe"
 	MethodEventsCredit  = "events.credit"
 	MethodEventsEnd     = "events.unsubscribe"
+	MethodAuditRead     = "audit.read"
+	MethodAuditVerify   = "audit.verify"
+	MethodAuditHead     = "audit.head"
+	MethodAuditList     = "audit.list"
 	MethodImagePull     = "image.pull"
 	MethodImageList     = "image.list"
 	MethodImageInspect  = "image.inspect"
@@ -132,6 +136,10 @@ var Methods = []Method{
 	{MethodEvents, "Sends what happens in the daemon, and what has happened from a number on, in event notifications.", SubscribeParams{}, Subscribed{}, false},
 	{MethodEventsCredit, "Lets a subscription with credit send more events.", EventCreditParams{}, Empty{}, false},
 	{MethodEventsEnd, "Ends a subscription.", SubscriptionParams{}, Empty{}, false},
+	{MethodAuditRead, "Reads the records of what was done with a sandbox, also of one that was removed.", AuditReadParams{}, AuditRecords{}, false},
+	{MethodAuditVerify, "Checks that no record of a sandbox's audit log was changed, removed or moved.", AuditVerifyParams{}, AuditVerified{}, false},
+	{MethodAuditHead, "Returns number and hash of the last record, to be kept elsewhere.", SandboxParams{}, AuditHead{}, false},
+	{MethodAuditList, "Lists the audit logs that are kept.", Empty{}, AuditLogs{}, false},
 	{MethodImagePull, "Fetches an image into the store.", PullParams{}, Image{}, false},
 	{MethodImageList, "Lists the images in the store.", Empty{}, Images{}, false},
 	{MethodImageInspect, "Returns one image's record.", RefParams{}, Image{}, false},

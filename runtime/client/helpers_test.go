@@ -26,6 +26,7 @@ func TestHelpers(t *testing.T) {
 		return map[string]any{
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
+			"next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
 			"attachment": "at_1", "enforcement": map[string]any{"ebpf": "off"}, "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})
@@ -162,6 +163,16 @@ func TestHelpers(t *testing.T) {
 			return "end", nil
 		}},
 		{"events.unsubscribe", `{"subscription":"ev_1"}`, "ok", func() (any, error) { return "ok", ev.Close() }},
+		{"audit.read", `{"sandbox":"x","from_seq":4}`, "7", func() (any, error) {
+			r, err := c.ReadAudit(ctx, api.AuditReadParams{Sandbox: "x", FromSeq: 4})
+			return r.Next, err
+		}},
+		{"audit.verify", `{"sandbox":"x","head":{"seq":3,"hash":"h"}}`, "true", func() (any, error) {
+			r, err := c.VerifyAudit(ctx, api.AuditVerifyParams{Sandbox: "x", Head: &api.AuditHead{Seq: 3, Hash: "h"}})
+			return r.OK, err
+		}},
+		{"audit.head", `{"sandbox":"x"}`, "3:h", func() (any, error) { return c.AuditHead(ctx, "x") }},
+		{"audit.list", `{}`, "sb_1", func() (any, error) { r, err := c.ListAudit(ctx); return r[0].Sandbox, err }},
 		{"image.pull", `{"ref":"x","progress":true}`, "r", func() (any, error) {
 			r, err := c.PullImage(ctx, api.PullParams{Ref: "x"}, func(api.Progress) {})
 			return r.Ref, err

@@ -191,6 +191,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if s.guest, guests, err = guestapi.Resume(ctx, h.Guest, ids); err != nil {
 		return err
 	}
+	m.audit(s, "", api.AuditResumed, nil, 0)
 	own.Release() // from here on removal takes care of everything
 	s.destroy = m.undoAdopted(s)
 	m.mu.Lock()

@@ -137,6 +137,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	record := s.record
 	s.record.Debug = nil
 	s.mu.Unlock()
+	m.auditCreated(s)
 	m.admit(s)
 	record.State = api.Running
 	return record, nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/audit"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/spec"
@@ -160,6 +161,15 @@ type Events interface {
 	// Emit notes an event, whose data must not change any more. It takes
 	// microseconds: it is on the way of every exec.
 	Emit(kind api.EventKind, sandbox, exec string, data any)
+}
+
+// Audit are the logs of what is done with sandboxes, and by them.
+type Audit interface {
+	// Note takes microseconds, as Emit does. Wants says whether it does anything, Full
+	// whether contents are recorded, beside their digests.
+	Note(e audit.Entry)
+	Wants(kind api.AuditKind) bool
+	Full() bool
 }
 
 // EBPF says whether the kernel itself enforces network policies.

@@ -195,7 +195,7 @@ func (m *Manager) overDisk(ctx context.Context, s *Sandbox) {
 	}
 	ends := s.stopAll(errDisk)
 	if len(ends) == 0 { // a file worker, or what an exec has left behind
-		m.cfg.Events.Emit(api.EventLimitHit, s.id, "", api.LimitEvent{Limit: api.VerdictDisk, Detail: s.disk.denial().Why})
+		m.emit(api.EventLimitHit, s, "", api.LimitEvent{Limit: api.VerdictDisk, Detail: s.disk.denial().Why})
 	}
 	err := awaitAll(ctx, ends)
 	if err == nil {

@@ -14,7 +14,7 @@ func (noEvents) Emit(api.EventKind, string, string, any) {}
 
 // stateChanged tells that a sandbox has a new state.
 func (m *Manager) stateChanged(s *Sandbox, to api.State, reason string) {
-	m.cfg.Events.Emit(api.EventSandboxState, s.id, "", api.StateEvent{
+	m.emit(api.EventSandboxState, s, "", api.StateEvent{
 		State: to, Reason: reason, Name: s.name, Image: s.spec.Image,
 	})
 }
@@ -24,6 +24,7 @@ func (m *Manager) execStarted(r *running) {
 	m.cfg.Events.Emit(api.EventExecStarted, r.s.id, r.id, api.StartedEvent{
 		Program: program(&r.params), PID: r.exec.PID, Background: r.params.Background,
 	})
+	m.auditExec(r, nil)
 }
 
 // program is what runs, without arguments: they may hold secrets.
@@ -53,12 +54,12 @@ func (m *Manager) execExited(r *running) {
 			m.limitHit(r, o.Verdict, "")
 		}
 	}
-	m.cfg.Events.Emit(api.EventExecExited, r.s.id, r.id, api.ExitedEvent{
-		ExitCode: o.ExitCode, Signal: o.Signal, Verdict: o.Verdict, DurationMS: o.DurationMS, Peaks: o.Peaks,
-	})
+	e := api.ExitedEvent{ExitCode: o.ExitCode, Signal: o.Signal, Verdict: o.Verdict, DurationMS: o.DurationMS, Peaks: o.Peaks}
+	m.cfg.Events.Emit(api.EventExecExited, r.s.id, r.id, e)
+	m.auditExit(r, e)
 }
 
 // limitHit tells that a command has met a limit, whether it ended by it or not.
 func (m *Manager) limitHit(r *running, limit api.Verdict, detail string) {
-	m.cfg.Events.Emit(api.EventLimitHit, r.s.id, r.id, api.LimitEvent{Limit: limit, Detail: detail})
+	m.emit(api.EventLimitHit, r.s, r.id, api.LimitEvent{Limit: limit, Detail: detail})
 }

@@ -179,6 +179,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	stopStarting()
 	if err != nil {
 		err = causeOf(limited, err)
+		m.auditExec(r, err)
 		s.launched(r)
 		stopTimer()
 		cancel(nil)

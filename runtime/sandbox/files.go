@@ -39,13 +39,16 @@ func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req fil
 	if req.Op == filesapi.OpMove {
 		req.To = absolute(rec.Workdir, req.To)
 	}
+	var reply *filesapi.Reply
+	var out []byte
+	defer func() { m.auditFile(s, op, p.User, &req, data, out, reply, err) }()
 	w, err := m.worker(ctx, s, orElse(p.User, rec.User))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer m.release(s, w)
 	leave() // a pause ends the call
-	reply, out, err := w.client.Call(ctx, req, data, limit, fds...)
+	reply, out, err = w.client.Call(ctx, req, data, limit, fds...)
 	if err != nil && s.disk != nil && s.disk.isOver() && writing(req.Op) {
 		return nil, nil, s.diskFull()
 	}

@@ -47,7 +47,7 @@ func (m *Manager) hit(s *Sandbox, limit api.Verdict) {
 	case limit == api.VerdictPIDs && limits.PIDs > 0:
 		detail = fmt.Sprintf("limits.pids is %d", limits.PIDs)
 	}
-	m.cfg.Events.Emit(api.EventLimitHit, s.id, exec, api.LimitEvent{Limit: limit, Detail: detail})
+	m.emit(api.EventLimitHit, s, exec, api.LimitEvent{Limit: limit, Detail: detail})
 }
 
 // noteHit says that limit was told of; s.mu is held.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/audit"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -26,6 +27,7 @@ func (m *Manager) Write(ctx context.Context, p api.WriteParams) error {
 		return api.Errorf(api.FailedPrecondition, "the stdin of exec %s is not open", p.Exec).
 			WithHint("start it with exec.start, without background, stdin and stdio")
 	}
+	m.audit(r.s, r.id, api.AuditStdin, audit.Whole(data, m.cfg.Audit.Full()), len(data))
 	return r.write(ctx, data)
 }
 

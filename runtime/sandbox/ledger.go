@@ -73,6 +73,7 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
 	d.Exec = m.attribute(s, d, e.Cgroup)
+	m.audit(s, d.Exec, api.AuditDenied, e, 0)
 	m.remember(s, d.NetTarget)
 	if d.Proto == "" {
 		if s.seen.lookups == nil {
@@ -156,7 +157,8 @@ func (r *running) refuse(d api.Denial) {
 	}
 }
 
-// Passed records what a sandbox in mode learn has reached. It is called like Denied.
+// Passed records what a sandbox has reached: for the audit log, and in mode learn. It is
+// called like Denied.
 func (m *Manager) Passed(sandbox string, t api.NetTarget) {
 	m.mu.Lock()
 	s := m.byID[sandbox]
@@ -164,6 +166,7 @@ func (m *Manager) Passed(sandbox string, t api.NetTarget) {
 	if s == nil {
 		return
 	}
+	m.audit(s, "", api.AuditAllowed, api.AuditConnection{NetTarget: t}, 0)
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	m.remember(s, t)

@@ -24,7 +24,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
-// Config is everything a Manager needs; all fields are required but Events.
+// Config is everything a Manager needs; all fields are required but Events and Audit.
 type Config struct {
 	Dir      string // this daemon's folder for sandboxes; exists, empty
 	Host     Host
@@ -32,6 +32,7 @@ type Config struct {
 	Images   ImageSource
 	Launcher Launcher
 	Events   Events // nil discards
+	Audit    Audit  // nil discards
 	Networks Networks
 	Cgroups  Cgroups
 	Projects Projects // nil where there are no project quotas
@@ -84,6 +85,9 @@ func NewManager(cfg Config) *Manager {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	if cfg.Events == nil {
 		cfg.Events = noEvents{}
+	}
+	if cfg.Audit == nil {
+		cfg.Audit = noAudit{}
 	}
 	m := &Manager{
 		cfg:      cfg,

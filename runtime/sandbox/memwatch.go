@@ -218,7 +218,7 @@ func (m *Manager) endLargest(ctx context.Context, s *Sandbox, all []process, use
 	}
 	s.mu.Unlock()
 	if len(execs) == 0 {
-		m.cfg.Events.Emit(api.EventLimitHit, s.id, "", api.LimitEvent{Limit: api.VerdictOOM, Detail: fmt.Sprintf("limits.memory_bytes is %d", limit)})
+		m.emit(api.EventLimitHit, s, "", api.LimitEvent{Limit: api.VerdictOOM, Detail: fmt.Sprintf("limits.memory_bytes is %d", limit)})
 		if _, err := m.kill(ctx, s, "what its commands have left behind uses more than limits.memory_bytes"); err != nil && ctx.Err() == nil {
 			m.cfg.Logger.Warn("end a sandbox that uses too much memory", "sandbox", s.id, "err", err)
 		}

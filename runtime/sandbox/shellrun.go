@@ -167,7 +167,9 @@ func (m *Manager) follow(own context.Context, sh *shell, run *shellRun, command 
 		if run.err = m.noteRun(sh, run); run.err != nil {
 			return
 		}
+		m.auditShell(sh, run, command)
 	}
+	defer m.auditShell(sh, run, "")
 	ev, err := sh.run(limited, req)
 	if ev.Ev == shellapi.EvNever {
 		sh.forget(run)

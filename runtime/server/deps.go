@@ -116,6 +116,16 @@ type Events interface {
 	Subscribe(ctx context.Context, p api.SubscribeParams) (EventCursor, api.Subscribed, error)
 }
 
+// Audit are the logs of what was done with sandboxes. A ref is an id, or the name of a
+// sandbox that lives.
+type Audit interface {
+	// ReadAudit waits for the next record where there is none and p says so.
+	ReadAudit(ctx context.Context, p api.AuditReadParams) (api.AuditRecords, error)
+	VerifyAudit(ctx context.Context, p api.AuditVerifyParams) (api.AuditVerified, error)
+	AuditHead(ctx context.Context, ref string) (api.AuditHead, error)
+	AuditLogs(ctx context.Context) ([]api.AuditLog, error)
+}
+
 // EventCursor is a place in the log. It is used by one goroutine.
 type EventCursor interface {
 	// Await waits until Read may have something. It returns io.EOF when there will

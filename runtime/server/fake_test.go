@@ -221,7 +221,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,3 +383,18 @@ func sameJSON(t testing.TB, got []byte, want string) {
 		t.Errorf("got  %s\nwant %s", a.String(), b.String())
 	}
 }
+
+type fakeAudit struct{}
+
+func (fakeAudit) ReadAudit(_ context.Context, p api.AuditReadParams) (api.AuditRecords, error) {
+	return api.AuditRecords{Sandbox: p.Sandbox, Records: []json.RawMessage{}}, nil
+}
+
+func (fakeAudit) VerifyAudit(_ context.Context, p api.AuditVerifyParams) (api.AuditVerified, error) {
+	return api.AuditVerified{Sandbox: p.Sandbox, Issues: []api.AuditBug{}}, nil
+}
+
+func (fakeAudit) AuditHead(context.Context, string) (api.AuditHead, error) {
+	return api.AuditHead{}, nil
+}
+func (fakeAudit) AuditLogs(context.Context) ([]api.AuditLog, error) { return nil, nil }

@@ -42,7 +42,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	events, shells, networks := s.cfg.Events, s.cfg.Shells, s.cfg.Networks
+	events, audit, shells, networks := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -213,6 +213,19 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodEventsEnd: done(func(_ context.Context, c *Call, p api.SubscriptionParams) error {
 			return c.subs.unsubscribe(p)
+		}),
+		api.MethodAuditRead: handle(func(ctx context.Context, _ *Call, p api.AuditReadParams) (api.AuditRecords, error) {
+			return audit.ReadAudit(ctx, p)
+		}),
+		api.MethodAuditVerify: handle(func(ctx context.Context, _ *Call, p api.AuditVerifyParams) (api.AuditVerified, error) {
+			return audit.VerifyAudit(ctx, p)
+		}),
+		api.MethodAuditHead: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.AuditHead, error) {
+			return audit.AuditHead(ctx, p.Sandbox)
+		}),
+		api.MethodAuditList: handle(func(ctx context.Context, _ *Call, _ empty) (api.AuditLogs, error) {
+			list, err := audit.AuditLogs(ctx)
+			return api.AuditLogs{Logs: orEmpty(list)}, err
 		}),
 		api.MethodImagePull: handle(func(ctx context.Context, c *Call, p api.PullParams) (api.Image, error) {
 			return images.Pull(ctx, p, c.Progress)

@@ -37,6 +37,7 @@ type Config struct {
 	Files     Files
 	Images    Images
 	Events    Events
+	Audit     Audit
 	Logger    *slog.Logger // for panics of handlers; nil discards
 }
 

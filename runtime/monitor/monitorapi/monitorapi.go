@@ -75,10 +75,11 @@ type EBPF struct {
 
 // Settings are of the configuration file, which hutchd may not be able to open.
 type Settings struct {
-	Exec     api.ExecBounds `json:"exec"`
-	Defaults api.Limits     `json:"defaults"`
-	Network  api.NetPolicy  `json:"network"`
-	Quotas   api.Quotas     `json:"quotas"`
+	Exec     api.ExecBounds    `json:"exec"`
+	Defaults api.Limits        `json:"defaults"`
+	Network  api.NetPolicy     `json:"network"`
+	Quotas   api.Quotas        `json:"quotas"`
+	Audit    api.AuditSettings `json:"audit"`
 	// Runtimes are names for images, see internal/config.
 	Runtimes map[string]string `json:"runtimes,omitempty"`
 }

@@ -124,6 +124,8 @@ func refused(err error) *api.Error {
 	case errors.As(err, &unauthorized), status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return api.Errorf(api.PermissionDenied, "%w", err).
 			WithHint("The image does not exist or is private: check the name, or log in (podman login, docker login) as the user that runs hutch.")
+	case strings.Contains(err.Error(), " is blocked in "): // by the library, as text only
+		return api.Errorf(api.PermissionDenied, "%w", err).WithHint("Whoever wrote registries.conf does not want this registry to be used.")
 	case status == http.StatusNotFound:
 		return api.Errorf(api.NotFound, "the registry has no such image: %w", err).
 			WithField("image").WithHint("Check the name and the tag.")

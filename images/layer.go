@@ -9,6 +9,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
+	"sync"
 
 	_ "crypto/sha256" // digest algorithms of go-digest
 	_ "crypto/sha512"
@@ -26,7 +28,7 @@ import (
 type layer struct {
 	meta    layerMeta
 	lease   *Lease
-	fetched bool // by this pull
+	fetched bool // by this pull, or may not be on disk yet for another reason
 }
 
 // layerMeta is kept in a layer's unit, as layerFile.
@@ -38,6 +40,7 @@ type layerMeta struct {
 	OverlayXattrs int      `json:"overlay_xattrs,omitempty"` // attributes refused
 	RootOpaque    bool     `json:"root_opaque,omitempty"`
 	Implied       []string `json:"implied,omitempty"`
+	Boot          string   `json:"boot,omitempty"` // of the machine, when the layer was committed
 }
 
 // fetchLayer brings layer i of an image into the store. Of all goroutines and
@@ -67,26 +70,65 @@ func (s *Store) fetchLayer(ctx context.Context, r *remote, i int, rep *reporter)
 	return l, nil
 }
 
-// leaseLayer leases a layer that is in the store; nil when it is not.
+// leaseLayer leases a layer that is in the store; nil when it is not. One that no image
+// has may not be on disk yet: it counts as fetched, so that it is before an image has it.
+// And when the machine was started anew since it was committed, it may never get there: it
+// is as good as absent. The caller holds the unit's lock, or an image has the layer.
 func (s *Store) leaseLayer(name string) (*layer, error) {
-	lease, err := s.Lease([]string{name})
-	if err != nil {
-		if api.ErrorCode(err) == api.NotFound {
-			return nil, nil
-		}
+	l, known, err := s.leaseUnit(name)
+	if l == nil || err != nil {
 		return nil, err
 	}
-	l := &layer{lease: lease}
-	data, err := os.ReadFile(s.path(path.Join(name, layerFile)))
-	if err == nil {
-		err = json.Unmarshal(data, &l.meta)
-	}
+	marked, err := s.marked()
 	if err != nil {
-		lease.Release()
-		return nil, fmt.Errorf("read what is known of %s: %w", name, err)
+		l.lease.Release()
+		return nil, err
+	}
+	l.fetched = !marked[name]
+	if l.fetched && (known != nil || l.meta.Boot != bootID()) {
+		l.lease.Release()
+		if _, err := s.collect(name); err != nil {
+			return nil, err
+		}
+		// One that somebody uses stays: it has been good for that.
+		if l, known, err = s.leaseUnit(name); l == nil || err != nil {
+			return nil, err
+		}
+		l.fetched = true
+	}
+	if known != nil {
+		l.lease.Release()
+		return nil, known
 	}
 	return l, nil
 }
+
+// leaseUnit leases a layer's unit; nil when it is not there. known is why what is known of
+// it cannot be read.
+func (s *Store) leaseUnit(name string) (l *layer, known, err error) {
+	lease, err := s.Lease([]string{name})
+	if err != nil {
+		if api.ErrorCode(err) == api.NotFound {
+			return nil, nil, nil
+		}
+		return nil, nil, err
+	}
+	l = &layer{lease: lease}
+	data, known := os.ReadFile(s.path(path.Join(name, layerFile)))
+	if known == nil {
+		known = json.Unmarshal(data, &l.meta)
+	}
+	if known != nil {
+		known = fmt.Errorf("read what is known of %s: %w", name, known)
+	}
+	return l, known, nil
+}
+
+// bootID tells one start of the machine from another; "" where the kernel does not say.
+var bootID = sync.OnceValue(func() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+})
 
 // download fetches, verifies and unpacks one layer, and commits it.
 func (s *Store) download(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest, rep *reporter) (*layer, error) {
@@ -215,7 +257,7 @@ func (s *Store) commitLayer(work, name string, st unpack.Stats) (*layer, error) 
 func metaOf(st unpack.Stats) layerMeta {
 	return layerMeta{
 		SizeBytes: st.Bytes, Entries: st.Entries, Devices: st.Devices, Xattrs: st.Xattrs,
-		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied,
+		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied, Boot: bootID(),
 	}
 }
 

@@ -137,3 +137,17 @@ func TestMirror(t *testing.T) {
 		t.Errorf("without the mirror: %v", err)
 	}
 }
+
+// TestBlocked: what registries.conf blocks is not asked.
+func TestBlocked(t *testing.T) {
+	registry := it.StartRegistry(t)
+	push(t, registry, "app", twoLayers())
+	for blocked, code := range map[string]api.Code{"true": api.PermissionDenied, "false": ""} {
+		conf := "[[registry]]\nlocation = \"" + strings.TrimPrefix(registry, "http://") + "\"\ninsecure = true\nblocked = " + blocked + "\n"
+		s := openStore(t, Options{RegistriesConf: writeFile(t, "registries.conf", conf)})
+		_, err := s.Pull(t.Context(), it.Ref(registry, "app", "v1"), PullOptions{})
+		if (err != nil) != (code != "") || err != nil && api.ErrorCode(err) != code {
+			t.Errorf("blocked %s: %v", blocked, err)
+		}
+	}
+}

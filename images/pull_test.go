@@ -140,6 +140,19 @@ func TestPullDockerManifest(t *testing.T) {
 	}
 }
 
+// A layer that is to be fetched from elsewhere is refused, whatever the place.
+func TestPullForeignLayer(t *testing.T) {
+	registry := it.StartRegistry(t)
+	img := twoLayers()
+	img.Layers[1].MediaType = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"
+	push(t, registry, "app", img)
+	s := openStore(t, Options{})
+	if _, err := s.Pull(t.Context(), it.Ref(registry, "app", "v1"), PullOptions{}); api.ErrorCode(err) != api.Unimplemented || !strings.Contains(err.Error(), "foreign") {
+		t.Errorf("error %v", err)
+	}
+	wantClean(t, s, 0)
+}
+
 func TestPullTooManyLayers(t *testing.T) {
 	registry := it.StartRegistry(t)
 	img := it.Image{Layers: slices.Repeat(twoLayers().Layers, maxLayers/2+1)}

@@ -324,8 +324,11 @@ func (r *remote) setLayers(infos []types.BlobInfo) error {
 		if err := checkDigest(l.Digest.String()); err != nil {
 			return fmt.Errorf("manifest: layer: %w", err)
 		}
-		// Without the URLs of "foreign" layers: a manifest must not make this
-		// process fetch from places of its choice.
+		// A manifest must not make this process fetch from places of its choice.
+		if len(l.URLs) > 0 || strings.Contains(l.MediaType, "foreign") {
+			return api.Errorf(api.Unimplemented, "layer %s of %s is a foreign one, to be fetched from elsewhere than its registry", l.Digest, r.named).
+				WithHint("Such are layers of Windows, or of licences that forbid to pass them on: use an image without them.")
+		}
 		r.layers = append(r.layers, types.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType})
 	}
 	if n := len(r.layers); n > maxLayers {

@@ -73,14 +73,14 @@ func TestLoader(t *testing.T) {
 
 // rig is a folder of sandboxes with the programs in force.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	files  []*os.File // the maps
 	maps   *bpf.Maps
 	events *bpf.Reader
 }
 
-func newRig(t *testing.T, errnos string) *rig {
+func newRig(t testing.TB, errnos string) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: bpftest.Cgroup(t, 0)}
 	r.files = loaded(t, r.dir, errnos)
@@ -92,7 +92,7 @@ func newRig(t *testing.T, errnos string) *rig {
 }
 
 // loaded runs TestLoader in a child.
-func loaded(t *testing.T, dir, errnos string) []*os.File {
+func loaded(t testing.TB, dir, errnos string) []*os.File {
 	t.Helper()
 	near, far, err := packet.Pair()
 	if err != nil {
@@ -136,7 +136,7 @@ func (r *rig) sandbox(name string, p *bpf.Policy) (cgroup uint64, s *bpf.Sandbox
 	return cgroup, s
 }
 
-func inode(t *testing.T, path string) uint64 {
+func inode(t testing.TB, path string) uint64 {
 	t.Helper()
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -147,7 +147,7 @@ func inode(t *testing.T, path string) uint64 {
 
 // worker is a process in a cgroup with a network namespace of its own.
 type worker struct {
-	t   *testing.T
+	t   testing.TB
 	pid int
 	in  io.WriteCloser
 	out *bufio.Reader
@@ -156,7 +156,7 @@ type worker struct {
 // worker starts one in a cgroup below the rig's.
 func (r *rig) worker(cgroup string) *worker { return startWorker(r.t, filepath.Join(r.dir, cgroup)) }
 
-func startWorker(t *testing.T, dir string) *worker {
+func startWorker(t testing.TB, dir string) *worker {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), workerVar+"=1")
@@ -181,7 +181,7 @@ func startWorker(t *testing.T, dir string) *worker {
 }
 
 // emptied waits until the kernel has taken the last process out of a cgroup.
-func emptied(t *testing.T, dir string) {
+func emptied(t testing.TB, dir string) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

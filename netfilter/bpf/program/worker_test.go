@@ -112,6 +112,8 @@ func act(verb string, args []string, kept map[string]int) error {
 			}
 		}
 		return nil
+	case "time": // times type address:port; the answer is how long connect(2) took, ns each
+		return timed(number(args[0]), number(args[1]), args[2])
 	case "python": // script address:port
 		to := netip.MustParseAddrPort(args[1])
 		out, err := exec.Command("python3", args[0], to.Addr().String(), fmt.Sprint(to.Port())).CombinedOutput()

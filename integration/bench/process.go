@@ -150,7 +150,12 @@ func shellWord(s string) string {
 // output runs a command that is not measured, as the user of the subjects, and
 // returns its standard output without the last newline.
 func (h *Host) output(ctx context.Context, extra []string, argv ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*runLimit)
+	return h.outputWithin(ctx, 2*runLimit, extra, argv...)
+}
+
+// outputWithin is output with another limit.
+func (h *Host) outputWithin(ctx context.Context, limit time.Duration, extra []string, argv ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = h.dir, h.environ(extra...), h.sysProcAttr()

@@ -141,7 +141,7 @@ func hutchPuller(ctx context.Context, h *Host, dir, ref string) (*puller, error)
 			if left, err := os.ReadDir(layers); err != nil || len(left) == 0 {
 				return err
 			}
-			if _, err := h.output(ctx, d.env, d.hutch, "image", "rm", ref); err != nil {
+			if _, err := h.outputWithin(ctx, pullLimit, d.env, d.hutch, "image", "rm", ref); err != nil {
 				return err
 			}
 			if left, err := os.ReadDir(layers); err != nil || len(left) > 0 {
@@ -172,7 +172,7 @@ func podmanPuller(_ context.Context, h *Host, dir, ref string) (*puller, error) 
 	return &puller{
 		argv: command("pull", "-q", "--tls-verify=false", ref), version: []string{podman, "--version"},
 		empty: func(ctx context.Context) error {
-			_, err := h.output(ctx, nil, command("rmi", "--all", "--force")...)
+			_, err := h.outputWithin(ctx, pullLimit, nil, command("rmi", "--all", "--force")...)
 			return err
 		},
 	}, nil

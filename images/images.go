@@ -103,6 +103,7 @@ const (
 	PhasePresent     Phase = "present"     // was in the store already
 	PhaseDownloading Phase = "downloading" // and unpacking, in one pass
 	PhaseReading     Phase = "reading"     // and unpacking, of an import
+	PhasePushing     Phase = "pushing"     // to a registry
 	PhaseDone        Phase = "done"        // verified and committed
 )
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.podman.io/image/v5/docker/reference"
-	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -70,17 +68,12 @@ type spooled struct {
 }
 
 func (s *Store) spoolLayer(ctx context.Context, t *tmp, diffID string) (*spooled, error) {
-	const name = "spool"
-	fd, err := unix.Openat(t.fd(), name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+	f, err := spoolFile(t)
 	if err != nil {
-		return nil, fmt.Errorf("keep a layer: %w", err)
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), filepath.Join(t.path, name))
 	sum := digest.Canonical.Digester()
-	err = unix.Unlinkat(t.fd(), name, 0)
-	if err == nil {
-		err = s.packLayerTo(ctx, io.MultiWriter(f, sum.Hash()), diffID)
-	}
+	err = s.packLayerTo(ctx, io.MultiWriter(f, sum.Hash()), diffID)
 	var size int64
 	if err == nil {
 		size, err = f.Seek(0, io.SeekCurrent)

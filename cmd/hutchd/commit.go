@@ -44,6 +44,17 @@ func (b imageBackend) Export(ctx context.Context, p api.ExportParams, fds *jsonr
 	return b.d.store.Export(ctx, ref, file, p.Format)
 }
 
+// Push sends an image; what it may is in the containers configuration of the user.
+func (b imageBackend) Push(ctx context.Context, p api.PushParams, progress func(api.Progress)) (api.Pushed, error) {
+	b.d.busy.Add(1)
+	defer b.d.busy.Add(-1)
+	ref, err := b.d.imageName(p.Ref)
+	if err != nil {
+		return api.Pushed{}, err
+	}
+	return b.d.store.Push(ctx, ref, p.Target, b.d.pullEvents(p.Ref, progress))
+}
+
 // storeConfig is the inverse of configOf.
 func storeConfig(c api.ImageConfig) images.Config {
 	return images.Config{

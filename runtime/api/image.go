@@ -164,6 +164,30 @@ func (p *ExportParams) Validate() error {
 	return nil
 }
 
+// PushParams are image.push's params.
+type PushParams struct {
+	Ref string `json:"ref"`
+	// Target is where it goes, if not to what Ref names: registry/repository:tag.
+	Target   string `json:"target,omitempty"`
+	Progress bool   `json:"progress,omitempty"`
+}
+
+// Pushed is image.push's result.
+type Pushed struct {
+	Ref    string   `json:"ref"`
+	Digest string   `json:"digest"` // of the manifest
+	ID     string   `json:"id"`     // digest of the config
+	Layers []string `json:"layers"` // digests in the registry, lowest first
+}
+
+// Validate refuses impossible params.
+func (p *PushParams) Validate() error {
+	if p.Ref == "" {
+		return invalid("ref", "missing").WithHint("hutch image ls lists the images")
+	}
+	return nil
+}
+
 // TagParams are image.tag's params.
 type TagParams struct {
 	Ref    string `json:"ref"`    // what the image is called

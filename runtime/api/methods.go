@@ -62,6 +62,7 @@ const (
 	MethodImageImport   = "image.import"
 	MethodImageCommit   = "image.commit"
 	MethodImageExport   = "image.export"
+	MethodImagePush     = "image.push"
 	MethodImageTag      = "image.tag"
 	MethodImageDu       = "image.du"
 	MethodImagePrune    = "image.prune"
@@ -147,6 +148,7 @@ var Methods = []Method{
 	{MethodImageImport, "Makes an image of an archive, or of a root file system as tar, that comes as a file or through a pipe.", ImportParams{}, Image{}, true},
 	{MethodImageCommit, "Makes an image of what a sandbox has written and the image below; the sandbox stands still meanwhile.", CommitParams{}, Committed{}, false},
 	{MethodImageExport, "Writes an image into a file or a pipe: as an archive, or its files alone as one root file system.", ExportParams{}, Exported{}, true},
+	{MethodImagePush, "Sends an image to a registry.", PushParams{}, Pushed{}, false},
 	{MethodImageTag, "Gives an image one more name.", TagParams{}, Image{}, false},
 	{MethodImageDu, "Says what images take on disk.", Empty{}, ImageDisk{}, false},
 	{MethodImagePrune, "Removes layers that no image has, and if asked to images that no sandbox uses.", PruneParams{}, Pruned{}, false},

@@ -192,6 +192,10 @@ func TestHelpers(t *testing.T) {
 			r, err := c.ExportImage(ctx, api.ExportParams{Ref: "x", Format: api.FormatRootfs}, os.Stdin)
 			return r.Bytes, err
 		}},
+		{"image.push", `{"ref":"x","target":"y"}`, "r", func() (any, error) {
+			r, err := c.PushImage(ctx, api.PushParams{Ref: "x", Target: "y"}, nil)
+			return r.Ref, err
+		}},
 		{"image.tag", `{"ref":"x","target":"y"}`, "r", func() (any, error) {
 			r, err := c.TagImage(ctx, api.TagParams{Ref: "x", Target: "y"})
 			return r.Ref, err

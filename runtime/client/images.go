@@ -50,6 +50,12 @@ func (c *Client) ExportImage(ctx context.Context, p api.ExportParams, file *os.F
 	return get[api.Exported](ctx, c, api.MethodImageExport, p, withPipe(file))
 }
 
+// PushImage sends an image to a registry; progress may be nil.
+func (c *Client) PushImage(ctx context.Context, p api.PushParams, progress func(api.Progress)) (api.Pushed, error) {
+	p.Progress = progress != nil
+	return get[api.Pushed](ctx, c, api.MethodImagePush, p, WithProgress(progress))
+}
+
 // TagImage gives an image one more name.
 func (c *Client) TagImage(ctx context.Context, p api.TagParams) (api.Image, error) {
 	return get[api.Image](ctx, c, api.MethodImageTag, p)

@@ -147,6 +147,7 @@ type Images interface {
 	Prune(p api.PruneParams) (api.Pruned, error)
 	Verify(ctx context.Context, p api.VerifyParams) (api.Verified, error)
 	Commit(ctx context.Context, p api.CommitParams) (api.Committed, error)
+	Push(ctx context.Context, p api.PushParams, progress func(api.Progress)) (api.Pushed, error)
 	// Export takes the one fd that p names from fds.
 	Export(ctx context.Context, p api.ExportParams, fds *jsonrpc.FDs) (api.Exported, error)
 	// Import takes the one fd that p names from fds.

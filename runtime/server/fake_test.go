@@ -212,6 +212,9 @@ func (f fakeImages) Commit(_ context.Context, p api.CommitParams) (api.Committed
 func (f fakeImages) Export(context.Context, api.ExportParams, *jsonrpc.FDs) (api.Exported, error) {
 	return api.Exported{Bytes: 7}, nil
 }
+func (f fakeImages) Push(_ context.Context, p api.PushParams, _ func(api.Progress)) (api.Pushed, error) {
+	return api.Pushed{Ref: p.Target}, nil
+}
 func (f fakeImages) Verify(context.Context, api.VerifyParams) (api.Verified, error) {
 	return api.Verified{}, nil
 }

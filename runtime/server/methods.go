@@ -249,6 +249,9 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodImageExport: handle(func(ctx context.Context, c *Call, p api.ExportParams) (api.Exported, error) {
 			return images.Export(ctx, p, c.FDs)
 		}),
+		api.MethodImagePush: handle(func(ctx context.Context, c *Call, p api.PushParams) (api.Pushed, error) {
+			return images.Push(ctx, p, c.Progress)
+		}),
 		api.MethodImageTag: handle(func(_ context.Context, _ *Call, p api.TagParams) (api.Image, error) {
 			return images.Tag(p)
 		}),

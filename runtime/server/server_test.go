@@ -110,6 +110,7 @@ func TestMethods(t *testing.T) {
 		{"image.import", `{"ref":"x","format":"rootfs","fd":0,"changes":{"cmd":["sh"]}}`, `"ref":"x"`},
 		{"image.commit", `{"sandbox":"x","ref":"y","changes":{"cmd":["sh"]}}`, `"ref":"y"`},
 		{"image.export", `{"ref":"x","format":"rootfs","fd":0}`, `"bytes":7`},
+		{"image.push", `{"ref":"x","target":"y"}`, `"ref":"y"`},
 		{"image.tag", `{"ref":"x","target":"y"}`, `"ref":"y"`},
 		{"image.du", `{}`, `"images":[]`},
 		{"image.prune", `{"all":true}`, `"removed":[],"bytes":3`},

@@ -55,6 +55,10 @@ func (c *chain) path(first int64) string { return filepath.Join(c.dir, segmentNa
 
 // add makes a record of an entry; flush writes it.
 func (c *chain) add(s *settings, e *Entry) {
+	if e.Kind == api.AuditClosed && c.next == 0 {
+		c.closed = true // nothing was ever noted
+		return
+	}
 	switch err := c.open(s); {
 	case errors.Is(err, errClosed):
 		c.closed = true

@@ -14,6 +14,8 @@ import (
 // shorter ones are in every other word.
 const minSecret = 8
 
+const maxPiece = 256
+
 const redacted = "[redacted]"
 
 // patterns are what secrets look like. A group is what is left out, else all that matches.
@@ -67,8 +69,9 @@ func replacer(secrets []map[string]string) *strings.Replacer {
 	var list []pair
 	for _, env := range secrets {
 		for name, value := range env {
-			if len(value) >= minSecret {
-				list = append(list, pair{value, name})
+			// In pieces: the time to look for one grows with its length, at each byte.
+			for ; len(value) >= minSecret; value = value[min(len(value), maxPiece):] {
+				list = append(list, pair{value[:min(len(value), maxPiece)], name})
 			}
 		}
 	}
@@ -107,6 +110,10 @@ func (r *redactor) walk(v any, env *strings.Replacer) any {
 }
 
 func (r *redactor) text(s string, env *strings.Replacer) string {
+	more := 0
+	if most := maxString + 4096; len(s) > most { // so much of it that no secret is cut where the record ends
+		s, more = s[:most], len(s)-most
+	}
 	if env != nil {
 		s = env.Replace(s)
 	}
@@ -114,7 +121,7 @@ func (r *redactor) text(s string, env *strings.Replacer) string {
 		s = replace(p, s)
 	}
 	if len(s) > maxString {
-		s = fmt.Sprintf("%s[and %d bytes more]", trimRune([]byte(s[:maxString])), len(s)-maxString)
+		s = fmt.Sprintf("%s[and %d bytes more]", trimRune([]byte(s[:maxString])), len(s)-maxString+more)
 	}
 	return s
 }

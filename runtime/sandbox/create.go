@@ -126,6 +126,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	start = time.Now()
 	if err := f.run(ctx); err != nil {
 		m.drop(s)
+		m.audit(s, "", api.AuditClosed, nil, 0) // should something have been noted
 		return api.Sandbox{}, withCause(ctx, err)
 	}
 	f.phases["total"] = ms(time.Since(start))

@@ -76,16 +76,17 @@ func (s *Store) commit(ctx context.Context, named reference.Named, o CommitOptio
 			WithHint("Export it and import that: one layer remains.")
 	}
 	var layers []*layer
+	fetched := false // or of an image that was removed while the sandbox ran
 	defer func() { release(layers) }()
 	for _, d := range config.RootFS.DiffIDs {
-		l, err := s.leaseLayer(s.layerUnit(d.String()))
-		if err == nil && l == nil {
+		l, err := s.holdLayer(ctx, d.String())
+		if api.ErrorCode(err) == api.NotFound {
 			err = api.Errorf(api.NotFound, "layer %s of the image below is gone", d).WithHint("hutch image pull %s", o.Base.Ref)
 		}
 		if err != nil {
 			return nil, stats, err
 		}
-		layers = append(layers, l)
+		layers, fetched = append(layers, l), fetched || l.fetched
 	}
 	top, diffID, stats, err := s.packLayer(ctx, o)
 	if err != nil {
@@ -95,7 +96,7 @@ func (s *Store) commit(ctx context.Context, named reference.Named, o CommitOptio
 	config.Created = &now
 	history := ocispec.History{Created: config.Created, CreatedBy: "hutch commit", Author: o.Author, Comment: o.Message, EmptyLayer: top == nil}
 	if top != nil {
-		layers = append(layers, top)
+		layers, fetched = append(layers, top), fetched || top.fetched
 		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, diffID)
 	}
 	config.History = append(config.History, history)
@@ -105,7 +106,7 @@ func (s *Store) commit(ctx context.Context, named reference.Named, o CommitOptio
 	if err != nil {
 		return nil, stats, err
 	}
-	img, err := s.name(ctx, r, layers, top != nil && top.fetched)
+	img, err := s.name(ctx, r, layers, fetched)
 	return img, stats, err
 }
 

@@ -63,7 +63,17 @@ func TestCommitOver(t *testing.T) {
 		t.Errorf("made %+v", again)
 	}
 	must(t, s.Remove("made:1", nil))
+	lease, err := s.Lease(base.Layers) // as a sandbox has
+	must(t, err)
 	must(t, s.Remove("made:2", nil))
+	if again, err = commitTo(t, s, base, folder, "made:3"); err != nil || len(again.Layers) != 2 {
+		t.Errorf("over layers that no image has: %+v, %v", again, err)
+	}
+	must(t, s.Remove("made:3", nil))
+	lease.Release()
+	if _, err := s.GC(nil); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := commitTo(t, s, base, folder, "made:3"); api.ErrorCode(err) != api.NotFound {
 		t.Errorf("without its layers: %v", err)
 	}

@@ -124,17 +124,13 @@ func (s *Store) exportRootfs(ctx context.Context, img *Image, w io.Writer) (api.
 
 // packLayerTo writes a layer of the store.
 func (s *Store) packLayerTo(ctx context.Context, w io.Writer, diffID string) error {
-	name := s.layerUnit(diffID)
-	l, err := s.leaseLayer(name)
-	if err == nil && l == nil {
-		err = api.Errorf(api.NotFound, "layer %s is gone", diffID)
-	}
+	l, err := s.holdLayer(ctx, diffID)
 	if err != nil {
 		return err
 	}
 	defer l.lease.Release()
 	_, err = packTo(ctx, w, unpack.PackRequest{
-		Root:    s.path(path.Join(name, unitRoot)),
+		Root:    s.path(path.Join(s.layerUnit(diffID), unitRoot)),
 		Options: unpack.PackOptions{Implied: l.meta.Implied, SingleUID: s.opts.SingleUID},
 	})
 	return err

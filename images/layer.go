@@ -103,6 +103,22 @@ func (s *Store) leaseLayer(name string) (*layer, error) {
 	return l, nil
 }
 
+// holdLayer is leaseLayer for who holds no lock and may come when no image has the layer any
+// more; not_found when it is gone.
+func (s *Store) holdLayer(ctx context.Context, diffID string) (*layer, error) {
+	name := s.layerUnit(diffID)
+	unlock, err := s.lockUnit(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	l, err := s.leaseLayer(name)
+	if err == nil && l == nil {
+		err = api.Errorf(api.NotFound, "layer %s is gone", diffID)
+	}
+	return l, err
+}
+
 // leaseUnit leases a layer's unit; nil when it is not there. known is why what is known of
 // it cannot be read.
 func (s *Store) leaseUnit(name string) (l *layer, known, err error) {

@@ -92,7 +92,7 @@ func harden() (<-chan os.Signal, error) {
 	}
 	chld := make(chan os.Signal, 1)
 	signal.Notify(chld, unix.SIGCHLD)
-	if err := sys.DefaultSignals(unix.SIGCHLD, unix.SIGURG); err != nil {
+	if err := sys.IgnoreSignals(unix.SIGCHLD, unix.SIGURG); err != nil {
 		return nil, err
 	}
 	nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)

@@ -27,8 +27,30 @@ func TestSignalImmunity(t *testing.T) {
 		if got := s.sh("echo alive"); got != "alive" {
 			t.Errorf("got %q", got)
 		}
-		if got := s.sh(`grep -E 'SigIgn|SigCgt' /proc/1/status`); got != "SigIgn:\t0000000000000000\nSigCgt:\t0000000000410000" {
-			t.Errorf("PID 1 handles more than SIGCHLD and SIGURG: %q", got)
+		// All but SIGCHLD, SIGURG, SIGKILL and SIGSTOP.
+		if got := s.sh(`grep -E 'SigIgn|SigCgt' /proc/1/status`); got != "SigIgn:\tffffffffffbafeff\nSigCgt:\t0000000000410000" {
+			t.Errorf("PID 1 has default effects, or handles more than SIGCHLD and SIGURG: %q", got)
+		}
+	})
+}
+
+// Nor does one that comes while PID 1 forks, when its main thread may block it and others
+// do not.
+func TestSignalImmunityForking(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *sandbox) {
+		for range 3 {
+			_, storm, err := s.start(guestapi.Request{Argv: []string{"/self", "signal-storm"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				if r := s.run(guestapi.Request{Argv: []string{"true"}}); r.Status != 0 {
+					t.Fatalf("status %#x", r.Status)
+				}
+			}
+			if r := storm(); r.out != "sent\n" || r.Status != 0 {
+				t.Fatalf("status %#x, stdout %q, stderr %q", r.Status, r.out, r.errOut)
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -106,6 +107,39 @@ func TestDaemonDeathReader(t *testing.T) {
 		res := decode[api.ExecResult](t, w.ok(t, "rpc", "exec.kill", fmt.Sprintf(`{"exec":%q}`, ex)))
 		if res.Verdict != api.VerdictKilled && (i == 0 || res.Verdict != api.VerdictOK) {
 			t.Errorf("command %d, killed, has the verdict %s", i, res.Verdict)
+		}
+	}
+	w.ok(t, "rm", "-f", sb)
+}
+
+// TestDaemonDeathUnread: the output of a command whose result was on its way when hutchd was
+// killed is with the next one.
+func TestDaemonDeathUnread(t *testing.T) {
+	w := newWorld(t)
+	c := w.connect(t)
+	sb := box(t, c)
+	conn := w.dial(t).conn
+	const n = 1 << 20 // more than a socket takes
+	for i, victim := range victims {
+		own, err := net.DialUnix("unix", nil, conn.RemoteAddr().(*net.UnixAddr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer own.Close()
+		ex := fmt.Sprintf("ex_aaaaaaaaaaa%c", 'a'+i)
+		if _, err := fmt.Fprintf(own, `{"jsonrpc":"2.0","id":1,"method":"exec.run","params":{"sandbox":%q,"exec":%q,"command":"head -c %d /dev/zero | tr '\\0' x","output_bytes":%d}}`+"\n",
+			sb, ex, n, n); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := own.Read(make([]byte, 1)); err != nil { // it is on its way
+			t.Fatal(err)
+		}
+		for _, pid := range victim.pids(w.daemon(t)) {
+			kill(t, pid)
+		}
+		res := decode[api.ExecResult](t, w.ok(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q,"output_bytes":%d}`, ex, n)))
+		if len(res.Stdout) != n || res.Verdict != api.VerdictOK {
+			t.Errorf("%d bytes, verdict %s", len(res.Stdout), res.Verdict)
 		}
 	}
 	w.ok(t, "rm", "-f", sb)

@@ -142,8 +142,8 @@ func (b *backend) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, 
 func (b *backend) Stats(ref string) (api.Stats, error)         { return b.d.manager.Stats(ref) }
 func (b *backend) Processes(ref string) (api.Processes, error) { return b.d.manager.Processes(ref) }
 
-func (b *backend) Run(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error) {
-	return b.d.manager.Run(ctx, sandbox.ExecRequest{Params: p, FDs: fds, Started: started})
+func (b *backend) Run(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int), sent func(func())) (api.ExecResult, error) {
+	return b.d.manager.Run(ctx, sandbox.ExecRequest{Params: p, FDs: fds, Started: started, Sent: sent})
 }
 
 func (b *backend) Start(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs) (api.StartResult, error) {

@@ -38,12 +38,38 @@ type Request struct {
 	method string
 	cancel context.CancelCauseFunc
 	then   []func() // by AfterReply
+
+	mu   sync.Mutex
+	over bool     // answered, or the connection is lost
+	sent []func() // by AfterSent
 }
 
 // AfterReply calls fn, which must not block, when the reply has been queued: what
 // fn queues comes after it. It is not called when the connection is lost first.
 // It belongs to the call's handler.
 func (r *Request) AfterReply(fn func()) { r.then = append(r.then, fn) }
+
+// AfterSent calls fn when the reply has been written to the socket, where it outlives this
+// process, or when the connection is lost. Replies wait for fn: it must be brief.
+func (r *Request) AfterSent(fn func()) {
+	r.mu.Lock()
+	over := r.over
+	if !over {
+		r.sent = append(r.sent, fn)
+	}
+	r.mu.Unlock()
+	if over {
+		fn()
+	}
+}
+
+// finish is what AfterSent was given.
+func (r *Request) finish() []func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	return r.sent
+}
 
 // ChannelConfig says how a Channel treats calls.
 type ChannelConfig struct {
@@ -268,12 +294,12 @@ func (c *Channel) Send(line []byte) error {
 	ids, line := replyIDs(line)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var then []func()
+	var then, sent []func()
 	// Before the client can see the reply, because then the id is free again.
 	for _, id := range ids {
 		if r := c.calls[id]; r != nil {
 			delete(c.calls, id)
-			then = append(then, r.then...)
+			then, sent = append(then, r.then...), append(sent, r.finish()...)
 			r.end()
 		}
 	}
@@ -283,6 +309,7 @@ func (c *Channel) Send(line []byte) error {
 			fn()
 		}
 	}
+	c.w.afterwards(sent)
 	if c.waiting && c.idleLocked() {
 		c.wakeLocked()
 	}
@@ -347,6 +374,7 @@ func (c *Channel) Wait() error {
 	defer c.mu.Unlock()
 	for id, r := range c.calls {
 		delete(c.calls, id)
+		c.w.afterwards(r.finish())
 		r.end()
 	}
 	return c.w.Err()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -146,5 +147,47 @@ func TestReplyIDs(t *testing.T) {
 		if !strings.Contains(string(fixed), tt.fixed) || (tt.fixed == "" && string(fixed) != tt.line) {
 			t.Errorf("%s became %s", tt.line, fixed)
 		}
+	}
+}
+
+// TestAfterSent: what waits for a reply to be with the client comes when that is so, and also
+// when it never will be.
+func TestAfterSent(t *testing.T) {
+	ours, theirs := pair(t)
+	ch := NewChannel(context.Background(), ours, ChannelConfig{})
+	sent := make(chan string, 4)
+	for _, id := range []string{"1", "2"} {
+		sendPiece(theirs, piece{data: `{"jsonrpc":"2.0","id":` + id + `,"method":"exec.run"}` + "\n"}, nil)
+		if _, err := ch.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two := ch.Request("1"), ch.Request("2")
+	one.AfterSent(func() { sent <- "one" })
+	two.AfterSent(func() { sent <- "two" })
+	// More than a socket takes.
+	reply := `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 1<<20) + `"}`
+	if err := ch.Send([]byte(reply)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case who := <-sent:
+		t.Fatalf("%s before anybody has read", who)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if n, err := io.ReadFull(theirs, make([]byte, len(reply)+1)); err != nil {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	if who := <-sent; who != "one" {
+		t.Error(who)
+	}
+	ch.Abort(ErrConnectionLost)
+	_ = ch.Wait()
+	if who := <-sent; who != "two" {
+		t.Error(who)
+	}
+	two.AfterSent(func() { sent <- "late" })
+	if who := <-sent; who != "late" {
+		t.Error(who)
 	}
 }

@@ -51,10 +51,11 @@ type Writer struct {
 }
 
 // queued is a line that waits; lent is the buffer to give back, nil for lines that
-// are not of lines.
+// are not of lines. Or, without a line, what is to be called when those before it have left.
 type queued struct {
 	line []byte
 	lent *[]byte
+	then []func()
 }
 
 // lines are buffers for what is fed, which comes in large pieces and often.
@@ -123,10 +124,32 @@ func (w *Writer) feed(lent *[]byte) error {
 	if err := w.closedLocked(); err != nil {
 		return err
 	}
-	w.queue = append(w.queue, queued{*lent, lent})
+	w.queue = append(w.queue, queued{line: *lent, lent: lent})
 	w.queued += len(*lent)
 	w.signalLocked()
 	return nil
+}
+
+// afterwards calls fns, in the writer's goroutine, when what is queued has been written; in
+// another one when the connection is closed.
+func (w *Writer) afterwards(fns []func()) {
+	if len(fns) == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closedLocked() != nil {
+		go queued{then: fns}.call()
+		return
+	}
+	w.queue = append(w.queue, queued{then: fns})
+	w.signalLocked()
+}
+
+func (q queued) call() {
+	for _, fn := range q.then {
+		fn()
+	}
 }
 
 // Close lets the queue drain and then closes the connection. It does not wait;
@@ -175,6 +198,11 @@ func (w *Writer) pushLocked(line []byte) {
 func (w *Writer) failLocked(err error) {
 	if w.err == nil {
 		w.err = err
+		for _, q := range w.queue {
+			if q.then != nil {
+				go q.call()
+			}
+		}
 		w.queue = nil
 		_ = w.conn.Close()
 	}
@@ -195,6 +223,10 @@ func (w *Writer) run() {
 		q, ok := w.next()
 		if !ok {
 			return
+		}
+		if q.then != nil {
+			q.call()
+			continue
 		}
 		err := w.send(q.line)
 		w.mu.Lock()

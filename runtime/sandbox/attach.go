@@ -72,11 +72,30 @@ func (m *Manager) Attach(p api.AttachParams) (*Attachment, error) {
 	return a, nil
 }
 
-// forgetUnfollowed drops an exec whose caller has all of its output, unless somebody
-// is attached to it, who may not be through yet.
-func (m *Manager) forgetUnfollowed(r *running) {
-	if !r.followed.Load() {
+// forgetAnswered drops an exec whose caller gets all of its output, unless somebody is
+// attached to it, who may not be through yet. hutch-launch keeps the output until the caller
+// has it: hutchd may be killed before.
+func (m *Manager) forgetAnswered(r *running, sent func(func())) {
+	switch {
+	case r.followed.Load():
+	case sent == nil:
 		m.forgetExec(r)
+	case m.unlist(r, func() { m.answered[r.id] = r }):
+		sent(func() { m.dropAnswered(r.id) })
+	}
+}
+
+// dropAnswered makes hutch-launch forget the output of an exec that was answered; the id
+// is free when it returns.
+func (m *Manager) dropAnswered(id string) {
+	m.dropping.Lock()
+	defer m.dropping.Unlock()
+	m.mu.Lock()
+	r, ok := m.answered[id]
+	delete(m.answered, id)
+	m.mu.Unlock()
+	if ok {
+		m.dropNow(r)
 	}
 }
 

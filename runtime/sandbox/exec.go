@@ -72,6 +72,9 @@ type ExecRequest struct {
 	Params  api.ExecParams
 	FDs     Taker
 	Started func(exec string, pid int) // called once the command runs; never nil
+	// Sent calls what it is given when the caller has the result, or is gone. For Run; nil
+	// when the caller has it as soon as Run returns.
+	Sent func(func())
 
 	channel *os.File // the exec is a shell, and this the stdin of its worker
 	kept    *os.File // and the other end
@@ -101,7 +104,7 @@ func (m *Manager) Run(ctx context.Context, req ExecRequest) (api.ExecResult, err
 	if err != nil {
 		return notRun(ctx, r, err)
 	}
-	defer m.forgetUnfollowed(r)
+	defer m.forgetAnswered(r, req.Sent)
 	stop := context.AfterFunc(ctx, func() { r.stop(errGone) })
 	r.follow() // here: a goroutine more would be one more to wake
 	if !stop() && r.verdict == api.VerdictCanceled {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,29 +65,39 @@ func (m *Manager) endExec(r *running) {
 // forgetExec drops an ended exec and its output. Its id stays taken until hutch-launch
 // was told: what is dropped must not be the next exec's.
 func (m *Manager) forgetExec(r *running) {
+	if m.unlist(r, func() { m.taken[r.id]++ }) {
+		defer m.untake(r.id)
+		m.dropNow(r)
+	}
+}
+
+// unlist makes an ended exec unknown and reports whether it was known: then it has called
+// instead, holding m.mu.
+func (m *Manager) unlist(r *running, instead func()) bool {
 	m.mu.Lock()
 	_, known := m.execs[r.id]
 	delete(m.execs, r.id)
 	delete(m.shells, r.shell)
 	if known {
-		m.taken[r.id]++
+		instead()
 	}
 	m.mu.Unlock()
 	if !known {
-		return
+		return false
 	}
-	defer m.untake(r.id)
 	r.s.mu.Lock()
 	r.s.ended = slices.DeleteFunc(r.s.ended, func(o *running) bool { return o == r })
 	r.s.mu.Unlock()
 	r.io.forget()
-	m.dropNow(r)
+	return true
 }
 
 // take reserves the id of an exec that is being started; "" makes one.
 func (m *Manager) take(id string) (string, error) {
 	if id == "" {
 		id = newID("ex_")
+	} else {
+		m.dropAnswered(id) // its caller has the result, or would not use the id again
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,6 +138,9 @@ func (m *Manager) forgetExecs(s *Sandbox) {
 	ended := s.ended
 	s.ended = nil
 	s.mu.Unlock()
+	m.mu.Lock()
+	maps.DeleteFunc(m.answered, func(_ string, r *running) bool { return r.s == s })
+	m.mu.Unlock()
 	for _, r := range ended {
 		m.mu.Lock()
 		delete(m.execs, r.id)

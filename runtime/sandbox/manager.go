@@ -65,6 +65,10 @@ type Manager struct {
 	// removals are under way: counted under mu while their sandbox is still listed.
 	removals sync.WaitGroup
 
+	// dropping is held while hutch-launch is told to drop what was answered, so that its id
+	// is free for who waits for that. It is taken before mu.
+	dropping sync.Mutex
+
 	// mu guards what follows. Lock order: Manager.mu, then Sandbox.mu.
 	mu       sync.Mutex
 	closed   bool
@@ -72,6 +76,7 @@ type Manager struct {
 	byName   map[string]*Sandbox
 	execs    map[string]*running // also those that ended and are kept
 	taken    map[string]int      // ids of execs that are being started or forgotten
+	answered map[string]*running // forgotten but for their output at hutch-launch
 	shells   map[string]*shell
 	running  int // of execs
 	lastBusy time.Time
@@ -98,6 +103,7 @@ func NewManager(cfg Config) *Manager {
 		execs:    map[string]*running{},
 		shells:   map[string]*shell{},
 		taken:    map[string]int{},
+		answered: map[string]*running{},
 		gone:     map[uint64]bool{},
 		creating: map[uint64]int{},
 		walks:    make(chan struct{}, maxWalks),

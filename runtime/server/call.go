@@ -30,6 +30,7 @@ type Call struct {
 	subs       *subscriptions
 	line       *line
 	afterReply func(func()) // what it is given runs when the reply has been queued
+	afterSent  func(func()) // the same when it has been written, or nobody is there to read it
 }
 
 // kindExecStarted is the Kind of the Progress that exec.run sends.

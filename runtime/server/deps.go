@@ -50,8 +50,9 @@ type Sandboxes interface {
 type Execs interface {
 	// Run returns when the command has ended. It takes from fds what it needs
 	// before it calls started, which is never nil; fds that it did not take stay
-	// open until it returns unless it closes them (FDs.Close).
-	Run(ctx context.Context, who Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(exec string, pid int)) (api.ExecResult, error)
+	// open until it returns unless it closes them (FDs.Close). What it gives to sent is
+	// called when the client has the result, or is gone.
+	Run(ctx context.Context, who Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(exec string, pid int), sent func(func())) (api.ExecResult, error)
 	// Start returns when the command runs; it lives on without its caller.
 	Start(ctx context.Context, who Actor, p api.ExecParams, fds *jsonrpc.FDs) (api.StartResult, error)
 	Wait(ctx context.Context, p api.WaitParams) (api.ExecResult, error)

@@ -96,7 +96,7 @@ func (f fakeSandboxes) Processes(string) (api.Processes, error) { return api.Pro
 
 type fakeExecs struct{ *engines }
 
-func (f fakeExecs) Run(ctx context.Context, _ Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error) {
+func (f fakeExecs) Run(ctx context.Context, _ Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int), _ func(func())) (api.ExecResult, error) {
 	if f.run != nil {
 		return f.run(ctx, p, fds, started)
 	}

@@ -107,7 +107,7 @@ func (s *Server) handlers() map[string]handler {
 			return execs.Run(ctx, c.Actor, p, c.FDs, func(exec string, pid int) {
 				end()
 				c.Progress(api.Progress{Kind: kindExecStarted, Exec: exec, PID: pid})
-			})
+			}, c.afterSent)
 		}),
 		api.MethodExecStart: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.StartResult, error) {
 			end, err := s.turns.take(ctx, c.line)

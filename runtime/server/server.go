@@ -226,7 +226,7 @@ func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method strin
 	}
 	call := &Call{
 		Actor: d.who, ID: id, FDs: req.FDs, Progress: func(api.Progress) {},
-		subs: d.subs, line: d.line, afterReply: req.AfterReply,
+		subs: d.subs, line: d.line, afterReply: req.AfterReply, afterSent: req.AfterSent,
 	}
 	if err := d.extras(call, method, params); err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,10 +22,14 @@ import (
 // maxReply bounds what Read returns, in bytes.
 const maxReply = 2 << 20
 
-var ids = regexp.MustCompile(`^sb_[0-9A-Za-z]{1,64}$`)
-
 // validID says whether a sandbox of this id could have a log: it becomes a path.
-func validID(id string) bool { return ids.MatchString(id) }
+func validID(id string) bool {
+	name, ok := strings.CutPrefix(id, "sb_")
+	return ok && len(name) >= 1 && len(name) <= 64 && strings.Trim(name, letters) == ""
+}
+
+// letters are those of ids.
+const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 func listSegments(dir string) ([]int64, error) {
 	entries, err := os.ReadDir(dir)

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // minSecret is the least length of the value of a variable that is taken for a secret:
@@ -27,8 +28,11 @@ var patterns = []string{
 	`-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?`,
 }
 
-// secretFlag is an argument whose next one is a secret.
-var secretFlag = regexp.MustCompile(`(?i)^--?[a-z0-9-]*(?:passw(?:or)?d|passphrase|secret|token|api-?key)$`)
+// secretFlag is an argument whose next one is a secret. The command line links this package
+// and mostly does without: nothing is compiled when a process starts.
+var secretFlag = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^--?[a-z0-9-]*(?:passw(?:or)?d|passphrase|secret|token|api-?key)$`)
+})
 
 // redactor takes secrets out of records.
 type redactor struct{ patterns []*regexp.Regexp }
@@ -99,7 +103,7 @@ func (r *redactor) walk(v any, env *strings.Replacer) any {
 			if v[i] = r.walk(v[i], env); hide && isText {
 				v[i] = redacted
 			}
-			hide = isText && secretFlag.MatchString(s)
+			hide = isText && secretFlag().MatchString(s)
 		}
 	case map[string]any:
 		for name := range v {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -179,9 +178,9 @@ func ParseAuditHead(text string) (AuditHead, error) {
 	return h, nil
 }
 
-var auditHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
-func (h *AuditHead) valid() bool { return h.Seq > 0 && auditHash.MatchString(h.Hash) }
+func (h *AuditHead) valid() bool {
+	return h.Seq > 0 && len(h.Hash) == 64 && strings.Trim(h.Hash, "0123456789abcdef") == ""
+}
 
 // AuditReadParams are audit.read's params.
 type AuditReadParams struct {

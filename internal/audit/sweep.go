@@ -44,10 +44,15 @@ func (l *Logs) list() ([]api.AuditLog, error) {
 			continue
 		}
 		dir := filepath.Join(l.dir, e.Name())
-		a := api.AuditLog{Sandbox: e.Name(), Removed: true}
-		files, err := os.ReadDir(dir)
+		st, err := e.Info()
 		if err != nil {
 			continue // somebody else's sweep
+		}
+		// That of the folder too: one without files is just being made.
+		a := api.AuditLog{Sandbox: e.Name(), Removed: true, Written: st.ModTime().UTC()}
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			continue
 		}
 		for _, f := range files {
 			st, err := f.Info()

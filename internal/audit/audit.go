@@ -61,6 +61,8 @@ type Logs struct {
 	mu    sync.Mutex
 	ends  map[string]end // of the logs that are open
 	grown chan struct{}  // closed, and made anew, when something was written
+
+	sweeping sync.Mutex // one sweep at a time
 }
 
 // end is how far a log that is open may be read.

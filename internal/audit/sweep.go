@@ -86,6 +86,8 @@ func locked(head string) bool {
 // Sweep removes the logs of sandboxes that are gone for too long, and the oldest where all
 // together are too large. It returns their folders.
 func (l *Logs) Sweep() (removed []string, err error) {
+	l.sweeping.Lock()
+	defer l.sweeping.Unlock()
 	s := l.settings.Load()
 	list, err := l.list()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
@@ -92,6 +93,12 @@ func (h *Host) memory(ctx context.Context) (m *Memory, err error) {
 	hutchd, err := hutchdOf(pids[0])
 	if err != nil {
 		return nil, err
+	}
+	// Idle, not just made: hutchd gives back what that took after two seconds.
+	select {
+	case <-time.After(4 * time.Second):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 	m.Hutchd, err = rss(hutchd)
 	return m, err

@@ -118,6 +118,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 		return api.Sandbox{}, err
 	}
 	defer m.wg.Done()
+	defer m.trim.Reset(trimAfter)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()

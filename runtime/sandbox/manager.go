@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -65,6 +66,8 @@ type Manager struct {
 	// removals are under way: counted under mu while their sandbox is still listed.
 	removals sync.WaitGroup
 
+	trim *time.Timer // gives back memory, see trimAfter
+
 	// dropping is held while hutch-launch is told to drop what was answered, so that its id
 	// is free for who waits for that. It is taken before mu.
 	dropping sync.Mutex
@@ -109,9 +112,15 @@ func NewManager(cfg Config) *Manager {
 		walks:    make(chan struct{}, maxWalks),
 		lastBusy: time.Now(),
 	}
+	m.trim = time.AfterFunc(trimAfter, debug.FreeOSMemory)
 	m.Configure(cfg.Settings)
 	return m
 }
+
+// trimAfter is how long no sandbox was created before what creating them took is given back
+// to the system: a fifth of hutchd's memory after two hundred. The runtime's own way takes
+// minutes, and needs garbage collections that an idle daemon has no reason for.
+const trimAfter = 2 * time.Second
 
 // Configure puts settings in force, for what starts from now on.
 func (m *Manager) Configure(s Settings) { m.settings.Store(&s) }
@@ -364,6 +373,7 @@ func (m *Manager) Leave() { m.leaving.Store(true) }
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
+	m.trim.Stop()
 	m.cancel(errClosed)
 	m.mu.Unlock()
 	m.wg.Wait()

@@ -58,8 +58,9 @@ type Signals struct {
 }
 
 // CatchSignals starts forwarding, soon (listenDelay). Until then a signal has its default
-// effect: hutch ends, and with its connection what it has started. The context that it returns is done, with an *Interrupted as its
-// cause, when the call is to end. Stop must be called.
+// effect: hutch ends, and with its connection what it has started. The context that it
+// returns is done, with an *Interrupted as its cause, when the call is to end. Stop must be
+// called.
 func CatchSignals(ctx context.Context) (context.Context, *Signals) {
 	events := make(chan os.Signal, 16)
 	ctx, s := forward(ctx, events, func() { notify(events) })

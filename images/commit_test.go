@@ -107,7 +107,7 @@ func TestCrashInTheCommit(t *testing.T) {
 	images := 0
 	for i := range 20 {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestCrashInTheCommit$")
-		cmd.Env = append(os.Environ(), crashVar+"="+dir)
+		cmd.Env = append(os.Environ(), crashVar+"="+dir, "TMPDIR="+t.TempDir()) // its own is removed by nobody
 		out, err := cmd.StdoutPipe()
 		must(t, err)
 		must(t, cmd.Start())

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"bufio"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -131,6 +132,7 @@ func TestCrashAnywhere(t *testing.T) {
 			if err := s.Remove(refs[(i+1)%2], nil); err != nil && api.ErrorCode(err) != api.NotFound {
 				t.Fatal(err)
 			}
+			fmt.Println("pulled")
 		}
 	}
 	testenv.Require(t, probe.UserNamespaces(t.Context()))
@@ -153,11 +155,22 @@ func TestCrashAnywhere(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "images")
 	opts := Options{SingleUID: os.Geteuid() != 0}
 	seen, swept := 0, 0
-	for range rounds {
+	pull := 200 * time.Millisecond // what one takes, about: machines differ tenfold
+	for i := range rounds {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestCrashAnywhere$")
 		cmd.Env = append(os.Environ(), crashVar+"="+dir, "HUTCH_TEST_IMAGES_REF="+it.Ref(registry, "app", "v"))
+		out, err := cmd.StdoutPipe()
+		must(t, err)
 		must(t, cmd.Start())
-		<-time.After(rand.N(450 * time.Millisecond))
+		lines := bufio.NewReader(out)
+		for range i % 3 { // killed in the first pull, or after one or two
+			begun := time.Now()
+			if line, err := lines.ReadString('\n'); line != "pulled\n" {
+				t.Fatalf("%q, %v", line, err)
+			}
+			pull = time.Since(begun)
+		}
+		<-time.After(rand.N(2 * pull))
 		must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		left, _ := filepath.Glob(filepath.Join(dir, tmpDir, "*"))

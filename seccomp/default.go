@@ -1,58 +1,13 @@
 package seccomp
 
-import (
-	"sort"
-	"strings"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/hutch-sh/hutch/runtime/api"
-)
-
-// Names of the built-in profiles, as a spec and the launch protocol say them.
-const (
-	// DefaultName is the profile of every command in a sandbox.
-	DefaultName = "default"
-	// InitName is the profile of PID 1. Filters stack, so whatever it refuses is
-	// refused to commands as well.
-	InitName = "init"
-)
-
-// profiles makes each built-in profile.
-var profiles = map[string]func() Profile{
-	DefaultName: Default,
-	InitName:    Init,
-}
-
-// ByName returns a built-in profile.
-func ByName(name string) (Profile, error) {
-	if f, ok := profiles[name]; ok {
-		return f(), nil
-	}
-	names := make([]string, 0, len(profiles))
-	for n := range profiles {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return Profile{}, api.Errorf(api.InvalidArgument, "unknown seccomp profile %q", name).
-		WithHint("use one of %s", strings.Join(names, ", "))
-}
-
-// Default is the profile of every command that runs in a sandbox.
+// Default is the profile of commands for which nobody asks for another.
 func Default() Profile {
 	rules := conditionalRules()
+	rules = append(rules, socketRules(true)...)
 	rules = append(rules, allowedRules()...)
 	return Profile{Name: DefaultName, Rules: append(rules, refusedRules()...)}
-}
-
-// Init is the profile of PID 1: Default and what only PID 1 may do.
-func Init() Profile {
-	rules := []Rule{{
-		Reason: "CLONE_INTO_CGROUP exists only here, and puts a command into its cgroup before its first instruction. " +
-			"The flags lie in memory, out of a filter's reach, so nobody but PID 1 may have it",
-		Syscalls: []string{"clone3"},
-	}}
-	return Profile{Name: InitName, Rules: append(rules, Default().Rules...)}
 }
 
 // int32Mask selects the part of a register that the kernel reads for an
@@ -130,23 +85,23 @@ func conditionalRules() []Rule {
 			Syscalls: []string{"personality"}, When: []Cond{int32Arg(0, v)},
 		})
 	}
-	rules = append(rules, Rule{
+	return append(rules, Rule{
 		Reason:   "other personalities weaken memory protection (READ_IMPLIES_EXEC, MMAP_PAGE_ZERO) or select dead ABIs",
 		Syscalls: []string{"personality"}, Errno: unix.EPERM,
 	})
-	return append(rules, socketRules()...)
 }
 
 // socketRules decide which sockets can be made. The errnos are the ones of a
 // kernel built without the protocol, which programs are prepared for: PAM and
 // sudo take EPROTONOSUPPORT for "no audit" and go on, but end at EPERM.
-func socketRules() []Rule {
-	rules := []Rule{
-		{Reason: "local sockets", Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_UNIX)}},
-		{Reason: "libc lists addresses and interfaces by it, in getaddrinfo for one",
-			Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK), int32Arg(2, unix.NETLINK_ROUTE)}},
-		{Reason: "the other netlink protocols (netfilter, xfrm, audit, crypto, generic) configure the kernel",
-			Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK)}, Errno: unix.EPROTONOSUPPORT},
+func socketRules(netlink bool) []Rule {
+	rules := []Rule{localSockets}
+	if netlink {
+		rules = append(rules,
+			Rule{Reason: "libc lists addresses and interfaces by it, in getaddrinfo for one",
+				Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK), int32Arg(2, unix.NETLINK_ROUTE)}},
+			Rule{Reason: "the other netlink protocols (netfilter, xfrm, audit, crypto, generic) configure the kernel",
+				Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK)}, Errno: unix.EPROTONOSUPPORT})
 	}
 	for _, family := range []uint64{unix.AF_INET, unix.AF_INET6} {
 		rules = append(rules, inetRules(family)...)
@@ -160,6 +115,9 @@ func socketRules() []Rule {
 			Syscalls: []string{"socketpair"}, Errno: unix.EAFNOSUPPORT},
 	)
 }
+
+// localSockets is what is left of socket(2) where there is no network.
+var localSockets = Rule{Reason: "local sockets", Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_UNIX)}}
 
 // inetRules allow the stream and datagram protocols of an internet family that
 // the network policy understands.

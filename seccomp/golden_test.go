@@ -119,13 +119,16 @@ func TestGolden(t *testing.T) {
 	for _, arch := range arches {
 		t.Run(arch, func(t *testing.T) {
 			nrs := numbers(t, arch)
-			def, ini := lowered(t, Default(), arch), lowered(t, Init(), arch)
+			def := lowered(t, Default(), arch)
+			others := []Profile{Init(), Build(), Strict(), Browser()}
 			var b strings.Builder
-			fmt.Fprintf(&b, "# %s: number, name, decision of default [| of init, where it differs]\n", arch)
+			fmt.Fprintf(&b, "# %s: number, name, decision of default [| PROFILE: its decision, where it differs]\n", arch)
 			for _, name := range slices.SortedFunc(maps.Keys(nrs), func(x, y string) int { return int(nrs[x]) - int(nrs[y]) }) {
 				line := fmt.Sprintf("%d %s %s", nrs[name], name, describe(def[name]))
-				if i := describe(ini[name]); i != describe(def[name]) {
-					line += " | " + i
+				for _, p := range others {
+					if d := describe(lowered(t, p, arch)[name]); d != describe(def[name]) {
+						line += " | " + p.Name + ": " + d
+					}
 				}
 				fmt.Fprintln(&b, line)
 			}
@@ -192,7 +195,7 @@ func mapKeys[V any](m map[string]V) map[string]bool {
 // TestNoRedundantRule removes each name from each rule and expects another
 // decision somewhere.
 func TestNoRedundantRule(t *testing.T) {
-	for _, p := range []Profile{Default(), Init()} {
+	for _, p := range builtin() {
 		for i, r := range p.Rules {
 			for _, name := range r.Syscalls {
 				with := call{name: name, rules: rulesOf(p, name, -1)}
@@ -223,15 +226,44 @@ func rulesOf(p Profile, name string, skip int) []Rule {
 	return out
 }
 
-// TestInitIsSuperset: filters stack, so what Init refuses no command can have.
-func TestInitIsSuperset(t *testing.T) {
+// builtin are all built-in profiles.
+func builtin() []Profile {
+	var out []Profile
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
+		out = append(out, profiles[name]())
+	}
+	return out
+}
+
+// TestSupersets: filters stack, so what PID 1's refuses no command can have; and each of
+// the profiles that are said to be narrower is.
+func TestSupersets(t *testing.T) {
+	pairs := [][2]string{{StrictName, BuildName}, {BuildName, DefaultName}}
+	for _, name := range []string{DefaultName, StrictName, BuildName, BrowserName} {
+		pairs = append(pairs, [2]string{name, InitFor(name)})
+	}
 	for _, arch := range arches {
-		ini := lowered(t, Init(), arch)
-		for name, c := range lowered(t, Default(), arch) {
-			for args := range c.interesting() {
-				if c.decide(args) == 0 && ini[name].decide(args) != 0 {
-					t.Errorf("%s: default allows %s %#x, init does not", arch, name, args)
+		for _, pair := range pairs {
+			upper := lowered(t, profiles[pair[1]](), arch)
+			for name, c := range lowered(t, profiles[pair[0]](), arch) {
+				both := call{rules: slices.Concat(c.rules, upper[name].rules)}
+				for args := range both.interesting() {
+					if c.decide(args) == 0 && upper[name].decide(args) != 0 {
+						t.Errorf("%s: %s allows %s %#x, %s does not", arch, pair[0], name, args, pair[1])
+					}
 				}
+			}
+		}
+	}
+}
+
+// TestBrowserRefuses: what nobody may do, who makes user namespaces may not either.
+func TestBrowserRefuses(t *testing.T) {
+	p := Browser()
+	for _, r := range refusedRules() {
+		for _, name := range r.Syscalls {
+			if got := p.Decide(name, [6]uint64{}); got != unix.EPERM {
+				t.Errorf("%s: %v", name, got)
 			}
 		}
 	}

@@ -177,7 +177,19 @@ var probes = map[string]probe{
 	"reboot":        refusedProbe(unix.SYS_REBOOT),
 	"sethostname":   refusedProbe(unix.SYS_SETHOSTNAME),
 	"statmount":     {nr: unix.SYS_STATMOUNT, args: [6]uintptr{1}, want: unix.ENOSYS, twin: "open"},
-	"process_madv":  {nr: unix.SYS_PROCESS_MADVISE, args: [6]uintptr{noFd}, want: unix.ENOSYS, twin: "open"},
+	// What tells the other profiles apart; under default they reach the kernel.
+	"read":           {nr: unix.SYS_READ, args: [6]uintptr{noFd}, want: unix.EBADF},
+	"setuid":         {nr: unix.SYS_SETUID, args: [6]uintptr{noFd}, want: unix.EINVAL},
+	"shmget":         {nr: unix.SYS_SHMGET, args: [6]uintptr{0, 0, 0}, want: unix.EINVAL},
+	"aio":            {nr: unix.SYS_IO_SETUP, args: [6]uintptr{1, 0}, want: unix.EFAULT},
+	"clone mounts":   {nr: unix.SYS_CLONE, args: [6]uintptr{unix.CLONE_NEWNS | unix.CLONE_FS}, want: unix.EPERM, twin: "clone"},
+	"unshare mounts": {nr: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWNS}, want: unix.EPERM, twin: "unshare 0"},
+	"tables":         {nr: unix.SYS_SETSOCKOPT, args: [6]uintptr{noFd, unix.SOL_IP, 64}, want: unix.EBADF},
+	"keepalive":      {nr: unix.SYS_SETSOCKOPT, args: [6]uintptr{noFd, unix.SOL_SOCKET, unix.SO_KEEPALIVE}, want: unix.EBADF},
+	"set flags":      {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.SIOCSIFFLAGS}, want: unix.EBADF},
+	"flags":          {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.SIOCGIFFLAGS}, want: unix.EBADF},
+
+	"process_madv": {nr: unix.SYS_PROCESS_MADVISE, args: [6]uintptr{noFd}, want: unix.ENOSYS, twin: "open"},
 }
 
 // refusedProbe is a call with useless arguments: all pointers bad, all fds

@@ -4,6 +4,7 @@ package seccomp
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -13,6 +14,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
+// ErrWhole says that OnTop has no short program.
+var ErrWhole = errors.New("arguments decide what is refused on top")
+
 // OnTop is a program for a process that is under base's already: both together decide
 // as p does. Filters stack and the strictest answer wins, the newest of equal ones
 // (kernel/seccomp.c, seccomp_run_filters), so it holds only what p refuses and base does
@@ -21,8 +25,8 @@ import (
 // The kernel translates and compiles a filter each time that one is installed: 0.1 ms for
 // a whole profile, which every command paid.
 //
-// It is an error when base refuses what p allows, or when more than the number of a call
-// decides what is left.
+// It is an error when base refuses what p allows, and ErrWhole when more than the number of a call
+// decides what is left: then all of p has to be installed.
 func OnTop(base, p Profile) (Program, error) {
 	calls, err := lowerNative(p)
 	if err != nil {
@@ -33,6 +37,9 @@ func OnTop(base, p Profile) (Program, error) {
 		return Program{}, err
 	}
 	refused, err := stricter(below, calls)
+	if errors.Is(err, ErrWhole) {
+		return Program{}, err
+	}
 	if err != nil {
 		return Program{}, api.Errorf(api.Internal, "seccomp profile %q on top of %q: %w", p.Name, base.Name, err)
 	}
@@ -78,7 +85,7 @@ func stricter(base, calls []call) ([]refusal, error) {
 			continue
 		}
 		if len(answers) != 1 {
-			return nil, fmt.Errorf("call %d: arguments decide", nr)
+			return nil, fmt.Errorf("call %d: %w", nr, ErrWhole)
 		}
 		for errno := range answers {
 			refused = append(refused, refusal{nr, errno})

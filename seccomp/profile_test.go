@@ -11,7 +11,7 @@ import (
 )
 
 func TestByName(t *testing.T) {
-	for _, name := range []string{DefaultName, InitName} {
+	for name := range profiles {
 		if p, err := ByName(name); err != nil || p.Name != name {
 			t.Errorf("ByName(%q) = %q, %v", name, p.Name, err)
 		}
@@ -23,7 +23,7 @@ func TestByName(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	for _, p := range []Profile{Default(), Init()} {
+	for _, p := range builtin() {
 		if err := p.Validate(); err != nil {
 			t.Error(err)
 		}

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -20,23 +21,39 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "init" {
 		libcontainer.Init()
 	}
-	os.Exit(launch.Main(launch.Config{Filter: filter}))
+	os.Exit(launch.Main(launch.Config{Filter: filter, Custom: custom, Init: seccomp.InitFor}))
 }
 
 // filter compiles a built-in seccomp profile, or finds it in the state folder. Commands
-// are under PID 1's already, so theirs is only what that one lacks.
+// are under PID 1's already, so theirs is only what that one lacks, where that is simple.
 func filter(stateDir, profile string) ([]byte, error) {
 	p, err := seccomp.ByName(profile)
 	if err != nil {
 		return nil, err
 	}
-	if p.Name != seccomp.InitName {
-		program, err := seccomp.OnTop(seccomp.Init(), p)
-		return program.BPF, err
+	if below := seccomp.InitFor(profile); !seccomp.IsInit(profile) {
+		base, err := seccomp.ByName(below)
+		if err != nil {
+			return nil, err
+		}
+		program, err := seccomp.OnTop(base, p)
+		if !errors.Is(err, seccomp.ErrWhole) {
+			return program.BPF, err
+		}
 	}
 	program, err := seccomp.Cached(filepath.Join(stateDir, "cache", "seccomp"), p)
 	if err != nil {
 		return nil, err
 	}
 	return program.BPF, nil
+}
+
+// custom compiles a profile of the caller's own.
+func custom(text string) ([]byte, error) {
+	c, err := seccomp.ParseCustom(text)
+	if err != nil {
+		return nil, err
+	}
+	program, err := seccomp.CompileCustom(c)
+	return program.BPF, err
 }

@@ -112,7 +112,7 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"--network", "none", "--allow", "example.com", "img"}, api.InvalidArgument, "network.mode"},
 		{[]string{"--network", "open", "--learn", "deny", "img"}, api.InvalidArgument, "--learn"},
 		{[]string{"--policy", "/no/such", "img"}, api.InvalidArgument, "/no/such"},
-		{[]string{"--seccomp", "unconfined", "img"}, api.Unavailable, "--seccomp unconfined"},
+		{[]string{"--seccomp", "unconfined", "img"}, api.InvalidArgument, "--seccomp unconfined"},
 		{[]string{"-d", "-t", "img"}, api.InvalidArgument, "-d"},
 		{[]string{"-d", "--private", "img"}, api.InvalidArgument, "--private"},
 		{[]string{"--keep", "--private", "img"}, api.InvalidArgument, "--keep"},

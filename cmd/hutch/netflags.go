@@ -113,21 +113,27 @@ func (f *netFlags) policy(command string) (p api.NetPolicy, err error) {
 const maxPolicy = 2 << 20
 
 func readPolicy(path string) (api.NetPolicy, error) {
-	file, err := os.Open(path)
+	data, err := readBounded(path, maxPolicy)
 	if err != nil {
 		return api.NetPolicy{}, api.Errorf(api.InvalidArgument, "--policy: %w", err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxPolicy+1))
-	switch {
-	case err != nil:
-		return api.NetPolicy{}, api.Errorf(api.InvalidArgument, "--policy: %w", err)
-	case len(data) > maxPolicy:
-		return api.NetPolicy{}, api.Errorf(api.InvalidArgument, "--policy: %s has more than %d bytes", path, maxPolicy)
 	}
 	p, err := config.ParsePolicy(data)
 	if err != nil {
 		return p, api.Errorf(api.InvalidArgument, "--policy: %s: %w", path, err).WithHint("it may hold mode, allow, block, allow_cidrs, block_cidrs and learn: see docs/network.md")
 	}
 	return p, nil
+}
+
+// readBounded reads a file of at most so many bytes.
+func readBounded(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s has more than %d bytes", path, most)
+	}
+	return data, err
 }

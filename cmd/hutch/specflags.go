@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -174,14 +175,25 @@ func addExecLimits(fs *pflag.FlagSet, l *api.Limits) {
 func (o *specFlags) addNetwork(fs *pflag.FlagSet) {
 	o.network.add(fs)
 	fs.BoolVar(&o.network.ebpf, "require-ebpf", false, "fail unless the kernel itself enforces the network policy, which hutch inspect shows as eBPF")
-	fs.Func("seccomp", "system call `PROFILE` (default \"default\")", func(v string) error {
-		if v != "default" {
-			return unavailableFlag{"seccomp", "--seccomp default"}.Set(v)
+	fs.Func("seccomp", "which system calls commands may make: `PROFILE` default, strict (computation), build (package installs), browser, or FILE.json", o.setSeccomp)
+}
+
+// setSeccomp takes the name of a profile or, with a slash or .json in it, that of a file with one.
+func (o *specFlags) setSeccomp(v string) error {
+	if !strings.ContainsRune(v, '/') && !strings.HasSuffix(v, ".json") {
+		o.spec.Seccomp, o.spec.SeccompProfile = api.SeccompProfile(v), ""
+		if o.spec.Seccomp == api.SeccompCustom || !slices.Contains(api.SeccompProfiles, o.spec.Seccomp) {
+			return api.Errorf(api.InvalidArgument, "--seccomp %s: no such profile", v).WithOp("run").
+				WithHint("use default, strict, build, browser, or the path of a file with a profile as OCI runtimes have it (./my.json)")
 		}
-		o.spec.Seccomp = v
 		return nil
-	})
-	fs.Lookup("seccomp").Hidden = true
+	}
+	text, err := readBounded(v, api.MaxSeccompProfile)
+	if err != nil {
+		return api.Errorf(api.InvalidArgument, "--seccomp: %w", err).WithOp("run")
+	}
+	o.spec.Seccomp, o.spec.SeccompProfile = api.SeccompCustom, string(text)
+	return nil
 }
 
 // build completes the spec from the flags that were given.

@@ -31,10 +31,14 @@ type Spec struct {
 	Mounts    []Mount           `json:"mounts,omitempty"`
 	Limits    Limits            `json:"limits,omitzero"`
 	Network   NetPolicy         `json:"network,omitzero"`
-	Seccomp   string            `json:"seccomp,omitempty"` // profile; default "default"
-	Scope     *Scope            `json:"scope,omitempty"`
-	TTLS      float64           `json:"ttl_s,omitempty"`  // life of the sandbox in seconds, 0 = no end
-	IdleS     float64           `json:"idle_s,omitempty"` // seconds without an exec that it may be, 0 = any
+	// Seccomp is which system calls commands may make; default SeccompDefault.
+	Seccomp SeccompProfile `json:"seccomp,omitempty"`
+	// SeccompProfile is, with SeccompCustom, the text of a profile as the OCI runtime specification
+	// has it, at most MaxSeccompProfile bytes. It can take away from SeccompDefault and not add.
+	SeccompProfile string  `json:"seccomp_profile,omitempty"`
+	Scope          *Scope  `json:"scope,omitempty"`
+	TTLS           float64 `json:"ttl_s,omitempty"`  // life of the sandbox in seconds, 0 = no end
+	IdleS          float64 `json:"idle_s,omitempty"` // seconds without an exec that it may be, 0 = any
 	// What is done when they are over; default LifeRemove.
 	TTLAction  LifeAction `json:"ttl_action,omitempty"`
 	IdleAction LifeAction `json:"idle_action,omitempty"`
@@ -47,6 +51,25 @@ type Spec struct {
 	// removes it when the connection that created it is lost.
 	Owner string `json:"owner,omitempty"`
 }
+
+// SeccompProfile names what system calls the commands of a sandbox may make.
+type SeccompProfile string
+
+// The profiles. SeccompStrict allows less than SeccompBuild, that less than SeccompDefault,
+// and SeccompBrowser something else.
+const (
+	SeccompDefault SeccompProfile = "default" // any program, but for what reaches the kernel's rarely used parts
+	SeccompStrict  SeccompProfile = "strict"  // pure computation: no sockets but local ones, one user, no debuggers
+	SeccompBuild   SeccompProfile = "build"   // package installs and compilers: no debuggers
+	SeccompBrowser SeccompProfile = "browser" // for programs that make user namespaces: a weaker wall
+	SeccompCustom  SeccompProfile = "custom"  // Spec.SeccompProfile has it
+)
+
+// SeccompProfiles are all of them.
+var SeccompProfiles = []SeccompProfile{SeccompDefault, SeccompStrict, SeccompBuild, SeccompBrowser, SeccompCustom}
+
+// MaxSeccompProfile bounds the text of a custom profile, in bytes.
+const MaxSeccompProfile = 256 << 10
 
 // OwnerConnection ties a sandbox to the connection that created it.
 const OwnerConnection = "connection"
@@ -193,6 +216,7 @@ type Sandbox struct {
 	// limits.best_effort those that were asked for.
 	Unenforced []Unenforced       `json:"unenforced,omitempty"`
 	Network    SandboxNetwork     `json:"network"`
+	Seccomp    SeccompProfile     `json:"seccomp"` // which system calls its commands may make
 	Isolation  Isolation          `json:"isolation"`
 	PhasesMS   map[string]float64 `json:"phases_ms"`
 	// Debug is set only in the answer to a create that asked for it.

@@ -45,7 +45,7 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkUnbuilt,
+		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkSeccomp, checkUnbuilt,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
@@ -229,8 +229,20 @@ func checkUnbuilt(s *Spec) error {
 		return unavailable("template", "templates")
 	case s.Scope != nil:
 		return unavailable("scope", "scopes")
-	case s.Seccomp != "" && s.Seccomp != "default":
-		return unavailable("seccomp", fmt.Sprintf("the profile %q", s.Seccomp))
+	}
+	return nil
+}
+
+func checkSeccomp(s *Spec) error {
+	switch {
+	case s.Seccomp != "" && !slices.Contains(SeccompProfiles, s.Seccomp):
+		return invalid("seccomp", "%q is no profile", s.Seccomp).WithHint("use default, strict, build, browser or custom")
+	case s.Seccomp == SeccompCustom && s.SeccompProfile == "":
+		return invalid("seccomp_profile", "missing").WithHint("give the text of the custom profile")
+	case s.Seccomp != SeccompCustom && s.SeccompProfile != "":
+		return invalid("seccomp_profile", "given without seccomp \"custom\"").WithHint("set seccomp to custom, or leave the text out")
+	case len(s.SeccompProfile) > MaxSeccompProfile:
+		return invalid("seccomp_profile", "it has %d bytes", len(s.SeccompProfile)).WithHint("use at most %d", MaxSeccompProfile)
 	}
 	return nil
 }

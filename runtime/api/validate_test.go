@@ -62,7 +62,12 @@ func TestSpecValidate(t *testing.T) {
 		{"inodes", "limits.inodes", InvalidArgument, func(s *Spec) { s.Limits.Inodes = MinInodes - 1 }},
 		{"ask", "network.ask", Unavailable, func(s *Spec) { s.Network.Ask = true }},
 		{"scope", "scope", Unavailable, func(s *Spec) { s.Scope = &Scope{Kind: ScopeAgent} }},
-		{"seccomp", "seccomp", Unavailable, func(s *Spec) { s.Seccomp = "strict" }},
+		{"seccomp", "seccomp", InvalidArgument, func(s *Spec) { s.Seccomp = "lax" }},
+		{"custom seccomp without a text", "seccomp_profile", InvalidArgument, func(s *Spec) { s.Seccomp = SeccompCustom }},
+		{"text without custom seccomp", "seccomp_profile", InvalidArgument, func(s *Spec) { s.SeccompProfile = "{}" }},
+		{"long seccomp text", "seccomp_profile", InvalidArgument, func(s *Spec) {
+			s.Seccomp, s.SeccompProfile = SeccompCustom, strings.Repeat(" ", MaxSeccompProfile+1)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := Spec{Image: "host"}

@@ -47,6 +47,11 @@ func (s *server) reapOne() (orphan int, over *execution) {
 	if err != nil || pid <= 0 { // ECHILD, or none has ended
 		return -1, nil
 	}
+	if exit.status.Stopped() {
+		// One that asked to be traced by its parent (PTRACE_TRACEME), which PID 1 is. Nobody
+		// will let it go on, as under any parent that is no debugger.
+		return 0, nil
+	}
 	e := s.byPID[pid]
 	if e == nil {
 		return pid, nil

@@ -38,6 +38,7 @@ type creation struct {
 	container *libcontainer.Container
 	process   *libcontainer.Process
 	guest     *os.File // our end of the guest channel
+	filter    *os.File // of the commands; nil when it was handed on
 	ptmx      *os.File // nil without PtsDir
 }
 
@@ -70,6 +71,7 @@ func (c *creation) run() (map[string]float64, error) {
 		name string
 		do   func() error
 	}{
+		{"seccomp", c.compileFilter},
 		{"overlay", c.mountRoot},
 		{"pts", c.mountPts},
 		{"libcontainer_create", c.makeContainer},
@@ -151,6 +153,36 @@ func (c *creation) makeContainer() error {
 	return nil
 }
 
+// profile names the seccomp profile of commands.
+func (c *creation) profile() string {
+	if c.params.Seccomp == "" {
+		return defaultProfile
+	}
+	return c.params.Seccomp
+}
+
+// compileFilter makes the program for commands. It comes first, because a profile of the
+// caller's own may be wrong.
+func (c *creation) compileFilter() (err error) {
+	if text := c.params.SeccompProfile; text != "" {
+		c.filter, err = c.s.payload.custom(text)
+	} else {
+		c.filter, err = c.s.payload.filter(c.profile())
+	}
+	if err != nil {
+		return err
+	}
+	c.undo.Add(c.closeFilter)
+	return nil
+}
+
+func (c *creation) closeFilter() error {
+	if c.filter == nil { // handed on
+		return nil
+	}
+	return c.filter.Close()
+}
+
 // startInit starts libcontainer's init, which prepares the sandbox and then
 // waits for exec.
 func (c *creation) startInit() error {
@@ -161,7 +193,8 @@ func (c *creation) startInit() error {
 	defer theirs.Close()
 	c.guest = ours
 	c.undo.Add(ours.Close)
-	filter, err := c.s.payload.filter(initProfile)
+	payload := c.s.payload
+	filter, err := payload.filter(payload.config.Init(c.profile()))
 	if err != nil {
 		return err
 	}
@@ -173,7 +206,7 @@ func (c *creation) startInit() error {
 		Env: []string{"HOME=/"},
 		Cwd: "/",
 		// fd 3, 4 and 5 of PID 1.
-		ExtraFiles: []*os.File{theirs, filter, c.s.payload.init},
+		ExtraFiles: []*os.File{theirs, filter, payload.init},
 	}
 	c.sb.pid, err = c.s.children.start(func() (int, error) {
 		if err := c.container.Start(c.process); err != nil {
@@ -224,15 +257,8 @@ func (c *creation) execInit() error {
 
 // results collects the fds for hutchd, each of its own or a duplicate's.
 func (c *creation) results() (_ []*os.File, err error) {
-	profile := c.params.Seccomp
-	if profile == "" {
-		profile = defaultProfile
-	}
-	filter, err := c.s.payload.filter(profile)
-	if err != nil {
-		return nil, err
-	}
-	out := []*os.File{nil, filter, nil}
+	out := []*os.File{nil, c.filter, nil}
+	c.filter = nil
 	defer func() {
 		if err != nil {
 			packet.CloseAll(out)

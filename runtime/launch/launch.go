@@ -21,6 +21,10 @@ type Config struct {
 	// seccomp profile; it may cache in stateDir. It is called at most once for
 	// each profile, from any goroutine.
 	Filter func(stateDir, profile string) ([]byte, error)
+	// Custom compiles the text of a caller's profile to such a program.
+	Custom func(text string) ([]byte, error)
+	// Init names the profile of PID 1 for that of the commands.
+	Init func(profile string) string
 }
 
 // exitFailed is hutch-launch's exit code when it could not start hutchd.

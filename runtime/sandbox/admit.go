@@ -20,6 +20,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted) (*Sandbox, error) 
 	s.record = api.Sandbox{
 		ID: id, Name: s.name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
 		Image: req.Spec.Image, Labels: req.Spec.Labels, Limits: limits.limits, Unenforced: limits.missing, Network: api.SandboxNetwork{NetPolicy: req.Spec.Network.Settled()},
+		Seccomp:  api.SeccompProfile(orElse(string(req.Spec.Seccomp), string(api.SeccompDefault))),
 		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User,
 	}
 	if l := &s.record.Limits; l.DiskBytes > 0 && l.Inodes == 0 && req.Spec.Limits.Inodes != api.Unlimited {

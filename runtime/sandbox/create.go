@@ -104,6 +104,11 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	if err := req.Spec.Validate(); err != nil {
 		return api.Sandbox{}, err
 	}
+	if text := req.Spec.SeccompProfile; text != "" {
+		if err := m.cfg.CheckSeccomp(text); err != nil { // before an image is pulled, as below
+			return api.Sandbox{}, err
+		}
+	}
 	start := time.Now()
 	if err := m.cfg.Networks.Check(req.Spec.Network); err != nil { // before an image is pulled
 		return api.Sandbox{}, err
@@ -207,6 +212,7 @@ func (f *creation) build(context.Context) error {
 		CgroupV2Mount: h.CgroupMode == "v2",
 		NoFileHard:    h.NoFileHard,
 		ShmBytes:      f.s.record.Limits.DiskBytes,
+		Browser:       f.s.record.Seccomp == api.SeccompBrowser,
 	}
 	in.CgroupPath = f.s.cgroup
 	config, err := spec.JSON(in)
@@ -225,6 +231,8 @@ func (f *creation) launch(ctx context.Context) error {
 		},
 		RunDir: filepath.Join(f.s.dir, "run"),
 		PtsDir: filepath.Join(f.s.dir, "pts"),
+
+		Seccomp: string(f.s.record.Seccomp), SeccompProfile: f.req.Spec.SeccompProfile,
 	}
 	if h.CgroupV2 {
 		c.CgroupV2 = f.s.cgroup
@@ -301,7 +309,7 @@ func (f *creation) greet(ctx context.Context) error {
 const guestTimeout = 30 * time.Second
 
 func (f *creation) readBack(context.Context) error {
-	iso, err := isolationOf(f.s.record.PID, &f.m.cfg.Host, f.netns, f.s.net)
+	iso, err := isolationOf(f.s.record.PID, &f.m.cfg.Host, f.s.record.Seccomp, f.netns, f.s.net)
 	if err != nil {
 		return err
 	}

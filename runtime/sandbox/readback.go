@@ -15,7 +15,7 @@ import (
 // wall that every sandbox has is missing: a launch that silently lost one must
 // not become a sandbox. netns is the namespace that the policy is in force in, n what
 // enforces it, nil in mode none.
-func isolationOf(pid int, h *Host, netns *os.File, n Network) (api.Isolation, error) {
+func isolationOf(pid int, h *Host, profile api.SeccompProfile, netns *os.File, n Network) (api.Isolation, error) {
 	iso := api.Isolation{UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none"}
 	for _, ns := range []struct{ name, file string }{
 		{"user namespace", "user"}, {"pid namespace", "pid"}, {"mount namespace", "mnt"},
@@ -39,7 +39,7 @@ func isolationOf(pid int, h *Host, netns *os.File, n Network) (api.Isolation, er
 	if err != nil {
 		return iso, fmt.Errorf("read back isolation: %w", err)
 	}
-	if err := addStatus(&iso, string(status)); err != nil {
+	if err := addStatus(&iso, string(status), profile); err != nil {
 		return iso, err
 	}
 	iso.Walls = append(iso.Walls, h.filesWall()...)
@@ -115,7 +115,7 @@ func (h *Host) ebpfWall() api.Wall {
 }
 
 // addStatus adds what /proc/PID/status says (proc_pid_status(5)).
-func addStatus(iso *api.Isolation, status string) error {
+func addStatus(iso *api.Isolation, status string, profile api.SeccompProfile) error {
 	fields := map[string]string{}
 	for line := range strings.Lines(status) {
 		if k, v, ok := strings.Cut(line, ":"); ok {
@@ -140,10 +140,18 @@ func addStatus(iso *api.Isolation, status string) error {
 		}
 	}
 	iso.Walls = append(iso.Walls,
-		api.Wall{Name: "seccomp", Status: "yes", Detail: fields["Seccomp_filters"] + " filter on PID 1, one more on every command"},
+		api.Wall{Name: "seccomp", Status: "yes", Detail: seccompDetail(profile) + fields["Seccomp_filters"] + " filter on PID 1, one more on every command"},
 		api.Wall{Name: "no_new_privs", Status: "yes", Detail: "setuid files give nothing"},
 		api.Wall{Name: "capabilities", Status: "yes", Detail: "bounding set " + fields["CapBnd"]})
 	return nil
+}
+
+// seccompDetail says which profile commands are under.
+func seccompDetail(profile api.SeccompProfile) string {
+	if profile == api.SeccompBrowser {
+		return "profile browser, a weaker one: commands can make user, pid, network and ipc namespaces of their own; "
+	}
+	return "profile " + string(profile) + "; "
 }
 
 // Isolation is what any sandbox of this daemon gets, before there is one;

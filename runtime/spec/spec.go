@@ -47,7 +47,10 @@ type Input struct {
 	// limits there).
 	CgroupV2Mount bool
 
-	ShmBytes   int64  // of /dev/shm, at most the 64 MiB that it has by default; 0 = these
+	ShmBytes int64 // of /dev/shm, at most the 64 MiB that it has by default, 512 of a browser; 0 = these
+	// Browser allows what browsers need to confine their own children: user namespaces inside,
+	// and more shared memory.
+	Browser    bool
 	NoFileHard uint64 // hard RLIMIT_NOFILE, below hutchd's own
 }
 
@@ -80,14 +83,7 @@ func Build(in Input) *configs.Config {
 		MaskPaths:     maskPaths,
 		ReadonlyPaths: readonlyPaths,
 		Rlimits:       rlimits(in.NoFileHard),
-		// A user namespace made inside would bring back every capability and with
-		// it the kernel code behind them. seccomp refuses it as well.
-		Sysctl: map[string]string{
-			"user.max_user_namespaces": "0",
-			// Each of a sandbox's instances counts as the caller's, of whose 128 (by default)
-			// its own programs need some.
-			"user.max_inotify_instances": "32",
-		},
+		Sysctl:        sysctls(in.Browser),
 		// Inside hutchd's user namespace libcontainer's idea of "rootless" (euid 0
 		// mapped by newuidmap of its own) does not apply.
 		RootlessEUID: false,
@@ -96,6 +92,27 @@ func Build(in Input) *configs.Config {
 	}
 	c.RootlessCgroups = c.Cgroups.Rootless
 	return c
+}
+
+// nestedNamespaces is how many of each kind there may be inside where a browser confines its
+// renderers, each of which has one of each.
+const nestedNamespaces = "256"
+
+func sysctls(browser bool) map[string]string {
+	m := map[string]string{
+		// A user namespace made inside would bring back every capability and with
+		// it the kernel code behind them. seccomp refuses it as well.
+		"user.max_user_namespaces": "0",
+		// Each of a sandbox's instances counts as the caller's, of whose 128 (by default)
+		// its own programs need some.
+		"user.max_inotify_instances": "32",
+	}
+	if browser {
+		for _, kind := range []string{"user", "pid", "net", "ipc"} {
+			m["user.max_"+kind+"_namespaces"] = nestedNamespaces
+		}
+	}
+	return m
 }
 
 // JSON is Build's config as hutch-launch takes it, so that hutchd need not know

@@ -37,6 +37,7 @@ func TestBuild(t *testing.T) {
 		"cgroup2": func(in *Input) {
 			in.CgroupPath, in.CgroupV2Mount = "/user.slice/hutch-1-2/sandboxes/sb_abc", true
 		},
+		"browser": func(in *Input) { in.Browser = true },
 		"binds": func(in *Input) {
 			in.Binds = []Bind{
 				{Source: "/m/0", Target: "/workspace"},

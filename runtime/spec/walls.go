@@ -86,7 +86,7 @@ func mounts(in Input) []*configs.Mount {
 		{Source: "proc", Destination: "/proc", Device: "proc", Flags: noSuidDevExec},
 		{Source: "tmpfs", Destination: "/dev", Device: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_STRICTATIME, Data: "mode=755,size=64k,nr_inodes=1k"},
 		{Source: in.PtsDir, Destination: "/dev/pts", Device: "bind", Flags: unix.MS_BIND | unix.MS_NOSUID | unix.MS_NOEXEC},
-		{Source: "shm", Destination: "/dev/shm", Device: "tmpfs", Flags: noSuidDevExec, Data: shmOptions(in.ShmBytes)},
+		{Source: "shm", Destination: "/dev/shm", Device: "tmpfs", Flags: noSuidDevExec, Data: shmOptions(in)},
 		{Source: "mqueue", Destination: "/dev/mqueue", Device: "mqueue", Flags: noSuidDevExec},
 	}
 	if in.CgroupV2Mount {
@@ -101,8 +101,11 @@ func mounts(in Input) []*configs.Mount {
 }
 
 // shmOptions bound /dev/shm, which is in memory: also the files in it that take none.
-func shmOptions(bytes int64) string {
-	const most = 64 << 20
+func shmOptions(in Input) string {
+	bytes, most := in.ShmBytes, int64(64<<20)
+	if in.Browser {
+		most = 512 << 20
+	}
 	if bytes <= 0 || bytes > most {
 		bytes = most
 	}

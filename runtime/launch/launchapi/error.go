@@ -8,7 +8,7 @@ import (
 
 // API is e as an error of runtime/api.
 func (e *Error) API() *api.Error {
-	return &api.Error{Code: api.Code(e.Code), Op: e.Op, Msg: e.Msg, Hint: e.Hint}
+	return &api.Error{Code: api.Code(e.Code), Op: e.Op, Msg: e.Msg, Field: e.Field, Hint: e.Hint}
 }
 
 // FromError makes the wire form of err: its own code, operation and hint where
@@ -21,8 +21,8 @@ func FromError(err error) *Error {
 	if err.Error() == e.Error() { // e itself, not something around it
 		msg := *e
 		msg.Op = ""
-		return &Error{Code: string(e.Code), Op: e.Op, Msg: msg.Error(), Hint: e.Hint}
+		return &Error{Code: string(e.Code), Op: e.Op, Msg: msg.Error(), Field: e.Field, Hint: e.Hint}
 	}
 	// Wrapped or joined: keep all of the text.
-	return &Error{Code: string(e.Code), Msg: err.Error(), Hint: e.Hint}
+	return &Error{Code: string(e.Code), Msg: err.Error(), Field: e.Field, Hint: e.Hint}
 }

@@ -138,8 +138,10 @@ type Create struct {
 	// CgroupMount, when set, is where cgroup2 is mounted: PID 1 is moved into the
 	// child "init" of its cgroup, beside which execs get theirs.
 	CgroupMount string `json:"cgroup_mount,omitempty"`
-	// Seccomp names the profile for commands; "" is the default one.
-	Seccomp string `json:"seccomp,omitempty"`
+	// Seccomp names the profile for commands; "" is the default one. The text of a custom one is
+	// in SeccompProfile, and is compiled here.
+	Seccomp        string `json:"seccomp,omitempty"`
+	SeccompProfile string `json:"seccomp_profile,omitempty"`
 }
 
 // Overlay is one overlay mount. Layers are immutable and shared.
@@ -203,8 +205,9 @@ type Exited struct {
 
 // Error is a failure of hutch-launch, with the code of runtime/api.
 type Error struct {
-	Code string `json:"code"`
-	Op   string `json:"op"`
-	Msg  string `json:"msg"`
-	Hint string `json:"hint,omitempty"`
+	Code  string `json:"code"`
+	Op    string `json:"op"`
+	Msg   string `json:"msg"`
+	Field string `json:"field,omitempty"`
+	Hint  string `json:"hint,omitempty"`
 }

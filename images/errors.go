@@ -123,7 +123,7 @@ func refused(err error) *api.Error {
 	switch {
 	case errors.As(err, &unauthorized), status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return api.Errorf(api.PermissionDenied, "%w", err).
-			WithHint("The image does not exist or is private: check the name, or log in (podman login, docker login) as the user that runs hutch.")
+			WithHint("The image does not exist or is private: check the name, or log in (hutch login).")
 	case strings.Contains(err.Error(), " is blocked in "): // by the library, as text only
 		return api.Errorf(api.PermissionDenied, "%w", err).WithHint("Whoever wrote registries.conf does not want this registry to be used.")
 	case status == http.StatusNotFound:

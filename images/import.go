@@ -240,7 +240,7 @@ func (s *Store) importArchive(ctx context.Context, in *importSource, named refer
 		return nil, err
 	}
 	defer release()
-	sys, err := s.systemContext(named, want)
+	sys, err := s.systemContext(reference.Domain(named), named.Name(), want)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (s *Store) push(ctx context.Context, img *Image, named reference.Named, rep
 	if err != nil {
 		return api.Pushed{}, err
 	}
-	sys, err := s.systemContext(named, want)
+	sys, err := s.systemContext(reference.Domain(named), named.Name(), want)
 	if err != nil {
 		return api.Pushed{}, err
 	}
@@ -244,7 +244,7 @@ func pushError(ctx context.Context, err error, op, dir string) error {
 		return api.Errorf(api.Unavailable, "%w", err).WithOp(op).WithHint("Push again; if it stays, the registry or a proxy in between is broken.")
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return api.Errorf(api.PermissionDenied, "the registry does not let you push: %w", err).WithOp(op).
-			WithHint("Log in (podman login, docker login) as the user that runs hutch, and check that you may write there.")
+			WithHint("Log in (hutch login), and check that you may write there.")
 	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		return api.Errorf(api.FailedPrecondition, "the registry takes no such image: %w", err).WithOp(op).
 			WithHint("Check the name; a mirror or a cache of another registry takes none.")

@@ -47,7 +47,7 @@ func (r *remote) close() { _ = r.src.Close() }
 // openRemote fetches manifests and configuration. The caller must close the
 // result.
 func (s *Store) openRemote(ctx context.Context, named reference.Named, want platform) (*remote, error) {
-	sys, err := s.systemContext(named, want)
+	sys, err := s.systemContext(reference.Domain(named), named.Name(), want)
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +93,8 @@ func (r *remote) ask(ctx context.Context, ref types.ImageReference, sys *types.S
 }
 
 // systemContext says where containers/image finds its configuration and what
-// it may do.
-func (s *Store) systemContext(named reference.Named, want platform) (*types.SystemContext, error) {
+// it may do with name, which is of the registry domain.
+func (s *Store) systemContext(domain, name string, want platform) (*types.SystemContext, error) {
 	if err := checkHome(); err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ func (s *Store) systemContext(named reference.Named, want platform) (*types.Syst
 	sys.RegistriesDirPath = dir
 	// Plain http is for loopback only, where nobody listens in; a registry
 	// that registries.conf describes is used as described there.
-	if isLoopback(reference.Domain(named)) {
-		known, err := sysregistriesv2.FindRegistry(sys, named.Name())
+	if isLoopback(domain) {
+		known, err := sysregistriesv2.FindRegistry(sys, name)
 		if err != nil {
 			return nil, fmt.Errorf("read registries.conf: %w", err)
 		}

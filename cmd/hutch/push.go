@@ -17,7 +17,7 @@ func newPush() *cobra.Command {
 		Use:   "push [flags] IMAGE [REGISTRY/REPOSITORY:TAG]",
 		Short: "Send an image to a registry",
 		Long: `Send an image to the registry that its name says, or another one. Layers that are there
-already are not sent. Names and passwords are those of podman login and docker login; plain
+already are not sent. Names and passwords are those of hutch login; plain
 HTTP is for this machine, and for what registries.conf says.
 
 Layers are packed anew: see hutch image save --help.`,

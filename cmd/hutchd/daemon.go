@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -148,10 +147,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		return err
 	}
 	undo.Add(d.audit.Close)
-	d.store, err = images.Open(filepath.Join(d.cfg.Data, "images"), images.Options{
-		SingleUID: d.host.UserMap == "single", Logger: d.log,
-	})
-	if err != nil {
+	if d.store, err = d.openImages(); err != nil {
 		return err
 	}
 	undo.Add(d.store.Close)

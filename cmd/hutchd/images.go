@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -11,6 +15,22 @@ import (
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
 )
+
+// openImages opens the image store. Credentials of registries are where the environment of
+// whoever started the daemon says, as for podman. Without a runtime folder, and root's daemon
+// has none since it is somebody else, they are below the state folder: the library's own
+// choice, /run/containers/0, goes by a uid that this one is not outside.
+func (d *daemon) openImages() (*images.Store, error) {
+	if _, err := os.Stat(os.Getenv("XDG_RUNTIME_DIR")); err != nil {
+		own := filepath.Join(d.cfg.Data, "home")
+		if err := errors.Join(os.MkdirAll(own, 0o700), os.Setenv("XDG_RUNTIME_DIR", own)); err != nil {
+			return nil, fmt.Errorf("a place for the credentials of registries: %w", err)
+		}
+	}
+	return images.Open(filepath.Join(d.cfg.Data, "images"), images.Options{
+		SingleUID: d.host.UserMap == "single", Logger: d.log, AuthFile: os.Getenv("REGISTRY_AUTH_FILE"),
+	})
+}
 
 // imageSource gives sandboxes their root file systems.
 type imageSource struct {
@@ -166,6 +186,17 @@ func (b imageBackend) Remove(ref string) error {
 		return err
 	}
 	return b.d.store.Remove(ref, nil)
+}
+
+func (b imageBackend) Login(ctx context.Context, p api.LoginParams) (api.Login, error) {
+	b.d.busy.Add(1)
+	defer b.d.busy.Add(-1)
+	return b.d.store.Login(ctx, p)
+}
+
+func (b imageBackend) Logout(registry string) error { return b.d.store.Logout(registry) }
+func (b imageBackend) GetLogin(registry string) (api.Login, error) {
+	return b.d.store.GetLogin(registry)
 }
 
 func (b imageBackend) Tag(p api.TagParams) (api.Image, error) {

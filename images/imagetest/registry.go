@@ -24,7 +24,41 @@ import (
 // the program is not installed the test is skipped.
 func StartRegistry(t testing.TB) string {
 	t.Helper()
-	url, stop, err := RunRegistry(t.TempDir())
+	return startRegistry(t, "")
+}
+
+// Users and their passwords that StartPrivateRegistry knows.
+var Users = map[string]string{"me": "s3cret-word", "you": "other-word"}
+
+// usersFile is Users as htpasswd -B -C 4 writes them.
+const usersFile = `me:$2a$04$yYBvL5yDUErerH/EHTfxFOFmNI4TbsnUpR5Gd5jB3Ab7Sca09uopa
+you:$2a$04$0s9A0INhZ/OYuGqC3JCPM.ybbdHNJOZ1SmraBe9WyvSPAns/q.B6S
+`
+
+// StartPrivateRegistry is StartRegistry for one of Users alone.
+func StartPrivateRegistry(t testing.TB, user string) string {
+	t.Helper()
+	for line := range strings.Lines(usersFile) {
+		if strings.HasPrefix(line, user+":") {
+			file := filepath.Join(t.TempDir(), "users")
+			if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return startRegistry(t, fmt.Sprintf("auth: {htpasswd: {realm: test, path: %q}}\n", file))
+		}
+	}
+	t.Fatalf("no user %q", user)
+	return ""
+}
+
+// AsUser is the URL of a private registry for Push and the like.
+func AsUser(registry, user string) string {
+	return strings.Replace(registry, "://", "://"+user+":"+Users[user]+"@", 1)
+}
+
+func startRegistry(t testing.TB, auth string) string {
+	t.Helper()
+	url, stop, err := runRegistry(t.TempDir(), auth)
 	if err != nil {
 		if _, look := exec.LookPath("docker-registry"); look != nil {
 			testenv.Require(t, probe.Check{
@@ -39,10 +73,13 @@ func StartRegistry(t testing.TB) string {
 
 // RunRegistry is StartRegistry for callers without a testing.TB. dir is where
 // it keeps everything; stop ends it and waits.
-func RunRegistry(dir string) (url string, stop func(), err error) {
+func RunRegistry(dir string) (url string, stop func(), err error) { return runRegistry(dir, "") }
+
+// runRegistry takes the part of its configuration that says who may come.
+func runRegistry(dir, auth string) (url string, stop func(), err error) {
 	config := filepath.Join(dir, "config.yml")
-	text := fmt.Sprintf("version: 0.1\nlog: {level: info, formatter: text}\nstorage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}\nhttp: {addr: 127.0.0.1:0}\n",
-		filepath.Join(dir, "data"))
+	text := fmt.Sprintf("version: 0.1\nlog: {level: info, formatter: text}\nstorage: {filesystem: {rootdirectory: %q}, delete: {enabled: true}}\nhttp: {addr: 127.0.0.1:0}\n%s",
+		filepath.Join(dir, "data"), auth)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return "", nil, err
 	}
@@ -156,6 +193,7 @@ func PushBlob(registry, name string, b Blob) error {
 	if err != nil {
 		return err
 	}
+	to.User = base.User
 	q := to.Query()
 	q.Set("digest", b.Digest)
 	to.RawQuery = q.Encode()

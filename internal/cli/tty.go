@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"os"
+	"strings"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -24,6 +28,43 @@ func RawTerminal(f *os.File) (restore func(), err error) {
 	}
 	// A terminal that went away meanwhile needs no restoring.
 	return func() { _ = term.Restore(fd, old) }, nil
+}
+
+// Ask reads a line from a terminal after a prompt. What is typed as a secret is not shown.
+// The end of ctx, a signal say, gives the terminal back as it was.
+func Ask(ctx context.Context, f *os.File, prompt string, secret bool) (string, error) {
+	if secret {
+		fd := int(f.Fd())
+		old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err != nil {
+			return "", fmt.Errorf("read without showing: %w", err)
+		}
+		quiet := *old
+		quiet.Lflag &^= unix.ECHO
+		if err := unix.IoctlSetTermios(fd, unix.TCSETS, &quiet); err != nil {
+			return "", fmt.Errorf("read without showing: %w", err)
+		}
+		defer func() {
+			_ = unix.IoctlSetTermios(fd, unix.TCSETS, old) // one that went away needs no restoring
+			fmt.Fprintln(os.Stderr)                        // the line's end was not shown either
+		}()
+	}
+	fmt.Fprint(os.Stderr, prompt)
+	type answer struct {
+		line string
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() { // nothing else ends a read of a terminal: it may last as long as the process
+		line, err := bufio.NewReader(f).ReadString('\n')
+		got <- answer{strings.TrimRight(line, "\r\n"), err}
+	}()
+	select {
+	case a := <-got:
+		return a.line, a.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 }
 
 // TerminalSize is the size of the first terminal among files, 24 rows of 80

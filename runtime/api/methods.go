@@ -63,6 +63,9 @@ const (
 	MethodImageCommit   = "image.commit"
 	MethodImageExport   = "image.export"
 	MethodImagePush     = "image.push"
+	MethodImageLogin    = "image.login"
+	MethodImageLogout   = "image.logout"
+	MethodImageGetLogin = "image.get_login"
 	MethodImageTag      = "image.tag"
 	MethodImageDu       = "image.du"
 	MethodImagePrune    = "image.prune"
@@ -149,6 +152,9 @@ var Methods = []Method{
 	{MethodImageCommit, "Makes an image of what a sandbox has written and the image below; the sandbox stands still meanwhile.", CommitParams{}, Committed{}, false},
 	{MethodImageExport, "Writes an image into a file or a pipe: as an archive, or its files alone as one root file system.", ExportParams{}, Exported{}, true},
 	{MethodImagePush, "Sends an image to a registry.", PushParams{}, Pushed{}, false},
+	{MethodImageLogin, "Asks a registry whether it knows a user and the password and, if so, stores them for pulls and pushes.", LoginParams{}, Login{}, false},
+	{MethodImageLogout, "Removes the credentials of a registry.", RegistryParams{}, Empty{}, false},
+	{MethodImageGetLogin, "Says as whom pulls from a registry come; never the password.", RegistryParams{}, Login{}, false},
 	{MethodImageTag, "Gives an image one more name.", TagParams{}, Image{}, false},
 	{MethodImageDu, "Says what images take on disk.", Empty{}, ImageDisk{}, false},
 	{MethodImagePrune, "Removes layers that no image has, and if asked to images that no sandbox uses.", PruneParams{}, Pruned{}, false},

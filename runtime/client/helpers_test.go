@@ -27,7 +27,7 @@ func TestHelpers(t *testing.T) {
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
 			"next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
-			"attachment": "at_1", "enforcement": map[string]any{"ebpf": "off"}, "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
+			"username": "me", "attachment": "at_1", "enforcement": map[string]any{"ebpf": "off"}, "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})
 	ctx := within(t)
@@ -196,6 +196,12 @@ func TestHelpers(t *testing.T) {
 			r, err := c.PushImage(ctx, api.PushParams{Ref: "x", Target: "y"}, nil)
 			return r.Ref, err
 		}},
+		{"image.login", `{"registry":"x","username":"me","password":"s"}`, "me", func() (any, error) {
+			r, err := c.Login(ctx, api.LoginParams{Registry: "x", Username: "me", Password: "s"})
+			return r.Username, err
+		}},
+		{"image.logout", `{"registry":"x"}`, "ok", func() (any, error) { return "ok", c.Logout(ctx, "x") }},
+		{"image.get_login", `{"registry":"x"}`, "me", func() (any, error) { r, err := c.GetLogin(ctx, "x"); return r.Username, err }},
 		{"image.tag", `{"ref":"x","target":"y"}`, "r", func() (any, error) {
 			r, err := c.TagImage(ctx, api.TagParams{Ref: "x", Target: "y"})
 			return r.Ref, err

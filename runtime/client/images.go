@@ -56,6 +56,21 @@ func (c *Client) PushImage(ctx context.Context, p api.PushParams, progress func(
 	return get[api.Pushed](ctx, c, api.MethodImagePush, p, WithProgress(progress))
 }
 
+// Login stores a user's credentials of a registry that accepts them.
+func (c *Client) Login(ctx context.Context, p api.LoginParams) (api.Login, error) {
+	return get[api.Login](ctx, c, api.MethodImageLogin, p)
+}
+
+// Logout removes the credentials of a registry.
+func (c *Client) Logout(ctx context.Context, registry string) error {
+	return c.Call(ctx, api.MethodImageLogout, api.RegistryParams{Registry: registry}, nil)
+}
+
+// GetLogin says as whom pulls from a registry come.
+func (c *Client) GetLogin(ctx context.Context, registry string) (api.Login, error) {
+	return get[api.Login](ctx, c, api.MethodImageGetLogin, api.RegistryParams{Registry: registry})
+}
+
 // TagImage gives an image one more name.
 func (c *Client) TagImage(ctx context.Context, p api.TagParams) (api.Image, error) {
 	return get[api.Image](ctx, c, api.MethodImageTag, p)

@@ -1,0 +1,133 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/pkg/docker/config"
+	"go.podman.io/image/v5/types"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// logins is held by who changes the file of credentials: the library reads it, changes it
+// and writes it again.
+var logins sync.Mutex
+
+// Login asks a registry whether it knows user and password and, if so, stores them where
+// pulls and pushes look: in the credential helper or file that containers-auth.json(5)
+// describes. p.Registry may go on with a path, below which they are then used.
+func (s *Store) Login(ctx context.Context, p api.LoginParams) (api.Login, error) {
+	key, sys, err := s.loginContext(p.Registry)
+	if err != nil {
+		return api.Login{}, err
+	}
+	op := "log in to " + key
+	host, _, _ := strings.Cut(key, "/")
+	asking, cancel := context.WithCancelCause(ctx)
+	defer cancel(errEnded)
+	defer giveUp(s.opts.Stall, cancel, "the registry has not answered within %s").stop()
+	if err := docker.CheckAuth(asking, sys, p.Username, string(p.Password), host); err != nil {
+		return api.Login{}, loginError(ctx, stalled(asking, err), op, s.dir)
+	}
+	logins.Lock()
+	defer logins.Unlock()
+	stored, err := config.SetCredentials(sys, key, p.Username, string(p.Password))
+	if err != nil {
+		return api.Login{}, notStored(err, p.Password, "they were not stored").WithOp(op)
+	}
+	return api.Login{Registry: key, Username: p.Username, Stored: stored}, nil
+}
+
+// Logout removes the credentials of a registry from where Login stores them.
+func (s *Store) Logout(registry string) error {
+	key, sys, err := s.loginContext(registry)
+	if err != nil {
+		return err
+	}
+	op := "log out of " + key
+	logins.Lock()
+	defer logins.Unlock()
+	removed := config.RemoveAuthentication(sys, key)
+	if removed != nil && !errors.Is(removed, config.ErrNotLoggedIn) {
+		return notStored(removed, "", "they were not removed").WithOp(op)
+	}
+	if left, err := config.GetCredentials(sys, key); err == nil && left != (types.DockerAuthConfig{}) {
+		return api.Errorf(api.FailedPrecondition, "%s is still known as %q, by a file that hutch does not write", key, left.Username).
+			WithOp(op).WithHint("docker logout %s removes what docker login stored.", key)
+	} else if err != nil {
+		return notStored(err, "", "whether there are others is unknown").WithOp(op)
+	}
+	if removed != nil {
+		return notLoggedIn(key)
+	}
+	return nil
+}
+
+// GetLogin says as whom pulls from a registry come.
+func (s *Store) GetLogin(registry string) (api.Login, error) {
+	key, sys, err := s.loginContext(registry)
+	if err != nil {
+		return api.Login{}, err
+	}
+	creds, err := config.GetCredentials(sys, key)
+	if err != nil {
+		return api.Login{}, notStored(err, "", "they can not be read").WithOp("find the login of " + key)
+	}
+	if creds == (types.DockerAuthConfig{}) {
+		return api.Login{}, notLoggedIn(key)
+	}
+	return api.Login{Registry: key, Username: creds.Username}, nil
+}
+
+func notLoggedIn(key string) error {
+	return api.Errorf(api.NotFound, "nobody is logged in to %s", key).WithHint("hutch login %s", key)
+}
+
+// loginContext checks the name of a registry, with or without a path.
+func (s *Store) loginContext(registry string) (key string, sys *types.SystemContext, err error) {
+	host, rest, namespaced := strings.Cut(registry, "/")
+	name := registry
+	if !namespaced {
+		name += "/any"
+	}
+	ref, err := reference.Parse(name)
+	named, ok := ref.(reference.Named)
+	switch {
+	case err != nil, !ok, !reference.IsNameOnly(named), reference.Domain(named) != host:
+		return "", nil, api.Errorf(api.InvalidArgument, "%q is no registry", registry).WithField("registry").
+			WithHint("Give HOST or HOST:PORT, such as docker.io, without https://; a path may follow.")
+	case host == "index.docker.io", host == "registry-1.docker.io":
+		registry = strings.TrimSuffix("docker.io/"+rest, "/")
+		host = "docker.io"
+	}
+	sys, err = s.systemContext(host, registry, platform{})
+	return registry, sys, err
+}
+
+// loginError gives an error of asking a registry its code and hint.
+func loginError(ctx context.Context, err error, op, dir string) error {
+	var unauthorized docker.ErrUnauthorizedForCredentials
+	switch {
+	case ctx.Err() != nil:
+		return api.Errorf(api.Canceled, "%w", context.Cause(ctx)).WithOp(op).WithHint("Nothing was stored; log in again.")
+	case errors.As(err, &unauthorized):
+		return api.Errorf(api.PermissionDenied, "the registry does not accept this user name and password: %w", err).WithOp(op).
+			WithHint("Check both; where logging in takes two factors a token takes the place of the password. Nothing was stored.")
+	}
+	return remoteError(err, op, dir)
+}
+
+// notStored is for errors of credential helpers and files. Helpers are other people's
+// programs: the password does not go on with what they say.
+func notStored(err error, password api.Secret, what string) *api.Error {
+	if text := err.Error(); password != "" && strings.Contains(text, string(password)) {
+		err = errors.New("what its error says holds the password")
+	}
+	return api.Errorf(api.FailedPrecondition, "credentials: %s: %w", what, err).
+		WithHint("See containers-auth.json(5): check the file and its owner, and the credential helpers of registries.conf and of the file.")
+}

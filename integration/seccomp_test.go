@@ -187,3 +187,27 @@ os.kill(os.getpid(), signal.SIGUSR1)`
 		t.Errorf("%q", got)
 	}
 }
+
+// TestChromium: a browser locks its renderers up, with no switch that turns that off; under
+// the default profile it says that it can not.
+func TestChromium(t *testing.T) {
+	t.Parallel()
+	const chromium = "/usr/lib/chromium/chromium" // Debian's /usr/bin/chromium is a script that reads the host's /etc
+	if _, err := os.Stat(chromium); err != nil {
+		t.Skipf("%v; remedy: apt-get install chromium", err)
+	}
+	w := newWorld(t)
+	render := func(profile string) result {
+		return w.run(t, "run", "--seccomp", profile, "-u", "1000", "-e", "HOME=/tmp", "--timeout", "2m", "host", "--",
+			chromium, "--headless", "--disable-gpu", "--dump-dom", "data:text/html,<p id=x></p><script>x.textContent=6*7</script>")
+	}
+	if r := render("browser"); !strings.Contains(r.stdout, `<p id="x">42</p>`) {
+		if strings.Contains(r.stderr, "no such user") || strings.Contains(r.stderr, "not mapped") {
+			t.Skipf("one id only: %s", r.stderr)
+		}
+		t.Errorf("exit %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	if r := render("default"); r.code == 0 || !strings.Contains(r.stderr, "No usable sandbox") {
+		t.Errorf("under the default profile: exit %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+}

@@ -79,6 +79,7 @@ registry    may  have_registry         docker-registry docker-distribution  dock
 passt       may  have_cmd:pasta        passt          passt                 passt
 slirp4netns may  have_cmd:slirp4netns  slirp4netns    slirp4netns           slirp4netns
 musl-gcc    may  have_cmd:musl-gcc     musl-tools     musl-gcc              -
+chromium    may  have_cmd:chromium     chromium       chromium              chromium
 bwrap       may  have_cmd:bwrap        bubblewrap     bubblewrap            bubblewrap
 crun        may  have_cmd:crun         crun           crun                  crun
 runc        may  have_cmd:runc         runc           runc                  runc

@@ -201,9 +201,11 @@ func TestMounts(t *testing.T) {
 	want := map[string]string{
 		"/": "overlay rw", "/proc": "proc rw", "/dev": "tmpfs rw", "/dev/pts": "devpts rw", "/dev/shm": "tmpfs rw",
 		"/dev/mqueue": "mqueue rw", "/usr": "(overlay|ext4|xfs|btrfs|.*) ro",
-		"/proc/bus": "proc ro", "/proc/fs": "proc ro", "/proc/irq": "proc ro", "/proc/sys": "proc ro", "/proc/sysrq-trigger": "proc ro",
-		"/dev/(null|zero|full|random|urandom|tty)": "(dev)?tmpfs rw",
-		"/proc/(acpi|asound|interrupts|kcore|keys|key-users|latency_stats|timer_list|sched_debug|scsi|kallsyms|kmsg)": "(dev)?tmpfs r[ow]",
+		"/proc/sys": "proc ro", "/proc/sysrq-trigger": "proc ro",
+		"/dev/(null|zero|full|random|urandom|tty)":                                                                                      "(dev)?tmpfs rw",
+		"/proc/(acpi|asound|bus|driver|fs|irq|pressure|scsi|sys/dev)":                                                                   "tmpfs ro",
+		"/proc/(cmdline|sys/kernel/random/boot_id|iomem|ioports|dma|mtrr|consoles|modules|partitions|diskstats|mdstat|swaps|locks)":     "devtmpfs rw",
+		"/proc/(interrupts|softirqs|buddyinfo|zoneinfo|timer_list|timer_stats|sched_debug|latency_stats|kcore|kallsyms|keys|key-users)": "devtmpfs rw",
 		"/sys.*": "(tmpfs|cgroup2|sysfs) ro", "/usr/.*": ".* ro", "/(nix/store|gnu/store|bin|lib|lib64|sbin)": ".* ro",
 	}
 	for line := range strings.Lines(text) {

@@ -34,26 +34,26 @@ func capabilities() *configs.Capabilities {
 	}
 }
 
-// maskPaths show nothing inside. Each tells about the host or controls it.
+// maskPaths show nothing inside: a file reads as empty, a folder has no names. Each
+// tells about the host or controls it. Files that only the host's root may read
+// (kmsg, slabinfo, vmallocinfo) need no mask.
 var maskPaths = []string{
-	"/proc/acpi",
-	"/proc/asound",
-	"/proc/interrupts", // timing side channel
-	"/proc/kcore",
-	"/proc/keys",
-	"/proc/key-users",
-	"/proc/latency_stats",
-	"/proc/sched_debug",
-	"/proc/scsi",
-	"/proc/timer_list",
-	"/proc/timer_stats",
+	// Which machine this is, and what it is made of.
+	"/proc/cmdline", // names disks, consoles and whatever the administrator has put there
+	"/proc/sys/kernel/random/boot_id",
+	"/proc/acpi", "/proc/asound", "/proc/bus", "/proc/driver", "/proc/irq", "/proc/scsi", "/proc/sys/dev",
+	"/proc/iomem", "/proc/ioports", "/proc/dma", "/proc/mtrr", "/proc/consoles", "/proc/modules",
+	// Its disks and the files that others have open.
+	"/proc/partitions", "/proc/diskstats", "/proc/mdstat", "/proc/swaps", "/proc/fs", "/proc/locks",
+	// What it does, and when: timing side channels.
+	"/proc/interrupts", "/proc/softirqs", "/proc/pressure", "/proc/buddyinfo", "/proc/zoneinfo",
+	"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/latency_stats",
+	// The kernel's memory and the host's keys.
+	"/proc/kcore", "/proc/kallsyms", "/proc/keys", "/proc/key-users",
 }
 
 // readonlyPaths can be read but not written inside.
 var readonlyPaths = []string{
-	"/proc/bus",
-	"/proc/fs",
-	"/proc/irq",
 	"/proc/sys",
 	"/proc/sysrq-trigger",
 }

@@ -201,7 +201,7 @@ func TestMounts(t *testing.T) {
 	want := map[string]string{
 		"/": "overlay rw", "/proc": "proc rw", "/dev": "tmpfs rw", "/dev/pts": "devpts rw", "/dev/shm": "tmpfs rw",
 		"/dev/mqueue": "mqueue rw", "/usr": "(overlay|ext4|xfs|btrfs|.*) ro",
-		"/proc/sys": "proc ro", "/proc/sysrq-trigger": "proc ro",
+		"/run/hutch": "tmpfs ro", "/proc/sys": "proc ro", "/proc/sysrq-trigger": "proc ro",
 		"/dev/(null|zero|full|random|urandom|tty)":                                                                                      "(dev)?tmpfs rw",
 		"/proc/(acpi|asound|bus|driver|fs|irq|pressure|scsi|sys/dev)":                                                                   "tmpfs ro",
 		"/proc/(cmdline|sys/kernel/random/boot_id|iomem|ioports|dma|mtrr|consoles|modules|partitions|diskstats|mdstat|swaps|locks)":     "devtmpfs rw",

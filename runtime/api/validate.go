@@ -154,7 +154,7 @@ func checkMode(field string, m MountMode) error {
 }
 
 // kernelPaths are mounted by hutch itself.
-var kernelPaths = []string{"/proc", "/dev", "/sys"}
+var kernelPaths = []string{"/run/hutch", "/proc", "/dev", "/sys"}
 
 func checkMounts(s *Spec) error {
 	seen := map[string]bool{}

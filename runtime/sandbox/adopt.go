@@ -77,7 +77,7 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 func (m *Manager) discard(ctx context.Context, id string) {
 	dir := filepath.Join(m.cfg.Dir, id)
 	err := m.cfg.Launcher.Destroy(ctx, id)
-	err = errors.Join(err, unmountBelow(dir, maxMounts), unmountOwn(dir), removeAll(dir))
+	err = errors.Join(err, unmountAbout(dir), unmountBelow(dir, maxMounts), unmountOwn(dir), removeAll(dir))
 	if err != nil {
 		m.cfg.Logger.Error("remove a sandbox that can not be taken over", "sandbox", id, "err", err)
 	}
@@ -219,7 +219,7 @@ func (m *Manager) undoAdopted(s *Sandbox) func() error {
 	undo.Add(func() error { return removeAll(s.dir) })
 	undo.Add(func() error { m.freeProject(s); return nil })
 	undo.Add(func() error { return unmountOwn(s.dir) })
-	undo.Add(func() error { return unmountBelow(s.dir, 1+len(s.spec.Mounts)) })
+	undo.Add(func() error { return errors.Join(unmountAbout(s.dir), unmountBelow(s.dir, 1+len(s.spec.Mounts))) })
 	if s.net != nil {
 		undo.Add(s.net.Close)
 	}

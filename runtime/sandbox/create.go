@@ -57,6 +57,7 @@ var steps = []step{
 	{"folders", (*creation).folders},
 	{"mounts", (*creation).mounts},
 	{"netns", (*creation).network},
+	{"about", (*creation).about},
 	{"spec", (*creation).build},
 	{"launch", (*creation).launch},
 	{"enforce", (*creation).enforce},

@@ -27,6 +27,7 @@ import (
 //	fs/<i>/      the same of a workspace or mount in mode overlay
 //	run/         libcontainer's state
 //	pts/         where the devpts instance is mounted
+//	about/       what the sandbox is told of itself, a file system in memory
 //	mnt/         host folders on their way into the sandbox
 func (f *creation) folders(context.Context) error {
 	dir := f.s.dir

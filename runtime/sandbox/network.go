@@ -65,6 +65,7 @@ func (m *Manager) UpdateNetwork(_ context.Context, p api.NetUpdateParams) error 
 	if err := s.net.Update(next); err != nil {
 		return errors.Join(err, s.setNetwork(&m.cfg.Host, old))
 	}
+	m.tell(s)
 	m.audit(s, "", api.AuditPolicy, next, 0)
 	return nil
 }

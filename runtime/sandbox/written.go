@@ -52,7 +52,7 @@ func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) 
 	}
 	return use(Written{
 		Folder: filepath.Join(s.dir, "fs/upper"), Root: s.root, Own: ownNames,
-		Plain: map[string]uint32{".": 0o755, "etc": 0o755, "tmp": 0o1777},
+		Plain: map[string]uint32{".": 0o755, "etc": 0o755, "tmp": 0o1777, "run": 0o755, "run/hutch": 0o755},
 	})
 }
 

@@ -1,0 +1,194 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/spec"
+)
+
+// aboutTarget is where a sandbox finds what it may do: policy.json for programs and
+// policy.txt, a paragraph, for a model. It is a mount, read-only inside: what a program that ran before
+// has written there would be believed by the model that runs next.
+const aboutTarget = "/run/hutch"
+
+// aboutBytes bounds the file system of it. A policy has at most 2 MiB (a request), there are
+// two of them for a moment when it changes, and what is not used takes no memory.
+const aboutBytes = 8 << 20
+
+func (f *creation) about(context.Context) error {
+	at := filepath.Join(f.s.dir, "about")
+	if err := mountPoint(at, true); err != nil {
+		return err
+	}
+	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
+		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)}, {Key: "nr_inodes", Value: "8"}, {Key: "mode", Value: "755"},
+	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	defer mnt.Close()
+	if err := sys.AttachTree(mnt, at); err != nil {
+		return err
+	}
+	f.undo.Add(func() error { return unmount(at) })
+	// First, so that its mount point is never made in a folder of the caller's.
+	f.binds = append([]spec.Bind{{Source: at, Target: aboutTarget, ReadOnly: true}}, f.binds...)
+	return f.s.tell()
+}
+
+// unmountAbout unmounts it for a sandbox of a hutchd before, which may have been killed before it made it.
+func unmountAbout(dir string) error {
+	if err := unmount(filepath.Join(dir, "about")); !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// tell writes what the sandbox may do now. Readers see the old text or the new.
+func (s *Sandbox) tell() error {
+	a := aboutOf(s.Record(), &s.spec)
+	policy, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode what the sandbox may do: %w", err)
+	}
+	for name, text := range map[string]string{"policy.json": string(policy), "policy.txt": a.Text} {
+		path := filepath.Join(s.dir, "about", name)
+		err := os.WriteFile(path+".new", []byte(text+"\n"), 0o644)
+		if err == nil {
+			err = os.Rename(path+".new", path)
+		}
+		if err != nil {
+			return fmt.Errorf("write what the sandbox may do: %w", err)
+		}
+	}
+	return nil
+}
+
+// tell tells the sandbox what has changed. That it is in force does not depend on it.
+func (m *Manager) tell(s *Sandbox) {
+	if err := s.tell(); err != nil && !errors.Is(err, fs.ErrNotExist) { // made by a build that told nothing
+		m.cfg.Logger.Warn("tell a sandbox what it may do now", "sandbox", s.id, "err", err)
+	}
+}
+
+// aboutOf is what a sandbox is told of itself. No path of the host is in it.
+func aboutOf(r api.Sandbox, sp *api.Spec) api.About {
+	a := api.About{
+		Version: 1, Sandbox: r.ID, Image: r.Image, Limits: r.Limits, Seccomp: r.Seccomp,
+		Network: api.AboutNetwork{
+			Mode: r.Network.Effective(), Allow: r.Network.Allow, Block: r.Network.Block,
+			AllowCIDRs: r.Network.AllowCIDRs, BlockCIDRs: r.Network.BlockCIDRs,
+		},
+	}
+	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
+		a.Folders = append(a.Folders, api.AboutFolder{Path: workspaceTarget, Mode: w.Mode})
+	}
+	for _, m := range sp.Mounts {
+		a.Folders = append(a.Folders, api.AboutFolder{Path: filepath.Clean(m.Target), Mode: m.Mode})
+	}
+	sentences := []string{"You are in a sandbox (hutch), apart from the machine that it runs on."}
+	sentences = append(sentences, aboutFolders(&a)...)
+	sentences = append(sentences, aboutNetwork(&a.Network), aboutLimits(&a))
+	a.Text = strings.Join(append(sentences,
+		"What is refused is so by this policy and not by a fault of your program: do not try to get around it, say what you need. "+aboutTarget+"/policy.json has all of it."), " ")
+	return a
+}
+
+func aboutFolders(a *api.About) []string {
+	own := "All files are the sandbox's own"
+	var text []string
+	for _, d := range a.Folders {
+		switch d.Mode {
+		case api.ModeRW:
+			text = append(text, d.Path+" is a folder of the user's: what you change there is changed for real.")
+		case api.ModeRO:
+			text = append(text, d.Path+" is a folder of the user's, which you can only read.")
+		case api.ModeOverlay:
+			text = append(text, d.Path+" shows a folder of the user's: you may change it, and the user's own files stay as they are.")
+		}
+	}
+	if len(text) > 0 {
+		own += " but for the folders named here"
+	}
+	if a.Image == hostImage {
+		own += ", and programs (/usr) can only be read"
+	}
+	return append([]string{own + "."}, text...)
+}
+
+// hostImage is the image that shows the host's own programs.
+const hostImage = "host"
+
+// aboutNames is how many names the text lists: more are a matter for programs.
+const aboutNames = 20
+
+func aboutNetwork(n *api.AboutNetwork) string {
+	list := func(what string, names []string) string {
+		switch {
+		case len(names) == 0:
+			return ""
+		case len(names) > aboutNames:
+			return fmt.Sprintf(" %s %d entries, which policy.json lists.", what, len(names))
+		}
+		return fmt.Sprintf(" %s %s.", what, strings.Join(names, ", "))
+	}
+	allow, block := append(append([]string{}, n.Allow...), n.AllowCIDRs...), append(append([]string{}, n.Block...), n.BlockCIDRs...)
+	switch n.Mode {
+	case api.NetAllow:
+		if len(allow) == 0 {
+			return "The network reaches nothing yet."
+		}
+		return "The network reaches only what is named here; everything else fails at once." + list("Allowed:", allow) + list("Of that not:", block)
+	case api.NetOpen:
+		return "The network reaches the public internet, and neither the machine nor its private networks." + list("Not allowed:", block)
+	case api.NetLearn:
+		return "The network is being learned: what you try to reach is noted." + list("Allowed:", allow) + list("Not allowed:", block)
+	}
+	return "There is no network: nothing can be downloaded."
+}
+
+func aboutLimits(a *api.About) string {
+	l, parts := &a.Limits, []string{}
+	mib := func(n int64) string {
+		if n >= 1<<30 && n%(1<<30) == 0 {
+			return fmt.Sprintf("%d GiB", n>>30)
+		}
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	if l.MemoryBytes > 0 {
+		parts = append(parts, mib(l.MemoryBytes)+" of memory")
+	}
+	if l.CPUs > 0 {
+		parts = append(parts, fmt.Sprintf("%g CPUs", l.CPUs))
+	}
+	if l.PIDs > 0 {
+		parts = append(parts, fmt.Sprintf("%d processes", l.PIDs))
+	}
+	if l.DiskBytes > 0 {
+		parts = append(parts, mib(l.DiskBytes)+" of files")
+	}
+	text := ""
+	if len(parts) > 0 {
+		text = "There are " + strings.Join(parts, ", ") + "."
+	}
+	switch a.Seccomp {
+	case api.SeccompStrict:
+		text += " System calls are those that computing takes: there are no sockets but local ones."
+	case api.SeccompBuild:
+		text += " Debuggers do not work."
+	case api.SeccompCustom:
+		text += " Some system calls are refused."
+	}
+	return strings.TrimSpace(text)
+}

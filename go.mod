@@ -3,6 +3,7 @@ module github.com/hutch-sh/hutch
 go 1.26.0
 
 require (
+	github.com/ProtonMail/go-crypto v1.4.1
 	github.com/cilium/ebpf v0.22.0
 	github.com/creachadair/jrpc2 v1.3.6
 	github.com/docker/distribution v2.8.3+incompatible
@@ -32,7 +33,6 @@ require (
 require (
 	cyphar.com/go-pathrs v0.2.6 // indirect
 	github.com/BurntSushi/toml v1.6.0 // indirect
-	github.com/ProtonMail/go-crypto v1.4.1 // indirect
 	github.com/aperturerobotics/protobuf-go-lite v0.14.0 // indirect
 	github.com/checkpoint-restore/go-criu/v8 v8.3.0 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect

@@ -46,7 +46,7 @@ type Base struct {
 // some.
 func (s *Store) Commit(ctx context.Context, ref string, o CommitOptions) (*Image, unpack.PackStats, error) {
 	op := "commit to " + ref
-	named, _, err := checkImport(ref, ImportOptions{Format: api.FormatRootfs})
+	named, _, err := s.checkImport(ref, ImportOptions{Format: api.FormatRootfs})
 	if err != nil {
 		return nil, unpack.PackStats{}, err
 	}

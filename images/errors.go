@@ -167,6 +167,10 @@ func statusOf(err error) int {
 			return status
 		}
 	}
+	// What mirrors said stands in the text before the error of the registry itself.
+	if request := (*url.Error)(nil); errors.As(err, &request) {
+		return 0
+	}
 	// The library keeps these as text only.
 	msg := err.Error()
 	if _, rest, ok := strings.Cut(msg, "StatusCode: "); ok && len(rest) >= 3 {

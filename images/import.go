@@ -43,7 +43,7 @@ func (s *Store) Import(ctx context.Context, f *os.File, ref string, o ImportOpti
 	if ref == "" {
 		op = "import an image"
 	}
-	named, want, err := checkImport(ref, o)
+	named, want, err := s.checkImport(ref, o)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *Store) Import(ctx context.Context, f *os.File, ref string, o ImportOpti
 	return img, nil
 }
 
-func checkImport(ref string, o ImportOptions) (named reference.Named, want platform, err error) {
+func (s *Store) checkImport(ref string, o ImportOptions) (named reference.Named, want platform, err error) {
 	switch {
 	case ref == HostRef:
 		return nil, want, api.Errorf(api.InvalidArgument, "the image %q is built in, and can not be another", HostRef).
@@ -73,7 +73,7 @@ func checkImport(ref string, o ImportOptions) (named reference.Named, want platf
 		return nil, want, api.Errorf(api.InvalidArgument, "ref: a root file system has no name of its own").
 			WithHint("Give the image a name.").WithField("ref")
 	case ref != "":
-		if named, err = parseName(ref); err != nil {
+		if named, err = s.parseName(ref); err != nil {
 			return nil, want, err
 		}
 	}
@@ -81,12 +81,17 @@ func checkImport(ref string, o ImportOptions) (named reference.Named, want platf
 	return named, want, err
 }
 
-// parseName is parseRef for images that get a name: a digest can not be chosen.
-func parseName(ref string) (reference.Named, error) {
-	named, err := parseRef(ref)
+// parseName is parseRef for images that get a name.
+func (s *Store) parseName(ref string) (reference.Named, error) {
+	named, err := s.parseRef(ref)
 	if err != nil {
 		return nil, err
 	}
+	return noDigest(named, ref)
+}
+
+// noDigest refuses names with a digest, which is not chosen.
+func noDigest(named reference.Named, ref string) (reference.Named, error) {
 	if _, ok := named.(reference.Digested); ok {
 		return nil, api.Errorf(api.InvalidArgument, "image reference %q: a digest is not chosen", ref).
 			WithField("ref").WithHint("Give a name and a tag, such as tools:1.")
@@ -257,7 +262,10 @@ func nameOf(src *fileSource) (reference.Named, error) {
 	if src.name == "" {
 		return nil, api.Errorf(api.InvalidArgument, "ref: the archive gives the image no name").WithField("ref").WithHint("%s", hint)
 	}
-	named, err := parseName(src.name)
+	named, err := parseRef(src.name) // no alias of this machine: who wrote it knew none
+	if err == nil {
+		named, err = noDigest(named, src.name)
+	}
 	if err != nil {
 		return nil, api.Errorf(api.InvalidArgument, "ref: the archive calls the image %q: %w", src.name, err).WithField("ref").WithHint("%s", hint)
 	}

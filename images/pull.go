@@ -42,7 +42,8 @@ type PullOptions struct {
 // platform allow, else from its registry. When it returns an image, every
 // layer of it was verified against its digests and is on disk; until then no
 // part of it is visible. It can be interrupted by ctx or by a crash at any
-// point and be called again. References are normalised as by Normalize.
+// point and be called again. References are normalised as by
+// Normalize, aliases of registries.conf apart.
 func (s *Store) Pull(ctx context.Context, ref string, o PullOptions) (*Image, error) {
 	named, want, err := s.checkPull(ref, o)
 	if err != nil {
@@ -78,7 +79,7 @@ func (s *Store) checkPull(ref string, o PullOptions) (reference.Named, platform,
 		return nil, platform{}, api.Errorf(api.InvalidArgument, "pull policy %q", o.Policy).
 			WithHint("It is one of always, missing and never.").WithField("pull")
 	}
-	named, err := parseRef(ref)
+	named, err := s.parseRef(ref)
 	if err != nil {
 		return nil, platform{}, err
 	}

@@ -40,7 +40,7 @@ func (s *Store) Push(ctx context.Context, ref, target string, progress func(Prog
 	if target == "" {
 		target = img.Ref
 	}
-	named, err := parseName(target)
+	named, err := s.parseName(target)
 	if err != nil {
 		return api.Pushed{}, err
 	}

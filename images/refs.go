@@ -83,7 +83,14 @@ func refFile(normalized string) string {
 // Get finds an image by reference, by manifest digest or by (a prefix of) its
 // id. It fails with not_found, also for images of which a layer is missing.
 func (s *Store) Get(ref string) (*Image, error) {
-	if named, err := reference.ParseDockerRef(ref); err == nil {
+	named, err := s.parseRef(ref)
+	if api.ErrorCode(err) == api.FailedPrecondition {
+		return nil, err // what the name means is not known
+	}
+	if err == nil {
+		if strings.Contains(ref, "@") {
+			ref = named.String()
+		}
 		img, err := s.readRef(refFile(named.String()))
 		if err == nil {
 			return img, nil

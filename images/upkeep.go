@@ -35,7 +35,7 @@ func (s *Store) Tag(ref, name string) (*Image, error) {
 		return nil, api.Errorf(api.InvalidArgument, "the image %q is built in and has one name", HostRef).WithOp(op).
 			WithHint("Choose another name, for another image.").WithField("target")
 	}
-	named, err := parseName(name)
+	named, err := s.parseName(name)
 	if err != nil {
 		return nil, err
 	}

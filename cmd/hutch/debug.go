@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,17 +17,21 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// What debug run can show.
+// What debug run can show instead of telling the story.
 const (
 	showConfig  = "config"
 	showMounts  = "mounts"
+	showSeccomp = "seccomp"
+	showPolicy  = "policy"
 	showTimings = "timings"
 )
+
+var shown = []string{showConfig, showMounts, showSeccomp, showPolicy, showTimings}
 
 func newDebug() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "debug",
-		Short:   "Look at how sandboxes are made",
+		Short:   "Look at how sandboxes are made, and what they are refused",
 		GroupID: groupSystem,
 		Args:    cobra.ArbitraryArgs,
 		RunE:    parentOnly,
@@ -36,36 +43,41 @@ func newDebug() *cobra.Command {
 func newDebugRun() *cobra.Command {
 	o := &runFlags{}
 	cmd := &cobra.Command{
-		Use:   "run --show config|mounts|timings [flags] [IMAGE] [--] [CMD...]",
-		Short: "Run a command and show how its sandbox was made",
-		Long: `Run a command as hutch run does, and print to standard output
+		Use:   "run [--show WHAT] [flags] [IMAGE] [--] [CMD...]",
+		Short: "Run a command and tell how its sandbox was made and what it was refused",
+		Long: `Run a command as hutch run does, on a daemon of its own, and tell on standard error
+each step with the time it took, what stands around the sandbox, what the command is
+refused as it happens, and how it ended. Or, with --show, print to standard output
 
   config    what the sandbox was launched with (libcontainer's configuration)
   mounts    the sandbox's mounts, as it sees them itself
+  seccomp   which system calls commands may make, with a reason for each rule
+  policy    the network policy in force, and by what
   timings   how long each phase took, in milliseconds`,
-		Example: `  hutch debug run --show config host -- true | jq .mounts
-  hutch debug run --show timings -- true`,
+		Example: `  hutch debug run -- curl -sS https://example.org
+  hutch debug run --show config host -- true | jq .mounts
+  hutch debug run --show seccomp --seccomp strict -- true`,
 		Annotations: commandExitCodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.show == "" {
-				return cli.Usage(cmd.CommandPath(), errors.New("--show is missing"))
-			}
 			if o.json || o.detach || o.keep {
-				return cli.Usage(cmd.CommandPath(), errors.New("--json, --keep and -d do not go with --show"))
+				return cli.Usage(cmd.CommandPath(), errors.New("--json, --keep and -d do not go with debug run"))
 			}
 			image, command, err := imageAndCommand(cmd, args)
 			if err != nil {
 				return err
 			}
+			if !cmd.Flags().Changed("private") {
+				o.private = true
+			}
+			o.debug = true
 			return runRun(cmd.Context(), o, image, command, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().Func("show", "`WHAT` to show: config, mounts or timings", func(v string) error {
-		switch o.show = v; v {
-		case showConfig, showMounts, showTimings:
-			return nil
+	cmd.Flags().Func("show", "`WHAT` to show: "+strings.Join(shown, ", "), func(v string) error {
+		if o.show = v; !slices.Contains(shown, v) {
+			return fmt.Errorf("%q is none of %s", v, strings.Join(shown, ", "))
 		}
-		return fmt.Errorf("%q is not config, mounts or timings", v)
+		return nil
 	})
 	o.addRun(cmd)
 	return cmd
@@ -73,17 +85,21 @@ func newDebugRun() *cobra.Command {
 
 // showBefore shows what is known before the command runs.
 func (r *runner) showBefore(ctx context.Context, sb *api.Sandbox) error {
+	if r.flags.debug && sb.Debug == nil {
+		return api.Errorf(api.Unavailable, "the daemon did not say what it launched").WithOp("debug run")
+	}
 	switch r.flags.show {
 	case showConfig:
-		if sb.Debug == nil || len(sb.Debug.Config) == 0 {
-			return api.Errorf(api.Unavailable, "the daemon did not say what it launched").WithOp("debug run")
-		}
 		var text bytes.Buffer
 		if err := json.Indent(&text, sb.Debug.Config, "", "  "); err != nil {
 			return fmt.Errorf("debug run: the configuration: %w", err)
 		}
 		_, err := fmt.Fprintln(r.out, text.String())
 		return err
+	case showSeccomp:
+		return showProfile(r.out, sb)
+	case showPolicy:
+		return printJSON(r.out, sb.Network)
 	case showMounts:
 		res, err := r.client.ExecRun(ctx, api.ExecParams{Sandbox: sb.ID, Argv: []string{"cat", "/proc/self/mountinfo"}}, nil, nil)
 		if err != nil {
@@ -107,6 +123,21 @@ func (r *runner) showAfter(sb *api.Sandbox) error {
 	addPhases(&t, sb.PhasesMS)
 	addPhases(&t, r.times)
 	t.Print(r.out, "", nil)
+	return nil
+}
+
+// showProfile prints the rules that commands are under.
+func showProfile(out io.Writer, sb *api.Sandbox) error {
+	if sb.Seccomp == api.SeccompCustom {
+		_, err := fmt.Fprintln(out, "The caller's own profile, on top of the filter of PID 1, which is this one and clone3 (--seccomp default shows it).")
+		return err
+	}
+	t := cli.Table{Header: []string{"ACTION", "WHEN", "SYSTEM CALLS", "REASON"}}
+	for _, r := range sb.Debug.Seccomp {
+		t.Row(r.Action, r.When, strings.Join(r.Syscalls, " "), r.Reason)
+	}
+	t.Row(sb.Debug.SeccompOther, "", "all others", "unknown, or of no use in a sandbox: programs take their fallback")
+	t.Print(out, "", nil)
 	return nil
 }
 

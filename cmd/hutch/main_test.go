@@ -250,8 +250,7 @@ func TestUsageErrors(t *testing.T) {
 		{"ps x", `unexpected argument "x"`, "hutch ps --help"},
 		{"rpc m {", "not valid JSON", "hutch rpc --help"},
 		{"rpc m []", "not a JSON object", "hutch rpc --help"},
-		{"debug run -- true", "--show is missing", "hutch debug run --help"},
-		{"debug run --show x -- true", `"x" is not config`, "hutch debug run --help"},
+		{"debug run --show x -- true", `"x" is none of config`, "hutch debug run --help"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			root := newRoot(nil)

@@ -29,7 +29,8 @@ type runFlags struct {
 	entrypoint *string // nil: not given
 	detachKeys string
 	timeout    *float64 // with -d or -t: the command's own, which has no maximum, instead of the sandbox's
-	show       string   // what debug run shows
+	debug      bool     // debug run
+	show       string   // what that shows, instead of telling the story
 }
 
 func newRun() *cobra.Command {
@@ -192,6 +193,7 @@ type runner struct {
 	client  *client.Client
 	peer    client.Peer
 	times   map[string]float64 // phases as this process sees them, ms
+	result  *api.ExecResult    // of the command that has ended
 }
 
 func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error {
@@ -207,6 +209,9 @@ func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error
 	}
 	if err := r.showBefore(ctx, sb); err != nil {
 		return err
+	}
+	if r.flags.debug && r.flags.show == "" {
+		return r.narrate(ctx, sb, argv)
 	}
 	return r.exec(ctx, sb, argv)
 }
@@ -255,7 +260,7 @@ func (r *runner) connect(ctx context.Context) (err error) {
 
 func (r *runner) create(ctx context.Context, spec api.Spec) (*api.Sandbox, error) {
 	defer r.phase("create")()
-	return create(ctx, r.client, api.CreateParams{Spec: spec, Debug: r.flags.show == showConfig})
+	return create(ctx, r.client, api.CreateParams{Spec: spec, Debug: r.flags.debug})
 }
 
 func (r *runner) exec(ctx context.Context, sb *api.Sandbox, argv []string) error {
@@ -273,7 +278,9 @@ func (r *runner) exec(ctx context.Context, sb *api.Sandbox, argv []string) error
 		if err != nil {
 			return err
 		}
-		tellDenials(os.Stderr, res, sb.ID)
+		if r.result = res; !r.flags.debug || r.flags.show != "" {
+			tellDenials(os.Stderr, res, sb.ID)
+		}
 		return cli.Outcome(res)
 	}
 	res, err := s.capture(ctx, p)

@@ -32,7 +32,6 @@ import (
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
 	"github.com/hutch-sh/hutch/runtime/spec"
-	"github.com/hutch-sh/hutch/seccomp"
 )
 
 // defaultIdle is how long a shared daemon stays without sandboxes.
@@ -176,7 +175,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: source,
 		Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks, Cgroups: execs, Projects: d.projects(), Logger: d.log,
-		CheckSeccomp: func(text string) error { _, err := seccomp.ParseCustom(text); return err },
+		Seccomp: profiles{},
 	})
 	if err := d.manager.Adopt(context.Background(), held.Sandboxes); err != nil {
 		return err

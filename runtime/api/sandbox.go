@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"time"
 )
 
@@ -227,13 +226,6 @@ type Sandbox struct {
 type SandboxNetwork struct {
 	NetPolicy
 	Enforcement NetEnforcement `json:"enforcement"`
-}
-
-// SandboxDebug is what `hutch debug` shows of how a sandbox was made.
-type SandboxDebug struct {
-	// Config is the libcontainer configuration that the sandbox was launched
-	// with. Its shape is libcontainer's and changes with it.
-	Config json.RawMessage `json:"config,omitempty"`
 }
 
 // Wall is one part of the isolation and whether it is in force.

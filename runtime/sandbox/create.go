@@ -43,6 +43,7 @@ type creation struct {
 	config json.RawMessage // libcontainer's
 	filter *os.File        // BPF of the exec filter
 	phases map[string]float64
+	steps  []api.DebugStep // of a request that asks for them
 }
 
 // step is one part of a creation; it pushes its own undo.
@@ -86,6 +87,9 @@ func (f *creation) run(ctx context.Context) (err error) {
 			return err
 		}
 		f.phases[st.name] = ms(time.Since(start))
+		if f.req.Debug {
+			f.steps = append(f.steps, api.DebugStep{Name: st.name, MS: f.phases[st.name], Detail: f.detail(st.name)})
+		}
 	}
 	if err := fault(len(steps)); err != nil {
 		return err
@@ -106,7 +110,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 		return api.Sandbox{}, err
 	}
 	if text := req.Spec.SeccompProfile; text != "" {
-		if err := m.cfg.CheckSeccomp(text); err != nil { // before an image is pulled, as below
+		if err := m.cfg.Seccomp.Check(text); err != nil { // before an image is pulled, as below
 			return api.Sandbox{}, err
 		}
 	}
@@ -140,7 +144,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	s.mu.Lock()
 	s.record.PhasesMS = f.phases
 	if req.Debug {
-		s.record.Debug = debugOf(f)
+		s.record.Debug = f.debugOf()
 	}
 	record := s.record
 	s.record.Debug = nil
@@ -341,9 +345,4 @@ func contains(list []string, v string) bool {
 		}
 	}
 	return false
-}
-
-// debugOf is what `hutch debug run` shows.
-func debugOf(f *creation) *api.SandboxDebug {
-	return &api.SandboxDebug{Config: f.config}
 }

@@ -156,6 +156,14 @@ type Network interface {
 	Close() error
 }
 
+// Seccomp knows profiles, which hutch-launch compiles: package seccomp, joined by cmd/hutchd.
+type Seccomp interface {
+	// Check reads the text of a custom profile.
+	Check(text string) error
+	// Describe is a built-in profile for people; nothing of an unknown one.
+	Describe(name string) (rules []api.DebugRule, other string)
+}
+
 // Events is the daemon's log of what happened.
 type Events interface {
 	// Emit notes an event, whose data must not change any more. It takes

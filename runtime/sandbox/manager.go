@@ -37,9 +37,8 @@ type Config struct {
 	Networks Networks
 	Cgroups  Cgroups
 	Projects Projects // nil where there are no project quotas
+	Seccomp  Seccomp
 	Logger   *slog.Logger
-	// CheckSeccomp reads the text of a custom seccomp profile, which hutch-launch compiles.
-	CheckSeccomp func(text string) error
 }
 
 // Settings are what the configuration file says, and may change while the daemon runs.

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+// story tells on standard error what hutch does around a command, a line at a time.
+type story struct {
+	out   io.Writer
+	style cli.Style
+	begun time.Time
+}
+
+func (s *story) head(format string, args ...any) {
+	fmt.Fprintf(s.out, "%s\n", s.style.Bold(cli.Line(fmt.Sprintf(format, args...))))
+}
+
+func (s *story) line(name, format string, args ...any) {
+	fmt.Fprintf(s.out, "  %-14s %s\n", name, cli.Line(fmt.Sprintf(format, args...)))
+}
+
+// narrate runs the command and tells what was done before, what happens meanwhile and what came of it.
+func (r *runner) narrate(ctx context.Context, sb *api.Sandbox, argv []string) error {
+	s := &story{out: os.Stderr, style: cli.StyleFor(os.Stderr), begun: time.Now()}
+	s.head("sandbox %s, made in %.1f ms", sb.ID, sb.PhasesMS["total"])
+	for _, step := range sb.Debug.Steps {
+		s.line(step.Name, "%7.1f ms  %s", step.MS, step.Detail)
+	}
+	s.head("around it")
+	for _, w := range sb.Isolation.Walls {
+		mark := s.style.Green("yes")
+		if w.Status != "yes" {
+			mark = s.style.Yellow(fmt.Sprintf("%-3s", w.Status))
+		}
+		fmt.Fprintf(s.out, "  %s  %-18s %s\n", mark, cli.Line(w.Name), cli.Line(w.Detail))
+	}
+	events, err := r.client.Subscribe(ctx, api.SubscribeParams{
+		Sandbox: sb.ID, Kinds: []api.EventKind{api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventLimitHit, api.EventSandboxState},
+	})
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	s.head("%s", cli.Line(strings.Join(argv, " ")))
+	ended := make(chan struct{})
+	listen, stop := context.WithCancelCause(ctx)
+	go func() {
+		defer close(ended)
+		s.follow(listen, events)
+	}()
+	s.begun = time.Now()
+	err = r.exec(ctx, sb, argv)
+	select { // the last events are a moment behind the result
+	case <-ended:
+	case <-time.After(lastEvents):
+	}
+	stop(nil)
+	<-ended
+	if r.result != nil {
+		s.end(r.result)
+	}
+	return err
+}
+
+// lastEvents bounds how long the event of a command's end is waited for.
+const lastEvents = 2 * time.Second
+
+// follow tells events until the command's end, or that of ctx.
+func (s *story) follow(ctx context.Context, events *client.Events) {
+	for e, err := range events.All(ctx) {
+		if err != nil {
+			return
+		}
+		at := e.Time.Sub(s.begun).Seconds() * 1e3
+		switch e.Kind {
+		case api.EventExecStarted:
+			var d api.StartedEvent
+			if json.Unmarshal(e.Data, &d) == nil {
+				s.line("started", "%7.1f ms  %s, pid %d inside", at, d.Program, d.PID)
+			}
+		case api.EventNetworkDenied:
+			var d api.DeniedEvent
+			if json.Unmarshal(e.Data, &d) == nil {
+				s.denied(at, &api.Denial{Target: d.Where(), Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Exec: e.Exec, Refusal: d.Refusal})
+			}
+		case api.EventLimitHit:
+			var d api.LimitEvent
+			if json.Unmarshal(e.Data, &d) == nil {
+				s.line(s.style.Red("limit"), "%7.1f ms  %s: %s", at, d.Limit, d.Detail)
+			}
+		case api.EventSandboxState:
+			var d api.StateEvent
+			if json.Unmarshal(e.Data, &d) == nil {
+				s.line("state", "%7.1f ms  %s %s", at, d.State, d.Reason)
+			}
+		case api.EventExecExited:
+			return
+		}
+	}
+}
+
+func (s *story) denied(at float64, d *api.Denial) {
+	s.line("refused", "%7.1f ms  %s, by %s: %s (rule %s)", at, d.Target, strings.TrimSpace(d.By+" "+d.Errno), d.Why, d.Rule)
+	if w := who(d); w != "" {
+		s.line("", "            to %s", w)
+	}
+	if d.HowToAllow != "" {
+		s.line("", "            to allow it: %s", d.HowToAllow)
+	}
+}
+
+// end tells how the command has ended.
+func (s *story) end(res *api.ExecResult) {
+	s.head("ended after %.1f ms: %s, exit code %d", res.DurationMS, res.Verdict, res.ExitCode)
+	if peaks, err := json.Marshal(res.Peaks); err == nil {
+		s.line("used", "%s", peaks)
+	}
+	if l := res.Limit; l != nil {
+		s.line("limit", "%s of the %s: %d, peak %d; %s", l.Name, l.Of, l.Limit, l.Peak, l.Hint)
+	}
+	if len(res.Killed) > 0 {
+		s.line("killed", "pids %v inside", res.Killed)
+	}
+	for _, d := range res.Denials {
+		if d.Kind != api.KindNet {
+			s.line("refused", "%s %s: %s; %s", d.Kind, d.Target, d.Why, d.HowToAllow)
+		}
+	}
+	if len(res.Denials) == 0 && res.ExitCode != 0 {
+		s.line("refused", "nothing that hutch saw: most likely it was not the sandbox (system calls and files are refused unseen)")
+	}
+}

@@ -1,0 +1,32 @@
+package api
+
+import "encoding/json"
+
+// SandboxDebug is what `hutch debug` shows of how a sandbox was made.
+type SandboxDebug struct {
+	// Config is the libcontainer configuration that the sandbox was launched
+	// with. Its shape is libcontainer's and changes with it.
+	Config json.RawMessage `json:"config,omitempty"`
+	// Steps are what was done, in order.
+	Steps []DebugStep `json:"steps"`
+	// Seccomp are the rules of the profile that commands are under, in order: the first that
+	// matches a call decides. None of a custom profile, whose text the caller has.
+	Seccomp []DebugRule `json:"seccomp,omitempty"`
+	// SeccompOther is what a call that no rule names fails with.
+	SeccompOther string `json:"seccomp_other,omitempty"`
+}
+
+// DebugStep is a step of a creation.
+type DebugStep struct {
+	Name   string  `json:"name"`
+	MS     float64 `json:"ms"`
+	Detail string  `json:"detail,omitempty"` // what came of it, for people
+}
+
+// DebugRule is a rule of a seccomp profile.
+type DebugRule struct {
+	Syscalls []string `json:"syscalls"`
+	When     string   `json:"when,omitempty"` // the arguments that it is about, such as "arg1&0xffffffff == 0x5412"
+	Action   string   `json:"action"`         // "allow" or the errno, such as "EPERM"
+	Reason   string   `json:"reason"`
+}

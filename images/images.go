@@ -127,9 +127,10 @@ const (
 // A folder below layersDir or hostDir is a unit: made aside, committed by one
 // rename, leased and removed as a whole. Its files are below unitRoot.
 const (
-	unitRoot     = "root"
-	layerFile    = "layer.json" // what is known of a layer
-	manifestFile = "manifest"   // of its files (unpack.WriteManifest); units of older builds have none
+	unitRoot       = "root"
+	layerFile      = "layer.json" // what is known of a layer
+	manifestFile   = "manifest"   // of its files (unpack.WriteManifest); units of older builds have none
+	attributesFile = "attributes" // the extended ones; those of some builds have a manifest and no such file
 )
 
 // layerUnit is the unit of an unpacked layer.

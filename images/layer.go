@@ -219,13 +219,14 @@ func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diff
 
 // unpack makes a unit's files and their manifest in a worker process.
 func (s *Store) unpack(ctx context.Context, blob io.Reader, stop func(), work string, alg digest.Algorithm, limits unpack.Limits) (unpack.Result, error) {
-	manifest, err := os.OpenFile(filepath.Join(work, manifestFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	manifest, attributes, err := createManifest(work)
 	if err != nil {
 		return unpack.Result{}, err
 	}
 	defer manifest.Close()
+	defer attributes.Close()
 	return unpack.InWorker(ctx, blob, stop, unpack.Request{
-		Root: filepath.Join(work, unitRoot), Algorithm: alg, Manifest: manifest,
+		Root: filepath.Join(work, unitRoot), Algorithm: alg, Manifest: manifest, Attributes: attributes,
 		Options: unpack.Options{Limits: limits, SingleUID: s.opts.SingleUID},
 	})
 }

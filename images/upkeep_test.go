@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	it "github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -129,6 +131,15 @@ var damages = map[string]struct {
 	"link":    {func(r string) error { return relink(filepath.Join(r, "ln")) }, `"ln" has another`},
 	"kind":    {func(r string) error { return refolder(filepath.Join(r, "etc/os")) }, "is of another kind"},
 	"folder":  {func(r string) error { return os.RemoveAll(filepath.Join(r, "etc")) }, `"etc" is missing`},
+	"attribute changed": {func(r string) error {
+		return unix.Setxattr(filepath.Join(r, "etc/marked"), "user.mine", []byte("w"), 0)
+	}, `"etc/marked" has other extended attributes`},
+	"attribute added":   {func(r string) error { return unix.Setxattr(filepath.Join(r, "etc/os"), "user.mine", []byte("v"), 0) }, `"etc/os" has other extended attributes`},
+	"attribute removed": {func(r string) error { return unix.Removexattr(filepath.Join(r, "etc/marked"), "user.mine") }, `"etc/marked" has other extended attributes`},
+	"folder opaque": {func(r string) error {
+		return unix.Setxattr(filepath.Join(r, "bin"), "user.overlay.opaque", []byte("y"), 0)
+	}, `"bin" has other extended attributes`},
+	"attributes": {func(r string) error { return os.Truncate(filepath.Join(path.Dir(r), attributesFile), 0) }, `"etc/marked" has other extended attributes`},
 	"manifest": {func(r string) error {
 		return os.WriteFile(filepath.Join(path.Dir(r), manifestFile), []byte("nonsense\n"), 0o600)
 	}, "is none"},
@@ -151,7 +162,8 @@ func refolder(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o7
 func TestVerify(t *testing.T) {
 	registry := it.StartRegistry(t)
 	img := it.Image{Layers: []it.Layer{
-		it.NewLayer(it.Tar(it.Dir("etc/"), it.Text("etc/os", "one"), it.Exec("bin/sh", "elf"), it.Symlink("ln", "etc"), it.Text("zz", "last"), it.Hardlink("hard", "zz")), it.Gzip),
+		it.NewLayer(it.Tar(it.Dir("etc/"), it.Text("etc/os", "one"), it.Exec("bin/sh", "elf"), it.Symlink("ln", "etc"), it.Text("zz", "last"), it.Hardlink("hard", "zz"),
+			it.File{Name: "etc/marked", Content: "m", Xattrs: map[string]string{"user.mine": "v", "security.capability": "\x01\x00\x00\x02\x00\x04" + strings.Repeat("\x00", 14)}}), it.Gzip),
 		it.NewLayer(it.Tar(it.Whiteout("etc", "os"), it.Opaque("bin")), it.Zstd),
 	}}
 	ref := push(t, registry, "app", img)
@@ -228,6 +240,11 @@ func TestOlderStore(t *testing.T) {
 	file := s.path(refFile(img.Ref))
 	must(t, os.WriteFile(file, fmt.Appendf(nil, `{"ref":%q,"id":%q,"platform":"linux/amd64","config":{"cmd":["x"],"newer":1},"layers":null,"diff_ids":[%q],"newer":true}`,
 		img.Ref, img.ID, strings.Replace(strings.TrimSuffix(path.Base(path.Dir(img.Layers[0])), singleSuffix), "-", ":", 1)), 0o600))
+	must(t, os.Remove(filepath.Join(path.Dir(s.path(img.Layers[0])), attributesFile)))
+	must(t, unix.Setxattr(filepath.Join(s.path(img.Layers[0]), "f"), "user.x", []byte("y"), 0))
+	if checks, err := s.Verify(t.Context(), "x", false); err != nil || checks[0].Status != api.LayerGood {
+		t.Errorf("without recorded attributes: %+v, %v", checks, err)
+	}
 	must(t, os.Remove(filepath.Join(path.Dir(s.path(img.Layers[0])), manifestFile)))
 	must(t, os.WriteFile(filepath.Join(path.Dir(s.path(img.Layers[0])), "newer"), nil, 0o600))
 	must(t, s.Close())

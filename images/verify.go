@@ -28,11 +28,23 @@ func writeManifest(ctx context.Context, work string) error {
 		return err
 	}
 	defer root.Close()
-	f, err := os.OpenFile(filepath.Join(work, manifestFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	manifest, attributes, err := createManifest(work)
 	if err != nil {
 		return err
 	}
-	return errors.Join(unpack.WriteManifest(ctx, f, root, unpack.Checksum), f.Close())
+	return errors.Join(unpack.WriteManifest(ctx, manifest, attributes, root, unpack.Checksum, nil), manifest.Close(), attributes.Close())
+}
+
+// createManifest makes the files that record what is in a new unit. They are the caller's.
+func createManifest(work string) (manifest, attributes *os.File, err error) {
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if manifest, err = os.OpenFile(filepath.Join(work, manifestFile), flags, 0o600); err != nil {
+		return nil, nil, err
+	}
+	if attributes, err = os.OpenFile(filepath.Join(work, attributesFile), flags, 0o600); err != nil {
+		return nil, nil, errors.Join(err, manifest.Close())
+	}
+	return manifest, attributes, nil
 }
 
 // maxProblems bounds the problems of a layer that are told one by one.
@@ -130,10 +142,17 @@ func (s *Store) verifyLayer(ctx context.Context, c *api.LayerCheck) error {
 		return err
 	}
 	defer root.Close()
-	lines := bufio.NewScanner(recorded)
-	lines.Buffer(nil, 64<<10) // two paths, every byte of them quoted as four
-	m := comparison{c: c, lines: lines}
+	m := comparison{c: c, lines: scan(recorded)}
 	m.next()
+	extended, err := os.Open(s.path(path.Join(name, attributesFile)))
+	switch {
+	case err == nil:
+		defer extended.Close()
+		m.extended = scan(extended)
+		m.nextExtended()
+	case !errors.Is(err, fs.ErrNotExist): // else of a build that recorded none: they are not compared
+		return err
+	}
 	if err := unpack.Walk(ctx, root, m.visit); err != nil {
 		if ctx.Err() != nil {
 			return err
@@ -144,7 +163,7 @@ func (s *Store) verifyLayer(ctx context.Context, c *api.LayerCheck) error {
 		m.problem(fmt.Sprintf("%q is missing", m.path))
 		m.next()
 	}
-	if err := lines.Err(); err != nil {
+	if err := m.lines.Err(); err != nil {
 		m.problem(fmt.Sprintf("its manifest: %v", err))
 	}
 	if c.Status == "" {
@@ -159,6 +178,45 @@ type comparison struct {
 	c          *api.LayerCheck
 	lines      *bufio.Scanner
 	line, path string // the next of the manifest; path is "" at its end
+	// The same of the extended attributes: nil where there are none recorded.
+	extended                   *bufio.Scanner
+	extendedLine, extendedPath string
+}
+
+func scan(f *os.File) *bufio.Scanner {
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 64<<10) // two paths, every byte of them quoted as four
+	return lines
+}
+
+// nextExtended goes on to the next node that has attributes. A damaged line is no node's,
+// so that one is missed.
+func (m *comparison) nextExtended() {
+	m.extendedLine, m.extendedPath = "", ""
+	for m.extendedPath == "" && m.extended.Scan() {
+		m.extendedLine = m.extended.Text()
+		m.extendedPath, _ = unpack.PathOf(m.extendedLine)
+	}
+}
+
+// attributes compares those of a node that the layer has.
+func (m *comparison) attributes(n *unpack.Node) {
+	if m.extended == nil {
+		return
+	}
+	for m.extendedPath != "" && unpack.ComparePaths(m.extendedPath, n.Path) < 0 {
+		m.nextExtended() // its node is missing, which is told
+	}
+	was := ""
+	if m.extendedPath == n.Path {
+		was = m.extendedLine
+	}
+	switch line, err := n.AttributesLine(); {
+	case err != nil:
+		m.problem(fmt.Sprintf("%q cannot be read: %v", n.Path, err))
+	case line != was:
+		m.problem(fmt.Sprintf("%q has other extended attributes", n.Path))
+	}
 }
 
 func (m *comparison) next() {
@@ -205,6 +263,8 @@ func (m *comparison) visit(n *unpack.Node) error {
 		m.problem(fmt.Sprintf("%q cannot be read: %v", n.Path, err))
 	case line != m.line:
 		m.problem(fmt.Sprintf("%q %s", n.Path, difference(m.line, line)))
+	default:
+		m.attributes(n)
 	}
 	if n.Stat.Mode&unix.S_IFMT == unix.S_IFREG {
 		m.c.Bytes += n.Stat.Size

@@ -126,6 +126,19 @@ func (u *unpacker) keepOwner(fd int, a attrs) error {
 	if err != nil {
 		return fmt.Errorf("keep its owner %d:%d: %w", a.uid, a.gid, err)
 	}
+	return u.noteExtended(fd)
+}
+
+// noteExtended remembers that a node has extended attributes.
+func (u *unpacker) noteExtended(fd int) error {
+	if u.extended == nil {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	u.extended[st.Ino] = true
 	return nil
 }
 
@@ -141,13 +154,13 @@ func (u *unpacker) setXattr(fd int, name, value string) error {
 	case strings.HasPrefix(name, "user.hutch."):
 		u.stats.Xattrs++
 		return nil
-	case !strings.HasPrefix(name, "user.") && name != "security.capability":
+	case !strings.HasPrefix(name, "user.") && name != capabilityXattr:
 		u.stats.Xattrs++
 		return nil
 	}
 	switch err := unix.Fsetxattr(fd, name, []byte(value), 0); {
 	case err == nil:
-		return nil
+		return u.noteExtended(fd)
 	case errors.Is(err, unix.EIO), errors.Is(err, unix.EDQUOT):
 		return fmt.Errorf("set attribute %q: %w", name, err)
 	}

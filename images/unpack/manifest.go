@@ -24,7 +24,7 @@ import (
 //	KIND MODE UID:GID SIZE SECONDS.NANOSECONDS CHECKSUM|QUOTED-TARGET|- QUOTED-PATH
 //
 // KIND as ls(1) has it, MODE octal, SIZE 0 but for files, CHECKSUM of eight hexadecimal
-// digits. Extended attributes are not in it.
+// digits. Extended attributes have a file of their own (attrsum.go).
 //
 // It tells damage from what is whole, not an attacker from the user: who can change the
 // files can change it, too. So the checksum is CRC-32C, which file systems use for the
@@ -238,18 +238,34 @@ func Checksum(n *Node) (uint32, error) {
 	return crc.Sum32(), nil
 }
 
-// WriteManifest writes the manifest of a layer's folder.
-func WriteManifest(ctx context.Context, w io.Writer, root *os.File, content func(n *Node) (uint32, error)) error {
+// WriteManifest writes the manifest of a layer's folder, and its attributes if that is not
+// nil. has says which nodes may have some; nil means all.
+func WriteManifest(ctx context.Context, w, attributes io.Writer, root *os.File, content func(n *Node) (uint32, error), has func(n *Node) bool) error {
 	out := bufio.NewWriterSize(w, 64<<10)
+	if attributes == nil {
+		attributes = io.Discard
+	}
+	more := bufio.NewWriter(attributes)
 	var line []byte
 	err := Walk(ctx, root, func(n *Node) (err error) {
 		if line, err = n.appendLine(line[:0], content); err == nil {
 			_, err = out.Write(append(line, '\n'))
+		}
+		if err == nil && (has == nil || has(n)) {
+			err = writeAttributes(more, n)
 		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
 	}
-	return out.Flush()
+	return errors.Join(out.Flush(), more.Flush())
+}
+
+func writeAttributes(w io.Writer, n *Node) error {
+	line, err := n.AttributesLine()
+	if err == nil && line != "" {
+		_, err = io.WriteString(w, line+"\n")
+	}
+	return err
 }

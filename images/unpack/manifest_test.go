@@ -19,18 +19,25 @@ func TestManifest(t *testing.T) {
 		fileE("a", "first"), fileE("a", "second"), fileE("empty", ""), fileE("a.b", "x"), fileE("a-", "y"),
 		dirE("usr/lib/"), linkE("lib", "usr/lib"), fileE("lib/through", "z"), hardE("hard", "lib/through"),
 		fileE("odd \"name\"\n \\", "odd"), fileE("\xff\xfe", "bytes"), fileE(deep+"f", "deep"), fileE("e/.wh.gone", ""),
+		tar.Header{Typeflag: tar.TypeReg, Name: "marked", Mode: 0o644, Format: tar.FormatPAX, PAXRecords: map[string]string{paxXattr + "user.a": "1", paxXattr + "user.b": "2"}},
+		tar.Header{Typeflag: tar.TypeDir, Name: "folder/", Mode: 0o755, Uid: 0, Format: tar.FormatPAX, PAXRecords: map[string]string{paxXattr + "user.c": "3"}},
+		tar.Header{Typeflag: tar.TypeReg, Name: "taken", Mode: 0o644, Format: tar.FormatPAX, PAXRecords: map[string]string{paxXattr + "user.a": "1"}},
+		fileE("taken", "again, without"), hardE("linked", "marked"), fileE("opaque/.wh..wh..opq", ""),
 		tar.Header{Typeflag: tar.TypeFifo, Name: "fifo", Mode: 0o600}, fileE("b/c", "gone"), fileE("b", "a file now"),
 	)
 	dir := t.TempDir()
 	root, err := os.Open(dir)
 	must(t, err)
 	defer root.Close()
-	var recorded, read bytes.Buffer
-	_, err = Unpack(root, bytes.NewReader(stream), Options{SingleUID: os.Geteuid() != 0, Manifest: &recorded})
+	var recorded, read, recordedAttrs, readAttrs bytes.Buffer
+	_, err = Unpack(root, bytes.NewReader(stream), Options{SingleUID: os.Geteuid() != 0, Manifest: &recorded, Attributes: &recordedAttrs})
 	must(t, err)
-	must(t, WriteManifest(t.Context(), &read, root, Checksum))
+	must(t, WriteManifest(t.Context(), &read, &readAttrs, root, Checksum, nil))
 	if recorded.String() != read.String() {
 		t.Errorf("recorded\n%s\nread\n%s", recorded.String(), read.String())
+	}
+	if recordedAttrs.String() != readAttrs.String() || readAttrs.Len() == 0 {
+		t.Errorf("attributes recorded\n%s\nread\n%s", recordedAttrs.String(), readAttrs.String())
 	}
 	var paths []string
 	for lines := bufio.NewScanner(&read); lines.Scan(); {
@@ -47,7 +54,7 @@ func TestManifest(t *testing.T) {
 	// The difference is seen.
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("sEcond"), 0o600))
 	var after bytes.Buffer
-	must(t, WriteManifest(t.Context(), &after, root, Checksum))
+	must(t, WriteManifest(t.Context(), &after, nil, root, Checksum, nil))
 	if after.String() == recorded.String() {
 		t.Error("a changed file is not seen")
 	}

@@ -210,7 +210,7 @@ func (u *unpacker) makeDir(at place) (int, error) {
 	d, err := u.dirOf(fd, at.name, true)
 	if err == nil && opaque {
 		d.opaque = true
-		err = setOpaque(fd)
+		err = u.setOpaque(fd)
 	}
 	if err != nil {
 		return -1, errors.Join(err, unix.Close(fd))

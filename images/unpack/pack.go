@@ -324,7 +324,7 @@ func (p *layerPacker) attributes(f *os.File, h *tar.Header) (opaque bool, err er
 // packable says whether Unpack would set an attribute, and a PAX record can name it.
 func packable(name string) bool {
 	switch {
-	case name == "security.capability":
+	case name == capabilityXattr:
 		return true
 	case !strings.HasPrefix(name, "user."), strings.HasPrefix(name, "user.overlay."), strings.HasPrefix(name, "user.hutch."):
 		return false

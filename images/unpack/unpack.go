@@ -46,6 +46,8 @@ type Options struct {
 	SingleUID bool
 	// Manifest, unless nil, gets the manifest of what was made.
 	Manifest io.Writer `json:"-"`
+	// Attributes, unless nil, gets what of it is about extended attributes.
+	Attributes io.Writer `json:"-"`
 }
 
 // OwnerXattr holds the owner a file should have where there is only one id.
@@ -89,6 +91,7 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 	}
 	if opts.Manifest != nil {
 		u.sums = make(map[uint64]uint32)
+		u.extended = make(map[uint64]bool)
 	}
 	defer u.parents.flush()
 	// u has its fd only: without this a collection would close the folder.
@@ -107,7 +110,9 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 		return u.stats, readError("read what follows the layer's tar stream", err)
 	}
 	if opts.Manifest != nil {
-		return u.stats, WriteManifest(context.Background(), opts.Manifest, root, func(n *Node) (uint32, error) { return u.sums[n.Stat.Ino], nil })
+		return u.stats, WriteManifest(context.Background(), opts.Manifest, opts.Attributes, root,
+			func(n *Node) (uint32, error) { return u.sums[n.Stat.Ino], nil },
+			func(n *Node) bool { return u.extended[n.Stat.Ino] })
 	}
 	return u.stats, nil
 }
@@ -130,6 +135,9 @@ type unpacker struct {
 	// files by inode number, nil without a manifest.
 	crc  uint32
 	sums map[uint64]uint32
+	// extended are the inode numbers of what got extended attributes, and perhaps of what
+	// came after it; nil without a manifest.
+	extended map[uint64]bool
 }
 
 func (u *unpacker) entries() error {

@@ -52,7 +52,7 @@ func (u *unpacker) whiteout(dirName, base string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(setOpaque(fd), unix.Close(fd))
+		return errors.Join(u.setOpaque(fd), unix.Close(fd))
 	}
 	// A character device 0:0 needs no privilege (mknod(2), since Linux 5.8).
 	if err := unix.Mknodat(at.parent, at.base, unix.S_IFCHR|0o600, 0); err != nil {
@@ -73,7 +73,7 @@ func (u *unpacker) opaque(dirName string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(setOpaque(fd), unix.Close(fd)); err != nil {
+	if err := errors.Join(u.setOpaque(fd), unix.Close(fd)); err != nil {
 		return err
 	}
 	return u.mark(dirName, func(d *dir) { d.opaque = true })
@@ -93,7 +93,7 @@ func (u *unpacker) mark(dirName string, change func(*dir)) error {
 	return nil
 }
 
-func setOpaque(fd int) error {
+func (u *unpacker) setOpaque(fd int) error {
 	err := unix.Fsetxattr(fd, opaqueXattr, []byte("y"), 0)
 	if errors.Is(err, unix.ENOTSUP) {
 		return ErrAttributes
@@ -101,7 +101,7 @@ func setOpaque(fd int) error {
 	if err != nil {
 		return fmt.Errorf("mark a folder opaque: %w", err)
 	}
-	return nil
+	return u.noteExtended(fd)
 }
 
 // listBatch is how many names of a folder are read at once.

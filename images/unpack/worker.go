@@ -25,15 +25,19 @@ type Request struct {
 	// Algorithm is that of the diffID, such as "sha256".
 	Algorithm digest.Algorithm
 	Options   Options
-	// Manifest, unless nil, is an empty file for the layer's manifest. It stays the
-	// caller's; the worker writes to a copy of the fd.
-	Manifest *os.File `json:"-"`
+	// Manifest, unless nil, is an empty file for the layer's manifest, Attributes then one
+	// for what of it is about attributes. They stay the caller's; the worker writes to
+	// copies of the fds.
+	Manifest, Attributes *os.File `json:"-"`
 	// Recorded says that there is one.
 	Recorded bool
 }
 
-// manifestFD is the worker's copy of Request.Manifest.
-const manifestFD = 3
+// The worker's copies of Request.Manifest and Request.Attributes.
+const (
+	manifestFD   = 3
+	attributesFD = 4
+)
 
 // Result of a worker.
 type Result struct {
@@ -87,7 +91,7 @@ func InWorker(ctx context.Context, blob io.Reader, stop func(), req Request) (Re
 	cmd.Args = []string{workerName, string(arg)}
 	cmd.Env = []string{"GOMAXPROCS=2"}
 	if req.Recorded {
-		cmd.ExtraFiles = []*os.File{req.Manifest}
+		cmd.ExtraFiles = []*os.File{req.Manifest, req.Attributes}
 	}
 	if cmd.SysProcAttr, err = namespaces(); err != nil {
 		return Result{}, err
@@ -207,6 +211,7 @@ func workerMain(args []string) int {
 	}
 	if req.Recorded {
 		req.Options.Manifest = os.NewFile(manifestFD, "manifest")
+		req.Options.Attributes = os.NewFile(attributesFD, "attributes")
 	}
 	var r reply
 	if r.Result, err = Blob(root, os.Stdin, req.Algorithm, req.Options); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +50,9 @@ var errSkipFolder = errors.New("skip the folder")
 // symlink and holds one folder open however deep the tree is. A visit that returns
 // errSkipFolder leaves out what is in the folder.
 func Walk(ctx context.Context, root *os.File, visit func(n *Node) error) error {
+	// Only its fd is used below: a collection would close the folder, and its number could
+	// become another file's.
+	defer runtime.KeepAlive(root)
 	pending := []string{"."}
 	n := &Node{Path: ".", parent: int(root.Fd()), base: "."}
 	if err := unix.Fstat(n.parent, &n.Stat); err != nil {

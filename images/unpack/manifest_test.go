@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestManifest: what a layer's manifest says is what its folder holds, whatever the
@@ -58,6 +60,25 @@ func TestManifest(t *testing.T) {
 	if after.String() == recorded.String() {
 		t.Error("a changed file is not seen")
 	}
+}
+
+// TestWalkKeepsFolder: a collection of garbage does not close the folder that is walked
+// through, which nobody else may hold.
+func TestWalkKeepsFolder(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		must(t, os.MkdirAll(filepath.Join(dir, name, "below"), 0o755))
+	}
+	open := func() *os.File {
+		f, err := os.Open(dir)
+		must(t, err)
+		return f
+	}
+	must(t, Walk(t.Context(), open(), func(*Node) error {
+		runtime.GC()
+		<-time.After(time.Millisecond) // for what a collection leaves to do
+		return nil
+	}))
 }
 
 // FuzzPathOf: no line makes more than an error, and a path comes back as it was.

@@ -32,7 +32,13 @@ type CommitOptions struct {
 	Change *api.ConfigChanges
 	// Author and Message go to the image's history.
 	Author, Message string
+	// Progress, if not nil, is called as PullOptions.Progress is, for the layer NewLayer.
+	Progress func(Progress)
 }
+
+// NewLayer is what Progress calls the layer that a commit makes: its digest is known in
+// the end.
+const NewLayer = "new"
 
 // Base is an image as a sandbox uses it, which its name may not mean any more.
 type Base struct {
@@ -134,7 +140,8 @@ func (s *Store) packLayer(ctx context.Context, o CommitOptions) (l *layer, diffI
 		packed <- errors.Join(err, w.Close())
 	}()
 	stop := func() { _ = r.SetReadDeadline(time.Unix(1, 0)) }
-	res, err := s.unpack(ctx, r, stop, work, digest.Canonical, s.opts.Limits)
+	told := &progressReader{r: r, rep: newReporter(o.Progress), p: Progress{Layer: NewLayer, Phase: PhasePacking, Total: -1}}
+	res, err := s.unpack(ctx, told, stop, work, digest.Canonical, s.opts.Limits)
 	if err != nil {
 		cancel(err) // it has nobody to write to
 	}
@@ -145,6 +152,11 @@ func (s *Store) packLayer(ctx context.Context, o CommitOptions) (l *layer, diffI
 	if err != nil || res.Stats.Entries == 0 {
 		return nil, "", stats, err
 	}
+	defer func() {
+		if err == nil {
+			told.rep.report(Progress{Layer: NewLayer, Phase: PhaseDone, Done: told.p.Done, Total: told.p.Done})
+		}
+	}()
 	name := s.layerUnit(res.DiffID.String())
 	unlock, err := s.lockUnit(ctx, name)
 	if err != nil {

@@ -322,6 +322,18 @@ func (v *verifier) verify() error {
 // errDigest marks content that is not what the manifest promised.
 var errDigest = errors.New("wrong digest")
 
+// progressWriter reports what is written to it.
+type progressWriter struct {
+	rep *reporter
+	p   Progress
+}
+
+func (w *progressWriter) Write(p []byte) (int, error) {
+	w.p.Done += int64(len(p))
+	w.rep.report(w.p)
+	return len(p), nil
+}
+
 // progressReader reports what is read through it.
 type progressReader struct {
 	r   io.Reader

@@ -23,8 +23,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// pushTries is how often a part of an image is sent when the registry is busy or fails.
-const pushTries = 3
+// pushTries is how often a part of an image is sent when the registry is busy or fails, or
+// the connection breaks.
+const pushTries = blobTries
 
 // Push sends an image to a registry, under its own name or, unless that is "", as target.
 // Layers that the registry has are not sent.
@@ -87,6 +88,7 @@ type pusher struct {
 	s    *Store
 	dest types.ImageDestination
 	rep  *reporter
+	met  bool // the registry has answered
 }
 
 func (p *pusher) image(ctx context.Context, rec *record, named reference.Named) (api.Pushed, error) {
@@ -144,7 +146,8 @@ func (p *pusher) layer(ctx context.Context, t *tmp, diffID string) (blob ocispec
 	if err != nil {
 		return blob, "", err
 	}
-	if err := errors.Join(p.s.packLayerTo(ctx, io.MultiWriter(z, plain.Hash()), diffID), z.Close()); err != nil {
+	told := &progressWriter{rep: p.rep, p: Progress{Layer: diffID, Phase: PhasePacking, Total: -1}}
+	if err := errors.Join(p.s.packLayerTo(ctx, io.MultiWriter(z, plain.Hash(), told), diffID), z.Close()); err != nil {
 		return blob, "", err
 	}
 	size, err := f.Seek(0, io.SeekCurrent)
@@ -181,6 +184,7 @@ func (p *pusher) blob(ctx context.Context, f *os.File, d ocispec.Descriptor, rep
 		if err != nil {
 			return err
 		}
+		p.met = true
 		if there {
 			tell(PhasePresent)
 			return nil
@@ -205,14 +209,17 @@ func (p *pusher) blob(ctx context.Context, f *os.File, d ocispec.Descriptor, rep
 	})
 }
 
-// again does what a registry may refuse for a moment.
+// again does what a registry may refuse for a moment, and what a connection that broke may
+// have left undone. The library sends a blob over one connection and does not tell where
+// another could go on, so it begins anew. Who has not answered yet may not be there.
 func (p *pusher) again(ctx context.Context, do func() error) (err error) {
 	for n := range pushTries {
 		if err := waitBefore(ctx, n); err != nil {
 			return err
 		}
 		err = do()
-		if err == nil || ctx.Err() != nil || !busy(err) {
+		passing := busy(err) || p.met && broken(err)
+		if err == nil || ctx.Err() != nil || !passing {
 			break
 		}
 	}

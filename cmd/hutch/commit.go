@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -38,7 +39,7 @@ each sandbox: /etc/hosts, /etc/hostname and /etc/resolv.conf.
 			ctx, signals := cli.CatchSignals(cmd.Context())
 			defer signals.Stop()
 			return interrupted(ctx, withDaemon(ctx, func(c *client.Client) error {
-				r, err := c.Commit(ctx, p)
+				r, err := commit(ctx, c, p, quiet)
 				if err != nil {
 					return err
 				}
@@ -81,6 +82,16 @@ each sandbox: /etc/hosts, /etc/hostname and /etc/resolv.conf.
 	})
 	cmd.Flags().StringVarP(&p.Message, "message", "m", "", "`TEXT` for the image's history")
 	cmd.Flags().StringVarP(&p.Author, "author", "a", "", "`NAME` for the image's history")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not say what was left out")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress, and no word of what was left out")
 	return cmd
+}
+
+// commit makes the image. Its progress is off the screen when it returns.
+func commit(ctx context.Context, c *client.Client, p api.CommitParams, quiet bool) (api.Committed, error) {
+	if quiet || !cli.IsTerminal(os.Stderr) { // lines would say no more than the result
+		return c.Commit(ctx, p, nil)
+	}
+	progress := cli.NewPullProgress(os.Stderr, true)
+	defer progress.Close()
+	return c.Commit(ctx, p, progress.Update)
 }

@@ -11,14 +11,14 @@ import (
 )
 
 // Commit makes an image while the sandbox stands still; it leases the layers below.
-func (b imageBackend) Commit(ctx context.Context, p api.CommitParams) (out api.Committed, err error) {
+func (b imageBackend) Commit(ctx context.Context, p api.CommitParams, progress func(api.Progress)) (out api.Committed, err error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
 	err = b.d.manager.StandStill(ctx, p.Sandbox, func(w sandbox.Written) error {
 		img, stats, err := b.d.store.Commit(ctx, p.Ref, images.CommitOptions{
 			Folder: w.Folder, Pack: unpack.PackOptions{Omit: w.Own, Plain: w.Plain},
 			Base:   images.Base{Ref: w.Root.Ref, Config: storeConfig(w.Root.Config), Lower: w.Root.Lower},
-			Change: p.Changes, Author: p.Author, Message: p.Message,
+			Change: p.Changes, Author: p.Author, Message: p.Message, Progress: b.d.pullEvents(p.Ref, progress),
 		})
 		if err == nil {
 			out = api.Committed{Image: record(img), LeftOut: stats.Nodes, LeftOutNames: stats.Names}

@@ -102,6 +102,8 @@ type CommitParams struct {
 	// Author and Message go to the image's history.
 	Author  string `json:"author,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Progress asks for image.progress of the layer "new".
+	Progress bool `json:"progress,omitempty"`
 }
 
 // Committed is image.commit's result.

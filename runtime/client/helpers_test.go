@@ -185,7 +185,7 @@ func TestHelpers(t *testing.T) {
 			return r.Ref, err
 		}},
 		{"image.commit", `{"sandbox":"x","ref":"y"}`, "0", func() (any, error) {
-			r, err := c.Commit(ctx, api.CommitParams{Sandbox: "x", Ref: "y"})
+			r, err := c.Commit(ctx, api.CommitParams{Sandbox: "x", Ref: "y"}, nil)
 			return r.LeftOut, err
 		}},
 		{"image.export", `{"ref":"x","format":"rootfs","fd":0,"fds":1}`, "2", func() (any, error) {

@@ -38,9 +38,11 @@ func (c *Client) ImportImage(ctx context.Context, p api.ImportParams, file *os.F
 	return get[api.Image](ctx, c, api.MethodImageImport, p, withPipe(file), WithProgress(progress))
 }
 
-// Commit makes an image of what a sandbox has written and the image below it.
-func (c *Client) Commit(ctx context.Context, p api.CommitParams) (api.Committed, error) {
-	return get[api.Committed](ctx, c, api.MethodImageCommit, p)
+// Commit makes an image of what a sandbox has written and the image below it; progress may be
+// nil.
+func (c *Client) Commit(ctx context.Context, p api.CommitParams, progress func(api.Progress)) (api.Committed, error) {
+	p.Progress = progress != nil
+	return get[api.Committed](ctx, c, api.MethodImageCommit, p, WithProgress(progress))
 }
 
 // ExportImage writes an image into a regular file, which stays the caller's, or the write

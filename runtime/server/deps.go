@@ -147,7 +147,7 @@ type Images interface {
 	DiskUse(ctx context.Context) (api.ImageDisk, error)
 	Prune(p api.PruneParams) (api.Pruned, error)
 	Verify(ctx context.Context, p api.VerifyParams) (api.Verified, error)
-	Commit(ctx context.Context, p api.CommitParams) (api.Committed, error)
+	Commit(ctx context.Context, p api.CommitParams, progress func(api.Progress)) (api.Committed, error)
 	Push(ctx context.Context, p api.PushParams, progress func(api.Progress)) (api.Pushed, error)
 	// Login keeps the password out of its errors.
 	Login(ctx context.Context, p api.LoginParams) (api.Login, error)

@@ -206,7 +206,7 @@ func (f fakeImages) Remove(string) error                            { return nil
 func (f fakeImages) Tag(p api.TagParams) (api.Image, error)         { return api.Image{Ref: p.Target}, nil }
 func (f fakeImages) DiskUse(context.Context) (api.ImageDisk, error) { return api.ImageDisk{}, nil }
 func (f fakeImages) Prune(api.PruneParams) (api.Pruned, error)      { return api.Pruned{Bytes: 3}, nil }
-func (f fakeImages) Commit(_ context.Context, p api.CommitParams) (api.Committed, error) {
+func (f fakeImages) Commit(_ context.Context, p api.CommitParams, _ func(api.Progress)) (api.Committed, error) {
 	return api.Committed{Image: api.Image{Ref: p.Ref}}, nil
 }
 func (f fakeImages) Export(context.Context, api.ExportParams, *jsonrpc.FDs) (api.Exported, error) {

@@ -243,8 +243,8 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodImageImport: handle(func(ctx context.Context, c *Call, p api.ImportParams) (api.Image, error) {
 			return images.Import(ctx, p, c.FDs, c.Progress)
 		}),
-		api.MethodImageCommit: handle(func(ctx context.Context, _ *Call, p api.CommitParams) (api.Committed, error) {
-			return images.Commit(ctx, p)
+		api.MethodImageCommit: handle(func(ctx context.Context, c *Call, p api.CommitParams) (api.Committed, error) {
+			return images.Commit(ctx, p, c.Progress)
 		}),
 		api.MethodImageExport: handle(func(ctx context.Context, c *Call, p api.ExportParams) (api.Exported, error) {
 			return images.Export(ctx, p, c.FDs)

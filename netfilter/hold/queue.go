@@ -111,6 +111,43 @@ func (q *Queue) failed(err, errno error) error {
 	return errno
 }
 
+// Detach gives the queue to who asks Poll when the returned file descriptor, which stays the
+// queue's, can be read: the runtime's poller, and with it Next, knows nothing of it any more.
+func (q *Queue) Detach() (fd int, err error) {
+	var derr error
+	err = q.conn.Control(func(old uintptr) { fd, derr = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 3) })
+	if err != nil || derr != nil {
+		err = q.failed(err, derr)
+		return -1, fmt.Errorf("detach packet queue: %w", err)
+	}
+	// A blocking file is not for the poller. Both descriptors share that.
+	if err := unix.SetNonblock(fd, false); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("detach packet queue: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "packet queue")
+	conn, err := file.SyscallConn()
+	if err = errors.Join(err, unix.SetNonblock(fd, true)); err != nil {
+		_ = file.Close()
+		return -1, fmt.Errorf("detach packet queue: %w", err)
+	}
+	err = q.file.Close()
+	q.file, q.conn = file, conn
+	return fd, err
+}
+
+// Poll is Next where there is something, and false where not.
+func (q *Queue) Poll() (syn SYN, ok bool) {
+	err := q.conn.Control(func(fd uintptr) {
+		n, _, err := unix.Recvfrom(int(fd), q.buf[:], unix.MSG_DONTWAIT)
+		if err == nil {
+			syn, ok, err = parse(q.buf[:n])
+		}
+		ok = ok && err == nil
+	})
+	return syn, ok && err == nil
+}
+
 // Next waits for a packet. A SYN that nobody answered comes again, as another packet.
 // After net.ErrClosed there are no more; other errors are of one message.
 func (q *Queue) Next() (SYN, error) {

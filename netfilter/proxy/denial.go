@@ -120,3 +120,17 @@ func (p *Proxy) Connections() int {
 	defer p.mu.Unlock()
 	return len(p.flows)
 }
+
+// Light is how many of them the loop carries, of which the others take goroutines.
+func (p *Proxy) Light() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for f := range p.flows {
+		f.mu.Lock()
+		if f.light != nil && !f.over {
+			n++
+		}
+		f.mu.Unlock()
+	}
+	return n
+}

@@ -31,6 +31,7 @@ type flow struct {
 	decided  bool
 	check    policy.Check // once decided
 	server   *net.TCPConn // nil until dialled
+	light    *light       // in the place of client and server while the loop carries the flow
 	verified shown
 	host     string // the last name that the stream showed, when it need not be ours
 	over     bool   // both ends are closed or must be
@@ -77,7 +78,7 @@ func (f *flow) decide(rules *policy.Rules) policy.Decision {
 // recheck is the policy's word on a flow that is under way.
 func (f *flow) recheck(rules *policy.Rules) policy.Decision {
 	f.mu.Lock()
-	decided, check, server, verified, host := f.decided, f.check, f.server, f.verified, f.host
+	decided, check, server, verified, host := f.decided, f.check, f.address(), f.verified, f.host
 	f.mu.Unlock()
 	d := f.decide(rules)
 	switch {
@@ -91,10 +92,21 @@ func (f *flow) recheck(rules *policy.Rules) policy.Decision {
 			return d
 		}
 	}
-	if server != nil {
-		return rules.Dial(f.name, addrPort(server.RemoteAddr()).Addr(), f.dst.Port(), f.p.Own)
+	if server.IsValid() {
+		return rules.Dial(f.name, server, f.dst.Port(), f.p.Own)
 	}
 	return d
+}
+
+// address is the server's, once it is dialled. The caller holds the mutex.
+func (f *flow) address() netip.Addr {
+	switch {
+	case f.light != nil:
+		return f.light.to
+	case f.server != nil:
+		return addrPort(f.server.RemoteAddr()).Addr()
+	}
+	return netip.Addr{}
 }
 
 // serve carries the flow from its first byte to its last.
@@ -108,6 +120,9 @@ func (f *flow) serve() {
 
 // begin decides about the flow and counts it.
 func (f *flow) begin() error {
+	if f.counts != nil {
+		return nil // it was begun at once
+	}
 	// Under the mutex: Recheck sees either that nothing was decided, and then it will be
 	// by the new rules, or what was.
 	f.mu.Lock()
@@ -293,7 +308,7 @@ func (f *flow) refuse(r *refusal) {
 // revoke ends a flow that new rules forbid. Any goroutine may call it.
 func (f *flow) revoke(d policy.Decision) {
 	f.mu.Lock()
-	waits := f.client == nil
+	waits := f.client == nil && f.light == nil
 	f.mu.Unlock()
 	if waits { // it is accepted now, and meets the rules then
 		f.abort()
@@ -339,18 +354,28 @@ func (f *flow) say(words []byte) {
 }
 
 // abort resets both ends. Any goroutine may call it.
-func (f *flow) abort() { f.end(true) }
+func (f *flow) abort() {
+	if f.end(true) {
+		go f.p.remove(f) // the caller may hold the proxy's mutex
+	}
+}
 
 // close ends both ends in order, where that has not happened yet.
 func (f *flow) close() { f.end(false) }
 
-func (f *flow) end(reset bool) {
+// end says that nobody else removes the flow, which the loop has carried.
+func (f *flow) end(reset bool) (remove bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
-		return
+		return false
 	}
 	f.over = true
+	if f.light != nil {
+		f.light.close(reset)
+		f.cancel(net.ErrClosed)
+		return true
+	}
 	if f.cancel != nil {
 		f.cancel(net.ErrClosed)
 	}
@@ -363,4 +388,5 @@ func (f *flow) end(reset bool) {
 		}
 		_ = c.Close()
 	}
+	return false
 }

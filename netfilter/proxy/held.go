@@ -37,7 +37,7 @@ type held struct {
 	decided bool
 	verdict hold.Verdict // once decided
 	last    time.Time    // when that SYN came
-	gone    *time.Timer  // ends the wait for the next one
+	gone    *time.Timer  // ends the wait for the next one; nil while the connection is made at once
 	over    bool         // nothing is waited for
 	givenUp bool
 }
@@ -53,31 +53,43 @@ const (
 // ServeSYNs dials for connections that are not accepted yet, those whose streams need show
 // nothing first, until q or the proxy is closed. It takes q over.
 func (p *Proxy) ServeSYNs(q *hold.Queue) {
-	done, ok := p.listen(q)
-	if !ok {
-		return
-	}
-	defer done()
 	var pace retry.Pace
-	for {
-		syn, err := q.Next()
-		if errors.Is(err, net.ErrClosed) {
+	stop, err := p.watch(q)
+	for err != nil { // there are no fds
+		if !pace.Wait(p.ctx.Done()) {
+			_ = q.Close()
 			return
 		}
-		if err != nil {
-			if !pace.Wait(p.ctx.Done()) {
-				return
-			}
-			continue
-		}
-		pace.Reset()
-		p.hold(q, syn)
+		stop, err = p.watch(q)
 	}
+	defer stop()
+	if done, ok := p.listen(q); ok {
+		<-p.ctx.Done()
+		done()
+	}
+}
+
+// watch has the loop read the queue until stop.
+func (p *Proxy) watch(q *hold.Queue) (stop func(), err error) {
+	l, err := sharedLoop()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := q.Detach()
+	if err != nil {
+		return nil, err
+	}
+	id, err := l.add(fd, func() {
+		if syn, ok := q.Poll(); ok {
+			p.hold(l, q, syn)
+		}
+	})
+	return func() { l.remove(fd, id) }, err
 }
 
 // hold starts a flow for the connection that a SYN begins. What must show its name goes on as
 // it would without a queue.
-func (p *Proxy) hold(q *hold.Queue, syn hold.SYN) {
+func (p *Proxy) hold(l *loop, q *hold.Queue, syn hold.SYN) {
 	e := newEnds(syn.From, syn.To)
 	p.mu.Lock()
 	h := p.held[e]
@@ -102,7 +114,13 @@ func (p *Proxy) hold(q *hold.Queue, syn hold.SYN) {
 		_ = q.Decide(syn.ID, hold.Refuse)
 		return
 	}
-	h.gone = time.AfterFunc(firstAgain+slack, h.giveUp)
+	if h.atOnce(l) {
+		return
+	}
+	h.mu.Lock()
+	h.gone = time.AfterFunc(firstAgain+slack, h.giveUp) // to set a timer may wake a thread
+	h.mu.Unlock()
+	l.started = true
 	go func() {
 		defer p.remove(f)
 		h.serve()
@@ -122,8 +140,11 @@ func (h *held) serve() {
 	var r *refusal
 	switch {
 	case errors.As(err, &r):
-		f.report(r, byUnreachable)
-		h.stop(hold.NoHost)
+		v := hold.NoHost
+		if !f.report(r, byUnreachable) {
+			v = hold.Accept // new rules have ended it: they say so when it is accepted
+		}
+		h.stop(v)
 		f.abort()
 	case err != nil:
 		h.stop(h.failed(err))
@@ -199,7 +220,9 @@ func (h *held) stop(v hold.Verdict) {
 	p.mu.Unlock()
 	h.mu.Lock()
 	h.over = true
-	h.gone.Stop()
+	if h.gone != nil {
+		h.gone.Stop()
+	}
 	decided := h.decided
 	h.mu.Unlock()
 	if !decided {

@@ -26,6 +26,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -109,12 +110,13 @@ type Proxy struct {
 	wg   sync.WaitGroup // one for each listener and flow
 
 	// mu guards what follows. It is held before a flow's own mutex, never after.
-	mu         sync.Mutex
-	listeners  map[io.Closer]struct{} // nil once closed
-	flows      map[*flow]struct{}
-	held       map[ends]*held
-	udp        map[*udpFlow]struct{}
-	suppressed int
+	mu          sync.Mutex
+	listeners   map[io.Closer]struct{} // nil once closed
+	transparent syscall.RawConn        // the listener of IPv4
+	flows       map[*flow]struct{}
+	held        map[ends]*held
+	udp         map[*udpFlow]struct{}
+	suppressed  int
 }
 
 // passed tells of what the policy allows. The address of a name means nothing outside.
@@ -203,6 +205,11 @@ func (p *Proxy) ServeTCP(l *net.TCPListener) {
 		return
 	}
 	defer done()
+	if raw, err := l.SyscallConn(); err == nil && addrPort(l.Addr()).Addr().Is4() {
+		p.mu.Lock()
+		p.transparent = raw
+		p.mu.Unlock()
+	}
 	var pace retry.Pace
 	for {
 		conn, err := l.AcceptTCP()

@@ -54,6 +54,18 @@ func New(r *net.Resolver) *Lookups {
 	}}
 }
 
+// Known returns the best address of a name that was looked up lately, and the zero Addr
+// otherwise. It asks nobody.
+func (l *Lookups) Known(name string) netip.Addr {
+	l.mu.Lock()
+	a := l.known[name]
+	l.mu.Unlock()
+	if len(a.addrs) == 0 || !l.now().Before(a.until) {
+		return netip.Addr{}
+	}
+	return a.addrs[0]
+}
+
 // Lookup returns the addresses of a name, best first (RFC 6724).
 func (l *Lookups) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	l.mu.Lock()

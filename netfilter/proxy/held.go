@@ -104,14 +104,12 @@ func (p *Proxy) hold(l *loop, q *hold.Queue, syn hold.SYN) {
 		_ = q.Decide(syn.ID, hold.Accept) // fails when q is closed
 		return
 	case !d.Allow:
-		f.report(&refusal{Decision: d}, byUnreachable)
-		_ = q.Decide(syn.ID, hold.NoHost)
+		l.refuse(f, q, syn.ID, d, hold.NoHost)
 		return
 	}
 	h = &held{ends: e, flow: f, queue: q, arrived: make(chan *net.TCPConn, 1), packet: syn.ID, last: time.Now()}
 	if why := p.admit(f, h); why != "" {
-		f.report(&refusal{Decision: policy.Decision{Rule: "connection limit", Why: why}}, byRefusing)
-		_ = q.Decide(syn.ID, hold.Refuse)
+		l.refuse(f, q, syn.ID, policy.Decision{Rule: "connection limit", Why: why}, hold.Refuse)
 		return
 	}
 	if h.atOnce(l) {
@@ -125,6 +123,25 @@ func (p *Proxy) hold(l *loop, q *hold.Queue, syn hold.SYN) {
 		defer p.remove(f)
 		h.serve()
 	}()
+}
+
+// refuse tells of a refusal, and then the program. How long those whom it tells take is not the
+// loop's time.
+func (l *loop) refuse(f *flow, q *hold.Queue, packet uint32, d policy.Decision, v hold.Verdict) {
+	how := byUnreachable
+	if v == hold.Refuse {
+		how = byRefusing
+	}
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	if f.p.listeners == nil {
+		return // with the queue the packet goes
+	}
+	l.started = true
+	f.p.wg.Go(func() {
+		f.report(&refusal{Decision: d}, how)
+		_ = q.Decide(packet, v) // fails when q is closed
+	})
 }
 
 // dialsFirst says that a connection with this check is dialled before it has sent anything.

@@ -237,6 +237,11 @@ func (p *layerPacker) regular(n *Node) error {
 	}
 	defer f.Close()
 	h := p.about(n, st, tar.TypeReg)
+	// Of hard links, too: other extractors set what the link's own header says, and a file
+	// loses its capabilities when its owner is set.
+	if _, err := p.attributes(f, h); err != nil {
+		return err
+	}
 	if st.Nlink > 1 {
 		id := inode{st.Dev, st.Ino}
 		if first, ok := p.linked[id]; ok {
@@ -244,9 +249,6 @@ func (p *layerPacker) regular(n *Node) error {
 			return p.header(h)
 		}
 		p.linked[id] = h.Name
-	}
-	if _, err := p.attributes(f, h); err != nil {
-		return err
 	}
 	p.stats.Bytes += st.Size
 	h.Size = st.Size

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/images/imagetest"
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestLogin: a password is stored in one file when the registry accepts it, nowhere else and
@@ -103,4 +105,30 @@ func TestLoginTerminal(t *testing.T) {
 	if code := await(t, cmd); code != 130 {
 		t.Errorf("after Ctrl-C: exit code %d", code)
 	}
+}
+
+// TestLoginFile: $REGISTRY_AUTH_FILE of an ordinary user is the file, and what docker login
+// has stored is used without it.
+func TestLoginFile(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		testenv.Require(t, probe.Check{Name: "user", Status: probe.No, Detail: "root's daemon is somebody else", Remedy: "run the tests as a user, too"})
+	}
+	registry := imagetest.StartPrivateRegistry(t, "me")
+	host := strings.TrimPrefix(registry, "http://")
+	file := filepath.Join(t.TempDir(), "auth.json")
+	w := newWorld(t, "REGISTRY_AUTH_FILE="+file)
+	w.feed(t, imagetest.Users["me"], "login", "-u", "me", "--password-stdin", host).want(t, 0)
+	data, err := os.ReadFile(file)
+	if err != nil || !bytes.Contains(data, []byte(host)) {
+		t.Errorf("the file holds %s, %v", data, err)
+	}
+	docker := newWorld(t)
+	if err := os.WriteFile(filepath.Join(docker.sub(t, "home/.docker"), "config.json"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := docker.ok(t, "login", "--get-login", host); got != "me\n" {
+		t.Errorf("by Docker's file it is %q", got)
+	}
+	docker.run(t, "logout", host).want(t, 125).says(t, "docker logout")
 }

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/cbpf"
 )
 
 const (
@@ -45,9 +47,9 @@ func verify(prog []byte, calls []call, arch uint32) error {
 		if err := verifyCall(prog, byNumber[nr], nr, arch); err != nil {
 			return err
 		}
-		foreign := []data{{nr: nr, arch: foreignArch}}
+		foreign := []cbpf.Data{{NR: nr, Arch: foreignArch}}
 		if arch == unix.AUDIT_ARCH_X86_64 {
-			foreign = append(foreign, data{nr: nr | x32Bit, arch: arch}, data{nr: nr, arch: unix.AUDIT_ARCH_I386})
+			foreign = append(foreign, cbpf.Data{NR: nr | x32Bit, Arch: arch}, cbpf.Data{NR: nr, Arch: unix.AUDIT_ARCH_I386})
 		}
 		for _, d := range foreign {
 			if err := verifyOne(prog, &d, unix.SECCOMP_RET_KILL_PROCESS); err != nil {
@@ -62,7 +64,7 @@ func verify(prog []byte, calls []call, arch uint32) error {
 // The zero call is one without rules.
 func verifyCall(prog []byte, c call, nr, arch uint32) error {
 	for args := range c.interesting() {
-		d := data{nr: nr, arch: arch, args: args}
+		d := cbpf.Data{NR: nr, Arch: arch, Args: args}
 		if err := verifyOne(prog, &d, returnValue(c.decide(args))); err != nil {
 			return fmt.Errorf("system call %q: %w", c.name, err)
 		}
@@ -70,14 +72,14 @@ func verifyCall(prog []byte, c call, nr, arch uint32) error {
 	return nil
 }
 
-func verifyOne(prog []byte, d *data, want uint32) error {
-	got, err := run(prog, d)
+func verifyOne(prog []byte, d *cbpf.Data, want uint32) error {
+	got, err := cbpf.Run(prog, d)
 	if err != nil {
-		return fmt.Errorf("number %d of architecture %#x with arguments %#x: %w", d.nr, d.arch, d.args, err)
+		return fmt.Errorf("number %d of architecture %#x with arguments %#x: %w", d.NR, d.Arch, d.Args, err)
 	}
 	if got != want {
 		return fmt.Errorf("number %d of architecture %#x with arguments %#x returns %#x, the table says %#x",
-			d.nr, d.arch, d.args, got, want)
+			d.NR, d.Arch, d.Args, got, want)
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 
 	libseccomp "github.com/seccomp/libseccomp-golang"
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/cbpf"
 )
 
 func mustCompile(t testing.TB, p Profile) Program {
@@ -79,12 +81,12 @@ func TestProgram(t *testing.T) {
 	}
 	def, ini := mustCompile(t, Default()), mustCompile(t, Init())
 	for _, tt := range tests {
-		d := data{nr: tt.nr, arch: archCodes[runtime.GOARCH], args: tt.args}
+		d := cbpf.Data{NR: tt.nr, Arch: archCodes[runtime.GOARCH], Args: tt.args}
 		for _, p := range []struct {
 			prog Program
 			want uint32
 		}{{def, tt.def}, {ini, tt.init}} {
-			if got, err := run(p.prog.BPF, &d); err != nil || got != p.want {
+			if got, err := cbpf.Run(p.prog.BPF, &d); err != nil || got != p.want {
 				t.Errorf("%s under %s: %#x, %v, want %#x", tt.name, p.prog.Profile, got, err, p.want)
 			}
 		}
@@ -96,23 +98,23 @@ func TestProgram(t *testing.T) {
 func TestForeignArchKills(t *testing.T) {
 	prog := mustCompile(t, Default())
 	native := archCodes[runtime.GOARCH]
-	calls := map[string]data{
-		"i386":    {nr: 1, arch: unix.AUDIT_ARCH_I386},
-		"arm":     {nr: 1, arch: unix.AUDIT_ARCH_ARM},
-		"riscv64": {nr: unix.SYS_READ, arch: unix.AUDIT_ARCH_RISCV64},
+	calls := map[string]cbpf.Data{
+		"i386":    {NR: 1, Arch: unix.AUDIT_ARCH_I386},
+		"arm":     {NR: 1, Arch: unix.AUDIT_ARCH_ARM},
+		"riscv64": {NR: unix.SYS_READ, Arch: unix.AUDIT_ARCH_RISCV64},
 	}
 	if runtime.GOARCH == "amd64" {
-		calls["x32"] = data{nr: unix.SYS_READ | x32Bit, arch: native}
-		calls["x32 ioctl"] = data{nr: 514 | x32Bit, arch: native}
+		calls["x32"] = cbpf.Data{NR: unix.SYS_READ | x32Bit, Arch: native}
+		calls["x32 ioctl"] = cbpf.Data{NR: 514 | x32Bit, Arch: native}
 	}
 	for name, d := range calls {
-		if got, err := run(prog.BPF, &d); err != nil || got != unix.SECCOMP_RET_KILL_PROCESS {
+		if got, err := cbpf.Run(prog.BPF, &d); err != nil || got != unix.SECCOMP_RET_KILL_PROCESS {
 			t.Errorf("%s: %#x, %v", name, got, err)
 		}
 	}
 	// -1 is what a tracer sets to skip a call: it must not pass as x32.
-	d := data{nr: ^uint32(0), arch: native}
-	if got, err := run(prog.BPF, &d); err != nil || got == unix.SECCOMP_RET_ALLOW {
+	d := cbpf.Data{NR: ^uint32(0), Arch: native}
+	if got, err := cbpf.Run(prog.BPF, &d); err != nil || got == unix.SECCOMP_RET_ALLOW {
 		t.Errorf("number -1: %#x, %v", got, err)
 	}
 }
@@ -303,7 +305,7 @@ func FuzzDecodeCache(f *testing.F) {
 func FuzzRun(f *testing.F) {
 	f.Add(mustCompile(f, Default()).BPF, uint32(unix.SYS_SOCKET), uint64(2), uint64(1))
 	f.Fuzz(func(_ *testing.T, prog []byte, nr uint32, a0, a1 uint64) {
-		_, _ = run(prog, &data{nr: nr, arch: unix.AUDIT_ARCH_X86_64, args: [6]uint64{a0, a1}})
+		_, _ = cbpf.Run(prog, &cbpf.Data{NR: nr, Arch: unix.AUDIT_ARCH_X86_64, Args: [6]uint64{a0, a1}})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	libseccomp "github.com/seccomp/libseccomp-golang"
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/cbpf"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -55,7 +56,7 @@ func checkStarts(prog []byte) error {
 		if !ok {
 			return fmt.Errorf("no number of %s", name)
 		}
-		got, err := run(prog, &data{nr: nr, arch: archCodes[runtime.GOARCH]})
+		got, err := cbpf.Run(prog, &cbpf.Data{NR: nr, Arch: archCodes[runtime.GOARCH]})
 		if err != nil {
 			return err
 		}

@@ -132,10 +132,19 @@ func TestGolden(t *testing.T) {
 				}
 				fmt.Fprintln(&b, line)
 			}
+			var calls strings.Builder
+			for _, name := range slices.SortedFunc(maps.Keys(nrs), func(x, y string) int { return int(nrs[x]) - int(nrs[y]) }) {
+				fmt.Fprintf(&calls, "%d %s\n", nrs[name], name)
+			}
 			if *update {
-				if err := os.WriteFile(goldenPath(arch), []byte(b.String()), 0o644); err != nil {
-					t.Fatal(err)
+				for path, text := range map[string]string{goldenPath(arch): b.String(), "calls_" + arch + ".txt": calls.String()} {
+					if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+						t.Fatal(err)
+					}
 				}
+			}
+			if have, err := os.ReadFile("calls_" + arch + ".txt"); err != nil || string(have) != calls.String() {
+				t.Errorf("calls_%s.txt has other names (-update), %v", arch, err)
 			}
 			want, err := os.ReadFile(goldenPath(arch))
 			if err != nil {

@@ -7,14 +7,16 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/cbpf"
 )
 
 // stacked runs programs as the kernel does, the newest last: the strictest answer wins,
 // and the newest of equal ones.
-func stacked(d *data, progs ...[]byte) (uint32, error) {
+func stacked(d *cbpf.Data, progs ...[]byte) (uint32, error) {
 	result := uint32(unix.SECCOMP_RET_ALLOW)
 	for i := range progs {
-		got, err := run(progs[len(progs)-1-i], d)
+		got, err := cbpf.Run(progs[len(progs)-1-i], d)
 		if err != nil {
 			return 0, err
 		}
@@ -42,7 +44,7 @@ func TestOnTop(t *testing.T) {
 		byNumber[c.nr] = c
 	}
 	arch := archCodes[runtime.GOARCH]
-	check := func(d data, want uint32) {
+	check := func(d cbpf.Data, want uint32) {
 		if got, err := stacked(&d, base, top.BPF); err != nil || got != want {
 			t.Fatalf("%+v: %#x (%v), want %#x", d, got, err, want)
 		}
@@ -50,14 +52,14 @@ func TestOnTop(t *testing.T) {
 	for nr := range uint32(lastNumber + 1) {
 		c := byNumber[nr]
 		for args := range c.interesting() {
-			check(data{nr: nr, arch: arch, args: args}, returnValue(c.decide(args)))
+			check(cbpf.Data{NR: nr, Arch: arch, Args: args}, returnValue(c.decide(args)))
 		}
-		check(data{nr: nr, arch: foreignArch}, unix.SECCOMP_RET_KILL_PROCESS)
+		check(cbpf.Data{NR: nr, Arch: foreignArch}, unix.SECCOMP_RET_KILL_PROCESS)
 		if arch == unix.AUDIT_ARCH_X86_64 {
-			check(data{nr: nr | x32Bit, arch: arch}, unix.SECCOMP_RET_KILL_PROCESS)
+			check(cbpf.Data{NR: nr | x32Bit, Arch: arch}, unix.SECCOMP_RET_KILL_PROCESS)
 		}
 	}
-	check(data{nr: ^uint32(0), arch: arch}, returnValue(Unlisted))
+	check(cbpf.Data{NR: ^uint32(0), Arch: arch}, returnValue(Unlisted))
 	if n := top.Len(); n > 10 {
 		t.Errorf("%d instructions", n)
 	}

@@ -39,6 +39,9 @@ type Rule struct {
 	When []Cond
 	// Errno is what the call fails with; 0 allows it.
 	Errno unix.Errno
+	// Probe says that programs try these calls to find out whether they are there, and do as well
+	// without: a refusal is no news. It has no effect on the filter.
+	Probe bool
 }
 
 // Cond is true when the masked argument equals Value: args[Arg]&Mask == Value.

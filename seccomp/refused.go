@@ -12,6 +12,12 @@ func refuse(reason, names string) Rule {
 	return Rule{Reason: reason, Syscalls: strings.Fields(names), Errno: unix.EPERM}
 }
 
+// tried marks a rule about calls that programs only try.
+func tried(r Rule) Rule {
+	r.Probe = true
+	return r
+}
+
 // refusedRules are the calls that exist everywhere and are refused as
 // privileged, so that programs say "not permitted" and not "not implemented".
 func refusedRules() []Rule {
@@ -23,11 +29,11 @@ func refusedRules() []Rule {
 			add_key request_key keyctl`),
 		refuse("loads programs into the kernel", `bpf`),
 		refuse("measures other processes and the kernel; a long record of holes", `perf_event_open`),
-		refuse("its operations are not seen by any filter: sockets and files would be opened past this table", `
-			io_uring_setup io_uring_enter io_uring_register`),
+		tried(refuse("its operations are not seen by any filter: sockets and files would be opened past this table", `
+			io_uring_setup io_uring_enter io_uring_register`)), // by node at every start
 		refuse("stops the kernel in the middle of a copy, the favourite tool to win races against it", `userfaultfd`),
-		refuse("file handles open files by inode number, past every folder's permissions and mount", `
-			name_to_handle_at open_by_handle_at`),
+		tried(refuse("file handles open files by inode number, past every folder's permissions and mount", `
+			name_to_handle_at open_by_handle_at`)), // by systemd's libraries
 		refuse("replaces or extends the running kernel", `
 			kexec_load kexec_file_load init_module finit_module delete_module`),
 		refuse("stops the machine; in a pid namespace, its PID 1", `reboot`),

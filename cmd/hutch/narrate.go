@@ -45,7 +45,7 @@ func (r *runner) narrate(ctx context.Context, sb *api.Sandbox, argv []string) er
 		fmt.Fprintf(s.out, "  %s  %-18s %s\n", mark, cli.Line(w.Name), cli.Line(w.Detail))
 	}
 	events, err := r.client.Subscribe(ctx, api.SubscribeParams{
-		Sandbox: sb.ID, Kinds: []api.EventKind{api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventLimitHit, api.EventSandboxState},
+		Sandbox: sb.ID, Kinds: []api.EventKind{api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventSyscallDenied, api.EventLimitHit, api.EventSandboxState},
 	})
 	if err != nil {
 		return err
@@ -88,10 +88,9 @@ func (s *story) follow(ctx context.Context, events *client.Events) {
 			if json.Unmarshal(e.Data, &d) == nil {
 				s.line("started", "%7.1f ms  %s, pid %d inside", at, d.Program, d.PID)
 			}
-		case api.EventNetworkDenied:
-			var d api.DeniedEvent
-			if json.Unmarshal(e.Data, &d) == nil {
-				s.denied(at, &api.Denial{Target: d.Where(), Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Exec: e.Exec, Refusal: d.Refusal})
+		case api.EventNetworkDenied, api.EventSyscallDenied:
+			if d, _, ok := denialOf(&e); ok {
+				s.denied(at, &d, argsOf(&e))
 			}
 		case api.EventLimitHit:
 			var d api.LimitEvent
@@ -109,8 +108,17 @@ func (s *story) follow(ctx context.Context, events *client.Events) {
 	}
 }
 
-func (s *story) denied(at float64, d *api.Denial) {
-	s.line("refused", "%7.1f ms  %s, by %s: %s (rule %s)", at, d.Target, strings.TrimSpace(d.By+" "+d.Errno), d.Why, d.Rule)
+// argsOf are the arguments of a refused call, "" of other events.
+func argsOf(e *api.Event) string {
+	var c api.SyscallEvent
+	if e.Kind != api.EventSyscallDenied || json.Unmarshal(e.Data, &c) != nil {
+		return ""
+	}
+	return "(" + strings.Join(c.Args, ", ") + ")"
+}
+
+func (s *story) denied(at float64, d *api.Denial, args string) {
+	s.line("refused", "%7.1f ms  %s, by %s: %s (rule %s)", at, d.Target+args, strings.TrimSpace(d.By+" "+d.Errno), d.Why, d.Rule)
 	if w := who(d); w != "" {
 		s.line("", "            to %s", w)
 	}
@@ -132,11 +140,11 @@ func (s *story) end(res *api.ExecResult) {
 		s.line("killed", "pids %v inside", res.Killed)
 	}
 	for _, d := range res.Denials {
-		if d.Kind != api.KindNet {
+		if d.Kind != api.KindNet && d.Kind != api.KindSyscall {
 			s.line("refused", "%s %s: %s; %s", d.Kind, d.Target, d.Why, d.HowToAllow)
 		}
 	}
 	if len(res.Denials) == 0 && res.ExitCode != 0 {
-		s.line("refused", "nothing that hutch saw: most likely it was not the sandbox (system calls and files are refused unseen)")
+		s.line("refused", "nothing that hutch saw: most likely it was not the sandbox")
 	}
 }

@@ -80,7 +80,7 @@ func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 	}
 	w.Untold = max(w.Untold, n.Untold)
 	for _, d := range n.Denials {
-		same := func(o api.Denial) bool { return o.NetTarget == d.NetTarget && o.Rule == d.Rule }
+		same := func(o api.Denial) bool { return refusedAs(&o) == refusedAs(&d) }
 		if i := slices.IndexFunc(w.Denials, same); i < 0 {
 			w.Denials = append(w.Denials, d)
 		} else {
@@ -96,13 +96,46 @@ func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 type refused struct {
 	api.NetTarget
 	rule string
+	call string // of a system call
+}
+
+func refusedAs(d *api.Denial) refused {
+	r := refused{NetTarget: d.NetTarget, rule: d.Rule}
+	if d.Kind == api.KindSyscall {
+		r.call = d.Target
+	}
+	return r
+}
+
+// denialOf is what an event tells was refused, and how many others were that no event is for.
+func denialOf(e *api.Event) (d api.Denial, untold int64, ok bool) {
+	switch e.Kind {
+	case api.EventNetworkDenied:
+		var n api.DeniedEvent
+		if json.Unmarshal(e.Data, &n) != nil {
+			return d, 0, false
+		}
+		d = api.Denial{Kind: api.KindNet, Target: n.Where(), NetTarget: n.NetTarget, Rule: n.Rule, Why: n.Why, HowToAllow: n.HowToAllow, Refusal: n.Refusal, Count: n.Count}
+		untold = n.Untold
+	case api.EventSyscallDenied:
+		var c api.SyscallEvent
+		if json.Unmarshal(e.Data, &c) != nil {
+			return d, 0, false
+		}
+		d = api.Denial{Kind: api.KindSyscall, Target: c.Syscall, Rule: c.Rule, Why: c.Why, HowToAllow: c.HowToAllow, Refusal: c.Refusal, Count: c.Count}
+		untold = c.Untold
+	default:
+		return d, 0, false
+	}
+	d.Exec, d.Time = e.Exec, e.Time
+	return d, untold, true
 }
 
 // replay reads what the daemon's events tell of a sandbox.
 func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 	first, follow := int64(1), false
 	events, err := c.Subscribe(ctx, api.SubscribeParams{
-		Sandbox: id, Kinds: []api.EventKind{api.EventNetworkDenied}, FromSeq: &first, Follow: &follow,
+		Sandbox: id, Kinds: []api.EventKind{api.EventNetworkDenied, api.EventSyscallDenied}, FromSeq: &first, Follow: &follow,
 	})
 	if err != nil {
 		return nil, err
@@ -114,20 +147,21 @@ func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 		if err != nil {
 			return nil, err
 		}
-		var d api.DeniedEvent
-		if e.Kind != api.EventNetworkDenied || json.Unmarshal(e.Data, &d) != nil {
+		d, untold, ok := denialOf(&e)
+		if !ok {
 			continue // a gap: what it was is not known
 		}
-		w.Untold += d.Untold
-		key := refused{d.NetTarget, d.Rule}
+		w.Untold += untold
+		key := refusedAs(&d)
 		i, ok := at[key]
 		if !ok {
 			i = len(w.Denials)
 			at[key] = i
-			w.Denials = append(w.Denials, api.Denial{Kind: api.KindNet, Target: d.Where(), NetTarget: d.NetTarget, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow})
+			w.Denials = append(w.Denials, d)
+			continue
 		}
-		w.Denials[i].Count += d.Count
-		w.Denials[i].Time, w.Denials[i].Exec, w.Denials[i].Refusal = e.Time, e.Exec, d.Refusal
+		d.Count += w.Denials[i].Count
+		w.Denials[i] = d
 	}
 	return w, nil
 }
@@ -180,7 +214,12 @@ func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
 	style := cli.StyleFor(os.Stderr)
 	told := 0
 	for _, d := range res.Denials {
-		if d.Kind != api.KindNet {
+		what := "hutch: network:"
+		switch d.Kind {
+		case api.KindNet:
+		case api.KindSyscall:
+			what = "hutch: system call:"
+		default:
 			continue
 		}
 		if told++; told > maxTold {
@@ -190,9 +229,9 @@ func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
 		if d.HowToAllow != "" {
 			text += " (" + d.HowToAllow + ")"
 		}
-		fmt.Fprintf(w, "%s %s\n", style.Yellow("hutch: network:"), cli.Line(text))
+		fmt.Fprintf(w, "%s %s\n", style.Yellow(what), cli.Line(text))
 	}
 	if told > maxTold {
-		fmt.Fprintf(w, "%s %d more: hutch why %s\n", style.Yellow("hutch: network:"), told-maxTold, sandbox)
+		fmt.Fprintf(w, "%s %d more: hutch why %s\n", style.Yellow("hutch: refused:"), told-maxTold, sandbox)
 	}
 }

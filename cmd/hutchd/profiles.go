@@ -13,6 +13,11 @@ func (profiles) Check(text string) error {
 	return err
 }
 
+func (profiles) Explain(profile string, nr uint32, args [6]uint64) (call, why, howToAllow string, quiet bool) {
+	r := seccomp.Explain(profile, nr, args)
+	return r.Call, r.Why, r.HowToAllow, r.Probe
+}
+
 func (profiles) Describe(name string) ([]api.DebugRule, string) {
 	rules, other, err := seccomp.Describe(name)
 	if err != nil { // validated, so there is none

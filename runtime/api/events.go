@@ -22,6 +22,7 @@ const (
 	EventExecExited    EventKind = "exec.exited"     // ExitedEvent
 	EventLimitHit      EventKind = "limit.hit"       // LimitEvent
 	EventNetworkDenied EventKind = "network.denied"  // DeniedEvent
+	EventSyscallDenied EventKind = "syscall.denied"  // SyscallEvent
 	EventImageProgress EventKind = "image.progress"  // ImageEvent
 	EventConfig        EventKind = "config.reloaded" // ConfigEvent
 	// EventsLost is about events that could not be written, because the disk was
@@ -33,7 +34,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventSyscallDenied, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

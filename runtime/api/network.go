@@ -89,8 +89,24 @@ type NetEnforcement struct {
 	Errno string `json:"errno"`
 }
 
-// KindNet is the Denial.Kind of the network policy.
-const KindNet = "net"
+// The kinds of denials that there are: of the network policy, and of PID 1's seccomp filter.
+const (
+	KindNet     = "net"
+	KindSyscall = "syscall"
+)
+
+// SyscallEvent is the data of syscall.denied: the filter of the sandbox refused a system
+// call. What many processes are refused again and again is told of less often, as in DeniedEvent.
+type SyscallEvent struct {
+	Syscall    string   `json:"syscall"`
+	Args       []string `json:"args"` // hexadecimal, as the kernel got them
+	Rule       string   `json:"rule"`
+	Why        string   `json:"why"`
+	HowToAllow string   `json:"how_to_allow,omitempty"` // "" where no profile allows it
+	Count      int64    `json:"count"`
+	Untold     int64    `json:"untold,omitempty"`
+	Refusal
+}
 
 // DeniedEvent is the data of network.denied. A sandbox that is refused again and again is
 // told of less often: Count says how many refusals of the same an event stands for, Untold

@@ -39,13 +39,17 @@ func Run() error {
 	debug.SetGCPercent(10)
 	debug.SetMemoryLimit(memoryLimit)
 
-	chld, err := harden()
+	chld, refusals, err := harden()
 	if err != nil {
 		return err
 	}
 	s, err := newServer(guestapi.ChannelFD)
 	if err != nil {
 		return err
+	}
+	if refusals != nil {
+		refusals.ch = s.ch
+		go refusals.serve()
 	}
 	go s.reapLoop(chld)
 	return s.serve()
@@ -76,33 +80,35 @@ func startThreads(n int) {
 }
 
 // harden makes this process safe to share a sandbox with, before any hostile
-// code runs in it, and returns the channel on which SIGCHLD arrives.
-func harden() (<-chan os.Signal, error) {
+// code runs in it, and returns the channel on which SIGCHLD arrives, and what tells of
+// refused calls where that is possible.
+func harden() (<-chan os.Signal, *refusals, error) {
 	if pid := os.Getpid(); pid != 1 {
-		return nil, fmt.Errorf("hutch-init is the first process of a sandbox; it cannot run as pid %d", pid)
+		return nil, nil, fmt.Errorf("hutch-init is the first process of a sandbox; it cannot run as pid %d", pid)
 	}
 	nameSelf("hutch-init")
 	// Whatever else the launcher left open must reach no command.
 	if err := unix.CloseRange(filterFD+1, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("close_range: %w", err)
+		return nil, nil, fmt.Errorf("close_range: %w", err)
 	}
 	// Commands run under the same uid: no ptrace, no /proc/1/{mem,fd,environ}.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("make hutch-init non-dumpable: %w", err)
+		return nil, nil, fmt.Errorf("make hutch-init non-dumpable: %w", err)
 	}
 	chld := make(chan os.Signal, 1)
 	signal.Notify(chld, unix.SIGCHLD)
 	if err := sys.IgnoreSignals(unix.SIGCHLD, unix.SIGURG); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
 	if err != nil {
-		return nil, fmt.Errorf("read no_new_privs: %w", err)
+		return nil, nil, fmt.Errorf("read no_new_privs: %w", err)
 	}
 	if nnp != 1 {
-		return nil, errors.New("no_new_privs is not set: hutch-init refuses to run, because setuid files of the image would be in force")
+		return nil, nil, errors.New("no_new_privs is not set: hutch-init refuses to run, because setuid files of the image would be in force")
 	}
-	return chld, installOwnFilter()
+	refusals, err := installOwnFilter()
+	return chld, refusals, err
 }
 
 // nameSelf is for ps and top: a program that was executed by an fd is called
@@ -114,14 +120,6 @@ func nameSelf(name string) {
 	}
 	_, _ = unix.Write(fd, []byte(name))
 	_ = unix.Close(fd)
-}
-
-func installOwnFilter() error {
-	prog, err := readFilter(os.NewFile(filterFD, "init filter"))
-	if err != nil {
-		return fmt.Errorf("init filter on fd %d: %w", filterFD, err)
-	}
-	return sys.InstallSeccomp(prog, unix.SECCOMP_FILTER_FLAG_TSYNC)
 }
 
 // readFilter reads a BPF program from its start, whatever the file offset, and

@@ -183,6 +183,17 @@ func (c *channel) post(ev guestapi.Event) {
 	c.change.Broadcast()
 }
 
+// tryPost is post for what may be left untold: not when hutchd is slow.
+func (c *channel) tryPost(ev guestapi.Event) bool {
+	c.mu.Lock()
+	busy := c.closed || len(c.queue) > 0
+	c.mu.Unlock()
+	if !busy {
+		c.post(ev)
+	}
+	return !busy
+}
+
 // sendLoop writes queued events until the channel breaks.
 func (c *channel) sendLoop() {
 	c.mu.Lock()

@@ -200,6 +200,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		m.byName[s.name] = s
 	}
 	m.mu.Unlock()
+	m.watchCalls(s)
 	for i := range h.Execs {
 		m.adoptExec(ctx, s, &h.Execs[i], &metas[i], guests[metas[i].Guest])
 	}

@@ -270,6 +270,7 @@ func (f *creation) launch(ctx context.Context) error {
 		return err
 	}
 	f.undo.Add(f.s.guest.Close)
+	f.m.watchCalls(f.s)
 	f.s.record.PID = created.PID
 	for name, v := range created.Phases {
 		f.phases["launch."+name] = v

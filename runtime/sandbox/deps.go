@@ -160,6 +160,8 @@ type Network interface {
 type Seccomp interface {
 	// Check reads the text of a custom profile.
 	Check(text string) error
+	// Explain says why a profile refuses a call to a command; quiet ones are of no interest to anybody.
+	Explain(profile string, nr uint32, args [6]uint64) (call, why, howToAllow string, quiet bool)
 	// Describe is a built-in profile for people; nothing of an unknown one.
 	Describe(name string) (rules []api.DebugRule, other string)
 }

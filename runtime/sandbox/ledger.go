@@ -45,6 +45,7 @@ type ledger struct {
 type refusal struct {
 	api.NetTarget
 	rule string
+	call string // of a system call
 }
 
 type entry struct {
@@ -83,8 +84,9 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 	}
 	s.seen.untold += e.Untold
 	s.seen.skipped += e.Untold
-	if e := s.seen.denied(d, now); e != nil {
-		m.cfg.Events.Emit(api.EventNetworkDenied, s.id, d.Exec, *e)
+	if count, untold, tell := s.seen.denied(d, now); tell {
+		e.Count, e.Untold = count, untold
+		m.cfg.Events.Emit(api.EventNetworkDenied, s.id, d.Exec, e)
 	}
 }
 
@@ -147,7 +149,7 @@ func (r *running) settleRefused() {
 // refuse adds d to what r was refused; Sandbox.mu is held.
 func (r *running) refuse(d api.Denial) {
 	same := func(o api.Denial) bool {
-		return o.NetTarget == d.NetTarget && o.Rule == d.Rule && o.Exec == d.Exec && o.Kind == d.Kind
+		return o.NetTarget == d.NetTarget && o.Rule == d.Rule && o.Exec == d.Exec && o.Kind == d.Kind && o.Target == d.Target
 	}
 	if i := slices.IndexFunc(r.refused, same); i >= 0 {
 		r.refused[i].Count += d.Count
@@ -224,12 +226,16 @@ func (l *ledger) recall(path string) error {
 	return err
 }
 
-// denied enters d and returns the event to send, if any; mu is held.
-func (l *ledger) denied(d api.Denial, now time.Time) *api.DeniedEvent {
+// denied enters d and says whether an event is to tell of it, for how many like it, and how many
+// others there were that no event was for; mu is held.
+func (l *ledger) denied(d api.Denial, now time.Time) (count, untold int64, tell bool) {
 	if l.denials == nil {
 		l.denials, l.tokens, l.filled = map[refusal]*entry{}, denialBurst, now
 	}
-	key := refusal{d.NetTarget, d.Rule}
+	key := refusal{NetTarget: d.NetTarget, rule: d.Rule}
+	if d.Kind == api.KindSyscall {
+		key.call = d.Target
+	}
 	e := l.denials[key]
 	once := d.Count
 	switch {
@@ -245,20 +251,18 @@ func (l *ledger) denied(d api.Denial, now time.Time) *api.DeniedEvent {
 	}
 	e.pending += once
 	if now.Sub(e.told) < denialPause {
-		return nil
+		return 0, 0, false
 	}
 	l.tokens = min(denialBurst, l.tokens+denialRate*now.Sub(l.filled).Seconds())
 	l.filled = now
 	if l.tokens < 1 {
 		l.skipped += once
-		return nil
+		return 0, 0, false
 	}
 	l.tokens--
-	event := &api.DeniedEvent{
-		NetTarget: d.NetTarget, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: e.pending, Untold: l.skipped, Refusal: d.Refusal,
-	}
+	count, untold = e.pending, l.skipped
 	e.told, e.pending, l.skipped = now, 0, 0
-	return event
+	return count, untold, true
 }
 
 // read is all that was refused, the latest last.

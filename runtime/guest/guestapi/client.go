@@ -55,6 +55,11 @@ type Client struct {
 	acks    []uint64        // ends on record that PID 1 need not remember
 	ignored int
 	readers sync.WaitGroup
+
+	refused func(Refused) // see OnRefused
+	// What may be told of refused calls now, a token each.
+	tokens float64
+	filled time.Time
 }
 
 // NewClient takes ownership of conn, hutchd's end of the socketpair, and starts
@@ -82,6 +87,35 @@ func newClient(conn *os.File, known []*Exec) (*Client, error) {
 	c.readers.Add(1)
 	go c.readLoop()
 	return c, nil
+}
+
+// OnRefused has f called with each system call that the sandbox is refused, from the
+// goroutine that reads the channel: f must not wait. What came before is lost.
+func (c *Client) OnRefused(f func(Refused)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = f
+}
+
+// tellRefused bounds how much work a hostile PID 1 makes; c.mu is held.
+func (c *Client) tellRefused(r *Refused) error {
+	const slack = 2 // the clocks of both ends need not agree on where a second begins
+	now := time.Now()
+	if c.filled.IsZero() {
+		c.tokens, c.filled = slack*RefusedBurst, now
+	}
+	c.tokens = min(slack*RefusedBurst, c.tokens+slack*RefusedRate*now.Sub(c.filled).Seconds())
+	c.filled = now
+	if c.tokens < 1 {
+		return errors.New("refused calls are told of faster than hutch-init does")
+	}
+	c.tokens--
+	if f := c.refused; f != nil {
+		c.mu.Unlock()
+		f(*r)
+		c.mu.Lock()
+	}
+	return nil
 }
 
 // NewID returns an id for an exec on this channel.
@@ -248,6 +282,9 @@ func (c *Client) readLoop() {
 func (c *Client) dispatch(ev *Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if ev.Ev == EvRefused {
+		return c.tellRefused(ev.Refused)
+	}
 	if ev.Exec == c.asked && (ev.Ev == EvReady || ev.Ev == EvFailed) && c.ready != nil {
 		select {
 		case c.ready <- *ev:

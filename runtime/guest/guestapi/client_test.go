@@ -167,6 +167,11 @@ func TestHostilePackets(t *testing.T) {
 		"stopped status":  `{"ev":"exited","exec":1,"status":4991}`,
 		"huge status":     `{"ev":"exited","exec":1,"status":65536}`,
 		"oversize":        `{"ev":"ready","message":"` + strings.Repeat("x", MaxPacket) + `"}`,
+		"refused nothing": `{"ev":"refused"}`,
+		"refused by 0":    `{"ev":"refused","refused":{"nr":1,"count":1}}`,
+		"refused never":   `{"ev":"refused","refused":{"nr":1,"errno":1}}`,
+		"refused nobody":  `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"pid":-1}}`,
+		"long command":    `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"command":"` + strings.Repeat("x", maxName+1) + `"}}`,
 		"too many killed": `{"ev":"exited","exec":1,"killed":[1` + strings.Repeat(",1", MaxKilled) + `]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,6 +218,34 @@ func TestIgnoredEvents(t *testing.T) {
 	g.started(c)
 	if _, ignored := c.counts(); ignored != 6 {
 		t.Errorf("%d events ignored, want 6", ignored)
+	}
+}
+
+// TestRefused: what hutch-init tells of refused calls arrives, printable, and a PID 1 that tells more than
+// hutch-init ever does is cut off.
+func TestRefused(t *testing.T) {
+	c, g := newGuest(t)
+	e := g.started(c)
+	got := make(chan Refused, 10*RefusedBurst)
+	c.OnRefused(func(r Refused) { got <- r })
+	const packet = `{"ev":"refused","refused":{"nr":272,"args":[1,2,3,4,5,6],"errno":1,"count":7,"pid":9,"cgroup":"ex_a","command":"\u001b[2J"}}`
+	if err := g.send(packet); err != nil {
+		t.Fatal(err)
+	}
+	want := Refused{NR: 272, Args: [6]uint64{1, 2, 3, 4, 5, 6}, Errno: 1, Count: 7, PID: 9, Cgroup: "ex_a", Command: "\ufffd[2J"}
+	if r := <-got; r != want {
+		t.Errorf("%+v, want %+v", r, want)
+	}
+	for range 10 * RefusedBurst {
+		if g.send(packet) != nil {
+			break
+		}
+	}
+	if _, err := e.Wait(t.Context()); api.ErrorCode(err) != api.Unavailable || !errors.Is(c.Err(), ErrProtocol) {
+		t.Errorf("wait: %v, channel: %v", err, c.Err())
+	}
+	if n := len(got); n < RefusedBurst || n > 3*RefusedBurst {
+		t.Errorf("%d told", n)
 	}
 }
 
@@ -348,6 +381,7 @@ func TestTooLarge(t *testing.T) {
 
 func FuzzParseEvent(f *testing.F) {
 	f.Add([]byte(`{"ev":"exited","exec":7,"status":256,"usage":{"user_us":1},"killed":[1,2]}`))
+	f.Add([]byte(`{"ev":"refused","refused":{"nr":272,"args":[1],"errno":1,"count":7,"pid":9,"session":3,"command":"x"}}`))
 	f.Add([]byte(`{"ev":"failed","exec":7,"reason":"not_found","errno":2,"message":"\u0007"}`))
 	f.Fuzz(func(t *testing.T, packet []byte) {
 		ev, err := parseEvent(packet)

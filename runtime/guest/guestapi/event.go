@@ -9,6 +9,9 @@ import (
 	"unicode"
 )
 
+// maxName bounds names in what is told of a refused call, in bytes.
+const maxName = 128
+
 // reasons are the ones that hutch-init knows.
 var reasons = []Reason{ReasonNotFound, ReasonNotExecutable, ReasonBadUser, ReasonBadCwd,
 	ReasonTooBig, ReasonNoProcess, ReasonInternal}
@@ -41,6 +44,13 @@ func parseEvent(packet []byte) (*Event, error) {
 		if len(ev.Killed) > MaxKilled {
 			return nil, fmt.Errorf("%d killed processes", len(ev.Killed))
 		}
+	case EvRefused:
+		r := ev.Refused
+		if r == nil || r.Errno <= 0 || r.Errno > 4095 || r.Count < 1 || r.Count > 1<<40 || r.PID < 0 || r.Session < 0 ||
+			len(r.Cgroup) > maxName || len(r.Command) > maxName {
+			return nil, fmt.Errorf("refused call %+v", r)
+		}
+		r.Command = printable(r.Command)
 	default:
 		return nil, fmt.Errorf("unknown event %.32q", ev.Ev)
 	}

@@ -19,6 +19,7 @@
 //	kill   {exec}
 //	stop   {exec}                              ready   {exec}
 //	go_on  {exec}                              ready   {exec}
+//	                                           refused {refused}
 //	list   {}                                  started | pending | failed | exited ...
 //	                                           listed  {}
 //
@@ -81,6 +82,7 @@ const (
 	EvExited  = "exited"  // the leader is gone
 	EvPending = "pending" // in a list: accepted, not started yet
 	EvListed  = "listed"  // end of the list of the id Exec
+	EvRefused = "refused" // the filter has refused a system call
 )
 
 // Request is a message from hutchd. Only the fields of its Op are set.
@@ -152,7 +154,28 @@ type Event struct {
 	Status int    `json:"status,omitempty"` // wait status, as wait4(2) gives it
 	Usage  *Usage `json:"usage,omitempty"`
 	Killed []int  `json:"killed,omitempty"` // pids that a kill ended, leader first
+
+	Refused *Refused `json:"refused,omitempty"`
 }
+
+// Refused is a system call that failed because of PID 1's filter. The same calls of the
+// same exec are told of at once and then once a second.
+type Refused struct {
+	NR      uint32    `json:"nr"`
+	Args    [6]uint64 `json:"args"`
+	Errno   int       `json:"errno"`
+	Count   int64     `json:"count"` // with those before that were not told of
+	PID     int       `json:"pid"`   // in the sandbox's pid namespace
+	Session int       `json:"session,omitempty"`
+	Cgroup  string    `json:"cgroup,omitempty"` // folder of its exec's, where there is one
+	Command string    `json:"command,omitempty"`
+}
+
+// What hutch-init tells of refused calls at most; more is not hutch-init any more.
+const (
+	RefusedBurst = 100 // at once
+	RefusedRate  = 20  // and a second, from then on
+)
 
 // Usage is the leader's and its waited-for children's resource use.
 type Usage struct {

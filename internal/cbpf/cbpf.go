@@ -1,0 +1,110 @@
+// Package cbpf runs and rewrites seccomp programs, which are classic BPF, as the kernel sees them: arrays of
+// struct sock_filter in native byte order.
+package cbpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+)
+
+// Asking is prog with calls that it refuses put to whoever has the filter's listener
+// (seccomp_unotify(2)) instead. Calls that fail with ENOSYS are left: programs try those
+// and take another way, each thread anew.
+func Asking(prog []byte) []byte {
+	out := slices.Clone(prog)
+	for insn := range slices.Chunk(out, sys.SeccompInsnSize) {
+		k := binary.NativeEndian.Uint32(insn[4:])
+		if binary.NativeEndian.Uint16(insn) != unix.BPF_RET|unix.BPF_K || k&unix.SECCOMP_RET_ACTION_FULL != unix.SECCOMP_RET_ERRNO {
+			continue
+		}
+		if errno := unix.Errno(k & unix.SECCOMP_RET_DATA); errno != 0 && errno != unix.ENOSYS {
+			binary.NativeEndian.PutUint32(insn[4:], unix.SECCOMP_RET_USER_NOTIF)
+		}
+	}
+	return out
+}
+
+// Data is struct seccomp_data (linux/seccomp.h) without the instruction
+// pointer, which no rule can look at.
+type Data struct {
+	NR   uint32
+	Arch uint32 // AUDIT_ARCH_*
+	Args [6]uint64
+}
+
+// word is the 32-bit word at offset off, as a load sees it. amd64 and arm64 are
+// little endian: the low half of an argument comes first.
+func (d *Data) word(off uint32) (uint32, error) {
+	const argsAt, size = 16, 64
+	switch {
+	case off%4 != 0 || off >= size:
+		return 0, fmt.Errorf("load at offset %d", off)
+	case off == 0:
+		return d.NR, nil
+	case off == 4:
+		return d.Arch, nil
+	case off < argsAt:
+		return 0, errors.New("load of the instruction pointer")
+	}
+	arg := d.Args[(off-argsAt)/8]
+	if off%8 == 4 {
+		arg >>= 32
+	}
+	return uint32(arg), nil
+}
+
+// Run executes prog on d as the kernel would and returns the SECCOMP_RET_*
+// value. It knows the instructions that libseccomp emits; everything else is an
+// error, as is a program that does not end in a return.
+func Run(prog []byte, d *Data) (uint32, error) {
+	var acc uint32
+	// Jumps only go forward, so the loop ends.
+	for pc := 0; pc >= 0 && pc < len(prog)/sys.SeccompInsnSize; pc++ {
+		insn := prog[pc*sys.SeccompInsnSize:][:sys.SeccompInsnSize]
+		code := binary.NativeEndian.Uint16(insn)
+		k := binary.NativeEndian.Uint32(insn[4:])
+		taken := false
+		switch code {
+		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
+			w, err := d.word(k)
+			if err != nil {
+				return 0, fmt.Errorf("instruction %d: %w", pc, err)
+			}
+			acc = w
+			continue
+		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
+			acc &= k
+			continue
+		case unix.BPF_RET | unix.BPF_K:
+			return k, nil
+		case unix.BPF_JMP | unix.BPF_JA:
+			if k > sys.SeccompMaxInsns {
+				return 0, fmt.Errorf("instruction %d: jump by %d", pc, k)
+			}
+			pc += int(k)
+			continue
+		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
+			taken = acc == k
+		case unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K:
+			taken = acc > k
+		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
+			taken = acc >= k
+		case unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K:
+			taken = acc&k != 0
+		default:
+			return 0, fmt.Errorf("instruction %d: unknown code %#x", pc, code)
+		}
+		if taken {
+			pc += int(insn[2])
+		} else {
+			pc += int(insn[3])
+		}
+	}
+	return 0, errors.New("program does not return")
+}

@@ -1,0 +1,159 @@
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/cbpf"
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// refusals answers the system calls that PID 1's filter refuses, for the whole sandbox, as
+// the filter itself would, and tells of them. A call waits for its answer, so nothing here
+// waits for anybody: no lock of the server's, which is held over forks, and no room in the channel.
+type refusals struct {
+	listener *os.File
+	prog     []byte // the filter, whose errnos are the answers
+	ch       *channel
+
+	told   map[refusedCall]*toldCall
+	tokens float64
+	filled time.Time
+}
+
+// refusedCall is what makes two of them the same: what is not told of costs no look at /proc.
+type refusedCall struct{ nr, pid uint32 }
+
+type toldCall struct {
+	at      time.Time
+	pending int64
+}
+
+const (
+	maxTold   = 128         // different calls that are remembered
+	toldPause = time.Second // between two tellings of the same
+)
+
+// installFilter puts the filter in force. With a listener, whoever is refused a call is
+// told of; where the kernel is older, or something around the sandbox listens already,
+// the filter answers by itself.
+func installFilter(prog []byte) (*refusals, error) {
+	listener, err := sys.InstallSeccompListener(cbpf.Asking(prog))
+	if err == nil {
+		return &refusals{listener: listener, prog: prog, told: map[refusedCall]*toldCall{}}, nil
+	}
+	if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINVAL) {
+		return nil, err
+	}
+	return nil, sys.InstallSeccomp(prog, unix.SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+// serve answers until something is wrong with the listener: it is closed then, and the
+// kernel answers with ENOSYS in its place.
+func (r *refusals) serve() {
+	runtime.LockOSThread() // it is the thread's whole life to wait in the kernel
+	defer r.listener.Close()
+	fd := int(r.listener.Fd())
+	for {
+		n, err := sys.ReceiveSeccomp(fd)
+		switch {
+		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENOENT): // nobody waits any more
+			continue
+		case err != nil:
+			return
+		}
+		errno := r.decide(&n)
+		// Told before it is answered: an exec's end comes after what it was refused.
+		r.tell(&n, errno)
+		if err := sys.RefuseSeccomp(fd, n.ID, errno); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// decide is the errno that the filter has for a call.
+func (r *refusals) decide(n *sys.SeccompNotification) unix.Errno {
+	got, err := cbpf.Run(r.prog, &cbpf.Data{NR: n.NR, Arch: n.Arch, Args: n.Args})
+	if errno := unix.Errno(got & unix.SECCOMP_RET_DATA); err == nil && got&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_ERRNO && errno != 0 {
+		return errno
+	}
+	return unix.EPERM
+}
+
+// tell posts a refused call, unless the same was told of a moment ago or too many were.
+func (r *refusals) tell(n *sys.SeccompNotification, errno unix.Errno) {
+	now := time.Now()
+	key := refusedCall{n.NR, n.PID}
+	t := r.told[key]
+	if t == nil {
+		if len(r.told) >= maxTold {
+			clear(r.told)
+		}
+		t = &toldCall{}
+		r.told[key] = t
+	}
+	t.pending++
+	if now.Sub(t.at) < toldPause || !r.mayTell(now) {
+		return
+	}
+	e := guestapi.Refused{NR: n.NR, Args: n.Args, Errno: int(errno), Count: t.pending, PID: int(n.PID)}
+	e.Cgroup, e.Session, e.Command = originOf(int(n.PID))
+	if r.ch.tryPost(guestapi.Event{Ev: guestapi.EvRefused, Refused: &e}) {
+		t.at, t.pending = now, 0
+	}
+}
+
+// mayTell takes a token.
+func (r *refusals) mayTell(now time.Time) bool {
+	if r.filled.IsZero() {
+		r.tokens, r.filled = guestapi.RefusedBurst, now
+	}
+	r.tokens = min(guestapi.RefusedBurst, r.tokens+guestapi.RefusedRate*now.Sub(r.filled).Seconds())
+	r.filled = now
+	if r.tokens < 1 {
+		return false
+	}
+	r.tokens--
+	return true
+}
+
+// originOf says which exec a thread belongs to, by its cgroup or else its session, and
+// what it calls itself. All is "" and 0 of a process that is gone.
+func originOf(pid int) (cgroup string, session int, command string) {
+	proc := "/proc/" + strconv.Itoa(pid)
+	if data, err := os.ReadFile(proc + "/cgroup"); err == nil {
+		for line := range bytes.Lines(data) {
+			if path, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("0::/")); ok && !bytes.ContainsRune(path, '/') {
+				cgroup = string(path)
+			}
+		}
+	}
+	if data, err := os.ReadFile(proc + "/stat"); err == nil {
+		open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
+		if open >= 0 && end > open {
+			command = string(data[open+1 : end])
+			if f := strings.Fields(string(data[end+1:])); len(f) > 3 { // state, ppid, pgrp, session (proc_pid_stat(5))
+				session, _ = strconv.Atoi(f[3])
+			}
+		}
+	}
+	return cgroup, session, command
+}
+
+// installOwnFilter puts PID 1's filter, and with it that of the whole sandbox, in force.
+func installOwnFilter() (*refusals, error) {
+	prog, err := readFilter(os.NewFile(filterFD, "init filter"))
+	if err != nil {
+		return nil, fmt.Errorf("init filter on fd %d: %w", filterFD, err)
+	}
+	return installFilter(prog)
+}

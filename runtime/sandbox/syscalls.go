@@ -1,0 +1,74 @@
+package sandbox
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// watchCalls has PID 1 tell of the system calls that the sandbox is refused.
+func (m *Manager) watchCalls(s *Sandbox) {
+	s.guest.OnRefused(func(r guestapi.Refused) { m.callRefused(s, r) })
+}
+
+// callRefused records what PID 1 says of a refused call, as Denied does. All of it may be a lie:
+// it changes nothing but what people are told.
+func (m *Manager) callRefused(s *Sandbox, r guestapi.Refused) {
+	profile := s.Record().Seccomp
+	call, why, how, quiet := m.cfg.Seccomp.Explain(string(profile), r.NR, r.Args)
+	if quiet {
+		return
+	}
+	now := time.Now()
+	e := api.SyscallEvent{
+		Syscall: call, Rule: "seccomp profile " + string(profile), Why: why, HowToAllow: how, Count: r.Count,
+		Refusal: api.Refusal{By: "seccomp", Errno: unix.ErrnoName(unix.Errno(r.Errno)), Process: &api.NetProcess{PID: r.PID}},
+	}
+	if r.Command != "" {
+		e.Process.Command = []string{r.Command}
+	}
+	for _, a := range r.Args {
+		e.Args = append(e.Args, fmt.Sprintf("%#x", a))
+	}
+	d := api.Denial{
+		Kind: api.KindSyscall, Target: call, Rule: e.Rule, Why: e.Why, HowToAllow: e.HowToAllow,
+		Count: e.Count, Time: now.UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
+	}
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
+	d.Exec = s.caller(d, &r)
+	if count, untold, tell := s.seen.denied(d, now); tell {
+		e.Count, e.Untold = count, untold
+		m.cfg.Events.Emit(api.EventSyscallDenied, s.id, d.Exec, e)
+	}
+}
+
+// caller notes d with the exec whose process made the call, found by its cgroup or else its session, and
+// returns that one's id; "" of what an earlier one has left behind.
+func (s *Sandbox) caller(d api.Denial, r *guestapi.Refused) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	run := slices.AppendSeq(slices.Collect(maps.Values(s.execs)), maps.Keys(s.starting))
+	i := slices.IndexFunc(run, func(x *running) bool {
+		if x.group.Name != "" {
+			return x.group.Name == r.Cgroup
+		}
+		return !s.starting[x] && x.exec != nil && r.Session != 0 && x.exec.PID == r.Session
+	})
+	if i < 0 && len(run) == 1 && !strings.HasPrefix(r.Cgroup, "ex_") {
+		i = 0 // it has a session of its own, and nobody else is there
+	}
+	if i < 0 {
+		return ""
+	}
+	d.Exec = run[i].id
+	run[i].refuse(d)
+	return d.Exec
+}

@@ -402,6 +402,7 @@ func TestWireBadInput(t *testing.T) {
 	} {
 		c.refused("unavailable", "sandbox.create", p)
 	}
+	c.refused("invalid_argument", "sandbox.create", params{"image": "host", "seccomp": "unconfined"})
 	running.cancel()
 	if m := running.wait(); m.Error == nil || m.Error.Data.Code != "canceled" {
 		t.Errorf("the bystander's exec: %+v", m)

@@ -3,8 +3,10 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -22,6 +24,9 @@ type group struct {
 
 	number uint64 // the kernel's; 0 when it was not asked for
 }
+
+// maxSameNames bounds the cgroups of one exec id: those that are on their way out, and one.
+const maxSameNames = 16
 
 // maxSpare is how many empty cgroups a sandbox keeps.
 const maxSpare = 4
@@ -48,10 +53,18 @@ func (m *Manager) enterGroup(r *running) error {
 			return nil
 		}
 	}
-	if err := m.cfg.Cgroups.Make(r.s.cgroup, r.id, r.bounds.group); err != nil {
+	// One of this name may still be there: the caller may choose an id again that an exec had which is
+	// just ending, or whose cgroup is kept for others.
+	name := r.id
+	err := m.cfg.Cgroups.Make(r.s.cgroup, name, r.bounds.group)
+	for i := 2; errors.Is(err, fs.ErrExist) && i <= maxSameNames; i++ {
+		name = r.id + "." + strconv.Itoa(i)
+		err = m.cfg.Cgroups.Make(r.s.cgroup, name, r.bounds.group)
+	}
+	if err != nil {
 		return api.Errorf(api.ResourceExhausted, "%w", err).WithHint("the sandbox may have ended; else end some execs, or allow more cgroups (cgroup.max.descendants)")
 	}
-	r.group.Name = r.id
+	r.group.Name = name
 	return nil
 }
 

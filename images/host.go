@@ -158,16 +158,12 @@ func (r hostRoot) binds(masks string) []Bind {
 	return binds
 }
 
-// maskedFolders are folders of /usr that are configuration, not programs:
-// tokens of package registries, for example.
-var maskedFolders = []string{"/usr/local/etc"}
-
 // hidden are the masked folders that exist on this host and are reached
 // without symlinks; a mask over a symlink would cover what it leads to.
 func (r hostRoot) hidden() []string {
 	var found []string
-	for _, p := range maskedFolders {
-		ok := true
+	for _, m := range maskedFolders {
+		p, ok := m.what, true
 		for d := p; d != "/"; d = path.Dir(d) {
 			ok = ok && r.isDir(d)
 		}

@@ -45,12 +45,27 @@ var etcAllowed = []string{
 	"/etc/python3*", "/etc/java-*-openjdk", "/etc/java", "/etc/ImageMagick-*",
 }
 
-// neverCopied are names that are left out wherever they are, because they are
-// made to hold secrets.
-var neverCopied = []string{
-	"private", "*.key", "*.p12", "*.jks", "*.password", "*.password.template", "*.access", "*~", "*.dpkg-*",
-	// Not secret, but half of Debian's alternatives are manual pages.
-	"*.gz",
+// hidden is one line of what the image hides, and why. Each has a test by its name in
+// TestHostHides.
+type hidden struct{ what, why string }
+
+// neverCopied are names that are left out wherever they are.
+var neverCopied = []hidden{
+	{"private", "folders of private keys: /etc/ssl/private, /etc/pki/tls/private"},
+	{"*.key", "private keys"},
+	{"*.p12", "keys and certificates in one file (PKCS #12)"},
+	{"*.jks", "Java's key stores"},
+	{"*.password", "passwords of Java's management agents"},
+	{"*.password.template", "what those are made from, often filled in"},
+	{"*.access", "who may do what over such an agent"},
+	{"*~", "an editor's copy of a file that was cleaned of something"},
+	{"*.dpkg-*", "the package manager's copies of what the administrator had changed"},
+	{"*.gz", "nothing secret, but half of Debian's alternatives are manual pages"},
+}
+
+// maskedFolders are folders of /usr that are left out of it: configuration, not programs.
+var maskedFolders = []hidden{
+	{"/usr/local/etc", "settings of what the administrator installed: npmrc and pip.conf with tokens of registries"},
 }
 
 // maxSourceBytes bounds a copied file. The largest in use, a linker cache and
@@ -111,6 +126,7 @@ type node struct {
 func look(host hostRoot) (*view, error) {
 	v := &view{host: host, binds: host.binds("")}
 	for _, pattern := range etcAllowed {
+		v.note(path.Dir(pattern)) // in which it may turn up
 		found, err := filepath.Glob(host.path(pattern))
 		if err != nil {
 			return nil, fmt.Errorf("pattern %q: %w", pattern, err)
@@ -127,8 +143,15 @@ func look(host hostRoot) (*view, error) {
 		}
 	}
 	// What is synthesised depends on these.
-	for _, p := range []string{"/etc", "/etc/passwd", "/etc/group", "/usr", "/usr/local", "/bin/bash", "/usr/bin/bash"} {
+	for _, p := range []string{"/etc/passwd", "/etc/group", "/usr", "/usr/local", "/bin/bash", "/usr/bin/bash"} {
 		v.note(p)
+	}
+	// In these a store can turn up. A store itself changes with every installation.
+	for _, p := range stores {
+		v.note(path.Dir(p))
+	}
+	if host.opt {
+		v.note("/")
 	}
 	for _, p := range slices.Concat(programFolders, systemProfiles) {
 		v.note(path.Join("/", p))
@@ -147,8 +170,8 @@ func (v *view) note(p string) sourceState {
 // shown is left out without an error.
 func (v *view) visit(p string) error {
 	base := path.Base(p)
-	for _, pattern := range neverCopied {
-		if ok, _ := path.Match(pattern, base); ok {
+	for _, h := range neverCopied {
+		if ok, _ := path.Match(h.what, base); ok {
 			return nil
 		}
 	}

@@ -52,7 +52,9 @@ func timespec(t time.Time) unix.Timespec {
 // setAttrs sets everything on an open file or folder. The order matters:
 // chown clears set-id bits and file capabilities, and every change but
 // utimensat itself moves times.
-func (u *unpacker) setAttrs(fd int, a attrs) error {
+//
+// mode is what it has, or unknownMode: a system call less for most files.
+func (u *unpacker) setAttrs(fd int, a attrs, mode uint32) error {
 	switch {
 	case a.uid == 0 && a.gid == 0 && u.owns:
 		// As it was made: one system call less for most files.
@@ -65,8 +67,10 @@ func (u *unpacker) setAttrs(fd int, a attrs) error {
 			return err
 		}
 	}
-	if err := unix.Fchmod(fd, a.mode); err != nil {
-		return fmt.Errorf("set its mode %#o: %w", a.mode, err)
+	if mode != a.mode || a.mode&^0o777 != 0 {
+		if err := unix.Fchmod(fd, a.mode); err != nil {
+			return fmt.Errorf("set its mode %#o: %w", a.mode, err)
+		}
 	}
 	for _, name := range sortedKeys(a.xattrs) {
 		if err := u.setXattr(fd, name, a.xattrs[name]); err != nil {
@@ -78,6 +82,9 @@ func (u *unpacker) setAttrs(fd int, a attrs) error {
 	}
 	return nil
 }
+
+// unknownMode is none that a node can have.
+const unknownMode = ^uint32(0)
 
 // setAttrsAt sets owner and time of a symlink or fifo that was just made; they
 // take no user.* attributes.
@@ -250,7 +257,7 @@ func (u *unpacker) finishDir(d *dir) error {
 	if !d.explicit {
 		u.stats.Implied = append(u.stats.Implied, d.name)
 	}
-	return u.setAttrs(fd, d.attrs)
+	return u.setAttrs(fd, d.attrs, st.Mode&0o7777)
 }
 
 func sortedKeys(m map[string]string) []string {

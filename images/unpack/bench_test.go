@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	archive "github.com/moby/go-archive"
+	"golang.org/x/sys/unix"
 )
 
 func benchUnpack(dir string, stream []byte, manifest io.Writer) error {
@@ -55,4 +56,69 @@ func BenchmarkUnpack(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkSmall unpacks 100,000 files of 100 bytes in 1,000 folders, beside the least that
+// could make them: open, write and close, one after the other.
+func BenchmarkSmall(b *testing.B) {
+	const folders, each = 1000, 100
+	var entries []any
+	content := strings.Repeat("x", 100)
+	for i := range folders {
+		dir := fmt.Sprintf("d%d/", i)
+		entries = append(entries, dirE(dir))
+		for j := range each {
+			entries = append(entries, fileE(fmt.Sprintf("%sfile%d", dir, j), content))
+		}
+	}
+	stream := layer(b, entries...)
+	for _, bb := range []struct {
+		name string
+		f    func(dir string) error
+	}{
+		{"hutch", func(dir string) error { return benchUnpack(dir, stream, nil) }},
+		{"hutch-manifest", func(dir string) error { return benchUnpack(dir, stream, io.Discard) }},
+		{"least", func(dir string) error { return leastFiles(dir, folders, each, []byte(content)) }},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			parent := b.TempDir()
+			for i := 0; b.Loop(); i++ {
+				dir := filepath.Join(parent, fmt.Sprint(i))
+				must(b, os.Mkdir(dir, 0o755))
+				must(b, bb.f(dir))
+				b.StopTimer()
+				must(b, os.RemoveAll(dir))
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+func leastFiles(dir string, folders, each int, content []byte) error {
+	for i := range folders {
+		sub := filepath.Join(dir, fmt.Sprint("d", i))
+		if err := unix.Mkdir(sub, 0o755); err != nil {
+			return err
+		}
+		at, err := unix.Open(sub, dirFlags, 0)
+		if err != nil {
+			return err
+		}
+		for j := range each {
+			fd, err := unix.Openat(at, fmt.Sprint("file", j), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
+			if err != nil {
+				return err
+			}
+			if _, err := unix.Write(fd, content); err != nil {
+				return err
+			}
+			if err := unix.Close(fd); err != nil {
+				return err
+			}
+		}
+		if err := unix.Close(at); err != nil {
+			return err
+		}
+	}
+	return nil
 }

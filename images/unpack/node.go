@@ -33,6 +33,10 @@ func (u *unpacker) regular(at place, h *tar.Header) error {
 	if err := u.admit(h.Size); err != nil {
 		return err
 	}
+	a, sparse := attrsOf(h), isSparse(h)
+	if at.fresh && !sparse && u.small(h.Size, a) {
+		return u.writers.add(at, h.Name, a, int(h.Size))
+	}
 	var fd int
 	err := u.create(at, func() (err error) {
 		fd, err = unix.Openat(at.parent, at.base,
@@ -43,12 +47,12 @@ func (u *unpacker) regular(at place, h *tar.Header) error {
 		return err
 	}
 	write := u.copy
-	if isSparse(h) {
+	if sparse {
 		write = u.copySparse
 	}
 	err = write(fd, h.Size)
 	if err == nil {
-		err = u.setAttrs(fd, attrsOf(h))
+		err = u.setAttrs(fd, a, unknownMode)
 	}
 	if err == nil {
 		err = u.noteContent(fd)
@@ -250,6 +254,9 @@ func (u *unpacker) hardLink(at place, h *tar.Header) error {
 	name, err := u.cleanName(h.Linkname)
 	if err != nil {
 		return fmt.Errorf("hard link to %q: %w", h.Linkname, err)
+	}
+	if err := u.writers.wait(); err != nil { // the target may be in a batch
+		return err
 	}
 	if name == "" || isWhiteout(name[strings.LastIndexByte(name, '/')+1:]) {
 		return fmt.Errorf("%w: hard link to %q", ErrUnsafe, h.Linkname)

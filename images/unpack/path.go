@@ -16,6 +16,8 @@ import (
 // follow a symlink in the last component.
 type place struct {
 	parent int    // O_PATH fd, the cache's
+	folder uint64 // its inode number
+	fresh  bool   // the layer has not had the name here
 	base   string // one component, not "." or ".."
 	name   string // the whole name, for records
 }
@@ -81,8 +83,7 @@ func (u *unpacker) parent(dir string) (int, error) {
 	fd, err := sys.OpenInRoot(u.root, orDot(dir), unix.O_PATH|unix.O_DIRECTORY, 0)
 	switch {
 	case err == nil:
-		u.parents.put(dir, fd)
-		return fd, nil
+		return fd, u.keep(dir, fd)
 	case dir == "":
 		return -1, fmt.Errorf("open the layer's folder: %w", err)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
@@ -98,12 +99,18 @@ func (u *unpacker) implied(dir string) (int, error) {
 	if err := u.count(); err != nil {
 		return -1, err
 	}
+	if err := u.writers.wait(); err != nil { // a file may have the name
+		return -1, err
+	}
 	up, base := splitName(dir)
 	parent, err := u.parent(up)
 	if err != nil {
 		return -1, err
 	}
-	at := place{parent: parent, base: base, name: dir}
+	at := place{parent: parent, folder: u.parents.latest(), base: base, name: dir}
+	if _, err := u.writers.settle(at); err != nil {
+		return -1, err
+	}
 	if kind := u.kindAt(at); kind != absent && kind != whited {
 		// A file, or a symlink that leads nowhere in this layer.
 		return -1, fmt.Errorf("%w: its parent %q is not a folder", ErrUnsafe, dir)
@@ -112,8 +119,22 @@ func (u *unpacker) implied(dir string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
+	return fd, u.keep(dir, fd)
+}
+
+// keep gives an open folder to the cache, which owns it also when that fails. One that has
+// to leave it stays open while files may be written in it.
+func (u *unpacker) keep(dir string, fd int) error {
 	u.parents.put(dir, fd)
-	return fd, nil
+	if !u.writers.flying {
+		u.parents.closeRetired()
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("stat folder %q: %w", dir, err)
+	}
+	u.parents.entries[len(u.parents.entries)-1].ino = st.Ino
+	return nil
 }
 
 // kind is what a place holds.
@@ -142,6 +163,9 @@ func (u *unpacker) kindAt(at place) kind {
 
 // replace removes what is in the way of a new node.
 func (u *unpacker) replace(at place) error {
+	if err := u.writers.wait(); err != nil {
+		return err
+	}
 	u.stale = true
 	return rmtree.At(at.parent, at.base)
 }
@@ -168,11 +192,13 @@ func orDot(name string) string {
 // nodes never changes what an existing path leads to.
 type dirCache struct {
 	entries []cachedDir // most recently used last
+	retired []int       // fds that left, still open
 }
 
 type cachedDir struct {
 	name string
 	fd   int
+	ino  uint64
 }
 
 const dirCacheSize = 16
@@ -191,13 +217,25 @@ func (c *dirCache) get(name string) (int, bool) {
 // put gives the fd to the cache.
 func (c *dirCache) put(name string, fd int) {
 	if len(c.entries) == dirCacheSize {
-		_ = unix.Close(c.entries[0].fd)
+		c.retired = append(c.retired, c.entries[0].fd)
 		c.entries = c.entries[:copy(c.entries, c.entries[1:])]
 	}
-	c.entries = append(c.entries, cachedDir{name, fd})
+	c.entries = append(c.entries, cachedDir{name: name, fd: fd})
 }
 
+// latest is the inode number of the folder that was got or put last.
+func (c *dirCache) latest() uint64 { return c.entries[len(c.entries)-1].ino }
+
+func (c *dirCache) closeRetired() {
+	for _, fd := range c.retired {
+		_ = unix.Close(fd)
+	}
+	c.retired = c.retired[:0]
+}
+
+// flush closes all; no batch may be unwritten.
 func (c *dirCache) flush() {
+	c.closeRetired()
 	for _, e := range c.entries {
 		_ = unix.Close(e.fd)
 	}

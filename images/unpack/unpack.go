@@ -89,6 +89,8 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 		dirs:   make(map[uint64]*dir),
 		buf:    make([]byte, copyBuffer),
 	}
+	u.writers = newWriters(u)
+	defer u.writers.close()
 	if opts.Manifest != nil {
 		u.sums = make(map[uint64]uint32)
 		u.extended = make(map[uint64]bool)
@@ -99,7 +101,11 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 	if err := u.noteRoot(); err != nil {
 		return u.stats, err
 	}
-	if err := u.entries(); err != nil {
+	err := u.entries()
+	if first := u.writers.wait(); first != nil { // of an entry before
+		err = first
+	}
+	if err != nil {
 		return u.stats, err
 	}
 	if err := u.finishDirs(); err != nil {
@@ -127,7 +133,8 @@ type unpacker struct {
 	single  bool
 	owns    bool // what this process makes belongs to 0:0
 	parents dirCache
-	stale   bool            // something was removed: parents may name it
+	stale   bool // something was removed: parents may name it
+	writers *writers
 	dirs    map[uint64]*dir // by inode number
 	stats   Stats
 	buf     []byte
@@ -159,6 +166,11 @@ func (u *unpacker) entry(h *tar.Header) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
+	if u.stale || len(u.parents.retired) > retiredFolders {
+		if err := u.writers.wait(); err != nil {
+			return err
+		}
+	}
 	if u.stale {
 		u.parents.flush()
 		u.stale = false
@@ -185,7 +197,10 @@ func (u *unpacker) entry(h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	at := place{parent: parent, base: base, name: name}
+	at := place{parent: parent, folder: u.parents.latest(), base: base, name: name}
+	if at.fresh, err = u.writers.settle(at); err != nil {
+		return err
+	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
 		return u.regular(at, h)

@@ -28,6 +28,9 @@ func isWhiteout(base string) bool { return strings.HasPrefix(base, whiteoutPrefi
 // name stays: whiteouts are about lower layers only, wherever they stand in
 // the stream.
 func (u *unpacker) whiteout(dirName, base string) error {
+	if err := u.writers.wait(); err != nil {
+		return err
+	}
 	if base == opaqueName {
 		return u.opaque(dirName)
 	}
@@ -42,7 +45,10 @@ func (u *unpacker) whiteout(dirName, base string) error {
 	if err != nil {
 		return err
 	}
-	at := place{parent: parent, base: name, name: name}
+	at := place{parent: parent, folder: u.parents.latest(), base: name, name: name}
+	if _, err := u.writers.settle(at); err != nil {
+		return err
+	}
 	switch u.kindAt(at) {
 	case whited, other:
 		return nil

@@ -26,7 +26,7 @@ func TestNothingTold(t *testing.T) {
 	words["machine id"] = read("/etc/machine-id")
 	words["command line"] = read("/proc/cmdline")
 	words["host name"], _ = os.Hostname()
-	if u, err := user.Current(); err == nil && u.Username != "root" {
+	if u, err := user.Current(); err == nil && len(u.Username) > 5 { // root and the like would be found anywhere
 		words["user"] = u.Username
 	}
 	for _, m := range regexp.MustCompile(`(?m)^ +\d+ +\d+ +\d+ ([a-z]+[a-z0-9]*)$`).FindAllStringSubmatch(read("/proc/partitions"), -1) {

@@ -1,12 +1,16 @@
 package integration_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // socketScript tells what sockets can be made and what else the profiles tell apart.
@@ -179,7 +183,8 @@ func TestTraceMe(t *testing.T) {
 import ctypes, os, signal
 print(ctypes.CDLL(None).syscall(101, 0, 0, 0, 0), flush=True)
 os.kill(os.getpid(), signal.SIGUSR1)`
-	r := w.run(t, "exec", "--timeout", "1", sb, "--", "python3", "-c", script)
+	soon := fmt.Sprintf("%.0fs", testenv.Patience(time.Second).Seconds())
+	r := w.run(t, "exec", "--timeout", soon, sb, "--", "python3", "-c", script)
 	if r.code != 124 || r.stdout != "0\n" {
 		t.Errorf("exit %d, %q: %s", r.code, r.stdout, r.stderr)
 	}

@@ -34,7 +34,13 @@ func TestHooks(t *testing.T) {
 		{"TCP over IPv6", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[fd00:1::5]:7000", "[fd00:1::6]:7000", bpf.Connect},
 		{"TCP, v4-mapped", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[::ffff:198.18.0.5]:7000", "[::ffff:198.18.0.6]:7000", bpf.Connect},
 		{"MPTCP", "connect", [3]int{unix.AF_INET, unix.SOCK_STREAM, mptcp}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
+		{"MPTCP over IPv6", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, mptcp}, "[fd00:1::5]:7000", "[fd00:1::6]:7000", bpf.Connect},
+		{"MPTCP, v4-mapped", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, mptcp}, "[::ffff:198.18.0.5]:7000", "[::ffff:198.18.0.6]:7000", bpf.Connect},
 		{"fast open", "fastopen", [3]int{unix.AF_INET, unix.SOCK_STREAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
+		{"fast open over IPv6", "fastopen", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[fd00:1::5]:7000", "[fd00:1::6]:7000", bpf.Connect},
+		{"fast open, v4-mapped", "fastopen", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[::ffff:198.18.0.5]:7000", "[::ffff:198.18.0.6]:7000", bpf.Connect},
+		{"fast open of MPTCP", "fastopen", [3]int{unix.AF_INET, unix.SOCK_STREAM, mptcp}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
+		{"fast open, deferred", "fastopen-later", [3]int{unix.AF_INET, unix.SOCK_STREAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
 		{"UDP, connected", "connect", [3]int{unix.AF_INET, unix.SOCK_DGRAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
 		{"UDP", "sendto", [3]int{unix.AF_INET, unix.SOCK_DGRAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Sendmsg},
 		{"UDP over IPv6", "sendto", [3]int{unix.AF_INET6, unix.SOCK_DGRAM, 0}, "[fd00:1::5]:7000", "[fd00:1::6]:7000", bpf.Sendmsg},
@@ -62,8 +68,8 @@ func TestHooks(t *testing.T) {
 		})
 	}
 	counts := must(r.maps.Counts(cgroup))(t)
-	if counts.Denied != 11 || counts.Allowed != 11 || counts.Lost != 0 {
-		t.Errorf("counts %+v, want 11 denied, 11 allowed", counts)
+	if counts.Denied != 17 || counts.Allowed != 17 || counts.Lost != 0 {
+		t.Errorf("counts %+v, want 17 denied, 17 allowed", counts)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

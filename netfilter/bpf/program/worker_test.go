@@ -83,7 +83,7 @@ func act(verb string, args []string, kept map[string]int) error {
 			return err
 		}
 		return unix.Close(s)
-	case "connect", "sendto", "fastopen": // family type protocol address:port
+	case "connect", "sendto", "fastopen", "fastopen-later": // family type protocol address:port
 		s, err := unix.Socket(number(args[0]), number(args[1]), number(args[2]))
 		if err != nil {
 			return err
@@ -136,6 +136,11 @@ func reach(verb string, s, family int, to string) error {
 	}
 	switch verb {
 	case "connect":
+		return unix.Connect(s, sa)
+	case "fastopen-later": // its SYN would leave with the first write
+		if err := unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT, 1); err != nil {
+			return err
+		}
 		return unix.Connect(s, sa)
 	case "fastopen":
 		return unix.Sendto(s, []byte("x"), unix.MSG_FASTOPEN, sa)

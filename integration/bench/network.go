@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -60,7 +61,7 @@ func networkSubjects() []Subject {
 			})
 		}
 	}
-	return append(list, creationSubjects()...)
+	return slices.Concat(list, denialSubjects(), creationSubjects())
 }
 
 // road opens a road once; what it could not be opened for is told each time.

@@ -17,6 +17,7 @@
  */
 #include <arpa/inet.h>
 #include <err.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -62,6 +63,22 @@ static long long connects(int n) {
 		int fd = dial();
 		one_byte(fd);
 		times[i] = now() - start;
+		close(fd);
+	}
+	qsort(times, n, sizeof times[0], compare);
+	return times[n / 2];
+}
+
+/* denied is how long the kernel takes to refuse, the median, or with at when it was asked. */
+static long long denied(int n, int at) {
+	static long long times[MOST];
+	for (int i = 0; i < n; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		long long start = now();
+		int got = connect(fd, (struct sockaddr *)&to, sizeof to);
+		times[i] = at ? start : now() - start;
+		if (fd < 0 || got == 0 || errno != EACCES)
+			err(1, "not denied: %s port %d", inet_ntoa(to.sin_addr), ntohs(to.sin_port));
 		close(fd);
 	}
 	qsort(times, n, sizeof times[0], compare);
@@ -163,6 +180,8 @@ int main(void) {
 		long long start = now(), took = 0;
 		if (!strcmp(what, "connect") && n <= MOST)
 			took = connects(n);
+		else if (!strncmp(what, "denied", 6) && n <= MOST)
+			took = denied(n, !strcmp(what, "denied-at"));
 		else if (!strcmp(what, "down"))
 			down(n);
 		else if (!strcmp(what, "up"))

@@ -34,7 +34,7 @@ func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
 	}
 	return api.Info{
 		APIVersion: api.Version, BuildID: version.BuildID, Version: version.Version,
-		PID: d.cfg.PID, Started: d.started, IDBase: d.cfg.IDBase,
+		PID: d.cfg.PID, Started: d.started, IDBase: d.cfg.IDBase, Ending: d.ending.Load(),
 		Isolation: d.host.Isolation(d.cfg.SingleReason),
 		Counts:    api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list)},
 		Paths:     d.cfg.Paths,

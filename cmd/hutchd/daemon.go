@@ -59,7 +59,8 @@ type daemon struct {
 	host     sandbox.Host
 
 	stop      context.CancelCauseFunc
-	left      bool // ends without removing its sandboxes: they are the next daemon's
+	ending    atomic.Bool // stop was called
+	left      bool        // ends without removing its sandboxes: they are the next daemon's
 	conns     atomic.Uint64
 	connected atomic.Int64 // open connections
 	maxOpen   int64
@@ -352,8 +353,10 @@ func (d *daemon) end(keep bool, why string) {
 		d.lose()
 	case keep && n > 0 && !d.cfg.Private:
 		d.manager.Leave()
+		d.ending.Store(true)
 		d.stop(errLeave)
 	default:
+		d.ending.Store(true)
 		d.stop(errors.New(why))
 	}
 }

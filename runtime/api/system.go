@@ -9,7 +9,8 @@ type Info struct {
 	Version    string    `json:"version"`
 	PID        int       `json:"pid"` // the daemon's, as the host sees it
 	Started    time.Time `json:"started"`
-	Isolation  Isolation `json:"isolation"` // what a sandbox of this daemon gets
+	Ending     bool      `json:"ending,omitempty"` // it was told to shut down: what is asked of it now fails
+	Isolation  Isolation `json:"isolation"`        // what a sandbox of this daemon gets
 	// IDBase is the kernel uid, as the initial user namespace counts
 	// them, of uid 0 in sandboxes: the caller's own, or, started by root, the
 	// start of the daemon's range, which then is the gid of gid 0 as well.

@@ -86,6 +86,10 @@ func attach(ctx context.Context, socket string) (c *Client, err error) {
 // and the next dial gets its successor, or nobody.
 func greet(ctx context.Context, c *Client, exit peerExit) (_ *Client, again bool, _ error) {
 	who, err := c.greet(ctx)
+	if err == nil && who.Ending {
+		defer c.Close()
+		return nil, false, exit.wait(ctx, c)
+	}
 	if err == nil && who.BuildID == version.BuildID {
 		return c, false, nil
 	}

@@ -29,6 +29,7 @@ type Peer struct {
 // greeting is what Connect needs to know of Info.
 type greeting struct {
 	Peer
+	Ending bool `json:"ending"`
 	Counts struct {
 		Sandboxes int `json:"sandboxes"`
 	} `json:"counts"`

@@ -99,7 +99,26 @@ func TestKernelWho(t *testing.T) {
 	sb := strings.TrimSpace(w.ok(t, "create", "host"))
 	other := w.launch(t, "exec", "-i", sb, "--", "sh", "-c", "echo begin; read x")
 	other.await(t, "begin")
-	res := w.in(t, sb, "exec -a \"$(printf 'evil\\033[2Jname')\" "+connecting("192.0.2.9", 443))
+	// The process lives until its refusal is told: of one that is gone nothing is known.
+	events, err := w.c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventNetworkDenied}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	started, err := w.c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, Command: "exec -a \"$(printf 'evil\\033[2Jname')\" python3 -c 'import socket, sys; socket.socket().connect_ex((\"192.0.2.9\", 443)); sys.stdin.read()'"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := events.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.c.ExecCloseStdin(t.Context(), started.Exec); err != nil {
+		t.Fatal(err)
+	}
+	res, err := w.c.ExecWait(t.Context(), api.WaitParams{Exec: started.Exec})
+	if err != nil {
+		t.Fatal(err)
+	}
 	i := slices.IndexFunc(res.Denials, literally("192.0.2.9", 443, "mode none"))
 	if i < 0 {
 		t.Fatalf("%+v", res)

@@ -201,7 +201,7 @@ func TestWireExec(t *testing.T) {
 		c.refused("invalid_argument", "exec.run", bad)
 	}
 	for _, unavailable := range []params{
-		{"argv": []string{"true"}, "limits": params{"pids": 5}}, {"argv": []string{"true"}, "network": params{"mode": "open"}},
+		{"argv": []string{"true"}, "limits": params{"pids": 5}}, {"argv": []string{"true"}, "network": params{"mode": "none", "ask": true}},
 	} {
 		if unavailable["limits"] != nil && pureV2() {
 			continue // TestExecLimits

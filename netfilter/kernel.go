@@ -28,6 +28,7 @@ type kernel struct {
 	told   sync.WaitGroup
 	engine *Engine
 	mount  string
+	execs  bool // the programs know policies of execs: those in force may be of an older build
 
 	mu       sync.Mutex
 	enforced map[uint64]*Enforced // by cgroup
@@ -41,8 +42,9 @@ type Enforced struct {
 	net    *Network       // nil in mode none
 	proof  chan bpf.Event // of ProveKernel alone
 
-	mu      sync.Mutex
-	sandbox *bpf.Sandbox
+	mu       sync.Mutex
+	sandbox  *bpf.Sandbox
+	narrowed map[uint64]*narrowed // execs with policies of their own, by cgroup
 
 	handling sync.Mutex // guards what follows
 	changed  sync.Cond
@@ -85,27 +87,41 @@ func (k *kernel) adopted() error {
 	var living []*bpf.Sandbox
 	for _, s := range k.enforced { // nobody enforces a new one before all are adopted
 		living = append(living, s.sandbox)
+		s.mu.Lock()
+		for _, n := range s.narrowed {
+			living = append(living, n.sandbox)
+		}
+		s.mu.Unlock()
 	}
 	return k.maps.Sweep(living)
 }
 
-// ProveKernel has a process in a cgroup connect to an address that is allowed there and to one
-// that is not, and fails unless the kernel does with both as it was told, and tells of it.
+// ProveKernel has a process in a cgroup, and there in that of an exec, connect to an address that is allowed, to one
+// that is not, and to one that the exec's policy alone does not allow. It fails unless the kernel
+// does with the first two as it was told, and tells of it; the third shows whether execs can have policies.
 // connect returns an errno, or 0, for each.
-func (e *Engine) ProveKernel(cgroup uint64, errnos bool, connect func(to ...netip.AddrPort) ([]syscall.Errno, error)) (err error) {
+func (e *Engine) ProveKernel(cgroup, exec uint64, errnos bool, connect func(to ...netip.AddrPort) ([]syscall.Errno, error)) (err error) {
 	k := e.kernel
 	good, bad := netip.AddrPortFrom(netns.Synthetic.Addr(), 9), netip.AddrPortFrom(netns.Synthetic.Addr().Next(), 9)
+	wide := netip.AddrPortFrom(bad.Addr().Next(), 9)
 	s := &Enforced{cgroup: cgroup, proof: make(chan bpf.Event, 1)}
 	k.mu.Lock()
 	k.enforced[cgroup] = s
 	k.mu.Unlock()
 	defer k.forget(s)
-	rule := bpf.Address{Addr: good.Addr(), Port: good.Port(), Proto: bpf.UDP, Verdict: bpf.Allow}
-	if s.sandbox, err = k.maps.Add(cgroup, bpf.Policy{Addresses: []bpf.Address{rule}}); err != nil {
+	rule := func(a netip.AddrPort) bpf.Address {
+		return bpf.Address{Addr: a.Addr(), Port: a.Port(), Proto: bpf.UDP, Verdict: bpf.Allow}
+	}
+	if s.sandbox, err = k.maps.Add(cgroup, bpf.Policy{Addresses: []bpf.Address{rule(good), rule(wide)}}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.sandbox.Close()) }()
-	got, err := connect(good, bad)
+	own, err := s.sandbox.Narrow(exec, bpf.Policy{Addresses: []bpf.Address{rule(good)}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(own.Close(), err) }()
+	got, err := connect(good, bad, wide)
 	if err != nil {
 		return err
 	}
@@ -114,9 +130,10 @@ func (e *Engine) ProveKernel(cgroup uint64, errnos bool, connect func(to ...neti
 		refused = syscall.EACCES
 	}
 	// Without a route what is allowed fails all the same, in another way.
-	if len(got) != 2 || got[0] == syscall.EACCES || got[0] == syscall.EPERM || got[1] != refused {
-		return fmt.Errorf("to %s, which is allowed, and %s, which is not, connect(2) answers %v, want %w for the second alone", good, bad, got, refused)
+	if len(got) != 3 || got[0] == syscall.EACCES || got[0] == syscall.EPERM || got[1] != refused {
+		return fmt.Errorf("to %s, which is allowed, and %s, which is not, connect(2) answers %v, want %w for the second", good, bad, got, refused)
 	}
+	k.execs = got[2] == refused
 	select {
 	case event := <-s.proof:
 		if event.To != bad || event.Errno != refused {
@@ -162,6 +179,12 @@ func (e *Engine) Enforce(id string, cgroup uint64, n *Network) (_ *Enforced, err
 // Close ends it: the processes of the cgroup reach nothing any more.
 func (s *Enforced) Close() error {
 	s.k.forget(s)
+	s.mu.Lock()
+	for _, n := range s.narrowed {
+		_ = n.sandbox.Close() // the cgroups go, too
+	}
+	s.narrowed = nil
+	s.mu.Unlock()
 	s.handling.Lock()
 	s.closed = true
 	s.changed.Broadcast()
@@ -270,6 +293,13 @@ func (n *Network) grant(name string, a netip.Addr) error {
 	for _, address := range addresses(n.rules.Load(), name, a) {
 		if err := s.sandbox.Put(address); err != nil {
 			return err
+		}
+	}
+	for _, e := range s.narrowed {
+		for _, address := range addresses(e.rules, name, a) {
+			if err := e.sandbox.Put(address); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -421,6 +451,15 @@ func (s *Enforced) explain(event bpf.Event) api.DeniedEvent {
 		decision = rules.Connect(name, d.Proto, d.Port)
 	} else {
 		d.Address = to.String()
+	}
+	if e := s.execRules(event.Process); decision.Allow && e != nil {
+		if decision = e.Literal(to, d.Proto, d.Port); name != "" {
+			decision = e.Connect(name, d.Proto, d.Port)
+		}
+		if !decision.Allow {
+			d.Rule, d.Why = "exec: "+decision.Rule, "the policy of this exec: "+decision.Why
+			return d
+		}
 	}
 	if decision.Allow { // by a policy that came after
 		decision = policy.Decision{Rule: "eBPF", Why: "the policy that was in force did not allow it"}

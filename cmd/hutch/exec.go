@@ -23,6 +23,7 @@ type execFlags struct {
 	env, envFiles []string
 	params        api.ExecParams
 	limits        api.Limits
+	network       netFlags
 }
 
 func newExec() *cobra.Command {
@@ -79,6 +80,7 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 		return err
 	})
 	addExecLimits(fs, &o.limits)
+	o.network.addNarrow(fs)
 	fs.BoolVar(&o.json, "json", false, "print one JSON object with output and exit code; input with -i only")
 	return cmd
 }
@@ -89,6 +91,11 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 	}
 	if o.limits != (api.Limits{}) {
 		o.params.Limits = &o.limits
+	}
+	if p, err := o.network.policy("hutch exec"); err != nil {
+		return err
+	} else if !p.IsZero() {
+		o.params.Network = &p
 	}
 	if o.detach {
 		return o.runDetached(ctx, out)

@@ -43,6 +43,18 @@ func (f *netFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.file, "policy", "", "network policy in a `FILE`, YAML or JSON; the other flags add to it")
 }
 
+// addNarrow adds the flags that take away from a sandbox's policy for one command.
+func (f *netFlags) addNarrow(fs *pflag.FlagSet) {
+	fs.Func("network", "of what the sandbox may reach let this command reach `MODE`: none, allow (what --allow names) or open; takes eBPF", func(v string) error {
+		f.mode = api.NetMode(v)
+		if f.mode != api.NetNone && f.mode != api.NetAllow && f.mode != api.NetOpen {
+			return fmt.Errorf("%q is not none, allow or open", v)
+		}
+		return nil
+	})
+	f.addLists(fs)
+}
+
 func (f *netFlags) addLists(fs *pflag.FlagSet) {
 	pattern := func(list *[]string) func(string) error {
 		return func(v string) error {

@@ -61,7 +61,12 @@ func (d *daemon) proveKernel(n networks) (err error) {
 		return fmt.Errorf("make a cgroup to try eBPF in: %w", err)
 	}
 	defer func() { err = errors.Join(err, cgroups.RemoveEmptied(dir)) }()
-	cgroup, err := os.Open(dir)
+	exec := filepath.Join(dir, "exec")
+	if err := os.Mkdir(exec, 0o755); err != nil {
+		return fmt.Errorf("make a cgroup to try eBPF in: %w", err)
+	}
+	defer func() { err = errors.Join(cgroups.RemoveEmptied(exec), err) }()
+	cgroup, err := os.Open(exec)
 	if err != nil {
 		return fmt.Errorf("open a cgroup to try eBPF in: %w", err)
 	}
@@ -70,7 +75,11 @@ func (d *daemon) proveKernel(n networks) (err error) {
 	if err != nil {
 		return err
 	}
-	return n.ProveKernel(number, d.cfg.EBPF.Errnos, func(to ...netip.AddrPort) ([]syscall.Errno, error) {
+	below, err := inode(exec)
+	if err != nil {
+		return err
+	}
+	return n.ProveKernel(number, below, d.cfg.EBPF.Errnos, func(to ...netip.AddrPort) ([]syscall.Errno, error) {
 		return connectIn(cgroup, to)
 	})
 }

@@ -62,6 +62,11 @@ func (n networks) Enforce(id, cgroup string, of sandbox.Network) (sandbox.Enforc
 // unenforced is where there is no eBPF.
 type unenforced struct{}
 
+func (unenforced) Narrow(uint64, api.NetPolicy) error {
+	return api.Errorf(api.Unavailable, "network: a policy of a single exec takes eBPF").WithField("network")
+}
+func (unenforced) Widen(uint64) error { return nil }
+
 func (unenforced) Settle()      {}
 func (unenforced) Close() error { return nil }
 

@@ -45,7 +45,7 @@ var matrix = []vmCase{
 	}},
 	{name: "quota", kernel: "6.12", limit: 10 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMQuota$"}}},
 	{name: "netd", kernel: "6.12", limit: 10 * time.Minute, tests: []tests{
-		{pkg: "integration", run: `^Test(Kernel.*|Network(Allow|UDP|Update|Restart|Kernel|Open|Raw))$`, args: []string{"-test.short"}},
+		{pkg: "integration", run: `^Test(Kernel.*|ExecPolicy|Network(Allow|UDP|Update|Restart|Kernel|Open|Raw))$`, args: []string{"-test.short"}},
 	}},
 	{name: "apparmor", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
 	{name: newest, kernel: newest, limit: 18 * time.Minute, tests: []tests{

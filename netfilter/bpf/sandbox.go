@@ -16,10 +16,16 @@ type Sandbox struct {
 	m      *Maps
 	cgroup uint64
 
-	mu     sync.Mutex // guards what follows
-	policy sandboxValue
-	keys   keys
-	closed bool
+	parent *Sandbox // of an exec's; nil of a sandbox's own
+
+	mu    sync.Mutex // guards what follows; an exec's before its parent's
+	execs int        // that have policies of their own
+	// inherited says that execs had some when a process before was here: they are looked for until
+	// it is known which.
+	inherited bool
+	policy    sandboxValue
+	keys      keys
+	closed    bool
 }
 
 // keys are those of one table.
@@ -33,10 +39,58 @@ type keys struct {
 // the one that a process before has put there. The number is the cgroup's, as the inode of
 // its folder.
 func (m *Maps) Add(cgroup uint64, p Policy) (*Sandbox, error) {
-	s := &Sandbox{m: m, cgroup: cgroup}
+	return m.add(&Sandbox{m: m, cgroup: cgroup}, p)
+}
+
+// Narrow puts one more policy in force for the processes in a cgroup right below s's: they
+// reach what both allow.
+func (s *Sandbox) Narrow(cgroup uint64, p Policy) (*Sandbox, error) {
+	n, err := s.m.add(&Sandbox{m: s.m, cgroup: cgroup, parent: s}, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.narrowed(1); err != nil {
+		n.parent = nil // it was not counted
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+// narrowed notes how many execs have policies of their own: without any the programs do not look for one.
+func (s *Sandbox) narrowed(more int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		if more < 0 {
+			return nil
+		}
+		return fmt.Errorf("policy of cgroup %d: %w", s.cgroup, ErrClosed)
+	}
+	value := s.policy
+	value.Flags &^= hasExecs
+	if s.execs+more > 0 {
+		value.Flags |= hasExecs
+	}
+	if value != s.policy {
+		if err := s.m.sandboxes.Put(s.cgroup, value); err != nil {
+			return fmt.Errorf("note that cgroup %d has execs with policies of their own: %w", s.cgroup, err)
+		}
+		s.policy = value
+	}
+	s.execs += more
+	s.inherited = false
+	return nil
+}
+
+func (m *Maps) add(s *Sandbox, p Policy) (*Sandbox, error) {
+	cgroup := s.cgroup
 	err := m.counters.Update(cgroup, Counts{}, ebpf.UpdateNoExist)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 		return nil, fmt.Errorf("add cgroup %d to the eBPF counters: %w", cgroup, err)
+	}
+	var before sandboxValue
+	if m.sandboxes.Lookup(cgroup, &before) == nil {
+		s.inherited = before.Flags&hasExecs != 0
 	}
 	if err := s.Replace(p); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -59,6 +113,9 @@ func (s *Sandbox) Replace(p Policy) error {
 	value, err := p.value(table)
 	if err != nil {
 		return err
+	}
+	if s.execs > 0 || s.inherited {
+		value.Flags |= hasExecs
 	}
 	next := keys{table: table, addresses: map[addressKey]struct{}{}, cidrs: map[cidrKey]struct{}{}}
 	for _, a := range p.Addresses {
@@ -99,6 +156,9 @@ func (s *Sandbox) Close() error {
 	}
 	s.closed = true
 	cgroup := []uint64{s.cgroup}
+	if s.parent != nil {
+		defer func() { _ = s.parent.narrowed(-1) }() // a flag too many costs a look
+	}
 	return errors.Join(remove(s.m.sandboxes, cgroup), s.m.forget(s.keys), remove(s.m.counters, cgroup))
 }
 

@@ -81,7 +81,10 @@ type sandboxValue struct {
 	Error int32
 }
 
-const tellAllowed = 1
+const (
+	tellAllowed = 1
+	hasExecs    = 2
+)
 
 type addressKey struct {
 	Table uint64

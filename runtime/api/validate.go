@@ -275,9 +275,6 @@ func (p *ExecParams) Validate() error {
 		return invalid("stdin", "a terminal has none").WithHint("start it with exec.start and type with exec.write")
 	case p.Pty != nil && (p.Pty.Rows == 0 || p.Pty.Cols == 0):
 		return invalid("pty", "%d rows and %d columns are no size", p.Pty.Rows, p.Pty.Cols).WithHint(`give both, as in {"rows": 24, "cols": 80}`)
-	case p.Network != nil:
-		return Errorf(Unavailable, "network: a policy of a single exec can not be honoured by this build").WithField("network").
-			WithHint("leave it out")
 	case p.OutputBytes < 0 || p.OutputBytes > MaxOutputBytes:
 		return invalid("output_bytes", "%d is not possible", p.OutputBytes).WithHint("use at most %d", MaxOutputBytes)
 	}
@@ -288,6 +285,11 @@ func (p *ExecParams) Validate() error {
 	}
 	if strings.ContainsRune(p.Command, 0) {
 		return invalid("command", "holds a NUL byte")
+	}
+	if p.Network != nil {
+		if err := p.Network.Validate("network"); err != nil {
+			return err
+		}
 	}
 	if err := p.checkTimeout(); err != nil {
 		return err

@@ -175,6 +175,9 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		return err
 	}
 	own.Add(s.enforced.Close)
+	if err := m.adoptNarrow(s); err != nil {
+		return err
+	}
 	s.record.Network.Enforcement = m.cfg.Host.enforcement(s.record.Network.NetPolicy, s.net)
 
 	var ids []uint64

@@ -116,6 +116,8 @@ type Networks interface {
 	Plain() (*os.File, error)
 	// Check says whether Open and Update would take a policy.
 	Check(p api.NetPolicy) error
+	// CheckNarrower refuses a policy of an exec that its sandbox's does not hold.
+	CheckNarrower(sandbox, exec api.NetPolicy) error
 	// Open makes a network with a policy in force that is not none; dir is the sandbox's
 	// folder.
 	Open(id, dir string, p api.NetPolicy) (Network, error)
@@ -134,6 +136,11 @@ type Enforced interface {
 	// Settle waits, for microseconds, until all that the kernel has refused so far is told
 	// of: it does not wait with its answer to the program.
 	Settle()
+	// Narrow puts a policy in force for the cgroup of one exec, with this number, beside the
+	// sandbox's, as long as there is such a cgroup; unavailable where the kernel enforces nothing. Widen
+	// forgets one whose cgroup is gone.
+	Narrow(cgroup uint64, p api.NetPolicy) error
+	Widen(cgroup uint64) error
 	// Close makes the sandbox's processes reach nothing any more.
 	Close() error
 }

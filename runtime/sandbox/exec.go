@@ -157,8 +157,15 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if r.bounds.timeout > 0 {
 		r.until = r.start.Add(r.bounds.timeout)
 	}
+	if err = m.checkNarrow(s, p.Network); err != nil {
+		return nil, err
+	}
 	r.guest = s.guest.NewID()
 	if err = m.enterGroup(r); err != nil {
+		return r, err
+	}
+	if err = m.narrow(r); err != nil {
+		m.leaveGroup(r)
 		return r, err
 	}
 	own, cancel := context.WithCancelCause(context.Background())

@@ -42,7 +42,7 @@ func (m *Manager) enterGroup(r *running) error {
 	if !r.s.grouped {
 		return nil
 	}
-	r.group.Once = r.bounds.group != (api.Limits{})
+	r.group.Once = r.bounds.group != (api.Limits{}) || r.params.Network != nil
 	if !r.group.Once {
 		r.s.mu.Lock()
 		if n := len(r.s.spare); n > 0 {

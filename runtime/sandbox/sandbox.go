@@ -43,7 +43,10 @@ type Sandbox struct {
 	net   Network       // nil in mode none
 	// enforced is the policy in the kernel.
 	enforced Enforced
-	seen     ledger // of what it wanted to reach
+	// narrowed are the execs with a network policy of their own; narrowing guards it.
+	narrowing sync.Mutex
+	narrowed  []narrowExec
+	seen      ledger // of what it wanted to reach
 
 	// updates is held while limits change.
 	updates sync.Mutex

@@ -58,7 +58,10 @@ enum verdict { VERDICT_ALLOW = 1, VERDICT_DENY = 2 }; // 0, of a zeroed value, a
 
 enum hook { HOOK_CONNECT = 1, HOOK_SENDMSG = 2, HOOK_SOCKET = 3, HOOK_EGRESS = 4 };
 
-enum { FLAG_TELL_ALLOWED = 1 };  // events of allowed connections, too
+enum {
+	FLAG_TELL_ALLOWED = 1, // events of allowed connections, too
+	FLAG_EXECS = 2,	       // cgroups below the sandbox's may have entries of their own
+};
 enum { PROTO_TCP = 1, PROTO_UDP = 2 };
 
 // What a sandbox may reach is a table: the keys that begin with its number. Another one is
@@ -291,6 +294,15 @@ static inline_always int destination(struct event *e, __u32 protocol)
 	e->protocol = protocol;
 	s = map_lookup(&sandboxes, &e->sandbox);
 	allowed = s && decide(s, e) == VERDICT_ALLOW;
+	if (allowed && (s->flags & FLAG_EXECS)) {
+		// An exec's policy takes away from its sandbox's, and gives nothing.
+		__u64 exec = get_current_ancestor_cgroup_id(level + 1);
+		struct sandbox *own = map_lookup(&sandboxes, &exec);
+		if (own) {
+			s = own;
+			allowed = decide(s, e) == VERDICT_ALLOW;
+		}
+	}
 	e->verdict = allowed ? VERDICT_ALLOW : VERDICT_DENY;
 	if (!allowed)
 		e->error = errnos ? clamp(s ? s->error : EACCES) : EPERM;

@@ -119,7 +119,7 @@ func TestExecParamsValidate(t *testing.T) {
 		{"nothing to detach from", "detachable", InvalidArgument, ExecParams{Argv: []string{"a"}, Pty: &Pty{Rows: 24, Cols: 80}, Detachable: true}},
 		{"pty without a size", "pty", InvalidArgument, ExecParams{Argv: []string{"a"}, Pty: &Pty{Cols: 80}}},
 		{"pty and stdin", "stdin", InvalidArgument, ExecParams{Argv: []string{"a"}, Stdin: "x", Pty: &Pty{Rows: 24, Cols: 80}}},
-		{"network", "network", Unavailable, ExecParams{Argv: []string{"a"}, Network: &NetPolicy{}}},
+		{"network", "network.mode", InvalidArgument, ExecParams{Argv: []string{"a"}, Network: &NetPolicy{Mode: "some"}}},
 		{"output", "output_bytes", InvalidArgument, ExecParams{Argv: []string{"a"}, OutputBytes: MaxOutputBytes + 1}},
 		{"encoding", "encoding", InvalidArgument, ExecParams{Argv: []string{"a"}, Encoding: "hex"}},
 		{"cwd", "cwd", InvalidArgument, ExecParams{Argv: []string{"a"}, Cwd: "x"}},

@@ -125,7 +125,7 @@ func TestWireSandbox(t *testing.T) {
 
 	// ttl_s and idle_s end a sandbox without anybody asking.
 	ttl := c.sandboxOf(params{"ttl_s": 0.3})
-	idle := c.sandboxOf(params{"idle_s": 0.3})
+	idle := c.sandboxOf(params{"idle_s": 1}) // longer than it takes to begin with the command
 	c.exec(idle, "true")
 	w.awaitNoSandbox(t)
 	c.refused("not_found", "sandbox.get", params{"sandbox": ttl})

@@ -277,8 +277,10 @@ func (w *world) checkLog() {
 	if err != nil {
 		w.t.Errorf("read the daemon's log: %v", err)
 	}
+	at := 0
 lines:
 	for line := range strings.Lines(string(text)) {
+		at += len(line)
 		if !strings.Contains(line, "level=ERROR") && !strings.Contains(line, "panic") && !strings.Contains(line, "fatal error") && !strings.Contains(line, "DATA RACE") {
 			continue
 		}
@@ -288,6 +290,9 @@ lines:
 			}
 		}
 		w.t.Errorf("the daemon's log: %s", line)
+		if strings.HasPrefix(line, "panic") { // where
+			w.t.Logf("%s", text[at:min(len(text), at+4<<10)])
+		}
 	}
 }
 

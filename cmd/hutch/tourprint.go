@@ -78,15 +78,15 @@ var phaseTree = []phaseNode{
 	{"reach or start the daemon", "client.connect", nil},
 	{"create the sandbox", "client.create", []phaseNode{
 		{"image", "image", nil}, {"folders", "folders", nil}, {"mounts", "mounts", nil},
-		{"net namespace", "netns", nil}, {"configuration", "spec", nil},
+		{"net namespace", "netns", nil}, {"what it is told of itself", "about", nil}, {"configuration", "spec", nil},
 		{"launch", "launch", []phaseNode{
-			{"overlay", "launch.overlay", nil},
+			{"its seccomp filter", "launch.seccomp", nil}, {"overlay", "launch.overlay", nil},
 			{"libcontainer create", "launch.libcontainer_create", nil},
 			{"libcontainer start", "launch.libcontainer_start", nil},
 			{"terminals", "launch.pts", nil}, {"check its cgroup", "launch.cgroup_check", nil},
 			{"first process", "launch.exec", nil},
 		}},
-		{"PID 1 answers", "guest", nil}, {"read back the walls", "isolation", nil}, {"save the record", "record", nil},
+		{"limits", "limits", nil}, {"PID 1 answers", "guest", nil}, {"read back the walls", "isolation", nil}, {"save the record", "record", nil},
 	}},
 	{"run the program", "client.program", nil},
 	{"remove the sandbox", "client.remove", nil},

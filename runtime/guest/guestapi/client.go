@@ -106,8 +106,12 @@ func (c *Client) tellRefused(r *Refused) error {
 	}
 	c.tokens = min(slack*RefusedBurst, c.tokens+slack*RefusedRate*now.Sub(c.filled).Seconds())
 	c.filled = now
-	if c.tokens < 1 {
-		return errors.New("refused calls are told of faster than hutch-init does")
+	if c.tokens < 1 { // some are what piled up while there was no hutchd
+		c.ignored++
+		if c.ignored > maxIgnored {
+			return errors.New("refused calls are told of faster than hutch-init does")
+		}
+		return nil
 	}
 	c.tokens--
 	if f := c.refused; f != nil {

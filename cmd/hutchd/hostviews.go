@@ -59,7 +59,7 @@ func (v *hostViews) binds(store string, want []images.Bind) ([]spec.Bind, error)
 		at := ""
 		if b.Overlay != "" {
 			var err error
-			if at, err = v.view(store, filepath.Join(store, b.Overlay), b.Source); err != nil {
+			if at, err = v.view(filepath.Join(store, b.Overlay), b.Source); err != nil {
 				return nil, err
 			}
 		}
@@ -79,7 +79,7 @@ func (v *hostViews) binds(store string, want []images.Bind) ([]spec.Bind, error)
 }
 
 // view mounts the overlay of [overlay, source], once.
-func (v *hostViews) view(store, overlay, source string) (string, error) {
+func (v *hostViews) view(overlay, source string) (string, error) {
 	key := overlay + "\x00" + source
 	if at, ok := v.byFrom[key]; ok {
 		return at, nil
@@ -88,7 +88,7 @@ func (v *hostViews) view(store, overlay, source string) (string, error) {
 	if err := os.Mkdir(at, 0o755); err != nil {
 		return "", fmt.Errorf("make mount point: %w", err)
 	}
-	err := mountReadOnly(store, at, overlay, source)
+	err := mountReadOnly(at, overlay, source)
 	switch {
 	case err == nil:
 		v.mounts = append(v.mounts, at)
@@ -109,19 +109,14 @@ func (v *hostViews) view(store, overlay, source string) (string, error) {
 	return at, nil
 }
 
-// mountReadOnly mounts a read-only overlay of lower folders at target. A sandbox
-// can read the options in its mountinfo, so the names are relative to dir.
-func mountReadOnly(dir, target string, lower ...string) error {
+// mountReadOnly mounts a read-only overlay of lower folders at target.
+func mountReadOnly(target string, lower ...string) error {
 	options := []sys.FSOption{{Key: "source", Value: "overlay"}}
 	for _, l := range lower {
-		rel, err := filepath.Rel(dir, l)
-		if err != nil {
-			return fmt.Errorf("overlay lowerdir %s: %w", l, err)
-		}
-		options = append(options, sys.FSOption{Key: "lowerdir+", Value: rel})
+		options = append(options, sys.FSOption{Key: "lowerdir+", Value: l})
 	}
 	options = append(options, sys.FSOption{Key: "userxattr"})
-	return sys.MountOverlay(dir, target, options, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	return sys.MountOverlay("/", target, options, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
 func (v *hostViews) makeEmpty() error {

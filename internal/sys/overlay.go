@@ -3,6 +3,9 @@ package sys
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -20,20 +23,20 @@ var (
 // terminating zero.
 const maxMountData = 4095
 
-// MountOverlay mounts an overlay on target. Its layers are options lowerdir+, the
+// MountOverlay mounts an overlay on target, an absolute path. Its layers are options lowerdir+, the
 // top-most first, where the kernel takes them one by one, and otherwise one option of
-// mount(2). /proc/PID/mountinfo, which sandboxes can read, repeats the options as they were
-// given, so names should be relative: to dir. attrs are MOUNT_ATTR_RDONLY, _NOSUID, _NODEV and
-// _NOEXEC. Names must not have a colon, comma or backslash.
+// mount(2). The folders among the options are relative to dir. /proc/PID/mountinfo, which sandboxes
+// can read, repeats names as the kernel was given them, so it is given the numbers of fds, which
+// name nothing. attrs are MOUNT_ATTR_RDONLY, _NOSUID, _NODEV and _NOEXEC.
 func MountOverlay(dir, target string, options []FSOption, attrs int) error {
 	oneByOne, err := overlayLowerPlus()
 	if err != nil {
 		return err
 	}
 	if !oneByOne {
-		return InFolder(dir, func() error { return MountOverlayData(target, options, attrs) })
+		return MountOverlayData(dir, target, options, attrs)
 	}
-	return InFolder(dir, func() error {
+	return numbered(dir, options, func(options []FSOption) error {
 		mnt, err := FSMount("overlay", options, attrs)
 		if err != nil {
 			return err
@@ -43,32 +46,54 @@ func MountOverlay(dir, target string, options []FSOption, attrs int) error {
 	})
 }
 
-// MountOverlayData is MountOverlay for kernels without lowerdir+, in the current folder.
-func MountOverlayData(target string, options []FSOption, attrs int) error {
-	var lower, rest []string
-	for _, o := range options {
-		if strings.ContainsAny(o.Value, `:,\`) {
-			return fmt.Errorf("mount overlay, option %s=%q has a separator: %w", o.Key, o.Value, unix.EINVAL)
+// MountOverlayData is MountOverlay for kernels without lowerdir+.
+func MountOverlayData(dir, target string, options []FSOption, attrs int) error {
+	return numbered(dir, options, func(options []FSOption) error {
+		var lower, rest []string
+		for _, o := range options {
+			switch {
+			case o.Key == "source":
+			case o.Key == "lowerdir+":
+				lower = append(lower, o.Value)
+			case o.Value == "":
+				rest = append(rest, o.Key)
+			default:
+				rest = append(rest, o.Key+"="+o.Value)
+			}
 		}
-		switch {
-		case o.Key == "source":
-		case o.Key == "lowerdir+":
-			lower = append(lower, o.Value)
-		case o.Value == "":
-			rest = append(rest, o.Key)
-		default:
-			rest = append(rest, o.Key+"="+o.Value)
+		data := strings.Join(append([]string{"lowerdir=" + strings.Join(lower, ":")}, rest...), ",")
+		if len(data) > maxMountData {
+			return fmt.Errorf("%w: %d layers need %d bytes of options, it takes %d", ErrLayers, len(lower), len(data), maxMountData)
 		}
+		// These attributes have the same numbers as mount(2)'s flags (linux/mount.h).
+		if err := unix.Mount("overlay", target, "overlay", uintptr(attrs), data); err != nil {
+			return fmt.Errorf("mount overlay %q: %w", data, err)
+		}
+		return nil
+	})
+}
+
+// numbered runs fn with the options whose values are folders, relative to dir, replaced by
+// numbers of fds, in the working directory where those are names: /proc/self/fd.
+func numbered(dir string, options []FSOption, fn func([]FSOption) error) error {
+	base, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("mount overlay: %w", err)
 	}
-	data := strings.Join(append([]string{"lowerdir=" + strings.Join(lower, ":")}, rest...), ",")
-	if len(data) > maxMountData {
-		return fmt.Errorf("%w: %d layers need %d bytes of options, it takes %d", ErrLayers, len(lower), len(data), maxMountData)
+	defer base.Close()
+	options = slices.Clone(options)
+	for i, o := range options {
+		if o.Key != "lowerdir+" && o.Key != "upperdir" && o.Key != "workdir" {
+			continue
+		}
+		fd, err := unix.Openat(int(base.Fd()), o.Value, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("mount overlay, option %s=%q: %w", o.Key, o.Value, err)
+		}
+		defer unix.Close(fd)
+		options[i].Value = strconv.Itoa(fd)
 	}
-	// These attributes have the same numbers as mount(2)'s flags (linux/mount.h).
-	if err := unix.Mount("overlay", target, "overlay", uintptr(attrs), data); err != nil {
-		return fmt.Errorf("mount overlay %q: %w", data, err)
-	}
-	return nil
+	return InFolder("/proc/self/fd", func() error { return fn(options) })
 }
 
 // lowerPlus caches a conclusive answer of overlayLowerPlus.

@@ -13,7 +13,7 @@ func MountOverlayData(o launchapi.Overlay) error {
 	if err != nil {
 		return err
 	}
-	return sys.InFolder(o.Dir, func() error { return sys.MountOverlayData(o.Target, options, unix.MOUNT_ATTR_NODEV) })
+	return sys.MountOverlayData(o.Dir, o.Target, options, unix.MOUNT_ATTR_NODEV)
 }
 
 // MountOverlay mounts o as sandboxes have it.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,9 +13,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
-// mountOverlay mounts o on o.Target. /proc/PID/mountinfo, which sandboxes can
-// read, repeats overlayfs's options as they were given, so all names are
-// relative to o.Dir.
+// mountOverlay mounts o on o.Target.
 func mountOverlay(o launchapi.Overlay) error {
 	options, err := overlayOptions(o)
 	if err != nil {
@@ -43,18 +40,10 @@ func overlayOptions(o launchapi.Overlay) ([]sys.FSOption, error) {
 	for _, lower := range o.Lower {
 		options = append(options, sys.FSOption{Key: "lowerdir+", Value: lower})
 	}
-	for _, dir := range []struct{ key, path string }{{"upperdir", o.Upper}, {"workdir", o.Work}} {
-		rel, err := filepath.Rel(o.Dir, dir.path)
-		if err != nil {
-			return nil, api.Errorf(api.InvalidArgument, "overlay %s: %w", dir.key, err)
-		}
-		options = append(options, sys.FSOption{Key: dir.key, Value: rel})
-	}
+	options = append(options, sys.FSOption{Key: "upperdir", Value: o.Upper}, sys.FSOption{Key: "workdir", Value: o.Work})
 	for _, opt := range options {
-		// Separators of mount(2)'s form, which has two kinds of escapes. The store's
-		// names are digests and ids, which have none.
-		if opt.Value == "" || strings.ContainsAny(opt.Value, `:,\`) {
-			return nil, api.Errorf(api.InvalidArgument, "overlay %s %q: empty, or has one of : , \\", opt.Key, opt.Value)
+		if opt.Value == "" {
+			return nil, api.Errorf(api.InvalidArgument, "overlay %s is empty", opt.Key)
 		}
 	}
 	// user.overlay.* attributes: a user namespace may not set trusted.* ones.

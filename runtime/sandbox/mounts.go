@@ -231,22 +231,10 @@ func (f *creation) overlay(i int, lower string) (string, error) {
 			return "", diskError("make overlay folders", err)
 		}
 	}
-	// Relative names, because the sandbox reads them in its mountinfo.
-	rel, err := filepath.Rel(base, lower)
-	if err != nil {
-		return "", fmt.Errorf("overlay over %s: %w", lower, err)
-	}
-	err = sys.InFolder(base, func() error {
-		mnt, err := sys.FSMount("overlay", []sys.FSOption{
-			{Key: "source", Value: "overlay"}, {Key: "lowerdir", Value: rel},
-			{Key: "upperdir", Value: "upper"}, {Key: "workdir", Value: "work"}, {Key: "userxattr"},
-		}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
-		if err != nil {
-			return err
-		}
-		defer mnt.Close()
-		return sys.AttachTree(mnt, merged)
-	})
+	err := sys.MountOverlay(base, merged, []sys.FSOption{
+		{Key: "source", Value: "overlay"}, {Key: "lowerdir+", Value: lower},
+		{Key: "upperdir", Value: "upper"}, {Key: "workdir", Value: "work"}, {Key: "userxattr"},
+	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	if err != nil {
 		return "", fmt.Errorf("overlay over %s: %w", lower, err)
 	}

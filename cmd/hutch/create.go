@@ -52,7 +52,7 @@ Without IMAGE it is the configured one, or "host".`,
 
 func createAndPrint(ctx context.Context, spec api.Spec, asJSON bool, out io.Writer) error {
 	return withDaemon(ctx, func(c *client.Client) error {
-		sb, err := create(ctx, c, api.CreateParams{Spec: spec})
+		sb, err := create(ctx, c, api.CreateParams{Spec: spec}, nil)
 		if err != nil {
 			return err
 		}
@@ -65,8 +65,8 @@ func createAndPrint(ctx context.Context, spec api.Spec, asJSON bool, out io.Writ
 }
 
 // create opens the folders of p's spec and creates the sandbox. A download shows
-// on a terminal.
-func create(ctx context.Context, c *client.Client, p api.CreateParams) (*api.Sandbox, error) {
+// on a terminal. at may be nil.
+func create(ctx context.Context, c *client.Client, p api.CreateParams, at *breakpoint) (*api.Sandbox, error) {
 	who, err := c.Peer(ctx)
 	if err != nil {
 		return nil, err
@@ -81,6 +81,12 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams) (*api.San
 		pull := cli.NewPullProgress(os.Stderr, true)
 		defer pull.Close()
 		progress = pull.Update
+	}
+	if at != nil {
+		if progress, err = at.arm(ctx, &p, &src, progress); err != nil {
+			return nil, err
+		}
+		defer at.close()
 	}
 	sb, err := c.CreateSandbox(ctx, p, src.files, progress)
 	warnUnenforced(os.Stderr, &sb)

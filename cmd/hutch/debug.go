@@ -36,7 +36,7 @@ func newDebug() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE:    parentOnly,
 	}
-	cmd.AddCommand(newDebugRun())
+	cmd.AddCommand(newDebugRun(), newDebugShell(), newDebugNet(), newDebugSyscalls())
 	return cmd
 }
 
@@ -53,9 +53,14 @@ refused as it happens, and how it ended. Or, with --show, print to standard outp
   mounts    the sandbox's mounts, as it sees them itself
   seccomp   which system calls commands may make, with a reason for each rule
   policy    the network policy in force, and by what
-  timings   how long each phase took, in milliseconds`,
+  timings   how long each phase took, in milliseconds
+
+With --break PHASE it stops behind a phase of the creation and opens a shell: your own on the
+host, with HUTCH_SANDBOX, HUTCH_FOLDER, HUTCH_PID and HUTCH_CGROUP, as long as the walls are not all
+up; from guest on one in the sandbox. It goes on when the shell ends.`,
 		Example: `  hutch debug run -- curl -sS https://example.org
   hutch debug run --show config host -- true | jq .mounts
+  hutch debug run --break launch host -- true
   hutch debug run --show seccomp --seccomp strict -- true`,
 		Annotations: commandExitCodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,6 +84,7 @@ refused as it happens, and how it ended. Or, with --show, print to standard outp
 		}
 		return nil
 	})
+	cmd.Flags().Func("break", "open a shell behind `PHASE`: "+strings.Join(api.DebugPhases, ", "), o.breakFlag)
 	o.addRun(cmd)
 	return cmd
 }

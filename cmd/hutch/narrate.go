@@ -36,14 +36,7 @@ func (r *runner) narrate(ctx context.Context, sb *api.Sandbox, argv []string) er
 	for _, step := range sb.Debug.Steps {
 		s.line(step.Name, "%7.1f ms  %s", step.MS, step.Detail)
 	}
-	s.head("around it")
-	for _, w := range sb.Isolation.Walls {
-		mark := s.style.Green("yes")
-		if w.Status != "yes" {
-			mark = s.style.Yellow(fmt.Sprintf("%-3s", w.Status))
-		}
-		fmt.Fprintf(s.out, "  %s  %-18s %s\n", mark, cli.Line(w.Name), cli.Line(w.Detail))
-	}
+	s.walls(sb)
 	events, err := r.client.Subscribe(ctx, api.SubscribeParams{
 		Sandbox: sb.ID, Kinds: []api.EventKind{api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventSyscallDenied, api.EventLimitHit, api.EventSandboxState},
 	})
@@ -72,6 +65,18 @@ func (r *runner) narrate(ctx context.Context, sb *api.Sandbox, argv []string) er
 	return err
 }
 
+// walls tells what stands around a sandbox.
+func (s *story) walls(sb *api.Sandbox) {
+	s.head("around it")
+	for _, w := range sb.Isolation.Walls {
+		mark := s.style.Green("yes")
+		if w.Status != "yes" {
+			mark = s.style.Yellow(fmt.Sprintf("%-3s", w.Status))
+		}
+		fmt.Fprintf(s.out, "  %s  %-18s %s\n", mark, cli.Line(w.Name), cli.Line(w.Detail))
+	}
+}
+
 // lastEvents bounds how long the event of a command's end is waited for.
 const lastEvents = 2 * time.Second
 
@@ -90,7 +95,7 @@ func (s *story) follow(ctx context.Context, events *client.Events) {
 			}
 		case api.EventNetworkDenied, api.EventSyscallDenied:
 			if d, _, ok := denialOf(&e); ok {
-				s.denied(at, &d, argsOf(&e))
+				s.denied(fmt.Sprintf("%.1f ms", at), &d, argsOf(&e))
 			}
 		case api.EventLimitHit:
 			var d api.LimitEvent
@@ -117,8 +122,8 @@ func argsOf(e *api.Event) string {
 	return "(" + strings.Join(c.Args, ", ") + ")"
 }
 
-func (s *story) denied(at float64, d *api.Denial, args string) {
-	s.line("refused", "%7.1f ms  %s, by %s: %s (rule %s)", at, d.Target+args, strings.TrimSpace(d.By+" "+d.Errno), d.Why, d.Rule)
+func (s *story) denied(at string, d *api.Denial, args string) {
+	s.line("refused", "%10s  %s, by %s: %s (rule %s)", at, d.Target+args, strings.TrimSpace(d.By+" "+d.Errno), d.Why, d.Rule)
 	if w := who(d); w != "" {
 		s.line("", "            to %s", w)
 	}

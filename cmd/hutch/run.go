@@ -31,6 +31,7 @@ type runFlags struct {
 	timeout    *float64 // with -d or -t: the command's own, which has no maximum, instead of the sandbox's
 	debug      bool     // debug run
 	show       string   // what that shows, instead of telling the story
+	breakAt    *breakpoint
 }
 
 func newRun() *cobra.Command {
@@ -168,7 +169,7 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 // leaves. A command that can not be started leaves nothing.
 func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []string, out io.Writer) error {
 	return withDaemon(ctx, func(c *client.Client) error {
-		sb, err := create(ctx, c, api.CreateParams{Spec: spec})
+		sb, err := create(ctx, c, api.CreateParams{Spec: spec}, nil)
 		if err != nil {
 			return err
 		}
@@ -209,6 +210,11 @@ func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error
 	}
 	if err := r.showBefore(ctx, sb); err != nil {
 		return err
+	}
+	if b := r.flags.breakAt; b.inside() {
+		if err := r.stopInside(ctx, sb, b); err != nil {
+			return err
+		}
 	}
 	if r.flags.debug && r.flags.show == "" {
 		return r.narrate(ctx, sb, argv)
@@ -260,7 +266,7 @@ func (r *runner) connect(ctx context.Context) (err error) {
 
 func (r *runner) create(ctx context.Context, spec api.Spec) (*api.Sandbox, error) {
 	defer r.phase("create")()
-	return create(ctx, r.client, api.CreateParams{Spec: spec, Debug: r.flags.debug})
+	return create(ctx, r.client, api.CreateParams{Spec: spec, Debug: r.flags.debug}, r.flags.breakAt.outside())
 }
 
 func (r *runner) exec(ctx context.Context, sb *api.Sandbox, argv []string) error {

@@ -106,7 +106,7 @@ func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
 
 func (b *backend) Create(ctx context.Context, who server.Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error) {
 	return b.d.manager.Create(ctx, sandbox.CreateRequest{
-		Spec: p.Spec, FDs: fds, User: who.UID, Conn: who.Conn, Debug: p.Debug, Progress: progress,
+		Spec: p.Spec, FDs: fds, User: who.UID, Conn: who.Conn, Debug: p.Debug, Break: p.Break, Progress: progress,
 	})
 }
 

@@ -23,6 +23,28 @@ type DebugStep struct {
 	Detail string  `json:"detail,omitempty"` // what came of it, for people
 }
 
+// DebugPhases are the names of a creation's steps, in order.
+var DebugPhases = []string{"image", "folders", "mounts", "netns", "about", "spec", "launch", "enforce", "limits", "guest", "isolation", "record"}
+
+// Break stops a creation behind one of its steps. Before it stops it sends a progress notification
+// of kind ProgressBreak, with the BreakPoint; it goes on when the other end of the pipe is closed or
+// written to, or fails when the request is canceled.
+type Break struct {
+	Phase string `json:"phase"` // one of DebugPhases
+	FD    int    `json:"fd"`    // index, in the request's fds, of the end of a pipe that can be read
+}
+
+// ProgressBreak is the Kind of the Progress that tells of a Break.
+const ProgressBreak = "debug.break"
+
+// BreakPoint is what there is of a sandbox behind a step.
+type BreakPoint struct {
+	Sandbox string `json:"sandbox"`
+	Folder  string `json:"folder"`           // the sandbox's own, through hutchd's /proc/PID/root
+	PID     int    `json:"pid,omitempty"`    // PID 1, as the host sees it
+	Cgroup  string `json:"cgroup,omitempty"` // relative to the hierarchies' mount points
+}
+
 // DebugRule is a rule of a seccomp profile.
 type DebugRule struct {
 	Syscalls []string `json:"syscalls"`

@@ -160,13 +160,14 @@ type SignalParams struct {
 // request's params.
 type Progress struct {
 	Request json.RawMessage `json:"request"` // the request's id
-	Kind    string          `json:"kind"`    // "exec.started", "image.progress"
+	Kind    string          `json:"kind"`    // "exec.started", "image.progress", "debug.break"
 	Exec    string          `json:"exec,omitempty"`
 	PID     int             `json:"pid,omitempty"`
 	Layer   string          `json:"layer,omitempty"`
 	Phase   string          `json:"phase,omitempty"`
 	Done    int64           `json:"done,omitempty"`  // bytes
 	Total   int64           `json:"total,omitempty"` // bytes, -1 when unknown
+	Break   *BreakPoint     `json:"break,omitempty"` // of kind "debug.break"
 }
 
 // Exec is the record of one exec.

@@ -173,6 +173,8 @@ type CreateParams struct {
 	Progress bool `json:"progress,omitempty"`
 	// Debug asks for Sandbox.Debug in the answer.
 	Debug bool `json:"debug,omitempty"`
+	// Break stops the creation on its way; only with Debug.
+	Break *Break `json:"break,omitempty"`
 }
 
 // SandboxParams name one sandbox by id or name.

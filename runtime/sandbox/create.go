@@ -27,6 +27,7 @@ type CreateRequest struct {
 	User     uint32 // whose quotas it counts for
 	Conn     uint64 // the connection it came on
 	Debug    bool
+	Break    *api.Break         // only with Debug
 	Progress func(api.Progress) // never nil
 }
 
@@ -89,6 +90,9 @@ func (f *creation) run(ctx context.Context) (err error) {
 		f.phases[st.name] = ms(time.Since(start))
 		if f.req.Debug {
 			f.steps = append(f.steps, api.DebugStep{Name: st.name, MS: f.phases[st.name], Detail: f.detail(st.name)})
+			if err := f.breakAt(ctx, st.name); err != nil {
+				return err
+			}
 		}
 	}
 	if err := fault(len(steps)); err != nil {
@@ -107,6 +111,9 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 		req.Spec.Network = m.settings.Load().Network
 	}
 	if err := req.Spec.Validate(); err != nil {
+		return api.Sandbox{}, err
+	}
+	if err := checkBreak(&req); err != nil {
 		return api.Sandbox{}, err
 	}
 	if text := req.Spec.SeccompProfile; text != "" {

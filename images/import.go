@@ -302,9 +302,8 @@ func (s *Store) importRootfs(ctx context.Context, in *importSource, named refere
 // rootfsLayer stands for the one layer, whose digest nobody knows before its end.
 const rootfsLayer = "rootfs"
 
-// unpackRootfs unpacks a stream of which nothing is known before. The digest that it
-// arrived with is this process's own; the diffID, which names the layer, is the
-// worker's word, as it is for the layer of any image that brings its own manifest.
+// unpackRootfs unpacks a stream of which nothing is known before. Both digests are this
+// process's own.
 func (s *Store) unpackRootfs(ctx context.Context, in *importSource, rep *reporter) (blob types.BlobInfo, diffID digest.Digest, l *layer, err error) {
 	t, work, err := s.newUnit()
 	if err != nil {

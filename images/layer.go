@@ -174,8 +174,8 @@ func (s *Store) newUnit() (t *tmp, work string, err error) {
 	return t, work, nil
 }
 
-// stream is the one pass over a layer's bytes: received and digested here,
-// decompressed, digested again and unpacked by a worker process into the unit work.
+// stream is the one pass over a layer's bytes: received and digested here, decompressed by
+// a worker process, digested again here and unpacked by another one into the unit work.
 func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest, work string, rep *reporter) (unpack.Stats, error) {
 	receiving, cancel := context.WithCancelCause(ctx)
 	defer cancel(errEnded)
@@ -217,7 +217,7 @@ func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diff
 	return res.Stats, nil
 }
 
-// unpack makes a unit's files and their manifest in a worker process.
+// unpack makes a unit's files and their manifest in worker processes.
 func (s *Store) unpack(ctx context.Context, blob io.Reader, stop func(), work string, alg digest.Algorithm, limits unpack.Limits) (unpack.Result, error) {
 	manifest, attributes, err := createManifest(work)
 	if err != nil {
@@ -226,7 +226,7 @@ func (s *Store) unpack(ctx context.Context, blob io.Reader, stop func(), work st
 	defer manifest.Close()
 	defer attributes.Close()
 	return unpack.InWorker(ctx, blob, stop, unpack.Request{
-		Root: filepath.Join(work, unitRoot), Algorithm: alg, Manifest: manifest, Attributes: attributes,
+		Root: filepath.Join(work, unitRoot), Algorithm: alg, Manifest: manifest, Attributes: attributes, Workers: s.workers,
 		Options: unpack.Options{Limits: limits, SingleUID: s.opts.SingleUID},
 	})
 }

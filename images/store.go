@@ -50,9 +50,10 @@ type Store struct {
 	opts Options
 	log  *slog.Logger
 
-	pulls  flights
-	leases leases
-	host   hostCache
+	pulls   flights
+	leases  leases
+	host    hostCache
+	workers unpack.Workers // of tests
 }
 
 // Open makes the folder dir if need be (0700), checks its version and removes

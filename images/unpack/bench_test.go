@@ -2,14 +2,19 @@ package unpack
 
 import (
 	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	archive "github.com/moby/go-archive"
+	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 )
 
@@ -121,4 +126,46 @@ func leastFiles(dir string, folders, each int, content []byte) error {
 		}
 	}
 	return nil
+}
+
+// BenchmarkInWorker unpacks a compressed layer as a pull does. cpu-ms are of this process and
+// its workers together, which other load on the machine disturbs less than the time.
+func BenchmarkInWorker(b *testing.B) {
+	var entries []any
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 2000 {
+		var content strings.Builder // compresses to a third
+		for content.Len() < 20_000 {
+			fmt.Fprintf(&content, "word%d of a text, ", random.IntN(3000))
+		}
+		entries = append(entries, fileE(fmt.Sprintf("f%d", i), content.String()))
+	}
+	var blob bytes.Buffer
+	z := gzip.NewWriter(&blob)
+	stream := layer(b, entries...)
+	_, err := z.Write(stream)
+	must(b, errors.Join(err, z.Close()))
+	b.SetBytes(int64(len(stream)))
+	parent, before := b.TempDir(), cpuTime(b)
+	for i := 0; b.Loop(); i++ {
+		dir := filepath.Join(parent, fmt.Sprint(i))
+		must(b, os.Mkdir(dir, 0o755))
+		_, err := InWorker(b.Context(), bytes.NewReader(blob.Bytes()), func() {},
+			Request{Root: dir, Algorithm: digest.SHA256, Options: Options{SingleUID: os.Geteuid() != 0}})
+		must(b, err)
+		b.StopTimer()
+		must(b, os.RemoveAll(dir))
+		b.StartTimer()
+	}
+	b.ReportMetric(float64((cpuTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+}
+
+// cpuTime is that of this process and of those it has waited for.
+func cpuTime(b *testing.B) (sum time.Duration) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var r unix.Rusage
+		must(b, unix.Getrusage(who, &r))
+		sum += time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	}
+	return sum
 }

@@ -59,22 +59,26 @@ func confine(dir string, attr uint64, calls []uint32) (*os.File, error) {
 	return root, nil
 }
 
-// unpacking and packing are the system calls of the two that common does not have.
+// unpacking and packing are the system calls of the two that common does not have;
+// decompressing has no more.
 var (
-	unpacking = []uint32{
+	unpacking = append(slices.Clone(files),
 		unix.SYS_FTRUNCATE, unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_UNLINKAT,
 		unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_UTIMENSAT, unix.SYS_FSETXATTR,
-		unix.SYS_FLISTXATTR,
-	}
-	packing = []uint32{unix.SYS_FLISTXATTR, unix.SYS_PREAD64}
+	)
+	packing = append(slices.Clone(files), unix.SYS_PREAD64)
 )
 
-// common are the system calls of reading files and of the Go runtime. Any that is not
+// files are the system calls of reading files, by fds and names below them.
+var files = []uint32{
+	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_LSEEK,
+	unix.SYS_FSTAT, sysFstatat, unix.SYS_GETDENTS64, unix.SYS_READLINKAT, unix.SYS_FGETXATTR, unix.SYS_FLISTXATTR,
+}
+
+// common are the system calls of pipes and of the Go runtime. Any that is not
 // listed fails with EPERM, so that one the runtime can do without does not kill it.
 var common = []uint32{
-	// Files, by fds and names below them.
-	unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_CLOSE, unix.SYS_READ, unix.SYS_WRITE, unix.SYS_LSEEK,
-	unix.SYS_FSTAT, sysFstatat, unix.SYS_GETDENTS64, unix.SYS_READLINKAT, unix.SYS_FGETXATTR, unix.SYS_FCNTL,
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FCNTL,
 	// Memory.
 	unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_BRK, unix.SYS_MINCORE,
 	// Threads, signals, clocks and polling of the runtime. The arguments of

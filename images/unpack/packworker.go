@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -25,9 +24,6 @@ type PackRequest struct {
 	Store string
 }
 
-// packerName is the argv[0] of a packing worker.
-const packerName = "hutch-pack"
-
 // packReply is what a packing worker writes to its standard error: standard output is
 // the layer.
 type packReply struct {
@@ -39,14 +35,8 @@ type packReply struct {
 // folder read-only: the folder's files are a sandbox's. The layer goes to w, a pipe or a
 // file, which stays the caller's. Without the error that it returns a layer may be cut short.
 func PackInWorker(ctx context.Context, w *os.File, req PackRequest) (PackStats, error) {
-	arg, err := json.Marshal(req)
+	cmd, err := command(ctx, packerName, req)
 	if err != nil {
-		return PackStats{}, err
-	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = []string{packerName, string(arg)}
-	cmd.Env = []string{"GOMAXPROCS=2"}
-	if cmd.SysProcAttr, err = namespaces(); err != nil {
 		return PackStats{}, err
 	}
 	out := &limitedBuffer{max: 64 << 10}

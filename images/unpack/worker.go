@@ -1,6 +1,8 @@
 package unpack
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,20 +20,25 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
-// Request says what a worker unpacks.
+// Request says what is unpacked, and where.
 type Request struct {
 	// Root is the absolute path of an empty folder that nobody else can reach.
-	Root string
+	Root    string
+	Options Options
 	// Algorithm is that of the diffID, such as "sha256".
-	Algorithm digest.Algorithm
-	Options   Options
+	Algorithm digest.Algorithm `json:"-"`
 	// Manifest, unless nil, is an empty file for the layer's manifest, Attributes then one
 	// for what of it is about attributes. They stay the caller's; the worker writes to
 	// copies of the fds.
 	Manifest, Attributes *os.File `json:"-"`
 	// Recorded says that there is one.
 	Recorded bool
+	// Workers are the argv[0] of both workers where a test puts others in their places.
+	Workers Workers `json:"-"`
 }
+
+// Workers are names of worker processes; an empty one means this package's own.
+type Workers struct{ Decompressor, Extractor string }
 
 // The worker's copies of Request.Manifest and Request.Attributes.
 const (
@@ -39,25 +46,32 @@ const (
 	attributesFD = 4
 )
 
-// Result of a worker.
+// Result of InWorker.
 type Result struct {
-	Stats  Stats
-	DiffID digest.Digest // of the uncompressed stream, read to its end
+	Stats Stats // the extractor's word
+	// DiffID is that of the uncompressed stream, digested in this process on its way from
+	// the worker that decompresses to the one that unpacks.
+	DiffID digest.Digest
 }
 
-// workerName is the argv[0] under which a binary that links this package is a
-// worker.
-const workerName = "hutch-unpack"
+// Names, as argv[0], under which a binary that links this package is a worker.
+const (
+	extractorName    = "hutch-unpack"
+	decompressorName = "hutch-decompress"
+	packerName       = "hutch-pack"
+)
 
-// init runs the worker's side. Whatever binary links this package can be its
-// own worker, tests included; others pay one comparison of strings.
+// init runs the workers' side. Whatever binary links this package can be its
+// own worker, tests included; others pay three comparisons of strings.
 func init() {
 	if len(os.Args) == 0 {
 		return
 	}
 	switch os.Args[0] {
-	case workerName:
-		os.Exit(workerMain(os.Args[1:]))
+	case extractorName:
+		os.Exit(extractorMain(os.Args[1:]))
+	case decompressorName:
+		os.Exit(decompressorMain(os.Args[1:]))
 	case packerName:
 		os.Exit(packerMain(os.Args[1:]))
 	}
@@ -67,88 +81,167 @@ func init() {
 // make the most of it.
 const maxReply = 64 << 20
 
-// reply is what a worker writes to its standard output.
+// reply is what an extractor writes to its standard output.
 type reply struct {
-	Result Result
-	Err    *wireError // nil is success
+	Stats Stats
+	Err   *wireError // nil is success
 }
 
-// InWorker unpacks a layer, compressed or not, in a process of its own: with
-// the layer's folder as its only file system, without network, and with the few
-// system calls that unpacking takes (confine.go). Decompressing, parsing and
-// writing happen there, so a mistake in them ends in that folder.
+// InWorker unpacks a layer, compressed or not, in processes of their own: with the
+// layer's folder as their only file system, without network, and with the few system
+// calls that it takes (confine.go). One decompresses, where there is something to
+// decompress, and another one parses and writes, so a mistake in either ends in that
+// folder. Neither has a say in the diffID: what the one gives is digested here and
+// handed on to the other, byte by byte.
 //
-// blob is read to its end. If the worker ends before, stop is called and must
+// blob is read to its end. If a worker ends before, stop is called and must
 // make a Read of blob that is under way fail soon; the end of ctx must too, and
-// kills the worker.
+// kills the workers.
 func InWorker(ctx context.Context, blob io.Reader, stop func(), req Request) (Result, error) {
-	req.Recorded = req.Manifest != nil
-	arg, err := json.Marshal(req)
+	if !req.Algorithm.Available() {
+		return Result{}, fmt.Errorf("%w: digest algorithm %q", ErrUnsafe, req.Algorithm)
+	}
+	x, err := startExtractor(ctx, req)
 	if err != nil {
 		return Result{}, err
 	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = []string{workerName, string(arg)}
-	cmd.Env = []string{"GOMAXPROCS=2"}
-	if req.Recorded {
-		cmd.ExtraFiles = []*os.File{req.Manifest, req.Attributes}
-	}
-	if cmd.SysProcAttr, err = namespaces(); err != nil {
-		return Result{}, err
-	}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return Result{}, err
-	}
-	out, log := &limitedBuffer{max: maxReply}, &limitedBuffer{max: 4096}
-	cmd.Stdout, cmd.Stderr = out, log
-	release, err := sys.StartHeld(cmd.Start)
-	if err != nil {
-		_ = stdin.Close()
-		return Result{}, fmt.Errorf("start the unpacking worker: %w", err)
-	}
-	defer release()
-	readErr := feed(stdin, blob, stop)
-	waitErr := cmd.Wait()
+	to := &digested{w: x.in, sum: req.Algorithm.Digester()}
+	readErr, damage := x.feed(ctx, to, readAhead(blob), stop, req)
+	stats, err := x.result()
 	switch {
 	case ctx.Err() != nil:
 		return Result{}, context.Cause(ctx)
-	case readErr != nil: // the worker only saw the end of its input
+	case to.err == nil && readErr != nil: // the workers only saw the end of their input
 		return Result{}, readErr
+	case to.err == nil && damage != nil && (err == nil || errors.Is(err, ErrDamaged)): // so did the extractor
+		return Result{Stats: stats}, damage
+	case err != nil:
+		return Result{Stats: stats}, err
+	case to.err != nil:
+		return Result{}, fmt.Errorf("the unpacking worker ended before the layer did: %w", to.err)
 	}
-	var r reply
-	if err := json.Unmarshal(out.data, &r); err != nil || waitErr != nil {
-		return Result{}, fmt.Errorf("the unpacking worker failed: %w: %s", errors.Join(waitErr, err), strings.TrimSpace(string(log.data)))
-	}
-	if r.Err != nil {
-		return r.Result, r.Err.error()
-	}
-	return r.Result, nil
+	return Result{Stats: stats, DiffID: to.sum.Digest()}, nil
 }
 
-// feed copies blob to the worker. It gives the reader's error; that the worker
-// stopped reading is told better by its reply.
-func feed(stdin io.WriteCloser, blob io.Reader, stop func()) error {
-	if f, ok := stdin.(*os.File); ok {
-		// A large pipe saves switches; the default will do where it is refused.
-		if c, err := f.SyscallConn(); err == nil {
-			_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) })
-		}
+// digested digests what a worker takes.
+type digested struct {
+	w   io.WriteCloser
+	sum digest.Digester
+	err error // why it takes no more
+}
+
+func (d *digested) Write(p []byte) (n int, err error) {
+	n, d.err = d.w.Write(p)
+	_, _ = d.sum.Hash().Write(p[:n])
+	return n, d.err
+}
+
+func (d *digested) Close() error { return d.w.Close() }
+
+// extractor is the worker that parses and writes.
+type extractor struct {
+	cmd      *exec.Cmd
+	in       io.WriteCloser
+	out, log *limitedBuffer
+	release  func()
+}
+
+func startExtractor(ctx context.Context, req Request) (*extractor, error) {
+	req.Recorded = req.Manifest != nil
+	cmd, err := command(ctx, cmp.Or(req.Workers.Extractor, extractorName), req)
+	if err != nil {
+		return nil, err
 	}
-	ahead := readAhead(blob)
-	_, err := io.Copy(stdin, ahead)
+	if req.Recorded {
+		cmd.ExtraFiles = []*os.File{req.Manifest, req.Attributes}
+	}
+	x := &extractor{cmd: cmd, out: &limitedBuffer{max: maxReply}, log: &limitedBuffer{max: 4096}}
+	cmd.Stdout, cmd.Stderr = x.out, x.log
+	if x.in, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if x.release, err = sys.StartHeld(cmd.Start); err != nil {
+		_ = x.in.Close()
+		return nil, fmt.Errorf("start the unpacking worker: %w", err)
+	}
+	enlarge(x.in)
+	return x, nil
+}
+
+// feed gives the extractor the blob by way of to, through a decompressor if it takes one, and
+// closes both. readErr is blob's error, damage the decompressor's.
+func (x *extractor) feed(ctx context.Context, to *digested, blob *ahead, stop func(), req Request) (readErr, damage error) {
+	if !compressed(blob.peek(magicBytes)) {
+		return feed(to, blob, stop), nil
+	}
+	d, err := startDecompressor(ctx, req)
+	if err != nil {
+		stop()
+		return nil, errors.Join(err, blob.Close(), to.Close())
+	}
+	fed := make(chan error, 1)
+	go func() { fed <- feed(d.in, blob, stop) }()
+	if _, err := io.CopyBuffer(to, struct{ io.Reader }{d.out}, make([]byte, copyBuffer)); err != nil {
+		_ = d.cmd.Process.Kill()
+		stop()
+	}
+	_ = to.Close()
+	readErr = <-fed
+	return readErr, d.result()
+}
+
+// result waits for the end of the extractor.
+func (x *extractor) result() (Stats, error) {
+	defer x.release()
+	waitErr := x.cmd.Wait()
+	var r reply
+	if err := json.Unmarshal(x.out.data, &r); err != nil || waitErr != nil {
+		return Stats{}, fmt.Errorf("the unpacking worker failed: %w: %s", errors.Join(waitErr, err), strings.TrimSpace(string(x.log.data)))
+	}
+	if r.Err != nil {
+		return r.Stats, r.Err.error()
+	}
+	return r.Stats, nil
+}
+
+// feed copies blob to a worker and closes both. It gives the reader's error; that the worker
+// stopped reading is told better by its reply.
+func feed(stdin io.WriteCloser, blob *ahead, stop func()) error {
+	_, err := io.Copy(stdin, blob)
 	_ = stdin.Close()
 	if err != nil {
 		stop()
 	}
-	_ = ahead.Close()
+	_ = blob.Close()
 	if errors.Is(err, unix.EPIPE) {
 		return nil
 	}
 	return err
 }
 
-// namespaces are the worker's: a user namespace with the same ids as this one,
+// enlarge makes a pipe large, which saves switches; the default will do where it is refused.
+func enlarge(pipe any) {
+	if f, ok := pipe.(*os.File); ok {
+		if c, err := f.SyscallConn(); err == nil {
+			_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) })
+		}
+	}
+}
+
+// command is a worker, to be started with sys.StartHeld. The end of ctx kills it.
+func command(ctx context.Context, name string, request any) (*exec.Cmd, error) {
+	arg, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = []string{name, string(arg)}
+	cmd.Env = []string{"GOMAXPROCS=2"}
+	cmd.SysProcAttr, err = namespaces()
+	return cmd, err
+}
+
+// namespaces are a worker's: a user namespace with the same ids as this one,
 // so that it can set owners and nothing else, and one of every other kind.
 func namespaces() (*syscall.SysProcAttr, error) {
 	attr := &syscall.SysProcAttr{
@@ -196,25 +289,21 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// workerMain is the worker. Its standard input is the blob, its standard output
-// takes the reply.
-func workerMain(args []string) int {
+// extractorMain is the worker that unpacks. Its standard input is the uncompressed layer, its
+// standard output takes the reply.
+func extractorMain(args []string) int {
 	var req Request
-	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &req) != nil || !filepath.IsAbs(req.Root) {
-		fmt.Fprintf(os.Stderr, "%s: bad request %q\n", workerName, args)
-		return 2
-	}
-	root, err := confine(req.Root, 0, unpacking)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", workerName, err)
-		return 1
+	root, code := enter(extractorName, args, &req, &req.Root, 0, unpacking)
+	if code != 0 {
+		return code
 	}
 	if req.Recorded {
 		req.Options.Manifest = os.NewFile(manifestFD, "manifest")
 		req.Options.Attributes = os.NewFile(attributesFD, "attributes")
 	}
 	var r reply
-	if r.Result, err = Blob(root, os.Stdin, req.Algorithm, req.Options); err != nil {
+	var err error
+	if r.Stats, err = Unpack(root, bufio.NewReaderSize(os.Stdin, copyBuffer), req.Options); err != nil {
 		r.Err = toWire(err)
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
@@ -223,27 +312,17 @@ func workerMain(args []string) int {
 	return 0
 }
 
-// Blob unpacks a layer that may be compressed and digests the uncompressed
-// stream, in this process. Reading ahead of the decompressor and of the
-// extractor overlaps the two. It does not wait for a Read of blob that is under
-// way when it fails.
-func Blob(root *os.File, blob io.Reader, algorithm digest.Algorithm, opts Options) (Result, error) {
-	if !algorithm.Available() {
-		return Result{}, fmt.Errorf("%w: digest algorithm %q", ErrUnsafe, algorithm)
+// enter reads a worker's request and confines it to the folder *dir of the request, with those
+// attributes of the mount and system calls. code is what to exit with, unless 0.
+func enter(name string, args []string, req any, dir *string, attr uint64, calls []uint32) (root *os.File, code int) {
+	if len(args) != 1 || json.Unmarshal([]byte(args[0]), req) != nil || !filepath.IsAbs(*dir) {
+		fmt.Fprintf(os.Stderr, "%s: bad request %q\n", name, args)
+		return nil, 2
 	}
-	plain, err := decompress(blob)
+	root, err := confine(*dir, attr, calls)
 	if err != nil {
-		return Result{}, fmt.Errorf("%w: decompress: %w", ErrDamaged, err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		return nil, 1
 	}
-	sum := algorithm.Digester()
-	ready := readAhead(io.TeeReader(plain, sum.Hash()))
-	stats, err := Unpack(root, ready, opts)
-	if err == nil {
-		_, err = io.Copy(io.Discard, blob) // what a decompressor need not read
-	}
-	if err != nil {
-		return Result{Stats: stats}, err
-	}
-	_ = ready.Close()
-	return Result{Stats: stats, DiffID: sum.Digest()}, plain.Close()
+	return root, 0
 }

@@ -73,8 +73,9 @@ func inThread(f func() error) error {
 }
 
 func makeAttempts(args []string) {
-	if len(args) == 2 && args[1] == packerName {
-		if _, err := confine(args[0], unix.MOUNT_ATTR_RDONLY, packing); err != nil {
+	readers := map[string][]uint32{packerName: packing, decompressorName: nil}
+	if calls, ok := readers[strings.Join(args[min(1, len(args)):], "")]; ok {
+		if _, err := confine(args[0], unix.MOUNT_ATTR_RDONLY, calls); err != nil {
 			fmt.Println("confine:", err)
 			os.Exit(1)
 		}
@@ -124,6 +125,7 @@ func TestWorkerIsConfined(t *testing.T) {
 	dir := t.TempDir()
 	caged := run(dir, dir)
 	packer := run(dir, dir, packerName)
+	decompressor := run(dir, dir, decompressorName)
 	for name := range attempts {
 		if free[name] != 0 {
 			t.Errorf("unconfined: %s: %v; the denial would prove nothing", name, free[name])
@@ -143,6 +145,10 @@ func TestWorkerIsConfined(t *testing.T) {
 		}
 		if got, ok := packer[name]; !ok || got != want[0] {
 			t.Errorf("packing: %s: %v, want %v", name, got, want[0])
+		}
+		// The decompressing one opens nothing at all.
+		if got, ok := decompressor[name]; !ok || got != unix.EPERM {
+			t.Errorf("decompressing: %s: %v, want %v", name, got, unix.EPERM)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "made")); err != nil {

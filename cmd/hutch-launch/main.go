@@ -4,14 +4,27 @@
 // in a new sandbox.
 package main
 
+// Before Go starts threads, each of which would have to: nothing that hutch-launch or hutchd
+// starts is to have the rights of a setuid file.
+
+/*
+#include <sys/prctl.h>
+
+__attribute__((constructor)) static void no_new_privs(void) { prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); }
+*/
+import "C" //nolint:depguard // cgo stands for unsafe here, and nothing is called
+
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
 	_ "github.com/opencontainers/cgroups/devices" // lets cgroup managers set device rules
 	"github.com/opencontainers/runc/libcontainer"
 	_ "github.com/opencontainers/runc/libcontainer/nsenter" // enters namespaces before Go starts threads
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/launch"
 	"github.com/hutch-sh/hutch/seccomp"
@@ -20,6 +33,10 @@ import (
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "init" {
 		libcontainer.Init()
+	}
+	if on, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || on != 1 {
+		fmt.Fprintln(os.Stderr, "hutch-launch: no_new_privs is not in force:", err)
+		os.Exit(1)
 	}
 	os.Exit(launch.Main(launch.Config{Filter: filter, Custom: custom, Init: seccomp.InitFor}))
 }

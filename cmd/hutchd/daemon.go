@@ -24,6 +24,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/config"
 	"github.com/hutch-sh/hutch/internal/eventlog"
+	"github.com/hutch-sh/hutch/internal/harden"
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -75,6 +76,9 @@ type daemon struct {
 // runDaemon is hutchd's role inside its own user and mount namespace.
 func runDaemon() (err error) {
 	sys.SetComm("hutchd") // started by fd, ps would show its number
+	if err := guard(); err != nil {
+		return err
+	}
 	mon, err := inherited(launchapi.DaemonMonitorFD, "monitor")
 	if err != nil {
 		return err
@@ -102,6 +106,15 @@ func runDaemon() (err error) {
 		return err
 	}
 	return d.run()
+}
+
+// guard takes from hutchd, and so from its workers, what they do not need. Its memory, which
+// passwords of registries pass through, is not for core files.
+func guard() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("forbid dumps: %w", err)
+	}
+	return harden.Process()
 }
 
 func failed(err error) *monitorapi.Failed {

@@ -81,6 +81,7 @@ slirp4netns may  have_cmd:slirp4netns  slirp4netns    slirp4netns           slir
 musl-gcc    may  have_cmd:musl-gcc     musl-tools     musl-gcc              -
 chromium    may  have_cmd:chromium     chromium       chromium              chromium
 bwrap       may  have_cmd:bwrap        bubblewrap     bubblewrap            bubblewrap
+stress-ng   may  have_cmd:stress-ng    stress-ng      stress-ng             stress-ng
 crun        may  have_cmd:crun         crun           crun                  crun
 runc        may  have_cmd:runc         runc           runc                  runc
 shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shellcheck'

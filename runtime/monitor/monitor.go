@@ -20,6 +20,7 @@ import (
 	"github.com/hutch-sh/hutch/cgroups"
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/config"
+	"github.com/hutch-sh/hutch/internal/harden"
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/internal/sys"
@@ -90,6 +91,11 @@ func Run(ctx context.Context, opts Options) (err error) {
 	}
 	if err := m.start(ctx, &undo); err != nil {
 		return explain(ctx, err)
+	}
+	// Not before: newuidmap and hutch-netd need the rights of their files, and sandboxes would
+	// inherit the filter.
+	if err := harden.Process(); err != nil {
+		return err
 	}
 	left, err := m.serve(ctx)
 	if left {

@@ -30,6 +30,11 @@ type tests struct {
 const named = `^Test(Script|VerdictsOfSandbox|ExecLimits|ExecCgroups|KillTree|Mounts|Privileges|Seccomp|NoNesting|NetworkOff|FDs|HostFiles|` +
 	`Workspace|ImageTiny|DaemonDeath|Terminal|StdioReopen|FilesTree|Shell|ProcessLimit|Network(Allow|Kernel|Restart|Raw))$`
 
+// enforced are the tests of machines where hutch-netd puts eBPF in force.
+var enforced = []tests{
+	{pkg: "integration", run: `^Test(Kernel.*|ExecPolicy|Network(Allow|UDP|Update|Restart|Kernel|Open|Raw))$`, args: []string{"-test.short"}},
+}
+
 // matrix is every case, the quick ones first. The whole suite of end-to-end tests, with
 // fewer rounds of those that repeat, runs on the kernel that most users have; elsewhere what
 // differs.
@@ -44,9 +49,8 @@ var matrix = []vmCase{
 		{pkg: "integration", run: "^TestVMSingle$"},
 	}},
 	{name: "quota", kernel: "6.12", limit: 10 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMQuota$"}}},
-	{name: "netd", kernel: "6.12", limit: 10 * time.Minute, tests: []tests{
-		{pkg: "integration", run: `^Test(Kernel.*|ExecPolicy|Network(Allow|UDP|Update|Restart|Kernel|Open|Raw))$`, args: []string{"-test.short"}},
-	}},
+	{name: "netd", kernel: "6.12", limit: 10 * time.Minute, tests: enforced},
+	{name: "netd-6.1", kernel: "6.1", limit: 10 * time.Minute, tests: enforced},
 	{name: "apparmor", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
 	{name: newest, kernel: newest, limit: 18 * time.Minute, tests: []tests{
 		{pkg: "integration", run: named, args: []string{"-test.short"}},

@@ -111,7 +111,7 @@ func (h *Host) ebpfWall() api.Wall {
 	case h.EBPF.Errnos:
 		return api.Wall{Name: "eBPF", Status: "yes", Detail: "the kernel refuses what the policy does not name, by EACCES; without a network, ENETUNREACH"}
 	}
-	return api.Wall{Name: "eBPF", Status: "yes", Detail: "the kernel refuses what the policy does not name, by EPERM (before Linux 5.18)"}
+	return api.Wall{Name: "eBPF", Status: "yes", Detail: "the kernel refuses what the policy does not name, by EPERM (before Linux 6.1)"}
 }
 
 // addStatus adds what /proc/PID/status says (proc_pid_status(5)).

@@ -43,7 +43,7 @@ netd() {
 
 case $case in
 quota) quota ;;
-netd) netd ;;
+netd*) netd ;;
 apparmor) apparmor ;;
 single) sed -i '/^dev:/d' /etc/subuid /etc/subgid ;;
 delegation) # as older distributions have it

@@ -7,7 +7,10 @@
 // ancestor cgroup one level below. ../DESIGN.md says why it is built like this.
 //
 // Only UAPI headers, and only what the verifier takes from a loader with CAP_BPF and
-// CAP_NET_ADMIN: no pointer is moved by a variable, no helper that needs CAP_PERFMON.
+// CAP_NET_ADMIN: no pointer is moved by a variable, no helper that needs CAP_PERFMON, and what
+// stands on the stack for a helper is written in words of eight bytes: kernels before 6.8 let
+// nobody without CAP_PERFMON write a part of a word that was written whole, and the compiler
+// chooses how it writes the parts of a struct.
 #include <linux/bpf.h>
 #include <linux/errno.h>
 #include <linux/if_ether.h>
@@ -48,7 +51,7 @@ static long (*const set_retval)(int retval) = (void *)BPF_FUNC_set_retval;
 //
 // level is that of the sandboxes' cgroups; the root of the hierarchy is 0.
 const volatile __u32 level = 0;
-// errnos says that the kernel has bpf_set_retval (Linux 5.18). Without it every refusal is
+// errnos says that the kernel has bpf_set_retval here (Linux 6.1). Without it every refusal is
 // EPERM.
 const volatile __u32 errnos = 0;
 
@@ -171,9 +174,10 @@ static inline_always int loopback(const __u32 ip[4])
 	return !ip[2] && (!ip[3] || ip[3] == net32(1));
 }
 
-static inline_always int alive(const struct address *a)
+// pair is two neighbours in memory as one word.
+static inline_always __u64 pair(__u32 low, __u32 high)
 {
-	return a && (!a->expires || ktime_get_ns() < a->expires);
+	return low | (__u64)high << 32;
 }
 
 // known is the protocol of a key: what runs over it is the same for a policy.
@@ -190,71 +194,135 @@ static inline_always __u8 known(__u32 protocol)
 	return 0;
 }
 
+// What a lookup has found is copied at once, and used where it was compared with 0: kernels also try the
+// branches that are never taken, as a processor might, and there a second comparison holds nothing back.
+#define at_once() asm volatile("" ::: "memory")
+
+// exact is the verdict on an address and a port; 0 when there is none.
+static inline_always __u32 exact(const __u64 *key, struct event *e)
+{
+	const struct address *a = map_lookup(&addresses, key);
+	__u64 expires;
+	__u32 verdict, rule;
+
+	if (!a)
+		return 0;
+	expires = a->expires;
+	verdict = a->verdict;
+	rule = a->rule;
+	at_once();
+	if (expires && ktime_get_ns() >= expires)
+		return 0;
+	e->rule = rule;
+	return verdict == VERDICT_ALLOW ? VERDICT_ALLOW : VERDICT_DENY;
+}
+
 // decide is the policy: the address with its port, the address with any port, the longest
 // prefix; else no.
-static inline_always __u32 decide(const struct sandbox *s, struct event *e)
+static inline_always __u32 decide(__u64 table, struct event *e)
 {
-	struct address_key key = {
-		.table = s->table,
-		.ip = {e->ip[0], e->ip[1], e->ip[2], e->ip[3]},
-		.port = e->port,
-		.proto = known(e->protocol),
+	__u8 proto = known(e->protocol);
+	__u64 upper = pair(e->ip[0], e->ip[1]), lower = pair(e->ip[2], e->ip[3]);
+	__u64 key[] = {table, upper, lower, e->port | (__u64)proto << 16}; // a struct address_key
+	__u64 range[] = {
+		// A struct cidr_key, and four bytes that nobody reads.
+		pair(64 + 128, (__u32)table),
+		pair((__u32)(table >> 32), e->ip[0]),
+		pair(e->ip[1], e->ip[2]),
+		e->ip[3],
 	};
-	struct cidr_key range = {
-		.prefix = 64 + 128,
-		.table = {(__u32)s->table, (__u32)(s->table >> 32)},
-		.ip = {e->ip[0], e->ip[1], e->ip[2], e->ip[3]},
-	};
-	struct address *a;
 	struct cidr *c;
+	__u32 verdict, protos;
+
+	_Static_assert(sizeof(key) == sizeof(struct address_key), "the words are a struct address_key");
+	_Static_assert(sizeof(range) == sizeof(struct cidr_key) + 4, "the words begin with a struct cidr_key");
 
 	if (loopback(e->ip))
 		return VERDICT_ALLOW;
-	a = map_lookup(&addresses, &key);
-	if (!alive(a)) {
-		key.port = 0;
-		a = map_lookup(&addresses, &key);
+	verdict = exact(key, e);
+	if (!verdict) {
+		key[3] = (__u64)proto << 16;
+		verdict = exact(key, e);
 	}
-	if (alive(a)) {
-		e->rule = a->rule;
-		return a->verdict;
-	}
-	c = map_lookup(&cidrs, &range);
+	if (verdict)
+		return verdict;
+	c = map_lookup(&cidrs, range);
 	if (!c)
 		return VERDICT_DENY;
+	verdict = c->verdict;
+	protos = c->protos;
 	e->rule = c->rule;
-	if (c->verdict == VERDICT_ALLOW &&
-	    ((key.proto == IPPROTO_TCP && (c->protos & PROTO_TCP)) || (key.proto == IPPROTO_UDP && (c->protos & PROTO_UDP))))
+	at_once();
+	if (verdict == VERDICT_ALLOW && ((proto == IPPROTO_TCP && (protos & PROTO_TCP)) || (proto == IPPROTO_UDP && (protos & PROTO_UDP))))
 		return VERDICT_ALLOW;
 	return VERDICT_DENY;
 }
 
-// tell counts a verdict and puts it into the ring. It is a function of its own, so that the
-// object describes struct event.
-static __attribute__((noinline)) void tell(const struct event *e, int wanted)
+static __attribute__((noinline)) void count(const struct event *e, __u64 lost)
 {
 	__u64 nobody = 0;
 	struct counts *n = map_lookup(&counters, &e->sandbox);
-	struct event *slot;
 
 	if (!n)
 		n = map_lookup(&counters, &nobody);
-	if (n) { // both: a choice becomes a pointer that a variable moves
-		__sync_fetch_and_add(&n->allowed, e->verdict == VERDICT_ALLOW);
-		__sync_fetch_and_add(&n->denied, e->verdict != VERDICT_ALLOW);
-	}
-	if (!wanted)
+	if (!n)
 		return;
-	slot = ringbuf_reserve(&events, sizeof(*slot), 0);
-	if (slot) {
-		*slot = *e;
-		ringbuf_submit(slot, 0);
-	} else if (n) {
-		__sync_fetch_and_add(&n->lost, 1);
-	}
+	// All: a choice becomes a pointer that a variable moves.
+	__sync_fetch_and_add(&n->allowed, e->verdict == VERDICT_ALLOW);
+	__sync_fetch_and_add(&n->denied, e->verdict != VERDICT_ALLOW);
+	__sync_fetch_and_add(&n->lost, lost);
 }
 
-// clamp lets no more through than the errors that a network has: the value comes from an
+// put counts a verdict and puts it into the ring. It is a function of its own, so that the
+// object describes struct event.
+static __attribute__((noinline)) void put(const struct event *e, int wanted)
+{
+	struct event *slot;
+
+	if (!wanted) {
+		count(e, 0);
+		return;
+	}
+	slot = ringbuf_reserve(&events, sizeof(*slot), 0);
+	if (!slot) {
+		count(e, 1);
+		return;
+	}
+	count(e, 0);
+	*slot = *e;
+	ringbuf_submit(slot, 0);
+}
+
+static inline_always void tell(const struct event *e, int wanted)
+{
+	__u64 words[] = {
+		e->sandbox,
+		e->cgroup,
+		e->time,
+		pair(e->ip[0], e->ip[1]),
+		pair(e->ip[2], e->ip[3]),
+		pair(e->pid, e->uid),
+		pair(e->rule, (__u32)e->error),
+		e->port | (__u64)e->protocol << 16 | (__u64)e->hook << 32 | (__u64)e->verdict << 40 | (__u64)e->type << 48,
+	};
+	_Static_assert(sizeof(words) == sizeof(*e), "the words are a struct event");
+	put((const struct event *)words, wanted);
+}
+
+// find copies a sandbox's entry, or an exec's, and says whether there is one; else what it copies is zero.
+static inline_always int find(__u64 cgroup, struct sandbox *s)
+{
+	const struct sandbox *found = map_lookup(&sandboxes, &cgroup);
+
+	s->table = s->flags = s->error = 0;
+	if (!found)
+		return 0;
+	*s = (struct sandbox){.table = found->table, .flags = found->flags, .error = found->error};
+	at_once();
+	return 1;
+}
+
+// clamp lets no more through than the errors that a network has, EACCES where nobody has chosen: the value comes from an
 // unprivileged process, and programs trust errno.
 static inline_always int clamp(int error)
 {
@@ -287,26 +355,24 @@ static inline_always void who(struct event *e)
 
 static inline_always int destination(struct event *e, __u32 protocol)
 {
-	struct sandbox *s;
+	struct sandbox s;
 	int allowed;
 
 	who(e);
 	e->protocol = protocol;
-	s = map_lookup(&sandboxes, &e->sandbox);
-	allowed = s && decide(s, e) == VERDICT_ALLOW;
-	if (allowed && (s->flags & FLAG_EXECS)) {
+	allowed = find(e->sandbox, &s) && decide(s.table, e) == VERDICT_ALLOW;
+	if (allowed && (s.flags & FLAG_EXECS)) {
 		// An exec's policy takes away from its sandbox's, and gives nothing.
-		__u64 exec = get_current_ancestor_cgroup_id(level + 1);
-		struct sandbox *own = map_lookup(&sandboxes, &exec);
-		if (own) {
+		struct sandbox own;
+		if (find(get_current_ancestor_cgroup_id(level + 1), &own)) {
 			s = own;
-			allowed = decide(s, e) == VERDICT_ALLOW;
+			allowed = decide(s.table, e) == VERDICT_ALLOW;
 		}
 	}
 	e->verdict = allowed ? VERDICT_ALLOW : VERDICT_DENY;
 	if (!allowed)
-		e->error = errnos ? clamp(s ? s->error : EACCES) : EPERM;
-	tell(e, !allowed || (s && (s->flags & FLAG_TELL_ALLOWED)));
+		e->error = errnos ? clamp(s.error) : EPERM;
+	tell(e, !allowed || (s.flags & FLAG_TELL_ALLOWED));
 	return allowed ? 1 : refuse(e->error);
 }
 
@@ -335,15 +401,16 @@ SEC("cgroup/sendmsg6") int sendmsg6(struct bpf_sock_addr *ctx) { return destinat
 SEC("cgroup/sock_create") int sock_create(struct bpf_sock *sk)
 {
 	struct event e = {.hook = HOOK_SOCKET, .verdict = VERDICT_DENY, .protocol = sk->protocol, .type = sk->type};
-	struct sandbox *s;
+	struct sandbox s;
+	int present;
 
 	who(&e);
-	s = map_lookup(&sandboxes, &e.sandbox);
-	if (s && e.type == SOCK_STREAM && (!e.protocol || known(e.protocol) == IPPROTO_TCP))
+	present = find(e.sandbox, &s);
+	if (present && e.type == SOCK_STREAM && (!e.protocol || known(e.protocol) == IPPROTO_TCP))
 		return 1;
-	if (s && e.type == SOCK_DGRAM && (!e.protocol || known(e.protocol) == IPPROTO_UDP))
+	if (present && e.type == SOCK_DGRAM && (!e.protocol || known(e.protocol) == IPPROTO_UDP))
 		return 1;
-	e.error = errnos ? clamp(s ? s->error : EACCES) : EPERM;
+	e.error = errnos ? clamp(s.error) : EPERM;
 	tell(&e, 1);
 	return refuse(e.error);
 }
@@ -352,10 +419,14 @@ SEC("cgroup/sock_create") int sock_create(struct bpf_sock *sk)
 // of TCP only what opens a connection.
 static inline_always int ports(struct __sk_buff *skb, __u32 offset, struct event *e)
 {
+	__u16 port;
 	__u8 flags;
 
-	if (known(e->protocol) && skb_load_bytes(skb, offset + 2, &e->port, sizeof(e->port)))
-		return 1; // it has no port: no rule names it
+	if (known(e->protocol)) {
+		if (skb_load_bytes(skb, offset + 2, &port, sizeof(port)))
+			return 1; // it has no port: no rule names it
+		e->port = port;
+	}
 	if (known(e->protocol) != IPPROTO_TCP || skb_load_bytes(skb, offset + 13, &flags, sizeof(flags)))
 		return 1;
 	return (flags & 0x12) == 0x02; // SYN without ACK
@@ -367,7 +438,7 @@ static inline_always int ports(struct __sk_buff *skb, __u32 offset, struct event
 SEC("cgroup_skb/egress") int egress(struct __sk_buff *skb)
 {
 	struct event e = {.hook = HOOK_EGRESS, .error = EPERM};
-	struct sandbox *s;
+	struct sandbox s;
 	__u32 offset;
 
 	if (skb->protocol == net16(ETH_P_IP)) {
@@ -397,8 +468,7 @@ SEC("cgroup_skb/egress") int egress(struct __sk_buff *skb)
 		return 1;
 
 	e.sandbox = skb_ancestor_cgroup_id(skb, level);
-	s = map_lookup(&sandboxes, &e.sandbox);
-	if (s && decide(s, &e) == VERDICT_ALLOW)
+	if (find(e.sandbox, &s) && decide(s.table, &e) == VERDICT_ALLOW)
 		return 1; // its connect was counted
 	e.verdict = VERDICT_DENY;
 	e.time = ktime_get_ns();

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf/asm"
+
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
@@ -29,6 +31,26 @@ func TestObject(t *testing.T) {
 	}
 	if n != 2 {
 		t.Errorf("hutch.sha256 has %d lines, want 2", n)
+	}
+}
+
+// TestStack: what the programs write onto the stack are words of eight bytes, aligned. Linux before 6.8
+// refuses others to a loader without CAP_PERFMON.
+func TestStack(t *testing.T) {
+	for name, p := range must(loadHutch())(t).Programs {
+		words := 0
+		for i, ins := range p.Instructions {
+			class := ins.OpCode.Class()
+			if !class.IsStore() || ins.Dst != asm.RFP {
+				continue
+			}
+			if words++; ins.OpCode.Size() != asm.DWord || ins.Offset%8 != 0 {
+				t.Errorf("%s writes a part of a word of its stack: %d: %v", name, i, ins)
+			}
+		}
+		if words == 0 {
+			t.Errorf("%s writes nothing onto its stack: does the test still look for the right thing?", name)
+		}
 	}
 }
 

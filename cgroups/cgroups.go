@@ -12,7 +12,6 @@
 package cgroups
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -369,58 +368,6 @@ func disableAll(dir string) string {
 		return ""
 	}
 	return "-" + strings.Join(fields, " -")
-}
-
-// Sweep removes the trees of daemons that were killed and returns their paths.
-// A tree whose monitor lives (in this pid namespace, or holding its lock anywhere),
-// or that still holds a process, is left alone.
-func Sweep() ([]string, error) {
-	hs, err := mounted("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	var removed []string
-	var errs []error
-	for _, h := range hs {
-		dirs, err := filepath.Glob(filepath.Join(h.mount, "hutch-*-*"))
-		if err != nil {
-			return removed, err
-		}
-		for _, dir := range dirs {
-			if monitorLives(filepath.Base(dir)) || holdsProcesses(dir) {
-				continue
-			}
-			lock, err := tryLock(dir)
-			if lock == nil || err != nil {
-				continue // kept by a hutch-launch, which waits for the next monitor
-			}
-			err = removeTree(dir)
-			_ = lock.Close()
-			if err != nil {
-				// EBUSY: a process came in, or is one of a namespace that this
-				// one does not see.
-				if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EBUSY) {
-					errs = append(errs, err)
-				}
-				continue
-			}
-			removed = append(removed, dir)
-		}
-	}
-	return removed, errors.Join(errs...)
-}
-
-func holdsProcesses(dir string) bool {
-	found := false
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Name() == "cgroup.procs" {
-			if data, err := os.ReadFile(path); err != nil || len(bytes.TrimSpace(data)) > 0 {
-				found = true
-			}
-		}
-		return nil
-	})
-	return found
 }
 
 func holdsSelf(dir string) bool {

@@ -204,7 +204,7 @@ func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
 
 // delegate makes the cgroups of a new hutch-launch.
 func (m *monitor) delegate(ctx context.Context, undo *cleanup.Stack) error {
-	if swept, err := cgroups.Sweep(); err != nil {
+	if swept, err := cgroups.Sweep(0); err != nil {
 		m.log.Warn("sweep cgroups of dead daemons", "err", err)
 	} else if len(swept) > 0 {
 		m.log.Info("swept cgroups of dead daemons", "groups", swept)
@@ -347,6 +347,9 @@ func (m *monitor) isStopping() bool {
 	}
 }
 
+// sweepWait is how long hutch gc waits for the last processes of dead daemons, which may be dying.
+const sweepWait = 2 * time.Second
+
 // serveHutchd is the monitor's closed switch: all that hutchd may ask for, until
 // it ends. hutchd holds less rights than the monitor and may have been taken over
 // by a sandbox, so nothing here takes a path, an id or an fd from it.
@@ -364,7 +367,7 @@ func (m *monitor) serveHutchd(ctx context.Context, h *hutchd) {
 		switch {
 		case msg.Sweep != nil:
 			// Removes only empty cgroups whose names tell that their monitor is dead.
-			removed, err := cgroups.Sweep()
+			removed, err := cgroups.Sweep(sweepWait)
 			swept := &monitorapi.Swept{Removed: removed}
 			if err != nil {
 				swept.Error = err.Error()

@@ -104,9 +104,43 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	sleeper, err := w.c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, Argv: []string{"sh", "-c", "trap '' TERM; sleep 1000"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.c.Signal(t.Context(), sleeper.Exec, "TERM"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.c.ExecKill(t.Context(), sleeper.Exec); err != nil {
+		t.Fatal(err)
+	}
+	w.in(t, sb, "unshare -U true")
+
 	log := w.auditOf(t, sb)
-	one(t, log[api.AuditCreated], func(c api.AuditSandbox) bool { return c.Image == "host" && c.Network.Mode == api.NetAllow })
+	if r, _ := one(t, log[api.AuditSignal], func(s api.AuditSent) bool { return s.Signal == "SIGTERM" && s.Error == "" }); r.Exec != sleeper.Exec || r.By == nil {
+		t.Errorf("%+v", r)
+	}
+	if r, _ := one(t, log[api.AuditKill], func(api.AuditSent) bool { return true }); r.Exec != sleeper.Exec || r.By == nil {
+		t.Errorf("%+v", r)
+	}
+	one(t, log[api.AuditSyscall], func(e api.SyscallEvent) bool { return e.Syscall == "unshare" && e.Errno != "" && e.Count == 1 })
+	box, err := w.c.GetSandbox(t.Context(), sb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one(t, log[api.AuditCreated], func(c api.AuditSandbox) bool {
+		e := c.Network.Enforcement
+		return c.Image == "host" && c.Network.Mode == api.NetAllow && e == box.Network.Enforcement && e.Proxy != "" && (e.EBPF == "on" || e.EBPF == "off" && e.Reason != "")
+	})
 	started, command := one(t, log[api.AuditExec], func(c api.AuditCommand) bool { return slices.Contains(c.Argv, "--password") })
+	for _, r := range append(slices.Clone(log[api.AuditExec]), append(log["fs.write"], log[api.AuditPolicy]...)...) {
+		if r.By == nil || int(r.By.UID) != os.Getuid() || r.By.PID == 0 {
+			t.Errorf("nobody called: %+v", r)
+		}
+	}
+	if started.By.PID != int32(os.Getpid()) {
+		t.Errorf("called by %+v, not %d", started.By, os.Getpid())
+	}
 	if stdin, _ := command.Stdin.(map[string]any); started.Exec != run.Exec || command.PID == 0 || !slices.Equal(command.Env, []string{"KEY"}) || stdin["sha256"] != digestOf("the input") {
 		t.Errorf("%s", started.Data)
 	}
@@ -117,7 +151,9 @@ func TestAudit(t *testing.T) {
 	one(t, log["fs.read"], func(f auditedFile) bool { return f.Path == "/tmp/f" && f.Content.Bytes == 7 })
 	one(t, log["fs.read"], func(f auditedFile) bool { return f.Path == "/tmp/none" && f.Error != "" })
 	one(t, log["fs.read"], func(f auditedFile) bool { return f.Path == "/tmp/f" && f.Bytes == 7 }) // hutch cp: by a pipe
-	one(t, log[api.AuditAllowed], func(c api.AuditConnection) bool { return c.Name == "web.test" && c.Port == port })
+	one(t, log[api.AuditAllowed], func(c api.AuditConnection) bool {
+		return c.Name == "web.test" && c.Port == port && c.Rule == "allow "+at("web.test")
+	})
 	if d, _ := one(t, log[api.AuditDenied], func(d api.DeniedEvent) bool { return d.Name == "other.test" }); d.Exec != no.Exec {
 		t.Errorf("%+v", d)
 	}

@@ -35,9 +35,9 @@ type Config struct {
 	Resolver *net.Resolver
 	// Denied is told of what a sandbox is refused, before it can know. It must not block.
 	Denied func(sandbox string, d api.DeniedEvent)
-	// Passed is told of each connection, and flow of datagrams, that a policy allows. It must
+	// Passed is told of each connection, and flow of datagrams, that a policy allows, and by which rule. It must
 	// not block.
-	Passed func(sandbox string, t api.NetTarget)
+	Passed func(sandbox string, t api.NetTarget, rule string)
 	// Keep makes a file outlive this process, under a key; Unkeep ends that.
 	Keep   func(key string, f *os.File) error
 	Unkeep func(key string) error
@@ -66,7 +66,7 @@ func New(cfg Config, held map[string]*os.File) *Engine {
 		e.reason = "asked for"
 	}
 	if e.cfg.Passed == nil {
-		e.cfg.Passed = func(string, api.NetTarget) {}
+		e.cfg.Passed = func(string, api.NetTarget, string) {}
 	}
 	e.ready = pool[*netns.Namespace]{make: e.newNamespace, failed: func(err error) {
 		cfg.Logger.Warn("make a network namespace ahead", "err", err)

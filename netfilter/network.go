@@ -249,7 +249,7 @@ func (n *Network) lookupDenied(d names.Denial) {
 	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: d.Name}, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed), Refusal: api.Refusal{By: "names", Errno: "NXDOMAIN"}})
 }
 
-func (n *Network) passed(t api.NetTarget) { n.e.cfg.Passed(n.id, t) }
+func (n *Network) passed(t api.NetTarget, rule string) { n.e.cfg.Passed(n.id, t, rule) }
 
 func (n *Network) connectionDenied(d proxy.Denial) {
 	t := api.NetTarget{Proto: d.Proto, Name: d.Name, Port: d.Port}

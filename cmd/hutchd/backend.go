@@ -112,8 +112,11 @@ func (b *backend) Create(ctx context.Context, who server.Actor, p api.CreatePara
 
 func (b *backend) Get(ref string) (api.Sandbox, error) { return b.d.manager.Get(ref) }
 func (b *backend) List(p api.ListParams) []api.Sandbox { return b.d.manager.List(p) }
-func (b *backend) Signal(p api.SignalParams) error     { return b.d.manager.Signal(p) }
-func (b *backend) Resize(p api.ResizeParams) error     { return b.d.manager.Resize(p) }
+func (b *backend) Signal(ctx context.Context, p api.SignalParams) error {
+	return b.d.manager.Signal(ctx, p)
+}
+
+func (b *backend) Resize(p api.ResizeParams) error { return b.d.manager.Resize(p) }
 
 func (b *backend) Claim(who server.Actor, ref string) (api.Sandbox, error) {
 	return b.d.manager.Claim(ref, who.Conn)

@@ -444,7 +444,8 @@ func (d *daemon) serveConn(ctx context.Context, f *os.File, c monitorapi.Conn) {
 		return
 	}
 	who := server.Actor{UID: c.UID, GID: c.GID, PID: c.PID, Private: c.Private, Conn: d.conns.Add(1)}
-	d.server.ServeConn(context.WithoutCancel(ctx), conn, who)
+	ctx = audit.WithCaller(context.WithoutCancel(ctx), &api.AuditCaller{UID: c.UID, GID: c.GID, PID: c.PID, Private: c.Private, Connection: who.Conn})
+	d.server.ServeConn(ctx, conn, who)
 	d.manager.Disconnected(who.Conn)
 	if c.Private {
 		d.stop(errors.New("the owner of this private daemon is gone"))

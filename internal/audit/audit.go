@@ -29,7 +29,8 @@ type Entry struct {
 	Kind    api.AuditKind
 	Sandbox string
 	Exec    string
-	Data    any // encoded later, by another goroutine: it must not change
+	By      *api.AuditCaller // nil: nobody's call
+	Data    any              // encoded later, by another goroutine: it must not change
 	// Secrets are values, by name, that must not be in the record.
 	Secrets []map[string]string
 	Size    int64 // bytes that Data holds on to, about

@@ -104,7 +104,7 @@ func (c *chain) mayTell(now time.Time) bool {
 
 // record encodes an entry as the next record. What can not be is counted as lost.
 func (c *chain) record(s *settings, e *Entry) bool {
-	r := api.AuditRecord{Seq: c.next, Time: e.time, Kind: e.Kind, Sandbox: c.sandbox, Exec: e.Exec, Prev: c.prev}
+	r := api.AuditRecord{Seq: c.next, Time: e.time, Kind: e.Kind, Sandbox: c.sandbox, Exec: e.Exec, By: e.By, Prev: c.prev}
 	var err error
 	if e.Data != nil {
 		if r.Data, err = s.redact.clean(e.Data, e.Secrets); err == nil && len(r.Data) > maxRecord-1<<10 {

@@ -134,7 +134,7 @@ func (f *flow) begin() error {
 	}
 	f.rule, f.counts = d.Rule, f.p.counts.of(d.Rule)
 	f.counts.connections.Add(1)
-	f.p.passed(policy.TCP, f.name, f.dst)
+	f.p.passed(policy.TCP, f.name, f.dst, d.Rule)
 	return nil
 }
 

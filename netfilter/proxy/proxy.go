@@ -90,8 +90,8 @@ type Config struct {
 	// Denied is told of each refusal. It must not block.
 	Denied func(Denial)
 	// Passed is told of each connection, and flow of datagrams, that the policy allows,
-	// before the server is: mode learn learns from it. May be nil; must not block.
-	Passed func(api.NetTarget)
+	// by which rule, before the server is: mode learn learns from it. May be nil; must not block.
+	Passed func(t api.NetTarget, rule string)
 	// Failed is told of each allowed connection that could not be made. May be nil; must not block.
 	Failed func(Failure)
 	Limits Limits
@@ -120,12 +120,12 @@ type Proxy struct {
 }
 
 // passed tells of what the policy allows. The address of a name means nothing outside.
-func (p *Proxy) passed(proto policy.Proto, name string, to netip.AddrPort) {
+func (p *Proxy) passed(proto policy.Proto, name string, to netip.AddrPort, rule string) {
 	t := api.NetTarget{Proto: proto, Name: name, Port: to.Port()}
 	if name == "" {
 		t.Address = to.Addr().String()
 	}
-	p.Passed(t)
+	p.Passed(t, rule)
 }
 
 // New makes a proxy that waits for listeners.
@@ -138,7 +138,7 @@ func New(c Config) *Proxy {
 		c.Own = OwnAddress
 	}
 	if c.Passed == nil {
-		c.Passed = func(api.NetTarget) {}
+		c.Passed = func(api.NetTarget, string) {}
 	}
 	if c.Failed == nil {
 		c.Failed = func(Failure) {}

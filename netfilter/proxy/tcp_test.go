@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -19,8 +20,12 @@ import (
 // TestRaw: any stream to a name and port that tcp:// allows, and a reset for others.
 func TestRaw(t *testing.T) {
 	server := serve(t, "127.0.0.1:5432", echo)
-	passed := make(chan api.NetTarget, 1) // one more would block, and fail the test
-	r := start(t, allow("tcp://db.test:5432"), func(c *Config) { c.Passed = func(t api.NetTarget) { passed <- t } })
+	passed := make(chan string, 1) // one more would block, and fail the test
+	r := start(t, allow("tcp://db.test:5432"), func(c *Config) {
+		c.Passed = func(t api.NetTarget, rule string) {
+			passed <- fmt.Sprintf("%s %s:%d by %s", t.Proto, t.Name, t.Port, rule)
+		}
+	})
 	r.hosts.set("db.test", []string{"127.0.0.1"})
 
 	c := r.connect("db.test", server.Port())
@@ -36,8 +41,8 @@ func TestRaw(t *testing.T) {
 	if d := r.denials(); len(d) != 0 {
 		t.Errorf("denials: %+v", d)
 	}
-	if got := <-passed; got != (api.NetTarget{Proto: api.TCP, Name: "db.test", Port: 5432}) {
-		t.Errorf("passed: %+v", got)
+	if got := <-passed; got != "tcp db.test:5432 by allow tcp://db.test:5432" {
+		t.Errorf("passed: %s", got)
 	}
 
 	for what, at := range map[string]netip.AddrPort{

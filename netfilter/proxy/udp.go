@@ -208,7 +208,7 @@ func (r *relay) admit(f *udpFlow) policy.Decision {
 	}
 	f.counts = p.counts.of(d.Rule)
 	f.counts.connections.Add(1)
-	p.passed(policy.UDP, f.name, f.to)
+	p.passed(policy.UDP, f.name, f.to, d.Rule)
 	return d
 }
 

@@ -27,11 +27,14 @@ const (
 	AuditPolicy     AuditKind = "network.updated" // NetPolicy: the one that is in force from then on
 	AuditDenied     AuditKind = "network.denied"  // DeniedEvent
 	AuditAllowed    AuditKind = "network.allowed" // AuditConnection
+	AuditSyscall    AuditKind = "syscall.denied"  // SyscallEvent: as often as events tell of it, with what came between
 	AuditLimit      AuditKind = "limit.hit"       // LimitEvent
 	AuditExec       AuditKind = "exec.started"    // AuditCommand
 	AuditExecFailed AuditKind = "exec.failed"     // AuditCommand: with the error
 	AuditExecEnd    AuditKind = "exec.exited"     // AuditExit
 	AuditStdin      AuditKind = "exec.stdin"      // AuditContent: what exec.write has written
+	AuditSignal     AuditKind = "exec.signal"     // AuditSent: a client has sent a signal
+	AuditKill       AuditKind = "exec.kill"       // AuditSent: a client has ended it
 	AuditShell      AuditKind = "shell.run"       // AuditShellRun
 	AuditShellEnd   AuditKind = "shell.ended"     // AuditShellRun: with its end
 )
@@ -45,9 +48,27 @@ type AuditRecord struct {
 	Kind    AuditKind       `json:"kind"`
 	Sandbox string          `json:"sandbox"`
 	Exec    string          `json:"exec,omitempty"`
+	By      *AuditCaller    `json:"by,omitempty"` // whose call it was; missing where nobody asked for it
 	Data    json.RawMessage `json:"data,omitempty"`
 	Prev    string          `json:"prev"`
 	Hash    string          `json:"hash,omitempty"`
+}
+
+// AuditCaller is a client as the kernel has named it when it connected. Its process may have ended since, and its
+// pid be another's.
+type AuditCaller struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+	PID int32  `json:"pid"`
+	// Connection tells the connections to one daemon apart.
+	Connection uint64 `json:"connection"`
+	Private    bool   `json:"private,omitempty"` // it is a private daemon's owner
+}
+
+// AuditSent is the data of exec.signal and exec.kill.
+type AuditSent struct {
+	Signal string `json:"signal,omitempty"` // of exec.signal
+	Error  string `json:"error,omitempty"`
 }
 
 // AuditOpening is the data of audit.opened.
@@ -155,6 +176,7 @@ type AuditFile struct {
 // AuditConnection is the data of network.allowed.
 type AuditConnection struct {
 	NetTarget
+	Rule string `json:"rule,omitempty"` // that allows it, as in DeniedEvent
 }
 
 // AuditHead names the last record of a log, at some time. Who keeps one elsewhere can

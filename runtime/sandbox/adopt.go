@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,45 @@ type saved struct {
 	User   uint32      `json:"user"`
 	// Project says that a project quota holds the limit of disk space.
 	Project bool `json:"project,omitempty"`
+}
+
+// readSaved reads record.json, also as builds before have written it: network.require was one word, and
+// network.enforcement, which is found out anew, was another.
+func readSaved(data []byte) (from saved, err error) {
+	var wrong *json.UnmarshalTypeError
+	err = json.Unmarshal(data, &from)
+	if !errors.As(err, &wrong) {
+		return from, err
+	}
+	var old any
+	numbers := json.NewDecoder(bytes.NewReader(data))
+	numbers.UseNumber()
+	if derr := numbers.Decode(&old); derr != nil {
+		return from, derr
+	}
+	renew(old)
+	if data, err = json.Marshal(old); err != nil {
+		return from, err
+	}
+	from = saved{}
+	return from, json.Unmarshal(data, &from)
+}
+
+// renew changes the members network of record and spec.
+func renew(old any) {
+	file, _ := old.(map[string]any)
+	for _, part := range []string{"record", "spec"} {
+		of, _ := file[part].(map[string]any)
+		network, _ := of["network"].(map[string]any)
+		if word, ok := network["require"].(string); ok {
+			if delete(network, "require"); word != "" {
+				network["require"] = []string{word}
+			}
+		}
+		if _, ok := network["enforcement"].(string); ok {
+			delete(network, "enforcement")
+		}
+	}
 }
 
 // save replaces record.json.
@@ -135,8 +175,8 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if err != nil {
 		return err
 	}
-	var from saved
-	if err := json.Unmarshal(data, &from); err != nil || from.Root == nil || from.Record.ID != h.ID {
+	from, err := readSaved(data)
+	if err != nil || from.Root == nil || from.Record.ID != h.ID {
 		return fmt.Errorf("record.json is not one: %w", err)
 	}
 	s := &Sandbox{
@@ -194,7 +234,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if s.guest, guests, err = guestapi.Resume(ctx, h.Guest, ids); err != nil {
 		return err
 	}
-	m.audit(s, "", api.AuditResumed, nil, 0)
+	m.audit(ctx, s, "", api.AuditResumed, nil, 0)
 	own.Release() // from here on removal takes care of everything
 	s.destroy = m.undoAdopted(s)
 	m.mu.Lock()

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -19,22 +20,22 @@ func (noAudit) Full() bool               { return false }
 // emit tells subscribers of events, and the audit log, which has the same word for it.
 func (m *Manager) emit(kind api.EventKind, s *Sandbox, exec string, data any) {
 	m.cfg.Events.Emit(kind, s.id, exec, data)
-	m.audit(s, exec, api.AuditKind(kind), data, 0)
+	m.audit(context.Background(), s, exec, api.AuditKind(kind), data, 0)
 }
 
-// audit notes what happened in s's log; data holds on to so many bytes.
-func (m *Manager) audit(s *Sandbox, exec string, kind api.AuditKind, data any, size int) {
+// audit notes what happened in s's log, by whose call as ctx knows; data holds on to so many bytes.
+func (m *Manager) audit(ctx context.Context, s *Sandbox, exec string, kind api.AuditKind, data any, size int) {
 	m.cfg.Audit.Note(audit.Entry{
-		Sandbox: s.id, Exec: exec, Kind: kind, Data: data, Secrets: []map[string]string{s.spec.Env}, Size: int64(size),
+		Sandbox: s.id, Exec: exec, By: audit.Caller(ctx), Kind: kind, Data: data, Secrets: []map[string]string{s.spec.Env}, Size: int64(size),
 	})
 }
 
 func names(env map[string]string) []string { return slices.Sorted(maps.Keys(env)) }
 
 // auditCreated notes what a sandbox was made of.
-func (m *Manager) auditCreated(s *Sandbox) {
+func (m *Manager) auditCreated(ctx context.Context, s *Sandbox) {
 	rec, sp := s.Record(), &s.spec
-	m.audit(s, "", api.AuditCreated, api.AuditSandbox{
+	m.audit(ctx, s, "", api.AuditCreated, api.AuditSandbox{
 		Name: rec.Name, Image: rec.Image, UID: s.user, User: rec.User, Env: names(sp.Env), Workspace: sp.Workspace,
 		Mounts: sp.Mounts, Limits: rec.Limits, Network: rec.Network, Isolation: rec.Isolation,
 	}, 0)
@@ -60,7 +61,7 @@ func (m *Manager) auditExec(r *running, err error) {
 		c.Stdin = audit.Whole(stdin, m.cfg.Audit.Full())
 	}
 	m.cfg.Audit.Note(audit.Entry{
-		Sandbox: r.s.id, Exec: r.id, Kind: kind, Data: c,
+		Sandbox: r.s.id, Exec: r.id, By: r.by, Kind: kind, Data: c,
 		Secrets: []map[string]string{r.s.spec.Env, p.Env}, Size: int64(len(p.Stdin) + len(p.Command)),
 	})
 }
@@ -95,7 +96,7 @@ func (st *stream) content(full bool) *audit.Bytes {
 }
 
 // auditShell notes a command in a shell: its beginning, or with a result its end.
-func (m *Manager) auditShell(sh *shell, run *shellRun, command string) {
+func (m *Manager) auditShell(ctx context.Context, sh *shell, run *shellRun, command string) {
 	kind, a := api.AuditShell, api.AuditShellRun{Shell: sh.id, Run: run.Run, Command: command}
 	if command == "" {
 		if kind = api.AuditShellEnd; run.err != nil {
@@ -106,11 +107,11 @@ func (m *Manager) auditShell(sh *shell, run *shellRun, command string) {
 			a.ExitCode, a.Verdict, a.DurationMS = &code, run.End.Verdict, run.End.DurationMS
 		}
 	}
-	m.audit(sh.r.s, sh.r.id, kind, a, len(command))
+	m.audit(ctx, sh.r.s, sh.r.id, kind, a, len(command))
 }
 
 // auditFile notes what was done with a file: data was given, out and reply came back.
-func (m *Manager) auditFile(s *Sandbox, op, user string, req *filesapi.Request, data, out []byte, reply *filesapi.Reply, err error) {
+func (m *Manager) auditFile(ctx context.Context, s *Sandbox, op, user string, req *filesapi.Request, data, out []byte, reply *filesapi.Reply, err error) {
 	kind := api.AuditKind(op)
 	if op == api.MethodFSList || op == api.MethodFSStat || !m.cfg.Audit.Wants(kind) {
 		return
@@ -131,5 +132,5 @@ func (m *Manager) auditFile(s *Sandbox, op, user string, req *filesapi.Request, 
 	if reply != nil {
 		a.Entries = reply.Count
 	}
-	m.audit(s, "", kind, a, min(len(content), audit.Digested))
+	m.audit(ctx, s, "", kind, a, min(len(content), audit.Digested))
 }

@@ -144,7 +144,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	start = time.Now()
 	if err := f.run(ctx); err != nil {
 		m.drop(s)
-		m.audit(s, "", api.AuditClosed, nil, 0) // should something have been noted
+		m.audit(ctx, s, "", api.AuditClosed, nil, 0) // should something have been noted
 		return api.Sandbox{}, withCause(ctx, err)
 	}
 	f.phases["total"] = ms(time.Since(start))
@@ -156,7 +156,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	record := s.record
 	s.record.Debug = nil
 	s.mu.Unlock()
-	m.auditCreated(s)
+	m.auditCreated(ctx, s)
 	m.admit(s)
 	record.State = api.Running
 	return record, nil

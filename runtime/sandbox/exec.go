@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/audit"
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -21,6 +22,7 @@ import (
 type running struct {
 	id     string
 	s      *Sandbox
+	by     *api.AuditCaller // who has started it; nil of those of a hutchd before
 	params api.ExecParams
 	bounds bounds
 	open   bool   // stdin is open for exec.write
@@ -146,7 +148,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		return nil, err
 	}
 	defer m.untake(id) // m.execs has it then, or nobody
-	r := &running{id: id, s: s, params: *p, open: open, start: time.Now(), before: s.clock.state().Total, done: make(chan struct{})}
+	r := &running{id: id, s: s, params: *p, open: open, by: audit.Caller(ctx), start: time.Now(), before: s.clock.state().Total, done: make(chan struct{})}
 	if req.channel != nil {
 		r.shell = newID("sh_")
 	}

@@ -260,6 +260,7 @@ func (m *Manager) KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, 
 	}
 	select {
 	case <-r.done:
+		m.audit(ctx, r.s, r.id, api.AuditKill, api.AuditSent{}, 0)
 		left, err := m.endLeft(r)
 		if err != nil {
 			return api.ExecResult{}, err
@@ -269,6 +270,7 @@ func (m *Manager) KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, 
 		return res, err
 	default:
 	}
+	m.audit(ctx, r.s, r.id, api.AuditKill, api.AuditSent{}, 0)
 	r.stop(errKilled)
 	return m.Wait(ctx, api.WaitParams{Exec: p.Exec})
 }
@@ -321,7 +323,7 @@ func (r *running) record() api.Exec {
 }
 
 // Signal sends a signal to an exec's leader.
-func (m *Manager) Signal(p api.SignalParams) error {
+func (m *Manager) Signal(ctx context.Context, p api.SignalParams) error {
 	r, err := m.live(p.Exec)
 	if err != nil {
 		return err
@@ -330,7 +332,16 @@ func (m *Manager) Signal(p api.SignalParams) error {
 	if err != nil {
 		return err
 	}
-	return r.exec.Signal(sig)
+	err = r.exec.Signal(sig)
+	sent := api.AuditSent{Signal: unix.SignalName(sig)}
+	if sent.Signal == "" {
+		sent.Signal = strconv.Itoa(int(sig)) // a real-time one
+	}
+	if err != nil {
+		sent.Error = err.Error()
+	}
+	m.audit(ctx, r.s, r.id, api.AuditSignal, sent, 0)
+	return err
 }
 
 // parseSignal reads "SIGINT", "INT" or "2".

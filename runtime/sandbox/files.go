@@ -41,7 +41,7 @@ func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req fil
 	}
 	var reply *filesapi.Reply
 	var out []byte
-	defer func() { m.auditFile(s, op, p.User, &req, data, out, reply, err) }()
+	defer func() { m.auditFile(ctx, s, op, p.User, &req, data, out, reply, err) }()
 	w, err := m.worker(ctx, s, orElse(p.User, rec.User))
 	if err != nil {
 		return nil, nil, err

@@ -27,7 +27,7 @@ func (m *Manager) Write(ctx context.Context, p api.WriteParams) error {
 		return api.Errorf(api.FailedPrecondition, "the stdin of exec %s is not open", p.Exec).
 			WithHint("start it with exec.start, without background, stdin and stdio")
 	}
-	m.audit(r.s, r.id, api.AuditStdin, audit.Whole(data, m.cfg.Audit.Full()), len(data))
+	m.audit(ctx, r.s, r.id, api.AuditStdin, audit.Whole(data, m.cfg.Audit.Full()), len(data))
 	return r.write(ctx, data)
 }
 

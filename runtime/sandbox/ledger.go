@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -74,7 +75,7 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
 	d.Exec = m.attribute(s, d, e.Cgroup)
-	m.audit(s, d.Exec, api.AuditDenied, e, 0)
+	m.audit(context.Background(), s, d.Exec, api.AuditDenied, e, 0)
 	m.remember(s, d.NetTarget)
 	if d.Proto == "" {
 		if s.seen.lookups == nil {
@@ -159,16 +160,16 @@ func (r *running) refuse(d api.Denial) {
 	}
 }
 
-// Passed records what a sandbox has reached: for the audit log, and in mode learn. It is
+// Passed records what a sandbox has reached, and by which rule: for the audit log, and in mode learn. It is
 // called like Denied.
-func (m *Manager) Passed(sandbox string, t api.NetTarget) {
+func (m *Manager) Passed(sandbox string, t api.NetTarget, rule string) {
 	m.mu.Lock()
 	s := m.byID[sandbox]
 	m.mu.Unlock()
 	if s == nil {
 		return
 	}
-	m.audit(s, "", api.AuditAllowed, api.AuditConnection{NetTarget: t}, 0)
+	m.audit(context.Background(), s, "", api.AuditAllowed, api.AuditConnection{NetTarget: t, Rule: rule}, 0)
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	m.remember(s, t)

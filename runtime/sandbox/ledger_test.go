@@ -131,9 +131,9 @@ func TestWanted(t *testing.T) {
 		t.Errorf("without mode learn: %v", got)
 	}
 	s.record.Network.Mode = api.NetLearn
-	m.Passed(s.id, denied("a.test").NetTarget)
-	m.Passed(s.id, denied("a.test").NetTarget)
-	m.Passed("sb_gone", denied("x.test").NetTarget)
+	m.Passed(s.id, denied("a.test").NetTarget, "allow *")
+	m.Passed(s.id, denied("a.test").NetTarget, "allow *")
+	m.Passed("sb_gone", denied("x.test").NetTarget, "allow *")
 	m.Denied(s.id, denied("b.test"))
 	if err := appendLine(s.wantedFile(), []byte(`{"name":"cut`)); err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestWanted(t *testing.T) {
 		}
 	}
 	for i := range 2 * maxTargets {
-		m.Passed(s.id, api.NetTarget{Proto: api.TCP, Name: fmt.Sprintf("n%d.test", i), Port: 1})
+		m.Passed(s.id, api.NetTarget{Proto: api.TCP, Name: fmt.Sprintf("n%d.test", i), Port: 1}, "allow *")
 	}
 	if got := s.seen.wanted(); len(got) != maxTargets {
 		t.Errorf("%d are kept", len(got))

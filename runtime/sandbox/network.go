@@ -30,7 +30,7 @@ func (s *Sandbox) network() api.Network {
 }
 
 // UpdateNetwork puts another policy in force, or changes of the one that is.
-func (m *Manager) UpdateNetwork(_ context.Context, p api.NetUpdateParams) error {
+func (m *Manager) UpdateNetwork(ctx context.Context, p api.NetUpdateParams) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (m *Manager) UpdateNetwork(_ context.Context, p api.NetUpdateParams) error 
 		return errors.Join(err, s.setNetwork(&m.cfg.Host, old))
 	}
 	m.tell(s)
-	m.audit(s, "", api.AuditPolicy, next, 0)
+	m.audit(ctx, s, "", api.AuditPolicy, next, 0)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/audit"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/shellapi"
 )
@@ -107,7 +108,7 @@ func (m *Manager) beginRun(ctx context.Context, sh *shell, p *api.ShellRunParams
 		return nil, err
 	}
 	defer leave() // PID 1 has nothing to do with the run: it may be paused
-	own, stop := context.WithCancelCause(context.Background())
+	own, stop := context.WithCancelCause(audit.WithCaller(context.Background(), audit.Caller(ctx)))
 	run, err := sh.next(p, stop)
 	if err != nil {
 		stop(nil)
@@ -167,9 +168,9 @@ func (m *Manager) follow(own context.Context, sh *shell, run *shellRun, command 
 		if run.err = m.noteRun(sh, run); run.err != nil {
 			return
 		}
-		m.auditShell(sh, run, command)
+		m.auditShell(own, sh, run, command)
 	}
-	defer m.auditShell(sh, run, "")
+	defer m.auditShell(context.Background(), sh, run, "")
 	ev, err := sh.run(limited, req)
 	if ev.Ev == shellapi.EvNever {
 		sh.forget(run)

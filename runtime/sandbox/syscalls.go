@@ -46,7 +46,7 @@ func (m *Manager) callRefused(s *Sandbox, r guestapi.Refused) {
 	d.Exec = s.caller(d, &r)
 	if count, untold, tell := s.seen.denied(d, now); tell {
 		e.Count, e.Untold = count, untold
-		m.cfg.Events.Emit(api.EventSyscallDenied, s.id, d.Exec, e)
+		m.emit(api.EventSyscallDenied, s, d.Exec, e)
 	}
 }
 

@@ -59,7 +59,7 @@ func (m *Manager) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, 
 	s.mu.Unlock()
 	s.wakeMeter()
 	m.tell(s)
-	m.audit(s, "", api.AuditUpdated, s.limits(), 0)
+	m.audit(ctx, s, "", api.AuditUpdated, s.limits(), 0)
 	if p.TTLS != nil {
 		return m.Extend(p.Sandbox, *p.TTLS)
 	}

@@ -64,7 +64,7 @@ type Execs interface {
 	KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, error)
 	Execs(sandbox string) ([]api.Exec, error)
 	Exec(p api.ExecRef) (api.Exec, error)
-	Signal(p api.SignalParams) error
+	Signal(ctx context.Context, p api.SignalParams) error
 	Resize(p api.ResizeParams) error
 }
 

@@ -102,7 +102,7 @@ func (f fakeExecs) Run(ctx context.Context, _ Actor, p api.ExecParams, fds *json
 	}
 	return api.ExecResult{Exec: "ex_1"}, nil
 }
-func (f fakeExecs) Signal(p api.SignalParams) error {
+func (f fakeExecs) Signal(_ context.Context, p api.SignalParams) error {
 	if p.Exec != "ex_1" {
 		return api.Errorf(api.NotFound, "no exec %q", p.Exec)
 	}

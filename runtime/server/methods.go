@@ -148,8 +148,8 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodExecGet: handle(func(_ context.Context, _ *Call, p api.ExecRef) (api.Exec, error) {
 			return execs.Exec(p)
 		}),
-		api.MethodExecSignal: done(func(_ context.Context, _ *Call, p api.SignalParams) error {
-			return execs.Signal(p)
+		api.MethodExecSignal: done(func(ctx context.Context, _ *Call, p api.SignalParams) error {
+			return execs.Signal(ctx, p)
 		}),
 		api.MethodExecResize: done(func(_ context.Context, _ *Call, p api.ResizeParams) error {
 			return execs.Resize(p)

@@ -65,16 +65,16 @@ func TestLogin(t *testing.T) {
 	}
 	pulls("me", "")
 	pulls("you", "")
-	if r, err := s.GetLogin(host(yours)); err != nil || r.Username != "you" {
+	if r, err := s.GetLogin(t.Context(), host(yours)); err != nil || r.Username != "you" {
 		t.Errorf("login: %+v, %v", r, err)
 	}
 	must(t, s.Remove(refs["me"], nil))
-	must(t, s.Logout(host(mine)))
+	must(t, s.Logout(t.Context(), host(mine)))
 	pulls("me", api.PermissionDenied)
-	if _, err := s.GetLogin(host(mine)); api.ErrorCode(err) != api.NotFound {
+	if _, err := s.GetLogin(t.Context(), host(mine)); api.ErrorCode(err) != api.NotFound {
 		t.Errorf("login after logout: %v", err)
 	}
-	if err := s.Logout(host(mine)); api.ErrorCode(err) != api.NotFound {
+	if err := s.Logout(t.Context(), host(mine)); api.ErrorCode(err) != api.NotFound {
 		t.Errorf("logout twice: %v", err)
 	}
 	must(t, s.Remove(refs["you"], nil))
@@ -113,10 +113,10 @@ esac
 	}
 	_, err = s.Pull(t.Context(), it.Ref(registry, "app", "v1"), PullOptions{})
 	must(t, err)
-	if r, err := s.GetLogin(host); err != nil || r.Username != "me" {
+	if r, err := s.GetLogin(t.Context(), host); err != nil || r.Username != "me" {
 		t.Errorf("login: %+v, %v", r, err)
 	}
-	must(t, s.Logout(host))
+	must(t, s.Logout(t.Context(), host))
 	if _, err := os.Lstat(kept); err == nil {
 		t.Error("the helper still has it")
 	}

@@ -70,6 +70,9 @@ func (s *Store) push(ctx context.Context, img *Image, named reference.Named, rep
 	if err != nil {
 		return api.Pushed{}, err
 	}
+	if err := s.authenticate(ctx, sys, named); err != nil {
+		return api.Pushed{}, err
+	}
 	ref, err := docker.NewReference(named)
 	if err != nil {
 		return api.Pushed{}, err

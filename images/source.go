@@ -51,6 +51,9 @@ func (s *Store) openRemote(ctx context.Context, named reference.Named, want plat
 	if err != nil {
 		return nil, err
 	}
+	if err := s.authenticate(ctx, sys, named); err != nil {
+		return nil, err
+	}
 	ref, err := docker.NewReference(named)
 	if err != nil {
 		return nil, err

@@ -194,9 +194,12 @@ func (b imageBackend) Login(ctx context.Context, p api.LoginParams) (api.Login, 
 	return b.d.store.Login(ctx, p)
 }
 
-func (b imageBackend) Logout(registry string) error { return b.d.store.Logout(registry) }
-func (b imageBackend) GetLogin(registry string) (api.Login, error) {
-	return b.d.store.GetLogin(registry)
+func (b imageBackend) Logout(ctx context.Context, registry string) error {
+	return b.d.store.Logout(ctx, registry)
+}
+
+func (b imageBackend) GetLogin(ctx context.Context, registry string) (api.Login, error) {
+	return b.d.store.GetLogin(ctx, registry)
 }
 
 func (b imageBackend) Tag(p api.TagParams) (api.Image, error) {

@@ -151,8 +151,8 @@ type Images interface {
 	Push(ctx context.Context, p api.PushParams, progress func(api.Progress)) (api.Pushed, error)
 	// Login keeps the password out of its errors.
 	Login(ctx context.Context, p api.LoginParams) (api.Login, error)
-	Logout(registry string) error
-	GetLogin(registry string) (api.Login, error)
+	Logout(ctx context.Context, registry string) error
+	GetLogin(ctx context.Context, registry string) (api.Login, error)
 	// Export takes the one fd that p names from fds.
 	Export(ctx context.Context, p api.ExportParams, fds *jsonrpc.FDs) (api.Exported, error)
 	// Import takes the one fd that p names from fds.

@@ -218,8 +218,8 @@ func (f fakeImages) Push(_ context.Context, p api.PushParams, _ func(api.Progres
 func (f fakeImages) Login(_ context.Context, p api.LoginParams) (api.Login, error) {
 	return api.Login{Registry: p.Registry, Username: p.Username, Stored: fmt.Sprintf("%v %+v %#v", p.Password, p, p)}, nil
 }
-func (f fakeImages) Logout(string) error { return nil }
-func (f fakeImages) GetLogin(registry string) (api.Login, error) {
+func (f fakeImages) Logout(context.Context, string) error { return nil }
+func (f fakeImages) GetLogin(_ context.Context, registry string) (api.Login, error) {
 	return api.Login{Registry: registry, Username: "me"}, nil
 }
 func (f fakeImages) Verify(context.Context, api.VerifyParams) (api.Verified, error) {

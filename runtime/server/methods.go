@@ -255,11 +255,11 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodImageLogin: handle(func(ctx context.Context, _ *Call, p api.LoginParams) (api.Login, error) {
 			return images.Login(ctx, p)
 		}),
-		api.MethodImageLogout: done(func(_ context.Context, _ *Call, p api.RegistryParams) error {
-			return images.Logout(p.Registry)
+		api.MethodImageLogout: done(func(ctx context.Context, _ *Call, p api.RegistryParams) error {
+			return images.Logout(ctx, p.Registry)
 		}),
-		api.MethodImageGetLogin: handle(func(_ context.Context, _ *Call, p api.RegistryParams) (api.Login, error) {
-			return images.GetLogin(p.Registry)
+		api.MethodImageGetLogin: handle(func(ctx context.Context, _ *Call, p api.RegistryParams) (api.Login, error) {
+			return images.GetLogin(ctx, p.Registry)
 		}),
 		api.MethodImageTag: handle(func(_ context.Context, _ *Call, p api.TagParams) (api.Image, error) {
 			return images.Tag(p)

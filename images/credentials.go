@@ -1,0 +1,256 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/docker/docker-credential-helpers/client"
+	"github.com/docker/docker-credential-helpers/credentials"
+	"go.podman.io/image/v5/docker/reference"
+	"go.podman.io/image/v5/pkg/docker/config"
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+	"go.podman.io/image/v5/types"
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Credential helpers are programs that people choose, and some wait for somebody to unlock a
+// key ring. The library waits for them for ever, and knows no credsStore. So helpers are run
+// here, in the library's order, and what it is told is the result. The entries of the files
+// it reads itself, one file at a time.
+
+// authenticate finds the credentials for an image's registry, so that the library asks no helper.
+// For mirrors on other hosts, which it does ask for, it makes sure that they answer.
+func (s *Store) authenticate(ctx context.Context, sys *types.SystemContext, named reference.Named) error {
+	domain := reference.Domain(named)
+	creds, err := s.credentials(ctx, sys, named.Name())
+	if err != nil {
+		return err
+	}
+	known, err := sysregistriesv2.FindRegistry(sys, named.Name())
+	if err != nil {
+		return fmt.Errorf("read registries.conf: %w", err)
+	}
+	if known != nil {
+		sources, err := known.PullSourcesFromReference(named)
+		if err != nil {
+			return err
+		}
+		for _, other := range sources {
+			if reference.Domain(other.Reference) == domain {
+				continue
+			}
+			if _, err := s.credentials(ctx, sys, other.Reference.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	sys.DockerAuthConfig = &creds
+	return nil
+}
+
+// credentials are those for key, a registry that a path may follow; empty ones when nobody
+// has any.
+func (s *Store) credentials(ctx context.Context, sys *types.SystemContext, key string) (types.DockerAuthConfig, error) {
+	helpers, err := sysregistriesv2.CredentialHelpers(sys)
+	if err != nil {
+		return types.DockerAuthConfig{}, fmt.Errorf("read registries.conf: %w", err)
+	}
+	registry, _, _ := strings.Cut(key, "/")
+	var failed []error
+	for _, helper := range helpers {
+		var creds types.DockerAuthConfig
+		if helper == sysregistriesv2.AuthenticationFileHelper {
+			creds, err = s.credentialsOfFiles(ctx, sys, key, registry)
+		} else {
+			creds, err = s.askHelper(ctx, helper, registry)
+		}
+		var e *api.Error
+		switch {
+		case errors.As(err, &e): // it hangs: the next one would be waited for, too
+			return types.DockerAuthConfig{}, err
+		case err != nil:
+			failed = append(failed, err)
+		case creds != types.DockerAuthConfig{}:
+			return creds, nil
+		}
+	}
+	if len(failed) > 0 {
+		return types.DockerAuthConfig{}, notStored(errors.Join(failed...), "", "they can not be found for "+registry)
+	}
+	return types.DockerAuthConfig{}, nil
+}
+
+// nowhere is a folder that no system has.
+const nowhere = "/nonexistent"
+
+// authFile is a file of credentials.
+type authFile struct {
+	path   string
+	legacy bool // Docker's before 2015, which names no helpers
+}
+
+// authFiles are those of containers-auth.json(5), in order.
+func authFiles(sys *types.SystemContext) []authFile {
+	if sys.AuthFilePath != "" {
+		return []authFile{{path: sys.AuthFilePath}}
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = nowhere
+	}
+	or := func(variable, folder string) string {
+		if v := os.Getenv(variable); v != "" {
+			return v
+		}
+		return folder
+	}
+	return []authFile{
+		{path: filepath.Join(or("XDG_RUNTIME_DIR", fmt.Sprint("/run/containers/", os.Getuid())), "containers/auth.json")},
+		{path: filepath.Join(or("XDG_CONFIG_HOME", filepath.Join(home, ".config")), "containers/auth.json")},
+		{path: filepath.Join(or("DOCKER_CONFIG", filepath.Join(home, ".docker")), "config.json")},
+		{path: filepath.Join(home, ".dockercfg"), legacy: true},
+	}
+}
+
+func (s *Store) credentialsOfFiles(ctx context.Context, sys *types.SystemContext, key, registry string) (types.DockerAuthConfig, error) {
+	for _, f := range authFiles(sys) {
+		h, err := f.helper(registry)
+		if err != nil {
+			return types.DockerAuthConfig{}, err
+		}
+		if h.name != "" {
+			creds, err := s.askHelper(ctx, h.name, h.server)
+			if err != nil || creds != (types.DockerAuthConfig{}) {
+				return creds, err
+			}
+		}
+		if h.only {
+			continue
+		}
+		if creds, err := f.entry(key); err != nil || creds != (types.DockerAuthConfig{}) {
+			return creds, err
+		}
+	}
+	return types.DockerAuthConfig{}, nil
+}
+
+// fileHelper is a helper that a file names, "" is none.
+type fileHelper struct {
+	name   string
+	server string // how it knows the registry
+	only   bool   // the file has nothing else for the registry
+}
+
+// helper is the one that the file names for a registry.
+func (f authFile) helper(registry string) (fileHelper, error) {
+	if f.legacy {
+		return fileHelper{}, nil
+	}
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+		return fileHelper{}, err
+	}
+	var c struct {
+		CredHelpers map[string]string `json:"credHelpers"`
+		CredsStore  string            `json:"credsStore"`
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return fileHelper{}, fmt.Errorf("%s: %w", f.path, err)
+	}
+	if name, ok := c.CredHelpers[registry]; ok {
+		return fileHelper{name, registry, true}, nil
+	}
+	if registry == "docker.io" { // as docker login calls it
+		registry = "https://index.docker.io/v1/"
+	}
+	return fileHelper{name: c.CredsStore, server: registry}, nil
+}
+
+// entry is what the file itself has for key. The library reads it, without registries.conf: it
+// is not to ask the helpers there, and the file's credHelpers have none for the registry.
+func (f authFile) entry(key string) (types.DockerAuthConfig, error) {
+	sys := &types.SystemContext{SystemRegistriesConfPath: os.DevNull, SystemRegistriesConfDirPath: nowhere, AuthFilePath: f.path}
+	if f.legacy {
+		sys.AuthFilePath, sys.LegacyFormatAuthFilePath = "", f.path
+	}
+	return config.GetCredentials(sys, key)
+}
+
+// askHelper runs a helper for at most as long as a registry may be silent. It returns empty
+// credentials when the helper has none.
+func (s *Store) askHelper(ctx context.Context, helper, server string) (types.DockerAuthConfig, error) {
+	name := "docker-credential-" + helper
+	if strings.ContainsRune(helper, '/') {
+		return types.DockerAuthConfig{}, fmt.Errorf("the credential helper %q is no name of a program", name)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, s.opts.Stall, errHelperHangs)
+	defer cancel()
+	creds, err := client.Get(func(args ...string) client.Program { return newHelper(limited, name, args) }, server)
+	switch {
+	case ctx.Err() != nil:
+		return types.DockerAuthConfig{}, context.Cause(ctx)
+	case errors.Is(context.Cause(limited), errHelperHangs):
+		return types.DockerAuthConfig{}, api.Errorf(api.DeadlineExceeded, "the credential helper %s has not answered for %s within %s", name, server, s.opts.Stall).
+			WithHint("Unlock the key ring that it asks, if it has one; echo %s | %s get shows what it does. Else take it out of the file of credentials or of registries.conf.", server, name)
+	case err != nil && credentials.IsErrCredentialsNotFoundMessage(err.Error()):
+		return types.DockerAuthConfig{}, nil
+	case err != nil:
+		return types.DockerAuthConfig{}, fmt.Errorf("%s: %w", name, err)
+	case creds.Username == "<token>": // what the protocol calls an identity token
+		return types.DockerAuthConfig{IdentityToken: creds.Secret}, nil
+	}
+	return types.DockerAuthConfig{Username: creds.Username, Password: creds.Secret}, nil
+}
+
+var errHelperHangs = errors.New("the credential helper hangs")
+
+// helperProgram is a helper in a process group of its own: what it has started ends with it.
+type helperProgram struct{ cmd *exec.Cmd }
+
+// helperReply bounds what a helper may answer.
+const helperReply = 1 << 20
+
+func newHelper(ctx context.Context, name string, args []string) client.Program {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second // who left the group may hold the pipe
+	return helperProgram{cmd}
+}
+
+func (h helperProgram) Input(in io.Reader) { h.cmd.Stdin = in }
+
+func (h helperProgram) Output() ([]byte, error) {
+	var out bytes.Buffer
+	h.cmd.Stdout = &cappedWriter{w: &out, left: helperReply}
+	err := h.cmd.Run()
+	return out.Bytes(), err
+}
+
+// cappedWriter fails when more comes than is left.
+type cappedWriter struct {
+	w    io.Writer
+	left int
+}
+
+func (c *cappedWriter) Write(p []byte) (int, error) {
+	if c.left -= len(p); c.left < 0 {
+		return 0, errors.New("it answers too much")
+	}
+	return c.w.Write(p)
+}

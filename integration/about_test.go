@@ -21,7 +21,7 @@ func TestAbout(t *testing.T) {
 	}
 	a := about()
 	if a.Version != 1 || a.Sandbox != sb || a.Network.Mode != api.NetAllow || fmt.Sprint(a.Network.Allow) != "[a.test]" ||
-		len(a.Folders) != 1 || a.Folders[0] != (api.AboutFolder{Path: "/workspace", Mode: api.ModeRO}) || a.Limits.DiskBytes != 77<<20 {
+		len(a.Folders) != 1 || a.Folders[0].Path != "/workspace" || a.Folders[0].Mode != api.ModeRO || a.Folders[0].Guarded != nil || a.Limits.DiskBytes != 77<<20 {
 		t.Errorf("%+v", a)
 	}
 	if text := w.ok(t, "exec", sb, "--", "cat", "/run/hutch/policy.txt"); text != a.Text+"\n" || !strings.Contains(text, "Allowed: a.test.") || !strings.Contains(text, "/workspace is a folder of the user's, which you can only read.") {

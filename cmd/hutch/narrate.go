@@ -149,6 +149,9 @@ func (s *story) end(res *api.ExecResult) {
 			s.line("refused", "%s %s: %s; %s", d.Kind, d.Target, d.Why, d.HowToAllow)
 		}
 	}
+	for _, u := range res.Unguarded {
+		s.line("unguarded", "%s: %s; %s", u.Path, u.Why, u.Hint)
+	}
 	if len(res.Denials) == 0 && res.ExitCode != 0 {
 		s.line("refused", "nothing that hutch saw: most likely it was not the sandbox")
 	}

@@ -23,7 +23,7 @@ func (o *sources) open(s *api.Spec) error {
 		if err != nil {
 			return onField(err, "workspace")
 		}
-		s.Workspace = &api.Workspace{Path: path, Mode: w.Mode, FD: &i}
+		s.Workspace = &api.Workspace{Path: path, Mode: w.Mode, FD: &i, Guard: w.Guard, Unguarded: w.Unguarded}
 	}
 	mounts := make([]api.Mount, len(s.Mounts))
 	for n, m := range s.Mounts {

@@ -21,6 +21,8 @@ type specFlags struct {
 	env      []string
 	labels   []string
 	network  netFlags
+	guard    []string
+	unguard  []string
 
 	noTimeout bool // --timeout 0
 }
@@ -62,6 +64,8 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 		s.Workspace = &w
 		return err
 	})
+	fs.StringArrayVar(&o.guard, "guard", nil, "`NAME` in a workspace that the sandbox can not write, beside .git/hooks, .vscode and the like; may be repeated")
+	fs.StringArrayVar(&o.unguard, "unguard", nil, "`NAME` of these that it can write, or all; may be repeated")
 	fs.StringVar(&s.Platform, "platform", "", "`OS/ARCH` of the image (default: this machine's)")
 	fs.Func("pull", "fetch the image `WHEN`: missing (default), always or never", func(v string) error {
 		s.Pull = api.PullPolicy(v)
@@ -213,7 +217,25 @@ func (o *specFlags) build(image string) (_ api.Spec, err error) {
 	if s.Labels, err = cli.ParseLabels(o.labels); err != nil {
 		return s, api.Errorf(api.InvalidArgument, "%w", err)
 	}
-	return s, nil
+	return s, o.setGuard(s.Workspace)
+}
+
+// setGuard puts --guard and --unguard into w, which may be nil.
+func (o *specFlags) setGuard(w *api.Workspace) error {
+	if len(o.guard)+len(o.unguard) == 0 {
+		return nil
+	}
+	if w == nil {
+		return cli.Usage("hutch", errors.New("--guard and --unguard are about a workspace: --workspace PATH"))
+	}
+	w.Guard = o.guard
+	for _, name := range o.unguard {
+		if name == "all" {
+			name = api.AllNames
+		}
+		w.Unguarded = append(w.Unguarded, name)
+	}
+	return nil
 }
 
 // unavailableFlag is a flag that is understood and refused.

@@ -208,6 +208,9 @@ const maxTold = 3
 // tellDenials says behind the output of a command that failed what the network policy
 // refused meanwhile: that may be why.
 func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
+	for _, u := range res.Unguarded { // whatever became of the command
+		fmt.Fprintf(w, "%s %s\n", cli.StyleFor(os.Stderr).Yellow("hutch: workspace:"), cli.Line(fmt.Sprintf("%s is not guarded: %s (%s)", u.Path, u.Why, u.Hint)))
+	}
 	if res.ExitCode == 0 {
 		return
 	}

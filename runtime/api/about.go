@@ -18,6 +18,8 @@ type About struct {
 type AboutFolder struct {
 	Path string    `json:"path"`
 	Mode MountMode `json:"mode"`
+	// Guarded are names below Path that can only be read, and are not to be made.
+	Guarded []string `json:"guarded,omitempty"`
 }
 
 // AboutNetwork is what the sandbox may reach: the lists of its NetPolicy.

@@ -17,14 +17,15 @@ type EventKind string
 
 // The kinds of events, each with the type of its data.
 const (
-	EventSandboxState  EventKind = "sandbox.state"   // StateEvent
-	EventExecStarted   EventKind = "exec.started"    // StartedEvent
-	EventExecExited    EventKind = "exec.exited"     // ExitedEvent
-	EventLimitHit      EventKind = "limit.hit"       // LimitEvent
-	EventNetworkDenied EventKind = "network.denied"  // DeniedEvent
-	EventSyscallDenied EventKind = "syscall.denied"  // SyscallEvent
-	EventImageProgress EventKind = "image.progress"  // ImageEvent
-	EventConfig        EventKind = "config.reloaded" // ConfigEvent
+	EventSandboxState  EventKind = "sandbox.state"       // StateEvent
+	EventExecStarted   EventKind = "exec.started"        // StartedEvent
+	EventExecExited    EventKind = "exec.exited"         // ExitedEvent
+	EventLimitHit      EventKind = "limit.hit"           // LimitEvent
+	EventNetworkDenied EventKind = "network.denied"      // DeniedEvent
+	EventSyscallDenied EventKind = "syscall.denied"      // SyscallEvent
+	EventUnguarded     EventKind = "workspace.unguarded" // Unguarded
+	EventImageProgress EventKind = "image.progress"      // ImageEvent
+	EventConfig        EventKind = "config.reloaded"     // ConfigEvent
 	// EventsLost is about events that could not be written, because the disk was
 	// full or broken. Every subscriber gets it.
 	EventsLost EventKind = "events.lost" // LostEvent
@@ -34,7 +35,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventSyscallDenied, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventSyscallDenied, EventUnguarded, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

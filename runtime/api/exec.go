@@ -119,6 +119,8 @@ type ExecResult struct {
 	Limit   *LimitHit `json:"limit,omitempty"`
 	Killed  []int     `json:"killed"`
 	Denials []Denial  `json:"denials"`
+	// Unguarded are names of the workspace's guard that turned up since the command before.
+	Unguarded []Unguarded `json:"unguarded,omitempty"`
 	// Error says why a command with the verdict not_run never ran.
 	Error string `json:"error,omitempty"`
 }

@@ -103,6 +103,10 @@ type Workspace struct {
 	// path that changes under way. A client started by root sends a detached,
 	// id-mapped mount instead.
 	FD *int `json:"fd,omitempty"`
+	// Guard are names beside GuardedNames that a sandbox in mode rw can not write, and Unguarded those
+	// of GuardedNames that it can; AllNames is all of them.
+	Guard     []string `json:"guard,omitempty"`
+	Unguarded []string `json:"unguarded,omitempty"`
 }
 
 // Mount is a further host folder or file.

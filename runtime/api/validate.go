@@ -142,7 +142,10 @@ func checkWorkspace(s *Spec) error {
 	if err := checkAbs("workspace.path", w.Path); err != nil {
 		return err
 	}
-	return checkMode("workspace.mode", w.Mode)
+	if err := checkMode("workspace.mode", w.Mode); err != nil {
+		return err
+	}
+	return checkGuard(w)
 }
 
 func checkMode(field string, m MountMode) error {

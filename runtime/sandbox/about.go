@@ -92,7 +92,7 @@ func aboutOf(r api.Sandbox, sp *api.Spec) api.About {
 		},
 	}
 	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
-		a.Folders = append(a.Folders, api.AboutFolder{Path: workspaceTarget, Mode: w.Mode})
+		a.Folders = append(a.Folders, api.AboutFolder{Path: workspaceTarget, Mode: w.Mode, Guarded: w.Guarded()})
 	}
 	for _, m := range sp.Mounts {
 		a.Folders = append(a.Folders, api.AboutFolder{Path: filepath.Clean(m.Target), Mode: m.Mode})
@@ -111,7 +111,11 @@ func aboutFolders(a *api.About) []string {
 	for _, d := range a.Folders {
 		switch d.Mode {
 		case api.ModeRW:
-			text = append(text, d.Path+" is a folder of the user's: what you change there is changed for real.")
+			line := d.Path + " is a folder of the user's: what you change there is changed for real."
+			if len(d.Guarded) > 0 {
+				line += " What the user's programs take instructions from, such as " + d.Path + "/" + d.Guarded[0] + ", can only be read; policy.json lists it: make none of it anew."
+			}
+			text = append(text, line)
 		case api.ModeRO:
 			text = append(text, d.Path+" is a folder of the user's, which you can only read.")
 		case api.ModeOverlay:

@@ -195,6 +195,9 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if s.record.State == api.Running || s.record.State == api.Paused {
 		s.record.PID = h.PID
 	}
+	if s.guard, err = guardOf(&s.spec, filepath.Join(dir, "mnt")); err != nil {
+		return err
+	}
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	if s.root.Release, err = m.cfg.Images.Hold(s.root.Lower); err != nil {
 		return err
@@ -402,7 +405,7 @@ func (m *Manager) adoptEnded(r *running, note json.RawMessage) {
 	r.end, r.verdict, r.took = end.End, end.Verdict, end.Took
 	r.exec = r.s.guest.Ended(r.guest, end.End.PID)
 	r.cpu, r.memory, r.met, r.cut, r.group = end.CPU, end.Memory, end.Limit, end.Cut, end.Group
-	r.disk, r.denials = end.Disk, end.Denials
+	r.disk, r.denials, r.unguarded = end.Disk, end.Denials, end.Unguarded
 	m.leaveGroup(r) // what it has left behind may still be there
 	r.io.release()
 	m.addExec(r)

@@ -53,9 +53,11 @@ type running struct {
 	met     *api.LimitHit // behind the verdict
 	cut     bool          // the disk did not take all of its output
 	denials []api.Denial
-	refused []api.Denial  // by the network; guarded by s.mu while it runs
-	wasOver bool          // the sandbox was over its limit of disk space when it started
-	disk    diskuse.Usage // the most that the sandbox was seen to take meanwhile; guarded by s.mu while it runs
+	// unguarded are names of the workspace's guard that it, or what ran beside it, has brought.
+	unguarded []api.Unguarded
+	refused   []api.Denial  // by the network; guarded by s.mu while it runs
+	wasOver   bool          // the sandbox was over its limit of disk space when it started
+	disk      diskuse.Usage // the most that the sandbox was seen to take meanwhile; guarded by s.mu while it runs
 
 	input    gate        // serialises exec.write
 	followed atomic.Bool // somebody has attached
@@ -304,6 +306,7 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 	r.settleRefused()
 	m.judge(r)
 	r.denials = append(r.denials, r.takeRefused()...)
+	r.unguarded = m.lookUnguarded(r.s, r.id)
 	m.execExited(r) // before the note: told twice is better than not at all
 	if err := errors.Join(err, m.note(r)); err != nil {
 		m.cfg.Logger.Debug("collect output", "sandbox", r.s.id, "exec", r.id, "err", err)

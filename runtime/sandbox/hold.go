@@ -56,7 +56,9 @@ type execEnd struct {
 	Cut     bool           `json:"cut,omitempty"`
 	Disk    diskuse.Usage  `json:"disk,omitzero"`
 	Denials []api.Denial   `json:"denials,omitempty"`
-	Group   group          `json:"group,omitzero"` // where what it has left behind is
+
+	Unguarded []api.Unguarded `json:"unguarded,omitempty"`
+	Group     group           `json:"group,omitzero"` // where what it has left behind is
 }
 
 // hold hands r over to hutch-launch. r.io.held must be called when r was started: what
@@ -160,7 +162,7 @@ func (io *stdio) stored() bool {
 func (m *Manager) note(r *running) error {
 	end, err := json.Marshal(execEnd{
 		End: r.end, Verdict: r.verdict, Took: r.took, CPU: r.cpu, Memory: r.memory, Limit: r.met, Cut: r.cut,
-		Disk: r.disk, Denials: r.denials, Group: r.group,
+		Disk: r.disk, Denials: r.denials, Unguarded: r.unguarded, Group: r.group,
 	})
 	if err != nil {
 		return fmt.Errorf("note the end of an exec: %w", err)

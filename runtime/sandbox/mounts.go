@@ -25,12 +25,11 @@ const workspaceTarget = "/workspace"
 // can not be swapped.
 func (f *creation) mounts(context.Context) error {
 	sp := &f.req.Spec
-	wanted := []api.Mount{}
-	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
-		wanted = append(wanted, api.Mount{Source: w.Path, Target: workspaceTarget, Mode: w.Mode, FD: w.FD})
-	}
-	wanted, err := inOrder(append(wanted, sp.Mounts...))
+	wanted, err := inOrder(hostFolders(sp))
 	if err != nil {
+		return err
+	}
+	if f.s.guard, err = guardOf(sp, filepath.Join(f.s.dir, "mnt")); err != nil {
 		return err
 	}
 	for i, m := range wanted {
@@ -42,6 +41,9 @@ func (f *creation) mounts(context.Context) error {
 		if err == nil {
 			err = f.attach(i, m)
 		}
+		if err == nil && field == "workspace" && f.s.guard != nil {
+			err = f.s.guard.cover()
+		}
 		if err != nil {
 			var ae *api.Error
 			if errors.As(err, &ae) {
@@ -51,6 +53,14 @@ func (f *creation) mounts(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// hostFolders are the workspace and the other folders of the host's that sp asks for.
+func hostFolders(sp *api.Spec) (wanted []api.Mount) {
+	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
+		wanted = append(wanted, api.Mount{Source: w.Path, Target: workspaceTarget, Mode: w.Mode, FD: w.FD})
+	}
+	return append(wanted, sp.Mounts...)
 }
 
 // attach puts one host folder or file at mnt/<i> and adds its bind.

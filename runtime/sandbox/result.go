@@ -56,6 +56,7 @@ func (r *running) outcome() api.ExecResult {
 	}
 	res.Limit = r.met
 	res.Denials = append(res.Denials, r.denials...)
+	res.Unguarded = r.unguarded
 	res.Peaks = api.Peaks{MemoryBytes: r.memory, CPUMS: ms(r.cpu), DiskBytes: r.disk.Bytes, Inodes: r.disk.Inodes}
 	return res
 }

@@ -40,6 +40,7 @@ type Sandbox struct {
 	clock *clock        // of its commands
 	disk  *disk         // nil without a limit
 	meter chan struct{} // wakes watchMemory
+	guard *guard        // of the workspace; nil without one
 	net   Network       // nil in mode none
 	// enforced is the policy in the kernel.
 	enforced Enforced

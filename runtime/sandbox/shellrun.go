@@ -255,6 +255,7 @@ func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev s
 	res.TimedOut = res.Verdict == api.VerdictTimeoutWall || res.Verdict == api.VerdictTimeoutCPU
 	res.DurationMS = ms(time.Since(run.Start))
 	res.Denials = append(res.Denials, r.takeRefused()...)
+	res.Unguarded = m.lookUnguarded(r.s, r.id)
 	after, memory := m.used(r)
 	res.Peaks = api.Peaks{CPUMS: ms(max(0, after-run.CPU)), MemoryBytes: memory}
 	return res

@@ -1,0 +1,78 @@
+package api
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// GuardedNames are what a sandbox can not write in a workspace in mode rw, relative to it: programs
+// of the user's run what is in them, or take from them what to run. Folders with all that is in them.
+var GuardedNames = []string{
+	".git/hooks", ".git/config", ".git/info/attributes", ".gitmodules", ".gitconfig", // git: hooks, filters, aliases, pagers
+	".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", // shells
+	".zshrc", ".zshenv", ".zprofile", ".zlogin", ".config/fish",
+	".envrc", ".ripgreprc", ".ssh", // direnv; --pre; ProxyCommand
+	".vscode", ".idea", ".devcontainer", // editors: tasks, launchers
+	".mcp.json", ".claude", ".cursor", // agents: servers to start, hooks
+}
+
+// AllNames in Workspace.Unguarded is every name.
+const AllNames = "*"
+
+// maxGuarded bounds Guard and Unguarded, in names.
+const maxGuarded = 64
+
+// Guarded are the names, relative to the workspace, that the sandbox can not write; none unless the
+// mode is rw. Folders come before what is in them. w may be nil.
+func (w *Workspace) Guarded() []string {
+	if w == nil || w.Mode != ModeRW {
+		return nil
+	}
+	var names []string
+	for _, name := range append(slices.Clone(GuardedNames), w.Guard...) {
+		if !slices.Contains(w.Unguarded, AllNames) && !slices.Contains(w.Unguarded, name) {
+			names = append(names, name)
+		}
+	}
+	if slices.Contains(w.Unguarded, AllNames) {
+		names = slices.Clone(w.Guard)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func checkGuard(w *Workspace) error {
+	if len(w.Guard)+len(w.Unguarded) > 0 && w.Mode != ModeRW {
+		return invalid("workspace.guard", "only what a sandbox may write is guarded, and mode %s lets it write nothing of the folder's", w.Mode).
+			WithHint("leave it out, or use mode rw")
+	}
+	for field, names := range map[string][]string{"workspace.guard": w.Guard, "workspace.unguarded": w.Unguarded} {
+		if len(names) > maxGuarded {
+			return invalid(field, "%d names, at most %d", len(names), maxGuarded)
+		}
+		for _, name := range names {
+			if name == AllNames && field == "workspace.unguarded" {
+				continue
+			}
+			if name == "" || len(name) > 255 || path.Clean(name) != name || path.IsAbs(name) || name == "." || name == ".." ||
+				strings.HasPrefix(name, "../") || strings.ContainsRune(name, 0) {
+				return invalid(field, "%q is no path in the workspace", name).WithHint("give it as .git/hooks is given")
+			}
+		}
+	}
+	for _, name := range w.Unguarded {
+		if name != AllNames && !slices.Contains(GuardedNames, name) {
+			return invalid("workspace.unguarded", "%q is not guarded", name).WithHint("guarded are %s", strings.Join(GuardedNames, ", "))
+		}
+	}
+	return nil
+}
+
+// Unguarded is a name of the workspace's guard that the sandbox can write all the same: it was not
+// there when the sandbox was made.
+type Unguarded struct {
+	Path string `json:"path"` // inside
+	Why  string `json:"why"`
+	Hint string `json:"hint"`
+}

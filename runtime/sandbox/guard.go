@@ -1,0 +1,201 @@
+package sandbox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// guard keeps a sandbox from writing what programs of its user's take instructions from, in a
+// workspace in mode rw. See DESIGN.md, "The guard of a workspace".
+type guard struct {
+	at    string   // where the workspace is mounted for hutch-launch
+	names []string // below it
+
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// guardOf is the guard that sp asks for; nil without one. mounts is the sandbox's folder of them.
+func guardOf(sp *api.Spec, mounts string) (*guard, error) {
+	names := sp.Workspace.Guarded()
+	if len(names) == 0 {
+		return nil, nil
+	}
+	wanted, err := inOrder(hostFolders(sp))
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(wanted, func(m api.Mount) bool { return m.Target == workspaceTarget })
+	return &guard{at: filepath.Join(mounts, strconv.Itoa(i)), names: names, told: map[string]bool{}}, nil
+}
+
+// cover mounts each name that there is over itself, read-only, and the folders above it over
+// themselves, because what nothing is mounted on can be renamed. The mounts are below that of the
+// workspace: they come and go with it, and into the sandbox, where they are locked.
+func (g *guard) cover() error {
+	root, err := openPath(g.at)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range g.names {
+		if err := coverBelow(int(root.Fd()), name); err != nil {
+			return fmt.Errorf("guard %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func coverBelow(root int, name string) error {
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		dir := i < len(parts)-1
+		fd, st, err := openBelow(root, path.Join(parts[:i+1]...))
+		switch {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP):
+			return nil // told of when there is one: unguarded
+		case err != nil:
+			return err
+		}
+		kind := st.Mode & unix.S_IFMT
+		if dir && kind == unix.S_IFREG { // such as .git of a worktree, which says where the folder is
+			dir = false
+			parts = parts[:i+1]
+		}
+		if kind == unix.S_IFDIR || kind == unix.S_IFREG {
+			err = overItself(fd, !dir, st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0)
+		}
+		_ = unix.Close(fd)
+		if err != nil || !dir {
+			return err
+		}
+	}
+	return nil
+}
+
+// overItself mounts what fd is over itself. What is a mount already only becomes read-only if it is to be.
+func overItself(fd int, readOnly, mounted bool) error {
+	tree := fd
+	if !mounted {
+		var err error
+		if tree, err = unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE); err != nil {
+			return fmt.Errorf("open_tree: %w", err)
+		}
+		defer unix.Close(tree)
+	}
+	if readOnly {
+		attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr); err != nil {
+			return fmt.Errorf("mount_setattr: %w", err)
+		}
+	}
+	if mounted {
+		return nil
+	}
+	if err := unix.MoveMount(tree, "", fd, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("move_mount: %w", err)
+	}
+	return nil
+}
+
+// openBelow opens name below root without following symlinks. ENOTDIR is ENOENT.
+func openBelow(root int, name string) (int, *unix.Statx_t, error) {
+	fd, err := unix.Openat2(root, name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if errors.Is(err, unix.ENOTDIR) {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return -1, nil, err
+	}
+	st := &unix.Statx_t{}
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, st); err != nil {
+		_ = unix.Close(fd)
+		return -1, nil, err
+	}
+	return fd, st, nil
+}
+
+// lookUnguarded tells what of a workspace's guard has turned up, behind a command.
+func (m *Manager) lookUnguarded(s *Sandbox, exec string) []api.Unguarded {
+	found := s.guard.look()
+	for _, u := range found {
+		m.emit(api.EventUnguarded, s, exec, u)
+	}
+	return found
+}
+
+// look returns the names that are there and not guarded, each once.
+func (g *guard) look() []api.Unguarded {
+	if g == nil {
+		return nil
+	}
+	root, err := openPath(g.at)
+	if err != nil {
+		return nil // it is being removed
+	}
+	defer root.Close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var found []api.Unguarded
+	for _, name := range g.names {
+		// The folder above, where that is no folder: it says where the real one is.
+		name = cmp.Or(fileAbove(int(root.Fd()), name), name)
+		if g.told[name] {
+			continue
+		}
+		fd, st, err := openBelow(int(root.Fd()), name)
+		why := "it is new, or the host has replaced it"
+		switch {
+		case errors.Is(err, unix.ELOOP):
+			why = "it is, or lies behind, a symlink"
+		case err != nil:
+			continue
+		default:
+			_ = unix.Close(fd)
+			switch {
+			case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+				why = "it is, or lies behind, a symlink"
+			case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0:
+				continue
+			}
+		}
+		g.told[name] = true
+		found = append(found, api.Unguarded{
+			Path: path.Join(workspaceTarget, name), Why: why + ", so the sandbox can write it",
+			Hint: fmt.Sprintf("look at it before a program of yours does; --unguard %s, if it may", name),
+		})
+	}
+	return found
+}
+
+// fileAbove is the first folder of name that is a file; "" when none is.
+func fileAbove(root int, name string) string {
+	for i, c := range name {
+		if c != '/' {
+			continue
+		}
+		fd, st, err := openBelow(root, name[:i])
+		if err != nil {
+			return ""
+		}
+		_ = unix.Close(fd)
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return name[:i]
+		}
+	}
+	return ""
+}

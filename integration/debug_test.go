@@ -2,9 +2,11 @@ package integration_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +36,23 @@ print("resolved")`
 	r = w.run(t, "debug", "run", "--allow", "evil.test", "host", "--", "python3", "-c", lookup, "evil.test")
 	if r.code != 0 || r.stdout != "resolved\n" || strings.Contains(r.stderr, "  refused ") {
 		t.Errorf("allowed: exit %d: %q\n%s", r.code, r.stdout, r.stderr)
+	}
+	// And for programs.
+	r = w.run(t, "debug", "run", "--json", "--allow", "good.test", "host", "--", "python3", "-c", lookup, "evil.test")
+	var all struct {
+		Sandbox api.Sandbox
+		Mounts  string
+		Events  []api.Event
+		Result  api.ExecResult
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &all); err != nil || r.code != 4 || r.stderr != "" {
+		t.Fatalf("%v: exit %d: %q\n%s", err, r.code, r.stdout, r.stderr)
+	}
+	denied := slices.ContainsFunc(all.Events, func(e api.Event) bool {
+		return e.Kind == api.EventNetworkDenied && strings.Contains(string(e.Data), "evil.test")
+	})
+	if d := all.Sandbox.Debug; !denied || all.Result.Stdout != "refused\n" || !strings.Contains(all.Mounts, " / /proc rw,") || d == nil || len(d.Steps) != len(api.DebugPhases) || len(d.Config) == 0 || len(d.Seccomp) == 0 {
+		t.Errorf("%+v", all)
 	}
 	if daemons := w.daemons(); len(daemons) != 0 {
 		t.Errorf("daemons are left: %+v", daemons)

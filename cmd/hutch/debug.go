@@ -55,6 +55,9 @@ refused as it happens, and how it ended. Or, with --show, print to standard outp
   policy    the network policy in force, and by what
   timings   how long each phase took, in milliseconds
 
+With --json all of it is one object: how it was made, what stands around it, each event meanwhile,
+and the command's result with its output.
+
 With --break PHASE it stops behind a phase of the creation and opens a shell: your own on the
 host, with HUTCH_SANDBOX, HUTCH_FOLDER, HUTCH_PID and HUTCH_CGROUP, as long as the walls are not all
 up; from guest on one in the sandbox. It goes on when the shell ends.`,
@@ -64,8 +67,11 @@ up; from guest on one in the sandbox. It goes on when the shell ends.`,
   hutch debug run --show seccomp --seccomp strict -- true`,
 		Annotations: commandExitCodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.json || o.detach || o.keep {
-				return cli.Usage(cmd.CommandPath(), errors.New("--json, --keep and -d do not go with debug run"))
+			switch {
+			case o.detach || o.keep:
+				return cli.Usage(cmd.CommandPath(), errors.New("--keep and -d do not go with debug run"))
+			case o.json && o.show != "":
+				return cli.Usage(cmd.CommandPath(), errors.New("--json shows everything: leave out --show"))
 			}
 			image, command, err := imageAndCommand(cmd, args)
 			if err != nil {
@@ -107,17 +113,19 @@ func (r *runner) showBefore(ctx context.Context, sb *api.Sandbox) error {
 	case showPolicy:
 		return printJSON(r.out, sb.Network)
 	case showMounts:
-		res, err := r.client.ExecRun(ctx, api.ExecParams{Sandbox: sb.ID, Argv: []string{"cat", "/proc/self/mountinfo"}}, nil, nil)
-		if err != nil {
-			return err
+		text, err := r.mounts(ctx, sb)
+		if err == nil {
+			_, err = fmt.Fprint(r.out, text)
 		}
-		if err := cli.Outcome(&res); err != nil {
-			return fmt.Errorf("debug run: cat /proc/self/mountinfo: %w", err)
-		}
-		_, err = fmt.Fprint(r.out, cli.Printable(res.Stdout))
 		return err
 	}
 	return nil
+}
+
+// mounts are a sandbox's, as it sees them itself.
+func (r *runner) mounts(ctx context.Context, sb *api.Sandbox) (string, error) {
+	chunk, err := r.client.ReadFile(ctx, api.FileReadParams{FileParams: api.FileParams{Sandbox: sb.ID, Path: "/proc/self/mountinfo"}}, nil)
+	return cli.Printable(chunk.Data), err
 }
 
 // showAfter shows what is known when everything is over.

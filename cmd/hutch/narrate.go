@@ -37,31 +37,49 @@ func (r *runner) narrate(ctx context.Context, sb *api.Sandbox, argv []string) er
 		s.line(step.Name, "%7.1f ms  %s", step.MS, step.Detail)
 	}
 	s.walls(sb)
-	events, err := r.client.Subscribe(ctx, api.SubscribeParams{
-		Sandbox: sb.ID, Kinds: []api.EventKind{api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventSyscallDenied, api.EventLimitHit, api.EventSandboxState},
-	})
+	events, err := r.whatHappens(ctx, sb)
 	if err != nil {
 		return err
 	}
 	defer events.Close()
 	s.head("%s", cli.Line(strings.Join(argv, " ")))
+	s.begun = time.Now()
+	err = meanwhile(ctx, events, s.tell, func() error { return r.exec(ctx, sb, argv) })
+	if r.result != nil {
+		s.end(r.result)
+	}
+	return err
+}
+
+// whatHappens subscribes to what the story of a command has.
+func (r *runner) whatHappens(ctx context.Context, sb *api.Sandbox) (*client.Events, error) {
+	return r.client.Subscribe(ctx, api.SubscribeParams{Sandbox: sb.ID, Kinds: []api.EventKind{
+		api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventSyscallDenied, api.EventLimitHit, api.EventUnguarded, api.EventSandboxState,
+	}})
+}
+
+// meanwhile runs fn, which runs a command, and hands each event to tell until that of the command's end.
+func meanwhile(ctx context.Context, events *client.Events, tell func(*api.Event), fn func() error) error {
 	ended := make(chan struct{})
 	listen, stop := context.WithCancelCause(ctx)
 	go func() {
 		defer close(ended)
-		s.follow(listen, events)
+		for e, err := range events.All(listen) {
+			if err != nil {
+				return
+			}
+			if tell(&e); e.Kind == api.EventExecExited {
+				return
+			}
+		}
 	}()
-	s.begun = time.Now()
-	err = r.exec(ctx, sb, argv)
+	err := fn()
 	select { // the last events are a moment behind the result
 	case <-ended:
 	case <-time.After(lastEvents):
 	}
 	stop(nil)
 	<-ended
-	if r.result != nil {
-		s.end(r.result)
-	}
 	return err
 }
 
@@ -80,35 +98,28 @@ func (s *story) walls(sb *api.Sandbox) {
 // lastEvents bounds how long the event of a command's end is waited for.
 const lastEvents = 2 * time.Second
 
-// follow tells events until the command's end, or that of ctx.
-func (s *story) follow(ctx context.Context, events *client.Events) {
-	for e, err := range events.All(ctx) {
-		if err != nil {
-			return
+// tell tells an event.
+func (s *story) tell(e *api.Event) {
+	at := e.Time.Sub(s.begun).Seconds() * 1e3
+	switch e.Kind {
+	case api.EventExecStarted:
+		var d api.StartedEvent
+		if json.Unmarshal(e.Data, &d) == nil {
+			s.line("started", "%7.1f ms  %s, pid %d inside", at, d.Program, d.PID)
 		}
-		at := e.Time.Sub(s.begun).Seconds() * 1e3
-		switch e.Kind {
-		case api.EventExecStarted:
-			var d api.StartedEvent
-			if json.Unmarshal(e.Data, &d) == nil {
-				s.line("started", "%7.1f ms  %s, pid %d inside", at, d.Program, d.PID)
-			}
-		case api.EventNetworkDenied, api.EventSyscallDenied:
-			if d, _, ok := denialOf(&e); ok {
-				s.denied(fmt.Sprintf("%.1f ms", at), &d, argsOf(&e))
-			}
-		case api.EventLimitHit:
-			var d api.LimitEvent
-			if json.Unmarshal(e.Data, &d) == nil {
-				s.line(s.style.Red("limit"), "%7.1f ms  %s: %s", at, d.Limit, d.Detail)
-			}
-		case api.EventSandboxState:
-			var d api.StateEvent
-			if json.Unmarshal(e.Data, &d) == nil {
-				s.line("state", "%7.1f ms  %s %s", at, d.State, d.Reason)
-			}
-		case api.EventExecExited:
-			return
+	case api.EventNetworkDenied, api.EventSyscallDenied:
+		if d, _, ok := denialOf(e); ok {
+			s.denied(fmt.Sprintf("%.1f ms", at), &d, argsOf(e))
+		}
+	case api.EventLimitHit:
+		var d api.LimitEvent
+		if json.Unmarshal(e.Data, &d) == nil {
+			s.line(s.style.Red("limit"), "%7.1f ms  %s: %s", at, d.Limit, d.Detail)
+		}
+	case api.EventSandboxState:
+		var d api.StateEvent
+		if json.Unmarshal(e.Data, &d) == nil {
+			s.line("state", "%7.1f ms  %s %s", at, d.State, d.Reason)
 		}
 	}
 }

@@ -216,6 +216,9 @@ func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error
 			return err
 		}
 	}
+	if r.flags.debug && r.flags.json {
+		return r.narrateJSON(ctx, sb, argv)
+	}
 	if r.flags.debug && r.flags.show == "" {
 		return r.narrate(ctx, sb, argv)
 	}

@@ -34,10 +34,10 @@ type Host struct {
 	daemon *daemon // the shared hutch daemon, when a subject asked for it
 	skel   *skeleton
 
-	servers   *servers         // of the network's subjects
-	roads     map[string]*road // by name
-	netDaemon *daemon          // the one whose sandboxes connect to the servers
-	images    *registry        // of the subjects that pull
+	servers    *servers           // of the network's subjects
+	roads      map[string]*road   // by name
+	netDaemons map[string]*daemon // those whose sandboxes connect to the servers, by the name of their state folder
+	images     *registry          // of the subjects that pull
 }
 
 // newHost makes the temporary folder. uid -1 means this process's own user.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,18 +26,19 @@ const (
 // denialSubjects measure what the kernel refuses by eBPF.
 func denialSubjects() []Subject {
 	return []Subject{
-		{Name: "hutch-net-denied", About: "a thousand refused connect(2) in a sandbox, by the median of 51", Named: true, Setup: setupDenied},
+		{Name: "hutch-net-denied", About: "a thousand refused connect(2) in a sandbox, by the median of 51", Named: true, Setup: setupDenied("hutch-net", openHutch)},
+		{Name: "hutch-net-denied-rules", About: "the same where the policy has 10,000 entries more", Named: true, Setup: setupDenied("hutch-net-rules", openHutchRules)},
 		{Name: "hutch-net-denied-event", About: "from before such a call to its network.denied at a subscriber", Named: true, Setup: setupDeniedEvent},
 	}
 }
 
 // denials is a road out of a sandbox that eBPF enforces.
-func (h *Host) denials(ctx context.Context) (*road, error) {
-	way, err := h.road(ctx, "hutch-net", openHutch)
+func (h *Host) denials(ctx context.Context, name string, open func(context.Context, *Host) (*road, error)) (*road, error) {
+	way, err := h.road(ctx, name, open)
 	if err != nil {
 		return nil, err
 	}
-	_, c, err := h.networkDaemon(ctx)
+	_, c, err := h.networkDaemon(ctx, network)
 	if err != nil {
 		return nil, err
 	}
@@ -51,27 +53,29 @@ func (h *Host) denials(ctx context.Context) (*road, error) {
 	return way, nil
 }
 
-func setupDenied(ctx context.Context, h *Host) (*Prepared, error) {
-	way, err := h.denials(ctx)
-	if err != nil {
-		return nil, err
+func setupDenied(name string, open func(context.Context, *Host) (*road, error)) func(context.Context, *Host) (*Prepared, error) {
+	return func(ctx context.Context, h *Host) (*Prepared, error) {
+		way, err := h.denials(ctx, name, open)
+		if err != nil {
+			return nil, err
+		}
+		return &Prepared{
+			Command: way.command + ": denied " + nowhere, Version: way.version,
+			Note: "the median of 51, times 1000",
+			Run: func(context.Context) (Sample, error) {
+				took, err := way.load.do("denied", target{nowhere, 443}, 51)
+				return Sample{Wall: perThousand * took}, err
+			},
+		}, nil
 	}
-	return &Prepared{
-		Command: way.command + ": denied " + nowhere, Version: way.version,
-		Note: "the median of 51, times 1000",
-		Run: func(context.Context) (Sample, error) {
-			took, err := way.load.do("denied", target{nowhere, 443}, 51)
-			return Sample{Wall: perThousand * took}, err
-		},
-	}, nil
 }
 
 func setupDeniedEvent(ctx context.Context, h *Host) (*Prepared, error) {
-	way, err := h.denials(ctx)
+	way, err := h.denials(ctx, "hutch-net", openHutch)
 	if err != nil {
 		return nil, err
 	}
-	_, c, err := h.networkDaemon(ctx)
+	_, c, err := h.networkDaemon(ctx, network)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +84,28 @@ func setupDeniedEvent(ctx context.Context, h *Host) (*Prepared, error) {
 		return nil, err
 	}
 	h.undo.Add(sub.Close)
+	// Read all the time: that a command's answer is still on its way is not the event's fault.
+	type came struct {
+		port uint16
+		at   time.Duration
+		err  error
+	}
+	events := make(chan came, 16)
+	go func() {
+		for {
+			event, err := sub.Next(context.WithoutCancel(ctx)) // until it is closed
+			var now unix.Timespec
+			err = errors.Join(err, unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
+			var d api.DeniedEvent
+			if err == nil {
+				err = json.Unmarshal(event.Data, &d)
+			}
+			events <- came{d.Port, time.Duration(now.Nano()), err}
+			if err != nil {
+				return
+			}
+		}
+	}()
 	port := uint16(1024)
 	told := func(ctx context.Context) (time.Duration, error) {
 		ctx, cancel := context.WithTimeout(ctx, toldLimit)
@@ -90,20 +116,13 @@ func setupDeniedEvent(ctx context.Context, h *Host) (*Prepared, error) {
 			return 0, err
 		}
 		for {
-			event, err := sub.Next(ctx)
-			if err != nil {
-				return 0, fmt.Errorf("network.denied of port %d: %w", port, err)
-			}
-			var now unix.Timespec
-			if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-				return 0, err
-			}
-			var d api.DeniedEvent
-			if err := json.Unmarshal(event.Data, &d); err != nil {
-				return 0, err
-			}
-			if d.Port == port {
-				return time.Duration(now.Nano()) - began, nil
+			select {
+			case e := <-events:
+				if e.err != nil || e.port == port {
+					return e.at - began, e.err
+				}
+			case <-ctx.Done():
+				return 0, fmt.Errorf("network.denied of port %d: %w", port, ctx.Err())
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func (h *Host) networkMemory(ctx context.Context) (*NetworkMemory, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := h.hutchRoad(ctx, 0)
+	r, err := h.hutchRoad(ctx, network, 0)
 	if err != nil {
 		return nil, err
 	}

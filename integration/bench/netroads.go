@@ -53,22 +53,47 @@ func (h *Host) loadBy(more []*os.File, namespaces uintptr, argv ...string) (*loa
 	return l, proc, err
 }
 
-// networkDaemon is a daemon whose sandboxes' names are the servers', and a connection to it.
-func (h *Host) networkDaemon(ctx context.Context) (*daemon, *client.Client, error) {
+// The daemons whose sandboxes connect to the servers, by the name of their state folder.
+const (
+	network   = "network"
+	noEBPF    = "no-ebpf"   // policies are the proxy's alone
+	audited   = "audited"   // each connection is recorded, not only refused ones
+	unaudited = "unaudited" // nothing is recorded
+)
+
+// networkDaemon is one of them, and a connection to it.
+func (h *Host) networkDaemon(ctx context.Context, state string) (*daemon, *client.Client, error) {
 	if h.uid != os.Geteuid() {
 		return nil, nil, &Unavailable{HostKind, "the client is this process, and the daemon another user's", "run bench as that user"}
 	}
-	if h.netDaemon == nil {
+	if h.netDaemons[state] == nil {
 		s, err := h.serve()
 		if err != nil {
 			return nil, nil, err
 		}
-		if h.netDaemon, err = h.startDaemon(ctx, "network", "HUTCH_NETWORK_RESOLVER="+s.dns); err != nil {
+		vars := []string{"HUTCH_NETWORK_RESOLVER=" + s.dns}
+		config := map[string]string{audited: "audit: {connections: all}\n", unaudited: "audit: {enabled: false}\n"}[state]
+		switch {
+		case state == noEBPF:
+			vars = append(vars, "HUTCH_EBPF=off")
+		case config != "":
+			file, err := h.write(state+".yaml", []byte(config))
+			if err != nil {
+				return nil, nil, err
+			}
+			vars = append(vars, "HUTCH_CONFIG="+file)
+		}
+		d, err := h.startDaemon(ctx, state, vars...)
+		if err != nil {
 			return nil, nil, err
 		}
+		if h.netDaemons == nil {
+			h.netDaemons = map[string]*daemon{}
+		}
+		h.netDaemons[state] = d
 	}
-	c, err := h.dial(ctx, "network")
-	return h.netDaemon, c, err
+	c, err := h.dial(ctx, state)
+	return h.netDaemons[state], c, err
 }
 
 // dial connects to the daemon with a state folder of that name, until the end.
@@ -81,9 +106,16 @@ func (h *Host) dial(ctx context.Context, state string) (*client.Client, error) {
 	return c, nil
 }
 
-func openHutch(ctx context.Context, h *Host) (*road, error) { return h.hutchRoad(ctx, 0) }
+func openHutch(ctx context.Context, h *Host) (*road, error) { return h.hutchRoad(ctx, network, 0) }
 
-func openHutchRules(ctx context.Context, h *Host) (*road, error) { return h.hutchRoad(ctx, manyRules) }
+func openHutchRules(ctx context.Context, h *Host) (*road, error) {
+	return h.hutchRoad(ctx, network, manyRules)
+}
+
+// openHutchOf is openHutch with another daemon.
+func openHutchOf(state string) func(context.Context, *Host) (*road, error) {
+	return func(ctx context.Context, h *Host) (*road, error) { return h.hutchRoad(ctx, state, 0) }
+}
 
 // policy lets a sandbox reach the servers by name, and has more entries for other names.
 func (s *servers) policy(more int) api.NetPolicy {
@@ -98,12 +130,12 @@ func (s *servers) policy(more int) api.NetPolicy {
 }
 
 // hutchRoad leads out of a sandbox that may reach the servers, with so many entries more.
-func (h *Host) hutchRoad(ctx context.Context, more int) (*road, error) {
+func (h *Host) hutchRoad(ctx context.Context, state string, more int) (*road, error) {
 	bin, err := h.netload(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d, c, err := h.networkDaemon(ctx)
+	d, c, err := h.networkDaemon(ctx, state)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,6 +29,9 @@ func networkSubjects() []Subject {
 		{"net", "over loopback, with nothing in between", openDirect},
 		{"hutch-net", "out of a sandbox whose policy has five entries", openHutch},
 		{"hutch-net-rules", "out of a sandbox whose policy has 10,000 entries more", openHutchRules},
+		{"hutch-net-noebpf", "out of such a sandbox without eBPF", openHutchOf(noEBPF)},
+		{"hutch-net-audited", "out of such a sandbox with a record of each connection", openHutchOf(audited)},
+		{"hutch-net-unaudited", "out of such a sandbox without an audit log", openHutchOf(unaudited)},
 		{"pasta", "by pasta, to the address of its gateway (TAP)", openPasta},
 		{"pasta-local", "by pasta, forwarding a port of the namespace's loopback (-T, splice)", openPastaLocal},
 		{"slirp4netns", "by slirp4netns, to the address of its gateway", openSlirp},
@@ -46,7 +50,7 @@ func networkSubjects() []Subject {
 	for _, r := range roads {
 		for _, j := range jobs {
 			list = append(list, Subject{
-				Name: r.name + "-" + j.name, About: j.about + " " + r.about, Named: j.n == bulk || r.name == "hutch-net-rules",
+				Name: r.name + "-" + j.name, About: j.about + " " + r.about, Named: j.n == bulk || strings.HasPrefix(r.name, "hutch-net-"),
 				Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 					s, err := h.serve()
 					if err != nil {

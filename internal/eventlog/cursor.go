@@ -84,6 +84,7 @@ func (c *Cursor) Read(most int) ([]api.Event, error) {
 type view struct {
 	segments   []int64
 	next, size int64
+	tail       []byte
 	closed     bool
 	grown      <-chan struct{}
 }
@@ -91,7 +92,7 @@ type view struct {
 func (l *Log) view() view {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return view{l.segments, l.next, l.size, l.closed, l.grown}
+	return view{l.segments, l.next, l.size, l.tail, l.closed, l.grown}
 }
 
 // gap moves to the record to, and says what is skipped.
@@ -118,19 +119,25 @@ func (c *Cursor) read(v view, most int) (events []api.Event, err error) {
 	if first := v.segments[i]; c.segment != first {
 		c.segment, c.offset = first, 0
 	}
-	buf, ok := batches.Get().(*[batchBytes]byte)
-	if !ok {
-		buf = new([batchBytes]byte)
+	var rest []byte
+	if at := c.offset - (size - int64(len(v.tail))); i == len(v.segments)-1 && at >= 0 && len(v.tail) > 0 {
+		rest = v.tail[at:]
+	} else {
+		buf, ok := batches.Get().(*[batchBytes]byte)
+		if !ok {
+			buf = new([batchBytes]byte)
+		}
+		defer batches.Put(buf)
+		n, err := c.pread(buf[:min(batchBytes, size-c.offset)])
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, nil // dropped just now: another view shows the gap
+		case err != nil:
+			return nil, fmt.Errorf("read the log of events: %w", err)
+		}
+		rest = buf[:n]
 	}
-	defer batches.Put(buf)
-	n, err := c.pread(buf[:min(batchBytes, size-c.offset)])
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil // dropped just now: another view shows the gap
-	case err != nil:
-		return nil, fmt.Errorf("read the log of events: %w", err)
-	}
-	rest := buf[:n]
+	n := len(rest)
 	for c.next < min(end, c.until) && len(events) < most {
 		line, more, whole := nextLine(rest)
 		if !whole {

@@ -23,6 +23,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ const (
 	defaultSegments = 8
 	// maxWaiting bounds what waits to be written, should the disk stall.
 	maxWaiting = 1 << 16
+	// maxTail is how much of what was written last is kept for readers that have read all before.
+	maxTail = 16 << 10
 )
 
 // Options bound a log. The zero value is 8 segments of 2 MiB.
@@ -71,6 +74,7 @@ type Log struct {
 	segments []int64       // their first numbers, ascending; never empty
 	next     int64         // the number of the next event
 	size     int64         // of the last segment, as far as readers may read
+	tail     []byte        // the end of the last segment, up to size: what was written last
 	closed   bool          // no more will be written
 	grown    chan struct{} // closed, and made anew, when any of it changes
 }
@@ -237,7 +241,11 @@ func (l *Log) flush(records []byte, next int64) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.size += int64(len(records))
+	if l.size += int64(len(records)); len(records) <= maxTail {
+		l.tail = slices.Clone(records) // readers may still have the one before
+	} else {
+		l.tail = nil
+	}
 	l.next = next
 	l.broadcastLocked()
 	return nil
@@ -255,7 +263,7 @@ func (l *Log) rotate(seq int64) error {
 	l.segments = append(l.segments, seq)
 	drop := l.segments[:max(0, len(l.segments)-l.opts.Segments)]
 	l.segments = l.segments[len(drop):]
-	l.size = 0
+	l.size, l.tail = 0, nil
 	l.broadcastLocked()
 	l.mu.Unlock()
 	var errs []error

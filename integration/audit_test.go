@@ -138,6 +138,9 @@ func TestAudit(t *testing.T) {
 			t.Errorf("nobody called: %+v", r)
 		}
 	}
+	if want := fmt.Sprintf("by.uid=%d by.pid=%d\n", os.Getuid(), os.Getpid()); !strings.Contains(w.ok(t, "audit", sb, "--exec", run.Exec), want) {
+		t.Errorf("hutch audit does not say %s", want)
+	}
 	if started.By.PID != int32(os.Getpid()) {
 		t.Errorf("called by %+v, not %d", started.By, os.Getpid())
 	}

@@ -144,7 +144,11 @@ func (o *auditFlags) print(out io.Writer, line json.RawMessage) error {
 	if r.Exec != "" {
 		fields = append(fields, r.Exec)
 	}
-	_, err := fmt.Fprintln(out, strings.Join(append(fields, details(r.Data)...), " "))
+	fields = append(fields, details(r.Data)...)
+	if r.By != nil {
+		fields = append(fields, fmt.Sprintf("by.uid=%d by.pid=%d", r.By.UID, r.By.PID))
+	}
+	_, err := fmt.Fprintln(out, strings.Join(fields, " "))
 	return err
 }
 

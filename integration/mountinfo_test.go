@@ -60,13 +60,13 @@ var meantMounts = []meant{
 	{"/proc/sys", "/sys", "ro,nosuid,nodev,noexec,relatime", "proc", "proc", "rw|ro", true},
 	{"/proc/sysrq-trigger", "/sysrq-trigger", "ro,nosuid,nodev,noexec,relatime", "proc", "proc", "rw|ro", false},
 	// libcontainer binds the host's nodes where it may not make its own.
-	{"/dev/(null|zero|full|random|urandom|tty)", "/(null|zero|full|random|urandom|tty)", "rw(,nosuid)?(,noexec)?,relatime", "(dev)?tmpfs", "(dev)?tmpfs|udev|none", tmpfsOptions, true},
+	{"/dev/(null|zero|full|random|urandom|tty)", "/(null|zero|full|random|urandom|tty)", "rw(,nosuid)?(,noexec)?(,relatime|,noatime)?", "(dev)?tmpfs", "(dev)?tmpfs|udev|none", tmpfsOptions, true},
 	// Masks: a folder is an empty tmpfs, a file is /dev/null.
 	{"/proc/(acpi|asound|bus|driver|fs|irq|pressure|scsi|sys/dev)", "/", "ro,relatime", "tmpfs", "tmpfs", tmpfsOptions, true},
 	{
 		"/proc/(cmdline|sys/kernel/random/boot_id|iomem|ioports|dma|mtrr|consoles|modules|partitions|diskstats|mdstat|swaps|locks|" +
 			"interrupts|softirqs|buddyinfo|zoneinfo|timer_list|timer_stats|sched_debug|latency_stats|kcore|kallsyms|keys|key-users)",
-		"/null", "rw(,nosuid)?(,noexec)?,relatime", "(dev)?tmpfs", "(dev)?tmpfs|udev|none", tmpfsOptions, true,
+		"/null", "rw(,nosuid)?(,noexec)?(,relatime|,noatime)?", "(dev)?tmpfs", "(dev)?tmpfs|udev|none", tmpfsOptions, true,
 	},
 }
 

@@ -2,7 +2,9 @@ package launch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,6 +131,9 @@ func checkInit(t *testing.T, proc string) {
 	must(t, err)
 	for _, fd := range fds {
 		target, err := os.Readlink(proc + "fd/" + fd.Name())
+		if errors.Is(err, fs.ErrNotExist) || err == nil && strings.HasPrefix(target, "/proc/") {
+			continue // it is just looking at what a command has left
+		}
 		must(t, err)
 		kind, _, _ := strings.Cut(target, ":")
 		if target != os.DevNull && !slices.Contains([]string{"socket", "anon_inode", "pipe", "/memfd"}, kind) {

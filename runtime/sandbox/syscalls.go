@@ -60,7 +60,13 @@ func (s *Sandbox) caller(d api.Denial, r *guestapi.Refused) string {
 		if x.group.Name != "" {
 			return x.group.Name == r.Cgroup
 		}
-		return !s.starting[x] && x.exec != nil && r.Session != 0 && x.exec.PID == r.Session
+		if r.Session == 0 {
+			return false
+		}
+		if s.starting[x] { // PID 1 has told that it runs, and nobody here has come round to it
+			return s.guest.PIDOf(x.guest) == r.Session
+		}
+		return x.exec != nil && x.exec.PID == r.Session
 	})
 	if i < 0 && len(run) == 1 && !strings.HasPrefix(r.Cgroup, "ex_") {
 		i = 0 // it has a session of its own, and nobody else is there

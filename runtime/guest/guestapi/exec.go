@@ -40,6 +40,7 @@ type Exec struct {
 	started bool // guarded by c.mu, as adopted and known
 	adopted bool // of a hutchd before
 	known   bool // PID 1 has mentioned an adopted one
+	pid     int  // PID, from when PID 1 has told it
 	exited  chan struct{}
 	end     Event
 }
@@ -94,6 +95,17 @@ func (c *Client) Start(ctx context.Context, req Request, fds []*os.File) (*Exec,
 	return e, nil
 }
 
+// PIDOf is the PID of the exec with this id from the moment PID 1 has told it, which is before it
+// tells of anything that the exec does; 0 before, and of one that it does not know.
+func (c *Client) PIDOf(id uint64) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.execs[id]; e != nil {
+		return e.pid
+	}
+	return 0
+}
+
 // makeBlocking clears O_NONBLOCK, which a caller's own runtime may have set: cat(1), say,
 // takes EAGAIN for an error.
 func makeBlocking(fds []*os.File) error {
@@ -116,7 +128,7 @@ func (e *Exec) accept(ev *Event) bool {
 	e.known = true
 	switch {
 	case ev.Ev == EvStarted && !e.started && ev.PID > 1:
-		e.started = true
+		e.started, e.pid = true, ev.PID
 		e.begun <- *ev
 	case ev.Ev == EvFailed && !e.started:
 		e.begun <- *ev

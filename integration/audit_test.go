@@ -172,6 +172,9 @@ func TestAudit(t *testing.T) {
 	}
 	log = w.auditOf(t, sb)
 	one(t, log[api.AuditResumed], func(r api.AuditResumption) bool { return !r.Clean && !r.HeadLost && r.MissingFrom == 0 })
+	if removed := log[api.AuditRemove]; len(removed) != 1 || removed[0].By == nil || int(removed[0].By.UID) != os.Getuid() {
+		t.Errorf("%+v", removed)
+	}
 	if len(log[api.AuditExec]) < 4 || len(log[api.AuditClosed]) != 1 {
 		t.Errorf("%+v", log)
 	}

@@ -23,6 +23,8 @@ const (
 
 	AuditCreated    AuditKind = "sandbox.created" // AuditSandbox
 	AuditState      AuditKind = "sandbox.state"   // StateEvent
+	AuditKillBox    AuditKind = "sandbox.kill"    // nothing: a client has killed all of it
+	AuditRemove     AuditKind = "sandbox.remove"  // nothing: a client has removed it
 	AuditUpdated    AuditKind = "sandbox.updated" // Limits: those that are in force from then on
 	AuditPolicy     AuditKind = "network.updated" // NetPolicy: the one that is in force from then on
 	AuditDenied     AuditKind = "network.denied"  // DeniedEvent

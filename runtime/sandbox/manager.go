@@ -196,6 +196,7 @@ func (m *Manager) Kill(ctx context.Context, ref string) (api.KillResult, error) 
 	if err != nil {
 		return api.KillResult{}, err
 	}
+	m.audit(ctx, s, "", api.AuditKillBox, nil, 0)
 	res, err := m.kill(ctx, s, "killed")
 	m.saveEnd(s)
 	return res, err
@@ -240,6 +241,7 @@ func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error
 	if err != nil {
 		return api.KillResult{}, err
 	}
+	m.audit(ctx, s, "", api.AuditRemove, nil, 0)
 	res, err := m.kill(ctx, s, "removed")
 	if err != nil {
 		return res, err

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -423,6 +424,7 @@ func (k *kernel) tell() {
 			s.net.refused.add(d.Rule)
 		}
 		s.handle(d, event)
+		runtime.Gosched() // whoever is to tell of it runs next, here, instead of being fetched by another processor
 	}
 }
 

@@ -11,7 +11,7 @@ export PATH=/payload/src/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/s
 run() {
 	echo "=== VM BEGIN $1"
 	cd "/payload/src/$1" || exit 1
-	"/payload/tests/${1//\//_}.test" -test.v=test2json -test.paniconexit0 -test.timeout=45m "${@:2}" </dev/null 2>&1
+	"/payload/tests/${1//\//_}.test" -test.v=test2json -test.paniconexit0 -test.timeout=55m "${@:2}" </dev/null 2>&1
 	echo "=== VM END $?"
 }
 # shellcheck source=/dev/null

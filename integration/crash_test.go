@@ -82,15 +82,31 @@ func spawn(t testing.TB, cmd *exec.Cmd) *client {
 // await reads lines up to one that says so.
 func (c *client) await(t testing.TB, want string) {
 	t.Helper()
+	c.awaitLine(t, want, func(line string) bool { return strings.TrimSpace(line) == want })
+}
+
+// awaitPart reads lines up to one with want in it.
+func (c *client) awaitPart(t testing.TB, want string) {
+	t.Helper()
+	c.awaitLine(t, want, func(line string) bool { return strings.Contains(line, want) })
+}
+
+// awaitLine gives up, but late: there are commands with minutes of work before a line.
+func (c *client) awaitLine(t testing.TB, want string, found func(line string) bool) {
+	t.Helper()
+	late := time.AfterFunc(5*patience, func() { _ = c.Process.Kill() })
+	defer late.Stop()
+	last := ""
 	for {
 		line, err := c.out.ReadString('\n')
 		if err != nil {
 			_ = c.Wait()
-			t.Fatalf("%s: output ended before %q: %v: %s", strings.Join(c.Args, " "), want, err, &c.errs)
+			t.Fatalf("%s: output ended before %q, with %q: %v: %s", strings.Join(c.Args, " "), want, last, err, &c.errs)
 		}
-		if strings.TrimSpace(line) == want {
+		if found(line) {
 			return
 		}
+		last = line
 	}
 }
 

@@ -70,11 +70,16 @@ func fillAndSeal(f *os.File, src io.Reader) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
+	return SealMemfd(int(f.Fd()))
+}
+
+// SealMemfd makes the content of a memfd that was made with MFD_ALLOW_SEALING final.
+func SealMemfd(fd int) error {
 	var err error
 	for range sealTries {
 		// EBUSY: a page just written is held by somebody else, the kernel's own batches
 		// most likely, longer than it waits by itself, 0.15 s (mm/memfd.c).
-		if _, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfdSeals); !errors.Is(err, unix.EBUSY) {
+		if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, memfdSeals); !errors.Is(err, unix.EBUSY) {
 			break
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // memfdKind is whether a memfd may be executed. Kernels before 6.3 know neither
@@ -67,7 +69,5 @@ func fill(fd int, data []byte) error {
 		}
 		data = data[max(n, 0):]
 	}
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
-		unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
-	return err
+	return sys.SealMemfd(fd)
 }

@@ -1,6 +1,7 @@
 package guestapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -401,19 +402,9 @@ func largeRequest(data []byte) (*os.File, error) {
 		return nil, &StartError{Reason: ReasonTooBig, Errno: int(unix.E2BIG),
 			Message: fmt.Sprintf("arguments and environment make a request of %d bytes, at most %d fit", len(data), MaxLarge)}
 	}
-	fd, err := unix.MemfdCreate("hutch-request", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := sys.SealedMemfd("hutch-request", bytes.NewReader(data), sys.MemfdData)
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "large request")
-	if _, err := f.Write(data); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("write memfd: %w", err)
-	}
-	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("seal memfd: %w", err)
+		return nil, err
 	}
 	return f, nil
 }

@@ -52,14 +52,14 @@ func TestHooks(t *testing.T) {
 				t.Errorf("to %s: %s, want ok", tt.allowed, got)
 			}
 			r.quiet()
-			if got := w.do("%s %d %d %d %s", tt.verb, tt.kind[0], tt.kind[1], tt.kind[2], tt.denied); got != "EACCES" {
-				t.Errorf("to %s: %s, want EACCES", tt.denied, got)
+			if got := w.do("%s %d %d %d %s", tt.verb, tt.kind[0], tt.kind[1], tt.kind[2], tt.denied); got != refusal {
+				t.Errorf("to %s: %s, want %s", tt.denied, got, refusal)
 			}
 			e := r.event()
 			to := netip.MustParseAddrPort(tt.denied)
 			to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
-			if e.Hook != tt.hook || e.Verdict != bpf.Deny || e.To != to || e.Errno != unix.EACCES {
-				t.Errorf("event %+v, want hook %d, denied, to %s, EACCES", e, tt.hook, to)
+			if e.Hook != tt.hook || e.Verdict != bpf.Deny || e.To != to || e.Errno != refusedErrno {
+				t.Errorf("event %+v, want hook %d, denied, to %s, %s", e, tt.hook, to, refusal)
 			}
 			if e.Cgroup != cgroup || e.Process != cgroup || e.PID != w.pid || e.UID != 0 || e.Time == 0 {
 				t.Errorf("event %+v, want cgroup %d, pid %d, uid 0, a time", e, cgroup, w.pid)

@@ -336,11 +336,10 @@ static inline_always int clamp(int error)
 	return EACCES;
 }
 
-// refuse is the return value of a hook that says no.
+// refuse is the return value of a hook that says no. Where errnos is 0 the loader takes the call out.
 static inline_always int refuse(int error)
 {
-	if (errnos)
-		set_retval(-error);
+	set_retval(-error);
 	return 0;
 }
 

@@ -53,6 +53,11 @@ func load(level uint32, errnos bool) (*Set, error) {
 	if err := errors.Join(spec.Variables["level"].Set(level), spec.Variables["errnos"].Set(can)); err != nil {
 		return nil, fmt.Errorf("set the eBPF object's constants: %w", err)
 	}
+	if !errnos {
+		for _, p := range spec.Programs {
+			withoutErrnos(p.Instructions)
+		}
+	}
 	s := &Set{Errnos: errnos}
 	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
 		return nil, fmt.Errorf("load the eBPF programs: %w", err)
@@ -62,6 +67,16 @@ func load(level uint32, errnos bool) (*Set, error) {
 		return nil, errors.Join(fmt.Errorf("prepare the eBPF counters: %w", err), s.Close())
 	}
 	return s, nil
+}
+
+// withoutErrnos takes the calls of bpf_set_retval out of a program. The constant that says not
+// to make them is not enough: Linux 5.10 refuses the program all the same.
+func withoutErrnos(program asm.Instructions) {
+	for i, in := range program {
+		if in.IsBuiltinCall() && asm.BuiltinFunc(in.Constant) == asm.FnSetRetval {
+			program[i] = asm.Mov.Imm(asm.R0, 0).WithMetadata(in.Metadata)
+		}
+	}
 }
 
 // hooks are the programs with the places where they are attached.

@@ -34,6 +34,12 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
+// What a refused program sees: of a kernel without bpf_set_retval only EPERM.
+var (
+	refusal      = "EACCES"
+	refusedErrno = unix.EACCES
+)
+
 const (
 	workerVar = "HUTCH_BPF_WORKER"
 	errnosVar = "HUTCH_BPF_ERRNOS"
@@ -118,6 +124,7 @@ func loaded(t testing.TB, dir, errnos string) []*os.File {
 	t.Cleanup(func() { packet.CloseAll(files) })
 	if errnos == "yes" && !can {
 		t.Log("this kernel has no bpf_set_retval: EPERM everywhere")
+		refusal, refusedErrno = "EPERM", unix.EPERM
 	}
 	return files
 }

@@ -2,7 +2,7 @@
 // interleaved rounds.
 //
 //	usage: bench [-rounds N] [-warmup N] [-limit D] [-run REGEXP] [-baseline NAME]
-//	             [-user UID] [-hutch FOLDER] [-json FILE] [-memory] [-list]
+//	             [-user UID] [-hutch FOLDER] [-json FILE] [-svg FOLDER] [-memory] [-list]
 //
 // It exits with 1 when a subject gives a wrong result or leaves something behind,
 // never because of a time. What this machine cannot run is listed with the reason.
@@ -31,7 +31,7 @@ type options struct {
 	baseline       string
 	uid            int
 	hutch          string
-	json           string
+	json, svg      string
 	list           bool
 	memory         bool
 }
@@ -46,6 +46,7 @@ func parseOptions() (o options, err error) {
 	flag.IntVar(&o.uid, "user", -1, "as root: run the subjects as this `uid`")
 	flag.StringVar(&o.hutch, "hutch", "", "`folder` of hutch's binaries (bin of this checkout)")
 	flag.StringVar(&o.json, "json", "", "write the report with all samples to this `file` too")
+	flag.StringVar(&o.svg, "svg", "", "draw charts of the report into this `folder` too")
 	flag.BoolVar(&o.memory, "memory", false, "measure only the memory of idle sandboxes, which a run of all subjects does too")
 	flag.BoolVar(&o.list, "list", false, "list the subjects and exit")
 	flag.Parse()
@@ -133,6 +134,9 @@ func bench(ctx context.Context, o options) (err error) {
 	if o.json != "" {
 		text, e := report.json()
 		err = errors.Join(err, e, os.WriteFile(o.json, text, 0o644))
+	}
+	if o.svg != "" {
+		err = errors.Join(err, report.writeCharts(o.svg))
 	}
 	if report.failed() {
 		err = errors.Join(err, errors.New("wrong results"))

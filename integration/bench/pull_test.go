@@ -35,7 +35,7 @@ func TestRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := shape{"tiny", 2, 200, 1_000_000}
+	s := shape{name: "tiny", layers: 2, files: 200, bytes: 1_000_000}
 	ref, err := r.image(s)
 	if err != nil || ref != r.host+"/tiny:1" {
 		t.Fatalf("%s, %v", ref, err)

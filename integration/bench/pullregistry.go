@@ -101,12 +101,14 @@ type shape struct {
 	name          string
 	layers, files int
 	bytes         int64 // of all files
+	// program, if any, is /bin/true.
+	program []byte
 }
 
 // The images that are pulled. Their content is the same on every machine.
 var (
-	mixed = shape{"mixed", 5, 10_000, 216_000_000}
-	small = shape{"small", 1, 100_000, 10_000_000}
+	mixed = shape{name: "mixed", layers: 5, files: 10_000, bytes: 216_000_000}
+	small = shape{name: "small", layers: 1, files: 100_000, bytes: 10_000_000}
 )
 
 func (s shape) String() string {
@@ -157,6 +159,10 @@ func (s shape) layer(n uint64) (blob []byte, diffID string, err error) {
 		if err == nil {
 			_, err = t.Write(data)
 		}
+	}
+	if n == 0 && s.program != nil {
+		write("bin/", tar.TypeDir, 0o755, nil)
+		write("bin/true", tar.TypeReg, 0o755, s.program)
 	}
 	write("usr/", tar.TypeDir, 0o755, nil)
 	write(fmt.Sprintf("usr/lib%d/", n), tar.TypeDir, 0o755, nil)

@@ -20,6 +20,8 @@ func subjects() []Subject {
 		{Name: "crun-seccomp", About: "the same with the names of hutch's filter", Setup: setupCrunSeccomp},
 		{Name: "runc", About: "its default spec with a network namespace; no seccomp", Setup: setupRunc},
 		{Name: "runc-seccomp", About: "the same with the names of hutch's filter", Setup: setupRuncSeccomp},
+		{Name: "firejail", About: "namespaces, private /dev, no network, no profile", Setup: setupFirejail},
+		{Name: "podman-run", About: "a container of a folder; no network, seccomp or cgroup", Setup: setupPodmanRun},
 		{Name: "crun-exec", About: "crun exec of true in a live container", Setup: setupCrunExec},
 		{Name: "runc-exec", About: "runc exec of true in a live container", Setup: setupRuncExec},
 		{Name: "hutch-version", About: "start of the hutch command alone", Setup: setupHutchVersion},
@@ -35,7 +37,7 @@ func subjects() []Subject {
 		{Name: "hutch-attach", About: "128 MiB of stdout through the spool to a client that is attached", Setup: setupHutchAttach},
 		{Name: "hutch-run", About: "a new sandbox with everything on, shared daemon up, no pool", Setup: setupHutchRun},
 		{Name: "hutch-run-private", About: "the same, and the start and end of a daemon of its own", Setup: setupHutchPrivate},
-	}, slices.Concat(networkSubjects(), pullSubjects())...)
+	}, slices.Concat(lifeSubjects(), networkSubjects(), pullSubjects())...)
 }
 
 func setupTrue(_ context.Context, h *Host) (*Prepared, error) {

@@ -87,10 +87,11 @@ runc        may  have_cmd:runc         runc           runc                  runc
 shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shellcheck'
 		;;
 	bench)
-		# Peers that pull. crane is in no distribution: the benchmark says how to get it.
+		# Peers that only the benchmark has. crane is in no distribution: the benchmark says how to get it.
 		echo 'podman      may  have_cmd:podman       podman         podman                podman
 skopeo      may  have_cmd:skopeo       skopeo         skopeo                skopeo
-umoci       may  have_cmd:umoci        umoci          umoci                 umoci'
+umoci       may  have_cmd:umoci        umoci          umoci                 umoci
+firejail    may  have_cmd:firejail     firejail       firejail              firejail'
 		;;
 	generate)
 		# Pinned: the same compiler makes the same eBPF object.

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+const (
+	// burst is how many sandboxes are asked for at once.
+	burst = 32
+	// workers are clients that make and remove sandboxes at the same time, sustained how many each of them.
+	workers, sustained = 4, 15
+	// crowd is how many sandboxes live beside one that is made.
+	crowd = 200
+)
+
+// lifeSubjects measure the whole life of sandboxes over warm connections.
+func lifeSubjects() []Subject {
+	return []Subject{
+		{Name: "hutch-create", About: "sandbox.create over a warm connection", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareLife(ctx, "host", 0, create)
+		}},
+		{Name: "hutch-create-exec", About: "the same, and the first exec.run of true", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareLife(ctx, "host", 0, createAndCall)
+		}},
+		{Name: "hutch-create-exec-pulled", About: "the same with a pulled image of 5 layers, 216 MB", Named: true, Setup: setupCreatePulled},
+		{Name: "hutch-create-crowd", About: "sandbox.create beside 200 idle sandboxes", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareLife(ctx, "host", crowd, create)
+		}},
+		{Name: "hutch-remove", About: "sandbox.remove of an idle sandbox", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareLife(ctx, "host", 0, remove)
+		}},
+		{Name: "hutch-burst", About: fmt.Sprintf("%d sandboxes created at once, until the last is there", burst), Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareLife(ctx, "host", 0, createBurst)
+		}},
+		{Name: "hutch-sustained", About: fmt.Sprintf("a sandbox with one command, when %d clients make and remove %d in all", workers, workers*sustained), Named: true,
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareLife(ctx, "host", 0, createSustained)
+			}},
+	}
+}
+
+// life makes sandboxes of an image and removes them, and says how long the part took that is measured.
+type life func(ctx context.Context, c *client.Client, image string) (time.Duration, error)
+
+// prepareLife measures a life in a daemon of its own, beside so many idle sandboxes.
+func (h *Host) prepareLife(ctx context.Context, image string, idle int, one life) (*Prepared, error) {
+	if idle > 0 {
+		return h.prepareLifeIn(ctx, "crowd", image, idle, one)
+	}
+	c, err := h.dialShared(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return lifeOf(c, image, one), nil
+}
+
+func (h *Host) prepareLifeIn(ctx context.Context, state, image string, idle int, one life) (*Prepared, error) {
+	if _, err := h.dialShared(ctx); err != nil { // whether this machine can
+		return nil, err
+	}
+	if _, err := h.startDaemon(ctx, state); err != nil {
+		return nil, err
+	}
+	c, err := h.dial(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := createMany(ctx, c, idle, api.NetPolicy{}); err != nil {
+		return nil, err
+	}
+	return lifeOf(c, image, one), nil
+}
+
+func lifeOf(c *client.Client, image string, one life) *Prepared {
+	return &Prepared{Command: "sandbox.create, exec.run {argv: [/bin/true]} and sandbox.remove by the Go client", Run: func(ctx context.Context) (Sample, error) {
+		took, err := one(ctx, c, image)
+		return Sample{Wall: took}, err
+	}}
+}
+
+func setupCreatePulled(ctx context.Context, h *Host) (*Prepared, error) {
+	source, err := h.write("true.c", []byte("int main(void) { return 0; }\n"))
+	if err != nil {
+		return nil, err
+	}
+	bin := h.path("home", "true")
+	if err := h.compile(ctx, bin, source); err != nil {
+		return nil, err
+	}
+	s := mixed
+	s.name = "mixed-with-true"
+	if s.program, err = os.ReadFile(bin); err != nil {
+		return nil, err
+	}
+	r, err := h.registry()
+	if err != nil {
+		return nil, err
+	}
+	ref, err := r.image(s)
+	if err != nil {
+		return nil, err
+	}
+	d, err := h.startDaemon(ctx, "pulled")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.outputWithin(ctx, pullLimit, d.env, d.hutch, "image", "pull", "-q", ref); err != nil {
+		return nil, err
+	}
+	return h.prepareLifeIn(ctx, "pulled", ref, 0, createAndCall)
+}
+
+func create(ctx context.Context, c *client.Client, image string) (time.Duration, error) {
+	start := time.Now()
+	sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: image}}, nil, nil)
+	took := time.Since(start)
+	if err == nil {
+		_, err = c.Remove(ctx, sb.ID)
+	}
+	return took, err
+}
+
+func createAndCall(ctx context.Context, c *client.Client, image string) (time.Duration, error) {
+	start := time.Now()
+	sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: image}}, nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	_, err = call(ctx, c, sb.ID, nil)
+	took := time.Since(start)
+	_, end := c.Remove(ctx, sb.ID)
+	return took, errors.Join(err, end)
+}
+
+func remove(ctx context.Context, c *client.Client, image string) (time.Duration, error) {
+	sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: image}}, nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	_, err = c.Remove(ctx, sb.ID)
+	return time.Since(start), err
+}
+
+func createBurst(ctx context.Context, c *client.Client, image string) (time.Duration, error) {
+	ids, errs := make([]string, burst), make([]error, burst)
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i := range burst {
+		wg.Go(func() {
+			sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: image}}, nil, nil)
+			ids[i], errs[i] = sb.ID, err
+		})
+	}
+	wg.Wait()
+	took := time.Since(start)
+	for i, id := range ids {
+		if errs[i] == nil {
+			_, errs[i] = c.Remove(ctx, id)
+		}
+	}
+	return took, errors.Join(errs...)
+}
+
+// createSustained is what one of many sandboxes takes.
+func createSustained(ctx context.Context, c *client.Client, image string) (time.Duration, error) {
+	errs := make([]error, workers)
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() {
+			for range sustained {
+				if _, err := createAndCall(ctx, c, image); err != nil {
+					errs[i] = err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start) / (workers * sustained), errors.Join(errs...)
+}

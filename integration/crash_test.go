@@ -291,12 +291,10 @@ func TestKillLauncher(t *testing.T) {
 		} else {
 			w.inside(t, "true")
 		}
-		if dirs := w.sandboxFolders(); len(dirs) > 0 {
-			t.Fatalf("round %d: the next daemon did not sweep %v", i, dirs)
-		}
 		if left := w.deadCgroups(); len(left) > 0 {
 			t.Fatalf("round %d: the next daemon did not sweep %v", i, left)
 		}
+		w.awaitNoSandbox(t)
 		w.shutdown()
 		for _, p := range w.waitGone(time.Now().Add(patience)) {
 			t.Fatalf("round %d: %d %q does not end", i, p.pid, p.args)

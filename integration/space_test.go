@@ -61,6 +61,7 @@ func TestNoSpace(t *testing.T) {
 
 	// A sandbox that fills the disk gets ENOSPC, and its space comes back.
 	w.run(t, "run", "host", "--", "sh", "-c", "cat /dev/zero >/var/tmp/fill").want(t, 1).says(t, "No space left")
+	w.awaitNoSandbox(t)
 
 	// No space for a sandbox at all.
 	fill := filepath.Join(state, "fill")

@@ -263,7 +263,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 func (m *Manager) undoAdopted(s *Sandbox) func() error {
 	var undo cleanup.Stack
 	undo.Add(func() error { s.root.Release(); return nil })
-	undo.Add(func() error { return removeAll(s.dir) })
+	undo.Add(func() error { return m.removeFolder(s) })
 	undo.Add(func() error { m.freeProject(s); return nil })
 	undo.Add(func() error { return unmountOwn(s.dir) })
 	undo.Add(func() error { return errors.Join(unmountAbout(s.dir), unmountBelow(s.dir, 1+len(s.spec.Mounts))) })

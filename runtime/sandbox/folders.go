@@ -34,7 +34,7 @@ func (f *creation) folders(context.Context) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return diskError("make the sandbox's folder", err)
 	}
-	f.undo.Add(func() error { return removeAll(dir) })
+	f.undo.Add(func() error { return f.m.removeFolder(f.s) })
 	for _, sub := range []struct {
 		name string
 		mode os.FileMode
@@ -138,6 +138,26 @@ func (s *Sandbox) abandon() error {
 // removeAll removes the tree of a sandbox, whose folders may lack write permission
 // for their owner: hutchd has CAP_DAC_OVERRIDE over its own ids, and overlayfs's
 // work folder is mode 000.
+// removeFolder removes the sandbox's folder; of one that has lived in the background, because what it has written
+// can be a lot, and ext4 takes milliseconds for a few files. The record goes at once: without it whatever is left
+// of the folder is nothing to the next hutchd but something to remove.
+func (m *Manager) removeFolder(s *Sandbox) error {
+	if s.destroy == nil {
+		return removeAll(s.dir)
+	}
+	if err := os.Remove(filepath.Join(s.dir, "record.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the sandbox's record: %w", err)
+	}
+	m.removals.Go(func() { // by forget, which counts as well
+		m.removing <- struct{}{}
+		defer func() { <-m.removing }()
+		if err := removeAll(s.dir); err != nil {
+			m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
+		}
+	})
+	return nil
+}
+
 func removeAll(dir string) error {
 	if err := rmtree.Path(dir); err != nil {
 		return fmt.Errorf("remove the sandbox's folder: %w", err)

@@ -11,9 +11,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +66,7 @@ type Manager struct {
 	walks    chan struct{} // tokens: of measuring what sandboxes have written
 	// removals are under way: counted under mu while their sandbox is still listed.
 	removals sync.WaitGroup
+	removing chan struct{} // of folders, at the same time
 
 	trim *time.Timer // gives back memory, see trimAfter
 
@@ -110,6 +111,7 @@ func NewManager(cfg Config) *Manager {
 		answered: map[string]*running{},
 		gone:     map[uint64]bool{},
 		creating: map[uint64]int{},
+		removing: make(chan struct{}, 2),
 		walks:    make(chan struct{}, maxWalks),
 		lastBusy: time.Now(),
 	}
@@ -411,15 +413,21 @@ func processesOf(pid1 int) []int {
 		return pids
 	}
 	pids = append(pids, pid1)
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		var pid int
-		if _, err := fmt.Sscanf(filepath.Base(dir), "%d", &pid); err != nil || pid == pid1 {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return pids
+	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == pid1 {
 			continue
 		}
-		if got, err := os.Readlink(dir + "/ns/pid"); err == nil && got == ns {
+		if got, err := os.Readlink("/proc/" + name + "/ns/pid"); err == nil && got == ns {
 			pids = append(pids, pid)
 		}
 	}
+	slices.Sort(pids[1:])
 	return pids
 }

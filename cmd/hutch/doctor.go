@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/runtime/client"
 )
 
 func newDoctor() *cobra.Command {
@@ -42,7 +44,7 @@ The exit code is 1 when sandboxes can not run at all, else 0.`,
 			case fix:
 				return runFix(cmd.Context(), places.State, yes)
 			}
-			return runDoctor(cmd.Context(), places.State, asJSON, cmd.OutOrStdout())
+			return runDoctor(cmd.Context(), places, asJSON, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")
@@ -51,8 +53,8 @@ The exit code is 1 when sandboxes can not run at all, else 0.`,
 	return cmd
 }
 
-func runDoctor(ctx context.Context, state string, asJSON bool, w io.Writer) error {
-	checks := probe.All(ctx, probe.Options{StateFolder: state})
+func runDoctor(ctx context.Context, places paths.Paths, asJSON bool, w io.Writer) error {
+	checks := append(probe.All(ctx, probe.Options{StateFolder: places.State}), daemonWalls(ctx, places.Socket))
 	if asJSON {
 		if err := printJSON(w, map[string][]probe.Check{"checks": checks}); err != nil {
 			return err
@@ -64,6 +66,28 @@ func runDoctor(ctx context.Context, state string, asJSON bool, w io.Writer) erro
 		return &cli.Exit{Code: 1}
 	}
 	return nil
+}
+
+// daemonWalls is what a running daemon finds of itself: only its monitor knows hutchd's pid.
+func daemonWalls(ctx context.Context, socket string) probe.Check {
+	c, err := client.Dial(ctx, socket)
+	if err != nil {
+		return probe.Daemon(0)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	found, err := c.Doctor(ctx)
+	for _, c := range found.Checks {
+		if none := probe.Daemon(0); c.Name == none.Name {
+			return probe.Check{Name: c.Name, Status: probe.Status(c.Status), Detail: c.Detail, Remedy: c.Remedy}
+		}
+	}
+	check := probe.Daemon(0)
+	if check.Detail = "the daemon that runs does not say"; err != nil {
+		check.Detail += ": " + err.Error()
+	}
+	return check
 }
 
 func printChecks(w io.Writer, style cli.Style, checks []probe.Check) {

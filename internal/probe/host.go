@@ -57,8 +57,11 @@ func (h host) exists(name string) bool {
 }
 
 // status returns a field of /proc/self/status, e.g. "Seccomp".
-func (h host) status(field string) string {
-	text, _ := h.read("/proc/self/status")
+func (h host) status(field string) string { return h.statusOf("/proc/self/status", field) }
+
+// statusOf is status of another process's file.
+func (h host) statusOf(file, field string) string {
+	text, _ := h.read(file)
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(line, ":"); ok && name == field {
 			return strings.TrimSpace(value)

@@ -61,6 +61,28 @@ func FuzzParseIDRanges(f *testing.F) {
 	})
 }
 
+// TestDaemon: what a status file says of a daemon's walls.
+func TestDaemon(t *testing.T) {
+	const walls = "Name:\thutchd\nNoNewPrivs:\t1\nSeccomp:\t2\n"
+	for _, tt := range []struct {
+		pid    int
+		status string
+		want   Status
+		detail string
+	}{
+		{7, walls, Yes, "process 7"},
+		{7, strings.Replace(walls, "\t1", "\t0", 1), No, "without no_new_privs"},
+		{7, strings.Replace(walls, "\t2", "\t0", 1), No, "without a seccomp filter"},
+		{7, "", No, "no_new_privs and a seccomp"},
+		{8, walls, Inconclusive, "not process 8"},
+		{0, walls, Inconclusive, "no daemon runs"},
+	} {
+		if c := fixture(map[string]string{"/proc/7/status": tt.status}).daemon(tt.pid); c.Status != tt.want || !strings.Contains(c.Detail, tt.detail) {
+			t.Errorf("%d, %q: %+v, want %s with %q", tt.pid, tt.status, c, tt.want, tt.detail)
+		}
+	}
+}
+
 // TestNoUserNamespace: the same errno has several causes.
 func TestNoUserNamespace(t *testing.T) {
 	const mountinfo = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"

@@ -19,6 +19,7 @@ import (
 // hutchd is one life of hutchd, seen from outside.
 type hutchd struct {
 	conn  *packet.Conn
+	pid   int
 	pidfd *os.File
 }
 
@@ -71,7 +72,7 @@ func (m *monitor) tryHutchd(ctx context.Context) (started bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	started = true
+	started, h.pid = true, pid
 	if h.pidfd, err = sys.OpenPidfd(pid); err != nil {
 		return started, err
 	}

@@ -376,7 +376,7 @@ func (m *monitor) serveHutchd(ctx context.Context, h *hutchd) {
 				return
 			}
 		case msg.Probe != nil:
-			if err := h.send(monitorapi.Message{Probed: &monitorapi.Probed{Checks: m.probe(ctx)}}); err != nil {
+			if err := h.send(monitorapi.Message{Probed: &monitorapi.Probed{Checks: m.probe(ctx, h)}}); err != nil {
 				return
 			}
 		case msg.Reload != nil:

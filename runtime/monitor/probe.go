@@ -24,8 +24,8 @@ func explain(ctx context.Context, err error) error {
 }
 
 // probe runs the doctor's probes here, in the caller's own namespaces.
-func (m *monitor) probe(ctx context.Context) []api.Check {
-	found := probe.All(ctx, probe.Options{StateFolder: m.opts.Paths.State})
+func (m *monitor) probe(ctx context.Context, h *hutchd) []api.Check {
+	found := append(probe.All(ctx, probe.Options{StateFolder: m.opts.Paths.State}), probe.Daemon(h.pid))
 	checks := make([]api.Check, 0, len(found))
 	for _, c := range found {
 		checks = append(checks, api.Check{

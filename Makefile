@@ -21,9 +21,10 @@ PLAIN       = hutch hutchd hutch-init hutch-netd
 PLAIN_FLAGS = -tags containers_image_openpgp -ldflags '-s -w $(STAMP)'
 CGO_FLAGS   = -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags "-static" $(STAMP)'
 
-# The exec stub that hutch-init embeds: no libc, no start-up cost.
+# The exec stub that hutch-init embeds, and what gives a waiting sandbox its root, which hutch-launch
+# does: no libc, no start-up cost.
 CC         ?= gcc
-STUB        = runtime/guest/stub/stub
+STUB        = runtime/guest/stub/stub runtime/launch/swap/swap
 STUB_FLAGS  = -nostdlib -static -Os -Wall -Wextra -Werror -fno-stack-protector -fno-asynchronous-unwind-tables \
               -fno-pie -no-pie -Wl,--build-id=none -Wl,-z,noexecstack -s
 
@@ -73,7 +74,7 @@ build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hut
 	$(Q)CGO_ENABLED=1 $(GOBUILD) $(CGO_FLAGS) -o bin/ ./cmd/hutch-launch
 comma := ,
 
-$(STUB): $(STUB).c $(wildcard runtime/guest/stub/*.h)
+$(STUB): %: %.c runtime/guest/stub/syscall.h
 	$(say) CC $@
 	$(Q)$(CC) $(STUB_FLAGS) -o $@ $<
 

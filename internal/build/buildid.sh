@@ -8,5 +8,5 @@ cd "$(dirname -- "$0")/../.."
 # make running daemons look foreign.
 find cmd runtime images seccomp cgroups netfilter internal go.mod go.sum \
 	\( -name testdata -o -path internal/tools -o -path internal/build \) -prune -o \
-	-type f ! -name '*_test.go' ! -name '*.md' ! -path runtime/guest/stub/stub -print 2>/dev/null |
+	-type f ! -name '*_test.go' ! -name '*.md' ! -path runtime/guest/stub/stub ! -path runtime/launch/swap/swap -print 2>/dev/null |
 	LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c 1-12

@@ -93,5 +93,5 @@ func (ses *session) handOver(sb *sandbox) error {
 
 // exit is the event about the end of PID 1.
 func (sb *sandbox) exit() launchapi.Reply {
-	return launchapi.Reply{Exited: &launchapi.Exited{ID: sb.id, Status: int(sb.status)}}
+	return launchapi.Reply{Exited: &launchapi.Exited{ID: sb.id, PID: sb.pid, Status: int(sb.status)}}
 }

@@ -56,6 +56,19 @@ func (c *children) start(fn func() (pid int, err error)) (int, error) {
 	return pid, err
 }
 
+// run runs fn, which starts processes and waits for all of them.
+func (c *children) run(fn func() error) error {
+	c.mu.Lock()
+	c.starting++
+	c.mu.Unlock()
+	err := fn()
+	c.mu.Lock()
+	c.starting--
+	c.mu.Unlock()
+	c.reapOrphans()
+	return err
+}
+
 // wait waits for the exit of a watched pid, whose pidfd stays the caller's, and
 // returns its status.
 func (c *children) wait(pid int, pidfd *os.File) unix.WaitStatus {

@@ -61,6 +61,7 @@ func (s *server) launch(sb *sandbox, params *launchapi.Create, files []*os.File)
 		return nil, nil, failed(sb.id, err)
 	}
 	sb.execs.dir, sb.guest = params.RunDir, c.guest
+	sb.moves = topMounts(c.config)
 	sb.undo = c.undo.Release()
 	return &launchapi.CreateResult{PID: sb.pid, Phases: phases}, out, nil
 }
@@ -127,6 +128,10 @@ func (c *creation) mountRoot() error {
 		return err
 	}
 	c.undo.Add(func() error { return sys.Detach(c.params.Overlay.Target) })
+	if c.params.Generic {
+		// In an empty image of hutchd's own.
+		return unix.Mkdir(filepath.Join(c.params.Overlay.Target, staging), 0o700)
+	}
 	return nil
 }
 

@@ -35,6 +35,9 @@ var inside = map[string]func(t *testing.T, d *hutchd){
 	"wait":     insideWait,
 	"bench":    insideBench,
 	"churn":    insideChurn,
+
+	"claim": insideClaim, "claim-binds": insideClaimBinds, "claim-hostile": insideClaimHostile, "claim-fails": insideClaimFails,
+	"claim-faults": insideClaimFaults, "claim-waits": insideClaimWaits,
 }
 
 // insideIdentity checks what hutchd finds itself to be.
@@ -145,15 +148,24 @@ func checkInit(t *testing.T, proc string) {
 // sh sets a sandbox up, which consumes guest, and runs a shell command.
 func (d *hutchd) sh(t *testing.T, guest, filter *os.File, command string) string {
 	t.Helper()
-	g, err := guestapi.NewClient(guest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := setUp(t, guest, filter)
 	defer g.Close()
+	return run(t, g, command)
+}
+
+// setUp sets a sandbox up, which consumes guest.
+func setUp(t testing.TB, guest, filter *os.File) *guestapi.Client {
+	t.Helper()
+	g, err := guestapi.NewClient(guest)
+	must(t, err)
+	must(t, g.Setup(context.Background(), filter, nil, ""))
+	return g
+}
+
+// run runs a shell command in a sandbox that is set up.
+func run(t *testing.T, g *guestapi.Client, command string) string {
+	t.Helper()
 	ctx := context.Background()
-	if err := g.Setup(ctx, filter, nil, ""); err != nil {
-		t.Fatal(err)
-	}
 	out, err := os.CreateTemp("", "")
 	if err != nil {
 		t.Fatal(err)

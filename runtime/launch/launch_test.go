@@ -14,7 +14,8 @@ import (
 )
 
 func TestInside(t *testing.T) {
-	for _, name := range []string{"identity", "sandbox", "failing", "parallel", "killed", "canceled", "signals", "orphans", "overlay", "churn"} {
+	for _, name := range []string{"identity", "sandbox", "failing", "parallel", "killed", "canceled", "signals", "orphans", "overlay", "churn",
+		"claim", "claim-binds", "claim-hostile", "claim-fails", "claim-waits"} {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, func(t *testing.T, k kind) {
 				k.boot(t, name).pass()
@@ -110,6 +111,18 @@ func TestFaults(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			ownKind().boot(t, "faults", func(w *world) {
 				w.Launch, w.Env = launcher, []string{fmt.Sprintf("HUTCH_FAULT_LAUNCH=%d", i)}
+			}).pass()
+		})
+	}
+}
+
+// TestClaimFaults fails each step of a claim.
+func TestClaimFaults(t *testing.T) {
+	launcher := buildFaulty(t)
+	for i := range 2 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			ownKind().boot(t, "claim-faults", func(w *world) {
+				w.Launch, w.Env = launcher, []string{fmt.Sprintf("HUTCH_FAULT_LAUNCH=%d", 100+i)}
 			}).pass()
 		})
 	}

@@ -14,6 +14,7 @@ import (
 type sandbox struct {
 	id      string
 	created chan struct{} // closed when its creation is over, one way or the other
+	generic bool          // waits for a claim; guarded by server.mu
 
 	pid    int
 	pidfd  *os.File
@@ -21,6 +22,7 @@ type sandbox struct {
 	status unix.WaitStatus // valid after exited
 	guest  *os.File        // our end of the guest channel; undo closes it
 	execs  execs
+	moves  []string // mount points that go along when it gets another root
 	// undo releases everything but the process, once.
 	undo func() error
 

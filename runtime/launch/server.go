@@ -72,6 +72,7 @@ func (ses *session) leave() {
 	<-ses.served
 	_ = ses.conn.Close()
 	ses.wg.Wait()
+	ses.endGeneric()
 }
 
 // serve reads requests until the channel ends.
@@ -145,6 +146,8 @@ func (ses *session) dispatch(req launchapi.Request, files []*os.File) {
 		switch req.Op {
 		case launchapi.OpCreate:
 			ses.create(req, sb, files)
+		case launchapi.OpClaim:
+			ses.finish(req, ses.claim(sb, req.Claim))
 		case launchapi.OpKill:
 			ses.finish(req, sb.kill())
 		case launchapi.OpDestroy:
@@ -169,12 +172,22 @@ func (s *server) lookup(req launchapi.Request) (*sandbox, error) {
 			return nil, api.Errorf(api.InvalidArgument, "create sandbox %s: no parameters", req.ID)
 		}
 		sb = newSandbox(req.ID)
+		sb.generic = req.Create.Generic
 		s.sandboxes[req.ID] = sb
 		return sb, nil
 	case launchapi.OpKill:
 		if !exists {
 			return nil, api.Errorf(api.NotFound, "kill sandbox %s: not running here", req.ID)
 		}
+		return sb, nil
+	case launchapi.OpClaim:
+		switch {
+		case !exists || !sb.generic:
+			return nil, api.Errorf(api.NotFound, "claim sandbox %s: it does not wait for that", req.ID)
+		case req.Claim == nil:
+			return nil, api.Errorf(api.InvalidArgument, "claim sandbox %s: no parameters", req.ID)
+		}
+		sb.generic = false // whatever becomes of it
 		return sb, nil
 	case launchapi.OpDestroy:
 		if !exists {
@@ -265,7 +278,12 @@ func (ses *session) reply(r launchapi.Reply) { _ = ses.conn.Send(r) }
 func (s *server) holds() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.sandboxes) > 0
+	for _, sb := range s.sandboxes {
+		if !sb.generic {
+			return true
+		}
+	}
+	return false
 }
 
 // close destroys all sandboxes, also those being created, and waits for every

@@ -19,7 +19,6 @@
  * The config is trusted: hutch-init wrote it and nobody else can reach the
  * memfd. hutch-init has also checked users, sizes and NUL bytes.
  */
-#include <asm/unistd.h>
 #include <linux/capability.h>
 #include <linux/errno.h>
 #include <linux/fcntl.h>
@@ -28,6 +27,9 @@
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
 #include <stdint.h>
+
+#define ENTRY "stub_main"
+#include "syscall.h"
 
 #define MAGIC 0x42545348 /* "HSTB" */
 #define VERSION 1
@@ -78,55 +80,6 @@ enum { FD_CONFIG = 3, FD_FILTER = 4, FD_ERROR = 5 };
 
 /* PATH_MAX of linux/limits.h. */
 static char candidate[4096];
-
-/* Raw system calls: the result is the kernel's, -errno on failure. */
-#if defined(__x86_64__)
-static long sys6(long nr, long a, long b, long c, long d, long e, long f)
-{
-	register long r10 __asm__("r10") = d;
-	register long r8 __asm__("r8") = e;
-	register long r9 __asm__("r9") = f;
-	long ret;
-	__asm__ volatile("syscall"
-			 : "=a"(ret)
-			 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return ret;
-}
-/* The ABI wants a 16-byte aligned stack before a call. */
-__asm__(".globl _start\n_start:\n\txor %ebp,%ebp\n\tand $-16,%rsp\n\tcall stub_main\n\thlt\n");
-#elif defined(__aarch64__)
-static long sys6(long nr, long a, long b, long c, long d, long e, long f)
-{
-	register long x8 __asm__("x8") = nr;
-	register long x0 __asm__("x0") = a;
-	register long x1 __asm__("x1") = b;
-	register long x2 __asm__("x2") = c;
-	register long x3 __asm__("x3") = d;
-	register long x4 __asm__("x4") = e;
-	register long x5 __asm__("x5") = f;
-	__asm__ volatile("svc #0"
-			 : "+r"(x0)
-			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-			 : "memory");
-	return x0;
-}
-__asm__(".globl _start\n_start:\n\tmov x29,#0\n\tmov x30,#0\n\tb stub_main\n");
-#else
-#error "stub: unsupported architecture"
-#endif
-
-#define sys(nr, a, b, c, d, e) \
-	sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
-
-/* Compilers turn loops and initialisers into calls of this. */
-void *memset(void *dst, int c, unsigned long n)
-{
-	char *p = dst;
-	while (n--)
-		*(volatile char *)p++ = (char)c;
-	return dst;
-}
 
 __attribute__((noreturn)) static void die(enum stage stage, long err)
 {

@@ -147,6 +147,17 @@ func created(id string, a answer) (*Created, error) {
 	return r, nil
 }
 
+// Claim gives a generic sandbox, made by Create, its root, once. When it fails, or ctx
+// ends first, the sandbox is destroyed, as after a failed Create.
+func (c *Client) Claim(ctx context.Context, id string, params Claim) error {
+	a, err := c.call(ctx, Request{Op: OpClaim, ID: id, Claim: &params})
+	packet.CloseAll(a.files)
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(err, c.Destroy(context.WithoutCancel(ctx), id))
+	}
+	return err
+}
+
 // Kill ends every process of a sandbox and returns when they are gone. A
 // sandbox that has ended already is no error.
 func (c *Client) Kill(ctx context.Context, id string) error { return c.simple(ctx, OpKill, id) }

@@ -6,6 +6,7 @@
 //	create  {id, config, root, ...}  fds       result {seq, create: {...}} fds
 //	kill    {id}                               result {seq}
 //	destroy {id}                               result {seq}
+//	claim   {id, claim}                        result {seq}
 //	hold    {id, exec, roles, meta}  fds       result {seq} fds
 //	flush   {id, exec}                         result {seq, spooled}
 //	end     {id, exec, end}
@@ -33,13 +34,15 @@ import "encoding/json"
 
 // Version of the protocol. hutchd and hutch-launch of one build always agree; a
 // hutchd of another build that takes over living sandboxes must speak the same.
-const Version = 4
+const Version = 5
 
 // Operations.
 const (
 	OpCreate  = "create"
 	OpKill    = "kill"
 	OpDestroy = "destroy"
+	// OpClaim gives a generic sandbox its root, once. When it fails, the sandbox is destroyed.
+	OpClaim = "claim"
 	// OpHold hands over the fds of an exec that must outlive hutchd, before PID 1 is
 	// asked to start it. When all are to be kept only, it has no answer.
 	OpHold  = "hold"
@@ -63,6 +66,7 @@ type Request struct {
 	Key string `json:"key,omitempty"` // of keep and unkeep
 
 	Create *Create `json:"create,omitempty"`
+	Claim  *Claim  `json:"claim,omitempty"`
 	Exec   *Exec   `json:"exec,omitempty"` // of hold, flush, end, note, loosen and drop
 }
 
@@ -142,6 +146,27 @@ type Create struct {
 	// in SeccompProfile, and is compiled here.
 	Seccomp        string `json:"seccomp,omitempty"`
 	SeccompProfile string `json:"seccomp_profile,omitempty"`
+	// Generic makes a sandbox that waits for a claim. It belongs to this hutchd alone: its death ends
+	// it, and it is not handed to the next.
+	Generic bool `json:"generic,omitempty"`
+}
+
+// Claim gives a generic sandbox, in which nothing but PID 1 has ever run, another root file
+// system, mounts and a name. See runtime/DESIGN.md, "Claiming by a root swap".
+type Claim struct {
+	// Overlay is the root file system; Target is that of the create. It has a folder, made for this,
+	// at each place where the create's config mounts something.
+	Overlay Overlay `json:"overlay"`
+	// Binds are mounted in this order, with nosuid, nodev and what is mounted below them.
+	Binds    []ClaimBind `json:"binds,omitempty"`
+	Hostname string      `json:"hostname"`
+}
+
+// ClaimBind is a folder or file of hutchd's in a claimed sandbox.
+type ClaimBind struct {
+	Source   string `json:"source"` // absolute
+	Target   string `json:"target"` // absolute, in the sandbox; made where it is missing
+	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
 // Overlay is one overlay mount. Layers are immutable and shared.
@@ -200,6 +225,7 @@ type CreateResult struct {
 // Exited says that a sandbox's PID 1 is gone, for whatever reason.
 type Exited struct {
 	ID     string `json:"id"`
+	PID    int    `json:"pid"`
 	Status int    `json:"status"` // wait status, as wait4(2) gives it
 }
 

@@ -16,7 +16,7 @@ var charts = []struct {
 	subjects    []string
 }{
 	{"start", "A command in a new sandbox, from argv to exit", []string{
-		"floor", "bwrap", "bwrap-seccomp", "crun", "crun-seccomp", "runc", "runc-seccomp", "firejail", "podman-run", "hutch-run", "hutch-run-private",
+		"floor", "bwrap", "bwrap-seccomp", "crun", "crun-seccomp", "runc", "runc-seccomp", "firejail", "podman-run", "hutch-run", "hutch-run-ready", "hutch-run-private",
 	}},
 	{"exec", "A command in a sandbox that lives", []string{"true", "crun-exec", "runc-exec", "hutch-exec", "hutch-call", "hutch-call-passed"}},
 	{"create", "Sandboxes over a warm connection", []string{

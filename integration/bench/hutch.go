@@ -38,6 +38,10 @@ func (h *Host) hutchEnv(state string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	// None is launched ahead, but for the subject that is about that.
+	if _, err := h.write("home/config.yaml", []byte("ready: none\n")); err != nil {
+		return nil, err
+	}
 	return h.hutchEnvIn(dir, state), nil
 }
 
@@ -114,6 +118,24 @@ func setupHutchVersion(_ context.Context, h *Host) (*Prepared, error) {
 
 func setupHutchRun(ctx context.Context, h *Host) (*Prepared, error) {
 	d, err := h.sharedDaemon(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.hutchProcess(ctx, d, "run", "host", "--", "true")
+}
+
+// setupHutchRunReady has a daemon that launches sandboxes ahead. The other subjects of a round give it
+// the time for that.
+func setupHutchRunReady(ctx context.Context, h *Host) (*Prepared, error) {
+	env, err := h.hutchEnv("ready")
+	if err != nil {
+		return nil, err
+	}
+	config, err := h.write("home/ready.yaml", []byte("ready: 2\n"))
+	if err != nil {
+		return nil, err
+	}
+	d, err := h.startDaemonWith(ctx, append(env, "HUTCH_CONFIG="+config))
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ func subjects() []Subject {
 		{Name: "hutch-pipe", About: "the same out of a sandbox, the pipe passed as stdout", Setup: setupHutchPipe},
 		{Name: "hutch-attach", About: "128 MiB of stdout through the spool to a client that is attached", Setup: setupHutchAttach},
 		{Name: "hutch-run", About: "a new sandbox with everything on, shared daemon up, no pool", Setup: setupHutchRun},
+		{Name: "hutch-run-ready", About: "the same, of a sandbox that was launched ahead", Setup: setupHutchRunReady},
 		{Name: "hutch-run-private", About: "the same, and the start and end of a daemon of its own", Setup: setupHutchPrivate},
 	}, slices.Concat(lifeSubjects(), networkSubjects(), pullSubjects())...)
 }

@@ -36,6 +36,7 @@ type Config struct {
 	Quotas   api.Quotas
 	Network  api.NetPolicy // of sandboxes that ask for none; its Mode is set
 	Audit    api.AuditSettings
+	Ready    int // sandboxes launched ahead
 }
 
 // Default is what holds without a file.
@@ -47,6 +48,7 @@ func Default() Config {
 			CPUs: 2, MemoryBytes: 4 << 30, DiskBytes: 10 << 30, PIDs: 1024,
 		},
 		Network: api.NetPolicy{Mode: api.NetNone},
+		Ready:   2,
 		Audit: api.AuditSettings{
 			Enabled: true, Content: "digest", Connections: "denied", MaxBytes: 64 << 20, TotalBytes: 1 << 30, KeepDays: 30,
 		},

@@ -7,9 +7,13 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// reserve takes the id and the name, so that two creates never share one.
-func (m *Manager) reserve(req *CreateRequest, limits granted) (*Sandbox, error) {
+// reserve takes the id and the name, so that two creates never share one. The id is g's where that
+// is not nil.
+func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sandbox, error) {
 	id := newID("sb_")
+	if g != nil {
+		id = g.id
+	}
 	s := &Sandbox{
 		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, user: req.User, conn: req.Conn,
 		nproc: m.cfg.Host.NProc, door: newDoor(), clock: newClock(clockState{}),

@@ -45,6 +45,9 @@ type creation struct {
 	filter *os.File        // BPF of the exec filter
 	phases map[string]float64
 	steps  []api.DebugStep // of a request that asks for them
+
+	claimed *generic // what becomes the sandbox; nil when one is launched
+	generic bool     // one is launched for a later claim
 }
 
 // step is one part of a creation; it pushes its own undo.
@@ -71,6 +74,11 @@ var steps = []step{
 
 func (f *creation) run(ctx context.Context) (err error) {
 	defer f.undo.Run(&err)
+	if f.claimed != nil {
+		f.undo.Add(f.claimed.netns.Close)
+		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
+		f.undo.Add(f.claimed.end)
+	}
 	defer func() {
 		if f.filter != nil {
 			_ = f.filter.Close()
@@ -130,18 +138,34 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	if err != nil {
 		return api.Sandbox{}, err
 	}
-	s, err := m.reserve(&req, limits)
-	if err != nil {
-		return api.Sandbox{}, err
-	}
-	defer m.wg.Done()
 	defer m.trim.Reset(trimAfter)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
+	var g *generic
+	if req.fits(&limits.limits) {
+		g = m.generics.take()
+	}
+	record, err := m.create(ctx, &req, limits, g, read)
+	if err == nil {
+		m.generics.refill()
+	}
+	return record, err
+}
 
-	f := &creation{m: m, req: &req, s: s, phases: map[string]float64{"policy": ms(read)}}
-	start = time.Now()
+// create makes the sandbox, of g where that is not nil, which it owns. read is what it took to
+// read the policy.
+func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted, g *generic, read time.Duration) (api.Sandbox, error) {
+	s, err := m.reserve(req, limits, g)
+	if err != nil {
+		if g != nil {
+			m.generics.discard(g)
+		}
+		return api.Sandbox{}, err
+	}
+	defer m.wg.Done()
+	f := &creation{m: m, req: req, s: s, claimed: g, phases: map[string]float64{"policy": ms(read)}}
+	start := time.Now()
 	if err := f.run(ctx); err != nil {
 		m.drop(s)
 		m.audit(ctx, s, "", api.AuditClosed, nil, 0) // should something have been noted
@@ -195,6 +219,10 @@ func workspaceDir(sp *api.Spec) string {
 }
 
 func (f *creation) network(context.Context) error {
+	if f.claimed != nil {
+		f.netns = f.claimed.netns
+		return nil
+	}
 	if f.s.record.Network.Mode == api.NetNone {
 		ns, err := f.m.cfg.Networks.Plain()
 		if err != nil {
@@ -214,6 +242,9 @@ func (f *creation) network(context.Context) error {
 }
 
 func (f *creation) build(context.Context) error {
+	if f.claimed != nil {
+		return nil
+	}
 	h := &f.m.cfg.Host
 	in := spec.Input{
 		Hostname: f.s.record.Hostname,
@@ -232,15 +263,32 @@ func (f *creation) build(context.Context) error {
 	return err
 }
 
+// overlayOf is the root file system.
+func (f *creation) overlayOf() launchapi.Overlay {
+	fs := filepath.Join(f.s.dir, "fs")
+	if f.generic {
+		fs = filepath.Join(f.s.dir, base)
+	}
+	return launchapi.Overlay{
+		Dir: f.s.root.Dir, Lower: f.s.root.Lower, Upper: filepath.Join(fs, "upper"), Work: filepath.Join(fs, "work"),
+		Target: filepath.Join(f.s.dir, "root"), Volatile: !f.req.Spec.Keep,
+	}
+}
+
 func (f *creation) launch(ctx context.Context) error {
+	if f.claimed != nil {
+		err := f.claim(ctx)
+		if err == nil || context.Cause(ctx) != nil || launcherGone(err) {
+			return err
+		}
+		f.m.cfg.Logger.Warn("claim a sandbox that was launched ahead; it is launched anew", "sandbox", f.s.id, "err", err)
+		if err := f.startOver(ctx); err != nil {
+			return err
+		}
+	}
 	h := &f.m.cfg.Host
 	c := launchapi.Create{
-		Config: f.config,
-		Overlay: launchapi.Overlay{
-			Dir: f.s.root.Dir, Lower: f.s.root.Lower,
-			Upper: filepath.Join(f.s.dir, "fs/upper"), Work: filepath.Join(f.s.dir, "fs/work"),
-			Target: filepath.Join(f.s.dir, "root"), Volatile: !f.req.Spec.Keep,
-		},
+		Config: f.config, Overlay: f.overlayOf(), Generic: f.generic,
 		RunDir: filepath.Join(f.s.dir, "run"),
 		PtsDir: filepath.Join(f.s.dir, "pts"),
 
@@ -277,8 +325,10 @@ func (f *creation) launch(ctx context.Context) error {
 		return err
 	}
 	f.undo.Add(f.s.guest.Close)
-	f.m.watchCalls(f.s)
-	f.s.record.PID = created.PID
+	if !f.generic {
+		f.m.watchCalls(f.s)
+	}
+	f.s.setPID(created.PID)
 	for name, v := range created.Phases {
 		f.phases["launch."+name] = v
 	}
@@ -299,6 +349,9 @@ func (f *creation) enforce(context.Context) error {
 // greet hands PID 1 the filter that every command gets, and the cgroup that they
 // are in, and waits until it is ready.
 func (f *creation) greet(ctx context.Context) error {
+	if f.claimed != nil { // it has been
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
 	defer cancel()
 	var cgroups *os.File

@@ -39,6 +39,9 @@ type ImageSource interface {
 // Launcher starts and ends sandboxes: hutch-launch, through launchapi.
 type Launcher interface {
 	Create(ctx context.Context, id string, c launchapi.Create, netns *os.File) (*launchapi.Created, error)
+	// Claim gives a sandbox that was created as a generic one its root. When it fails, the sandbox
+	// is destroyed.
+	Claim(ctx context.Context, id string, c launchapi.Claim) error
 	Kill(ctx context.Context, id string) error
 	// Destroy kills, waits, and unmounts. It is idempotent.
 	Destroy(ctx context.Context, id string) error

@@ -27,21 +27,24 @@ import (
 //	fs/<i>/      the same of a workspace or mount in mode overlay
 //	run/         libcontainer's state
 //	pts/         where the devpts instance is mounted
+//	base/        the root that it had before it was claimed, see generic
 //	about/       what the sandbox is told of itself, a file system in memory
 //	mnt/         host folders on their way into the sandbox
 func (f *creation) folders(context.Context) error {
 	dir := f.s.dir
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return diskError("make the sandbox's folder", err)
-	}
-	f.undo.Add(func() error { return f.m.removeFolder(f.s) })
-	for _, sub := range []struct {
+	type sub struct {
 		name string
 		mode os.FileMode
-	}{
-		// upper is the root folder that the sandbox sees.
-		{"fs", 0o700}, {"fs/upper", 0o755}, {"fs/work", 0o700}, {"root", 0o755}, {"run", 0o700}, {"pts", 0o755}, {"mnt", 0o700},
-	} {
+	}
+	subs := []sub{{"fs", 0o700}}
+	if f.claimed == nil {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return diskError("make the sandbox's folder", err)
+		}
+		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
+		subs = append(subs, sub{"root", 0o755}, sub{"run", 0o700}, sub{"pts", 0o755}, sub{"mnt", 0o700})
+	}
+	for _, sub := range subs {
 		if err := os.Mkdir(filepath.Join(dir, sub.name), sub.mode); err != nil {
 			return diskError("make the sandbox's folder", err)
 		}
@@ -51,7 +54,17 @@ func (f *creation) folders(context.Context) error {
 			}
 		}
 	}
-	return diskError("write the sandbox's own files", f.ownFiles(filepath.Join(dir, "fs/upper")))
+	return f.rootFolders()
+}
+
+// rootFolders makes those of the root's overlay, with our own files.
+func (f *creation) rootFolders() error {
+	upper := filepath.Join(f.s.dir, "fs/upper") // the root folder that the sandbox sees
+	err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(filepath.Join(f.s.dir, "fs/work"), 0o700))
+	if err != nil {
+		return diskError("make the sandbox's folder", err)
+	}
+	return diskError("write the sandbox's own files", f.ownFiles(upper))
 }
 
 // limitDisk makes the sandbox's limit of disk space.
@@ -100,10 +113,11 @@ func (f *creation) ownFiles(upper string) error {
 		// image's: without one glibc, musl and Go look here.
 		files["etc/resolv.conf"] = "nameserver " + f.m.cfg.Networks.Resolver().String() + "\n"
 	}
-	for _, d := range []struct {
-		name string
-		mode os.FileMode
-	}{{"etc", 0o755}, {"tmp", 0o777 | os.ModeSticky}} {
+	folders := ownFolders
+	if f.m.cfg.Host.CgroupMode == "v2" {
+		folders = append(folders[:len(folders):len(folders)], cgroupFolders...)
+	}
+	for _, d := range folders {
 		path := filepath.Join(upper, d.name)
 		if err := os.Mkdir(path, 0o755); err != nil {
 			return err
@@ -119,6 +133,19 @@ func (f *creation) ownFiles(upper string) error {
 	}
 	return nil
 }
+
+// folder is one of ours in the upper folder.
+type folder struct {
+	name string
+	mode os.FileMode
+}
+
+// ownFolders are for our own files and mounts, whatever the image has there; cgroupFolders, for
+// another.
+var (
+	ownFolders    = []folder{{"etc", 0o755}, {"tmp", 0o777 | os.ModeSticky}, {"proc", 0o755}, {"dev", 0o755}}
+	cgroupFolders = []folder{{"sys", 0o755}, {"sys/fs", 0o755}, {"sys/fs/cgroup", 0o755}}
+)
 
 // abandon does what hutch-launch, which is gone, did not: end PID 1 and unmount
 // what lies in the sandbox's folder. hutchd shares its mount namespace.

@@ -47,6 +47,7 @@ type Settings struct {
 	Defaults api.Limits // of sandboxes that ask for none
 	Quotas   api.Quotas
 	Network  api.NetPolicy // of sandboxes that ask for none
+	Ready    int           // how many generic sandboxes wait for a create
 }
 
 // Manager holds the sandboxes of one daemon. Its methods may be called from any
@@ -67,6 +68,8 @@ type Manager struct {
 	// removals are under way: counted under mu while their sandbox is still listed.
 	removals sync.WaitGroup
 	removing chan struct{} // of folders, at the same time
+
+	generics pool
 
 	trim *time.Timer // gives back memory, see trimAfter
 
@@ -115,6 +118,7 @@ func NewManager(cfg Config) *Manager {
 		walks:    make(chan struct{}, maxWalks),
 		lastBusy: time.Now(),
 	}
+	m.generics.m = m
 	m.trim = time.AfterFunc(trimAfter, debug.FreeOSMemory)
 	m.Configure(cfg.Settings)
 	return m
@@ -312,8 +316,12 @@ func (m *Manager) Exited(e launchapi.Exited) {
 	m.mu.Lock()
 	s := m.byID[e.ID]
 	m.mu.Unlock()
-	if s == nil {
-		return // never finished being created, or already forgotten
+	if s == nil { // never finished being created, or already forgotten
+		m.generics.exited(e.ID)
+		return
+	}
+	if !s.isPID1(e.PID) { // watchPID1 learns of one that ends while it is being created
+		return
 	}
 	ws := syscall.WaitStatus(e.Status)
 	reason := fmt.Sprintf("PID 1 exited with status %d", ws.ExitStatus())
@@ -382,6 +390,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.cancel(errClosed)
 	m.mu.Unlock()
 	m.wg.Wait()
+	m.generics.close()
 	m.mu.Lock()
 	all := make([]*Sandbox, 0, len(m.byID))
 	for _, s := range m.byID {

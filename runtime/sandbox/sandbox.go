@@ -107,6 +107,19 @@ func (s *Sandbox) Record() api.Sandbox {
 	return s.record
 }
 
+func (s *Sandbox) setPID(pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record.PID = pid
+}
+
+// isPID1 says whether pid may be its PID 1, that is not the one before that could not be claimed.
+func (s *Sandbox) isPID1(pid int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.State != api.Creating && (s.record.PID == 0 || s.record.PID == pid)
+}
+
 // limits are those in force.
 func (s *Sandbox) limits() api.Limits {
 	s.mu.Lock()

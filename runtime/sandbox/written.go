@@ -52,7 +52,10 @@ func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) 
 	}
 	return use(Written{
 		Folder: filepath.Join(s.dir, "fs/upper"), Root: s.root, Own: ownNames,
-		Plain: map[string]uint32{".": 0o755, "etc": 0o755, "tmp": 0o1777, "run": 0o755, "run/hutch": 0o755},
+		Plain: map[string]uint32{
+			".": 0o755, "etc": 0o755, "tmp": 0o1777, "run": 0o755, "run/hutch": 0o755,
+			"proc": 0o755, "dev": 0o755, "sys": 0o755, "sys/fs": 0o755, "sys/fs/cgroup": 0o755,
+		},
 	})
 }
 

@@ -100,9 +100,12 @@ func mounts(in Input) []*configs.Mount {
 	return ms
 }
 
+// ShmBytes is the size of /dev/shm where no limit of disk space is below it.
+const ShmBytes = 64 << 20
+
 // shmOptions bound /dev/shm, which is in memory: also the files in it that take none.
 func shmOptions(in Input) string {
-	bytes, most := in.ShmBytes, int64(64<<20)
+	bytes, most := in.ShmBytes, int64(ShmBytes)
 	if in.Browser {
 		most = 512 << 20
 	}

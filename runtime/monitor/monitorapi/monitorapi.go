@@ -80,6 +80,7 @@ type Settings struct {
 	Network  api.NetPolicy     `json:"network"`
 	Quotas   api.Quotas        `json:"quotas"`
 	Audit    api.AuditSettings `json:"audit"`
+	Ready    int               `json:"ready"` // sandboxes launched ahead
 	// Runtimes are names for images, see internal/config.
 	Runtimes map[string]string `json:"runtimes,omitempty"`
 }

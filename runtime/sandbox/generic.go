@@ -1,0 +1,262 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/spec"
+)
+
+// generic is a sandbox that was launched before anybody asked for one, from no image. A create
+// that fits takes its id and gives it a root, mounts, a name and limits: runtime/DESIGN.md,
+// "Claiming by a root swap". It is in no list and has no record; hutch-launch ends those
+// of a hutchd that is gone.
+type generic struct {
+	id, dir string
+	pid     int
+	pidfd   *os.File
+	netns   *os.File // with loopback alone
+	guest   *guestapi.Client
+	// end kills it, once, and forget removes what is on disk, in that order. Whoever has taken it
+	// owns both.
+	end, forget func() error
+}
+
+// discard ends a generic sandbox that nobody will use.
+func (g *generic) discard() error { return errors.Join(g.end(), g.forget()) }
+
+// base is where the folders of a generic sandbox's own, empty root are, below its folder.
+const base = "base"
+
+// launchGeneric makes one. When it fails nothing is left.
+func (m *Manager) launchGeneric(ctx context.Context) (_ *generic, err error) {
+	id := newID("sb_")
+	s := &Sandbox{id: id, dir: filepath.Join(m.cfg.Dir, id), record: api.Sandbox{Seccomp: api.SeccompDefault, Hostname: "hutch"}}
+	s.root = &Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
+	m.placeCgroup(s)
+	var below, above cleanup.Stack // what comes after the end of its processes, and before
+	defer below.Run(&err)
+	defer above.Run(&err)
+	f := &creation{m: m, req: &CreateRequest{}, s: s, phases: map[string]float64{}, generic: true}
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
+		return nil, diskError("make a sandbox's folder", err)
+	}
+	below.Add(func() error { return removeAll(s.dir) })
+	for _, sub := range []string{"root", "pts", "run", "mnt", base, base + "/lower", base + "/upper", base + "/work"} {
+		mode := os.FileMode(0o700)
+		if sub == "root" || sub == "pts" {
+			mode = 0o755
+		}
+		if err := os.Mkdir(filepath.Join(s.dir, sub), mode); err != nil {
+			return nil, diskError("make a sandbox's folder", err)
+		}
+	}
+	if f.netns, err = m.cfg.Networks.Plain(); err != nil {
+		return nil, err
+	}
+	below.Add(f.netns.Close)
+	defer func() {
+		above = f.undo
+		if f.filter != nil {
+			_ = f.filter.Close()
+		}
+	}()
+	for _, do := range []func(*creation, context.Context) error{(*creation).build, (*creation).launch, (*creation).greet} {
+		if err := do(f, ctx); err != nil {
+			return nil, err
+		}
+	}
+	end := f.undo.Release()
+	return &generic{
+		id: id, dir: s.dir, pid: s.record.PID, pidfd: s.pidfd, netns: f.netns, guest: s.guest,
+		end: sync.OnceValue(end), forget: below.Release(),
+	}, nil
+}
+
+// fits says whether a generic sandbox, once it has been claimed, is what a launch would have made:
+// what is fixed when PID 1 starts must be what everybody gets who asks for nothing else.
+func (req *CreateRequest) fits(l *api.Limits) bool {
+	sp := &req.Spec
+	return !req.Debug && // whose steps are those of a launch
+		sp.Network.Settled().Mode == api.NetNone && // others have a network namespace with a way out
+		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
+		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm
+}
+
+// claim gives the generic sandbox that f has taken its root.
+func (f *creation) claim(ctx context.Context) error {
+	f.s.pidfd, f.s.guest = f.claimed.pidfd, f.claimed.guest
+	c := launchapi.Claim{Overlay: f.overlayOf(), Hostname: f.s.record.Hostname}
+	for _, b := range append(append([]spec.Bind{}, f.s.root.Binds...), f.binds...) {
+		c.Binds = append(c.Binds, launchapi.ClaimBind{Source: b.Source, Target: b.Target, ReadOnly: b.ReadOnly})
+	}
+	// Before what the steps before have made, which the sandbox uses from now on.
+	f.undo.Add(f.claimed.end)
+	start := time.Now()
+	if err := f.m.cfg.Launcher.Claim(ctx, f.s.id, c); err != nil {
+		return err
+	}
+	f.phases["launch.claim"] = ms(time.Since(start))
+	f.s.setPID(f.claimed.pid)
+	f.m.watchCalls(f.s)
+	return nil
+}
+
+// startOver makes everything ready for a launch in the place of what was to be claimed, which
+// hutch-launch has destroyed. What the claim has written goes: overlayfs refuses to use the folders of a
+// volatile mount again.
+func (f *creation) startOver(ctx context.Context) error {
+	err := f.claimed.end()
+	f.claimed, f.s.guest, f.s.pidfd = nil, nil, nil
+	for _, dir := range []string{"fs/upper", "fs/work"} {
+		err = errors.Join(err, removeAll(filepath.Join(f.s.dir, dir)))
+	}
+	if err == nil {
+		err = f.rootFolders()
+	}
+	if err != nil {
+		return err
+	}
+	return f.build(ctx)
+}
+
+// refillAfter is how long no sandbox must have been created before the next is launched ahead:
+// that takes a core for as long as three short commands run.
+const refillAfter = 30 * time.Millisecond
+
+// replaceAfter is the same behind one that ended by itself, as all may.
+const replaceAfter = time.Second
+
+// pool are the generic sandboxes of a Manager.
+type pool struct {
+	m *Manager
+
+	mu     sync.Mutex
+	ready  []*generic
+	closed bool
+	timer  *time.Timer // starts fill; nil until something was created
+	busy   bool        // fill runs
+	wg     sync.WaitGroup
+}
+
+// take returns a generic sandbox that is alive, the caller's; nil when there is none.
+func (p *pool) take() *generic {
+	for {
+		p.mu.Lock()
+		n := len(p.ready)
+		if n == 0 {
+			p.mu.Unlock()
+			return nil
+		}
+		g := p.ready[n-1]
+		p.ready = p.ready[:n-1]
+		p.mu.Unlock()
+		if exited, err := sys.HasExited(g.pidfd); err == nil && !exited {
+			return g
+		}
+		p.discard(g)
+	}
+}
+
+// discard ends one in the background.
+func (p *pool) discard(gs ...*generic) {
+	for _, g := range gs {
+		p.wg.Go(func() {
+			if err := g.discard(); err != nil {
+				p.m.cfg.Logger.Error("remove a sandbox that was launched ahead", "sandbox", g.id, "err", err)
+			}
+		})
+	}
+}
+
+// exited replaces one whose PID 1 has ended.
+func (p *pool) exited(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, g := range p.ready {
+		if g.id == id {
+			p.ready = append(p.ready[:i:i], p.ready[i+1:]...)
+			p.discard(g)
+			p.later(replaceAfter)
+			return
+		}
+	}
+}
+
+// refill sees to it that the pool is full some time after the last create.
+func (p *pool) refill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.later(refillAfter)
+}
+
+// later has fill called; mu is held.
+func (p *pool) later(after time.Duration) {
+	switch {
+	case p.closed || p.busy:
+	case p.timer == nil:
+		p.timer = time.AfterFunc(after, p.fill)
+	default:
+		p.timer.Reset(after)
+	}
+}
+
+// fill launches one, and goes on until there are enough or a create comes between.
+func (p *pool) fill() {
+	p.mu.Lock()
+	want := p.m.settings.Load().Ready
+	var extra []*generic
+	if n := len(p.ready); n > want { // the configuration has changed
+		extra, p.ready = p.ready[want:], p.ready[:want:want]
+	}
+	p.discard(extra...)
+	if p.closed || p.busy || len(p.ready) >= want {
+		p.mu.Unlock()
+		return
+	}
+	p.busy = true
+	p.wg.Add(1)
+	p.mu.Unlock()
+	defer p.wg.Done()
+	g, err := p.m.launchGeneric(p.m.ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy = false
+	switch {
+	case err != nil:
+		// The next create tries again, and says why if it fails as well.
+		if !p.closed {
+			p.m.cfg.Logger.Warn("launch a sandbox ahead", "err", err)
+		}
+	case p.closed:
+		p.discard(g)
+	default:
+		p.ready = append(p.ready, g)
+		if len(p.ready) < want {
+			p.later(refillAfter)
+		}
+	}
+}
+
+// close ends all and waits.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	left := p.ready
+	p.ready = nil
+	p.discard(left...)
+	p.mu.Unlock()
+	p.wg.Wait()
+}

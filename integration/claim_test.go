@@ -55,13 +55,14 @@ echo x >/workspace/.git/config 2>&1; touch /workspace/new 2>&1 && rm /workspace/
 cat /proc/kcore | head -c 1; cat /proc/cmdline /proc/sys/kernel/random/boot_id; ls /proc/acpi /proc/bus
 `
 
-// varies are parts that differ from one sandbox to the next however they were made: ids, times, and
-// how many processes the machine has.
+// varies are parts that differ from one sandbox to the next however they were made: ids, times,
+// how many processes the machine has, and signals of the moment: Go blocks all while it forks. (What a
+// command has blocked is asserted by TestPrivileges.)
 var varies = []struct {
 	what *regexp.Regexp
 	by   string
 }{
-	{regexp.MustCompile(`(?m)^(State|Pid|Tgid|NStgid|NSpid|NSpgid|NSsid|PPid|Ngid|Vm\w+|Rss\w+|\w*ctxt_switches|Threads|SigQ|Hugetlb\w+|Mems_allowed\w*|Cpus_allowed\w*|StaTime):.*\n`), ""},
+	{regexp.MustCompile(`(?m)^(State|Pid|Tgid|NStgid|NSpid|NSpgid|NSsid|PPid|Ngid|Vm\w+|Rss\w+|\w*ctxt_switches|Threads|SigQ|SigBlk|SigPnd|ShdPnd|Hugetlb\w+|Mems_allowed\w*|Cpus_allowed\w*|StaTime):.*\n`), ""},
 	{regexp.MustCompile(`(lowerdir\+?|upperdir|workdir)=[0-9:]+`), "$1=N"},
 	{regexp.MustCompile(`lowerdir\+=N(,lowerdir\+=N)*`), "lowerdir+=N"},
 	{regexp.MustCompile(`\d\d:\d\d|\bex_[a-z0-9]+|[A-Z][a-z]{2} +\d+ `), "T"},

@@ -154,6 +154,11 @@ func removeAll(dir string) error {
 		if err != nil {
 			return err
 		}
+		ahead, err := filepath.Glob(filepath.Join(dir, "state", "sandboxes", "*", "base", "work", below))
+		if err != nil {
+			return err
+		}
+		closed = append(closed, ahead...)
 		for _, folder := range closed {
 			if err := os.Chmod(folder, 0o700); err != nil {
 				return err

@@ -31,7 +31,7 @@
 
 enum { FD_CONFIG = 0, FD_RESULT = 1, FD_PID1 = 3 };
 
-enum { MAX_CONFIG = 1 << 16, MAX_BINDS = 256, PATH_MAX = 4096 };
+enum { MAX_CONFIG = 1 << 16, MAX_BINDS = 256, PATH_MAX = 4096, TRIES = 1000 };
 
 /* Where the new root is mounted first: hutch-launch made this folder. */
 #define STAGING "/.claim"
@@ -138,8 +138,12 @@ static int clone_tree(const char *path, int recursive, uint64_t flags)
 static long open_in(int dir, const char *path, uint64_t flags, uint64_t resolve)
 {
 	struct open_how how = {O_PATH | O_CLOEXEC | flags, 0, resolve};
+	long fd = -EAGAIN;
 
-	return sys(__NR_openat2, dir, path, &how, sizeof(how), 0);
+	/* EAGAIN: a rename or mount anywhere on the machine while ".." was resolved (openat2(2)). */
+	for (int i = 0; i < TRIES && fd == -EAGAIN; i++)
+		fd = sys(__NR_openat2, dir, path, &how, sizeof(how), 0);
+	return fd;
 }
 
 static uint32_t kind(int fd)

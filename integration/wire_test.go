@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestWireSystem: what a daemon says about itself.
@@ -177,7 +180,7 @@ func TestWireExec(t *testing.T) {
 		t.Errorf("%d bytes of 100", len(res.Stdout))
 	}
 	// A timeout takes everything that the command started.
-	res = run(params{"command": "(setsid sleep 4242 &) ; sleep 4242", "timeout_s": 0.3})
+	res = run(params{"command": "(setsid sleep 4242 &) ; sleep 4242", "timeout_s": testenv.Patience(300 * time.Millisecond).Seconds()})
 	if !res.TimedOut || res.Verdict != "timeout_wall" || len(res.Killed) < 2 {
 		t.Errorf("%+v", res)
 	}

@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/leak"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -190,7 +193,50 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// TestLost: connections are the sandbox's own doing, and push nothing else out.
+// TestLocked: a log that a dying hutchd still holds is not written by the next one, which says how many
+// records that has cost, and goes on when it is free.
+func TestLocked(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, defaults())
+	l.say(box, "before")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	head, err := os.Open(filepath.Join(dir, box, "head"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer head.Close()
+	if err := unix.Flock(int(head.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	l = open(t, dir, defaults())
+	l.say(box, "meanwhile")
+	if err := l.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := head.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.say(box, "after")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, box, segmentName(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"before"`, string(api.AuditLost), `{"count":1}`, `"after"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(text), "meanwhile") {
+		t.Errorf("written in spite of the lock:\n%s", text)
+	}
+}
+
+// TestSkipped: connections are the sandbox's own doing, and push nothing else out.
 func TestSkipped(t *testing.T) {
 	l := open(t, t.TempDir(), defaults())
 	for range burst + 50 {

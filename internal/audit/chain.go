@@ -247,8 +247,9 @@ func (c *chain) open(s *settings) (err error) {
 		return err
 	}
 	if err := unix.Flock(int(c.head.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		err = fmt.Errorf("lock %s: %w", c.head.Name(), err)
 		c.release()
-		return fmt.Errorf("lock %s: %w", c.head.Name(), err)
+		return err
 	}
 	data := make([]byte, 128)
 	n, _ := c.head.ReadAt(data, 0) // what can not be read is no head

@@ -92,7 +92,7 @@ func settled(text string, m made) string {
 func TestClaimed(t *testing.T) {
 	t.Parallel()
 	direct, ahead := newWorld(t), newWorld(t)
-	ahead.configure(t, "ready: 2\n")
+	direct.configure(t, noneAhead)
 	dir := direct.sub(t, "work")
 	if err := os.Mkdir(dir+"/.git", 0o755); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,6 @@ func outside(t *testing.T, m made) string {
 func TestClaimedAfterDeath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.configure(t, "ready: 2\n")
 	// It has no record yet when hutchd is killed before it is answered for.
 	w.tolerated = append(w.tolerated, "take over a sandbox; it is removed")
 	for round := range rounds(5) { // a daemon that crashes more often in a minute gives up

@@ -81,6 +81,7 @@ func sandboxesOf(t testing.TB, clients []*rpcConn, n int) []string {
 func TestCrowd(t *testing.T) {
 	w := newWorld(t)
 	w.logOnFailure(t)
+	w.configure(t, noneAhead)
 	clients := w.crowd(t)
 	w.inside(t, "true")
 	w.awaitNoSandbox(t)
@@ -172,6 +173,7 @@ func memory(t testing.TB, pid int, field string) int {
 func TestCrowdDeath(t *testing.T) {
 	w := newWorld(t)
 	w.logOnFailure(t)
+	w.configure(t, noneAhead)
 	const sandboxes, commands = 50, 500
 	first := w.dial(t)
 	boxes := sandboxesOf(t, []*rpcConn{first}, sandboxes)

@@ -93,6 +93,7 @@ func failsAt(t *testing.T, bin, variable string, step int, words string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.configure(t, noneAhead)
 	defer w.end()
 	dir := w.sub(t, "work")
 	c := w.dial(t)
@@ -216,6 +217,7 @@ func (w *world) resources(t *testing.T) resources {
 // held before.
 func TestNothingHeld(t *testing.T) {
 	w := newWorld(t)
+	w.configure(t, noneAhead)
 	w.inside(t, "true")
 	w.awaitNoSandbox(t)
 	idle := w.resources(t)

@@ -20,6 +20,10 @@ func (w *world) configure(t *testing.T, text string) {
 	}
 }
 
+// noneAhead is the configuration of tests that count what a daemon holds: no sandbox is launched
+// before somebody asks.
+const noneAhead = "ready: none\n"
+
 // execOf runs a shell command with more params.
 func (c *rpcConn) execOf(sandbox, command string, more params) execResult {
 	c.t.Helper()

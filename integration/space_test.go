@@ -24,6 +24,7 @@ func TestNoSpace(t *testing.T) {
 		imagetest.Tar(imagetest.File{Name: "big", Content: strings.Repeat("x", 40<<20)}), imagetest.Gzip)}}
 	ref := push(t, registry, "big", big)
 	w := newWorld(t)
+	w.configure(t, noneAhead)
 	state := w.sub(t, "state")
 	if err := unix.Mount("tmpfs", state, "tmpfs", 0, "size=24m,mode=700"); err != nil {
 		testenv.Require(t, probe.Check{Name: "mount_tmpfs", Status: probe.No, Detail: err.Error()})

@@ -422,6 +422,7 @@ func (c *rpcConn) sendQuietly(line []byte) { _, _ = c.conn.Write(line) }
 func TestWireBatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.configure(t, noneAhead)
 	c := w.dial(t)
 	batch := []byte(`[{"jsonrpc":"2.0","id":"a","method":"system.info","params":{}},{"jsonrpc":"2.0","id":"b","method":"no.such","params":{}}]` + "\n")
 	c.sendRaw(batch)

@@ -76,12 +76,8 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 	if err := src.open(&p.Spec); err != nil {
 		return nil, err
 	}
-	var progress func(api.Progress)
-	if cli.IsTerminal(os.Stderr) {
-		pull := cli.NewPullProgress(os.Stderr, true)
-		defer pull.Close()
-		progress = pull.Update
-	}
+	progress, done := pullProgress()
+	defer done()
 	if at != nil {
 		if progress, err = at.arm(ctx, &p, &src, progress); err != nil {
 			return nil, err
@@ -91,4 +87,13 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 	sb, err := c.CreateSandbox(ctx, p, src.files, progress)
 	warnUnenforced(os.Stderr, &sb)
 	return &sb, err
+}
+
+// pullProgress shows a download on a terminal, until done is called.
+func pullProgress() (progress func(api.Progress), done func()) {
+	if !cli.IsTerminal(os.Stderr) {
+		return nil, func() {}
+	}
+	pull := cli.NewPullProgress(os.Stderr, true)
+	return pull.Update, pull.Close
 }

@@ -34,19 +34,19 @@ func newPs() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.BoolVarP(&all, "all", "a", false, "also those that have ended")
+	fs.BoolVarP(&all, "all", "a", false, "also those that have ended, and those that wait in pools")
 	fs.BoolVarP(&quiet, "quiet", "q", false, "ids only")
 	fs.BoolVar(&asJSON, "json", false, "print the records")
 	fs.StringArrayVarP(&labels, "label", "l", nil, "only those with `NAME[=VALUE]`; may be repeated")
 	return cmd
 }
 
-// living leaves out what has ended unless all is set. It is never nil, so that
+// living leaves out what has ended, or waits in a pool, unless all is set. It is never nil, so that
 // no sandbox is an empty JSON list.
 func living(list []api.Sandbox, all bool) []api.Sandbox {
 	kept := make([]api.Sandbox, 0, len(list))
 	for _, sb := range list {
-		if all || sb.State != api.Stopped && sb.State != api.Failed {
+		if all || sb.State != api.Stopped && sb.State != api.Failed && sb.State != api.Waiting {
 			kept = append(kept, sb)
 		}
 	}

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -26,6 +28,7 @@ type runFlags struct {
 	specFlags
 	interactive, tty, detach, keep, json, private bool
 
+	pool       string  // take a sandbox out of it
 	entrypoint *string // nil: not given
 	detachKeys string
 	timeout    *float64 // with -d or -t: the command's own, which has no maximum, instead of the sandbox's
@@ -57,6 +60,9 @@ sandbox, as does a command that is still there ten seconds after SIGTERM.`,
 		Annotations: commandExitCodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image, command, err := imageAndCommand(cmd, args)
+			if err == nil && o.pool != "" {
+				err = o.checkPool(cmd, image)
+			}
 			if err != nil {
 				return err
 			}
@@ -91,6 +97,7 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 		o.entrypoint = &v
 		return nil
 	})
+	fs.StringVar(&o.pool, "pool", "", "take the sandbox out of `POOL` instead of making one")
 	fs.BoolVar(&o.private, "private", false, "use a daemon that lives and dies with this command")
 	fs.BoolVarP(&o.interactive, "interactive", "i", false, "connect standard input also when it is a terminal")
 	fs.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal, connected to yours")
@@ -103,6 +110,31 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 		return err
 	})
 	fs.BoolVar(&o.json, "json", false, "print one JSON object with output, exit code, times and isolation; input with -i only")
+}
+
+// withPool are the flags that go with --pool: the others say what a sandbox is like, which the pool has
+// said.
+var withPool = []string{"pool", "name", "label", "entrypoint", "interactive", "tty", "detach", "detach-keys", "keep", "rm", "json", "timeout"}
+
+// checkPool refuses what a sandbox that is there already can not become.
+func (o *runFlags) checkPool(cmd *cobra.Command, image string) (err error) {
+	if image != "" {
+		return cli.Usage("hutch run", fmt.Errorf("image %s does not go with --pool: the pool has its own; the command follows --", image))
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains(withPool, f.Name) && err == nil {
+			err = cli.Usage("hutch run", fmt.Errorf("--%s does not go with --pool, whose sandboxes are there already", f.Name))
+		}
+	})
+	return err
+}
+
+// poolWait is how long run waits for a sandbox of a pool.
+const poolWait = time.Minute
+
+// acquire takes the sandbox out of the pool.
+func (o *runFlags) acquire(ctx context.Context, c *client.Client, spec *api.Spec) (*api.Sandbox, error) {
+	return acquire(ctx, c, api.AcquireParams{Pool: o.pool, WaitMS: float64(poolWait.Milliseconds()), Name: spec.Name, Labels: spec.Labels, Owner: spec.Owner})
 }
 
 func (o *runFlags) check(command []string) error {
@@ -149,7 +181,7 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 	if err != nil {
 		return err
 	}
-	if t := spec.Limits.TimeoutS; t > 0 && (o.detach || o.tty) {
+	if t := spec.Limits.TimeoutS; t > 0 && (o.detach || o.tty || o.pool != "") {
 		o.timeout, spec.Limits.TimeoutS = &t, 0
 	}
 	if spec.Keep = o.keep || o.detach; !spec.Keep {
@@ -169,7 +201,13 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 // leaves. A command that can not be started leaves nothing.
 func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []string, out io.Writer) error {
 	return withDaemon(ctx, func(c *client.Client) error {
-		sb, err := create(ctx, c, api.CreateParams{Spec: spec}, nil)
+		var sb *api.Sandbox
+		var err error
+		if o.pool != "" {
+			sb, err = o.acquire(ctx, c, &spec)
+		} else {
+			sb, err = create(ctx, c, api.CreateParams{Spec: spec}, nil)
+		}
 		if err != nil {
 			return err
 		}
@@ -268,6 +306,10 @@ func (r *runner) connect(ctx context.Context) (err error) {
 }
 
 func (r *runner) create(ctx context.Context, spec api.Spec) (*api.Sandbox, error) {
+	if r.flags.pool != "" {
+		defer r.phase("acquire")()
+		return r.flags.acquire(ctx, r.client, &spec)
+	}
 	defer r.phase("create")()
 	return create(ctx, r.client, api.CreateParams{Spec: spec, Debug: r.flags.debug}, r.flags.breakAt.outside())
 }

@@ -36,7 +36,7 @@ func totalMemory() int64 {
 
 // settings are what the monitor has read of the configuration file.
 func settings(s *monitorapi.Settings) sandbox.Settings {
-	return sandbox.Settings{Exec: s.Exec, Defaults: s.Defaults, Quotas: s.Quotas, Network: s.Network, Ready: s.Ready}
+	return sandbox.Settings{Exec: s.Exec, Defaults: s.Defaults, Quotas: s.Quotas, Network: s.Network, Ready: s.Ready, Pools: s.Pools}
 }
 
 // nameImages takes the names for images from the configuration file.

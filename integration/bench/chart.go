@@ -16,11 +16,11 @@ var charts = []struct {
 	subjects    []string
 }{
 	{"start", "A command in a new sandbox, from argv to exit", []string{
-		"floor", "bwrap", "bwrap-seccomp", "crun", "crun-seccomp", "runc", "runc-seccomp", "firejail", "podman-run", "hutch-run", "hutch-run-ready", "hutch-run-private",
+		"floor", "bwrap", "bwrap-seccomp", "crun", "crun-seccomp", "runc", "runc-seccomp", "firejail", "podman-run", "hutch-run", "hutch-run-ready", "hutch-run-pool", "hutch-run-private",
 	}},
 	{"exec", "A command in a sandbox that lives", []string{"true", "crun-exec", "runc-exec", "hutch-exec", "hutch-call", "hutch-call-passed"}},
 	{"create", "Sandboxes over a warm connection", []string{
-		"hutch-create", "hutch-create-exec", "hutch-create-exec-pulled", "hutch-create-crowd", "hutch-remove", "hutch-sustained",
+		"hutch-create", "hutch-acquire", "hutch-acquire-exec", "hutch-create-exec", "hutch-create-exec-pulled", "hutch-create-crowd", "hutch-remove", "hutch-sustained",
 	}},
 	{"pull", "Pull of " + mixed.String() + ", on disk", []string{"hutch-pull", "podman-pull", "skopeo-umoci", "crane-tar"}},
 	{"pull-tmpfs", "Pull of " + mixed.String() + ", in memory", []string{"hutch-pull-tmpfs", "podman-pull-tmpfs", "skopeo-umoci-tmpfs", "crane-tar-tmpfs"}},

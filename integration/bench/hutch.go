@@ -142,6 +142,17 @@ func setupHutchRunReady(ctx context.Context, h *Host) (*Prepared, error) {
 	return h.hutchProcess(ctx, d, "run", "host", "--", "true")
 }
 
+func setupHutchRunPool(ctx context.Context, h *Host) (*Prepared, error) {
+	d, err := h.startDaemon(ctx, "pool")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.output(ctx, d.env, d.hutch, "pool", "create", "--size", "8", "p", "host"); err != nil {
+		return nil, err
+	}
+	return h.hutchProcess(ctx, d, "run", "--pool", "p", "--", "true")
+}
+
 func setupHutchExec(ctx context.Context, h *Host) (*Prepared, error) {
 	d, err := h.sharedDaemon(ctx)
 	if err != nil {

@@ -30,6 +30,12 @@ func lifeSubjects() []Subject {
 		{Name: "hutch-create-exec", About: "the same, and the first exec.run of true", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareLife(ctx, "host", 0, createAndCall)
 		}},
+		{Name: "hutch-acquire", About: "pool.acquire out of a pool of 8", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareAcquire(ctx, false)
+		}},
+		{Name: "hutch-acquire-exec", About: "the same, and the first exec.run of true", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareAcquire(ctx, true)
+		}},
 		{Name: "hutch-create-exec-pulled", About: "the same with a pulled image of 5 layers, 216 MB", Named: true, Setup: setupCreatePulled},
 		{Name: "hutch-create-crowd", About: "sandbox.create beside 200 idle sandboxes", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareLife(ctx, "host", crowd, create)
@@ -77,6 +83,40 @@ func (h *Host) prepareLifeIn(ctx context.Context, state, image string, idle int,
 		return nil, err
 	}
 	return lifeOf(c, image, one), nil
+}
+
+// prepareAcquire measures taking a sandbox out of a pool, and with use its first command.
+func (h *Host) prepareAcquire(ctx context.Context, use bool) (*Prepared, error) {
+	state := "acquire"
+	if use {
+		state += "-exec"
+	}
+	if _, err := h.startDaemon(ctx, state); err != nil {
+		return nil, err
+	}
+	c, err := h.dial(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.CreatePool(ctx, api.PoolSpec{Name: "p", Size: 8, Sandbox: api.Spec{Image: "host"}}, nil); err != nil {
+		return nil, err
+	}
+	return lifeOf(c, "host", func(ctx context.Context, c *client.Client, _ string) (time.Duration, error) {
+		start := time.Now()
+		sb, err := c.Acquire(ctx, api.AcquireParams{Pool: "p", WaitMS: 10_000})
+		if err != nil {
+			return 0, err
+		}
+		if sb == nil {
+			return 0, errors.New("the pool stays empty")
+		}
+		if use {
+			_, err = call(ctx, c, sb.ID, nil)
+		}
+		took := time.Since(start)
+		_, end := c.Release(ctx, sb.ID)
+		return took, errors.Join(err, end)
+	}), nil
 }
 
 func lifeOf(c *client.Client, image string, one life) *Prepared {

@@ -37,6 +37,7 @@ func subjects() []Subject {
 		{Name: "hutch-attach", About: "128 MiB of stdout through the spool to a client that is attached", Setup: setupHutchAttach},
 		{Name: "hutch-run", About: "a new sandbox with everything on, shared daemon up, no pool", Setup: setupHutchRun},
 		{Name: "hutch-run-ready", About: "the same, of a sandbox that was launched ahead", Setup: setupHutchRunReady},
+		{Name: "hutch-run-pool", About: "the same, out of a pool", Setup: setupHutchRunPool},
 		{Name: "hutch-run-private", About: "the same, and the start and end of a daemon of its own", Setup: setupHutchPrivate},
 	}, slices.Concat(lifeSubjects(), networkSubjects(), pullSubjects())...)
 }

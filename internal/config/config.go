@@ -36,7 +36,8 @@ type Config struct {
 	Quotas   api.Quotas
 	Network  api.NetPolicy // of sandboxes that ask for none; its Mode is set
 	Audit    api.AuditSettings
-	Ready    int // sandboxes launched ahead
+	Ready    int            // sandboxes launched ahead
+	Pools    []api.PoolSpec // by name
 }
 
 // Default is what holds without a file.

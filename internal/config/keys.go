@@ -59,6 +59,8 @@ var keys = []key{
 		c.Ready = int(n)
 		return err
 	}, show: func(c *Config) string { return orNone(int64(c.Ready), 0) }},
+	{path: "pools", doc: `pools of ready sandboxes, such as {py: {size: 4, image: python@3.12, network: {allow: [pypi.org]}}}, with what sandbox.create takes`,
+		list: true, set: setPools, show: showPools},
 	seconds("exec.timeout_s", "of a command that names no timeout", func(c *Config) *float64 { return &c.Exec.TimeoutS }),
 	seconds("exec.max_timeout_s", "the most that a command may ask for", func(c *Config) *float64 { return &c.Exec.MaxTimeoutS }),
 

@@ -22,6 +22,7 @@ const (
 	AuditDropped AuditKind = "audit.dropped" // AuditDrop: old records are deleted, to make room
 
 	AuditCreated    AuditKind = "sandbox.created" // AuditSandbox
+	AuditAcquired   AuditKind = "pool.acquire"    // AuditAcquisition: a client has taken it out of its pool
 	AuditState      AuditKind = "sandbox.state"   // StateEvent
 	AuditKillBox    AuditKind = "sandbox.kill"    // nothing: a client has killed all of it
 	AuditRemove     AuditKind = "sandbox.remove"  // nothing: a client has removed it
@@ -115,6 +116,12 @@ type AuditSandbox struct {
 	Limits    Limits         `json:"limits"`
 	Network   SandboxNetwork `json:"network"`
 	Isolation Isolation      `json:"isolation"`
+}
+
+// AuditAcquisition is the data of pool.acquire.
+type AuditAcquisition struct {
+	Pool string `json:"pool"`
+	Name string `json:"name,omitempty"` // that the sandbox was given
 }
 
 // AuditContent is what was written or read: its length and its digest, and where the

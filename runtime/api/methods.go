@@ -18,6 +18,13 @@ const (
 	MethodSandboxUpdate = "sandbox.update"
 	MethodSandboxStats  = "sandbox.stats"
 	MethodSandboxProcs  = "sandbox.processes"
+	MethodPoolCreate    = "pool.create"
+	MethodPoolAcquire   = "pool.acquire"
+	MethodPoolRelease   = "pool.release"
+	MethodPoolStatus    = "pool.status"
+	MethodPoolList      = "pool.list"
+	MethodPoolResize    = "pool.resize"
+	MethodPoolRemove    = "pool.remove"
 	MethodExecRun       = "exec.run"
 	MethodExecStart     = "exec.start"
 	MethodExecWait      = "exec.wait"
@@ -107,6 +114,13 @@ var Methods = []Method{
 	{MethodSandboxUpdate, "Changes limits of a running sandbox.", UpdateParams{}, Sandbox{}, false},
 	{MethodSandboxStats, "Says what a sandbox uses, and has used, of CPU time, memory, processes and disks.", SandboxParams{}, Stats{}, false},
 	{MethodSandboxProcs, "Lists the processes of a sandbox.", SandboxParams{}, Processes{}, false},
+	{MethodPoolCreate, "Makes a pool of sandboxes that wait for whoever asks, and returns when the first does.", PoolCreateParams{}, Pool{}, false},
+	{MethodPoolAcquire, "Takes a sandbox out of a pool; null when none is ready within wait_ms.", AcquireParams{}, &Sandbox{}, false},
+	{MethodPoolRelease, "Destroys a sandbox that was acquired from a pool.", SandboxParams{}, KillResult{}, false},
+	{MethodPoolStatus, "Says how a pool is filled.", PoolParams{}, Pool{}, false},
+	{MethodPoolList, "Lists the pools by name.", Empty{}, Pools{}, false},
+	{MethodPoolResize, "Changes how many sandboxes wait in a pool.", PoolResizeParams{}, Pool{}, false},
+	{MethodPoolRemove, "Removes a pool with what waits in it; what was acquired goes on.", PoolParams{}, PoolRemoved{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},
 	{MethodExecStart, "Starts a command in a sandbox and returns when it runs; its output is kept.", ExecParams{}, StartResult{}, true},
 	{MethodExecWait, "Waits until a command has ended; never kills it.", WaitParams{}, ExecResult{}, false},

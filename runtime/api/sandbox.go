@@ -12,6 +12,7 @@ const (
 	Creating State = "creating"
 	Running  State = "running"
 	Paused   State = "paused"
+	Waiting  State = "waiting" // in a pool, for whoever acquires it
 	Stopped  State = "stopped"
 	Failed   State = "failed"
 )
@@ -208,8 +209,9 @@ type Sandbox struct {
 	Digest   string            `json:"digest,omitempty"` // of the image's manifest
 	Note     string            `json:"note,omitempty"`   // why Image is another one than was asked for
 	Labels   map[string]string `json:"labels,omitempty"`
-	PID      int               `json:"pid,omitempty"` // PID 1, as the host sees it
-	Command  []string          `json:"command"`       // what `run` starts without a command of its own: Entrypoint + Cmd
+	Pool     string            `json:"pool,omitempty"` // that it waits in, or was acquired from
+	PID      int               `json:"pid,omitempty"`  // PID 1, as the host sees it
+	Command  []string          `json:"command"`        // what `run` starts without a command of its own: Entrypoint + Cmd
 	Entry    []string          `json:"entrypoint,omitempty"`
 	Workdir  string            `json:"workdir"`
 	User     string            `json:"user,omitempty"`

@@ -213,11 +213,15 @@ func checkLife(s *Spec) error {
 			return invalid(a.field+"_action", "without %s_s it never comes", a.field).WithHint("give %s_s as well", a.field)
 		}
 	}
-	switch s.Owner {
+	return checkOwner(s.Owner)
+}
+
+func checkOwner(owner string) error {
+	switch owner {
 	case "", OwnerConnection:
 		return nil
 	}
-	return invalid("owner", "%q is no owner", s.Owner).WithHint("use \"connection\" or leave it out")
+	return invalid("owner", "%q is no owner", owner).WithHint("use \"connection\" or leave it out")
 }
 
 func checkNetwork(s *Spec) error { return s.Network.Validate("network") }

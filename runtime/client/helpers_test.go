@@ -23,7 +23,12 @@ func TestHelpers(t *testing.T) {
 				"data": "text", "size": 4, "removed": 5, "created": true, "name": "a", "truncated": true, "skipped": 6,
 			}, nil
 		}
+		switch r.Method {
+		case api.MethodPoolCreate, api.MethodPoolStatus, api.MethodPoolResize:
+			return api.Pool{PoolSpec: api.PoolSpec{Name: "p"}}, nil // its sandbox is an object, too
+		}
 		return map[string]any{
+			"pools": []any{map[string]any{"name": "q"}}, "in_use": 8,
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
 			"next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
@@ -52,6 +57,19 @@ func TestHelpers(t *testing.T) {
 			return r[0].ID, err
 		}},
 		{"sandbox.claim", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Claim(ctx, "x"); return r.ID, err }},
+		{"pool.create", `{"name":"p","size":2,"sandbox":{"image":"host"}}`, "p", func() (any, error) {
+			r, err := c.CreatePool(ctx, api.PoolSpec{Name: "p", Size: 2, Sandbox: api.Spec{Image: "host"}}, nil)
+			return r.Name, err
+		}},
+		{"pool.acquire", `{"pool":"p","wait_ms":5}`, "sb_1", func() (any, error) {
+			r, err := c.Acquire(ctx, api.AcquireParams{Pool: "p", WaitMS: 5})
+			return r.ID, err
+		}},
+		{"pool.release", `{"sandbox":"x"}`, "[3]", func() (any, error) { return c.Release(ctx, "x") }},
+		{"pool.status", `{"pool":"p"}`, "p", func() (any, error) { r, err := c.Pool(ctx, "p"); return r.Name, err }},
+		{"pool.list", `{}`, "q", func() (any, error) { r, err := c.Pools(ctx); return r[0].Name, err }},
+		{"pool.resize", `{"pool":"p","size":3}`, "p", func() (any, error) { r, err := c.ResizePool(ctx, "p", 3); return r.Name, err }},
+		{"pool.remove", `{"pool":"p"}`, "8", func() (any, error) { r, err := c.RemovePool(ctx, "p"); return r.InUse, err }},
 		{"system.reload", `{}`, "ok", func() (any, error) { return "ok", c.Reload(ctx) }},
 		{"sandbox.update", `{"sandbox":"x","limits":{"pids":3}}`, "sb_1", func() (any, error) {
 			r, err := c.Update(ctx, api.UpdateParams{Sandbox: "x", Limits: api.Limits{PIDs: 3}})

@@ -87,6 +87,43 @@ func (c *Client) CreateSandbox(ctx context.Context, p api.CreateParams, files []
 	return get[api.Sandbox](ctx, c, api.MethodSandboxCreate, p, WithFDs(files...), WithProgress(progress))
 }
 
+// CreatePool makes a pool of sandboxes that wait for whoever asks. progress, where it is not nil, tells of a download.
+func (c *Client) CreatePool(ctx context.Context, p api.PoolSpec, progress func(api.Progress)) (api.Pool, error) {
+	return get[api.Pool](ctx, c, api.MethodPoolCreate, api.PoolCreateParams{PoolSpec: p, Progress: progress != nil}, WithProgress(progress))
+}
+
+// Acquire takes a sandbox out of a pool; nil when none is ready within p.WaitMS.
+func (c *Client) Acquire(ctx context.Context, p api.AcquireParams) (*api.Sandbox, error) {
+	return get[*api.Sandbox](ctx, c, api.MethodPoolAcquire, p)
+}
+
+// Release destroys a sandbox that was acquired from a pool, and returns the pids of what ran.
+func (c *Client) Release(ctx context.Context, ref string) ([]int, error) {
+	r, err := get[api.KillResult](ctx, c, api.MethodPoolRelease, api.SandboxParams{Sandbox: ref})
+	return r.Killed, err
+}
+
+// Pool says how a pool is filled.
+func (c *Client) Pool(ctx context.Context, name string) (api.Pool, error) {
+	return get[api.Pool](ctx, c, api.MethodPoolStatus, api.PoolParams{Pool: name})
+}
+
+// Pools lists the pools by name.
+func (c *Client) Pools(ctx context.Context) ([]api.Pool, error) {
+	r, err := get[api.Pools](ctx, c, api.MethodPoolList, nil)
+	return r.Pools, err
+}
+
+// ResizePool changes how many sandboxes wait in a pool.
+func (c *Client) ResizePool(ctx context.Context, name string, size int) (api.Pool, error) {
+	return get[api.Pool](ctx, c, api.MethodPoolResize, api.PoolResizeParams{Pool: name, Size: size})
+}
+
+// RemovePool removes a pool with what waits in it; what was acquired goes on.
+func (c *Client) RemovePool(ctx context.Context, name string) (api.PoolRemoved, error) {
+	return get[api.PoolRemoved](ctx, c, api.MethodPoolRemove, api.PoolParams{Pool: name})
+}
+
 // GetSandbox returns the record of a sandbox, by id or name.
 func (c *Client) GetSandbox(ctx context.Context, ref string) (api.Sandbox, error) {
 	return get[api.Sandbox](ctx, c, api.MethodSandboxGet, api.SandboxParams{Sandbox: ref})

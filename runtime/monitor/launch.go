@@ -117,6 +117,7 @@ func (m *monitor) config() *monitorapi.Config {
 		Forbidden:    forbidden,
 		Cgroups:      m.tree,
 		IDBase:       m.ids.UIDs[0].Outside,
+		Owner:        uint32(os.Getuid()),
 		SingleReason: m.ids.Reason,
 		Private:      m.opts.Private != nil,
 		Settings:     m.settings(),

@@ -19,6 +19,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 		nproc: m.cfg.Host.NProc, door: newDoor(), clock: newClock(clockState{}),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 	}
+	s.pool = req.pool
 	m.placeCgroup(s)
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	s.record = api.Sandbox{
@@ -26,6 +27,9 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 		Image: req.Spec.Image, Labels: req.Spec.Labels, Limits: limits.limits, Unenforced: limits.missing, Network: api.SandboxNetwork{NetPolicy: req.Spec.Network.Settled()},
 		Seccomp:  api.SeccompProfile(orElse(string(req.Spec.Seccomp), string(api.SeccompDefault))),
 		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User,
+	}
+	if s.pool != nil {
+		s.record.Pool = s.pool.spec.Name
 	}
 	if l := &s.record.Limits; l.DiskBytes > 0 && l.Inodes == 0 && req.Spec.Limits.Inodes != api.Unlimited {
 		l.Inodes = defaultInodes(l.DiskBytes)
@@ -84,10 +88,12 @@ func (m *Manager) doneCreating(conn uint64) (gone bool) {
 	return gone
 }
 
-// admit starts the clocks of a sandbox that is running. PID 1 may be gone already
-// and its owner as well.
+// admit starts the clocks of a sandbox that is running; pool.made does so for one that waits. PID 1 may be gone
+// already and its owner as well.
 func (m *Manager) admit(s *Sandbox) {
-	s.transition(api.Running, "")
+	if s.pool == nil {
+		s.transition(api.Running, "")
+	}
 	if until := s.Record().Expires; until != nil {
 		s.setTTL(m, *until)
 	}
@@ -110,6 +116,9 @@ func (m *Manager) watchPID1(s *Sandbox) {
 		waitReadable(s.pidfd)
 		s.transition(api.Failed, "PID 1 ended")
 		s.markExited()
+		if s.pool != nil {
+			m.replace(s)
+		}
 	})
 	m.watchChannel(s)
 }

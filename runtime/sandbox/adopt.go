@@ -84,7 +84,10 @@ func (s *Sandbox) saveAs(to api.State) error {
 }
 
 func (s *Sandbox) write(record api.Sandbox) error {
-	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: record, Spec: s.spec, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil})
+	s.mu.Lock()
+	sp := s.spec
+	s.mu.Unlock()
+	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil})
 }
 
 // claimGrace is how long a sandbox that is tied to its creator's connection waits for the
@@ -110,6 +113,7 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 		})
 	}
 	wg.Wait()
+	m.adoptPools()
 	return m.sweepFolders(ctx, known)
 }
 
@@ -191,8 +195,11 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	if s.record.State == api.Creating {
 		s.record.State = api.Running
+		if s.record.Pool != "" { // nobody has acquired it
+			s.record.State = api.Waiting
+		}
 	}
-	if s.record.State == api.Running || s.record.State == api.Paused {
+	if s.record.State == api.Running || s.record.State == api.Paused || s.record.State == api.Waiting {
 		s.record.PID = h.PID
 	}
 	if s.guard, err = guardOf(&s.spec, filepath.Join(dir, "mnt")); err != nil {

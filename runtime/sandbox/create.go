@@ -29,6 +29,7 @@ type CreateRequest struct {
 	Debug    bool
 	Break    *api.Break         // only with Debug
 	Progress func(api.Progress) // never nil
+	pool     *pool              // that it is to wait in
 }
 
 // creation is one create under way: the sandbox, what undoes it, and what its
@@ -385,7 +386,7 @@ func (f *creation) readBack(context.Context) error {
 }
 
 func (f *creation) save(context.Context) error {
-	if ttl := f.s.spec.TTLS; ttl > 0 { // a pull does not count
+	if ttl := f.s.spec.TTLS; ttl > 0 && f.s.pool == nil { // a pull does not count, nor does waiting
 		until := time.Now().Add(seconds(ttl)).UTC().Truncate(time.Millisecond)
 		f.s.record.Expires = &until
 	}

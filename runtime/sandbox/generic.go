@@ -136,8 +136,8 @@ const refillAfter = 30 * time.Millisecond
 // replaceAfter is the same behind one that ended by itself, as all may.
 const replaceAfter = time.Second
 
-// pool are the generic sandboxes of a Manager.
-type pool struct {
+// generics are the generic sandboxes of a Manager.
+type generics struct {
 	m *Manager
 
 	mu     sync.Mutex
@@ -149,7 +149,7 @@ type pool struct {
 }
 
 // take returns a generic sandbox that is alive, the caller's; nil when there is none.
-func (p *pool) take() *generic {
+func (p *generics) take() *generic {
 	for {
 		p.mu.Lock()
 		n := len(p.ready)
@@ -168,7 +168,7 @@ func (p *pool) take() *generic {
 }
 
 // discard ends one in the background.
-func (p *pool) discard(gs ...*generic) {
+func (p *generics) discard(gs ...*generic) {
 	for _, g := range gs {
 		p.wg.Go(func() {
 			if err := g.discard(); err != nil {
@@ -179,7 +179,7 @@ func (p *pool) discard(gs ...*generic) {
 }
 
 // exited replaces one whose PID 1 has ended.
-func (p *pool) exited(id string) {
+func (p *generics) exited(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, g := range p.ready {
@@ -193,14 +193,14 @@ func (p *pool) exited(id string) {
 }
 
 // refill sees to it that the pool is full some time after the last create.
-func (p *pool) refill() {
+func (p *generics) refill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.later(refillAfter)
 }
 
 // later has fill called; mu is held.
-func (p *pool) later(after time.Duration) {
+func (p *generics) later(after time.Duration) {
 	switch {
 	case p.closed || p.busy:
 	case p.timer == nil:
@@ -211,7 +211,7 @@ func (p *pool) later(after time.Duration) {
 }
 
 // fill launches one, and goes on until there are enough or a create comes between.
-func (p *pool) fill() {
+func (p *generics) fill() {
 	p.mu.Lock()
 	want := p.m.settings.Load().Ready
 	var extra []*generic
@@ -248,7 +248,7 @@ func (p *pool) fill() {
 }
 
 // close ends all and waits.
-func (p *pool) close() {
+func (p *generics) close() {
 	p.mu.Lock()
 	p.closed = true
 	if p.timer != nil {

@@ -39,6 +39,7 @@ type Config struct {
 	Projects Projects // nil where there are no project quotas
 	Seccomp  Seccomp
 	Logger   *slog.Logger
+	Owner    uint32 // whose quotas the pools of the configuration count for
 }
 
 // Settings are what the configuration file says, and may change while the daemon runs.
@@ -48,6 +49,7 @@ type Settings struct {
 	Quotas   api.Quotas
 	Network  api.NetPolicy // of sandboxes that ask for none
 	Ready    int           // how many generic sandboxes wait for a create
+	Pools    []api.PoolSpec
 }
 
 // Manager holds the sandboxes of one daemon. Its methods may be called from any
@@ -69,7 +71,8 @@ type Manager struct {
 	removals sync.WaitGroup
 	removing chan struct{} // of folders, at the same time
 
-	generics pool
+	generics generics
+	poolsMu  sync.Mutex // held while pools.json is written, before mu
 
 	trim *time.Timer // gives back memory, see trimAfter
 
@@ -91,6 +94,8 @@ type Manager struct {
 	lost     bool            // hutch-launch has ended
 	gone     map[uint64]bool // connections that ended while a create was under way
 	creating map[uint64]int
+	pools    map[string]*pool
+	started  bool // sandboxes and pools of the hutchd before have been taken over
 }
 
 // NewManager makes a Manager without sandboxes.
@@ -114,6 +119,7 @@ func NewManager(cfg Config) *Manager {
 		answered: map[string]*running{},
 		gone:     map[uint64]bool{},
 		creating: map[uint64]int{},
+		pools:    map[string]*pool{},
 		removing: make(chan struct{}, 2),
 		walks:    make(chan struct{}, maxWalks),
 		lastBusy: time.Now(),
@@ -130,7 +136,10 @@ func NewManager(cfg Config) *Manager {
 const trimAfter = 2 * time.Second
 
 // Configure puts settings in force, for what starts from now on.
-func (m *Manager) Configure(s Settings) { m.settings.Store(&s) }
+func (m *Manager) Configure(s Settings) {
+	m.settings.Store(&s)
+	m.configurePools(s.Pools)
+}
 
 var errClosed = api.Errorf(api.Unavailable, "the daemon is shutting down").WithHint("try again: a new daemon starts by itself")
 
@@ -268,6 +277,9 @@ func (m *Manager) forget(s *Sandbox) error {
 		delete(m.byName, s.name)
 	}
 	m.lastBusy = time.Now()
+	if s.pool != nil {
+		s.pool.lost(s)
+	}
 	m.mu.Unlock()
 	if !mine {
 		return nil
@@ -299,6 +311,11 @@ func (m *Manager) forget(s *Sandbox) error {
 func (m *Manager) removeLater(s *Sandbox, reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.removeLocked(s, reason)
+}
+
+// removeLocked is removeLater for who holds mu.
+func (m *Manager) removeLocked(s *Sandbox, reason string) {
 	if m.closed {
 		return // Close removes everything
 	}
@@ -386,6 +403,7 @@ func (m *Manager) Leave() { m.leaving.Store(true) }
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
+	m.endPools()
 	m.trim.Stop()
 	m.cancel(errClosed)
 	m.mu.Unlock()

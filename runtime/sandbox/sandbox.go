@@ -22,6 +22,8 @@ type Sandbox struct {
 	cgroup  string
 	grouped bool
 	user    uint32 // who created it, as the monitor saw; quotas are the user's
+	pool    *pool  // it waits in, or was acquired from; nil for most
+	taken   bool   // acquired; Manager.mu guards it
 	conn    uint64 // the creating connection, when Spec.Owner ties the sandbox to it
 
 	guest *guestapi.Client
@@ -74,7 +76,8 @@ type Sandbox struct {
 
 // transitions lists where a sandbox may go from each state.
 var transitions = map[api.State][]api.State{
-	api.Creating: {api.Running, api.Failed},
+	api.Creating: {api.Running, api.Waiting, api.Failed},
+	api.Waiting:  {api.Running, api.Stopped, api.Failed},
 	api.Running:  {api.Paused, api.Stopped, api.Failed},
 	api.Paused:   {api.Running, api.Stopped, api.Failed},
 }

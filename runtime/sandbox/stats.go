@@ -49,8 +49,9 @@ func (m *Manager) Stats(ref string) (api.Stats, error) {
 			st.PIDs.Peak = max(0, st.PIDs.Peak-int64(p.threads))
 		}
 	}
-	st.Sandbox, st.Name, st.Time = s.id, s.name, time.Now().UTC()
+	st.Sandbox, st.Time = s.id, time.Now().UTC()
 	s.mu.Lock()
+	st.Name = s.record.Name
 	limits := s.record.Limits
 	st.Execs = len(s.execs)
 	s.mu.Unlock()

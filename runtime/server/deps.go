@@ -46,6 +46,19 @@ type Sandboxes interface {
 	Processes(ref string) (api.Processes, error)
 }
 
+// Pools are sandboxes that were made before anybody asks.
+type Pools interface {
+	// CreatePool returns when the first sandbox waits, or where none is to be made ahead at once.
+	CreatePool(ctx context.Context, who Actor, p api.PoolSpec, progress func(api.Progress)) (api.Pool, error)
+	// Acquire returns nil when none is ready within the time that p says.
+	Acquire(ctx context.Context, who Actor, p api.AcquireParams) (*api.Sandbox, error)
+	Release(ctx context.Context, ref string) (api.KillResult, error)
+	Pool(name string) (api.Pool, error)
+	Pools() []api.Pool
+	ResizePool(name string, size int) (api.Pool, error)
+	RemovePool(name string) (api.PoolRemoved, error)
+}
+
 // Execs are the commands that run in sandboxes.
 type Execs interface {
 	// Run returns when the command has ended. It takes from fds what it needs

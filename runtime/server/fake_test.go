@@ -155,6 +155,26 @@ func (fakeShells) CloseShell(context.Context, api.ShellRef) (api.ExecResult, err
 }
 func (fakeShells) Shells(string) ([]api.Shell, error) { return nil, nil }
 
+type fakePools struct{}
+
+func (fakePools) CreatePool(_ context.Context, _ Actor, p api.PoolSpec, _ func(api.Progress)) (api.Pool, error) {
+	return api.Pool{PoolSpec: p}, nil
+}
+
+func (fakePools) Acquire(context.Context, Actor, api.AcquireParams) (*api.Sandbox, error) {
+	return nil, nil
+}
+
+func (fakePools) Release(context.Context, string) (api.KillResult, error) {
+	return api.KillResult{}, nil
+}
+func (fakePools) Pool(string) (api.Pool, error)            { return api.Pool{}, nil }
+func (fakePools) Pools() []api.Pool                        { return nil }
+func (fakePools) ResizePool(string, int) (api.Pool, error) { return api.Pool{}, nil }
+func (fakePools) RemovePool(string) (api.PoolRemoved, error) {
+	return api.PoolRemoved{}, nil
+}
+
 type fakeFiles struct{ *engines }
 
 func (fakeFiles) ReadFile(context.Context, api.FileReadParams, *jsonrpc.FDs) (api.FileChunk, error) {
@@ -231,7 +251,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	events, audit, shells, networks := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks
+	events, audit, shells, networks, pools := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -97,6 +97,29 @@ func (s *Server) handlers() map[string]handler {
 			list, err := boxes.Processes(p.Sandbox)
 			list.Processes = orEmpty(list.Processes)
 			return list, err
+		}),
+		api.MethodPoolCreate: handle(func(ctx context.Context, c *Call, p api.PoolCreateParams) (api.Pool, error) {
+			return pools.CreatePool(ctx, c.Actor, p.PoolSpec, c.Progress)
+		}),
+		api.MethodPoolAcquire: handle(func(ctx context.Context, c *Call, p api.AcquireParams) (*api.Sandbox, error) {
+			return pools.Acquire(ctx, c.Actor, p)
+		}),
+		api.MethodPoolRelease: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.KillResult, error) {
+			r, err := pools.Release(ctx, p.Sandbox)
+			r.Killed = orEmpty(r.Killed)
+			return r, err
+		}),
+		api.MethodPoolStatus: handle(func(_ context.Context, _ *Call, p api.PoolParams) (api.Pool, error) {
+			return pools.Pool(p.Pool)
+		}),
+		api.MethodPoolList: handle(func(context.Context, *Call, empty) (api.Pools, error) {
+			return api.Pools{Pools: orEmpty(pools.Pools())}, nil
+		}),
+		api.MethodPoolResize: handle(func(_ context.Context, _ *Call, p api.PoolResizeParams) (api.Pool, error) {
+			return pools.ResizePool(p.Pool, p.Size)
+		}),
+		api.MethodPoolRemove: handle(func(_ context.Context, _ *Call, p api.PoolParams) (api.PoolRemoved, error) {
+			return pools.RemovePool(p.Pool)
 		}),
 		api.MethodExecRun: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.ExecResult, error) {
 			end, err := s.turns.take(ctx, c.line)

@@ -51,6 +51,7 @@ type Config struct {
 	Forbidden []string      `json:"forbidden"`
 	Cgroups   *cgroups.Tree `json:"cgroups"`
 	IDBase    uint32        `json:"id_base"` // kernel uid of hutchd's uid 0
+	Owner     uint32        `json:"owner"`   // uid of who started the daemon
 	// SingleReason says why only one id is mapped; "" when there is a range.
 	SingleReason string `json:"single_reason,omitempty"`
 	// Private says that the daemon ends with its one connection.
@@ -81,6 +82,7 @@ type Settings struct {
 	Quotas   api.Quotas        `json:"quotas"`
 	Audit    api.AuditSettings `json:"audit"`
 	Ready    int               `json:"ready"` // sandboxes launched ahead
+	Pools    []api.PoolSpec    `json:"pools,omitempty"`
 	// Runtimes are names for images, see internal/config.
 	Runtimes map[string]string `json:"runtimes,omitempty"`
 }

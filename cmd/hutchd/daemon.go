@@ -248,6 +248,7 @@ func (d *daemon) measureHost() error {
 		CgroupMode: "none", CgroupReason: "no cgroups",
 		Forbidden: d.cfg.Forbidden,
 	}
+	d.host.LandlockABI, d.host.LandlockReason = landlock()
 	// Limits of I/O are few people's wish: where the folder is on no disk they are refused.
 	d.host.Disk, _ = cgroups.DiskOf(d.cfg.Data)
 	if len(uids) == 1 && uids[0].Count == 1 {

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/config"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
@@ -32,6 +34,18 @@ func totalMemory() int64 {
 		return 0
 	}
 	return int64(si.Totalram) * int64(si.Unit)
+}
+
+// landlock is the kernel's ABI where commands can use it, else 0 and why not.
+func landlock() (abi int, reason string) {
+	abi, err := sys.LandlockABI()
+	switch {
+	case err != nil:
+		return 0, err.Error()
+	case abi < sys.MinLandlock:
+		return 0, fmt.Sprintf("ABI %d of this kernel is too old: %d is needed, of Linux 6.2", abi, sys.MinLandlock)
+	}
+	return abi, ""
 }
 
 // settings are what the monitor has read of the configuration file.

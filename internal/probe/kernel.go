@@ -54,8 +54,10 @@ func Landlock() Check {
 		return no(name, err.Error()+": Landlock is built in but not started; the boot parameter does", "add lsm=landlock,... to the kernel command line")
 	case err != nil:
 		return inconclusive(name, err.Error())
+	case abi < sys.MinLandlock:
+		return no(name, fmt.Sprintf("ABI %d is too old for commands, which need %d", abi, sys.MinLandlock), "use Linux 6.2 or newer")
 	}
-	return yes(name, fmt.Sprintf("ABI %d", abi))
+	return yes(name, fmt.Sprintf("ABI %d: the commands of a sandbox are in a domain of their own", abi))
 }
 
 // EBPF tries to load a program, and looks for the hutch-netd that may do it for this user.

@@ -23,16 +23,6 @@ func SeccompActionAvailable(action uint32) (bool, error) {
 	return false, fmt.Errorf("seccomp(SECCOMP_GET_ACTION_AVAIL, %#x): %w", action, errno)
 }
 
-// LandlockABI is the kernel's Landlock version (landlock_create_ruleset(2), flag
-// LANDLOCK_CREATE_RULESET_VERSION): ENOSYS or EOPNOTSUPP where there is none.
-func LandlockABI() (int, error) {
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return 0, fmt.Errorf("landlock_create_ruleset(LANDLOCK_CREATE_RULESET_VERSION): %w", errno)
-	}
-	return int(abi), nil
-}
-
 // bpfProgLoadAttr is the part of union bpf_attr that BPF_PROG_LOAD reads
 // (linux/bpf.h); the kernel takes what lies beyond the given size as zero.
 type bpfProgLoadAttr struct {

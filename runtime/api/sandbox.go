@@ -35,10 +35,12 @@ type Spec struct {
 	Seccomp SeccompProfile `json:"seccomp,omitempty"`
 	// SeccompProfile is, with SeccompCustom, the text of a profile as the OCI runtime specification
 	// has it, at most MaxSeccompProfile bytes. It can take away from SeccompDefault and not add.
-	SeccompProfile string  `json:"seccomp_profile,omitempty"`
-	Scope          *Scope  `json:"scope,omitempty"`
-	TTLS           float64 `json:"ttl_s,omitempty"`  // life of the sandbox in seconds, 0 = no end
-	IdleS          float64 `json:"idle_s,omitempty"` // seconds without an exec that it may be, 0 = any
+	SeccompProfile string `json:"seccomp_profile,omitempty"`
+	// Landlock is whether commands are in a Landlock domain; default LandlockAuto.
+	Landlock Landlock `json:"landlock,omitempty"`
+	Scope    *Scope   `json:"scope,omitempty"`
+	TTLS     float64  `json:"ttl_s,omitempty"`  // life of the sandbox in seconds, 0 = no end
+	IdleS    float64  `json:"idle_s,omitempty"` // seconds without an exec that it may be, 0 = any
 	// What is done when they are over; default LifeRemove.
 	TTLAction  LifeAction `json:"ttl_action,omitempty"`
 	IdleAction LifeAction `json:"idle_action,omitempty"`
@@ -67,6 +69,18 @@ const (
 
 // SeccompProfiles are all of them.
 var SeccompProfiles = []SeccompProfile{SeccompDefault, SeccompStrict, SeccompBuild, SeccompBrowser, SeccompCustom}
+
+// Landlock says whether the commands of a sandbox are in a Landlock domain: a second wall around
+// files, behind the mounts.
+type Landlock string
+
+// LandlockOn is refused where the kernel has none, or one before Linux 6.2; LandlockAuto then goes on
+// without, and Isolation says so.
+const (
+	LandlockAuto Landlock = "auto"
+	LandlockOn   Landlock = "on"
+	LandlockOff  Landlock = "off"
+)
 
 // MaxSeccompProfile bounds the text of a custom profile, in bytes.
 const MaxSeccompProfile = 256 << 10
@@ -178,7 +192,7 @@ const (
 
 // InitThreads are the threads of a sandbox's PID 1, which makes all it needs at its
 // start. They are in the sandbox's cgroup on top of Limits.PIDs.
-const InitThreads = 13
+const InitThreads = 14
 
 // ScopeKind says what a sandbox belongs to.
 type ScopeKind string
@@ -252,4 +266,6 @@ type Isolation struct {
 	Cgroups string `json:"cgroups"`
 	// Enforcement of the network policy: "none" (no network at all), "proxy" or "ebpf".
 	Enforcement string `json:"network_enforcement"`
+	// LandlockABI is that of the domain that all commands are in; 0 is none.
+	LandlockABI int `json:"landlock_abi"`
 }

@@ -45,7 +45,7 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkSeccomp, checkUnbuilt,
+		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkSeccomp, checkLandlock, checkUnbuilt,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
@@ -252,6 +252,14 @@ func checkSeccomp(s *Spec) error {
 		return invalid("seccomp_profile", "it has %d bytes", len(s.SeccompProfile)).WithHint("use at most %d", MaxSeccompProfile)
 	}
 	return nil
+}
+
+func checkLandlock(s *Spec) error {
+	switch s.Landlock {
+	case "", LandlockAuto, LandlockOn, LandlockOff:
+		return nil
+	}
+	return invalid("landlock", "%q is none of auto, on, off", s.Landlock).WithHint("leave it out: auto is on where the kernel has it")
 }
 
 // isExecID says what a caller may choose as an exec's id. (To compile a regular expression

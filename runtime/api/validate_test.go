@@ -63,6 +63,7 @@ func TestSpecValidate(t *testing.T) {
 		{"ask", "network.ask", Unavailable, func(s *Spec) { s.Network.Ask = true }},
 		{"scope", "scope", Unavailable, func(s *Spec) { s.Scope = &Scope{Kind: ScopeAgent} }},
 		{"seccomp", "seccomp", InvalidArgument, func(s *Spec) { s.Seccomp = "lax" }},
+		{"landlock", "landlock", InvalidArgument, func(s *Spec) { s.Landlock = "yes" }},
 		{"custom seccomp without a text", "seccomp_profile", InvalidArgument, func(s *Spec) { s.Seccomp = SeccompCustom }},
 		{"text without custom seccomp", "seccomp_profile", InvalidArgument, func(s *Spec) { s.SeccompProfile = "{}" }},
 		{"long seccomp text", "seccomp_profile", InvalidArgument, func(s *Spec) {

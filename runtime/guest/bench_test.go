@@ -13,29 +13,38 @@ import (
 )
 
 // BenchmarkExec is one command from request to exit over the real channel, in
-// turn with what it can not beat: fork, exec and wait for the same program by Go.
+// turn without a Landlock domain and with what it can not beat: fork, exec and wait for the same program by Go.
 func BenchmarkExec(b *testing.B) {
-	s := newSandbox(b, singleMap)
 	null := open(b, "/dev/null")
 	fds := []*os.File{null, null, null}
-	var own, floor []time.Duration
-	for b.Loop() {
-		begin := time.Now()
-		e, err := s.Start(b.Context(), guestapi.Request{Argv: []string{"/bin/true"}, Env: []string{"PATH=/bin"}}, fds)
-		if err != nil {
-			b.Fatal(err)
+	in := func(s *sandbox) func() {
+		return func() {
+			e, err := s.Start(b.Context(), guestapi.Request{Argv: []string{"/bin/true"}, Env: []string{"PATH=/bin"}}, fds)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := e.Wait(b.Context()); err != nil {
+				b.Fatal(err)
+			}
 		}
-		if _, err := e.Wait(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		own = append(own, time.Since(begin))
-		begin = time.Now()
-		if err := exec.Command("/bin/true").Run(); err != nil {
-			b.Fatal(err)
-		}
-		floor = append(floor, time.Since(begin))
 	}
-	for name, times := range map[string][]time.Duration{"exec": own, "floor": floor} {
+	run := map[string]func(){
+		"exec": in(newSandbox(b, singleMap)), "no-landlock": in(newWalled(b, singleMap, 0)),
+		"floor": func() {
+			if err := exec.Command("/bin/true").Run(); err != nil {
+				b.Fatal(err)
+			}
+		},
+	}
+	times := map[string][]time.Duration{}
+	for b.Loop() {
+		for name, f := range run {
+			begin := time.Now()
+			f()
+			times[name] = append(times[name], time.Since(begin))
+		}
+	}
+	for name, times := range times {
 		slices.Sort(times)
 		b.ReportMetric(float64(times[0].Microseconds()), name+"-min-us")
 		b.ReportMetric(float64(times[len(times)/2].Microseconds()), name+"-median-us")

@@ -234,7 +234,7 @@ func (s *server) fork(e *execution, conf *stubConfig, stdio []int, req *guestapi
 	if req.Worker != "" {
 		attr.Files = append(attr.Files, uintptr(s.self))
 	}
-	if err := s.forkLocked(e, attr); err != nil {
+	if err := s.forkWalled(e, attr); err != nil {
 		_ = unix.Close(pipe[0])
 		reason := guestapi.ReasonInternal
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) {
@@ -259,6 +259,14 @@ func (s *server) openCgroup(name string) (int, error) {
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
+}
+
+// forkWalled forks the stub in the sandbox's Landlock domain, if it has one.
+func (s *server) forkWalled(e *execution, attr *syscall.ProcAttr) error {
+	if s.starter == nil {
+		return s.forkLocked(e, attr)
+	}
+	return s.starter.run(func() error { return s.forkLocked(e, attr) })
 }
 
 func (s *server) forkLocked(e *execution, attr *syscall.ProcAttr) error {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 	"github.com/hutch-sh/hutch/internal/testenv/testuser"
@@ -87,8 +88,26 @@ type sandbox struct {
 	ended chan struct{} // closed when PID 1 is gone
 }
 
-// newSandbox starts hutch-init and sets it up.
+// eachWithoutLandlock is the same without a Landlock domain, in which much that is tried here would be refused
+// before it reaches PID 1.
+func eachWithoutLandlock(t *testing.T, f func(t *testing.T, s *sandbox)) {
+	t.Helper()
+	for _, k := range []ids{rangeMap, singleMap} {
+		t.Run(string(k), func(t *testing.T) { f(t, newWalled(t, k, 0)) })
+	}
+}
+
+// newSandbox starts hutch-init and sets it up, with a Landlock domain where the kernel has it.
 func newSandbox(t testing.TB, kind ids) *sandbox {
+	abi, err := sys.LandlockABI()
+	if err != nil || abi < sys.MinLandlock {
+		abi = 0
+	}
+	return newWalled(t, kind, abi)
+}
+
+// newWalled is the same with a Landlock domain of the given ABI; 0 is none.
+func newWalled(t testing.TB, kind ids, landlock int) *sandbox {
 	s, peer := newRawSandbox(t, kind)
 	client, err := guestapi.NewClient(peer)
 	if err != nil {
@@ -99,7 +118,7 @@ func newSandbox(t testing.TB, kind ids) *sandbox {
 		_ = client.Close()
 		s.awaitEnd()
 	})
-	if err := client.Setup(t.Context(), memfile(t, "exec filter", execFilter()), nil, ""); err != nil {
+	if err := client.Setup(t.Context(), memfile(t, "exec filter", execFilter()), nil, "", landlock); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -117,7 +136,7 @@ func newRawSandbox(t testing.TB, kind ids) (*sandbox, *os.File) {
 	cmd := command(t, kind)
 	cmd.Stderr = &stderr
 	cmd.ExtraFiles = []*os.File{own, memfile(t, "init filter", allowAll()),
-		open(t, testenv.Bin(t, "hutch-init")), open(t, "/proc/self/exe")}
+		initFile(t), open(t, "/proc/self/exe")}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -247,6 +266,16 @@ func (s *sandbox) start(req guestapi.Request) (*guestapi.Exec, func() result, er
 		}
 		return result{<-text[0], <-text[1], ev}
 	}, nil
+}
+
+// initFile is hutch-init as hutch-launch hands it out: in memory, where no Landlock domain refuses it to workers.
+func initFile(t testing.TB) *os.File {
+	t.Helper()
+	data, err := os.ReadFile(testenv.Bin(t, "hutch-init"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return memfile(t, "hutch-init", data)
 }
 
 // own makes f the sandbox root's, as what hutchd makes is: root here is nobody in

@@ -17,7 +17,7 @@ import (
 
 // No signal from inside harms PID 1.
 func TestSignalImmunity(t *testing.T) {
-	eachKind(t, func(t *testing.T, s *sandbox) {
+	eachWithoutLandlock(t, func(t *testing.T, s *sandbox) {
 		for range 3 {
 			r := s.run(guestapi.Request{Argv: []string{"/self", "signal-storm"}})
 			if r.out != "sent\n" || r.Status != 0 {
@@ -37,7 +37,7 @@ func TestSignalImmunity(t *testing.T) {
 // Nor does one that comes while PID 1 forks, when its main thread may block it and others
 // do not.
 func TestSignalImmunityForking(t *testing.T) {
-	eachKind(t, func(t *testing.T, s *sandbox) {
+	eachWithoutLandlock(t, func(t *testing.T, s *sandbox) {
 		for range 3 {
 			_, storm, err := s.start(guestapi.Request{Argv: []string{"/self", "signal-storm"}})
 			if err != nil {

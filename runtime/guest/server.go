@@ -29,6 +29,8 @@ type server struct {
 	filter int
 	// cgroups is the mount that execs' cgroups are below; -1 without.
 	cgroups int
+	// starter forks commands in a Landlock domain; nil without one. It is set by setup.
+	starter *starter
 
 	// slots bounds the execs between pipe and fork, that is the fds they hold.
 	slots chan struct{}
@@ -124,6 +126,9 @@ func (s *server) setup(req *guestapi.Request, fds []int) {
 	prog, err := readFilter(os.NewFile(uintptr(fds[0]), "exec filter"))
 	if err == nil && s.filter >= 0 {
 		err = errors.New("already set up")
+	}
+	if err == nil && req.Landlock != 0 {
+		s.starter, err = newStarter(req.Landlock)
 	}
 	if err == nil {
 		s.filter, err = memfd("hutch-filter", prog, memfdData)

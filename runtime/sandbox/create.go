@@ -130,6 +130,9 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 			return api.Sandbox{}, err
 		}
 	}
+	if err := m.cfg.Host.checkLandlock(req.Spec.Landlock); err != nil {
+		return api.Sandbox{}, err
+	}
 	start := time.Now()
 	if err := m.cfg.Networks.Check(req.Spec.Network); err != nil { // before an image is pulled
 		return api.Sandbox{}, err
@@ -364,7 +367,7 @@ func (f *creation) greet(ctx context.Context) error {
 		}
 		defer cgroups.Close()
 	}
-	if err := f.s.guest.Setup(ctx, f.filter, cgroups, ""); err != nil {
+	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock)); err != nil {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")
 	}
@@ -380,6 +383,7 @@ func (f *creation) readBack(context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
 	f.s.record.Isolation = iso
 	f.s.record.Network.Enforcement = f.m.cfg.Host.enforcement(f.s.record.Network.NetPolicy, f.s.net)
 	return nil

@@ -220,6 +220,9 @@ type Host struct {
 	Controllers  []string
 	EBPF         EBPF
 
+	LandlockABI    int    // of the kernel, where commands can use it; else 0
+	LandlockReason string // why they can not
+
 	// Forbidden are host folders that no workspace may contain or lie in: the
 	// state root, the runtime and config folders, the binaries.
 	Forbidden []string

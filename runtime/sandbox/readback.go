@@ -161,10 +161,12 @@ func (h *Host) Isolation(singleReason string) api.Isolation {
 	if h.UserMap == "single" {
 		ids.Status, ids.Detail = "no", singleReason
 	}
-	return api.Isolation{
+	iso := api.Isolation{
 		UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none",
 		Walls: append([]api.Wall{ids, h.limitsWall(), h.execWall(), h.ebpfWall()}, h.filesWall()...),
 	}
+	h.addLandlock(&iso, api.LandlockAuto)
+	return iso
 }
 
 // filesWall tells what is not usual about where files are.

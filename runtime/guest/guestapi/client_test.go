@@ -346,8 +346,8 @@ func TestClose(t *testing.T) {
 
 func TestSetupVersions(t *testing.T) {
 	for answer, code := range map[string]api.Code{
-		`{"ev":"ready","version":2}`:                         "",
-		`{"ev":"ready","version":1}`:                         api.FailedPrecondition,
+		`{"ev":"ready","version":3}`:                         "",
+		`{"ev":"ready","version":2}`:                         api.FailedPrecondition,
 		`{"ev":"failed","reason":"internal","message":"no"}`: api.Internal,
 		`{"ev":"started","exec":3}`:                          api.Unavailable, // ignored; then the guest hangs up
 		`{"ev":"ready","version":"1"}`:                       api.Unavailable,
@@ -362,7 +362,7 @@ func TestSetupVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.Setup(t.Context(), f, nil, "box")
+		err = c.Setup(t.Context(), f, nil, "box", 0)
 		_ = f.Close()
 		if (err == nil) != (code == "") || err != nil && api.ErrorCode(err) != code {
 			t.Errorf("answer %s: %v, want %q", answer, err, code)

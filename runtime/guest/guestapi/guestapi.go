@@ -11,7 +11,7 @@
 //
 //	hutchd -> hutch-init                       hutch-init -> hutchd
 //	setup  {exec_filter, hostname,      fds    ready   {version}
-//	        cgroups}
+//	        cgroups, landlock}
 //	exec   {exec, argv, env, ...}       fds    started {exec, pid}
 //	                                           failed  {exec, reason, errno, message}
 //	                                           exited  {exec, status, rusage, killed}
@@ -34,7 +34,7 @@
 package guestapi
 
 // Version of the protocol. hutchd refuses a PID 1 that says another.
-const Version = 2
+const Version = 3
 
 // MaxPacket bounds one packet in bytes, in both directions. It is below
 // net.core.wmem_max's default of 212992, so that it always fits.
@@ -117,6 +117,8 @@ type Request struct {
 	// Cgroups says that a detached read-only mount of the sandbox's cgroup rides
 	// along, in which execs have theirs.
 	Cgroups bool `json:"cgroups,omitempty"`
+	// Landlock is the ABI of the domain that commands are to be in; 0 is none.
+	Landlock int `json:"landlock,omitempty"`
 }
 
 // Rlimit is one setrlimit(2) call made before execve. Values are the kernel's.

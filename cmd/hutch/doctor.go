@@ -68,22 +68,22 @@ func runDoctor(ctx context.Context, places paths.Paths, asJSON bool, w io.Writer
 	return nil
 }
 
-// daemonWalls is what a running daemon finds of itself: only its monitor knows hutchd's pid.
+// daemonWalls is what a running daemon finds of itself: only its monitor knows the pids.
 func daemonWalls(ctx context.Context, socket string) probe.Check {
 	c, err := client.Dial(ctx, socket)
 	if err != nil {
-		return probe.Daemon(0)
+		return probe.Daemon(0, 0)
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	found, err := c.Doctor(ctx)
 	for _, c := range found.Checks {
-		if none := probe.Daemon(0); c.Name == none.Name {
+		if none := probe.Daemon(0, 0); c.Name == none.Name {
 			return probe.Check{Name: c.Name, Status: probe.Status(c.Status), Detail: c.Detail, Remedy: c.Remedy}
 		}
 	}
-	check := probe.Daemon(0)
+	check := probe.Daemon(0, 0)
 	if check.Detail = "the daemon that runs does not say"; err != nil {
 		check.Detail += ": " + err.Error()
 	}

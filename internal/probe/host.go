@@ -7,6 +7,8 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // host is what probes read besides trying: files below / and who asks. Tests put
@@ -18,10 +20,12 @@ type host struct {
 	user string
 	exe  string // path of this program
 	env  func(string) string
+	// dumpable says whether a process's memory may go into core files.
+	dumpable func(pid int) (bool, error)
 }
 
 func thisHost() host {
-	h := host{root: os.DirFS("/"), uid: os.Geteuid(), env: os.Getenv}
+	h := host{root: os.DirFS("/"), uid: os.Geteuid(), env: os.Getenv, dumpable: sys.Dumpable}
 	if u, err := user.LookupId(strconv.Itoa(h.uid)); err == nil {
 		h.user = u.Username
 	}

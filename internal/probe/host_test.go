@@ -15,7 +15,10 @@ func fixture(files map[string]string) host {
 	for name, text := range files {
 		root[strings.TrimPrefix(name, "/")] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
 	}
-	return host{root: root, uid: 1000, user: "dev", exe: "/home/dev/.local/bin/hutch", env: func(string) string { return "" }}
+	return host{
+		root: root, uid: 1000, user: "dev", exe: "/home/dev/.local/bin/hutch", env: func(string) string { return "" },
+		dumpable: func(int) (bool, error) { return false, nil },
+	}
 }
 
 func TestSubIDs(t *testing.T) {
@@ -64,21 +67,29 @@ func FuzzParseIDRanges(f *testing.F) {
 // TestDaemon: what a status file says of a daemon's walls.
 func TestDaemon(t *testing.T) {
 	const walls = "Name:\thutchd\nNoNewPrivs:\t1\nSeccomp:\t2\n"
+	bare := strings.NewReplacer("\t1", "\t0", "\t2", "\t0").Replace(walls)
 	for _, tt := range []struct {
-		pid    int
-		status string
-		want   Status
-		detail string
+		pid             int
+		hutchd, monitor string
+		dumpable        bool
+		err             error
+		want            Status
+		detail          string
 	}{
-		{7, walls, Yes, "process 7"},
-		{7, strings.Replace(walls, "\t1", "\t0", 1), No, "without no_new_privs"},
-		{7, strings.Replace(walls, "\t2", "\t0", 1), No, "without a seccomp filter"},
-		{7, "", No, "no_new_privs and a seccomp"},
-		{8, walls, Inconclusive, "not process 8"},
-		{0, walls, Inconclusive, "no daemon runs"},
+		{7, walls, walls, false, nil, Yes, "hutchd, process 7, and the monitor, process 6, have no_new_privs and a seccomp filter; hutchd's memory goes into no core file"},
+		{7, walls, walls, false, errors.ErrUnsupported, Yes, "does not tell"},
+		{7, walls, walls, false, syscall.ESRCH, Yes, "is not known: no such process"},
+		{7, walls, walls, true, nil, No, "hutchd, process 7, dumpable"},
+		{7, strings.Replace(walls, "\t1", "\t0", 1), walls, false, nil, No, "there is hutchd, process 7, without no_new_privs"},
+		{7, strings.Replace(walls, "\t2", "\t0", 1), walls, false, nil, No, "there is hutchd, process 7, without a seccomp filter"},
+		{7, walls, bare, false, nil, No, "there is the monitor, process 6, without no_new_privs and the monitor, process 6, without a seccomp filter"},
+		{8, walls, walls, false, nil, Inconclusive, "hutchd is not process 8"},
+		{0, walls, walls, false, nil, Inconclusive, "no daemon runs"},
 	} {
-		if c := fixture(map[string]string{"/proc/7/status": tt.status}).daemon(tt.pid); c.Status != tt.want || !strings.Contains(c.Detail, tt.detail) {
-			t.Errorf("%d, %q: %+v, want %s with %q", tt.pid, tt.status, c, tt.want, tt.detail)
+		h := fixture(map[string]string{"/proc/7/status": tt.hutchd, "/proc/6/status": tt.monitor})
+		h.dumpable = func(int) (bool, error) { return tt.dumpable, tt.err }
+		if c := h.daemon(tt.pid, 6); c.Status != tt.want || !strings.Contains(c.Detail, tt.detail) {
+			t.Errorf("%+v: %+v", tt, c)
 		}
 	}
 }

@@ -23,6 +23,27 @@ func SeccompActionAvailable(action uint32) (bool, error) {
 	return false, fmt.Errorf("seccomp(SECCOMP_GET_ACTION_AVAIL, %#x): %w", action, errno)
 }
 
+// Dumpable says whether a process's memory may go into core files (PR_SET_DUMPABLE), by
+// PIDFD_GET_INFO, since Linux 6.16; an older kernel gives an error that is errors.ErrUnsupported.
+func Dumpable(pid int) (bool, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false, fmt.Errorf("pidfd_open(%d): %w", pid, err)
+	}
+	defer unix.Close(fd)
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_COREDUMP}
+	if err := unix.IoctlPidfdInfo(fd, &info); err != nil {
+		if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) {
+			err = errors.ErrUnsupported
+		}
+		return false, fmt.Errorf("ioctl(PIDFD_GET_INFO) of process %d: %w", pid, err)
+	}
+	if info.Mask&unix.PIDFD_INFO_COREDUMP == 0 {
+		return false, fmt.Errorf("ioctl(PIDFD_GET_INFO) of process %d: no PIDFD_INFO_COREDUMP: %w", pid, errors.ErrUnsupported)
+	}
+	return info.Coredump_mask&unix.PIDFD_COREDUMP_SKIP == 0, nil
+}
+
 // bpfProgLoadAttr is the part of union bpf_attr that BPF_PROG_LOAD reads
 // (linux/bpf.h); the kernel takes what lies beyond the given size as zero.
 type bpfProgLoadAttr struct {

@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"errors"
+	"os"
 
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -25,7 +26,7 @@ func explain(ctx context.Context, err error) error {
 
 // probe runs the doctor's probes here, in the caller's own namespaces.
 func (m *monitor) probe(ctx context.Context, h *hutchd) []api.Check {
-	found := append(probe.All(ctx, probe.Options{StateFolder: m.opts.Paths.State}), probe.Daemon(h.pid))
+	found := append(probe.All(ctx, probe.Options{StateFolder: m.opts.Paths.State}), probe.Daemon(h.pid, os.Getpid()))
 	checks := make([]api.Check, 0, len(found))
 	for _, c := range found {
 		checks = append(checks, api.Check{

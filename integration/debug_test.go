@@ -23,7 +23,7 @@ func TestDebugRun(t *testing.T) {
 try: socket.getaddrinfo(sys.argv[1], 80)
 except OSError as e: print("refused"); sys.exit(4)
 print("resolved")`
-	r := w.run(t, "debug", "run", "--allow", "good.test", "host", "--", "python3", "-c", lookup, "evil.test")
+	r := w.run(t, "debug", "run", "--allow", "good.test", "host", "--", "python3", "-B", "-c", lookup, "evil.test")
 	if r.code != 4 || r.stdout != "refused\n" {
 		t.Errorf("exit %d: %q", r.code, r.stdout)
 	}
@@ -33,12 +33,12 @@ print("resolved")`
 		}
 	}
 	// The twin.
-	r = w.run(t, "debug", "run", "--allow", "evil.test", "host", "--", "python3", "-c", lookup, "evil.test")
+	r = w.run(t, "debug", "run", "--allow", "evil.test", "host", "--", "python3", "-B", "-c", lookup, "evil.test")
 	if r.code != 0 || r.stdout != "resolved\n" || strings.Contains(r.stderr, "  refused ") {
 		t.Errorf("allowed: exit %d: %q\n%s", r.code, r.stdout, r.stderr)
 	}
 	// And for programs.
-	r = w.run(t, "debug", "run", "--json", "--allow", "good.test", "host", "--", "python3", "-c", lookup, "evil.test")
+	r = w.run(t, "debug", "run", "--json", "--allow", "good.test", "host", "--", "python3", "-B", "-c", lookup, "evil.test")
 	var all struct {
 		Sandbox api.Sandbox
 		Mounts  string

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,7 +93,7 @@ func newDebugNet() *cobra.Command {
 		`Print the network policy of a sandbox that lives, by what it is enforced and what each rule has let
 pass and refused; then each refusal, those so far and new ones as they happen, with process, rule and
 how to allow it.`,
-		api.EventNetworkDenied, func(ctx context.Context, c *client.Client, sb *api.Sandbox, out io.Writer) error {
+		[]api.EventKind{api.EventNetworkDenied}, func(ctx context.Context, c *client.Client, sb *api.Sandbox, out io.Writer) error {
 			n, err := c.Network(ctx, sb.ID)
 			if err != nil {
 				return err
@@ -105,16 +106,17 @@ func newDebugSyscalls() *cobra.Command {
 	return newDebugLive("syscalls", "Tell what system calls a sandbox is refused, as it happens",
 		`Print which seccomp profile the commands of a sandbox that lives are under; then each system call
 that it refuses, those so far and new ones as they are made, with process, arguments, reason and how to
-allow it. Calls that pass are not seen: hutch slows none of them down by looking.`,
-		api.EventSyscallDenied, func(_ context.Context, _ *client.Client, sb *api.Sandbox, out io.Writer) error {
+allow it. Calls that pass are not seen: hutch slows none of them down by looking. Of a sandbox that was
+created to be debugged (hutch debug run, "debug" of sandbox.create) also each file that it is refused.`,
+		[]api.EventKind{api.EventSyscallDenied, api.EventFileDenied}, func(_ context.Context, _ *client.Client, sb *api.Sandbox, out io.Writer) error {
 			_, err := fmt.Fprintf(out, "seccomp profile %s; its rules: hutch debug run --show seccomp --seccomp %s -- true\n", sb.Seccomp, sb.Seccomp)
 			return err
 		})
 }
 
-// newDebugLive is a command that prints head of a sandbox, and then its events of one kind.
+// newDebugLive is a command that prints head of a sandbox, and then its events of some kinds.
 func newDebugLive(
-	name, short, long string, kind api.EventKind, head func(context.Context, *client.Client, *api.Sandbox, io.Writer) error,
+	name, short, long string, kinds []api.EventKind, head func(context.Context, *client.Client, *api.Sandbox, io.Writer) error,
 ) *cobra.Command {
 	noFollow, asJSON := false, false
 	cmd := &cobra.Command{
@@ -134,7 +136,7 @@ func newDebugLive(
 						return err
 					}
 				}
-				return watch(cmd.Context(), c, sb.ID, kind, !noFollow, asJSON, out)
+				return watch(cmd.Context(), c, sb.ID, kinds, !noFollow, asJSON, out)
 			})
 		},
 	}
@@ -143,11 +145,11 @@ func newDebugLive(
 	return cmd
 }
 
-// watch prints events of a kind until the sandbox's end.
-func watch(ctx context.Context, c *client.Client, id string, kind api.EventKind, follow, asJSON bool, out io.Writer) error {
+// watch prints events of some kinds until the sandbox's end.
+func watch(ctx context.Context, c *client.Client, id string, kinds []api.EventKind, follow, asJSON bool, out io.Writer) error {
 	first := int64(1)
 	events, err := c.Subscribe(ctx, api.SubscribeParams{
-		Sandbox: id, Kinds: []api.EventKind{kind, api.EventSandboxState}, FromSeq: &first, Follow: &follow,
+		Sandbox: id, Kinds: append([]api.EventKind{api.EventSandboxState}, kinds...), FromSeq: &first, Follow: &follow,
 	})
 	if err != nil {
 		return err
@@ -159,8 +161,8 @@ func watch(ctx context.Context, c *client.Client, id string, kind api.EventKind,
 		if err != nil {
 			return err
 		}
-		switch e.Kind {
-		case kind:
+		switch {
+		case slices.Contains(kinds, e.Kind):
 			d, untold, ok := denialOf(&e)
 			switch {
 			case asJSON:
@@ -174,7 +176,7 @@ func watch(ctx context.Context, c *client.Client, id string, kind api.EventKind,
 			if err != nil {
 				return err
 			}
-		case api.EventSandboxState:
+		case e.Kind == api.EventSandboxState:
 			var d api.StateEvent
 			if json.Unmarshal(e.Data, &d) == nil && (d.State == api.StateRemoved || d.State == api.Stopped || d.State == api.Failed) {
 				return nil

@@ -54,7 +54,7 @@ func (r *runner) narrate(ctx context.Context, sb *api.Sandbox, argv []string) er
 // whatHappens subscribes to what the story of a command has.
 func (r *runner) whatHappens(ctx context.Context, sb *api.Sandbox) (*client.Events, error) {
 	return r.client.Subscribe(ctx, api.SubscribeParams{Sandbox: sb.ID, Kinds: []api.EventKind{
-		api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventSyscallDenied, api.EventLimitHit, api.EventUnguarded, api.EventSandboxState,
+		api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventSyscallDenied, api.EventFileDenied, api.EventLimitHit, api.EventUnguarded, api.EventSandboxState,
 	}})
 }
 
@@ -107,7 +107,7 @@ func (s *story) tell(e *api.Event) {
 		if json.Unmarshal(e.Data, &d) == nil {
 			s.line("started", "%7.1f ms  %s, pid %d inside", at, d.Program, d.PID)
 		}
-	case api.EventNetworkDenied, api.EventSyscallDenied:
+	case api.EventNetworkDenied, api.EventSyscallDenied, api.EventFileDenied:
 		if d, _, ok := denialOf(e); ok {
 			s.denied(fmt.Sprintf("%.1f ms", at), &d, argsOf(e))
 		}
@@ -156,7 +156,7 @@ func (s *story) end(res *api.ExecResult) {
 		s.line("killed", "pids %v inside", res.Killed)
 	}
 	for _, d := range res.Denials {
-		if d.Kind != api.KindNet && d.Kind != api.KindSyscall {
+		if !d.Watched() {
 			s.line("refused", "%s %s: %s; %s", d.Kind, d.Target, d.Why, d.HowToAllow)
 		}
 	}

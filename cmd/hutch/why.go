@@ -96,13 +96,13 @@ func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 type refused struct {
 	api.NetTarget
 	rule string
-	call string // of a system call
+	call string // of a system call or file
 }
 
 func refusedAs(d *api.Denial) refused {
 	r := refused{NetTarget: d.NetTarget, rule: d.Rule}
-	if d.Kind == api.KindSyscall {
-		r.call = d.Target
+	if d.Kind != api.KindNet {
+		r.call = d.Kind + d.Target
 	}
 	return r
 }
@@ -124,6 +124,13 @@ func denialOf(e *api.Event) (d api.Denial, untold int64, ok bool) {
 		}
 		d = api.Denial{Kind: api.KindSyscall, Target: c.Syscall, Rule: c.Rule, Why: c.Why, HowToAllow: c.HowToAllow, Refusal: c.Refusal, Count: c.Count}
 		untold = c.Untold
+	case api.EventFileDenied:
+		var f api.FileEvent
+		if json.Unmarshal(e.Data, &f) != nil {
+			return d, 0, false
+		}
+		d = api.Denial{Kind: api.KindFile, Target: f.Op + " " + f.Path, Rule: f.Rule, Why: f.Why, HowToAllow: f.HowToAllow, Refusal: f.Refusal, Count: f.Count}
+		untold = f.Untold
 	default:
 		return d, 0, false
 	}
@@ -135,7 +142,7 @@ func denialOf(e *api.Event) (d api.Denial, untold int64, ok bool) {
 func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 	first, follow := int64(1), false
 	events, err := c.Subscribe(ctx, api.SubscribeParams{
-		Sandbox: id, Kinds: []api.EventKind{api.EventNetworkDenied, api.EventSyscallDenied}, FromSeq: &first, Follow: &follow,
+		Sandbox: id, Kinds: []api.EventKind{api.EventNetworkDenied, api.EventSyscallDenied, api.EventFileDenied}, FromSeq: &first, Follow: &follow,
 	})
 	if err != nil {
 		return nil, err
@@ -222,6 +229,8 @@ func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
 		case api.KindNet:
 		case api.KindSyscall:
 			what = "hutch: system call:"
+		case api.KindFile:
+			what = "hutch: file:"
 		default:
 			continue
 		}

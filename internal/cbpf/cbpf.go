@@ -30,6 +30,46 @@ func Asking(prog []byte) []byte {
 	return out
 }
 
+// AskingAlso is prog with the calls of these numbers, of architecture arch, put to whoever has the filter's listener
+// where prog allows them; that one has to let them go on. A call whose third argument has own in its upper half,
+// which the kernel does not look at where it takes an int, is not asked about: so the listener can
+// make such calls itself.
+func AskingAlso(prog []byte, arch uint32, numbers []uint32, own uint32) []byte {
+	const (
+		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		answer = unix.BPF_RET | unix.BPF_K
+		upper  = 16 + 2*8 + 4 // of args[2]
+	)
+	out := slices.Clone(prog)
+	end := len(out) / sys.SeccompInsnSize
+	for pc := range end {
+		insn := out[pc*sys.SeccompInsnSize:]
+		if binary.NativeEndian.Uint16(insn) == answer && binary.NativeEndian.Uint32(insn[4:]) == unix.SECCOMP_RET_ALLOW {
+			binary.NativeEndian.PutUint16(insn, unix.BPF_JMP|unix.BPF_JA)
+			binary.NativeEndian.PutUint32(insn[4:], uint32(end-pc-1))
+		}
+	}
+	add := func(code uint16, jt, jf uint8, k uint32) {
+		out = binary.NativeEndian.AppendUint16(out, code)
+		out = append(out, jt, jf)
+		out = binary.NativeEndian.AppendUint32(out, k)
+	}
+	add(load, 0, 0, 4) // seccomp_data.arch
+	add(equal, 1, 0, arch)
+	add(answer, 0, 0, unix.SECCOMP_RET_ALLOW)
+	add(load, 0, 0, 0) // seccomp_data.nr
+	for _, nr := range numbers {
+		add(equal, 0, 4, nr)
+		add(load, 0, 0, upper)
+		add(equal, 1, 0, own)
+		add(answer, 0, 0, unix.SECCOMP_RET_USER_NOTIF)
+		add(answer, 0, 0, unix.SECCOMP_RET_ALLOW)
+	}
+	add(answer, 0, 0, unix.SECCOMP_RET_ALLOW)
+	return out
+}
+
 // Data is struct seccomp_data (linux/seccomp.h) without the instruction
 // pointer, which no rule can look at.
 type Data struct {

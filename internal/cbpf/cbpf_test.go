@@ -46,11 +46,47 @@ func TestAsking(t *testing.T) {
 	}
 }
 
+// TestAskingAlso: of calls that are allowed those in the list are asked about, but for the listener's own; all else
+// is as before.
+func TestAskingAlso(t *testing.T) {
+	const arch, own = unix.AUDIT_ARCH_X86_64, 0x1234
+	prog := Asking(program(
+		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: 7},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: 8},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	))
+	also := AskingAlso(prog, arch, []uint32{8, 9, 7}, own)
+	for _, test := range []struct {
+		d    Data
+		want uint32
+	}{
+		{Data{NR: 7, Arch: arch}, unix.SECCOMP_RET_USER_NOTIF},
+		{Data{NR: 7, Arch: arch, Args: [6]uint64{2: own << 32}}, unix.SECCOMP_RET_USER_NOTIF}, // refused, whoever makes it
+		{Data{NR: 8, Arch: arch}, unix.SECCOMP_RET_USER_NOTIF},
+		{Data{NR: 9, Arch: arch, Args: [6]uint64{2: own}}, unix.SECCOMP_RET_USER_NOTIF},
+		{Data{NR: 9, Arch: arch, Args: [6]uint64{2: own<<32 | 1}}, unix.SECCOMP_RET_ALLOW},
+		{Data{NR: 9, Arch: unix.AUDIT_ARCH_I386}, unix.SECCOMP_RET_ALLOW},
+		{Data{NR: 1, Arch: arch}, unix.SECCOMP_RET_ALLOW},
+	} {
+		if got, err := Run(also, &test.d); err != nil || got != test.want {
+			t.Errorf("%+v: %#x %v, want %#x", test.d, got, err, test.want)
+		}
+	}
+}
+
 func FuzzRun(f *testing.F) {
 	f.Add(program(unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}), uint32(1), uint64(2))
 	f.Fuzz(func(t *testing.T, prog []byte, nr uint32, arg uint64) {
 		prog = prog[:len(prog)/sys.SeccompInsnSize*sys.SeccompInsnSize]
 		_, _ = Run(prog, &Data{NR: nr, Args: [6]uint64{arg}})
-		_, _ = Run(Asking(prog), &Data{NR: nr})
+		d := &Data{NR: nr, Args: [6]uint64{arg}}
+		_, _ = Run(Asking(prog), d)
+		before, err := Run(prog, d)
+		if after, aerr := Run(AskingAlso(prog, 0, []uint32{^nr}, 0), d); err == nil && (aerr != nil || after != before) {
+			t.Errorf("%#x %v, before %#x", after, aerr, before)
+		}
 	})
 }

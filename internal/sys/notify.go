@@ -33,15 +33,20 @@ type seccompAnswer struct {
 // last of it is closed such calls fail with ENOSYS.
 //
 // It fails with EBUSY where a filter above has a listener already, and with EINVAL before
-// Linux 5.7 (SECCOMP_FILTER_FLAG_TSYNC_ESRCH).
-func InstallSeccompListener(prog []byte) (*os.File, error) {
+// Linux 5.7 (SECCOMP_FILTER_FLAG_TSYNC_ESRCH). With killable, once the listener has received a
+// call only a signal that kills interrupts it: a call that goes on then is not seen to fail with EINTR. Before Linux
+// 5.19, which has no such flag, that is EINVAL too.
+func InstallSeccompListener(prog []byte, killable bool) (*os.File, error) {
 	n := len(prog) / SeccompInsnSize
 	if n == 0 || n > SeccompMaxInsns || len(prog)%SeccompInsnSize != 0 {
 		return nil, fmt.Errorf("install seccomp filter: %d bytes are no program: %w", len(prog), unix.EINVAL)
 	}
 	fprog := sockFprog{len: uint16(n), filter: &prog[0]}
-	const flags = unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
-	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&fprog)))
+	flags := unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+	if killable {
+		flags |= unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	}
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, uintptr(flags), uintptr(unsafe.Pointer(&fprog)))
 	if errno != 0 {
 		return nil, fmt.Errorf("install seccomp filter of %d instructions with a listener: %w", n, errno)
 	}
@@ -59,8 +64,17 @@ func ReceiveSeccomp(fd int) (n SeccompNotification, err error) {
 
 // RefuseSeccomp makes a call fail with errno. ENOENT means that its process is gone.
 func RefuseSeccomp(fd int, id uint64, errno unix.Errno) error {
-	answer := seccompAnswer{id: id, errno: -int32(errno)}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&answer))); errno != 0 {
+	return answerSeccomp(fd, &seccompAnswer{id: id, errno: -int32(errno)})
+}
+
+// ContinueSeccomp lets a call go on, as if nobody had been asked. What it was asked about is no
+// decision then: the process can have changed its arguments meanwhile.
+func ContinueSeccomp(fd int, id uint64) error {
+	return answerSeccomp(fd, &seccompAnswer{id: id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
+}
+
+func answerSeccomp(fd int, answer *seccompAnswer) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(answer))); errno != 0 {
 		return errno
 	}
 	return nil

@@ -23,6 +23,7 @@ const (
 	EventLimitHit      EventKind = "limit.hit"           // LimitEvent
 	EventNetworkDenied EventKind = "network.denied"      // DeniedEvent
 	EventSyscallDenied EventKind = "syscall.denied"      // SyscallEvent
+	EventFileDenied    EventKind = "file.denied"         // FileEvent
 	EventUnguarded     EventKind = "workspace.unguarded" // Unguarded
 	EventImageProgress EventKind = "image.progress"      // ImageEvent
 	EventConfig        EventKind = "config.reloaded"     // ConfigEvent
@@ -35,7 +36,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventSyscallDenied, EventUnguarded, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventSyscallDenied, EventFileDenied, EventUnguarded, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

@@ -37,7 +37,7 @@ func (t NetTarget) Where() string {
 
 // Denial is an operation that the sandbox refused.
 type Denial struct {
-	Kind       string `json:"kind"` // net, fs, syscall, limit
+	Kind       string `json:"kind"` // net, file, syscall, fs, limit
 	Target     string `json:"target"`
 	Rule       string `json:"rule"`
 	Why        string `json:"why"`
@@ -57,7 +57,7 @@ type Denial struct {
 
 // Refusal says who refused what, and to which process.
 type Refusal struct {
-	// By is "ebpf", "proxy" or "names"; Errno is what the program saw of it: EACCES, or what
+	// By is "ebpf", "proxy", "names", "seccomp", "mount" or "mode"; Errno is what the program saw of it: EACCES, or what
 	// its protocol has, as "HTTP 403" or "NXDOMAIN".
 	By    string `json:"by,omitempty"`
 	Errno string `json:"errno,omitempty"`
@@ -89,11 +89,31 @@ type NetEnforcement struct {
 	Errno string `json:"errno"`
 }
 
-// The kinds of denials that there are: of the network policy, and of PID 1's seccomp filter.
+// The kinds of denials that are watched for: of the network policy, of PID 1's seccomp filter, and in debug mode of
+// the permissions of files.
 const (
 	KindNet     = "net"
 	KindSyscall = "syscall"
+	KindFile    = "file"
 )
+
+// Watched says that events tell of d as it happens; others are found out when a command has ended.
+func (d *Denial) Watched() bool {
+	return d.Kind == KindNet || d.Kind == KindSyscall || d.Kind == KindFile
+}
+
+// FileEvent is the data of file.denied: a process is refused a file by mounts or permissions. It is told in sandboxes
+// that were created with debug, just before it happens: the kernel was asked on behalf of the process.
+type FileEvent struct {
+	Op         string `json:"op"`   // read, write, create, remove, rename, change the mode of, change the owner of
+	Path       string `json:"path"` // without symlinks, as the process sees it
+	Rule       string `json:"rule"`
+	Why        string `json:"why"`
+	HowToAllow string `json:"how_to_allow,omitempty"`
+	Count      int64  `json:"count"`
+	Untold     int64  `json:"untold,omitempty"`
+	Refusal
+}
 
 // SyscallEvent is the data of syscall.denied: the filter of the sandbox refused a system
 // call. What many processes are refused again and again is told of less often, as in DeniedEvent.

@@ -43,13 +43,17 @@ func Run() error {
 	if err != nil {
 		return err
 	}
-	s, err := newServer(guestapi.ChannelFD)
+	ch, err := newChannel(guestapi.ChannelFD)
 	if err != nil {
 		return err
 	}
-	if refusals != nil {
-		refusals.ch = s.ch
+	if refusals != nil { // before PID 1 opens a file, which may be put to it
+		refusals.ch = ch
 		go refusals.serve()
+	}
+	s, err := newServer(ch)
+	if err != nil {
+		return err
 	}
 	go s.reapLoop(chld)
 	return s.serve()
@@ -107,7 +111,7 @@ func harden() (<-chan os.Signal, *refusals, error) {
 	if nnp != 1 {
 		return nil, nil, errors.New("no_new_privs is not set: hutch-init refuses to run, because setuid files of the image would be in force")
 	}
-	refusals, err := installOwnFilter()
+	refusals, err := installOwnFilter(len(os.Args) == 2 && os.Args[1] == guestapi.ArgFiles)
 	return chld, refusals, err
 }
 

@@ -24,6 +24,7 @@ type refusals struct {
 	listener *os.File
 	prog     []byte // the filter, whose errnos are the answers
 	ch       *channel
+	files    bool // to be told of, too
 
 	told   map[refusedCall]*toldCall
 	tokens float64
@@ -31,7 +32,10 @@ type refusals struct {
 }
 
 // refusedCall is what makes two of them the same: what is not told of costs no look at /proc.
-type refusedCall struct{ nr, pid uint32 }
+type refusedCall struct {
+	nr, pid uint32
+	file    string
+}
 
 type toldCall struct {
 	at      time.Time
@@ -46,10 +50,19 @@ const (
 // installFilter puts the filter in force. With a listener, whoever is refused a call is
 // told of; where the kernel is older, or something around the sandbox listens already,
 // the filter answers by itself.
-func installFilter(prog []byte) (*refusals, error) {
-	listener, err := sys.InstallSeccompListener(cbpf.Asking(prog))
+//
+// With files the calls that name files are put to it as well, and go on.
+func installFilter(prog []byte, files bool) (*refusals, error) {
+	asking := cbpf.Asking(prog)
+	if files {
+		asking = cbpf.AskingAlso(asking, nativeArch, watched(), ownCall)
+	}
+	listener, err := sys.InstallSeccompListener(asking, files)
+	if files && errors.Is(err, unix.EINVAL) { // Linux before 5.19
+		listener, err = sys.InstallSeccompListener(asking, false)
+	}
 	if err == nil {
-		return &refusals{listener: listener, prog: prog, told: map[refusedCall]*toldCall{}}, nil
+		return &refusals{listener: listener, prog: prog, files: files, told: map[refusedCall]*toldCall{}}, nil
 	}
 	if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINVAL) {
 		return nil, err
@@ -63,6 +76,10 @@ func (r *refusals) serve() {
 	runtime.LockOSThread() // it is the thread's whole life to wait in the kernel
 	defer r.listener.Close()
 	fd := int(r.listener.Fd())
+	var files *judge
+	if r.files {
+		files, _ = newJudge() // without, nothing is told of files, and they are used all the same
+	}
 	for {
 		n, err := sys.ReceiveSeccomp(fd)
 		switch {
@@ -71,28 +88,50 @@ func (r *refusals) serve() {
 		case err != nil:
 			return
 		}
-		errno := r.decide(&n)
 		// Told before it is answered: an exec's end comes after what it was refused.
-		r.tell(&n, errno)
-		if err := sys.RefuseSeccomp(fd, n.ID, errno); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINTR) {
+		errno, allowed := r.decide(&n)
+		if allowed {
+			if files != nil {
+				r.tellFile(&n, files.look(&n))
+			}
+			err = sys.ContinueSeccomp(fd, n.ID)
+		} else {
+			r.tell(&n, errno, nil)
+			err = sys.RefuseSeccomp(fd, n.ID, errno)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINTR) {
 			return
 		}
 	}
 }
 
-// decide is the errno that the filter has for a call.
-func (r *refusals) decide(n *sys.SeccompNotification) unix.Errno {
+// decide is the errno that the filter has for a call, or that it allows it.
+func (r *refusals) decide(n *sys.SeccompNotification) (errno unix.Errno, allowed bool) {
 	got, err := cbpf.Run(r.prog, &cbpf.Data{NR: n.NR, Arch: n.Arch, Args: n.Args})
-	if errno := unix.Errno(got & unix.SECCOMP_RET_DATA); err == nil && got&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_ERRNO && errno != 0 {
-		return errno
+	if err == nil && got == unix.SECCOMP_RET_ALLOW {
+		return 0, true
 	}
-	return unix.EPERM
+	if errno := unix.Errno(got & unix.SECCOMP_RET_DATA); err == nil && got&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_ERRNO && errno != 0 {
+		return errno, false
+	}
+	return unix.EPERM, false
+}
+
+// tellFile posts what was found of a call about files, if anything.
+func (r *refusals) tellFile(n *sys.SeccompNotification, found *judgement) {
+	if found == nil {
+		return
+	}
+	r.tell(n, found.errno, &guestapi.RefusedFile{Op: found.op, Path: found.path, At: found.at})
 }
 
 // tell posts a refused call, unless the same was told of a moment ago or too many were.
-func (r *refusals) tell(n *sys.SeccompNotification, errno unix.Errno) {
+func (r *refusals) tell(n *sys.SeccompNotification, errno unix.Errno, file *guestapi.RefusedFile) {
 	now := time.Now()
-	key := refusedCall{n.NR, n.PID}
+	key := refusedCall{nr: n.NR, pid: n.PID}
+	if file != nil {
+		key.file = file.Path
+	}
 	t := r.told[key]
 	if t == nil {
 		if len(r.told) >= maxTold {
@@ -105,7 +144,7 @@ func (r *refusals) tell(n *sys.SeccompNotification, errno unix.Errno) {
 	if now.Sub(t.at) < toldPause || !r.mayTell(now) {
 		return
 	}
-	e := guestapi.Refused{NR: n.NR, Args: n.Args, Errno: int(errno), Count: t.pending, PID: int(n.PID)}
+	e := guestapi.Refused{NR: n.NR, Args: n.Args, Errno: int(errno), Count: t.pending, PID: int(n.PID), File: file}
 	e.Cgroup, e.Session, e.Command = originOf(int(n.PID))
 	if r.ch.tryPost(guestapi.Event{Ev: guestapi.EvRefused, Refused: &e}) {
 		t.at, t.pending = now, 0
@@ -130,14 +169,14 @@ func (r *refusals) mayTell(now time.Time) bool {
 // what it calls itself. All is "" and 0 of a process that is gone.
 func originOf(pid int) (cgroup string, session int, command string) {
 	proc := "/proc/" + strconv.Itoa(pid)
-	if data, err := os.ReadFile(proc + "/cgroup"); err == nil {
+	if data, err := readOwn(proc + "/cgroup"); err == nil {
 		for line := range bytes.Lines(data) {
 			if path, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("0::/")); ok && !bytes.ContainsRune(path, '/') {
 				cgroup = string(path)
 			}
 		}
 	}
-	if data, err := os.ReadFile(proc + "/stat"); err == nil {
+	if data, err := readOwn(proc + "/stat"); err == nil {
 		open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 		if open >= 0 && end > open {
 			command = string(data[open+1 : end])
@@ -149,11 +188,23 @@ func originOf(pid int) (cgroup string, session int, command string) {
 	return cgroup, session, command
 }
 
+// readOwn reads the start of a file of /proc, as openOwn opens it.
+func readOwn(path string) ([]byte, error) {
+	fd, err := openOwn(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 4096)
+	n, err := unix.Read(fd, buf)
+	return buf[:max(0, n)], err
+}
+
 // installOwnFilter puts PID 1's filter, and with it that of the whole sandbox, in force.
-func installOwnFilter() (*refusals, error) {
+func installOwnFilter(files bool) (*refusals, error) {
 	prog, err := readFilter(os.NewFile(filterFD, "init filter"))
 	if err != nil {
 		return nil, fmt.Errorf("init filter on fd %d: %w", filterFD, err)
 	}
-	return installFilter(prog)
+	return installFilter(prog, files)
 }

@@ -44,11 +44,7 @@ type server struct {
 	unacked map[uint64]guestapi.Event
 }
 
-func newServer(channelFD int) (*server, error) {
-	ch, err := newChannel(channelFD)
-	if err != nil {
-		return nil, err
-	}
+func newServer(ch *channel) (_ *server, err error) {
 	s := &server{
 		ch:          ch,
 		filter:      -1,

@@ -204,9 +204,13 @@ func (c *creation) startInit() error {
 		return err
 	}
 	defer filter.Close()
+	args := []string{initProgram}
+	if arg := c.params.InitArg; arg != "" {
+		args = append(args, arg)
+	}
 	c.process = &libcontainer.Process{
 		Init: true,
-		Args: []string{initProgram},
+		Args: args,
 		// Without HOME libcontainer would look for it in the image's /etc/passwd.
 		Env: []string{"HOME=/"},
 		Cwd: "/",

@@ -298,6 +298,9 @@ func (f *creation) launch(ctx context.Context) error {
 
 		Seccomp: string(f.s.record.Seccomp), SeccompProfile: f.req.Spec.SeccompProfile,
 	}
+	if f.req.Debug {
+		c.InitArg = guestapi.ArgFiles
+	}
 	if h.CgroupV2 {
 		c.CgroupV2 = f.s.cgroup
 	}

@@ -46,7 +46,7 @@ type ledger struct {
 type refusal struct {
 	api.NetTarget
 	rule string
-	call string // of a system call
+	call string // of a system call or file
 }
 
 type entry struct {
@@ -234,8 +234,8 @@ func (l *ledger) denied(d api.Denial, now time.Time) (count, untold int64, tell 
 		l.denials, l.tokens, l.filled = map[refusal]*entry{}, denialBurst, now
 	}
 	key := refusal{NetTarget: d.NetTarget, rule: d.Rule}
-	if d.Kind == api.KindSyscall {
-		key.call = d.Target
+	if d.Kind != api.KindNet {
+		key.call = d.Kind + d.Target
 	}
 	e := l.denials[key]
 	once := d.Count

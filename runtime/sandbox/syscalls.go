@@ -21,6 +21,10 @@ func (m *Manager) watchCalls(s *Sandbox) {
 // callRefused records what PID 1 says of a refused call, as Denied does. All of it may be a lie:
 // it changes nothing but what people are told.
 func (m *Manager) callRefused(s *Sandbox, r guestapi.Refused) {
+	if r.File != nil {
+		m.fileRefused(s, r)
+		return
+	}
 	profile := s.Record().Seccomp
 	call, why, how, quiet := m.cfg.Seccomp.Explain(string(profile), r.NR, r.Args)
 	if quiet {

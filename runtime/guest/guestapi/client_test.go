@@ -171,6 +171,9 @@ func TestHostilePackets(t *testing.T) {
 		"refused by 0":    `{"ev":"refused","refused":{"nr":1,"count":1}}`,
 		"refused never":   `{"ev":"refused","refused":{"nr":1,"errno":1}}`,
 		"refused nobody":  `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"pid":-1}}`,
+		"file of no op":   `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"file":{"op":"eat","path":"/x"}}}`,
+		"file nowhere":    `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"file":{"op":"read","path":"x"}}}`,
+		"long file":       `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"file":{"op":"read","path":"/` + strings.Repeat("x", maxRefusedPath) + `"}}}`,
 		"long command":    `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"command":"` + strings.Repeat("x", maxName+1) + `"}}`,
 		"too many killed": `{"ev":"exited","exec":1,"killed":[1` + strings.Repeat(",1", MaxKilled) + `]}`,
 	} {
@@ -381,6 +384,7 @@ func TestTooLarge(t *testing.T) {
 
 func FuzzParseEvent(f *testing.F) {
 	f.Add([]byte(`{"ev":"exited","exec":7,"status":256,"usage":{"user_us":1},"killed":[1,2]}`))
+	f.Add([]byte(`{"ev":"refused","refused":{"nr":2,"errno":13,"count":1,"file":{"op":"read","path":"/x","at":{"path":"/","uid":1}}}}`))
 	f.Add([]byte(`{"ev":"refused","refused":{"nr":272,"args":[1],"errno":1,"count":7,"pid":9,"session":3,"command":"x"}}`))
 	f.Add([]byte(`{"ev":"failed","exec":7,"reason":"not_found","errno":2,"message":"\u0007"}`))
 	f.Fuzz(func(t *testing.T, packet []byte) {

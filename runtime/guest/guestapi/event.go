@@ -9,6 +9,9 @@ import (
 	"unicode"
 )
 
+// maxRefusedPath bounds the path of a refused file, in bytes: PATH_MAX.
+const maxRefusedPath = 4096
+
 // maxName bounds names in what is told of a refused call, in bytes.
 const maxName = 128
 
@@ -51,6 +54,12 @@ func parseEvent(packet []byte) (*Event, error) {
 			return nil, fmt.Errorf("refused call %+v", r)
 		}
 		r.Command = printable(r.Command)
+		if f := r.File; f != nil {
+			if !slices.Contains(FileOps, f.Op) || len(f.Path) > maxRefusedPath || len(f.At.Path) > maxRefusedPath || f.Path == "" || f.Path[0] != '/' {
+				return nil, fmt.Errorf("refused file %.32q %.64q", f.Op, f.Path)
+			}
+			f.Path, f.At.Path = printable(f.Path), printable(f.At.Path)
+		}
 	default:
 		return nil, fmt.Errorf("unknown event %.32q", ev.Ev)
 	}

@@ -171,7 +171,45 @@ type Refused struct {
 	Session int       `json:"session,omitempty"`
 	Cgroup  string    `json:"cgroup,omitempty"` // folder of its exec's, where there is one
 	Command string    `json:"command,omitempty"`
+	// File is set of a call that the filter allows, and that fails by the permissions of a file as far as
+	// can be foreseen. Only of a sandbox that was launched to tell of them (ArgFiles).
+	File *RefusedFile `json:"file,omitempty"`
 }
+
+// RefusedFile is what a call wanted of a file.
+type RefusedFile struct {
+	Op   string    `json:"op"`   // one of FileOps
+	Path string    `json:"path"` // without symlinks, from the root of the process
+	At   RefusedAt `json:"at"`
+}
+
+// RefusedAt is the file or folder whose mode or mount decides.
+type RefusedAt struct {
+	Path  string `json:"path,omitempty"` // of a folder above the file; "" when it is the file itself
+	UID   uint32 `json:"uid"`
+	GID   uint32 `json:"gid"`
+	Mode  uint32 `json:"mode"`  // st_mode
+	FSUID uint32 `json:"fsuid"` // whom the kernel asks about
+	FSGID uint32 `json:"fsgid"`
+}
+
+// What is done to a file.
+const (
+	FileRead   = "read"
+	FileWrite  = "write"
+	FileCreate = "create"
+	FileRemove = "remove"
+	FileRename = "rename"
+	FileMode   = "change the mode of"
+	FileOwner  = "change the owner of"
+)
+
+// FileOps are all of them.
+var FileOps = []string{FileRead, FileWrite, FileCreate, FileRemove, FileRename, FileMode, FileOwner}
+
+// ArgFiles is the argument with which PID 1 tells of refused files too. Each call that names one takes
+// a way through PID 1 then.
+const ArgFiles = "tell-files"
 
 // What hutch-init tells of refused calls at most; more is not hutch-init any more.
 const (

@@ -146,6 +146,8 @@ type Create struct {
 	// in SeccompProfile, and is compiled here.
 	Seccomp        string `json:"seccomp,omitempty"`
 	SeccompProfile string `json:"seccomp_profile,omitempty"`
+	// InitArg is an argument of PID 1's, such as guestapi.ArgFiles.
+	InitArg string `json:"init_arg,omitempty"`
 	// Generic makes a sandbox that waits for a claim. It belongs to this hutchd alone: its death ends
 	// it, and it is not handed to the next.
 	Generic bool `json:"generic,omitempty"`

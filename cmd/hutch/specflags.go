@@ -64,6 +64,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 		s.Workspace = &w
 		return err
 	})
+	fs.BoolVar(&s.WritableUsr, "writable-usr", false, "with the image host: files in /usr can be made and replaced; the host sees nothing of it")
 	fs.StringArrayVar(&o.guard, "guard", nil, "`NAME` in a workspace that the sandbox can not write, beside .git/hooks, .vscode and the like; may be repeated")
 	fs.StringArrayVar(&o.unguard, "unguard", nil, "`NAME` of these that it can write, or all; may be repeated")
 	fs.StringVar(&s.Platform, "platform", "", "`OS/ARCH` of the image (default: this machine's)")

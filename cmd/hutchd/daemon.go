@@ -164,17 +164,17 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		return err
 	}
 	undo.Add(d.store.Close)
-	source := &imageSource{d: d, views: &hostViews{dir: d.home.dir}, layers: &layers{
+	source := &imageSource{d: d, views: &hostViews{dir: d.home.dir}, usr: &hostFolders{dir: d.home.dir}, layers: &layers{
 		store: d.store, launcher: d.launcher, log: d.log, users: map[string]int{},
 	}}
-	if err := source.views.adopt(); err != nil {
+	if err := errors.Join(source.views.adopt(), source.usr.adopt()); err != nil {
 		return err
 	}
 	undo.Add(func() error {
 		if d.left {
 			return nil
 		}
-		return source.views.close()
+		return errors.Join(source.views.close(), source.usr.close())
 	})
 	execs, err := cgroups.OpenExecs(d.cfg.Cgroups, d.host.Disk)
 	if err != nil {

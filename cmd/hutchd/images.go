@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ func (d *daemon) openImages() (*images.Store, error) {
 type imageSource struct {
 	d      *daemon
 	views  *hostViews
+	usr    *hostFolders
 	layers *layers
 }
 
@@ -98,10 +100,25 @@ func (s *imageSource) host(platform string) (*sandbox.Root, error) {
 		release()
 		return nil, err
 	}
-	return &sandbox.Root{
+	root := &sandbox.Root{
 		Ref: images.HostRef, Config: configOf(img.Config), Dir: s.d.store.Dir(),
 		Lower: img.Rootfs.Lower, Binds: binds, Release: release,
-	}, nil
+	}
+	if i := slices.IndexFunc(img.Rootfs.Binds, func(b images.Bind) bool { return b.Target == "/usr" }); i >= 0 {
+		usr := img.Rootfs.Binds[i]
+		root.WritableUsr = func() ([]string, error) {
+			var hide []string // on the host
+			for _, h := range usr.Hide {
+				hide = append(hide, usr.Source+strings.TrimPrefix(h, usr.Target))
+			}
+			folders, err := s.usr.layer(usr.Source, hide)
+			if err != nil {
+				return nil, err
+			}
+			return []string{filepath.Join(s.d.store.Dir(), usr.Overlay), folders, usr.Source}, nil
+		}
+	}
+	return root, nil
 }
 
 // Hold leases again what Resolve has leased for a hutchd before.

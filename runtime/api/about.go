@@ -4,14 +4,16 @@ package api
 // inside. It names nothing of the host. Fields may be added; Version changes when one
 // that was there means something else.
 type About struct {
-	Version int            `json:"version"`
-	Text    string         `json:"text"` // the same for a model, in a paragraph; also in policy.txt
-	Sandbox string         `json:"sandbox"`
-	Image   string         `json:"image"`
-	Folders []AboutFolder  `json:"folders,omitempty"` // of the host's, the workspace among them
-	Network AboutNetwork   `json:"network"`
-	Limits  Limits         `json:"limits"`
-	Seccomp SeccompProfile `json:"seccomp"`
+	Version int    `json:"version"`
+	Text    string `json:"text"` // the same for a model, in a paragraph; also in policy.txt
+	Sandbox string `json:"sandbox"`
+	Image   string `json:"image"`
+	// WritableUsr: see Spec.
+	WritableUsr bool           `json:"writable_usr,omitempty"`
+	Folders     []AboutFolder  `json:"folders,omitempty"` // of the host's, the workspace among them
+	Network     AboutNetwork   `json:"network"`
+	Limits      Limits         `json:"limits"`
+	Seccomp     SeccompProfile `json:"seccomp"`
 }
 
 // AboutFolder is a folder of the host's, as the sandbox sees it.

@@ -31,6 +31,10 @@ type Spec struct {
 	Mounts    []Mount           `json:"mounts,omitempty"`
 	Limits    Limits            `json:"limits,omitzero"`
 	Network   NetPolicy         `json:"network,omitzero"`
+	// WritableUsr, with the image "host", lets the sandbox make, remove and replace files in /usr, which is the
+	// host's: the host sees nothing of it. Otherwise /usr can only be read. Files that are the host's can
+	// not be changed in place.
+	WritableUsr bool `json:"writable_usr,omitempty"`
 	// Seccomp is which system calls commands may make; default SeccompDefault.
 	Seccomp SeccompProfile `json:"seccomp,omitempty"`
 	// SeccompProfile is, with SeccompCustom, the text of a profile as the OCI runtime specification

@@ -85,7 +85,7 @@ func (m *Manager) tell(s *Sandbox) {
 // aboutOf is what a sandbox is told of itself. No path of the host is in it.
 func aboutOf(r api.Sandbox, sp *api.Spec) api.About {
 	a := api.About{
-		Version: 1, Sandbox: r.ID, Image: r.Image, Limits: r.Limits, Seccomp: r.Seccomp,
+		Version: 1, Sandbox: r.ID, Image: r.Image, WritableUsr: sp.WritableUsr, Limits: r.Limits, Seccomp: r.Seccomp,
 		Network: api.AboutNetwork{
 			Mode: r.Network.Effective(), Allow: r.Network.Allow, Block: r.Network.Block,
 			AllowCIDRs: r.Network.AllowCIDRs, BlockCIDRs: r.Network.BlockCIDRs,
@@ -125,7 +125,9 @@ func aboutFolders(a *api.About) []string {
 	if len(text) > 0 {
 		own += " but for the folders named here"
 	}
-	if a.Image == hostImage {
+	if a.Image == hostImage && a.WritableUsr {
+		own += "; programs (/usr) can be added and replaced, not changed in place, and the host's stay as they are"
+	} else if a.Image == hostImage {
 		own += ", and programs (/usr) can only be read"
 	}
 	return append([]string{own + "."}, text...)

@@ -273,7 +273,7 @@ func (m *Manager) undoAdopted(s *Sandbox) func() error {
 	undo.Add(func() error { return m.removeFolder(s) })
 	undo.Add(func() error { m.freeProject(s); return nil })
 	undo.Add(func() error { return unmountOwn(s.dir) })
-	undo.Add(func() error { return errors.Join(unmountAbout(s.dir), unmountBelow(s.dir, 1+len(s.spec.Mounts))) })
+	undo.Add(func() error { return errors.Join(unmountAbout(s.dir), unmountBelow(s.dir, 2+len(s.spec.Mounts))) })
 	if s.net != nil {
 		undo.Add(s.net.Close)
 	}

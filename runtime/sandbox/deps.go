@@ -22,6 +22,9 @@ type Root struct {
 	Dir    string          `json:"dir"`   // folder that relative Lower names start from
 	Lower  []string        `json:"lower"` // overlay layers, top-most first
 	Binds  []spec.Bind     `json:"-"`     // needed only to create
+	// WritableUsr returns the layers, top-most first, that an overlay on /usr may be made of in the place of the
+	// bind there; nil where /usr is the image's own and so can be written to.
+	WritableUsr func() (lower []string, err error) `json:"-"`
 	// Release says that the sandbox no longer uses the layers. It is called once,
 	// from any goroutine.
 	Release func() `json:"-"`

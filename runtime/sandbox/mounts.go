@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,6 +53,31 @@ func (f *creation) mounts(context.Context) error {
 			return fmt.Errorf("%s %s: %w", field, m.Source, err)
 		}
 	}
+	if sp.WritableUsr {
+		return f.writableUsr(len(wanted))
+	}
+	return nil
+}
+
+// writableUsr puts an overlay in the place of the host's /usr, with the index i for its folders.
+func (f *creation) writableUsr(i int) error {
+	at := slices.IndexFunc(f.s.root.Binds, func(b spec.Bind) bool { return b.Target == "/usr" })
+	if f.s.root.WritableUsr == nil || at < 0 {
+		return api.Errorf(api.InvalidArgument, "writable_usr: the image %s has a /usr of its own, which can be written to", f.s.root.Ref).
+			WithField("writable_usr").WithHint("leave it out; it is for the image %s, whose /usr is the host's", hostImage)
+	}
+	lower, err := f.s.root.WritableUsr()
+	if err != nil {
+		return err
+	}
+	merged, err := f.overlay(i, lower...)
+	if err != nil {
+		return api.Errorf(api.FailedPrecondition, "writable_usr: %w", err).WithField("writable_usr").
+			WithHint("a mount below /usr keeps the kernel from it: findmnt -R /usr shows which")
+	}
+	// The binds are the image's; what hides parts of /usr is one of the layers.
+	binds := slices.DeleteFunc(slices.Clone(f.s.root.Binds), func(b spec.Bind) bool { return within(b.Target, "/usr") })
+	f.s.root.Binds = slices.Insert(binds, min(at, len(binds)), spec.Bind{Source: merged, Target: "/usr"})
 	return nil
 }
 
@@ -232,21 +258,22 @@ func attachError(source string, err error) error {
 // mergedSuffix goes behind the name of a mount point that is an overlay's lower folder.
 const mergedSuffix = ".merged"
 
-// overlay mounts an overlay whose lower layer is the host folder at lower: the
+// overlay mounts an overlay whose lower layers, top-most first, are the host's folders at lower: the
 // sandbox may write, the host sees nothing of it.
-func (f *creation) overlay(i int, lower string) (string, error) {
+func (f *creation) overlay(i int, lower ...string) (string, error) {
 	base, merged := filepath.Join(f.s.dir, "fs", strconv.Itoa(i)), f.mountDir(i)+mergedSuffix
 	for _, d := range []string{base, base + "/upper", base + "/work", merged} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return "", diskError("make overlay folders", err)
 		}
 	}
-	err := sys.MountOverlay(base, merged, []sys.FSOption{
-		{Key: "source", Value: "overlay"}, {Key: "lowerdir+", Value: lower},
-		{Key: "upperdir", Value: "upper"}, {Key: "workdir", Value: "work"}, {Key: "userxattr"},
-	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
-	if err != nil {
-		return "", fmt.Errorf("overlay over %s: %w", lower, err)
+	options := []sys.FSOption{{Key: "source", Value: "overlay"}}
+	for _, l := range lower {
+		options = append(options, sys.FSOption{Key: "lowerdir+", Value: l})
+	}
+	options = append(options, []sys.FSOption{{Key: "upperdir", Value: "upper"}, {Key: "workdir", Value: "work"}, {Key: "userxattr"}}...)
+	if err := sys.MountOverlay(base, merged, options, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
+		return "", fmt.Errorf("overlay over %s: %w", lower[len(lower)-1], err)
 	}
 	f.undo.Add(func() error { return unmount(merged) })
 	return merged, nil

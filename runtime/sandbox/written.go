@@ -27,6 +27,10 @@ func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) 
 	if err != nil {
 		return err
 	}
+	if s.spec.WritableUsr {
+		return api.Errorf(api.FailedPrecondition, "sandbox %s has a writable /usr over the host's, which is no part of an image", s.id).
+			WithHint("install into an image of your own instead: hutch run debian:12 ...")
+	}
 	done, err := s.door.take(ctx) // nobody else pauses or resumes
 	if err != nil {
 		return err

@@ -1,0 +1,75 @@
+package integration_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/images/imagetest"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// usrCases are what programs do to /usr of the image host when it can be written to, and
+// what of it works.
+var usrCases = []struct {
+	name, command string
+	code          int
+	says          string
+}{
+	{"a new program", `printf '#!/bin/sh\necho mine\n' >/usr/local/bin/prog && chmod +x /usr/local/bin/prog && prog | grep -x mine`, 0, ""},
+	{"new folders", "mkdir -p /usr/lib/new/below /usr/new && echo x >/usr/lib/new/below/f && cat /usr/lib/new/below/f", 0, ""},
+	{"removed", "rm /usr/bin/env && test ! -e /usr/bin/env", 0, ""},
+	{"replaced", "cp /bin/true /tmp/t && rm /usr/bin/env && mv /tmp/t /usr/bin/env && env --version", 0, ""},
+	{"replaced by renaming", "printf '#!/bin/sh\nexit 0\n' >/usr/bin/env.new && chmod +x /usr/bin/env.new && mv -f /usr/bin/env.new /usr/bin/env && env false", 0, ""},
+	{"a folder removed", "mkdir /usr/d && rmdir /usr/d && rm -r /usr/share/doc && test ! -e /usr/share/doc", 0, ""},
+	// A copy of it would belong to the host's root, who has no id here.
+	{"in place", "echo x >>/usr/bin/env", 2, "Permission denied"},
+	{"no device", "mknod /usr/null c 1 3", 1, ""},
+	{"hidden", "test -z \"$(ls -A /usr/local/etc 2>/dev/null)\"", 0, ""},
+}
+
+// TestWritableUsr: with writable_usr the host's programs can be added to and replaced, the host sees nothing
+// of it, and the sandbox's limit holds; without, nothing there can be changed.
+func TestWritableUsr(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	before, err := os.Stat("/usr/bin/env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range usrCases {
+		t.Run(tt.name, func(t *testing.T) {
+			out := w.run(t, "run", "--writable-usr", "host", "--", "sh", "-c", tt.command)
+			if out.code != tt.code || !strings.Contains(out.stderr, tt.says) {
+				t.Errorf("exit code %d, want %d: %s", out.code, tt.code, out.stderr)
+			}
+		})
+	}
+	after, err := os.Stat("/usr/bin/env")
+	if err != nil || !os.SameFile(before, after) || before.Size() != after.Size() || !before.ModTime().Equal(after.ModTime()) {
+		t.Errorf("the host's file has changed: %v", err)
+	}
+	for _, gone := range []string{"/usr/local/bin/prog", "/usr/lib/new", "/usr/new", "/usr/null"} {
+		if _, err := os.Lstat(gone); err == nil {
+			t.Errorf("%s is there on the host", gone)
+		}
+	}
+	w.run(t, "run", "host", "--", "touch", "/usr/local/bin/prog").want(t, 1).says(t, "Read-only file system")
+
+	sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", WritableUsr: true, Limits: api.Limits{DiskBytes: 16 * mib}}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkDisk(t, ran(t, c, sb.ID, "head -c 12582912 /dev/zero >/usr/lib/f"), "")
+	checkDisk(t, ran(t, c, sb.ID, "dd if=/dev/zero of=/usr/lib/g bs=1M count=1000000"), "disk_bytes")
+	if got := w.ok(t, "exec", sb.ID, "--", "cat", "/run/hutch/policy.json"); !strings.Contains(got, `"writable_usr"`) {
+		t.Errorf("told: %s", got)
+	}
+	w.run(t, "commit", sb.ID, "mine").want(t, 125).says(t, "no part of an image")
+	w.ok(t, "rm", "-f", sb.ID)
+	w.awaitNoSandbox(t)
+
+	registry := push(t, imagetest.StartRegistry(t), "tiny", tinyImage(t))
+	w.run(t, "run", "--writable-usr", registry, "--", "true").want(t, 125).says(t, "has a /usr of its own")
+}

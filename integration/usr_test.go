@@ -2,10 +2,15 @@ package integration_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hutch-sh/hutch/images/imagetest"
+	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -72,4 +77,41 @@ func TestWritableUsr(t *testing.T) {
 
 	registry := push(t, imagetest.StartRegistry(t), "tiny", tinyImage(t))
 	w.run(t, "run", "--writable-usr", registry, "--", "true").want(t, 125).says(t, "has a /usr of its own")
+}
+
+// TestWritableUsrLife: a sandbox that was launched ahead has one like any other, with mounts below it;
+// it is root's there, and it stays when hutchd is killed and goes with the sandbox.
+func TestWritableUsrLife(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	dir := w.sub(t, "given")
+	write(t, filepath.Join(dir, "x"), "given\n")
+	sb := w.makeClaimed(t, "--writable-usr", "-v", dir+":/usr/local/given:ro", "host").ID
+	for command, want := range map[string]string{
+		"cat /usr/local/given/x && touch /usr/local/mine":                       "given\n",
+		"grep ' /usr ' /proc/self/mountinfo | grep -o 'rw,nosuid,nodev' | uniq": "rw,nosuid,nodev\n",
+		"touch /usr/local/given/y 2>&1 | grep -o 'Read-only file system'":       "Read-only file system\n",
+	} {
+		if res := ran(t, c, sb, command); res.Stdout != want {
+			t.Errorf("%s: %q %q, want %q", command, res.Stdout, res.Stderr, want)
+		}
+	}
+	if testenv.CurrentKind() != mustrun.NoSubUID { // there nobody but root exists
+		w.run(t, "exec", "-u", "1000", sb, "--", "touch", "/usr/local/other").want(t, 1).says(t, "Permission denied")
+	}
+	for _, pid := range victims[0].pids(w.daemon(t)) {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.ok(t, "exec", sb, "--", "sh", "-c", "ls /usr/local/mine && touch /usr/bin/new && rm /usr/bin/env && test ! -e /usr/bin/env && echo gone"); got != "/usr/local/mine\ngone\n" {
+		t.Errorf("with the next hutchd: %q", got)
+	}
+	// The next one makes a layer of folders of its own.
+	if got := w.ok(t, "run", "--writable-usr", "host", "--", "sh", "-c", "touch /usr/lib/new && test -e /usr/bin/env && echo whole"); got != "whole\n" {
+		t.Errorf("the next sandbox: %q", got)
+	}
+	w.ok(t, "rm", "-f", sb)
+	w.awaitNoSandbox(t)
 }

@@ -200,8 +200,41 @@ func TestVMAppArmor(t *testing.T) {
 				t.Error("no hutch-launch")
 			}
 			w.shutdown()
+			sandboxProfile(t, w, confined)
 		})
 	}
+}
+
+// sandboxProfile: what the doctor loads next is the profile of sandboxes: each runs under it, with all that it does. What
+// only the profile refuses, a change to another one, passes without.
+func sandboxProfile(t *testing.T, w *world, hutch func(...string) result) {
+	change := []string{"run", "host", "--", "python3", "-c", "import os; os.write(os.open('/proc/self/attr/apparmor/exec', os.O_WRONLY), b'exec hutch')"}
+	hutch(change...).want(t, 0)
+	if status, remedy := w.doctor(t, "apparmor"); status != "no" || !strings.Contains(remedy, "/etc/apparmor.d/hutch-sandbox") {
+		t.Errorf("doctor: %s, %q", status, remedy)
+	}
+	w.shutdown()
+	t.Cleanup(func() { sudo(t, "apparmor_parser", "-R", "/etc/apparmor.d/hutch-sandbox") })
+	t.Log(abridged(w.ok(t, "doctor", "--fix", "--yes"))) // not confined by another profile
+	if r := hutch("run", "host", "--", "cat", "/proc/1/attr/apparmor/current", "/proc/self/attr/apparmor/current"); r.stdout != "hutch-sandbox (enforce)\nhutch-sandbox (enforce)\n" {
+		t.Errorf("labels %q: %s", r.stdout, r.stderr)
+	}
+	if r := hutch(change...); r.code == 0 || !strings.Contains(r.stderr, "Permission denied") {
+		t.Errorf("a change of profile: exit %d: %q %s", r.code, r.stdout, r.stderr)
+	}
+	for _, args := range [][]string{
+		{"run", "host", "--", "python3", "-c", "import os, signal, socket, subprocess; subprocess.check_call(['ps', 'ax']); a, b = socket.socketpair(); p = os.fork() or signal.pause(); os.kill(p, 9); os.wait()"},
+		{"run", "--seccomp", "browser", "host", "--", "unshare", "-Ur", "true"},
+		{"run", "-t", "host", "--", "sh", "-c", "tty; echo x >/tmp/f; mv /tmp/f /tmp/g; cat /tmp/g"},
+		{"run", "--network", "allow", "--allow", "nowhere.test", "host", "--", "sh", "-c", "getent hosts nowhere.test || true"},
+		{"debug", "run", "host", "--", "sh", "-c", "cat /proc/self/status >/dev/null"},
+	} {
+		hutch(args...).want(t, 0)
+	}
+	if iso := hutch("debug", "run", "host", "--", "true"); !strings.Contains(iso.stderr, "profile hutch-sandbox (enforce)") {
+		t.Errorf("walls: %s", iso.stderr)
+	}
+	w.shutdown()
 }
 
 // TestVMQuota runs TestDiskQuota as root, on the disk that prep.sh has mounted.

@@ -26,6 +26,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/eventlog"
 	"github.com/hutch-sh/hutch/internal/harden"
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -249,6 +250,7 @@ func (d *daemon) measureHost() error {
 		Forbidden: d.cfg.Forbidden,
 	}
 	d.host.LandlockABI, d.host.LandlockReason = landlock()
+	d.host.AppArmor, d.host.AppArmorReason = probe.SandboxProfile()
 	// Limits of I/O are few people's wish: where the folder is on no disk they are refused.
 	d.host.Disk, _ = cgroups.DiskOf(d.cfg.Data)
 	if len(uids) == 1 && uids[0].Count == 1 {

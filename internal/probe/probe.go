@@ -60,7 +60,11 @@ type Options struct {
 func All(ctx context.Context, o Options) []Check {
 	checks := []Check{UserNamespaces(ctx), SubIDs(), IDMapTools()}
 	checks = append(checks, inNamespaces(ctx, o, inside)...)
-	return append(checks, Cgroups(), Seccomp(), SeccompNotify(), Landlock(), EBPF(), Container())
+	checks = append(checks, Cgroups(), Seccomp(), SeccompNotify(), Landlock(), EBPF(), Container())
+	if c, ok := AppArmor(); ok {
+		checks = append(checks, c)
+	}
+	return checks
 }
 
 // CanRun reports whether no required probe says no. An inconclusive one does not

@@ -258,6 +258,7 @@ func (f *creation) build(context.Context) error {
 		UIDs:     h.UIDs, GIDs: h.GIDs,
 		CgroupV2Mount: h.CgroupMode == "v2",
 		NoFileHard:    h.NoFileHard,
+		AppArmor:      h.AppArmor,
 		ShmBytes:      f.s.record.Limits.DiskBytes,
 		Browser:       f.s.record.Seccomp == api.SeccompBrowser,
 	}
@@ -387,6 +388,9 @@ func (f *creation) readBack(context.Context) error {
 		return err
 	}
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
+	if err := f.m.cfg.Host.addLabel(&iso, f.s.record.PID); err != nil {
+		return err
+	}
 	f.s.record.Isolation = iso
 	f.s.record.Network.Enforcement = f.m.cfg.Host.enforcement(f.s.record.Network.NetPolicy, f.s.net)
 	return nil

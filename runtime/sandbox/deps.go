@@ -226,6 +226,9 @@ type Host struct {
 	LandlockABI    int    // of the kernel, where commands can use it; else 0
 	LandlockReason string // why they can not
 
+	AppArmor       string // the profile of sandboxes; "" where they have none of their own
+	AppArmorReason string // why; "" where the kernel has no AppArmor
+
 	// Forbidden are host folders that no workspace may contain or lie in: the
 	// state root, the runtime and config folders, the binaries.
 	Forbidden []string

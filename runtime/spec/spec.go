@@ -51,6 +51,7 @@ type Input struct {
 	// Browser allows what browsers need to confine their own children: user namespaces inside,
 	// and more shared memory.
 	Browser    bool
+	AppArmor   string // profile that PID 1 and all that it starts is under; "" for the daemon's own
 	NoFileHard uint64 // hard RLIMIT_NOFILE, below hutchd's own
 }
 
@@ -74,6 +75,7 @@ func Build(in Input) *configs.Config {
 		GIDMappings:     nest(in.GIDs),
 		Capabilities:    capabilities(),
 		NoNewPrivileges: true,
+		AppArmorProfile: in.AppArmor,
 		// The monitor joined a session keyring of its own before anything else, so
 		// the caller's is not in reach, and a keyring per sandbox would use up the
 		// uid's quota of 200 (keyrings(7)).

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/images/imagetest"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // made is a sandbox and how it came to be.
@@ -25,13 +26,17 @@ func (m *made) claimed() bool { _, ok := m.PhasesMS["launch.claim"]; return ok }
 // makeClaimed creates sandboxes until one was launched ahead.
 func (w *world) makeClaimed(t *testing.T, args ...string) made {
 	t.Helper()
+	w.inside(t, "true") // none is launched ahead before the first
 	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if decode[api.Info](t, w.ok(t, "rpc", "system.info")).Counts.Ready == 0 {
+			<-time.After(20 * time.Millisecond) // while none is created one is launched ahead
+			continue
+		}
 		m := decode[made](t, w.ok(t, append([]string{"create", "--json"}, args...)...))
 		if m.claimed() {
 			return m
 		}
 		w.ok(t, "rm", "-f", m.ID)
-		<-time.After(100 * time.Millisecond) // while none is created one is launched ahead
 	}
 	t.Fatal("no sandbox was launched ahead")
 	return made{}

@@ -43,6 +43,18 @@ func lifeSubjects() []Subject {
 		{Name: "hutch-remove", About: "sandbox.remove of an idle sandbox", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareLife(ctx, "host", 0, remove)
 		}},
+		{Name: "hutch-create-ready", About: "sandbox.create, where sandboxes were launched ahead", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareReady(ctx, "create-ready", 2, create)
+		}},
+		{Name: "hutch-create-exec-ready", About: "the same, and the first exec.run of true", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareReady(ctx, "create-exec-ready", 2, createAndCall)
+		}},
+		{Name: "hutch-burst-ready", About: fmt.Sprintf("%d sandboxes created at once, where as many were launched ahead", burst), Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareReady(ctx, "burst-ready", burst, createBurst)
+		}},
+		{Name: "hutch-sustained-ready", About: "hutch-sustained, where sandboxes are launched ahead all the time", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareReady(ctx, "sustained-ready", burst, createSustained)
+		}},
 		{Name: "hutch-burst", About: fmt.Sprintf("%d sandboxes created at once, until the last is there", burst), Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareLife(ctx, "host", 0, createBurst)
 		}},
@@ -83,6 +95,44 @@ func (h *Host) prepareLifeIn(ctx context.Context, state, image string, idle int,
 		return nil, err
 	}
 	return lifeOf(c, image, one), nil
+}
+
+// prepareReady measures a life where so many sandboxes have been launched ahead when it begins.
+func (h *Host) prepareReady(ctx context.Context, state string, n int, one life) (*Prepared, error) {
+	env, err := h.hutchEnv(state)
+	if err != nil {
+		return nil, err
+	}
+	config, err := h.write("home/"+state+".yaml", fmt.Appendf(nil, "ready: %d\n", n))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.startDaemonWith(ctx, append(env, "HUTCH_CONFIG="+config)); err != nil {
+		return nil, err
+	}
+	c, err := h.dial(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := create(ctx, c, "host"); err != nil { // none is launched ahead before the first
+		return nil, err
+	}
+	return lifeOf(c, "host", func(ctx context.Context, c *client.Client, image string) (time.Duration, error) {
+		for {
+			info, err := c.Info(ctx)
+			if err != nil {
+				return 0, err
+			}
+			if info.Counts.Ready == n {
+				return one(ctx, c, image)
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		}
+	}), nil
 }
 
 // prepareAcquire measures taking a sandbox out of a pool, and with use its first command.

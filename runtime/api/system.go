@@ -44,6 +44,7 @@ type Counts struct {
 	Sandboxes int `json:"sandboxes"`
 	Execs     int `json:"execs"`
 	Images    int `json:"images"`
+	Ready     int `json:"ready"` // launched ahead, of no image yet, for whoever creates a sandbox
 }
 
 // Paths are where a daemon keeps things, as the caller sees them.

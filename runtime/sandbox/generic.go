@@ -248,6 +248,13 @@ func (p *generics) fill() {
 	}
 }
 
+// Ready is how many generic sandboxes wait.
+func (m *Manager) Ready() int {
+	m.generics.mu.Lock()
+	defer m.generics.mu.Unlock()
+	return len(m.generics.ready)
+}
+
 // close ends all and waits.
 func (p *generics) close() {
 	p.mu.Lock()

@@ -130,9 +130,9 @@ func (m *Manager) Acquire(ctx context.Context, a api.AcquireParams, conn uint64)
 	m.mu.Lock()
 	gone := m.doneCreating(conn)
 	m.mu.Unlock()
-	if r != nil && gone && a.Owner == api.OwnerConnection {
+	if r != nil && gone { // nobody hears of it
 		if s, err := m.find(r.ID); err == nil {
-			m.removeLater(s, "its owner's connection ended")
+			m.removeLater(s, "the connection that acquired it ended")
 		}
 	}
 	return r, err
@@ -202,6 +202,11 @@ func (m *Manager) giveBack(p *pool, s *Sandbox) {
 // hand makes s, which was taken out of p, the caller's.
 func (m *Manager) hand(ctx context.Context, p *pool, s *Sandbox, a *api.AcquireParams, conn uint64) (*api.Sandbox, error) {
 	m.mu.Lock()
+	if err := context.Cause(ctx); err != nil {
+		m.giveBack(p, s)
+		m.mu.Unlock()
+		return nil, err
+	}
 	if other, taken := m.byName[a.Name]; taken && a.Name != "" {
 		m.giveBack(p, s)
 		m.mu.Unlock()

@@ -84,7 +84,7 @@ func New(cfg Config) (*Server, error) {
 // ServeConn serves conn, which it takes over, until the client is gone and every
 // call has ended. Calls are cancelled when ctx is. When the connection is lost,
 // those are cancelled that only make sense with their client (*.run, *.wait,
-// sandbox.create), and all of them when it was a private daemon's lease.
+// sandbox.create, pool.acquire), and all of them when it was a private daemon's lease.
 func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 	ch := jsonrpc.NewChannel(ctx, conn, jsonrpc.ChannelConfig{CancelOnLoss: func(method string) bool {
 		return who.Private || endsWithConnection(method)
@@ -113,14 +113,16 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 }
 
 // endsWithConnection tells the calls whose client must be there: those that run
-// something for it, and sandbox.create, because its answer is the only place
-// where a new sandbox's id is said.
+// something for it, and sandbox.create and pool.acquire, because their answer is the only place
+// where a sandbox's id is said.
 func endsWithConnection(method string) bool {
 	switch method {
+	case api.MethodSandboxCreate, api.MethodPoolAcquire:
+		return true
 	case api.MethodFSRead, api.MethodFSWrite, api.MethodFSList, api.MethodFSPack, api.MethodFSUnpack:
 		return true // what the client's end of a pipe would decide is decided
 	}
-	return strings.HasSuffix(method, ".run") || strings.HasSuffix(method, ".wait") || method == api.MethodSandboxCreate
+	return strings.HasSuffix(method, ".run") || strings.HasSuffix(method, ".wait")
 }
 
 func (s *Server) enter(ch *jsonrpc.Channel) bool {

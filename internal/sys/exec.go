@@ -31,16 +31,25 @@ func ForExec(program *os.File, files []*os.File) (dup *os.File, path string, err
 	return dup, FDPath(dup), nil
 }
 
+// starting is held while a child is forked, until it runs its program.
+var starting sync.Mutex
+
 // StartHeld calls start, of a command whose Pdeathsig is set, on a thread that lives until
 // release is called, which must be behind the command's end: the signal comes when the
 // thread ends that forked, not the process (prctl(2)), and the runtime ends threads of
 // goroutines that end while they are locked to them, whatever else had run there before.
+//
+// Starts wait for each other: a child with id maps of its own waits, before it runs anything, for its parent on a pipe, whose
+// other end a second child of that moment has as well. Were the parent killed then, both would wait for ever.
 func StartHeld(start func() error) (release func(), err error) {
 	started, released := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		started <- start()
+		starting.Lock()
+		err := start()
+		starting.Unlock()
+		started <- err
 		<-released
 	}()
 	release = sync.OnceFunc(func() { close(released) })

@@ -63,11 +63,20 @@ func (s *server) claim(sb *sandbox, p *launchapi.Claim) error {
 	if sb.undo == nil {
 		return api.Errorf(api.FailedPrecondition, "claim sandbox %s: its creation has failed", sb.id)
 	}
-	if err := s.giveRoot(sb, p); err != nil {
+	sb.rooting.Lock()
+	err := errGone
+	if !sb.gone {
+		err = s.giveRoot(sb, p)
+	}
+	sb.rooting.Unlock()
+	if err != nil {
 		return errors.Join(failed(sb.id, fmt.Errorf("claim: %w", err)), s.destroy(sb))
 	}
 	return nil
 }
+
+// errGone is a sandbox that was destroyed before its claim began.
+var errGone = errors.New("it was destroyed meanwhile")
 
 func (s *server) giveRoot(sb *sandbox, p *launchapi.Claim) error {
 	config, err := swapConfig(sb, p)

@@ -26,6 +26,11 @@ type sandbox struct {
 	// undo releases everything but the process, once.
 	undo func() error
 
+	// rooting is held while a claim mounts the root, and while undo unmounts it: hutchd gives up a claim
+	// whose client is gone, and destroys, while that is under way here. gone says that undo was called.
+	rooting sync.Mutex
+	gone    bool
+
 	once sync.Once
 	err  error // of once
 }
@@ -75,6 +80,9 @@ func (sb *sandbox) destroy() error {
 		sb.err = sb.kill()
 		sb.execs.close()
 		if sb.err == nil && sb.undo != nil {
+			sb.rooting.Lock()
+			defer sb.rooting.Unlock()
+			sb.gone = true
 			sb.err = sb.undo()
 		}
 	})

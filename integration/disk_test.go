@@ -60,9 +60,9 @@ var diskCases = []struct {
 	{"hard links", "head -c 8000000 /dev/zero >/tmp/f; for i in 1 2 3 4 5 6 7 8 9; do ln /tmp/f /tmp/$i || exit; done", ""},
 	{"empty files", "i=0; while [ $i -lt 100000 ]; do : >/tmp/$i || exit; i=$((i+1)); done", "inodes"},
 	{"empty files allowed", "i=0; while [ $i -lt 900 ]; do : >/tmp/$i || exit; i=$((i+1)); done", ""},
-	// Many at once: an emulated machine starts 15 processes a second.
-	{"folders", "cd /tmp && seq 100000 | xargs -n 100 mkdir", "inodes"},
-	{"links", "cd /tmp && seq 100000 | xargs -n 100 ln -s -t /tmp", "inodes"},
+	// Many at once: an emulated machine starts 15 processes a second. 255 ends xargs.
+	{"folders", "cd /tmp && seq 100000 | xargs -n 100 sh -c 'mkdir \"$@\" || exit 255' sh", "inodes"},
+	{"links", "cd /tmp && seq 100000 | xargs -n 100 sh -c 'ln -s -t /tmp \"$@\" || exit 255' sh", "inodes"},
 }
 
 // TestDisk: what a sandbox may write is bounded, however it does it, and no other one

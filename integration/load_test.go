@@ -1,13 +1,18 @@
 package integration_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestLoad: twenty rounds of ten runs at once, each with its own output.
@@ -105,6 +110,42 @@ func TestDaemonStops(t *testing.T) {
 				t.Errorf("daemon %d does not end", d.monitor)
 			}
 		})
+	}
+}
+
+// TestDaemonStopsWithoutAll: a daemon that can not remove everything says so and ends all the
+// same; what is left goes with the next one. Root alone can make files that belong to nobody
+// the daemon may act for.
+func TestDaemonStopsWithoutAll(t *testing.T) {
+	testenv.Root(t)
+	w := newWorld(t)
+	w.tolerated = append(w.tolerated, "remove sandbox", "could not remove everything")
+	w.configure(t, noneAhead)
+	w.create(t, "host")
+	folders := w.sandboxFolders()
+	if len(folders) != 1 {
+		t.Fatalf("folders %v, want one", folders)
+	}
+	foreign := filepath.Join(folders[0], "foreign")
+	if err := errors.Join(os.Mkdir(foreign, 0o700), os.WriteFile(filepath.Join(foreign, "file"), nil, 0o600), os.Chown(foreign, 7, 7)); err != nil {
+		t.Fatal(err)
+	}
+	d := w.daemon(t)
+	w.ok(t, "rpc", "system.shutdown", `{"mode":"kill"}`)
+	for _, pid := range []int{d.hutchd, d.launch, d.monitor} {
+		if !ended(pid, patience) {
+			t.Errorf("process %d does not end", pid)
+		}
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Fatal(err) // there was nothing that could not be removed
+	}
+	if err := os.RemoveAll(foreign); err != nil {
+		t.Fatal(err)
+	}
+	w.ok(t, "gc")
+	if left := w.sandboxFolders(); len(left) != 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 

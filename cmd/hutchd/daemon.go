@@ -99,6 +99,12 @@ func runDaemon() (err error) {
 		return fmt.Errorf("no config from the monitor: %w", err)
 	}
 	d.cfg = first.Config
+	serves := false
+	defer func() {
+		if serves && err != nil && !errors.Is(err, errLeave) {
+			err = errors.Join(errNotAll, err)
+		}
+	}()
 	var undo cleanup.Stack
 	defer undo.Run(&err)
 	if err := d.open(launchChannel, maps, &undo); err != nil {
@@ -106,6 +112,7 @@ func runDaemon() (err error) {
 		_ = d.monitor.Send(monitorapi.Message{Failed: failed(err)})
 		return err
 	}
+	serves = true
 	return d.run()
 }
 
@@ -360,6 +367,9 @@ var errEnded = errors.New("the monitor ended")
 
 // errLeave ends hutchd without its sandboxes.
 var errLeave = errors.New("the sandboxes are left to the next daemon")
+
+// errNotAll ends hutchd as it was asked to, but for what the errors behind it say.
+var errNotAll = errors.New("the daemon ended, but not all of it could be removed")
 
 // end ends hutchd: with keep, and where there are sandboxes, without them.
 func (d *daemon) end(keep bool, why string) {

@@ -42,6 +42,11 @@ func main() {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hutchd:", err)
+	}
+	switch {
+	case errors.Is(err, errNotAll):
+		os.Exit(monitorapi.ExitFailed)
+	case err != nil:
 		os.Exit(exitFailed)
 	}
 }

@@ -201,6 +201,9 @@ func (m *monitor) watch(ctx context.Context) (left bool) {
 		switch {
 		case status.Exited() && status.ExitStatus() == monitorapi.ExitLeft:
 			return true
+		case status.Exited() && status.ExitStatus() == monitorapi.ExitFailed:
+			m.log.Error("hutchd could not remove everything; the daemon ends")
+			return false
 		case m.isStopping():
 			return m.keep
 		}

@@ -103,9 +103,12 @@ type Stop struct {
 	Keep   bool   `json:"keep"`
 }
 
-// ExitLeft is hutchd's exit code when it has left sandboxes for the next daemon. With 0
-// it has left nothing; with any other it has crashed.
-const ExitLeft = 75 // EX_TEMPFAIL of sysexits.h
+// Exit codes of a hutchd that ended as it was asked to (sysexits.h). With 0 it has left
+// nothing; with any other, or by a signal, it has crashed, and another takes over.
+const (
+	ExitLeft   = 75 // EX_TEMPFAIL: it has left sandboxes for the next daemon
+	ExitFailed = 74 // EX_IOERR: not all could be removed; what is left is for hutch gc
+)
 
 // Ending says that hutchd is about to exit and takes no more connections: a client that
 // comes now is for the next daemon.

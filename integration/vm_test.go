@@ -208,6 +208,7 @@ func TestVMAppArmor(t *testing.T) {
 // sandboxProfile: what the doctor loads next is the profile of sandboxes: each runs under it, with all that it does. What
 // only the profile refuses, a change to another one, passes without.
 func sandboxProfile(t *testing.T, w *world, hutch func(...string) result) {
+	hutch("run", "--apparmor", "on", "host", "true").want(t, 125).says(t, "apparmor", "hutch doctor")
 	change := []string{"run", "host", "--", "python3", "-c", "import os; os.write(os.open('/proc/self/attr/apparmor/exec', os.O_WRONLY), b'exec hutch')"}
 	hutch(change...).want(t, 0)
 	if status, remedy := w.doctor(t, "apparmor"); status != "no" || !strings.Contains(remedy, "/etc/apparmor.d/hutch-sandbox") {
@@ -216,6 +217,7 @@ func sandboxProfile(t *testing.T, w *world, hutch func(...string) result) {
 	w.shutdown()
 	t.Cleanup(func() { sudo(t, "apparmor_parser", "-R", "/etc/apparmor.d/hutch-sandbox") })
 	t.Log(abridged(w.ok(t, "doctor", "--fix", "--yes"))) // not confined by another profile
+	hutch("run", "--apparmor", "on", "host", "true").want(t, 0)
 	if r := hutch("run", "host", "--", "cat", "/proc/1/attr/apparmor/current", "/proc/self/attr/apparmor/current"); r.stdout != "hutch-sandbox (enforce)\nhutch-sandbox (enforce)\n" {
 		t.Errorf("labels %q: %s", r.stdout, r.stderr)
 	}

@@ -42,6 +42,8 @@ type Spec struct {
 	SeccompProfile string `json:"seccomp_profile,omitempty"`
 	// Landlock is whether commands are in a Landlock domain; default LandlockAuto.
 	Landlock Landlock `json:"landlock,omitempty"`
+	// AppArmor is whether the sandbox must be under hutch's own AppArmor profile; default AppArmorAuto.
+	AppArmor AppArmor `json:"apparmor,omitempty"`
 	Scope    *Scope   `json:"scope,omitempty"`
 	TTLS     float64  `json:"ttl_s,omitempty"`  // life of the sandbox in seconds, 0 = no end
 	IdleS    float64  `json:"idle_s,omitempty"` // seconds without an exec that it may be, 0 = any
@@ -84,6 +86,16 @@ const (
 	LandlockAuto Landlock = "auto"
 	LandlockOn   Landlock = "on"
 	LandlockOff  Landlock = "off"
+)
+
+// AppArmor says whether a sandbox must be under hutch's own AppArmor profile, hutch-sandbox.
+type AppArmor string
+
+// AppArmorOn is refused where that profile is not loaded and enforced; AppArmorAuto then goes on without, and
+// Isolation says so. There is no off: whoever has loaded the profile wants it.
+const (
+	AppArmorAuto AppArmor = "auto"
+	AppArmorOn   AppArmor = "on"
 )
 
 // MaxSeccompProfile bounds the text of a custom profile, in bytes.

@@ -45,7 +45,7 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkSeccomp, checkLandlock, checkUnbuilt,
+		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkSeccomp, checkLandlock, checkAppArmor, checkUnbuilt,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
@@ -260,6 +260,14 @@ func checkLandlock(s *Spec) error {
 		return nil
 	}
 	return invalid("landlock", "%q is none of auto, on, off", s.Landlock).WithHint("leave it out: auto is on where the kernel has it")
+}
+
+func checkAppArmor(s *Spec) error {
+	switch s.AppArmor {
+	case "", AppArmorAuto, AppArmorOn:
+		return nil
+	}
+	return invalid("apparmor", "%q is none of auto, on", s.AppArmor).WithHint("leave it out: auto is on where the profile is loaded")
 }
 
 // isExecID says what a caller may choose as an exec's id. (To compile a regular expression

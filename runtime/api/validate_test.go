@@ -64,6 +64,7 @@ func TestSpecValidate(t *testing.T) {
 		{"scope", "scope", Unavailable, func(s *Spec) { s.Scope = &Scope{Kind: ScopeAgent} }},
 		{"seccomp", "seccomp", InvalidArgument, func(s *Spec) { s.Seccomp = "lax" }},
 		{"landlock", "landlock", InvalidArgument, func(s *Spec) { s.Landlock = "yes" }},
+		{"apparmor", "apparmor", InvalidArgument, func(s *Spec) { s.AppArmor = "off" }},
 		{"custom seccomp without a text", "seccomp_profile", InvalidArgument, func(s *Spec) { s.Seccomp = SeccompCustom }},
 		{"text without custom seccomp", "seccomp_profile", InvalidArgument, func(s *Spec) { s.SeccompProfile = "{}" }},
 		{"long seccomp text", "seccomp_profile", InvalidArgument, func(s *Spec) {

@@ -133,6 +133,9 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	if err := m.cfg.Host.checkLandlock(req.Spec.Landlock); err != nil {
 		return api.Sandbox{}, err
 	}
+	if err := m.cfg.Host.checkAppArmor(req.Spec.AppArmor); err != nil {
+		return api.Sandbox{}, err
+	}
 	start := time.Now()
 	if err := m.cfg.Networks.Check(req.Spec.Network); err != nil { // before an image is pulled
 		return api.Sandbox{}, err
@@ -388,7 +391,7 @@ func (f *creation) readBack(context.Context) error {
 		return err
 	}
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
-	if err := f.m.cfg.Host.addLabel(&iso, f.s.record.PID); err != nil {
+	if err := f.m.cfg.Host.addLabel(&iso, f.s.record.PID, f.req.Spec.AppArmor); err != nil {
 		return err
 	}
 	f.s.record.Isolation = iso

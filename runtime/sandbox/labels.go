@@ -8,16 +8,37 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
+// checkAppArmor refuses what this host can not do.
+func (h *Host) checkAppArmor(want api.AppArmor) error {
+	if want != api.AppArmorOn || h.AppArmor != "" {
+		return nil
+	}
+	why := h.AppArmorReason
+	if why == "" {
+		why = "the kernel has no AppArmor"
+	}
+	return api.Errorf(api.Unavailable, "apparmor: sandboxes are under no profile of their own here: %s", why).WithField("apparmor").
+		WithHint("hutch doctor says how to load it; with auto, namespaces, mounts and seccomp stand without it")
+}
+
 // addLabel reads back what mandatory access control there is around a sandbox: the label that the kernel has for PID 1,
-// which all that it starts inherits. Where a profile was asked for, another label is an error.
-func (h *Host) addLabel(iso *api.Isolation, pid int) error {
+// which all that it starts inherits. Where a profile was asked for, another label is an error, and where want insists
+// one that is not enforced.
+func (h *Host) addLabel(iso *api.Isolation, pid int, want api.AppArmor) error {
 	if label, err := os.ReadFile(fmt.Sprintf("/proc/%d/attr/apparmor/current", pid)); err == nil {
 		w, err := h.appArmorWall(strings.TrimSpace(string(label)))
 		if err != nil {
 			return err
 		}
+		if want == api.AppArmorOn && w.Status != "yes" {
+			return api.Errorf(api.Unavailable, "apparmor: the sandbox was to be under an enforced profile, and is under %q", label).WithField("apparmor").
+				WithHint("load %s in enforce mode: sudo aa-enforce, or apparmor_parser -r with its file", h.AppArmor)
+		}
 		iso.Walls = append(iso.Walls, w)
 		return nil
+	}
+	if want == api.AppArmorOn {
+		return api.Errorf(api.Unavailable, "apparmor: the kernel tells no label of process %d", pid).WithField("apparmor")
 	}
 	label, err := os.ReadFile(fmt.Sprintf("/proc/%d/attr/current", pid))
 	if err != nil || len(label) == 0 { // there is no such module

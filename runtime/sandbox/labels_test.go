@@ -26,6 +26,21 @@ func TestLabels(t *testing.T) {
 	if w, err := (&Host{AppArmorReason: "none is loaded"}).appArmorWall("unconfined"); err != nil || !strings.Contains(w.Detail, "none is loaded") {
 		t.Errorf("%+v, %v", w, err)
 	}
+	for _, c := range []struct {
+		host Host
+		want api.AppArmor
+		ok   bool
+	}{
+		{Host{AppArmor: "hutch-sandbox"}, api.AppArmorOn, true},
+		{Host{AppArmorReason: "none is loaded"}, api.AppArmorOn, false},
+		{Host{}, api.AppArmorOn, false},
+		{Host{}, api.AppArmorAuto, true},
+		{Host{}, "", true},
+	} {
+		if err := c.host.checkAppArmor(c.want); (err == nil) != c.ok || err != nil && api.ErrorCode(err) != api.Unavailable {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
 	for context, want := range map[string]string{
 		"unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023": "no",
 		"user_u:user_r:user_t:s0":                               "yes",

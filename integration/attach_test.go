@@ -124,7 +124,7 @@ func TestAttachers(t *testing.T) {
 	exec := startIn(t, c, sb, `read x; seq 1 200000; seq 1 1000 >&2`)
 	dead := w.dial(t)
 	_ = dead.conn.SetReadBuffer(4096)
-	for range 200 {
+	for range rounds(200) {
 		dead.sendRaw(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"method":"exec.attach","params":{"exec":%q,"credit_bytes":1000000000}}`+"\n", "x", exec))
 	}
 	type sum struct{ out, errs uint64 }
@@ -133,7 +133,7 @@ func TestAttachers(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		conn := w.connect(t)
-		for j := range 25 {
+		for j := range rounds(25) {
 			a, err := conn.Attach(t.Context(), exec, hutch.AttachOptions{Window: int64(1+i*j) << 10})
 			if err != nil {
 				t.Fatal(err)

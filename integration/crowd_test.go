@@ -167,14 +167,15 @@ func memory(t testing.TB, pid int, field string) int {
 	return 0
 }
 
-// TestCrowdDeath kills parts of the daemon with 50 sandboxes and 500 commands at work, again and again:
+// TestCrowdDeath kills parts of the daemon with 50 sandboxes and 500 commands at work (fewer with -short), again and again:
 // all of them are taken over each time, and neither hutchd nor hutch-launch holds more
 // files than after the first time.
 func TestCrowdDeath(t *testing.T) {
 	w := newWorld(t)
 	w.logOnFailure(t)
 	w.configure(t, noneAhead)
-	const sandboxes, commands = 50, 500
+	commands := rounds(500)
+	sandboxes := commands / 10
 	first := w.dial(t)
 	boxes := sandboxesOf(t, []*rpcConn{first}, sandboxes)
 	execs := make([]string, commands)

@@ -193,7 +193,7 @@ func TestFilesConcurrent(t *testing.T) {
 	text := strings.Repeat("0123456789abcdef", 4096) // more than a packet
 	for i := range 40 {
 		wg.Go(func() {
-			for j := range 10 {
+			for j := range rounds(10) {
 				p := b.at(fmt.Sprintf("/tmp/c%d", i))
 				data := fmt.Sprint(i, j, text)
 				if _, err := b.WriteFile(t.Context(), api.FileWriteParams{FileParams: p, Data: data}, nil); err != nil {

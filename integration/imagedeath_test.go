@@ -13,7 +13,7 @@ import (
 
 // imageDeaths are rounds of killing hutchd at a random moment: after six within a minute
 // its monitor gives up.
-const imageDeaths = 5
+func imageDeaths() int { return rounds(5) }
 
 // verified fails the test unless every layer of the store is as it was recorded.
 func (w *world) verified(t *testing.T) {
@@ -56,7 +56,7 @@ func TestCommitDeath(t *testing.T) {
 	w.ok(t, "image", "rm", "whole:1")
 	w.ok(t, "image", "prune")
 	made := 0
-	for range imageDeaths {
+	for range imageDeaths() {
 		code := w.killLater(t, took+took/2, "commit", "-q", sb, "made:1")
 		list := w.ok(t, "image", "ls", "-q")
 		seen := strings.Contains(list, "made:1")
@@ -77,7 +77,7 @@ func TestCommitDeath(t *testing.T) {
 		w.ok(t, "image", "prune")
 		w.nothingHalf(t)
 	}
-	t.Logf("%d of %d commits were made, one takes %s", made, imageDeaths, took)
+	t.Logf("%d of %d commits were made, one takes %s", made, imageDeaths(), took)
 	w.ok(t, "commit", "-q", sb, "made:1")
 	w.ok(t, "rm", "-f", sb)
 	w.removeLayers(t)
@@ -101,7 +101,7 @@ func TestPushDeath(t *testing.T) {
 	w.ok(t, "push", "-q", "base:1", imagetest.Ref(registry, "whole", "1"))
 	took := time.Since(begun)
 	shown := 0
-	for i := range imageDeaths {
+	for i := range imageDeaths() {
 		ref := imagetest.Ref(registry, "round"+string(rune('a'+i)), "1")
 		code := w.killLater(t, took+took/2, "push", "-q", "base:1", ref)
 		r := w.run(t, "image", "pull", "-q", ref)
@@ -119,6 +119,6 @@ func TestPushDeath(t *testing.T) {
 		w.nothingHalf(t)
 		w.ok(t, "push", "-q", "base:1", ref)
 	}
-	t.Logf("%d of %d pushes were seen, one takes %s", shown, imageDeaths, took)
+	t.Logf("%d of %d pushes were seen, one takes %s", shown, imageDeaths(), took)
 	w.removeLayers(t)
 }

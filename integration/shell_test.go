@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -302,12 +303,13 @@ func TestShellIdle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.connect(t)
-	sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", IdleS: 1}}, nil, nil)
+	idle := max(1, testenv.Patience(time.Second/4).Seconds()) // more than the shell takes to open
+	sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", IdleS: idle}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := openShell(t, c, api.ShellParams{Sandbox: sb.ID})
-	s.says("sleep 2; echo up", "up\n")
+	s.says(fmt.Sprintf("sleep %v; echo up", idle+1), "up\n")
 	w.awaitNoSandbox(t)
 	s.refused("true", api.NotFound)
 }
@@ -350,7 +352,7 @@ func TestShells(t *testing.T) {
 				return
 			}
 			n := 0
-			for j := range 50 {
+			for j := range rounds(50) {
 				r, err := c.RunShell(t.Context(), api.ShellRunParams{Shell: sh.Shell, Command: fmt.Sprintf("n=$((n+1)); echo %d $n; echo %d >&2", i, j)})
 				n++
 				if want := fmt.Sprintf("%d %d\n", i, n); err != nil || r.Stdout != want || r.Stderr != strconv.Itoa(j)+"\n" {

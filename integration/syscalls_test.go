@@ -106,9 +106,9 @@ func TestSyscallFlood(t *testing.T) {
 import os, subprocess, sys
 children = []
 for _ in range(60):
-    try: children.append(subprocess.Popen(["python3", "-c", %q, "0x10000000", "5000"], stdout=subprocess.PIPE))
+    try: children.append(subprocess.Popen(["python3", "-c", %q, "0x10000000", "%d"], stdout=subprocess.PIPE))
     except OSError: break
-print(sorted({c.communicate()[0] for c in children}))`, unshareScript)
+print(sorted({c.communicate()[0] for c in children}))`, unshareScript, rounds(5000))
 	started := decode[api.ExecResult](t, w.ok(t, "rpc", "exec.start", fmt.Sprintf(`{"sandbox":%q,"argv":["python3","-c",%q],"background":true}`, sb, flood)))
 	for range 3 {
 		w.ok(t, "pause", sb)

@@ -68,9 +68,14 @@ func (f *flow) dial() error {
 		return nil
 	}
 	rules := f.p.Rules()
-	conn, err := f.p.connect(f.ctx, rules, "tcp", f.name, f.dst)
-	if err != nil {
-		return f.failed(err)
+	conn := f.arrived()
+	if conn == nil {
+		var err error
+		if conn, err = f.p.connect(f.ctx, rules, "tcp", f.name, f.dst); err != nil {
+			return f.failed(err)
+		}
+	} else {
+		rules = nil // those that it was made by may be older
 	}
 	f.mu.Lock()
 	if f.over {
@@ -87,6 +92,43 @@ func (f *flow) dial() error {
 		}
 	}
 	return nil
+}
+
+// arrived is the connection that was begun by dialHere, once it is there; nil without one, and where it failed.
+func (f *flow) arrived() net.Conn {
+	early := f.early
+	if early == nil {
+		return nil
+	}
+	f.early = nil
+	defer early.Close()
+	raw, err := early.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	_ = early.SetWriteDeadline(time.Now().Add(f.p.Limits.DialTime))
+	stop := context.AfterFunc(f.ctx, func() { _ = early.SetWriteDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var conn *net.TCPConn
+	_ = raw.Write(func(fd uintptr) (done bool) {
+		if _, err := unix.Getpeername(int(fd)); err != nil {
+			failed, gerr := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+			return failed != 0 || gerr != nil
+		}
+		own, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+		if err == nil {
+			conn, _ = asConn(own)
+		}
+		return true
+	})
+	// A socket that got the port of its server for its own may be connected to itself.
+	if conn == nil || addrPort(conn.LocalAddr()) == addrPort(conn.RemoteAddr()) {
+		if conn != nil {
+			_ = conn.Close()
+		}
+		return nil
+	}
+	return conn
 }
 
 // failed is what a connection that could not be made means for the flow.

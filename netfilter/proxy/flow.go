@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ type flow struct {
 	rule     string
 	down     chan struct{} // closed when nothing more comes from the server; nil until copying
 	requests int           // HTTP requests passed on
+	early    *os.File      // a socket that is still connecting to a server on this host; dial waits for it
 
 	mu       sync.Mutex // that goroutine alone changes what follows and client, but for over
 	decided  bool

@@ -150,6 +150,11 @@ func dialsFirst(c policy.Check) bool { return c == policy.CheckNone || c == poli
 // serve carries the flow from its SYN to its end.
 func (h *held) serve() {
 	f := h.flow
+	defer func() {
+		if f.early != nil { // refused before it was asked for
+			_ = f.early.Close()
+		}
+	}()
 	err := f.begin()
 	if err == nil && dialsFirst(f.check) {
 		err = f.dial()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net/netip"
+	"os"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +73,8 @@ func (h *held) atOnce(l *loop) bool {
 }
 
 // dialHere connects to a server on this host, without waiting. It returns -1 where that is
-// another host, is not known, refuses, or is forbidden.
+// another host, is not known, refuses, or is forbidden, and where the answer is not there yet:
+// then the socket is f.early, for the server may have accepted what must not be a second connection.
 func (f *flow) dialHere(rules *policy.Rules) (fd int, to netip.Addr) {
 	to = f.dst.Addr()
 	if f.name != "" {
@@ -87,7 +89,11 @@ func (f *flow) dialHere(rules *policy.Rules) (fd int, to netip.Addr) {
 	}
 	sa := &unix.SockaddrInet4{Port: int(f.dst.Port()), Addr: to.As4()}
 	if err = unix.Connect(fd, sa); errors.Is(err, unix.EINPROGRESS) {
-		err = unix.Connect(fd, sa) // EALREADY where it was not there at once
+		err = unix.Connect(fd, sa)
+	}
+	if errors.Is(err, unix.EALREADY) { // softirqs are behind, on a busy machine
+		f.early = os.NewFile(uintptr(fd), "connection")
+		return -1, to
 	}
 	// A socket that got the port of its server for its own may be connected to itself.
 	if own, oerr := unix.Getsockname(fd); err != nil || oerr != nil || addrPortOf(own) == netip.AddrPortFrom(to, f.dst.Port()) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // parts are the processes of one daemon.
@@ -110,6 +112,9 @@ func (w *world) awaitNoSandbox(t testing.TB) {
 		awaitEmpty(t, dir, deadline)
 	}
 }
+
+// aWhile is long enough for a command to start and set its traps, and short enough to wait for.
+func aWhile() time.Duration { return max(time.Second, testenv.Patience(time.Second/4)) }
 
 func clamp(d, low, high time.Duration) time.Duration { return max(low, min(d, high)) }
 

@@ -230,7 +230,7 @@ func TestLife(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sb := a.sandboxOf(params{tt.name + "_s": 1, tt.name + "_action": tt.action})
+			sb := a.sandboxOf(params{tt.name + "_s": aWhile().Seconds(), tt.name + "_action": tt.action})
 			var call *pending
 			if tt.code > 0 {
 				call = a.start("exec.run", params{"sandbox": sb, "command": "trap 'exit 3' TERM; while :; do sleep 0.1; done"})

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -303,7 +302,7 @@ func TestShellIdle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.connect(t)
-	idle := max(1, testenv.Patience(time.Second/4).Seconds()) // more than the shell takes to open
+	idle := aWhile().Seconds()
 	sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", IdleS: idle}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -55,8 +55,8 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
 	flag.IntVar(&o.count, "count", 1, "how often each test runs")
 	flag.BoolVar(&o.raw, "raw", false, "print what the guests print as it is, one machine at a time")
-	// Each has two CPUs, and its tests wait half of their time.
-	flag.IntVar(&o.jobs, "jobs", max(1, runtime.NumCPU()), "machines at a time")
+	// Each has two CPUs and keeps them busy: where it has to share them, they wait for each other's locks.
+	flag.IntVar(&o.jobs, "jobs", max(1, runtime.NumCPU()/2), "machines at a time")
 	flag.Parse()
 	o.cases = flag.Args()
 	if *list {

@@ -9,7 +9,7 @@ import (
 // GuardedNames are what a sandbox can not write in a workspace in mode rw, relative to it: programs
 // of the user's run what is in them, or take from them what to run. Folders with all that is in them.
 var GuardedNames = []string{
-	".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".git/modules", ".gitmodules", ".gitconfig", // git: hooks, filters, aliases, pagers
+	".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/info/attributes", ".git/modules", ".gitmodules", ".gitconfig", // git: hooks, filters, aliases, pagers
 	".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", // shells
 	".zshrc", ".zshenv", ".zprofile", ".zlogin", ".config/fish",
 	".envrc", ".ripgreprc", ".ssh", // direnv; --pre; ProxyCommand

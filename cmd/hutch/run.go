@@ -233,6 +233,7 @@ type runner struct {
 	peer    client.Peer
 	times   map[string]float64 // phases as this process sees them, ms
 	result  *api.ExecResult    // of the command that has ended
+	overlay bool               // the workspace's mode
 }
 
 func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error {
@@ -240,6 +241,7 @@ func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error
 	if err != nil {
 		return err
 	}
+	r.overlay = spec.Workspace != nil && spec.Workspace.Mode == api.ModeOverlay
 	defer func() { tell(r.client.Close()) }()
 	defer func() { tell(r.finish(ctx, sb)) }()
 	argv, err := r.flags.argv(sb, command)
@@ -366,6 +368,15 @@ func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
 
 // finish removes the sandbox, or tells where it is. ctx may be done by now.
 func (r *runner) finish(ctx context.Context, sb *api.Sandbox) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	if r.overlay && !r.flags.json && r.result != nil {
+		d, err := r.client.DiffWorkspace(ctx, api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: sb.ID}})
+		if err != nil && !errors.Is(err, client.ErrLost) && !notFound(err) {
+			tell(err)
+		}
+		tellChanges(os.Stderr, d.Changes, sb.ID, r.flags.keep, r.flags.private)
+	}
 	if r.flags.keep {
 		if !r.flags.json {
 			fmt.Fprintf(os.Stderr, "hutch: kept sandbox %s\n", sb.ID)
@@ -373,8 +384,6 @@ func (r *runner) finish(ctx context.Context, sb *api.Sandbox) error {
 		return nil
 	}
 	done := r.phase("remove")
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
-	defer cancel()
 	_, err := r.client.Remove(ctx, sb.ID)
 	if !r.flags.private && errors.Is(err, client.ErrLost) { // the next hutchd can do it
 		err = followDaemon(ctx, func(c *client.Client) error {

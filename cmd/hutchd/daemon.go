@@ -208,7 +208,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		_ = f.Close()
 	}
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Workspaces: workspaceBackend{d}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 

@@ -25,6 +25,9 @@ const (
 	MethodPoolList      = "pool.list"
 	MethodPoolResize    = "pool.resize"
 	MethodPoolRemove    = "pool.remove"
+	MethodWorkDiff      = "workspace.diff"
+	MethodWorkApply     = "workspace.apply"
+	MethodWorkDiscard   = "workspace.discard"
 	MethodExecRun       = "exec.run"
 	MethodExecStart     = "exec.start"
 	MethodExecWait      = "exec.wait"
@@ -121,6 +124,9 @@ var Methods = []Method{
 	{MethodPoolList, "Lists the pools by name.", Empty{}, Pools{}, false},
 	{MethodPoolResize, "Changes how many sandboxes wait in a pool.", PoolResizeParams{}, Pool{}, false},
 	{MethodPoolRemove, "Removes a pool with what waits in it; what was acquired goes on.", PoolParams{}, PoolRemoved{}, false},
+	{MethodWorkDiff, "Lists what a sandbox has changed in its workspace of mode overlay, as a diff if asked to.", WorkspaceDiffParams{}, WorkspaceDiff{}, false},
+	{MethodWorkApply, "Brings what a sandbox has changed into the user's folder.", WorkspaceApplyParams{}, WorkspaceApplied{}, true},
+	{MethodWorkDiscard, "Makes what a sandbox has changed in its workspace as it is in the user's folder.", WorkspaceParams{}, WorkspaceDiscarded{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},
 	{MethodExecStart, "Starts a command in a sandbox and returns when it runs; its output is kept.", ExecParams{}, StartResult{}, true},
 	{MethodExecWait, "Waits until a command has ended; never kills it.", WaitParams{}, ExecResult{}, false},

@@ -29,6 +29,7 @@ func TestHelpers(t *testing.T) {
 		}
 		return map[string]any{
 			"pools": []any{map[string]any{"name": "q"}}, "in_use": 8,
+			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
 			"next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
@@ -70,6 +71,18 @@ func TestHelpers(t *testing.T) {
 		{"pool.list", `{}`, "q", func() (any, error) { r, err := c.Pools(ctx); return r[0].Name, err }},
 		{"pool.resize", `{"pool":"p","size":3}`, "p", func() (any, error) { r, err := c.ResizePool(ctx, "p", 3); return r.Name, err }},
 		{"pool.remove", `{"pool":"p"}`, "8", func() (any, error) { r, err := c.RemovePool(ctx, "p"); return r.InUse, err }},
+		{"workspace.diff", `{"sandbox":"x","unified":true}`, "h", func() (any, error) {
+			r, err := c.DiffWorkspace(ctx, api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: "x"}, Unified: true})
+			return r.Digest, err
+		}},
+		{"workspace.apply", `{"sandbox":"x","paths":["a"],"force":true}`, "[a]", func() (any, error) {
+			r, err := c.ApplyWorkspace(ctx, api.WorkspaceApplyParams{WorkspaceParams: api.WorkspaceParams{Sandbox: "x", Paths: []string{"a"}}, Force: true})
+			return r.Applied, err
+		}},
+		{"workspace.discard", `{"sandbox":"x"}`, "[a]", func() (any, error) {
+			r, err := c.DiscardWorkspace(ctx, api.WorkspaceParams{Sandbox: "x"})
+			return r.Discarded, err
+		}},
 		{"system.reload", `{}`, "ok", func() (any, error) { return "ok", c.Reload(ctx) }},
 		{"sandbox.update", `{"sandbox":"x","limits":{"pids":3}}`, "sb_1", func() (any, error) {
 			r, err := c.Update(ctx, api.UpdateParams{Sandbox: "x", Limits: api.Limits{PIDs: 3}})

@@ -124,6 +124,22 @@ func (c *Client) RemovePool(ctx context.Context, name string) (api.PoolRemoved, 
 	return get[api.PoolRemoved](ctx, c, api.MethodPoolRemove, api.PoolParams{Pool: name})
 }
 
+// DiffWorkspace tells what a sandbox has changed in its workspace of mode overlay.
+func (c *Client) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) (api.WorkspaceDiff, error) {
+	return get[api.WorkspaceDiff](ctx, c, api.MethodWorkDiff, p)
+}
+
+// ApplyWorkspace brings what a sandbox has changed into the folder that it works on. files are the fds that p.FDs announces.
+func (c *Client) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, files ...*os.File) (api.WorkspaceApplied, error) {
+	p.FDs = len(files)
+	return get[api.WorkspaceApplied](ctx, c, api.MethodWorkApply, p, WithFDs(files...))
+}
+
+// DiscardWorkspace makes what a sandbox has changed as it is in the folder.
+func (c *Client) DiscardWorkspace(ctx context.Context, p api.WorkspaceParams) (api.WorkspaceDiscarded, error) {
+	return get[api.WorkspaceDiscarded](ctx, c, api.MethodWorkDiscard, p)
+}
+
 // GetSandbox returns the record of a sandbox, by id or name.
 func (c *Client) GetSandbox(ctx context.Context, ref string) (api.Sandbox, error) {
 	return get[api.Sandbox](ctx, c, api.MethodSandboxGet, api.SandboxParams{Sandbox: ref})

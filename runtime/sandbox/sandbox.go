@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/changes"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
@@ -44,6 +45,8 @@ type Sandbox struct {
 	meter chan struct{} // wakes watchMemory
 	guard *guard        // of the workspace; nil without one
 	net   Network       // nil in mode none
+	// applied is what of the workspace was brought into the user's folder; door guards it. It is forgotten with hutchd: conflicts, then.
+	applied changes.Applied
 	// enforced is the policy in the kernel.
 	enforced Enforced
 	// narrowed are the execs with a network policy of their own; narrowing guards it.

@@ -22,7 +22,7 @@ type Written struct {
 // StandStill calls use with what a sandbox has written, which does not change meanwhile: a
 // sandbox that runs is paused and goes on afterwards. Its PID 1 is not stopped, so that
 // holds for a hostile one by use's own care alone.
-func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) error) (err error) {
+func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) error) error {
 	s, err := m.find(ref)
 	if err != nil {
 		return err
@@ -31,6 +31,19 @@ func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) 
 		return api.Errorf(api.FailedPrecondition, "sandbox %s has a writable /usr over the host's, which is no part of an image", s.id).
 			WithHint("install into an image of your own instead: hutch run debian:12 ...")
 	}
+	return m.still(ctx, s, "commit", func() error {
+		return use(Written{
+			Folder: filepath.Join(s.dir, "fs/upper"), Root: s.root, Own: ownNames,
+			Plain: map[string]uint32{
+				".": 0o755, "etc": 0o755, "tmp": 0o1777, "run": 0o755, "run/hutch": 0o755,
+				"proc": 0o755, "dev": 0o755, "sys": 0o755, "sys/fs": 0o755, "sys/fs/cgroup": 0o755,
+			},
+		})
+	})
+}
+
+// still calls use while nothing of the sandbox runs but its PID 1.
+func (m *Manager) still(ctx context.Context, s *Sandbox, reason string, use func() error) (err error) {
 	done, err := s.door.take(ctx) // nobody else pauses or resumes
 	if err != nil {
 		return err
@@ -41,7 +54,7 @@ func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) 
 	case api.Running:
 		// On record as paused, so that it does not stand still for ever when this process
 		// is killed: whoever uses it then resumes it.
-		if _, err := m.pauseNow(ctx, s, "commit", false); err != nil {
+		if _, err := m.pauseNow(ctx, s, reason, false); err != nil {
 			return err
 		}
 		defer func() {
@@ -54,13 +67,7 @@ func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) 
 	default:
 		return s.mustRun()
 	}
-	return use(Written{
-		Folder: filepath.Join(s.dir, "fs/upper"), Root: s.root, Own: ownNames,
-		Plain: map[string]uint32{
-			".": 0o755, "etc": 0o755, "tmp": 0o1777, "run": 0o755, "run/hutch": 0o755,
-			"proc": 0o755, "dev": 0o755, "sys": 0o755, "sys/fs": 0o755, "sys/fs/cgroup": 0o755,
-		},
-	})
+	return use()
 }
 
 // ownNames are the files of ownFiles.

@@ -59,6 +59,13 @@ type Pools interface {
 	RemovePool(name string) (api.PoolRemoved, error)
 }
 
+// Workspaces are what sandboxes have changed in folders of mode overlay. The sandbox stands still meanwhile.
+type Workspaces interface {
+	DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) (api.WorkspaceDiff, error)
+	ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, fds *jsonrpc.FDs) (api.WorkspaceApplied, error)
+	DiscardWorkspace(ctx context.Context, p api.WorkspaceParams) (api.WorkspaceDiscarded, error)
+}
+
 // Execs are the commands that run in sandboxes.
 type Execs interface {
 	// Run returns when the command has ended. It takes from fds what it needs

@@ -155,6 +155,20 @@ func (fakeShells) CloseShell(context.Context, api.ShellRef) (api.ExecResult, err
 }
 func (fakeShells) Shells(string) ([]api.Shell, error) { return nil, nil }
 
+type fakeWorkspaces struct{}
+
+func (fakeWorkspaces) DiffWorkspace(context.Context, api.WorkspaceDiffParams) (api.WorkspaceDiff, error) {
+	return api.WorkspaceDiff{}, nil
+}
+
+func (fakeWorkspaces) ApplyWorkspace(context.Context, api.WorkspaceApplyParams, *jsonrpc.FDs) (api.WorkspaceApplied, error) {
+	return api.WorkspaceApplied{}, nil
+}
+
+func (fakeWorkspaces) DiscardWorkspace(context.Context, api.WorkspaceParams) (api.WorkspaceDiscarded, error) {
+	return api.WorkspaceDiscarded{}, nil
+}
+
 type fakePools struct{}
 
 func (fakePools) CreatePool(_ context.Context, _ Actor, p api.PoolSpec, _ func(api.Progress)) (api.Pool, error) {
@@ -251,7 +265,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Workspaces: fakeWorkspaces{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}

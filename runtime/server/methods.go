@@ -42,7 +42,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	events, audit, shells, networks, pools := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools
+	events, audit, shells, networks, pools, workspaces := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools, s.cfg.Workspaces
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -120,6 +120,21 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodPoolRemove: handle(func(_ context.Context, _ *Call, p api.PoolParams) (api.PoolRemoved, error) {
 			return pools.RemovePool(p.Pool)
+		}),
+		api.MethodWorkDiff: handle(func(ctx context.Context, _ *Call, p api.WorkspaceDiffParams) (api.WorkspaceDiff, error) {
+			r, err := workspaces.DiffWorkspace(ctx, p)
+			r.Changes = orEmpty(r.Changes)
+			return r, err
+		}),
+		api.MethodWorkApply: handle(func(ctx context.Context, c *Call, p api.WorkspaceApplyParams) (api.WorkspaceApplied, error) {
+			r, err := workspaces.ApplyWorkspace(ctx, p, c.FDs)
+			r.Applied, r.Failed = orEmpty(r.Applied), orEmpty(r.Failed)
+			return r, err
+		}),
+		api.MethodWorkDiscard: handle(func(ctx context.Context, _ *Call, p api.WorkspaceParams) (api.WorkspaceDiscarded, error) {
+			r, err := workspaces.DiscardWorkspace(ctx, p)
+			r.Discarded, r.Failed = orEmpty(r.Discarded), orEmpty(r.Failed)
+			return r, err
 		}),
 		api.MethodExecRun: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.ExecResult, error) {
 			end, err := s.turns.take(ctx, c.line)

@@ -29,17 +29,18 @@ var ErrShutdown = errors.New("the daemon is ending")
 
 // Config is what a Server is made of. All fields are required but Logger.
 type Config struct {
-	System    System
-	Sandboxes Sandboxes
-	Execs     Execs
-	Shells    Shells
-	Pools     Pools
-	Networks  Networks
-	Files     Files
-	Images    Images
-	Events    Events
-	Audit     Audit
-	Logger    *slog.Logger // for panics of handlers; nil discards
+	System     System
+	Sandboxes  Sandboxes
+	Execs      Execs
+	Shells     Shells
+	Pools      Pools
+	Workspaces Workspaces
+	Networks   Networks
+	Files      Files
+	Images     Images
+	Events     Events
+	Audit      Audit
+	Logger     *slog.Logger // for panics of handlers; nil discards
 }
 
 // Server dispatches calls. It is safe for concurrent use.
@@ -63,7 +64,7 @@ var _ channel.Channel = (*jsonrpc.Channel)(nil)
 // New returns a server for the methods of api.Methods. It fails when a method
 // has no handler, a handler no method, or their types differ.
 func New(cfg Config) (*Server, error) {
-	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
+	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Workspaces == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
 		return nil, errors.New("server: Config needs an engine for every group of methods")
 	}
 	if cfg.Logger == nil {

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+func newWorkspace() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "workspace COMMAND",
+		Short:   "Look at what a sandbox has changed in your folder, and apply it or throw it away",
+		GroupID: groupSandbox,
+		Long: `Look at what a sandbox has changed in a workspace of mode overlay, and apply it to your folder or throw
+it away. Your folder stays as it is until then.`,
+		Example: `  hutch create --name box --workspace .:overlay
+  hutch exec box -- make fix
+  hutch workspace diff box
+  hutch workspace apply box src
+  hutch workspace discard box`,
+		RunE: parentOnly,
+	}
+	cmd.AddCommand(newWorkspaceDiff(), newWorkspaceApply(), newWorkspaceDiscard())
+	return cmd
+}
+
+func newWorkspaceDiff() *cobra.Command {
+	var names, asJSON bool
+	lines := 3
+	cmd := &cobra.Command{
+		Use:   "diff [flags] SANDBOX [PATH...]",
+		Short: "Print what a sandbox has changed",
+		Args:  wantArgs(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				d, err := c.DiffWorkspace(cmd.Context(), api.WorkspaceDiffParams{
+					WorkspaceParams: api.WorkspaceParams{Sandbox: args[0], Paths: args[1:]}, Unified: !names, Context: &lines,
+				})
+				out := cmd.OutOrStdout()
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return printJSON(out, d)
+				case names:
+					return printChanges(out, d.Changes)
+				}
+				if f, ok := out.(*os.File); ok && cli.IsTerminal(f) {
+					d.Diff = cli.Printable(d.Diff) // it is the sandbox's
+				}
+				if _, err := io.WriteString(out, d.Diff); err != nil {
+					return err
+				}
+				if d.Truncated {
+					fmt.Fprintln(os.Stderr, "hutch: the diff is longer; choose paths, or list the names with --names")
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&names, "names", false, "only what was added (A), modified (M), deleted (D) and renamed (R)")
+	cmd.Flags().IntVarP(&lines, "unified", "U", 3, "`N` lines around each change")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print all that is known")
+	return cmd
+}
+
+func printChanges(w io.Writer, list []api.WorkspaceChange) error {
+	t := cli.Table{Header: []string{"", "PATH", "NOTE"}}
+	for _, c := range list {
+		note := c.Conflict
+		if c.Guarded != "" {
+			note = "guarded: applied only by name: " + plain(c.Guarded)
+		}
+		name := plain(c.Path)
+		if c.From != "" {
+			name = plain(c.From) + " -> " + name
+		}
+		if c.Type == "d" {
+			name += "/"
+		}
+		t.Row(map[string]string{"added": "A", "modified": "M", "deleted": "D", "renamed": "R"}[c.Kind], name, note)
+	}
+	t.Print(w, "", nil)
+	return nil
+}
+
+func newWorkspaceApply() *cobra.Command {
+	p := api.WorkspaceApplyParams{}
+	asJSON, folder := false, ""
+	cmd := &cobra.Command{
+		Use:   "apply [flags] SANDBOX [PATH...]",
+		Short: "Bring what a sandbox has changed into your folder",
+		Long: `Bring what a sandbox has changed into your folder: all of it, or what PATH names. What somebody else has changed there
+meanwhile is left alone, and so is what your own programs take instructions from, such as .git/hooks,
+unless PATH names it. Root has to name the folder as well: the daemon can not write to it otherwise.`,
+		Args: wantArgs(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.Sandbox, p.Paths = args[0], args[1:]
+			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				files, err := applyTo(cmd.Context(), c, folder, &p)
+				if err != nil {
+					return err
+				}
+				defer files.close()
+				r, err := c.ApplyWorkspace(cmd.Context(), p, files.files...)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					if err := printJSON(cmd.OutOrStdout(), r); err != nil {
+						return err
+					}
+				default:
+					printPaths(cmd.OutOrStdout(), r.Applied)
+				}
+				return left(cmd, "applied", r.Failed, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&p.Force, "force", "f", false, "also what somebody else has changed, whose changes are lost")
+	cmd.Flags().StringVar(&folder, "folder", "", "the workspace's folder is `PATH`: for root")
+	cmd.Flags().StringVar(&p.Digest, "digest", "", "only if nothing was changed since the diff of this `DIGEST` (diff --json)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was done as JSON")
+	return cmd
+}
+
+// applyTo opens the folder that an apply may write to. Its name is the user's, never one that the daemon tells: a sandbox
+// may have taken that over, and root would hand it any folder.
+func applyTo(ctx context.Context, c *client.Client, folder string, p *api.WorkspaceApplyParams) (*sources, error) {
+	if folder == "" {
+		return &sources{}, nil
+	}
+	who, err := c.Peer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &sources{idBase: who.IDBase}
+	_, i, err := s.add(folder, api.ModeRW, true)
+	p.FD = &i
+	return s, onField(err, "folder")
+}
+
+func newWorkspaceDiscard() *cobra.Command {
+	return &cobra.Command{
+		Use:   "discard SANDBOX [PATH...]",
+		Short: "Throw away what a sandbox has changed",
+		Args:  wantArgs(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				r, err := c.DiscardWorkspace(cmd.Context(), api.WorkspaceParams{Sandbox: args[0], Paths: args[1:]})
+				if err != nil {
+					return err
+				}
+				printPaths(cmd.OutOrStdout(), r.Discarded)
+				return left(cmd, "discarded", r.Failed, false)
+			})
+		},
+	}
+}
+
+func printPaths(w io.Writer, paths []string) {
+	for _, p := range paths {
+		fmt.Fprintln(w, plain(p))
+	}
+}
+
+// plain is a name as it is, or in quotes if it has newlines and the like: it is the sandbox's.
+func plain(p string) string {
+	if q := strconv.Quote(p); q != `"`+p+`"` {
+		return q
+	}
+	return p
+}
+
+// left tells what was not done, and makes the exit code 1.
+func left(cmd *cobra.Command, what string, failed []api.WorkspaceFailure, quiet bool) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	if !quiet {
+		for _, f := range failed {
+			fmt.Fprintf(cmd.ErrOrStderr(), "hutch: not %s: %s: %s\n", what, strconv.Quote(f.Path), cli.Line(f.Why))
+		}
+	}
+	return &cli.Exit{Code: 1}
+}
+
+// tellChanges tells behind `hutch run` what the sandbox has changed in a workspace of mode overlay: otherwise it is
+// lost unseen, with the sandbox.
+func tellChanges(w io.Writer, changed []api.WorkspaceChange, id string, kept, private bool) {
+	if len(changed) == 0 {
+		return
+	}
+	n := map[string]int{}
+	for _, c := range changed {
+		n[c.Kind]++
+	}
+	var parts []string
+	for _, kind := range []string{"added", "modified", "deleted", "renamed"} {
+		if n[kind] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[kind], kind))
+		}
+	}
+	what := strings.Join(parts, ", ")
+	switch {
+	case kept:
+		fmt.Fprintf(w, "hutch: the sandbox has changes that are not in your folder: %s\n", what)
+		fmt.Fprintf(w, "hutch: look and apply: hutch workspace diff %s; hutch workspace apply %s\n", id, id)
+	case private:
+		fmt.Fprintf(w, "hutch: changes went with the sandbox, your folder is as it was: %s; --keep, without --private, keeps them\n", what)
+	default:
+		fmt.Fprintf(w, "hutch: changes went with the sandbox, your folder is as it was: %s; --keep keeps them\n", what)
+	}
+}

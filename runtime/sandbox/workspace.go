@@ -1,0 +1,247 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/changes"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// A workspace in mode overlay is a transaction: what the sandbox has changed lies in an upper folder of its own, is looked at, and
+// is brought into the user's folder or thrown away. The sandbox stands still meanwhile. Its files, and those of a hostile
+// PID 1, which is not stopped, are walked by fds that nothing leads out of.
+
+// transaction is the workspace of a sandbox, open.
+type transaction struct {
+	s                    *Sandbox
+	upper, lower, merged *os.File
+}
+
+func (t *transaction) close() {
+	for _, f := range []*os.File{t.upper, t.lower, t.merged} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// transact calls use with the workspace of a sandbox, which stands still.
+func (m *Manager) transact(ctx context.Context, op, ref string, use func(t *transaction) error) error {
+	s, err := m.find(ref)
+	if err != nil {
+		return err
+	}
+	w := s.spec.Workspace
+	if w == nil || w.Mode != api.ModeOverlay {
+		mode := api.ModeNone
+		if w != nil {
+			mode = w.Mode
+		}
+		return api.Errorf(api.FailedPrecondition, "the workspace of sandbox %s is in mode %s", s.id, mode).
+			WithHint("only what is written in mode overlay can be applied or discarded: --workspace PATH:overlay")
+	}
+	wanted, err := inOrder(hostFolders(&s.spec))
+	if err != nil {
+		return err
+	}
+	i := strconv.Itoa(slices.IndexFunc(wanted, func(m api.Mount) bool { return m.Target == workspaceTarget }))
+	return m.still(ctx, s, op, func() error {
+		t := &transaction{s: s}
+		defer t.close()
+		for to, at := range map[**os.File]string{
+			&t.upper: filepath.Join("fs", i, "upper"), &t.lower: filepath.Join("mnt", i), &t.merged: filepath.Join("mnt", i+mergedSuffix),
+		} {
+			if *to, err = os.Open(filepath.Join(s.dir, at)); err != nil {
+				return api.Errorf(api.Internal, "open the workspace of sandbox %s: %w", s.id, err).WithHint("this is a bug in hutch")
+			}
+		}
+		return use(t)
+	})
+}
+
+// find returns what was changed, and of that what paths choose.
+func (t *transaction) find(ctx context.Context, paths []string) (all, chosen []changes.Change, err error) {
+	for i, p := range paths {
+		if p = path.Clean(p); path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
+			return nil, nil, api.Errorf(api.InvalidArgument, "paths: %q is no path in the workspace", paths[i]).WithField("paths").
+				WithHint("give it relative to the workspace, as src/main.go")
+		}
+		paths[i] = p
+	}
+	if all, err = changes.Find(ctx, t.upper, t.lower, &t.s.applied); errors.Is(err, changes.ErrTooMany) {
+		err = api.Errorf(api.ResourceExhausted, "%w", err).WithHint("give the sandbox a smaller folder to work on")
+	}
+	if err != nil || len(paths) == 0 {
+		return all, all, err
+	}
+	found := make([]bool, len(paths))
+	for _, c := range all {
+		for i, p := range paths {
+			if belongs(c.Path, p) || c.From != "" && belongs(c.From, p) {
+				found[i] = true
+				chosen = append(chosen, c)
+				break
+			}
+		}
+	}
+	if i := slices.Index(found, false); i >= 0 {
+		return nil, nil, api.Errorf(api.NotFound, "nothing was changed at %s", paths[i]).WithField("paths").WithHint("hutch workspace diff %s lists what was", t.s.id)
+	}
+	return all, chosen, nil
+}
+
+// belongs says that p is dir or below it.
+func belongs(p, dir string) bool { return dir == "." || p == dir || strings.HasPrefix(p, dir+"/") }
+
+// DiffWorkspace tells what a sandbox has changed in its workspace.
+func (m *Manager) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) (out api.WorkspaceDiff, err error) {
+	lines, limit := 3, api.DefaultDiffBytes
+	if p.Context != nil {
+		lines = *p.Context
+	}
+	if lines < 0 || lines > 1000 {
+		return out, api.Errorf(api.InvalidArgument, "context: %d lines", lines).WithField("context").WithHint("use 0 to 1000")
+	}
+	if p.MaxBytes < 0 || p.MaxBytes > limit {
+		return out, api.Errorf(api.InvalidArgument, "max_bytes: %d", p.MaxBytes).WithField("max_bytes").WithHint("use 1 to %d, or choose paths", limit)
+	}
+	if p.MaxBytes > 0 {
+		limit = p.MaxBytes
+	}
+	err = m.transact(ctx, "workspace.diff", p.Sandbox, func(t *transaction) error {
+		all, chosen, err := t.find(ctx, p.Paths)
+		if err != nil {
+			return err
+		}
+		out.Path, out.Digest, out.Changes = t.s.spec.Workspace.Path, changes.Digest(all), []api.WorkspaceChange{}
+		for _, c := range chosen {
+			out.Changes = append(out.Changes, api.WorkspaceChange{
+				Path: c.Path, Kind: string(c.Kind), From: c.From, Type: c.Type, Mode: c.Mode, Size: c.Size, Conflict: c.Conflict, Guarded: guardedBy(&c),
+			})
+		}
+		if !p.Unified {
+			return nil
+		}
+		var text strings.Builder
+		err = changes.Unified(&text, t.upper, t.lower, chosen, lines, limit)
+		if out.Diff = strings.ToValidUTF8(text.String(), "\uFFFD"); errors.Is(err, changes.ErrLong) {
+			out.Truncated, err = true, nil
+		}
+		return err
+	})
+	return out, err
+}
+
+// ApplyWorkspace brings what a sandbox has changed into the user's folder.
+func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, fds Taker) (out api.WorkspaceApplied, err error) {
+	out = api.WorkspaceApplied{Applied: []string{}, Failed: []api.WorkspaceFailure{}}
+	err = m.transact(ctx, "workspace.apply", p.Sandbox, func(t *transaction) error {
+		all, chosen, err := t.find(ctx, p.Paths)
+		if err != nil {
+			return err
+		}
+		if p.Digest != "" && p.Digest != changes.Digest(all) {
+			return api.Errorf(api.FailedPrecondition, "the sandbox has changed something since that diff").WithField("digest").
+				WithHint("look at it again: hutch workspace diff %s", t.s.id)
+		}
+		var wanted []changes.Change
+		for _, c := range chosen {
+			name := guardedBy(&c)
+			if name != "" && !slices.ContainsFunc(p.Paths, func(at string) bool { return belongs(at, name) }) {
+				out.Failed = append(out.Failed, api.WorkspaceFailure{
+					Path: c.Path, Guarded: true, Why: "your own programs take instructions from it; name it to apply it",
+				})
+				continue
+			}
+			wanted = append(wanted, c)
+		}
+		into, err := t.into(p.FD, fds)
+		if err != nil {
+			return err
+		}
+		defer into.Close()
+		done, failed, err := changes.Apply(ctx, t.upper, into, wanted, &t.s.applied, p.Force)
+		out.Applied = append(out.Applied, done...)
+		for _, f := range failed {
+			out.Failed = append(out.Failed, api.WorkspaceFailure{Path: f.Path, Why: f.Why, Conflict: f.Conflict})
+		}
+		m.audit(ctx, t.s, "", api.AuditApplied, api.AuditWorkspace{Paths: bounded(done), Failed: len(failed), Force: p.Force}, 0)
+		return err
+	})
+	return out, err
+}
+
+// into opens the folder for writing: as the sandbox's creator gave it or, by root, as the caller does now.
+func (t *transaction) into(fd *int, fds Taker) (*os.File, error) {
+	if fd == nil {
+		var fs unix.Statfs_t
+		if err := unix.Fstatfs(int(t.lower.Fd()), &fs); err != nil {
+			return nil, fmt.Errorf("look at the workspace's mount: %w", err)
+		}
+		if fs.Flags&unix.ST_RDONLY != 0 {
+			return nil, api.Errorf(api.FailedPrecondition, "%s is read-only for the daemon, which lives as another user than root", t.s.spec.Workspace.Path).
+				WithField("fd").WithHint("hand it over for this call: hutch workspace apply --folder PATH %s", t.s.id)
+		}
+		own, err := unix.FcntlInt(t.lower.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("duplicate the workspace's fd: %w", err)
+		}
+		return os.NewFile(uintptr(own), t.lower.Name()), nil
+	}
+	given, err := fds.Take(*fd)
+	if err != nil {
+		return nil, err
+	}
+	var a, b unix.Stat_t
+	err = errors.Join(unix.Fstat(int(given.Fd()), &a), unix.Fstat(int(t.lower.Fd()), &b))
+	if err != nil || a.Dev != b.Dev || a.Ino != b.Ino {
+		return nil, errors.Join(api.Errorf(api.InvalidArgument, "fd: it is not the folder that sandbox %s works on, which is %s", t.s.id, t.s.spec.Workspace.Path).
+			WithField("fd").WithHint("name the folder that was given to --workspace"), given.Close())
+	}
+	return given, nil
+}
+
+// DiscardWorkspace makes what a sandbox has changed as it is in the user's folder. It goes through the overlay itself, which must
+// not be changed under its feet.
+func (m *Manager) DiscardWorkspace(ctx context.Context, p api.WorkspaceParams) (out api.WorkspaceDiscarded, err error) {
+	out = api.WorkspaceDiscarded{Discarded: []string{}, Failed: []api.WorkspaceFailure{}}
+	err = m.transact(ctx, "workspace.discard", p.Sandbox, func(t *transaction) error {
+		_, chosen, err := t.find(ctx, p.Paths)
+		if err != nil {
+			return err
+		}
+		back, err := changes.Inverse(ctx, t.lower, chosen)
+		if err != nil {
+			return err
+		}
+		_, failed, err := changes.Apply(ctx, t.lower, t.merged, back, nil, true)
+		bad := map[string]bool{}
+		for _, f := range failed {
+			bad[f.Path] = true
+			out.Failed = append(out.Failed, api.WorkspaceFailure{Path: f.Path, Why: f.Why})
+		}
+		for _, c := range chosen {
+			if !bad[c.Path] {
+				out.Discarded = append(out.Discarded, c.Path)
+			}
+		}
+		m.audit(ctx, t.s, "", api.AuditDiscarded, api.AuditWorkspace{Paths: bounded(out.Discarded), Failed: len(failed)}, 0)
+		return err
+	})
+	return out, err
+}
+
+// maxAudited bounds the names of a record.
+const maxAudited = 1000
+
+func bounded(names []string) []string { return names[:min(len(names), maxAudited)] }

@@ -1,19 +1,25 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/cgroups"
 	"github.com/hutch-sh/hutch/internal/config"
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // onlineCPUs is how many CPUs the machine has; hutchd itself may be bound to fewer.
@@ -101,4 +107,69 @@ func (b *backend) Reload(ctx context.Context) error {
 		return api.Errorf(f.Code, "%s", f.Msg).WithHint("%s", f.Hint)
 	}
 	return nil
+}
+
+// measureHost finds out what hutchd's own namespaces and limits are.
+func (d *daemon) measureHost() error {
+	uids, err := readMap("/proc/self/uid_map")
+	if err != nil {
+		return err
+	}
+	gids, err := readMap("/proc/self/gid_map")
+	if err != nil {
+		return err
+	}
+	var nofile, nproc unix.Rlimit
+	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_NOFILE, &nofile), unix.Getrlimit(unix.RLIMIT_NPROC, &nproc)); err != nil {
+		return fmt.Errorf("read resource limits: %w", err)
+	}
+	// Connections may not take the fds that sandboxes and execs need.
+	d.maxOpen = int64(min(1024, nofile.Max/4))
+	d.host = sandbox.Host{
+		UIDs: uids, GIDs: gids, UserMap: "range",
+		// fds in flight are counted per kernel uid, which sandboxes share with
+		// hutchd: a sandbox must reach its limit long before hutchd reaches its own.
+		NoFileHard: min(65536, nofile.Max/4),
+		NProc:      min(maxProcesses, nproc.Max),
+		CPUs:       onlineCPUs(), MemoryBytes: totalMemory(),
+		CgroupMode: "none", CgroupReason: "no cgroups",
+		Forbidden: d.cfg.Forbidden,
+	}
+	d.host.LandlockABI, d.host.LandlockReason = landlock()
+	d.host.AppArmor, d.host.AppArmorReason = probe.SandboxProfile()
+	// Limits of I/O are few people's wish: where the folder is on no disk they are refused.
+	d.host.Disk, _ = cgroups.DiskOf(d.cfg.Data)
+	if len(uids) == 1 && uids[0].Count == 1 {
+		d.host.UserMap = "single"
+	}
+	if t := d.cfg.Cgroups; t != nil {
+		d.host.CgroupMode, d.host.CgroupPath, d.host.CgroupV2 = string(t.Mode), t.Path, t.V2Mount
+		d.host.CgroupMount = t.Mounts[""]
+		d.host.EBPF = sandbox.EBPF(d.cfg.EBPF)
+		d.host.Controllers, d.host.CgroupReason, d.host.CgroupRemedy = t.Controllers, t.Reason, t.Remedy
+	}
+	return nil
+}
+
+// readMap reads the inside column and the counts of a uid_map (user_namespaces(7)).
+func readMap(path string) ([]spec.Extent, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read own id map: %w", err)
+	}
+	defer f.Close()
+	var extents []spec.Extent
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		fields := strings.Fields(sc.Text())
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("read own id map: unexpected line %q", sc.Text())
+		}
+		start, err1 := strconv.ParseInt(fields[0], 10, 64)
+		count, err2 := strconv.ParseInt(fields[2], 10, 64)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, fmt.Errorf("read own id map: %w", err)
+		}
+		extents = append(extents, spec.Extent{Start: start, Count: count})
+	}
+	return extents, nil
 }

@@ -368,14 +368,9 @@ func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
 
 // finish removes the sandbox, or tells where it is. ctx may be done by now.
 func (r *runner) finish(ctx context.Context, sb *api.Sandbox) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	if r.overlay && !r.flags.json && r.result != nil {
-		d, err := r.client.DiffWorkspace(ctx, api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: sb.ID}})
-		if err != nil && !errors.Is(err, client.ErrLost) && !notFound(err) {
-			tell(err)
-		}
-		tellChanges(os.Stderr, d.Changes, sb.ID, r.flags.keep, r.flags.private)
+		r.summarize(ctx, sb)
 	}
 	if r.flags.keep {
 		if !r.flags.json {
@@ -384,6 +379,8 @@ func (r *runner) finish(ctx context.Context, sb *api.Sandbox) error {
 		return nil
 	}
 	done := r.phase("remove")
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
 	_, err := r.client.Remove(ctx, sb.ID)
 	if !r.flags.private && errors.Is(err, client.ErrLost) { // the next hutchd can do it
 		err = followDaemon(ctx, func(c *client.Client) error {

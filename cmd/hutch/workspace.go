@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -192,6 +194,20 @@ func left(cmd *cobra.Command, what string, failed []api.WorkspaceFailure, quiet 
 		}
 	}
 	return &cli.Exit{Code: 1}
+}
+
+// summaryTimeout bounds the look behind `hutch run`, which the sandbox can make long; its removal has a time of its own.
+const summaryTimeout = 10 * time.Second
+
+// summarize tells what the sandbox has changed in its workspace.
+func (r *runner) summarize(ctx context.Context, sb *api.Sandbox) {
+	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
+	defer cancel()
+	d, err := r.client.DiffWorkspace(ctx, api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: sb.ID}})
+	if err != nil && !errors.Is(err, client.ErrLost) && !notFound(err) {
+		tell(err)
+	}
+	tellChanges(os.Stderr, d.Changes, sb.ID, r.flags.keep, r.flags.private)
 }
 
 // tellChanges tells behind `hutch run` what the sandbox has changed in a workspace of mode overlay: otherwise it is

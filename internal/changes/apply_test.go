@@ -15,16 +15,7 @@ import (
 // apply brings all that is found into the folder.
 func (o *overlaid) apply(force bool, only ...string) (done []string, failed []Failure) {
 	o.t.Helper()
-	upper, err := os.Open(o.upper)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	defer upper.Close()
-	lower, err := os.Open(o.lower)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	defer lower.Close()
+	upper, lower := o.open()
 	found, err := Find(o.t.Context(), upper, lower, &o.applied)
 	if err != nil {
 		o.t.Fatal(err)
@@ -130,16 +121,7 @@ line'`,
 			copied := filepath.Join(filepath.Dir(o.lower), "copied")
 			o.sh(o.lower, "cp -a . "+copied)
 			o.sh(o.merged, inside)
-			upper, err := os.Open(o.upper)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer upper.Close()
-			lower, err := os.Open(o.lower)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer lower.Close()
+			upper, lower := o.open()
 			found, err := Find(t.Context(), upper, lower, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -54,19 +54,25 @@ func (o *overlaid) sh(dir, script string) {
 	}
 }
 
+// open opens both folders for as long as the test takes.
+func (o *overlaid) open() (upper, lower *os.File) {
+	o.t.Helper()
+	var both [2]*os.File
+	for i, dir := range []string{o.upper, o.lower} {
+		f, err := os.Open(dir)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		o.t.Cleanup(func() { f.Close() })
+		both[i] = f
+	}
+	return both[0], both[1]
+}
+
 // find returns a line for each change.
 func (o *overlaid) find() string {
 	o.t.Helper()
-	upper, err := os.Open(o.upper)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	defer upper.Close()
-	lower, err := os.Open(o.lower)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	defer lower.Close()
+	upper, lower := o.open()
 	found, err := Find(o.t.Context(), upper, lower, &o.applied)
 	if err != nil {
 		o.t.Fatal(err)

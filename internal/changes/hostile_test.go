@@ -13,22 +13,14 @@ import (
 // steps find and apply apart, so that something can happen between.
 func (o *overlaid) steps(between string, in string) (done []string, failed []Failure) {
 	o.t.Helper()
-	dirs := map[string]*os.File{}
-	for _, d := range []string{o.upper, o.lower} {
-		f, err := os.Open(d)
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		defer f.Close()
-		dirs[d] = f
-	}
-	found, err := Find(o.t.Context(), dirs[o.upper], dirs[o.lower], &o.applied)
+	upper, lower := o.open()
+	found, err := Find(o.t.Context(), upper, lower, &o.applied)
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	<-time.After(10 * time.Millisecond) // the clock of files is coarse
 	o.sh(in, between)
-	done, failed, err = Apply(o.t.Context(), dirs[o.upper], dirs[o.lower], found, &o.applied, false)
+	done, failed, err = Apply(o.t.Context(), upper, lower, found, &o.applied, false)
 	if err != nil {
 		o.t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
+	"github.com/hutch-sh/hutch/runtime/tools"
 )
 
 // defaultIdle is how long a shared daemon stays without sandboxes.
@@ -51,6 +52,7 @@ type daemon struct {
 	audit    *audit.Logs
 	store    *images.Store
 	manager  *sandbox.Manager
+	tools    *tools.Set
 	launcher *launchapi.Client
 	parent   int // hutch-launch
 	server   *server.Server
@@ -203,8 +205,12 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	for _, f := range held.Kept {
 		_ = f.Close()
 	}
+	if d.tools, err = tools.New(tools.Config{Sandboxes: d.manager, Events: d.events}); err != nil {
+		return err
+	}
+	undo.Add(func() error { d.tools.Close(); return nil })
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Workspaces: workspaceBackend{d}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Workspaces: workspaceBackend{d}, Tools: d.tools, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 

@@ -24,6 +24,8 @@ const (
 	EventNetworkDenied EventKind = "network.denied"      // DeniedEvent
 	EventSyscallDenied EventKind = "syscall.denied"      // SyscallEvent
 	EventFileDenied    EventKind = "file.denied"         // FileEvent
+	EventToolCall      EventKind = "tool.call"           // ToolCallEvent
+	EventToolMessage   EventKind = "tool.message"        // ToolMessageEvent
 	EventUnguarded     EventKind = "workspace.unguarded" // Unguarded
 	EventImageProgress EventKind = "image.progress"      // ImageEvent
 	EventConfig        EventKind = "config.reloaded"     // ConfigEvent
@@ -36,7 +38,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventSyscallDenied, EventFileDenied, EventUnguarded, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

@@ -118,6 +118,9 @@ type FileListParams struct {
 	Recursive bool `json:"recursive,omitempty"` // folders below, too; symlinks are never followed
 	Depth     int  `json:"depth,omitempty"`     // levels of a recursive list; default: all
 	Limit     int  `json:"limit,omitempty"`     // entries; default 10000, at most 100000
+	// Offset leaves out so many entries, so that pages of a long list fit together. Without it a folder with more names than
+	// the limit may show any of them.
+	Offset *int `json:"offset,omitempty"`
 }
 
 // FileList is fs.list's result: each folder before what it holds, names in order.
@@ -192,6 +195,7 @@ const (
 	MaxWriteBytes    = 3 << 20
 	DefaultListLimit = 10_000
 	MaxListLimit     = 100_000
+	MaxListOffset    = 10_000_000
 )
 
 // Validate refuses impossible params. It covers all methods that embed it and have
@@ -273,6 +277,8 @@ func (p *FileListParams) Validate() error {
 	switch {
 	case p.Limit < 0 || p.Limit > MaxListLimit:
 		return invalid("limit", "%d is not possible", p.Limit).WithHint("use 1 to %d, 0 for the default", MaxListLimit)
+	case p.Offset != nil && (*p.Offset < 0 || *p.Offset > MaxListOffset):
+		return invalid("offset", "%d is not possible", *p.Offset).WithHint("use 0 to %d", MaxListOffset)
 	case p.Depth < 0:
 		return invalid("depth", "%d is negative", p.Depth)
 	case p.Depth > 0 && !p.Recursive:

@@ -28,6 +28,8 @@ const (
 	MethodWorkDiff      = "workspace.diff"
 	MethodWorkApply     = "workspace.apply"
 	MethodWorkDiscard   = "workspace.discard"
+	MethodToolsList     = "tools.list"
+	MethodToolsCall     = "tools.call"
 	MethodExecRun       = "exec.run"
 	MethodExecStart     = "exec.start"
 	MethodExecWait      = "exec.wait"
@@ -127,6 +129,8 @@ var Methods = []Method{
 	{MethodWorkDiff, "Lists what a sandbox has changed in its workspace of mode overlay, as a diff if asked to.", WorkspaceDiffParams{}, WorkspaceDiff{}, false},
 	{MethodWorkApply, "Brings what a sandbox has changed into the user's folder.", WorkspaceApplyParams{}, WorkspaceApplied{}, true},
 	{MethodWorkDiscard, "Makes what a sandbox has changed in its workspace as it is in the user's folder.", WorkspaceParams{}, WorkspaceDiscarded{}, false},
+	{MethodToolsList, "Lists the tools that a language model can work with, with their schemas.", Empty{}, ToolList{}, false},
+	{MethodToolsCall, "Calls a tool in a sandbox.", ToolCallParams{}, ToolResult{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},
 	{MethodExecStart, "Starts a command in a sandbox and returns when it runs; its output is kept.", ExecParams{}, StartResult{}, true},
 	{MethodExecWait, "Waits until a command has ended; never kills it.", WaitParams{}, ExecResult{}, false},

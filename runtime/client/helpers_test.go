@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -29,6 +30,7 @@ func TestHelpers(t *testing.T) {
 		}
 		return map[string]any{
 			"pools": []any{map[string]any{"name": "q"}}, "in_use": 8,
+			"tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
 			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
@@ -82,6 +84,11 @@ func TestHelpers(t *testing.T) {
 		{"workspace.discard", `{"sandbox":"x"}`, "[a]", func() (any, error) {
 			r, err := c.DiscardWorkspace(ctx, api.WorkspaceParams{Sandbox: "x"})
 			return r.Discarded, err
+		}},
+		{"tools.list", `{}`, "t", func() (any, error) { r, err := c.Tools(ctx); return r[0].Name, err }},
+		{"tools.call", `{"sandbox":"x","name":"t","arguments":{"a":1}}`, "done", func() (any, error) {
+			r, err := c.CallTool(ctx, api.ToolCallParams{Sandbox: "x", Name: "t", Arguments: json.RawMessage(`{"a":1}`)}, nil)
+			return r.Content[0].Text, err
 		}},
 		{"system.reload", `{}`, "ok", func() (any, error) { return "ok", c.Reload(ctx) }},
 		{"sandbox.update", `{"sandbox":"x","limits":{"pids":3}}`, "sb_1", func() (any, error) {

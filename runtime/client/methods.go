@@ -124,6 +124,19 @@ func (c *Client) RemovePool(ctx context.Context, name string) (api.PoolRemoved, 
 	return get[api.PoolRemoved](ctx, c, api.MethodPoolRemove, api.PoolParams{Pool: name})
 }
 
+// Tools lists the tools that a language model can work with.
+func (c *Client) Tools(ctx context.Context) ([]api.Tool, error) {
+	r, err := get[api.ToolList](ctx, c, api.MethodToolsList, nil)
+	return r.Tools, err
+}
+
+// CallTool calls a tool in a sandbox. progress, which may be nil, is called when a command of the tool's runs. When ctx
+// ends first, that is killed.
+func (c *Client) CallTool(ctx context.Context, p api.ToolCallParams, progress func(api.Progress)) (api.ToolResult, error) {
+	p.Progress = progress != nil
+	return get[api.ToolResult](ctx, c, api.MethodToolsCall, p, WithProgress(progress))
+}
+
 // DiffWorkspace tells what a sandbox has changed in its workspace of mode overlay.
 func (c *Client) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) (api.WorkspaceDiff, error) {
 	return get[api.WorkspaceDiff](ctx, c, api.MethodWorkDiff, p)

@@ -233,6 +233,9 @@ func (m *Manager) ListFiles(ctx context.Context, p api.FileListParams) (api.File
 		}
 	}
 	req := filesapi.Request{Op: filesapi.OpList, Limit: int64(limit), Depth: depth}
+	if p.Offset != nil {
+		req.Offset, req.Ordered = int64(*p.Offset), true
+	}
 	r, data, err := m.ask(ctx, api.MethodFSList, &p.FileParams, req, nil, filesapi.MaxList)
 	if err != nil {
 		return api.FileList{}, err

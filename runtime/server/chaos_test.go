@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/internal/params"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -99,7 +100,7 @@ func misbehave(t *testing.T, s *Server, r *rand.Rand) {
 	<-p.done
 }
 
-// FuzzDecode: what decodeParams accepts, encoding/json accepts strictly and
+// FuzzDecode: what params.Decode accepts, encoding/json accepts strictly and
 // understands in the same way; what it refuses has a hint.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"image":"host","limits":{"cpus":1.5,"pids":20},"mounts":[{"source":"/a","target":"/b","mode":"ro"}]}`))
@@ -111,7 +112,7 @@ func FuzzDecode(f *testing.F) {
 			return // the channel has refused it
 		}
 		var ours api.CreateParams
-		if err := decodeParams(raw, &ours); err != nil {
+		if err := params.Decode(raw, &ours); err != nil {
 			var wire *jsonrpc.Error
 			var e *api.Error
 			if errors.As(err, &wire) && (wire.Code != jsonrpc.CodeInvalidParams || wire.Data.Hint == "") {

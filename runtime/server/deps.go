@@ -66,6 +66,13 @@ type Workspaces interface {
 	DiscardWorkspace(ctx context.Context, p api.WorkspaceParams) (api.WorkspaceDiscarded, error)
 }
 
+// Tools are what a language model works with in a sandbox.
+type Tools interface {
+	Tools() []api.Tool
+	// CallTool calls started, which is never nil, when a command of the tool's runs.
+	CallTool(ctx context.Context, p api.ToolCallParams, started func(exec string, pid int)) (api.ToolResult, error)
+}
+
 // Execs are the commands that run in sandboxes.
 type Execs interface {
 	// Run returns when the command has ended. It takes from fds what it needs

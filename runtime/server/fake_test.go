@@ -155,6 +155,13 @@ func (fakeShells) CloseShell(context.Context, api.ShellRef) (api.ExecResult, err
 }
 func (fakeShells) Shells(string) ([]api.Shell, error) { return nil, nil }
 
+type fakeTools struct{}
+
+func (fakeTools) Tools() []api.Tool { return []api.Tool{{Name: "t"}} }
+func (fakeTools) CallTool(context.Context, api.ToolCallParams, func(string, int)) (api.ToolResult, error) {
+	return api.ToolResult{Content: []api.ToolContent{}}, nil
+}
+
 type fakeWorkspaces struct{}
 
 func (fakeWorkspaces) DiffWorkspace(context.Context, api.WorkspaceDiffParams) (api.WorkspaceDiff, error) {
@@ -265,7 +272,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Workspaces: fakeWorkspaces{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/hutch-sh/hutch/internal/params"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -20,7 +21,7 @@ func handle[P, R any](f func(ctx context.Context, call *Call, p P) (R, error)) h
 	return handler{
 		run: func(ctx context.Context, call *Call, raw json.RawMessage) (any, error) {
 			var p P
-			if err := decodeParams(raw, &p); err != nil {
+			if err := params.Decode(raw, &p); err != nil {
 				return nil, err
 			}
 			return f(ctx, call, p)
@@ -42,7 +43,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	events, audit, shells, networks, pools, workspaces := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools, s.cfg.Workspaces
+	events, audit, shells, networks, pools, workspaces, tools := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools, s.cfg.Workspaces, s.cfg.Tools
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -135,6 +136,14 @@ func (s *Server) handlers() map[string]handler {
 			r, err := workspaces.DiscardWorkspace(ctx, p)
 			r.Discarded, r.Failed = orEmpty(r.Discarded), orEmpty(r.Failed)
 			return r, err
+		}),
+		api.MethodToolsList: handle(func(context.Context, *Call, empty) (api.ToolList, error) {
+			return api.ToolList{Tools: tools.Tools()}, nil
+		}),
+		api.MethodToolsCall: handle(func(ctx context.Context, c *Call, p api.ToolCallParams) (api.ToolResult, error) {
+			return tools.CallTool(ctx, p, func(exec string, pid int) {
+				c.Progress(api.Progress{Kind: kindExecStarted, Exec: exec, PID: pid})
+			})
 		}),
 		api.MethodExecRun: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.ExecResult, error) {
 			end, err := s.turns.take(ctx, c.line)

@@ -21,6 +21,7 @@ import (
 	"github.com/creachadair/jrpc2/channel"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/internal/params"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -35,6 +36,7 @@ type Config struct {
 	Shells     Shells
 	Pools      Pools
 	Workspaces Workspaces
+	Tools      Tools
 	Networks   Networks
 	Files      Files
 	Images     Images
@@ -64,7 +66,7 @@ var _ channel.Channel = (*jsonrpc.Channel)(nil)
 // New returns a server for the methods of api.Methods. It fails when a method
 // has no handler, a handler no method, or their types differ.
 func New(cfg Config) (*Server, error) {
-	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Workspaces == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
+	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Workspaces == nil || cfg.Tools == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
 		return nil, errors.New("server: Config needs an engine for every group of methods")
 	}
 	if cfg.Logger == nil {
@@ -118,7 +120,7 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 // where a sandbox's id is said.
 func endsWithConnection(method string) bool {
 	switch method {
-	case api.MethodSandboxCreate, api.MethodPoolAcquire:
+	case api.MethodSandboxCreate, api.MethodPoolAcquire, api.MethodToolsCall:
 		return true
 	case api.MethodFSRead, api.MethodFSWrite, api.MethodFSList, api.MethodFSPack, api.MethodFSUnpack:
 		return true // what the client's end of a pipe would decide is decided
@@ -247,17 +249,17 @@ func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method strin
 
 // extras deals with what params of any method may hold beside the method's own:
 // how many fds came along, and whether the client wants to hear of progress.
-func (d *dispatcher) extras(call *Call, method string, params json.RawMessage) error {
+func (d *dispatcher) extras(call *Call, method string, raw json.RawMessage) error {
 	var p struct {
 		FDs      int  `json:"fds"`
 		Progress bool `json:"progress"`
 	}
-	_ = json.Unmarshal(params, &p) // decoding proper reports what is wrong
+	_ = json.Unmarshal(raw, &p) // decoding proper reports what is wrong
 	switch came := call.FDs.Len(); {
 	case came > 0 && !d.s.fds[method]:
-		return invalidParams("fds", "Send fds only with methods that take them.", "%d fds came with %s, which takes none", came, method)
+		return params.Invalid("fds", "Send fds only with methods that take them.", "%d fds came with %s, which takes none", came, method)
 	case d.s.fds[method] && came != p.FDs:
-		return invalidParams("fds", `Send the fds on the sendmsg of the request itself, one request per sendmsg, and their number as "fds".`,
+		return params.Invalid("fds", `Send the fds on the sendmsg of the request itself, one request per sendmsg, and their number as "fds".`,
 			"%d fds are announced and %d came", p.FDs, came)
 	}
 	if p.Progress {

@@ -73,6 +73,8 @@ func TestMethods(t *testing.T) {
 		{"pool.list", `{}`, `{"pools":[]}`},
 		{"pool.resize", `{"pool":"p","size":3}`, `"total":0`},
 		{"pool.remove", `{"pool":"p"}`, `{"removed":0,"in_use":0}`},
+		{"tools.list", `{}`, `"name":"t"`},
+		{"tools.call", `{"sandbox":"x","name":"t","arguments":{"any":[1]}}`, `"content":[]`},
 		{"workspace.diff", `{"sandbox":"x","paths":["a"],"unified":true}`, `"changes":[]`},
 		{"workspace.apply", `{"sandbox":"x","force":true}`, `"applied":[],"failed":[]`},
 		{"workspace.discard", `{"sandbox":"x"}`, `"discarded":[]`},

@@ -73,7 +73,7 @@ func (c *call) list() (*filesapi.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lister{c: c, left: c.Limit, reply: &filesapi.Reply{}}
+	l := &lister{c: c, left: c.Limit, skip: c.Offset, reply: &filesapi.Reply{}}
 	l.out.WriteByte('[')
 	if err := l.folder(fd, "", 1); err != nil {
 		return nil, err
@@ -86,6 +86,7 @@ func (c *call) list() (*filesapi.Reply, error) {
 type lister struct {
 	c     *call
 	left  int64 // entries that may still be listed
+	skip  int64 // entries to leave out before
 	bytes int   // of all entries
 	out   bytes.Buffer
 	reply *filesapi.Reply
@@ -96,12 +97,16 @@ func (l *lister) folder(fd int, prefix string, depth int) error {
 	dir := os.NewFile(uintptr(fd), prefix)
 	defer dir.Close()
 	// One more than fits says that there are more. A folder may hold millions: only
-	// those that are listed are put in order.
-	names, err := dir.Readdirnames(int(min(l.left, maxNames)) + 1)
+	// those that are listed are put in order, unless pages are to fit together.
+	most := int64(maxNames)
+	if !l.c.Ordered {
+		most = min(l.left, most)
+	}
+	names, err := dir.Readdirnames(int(most) + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return bare(err)
 	}
-	if int64(len(names)) > l.left {
+	if int64(len(names)) > most {
 		l.reply.Truncated = true
 	}
 	slices.Sort(names)
@@ -151,6 +156,10 @@ func (l *lister) entry(dir int, name, prefix string, depth int) error {
 
 // add sends an entry, many in one packet.
 func (l *lister) add(e *filesapi.Entry) error {
+	if l.skip > 0 {
+		l.skip--
+		return nil
+	}
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err

@@ -22,7 +22,11 @@ func (c *call) write() (*filesapi.Reply, error) {
 	}
 	if c.Parents {
 		if dir, _ := split(c.Path); dir != "/" {
-			if _, err := makeFolders(dir, defaultFolder); err != nil {
+			_, err := makeFolders(dir, defaultFolder)
+			if errors.Is(err, unix.EEXIST) { // a file is there
+				err = at(dir, unix.ENOTDIR)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}

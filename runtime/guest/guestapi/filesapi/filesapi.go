@@ -84,11 +84,12 @@ type Request struct {
 	Path string `json:"path,omitempty"`
 	To   string `json:"to,omitempty"` // move: the new path; pack: the name of the topmost entry
 
-	Offset  int64  `json:"offset,omitempty"` // read: negative counts from the end
-	Limit   int64  `json:"limit,omitempty"`  // read: bytes, 0 with a pipe is all; list: entries
-	Depth   int    `json:"depth,omitempty"`  // list: levels below Path
-	Mode    *int64 `json:"mode,omitempty"`   // permission bits
-	Size    *int64 `json:"size,omitempty"`   // write from a pipe: fewer bytes are an error
+	Offset  int64  `json:"offset,omitempty"`  // read: negative counts from the end; list: entries to leave out
+	Limit   int64  `json:"limit,omitempty"`   // read: bytes, 0 with a pipe is all; list: entries
+	Depth   int    `json:"depth,omitempty"`   // list: levels below Path
+	Mode    *int64 `json:"mode,omitempty"`    // permission bits
+	Size    *int64 `json:"size,omitempty"`    // write from a pipe: fewer bytes are an error
+	Ordered bool   `json:"ordered,omitempty"` // list: the first of all names, not of those that come first
 	Special bool   `json:"special,omitempty"`
 	Follow  bool   `json:"follow,omitempty"`
 

@@ -1,4 +1,5 @@
-package server
+// Package params knows parameters by their Go types: it decodes them strictly, and describes them as JSON Schema.
+package params
 
 import (
 	"bytes"
@@ -13,16 +14,16 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// decodeParams decodes params strictly: names are compared exactly and unknown
+// Decode decodes params strictly: names are compared exactly and unknown
 // ones refused, at every depth. Absent params are the empty object. If the type
 // has a Validate method its word counts, too.
-func decodeParams(raw json.RawMessage, into any) error {
+func Decode(raw json.RawMessage, into any) error {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
 		raw = json.RawMessage("{}")
 	}
 	if raw[0] != '{' {
-		return invalidParams("", "Pass parameters by name, in an object.", "the parameters are not an object")
+		return Invalid("", "Pass parameters by name, in an object.", "the parameters are not an object")
 	}
 	t := reflect.TypeOf(into).Elem()
 	if err := walk(raw, t, "", func(json.RawMessage, reflect.Type, string) error { return nil }); err != nil {
@@ -33,10 +34,25 @@ func decodeParams(raw json.RawMessage, into any) error {
 		if err := walk(raw, t, "", checkValue); err != nil {
 			return err
 		}
-		return invalidParams("", "See rpc.discover for the types of the parameters.", "%v", err)
+		return Invalid("", "See rpc.discover for the types of the parameters.", "%v", err)
 	}
 	if v, ok := into.(interface{ Validate() error }); ok {
 		return v.Validate()
+	}
+	return nil
+}
+
+// DecodeWhole is Decode, and refuses an object in which a member is missing that has no default (no omitempty).
+func DecodeWhole(raw json.RawMessage, into any) error {
+	if err := Decode(raw, into); err != nil {
+		return err
+	}
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &members) // Decode could
+	for _, f := range Fields(reflect.TypeOf(into).Elem()) {
+		if _, ok := members[f.Name]; f.Required && !ok {
+			return Invalid(f.Name, f.Doc, "field %q is missing", f.Name)
+		}
 	}
 	return nil
 }
@@ -87,10 +103,10 @@ func checkValue(raw json.RawMessage, t reflect.Type, path string) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &te):
-		return invalidParams(path, fmt.Sprintf("Give a %s.", jsonKind(te.Type)),
+		return Invalid(path, fmt.Sprintf("Give a %s.", jsonKind(te.Type)),
 			"field %q: %s where a %s belongs", path, te.Value, jsonKind(te.Type))
 	default:
-		return invalidParams(path, "See rpc.discover for the type.", "field %q: %v", path, err)
+		return Invalid(path, "See rpc.discover for the type.", "field %q: %v", path, err)
 	}
 }
 
@@ -148,7 +164,7 @@ func unknownField(full, parent string, known []string) error {
 	if len(known) > 0 {
 		hint = fmt.Sprintf("%s takes: %s.", where, strings.Join(known, ", "))
 	}
-	return invalidParams(full, hint, "unknown field %q", full)
+	return Invalid(full, hint, "unknown field %q", full)
 }
 
 // jsonKind is the JSON word for a Go type.
@@ -170,7 +186,8 @@ func jsonKind(t reflect.Type) string {
 	return "object"
 }
 
-func invalidParams(field, hint, format string, args ...any) error {
+// Invalid is the error of parameters that are not possible; field, where it is not "", is the one.
+func Invalid(field, hint, format string, args ...any) error {
 	return &jsonrpc.Error{
 		Code:    jsonrpc.CodeInvalidParams,
 		Message: fmt.Sprintf(format, args...),

@@ -181,10 +181,10 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 	if err != nil {
 		return err
 	}
-	if t := spec.Limits.TimeoutS; t > 0 && (o.detach || o.tty || o.pool != "") {
+	if t := spec.Limits.TimeoutS; t > 0 && (o.detach || o.tty || o.pool != "" || spec.Scope != nil) {
 		o.timeout, spec.Limits.TimeoutS = &t, 0
 	}
-	if spec.Keep = o.keep || o.detach; !spec.Keep {
+	if spec.Keep = o.keep || o.detach || spec.Scope != nil; !spec.Keep {
 		spec.Owner = api.OwnerConnection
 	}
 	if o.detach {
@@ -216,8 +216,12 @@ func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []str
 			_, err = c.ExecStart(ctx, api.ExecParams{Sandbox: sb.ID, Argv: argv, Background: true, TimeoutS: o.timeout}, nil)
 		}
 		if err != nil {
+			err = cli.StartFailure(err)
+			if sb.Existing { // others have it, too
+				return err
+			}
 			_, rerr := c.Remove(context.WithoutCancel(ctx), sb.ID)
-			return errors.Join(cli.StartFailure(err), rerr)
+			return errors.Join(err, rerr)
 		}
 		_, err = fmt.Fprintln(out, sb.ID)
 		return err
@@ -289,7 +293,7 @@ func (r *runner) begin(ctx context.Context, spec api.Spec) (sb *api.Sandbox, err
 			}
 			err = errors.Join(err, r.client.Close())
 		}
-		if r.flags.keep || r.flags.private || !errors.Is(err, client.ErrLost) {
+		if r.flags.keep || r.flags.private || spec.Scope != nil || !errors.Is(err, client.ErrLost) {
 			break
 		}
 	}
@@ -371,6 +375,9 @@ func (r *runner) finish(ctx context.Context, sb *api.Sandbox) error {
 	ctx = context.WithoutCancel(ctx)
 	if r.overlay && !r.flags.json && r.result != nil {
 		r.summarize(ctx, sb)
+	}
+	if sb.Scope != nil { // which decides when it ends
+		return nil
 	}
 	if r.flags.keep {
 		if !r.flags.json {

@@ -45,6 +45,11 @@ var notYet = []struct{ name, short, argument, hint string }{
 func (o *specFlags) add(fs *pflag.FlagSet) {
 	s := &o.spec
 	fs.StringVar(&s.Name, "name", "", "`NAME` that other commands may use instead of the id")
+	fs.Func("scope", "use the sandbox of a scope, `KIND:KEY`, made if there is none; KIND is session, agent or shared", func(v string) error {
+		scope, err := api.ParseScope(v)
+		s.Scope = &scope
+		return err
+	})
 	fs.StringVar(&s.Hostname, "hostname", "", "host `NAME` inside (default: the id)")
 	fs.StringArrayVarP(&o.labels, "label", "l", nil, "label, `NAME[=VALUE]`; may be repeated")
 	fs.StringArrayVarP(&o.env, "env", "e", nil, "environment, `NAME[=VALUE]`, your own value without one; may be repeated")

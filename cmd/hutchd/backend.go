@@ -110,6 +110,16 @@ func (b *backend) Create(ctx context.Context, who server.Actor, p api.CreatePara
 	})
 }
 
+func (b *backend) Scopes() []api.ScopeInfo { return b.d.manager.Scopes() }
+
+func (b *backend) ResetScope(ctx context.Context, who server.Actor, s api.Scope) (api.Sandbox, error) {
+	return b.d.manager.ResetScope(ctx, who.UID, who.Conn, s)
+}
+
+func (b *backend) EndScope(ctx context.Context, who server.Actor, s api.Scope) (api.KillResult, error) {
+	return b.d.manager.EndScope(ctx, who.UID, s)
+}
+
 func (b *backend) Get(ref string) (api.Sandbox, error) { return b.d.manager.Get(ref) }
 func (b *backend) List(p api.ListParams) []api.Sandbox { return b.d.manager.List(p) }
 func (b *backend) Signal(ctx context.Context, p api.SignalParams) error {

@@ -28,6 +28,9 @@ const (
 	MethodWorkDiff      = "workspace.diff"
 	MethodWorkApply     = "workspace.apply"
 	MethodWorkDiscard   = "workspace.discard"
+	MethodScopeList     = "scope.list"
+	MethodScopeReset    = "scope.reset"
+	MethodScopeEnd      = "scope.end"
 	MethodToolsList     = "tools.list"
 	MethodToolsCall     = "tools.call"
 	MethodExecRun       = "exec.run"
@@ -129,6 +132,9 @@ var Methods = []Method{
 	{MethodWorkDiff, "Lists what a sandbox has changed in its workspace of mode overlay, as a diff if asked to.", WorkspaceDiffParams{}, WorkspaceDiff{}, false},
 	{MethodWorkApply, "Brings what a sandbox has changed into the user's folder.", WorkspaceApplyParams{}, WorkspaceApplied{}, true},
 	{MethodWorkDiscard, "Makes what a sandbox has changed in its workspace as it is in the user's folder.", WorkspaceParams{}, WorkspaceDiscarded{}, false},
+	{MethodScopeList, "Lists the scopes that have a sandbox, oldest first.", Empty{}, Scopes{}, false},
+	{MethodScopeReset, "Replaces a scope's sandbox by a new one, made as it was.", ScopeParams{}, Sandbox{}, false},
+	{MethodScopeEnd, "Removes a scope's sandbox.", ScopeParams{}, KillResult{}, false},
 	{MethodToolsList, "Lists the tools that a language model can work with, with their schemas.", Empty{}, ToolList{}, false},
 	{MethodToolsCall, "Calls a tool in a sandbox.", ToolCallParams{}, ToolResult{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},

@@ -34,6 +34,8 @@ func (p *PoolSpec) Validate() error {
 		return invalid("sandbox.name", "%s", whose).WithHint("give the name to pool.acquire")
 	case sp.Owner != "":
 		return invalid("sandbox.owner", "%s", whose).WithHint("give the owner to pool.acquire")
+	case sp.Scope != nil:
+		return invalid("sandbox.scope", "%s", whose).WithHint("use sandbox.create for a sandbox of a scope")
 	case sp.Workspace != nil && sp.Workspace.Mode != ModeNone:
 		return invalid("sandbox.workspace", "%s", whose).WithHint("use sandbox.create for a sandbox with a workspace, or copy files with fs.write")
 	case len(sp.Mounts) > 0:

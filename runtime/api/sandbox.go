@@ -210,26 +210,12 @@ const (
 // start. They are in the sandbox's cgroup on top of Limits.PIDs.
 const InitThreads = 14
 
-// ScopeKind says what a sandbox belongs to.
-type ScopeKind string
-
-// The scopes.
-const (
-	ScopeSession ScopeKind = "session"
-	ScopeAgent   ScopeKind = "agent"
-	ScopeShared  ScopeKind = "shared"
-)
-
-// Scope ties a sandbox to a session, an agent, or everybody.
-type Scope struct {
-	Kind ScopeKind `json:"kind"`
-	Key  string    `json:"key,omitempty"`
-}
-
 // Sandbox is the record of one sandbox.
 type Sandbox struct {
 	ID       string            `json:"id"`
 	Name     string            `json:"name,omitempty"`
+	Scope    *Scope            `json:"scope,omitempty"`
+	Existing bool              `json:"existing,omitempty"` // of sandbox.create: its scope had it
 	State    State             `json:"state"`
 	Reason   string            `json:"reason,omitempty"` // why it stopped, failed or is paused
 	Paused   *Pause            `json:"paused,omitempty"` // while it is

@@ -45,7 +45,7 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkSeccomp, checkLandlock, checkAppArmor, checkUnbuilt,
+		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkScope, checkSeccomp, checkLandlock, checkAppArmor, checkUnbuilt,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
@@ -234,10 +234,18 @@ func checkUnbuilt(s *Spec) error {
 	switch {
 	case s.Template != "":
 		return unavailable("template", "templates")
-	case s.Scope != nil:
-		return unavailable("scope", "scopes")
 	}
 	return nil
+}
+
+func checkScope(s *Spec) error {
+	switch {
+	case s.Scope == nil:
+		return nil
+	case s.Owner != "":
+		return invalid("owner", "given together with a scope, which decides").WithHint("leave it out; scopes of kind session end with their connections")
+	}
+	return s.Scope.Validate()
 }
 
 func checkSeccomp(s *Spec) error {

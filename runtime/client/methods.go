@@ -124,6 +124,23 @@ func (c *Client) RemovePool(ctx context.Context, name string) (api.PoolRemoved, 
 	return get[api.PoolRemoved](ctx, c, api.MethodPoolRemove, api.PoolParams{Pool: name})
 }
 
+// Scopes lists the scopes that have a sandbox, oldest first.
+func (c *Client) Scopes(ctx context.Context) ([]api.ScopeInfo, error) {
+	r, err := get[api.Scopes](ctx, c, api.MethodScopeList, nil)
+	return r.Scopes, err
+}
+
+// ResetScope replaces a scope's sandbox by a new one, made as it was, and returns its record.
+func (c *Client) ResetScope(ctx context.Context, s api.Scope) (api.Sandbox, error) {
+	return get[api.Sandbox](ctx, c, api.MethodScopeReset, api.ScopeParams{Scope: s})
+}
+
+// EndScope removes a scope's sandbox and returns the pids that were killed.
+func (c *Client) EndScope(ctx context.Context, s api.Scope) ([]int, error) {
+	r, err := get[api.KillResult](ctx, c, api.MethodScopeEnd, api.ScopeParams{Scope: s})
+	return r.Killed, err
+}
+
 // Tools lists the tools that a language model can work with.
 func (c *Client) Tools(ctx context.Context) ([]api.Tool, error) {
 	r, err := get[api.ToolList](ctx, c, api.MethodToolsList, nil)

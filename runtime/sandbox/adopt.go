@@ -187,7 +187,8 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
 		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record,
 		door: newDoor(), clock: newClock(from.Clock),
-		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1), orphaned: from.Spec.Owner == api.OwnerConnection,
+		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
+		orphaned: from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil && from.Spec.Scope.Kind == api.ScopeSession,
 	}
 	m.placeCgroup(s)
 	if s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs"))); from.Project {
@@ -252,6 +253,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if s.name != "" {
 		m.byName[s.name] = s
 	}
+	m.adoptScope(s)
 	m.mu.Unlock()
 	m.watchCalls(s)
 	for i := range h.Execs {
@@ -334,6 +336,9 @@ func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
 			WithHint("only a sandbox with owner connection does, for %s after the daemon was restarted", claimGrace)
 	}
 	s.orphaned, s.conn = false, conn
+	if s.spec.Scope != nil {
+		m.scopeOf(keyOf(s.user, *s.spec.Scope)).users[conn] = true
+	}
 	return s.Record(), nil
 }
 

@@ -113,9 +113,19 @@ func (f *creation) run(ctx context.Context) (err error) {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Create makes a sandbox and returns its record when PID 1 waits for commands.
+// Create makes a sandbox, or finds the one of its scope, and returns its record when PID 1 waits for commands.
 // When it fails, or ctx ends, nothing of it is left.
 func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, error) {
+	if req.Spec.Scope == nil {
+		return m.createNew(ctx, req)
+	}
+	if err := req.Spec.Validate(); err != nil {
+		return api.Sandbox{}, err
+	}
+	return m.inScope(ctx, req)
+}
+
+func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox, error) {
 	if req.Spec.Network.IsZero() {
 		req.Spec.Network = m.settings.Load().Network
 	}

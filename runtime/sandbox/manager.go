@@ -95,6 +95,7 @@ type Manager struct {
 	gone     map[uint64]bool // connections that ended while a create was under way
 	creating map[uint64]int
 	pools    map[string]*pool
+	scopes   map[scopeKey]*scope
 	started  bool // sandboxes and pools of the hutchd before have been taken over
 }
 
@@ -120,6 +121,7 @@ func NewManager(cfg Config) *Manager {
 		gone:     map[uint64]bool{},
 		creating: map[uint64]int{},
 		pools:    map[string]*pool{},
+		scopes:   map[scopeKey]*scope{},
 		removing: make(chan struct{}, 2),
 		walks:    make(chan struct{}, maxWalks),
 		lastBusy: time.Now(),
@@ -277,6 +279,7 @@ func (m *Manager) forget(s *Sandbox) error {
 		delete(m.byName, s.name)
 	}
 	m.lastBusy = time.Now()
+	m.unscope(s)
 	if s.pool != nil {
 		s.pool.lost(s)
 	}
@@ -386,6 +389,11 @@ func (m *Manager) Disconnected(conn uint64) {
 	for _, s := range m.byID {
 		if s.conn == conn && s.spec.Owner == api.OwnerConnection && s.state() != api.Creating {
 			owned = append(owned, s)
+		}
+	}
+	for _, sc := range m.scopes {
+		if sc.users[conn] {
+			m.leaveScope(sc, conn)
 		}
 	}
 	m.mu.Unlock()

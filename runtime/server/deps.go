@@ -42,6 +42,9 @@ type Sandboxes interface {
 	Resume(ctx context.Context, ref string) (api.Sandbox, error)
 	// Update changes limits of a sandbox that runs and returns its record.
 	Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, error)
+	Scopes() []api.ScopeInfo
+	ResetScope(ctx context.Context, who Actor, s api.Scope) (api.Sandbox, error)
+	EndScope(ctx context.Context, who Actor, s api.Scope) (api.KillResult, error)
 	Stats(ref string) (api.Stats, error)
 	Processes(ref string) (api.Processes, error)
 }

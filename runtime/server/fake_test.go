@@ -57,6 +57,13 @@ func (f fakeSandboxes) Create(ctx context.Context, _ Actor, p api.CreateParams, 
 	}
 	return api.Sandbox{ID: "sb_1", Image: p.Image}, nil
 }
+func (fakeSandboxes) Scopes() []api.ScopeInfo { return nil }
+func (fakeSandboxes) ResetScope(_ context.Context, _ Actor, s api.Scope) (api.Sandbox, error) {
+	return api.Sandbox{ID: "sb_1", Scope: &s}, nil
+}
+func (fakeSandboxes) EndScope(context.Context, Actor, api.Scope) (api.KillResult, error) {
+	return api.KillResult{}, nil
+}
 func (f fakeSandboxes) Get(ref string) (api.Sandbox, error) {
 	if f.get != nil {
 		return f.get(ref)

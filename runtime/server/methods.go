@@ -137,6 +137,17 @@ func (s *Server) handlers() map[string]handler {
 			r.Discarded, r.Failed = orEmpty(r.Discarded), orEmpty(r.Failed)
 			return r, err
 		}),
+		api.MethodScopeList: handle(func(context.Context, *Call, empty) (api.Scopes, error) {
+			return api.Scopes{Scopes: orEmpty(boxes.Scopes())}, nil
+		}),
+		api.MethodScopeReset: handle(func(ctx context.Context, c *Call, p api.ScopeParams) (api.Sandbox, error) {
+			return boxes.ResetScope(ctx, c.Actor, p.Scope)
+		}),
+		api.MethodScopeEnd: handle(func(ctx context.Context, c *Call, p api.ScopeParams) (api.KillResult, error) {
+			r, err := boxes.EndScope(ctx, c.Actor, p.Scope)
+			r.Killed = orEmpty(r.Killed)
+			return r, err
+		}),
 		api.MethodToolsList: handle(func(context.Context, *Call, empty) (api.ToolList, error) {
 			return api.ToolList{Tools: tools.Tools()}, nil
 		}),

@@ -1,0 +1,313 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// A scope has at most one sandbox, which whoever names the scope gets: the first call makes it.
+
+// scopeKey names a scope. Those of kind shared are everybody's.
+type scopeKey struct {
+	user uint32
+	api.Scope
+}
+
+func keyOf(user uint32, scope api.Scope) scopeKey {
+	if scope.Kind == api.ScopeShared {
+		user = 0
+	}
+	return scopeKey{user, scope}
+}
+
+// scope is one that has a sandbox, or in which one is being made.
+type scope struct {
+	turn chan struct{} // held by whoever makes, finds or removes its sandbox
+
+	// Manager.mu guards what follows.
+	s       *Sandbox        // nil while there is none
+	users   map[uint64]bool // the connections that have asked for it and still are
+	waiting int             // for turn, or having it
+}
+
+// takeScope waits for the turn in a scope, which leave ends.
+func (m *Manager) takeScope(ctx context.Context, k scopeKey) (sc *scope, leave func(), err error) {
+	m.mu.Lock()
+	sc = m.scopeOf(k)
+	sc.waiting++
+	m.mu.Unlock()
+	done := func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		sc.waiting--
+		m.tidyScope(k, sc)
+	}
+	select {
+	case sc.turn <- struct{}{}:
+	case <-ctx.Done():
+		done()
+		return nil, nil, context.Cause(ctx)
+	}
+	return sc, func() { <-sc.turn; done() }, nil
+}
+
+// scopeOf finds or makes a scope; mu is held.
+func (m *Manager) scopeOf(k scopeKey) *scope {
+	sc := m.scopes[k]
+	if sc == nil {
+		sc = &scope{turn: make(chan struct{}, 1), users: map[uint64]bool{}}
+		m.scopes[k] = sc
+	}
+	return sc
+}
+
+// tidyScope forgets a scope that nobody needs; mu is held.
+func (m *Manager) tidyScope(k scopeKey, sc *scope) {
+	if sc.s == nil && sc.waiting == 0 && m.scopes[k] == sc {
+		delete(m.scopes, k)
+	}
+}
+
+// inScope returns the sandbox of the scope that req names, made if there is none.
+func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox, err error) {
+	k := keyOf(req.User, *req.Spec.Scope)
+	sc, leave, err := m.takeScope(ctx, k)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer leave()
+	m.mu.Lock()
+	s := sc.s
+	m.creating[req.Conn]++
+	m.mu.Unlock()
+	if s == nil {
+		if r, err = m.createNew(ctx, req); err == nil {
+			m.mu.Lock()
+			s = m.byID[r.ID] // nil when it has been removed again
+			m.mu.Unlock()
+		}
+	} else if err = usable(s, &req.Spec); err == nil {
+		r = s.Record()
+		r.Existing = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	gone := m.doneCreating(req.Conn)
+	if err != nil || s == nil || m.byID[s.id] != s {
+		return r, err
+	}
+	sc.s, s.orphaned = s, false
+	if sc.users[req.Conn] = true; gone {
+		m.leaveScope(sc, req.Conn)
+	}
+	return r, nil
+}
+
+// leaveScope notes that a connection is gone. A session ends with the last one; mu is held.
+func (m *Manager) leaveScope(sc *scope, conn uint64) {
+	if delete(sc.users, conn); len(sc.users) == 0 && sc.s != nil && sc.s.spec.Scope.Kind == api.ScopeSession {
+		m.removeLocked(sc.s, "the last connection of its session ended")
+	}
+}
+
+// adoptScope finds the scope of a sandbox of a hutchd before; mu is held.
+func (m *Manager) adoptScope(s *Sandbox) {
+	if s.spec.Scope != nil {
+		m.scopeOf(keyOf(s.user, *s.spec.Scope)).s = s
+	}
+}
+
+// unscope says that a sandbox is no longer its scope's; mu is held.
+func (m *Manager) unscope(s *Sandbox) {
+	if s.spec.Scope == nil {
+		return
+	}
+	k := keyOf(s.user, *s.spec.Scope)
+	if sc := m.scopes[k]; sc != nil && sc.s == s {
+		sc.s = nil
+		m.tidyScope(k, sc)
+	}
+}
+
+// usable refuses a scope's sandbox that has ended, or is another than sp asks for. What sp does not mention is as it is.
+func usable(s *Sandbox, sp *api.Spec) error {
+	scope := *s.spec.Scope
+	if st := s.state(); st != api.Running && st != api.Paused {
+		return api.Errorf(api.FailedPrecondition, "the sandbox %s of scope %s is %s", s.id, scope, st).WithField("scope").
+			WithHint("hutch commit saves its files; hutch scope reset %s makes a new one", scope)
+	}
+	want, has := reflect.ValueOf(*sp), reflect.ValueOf(s.spec)
+	for i := range want.NumField() {
+		field := want.Type().Field(i)
+		if freely[field.Name] || want.Field(i).IsZero() {
+			continue
+		}
+		a, b := want.Field(i).Interface(), has.Field(i).Interface()
+		switch field.Name {
+		case "Workspace":
+			a, b = folderOf(a.(*api.Workspace)), folderOf(b.(*api.Workspace))
+		case "Mounts":
+			a, b = foldersOf(a.([]api.Mount)), foldersOf(b.([]api.Mount))
+		case "Network":
+			a, b = sp.Network.Settled(), s.spec.Network.Settled()
+		}
+		if !reflect.DeepEqual(a, b) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			return api.Errorf(api.FailedPrecondition, "the sandbox %s of scope %s has another %s", s.id, scope, name).WithField(name).
+				WithHint("leave it out, choose another key, or begin anew: hutch scope end %s", scope)
+		}
+	}
+	return nil
+}
+
+// freely are fields that need not be those of the sandbox that there is.
+var freely = map[string]bool{"Scope": true, "Labels": true, "Pull": true, "TTLS": true, "IdleS": true, "TTLAction": true, "IdleAction": true, "Keep": true}
+
+// folderOf is a workspace without how it came here.
+func folderOf(w *api.Workspace) api.Workspace {
+	if w == nil {
+		return api.Workspace{Mode: api.ModeNone}
+	}
+	c := *w
+	c.FD = nil
+	return c
+}
+
+func foldersOf(list []api.Mount) []api.Mount {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].FD = nil
+	}
+	return list
+}
+
+// Scopes lists the scopes that have a sandbox.
+func (m *Manager) Scopes() []api.ScopeInfo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []api.ScopeInfo
+	for k, sc := range m.scopes {
+		if sc.s == nil {
+			continue
+		}
+		r := sc.s.Record()
+		list = append(list, api.ScopeInfo{Scope: k.Scope, Sandbox: r.ID, Name: r.Name, Image: r.Image, State: r.State, Created: r.Created, Connections: len(sc.users)})
+	}
+	slices.SortFunc(list, func(a, b api.ScopeInfo) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Sandbox, b.Sandbox))
+	})
+	return list
+}
+
+// ResetScope puts a new sandbox, made as the old one was, in its place.
+func (m *Manager) ResetScope(ctx context.Context, user uint32, conn uint64, scope api.Scope) (api.Sandbox, error) {
+	if err := scope.Validate(); err != nil {
+		return api.Sandbox{}, err
+	}
+	sc, leave, err := m.takeScope(ctx, keyOf(user, scope))
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer leave()
+	s, err := m.scoped(sc, scope)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	folders, err := foldersAgain(s)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer folders.close()
+	if _, err := m.Remove(ctx, s.id); err != nil {
+		return api.Sandbox{}, err
+	}
+	r, err := m.createNew(ctx, CreateRequest{Spec: s.spec, FDs: folders, User: s.user, Conn: conn, Progress: func(api.Progress) {}})
+	if err != nil {
+		return api.Sandbox{}, fmt.Errorf("the sandbox of scope %s was removed, and a new one could not be made: %w", scope, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if sc.s = m.byID[r.ID]; scope.Kind == api.ScopeSession && len(sc.users) == 0 && sc.s != nil { // all went meanwhile
+		m.removeLocked(sc.s, "the last connection of its session ended")
+	}
+	return r, nil
+}
+
+// EndScope removes a scope's sandbox.
+func (m *Manager) EndScope(ctx context.Context, user uint32, scope api.Scope) (api.KillResult, error) {
+	if err := scope.Validate(); err != nil {
+		return api.KillResult{}, err
+	}
+	sc, leave, err := m.takeScope(ctx, keyOf(user, scope))
+	if err != nil {
+		return api.KillResult{}, err
+	}
+	defer leave()
+	s, err := m.scoped(sc, scope)
+	if err != nil {
+		return api.KillResult{}, err
+	}
+	return m.Remove(ctx, s.id)
+}
+
+// scoped is the sandbox of a scope whose turn the caller has.
+func (m *Manager) scoped(sc *scope, name api.Scope) (*Sandbox, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if sc.s == nil {
+		return nil, api.Errorf(api.NotFound, "scope %s has no sandbox", name).WithField("scope").WithHint("hutch scope ls lists the scopes")
+	}
+	return sc.s, nil
+}
+
+// trees are the host folders of a sandbox that is to be made anew, by the fds that its client sent.
+type trees map[int]*os.File
+
+// foldersAgain takes them from the mounts of the sandbox before, so that nobody need be asked again, and no path be
+// walked that now leads elsewhere.
+func foldersAgain(s *Sandbox) (trees, error) {
+	wanted, err := inOrder(hostFolders(&s.spec))
+	if err != nil {
+		return nil, err
+	}
+	t := trees{}
+	for i, m := range wanted {
+		if m.FD == nil {
+			continue
+		}
+		at := filepath.Join(s.dir, "mnt", fmt.Sprint(i))
+		fd, err := unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		if err != nil {
+			t.close()
+			return nil, fmt.Errorf("take the mount of %s again: %w", m.Source, err)
+		}
+		t[*m.FD] = os.NewFile(uintptr(fd), m.Source)
+	}
+	return t, nil
+}
+
+// Take hands over one.
+func (t trees) Take(index int) (*os.File, error) {
+	f := t[index]
+	if f == nil {
+		return nil, api.Errorf(api.Internal, "no fd %d of the sandbox before", index).WithHint("end the scope and create it anew")
+	}
+	delete(t, index)
+	return f, nil
+}
+
+func (t trees) close() {
+	for _, f := range t {
+		_ = f.Close()
+	}
+}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -127,6 +128,12 @@ func (m *Manager) Acquire(ctx context.Context, a api.AcquireParams, conn uint64)
 	m.creating[conn]++
 	m.mu.Unlock()
 	r, err := m.acquire(ctx, &a, conn)
+	for range acquireTries {
+		if !errors.Is(err, errEnded) {
+			break
+		}
+		r, err = m.acquire(ctx, &a, conn)
+	}
 	m.mu.Lock()
 	gone := m.doneCreating(conn)
 	m.mu.Unlock()
@@ -136,6 +143,16 @@ func (m *Manager) Acquire(ctx context.Context, a api.AcquireParams, conn uint64)
 		}
 	}
 	return r, err
+}
+
+// acquireTries is how often an acquire is repeated that got a sandbox which died at that moment.
+const acquireTries = 5
+
+// errEnded is why another sandbox is tried.
+var errEnded = errors.New("has just ended")
+
+func errEndedIn(s *Sandbox, pool string) error {
+	return api.Errorf(api.Unavailable, "sandbox %s of pool %q: %w", s.id, pool, errEnded).WithHint("try again")
 }
 
 func (m *Manager) acquire(ctx context.Context, a *api.AcquireParams, conn uint64) (*api.Sandbox, error) {
@@ -233,11 +250,14 @@ func (m *Manager) hand(ctx context.Context, p *pool, s *Sandbox, a *api.AcquireP
 	}
 	if !s.transition(api.Running, "") {
 		m.removeLater(s, "it ended while it waited")
-		return nil, api.Errorf(api.Unavailable, "sandbox %s of pool %q has just ended", s.id, a.Pool).WithHint("try again")
+		return nil, errEndedIn(s, a.Pool)
 	}
 	m.audit(ctx, s, "", api.AuditAcquired, api.AuditAcquisition{Pool: a.Pool, Name: a.Name}, 0)
 	s.rearmIdle(m)
 	if err := s.save(); err != nil { // the next hutchd would take it for one that waits
+		if st := s.state(); st != api.Running { // its folder goes, too
+			err = errEndedIn(s, a.Pool)
+		}
 		m.removeLater(s, "it could not be handed over")
 		return nil, err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/code"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
@@ -210,7 +211,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	}
 	undo.Add(func() error { d.tools.Close(); return nil })
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Workspaces: workspaceBackend{d}, Tools: d.tools, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 

@@ -31,6 +31,9 @@ const (
 	MethodScopeList     = "scope.list"
 	MethodScopeReset    = "scope.reset"
 	MethodScopeEnd      = "scope.end"
+	MethodCodeRun       = "code.run"
+	MethodCodeContexts  = "code.contexts"
+	MethodCodeEnd       = "code.end_context"
 	MethodToolsList     = "tools.list"
 	MethodToolsCall     = "tools.call"
 	MethodExecRun       = "exec.run"
@@ -135,6 +138,9 @@ var Methods = []Method{
 	{MethodScopeList, "Lists the scopes that have a sandbox, oldest first.", Empty{}, Scopes{}, false},
 	{MethodScopeReset, "Replaces a scope's sandbox by a new one, made as it was.", ScopeParams{}, Sandbox{}, false},
 	{MethodScopeEnd, "Removes a scope's sandbox.", ScopeParams{}, KillResult{}, false},
+	{MethodCodeRun, "Runs a piece of code, in an interpreter that is kept for the next or in one of its own.", CodeParams{}, CodeResult{}, false},
+	{MethodCodeContexts, "Lists the interpreters that are kept in a sandbox.", SandboxParams{}, CodeContexts{}, false},
+	{MethodCodeEnd, "Ends an interpreter that is kept; what it knows is gone.", CodeContextParams{}, Empty{}, false},
 	{MethodToolsList, "Lists the tools that a language model can work with, with their schemas.", Empty{}, ToolList{}, false},
 	{MethodToolsCall, "Calls a tool in a sandbox.", ToolCallParams{}, ToolResult{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},

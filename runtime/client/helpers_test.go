@@ -30,7 +30,7 @@ func TestHelpers(t *testing.T) {
 		}
 		return map[string]any{
 			"pools": []any{map[string]any{"name": "q"}}, "in_use": 8,
-			"scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
+			"text": "text", "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
 			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
@@ -91,6 +91,14 @@ func TestHelpers(t *testing.T) {
 			return r.ID, err
 		}},
 		{"scope.end", `{"kind":"agent","key":"k"}`, "[3]", func() (any, error) { return c.EndScope(ctx, api.Scope{Kind: api.ScopeAgent, Key: "k"}) }},
+		{"code.run", `{"sandbox":"x","language":"python","code":"1"}`, "text", func() (any, error) {
+			r, err := c.RunCode(ctx, api.CodeParams{Sandbox: "x", Language: "python", Code: "1"})
+			return r.Text, err
+		}},
+		{"code.contexts", `{"sandbox":"x"}`, "cc", func() (any, error) { r, err := c.CodeContexts(ctx, "x"); return r[0].Context, err }},
+		{"code.end_context", `{"sandbox":"x","language":"python"}`, "ok", func() (any, error) {
+			return "ok", c.EndCodeContext(ctx, api.CodeContextParams{Sandbox: "x", Language: "python"})
+		}},
 		{"tools.list", `{}`, "t", func() (any, error) { r, err := c.Tools(ctx); return r[0].Name, err }},
 		{"tools.call", `{"sandbox":"x","name":"t","arguments":{"a":1}}`, "done", func() (any, error) {
 			r, err := c.CallTool(ctx, api.ToolCallParams{Sandbox: "x", Name: "t", Arguments: json.RawMessage(`{"a":1}`)}, nil)

@@ -141,6 +141,22 @@ func (c *Client) EndScope(ctx context.Context, s api.Scope) ([]int, error) {
 	return r.Killed, err
 }
 
+// RunCode runs a piece of code and returns when it is done. When ctx ends first, it is interrupted.
+func (c *Client) RunCode(ctx context.Context, p api.CodeParams) (api.CodeResult, error) {
+	return get[api.CodeResult](ctx, c, api.MethodCodeRun, p)
+}
+
+// CodeContexts lists the interpreters that are kept in a sandbox.
+func (c *Client) CodeContexts(ctx context.Context, sandbox string) ([]api.CodeContext, error) {
+	r, err := get[api.CodeContexts](ctx, c, api.MethodCodeContexts, api.SandboxParams{Sandbox: sandbox})
+	return r.Contexts, err
+}
+
+// EndCodeContext ends an interpreter that is kept.
+func (c *Client) EndCodeContext(ctx context.Context, p api.CodeContextParams) error {
+	return c.Call(ctx, api.MethodCodeEnd, p, nil)
+}
+
 // Tools lists the tools that a language model can work with.
 func (c *Client) Tools(ctx context.Context) ([]api.Tool, error) {
 	r, err := get[api.ToolList](ctx, c, api.MethodToolsList, nil)

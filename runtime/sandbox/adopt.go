@@ -345,9 +345,10 @@ func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
 // adoptExec takes over one exec. e's files are its own from now on.
 func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldExec, meta *execMeta, guest *guestapi.Exec) {
 	r := &running{
-		id: e.ID, s: s, params: meta.Params, open: meta.Input, guest: meta.Guest, exec: guest, shell: meta.Shell,
+		id: e.ID, s: s, params: meta.Params, open: meta.Input, guest: meta.Guest, exec: guest, shell: meta.Shell, kept: meta.Kept,
 		start: meta.Start, until: meta.Until, before: meta.Paused, done: make(chan struct{}), io: &stdio{},
 	}
+	r.params.User = meta.User
 	r.bounds = bounds{cpu: meta.CPU, output: meta.Output, fsize: meta.FSize}
 	r.oom, r.pids = meta.OOM, meta.PIDs
 	r.group, r.group.Once = meta.Group, true
@@ -396,6 +397,10 @@ func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldEx
 	m.addExec(r)
 	if r.shell != "" {
 		m.adoptShell(r, e.Note, r.io.channel)
+	}
+	if r.kept != "" {
+		s.addShell(1)
+		m.watchKept(r)
 	}
 	if r.bounds.cpu > 0 && s.grouped {
 		go m.watchCPU(limited, r)

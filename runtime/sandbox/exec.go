@@ -27,6 +27,7 @@ type running struct {
 	bounds bounds
 	open   bool   // stdin is open for exec.write
 	shell  string // its id, when it is one
+	kept   string // its name, when it is one (KeepExec)
 	guest  uint64 // the exec's id on the guest channel
 	exec   *guestapi.Exec
 	io     *stdio
@@ -82,6 +83,7 @@ type ExecRequest struct {
 
 	channel *os.File // the exec is a shell, and this the stdin of its worker
 	kept    *os.File // and the other end
+	keep    string   // of KeepExec
 }
 
 // killTimeout bounds how long PID 1 may take to report the end of an exec that
@@ -154,9 +156,13 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if req.channel != nil {
 		r.shell = newID("sh_")
 	}
+	r.kept = req.keep
 	m.beginDisk(r)
 	if r.bounds, err = m.boundsOf(s, p); err != nil {
 		return nil, err
+	}
+	if r.kept != "" {
+		r.bounds.timeout = 0
 	}
 	if r.bounds.timeout > 0 {
 		r.until = r.start.Add(r.bounds.timeout)

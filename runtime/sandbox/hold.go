@@ -43,6 +43,9 @@ type execMeta struct {
 	Master bool `json:"master,omitempty"`
 	// Shell is the id of the shell that the exec is. Its channel is kept.
 	Shell string `json:"shell,omitempty"`
+	// Kept is the name of an exec that is kept for later (KeepExec), User whose it is.
+	Kept string `json:"kept,omitempty"`
+	User string `json:"user,omitempty"`
 }
 
 // execEnd is noted when the exec has ended, before PID 1 may forget that.
@@ -70,7 +73,7 @@ func (m *Manager) hold(r *running, io *stdio) error {
 		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, FSizeOwn: r.bounds.fsizeOwn, FileSize: r.bounds.fileSize, WasOver: r.wasOver, Group: r.group, OOM: r.oom, PIDs: r.pids,
 		// All that is shown of an exec later.
 		Params: api.ExecParams{Sandbox: p.Sandbox, Argv: p.Argv, Command: p.Command, Background: p.Background, Pty: p.Pty},
-		Input:  io.input != nil, Master: io.master != nil, Shell: r.shell,
+		Input:  io.input != nil, Master: io.master != nil, Shell: r.shell, Kept: r.kept, User: p.User,
 	}
 	e := launchapi.Exec{ID: r.id, Size: spoolSize, Roles: io.roles}
 	files := slices.Clone(io.lend)

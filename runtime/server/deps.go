@@ -69,6 +69,13 @@ type Workspaces interface {
 	DiscardWorkspace(ctx context.Context, p api.WorkspaceParams) (api.WorkspaceDiscarded, error)
 }
 
+// Code runs pieces of code in sandboxes.
+type Code interface {
+	RunCode(ctx context.Context, who Actor, p api.CodeParams, progress func(api.Progress)) (api.CodeResult, error)
+	CodeContexts(ref string) ([]api.CodeContext, error)
+	EndCodeContext(ctx context.Context, p api.CodeContextParams) error
+}
+
 // Tools are what a language model works with in a sandbox.
 type Tools interface {
 	Tools() []api.Tool

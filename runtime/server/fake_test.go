@@ -162,6 +162,14 @@ func (fakeShells) CloseShell(context.Context, api.ShellRef) (api.ExecResult, err
 }
 func (fakeShells) Shells(string) ([]api.Shell, error) { return nil, nil }
 
+type fakeCode struct{}
+
+func (fakeCode) RunCode(context.Context, Actor, api.CodeParams, func(api.Progress)) (api.CodeResult, error) {
+	return api.CodeResult{Artifacts: []api.Artifact{}}, nil
+}
+func (fakeCode) CodeContexts(string) ([]api.CodeContext, error)              { return nil, nil }
+func (fakeCode) EndCodeContext(context.Context, api.CodeContextParams) error { return nil }
+
 type fakeTools struct{}
 
 func (fakeTools) Tools() []api.Tool { return []api.Tool{{Name: "t"}} }
@@ -279,7 +287,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}

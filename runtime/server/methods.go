@@ -43,7 +43,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	events, audit, shells, networks, pools, workspaces, tools := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools, s.cfg.Workspaces, s.cfg.Tools
+	events, audit, shells, networks, pools, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -147,6 +147,16 @@ func (s *Server) handlers() map[string]handler {
 			r, err := boxes.EndScope(ctx, c.Actor, p.Scope)
 			r.Killed = orEmpty(r.Killed)
 			return r, err
+		}),
+		api.MethodCodeRun: handle(func(ctx context.Context, c *Call, p api.CodeParams) (api.CodeResult, error) {
+			return code.RunCode(ctx, c.Actor, p, c.Progress)
+		}),
+		api.MethodCodeContexts: handle(func(_ context.Context, _ *Call, p api.SandboxParams) (api.CodeContexts, error) {
+			list, err := code.CodeContexts(p.Sandbox)
+			return api.CodeContexts{Contexts: orEmpty(list)}, err
+		}),
+		api.MethodCodeEnd: done(func(ctx context.Context, _ *Call, p api.CodeContextParams) error {
+			return code.EndCodeContext(ctx, p)
 		}),
 		api.MethodToolsList: handle(func(context.Context, *Call, empty) (api.ToolList, error) {
 			return api.ToolList{Tools: tools.Tools()}, nil

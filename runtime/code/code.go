@@ -1,0 +1,174 @@
+// Package code runs pieces of code in sandboxes, as notebooks do: code.run. An interpreter may be kept, so that variables
+// persist from one run to the next; what it shows beside text comes back as artifacts.
+//
+// A kept interpreter is an exec that runs a small program of hutch's (drivers) in the sandbox's own Python or Node. It is the
+// sandbox's: what it answers is as hostile as anything in there, and says nothing but what the caller has asked the
+// sandbox for.
+package code
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/sandbox"
+)
+
+// Runner runs code in the sandboxes of one daemon.
+type Runner struct {
+	boxes *sandbox.Manager
+
+	mu      sync.Mutex // guards kernels
+	kernels map[kernelKey]*kernel
+}
+
+// NewRunner makes a Runner.
+func NewRunner(boxes *sandbox.Manager) *Runner {
+	return &Runner{boxes: boxes, kernels: map[kernelKey]*kernel{}}
+}
+
+// Caller is whose call it is: of the sandbox that a runtime needs.
+type Caller struct {
+	User     uint32
+	Conn     uint64
+	Progress func(api.Progress) // of pulling the runtime's image
+}
+
+// Run runs code and returns when it is done. What a runtime's sandbox was is gone then.
+func (r *Runner) Run(ctx context.Context, who Caller, p api.CodeParams) (res api.CodeResult, err error) {
+	if p.TimeoutS == 0 {
+		p.TimeoutS = api.DefaultCodeTimeoutS
+	}
+	if p.OutputBytes == 0 {
+		p.OutputBytes = api.DefaultCodeOutput
+	}
+	if p.Runtime != "" {
+		box, err := r.boxes.Create(ctx, sandbox.CreateRequest{
+			Spec: api.Spec{Image: p.Runtime, Network: p.Network, Owner: api.OwnerConnection}, User: who.User, Conn: who.Conn, Progress: who.Progress,
+		})
+		if err != nil {
+			return api.CodeResult{}, err
+		}
+		defer func() {
+			if _, rerr := r.boxes.Remove(context.WithoutCancel(ctx), box.ID); rerr != nil && api.ErrorCode(rerr) != api.NotFound {
+				err = errors.Join(err, rerr)
+			}
+		}()
+		p.Sandbox, p.Fresh = box.ID, true
+	}
+	box, err := r.boxes.Get(p.Sandbox)
+	if err != nil {
+		return api.CodeResult{}, err
+	}
+	p.Sandbox = box.ID
+	start := time.Now()
+	before := r.look(ctx, &p, &box)
+	if p.Fresh || !api.KeepsContext(p.Language) {
+		res, err = r.fresh(ctx, &p)
+	} else {
+		res, err = r.kept(ctx, &p)
+	}
+	if err != nil {
+		return api.CodeResult{}, err
+	}
+	res.DurationMS = float64(time.Since(start).Microseconds()) / 1e3
+	r.addFiles(ctx, &p, &box, before, &res)
+	if res.Artifacts == nil {
+		res.Artifacts = []api.Artifact{}
+	}
+	if res.Denials == nil {
+		res.Denials = []api.Denial{}
+	}
+	return res, nil
+}
+
+// commands run a file with code in an interpreter of its own.
+var commands = map[string]struct {
+	file string
+	argv []string // the file follows
+}{
+	"shell": {"code.sh", []string{"/bin/sh"}},
+	"go":    {"main.go", []string{"go", "run"}},
+	"ruby":  {"code.rb", []string{"ruby"}},
+}
+
+// fresh runs code once.
+func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, error) {
+	if api.KeepsContext(p.Language) {
+		k, err := r.start(ctx, p, kernelKey{})
+		if err != nil {
+			return api.CodeResult{}, err
+		}
+		defer r.kill(ctx, k)
+		res, err := k.run(ctx, r.boxes, p)
+		res.Context = ""
+		return res, err
+	}
+	c := commands[p.Language]
+	dir := "/tmp/hutch-code-" + newToken()[:12]
+	file := api.FileParams{Sandbox: p.Sandbox, Path: dir + "/" + c.file, User: p.User}
+	if _, err := r.boxes.WriteFile(ctx, api.FileWriteParams{FileParams: file, Data: p.Code, Parents: true, Mode: "0600"}, nil); err != nil {
+		return api.CodeResult{}, err
+	}
+	defer func() {
+		folder := file
+		folder.Path = dir
+		_, _ = r.boxes.RemoveFile(context.WithoutCancel(ctx), api.FileRemoveParams{FileParams: folder, Recursive: true, MissingOK: true}) // a dead sandbox's is gone
+	}()
+	env := map[string]string{}
+	if p.Language == "go" { // which needs a place for what it builds
+		env["GOCACHE"], env["GOPATH"] = "/tmp/hutch-go/cache", "/tmp/hutch-go/path"
+	}
+	for k, v := range p.Env {
+		env[k] = v
+	}
+	end, err := r.boxes.Run(ctx, sandbox.ExecRequest{
+		Params: api.ExecParams{
+			Sandbox: p.Sandbox, Argv: append(append([]string{}, c.argv...), file.Path), Env: env, Cwd: p.Cwd, User: p.User,
+			TimeoutS: &p.TimeoutS, OutputBytes: p.OutputBytes, Background: false,
+		},
+		Started: func(string, int) {},
+	})
+	if err != nil {
+		return api.CodeResult{}, noInterpreter(err, p.Language, c.argv[0])
+	}
+	if end.Verdict == api.VerdictNotRun {
+		return api.CodeResult{}, noInterpreter(api.Errorf(api.NotFound, "%s", end.Error), p.Language, c.argv[0])
+	}
+	res := api.CodeResult{
+		Exec: end.Exec, Stdout: textOf(end.Stdout, end.StdoutEncoding), Stderr: textOf(end.Stderr, end.StderrEncoding), Truncated: end.Truncated,
+		ExitCode: end.ExitCode, Verdict: end.Verdict, TimedOut: end.TimedOut, Denials: end.Denials,
+	}
+	if end.Verdict != api.VerdictOK {
+		res.Error = ended(&end)
+	}
+	return res, nil
+}
+
+// ended says how an interpreter ended.
+func ended(end *api.ExecResult) *api.CodeError {
+	switch {
+	case end.TimedOut:
+		return &api.CodeError{Name: "Timeout", Value: "the code took longer than its timeout_s, and was killed"}
+	case end.Signal != "":
+		return &api.CodeError{Name: "Ended", Value: fmt.Sprintf("the interpreter was ended by %s (%s)", end.Signal, end.Verdict)}
+	}
+	return &api.CodeError{Name: "Exit", Value: fmt.Sprintf("exit code %d", end.ExitCode)}
+}
+
+// noInterpreter says what to do where an image has no interpreter for a language.
+func noInterpreter(err error, language, program string) error {
+	if api.ErrorCode(err) != api.NotFound || !strings.Contains(err.Error(), program) {
+		return err
+	}
+	image := map[string]string{"python": "python@3.12", "javascript": "node@20", "go": "go", "ruby": "ruby"}[language]
+	hint := "use an image that has it"
+	if image != "" {
+		hint = fmt.Sprintf("create the sandbox from %s, or give runtime %q", image, image)
+	}
+	return api.Errorf(api.FailedPrecondition, "the sandbox has no %s for %s: %w", program, language, err).WithOp(api.MethodCodeRun).WithHint("%s", hint)
+}

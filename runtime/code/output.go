@@ -1,0 +1,188 @@
+package code
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// boxes is what a kernel needs of sandboxes.
+type boxes interface {
+	Read(ctx context.Context, p api.ReadParams) (api.Chunk, error)
+	Write(ctx context.Context, p api.WriteParams) error
+	Signal(ctx context.Context, p api.SignalParams) error
+	KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, error)
+}
+
+// output is what one run writes: up to a mark in each stream, which the driver sets behind it.
+type output struct {
+	k     *kernel
+	id    int64
+	limit int64 // bytes of each stream that are kept
+
+	kept  [2]excerpt
+	tail  [2][]byte // read, and perhaps the beginning of a mark
+	done  [2]bool
+	reply reply
+	cut   bool
+}
+
+// maxReply bounds a driver's answer.
+const maxReply = 16 << 20
+
+var names = [2]api.Stream{api.Stdout, api.Stderr}
+
+// follow reads until both marks came. It may be called again when ctx has ended it.
+func (o *output) follow(ctx context.Context, boxes boxes) error {
+	for i := range names {
+		for !o.done[i] {
+			// Not for ever: only so does an end of ctx stop it where nothing is written.
+			c, err := boxes.Read(ctx, api.ReadParams{Exec: o.k.exec, Stream: names[i], Offset: o.k.read[i], WaitS: api.MaxCodeTimeoutS, Encoding: api.Base64, Limit: api.MaxReadBytes})
+			if err != nil {
+				return err
+			}
+			data, err := base64.StdEncoding.DecodeString(c.Data)
+			if err != nil {
+				return err
+			}
+			if c.Offset > o.k.read[i] {
+				o.cut = true // dropped: more was written than spools hold
+			}
+			o.k.read[i] = c.Next
+			if err := o.take(i, data); err != nil {
+				return err
+			}
+			if err := context.Cause(ctx); err != nil && !o.done[i] {
+				return err
+			}
+			if c.EOF && !o.done[i] {
+				o.flush(i)
+				return fmt.Errorf("exec %s ended", o.k.exec)
+			}
+		}
+	}
+	return nil
+}
+
+// take splits what was read into output and marks: 0x1e, the token, and on stdout the reply, to the end of the line.
+func (o *output) take(i int, data []byte) error {
+	buf := append(o.tail[i], data...)
+	mark := []byte("\x1e" + o.k.token)
+	for {
+		at := bytes.Index(buf, mark)
+		if at < 0 {
+			// Its beginning may be at the end.
+			keep := bytes.LastIndexByte(buf[max(0, len(buf)-len(mark)+1):], mark[0])
+			if keep >= 0 {
+				keep += max(0, len(buf)-len(mark)+1)
+			} else {
+				keep = len(buf)
+			}
+			o.keep(i, buf[:keep])
+			o.tail[i] = append([]byte(nil), buf[keep:]...)
+			return nil
+		}
+		end := bytes.IndexByte(buf[at:], '\n')
+		if end < 0 {
+			if len(buf)-at > maxReply {
+				return errSilent
+			}
+			o.keep(i, buf[:at])
+			o.tail[i] = append([]byte(nil), buf[at:]...)
+			return nil
+		}
+		o.keep(i, buf[:at])
+		mine, err := o.marked(i, buf[at+len(mark):at+end])
+		if err != nil {
+			return err
+		}
+		buf = buf[at+end+1:]
+		if mine {
+			o.done[i] = true
+			o.tail[i] = nil
+			o.k.read[i] -= int64(len(buf)) // another run's
+			return nil
+		}
+		// The end of a run that nobody waits for any more, and what it wrote.
+		o.kept[i] = excerpt{}
+	}
+}
+
+// marked reads what follows a token: is it this run's?
+func (o *output) marked(i int, text []byte) (bool, error) {
+	if i == 1 {
+		id, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil {
+			return false, errSilent
+		}
+		return id == o.id, nil
+	}
+	var r reply
+	if err := json.Unmarshal(text, &r); err != nil {
+		return false, errSilent
+	}
+	if r.ID != o.id {
+		return false, nil
+	}
+	o.reply = r
+	return true, nil
+}
+
+func (o *output) flush(i int) {
+	o.keep(i, o.tail[i])
+	o.tail[i] = nil
+}
+
+// keep keeps the first and the last bytes.
+func (o *output) keep(i int, data []byte) {
+	x, half := &o.kept[i], int(o.limit/2)
+	x.total += int64(len(data))
+	if n := min(len(data), half-len(x.head)); n > 0 {
+		x.head = append(x.head, data[:n]...)
+		data = data[n:]
+	}
+	x.tail = append(x.tail, data...)
+	if over := len(x.tail) - half; over > half { // not at each byte
+		x.tail = append([]byte(nil), x.tail[over:]...)
+	}
+}
+
+// excerpt is the first and the last bytes of a stream.
+type excerpt struct {
+	head, tail []byte
+	total      int64
+}
+
+// text is what a result has of a stream.
+func (o *output) text(i int) string {
+	x, half := &o.kept[i], int(o.limit/2)
+	if over := len(x.tail) - half; over > 0 {
+		x.tail = x.tail[over:]
+	}
+	if omitted := x.total - int64(len(x.head)+len(x.tail)); omitted > 0 {
+		o.cut = true
+		return valid(string(x.head)) + fmt.Sprintf("\n[hutch: %d bytes omitted]\n", omitted) + valid(string(x.tail))
+	}
+	return valid(string(x.head) + string(x.tail))
+}
+
+// valid makes text of what a program has written, which may be any bytes.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// textOf is the text of a stream in a result of exec.run.
+func textOf(data string, enc api.Encoding) string {
+	if enc != api.Base64 {
+		return data
+	}
+	b, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		return data
+	}
+	return valid(string(b))
+}

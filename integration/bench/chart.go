@@ -18,6 +18,7 @@ var charts = []struct {
 	{"start", "A command in a new sandbox, from argv to exit", []string{
 		"floor", "bwrap", "bwrap-seccomp", "crun", "crun-seccomp", "runc", "runc-seccomp", "firejail", "podman-run", "hutch-run", "hutch-run-ready", "hutch-run-pool", "hutch-run-private",
 	}},
+	{"agent", "What agents use", []string{"hutch-call", "tool-write", "tool-list", "tool-command", "code-python", "workspace-diff"}},
 	{"exec", "A command in a sandbox that lives", []string{"true", "crun-exec", "runc-exec", "hutch-exec", "hutch-call", "hutch-call-passed"}},
 	{"create", "Sandboxes over a warm connection", []string{
 		"hutch-create", "hutch-acquire", "hutch-acquire-exec", "hutch-create-exec", "hutch-create-exec-pulled", "hutch-create-crowd", "hutch-remove", "hutch-sustained",

@@ -124,6 +124,9 @@ func (m *Manager) auditFile(ctx context.Context, s *Sandbox, op, user string, re
 	if op == api.MethodFSRead {
 		content = out
 	}
+	if req.Op == filesapi.OpLines { // what was read is in it as JSON
+		content = nil
+	}
 	if len(content) > 0 {
 		a.Content = audit.Whole(content, m.cfg.Audit.Full())
 	} else if reply != nil {

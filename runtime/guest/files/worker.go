@@ -200,6 +200,7 @@ var operations = map[string]func(*call) (*filesapi.Reply, error){
 	filesapi.OpMove:   (*call).move,
 	filesapi.OpPack:   (*call).pack,
 	filesapi.OpUnpack: (*call).unpack,
+	filesapi.OpLines:  (*call).lines,
 }
 
 func (c *call) run() {

@@ -70,6 +70,7 @@ const (
 	OpMove   = "move"   // Path to To
 	OpPack   = "pack"   // a tar archive into a pipe
 	OpUnpack = "unpack" // a tar archive from a pipe
+	OpLines  = "lines"  // LinesArgs in the payload, Lines in that of the reply
 	OpData   = "data"   // more payload
 	OpCancel = "cancel" // ends a call, which answers with ECANCELED
 	OpPing   = "ping"   // is answered at once
@@ -200,7 +201,7 @@ func ParseRequest(packet []byte) (*Request, []byte, error) {
 		return nil, nil, err
 	}
 	switch req.Op {
-	case OpRead, OpWrite, OpList, OpStat, OpMkdir, OpRemove, OpMove, OpPack, OpUnpack:
+	case OpRead, OpWrite, OpList, OpStat, OpMkdir, OpRemove, OpMove, OpPack, OpUnpack, OpLines:
 		if !strings.HasPrefix(req.Path, "/") || req.Op == OpMove && !strings.HasPrefix(req.To, "/") {
 			return nil, nil, fmt.Errorf("%s: %.64q and %.64q are not absolute", req.Op, req.Path, req.To)
 		}
@@ -246,16 +247,21 @@ const maxOffset = 1 << 62
 
 // ParseEntries parses the payload of a list's reply.
 func ParseEntries(data []byte, limit int) ([]Entry, error) {
-	var list []Entry
+	return parseList(data, limit, (*Entry).check)
+}
+
+// parseList parses a list of at most limit elements, each of which check accepts.
+func parseList[T any](data []byte, limit int, check func(*T) error) ([]T, error) {
+	var list []T
 	d := json.NewDecoder(bytes.NewReader(data))
 	if t, _ := d.Token(); t != json.Delim('[') {
 		return nil, fmt.Errorf("%d bytes that are no list", len(data))
 	}
 	for d.More() { // one by one: a short text may hold millions that are empty
-		var e Entry
+		var e T
 		err := d.Decode(&e)
 		if err == nil {
-			err = e.check()
+			err = check(&e)
 		}
 		if err == nil && len(list) == limit {
 			err = fmt.Errorf("over %d, which were asked for", limit)

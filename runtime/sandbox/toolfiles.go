@@ -1,0 +1,88 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
+)
+
+// The file side of the tools: what the fs.* methods do not have. The worker does the work; here arguments are made
+// complete, and what comes back is checked.
+
+// ToolOn says in which sandbox a tool works, and with whose rights: those of the sandbox's user by default.
+type ToolOn struct{ Sandbox, User string }
+
+func (on ToolOn) file(path string) *api.FileParams {
+	return &api.FileParams{Sandbox: on.Sandbox, Path: orElse(path, "."), User: on.User}
+}
+
+// toolHints are what a model can do where fileHints tell of methods that it does not have.
+var toolHints = map[unix.Errno]string{
+	unix.ENOENT:     "sandbox_list_directory shows what is there, sandbox_find_files searches for a name",
+	unix.EISDIR:     "sandbox_list_directory lists a folder",
+	unix.ENOTDIR:    "a part of the path is a file; sandbox_list_directory shows what is there",
+	unix.EEXIST:     "remove it first with sandbox_delete_file",
+	unix.EOPNOTSUPP: "only regular files can be read and changed by tools",
+	unix.EFBIG:      "use sandbox_run_command, with tail or sed for example",
+	unix.EINVAL:     "read what is there with sandbox_read_file, and call again with arguments that fit",
+	unix.EXDEV:      "paths must stay in the folder, also behind symbolic links",
+}
+
+// askTool is ask with arguments as JSON, and hints for a model.
+func (m *Manager) askTool(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, args any, limit int) (*filesapi.Reply, []byte, error) {
+	data, err := json.Marshal(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, out, err := m.ask(ctx, op, p, req, data, limit)
+	var fe *filesapi.Error
+	var ae *api.Error
+	if errors.As(err, &fe) && errors.As(err, &ae) {
+		if hint := toolHints[fe.Errno]; hint != "" {
+			return nil, nil, ae.WithHint("%s", hint)
+		}
+	}
+	return r, out, err
+}
+
+// nonsense is what a worker answered that no worker of ours answers.
+func nonsense(op string, err error) error {
+	return api.Errorf(api.Unavailable, "the sandbox's files worker answered nonsense: %w", err).
+		WithOp(op).WithHint("call again: another worker is started")
+}
+
+// ToolReadFile reads lines of a text file.
+func (m *Manager) ToolReadFile(ctx context.Context, on ToolOn, p api.ToolReadFile) (api.ToolFileText, error) {
+	if err := p.Validate(); err != nil {
+		return api.ToolFileText{}, err
+	}
+	start := p.StartLine
+	if start == 0 {
+		start = 1
+	}
+	args := &filesapi.LinesArgs{Start: start, Lines: api.DefaultToolLines, Bytes: api.MaxToolTextBytes, LineSize: api.MaxToolLineBytes}
+	if p.EndLine > 0 {
+		args.Lines = int(p.EndLine - start + 1)
+	}
+	_, data, err := m.askTool(ctx, api.MethodFSRead, on.file(p.Path), filesapi.Request{Op: filesapi.OpLines}, args, filesapi.MaxLines(args.Bytes))
+	if err != nil {
+		return api.ToolFileText{}, err
+	}
+	l, err := filesapi.ParseLines(data, args)
+	if err != nil {
+		return api.ToolFileText{}, nonsense(api.MethodFSRead, err)
+	}
+	got := int64(0)
+	if l.Start > 0 {
+		got = l.End - l.Start + 1
+	}
+	return api.ToolFileText{
+		Path: p.Path, Text: valid(l.Text), StartLine: l.Start, EndLine: l.End, NextLine: l.Next, TotalLines: l.Total,
+		Size: l.Size, Binary: l.Binary, CutLines: l.Cut, Truncated: l.Next > 0 && got < int64(args.Lines),
+	}, nil
+}

@@ -16,6 +16,22 @@ import (
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
 
+// reconnect returns a connection to the hutchd that follows one that was killed: the monitor may have given the first one or two to
+// that one, as it died.
+func (w *world) reconnect(t testing.TB) *hutch.Client {
+	t.Helper()
+	for {
+		c := w.connect(t)
+		_, err := c.Info(t.Context())
+		if err == nil {
+			return c
+		}
+		if !errors.Is(err, hutch.ErrLost) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // connect is a client of the world's daemon.
 func (w *world) connect(t testing.TB) *hutch.Client {
 	t.Helper()

@@ -246,7 +246,7 @@ func TestCodeDeath(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-n.c.Done()
-		n.c = w.connect(t)
+		n.c = w.reconnect(t)
 		n.run(t, "python", "x += 1", "")
 	}
 	if r := n.run(t, "python", "print('o'); x", ""); r.Text != "3" || r.Stdout != "o\n" || r.Begun {

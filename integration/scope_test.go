@@ -194,7 +194,7 @@ func TestScopeDeath(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-c.Done()
-	c = w.connect(t)
+	c = w.reconnect(t)
 	if sb, err := inScope(t, c, "agent:kept"); err != nil || sb.ID != kept.ID || !sb.Existing {
 		t.Errorf("%+v, %v", sb, err)
 	}

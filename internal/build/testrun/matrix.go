@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/hutch-sh/hutch/internal/build/testreport"
 	"github.com/hutch-sh/hutch/internal/build/testtree"
@@ -36,15 +37,23 @@ func runMatrix(ctx context.Context, out io.Writer, root string, o options, total
 	if err := testtree.Stage(ctx, root, dir, tags, pkgs); err != nil {
 		return false, err
 	}
-	ok = true
-	for _, kind := range []mustrun.Kind{mustrun.SubUID, mustrun.NoSubUID} {
-		passed, err := runAs(ctx, out, kind, dir, pkgs, o, total)
-		if err != nil {
-			return false, err
-		}
-		ok = ok && passed
+	// Both at once: what one leaves behind the other can not touch, and most tests wait for processes.
+	kinds := []mustrun.Kind{mustrun.SubUID, mustrun.NoSubUID}
+	said, reports, errs := make([]bytes.Buffer, len(kinds)), make([]*testreport.Reader, len(kinds)), make([]error, len(kinds))
+	var wg sync.WaitGroup
+	for i, kind := range kinds {
+		wg.Go(func() { reports[i], errs[i] = runAs(ctx, &said[i], kind, dir, pkgs, o) })
 	}
-	return ok, nil
+	wg.Wait()
+	ok = true
+	for i, kind := range kinds {
+		_, err := said[i].WriteTo(out)
+		if errs[i] = errors.Join(errs[i], err); errs[i] == nil {
+			total.Add(kind, reports[i].Outcomes)
+			ok = ok && !reports[i].Failed
+		}
+	}
+	return ok, errors.Join(errs...)
 }
 
 // aboutSources are tests of the repository itself: they need the toolchain, and
@@ -88,20 +97,19 @@ func isTestenv(dep string) bool {
 }
 
 // runAs runs every compiled test as one kind of user.
-func runAs(ctx context.Context, out io.Writer, kind mustrun.Kind, dir string, pkgs []string, o options, total *testreport.Report) (ok bool, err error) {
+func runAs(ctx context.Context, out io.Writer, kind mustrun.Kind, dir string, pkgs []string, o options) (r *testreport.Reader, err error) {
 	u, err := testuser.New(ctx, kind)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, u.Close()) }()
-	r := testreport.NewReader(out, module, string(kind))
+	r = testreport.NewReader(out, module, string(kind))
 	for _, pkg := range pkgs {
 		if err := runBinary(ctx, out, r, u, dir, pkg, o); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
-	total.Add(kind, r.Outcomes)
-	return !r.Failed, nil
+	return r, nil
 }
 
 // runBinary runs one compiled test as u and reads its output through test2json,

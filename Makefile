@@ -17,7 +17,7 @@ GOBUILD     = $(GO) build -trimpath -buildvcs=false
 
 # The binaries that need no C, and the one that does: hutch-launch, static
 # because it runs from a memfd inside other roots.
-PLAIN       = hutch hutchd hutch-init hutch-netd
+PLAIN       = hutch hutchd hutch-init hutch-netd hutch-mcp
 PLAIN_FLAGS = -tags containers_image_openpgp -ldflags '-s -w $(STAMP)'
 CGO_FLAGS   = -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags "-static" $(STAMP)'
 
@@ -68,7 +68,7 @@ test-vm: build deps-test ## run tests in virtual machines: other kernels, system
 	$(Q)$(GO) build -o .cache/bin/vm ./integration/vm
 	$(Q)$(GO) exec .cache/bin/vm -require $(if $(RUN),-run '$(RUN)') $(CASE)
 
-build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hutch-netd}
+build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp}
 	$(Q)$(GO) version >/dev/null
 	$(Q)[ -d bin ] || { printf '  %-9s %s\n' FETCH 'Go modules'; $(GO) list -deps -tags containers_image_openpgp,seccomp ./cmd/... >/dev/null 2>&1 || true; }
 	$(say) BUILD 'bin/{$(subst $() ,$(comma),$(PLAIN))}'
@@ -82,14 +82,14 @@ $(STUB): %: %.c runtime/guest/stub/syscall.h
 	$(Q)$(CC) $(STUB_FLAGS) -o $@ $<
 
 install: build ## install below PREFIX (~/.local)
-	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init,hutch-netd}'
+	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp}'
 	$(Q)install -d $(BINDIR) $(LIBEXECDIR)
 	$(Q)install -m 0755 bin/hutch $(BINDIR)/
-	$(Q)install -m 0755 bin/hutchd bin/hutch-launch bin/hutch-init bin/hutch-netd $(LIBEXECDIR)/
+	$(Q)install -m 0755 bin/hutchd bin/hutch-launch bin/hutch-init bin/hutch-netd bin/hutch-mcp $(LIBEXECDIR)/
 
 uninstall: ## remove what install put there
 	$(say) REMOVE '$(BINDIR)/hutch, $(LIBEXECDIR)'
-	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init $(LIBEXECDIR)/hutch-netd
+	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init $(LIBEXECDIR)/hutch-netd $(LIBEXECDIR)/hutch-mcp
 	$(Q)rmdir $(LIBEXECDIR) 2>/dev/null || true
 
 # Beside no user's files, because of its capabilities. Only members of the group may start it;

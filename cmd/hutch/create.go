@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/hostfs"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
@@ -71,9 +72,9 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 	if err != nil {
 		return nil, err
 	}
-	src := sources{idBase: who.IDBase}
-	defer src.close()
-	if err := src.open(&p.Spec); err != nil {
+	src := hostfs.Sources{IDBase: who.IDBase}
+	defer src.Close()
+	if err := src.Open(&p.Spec); err != nil {
 		return nil, err
 	}
 	progress, done := pullProgress()
@@ -84,7 +85,7 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 		}
 		defer at.close()
 	}
-	sb, err := c.CreateSandbox(ctx, p, src.files, progress)
+	sb, err := c.CreateSandbox(ctx, p, src.Files, progress)
 	warnUnenforced(os.Stderr, &sb)
 	return &sb, err
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/hostfs"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -37,14 +38,14 @@ func (b *breakpoint) outside() *breakpoint {
 }
 
 // arm makes p stop behind the phase, and returns what to do with news.
-func (b *breakpoint) arm(ctx context.Context, p *api.CreateParams, src *sources, news func(api.Progress)) (func(api.Progress), error) {
+func (b *breakpoint) arm(ctx context.Context, p *api.CreateParams, src *hostfs.Sources, news func(api.Progress)) (func(api.Progress), error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("debug run: %w", err)
 	}
 	b.hold = w
-	src.files = append(src.files, r)
-	p.Break = &api.Break{Phase: b.phase, FD: len(src.files) - 1}
+	src.Files = append(src.Files, r)
+	p.Break = &api.Break{Phase: b.phase, FD: len(src.Files) - 1}
 	return func(n api.Progress) {
 		switch {
 		case n.Kind == api.ProgressBreak && n.Break != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/hostfs"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
@@ -112,8 +113,8 @@ unless PATH names it. Root has to name the folder as well: the daemon can not wr
 				if err != nil {
 					return err
 				}
-				defer files.close()
-				r, err := c.ApplyWorkspace(cmd.Context(), p, files.files...)
+				defer files.Close()
+				r, err := c.ApplyWorkspace(cmd.Context(), p, files.Files...)
 				switch {
 				case err != nil:
 					return err
@@ -137,18 +138,18 @@ unless PATH names it. Root has to name the folder as well: the daemon can not wr
 
 // applyTo opens the folder that an apply may write to. Its name is the user's, never one that the daemon tells: a sandbox
 // may have taken that over, and root would hand it any folder.
-func applyTo(ctx context.Context, c *client.Client, folder string, p *api.WorkspaceApplyParams) (*sources, error) {
+func applyTo(ctx context.Context, c *client.Client, folder string, p *api.WorkspaceApplyParams) (*hostfs.Sources, error) {
 	if folder == "" {
-		return &sources{}, nil
+		return &hostfs.Sources{}, nil
 	}
 	who, err := c.Peer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &sources{idBase: who.IDBase}
-	_, i, err := s.add(folder, api.ModeRW, true)
+	s := &hostfs.Sources{IDBase: who.IDBase}
+	_, i, err := s.Add(folder, api.ModeRW, true)
 	p.FD = &i
-	return s, onField(err, "folder")
+	return s, hostfs.OnField(err, "folder")
 }
 
 func newWorkspaceDiscard() *cobra.Command {

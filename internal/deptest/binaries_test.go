@@ -86,6 +86,15 @@ var binaries = []binary{
 		only: []string{"golang.org/x/sys/", "github.com/cilium/ebpf", module + "/netfilter/netd", module + "/netfilter/bpf", module + "/internal/sys", module + "/cmd/hutch-netd"},
 	},
 	{
+		name: "hutch-mcp",
+		forbidden: map[string]string{
+			module + "/runtime/sandbox": "it is a client",
+			module + "/runtime/launch":  "it is a client",
+			module + "/images":          "it is a client",
+			"github.com/spf13/cobra":    "hutch mcp has parsed the flags",
+		},
+	},
+	{
 		name: "hutch-init",
 		forbidden: map[string]string{
 			"runtime/cgo":  "PID 1 is static and has no C in it",

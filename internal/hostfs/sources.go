@@ -1,35 +1,34 @@
-package main
+package hostfs
 
 import (
 	"errors"
 	"os"
 
-	"github.com/hutch-sh/hutch/internal/hostfs"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// sources opens the host folders that a spec names. The fds prove to the daemon
+// Sources opens the host folders that a spec names. The fds prove to the daemon
 // that the caller may read them, and ride on the request that creates the
 // sandbox; root's are mounts, mapped to the daemon's ids.
-type sources struct {
-	files  []*os.File
-	idBase uint32
+type Sources struct {
+	Files  []*os.File
+	IDBase uint32 // kernel uid of uid 0 in sandboxes: see api.Info
 }
 
-// open opens every folder of s and sets the paths and fd indexes in it.
-func (o *sources) open(s *api.Spec) error {
+// Open opens every folder of s and sets the paths and fd indexes in it.
+func (o *Sources) Open(s *api.Spec) error {
 	if w := s.Workspace; w != nil {
-		path, i, err := o.add(w.Path, w.Mode, true)
+		path, i, err := o.Add(w.Path, w.Mode, true)
 		if err != nil {
-			return onField(err, "workspace")
+			return OnField(err, "workspace")
 		}
 		s.Workspace = &api.Workspace{Path: path, Mode: w.Mode, FD: &i, Guard: w.Guard, Unguarded: w.Unguarded}
 	}
 	mounts := make([]api.Mount, len(s.Mounts))
 	for n, m := range s.Mounts {
-		path, i, err := o.add(m.Source, m.Mode, false)
+		path, i, err := o.Add(m.Source, m.Mode, false)
 		if err != nil {
-			return onField(err, "volume")
+			return OnField(err, "volume")
 		}
 		mounts[n] = api.Mount{Source: path, Target: m.Target, Mode: m.Mode, FD: &i}
 	}
@@ -37,8 +36,9 @@ func (o *sources) open(s *api.Spec) error {
 	return nil
 }
 
-func (o *sources) add(path string, mode api.MountMode, wantDir bool) (real string, index int, err error) {
-	src, err := hostfs.Open(path)
+// Add opens one folder, or a file where wantDir is not set, and returns where it really is and the index of its fd.
+func (o *Sources) Add(path string, mode api.MountMode, wantDir bool) (real string, index int, err error) {
+	src, err := Open(path)
 	if err != nil {
 		return "", 0, err
 	}
@@ -49,17 +49,17 @@ func (o *sources) add(path string, mode api.MountMode, wantDir bool) (real strin
 	f := src.FD
 	if os.Getuid() == 0 {
 		// An overlay never writes to what is below it.
-		f, err = src.Detach(o.idBase, mode != api.ModeRW)
+		f, err = src.Detach(o.IDBase, mode != api.ModeRW)
 		if err = errors.Join(err, src.FD.Close()); err != nil {
 			return "", 0, err
 		}
 	}
-	o.files = append(o.files, f)
-	return src.Path, len(o.files) - 1, nil
+	o.Files = append(o.Files, f)
+	return src.Path, len(o.Files) - 1, nil
 }
 
-// onField names the flag at fault.
-func onField(err error, flag string) error {
+// OnField names the flag at fault.
+func OnField(err error, flag string) error {
 	var known *api.Error
 	if errors.As(err, &known) {
 		return known.WithOp("--" + flag)
@@ -67,9 +67,9 @@ func onField(err error, flag string) error {
 	return err
 }
 
-// close closes the fds; the daemon has its own by then.
-func (o *sources) close() {
-	for _, f := range o.files {
+// Close closes the fds; the daemon has its own by then.
+func (o *Sources) Close() {
+	for _, f := range o.Files {
 		f.Close()
 	}
 }

@@ -1,0 +1,48 @@
+// Command hutch-mcp serves hutch's tools to language models over the Model Context Protocol, on stdin and stdout. `hutch mcp`
+// becomes it. It is one more client of hutchd: every tool is one call.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hutch-sh/hutch/internal/mcpapi"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := run(ctx); err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "hutch-mcp:", err)
+		os.Exit(1)
+	}
+}
+
+// endTimeout bounds the removal of what the session had.
+const endTimeout = 30 * time.Second
+
+func run(ctx context.Context) (err error) {
+	cfg, err := mcpapi.FromEnviron()
+	if err != nil {
+		return err
+	}
+	b := newBoxes(cfg)
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		defer cancel()
+		err = errors.Join(err, b.end(ctx))
+	}()
+	server, err := newServer(ctx, b)
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx, &mcp.StdioTransport{})
+}

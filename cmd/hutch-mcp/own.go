@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hutch-sh/hutch/internal/params"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// createArguments are sandbox_create's.
+type createArguments struct {
+	Image string `json:"image,omitempty" doc:"An image such as python@3.12, node@20 or debian:12; by default that of this session."`
+}
+
+type noArguments struct{}
+
+// removeArguments are sandbox_remove's.
+type removeArguments struct {
+	Sandbox string `json:"sandbox" doc:"Id of the sandbox to remove. Its processes and files are gone then."`
+}
+
+// codeArguments are sandbox_run_code's.
+type codeArguments struct {
+	Sandbox  string  `json:"sandbox,omitempty" doc:"Id of a sandbox of sandbox_create; by default this session's own."`
+	Language string  `json:"language" enum:"python|javascript|shell|go|ruby" doc:"The language of the code."`
+	Code     string  `json:"code" doc:"The code. The value of its last expression is shown, as are matplotlib figures."`
+	Context  string  `json:"context,omitempty" doc:"Python and JavaScript keep variables from one call to the next: those of contexts with different names apart."`
+	Fresh    bool    `json:"fresh,omitempty" doc:"Run in an interpreter of its own, without variables of earlier calls."`
+	TimeoutS float64 `json:"timeout_s,omitempty" doc:"Seconds after which the code is stopped; 30 by default, at most 1800."`
+}
+
+// own is a tool of this server's.
+func own[A any](s *mcp.Server, t *mcp.Tool, run func(ctx context.Context, a A) (*mcp.CallToolResult, error)) error {
+	schema, err := params.Inline(reflect.TypeFor[A](), true)
+	if err != nil {
+		return fmt.Errorf("describe %s: %w", t.Name, err)
+	}
+	t.InputSchema = schema
+	s.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var a A
+		if err := params.DecodeWhole(req.Params.Arguments, &a); err != nil {
+			return failed(err), nil
+		}
+		return run(ctx, a)
+	})
+	return nil
+}
+
+func text(format string, args ...any) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, args...)}}}
+}
+
+// addOwn offers the tools that are about sandboxes, and code.
+func addOwn(s *mcp.Server, b *boxes) error {
+	yes, no := true, false
+	err := own(s, &mcp.Tool{
+		Name: "sandbox_create", Title: "Create sandbox",
+		Description: "Creates one more sandbox, apart from this session's own, perhaps of another image. Its id goes into the argument sandbox of the other tools.",
+		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &yes},
+	}, func(ctx context.Context, a createArguments) (*mcp.CallToolResult, error) {
+		sb, err := b.another(ctx, a.Image)
+		if err != nil {
+			return b.problem(ctx, "", err)
+		}
+		return text("%s\n[image %s, working directory %s]", sb.ID, sb.Image, sb.Workdir), nil
+	})
+	if err != nil {
+		return err
+	}
+	err = own(s, &mcp.Tool{
+		Name: "sandbox_list", Title: "List sandboxes",
+		Description: "Lists the sandboxes of this session; the first is its own, which tools use by default.",
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no},
+	}, func(ctx context.Context, _ noArguments) (*mcp.CallToolResult, error) {
+		c, err := b.connection(ctx)
+		if err != nil {
+			return b.problem(ctx, "", err)
+		}
+		var lines strings.Builder
+		for _, id := range b.list() {
+			sb, err := c.GetSandbox(ctx, id)
+			if err != nil {
+				fmt.Fprintf(&lines, "%s\t%v\n", id, err)
+				continue
+			}
+			fmt.Fprintf(&lines, "%s\t%s\t%s\n", sb.ID, sb.Image, sb.State)
+		}
+		if lines.Len() == 0 {
+			lines.WriteString("[none yet: the first tool that needs it makes one]")
+		}
+		return text("%s", lines.String()), nil
+	})
+	if err != nil {
+		return err
+	}
+	err = own(s, &mcp.Tool{
+		Name: "sandbox_remove", Title: "Remove sandbox",
+		Description: "Removes a sandbox of this session with all that is in it. When it is the session's own, the next call begins with a new one.",
+		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no},
+	}, func(ctx context.Context, a removeArguments) (*mcp.CallToolResult, error) {
+		if !b.mine(a.Sandbox) || a.Sandbox == "" {
+			return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", a.Sandbox).WithHint("sandbox_list lists them")), nil
+		}
+		if err := b.remove(ctx, a.Sandbox); err != nil {
+			return b.problem(ctx, "", err)
+		}
+		return text("removed %s", a.Sandbox), nil
+	})
+	if err != nil {
+		return err
+	}
+	return own(s, &mcp.Tool{
+		Name: "sandbox_run_code", Title: "Run code",
+		Description: "Runs a piece of code as a notebook does: Python and JavaScript keep their variables for the next call. Values, errors with their traceback, figures and " +
+			"files that were made come back.",
+		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes},
+	}, func(ctx context.Context, a codeArguments) (*mcp.CallToolResult, error) { return b.code(ctx, &a) })
+}
+
+// code runs code, and shows images as images.
+func (b *boxes) code(ctx context.Context, a *codeArguments) (*mcp.CallToolResult, error) {
+	if !b.mine(a.Sandbox) {
+		return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", a.Sandbox).WithHint("sandbox_list lists them")), nil
+	}
+	c, id, err := b.get(ctx, a.Sandbox)
+	if err != nil {
+		return b.problem(ctx, id, err)
+	}
+	r, err := c.RunCode(ctx, api.CodeParams{Sandbox: id, Language: a.Language, Code: a.Code, Context: a.Context, Fresh: a.Fresh, TimeoutS: a.TimeoutS})
+	if err != nil {
+		if api.ErrorCode(err) == api.FailedPrecondition && b.isOver(ctx, c, id) {
+			return b.over(ctx, id)
+		}
+		return b.problem(ctx, id, err)
+	}
+	var said strings.Builder
+	said.WriteString(r.Stdout)
+	part := func(name, what string) {
+		if what == "" {
+			return
+		}
+		if s := said.String(); s != "" && !strings.HasSuffix(s, "\n") {
+			said.WriteByte('\n')
+		}
+		if name != "" {
+			said.WriteString("[" + name + "]\n")
+		}
+		said.WriteString(what)
+	}
+	part("stderr", r.Stderr)
+	part("value", r.Text)
+	if e := r.Error; e != nil {
+		if e.Traceback == "" {
+			e.Traceback = e.Name + ": " + e.Value
+		}
+		part("error", e.Traceback)
+	}
+	for _, d := range r.Denials {
+		part("", fmt.Sprintf("[the sandbox refused %s %s: %s; to allow it: %s]", d.Kind, d.Target, d.Why, d.HowToAllow))
+	}
+	for _, f := range r.Artifacts {
+		if f.Kind == "file" {
+			part("", fmt.Sprintf("[file %s, %d bytes]", f.Path, f.Size))
+		} else if f.MIMEType != "image/png" && f.Data != "" {
+			part(f.Kind+" "+f.MIMEType, f.Data)
+		}
+	}
+	if said.Len() == 0 {
+		said.WriteString("[done]")
+	}
+	out := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: said.String()}}, IsError: r.Error != nil}
+	for _, f := range r.Artifacts {
+		if !strings.HasPrefix(f.MIMEType, "image/") || f.MIMEType == "image/svg+xml" {
+			continue
+		}
+		if data, err := base64.StdEncoding.DecodeString(f.Data); err == nil && len(data) > 0 {
+			out.Content = append(out.Content, &mcp.ImageContent{Data: data, MIMEType: f.MIMEType})
+		}
+	}
+	for i := range r.Artifacts { // they are content already
+		r.Artifacts[i].Data = ""
+	}
+	if structured, err := json.Marshal(r); err == nil {
+		out.StructuredContent = json.RawMessage(structured)
+	}
+	return out, nil
+}

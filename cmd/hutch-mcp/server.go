@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hutch-sh/hutch/internal/version"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+// newServer makes a server of the daemon's tools and this session's own.
+func newServer(ctx context.Context, b *boxes) (*mcp.Server, error) {
+	c, err := b.connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := c.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "hutch", Title: "hutch sandbox", Version: version.Version}, &mcp.ServerOptions{
+		Instructions: instructions(&b.cfg.Spec), Capabilities: &mcp.ServerCapabilities{},
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	for _, t := range tools {
+		if err := addTool(s, b, t); err != nil {
+			return nil, err
+		}
+	}
+	if err := addOwn(s, b); err != nil {
+		return nil, err
+	}
+	addResources(s, b)
+	return s, nil
+}
+
+// instructions tell a model where it works.
+func instructions(sp *api.Spec) string {
+	var text strings.Builder
+	text.WriteString("The sandbox_* tools work in a sandbox on the user's machine, which is made when it is first needed. Processes and files in it can not harm the host. ")
+	switch w := sp.Workspace; {
+	case w == nil || w.Mode == api.ModeNone:
+		text.WriteString("It holds none of the user's files. ")
+	case w.Mode == api.ModeRW:
+		text.WriteString("The user's folder is at /workspace, the working directory; what you change there is changed for the user, but for git hooks and the like. ")
+	case w.Mode == api.ModeRO:
+		text.WriteString("The user's folder is at /workspace, the working directory, and can only be read; write elsewhere, such as to /tmp. ")
+	default:
+		text.WriteString("The user's folder is at /workspace, the working directory; what you change there stays in the sandbox until the user has looked at it and applied it. ")
+	}
+	switch n := sp.Network; n.Mode {
+	case api.NetOpen:
+		text.WriteString("It reaches the internet, but not the user's own network. ")
+	case api.NetAllow:
+		fmt.Fprintf(&text, "It reaches these names only: %s. ", strings.Join(n.Allow, ", "))
+	default:
+		text.WriteString("It has no network. ")
+	}
+	text.WriteString("When something is refused, the result says by which rule and how the user can allow it; /run/hutch/policy.json has all rules.")
+	return text.String()
+}
+
+// addTool offers one of the daemon's tools, with an argument more: which sandbox.
+func addTool(s *mcp.Server, b *boxes, t api.Tool) error {
+	var schema map[string]any
+	if err := json.Unmarshal(t.InputSchema, &schema); err != nil {
+		return fmt.Errorf("input schema of %s: %w", t.Name, err)
+	}
+	props, _ := schema["properties"].(map[string]any)
+	if props == nil {
+		props = map[string]any{}
+		schema["properties"] = props
+	}
+	props["sandbox"] = map[string]any{"type": "string", "description": "Id of a sandbox of sandbox_create; by default this session's own."}
+	s.AddTool(&mcp.Tool{
+		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: schema, OutputSchema: t.OutputSchema,
+		Annotations: &mcp.ToolAnnotations{Title: t.Title, ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive, IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld},
+	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		ref, arguments, err := takeSandbox(req.Params.Arguments)
+		if err != nil {
+			return failed(err), nil
+		}
+		return b.call(ctx, req, t.Name, ref, arguments)
+	})
+	return nil
+}
+
+// takeSandbox takes the argument that is this server's out of a tool's.
+func takeSandbox(raw json.RawMessage) (ref string, rest json.RawMessage, err error) {
+	var members map[string]json.RawMessage
+	if len(raw) == 0 {
+		return "", nil, nil
+	}
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return "", nil, api.Errorf(api.InvalidArgument, "the arguments are no object: %w", err).WithHint("pass them by name")
+	}
+	if own, ok := members["sandbox"]; ok {
+		if err := json.Unmarshal(own, &ref); err != nil {
+			return "", nil, api.Errorf(api.InvalidArgument, "sandbox: %w", err).WithField("sandbox").WithHint("pass an id as text, or leave it out")
+		}
+		delete(members, "sandbox")
+	}
+	rest, err = json.Marshal(members)
+	return ref, rest, err
+}
+
+// call calls a tool of the daemon's. All that can be told to a model is a result.
+func (b *boxes) call(ctx context.Context, req *mcp.CallToolRequest, name, ref string, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+	if !b.mine(ref) {
+		return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", ref).WithHint("sandbox_list lists them; sandbox_create makes one")), nil
+	}
+	c, id, err := b.get(ctx, ref)
+	if err != nil {
+		return b.problem(ctx, id, err)
+	}
+	var progress func(api.Progress)
+	if token := req.Params.GetProgressToken(); token != nil {
+		n := 0.0
+		progress = func(p api.Progress) {
+			n++
+			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: "runs as " + p.Exec}) // of a client that is gone
+		}
+	}
+	r, err := c.CallTool(ctx, api.ToolCallParams{Sandbox: id, Name: name, Arguments: arguments}, progress)
+	if err != nil {
+		return b.problem(ctx, id, err)
+	}
+	if r.Error != nil && r.Error.Code == api.FailedPrecondition && b.isOver(ctx, c, id) {
+		return b.over(ctx, id)
+	}
+	return resultOf(&r, id), nil
+}
+
+// isOver says that a sandbox has ended.
+func (b *boxes) isOver(ctx context.Context, c *client.Client, id string) bool {
+	sb, err := c.GetSandbox(ctx, id)
+	return err == nil && sb.State != api.Running && sb.State != api.Paused && sb.State != api.Creating
+}
+
+// over removes a sandbox of the session's that has ended, so that the next call gets a new one.
+func (b *boxes) over(ctx context.Context, id string) (*mcp.CallToolResult, error) {
+	if err := b.remove(ctx, id); err != nil {
+		return failed(err), nil
+	}
+	return failed(api.Errorf(api.FailedPrecondition, "the sandbox %s has ended: its processes are gone, and its files", id).
+		WithHint("call again: without an argument sandbox a new one is made")), nil
+}
+
+// problem tells why a call failed.
+func (b *boxes) problem(ctx context.Context, id string, err error) (*mcp.CallToolResult, error) {
+	switch {
+	case ctx.Err() != nil: // cancelled: nobody reads it
+		return nil, context.Cause(ctx)
+	case errors.Is(err, client.ErrLost):
+		return failed(api.Errorf(api.Unavailable, "the connection to hutch's daemon was lost; what was under way may be half done").
+			WithHint("call again: a new daemon takes over the sandbox, or a new sandbox is made")), nil
+	case api.ErrorCode(err) == api.NotFound && id != "":
+		b.forget(id)
+		return failed(api.Errorf(api.NotFound, "the sandbox %s is gone, with its files: %w", id, err).
+			WithHint("call again: without an argument sandbox a new one is made")), nil
+	}
+	return failed(err), nil
+}
+
+// failed is a result that says what went wrong and what to do.
+func failed(err error) *mcp.CallToolResult {
+	text := err.Error()
+	var e *api.Error
+	if errors.As(err, &e) && e.Hint != "" {
+		text += "\nhint: " + e.Hint
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: true}
+}
+
+// resultOf is a tool's result in MCP's terms.
+func resultOf(r *api.ToolResult, id string) *mcp.CallToolResult {
+	out := &mcp.CallToolResult{IsError: r.IsError, Content: []mcp.Content{}}
+	if len(r.Structured) > 0 {
+		out.StructuredContent = r.Structured
+	}
+	for _, c := range r.Content {
+		switch c.Type {
+		case "text":
+			out.Content = append(out.Content, &mcp.TextContent{Text: c.Text})
+		case "image":
+			if data, err := base64.StdEncoding.DecodeString(c.Data); err == nil {
+				out.Content = append(out.Content, &mcp.ImageContent{Data: data, MIMEType: c.MIMEType})
+			}
+		case "link":
+			link := &mcp.ResourceLink{URI: c.URI, Name: c.Name, MIMEType: c.MIMEType}
+			if c.Size > 0 {
+				link.Size = &c.Size
+			}
+			out.Content = append(out.Content, link)
+		}
+	}
+	var cut struct {
+		Exec      string
+		Truncated bool
+	}
+	if json.Unmarshal(r.Structured, &cut) == nil && cut.Truncated && cut.Exec != "" {
+		for _, stream := range []api.Stream{api.Stdout, api.Stderr} {
+			out.Content = append(out.Content, &mcp.ResourceLink{URI: execURI(id, cut.Exec, stream), Name: string(stream) + " of " + cut.Exec, MIMEType: "text/plain"})
+		}
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/mcpapi"
+	"github.com/hutch-sh/hutch/internal/paths"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+func newMCP() *cobra.Command {
+	o := &specFlags{}
+	cfg := mcpapi.Config{}
+	cmd := &cobra.Command{
+		Use:     "mcp [flags] [IMAGE]",
+		Short:   "Give a language model a sandbox, over the Model Context Protocol",
+		GroupID: groupSandbox,
+		Long: `Serve the Model Context Protocol on stdin and stdout: tools to read, write, edit and search files, to run
+commands and code. They work in a sandbox that is made when the first tool needs it, as the flags say, and removed
+when the client ends, also when it is killed. Nothing of the host is in it but what you name.`,
+		Example: `  claude mcp add sandbox -- hutch mcp --workspace .:overlay --allow pypi.org python@3.12
+  {"mcpServers": {"sandbox": {"command": "hutch", "args": ["mcp", "--workspace", "/home/me/project:overlay"]}}}`,
+		Args: wantArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			image := ""
+			if len(args) > 0 {
+				if image = args[0]; image == "" {
+					return cli.Usage(cmd.CommandPath(), errEmptyImage)
+				}
+			}
+			if err := o.checkTimeout(cmd.CommandPath(), false); err != nil {
+				return err
+			}
+			if cfg.Sandbox != "" && image != "" {
+				return cli.Usage(cmd.CommandPath(), errors.New("an image does not go with --sandbox, which has its own"))
+			}
+			var err error
+			if cfg.Spec, err = o.build(image); err != nil {
+				return err
+			}
+			return becomeMCP(cmd, cfg)
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	o.add(cmd.Flags())
+	cmd.Flags().StringVar(&cfg.Sandbox, "sandbox", "", "work in this `SANDBOX`, which stays")
+	cmd.Flags().BoolVar(&cfg.Keep, "keep", false, "keep the sandboxes when the client ends")
+	cmd.Flags().BoolVar(&cfg.Private, "private", false, "use a daemon of its own")
+	return cmd
+}
+
+// becomeMCP executes hutch-mcp, once the daemon answers: what is wrong with it is told better here.
+func becomeMCP(cmd *cobra.Command, cfg mcpapi.Config) error {
+	path, err := paths.Sibling("hutch-mcp")
+	if err != nil {
+		return err
+	}
+	if !cfg.Private {
+		if err := withDaemon(cmd.Context(), func(*client.Client) error { return nil }); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		return err
+	}
+	err = unix.Exec(path, []string{path}, append(os.Environ(), mcpapi.Variable+"="+string(text)))
+	return api.Errorf(api.Internal, "execute %s: %w", path, err).WithOp("mcp")
+}

@@ -1,0 +1,214 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sys/unix"
+)
+
+// mcpClient is an MCP client, the SDK's, of a server that it has started.
+type mcpClient struct {
+	*mcp.ClientSession
+	cmd      *exec.Cmd
+	progress chan string
+}
+
+func (w *world) mcp(t testing.TB, args ...string) mcpClient {
+	t.Helper()
+	c := mcpClient{cmd: w.command(append([]string{"mcp"}, args...)...), progress: make(chan string, 10)}
+	client := mcp.NewClient(&mcp.Implementation{Name: "test"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) { c.progress <- req.Params.Message },
+	})
+	var err error
+	if c.ClientSession, err = client.Connect(t.Context(), &mcp.CommandTransport{Command: c.cmd}, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// call calls a tool and returns the texts of its result.
+func (c mcpClient) call(t testing.TB, name string, wantErr bool, arguments map[string]any) string {
+	t.Helper()
+	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	var text strings.Builder
+	for _, p := range r.Content {
+		if p, ok := p.(*mcp.TextContent); ok {
+			text.WriteString(p.Text)
+		}
+	}
+	if r.IsError != wantErr {
+		t.Fatalf("%s %v: %s", name, arguments, text.String())
+	}
+	return text.String()
+}
+
+type args = map[string]any
+
+// TestMCP: an MCP client that is not ours finds the tools, works in a sandbox that is made when it needs one, and leaves none.
+func TestMCP(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dir := w.sub(t, "project")
+	write(t, filepath.Join(dir, "main.txt"), "one\n")
+	c := w.mcp(t, "--workspace", dir+":overlay", "host")
+	if text := c.InitializeResult().Instructions; !strings.Contains(text, "no network") || !strings.Contains(text, "/workspace") {
+		t.Errorf("%q", text)
+	}
+	tools, err := c.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tool := range tools.Tools {
+		names = append(names, tool.Name)
+		if tool.Annotations == nil || tool.Description == "" {
+			t.Errorf("%+v", tool)
+		}
+	}
+	for _, want := range []string{"sandbox_write_file", "sandbox_run_command", "sandbox_list_directory", "sandbox_create", "sandbox_run_code"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no %s in %q", want, names)
+		}
+	}
+	if out := w.ok(t, "ps", "-aq"); out != "" {
+		t.Errorf("made before anybody needs it: %q", out)
+	}
+
+	c.call(t, "sandbox_write_file", false, args{"path": "new.txt", "content": "two\n"})
+	if text := c.call(t, "sandbox_run_command", false, args{"command": "cat main.txt new.txt"}); !strings.HasPrefix(text, "one\ntwo\n[exit code 0") {
+		t.Errorf("%q", text)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new.txt")); err == nil {
+		t.Error("the folder was touched")
+	}
+	if text := c.call(t, "sandbox_run_command", true, args{"command": "exit 3"}); !strings.Contains(text, "exit code 3") {
+		t.Errorf("%q", text)
+	}
+	if text := c.call(t, "sandbox_write_file", true, args{"path": "x"}); !strings.Contains(text, "content") {
+		t.Errorf("%q", text)
+	}
+	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_command", Arguments: args{"command": "seq 1 30000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, ok := r.Content[1].(*mcp.ResourceLink)
+	if !ok {
+		t.Fatalf("%+v", r.Content)
+	}
+	if res, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: link.URI}); err != nil || !strings.HasSuffix(res.Contents[0].Text, "\n29999\n30000\n") || len(res.Contents[0].Text) != 168894 {
+		t.Errorf("%v", err)
+	}
+	own := strings.TrimSpace(w.ok(t, "ps", "-aq"))
+	if res, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "hutch://" + own + "/file/workspace/new.txt"}); err != nil || res.Contents[0].Text != "two\n" {
+		t.Errorf("%v", err)
+	}
+	for _, uri := range []string{"hutch://" + own + "/file/none", "hutch://sb_other/file/etc/passwd", "file:///etc/passwd"} {
+		if _, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil {
+			t.Errorf("%s is there", uri)
+		}
+	}
+
+	// Another sandbox; one of somebody else's.
+	other := strings.SplitN(c.call(t, "sandbox_create", false, args{}), "\n", 2)[0]
+	if text := c.call(t, "sandbox_run_command", false, args{"sandbox": other, "command": "cat new.txt 2>/dev/null || echo none"}); !strings.HasPrefix(text, "none\n") {
+		t.Errorf("%q", text)
+	}
+	foreign := w.create(t, "host")
+	c.call(t, "sandbox_run_command", true, args{"sandbox": foreign, "command": "true"})
+	c.call(t, "sandbox_remove", true, args{"sandbox": foreign})
+	c.call(t, "sandbox_remove", false, args{"sandbox": other})
+	w.ok(t, "rm", "-f", foreign)
+
+	// One that has ended is told of once, and replaced.
+	w.ok(t, "kill", own)
+	if text := c.call(t, "sandbox_run_command", true, args{"command": "true"}); !strings.Contains(text, "has ended") {
+		t.Errorf("%q", text)
+	}
+	c.call(t, "sandbox_run_command", false, args{"command": "true"})
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if out := w.ok(t, "ps", "-aq"); out != "" {
+		t.Errorf("left: %q", out)
+	}
+}
+
+// TestMCPCancel: cancelling a call kills its command, of which progress has told; a client that is killed leaves nothing.
+func TestMCPCancel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.mcp(t, "host")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error)
+	go func() {
+		p := &mcp.CallToolParams{Name: "sandbox_run_command", Arguments: args{"command": "sleep 1000"}}
+		p.SetProgressToken("p1")
+		_, err := c.CallTool(ctx, p)
+		done <- err
+	}()
+	if text := <-c.progress; !strings.Contains(text, "ex_") {
+		t.Errorf("%q", text)
+	}
+	cancel(errors.New("enough"))
+	if err := <-done; err == nil {
+		t.Error("no error")
+	}
+	for deadline := time.Now().Add(aWhile()); ; {
+		if text := c.call(t, "sandbox_run_command", false, args{"command": "ps -e -o comm= | grep -c '^sleep$' || true"}); strings.HasPrefix(text, "0\n") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the command still runs")
+		}
+	}
+	id := strings.TrimSpace(w.ok(t, "ps", "-aq"))
+	gone := awaitRemoved(t, w.connect(t), id)
+	if err := c.cmd.Process.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	gone()
+}
+
+// TestMCPCode: code, whose images come as images.
+func TestMCPCode(t *testing.T) {
+	t.Parallel()
+	needs(t, "python3")
+	w := newWorld(t)
+	c := w.mcp(t, "--scope", "agent:m", "host")
+	c.call(t, "sandbox_run_code", false, args{"language": "python", "code": "x = 20"})
+	if text := c.call(t, "sandbox_run_code", false, args{"language": "python", "code": "print('o')\nx + 1"}); text != "o\n[value]\n21" {
+		t.Errorf("%q", text)
+	}
+	if text := c.call(t, "sandbox_run_code", true, args{"language": "python", "code": "1/0"}); !strings.Contains(text, "ZeroDivisionError") {
+		t.Errorf("%q", text)
+	}
+	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_code", Arguments: args{"language": "python", "code": "class P:\n  def _repr_png_(self): return b'png'\nP()"}})
+	if err != nil || len(r.Content) != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if image, ok := r.Content[1].(*mcp.ImageContent); !ok || image.MIMEType != "image/png" || string(image.Data) != "png" {
+		t.Errorf("%+v", r.Content[1])
+	}
+	if text, err := json.Marshal(r.StructuredContent); err != nil || strings.Contains(string(text), "cG5n") {
+		t.Errorf("%s, %v", text, err)
+	}
+	_ = c.Close()
+	if got := w.ok(t, "scope", "ls", "-q"); got != "agent:m\n" {
+		t.Errorf("%q", got)
+	}
+	w.ok(t, "scope", "end", "agent:m")
+}

@@ -1,0 +1,36 @@
+// Package mcpapi is what `hutch mcp` tells hutch-mcp, which it becomes.
+package mcpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Variable is the environment variable that holds a Config in JSON.
+const Variable = "HUTCH_MCP"
+
+// Config is what the server is to do.
+type Config struct {
+	Spec    api.Spec `json:"spec"`              // of the sandboxes it makes; it opens the folders
+	Sandbox string   `json:"sandbox,omitempty"` // use this one, which stays
+	Keep    bool     `json:"keep,omitempty"`    // what is made stays
+	Private bool     `json:"private,omitempty"` // with a daemon of its own
+}
+
+// FromEnviron reads what `hutch mcp` has left.
+func FromEnviron() (c Config, err error) {
+	text, ok := os.LookupEnv(Variable)
+	if !ok {
+		return c, fmt.Errorf("%s is not set: hutch-mcp is started by `hutch mcp`", Variable)
+	}
+	if err := os.Unsetenv(Variable); err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return c, fmt.Errorf("%s: %w", Variable, err)
+	}
+	return c, nil
+}

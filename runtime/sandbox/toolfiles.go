@@ -86,3 +86,104 @@ func (m *Manager) ToolReadFile(ctx context.Context, on ToolOn, p api.ToolReadFil
 		Size: l.Size, Binary: l.Binary, CutLines: l.Cut, Truncated: l.Next > 0 && got < int64(args.Lines),
 	}, nil
 }
+
+// ToolGrepFiles searches files for lines.
+func (m *Manager) ToolGrepFiles(ctx context.Context, on ToolOn, p api.ToolGrepFiles) (api.ToolGrepResult, error) {
+	if err := p.Validate(); err != nil {
+		return api.ToolGrepResult{}, err
+	}
+	if p.MaxMatches == 0 {
+		p.MaxMatches = api.DefaultToolMatches
+	}
+	args := &filesapi.GrepArgs{
+		Pattern: p.Pattern, Literal: p.Literal, IgnoreCase: p.IgnoreCase, Globs: p.Globs, Context: p.Context, Hidden: p.Hidden,
+		NoIgnore: p.NoIgnore, FilesOnly: p.FilesOnly, Max: p.MaxMatches, Offset: p.Offset, LineSize: api.MaxToolMatchBytes,
+	}
+	r, data, err := m.askTool(ctx, api.MethodFSList, on.file(p.Path), filesapi.Request{Op: filesapi.OpGrep}, args, filesapi.MaxGrep)
+	if err != nil {
+		return api.ToolGrepResult{}, err
+	}
+	list, err := filesapi.ParseMatches(data, args)
+	if err != nil {
+		return api.ToolGrepResult{}, nonsense(api.MethodFSList, err)
+	}
+	result := api.ToolGrepResult{
+		Matches: []api.ToolGrepMatch{}, Files: []string{}, Searched: r.Count, Skipped: r.Skipped, Truncated: r.Truncated,
+	}
+	for i := range list {
+		name := valid(list[i].Path)
+		if len(list[i].Path) == 0 {
+			name = p.Path
+		}
+		if p.FilesOnly {
+			result.Files = append(result.Files, name)
+			continue
+		}
+		result.Matches = append(result.Matches, api.ToolGrepMatch{
+			Path: name, Line: list[i].Line, Text: valid(list[i].Text), Before: validAll(list[i].Before), After: validAll(list[i].After),
+		})
+	}
+	if r.Truncated && len(list) > 0 {
+		result.NextOffset = p.Offset + len(list)
+	}
+	return result, nil
+}
+
+func validAll(lines [][]byte) []string {
+	var list []string
+	for _, l := range lines {
+		list = append(list, valid(l))
+	}
+	return list
+}
+
+// ToolFindFiles searches for files by their names.
+func (m *Manager) ToolFindFiles(ctx context.Context, on ToolOn, p api.ToolFindFiles) (api.ToolFindResult, error) {
+	if err := p.Validate(); err != nil {
+		return api.ToolFindResult{}, err
+	}
+	args := &filesapi.FindArgs{
+		Query: p.Query, Files: p.Type != "folder", Folders: p.Type == "folder" || p.Type == "any", Hidden: p.Hidden, NoIgnore: p.NoIgnore,
+		Max: p.Limit,
+	}
+	if args.Max == 0 {
+		args.Max = api.DefaultToolFound
+	}
+	r, data, err := m.askTool(ctx, api.MethodFSList, on.file(p.Path), filesapi.Request{Op: filesapi.OpFind}, args, filesapi.MaxGrep)
+	if err != nil {
+		return api.ToolFindResult{}, err
+	}
+	list, err := filesapi.ParseFound(data, args)
+	if err != nil {
+		return api.ToolFindResult{}, nonsense(api.MethodFSList, err)
+	}
+	result := api.ToolFindResult{Found: []api.ToolFound{}, Total: r.Count, Truncated: r.Truncated}
+	for _, f := range list {
+		kind := api.TypeFile
+		if f.Folder {
+			kind = api.TypeFolder
+		}
+		result.Found = append(result.Found, api.ToolFound{Path: valid(f.Path), Type: kind, Score: f.Score})
+	}
+	return result, nil
+}
+
+// ToolFindReplace replaces a text in a file.
+func (m *Manager) ToolFindReplace(ctx context.Context, on ToolOn, p api.ToolFindReplace) (api.ToolReplaced, error) {
+	if err := p.Validate(); err != nil {
+		return api.ToolReplaced{}, err
+	}
+	args := &filesapi.ReplaceArgs{
+		Find: p.Find, Replace: p.Replace, Regex: p.Regex, All: p.All, Expected: p.Expected, DryRun: p.DryRun,
+		MaxSize: api.MaxToolReplaceBytes, MaxDiff: api.MaxToolDiff,
+	}
+	_, data, err := m.askTool(ctx, api.MethodFSWrite, on.file(p.Path), filesapi.Request{Op: filesapi.OpReplace}, args, args.MaxReplaced())
+	if err != nil {
+		return api.ToolReplaced{}, err
+	}
+	r, err := filesapi.ParseReplaced(data, args)
+	if err != nil {
+		return api.ToolReplaced{}, nonsense(api.MethodFSWrite, err)
+	}
+	return api.ToolReplaced{Path: p.Path, Replacements: r.Count, Diff: valid(r.Diff), Truncated: r.Truncated, DryRun: p.DryRun}, nil
+}

@@ -54,3 +54,13 @@ func put(t testing.TB, path, content string) {
 		t.Fatal(err)
 	}
 }
+
+// get reads a file.
+func get(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

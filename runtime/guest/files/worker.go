@@ -191,16 +191,19 @@ func (c *call) end() {
 
 // operations are what a worker does. Each returns the last packet of its call.
 var operations = map[string]func(*call) (*filesapi.Reply, error){
-	filesapi.OpRead:   (*call).read,
-	filesapi.OpWrite:  (*call).write,
-	filesapi.OpList:   (*call).list,
-	filesapi.OpStat:   (*call).stat,
-	filesapi.OpMkdir:  (*call).mkdir,
-	filesapi.OpRemove: (*call).remove,
-	filesapi.OpMove:   (*call).move,
-	filesapi.OpPack:   (*call).pack,
-	filesapi.OpUnpack: (*call).unpack,
-	filesapi.OpLines:  (*call).lines,
+	filesapi.OpRead:    (*call).read,
+	filesapi.OpWrite:   (*call).write,
+	filesapi.OpList:    (*call).list,
+	filesapi.OpStat:    (*call).stat,
+	filesapi.OpMkdir:   (*call).mkdir,
+	filesapi.OpRemove:  (*call).remove,
+	filesapi.OpMove:    (*call).move,
+	filesapi.OpPack:    (*call).pack,
+	filesapi.OpUnpack:  (*call).unpack,
+	filesapi.OpLines:   (*call).lines,
+	filesapi.OpGrep:    (*call).grep,
+	filesapi.OpFind:    (*call).find,
+	filesapi.OpReplace: (*call).replace,
 }
 
 func (c *call) run() {

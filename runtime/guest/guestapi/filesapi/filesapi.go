@@ -61,19 +61,22 @@ const (
 
 // Operations.
 const (
-	OpRead   = "read"   // with a pipe: into it; else the payload of the reply
-	OpWrite  = "write"  // from a pipe, or the payload
-	OpList   = "list"   // the payload of the reply is a JSON list of Entry
-	OpStat   = "stat"   // Reply.Entry
-	OpMkdir  = "mkdir"  //
-	OpRemove = "remove" //
-	OpMove   = "move"   // Path to To
-	OpPack   = "pack"   // a tar archive into a pipe
-	OpUnpack = "unpack" // a tar archive from a pipe
-	OpLines  = "lines"  // LinesArgs in the payload, Lines in that of the reply
-	OpData   = "data"   // more payload
-	OpCancel = "cancel" // ends a call, which answers with ECANCELED
-	OpPing   = "ping"   // is answered at once
+	OpRead    = "read"    // with a pipe: into it; else the payload of the reply
+	OpWrite   = "write"   // from a pipe, or the payload
+	OpList    = "list"    // the payload of the reply is a JSON list of Entry
+	OpStat    = "stat"    // Reply.Entry
+	OpMkdir   = "mkdir"   //
+	OpRemove  = "remove"  //
+	OpMove    = "move"    // Path to To
+	OpPack    = "pack"    // a tar archive into a pipe
+	OpUnpack  = "unpack"  // a tar archive from a pipe
+	OpLines   = "lines"   // LinesArgs in the payload, Lines in that of the reply
+	OpGrep    = "grep"    // GrepArgs in the payload, a JSON list of Match in that of the reply
+	OpFind    = "find"    // FindArgs in the payload, a JSON list of Found in that of the reply
+	OpReplace = "replace" // ReplaceArgs in the payload, Replaced in that of the reply
+	OpData    = "data"    // more payload
+	OpCancel  = "cancel"  // ends a call, which answers with ECANCELED
+	OpPing    = "ping"    // is answered at once
 )
 
 // Request is the header of a packet from hutchd. Only the fields of its Op are
@@ -201,7 +204,7 @@ func ParseRequest(packet []byte) (*Request, []byte, error) {
 		return nil, nil, err
 	}
 	switch req.Op {
-	case OpRead, OpWrite, OpList, OpStat, OpMkdir, OpRemove, OpMove, OpPack, OpUnpack, OpLines:
+	case OpRead, OpWrite, OpList, OpStat, OpMkdir, OpRemove, OpMove, OpPack, OpUnpack, OpLines, OpGrep, OpFind, OpReplace:
 		if !strings.HasPrefix(req.Path, "/") || req.Op == OpMove && !strings.HasPrefix(req.To, "/") {
 			return nil, nil, fmt.Errorf("%s: %.64q and %.64q are not absolute", req.Op, req.Path, req.To)
 		}

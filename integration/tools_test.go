@@ -138,6 +138,58 @@ func TestTools(t *testing.T) {
 		b.bad(t, api.ToolNameWriteFile, `{"path":"/etc/passwd/x","content":"x"}`, api.FailedPrecondition)
 	})
 
+	t.Run("search and edit", func(t *testing.T) {
+		w.ok(t, "exec", b.sandbox, "sh", "-euc", `mkdir -p p/src p/vendor p/.git; cd p; echo vendor/ >.gitignore; printf 'package main\n\nfunc Old() {}\n// Old is old\n' >src/main.go
+echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 3000 >long; printf 'no end' >short; head -c 100000 /dev/zero | tr '\0' x >wide; ln -s / root`)
+		var file api.ToolFileText
+		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/src/main.go","start_line":3}`, &file); text != "     3\tfunc Old() {}\n     4\t// Old is old\n" || file.TotalLines != 4 || file.NextLine != 0 {
+			t.Errorf("%q %+v", text, file)
+		}
+		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/long"}`, &file); file.NextLine != 2001 || file.TotalLines != 3000 || !strings.HasSuffix(text, "\n  2000\t2000\n[3000 lines in all: start_line 2001 goes on]") {
+			t.Errorf("%+v", file)
+		}
+		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/long","start_line":-2}`, nil); text != "  2999\t2999\n  3000\t3000\n" {
+			t.Errorf("%q", text)
+		}
+		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/bin"}`, &file); !file.Binary || !strings.Contains(text, "binary") {
+			t.Errorf("%q", text)
+		}
+		if b.good(t, api.ToolNameReadFile, `{"path":"p/wide"}`, &file); file.CutLines != 1 || len(file.Text) > 5000 {
+			t.Errorf("%d bytes, %+v", len(file.Text), file.CutLines)
+		}
+		b.bad(t, api.ToolNameReadFile, `{"path":"p"}`, api.FailedPrecondition, "sandbox_list_directory")
+		b.bad(t, api.ToolNameReadFile, `{"path":"p/none"}`, api.NotFound)
+		b.bad(t, api.ToolNameReadFile, `{"path":"p/long","start_line":5,"end_line":4}`, api.InvalidArgument)
+
+		if text := b.good(t, api.ToolNameGrepFiles, `{"path":"p","pattern":"\\bOld\\b"}`, nil); text != "src/main.go:3:func Old() {}\nsrc/main.go:4:// Old is old\n" {
+			t.Errorf("%q", text)
+		}
+		if text := b.good(t, api.ToolNameGrepFiles, `{"path":"p","pattern":"old","ignore_case":true,"hidden":true,"no_ignore":true,"files_only":true,"globs":["!*.md"]}`, nil); text != ".hidden\nsrc/main.go\nvendor/v.go\n" {
+			t.Errorf("%q", text)
+		}
+		if text := b.good(t, api.ToolNameGrepFiles, `{"path":"p","pattern":"^29.9$","max_matches":3,"offset":2,"context":1}`, nil); text != "long-2928-2928\nlong:2929:2929\nlong-2930-2930\n--\nlong-2938-2938\nlong:2939:2939\nlong-2940-2940\n--\nlong-2948-2948\nlong:2949:2949\nlong-2950-2950\n[more: offset 5 goes on]" {
+			t.Errorf("%q", text)
+		}
+		b.bad(t, api.ToolNameGrepFiles, `{"path":"p","pattern":"a(b"}`, api.InvalidArgument, "regular expression")
+		b.good(t, api.ToolNameGrepFiles, `{"path":"p","pattern":"(x+x+)+y"}`, nil)
+		if text := b.good(t, api.ToolNameFindFiles, `{"path":"p","query":"srmain"}`, nil); text != "src/main.go\n" {
+			t.Errorf("%q", text)
+		}
+
+		var done api.ToolReplaced
+		b.bad(t, api.ToolNameFindReplace, `{"path":"p/src/main.go","find":"Old","replace":"New"}`, api.InvalidArgument, "2")
+		if b.good(t, api.ToolNameFindReplace, `{"path":"p/src/main.go","find":"Old()","replace":"New()"}`, &done); done.Replacements != 1 || !strings.Contains(done.Diff, "-func Old() {}\n+func New() {}\n") {
+			t.Errorf("%+v", done)
+		}
+		b.bad(t, api.ToolNameFindReplace, `{"path":"p/src/main.go","find":"Gone","replace":"New"}`, api.InvalidArgument)
+		if b.good(t, api.ToolNameFindReplace, `{"path":"p/src/main.go","find":"(\\w+) is old","replace":"$1 was","regex":true,"dry_run":true}`, &done); !done.DryRun {
+			t.Errorf("%+v", done)
+		}
+		if got := w.ok(t, "exec", b.sandbox, "cat", "p/src/main.go"); got != "package main\n\nfunc New() {}\n// Old is old\n" {
+			t.Errorf("%q", got)
+		}
+	})
+
 	t.Run("commands", func(t *testing.T) {
 		var r api.ToolCommand
 		text := b.good(t, api.ToolNameRunCommand, `{"command":"read x; echo $x $V; echo e >&2; pwd","stdin":"in\n","env":{"V":"v"},"cwd":"/etc"}`, &r)

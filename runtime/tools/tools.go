@@ -62,7 +62,7 @@ func New(cfg Config) (*Set, error) {
 	s := &Set{cfg: cfg}
 	s.downloads.boxes = cfg.Sandboxes
 	for _, make := range []func() (*tool, error){
-		writeFile, deleteFile, listDirectory, runCommand, s.downloadURL,
+		readFile, writeFile, deleteFile, listDirectory, runCommand, grepFiles, findFiles, findReplace, s.downloadURL,
 	} {
 		t, err := make()
 		if err != nil {
@@ -198,6 +198,9 @@ func failure(err error) *api.ToolResult {
 		e.Code, e.Message, e.Field, e.Hint = api.InvalidArgument, wire.Message, wire.Data.Field, wire.Data.Hint
 	case errors.As(err, &ours):
 		e.Field, e.Hint = ours.Field, ours.Hint
+	}
+	if e.Hint == "" && e.Code == api.InvalidArgument {
+		e.Hint = "the tool's input schema says what it takes"
 	}
 	text := e.Message
 	if e.Hint != "" {

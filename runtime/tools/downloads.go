@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,7 +126,7 @@ func (ds *downloads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many downloads at once", http.StatusServiceUnavailable)
 		return
 	}
-	secret, _, _ := cutFirst(r.URL.Path)
+	secret, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	d := ds.take(secret)
 	if d == nil {
 		http.Error(w, "no such link: each is good for one download and a limited time", http.StatusNotFound)
@@ -141,16 +142,6 @@ func (ds *downloads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		http.Error(w, err.Error(), status)
 	}
-}
-
-// cutFirst cuts the first part off a path that begins with a slash.
-func cutFirst(p string) (first, rest string, ok bool) {
-	for i := 1; i < len(p); i++ {
-		if p[i] == '/' {
-			return p[1:i], p[i+1:], true
-		}
-	}
-	return p[min(1, len(p)):], "", false
 }
 
 // convert makes what is sent of what the sandbox's worker sends.

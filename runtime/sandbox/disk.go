@@ -296,7 +296,7 @@ func (m *Manager) beginDisk(r *running) {
 
 // writing says that a call of a files worker makes files.
 func writing(op string) bool {
-	return op == filesapi.OpWrite || op == filesapi.OpMkdir || op == filesapi.OpUnpack || op == filesapi.OpReplace
+	return op == filesapi.OpWrite || op == filesapi.OpMkdir || op == filesapi.OpUnpack || op == filesapi.OpReplace || op == filesapi.OpPatch
 }
 
 // mayWrite refuses calls that make files in a sandbox that is over its limit.

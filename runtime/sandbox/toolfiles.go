@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/patch"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
@@ -186,4 +187,36 @@ func (m *Manager) ToolFindReplace(ctx context.Context, on ToolOn, p api.ToolFind
 		return api.ToolReplaced{}, nonsense(api.MethodFSWrite, err)
 	}
 	return api.ToolReplaced{Path: p.Path, Replacements: r.Count, Diff: valid(r.Diff), Truncated: r.Truncated, DryRun: p.DryRun}, nil
+}
+
+// ToolApplyPatch applies a patch, all of it or nothing.
+func (m *Manager) ToolApplyPatch(ctx context.Context, on ToolOn, p api.ToolApplyPatch) (api.ToolPatched, error) {
+	if err := p.Validate(); err != nil {
+		return api.ToolPatched{}, err
+	}
+	args := &filesapi.PatchArgs{
+		Patch: p.Patch, Strip: -1, DryRun: p.DryRun, MaxFiles: api.MaxToolPatchFiles, MaxSize: 2 * api.MaxToolReplaceBytes,
+	}
+	if p.Strip != nil {
+		args.Strip = *p.Strip
+	}
+	if _, err := patch.Parse(p.Patch, args.Strip, args.MaxFiles); err != nil {
+		return api.ToolPatched{}, api.Errorf(api.InvalidArgument, "patch: %w", err).WithField("patch").
+			WithHint("give a unified diff (---, +++, @@), or *** Begin Patch with *** Update File, *** Add File or *** Delete File")
+	}
+	_, data, err := m.askTool(ctx, api.MethodFSWrite, on.file(p.Path), filesapi.Request{Op: filesapi.OpPatch}, args, filesapi.MaxGrep)
+	if err != nil {
+		return api.ToolPatched{}, err
+	}
+	list, err := filesapi.ParsePatched(data, args)
+	if err != nil {
+		return api.ToolPatched{}, nonsense(api.MethodFSWrite, err)
+	}
+	r := api.ToolPatched{Files: []api.ToolPatchedFile{}, DryRun: p.DryRun}
+	for _, f := range list {
+		r.Files = append(r.Files, api.ToolPatchedFile{
+			Path: valid(f.Path), From: valid(f.From), Kind: f.Kind, Hunks: f.Hunks, Fuzz: f.Fuzz, Offset: f.Offset,
+		})
+	}
+	return r, nil
 }

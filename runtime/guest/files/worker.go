@@ -204,6 +204,7 @@ var operations = map[string]func(*call) (*filesapi.Reply, error){
 	filesapi.OpGrep:    (*call).grep,
 	filesapi.OpFind:    (*call).find,
 	filesapi.OpReplace: (*call).replace,
+	filesapi.OpPatch:   (*call).patch,
 }
 
 func (c *call) run() {

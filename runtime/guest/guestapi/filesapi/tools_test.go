@@ -26,6 +26,9 @@ func FuzzParseFound(f *testing.F) {
 		if list, err := ParseFound(data, &FindArgs{Max: 2}); err == nil && len(list) > 2 {
 			t.Error(list)
 		}
+		if list, err := ParsePatched(data, &PatchArgs{MaxFiles: 2}); err == nil && len(list) > 2 {
+			t.Error(list)
+		}
 		if r, err := ParseReplaced(data, &ReplaceArgs{MaxDiff: 4}); err == nil && (len(r.Diff) > 4 || r.Count < 1) {
 			t.Error(r)
 		}

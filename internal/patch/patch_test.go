@@ -1,0 +1,133 @@
+package patch
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func applyAll(t *testing.T, text string, files map[string]string) (map[string]string, Fit, error) {
+	t.Helper()
+	list, err := Parse(text, -1, 100)
+	if err != nil {
+		return nil, Fit{}, err
+	}
+	var all Fit
+	for i := range list {
+		f := &list[i]
+		from := f.Path
+		if f.From != "" {
+			from = f.From
+		}
+		made, fit, err := f.Apply(files[from])
+		if err != nil {
+			return nil, fit, err
+		}
+		all.Fuzz += fit.Fuzz
+		all.Offset = max(all.Offset, fit.Offset)
+		delete(files, from)
+		if f.Kind != Deleted {
+			files[f.Path] = made
+		}
+	}
+	return files, all, nil
+}
+
+// TestAgainstGit: what git diff writes of random changes makes the one file of the other.
+func TestAgainstGit(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("no git to compare with")
+	}
+	random, dir := rand.New(rand.NewPCG(5, 6)), t.TempDir()
+	text := func() string {
+		var b strings.Builder
+		for range random.IntN(30) {
+			b.WriteString([]string{"a", "b", "", "-- x", "++ y", "@@ -1 +1 @@", "\ta"}[random.IntN(7)])
+			b.WriteString([]string{"\n", "\n", "\r\n"}[random.IntN(3)])
+		}
+		if random.IntN(3) == 0 {
+			b.WriteString("no end")
+		}
+		return b.String()
+	}
+	for range 100 {
+		old, want := text(), text()
+		for name, content := range map[string]string{"old": old, "new": want} {
+			if err := os.WriteFile(dir+"/"+name, []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command(git, "diff", "--no-index", "--no-renames", "old", "new")
+		cmd.Dir = dir
+		out, _ := cmd.Output() // says that they differ
+		if len(out) == 0 {
+			continue
+		}
+		d := strings.ReplaceAll(string(out), "b/new", "b/old")
+		got, fit, err := applyAll(t, d, map[string]string{"old": old})
+		if err != nil || got["old"] != want || fit != (Fit{}) {
+			t.Fatalf("%q to %q: %q, %+v, %v\n%s", old, want, got["old"], fit, err, d)
+		}
+	}
+}
+
+func TestForms(t *testing.T) {
+	const ten = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
+	for _, test := range []struct {
+		about, patch string
+		file         string
+		want         string // of f, or a part of the error
+		fit          Fit
+		bad          bool
+	}{
+		{"moved", "--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n 5\n-6\n+x\n 7\n", ten, strings.Replace(ten, "6", "x", 1), Fit{Offset: 3}, false},
+		{"wrong counts", "--- f\n+++ f\n@@ -5,9 +5,1 @@\n 5\n-6\n+x\n+y\n 7\n", ten, strings.Replace(ten, "6", "x\ny", 1), Fit{}, false},
+		{"edge", "--- f\n+++ f\n@@ -4,5 +4,5 @@\n four\n 5\n-6\n+x\n 7\n 8\n", ten, strings.Replace(ten, "6", "x", 1), Fit{Fuzz: 2}, false},
+		{"crlf", "--- f\n+++ f\n@@ -1,2 +1,2 @@\n 1\n-2\n+x\n", "1\r\n2\r\n", "1\r\nx\r\n", Fit{}, false},
+		{"does not fit", "--- f\n+++ f\n@@ -5,3 +5,3 @@\n 5\n-six\n+x\n 7\n", ten, `f: hunk 1 of 1 does not fit: line 6 is "6", and the patch has "six"`, Fit{}, true},
+		{"out", "--- a/../f\n+++ b/../f\n@@ -1 +1 @@\n-1\n+2\n", ten, `"../f" leads out of the folder`, Fit{}, true},
+		{"absolute", "--- /f\n+++ /f\n@@ -1 +1 @@\n-1\n+2\n", ten, `"/f" leads out`, Fit{}, true},
+		{"binary", "diff --git a/f b/f\nindex 1..2\nGIT binary patch\n", ten, "binary", Fit{}, true},
+		{"link", "diff --git a/f b/f\nnew file mode 120000\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+/etc\n", "", "only regular files", Fit{}, true},
+		{"nothing", "hello\n", ten, "changes no file", Fit{}, true},
+		{"update", "*** Begin Patch\n*** Update File: f\n@@\n 5\n-6\n+x\n*** End Patch\n", ten, strings.Replace(ten, "6", "x", 1), Fit{}, false},
+		{"anchor", "*** Begin Patch\n*** Update File: f\n@@ b\n-x\n+y\n*** End Patch", "a\nx\nb\nx\n", "a\nx\nb\ny\n", Fit{}, false},
+		{"spaces", "*** Begin Patch\n*** Update File: f\n@@\n if\n-  x\n+\ty\n*** End Patch", "if \n\tx\n", "if \n\ty\n", Fit{Fuzz: 2}, false},
+		{"end", "*** Begin Patch\n*** Update File: f\n@@\n-x\n+y\n*** End of File\n*** End Patch", "x\nx\n", "x\ny\n", Fit{}, false},
+		{"add", "*** Begin Patch\n*** Add File: f\n+a\n+b\n*** End Patch", "", "a\nb\n", Fit{}, false},
+		{"incomplete", "*** Begin Patch\n*** Update File: f\n@@\n-x\n+y\n", "x\n", "incomplete", Fit{}, true},
+		{"twice", "*** Begin Patch\n*** Add File: f\n+a\n*** Delete File: f\n*** End Patch", "", "changed twice", Fit{}, true},
+	} {
+		got, fit, err := applyAll(t, test.patch, map[string]string{"f": test.file})
+		switch {
+		case test.bad && (err == nil || !strings.Contains(err.Error(), test.want)):
+			t.Errorf("%s: %v, %q", test.about, err, got)
+		case !test.bad && (err != nil || got["f"] != test.want || fit != test.fit):
+			t.Errorf("%s: %q, %+v, %v", test.about, got["f"], fit, err)
+		}
+	}
+	got, _, err := applyAll(t, "diff --git a/x y b/z\nsimilarity index 100%\nrename from x y\nrename to z\ndiff --git a/e b/e\nnew file mode 100755\nindex 0..1\n", map[string]string{"x y": "1"})
+	if err != nil || got["z"] != "1" || len(got) != 2 {
+		t.Error(got, err)
+	}
+}
+
+func FuzzApply(f *testing.F) {
+	f.Add("--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n 5\n-6\n+x\n", "5\n6\n")
+	f.Add("*** Begin Patch\n*** Update File: f\n@@ a\n 5\n-6\n+x\n*** End of File\n*** End Patch\n", "a\n5\n6\n")
+	f.Fuzz(func(t *testing.T, text, content string) {
+		files, err := Parse(text, -1, 10)
+		if err != nil {
+			return
+		}
+		for i := range files {
+			if !local(files[i].Path) {
+				t.Errorf("%q", files[i].Path)
+			}
+			_, _, _ = files[i].Apply(content)
+		}
+	})
+}

@@ -85,6 +85,9 @@ func TestTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(listed) != 10 {
+		t.Errorf("%d tools", len(listed))
+	}
 	for _, tool := range listed {
 		var in, out struct {
 			Type       string
@@ -186,6 +189,42 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 			t.Errorf("%+v", done)
 		}
 		if got := w.ok(t, "exec", b.sandbox, "cat", "p/src/main.go"); got != "package main\n\nfunc New() {}\n// Old is old\n" {
+			t.Errorf("%q", got)
+		}
+	})
+
+	t.Run("patch", func(t *testing.T) {
+		w.ok(t, "exec", b.sandbox, "sh", "-euc", `mkdir -p q/sub; cd q; seq 1 20 >nums; echo old >sub/gone; printf 'a\nb\nc\n' >abc; chmod 755 abc; ln -s /etc out`)
+		before := w.ok(t, "exec", b.sandbox, "sh", "-c", "cd q; ls -lR --time-style=full-iso; cat nums abc sub/gone")
+		for words, patch := range map[string]string{
+			"nums":       "--- a/nums\n+++ b/nums\n@@ -1,2 +1,2 @@\n-1\n+one\n 2\n--- a/abc\n+++ b/abc\n@@ -1,3 +1,3 @@\n a\n-x\n+y\n c\n",
+			"../":        "--- a/../outside\n+++ b/../outside\n@@ -0,0 +1 @@\n+x\n",
+			"out/passwd": "*** Begin Patch\n*** Update File: out/passwd\n@@\n-root\n+toor\n*** End Patch\n",
+			"none":       "*** Begin Patch\n*** Delete File: none\n*** End Patch\n",
+		} {
+			arguments, _ := json.Marshal(map[string]any{"path": "q", "patch": patch})
+			r := b.call(t, api.ToolNameApplyPatch, string(arguments))
+			if words == "nums" {
+				words = "abc"
+			}
+			if r.Error == nil || r.Error.Hint == "" || !strings.Contains(r.Content[0].Text, words) {
+				t.Errorf("%s: %+v %+v", patch, r, r.Error)
+			}
+		}
+		if after := w.ok(t, "exec", b.sandbox, "sh", "-c", "cd q; ls -lR --time-style=full-iso; cat nums abc sub/gone"); after != before {
+			t.Errorf("changed by patches that do not fit:\n%s\n%s", before, after)
+		}
+		var done api.ToolPatched
+		for _, patch := range []string{
+			"diff --git a/nums b/nums\n--- a/nums\n+++ b/nums\n@@ -1,3 +1,3 @@\n-1\n+one\n 2\n 3\n@@ -18,3 +18,4 @@\n 18\n 19\n 20\n+21\ndiff --git a/sub/gone b/sub/gone\ndeleted file mode 100644\n--- a/sub/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n",
+			"*** Begin Patch\n*** Add File: new/file\n+made\n*** Update File: abc\n@@\n a\n-b\n+B\n c\n*** End Patch\n",
+		} {
+			arguments, _ := json.Marshal(map[string]any{"path": "q", "patch": patch})
+			if b.good(t, api.ToolNameApplyPatch, string(arguments), &done); len(done.Files) != 2 {
+				t.Errorf("%+v", done)
+			}
+		}
+		if got := w.ok(t, "exec", b.sandbox, "sh", "-c", "cd q; head -2 nums; tail -1 nums; cat abc new/file; stat -c %a abc; ls sub"); got != "one\n2\n21\na\nB\nc\nmade\n755\n" {
 			t.Errorf("%q", got)
 		}
 	})

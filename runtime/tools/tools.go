@@ -62,7 +62,7 @@ func New(cfg Config) (*Set, error) {
 	s := &Set{cfg: cfg}
 	s.downloads.boxes = cfg.Sandboxes
 	for _, make := range []func() (*tool, error){
-		readFile, writeFile, deleteFile, listDirectory, runCommand, grepFiles, findFiles, findReplace, s.downloadURL,
+		readFile, writeFile, deleteFile, listDirectory, runCommand, grepFiles, findFiles, findReplace, applyPatch, s.downloadURL,
 	} {
 		t, err := make()
 		if err != nil {

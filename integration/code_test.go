@@ -170,6 +170,22 @@ P()`, "")
 		}
 	})
 
+	t.Run("paused", func(t *testing.T) {
+		n.run(t, "python", "w = 1", "")
+		w.ok(t, "pause", n.sandbox)
+		if r := n.run(t, "python", "w", ""); r.Text != "1" || r.TimedOut {
+			t.Errorf("%+v", r)
+		}
+	})
+
+	t.Run("idle", func(t *testing.T) {
+		// A kept interpreter does not keep its sandbox from being idle, a run does.
+		idle := notebook{n.c, w.create(t, "--idle", "0.4", "host")}
+		gone := awaitRemoved(t, n.c, idle.sandbox)
+		idle.run(t, "python", "import time; time.sleep(1.2)", "")
+		gone()
+	})
+
 	t.Run("shell", func(t *testing.T) {
 		if r := n.run(t, "shell", "echo out; pwd; echo e >&2; exit 3", "Exit"); r.Stdout != "out\n/srv\n" || r.Stderr != "e\n" || r.ExitCode != 3 {
 			t.Errorf("%+v", r)

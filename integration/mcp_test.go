@@ -1,9 +1,11 @@
 package integration_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -211,4 +213,101 @@ func TestMCPCode(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	w.ok(t, "scope", "end", "agent:m")
+}
+
+// bearer adds a token to requests.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// TestMCPHTTP: sessions over HTTP have sandboxes of their own, gone with them; without the token, or from a web page, nobody gets in.
+func TestMCPHTTP(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(t, "rpc", "system.info") // the daemon, which would keep stderr open
+	file := w.path("token")
+	write(t, file, "0123456789abcdef\n")
+	cmd := w.command("mcp", "--http", "127.0.0.1:0", "--token-file", file, "host")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, url, ok := strings.Cut(strings.TrimSpace(line), "listening on ")
+	if !ok {
+		t.Fatalf("%q", line)
+	}
+	for _, tt := range []struct {
+		status int
+		change func(*http.Request)
+	}{
+		{http.StatusUnauthorized, func(*http.Request) {}},
+		{http.StatusUnauthorized, func(r *http.Request) { r.Header.Set("Authorization", "Bearer 0123456789abcdeX") }},
+		{http.StatusForbidden, func(r *http.Request) {
+			r.Header.Set("Authorization", "Bearer 0123456789abcdef")
+			r.Host = "evil.example"
+		}},
+		{http.StatusForbidden, func(r *http.Request) {
+			r.Header.Set("Authorization", "Bearer 0123456789abcdef")
+			r.Header.Set("Origin", "http://evil.example")
+		}},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		tt.change(req)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != tt.status {
+			t.Errorf("%v %v: %s, want %d", req.Host, req.Header, resp.Status, tt.status)
+		}
+	}
+	dial := func() mcpClient {
+		t.Helper()
+		s, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
+			Endpoint: url, HTTPClient: &http.Client{Transport: bearer("0123456789abcdef")},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mcpClient{ClientSession: s}
+	}
+	a, b := dial(), dial()
+	a.call(t, "sandbox_write_file", false, args{"path": "/tmp/mine", "content": "a"})
+	if text := b.call(t, "sandbox_run_command", false, args{"command": "cat /tmp/mine 2>/dev/null || echo none"}); !strings.HasPrefix(text, "none\n") {
+		t.Errorf("%q", text)
+	}
+	ids := strings.Fields(w.ok(t, "ps", "-aq"))
+	if len(ids) != 2 {
+		t.Fatalf("%q", ids)
+	}
+	gone := awaitRemoved(t, w.connect(t), ids[0])
+	_ = a.Close()
+	gone()
+	gone = awaitRemoved(t, w.connect(t), ids[1])
+	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	gone()
+	_ = b.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	w.run(t, "mcp", "--http", "0.0.0.0:0", "host").want(t, 1).says(t, "loopback")
 }

@@ -393,6 +393,8 @@ func TestWireBadInput(t *testing.T) {
 		{"image": "host", "hostname": "-"}, {"image": "host", "limits": params{"memory_bytes": 1}}, {"image": "host", "ttl_s": -1},
 		{"image": "UPPER/Case"}, {"image": "host", "workspace": params{"path": "relative", "mode": "rw"}},
 		{"image": "host", "workspace": params{"path": "/tmp", "mode": "rwx"}},
+		{"image": "host", "scope": params{"kind": "house", "key": "k"}}, {"image": "host", "scope": params{"kind": "agent"}},
+		{"image": "host", "uploads": []params{{"name": "../x", "data": ""}}},
 	} {
 		if m := c.start("sandbox.create", p).wait(); m.Error == nil || m.Error.Data.Hint == "" {
 			t.Errorf("%v: %+v", p, m)
@@ -401,7 +403,6 @@ func TestWireBadInput(t *testing.T) {
 	for _, p := range []params{
 		{"image": "host", "network": params{"mode": "open", "ask": true}},
 		{"template": "x"},
-		{"image": "host", "scope": params{"kind": "agent", "key": "k"}},
 	} {
 		c.refused("unavailable", "sandbox.create", p)
 	}

@@ -34,13 +34,20 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if cfg.HTTP != "" {
+		return serveHTTP(ctx, cfg)
+	}
 	b := newBoxes(cfg)
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
 		err = errors.Join(err, b.end(ctx))
 	}()
-	server, err := newServer(ctx, b)
+	tools, err := b.tools(ctx)
+	if err != nil {
+		return err
+	}
+	server, err := newServer(b, tools, nil)
 	if err != nil {
 		return err
 	}

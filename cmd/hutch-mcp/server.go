@@ -17,18 +17,24 @@ import (
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
-// newServer makes a server of the daemon's tools and this session's own.
-func newServer(ctx context.Context, b *boxes) (*mcp.Server, error) {
+// tools are the daemon's.
+func (b *boxes) tools(ctx context.Context) ([]api.Tool, error) {
 	c, err := b.connection(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tools, err := c.Tools(ctx)
-	if err != nil {
-		return nil, err
-	}
+	return c.Tools(ctx)
+}
+
+// newServer makes a server of the daemon's tools and this session's own. begun, where it is not nil, is called when a client is there.
+func newServer(b *boxes, tools []api.Tool, begun func(*mcp.ServerSession)) (*mcp.Server, error) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "hutch", Title: "hutch sandbox", Version: version.Version}, &mcp.ServerOptions{
 		Instructions: instructions(&b.cfg.Spec), Capabilities: &mcp.ServerCapabilities{},
+		InitializedHandler: func(_ context.Context, req *mcp.InitializedRequest) {
+			if begun != nil {
+				begun(req.Session)
+			}
+		},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	for _, t := range tools {

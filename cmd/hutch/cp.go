@@ -24,6 +24,8 @@ type copying struct {
 	user    string
 	follow  bool  // -L: the source's symbolic link
 	owner   bool  // -a
+	sync    bool  // only what differs
+	prune   bool  // with sync: remove what is not in the source
 	maxSize int64 // bytes that a sandbox may make on the host
 }
 
@@ -70,6 +72,7 @@ the folder, are left out, and named. A SRC that is a symbolic link itself comes 
 only with -L. A local path with a colon is written ./a:b.`,
 		Example: `  hutch cp report.txt box:/tmp/
   hutch cp src/. box:/workspace
+  hutch cp --sync --delete src box:/src    # again and again: only what has changed
   hutch cp box:/out .
   hutch cp box:/var/log - | tar tv`,
 		Args: wantArgs(2, 2),
@@ -78,11 +81,20 @@ only with -L. A local path with a colon is written ./a:b.`,
 			if from.local() == to.local() {
 				return cli.Usage(cmd.CommandPath(), errors.New("one of SRC and DST is in a sandbox, SANDBOX:PATH, and the other is not"))
 			}
+			if o.prune && !o.sync {
+				return cli.Usage(cmd.CommandPath(), errors.New("--delete goes with --sync"))
+			}
+			if o.sync && (to.local() || from.stream()) {
+				return cli.Usage(cmd.CommandPath(), errors.New("--sync is for a folder that is copied into a sandbox"))
+			}
 			o.stderr = cmd.ErrOrStderr()
 			ctx, signals := cli.CatchSignals(cmd.Context())
 			defer signals.Stop()
 			return interrupted(ctx, withDaemon(ctx, func(c *client.Client) error {
 				o.client = c
+				if o.sync {
+					return o.syncIn(ctx, from, to)
+				}
 				if from.local() {
 					return o.in(ctx, from, to)
 				}
@@ -93,6 +105,8 @@ only with -L. A local path with a colon is written ./a:b.`,
 	fs := cmd.Flags()
 	fs.BoolVarP(&o.follow, "follow-link", "L", false, "if SRC is a symbolic link, copy what it leads to")
 	fs.BoolVarP(&o.owner, "archive", "a", false, "into a sandbox: keep the numbers of users and groups")
+	fs.BoolVar(&o.sync, "sync", false, "a folder into a sandbox: make DST the same as SRC, copying only what differs by size or time")
+	fs.BoolVar(&o.prune, "delete", false, "with --sync: remove from DST what is not in SRC")
 	fs.StringVarP(&o.user, "user", "u", "", "use the files as `USER[:GROUP]` inside (default: the sandbox's)")
 	fs.Func("max-size", "out of a sandbox: stop after `SIZE` (default 64g)", func(v string) (err error) {
 		o.maxSize, err = cli.ParseSize(v)

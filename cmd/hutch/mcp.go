@@ -41,6 +41,9 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 			if cfg.Sandbox != "" && image != "" {
 				return cli.Usage(cmd.CommandPath(), errors.New("an image does not go with --sandbox, which has its own"))
 			}
+			if cfg.TokenFile != "" && cfg.HTTP == "" {
+				return cli.Usage(cmd.CommandPath(), errors.New("--token-file goes with --http"))
+			}
 			var err error
 			if cfg.Spec, err = o.build(image); err != nil {
 				return err
@@ -52,6 +55,8 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 	o.add(cmd.Flags())
 	cmd.Flags().StringVar(&cfg.Sandbox, "sandbox", "", "work in this `SANDBOX`, which stays")
 	cmd.Flags().BoolVar(&cfg.Keep, "keep", false, "keep the sandboxes when the client ends")
+	cmd.Flags().StringVar(&cfg.HTTP, "http", "", "serve over HTTP on `ADDRESS`, such as 127.0.0.1:8000, each session with a sandbox of its own")
+	cmd.Flags().StringVar(&cfg.TokenFile, "token-file", "", "with --http: `FILE` with the bearer token (default: one is made and printed)")
 	cmd.Flags().BoolVar(&cfg.Private, "private", false, "use a daemon of its own")
 	return cmd
 }

@@ -45,3 +45,7 @@ func (b *backend) UnpackFiles(ctx context.Context, p api.FileUnpackParams, fds *
 func (b *backend) MoveFile(ctx context.Context, p api.FileMoveParams) error {
 	return b.d.manager.MoveFile(ctx, p)
 }
+
+func (b *backend) SyncFiles(ctx context.Context, p api.FileSyncParams) (api.FileSynced, error) {
+	return b.d.manager.SyncFiles(ctx, p)
+}

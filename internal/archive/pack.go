@@ -65,9 +65,18 @@ func PackRoot(ctx context.Context, w io.Writer, dir int, owner func(uid, gid uin
 	return pack(ctx, w, dir, ".", "", owner)
 }
 
+// PackOnly writes those names below the open folder dir that keep wants, with their times to the nanosecond.
+func PackOnly(ctx context.Context, w io.Writer, dir int, keep func(name string) bool) (Stats, error) {
+	return (&packer{ctx: ctx, keep: keep}).pack(w, dir, ".", "")
+}
+
 func pack(ctx context.Context, w io.Writer, parent int, name, as string, owner func(uid, gid uint32) (int, int)) (Stats, error) {
+	return (&packer{ctx: ctx, owner: owner}).pack(w, parent, name, as)
+}
+
+func (p *packer) pack(w io.Writer, parent int, name, as string) (Stats, error) {
 	out := bufio.NewWriterSize(w, buffer)
-	p := &packer{ctx: ctx, tw: tar.NewWriter(out), linked: map[inode]string{}, buf: make([]byte, buffer), owner: owner}
+	p.tw, p.linked, p.buf = tar.NewWriter(out), map[inode]string{}, make([]byte, buffer)
 	err := p.node(parent, name, as, 0)
 	if err == nil {
 		err = p.tw.Close()
@@ -85,6 +94,7 @@ type packer struct {
 	buf    []byte
 	stats  Stats
 	owner  func(uid, gid uint32) (int, int) // of a root file system; else nil
+	keep   func(name string) bool           // of PackOnly; else nil
 }
 
 // inode tells files apart.
@@ -105,6 +115,12 @@ func (p *packer) node(parent int, name, as string, depth int) error {
 	}
 	if p.owner != nil {
 		h.Uid, h.Gid = p.owner(st.Uid, st.Gid)
+	}
+	if p.keep != nil {
+		h.ModTime, h.Format = time.Unix(st.Mtim.Unix()), tar.FormatPAX
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR && !p.keep(h.Name) {
+			return nil
+		}
 	}
 	switch kind := st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
@@ -155,8 +171,10 @@ func (p *packer) folder(parent int, name, as string, h *tar.Header, depth int) e
 	}
 	dir := os.NewFile(uintptr(fd), h.Name)
 	defer dir.Close()
-	if err := errors.Join(p.attributes(fd, h), p.header(h)); err != nil {
-		return err
+	if p.keep == nil || p.keep(as) {
+		if err := errors.Join(p.attributes(fd, h), p.header(h)); err != nil {
+			return err
+		}
 	}
 	names, err := dir.Readdirnames(-1)
 	if err != nil {

@@ -373,7 +373,7 @@ func (u *unpacker) attributes(fd int, h *tar.Header) error {
 		}
 	}
 	if s := h.ModTime.Unix(); s >= 0 && s <= math.MaxInt32 {
-		t := unix.Timespec{Sec: s}
+		t := unix.Timespec{Sec: s, Nsec: int64(h.ModTime.Nanosecond())}
 		return unix.UtimesNanoAt(fd, "", []unix.Timespec{t, t}, unix.AT_EMPTY_PATH)
 	}
 	return nil

@@ -18,6 +18,9 @@ type Config struct {
 	Sandbox string   `json:"sandbox,omitempty"` // use this one, which stays
 	Keep    bool     `json:"keep,omitempty"`    // what is made stays
 	Private bool     `json:"private,omitempty"` // with a daemon of its own
+	// HTTP is the address to serve on instead of stdin and stdout, TokenFile holds the bearer token; "" makes one.
+	HTTP      string `json:"http,omitempty"`
+	TokenFile string `json:"token_file,omitempty"`
 }
 
 // FromEnviron reads what `hutch mcp` has left.

@@ -63,6 +63,7 @@ const (
 	MethodFSMove        = "fs.move"
 	MethodFSPack        = "fs.pack"
 	MethodFSUnpack      = "fs.unpack"
+	MethodFSSync        = "fs.sync"
 	MethodNetworkGet    = "network.get"
 	MethodNetworkUpdate = "network.update"
 	MethodNetworkCheck  = "network.check"
@@ -170,6 +171,7 @@ var Methods = []Method{
 	{MethodFSMove, "Renames a file or a folder.", FileMoveParams{}, Empty{}, false},
 	{MethodFSPack, "Writes a file or a folder into a pipe, as a tar archive.", FilePackParams{}, FileArchive{}, true},
 	{MethodFSUnpack, "Unpacks a tar archive from a pipe into a folder.", FileUnpackParams{}, FileArchive{}, true},
+	{MethodFSSync, "Tells which files of the caller's folder one in the sandbox lacks, and removes what it has too much.", FileSyncParams{}, FileSynced{}, false},
 	{MethodNetworkGet, "Says what a sandbox may reach, what it was refused, and in mode learn what it would need.", SandboxParams{}, Network{}, false},
 	{MethodNetworkUpdate, "Changes what a running sandbox may reach, and closes the connections that it may not have any more.", NetUpdateParams{}, Network{}, false},
 	{MethodNetworkCheck, "Says what a policy does with a name, an address or a port, and which rule says so.", NetCheckParams{}, NetVerdict{}, false},

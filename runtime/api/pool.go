@@ -34,6 +34,8 @@ func (p *PoolSpec) Validate() error {
 		return invalid("sandbox.name", "%s", whose).WithHint("give the name to pool.acquire")
 	case sp.Owner != "":
 		return invalid("sandbox.owner", "%s", whose).WithHint("give the owner to pool.acquire")
+	case len(sp.Uploads) > 0:
+		return invalid("sandbox.uploads", "%s", whose).WithHint("write files once a sandbox is acquired: fs.write, fs.unpack, fs.sync")
 	case sp.Scope != nil:
 		return invalid("sandbox.scope", "%s", whose).WithHint("use sandbox.create for a sandbox of a scope")
 	case sp.Workspace != nil && sp.Workspace.Mode != ModeNone:

@@ -45,8 +45,10 @@ type Spec struct {
 	// AppArmor is whether the sandbox must be under hutch's own AppArmor profile; default AppArmorAuto.
 	AppArmor AppArmor `json:"apparmor,omitempty"`
 	Scope    *Scope   `json:"scope,omitempty"`
-	TTLS     float64  `json:"ttl_s,omitempty"`  // life of the sandbox in seconds, 0 = no end
-	IdleS    float64  `json:"idle_s,omitempty"` // seconds without an exec that it may be, 0 = any
+	// Uploads are written to the folder user-uploads in the working directory, also of a scope's sandbox that there is.
+	Uploads []Upload `json:"uploads,omitempty"`
+	TTLS    float64  `json:"ttl_s,omitempty"`  // life of the sandbox in seconds, 0 = no end
+	IdleS   float64  `json:"idle_s,omitempty"` // seconds without an exec that it may be, 0 = any
 	// What is done when they are over; default LifeRemove.
 	TTLAction  LifeAction `json:"ttl_action,omitempty"`
 	IdleAction LifeAction `json:"idle_action,omitempty"`

@@ -64,6 +64,11 @@ func (c *Client) UnpackFiles(ctx context.Context, p api.FileUnpackParams, pipe *
 	return get[api.FileArchive](ctx, c, api.MethodFSUnpack, p, withPipe(pipe))
 }
 
+// SyncFiles tells which files of the caller's folder one in the sandbox lacks; UnpackFiles brings them.
+func (c *Client) SyncFiles(ctx context.Context, p api.FileSyncParams) (api.FileSynced, error) {
+	return get[api.FileSynced](ctx, c, api.MethodFSSync, p)
+}
+
 // one is the number of fds and the index of the one pipe, which may be nil.
 func one(pipe *os.File) (fds int, fd *int) {
 	if pipe == nil {

@@ -85,6 +85,10 @@ func TestHelpers(t *testing.T) {
 			r, err := c.DiscardWorkspace(ctx, api.WorkspaceParams{Sandbox: "x"})
 			return r.Discarded, err
 		}},
+		{"fs.sync", `{"sandbox":"x","path":"/f","files":[{"path":"a","type":"folder"}]}`, "5", func() (any, error) {
+			r, err := c.SyncFiles(ctx, api.FileSyncParams{FileParams: file, Files: []api.SyncFile{{Path: "a", Type: api.TypeFolder}}})
+			return r.Removed, err
+		}},
 		{"scope.list", `{}`, "k", func() (any, error) { r, err := c.Scopes(ctx); return r[0].Key, err }},
 		{"scope.reset", `{"kind":"agent","key":"k"}`, "sb_1", func() (any, error) {
 			r, err := c.ResetScope(ctx, api.Scope{Kind: api.ScopeAgent, Key: "k"})

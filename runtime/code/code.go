@@ -65,6 +65,11 @@ func (r *Runner) Run(ctx context.Context, who Caller, p api.CodeParams) (res api
 		return api.CodeResult{}, err
 	}
 	p.Sandbox = box.ID
+	done, err := r.boxes.Use(ctx, box.ID)
+	if err != nil {
+		return api.CodeResult{}, err
+	}
+	defer done()
 	start := time.Now()
 	before := r.look(ctx, &p, &box)
 	if p.Fresh || !api.KeepsContext(p.Language) {

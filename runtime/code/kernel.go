@@ -98,10 +98,26 @@ func (r *Runner) find(key kernelKey) *kernel {
 	defer r.mu.Unlock()
 	k := r.kernels[key]
 	if k == nil {
+		r.sweep()
 		k = &kernel{turn: make(chan struct{}, 1)}
 		r.kernels[key] = k
 	}
 	return k
+}
+
+// sweep forgets the kernels of sandboxes that are gone; mu is held.
+func (r *Runner) sweep() {
+	for key, k := range r.kernels {
+		select {
+		case k.turn <- struct{}{}:
+			if _, err := r.boxes.Get(key.sandbox); err != nil {
+				k.broken = true
+				delete(r.kernels, key)
+			}
+			<-k.turn
+		default: // it runs something
+		}
+	}
 }
 
 func (r *Runner) drop(key kernelKey, k *kernel) {

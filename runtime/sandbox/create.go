@@ -116,13 +116,33 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // Create makes a sandbox, or finds the one of its scope, and returns its record when PID 1 waits for commands.
 // When it fails, or ctx ends, nothing of it is left.
 func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, error) {
-	if req.Spec.Scope == nil {
-		return m.createNew(ctx, req)
-	}
 	if err := req.Spec.Validate(); err != nil {
 		return api.Sandbox{}, err
 	}
-	return m.inScope(ctx, req)
+	uploads := req.Spec.Uploads
+	req.Spec.Uploads = nil // what is kept of the sandbox need not hold them
+	create := m.createNew
+	if req.Spec.Scope != nil {
+		create = m.inScope
+	}
+	r, err := create(ctx, req)
+	if err != nil || len(uploads) == 0 {
+		return r, err
+	}
+	if err := m.upload(ctx, r.ID, uploads); err != nil {
+		if !r.Existing {
+			m.removeNow(ctx, r.ID)
+		}
+		return api.Sandbox{}, err
+	}
+	return r, nil
+}
+
+// removeNow removes a sandbox whose creation can not be completed.
+func (m *Manager) removeNow(ctx context.Context, id string) {
+	if _, err := m.Remove(context.WithoutCancel(ctx), id); err != nil && api.ErrorCode(err) != api.NotFound {
+		m.cfg.Logger.Error("remove a sandbox that could not be completed", "sandbox", id, "err", err)
+	}
 }
 
 func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox, error) {

@@ -62,3 +62,18 @@ func (m *Manager) KeptExecs(ref string) ([]KeptExec, error) {
 	}
 	return list, nil
 }
+
+// Use lets a sandbox that is paused go on, and keeps it from being idle until done is called.
+func (m *Manager) Use(ctx context.Context, ref string) (done func(), err error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := m.enter(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	s.beginCall()
+	leave()
+	return func() { s.endCall(m) }, nil
+}

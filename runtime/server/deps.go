@@ -137,6 +137,7 @@ type Files interface {
 	MoveFile(ctx context.Context, p api.FileMoveParams) error
 	PackFiles(ctx context.Context, p api.FilePackParams, fds *jsonrpc.FDs) (api.FileArchive, error)
 	UnpackFiles(ctx context.Context, p api.FileUnpackParams, fds *jsonrpc.FDs) (api.FileArchive, error)
+	SyncFiles(ctx context.Context, p api.FileSyncParams) (api.FileSynced, error)
 }
 
 // Networks are what sandboxes may reach.

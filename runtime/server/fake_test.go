@@ -167,6 +167,9 @@ type fakeCode struct{}
 func (fakeCode) RunCode(context.Context, Actor, api.CodeParams, func(api.Progress)) (api.CodeResult, error) {
 	return api.CodeResult{Artifacts: []api.Artifact{}}, nil
 }
+func (fakeFiles) SyncFiles(context.Context, api.FileSyncParams) (api.FileSynced, error) {
+	return api.FileSynced{}, nil
+}
 func (fakeCode) CodeContexts(string) ([]api.CodeContext, error)              { return nil, nil }
 func (fakeCode) EndCodeContext(context.Context, api.CodeContextParams) error { return nil }
 

@@ -264,6 +264,11 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodFSUnpack: handle(func(ctx context.Context, c *Call, p api.FileUnpackParams) (api.FileArchive, error) {
 			return files.UnpackFiles(ctx, p, c.FDs)
 		}),
+		api.MethodFSSync: handle(func(ctx context.Context, _ *Call, p api.FileSyncParams) (api.FileSynced, error) {
+			r, err := files.SyncFiles(ctx, p)
+			r.Needed = orEmpty(r.Needed)
+			return r, err
+		}),
 		api.MethodNetworkGet: handle(func(_ context.Context, _ *Call, p api.SandboxParams) (api.Network, error) {
 			return network(networks.Network(p.Sandbox))
 		}),

@@ -73,6 +73,7 @@ func TestMethods(t *testing.T) {
 		{"pool.list", `{}`, `{"pools":[]}`},
 		{"pool.resize", `{"pool":"p","size":3}`, `"total":0`},
 		{"pool.remove", `{"pool":"p"}`, `{"removed":0,"in_use":0}`},
+		{"fs.sync", `{"sandbox":"x","path":"/d","files":[]}`, `"needed":[]`},
 		{"scope.list", `{}`, `{"scopes":[]}`},
 		{"scope.reset", `{"kind":"agent","key":"k"}`, `"scope":{"kind":"agent","key":"k"}`},
 		{"scope.end", `{"kind":"session","key":"k"}`, `"killed":[]`},

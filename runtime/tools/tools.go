@@ -61,10 +61,10 @@ type answer struct {
 func New(cfg Config) (*Set, error) {
 	s := &Set{cfg: cfg}
 	s.downloads.boxes = cfg.Sandboxes
-	for _, make := range []func() (*tool, error){
+	for _, defined := range []func() (*tool, error){
 		readFile, writeFile, deleteFile, listDirectory, runCommand, grepFiles, findFiles, findReplace, applyPatch, s.downloadURL,
 	} {
-		t, err := make()
+		t, err := defined()
 		if err != nil {
 			return nil, err
 		}

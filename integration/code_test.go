@@ -180,9 +180,9 @@ P()`, "")
 
 	t.Run("idle", func(t *testing.T) {
 		// A kept interpreter does not keep its sandbox from being idle, a run does.
-		idle := notebook{n.c, w.create(t, "--idle", "0.4", "host")}
+		idle := notebook{n.c, w.create(t, "--idle", "1", "host")}
 		gone := awaitRemoved(t, n.c, idle.sandbox)
-		idle.run(t, "python", "import time; time.sleep(1.2)", "")
+		idle.run(t, "python", "import time; time.sleep(1.6)", "")
 		gone()
 	})
 

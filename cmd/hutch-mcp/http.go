@@ -59,6 +59,7 @@ func serveHTTP(ctx context.Context, cfg mcpapi.Config) error {
 	}
 	b := newBoxes(cfg)
 	f.tools, err = b.tools(ctx)
+	f.cfg = b.cfg
 	if err = errors.Join(err, b.end(ctx)); err != nil {
 		return err
 	}

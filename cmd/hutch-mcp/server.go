@@ -12,16 +12,24 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/hutch-sh/hutch/internal/mcpapi"
 	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
-// tools are the daemon's.
+// tools are the daemon's. Where the flags say nothing of the network, the spec gets the daemon's default, to be told.
 func (b *boxes) tools(ctx context.Context) ([]api.Tool, error) {
 	c, err := b.connection(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if b.cfg.Spec.Network.IsZero() {
+		info, err := c.Info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		b.cfg.Spec.Network = info.Network
 	}
 	return c.Tools(ctx)
 }
@@ -29,7 +37,7 @@ func (b *boxes) tools(ctx context.Context) ([]api.Tool, error) {
 // newServer makes a server of the daemon's tools and this session's own. begun, where it is not nil, is called when a client is there.
 func newServer(b *boxes, tools []api.Tool, begun func(*mcp.ServerSession)) (*mcp.Server, error) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "hutch", Title: "hutch sandbox", Version: version.Version}, &mcp.ServerOptions{
-		Instructions: instructions(&b.cfg.Spec), Capabilities: &mcp.ServerCapabilities{},
+		Instructions: instructions(&b.cfg), Capabilities: &mcp.ServerCapabilities{},
 		InitializedHandler: func(_ context.Context, req *mcp.InitializedRequest) {
 			if begun != nil {
 				begun(req.Session)
@@ -50,8 +58,13 @@ func newServer(b *boxes, tools []api.Tool, begun func(*mcp.ServerSession)) (*mcp
 }
 
 // instructions tell a model where it works.
-func instructions(sp *api.Spec) string {
+func instructions(cfg *mcpapi.Config) string {
 	var text strings.Builder
+	const rules = "When something is refused, the result says by which rule and how the user can allow it; /run/hutch/policy.json has all rules, /run/hutch/policy.txt a summary."
+	if cfg.Sandbox != "" {
+		return "The sandbox_* tools work in a sandbox on the user's machine that the user has prepared. Processes and files in it can not harm the host. " + rules
+	}
+	sp := &cfg.Spec
 	text.WriteString("The sandbox_* tools work in a sandbox on the user's machine, which is made when it is first needed. Processes and files in it can not harm the host. ")
 	switch w := sp.Workspace; {
 	case w == nil || w.Mode == api.ModeNone:
@@ -63,7 +76,7 @@ func instructions(sp *api.Spec) string {
 	default:
 		text.WriteString("The user's folder is at /workspace, the working directory; what you change there stays in the sandbox until the user has looked at it and applied it. ")
 	}
-	switch n := sp.Network; n.Mode {
+	switch n := sp.Network.Settled(); n.Mode {
 	case api.NetOpen:
 		text.WriteString("It reaches the internet, but not the user's own network. ")
 	case api.NetAllow:
@@ -71,7 +84,7 @@ func instructions(sp *api.Spec) string {
 	default:
 		text.WriteString("It has no network. ")
 	}
-	text.WriteString("When something is refused, the result says by which rule and how the user can allow it; /run/hutch/policy.json has all rules.")
+	text.WriteString(rules)
 	return text.String()
 }
 

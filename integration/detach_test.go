@@ -88,8 +88,13 @@ func TestDetachDeath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	sb := w.create(t)
+	started, err := w.connect(t).Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventExecStarted}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p, cmd := w.terminal(t, "exec", "-it", sb, "sh", "-c", "echo rea''dy; read x; echo got $x; exit 4")
 	p.sees("ready\r\n")
+	nextOf(t, started, api.EventExecStarted) // what it wrote can be here before hutchd knows that it runs
 	kill(t, cmd.Process.Pid)
 	await(t, cmd)
 	p, cmd = w.terminal(t, "exec", "--attach", w.runningExec(t, sb).Exec)

@@ -210,8 +210,9 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		return r, err
 	}
 	r.io.started()
+	here := m.addExec(r) // first: who hears of its start may ask for it
 	m.execStarted(r)
-	if !m.addExec(r) {
+	if !here {
 		cancel(errGone)
 	}
 	req.Started(r.id, r.exec.PID)

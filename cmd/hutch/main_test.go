@@ -128,7 +128,7 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"--network", "lan", "img"}, api.InvalidArgument, `"lan"`},
 		{[]string{"--net", "lan", "img"}, api.InvalidArgument, `"lan"`},
 		{[]string{"-w", "rel", "img"}, api.InvalidArgument, `"rel"`},
-		{[]string{"-v", "vol:/x", "img"}, api.InvalidArgument, "named volume"},
+		{[]string{"-v", "v,l:/x", "img"}, api.InvalidArgument, "name of a volume"},
 		{[]string{"-e", "=x", "img"}, api.InvalidArgument, `"=x"`},
 		{[]string{"--env-file", "/no/such", "img"}, api.InvalidArgument, "/no/such"},
 		{[]string{"-l", "=x", "img"}, api.InvalidArgument, `"=x"`},

@@ -59,7 +59,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 		s.Workdir = v
 		return cli.SandboxPath("workdir", v)
 	})
-	fs.FuncP("volume", "v", "mount a host folder or file, `SRC:DST[:ro|rw|overlay]`; may be repeated", func(v string) error {
+	fs.FuncP("volume", "v", "mount a host folder or file, or a volume by its name, `SRC:DST[:ro|rw|overlay]`; may be repeated", func(v string) error {
 		m, err := cli.ParseVolume(v)
 		s.Mounts = append(s.Mounts, m)
 		return err

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync"
@@ -32,6 +33,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/server"
 	"github.com/hutch-sh/hutch/runtime/tools"
+	"github.com/hutch-sh/hutch/runtime/volume"
 )
 
 // defaultIdle is how long a shared daemon stays without sandboxes.
@@ -53,6 +55,7 @@ type daemon struct {
 	audit    *audit.Logs
 	store    *images.Store
 	manager  *sandbox.Manager
+	volumes  *volume.Store
 	tools    *tools.Set
 	launcher *launchapi.Client
 	parent   int // hutch-launch
@@ -193,10 +196,13 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	if err := d.useKernel(networks, maps, held.Kept); err != nil {
 		return err
 	}
+	if d.volumes, err = volume.Open(filepath.Join(d.cfg.Data, "volumes"), d.log); err != nil {
+		return err
+	}
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: source,
 		Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks, Cgroups: execs, Projects: d.projects(), Logger: d.log,
-		Seccomp: profiles{}, Owner: d.cfg.Owner,
+		Seccomp: profiles{}, Owner: d.cfg.Owner, Volumes: d.volumes,
 	})
 	if err := d.manager.Adopt(context.Background(), held.Sandboxes); err != nil {
 		return err
@@ -211,7 +217,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	}
 	undo.Add(func() error { d.tools.Close(); return nil })
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 

@@ -102,7 +102,7 @@ func parseLimit(s string) (int64, error) {
 }
 
 // ParseVolume reads the value of --volume, SRC:DST[:MODE]. SRC may hold colons,
-// since DST is absolute; it comes back as it was written.
+// since DST is absolute; it comes back as it was written. Without a slash it is the name of a volume.
 func ParseVolume(s string) (api.Mount, error) {
 	rest, mode := cutMode(s)
 	i := strings.LastIndex(rest, ":/")
@@ -118,10 +118,13 @@ func ParseVolume(s string) (api.Mount, error) {
 		return api.Mount{}, fmt.Errorf("%q: the root of the sandbox can not be mounted over", s)
 	}
 	if m.Source == "" {
-		return api.Mount{}, fmt.Errorf("%q names no folder of the host", s)
+		return api.Mount{}, fmt.Errorf("%q names no folder of the host and no volume", s)
 	}
 	if !strings.ContainsRune(m.Source, '/') && m.Source != "." && m.Source != ".." {
-		return api.Mount{}, fmt.Errorf("%q would be a named volume, which this build does not have; a folder starts with / or ./", m.Source)
+		m.Source, m.Volume = "", m.Source
+		if err := (api.VolumeParams{Name: m.Volume}).Validate(); err != nil {
+			return api.Mount{}, fmt.Errorf("%q is neither the name of a volume nor a folder, which starts with / or ./", m.Volume)
+		}
 	}
 	return m, nil
 }

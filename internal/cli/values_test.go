@@ -70,10 +70,12 @@ func TestParseVolume(t *testing.T) {
 		{"/with:colon:/b:rw", api.Mount{Source: "/with:colon", Target: "/b", Mode: "rw"}, ""},
 		{"/a", api.Mount{}, "SRC:DST"},
 		{"/a:b", api.Mount{}, "SRC:DST"},
+		{"name:/b", api.Mount{Volume: "name", Target: "/b", Mode: "rw"}, ""},
+		{"name.1:/b:ro", api.Mount{Volume: "name.1", Target: "/b", Mode: "ro"}, ""},
 		{":/b", api.Mount{}, "names no folder"},
 		{"/a:/b:z", api.Mount{}, `unknown mode "z"`},
 		{"/a:/", api.Mount{}, "root"},
-		{"name:/b", api.Mount{}, "named volume"},
+		{"na,me:/b", api.Mount{}, "name of a volume"},
 		{"", api.Mount{}, "SRC:DST"},
 	} {
 		got, err := ParseVolume(tt.in)

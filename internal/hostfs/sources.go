@@ -26,6 +26,10 @@ func (o *Sources) Open(s *api.Spec) error {
 	}
 	mounts := make([]api.Mount, len(s.Mounts))
 	for n, m := range s.Mounts {
+		if m.Volume != "" {
+			mounts[n] = m
+			continue
+		}
 		path, i, err := o.Add(m.Source, m.Mode, false)
 		if err != nil {
 			return OnField(err, "volume")

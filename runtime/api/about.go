@@ -16,10 +16,11 @@ type About struct {
 	Seccomp     SeccompProfile `json:"seccomp"`
 }
 
-// AboutFolder is a folder of the host's, as the sandbox sees it.
+// AboutFolder is a folder of the host's, or a volume, as the sandbox sees it.
 type AboutFolder struct {
-	Path string    `json:"path"`
-	Mode MountMode `json:"mode"`
+	Path   string    `json:"path"`
+	Mode   MountMode `json:"mode"`
+	Volume bool      `json:"volume,omitempty"`
 	// Guarded are names below Path that can only be read, and are not to be made.
 	Guarded []string `json:"guarded,omitempty"`
 }

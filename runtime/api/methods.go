@@ -31,6 +31,9 @@ const (
 	MethodScopeList     = "scope.list"
 	MethodScopeReset    = "scope.reset"
 	MethodScopeEnd      = "scope.end"
+	MethodVolumeCreate  = "volume.create"
+	MethodVolumeList    = "volume.list"
+	MethodVolumeRemove  = "volume.remove"
 	MethodCodeRun       = "code.run"
 	MethodCodeContexts  = "code.contexts"
 	MethodCodeEnd       = "code.end_context"
@@ -139,6 +142,9 @@ var Methods = []Method{
 	{MethodScopeList, "Lists the scopes that have a sandbox, oldest first.", Empty{}, Scopes{}, false},
 	{MethodScopeReset, "Replaces a scope's sandbox by a new one, made as it was.", ScopeParams{}, Sandbox{}, false},
 	{MethodScopeEnd, "Removes a scope's sandbox.", ScopeParams{}, KillResult{}, false},
+	{MethodVolumeCreate, "Makes an empty volume, which sandboxes mount by its name and which outlives them.", VolumeParams{}, Volume{}, false},
+	{MethodVolumeList, "Lists the caller's volumes by name.", VolumeListParams{}, Volumes{}, false},
+	{MethodVolumeRemove, "Removes a volume, which no sandbox may have mounted, with all that is in it.", VolumeParams{}, Empty{}, false},
 	{MethodCodeRun, "Runs a piece of code, in an interpreter that is kept for the next or in one of its own.", CodeParams{}, CodeResult{}, false},
 	{MethodCodeContexts, "Lists the interpreters that are kept in a sandbox.", SandboxParams{}, CodeContexts{}, false},
 	{MethodCodeEnd, "Ends an interpreter that is kept; what it knows is gone.", CodeContextParams{}, Empty{}, false},

@@ -142,12 +142,13 @@ type Workspace struct {
 	Unguarded []string `json:"unguarded,omitempty"`
 }
 
-// Mount is a further host folder or file.
+// Mount is a further host folder or file, or a volume.
 type Mount struct {
-	Source string    `json:"source"` // absolute, on the host
-	Target string    `json:"target"` // absolute, in the sandbox
-	Mode   MountMode `json:"mode"`   // ro, rw or overlay
-	FD     *int      `json:"fd,omitempty"`
+	Source string    `json:"source,omitempty"` // absolute, on the host
+	Volume string    `json:"volume,omitempty"` // a name; instead of Source, and made where there is none and Mode is rw
+	Target string    `json:"target"`           // absolute, in the sandbox
+	Mode   MountMode `json:"mode"`             // ro, rw or overlay
+	FD     *int      `json:"fd,omitempty"`     // of Source
 }
 
 // Limits bound a sandbox, or one exec in it. Zero means the default: the
@@ -158,7 +159,7 @@ type Limits struct {
 	// cgroup with these controllers.
 	CPUs        float64 `json:"cpus,omitempty"`         // CPU time per wall time, 1.5 = one and a half cores
 	MemoryBytes int64   `json:"memory_bytes,omitempty"` // memory; with SwapBytes more in swap
-	DiskBytes   int64   `json:"disk_bytes,omitempty"`   // what the sandbox may write and keep; workspaces in mode rw do not count
+	DiskBytes   int64   `json:"disk_bytes,omitempty"`   // what the sandbox may write and keep, and what is in volumes that it may write; workspaces in mode rw do not count
 	Inodes      int64   `json:"inodes,omitempty"`       // files and folders that it may make; with DiskBytes there is a default
 	PIDs        int64   `json:"pids,omitempty"`         // processes and threads, PID 1's own not counted
 

@@ -166,10 +166,7 @@ func checkMounts(s *Spec) error {
 	}
 	for i, m := range s.Mounts {
 		field := fmt.Sprintf("mounts[%d]", i)
-		if m.Source == "" || m.Target == "" {
-			return invalid(field, "source %q and target %q must both be given", m.Source, m.Target)
-		}
-		if err := checkAbs(field+".source", m.Source); err != nil {
+		if err := checkSource(field, &m); err != nil {
 			return err
 		}
 		if err := checkAbs(field+".target", m.Target); err != nil {
@@ -193,6 +190,20 @@ func checkMounts(s *Spec) error {
 		}
 	}
 	return nil
+}
+
+// checkSource wants a folder of the host's or a volume.
+func checkSource(field string, m *Mount) error {
+	switch {
+	case (m.Source == "") == (m.Volume == "") || m.Target == "":
+		return invalid(field, "source %q or volume %q, and target %q must be given", m.Source, m.Volume, m.Target).
+			WithHint("give a target, and either a folder of the host's or the name of a volume")
+	case m.Volume == "":
+		return checkAbs(field+".source", m.Source)
+	case m.FD != nil:
+		return invalid(field+".fd", "a volume is the daemon's own: there is nothing to open")
+	}
+	return checkVolume(field+".volume", m.Volume)
 }
 
 func checkLife(s *Spec) error {

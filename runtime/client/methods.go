@@ -124,6 +124,23 @@ func (c *Client) RemovePool(ctx context.Context, name string) (api.PoolRemoved, 
 	return get[api.PoolRemoved](ctx, c, api.MethodPoolRemove, api.PoolParams{Pool: name})
 }
 
+// CreateVolume makes an empty volume. One that a sandbox mounts with mode rw is made when it is missing.
+func (c *Client) CreateVolume(ctx context.Context, name string) (api.Volume, error) {
+	return get[api.Volume](ctx, c, api.MethodVolumeCreate, api.VolumeParams{Name: name})
+}
+
+// Volumes lists the caller's volumes by name.
+func (c *Client) Volumes(ctx context.Context, p api.VolumeListParams) ([]api.Volume, error) {
+	r, err := get[api.Volumes](ctx, c, api.MethodVolumeList, p)
+	return r.Volumes, err
+}
+
+// RemoveVolume removes a volume that no sandbox has mounted, with all that is in it.
+func (c *Client) RemoveVolume(ctx context.Context, name string) error {
+	_, err := get[api.Empty](ctx, c, api.MethodVolumeRemove, api.VolumeParams{Name: name})
+	return err
+}
+
 // Scopes lists the scopes that have a sandbox, oldest first.
 func (c *Client) Scopes(ctx context.Context) ([]api.ScopeInfo, error) {
 	r, err := get[api.Scopes](ctx, c, api.MethodScopeList, nil)

@@ -95,7 +95,7 @@ func aboutOf(r api.Sandbox, sp *api.Spec) api.About {
 		a.Folders = append(a.Folders, api.AboutFolder{Path: workspaceTarget, Mode: w.Mode, Guarded: w.Guarded()})
 	}
 	for _, m := range sp.Mounts {
-		a.Folders = append(a.Folders, api.AboutFolder{Path: filepath.Clean(m.Target), Mode: m.Mode})
+		a.Folders = append(a.Folders, api.AboutFolder{Path: filepath.Clean(m.Target), Mode: m.Mode, Volume: m.Volume != ""})
 	}
 	sentences := []string{"You are in a sandbox (hutch), apart from the machine that it runs on."}
 	sentences = append(sentences, aboutFolders(&a)...)
@@ -109,17 +109,25 @@ func aboutFolders(a *api.About) []string {
 	own := "All files are the sandbox's own"
 	var text []string
 	for _, d := range a.Folders {
+		whose := "a folder of the user's"
+		if d.Volume {
+			whose = "a volume"
+		}
 		switch d.Mode {
 		case api.ModeRW:
+			if d.Volume {
+				text = append(text, d.Path+" is "+whose+": what you leave there outlives this sandbox.")
+				break
+			}
 			line := d.Path + " is a folder of the user's: what you change there is changed for real."
 			if len(d.Guarded) > 0 {
 				line += " What the user's programs take instructions from, such as " + d.Path + "/" + d.Guarded[0] + ", can only be read; policy.json lists it: make none of it anew."
 			}
 			text = append(text, line)
 		case api.ModeRO:
-			text = append(text, d.Path+" is a folder of the user's, which you can only read.")
+			text = append(text, d.Path+" is "+whose+", which you can only read.")
 		case api.ModeOverlay:
-			text = append(text, d.Path+" shows a folder of the user's: you may change it, and the user's own files stay as they are.")
+			text = append(text, d.Path+" shows "+whose+": you may change it, and its own files stay as they are.")
 		}
 	}
 	if len(text) > 0 {

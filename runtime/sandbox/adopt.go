@@ -191,7 +191,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		orphaned: from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil && from.Spec.Scope.Kind == api.ScopeSession,
 	}
 	m.placeCgroup(s)
-	if s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs"))); from.Project {
+	if s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs")), m.volumes(s)...); from.Project {
 		m.byProject(s)
 	}
 	if s.record.State == api.Creating {
@@ -272,6 +272,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 func (m *Manager) undoAdopted(s *Sandbox) func() error {
 	var undo cleanup.Stack
 	undo.Add(func() error { s.root.Release(); return nil })
+	undo.Add(m.holdVolumes(s))
 	undo.Add(func() error { return m.removeFolder(s) })
 	undo.Add(func() error { m.freeProject(s); return nil })
 	undo.Add(func() error { return unmountOwn(s.dir) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,11 +19,13 @@ import (
 )
 
 // What a sandbox may write: all that is below its folder fs, which is the upper folders of
-// its root and of workspaces in mode overlay. See DESIGN.md, "Disk".
+// its root and of workspaces in mode overlay, and its volumes. See DESIGN.md, "Disk".
 
 // disk knows how much a sandbox has written, and its limit.
 type disk struct {
 	fs string // the folder
+	// volumes are the folders of volumes that it may write to.
+	volumes []string
 	// hard says that fs is a file system of its own, which takes no more: nothing has to be
 	// watched, and what it holds can be asked for at any time.
 	hard bool
@@ -51,13 +54,13 @@ type disk struct {
 }
 
 // newDisk is nil without a limit.
-func newDisk(dir string, l *api.Limits, hard bool) *disk {
+func newDisk(dir string, l *api.Limits, hard bool, volumes ...string) *disk {
 	if l.DiskBytes <= 0 && l.Inodes <= 0 {
 		return nil
 	}
 	limit := diskuse.Usage{Bytes: max(0, l.DiskBytes), Inodes: max(0, l.Inodes)}
 	return &disk{
-		fs: filepath.Join(dir, "fs"), limit: limit, allowed: limit, hard: hard,
+		fs: filepath.Join(dir, "fs"), volumes: slices.Clip(volumes), limit: limit, allowed: limit, hard: hard,
 		wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 	}
 }
@@ -114,7 +117,7 @@ func (m *Manager) measure(ctx context.Context, s *Sandbox) (diskuse.Usage, error
 	d.spent, d.cpu = diskuse.Usage{}, cpu
 	d.mu.Unlock()
 	start := time.Now()
-	used, err := diskuse.Trees(ctx, allowed, d.fs)
+	used, err := diskuse.Trees(ctx, allowed, append(d.volumes, d.fs)...)
 	if errors.Is(err, diskuse.ErrTooDeep) { // what can not be counted is too much
 		used, err = d.bound().Add(diskuse.Usage{Bytes: 1, Inodes: 1}), nil
 	}
@@ -177,6 +180,13 @@ func (d *disk) look() error {
 	free, _, err := diskuse.FreeAt(d.fs)
 	if err != nil {
 		return err
+	}
+	if len(d.volumes) > 0 {
+		there, err := freeBeside(d.fs, d.volumes[0]) // they are all in one folder
+		if err != nil {
+			return err
+		}
+		free = free.Add(there)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -265,9 +275,13 @@ func (d *disk) denial() api.Denial {
 		Why:        fmt.Sprintf("the files of the sandbox take %d bytes", d.used.Bytes),
 		HowToAllow: "remove files, or allow more: limits.disk_bytes, hutch update --disk SIZE",
 	}
+	whose := "the sandbox has made"
+	if len(d.volumes) > 0 {
+		n.Why, whose = fmt.Sprintf("the files of the sandbox and of its volumes take %d bytes", d.used.Bytes), "the sandbox and its volumes have"
+	}
 	if d.limit.Inodes > 0 && (d.used.Inodes > d.limit.Inodes || d.hard && d.used.Inodes >= d.limit.Inodes) {
 		n.Target, n.Rule = "inodes", fmt.Sprintf("at most %d files and folders", d.limit.Inodes)
-		n.Why = fmt.Sprintf("the sandbox has made %d", d.used.Inodes)
+		n.Why = fmt.Sprintf("%s %d", whose, d.used.Inodes)
 		n.HowToAllow = "remove files, or allow more: limits.inodes, hutch update --inodes N"
 	}
 	return n

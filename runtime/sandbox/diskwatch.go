@@ -207,7 +207,11 @@ func (m *Manager) overDisk(ctx context.Context, s *Sandbox) {
 	if err != nil && ctx.Err() == nil {
 		m.cfg.Logger.Warn("end what writes in a sandbox that is over its limit", "sandbox", s.id, "err", err)
 	}
-	// What is left is what it may have until it has got rid of enough.
+	_ = m.allowWhatThereIs(ctx, s)
+}
+
+// allowWhatThereIs measures. What is above the limit, the sandbox may have until it has got rid of enough.
+func (m *Manager) allowWhatThereIs(ctx context.Context, s *Sandbox) error {
 	d := s.disk
 	d.mu.Lock()
 	d.allowed = diskuse.Usage{}
@@ -218,6 +222,7 @@ func (m *Manager) overDisk(ctx context.Context, s *Sandbox) {
 	if d.allowed = d.limit; err == nil && d.over {
 		d.allowed = used.Add(overSlack)
 	}
+	return err
 }
 
 // stopAll ends all execs, and does not wait for that.

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -127,7 +128,7 @@ func (s *Sandbox) explainMount(name string, errno unix.Errno) fileReason {
 	}
 	for _, mt := range s.spec.Mounts {
 		if mt.Mode == api.ModeRO {
-			try(mt.Target, fileReason{"mount", mt.Target + " read-only", mt.Target + " is a folder of the host's that was asked for read-only", fmt.Sprintf("-v %s:%s:rw, or :overlay to keep the host's as it is", mt.Source, mt.Target)})
+			try(mt.Target, fileReason{"mount", mt.Target + " read-only", mt.Target + " was asked for read-only", fmt.Sprintf("-v %s:%s:rw, or :overlay to keep it as it is", cmp.Or(mt.Volume, mt.Source), mt.Target)})
 		}
 	}
 	if w := s.spec.Workspace; w != nil && w.Mode == api.ModeRO {

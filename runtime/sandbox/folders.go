@@ -70,6 +70,10 @@ func (f *creation) rootFolders() error {
 // limitDisk makes the sandbox's limit of disk space.
 func (f *creation) limitDisk() error {
 	s := f.s
+	if volumes := f.m.volumes(s); len(volumes) > 0 { // a file system of its own would not hold them
+		s.disk = newDisk(s.dir, &s.record.Limits, false, volumes...)
+		return nil
+	}
 	if s.disk = newDisk(s.dir, &s.record.Limits, wantsOwn(s.dir, &s.record.Limits)); s.disk == nil {
 		return nil
 	}

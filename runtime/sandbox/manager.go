@@ -38,6 +38,7 @@ type Config struct {
 	Cgroups  Cgroups
 	Projects Projects // nil where there are no project quotas
 	Seccomp  Seccomp
+	Volumes  Volumes
 	Logger   *slog.Logger
 	Owner    uint32 // whose quotas the pools of the configuration count for
 }

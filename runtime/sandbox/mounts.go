@@ -24,7 +24,7 @@ const workspaceTarget = "/workspace"
 // mounts attaches the workspace and the other host folders below the sandbox's
 // own folder, from fds and not from paths, so that what libcontainer binds later
 // can not be swapped.
-func (f *creation) mounts(context.Context) error {
+func (f *creation) mounts(ctx context.Context) error {
 	sp := &f.req.Spec
 	wanted, err := inOrder(hostFolders(sp))
 	if err != nil {
@@ -50,7 +50,13 @@ func (f *creation) mounts(context.Context) error {
 			if errors.As(err, &ae) {
 				return ae.WithField(field)
 			}
-			return fmt.Errorf("%s %s: %w", field, m.Source, err)
+			return fmt.Errorf("%s %s: %w", field, m.From(), err)
+		}
+	}
+	// What volumes hold counts, and is not the doing of the first command.
+	if f.s.disk != nil && len(f.s.disk.volumes) > 0 {
+		if err := f.m.allowWhatThereIs(ctx, f.s); err != nil {
+			return err
 		}
 	}
 	if sp.WritableUsr {
@@ -91,10 +97,13 @@ func hostFolders(sp *api.Spec) (wanted []api.Mount) {
 
 // attach puts one host folder or file at mnt/<i> and adds its bind.
 func (f *creation) attach(i int, m api.Mount) error {
-	if err := f.m.cfg.Host.checkSource(m.Source); err != nil {
+	open := f.source
+	if m.Volume != "" {
+		open = f.volume
+	} else if err := f.m.cfg.Host.checkSource(m.Source); err != nil {
 		return err
 	}
-	src, err := f.source(m)
+	src, err := open(m)
 	if err != nil {
 		return err
 	}
@@ -107,7 +116,7 @@ func (f *creation) attach(i int, m api.Mount) error {
 	case st.IsDir():
 	case st.Mode().IsRegular() && m.Mode != api.ModeOverlay:
 	default:
-		return api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s", m.Source, m.Mode).
+		return api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s", m.From(), m.Mode).
 			WithHint("mount a folder")
 	}
 	at := f.mountDir(i)
@@ -124,11 +133,11 @@ func (f *creation) attach(i int, m api.Mount) error {
 		// made stays so for whoever is root in it (mount_namespaces(7), locked flags).
 		attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 		if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr); err != nil {
-			return fmt.Errorf("make %s read-only: %w", m.Source, err)
+			return fmt.Errorf("make %s read-only: %w", m.From(), err)
 		}
 	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return attachError(m.Source, err)
+		return attachError(m.From(), err)
 	}
 	f.undo.Add(func() error { return unmount(at) })
 	bind := at

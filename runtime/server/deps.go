@@ -49,6 +49,13 @@ type Sandboxes interface {
 	Processes(ref string) (api.Processes, error)
 }
 
+// Volumes are folders that outlive sandboxes, each one user's.
+type Volumes interface {
+	CreateVolume(who Actor, p api.VolumeParams) (api.Volume, error)
+	ListVolumes(ctx context.Context, who Actor, p api.VolumeListParams) ([]api.Volume, error)
+	RemoveVolume(who Actor, p api.VolumeParams) error
+}
+
 // Pools are sandboxes that were made before anybody asks.
 type Pools interface {
 	// CreatePool returns when the first sandbox waits, or where none is to be made ahead at once.

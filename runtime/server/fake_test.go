@@ -194,6 +194,17 @@ func (fakeWorkspaces) DiscardWorkspace(context.Context, api.WorkspaceParams) (ap
 	return api.WorkspaceDiscarded{}, nil
 }
 
+type fakeVolumes struct{}
+
+func (fakeVolumes) CreateVolume(_ Actor, p api.VolumeParams) (api.Volume, error) {
+	return api.Volume{Name: p.Name, Sandboxes: []string{}}, nil
+}
+
+func (fakeVolumes) ListVolumes(context.Context, Actor, api.VolumeListParams) ([]api.Volume, error) {
+	return nil, nil
+}
+func (fakeVolumes) RemoveVolume(Actor, api.VolumeParams) error { return nil }
+
 type fakePools struct{}
 
 func (fakePools) CreatePool(_ context.Context, _ Actor, p api.PoolSpec, _ func(api.Progress)) (api.Pool, error) {
@@ -290,7 +301,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	events, audit, shells, networks, pools, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
+	events, audit, shells, networks, pools, volumes, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools, s.cfg.Volumes, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -147,6 +147,16 @@ func (s *Server) handlers() map[string]handler {
 			r, err := boxes.EndScope(ctx, c.Actor, p.Scope)
 			r.Killed = orEmpty(r.Killed)
 			return r, err
+		}),
+		api.MethodVolumeCreate: handle(func(_ context.Context, c *Call, p api.VolumeParams) (api.Volume, error) {
+			return volumes.CreateVolume(c.Actor, p)
+		}),
+		api.MethodVolumeList: handle(func(ctx context.Context, c *Call, p api.VolumeListParams) (api.Volumes, error) {
+			list, err := volumes.ListVolumes(ctx, c.Actor, p)
+			return api.Volumes{Volumes: orEmpty(list)}, err
+		}),
+		api.MethodVolumeRemove: done(func(_ context.Context, c *Call, p api.VolumeParams) error {
+			return volumes.RemoveVolume(c.Actor, p)
 		}),
 		api.MethodCodeRun: handle(func(ctx context.Context, c *Call, p api.CodeParams) (api.CodeResult, error) {
 			return code.RunCode(ctx, c.Actor, p, c.Progress)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,9 @@ import (
 
 // bigBody is what the servers of these tests send on /big.
 const bigBody = 48 << 20
+
+// unlikely is a free port of an address where no other test listens: what was closed there stays closed.
+const unlikely = "127.9.8.7:"
 
 // pythonServer listens on ADDRESS PORT: /big, /hello, and an upgraded connection that echoes.
 const pythonServer = `
@@ -203,8 +207,10 @@ func TestPorts(t *testing.T) {
 		if got := w.run(t, "exec", sb, "--", "/usr/bin/python3", "-c", "import socket; socket.create_connection(('127.0.0.1', "+ports[0].Address[len("127.0.0.1:"):]+"), 5)"); !strings.Contains(got.stderr, "Connection refused") {
 			t.Errorf("the host's side from inside: %s", got.stderr)
 		}
+		at := strings.TrimSpace(w.ok(t, "port", "expose", sb, unlikely+":8000"))
+		_, _ = get(t, "http://"+at+"/")
 		w.ok(t, "rm", "-f", sb)
-		if c, err := net.Dial("tcp", ports[0].Address); !errors.Is(err, syscall.ECONNREFUSED) {
+		if c, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("a removed sandbox: %v, %v", c, err)
 		}
 	}
@@ -273,11 +279,14 @@ func TestPortAddresses(t *testing.T) {
 		t.Errorf("%q", body)
 	}
 	w.ok(t, "port", "close", sb, "8000", at)
+	at = strings.TrimSpace(w.ok(t, "port", "expose", sb, unlikely+":8000"))
+	_, _ = get(t, "http://"+at+"/")
+	w.ok(t, "port", "close", sb, "8000", at)
 	if _, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a closed port: %v", err)
 	}
 	w.run(t, "port", "close", sb, "8000", at).want(t, 125).says(t, "is not reached from the host at "+at, "hutch port ls")
-	for range api.MaxPorts {
+	for range api.MaxPorts + 1 {
 		if _, err = c.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb, Port: 8000}, nil); err != nil {
 			break
 		}
@@ -460,5 +469,50 @@ func TestPortRun(t *testing.T) {
 	}
 	if got := w.ok(t, "ps", "-q", "-a"); got != "" {
 		t.Errorf("left %q", got)
+	}
+}
+
+// TestPortOpened: who watches hears of a server when it begins to listen, and of none twice.
+func TestPortOpened(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newWorld(t)
+	w.logOnFailure(t)
+	c := w.connect(t)
+	for _, network := range []string{"none", "open"} {
+		sb := w.create(t, "-p", "8000", "--network", network, "host")
+		ports, err := c.Ports(t.Context(), sb)
+		if err != nil || len(ports) != 1 {
+			t.Fatal(ports, err)
+		}
+		events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventPortOpened}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened := func() (e api.PortEvent) {
+			t.Helper()
+			if err := json.Unmarshal(nextOf(t, events, api.EventPortOpened).Data, &e); err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		w.serveInside(t, sb, "127.0.0.1", "8000")
+		if e := opened(); e.Port != 8000 || e.Listen != "127.0.0.1" || len(e.Addresses) != 1 || e.Addresses[0] != ports[0].Address {
+			t.Errorf("%+v", e)
+		}
+		w.serveInside(t, sb, "::1", "8001")
+		if e := opened(); e.Port != 8001 || e.Listen != "::1" || len(e.Addresses) != 0 {
+			t.Errorf("%+v", e)
+		}
+		kill(t, w.daemon(t).hutchd)
+		c = w.connect(t)
+		if events, err = c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventPortOpened}}); err != nil {
+			t.Fatal(err)
+		}
+		w.serveInside(t, sb, "0.0.0.0", "8002")
+		if e := opened(); e.Port != 8002 || e.Listen != "0.0.0.0" {
+			t.Errorf("%+v", e)
+		}
+		w.ok(t, "rm", "-f", sb)
 	}
 }

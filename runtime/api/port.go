@@ -183,11 +183,10 @@ func ParsePublish(s string) (p PortPublish, err error) {
 	return p, err
 }
 
-// PortEvent is the data of port.opened and port.closed.
+// PortEvent is the data of port.opened: a server in the sandbox listens, which port.expose could make reached.
 type PortEvent struct {
-	Port int `json:"port"`
-	// Address is that of the server inside.
-	Listen string `json:"listen,omitempty"`
+	Port   int    `json:"port"`
+	Listen string `json:"listen"` // its address inside: of the loopback, or 0.0.0.0 or ::
 	// Addresses are where the host reaches it; none while it is not exposed.
 	Addresses []string `json:"addresses,omitempty"`
 }

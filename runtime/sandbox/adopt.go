@@ -257,8 +257,9 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	m.adoptScope(s)
 	m.mu.Unlock()
-	m.watchCalls(s)
 	m.adoptPorts(s, h.PID)
+	s.knowServers(s.servers()) // the hutchd before has told of them
+	m.watchCalls(s)
 	for i := range h.Execs {
 		m.adoptExec(ctx, s, &h.Execs[i], &metas[i], guests[metas[i].Guest])
 	}

@@ -54,6 +54,7 @@ type Sandbox struct {
 	narrowed  []narrowExec
 	seen      ledger // of what it wanted to reach
 	ports     ports  // that the host reaches
+	listening listening
 
 	// updates is held while limits change.
 	updates sync.Mutex

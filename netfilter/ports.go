@@ -1,7 +1,6 @@
 package netfilter
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -118,7 +117,10 @@ func (s *Ports) serve(x *exposed, f *os.File) error {
 		return fmt.Errorf("listen on %s: %w", x.port.Address, unix.EPROTOTYPE)
 	}
 	port := uint16(x.port.Port)
-	x.in = proxy.NewInbound(l, x.port.Token, func(ctx context.Context) (*net.TCPConn, error) { return s.dialer.Dial(ctx, port) })
+	x.in = proxy.NewInbound(l, x.port.Token, func() (*net.TCPConn, proxy.Later, error) {
+		c, later, err := s.dialer.Dial(port)
+		return c, proxy.Later(later), err
+	})
 	s.open[x.port.Address] = x
 	return nil
 }

@@ -24,9 +24,11 @@ type Dialer struct {
 	wg     sync.WaitGroup
 }
 
-// maker is a thread in the namespace. It has a socket of each family ready: who takes one does not wait for it.
+// maker is a thread in the namespace. It has sockets ready, so that who takes one neither waits for it nor wakes it each
+// time: that takes as long as everything else about a connection.
 type maker struct {
 	v4, v6 chan made
+	more   chan struct{} // few of v4 are left
 	stop   chan struct{}
 	gone   chan struct{}
 }
@@ -41,6 +43,9 @@ const (
 	makerIdle = 10 * time.Second
 	// dialTime bounds what a server may take whose queue is full; the kernel answers for all others at once.
 	dialTime = 10 * time.Second
+	// stock is how many sockets of IPv4 are ready while connections are made, fewStock when the thread makes more.
+	stock    = 16
+	fewStock = 4
 )
 
 // NewDialer connects in the namespace ns, of which it takes a duplicate: a file of /proc/PID/ns/net.
@@ -68,34 +73,57 @@ func (d *Dialer) Close() error {
 	return d.ns.Close()
 }
 
-// Dial connects to a port of the namespace's loopback: 127.0.0.1, or where nobody listens there ::1.
-func (d *Dialer) Dial(ctx context.Context, port uint16) (*net.TCPConn, error) {
-	c, err := d.connect(ctx, &unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}})
-	if !errors.Is(err, unix.ECONNREFUSED) {
-		return c, err
-	}
-	c, err6 := d.connect(ctx, &unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}})
-	if errors.Is(err6, unix.EAFNOSUPPORT) || errors.Is(err6, unix.EADDRNOTAVAIL) { // no IPv6 here
-		err6 = err
-	}
-	return c, err6
+// Later makes what is left of a connection; it must be called, and may wait.
+type Later func(context.Context) (*net.TCPConn, error)
+
+// Dial connects to a port of the namespace's loopback: 127.0.0.1, or where nobody listens there ::1. It does not wait:
+// where the answer is not there yet, which takes a full queue or a busy machine, later is not nil. The server may have the
+// connection already, and must not see a second one.
+func (d *Dialer) Dial(port uint16) (c *net.TCPConn, later Later, err error) {
+	return d.connect(&unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}}, func(err4 error) (*net.TCPConn, Later, error) {
+		c, later, err := d.connect(&unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}, nil)
+		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL) { // no IPv6 here
+			err = err4
+		}
+		return c, later, err
+	})
 }
 
-func (d *Dialer) connect(ctx context.Context, to unix.Sockaddr) (*net.TCPConn, error) {
+// connect connects to an address, or where it is refused goes on with otherwise, which may be nil.
+func (d *Dialer) connect(to unix.Sockaddr, otherwise func(error) (*net.TCPConn, Later, error)) (*net.TCPConn, Later, error) {
 	_, six := to.(*unix.SockaddrInet6)
 	fd, err := d.socket(six)
 	if err != nil {
-		return nil, fmt.Errorf("socket in a network namespace: %w", err)
+		return nil, nil, fmt.Errorf("socket in a network namespace: %w", err)
 	}
 	// Over loopback the answer is there when connect(2) returns, and is told by asking again.
 	if err = ignoringEINTR(func() error { return unix.Connect(fd, to) }); errors.Is(err, unix.EINPROGRESS) {
 		err = ignoringEINTR(func() error { return unix.Connect(fd, to) })
 	}
 	f := os.NewFile(uintptr(fd), "connection")
-	defer f.Close()
-	if errors.Is(err, unix.EALREADY) {
-		err = await(ctx, f)
+	if !errors.Is(err, unix.EALREADY) {
+		c, err := connected(f, err)
+		if otherwise != nil && errors.Is(err, unix.ECONNREFUSED) {
+			return otherwise(err)
+		}
+		return c, nil, err
 	}
+	return nil, func(ctx context.Context) (*net.TCPConn, error) {
+		c, err := connected(f, await(ctx, f))
+		if otherwise == nil || !errors.Is(err, unix.ECONNREFUSED) {
+			return c, err
+		}
+		c, later, err := otherwise(err)
+		if later != nil {
+			return later(ctx)
+		}
+		return c, err
+	}, nil
+}
+
+// connected makes a connection of a socket, which it closes, and of what connecting has come to.
+func connected(f *os.File, err error) (*net.TCPConn, error) {
+	defer f.Close()
 	if err != nil && !errors.Is(err, unix.EISCONN) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
@@ -158,6 +186,12 @@ func (d *Dialer) socket(six bool) (int, error) {
 		if six {
 			from = m.v6
 		}
+		if !six && len(from) <= fewStock {
+			select {
+			case m.more <- struct{}{}:
+			default:
+			}
+		}
 		select {
 		case s := <-from:
 			if s.err == nil {
@@ -181,7 +215,7 @@ func (d *Dialer) running() (*maker, error) {
 	if d.maker != nil {
 		return d.maker, nil
 	}
-	m := &maker{v4: make(chan made), v6: make(chan made), stop: make(chan struct{}), gone: make(chan struct{})}
+	m := &maker{v4: make(chan made, stock), v6: make(chan made), more: make(chan struct{}, 1), stop: make(chan struct{}), gone: make(chan struct{})}
 	entered := make(chan error, 1)
 	d.wg.Add(1)
 	go func() {
@@ -204,30 +238,46 @@ func (d *Dialer) running() (*maker, error) {
 
 // make makes sockets until nobody wants one any more.
 func (d *Dialer) make(m *maker) {
-	four, six := newSocket(unix.AF_INET), newSocket(unix.AF_INET6)
+	six := newSocket(unix.AF_INET6)
 	idle := time.NewTimer(makerIdle)
 	defer idle.Stop()
 	for {
+		for len(m.v4) < stock {
+			s := newSocket(unix.AF_INET)
+			m.v4 <- s // nobody else sends
+			if s.err != nil {
+				break
+			}
+		}
 		select {
-		case m.v4 <- four:
-			four = newSocket(unix.AF_INET)
+		case <-m.more:
 		case m.v6 <- six:
 			six = newSocket(unix.AF_INET6)
 		case <-idle.C:
 			d.mu.Lock()
 			d.maker = nil
 			d.mu.Unlock()
-			close(m.gone) // whoever has m already tries the next
-			four.drop()
-			six.drop()
+			m.end(six)
 			return
 		case <-m.stop:
-			close(m.gone)
-			four.drop()
-			six.drop()
+			m.end(six)
 			return
 		}
 		idle.Reset(makerIdle)
+	}
+}
+
+// end closes what nobody has taken. Who waits tries the next maker; who comes later finds what is left, or this closed.
+func (m *maker) end(six made) {
+	close(m.gone)
+	six.drop()
+	for {
+		select {
+		case s := <-m.v4:
+			s.drop()
+		default:
+			return
+		}
 	}
 }
 

@@ -7,6 +7,9 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/netfilter/internal/retry"
 )
@@ -14,11 +17,17 @@ import (
 // maxInbound is how many connections a port holds at a time. Who comes then is not accepted before one ends.
 const maxInbound = 1024
 
+// Dial connects to the server of a port without waiting; later, where it is not nil, must be called for the rest.
+type Dial func() (conn *net.TCPConn, later Later, err error)
+
+// Later makes what is left of a connection.
+type Later func(context.Context) (*net.TCPConn, error)
+
 // Inbound carries connections from the host to one port of a sandbox. Both sides are hostile to each other: nothing but
 // bytes passes, in buffers and pipes as on the way out.
 type Inbound struct {
 	l     net.Listener
-	dial  func(context.Context) (*net.TCPConn, error)
+	dial  Dial
 	token string // "" lets everybody pass
 
 	buffers  buffers
@@ -47,16 +56,22 @@ type inboundFlow struct {
 
 // NewInbound serves l, which it owns, until Close. dial connects to the server inside. With a token only HTTP requests
 // that have it pass.
-func NewInbound(l net.Listener, token string, dial func(context.Context) (*net.TCPConn, error)) *Inbound {
+func NewInbound(l net.Listener, token string, dial Dial) *Inbound {
 	in := &Inbound{l: l, dial: dial, token: token, room: make(chan struct{}, maxInbound), open: map[*inboundFlow]struct{}{}}
 	in.ctx, in.stop = context.WithCancelCause(context.Background())
 	in.wg.Go(in.serve)
 	return in
 }
 
-// Close closes the listener and all connections, and waits for what runs.
+// Close ends the listener and all connections, and waits for what runs. The socket listens no more in whichever process
+// it is held open.
 func (in *Inbound) Close() error {
 	in.stop(net.ErrClosed)
+	if c, ok := in.l.(syscall.Conn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+		}
+	}
 	err := in.l.Close()
 	in.mu.Lock()
 	in.closed = true
@@ -100,10 +115,7 @@ func (in *Inbound) serve() {
 			<-in.room
 			continue
 		}
-		in.wg.Go(func() {
-			defer in.remove(f)
-			f.serve()
-		})
+		in.start(f)
 	}
 }
 
@@ -156,47 +168,89 @@ func cutOff(s duplex) {
 	_ = s.Close()
 }
 
-func (f *inboundFlow) serve() {
-	var head []byte
-	if f.in.token != "" {
-		var ok bool
-		if head, ok = f.askToken(); !ok {
-			return
-		}
-	}
-	if err := f.connect(); err != nil {
-		if f.in.token != "" {
-			f.answer(502, "Bad Gateway", fmt.Sprintf("nobody listens on this port in the sandbox: %v", err))
-			return
-		}
-		f.abort() // as a port that nobody listens on
+// start carries a connection. Most servers answer at once, and so it is connected here: another goroutine would be woken
+// for that first. One that does not keeps nobody else waiting.
+func (in *Inbound) start(f *inboundFlow) {
+	if in.token != "" {
+		in.wg.Go(func() {
+			defer in.remove(f)
+			f.serveHTTP()
+		})
 		return
 	}
-	if len(head) > 0 {
-		f.up.Add(uint64(len(head)))
-		if _, err := f.server.Write(head); err != nil {
+	later, err := f.connect()
+	if err != nil {
+		f.abort() // as a port that nobody listens on
+		in.remove(f)
+		return
+	}
+	in.wg.Go(func() {
+		defer in.remove(f)
+		if later != nil && f.finish(later) != nil {
 			f.abort()
 			return
 		}
+		f.carry()
+	})
+}
+
+// serveHTTP carries a connection that must show the token first.
+func (f *inboundFlow) serveHTTP() {
+	head, ok := f.askToken()
+	if !ok {
+		return
 	}
+	later, err := f.connect()
+	if later != nil {
+		err = f.finish(later)
+	}
+	if err != nil {
+		f.answer(502, "Bad Gateway", fmt.Sprintf("nobody listens on this port in the sandbox: %v", err))
+		return
+	}
+	f.up.Add(uint64(len(head)))
+	if _, err := f.server.Write(head); err != nil {
+		f.abort()
+		return
+	}
+	f.carry()
+}
+
+// carry copies both ways until both have ended.
+func (f *inboundFlow) carry() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if f.in.buffers.copy(f.client, f.server, &f.down, unlimited) != nil {
+		if f.in.buffers.copy(f.server, f.client, &f.up, unlimited) != nil {
 			f.abort()
 		}
 	}()
-	if f.in.buffers.copy(f.server, f.client, &f.up, unlimited) != nil {
+	if f.in.buffers.copy(f.client, f.server, &f.down, unlimited) != nil {
 		f.abort()
 	}
 	<-done
 }
 
-func (f *inboundFlow) connect() error {
-	server, err := f.in.dial(f.in.ctx)
+// connect connects to the server, or begins to.
+func (f *inboundFlow) connect() (Later, error) {
+	server, later, err := f.in.dial()
+	if err != nil || later != nil {
+		return later, err
+	}
+	return nil, f.take(server)
+}
+
+// finish waits until the server is connected.
+func (f *inboundFlow) finish(later Later) error {
+	server, err := later(f.in.ctx)
 	if err != nil {
 		return err
 	}
+	return f.take(server)
+}
+
+// take makes server the connection's, unless that is over.
+func (f *inboundFlow) take(server *net.TCPConn) error {
 	_ = server.SetKeepAlive(false) // it is in this very kernel
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -36,12 +36,6 @@ func (o *specFlags) checkTimeout(command string, unbounded bool) error {
 	return cli.Usage(command, errors.New("--timeout 0, no timeout, is for commands with -t or -d only"))
 }
 
-// notYet are flags of the documented command line that this build cannot honor.
-// They are refused: a protection that was asked for is never silently left out.
-var notYet = []struct{ name, short, argument, hint string }{
-	{"publish", "p", "PORT", "leave it out, and run the client inside too: hutch exec SANDBOX CMD"},
-}
-
 func (o *specFlags) add(fs *pflag.FlagSet) {
 	s := &o.spec
 	fs.StringVar(&s.Name, "name", "", "`NAME` that other commands may use instead of the id")
@@ -83,14 +77,6 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 	})
 	o.addLimits(fs)
 	o.addNetwork(fs)
-	for _, f := range notYet {
-		fs.VarP(unavailableFlag{f.name, f.hint}, f.name, f.short, f.argument)
-		flag := fs.Lookup(f.name)
-		flag.Hidden = true
-		if f.argument == "" {
-			flag.NoOptDefVal = "true"
-		}
-	}
 }
 
 func (o *specFlags) addLimits(fs *pflag.FlagSet) {
@@ -244,23 +230,4 @@ func (o *specFlags) setGuard(w *api.Workspace) error {
 		w.Unguarded = append(w.Unguarded, name)
 	}
 	return nil
-}
-
-// unavailableFlag is a flag that is understood and refused.
-type unavailableFlag struct{ name, hint string }
-
-// String is the default that pflag would show.
-func (f unavailableFlag) String() string { return "" }
-
-// Type is what pflag would call the argument.
-func (f unavailableFlag) Type() string { return "string" }
-
-// Set refuses the flag.
-func (f unavailableFlag) Set(value string) error {
-	given := "--" + f.name
-	if value != "true" {
-		given += " " + value
-	}
-	return api.Errorf(api.Unavailable, "%s is not available in this build", strings.TrimSpace(given)).
-		WithOp("run").WithHint("%s", f.hint)
 }

@@ -47,6 +47,14 @@ func (n networks) Adopt(id, dir string, p api.NetPolicy) (sandbox.Network, error
 	return network(n.Engine.Adopt(id, dir, p))
 }
 
+func (n networks) Ports(id string, netns *os.File) (sandbox.Ports, error) {
+	p, err := n.Engine.Ports(id, netns)
+	if err != nil { // a nil pointer must not become an interface that is not nil
+		return nil, err
+	}
+	return p, nil
+}
+
 // Check also refuses what must be enforced by eBPF where that is not on.
 func (n networks) Check(p api.NetPolicy) error {
 	if slices.Contains(p.Require, api.RequireEBPF) && n.mount == "" {

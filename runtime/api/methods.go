@@ -70,6 +70,9 @@ const (
 	MethodNetworkGet    = "network.get"
 	MethodNetworkUpdate = "network.update"
 	MethodNetworkCheck  = "network.check"
+	MethodPortExpose    = "port.expose"
+	MethodPortList      = "port.list"
+	MethodPortClose     = "port.close"
 	MethodEvents        = "events.subscribe"
 	MethodEventsCredit  = "events.credit"
 	MethodEventsEnd     = "events.unsubscribe"
@@ -181,6 +184,9 @@ var Methods = []Method{
 	{MethodNetworkGet, "Says what a sandbox may reach, what it was refused, and in mode learn what it would need.", SandboxParams{}, Network{}, false},
 	{MethodNetworkUpdate, "Changes what a running sandbox may reach, and closes the connections that it may not have any more.", NetUpdateParams{}, Network{}, false},
 	{MethodNetworkCheck, "Says what a policy does with a name, an address or a port, and which rule says so.", NetCheckParams{}, NetVerdict{}, false},
+	{MethodPortExpose, "Lets programs of the host connect to a TCP port in a sandbox, also to a server on its loopback.", PortExposeParams{}, Port{}, true},
+	{MethodPortList, "Lists the ports of one sandbox, or of all, that the host reaches.", PortListParams{}, Ports{}, false},
+	{MethodPortClose, "Ends what is exposed of a port, with its connections.", PortCloseParams{}, Ports{}, false},
 	{MethodEvents, "Sends what happens in the daemon, and what has happened from a number on, in event notifications.", SubscribeParams{}, Subscribed{}, false},
 	{MethodEventsCredit, "Lets a subscription with credit send more events.", EventCreditParams{}, Empty{}, false},
 	{MethodEventsEnd, "Ends a subscription.", SubscriptionParams{}, Empty{}, false},

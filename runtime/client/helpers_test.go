@@ -31,6 +31,7 @@ func TestHelpers(t *testing.T) {
 			return api.Pool{PoolSpec: api.PoolSpec{Name: "p"}}, nil // its sandbox is an object, too
 		}
 		return map[string]any{
+			"address": "127.0.0.1:1", "ports": []any{map[string]any{"address": "127.0.0.1:2"}},
 			"pools": []any{map[string]any{"name": "q"}}, "in_use": 8,
 			"text": "text", "volumes": []any{map[string]any{"name": "vv"}}, "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
 			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
@@ -203,6 +204,15 @@ func TestHelpers(t *testing.T) {
 			return r.Skipped, err
 		}},
 		{"network.get", `{"sandbox":"x"}`, "off", func() (any, error) { r, err := c.Network(ctx, "x"); return r.Enforcement.EBPF, err }},
+		{"port.expose", `{"sandbox":"x","port":80,"address":"0"}`, "127.0.0.1:1", func() (any, error) {
+			r, err := c.ExposePort(ctx, api.PortExposeParams{Sandbox: "x", Port: 80, Address: "0"}, nil)
+			return r.Address, err
+		}},
+		{"port.list", `{"sandbox":"x"}`, "127.0.0.1:2", func() (any, error) { r, err := c.Ports(ctx, "x"); return r[0].Address, err }},
+		{"port.close", `{"sandbox":"x","port":80}`, "127.0.0.1:2", func() (any, error) {
+			r, err := c.ClosePort(ctx, api.PortCloseParams{Sandbox: "x", Port: 80})
+			return r[0].Address, err
+		}},
 		{"network.update", `{"sandbox":"x","add":{"allow":["a.test"]}}`, "off", func() (any, error) {
 			r, err := c.UpdateNetwork(ctx, api.NetUpdateParams{Sandbox: "x", Add: &api.NetLists{Allow: []string{"a.test"}}})
 			return r.Enforcement.EBPF, err

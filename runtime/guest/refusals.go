@@ -51,12 +51,14 @@ const (
 // told of; where the kernel is older, or something around the sandbox listens already,
 // the filter answers by itself.
 //
-// With files the calls that name files are put to it as well, and go on.
+// listen(2) is put to it as well, and goes on: no other way tells of new servers, without rights on the host. With
+// files so are the calls that name files.
 func installFilter(prog []byte, files bool) (*refusals, error) {
-	asking := cbpf.Asking(prog)
+	also := []uint32{unix.SYS_LISTEN}
 	if files {
-		asking = cbpf.AskingAlso(asking, nativeArch, watched(), ownCall)
+		also = append(also, watched()...)
 	}
+	asking := cbpf.AskingAlso(cbpf.Asking(prog), nativeArch, also, ownCall)
 	listener, err := sys.InstallSeccompListener(asking, files)
 	if files && errors.Is(err, unix.EINVAL) { // Linux before 5.19
 		listener, err = sys.InstallSeccompListener(asking, false)
@@ -91,7 +93,9 @@ func (r *refusals) serve() {
 		// Told before it is answered: an exec's end comes after what it was refused.
 		errno, allowed := r.decide(&n)
 		if allowed {
-			if files != nil {
+			if n.NR == unix.SYS_LISTEN {
+				r.tellListen()
+			} else if files != nil {
 				r.tellFile(&n, files.look(&n))
 			}
 			err = sys.ContinueSeccomp(fd, n.ID)
@@ -123,6 +127,13 @@ func (r *refusals) tellFile(n *sys.SeccompNotification, found *judgement) {
 		return
 	}
 	r.tell(n, found.errno, &guestapi.RefusedFile{Op: found.op, Path: found.path, At: found.at})
+}
+
+// tellListen says that there is a server in a moment; which one hutchd sees for itself.
+func (r *refusals) tellListen() {
+	if r.mayTell(time.Now()) {
+		r.ch.tryPost(guestapi.Event{Ev: guestapi.EvListen})
+	}
 }
 
 // tell posts a refused call, unless the same was told of a moment ago or too many were.

@@ -32,6 +32,8 @@ type saved struct {
 	User   uint32      `json:"user"`
 	// Project says that a project quota holds the limit of disk space.
 	Project bool `json:"project,omitempty"`
+	// Ports are those that the host reaches.
+	Ports []api.Port `json:"ports,omitempty"`
 }
 
 // readSaved reads record.json, also as builds before have written it: network.require was one word, and
@@ -85,9 +87,9 @@ func (s *Sandbox) saveAs(to api.State) error {
 
 func (s *Sandbox) write(record api.Sandbox) error {
 	s.mu.Lock()
-	sp := s.spec
+	sp, exposed := s.spec, s.exposed
 	s.mu.Unlock()
-	return writeJSON(filepath.Join(s.dir, recordFile), saved{Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil})
+	return writeJSON(filepath.Join(s.dir, recordFile), saved{Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil, Ports: exposed})
 }
 
 // claimGrace is how long a sandbox that is tied to its creator's connection waits for the
@@ -184,7 +186,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		return fmt.Errorf("record.json is not one: %w", err)
 	}
 	s := &Sandbox{
-		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
+		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User, exposed: from.Ports,
 		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record,
 		door: newDoor(), clock: newClock(from.Clock),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
@@ -255,6 +257,8 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	m.adoptScope(s)
 	m.mu.Unlock()
+	m.adoptPorts(s, h.PID)
+	s.knowServers(s.servers()) // the hutchd before has told of them
 	m.watchCalls(s)
 	for i := range h.Execs {
 		m.adoptExec(ctx, s, &h.Execs[i], &metas[i], guests[metas[i].Guest])

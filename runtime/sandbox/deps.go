@@ -132,6 +132,8 @@ type Networks interface {
 	Open(id, dir string, p api.NetPolicy, at Namespace) (Network, error)
 	// Adopt takes over the network that a hutchd before has opened.
 	Adopt(id, dir string, p api.NetPolicy) (Network, error)
+	// Ports are the ports of a sandbox that the host reaches, of which there are none yet; netns stays the caller's.
+	Ports(id string, netns *os.File) (Ports, error)
 	// Resolver is the address of the resolver in each that Open makes.
 	Resolver() netip.Addr
 	// Enforce puts a sandbox's policy in force in the kernel, where there is eBPF: until
@@ -145,6 +147,18 @@ type Namespace interface {
 	// File is the namespace, which a sandbox joins. It is the Namespace's.
 	File() *os.File
 	// Close gives it back, unless a network was opened in it.
+	Close() error
+}
+
+// Ports carry connections of the host's to servers in one sandbox. Calls come one at a time.
+type Ports interface {
+	// Expose listens where p says, or goes on with listener, which it owns and which may be nil.
+	Expose(p api.PortExposeParams, listener *os.File) (api.Port, error)
+	// Adopt goes on with what a hutchd before has exposed.
+	Adopt(p api.Port) error
+	List() []api.Port
+	// Unexpose returns when nothing listens at an address, and its connections are closed.
+	Unexpose(address string) error
 	Close() error
 }
 

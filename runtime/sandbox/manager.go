@@ -300,7 +300,7 @@ func (m *Manager) forget(s *Sandbox) error {
 	}
 	s.mu.Unlock()
 	s.closeWorkers()
-	err := s.destroy()
+	err := errors.Join(s.closePorts(), s.destroy())
 	m.forgetExecs(s)
 	m.stateChanged(s, api.StateRemoved, "")
 	if err != nil {

@@ -53,6 +53,8 @@ type Sandbox struct {
 	narrowing sync.Mutex
 	narrowed  []narrowExec
 	seen      ledger // of what it wanted to reach
+	ports     ports  // that the host reaches
+	listening listening
 
 	// updates is held while limits change.
 	updates sync.Mutex
@@ -70,6 +72,7 @@ type Sandbox struct {
 	idle     *time.Timer
 	ttl      *time.Timer // fires at record.Expires
 	spare    []group     // cgroups that execs have left empty
+	exposed  []api.Port  // as record.json has them
 	// workersGroup is the cgroup of files workers, "" when there is none yet.
 	workersGroup string
 

@@ -49,6 +49,14 @@ type Sandboxes interface {
 	Processes(ref string) (api.Processes, error)
 }
 
+// Ports are those of sandboxes that the host reaches.
+type Ports interface {
+	// ExposePort takes the listener that p names from fds.
+	ExposePort(ctx context.Context, p api.PortExposeParams, fds *jsonrpc.FDs) (api.Port, error)
+	Ports(ref string) ([]api.Port, error) // of all sandboxes where ref is ""
+	ClosePort(ctx context.Context, p api.PortCloseParams) ([]api.Port, error)
+}
+
 // Volumes are folders that outlive sandboxes, each one user's.
 type Volumes interface {
 	CreateVolume(who Actor, p api.VolumeParams) (api.Volume, error)

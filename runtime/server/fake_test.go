@@ -194,6 +194,16 @@ func (fakeWorkspaces) DiscardWorkspace(context.Context, api.WorkspaceParams) (ap
 	return api.WorkspaceDiscarded{}, nil
 }
 
+type fakePorts struct{}
+
+func (fakePorts) ExposePort(_ context.Context, p api.PortExposeParams, _ *jsonrpc.FDs) (api.Port, error) {
+	return api.Port{Sandbox: p.Sandbox, Port: p.Port, Address: "127.0.0.1:1"}, p.Validate()
+}
+func (fakePorts) Ports(string) ([]api.Port, error) { return nil, nil }
+func (fakePorts) ClosePort(_ context.Context, p api.PortCloseParams) ([]api.Port, error) {
+	return nil, p.Validate()
+}
+
 type fakeVolumes struct{}
 
 func (fakeVolumes) CreateVolume(_ Actor, p api.VolumeParams) (api.Volume, error) {
@@ -301,7 +311,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Ports: fakePorts{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}

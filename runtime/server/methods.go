@@ -43,7 +43,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	events, audit, shells, networks, pools, volumes, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools, s.cfg.Volumes, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
+	events, audit, shells, networks, ports, pools, volumes, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Ports, s.cfg.Pools, s.cfg.Volumes, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -157,6 +157,17 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodVolumeRemove: done(func(_ context.Context, c *Call, p api.VolumeParams) error {
 			return volumes.RemoveVolume(c.Actor, p)
+		}),
+		api.MethodPortExpose: handle(func(ctx context.Context, c *Call, p api.PortExposeParams) (api.Port, error) {
+			return ports.ExposePort(ctx, p, c.FDs)
+		}),
+		api.MethodPortList: handle(func(_ context.Context, _ *Call, p api.PortListParams) (api.Ports, error) {
+			list, err := ports.Ports(p.Sandbox)
+			return api.Ports{Ports: orEmpty(list)}, err
+		}),
+		api.MethodPortClose: handle(func(ctx context.Context, _ *Call, p api.PortCloseParams) (api.Ports, error) {
+			list, err := ports.ClosePort(ctx, p)
+			return api.Ports{Ports: orEmpty(list)}, err
 		}),
 		api.MethodCodeRun: handle(func(ctx context.Context, c *Call, p api.CodeParams) (api.CodeResult, error) {
 			return code.RunCode(ctx, c.Actor, p, c.Progress)

@@ -82,6 +82,7 @@ const (
 	EvExited  = "exited"  // the leader is gone
 	EvPending = "pending" // in a list: accepted, not started yet
 	EvListed  = "listed"  // end of the list of the id Exec
+	EvListen  = "listen"  // somebody in the sandbox is about to call listen(2)
 	EvRefused = "refused" // the filter has refused a system call
 )
 

@@ -18,6 +18,8 @@ const (
 	MethodSandboxUpdate = "sandbox.update"
 	MethodSandboxStats  = "sandbox.stats"
 	MethodSandboxProcs  = "sandbox.processes"
+	MethodSandboxStop   = "sandbox.stop"
+	MethodSandboxStart  = "sandbox.start"
 	MethodPoolCreate    = "pool.create"
 	MethodPoolAcquire   = "pool.acquire"
 	MethodPoolRelease   = "pool.release"
@@ -129,6 +131,8 @@ var Methods = []Method{
 	{MethodSandboxUpdate, "Changes limits of a running sandbox.", UpdateParams{}, Sandbox{}, false},
 	{MethodSandboxStats, "Says what a sandbox uses, and has used, of CPU time, memory, processes and disks.", SandboxParams{}, Stats{}, false},
 	{MethodSandboxProcs, "Lists the processes of a sandbox.", SandboxParams{}, Processes{}, false},
+	{MethodSandboxStop, "Ends the processes of a sandbox and keeps its files and what it is, also beyond the daemon, for sandbox.start.", StopParams{}, StopResult{}, false},
+	{MethodSandboxStart, "Starts a sandbox that was stopped, under its id and name, with its files.", StartParams{}, Sandbox{}, true},
 	{MethodPoolCreate, "Makes a pool of sandboxes that wait for whoever asks, and returns when the first does.", PoolCreateParams{}, Pool{}, false},
 	{MethodPoolAcquire, "Takes a sandbox out of a pool; null when none is ready within wait_ms.", AcquireParams{}, &Sandbox{}, false},
 	{MethodPoolRelease, "Destroys a sandbox that was acquired from a pool.", SandboxParams{}, KillResult{}, false},

@@ -123,6 +123,14 @@ func TestHelpers(t *testing.T) {
 		}},
 		{"sandbox.stats", `{"sandbox":"x"}`, "sb_3", func() (any, error) { r, err := c.Stats(ctx, "x"); return r.Sandbox, err }},
 		{"sandbox.processes", `{"sandbox":"x"}`, "7", func() (any, error) { r, err := c.Processes(ctx, "x"); return r.Processes[0].PID, err }},
+		{"sandbox.stop", `{"sandbox":"x"}`, "sb_1", func() (any, error) {
+			r, err := c.StopSandbox(ctx, api.StopParams{Sandbox: "x"})
+			return r.ID, err
+		}},
+		{"sandbox.start", `{"sandbox":"x"}`, "sb_1", func() (any, error) {
+			r, err := c.StartSandbox(ctx, api.StartParams{Sandbox: "x"})
+			return r.ID, err
+		}},
 		{"sandbox.pause", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Pause(ctx, "x"); return r.ID, err }},
 		{"sandbox.resume", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Resume(ctx, "x"); return r.ID, err }},
 		{"sandbox.kill", `{"sandbox":"x"}`, "[3]", func() (any, error) { return c.Kill(ctx, "x") }},

@@ -249,6 +249,17 @@ func (c *Client) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
 	return get[api.Sandbox](ctx, c, api.MethodSandboxResume, api.SandboxParams{Sandbox: ref})
 }
 
+// StopSandbox ends the processes of a sandbox and keeps its files and what it is for StartSandbox, also beyond the daemon.
+func (c *Client) StopSandbox(ctx context.Context, p api.StopParams) (api.StopResult, error) {
+	return get[api.StopResult](ctx, c, api.MethodSandboxStop, p)
+}
+
+// StartSandbox starts a sandbox that was stopped. files are the fds that p.FDs announces.
+func (c *Client) StartSandbox(ctx context.Context, p api.StartParams, files ...*os.File) (api.Sandbox, error) {
+	p.FDs = len(files)
+	return get[api.Sandbox](ctx, c, api.MethodSandboxStart, p, WithFDs(files...))
+}
+
 // Update changes limits and life of a sandbox that runs and returns its record.
 func (c *Client) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, error) {
 	return get[api.Sandbox](ctx, c, api.MethodSandboxUpdate, p)

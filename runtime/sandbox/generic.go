@@ -86,7 +86,7 @@ func (m *Manager) launchGeneric(ctx context.Context) (_ *generic, err error) {
 // what is fixed when PID 1 starts must be what everybody gets who asks for nothing else.
 func (req *CreateRequest) fits(l *api.Limits) bool {
 	sp := &req.Spec
-	return !req.Debug && // whose steps are those of a launch
+	return !req.Debug && (req.origin == nil || req.origin.box == nil) && // whose steps are those of a launch
 		sp.Network.Settled().Mode == api.NetNone && // others have a network namespace with a way out
 		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
 		sp.Landlock != api.LandlockOff && // PID 1 has been told to use it, where it can

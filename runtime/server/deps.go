@@ -40,6 +40,9 @@ type Sandboxes interface {
 	// Pause and Resume return the record as it is then; neither minds being late.
 	Pause(ctx context.Context, ref string) (api.Sandbox, error)
 	Resume(ctx context.Context, ref string) (api.Sandbox, error)
+	// StopSandbox keeps what StartSandbox goes on from, under the same id.
+	StopSandbox(ctx context.Context, p api.StopParams) (api.StopResult, error)
+	StartSandbox(ctx context.Context, who Actor, p api.StartParams, fds *jsonrpc.FDs) (api.Sandbox, error)
 	// Update changes limits of a sandbox that runs and returns its record.
 	Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, error)
 	Scopes() []api.ScopeInfo

@@ -88,6 +88,14 @@ func (f fakeSandboxes) Resume(_ context.Context, ref string) (api.Sandbox, error
 	return api.Sandbox{ID: ref, State: api.Running}, nil
 }
 
+func (f fakeSandboxes) StopSandbox(_ context.Context, p api.StopParams) (api.StopResult, error) {
+	return api.StopResult{Sandbox: api.Sandbox{ID: p.Sandbox, State: api.Stopped}}, p.Validate()
+}
+
+func (f fakeSandboxes) StartSandbox(_ context.Context, _ Actor, p api.StartParams, _ *jsonrpc.FDs) (api.Sandbox, error) {
+	return api.Sandbox{ID: p.Sandbox, State: api.Running}, nil
+}
+
 func (f fakeSandboxes) Kill(context.Context, string) (api.KillResult, error) {
 	return api.KillResult{Killed: []int{1, 2}}, nil
 }

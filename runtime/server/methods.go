@@ -88,6 +88,12 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodSandboxResume: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.Sandbox, error) {
 			return boxes.Resume(ctx, p.Sandbox)
 		}),
+		api.MethodSandboxStop: handle(func(ctx context.Context, _ *Call, p api.StopParams) (api.StopResult, error) {
+			return boxes.StopSandbox(ctx, p)
+		}),
+		api.MethodSandboxStart: handle(func(ctx context.Context, c *Call, p api.StartParams) (api.Sandbox, error) {
+			return boxes.StartSandbox(ctx, c.Actor, p, c.FDs)
+		}),
 		api.MethodSandboxUpdate: handle(func(ctx context.Context, _ *Call, p api.UpdateParams) (api.Sandbox, error) {
 			return boxes.Update(ctx, p)
 		}),

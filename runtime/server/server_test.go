@@ -66,6 +66,8 @@ func TestMethods(t *testing.T) {
 		{"sandbox.remove", `{"sandbox":"x"}`, `{"killed":[]}`},
 		{"sandbox.pause", `{"sandbox":"x"}`, `{"id":"x"`},
 		{"sandbox.resume", `{"sandbox":"x"}`, `{"id":"x"`},
+		{"sandbox.stop", `{"sandbox":"x","timeout_s":1}`, `"ended":{`},
+		{"sandbox.start", `{"sandbox":"x","folders":[{"target":"/w","fd":0}]}`, `"state":"running"`},
 		{"pool.create", `{"name":"p","size":2,"sandbox":{"image":"host"}}`, `"available":0`},
 		{"pool.acquire", `{"pool":"p","wait_ms":3}`, `null`},
 		{"pool.release", `{"sandbox":"x"}`, `{"killed":[]}`},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/internal/hostfs"
@@ -40,7 +41,7 @@ there, also after the daemon has ended. Files are kept, processes are not.`,
 }
 
 func newStart() *cobra.Command {
-	sp := api.Spec{}
+	folders := folderFlags{}
 	cmd := &cobra.Command{
 		Use:   "start [flags] SANDBOX...",
 		Short: "Start sandboxes that were stopped",
@@ -53,7 +54,7 @@ the sandbox was made: the daemon is another user, and can not open them itself.`
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
 				p := api.StartParams{Sandbox: name}
-				files, err := startFolders(ctx, c, sp, &p)
+				files, err := folders.open(ctx, c, &p.Folders)
 				if err != nil {
 					return err
 				}
@@ -66,24 +67,31 @@ the sandbox was made: the daemon is another user, and can not open them itself.`
 			})
 		},
 	}
-	cmd.Flags().Func("workspace", "the workspace, as when the sandbox was made, `PATH[:ro|rw|overlay]`", func(v string) error {
-		w, err := cli.ParseWorkspace(v)
-		sp.Workspace = &w
-		return err
-	})
-	cmd.Flags().FuncP("volume", "v", "a folder, as when the sandbox was made, `SRC:DST[:ro|rw|overlay]`; may be repeated", func(v string) error {
-		m, err := cli.ParseVolume(v)
-		if err == nil && m.Volume == "" {
-			sp.Mounts = append(sp.Mounts, m)
-		}
-		return err
-	})
+	folders.add(cmd.Flags())
 	return cmd
 }
 
-// startFolders opens the folders that the user names, and never one that the daemon does.
-func startFolders(ctx context.Context, c *client.Client, sp api.Spec, p *api.StartParams) (*hostfs.Sources, error) {
-	s := &hostfs.Sources{}
+// folderFlags are the folders of the host's that a sandbox had mounted, handed over again.
+type folderFlags struct{ spec api.Spec }
+
+func (f *folderFlags) add(fs *pflag.FlagSet) {
+	fs.Func("workspace", "the workspace, as when the sandbox was made, `PATH[:ro|rw|overlay]`", func(v string) error {
+		w, err := cli.ParseWorkspace(v)
+		f.spec.Workspace = &w
+		return err
+	})
+	fs.FuncP("volume", "v", "a folder, as when the sandbox was made, `SRC:DST[:ro|rw|overlay]`; may be repeated", func(v string) error {
+		m, err := cli.ParseVolume(v)
+		if err == nil && m.Volume == "" {
+			f.spec.Mounts = append(f.spec.Mounts, m)
+		}
+		return err
+	})
+}
+
+// open opens the folders that the user names, and never one that the daemon does.
+func (f *folderFlags) open(ctx context.Context, c *client.Client, to *[]api.StartFolder) (*hostfs.Sources, error) {
+	s, sp := &hostfs.Sources{}, f.spec
 	if sp.Workspace == nil && len(sp.Mounts) == 0 {
 		return s, nil
 	}
@@ -97,10 +105,10 @@ func startFolders(ctx context.Context, c *client.Client, sp api.Spec, p *api.Sta
 		return nil, err
 	}
 	if w := sp.Workspace; w != nil {
-		p.Folders = append(p.Folders, api.StartFolder{Target: "/workspace", FD: *w.FD})
+		*to = append(*to, api.StartFolder{Target: "/workspace", FD: *w.FD})
 	}
 	for _, m := range sp.Mounts {
-		p.Folders = append(p.Folders, api.StartFolder{Target: m.Target, FD: *m.FD})
+		*to = append(*to, api.StartFolder{Target: m.Target, FD: *m.FD})
 	}
 	return s, nil
 }

@@ -222,7 +222,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	}
 	undo.Add(func() error { d.tools.Close(); return nil })
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 

@@ -30,6 +30,8 @@ const (
 	AuditRemove     AuditKind = "sandbox.remove"    // nothing: a client has removed it
 	AuditStopped    AuditKind = "sandbox.stop"      // nothing: a client has stopped it
 	AuditStarted    AuditKind = "sandbox.start"     // nothing: it is started again
+	AuditSnapshot   AuditKind = "snapshot.create"   // Snapshot
+	AuditRestored   AuditKind = "snapshot.restore"  // Snapshot: whose files it gets
 	AuditUpdated    AuditKind = "sandbox.updated"   // Limits: those that are in force from then on
 	AuditPolicy     AuditKind = "network.updated"   // NetPolicy: the one that is in force from then on
 	AuditDenied     AuditKind = "network.denied"    // DeniedEvent

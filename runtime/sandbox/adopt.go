@@ -97,7 +97,7 @@ func (s *Sandbox) write(record api.Sandbox) error {
 	s.mu.Unlock()
 	return writeJSON(filepath.Join(s.dir, "record.json"), saved{
 		Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil,
-		Layers: s.layers, Base: s.base, Folders: s.folderIDs,
+		Layers: s.layers, Base: s.base, Folders: s.folderIDs, Next: s.next,
 	})
 }
 
@@ -304,7 +304,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 // undoAdopted does what creation has pushed, for a sandbox of a hutchd before.
 func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	var undo cleanup.Stack
-	undo.Add(func() error { shelf.CloseAll(layers); return m.collectLayers() })
+	undo.Add(func() error { shelf.CloseAll(layers); return m.collectOf(s.layers) })
 	undo.Add(func() error { s.root.Release(); return nil })
 	undo.Add(m.holdVolumes(s))
 	undo.Add(func() error { return m.removeFolder(s) })

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -36,24 +35,6 @@ func identify(at string) (folderID, error) {
 		return folderID{}, fmt.Errorf("look at a mount: %w", err)
 	}
 	return folderID{st.Dev, st.Ino, st.Uid}, nil
-}
-
-// noteFolders keeps which folders of the host's the sandbox has; "" of mode none.
-func (s *Sandbox) noteFolders() error {
-	wanted, err := inOrder(hostFolders(&s.spec))
-	if err != nil {
-		return err
-	}
-	s.folderIDs = map[string]folderID{}
-	for i, mt := range wanted {
-		if mt.Volume != "" {
-			continue
-		}
-		if s.folderIDs[mt.Target], err = identify(filepath.Join(s.dir, "mnt", strconv.Itoa(i))); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // StopSandbox ends all processes of a sandbox and keeps the rest for StartSandbox.
@@ -149,8 +130,13 @@ func (m *Manager) park(s *Sandbox, reason string) (_ *Sandbox, err error) {
 		}
 	}()
 	<-s.exited
+	out, err := s.door.take(context.Background()) // whoever looks at its files is done
+	if err != nil {
+		return nil, err
+	}
+	defer out()
 	m.quiet(s)
-	if err := s.noteFolders(); err != nil {
+	if s.folderIDs, err = s.foldersNow(); err != nil {
 		return nil, err
 	}
 	if err := m.pin(s); err != nil {
@@ -294,14 +280,15 @@ func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {
 			return nil, err
 		}
 	}
-	if err := m.rollForward(s, from.Next); err != nil {
+	s.next = from.Next
+	if err := m.rollForward(s); err != nil {
 		return nil, err
 	}
 	release := m.holdVolumes(s)
 	s.lock = lock
 	s.destroy = sync.OnceValue(func() error {
 		err := m.cfg.Shelf.Remove(id)
-		return errors.Join(err, m.cfg.Images.Unpin(boxPin(id)), release(), lock.Close(), m.collectLayers())
+		return errors.Join(err, m.cfg.Images.Unpin(boxPin(id)), release(), lock.Close(), m.collectOf(s.layers))
 	})
 	s.release = sync.OnceValue(func() error { return errors.Join(release(), lock.Close()) })
 	return s, nil

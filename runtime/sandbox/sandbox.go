@@ -65,6 +65,7 @@ type Sandbox struct {
 	// layers are of the shelf: those between the root's upper folder and its image, top-most first; base is what they take.
 	layers []string
 	base   diskuse.Usage
+	next   bool // what is in fs/next counts: see rollForward
 
 	// updates is held while limits change.
 	updates sync.Mutex

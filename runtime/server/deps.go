@@ -52,6 +52,15 @@ type Sandboxes interface {
 	Processes(ref string) (api.Processes, error)
 }
 
+// Snapshots are files of sandboxes as they were, each one user's.
+type Snapshots interface {
+	CreateSnapshot(ctx context.Context, who Actor, p api.SnapshotCreateParams) (api.Snapshot, error)
+	ListSnapshots(who Actor, p api.SnapshotListParams) ([]api.Snapshot, error)
+	RestoreSnapshot(ctx context.Context, who Actor, p api.SnapshotRestoreParams, fds *jsonrpc.FDs) (api.SnapshotRestored, error)
+	RemoveSnapshot(who Actor, p api.SnapshotParams) error
+	Fork(ctx context.Context, who Actor, p api.ForkParams, fds *jsonrpc.FDs) (api.Forked, error)
+}
+
 // Volumes are folders that outlive sandboxes, each one user's.
 type Volumes interface {
 	CreateVolume(who Actor, p api.VolumeParams) (api.Volume, error)

@@ -202,6 +202,24 @@ func (fakeWorkspaces) DiscardWorkspace(context.Context, api.WorkspaceParams) (ap
 	return api.WorkspaceDiscarded{}, nil
 }
 
+type fakeSnapshots struct{}
+
+func (fakeSnapshots) CreateSnapshot(_ context.Context, _ Actor, p api.SnapshotCreateParams) (api.Snapshot, error) {
+	return api.Snapshot{ID: "sn_1", Name: p.Name}, p.Validate()
+}
+
+func (fakeSnapshots) ListSnapshots(Actor, api.SnapshotListParams) ([]api.Snapshot, error) {
+	return nil, nil
+}
+
+func (fakeSnapshots) RestoreSnapshot(_ context.Context, _ Actor, p api.SnapshotRestoreParams, _ *jsonrpc.FDs) (api.SnapshotRestored, error) {
+	return api.SnapshotRestored{Snapshot: p.Snapshot}, p.Validate()
+}
+func (fakeSnapshots) RemoveSnapshot(Actor, api.SnapshotParams) error { return nil }
+func (fakeSnapshots) Fork(_ context.Context, _ Actor, p api.ForkParams, _ *jsonrpc.FDs) (api.Forked, error) {
+	return api.Forked{Sandboxes: []api.Sandbox{{ID: "sb_2"}}}, p.Validate()
+}
+
 type fakeVolumes struct{}
 
 func (fakeVolumes) CreateVolume(_ Actor, p api.VolumeParams) (api.Volume, error) {
@@ -309,7 +327,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Snapshots: fakeSnapshots{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/eventlog"
 	"github.com/hutch-sh/hutch/internal/harden"
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/code"
@@ -56,6 +57,7 @@ type daemon struct {
 	store    *images.Store
 	manager  *sandbox.Manager
 	volumes  *volume.Store
+	shelf    *shelf.Store
 	tools    *tools.Set
 	launcher *launchapi.Client
 	parent   int // hutch-launch
@@ -196,13 +198,16 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	if err := d.useKernel(networks, maps, held.Kept); err != nil {
 		return err
 	}
+	if d.shelf, err = shelf.Open(d.home.shelf()); err != nil {
+		return err
+	}
 	if d.volumes, err = volume.Open(filepath.Join(d.cfg.Data, "volumes"), d.log); err != nil {
 		return err
 	}
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: source,
 		Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks, Cgroups: execs, Projects: d.projects(), Logger: d.log,
-		Seccomp: profiles{}, Owner: d.cfg.Owner, Volumes: d.volumes,
+		Seccomp: profiles{}, Owner: d.cfg.Owner, Volumes: d.volumes, Shelf: d.shelf, Ephemeral: d.cfg.Private || d.home.inMemory,
 	})
 	if err := d.manager.Adopt(context.Background(), held.Sandboxes); err != nil {
 		return err
@@ -217,7 +222,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	}
 	undo.Add(func() error { d.tools.Close(); return nil })
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Ports: portBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 

@@ -28,6 +28,10 @@ const (
 	AuditState       AuditKind = "sandbox.state"     // StateEvent
 	AuditKillBox     AuditKind = "sandbox.kill"      // nothing: a client has killed all of it
 	AuditRemove      AuditKind = "sandbox.remove"    // nothing: a client has removed it
+	AuditStopped     AuditKind = "sandbox.stop"      // nothing: a client has stopped it
+	AuditStarted     AuditKind = "sandbox.start"     // nothing: it is started again
+	AuditSnapshot    AuditKind = "snapshot.create"   // Snapshot
+	AuditRestored    AuditKind = "snapshot.restore"  // Snapshot: whose files it gets
 	AuditUpdated     AuditKind = "sandbox.updated"   // Limits: those that are in force from then on
 	AuditPolicy      AuditKind = "network.updated"   // NetPolicy: the one that is in force from then on
 	AuditPortExposed AuditKind = "port.exposed"      // Port, without its token

@@ -18,6 +18,13 @@ const (
 	MethodSandboxUpdate = "sandbox.update"
 	MethodSandboxStats  = "sandbox.stats"
 	MethodSandboxProcs  = "sandbox.processes"
+	MethodSandboxStop   = "sandbox.stop"
+	MethodSandboxStart  = "sandbox.start"
+	MethodSandboxFork   = "sandbox.fork"
+	MethodSnapCreate    = "snapshot.create"
+	MethodSnapList      = "snapshot.list"
+	MethodSnapRestore   = "snapshot.restore"
+	MethodSnapRemove    = "snapshot.remove"
 	MethodPoolCreate    = "pool.create"
 	MethodPoolAcquire   = "pool.acquire"
 	MethodPoolRelease   = "pool.release"
@@ -132,6 +139,13 @@ var Methods = []Method{
 	{MethodSandboxUpdate, "Changes limits of a running sandbox.", UpdateParams{}, Sandbox{}, false},
 	{MethodSandboxStats, "Says what a sandbox uses, and has used, of CPU time, memory, processes and disks.", SandboxParams{}, Stats{}, false},
 	{MethodSandboxProcs, "Lists the processes of a sandbox.", SandboxParams{}, Processes{}, false},
+	{MethodSandboxStop, "Ends the processes of a sandbox and keeps its files and what it is, also beyond the daemon, for sandbox.start.", StopParams{}, StopResult{}, false},
+	{MethodSandboxStart, "Starts a sandbox that was stopped, under its id and name, with its files.", StartParams{}, Sandbox{}, true},
+	{MethodSandboxFork, "Makes sandboxes that go on from the files of another, or of a snapshot, each for itself.", ForkParams{}, Forked{}, true},
+	{MethodSnapCreate, "Keeps what the files of a sandbox are now, and what it is; the sandbox stands still meanwhile.", SnapshotCreateParams{}, Snapshot{}, false},
+	{MethodSnapList, "Lists the caller's snapshots, oldest first.", SnapshotListParams{}, Snapshots{}, false},
+	{MethodSnapRestore, "Gives a sandbox the files that it had when a snapshot was taken of it; its processes end.", SnapshotRestoreParams{}, SnapshotRestored{}, true},
+	{MethodSnapRemove, "Removes a snapshot; what was forked from it goes on.", SnapshotParams{}, Empty{}, false},
 	{MethodPoolCreate, "Makes a pool of sandboxes that wait for whoever asks, and returns when the first does.", PoolCreateParams{}, Pool{}, false},
 	{MethodPoolAcquire, "Takes a sandbox out of a pool; null when none is ready within wait_ms.", AcquireParams{}, &Sandbox{}, false},
 	{MethodPoolRelease, "Destroys a sandbox that was acquired from a pool.", SandboxParams{}, KillResult{}, false},

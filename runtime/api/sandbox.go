@@ -222,6 +222,7 @@ type Sandbox struct {
 	State    State             `json:"state"`
 	Reason   string            `json:"reason,omitempty"` // why it stopped, failed or is paused
 	Paused   *Pause            `json:"paused,omitempty"` // while it is
+	Kept     bool              `json:"kept,omitempty"`   // stopped by sandbox.stop: its files and record outlive the daemon
 	Created  time.Time         `json:"created"`
 	Expires  *time.Time        `json:"expires,omitempty"` // when its ttl_s is over
 	Image    string            `json:"image"`

@@ -33,7 +33,7 @@ func TestHelpers(t *testing.T) {
 		return map[string]any{
 			"address": "127.0.0.1:1", "ports": []any{map[string]any{"address": "127.0.0.1:2"}},
 			"pools": []any{map[string]any{"name": "q"}}, "in_use": 8,
-			"text": "text", "volumes": []any{map[string]any{"name": "vv"}}, "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
+			"text": "text", "snapshots": []api.Snapshot{{ID: "sn_1"}}, "volumes": []any{map[string]any{"name": "vv"}}, "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
 			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
@@ -124,6 +124,31 @@ func TestHelpers(t *testing.T) {
 		}},
 		{"sandbox.stats", `{"sandbox":"x"}`, "sb_3", func() (any, error) { r, err := c.Stats(ctx, "x"); return r.Sandbox, err }},
 		{"sandbox.processes", `{"sandbox":"x"}`, "7", func() (any, error) { r, err := c.Processes(ctx, "x"); return r.Processes[0].PID, err }},
+		{"sandbox.stop", `{"sandbox":"x"}`, "sb_1", func() (any, error) {
+			r, err := c.StopSandbox(ctx, api.StopParams{Sandbox: "x"})
+			return r.ID, err
+		}},
+		{"sandbox.start", `{"sandbox":"x"}`, "sb_1", func() (any, error) {
+			r, err := c.StartSandbox(ctx, api.StartParams{Sandbox: "x"})
+			return r.ID, err
+		}},
+		{"sandbox.fork", `{"sandbox":"x"}`, "sb_2", func() (any, error) {
+			r, err := c.Fork(ctx, api.ForkParams{Sandbox: "x"})
+			return r.Sandboxes[0].ID, err
+		}},
+		{"snapshot.create", `{"sandbox":"x"}`, "sb_1", func() (any, error) {
+			r, err := c.CreateSnapshot(ctx, api.SnapshotCreateParams{Sandbox: "x"})
+			return r.ID, err
+		}},
+		{"snapshot.list", `{}`, "sn_1", func() (any, error) {
+			r, err := c.Snapshots(ctx, api.SnapshotListParams{})
+			return r[0].ID, err
+		}},
+		{"snapshot.restore", `{"snapshot":"x"}`, "sb_1", func() (any, error) {
+			r, err := c.RestoreSnapshot(ctx, api.SnapshotRestoreParams{Snapshot: "x"})
+			return r.ID, err
+		}},
+		{"snapshot.remove", `{"snapshot":"x"}`, "<nil>", func() (any, error) { return nil, c.RemoveSnapshot(ctx, "x") }},
 		{"sandbox.pause", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Pause(ctx, "x"); return r.ID, err }},
 		{"sandbox.resume", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Resume(ctx, "x"); return r.ID, err }},
 		{"sandbox.kill", `{"sandbox":"x"}`, "[3]", func() (any, error) { return c.Kill(ctx, "x") }},

@@ -249,6 +249,46 @@ func (c *Client) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
 	return get[api.Sandbox](ctx, c, api.MethodSandboxResume, api.SandboxParams{Sandbox: ref})
 }
 
+// StopSandbox ends the processes of a sandbox and keeps its files and what it is for StartSandbox, also beyond the daemon.
+func (c *Client) StopSandbox(ctx context.Context, p api.StopParams) (api.StopResult, error) {
+	return get[api.StopResult](ctx, c, api.MethodSandboxStop, p)
+}
+
+// StartSandbox starts a sandbox that was stopped. files are the fds that p.FDs announces.
+func (c *Client) StartSandbox(ctx context.Context, p api.StartParams, files ...*os.File) (api.Sandbox, error) {
+	p.FDs = len(files)
+	return get[api.Sandbox](ctx, c, api.MethodSandboxStart, p, WithFDs(files...))
+}
+
+// Fork makes sandboxes that go on from the files of another, or of a snapshot. files are the fds that p.FDs announces.
+func (c *Client) Fork(ctx context.Context, p api.ForkParams, files ...*os.File) (api.Forked, error) {
+	p.FDs = len(files)
+	return get[api.Forked](ctx, c, api.MethodSandboxFork, p, WithFDs(files...))
+}
+
+// CreateSnapshot keeps what the files of a sandbox are now, and what it is.
+func (c *Client) CreateSnapshot(ctx context.Context, p api.SnapshotCreateParams) (api.Snapshot, error) {
+	return get[api.Snapshot](ctx, c, api.MethodSnapCreate, p)
+}
+
+// Snapshots lists the caller's snapshots, oldest first.
+func (c *Client) Snapshots(ctx context.Context, p api.SnapshotListParams) ([]api.Snapshot, error) {
+	r, err := get[api.Snapshots](ctx, c, api.MethodSnapList, p)
+	return r.Snapshots, err
+}
+
+// RestoreSnapshot gives a sandbox the files that it had when a snapshot was taken of it. files are the fds that p.FDs announces.
+func (c *Client) RestoreSnapshot(ctx context.Context, p api.SnapshotRestoreParams, files ...*os.File) (api.SnapshotRestored, error) {
+	p.FDs = len(files)
+	return get[api.SnapshotRestored](ctx, c, api.MethodSnapRestore, p, WithFDs(files...))
+}
+
+// RemoveSnapshot removes a snapshot.
+func (c *Client) RemoveSnapshot(ctx context.Context, ref string) error {
+	_, err := get[api.Empty](ctx, c, api.MethodSnapRemove, api.SnapshotParams{Snapshot: ref})
+	return err
+}
+
 // Update changes limits and life of a sandbox that runs and returns its record.
 func (c *Client) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, error) {
 	return get[api.Sandbox](ctx, c, api.MethodSandboxUpdate, p)

@@ -30,6 +30,7 @@ type CreateRequest struct {
 	Break    *api.Break         // only with Debug
 	Progress func(api.Progress) // never nil
 	pool     *pool              // that it is to wait in
+	origin   *origin            // what it goes on from; nil for most
 }
 
 // creation is one create under way: the sandbox, what undoes it, and what its
@@ -234,6 +235,9 @@ func withCause(ctx context.Context, err error) error {
 
 func (f *creation) resolve(ctx context.Context) error {
 	sp := &f.req.Spec
+	if f.req.origin != nil {
+		return f.resolveAgain(ctx)
+	}
 	root, err := f.m.cfg.Images.Resolve(ctx, sp.Image, sp.Platform, sp.Pull, f.req.Progress)
 	if err != nil {
 		return err
@@ -314,7 +318,7 @@ func (f *creation) overlayOf() launchapi.Overlay {
 		fs = filepath.Join(f.s.dir, base)
 	}
 	return launchapi.Overlay{
-		Dir: f.s.root.Dir, Lower: f.s.root.Lower, Upper: filepath.Join(fs, "upper"), Work: filepath.Join(fs, "work"),
+		Dir: f.s.root.Dir, Lower: append(f.m.layerFolders(f.s), f.s.root.Lower...), Upper: filepath.Join(fs, "upper"), Work: filepath.Join(fs, "work"),
 		Target: filepath.Join(f.s.dir, "root"), Volatile: !f.req.Spec.Keep,
 	}
 }

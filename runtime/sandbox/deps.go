@@ -37,6 +37,9 @@ type ImageSource interface {
 	Resolve(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (*Root, error)
 	// Hold pins again the layers of a root that a hutchd before has resolved.
 	Hold(lower []string) (release func(), err error)
+	// Pin keeps layers, which are held, beyond this daemon, until Unpin of the same name.
+	Pin(name string, lower []string) error
+	Unpin(name string) error
 }
 
 // Launcher starts and ends sandboxes: hutch-launch, through launchapi.

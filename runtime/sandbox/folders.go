@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/rmtree"
+	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -29,19 +30,28 @@ import (
 //	pts/         where the devpts instance is mounted
 //	base/        the root that it had before it was claimed, see generic
 //	about/       what the sandbox is told of itself, a file system in memory
+//	kept         a mark: see shelf.Mark
+//	fs.copy/     what is in fs, where that is a file system of its own, until it was copied there
 //	mnt/         host folders on their way into the sandbox
 func (f *creation) folders(context.Context) error {
 	dir := f.s.dir
 	if f.claimed == nil {
-		if err := os.Mkdir(dir, 0o700); err != nil {
+		if err := f.makeFolder(); err != nil {
 			return diskError("make the sandbox's folder", err)
 		}
 		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
-		for _, sub := range []folder{{"fs", 0o700}, {"root", 0o755}, {"run", 0o700}, {"pts", 0o755}, {"mnt", 0o700}} {
+		subs := []folder{{"fs", 0o700}, {"root", 0o755}, {"run", 0o700}, {"pts", 0o755}, {"mnt", 0o700}}
+		if f.starting() { // the shelf had fs
+			subs = subs[1:]
+		}
+		for _, sub := range subs {
 			if err := os.Mkdir(filepath.Join(dir, sub.name), sub.mode); err != nil {
 				return diskError("make the sandbox's folder", err)
 			}
 		}
+	}
+	if f.starting() {
+		return f.oldFolders()
 	}
 	if err := f.limitDisk(); err != nil {
 		return err
@@ -65,6 +75,14 @@ func (f *creation) foldersAhead() error {
 		return f.rootFolders()
 	}
 	return diskError("write the sandbox's own files", f.ownFiles(filepath.Join(f.s.dir, "fs/upper")))
+}
+
+// makeFolder makes the sandbox's folder, or takes it from the shelf.
+func (f *creation) makeFolder() error {
+	if f.starting() {
+		return f.m.cfg.Shelf.Take(f.s.id, f.s.dir)
+	}
+	return os.Mkdir(f.s.dir, 0o700)
 }
 
 // rootFolders makes those of the root's overlay, with our own files.
@@ -102,8 +120,10 @@ func makeRootFolders(dir string, cgroupV2 bool) (upper string, err error) {
 // limitDisk makes the sandbox's limit of disk space.
 func (f *creation) limitDisk() error {
 	s := f.s
-	if volumes := f.m.volumes(s); len(volumes) > 0 { // a file system of its own would not hold them
-		s.disk = newDisk(s.dir, &s.record.Limits, false, volumes...)
+	if volumes := f.m.volumes(s); len(volumes) > 0 || len(s.layers) > 0 { // a file system of its own would not hold them
+		if s.disk = newDisk(s.dir, &s.record.Limits, false, volumes...); s.disk != nil {
+			s.disk.base = s.base
+		}
 		return nil
 	}
 	if s.disk = newDisk(s.dir, &s.record.Limits, wantsOwn(s.dir, &s.record.Limits)); s.disk == nil {
@@ -189,6 +209,9 @@ func (s *Sandbox) abandon() error {
 // can be a lot, and ext4 takes milliseconds for a few files. The record goes at once: without it whatever is left
 // of the folder is nothing to the next hutchd but something to remove.
 func (m *Manager) removeFolder(s *Sandbox) error {
+	if shelf.IsMarked(s.dir) {
+		return m.shelve(s.dir, s.id)
+	}
 	if s.destroy == nil {
 		return removeAll(s.dir)
 	}

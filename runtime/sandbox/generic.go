@@ -120,7 +120,7 @@ func (m *Manager) foldersOfGeneric(dir string) error {
 // what is fixed when PID 1 starts must be what everybody gets who asks for nothing else.
 func (req *CreateRequest) fits(l *api.Limits) bool {
 	sp := &req.Spec
-	return !req.Debug && // whose steps are those of a launch
+	return !req.Debug && (req.origin == nil || req.origin.box == nil) && // whose steps are those of a launch
 		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
 		sp.Landlock != api.LandlockOff && // PID 1 has been told to use it, where it can
 		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm

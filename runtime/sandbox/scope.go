@@ -115,7 +115,7 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 
 // leaveScope notes that a connection is gone. A session ends with the last one; mu is held.
 func (m *Manager) leaveScope(sc *scope, conn uint64) {
-	if delete(sc.users, conn); len(sc.users) == 0 && sc.s != nil && sc.s.spec.Scope.Kind == api.ScopeSession {
+	if delete(sc.users, conn); len(sc.users) == 0 && sc.s != nil && !sc.s.parked && sc.s.spec.Scope.Kind == api.ScopeSession {
 		m.removeLocked(sc.s, "the last connection of its session ended")
 	}
 }

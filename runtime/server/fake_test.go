@@ -88,6 +88,14 @@ func (f fakeSandboxes) Resume(_ context.Context, ref string) (api.Sandbox, error
 	return api.Sandbox{ID: ref, State: api.Running}, nil
 }
 
+func (f fakeSandboxes) StopSandbox(_ context.Context, p api.StopParams) (api.StopResult, error) {
+	return api.StopResult{Sandbox: api.Sandbox{ID: p.Sandbox, State: api.Stopped}}, p.Validate()
+}
+
+func (f fakeSandboxes) StartSandbox(_ context.Context, _ Actor, p api.StartParams, _ *jsonrpc.FDs) (api.Sandbox, error) {
+	return api.Sandbox{ID: p.Sandbox, State: api.Running}, nil
+}
+
 func (f fakeSandboxes) Kill(context.Context, string) (api.KillResult, error) {
 	return api.KillResult{Killed: []int{1, 2}}, nil
 }
@@ -204,6 +212,24 @@ func (fakePorts) ClosePort(_ context.Context, p api.PortCloseParams) ([]api.Port
 	return nil, p.Validate()
 }
 
+type fakeSnapshots struct{}
+
+func (fakeSnapshots) CreateSnapshot(_ context.Context, _ Actor, p api.SnapshotCreateParams) (api.Snapshot, error) {
+	return api.Snapshot{ID: "sn_1", Name: p.Name}, p.Validate()
+}
+
+func (fakeSnapshots) ListSnapshots(Actor, api.SnapshotListParams) ([]api.Snapshot, error) {
+	return nil, nil
+}
+
+func (fakeSnapshots) RestoreSnapshot(_ context.Context, _ Actor, p api.SnapshotRestoreParams, _ *jsonrpc.FDs) (api.SnapshotRestored, error) {
+	return api.SnapshotRestored{Snapshot: p.Snapshot}, p.Validate()
+}
+func (fakeSnapshots) RemoveSnapshot(Actor, api.SnapshotParams) error { return nil }
+func (fakeSnapshots) Fork(_ context.Context, _ Actor, p api.ForkParams, _ *jsonrpc.FDs) (api.Forked, error) {
+	return api.Forked{Sandboxes: []api.Sandbox{{ID: "sb_2"}}}, p.Validate()
+}
+
 type fakeVolumes struct{}
 
 func (fakeVolumes) CreateVolume(_ Actor, p api.VolumeParams) (api.Volume, error) {
@@ -311,7 +337,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Ports: fakePorts{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Ports: fakePorts{}, Snapshots: fakeSnapshots{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
+	snapshots := s.cfg.Snapshots
 	events, audit, shells, networks, ports, pools, volumes, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Ports, s.cfg.Pools, s.cfg.Volumes, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
@@ -87,6 +88,28 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodSandboxResume: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.Sandbox, error) {
 			return boxes.Resume(ctx, p.Sandbox)
+		}),
+		api.MethodSandboxStop: handle(func(ctx context.Context, _ *Call, p api.StopParams) (api.StopResult, error) {
+			return boxes.StopSandbox(ctx, p)
+		}),
+		api.MethodSandboxStart: handle(func(ctx context.Context, c *Call, p api.StartParams) (api.Sandbox, error) {
+			return boxes.StartSandbox(ctx, c.Actor, p, c.FDs)
+		}),
+		api.MethodSandboxFork: handle(func(ctx context.Context, c *Call, p api.ForkParams) (api.Forked, error) {
+			return snapshots.Fork(ctx, c.Actor, p, c.FDs)
+		}),
+		api.MethodSnapCreate: handle(func(ctx context.Context, c *Call, p api.SnapshotCreateParams) (api.Snapshot, error) {
+			return snapshots.CreateSnapshot(ctx, c.Actor, p)
+		}),
+		api.MethodSnapList: handle(func(_ context.Context, c *Call, p api.SnapshotListParams) (api.Snapshots, error) {
+			list, err := snapshots.ListSnapshots(c.Actor, p)
+			return api.Snapshots{Snapshots: orEmpty(list)}, err
+		}),
+		api.MethodSnapRestore: handle(func(ctx context.Context, c *Call, p api.SnapshotRestoreParams) (api.SnapshotRestored, error) {
+			return snapshots.RestoreSnapshot(ctx, c.Actor, p, c.FDs)
+		}),
+		api.MethodSnapRemove: done(func(_ context.Context, c *Call, p api.SnapshotParams) error {
+			return snapshots.RemoveSnapshot(c.Actor, p)
 		}),
 		api.MethodSandboxUpdate: handle(func(ctx context.Context, _ *Call, p api.UpdateParams) (api.Sandbox, error) {
 			return boxes.Update(ctx, p)

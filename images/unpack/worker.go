@@ -293,6 +293,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 // standard output takes the reply.
 func extractorMain(args []string) int {
 	var req Request
+	unix.Umask(0) // files are made with their modes
 	root, code := enter(extractorName, args, &req, &req.Root, 0, unpacking)
 	if code != 0 {
 		return code

@@ -2,6 +2,7 @@ package unpack
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -79,10 +80,10 @@ type Stats struct {
 // folder holds rubbish, to be removed by rmtree.
 func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 	limits := opts.Limits.WithDefaults()
-	in := &limitReader{r: r, left: limits.MaxBytes, max: limits.MaxBytes}
+	in := bufio.NewReaderSize(&limitReader{r: r, left: limits.MaxBytes, max: limits.MaxBytes}, copyBuffer)
 	u := &unpacker{
 		root:   int(root.Fd()),
-		tr:     tar.NewReader(in),
+		tr:     &tarStream{r: in},
 		limits: limits,
 		single: opts.SingleUID,
 		dirs:   make(map[uint64]*dir),
@@ -127,7 +128,7 @@ const copyBuffer = 128 << 10
 
 type unpacker struct {
 	root    int // fd, the caller's
-	tr      *tar.Reader
+	tr      *tarStream
 	limits  Limits
 	single  bool
 	owns    bool // what this process makes belongs to 0:0

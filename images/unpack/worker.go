@@ -1,7 +1,6 @@
 package unpack
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -304,7 +303,7 @@ func extractorMain(args []string) int {
 	}
 	var r reply
 	var err error
-	if r.Stats, err = Unpack(root, bufio.NewReaderSize(os.Stdin, copyBuffer), req.Options); err != nil {
+	if r.Stats, err = Unpack(root, os.Stdin, req.Options); err != nil {
 		r.Err = toWire(err)
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {

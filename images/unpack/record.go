@@ -12,29 +12,53 @@ type record struct {
 	crc            uint32
 }
 
-// maxRecords bounds the memory of records, some 100 bytes each. Of files beyond it only the
-// checksum is kept, and the manifest asks for the rest.
-const maxRecords = 256 << 10
-
 // records are what is known of the files of a layer, by inode number. One that gets the number
-// of a file that was removed takes its place.
+// of a file that was removed takes its place. Neighbours are made one after the other and have
+// numbers side by side on most file systems, so they are kept side by side, too.
 type records struct {
-	files map[uint64]record
-	sums  map[uint64]uint32
+	pages map[uint64]*[pageFiles]record
+	sums  map[uint64]uint32 // of files that no page is for
+	// The page used last.
+	last *[pageFiles]record
+	of   uint64
 }
 
+const (
+	pageFiles = 64
+	// maxPages bounds the memory, to 30 MB. Of other files only the checksum is kept, and the
+	// manifest asks the file system for the rest.
+	maxPages = 8 << 10
+)
+
 func newRecords() *records {
-	return &records{files: make(map[uint64]record), sums: make(map[uint64]uint32)}
+	return &records{pages: make(map[uint64]*[pageFiles]record), sums: make(map[uint64]uint32)}
+}
+
+// at is where the file with that inode number is kept; nil if there is no page for it.
+func (r *records) at(ino uint64) *record {
+	of := ino / pageFiles
+	if r.last == nil || r.of != of {
+		p := r.pages[of]
+		if p == nil {
+			return nil
+		}
+		r.last, r.of = p, of
+	}
+	return &r.last[ino%pageFiles]
 }
 
 // note keeps what stat says of a file that is done.
 func (r *records) note(place uint64, st *unix.Stat_t, crc uint32) {
-	if len(r.files) >= maxRecords {
-		delete(r.files, st.Ino)
+	f := r.at(st.Ino)
+	if f == nil && len(r.pages) < maxPages {
+		r.pages[st.Ino/pageFiles] = new([pageFiles]record)
+		f = r.at(st.Ino)
+	}
+	if f == nil {
 		r.sums[st.Ino] = crc
 		return
 	}
-	r.files[st.Ino] = record{
+	*f = record{
 		place: place, size: st.Size, sec: st.Mtim.Sec, nsec: uint32(st.Mtim.Nsec),
 		mode: st.Mode, uid: st.Uid, gid: st.Gid, crc: crc,
 	}
@@ -43,8 +67,8 @@ func (r *records) note(place uint64, st *unix.Stat_t, crc uint32) {
 // known fills in what a stat of the file with that inode number at that place would say. It
 // does not know another name of it, for which the file system is asked.
 func (r *records) known(ino, place uint64, st *unix.Stat_t) bool {
-	f, ok := r.files[ino]
-	if !ok || f.place != place {
+	f := r.at(ino)
+	if f == nil || f.mode == 0 || f.place != place {
 		return false
 	}
 	*st = unix.Stat_t{Ino: ino, Mode: f.mode, Uid: f.uid, Gid: f.gid, Size: f.size, Mtim: unix.Timespec{Sec: f.sec, Nsec: int64(f.nsec)}}
@@ -53,7 +77,7 @@ func (r *records) known(ino, place uint64, st *unix.Stat_t) bool {
 
 // sum is the checksum of a file.
 func (r *records) sum(ino uint64) uint32 {
-	if f, ok := r.files[ino]; ok {
+	if f := r.at(ino); f != nil {
 		return f.crc
 	}
 	return r.sums[ino]

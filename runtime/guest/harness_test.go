@@ -118,7 +118,7 @@ func newWalled(t testing.TB, kind ids, landlock int) *sandbox {
 		_ = client.Close()
 		s.awaitEnd()
 	})
-	if err := client.Setup(t.Context(), memfile(t, "exec filter", execFilter()), nil, "", landlock); err != nil {
+	if err := client.Setup(t.Context(), memfile(t, "exec filter", execFilter()), nil, "", landlock, nil); err != nil {
 		t.Fatal(err)
 	}
 	return s

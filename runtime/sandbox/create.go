@@ -163,6 +163,9 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	if err := m.cfg.Host.checkLandlock(req.Spec.Landlock); err != nil {
 		return api.Sandbox{}, err
 	}
+	if err := m.cfg.Host.checkGuardNew(&req.Spec); err != nil {
+		return api.Sandbox{}, err
+	}
 	if err := m.cfg.Host.checkAppArmor(req.Spec.AppArmor); err != nil {
 		return api.Sandbox{}, err
 	}
@@ -332,9 +335,7 @@ func (f *creation) launch(ctx context.Context) error {
 
 		Seccomp: string(f.s.record.Seccomp), SeccompProfile: f.req.Spec.SeccompProfile,
 	}
-	if f.req.Debug {
-		c.InitArg = guestapi.ArgFiles
-	}
+	c.InitArg = f.initArg()
 	if h.CgroupV2 {
 		c.CgroupV2 = f.s.cgroup
 	}
@@ -404,7 +405,7 @@ func (f *creation) greet(ctx context.Context) error {
 		}
 		defer cgroups.Close()
 	}
-	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock)); err != nil {
+	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock), f.s.guard.guest(&f.req.Spec)); err != nil {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")
 	}

@@ -89,6 +89,7 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 	return !req.Debug && // whose steps are those of a launch
 		sp.Network.Settled().Mode == api.NetNone && // others have a network namespace with a way out
 		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
+		!sp.Workspace.RefusesNew() && // PID 1's own filter, too
 		sp.Landlock != api.LandlockOff && // PID 1 has been told to use it, where it can
 		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
 // guard keeps a sandbox from writing what programs of its user's take instructions from, in a
@@ -38,6 +39,35 @@ func guardOf(sp *api.Spec, mounts string) (*guard, error) {
 	}
 	i := slices.IndexFunc(wanted, func(m api.Mount) bool { return m.Target == workspaceTarget })
 	return &guard{at: filepath.Join(mounts, strconv.Itoa(i)), names: names, told: map[string]bool{}}, nil
+}
+
+// guest is what PID 1 is not to make for commands; nil when they make names themselves.
+func (g *guard) guest(sp *api.Spec) *guestapi.Guard {
+	if !sp.Workspace.RefusesNew() {
+		return nil
+	}
+	return &guestapi.Guard{Root: workspaceTarget, Names: g.names}
+}
+
+// initArg is the argument of PID 1: what it has to watch from the start.
+func (f *creation) initArg() string {
+	var args []string
+	if f.req.Debug {
+		args = append(args, guestapi.ArgFiles)
+	}
+	if f.req.Spec.Workspace.RefusesNew() {
+		args = append(args, guestapi.ArgMakes)
+	}
+	return strings.Join(args, guestapi.ArgAnd)
+}
+
+// checkGuardNew refuses a guard that this kernel can not keep.
+func (h *Host) checkGuardNew(sp *api.Spec) error {
+	if !sp.Workspace.RefusesNew() || h.LandlockABI > 0 {
+		return nil
+	}
+	return api.Errorf(api.Unavailable, "workspace.guard_new: refuse takes a Landlock domain, and there is none here: %s", h.LandlockReason).
+		WithField("workspace.guard_new").WithHint("use tell, which tells of such names behind each command; or mode overlay, where what is applied is looked at before")
 }
 
 // cover mounts each name that there is over itself, read-only, and the folders above it over

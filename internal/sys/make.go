@@ -28,15 +28,6 @@ func again(nr, a, b, c, d, e uintptr) (int, error) {
 	}
 }
 
-// Open is openat(2), close-on-exec.
-func (m Marked) Open(dir int, path string, flags int, mode uint32) (int, error) {
-	p, err := unix.BytePtrFromString(path)
-	if err != nil {
-		return -1, err
-	}
-	return again(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(p)), m.int(flags|unix.O_CLOEXEC), uintptr(mode), 0)
-}
-
 // Openat2 is openat2(2).
 func (m Marked) Openat2(dir int, path string, how *unix.OpenHow) (int, error) {
 	p, err := unix.BytePtrFromString(path)

@@ -76,6 +76,10 @@ func (c *making) open2() outcome {
 	return c.open(0, 1, binary.NativeEndian.Uint64(how), uint32(binary.NativeEndian.Uint64(how[8:])), binary.NativeEndian.Uint64(how[16:]))
 }
 
+// openFlags are those that open(2) knows; it passes over others, which openat2(2) refuses.
+const openFlags = unix.O_ACCMODE | unix.O_CREAT | unix.O_EXCL | unix.O_NOCTTY | unix.O_TRUNC | unix.O_APPEND | unix.O_NONBLOCK | unix.O_SYNC |
+	unix.O_ASYNC | unix.O_DIRECT | unix.O_LARGEFILE | unix.O_NOFOLLOW | unix.O_NOATIME
+
 // open is for files that are not there: one that is may be opened without. Where something may take it away meanwhile, it is
 // opened here all the same.
 func (c *making) open(dir, path int, how uint64, mode uint32, resolve uint64) outcome {
@@ -106,7 +110,9 @@ func (c *making) open(dir, path int, how uint64, mode uint32, resolve uint64) ou
 		return c.refuse(s, guestapi.FileCreate)
 	}
 	// Not to wait: for who reads a fifo that has come in between, or who holds a lease.
-	fd, err := c.begin().Open(s.fd, s.name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
+	fd, err := c.begin().Openat2(s.fd, s.name, &unix.OpenHow{
+		Flags: uint64(flags&openFlags | unix.O_NONBLOCK | unix.O_CLOEXEC), Mode: uint64(mode & 0o7777), Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
 	if errors.Is(err, unix.EAGAIN) {
 		return goesOn
 	}

@@ -132,7 +132,9 @@ func restrict(abi int, makes *makeRules) error {
 			return err
 		}
 		rules = append(rules, free...)
-		makes.setFree(names)
+		if err := makes.begin(names); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
 		rules = append(rules, landlockRule{path: "/dev/" + name, allowed: landlockDevice | ioctl, mode: unix.S_IFCHR})

@@ -29,8 +29,9 @@ type makeRules struct {
 	root  string
 	names []string // below root, in lower case
 
-	mu   sync.Mutex
-	free map[string]bool // folders of / in which the domain has the right
+	mu     sync.Mutex
+	free   map[string]bool // folders of / in which the domain has the right
+	mounts map[uint64]bool // the sandbox's
 }
 
 func newMakeRules(g *guestapi.Guard) *makeRules {
@@ -52,13 +53,38 @@ func lower(s string) string {
 	return string(b)
 }
 
-func (r *makeRules) setFree(names []string) {
+// begin is called once, before the first command: from now on there is a domain.
+func (r *makeRules) begin(free []string) error {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.free = map[string]bool{}
-	for _, name := range names {
+	r.free, r.mounts = map[string]bool{}, map[uint64]bool{}
+	for _, name := range free {
 		r.free[name] = true
 	}
+	for line := range strings.Lines(string(info)) {
+		first, _, _ := strings.Cut(line, " ") // proc_pid_mountinfo(5)
+		id, err := strconv.ParseUint(first, 10, 64)
+		if err != nil {
+			return err
+		}
+		r.mounts[id] = true
+	}
+	return nil
+}
+
+// ours reports whether fd is on a mount of the sandbox's: nothing is made by what came from elsewhere.
+func (r *makeRules) ours(fd int) bool {
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil || st.Mask&unix.STATX_MNT_ID == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mounts[st.Mnt_id]
 }
 
 // native reports whether the domain has the right to make names in dir.
@@ -196,7 +222,7 @@ func (c *making) spot(dir, path int, resolve uint64) *spot {
 // named fills in where s is, as PID 1 has it.
 func (c *making) named(s *spot) *spot {
 	var err error
-	if s.dir, err = readlink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(s.fd)); err != nil || !strings.HasPrefix(s.dir, "/") {
+	if s.dir, err = readlink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(s.fd)); err != nil || !strings.HasPrefix(s.dir, "/") || !c.rules.ours(s.fd) {
 		return nil
 	}
 	return s

@@ -118,6 +118,26 @@ func (r *makeRules) refuses(s *spot, emptyFolder bool) bool {
 	})
 }
 
+// check is refuses for a folder that PID 1 makes for itself. r may be nil.
+func (r *makeRules) check(at int, name string) error {
+	if r == nil {
+		return nil
+	}
+	dir, err := readlink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(at))
+	if err == nil && r.refuses(&spot{dir: dir, name: name}, true) {
+		err = unix.EROFS
+	}
+	return err
+}
+
+// current are the rules; nil without. m may be nil.
+func (m *maker) current() *makeRules {
+	if m == nil {
+		return nil
+	}
+	return m.rules.Load()
+}
+
 // adopt is for the goroutine of j, which is locked to its thread: from now on that has a umask of its own.
 func (m *maker) adopt(j *judge) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
@@ -172,7 +192,7 @@ type spot struct {
 
 // answer makes the call, if that is PID 1's matter.
 func (m *maker) answer(n *sys.SeccompNotification, listener int) outcome {
-	rules := m.rules.Load()
+	rules := m.current()
 	call, ok := makeCalls[n.NR]
 	if !ok || rules == nil || m.judge == nil {
 		return goesOn

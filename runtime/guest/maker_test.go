@@ -63,6 +63,9 @@ func TestMakerLimits(t *testing.T) {
 			if r := s.run(guestapi.Request{Argv: []string{"/self", "stack-domains"}}); r.code() == 0 || !strings.Contains(r.errOut, "operation not supported") {
 				t.Errorf("exit %d: %s", r.code(), r.errOut)
 			}
+			s.sh("ln -s /tmp /root/way")
+			s.startFails(guestapi.Request{Argv: []string{"true"}, Cwd: "/root/way/.vscode", MkCwd: true}, guestapi.ReasonBadCwd)
+			s.run(guestapi.Request{Argv: []string{"true"}, Cwd: "/root/way/other", MkCwd: true})
 			if got := s.sh("mkdir /tmp/.vscode 2>/dev/null || echo no; mkdir /new && mkdir /new/x && mv /new /newer && mkdir /newer/y /new && ls /newer"); got != "no\nx\ny" {
 				t.Errorf("%s", got)
 			}

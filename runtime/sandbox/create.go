@@ -422,6 +422,7 @@ func (f *creation) readBack(context.Context) error {
 		return err
 	}
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
+	addGuardNew(&iso, f.req.Spec.Workspace)
 	if err := f.m.cfg.Host.addLabel(&iso, f.s.record.PID, f.req.Spec.AppArmor); err != nil {
 		return err
 	}

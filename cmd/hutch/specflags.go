@@ -23,6 +23,7 @@ type specFlags struct {
 	network  netFlags
 	guard    []string
 	unguard  []string
+	guardNew api.GuardNew
 
 	noTimeout bool // --timeout 0
 }
@@ -66,6 +67,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.WritableUsr, "writable-usr", false, "with the image host: files in /usr can be made and replaced; the host sees nothing of it")
 	fs.StringArrayVar(&o.guard, "guard", nil, "`NAME` in a workspace that the sandbox can not write, beside .git/hooks, .vscode and the like; may be repeated")
 	fs.StringArrayVar(&o.unguard, "unguard", nil, "`NAME` of these that it can write, or all; may be repeated")
+	fs.StringVar((*string)(&o.guardNew), "guard-new", "", "`tell|refuse`: of these names that are not there yet; refuse takes Landlock (default tell)")
 	fs.StringVar(&s.Platform, "platform", "", "`OS/ARCH` of the image (default: this machine's)")
 	fs.Func("pull", "fetch the image `WHEN`: missing (default), always or never", func(v string) error {
 		s.Pull = api.PullPolicy(v)
@@ -216,13 +218,13 @@ func (o *specFlags) build(image string) (_ api.Spec, err error) {
 
 // setGuard puts --guard and --unguard into w, which may be nil.
 func (o *specFlags) setGuard(w *api.Workspace) error {
-	if len(o.guard)+len(o.unguard) == 0 {
+	if len(o.guard)+len(o.unguard) == 0 && o.guardNew == "" {
 		return nil
 	}
 	if w == nil {
-		return cli.Usage("hutch", errors.New("--guard and --unguard are about a workspace: --workspace PATH"))
+		return cli.Usage("hutch", errors.New("--guard, --unguard and --guard-new are about a workspace: --workspace PATH"))
 	}
-	w.Guard = o.guard
+	w.Guard, w.GuardNew = o.guard, o.guardNew
 	for _, name := range o.unguard {
 		if name == "all" {
 			name = api.AllNames

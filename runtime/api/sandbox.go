@@ -139,7 +139,9 @@ type Workspace struct {
 	// Guard are names beside GuardedNames that a sandbox in mode rw can not write, and Unguarded those
 	// of GuardedNames that it can; AllNames is all of them.
 	Guard     []string `json:"guard,omitempty"`
-	Unguarded []string `json:"unguarded,omitempty"`
+	Unguarded []string `json:"unguarded,omitempty"` // also a folder of some, such as .git
+	// GuardNew is what is done about names of the guard's that are not there; default GuardTell.
+	GuardNew GuardNew `json:"guard_new,omitempty"`
 }
 
 // Mount is a further host folder or file, or a volume.

@@ -164,6 +164,9 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	if err := m.cfg.Host.checkLandlock(req.Spec.Landlock); err != nil {
 		return api.Sandbox{}, err
 	}
+	if err := m.cfg.Host.checkGuardNew(&req.Spec); err != nil {
+		return api.Sandbox{}, err
+	}
 	if err := m.cfg.Host.checkAppArmor(req.Spec.AppArmor); err != nil {
 		return api.Sandbox{}, err
 	}
@@ -342,9 +345,7 @@ func (f *creation) launch(ctx context.Context) error {
 
 		Seccomp: string(f.s.record.Seccomp), SeccompProfile: f.req.Spec.SeccompProfile,
 	}
-	if f.req.Debug {
-		c.InitArg = guestapi.ArgFiles
-	}
+	c.InitArg = f.initArg()
 	if h.CgroupV2 {
 		c.CgroupV2 = f.s.cgroup
 	}
@@ -414,7 +415,7 @@ func (f *creation) greet(ctx context.Context) error {
 		}
 		defer cgroups.Close()
 	}
-	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock)); err != nil {
+	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock), f.s.guard.guest(&f.req.Spec)); err != nil {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")
 	}
@@ -431,6 +432,7 @@ func (f *creation) readBack(context.Context) error {
 		return err
 	}
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
+	addGuardNew(&iso, f.req.Spec.Workspace)
 	if err := f.m.cfg.Host.addLabel(&iso, f.s.record.PID, f.req.Spec.AppArmor); err != nil {
 		return err
 	}

@@ -122,6 +122,7 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 	sp := &req.Spec
 	return !req.Debug && (req.origin == nil || req.origin.box == nil) && // whose steps are those of a launch
 		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
+		!sp.Workspace.RefusesNew() && // PID 1's own filter, too
 		sp.Landlock != api.LandlockOff && // PID 1 has been told to use it, where it can
 		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm
 }

@@ -200,14 +200,14 @@ func (c *Client) gone(op string) error {
 // sock_filter, and waits until PID 1 is ready. It must be the first call, and is
 // not repeated by a hutchd that takes a sandbox over. cgroups, which may be nil, is
 // the mount that Request.Cgroup names folders of. Both files stay the caller's. landlock is
-// the ABI of the Landlock domain that commands are to be in, 0 for none.
-func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname string, landlock int) error {
+// the ABI of the Landlock domain that commands are to be in, 0 for none; guard, which may be nil, what they are not to make.
+func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname string, landlock int, guard *Guard) error {
 	const op = "set up sandbox"
 	fds := []*os.File{filter}
 	if cgroups != nil {
 		fds = append(fds, cgroups)
 	}
-	ev, err := c.ask(ctx, op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil, Landlock: landlock}, fds...)
+	ev, err := c.ask(ctx, op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil, Landlock: landlock, Guard: guard}, fds...)
 	if err == nil && ev.Version != Version {
 		err = api.Errorf(api.FailedPrecondition, "hutch-init speaks protocol %d, hutchd %d", ev.Version, Version).
 			WithOp(op).WithHint("install hutchd and hutch-init of the same build")

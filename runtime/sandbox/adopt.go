@@ -89,7 +89,7 @@ func (s *Sandbox) write(record api.Sandbox) error {
 	s.mu.Lock()
 	sp, exposed := s.spec, s.exposed
 	s.mu.Unlock()
-	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil, Ports: exposed})
+	return writeJSON(filepath.Join(s.dir, recordFile), saved{Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil, Ports: exposed})
 }
 
 // claimGrace is how long a sandbox that is tied to its creator's connection waits for the
@@ -177,7 +177,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	defer own.Run(&err)
 	own.Add(func() error { h.Close(); return nil })
 	dir := filepath.Join(m.cfg.Dir, h.ID)
-	data, err := os.ReadFile(filepath.Join(dir, "record.json"))
+	data, err := os.ReadFile(filepath.Join(dir, recordFile))
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ var steps = []step{
 func (f *creation) run(ctx context.Context) (err error) {
 	defer f.undo.Run(&err)
 	if f.claimed != nil {
-		f.undo.Add(f.claimed.netns.Close)
+		f.undo.Add(f.claimed.closeNet)
 		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
 		f.undo.Add(f.claimed.end)
 	}
@@ -180,12 +180,13 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
 	var g *generic
+	ready := m.genericsFor(req.Spec.Network.Settled().Mode)
 	if req.fits(&limits.limits) {
-		g = m.generics.take()
+		g = ready.take()
 	}
 	record, err := m.create(ctx, &req, limits, g, read)
 	if err == nil {
-		m.generics.refill()
+		ready.refill()
 	}
 	return record, err
 }
@@ -196,7 +197,7 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 	s, err := m.reserve(req, limits, g)
 	if err != nil {
 		if g != nil {
-			m.generics.discard(g)
+			m.plain.discard(g)
 		}
 		return api.Sandbox{}, err
 	}
@@ -256,11 +257,12 @@ func workspaceDir(sp *api.Spec) string {
 }
 
 func (f *creation) network(context.Context) error {
-	if f.claimed != nil {
+	none := f.s.record.Network.Mode == api.NetNone
+	if f.claimed != nil && none {
 		f.netns = f.claimed.netns
 		return nil
 	}
-	if f.s.record.Network.Mode == api.NetNone {
+	if none {
 		ns, err := f.m.cfg.Networks.Plain()
 		if err != nil {
 			return api.Errorf(api.Internal, "make a network namespace: %w", err).WithHint("hutch doctor shows what this machine allows")
@@ -269,7 +271,11 @@ func (f *creation) network(context.Context) error {
 		f.undo.Add(ns.Close)
 		return nil
 	}
-	n, err := f.m.cfg.Networks.Open(f.s.id, f.s.dir, f.s.record.Network.NetPolicy)
+	var at Namespace
+	if f.claimed != nil {
+		at = f.claimed.net
+	}
+	n, err := f.m.cfg.Networks.Open(f.s.id, f.s.dir, f.s.record.Network.NetPolicy, at)
 	if err != nil {
 		return err
 	}

@@ -124,9 +124,12 @@ type Networks interface {
 	Check(p api.NetPolicy) error
 	// CheckNarrower refuses a policy of an exec that its sandbox's does not hold.
 	CheckNarrower(sandbox, exec api.NetPolicy) error
+	// Ahead makes a namespace for a sandbox that is launched before anybody has a policy for it: until Open
+	// there is nothing to reach in it.
+	Ahead() (Namespace, error)
 	// Open makes a network with a policy in force that is not none; dir is the sandbox's
-	// folder.
-	Open(id, dir string, p api.NetPolicy) (Network, error)
+	// folder. at is the namespace, the network's from then on; nil makes one.
+	Open(id, dir string, p api.NetPolicy, at Namespace) (Network, error)
 	// Adopt takes over the network that a hutchd before has opened.
 	Adopt(id, dir string, p api.NetPolicy) (Network, error)
 	// Ports are the ports of a sandbox that the host reaches, of which there are none yet; netns stays the caller's.
@@ -137,6 +140,14 @@ type Networks interface {
 	// then its processes reach nothing there, their own loopback included. cgroup is the
 	// path of the sandbox's; n is nil in mode none.
 	Enforce(id, cgroup string, n Network) (Enforced, error)
+}
+
+// Namespace is a network namespace without a policy.
+type Namespace interface {
+	// File is the namespace, which a sandbox joins. It is the Namespace's.
+	File() *os.File
+	// Close gives it back, unless a network was opened in it.
+	Close() error
 }
 
 // Ports carry connections of the host's to servers in one sandbox. Calls come one at a time.

@@ -72,8 +72,8 @@ type Manager struct {
 	removals sync.WaitGroup
 	removing chan struct{} // of folders, at the same time
 
-	generics generics
-	poolsMu  sync.Mutex // held while pools.json is written, before mu
+	plain, networked generics   // sandboxes that were launched ahead, by what network they can have
+	poolsMu          sync.Mutex // held while pools.json is written, before mu
 
 	trim *time.Timer // gives back memory, see trimAfter
 
@@ -127,7 +127,7 @@ func NewManager(cfg Config) *Manager {
 		walks:    make(chan struct{}, maxWalks),
 		lastBusy: time.Now(),
 	}
-	m.generics.m = m
+	m.plain.m, m.networked.m, m.networked.networked = m, m, true
 	m.trim = time.AfterFunc(trimAfter, debug.FreeOSMemory)
 	m.Configure(cfg.Settings)
 	return m
@@ -338,7 +338,8 @@ func (m *Manager) Exited(e launchapi.Exited) {
 	s := m.byID[e.ID]
 	m.mu.Unlock()
 	if s == nil { // never finished being created, or already forgotten
-		m.generics.exited(e.ID)
+		m.plain.exited(e.ID)
+		m.networked.exited(e.ID)
 		return
 	}
 	if !s.isPID1(e.PID) { // watchPID1 learns of one that ends while it is being created
@@ -417,7 +418,8 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.cancel(errClosed)
 	m.mu.Unlock()
 	m.wg.Wait()
-	m.generics.close()
+	m.plain.close()
+	m.networked.close()
 	m.mu.Lock()
 	all := make([]*Sandbox, 0, len(m.byID))
 	for _, s := range m.byID {

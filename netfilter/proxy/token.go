@@ -3,7 +3,9 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,8 +14,8 @@ import (
 )
 
 const (
-	// tokenName is the name of the cookie, and of the query's parameter, that hold a port's token.
-	tokenCookie = "hutch_token"
+	// tokenCookie begins the name of the cookie that holds a port's token, tokenQuery is that of the query's parameter.
+	tokenCookie = "hutch_token_"
 	tokenQuery  = "token"
 	// maxTokenHead bounds the head of the request that must show the token, tokenTime what it may take to come.
 	maxTokenHead = 16 << 10
@@ -39,7 +41,7 @@ func (f *inboundFlow) askToken() (head []byte, ok bool) {
 		f.answer(401, "Unauthorized", "this port wants its token: Authorization: Bearer TOKEN, or ?"+tokenQuery+"=TOKEN; hutch port ls shows it", `WWW-Authenticate: Bearer realm="hutch"`)
 		return nil, false
 	case where == inQuery && (req.Method == http.MethodGet || req.Method == http.MethodHead) && req.Header.Get("Upgrade") == "":
-		f.answer(303, "See Other", "", "Set-Cookie: "+tokenCookie+"="+f.in.token+"; Path=/; HttpOnly; SameSite=Lax", "Location: "+withoutToken(req.URL))
+		f.answer(303, "See Other", "", "Set-Cookie: "+f.in.cookie()+"="+f.in.token+"; Path=/; HttpOnly; SameSite=Lax", "Location: "+withoutToken(req.URL))
 		return nil, false
 	}
 	_ = f.client.SetReadDeadline(noDeadline)
@@ -80,7 +82,7 @@ func (in *Inbound) hasToken(req *http.Request) (where int, ok bool) {
 	if kind, token, _ := strings.Cut(req.Header.Get("Authorization"), " "); strings.EqualFold(kind, "Bearer") && same(token) {
 		return inHeader, true
 	}
-	for _, c := range req.CookiesNamed(tokenCookie) {
+	for _, c := range req.CookiesNamed(in.cookie()) {
 		if same(c.Value) {
 			return inCookie, true
 		}
@@ -89,6 +91,12 @@ func (in *Inbound) hasToken(req *http.Request) (where int, ok bool) {
 		return inQuery, true
 	}
 	return 0, false
+}
+
+// cookie is the name of the cookie, another one for each port: browsers send those of an address to all of its ports.
+func (in *Inbound) cookie() string {
+	sum := sha256.Sum256([]byte(in.token))
+	return tokenCookie + hex.EncodeToString(sum[:4])
 }
 
 // withoutToken is where a browser goes on: the same path here, never another host, whatever the request says.

@@ -125,11 +125,9 @@ func ParsePortAddress(s string) (a PortAddress, err error) {
 	case strings.HasPrefix(s, ":"):
 		return a, bad("it does not say which of this host's addresses; 0.0.0.0 or [::] in front of the colon are all")
 	}
-	host, port, two := strings.Cut(s, ":")
-	if at := strings.LastIndexByte(s, ':'); two {
+	host, port := "127.0.0.1", s
+	if at := strings.LastIndexByte(s, ':'); at >= 0 {
 		host, port = s[:at], s[at+1:]
-	} else {
-		host, port = "127.0.0.1", s
 	}
 	number := 0
 	for _, c := range []byte(port) {

@@ -153,8 +153,8 @@ func TestForkQuota(t *testing.T) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	if n := len(w.sandboxFolders()); n != 1 {
-		t.Errorf("%d folders", n)
+	if got := strings.Fields(w.ok(t, "ps", "-aq")); len(got) != 1 {
+		t.Errorf("%v", got)
 	}
 	r, err := c.Fork(t.Context(), api.ForkParams{Sandbox: sb, Count: 3})
 	if err != nil {
@@ -179,8 +179,8 @@ func TestSnapshotWriters(t *testing.T) {
 	c := w.connect(t)
 	sb := w.create(t, "host")
 	startIn(t, c, sb, `mkdir /w; i=0; while :; do i=$((i+1)); for f in a b c; do yes $i | head -n 2000 >/w/.$f; mv /w/.$f /w/$f; done; done`)
+	ran(t, c, sb, "until [ -e /w/c ]; do sleep 0.01; done")
 	for range 4 {
-		time.Sleep(100 * time.Millisecond)
 		sn, err := c.CreateSnapshot(t.Context(), api.SnapshotCreateParams{Sandbox: sb})
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,14 +33,17 @@ const Mark = "kept"
 type Store struct{ dir string }
 
 // Open makes the folders where they are missing, and removes what killed daemons have left half done.
-func Open(dir string) (*Store, error) {
+func Open(dir string, log *slog.Logger) (*Store, error) {
 	st := &Store{dir}
 	for _, sub := range []string{"boxes", "layers", "snapshots", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("make the shelf: %w", err)
 		}
 	}
-	return st, st.sweep()
+	if err := st.sweep(); err != nil { // it is in nobody's way
+		log.Warn("remove what was left half done on the shelf", "err", err)
+	}
+	return st, nil
 }
 
 // sweep removes what is in tmp and nobody's.

@@ -138,6 +138,24 @@ func TestSnapshot(t *testing.T) {
 	w.shelfEmpty(t)
 }
 
+// TestForkCommit: an image of a fork has what it was forked from, too; also of one that is stopped.
+func TestForkCommit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.importTiny(t, "tiny")
+	sb := w.create(t, "-u", "0", "tiny")
+	w.ok(t, "exec", sb, "sh", "-c", "echo one >/one; echo old >/both; mkdir /gone; echo x >/gone/x")
+	fork := strings.TrimSpace(w.ok(t, "fork", sb))
+	w.ok(t, "exec", fork, "sh", "-c", "echo two >/two; echo new >/both; rm -r /gone")
+	w.ok(t, "stop", "-t", "0", fork)
+	w.ok(t, "commit", fork, "made:1")
+	w.ok(t, "rm", "-f", fork, sb)
+	if got := w.ok(t, "run", "-u", "0", "made:1", "sh", "-c", "cat /one /two /both; ls -d /gone 2>/dev/null; true"); got != "one\ntwo\nnew\n" {
+		t.Errorf("%q", got)
+	}
+	w.shelfEmpty(t)
+}
+
 // TestForkQuota: forks past the quota or the limit of one call are refused, and nothing of them is left.
 func TestForkQuota(t *testing.T) {
 	t.Parallel()

@@ -40,9 +40,7 @@ func TestStop(t *testing.T) {
 		if sb.State != api.Stopped || !sb.Kept || sb.PID != 0 || sb.ID != id || sb.Labels["k"] != "v" {
 			t.Errorf("%+v", sb)
 		}
-		if folders := w.sandboxFolders(); len(folders) != 0 {
-			t.Errorf("left %v", folders)
-		}
+		w.awaitNoSandbox(t)
 		w.run(t, "exec", "box", "true").want(t, 125).says(t, "stopped", "hutch start")
 	}
 	started := func() {
@@ -121,6 +119,36 @@ func TestStop(t *testing.T) {
 	if left, _ := os.ReadDir(filepath.Join(w.root(), "data/images/pins")); len(left) > 0 {
 		t.Errorf("pins: %v", left)
 	}
+}
+
+// TestStopScope: a scope's sandbox that was stopped goes on when somebody asks for the scope, also of another daemon.
+func TestStopScope(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dir := w.sub(t, "project")
+	run := func(command string) string {
+		t.Helper()
+		return w.ok(t, "run", "--scope", "session:chat", "--workspace", dir+":overlay", "host", "--", "sh", "-c", command)
+	}
+	sb := w.create(t, "--name", "chat", "--scope", "agent:chat", "--workspace", dir+":overlay", "host")
+	ask := func(command string) string {
+		t.Helper()
+		return w.ok(t, "run", "--scope", "agent:chat", "--workspace", dir+":overlay", "host", "--", "sh", "-c", command)
+	}
+	ask("echo kept >/opt/lib; echo x >new")
+	run("true") // a session ends with its connection, as ever
+	w.ok(t, "stop", "-t", "0", "chat")
+	w.restart(t)
+	if got := w.ok(t, "scope", "ls", "-q"); got != "agent:chat\n" {
+		t.Errorf("%q", got)
+	}
+	if got := ask("cat /opt/lib new"); got != "kept\nx\n" {
+		t.Errorf("%q", got)
+	}
+	if got := strings.TrimSpace(w.ok(t, "create", "--scope", "agent:chat", "host")); got != sb {
+		t.Errorf("%q, want %q", got, sb)
+	}
+	w.ok(t, "scope", "end", "agent:chat")
 }
 
 // TestStopEnds: stop says what ended.

@@ -198,7 +198,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	if err := d.useKernel(networks, maps, held.Kept); err != nil {
 		return err
 	}
-	if d.shelf, err = shelf.Open(d.home.shelf()); err != nil {
+	if d.shelf, err = shelf.Open(d.home.shelf(), d.log); err != nil {
 		return err
 	}
 	if d.volumes, err = volume.Open(filepath.Join(d.cfg.Data, "volumes"), d.log); err != nil {

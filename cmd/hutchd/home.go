@@ -195,7 +195,7 @@ func (h *home) sweep() ([]string, error) {
 		if err != nil {
 			continue // alive
 		}
-		err = rescue(filepath.Join(filepath.Dir(h.root), "shelf"), filepath.Join(dir, "sandboxes"))
+		err = rescue(filepath.Join(filepath.Dir(h.root), "shelf"), filepath.Join(dir, "sandboxes"), h.log)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("sweep: keep what was stopped: %w", err))
 		} else if err := rmtree.Path(dir); err != nil {
@@ -209,8 +209,8 @@ func (h *home) sweep() ([]string, error) {
 }
 
 // rescue keeps the sandboxes of a dead daemon that were being stopped or started.
-func rescue(dir, sandboxes string) error {
-	st, err := shelf.Open(dir)
+func rescue(dir, sandboxes string, log *slog.Logger) error {
+	st, err := shelf.Open(dir, log)
 	if err != nil {
 		return err
 	}

@@ -130,6 +130,9 @@ func (s *imageSource) Pin(name string, lower []string) error { return s.d.store.
 // Unpin ends that.
 func (s *imageSource) Unpin(name string) error { return s.d.store.Unpin(name) }
 
+// Pins are the names of all that are kept so.
+func (s *imageSource) Pins() ([]string, error) { return s.d.store.Pins() }
+
 func reportTo(progress func(api.Progress)) func(images.Progress) {
 	return func(p images.Progress) {
 		progress(api.Progress{Kind: "image.progress", Layer: p.Layer, Phase: string(p.Phase), Done: p.Done, Total: p.Total})

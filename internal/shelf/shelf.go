@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,14 +33,17 @@ const Mark = "kept"
 type Store struct{ dir string }
 
 // Open makes the folders where they are missing, and removes what killed daemons have left half done.
-func Open(dir string) (*Store, error) {
+func Open(dir string, log *slog.Logger) (*Store, error) {
 	st := &Store{dir}
 	for _, sub := range []string{"boxes", "layers", "snapshots", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("make the shelf: %w", err)
 		}
 	}
-	return st, st.sweep()
+	if err := st.sweep(); err != nil { // it is in nobody's way
+		log.Warn("remove what was left half done on the shelf", "err", err)
+	}
+	return st, nil
 }
 
 // sweep removes what is in tmp and nobody's.
@@ -289,12 +293,15 @@ func (st *Store) Snapshots() ([]string, error) {
 	return ids, err
 }
 
+// Snapshot is where the record of one is.
+func (st *Store) Snapshot(id string) string { return st.path("snapshots", id+".json") }
+
 // ReadSnapshot returns what is on record of one. The id is the caller's word.
 func (st *Store) ReadSnapshot(id string) ([]byte, error) {
 	if id == "" || strings.ContainsAny(id, "/\x00") {
 		return nil, fs.ErrNotExist
 	}
-	return os.ReadFile(st.path("snapshots", id+".json"))
+	return os.ReadFile(st.Snapshot(id))
 }
 
 // WriteSnapshot puts one on record. The shelf is locked.
@@ -302,7 +309,7 @@ func (st *Store) WriteSnapshot(id string, data []byte) error {
 	tmp := st.path("tmp", rand.Text())
 	err := os.WriteFile(tmp, data, 0o600)
 	if err == nil {
-		err = os.Rename(tmp, st.path("snapshots", id+".json"))
+		err = os.Rename(tmp, st.Snapshot(id))
 	}
 	if err != nil {
 		_ = os.Remove(tmp)
@@ -312,5 +319,5 @@ func (st *Store) WriteSnapshot(id string, data []byte) error {
 
 // RemoveSnapshot takes one off the record.
 func (st *Store) RemoveSnapshot(id string) error {
-	return os.Remove(st.path("snapshots", id+".json"))
+	return os.Remove(st.Snapshot(id))
 }

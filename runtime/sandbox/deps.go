@@ -40,6 +40,7 @@ type ImageSource interface {
 	// Pin keeps layers, which are held, beyond this daemon, until Unpin of the same name.
 	Pin(name string, lower []string) error
 	Unpin(name string) error
+	Pins() ([]string, error)
 }
 
 // Launcher starts and ends sandboxes: hutch-launch, through launchapi.

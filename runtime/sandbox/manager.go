@@ -453,7 +453,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	wg.Wait()
 	m.removals.Wait()
 	m.watchers.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.closeShelf())...)
 }
 
 // processesOf lists the host pids in the pid namespace of pid1, pid1 first.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -296,6 +297,54 @@ func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {
 	return s, nil
 }
 
+// ownShelf says that the shelf is in memory, and so goes with this daemon.
+func (m *Manager) ownShelf() bool { return filepath.Dir(m.cfg.Shelf.Dir()) == m.cfg.Dir }
+
+// tidyPins ends the pins of what a daemon was killed over: it had pinned an image, and kept nothing.
+func (m *Manager) tidyPins() error {
+	if m.ownShelf() { // there may be others that this daemon can not look into
+		return nil
+	}
+	all, err := m.cfg.Shelf.Lock()
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	pins, err := m.cfg.Images.Pins()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range pins {
+		var places []string
+		if id, ok := strings.CutPrefix(name, boxPin("")); ok {
+			homes, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(m.cfg.Dir)), "*", "sandboxes", id))
+			errs = append(errs, err)
+			places = append(homes, m.cfg.Shelf.Box(id))
+		} else if id, ok := strings.CutPrefix(name, snapshotPin("")); ok {
+			places = []string{m.cfg.Shelf.Snapshot(id)}
+		} else {
+			continue
+		}
+		if !slices.ContainsFunc(places, func(at string) bool { _, err := os.Lstat(at); return err == nil }) {
+			errs = append(errs, m.cfg.Images.Unpin(name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// closeShelf ends the pins of what goes with this daemon.
+func (m *Manager) closeShelf() error {
+	if !m.ownShelf() {
+		return nil
+	}
+	ids, err := m.cfg.Shelf.Snapshots()
+	for _, id := range ids {
+		err = errors.Join(err, m.cfg.Images.Unpin(snapshotPin(id)))
+	}
+	return err
+}
+
 // exchange puts another object in the place of a sandbox.
 func (m *Manager) exchange(old, s *Sandbox) {
 	m.mu.Lock()
@@ -329,8 +378,11 @@ func (m *Manager) watchParked(s *Sandbox) {
 // adoptParked lists the stopped sandboxes that no other daemon does. A daemon that removes everything in its end has none
 // of others'.
 func (m *Manager) adoptParked() error {
-	if m.cfg.Ephemeral {
+	if m.cfg.Ephemeral && !m.ownShelf() {
 		return nil
+	}
+	if err := m.tidyPins(); err != nil {
+		m.cfg.Logger.Warn("let go of images that nothing needs any more", "err", err)
 	}
 	ids, err := m.cfg.Shelf.Boxes()
 	if err != nil {

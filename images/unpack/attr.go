@@ -89,7 +89,7 @@ const unknownMode = ^uint32(0)
 // take no user.* attributes.
 func (u *unpacker) setAttrsAt(at place, a attrs) error {
 	u.stats.Xattrs += len(a.xattrs)
-	if !u.single && !(a.uid == 0 && a.gid == 0 && u.owns) {
+	if !u.single && (a.uid != 0 || a.gid != 0 || !u.owns) {
 		err := checkChown(a, func() error {
 			return unix.Fchownat(at.parent, at.base, a.uid, a.gid, unix.AT_SYMLINK_NOFOLLOW)
 		})

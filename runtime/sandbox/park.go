@@ -174,7 +174,7 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 	}
 	s.mu.Lock()
 	s.spec.Owner = "" // whoever stops it wants it kept, and not with a connection
-	s.exposed = nil // they are listened at by nobody
+	s.exposed = nil   // they are listened at by nobody
 	s.record.State, s.record.Kept, s.record.PID, s.record.Paused = api.Stopped, true, 0, nil
 	s.record.Reason = orElse(s.record.Reason, reason)
 	s.mu.Unlock()

@@ -2,7 +2,6 @@ package sys
 
 import (
 	"errors"
-	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -109,19 +108,22 @@ type seccompAddFD struct {
 // ReturnSeccomp makes a call return 0.
 func ReturnSeccomp(fd int, id uint64) error { return answerSeccomp(fd, &seccompAnswer{id: id}) }
 
-// ReturnSeccompFD makes a call return a new descriptor of file, which stays the caller's (Linux 5.14). Where the process can have no
-// more of them, the call has that error.
+// ReturnSeccompFD makes a call return a new descriptor of file, which stays the caller's (Linux 5.14). Where the process can not have
+// it, as one that has no room for more (EMFILE), the call has that error. ENOENT is as of RefuseSeccomp.
 func ReturnSeccompFD(fd int, id uint64, file int, cloexec bool) error {
 	a := seccompAddFD{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, srcfd: uint32(file)}
 	if cloexec {
 		a.newfdFlags = unix.O_CLOEXEC
 	}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
-	if errors.Is(errno, unix.EMFILE) {
-		return RefuseSeccomp(fd, id, errno)
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
+		switch {
+		case errno == 0:
+			return nil
+		case errors.Is(errno, unix.ENOENT):
+			return errno
+		case !errors.Is(errno, unix.EINTR):
+			return RefuseSeccomp(fd, id, errno)
+		}
 	}
-	if errno != 0 {
-		return fmt.Errorf("SECCOMP_IOCTL_NOTIF_ADDFD: %w", errno)
-	}
-	return nil
 }

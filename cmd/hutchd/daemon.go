@@ -32,6 +32,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/scan"
 	"github.com/hutch-sh/hutch/runtime/server"
 	"github.com/hutch-sh/hutch/runtime/tools"
 	"github.com/hutch-sh/hutch/runtime/volume"
@@ -59,6 +60,7 @@ type daemon struct {
 	volumes  *volume.Store
 	shelf    *shelf.Store
 	tools    *tools.Set
+	scanner  *scan.Scanner
 	launcher *launchapi.Client
 	parent   int // hutch-launch
 	server   *server.Server
@@ -97,11 +99,15 @@ func runDaemon() (err error) {
 		return err
 	}
 	var first monitorapi.Message
-	maps, err := d.monitor.Recv(&first)
-	defer func() { packet.CloseAll(maps) }()
-	if err != nil || first.Config == nil {
+	given, err := d.monitor.Recv(&first)
+	if err != nil || first.Config == nil || len(given) == 0 {
+		packet.CloseAll(given)
 		return fmt.Errorf("no config from the monitor: %w", err)
 	}
+	maps := given[1:]
+	defer packet.CloseAll(maps)
+	d.scanner = scan.New(given[0])
+	defer d.scanner.Close()
 	d.cfg = first.Config
 	serves := false
 	defer func() {
@@ -222,7 +228,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	}
 	undo.Add(func() error { d.tools.Close(); return nil })
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner), d.scanner}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 

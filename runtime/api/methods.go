@@ -44,6 +44,7 @@ const (
 	MethodCodeRun       = "code.run"
 	MethodCodeContexts  = "code.contexts"
 	MethodCodeEnd       = "code.end_context"
+	MethodCodeScan      = "code.scan"
 	MethodToolsList     = "tools.list"
 	MethodToolsCall     = "tools.call"
 	MethodExecRun       = "exec.run"
@@ -165,6 +166,7 @@ var Methods = []Method{
 	{MethodCodeRun, "Runs a piece of code, in an interpreter that is kept for the next or in one of its own.", CodeParams{}, CodeResult{}, false},
 	{MethodCodeContexts, "Lists the interpreters that are kept in a sandbox.", SandboxParams{}, CodeContexts{}, false},
 	{MethodCodeEnd, "Ends an interpreter that is kept; what it knows is gone.", CodeContextParams{}, Empty{}, false},
+	{MethodCodeScan, "Looks through code for what reaches beyond the program, without running it; a hint, not a wall.", ScanParams{}, ScanResult{}, false},
 	{MethodToolsList, "Lists the tools that a language model can work with, with their schemas.", Empty{}, ToolList{}, false},
 	{MethodToolsCall, "Calls a tool in a sandbox.", ToolCallParams{}, ToolResult{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},

@@ -108,6 +108,10 @@ func TestHelpers(t *testing.T) {
 			r, err := c.RunCode(ctx, api.CodeParams{Sandbox: "x", Language: "python", Code: "1"})
 			return r.Text, err
 		}},
+		{"code.scan", `{"language":"python","code":"1"}`, "cs", func() (any, error) {
+			r, err := c.ScanCode(ctx, api.ScanParams{Language: "python", Code: "1"})
+			return r.Language, err
+		}},
 		{"code.contexts", `{"sandbox":"x"}`, "cc", func() (any, error) { r, err := c.CodeContexts(ctx, "x"); return r[0].Context, err }},
 		{"code.end_context", `{"sandbox":"x","language":"python"}`, "ok", func() (any, error) {
 			return "ok", c.EndCodeContext(ctx, api.CodeContextParams{Sandbox: "x", Language: "python"})

@@ -163,6 +163,11 @@ func (c *Client) RunCode(ctx context.Context, p api.CodeParams) (api.CodeResult,
 	return get[api.CodeResult](ctx, c, api.MethodCodeRun, p)
 }
 
+// ScanCode looks through code for what reaches beyond the program, without running it. It is a hint: code without findings may still do harm.
+func (c *Client) ScanCode(ctx context.Context, p api.ScanParams) (api.ScanResult, error) {
+	return get[api.ScanResult](ctx, c, api.MethodCodeScan, p)
+}
+
 // CodeContexts lists the interpreters that are kept in a sandbox.
 func (c *Client) CodeContexts(ctx context.Context, sandbox string) ([]api.CodeContext, error) {
 	r, err := get[api.CodeContexts](ctx, c, api.MethodCodeContexts, api.SandboxParams{Sandbox: sandbox})

@@ -100,6 +100,7 @@ type Workspaces interface {
 type Code interface {
 	RunCode(ctx context.Context, who Actor, p api.CodeParams, progress func(api.Progress)) (api.CodeResult, error)
 	CodeContexts(ref string) ([]api.CodeContext, error)
+	ScanCode(ctx context.Context, p api.ScanParams) (api.ScanResult, error)
 	EndCodeContext(ctx context.Context, p api.CodeContextParams) error
 }
 

@@ -195,6 +195,9 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodCodeRun: handle(func(ctx context.Context, c *Call, p api.CodeParams) (api.CodeResult, error) {
 			return code.RunCode(ctx, c.Actor, p, c.Progress)
 		}),
+		api.MethodCodeScan: handle(func(ctx context.Context, _ *Call, p api.ScanParams) (api.ScanResult, error) {
+			return code.ScanCode(ctx, p)
+		}),
 		api.MethodCodeContexts: handle(func(_ context.Context, _ *Call, p api.SandboxParams) (api.CodeContexts, error) {
 			list, err := code.CodeContexts(p.Sandbox)
 			return api.CodeContexts{Contexts: orEmpty(list)}, err

@@ -92,6 +92,7 @@ func TestMethods(t *testing.T) {
 		{"scope.end", `{"kind":"session","key":"k"}`, `"killed":[]`},
 		{"code.run", `{"sandbox":"x","language":"python","code":"1"}`, `"artifacts":[]`},
 		{"code.contexts", `{"sandbox":"x"}`, `{"contexts":[]}`},
+		{"code.scan", `{"language":"python","code":"1"}`, `"findings":[]`},
 		{"code.end_context", `{"sandbox":"x","language":"python"}`, `{}`},
 		{"tools.list", `{}`, `"name":"t"`},
 		{"tools.call", `{"sandbox":"x","name":"t","arguments":{"any":[1]}}`, `"content":[]`},

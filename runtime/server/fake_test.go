@@ -205,16 +205,6 @@ func (fakeWorkspaces) DiscardWorkspace(context.Context, api.WorkspaceParams) (ap
 	return api.WorkspaceDiscarded{}, nil
 }
 
-type fakePorts struct{}
-
-func (fakePorts) ExposePort(_ context.Context, p api.PortExposeParams, _ *jsonrpc.FDs) (api.Port, error) {
-	return api.Port{Sandbox: p.Sandbox, Port: p.Port, Address: "127.0.0.1:1"}, p.Validate()
-}
-func (fakePorts) Ports(string) ([]api.Port, error) { return nil, nil }
-func (fakePorts) ClosePort(_ context.Context, p api.PortCloseParams) ([]api.Port, error) {
-	return nil, p.Validate()
-}
-
 type fakeVolumes struct{}
 
 func (fakeVolumes) CreateVolume(_ Actor, p api.VolumeParams) (api.Volume, error) {

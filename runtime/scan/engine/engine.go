@@ -185,10 +185,10 @@ func (s *scan) tree(g *grammar, syntax rule) *node {
 // clip makes one short line of text.
 func clip(text string) string {
 	text, _, more := strings.Cut(strings.TrimSpace(text), "\n")
+	text = strings.ToValidUTF8(text, "\uFFFD") // which can be longer
 	if len(text) > maxText {
-		text, more = text[:maxText-4], true
+		text, more = strings.ToValidUTF8(text[:maxText-4], ""), true // of what was cut in two
 	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
 	if more {
 		text += " ..."
 	}

@@ -37,7 +37,7 @@ func TestHelpers(t *testing.T) {
 			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
-			"next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
+			"language": "cs", "next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
 			"username": "me", "attachment": "at_1", "enforcement": map[string]any{"ebpf": "off"}, "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})

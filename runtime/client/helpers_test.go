@@ -32,7 +32,7 @@ func TestHelpers(t *testing.T) {
 		}
 		return map[string]any{
 			"pools": []any{map[string]any{"name": "q"}}, "in_use": 8,
-			"text": "text", "volumes": []any{map[string]any{"name": "vv"}}, "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
+			"text": "text", "volumes": []any{map[string]any{"name": "vv"}}, "language": "cs", "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
 			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},

@@ -24,7 +24,6 @@ var (
 	shEval      = rule{"shell.eval", evaluate, high, "runs a text as commands"}
 	shUnknown   = rule{"shell.command_unknown", unknown, medium, "nothing is known of what this command does"}
 	shFunction  = rule{"shell.function", evaluate, low, "a command of the script's own"}
-	shAwk       = rule{"shell.program", evaluate, medium, "its programs can run commands and write files"}
 	shFind      = rule{"shell.find", files, medium, "deletes, writes or runs something for each file that it finds"}
 )
 

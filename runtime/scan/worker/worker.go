@@ -18,7 +18,7 @@ import (
 
 // Bounds of the process. Whoever reaches one is killed, which is told as code that can not be parsed.
 const (
-	// MaxMemory is what it may write to, in bytes: the largest tree that 1 MiB of code makes is about 400 MiB.
+	// MaxMemory is what it may write to, in bytes: enough for the tree of 1 MiB of any code that people write. What takes more ends the worker, which is a finding.
 	MaxMemory = 1 << 30
 	maxCPU    = 10       // seconds
 	maxStack  = 64 << 20 // bytes, of a parser that recurses

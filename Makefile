@@ -51,7 +51,7 @@ test: build deps-test ## run the tests as you; list those that this host cannot 
 	$(Q)$(TESTRUN) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 test-all: build deps-test ## the same, failing when a must-run test skips; as root for three kinds of user; then test-race
-	$(Q)$(TESTRUN) -matrix $(if $(RUN),-run '$(RUN)',-require) $(PKG)
+	$(Q)$(TESTRUN) -require -matrix $(if $(RUN),-run '$(RUN)') $(PKG)
 	$(Q)$(if $(PKG)$(RUN),:,$(MAKE) --no-print-directory test-race)
 
 # Where goroutines meet. The rest either has none, or is other processes' business.

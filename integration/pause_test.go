@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
@@ -296,6 +298,7 @@ func TestLifeCrowd(t *testing.T) {
 		boxes = append(boxes, decode[api.Sandbox](t, string(m.Result)).ID)
 	}
 	w.awaitNoSandbox(t)
+	awaitEmpty(t, filepath.Join(w.root(), "data/shelf/boxes"), time.Now().Add(patience)) // those that were stopped first
 	for _, sb := range boxes {
 		c.refused("not_found", "sandbox.get", params{"sandbox": sb})
 	}

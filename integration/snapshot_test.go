@@ -142,6 +142,7 @@ func TestSnapshot(t *testing.T) {
 func TestForkCommit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.configure(t, "defaults:\n  disk_bytes: 500t\n") // more than there is is no reason to refuse what the origin has
 	w.importTiny(t, "tiny")
 	sb := w.create(t, "-u", "0", "tiny")
 	w.ok(t, "exec", sb, "sh", "-c", "echo one >/one; echo old >/both; mkdir /gone; echo x >/gone/x")

@@ -175,7 +175,7 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 		return api.Sandbox{}, err
 	}
 	read := time.Since(start)
-	limits, err := m.limitsOf(&req.Spec.Limits)
+	limits, err := m.limitsOf(&req.Spec.Limits, req.origin != nil)
 	if err != nil {
 		return api.Sandbox{}, err
 	}

@@ -101,10 +101,13 @@ func (m *Manager) grant(asked *api.Limits, bestEffort bool) (granted, error) {
 }
 
 // limitsOf decides about the limits of a new sandbox: what it asks for, which is a promise,
-// and the defaults, which are kept as far as this host can.
-func (m *Manager) limitsOf(asked *api.Limits) (granted, error) {
-	if err := m.checkHost(asked); err != nil {
-		return granted{}, err
+// and the defaults, which are kept as far as this host can. A fork asks for those of its origin, which had defaults among
+// them and may have more than the host does.
+func (m *Manager) limitsOf(asked *api.Limits, fork bool) (granted, error) {
+	if !fork {
+		if err := m.checkHost(asked); err != nil {
+			return granted{}, err
+		}
 	}
 	g, err := m.grant(asked, asked.BestEffort)
 	if err != nil {

@@ -25,19 +25,28 @@ func (f *pyFile) onFrom(n *node) {
 		return
 	}
 	module := f.dotted(from)
-	f.onModule(module, from)
+	tame := true // all that is imported by name is something that only computes
 	for _, k := range n.inner() {
-		switch {
-		case k == from:
-		case k.kind == "wildcard_import":
-			f.on(pyStar, k)
-		default:
-			name, _ := f.imported(k)
-			if r, ok := pyMatch(module + "." + name); ok {
-				f.on(r, k)
-			}
+		if k == from {
+			continue
 		}
+		if k.kind == "wildcard_import" {
+			tame = false
+			f.on(pyStar, k)
+			continue
+		}
+		name, _ := f.imported(k)
+		r, ok := pyMatch(module + "." + name)
+		if ok {
+			f.on(r, k)
+		}
+		tame = tame && pySafe[module+"."+name] || tame && ok && r.severity == low
 	}
+	if tame {
+		f.imports(module, from)
+		return
+	}
+	f.onModule(module, from)
 }
 
 // onModule reports a module that is imported.
@@ -207,7 +216,7 @@ func (f *pyFile) onText(n *node) {
 		case "string_start":
 			raw = strings.ContainsAny(text, "rR")
 		case "string_content":
-			if _, plain := escapes(text); !raw && (plain || strings.Contains(text, `\N{`)) {
+			if _, plain := escapes(text); !raw && (plain || strings.Contains(strings.ToUpper(text), `\N{LATIN `)) {
 				f.on(pyEscapes, n)
 			}
 		}

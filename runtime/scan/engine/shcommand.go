@@ -35,7 +35,6 @@ func (c *shCommand) inside(language, code string) {
 	c.file.inside(language, code, line, col)
 }
 
-
 // run reports what a command does.
 func (f *shFile) run(c *shCommand) {
 	if len(c.words) == 0 {

@@ -184,7 +184,7 @@ func escapes(s string) (out string, plain bool) {
 			fallthrough
 		case used > 0 && r >= 0:
 			b.WriteRune(r)
-		case used == 0:
+		case used == 0: // such as \N{BULLET}, which no ASCII letter needs
 			b.WriteByte('\\')
 			i--
 			b.WriteByte(s[i+1])

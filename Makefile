@@ -15,8 +15,8 @@ STAMP       = -X github.com/hutch-sh/hutch/internal/version.Version=$(VERSION) \
               -X github.com/hutch-sh/hutch/internal/version.BuildID=$(BUILD_ID)
 GOBUILD     = $(GO) build -trimpath -buildvcs=false
 
-# The binaries that need no C, and the one that does: hutch-launch, static
-# because it runs from a memfd inside other roots.
+# The binaries that need no C, and those that do: hutch-launch, static
+# because it runs from a memfd inside other roots, and hutch-scan, because it opens nothing.
 PLAIN       = hutch hutchd hutch-init hutch-netd hutch-mcp
 PLAIN_FLAGS = -tags containers_image_openpgp -ldflags '-s -w $(STAMP)'
 CGO_FLAGS   = -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags "-static" $(STAMP)'
@@ -68,13 +68,15 @@ test-vm: build deps-test ## run tests in virtual machines: other kernels, system
 	$(Q)$(GO) build -o .cache/bin/vm ./integration/vm
 	$(Q)$(GO) exec .cache/bin/vm -require $(if $(RUN),-run '$(RUN)') $(CASE)
 
-build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp}
+build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-scan}
 	$(Q)$(GO) version >/dev/null
 	$(Q)[ -d bin ] || { printf '  %-9s %s\n' FETCH 'Go modules'; $(GO) list -deps -tags containers_image_openpgp,seccomp ./cmd/... >/dev/null 2>&1 || true; }
 	$(say) BUILD 'bin/{$(subst $() ,$(comma),$(PLAIN))}'
 	$(Q)CGO_ENABLED=0 $(GOBUILD) $(PLAIN_FLAGS) -o bin/ $(PLAIN:%=./cmd/%)
 	$(say) BUILD 'bin/hutch-launch (static, with libseccomp)'
 	$(Q)CGO_ENABLED=1 $(GOBUILD) $(CGO_FLAGS) -o bin/ ./cmd/hutch-launch
+	$(say) BUILD 'bin/hutch-scan (static, with parsers in C)'
+	$(Q)CGO_ENABLED=1 $(GOBUILD) $(CGO_FLAGS) -o bin/ ./cmd/hutch-scan
 comma := ,
 
 $(STUB): %: %.c runtime/guest/stub/syscall.h
@@ -82,14 +84,14 @@ $(STUB): %: %.c runtime/guest/stub/syscall.h
 	$(Q)$(CC) $(STUB_FLAGS) -o $@ $<
 
 install: build ## install below PREFIX (~/.local)
-	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp}'
+	$(say) INSTALL '$(BINDIR)/hutch, $(LIBEXECDIR)/{hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-scan}'
 	$(Q)install -d $(BINDIR) $(LIBEXECDIR)
 	$(Q)install -m 0755 bin/hutch $(BINDIR)/
-	$(Q)install -m 0755 bin/hutchd bin/hutch-launch bin/hutch-init bin/hutch-netd bin/hutch-mcp $(LIBEXECDIR)/
+	$(Q)install -m 0755 bin/hutchd bin/hutch-launch bin/hutch-init bin/hutch-netd bin/hutch-mcp bin/hutch-scan $(LIBEXECDIR)/
 
 uninstall: ## remove what install put there
 	$(say) REMOVE '$(BINDIR)/hutch, $(LIBEXECDIR)'
-	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init $(LIBEXECDIR)/hutch-netd $(LIBEXECDIR)/hutch-mcp
+	$(Q)rm -f $(BINDIR)/hutch $(LIBEXECDIR)/hutchd $(LIBEXECDIR)/hutch-launch $(LIBEXECDIR)/hutch-init $(LIBEXECDIR)/hutch-netd $(LIBEXECDIR)/hutch-mcp $(LIBEXECDIR)/hutch-scan
 	$(Q)rmdir $(LIBEXECDIR) 2>/dev/null || true
 
 # Beside no user's files, because of its capabilities. Only members of the group may start it;

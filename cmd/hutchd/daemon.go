@@ -31,6 +31,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
+	"github.com/hutch-sh/hutch/runtime/scan"
 	"github.com/hutch-sh/hutch/runtime/server"
 	"github.com/hutch-sh/hutch/runtime/tools"
 	"github.com/hutch-sh/hutch/runtime/volume"
@@ -57,6 +58,7 @@ type daemon struct {
 	manager  *sandbox.Manager
 	volumes  *volume.Store
 	tools    *tools.Set
+	scanner  *os.File // hutch-scan, or nil
 	launcher *launchapi.Client
 	parent   int // hutch-launch
 	server   *server.Server
@@ -101,6 +103,10 @@ func runDaemon() (err error) {
 		return fmt.Errorf("no config from the monitor: %w", err)
 	}
 	d.cfg = first.Config
+	if d.cfg.Scanner && len(maps) > 0 {
+		d.scanner, maps = maps[0], maps[1:]
+		defer d.scanner.Close()
+	}
 	serves := false
 	defer func() {
 		if serves && err != nil && !errors.Is(err, errLeave) {
@@ -217,7 +223,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	}
 	undo.Add(func() error { d.tools.Close(); return nil })
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager), scan.New(d.scanner)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 

@@ -34,6 +34,7 @@ const (
 	MethodVolumeCreate  = "volume.create"
 	MethodVolumeList    = "volume.list"
 	MethodVolumeRemove  = "volume.remove"
+	MethodCodeScan      = "code.scan"
 	MethodCodeRun       = "code.run"
 	MethodCodeContexts  = "code.contexts"
 	MethodCodeEnd       = "code.end_context"
@@ -145,6 +146,7 @@ var Methods = []Method{
 	{MethodVolumeCreate, "Makes an empty volume, which sandboxes mount by its name and which outlives them.", VolumeParams{}, Volume{}, false},
 	{MethodVolumeList, "Lists the caller's volumes by name.", VolumeListParams{}, Volumes{}, false},
 	{MethodVolumeRemove, "Removes a volume, which no sandbox may have mounted, with all that is in it.", VolumeParams{}, Empty{}, false},
+	{MethodCodeScan, "Looks through code, which is not run, for what reaches beyond the program: a hint, not a wall.", ScanParams{}, ScanResult{}, false},
 	{MethodCodeRun, "Runs a piece of code, in an interpreter that is kept for the next or in one of its own.", CodeParams{}, CodeResult{}, false},
 	{MethodCodeContexts, "Lists the interpreters that are kept in a sandbox.", SandboxParams{}, CodeContexts{}, false},
 	{MethodCodeEnd, "Ends an interpreter that is kept; what it knows is gone.", CodeContextParams{}, Empty{}, false},

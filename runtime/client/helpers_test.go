@@ -32,7 +32,7 @@ func TestHelpers(t *testing.T) {
 		}
 		return map[string]any{
 			"pools": []any{map[string]any{"name": "q"}}, "in_use": 8,
-			"text": "text", "volumes": []any{map[string]any{"name": "vv"}}, "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
+			"text": "text", "language": "python", "volumes": []any{map[string]any{"name": "vv"}}, "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
 			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
@@ -103,6 +103,10 @@ func TestHelpers(t *testing.T) {
 		}},
 		{"volume.remove", `{"name":"v"}`, "<nil>", func() (any, error) { return nil, c.RemoveVolume(ctx, "v") }},
 		{"scope.end", `{"kind":"agent","key":"k"}`, "[3]", func() (any, error) { return c.EndScope(ctx, api.Scope{Kind: api.ScopeAgent, Key: "k"}) }},
+		{"code.scan", `{"language":"python","code":"1"}`, "python", func() (any, error) {
+			r, err := c.ScanCode(ctx, api.ScanParams{Language: "python", Code: "1"})
+			return r.Language, err
+		}},
 		{"code.run", `{"sandbox":"x","language":"python","code":"1"}`, "text", func() (any, error) {
 			r, err := c.RunCode(ctx, api.CodeParams{Sandbox: "x", Language: "python", Code: "1"})
 			return r.Text, err

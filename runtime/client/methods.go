@@ -141,6 +141,11 @@ func (c *Client) RemoveVolume(ctx context.Context, name string) error {
 	return err
 }
 
+// ScanCode looks through code, which is not run. It is a hint, not a wall.
+func (c *Client) ScanCode(ctx context.Context, p api.ScanParams) (api.ScanResult, error) {
+	return get[api.ScanResult](ctx, c, api.MethodCodeScan, p)
+}
+
 // Scopes lists the scopes that have a sandbox, oldest first.
 func (c *Client) Scopes(ctx context.Context) ([]api.ScopeInfo, error) {
 	r, err := get[api.Scopes](ctx, c, api.MethodScopeList, nil)

@@ -83,7 +83,11 @@ func (m *monitor) tryHutchd(ctx context.Context) (started bool, err error) {
 		h.pidfd = nil
 		return false, fmt.Errorf("hutch-launch started process %d, whose parent is %d (%w)", pid, parent, err)
 	}
-	if err := h.begin(ctx, m.config(), m.maps); err != nil {
+	files := m.maps
+	if m.scanner != nil {
+		files = append([]*os.File{m.scanner}, files...)
+	}
+	if err := h.begin(ctx, m.config(), files); err != nil {
 		if api.ErrorCode(err) == api.Unavailable {
 			return true, api.Errorf(api.Unavailable, "hutchd ended before it could serve: %w", err).
 				WithHint("its last words are in %s", m.opts.Paths.Log)
@@ -95,9 +99,9 @@ func (m *monitor) tryHutchd(ctx context.Context) (started bool, err error) {
 	return true, nil
 }
 
-// begin hands hutchd its config, with the eBPF maps, and waits until it serves.
-func (h *hutchd) begin(ctx context.Context, config *monitorapi.Config, maps []*os.File) error {
-	if err := h.conn.Send(monitorapi.Message{Config: config}, maps...); err != nil {
+// begin hands hutchd its config, with hutch-scan and the eBPF maps, and waits until it serves.
+func (h *hutchd) begin(ctx context.Context, config *monitorapi.Config, given []*os.File) error {
+	if err := h.conn.Send(monitorapi.Message{Config: config}, given...); err != nil {
 		return api.Errorf(api.Unavailable, "%w", err)
 	}
 	var first monitorapi.Message

@@ -79,6 +79,7 @@ type Workspaces interface {
 // Code runs pieces of code in sandboxes.
 type Code interface {
 	RunCode(ctx context.Context, who Actor, p api.CodeParams, progress func(api.Progress)) (api.CodeResult, error)
+	ScanCode(ctx context.Context, p api.ScanParams) (api.ScanResult, error)
 	CodeContexts(ref string) ([]api.CodeContext, error)
 	EndCodeContext(ctx context.Context, p api.CodeContextParams) error
 }

@@ -170,6 +170,9 @@ func (fakeCode) RunCode(context.Context, Actor, api.CodeParams, func(api.Progres
 func (fakeFiles) SyncFiles(context.Context, api.FileSyncParams) (api.FileSynced, error) {
 	return api.FileSynced{}, nil
 }
+func (fakeCode) ScanCode(_ context.Context, p api.ScanParams) (api.ScanResult, error) {
+	return api.ScanResult{Language: p.Language, Findings: []api.Finding{}, Imports: []api.ScanImport{}}, nil
+}
 func (fakeCode) CodeContexts(string) ([]api.CodeContext, error)              { return nil, nil }
 func (fakeCode) EndCodeContext(context.Context, api.CodeContextParams) error { return nil }
 

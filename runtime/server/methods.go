@@ -158,6 +158,9 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodVolumeRemove: done(func(_ context.Context, c *Call, p api.VolumeParams) error {
 			return volumes.RemoveVolume(c.Actor, p)
 		}),
+		api.MethodCodeScan: handle(func(ctx context.Context, _ *Call, p api.ScanParams) (api.ScanResult, error) {
+			return code.ScanCode(ctx, p)
+		}),
 		api.MethodCodeRun: handle(func(ctx context.Context, c *Call, p api.CodeParams) (api.CodeResult, error) {
 			return code.RunCode(ctx, c.Actor, p, c.Progress)
 		}),

@@ -80,6 +80,7 @@ func TestMethods(t *testing.T) {
 		{"volume.list", `{"usage":true}`, `{"volumes":[]}`},
 		{"volume.remove", `{"name":"v"}`, `{}`},
 		{"scope.end", `{"kind":"session","key":"k"}`, `"killed":[]`},
+		{"code.scan", `{"language":"python","code":"1","allowed_imports":["json"]}`, `"findings":[]`},
 		{"code.run", `{"sandbox":"x","language":"python","code":"1"}`, `"artifacts":[]`},
 		{"code.contexts", `{"sandbox":"x"}`, `{"contexts":[]}`},
 		{"code.end_context", `{"sandbox":"x","language":"python"}`, `{}`},

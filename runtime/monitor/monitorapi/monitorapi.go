@@ -62,8 +62,10 @@ type Config struct {
 	// Projects says that the data folder's file system has project quotas in force, which
 	// the monitor may set.
 	Projects bool `json:"projects,omitempty"`
+	// Scanner says that the message's first fd is the binary hutch-scan.
+	Scanner bool `json:"scanner,omitempty"`
 	// EBPF says whether eBPF programs are in force around all sandboxes. Their maps are the
-	// message's fds, unless the monitor has taken over from another: hutch-launch has them.
+	// message's other fds, unless the monitor has taken over from another: hutch-launch has them.
 	EBPF EBPF `json:"ebpf"`
 }
 

@@ -214,16 +214,6 @@ func unbackslash(s string, quoted bool) string {
 	return b.String()
 }
 
-// command looks at a command that no shell reads.
-func (s *scan) command(argv []string) {
-	f := &shFile{scan: s, functions: map[string]bool{}}
-	words := make([]shWord, len(argv))
-	for i, a := range argv {
-		words[i] = shWord{text: a}
-	}
-	f.run(&shCommand{words: words, file: f})
-}
-
 // base is the name of a command without its folder and version.
 func base(name string) string {
 	name = path.Base(name)

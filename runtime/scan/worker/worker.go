@@ -20,7 +20,8 @@ const ExitRefused = 3
 
 // Bounds of the worker's.
 const (
-	maxMemory  = 1 << 30  // of addresses; Go's own reservations are of it
+	maxMemory  = 1 << 30  // that can be written; what Go reserves and never uses is more than this by itself
+	maxSpace   = 8 << 30  // of addresses
 	maxStack   = 64 << 20 // of the shell's parser, which recurses
 	maxSeconds = 20       // of CPU
 	maxInput   = 16 << 20 // code of the largest size, every byte of it escaped
@@ -57,7 +58,8 @@ func confine() error {
 		id   int
 		max  uint64
 	}{
-		{"memory", unix.RLIMIT_AS, maxMemory},
+		{"memory", unix.RLIMIT_DATA, maxMemory},
+		{"addresses", unix.RLIMIT_AS, maxSpace},
 		{"time", unix.RLIMIT_CPU, maxSeconds},
 		{"files", unix.RLIMIT_FSIZE, 0},
 		{"core files", unix.RLIMIT_CORE, 0},

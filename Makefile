@@ -15,8 +15,8 @@ STAMP       = -X github.com/hutch-sh/hutch/internal/version.Version=$(VERSION) \
               -X github.com/hutch-sh/hutch/internal/version.BuildID=$(BUILD_ID)
 GOBUILD     = $(GO) build -trimpath -buildvcs=false
 
-# The binaries that need no C, and those that do: hutch-launch, static
-# because it runs from a memfd inside other roots, and hutch-scan, because it opens nothing.
+# The binaries that need no C, and those that do: hutch-launch, static because it runs
+# from a memfd inside other roots, and hutch-scan, which has parsers in C.
 PLAIN       = hutch hutchd hutch-init hutch-netd hutch-mcp
 PLAIN_FLAGS = -tags containers_image_openpgp -ldflags '-s -w $(STAMP)'
 CGO_FLAGS   = -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags "-static" $(STAMP)'
@@ -51,8 +51,8 @@ test: build deps-test ## run the tests as you; list those that this host cannot 
 	$(Q)$(TESTRUN) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 test-all: build deps-test ## the same, failing when a must-run test skips; as root for three kinds of user; then test-race
-	$(Q)$(TESTRUN) -require -matrix $(PKG)
-	$(Q)$(if $(PKG),:,$(MAKE) --no-print-directory test-race)
+	$(Q)$(TESTRUN) -require -matrix $(if $(RUN),-run '$(RUN)') $(PKG)
+	$(Q)$(if $(PKG)$(RUN),:,$(MAKE) --no-print-directory test-race)
 
 # Where goroutines meet. The rest either has none, or is other processes' business.
 RACY        = ./runtime/sandbox ./runtime/server ./runtime/client ./runtime/guest/guestapi/... ./runtime/launch/launchapi \
@@ -73,10 +73,8 @@ build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hut
 	$(Q)[ -d bin ] || { printf '  %-9s %s\n' FETCH 'Go modules'; $(GO) list -deps -tags containers_image_openpgp,seccomp ./cmd/... >/dev/null 2>&1 || true; }
 	$(say) BUILD 'bin/{$(subst $() ,$(comma),$(PLAIN))}'
 	$(Q)CGO_ENABLED=0 $(GOBUILD) $(PLAIN_FLAGS) -o bin/ $(PLAIN:%=./cmd/%)
-	$(say) BUILD 'bin/hutch-launch (static, with libseccomp)'
-	$(Q)CGO_ENABLED=1 $(GOBUILD) $(CGO_FLAGS) -o bin/ ./cmd/hutch-launch
-	$(say) BUILD 'bin/hutch-scan (static, with parsers in C)'
-	$(Q)CGO_ENABLED=1 $(GOBUILD) $(CGO_FLAGS) -o bin/ ./cmd/hutch-scan
+	$(say) BUILD 'bin/hutch-launch, bin/hutch-scan (static, with C)'
+	$(Q)CGO_ENABLED=1 $(GOBUILD) $(CGO_FLAGS) -o bin/ ./cmd/hutch-launch ./cmd/hutch-scan
 comma := ,
 
 $(STUB): %: %.c runtime/guest/stub/syscall.h

@@ -22,10 +22,10 @@ import (
 
 // CommitOptions of one Commit.
 type CommitOptions struct {
-	// Folder is the absolute path of what was written over the image: the upper folder of
-	// an overlay, in which nothing is mounted. It may be hostile and should stand still.
-	Folder string
-	Pack   unpack.PackOptions // MaxEntries and SingleUID are the store's
+	// Folders are the absolute paths of what was written over the image, top-most first: upper folders of
+	// overlays, in which nothing is mounted. They may be hostile and should stand still. Each becomes a layer.
+	Folders []string
+	Pack    unpack.PackOptions // MaxEntries and SingleUID are the store's
 	// Base is the image below: its name when it was used, its configuration and the
 	// folders of Rootfs.Lower, which the caller has leased.
 	Base   Base
@@ -77,7 +77,7 @@ func (s *Store) commit(ctx context.Context, named reference.Named, o CommitOptio
 	if err != nil {
 		return nil, stats, err
 	}
-	if n := len(config.RootFS.DiffIDs); n >= maxLayers {
+	if n := len(config.RootFS.DiffIDs); n+len(o.Folders) > maxLayers {
 		return nil, stats, api.Errorf(api.InvalidArgument, "the image has %d layers, and overlayfs takes no more", n).
 			WithHint("Export it and import that: one layer remains.")
 	}
@@ -94,18 +94,22 @@ func (s *Store) commit(ctx context.Context, named reference.Named, o CommitOptio
 		}
 		layers, fetched = append(layers, l), fetched || l.fetched
 	}
-	top, diffID, stats, err := s.packLayer(ctx, o)
-	if err != nil {
-		return nil, stats, err
-	}
 	now := time.Now().UTC().Truncate(time.Second)
 	config.Created = &now
-	history := ocispec.History{Created: config.Created, CreatedBy: "hutch commit", Author: o.Author, Comment: o.Message, EmptyLayer: top == nil}
-	if top != nil {
-		layers, fetched = append(layers, top), fetched || top.fetched
-		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, diffID)
+	for _, folder := range slices.Backward(o.Folders) {
+		top, diffID, packed, err := s.packLayer(ctx, folder, o)
+		stats.Nodes += packed.Nodes
+		stats.Names = append(stats.Names, packed.Names...)
+		if err != nil {
+			return nil, stats, err
+		}
+		history := ocispec.History{Created: config.Created, CreatedBy: "hutch commit", Author: o.Author, Comment: o.Message, EmptyLayer: top == nil}
+		if top != nil {
+			layers, fetched = append(layers, top), fetched || top.fetched
+			config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, diffID)
+		}
+		config.History = append(config.History, history)
 	}
-	config.History = append(config.History, history)
 	config.Author = o.Author
 	config.apply(o.Change)
 	r, err := config.local(named)
@@ -119,7 +123,7 @@ func (s *Store) commit(ctx context.Context, named reference.Named, o CommitOptio
 // packLayer makes a layer of a folder: one worker packs it and another one unpacks that,
 // so that what was checked of the layers of others is checked of this one, too. It is nil
 // when nothing is in it.
-func (s *Store) packLayer(ctx context.Context, o CommitOptions) (l *layer, diffID digest.Digest, stats unpack.PackStats, err error) {
+func (s *Store) packLayer(ctx context.Context, folder string, o CommitOptions) (l *layer, diffID digest.Digest, stats unpack.PackStats, err error) {
 	t, work, err := s.newUnit()
 	if err != nil {
 		return nil, "", stats, err
@@ -136,7 +140,7 @@ func (s *Store) packLayer(ctx context.Context, o CommitOptions) (l *layer, diffI
 	packed := make(chan error, 1)
 	go func() {
 		var err error
-		stats, err = unpack.PackInWorker(ctx, w, unpack.PackRequest{Root: o.Folder, Options: o.Pack})
+		stats, err = unpack.PackInWorker(ctx, w, unpack.PackRequest{Root: folder, Options: o.Pack})
 		packed <- errors.Join(err, w.Close())
 	}()
 	stop := func() { _ = r.SetReadDeadline(time.Unix(1, 0)) }

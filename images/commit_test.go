@@ -33,7 +33,7 @@ func importBase(t *testing.T, s *Store) *Image {
 
 func commitTo(t *testing.T, s *Store, base *Image, folder, name string) (*Image, error) {
 	img, _, err := s.Commit(t.Context(), name, CommitOptions{
-		Folder: folder, Base: Base{Ref: base.Ref, Config: base.Config, Lower: base.Rootfs().Lower}, Message: "m",
+		Folders: []string{folder}, Base: Base{Ref: base.Ref, Config: base.Config, Lower: base.Rootfs().Lower}, Message: "m",
 	})
 	return img, err
 }

@@ -64,7 +64,7 @@ func (s *Store) canRemove(name string) bool {
 	return !s.opts.SingleUID || strings.HasSuffix(name, singleSuffix) || strings.HasPrefix(name, hostDir+"/")
 }
 
-// marked are the folders that references name, in both ways of unpacking.
+// marked are the folders that references name, in both ways of unpacking, and those of pins.
 func (s *Store) marked() (map[string]bool, error) {
 	entries, err := os.ReadDir(s.path(refsDir))
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) marked() (map[string]bool, error) {
 			marked[base], marked[base+singleSuffix] = true, true
 		}
 	}
-	return marked, nil
+	return marked, s.markPinned(marked)
 }
 
 // collect removes one folder unless it is wanted after all. A puller leases a

@@ -118,6 +118,8 @@ func TestClaimed(t *testing.T) {
 		{"--workspace", dir + ":ro", "host"},
 		{"--workspace", dir + ":overlay", "--hostname", "box", "--env", "A=b", "host"},
 		{"--volume", dir + ":/a/new/place:ro", "--workdir", "/tmp", "host"},
+		{"--allow", "a.test", "host"},
+		{"--network", "open", image},
 	} {
 		t.Run(strings.ReplaceAll(strings.Join(args, " "), direct.dir, ""), func(t *testing.T) {
 			want := decode[made](t, direct.ok(t, append([]string{"create", "--json"}, args...)...))

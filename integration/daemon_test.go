@@ -98,8 +98,8 @@ func (w *world) sandboxFolders() []string {
 // waits says whether the folder is that of a sandbox launched ahead which nobody has claimed.
 func waits(dir string) bool {
 	_, ahead := os.Stat(filepath.Join(dir, "base"))
-	_, claimed := os.Stat(filepath.Join(dir, "fs"))
-	return ahead == nil && errors.Is(claimed, os.ErrNotExist)
+	_, unclaimed := os.Stat(filepath.Join(dir, "record.json.tmp")) // becomes the record
+	return ahead == nil && unclaimed == nil
 }
 
 // awaitNoSandbox returns when the running daemon has removed its last sandbox: its folder goes

@@ -30,7 +30,7 @@ var faulty = sync.OnceValues(func() (string, error) {
 	if bin == "" {
 		bin = filepath.Join(root, "bin")
 	}
-	for _, name := range []string{"hutch", "hutch-init"} {
+	for _, name := range []string{"hutch", "hutch-init", "hutch-scan"} {
 		if out, err := exec.Command("cp", "--remove-destination", filepath.Join(bin, name), dir).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("copy %s: %w: %s", name, err, out)
 		}

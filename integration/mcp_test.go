@@ -224,14 +224,16 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestMCPHTTP: sessions over HTTP have sandboxes of their own, gone with them; without the token, or from a web page, nobody gets in.
-func TestMCPHTTP(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+// mcpToken is what servers over HTTP ask for.
+const mcpToken = bearer("0123456789abcdef")
+
+// mcpHTTP starts a server over HTTP, and returns where it listens.
+func (w *world) mcpHTTP(t testing.TB) (url string, cmd *exec.Cmd) {
+	t.Helper()
 	w.ok(t, "rpc", "system.info") // the daemon, which would keep stderr open
 	file := w.path("token")
-	write(t, file, "0123456789abcdef\n")
-	cmd := w.command("mcp", "--http", "127.0.0.1:0", "--token-file", file, "host")
+	write(t, file, string(mcpToken)+"\n")
+	cmd = w.command("mcp", "--http", "127.0.0.1:0", "--token-file", file, "host")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -247,6 +249,14 @@ func TestMCPHTTP(t *testing.T) {
 	if !ok {
 		t.Fatalf("%q", line)
 	}
+	return url, cmd
+}
+
+// TestMCPHTTP: sessions over HTTP have sandboxes of their own, gone with them; without the token, or from a web page, nobody gets in.
+func TestMCPHTTP(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	url, cmd := w.mcpHTTP(t)
 	for _, tt := range []struct {
 		status int
 		change func(*http.Request)
@@ -254,11 +264,11 @@ func TestMCPHTTP(t *testing.T) {
 		{http.StatusUnauthorized, func(*http.Request) {}},
 		{http.StatusUnauthorized, func(r *http.Request) { r.Header.Set("Authorization", "Bearer 0123456789abcdeX") }},
 		{http.StatusForbidden, func(r *http.Request) {
-			r.Header.Set("Authorization", "Bearer 0123456789abcdef")
+			r.Header.Set("Authorization", "Bearer "+string(mcpToken))
 			r.Host = "evil.example"
 		}},
 		{http.StatusForbidden, func(r *http.Request) {
-			r.Header.Set("Authorization", "Bearer 0123456789abcdef")
+			r.Header.Set("Authorization", "Bearer "+string(mcpToken))
 			r.Header.Set("Origin", "http://evil.example")
 		}},
 	} {
@@ -280,7 +290,7 @@ func TestMCPHTTP(t *testing.T) {
 	dial := func() mcpClient {
 		t.Helper()
 		s, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
-			Endpoint: url, HTTPClient: &http.Client{Transport: bearer("0123456789abcdef")},
+			Endpoint: url, HTTPClient: &http.Client{Transport: mcpToken},
 		}, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ func TestOtherBuild(t *testing.T) {
 	testenv.Toolchain(t)
 	w := newWorld(t)
 	other := w.sub(t, "other")
-	for _, name := range []string{"hutch-init", "hutch-launch"} {
+	for _, name := range []string{"hutch-init", "hutch-launch", "hutch-scan"} {
 		if out, err := exec.Command("cp", filepath.Join(w.bin, name), other).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

@@ -124,7 +124,7 @@ func outOf(b *testing.B, way Way, port uint16) (dial func() (net.Conn, error)) {
 	e.cfg.Resolver, e.way = loopbackNames(b), way
 	n, err := e.Open("a", b.TempDir(), api.NetPolicy{
 		Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", port)}, AllowCIDRs: []string{"127.0.0.0/8"},
-	})
+	}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func BenchmarkIdle(b *testing.B) {
 	}
 	before, files := inUse(), openFDs(b)
 	for b.Loop() {
-		n, err := e.Open(fmt.Sprint(len(open)), dir, allowOne)
+		n, err := e.Open(fmt.Sprint(len(open)), dir, allowOne, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -56,12 +56,14 @@ type Engine struct {
 	way    Way    // "" until one was needed
 	reason string // why not a better one
 	held   map[string]map[string]*os.File
+	// heldListeners are those of ports, by key.
+	heldListeners map[string]*os.File
 }
 
 // New makes an Engine. held is what another process has kept of a daemon before, by
 // key; the Engine takes what is its own out of it.
 func New(cfg Config, held map[string]*os.File) *Engine {
-	e := &Engine{cfg: cfg, way: cfg.Way, held: map[string]map[string]*os.File{}}
+	e := &Engine{cfg: cfg, way: cfg.Way, held: map[string]map[string]*os.File{}, heldListeners: map[string]*os.File{}}
 	if e.way != "" {
 		e.reason = "asked for"
 	}
@@ -72,6 +74,11 @@ func New(cfg Config, held map[string]*os.File) *Engine {
 		cfg.Logger.Warn("make a network namespace ahead", "err", err)
 	}}
 	for key, f := range held {
+		if strings.HasPrefix(key, portPrefix) {
+			delete(held, key)
+			e.heldListeners[key] = f
+			continue
+		}
 		rest, mine := strings.CutPrefix(key, keyPrefix)
 		id, name, ok := strings.Cut(rest, "/")
 		if !mine || !ok {
@@ -105,9 +112,13 @@ func (e *Engine) Close() error {
 // others is forgotten.
 func (e *Engine) Adopted() {
 	e.mu.Lock()
-	left := e.held
-	e.held = map[string]map[string]*os.File{}
+	left, ports := e.held, e.heldListeners
+	e.held, e.heldListeners = map[string]map[string]*os.File{}, map[string]*os.File{}
 	e.mu.Unlock()
+	for key, f := range ports {
+		_ = f.Close()
+		_ = e.cfg.Unkeep(key)
+	}
 	for id, files := range left {
 		for name, f := range files {
 			_ = f.Close()

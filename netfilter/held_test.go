@@ -51,7 +51,7 @@ func raw(t *testing.T, p api.NetPolicy, ports ...uint16) *rig {
 	}
 	p.AllowCIDRs = append(p.AllowCIDRs, "127.0.0.0/8")
 	var err error
-	if r.Network, err = e.Open("a", t.TempDir(), p); err != nil {
+	if r.Network, err = e.Open("a", t.TempDir(), p, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -426,7 +426,7 @@ func TestAcceptFirst(t *testing.T) {
 	e := newEngine(t, &keeper{})
 	e.cfg.Resolver, e.way, e.reason = loopbackNames(t), "tproxy", "asked for"
 	dead := closedPort(t)
-	n, err := e.Open("a", t.TempDir(), api.NetPolicy{Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", dead)}, AllowCIDRs: []string{"127.0.0.0/8"}})
+	n, err := e.Open("a", t.TempDir(), api.NetPolicy{Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", dead)}, AllowCIDRs: []string{"127.0.0.0/8"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

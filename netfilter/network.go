@@ -40,9 +40,33 @@ type Network struct {
 	closed  bool
 }
 
-// Open makes a network with its policy in force. dir is the sandbox's folder, which gets a
-// file of names.
-func (e *Engine) Open(id, dir string, p api.NetPolicy) (_ *Network, err error) {
+// Namespace is one that no network has yet: who is in it finds neither a resolver nor a way out.
+type Namespace struct{ ns *netns.Namespace }
+
+// Ahead makes a namespace for a sandbox that is launched before there is a policy for it.
+func (e *Engine) Ahead() (*Namespace, error) {
+	ns, err := e.ready.take()
+	if err != nil {
+		return nil, unusable(err)
+	}
+	return &Namespace{ns}, nil
+}
+
+// File is the namespace, which a sandbox joins. It is the Namespace's.
+func (a *Namespace) File() *os.File { return a.ns.File }
+
+// Close gives it back, unless a network has been opened in it, whose it is then.
+func (a *Namespace) Close() error {
+	ns := a.ns
+	if a.ns = nil; ns == nil {
+		return nil
+	}
+	return ns.Close()
+}
+
+// Open makes a network with its policy in force, in the namespace at, which is the network's from
+// then on, or in a new one where that is nil. dir is the sandbox's folder, which gets a file of names.
+func (e *Engine) Open(id, dir string, p api.NetPolicy, at *Namespace) (_ *Network, err error) {
 	n, err := e.network(id, dir, p)
 	if err != nil {
 		return nil, err
@@ -52,9 +76,12 @@ func (e *Engine) Open(id, dir string, p api.NetPolicy) (_ *Network, err error) {
 			_ = n.Close()
 		}
 	}()
-	if n.ns, err = e.ready.take(); err != nil {
-		return nil, unusable(err)
+	if at == nil {
+		if at, err = e.Ahead(); err != nil {
+			return nil, err
+		}
 	}
+	n.ns, at.ns = at.ns, nil
 	if err := n.ns.Apply(config(n.rules.Load())); err != nil {
 		return nil, unusable(err)
 	}

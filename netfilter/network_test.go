@@ -128,7 +128,7 @@ func TestLife(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, id), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		n, err := e.Open(id, filepath.Join(dir, id), allowOne)
+		n, err := e.Open(id, filepath.Join(dir, id), allowOne, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestLife(t *testing.T) {
 func TestAdoptWithout(t *testing.T) {
 	k := &keeper{}
 	e, dir := newEngine(t, k), t.TempDir()
-	n, err := e.Open("a", dir, allowOne)
+	n, err := e.Open("a", dir, allowOne, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func BenchmarkOpen(b *testing.B) {
 	k := &keeper{}
 	e, dir := newEngine(b, k), b.TempDir()
 	for b.Loop() {
-		n, err := e.Open("a", dir, allowOne)
+		n, err := e.Open("a", dir, allowOne, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

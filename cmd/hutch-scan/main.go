@@ -1,5 +1,5 @@
-// Command hutch-scan looks through one piece of code, which it reads from its standard input, and ends: see runtime/scan. hutchd starts it;
-// it is of no use to anybody else. It has a binary to itself because the parsers are C, and what they read is hostile.
+// Command hutch-scan looks through one piece of code, which it reads as a request of hutchd's, and ends. It has a binary to itself because its parsers
+// are C, and because what they read is hostile.
 package main
 
 import (

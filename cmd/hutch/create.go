@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 func newCreate() *cobra.Command {
 	o := &specFlags{}
 	asJSON := false
+	var publish published
 	cmd := &cobra.Command{
 		Use:     "create [flags] [IMAGE]",
 		Short:   "Create a sandbox and print its id",
@@ -42,21 +44,32 @@ Without IMAGE it is the configured one, or "host".`,
 				return err
 			}
 			spec.Keep = true
-			return createAndPrint(cmd.Context(), spec, asJSON, cmd.OutOrStdout())
+			return createAndPrint(cmd.Context(), spec, publish, asJSON, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
 	o.add(cmd.Flags())
+	publish.add(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole record")
 	return cmd
 }
 
-func createAndPrint(ctx context.Context, spec api.Spec, asJSON bool, out io.Writer) error {
+func createAndPrint(ctx context.Context, spec api.Spec, publish published, asJSON bool, out io.Writer) error {
 	return withDaemon(ctx, func(c *client.Client) error {
 		sb, err := create(ctx, c, api.CreateParams{Spec: spec}, nil)
 		if err != nil {
 			return err
 		}
+		ports, err := publish.expose(ctx, c, sb.ID, false)
+		if err != nil {
+			if !sb.Existing {
+				_, rerr := c.Remove(context.WithoutCancel(ctx), sb.ID)
+				err = errors.Join(err, rerr)
+				unlinkSockets(ports)
+			}
+			return err
+		}
+		publish.tell(ports)
 		if asJSON {
 			return printJSON(out, sb)
 		}

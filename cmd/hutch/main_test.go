@@ -104,7 +104,7 @@ func TestRunRefuses(t *testing.T) {
 		code api.Code
 		says string
 	}{
-		{[]string{"-p", "80:80", "img"}, api.Unavailable, "--publish 80:80"},
+		{[]string{"-p", "80:http", "img"}, api.InvalidArgument, `"80:http"`},
 		{[]string{"--allow", "example.com:x", "img"}, api.InvalidArgument, "--allow"},
 		{[]string{"--allow", "*.com", "img"}, api.InvalidArgument, "network.allow[0]"},
 		{[]string{"--block", "x", "img"}, api.InvalidArgument, "--block"},

@@ -28,8 +28,8 @@ type verb struct {
 // verbs are all there are.
 var verbs = []verb{
 	{"run", newRun}, {"create", newCreate}, {"exec", newExec}, {"ps", newPs}, {"inspect", newInspect}, {"logs", newLogs},
-	{"events", newEvents}, {"cp", newCp}, {"update", newUpdate}, {"network", newNetwork}, {"why", newWhy}, {"audit", newAudit}, {"stats", newStats},
-	{"top", newTop}, {"workspace", newWorkspace}, {"pool", newPool}, {"scope", newScope}, {"volume", newVolume}, {"scan", newScan}, {"mcp", newMCP}, {"pause", newPause}, {"resume", newResume}, {"kill", newKill}, {"rm", newRm},
+	{"events", newEvents}, {"cp", newCp}, {"update", newUpdate}, {"network", newNetwork}, {"port", newPort}, {"why", newWhy}, {"audit", newAudit}, {"stats", newStats},
+	{"top", newTop}, {"workspace", newWorkspace}, {"pool", newPool}, {"scope", newScope}, {"volume", newVolume}, {"scan", newScan}, {"mcp", newMCP}, {"pause", newPause}, {"resume", newResume}, {"stop", newStop}, {"start", newStart}, {"snapshot", newSnapshot}, {"fork", newFork}, {"kill", newKill}, {"rm", newRm},
 	{"image", newImage}, {"commit", newCommit}, {"push", newPush}, {"login", newLogin}, {"logout", newLogout},
 	{"doctor", newDoctor}, {"config", newConfig}, {"serve", newServe}, {"rpc", newRPC}, {"debug", newDebug}, {"gc", newGC},
 	{"version", newVersion}, {"tour", newTour},

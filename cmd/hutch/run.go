@@ -28,6 +28,7 @@ type runFlags struct {
 	specFlags
 	interactive, tty, detach, keep, json, private bool
 
+	publish    published
 	pool       string  // take a sandbox out of it
 	entrypoint *string // nil: not given
 	detachKeys string
@@ -93,6 +94,7 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SetInterspersed(false)
 	o.add(fs)
+	o.publish.add(fs)
 	fs.Func("entrypoint", "`COMMAND` instead of the image's Entrypoint and Cmd; \"\" for none", func(v string) error {
 		o.entrypoint = &v
 		return nil
@@ -114,7 +116,7 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 
 // withPool are the flags that go with --pool: the others say what a sandbox is like, which the pool has
 // said.
-var withPool = []string{"pool", "name", "label", "entrypoint", "interactive", "tty", "detach", "detach-keys", "keep", "rm", "json", "timeout"}
+var withPool = []string{"pool", "name", "label", "entrypoint", "interactive", "tty", "detach", "detach-keys", "publish", "keep", "rm", "json", "timeout"}
 
 // checkPool refuses what a sandbox that is there already can not become.
 func (o *runFlags) checkPool(cmd *cobra.Command, image string) (err error) {
@@ -211,7 +213,12 @@ func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []str
 		if err != nil {
 			return err
 		}
-		argv, err := o.argv(sb, command)
+		ports, err := o.publish.expose(ctx, c, sb.ID, false)
+		var argv []string
+		if err == nil {
+			o.publish.tell(ports)
+			argv, err = o.argv(sb, command)
+		}
 		if err == nil {
 			_, err = c.ExecStart(ctx, api.ExecParams{Sandbox: sb.ID, Argv: argv, Background: true, TimeoutS: o.timeout}, nil)
 		}
@@ -221,6 +228,7 @@ func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []str
 				return err
 			}
 			_, rerr := c.Remove(context.WithoutCancel(ctx), sb.ID)
+			unlinkSockets(ports)
 			return errors.Join(err, rerr)
 		}
 		_, err = fmt.Fprintln(out, sb.ID)
@@ -238,6 +246,7 @@ type runner struct {
 	times   map[string]float64 // phases as this process sees them, ms
 	result  *api.ExecResult    // of the command that has ended
 	overlay bool               // the workspace's mode
+	ports   []api.Port         // of -p
 }
 
 func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error {
@@ -252,6 +261,10 @@ func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error
 	if err != nil {
 		return err
 	}
+	if r.ports, err = r.flags.publish.expose(ctx, r.client, sb.ID, false); err != nil {
+		return err
+	}
+	r.flags.publish.tell(r.ports)
 	if err := r.showBefore(ctx, sb); err != nil {
 		return err
 	}
@@ -356,7 +369,8 @@ type runResult struct {
 	Isolation api.Isolation      `json:"isolation"`
 	// Unenforced are limits that this host can not enforce.
 	Unenforced []api.Unenforced `json:"unenforced,omitempty"`
-	Note       string           `json:"note,omitempty"` // why it ran in another image
+	Note       string           `json:"note,omitempty"`  // why it ran in another image
+	Ports      []api.Port       `json:"ports,omitempty"` // of -p
 }
 
 func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
@@ -364,7 +378,7 @@ func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
 	for name, ms := range sb.PhasesMS {
 		phases[name] = ms
 	}
-	if err := printJSON(r.out, runResult{res, sb.ID, phases, sb.Isolation, sb.Unenforced, sb.Note}); err != nil {
+	if err := printJSON(r.out, runResult{res, sb.ID, phases, sb.Isolation, sb.Unenforced, sb.Note, r.ports}); err != nil {
 		return err
 	}
 	return quiet(cli.Outcome(res))
@@ -396,6 +410,7 @@ func (r *runner) finish(ctx context.Context, sb *api.Sandbox) error {
 		})
 	}
 	done()
+	unlinkSockets(r.ports)
 	if err == nil || notFound(err) {
 		return r.showAfter(sb)
 	}

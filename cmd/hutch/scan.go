@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -15,120 +15,106 @@ import (
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
-// exitRisky is what linters exit with when they have found something.
-const exitRisky = 1
-
 func newScan() *cobra.Command {
-	var p api.ScanParams
-	asJSON := false
+	var language string
+	var allowed []string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "scan [flags] FILE|-",
 		Short:   "Look through code for what reaches beyond the program",
 		GroupID: groupSandbox,
-		Long: `Look through Python, JavaScript or shell, without running it, for what reaches files, the network and other programs,
-and for what is decided or hidden while it runs. The language is that of the file's name or of its first line.
+		Long: `scan reads Python, JavaScript or shell by a parser and lists what reaches files, the network, other processes, runs code that
+is made while it runs, or hides what it does. Nothing is run. The exit code is 0 when nothing makes the code risky, else 1.
 
-It is a hint, not a wall: who means to hide something from it can. The wall is the sandbox.
-
-Exit codes: 0 nothing risky, 1 something risky (medium or high) or code that can not be parsed, 125 hutch itself failed.`,
+A scan is a hint, not a wall: code without findings may still do harm. What holds code is a sandbox.`,
 		Example: `  hutch scan setup.py
-  hutch scan --language python --allow-import json --allow-import math - <code
-  hutch scan --json install.sh | jq '.findings[].rule'`,
+  curl -s https://example.com/install.sh | hutch scan --language shell -
+  hutch scan --allow json --allow math job.py`,
 		Args: wantArgs(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if p.Code, err = scanInput(args[0], cmd.InOrStdin()); err != nil {
-				return cli.Usage(cmd.CommandPath(), err)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			code, err := readCode(cmd.InOrStdin(), args[0])
+			if err != nil {
+				return err
 			}
+			p := api.ScanParams{Language: cmp.Or(language, languageOf(args[0], code)), Code: code, AllowedImports: allowed}
 			if p.Language == "" {
-				if p.Language, err = scanLanguage(args[0], p.Code); err != nil {
-					return cli.Usage(cmd.CommandPath(), err)
+				return api.Errorf(api.InvalidArgument, "scan %s: its language is not known", args[0]).WithField("language").
+					WithHint("give --language python, javascript or shell")
+			}
+			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				res, err := c.ScanCode(cmd.Context(), p)
+				if err != nil {
+					return err
 				}
-			}
-			var res api.ScanResult
-			if err = withDaemon(cmd.Context(), func(c *client.Client) (err error) {
-				res, err = c.ScanCode(cmd.Context(), p)
+				if asJSON {
+					err = printJSON(cmd.OutOrStdout(), res)
+				} else {
+					printScan(cmd.OutOrStdout(), args[0], &res)
+				}
+				if err == nil && res.Risky {
+					return &cli.Exit{Code: 1}
+				}
 				return err
-			}); err != nil {
-				return err
-			}
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), res)
-			} else {
-				err = printFindings(cmd.OutOrStdout(), args[0], &res)
-			}
-			if err == nil && res.Risky {
-				return &cli.Exit{Code: exitRisky}
-			}
-			return err
+			})
 		},
 	}
-	cmd.Flags().StringVarP(&p.Language, "language", "l", "", "python, javascript or shell")
-	cmd.Flags().StringArrayVar(&p.AllowedImports, "allow-import", nil, "report every import but of this module and what is below it (repeatable)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print all that is known, an object")
+	cmd.Flags().StringVar(&language, "language", "", "python, javascript or shell (default: by the file's name or first line)")
+	cmd.Flags().StringArrayVar(&allowed, "allow", nil, "a module that may be imported, with what is below it; all others are findings")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// scanInput reads the code.
-func scanInput(name string, stdin io.Reader) (string, error) {
-	in := stdin
+// readCode reads a file or standard input, no more than a scan takes.
+func readCode(stdin io.Reader, name string) (string, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
 			return "", err
 		}
 		defer f.Close()
-		in = f
+		stdin = f
 	}
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(io.LimitReader(in, api.MaxCodeBytes+1)); err != nil {
+	data, err := io.ReadAll(io.LimitReader(stdin, api.MaxCodeBytes+1))
+	if err != nil {
 		return "", fmt.Errorf("read %s: %w", name, err)
 	}
-	switch {
-	case b.Len() == 0:
-		return "", fmt.Errorf("%s is empty", name)
-	case b.Len() > api.MaxCodeBytes:
-		return "", fmt.Errorf("%s has more than %d bytes", name, api.MaxCodeBytes)
-	}
-	return b.String(), nil
+	return string(data), nil
 }
 
-// scanLanguage tells a language by the ending of a file's name, else by the interpreter of its first line.
-func scanLanguage(name, code string) (string, error) {
+// languageOf guesses by the file's name, then by the first line.
+func languageOf(name, code string) string {
 	switch filepath.Ext(name) {
-	case ".py", ".pyi", ".pyw":
-		return "python", nil
+	case ".py", ".pyw":
+		return "python"
 	case ".js", ".mjs", ".cjs":
-		return "javascript", nil
-	case ".sh", ".bash", ".ksh", ".dash":
-		return "shell", nil
+		return "javascript"
+	case ".sh", ".bash":
+		return "shell"
 	}
 	first, _, _ := strings.Cut(code, "\n")
-	if line, ok := strings.CutPrefix(first, "#!"); ok {
-		for i, word := range strings.Fields(line) {
-			switch program := strings.TrimRight(filepath.Base(word), "0123456789."); {
-			case i > 2: // env, an option of its, the interpreter
-			case program == "python" || program == "pypy":
-				return "python", nil
-			case program == "node" || program == "nodejs":
-				return "javascript", nil
-			case program == "sh" || program == "bash" || program == "dash" || program == "ash" || program == "ksh" || program == "zsh":
-				return "shell", nil
-			}
+	if !strings.HasPrefix(first, "#!") {
+		return ""
+	}
+	for _, l := range []struct{ program, language string }{{"python", "python"}, {"node", "javascript"}, {"sh", "shell"}} {
+		if strings.Contains(first, l.program) {
+			return l.language
 		}
 	}
-	return "", fmt.Errorf("the language of %s is not told by its name or first line: use --language python, javascript or shell", name)
+	return ""
 }
 
-// printFindings prints a line for each, as compilers do.
-func printFindings(w io.Writer, name string, res *api.ScanResult) error {
-	var b strings.Builder
+// printScan shows findings as compilers do.
+func printScan(w io.Writer, name string, res *api.ScanResult) {
 	for i := range res.Findings {
 		f := &res.Findings[i]
-		fmt.Fprintf(&b, "%s:%d:%d: %s: %s: %s (%s)\n", cli.Line(name), f.Line, f.Column, f.Severity, f.Why, cli.Line(f.Text), f.Rule)
+		fmt.Fprintf(w, "%s:%d:%d: %s: %s: %s [%s]\n", name, f.Line, f.Column, f.Severity, f.Why, f.Text, f.Rule)
 	}
 	if res.Truncated {
-		b.WriteString("there is more than is told here\n")
+		fmt.Fprintln(w, "there is more than is shown")
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	verdict := "not risky, as far as a scan can tell"
+	if res.Risky {
+		verdict = "risky"
+	}
+	fmt.Fprintf(w, "%s: %s, %d findings\n", name, verdict, len(res.Findings))
 }

@@ -23,6 +23,7 @@ type specFlags struct {
 	network  netFlags
 	guard    []string
 	unguard  []string
+	guardNew api.GuardNew
 
 	noTimeout bool // --timeout 0
 }
@@ -34,12 +35,6 @@ func (o *specFlags) checkTimeout(command string, unbounded bool) error {
 		return nil
 	}
 	return cli.Usage(command, errors.New("--timeout 0, no timeout, is for commands with -t or -d only"))
-}
-
-// notYet are flags of the documented command line that this build cannot honor.
-// They are refused: a protection that was asked for is never silently left out.
-var notYet = []struct{ name, short, argument, hint string }{
-	{"publish", "p", "PORT", "leave it out, and run the client inside too: hutch exec SANDBOX CMD"},
 }
 
 func (o *specFlags) add(fs *pflag.FlagSet) {
@@ -72,6 +67,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.WritableUsr, "writable-usr", false, "with the image host: files in /usr can be made and replaced; the host sees nothing of it")
 	fs.StringArrayVar(&o.guard, "guard", nil, "`NAME` in a workspace that the sandbox can not write, beside .git/hooks, .vscode and the like; may be repeated")
 	fs.StringArrayVar(&o.unguard, "unguard", nil, "`NAME` of these that it can write, or all; may be repeated")
+	fs.StringVar((*string)(&o.guardNew), "guard-new", "", "`tell|refuse`: of these names that are not there yet; refuse takes Landlock (default tell)")
 	fs.StringVar(&s.Platform, "platform", "", "`OS/ARCH` of the image (default: this machine's)")
 	fs.Func("pull", "fetch the image `WHEN`: missing (default), always or never", func(v string) error {
 		s.Pull = api.PullPolicy(v)
@@ -83,14 +79,6 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 	})
 	o.addLimits(fs)
 	o.addNetwork(fs)
-	for _, f := range notYet {
-		fs.VarP(unavailableFlag{f.name, f.hint}, f.name, f.short, f.argument)
-		flag := fs.Lookup(f.name)
-		flag.Hidden = true
-		if f.argument == "" {
-			flag.NoOptDefVal = "true"
-		}
-	}
 }
 
 func (o *specFlags) addLimits(fs *pflag.FlagSet) {
@@ -230,13 +218,13 @@ func (o *specFlags) build(image string) (_ api.Spec, err error) {
 
 // setGuard puts --guard and --unguard into w, which may be nil.
 func (o *specFlags) setGuard(w *api.Workspace) error {
-	if len(o.guard)+len(o.unguard) == 0 {
+	if len(o.guard)+len(o.unguard) == 0 && o.guardNew == "" {
 		return nil
 	}
 	if w == nil {
-		return cli.Usage("hutch", errors.New("--guard and --unguard are about a workspace: --workspace PATH"))
+		return cli.Usage("hutch", errors.New("--guard, --unguard and --guard-new are about a workspace: --workspace PATH"))
 	}
-	w.Guard = o.guard
+	w.Guard, w.GuardNew = o.guard, o.guardNew
 	for _, name := range o.unguard {
 		if name == "all" {
 			name = api.AllNames
@@ -244,23 +232,4 @@ func (o *specFlags) setGuard(w *api.Workspace) error {
 		w.Unguarded = append(w.Unguarded, name)
 	}
 	return nil
-}
-
-// unavailableFlag is a flag that is understood and refused.
-type unavailableFlag struct{ name, hint string }
-
-// String is the default that pflag would show.
-func (f unavailableFlag) String() string { return "" }
-
-// Type is what pflag would call the argument.
-func (f unavailableFlag) Type() string { return "string" }
-
-// Set refuses the flag.
-func (f unavailableFlag) Set(value string) error {
-	given := "--" + f.name
-	if value != "true" {
-		given += " " + value
-	}
-	return api.Errorf(api.Unavailable, "%s is not available in this build", strings.TrimSpace(given)).
-		WithOp("run").WithHint("%s", f.hint)
 }

@@ -144,6 +144,14 @@ func (b *backend) Pause(ctx context.Context, ref string) (api.Sandbox, error) {
 	return b.d.manager.Pause(ctx, ref)
 }
 
+func (b *backend) StopSandbox(ctx context.Context, p api.StopParams) (api.StopResult, error) {
+	return b.d.manager.StopSandbox(ctx, p)
+}
+
+func (b *backend) StartSandbox(ctx context.Context, who server.Actor, p api.StartParams, fds *jsonrpc.FDs) (api.Sandbox, error) {
+	return b.d.manager.StartSandbox(ctx, p, who.Conn, fds)
+}
+
 func (b *backend) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
 	return b.d.manager.Resume(ctx, ref)
 }

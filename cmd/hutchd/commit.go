@@ -16,7 +16,7 @@ func (b imageBackend) Commit(ctx context.Context, p api.CommitParams, progress f
 	defer b.d.busy.Add(-1)
 	err = b.d.manager.StandStill(ctx, p.Sandbox, func(w sandbox.Written) error {
 		img, stats, err := b.d.store.Commit(ctx, p.Ref, images.CommitOptions{
-			Folder: w.Folder, Pack: unpack.PackOptions{Omit: w.Own, Plain: w.Plain},
+			Folders: w.Folders, Pack: unpack.PackOptions{Omit: w.Own, Plain: w.Plain},
 			Base:   images.Base{Ref: w.Root.Ref, Config: storeConfig(w.Root.Config), Lower: w.Root.Lower},
 			Change: p.Changes, Author: p.Author, Message: p.Message, Progress: b.d.pullEvents(p.Ref, progress),
 		})

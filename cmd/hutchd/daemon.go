@@ -25,6 +25,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/eventlog"
 	"github.com/hutch-sh/hutch/internal/harden"
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/code"
@@ -57,8 +58,9 @@ type daemon struct {
 	store    *images.Store
 	manager  *sandbox.Manager
 	volumes  *volume.Store
+	shelf    *shelf.Store
 	tools    *tools.Set
-	scanner  *os.File // hutch-scan, or nil
+	scanner  *scan.Scanner
 	launcher *launchapi.Client
 	parent   int // hutch-launch
 	server   *server.Server
@@ -97,16 +99,16 @@ func runDaemon() (err error) {
 		return err
 	}
 	var first monitorapi.Message
-	maps, err := d.monitor.Recv(&first)
-	defer func() { packet.CloseAll(maps) }()
-	if err != nil || first.Config == nil {
+	given, err := d.monitor.Recv(&first)
+	if err != nil || first.Config == nil || len(given) == 0 {
+		packet.CloseAll(given)
 		return fmt.Errorf("no config from the monitor: %w", err)
 	}
+	maps := given[1:]
+	defer packet.CloseAll(maps)
+	d.scanner = scan.New(given[0])
+	defer d.scanner.Close()
 	d.cfg = first.Config
-	if d.cfg.Scanner && len(maps) > 0 {
-		d.scanner, maps = maps[0], maps[1:]
-		defer d.scanner.Close()
-	}
 	serves := false
 	defer func() {
 		if serves && err != nil && !errors.Is(err, errLeave) {
@@ -202,13 +204,16 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	if err := d.useKernel(networks, maps, held.Kept); err != nil {
 		return err
 	}
+	if d.shelf, err = shelf.Open(d.home.shelf(), d.log); err != nil {
+		return err
+	}
 	if d.volumes, err = volume.Open(filepath.Join(d.cfg.Data, "volumes"), d.log); err != nil {
 		return err
 	}
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Dir: d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: source,
 		Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks, Cgroups: execs, Projects: d.projects(), Logger: d.log,
-		Seccomp: profiles{}, Owner: d.cfg.Owner, Volumes: d.volumes,
+		Seccomp: profiles{}, Owner: d.cfg.Owner, Volumes: d.volumes, Shelf: d.shelf, Ephemeral: d.cfg.Private || d.home.inMemory,
 	})
 	if err := d.manager.Adopt(context.Background(), held.Sandboxes); err != nil {
 		return err
@@ -223,7 +228,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	}
 	undo.Add(func() error { d.tools.Close(); return nil })
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager), scan.New(d.scanner)}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner), d.scanner}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 

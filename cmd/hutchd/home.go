@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/rmtree"
+	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
@@ -140,6 +141,14 @@ func (h *home) tryOverlay() error {
 
 func (h *home) sandboxes() string { return filepath.Join(h.dir, "sandboxes") }
 
+// shelf is where stopped sandboxes and snapshots are kept: on the file system of the sandboxes, since they are moved there.
+func (h *home) shelf() string {
+	if h.inMemory { // and gone with this daemon
+		return filepath.Join(h.sandboxes(), ".shelf")
+	}
+	return filepath.Join(filepath.Dir(h.root), "shelf")
+}
+
 // lockAll keeps other daemons from making or sweeping homes until it is closed.
 func (h *home) lockAll() (*os.File, error) {
 	return flock(filepath.Join(h.root, "lock"), unix.LOCK_EX)
@@ -186,7 +195,10 @@ func (h *home) sweep() ([]string, error) {
 		if err != nil {
 			continue // alive
 		}
-		if err := rmtree.Path(dir); err != nil {
+		err = rescue(filepath.Join(filepath.Dir(h.root), "shelf"), filepath.Join(dir, "sandboxes"), h.log)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("sweep: keep what was stopped: %w", err))
+		} else if err := rmtree.Path(dir); err != nil {
 			errs = append(errs, fmt.Errorf("sweep: %w", err))
 		} else {
 			removed = append(removed, dir)
@@ -194,6 +206,15 @@ func (h *home) sweep() ([]string, error) {
 		lock.Close()
 	}
 	return removed, errors.Join(errs...)
+}
+
+// rescue keeps the sandboxes of a dead daemon that were being stopped or started.
+func rescue(dir, sandboxes string, log *slog.Logger) error {
+	st, err := shelf.Open(dir, log)
+	if err != nil {
+		return err
+	}
+	return st.Rescue(sandboxes)
 }
 
 // close removes the home; its sandboxes are gone by then.

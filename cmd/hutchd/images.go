@@ -124,6 +124,15 @@ func (s *imageSource) host(platform string) (*sandbox.Root, error) {
 // Hold leases again what Resolve has leased for a hutchd before.
 func (s *imageSource) Hold(lower []string) (release func(), err error) { return s.layers.lease(lower) }
 
+// Pin keeps the layers of what outlives this daemon.
+func (s *imageSource) Pin(name string, lower []string) error { return s.d.store.Pin(name, lower) }
+
+// Unpin ends that.
+func (s *imageSource) Unpin(name string) error { return s.d.store.Unpin(name) }
+
+// Pins are the names of all that are kept so.
+func (s *imageSource) Pins() ([]string, error) { return s.d.store.Pins() }
+
 func reportTo(progress func(api.Progress)) func(images.Progress) {
 	return func(p images.Progress) {
 		progress(api.Progress{Kind: "image.progress", Layer: p.Layer, Phase: string(p.Phase), Done: p.Done, Total: p.Total})

@@ -30,12 +30,29 @@ type networks struct {
 	reason string // why it does not
 }
 
-func (n networks) Open(id, dir string, p api.NetPolicy) (sandbox.Network, error) {
-	return network(n.Engine.Open(id, dir, p))
+func (n networks) Ahead() (sandbox.Namespace, error) {
+	a, err := n.Engine.Ahead()
+	if err != nil { // no nil pointer that is no nil interface
+		return nil, err
+	}
+	return a, nil
+}
+
+func (n networks) Open(id, dir string, p api.NetPolicy, at sandbox.Namespace) (sandbox.Network, error) {
+	own, _ := at.(*netfilter.Namespace)
+	return network(n.Engine.Open(id, dir, p, own))
 }
 
 func (n networks) Adopt(id, dir string, p api.NetPolicy) (sandbox.Network, error) {
 	return network(n.Engine.Adopt(id, dir, p))
+}
+
+func (n networks) Ports(id string, netns *os.File) (sandbox.Ports, error) {
+	p, err := n.Engine.Ports(id, netns)
+	if err != nil { // a nil pointer must not become an interface that is not nil
+		return nil, err
+	}
+	return p, nil
 }
 
 // Check also refuses what must be enforced by eBPF where that is not on.

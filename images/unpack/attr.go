@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // attrs are what an entry says of a node besides its content.
@@ -37,10 +40,6 @@ func attrsOf(h *tar.Header) attrs {
 		}
 	}
 	return a
-}
-
-func (a *attrs) times() []unix.Timespec {
-	return []unix.Timespec{timespec(a.atime), timespec(a.mtime)}
 }
 
 // timespec keeps a time as the kernel wants it; file systems clamp what they
@@ -77,7 +76,7 @@ func (u *unpacker) setAttrs(fd int, a attrs, mode uint32) error {
 			return err
 		}
 	}
-	if err := unix.UtimesNanoAt(fd, "", a.times(), unix.AT_EMPTY_PATH); err != nil {
+	if err := sys.Futimens(fd, timespec(a.atime), timespec(a.mtime)); err != nil {
 		return fmt.Errorf("set its time %v: %w", a.mtime, err)
 	}
 	return nil
@@ -90,7 +89,7 @@ const unknownMode = ^uint32(0)
 // take no user.* attributes.
 func (u *unpacker) setAttrsAt(at place, a attrs) error {
 	u.stats.Xattrs += len(a.xattrs)
-	if !u.single {
+	if !u.single && (a.uid != 0 || a.gid != 0 || !u.owns) {
 		err := checkChown(a, func() error {
 			return unix.Fchownat(at.parent, at.base, a.uid, a.gid, unix.AT_SYMLINK_NOFOLLOW)
 		})
@@ -98,7 +97,8 @@ func (u *unpacker) setAttrsAt(at place, a attrs) error {
 			return err
 		}
 	}
-	if err := unix.UtimesNanoAt(at.parent, at.base, a.times(), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	times := []unix.Timespec{timespec(a.atime), timespec(a.mtime)}
+	if err := unix.UtimesNanoAt(at.parent, at.base, times, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("set its time %v: %w", a.mtime, err)
 	}
 	return nil
@@ -213,9 +213,18 @@ func (u *unpacker) dirOf(fd int, name string, fresh bool) (*dir, error) {
 	return d, nil
 }
 
+// noteRoot notes the layer's folder, and whether what is made in it belongs to 0:0: not
+// where folders give their group away.
 func (u *unpacker) noteRoot() error {
-	_, err := u.dirOf(u.root, "", true)
-	return err
+	if _, err := u.dirOf(u.root, "", true); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(u.root, &st); err != nil {
+		return fmt.Errorf("stat the layer's folder: %w", err)
+	}
+	u.owns = os.Geteuid() == 0 && os.Getegid() == 0 && st.Gid == 0 && st.Mode&unix.S_ISGID == 0
+	return nil
 }
 
 // finishDirs sets the attributes of all folders, those below before those

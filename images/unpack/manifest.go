@@ -3,14 +3,13 @@ package unpack
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
-	"path"
-	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -33,106 +32,6 @@ import (
 
 // castagnoli has an instruction of its own on amd64 and arm64.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// Node is a file of a layer, met by Walk.
-type Node struct {
-	Path   string // relative to the layer's folder; "." is that
-	Stat   unix.Stat_t
-	parent int // fd of its folder
-	base   string
-}
-
-// errSkipFolder is what a visit of Walk returns to leave out what is in a folder.
-var errSkipFolder = errors.New("skip the folder")
-
-// Walk visits every node below root, folders before what is in them and names in
-// order, so that paths are visited in the order of their components. It follows no
-// symlink and holds one folder open however deep the tree is. A visit that returns
-// errSkipFolder leaves out what is in the folder.
-func Walk(ctx context.Context, root *os.File, visit func(n *Node) error) error {
-	// Only its fd is used below: a collection would close the folder, and its number could
-	// become another file's.
-	defer runtime.KeepAlive(root)
-	pending := []string{"."}
-	n := &Node{Path: ".", parent: int(root.Fd()), base: "."}
-	if err := unix.Fstat(n.parent, &n.Stat); err != nil {
-		return fmt.Errorf("stat the layer's folder: %w", err)
-	}
-	if err := visit(n); err != nil {
-		return err
-	}
-	return walkFolders(ctx, int(root.Fd()), pending, visit)
-}
-
-// walkFolders visits what is in the first folder, and goes down where that is met.
-func walkFolders(ctx context.Context, root int, pending []string, visit func(n *Node) error) error {
-	// A stack of names that are still to be visited, as paths; those of the folder met
-	// last are on top. Its folder is opened again when they are not neighbours.
-	stack, err := children(root, pending[0])
-	if err != nil {
-		return err
-	}
-	open, dir := "", -1
-	defer func() { closeFD(dir) }()
-	for len(stack) > 0 {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		p := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		if up := path.Dir(p); up != open || dir < 0 {
-			closeFD(dir)
-			if dir, err = sys.OpenBeneath(root, up, unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
-				return fmt.Errorf("open folder %q: %w", up, err)
-			}
-			open = up
-		}
-		n := &Node{Path: p, parent: dir, base: path.Base(p)}
-		if err := unix.Fstatat(dir, n.base, &n.Stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return fmt.Errorf("stat %q: %w", p, err)
-		}
-		err := visit(n)
-		if errors.Is(err, errSkipFolder) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if n.Stat.Mode&unix.S_IFMT == unix.S_IFDIR {
-			below, err := children(root, p)
-			if err != nil {
-				return err
-			}
-			stack = append(stack, below...)
-		}
-	}
-	return nil
-}
-
-func closeFD(fd int) {
-	if fd >= 0 {
-		_ = unix.Close(fd)
-	}
-}
-
-// children lists a folder as paths, last first.
-func children(root int, dir string) ([]string, error) {
-	fd, err := sys.OpenBeneath(root, dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open folder %q: %w", dir, err)
-	}
-	f := os.NewFile(uintptr(fd), dir)
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("read folder %q: %w", dir, err)
-	}
-	for i, n := range names {
-		names[i] = path.Join(dir, n)
-	}
-	slices.SortFunc(names, func(a, b string) int { return strings.Compare(b, a) })
-	return names, nil
-}
 
 // ComparePaths orders paths as Walk visits them.
 func ComparePaths(a, b string) int {
@@ -202,7 +101,7 @@ func (n *Node) appendLine(b []byte, content func(n *Node) (uint32, error)) ([]by
 		if err != nil {
 			return nil, err
 		}
-		b = fmt.Appendf(b, "%08x", crc)
+		b = hex.AppendEncode(b, binary.BigEndian.AppendUint32(nil, crc))
 	case unix.S_IFLNK:
 		target, err := n.Target()
 		if err != nil {
@@ -212,7 +111,17 @@ func (n *Node) appendLine(b []byte, content func(n *Node) (uint32, error)) ([]by
 	default:
 		b = append(b, '-')
 	}
-	return strconv.AppendQuote(append(b, ' '), n.Path), nil
+	return appendQuote(append(b, ' '), n.Path), nil
+}
+
+// appendQuote is strconv.AppendQuote, which takes its time also over what needs no escape.
+func appendQuote(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return strconv.AppendQuote(b, s)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 // PathOf is the path that a line of a manifest is about.
@@ -245,13 +154,19 @@ func Checksum(n *Node) (uint32, error) {
 // WriteManifest writes the manifest of a layer's folder, and its attributes if that is not
 // nil. has says which nodes may have some; nil means all.
 func WriteManifest(ctx context.Context, w, attributes io.Writer, root *os.File, content func(n *Node) (uint32, error), has func(n *Node) bool) error {
+	return writeManifest(ctx, w, attributes, root, nil, content, has)
+}
+
+func writeManifest(ctx context.Context, w, attributes io.Writer, root *os.File, known func(folder, ino uint64, base string, st *unix.Stat_t) bool,
+	content func(n *Node) (uint32, error), has func(n *Node) bool,
+) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	if attributes == nil {
 		attributes = io.Discard
 	}
 	more := bufio.NewWriter(attributes)
 	var line []byte
-	err := Walk(ctx, root, func(n *Node) (err error) {
+	err := walk(ctx, root, known, func(n *Node) (err error) {
 		if line, err = n.appendLine(line[:0], content); err == nil {
 			_, err = out.Write(append(line, '\n'))
 		}

@@ -55,29 +55,29 @@ func (u *unpacker) regular(at place, h *tar.Header) error {
 		err = u.setAttrs(fd, a, unknownMode)
 	}
 	if err == nil {
-		err = u.noteContent(fd)
+		err = u.noteContent(fd, at)
 	}
 	return errors.Join(err, unix.Close(fd))
 }
 
 // sum takes a piece of the content that is being written.
 func (u *unpacker) sum(p []byte) {
-	if u.sums != nil {
+	if u.records != nil {
 		u.crc = crc32.Update(u.crc, castagnoli, p)
 	}
 }
 
-// noteContent notes the checksum of the file that was written. One that has the inode
-// number of a file that was removed takes its place.
-func (u *unpacker) noteContent(fd int) error {
-	if u.sums == nil {
+// noteContent notes the file that was written.
+func (u *unpacker) noteContent(fd int, at place) error {
+	if u.records == nil {
 		return nil
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("stat it: %w", err)
 	}
-	u.sums[st.Ino], u.crc = u.crc, 0
+	u.records.note(at.key, &st, u.crc)
+	u.crc = 0
 	return nil
 }
 

@@ -18,6 +18,7 @@ type place struct {
 	parent int    // O_PATH fd, the cache's
 	folder uint64 // its inode number
 	fresh  bool   // the layer has not had the name here
+	key    uint64 // of folder and base, once it is settled
 	base   string // one component, not "." or ".."
 	name   string // the whole name, for records
 }
@@ -108,7 +109,7 @@ func (u *unpacker) implied(dir string) (int, error) {
 		return -1, err
 	}
 	at := place{parent: parent, folder: u.parents.latest(), base: base, name: dir}
-	if _, err := u.writers.settle(at); err != nil {
+	if err := u.writers.settle(&at); err != nil {
 		return -1, err
 	}
 	if kind := u.kindAt(at); kind != absent && kind != whited {

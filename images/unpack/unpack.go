@@ -2,6 +2,7 @@ package unpack
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -79,20 +80,19 @@ type Stats struct {
 // folder holds rubbish, to be removed by rmtree.
 func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 	limits := opts.Limits.WithDefaults()
-	in := &limitReader{r: r, left: limits.MaxBytes, max: limits.MaxBytes}
+	in := bufio.NewReaderSize(&limitReader{r: r, left: limits.MaxBytes, max: limits.MaxBytes}, copyBuffer)
 	u := &unpacker{
 		root:   int(root.Fd()),
-		tr:     tar.NewReader(in),
+		tr:     &tarStream{r: in},
 		limits: limits,
 		single: opts.SingleUID,
-		owns:   os.Geteuid() == 0 && os.Getegid() == 0,
 		dirs:   make(map[uint64]*dir),
 		buf:    make([]byte, copyBuffer),
 	}
 	u.writers = newWriters(u)
 	defer u.writers.close()
 	if opts.Manifest != nil {
-		u.sums = make(map[uint64]uint32)
+		u.records = newRecords()
 		u.extended = make(map[uint64]bool)
 	}
 	defer u.parents.flush()
@@ -116,8 +116,8 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 		return u.stats, readError("read what follows the layer's tar stream", err)
 	}
 	if opts.Manifest != nil {
-		return u.stats, WriteManifest(context.Background(), opts.Manifest, opts.Attributes, root,
-			func(n *Node) (uint32, error) { return u.sums[n.Stat.Ino], nil },
+		return u.stats, writeManifest(context.Background(), opts.Manifest, opts.Attributes, root, u.known,
+			func(n *Node) (uint32, error) { return u.records.sum(n.Stat.Ino), nil },
 			func(n *Node) bool { return u.extended[n.Stat.Ino] })
 	}
 	return u.stats, nil
@@ -128,7 +128,7 @@ const copyBuffer = 128 << 10
 
 type unpacker struct {
 	root    int // fd, the caller's
-	tr      *tar.Reader
+	tr      *tarStream
 	limits  Limits
 	single  bool
 	owns    bool // what this process makes belongs to 0:0
@@ -138,10 +138,10 @@ type unpacker struct {
 	dirs    map[uint64]*dir // by inode number
 	stats   Stats
 	buf     []byte
-	// crc is the checksum of the file that is being written; sums holds those of all
-	// files by inode number, nil without a manifest.
-	crc  uint32
-	sums map[uint64]uint32
+	// crc is the checksum of the file that is being written; records are of all files, nil
+	// without a manifest.
+	crc     uint32
+	records *records
 	// extended are the inode numbers of what got extended attributes, and perhaps of what
 	// came after it; nil without a manifest.
 	extended map[uint64]bool
@@ -198,7 +198,7 @@ func (u *unpacker) entry(h *tar.Header) error {
 		return err
 	}
 	at := place{parent: parent, folder: u.parents.latest(), base: base, name: name}
-	if at.fresh, err = u.writers.settle(at); err != nil {
+	if err := u.writers.settle(&at); err != nil {
 		return err
 	}
 	switch h.Typeflag {

@@ -46,7 +46,7 @@ func (u *unpacker) whiteout(dirName, base string) error {
 		return err
 	}
 	at := place{parent: parent, folder: u.parents.latest(), base: name, name: name}
-	if _, err := u.writers.settle(at); err != nil {
+	if err := u.writers.settle(&at); err != nil {
 		return err
 	}
 	switch u.kindAt(at) {

@@ -1,7 +1,6 @@
 package unpack
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -293,6 +292,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 // standard output takes the reply.
 func extractorMain(args []string) int {
 	var req Request
+	unix.Umask(0) // files are made with their modes
 	root, code := enter(extractorName, args, &req, &req.Root, 0, unpacking)
 	if code != 0 {
 		return code
@@ -303,7 +303,7 @@ func extractorMain(args []string) int {
 	}
 	var r reply
 	var err error
-	if r.Stats, err = Unpack(root, bufio.NewReaderSize(os.Stdin, copyBuffer), req.Options); err != nil {
+	if r.Stats, err = Unpack(root, os.Stdin, req.Options); err != nil {
 		r.Err = toWire(err)
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {

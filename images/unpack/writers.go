@@ -34,9 +34,9 @@ type smallFile struct {
 	entry string // its name in the stream
 	attrs attrs
 	end   int // of its content in the batch's buffer
-	// What its writer found: the inode number and the checksum of the content.
-	ino uint64
-	crc uint32
+	// What its writer found: what the file is when it is done, and the checksum of the content.
+	stat unix.Stat_t
+	crc  uint32
 }
 
 // batch belongs to the goroutine that got it from a channel.
@@ -85,20 +85,21 @@ func newWriters(u *unpacker) *writers {
 
 // settle prepares for making something at a place: if the layer had the name before, what has
 // it is there afterwards. Else the place is fresh.
-func (w *writers) settle(at place) (fresh bool, err error) {
-	key := w.key(at)
-	if _, ok := w.names[key]; ok {
-		return false, w.wait()
+func (w *writers) settle(at *place) error {
+	at.key = w.key(at.folder, at.base)
+	if _, ok := w.names[at.key]; ok {
+		return w.wait()
 	}
-	w.names[key] = struct{}{}
-	return true, nil
+	w.names[at.key] = struct{}{}
+	at.fresh = true
+	return nil
 }
 
-func (w *writers) key(at place) uint64 {
+func (w *writers) key(folder uint64, base string) uint64 {
 	return maphash.Comparable(w.seed, struct {
 		folder uint64
 		base   string
-	}{at.folder, at.base})
+	}{folder, base})
 }
 
 // add reads a small file whose place is settled.
@@ -140,9 +141,10 @@ func (w *writers) collect(b *batch) {
 	if b.err != nil && (w.err == nil || b.number < w.errOf) {
 		w.err, w.errOf = b.err, b.number
 	}
-	if w.u.sums != nil {
+	if r := w.u.records; r != nil && b.err == nil {
 		for i := range b.files {
-			w.u.sums[b.files[i].ino] = b.files[i].crc
+			f := &b.files[i]
+			r.note(f.at.key, &f.stat, f.crc)
 		}
 	}
 	clear(b.files)
@@ -203,15 +205,23 @@ func (u *unpacker) fillSmall(fd int, f *smallFile, content []byte) error {
 	if err := writeAll(fd, content); err != nil {
 		return fmt.Errorf("write its content: %w", err)
 	}
-	if u.sums != nil {
+	if u.records != nil {
 		f.crc = crc32.Checksum(content, castagnoli)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := u.setAttrs(fd, f.attrs, f.attrs.mode&0o777); err != nil {
+		return err
+	}
+	if err := unix.Fstat(fd, &f.stat); err != nil {
 		return fmt.Errorf("stat it: %w", err)
 	}
-	f.ino = st.Ino
-	return u.setAttrs(fd, f.attrs, st.Mode&0o7777)
+	if f.stat.Mode&0o7777 == f.attrs.mode {
+		return nil
+	}
+	// An umask or the folder's default ACL took bits away.
+	if err := unix.Fchmod(fd, f.attrs.mode); err != nil {
+		return fmt.Errorf("set its mode %#o: %w", f.attrs.mode, err)
+	}
+	return unix.Fstat(fd, &f.stat)
 }
 
 // small reports whether a file can be made by the writers, which note no extended

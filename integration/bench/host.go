@@ -36,6 +36,7 @@ type Host struct {
 
 	servers    *servers           // of the network's subjects
 	roads      map[string]*road   // by name
+	inwards    map[string]*inward // the same
 	netDaemons map[string]*daemon // those whose sandboxes connect to the servers, by the name of their state folder
 	images     *registry          // of the subjects that pull
 }

@@ -180,11 +180,11 @@ func (h *Host) hutchRoad(ctx context.Context, state string, more int) (*road, er
 }
 
 // loadIn starts a netload in a sandbox.
-func (h *Host) loadIn(ctx context.Context, c *client.Client, id string) (*load, error) {
+func (h *Host) loadIn(ctx context.Context, c *client.Client, id string, args ...string) (*load, error) {
 	return h.startLoad(func(stdin, stdout, stderr *os.File) (func() error, error) {
 		long := 900.0
 		return func() error {
-			res, err := c.ExecRun(context.WithoutCancel(ctx), api.ExecParams{Sandbox: id, Argv: []string{"/netload/netload"}, TimeoutS: &long},
+			res, err := c.ExecRun(context.WithoutCancel(ctx), api.ExecParams{Sandbox: id, Argv: append([]string{"/netload/netload"}, args...), TimeoutS: &long},
 				&client.Stdio{Stdin: stdin, Stdout: stdout, Stderr: stderr}, nil)
 			if err == nil && res.ExitCode != 0 {
 				err = fmt.Errorf("exit code %d", res.ExitCode)

@@ -65,7 +65,7 @@ func networkSubjects() []Subject {
 			})
 		}
 	}
-	return slices.Concat(list, denialSubjects(), creationSubjects())
+	return slices.Concat(list, denialSubjects(), creationSubjects(), portSubjects())
 }
 
 // road opens a road once; what it could not be opened for is told each time.

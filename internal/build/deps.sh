@@ -32,6 +32,9 @@ fi
 	have_libseccomp() { have_static seccomp && have_cmd pkg-config && pkg-config --exists libseccomp; }
 	have_registry() { have_cmd docker-registry || have_cmd registry || [ -x "$root/.cache/tools/usr/bin/docker-registry" ]; }
 
+	# The lock file gets its name there when all of it is installed.
+	have_mcp() { cmp -s "$root/integration/testdata/mcp/package-lock.json" "$root/.cache/mcp/package-lock.json"; }
+
 	# have_static NAME: the compiler answers with a path when it has libNAME.a.
 	have_static() {
 		have_cc || return 1
@@ -84,7 +87,10 @@ bwrap       may  have_cmd:bwrap        bubblewrap     bubblewrap            bubb
 stress-ng   may  have_cmd:stress-ng    stress-ng      stress-ng             stress-ng
 crun        may  have_cmd:crun         crun           crun                  crun
 runc        may  have_cmd:runc         runc           runc                  runc
-shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shellcheck'
+shellcheck  may  have_cmd:shellcheck   shellcheck     ShellCheck            shellcheck
+node        may  have_cmd:node         nodejs         nodejs                nodejs
+npm         may  have_cmd:npm          npm            npm                   npm
+mcp-suite   may  have_mcp              -              -                     -'
 		;;
 	bench)
 		# Peers that only the benchmark has. crane is in no distribution: the benchmark says how to get it.
@@ -180,11 +186,30 @@ unpack_registry() {
 	rm -rf "$dir"
 }
 
+# install_mcp gets the Model Context Protocol's conformance suite and inspector, each package as locked by its hash; no root
+# needed, and no package's own script is run.
+install_mcp() {
+	[ "${NO_INSTALL-}" != 1 ] && have_cmd npm || return 0
+	echo "deps: installing the conformance suite of MCP into .cache/mcp (for the tests)"
+	from=$root/integration/testdata/mcp
+	rm -rf "$root/.cache/mcp"
+	mkdir -p "$root/.cache/mcp"
+	cp "$from/package.json" "$root/.cache/mcp/"
+	cp "$from/package-lock.json" "$root/.cache/mcp/npm-shrinkwrap.json" # which npm reads as it does the other
+	if (cd "$root/.cache/mcp" && npm ci --ignore-scripts --no-audit --no-fund) >"$root/.cache/mcp.log" 2>&1 </dev/null; then
+		mv "$root/.cache/mcp/npm-shrinkwrap.json" "$root/.cache/mcp/package-lock.json"
+	else
+		tail -n 5 "$root/.cache/mcp.log"
+		echo "deps: that failed; the whole output is in .cache/mcp.log"
+	fi
+}
+
 lacking=$(missing "$@")
 [ -n "$lacking" ] || exit 0
 names=$(echo "$lacking" | packages)
 [ -z "$names" ] || install "$names"
 case $lacking in *registry*) unpack_registry ;; esac
+case $lacking in *mcp-suite*) install_mcp ;; esac
 
 # One line for what ends the build and one for what is only less without it.
 fatal='' fewer='' single=''

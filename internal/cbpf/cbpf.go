@@ -30,17 +30,26 @@ func Asking(prog []byte) []byte {
 	return out
 }
 
-// AskingAlso is prog with the calls of these numbers, of architecture arch, put to whoever has the filter's listener
-// where prog allows them; that one has to let them go on. A call whose third argument has own in its upper half,
+// Asked is a call that AskingAlso puts to the listener.
+type Asked struct {
+	NR   uint32
+	Mask uint32 // asked about only with one of these bits in the lower half of Args[Arg]; 0 is always
+	Arg  int
+	Own  int // the argument whose upper half the listener marks, in a call of its own
+}
+
+// AskingAlso is prog with these calls, of architecture arch, put to whoever has the filter's listener
+// where prog allows them; that one has to let them go on, or make them. A call whose argument Own has own in its upper half,
 // which the kernel does not look at where it takes an int, is not asked about: so the listener can
 // make such calls itself.
-func AskingAlso(prog []byte, arch uint32, numbers []uint32, own uint32) []byte {
+func AskingAlso(prog []byte, arch uint32, calls []Asked, own uint32) []byte {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		some   = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
 		answer = unix.BPF_RET | unix.BPF_K
-		upper  = 16 + 2*8 + 4 // of args[2]
 	)
+	lower := func(arg int) uint32 { return uint32(16 + arg*8) } // little endian
 	out := slices.Clone(prog)
 	end := len(out) / sys.SeccompInsnSize
 	for pc := range end {
@@ -59,9 +68,16 @@ func AskingAlso(prog []byte, arch uint32, numbers []uint32, own uint32) []byte {
 	add(equal, 1, 0, arch)
 	add(answer, 0, 0, unix.SECCOMP_RET_ALLOW)
 	add(load, 0, 0, 0) // seccomp_data.nr
-	for _, nr := range numbers {
-		add(equal, 0, 4, nr)
-		add(load, 0, 0, upper)
+	for _, c := range calls {
+		if c.Mask == 0 {
+			add(equal, 0, 4, c.NR)
+		} else {
+			add(equal, 0, 7, c.NR)
+			add(load, 0, 0, lower(c.Arg))
+			add(some, 1, 0, c.Mask)
+			add(answer, 0, 0, unix.SECCOMP_RET_ALLOW)
+		}
+		add(load, 0, 0, lower(c.Own)+4)
 		add(equal, 1, 0, own)
 		add(answer, 0, 0, unix.SECCOMP_RET_USER_NOTIF)
 		add(answer, 0, 0, unix.SECCOMP_RET_ALLOW)

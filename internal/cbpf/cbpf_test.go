@@ -58,7 +58,7 @@ func TestAskingAlso(t *testing.T) {
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	))
-	also := AskingAlso(prog, arch, []uint32{8, 9, 7}, own)
+	also := AskingAlso(prog, arch, []Asked{{NR: 8, Own: 2}, {NR: 9, Own: 2}, {NR: 7, Own: 2}, {NR: 10, Own: 1, Arg: 3, Mask: 0x40}}, own)
 	for _, test := range []struct {
 		d    Data
 		want uint32
@@ -69,6 +69,9 @@ func TestAskingAlso(t *testing.T) {
 		{Data{NR: 9, Arch: arch, Args: [6]uint64{2: own}}, unix.SECCOMP_RET_USER_NOTIF},
 		{Data{NR: 9, Arch: arch, Args: [6]uint64{2: own<<32 | 1}}, unix.SECCOMP_RET_ALLOW},
 		{Data{NR: 9, Arch: unix.AUDIT_ARCH_I386}, unix.SECCOMP_RET_ALLOW},
+		{Data{NR: 10, Arch: arch, Args: [6]uint64{3: 0x81}}, unix.SECCOMP_RET_ALLOW},
+		{Data{NR: 10, Arch: arch, Args: [6]uint64{3: 0xc1}}, unix.SECCOMP_RET_USER_NOTIF},
+		{Data{NR: 10, Arch: arch, Args: [6]uint64{1: own << 32, 3: 0xc1}}, unix.SECCOMP_RET_ALLOW},
 		{Data{NR: 1, Arch: arch}, unix.SECCOMP_RET_ALLOW},
 	} {
 		if got, err := Run(also, &test.d); err != nil || got != test.want {
@@ -85,7 +88,7 @@ func FuzzRun(f *testing.F) {
 		d := &Data{NR: nr, Args: [6]uint64{arg}}
 		_, _ = Run(Asking(prog), d)
 		before, err := Run(prog, d)
-		if after, aerr := Run(AskingAlso(prog, 0, []uint32{^nr}, 0), d); err == nil && (aerr != nil || after != before) {
+		if after, aerr := Run(AskingAlso(prog, 0, []Asked{{NR: ^nr}}, 0), d); err == nil && (aerr != nil || after != before) {
 			t.Errorf("%#x %v, before %#x", after, aerr, before)
 		}
 	})

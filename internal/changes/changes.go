@@ -69,7 +69,14 @@ var ErrTooMany = fmt.Errorf("more than %d names were changed", MaxChanges)
 // returns is sorted by path, what is deleted before what has its place. Neither may be changed by the sandbox meanwhile; lower may by others.
 func Find(ctx context.Context, upper, lower *os.File, applied *Applied) ([]Change, error) {
 	f := &finder{ctx: ctx, upper: int(upper.Fd()), lower: int(lower.Fd()), applied: applied}
-	if err := f.folder(".", true, false); err != nil {
+	top, err := stat(f.upper, ".")
+	if err != nil {
+		return nil, err
+	}
+	if top.Mask&unix.STATX_BTIME != 0 {
+		f.born = top.Btime
+	}
+	if err := f.folder(".", true, nil); err != nil {
 		return nil, err
 	}
 	if err := f.renames(); err != nil {
@@ -86,7 +93,9 @@ type finder struct {
 	ctx          context.Context
 	upper, lower int
 	applied      *Applied
-	found        []Change
+	// born is when the sandbox got its upper folder; zero where the file system does not tell.
+	born  unix.StatxTimestamp
+	found []Change
 }
 
 func (f *finder) add(c Change) error {
@@ -97,9 +106,9 @@ func (f *finder) add(c Change) error {
 	return nil
 }
 
-// folder compares what is in a folder of upper. below says that lower has one of that name, opaque that nothing
-// of it was seen.
-func (f *finder) folder(dir string, below, opaque bool) error {
+// folder compares what is in a folder of upper. below says that lower has one of that name; where nothing of that was seen, opaque is
+// what upper has in its place.
+func (f *finder) folder(dir string, below bool, opaque *unix.Statx_t) error {
 	if err := context.Cause(f.ctx); err != nil {
 		return err
 	}
@@ -112,7 +121,7 @@ func (f *finder) folder(dir string, below, opaque bool) error {
 			return err
 		}
 	}
-	if !below || !opaque {
+	if !below || opaque == nil {
 		return nil
 	}
 	old, err := list(f.lower, dir)
@@ -121,7 +130,7 @@ func (f *finder) folder(dir string, below, opaque bool) error {
 	}
 	for _, name := range old { // hidden by a folder that was removed and made anew
 		if _, found := slices.BinarySearch(names, name); !found {
-			if err := f.removed(path.Join(dir, name), nil); err != nil {
+			if err := f.removed(path.Join(dir, name), dir, opaque); err != nil {
 				return err
 			}
 		}
@@ -130,7 +139,7 @@ func (f *finder) folder(dir string, below, opaque bool) error {
 }
 
 // name compares one name of upper.
-func (f *finder) name(p string, below, opaque bool) error {
+func (f *finder) name(p string, below bool, opaque *unix.Statx_t) error {
 	now, err := stat(f.upper, p)
 	if err != nil {
 		return err
@@ -148,11 +157,11 @@ func (f *finder) name(p string, below, opaque bool) error {
 		if old == nil {
 			return nil // made and removed again
 		}
-		return f.removed(p, now)
+		return f.removed(p, p, now)
 	case kind(now) == unix.S_IFDIR:
 		return f.subfolder(p, now, old, opaque)
 	case old != nil && kind(now) != kind(old):
-		if err := f.removed(p, now); err != nil {
+		if err := f.removed(p, p, now); err != nil {
 			return err
 		}
 		old = nil
@@ -172,44 +181,54 @@ func (f *finder) name(p string, below, opaque bool) error {
 				return nil // copied up, and as it was
 			}
 		}
-		c.Conflict = f.meanwhile(old, now)
+		if c.since, c.Conflict, err = f.meanwhile(old, p, now); err != nil {
+			return err
+		}
 	}
 	return f.add(c)
 }
 
 // subfolder compares a folder of upper.
-func (f *finder) subfolder(p string, now, old *unix.Statx_t, opaque bool) error {
+func (f *finder) subfolder(p string, now, old *unix.Statx_t, opaque *unix.Statx_t) error {
 	switch {
 	case old == nil:
 		if err := f.add(Change{Path: p, Kind: Added, Type: "d", Mode: permissions(now)}); err != nil {
 			return err
 		}
-		return f.folder(p, false, false)
+		return f.folder(p, false, nil)
 	case kind(old) != unix.S_IFDIR:
-		if err := f.removed(p, now); err != nil {
+		if err := f.removed(p, p, now); err != nil {
 			return err
 		}
 		if err := f.add(Change{Path: p, Kind: Added, Type: "d", Mode: permissions(now)}); err != nil {
 			return err
 		}
-		return f.folder(p, false, false)
+		return f.folder(p, false, nil)
 	}
 	if now.Mode&0o777 != old.Mode&0o777 {
-		if err := f.add(Change{Path: p, Kind: Modified, Type: "d", Mode: permissions(now), Conflict: ""}); err != nil {
+		// Whether somebody has changed the mode or what is in it meanwhile, a folder does not tell.
+		_, conflict, err := f.meanwhile(old, p, now)
+		if err != nil {
+			return err
+		}
+		if err := f.add(Change{Path: p, Kind: Modified, Type: "d", Mode: permissions(now), Conflict: conflict}); err != nil {
 			return err
 		}
 	}
-	if !opaque {
-		var err error
-		if opaque, err = isOpaque(f.upper, p); err != nil {
+	if opaque == nil {
+		is, err := isOpaque(f.upper, p)
+		if err != nil {
 			return err
+		}
+		if is {
+			opaque = now
 		}
 	}
 	return f.folder(p, true, opaque)
 }
 
-// removed notes that a name of lower is gone, by what has its place in upper; nil is a folder above it.
-func (f *finder) removed(p string, by *unix.Statx_t) error {
+// removed notes that a name of lower is gone, by what upper has at a path: in its place, or a folder above it.
+func (f *finder) removed(p, at string, by *unix.Statx_t) error {
 	old, err := stat(f.lower, p)
 	if errors.Is(err, unix.ENOENT) {
 		return nil // somebody else has removed it, too
@@ -217,23 +236,23 @@ func (f *finder) removed(p string, by *unix.Statx_t) error {
 	if err != nil {
 		return err
 	}
-	c := Change{Path: p, Kind: Deleted, Type: letter(old)}
+	c := Change{Path: p, Kind: Deleted, Type: letter(old), changed: by.Ctime}
 	if kind(old) == unix.S_IFREG {
 		c.Size = int64(old.Size)
 	}
-	if by != nil {
-		c.changed, c.since = by.Ctime, by.Btime
-		if c.Conflict = f.meanwhile(old, by); c.Conflict == "" && kind(old) == unix.S_IFDIR {
-			if c.Conflict, err = f.below(p, by); err != nil {
-				return err
-			}
+	if c.since, c.Conflict, err = f.meanwhile(old, at, by); err != nil {
+		return err
+	}
+	if c.Conflict == "" && kind(old) == unix.S_IFDIR {
+		if c.Conflict, err = f.below(p, at, by); err != nil {
+			return err
 		}
 	}
 	return f.add(c)
 }
 
-// below looks for something in a folder of lower that was changed after by was made.
-func (f *finder) below(dir string, by *unix.Statx_t) (string, error) {
+// below looks for something in a folder of lower that was changed after by was made, which upper has at a path.
+func (f *finder) below(dir, at string, by *unix.Statx_t) (string, error) {
 	if err := context.Cause(f.ctx); err != nil {
 		return "", err
 	}
@@ -250,11 +269,13 @@ func (f *finder) below(dir string, by *unix.Statx_t) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if why := f.meanwhile(st, by); why != "" {
+		if _, why, err := f.meanwhile(st, at, by); err != nil {
+			return "", err
+		} else if why != "" {
 			return p + ": " + why, nil
 		}
 		if kind(st) == unix.S_IFDIR {
-			if why, err := f.below(p, by); why != "" || err != nil {
+			if why, err := f.below(p, at, by); why != "" || err != nil {
 				return why, err
 			}
 		}
@@ -262,16 +283,30 @@ func (f *finder) below(dir string, by *unix.Statx_t) (string, error) {
 	return "", nil
 }
 
-// meanwhile says whether the folder's own file was changed after the sandbox's came into being, which is when the overlay
-// copied it, or put something in its place. The change time of a file on the host is nobody's to choose.
-func (f *finder) meanwhile(old, by *unix.Statx_t) string {
-	if by.Mask&unix.STATX_BTIME == 0 {
-		return "the file system does not tell whether it was changed meanwhile"
+// meanwhile says whether the folder's own file was changed after the sandbox has touched it by what upper has at a path, and since
+// when that counts. The change time of a file on the host is nobody's to choose.
+func (f *finder) meanwhile(old *unix.Statx_t, at string, by *unix.Statx_t) (since unix.StatxTimestamp, conflict string, err error) {
+	if by.Mask&unix.STATX_BTIME == 0 || f.born == (unix.StatxTimestamp{}) {
+		return by.Btime, "the file system does not tell whether it was changed meanwhile", nil
 	}
-	if later(old.Ctime, by.Btime) && !f.applied.has(old) {
-		return "it was changed meanwhile"
+	// What the overlay has copied is as old as the copy, and a whiteout as the removal. What was made anew says nothing of when the
+	// sandbox has seen the file last: it may have made it many times, by renaming, as editors do.
+	copied := isWhiteout(by)
+	if !copied {
+		if copied, err = isCopied(f.upper, at, by); err != nil {
+			return since, "", err
+		}
 	}
-	return ""
+	switch {
+	case copied:
+		since, conflict = by.Btime, "it was changed meanwhile"
+	default:
+		since, conflict = f.born, "it was changed since the sandbox was made, which has put another in its place"
+	}
+	if !later(old.Ctime, since) || f.applied.has(old) {
+		conflict = ""
+	}
+	return since, conflict, nil
 }
 
 func later(a, b unix.StatxTimestamp) bool {
@@ -375,6 +410,23 @@ func isOpaque(dir int, p string) (bool, error) {
 		return false, nil
 	}
 	return err == nil && n == 1 && value[0] == 'y', err
+}
+
+// isCopied: overlayfs marks what it has copied from lower.
+func isCopied(dir int, p string, st *unix.Statx_t) (bool, error) {
+	if k := kind(st); k != unix.S_IFREG && k != unix.S_IFDIR {
+		return false, nil // has no such attributes
+	}
+	fd, err := sys.OpenBeneath(dir, p, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false, &os.PathError{Op: "open", Path: p, Err: err}
+	}
+	defer unix.Close(fd)
+	_, err = unix.Fgetxattr(fd, "user.overlay.origin", nil)
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EOPNOTSUPP) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func letter(st *unix.Statx_t) string {

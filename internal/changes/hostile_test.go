@@ -2,7 +2,9 @@ package changes
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,33 +81,113 @@ func TestApplyMeanwhile(t *testing.T) {
 	}
 }
 
-// TestApplyConflicts is all that a sandbox can do to a name, by all that somebody else can.
+// TestApplyConflicts is all that a sandbox can do to a name, by all that somebody else can do then.
 func TestApplyConflicts(t *testing.T) {
-	inside := map[string]string{"modified": "echo mine >>a", "created": "echo mine >n", "deleted": "rm a"}
+	inside := map[string]string{
+		"modify": "echo mine >>a", "rewrite": "echo mine >t; mv t a", "create": "echo mine >n", "delete": "rm a", "rename": "mv a b", "link": "ln -sf x a",
+		"folder": "rm a; mkdir a; echo mine >a/f", "chmod": "chmod 600 a", "empty": "rm -r d; mkdir d", "remove": "rm -r d", "file": "rm -r d; echo mine >d", "chmod folder": "chmod 700 d",
+	}
 	outside := map[string]string{
-		"unchanged": "true", "modified": "echo yours >>a", "created": "echo yours >n", "replaced": "echo yours >t; mv t a", "deleted": "rm a",
+		"nothing": "true", "modify": "echo yours >>a", "rewrite": "echo yours >t; mv t a", "delete": "rm a", "create": "echo yours >n", "create b": "echo yours >b",
+		"link": "ln -sf yours a", "folder": "rm a; mkdir a; echo yours >a/g", "chmod": "chmod 640 a",
+		"modify below": "echo yours >>d/c", "create below": "echo yours >d/new", "chmod folder": "chmod 711 d",
 	}
 	// What somebody else has removed comes back, where the sandbox has changed it: nothing of his is lost.
-	conflicts := map[string]bool{
-		"modified modified": true, "modified replaced": true, "created created": true, "deleted modified": true, "deleted replaced": true,
+	touched := []string{"modify", "rewrite", "link", "folder", "chmod"}
+	below := []string{"modify below", "create below", "chmod folder"}
+	conflicts := map[string][]string{
+		"modify": touched, "rewrite": touched, "create": {"create"}, "delete": touched, "rename": append([]string{"create b"}, touched...), "link": touched,
+		"folder": touched, "chmod": touched, "empty": below, "remove": below, "file": below, "chmod folder": below[1:],
 	}
 	for in, a := range inside {
 		for out, b := range outside {
-			o := mounted(t, "echo a >a; chmod 644 a")
+			o := mounted(t, "echo a >a; chmod 644 a; mkdir -m 755 d; echo c >d/c")
 			o.sh(o.merged, a)
 			<-time.After(10 * time.Millisecond)
 			o.sh(o.lower, b)
-			before := tree(t, o.lower)
-			_, failed := o.apply(false)
-			if want := conflicts[in+" "+out]; want != (len(failed) == 1 && failed[0].Conflict) || !want && len(failed) > 0 {
-				t.Errorf("%s inside, %s outside: %+v", in, out, failed)
-			} else if want && tree(t, o.lower) != before {
+			want := slices.Contains(conflicts[in], out)
+			var before, mine string
+			if want {
+				before, mine = tree(t, o.lower), yours(t, o.lower)
+			}
+			done, failed := o.apply(false)
+			hit := slices.ContainsFunc(failed, func(f Failure) bool { return f.Conflict })
+			if want != hit || !hit && len(failed) > 0 {
+				t.Errorf("%s inside, %s outside: %v, %+v", in, out, done, failed)
+			} else if want && len(done) == 0 && tree(t, o.lower) != before {
 				t.Errorf("%s inside, %s outside: touched", in, out)
+			}
+			if want {
+				if got := yours(t, o.lower); got != mine {
+					t.Errorf("%s inside, %s outside: lost %q, there is %q; %v, %+v", in, out, mine, got, done, failed)
+				}
 			}
 			if _, failed := o.apply(true); len(failed) > 0 {
 				t.Errorf("%s inside, %s outside, by force: %+v", in, out, failed)
 			}
+			if left := o.find(); left != "" {
+				t.Errorf("%s inside, %s outside, by force: left\n%s", in, out, left)
+			}
+			// The same by both is nothing to bring.
+			if in == out || out == "nothing" {
+				o := mounted(t, "echo a >a; chmod 644 a; mkdir -m 755 d; echo c >d/c")
+				o.sh(o.merged, a)
+				o.sh(o.lower, a)
+				if found := o.find(); found != "" {
+					t.Errorf("%s by both: %s", in, found)
+				}
+			}
 		}
+	}
+}
+
+// yours are the files and links in a folder that hold what somebody else has written.
+func yours(t *testing.T, dir string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-euc", `grep -rl yours . | sort; find . -lname yours`)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestApplyBetween: what somebody else changes between two changes of the sandbox's is not lost either, though the second may make
+// a file anew; what the sandbox has seen before it changed it is none of that.
+func TestApplyBetween(t *testing.T) {
+	rewrite := "echo mine >>t; mv t a"
+	for name, test := range map[string]struct {
+		first, second string
+		conflict      bool
+	}{
+		"in place":          {"echo mine >>a", "echo mine >>a", true},
+		"made anew":         {rewrite, rewrite, true},
+		"removed, made":     {"rm a", "echo mine >a", true},
+		"removed, a folder": {"rm a", "mkdir a", true},
+		"seen":              {"true", "echo mine >>a", false},
+		"seen, removed":     {"true", "rm a", false},
+	} {
+		o := mounted(t, "echo a >a; chmod 644 a")
+		o.sh(o.merged, test.first)
+		<-time.After(10 * time.Millisecond)
+		o.sh(o.lower, "echo yours >>a")
+		<-time.After(10 * time.Millisecond)
+		o.sh(o.merged, test.second)
+		_, failed := o.apply(false)
+		if got := len(failed) > 0; got != test.conflict {
+			t.Errorf("%s: %+v", name, failed)
+		}
+	}
+	// A folder that was emptied, and made anew later.
+	o := mounted(t, "mkdir d; echo c >d/c")
+	o.sh(o.merged, "rm -r d")
+	<-time.After(10 * time.Millisecond)
+	o.sh(o.lower, "echo yours >d/new")
+	<-time.After(10 * time.Millisecond)
+	o.sh(o.merged, "mkdir d")
+	if _, failed := o.apply(false); len(failed) != 1 || !failed[0].Conflict {
+		t.Errorf("a folder made anew: %+v", failed)
 	}
 }
 

@@ -56,7 +56,7 @@ func (f *finder) renames() error {
 		}
 	}
 	for i, c := range f.found {
-		if c.Type != "-" || c.Size == 0 || c.Kind != Added && c.Kind != Deleted || c.Kind == Deleted && taken[c.Path] {
+		if c.Type != "-" || c.Size == 0 || !c.made() && c.Kind != Deleted || c.Kind == Deleted && taken[c.Path] {
 			continue
 		}
 		p := bySize[c.Size]
@@ -91,6 +91,10 @@ func (f *finder) renames() error {
 	return nil
 }
 
+// made says that a name may be another's new one: also where somebody else has taken it meanwhile, so that the old one is not
+// removed while the new one is left out.
+func (c *Change) made() bool { return c.Kind == Added || c.Kind == Modified && c.Conflict != "" }
+
 // maxCompared bounds, of one size, how many pairs of files are compared.
 const maxCompared = 64
 
@@ -99,7 +103,7 @@ func (f *finder) rename(gone int, made []int, drop map[int]bool) error {
 	old := &f.found[gone]
 	for _, i := range made {
 		c := &f.found[i]
-		if c.Kind != Added {
+		if !c.made() {
 			continue // it has another's name
 		}
 		same, err := f.sameContent(f.upper, c.Path, f.lower, old.Path)
@@ -107,7 +111,7 @@ func (f *finder) rename(gone int, made []int, drop map[int]bool) error {
 			return err
 		}
 		if same {
-			c.Kind, c.From, drop[gone] = Renamed, old.Path, true
+			c.Kind, c.From, c.since, drop[gone] = Renamed, old.Path, old.since, true
 			if c.Conflict == "" {
 				c.Conflict = old.Conflict
 			}

@@ -22,7 +22,9 @@ func (o *Sources) Open(s *api.Spec) error {
 		if err != nil {
 			return OnField(err, "workspace")
 		}
-		s.Workspace = &api.Workspace{Path: path, Mode: w.Mode, FD: &i, Guard: w.Guard, Unguarded: w.Unguarded}
+		opened := *w
+		opened.Path, opened.FD = path, &i
+		s.Workspace = &opened
 	}
 	mounts := make([]api.Mount, len(s.Mounts))
 	for n, m := range s.Mounts {

@@ -156,7 +156,12 @@ func (p *parser) git() error {
 	var h header
 	rest := strings.TrimSuffix(strings.TrimPrefix(p.peek(0), "diff --git "), "\r")
 	if n := len(rest); n%2 == 1 && rest[n/2] == ' ' && cutFirst(rest[:n/2]) == cutFirst(rest[n/2+1:]) {
-		h.old, h.new = rest[:n/2], rest[n/2+1:]
+		var errOld, errNew error
+		h.old, errOld = unquote(rest[:n/2])
+		h.new, errNew = unquote(rest[n/2+1:])
+		if err := errors.Join(errOld, errNew); err != nil {
+			return err
+		}
 	}
 	for p.at++; p.more(); p.at++ {
 		l := strings.TrimSuffix(p.peek(0), "\r")

@@ -1,11 +1,17 @@
 package patch
 
 import (
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 func applyAll(t *testing.T, text string, files map[string]string) (map[string]string, Fit, error) {
@@ -37,10 +43,7 @@ func applyAll(t *testing.T, text string, files map[string]string) (map[string]st
 
 // TestAgainstGit: what git diff writes of random changes makes the one file of the other.
 func TestAgainstGit(t *testing.T) {
-	git, err := exec.LookPath("git")
-	if err != nil {
-		t.Skip("no git to compare with")
-	}
+	git := needsGit(t)
 	random, dir := rand.New(rand.NewPCG(5, 6)), t.TempDir()
 	text := func() string {
 		var b strings.Builder
@@ -72,6 +75,115 @@ func TestAgainstGit(t *testing.T) {
 			t.Fatalf("%q to %q: %q, %+v, %v\n%s", old, want, got["old"], fit, err, d)
 		}
 	}
+}
+
+func needsGit(t *testing.T) string {
+	t.Helper()
+	git, err := exec.LookPath("git")
+	if err != nil {
+		testenv.Require(t, probe.Check{Name: "git", Status: probe.No, Detail: err.Error(), Remedy: "make deps"})
+	}
+	return git
+}
+
+// TestTreesAgainstGit: what git diff writes of random trees, with files that are added, removed, moved and both moved and changed, with odd
+// names, at any width of context, makes the one tree of the other; and back.
+func TestTreesAgainstGit(t *testing.T) {
+	git, random := needsGit(t), rand.New(rand.NewPCG(7, 8))
+	names := []string{"a", "b c", "d/e", "d/f.txt", "\"q\"", "tab\there", "ümlaut", "g/h/i", "-x", "line\nbreak", "back\\slash", "a -> b"}
+	text := func(n int) string {
+		var b strings.Builder
+		for range n {
+			b.WriteString([]string{"one\n", "two\n", "\n", "--- a/a\n", "+++ b/a\n", "@@ -1 +1 @@\n", "diff --git a/x b/x\n", "\\ No newline at end of file\n", "*** End Patch\n"}[random.IntN(9)])
+		}
+		if random.IntN(4) == 0 {
+			b.WriteString("end")
+		}
+		return b.String()
+	}
+	for round := range 60 {
+		old := map[string]string{}
+		for _, i := range random.Perm(len(names))[:1+random.IntN(6)] {
+			old[names[i]] = text(1 + random.IntN(40))
+		}
+		made := maps.Clone(old)
+		for range 1 + random.IntN(5) {
+			at, to := names[random.IntN(len(names))], names[random.IntN(len(names))]
+			content, there := made[at]
+			switch random.IntN(4) {
+			case 0:
+				made[at] = text(random.IntN(10))
+			case 1:
+				delete(made, at)
+			case 2:
+				if lines := strings.SplitAfter(content, "\n"); there { // some lines more, some less
+					k := random.IntN(len(lines))
+					made[at] = strings.Join(lines[:k], "") + text(random.IntN(3)) + strings.Join(lines[min(len(lines), k+random.IntN(3)):], "")
+				}
+			default:
+				if there {
+					delete(made, at)
+					made[to] = content
+				}
+			}
+		}
+		dir := t.TempDir()
+		for side, files := range map[string]map[string]string{"old": old, "new": made} {
+			if err := os.MkdirAll(filepath.Join(dir, side), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for name, content := range files {
+				path := filepath.Join(dir, side, name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, way := range []struct {
+			from, to string
+			a, b     map[string]string
+		}{{"old", "new", old, made}, {"new", "old", made, old}} {
+			d := treeDiff(t, git, dir, way.from, way.to, random.IntN(5))
+			if d == "" {
+				continue
+			}
+			got, fit, err := applyAll(t, d, maps.Clone(way.a))
+			if err != nil || !maps.Equal(got, way.b) || fit != (Fit{}) {
+				t.Fatalf("round %d, %s to %s: %+v, %v\n%s\nhas  %q\ngot  %q\nwant %q", round, way.from, way.to, fit, err, d, way.a, got, way.b)
+			}
+		}
+	}
+}
+
+// treeDiff is git's, between two trees that it keeps itself, as between two commits.
+func treeDiff(t *testing.T, git, dir, from, to string, context int) string {
+	t.Helper()
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(git, append([]string{"-c", "core.autocrlf=false"}, args...)...)
+		cmd.Dir = dir
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_DIR=" + dir + "/git", "GIT_CONFIG_NOSYSTEM=1"}
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		return strings.TrimSuffix(string(out), "\n")
+	}
+	run("init", "-q")
+	var trees []string
+	for _, side := range []string{from, to} {
+		run("--work-tree="+side, "read-tree", "--empty")
+		run("--work-tree="+side, "add", "-A", "-f", ".")
+		trees = append(trees, run("write-tree"))
+	}
+	out := run("diff", "--find-renames=30%", "-U"+strconv.Itoa(context), trees[0], trees[1])
+	if out != "" {
+		out += "\n"
+	}
+	return out
 }
 
 func TestForms(t *testing.T) {

@@ -29,6 +29,12 @@ func OpenInRoot(dirfd int, path string, flags int, mode uint32) (int, error) {
 	return openat2(dirfd, path, flags, mode, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
 }
 
+// OpenPlain opens a path without following any symlink, not even in the middle; it may cross
+// mounts. The caller owns the fd, which is close-on-exec. ELOOP is the error for a symlink.
+func OpenPlain(path string, flags int) (int, error) {
+	return openat2(unix.AT_FDCWD, path, flags, 0, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+}
+
 func openat2(dirfd int, path string, flags int, mode uint32, resolve uint64) (int, error) {
 	how := unix.OpenHow{
 		Flags:   uint64(flags) | unix.O_CLOEXEC,

@@ -47,7 +47,7 @@ func Learn(p api.NetPolicy, wanted []api.NetTarget) api.NetPolicy {
 	web := map[string]uint8{} // bit 0 is port 80, bit 1 port 443
 	for _, t := range wanted {
 		address, err := netip.ParseAddr(t.Address)
-		if err == nil {
+		if err == nil && HostAddresses(t.Name) == nil {
 			if text, _ := r.blockCIDRs.find(address.Unmap().WithZone("")); text != "" {
 				continue
 			}
@@ -60,6 +60,8 @@ func Learn(p api.NetPolicy, wanted []api.NetTarget) api.NetPolicy {
 			continue
 		}
 		switch {
+		case HostAddresses(name) != nil:
+			learned.Allow = append(learned.Allow, target(api.HostName, t.Port))
 		case t.Proto == TCP && t.Port == 80:
 			web[name] |= 1
 		case t.Proto == TCP && t.Port == 443:

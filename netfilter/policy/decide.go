@@ -3,6 +3,7 @@ package policy
 import (
 	"iter"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,9 @@ func (r *Rules) Name(name string) Decision {
 			return Decision{Allow: true, Rule: t.first.text, Why: "the policy allows " + name}
 		}
 	}
+	if name == api.HostName && r.mode != api.NetLearn {
+		return Decision{Rule: hostService, Why: "no entry of allow names a port of this host", HowToAllow: "--allow host:PORT"}
+	}
 	if r.open || r.mode == api.NetLearn {
 		return Decision{Allow: true, Rule: "mode " + string(r.mode), Why: "nothing blocks " + name}
 	}
@@ -39,6 +43,9 @@ func (r *Rules) Connect(name string, proto Proto, port uint16) Decision {
 	}
 	if b := r.blocked(name, proto, port); b != nil {
 		return block(b, name)
+	}
+	if name == api.HostName {
+		return r.host(proto, port)
 	}
 	known := false
 	for t := range r.tables(name) {
@@ -60,6 +67,31 @@ func (r *Rules) Connect(name string, proto Proto, port uint16) Decision {
 			Why: "allow has " + name + ", but not " + strings.ToUpper(string(proto)) + " port " + strconv.Itoa(int(port))}
 	}
 	return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port), Why: "no entry of allow matches " + name}
+}
+
+// hostService is the rule that no service of the host is reached but those that entries name, in any mode.
+const hostService = "host service"
+
+// host decides about a port of the host's loopback.
+func (r *Rules) host(proto Proto, port uint16) Decision {
+	if z := r.names[api.HostName]; z != nil {
+		if a := z.self.allow[endpoint{proto, port}]; a != nil {
+			return Decision{Allow: true, Rule: a.text, Why: "the policy allows this service of the host"}
+		}
+	}
+	d := Decision{Rule: hostService, Why: "no entry of allow names " + strings.ToUpper(string(proto)) + " port " + strconv.Itoa(int(port)) + " of this host"}
+	if proto == TCP && port != 0 {
+		d.HowToAllow = "--allow " + target(api.HostName, port)
+	}
+	return d
+}
+
+// HostAddresses are where services of the host are looked for, in order. nil: name is another's.
+func HostAddresses(name string) []netip.Addr {
+	if name != api.HostName && name != api.HostAlias {
+		return nil
+	}
+	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 }
 
 // Host decides about the name in a stream whose check is CheckBlock: is it blocked?
@@ -104,6 +136,9 @@ func (r *Rules) Literal(a netip.Addr, proto Proto, port uint16) Decision {
 // is one of the host's interfaces'.
 func (r *Rules) Dial(name string, a netip.Addr, port uint16, own func(netip.Addr) bool) Decision {
 	a = a.Unmap().WithZone("")
+	if HostAddresses(name) != nil {
+		return r.dialHost(a, port)
+	}
 	d, refused := r.address(a)
 	// Services of the host that listen on all of its addresses are not meant by who
 	// allows the network that the host is in: its address must be named by itself.
@@ -120,6 +155,17 @@ func (r *Rules) Dial(name string, a netip.Addr, port uint16, own func(netip.Addr
 		d.Why = name + " has the address " + a.String() + ": " + d.Why
 	}
 	return d
+}
+
+// dialHost is Dial for a service of the host: on the two addresses that are meant, unless they are blocked.
+func (r *Rules) dialHost(a netip.Addr, port uint16) Decision {
+	if text, _ := r.blockCIDRs.find(a); text != "" {
+		return Decision{Rule: "block_cidrs " + text, Why: "the policy blocks " + a.String(), HowToAllow: "leave out --block-cidr " + text}
+	}
+	if !slices.Contains(HostAddresses(api.HostName), a) {
+		return Decision{Rule: hostService, Why: a.String() + " is not this host's loopback"}
+	}
+	return r.host(TCP, port)
 }
 
 // passes is the decision of mode open.
@@ -143,6 +189,9 @@ func (r *Rules) enter(s string) (string, *Decision) {
 	}
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return "", &Decision{Rule: "not a name", Why: name + " is the sandbox itself (RFC 6761)"}
+	}
+	if name == api.HostAlias {
+		name = api.HostName
 	}
 	return name, nil
 }

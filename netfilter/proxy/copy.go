@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +26,7 @@ func (f *flow) copyDown(head []byte) {
 				return
 			}
 		}
-		if err := f.p.copy(f.client, f.server, &f.counts.down, unlimited); err != nil {
+		if err := f.p.buffers.copy(f.client, f.server, &f.counts.down, unlimited); err != nil {
 			f.abort()
 		}
 	}()
@@ -47,7 +48,7 @@ func (f *flow) copyDownEarly() (quiet func()) {
 		if !begun {
 			return
 		}
-		if err != nil || f.p.copy(f.client, f.server, &f.counts.down, unlimited) != nil {
+		if err != nil || f.p.buffers.copy(f.client, f.server, &f.counts.down, unlimited) != nil {
 			f.abort()
 		}
 	}()
@@ -88,7 +89,7 @@ func (f *flow) copyUp(in *window) error {
 		}
 		in.release()
 	}
-	return f.p.copy(f.server, f.client, &f.counts.up, unlimited)
+	return f.p.buffers.copy(f.server, f.client, &f.counts.up, unlimited)
 }
 
 const (
@@ -101,6 +102,13 @@ const (
 	bulkUntil = 8
 )
 
+// duplex is a connection of TCP or of the Unix domain.
+type duplex interface {
+	net.Conn
+	syscall.Conn
+	CloseWrite() error
+}
+
 // unlimited is more than any stream carries.
 const unlimited = math.MaxUint64
 
@@ -112,9 +120,9 @@ const unlimited = math.MaxUint64
 // once these are gone, every pipe of the daemon has two pages, and splicing costs four
 // times as much. Here buffers and pipes are taken when there is something to read, and
 // only streams that carry much get a pipe, of which there are few.
-func (p *Proxy) copy(dst, src *net.TCPConn, count *atomic.Uint64, left uint64) error {
+func (b *buffers) copy(dst, src duplex, count *atomic.Uint64, left uint64) error {
 	toEnd := left == unlimited
-	r, err := newReceiver(src, p.buffers.take, p.buffers.put)
+	r, err := newReceiver(src, b.take, b.put)
 	if err != nil {
 		return err
 	}
@@ -147,7 +155,7 @@ func (p *Proxy) copy(dst, src *net.TCPConn, count *atomic.Uint64, left uint64) e
 		count.Add(uint64(n))
 		left -= uint64(n)
 		_, err = dst.Write(buf[:n])
-		p.buffers.put(buf)
+		b.put(buf)
 		if err != nil {
 			return err
 		}
@@ -171,7 +179,7 @@ type rawConn interface {
 	Write(func(fd uintptr) bool) error
 }
 
-func newSplicer(dst, src *net.TCPConn) (*splicer, error) {
+func newSplicer(dst, src duplex) (*splicer, error) {
 	d, err := dst.SyscallConn()
 	if err != nil {
 		return nil, err

@@ -50,6 +50,9 @@ func (p *Proxy) connect(ctx context.Context, rules *policy.Rules, network, name 
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Limits.DialTime)
 	defer cancel()
+	if addrs := policy.HostAddresses(name); addrs != nil {
+		return inTurn(ctx, d, network, addrs, dst.Port())
+	}
 	name += "." // in full, so that the host's search domains make no other name of it
 	addrs, err := p.lookups.Lookup(ctx, name)
 	if err != nil {

@@ -280,7 +280,7 @@ func (x *exchange) bytes(n uint64) error {
 			if err := x.flush(); err != nil {
 				return err
 			}
-			return x.p.copy(x.server, x.client, &x.counts.up, n)
+			return x.p.buffers.copy(x.server, x.client, &x.counts.up, n)
 		}
 		if x.in.len() == 0 {
 			if err := x.fill(); err != nil {

@@ -77,7 +77,9 @@ func (h *held) atOnce(l *loop) bool {
 // then the socket is f.early, for the server may have accepted what must not be a second connection.
 func (f *flow) dialHere(rules *policy.Rules) (fd int, to netip.Addr) {
 	to = f.dst.Addr()
-	if f.name != "" {
+	if addrs := policy.HostAddresses(f.name); addrs != nil {
+		to = addrs[0]
+	} else if f.name != "" {
 		to = f.p.lookups.Known(f.name + ".")
 	}
 	if !to.Is4() || !to.IsLoopback() && !f.p.Own(to) || !rules.Dial(f.name, to, f.dst.Port(), f.p.Own).Allow {

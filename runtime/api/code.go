@@ -19,8 +19,8 @@ type CodeParams struct {
 	// language's default one. Fresh runs the code in an interpreter of its own, as do the languages that have no contexts.
 	Context string `json:"context,omitempty"`
 	Fresh   bool   `json:"fresh,omitempty"`
-	// AllowedImports, of python, are the modules that the code may import; empty means all. The interpreter checks them: a rule
-	// for honest code, and no wall.
+	// AllowedImports, of python, are the modules that the code may import; empty means all. A scan checks them before anything runs,
+	// and the interpreter meanwhile: a rule for honest code, and no wall.
 	AllowedImports []string          `json:"allowed_imports,omitempty"`
 	Env            map[string]string `json:"env,omitempty"`       // of a fresh interpreter
 	Cwd            string            `json:"cwd,omitempty"`       // of a fresh interpreter; default: the sandbox's workdir
@@ -63,6 +63,9 @@ func (p *CodeParams) Validate() error {
 		return invalid("timeout_s", "%v is not possible", p.TimeoutS).WithHint("use more than 0 and at most %d", MaxCodeTimeoutS)
 	case p.OutputBytes < 0 || p.OutputBytes > DefaultOutputBytes:
 		return invalid("output_bytes", "%d is not possible", p.OutputBytes).WithHint("use 1 to %d", DefaultOutputBytes)
+	}
+	if err := checkImports(p.AllowedImports); err != nil {
+		return err
 	}
 	return checkUser("user", p.User)
 }

@@ -23,6 +23,7 @@ const (
 	EventLimitHit      EventKind = "limit.hit"           // LimitEvent
 	EventNetworkDenied EventKind = "network.denied"      // DeniedEvent
 	EventSyscallDenied EventKind = "syscall.denied"      // SyscallEvent
+	EventPortOpened    EventKind = "port.opened"         // PortEvent
 	EventFileDenied    EventKind = "file.denied"         // FileEvent
 	EventToolCall      EventKind = "tool.call"           // ToolCallEvent
 	EventToolMessage   EventKind = "tool.message"        // ToolMessageEvent
@@ -38,7 +39,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

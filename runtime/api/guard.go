@@ -17,6 +17,20 @@ var GuardedNames = []string{
 	".mcp.json", ".claude", ".cursor", // agents: servers to start, hooks
 }
 
+// GuardNew is what is done about guarded names that are not there when a sandbox is made.
+type GuardNew string
+
+// GuardTell lets them be made, and tells of them (Unguarded). GuardRefuse refuses that, by EROFS: PID 1 makes names in the
+// workspace in the commands' place, which costs some 30 µs for each name that is made, anywhere; programs inside can not use
+// Landlock themselves; and the kernel needs it (Linux 6.2).
+const (
+	GuardTell   GuardNew = "tell"
+	GuardRefuse GuardNew = "refuse"
+)
+
+// RefusesNew reports whether guarded names that are not there can not be made. w may be nil.
+func (w *Workspace) RefusesNew() bool { return len(w.Guarded()) > 0 && w.GuardNew == GuardRefuse }
+
 // AllNames in Workspace.Unguarded is every name.
 const AllNames = "*"
 
@@ -31,7 +45,8 @@ func (w *Workspace) Guarded() []string {
 	}
 	var names []string
 	for _, name := range append(slices.Clone(GuardedNames), w.Guard...) {
-		if !slices.Contains(w.Unguarded, AllNames) && !slices.Contains(w.Unguarded, name) {
+		free := func(u string) bool { return u == AllNames || u == name || strings.HasPrefix(name, u+"/") }
+		if !slices.ContainsFunc(w.Unguarded, free) {
 			names = append(names, name)
 		}
 	}
@@ -42,8 +57,26 @@ func (w *Workspace) Guarded() []string {
 	return slices.Compact(names)
 }
 
+// checkGuardNew is about what a guard of names that are not there takes.
+func checkGuardNew(s *Spec) error {
+	const field = "workspace.guard_new"
+	switch {
+	case !s.Workspace.RefusesNew():
+	case s.Landlock == LandlockOff:
+		return invalid(field, "refuse takes a Landlock domain, and landlock is off").WithHint("leave landlock out")
+	case s.SeccompProfile != "":
+		return invalid(field, "refuse takes calls of PID 1 that a custom seccomp profile may refuse").WithHint("use a built-in profile, or tell")
+	}
+	return nil
+}
+
 func checkGuard(w *Workspace) error {
-	if len(w.Guard)+len(w.Unguarded) > 0 && w.Mode != ModeRW {
+	switch w.GuardNew {
+	case "", GuardTell, GuardRefuse:
+	default:
+		return invalid("workspace.guard_new", "%q is none of tell, refuse", w.GuardNew)
+	}
+	if (len(w.Guard)+len(w.Unguarded) > 0 || w.GuardNew == GuardRefuse) && w.Mode != ModeRW {
 		return invalid("workspace.guard", "only what a sandbox may write is guarded, and mode %s lets it write nothing of the folder's", w.Mode).
 			WithHint("leave it out, or use mode rw")
 	}
@@ -62,7 +95,8 @@ func checkGuard(w *Workspace) error {
 		}
 	}
 	for _, name := range w.Unguarded {
-		if name != AllNames && !slices.Contains(GuardedNames, name) {
+		some := func(guarded string) bool { return guarded == name || strings.HasPrefix(guarded, name+"/") }
+		if name != AllNames && !slices.ContainsFunc(GuardedNames, some) {
 			return invalid("workspace.unguarded", "%q is not guarded", name).WithHint("guarded are %s", strings.Join(GuardedNames, ", "))
 		}
 	}

@@ -27,9 +27,56 @@ type LifeAction string
 const (
 	LifeRemove LifeAction = "remove" // the default: killed, and its files deleted
 	LifePause  LifeAction = "pause"
-	LifeStop   LifeAction = "stop" // its commands get SIGTERM, and ten seconds later SIGKILL
+	LifeStop   LifeAction = "stop" // sandbox.stop: its commands get SIGTERM, and ten seconds later SIGKILL
 	LifeKill   LifeAction = "kill"
 )
 
 // LifeActions are all of them.
 var LifeActions = []LifeAction{LifePause, LifeStop, LifeKill, LifeRemove}
+
+// StopParams are sandbox.stop's params.
+type StopParams struct {
+	Sandbox string `json:"sandbox"`
+	// TimeoutS is how long commands may take to end after SIGTERM, in seconds; default 10, at most MaxStopS, 0 is none.
+	TimeoutS *float64 `json:"timeout_s,omitempty"`
+}
+
+// MaxStopS is the most that StopParams.TimeoutS may be.
+const MaxStopS = 300
+
+// Ended is what ended with the processes of a sandbox: files are kept, processes are not.
+type Ended struct {
+	Execs    []string `json:"execs"`    // that ran
+	Shells   []string `json:"shells"`   // that were open
+	Contexts []string `json:"contexts"` // of code.run
+	Note     string   `json:"note"`     // for people
+}
+
+// StopResult is sandbox.stop's result.
+type StopResult struct {
+	Sandbox
+	Ended Ended `json:"ended"`
+}
+
+// StartParams are sandbox.start's params.
+type StartParams struct {
+	Sandbox string `json:"sandbox"`
+	// Folders hand over folders of the host's that the sandbox had mounted: by root, whose folders the daemon can not open
+	// itself. Those that are not among them the daemon opens by their paths. Each must be the very folder that it was.
+	Folders []StartFolder `json:"folders,omitempty"`
+	FDs     int           `json:"fds,omitempty"`
+}
+
+// StartFolder is a folder that is handed over.
+type StartFolder struct {
+	Target string `json:"target"` // where the sandbox has it: /workspace, or the target of a mount
+	FD     int    `json:"fd"`     // index in the request's fds; as in Workspace
+}
+
+// Validate refuses impossible times.
+func (p StopParams) Validate() error {
+	if t := p.TimeoutS; t != nil && (*t < 0 || *t > MaxStopS) {
+		return invalid("timeout_s", "%v seconds", *t).WithHint("use 0 to %d", MaxStopS)
+	}
+	return nil
+}

@@ -18,6 +18,13 @@ const (
 	MethodSandboxUpdate = "sandbox.update"
 	MethodSandboxStats  = "sandbox.stats"
 	MethodSandboxProcs  = "sandbox.processes"
+	MethodSandboxStop   = "sandbox.stop"
+	MethodSandboxStart  = "sandbox.start"
+	MethodSandboxFork   = "sandbox.fork"
+	MethodSnapCreate    = "snapshot.create"
+	MethodSnapList      = "snapshot.list"
+	MethodSnapRestore   = "snapshot.restore"
+	MethodSnapRemove    = "snapshot.remove"
 	MethodPoolCreate    = "pool.create"
 	MethodPoolAcquire   = "pool.acquire"
 	MethodPoolRelease   = "pool.release"
@@ -34,10 +41,10 @@ const (
 	MethodVolumeCreate  = "volume.create"
 	MethodVolumeList    = "volume.list"
 	MethodVolumeRemove  = "volume.remove"
-	MethodCodeScan      = "code.scan"
 	MethodCodeRun       = "code.run"
 	MethodCodeContexts  = "code.contexts"
 	MethodCodeEnd       = "code.end_context"
+	MethodCodeScan      = "code.scan"
 	MethodToolsList     = "tools.list"
 	MethodToolsCall     = "tools.call"
 	MethodExecRun       = "exec.run"
@@ -71,6 +78,9 @@ const (
 	MethodNetworkGet    = "network.get"
 	MethodNetworkUpdate = "network.update"
 	MethodNetworkCheck  = "network.check"
+	MethodPortExpose    = "port.expose"
+	MethodPortList      = "port.list"
+	MethodPortClose     = "port.close"
 	MethodEvents        = "events.subscribe"
 	MethodEventsCredit  = "events.credit"
 	MethodEventsEnd     = "events.unsubscribe"
@@ -130,6 +140,13 @@ var Methods = []Method{
 	{MethodSandboxUpdate, "Changes limits of a running sandbox.", UpdateParams{}, Sandbox{}, false},
 	{MethodSandboxStats, "Says what a sandbox uses, and has used, of CPU time, memory, processes and disks.", SandboxParams{}, Stats{}, false},
 	{MethodSandboxProcs, "Lists the processes of a sandbox.", SandboxParams{}, Processes{}, false},
+	{MethodSandboxStop, "Ends the processes of a sandbox and keeps its files and what it is, also beyond the daemon, for sandbox.start.", StopParams{}, StopResult{}, false},
+	{MethodSandboxStart, "Starts a sandbox that was stopped, under its id and name, with its files.", StartParams{}, Sandbox{}, true},
+	{MethodSandboxFork, "Makes sandboxes that go on from the files of another, or of a snapshot, each for itself.", ForkParams{}, Forked{}, true},
+	{MethodSnapCreate, "Keeps what the files of a sandbox are now, and what it is; the sandbox stands still meanwhile.", SnapshotCreateParams{}, Snapshot{}, false},
+	{MethodSnapList, "Lists the caller's snapshots, oldest first.", SnapshotListParams{}, Snapshots{}, false},
+	{MethodSnapRestore, "Gives a sandbox the files that it had when a snapshot was taken of it; its processes end.", SnapshotRestoreParams{}, SnapshotRestored{}, true},
+	{MethodSnapRemove, "Removes a snapshot; what was forked from it goes on.", SnapshotParams{}, Empty{}, false},
 	{MethodPoolCreate, "Makes a pool of sandboxes that wait for whoever asks, and returns when the first does.", PoolCreateParams{}, Pool{}, false},
 	{MethodPoolAcquire, "Takes a sandbox out of a pool; null when none is ready within wait_ms.", AcquireParams{}, &Sandbox{}, false},
 	{MethodPoolRelease, "Destroys a sandbox that was acquired from a pool.", SandboxParams{}, KillResult{}, false},
@@ -146,10 +163,10 @@ var Methods = []Method{
 	{MethodVolumeCreate, "Makes an empty volume, which sandboxes mount by its name and which outlives them.", VolumeParams{}, Volume{}, false},
 	{MethodVolumeList, "Lists the caller's volumes by name.", VolumeListParams{}, Volumes{}, false},
 	{MethodVolumeRemove, "Removes a volume, which no sandbox may have mounted, with all that is in it.", VolumeParams{}, Empty{}, false},
-	{MethodCodeScan, "Looks through code, which is not run, for what reaches beyond the program: a hint, not a wall.", ScanParams{}, ScanResult{}, false},
 	{MethodCodeRun, "Runs a piece of code, in an interpreter that is kept for the next or in one of its own.", CodeParams{}, CodeResult{}, false},
 	{MethodCodeContexts, "Lists the interpreters that are kept in a sandbox.", SandboxParams{}, CodeContexts{}, false},
 	{MethodCodeEnd, "Ends an interpreter that is kept; what it knows is gone.", CodeContextParams{}, Empty{}, false},
+	{MethodCodeScan, "Looks through code for what reaches beyond the program, without running it; a hint, not a wall.", ScanParams{}, ScanResult{}, false},
 	{MethodToolsList, "Lists the tools that a language model can work with, with their schemas.", Empty{}, ToolList{}, false},
 	{MethodToolsCall, "Calls a tool in a sandbox.", ToolCallParams{}, ToolResult{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},
@@ -183,6 +200,9 @@ var Methods = []Method{
 	{MethodNetworkGet, "Says what a sandbox may reach, what it was refused, and in mode learn what it would need.", SandboxParams{}, Network{}, false},
 	{MethodNetworkUpdate, "Changes what a running sandbox may reach, and closes the connections that it may not have any more.", NetUpdateParams{}, Network{}, false},
 	{MethodNetworkCheck, "Says what a policy does with a name, an address or a port, and which rule says so.", NetCheckParams{}, NetVerdict{}, false},
+	{MethodPortExpose, "Lets programs of the host connect to a TCP port in a sandbox, also to a server on its loopback.", PortExposeParams{}, Port{}, true},
+	{MethodPortList, "Lists the ports of one sandbox, or of all, that the host reaches.", PortListParams{}, Ports{}, false},
+	{MethodPortClose, "Ends what is exposed of a port, with its connections.", PortCloseParams{}, Ports{}, false},
 	{MethodEvents, "Sends what happens in the daemon, and what has happened from a number on, in event notifications.", SubscribeParams{}, Subscribed{}, false},
 	{MethodEventsCredit, "Lets a subscription with credit send more events.", EventCreditParams{}, Empty{}, false},
 	{MethodEventsEnd, "Ends a subscription.", SubscriptionParams{}, Empty{}, false},

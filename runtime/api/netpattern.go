@@ -25,6 +25,13 @@ type NetPattern struct {
 	Port  uint16 // 0 without one: in Allow 80 and 443, in Block all
 }
 
+// HostName stands for the loopback of the host that hutch runs on: `host:5432` in Allow lets a sandbox connect to what
+// listens on port 5432 there, and to nothing else of the host's. HostAlias is the same, for programs that want a dot in a name.
+const (
+	HostName  = "host"
+	HostAlias = "host.hutch.internal"
+)
+
 // ParseNetPattern reads a pattern:
 //
 //	[tcp://|udp://] [*.] NAME [:PORT]
@@ -34,6 +41,7 @@ type NetPattern struct {
 //	example.com:8443       this port; the stream must name it
 //	tcp://example.com:5432 this port, any stream
 //	udp://example.com:53   this port, datagrams
+//	host:5432              this port of the host's loopback, any stream
 //
 // In block, a name without a port is blocked on all ports and protocols.
 func ParseNetPattern(s string) (NetPattern, error) {
@@ -91,8 +99,25 @@ func parsePattern(s string) (NetPattern, *problem) {
 	}
 	name, p.Below = strings.CutPrefix(name, "*.")
 	var problem *problem
-	p.Name, problem = cleanName(name)
-	return p, problem
+	if p.Name, problem = cleanName(name); problem != nil || p.Below {
+		return p, problem
+	}
+	return p, p.host()
+}
+
+// host makes p an entry for the host, where it is one.
+func (p *NetPattern) host() *problem {
+	if p.Name == HostAlias {
+		p.Name = HostName
+	}
+	switch {
+	case p.Name != HostName:
+	case p.Proto == UDP:
+		return &problem{"asks for datagrams of this host", "services of the host are reached by TCP: host:PORT"}
+	case p.Port != 0:
+		p.Proto = TCP // whatever it speaks
+	}
+	return nil
 }
 
 func literal(a netip.Addr) *problem {
@@ -106,8 +131,10 @@ func (p *NetPattern) tooBroad() *problem {
 		return &problem{"allows every name there is", "use mode open for that, with what you want to block in block"}
 	case p.Below && !strings.Contains(p.Name, "."):
 		return &problem{"allows every name under a top-level domain, which anybody can register", "name the domains below it, such as *.example." + p.Name}
+	case p.Name == HostName && !p.Below && p.Port == 0:
+		return &problem{"allows every service of this host", "name the port of the one that is meant, such as host:5432"}
 	case p.Name == "localhost" || strings.HasSuffix(p.Name, ".localhost"):
-		return &problem{"is the sandbox itself, in a sandbox", "for a service of the host use a name of the host, and its address in allow_cidrs"}
+		return &problem{"is the sandbox itself, in a sandbox", "a service of this host is host:PORT"}
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ type Denial struct {
 
 // Refusal says who refused what, and to which process.
 type Refusal struct {
-	// By is "ebpf", "proxy", "names", "seccomp", "mount" or "mode"; Errno is what the program saw of it: EACCES, or what
+	// By is "ebpf", "proxy", "names", "seccomp", "mount", "guard" or "mode"; Errno is what the program saw of it: EACCES, or what
 	// its protocol has, as "HTTP 403" or "NXDOMAIN".
 	By    string `json:"by,omitempty"`
 	Errno string `json:"errno,omitempty"`

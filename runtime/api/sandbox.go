@@ -139,7 +139,9 @@ type Workspace struct {
 	// Guard are names beside GuardedNames that a sandbox in mode rw can not write, and Unguarded those
 	// of GuardedNames that it can; AllNames is all of them.
 	Guard     []string `json:"guard,omitempty"`
-	Unguarded []string `json:"unguarded,omitempty"`
+	Unguarded []string `json:"unguarded,omitempty"` // also a folder of some, such as .git
+	// GuardNew is what is done about names of the guard's that are not there; default GuardTell.
+	GuardNew GuardNew `json:"guard_new,omitempty"`
 }
 
 // Mount is a further host folder or file, or a volume.
@@ -222,6 +224,7 @@ type Sandbox struct {
 	State    State             `json:"state"`
 	Reason   string            `json:"reason,omitempty"` // why it stopped, failed or is paused
 	Paused   *Pause            `json:"paused,omitempty"` // while it is
+	Kept     bool              `json:"kept,omitempty"`   // stopped by sandbox.stop: its files and record outlive the daemon
 	Created  time.Time         `json:"created"`
 	Expires  *time.Time        `json:"expires,omitempty"` // when its ttl_s is over
 	Image    string            `json:"image"`

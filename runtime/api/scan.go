@@ -96,9 +96,6 @@ type ScanResult struct {
 	Truncated bool         `json:"truncated"` // there are more findings than are told
 }
 
-// RuleUnreadable is the finding of code that no parser comes to the end of: it nests without end, or takes too long.
-const RuleUnreadable = "scan.unreadable"
-
 // Bounds of a scan's result.
 const (
 	MaxFindings    = 500

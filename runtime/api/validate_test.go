@@ -41,6 +41,15 @@ func TestSpecValidate(t *testing.T) {
 		{"workdir", "workdir", InvalidArgument, func(s *Spec) { s.Workdir = "tmp" }},
 		{"workspace path", "workspace.path", InvalidArgument, func(s *Spec) { s.Workspace = &Workspace{Path: "x", Mode: ModeRW} }},
 		{"workspace mode", "workspace.mode", InvalidArgument, func(s *Spec) { s.Workspace = &Workspace{Path: "/x", Mode: "rwx"} }},
+		{"guard of new names", "workspace.guard_new", InvalidArgument, func(s *Spec) { s.Workspace = &Workspace{Path: "/x", Mode: ModeRW, GuardNew: "x"} }},
+		{"guard of new names in overlay", "workspace.guard", InvalidArgument, func(s *Spec) { s.Workspace = &Workspace{Path: "/x", Mode: ModeOverlay, GuardNew: GuardRefuse} }},
+		{"guard of new names without landlock", "workspace.guard_new", InvalidArgument, func(s *Spec) {
+			s.Workspace, s.Landlock = &Workspace{Path: "/x", Mode: ModeRW, GuardNew: GuardRefuse}, LandlockOff
+		}},
+		{"guard of new names with a custom profile", "workspace.guard_new", InvalidArgument, func(s *Spec) {
+			s.Workspace, s.Seccomp, s.SeccompProfile = &Workspace{Path: "/x", Mode: ModeRW, GuardNew: GuardRefuse}, SeccompCustom, "x"
+		}},
+		{"unguarded", "workspace.unguarded", InvalidArgument, func(s *Spec) { s.Workspace = &Workspace{Path: "/x", Mode: ModeRW, Unguarded: []string{".gi"}} }},
 		{"mount over root", "mounts[0].target", InvalidArgument, func(s *Spec) { s.Mounts = []Mount{{Source: "/a", Target: "/..", Mode: ModeRO}} }},
 		{"mount over proc", "mounts[0].target", InvalidArgument, func(s *Spec) { s.Mounts = []Mount{{Source: "/a", Target: "/proc/sys", Mode: ModeRO}} }},
 		{"cpus", "limits.cpus", InvalidArgument, func(s *Spec) { s.Limits.CPUs = math.NaN() }},

@@ -31,12 +31,13 @@ func TestHelpers(t *testing.T) {
 			return api.Pool{PoolSpec: api.PoolSpec{Name: "p"}}, nil // its sandbox is an object, too
 		}
 		return map[string]any{
+			"address": "127.0.0.1:1", "ports": []any{map[string]any{"address": "127.0.0.1:2"}},
 			"pools": []any{map[string]any{"name": "q"}}, "in_use": 8,
-			"text": "text", "language": "python", "volumes": []any{map[string]any{"name": "vv"}}, "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
+			"text": "text", "snapshots": []api.Snapshot{{ID: "sn_1"}}, "volumes": []any{map[string]any{"name": "vv"}}, "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
 			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
-			"next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
+			"language": "cs", "next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
 			"username": "me", "attachment": "at_1", "enforcement": map[string]any{"ebpf": "off"}, "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})
@@ -103,13 +104,13 @@ func TestHelpers(t *testing.T) {
 		}},
 		{"volume.remove", `{"name":"v"}`, "<nil>", func() (any, error) { return nil, c.RemoveVolume(ctx, "v") }},
 		{"scope.end", `{"kind":"agent","key":"k"}`, "[3]", func() (any, error) { return c.EndScope(ctx, api.Scope{Kind: api.ScopeAgent, Key: "k"}) }},
-		{"code.scan", `{"language":"python","code":"1"}`, "python", func() (any, error) {
-			r, err := c.ScanCode(ctx, api.ScanParams{Language: "python", Code: "1"})
-			return r.Language, err
-		}},
 		{"code.run", `{"sandbox":"x","language":"python","code":"1"}`, "text", func() (any, error) {
 			r, err := c.RunCode(ctx, api.CodeParams{Sandbox: "x", Language: "python", Code: "1"})
 			return r.Text, err
+		}},
+		{"code.scan", `{"language":"python","code":"1"}`, "cs", func() (any, error) {
+			r, err := c.ScanCode(ctx, api.ScanParams{Language: "python", Code: "1"})
+			return r.Language, err
 		}},
 		{"code.contexts", `{"sandbox":"x"}`, "cc", func() (any, error) { r, err := c.CodeContexts(ctx, "x"); return r[0].Context, err }},
 		{"code.end_context", `{"sandbox":"x","language":"python"}`, "ok", func() (any, error) {
@@ -127,6 +128,31 @@ func TestHelpers(t *testing.T) {
 		}},
 		{"sandbox.stats", `{"sandbox":"x"}`, "sb_3", func() (any, error) { r, err := c.Stats(ctx, "x"); return r.Sandbox, err }},
 		{"sandbox.processes", `{"sandbox":"x"}`, "7", func() (any, error) { r, err := c.Processes(ctx, "x"); return r.Processes[0].PID, err }},
+		{"sandbox.stop", `{"sandbox":"x"}`, "sb_1", func() (any, error) {
+			r, err := c.StopSandbox(ctx, api.StopParams{Sandbox: "x"})
+			return r.ID, err
+		}},
+		{"sandbox.start", `{"sandbox":"x"}`, "sb_1", func() (any, error) {
+			r, err := c.StartSandbox(ctx, api.StartParams{Sandbox: "x"})
+			return r.ID, err
+		}},
+		{"sandbox.fork", `{"sandbox":"x"}`, "sb_2", func() (any, error) {
+			r, err := c.Fork(ctx, api.ForkParams{Sandbox: "x"})
+			return r.Sandboxes[0].ID, err
+		}},
+		{"snapshot.create", `{"sandbox":"x"}`, "sb_1", func() (any, error) {
+			r, err := c.CreateSnapshot(ctx, api.SnapshotCreateParams{Sandbox: "x"})
+			return r.ID, err
+		}},
+		{"snapshot.list", `{}`, "sn_1", func() (any, error) {
+			r, err := c.Snapshots(ctx, api.SnapshotListParams{})
+			return r[0].ID, err
+		}},
+		{"snapshot.restore", `{"snapshot":"x"}`, "sb_1", func() (any, error) {
+			r, err := c.RestoreSnapshot(ctx, api.SnapshotRestoreParams{Snapshot: "x"})
+			return r.ID, err
+		}},
+		{"snapshot.remove", `{"snapshot":"x"}`, "<nil>", func() (any, error) { return nil, c.RemoveSnapshot(ctx, "x") }},
 		{"sandbox.pause", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Pause(ctx, "x"); return r.ID, err }},
 		{"sandbox.resume", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Resume(ctx, "x"); return r.ID, err }},
 		{"sandbox.kill", `{"sandbox":"x"}`, "[3]", func() (any, error) { return c.Kill(ctx, "x") }},
@@ -207,6 +233,15 @@ func TestHelpers(t *testing.T) {
 			return r.Skipped, err
 		}},
 		{"network.get", `{"sandbox":"x"}`, "off", func() (any, error) { r, err := c.Network(ctx, "x"); return r.Enforcement.EBPF, err }},
+		{"port.expose", `{"sandbox":"x","port":80,"address":"0"}`, "127.0.0.1:1", func() (any, error) {
+			r, err := c.ExposePort(ctx, api.PortExposeParams{Sandbox: "x", Port: 80, Address: "0"}, nil)
+			return r.Address, err
+		}},
+		{"port.list", `{"sandbox":"x"}`, "127.0.0.1:2", func() (any, error) { r, err := c.Ports(ctx, "x"); return r[0].Address, err }},
+		{"port.close", `{"sandbox":"x","port":80}`, "127.0.0.1:2", func() (any, error) {
+			r, err := c.ClosePort(ctx, api.PortCloseParams{Sandbox: "x", Port: 80})
+			return r[0].Address, err
+		}},
 		{"network.update", `{"sandbox":"x","add":{"allow":["a.test"]}}`, "off", func() (any, error) {
 			r, err := c.UpdateNetwork(ctx, api.NetUpdateParams{Sandbox: "x", Add: &api.NetLists{Allow: []string{"a.test"}}})
 			return r.Enforcement.EBPF, err

@@ -141,11 +141,6 @@ func (c *Client) RemoveVolume(ctx context.Context, name string) error {
 	return err
 }
 
-// ScanCode looks through code, which is not run. It is a hint, not a wall.
-func (c *Client) ScanCode(ctx context.Context, p api.ScanParams) (api.ScanResult, error) {
-	return get[api.ScanResult](ctx, c, api.MethodCodeScan, p)
-}
-
 // Scopes lists the scopes that have a sandbox, oldest first.
 func (c *Client) Scopes(ctx context.Context) ([]api.ScopeInfo, error) {
 	r, err := get[api.Scopes](ctx, c, api.MethodScopeList, nil)
@@ -166,6 +161,11 @@ func (c *Client) EndScope(ctx context.Context, s api.Scope) ([]int, error) {
 // RunCode runs a piece of code and returns when it is done. When ctx ends first, it is interrupted.
 func (c *Client) RunCode(ctx context.Context, p api.CodeParams) (api.CodeResult, error) {
 	return get[api.CodeResult](ctx, c, api.MethodCodeRun, p)
+}
+
+// ScanCode looks through code for what reaches beyond the program, without running it. It is a hint: code without findings may still do harm.
+func (c *Client) ScanCode(ctx context.Context, p api.ScanParams) (api.ScanResult, error) {
+	return get[api.ScanResult](ctx, c, api.MethodCodeScan, p)
 }
 
 // CodeContexts lists the interpreters that are kept in a sandbox.
@@ -254,6 +254,46 @@ func (c *Client) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
 	return get[api.Sandbox](ctx, c, api.MethodSandboxResume, api.SandboxParams{Sandbox: ref})
 }
 
+// StopSandbox ends the processes of a sandbox and keeps its files and what it is for StartSandbox, also beyond the daemon.
+func (c *Client) StopSandbox(ctx context.Context, p api.StopParams) (api.StopResult, error) {
+	return get[api.StopResult](ctx, c, api.MethodSandboxStop, p)
+}
+
+// StartSandbox starts a sandbox that was stopped. files are the fds that p.FDs announces.
+func (c *Client) StartSandbox(ctx context.Context, p api.StartParams, files ...*os.File) (api.Sandbox, error) {
+	p.FDs = len(files)
+	return get[api.Sandbox](ctx, c, api.MethodSandboxStart, p, WithFDs(files...))
+}
+
+// Fork makes sandboxes that go on from the files of another, or of a snapshot. files are the fds that p.FDs announces.
+func (c *Client) Fork(ctx context.Context, p api.ForkParams, files ...*os.File) (api.Forked, error) {
+	p.FDs = len(files)
+	return get[api.Forked](ctx, c, api.MethodSandboxFork, p, WithFDs(files...))
+}
+
+// CreateSnapshot keeps what the files of a sandbox are now, and what it is.
+func (c *Client) CreateSnapshot(ctx context.Context, p api.SnapshotCreateParams) (api.Snapshot, error) {
+	return get[api.Snapshot](ctx, c, api.MethodSnapCreate, p)
+}
+
+// Snapshots lists the caller's snapshots, oldest first.
+func (c *Client) Snapshots(ctx context.Context, p api.SnapshotListParams) ([]api.Snapshot, error) {
+	r, err := get[api.Snapshots](ctx, c, api.MethodSnapList, p)
+	return r.Snapshots, err
+}
+
+// RestoreSnapshot gives a sandbox the files that it had when a snapshot was taken of it. files are the fds that p.FDs announces.
+func (c *Client) RestoreSnapshot(ctx context.Context, p api.SnapshotRestoreParams, files ...*os.File) (api.SnapshotRestored, error) {
+	p.FDs = len(files)
+	return get[api.SnapshotRestored](ctx, c, api.MethodSnapRestore, p, WithFDs(files...))
+}
+
+// RemoveSnapshot removes a snapshot.
+func (c *Client) RemoveSnapshot(ctx context.Context, ref string) error {
+	_, err := get[api.Empty](ctx, c, api.MethodSnapRemove, api.SnapshotParams{Snapshot: ref})
+	return err
+}
+
 // Update changes limits and life of a sandbox that runs and returns its record.
 func (c *Client) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, error) {
 	return get[api.Sandbox](ctx, c, api.MethodSandboxUpdate, p)
@@ -278,6 +318,25 @@ func (c *Client) Network(ctx context.Context, ref string) (api.Network, error) {
 // UpdateNetwork changes what a running sandbox may reach.
 func (c *Client) UpdateNetwork(ctx context.Context, p api.NetUpdateParams) (api.Network, error) {
 	return get[api.Network](ctx, c, api.MethodNetworkUpdate, p)
+}
+
+// ExposePort lets programs of the host connect to a port in a sandbox. listener, which may be nil and stays the caller's,
+// is a socket that listens already.
+func (c *Client) ExposePort(ctx context.Context, p api.PortExposeParams, listener *os.File) (api.Port, error) {
+	p.FDs, p.Listener = one(listener)
+	return get[api.Port](ctx, c, api.MethodPortExpose, p, withPipe(listener))
+}
+
+// Ports lists the ports that the host reaches, of one sandbox or with "" of all.
+func (c *Client) Ports(ctx context.Context, sandbox string) ([]api.Port, error) {
+	r, err := get[api.Ports](ctx, c, api.MethodPortList, api.PortListParams{Sandbox: sandbox})
+	return r.Ports, err
+}
+
+// ClosePort ends what is exposed of a port, and returns that.
+func (c *Client) ClosePort(ctx context.Context, p api.PortCloseParams) ([]api.Port, error) {
+	r, err := get[api.Ports](ctx, c, api.MethodPortClose, p)
+	return r.Ports, err
 }
 
 // CheckNetwork asks what a policy does with a name, an address or a port.

@@ -21,14 +21,20 @@ import (
 // Runner runs code in the sandboxes of one daemon.
 type Runner struct {
 	boxes *sandbox.Manager
+	scan  Scanner
 
 	mu      sync.Mutex // guards kernels
 	kernels map[kernelKey]*kernel
 }
 
+// Scanner looks through code.
+type Scanner interface {
+	Scan(ctx context.Context, p api.ScanParams) (api.ScanResult, error)
+}
+
 // NewRunner makes a Runner.
-func NewRunner(boxes *sandbox.Manager) *Runner {
-	return &Runner{boxes: boxes, kernels: map[kernelKey]*kernel{}}
+func NewRunner(boxes *sandbox.Manager, scan Scanner) *Runner {
+	return &Runner{boxes: boxes, scan: scan, kernels: map[kernelKey]*kernel{}}
 }
 
 // Caller is whose call it is: of the sandbox that a runtime needs.
@@ -45,6 +51,9 @@ func (r *Runner) Run(ctx context.Context, who Caller, p api.CodeParams) (res api
 	}
 	if p.OutputBytes == 0 {
 		p.OutputBytes = api.DefaultCodeOutput
+	}
+	if err := r.checkImports(ctx, &p); err != nil {
+		return api.CodeResult{}, err
 	}
 	if p.Runtime != "" {
 		box, err := r.boxes.Create(ctx, sandbox.CreateRequest{
@@ -89,6 +98,24 @@ func (r *Runner) Run(ctx context.Context, who Caller, p api.CodeParams) (res api
 		res.Denials = []api.Denial{}
 	}
 	return res, nil
+}
+
+// checkImports refuses code that imports what it may not, before anything runs. What the scan can not see is the interpreter's to refuse.
+func (r *Runner) checkImports(ctx context.Context, p *api.CodeParams) error {
+	if len(p.AllowedImports) == 0 {
+		return nil
+	}
+	res, err := r.scan.Scan(ctx, api.ScanParams{Language: p.Language, Code: p.Code, AllowedImports: p.AllowedImports})
+	if err != nil {
+		return err
+	}
+	for _, i := range res.Imports {
+		if !i.Allowed {
+			return api.Errorf(api.PermissionDenied, "line %d imports %q, which is not in allowed_imports (%s)", i.Line, i.Module, strings.Join(p.AllowedImports, ", ")).
+				WithOp(api.MethodCodeRun).WithField("allowed_imports").WithHint("leave the import out, or allow it")
+		}
+	}
+	return nil
 }
 
 // commands run a file with code in an interpreter of its own.

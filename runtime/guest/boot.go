@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +56,9 @@ func Run() error {
 	s, err := newServer(ch)
 	if err != nil {
 		return err
+	}
+	if refusals != nil {
+		s.maker = refusals.maker
 	}
 	go s.reapLoop(chld)
 	return s.serve()
@@ -111,7 +116,11 @@ func harden() (<-chan os.Signal, *refusals, error) {
 	if nnp != 1 {
 		return nil, nil, errors.New("no_new_privs is not set: hutch-init refuses to run, because setuid files of the image would be in force")
 	}
-	refusals, err := installOwnFilter(len(os.Args) == 2 && os.Args[1] == guestapi.ArgFiles)
+	var args []string
+	if len(os.Args) == 2 {
+		args = strings.Split(os.Args[1], guestapi.ArgAnd)
+	}
+	refusals, err := installOwnFilter(slices.Contains(args, guestapi.ArgFiles), slices.Contains(args, guestapi.ArgMakes))
 	return chld, refusals, err
 }
 

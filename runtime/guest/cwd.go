@@ -13,8 +13,9 @@ import (
 //
 // It runs with the rights of the sandbox's root among processes that may have
 // fewer: a folder that was swapped between mkdirat and openat must not be given
-// away. So only a new one is: opened without following a link, root's and empty.
-func makeCwd(dir string, cred *credentials) error {
+// away. So only a new one is: opened without following a link, root's and empty. What rules refuse to
+// commands, whose links may lead there, is not made here either.
+func makeCwd(dir string, cred *credentials, rules *makeRules) error {
 	at, err := openFolder(unix.AT_FDCWD, "/", 0)
 	if err != nil {
 		return err
@@ -23,7 +24,7 @@ func makeCwd(dir string, cred *credentials) error {
 		if name == "" || name == "." {
 			continue
 		}
-		next, err := enterOrMake(at, name, cred)
+		next, err := enterOrMake(at, name, cred, rules)
 		_ = unix.Close(at)
 		if err != nil {
 			return fmt.Errorf("%q of %q: %w", name, dir, err)
@@ -38,10 +39,13 @@ func openFolder(at int, name string, flags int) (int, error) {
 }
 
 // enterOrMake opens the folder name below at, after creating it if need be.
-func enterOrMake(at int, name string, cred *credentials) (int, error) {
+func enterOrMake(at int, name string, cred *credentials, rules *makeRules) (int, error) {
 	fd, err := openFolder(at, name, unix.O_PATH)
 	if !errors.Is(err, unix.ENOENT) {
 		return fd, err
+	}
+	if err := rules.check(at, name); err != nil {
+		return -1, err
 	}
 	err = unix.Mkdirat(at, name, 0o755)
 	if errors.Is(err, unix.EEXIST) { // somebody was faster, or a dangling link

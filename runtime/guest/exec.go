@@ -122,7 +122,7 @@ func (s *server) prepare(e *execution, req *guestapi.Request, fds []int) (*os.Fi
 		return nil, fail
 	}
 	if req.MkCwd && conf.cwd != "" {
-		if err := makeCwd(conf.cwd, conf.cred); err != nil {
+		if err := makeCwd(conf.cwd, conf.cred, s.maker.current()); err != nil {
 			return nil, failed(guestapi.ReasonBadCwd, err, "create working directory")
 		}
 	}

@@ -3,8 +3,6 @@ package guest
 import (
 	"encoding/binary"
 	"errors"
-	"maps"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -58,9 +56,6 @@ var fileCalls = map[uint32][]fileStep{
 	unix.SYS_FCHMODAT2: {{need: needMode, dir: 0, path: 1, at: 3}},
 	unix.SYS_FCHOWNAT:  {{need: needOwner, dir: 0, path: 1, flags: 2, at: 4}},
 }
-
-// watched are the numbers of fileCalls.
-func watched() []uint32 { return slices.Sorted(maps.Keys(fileCalls)) }
 
 // judgement is why a path is refused: by at, the path itself or a folder above it.
 type judgement struct {

@@ -23,4 +23,17 @@ func init() {
 	} {
 		fileCalls[nr] = steps
 	}
+	for nr, c := range map[uint32]makeCall{
+		unix.SYS_OPEN: {1, func(c *making) outcome { return c.open(noArg, 0, c.n.Args[1], uint32(c.n.Args[2]), 0) }},
+		unix.SYS_CREAT: {0, func(c *making) outcome {
+			return c.open(noArg, 0, unix.O_CREAT|unix.O_WRONLY|unix.O_TRUNC, uint32(c.n.Args[1]), 0)
+		}},
+		unix.SYS_MKDIR:   {0, func(c *making) outcome { return c.mkdir(noArg, 0, 1) }},
+		unix.SYS_MKNOD:   {0, func(c *making) outcome { return c.mknod(noArg, 0, 1) }},
+		unix.SYS_SYMLINK: {0, func(c *making) outcome { return c.symlink(0, noArg, 1) }},
+		unix.SYS_LINK:    {0, func(c *making) outcome { return c.link(noArg, 0, noArg, 1, 0) }},
+		unix.SYS_RENAME:  {0, func(c *making) outcome { return c.rename(noArg, 0, noArg, 1, 0) }},
+	} {
+		makeCalls[nr] = c
+	}
 }

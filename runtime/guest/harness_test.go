@@ -56,8 +56,8 @@ func TestMain(m *testing.M) {
 // insideTools are the modes of this binary. tools_test.go adds what commands in
 // the sandbox run.
 var insideTools = map[string]func(args []string) error{
-	modeOuter: func([]string) error { return outer() },
-	modeInner: func([]string) error { return inner() },
+	modeOuter: outer,
+	modeInner: inner,
 }
 
 // ids is how the ids of a sandbox are mapped.
@@ -108,7 +108,16 @@ func newSandbox(t testing.TB, kind ids) *sandbox {
 
 // newWalled is the same with a Landlock domain of the given ABI; 0 is none.
 func newWalled(t testing.TB, kind ids, landlock int) *sandbox {
-	s, peer := newRawSandbox(t, kind)
+	return newGuarded(t, kind, landlock, nil)
+}
+
+// newGuarded is the same with names that can not be made; nil is none.
+func newGuarded(t testing.TB, kind ids, landlock int, guard *guestapi.Guard) *sandbox {
+	var args []string
+	if guard != nil {
+		args = []string{guestapi.ArgMakes}
+	}
+	s, peer := newRawSandbox(t, kind, args...)
 	client, err := guestapi.NewClient(peer)
 	if err != nil {
 		t.Fatal(err)
@@ -118,15 +127,15 @@ func newWalled(t testing.TB, kind ids, landlock int) *sandbox {
 		_ = client.Close()
 		s.awaitEnd()
 	})
-	if err := client.Setup(t.Context(), memfile(t, "exec filter", execFilter()), nil, "", landlock); err != nil {
+	if err := client.Setup(t.Context(), memfile(t, "exec filter", execFilter()), nil, "", landlock, guard); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
 // newRawSandbox starts hutch-init and returns hutchd's end of its channel, which
-// is the caller's.
-func newRawSandbox(t testing.TB, kind ids) (*sandbox, *os.File) {
+// is the caller's. args are those of hutch-init.
+func newRawSandbox(t testing.TB, kind ids, args ...string) (*sandbox, *os.File) {
 	t.Helper()
 	testenv.Require(t, probe.Namespaces(t.Context()), probe.Proc(t.Context()))
 	testenv.Programs(t, "ps") // by which the tests look inside
@@ -134,6 +143,7 @@ func newRawSandbox(t testing.TB, kind ids) (*sandbox, *os.File) {
 	s := &sandbox{t: t, ids: kind, ended: make(chan struct{})}
 	var stderr bytes.Buffer
 	cmd := command(t, kind)
+	cmd.Args = append(cmd.Args, args...)
 	cmd.Stderr = &stderr
 	cmd.ExtraFiles = []*os.File{own, memfile(t, "init filter", allowAll()),
 		initFile(t), open(t, "/proc/self/exe")}
@@ -202,8 +212,8 @@ func namespaces(cmd *exec.Cmd, first, count int) {
 }
 
 // outer is an ordinary user who makes a sandbox.
-func outer() error {
-	cmd := exec.Command("/proc/self/exe", modeInner)
+func outer(args []string) error {
+	cmd := exec.Command("/proc/self/exe", append([]string{modeInner}, args...)...)
 	cmd.Stderr = os.Stderr
 	for fd := 3; fd <= selfFD; fd++ {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), "inherited"))

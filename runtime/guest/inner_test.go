@@ -17,7 +17,7 @@ var keptCaps = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER,
 
 // inner is what libcontainer does for a real sandbox: a root of its own, a
 // bounding set, no_new_privs, then hutch-init.
-func inner() error {
+func inner(args []string) error {
 	runtime.LockOSThread() // the calls below are the thread's, execve keeps them
 	if err := makeRoot(); err != nil {
 		return fmt.Errorf("make root: %w", err)
@@ -40,7 +40,7 @@ func inner() error {
 	for _, fd := range []int{initFD, selfFD} {
 		unix.CloseOnExec(fd)
 	}
-	return unix.Exec(fmt.Sprintf("/proc/self/fd/%d", initFD), []string{"hutch-init"}, []string{"SECRET=outside"})
+	return unix.Exec(fmt.Sprintf("/proc/self/fd/%d", initFD), append([]string{"hutch-init"}, args...), []string{"SECRET=outside"})
 }
 
 // makeRoot makes a small root on a tmpfs, with the host's /usr, and enters it.

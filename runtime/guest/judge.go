@@ -29,6 +29,7 @@ type ids struct {
 	uid, gid uint32
 	groups   []uint32
 	caps     uint64 // of fileCaps
+	umask    uint32
 }
 
 // fileCaps are the capabilities that count for files; the others this thread keeps, to be able to go back.
@@ -126,6 +127,9 @@ func parseIDs(text []byte) (to ids, tgid int, err error) {
 			to.uid = uint32(number(f[3], 10, 32))
 		case name == "Gid" && len(f) == 4:
 			to.gid = uint32(number(f[3], 10, 32))
+		case name == "Umask" && len(f) == 1: // not of a process that is ending
+			to.umask = uint32(number(f[0], 8, 9))
+			continue
 		case name == "CapEff" && len(f) == 1:
 			to.caps = number(f[0], 16, 64) & fileCaps
 		default:
@@ -165,6 +169,7 @@ func (j *judge) target(tid int) (*target, error) {
 		return nil, err
 	}
 	t := &target{ids: j.now, tid: tid, tgid: tgid, root: -1, mem: -1}
+	t.umask = who.umask
 	if t.rootName, err = readlink(unix.AT_FDCWD, proc+"/root"); err != nil {
 		return nil, err
 	}

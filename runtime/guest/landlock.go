@@ -18,6 +18,8 @@ type starter struct {
 	abi  int
 	jobs chan startJob
 	in   bool // the thread is in the domain; its own
+	// makes, if it is there, is where the domain has no right to make names.
+	makes *makeRules
 }
 
 type startJob struct {
@@ -27,14 +29,14 @@ type startJob struct {
 
 // newStarter starts the thread. The domain waits for the first command: its rules are made of
 // the files that are the sandbox's then, behind a claim, and nothing hostile has run before.
-func newStarter(abi int) (*starter, error) {
+func newStarter(abi int, makes *makeRules) (*starter, error) {
 	switch have, err := sys.LandlockABI(); {
 	case err != nil:
 		return nil, err
 	case abi > have || abi < sys.MinLandlock:
 		return nil, fmt.Errorf("Landlock ABI %d: this kernel's is %d, and at least %d is needed", abi, have, sys.MinLandlock)
 	}
-	st := &starter{abi: abi, jobs: make(chan startJob)}
+	st := &starter{abi: abi, makes: makes, jobs: make(chan startJob)}
 	ready := make(chan struct{})
 	go st.serve(ready)
 	<-ready
@@ -62,7 +64,7 @@ func (st *starter) serve(ready chan struct{}) {
 	for job := range st.jobs {
 		var err error
 		if !st.in {
-			err = restrict(st.abi)
+			err = restrict(st.abi, st.makes)
 			st.in = err == nil
 		}
 		if err == nil {
@@ -83,6 +85,10 @@ const (
 	landlockRest = landlockFile | landlockNames | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 )
 
+// landlockMakes are the rights to make names, but sockets': see makeCalls.
+const landlockMakes = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
+	unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_MAKE_SYM
+
 const landlockDevice = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 
 // landlockRule is a path that is a rule if it is there and what it should be.
@@ -101,7 +107,10 @@ type landlockRule struct {
 //	/dev/pts          the same
 //
 // What is beneath none of these, whatever path or fd leads there, can not be opened, made, moved or removed.
-func restrict(abi int) error {
+//
+// With makes the right to make names is that of the folders in / but for the guarded one, and not of / itself: a rule holds for
+// all that is beneath, and nothing takes it away there.
+func restrict(abi int, makes *makeRules) error {
 	set := unix.LandlockRulesetAttr{Handled_access_fs: landlockRest}
 	var ioctl uint64
 	if abi >= 5 {
@@ -115,6 +124,17 @@ func restrict(abi int) error {
 		{path: "/", allowed: landlockRest, mode: unix.S_IFDIR},
 		{path: "/dev", allowed: ioctl, mode: unix.S_IFDIR, fs: unix.TMPFS_MAGIC},
 		{path: "/dev/pts", allowed: landlockDevice | unix.LANDLOCK_ACCESS_FS_READ_DIR | ioctl, mode: unix.S_IFDIR, fs: unix.DEVPTS_SUPER_MAGIC},
+	}
+	if makes != nil {
+		rules[0].allowed &^= landlockMakes
+		free, names, err := freeFolders(makes.root)
+		if err != nil {
+			return err
+		}
+		rules = append(rules, free...)
+		if err := makes.begin(names); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{"null", "zero", "full", "random", "urandom"} {
 		rules = append(rules, landlockRule{path: "/dev/" + name, allowed: landlockDevice | ioctl, mode: unix.S_IFCHR})

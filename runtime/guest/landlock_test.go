@@ -225,7 +225,7 @@ func TestLandlockRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.Setup(t.Context(), memfile(t, "exec filter", execFilter()), nil, "", abi)
+		err = c.Setup(t.Context(), memfile(t, "exec filter", execFilter()), nil, "", abi, nil)
 		if api.ErrorCode(err) != api.Internal || !strings.Contains(err.Error(), fmt.Sprintf("Landlock ABI %d", abi)) {
 			t.Errorf("ABI %d: %v", abi, err)
 		}

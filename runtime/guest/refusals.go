@@ -24,7 +24,8 @@ type refusals struct {
 	listener *os.File
 	prog     []byte // the filter, whose errnos are the answers
 	ch       *channel
-	files    bool // to be told of, too
+	files    bool   // to be told of, too
+	maker    *maker // nil unless names are made here
 
 	told   map[refusedCall]*toldCall
 	tokens float64
@@ -51,18 +52,23 @@ const (
 // told of; where the kernel is older, or something around the sandbox listens already,
 // the filter answers by itself.
 //
-// With files the calls that name files are put to it as well, and go on.
-func installFilter(prog []byte, files bool) (*refusals, error) {
-	asking := cbpf.Asking(prog)
-	if files {
-		asking = cbpf.AskingAlso(asking, nativeArch, watched(), ownCall)
-	}
-	listener, err := sys.InstallSeccompListener(asking, files)
-	if files && errors.Is(err, unix.EINVAL) { // Linux before 5.19
+// listen(2) is put to it as well, and goes on: no other way tells of new servers, without rights on the host. With
+// files so are the calls that name files. With makes those that make names are, and there is no way without a listener.
+func installFilter(prog []byte, files, makes bool) (*refusals, error) {
+	asking := cbpf.AskingAlso(cbpf.Asking(prog), nativeArch, asked(files, makes), ownCall)
+	listener, err := sys.InstallSeccompListener(asking, files || makes)
+	if files && !makes && errors.Is(err, unix.EINVAL) { // Linux before 5.19
 		listener, err = sys.InstallSeccompListener(asking, false)
 	}
 	if err == nil {
-		return &refusals{listener: listener, prog: prog, files: files, told: map[refusedCall]*toldCall{}}, nil
+		r := &refusals{listener: listener, prog: prog, files: files, told: map[refusedCall]*toldCall{}}
+		if makes {
+			r.maker = &maker{}
+		}
+		return r, nil
+	}
+	if makes {
+		return nil, fmt.Errorf("names are to be made by hutch-init: %w", err)
 	}
 	if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINVAL) {
 		return nil, err
@@ -77,8 +83,11 @@ func (r *refusals) serve() {
 	defer r.listener.Close()
 	fd := int(r.listener.Fd())
 	var files *judge
-	if r.files {
+	if r.files || r.maker != nil {
 		files, _ = newJudge() // without, nothing is told of files, and they are used all the same
+	}
+	if r.maker != nil && files != nil {
+		_ = r.maker.adopt(files) // without, nothing is made that commands can not make themselves
 	}
 	for {
 		n, err := sys.ReceiveSeccomp(fd)
@@ -91,10 +100,13 @@ func (r *refusals) serve() {
 		// Told before it is answered: an exec's end comes after what it was refused.
 		errno, allowed := r.decide(&n)
 		if allowed {
-			if files != nil {
+			switch {
+			case n.NR == unix.SYS_LISTEN:
+				r.tellListen()
+			case r.files && files != nil:
 				r.tellFile(&n, files.look(&n))
 			}
-			err = sys.ContinueSeccomp(fd, n.ID)
+			err = r.settle(fd, &n)
 		} else {
 			r.tell(&n, errno, nil)
 			err = sys.RefuseSeccomp(fd, n.ID, errno)
@@ -103,6 +115,25 @@ func (r *refusals) serve() {
 			return
 		}
 	}
+}
+
+// settle answers a call that the filter allows.
+func (r *refusals) settle(fd int, n *sys.SeccompNotification) error {
+	if r.maker == nil {
+		return sys.ContinueSeccomp(fd, n.ID)
+	}
+	out := r.maker.answer(n, fd)
+	defer out.close()
+	switch {
+	case out.goesOn:
+		return sys.ContinueSeccomp(fd, n.ID)
+	case out.errno != 0:
+		r.tellFile(n, out.refused)
+		return sys.RefuseSeccomp(fd, n.ID, out.errno)
+	case out.fd >= 0:
+		return sys.ReturnSeccompFD(fd, n.ID, out.fd, out.cloexec)
+	}
+	return sys.ReturnSeccomp(fd, n.ID)
 }
 
 // decide is the errno that the filter has for a call, or that it allows it.
@@ -123,6 +154,13 @@ func (r *refusals) tellFile(n *sys.SeccompNotification, found *judgement) {
 		return
 	}
 	r.tell(n, found.errno, &guestapi.RefusedFile{Op: found.op, Path: found.path, At: found.at})
+}
+
+// tellListen says that there is a server in a moment; which one hutchd sees for itself.
+func (r *refusals) tellListen() {
+	if r.mayTell(time.Now()) {
+		r.ch.tryPost(guestapi.Event{Ev: guestapi.EvListen})
+	}
 }
 
 // tell posts a refused call, unless the same was told of a moment ago or too many were.
@@ -201,10 +239,10 @@ func readOwn(path string) ([]byte, error) {
 }
 
 // installOwnFilter puts PID 1's filter, and with it that of the whole sandbox, in force.
-func installOwnFilter(files bool) (*refusals, error) {
+func installOwnFilter(files, makes bool) (*refusals, error) {
 	prog, err := readFilter(os.NewFile(filterFD, "init filter"))
 	if err != nil {
 		return nil, fmt.Errorf("init filter on fd %d: %w", filterFD, err)
 	}
-	return installFilter(prog, files)
+	return installFilter(prog, files, makes)
 }

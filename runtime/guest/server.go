@@ -31,6 +31,8 @@ type server struct {
 	cgroups int
 	// starter forks commands in a Landlock domain; nil without one. It is set by setup.
 	starter *starter
+	// maker makes names for commands; nil where they do that themselves.
+	maker *maker
 
 	// slots bounds the execs between pipe and fork, that is the fds they hold.
 	slots chan struct{}
@@ -123,8 +125,17 @@ func (s *server) setup(req *guestapi.Request, fds []int) {
 	if err == nil && s.filter >= 0 {
 		err = errors.New("already set up")
 	}
+	if err == nil && req.Guard != nil && (s.maker == nil || req.Landlock == 0) {
+		err = errors.New("a guard of names that are not there takes a Landlock domain, and " + guestapi.ArgMakes)
+	}
 	if err == nil && req.Landlock != 0 {
-		s.starter, err = newStarter(req.Landlock)
+		var makes *makeRules
+		if req.Guard != nil {
+			makes = newMakeRules(req.Guard)
+		}
+		if s.starter, err = newStarter(req.Landlock, makes); err == nil && makes != nil {
+			s.maker.rules.Store(makes)
+		}
 	}
 	if err == nil {
 		s.filter, err = memfd("hutch-filter", prog, memfdData)

@@ -158,7 +158,7 @@ func setUp(t testing.TB, guest, filter *os.File) *guestapi.Client {
 	t.Helper()
 	g, err := guestapi.NewClient(guest)
 	must(t, err)
-	must(t, g.Setup(context.Background(), filter, nil, "", 0))
+	must(t, g.Setup(context.Background(), filter, nil, "", 0, nil))
 	return g
 }
 

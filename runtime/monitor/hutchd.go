@@ -83,11 +83,12 @@ func (m *monitor) tryHutchd(ctx context.Context) (started bool, err error) {
 		h.pidfd = nil
 		return false, fmt.Errorf("hutch-launch started process %d, whose parent is %d (%w)", pid, parent, err)
 	}
-	files := m.maps
-	if m.scanner != nil {
-		files = append([]*os.File{m.scanner}, files...)
+	scanner, closeScanner, err := open("hutch-scan")
+	if err != nil {
+		return started, err
 	}
-	if err := h.begin(ctx, m.config(), files); err != nil {
+	defer closeScanner()
+	if err := h.begin(ctx, m.config(), append(scanner, m.maps...)); err != nil {
 		if api.ErrorCode(err) == api.Unavailable {
 			return true, api.Errorf(api.Unavailable, "hutchd ended before it could serve: %w", err).
 				WithHint("its last words are in %s", m.opts.Paths.Log)
@@ -99,9 +100,9 @@ func (m *monitor) tryHutchd(ctx context.Context) (started bool, err error) {
 	return true, nil
 }
 
-// begin hands hutchd its config, with hutch-scan and the eBPF maps, and waits until it serves.
-func (h *hutchd) begin(ctx context.Context, config *monitorapi.Config, given []*os.File) error {
-	if err := h.conn.Send(monitorapi.Message{Config: config}, given...); err != nil {
+// begin hands hutchd its config, with the fds that belong to it, and waits until it serves.
+func (h *hutchd) begin(ctx context.Context, config *monitorapi.Config, files []*os.File) error {
+	if err := h.conn.Send(monitorapi.Message{Config: config}, files...); err != nil {
 		return api.Errorf(api.Unavailable, "%w", err)
 	}
 	var first monitorapi.Message

@@ -65,18 +65,6 @@ func open(names ...string) (files []*os.File, closeAll func(), err error) {
 	return files, func() { packet.CloseAll(files) }, nil
 }
 
-// openScanner opens hutch-scan, which hutchd may not be able to find: started by root it is somebody else. Without it all works but scans.
-func openScanner() (*os.File, error) {
-	files, _, err := open("hutch-scan")
-	switch {
-	case api.ErrorCode(err) == api.NotFound:
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return files[0], nil
-}
-
 // launchEnv is hutch-launch's own environment: empty but for the fault seam, which
 // only builds for tests have.
 func launchEnv() []string {
@@ -136,6 +124,5 @@ func (m *monitor) config() *monitorapi.Config {
 		PID:          os.Getpid(),
 		Projects:     m.hasProjects(),
 		EBPF:         m.ebpf,
-		Scanner:      m.scanner != nil,
 	}
 }

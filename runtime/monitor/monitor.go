@@ -58,7 +58,6 @@ type monitor struct {
 	ids      bootstrap.IDMap
 	launcher *bootstrap.Launcher
 	binary   *os.File // hutchd's, so that a crash does not change the build
-	scanner  *os.File // hutch-scan's, nil where it is not installed
 	enforced func()   // waits for the next two
 	ebpf     monitorapi.EBPF
 	maps     []*os.File // of eBPF programs; none after a takeover
@@ -167,12 +166,6 @@ func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
 	}
 	m.binary = binary[0]
 	undo.Add(m.binary.Close)
-	if m.scanner, err = openScanner(); err != nil {
-		return err
-	}
-	if m.scanner != nil {
-		undo.Add(m.scanner.Close)
-	}
 	bounded, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	found, err := m.takeOver(bounded)

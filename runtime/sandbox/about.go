@@ -28,8 +28,10 @@ const aboutBytes = 8 << 20
 
 func (f *creation) about(context.Context) error {
 	at := filepath.Join(f.s.dir, "about")
-	if err := mountPoint(at, true); err != nil {
-		return err
+	if f.claimed == nil { // which has it
+		if err := mountPoint(at, true); err != nil {
+			return err
+		}
 	}
 	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
 		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)}, {Key: "nr_inodes", Value: "8"}, {Key: "mode", Value: "755"},

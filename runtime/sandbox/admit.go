@@ -16,7 +16,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	}
 	s := &Sandbox{
 		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, user: req.User, conn: req.Conn,
-		nproc: m.cfg.Host.NProc, door: newDoor(), clock: newClock(clockState{}),
+		nproc: m.cfg.Host.NProc, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 	}
 	s.pool = req.pool
@@ -43,7 +43,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 		return nil, api.Errorf(api.AlreadyExists, "the name %q belongs to sandbox %s", s.name, other.id).
 			WithField("name").WithHint("choose another name, or remove it: hutch rm %s", s.name)
 	}
-	if err := m.checkQuota(s.user, &limits.limits, nil); err != nil {
+	if err := m.checkQuota(s.user, &limits.limits, nil, 1); err != nil {
 		return nil, err
 	}
 	m.byID[id] = s

@@ -17,7 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -32,6 +34,14 @@ type saved struct {
 	User   uint32      `json:"user"`
 	// Project says that a project quota holds the limit of disk space.
 	Project bool `json:"project,omitempty"`
+	// Ports are those that the host reaches.
+	Ports []api.Port `json:"ports,omitempty"`
+	// Layers and Base are Sandbox.layers and base, Folders its folderIDs. Next says that what is in fs/next takes the place of what is
+	// in fs (rollForward).
+	Layers  []string            `json:"layers,omitempty"`
+	Base    diskuse.Usage       `json:"base,omitzero"`
+	Folders map[string]folderID `json:"folders,omitempty"`
+	Next    bool                `json:"next,omitempty"`
 }
 
 // readSaved reads record.json, also as builds before have written it: network.require was one word, and
@@ -85,9 +95,12 @@ func (s *Sandbox) saveAs(to api.State) error {
 
 func (s *Sandbox) write(record api.Sandbox) error {
 	s.mu.Lock()
-	sp := s.spec
+	sp, exposed := s.spec, s.exposed
 	s.mu.Unlock()
-	return writeJSON(filepath.Join(s.dir, "record.json"), saved{Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil})
+	return writeJSON(filepath.Join(s.dir, recordFile), saved{
+		Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil,
+		Layers: s.layers, Base: s.base, Folders: s.folderIDs, Next: s.next, Ports: exposed,
+	})
 }
 
 // claimGrace is how long a sandbox that is tied to its creator's connection waits for the
@@ -113,15 +126,26 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 		})
 	}
 	wg.Wait()
+	if err := m.sweepFolders(ctx, known); err != nil {
+		return err
+	}
+	if err := m.adoptParked(); err != nil {
+		return err
+	}
 	m.adoptPools()
-	return m.sweepFolders(ctx, known)
+	return nil
 }
 
 // discard removes a sandbox that can not be taken over.
 func (m *Manager) discard(ctx context.Context, id string) {
 	dir := filepath.Join(m.cfg.Dir, id)
 	err := m.cfg.Launcher.Destroy(ctx, id)
-	err = errors.Join(err, unmountAbout(dir), unmountBelow(dir, maxMounts), unmountOwn(dir), removeAll(dir))
+	err = errors.Join(err, unmountAbout(dir), unmountBelow(dir, maxMounts), unmountOwn(dir))
+	if shelf.IsMarked(dir) {
+		err = errors.Join(err, m.shelve(dir, id))
+	} else {
+		err = errors.Join(err, removeAll(dir))
+	}
 	if err != nil {
 		m.cfg.Logger.Error("remove a sandbox that can not be taken over", "sandbox", id, "err", err)
 	}
@@ -137,7 +161,7 @@ func (m *Manager) sweepFolders(ctx context.Context, known map[string]bool) error
 		return fmt.Errorf("look for folders of sandboxes: %w", err)
 	}
 	for _, e := range entries {
-		if !known[e.Name()] {
+		if !known[e.Name()] && filepath.Join(m.cfg.Dir, e.Name()) != m.cfg.Shelf.Dir() {
 			m.discard(ctx, e.Name())
 		}
 	}
@@ -175,7 +199,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	defer own.Run(&err)
 	own.Add(func() error { h.Close(); return nil })
 	dir := filepath.Join(m.cfg.Dir, h.ID)
-	data, err := os.ReadFile(filepath.Join(dir, "record.json"))
+	data, err := os.ReadFile(filepath.Join(dir, recordFile))
 	if err != nil {
 		return err
 	}
@@ -183,16 +207,22 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if err != nil || from.Root == nil || from.Record.ID != h.ID {
 		return fmt.Errorf("record.json is not one: %w", err)
 	}
+	if shelf.IsMarked(dir) {
+		return errors.New("it was being stopped or started, and is stopped now")
+	}
 	s := &Sandbox{
-		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
-		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record,
-		door: newDoor(), clock: newClock(from.Clock),
+		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User, exposed: from.Ports,
+		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record, layers: from.Layers, base: from.Base,
+		door: newDoor(), parking: newDoor(), clock: newClock(from.Clock),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 		orphaned: from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil && from.Spec.Scope.Kind == api.ScopeSession,
 	}
 	m.placeCgroup(s)
 	if s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs")), m.volumes(s)...); from.Project {
 		m.byProject(s)
+	}
+	if s.disk != nil {
+		s.disk.base = s.base
 	}
 	if s.record.State == api.Creating {
 		s.record.State = api.Running
@@ -211,6 +241,11 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		return err
 	}
 	own.Add(func() error { s.root.Release(); return nil })
+	layers, err := m.cfg.Shelf.Use(s.layers)
+	if err != nil {
+		return err
+	}
+	own.Add(func() error { shelf.CloseAll(layers); return nil })
 
 	if s.record.Network.Mode != api.NetNone {
 		if s.net, err = m.cfg.Networks.Adopt(s.id, dir, s.record.Network.NetPolicy); err != nil {
@@ -247,7 +282,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	m.audit(ctx, s, "", api.AuditResumed, nil, 0)
 	own.Release() // from here on removal takes care of everything
-	s.destroy = m.undoAdopted(s)
+	s.destroy = m.undoAdopted(s, layers)
 	m.mu.Lock()
 	m.byID[s.id] = s
 	if s.name != "" {
@@ -255,6 +290,8 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	m.adoptScope(s)
 	m.mu.Unlock()
+	m.adoptPorts(s, h.PID)
+	s.knowServers(s.servers()) // the hutchd before has told of them
 	m.watchCalls(s)
 	for i := range h.Execs {
 		m.adoptExec(ctx, s, &h.Execs[i], &metas[i], guests[metas[i].Guest])
@@ -269,8 +306,9 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 }
 
 // undoAdopted does what creation has pushed, for a sandbox of a hutchd before.
-func (m *Manager) undoAdopted(s *Sandbox) func() error {
+func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	var undo cleanup.Stack
+	undo.Add(func() error { shelf.CloseAll(layers); return m.collectOf(s.layers) })
 	undo.Add(func() error { s.root.Release(); return nil })
 	undo.Add(m.holdVolumes(s))
 	undo.Add(func() error { return m.removeFolder(s) })

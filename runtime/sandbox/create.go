@@ -30,6 +30,7 @@ type CreateRequest struct {
 	Break    *api.Break         // only with Debug
 	Progress func(api.Progress) // never nil
 	pool     *pool              // that it is to wait in
+	origin   *origin            // what it goes on from; nil for most
 }
 
 // creation is one create under way: the sandbox, what undoes it, and what its
@@ -76,7 +77,7 @@ var steps = []step{
 func (f *creation) run(ctx context.Context) (err error) {
 	defer f.undo.Run(&err)
 	if f.claimed != nil {
-		f.undo.Add(f.claimed.netns.Close)
+		f.undo.Add(f.claimed.closeNet)
 		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
 		f.undo.Add(f.claimed.end)
 	}
@@ -163,6 +164,9 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	if err := m.cfg.Host.checkLandlock(req.Spec.Landlock); err != nil {
 		return api.Sandbox{}, err
 	}
+	if err := m.cfg.Host.checkGuardNew(&req.Spec); err != nil {
+		return api.Sandbox{}, err
+	}
 	if err := m.cfg.Host.checkAppArmor(req.Spec.AppArmor); err != nil {
 		return api.Sandbox{}, err
 	}
@@ -180,12 +184,13 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
 	var g *generic
+	ready := m.genericsFor(req.Spec.Network.Settled().Mode)
 	if req.fits(&limits.limits) {
-		g = m.generics.take()
+		g = ready.take()
 	}
 	record, err := m.create(ctx, &req, limits, g, read)
 	if err == nil {
-		m.generics.refill()
+		ready.refill()
 	}
 	return record, err
 }
@@ -196,7 +201,7 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 	s, err := m.reserve(req, limits, g)
 	if err != nil {
 		if g != nil {
-			m.generics.discard(g)
+			m.plain.discard(g)
 		}
 		return api.Sandbox{}, err
 	}
@@ -233,6 +238,9 @@ func withCause(ctx context.Context, err error) error {
 
 func (f *creation) resolve(ctx context.Context) error {
 	sp := &f.req.Spec
+	if f.req.origin != nil {
+		return f.resolveAgain(ctx)
+	}
 	root, err := f.m.cfg.Images.Resolve(ctx, sp.Image, sp.Platform, sp.Pull, f.req.Progress)
 	if err != nil {
 		return err
@@ -256,11 +264,12 @@ func workspaceDir(sp *api.Spec) string {
 }
 
 func (f *creation) network(context.Context) error {
-	if f.claimed != nil {
+	none := f.s.record.Network.Mode == api.NetNone
+	if f.claimed != nil && none {
 		f.netns = f.claimed.netns
 		return nil
 	}
-	if f.s.record.Network.Mode == api.NetNone {
+	if none {
 		ns, err := f.m.cfg.Networks.Plain()
 		if err != nil {
 			return api.Errorf(api.Internal, "make a network namespace: %w", err).WithHint("hutch doctor shows what this machine allows")
@@ -269,7 +278,11 @@ func (f *creation) network(context.Context) error {
 		f.undo.Add(ns.Close)
 		return nil
 	}
-	n, err := f.m.cfg.Networks.Open(f.s.id, f.s.dir, f.s.record.Network.NetPolicy)
+	var at Namespace
+	if f.claimed != nil {
+		at = f.claimed.net
+	}
+	n, err := f.m.cfg.Networks.Open(f.s.id, f.s.dir, f.s.record.Network.NetPolicy, at)
 	if err != nil {
 		return err
 	}
@@ -308,7 +321,7 @@ func (f *creation) overlayOf() launchapi.Overlay {
 		fs = filepath.Join(f.s.dir, base)
 	}
 	return launchapi.Overlay{
-		Dir: f.s.root.Dir, Lower: f.s.root.Lower, Upper: filepath.Join(fs, "upper"), Work: filepath.Join(fs, "work"),
+		Dir: f.s.root.Dir, Lower: append(f.m.layerFolders(f.s), f.s.root.Lower...), Upper: filepath.Join(fs, "upper"), Work: filepath.Join(fs, "work"),
 		Target: filepath.Join(f.s.dir, "root"), Volatile: !f.req.Spec.Keep,
 	}
 }
@@ -332,9 +345,7 @@ func (f *creation) launch(ctx context.Context) error {
 
 		Seccomp: string(f.s.record.Seccomp), SeccompProfile: f.req.Spec.SeccompProfile,
 	}
-	if f.req.Debug {
-		c.InitArg = guestapi.ArgFiles
-	}
+	c.InitArg = f.initArg()
 	if h.CgroupV2 {
 		c.CgroupV2 = f.s.cgroup
 	}
@@ -404,7 +415,7 @@ func (f *creation) greet(ctx context.Context) error {
 		}
 		defer cgroups.Close()
 	}
-	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock)); err != nil {
+	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock), f.s.guard.guest(&f.req.Spec)); err != nil {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")
 	}
@@ -421,6 +432,7 @@ func (f *creation) readBack(context.Context) error {
 		return err
 	}
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
+	addGuardNew(&iso, f.req.Spec.Workspace)
 	if err := f.m.cfg.Host.addLabel(&iso, f.s.record.PID, f.req.Spec.AppArmor); err != nil {
 		return err
 	}

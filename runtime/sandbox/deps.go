@@ -37,6 +37,10 @@ type ImageSource interface {
 	Resolve(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (*Root, error)
 	// Hold pins again the layers of a root that a hutchd before has resolved.
 	Hold(lower []string) (release func(), err error)
+	// Pin keeps layers, which are held, beyond this daemon, until Unpin of the same name.
+	Pin(name string, lower []string) error
+	Unpin(name string) error
+	Pins() ([]string, error)
 }
 
 // Launcher starts and ends sandboxes: hutch-launch, through launchapi.
@@ -124,17 +128,42 @@ type Networks interface {
 	Check(p api.NetPolicy) error
 	// CheckNarrower refuses a policy of an exec that its sandbox's does not hold.
 	CheckNarrower(sandbox, exec api.NetPolicy) error
+	// Ahead makes a namespace for a sandbox that is launched before anybody has a policy for it: until Open
+	// there is nothing to reach in it.
+	Ahead() (Namespace, error)
 	// Open makes a network with a policy in force that is not none; dir is the sandbox's
-	// folder.
-	Open(id, dir string, p api.NetPolicy) (Network, error)
+	// folder. at is the namespace, the network's from then on; nil makes one.
+	Open(id, dir string, p api.NetPolicy, at Namespace) (Network, error)
 	// Adopt takes over the network that a hutchd before has opened.
 	Adopt(id, dir string, p api.NetPolicy) (Network, error)
+	// Ports are the ports of a sandbox that the host reaches, of which there are none yet; netns stays the caller's.
+	Ports(id string, netns *os.File) (Ports, error)
 	// Resolver is the address of the resolver in each that Open makes.
 	Resolver() netip.Addr
 	// Enforce puts a sandbox's policy in force in the kernel, where there is eBPF: until
 	// then its processes reach nothing there, their own loopback included. cgroup is the
 	// path of the sandbox's; n is nil in mode none.
 	Enforce(id, cgroup string, n Network) (Enforced, error)
+}
+
+// Namespace is a network namespace without a policy.
+type Namespace interface {
+	// File is the namespace, which a sandbox joins. It is the Namespace's.
+	File() *os.File
+	// Close gives it back, unless a network was opened in it.
+	Close() error
+}
+
+// Ports carry connections of the host's to servers in one sandbox. Calls come one at a time.
+type Ports interface {
+	// Expose listens where p says, or goes on with listener, which it owns and which may be nil.
+	Expose(p api.PortExposeParams, listener *os.File) (api.Port, error)
+	// Adopt goes on with what a hutchd before has exposed.
+	Adopt(p api.Port) error
+	List() []api.Port
+	// Unexpose returns when nothing listens at an address, and its connections are closed.
+	Unexpose(address string) error
+	Close() error
 }
 
 // Enforced is a sandbox whose policy the kernel may hold.

@@ -26,6 +26,8 @@ type disk struct {
 	fs string // the folder
 	// volumes are the folders of volumes that it may write to.
 	volumes []string
+	// base is what layers of the shelf take, which it has as its own and can not change.
+	base diskuse.Usage
 	// hard says that fs is a file system of its own, which takes no more: nothing has to be
 	// watched, and what it holds can be asked for at any time.
 	hard bool
@@ -117,7 +119,8 @@ func (m *Manager) measure(ctx context.Context, s *Sandbox) (diskuse.Usage, error
 	d.spent, d.cpu = diskuse.Usage{}, cpu
 	d.mu.Unlock()
 	start := time.Now()
-	used, err := diskuse.Trees(ctx, allowed, append(d.volumes, d.fs)...)
+	used, err := diskuse.Trees(ctx, less(allowed, d.base), append(d.volumes, d.fs)...)
+	used = used.Add(d.base)
 	if errors.Is(err, diskuse.ErrTooDeep) { // what can not be counted is too much
 		used, err = d.bound().Add(diskuse.Usage{Bytes: 1, Inodes: 1}), nil
 	}
@@ -130,6 +133,17 @@ func (m *Manager) measure(ctx context.Context, s *Sandbox) (diskuse.Usage, error
 	d.at, d.cost = time.Now(), time.Since(start)
 	d.mu.Unlock()
 	return used, nil
+}
+
+// less is a limit without what is used of it already; 0 would be none.
+func less(limit, used diskuse.Usage) diskuse.Usage {
+	if limit.Bytes > 0 {
+		limit.Bytes = max(1, limit.Bytes-used.Bytes)
+	}
+	if limit.Inodes > 0 {
+		limit.Inodes = max(1, limit.Inodes-used.Inodes)
+	}
+	return limit
 }
 
 // addUnlinked adds files that are open and have no name, where so much was written that is

@@ -38,6 +38,9 @@ func (m *Manager) fileRefused(s *Sandbox, r guestapi.Refused) {
 	}
 }
 
+// guardRule is by what guarded names are refused.
+const guardRule = "guard of the workspace"
+
 // kernelFolders are no files on a disk.
 var kernelFolders = []string{"/proc", "/sys"}
 
@@ -46,7 +49,11 @@ type fileReason struct{ by, rule, why, how string }
 
 func (s *Sandbox) explainFile(f *guestapi.RefusedFile, errno unix.Errno) fileReason {
 	if errno == unix.EROFS || errno == unix.EBUSY {
-		return s.explainMount(f.Path, errno)
+		x := s.explainMount(f.Path, errno)
+		if _, inside := below(f.Path, workspaceTarget); inside && errno == unix.EROFS && s.spec.Workspace.RefusesNew() && x.rule == guardRule {
+			x.by = "guard"
+		}
+		return x
 	}
 	at, subject := &f.At, "it"
 	if at.Path != "" {
@@ -95,7 +102,7 @@ func (s *Sandbox) explainMount(name string, errno unix.Errno) fileReason {
 	if s.guard != nil && inside {
 		for _, guarded := range s.guard.names {
 			if _, ok := below(rel, guarded); ok {
-				return fileReason{"mount", "guard of the workspace", guarded + " is guarded: programs of yours take instructions from it", "--unguard " + guarded}
+				return fileReason{"mount", guardRule, guarded + " is guarded: programs of yours take instructions from it", "--unguard " + guarded}
 			}
 		}
 		var held []string
@@ -105,7 +112,7 @@ func (s *Sandbox) explainMount(name string, errno unix.Errno) fileReason {
 			}
 		}
 		if len(held) > 0 {
-			return fileReason{"mount", "guard of the workspace", "it holds what is guarded: " + strings.Join(held, ", "), "--unguard " + strings.Join(held, " --unguard ")}
+			return fileReason{"mount", guardRule, "it holds what is guarded: " + strings.Join(held, ", "), "--unguard " + rel}
 		}
 	}
 	if errno == unix.EBUSY {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/rmtree"
+	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -29,49 +30,100 @@ import (
 //	pts/         where the devpts instance is mounted
 //	base/        the root that it had before it was claimed, see generic
 //	about/       what the sandbox is told of itself, a file system in memory
+//	kept         a mark: see shelf.Mark
+//	fs.copy/     what is in fs, where that is a file system of its own, until it was copied there
 //	mnt/         host folders on their way into the sandbox
 func (f *creation) folders(context.Context) error {
 	dir := f.s.dir
-	type sub struct {
-		name string
-		mode os.FileMode
-	}
-	subs := []sub{{"fs", 0o700}}
 	if f.claimed == nil {
-		if err := os.Mkdir(dir, 0o700); err != nil {
+		if err := f.makeFolder(); err != nil {
 			return diskError("make the sandbox's folder", err)
 		}
 		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
-		subs = append(subs, sub{"root", 0o755}, sub{"run", 0o700}, sub{"pts", 0o755}, sub{"mnt", 0o700})
-	}
-	for _, sub := range subs {
-		if err := os.Mkdir(filepath.Join(dir, sub.name), sub.mode); err != nil {
-			return diskError("make the sandbox's folder", err)
+		subs := []folder{{"fs", 0o700}, {"root", 0o755}, {"run", 0o700}, {"pts", 0o755}, {"mnt", 0o700}}
+		if f.starting() { // the shelf had fs
+			subs = subs[1:]
 		}
-		if sub.name == "fs" {
-			if err := f.limitDisk(); err != nil {
-				return err
+		for _, sub := range subs {
+			if err := os.Mkdir(filepath.Join(dir, sub.name), sub.mode); err != nil {
+				return diskError("make the sandbox's folder", err)
 			}
 		}
+	}
+	if f.starting() {
+		return f.oldFolders()
+	}
+	if err := f.limitDisk(); err != nil {
+		return err
+	}
+	if f.claimed != nil {
+		return f.foldersAhead()
 	}
 	return f.rootFolders()
 }
 
+// foldersAhead uses the folders that were made with a generic sandbox, unless a limit of disk space would not hold them.
+func (f *creation) foldersAhead() error {
+	d := f.s.disk
+	switch {
+	case d != nil && d.hard: // they are below the file system that the limit is
+		return f.rootFolders()
+	case d != nil && d.project != nil: // what is made from now on counts
+		if err := errors.Join(removeAll(filepath.Join(f.s.dir, "fs/upper")), removeAll(filepath.Join(f.s.dir, "fs/work"))); err != nil {
+			return err
+		}
+		return f.rootFolders()
+	}
+	return diskError("write the sandbox's own files", f.ownFiles(filepath.Join(f.s.dir, "fs/upper")))
+}
+
+// makeFolder makes the sandbox's folder, or takes it from the shelf.
+func (f *creation) makeFolder() error {
+	if f.starting() {
+		return f.m.cfg.Shelf.Take(f.s.id, f.s.dir)
+	}
+	return os.Mkdir(f.s.dir, 0o700)
+}
+
 // rootFolders makes those of the root's overlay, with our own files.
 func (f *creation) rootFolders() error {
-	upper := filepath.Join(f.s.dir, "fs/upper") // the root folder that the sandbox sees
-	err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(filepath.Join(f.s.dir, "fs/work"), 0o700))
+	upper, err := makeRootFolders(f.s.dir, f.m.cfg.Host.CgroupMode == "v2")
 	if err != nil {
 		return diskError("make the sandbox's folder", err)
 	}
 	return diskError("write the sandbox's own files", f.ownFiles(upper))
 }
 
+// makeRootFolders makes the folders of the root's overlay, and in its upper one, the root folder that the sandbox sees, those
+// for our own files and mounts.
+func makeRootFolders(dir string, cgroupV2 bool) (upper string, err error) {
+	upper = filepath.Join(dir, "fs/upper")
+	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(filepath.Join(dir, "fs/work"), 0o700)); err != nil {
+		return "", err
+	}
+	folders := ownFolders
+	if cgroupV2 {
+		folders = append(folders[:len(folders):len(folders)], cgroupFolders...)
+	}
+	for _, d := range folders {
+		path := filepath.Join(upper, d.name)
+		if err := os.Mkdir(path, 0o755); err != nil {
+			return "", err
+		}
+		if err := os.Chmod(path, d.mode); err != nil { // past the umask
+			return "", err
+		}
+	}
+	return upper, nil
+}
+
 // limitDisk makes the sandbox's limit of disk space.
 func (f *creation) limitDisk() error {
 	s := f.s
-	if volumes := f.m.volumes(s); len(volumes) > 0 { // a file system of its own would not hold them
-		s.disk = newDisk(s.dir, &s.record.Limits, false, volumes...)
+	if volumes := f.m.volumes(s); len(volumes) > 0 || len(s.layers) > 0 { // a file system of its own would not hold them
+		if s.disk = newDisk(s.dir, &s.record.Limits, false, volumes...); s.disk != nil {
+			s.disk.base = s.base
+		}
 		return nil
 	}
 	if s.disk = newDisk(s.dir, &s.record.Limits, wantsOwn(s.dir, &s.record.Limits)); s.disk == nil {
@@ -117,19 +169,6 @@ func (f *creation) ownFiles(upper string) error {
 		// image's: without one glibc, musl and Go look here.
 		files["etc/resolv.conf"] = "nameserver " + f.m.cfg.Networks.Resolver().String() + "\n"
 	}
-	folders := ownFolders
-	if f.m.cfg.Host.CgroupMode == "v2" {
-		folders = append(folders[:len(folders):len(folders)], cgroupFolders...)
-	}
-	for _, d := range folders {
-		path := filepath.Join(upper, d.name)
-		if err := os.Mkdir(path, 0o755); err != nil {
-			return err
-		}
-		if err := os.Chmod(path, d.mode); err != nil { // past the umask
-			return err
-		}
-	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(upper, name), []byte(text), 0o644); err != nil {
 			return err
@@ -138,7 +177,7 @@ func (f *creation) ownFiles(upper string) error {
 	return nil
 }
 
-// folder is one of ours in the upper folder.
+// folder is one of ours.
 type folder struct {
 	name string
 	mode os.FileMode
@@ -166,17 +205,17 @@ func (s *Sandbox) abandon() error {
 	return err
 }
 
-// removeAll removes the tree of a sandbox, whose folders may lack write permission
-// for their owner: hutchd has CAP_DAC_OVERRIDE over its own ids, and overlayfs's
-// work folder is mode 000.
 // removeFolder removes the sandbox's folder; of one that has lived in the background, because what it has written
 // can be a lot, and ext4 takes milliseconds for a few files. The record goes at once: without it whatever is left
 // of the folder is nothing to the next hutchd but something to remove.
 func (m *Manager) removeFolder(s *Sandbox) error {
+	if shelf.IsMarked(s.dir) {
+		return m.shelve(s.dir, s.id)
+	}
 	if s.destroy == nil {
 		return removeAll(s.dir)
 	}
-	if err := os.Remove(filepath.Join(s.dir, "record.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(s.dir, recordFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the sandbox's record: %w", err)
 	}
 	m.removals.Go(func() { // by forget, which counts as well
@@ -189,6 +228,9 @@ func (m *Manager) removeFolder(s *Sandbox) error {
 	return nil
 }
 
+// removeAll removes the tree of a sandbox, whose folders may lack write permission
+// for their owner: hutchd has CAP_DAC_OVERRIDE over its own ids, and overlayfs's
+// work folder is mode 000.
 func removeAll(dir string) error {
 	if err := rmtree.Path(dir); err != nil {
 		return fmt.Errorf("remove the sandbox's folder: %w", err)
@@ -211,13 +253,19 @@ func diskError(op string, err error) error {
 	return fmt.Errorf("%s: %w", op, err)
 }
 
+// recordFile is where the record is in a sandbox's folder; tmpSuffix ends the name of a file that is not whole yet.
+const (
+	recordFile = "record.json"
+	tmpSuffix  = ".tmp"
+)
+
 // writeJSON replaces the file at path: a reader sees the old text or the new.
 func writeJSON(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", filepath.Base(path), err)
 	}
-	tmp := path + ".tmp"
+	tmp := path + tmpSuffix
 	if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
 		return diskError("write "+filepath.Base(path), err)
 	}

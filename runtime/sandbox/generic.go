@@ -24,7 +24,8 @@ type generic struct {
 	id, dir string
 	pid     int
 	pidfd   *os.File
-	netns   *os.File // with loopback alone
+	netns   *os.File  // of net, or with loopback alone
+	net     Namespace // for a network, which the claim opens in it; nil for mode none
 	guest   *guestapi.Client
 	// end kills it, once, and forget removes what is on disk, in that order. Whoever has taken it
 	// owns both.
@@ -37,8 +38,16 @@ func (g *generic) discard() error { return errors.Join(g.end(), g.forget()) }
 // base is where the folders of a generic sandbox's own, empty root are, below its folder.
 const base = "base"
 
-// launchGeneric makes one. When it fails nothing is left.
-func (m *Manager) launchGeneric(ctx context.Context) (_ *generic, err error) {
+// closeNet gives the network namespace back, unless a network has been opened in it.
+func (g *generic) closeNet() error {
+	if g.net != nil {
+		return g.net.Close()
+	}
+	return g.netns.Close()
+}
+
+// launchGeneric makes one, which can have a network or has none. When it fails nothing is left.
+func (m *Manager) launchGeneric(ctx context.Context, networked bool) (_ *generic, err error) {
 	id := newID("sb_")
 	s := &Sandbox{id: id, dir: filepath.Join(m.cfg.Dir, id), record: api.Sandbox{Seccomp: api.SeccompDefault, Hostname: "hutch"}}
 	s.root = &Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
@@ -51,19 +60,22 @@ func (m *Manager) launchGeneric(ctx context.Context) (_ *generic, err error) {
 		return nil, diskError("make a sandbox's folder", err)
 	}
 	below.Add(func() error { return removeAll(s.dir) })
-	for _, sub := range []string{"root", "pts", "run", "mnt", base, base + "/lower", base + "/upper", base + "/work"} {
-		mode := os.FileMode(0o700)
-		if sub == "root" || sub == "pts" {
-			mode = 0o755
-		}
-		if err := os.Mkdir(filepath.Join(s.dir, sub), mode); err != nil {
-			return nil, diskError("make a sandbox's folder", err)
-		}
+	if err := m.foldersOfGeneric(s.dir); err != nil {
+		return nil, diskError("make a sandbox's folder", err)
 	}
-	if f.netns, err = m.cfg.Networks.Plain(); err != nil {
+	g := &generic{id: id, dir: s.dir}
+	if networked {
+		if g.net, err = m.cfg.Networks.Ahead(); err == nil {
+			g.netns = g.net.File()
+		}
+	} else {
+		g.netns, err = m.cfg.Networks.Plain()
+	}
+	if err != nil {
 		return nil, err
 	}
-	below.Add(f.netns.Close)
+	f.netns = g.netns
+	below.Add(g.closeNet)
 	defer func() {
 		above = f.undo
 		if f.filter != nil {
@@ -75,20 +87,42 @@ func (m *Manager) launchGeneric(ctx context.Context) (_ *generic, err error) {
 			return nil, err
 		}
 	}
-	end := f.undo.Release()
-	return &generic{
-		id: id, dir: s.dir, pid: s.record.PID, pidfd: s.pidfd, netns: f.netns, guest: s.guest,
-		end: sync.OnceValue(end), forget: below.Release(),
-	}, nil
+	g.pid, g.pidfd, g.guest = s.record.PID, s.pidfd, s.guest
+	g.end, g.forget = sync.OnceValue(f.undo.Release()), below.Release()
+	return g, nil
+}
+
+// foldersOfGeneric makes all that a claim would have to make: a file system without a journal takes up to half a
+// millisecond for each name.
+func (m *Manager) foldersOfGeneric(dir string) error {
+	for _, sub := range []string{"root", "pts", "run", "mnt", "fs", "about", base, base + "/lower", base + "/upper", base + "/work"} {
+		mode := os.FileMode(0o700)
+		if sub == "root" || sub == "pts" {
+			mode = 0o755
+		}
+		if err := os.Mkdir(filepath.Join(dir, sub), mode); err != nil {
+			return err
+		}
+	}
+	upper, err := makeRootFolders(dir, m.cfg.Host.CgroupMode == "v2")
+	if err != nil {
+		return err
+	}
+	for _, name := range ownNames {
+		if err := os.WriteFile(filepath.Join(upper, name), nil, 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, recordFile+tmpSuffix), nil, 0o600)
 }
 
 // fits says whether a generic sandbox, once it has been claimed, is what a launch would have made:
 // what is fixed when PID 1 starts must be what everybody gets who asks for nothing else.
 func (req *CreateRequest) fits(l *api.Limits) bool {
 	sp := &req.Spec
-	return !req.Debug && // whose steps are those of a launch
-		sp.Network.Settled().Mode == api.NetNone && // others have a network namespace with a way out
+	return !req.Debug && (req.origin == nil || req.origin.box == nil) && // whose steps are those of a launch
 		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
+		!sp.Workspace.RefusesNew() && // PID 1's own filter, too
 		sp.Landlock != api.LandlockOff && // PID 1 has been told to use it, where it can
 		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm
 }
@@ -137,9 +171,10 @@ const refillAfter = 30 * time.Millisecond
 // replaceAfter is the same behind one that ended by itself, as all may.
 const replaceAfter = time.Second
 
-// generics are the generic sandboxes of a Manager.
+// generics are the generic sandboxes of a Manager, of one kind.
 type generics struct {
-	m *Manager
+	m         *Manager
+	networked bool // they can have a network: runtime/DESIGN.md, "Claiming by a root swap"
 
 	mu     sync.Mutex
 	ready  []*generic
@@ -228,7 +263,7 @@ func (p *generics) fill() {
 	p.wg.Add(1)
 	p.mu.Unlock()
 	defer p.wg.Done()
-	g, err := p.m.launchGeneric(p.m.ctx)
+	g, err := p.m.launchGeneric(p.m.ctx, p.networked)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy = false
@@ -248,11 +283,22 @@ func (p *generics) fill() {
 	}
 }
 
-// Ready is how many generic sandboxes wait.
-func (m *Manager) Ready() int {
-	m.generics.mu.Lock()
-	defer m.generics.mu.Unlock()
-	return len(m.generics.ready)
+// genericsFor are those that suit a network of this mode.
+func (m *Manager) genericsFor(mode api.NetMode) *generics {
+	if mode == api.NetNone {
+		return &m.plain
+	}
+	return &m.networked
+}
+
+// Ready is how many generic sandboxes wait, of both kinds.
+func (m *Manager) Ready() (n int) {
+	for _, p := range []*generics{&m.plain, &m.networked} {
+		p.mu.Lock()
+		n += len(p.ready)
+		p.mu.Unlock()
+	}
+	return n
 }
 
 // close ends all and waits.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
 // guard keeps a sandbox from writing what programs of its user's take instructions from, in a
@@ -21,6 +22,8 @@ import (
 type guard struct {
 	at    string   // where the workspace is mounted for hutch-launch
 	names []string // below it
+	// refuses says that the sandbox can not make those that are not there.
+	refuses bool
 
 	mu   sync.Mutex
 	told map[string]bool
@@ -37,7 +40,45 @@ func guardOf(sp *api.Spec, mounts string) (*guard, error) {
 		return nil, err
 	}
 	i := slices.IndexFunc(wanted, func(m api.Mount) bool { return m.Target == workspaceTarget })
-	return &guard{at: filepath.Join(mounts, strconv.Itoa(i)), names: names, told: map[string]bool{}}, nil
+	return &guard{at: filepath.Join(mounts, strconv.Itoa(i)), names: names, refuses: sp.Workspace.RefusesNew(), told: map[string]bool{}}, nil
+}
+
+// guest is what PID 1 is not to make for commands; nil when they make names themselves.
+func (g *guard) guest(sp *api.Spec) *guestapi.Guard {
+	if !sp.Workspace.RefusesNew() {
+		return nil
+	}
+	return &guestapi.Guard{Root: workspaceTarget, Names: g.names}
+}
+
+// initArg is the argument of PID 1: what it has to watch from the start.
+func (f *creation) initArg() string {
+	var args []string
+	if f.req.Debug {
+		args = append(args, guestapi.ArgFiles)
+	}
+	if f.req.Spec.Workspace.RefusesNew() {
+		args = append(args, guestapi.ArgMakes)
+	}
+	return strings.Join(args, guestapi.ArgAnd)
+}
+
+// checkGuardNew refuses a guard that this kernel can not keep.
+func (h *Host) checkGuardNew(sp *api.Spec) error {
+	if !sp.Workspace.RefusesNew() || h.LandlockABI > 0 {
+		return nil
+	}
+	return api.Errorf(api.Unavailable, "workspace.guard_new: refuse takes a Landlock domain, and there is none here: %s", h.LandlockReason).
+		WithField("workspace.guard_new").WithHint("use tell, which tells of such names behind each command; or mode overlay, where what is applied is looked at before")
+}
+
+// addGuardNew tells of that guard. PID 1 does not get ready without.
+func addGuardNew(iso *api.Isolation, w *api.Workspace) {
+	if w.RefusesNew() {
+		iso.Walls = append(iso.Walls, api.Wall{
+			Name: "workspace guard", Status: "yes", Detail: "guarded names that are not there can not be made: PID 1 makes what commands make in the workspace",
+		})
+	}
 }
 
 // cover mounts each name that there is over itself, read-only, and the folders above it over
@@ -159,6 +200,9 @@ func (g *guard) look() []api.Unguarded {
 		}
 		fd, st, err := openBelow(int(root.Fd()), name)
 		why := "it is new, or the host has replaced it"
+		if g.refuses {
+			why = "the host has made or replaced it"
+		}
 		switch {
 		case errors.Is(err, unix.ELOOP):
 			why = "it is, or lies behind, a symlink"

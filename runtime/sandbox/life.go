@@ -94,20 +94,34 @@ func (m *Manager) expire(s *Sandbox, action api.LifeAction, reason string, idle 
 		case api.LifePause:
 			_, err = m.pause(m.ctx, s, reason, idle)
 		case api.LifeStop:
-			err = m.stop(m.ctx, s, reason)
+			err = m.stopLater(m.ctx, s, reason)
 		case api.LifeKill:
 			_, err = m.kill(m.ctx, s, reason)
 		}
 		if err != nil && m.ctx.Err() == nil {
 			m.cfg.Logger.Warn("end of a time of a sandbox", "sandbox", s.id, "action", action, "why", reason, "err", err)
 		}
+		if action == api.LifeStop {
+			return // another has its place
+		}
 		s.rearmIdle(m) // where it still runs
 		m.saveEnd(s)
 	})
 }
 
+// stopLater is StopSandbox for a sandbox whose time is over.
+func (m *Manager) stopLater(ctx context.Context, s *Sandbox, reason string) error {
+	s, done, err := m.findToPark(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, _, err = m.stopAndPark(ctx, s, stopGrace, reason)
+	return err
+}
+
 // stop asks every command to end, and ends those that do not.
-func (m *Manager) stop(ctx context.Context, s *Sandbox, reason string) error {
+func (m *Manager) stop(ctx context.Context, s *Sandbox, grace time.Duration, reason string) error {
 	if s.state() == api.Paused { // they could not hear of it
 		if _, err := m.resume(ctx, s); err != nil {
 			return err
@@ -122,7 +136,7 @@ func (m *Manager) stop(ctx context.Context, s *Sandbox, reason string) error {
 	for _, r := range running {
 		_ = r.exec.Signal(unix.SIGTERM) // one that can not get it is killed below
 	}
-	late := time.NewTimer(stopGrace)
+	late := time.NewTimer(grace)
 	defer late.Stop()
 	for _, r := range running {
 		select {

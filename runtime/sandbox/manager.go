@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -39,8 +40,11 @@ type Config struct {
 	Projects Projects // nil where there are no project quotas
 	Seccomp  Seccomp
 	Volumes  Volumes
-	Logger   *slog.Logger
-	Owner    uint32 // whose quotas the pools of the configuration count for
+	Shelf    *shelf.Store
+	// Ephemeral says that what is stopped ends with the daemon.
+	Ephemeral bool
+	Logger    *slog.Logger
+	Owner     uint32 // whose quotas the pools of the configuration count for
 }
 
 // Settings are what the configuration file says, and may change while the daemon runs.
@@ -72,8 +76,8 @@ type Manager struct {
 	removals sync.WaitGroup
 	removing chan struct{} // of folders, at the same time
 
-	generics generics
-	poolsMu  sync.Mutex // held while pools.json is written, before mu
+	plain, networked generics   // sandboxes that were launched ahead, by what network they can have
+	poolsMu          sync.Mutex // held while pools.json is written, before mu
 
 	trim *time.Timer // gives back memory, see trimAfter
 
@@ -127,7 +131,7 @@ func NewManager(cfg Config) *Manager {
 		walks:    make(chan struct{}, maxWalks),
 		lastBusy: time.Now(),
 	}
-	m.generics.m = m
+	m.plain.m, m.networked.m, m.networked.networked = m, m, true
 	m.trim = time.AfterFunc(trimAfter, debug.FreeOSMemory)
 	m.Configure(cfg.Settings)
 	return m
@@ -201,11 +205,16 @@ func hasLabels(have, want map[string]string) bool {
 	return true
 }
 
-// Counts are the sandboxes and running execs, and since when there have been none.
+// Counts are the sandboxes but those that are stopped for later, and the running execs, and since when there have been none.
 func (m *Manager) Counts() (sandboxes, execs int, idleSince time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.byID), m.running, m.lastBusy
+	for _, s := range m.byID {
+		if !s.parked {
+			sandboxes++
+		}
+	}
+	return sandboxes, m.running, m.lastBusy
 }
 
 // Kill ends every process of a sandbox; its record and files stay.
@@ -264,17 +273,33 @@ func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error
 	if err != nil {
 		return res, err
 	}
-	return res, m.forget(s)
+	if err := m.forget(s); err != nil {
+		return res, err
+	}
+	m.mu.Lock()
+	other := m.byID[s.id]
+	m.mu.Unlock()
+	if other != nil { // it was stopped meanwhile, or started
+		return m.Remove(ctx, s.id)
+	}
+	return res, nil
 }
 
 // forget takes s out of the maps and undoes what create did. The first caller
-// does the work; others return at once.
+// does the work; others return at once, and so do all when another has taken its place.
 func (m *Manager) forget(s *Sandbox) error {
-	m.mu.Lock()
-	_, mine := m.byID[s.id]
-	if mine {
-		m.removals.Add(1)
+	done, err := s.parking.take(context.Background())
+	if err != nil {
+		return err
 	}
+	defer done()
+	m.mu.Lock()
+	mine := m.byID[s.id] == s
+	if !mine {
+		m.mu.Unlock()
+		return nil
+	}
+	m.removals.Add(1)
 	delete(m.byID, s.id)
 	if m.byName[s.name] == s {
 		delete(m.byName, s.name)
@@ -285,22 +310,9 @@ func (m *Manager) forget(s *Sandbox) error {
 		s.pool.lost(s)
 	}
 	m.mu.Unlock()
-	if !mine {
-		return nil
-	}
 	defer m.removals.Done()
-	for _, t := range s.timers {
-		t.Stop()
-	}
-	s.mu.Lock()
-	for _, t := range []*time.Timer{s.idle, s.ttl} {
-		if t != nil {
-			t.Stop()
-		}
-	}
-	s.mu.Unlock()
-	s.closeWorkers()
-	err := s.destroy()
+	m.quiet(s)
+	err = errors.Join(s.closePorts(), s.destroy())
 	m.forgetExecs(s)
 	m.stateChanged(s, api.StateRemoved, "")
 	if err != nil {
@@ -338,7 +350,8 @@ func (m *Manager) Exited(e launchapi.Exited) {
 	s := m.byID[e.ID]
 	m.mu.Unlock()
 	if s == nil { // never finished being created, or already forgotten
-		m.generics.exited(e.ID)
+		m.plain.exited(e.ID)
+		m.networked.exited(e.ID)
 		return
 	}
 	if !s.isPID1(e.PID) { // watchPID1 learns of one that ends while it is being created
@@ -417,7 +430,8 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.cancel(errClosed)
 	m.mu.Unlock()
 	m.wg.Wait()
-	m.generics.close()
+	m.plain.close()
+	m.networked.close()
 	m.mu.Lock()
 	all := make([]*Sandbox, 0, len(m.byID))
 	for _, s := range m.byID {
@@ -427,6 +441,10 @@ func (m *Manager) Close(ctx context.Context) error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, s := range all {
+		if s.parked && !m.cfg.Ephemeral {
+			errs[i] = s.release() // the next daemon lists it
+			continue
+		}
 		wg.Go(func() {
 			_, err := m.kill(ctx, s, "the daemon ended")
 			errs[i] = errors.Join(err, m.forget(s))
@@ -435,7 +453,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	wg.Wait()
 	m.removals.Wait()
 	m.watchers.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.closeShelf())...)
 }
 
 // processesOf lists the host pids in the pid namespace of pid1, pid1 first.

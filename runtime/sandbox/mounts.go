@@ -54,7 +54,7 @@ func (f *creation) mounts(ctx context.Context) error {
 		}
 	}
 	// What volumes hold counts, and is not the doing of the first command.
-	if f.s.disk != nil && len(f.s.disk.volumes) > 0 {
+	if f.s.disk != nil && (len(f.s.disk.volumes) > 0 || f.req.origin != nil) {
 		if err := f.m.allowWhatThereIs(ctx, f.s); err != nil {
 			return err
 		}
@@ -118,6 +118,9 @@ func (f *creation) attach(i int, m api.Mount) error {
 	default:
 		return api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s", m.From(), m.Mode).
 			WithHint("mount a folder")
+	}
+	if err := f.sameFolder(m, src); err != nil {
+		return err
 	}
 	at := f.mountDir(i)
 	if err := mountPoint(at, st.IsDir()); err != nil {
@@ -271,10 +274,11 @@ const mergedSuffix = ".merged"
 // sandbox may write, the host sees nothing of it.
 func (f *creation) overlay(i int, lower ...string) (string, error) {
 	base, merged := filepath.Join(f.s.dir, "fs", strconv.Itoa(i)), f.mountDir(i)+mergedSuffix
-	for _, d := range []string{base, base + "/upper", base + "/work", merged} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			return "", diskError("make overlay folders", err)
-		}
+	if err := f.overlayFolders(i, base); err != nil {
+		return "", diskError("make overlay folders", err)
+	}
+	if err := os.Mkdir(merged, 0o755); err != nil {
+		return "", diskError("make overlay folders", err)
 	}
 	options := []sys.FSOption{{Key: "source", Value: "overlay"}}
 	for _, l := range lower {

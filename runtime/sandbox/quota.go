@@ -17,15 +17,16 @@ func (h *Host) share(l *api.Limits) (cpus float64, memory int64) {
 	return cpus, memory
 }
 
-// checkQuota refuses a sandbox of a user, with limits l, when that user's would be too many
-// with it or too large. except, when it is one of them, does not count. m.mu is held.
-func (m *Manager) checkQuota(user uint32, l *api.Limits, except *Sandbox) error {
+// checkQuota refuses n sandboxes of a user, with limits l each, when that user's would be too many
+// with them or too large. except, when it is one of them, does not count. m.mu is held.
+func (m *Manager) checkQuota(user uint32, l *api.Limits, except *Sandbox, n int) error {
 	q := m.settings.Load().Quotas
 	if q == (api.Quotas{}) {
 		return nil
 	}
-	count := 1
+	count := n
 	cpus, memory := m.cfg.Host.share(l)
+	cpus, memory = cpus*float64(n), memory*int64(n)
 	ownCPUs, ownMemory := cpus, memory
 	for _, s := range m.byID {
 		if s.user != user || s == except {
@@ -44,7 +45,7 @@ func (m *Manager) checkQuota(user uint32, l *api.Limits, except *Sandbox) error 
 		name          string
 		asked, of, by float64
 	}{
-		{"sandboxes", 1, float64(q.Sandboxes), float64(count)},
+		{"sandboxes", float64(n), float64(q.Sandboxes), float64(count)},
 		{"cpus", ownCPUs, q.CPUs, cpus},
 		{"memory_bytes", float64(ownMemory), float64(q.MemoryBytes), float64(memory)},
 	} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/changes"
+	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
@@ -53,6 +54,20 @@ type Sandbox struct {
 	narrowing sync.Mutex
 	narrowed  []narrowExec
 	seen      ledger // of what it wanted to reach
+	ports     ports  // that the host reaches
+	listening listening
+
+	// parking keeps stop, start and removal apart. parked says that it was stopped: its folder is on the shelf, lock the
+	// lock of it and release gives that back.
+	parking   door
+	parked    bool
+	lock      *os.File
+	release   func() error
+	folderIDs map[string]folderID // of one that is parked: what was mounted, by target
+	// layers are of the shelf: those between the root's upper folder and its image, top-most first; base is what they take.
+	layers []string
+	base   diskuse.Usage
+	next   bool // what is in fs/next counts: see rollForward
 
 	// updates is held while limits change.
 	updates sync.Mutex
@@ -70,6 +85,7 @@ type Sandbox struct {
 	idle     *time.Timer
 	ttl      *time.Timer // fires at record.Expires
 	spare    []group     // cgroups that execs have left empty
+	exposed  []api.Port  // as record.json has them
 	// workersGroup is the cgroup of files workers, "" when there is none yet.
 	workersGroup string
 
@@ -82,7 +98,7 @@ var transitions = map[api.State][]api.State{
 	api.Creating: {api.Running, api.Waiting, api.Failed},
 	api.Waiting:  {api.Running, api.Stopped, api.Failed},
 	api.Running:  {api.Paused, api.Stopped, api.Failed},
-	api.Paused:   {api.Running, api.Stopped, api.Failed},
+	api.Paused:   {api.Running, api.Stopped, api.Failed}, // and by park and start, which make another Sandbox of it, Stopped <-> Creating
 }
 
 // transition is the only place where a state changes. It reports whether the

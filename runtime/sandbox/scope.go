@@ -97,7 +97,13 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 			m.mu.Unlock()
 		}
 	} else if err = usable(s, &req.Spec); err == nil {
-		r = s.Record()
+		if r = s.Record(); s.parked { // it goes on, with the folders that came along now
+			if r, err = m.StartSandbox(ctx, api.StartParams{Sandbox: s.id, Folders: broughtAlong(&req.Spec)}, req.Conn, req.FDs); err == nil {
+				m.mu.Lock()
+				s = m.byID[r.ID]
+				m.mu.Unlock()
+			}
+		}
 		r.Existing = true
 	}
 	m.mu.Lock()
@@ -115,7 +121,7 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 
 // leaveScope notes that a connection is gone. A session ends with the last one; mu is held.
 func (m *Manager) leaveScope(sc *scope, conn uint64) {
-	if delete(sc.users, conn); len(sc.users) == 0 && sc.s != nil && sc.s.spec.Scope.Kind == api.ScopeSession {
+	if delete(sc.users, conn); len(sc.users) == 0 && sc.s != nil && !sc.s.parked && sc.s.spec.Scope.Kind == api.ScopeSession {
 		m.removeLocked(sc.s, "the last connection of its session ended")
 	}
 }
@@ -139,12 +145,12 @@ func (m *Manager) unscope(s *Sandbox) {
 	}
 }
 
-// usable refuses a scope's sandbox that has ended, or is another than sp asks for. What sp does not mention is as it is.
+// usable refuses a scope's sandbox that has ended by itself, or is another than sp asks for. What sp does not mention is as it is.
 func usable(s *Sandbox, sp *api.Spec) error {
 	scope := *s.spec.Scope
-	if st := s.state(); st != api.Running && st != api.Paused {
+	if st := s.state(); st != api.Running && st != api.Paused && !s.parked {
 		return api.Errorf(api.FailedPrecondition, "the sandbox %s of scope %s is %s", s.id, scope, st).WithField("scope").
-			WithHint("hutch commit saves its files; hutch scope reset %s makes a new one", scope)
+			WithHint("hutch start %s goes on with its files; hutch scope reset %s makes a new one", s.id, scope)
 	}
 	want, has := reflect.ValueOf(*sp), reflect.ValueOf(s.spec)
 	for i := range want.NumField() {
@@ -168,6 +174,16 @@ func usable(s *Sandbox, sp *api.Spec) error {
 		}
 	}
 	return nil
+}
+
+// broughtAlong are the folders that came along with a spec.
+func broughtAlong(sp *api.Spec) (list []api.StartFolder) {
+	for _, mt := range hostFolders(sp) {
+		if mt.FD != nil {
+			list = append(list, api.StartFolder{Target: mt.Target, FD: *mt.FD})
+		}
+	}
+	return list
 }
 
 // freely are fields that need not be those of the sandbox that there is.

@@ -13,9 +13,10 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// watchCalls has PID 1 tell of the system calls that the sandbox is refused.
+// watchCalls has PID 1 tell of the system calls that the sandbox is refused, and of its servers.
 func (m *Manager) watchCalls(s *Sandbox) {
 	s.guest.OnRefused(func(r guestapi.Refused) { m.callRefused(s, r) })
+	s.guest.OnListen(func() { m.listens(s) })
 }
 
 // callRefused records what PID 1 says of a refused call, as Denied does. All of it may be a lie:

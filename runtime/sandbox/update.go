@@ -72,7 +72,7 @@ func (m *Manager) raise(s *Sandbox, old, next api.Limits) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if next.CPUs != old.CPUs || next.MemoryBytes != old.MemoryBytes {
-		if err := m.checkQuota(s.user, &next, s); err != nil {
+		if err := m.checkQuota(s.user, &next, s, 1); err != nil {
 			return err
 		}
 	}

@@ -75,6 +75,10 @@ func (s *Sandbox) mustRun() error {
 	if r := s.Record(); r.State == api.Waiting {
 		return api.Errorf(api.FailedPrecondition, "sandbox %s waits in pool %q", s.id, r.Pool).WithHint("take one out of the pool: hutch pool acquire %s", r.Pool)
 	}
+	if r := s.Record(); r.Kept || r.State == api.Stopped || r.State == api.Failed {
+		return api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(r)).
+			WithHint("go on with its files: hutch start %s; or remove it: hutch rm %s", s.id, s.id)
+	}
 	return api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(s.Record())).
 		WithHint("create a new one, or remove it: hutch rm %s", s.id)
 }

@@ -10,8 +10,10 @@ import (
 
 // Written is what a sandbox has written over its image.
 type Written struct {
-	Folder string // the upper folder of its root; the sandbox's files, and hostile
-	Root   *Root
+	// Folders are the upper folder of its root, and below it those of what it was forked from; top-most first. They are sandboxes'
+	// files, and hostile.
+	Folders []string
+	Root    *Root
 	// Own are files there that are not the image's business: hutchd made them, or the image
 	// that a sandbox shows has others in their place. Plain are the folders that it made for
 	// them, with their modes.
@@ -33,7 +35,7 @@ func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) 
 	}
 	return m.still(ctx, s, "commit", func() error {
 		return use(Written{
-			Folder: filepath.Join(s.dir, "fs/upper"), Root: s.root, Own: ownNames,
+			Folders: append([]string{filepath.Join(s.dir, "fs/upper")}, m.layerFolders(s)...), Root: s.root, Own: ownNames,
 			Plain: map[string]uint32{
 				".": 0o755, "etc": 0o755, "tmp": 0o1777, "run": 0o755, "run/hutch": 0o755,
 				"proc": 0o755, "dev": 0o755, "sys": 0o755, "sys/fs": 0o755, "sys/fs/cgroup": 0o755,
@@ -49,6 +51,12 @@ func (m *Manager) still(ctx context.Context, s *Sandbox, reason string, use func
 		return err
 	}
 	defer done()
+	m.mu.Lock()
+	same := m.byID[s.id] == s
+	m.mu.Unlock()
+	if !same {
+		return api.Errorf(api.Unavailable, "sandbox %s was stopped, started or removed meanwhile", s.id).WithHint("try again")
+	}
 	switch s.state() {
 	case api.Stopped, api.Paused:
 	case api.Running:

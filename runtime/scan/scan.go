@@ -1,7 +1,5 @@
-// Package scan has code looked through by hutch-scan, a process for each piece of code: code.scan. What reads code is third-party parsers that
-// recurse, so their end must not be hutchd's, and what the code makes of them must have nothing.
-//
-// What is found is a hint, not a wall: see DESIGN.md.
+// Package scan looks through code for what reaches beyond the program: code.scan. The parsers run in a process of their own for each scan
+// (hutch-scan), because what they read is hostile: with no file system, no network, a few system calls, and bounds of memory and time.
 package scan
 
 import (
@@ -25,133 +23,152 @@ import (
 
 // Bounds of a scan.
 const (
-	timeout  = 20 * time.Second
-	atOnce   = 2       // workers: the others wait
-	maxReply = 4 << 20 // of a worker, which is not trusted
-	// refused is the exit status of a worker that has not begun (worker.ExitRefused; that package is C).
-	refused = 3
+	// limit is how long one may take; 1 MiB of usual code takes well below a second.
+	limit = 10 * time.Second
+	// maxAnswer bounds what a worker may answer, in bytes.
+	maxAnswer = 4 << 20
+	// atOnce is how many run at a time: each may take what worker.MaxMemory says.
+	atOnce = 2
 )
 
-// Scanner starts workers.
+// Scanner looks through code.
 type Scanner struct {
-	binary *os.File
-	slots  chan struct{}
+	program *os.File // hutch-scan
+	slots   chan struct{}
 }
 
-// New makes a Scanner whose workers are binary, hutch-scan, which it keeps; nil says that it is not installed.
-func New(binary *os.File) *Scanner {
-	return &Scanner{binary: binary, slots: make(chan struct{}, atOnce)}
+// New makes a Scanner that runs program, which becomes its own.
+func New(program *os.File) *Scanner {
+	return &Scanner{program: program, slots: make(chan struct{}, atOnce)}
 }
 
-// Scan looks through code. A worker that does not come back with a result says that the code can not be read, which is a finding.
+// Close lets go of the program.
+func (s *Scanner) Close() error { return s.program.Close() }
+
+// errDied is why a worker gave no answer.
+var errDied = errors.New("the scanning worker ended without an answer")
+
+// Scan looks through code. Code that makes the parser fail is risky: that is a finding and no error.
 func (s *Scanner) Scan(ctx context.Context, p api.ScanParams) (api.ScanResult, error) {
-	if s.binary == nil {
-		return api.ScanResult{}, api.Errorf(api.FailedPrecondition, "hutch-scan is not installed, so no code can be looked through").
-			WithOp(api.MethodCodeScan).WithHint("install hutch again: its binaries belong in one folder")
-	}
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
 		return api.ScanResult{}, context.Cause(ctx)
 	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return api.ScanResult{}, err
-	}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out, err := s.run(bounded, text)
+	res, err := s.work(bounded, p)
 	switch {
 	case ctx.Err() != nil:
 		return api.ScanResult{}, context.Cause(ctx)
 	case bounded.Err() != nil:
-		return unreadable(p.Language, fmt.Sprintf("the parser takes longer than %s", timeout)), nil
-	case errors.Is(err, errNotBegun):
-		return api.ScanResult{}, err
+		return failed(p, fmt.Sprintf("the parser took longer than %s", limit)), nil
+	case errors.Is(err, errDied):
+		return failed(p, err.Error()), nil
 	case err != nil:
-		return unreadable(p.Language, "the parser was ended by it"), nil
+		return api.ScanResult{}, err
 	}
-	return checked(p.Language, out), nil
+	return res, nil
 }
 
-// errNotBegun is behind failures that the code has no part in.
-var errNotBegun = errors.New("the scanning worker did not begin")
-
-// run starts a worker and waits for its end, which the end of ctx brings.
-func (s *Scanner) run(ctx context.Context, request []byte) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/self/fd/%d", s.binary.Fd()))
-	cmd.Args = []string{"hutch-scan"}
-	cmd.Env = []string{"GOMAXPROCS=2", "GOTRACEBACK=none"}
-	cmd.SysProcAttr = alone()
-	out, log := &limited{max: maxReply}, &limited{max: 4096}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), out, log
-	release, err := sys.StartHeld(cmd.Start)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNotBegun, err)
-	}
-	defer release()
-	err = cmd.Wait()
-	var status *exec.ExitError
-	if errors.As(err, &status) && status.ExitCode() == refused {
-		return nil, fmt.Errorf("%w: %s", errNotBegun, strings.TrimSpace(string(log.data)))
-	}
-	return out.data, err
-}
-
-// alone are namespaces of every kind. In its user namespace the worker is nobody, and so loses every capability when it is executed.
-func alone() *syscall.SysProcAttr {
-	const nobody = 65534
-	return &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
-			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: os.Geteuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: os.Getegid(), Size: 1}},
-		Pdeathsig:   unix.SIGKILL,
-	}
-}
-
-// unreadable is the result where there is none: nothing is known of the code.
-func unreadable(language, text string) api.ScanResult {
+// failed is the result of code that the parser can not take.
+func failed(p api.ScanParams, why string) api.ScanResult {
 	return api.ScanResult{
-		Language: language, Risky: true, Imports: []api.ScanImport{},
+		Language: p.Language, Risky: true, Imports: []api.ScanImport{},
 		Findings: []api.Finding{{
-			Rule: api.RuleUnreadable, Category: api.CategoryUnparsable, Severity: api.SeverityHigh, Line: 1, Column: 1, Text: text,
-			Why: "it can not be read within the bounds of time and memory: nothing is known of it",
+			Rule: "text.unparsable", Category: api.CategoryUnparsable, Severity: api.SeverityHigh, Line: 1, Column: 1,
+			Why: "it can not be looked at: " + why,
 		}},
 	}
 }
 
-// checked is a worker's answer, as far as it can be one: the code may have taken the worker over.
-func checked(language string, out []byte) api.ScanResult {
-	var r api.ScanResult
-	if err := json.Unmarshal(out, &r); err != nil || len(r.Findings) > api.MaxFindings || len(r.Imports) > api.MaxScanImports {
-		return unreadable(language, "the parser gives no result")
+// work has a worker look through code.
+func (s *Scanner) work(ctx context.Context, p api.ScanParams) (api.ScanResult, error) {
+	request, err := json.Marshal(p)
+	if err != nil {
+		return api.ScanResult{}, err
 	}
-	r.Language = language
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		if f.Line < 1 || f.Column < 1 || !utf8.ValidString(f.Text) {
-			return unreadable(language, "the parser gives no result")
-		}
-		r.Risky = r.Risky || f.Severity != api.SeverityLow
+	var out, log limitedBuffer
+	out.max, log.max = maxAnswer, 2048
+	// Not above the fds of standard input, output and error, which are all that the worker gets.
+	program, path, err := sys.ForExec(s.program, []*os.File{os.Stdin, os.Stdout, os.Stderr})
+	if err != nil {
+		return api.ScanResult{}, err
 	}
-	if r.Findings == nil {
-		r.Findings = []api.Finding{}
+	defer program.Close()
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Args, cmd.Env, cmd.Dir = []string{"hutch-scan"}, []string{"GOMAXPROCS=2", "GOTRACEBACK=none"}, "/"
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &out, &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		// Without id maps: it owns nothing, and has no capabilities once it runs the program.
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
+		Pdeathsig:  unix.SIGKILL,
 	}
-	if r.Imports == nil {
-		r.Imports = []api.ScanImport{}
+	release, err := sys.StartHeld(cmd.Start)
+	if err != nil {
+		return api.ScanResult{}, fmt.Errorf("start the scanning worker: %w", err)
 	}
-	return r
+	defer release()
+	end := cmd.Wait()
+	var res api.ScanResult
+	if end == nil {
+		d := json.NewDecoder(bytes.NewReader(out.data))
+		d.DisallowUnknownFields()
+		end = d.Decode(&res)
+	}
+	if end != nil {
+		return api.ScanResult{}, fmt.Errorf("%w: %w: %s", errDied, end, oneLine(string(log.data)))
+	}
+	return bounded(p, res), nil
 }
 
-// limited keeps the first max bytes and drops the rest.
-type limited struct {
+// bounded is an answer within the bounds that it should have anyway: the worker may have been taken over.
+func bounded(p api.ScanParams, res api.ScanResult) api.ScanResult {
+	res.Language = p.Language
+	res.Truncated = res.Truncated || len(res.Findings) > api.MaxFindings || len(res.Imports) > api.MaxScanImports
+	res.Findings = res.Findings[:min(len(res.Findings), api.MaxFindings)]
+	res.Imports = res.Imports[:min(len(res.Imports), api.MaxScanImports)]
+	for i := range res.Findings {
+		f := &res.Findings[i]
+		f.Text, f.Why, f.Rule = oneLine(f.Text), oneLine(f.Why), oneLine(f.Rule)
+		f.Line, f.Column = max(f.Line, 1), max(f.Column, 1)
+		res.Risky = res.Risky || f.Severity != api.SeverityLow
+	}
+	for i := range res.Imports {
+		res.Imports[i].Module = oneLine(res.Imports[i].Module)
+		res.Imports[i].Line = max(res.Imports[i].Line, 1)
+	}
+	if res.Findings == nil {
+		res.Findings = []api.Finding{}
+	}
+	if res.Imports == nil {
+		res.Imports = []api.ScanImport{}
+	}
+	return res
+}
+
+// oneLine is the beginning of a text, without what moves a terminal.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > 240 {
+		s = strings.ToValidUTF8(s[:240], "") + " ..."
+	}
+	return strings.TrimSpace(s)
+}
+
+// limitedBuffer keeps the first max bytes and drops the rest.
+type limitedBuffer struct {
 	data []byte
 	max  int
 }
 
-func (b *limited) Write(p []byte) (int, error) {
+func (b *limitedBuffer) Write(p []byte) (int, error) {
 	b.data = append(b.data, p[:min(len(p), b.max-len(b.data))]...)
 	return len(p), nil
 }

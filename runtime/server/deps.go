@@ -40,6 +40,9 @@ type Sandboxes interface {
 	// Pause and Resume return the record as it is then; neither minds being late.
 	Pause(ctx context.Context, ref string) (api.Sandbox, error)
 	Resume(ctx context.Context, ref string) (api.Sandbox, error)
+	// StopSandbox keeps what StartSandbox goes on from, under the same id.
+	StopSandbox(ctx context.Context, p api.StopParams) (api.StopResult, error)
+	StartSandbox(ctx context.Context, who Actor, p api.StartParams, fds *jsonrpc.FDs) (api.Sandbox, error)
 	// Update changes limits of a sandbox that runs and returns its record.
 	Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, error)
 	Scopes() []api.ScopeInfo
@@ -47,6 +50,23 @@ type Sandboxes interface {
 	EndScope(ctx context.Context, who Actor, s api.Scope) (api.KillResult, error)
 	Stats(ref string) (api.Stats, error)
 	Processes(ref string) (api.Processes, error)
+}
+
+// Ports are those of sandboxes that the host reaches.
+type Ports interface {
+	// ExposePort takes the listener that p names from fds.
+	ExposePort(ctx context.Context, p api.PortExposeParams, fds *jsonrpc.FDs) (api.Port, error)
+	Ports(ref string) ([]api.Port, error) // of all sandboxes where ref is ""
+	ClosePort(ctx context.Context, p api.PortCloseParams) ([]api.Port, error)
+}
+
+// Snapshots are files of sandboxes as they were, each one user's.
+type Snapshots interface {
+	CreateSnapshot(ctx context.Context, who Actor, p api.SnapshotCreateParams) (api.Snapshot, error)
+	ListSnapshots(who Actor, p api.SnapshotListParams) ([]api.Snapshot, error)
+	RestoreSnapshot(ctx context.Context, who Actor, p api.SnapshotRestoreParams, fds *jsonrpc.FDs) (api.SnapshotRestored, error)
+	RemoveSnapshot(who Actor, p api.SnapshotParams) error
+	Fork(ctx context.Context, who Actor, p api.ForkParams, fds *jsonrpc.FDs) (api.Forked, error)
 }
 
 // Volumes are folders that outlive sandboxes, each one user's.
@@ -79,8 +99,8 @@ type Workspaces interface {
 // Code runs pieces of code in sandboxes.
 type Code interface {
 	RunCode(ctx context.Context, who Actor, p api.CodeParams, progress func(api.Progress)) (api.CodeResult, error)
-	ScanCode(ctx context.Context, p api.ScanParams) (api.ScanResult, error)
 	CodeContexts(ref string) ([]api.CodeContext, error)
+	ScanCode(ctx context.Context, p api.ScanParams) (api.ScanResult, error)
 	EndCodeContext(ctx context.Context, p api.CodeContextParams) error
 }
 

@@ -88,6 +88,14 @@ func (f fakeSandboxes) Resume(_ context.Context, ref string) (api.Sandbox, error
 	return api.Sandbox{ID: ref, State: api.Running}, nil
 }
 
+func (f fakeSandboxes) StopSandbox(_ context.Context, p api.StopParams) (api.StopResult, error) {
+	return api.StopResult{Sandbox: api.Sandbox{ID: p.Sandbox, State: api.Stopped}}, p.Validate()
+}
+
+func (f fakeSandboxes) StartSandbox(_ context.Context, _ Actor, p api.StartParams, _ *jsonrpc.FDs) (api.Sandbox, error) {
+	return api.Sandbox{ID: p.Sandbox, State: api.Running}, nil
+}
+
 func (f fakeSandboxes) Kill(context.Context, string) (api.KillResult, error) {
 	return api.KillResult{Killed: []int{1, 2}}, nil
 }
@@ -304,7 +312,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Ports: fakePorts{}, Snapshots: fakeSnapshots{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,8 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	events, audit, shells, networks, pools, volumes, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Pools, s.cfg.Volumes, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
+	snapshots := s.cfg.Snapshots
+	events, audit, shells, networks, ports, pools, volumes, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Ports, s.cfg.Pools, s.cfg.Volumes, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
@@ -87,6 +88,28 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodSandboxResume: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.Sandbox, error) {
 			return boxes.Resume(ctx, p.Sandbox)
+		}),
+		api.MethodSandboxStop: handle(func(ctx context.Context, _ *Call, p api.StopParams) (api.StopResult, error) {
+			return boxes.StopSandbox(ctx, p)
+		}),
+		api.MethodSandboxStart: handle(func(ctx context.Context, c *Call, p api.StartParams) (api.Sandbox, error) {
+			return boxes.StartSandbox(ctx, c.Actor, p, c.FDs)
+		}),
+		api.MethodSandboxFork: handle(func(ctx context.Context, c *Call, p api.ForkParams) (api.Forked, error) {
+			return snapshots.Fork(ctx, c.Actor, p, c.FDs)
+		}),
+		api.MethodSnapCreate: handle(func(ctx context.Context, c *Call, p api.SnapshotCreateParams) (api.Snapshot, error) {
+			return snapshots.CreateSnapshot(ctx, c.Actor, p)
+		}),
+		api.MethodSnapList: handle(func(_ context.Context, c *Call, p api.SnapshotListParams) (api.Snapshots, error) {
+			list, err := snapshots.ListSnapshots(c.Actor, p)
+			return api.Snapshots{Snapshots: orEmpty(list)}, err
+		}),
+		api.MethodSnapRestore: handle(func(ctx context.Context, c *Call, p api.SnapshotRestoreParams) (api.SnapshotRestored, error) {
+			return snapshots.RestoreSnapshot(ctx, c.Actor, p, c.FDs)
+		}),
+		api.MethodSnapRemove: done(func(_ context.Context, c *Call, p api.SnapshotParams) error {
+			return snapshots.RemoveSnapshot(c.Actor, p)
 		}),
 		api.MethodSandboxUpdate: handle(func(ctx context.Context, _ *Call, p api.UpdateParams) (api.Sandbox, error) {
 			return boxes.Update(ctx, p)
@@ -158,11 +181,22 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodVolumeRemove: done(func(_ context.Context, c *Call, p api.VolumeParams) error {
 			return volumes.RemoveVolume(c.Actor, p)
 		}),
-		api.MethodCodeScan: handle(func(ctx context.Context, _ *Call, p api.ScanParams) (api.ScanResult, error) {
-			return code.ScanCode(ctx, p)
+		api.MethodPortExpose: handle(func(ctx context.Context, c *Call, p api.PortExposeParams) (api.Port, error) {
+			return ports.ExposePort(ctx, p, c.FDs)
+		}),
+		api.MethodPortList: handle(func(_ context.Context, _ *Call, p api.PortListParams) (api.Ports, error) {
+			list, err := ports.Ports(p.Sandbox)
+			return api.Ports{Ports: orEmpty(list)}, err
+		}),
+		api.MethodPortClose: handle(func(ctx context.Context, _ *Call, p api.PortCloseParams) (api.Ports, error) {
+			list, err := ports.ClosePort(ctx, p)
+			return api.Ports{Ports: orEmpty(list)}, err
 		}),
 		api.MethodCodeRun: handle(func(ctx context.Context, c *Call, p api.CodeParams) (api.CodeResult, error) {
 			return code.RunCode(ctx, c.Actor, p, c.Progress)
+		}),
+		api.MethodCodeScan: handle(func(ctx context.Context, _ *Call, p api.ScanParams) (api.ScanResult, error) {
+			return code.ScanCode(ctx, p)
 		}),
 		api.MethodCodeContexts: handle(func(_ context.Context, _ *Call, p api.SandboxParams) (api.CodeContexts, error) {
 			list, err := code.CodeContexts(p.Sandbox)

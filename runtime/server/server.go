@@ -36,6 +36,8 @@ type Config struct {
 	Shells     Shells
 	Pools      Pools
 	Volumes    Volumes
+	Ports      Ports
+	Snapshots  Snapshots
 	Workspaces Workspaces
 	Tools      Tools
 	Code       Code
@@ -68,7 +70,7 @@ var _ channel.Channel = (*jsonrpc.Channel)(nil)
 // New returns a server for the methods of api.Methods. It fails when a method
 // has no handler, a handler no method, or their types differ.
 func New(cfg Config) (*Server, error) {
-	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Volumes == nil || cfg.Workspaces == nil || cfg.Tools == nil || cfg.Code == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
+	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Volumes == nil || cfg.Ports == nil || cfg.Snapshots == nil || cfg.Workspaces == nil || cfg.Tools == nil || cfg.Code == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
 		return nil, errors.New("server: Config needs an engine for every group of methods")
 	}
 	if cfg.Logger == nil {

@@ -3,7 +3,10 @@ package tools
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -95,17 +98,26 @@ func listDirectory() (*tool, error) {
 	})
 }
 
+// shown is a path in a text: with its quotes, as strconv.Quote makes them, where it holds a line break, an escape sequence or what
+// else is not seen as it is. Otherwise a name could pass for more lines of the answer. What is structured has it as it is.
+func shown(path string) string {
+	if utf8.ValidString(path) && !strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return path
+	}
+	return strconv.Quote(path)
+}
+
 // line writes one entry as a model reads it: folders end in a slash.
 func line(to *strings.Builder, f api.File) {
 	switch f.Type {
 	case api.TypeFolder:
-		fmt.Fprintf(to, "%s/", f.Path)
+		fmt.Fprintf(to, "%s/", shown(f.Path))
 	case api.TypeSymlink:
-		fmt.Fprintf(to, "%s -> %s", f.Path, f.Target)
+		fmt.Fprintf(to, "%s -> %s", shown(f.Path), shown(f.Target))
 	case api.TypeFile:
-		fmt.Fprintf(to, "%s\t%d", f.Path, f.Size)
+		fmt.Fprintf(to, "%s\t%d", shown(f.Path), f.Size)
 	default:
-		fmt.Fprintf(to, "%s\t%s", f.Path, f.Type)
+		fmt.Fprintf(to, "%s\t%s", shown(f.Path), f.Type)
 	}
 	if f.Error != "" {
 		fmt.Fprintf(to, "\t[not entered: %s]", f.Error)

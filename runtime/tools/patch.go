@@ -24,9 +24,9 @@ func applyPatch() (*tool, error) {
 			text.WriteString("[nothing was changed: dry_run]\n")
 		}
 		for _, f := range r.Files {
-			fmt.Fprintf(&text, "%s %s", f.Kind, f.Path)
+			fmt.Fprintf(&text, "%s %s", f.Kind, shown(f.Path))
 			if f.From != "" {
-				fmt.Fprintf(&text, " from %s", f.From)
+				fmt.Fprintf(&text, " from %s", shown(f.From))
 			}
 			if f.Fuzz > 0 || f.Offset != 0 {
 				fmt.Fprintf(&text, " (%s did not fit exactly, %d lines away)", counted(int64(f.Fuzz), "line"), f.Offset)

@@ -71,18 +71,18 @@ func grepFiles() (*tool, error) {
 func grepText(r *api.ToolGrepResult) string {
 	var text strings.Builder
 	for _, f := range r.Files {
-		text.WriteString(f + "\n")
+		text.WriteString(shown(f) + "\n")
 	}
 	for i, m := range r.Matches {
 		if i > 0 && (len(m.Before) > 0 || len(m.After) > 0) {
 			text.WriteString("--\n")
 		}
 		for j, l := range m.Before {
-			fmt.Fprintf(&text, "%s-%d-%s\n", m.Path, m.Line-int64(len(m.Before)-j), l)
+			fmt.Fprintf(&text, "%s-%d-%s\n", shown(m.Path), m.Line-int64(len(m.Before)-j), l)
 		}
-		fmt.Fprintf(&text, "%s:%d:%s\n", m.Path, m.Line, m.Text)
+		fmt.Fprintf(&text, "%s:%d:%s\n", shown(m.Path), m.Line, m.Text)
 		for j, l := range m.After {
-			fmt.Fprintf(&text, "%s-%d-%s\n", m.Path, m.Line+int64(j)+1, l)
+			fmt.Fprintf(&text, "%s-%d-%s\n", shown(m.Path), m.Line+int64(j)+1, l)
 		}
 	}
 	switch {
@@ -112,7 +112,7 @@ func findFiles() (*tool, error) {
 		}
 		var text strings.Builder
 		for _, f := range r.Found {
-			text.WriteString(f.Path)
+			text.WriteString(shown(f.Path))
 			if f.Type == api.TypeFolder {
 				text.WriteByte('/')
 			}

@@ -13,6 +13,11 @@
  *	hold     N connections that each read a byte and then stay open.
  *	drop     close those.
  *
+ *	usage: netload serve
+ *
+ * It listens on two ports of 127.0.0.1, prints them, and serves one connection after the other until the end of its
+ * input: a byte on the first port, BULK bytes on the second.
+ *
  * What fails ends the program, with a line on stderr.
  */
 #include <arpa/inet.h>
@@ -28,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BUFFER = 1 << 20, CLIENTS = 8, MOST = 20000 };
+enum { BUFFER = 1 << 20, BULK = 64 << 20, CLIENTS = 8, MOST = 20000 };
 
 static char buffer[BUFFER];
 static struct sockaddr_in to;
@@ -161,7 +166,34 @@ static void drop(void) {
 		close(held[--holding]);
 }
 
-int main(void) {
+static int listening(void) {
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t size = sizeof at;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&at, size) < 0 || listen(fd, 1024) < 0 || getsockname(fd, (struct sockaddr *)&at, &size) < 0)
+		err(1, "listen");
+	printf("%d\n", ntohs(at.sin_port));
+	return fd;
+}
+
+static void serve(void) {
+	struct pollfd from[] = {{.fd = listening(), .events = POLLIN}, {.fd = listening(), .events = POLLIN}, {.fd = 0, .events = POLLIN}};
+	fflush(stdout);
+	while (poll(from, 3, -1) > 0 && !from[2].revents)
+		for (int i = 0; i < 2; i++) {
+			int fd = from[i].revents ? accept(from[i].fd, NULL, NULL) : -1;
+			if (fd < 0)
+				continue;
+			long long left = i ? BULK : 1;
+			for (ssize_t n; left > 0 && (n = send(fd, buffer, left < BUFFER ? left : BUFFER, MSG_NOSIGNAL)) > 0; left -= n)
+				;
+			while (recv(fd, buffer, BUFFER, 0) > 0) /* the client closes first */
+				;
+			close(fd);
+		}
+}
+
+int main(int argc, char **argv) {
 	char line[256], what[16], address[64];
 	int port;
 	long long n;
@@ -170,6 +202,10 @@ int main(void) {
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	if (argc == 2 && !strcmp(argv[1], "serve")) {
+		serve();
+		return 0;
 	}
 	while (fgets(line, sizeof line, stdin)) {
 		if (sscanf(line, "%15s %63s %d %lld", what, address, &port, &n) != 4 || n < 1)

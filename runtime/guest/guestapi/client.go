@@ -58,6 +58,7 @@ type Client struct {
 	readers sync.WaitGroup
 
 	refused func(Refused) // see OnRefused
+	listens func()        // see OnListen
 	// What may be told of refused calls now, a token each.
 	tokens float64
 	filled time.Time
@@ -98,8 +99,15 @@ func (c *Client) OnRefused(f func(Refused)) {
 	c.refused = f
 }
 
-// tellRefused bounds how much work a hostile PID 1 makes; c.mu is held.
-func (c *Client) tellRefused(r *Refused) error {
+// OnListen has f called when somebody in the sandbox is about to listen, as OnRefused does.
+func (c *Client) OnListen(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listens = f
+}
+
+// tell passes on what PID 1 says of system calls, and bounds how much work a hostile one makes; c.mu is held.
+func (c *Client) tell(ev *Event) error {
 	const slack = 2 // the clocks of both ends need not agree on where a second begins
 	now := time.Now()
 	if c.filled.IsZero() {
@@ -110,15 +118,19 @@ func (c *Client) tellRefused(r *Refused) error {
 	if c.tokens < 1 { // some are what piled up while there was no hutchd
 		c.ignored++
 		if c.ignored > maxIgnored {
-			return errors.New("refused calls are told of faster than hutch-init does")
+			return errors.New("system calls are told of faster than hutch-init does")
 		}
 		return nil
 	}
 	c.tokens--
-	if f := c.refused; f != nil {
-		c.mu.Unlock()
-		f(*r)
-		c.mu.Lock()
+	refused, listens := c.refused, c.listens
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	switch {
+	case ev.Ev == EvListen && listens != nil:
+		listens()
+	case ev.Ev == EvRefused && refused != nil:
+		refused(*ev.Refused)
 	}
 	return nil
 }
@@ -188,14 +200,14 @@ func (c *Client) gone(op string) error {
 // sock_filter, and waits until PID 1 is ready. It must be the first call, and is
 // not repeated by a hutchd that takes a sandbox over. cgroups, which may be nil, is
 // the mount that Request.Cgroup names folders of. Both files stay the caller's. landlock is
-// the ABI of the Landlock domain that commands are to be in, 0 for none.
-func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname string, landlock int) error {
+// the ABI of the Landlock domain that commands are to be in, 0 for none; guard, which may be nil, what they are not to make.
+func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname string, landlock int, guard *Guard) error {
 	const op = "set up sandbox"
 	fds := []*os.File{filter}
 	if cgroups != nil {
 		fds = append(fds, cgroups)
 	}
-	ev, err := c.ask(ctx, op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil, Landlock: landlock}, fds...)
+	ev, err := c.ask(ctx, op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil, Landlock: landlock, Guard: guard}, fds...)
 	if err == nil && ev.Version != Version {
 		err = api.Errorf(api.FailedPrecondition, "hutch-init speaks protocol %d, hutchd %d", ev.Version, Version).
 			WithOp(op).WithHint("install hutchd and hutch-init of the same build")
@@ -288,8 +300,8 @@ func (c *Client) readLoop() {
 func (c *Client) dispatch(ev *Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ev.Ev == EvRefused {
-		return c.tellRefused(ev.Refused)
+	if ev.Ev == EvRefused || ev.Ev == EvListen {
+		return c.tell(ev)
 	}
 	if ev.Exec == c.asked && (ev.Ev == EvReady || ev.Ev == EvFailed) && c.ready != nil {
 		select {

@@ -365,7 +365,7 @@ func TestSetupVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.Setup(t.Context(), f, nil, "box", 0)
+		err = c.Setup(t.Context(), f, nil, "box", 0, nil)
 		_ = f.Close()
 		if (err == nil) != (code == "") || err != nil && api.ErrorCode(err) != code {
 			t.Errorf("answer %s: %v, want %q", answer, err, code)

@@ -31,7 +31,7 @@ func parseEvent(packet []byte) (*Event, error) {
 		return nil, fmt.Errorf("packet of %d bytes: %w", len(packet), err)
 	}
 	switch ev.Ev {
-	case EvReady, EvStarted, EvPending, EvListed:
+	case EvReady, EvStarted, EvPending, EvListed, EvListen:
 	case EvFailed:
 		if !slices.Contains(reasons, ev.Reason) {
 			return nil, fmt.Errorf("unknown reason %.32q", ev.Reason)

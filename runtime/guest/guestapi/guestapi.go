@@ -82,6 +82,7 @@ const (
 	EvExited  = "exited"  // the leader is gone
 	EvPending = "pending" // in a list: accepted, not started yet
 	EvListed  = "listed"  // end of the list of the id Exec
+	EvListen  = "listen"  // somebody in the sandbox is about to call listen(2)
 	EvRefused = "refused" // the filter has refused a system call
 )
 
@@ -119,6 +120,14 @@ type Request struct {
 	Cgroups bool `json:"cgroups,omitempty"`
 	// Landlock is the ABI of the domain that commands are to be in; 0 is none.
 	Landlock int `json:"landlock,omitempty"`
+	// Guard is what no command may make. It takes a domain, and a sandbox that was launched for it (ArgMakes).
+	Guard *Guard `json:"guard,omitempty"`
+}
+
+// Guard are names that can not be made.
+type Guard struct {
+	Root  string   `json:"root"`  // a folder of /
+	Names []string `json:"names"` // relative to it
 }
 
 // Rlimit is one setrlimit(2) call made before execve. Values are the kernel's.
@@ -210,6 +219,13 @@ var FileOps = []string{FileRead, FileWrite, FileCreate, FileRemove, FileRename, 
 // ArgFiles is the argument with which PID 1 tells of refused files too. Each call that names one takes
 // a way through PID 1 then.
 const ArgFiles = "tell-files"
+
+// ArgMakes is the argument with which PID 1 makes names for commands where they can not (Request.Guard). Each call that
+// makes one takes a way through PID 1 then. ArgAnd is between two arguments.
+const (
+	ArgMakes = "make-names"
+	ArgAnd   = "+"
+)
 
 // What hutch-init tells of refused calls at most; more is not hutch-init any more.
 const (

@@ -38,10 +38,16 @@ func Attach(ctx context.Context, socket string, method Method) (_ *Launcher, err
 	l := &Launcher{PID: pid, conn: conn, method: method}
 	if l.pidfd, err = sys.OpenPidfd(pid); err != nil {
 		_ = conn.Close()
+		if errors.Is(err, unix.ESRCH) { // it has ended since
+			return nil, nil
+		}
 		return nil, fmt.Errorf("find hutch-launch: %w", err)
 	}
 	l.wait = sync.OnceValues(func() (int, error) { return 0, sys.AwaitExit(l.pidfd) })
 	news, err := l.news(ctx)
+	if errors.Is(err, errGone) {
+		return nil, l.awaitGone(ctx)
+	}
 	if err == nil && (news.Hello == nil || news.Hello.Version != launchapi.Version) {
 		err = api.Errorf(api.FailedPrecondition, "the sandboxes that run belong to another version of hutch: %+v, not %d", news.Hello, launchapi.Version).
 			WithHint("start that version again and end them, or kill hutch-launch, pid %d, and lose them", pid)
@@ -51,6 +57,17 @@ func Attach(ctx context.Context, socket string, method Method) (_ *Launcher, err
 		return nil, err
 	}
 	return l, nil
+}
+
+// awaitGone waits for a hutch-launch that ends: its last sandbox went, and it with that, before it saw this
+// connection. The next one is not to meet what it is still removing.
+func (l *Launcher) awaitGone(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.pidfd.Close() }) // ends the wait
+	defer stop()
+	if _, err := l.wait(); err != nil {
+		return l.died(ctx, fmt.Errorf("wait for its end: %w", err))
+	}
+	return l.pidfd.Close()
 }
 
 // connect returns nil when nobody listens.

@@ -141,6 +141,9 @@ func Start(ctx context.Context, o Options) (_ *Launcher, err error) {
 	return l, nil
 }
 
+// errGone is the end of a hutch-launch that this process has not started.
+var errGone = errors.New("hutch-launch is gone")
+
 // died explains a broken channel: the caller's ctx, or hutch-launch's end.
 func (l *Launcher) died(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -150,7 +153,7 @@ func (l *Launcher) died(ctx context.Context, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) {
 		_ = l.conn.Close()
 		if l.proc == nil {
-			return api.Errorf(api.Unavailable, "hutch-launch is gone").WithHint("try again: a new daemon starts by itself")
+			return api.Errorf(api.Unavailable, "%w", errGone).WithHint("try again: a new daemon starts by itself")
 		}
 		if code, werr := l.wait(); werr == nil {
 			return api.Errorf(api.Unavailable, "hutch-launch ended before it started hutchd: exit code %d", code).

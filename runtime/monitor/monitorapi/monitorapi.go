@@ -3,7 +3,7 @@
 // The channel is a SOCK_SEQPACKET socketpair (internal/packet).
 //
 //	monitor -> hutchd                  hutchd -> monitor
-//	config {...}   maps' fds           ready {} | failed {...}
+//	config {...}   hutch-scan, maps    ready {} | failed {...}
 //	conn   {actor}          fd
 //	stop   {reason, keep}              ending {}
 //	swept  {removed, error}            sweep {}
@@ -42,7 +42,7 @@ type Message struct {
 	Ending  *Ending  `json:"ending,omitempty"`  // takes no connection any more
 }
 
-// Config is what hutchd can not find out inside its namespaces.
+// Config is what hutchd can not find out inside its namespaces. Its first fd is the hutch-scan binary.
 type Config struct {
 	// Data is where hutchd keeps everything, as hutchd sees it.
 	Data  string    `json:"data"`
@@ -62,10 +62,8 @@ type Config struct {
 	// Projects says that the data folder's file system has project quotas in force, which
 	// the monitor may set.
 	Projects bool `json:"projects,omitempty"`
-	// Scanner says that the message's first fd is the binary hutch-scan.
-	Scanner bool `json:"scanner,omitempty"`
 	// EBPF says whether eBPF programs are in force around all sandboxes. Their maps are the
-	// message's other fds, unless the monitor has taken over from another: hutch-launch has them.
+	// message's fds behind hutch-scan's, unless the monitor has taken over from another: hutch-launch has them.
 	EBPF EBPF `json:"ebpf"`
 }
 

@@ -15,6 +15,14 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
+// Request is what is looked through: code of a language, or a command.
+type Request struct {
+	Language       string   `json:"language,omitempty"`
+	Code           string   `json:"code,omitempty"`
+	Argv           []string `json:"argv,omitempty"` // a command instead of Language and Code
+	AllowedImports []string `json:"allowed_imports,omitempty"`
+}
+
 // maxNested is how many languages or pieces of code may be in each other, as in bash -c 'python3 -c "..."'.
 const maxNested = 4
 
@@ -44,10 +52,16 @@ type scan struct {
 type place struct{ line, col int }
 
 // Scan looks through code.
-func Scan(p api.ScanParams) api.ScanResult {
-	res := api.ScanResult{Language: p.Language, Findings: []api.Finding{}, Imports: []api.ScanImport{}}
-	s := &scan{src: p.Code, allowed: p.AllowedImports, res: &res, seen: map[string]bool{}}
-	s.code(p.Language)
+func Scan(req Request) api.ScanResult {
+	res := api.ScanResult{Language: req.Language, Findings: []api.Finding{}, Imports: []api.ScanImport{}}
+	s := &scan{src: req.Code, allowed: req.AllowedImports, res: &res, seen: map[string]bool{}}
+	if req.Argv != nil {
+		res.Language = "command"
+		s.src = strings.Join(req.Argv, " ")
+		s.command(req.Argv)
+	} else {
+		s.code(req.Language)
+	}
 	slices.SortStableFunc(res.Findings, func(a, b api.Finding) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Rule, b.Rule))
 	})
@@ -171,15 +185,10 @@ func (s *scan) tree(g *grammar, syntax rule) *node {
 // clip makes one short line of text.
 func clip(text string) string {
 	text, _, more := strings.Cut(strings.TrimSpace(text), "\n")
-	for _, valid := range []bool{false, true} { // a byte that is no text becomes three
-		if len(text) > maxText {
-			text, more = text[:maxText-len(" ...")], true
-		}
-		if !valid {
-			text = strings.ToValidUTF8(text, "\uFFFD")
-		}
+	text = strings.ToValidUTF8(text, "\uFFFD") // which can be longer
+	if len(text) > maxText {
+		text, more = strings.ToValidUTF8(text[:maxText-4], ""), true // of what was cut in two
 	}
-	text = strings.ToValidUTF8(text, "")
 	if more {
 		text += " ..."
 	}

@@ -20,7 +20,7 @@ func fuzz(f *testing.F, language string) {
 		if len(code) > 1<<14 {
 			return
 		}
-		res := Scan(api.ScanParams{Language: language, Code: code, AllowedImports: []string{"json"}})
+		res := Scan(Request{Language: language, Code: code, AllowedImports: []string{"json"}})
 		risky := false
 		for _, x := range res.Findings {
 			risky = risky || x.Severity != api.SeverityLow
@@ -31,7 +31,7 @@ func fuzz(f *testing.F, language string) {
 		if risky != res.Risky && !res.Truncated {
 			t.Errorf("risky is %v: %+v", res.Risky, res.Findings)
 		}
-		again := Scan(api.ScanParams{Language: language, Code: code, AllowedImports: []string{"json"}})
+		again := Scan(Request{Language: language, Code: code, AllowedImports: []string{"json"}})
 		if told(&res) != told(&again) {
 			t.Errorf("once\n%s\nthen\n%s", told(&res), told(&again))
 		}

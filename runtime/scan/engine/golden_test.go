@@ -51,7 +51,7 @@ func TestGoldens(t *testing.T) {
 		file := "testdata/" + language + ".txt"
 		var out bytes.Buffer
 		for _, c := range readGoldens(t, file) {
-			res := Scan(api.ScanParams{Language: language, Code: c.code})
+			res := Scan(Request{Language: language, Code: c.code})
 			got := told(&res)
 			fmt.Fprintf(&out, "=== %s\n%s---\n%s\n", c.name, c.code, got)
 			if innocent := strings.HasPrefix(c.name, "innocent"); res.Risky == innocent {

@@ -216,9 +216,20 @@ func (f *pyFile) onText(n *node) {
 		case "string_start":
 			raw = strings.ContainsAny(text, "rR")
 		case "string_content":
-			if _, plain := escapes(text); !raw && (plain || strings.Contains(strings.ToUpper(text), `\N{LATIN `)) {
+			if _, plain := escapes(text); !raw && (plain || namedLetter(text)) {
 				f.on(pyEscapes, n)
 			}
 		}
 	}
+}
+
+// namedLetter reports whether a text has letters, digits or signs of identifiers by their names: \N{LATIN SMALL LETTER A}.
+func namedLetter(text string) bool {
+	upper := strings.ToUpper(text)
+	for _, name := range []string{"LATIN ", "DIGIT ", "LOW LINE", "FULL STOP"} {
+		if strings.Contains(upper, `\N{`+name) {
+			return true
+		}
+	}
+	return false
 }

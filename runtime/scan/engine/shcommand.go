@@ -12,17 +12,25 @@ type shCommand struct {
 	piped  bool             // from another command
 	here   *shWord          // from a text
 	hereAt *syntax.Redirect // where that is
-	at     *syntax.CallExpr
+	at     *syntax.CallExpr // nil of a command that no shell reads
 	file   *shFile
 }
 
 // about reports the command.
 func (c *shCommand) about(r rule) {
+	if c.at == nil {
+		c.file.report(r, 0, 0, c.file.src)
+		return
+	}
 	c.file.about(r, c.at)
 }
 
 // inside looks through code that the command runs.
 func (c *shCommand) inside(language, code string) {
+	if c.at == nil {
+		c.file.inside(language, code, 0, 0)
+		return
+	}
 	line, col := c.file.where(c.at)
 	c.file.inside(language, code, line, col)
 }
@@ -41,7 +49,8 @@ func (f *shFile) run(c *shCommand) {
 		c.about(shPieces)
 	}
 	name := base(first.text)
-	if strings.HasPrefix(first.text, ".") && name != "." || strings.HasPrefix(first.text, "/") && !standard(first.text) {
+	if first.text == "" || c.at == nil && strings.Contains(first.text, "/") && !strings.HasPrefix(first.text, "/bin/") && !strings.HasPrefix(first.text, "/usr/bin/") ||
+		strings.HasPrefix(first.text, ".") && name != "." || strings.HasPrefix(first.text, "/") && !standard(first.text) {
 		c.about(shUnknown) // whatever its name says
 		return
 	}

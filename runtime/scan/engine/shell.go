@@ -139,11 +139,7 @@ func (f *shFile) redirect(r *syntax.Redirect) {
 		if !w.dynamic && (w.text == "/dev/null" || w.text == "/dev/stdout" || w.text == "/dev/stderr") {
 			return
 		}
-		if w.dynamic || elsewhere(w.text) {
-			f.about(shWriteAway, r)
-		} else {
-			f.about(shWrite, r)
-		}
+		f.about(shWrite, r)
 	case syntax.RdrIn:
 		if w.dynamic || elsewhere(w.text) {
 			f.about(shElsewhere, r)
@@ -212,6 +208,16 @@ func unbackslash(s string, quoted bool) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
+}
+
+// command looks at a command that no shell reads.
+func (s *scan) command(argv []string) {
+	f := &shFile{scan: s, functions: map[string]bool{}}
+	words := make([]shWord, len(argv))
+	for i, a := range argv {
+		words[i] = shWord{text: a}
+	}
+	f.run(&shCommand{words: words, file: f})
 }
 
 // base is the name of a command without its folder and version.

@@ -12,7 +12,6 @@ var (
 	shPrompt    = rule{"shell.prompt", evaluate, high, "runs what is in a variable"}
 	shVar       = rule{"shell.variable", evaluate, high, "this variable changes which programs run, or what they load"}
 	shWrite     = rule{"shell.write", files, medium, "writes a file"}
-	shWriteAway = rule{"shell.write_elsewhere", files, high, "writes a file that may be outside of the working folder"}
 	shRead      = rule{"shell.read", files, low, "reads a file below the working folder"}
 	shElsewhere = rule{"shell.read_elsewhere", files, medium, "reads a file that may be outside of the working folder"}
 	shSocket    = rule{"shell.socket", network, high, "bash connects to another machine by this name"}
@@ -25,7 +24,6 @@ var (
 	shEval      = rule{"shell.eval", evaluate, high, "runs a text as commands"}
 	shUnknown   = rule{"shell.command_unknown", unknown, medium, "nothing is known of what this command does"}
 	shFunction  = rule{"shell.function", evaluate, low, "a command of the script's own"}
-	shAwk       = rule{"shell.program", evaluate, medium, "its programs can run commands and write files"}
 	shFind      = rule{"shell.find", files, medium, "deletes, writes or runs something for each file that it finds"}
 )
 

@@ -186,10 +186,7 @@ func escapes(s string) (out string, plain bool) {
 			b.WriteRune(r)
 		case used == 0: // such as \N{BULLET}, which no ASCII letter needs
 			b.WriteByte('\\')
-			i--
-			b.WriteByte(s[i+1])
-			used = 1
-			i++
+			b.WriteByte(s[i])
 			continue
 		}
 		i += used - 1

@@ -1,4 +1,4 @@
-// Package worker is hutch-scan's: it gives up all that a parser does not need, then parses.
+// Package worker is the process that parses: one scan from standard input, its result to standard output.
 package worker
 
 import (
@@ -10,66 +10,59 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/harden"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/scan/engine"
 )
 
-// ExitRefused is the exit status of a worker that has not looked at its input, because it could not be confined: a fault of the host's or
-// of ours. Any other end without a result is what the code has done to it.
-const ExitRefused = 3
-
-// Bounds of the worker's.
+// Bounds of the process. Whoever reaches one is killed, which is told as code that can not be parsed.
 const (
-	maxMemory  = 1 << 30  // that can be written; what Go reserves and never uses is more than this by itself
-	maxSpace   = 8 << 30  // of addresses
-	maxStack   = 64 << 20 // of the shell's parser, which recurses
-	maxSeconds = 20       // of CPU
-	maxInput   = 16 << 20 // code of the largest size, every byte of it escaped
+	// MaxMemory is what it may write to, in bytes: enough for the tree of 1 MiB of any code that people write. What takes more ends the worker, which is a finding.
+	MaxMemory = 1 << 30
+	maxCPU    = 10       // seconds
+	maxStack  = 64 << 20 // bytes, of a parser that recurses
+	// maxInput is a request, whose code JSON may write with six bytes for each of its own.
+	maxInput = 6*api.MaxCodeBytes + (1 << 20)
 )
 
-// Main reads api.ScanParams from the standard input and writes an api.ScanResult to the standard output.
+// Main is the process. It returns its exit status.
 func Main() int {
+	sys.SetComm("hutch-scan")
 	if err := confine(); err != nil {
 		fmt.Fprintln(os.Stderr, "hutch-scan:", err)
-		return ExitRefused
+		return 1
 	}
-	text, err := io.ReadAll(io.LimitReader(os.Stdin, maxInput))
+	data, err := io.ReadAll(io.LimitReader(os.Stdin, maxInput))
+	var req engine.Request
+	if err == nil {
+		err = json.Unmarshal(data, &req)
+	}
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(engine.Scan(req))
+	}
 	if err != nil {
-		return ExitRefused
-	}
-	var p api.ScanParams
-	if err := json.Unmarshal(text, &p); err != nil {
-		return ExitRefused
-	}
-	res := engine.Scan(p)
-	if err := json.NewEncoder(os.Stdout).Encode(res); err != nil {
+		fmt.Fprintln(os.Stderr, "hutch-scan:", err)
 		return 1
 	}
 	return 0
 }
 
-// confine bounds this process and takes from it all system calls but those of pipes and memory. It can open no file, make no socket and start
-// nothing; the namespaces that it was started in are beside that.
+// confine takes away everything but three pipes, memory and time. Its namespaces are the parent's gift; files it can not open any more.
 func confine() error {
 	debug.SetMaxStack(maxStack)
-	debug.SetMemoryLimit(maxMemory / 2)
 	for _, l := range []struct {
-		what string
-		id   int
-		max  uint64
+		what int
+		most uint64
 	}{
-		{"memory", unix.RLIMIT_DATA, maxMemory},
-		{"addresses", unix.RLIMIT_AS, maxSpace},
-		{"time", unix.RLIMIT_CPU, maxSeconds},
-		{"files", unix.RLIMIT_FSIZE, 0},
-		{"core files", unix.RLIMIT_CORE, 0},
+		{unix.RLIMIT_DATA, MaxMemory}, {unix.RLIMIT_CPU, maxCPU}, {unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_NOFILE, 64},
 	} {
-		if err := unix.Setrlimit(l.id, &unix.Rlimit{Cur: l.max, Max: l.max}); err != nil {
-			return fmt.Errorf("bound %s to %d: %w", l.what, l.max, err)
+		if err := unix.Setrlimit(l.what, &unix.Rlimit{Cur: l.most, Max: l.most}); err != nil {
+			return fmt.Errorf("limit itself: %w", err)
 		}
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("forbid dumps: %w", err)
 	}
-	return installFilter()
+	return harden.Only(nil)
 }

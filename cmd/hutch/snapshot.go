@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+func newSnapshot() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "snapshot COMMAND",
+		Short:   "Keep the files of a sandbox as they are, and go back to them",
+		GroupID: groupSandbox,
+		Long: `A snapshot is what the files of a sandbox are at a time. "hutch snapshot restore" gives the sandbox these files again,
+"hutch fork --snapshot" makes others that go on from there. It stays when the sandbox and the daemon are gone.
+Processes are not in it, nor folders of yours in mode rw, nor volumes.`,
+		Example: `  hutch snapshot create --name before fix
+  hutch snapshot restore before
+  hutch fork --snapshot before -n 4`,
+		RunE: parentOnly,
+	}
+	cmd.AddCommand(newSnapshotCreate(), newSnapshotLs(), newSnapshotRestore(), newSnapshotRm())
+	return cmd
+}
+
+func newSnapshotCreate() *cobra.Command {
+	p := api.SnapshotCreateParams{}
+	var labels []string
+	cmd := &cobra.Command{
+		Use:   "create [flags] SANDBOX",
+		Short: "Keep what the files of a sandbox are now, and print the snapshot's id",
+		Args:  wantArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			p.Sandbox = args[0]
+			if p.Labels, err = cli.ParseLabels(labels); err != nil {
+				return err
+			}
+			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				sn, err := c.CreateSnapshot(cmd.Context(), p)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), sn.ID)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&p.Name, "name", "", "`NAME` of the snapshot")
+	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label `KEY=VALUE`; may be repeated")
+	return cmd
+}
+
+func newSnapshotLs() *cobra.Command {
+	var quiet, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "ls [flags]",
+		Aliases: []string{"list"},
+		Short:   "List the snapshots, oldest first",
+		Args:    wantArgs(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				list, err := c.Snapshots(cmd.Context(), api.SnapshotListParams{})
+				if err != nil {
+					return err
+				}
+				out := cmd.OutOrStdout()
+				if asJSON {
+					return printJSON(out, list)
+				}
+				t := &cli.Table{Header: []string{"SNAPSHOT", "NAME", "SANDBOX", "IMAGE", "CREATED", "SIZE"}}
+				for i := range list {
+					sn := &list[i]
+					if quiet {
+						fmt.Fprintln(out, sn.ID)
+					}
+					t.Row(sn.ID, sn.Name, sn.Sandbox, sn.Image, cli.Ago(time.Now(), sn.Created), cli.Bytes(sn.Bytes))
+				}
+				if !quiet {
+					t.Print(out, "", nil)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "ids only")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print all that is known, a list")
+	return cmd
+}
+
+func newSnapshotRestore() *cobra.Command {
+	folders := folderFlags{}
+	cmd := &cobra.Command{
+		Use:   "restore [flags] SNAPSHOT",
+		Short: "Give a sandbox the files again that it had when the snapshot was taken",
+		Long: `Give a sandbox the files again that it had when the snapshot was taken. Its processes end; its id, name, limits and
+policy stay as they are now. Root has to name folders of the host's that it has mounted again, as for "hutch start".`,
+		Args: wantArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				p := api.SnapshotRestoreParams{Snapshot: args[0]}
+				files, err := folders.open(cmd.Context(), c, &p.Folders)
+				if err != nil {
+					return err
+				}
+				defer files.Close()
+				r, err := c.RestoreSnapshot(cmd.Context(), p, files.Files...)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), r.ID)
+				return err
+			})
+		},
+	}
+	folders.add(cmd.Flags())
+	return cmd
+}
+
+func newSnapshotRm() *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm SNAPSHOT...",
+		Aliases: []string{"remove"},
+		Short:   "Remove snapshots; what was forked from them goes on",
+		Args:    wantArgs(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				for _, ref := range args {
+					if err := c.RemoveSnapshot(cmd.Context(), ref); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func newFork() *cobra.Command {
+	p, folders := api.ForkParams{}, folderFlags{}
+	var labels []string
+	var snapshot, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "fork [flags] SANDBOX",
+		Short: "Make sandboxes that go on from the files of another",
+		Long: `Make sandboxes that go on from the files of another one, each for itself, and print their ids. Its files are not copied
+for each: all share them, and write over them. Processes are not forked.`,
+		GroupID: groupSandbox,
+		Args:    wantArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if p.Sandbox = args[0]; snapshot {
+				p.Sandbox, p.Snapshot = "", args[0]
+			}
+			if p.Labels, err = cli.ParseLabels(labels); err != nil {
+				return err
+			}
+			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				files, err := folders.open(cmd.Context(), c, &p.Folders)
+				if err != nil {
+					return err
+				}
+				defer files.Close()
+				r, err := c.Fork(cmd.Context(), p, files.Files...)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), r)
+				}
+				for i := range r.Sandboxes {
+					fmt.Fprintln(cmd.OutOrStdout(), r.Sandboxes[i].ID)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().IntVarP(&p.Count, "count", "n", 1, "make `N` of them, 1 to 100")
+	cmd.Flags().StringVar(&p.Name, "name", "", "`NAME` of a single one")
+	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label `KEY=VALUE`, over those of the sandbox; may be repeated")
+	cmd.Flags().BoolVar(&snapshot, "snapshot", false, "SANDBOX is a snapshot")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print all that is known of them")
+	folders.add(cmd.Flags())
+	return cmd
+}

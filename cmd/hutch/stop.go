@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/hostfs"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+func newStop() *cobra.Command {
+	grace := 0.0
+	cmd := &cobra.Command{
+		Use:   "stop [flags] SANDBOX...",
+		Short: "End the processes of sandboxes and keep the rest for later",
+		Long: `End the processes of sandboxes and keep the rest: files, id, name, limits and policy. "hutch start" goes on from
+there, also after the daemon has ended. Files are kept, processes are not.`,
+		GroupID: groupSandbox,
+		Args:    wantArgs(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
+				p := api.StopParams{Sandbox: name}
+				if cmd.Flags().Changed("time") {
+					p.TimeoutS = &grace
+				}
+				if _, err := c.StopSandbox(ctx, p); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), name)
+				return err
+			})
+		},
+	}
+	cmd.Flags().Float64VarP(&grace, "time", "t", 10, "`SECONDS` that commands have to end after SIGTERM")
+	return cmd
+}
+
+func newStart() *cobra.Command {
+	folders := folderFlags{}
+	cmd := &cobra.Command{
+		Use:   "start [flags] SANDBOX...",
+		Short: "Start sandboxes that were stopped",
+		Long: `Start sandboxes that were stopped, with the files they had. Their commands are not started again.
+
+Folders of yours that a sandbox has mounted must be the same ones as before. Root has to name them again, as when
+the sandbox was made: the daemon is another user, and can not open them itself.`,
+		GroupID: groupSandbox,
+		Args:    wantArgs(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
+				p := api.StartParams{Sandbox: name}
+				files, err := folders.open(ctx, c, &p.Folders)
+				if err != nil {
+					return err
+				}
+				defer files.Close()
+				if _, err := c.StartSandbox(ctx, p, files.Files...); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), name)
+				return err
+			})
+		},
+	}
+	folders.add(cmd.Flags())
+	return cmd
+}
+
+// folderFlags are the folders of the host's that a sandbox had mounted, handed over again.
+type folderFlags struct{ spec api.Spec }
+
+func (f *folderFlags) add(fs *pflag.FlagSet) {
+	fs.Func("workspace", "the workspace, as when the sandbox was made, `PATH[:ro|rw|overlay]`", func(v string) error {
+		w, err := cli.ParseWorkspace(v)
+		f.spec.Workspace = &w
+		return err
+	})
+	fs.FuncP("volume", "v", "a folder, as when the sandbox was made, `SRC:DST[:ro|rw|overlay]`; may be repeated", func(v string) error {
+		m, err := cli.ParseVolume(v)
+		if err == nil && m.Volume == "" {
+			f.spec.Mounts = append(f.spec.Mounts, m)
+		}
+		return err
+	})
+}
+
+// open opens the folders that the user names, and never one that the daemon does.
+func (f *folderFlags) open(ctx context.Context, c *client.Client, to *[]api.StartFolder) (*hostfs.Sources, error) {
+	s, sp := &hostfs.Sources{}, f.spec
+	if sp.Workspace == nil && len(sp.Mounts) == 0 {
+		return s, nil
+	}
+	who, err := c.Peer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.IDBase = who.IDBase
+	if err := s.Open(&sp); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if w := sp.Workspace; w != nil {
+		*to = append(*to, api.StartFolder{Target: "/workspace", FD: *w.FD})
+	}
+	for _, m := range sp.Mounts {
+		*to = append(*to, api.StartFolder{Target: m.Target, FD: *m.FD})
+	}
+	return s, nil
+}

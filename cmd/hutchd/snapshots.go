@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/server"
+)
+
+// snapshotBackend serves snapshots, of the user who asks, and forks.
+type snapshotBackend struct{ d *daemon }
+
+var _ server.Snapshots = snapshotBackend{}
+
+func (b snapshotBackend) CreateSnapshot(ctx context.Context, who server.Actor, p api.SnapshotCreateParams) (api.Snapshot, error) {
+	return b.d.manager.CreateSnapshot(ctx, who.UID, p)
+}
+
+func (b snapshotBackend) ListSnapshots(who server.Actor, p api.SnapshotListParams) ([]api.Snapshot, error) {
+	return b.d.manager.Snapshots(who.UID, p)
+}
+
+func (b snapshotBackend) RestoreSnapshot(ctx context.Context, who server.Actor, p api.SnapshotRestoreParams, fds *jsonrpc.FDs) (api.SnapshotRestored, error) {
+	return b.d.manager.RestoreSnapshot(ctx, who.UID, p, who.Conn, fds)
+}
+
+func (b snapshotBackend) RemoveSnapshot(who server.Actor, p api.SnapshotParams) error {
+	return b.d.manager.RemoveSnapshot(who.UID, p.Snapshot)
+}
+
+func (b snapshotBackend) Fork(ctx context.Context, who server.Actor, p api.ForkParams, fds *jsonrpc.FDs) (api.Forked, error) {
+	return b.d.manager.Fork(ctx, who.UID, p, who.Conn, fds)
+}

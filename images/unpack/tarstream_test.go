@@ -1,0 +1,168 @@
+package unpack
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// told is what Unpack asks of an entry.
+func told(h *tar.Header, content []byte, err error) string {
+	return fmt.Sprintf("%q %q %c %d %o %d:%d %v %v %q, %d bytes %x, %v",
+		h.Name, h.Linkname, h.Typeflag, h.Size, h.Mode, h.Uid, h.Gid, h.ModTime, h.AccessTime, h.PAXRecords, len(content), content[:min(len(content), 64)], err)
+}
+
+// readAllOf reads entries; of the content at most want(i) bytes of the i-th.
+func readAllOf(t interface {
+	Next() (*tar.Header, error)
+	io.Reader
+}, want func(i int) int64) (all []string, err error) {
+	for i := 0; ; i++ {
+		h, err := t.Next()
+		if err != nil {
+			return all, err
+		}
+		content, err := io.ReadAll(io.LimitReader(t, want(i)))
+		all = append(all, told(h, content, err))
+	}
+}
+
+// sameAsTar compares a tarStream with archive/tar on a stream, when everything, nothing and
+// some of each content is read.
+func sameAsTar(t *testing.T, stream []byte) (entries int) {
+	t.Helper()
+	for _, want := range []func(i int) int64{
+		func(int) int64 { return 1 << 20 }, func(int) int64 { return 0 }, func(i int) int64 { return int64(i*97) % 700 },
+	} {
+		got, err := readAllOf(&tarStream{r: bufio.NewReader(bytes.NewReader(stream))}, want)
+		expected, expectedErr := readAllOf(tar.NewReader(bytes.NewReader(stream)), want)
+		if fmt.Sprint(err) != fmt.Sprint(expectedErr) {
+			t.Errorf("error %v, of archive/tar %v", err, expectedErr)
+		}
+		if a, b := strings.Join(got, "\n"), strings.Join(expected, "\n"); a != b {
+			t.Errorf("entries\n%s\nof archive/tar\n%s", a, b)
+		}
+		entries = len(got)
+	}
+	return entries
+}
+
+// mixedStream has entries of all formats and types, in an order of chance.
+func mixedStream(t testing.TB, seed uint64) []byte {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	long := strings.Repeat("folder/", 20)
+	for i := range 60 {
+		h := &tar.Header{
+			Name: fmt.Sprint("f", i), Typeflag: []byte{tar.TypeReg, tar.TypeReg, tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink, tar.TypeFifo, tar.TypeChar}[random.IntN(8)],
+			Mode: 0o644, Uid: random.IntN(2) * 3_000_000, Gid: 7, ModTime: time.Unix(1_700_000_000, int64(random.IntN(2))*500), Format: []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU}[random.IntN(3)],
+		}
+		switch {
+		case random.IntN(4) == 0:
+			h.Name = long + h.Name
+		case random.IntN(6) == 0 && h.Format != tar.FormatUSTAR:
+			h.Name = long + long + h.Name + "\xc3\xa4"
+		}
+		if h.Format == tar.FormatUSTAR {
+			h.Uid = 5
+		}
+		if h.Format != tar.FormatPAX {
+			h.ModTime = time.Unix(1_700_000_000, 0)
+		}
+		if h.Format == tar.FormatGNU && random.IntN(2) == 0 {
+			h.AccessTime = time.Unix(1_600_000_000, 0)
+		}
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(random.IntN(1500))
+		}
+		if h.Typeflag == tar.TypeSymlink || h.Typeflag == tar.TypeLink {
+			h.Linkname = "f0"
+		}
+		must(t, w.WriteHeader(h))
+		_, err := w.Write(bytes.Repeat([]byte{byte(i)}, int(h.Size)))
+		must(t, err)
+		if random.IntN(20) == 0 {
+			must(t, w.Flush())
+			must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "global", PAXRecords: map[string]string{"comment": "c"}}))
+		}
+	}
+	must(t, w.Close())
+	return b.Bytes()
+}
+
+// TestTarStream: streams of all formats are read as archive/tar reads them, also damaged ones.
+func TestTarStream(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 3))
+	for seed := range uint64(20) {
+		stream := mixedStream(t, seed)
+		if n := sameAsTar(t, stream); n < 60 {
+			t.Errorf("only %d entries", n)
+		}
+		for range 30 {
+			damaged := bytes.Clone(stream)
+			switch random.IntN(3) {
+			case 0:
+				damaged = damaged[:random.IntN(len(damaged))]
+			case 1:
+				damaged[random.IntN(len(damaged))] ^= 1 << random.IntN(8)
+			case 2:
+				at := random.IntN(len(damaged)/tarBlock) * tarBlock
+				damaged[at+random.IntN(tarBlock)] = byte(random.IntN(256))
+				if sum := checksum(damaged[at : at+tarBlock]); string(damaged[at+257:at+262]) == "ustar" {
+					copy(damaged[at+148:], fmt.Sprintf("%06o\x00 ", sum))
+				}
+			}
+			sameAsTar(t, damaged)
+		}
+	}
+}
+
+// TestTarStreamIsPlain: what makers of layers write most is not left to archive/tar.
+func TestTarStreamIsPlain(t *testing.T) {
+	for _, format := range []tar.Format{tar.FormatUSTAR, tar.FormatGNU, tar.FormatPAX} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, name := range []string{"a", strings.Repeat("folder/", 20) + "a"} {
+			must(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 3, Mode: 0o755, Uid: 1000, ModTime: time.Unix(1, 0), Format: format}))
+			_, err := w.Write([]byte("abc"))
+			must(t, err)
+		}
+		must(t, w.Close())
+		s := &tarStream{r: bufio.NewReader(&b)}
+		_, err := s.Next()
+		if must(t, err); s.other != nil || s.header.Name != "a" {
+			t.Errorf("%v: %+v", format, s.header)
+		}
+		// The next has a long name; what follows it is again read here.
+		_, err = s.Next()
+		if must(t, err); s.other != nil || s.left != 3 {
+			t.Errorf("%v: %d bytes left", format, s.left)
+		}
+		if _, err := s.Next(); !errors.Is(err, io.EOF) {
+			t.Errorf("%v: %v", format, err)
+		}
+	}
+}
+
+// FuzzTarStream: whatever is in a stream, archive/tar reads the same. A header whose checksum is
+// wrong is nothing to either, so the first gets the right one.
+func FuzzTarStream(f *testing.F) {
+	f.Add(mixedStream(f, 1)[:4*tarBlock])
+	f.Add(mixedStream(f, 2)[:24*tarBlock])
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		sameAsTar(t, stream)
+		if len(stream) >= tarBlock {
+			stream = bytes.Clone(stream)
+			copy(stream[148:], fmt.Sprintf("%06o\x00 ", checksum(stream[:tarBlock])))
+			sameAsTar(t, stream)
+		}
+	})
+}

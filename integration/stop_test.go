@@ -1,0 +1,187 @@
+package integration_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// restart ends the daemon of a world; the next command starts another.
+func (w *world) restart(t testing.TB) {
+	t.Helper()
+	d := w.daemon(t)
+	w.ok(t, "rpc", "system.shutdown", `{"mode":"kill"}`)
+	if !ended(d.hutchd, patience) || !ended(d.launch, patience) {
+		t.Fatal("the daemon goes on")
+	}
+}
+
+// TestStop: what is stopped keeps its files, id, name and policy and nothing else, and goes on where it was; also with another hutchd
+// and with another daemon.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dir := w.sub(t, "project")
+	write(t, filepath.Join(dir, "file"), "mine\n")
+	w.importTiny(t, "tiny")
+	args := []string{"--name", "box", "-e", "A=b", "-l", "k=v", "--workspace", dir + ":overlay", "--disk", "64m", "-u", "0", "tiny"}
+	id := w.create(t, args...)
+	folders := []string{"start", "--workspace", dir + ":overlay", "box"}
+	w.ok(t, "exec", "box", "sh", "-c", "echo kept >/tmp/f; echo new >>file; mkdir -p /d/e; ln -s f /d/l; rm -rf /etc /opt; sleep 1000 >/dev/null 2>&1 &")
+	pid := decode[api.Sandbox](t, w.ok(t, "inspect", "box")).PID
+
+	stopped := func() {
+		t.Helper()
+		sb := decode[api.Sandbox](t, w.ok(t, "inspect", "box"))
+		if sb.State != api.Stopped || !sb.Kept || sb.PID != 0 || sb.ID != id || sb.Labels["k"] != "v" {
+			t.Errorf("%+v", sb)
+		}
+		w.awaitNoSandbox(t)
+		w.run(t, "exec", "box", "true").want(t, 125).says(t, "stopped", "hutch start")
+	}
+	started := func() {
+		t.Helper()
+		got := w.ok(t, "exec", "box", "sh", "-c", "cat /tmp/f file; readlink /d/l; ls -d /etc 2>/dev/null; echo $A; pidof sleep || true")
+		if got != "kept\nmine\nnew\nf\nb\n" {
+			t.Errorf("%q", got)
+		}
+		sb := decode[api.Sandbox](t, w.ok(t, "inspect", "box"))
+		if sb.ID != id || sb.State != api.Running || sb.Limits.DiskBytes != 64<<20 {
+			t.Errorf("%+v", sb)
+		}
+	}
+
+	w.ok(t, "stop", "-t", "0", "box")
+	if !ended(pid, patience) {
+		t.Error("PID 1 lives")
+	}
+	stopped()
+	w.ok(t, "stop", "box")
+	w.run(t, "start", "-v", dir+":/elsewhere", "box").want(t, 125).says(t, "/elsewhere")
+	stopped()
+	w.ok(t, folders...)
+	w.ok(t, folders...)
+	started()
+	if got := read(t, filepath.Join(dir, "file")); got != "mine\n" {
+		t.Errorf("the folder has %q", got)
+	}
+
+	w.ok(t, "stop", "-t", "0", "box")
+	kill(t, w.daemon(t).hutchd)
+	stopped()
+	w.ok(t, folders...)
+	started()
+	if got := w.ok(t, "workspace", "diff", "box"); !strings.Contains(got, "file") {
+		t.Errorf("diff %q", got)
+	}
+	w.ok(t, "kill", "box") // one that has ended otherwise
+	w.ok(t, folders...)
+	started()
+
+	w.ok(t, "stop", "-t", "0", "box")
+	w.restart(t)
+	w.ok(t, "image", "rm", "tiny")
+	w.ok(t, "gc")
+	w.ok(t, "image", "prune", "-a")
+	stopped()
+	w.ok(t, folders...)
+	started()
+
+	// Another folder under the same path is not the one that it had.
+	w.ok(t, "stop", "-t", "0", "box")
+	if err := os.Rename(dir, dir+"-old"); err != nil {
+		t.Fatal(err)
+	}
+	w.sub(t, "project")
+	w.run(t, folders...).want(t, 125).says(t, "another folder")
+	stopped()
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	w.run(t, folders...).want(t, 125)
+	if err := os.Rename(dir+"-old", dir); err != nil {
+		t.Fatal(err)
+	}
+	w.ok(t, folders...)
+	started()
+	w.ok(t, "stop", "-t", "0", "box")
+	w.ok(t, "rm", "box")
+	w.run(t, "start", "box").want(t, 125).says(t, "no sandbox")
+	for _, sub := range []string{"boxes", "tmp", "layers"} {
+		if left, err := os.ReadDir(filepath.Join(w.root(), "data/shelf", sub)); err != nil || len(left) > 0 {
+			t.Errorf("shelf/%s: %v %v", sub, left, err)
+		}
+	}
+	if left, _ := os.ReadDir(filepath.Join(w.root(), "data/images/pins")); len(left) > 0 {
+		t.Errorf("pins: %v", left)
+	}
+}
+
+// TestStopScope: a scope's sandbox that was stopped goes on when somebody asks for the scope, also of another daemon.
+func TestStopScope(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dir := w.sub(t, "project")
+	run := func(command string) string {
+		t.Helper()
+		return w.ok(t, "run", "--scope", "session:chat", "--workspace", dir+":overlay", "host", "--", "sh", "-c", command)
+	}
+	sb := w.create(t, "--name", "chat", "--scope", "agent:chat", "--workspace", dir+":overlay", "host")
+	ask := func(command string) string {
+		t.Helper()
+		return w.ok(t, "run", "--scope", "agent:chat", "--workspace", dir+":overlay", "host", "--", "sh", "-c", command)
+	}
+	ask("echo kept >/opt/lib; echo x >new")
+	run("true") // a session ends with its connection, as ever
+	w.ok(t, "stop", "-t", "0", "chat")
+	w.restart(t)
+	if got := w.ok(t, "scope", "ls", "-q"); got != "agent:chat\n" {
+		t.Errorf("%q", got)
+	}
+	if got := ask("cat /opt/lib new"); got != "kept\nx\n" {
+		t.Errorf("%q", got)
+	}
+	if got := strings.TrimSpace(w.ok(t, "create", "--scope", "agent:chat", "host")); got != sb {
+		t.Errorf("%q, want %q", got, sb)
+	}
+	w.ok(t, "scope", "end", "agent:chat")
+}
+
+// TestStopEnds: stop says what ended.
+func TestStopEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	sb := w.create(t, "host")
+	ex := startIn(t, c, sb, "trap 'echo bye >/tmp/bye; exit 0' TERM; while :; do sleep 0.1; done")
+	sh, err := c.OpenShell(t.Context(), api.ShellParams{Sandbox: sb})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := 5.0
+	r, err := c.StopSandbox(t.Context(), api.StopParams{Sandbox: sb, TimeoutS: &late})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(r.Ended.Execs, []string{ex}) || !slices.Equal(r.Ended.Shells, []string{sh.Shell}) || r.Ended.Note == "" {
+		t.Errorf("%+v", r.Ended)
+	}
+	if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: sb}); err != nil {
+		t.Fatal(err)
+	}
+	if res := ran(t, c, sb, "cat /tmp/bye"); res.Stdout != "bye\n" {
+		t.Errorf("%+v", res)
+	}
+	tooLate := 1e6
+	if _, err := c.StopSandbox(t.Context(), api.StopParams{Sandbox: sb, TimeoutS: &tooLate}); api.ErrorCode(err) != api.InvalidArgument {
+		t.Error(err)
+	}
+	if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: "none"}); api.ErrorCode(err) != api.NotFound {
+		t.Error(err)
+	}
+	w.ok(t, "rm", "-f", sb)
+}

@@ -1,0 +1,129 @@
+package sys
+
+import (
+	"errors"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Marked makes calls that make names, each with this mark in the upper half of an argument, where the kernel takes an
+// int and does not look. A seccomp filter sees it (cbpf.AskingAlso): in the third argument, but for openat2 in the first and
+// symlinkat in the second.
+type Marked uint32
+
+func (m Marked) int(v int) uintptr { return uintptr(uint64(uint32(v)) | uint64(m)<<32) }
+
+// again makes a call until no signal interrupts it.
+func again(nr, a, b, c, d, e uintptr) (int, error) {
+	for {
+		r, _, errno := unix.Syscall6(nr, a, b, c, d, e, 0)
+		if errno == 0 {
+			return int(r), nil
+		}
+		if !errors.Is(errno, unix.EINTR) {
+			return -1, errno
+		}
+	}
+}
+
+// Openat2 is openat2(2).
+func (m Marked) Openat2(dir int, path string, how *unix.OpenHow) (int, error) {
+	p, err := unix.BytePtrFromString(path)
+	if err != nil {
+		return -1, err
+	}
+	return again(unix.SYS_OPENAT2, m.int(dir), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(how)), unsafe.Sizeof(*how), 0)
+}
+
+// Mkdir is mkdirat(2).
+func (m Marked) Mkdir(dir int, name string, mode uint32) error {
+	p, err := unix.BytePtrFromString(name)
+	if err == nil {
+		_, err = again(unix.SYS_MKDIRAT, uintptr(dir), uintptr(unsafe.Pointer(p)), m.int(int(mode)), 0, 0)
+	}
+	return err
+}
+
+// Mknod is mknodat(2).
+func (m Marked) Mknod(dir int, name string, mode uint32, dev uint64) error {
+	p, err := unix.BytePtrFromString(name)
+	if err == nil {
+		_, err = again(unix.SYS_MKNODAT, uintptr(dir), uintptr(unsafe.Pointer(p)), m.int(int(mode)), uintptr(dev), 0)
+	}
+	return err
+}
+
+// Symlink is symlinkat(2).
+func (m Marked) Symlink(to string, dir int, name string) error {
+	t, err := unix.BytePtrFromString(to)
+	if err != nil {
+		return err
+	}
+	p, err := unix.BytePtrFromString(name)
+	if err == nil {
+		_, err = again(unix.SYS_SYMLINKAT, uintptr(unsafe.Pointer(t)), m.int(dir), uintptr(unsafe.Pointer(p)), 0, 0)
+	}
+	return err
+}
+
+// Link is linkat(2).
+func (m Marked) Link(oldDir int, old string, dir int, name string, flags int) error {
+	return m.two(unix.SYS_LINKAT, oldDir, old, dir, name, flags)
+}
+
+// Rename is renameat2(2).
+func (m Marked) Rename(oldDir int, old string, dir int, name string, flags int) error {
+	return m.two(unix.SYS_RENAMEAT2, oldDir, old, dir, name, flags)
+}
+
+func (m Marked) two(nr uintptr, oldDir int, old string, dir int, name string, flags int) error {
+	o, err := unix.BytePtrFromString(old)
+	if err != nil {
+		return err
+	}
+	p, err := unix.BytePtrFromString(name)
+	if err == nil {
+		_, err = again(nr, uintptr(oldDir), uintptr(unsafe.Pointer(o)), m.int(dir), uintptr(unsafe.Pointer(p)), uintptr(flags))
+	}
+	return err
+}
+
+// SeccompWaits reports whether the call is still waiting for its answer. While it is, its thread has not ended, and its
+// number is nobody else's.
+func SeccompWaits(fd int, id uint64) bool {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ID_VALID, uintptr(unsafe.Pointer(&id)))
+	return errno == 0
+}
+
+// seccompAddFD is struct seccomp_notif_addfd.
+type seccompAddFD struct {
+	id         uint64
+	flags      uint32
+	srcfd      uint32
+	newfd      uint32
+	newfdFlags uint32
+}
+
+// ReturnSeccomp makes a call return 0.
+func ReturnSeccomp(fd int, id uint64) error { return answerSeccomp(fd, &seccompAnswer{id: id}) }
+
+// ReturnSeccompFD makes a call return a new descriptor of file, which stays the caller's (Linux 5.14). Where the process can not have
+// it, as one that has no room for more (EMFILE), the call has that error. ENOENT is as of RefuseSeccomp.
+func ReturnSeccompFD(fd int, id uint64, file int, cloexec bool) error {
+	a := seccompAddFD{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, srcfd: uint32(file)}
+	if cloexec {
+		a.newfdFlags = unix.O_CLOEXEC
+	}
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
+		switch {
+		case errno == 0:
+			return nil
+		case errors.Is(errno, unix.ENOENT):
+			return errno
+		case !errors.Is(errno, unix.EINTR):
+			return RefuseSeccomp(fd, id, errno)
+		}
+	}
+}

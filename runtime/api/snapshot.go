@@ -1,0 +1,120 @@
+package api
+
+import (
+	"regexp"
+	"time"
+)
+
+// SnapshotCreateParams are snapshot.create's params.
+type SnapshotCreateParams struct {
+	Sandbox string            `json:"sandbox"`
+	Name    string            `json:"name,omitempty"` // for people and for later calls; unique among a user's snapshots
+	Labels  map[string]string `json:"labels,omitempty"`
+}
+
+// SnapshotParams name a snapshot by id or name.
+type SnapshotParams struct {
+	Snapshot string `json:"snapshot"`
+}
+
+// SnapshotListParams ask for the snapshots, of one sandbox if Sandbox, an id, says so.
+type SnapshotListParams struct {
+	Sandbox string `json:"sandbox,omitempty"`
+}
+
+// Snapshot is what the files of a sandbox were at a time, with its spec, policy, environment and labels. It is one user's, and
+// stays when the sandbox and the daemon are gone.
+type Snapshot struct {
+	ID      string            `json:"id"`
+	Name    string            `json:"name,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Sandbox string            `json:"sandbox"` // the id of the one it was taken of
+	Image   string            `json:"image"`
+	Created time.Time         `json:"created"`
+	// Bytes and Inodes are what it takes by itself, as limits.disk_bytes counts; where the file system has reflinks, the sandbox
+	// and the snapshot share blocks. TotalBytes is with the snapshots that the sandbox had been forked from.
+	Bytes      int64 `json:"bytes"`
+	Inodes     int64 `json:"inodes"`
+	TotalBytes int64 `json:"total_bytes"`
+	// NotCovered are where the sandbox has folders of the host's in mode rw, and volumes: these are as they are.
+	NotCovered []string `json:"not_covered,omitempty"`
+	Note       string   `json:"note"` // for people: processes are not in it
+}
+
+// Snapshots is snapshot.list's result, oldest first.
+type Snapshots struct {
+	Snapshots []Snapshot `json:"snapshots"`
+}
+
+// MaxSnapshots is how many snapshots one user can have, MaxForks how many forks one call makes, and MaxForkDepth how often what was
+// forked can be forked again.
+const (
+	MaxSnapshots = 256
+	MaxForks     = 100
+	MaxForkDepth = 32
+)
+
+// SnapshotRestoreParams are snapshot.restore's params: the sandbox that a snapshot was taken of gets the files that it had then. It is
+// stopped for that and started again, with the policy and limits that it has now.
+type SnapshotRestoreParams struct {
+	Snapshot string        `json:"snapshot"`
+	TimeoutS *float64      `json:"timeout_s,omitempty"` // as of StopParams; default 0
+	Folders  []StartFolder `json:"folders,omitempty"`   // as of StartParams
+	FDs      int           `json:"fds,omitempty"`
+}
+
+// SnapshotRestored is snapshot.restore's result.
+type SnapshotRestored struct {
+	Sandbox
+	Snapshot string `json:"snapshot"`
+	Ended    Ended  `json:"ended"`
+}
+
+// ForkParams are sandbox.fork's params: exactly one of Sandbox, as it is now, and Snapshot.
+type ForkParams struct {
+	Sandbox  string            `json:"sandbox,omitempty"`
+	Snapshot string            `json:"snapshot,omitempty"`
+	Count    int               `json:"count,omitempty"`  // 1 to MaxForks; default 1
+	Name     string            `json:"name,omitempty"`   // of a single one
+	Labels   map[string]string `json:"labels,omitempty"` // over those of the sandbox
+	// Folders, for a single fork, are as of StartParams. Those of a sandbox that runs need not be handed over.
+	Folders []StartFolder `json:"folders,omitempty"`
+	FDs     int           `json:"fds,omitempty"`
+}
+
+// Forked is sandbox.fork's result. Either all are made, or none.
+type Forked struct {
+	Sandboxes []Sandbox `json:"sandboxes"`
+	// NotCovered are as in Snapshot: all forks share them.
+	NotCovered []string `json:"not_covered,omitempty"`
+	Note       string   `json:"note"`
+}
+
+var snapshotName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
+
+// Validate refuses impossible names.
+func (p SnapshotCreateParams) Validate() error {
+	if p.Name != "" && !snapshotName.MatchString(p.Name) {
+		return invalid("name", "%q is no name of a snapshot", p.Name).
+			WithHint("use 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first")
+	}
+	return nil
+}
+
+// Validate refuses impossible times.
+func (p SnapshotRestoreParams) Validate() error { return StopParams{TimeoutS: p.TimeoutS}.Validate() }
+
+// Validate refuses what can not be forked, or so often.
+func (p ForkParams) Validate() error {
+	switch {
+	case (p.Sandbox == "") == (p.Snapshot == ""):
+		return invalid("sandbox", "exactly one of sandbox and snapshot is needed").WithHint("hutch ps and hutch snapshot ls list them")
+	case p.Count < 0 || p.Count > MaxForks:
+		return invalid("count", "%d forks", p.Count).WithHint("use 1 to %d", MaxForks)
+	case p.Count > 1 && p.Name != "":
+		return invalid("name", "a name for %d forks", p.Count).WithHint("fork one at a time, or use labels")
+	case p.Count > 1 && len(p.Folders) > 0:
+		return invalid("folders", "folders handed over are for a single fork").WithHint("fork one at a time")
+	}
+	return nil
+}

@@ -1,0 +1,345 @@
+package guest
+
+import (
+	"errors"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+)
+
+// maker makes names for commands where they can not: their Landlock domain has no right to make one in the guarded
+// folder. So what is looked at here and what is made can not be two things, and to let a call go on is
+// never more than it could do by itself. See DESIGN.md, "Names that only PID 1 makes".
+type maker struct {
+	judge *judge
+	rules atomic.Pointer[makeRules] // nil until setup: nothing is made, and nothing runs
+}
+
+// makeRules say where commands make names themselves, and which are not made at all.
+type makeRules struct {
+	root  string
+	names []string // below root, in lower case
+
+	mu     sync.Mutex
+	free   map[string]bool // folders of / in which the domain has the right
+	mounts map[uint64]bool // the sandbox's
+}
+
+func newMakeRules(g *guestapi.Guard) *makeRules {
+	r := &makeRules{root: g.Root}
+	for _, name := range g.Names {
+		r.names = append(r.names, lower(name))
+	}
+	return r
+}
+
+// lower is s with the letters A to Z in lower case: some folders take both for the same.
+func lower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// begin is called once, before the first command: from now on there is a domain.
+func (r *makeRules) begin(free []string) error {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free, r.mounts = map[string]bool{}, map[uint64]bool{}
+	for _, name := range free {
+		r.free[name] = true
+	}
+	for line := range strings.Lines(string(info)) {
+		first, _, _ := strings.Cut(line, " ") // proc_pid_mountinfo(5)
+		id, err := strconv.ParseUint(first, 10, 64)
+		if err != nil {
+			return err
+		}
+		r.mounts[id] = true
+	}
+	return nil
+}
+
+// ours reports whether fd is on a mount of the sandbox's: nothing is made by what came from elsewhere.
+func (r *makeRules) ours(fd int) bool {
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil || st.Mask&unix.STATX_MNT_ID == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mounts[st.Mnt_id]
+}
+
+// native reports whether the domain has the right to make names in dir.
+func (r *makeRules) native(dir string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(dir, "/"), "/")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.free[first]
+}
+
+// changed is told of a name that is made: the right is that of a folder, not of its name.
+func (r *makeRules) changed(s *spot) {
+	if s.dir == "/" {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.free, s.name)
+	}
+}
+
+// refuses reports whether s is not to be made: it is guarded, below what is, or above it. A folder above may be made
+// empty, but .git, which nobody wants without what is guarded in it.
+func (r *makeRules) refuses(s *spot, emptyFolder bool) bool {
+	rel, ok := strings.CutPrefix(path.Join(s.dir, s.name), r.root+"/")
+	if !ok {
+		return false
+	}
+	rel = lower(rel)
+	return slices.ContainsFunc(r.names, func(name string) bool {
+		return rel == name || strings.HasPrefix(rel, name+"/") ||
+			strings.HasPrefix(name, rel+"/") && (!emptyFolder || path.Base(rel) == ".git")
+	})
+}
+
+// check is refuses for a folder that PID 1 makes for itself. r may be nil.
+func (r *makeRules) check(at int, name string) error {
+	if r == nil {
+		return nil
+	}
+	dir, err := readlink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(at))
+	if err == nil && r.refuses(&spot{dir: dir, name: name}, true) {
+		err = unix.EROFS
+	}
+	return err
+}
+
+// current are the rules; nil without. m may be nil.
+func (m *maker) current() *makeRules {
+	if m == nil {
+		return nil
+	}
+	return m.rules.Load()
+}
+
+// adopt is for the goroutine of j, which is locked to its thread: from now on that has a umask of its own.
+func (m *maker) adopt(j *judge) error {
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	m.judge = j
+	return nil
+}
+
+// outcome is what becomes of a call.
+type outcome struct {
+	goesOn  bool
+	errno   unix.Errno // it fails
+	fd      int        // it returns this file, if not -1
+	cloexec bool
+	refused *judgement // to be told of
+}
+
+var goesOn = outcome{goesOn: true, fd: -1}
+
+// close closes the file, of which the caller has another descriptor.
+func (o *outcome) close() {
+	if o.fd >= 0 {
+		_ = unix.Close(o.fd)
+	}
+}
+
+// failsOr is that of a call which was made.
+func failsOr(err error) outcome {
+	var errno unix.Errno
+	if err != nil && !errors.As(err, &errno) {
+		errno = unix.EACCES
+	}
+	return outcome{errno: errno, fd: -1}
+}
+
+// making is a call under way.
+type making struct {
+	*target
+	rules    *makeRules
+	n        *sys.SeccompNotification
+	listener int
+}
+
+// spot is a name in a folder.
+type spot struct {
+	fd    int // O_PATH, of the folder
+	dir   string
+	name  string
+	slash string // "/" where the path ends in one
+}
+
+// answer makes the call, if that is PID 1's matter.
+func (m *maker) answer(n *sys.SeccompNotification, listener int) outcome {
+	rules := m.current()
+	call, ok := makeCalls[n.NR]
+	if !ok || rules == nil || m.judge == nil {
+		return goesOn
+	}
+	t, err := m.judge.target(int(n.PID))
+	if err != nil {
+		return goesOn
+	}
+	defer t.close()
+	return call.do(&making{target: t, rules: rules, n: n, listener: listener})
+}
+
+// waits must be asked before anything is made or told: what was read of /proc is the caller's only then.
+func (c *making) waits() bool { return sys.SeccompWaits(c.listener, c.n.ID) }
+
+// begin takes on the caller's umask.
+func (c *making) begin() sys.Marked {
+	unix.Umask(int(c.umask))
+	return sys.Marked(ownCall)
+}
+
+// spot is where the path of a call leads but for its last name; nil where the kernel is to say why not, or where there is nothing to make.
+func (c *making) spot(dir, path int, resolve uint64) *spot {
+	text, err := c.text(c.n.Args[path])
+	if err != nil || text == "" {
+		return nil
+	}
+	trimmed := strings.TrimRight(text, "/")
+	at := strings.LastIndexByte(trimmed, '/') + 1
+	s := &spot{name: trimmed[at:]}
+	if trimmed != text {
+		s.slash = "/"
+	}
+	if s.name == "" || s.name == "." || s.name == ".." {
+		return nil
+	}
+	start, err := c.start(&fileStep{dir: dir}, c.n, text)
+	if err != nil {
+		return nil
+	}
+	if s.fd = c.folder(start, trimmed[:at], resolve); s.fd < 0 {
+		return nil
+	}
+	return c.named(s)
+}
+
+// named fills in where s is, as PID 1 has it.
+func (c *making) named(s *spot) *spot {
+	var err error
+	if s.dir, err = readlink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(s.fd)); err != nil || !strings.HasPrefix(s.dir, "/") || !c.rules.ours(s.fd) {
+		return nil
+	}
+	return s
+}
+
+// folder opens the folder name; -1 without one.
+func (c *making) folder(start int, name string, resolve uint64) int {
+	if name == "" {
+		return start
+	}
+	if !c.moved {
+		at := start
+		if at < 0 {
+			at = unix.AT_FDCWD
+		}
+		fd, err := sys.Marked(ownCall).Openat2(at, name, &unix.OpenHow{
+			Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: resolve | unix.RESOLVE_NO_MAGICLINKS,
+		})
+		if err == nil {
+			c.opened = append(c.opened, fd)
+			return fd
+		}
+		if !errors.Is(err, unix.ELOOP) {
+			return -1
+		}
+	}
+	if resolve != 0 {
+		return -1
+	}
+	p := c.found(start, name, true)
+	if p == nil {
+		return -1
+	}
+	return p.fd
+}
+
+// found walks to name; nil without such a place. It is closed with c.
+func (c *making) found(start int, name string, follow bool) *place {
+	p, err := c.walk(start, name, follow)
+	if p != nil {
+		for _, fd := range []int{p.parent, p.fd} {
+			if fd >= 0 {
+				c.opened = append(c.opened, fd)
+			}
+		}
+	}
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// there is what s names; nil if nothing.
+func (s *spot) there() *unix.Stat_t {
+	var st unix.Stat_t
+	if unix.Fstatat(s.fd, s.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return nil
+	}
+	return &st
+}
+
+// refuse is the outcome of what is guarded.
+func (c *making) refuse(s *spot, op string) outcome {
+	j := &judgement{errno: unix.EROFS, op: op, path: path.Join(s.dir, s.name)}
+	var st unix.Stat_t
+	if unix.Fstat(s.fd, &st) == nil {
+		j.at = guestapi.RefusedAt{Path: s.dir, UID: st.Uid, GID: st.Gid, Mode: st.Mode, FSUID: c.uid, FSGID: c.gid}
+	}
+	return outcome{errno: unix.EROFS, fd: -1, refused: j}
+}
+
+// make makes s by do, unless it is there, or is the caller's own matter, or guarded.
+func (c *making) make(s *spot, emptyFolder bool, do func(sys.Marked) error) outcome {
+	switch {
+	case s == nil, s.slash != "" && !emptyFolder, c.rules.native(s.dir), s.there() != nil, !c.waits():
+		return goesOn
+	case c.rules.refuses(s, emptyFolder):
+		return c.refuse(s, guestapi.FileCreate)
+	}
+	err := do(c.begin())
+	if err == nil {
+		c.rules.changed(s)
+	}
+	return failsOr(err)
+}
+
+// freeFolders are the folders of / but for except, as rules for a domain.
+func freeFolders(except string) (rules []landlockRule, names []string, err error) {
+	list, err := os.ReadDir("/")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range list {
+		if e.IsDir() && "/"+e.Name() != except {
+			rules = append(rules, landlockRule{path: "/" + e.Name(), allowed: landlockRest, mode: unix.S_IFDIR})
+			names = append(names, e.Name())
+		}
+	}
+	return rules, names, nil
+}

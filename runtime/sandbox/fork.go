@@ -1,0 +1,154 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/shelf"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// maxForking is how many forks are made at once.
+const maxForking = 4
+
+// Fork makes sandboxes that go on from the files of another one, or of a snapshot: all that are asked for, or none.
+func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn uint64, fds Taker) (out api.Forked, err error) {
+	if err := p.Validate(); err != nil {
+		return out, err
+	}
+	p.Count = max(1, p.Count)
+	sn, source, held, err := m.forkSource(ctx, user, p)
+	if err != nil {
+		return out, err
+	}
+	defer func() { // forks have locks of their own by now
+		shelf.CloseAll(held)
+		err = errors.Join(err, m.collectLayers())
+	}()
+	sp, err := forkSpec(sn, p)
+	if err != nil {
+		return out, err
+	}
+	m.mu.Lock()
+	err = m.checkQuota(user, &sn.Record.Limits, nil, p.Count) // before any is made; each is counted again
+	m.mu.Unlock()
+	if err != nil {
+		return out, err
+	}
+	out = api.Forked{Sandboxes: make([]api.Sandbox, p.Count), NotCovered: notCovered(&sn.Spec), Note: snapshotNote}
+	errs := make([]error, p.Count)
+	all, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	turns := make(chan struct{}, maxForking)
+	var wg sync.WaitGroup
+	for i := range p.Count {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			if out.Sandboxes[i], errs[i] = m.forkOne(all, sn, source, sp, user, conn, fds); errs[i] != nil {
+				cancel(errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	failed := context.Cause(all)
+	if failed == nil {
+		return out, nil
+	}
+	for i := range errs {
+		if errs[i] == nil {
+			m.removeNow(ctx, out.Sandboxes[i].ID)
+		}
+	}
+	return api.Forked{}, failed
+}
+
+// forkSource is what is forked. source is the sandbox whose mounts the forks take, nil when they open folders by their paths.
+func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams) (sn *snapshot, source *Sandbox, held []*os.File, err error) {
+	if p.Snapshot != "" {
+		if sn, err = m.snapshotOf(user, p.Snapshot); err != nil {
+			return nil, nil, nil, err
+		}
+		if held, err = m.cfg.Shelf.Use(sn.Layers); err != nil {
+			return nil, nil, nil, fmt.Errorf("use the layers of snapshot %s: %w", sn.ID, err)
+		}
+		return sn, nil, held, nil
+	}
+	s, done, err := m.findToPark(ctx, p.Sandbox)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer done()
+	if sn, held, err = m.takeLayer(ctx, s); err != nil {
+		return nil, nil, nil, err
+	}
+	if !s.parked && len(p.Folders) == 0 {
+		source = s
+	}
+	return sn, source, held, nil
+}
+
+// forkSpec is what a fork is made by: the sandbox's spec with what was changed since, and without what there can be only one of.
+func forkSpec(sn *snapshot, p api.ForkParams) (api.Spec, error) {
+	sp, err := handOver(sn.Spec, p.Folders)
+	if err != nil {
+		return sp, err
+	}
+	sp.Name, sp.Scope, sp.Owner, sp.Uploads = p.Name, nil, "", nil
+	sp.Network, sp.Limits = sn.Record.Network.NetPolicy, overlay(sn.Spec.Limits, sn.Record.Limits)
+	sp.Labels = map[string]string{}
+	maps.Copy(sp.Labels, sn.Record.Labels)
+	maps.Copy(sp.Labels, p.Labels)
+	return sp, nil
+}
+
+func (m *Manager) forkOne(ctx context.Context, sn *snapshot, source *Sandbox, sp api.Spec, user uint32, conn uint64, fds Taker) (api.Sandbox, error) {
+	if err := context.Cause(ctx); err != nil {
+		return api.Sandbox{}, err
+	}
+	o := &origin{
+		root: sn.Root, layers: sn.Layers, base: sn.Base, record: sn.Record, folders: sn.Folders,
+		over: filepath.Join(m.cfg.Shelf.LayerDir(sn.Layers[0]), "over"),
+	}
+	if source != nil {
+		given, folders, err := mountsOf(source, sp)
+		if err != nil {
+			return api.Sandbox{}, err
+		}
+		defer folders.close()
+		sp, fds = given, folders
+	}
+	return m.createNew(ctx, CreateRequest{Spec: sp, FDs: fds, User: user, Conn: conn, Progress: func(api.Progress) {}, origin: o})
+}
+
+// mountsOf clones the host folders of a sandbox that runs, so that no path is walked again.
+func mountsOf(s *Sandbox, sp api.Spec) (api.Spec, trees, error) {
+	wanted, err := inOrder(hostFolders(&s.spec))
+	if err != nil {
+		return sp, nil, err
+	}
+	t := trees{}
+	var handed []api.StartFolder
+	for i, mt := range wanted {
+		if mt.Volume != "" {
+			continue
+		}
+		fd, err := unix.OpenTree(unix.AT_FDCWD, filepath.Join(s.dir, "mnt", strconv.Itoa(i)), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		if err != nil {
+			t.close()
+			return sp, nil, fmt.Errorf("take the mount of %s again: %w", mt.Source, err)
+		}
+		t[i] = os.NewFile(uintptr(fd), mt.Source)
+		handed = append(handed, api.StartFolder{Target: mt.Target, FD: i})
+	}
+	sp, err = handOver(sp, handed)
+	return sp, t, err
+}

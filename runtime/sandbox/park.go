@@ -1,0 +1,408 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/rmtree"
+	"github.com/hutch-sh/hutch/internal/shelf"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// A sandbox that was stopped is parked: its folder is on the shelf, and nothing of it is left elsewhere but another
+// *Sandbox in its place, which knows the record and the folder and has no process. See DESIGN.md, "Stop and start".
+
+// folderID says which folder of the host's was mounted, as the sandbox saw it: through a mount that maps ids the owner is
+// another than by its path.
+type folderID struct {
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+	User uint32 `json:"uid"`
+}
+
+func identify(at string) (folderID, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(at, &st); err != nil {
+		return folderID{}, fmt.Errorf("look at a mount: %w", err)
+	}
+	return folderID{st.Dev, st.Ino, st.Uid}, nil
+}
+
+// StopSandbox ends all processes of a sandbox and keeps the rest for StartSandbox.
+func (m *Manager) StopSandbox(ctx context.Context, p api.StopParams) (api.StopResult, error) {
+	if err := p.Validate(); err != nil {
+		return api.StopResult{}, err
+	}
+	grace := stopGrace
+	if p.TimeoutS != nil {
+		grace = seconds(*p.TimeoutS)
+	}
+	s, done, err := m.findToPark(ctx, p.Sandbox)
+	if err != nil {
+		return api.StopResult{}, err
+	}
+	defer done()
+	if !s.parked {
+		m.audit(ctx, s, "", api.AuditStopped, nil, 0)
+	}
+	s, ended, err := m.stopAndPark(ctx, s, grace, "stopped")
+	if err != nil {
+		return api.StopResult{}, err
+	}
+	return api.StopResult{Sandbox: s.Record(), Ended: ended}, nil
+}
+
+// findToPark finds a sandbox whose turn to be stopped, started or removed the caller has until done is called.
+func (m *Manager) findToPark(ctx context.Context, ref string) (s *Sandbox, done func(), err error) {
+	for {
+		if s, err = m.find(ref); err != nil {
+			return nil, nil, err
+		}
+		if done, err = s.parking.take(ctx); err != nil {
+			return nil, nil, err
+		}
+		m.mu.Lock()
+		same := m.byID[s.id] == s
+		m.mu.Unlock()
+		if same {
+			return s, done, nil
+		}
+		done() // it was stopped or started meanwhile: there is another
+	}
+}
+
+// stopAndPark is Stop for whoever has the turn; it returns what is in the place of s.
+func (m *Manager) stopAndPark(ctx context.Context, s *Sandbox, grace time.Duration, reason string) (*Sandbox, api.Ended, error) {
+	ended := s.endedWith()
+	if s.parked {
+		return s, ended, nil
+	}
+	switch s.state() {
+	case api.Creating, api.Waiting:
+		return nil, ended, s.mustRun()
+	case api.Running, api.Paused:
+		if err := m.stop(ctx, s, grace, reason); err != nil {
+			return nil, ended, err
+		}
+	}
+	parked, err := m.park(s, reason)
+	return parked, ended, err
+}
+
+// endedNote is for people.
+const endedNote = "files are kept, processes are not: commands, shells and the contexts of code.run have ended"
+
+// endedWith is what ends with the processes of the sandbox.
+func (s *Sandbox) endedWith() api.Ended {
+	e := api.Ended{Execs: []string{}, Shells: []string{}, Contexts: []string{}, Note: endedNote}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, r := range s.execs {
+		switch {
+		case r.kept != "":
+			e.Contexts = append(e.Contexts, r.kept)
+		case r.shell != "":
+			e.Shells = append(e.Shells, r.shell)
+		default:
+			e.Execs = append(e.Execs, id)
+		}
+	}
+	for _, list := range [][]string{e.Execs, e.Shells, e.Contexts} {
+		slices.Sort(list)
+	}
+	return e
+}
+
+// park puts a sandbox that has ended on the shelf. The caller has its turn.
+func (m *Manager) park(s *Sandbox, reason string) (_ *Sandbox, err error) {
+	defer func() {
+		if err != nil && api.ErrorCode(err) == api.Internal {
+			err = api.Errorf(api.Internal, "keep the files of sandbox %s: %w", s.id, err).WithHint("is the disk full? its processes have ended; try again, or remove it: hutch rm %s", s.id)
+		}
+	}()
+	<-s.exited
+	out, err := s.door.take(context.Background()) // whoever looks at its files is done
+	if err != nil {
+		return nil, err
+	}
+	defer out()
+	m.quiet(s)
+	if s.folderIDs, err = s.foldersNow(); err != nil {
+		return nil, err
+	}
+	if err := m.pin(s); err != nil {
+		return nil, err
+	}
+	lock, err := shelf.Hold(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.keepFiles(s, reason); err != nil {
+		return nil, errors.Join(err, lock.Close(), m.cfg.Images.Unpin(boxPin(s.id)))
+	}
+	// From here on the folder is put on the shelf whatever happens, by the next hutchd if need be.
+	destroyed := errors.Join(s.closePorts(), s.destroy())
+	m.forgetExecs(s)
+	if destroyed != nil {
+		return nil, errors.Join(destroyed, lock.Close())
+	}
+	p, err := m.parkedBox(s.id, lock)
+	if err != nil {
+		return nil, err
+	}
+	m.exchange(s, p)
+	m.watchParked(p)
+	return p, nil
+}
+
+// keepFiles makes the folder one that belongs on the shelf.
+func (m *Manager) keepFiles(s *Sandbox, reason string) error {
+	if fsDir := filepath.Join(s.dir, "fs"); isOwn(fsDir) { // a tmpfs, which goes
+		if err := copyTree(context.Background(), fsDir, filepath.Join(s.dir, ownCopy)); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.spec.Owner = "" // whoever stops it wants it kept, and not with a connection
+	s.exposed = nil   // they are listened at by nobody
+	s.record.State, s.record.Kept, s.record.PID, s.record.Paused = api.Stopped, true, 0, nil
+	s.record.Reason = orElse(s.record.Reason, reason)
+	s.mu.Unlock()
+	if err := s.save(); err != nil {
+		return err
+	}
+	return diskError("mark the sandbox's folder", os.WriteFile(filepath.Join(s.dir, shelf.Mark), nil, 0o600))
+}
+
+// ownCopy is what was in a file system of the sandbox's own.
+const ownCopy = "fs.copy"
+
+// copyTree copies a folder to a new one.
+func copyTree(ctx context.Context, from, to string) error {
+	if err := rmtree.Path(to); err != nil {
+		return err
+	}
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return diskError("copy files", err)
+	}
+	_, err := copyInto(ctx, from, to)
+	return err
+}
+
+func boxPin(id string) string { return "box-" + id }
+
+// pin keeps the layers of the image where they are its own; those of the machine are made again.
+func (m *Manager) pin(s *Sandbox) error {
+	if s.root.Ref == hostImage {
+		return nil
+	}
+	return m.cfg.Images.Pin(boxPin(s.id), s.root.Lower)
+}
+
+// quiet stops the clocks and workers of a sandbox that goes.
+func (m *Manager) quiet(s *Sandbox) {
+	for _, t := range s.timers {
+		t.Stop()
+	}
+	s.mu.Lock()
+	for _, t := range []*time.Timer{s.idle, s.ttl} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	s.mu.Unlock()
+	s.closeWorkers()
+}
+
+// shelve puts a folder on the shelf that belongs there, without what is made again. Nothing is mounted in it any more.
+func (m *Manager) shelve(dir, id string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("keep the sandbox's folder: %w", err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(shelved, e.Name()) {
+			if err := removeAll(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, ownCopy)); err == nil {
+		err := errors.Join(removeAll(filepath.Join(dir, "fs")), os.Rename(filepath.Join(dir, ownCopy), filepath.Join(dir, "fs")))
+		if err != nil {
+			return err
+		}
+	}
+	if err := m.cfg.Shelf.Put(dir, id); err != nil {
+		return fmt.Errorf("keep the sandbox's folder: %w", err)
+	}
+	return nil
+}
+
+// shelved is what of a sandbox's folder is kept: creation.folders says what it is.
+var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted"}
+
+// parkedBox is a sandbox on the shelf. It owns the lock.
+func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("stopped sandbox %s: %w", id, err), lock.Close())
+		}
+	}()
+	dir := m.cfg.Shelf.Box(id)
+	data, err := os.ReadFile(filepath.Join(dir, "record.json"))
+	if err != nil {
+		return nil, err
+	}
+	from, err := readSaved(data)
+	if err != nil || from.Root == nil || from.Record.ID != id {
+		return nil, fmt.Errorf("record.json is not one: %w", err)
+	}
+	s := &Sandbox{
+		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User, layers: from.Layers, base: from.Base,
+		folderIDs: from.Folders, nproc: m.cfg.Host.NProc, record: from.Record, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}),
+		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1), parked: true,
+	}
+	close(s.exited)
+	s.root.Release = func() {}
+	s.exposed = nil // they are listened at by nobody
+	s.record.State, s.record.Kept, s.record.PID = api.Stopped, true, 0
+	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
+	if s.record.Network.Mode != api.NetNone {
+		if err := s.seen.recall(s.wantedFile()); err != nil {
+			return nil, err
+		}
+	}
+	s.next = from.Next
+	if err := m.rollForward(s); err != nil {
+		return nil, err
+	}
+	release := m.holdVolumes(s)
+	s.lock = lock
+	s.destroy = sync.OnceValue(func() error {
+		err := m.cfg.Shelf.Remove(id)
+		return errors.Join(err, m.cfg.Images.Unpin(boxPin(id)), release(), lock.Close(), m.collectOf(s.layers))
+	})
+	s.release = sync.OnceValue(func() error { return errors.Join(release(), lock.Close()) })
+	return s, nil
+}
+
+// ownShelf says that the shelf is in memory, and so goes with this daemon.
+func (m *Manager) ownShelf() bool { return filepath.Dir(m.cfg.Shelf.Dir()) == m.cfg.Dir }
+
+// tidyPins ends the pins of what a daemon was killed over: it had pinned an image, and kept nothing.
+func (m *Manager) tidyPins() error {
+	if m.ownShelf() { // there may be others that this daemon can not look into
+		return nil
+	}
+	all, err := m.cfg.Shelf.Lock()
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	pins, err := m.cfg.Images.Pins()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range pins {
+		var places []string
+		if id, ok := strings.CutPrefix(name, boxPin("")); ok {
+			homes, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(m.cfg.Dir)), "*", "sandboxes", id))
+			errs = append(errs, err)
+			places = append(homes, m.cfg.Shelf.Box(id))
+		} else if id, ok := strings.CutPrefix(name, snapshotPin("")); ok {
+			places = []string{m.cfg.Shelf.Snapshot(id)}
+		} else {
+			continue
+		}
+		if !slices.ContainsFunc(places, func(at string) bool { _, err := os.Lstat(at); return err == nil }) {
+			errs = append(errs, m.cfg.Images.Unpin(name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// closeShelf ends the pins of what goes with this daemon.
+func (m *Manager) closeShelf() error {
+	if !m.ownShelf() {
+		return nil
+	}
+	ids, err := m.cfg.Shelf.Snapshots()
+	for _, id := range ids {
+		err = errors.Join(err, m.cfg.Images.Unpin(snapshotPin(id)))
+	}
+	return err
+}
+
+// exchange puts another object in the place of a sandbox.
+func (m *Manager) exchange(old, s *Sandbox) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byID[s.id] = s; s.name != "" && (m.byName[s.name] == nil || m.byName[s.name] == old) {
+		m.byName[s.name] = s
+	}
+	if s.spec.Scope != nil {
+		if sc := m.scopeOf(keyOf(s.user, *s.spec.Scope)); sc.s == nil || sc.s == old {
+			sc.s = s
+		}
+	}
+	m.lastBusy = time.Now()
+}
+
+// watchParked removes a stopped sandbox when its time is over, if that is what it is to end with.
+func (m *Manager) watchParked(s *Sandbox) {
+	until := s.Record().Expires
+	if until == nil {
+		return
+	}
+	if a := s.spec.TTLAction; a != "" && a != api.LifeRemove {
+		s.mu.Lock()
+		s.record.Expires = nil
+		s.mu.Unlock()
+		return
+	}
+	s.setTTL(m, *until)
+}
+
+// adoptParked lists the stopped sandboxes that no other daemon does. A daemon that removes everything in its end has none
+// of others'.
+func (m *Manager) adoptParked() error {
+	if m.cfg.Ephemeral && !m.ownShelf() {
+		return nil
+	}
+	if err := m.tidyPins(); err != nil {
+		m.cfg.Logger.Warn("let go of images that nothing needs any more", "err", err)
+	}
+	ids, err := m.cfg.Shelf.Boxes()
+	if err != nil {
+		return fmt.Errorf("look for stopped sandboxes: %w", err)
+	}
+	for _, id := range ids {
+		lock, err := shelf.Hold(m.cfg.Shelf.Box(id))
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
+			continue // another's, or it is being started
+		}
+		var s *Sandbox
+		if err == nil {
+			s, err = m.parkedBox(id, lock)
+		}
+		if err != nil {
+			m.cfg.Logger.Error("take over a stopped sandbox; it stays where it is", "sandbox", id, "err", err)
+			continue
+		}
+		m.exchange(nil, s)
+		m.watchParked(s)
+	}
+	return nil
+}

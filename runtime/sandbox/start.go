@@ -1,0 +1,349 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/diskuse"
+	"github.com/hutch-sh/hutch/internal/shelf"
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/internal/treecopy"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// origin is what a creation goes on from.
+type origin struct {
+	root   *Root         // of the image, whatever its name means now
+	layers []string      // of the shelf, top-most first
+	base   diskuse.Usage // that they take
+	box    *Sandbox      // to be started again; nil for a fork
+	record api.Sandbox   // what the image said
+	over   string        // of a fork: what was written to overlays other than the root, by their number
+	// folders are those of the host's that were mounted, by target; nil when nobody has noted them.
+	folders map[string]folderID
+}
+
+// starting says that a sandbox that was stopped goes on.
+func (f *creation) starting() bool { return f.req.origin != nil && f.req.origin.box != nil }
+
+// resolveAgain is resolve for what had its image already.
+func (f *creation) resolveAgain(ctx context.Context) error {
+	o := f.req.origin
+	root := *o.root
+	if root.Ref == hostImage { // the machine may have changed
+		now, err := f.m.cfg.Images.Resolve(ctx, hostImage, "", "", f.req.Progress)
+		if err != nil {
+			return err
+		}
+		root = *now
+	} else {
+		release, err := f.m.cfg.Images.Hold(root.Lower)
+		if err != nil {
+			return err
+		}
+		root.Release = release
+	}
+	f.undo.Add(func() error { root.Release(); return nil })
+	held, err := f.m.cfg.Shelf.Use(o.layers)
+	if err != nil {
+		return fmt.Errorf("use a layer of a snapshot: %w", err)
+	}
+	f.undo.Add(func() error { shelf.CloseAll(held); return f.m.collectOf(o.layers) })
+	f.s.root, f.s.layers, f.s.base = &root, o.layers, o.base
+	r := &f.s.record
+	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.record.Image, o.record.Digest, o.record.Note, o.record.Entry, o.record.Command
+	r.Workdir, r.User = o.record.Workdir, o.record.User
+	return nil
+}
+
+// layerFolders are the folders of a sandbox's layers of the shelf.
+func (m *Manager) layerFolders(s *Sandbox) (list []string) {
+	for _, id := range s.layers {
+		list = append(list, filepath.Join(m.cfg.Shelf.LayerDir(id), "root"))
+	}
+	return list
+}
+
+// oldFolders makes those of creation.folders that a stopped sandbox has of its own fit for another start: its limit, an empty work
+// folder, and the folders that our mounts need, whatever the sandbox has left in their places.
+func (f *creation) oldFolders() error {
+	fsDir := filepath.Join(f.s.dir, "fs")
+	own := len(f.m.volumes(f.s)) == 0 && len(f.s.layers) == 0 && wantsOwn(f.s.dir, &f.s.record.Limits)
+	if own {
+		if err := errors.Join(os.Rename(fsDir, filepath.Join(f.s.dir, ownCopy)), os.Mkdir(fsDir, 0o700)); err != nil {
+			return diskError("make the sandbox's folder", err)
+		}
+	}
+	if err := f.limitDisk(); err != nil {
+		return err
+	}
+	if own {
+		if _, err := copyInto(context.Background(), filepath.Join(f.s.dir, ownCopy), fsDir); err != nil {
+			return err
+		}
+	}
+	// A volatile overlay says so in its work folder, and is not mounted again; this kernel has written nothing half.
+	work := filepath.Join(fsDir, "work")
+	if err := errors.Join(removeAll(work), os.Mkdir(work, 0o700)); err != nil {
+		return diskError("make the sandbox's folder", err)
+	}
+	upper, err := os.OpenFile(filepath.Join(fsDir, "upper"), unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
+	folders := mountFolders
+	if f.m.cfg.Host.CgroupMode == "v2" {
+		folders = slices.Concat(folders, cgroupFolders)
+	}
+	for _, d := range folders {
+		if err := needFolder(upper, d); err != nil {
+			return fmt.Errorf("make /%s again: %w", d.name, err)
+		}
+	}
+	return nil
+}
+
+// mountFolders are those of ownFolders that something is mounted on.
+var mountFolders = []folder{{"proc", 0o755}, {"dev", 0o755}}
+
+// needFolder makes a folder below top unless there is one. The sandbox has chosen what is there; no link is followed.
+func needFolder(top *os.File, d folder) error {
+	parent, err := sys.OpenBeneath(int(top.Fd()), path.Dir(d.name), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	base := path.Base(d.name)
+	var st unix.Stat_t
+	err = unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return nil
+	}
+	if err == nil {
+		err = unix.Unlinkat(parent, base, 0)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	if err := unix.Mkdirat(parent, base, 0o755); err != nil {
+		return err
+	}
+	return unix.Fchmodat(parent, base, uint32(d.mode.Perm()), 0) // a folder that was just made, by us
+}
+
+// overlayFolders makes those of an overlay other than the root, with what was written to it before.
+func (f *creation) overlayFolders(i int, base string) error {
+	if f.starting() {
+		if err := removeAll(base + "/work"); err != nil {
+			return err
+		}
+	}
+	for _, d := range []string{base, base + "/upper", base + "/work"} {
+		if err := os.Mkdir(d, 0o755); err != nil && (!f.starting() || !errors.Is(err, fs.ErrExist)) {
+			return err
+		}
+	}
+	if o := f.req.origin; o != nil && o.over != "" {
+		from := filepath.Join(o.over, strconv.Itoa(i))
+		if _, err := os.Lstat(from); err == nil {
+			_, err = copyInto(context.Background(), from, base+"/upper")
+			return err
+		}
+	}
+	return nil
+}
+
+// copyInto copies what is in a folder into another one, which is empty.
+func copyInto(ctx context.Context, from, to string) (diskuse.Usage, error) {
+	src, err := os.OpenFile(from, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return diskuse.Usage{}, err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return diskuse.Usage{}, err
+	}
+	defer dst.Close()
+	used, err := treecopy.Tree(ctx, src, dst)
+	if errors.Is(err, treecopy.ErrTooDeep) {
+		err = api.Errorf(api.ResourceExhausted, "copy the sandbox's files: %w", err).WithHint("remove folders from it")
+	}
+	return used, diskError("copy the sandbox's files", err)
+}
+
+// sameFolder refuses another folder than the one that was mounted before.
+func (f *creation) sameFolder(mt api.Mount, src *os.File) error {
+	o := f.req.origin
+	if o == nil || o.folders == nil || mt.Volume != "" {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
+		return fmt.Errorf("look at %s: %w", mt.From(), err)
+	}
+	was, now := o.folders[mt.Target], folderID{st.Dev, st.Ino, st.Uid}
+	if was == now {
+		return nil
+	}
+	if was.Dev == now.Dev && was.Ino == now.Ino {
+		return api.Errorf(api.FailedPrecondition, "the daemon can not open %s as the sandbox had it", mt.From()).WithField("folders").
+			WithHint("hand it over, as when the sandbox was made: hutch start --workspace PATH, -v PATH:%s", mt.Target)
+	}
+	return api.Errorf(api.FailedPrecondition, "%s is another folder than the one that sandbox %s had mounted", mt.From(), f.s.id).WithField("folders").
+		WithHint("put the old one back, or take what you need out of the sandbox: hutch commit %s IMAGE", f.s.id)
+}
+
+// StartSandbox starts a sandbox that was stopped, or has ended otherwise. One that runs is left alone.
+func (m *Manager) StartSandbox(ctx context.Context, p api.StartParams, conn uint64, fds Taker) (api.Sandbox, error) {
+	s, done, err := m.findToPark(ctx, p.Sandbox)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer done()
+	switch s.state() {
+	case api.Running, api.Paused:
+		return s.Record(), nil
+	case api.Creating, api.Waiting:
+		return api.Sandbox{}, s.mustRun()
+	}
+	if !s.parked {
+		if s, err = m.park(s, "stopped"); err != nil {
+			return api.Sandbox{}, err
+		}
+	}
+	sp, err := handOver(s.spec, p.Folders)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	return m.startParked(ctx, s, CreateRequest{Spec: sp, FDs: fds, User: s.user, Conn: conn})
+}
+
+// handOver is a spec with the fds of this call in the place of those that came with the sandbox.
+func handOver(sp api.Spec, folders []api.StartFolder) (api.Spec, error) {
+	at := map[string]*int{}
+	for _, f := range folders {
+		at[path.Clean(f.Target)] = &f.FD
+	}
+	take := func(target string) *int {
+		fd := at[path.Clean(target)]
+		delete(at, path.Clean(target))
+		return fd
+	}
+	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
+		c := *w
+		c.FD = take(workspaceTarget)
+		sp.Workspace = &c
+	}
+	sp.Mounts = slices.Clone(sp.Mounts)
+	for i := range sp.Mounts {
+		if mt := &sp.Mounts[i]; mt.Volume == "" {
+			mt.FD = take(mt.Target)
+		}
+	}
+	for target := range at {
+		return sp, api.Errorf(api.InvalidArgument, "folders: the sandbox had no folder of the host's at %s", target).WithField("folders").
+			WithHint("name the target of --workspace, which is %s, or of -v", workspaceTarget)
+	}
+	return sp, nil
+}
+
+// startParked makes a sandbox of one that is parked, and of which the caller has the turn. When it fails, it is parked as before.
+func (m *Manager) startParked(ctx context.Context, old *Sandbox, req CreateRequest) (api.Sandbox, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
+	if req.Progress == nil {
+		req.Progress = func(api.Progress) {}
+	}
+	req.origin = &origin{root: old.root, layers: old.layers, base: old.base, box: old, record: old.Record(), folders: old.folderIDs}
+	s, err := m.readmit(old, &req)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer m.wg.Done()
+	m.audit(ctx, s, "", api.AuditStarted, nil, 0)
+	f := &creation{m: m, req: &req, s: s, phases: map[string]float64{}}
+	if err = f.run(ctx); err == nil {
+		if err = m.begun(s); err != nil {
+			err = errors.Join(err, s.destroy())
+		}
+	}
+	if err != nil {
+		m.mu.Lock()
+		m.doneCreating(req.Conn)
+		m.mu.Unlock()
+		m.exchange(s, old)
+		m.saveEnd(old) // what the creation has written says something else
+		return api.Sandbox{}, withCause(ctx, err)
+	}
+	if err := errors.Join(old.release(), m.cfg.Images.Unpin(boxPin(s.id))); err != nil {
+		m.cfg.Logger.Warn("let go of what kept a stopped sandbox", "sandbox", s.id, "err", err)
+	}
+	old.stopTTL()
+	s.mu.Lock()
+	s.record.PhasesMS = f.phases
+	record := s.record
+	s.mu.Unlock()
+	m.admit(s)
+	record.State = api.Running
+	return record, nil
+}
+
+// begun takes the mark from a folder: from now on it ends with its sandbox.
+func (m *Manager) begun(s *Sandbox) error {
+	if err := os.Remove(filepath.Join(s.dir, shelf.Mark)); err != nil {
+		return err
+	}
+	return removeAll(filepath.Join(s.dir, ownCopy))
+}
+
+func (s *Sandbox) stopTTL() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ttl != nil {
+		s.ttl.Stop()
+	}
+}
+
+// readmit puts a new sandbox in the place of one that is parked.
+func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
+	record := old.Record()
+	record.State, record.Kept, record.Reason = api.Creating, false, ""
+	s := &Sandbox{
+		id: old.id, name: old.name, dir: filepath.Join(m.cfg.Dir, old.id), spec: req.Spec, user: old.user, conn: req.Conn,
+		nproc: m.cfg.Host.NProc, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}), record: record,
+		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
+	}
+	m.placeCgroup(s)
+	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
+	if record.Network.Mode != api.NetNone {
+		if err := s.seen.recall(old.wantedFile()); err != nil {
+			return nil, err
+		}
+	}
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil, errClosed
+	}
+	if err := m.checkQuota(s.user, &record.Limits, old, 1); err != nil {
+		m.mu.Unlock()
+		return nil, err
+	}
+	m.creating[s.conn]++
+	m.wg.Add(1)
+	m.mu.Unlock()
+	m.exchange(old, s)
+	return s, nil
+}

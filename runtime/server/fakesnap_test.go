@@ -1,0 +1,26 @@
+package server
+
+import (
+	"context"
+
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+type fakeSnapshots struct{}
+
+func (fakeSnapshots) CreateSnapshot(_ context.Context, _ Actor, p api.SnapshotCreateParams) (api.Snapshot, error) {
+	return api.Snapshot{ID: "sn_1", Name: p.Name}, p.Validate()
+}
+
+func (fakeSnapshots) ListSnapshots(Actor, api.SnapshotListParams) ([]api.Snapshot, error) {
+	return nil, nil
+}
+
+func (fakeSnapshots) RestoreSnapshot(_ context.Context, _ Actor, p api.SnapshotRestoreParams, _ *jsonrpc.FDs) (api.SnapshotRestored, error) {
+	return api.SnapshotRestored{Snapshot: p.Snapshot}, p.Validate()
+}
+func (fakeSnapshots) RemoveSnapshot(Actor, api.SnapshotParams) error { return nil }
+func (fakeSnapshots) Fork(_ context.Context, _ Actor, p api.ForkParams, _ *jsonrpc.FDs) (api.Forked, error) {
+	return api.Forked{Sandboxes: []api.Sandbox{{ID: "sb_2"}}}, p.Validate()
+}

@@ -96,6 +96,16 @@ type ScanResult struct {
 	Truncated bool         `json:"truncated"` // there are more findings than are told
 }
 
+// RuleUnreadable is the finding of code that no parser comes to the end of: it nests without end, or takes too long. RuleDepth is that of code
+// the rest of which is not looked at.
+const (
+	RuleUnreadable = "text.unparsable"
+	RuleDepth      = "text.depth"
+)
+
+// ScanNotBegun is the exit status of a hutch-scan that could not be confined, and has not read anything.
+const ScanNotBegun = 3
+
 // Bounds of a scan's result.
 const (
 	MaxFindings    = 500

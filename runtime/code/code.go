@@ -115,6 +115,12 @@ func (r *Runner) checkImports(ctx context.Context, p *api.CodeParams) error {
 				WithOp(api.MethodCodeRun).WithField("allowed_imports").WithHint("leave the import out, or allow it")
 		}
 	}
+	for i := range res.Findings {
+		if f := &res.Findings[i]; f.Rule == api.RuleUnreadable || f.Rule == api.RuleDepth {
+			return api.Errorf(api.PermissionDenied, "what the code imports can not be told: %s", f.Why).
+				WithOp(api.MethodCodeRun).WithField("code").WithHint("nest it less, or leave allowed_imports out")
+		}
+	}
 	return nil
 }
 

@@ -77,7 +77,7 @@ func failed(p api.ScanParams, why string) api.ScanResult {
 	return api.ScanResult{
 		Language: p.Language, Risky: true, Imports: []api.ScanImport{},
 		Findings: []api.Finding{{
-			Rule: "text.unparsable", Category: api.CategoryUnparsable, Severity: api.SeverityHigh, Line: 1, Column: 1,
+			Rule: api.RuleUnreadable, Category: api.CategoryUnparsable, Severity: api.SeverityHigh, Line: 1, Column: 1,
 			Why: "it can not be looked at: " + why,
 		}},
 	}
@@ -111,6 +111,9 @@ func (s *Scanner) work(ctx context.Context, p api.ScanParams) (api.ScanResult, e
 	}
 	defer release()
 	end := cmd.Wait()
+	if status := (*exec.ExitError)(nil); errors.As(end, &status) && status.ExitCode() == api.ScanNotBegun { // the code has no part in that
+		return api.ScanResult{}, fmt.Errorf("confine the scanning worker: %s", oneLine(string(log.data)))
+	}
 	var res api.ScanResult
 	if end == nil {
 		d := json.NewDecoder(bytes.NewReader(out.data))

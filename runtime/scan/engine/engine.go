@@ -92,7 +92,7 @@ var (
 	ruleText     = rule{"text.binary", api.CategoryUnparsable, api.SeverityHigh, "it is no text (UTF-8 without NUL): nothing is known of it"}
 	ruleBidi     = rule{"text.bidi", api.CategoryObfuscation, api.SeverityHigh, "invisible marks change the order in which people see the code"}
 	ruleLanguage = rule{"text.language", api.CategoryUnparsable, api.SeverityHigh, "there is no parser for this language: nothing is known of it"}
-	ruleDepth    = rule{"text.depth", api.CategoryUnparsable, api.SeverityHigh, "it nests deeper than any program that people write: the rest is not looked at"}
+	ruleDepth    = rule{api.RuleDepth, api.CategoryUnparsable, api.SeverityHigh, "it nests deeper than any program that people write: the rest is not looked at"}
 	ruleNested   = rule{"text.nested", api.CategoryObfuscation, api.SeverityHigh, "code in code in code: the innermost is not looked at"}
 	ruleImport   = rule{"import.not_allowed", api.CategoryImport, api.SeverityHigh, "the module is not in allowed_imports"}
 )
@@ -143,9 +143,14 @@ func (s *scan) imports(module string, n *node) {
 	ok := len(s.allowed) == 0 || slices.ContainsFunc(s.allowed, func(a string) bool {
 		return module == a || strings.HasPrefix(module, a+".") || strings.HasPrefix(module, a+"/")
 	})
-	if len(s.res.Imports) < api.MaxScanImports {
-		s.res.Imports = append(s.res.Imports, api.ScanImport{Module: clip(module), Line: line + 1, Allowed: ok})
-	} else {
+	found := api.ScanImport{Module: clip(module), Line: line + 1, Allowed: ok}
+	switch last := len(s.res.Imports) - 1; {
+	case last+1 < api.MaxScanImports:
+		s.res.Imports = append(s.res.Imports, found)
+	case !ok && s.res.Imports[last].Allowed: // many that are allowed do not hide one that is not
+		s.res.Imports[last] = found
+		fallthrough
+	default:
 		s.res.Truncated = true
 	}
 	if !ok {

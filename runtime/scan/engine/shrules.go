@@ -12,6 +12,7 @@ var (
 	shPrompt    = rule{"shell.prompt", evaluate, high, "runs what is in a variable"}
 	shVar       = rule{"shell.variable", evaluate, high, "this variable changes which programs run, or what they load"}
 	shWrite     = rule{"shell.write", files, medium, "writes a file"}
+	shWriteAway = rule{"shell.write_elsewhere", files, high, "writes a file that may be outside of the working folder"}
 	shRead      = rule{"shell.read", files, low, "reads a file below the working folder"}
 	shElsewhere = rule{"shell.read_elsewhere", files, medium, "reads a file that may be outside of the working folder"}
 	shSocket    = rule{"shell.socket", network, high, "bash connects to another machine by this name"}

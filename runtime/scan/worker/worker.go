@@ -31,7 +31,7 @@ func Main() int {
 	sys.SetComm("hutch-scan")
 	if err := confine(); err != nil {
 		fmt.Fprintln(os.Stderr, "hutch-scan:", err)
-		return 1
+		return api.ScanNotBegun
 	}
 	data, err := io.ReadAll(io.LimitReader(os.Stdin, maxInput))
 	var req engine.Request

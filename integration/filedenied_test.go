@@ -83,7 +83,7 @@ func TestFileDenied(t *testing.T) {
 		uids = append(uids, 1000)
 	}
 	for _, uid := range uids {
-		r := w.run(t, "debug", "run", "--json", "-v", ro+":/ro:ro", "--workspace", work+":rw", "host", "--",
+		r := w.run(t, "debug", "run", "--json", "-v", ro+":/ro:ro", "--workspace", work+":rw", "--guard-new", "tell", "host", "--",
 			"python3", "-ISBc", filesScript, fmt.Sprint(uid), filesTries)
 		var all struct {
 			Events []api.Event

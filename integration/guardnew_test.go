@@ -24,7 +24,7 @@ func TestGuardNew(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "repo", ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	refuse := []string{"--workspace", dir, "--guard-new", "refuse", "--guard", "repo/.git/hooks", "--guard", "deep/in/it"}
+	refuse := []string{"--workspace", dir, "--guard", "repo/.git/hooks", "--guard", "deep/in/it"}
 	sb := w.create(t, append(refuse, "host")...)
 	w.ok(t, "exec", sb, "--", "sh", "-c", "mkdir own own/hooks; echo x >own/f; ln -s /workspace/.envrc way; ln -s /workspace own/up; echo y >/tmp/f")
 	for _, script := range []string{
@@ -67,6 +67,17 @@ func TestGuardNew(t *testing.T) {
 	w.ok(t, "exec", sb, "--", "sh", "-c", "git init -q && git config user.name x && mkdir .vscode && echo {} >.vscode/tasks.json && touch mcp.json .gitignore && mkdir /new && touch /new/x && mv /new /newer")
 	if r := w.run(t, "exec", sb, "--", "touch", ".mcp.json"); r.code == 0 {
 		t.Error("the rest of the guard is gone")
+	}
+	// What auto is where it can not be refused, or is not to be, says so.
+	for i, args := range [][]string{{"--guard-new", "tell"}, {"--landlock", "off"}, {"--guard-new", "auto", "--landlock", "off"}} {
+		tells := decode[api.Sandbox](t, w.ok(t, append(append([]string{"create", "--json", "--workspace", w.sub(t, fmt.Sprint("tell", i))}, args...), "host")...))
+		if i := slices.IndexFunc(tells.Isolation.Walls, func(l api.Wall) bool { return l.Name == "workspace guard" }); i < 0 || tells.Isolation.Walls[i].Status != "no" {
+			t.Errorf("%q: walls %+v", args, tells.Isolation.Walls)
+		}
+		if r := w.run(t, "exec", tells.ID, "--", "touch", ".envrc"); r.code != 0 || !strings.Contains(r.stderr, "--unguard .envrc") {
+			t.Errorf("%q: exit %d: %s", args, r.code, r.stderr)
+		}
+		w.ok(t, "rm", "-f", tells.ID)
 	}
 	for _, args := range [][]string{{"--guard-new", "x"}, {"--guard-new", "refuse", "--landlock", "off"}} {
 		if r := w.run(t, append(append([]string{"run", "--workspace", other}, args...), "host", "--", "true")...); r.code != 125 {

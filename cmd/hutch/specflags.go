@@ -67,7 +67,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.WritableUsr, "writable-usr", false, "with the image host: files in /usr can be made and replaced; the host sees nothing of it")
 	fs.StringArrayVar(&o.guard, "guard", nil, "`NAME` in a workspace that the sandbox can not write, beside .git/hooks, .vscode and the like; may be repeated")
 	fs.StringArrayVar(&o.unguard, "unguard", nil, "`NAME` of these that it can write, or all; may be repeated")
-	fs.StringVar((*string)(&o.guardNew), "guard-new", "", "`tell|refuse`: of these names that are not there yet; refuse takes Landlock (default tell)")
+	fs.StringVar((*string)(&o.guardNew), "guard-new", "", "`auto|refuse|tell`: what to do about these names that are not there yet; auto refuses where the kernel has Landlock (default auto)")
 	fs.StringVar(&s.Platform, "platform", "", "`OS/ARCH` of the image (default: this machine's)")
 	fs.Func("pull", "fetch the image `WHEN`: missing (default), always or never", func(v string) error {
 		s.Pull = api.PullPolicy(v)

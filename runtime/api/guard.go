@@ -20,15 +20,17 @@ var GuardedNames = []string{
 // GuardNew is what is done about guarded names that are not there when a sandbox is made.
 type GuardNew string
 
-// GuardTell lets them be made, and tells of them (Unguarded). GuardRefuse refuses that, by EROFS: PID 1 makes names in the
-// workspace in the commands' place, which costs some 30 µs for each name that is made, anywhere; programs inside can not use
-// Landlock themselves; and the kernel needs it (Linux 6.2).
+// GuardRefuse refuses to make them, by EROFS: PID 1 makes names in the workspace in the commands' place, which costs some 30 µs
+// for each name that is made, anywhere; programs inside can not use Landlock themselves; and the kernel needs it (Linux 6.2).
+// GuardTell lets them be made, and tells of them (Unguarded). GuardAuto is GuardRefuse where that can be had and GuardTell where
+// it can not; which of them it is stands in the sandbox's spec and among its walls.
 const (
+	GuardAuto   GuardNew = "auto"
 	GuardTell   GuardNew = "tell"
 	GuardRefuse GuardNew = "refuse"
 )
 
-// RefusesNew reports whether guarded names that are not there can not be made. w may be nil.
+// RefusesNew reports whether guarded names that are not there can not be made, once GuardAuto has been settled. w may be nil.
 func (w *Workspace) RefusesNew() bool { return len(w.Guarded()) > 0 && w.GuardNew == GuardRefuse }
 
 // AllNames in Workspace.Unguarded is every name.
@@ -57,6 +59,9 @@ func (w *Workspace) Guarded() []string {
 	return slices.Compact(names)
 }
 
+// DefaultGuarded are Guarded of a workspace for which nothing is said about them.
+func DefaultGuarded() []string { return (&Workspace{Mode: ModeRW}).Guarded() }
+
 // checkGuardNew is about what a guard of names that are not there takes.
 func checkGuardNew(s *Spec) error {
 	const field = "workspace.guard_new"
@@ -72,9 +77,9 @@ func checkGuardNew(s *Spec) error {
 
 func checkGuard(w *Workspace) error {
 	switch w.GuardNew {
-	case "", GuardTell, GuardRefuse:
+	case "", GuardAuto, GuardTell, GuardRefuse:
 	default:
-		return invalid("workspace.guard_new", "%q is none of tell, refuse", w.GuardNew)
+		return invalid("workspace.guard_new", "%q is none of auto, refuse, tell", w.GuardNew)
 	}
 	if (len(w.Guard)+len(w.Unguarded) > 0 || w.GuardNew == GuardRefuse) && w.Mode != ModeRW {
 		return invalid("workspace.guard", "only what a sandbox may write is guarded, and mode %s lets it write nothing of the folder's", w.Mode).

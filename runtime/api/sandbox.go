@@ -140,7 +140,7 @@ type Workspace struct {
 	// of GuardedNames that it can; AllNames is all of them.
 	Guard     []string `json:"guard,omitempty"`
 	Unguarded []string `json:"unguarded,omitempty"` // also a folder of some, such as .git
-	// GuardNew is what is done about names of the guard's that are not there; default GuardTell.
+	// GuardNew is what is done about names of the guard's that are not there; default GuardAuto.
 	GuardNew GuardNew `json:"guard_new,omitempty"`
 }
 

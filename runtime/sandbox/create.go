@@ -50,6 +50,7 @@ type creation struct {
 
 	claimed *generic // what becomes the sandbox; nil when one is launched
 	generic bool     // one is launched for a later claim
+	guarded bool     // by a workspace that refuses what api.DefaultGuarded are
 }
 
 // step is one part of a creation; it pushes its own undo.
@@ -164,7 +165,7 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	if err := m.cfg.Host.checkLandlock(req.Spec.Landlock); err != nil {
 		return api.Sandbox{}, err
 	}
-	if err := m.cfg.Host.checkGuardNew(&req.Spec); err != nil {
+	if err := m.cfg.Host.settleGuardNew(&req.Spec); err != nil {
 		return api.Sandbox{}, err
 	}
 	if err := m.cfg.Host.checkAppArmor(req.Spec.AppArmor); err != nil {
@@ -184,7 +185,7 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
 	var g *generic
-	ready := m.genericsFor(req.Spec.Network.Settled().Mode)
+	ready := m.genericsFor(&req.Spec)
 	if req.fits(&limits.limits) {
 		g = ready.take()
 	}
@@ -201,7 +202,7 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 	s, err := m.reserve(req, limits, g)
 	if err != nil {
 		if g != nil {
-			m.plain.discard(g)
+			m.ahead[0].discard(g)
 		}
 		return api.Sandbox{}, err
 	}
@@ -415,7 +416,7 @@ func (f *creation) greet(ctx context.Context) error {
 		}
 		defer cgroups.Close()
 	}
-	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock), f.s.guard.guest(&f.req.Spec)); err != nil {
+	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock), f.guest()); err != nil {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")
 	}
@@ -432,7 +433,7 @@ func (f *creation) readBack(context.Context) error {
 		return err
 	}
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
-	addGuardNew(&iso, f.req.Spec.Workspace)
+	f.m.cfg.Host.addGuardNew(&iso, &f.req.Spec)
 	if err := f.m.cfg.Host.addLabel(&iso, f.s.record.PID, f.req.Spec.AppArmor); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,8 +47,8 @@ func (g *generic) closeNet() error {
 	return g.netns.Close()
 }
 
-// launchGeneric makes one, which can have a network or has none. When it fails nothing is left.
-func (m *Manager) launchGeneric(ctx context.Context, networked bool) (_ *generic, err error) {
+// launchGeneric makes one. When it fails nothing is left.
+func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic, err error) {
 	id := newID("sb_")
 	s := &Sandbox{id: id, dir: filepath.Join(m.cfg.Dir, id), record: api.Sandbox{Seccomp: api.SeccompDefault, Hostname: "hutch"}}
 	s.root = &Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
@@ -55,7 +56,7 @@ func (m *Manager) launchGeneric(ctx context.Context, networked bool) (_ *generic
 	var below, above cleanup.Stack // what comes after the end of its processes, and before
 	defer below.Run(&err)
 	defer above.Run(&err)
-	f := &creation{m: m, req: &CreateRequest{}, s: s, phases: map[string]float64{}, generic: true}
+	f := &creation{m: m, req: &CreateRequest{}, s: s, phases: map[string]float64{}, generic: true, guarded: kind&guardedAhead != 0}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return nil, diskError("make a sandbox's folder", err)
 	}
@@ -64,7 +65,7 @@ func (m *Manager) launchGeneric(ctx context.Context, networked bool) (_ *generic
 		return nil, diskError("make a sandbox's folder", err)
 	}
 	g := &generic{id: id, dir: s.dir}
-	if networked {
+	if kind&networkedAhead != 0 {
 		if g.net, err = m.cfg.Networks.Ahead(); err == nil {
 			g.netns = g.net.File()
 		}
@@ -122,7 +123,7 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 	sp := &req.Spec
 	return !req.Debug && (req.origin == nil || req.origin.box == nil) && // whose steps are those of a launch
 		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
-		!sp.Workspace.RefusesNew() && // PID 1's own filter, too
+		(!sp.Workspace.RefusesNew() || slices.Equal(sp.Workspace.Guarded(), api.DefaultGuarded())) && // what PID 1 makes in commands' places
 		sp.Landlock != api.LandlockOff && // PID 1 has been told to use it, where it can
 		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm
 }
@@ -171,10 +172,21 @@ const refillAfter = 30 * time.Millisecond
 // replaceAfter is the same behind one that ended by itself, as all may.
 const replaceAfter = time.Second
 
+// kindAhead is a kind of generic sandboxes: what is fixed when PID 1 starts. Of each some are launched once one could have been used.
+type kindAhead int
+
+// The kinds, or'ed: with a network (runtime/DESIGN.md, "Claiming by a root swap"), and with a workspace in which PID 1 makes
+// names in the commands' place.
+const (
+	networkedAhead kindAhead = 1 << iota
+	guardedAhead
+	kindsAhead
+)
+
 // generics are the generic sandboxes of a Manager, of one kind.
 type generics struct {
-	m         *Manager
-	networked bool // they can have a network: runtime/DESIGN.md, "Claiming by a root swap"
+	m    *Manager
+	kind kindAhead
 
 	mu     sync.Mutex
 	ready  []*generic
@@ -263,7 +275,7 @@ func (p *generics) fill() {
 	p.wg.Add(1)
 	p.mu.Unlock()
 	defer p.wg.Done()
-	g, err := p.m.launchGeneric(p.m.ctx, p.networked)
+	g, err := p.m.launchGeneric(p.m.ctx, p.kind)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy = false
@@ -283,17 +295,22 @@ func (p *generics) fill() {
 	}
 }
 
-// genericsFor are those that suit a network of this mode.
-func (m *Manager) genericsFor(mode api.NetMode) *generics {
-	if mode == api.NetNone {
-		return &m.plain
+// genericsFor are those that suit sp.
+func (m *Manager) genericsFor(sp *api.Spec) *generics {
+	var kind kindAhead
+	if sp.Network.Settled().Mode != api.NetNone {
+		kind |= networkedAhead
 	}
-	return &m.networked
+	if sp.Workspace.RefusesNew() {
+		kind |= guardedAhead
+	}
+	return &m.ahead[kind]
 }
 
-// Ready is how many generic sandboxes wait, of both kinds.
+// Ready is how many generic sandboxes wait, of all kinds.
 func (m *Manager) Ready() (n int) {
-	for _, p := range []*generics{&m.plain, &m.networked} {
+	for i := range m.ahead {
+		p := &m.ahead[i]
 		p.mu.Lock()
 		n += len(p.ready)
 		p.mu.Unlock()

@@ -44,11 +44,14 @@ func guardOf(sp *api.Spec, mounts string) (*guard, error) {
 }
 
 // guest is what PID 1 is not to make for commands; nil when they make names themselves.
-func (g *guard) guest(sp *api.Spec) *guestapi.Guard {
-	if !sp.Workspace.RefusesNew() {
-		return nil
+func (f *creation) guest() *guestapi.Guard {
+	switch {
+	case f.guarded:
+		return &guestapi.Guard{Root: workspaceTarget, Names: api.DefaultGuarded()}
+	case f.req.Spec.Workspace.RefusesNew():
+		return &guestapi.Guard{Root: workspaceTarget, Names: f.s.guard.names}
 	}
-	return &guestapi.Guard{Root: workspaceTarget, Names: g.names}
+	return nil
 }
 
 // initArg is the argument of PID 1: what it has to watch from the start.
@@ -57,15 +60,44 @@ func (f *creation) initArg() string {
 	if f.req.Debug {
 		args = append(args, guestapi.ArgFiles)
 	}
-	if f.req.Spec.Workspace.RefusesNew() {
+	if f.guarded || f.req.Spec.Workspace.RefusesNew() {
 		args = append(args, guestapi.ArgMakes)
 	}
 	return strings.Join(args, guestapi.ArgAnd)
 }
 
-// checkGuardNew refuses a guard that this kernel can not keep.
-func (h *Host) checkGuardNew(sp *api.Spec) error {
-	if !sp.Workspace.RefusesNew() || h.LandlockABI > 0 {
+// settleGuardNew decides what api.GuardAuto is here, and refuses a guard that this kernel can not keep.
+func (h *Host) settleGuardNew(sp *api.Spec) error {
+	if sp.Workspace.RefusesNew() {
+		return h.checkGuardNew()
+	}
+	if len(sp.Workspace.Guarded()) == 0 || sp.Workspace.GuardNew == api.GuardTell {
+		return nil
+	}
+	w := *sp.Workspace // the caller's
+	w.GuardNew = api.GuardRefuse
+	if h.noGuardNew(sp) != "" {
+		w.GuardNew = api.GuardTell
+	}
+	sp.Workspace = &w
+	return nil
+}
+
+// noGuardNew is why names that are not there can not be refused to a sandbox; "" when they can.
+func (h *Host) noGuardNew(sp *api.Spec) string {
+	switch {
+	case h.LandlockABI == 0:
+		return h.LandlockReason
+	case sp.Landlock == api.LandlockOff:
+		return "landlock is off, as was asked for"
+	case sp.SeccompProfile != "":
+		return "PID 1 is under the custom seccomp profile, which may refuse what it takes"
+	}
+	return ""
+}
+
+func (h *Host) checkGuardNew() error {
+	if h.LandlockABI > 0 {
 		return nil
 	}
 	return api.Errorf(api.Unavailable, "workspace.guard_new: refuse takes a Landlock domain, and there is none here: %s", h.LandlockReason).
@@ -73,12 +105,15 @@ func (h *Host) checkGuardNew(sp *api.Spec) error {
 }
 
 // addGuardNew tells of that guard. PID 1 does not get ready without.
-func addGuardNew(iso *api.Isolation, w *api.Workspace) {
-	if w.RefusesNew() {
-		iso.Walls = append(iso.Walls, api.Wall{
-			Name: "workspace guard", Status: "yes", Detail: "guarded names that are not there can not be made: PID 1 makes what commands make in the workspace",
-		})
+func (h *Host) addGuardNew(iso *api.Isolation, sp *api.Spec) {
+	w := api.Wall{Name: "workspace guard", Status: "yes", Detail: "guarded names that are not there can not be made: PID 1 makes what commands make in the workspace"}
+	switch {
+	case len(sp.Workspace.Guarded()) == 0:
+		return
+	case !sp.Workspace.RefusesNew():
+		w.Status, w.Detail = "no", "guarded names that are not there can be made, and are told of: "+cmp.Or(h.noGuardNew(sp), "as was asked for")
 	}
+	iso.Walls = append(iso.Walls, w)
 }
 
 // cover mounts each name that there is over itself, read-only, and the folders above it over

@@ -76,8 +76,8 @@ type Manager struct {
 	removals sync.WaitGroup
 	removing chan struct{} // of folders, at the same time
 
-	plain, networked generics   // sandboxes that were launched ahead, by what network they can have
-	poolsMu          sync.Mutex // held while pools.json is written, before mu
+	ahead   [kindsAhead]generics // sandboxes that were launched ahead
+	poolsMu sync.Mutex           // held while pools.json is written, before mu
 
 	trim *time.Timer // gives back memory, see trimAfter
 
@@ -131,7 +131,9 @@ func NewManager(cfg Config) *Manager {
 		walks:    make(chan struct{}, maxWalks),
 		lastBusy: time.Now(),
 	}
-	m.plain.m, m.networked.m, m.networked.networked = m, m, true
+	for i := range m.ahead {
+		m.ahead[i].m, m.ahead[i].kind = m, kindAhead(i)
+	}
 	m.trim = time.AfterFunc(trimAfter, debug.FreeOSMemory)
 	m.Configure(cfg.Settings)
 	return m
@@ -350,8 +352,9 @@ func (m *Manager) Exited(e launchapi.Exited) {
 	s := m.byID[e.ID]
 	m.mu.Unlock()
 	if s == nil { // never finished being created, or already forgotten
-		m.plain.exited(e.ID)
-		m.networked.exited(e.ID)
+		for i := range m.ahead {
+			m.ahead[i].exited(e.ID)
+		}
 		return
 	}
 	if !s.isPID1(e.PID) { // watchPID1 learns of one that ends while it is being created
@@ -430,8 +433,9 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.cancel(errClosed)
 	m.mu.Unlock()
 	m.wg.Wait()
-	m.plain.close()
-	m.networked.close()
+	for i := range m.ahead {
+		m.ahead[i].close()
+	}
 	m.mu.Lock()
 	all := make([]*Sandbox, 0, len(m.byID))
 	for _, s := range m.byID {

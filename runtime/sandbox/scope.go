@@ -161,7 +161,11 @@ func usable(s *Sandbox, sp *api.Spec) error {
 		a, b := want.Field(i).Interface(), has.Field(i).Interface()
 		switch field.Name {
 		case "Workspace":
-			a, b = folderOf(a.(*api.Workspace)), folderOf(b.(*api.Workspace))
+			asked, is := folderOf(a.(*api.Workspace)), folderOf(b.(*api.Workspace))
+			if asked.GuardNew == "" || asked.GuardNew == api.GuardAuto {
+				asked.GuardNew = is.GuardNew // as it was settled
+			}
+			a, b = asked, is
 		case "Mounts":
 			a, b = foldersOf(a.([]api.Mount)), foldersOf(b.([]api.Mount))
 		case "Network":

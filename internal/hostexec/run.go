@@ -53,9 +53,13 @@ func Shell(command string) []string {
 // recordTimeout bounds how long the daemon may take to record an end.
 const recordTimeout = 10 * time.Second
 
+// ErrNotRecorded is an error of what has run all the same.
+var ErrNotRecorded = errors.New("the daemon has not recorded how the command on the host ended")
+
 var errTimeout = errors.New("the command's time is over")
 
-// Run runs what the daemon has decided to be for the host, and has the end recorded. The result is good beside an error of record's.
+// Run runs what the daemon has decided to be for the host, and has the end recorded. The result is good
+// beside ErrNotRecorded.
 func (c *Command) Run(ctx context.Context, d *api.Decision, started func(*Process), record func(context.Context, api.HostEndParams) error) (res api.ExecResult, err error) {
 	begun := time.Now()
 	bounded, cancel := ctx, context.CancelFunc(func() {})
@@ -80,7 +84,7 @@ func (c *Command) Run(ctx context.Context, d *api.Decision, started func(*Proces
 		ID: d.ID, ExitCode: end.ExitCode, Signal: end.Signal, TimedOut: timedOut, DurationMS: res.DurationMS, Error: clip(end.Error),
 	})
 	if rerr != nil {
-		rerr = fmt.Errorf("record how the command on the host ended: %w", rerr)
+		rerr = fmt.Errorf("%w: %w", ErrNotRecorded, rerr)
 	}
 	return res, errors.Join(err, rerr)
 }

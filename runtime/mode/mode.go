@@ -137,7 +137,10 @@ func (d *Decider) Decide(ctx context.Context, who Caller, p api.DecideParams) (a
 		d.note(a)
 		return a.answer, nil
 	}
-	return a.answer, d.begin(ctx, a)
+	if err := d.begin(ctx, a); err != nil {
+		return api.Decision{}, err
+	}
+	return a.answer, nil
 }
 
 // allowed refuses what the configuration does not let run on the host. It never makes another mode of the one that was asked for.
@@ -239,7 +242,7 @@ func (d *Decider) begin(ctx context.Context, a *asked) error {
 		d.forget(id)
 		return unrecorded(err)
 	}
-	d.note(a)
+	told := d.record(a)
 	// The record is in the log, or was lost: only reading it tells.
 	res, err := d.cfg.Audit.Read(ctx, api.AuditReadParams{
 		Sandbox: api.AuditHost, FromSeq: before.Seq + 1, Exec: id, Kinds: []api.AuditKind{api.AuditExecDecided}, Limit: 1,
@@ -251,6 +254,7 @@ func (d *Decider) begin(ctx context.Context, a *asked) error {
 		d.forget(id)
 		return unrecorded(err)
 	}
+	d.cfg.Events.Emit(api.EventExecDecided, a.sandbox, id, told)
 	return nil
 }
 
@@ -265,8 +269,14 @@ func (d *Decider) forget(id string) {
 	delete(d.open, id)
 }
 
-// note tells of an answer: subscribers, and the log host.
+// note tells of an answer: the log host, and subscribers.
 func (d *Decider) note(a *asked) {
+	told := d.record(a)
+	d.cfg.Events.Emit(api.EventExecDecided, a.sandbox, a.answer.ID, told)
+}
+
+// record notes an answer in the log host, and returns what events tell of it.
+func (d *Decider) record(a *asked) api.DecidedEvent {
 	p := &a.params
 	told := api.DecidedEvent{Decision: a.answer.Decision, Mode: a.answer.Mode, Reason: clip(a.answer.Reason, 1024), Program: program(p)}
 	for _, f := range a.answer.Findings {
@@ -274,7 +284,6 @@ func (d *Decider) note(a *asked) {
 			told.Rules = append(told.Rules, f.Rule)
 		}
 	}
-	d.cfg.Events.Emit(api.EventExecDecided, a.sandbox, a.answer.ID, told)
 	rec := api.AuditDecision{
 		DecidedEvent: told, Sandbox: a.sandbox, Argv: p.Argv, Command: p.Command, Language: p.Language, Findings: a.answer.Findings, ReadOnly: p.ReadOnly,
 	}
@@ -283,6 +292,7 @@ func (d *Decider) note(a *asked) {
 		rec.Code = audit.Whole([]byte(p.Code), true)
 	}
 	d.cfg.Audit.Note(audit.Entry{Kind: api.AuditExecDecided, Sandbox: api.AuditHost, Exec: a.answer.ID, By: a.by, Data: rec, Size: int64(size)})
+	return told
 }
 
 // program is what runs, without arguments: they may hold secrets, and events stay on disk.

@@ -25,6 +25,10 @@ var (
 	shEval      = rule{"shell.eval", evaluate, high, "runs a text as commands"}
 	shUnknown   = rule{"shell.command_unknown", unknown, medium, "nothing is known of what this command does"}
 	shFunction  = rule{"shell.function", evaluate, low, "a command of the script's own"}
+	shLeave     = rule{"shell.leave", files, medium, "leaves the working folder: what paths mean from then on is not known"}
+	shRename    = rule{"shell.rename", evaluate, high, "gives the name of a command to another one"}
+	shArith     = rule{"shell.arithmetic", evaluate, low, "arithmetic evaluates what variables hold, with commands in their subscripts"}
+	shArithText = rule{"shell.subscript", evaluate, high, "a text holds a subscript whose commands bash runs"}
 	shFind      = rule{"shell.find", files, medium, "deletes, writes or runs something for each file that it finds"}
 )
 
@@ -32,6 +36,12 @@ var (
 var shPure = setOf(`echo printf true false test [ : pwd expr seq sleep basename dirname tr rev yes let local declare typeset export readonly unset
 	set shift return exit break continue getopts wait times type hash read umask ulimit shopt numfmt factor nproc whoami id uname arch
 	logname groups tty cal cd pushd popd dirs jobs fg bg unalias caller mapfile readarray which locale`)
+
+// shAssigns set the variables that they are told, and shSubscripts evaluate what they are told as the name of one.
+var (
+	shAssigns    = setOf(`read printf mapfile readarray getopts wait`)
+	shSubscripts = setOf(`test [ let unset declare local typeset export readonly`)
+)
 
 // shReaders read the files that they are told.
 var shReaders = setOf(`cat head tail wc sort uniq cut grep egrep fgrep rg nl tac paste join comm fold fmt column ls dir stat file du df tree
@@ -220,6 +230,6 @@ open          open     process    high   opens a file by what the desktop says
 `)
 
 // shVars are variables that decide what runs.
-var shVars = setOf(`PATH LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT IFS BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS4 SHELLOPTS BASHOPTS PYTHONSTARTUP PYTHONPATH PYTHONHOME
+var shVars = setOf(`PATH CDPATH RIPGREP_CONFIG_PATH LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT IFS BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS4 SHELLOPTS BASHOPTS PYTHONSTARTUP PYTHONPATH PYTHONHOME
 	PYTHONINSPECT NODE_OPTIONS NODE_PATH PERL5OPT PERL5LIB PERL5DB RUBYOPT RUBYLIB GIT_SSH GIT_SSH_COMMAND GIT_EXEC_PATH GIT_PAGER GIT_EDITOR
 	GIT_EXTERNAL_DIFF PAGER EDITOR VISUAL LESSOPEN LESSCLOSE MANPAGER BROWSER HOME SHELL DYLD_INSERT_LIBRARIES GCONV_PATH`)

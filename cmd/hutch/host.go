@@ -207,7 +207,13 @@ func (h *hostCommand) run(ctx context.Context, c *client.Client, d *api.Decision
 func (h *hostCommand) signals(ctx context.Context) (_ context.Context, started func(*hostexec.Process), stop func()) {
 	if !h.terminal {
 		ctx, signals := cli.CatchSignals(ctx)
-		return ctx, func(p *hostexec.Process) { signals.Started(cli.Target{Signal: p.Signal}) }, signals.Stop
+		signals.Listen() // there may be a word of the command's before this process knows that it runs
+		early := &heldSignals{}
+		signals.Started(cli.Target{Signal: early.hold})
+		return ctx, func(p *hostexec.Process) {
+			signals.Started(cli.Target{Signal: p.Signal})
+			early.release(p.Signal)
+		}, signals.Stop
 	}
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, unix.SIGINT, unix.SIGQUIT)

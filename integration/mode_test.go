@@ -311,3 +311,42 @@ func TestModeSignal(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// TestModeDaemonDeath: a command on the host does not mind the death of hutchd. The next one knows of no end, and the caller says so.
+func TestModeDaemonDeath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	allowHost(t, w, "")
+	cmd := w.command("run", "--mode", "off", "--", "sh", "-c", "echo ready; read x; exit 5")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatal(line, err)
+	}
+	kill(t, w.daemon(t).hutchd)
+	if _, err := in.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	if code := await(t, cmd); code != 5 || !strings.Contains(said.String(), "has not recorded how the command on the host ended") {
+		t.Errorf("exit code %d, %q", code, said.String())
+	}
+	w.run(t, "run", "--mode", "off", "--", "true").want(t, 0)
+	if rows := strings.Join(w.hostRows(t), ", "); rows != "off host, off host, ended 0" {
+		t.Error(rows)
+	}
+	if resumed := w.ok(t, "audit", "host", "--kind", "audit.resumed"); !strings.Contains(resumed, "clean=false") {
+		t.Errorf("%q", resumed)
+	}
+	w.ok(t, "audit", "verify", "host")
+}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // run runs a text by bash and returns its result and stdout.
-func run(t *testing.T, ctx context.Context, c Command, timeout float64, command string) (api.ExecResult, string) {
+func run(t *testing.T, c Command, timeout float64, command string) (api.ExecResult, string) {
 	t.Helper()
 	if c.Argv = Shell(command); c.Argv == nil {
 		t.Fatal("no bash")
@@ -43,7 +43,7 @@ func run(t *testing.T, ctx context.Context, c Command, timeout float64, command 
 	}
 	c.Stdout, c.Stderr = out.W, out.W
 	var reported []api.HostEndParams
-	res, err := c.Run(ctx, &api.Decision{ID: "hx_1", TimeoutS: timeout}, func(*Process) { _ = out.W.Close() }, func(_ context.Context, p api.HostEndParams) error {
+	res, err := c.Run(t.Context(), &api.Decision{ID: "hx_1", TimeoutS: timeout}, func(*Process) { _ = out.W.Close() }, func(_ context.Context, p api.HostEndParams) error {
 		reported = append(reported, p)
 		return nil
 	})
@@ -68,7 +68,7 @@ func TestRun(t *testing.T) {
 		{"none-such-command", 127, api.VerdictNonzero, "none-such-command: command not found\n"},
 		{"test ! -p /proc/self/fd/3 -a ! -p /proc/self/fd/4", 0, api.VerdictOK, ""}, // not the runner's own
 	} {
-		res, out := run(t, t.Context(), Command{}, 0, tt.command)
+		res, out := run(t, Command{}, 0, tt.command)
 		if res.ExitCode != tt.code || res.Verdict != tt.verdict || !strings.HasSuffix(out, tt.out) {
 			t.Errorf("%s: %+v, %q", tt.command, res, out)
 		}
@@ -133,7 +133,7 @@ func TestLeaves(t *testing.T) {
 		{"echo $$; exec sleep 1000", 0.3, 137},
 		{"trap '' TERM INT; (trap '' TERM; exec sleep 1000) & echo $!; wait", 0.3, 137},
 	} {
-		res, out := run(t, t.Context(), Command{}, tt.timeout, tt.command)
+		res, out := run(t, Command{}, tt.timeout, tt.command)
 		pid, err := strconv.Atoi(strings.TrimSpace(out))
 		if err != nil || res.ExitCode != tt.code || res.TimedOut != (tt.timeout > 0) {
 			t.Fatalf("%s: %+v, %q", tt.command, res, out)
@@ -219,7 +219,7 @@ func TestReadOnly(t *testing.T) {
 		{"exec 3<>/dev/tcp/127.0.0.1/1", "Permission denied", false},
 	} {
 		for _, readOnly := range []bool{true, false} {
-			res, out := run(t, t.Context(), Command{Dir: dir, ReadOnly: readOnly, Env: Environ(readOnly, nil)}, 0, tt.command)
+			res, out := run(t, Command{Dir: dir, ReadOnly: readOnly, Env: Environ(readOnly, nil)}, 0, tt.command)
 			switch refused := readOnly && tt.refused; {
 			case strings.HasPrefix(tt.command, "exec 3") && !readOnly:
 			case refused && (!strings.Contains(out, "Permission denied") || strings.Contains(out, tt.out)):

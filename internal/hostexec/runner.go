@@ -108,7 +108,7 @@ func find(j *job) (string, error) {
 			list = p
 		}
 	}
-	found := error(fs.ErrNotExist)
+	found := fs.ErrNotExist
 	for _, dir := range filepath.SplitList(list) {
 		if !filepath.IsAbs(dir) {
 			continue
@@ -199,6 +199,9 @@ func (r *runner) reapOne() {
 		n := news{Ended: true, Code: status.ExitStatus()}
 		if status.Signaled() {
 			n.Code, n.Signal = 128+int(status.Signal()), unix.SignalName(status.Signal())
+			if n.Signal == "" { // a real-time signal
+				n.Signal = fmt.Sprintf("SIG%d", int(status.Signal()))
+			}
 		}
 		r.say(n)
 	}

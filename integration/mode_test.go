@@ -350,3 +350,24 @@ func TestModeDaemonDeath(t *testing.T) {
 	}
 	w.ok(t, "audit", "verify", "host")
 }
+
+// TestModeTerminal: on the host a command has the caller's own terminal, whose keys are its own, also twice Ctrl-C.
+func TestModeTerminal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	allowHost(t, w, "")
+	p, cmd := w.terminal(t, "run", "-it", "--mode", "off", "--", "bash", "--norc", "-c", "trap 'echo int' INT; tty -s && echo ready; while read x; do echo got $x; [ $x = end ] && exit 6; done; while read x; do echo got $x; [ $x = end ] && exit 6; done; while read x; do echo got $x; [ $x = end ] && exit 6; done")
+	p.sees("running on the HOST")
+	p.sees("ready")
+	p.write("hello\r")
+	p.sees("got hello")
+	for range 2 {
+		p.write("\x03")
+		p.sees("int\r\n")
+	}
+	p.write("end\r")
+	p.sees("got end")
+	if code := await(t, cmd); code != 6 {
+		t.Errorf("exit code %d", code)
+	}
+}

@@ -387,3 +387,32 @@ func FuzzScan(f *testing.F) {
 		}
 	})
 }
+
+// TestRules: whatever a scan may find is told by Rules.
+func TestRules(t *testing.T) {
+	told := map[string]bool{}
+	for _, r := range Rules().Rules {
+		if told[r.Rule] = true; r.Why == "" || r.Category == "" || r.Severity == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	for language, all := range map[string][]evasion{"python": pyEvasions, "javascript": jsEvasions, "shell": shEvasions} {
+		for _, tt := range all {
+			for _, f := range Scan(Request{Language: language, Code: tt.code}).Findings {
+				if !told[f.Rule] {
+					t.Errorf("%s of %q is told nowhere", f.Rule, tt.code)
+				}
+			}
+		}
+	}
+	for _, id := range []string{"text.bidi", api.RuleDepth, "import.not_allowed", "shell.delete", "shell.identity", "python.command", "javascript.method"} {
+		if !told[id] {
+			t.Errorf("no rule %s", id)
+		}
+	}
+	for language, names := range Rules().Harmless {
+		if len(names) < 10 {
+			t.Errorf("%s: %q", language, names)
+		}
+	}
+}

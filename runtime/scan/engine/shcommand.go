@@ -201,9 +201,9 @@ func (f *shFile) find(c *shCommand) {
 func (f *shFile) wrapped(c *shCommand, name string, skip int) {
 	switch name {
 	case "sudo", "doas", "su", "runuser", "setpriv":
-		c.about(rule{"shell.identity", process, high, "runs a command as somebody else"})
+		c.about(shIdentity)
 	case "unshare", "chroot", "strace", "ltrace", "script", "ld.so":
-		c.about(rule{"shell.wrapper", process, high, "runs a command in another way"})
+		c.about(shWrapper)
 	}
 	rest := c.words[1:]
 	for len(rest) > 0 {

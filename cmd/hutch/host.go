@@ -117,7 +117,7 @@ func (h *hostCommand) try(ctx context.Context, out io.Writer) (done bool, d *api
 		return false, h.inBox(&api.Decision{Decision: api.WhereSandbox, Mode: mode, Reason: h.why, Findings: []api.Finding{}}), nil
 	}
 	err = withDaemon(ctx, func(c *client.Client) error {
-		made, err := c.Decide(ctx, api.DecideParams{Mode: mode, Sandbox: h.sandbox, Argv: h.argv, ReadOnly: mode == api.ExecModeSelective && hostexec.Confines(), TimeoutS: h.timeout})
+		made, err := c.Decide(ctx, api.DecideParams{Mode: h.flags.mode, Sandbox: h.sandbox, Argv: h.argv, ReadOnly: mode == api.ExecModeSelective && hostexec.Confines(), TimeoutS: h.timeout})
 		if err != nil {
 			return err
 		}

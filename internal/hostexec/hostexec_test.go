@@ -115,7 +115,10 @@ func await(t *testing.T, pid int) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(testenv.Patience(20*time.Second).Milliseconds()))
+	n, err := 0, error(unix.EINTR)
+	for err == unix.EINTR {
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(testenv.Patience(20*time.Second).Milliseconds()))
+	}
 	if n != 1 || err != nil {
 		t.Errorf("%d lives on: %v", pid, err)
 	}

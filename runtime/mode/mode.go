@@ -128,10 +128,15 @@ func (d *Decider) Decide(ctx context.Context, who Caller, p api.DecideParams) (a
 	if w := workspace; w != nil && (w.Mode == api.ModeRW || w.Mode == api.ModeRO) {
 		a.answer.Cwd = w.Path
 	}
-	if a.answer.Mode == api.ExecModeOff {
+	switch {
+	case a.answer.Mode == api.ExecModeOff && p.Mode == "" && a.sandbox != "" && a.answer.Cwd == "":
+		a.answer.Reason = ownFiles // who names a sandbox, and no mode, means what is in it
+	case a.answer.Mode == api.ExecModeOff:
 		a.answer.Decision, a.answer.Reason = api.WhereHost, "mode off: every command runs on the host"
-	} else if err := d.selective(ctx, a); err != nil {
-		return api.Decision{}, err
+	default:
+		if err := d.selective(ctx, a); err != nil {
+			return api.Decision{}, err
+		}
 	}
 	if a.answer.Decision != api.WhereHost {
 		d.note(a)
@@ -163,10 +168,13 @@ func (d *Decider) allowed(a *asked) error {
 	return nil
 }
 
+// ownFiles is why a command stays in the sandbox that its caller has named.
+const ownFiles = "the sandbox has files of its own, which a command on the host does not see: it has no workspace of mode rw or ro"
+
 // selective decides by a scan. All that is not known to be harmless is for the sandbox.
 func (d *Decider) selective(ctx context.Context, a *asked) error {
 	if a.sandbox != "" && a.answer.Cwd == "" {
-		a.answer.Reason = "the sandbox has files of its own, which a command on the host does not see: it has no workspace of mode rw or ro"
+		a.answer.Reason = ownFiles
 		return nil
 	}
 	res, err := d.scan(ctx, &a.params)

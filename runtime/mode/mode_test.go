@@ -121,9 +121,11 @@ func TestDecide(t *testing.T) {
 		"a sandbox with files of its own":     {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective, Sandbox: "box"}, want: api.WhereSandbox, rows: "sandbox"},
 		"a sandbox that sees a copy":          {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective, Sandbox: "box"}, folder: &api.Workspace{Path: "/src", Mode: api.ModeOverlay}, want: api.WhereSandbox, rows: "sandbox"},
 		"a sandbox that works on the folder":  {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective, Sandbox: "box"}, folder: rw, want: api.WhereHost, rows: "host"},
+		"off, configured, a sandbox is named": {settings: Settings{Mode: api.ExecModeOff, Host: api.HostAllowed}, params: api.DecideParams{Sandbox: "box"}, want: api.WhereSandbox, rows: "sandbox"},
+		"off, asked for, a sandbox is named":  {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff, Sandbox: "box"}, want: api.WhereHost, rows: "host"},
 		"no sandbox":                          {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective, Sandbox: "none"}, code: api.NotFound},
 		"a time that is too long":             {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff, TimeoutS: new(61.0)}, code: api.InvalidArgument, rows: "refused"},
-		"a private daemon, that ends with it": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff, Sandbox: "box"}, folder: rw, want: api.WhereHost, rows: "host"},
+		"off, on the sandbox's folder":        {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff, Sandbox: "box"}, folder: rw, want: api.WhereHost, rows: "host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tt.settings)

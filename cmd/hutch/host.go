@@ -32,6 +32,8 @@ var (
 type modeFlag struct {
 	mode  api.ExecMode // "": the configuration's
 	given []string
+
+	configured api.ExecMode // once it has been read
 }
 
 func (o *modeFlag) add(fs *pflag.FlagSet) {
@@ -54,8 +56,14 @@ func (o *modeFlag) effective() (mode api.ExecMode, asked bool, err error) {
 	if o.mode != "" {
 		return o.mode, true, nil
 	}
-	c, _, err := loadConfig()
-	return c.Mode, false, err
+	if o.configured == "" {
+		c, _, err := loadConfig()
+		if err != nil {
+			return "", false, err
+		}
+		o.configured = c.Mode
+	}
+	return o.configured, false, nil
 }
 
 // needsBox says why a command needs a sandbox whatever it is, "" if it does not.

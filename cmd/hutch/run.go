@@ -190,7 +190,8 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 		o.timeout, spec.Limits.TimeoutS = &t, 0
 	}
 	var decision *api.Decision
-	if !o.debug {
+	// Who names an image has named a sandbox: the configuration need not be read.
+	if !o.debug && (image == "" || o.mode.mode != "") {
 		h, err := o.hostCommand(&spec, image, command)
 		if err != nil {
 			return err

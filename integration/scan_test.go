@@ -51,6 +51,10 @@ func TestScan(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.want(t, 1).stdout), &res); err != nil || len(res.Imports) != 2 || res.Imports[1].Allowed || res.Imports[1].Line != 2 {
 		t.Errorf("%+v: %v", res, err)
 	}
+	if out := w.ok(t, "scan", "--rules"); !strings.Contains(out, "shell.delete") || !strings.Contains(out, "deletes files") || !strings.Contains(out, "harmless in shell: ") {
+		t.Errorf("%q", out)
+	}
+	w.run(t, "scan").want(t, 125)
 	if r = w.feed(t, "#!/bin/sh\necho hi\n", "scan", "-").want(t, 0); !strings.Contains(r.stdout, "not risky") {
 		t.Errorf("%q", r.stdout)
 	}

@@ -14,10 +14,14 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/hutch-sh/hutch/internal/hostexec"
 	"github.com/hutch-sh/hutch/internal/mcpapi"
 )
 
 func main() {
+	if hostexec.IsRunner() { // what --mode has on the host
+		os.Exit(hostexec.Main())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx); err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {

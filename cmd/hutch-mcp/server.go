@@ -76,6 +76,12 @@ func instructions(cfg *mcpapi.Config) string {
 	default:
 		text.WriteString("The user's folder is at /workspace, the working directory; what you change there stays in the sandbox until the user has looked at it and applied it. ")
 	}
+	switch cfg.Mode {
+	case api.ExecModeOff:
+		text.WriteString("But sandbox_run_command runs commands on the user's machine itself, in the user's folder, with all that the user may do (mode off); with mode all it runs one in the sandbox. ")
+	case api.ExecModeSelective:
+		text.WriteString("But sandbox_run_command runs what a scan finds harmless on the user's machine itself, in the user's folder (mode selective); with mode all it runs a command in the sandbox. ")
+	}
 	switch n := sp.Network.Settled(); n.Mode {
 	case api.NetOpen:
 		text.WriteString("It reaches the internet, but not the user's own network. ")
@@ -100,6 +106,7 @@ func addTool(s *mcp.Server, b *boxes, t api.Tool) error {
 		schema["properties"] = props
 	}
 	props["sandbox"] = map[string]any{"type": "string", "description": "Id of a sandbox of sandbox_create; by default this session's own."}
+	addMode(b.cfg.Mode, &t, props)
 	s.AddTool(&mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: schema, OutputSchema: t.OutputSchema,
 		Annotations: &mcp.ToolAnnotations{Title: t.Title, ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive, IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld},
@@ -137,6 +144,17 @@ func (b *boxes) call(ctx context.Context, req *mcp.CallToolRequest, name, ref st
 	if !b.mine(ref) {
 		return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", ref).WithHint("sandbox_list lists them; sandbox_create makes one")), nil
 	}
+	note := ""
+	if name == api.ToolNameRunCommand && b.cfg.Mode != api.ExecModeAll {
+		result, rest, why, err := b.command(ctx, ref, arguments)
+		if err != nil {
+			return b.problem(ctx, "", err)
+		}
+		if result != nil {
+			return result, nil
+		}
+		arguments, note = rest, why
+	}
 	c, id, err := b.get(ctx, ref)
 	if err != nil {
 		return b.problem(ctx, id, err)
@@ -156,7 +174,11 @@ func (b *boxes) call(ctx context.Context, req *mcp.CallToolRequest, name, ref st
 	if r.Error != nil && r.Error.Code == api.FailedPrecondition && b.isOver(ctx, c, id) {
 		return b.over(ctx, id)
 	}
-	return resultOf(&r, id), nil
+	out := resultOf(&r, id)
+	if note != "" {
+		out.Content = append(out.Content, &mcp.TextContent{Text: note})
+	}
+	return out, nil
 }
 
 // isOver says that a sandbox has ended.

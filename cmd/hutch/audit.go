@@ -35,7 +35,8 @@ func newAudit() *cobra.Command {
 		Short: "Print what was done with a sandbox, and what it did",
 		Long: `Print what was done with a sandbox and what it did: commands with what they read and
 wrote, files, connections that were refused, changes of its limits and policy. The record
-outlives the sandbox: of one that was removed, give the id.
+outlives the sandbox: of one that was removed, give the id. "hutch audit host" prints what
+ran outside of any sandbox, by --mode.
 
 Each record has the hash of the one before. --head prints the last one's: kept elsewhere, it
 lets "hutch audit verify --head" tell later whether anything before it was changed.

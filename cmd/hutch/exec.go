@@ -23,6 +23,7 @@ type execFlags struct {
 	env, envFiles []string
 	params        api.ExecParams
 	limits        api.Limits
+	mode          modeFlag
 	network       netFlags
 }
 
@@ -57,6 +58,7 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 				return cli.Usage(cmd.CommandPath(), errors.New("--json does not go with -t: a terminal's output is passed, not captured"))
 			}
 			o.params.Sandbox, o.params.Argv = name, command
+			o.mode.read(cmd.Flags())
 			return runExec(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
@@ -81,6 +83,7 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 	})
 	addExecLimits(fs, &o.limits)
 	o.network.addNarrow(fs)
+	o.mode.add(fs)
 	fs.BoolVar(&o.json, "json", false, "print one JSON object with output and exit code; input with -i only")
 	return cmd
 }
@@ -96,6 +99,10 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 		return err
 	} else if !p.IsZero() {
 		o.params.Network = &p
+	}
+	done, decision, err := o.hostCommand().try(ctx, out)
+	if done || err != nil {
+		return err
 	}
 	if o.detach {
 		return o.runDetached(ctx, out)
@@ -121,7 +128,11 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := printJSON(out, res); err != nil {
+		var about any = res
+		if decision != nil {
+			about = hostResult{res, decision.Decision, decision}
+		}
+		if err := printJSON(out, about); err != nil {
 			return err
 		}
 		return quiet(cli.Outcome(res))

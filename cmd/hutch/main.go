@@ -9,9 +9,13 @@ import (
 	"os"
 
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/hostexec"
 )
 
 func main() {
+	if hostexec.IsRunner() { // what --mode has on the host
+		os.Exit(hostexec.Main())
+	}
 	os.Exit(run(os.Args[1:]))
 }
 

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -48,6 +50,9 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 			if cfg.Spec, err = o.build(image); err != nil {
 				return err
 			}
+			if err := checkMCPMode(cmd.CommandPath(), &cfg); err != nil {
+				return err
+			}
 			return becomeMCP(cmd, cfg)
 		},
 	}
@@ -57,6 +62,12 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 	cmd.Flags().BoolVar(&cfg.Keep, "keep", false, "keep the sandboxes when the client ends")
 	cmd.Flags().StringVar(&cfg.HTTP, "http", "", "serve over HTTP on `ADDRESS`, such as 127.0.0.1:8000, each session with a sandbox of its own")
 	cmd.Flags().StringVar(&cfg.TokenFile, "token-file", "", "with --http: `FILE` with the bearer token (default: one is made and printed)")
+	cmd.Flags().Func("mode", "where sandbox_run_command runs commands, `all|selective|off`: in the sandbox (all); there if a scan finds it risky, else on the host; on the host (default all, whatever the configuration says)", func(v string) error {
+		if cfg.Mode = api.ExecMode(v); v == "" {
+			return errors.New("no mode is given")
+		}
+		return api.CheckExecMode(cfg.Mode)
+	})
 	cmd.Flags().BoolVar(&cfg.Private, "private", false, "use a daemon of its own")
 	return cmd
 }
@@ -68,7 +79,18 @@ func becomeMCP(cmd *cobra.Command, cfg mcpapi.Config) error {
 		return err
 	}
 	if !cfg.Private {
-		if err := withDaemon(cmd.Context(), func(*client.Client) error { return nil }); err != nil {
+		err := withDaemon(cmd.Context(), func(c *client.Client) error {
+			if cfg.Folder == "" {
+				return nil
+			}
+			info, err := c.Info(cmd.Context())
+			if err == nil && info.HostExecution != api.HostAllowed {
+				err = api.Errorf(api.PermissionDenied, "--mode %s has commands run on the host, outside of any sandbox, which the configuration refuses", cfg.Mode).
+					WithOp("mcp").WithHint("leave out --mode; or put `host_execution: allowed` into %s, and run `hutch config reload`", info.Paths.Config)
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -78,4 +100,22 @@ func becomeMCP(cmd *cobra.Command, cfg mcpapi.Config) error {
 	}
 	err = unix.Exec(path, []string{path}, append(os.Environ(), mcpapi.Variable+"="+string(text)))
 	return api.Errorf(api.Internal, "execute %s: %w", path, err).WithOp("mcp")
+}
+
+// checkMCPMode refuses a mode with which a model would see other files in the sandbox than on the host, and one that anybody else could use.
+func checkMCPMode(command string, cfg *mcpapi.Config) (err error) {
+	if cfg.Mode == "" || cfg.Mode == api.ExecModeAll {
+		return nil
+	}
+	w := cfg.Spec.Workspace
+	switch {
+	case cfg.Sandbox != "" || cfg.Private || cfg.HTTP != "":
+		err = fmt.Errorf("--mode %s goes with neither --sandbox, --private nor --http", cfg.Mode)
+	case w == nil || w.Mode != api.ModeRW && (w.Mode != api.ModeRO || cfg.Mode == api.ExecModeOff):
+		err = fmt.Errorf("--mode %s takes --workspace PATH:rw: commands on the host and in the sandbox must see the same files", cfg.Mode)
+	default:
+		cfg.Folder, err = filepath.Abs(w.Path)
+		return err
+	}
+	return cli.Usage(command, err)
 }

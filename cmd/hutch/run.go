@@ -28,6 +28,7 @@ type runFlags struct {
 	specFlags
 	interactive, tty, detach, keep, json, private bool
 
+	mode       modeFlag
 	publish    published
 	pool       string  // take a sandbox out of it
 	entrypoint *string // nil: not given
@@ -67,10 +68,12 @@ sandbox, as does a command that is still there ten seconds after SIGTERM.`,
 			if err != nil {
 				return err
 			}
+			o.mode.read(cmd.Flags())
 			return runRun(cmd.Context(), o, image, command, cmd.OutOrStdout())
 		},
 	}
 	o.addRun(cmd)
+	o.mode.add(cmd.Flags())
 	return cmd
 }
 
@@ -116,7 +119,7 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 
 // withPool are the flags that go with --pool: the others say what a sandbox is like, which the pool has
 // said.
-var withPool = []string{"pool", "name", "label", "entrypoint", "interactive", "tty", "detach", "detach-keys", "publish", "keep", "rm", "json", "timeout"}
+var withPool = []string{"pool", "mode", "name", "label", "entrypoint", "interactive", "tty", "detach", "detach-keys", "publish", "keep", "rm", "json", "timeout"}
 
 // checkPool refuses what a sandbox that is there already can not become.
 func (o *runFlags) checkPool(cmd *cobra.Command, image string) (err error) {
@@ -186,6 +189,19 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 	if t := spec.Limits.TimeoutS; t > 0 && (o.detach || o.tty || o.pool != "" || spec.Scope != nil) {
 		o.timeout, spec.Limits.TimeoutS = &t, 0
 	}
+	var decision *api.Decision
+	// Who names an image has named a sandbox: the configuration need not be read.
+	if !o.debug && (image == "" || o.mode.mode != "") {
+		h, err := o.hostCommand(&spec, image, command)
+		if err != nil {
+			return err
+		}
+		done, d, err := h.try(ctx, out)
+		if done || err != nil {
+			return err
+		}
+		decision = d
+	}
 	if spec.Keep = o.keep || o.detach || spec.Scope != nil; !spec.Keep {
 		spec.Owner = api.OwnerConnection
 	}
@@ -195,7 +211,7 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 	oneProcessor()
 	ctx, signals := cli.CatchSignals(ctx)
 	defer signals.Stop()
-	r := &runner{flags: o, signals: signals, out: out, times: map[string]float64{}}
+	r := &runner{flags: o, signals: signals, out: out, times: map[string]float64{}, decision: decision}
 	return interrupted(ctx, r.run(ctx, spec, command))
 }
 
@@ -247,6 +263,8 @@ type runner struct {
 	result  *api.ExecResult    // of the command that has ended
 	overlay bool               // the workspace's mode
 	ports   []api.Port         // of -p
+	// decision is why it is not on the host, where the mode is not all.
+	decision *api.Decision
 }
 
 func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error {
@@ -371,6 +389,9 @@ type runResult struct {
 	Unenforced []api.Unenforced `json:"unenforced,omitempty"`
 	Note       string           `json:"note,omitempty"`  // why it ran in another image
 	Ports      []api.Port       `json:"ports,omitempty"` // of -p
+	// Where and Decision say why it ran in a sandbox, where the mode is not all.
+	Where    api.Where     `json:"where,omitempty"`
+	Decision *api.Decision `json:"decision,omitempty"`
 }
 
 func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
@@ -378,7 +399,11 @@ func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
 	for name, ms := range sb.PhasesMS {
 		phases[name] = ms
 	}
-	if err := printJSON(r.out, runResult{res, sb.ID, phases, sb.Isolation, sb.Unenforced, sb.Note, r.ports}); err != nil {
+	about := runResult{ExecResult: res, Sandbox: sb.ID, PhasesMS: phases, Isolation: sb.Isolation, Unenforced: sb.Unenforced, Note: sb.Note, Ports: r.ports, Decision: r.decision}
+	if r.decision != nil {
+		about.Where = r.decision.Decision
+	}
+	if err := printJSON(r.out, about); err != nil {
 		return err
 	}
 	return quiet(cli.Outcome(res))

@@ -2,15 +2,22 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
@@ -18,9 +25,9 @@ import (
 func newScan() *cobra.Command {
 	var language string
 	var allowed []string
-	var asJSON bool
+	var asJSON, rules bool
 	cmd := &cobra.Command{
-		Use:     "scan [flags] FILE|-",
+		Use:     "scan [flags] FILE|- | scan --rules",
 		Short:   "Look through code for what reaches beyond the program",
 		GroupID: groupSandbox,
 		Long: `scan reads Python, JavaScript or shell by a parser and lists what reaches files, the network, other processes, runs code that
@@ -29,9 +36,18 @@ is made while it runs, or hides what it does. Nothing is run. The exit code is 0
 A scan is a hint, not a wall: code without findings may still do harm. What holds code is a sandbox.`,
 		Example: `  hutch scan setup.py
   curl -s https://example.com/install.sh | hutch scan --language shell -
-  hutch scan --allow json --allow math job.py`,
-		Args: wantArgs(1, 1),
+  hutch scan --allow json --allow math job.py
+  hutch scan --rules | grep '^shell'`,
+		Args: wantArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case rules && len(args) > 0:
+				return cli.Usage(cmd.CommandPath(), errors.New("--rules takes no file"))
+			case rules:
+				return printRules(cmd.Context(), cmd.OutOrStdout(), asJSON)
+			case len(args) == 0:
+				return cli.Usage(cmd.CommandPath(), errors.New("no file is given; - is standard input"))
+			}
 			code, err := readCode(cmd.InOrStdin(), args[0])
 			if err != nil {
 				return err
@@ -60,8 +76,38 @@ A scan is a hint, not a wall: code without findings may still do harm. What hold
 	}
 	cmd.Flags().StringVar(&language, "language", "", "python, javascript or shell (default: by the file's name or first line)")
 	cmd.Flags().StringArrayVar(&allowed, "allow", nil, "a module that may be imported, with what is below it; all others are findings")
+	cmd.Flags().BoolVar(&rules, "rules", false, "print the rules instead, by which --mode selective decides as well")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// printRules prints what scans go by. hutch-scan has the tables; nothing is looked through, and no daemon is asked.
+func printRules(ctx context.Context, w io.Writer, asJSON bool) error {
+	path, err := paths.Sibling("hutch-scan")
+	if err != nil {
+		return err
+	}
+	text, err := exec.CommandContext(ctx, path, "--rules").Output()
+	var all api.ScanRules
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("ask %s for its rules: %w", path, err)
+	case asJSON:
+		return printJSON(w, all)
+	}
+	t := cli.Table{Header: []string{"RULE", "SEVERITY", "CATEGORY", "NAME", "WHY"}}
+	for _, r := range all.Rules {
+		t.Row(r.Rule, string(r.Severity), string(r.Category), cmp.Or(r.Name, "-"), r.Why)
+	}
+	t.Print(w, "", nil)
+	for _, language := range slices.Sorted(maps.Keys(all.Harmless)) {
+		fmt.Fprintf(w, "\nharmless in %s: %s\n", language, strings.Join(all.Harmless[language], " "))
+	}
+	_, err = fmt.Fprintln(w, "\nwhat is in neither list is risky")
+	return err
 }
 
 // readCode reads a file or standard input, no more than a scan takes.

@@ -26,6 +26,9 @@ type auditBackend struct{ d *daemon }
 
 // id is that of a living sandbox by its name; others have logs by their ids only.
 func (b auditBackend) id(ref string) string {
+	if ref == api.AuditHost { // a sandbox that is called so has its id
+		return ref
+	}
 	if s, err := b.d.manager.Get(ref); err == nil {
 		return s.ID
 	}

@@ -22,6 +22,7 @@ var (
 	_ server.Sandboxes = (*backend)(nil)
 	_ server.Execs     = (*backend)(nil)
 	_ server.Shells    = (*backend)(nil)
+	_ server.Modes     = (*backend)(nil)
 )
 
 func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
@@ -39,6 +40,7 @@ func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
 		Counts:    api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list), Ready: d.manager.Ready()},
 		Paths:     d.cfg.Paths,
 		Exec:      s.Exec, Defaults: d.manager.Defaults(), Quotas: s.Quotas, Network: s.Network.Settled(),
+		Mode: d.modes.Settings().Mode, HostExecution: d.modes.Settings().Host,
 	}, nil
 }
 

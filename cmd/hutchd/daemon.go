@@ -30,6 +30,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/code"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
+	"github.com/hutch-sh/hutch/runtime/mode"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/scan"
@@ -61,6 +62,7 @@ type daemon struct {
 	shelf    *shelf.Store
 	tools    *tools.Set
 	scanner  *scan.Scanner
+	modes    *mode.Decider
 	launcher *launchapi.Client
 	parent   int // hutch-launch
 	server   *server.Server
@@ -227,8 +229,9 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		return err
 	}
 	undo.Add(func() error { d.tools.Close(); return nil })
+	d.modes = mode.New(mode.Config{Scanner: d.scanner, Boxes: d.manager, Events: d.events, Audit: d.audit, Settings: modes(&d.cfg.Settings)})
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner), d.scanner}, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner), d.scanner}, Modes: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
 	return err
 }
 
@@ -415,6 +418,7 @@ func (d *daemon) serveConn(ctx context.Context, f *os.File, c monitorapi.Conn) {
 	ctx = audit.WithCaller(context.WithoutCancel(ctx), &api.AuditCaller{UID: c.UID, GID: c.GID, PID: c.PID, Private: c.Private, Connection: who.Conn})
 	d.server.ServeConn(ctx, conn, who)
 	d.manager.Disconnected(who.Conn)
+	d.modes.Disconnected(who.Conn)
 	if c.Private {
 		d.stop(errors.New("the owner of this private daemon is gone"))
 	}

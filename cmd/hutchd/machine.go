@@ -73,6 +73,7 @@ func (d *daemon) reloaded(msg monitorapi.Message) {
 	r := msg.Reloaded
 	if r.Settings != nil {
 		d.manager.Configure(settings(r.Settings))
+		d.modes.Configure(modes(r.Settings))
 		d.nameImages(r.Settings)
 		if err := d.audit.Configure(r.Settings.Audit); err != nil { // the monitor has checked it
 			d.log.Error("configure the audit log", "err", err)

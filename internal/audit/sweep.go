@@ -67,6 +67,9 @@ func (l *Logs) list() ([]api.AuditLog, error) {
 				a.Removed = !locked(filepath.Join(dir, "head"))
 			}
 		}
+		if a.Sandbox == api.AuditHost {
+			a.Removed = false // there is always a host
+		}
 		list = append(list, a)
 	}
 	slices.SortFunc(list, func(a, b api.AuditLog) int { return b.Written.Compare(a.Written) })

@@ -36,8 +36,10 @@ type Config struct {
 	Quotas   api.Quotas
 	Network  api.NetPolicy // of sandboxes that ask for none; its Mode is set
 	Audit    api.AuditSettings
-	Ready    int            // sandboxes launched ahead
-	Pools    []api.PoolSpec // by name
+	Mode     api.ExecMode      // where commands run whose caller names none
+	Host     api.HostExecution // whether any may run on the host
+	Ready    int               // sandboxes launched ahead
+	Pools    []api.PoolSpec    // by name
 }
 
 // Default is what holds without a file.
@@ -50,6 +52,7 @@ func Default() Config {
 		},
 		Network: api.NetPolicy{Mode: api.NetNone},
 		Ready:   2,
+		Mode:    api.ExecModeAll, Host: api.HostRefused,
 		Audit: api.AuditSettings{
 			Enabled: true, Content: "digest", Connections: "denied", MaxBytes: 64 << 20, TotalBytes: 1 << 30, KeepDays: 30,
 		},
@@ -164,7 +167,21 @@ func (c *Config) settle(given map[string]int) error {
 		}
 		return err
 	}
+	if err := c.settleMode(given); err != nil {
+		return err
+	}
 	return c.settleNetwork(given)
+}
+
+// settleMode refuses a mode that the other keys do not let come about, before a command meets it.
+func (c *Config) settleMode(given map[string]int) error {
+	switch {
+	case c.Mode != api.ExecModeAll && c.Host != api.HostAllowed:
+		return fmt.Errorf("line %d: mode: %s takes host_execution: allowed, which lets commands run outside of any sandbox", given["mode"], c.Mode)
+	case c.Host == api.HostAllowed && !c.Audit.Enabled:
+		return fmt.Errorf("line %d: host_execution: allowed takes audit.enabled: true: what runs on the host is recorded", given["host_execution"])
+	}
+	return nil
 }
 
 // settleNetwork finds the mode that goes with what was given, which other products leave

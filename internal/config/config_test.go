@@ -57,6 +57,8 @@ func TestParse(t *testing.T) {
 		{"names alone", "defaults: {allowed_domains: [a.test]}\n", with(func(c *Config) {
 			c.Network = api.NetPolicy{Mode: api.NetAllow, Allow: []string{"a.test"}}
 		})},
+		{"mode", "mode: selective\nhost_execution: allowed\n", with(func(c *Config) { c.Mode, c.Host = api.ExecModeSelective, api.HostAllowed })},
+		{"host execution alone", "host_execution: allowed\n", with(func(c *Config) { c.Host = api.HostAllowed })},
 		{"quotas", "quotas: {sandboxes: 10, cpus: 8, memory_bytes: 16GiB}\n", with(func(c *Config) {
 			c.Quotas = api.Quotas{Sandboxes: 10, CPUs: 8, MemoryBytes: 16 << 30}
 		})},
@@ -72,6 +74,9 @@ func TestParse(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
+		"no mode":                {"mode: some\n", "is not all or selective or off"},
+		"a mode in vain":         {"image: a\nmode: off\n", "line 2: mode: off takes host_execution: allowed"},
+		"nothing recorded":       {"host_execution: allowed\naudit: {enabled: false}\n", "line 1: host_execution: allowed takes audit.enabled"},
 		"unknown key":            {"image: a\nexec:\n  max_timeout: 60\n", "line 3: exec.max_timeout not found"},
 		"meant":                  {"exec: {max_timeout: 60}\n", "is exec.max_timeout_s meant?"},
 		"in another section":     {"pids: 3\n", "is defaults.pids meant?"},

@@ -61,6 +61,10 @@ var keys = []key{
 	}, show: func(c *Config) string { return orNone(int64(c.Ready), 0) }},
 	{path: "pools", doc: `pools of ready sandboxes, such as {py: {size: 4, image: python@3.12, network: {allow: [pypi.org]}}}, with what sandbox.create takes`,
 		list: true, set: setPools, show: showPools},
+	choice("mode", "where commands run: all of them in sandboxes, selective: what a scan finds risky, the rest on the host; off: on the host",
+		[]string{"all", "selective", "off"}, func(c *Config) *string { return (*string)(&c.Mode) }),
+	choice("host_execution", "whether commands may run on the host at all, by mode or by --mode: refused, or allowed and recorded (hutch audit host)",
+		[]string{"refused", "allowed"}, func(c *Config) *string { return (*string)(&c.Host) }),
 	seconds("exec.timeout_s", "of a command that names no timeout", func(c *Config) *float64 { return &c.Exec.TimeoutS }),
 	seconds("exec.max_timeout_s", "the most that a command may ask for", func(c *Config) *float64 { return &c.Exec.MaxTimeoutS }),
 

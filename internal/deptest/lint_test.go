@@ -39,6 +39,8 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"cmd/hutch-init", module + "/runtime/sandbox", "lives among untrusted code", module + "/runtime/guest"},
 	{"cmd/hutch-mcp", module + "/runtime/sandbox", "every tool is one call", "github.com/modelcontextprotocol/go-sdk/mcp"},
 	{"cmd/hutch", "github.com/modelcontextprotocol/go-sdk/mcp", "belongs to cmd/hutch-mcp", "github.com/spf13/cobra"},
+	{"runtime/mode", module + "/runtime/sandbox", "small interfaces", module + "/internal/audit"},
+	{"cmd/hutchd", module + "/internal/hostexec", "runs nothing on the host", module + "/runtime/mode"},
 	{"runtime/tools", module + "/runtime/server", "need not know", module + "/runtime/sandbox"},
 	{"cmd/hutch-netd", module + "/netfilter/proxy", "rights that its caller lacks", module + "/netfilter/netd"},
 	{"netfilter/netd", module + "/netfilter/proxy", "what runs privileged stays small", module + "/netfilter/bpf"},

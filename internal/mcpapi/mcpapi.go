@@ -18,6 +18,10 @@ type Config struct {
 	Sandbox string   `json:"sandbox,omitempty"` // use this one, which stays
 	Keep    bool     `json:"keep,omitempty"`    // what is made stays
 	Private bool     `json:"private,omitempty"` // with a daemon of its own
+	// Mode is where sandbox_run_command runs commands, unless the model asks for a stricter one. Folder is where on the host, absolute: the
+	// workspace's folder; "" with mode all.
+	Mode   api.ExecMode `json:"mode"`
+	Folder string       `json:"folder,omitempty"`
 	// HTTP is the address to serve on instead of stdin and stdout, TokenFile holds the bearer token; "" makes one.
 	HTTP      string `json:"http,omitempty"`
 	TokenFile string `json:"token_file,omitempty"`
@@ -34,6 +38,9 @@ func FromEnviron() (c Config, err error) {
 	}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return c, fmt.Errorf("%s: %w", Variable, err)
+	}
+	if c.Mode == "" {
+		c.Mode = api.ExecModeAll
 	}
 	return c, nil
 }

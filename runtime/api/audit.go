@@ -43,6 +43,8 @@ const (
 	AuditExec        AuditKind = "exec.started"      // AuditCommand
 	AuditExecFailed  AuditKind = "exec.failed"       // AuditCommand: with the error
 	AuditExecEnd     AuditKind = "exec.exited"       // AuditExit
+	AuditExecDecided AuditKind = "exec.decided"      // AuditDecision, in the log host: where a command runs, by which mode
+	AuditHostExited  AuditKind = "exec.host_exited"  // HostExitedEvent, in the log host
 	AuditStdin       AuditKind = "exec.stdin"        // AuditContent: what exec.write has written
 	AuditSignal      AuditKind = "exec.signal"       // AuditSent: a client has sent a signal
 	AuditKill        AuditKind = "exec.kill"         // AuditSent: a client has ended it

@@ -20,6 +20,8 @@ const (
 	EventSandboxState  EventKind = "sandbox.state"       // StateEvent
 	EventExecStarted   EventKind = "exec.started"        // StartedEvent
 	EventExecExited    EventKind = "exec.exited"         // ExitedEvent
+	EventExecDecided   EventKind = "exec.decided"        // DecidedEvent: the mode is not all; Exec is the id of one on the host
+	EventHostExited    EventKind = "exec.host_exited"    // HostExitedEvent
 	EventLimitHit      EventKind = "limit.hit"           // LimitEvent
 	EventNetworkDenied EventKind = "network.denied"      // DeniedEvent
 	EventSyscallDenied EventKind = "syscall.denied"      // SyscallEvent
@@ -39,7 +41,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventExecDecided, EventHostExited, EventLimitHit, EventNetworkDenied, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

@@ -47,6 +47,8 @@ const (
 	MethodCodeScan      = "code.scan"
 	MethodToolsList     = "tools.list"
 	MethodToolsCall     = "tools.call"
+	MethodExecDecide    = "exec.decide"
+	MethodExecHostEnd   = "exec.record_host"
 	MethodExecRun       = "exec.run"
 	MethodExecStart     = "exec.start"
 	MethodExecWait      = "exec.wait"
@@ -169,6 +171,8 @@ var Methods = []Method{
 	{MethodCodeScan, "Looks through code for what reaches beyond the program, without running it; a hint, not a wall.", ScanParams{}, ScanResult{}, false},
 	{MethodToolsList, "Lists the tools that a language model can work with, with their schemas.", Empty{}, ToolList{}, false},
 	{MethodToolsCall, "Calls a tool in a sandbox.", ToolCallParams{}, ToolResult{}, false},
+	{MethodExecDecide, "Decides by the mode whether a command is to run in a sandbox or, by the caller, on the host; records it.", DecideParams{}, Decision{}, false},
+	{MethodExecHostEnd, "Records how a command on the host has ended, as its caller says.", HostEndParams{}, Empty{}, false},
 	{MethodExecRun, "Runs a command in a sandbox and returns when it has ended.", ExecParams{}, ExecResult{}, true},
 	{MethodExecStart, "Starts a command in a sandbox and returns when it runs; its output is kept.", ExecParams{}, StartResult{}, true},
 	{MethodExecWait, "Waits until a command has ended; never kills it.", WaitParams{}, ExecResult{}, false},

@@ -96,6 +96,22 @@ type ScanResult struct {
 	Truncated bool         `json:"truncated"` // there are more findings than are told
 }
 
+// ScanRule is a rule of a scan's.
+type ScanRule struct {
+	Rule     string   `json:"rule"`
+	Category Category `json:"category"`
+	Severity Severity `json:"severity"`
+	Name     string   `json:"name,omitempty"` // the command, module or function that it is about; with * at the end all that begin so
+	Why      string   `json:"why"`
+}
+
+// ScanRules are what a scan goes by, as `hutch scan --rules --json` prints them.
+type ScanRules struct {
+	Rules []ScanRule `json:"rules"`
+	// Harmless are commands and modules of which nothing is said; what is in neither is risky.
+	Harmless map[string][]string `json:"harmless"`
+}
+
 // RuleUnreadable is the finding of code that no parser comes to the end of: it nests without end, or takes too long. RuleDepth is that of code
 // the rest of which is not looked at.
 const (

@@ -23,6 +23,9 @@ type Info struct {
 	// Network is what sandboxes that ask for nothing may reach.
 	Network NetPolicy `json:"network"`
 	Quotas  Quotas    `json:"quotas"`
+	// Mode is where commands run whose caller names none, and HostExecution whether any may run on the host.
+	Mode          ExecMode      `json:"mode"`
+	HostExecution HostExecution `json:"host_execution"`
 }
 
 // ExecBounds are what the daemon's configuration says about commands.

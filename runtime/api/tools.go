@@ -267,7 +267,9 @@ func (a *ToolRunCommand) Validate() error {
 
 // ToolCommand is sandbox_run_command's result.
 type ToolCommand struct {
-	Exec       string   `json:"exec"` // its id, to read more of its output
+	Exec string `json:"exec"` // its id, to read more of its output
+	// Where is "host" of a command that ran on the host, by the mode that hutch mcp was started with; Exec is then no exec of a sandbox.
+	Where      Where    `json:"where,omitempty"`
 	Running    bool     `json:"running"`
 	ExitCode   int      `json:"exit_code"` // 0 while it runs
 	Signal     string   `json:"signal,omitempty"`

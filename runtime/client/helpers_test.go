@@ -37,7 +37,7 @@ func TestHelpers(t *testing.T) {
 			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
 			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
-			"language": "cs", "next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
+			"language": "cs", "decision": "host", "next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
 			"username": "me", "attachment": "at_1", "enforcement": map[string]any{"ebpf": "off"}, "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})
@@ -111,6 +111,13 @@ func TestHelpers(t *testing.T) {
 		{"code.scan", `{"language":"python","code":"1"}`, "cs", func() (any, error) {
 			r, err := c.ScanCode(ctx, api.ScanParams{Language: "python", Code: "1"})
 			return r.Language, err
+		}},
+		{"exec.decide", `{"mode":"selective","argv":["ls"]}`, "host", func() (any, error) {
+			r, err := c.Decide(ctx, api.DecideParams{Mode: api.ExecModeSelective, Argv: []string{"ls"}})
+			return string(r.Decision), err
+		}},
+		{"exec.record_host", `{"id":"hx_1","exit_code":0,"duration_ms":2}`, "ok", func() (any, error) {
+			return "ok", c.HostEnded(ctx, api.HostEndParams{ID: "hx_1", DurationMS: 2})
 		}},
 		{"code.contexts", `{"sandbox":"x"}`, "cc", func() (any, error) { r, err := c.CodeContexts(ctx, "x"); return r[0].Context, err }},
 		{"code.end_context", `{"sandbox":"x","language":"python"}`, "ok", func() (any, error) {

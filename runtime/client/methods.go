@@ -168,6 +168,17 @@ func (c *Client) ScanCode(ctx context.Context, p api.ScanParams) (api.ScanResult
 	return get[api.ScanResult](ctx, c, api.MethodCodeScan, p)
 }
 
+// Decide asks where a command is to run. Of one that it says is for the host, the caller reports the end with HostEnded, on the same
+// connection.
+func (c *Client) Decide(ctx context.Context, p api.DecideParams) (api.Decision, error) {
+	return get[api.Decision](ctx, c, api.MethodExecDecide, p)
+}
+
+// HostEnded reports how a command on the host has ended.
+func (c *Client) HostEnded(ctx context.Context, p api.HostEndParams) error {
+	return c.Call(ctx, api.MethodExecHostEnd, p, nil)
+}
+
 // CodeContexts lists the interpreters that are kept in a sandbox.
 func (c *Client) CodeContexts(ctx context.Context, sandbox string) ([]api.CodeContext, error) {
 	r, err := get[api.CodeContexts](ctx, c, api.MethodCodeContexts, api.SandboxParams{Sandbox: sandbox})

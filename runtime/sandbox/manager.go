@@ -166,6 +166,19 @@ func (m *Manager) Get(ref string) (api.Sandbox, error) {
 	return s.Record(), nil
 }
 
+// Workspace returns the id of a sandbox and a copy of its workspace as its creator has named it; nil where it has none.
+func (m *Manager) Workspace(ref string) (id string, w *api.Workspace, err error) {
+	s, err := m.find(ref)
+	if err != nil || s.spec.Workspace == nil {
+		if err == nil {
+			id = s.id
+		}
+		return id, nil, err
+	}
+	copied := *s.spec.Workspace
+	return s.id, &copied, nil
+}
+
 func (m *Manager) find(ref string) (*Sandbox, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

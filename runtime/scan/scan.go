@@ -48,8 +48,23 @@ func (s *Scanner) Close() error { return s.program.Close() }
 // errDied is why a worker gave no answer.
 var errDied = errors.New("the scanning worker ended without an answer")
 
+// request is what a worker is asked: engine.Request, which this package does not import.
+type request struct {
+	api.ScanParams
+	Argv []string `json:"argv,omitempty"`
+}
+
 // Scan looks through code. Code that makes the parser fail is risky: that is a finding and no error.
 func (s *Scanner) Scan(ctx context.Context, p api.ScanParams) (api.ScanResult, error) {
+	return s.scan(ctx, request{ScanParams: p})
+}
+
+// Command looks through a command that no shell reads.
+func (s *Scanner) Command(ctx context.Context, argv []string) (api.ScanResult, error) {
+	return s.scan(ctx, request{ScanParams: api.ScanParams{Language: "command"}, Argv: argv})
+}
+
+func (s *Scanner) scan(ctx context.Context, p request) (api.ScanResult, error) {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
@@ -73,7 +88,7 @@ func (s *Scanner) Scan(ctx context.Context, p api.ScanParams) (api.ScanResult, e
 }
 
 // failed is the result of code that the parser can not take.
-func failed(p api.ScanParams, why string) api.ScanResult {
+func failed(p request, why string) api.ScanResult {
 	return api.ScanResult{
 		Language: p.Language, Risky: true, Imports: []api.ScanImport{},
 		Findings: []api.Finding{{
@@ -84,8 +99,8 @@ func failed(p api.ScanParams, why string) api.ScanResult {
 }
 
 // work has a worker look through code.
-func (s *Scanner) work(ctx context.Context, p api.ScanParams) (api.ScanResult, error) {
-	request, err := json.Marshal(p)
+func (s *Scanner) work(ctx context.Context, p request) (api.ScanResult, error) {
+	question, err := json.Marshal(p)
 	if err != nil {
 		return api.ScanResult{}, err
 	}
@@ -99,7 +114,7 @@ func (s *Scanner) work(ctx context.Context, p api.ScanParams) (api.ScanResult, e
 	defer program.Close()
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args, cmd.Env, cmd.Dir = []string{"hutch-scan"}, []string{"GOMAXPROCS=2", "GOTRACEBACK=none"}, "/"
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &out, &log
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(question), &out, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		// Without id maps: it owns nothing, and has no capabilities once it runs the program.
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
@@ -127,7 +142,7 @@ func (s *Scanner) work(ctx context.Context, p api.ScanParams) (api.ScanResult, e
 }
 
 // bounded is an answer within the bounds that it should have anyway: the worker may have been taken over.
-func bounded(p api.ScanParams, res api.ScanResult) api.ScanResult {
+func bounded(p request, res api.ScanResult) api.ScanResult {
 	res.Language = p.Language
 	res.Truncated = res.Truncated || len(res.Findings) > api.MaxFindings || len(res.Imports) > api.MaxScanImports
 	res.Findings = res.Findings[:min(len(res.Findings), api.MaxFindings)]

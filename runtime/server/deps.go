@@ -104,6 +104,13 @@ type Code interface {
 	EndCodeContext(ctx context.Context, p api.CodeContextParams) error
 }
 
+// Modes decide where commands run.
+type Modes interface {
+	// Decide returns host only when it has recorded that.
+	Decide(ctx context.Context, who Actor, p api.DecideParams) (api.Decision, error)
+	EndHost(who Actor, p api.HostEndParams) error
+}
+
 // Tools are what a language model works with in a sandbox.
 type Tools interface {
 	Tools() []api.Tool

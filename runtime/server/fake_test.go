@@ -184,6 +184,13 @@ func (fakeCode) ScanCode(_ context.Context, p api.ScanParams) (api.ScanResult, e
 func (fakeCode) CodeContexts(string) ([]api.CodeContext, error)              { return nil, nil }
 func (fakeCode) EndCodeContext(context.Context, api.CodeContextParams) error { return nil }
 
+type fakeModes struct{}
+
+func (fakeModes) Decide(_ context.Context, _ Actor, p api.DecideParams) (api.Decision, error) {
+	return api.Decision{Decision: api.WhereSandbox, Mode: p.Mode, Findings: []api.Finding{}}, nil
+}
+func (fakeModes) EndHost(Actor, api.HostEndParams) error { return nil }
+
 type fakeTools struct{}
 
 func (fakeTools) Tools() []api.Tool { return []api.Tool{{Name: "t"}} }
@@ -312,7 +319,7 @@ func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Ports: fakePorts{}, Snapshots: fakeSnapshots{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Ports: fakePorts{}, Snapshots: fakeSnapshots{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Modes: fakeModes{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func done[P any](f func(ctx context.Context, call *Call, p P) error) handler {
 func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
-	snapshots := s.cfg.Snapshots
+	snapshots, modes := s.cfg.Snapshots, s.cfg.Modes
 	events, audit, shells, networks, ports, pools, volumes, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Ports, s.cfg.Pools, s.cfg.Volumes, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
 	return map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
@@ -204,6 +204,12 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodCodeEnd: done(func(ctx context.Context, _ *Call, p api.CodeContextParams) error {
 			return code.EndCodeContext(ctx, p)
+		}),
+		api.MethodExecDecide: handle(func(ctx context.Context, c *Call, p api.DecideParams) (api.Decision, error) {
+			return modes.Decide(ctx, c.Actor, p)
+		}),
+		api.MethodExecHostEnd: done(func(_ context.Context, c *Call, p api.HostEndParams) error {
+			return modes.EndHost(c.Actor, p)
 		}),
 		api.MethodToolsList: handle(func(context.Context, *Call, empty) (api.ToolList, error) {
 			return api.ToolList{Tools: tools.Tools()}, nil

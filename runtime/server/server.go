@@ -41,6 +41,7 @@ type Config struct {
 	Workspaces Workspaces
 	Tools      Tools
 	Code       Code
+	Modes      Modes
 	Networks   Networks
 	Files      Files
 	Images     Images
@@ -70,7 +71,7 @@ var _ channel.Channel = (*jsonrpc.Channel)(nil)
 // New returns a server for the methods of api.Methods. It fails when a method
 // has no handler, a handler no method, or their types differ.
 func New(cfg Config) (*Server, error) {
-	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Volumes == nil || cfg.Ports == nil || cfg.Snapshots == nil || cfg.Workspaces == nil || cfg.Tools == nil || cfg.Code == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
+	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Volumes == nil || cfg.Ports == nil || cfg.Snapshots == nil || cfg.Workspaces == nil || cfg.Tools == nil || cfg.Code == nil || cfg.Modes == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
 		return nil, errors.New("server: Config needs an engine for every group of methods")
 	}
 	if cfg.Logger == nil {

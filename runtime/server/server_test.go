@@ -94,6 +94,8 @@ func TestMethods(t *testing.T) {
 		{"code.contexts", `{"sandbox":"x"}`, `{"contexts":[]}`},
 		{"code.scan", `{"language":"python","code":"1"}`, `"findings":[]`},
 		{"code.end_context", `{"sandbox":"x","language":"python"}`, `{}`},
+		{"exec.decide", `{"mode":"selective","argv":["ls"]}`, `"decision":"sandbox"`},
+		{"exec.record_host", `{"id":"hx_1","exit_code":0,"duration_ms":1.5}`, `{}`},
 		{"tools.list", `{}`, `"name":"t"`},
 		{"tools.call", `{"sandbox":"x","name":"t","arguments":{"any":[1]}}`, `"content":[]`},
 		{"workspace.diff", `{"sandbox":"x","paths":["a"],"unified":true}`, `"changes":[]`},

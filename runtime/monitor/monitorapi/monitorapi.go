@@ -81,6 +81,8 @@ type Settings struct {
 	Network  api.NetPolicy     `json:"network"`
 	Quotas   api.Quotas        `json:"quotas"`
 	Audit    api.AuditSettings `json:"audit"`
+	Mode     api.ExecMode      `json:"mode"`
+	Host     api.HostExecution `json:"host_execution"`
 	Ready    int               `json:"ready"` // sandboxes launched ahead
 	Pools    []api.PoolSpec    `json:"pools,omitempty"`
 	// Runtimes are names for images, see internal/config.

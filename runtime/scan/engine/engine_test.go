@@ -208,6 +208,21 @@ var shEvasions = []evasion{
 	{"if true; then rm x; fi &", "shell.delete"},
 	{"while read x; do rm $x; done", "shell.delete"},
 	{"awk 'BEGIN{system(\"id\")}'", "shell.program"},
+	{"cd / && cat etc/shadow", "shell.leave"},
+	{"cd; cat .ssh/id_rsa", "shell.leave"},
+	{"cd sub/../..", "shell.leave"},
+	{"cd -P -- \"$x\"", "shell.leave"},
+	{"pushd /etc; cat shadow", "shell.leave"},
+	{"CDPATH=/ ; cd etc", "shell.variable"},
+	{"hash -p ./evil ls; ls", "shell.rename"},
+	{"read PATH <<< . ; ls", "shell.variable"},
+	{"printf -v PATH .", "shell.variable"},
+	{"printf -vPATH .", "shell.variable"},
+	{"mapfile PATH < x", "shell.variable"},
+	{"test -v 'x[$(rm y)]'", "shell.subscript"},
+	{"printf -v 'x[`rm y`]' z", "shell.subscript"},
+	{"unset 'x[$(rm y)]'", "shell.subscript"},
+	{"[ -v \"$x\" ]", "shell.indirect"},
 	{"frobnicate", "shell.command_unknown"},
 	{"echo 'x", "shell.syntax"},
 	{"bash -c 'bash -c \"bash -c \\\"rm x\\\"\"'", "shell.delete"},
@@ -234,6 +249,9 @@ var harmless = map[string][]string{
 	},
 	"shell": {
 		"echo hello world",
+		"cd sub/folder && ls; cd -- other; cat a",
+		"read -r x y < a; printf -v z '%s' \"$x\"; mapfile -t lines < a",
+		"echo $((1 + x)) ${a[1]} ${y:2:1}; [[ $x -eq 1 ]]; ((x++)); let x=1",
 		"for i in $(seq 3); do printf '%s\\n' \"$i\"; done",
 		"grep -c x README.md | sort -n 2>/dev/null",
 		"x=1; if [ \"$x\" -gt 0 ]; then cat ./a.txt; fi",
@@ -368,4 +386,33 @@ func FuzzScan(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRules: whatever a scan may find is told by Rules.
+func TestRules(t *testing.T) {
+	told := map[string]bool{}
+	for _, r := range Rules().Rules {
+		if told[r.Rule] = true; r.Why == "" || r.Category == "" || r.Severity == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	for language, all := range map[string][]evasion{"python": pyEvasions, "javascript": jsEvasions, "shell": shEvasions} {
+		for _, tt := range all {
+			for _, f := range Scan(Request{Language: language, Code: tt.code}).Findings {
+				if !told[f.Rule] {
+					t.Errorf("%s of %q is told nowhere", f.Rule, tt.code)
+				}
+			}
+		}
+	}
+	for _, id := range []string{"text.bidi", api.RuleDepth, "import.not_allowed", "shell.delete", "shell.identity", "python.command", "javascript.method"} {
+		if !told[id] {
+			t.Errorf("no rule %s", id)
+		}
+	}
+	for language, names := range Rules().Harmless {
+		if len(names) < 10 {
+			t.Errorf("%s: %q", language, names)
+		}
+	}
 }

@@ -8,18 +8,18 @@ import (
 
 // Rules of JavaScript that are about its syntax.
 var (
-	jsSyntax    = rule{"javascript.syntax", api.CategoryUnparsable, high, "it is no JavaScript that can be parsed: what it does is not known"}
-	jsHTML      = rule{"javascript.html_comment", hides, high, "a comment of HTML's is code in modules"}
-	jsLookalike = rule{"javascript.escaped_name", hides, high, "a name is written with escapes"}
-	jsEscapes   = rule{"javascript.escapes", hides, medium, "plain letters of a text are written as escapes"}
-	jsPieces    = rule{"javascript.pieces", hides, high, "the name of something dangerous is put together of pieces"}
-	jsUnknown   = rule{"javascript.import_unknown", unknown, medium, "nothing is known of what this module does"}
-	jsDynImport = rule{"javascript.import_dynamic", evaluate, high, "the name of a module is made while the code runs"}
-	jsDynMember = rule{"javascript.member_dynamic", evaluate, medium, "which member of something dangerous is meant is decided while the code runs"}
-	jsCall      = rule{"javascript.call_dynamic", evaluate, low, "which function is called is decided while the code runs"}
-	jsValue     = rule{"javascript.value", evaluate, medium, "what reaches everything else is handed on as a value: what is called of it can not be seen"}
-	jsWith      = rule{"javascript.with", hides, high, "what names mean is decided while the code runs"}
-	jsTimer     = rule{"javascript.eval", evaluate, high, "runs a text as code"}
+	jsSyntax    = newRule("javascript.syntax", api.CategoryUnparsable, high, "it is no JavaScript that can be parsed: what it does is not known")
+	jsHTML      = newRule("javascript.html_comment", hides, high, "a comment of HTML's is code in modules")
+	jsLookalike = newRule("javascript.escaped_name", hides, high, "a name is written with escapes")
+	jsEscapes   = newRule("javascript.escapes", hides, medium, "plain letters of a text are written as escapes")
+	jsPieces    = newRule("javascript.pieces", hides, high, "the name of something dangerous is put together of pieces")
+	jsUnknown   = newRule("javascript.import_unknown", unknown, medium, "nothing is known of what this module does")
+	jsDynImport = newRule("javascript.import_dynamic", evaluate, high, "the name of a module is made while the code runs")
+	jsDynMember = newRule("javascript.member_dynamic", evaluate, medium, "which member of something dangerous is meant is decided while the code runs")
+	jsCall      = newRule("javascript.call_dynamic", evaluate, low, "which function is called is decided while the code runs")
+	jsValue     = newRule("javascript.value", evaluate, medium, "what reaches everything else is handed on as a value: what is called of it can not be seen")
+	jsWith      = newRule("javascript.with", hides, high, "what names mean is decided while the code runs")
+	jsTimer     = newRule("javascript.eval", evaluate, high, "runs a text as code")
 )
 
 // jsSafe are modules that only compute.
@@ -149,16 +149,16 @@ func init() {
 			jsMembers[name] = r
 		}
 	}
-	add(rule{"javascript.prototype", evaluate, medium, "changes what other objects do"},
+	add(newRule("javascript.prototype", evaluate, medium, "changes what other objects do"),
 		`__proto__ __defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__ setPrototypeOf getPrototypeOf`)
-	add(rule{"javascript.internals", evaluate, high, "reaches how modules are found"},
+	add(newRule("javascript.internals", evaluate, high, "reaches how modules are found"),
 		`mainModule _load _extensions createRequire getBuiltinModule _linkedBinding dlopen runInThisContext runInNewContext runInContext`)
-	add(rule{"javascript.method", process, medium, "a method of this name often runs programs"},
+	add(newRule("javascript.method", process, medium, "a method of this name often runs programs"),
 		`execSync execFile execFileSync spawn spawnSync fork`)
-	add(rule{"javascript.method", files, medium, "a method of this name often reaches files"},
+	add(newRule("javascript.method", files, medium, "a method of this name often reaches files"),
 		`readFileSync writeFileSync appendFileSync readFile writeFile appendFile unlink unlinkSync rmSync rmdirSync mkdirSync readdirSync readdir
 		createWriteStream createReadStream openSync copyFileSync renameSync chmodSync`)
-	add(rule{"javascript.method", network, medium, "a method of this name often sends data"}, `sendBeacon XMLHttpRequest`)
+	add(newRule("javascript.method", network, medium, "a method of this name often sends data"), `sendBeacon XMLHttpRequest`)
 }
 
 // jsMatch is the rule for a dotted name.

@@ -120,14 +120,46 @@ func (f *shFile) known(c *shCommand, name string) {
 
 // pure reports the few arguments of harmless commands that are not.
 func (f *shFile) pure(c *shCommand, name string) {
-	for _, w := range c.words[1:] {
+	if name == "cd" || name == "pushd" || name == "popd" {
+		f.leaves(c, name)
+		return
+	}
+	for i, w := range c.words[1:] {
 		switch {
+		case name == "hash" && len(c.words) > 1 && strings.HasPrefix(w.text, "-"):
+			c.about(shRename)
+		case shAssigns[name] && (shVars[w.text] || name == "printf" && shVars[strings.TrimPrefix(w.text, "-v")]):
+			c.about(shVar)
+		case (shAssigns[name] || shSubscripts[name]) && subscript(w.text):
+			c.about(shArithText)
+		case name == "printf" && c.words[i].text == "-v" && w.dynamic, (name == "test" || name == "[") && c.words[i].text == "-v" && w.dynamic:
+			c.about(shIndirect)
 		case (name == "mapfile" || name == "readarray") && strings.HasPrefix(w.text, "-C"):
 			c.about(shEval)
 		case (name == "export" || name == "declare" || name == "local" || name == "readonly" || name == "typeset") && w.dynamic:
 			c.about(shIndirect)
 		}
 	}
+}
+
+// subscript says that a text has an array subscript in it that bash evaluates, with the commands that it substitutes there.
+func subscript(text string) bool {
+	_, in, ok := strings.Cut(text, "[")
+	return ok && strings.ContainsAny(in, "$`")
+}
+
+// leaves reports a change of the working folder that leads out of the first one, as far as one can see.
+func (f *shFile) leaves(c *shCommand, name string) {
+	var to []shWord
+	for _, w := range c.words[1:] {
+		if w.dynamic || w.text == "-" || !strings.HasPrefix(w.text, "-") {
+			to = append(to, w)
+		}
+	}
+	if name == "cd" && len(to) == 1 && !to[0].dynamic && to[0].text != "-" && to[0].text != "" && !elsewhere(to[0].text) {
+		return
+	}
+	c.about(shLeave)
 }
 
 // reads reports which files a command reads, and the options by which readers do more than that.
@@ -169,9 +201,9 @@ func (f *shFile) find(c *shCommand) {
 func (f *shFile) wrapped(c *shCommand, name string, skip int) {
 	switch name {
 	case "sudo", "doas", "su", "runuser", "setpriv":
-		c.about(rule{"shell.identity", process, high, "runs a command as somebody else"})
+		c.about(shIdentity)
 	case "unshare", "chroot", "strace", "ltrace", "script", "ld.so":
-		c.about(rule{"shell.wrapper", process, high, "runs a command in another way"})
+		c.about(shWrapper)
 	}
 	rest := c.words[1:]
 	for len(rest) > 0 {

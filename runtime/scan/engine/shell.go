@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"path"
+	"reflect"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -81,6 +82,21 @@ func (f *shFile) visit(n syntax.Node) bool {
 				f.about(shPrompt, n)
 			}
 		}
+		if n.Index != nil && names(n.Index) || n.Slice != nil && (names(n.Slice.Offset) || names(n.Slice.Length)) {
+			f.about(shArith, n)
+		}
+	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause:
+		if names(n) {
+			f.about(shArith, n)
+		}
+	case *syntax.BinaryTest:
+		if n.Op >= syntax.TsEql && n.Op <= syntax.TsGtr && names(n) {
+			f.about(shArith, n)
+		}
+	case *syntax.UnaryTest:
+		if n.Op == syntax.TsVarSet {
+			f.about(shArith, n)
+		}
 	case *syntax.FuncDecl:
 		f.about(shFunction, n)
 	case *syntax.Assign:
@@ -89,6 +105,23 @@ func (f *shFile) visit(n syntax.Node) bool {
 		}
 	}
 	return true
+}
+
+// names says that arithmetic has variables in it.
+func names(n syntax.Node) (found bool) {
+	if n == nil || reflect.ValueOf(n).IsNil() {
+		return false
+	}
+	syntax.Walk(n, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Lit:
+			found = found || strings.Trim(n.Value, "0123456789@*#-") != ""
+		case *syntax.ParamExp, *syntax.SglQuoted, *syntax.CmdSubst:
+			found = true
+		}
+		return !found
+	})
+	return found
 }
 
 // stmt reports a command with what is redirected.

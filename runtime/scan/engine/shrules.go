@@ -4,34 +4,46 @@ import "github.com/hutch-sh/hutch/runtime/api"
 
 // Rules of shell that are about its syntax.
 var (
-	shSyntax    = rule{"shell.syntax", api.CategoryUnparsable, high, "it is no shell that can be parsed: what it does is not known"}
-	shPieces    = rule{"shell.pieces", hides, high, "the name of a command is put together of pieces"}
-	shVariable  = rule{"shell.command_dynamic", evaluate, high, "which command runs is decided while the script runs"}
-	shSubst     = rule{"shell.substitution", evaluate, low, "output of a command becomes part of another"}
-	shIndirect  = rule{"shell.indirect", evaluate, medium, "which variable is meant is decided while the script runs"}
-	shPrompt    = rule{"shell.prompt", evaluate, high, "runs what is in a variable"}
-	shVar       = rule{"shell.variable", evaluate, high, "this variable changes which programs run, or what they load"}
-	shWrite     = rule{"shell.write", files, medium, "writes a file"}
-	shWriteAway = rule{"shell.write_elsewhere", files, high, "writes a file that may be outside of the working folder"}
-	shRead      = rule{"shell.read", files, low, "reads a file below the working folder"}
-	shElsewhere = rule{"shell.read_elsewhere", files, medium, "reads a file that may be outside of the working folder"}
-	shSocket    = rule{"shell.socket", network, high, "bash connects to another machine by this name"}
-	shPiped     = rule{"shell.pipe_interpreter", evaluate, high, "an interpreter runs what another command writes"}
-	shHere      = rule{"shell.here_interpreter", evaluate, medium, "an interpreter runs a text"}
-	shHereDyn   = rule{"shell.here_dynamic", evaluate, high, "an interpreter runs a text that is made while the script runs"}
-	shCode      = rule{"shell.interpreter_code", evaluate, medium, "an interpreter runs a text"}
-	shCodeDyn   = rule{"shell.interpreter_dynamic", evaluate, high, "an interpreter runs a text that can not be looked at"}
-	shScript    = rule{"shell.interpreter_file", evaluate, medium, "an interpreter runs a file, which is not looked at"}
-	shEval      = rule{"shell.eval", evaluate, high, "runs a text as commands"}
-	shUnknown   = rule{"shell.command_unknown", unknown, medium, "nothing is known of what this command does"}
-	shFunction  = rule{"shell.function", evaluate, low, "a command of the script's own"}
-	shFind      = rule{"shell.find", files, medium, "deletes, writes or runs something for each file that it finds"}
+	shSyntax    = newRule("shell.syntax", api.CategoryUnparsable, high, "it is no shell that can be parsed: what it does is not known")
+	shPieces    = newRule("shell.pieces", hides, high, "the name of a command is put together of pieces")
+	shVariable  = newRule("shell.command_dynamic", evaluate, high, "which command runs is decided while the script runs")
+	shSubst     = newRule("shell.substitution", evaluate, low, "output of a command becomes part of another")
+	shIndirect  = newRule("shell.indirect", evaluate, medium, "which variable is meant is decided while the script runs")
+	shPrompt    = newRule("shell.prompt", evaluate, high, "runs what is in a variable")
+	shVar       = newRule("shell.variable", evaluate, high, "this variable changes which programs run, or what they load")
+	shWrite     = newRule("shell.write", files, medium, "writes a file")
+	shWriteAway = newRule("shell.write_elsewhere", files, high, "writes a file that may be outside of the working folder")
+	shRead      = newRule("shell.read", files, low, "reads a file below the working folder")
+	shElsewhere = newRule("shell.read_elsewhere", files, medium, "reads a file that may be outside of the working folder")
+	shSocket    = newRule("shell.socket", network, high, "bash connects to another machine by this name")
+	shPiped     = newRule("shell.pipe_interpreter", evaluate, high, "an interpreter runs what another command writes")
+	shHere      = newRule("shell.here_interpreter", evaluate, medium, "an interpreter runs a text")
+	shHereDyn   = newRule("shell.here_dynamic", evaluate, high, "an interpreter runs a text that is made while the script runs")
+	shCode      = newRule("shell.interpreter_code", evaluate, medium, "an interpreter runs a text")
+	shCodeDyn   = newRule("shell.interpreter_dynamic", evaluate, high, "an interpreter runs a text that can not be looked at")
+	shScript    = newRule("shell.interpreter_file", evaluate, medium, "an interpreter runs a file, which is not looked at")
+	shEval      = newRule("shell.eval", evaluate, high, "runs a text as commands")
+	shUnknown   = newRule("shell.command_unknown", unknown, medium, "nothing is known of what this command does")
+	shFunction  = newRule("shell.function", evaluate, low, "a command of the script's own")
+	shLeave     = newRule("shell.leave", files, medium, "leaves the working folder: what paths mean from then on is not known")
+	shRename    = newRule("shell.rename", evaluate, high, "gives the name of a command to another one")
+	shArith     = newRule("shell.arithmetic", evaluate, low, "arithmetic evaluates what variables hold, with commands in their subscripts")
+	shArithText = newRule("shell.subscript", evaluate, high, "a text holds a subscript whose commands bash runs")
+	shIdentity  = newRule("shell.identity", process, high, "runs a command as somebody else")
+	shWrapper   = newRule("shell.wrapper", process, high, "runs a command in another way")
+	shFind      = newRule("shell.find", files, medium, "deletes, writes or runs something for each file that it finds")
 )
 
 // shPure only compute, or change the shell itself.
 var shPure = setOf(`echo printf true false test [ : pwd expr seq sleep basename dirname tr rev yes let local declare typeset export readonly unset
 	set shift return exit break continue getopts wait times type hash read umask ulimit shopt numfmt factor nproc whoami id uname arch
 	logname groups tty cal cd pushd popd dirs jobs fg bg unalias caller mapfile readarray which locale`)
+
+// shAssigns set the variables that they are told, and shSubscripts evaluate what they are told as the name of one.
+var (
+	shAssigns    = setOf(`read printf mapfile readarray getopts wait`)
+	shSubscripts = setOf(`test [ let unset declare local typeset export readonly`)
+)
 
 // shReaders read the files that they are told.
 var shReaders = setOf(`cat head tail wc sort uniq cut grep egrep fgrep rg nl tac paste join comm fold fmt column ls dir stat file du df tree
@@ -220,6 +232,6 @@ open          open     process    high   opens a file by what the desktop says
 `)
 
 // shVars are variables that decide what runs.
-var shVars = setOf(`PATH LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT IFS BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS4 SHELLOPTS BASHOPTS PYTHONSTARTUP PYTHONPATH PYTHONHOME
+var shVars = setOf(`PATH CDPATH RIPGREP_CONFIG_PATH LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT IFS BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS4 SHELLOPTS BASHOPTS PYTHONSTARTUP PYTHONPATH PYTHONHOME
 	PYTHONINSPECT NODE_OPTIONS NODE_PATH PERL5OPT PERL5LIB PERL5DB RUBYOPT RUBYLIB GIT_SSH GIT_SSH_COMMAND GIT_EXEC_PATH GIT_PAGER GIT_EDITOR
 	GIT_EXTERNAL_DIFF PAGER EDITOR VISUAL LESSOPEN LESSCLOSE MANPAGER BROWSER HOME SHELL DYLD_INSERT_LIBRARIES GCONV_PATH`)

@@ -194,6 +194,17 @@ func (s *Store) dropOldest() error {
 	return s.forget(oldest.Tree)
 }
 
+// Trim drops the oldest checkpoints, but not the last, until all take no more than a limit.
+func (s *Store) Trim(limit diskuse.Usage) error {
+	s.pinned = ""
+	for len(s.state.Checkpoints) > 1 && s.total.Exceeds(limit) {
+		if err := s.dropOldest(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // forget removes a version that no checkpoint has.
 func (s *Store) forget(n uint64) error {
 	v := s.base

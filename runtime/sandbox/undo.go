@@ -62,6 +62,9 @@ func (m *Manager) checkpoint(ctx context.Context, s *Sandbox, c undo.Checkpoint,
 	}
 	c.ID, c.Time = newID("cp_"), time.Now().UTC().Truncate(time.Millisecond)
 	w := undo.Wish{Limit: undoLimit(s), Pinned: pinned}
+	if pinned != "" { // for a moment both are there
+		w.Limit = w.Limit.Add(w.Limit)
+	}
 	err = m.hush(ctx, s, func(changing func(string, uint64) bool) (err error) {
 		w.Changing = changing
 		if w.Trees, err = upperFolders(filepath.Join(s.dir, "fs")); err != nil {

@@ -100,7 +100,7 @@ func (m *Manager) putCheckpointBack(ctx context.Context, s *Sandbox, c undo.Chec
 	if err != nil {
 		return err
 	}
-	if err := restored(); err != nil {
+	if err := errors.Join(restored(), h.Trim(undoLimit(s))); err != nil {
 		return diskError("note what was undone", err)
 	}
 	list, after, _ := h.List()

@@ -164,6 +164,9 @@ func (b *boxes) call(ctx context.Context, req *mcp.CallToolRequest, name, ref st
 
 // isOver says that a sandbox has ended.
 func (b *boxes) isOver(ctx context.Context, c *client.Client, id string) bool {
+	if b.cfg.Spec.Undo {
+		_, _ = c.Checkpoints(ctx, id) // waits while a call is being undone, for which the sandbox is stopped
+	}
 	sb, err := c.GetSandbox(ctx, id)
 	return err == nil && sb.State != api.Running && sb.State != api.Paused && sb.State != api.Creating
 }

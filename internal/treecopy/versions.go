@@ -20,8 +20,8 @@ import (
 
 // MaxNodes bounds the names of a version, and MaxText its names, targets of links and attributes of folders, in bytes: they are in memory.
 const (
-	MaxNodes = 250_000
-	MaxText  = 64 << 20
+	MaxNodes = 150_000
+	MaxText  = 32 << 20
 )
 
 // ErrTooMany says that a tree has more.
@@ -86,7 +86,7 @@ type looker struct {
 	since    unix.Timespec
 	changing func(name string, ino uint64) bool
 	need     diskuse.Usage
-	counted  map[uint64]bool // inodes with several names that are in need
+	counted  map[uint64]bool  // inodes with several names that are in need
 	was      *Node            // the tree before
 	files    map[uint64]*Node // of it, by inode; nil until somebody asks
 	path     []string

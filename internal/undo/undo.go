@@ -31,7 +31,7 @@ import (
 const MaxCheckpoints = 50
 
 // keepNodes is how large a version may be that stays in memory for the next comparison; larger ones are read again.
-const keepNodes = 20_000
+const keepNodes = 10_000
 
 // ErrNoRoom says that what has changed takes more than all checkpoints may.
 var ErrNoRoom = errors.New("the files that have changed take more than all checkpoints of the sandbox may")

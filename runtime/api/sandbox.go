@@ -223,6 +223,7 @@ type Sandbox struct {
 	ID       string            `json:"id"`
 	Name     string            `json:"name,omitempty"`
 	Scope    *Scope            `json:"scope,omitempty"`
+	Undo     bool              `json:"undo,omitempty"`     // its calls can be undone
 	Existing bool              `json:"existing,omitempty"` // of sandbox.create: its scope had it
 	State    State             `json:"state"`
 	Reason   string            `json:"reason,omitempty"` // why it stopped, failed or is paused

@@ -28,6 +28,9 @@ type Call struct {
 	Paths    []string // that it names
 }
 
+// maxKeeping bounds the checkpoints that are being made at the same time.
+const maxKeeping = 2
+
 // maxNamed bounds what is kept of a path that a call names.
 const maxNamed = 256
 
@@ -64,6 +67,12 @@ func (m *Manager) checkpoint(ctx context.Context, s *Sandbox, c undo.Checkpoint,
 	w := undo.Wish{Limit: undoLimit(s), Pinned: pinned}
 	if pinned != "" { // for a moment both are there
 		w.Limit = w.Limit.Add(w.Limit)
+	}
+	select {
+	case m.keeping <- struct{}{}:
+		defer func() { <-m.keeping }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	err = m.hush(ctx, s, func(changing func(string, uint64) bool) (err error) {
 		w.Changing = changing

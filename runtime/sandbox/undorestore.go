@@ -9,6 +9,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
+// undoneNote is for people.
+const undoneNote = "files are those of before the call; processes have ended: commands, shells and the contexts of code.run"
+
 // RestoreCheckpoint gives a sandbox the files that it had before a call, in place: the same id, name, policy and limits.
 func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams, fds Taker) (out api.CheckpointRestored, err error) {
 	if err := p.Validate(); err != nil {
@@ -39,6 +42,7 @@ func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestore
 	if err := m.checkpoint(ctx, s, undo.Checkpoint{Call: out.Call, Tool: api.MethodCheckRestore, Restore: true}, c.ID); err != nil {
 		return out, err
 	}
+	ctx = context.WithoutCancel(ctx) // or the sandbox would be left stopped
 	back := m.owners(s, &req)
 	defer func() { err = errors.Join(err, back()) }()
 	grace := 0.0
@@ -48,6 +52,7 @@ func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestore
 	if s, out.Ended, err = m.stopAndPark(ctx, s, seconds(grace), "stopped to be restored"); err != nil {
 		return out, err
 	}
+	out.Ended.Note = undoneNote
 	restored := m.putCheckpointBack(ctx, s, c, &out)
 	m.audit(ctx, s, "", api.AuditUndone, api.AuditUndo{ToCall: c.Call, Undone: out.Undone}, 0)
 	out.Sandbox, err = m.startParked(ctx, s, req)

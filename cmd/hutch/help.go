@@ -41,10 +41,13 @@ const exitCodesKey = "exit-codes"
 var commandExitCodes = map[string]string{exitCodesKey: "command"}
 
 func useLine(cmd *cobra.Command) string {
-	if cmd.HasAvailableSubCommands() {
-		return cmd.CommandPath() + " COMMAND"
+	if !cmd.HasAvailableSubCommands() {
+		return cmd.UseLine()
 	}
-	return cmd.UseLine()
+	if command := cmd.CommandPath() + " COMMAND"; strings.HasSuffix(cmd.Use, " COMMAND") || !cmd.HasParent() {
+		return command
+	}
+	return cmd.UseLine() + "\n  " + cmd.CommandPath() + " COMMAND"
 }
 
 func printCommands(w io.Writer, cmd *cobra.Command) {

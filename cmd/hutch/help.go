@@ -44,10 +44,11 @@ func useLine(cmd *cobra.Command) string {
 	if !cmd.HasAvailableSubCommands() {
 		return cmd.UseLine()
 	}
-	if command := cmd.CommandPath() + " COMMAND"; strings.HasSuffix(cmd.Use, " COMMAND") || !cmd.HasParent() {
-		return command
+	command := cmd.CommandPath() + " COMMAND"
+	if _, _, takes := strings.Cut(cmd.Use, " "); takes && !strings.HasSuffix(cmd.Use, " COMMAND") { // it does something itself
+		return cmd.UseLine() + "\n  " + command
 	}
-	return cmd.UseLine() + "\n  " + cmd.CommandPath() + " COMMAND"
+	return command
 }
 
 func printCommands(w io.Writer, cmd *cobra.Command) {

@@ -431,6 +431,19 @@ func TestUndoNoSpace(t *testing.T) {
 	if got := b.files("cat /w/f"); got != "one" {
 		t.Errorf("%q", got)
 	}
+	// A tmpfs notes no time when something that was read is written to in a mapping.
+	b.files("head -c 4096 /dev/zero | tr '\\0' 0 >/w/map; sleep 0.05")
+	var calls []string
+	for i := range 3 {
+		calls = append(calls, b.tool(api.ToolNameRunCommand, args{"argv": []string{"python3", "-c", fmt.Sprintf(`import mmap
+f = open("/w/map", "r+b"); m = mmap.mmap(f.fileno(), 0); x = m[0:1]; m[0:1] = b"%d"`, i)}}))
+	}
+	for i := 2; i >= 1; i-- {
+		b.undo(calls[i])
+		if got := b.files("head -c 1 /w/map"); got != fmt.Sprint(i-1) {
+			t.Errorf("%d: %q", i, got)
+		}
+	}
 	w.ok(t, "rm", "-f", b.sandbox)
 }
 

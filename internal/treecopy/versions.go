@@ -65,14 +65,22 @@ type Objects struct {
 func ObjectName(n uint64) string { return fmt.Sprintf("%x", n) }
 
 // Look describes src. was is what it was before, nil for never; what is still the same is the same *Node, which of the top folder too
-// says that nothing has changed. changing says of a file that it may have been changed without a new time. need is what Fill would copy.
-func Look(ctx context.Context, src *os.File, was *Node, changing func(name string, ino uint64) bool) (now *Node, need diskuse.Usage, err error) {
+// says that nothing has changed. changing says of a file that it may have been changed without a new time. On a tmpfs, which notes no time
+// of what is written to a mapping, content is compared with that in objects, too. need is what Fill would copy.
+func Look(ctx context.Context, src *os.File, was *Node, objects *os.File, changing func(name string, ino uint64) bool) (now *Node, need diskuse.Usage, err error) {
 	l := &looker{ctx: ctx, was: was, changing: changing, counted: map[uint64]bool{}, since: unix.NsecToTimespec(time.Now().Add(-young).UnixNano())}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return nil, need, err
 	}
 	l.dev = st.Dev
+	var on unix.Statfs_t
+	if err := unix.Fstatfs(int(src.Fd()), &on); err != nil {
+		return nil, need, err
+	}
+	if on.Type == unix.TMPFS_MAGIC {
+		l.objects = objects
+	}
 	now, err = l.folder(src, "", &st, was, 1)
 	if err != nil {
 		return nil, l.need, fmt.Errorf("look at %s: %w", path.Join(l.path...), err)
@@ -86,8 +94,10 @@ type looker struct {
 	since    unix.Timespec
 	changing func(name string, ino uint64) bool
 	need     diskuse.Usage
-	counted  map[uint64]bool  // inodes with several names that are in need
-	was      *Node            // the tree before
+	counted  map[uint64]bool // inodes with several names that are in need
+	was      *Node           // the tree before
+	objects  *os.File        // nil where times tell enough
+	buf      [2][]byte
 	files    map[uint64]*Node // of it, by inode; nil until somebody asks
 	path     []string
 	nodes    int
@@ -216,12 +226,12 @@ func (l *looker) entry(dir *os.File, name string, was *Node, depth int) (*Node, 
 	}
 	regular := st.Mode&unix.S_IFMT == unix.S_IFREG
 	changing := regular && l.changing != nil && l.changing(name, st.Ino)
-	if was.still(&st) && !changing && !(regular && (was.Young || was.Object == 0)) {
+	if was.still(&st) && !changing && !(regular && (was.Young || was.Object == 0 || !l.sameContent(dir, was, &st))) {
 		return was, l.take(len(name) + len(was.Target))
 	}
 	n := l.node(name, &st)
 	n.Young = n.Young || changing
-	if old := l.elsewhere(st.Ino); regular && !changing && old.still(&st) && !old.Young { // a folder above it was moved
+	if old := l.elsewhere(st.Ino); regular && !changing && old.still(&st) && !old.Young && l.sameContent(dir, &Node{Name: name, Object: old.Object}, &st) { // a folder above it was moved
 		n.Object, n.fresh = old.Object, false
 		return n, l.take(len(name))
 	}

@@ -42,6 +42,11 @@ func (s *Store) Save(ctx context.Context, c Checkpoint, w Wish) (err error) {
 			f.Close()
 		}
 	}()
+	objects, err := os.Open(s.path("objects"))
+	if err != nil {
+		return err
+	}
+	defer objects.Close()
 	now, same, need := version{}, len(was) == len(w.Trees) && s.state.Base != 0, diskuse.Usage{}
 	for _, name := range slices.Sorted(maps.Keys(w.Trees)) {
 		f, err := os.OpenFile(w.Trees[name], unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
@@ -50,7 +55,7 @@ func (s *Store) Save(ctx context.Context, c Checkpoint, w Wish) (err error) {
 		}
 		roots[name] = f
 		var more diskuse.Usage
-		if now[name], more, err = treecopy.Look(ctx, f, was[name], w.Changing); err != nil {
+		if now[name], more, err = treecopy.Look(ctx, f, was[name], objects, w.Changing); err != nil {
 			return err
 		}
 		same, need = same && now[name] == was[name], need.Add(more)

@@ -123,20 +123,27 @@ func mappedBy(pids []int) func(name string, ino uint64) bool {
 			all = all || !isGone(err) // who knows
 			continue
 		}
-		for line := range bytes.Lines(list) {
-			// ADDRESSES PERMISSIONS OFFSET DEVICE INODE PATH: proc_pid_maps(5)
-			fields := bytes.SplitN(line, []byte(" "), 6)
-			if len(fields) < 6 || len(fields[1]) < 4 || fields[1][1] != 'w' || fields[1][3] != 's' {
-				continue
-			}
-			if ino, err := strconv.ParseUint(string(fields[4]), 10, 64); err == nil {
-				inodes[ino] = true
-			}
-			name := strings.TrimSuffix(strings.Trim(string(fields[5]), " \n"), " (deleted)")
-			names[path.Base(strings.ReplaceAll(name, `\012`, "\n"))] = true
-		}
+		mappings(list, names, inodes)
 	}
 	return func(name string, ino uint64) bool { return all || names[name] || inodes[ino] }
+}
+
+// mappings adds what of a list of mappings (proc_pid_maps(5)) is shared and can be written to. Names are the sandbox's.
+func mappings(list []byte, names map[string]bool, inodes map[uint64]bool) {
+	for line := range bytes.Lines(list) {
+		// ADDRESSES PERMISSIONS OFFSET DEVICE INODE PATH
+		fields := bytes.SplitN(line, []byte(" "), 6)
+		if len(fields) < 6 || len(fields[1]) < 4 || fields[1][1] != 'w' || fields[1][3] != 's' {
+			continue
+		}
+		if ino, err := strconv.ParseUint(string(fields[4]), 10, 64); err == nil {
+			inodes[ino] = true
+		}
+		name := strings.Trim(string(fields[5]), " \n")
+		for _, name := range []string{name, strings.TrimSuffix(name, " (deleted)")} { // either may be a name, as \012 may
+			names[path.Base(name)], names[path.Base(strings.ReplaceAll(name, `\012`, "\n"))] = true, true
+		}
+	}
 }
 
 // isGone says that an error is about a process that has ended.

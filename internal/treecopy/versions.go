@@ -226,7 +226,7 @@ func (l *looker) entry(dir *os.File, name string, was *Node, depth int) (*Node, 
 	}
 	regular := st.Mode&unix.S_IFMT == unix.S_IFREG
 	changing := regular && l.changing != nil && l.changing(name, st.Ino)
-	if was.still(&st) && !changing && !(regular && (was.Young || was.Object == 0 || !l.sameContent(dir, was, &st))) {
+	if was.still(&st) && !changing && (!regular || !was.Young && was.Object != 0 && l.sameContent(dir, was, &st)) {
 		return was, l.take(len(name) + len(was.Target))
 	}
 	n := l.node(name, &st)

@@ -75,8 +75,8 @@ func store(t testing.TB, dir string) *Store {
 	return s
 }
 
-// settle waits until what was written is old enough for its time to tell of a later change.
-func settle() { time.Sleep(30 * time.Millisecond) }
+// settle waits until what was written is old enough for its time to tell of a later change: nothing but time passes.
+func settle() { <-time.After(30 * time.Millisecond) }
 
 func save(t testing.TB, s *Store, tree string, call string) Checkpoint {
 	t.Helper()

@@ -47,8 +47,8 @@ func (m *Manager) Checkpoint(ctx context.Context, ref string, c Call) (made bool
 		return false, err
 	}
 	defer done()
-	if st := s.state(); st != api.Running && st != api.Paused { // the call says why it can not be made
-		return false, nil
+	if st := s.state(); st != api.Running && st != api.Paused {
+		return false, s.mustRun()
 	}
 	keep := undo.Checkpoint{Call: c.ID, Tool: c.Tool}
 	for _, p := range c.Paths[:min(len(c.Paths), api.MaxCheckpointPaths)] {

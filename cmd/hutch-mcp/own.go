@@ -176,6 +176,9 @@ func (b *boxes) code(ctx context.Context, a *codeArguments) (*mcp.CallToolResult
 		said.WriteString("[done]")
 	}
 	out := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: said.String()}}, IsError: r.Error != nil}
+	if r.Call != "" {
+		out.Meta = mcp.Meta{metaCall: r.Call}
+	}
 	for _, f := range r.Artifacts {
 		if !strings.HasPrefix(f.MIMEType, "image/") || f.MIMEType == "image/svg+xml" {
 			continue

@@ -90,6 +90,9 @@ func instructions(cfg *mcpapi.Config) string {
 	default:
 		text.WriteString("It has no network. ")
 	}
+	if sp.Undo {
+		text.WriteString("The user can take back what a call has done to files; results name the call. ")
+	}
 	text.WriteString(rules)
 	return text.String()
 }
@@ -183,6 +186,9 @@ func (b *boxes) call(ctx context.Context, req *mcp.CallToolRequest, name, ref st
 
 // isOver says that a sandbox has ended.
 func (b *boxes) isOver(ctx context.Context, c *client.Client, id string) bool {
+	if b.cfg.Spec.Undo {
+		_, _ = c.Checkpoints(ctx, id) // waits while a call is being undone, for which the sandbox is stopped
+	}
 	sb, err := c.GetSandbox(ctx, id)
 	return err == nil && sb.State != api.Running && sb.State != api.Paused && sb.State != api.Creating
 }
@@ -222,9 +228,15 @@ func failed(err error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: true}
 }
 
+// metaCall is where a result has the id of its call, for checkpoint.restore.
+const metaCall = "hutch.sh/call"
+
 // resultOf is a tool's result in MCP's terms.
 func resultOf(r *api.ToolResult, id string) *mcp.CallToolResult {
 	out := &mcp.CallToolResult{IsError: r.IsError, Content: []mcp.Content{}}
+	if r.Call != "" {
+		out.Meta = mcp.Meta{metaCall: r.Call}
+	}
 	if len(r.Structured) > 0 {
 		out.StructuredContent = r.Structured
 	}

@@ -41,10 +41,14 @@ const exitCodesKey = "exit-codes"
 var commandExitCodes = map[string]string{exitCodesKey: "command"}
 
 func useLine(cmd *cobra.Command) string {
-	if cmd.HasAvailableSubCommands() {
-		return cmd.CommandPath() + " COMMAND"
+	if !cmd.HasAvailableSubCommands() {
+		return cmd.UseLine()
 	}
-	return cmd.UseLine()
+	command := cmd.CommandPath() + " COMMAND"
+	if _, _, takes := strings.Cut(cmd.Use, " "); takes && !strings.HasSuffix(cmd.Use, " COMMAND") { // it does something itself
+		return cmd.UseLine() + "\n  " + command
+	}
+	return command
 }
 
 func printCommands(w io.Writer, cmd *cobra.Command) {

@@ -43,6 +43,9 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 			if cfg.Sandbox != "" && image != "" {
 				return cli.Usage(cmd.CommandPath(), errors.New("an image does not go with --sandbox, which has its own"))
 			}
+			if cfg.Sandbox != "" && o.spec.Undo {
+				return cli.Usage(cmd.CommandPath(), errors.New("--undo does not go with --sandbox, which was made with it or without"))
+			}
 			if cfg.TokenFile != "" && cfg.HTTP == "" {
 				return cli.Usage(cmd.CommandPath(), errors.New("--token-file goes with --http"))
 			}

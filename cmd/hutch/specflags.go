@@ -65,6 +65,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 		return err
 	})
 	fs.BoolVar(&s.WritableUsr, "writable-usr", false, "with the image host: files in /usr can be made and replaced; the host sees nothing of it")
+	fs.BoolVar(&s.Undo, "undo", false, "keep what the files were before each tool call, for hutch undo; not with folders in mode rw")
 	fs.StringArrayVar(&o.guard, "guard", nil, "`NAME` in a workspace that the sandbox can not write, beside .git/hooks, .vscode and the like; may be repeated")
 	fs.StringArrayVar(&o.unguard, "unguard", nil, "`NAME` of these that it can write, or all; may be repeated")
 	fs.StringVar((*string)(&o.guardNew), "guard-new", "", "`auto|refuse|tell`: what to do about these names that are not there yet; auto refuses where the kernel has Landlock (default auto)")

@@ -25,6 +25,14 @@ func (b snapshotBackend) RestoreSnapshot(ctx context.Context, who server.Actor, 
 	return b.d.manager.RestoreSnapshot(ctx, who.UID, p, who.Conn, fds)
 }
 
+func (b snapshotBackend) Checkpoints(ctx context.Context, ref string) (api.Checkpoints, error) {
+	return b.d.manager.Checkpoints(ctx, ref)
+}
+
+func (b snapshotBackend) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams, fds *jsonrpc.FDs) (api.CheckpointRestored, error) {
+	return b.d.manager.RestoreCheckpoint(ctx, p, fds)
+}
+
 func (b snapshotBackend) RemoveSnapshot(who server.Actor, p api.SnapshotParams) error {
 	return b.d.manager.RemoveSnapshot(who.UID, p.Snapshot)
 }

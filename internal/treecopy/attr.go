@@ -98,3 +98,25 @@ func get(fd int, name string) ([]byte, error) {
 	}
 	return buf[:n], nil
 }
+
+// attributesOf are the wanted attributes of what is open.
+func attributesOf(fd int) (attrs []Attr, err error) {
+	names, err := list(fd)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !wanted(name) {
+			continue
+		}
+		value, err := get(fd, name)
+		if errors.Is(err, unix.ENODATA) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		attrs = append(attrs, Attr{name, value})
+	}
+	return attrs, nil
+}

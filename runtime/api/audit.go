@@ -21,35 +21,36 @@ const (
 	AuditSkipped AuditKind = "audit.skipped" // AuditLoss: connections that came too fast
 	AuditDropped AuditKind = "audit.dropped" // AuditDrop: old records are deleted, to make room
 
-	AuditCreated     AuditKind = "sandbox.created"   // AuditSandbox
-	AuditAcquired    AuditKind = "pool.acquire"      // AuditAcquisition: a client has taken it out of its pool
-	AuditApplied     AuditKind = "workspace.apply"   // AuditWorkspace: what was brought into the user's folder
-	AuditDiscarded   AuditKind = "workspace.discard" // AuditWorkspace
-	AuditState       AuditKind = "sandbox.state"     // StateEvent
-	AuditKillBox     AuditKind = "sandbox.kill"      // nothing: a client has killed all of it
-	AuditRemove      AuditKind = "sandbox.remove"    // nothing: a client has removed it
-	AuditStopped     AuditKind = "sandbox.stop"      // nothing: a client has stopped it
-	AuditStarted     AuditKind = "sandbox.start"     // nothing: it is started again
-	AuditSnapshot    AuditKind = "snapshot.create"   // Snapshot
-	AuditRestored    AuditKind = "snapshot.restore"  // Snapshot: whose files it gets
-	AuditUpdated     AuditKind = "sandbox.updated"   // Limits: those that are in force from then on
-	AuditPolicy      AuditKind = "network.updated"   // NetPolicy: the one that is in force from then on
-	AuditPortExposed AuditKind = "port.exposed"      // Port, without its token
-	AuditPortClosed  AuditKind = "port.closed"       // Port
-	AuditDenied      AuditKind = "network.denied"    // DeniedEvent
-	AuditAllowed     AuditKind = "network.allowed"   // AuditConnection
-	AuditSyscall     AuditKind = "syscall.denied"    // SyscallEvent: as often as events tell of it, with what came between
-	AuditLimit       AuditKind = "limit.hit"         // LimitEvent
-	AuditExec        AuditKind = "exec.started"      // AuditCommand
-	AuditExecFailed  AuditKind = "exec.failed"       // AuditCommand: with the error
-	AuditExecEnd     AuditKind = "exec.exited"       // AuditExit
-	AuditExecDecided AuditKind = "exec.decided"      // AuditDecision, in the log host: where a command runs, by which mode
-	AuditHostExited  AuditKind = "exec.host_exited"  // HostExitedEvent, in the log host
-	AuditStdin       AuditKind = "exec.stdin"        // AuditContent: what exec.write has written
-	AuditSignal      AuditKind = "exec.signal"       // AuditSent: a client has sent a signal
-	AuditKill        AuditKind = "exec.kill"         // AuditSent: a client has ended it
-	AuditShell       AuditKind = "shell.run"         // AuditShellRun
-	AuditShellEnd    AuditKind = "shell.ended"       // AuditShellRun: with its end
+	AuditCreated     AuditKind = "sandbox.created"    // AuditSandbox
+	AuditAcquired    AuditKind = "pool.acquire"       // AuditAcquisition: a client has taken it out of its pool
+	AuditApplied     AuditKind = "workspace.apply"    // AuditWorkspace: what was brought into the user's folder
+	AuditDiscarded   AuditKind = "workspace.discard"  // AuditWorkspace
+	AuditState       AuditKind = "sandbox.state"      // StateEvent
+	AuditKillBox     AuditKind = "sandbox.kill"       // nothing: a client has killed all of it
+	AuditRemove      AuditKind = "sandbox.remove"     // nothing: a client has removed it
+	AuditStopped     AuditKind = "sandbox.stop"       // nothing: a client has stopped it
+	AuditStarted     AuditKind = "sandbox.start"      // nothing: it is started again
+	AuditSnapshot    AuditKind = "snapshot.create"    // Snapshot
+	AuditRestored    AuditKind = "snapshot.restore"   // Snapshot: whose files it gets
+	AuditUndone      AuditKind = "checkpoint.restore" // AuditUndo: what was taken back
+	AuditUpdated     AuditKind = "sandbox.updated"    // Limits: those that are in force from then on
+	AuditPolicy      AuditKind = "network.updated"    // NetPolicy: the one that is in force from then on
+	AuditPortExposed AuditKind = "port.exposed"       // Port, without its token
+	AuditPortClosed  AuditKind = "port.closed"        // Port
+	AuditDenied      AuditKind = "network.denied"     // DeniedEvent
+	AuditAllowed     AuditKind = "network.allowed"    // AuditConnection
+	AuditSyscall     AuditKind = "syscall.denied"     // SyscallEvent: as often as events tell of it, with what came between
+	AuditLimit       AuditKind = "limit.hit"          // LimitEvent
+	AuditExec        AuditKind = "exec.started"       // AuditCommand
+	AuditExecFailed  AuditKind = "exec.failed"        // AuditCommand: with the error
+	AuditExecEnd     AuditKind = "exec.exited"        // AuditExit
+	AuditExecDecided AuditKind = "exec.decided"       // AuditDecision, in the log host: where a command runs, by which mode
+	AuditHostExited  AuditKind = "exec.host_exited"   // HostExitedEvent, in the log host
+	AuditStdin       AuditKind = "exec.stdin"         // AuditContent: what exec.write has written
+	AuditSignal      AuditKind = "exec.signal"        // AuditSent: a client has sent a signal
+	AuditKill        AuditKind = "exec.kill"          // AuditSent: a client has ended it
+	AuditShell       AuditKind = "shell.run"          // AuditShellRun
+	AuditShellEnd    AuditKind = "shell.ended"        // AuditShellRun: with its end
 )
 
 // AuditRecord is one line of an audit log. Hash is the SHA-256, in hex, of the line
@@ -132,6 +133,12 @@ type AuditSandbox struct {
 type AuditAcquisition struct {
 	Pool string `json:"pool"`
 	Name string `json:"name,omitempty"` // that the sandbox was given
+}
+
+// AuditUndo is the data of checkpoint.restore.
+type AuditUndo struct {
+	ToCall string   `json:"to_call"`
+	Undone []string `json:"undone,omitempty"`
 }
 
 // AuditWorkspace is the data of workspace.apply and workspace.discard.

@@ -72,6 +72,7 @@ func (p *CodeParams) Validate() error {
 
 // CodeResult is code.run's result.
 type CodeResult struct {
+	Call    string `json:"call,omitempty"`    // the id of the call, for checkpoint.restore in sandboxes with undo
 	Exec    string `json:"exec,omitempty"`    // of the interpreter
 	Context string `json:"context,omitempty"` // the one it ran in
 	// Begun says that the context is new: what earlier runs have defined is not there.

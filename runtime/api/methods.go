@@ -25,6 +25,8 @@ const (
 	MethodSnapList      = "snapshot.list"
 	MethodSnapRestore   = "snapshot.restore"
 	MethodSnapRemove    = "snapshot.remove"
+	MethodCheckList     = "checkpoint.list"
+	MethodCheckRestore  = "checkpoint.restore"
 	MethodPoolCreate    = "pool.create"
 	MethodPoolAcquire   = "pool.acquire"
 	MethodPoolRelease   = "pool.release"
@@ -149,6 +151,8 @@ var Methods = []Method{
 	{MethodSnapList, "Lists the caller's snapshots, oldest first.", SnapshotListParams{}, Snapshots{}, false},
 	{MethodSnapRestore, "Gives a sandbox the files that it had when a snapshot was taken of it; its processes end.", SnapshotRestoreParams{}, SnapshotRestored{}, true},
 	{MethodSnapRemove, "Removes a snapshot; what was forked from it goes on.", SnapshotParams{}, Empty{}, false},
+	{MethodCheckList, "Lists what the files of a sandbox were before its last calls, oldest first.", SandboxParams{}, Checkpoints{}, false},
+	{MethodCheckRestore, "Gives a sandbox the files that it had before a call; its processes end.", CheckpointRestoreParams{}, CheckpointRestored{}, true},
 	{MethodPoolCreate, "Makes a pool of sandboxes that wait for whoever asks, and returns when the first does.", PoolCreateParams{}, Pool{}, false},
 	{MethodPoolAcquire, "Takes a sandbox out of a pool; null when none is ready within wait_ms.", AcquireParams{}, &Sandbox{}, false},
 	{MethodPoolRelease, "Destroys a sandbox that was acquired from a pool.", SandboxParams{}, KillResult{}, false},

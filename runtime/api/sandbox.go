@@ -45,6 +45,9 @@ type Spec struct {
 	// AppArmor is whether the sandbox must be under hutch's own AppArmor profile; default AppArmorAuto.
 	AppArmor AppArmor `json:"apparmor,omitempty"`
 	Scope    *Scope   `json:"scope,omitempty"`
+	// Undo keeps what the files were before each call of a tool that may change them, and of code.run, so that checkpoint.restore
+	// can take it back. It goes with workspaces in mode overlay or ro.
+	Undo bool `json:"undo,omitempty"`
 	// Uploads are written to the folder user-uploads in the working directory, also of a scope's sandbox that there is.
 	Uploads []Upload `json:"uploads,omitempty"`
 	TTLS    float64  `json:"ttl_s,omitempty"`  // life of the sandbox in seconds, 0 = no end
@@ -220,6 +223,7 @@ type Sandbox struct {
 	ID       string            `json:"id"`
 	Name     string            `json:"name,omitempty"`
 	Scope    *Scope            `json:"scope,omitempty"`
+	Undo     bool              `json:"undo,omitempty"`     // its calls can be undone
 	Existing bool              `json:"existing,omitempty"` // of sandbox.create: its scope had it
 	State    State             `json:"state"`
 	Reason   string            `json:"reason,omitempty"` // why it stopped, failed or is paused

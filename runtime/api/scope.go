@@ -21,6 +21,8 @@ const (
 type Scope struct {
 	Kind ScopeKind `json:"kind"`
 	Key  string    `json:"key"` // 1 to 128 printable characters without a space
+	// Undo, of sandbox.create, is Spec.Undo.
+	Undo bool `json:"undo,omitempty"`
 }
 
 // String is KIND:KEY, which ParseScope reads.
@@ -50,6 +52,14 @@ func (s Scope) Validate() error {
 // ScopeParams name a scope.
 type ScopeParams struct {
 	Scope
+}
+
+// Validate refuses what is none, and what is for sandbox.create.
+func (p ScopeParams) Validate() error {
+	if p.Undo {
+		return invalid("undo", "it is for sandbox.create").WithHint("leave it out")
+	}
+	return p.Scope.Validate()
 }
 
 // ScopeInfo is a scope that has a sandbox.

@@ -62,6 +62,9 @@ func (p *ToolCallParams) Validate() error {
 // ToolResult is tools.call's result. What a model can act on is a result, also where it failed: a file that is not there, a command
 // that did not succeed, arguments that do not fit. Errors of tools.call are about its caller: an unknown sandbox or tool.
 type ToolResult struct {
+	// Call is the id of the call. Undo says that checkpoint.restore can take back what it has changed.
+	Call    string        `json:"call"`
+	Undo    bool          `json:"undo,omitempty"`
 	Content []ToolContent `json:"content"`
 	// Structured is the same for programs; it fits the tool's output schema. Missing where Error is set.
 	Structured json.RawMessage `json:"structured,omitempty"`

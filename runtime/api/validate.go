@@ -45,7 +45,7 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkGuardNew, checkAppArmor, checkUnbuilt,
+		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkGuardNew, checkAppArmor, checkUndo, checkUnbuilt,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {

@@ -35,7 +35,7 @@ func TestHelpers(t *testing.T) {
 			"pools": []any{map[string]any{"name": "q"}}, "in_use": 8,
 			"text": "text", "snapshots": []api.Snapshot{{ID: "sn_1"}}, "volumes": []any{map[string]any{"name": "vv"}}, "contexts": []any{map[string]any{"context": "cc"}}, "scopes": []any{map[string]any{"key": "k"}}, "tools": []api.Tool{{Name: "t"}}, "content": []api.ToolContent{{Text: "done"}},
 			"digest": "h", "applied": []string{"a"}, "discarded": []string{"a"},
-			"bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
+			"bytes": 2, "total_bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
 			"language": "cs", "decision": "host", "next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
 			"username": "me", "attachment": "at_1", "enforcement": map[string]any{"ebpf": "off"}, "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
@@ -157,6 +157,14 @@ func TestHelpers(t *testing.T) {
 		}},
 		{"snapshot.restore", `{"snapshot":"x"}`, "sb_1", func() (any, error) {
 			r, err := c.RestoreSnapshot(ctx, api.SnapshotRestoreParams{Snapshot: "x"})
+			return r.ID, err
+		}},
+		{"checkpoint.list", `{"sandbox":"x"}`, "2", func() (any, error) {
+			r, err := c.Checkpoints(ctx, "x")
+			return r.TotalBytes, err
+		}},
+		{"checkpoint.restore", `{"sandbox":"x","to_call":"tc_1"}`, "sb_1", func() (any, error) {
+			r, err := c.RestoreCheckpoint(ctx, api.CheckpointRestoreParams{Sandbox: "x", ToCall: "tc_1"})
 			return r.ID, err
 		}},
 		{"snapshot.remove", `{"snapshot":"x"}`, "<nil>", func() (any, error) { return nil, c.RemoveSnapshot(ctx, "x") }},

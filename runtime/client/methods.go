@@ -299,6 +299,17 @@ func (c *Client) RestoreSnapshot(ctx context.Context, p api.SnapshotRestoreParam
 	return get[api.SnapshotRestored](ctx, c, api.MethodSnapRestore, p, WithFDs(files...))
 }
 
+// Checkpoints lists what the files of a sandbox were before its last calls, oldest first.
+func (c *Client) Checkpoints(ctx context.Context, ref string) (api.Checkpoints, error) {
+	return get[api.Checkpoints](ctx, c, api.MethodCheckList, api.SandboxParams{Sandbox: ref})
+}
+
+// RestoreCheckpoint gives a sandbox the files that it had before a call. files are the fds that p.FDs announces.
+func (c *Client) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams, files ...*os.File) (api.CheckpointRestored, error) {
+	p.FDs = len(files)
+	return get[api.CheckpointRestored](ctx, c, api.MethodCheckRestore, p, WithFDs(files...))
+}
+
 // RemoveSnapshot removes a snapshot.
 func (c *Client) RemoveSnapshot(ctx context.Context, ref string) error {
 	_, err := get[api.Empty](ctx, c, api.MethodSnapRemove, api.SnapshotParams{Snapshot: ref})

@@ -74,6 +74,10 @@ func (r *Runner) Run(ctx context.Context, who Caller, p api.CodeParams) (res api
 		return api.CodeResult{}, err
 	}
 	p.Sandbox = box.ID
+	call := sandbox.NewCall()
+	if _, err := r.boxes.Checkpoint(ctx, box.ID, sandbox.Call{ID: call, Tool: api.MethodCodeRun}); err != nil {
+		return api.CodeResult{}, err
+	}
 	done, err := r.boxes.Use(ctx, box.ID)
 	if err != nil {
 		return api.CodeResult{}, err
@@ -89,6 +93,7 @@ func (r *Runner) Run(ctx context.Context, who Caller, p api.CodeParams) (res api
 	if err != nil {
 		return api.CodeResult{}, err
 	}
+	res.Call = call
 	res.DurationMS = float64(time.Since(start).Microseconds()) / 1e3
 	r.addFiles(ctx, &p, &box, before, &res)
 	if res.Artifacts == nil {

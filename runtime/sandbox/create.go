@@ -118,6 +118,9 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // Create makes a sandbox, or finds the one of its scope, and returns its record when PID 1 waits for commands.
 // When it fails, or ctx ends, nothing of it is left.
 func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, error) {
+	if sc := req.Spec.Scope; sc != nil && sc.Undo { // two ways to say the same
+		req.Spec.Scope, req.Spec.Undo = &api.Scope{Kind: sc.Kind, Key: sc.Key}, true
+	}
 	if err := req.Spec.Validate(); err != nil {
 		return api.Sandbox{}, err
 	}

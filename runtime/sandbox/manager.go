@@ -72,6 +72,7 @@ type Manager struct {
 	// watchers end when their sandbox's pidfd is closed, as part of its removal.
 	watchers sync.WaitGroup
 	walks    chan struct{} // tokens: of measuring what sandboxes have written
+	keeping  chan struct{} // tokens: of checkpoints, which have all names of a sandbox in memory
 	// removals are under way: counted under mu while their sandbox is still listed.
 	removals sync.WaitGroup
 	removing chan struct{} // of folders, at the same time
@@ -129,6 +130,7 @@ func NewManager(cfg Config) *Manager {
 		scopes:   map[scopeKey]*scope{},
 		removing: make(chan struct{}, 2),
 		walks:    make(chan struct{}, maxWalks),
+		keeping:  make(chan struct{}, maxKeeping),
 		lastBusy: time.Now(),
 	}
 	for i := range m.ahead {

@@ -63,20 +63,27 @@ func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.Snapsh
 // putBack gives a stopped sandbox the files of a snapshot. It is done whole or not at all, also when hutchd is killed: a copy is
 // made beside the files, then the record says that it counts, and then it takes their place.
 func (m *Manager) putBack(ctx context.Context, s *Sandbox, sn *snapshot) error {
+	base := diskuse.Usage{Bytes: sn.Base.Bytes - sn.Bytes, Inodes: sn.Base.Inodes - sn.Inodes}
+	return m.replaceFiles(s, sn.Layers[1:], base, func(next string) error {
+		return copyLayer(ctx, m.cfg.Shelf.LayerDir(sn.Layers[0]), next)
+	})
+}
+
+// replaceFiles puts what make makes in a folder in the place of a stopped sandbox's files, above these layers of the shelf.
+func (m *Manager) replaceFiles(s *Sandbox, above []string, take diskuse.Usage, make func(next string) error) error {
 	next := filepath.Join(s.dir, "fs", nextDir)
 	err := removeAll(next)
 	if err == nil {
 		err = os.Mkdir(next, 0o700)
 	}
 	if err == nil {
-		err = copyLayer(ctx, m.cfg.Shelf.LayerDir(sn.Layers[0]), next)
+		err = make(next)
 	}
 	if err != nil {
 		return errors.Join(diskError("restore files", err), removeAll(next))
 	}
 	layers, base, was := s.layers, s.base, s.next
-	s.layers, s.next = sn.Layers[1:], true
-	s.base = diskuse.Usage{Bytes: sn.Base.Bytes - sn.Bytes, Inodes: sn.Base.Inodes - sn.Inodes}
+	s.layers, s.base, s.next = above, take, true
 	if err := s.save(); err != nil {
 		s.layers, s.base, s.next = layers, base, was
 		return errors.Join(err, removeAll(next))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/changes"
 	"github.com/hutch-sh/hutch/internal/diskuse"
+	"github.com/hutch-sh/hutch/internal/undo"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
@@ -68,6 +69,8 @@ type Sandbox struct {
 	layers []string
 	base   diskuse.Usage
 	next   bool // what is in fs/next counts: see rollForward
+	// history is what the files were before the last calls; parking guards it. It is nil until somebody asks.
+	history *undo.Store
 
 	// updates is held while limits change.
 	updates sync.Mutex

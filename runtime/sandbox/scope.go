@@ -27,6 +27,7 @@ func keyOf(user uint32, scope api.Scope) scopeKey {
 	if scope.Kind == api.ScopeShared {
 		user = 0
 	}
+	scope.Undo = false
 	return scopeKey{user, scope}
 }
 
@@ -220,8 +221,9 @@ func (m *Manager) Scopes() []api.ScopeInfo {
 		if sc.s == nil {
 			continue
 		}
-		r := sc.s.Record()
-		list = append(list, api.ScopeInfo{Scope: k.Scope, Sandbox: r.ID, Name: r.Name, Image: r.Image, State: r.State, Created: r.Created, Connections: len(sc.users)})
+		r, scope := sc.s.Record(), k.Scope
+		scope.Undo = sc.s.spec.Undo
+		list = append(list, api.ScopeInfo{Scope: scope, Sandbox: r.ID, Name: r.Name, Image: r.Image, State: r.State, Created: r.Created, Connections: len(sc.users)})
 	}
 	slices.SortFunc(list, func(a, b api.ScopeInfo) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Sandbox, b.Sandbox))

@@ -67,6 +67,9 @@ type Snapshots interface {
 	RestoreSnapshot(ctx context.Context, who Actor, p api.SnapshotRestoreParams, fds *jsonrpc.FDs) (api.SnapshotRestored, error)
 	RemoveSnapshot(who Actor, p api.SnapshotParams) error
 	Fork(ctx context.Context, who Actor, p api.ForkParams, fds *jsonrpc.FDs) (api.Forked, error)
+	// Checkpoints are what the files of a sandbox were before its last calls.
+	Checkpoints(ctx context.Context, ref string) (api.Checkpoints, error)
+	RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams, fds *jsonrpc.FDs) (api.CheckpointRestored, error)
 }
 
 // Volumes are folders that outlive sandboxes, each one user's.

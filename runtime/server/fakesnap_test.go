@@ -20,6 +20,14 @@ func (fakeSnapshots) ListSnapshots(Actor, api.SnapshotListParams) ([]api.Snapsho
 func (fakeSnapshots) RestoreSnapshot(_ context.Context, _ Actor, p api.SnapshotRestoreParams, _ *jsonrpc.FDs) (api.SnapshotRestored, error) {
 	return api.SnapshotRestored{Snapshot: p.Snapshot}, p.Validate()
 }
+func (fakeSnapshots) Checkpoints(context.Context, string) (api.Checkpoints, error) {
+	return api.Checkpoints{}, nil
+}
+
+func (fakeSnapshots) RestoreCheckpoint(_ context.Context, p api.CheckpointRestoreParams, _ *jsonrpc.FDs) (api.CheckpointRestored, error) {
+	return api.CheckpointRestored{ToCall: p.ToCall}, p.Validate()
+}
+
 func (fakeSnapshots) RemoveSnapshot(Actor, api.SnapshotParams) error { return nil }
 func (fakeSnapshots) Fork(_ context.Context, _ Actor, p api.ForkParams, _ *jsonrpc.FDs) (api.Forked, error) {
 	return api.Forked{Sandboxes: []api.Sandbox{{ID: "sb_2"}}}, p.Validate()

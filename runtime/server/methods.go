@@ -111,6 +111,16 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodSnapRemove: done(func(_ context.Context, c *Call, p api.SnapshotParams) error {
 			return snapshots.RemoveSnapshot(c.Actor, p)
 		}),
+		api.MethodCheckList: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.Checkpoints, error) {
+			r, err := snapshots.Checkpoints(ctx, p.Sandbox)
+			r.Checkpoints = orEmpty(r.Checkpoints)
+			return r, err
+		}),
+		api.MethodCheckRestore: handle(func(ctx context.Context, c *Call, p api.CheckpointRestoreParams) (api.CheckpointRestored, error) {
+			r, err := snapshots.RestoreCheckpoint(ctx, p, c.FDs)
+			r.Undone = orEmpty(r.Undone)
+			return r, err
+		}),
 		api.MethodSandboxUpdate: handle(func(ctx context.Context, _ *Call, p api.UpdateParams) (api.Sandbox, error) {
 			return boxes.Update(ctx, p)
 		}),

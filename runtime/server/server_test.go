@@ -73,6 +73,8 @@ func TestMethods(t *testing.T) {
 		{"snapshot.list", `{}`, `{"snapshots":[]}`},
 		{"snapshot.restore", `{"snapshot":"n"}`, `"snapshot":"n"`},
 		{"snapshot.remove", `{"snapshot":"n"}`, `{}`},
+		{"checkpoint.list", `{"sandbox":"x"}`, `{"checkpoints":[],"total_bytes":0}`},
+		{"checkpoint.restore", `{"sandbox":"x","to_call":"tc_1"}`, `"to_call":"tc_1"`},
 		{"pool.create", `{"name":"p","size":2,"sandbox":{"image":"host"}}`, `"available":0`},
 		{"pool.acquire", `{"pool":"p","wait_ms":3}`, `null`},
 		{"pool.release", `{"sandbox":"x"}`, `{"killed":[]}`},

@@ -5,7 +5,6 @@ package tools
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,6 +45,8 @@ type call struct {
 	sandbox string // its id
 	workdir string
 	user    string
+	id      string // of the call itself
+	undo    bool   // there is a checkpoint before it
 	started func(exec string, pid int)
 }
 
@@ -93,6 +94,9 @@ func define[A, R any](about api.Tool, timeout time.Duration, run func(ctx contex
 		if err := params.DecodeWhole(raw, &a); err != nil {
 			return nil, err
 		}
+		if err := c.checkpoint(ctx, about.Name, &a); err != nil {
+			return nil, err
+		}
 		made, err := run(ctx, c, a)
 		if err != nil {
 			return nil, err
@@ -130,9 +134,10 @@ func (s *Set) CallTool(ctx context.Context, p api.ToolCallParams, started func(e
 	if err != nil {
 		return api.ToolResult{}, err
 	}
-	id, begin := "tc_"+strings.ToLower(rand.Text()[:12]), time.Now()
+	id, begin := sandbox.NewCall(), time.Now()
 	s.cfg.Events.Emit(api.EventToolCall, box.ID, "", api.ToolCallEvent{Call: id, Tool: t.Name, Arguments: summary(p.Arguments)})
-	r, err := s.call(ctx, t, &call{set: s, sandbox: box.ID, workdir: box.Workdir, user: p.User, started: started}, p.Arguments)
+	c := &call{set: s, sandbox: box.ID, workdir: box.Workdir, user: p.User, id: id, started: started}
+	r, err := s.call(ctx, t, c, p.Arguments)
 	ended := api.ToolMessageEvent{Call: id, Tool: t.Name, Status: "success", DurationMS: float64(time.Since(begin).Microseconds()) / 1e3}
 	switch {
 	case err != nil:
@@ -146,6 +151,10 @@ func (s *Set) CallTool(ctx context.Context, p api.ToolCallParams, started func(e
 	s.cfg.Events.Emit(api.EventToolMessage, box.ID, "", ended)
 	if err != nil {
 		return api.ToolResult{}, err
+	}
+	r.Call = id
+	if r.Undo = c.undo; c.undo {
+		r.Content = append(r.Content, api.ToolContent{Type: "text", Text: "[call " + id + ": the user can undo it]"})
 	}
 	return *r, nil
 }

@@ -1,0 +1,150 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// hush calls use while nothing of the sandbox writes, for milliseconds: unlike still it tells nobody, and leaves files workers alone. changing
+// says of a file that somebody has it mapped, and so may change it without giving it a new time. Nothing is stopped where nothing but
+// PID 1 and workers is there, which write when they are asked to.
+func (m *Manager) hush(ctx context.Context, s *Sandbox, use func(changing func(name string, ino uint64) bool) error) (err error) {
+	done, err := s.door.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	switch s.state() {
+	case api.Stopped, api.Failed:
+		return use(nil)
+	case api.Paused:
+		return use(mappedBy(processesOf(s.Record().PID)))
+	case api.Running:
+	default:
+		return s.mustRun()
+	}
+	patient, cancel := context.WithTimeout(ctx, pausePatience)
+	defer cancel()
+	defer s.openDoor()
+	if err := s.closeDoor(patient); err != nil {
+		return withCause(ctx, err)
+	}
+	below, known := descendants(s.Record().PID)
+	if known && len(below) <= s.countWorkers() {
+		return use(nil)
+	}
+	// On record before anything stands still: the next hutchd then has it paused, and whoever uses it resumes it.
+	s.clock.stop(time.Now())
+	s.setPause(&api.Pause{Since: time.Now().UTC().Truncate(time.Millisecond), By: s.pauseMeans()})
+	err = s.saveAs(api.Paused)
+	if err == nil {
+		err = m.freeze(patient, s)
+	}
+	if err == nil {
+		if below, known = descendants(s.Record().PID); !known {
+			below = processesOf(s.Record().PID)
+		}
+		err = use(mappedBy(below))
+	}
+	terr := m.thaw(s)
+	s.clock.goOn(time.Now())
+	s.setPause(nil)
+	m.saveEnd(s)
+	if err == nil && terr != nil && s.state() == api.Running {
+		err = api.Errorf(api.Internal, "let sandbox %s go on: %w", s.id, terr).WithHint("hutch resume %s, or remove it: hutch rm %s", s.id, s.id)
+	}
+	return err
+}
+
+// countWorkers is how many files workers are there.
+func (s *Sandbox) countWorkers() (n int) {
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	for _, w := range s.files.byUser {
+		if !w.gone() {
+			n++
+		}
+	}
+	return n
+}
+
+// descendants are the processes below PID 1, as the host sees them; not known where the kernel does not list children. Those of a sandbox
+// that does not stand still may be missed while they come and go.
+func descendants(pid1 int) (pids []int, known bool) {
+	todo := []int{pid1}
+	for len(todo) > 0 {
+		pid := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			if pid == pid1 {
+				return nil, false
+			}
+			continue // it has ended
+		}
+		for _, t := range tasks {
+			list, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", t.Name(), "children"))
+			if err != nil {
+				if _, serr := os.Lstat(filepath.Join("/proc", strconv.Itoa(pid), "task", t.Name())); serr == nil {
+					return nil, false
+				}
+				continue
+			}
+			for _, word := range strings.Fields(string(list)) {
+				if child, err := strconv.Atoi(word); err == nil {
+					todo, pids = append(todo, child), append(pids, child)
+				}
+			}
+		}
+	}
+	return pids, true
+}
+
+// mappedBy says which files processes have mapped so that they can be written to: the kernel notes the time of the first such write
+// and not of each. The inode in the list is the overlay's, so names count as well; too many are no harm.
+func mappedBy(pids []int) func(name string, ino uint64) bool {
+	names, inodes, all := map[string]bool{}, map[uint64]bool{}, false
+	for _, pid := range pids {
+		list, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+		if err != nil {
+			all = all || !isGone(err) // who knows
+			continue
+		}
+		mappings(list, names, inodes)
+	}
+	return func(name string, ino uint64) bool { return all || names[name] || inodes[ino] }
+}
+
+// mappings adds what of a list of mappings (proc_pid_maps(5)) is shared and can be written to. Names are the sandbox's.
+func mappings(list []byte, names map[string]bool, inodes map[uint64]bool) {
+	for line := range bytes.Lines(list) {
+		// ADDRESSES PERMISSIONS OFFSET DEVICE INODE PATH
+		fields := bytes.SplitN(line, []byte(" "), 6)
+		if len(fields) < 6 || len(fields[1]) < 4 || fields[1][1] != 'w' || fields[1][3] != 's' {
+			continue
+		}
+		if ino, err := strconv.ParseUint(string(fields[4]), 10, 64); err == nil {
+			inodes[ino] = true
+		}
+		name := strings.Trim(string(fields[5]), " \n")
+		for _, name := range []string{name, strings.TrimSuffix(name, " (deleted)")} { // either may be a name, as \012 may
+			names[path.Base(name)], names[path.Base(strings.ReplaceAll(name, `\012`, "\n"))] = true, true
+		}
+	}
+}
+
+// isGone says that an error is about a process that has ended.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }

@@ -34,6 +34,8 @@ type Sandbox struct {
 	exited chan struct{}
 	// destroy undoes all that create did, in reverse. It belongs to Manager.Remove.
 	destroy func() error
+	// leases are those parts of destroy that come before the reply to a removal.
+	leases []func() error
 
 	timers []*time.Timer
 	// changed tells of a new state. It is called in the order of the changes.
@@ -68,6 +70,10 @@ type Sandbox struct {
 	layers []string
 	base   diskuse.Usage
 	next   bool // what is in fs/next counts: see rollForward
+
+	// saving is held while the record is written, and guards struck: it is gone for good.
+	saving sync.Mutex
+	struck bool
 
 	// updates is held while limits change.
 	updates sync.Mutex

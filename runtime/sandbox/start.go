@@ -52,7 +52,7 @@ func (f *creation) resolveAgain(ctx context.Context) error {
 		}
 		root.Release = release
 	}
-	f.undo.Add(func() error { root.Release(); return nil })
+	f.undo.Add(f.s.lease(func() error { root.Release(); return nil }))
 	held, err := f.m.cfg.Shelf.Use(o.layers)
 	if err != nil {
 		return fmt.Errorf("use a layer of a snapshot: %w", err)

@@ -236,6 +236,9 @@ func TestRemoveDeath(t *testing.T) {
 			kill(t, pid) // and wait
 		}
 		c = w.reconnect(t)
+		if now := w.daemon(t); now.launch != d.launch && !ended(d.launch, patience) { // its cgroup is swept when it has ended
+			t.Fatalf("round %d: hutch-launch %d of a monitor that was killed does not end", round, d.launch)
+		}
 		list, err := c.ListSandboxes(t.Context(), nil)
 		if err != nil || again == "" && len(list) > 0 || again != "" && (len(list) != 1 || list[0].ID != again || list[0].State != api.Running) {
 			t.Fatalf("round %d: made again %q: %+v, %v", round, again, list, err)
@@ -263,4 +266,5 @@ func TestRemoveDeath(t *testing.T) {
 		}
 	}
 	w.awaitNoSandbox(t)
+	w.ok(t, "gc")
 }

@@ -174,7 +174,7 @@ func (m *Manager) removeFolder(s *Sandbox) error {
 func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	var undo cleanup.Stack
 	lease := func(giveBack func() error) { undo.Add(s.lease(giveBack)) }
-	undo.Add(func() error { shelf.CloseAll(layers); return m.collectOf(s.layers) })
+	lease(func() error { shelf.CloseAll(layers); return m.collectOf(s.layers) })
 	lease(func() error { s.root.Release(); return nil })
 	lease(m.holdVolumes(s))
 	undo.Add(func() error { return m.removeFolder(s) })

@@ -27,7 +27,6 @@ type generic struct {
 	netns   *os.File  // of net, or with loopback alone
 	net     Namespace // for a network, which the claim opens in it; nil for mode none
 	guest   *guestapi.Client
-	spare   []group // for its first exec
 	// end kills it, once, and forget removes what is on disk, in that order. Whoever has taken it
 	// owns both.
 	end, forget func() error
@@ -88,13 +87,6 @@ func (m *Manager) launchGeneric(ctx context.Context, networked bool) (_ *generic
 			return nil, err
 		}
 	}
-	if s.grouped {
-		spare := group{Name: newID("ex_")} // goes with the sandbox's
-		if err := m.cfg.Cgroups.Make(s.cgroup, spare.Name, api.Limits{}); err != nil {
-			return nil, err
-		}
-		g.spare = []group{spare}
-	}
 	g.pid, g.pidfd, g.guest = s.record.PID, s.pidfd, s.guest
 	g.end, g.forget = sync.OnceValue(f.undo.Release()), below.Release()
 	return g, nil
@@ -150,7 +142,6 @@ func (f *creation) claim(ctx context.Context) error {
 	}
 	f.phases["launch.claim"] = ms(time.Since(start))
 	f.s.setPID(f.claimed.pid)
-	f.s.spare = f.claimed.spare
 	f.m.watchCalls(f.s)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -120,6 +121,41 @@ func TestExecs(t *testing.T) {
 		if _, err := x.Kill(t.Context(), sandbox, "ex_a"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("kill what is gone: %v", err)
 		}
+	})
+	t.Run("processes", func(t *testing.T) {
+		if err := x.Make(sandbox, "ex_p", api.Limits{}); err != nil {
+			t.Fatal(err)
+		}
+		cmd := into(t, mount, "ex_p", "sleep", "4242")
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		hosts := []map[string]string{{"": x.mounts[""]}} // with v2 alone
+		if mount := x.mounts["pids"]; mount != "" && mount != x.mounts[""] {
+			hosts = append(hosts, map[string]string{"": x.mounts[""], "pids": mount})
+			dir := filepath.Join(mount, sandbox)
+			if err := errors.Join(os.Mkdir(dir, 0o755), write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(cmd.Process.Pid))); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Remove(dir)
+		}
+		for _, mounts := range hosts {
+			its := &Execs{mode: x.mode, mounts: mounts}
+			if pids, err := its.Processes(sandbox); err != nil || !slices.Equal(pids, []int{cmd.Process.Pid}) {
+				t.Errorf("in %v: %v, %v, want %d", mounts, pids, err, cmd.Process.Pid)
+			}
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		for _, mounts := range hosts {
+			its := &Execs{mode: x.mode, mounts: mounts}
+			if pids, err := its.Processes(sandbox); err != nil || len(pids) > 0 {
+				t.Errorf("in %v: %v, %v", mounts, pids, err)
+			}
+			if pids, _ := its.Processes(sandbox + "y"); len(pids) > 0 {
+				t.Errorf("of no sandbox: %v", pids)
+			}
+		}
+		x.Retire(sandbox, "ex_p")
+		awaitRemoved(t, x.dir(sandbox, "ex_p"))
 	})
 	t.Run("kill", func(t *testing.T) {
 		if err := x.Make(sandbox, "ex_b", api.Limits{}); err != nil {

@@ -37,7 +37,7 @@ func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
 		APIVersion: api.Version, BuildID: version.BuildID, Version: version.Version,
 		PID: d.cfg.PID, Started: d.started, IDBase: d.cfg.IDBase, Ending: d.ending.Load(),
 		Isolation: d.host.Isolation(d.cfg.SingleReason),
-		Counts:    api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list), Ready: d.manager.Ready()},
+		Counts:    api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list), Ready: d.manager.Ready(), Removing: d.manager.Removing()},
 		Paths:     d.cfg.Paths,
 		Exec:      s.Exec, Defaults: d.manager.Defaults(), Quotas: s.Quotas, Network: s.Network.Settled(),
 		Mode: d.modes.Settings().Mode, HostExecution: d.modes.Settings().Host,
@@ -86,6 +86,7 @@ func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
 		return api.GCResult{}, err
 	}
 	removed = append(removed, logs...)
+	imageBackend{d}.settle()
 	freed, err := d.store.GC(nil)
 	if err != nil {
 		return api.GCResult{}, err

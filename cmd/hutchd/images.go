@@ -211,7 +211,15 @@ func (b imageBackend) Remove(ref string) error {
 	if err != nil {
 		return err
 	}
+	b.settle()
 	return b.d.store.Remove(ref, nil)
+}
+
+// settle waits until hutch-launch has no lock of a layer any more that only sandboxes which were removed have had.
+func (b imageBackend) settle() {
+	if err := b.d.launcher.Settle(context.Background()); err != nil {
+		b.d.log.Debug("wait for hutch-launch to let go of layers", "err", err) // which is gone, and its locks with it
+	}
 }
 
 func (b imageBackend) Login(ctx context.Context, p api.LoginParams) (api.Login, error) {
@@ -245,6 +253,7 @@ func (b imageBackend) DiskUse(ctx context.Context) (api.ImageDisk, error) {
 }
 
 func (b imageBackend) Prune(p api.PruneParams) (api.Pruned, error) {
+	b.settle()
 	removed, freed, err := b.d.store.Prune(p.All)
 	return api.Pruned{Removed: removed, Bytes: freed}, err
 }

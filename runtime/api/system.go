@@ -48,6 +48,8 @@ type Counts struct {
 	Execs     int `json:"execs"`
 	Images    int `json:"images"`
 	Ready     int `json:"ready"` // launched ahead, of no image yet, for whoever creates a sandbox
+	// Removing counts what sandbox.remove has answered for, and whose mounts, cgroup or folder are still being removed.
+	Removing int `json:"removing"`
 }
 
 // Paths are where a daemon keeps things, as the caller sees them.

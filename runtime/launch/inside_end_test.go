@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/launch"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -99,6 +100,46 @@ func insideOverlay(t *testing.T, d *hutchd) {
 			must(t, sys.Detach(f.root)) // nothing there is no error
 			d.checkGone(t, "ov_"+name)
 		})
+	}
+}
+
+// insideOverlayGone removes the image of a mounted overlay at which nobody looks any more, and makes another under its names, as
+// behind the reply to a removal: the end of the mount changes nothing of that one.
+func insideOverlayGone(t *testing.T, d *hutchd) {
+	for i := range 20 {
+		id := fmt.Sprint("ov_gone", i)
+		f := d.folders(id)
+		o := d.request(t, id).Overlay
+		o.Dir, o.Lower = filepath.Join(d.world.Mount, id), []string{"top", "bottom"}
+		defer os.RemoveAll(o.Dir)
+		write := func(text string) {
+			t.Helper()
+			for _, layer := range o.Lower {
+				must(t, os.MkdirAll(filepath.Join(o.Dir, layer, "deep/er"), 0o755))
+				must(t, os.WriteFile(filepath.Join(o.Dir, layer, "deep/er/in_"+layer), []byte(text), 0o644))
+			}
+		}
+		write("old")
+		must(t, launch.MountOverlay(o))
+		if got := readFile(t, f.root+"/deep/er/in_bottom"); got != "old" {
+			t.Errorf("the image has %q", got)
+		}
+		must(t, os.WriteFile(f.root+"/deep/er/in_top", []byte("changed"), 0o644))
+		for _, layer := range o.Lower {
+			must(t, rmtree.Path(filepath.Join(o.Dir, layer)))
+		}
+		if i%2 == 0 {
+			write("new")
+		}
+		must(t, sys.Detach(f.root))
+		d.checkGone(t, id)
+		if i%2 == 0 {
+			for _, layer := range o.Lower {
+				if got := readFile(t, filepath.Join(o.Dir, layer, "deep/er/in_"+layer)); got != "new" {
+					t.Errorf("the image that was made again has %q", got)
+				}
+			}
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ var inside = map[string]func(t *testing.T, d *hutchd){
 	"signals":  insideSignals,
 	"orphans":  insideOrphans,
 	"overlay":  insideOverlay,
+	"gone":     insideOverlayGone,
 	"badinit":  insideBadInit,
 	"leave":    insideLeave,
 	"die":      insideDie,

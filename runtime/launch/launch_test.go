@@ -14,7 +14,7 @@ import (
 )
 
 func TestInside(t *testing.T) {
-	for _, name := range []string{"identity", "sandbox", "failing", "parallel", "killed", "canceled", "signals", "orphans", "overlay", "churn",
+	for _, name := range []string{"identity", "sandbox", "failing", "parallel", "killed", "canceled", "signals", "orphans", "overlay", "gone", "churn",
 		"claim", "claim-binds", "claim-hostile", "claim-fails", "claim-waits"} {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, func(t *testing.T, k kind) {

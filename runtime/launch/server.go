@@ -96,6 +96,7 @@ func (ses *session) dispatch(req launchapi.Request, files []*os.File) {
 	switch req.Op {
 	case launchapi.OpKeep, launchapi.OpUnkeep:
 		ses.keep(req.Key, files)
+		ses.finish(req, nil)
 		return
 	case launchapi.OpAdopt:
 		packet.CloseAll(files)

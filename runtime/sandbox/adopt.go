@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -97,6 +98,11 @@ func (s *Sandbox) write(record api.Sandbox) error {
 	s.mu.Lock()
 	sp, exposed := s.spec, s.exposed
 	s.mu.Unlock()
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if s.struck {
+		return &fs.PathError{Op: "write", Path: filepath.Join(s.dir, recordFile), Err: fs.ErrNotExist}
+	}
 	return writeJSON(filepath.Join(s.dir, recordFile), saved{
 		Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil,
 		Layers: s.layers, Base: s.base, Folders: s.folderIDs, Next: s.next, Ports: exposed,
@@ -120,7 +126,11 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 		known[held[i].ID] = true
 		wg.Go(func() {
 			if err := m.adopt(ctx, &held[i]); err != nil {
-				m.cfg.Logger.Error("take over a sandbox; it is removed", "sandbox", held[i].ID, "err", err)
+				level := slog.LevelError
+				if errors.Is(err, errNoRecord) { // the hutchd before was making it, or removing it
+					level = slog.LevelInfo
+				}
+				m.cfg.Logger.Log(ctx, level, "take over a sandbox; it is removed", "sandbox", held[i].ID, "err", err)
 				m.discard(ctx, held[i].ID)
 			}
 		})
@@ -191,6 +201,9 @@ func unmountOwn(dir string) error {
 	return nil
 }
 
+// errNoRecord is a sandbox whose record is not written yet, or not there any more.
+var errNoRecord = errors.New("it has no record: it was being made, or removed")
+
 // adopt takes over one sandbox. It owns what it returns no error for.
 func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
@@ -200,6 +213,9 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	own.Add(func() error { h.Close(); return nil })
 	dir := filepath.Join(m.cfg.Dir, h.ID)
 	data, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return errNoRecord
+	}
 	if err != nil {
 		return err
 	}
@@ -303,41 +319,6 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	}
 	m.watchAdopted(s)
 	return nil
-}
-
-// undoAdopted does what creation has pushed, for a sandbox of a hutchd before.
-func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
-	var undo cleanup.Stack
-	undo.Add(func() error { shelf.CloseAll(layers); return m.collectOf(s.layers) })
-	undo.Add(func() error { s.root.Release(); return nil })
-	undo.Add(m.holdVolumes(s))
-	undo.Add(func() error { return m.removeFolder(s) })
-	undo.Add(func() error { m.freeProject(s); return nil })
-	undo.Add(func() error { return unmountOwn(s.dir) })
-	undo.Add(func() error { return errors.Join(unmountAbout(s.dir), unmountBelow(s.dir, 2+len(s.spec.Mounts))) })
-	if s.net != nil {
-		undo.Add(s.net.Close)
-	}
-	undo.Add(func() error {
-		if s.cgroup != "" {
-			m.cfg.Cgroups.Forget(s.cgroup)
-		}
-		return nil
-	})
-	undo.Add(s.pidfd.Close)
-	undo.Add(func() error {
-		err := m.cfg.Launcher.Destroy(context.Background(), s.id)
-		if launcherGone(err) {
-			return s.abandon()
-		}
-		return err
-	})
-	undo.Add(s.enforced.Close)
-	undo.Add(s.guest.Close)
-	if s.cgroup != "" {
-		undo.Add(m.watchLimits(s))
-	}
-	return undo.Release()
 }
 
 // watchAdopted starts the clocks of an adopted sandbox, as admit does for a new one.

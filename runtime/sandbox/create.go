@@ -249,7 +249,7 @@ func (f *creation) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.undo.Add(func() error { root.Release(); return nil })
+	f.undo.Add(f.s.lease(func() error { root.Release(); return nil }))
 	f.s.root = root
 	r := &f.s.record
 	r.Image, r.Digest, r.Note = root.Ref, root.Digest, root.Note
@@ -291,7 +291,7 @@ func (f *creation) network(context.Context) error {
 		return err
 	}
 	f.s.net, f.netns = n, n.File()
-	f.undo.Add(n.Close)
+	f.undo.Add(f.s.lease(n.Close)) // what it has to tell comes before the end of the sandbox
 	return nil
 }
 
@@ -398,7 +398,7 @@ func (f *creation) enforce(context.Context) error {
 		return err
 	}
 	f.s.enforced = e
-	f.undo.Add(e.Close)
+	f.undo.Add(f.s.lease(e.Close))
 	return nil
 }
 

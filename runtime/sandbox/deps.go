@@ -62,6 +62,8 @@ type Launcher interface {
 	Note(id, exec string, note json.RawMessage) error
 	End(id, exec string, end json.RawMessage) error
 	Drop(id, exec string) error
+	// Settle returns when hutch-launch has closed what it was told to hold no longer.
+	Settle(ctx context.Context) error
 	// Loosen closes the duplicates of files that Hold only keeps.
 	Loosen(id, exec string) error
 }
@@ -100,6 +102,8 @@ type Cgroups interface {
 	// or ctx ends; Thaw lets them go on. There is no Make meanwhile.
 	Freeze(ctx context.Context, sandbox string) error
 	Thaw(sandbox string) error
+	// Processes lists the pids of all processes of a sandbox, in ascending order; an error where its cgroup does not say.
+	Processes(sandbox string) ([]int, error)
 	// KillAll kills every process of a sandbox but PID 1, as Kill does.
 	KillAll(ctx context.Context, sandbox string) error
 	// Retire removes an exec's cgroup once its last process has ended; Forget

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/rmtree"
-	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -204,29 +203,6 @@ func (s *Sandbox) abandon() error {
 		err = errors.Join(err, uerr)
 	}
 	return err
-}
-
-// removeFolder removes the sandbox's folder; of one that has lived in the background, because what it has written
-// can be a lot, and ext4 takes milliseconds for a few files. The record goes at once: without it whatever is left
-// of the folder is nothing to the next hutchd but something to remove.
-func (m *Manager) removeFolder(s *Sandbox) error {
-	if shelf.IsMarked(s.dir) {
-		return m.shelve(s.dir, s.id)
-	}
-	if s.destroy == nil {
-		return removeAll(s.dir)
-	}
-	if err := os.Remove(filepath.Join(s.dir, recordFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the sandbox's record: %w", err)
-	}
-	m.removals.Go(func() { // by forget, which counts as well
-		m.removing <- struct{}{}
-		defer func() { <-m.removing }()
-		if err := removeAll(s.dir); err != nil {
-			m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
-		}
-	})
-	return nil
 }
 
 // removeAll removes the tree of a sandbox, whose folders may lack write permission

@@ -76,6 +76,10 @@ type Manager struct {
 	// removals are under way: counted under mu while their sandbox is still listed.
 	removals sync.WaitGroup
 	removing chan struct{} // of folders, at the same time
+	// behind has a token of each sandbox that nobody sees any more and whose mounts and cgroup are being removed: see
+	// forget. backlog counts these, and folders.
+	behind  chan struct{}
+	backlog atomic.Int64
 
 	ahead   [kindsAhead]generics // sandboxes that were launched ahead
 	poolsMu sync.Mutex           // held while pools.json is written, before mu
@@ -129,6 +133,7 @@ func NewManager(cfg Config) *Manager {
 		pools:    map[string]*pool{},
 		scopes:   map[scopeKey]*scope{},
 		removing: make(chan struct{}, 2),
+		behind:   make(chan struct{}, maxBehind),
 		walks:    make(chan struct{}, maxWalks),
 		keeping:  make(chan struct{}, maxKeeping),
 		lastBusy: time.Now(),
@@ -251,7 +256,7 @@ func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.Kill
 		return api.KillResult{}, api.Errorf(api.FailedPrecondition, "sandbox %s is still being created", s.id).
 			WithHint("cancel the sandbox.create call instead")
 	}
-	killed := processesOf(s.Record().PID)
+	killed := m.processes(s)
 	if !s.transition(api.Stopped, reason) { // already ended, or about to
 		select {
 		case <-s.exited:
@@ -260,12 +265,11 @@ func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.Kill
 			return api.KillResult{}, ctx.Err()
 		}
 	}
-	if err := m.cfg.Launcher.Kill(ctx, s.id); err != nil {
-		// Whatever hutch-launch failed at: who comes next waits for the end of PID 1, which
-		// takes its pid namespace along.
-		if err := sys.KillPidfd(s.pidfd); err != nil {
-			return api.KillResult{}, err
-		}
+	// PID 1 takes its pid namespace along, while hutch-launch, which reaps it, is woken. Whatever that fails at: who comes next
+	// waits for the end of PID 1.
+	killErr := sys.KillPidfd(s.pidfd)
+	if err := m.cfg.Launcher.Kill(ctx, s.id); err != nil && killErr != nil {
+		return api.KillResult{}, killErr
 	}
 	select {
 	case <-s.exited:
@@ -278,67 +282,6 @@ func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.Kill
 // launcherGone reports whether err says that hutch-launch has ended. Sandboxes
 // have then lost their parent, and hutchd ends them itself.
 func launcherGone(err error) bool { return errors.Is(err, &api.Error{Code: api.Unavailable}) }
-
-// Remove kills a sandbox and deletes its record and files.
-func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error) {
-	s, err := m.find(ref)
-	if err != nil {
-		return api.KillResult{}, err
-	}
-	m.audit(ctx, s, "", api.AuditRemove, nil, 0)
-	res, err := m.kill(ctx, s, "removed")
-	if err != nil {
-		return res, err
-	}
-	if err := m.forget(s); err != nil {
-		return res, err
-	}
-	m.mu.Lock()
-	other := m.byID[s.id]
-	m.mu.Unlock()
-	if other != nil { // it was stopped meanwhile, or started
-		return m.Remove(ctx, s.id)
-	}
-	return res, nil
-}
-
-// forget takes s out of the maps and undoes what create did. The first caller
-// does the work; others return at once, and so do all when another has taken its place.
-func (m *Manager) forget(s *Sandbox) error {
-	done, err := s.parking.take(context.Background())
-	if err != nil {
-		return err
-	}
-	defer done()
-	m.mu.Lock()
-	mine := m.byID[s.id] == s
-	if !mine {
-		m.mu.Unlock()
-		return nil
-	}
-	m.removals.Add(1)
-	delete(m.byID, s.id)
-	if m.byName[s.name] == s {
-		delete(m.byName, s.name)
-	}
-	m.lastBusy = time.Now()
-	m.unscope(s)
-	if s.pool != nil {
-		s.pool.lost(s)
-	}
-	m.mu.Unlock()
-	defer m.removals.Done()
-	m.quiet(s)
-	err = errors.Join(s.closePorts(), s.destroy())
-	m.forgetExecs(s)
-	m.stateChanged(s, api.StateRemoved, "")
-	if err != nil {
-		m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
-		return api.Errorf(api.Internal, "sandbox %s is gone, but not all of it could be removed: %w", s.id, err).
-			WithHint("hutch gc sweeps what is left")
-	}
-	return nil
-}
 
 // removeLater removes s in the background: its time is up or its owner is gone.
 func (m *Manager) removeLater(s *Sandbox, reason string) {
@@ -473,6 +416,20 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.removals.Wait()
 	m.watchers.Wait()
 	return errors.Join(append(errs, m.closeShelf())...)
+}
+
+// processes lists the host pids of a sandbox's processes, PID 1 first.
+func (m *Manager) processes(s *Sandbox) []int {
+	pid1 := s.Record().PID
+	if s.cgroup == "" || pid1 == 0 {
+		return processesOf(pid1)
+	}
+	pids, err := m.cfg.Cgroups.Processes(s.cgroup)
+	i, found := slices.BinarySearch(pids, pid1)
+	if err != nil || !found {
+		return processesOf(pid1)
+	}
+	return append([]int{pid1}, slices.Delete(pids, i, i+1)...)
 }
 
 // processesOf lists the host pids in the pid namespace of pid1, pid1 first.

@@ -185,14 +185,18 @@ func (m *Manager) adoptPorts(s *Sandbox, pid int) {
 	}
 }
 
-// closePorts is the end of them, before that of the sandbox.
-func (s *Sandbox) closePorts() error {
+// closePorts is the end of them, before that of the sandbox: somebody else may listen there then.
+func (m *Manager) closePorts(s *Sandbox) error {
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
 	if s.ports.closed = true; s.ports.open == nil {
 		return nil
 	}
-	return s.ports.open.Close()
+	err := s.ports.open.Close()
+	if serr := m.cfg.Launcher.Settle(context.Background()); !launcherGone(serr) {
+		err = errors.Join(err, serr)
+	}
+	return err
 }
 
 // auditPort records who has opened a way into the sandbox, or closed it; never its token.

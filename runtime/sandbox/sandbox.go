@@ -35,6 +35,8 @@ type Sandbox struct {
 	exited chan struct{}
 	// destroy undoes all that create did, in reverse. It belongs to Manager.Remove.
 	destroy func() error
+	// leases are those parts of destroy that come before the reply to a removal.
+	leases []func() error
 
 	timers []*time.Timer
 	// changed tells of a new state. It is called in the order of the changes.
@@ -71,6 +73,10 @@ type Sandbox struct {
 	next   bool // what is in fs/next counts: see rollForward
 	// history is what the files were before the last calls; parking guards it. It is nil until somebody asks.
 	history *undo.Store
+
+	// saving is held while the record is written, and guards struck: it is gone for good.
+	saving sync.Mutex
+	struck bool
 
 	// updates is held while limits change.
 	updates sync.Mutex

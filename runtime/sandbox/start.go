@@ -52,12 +52,12 @@ func (f *creation) resolveAgain(ctx context.Context) error {
 		}
 		root.Release = release
 	}
-	f.undo.Add(func() error { root.Release(); return nil })
+	f.undo.Add(f.s.lease(func() error { root.Release(); return nil }))
 	held, err := f.m.cfg.Shelf.Use(o.layers)
 	if err != nil {
 		return fmt.Errorf("use a layer of a snapshot: %w", err)
 	}
-	f.undo.Add(func() error { shelf.CloseAll(held); return f.m.collectOf(o.layers) })
+	f.undo.Add(f.s.lease(func() error { shelf.CloseAll(held); return f.m.collectOf(o.layers) }))
 	f.s.root, f.s.layers, f.s.base = &root, o.layers, o.base
 	r := &f.s.record
 	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.record.Image, o.record.Digest, o.record.Note, o.record.Entry, o.record.Command

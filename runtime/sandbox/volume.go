@@ -27,7 +27,7 @@ func (f *creation) volume(mt api.Mount) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.undo.Add(held.Close)
+	f.undo.Add(f.s.lease(held.Close))
 	fd, err := unix.FcntlInt(held.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open volume %s: %w", mt.Volume, err)

@@ -105,3 +105,10 @@ func (c *Client) Keep(key string, f *os.File) error { return c.note(Request{Op: 
 
 // Unkeep makes hutch-launch close what it holds under key.
 func (c *Client) Unkeep(key string) error { return c.note(Request{Op: OpUnkeep, Key: key}) }
+
+// Settle returns when all that Unkeep was called for is closed.
+func (c *Client) Settle(ctx context.Context) error {
+	a, err := c.call(ctx, Request{Op: OpUnkeep}) // nothing has this key; requests are done in their order
+	packet.CloseAll(a.files)
+	return err
+}

@@ -14,7 +14,7 @@
 //	loosen  {id, exec}
 //	drop    {id, exec}
 //	keep    {key}                    fd
-//	unkeep  {key}
+//	unkeep  {key}                              result {seq}
 //	adopt   {}                                 adopted {...} fds, once for each thing
 //	                                           result {seq}
 //	                                           exited {id, status}

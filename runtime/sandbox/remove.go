@@ -1,0 +1,207 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/cleanup"
+	"github.com/hutch-sh/hutch/internal/shelf"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// A removal has two parts. Before the reply every process is dead, and whatever others may ask for next is free: the name, the
+// scope, the quota, ports, volumes, the image, and the record, without which the next hutchd takes the rest for something to
+// remove. Mounts, cgroup and folder go behind the reply: nobody can reach them any more. See DESIGN.md, "Remove".
+
+// maxBehind is how many sandboxes may be gone for everybody, and still have their mounts and cgroup. Who removes one more waits,
+// so that no more is there than what was allowed and these.
+const maxBehind = 16
+
+// lease notes what has to be given back, once, before anybody hears that the sandbox is removed. What it returns belongs to the
+// undo.
+func (s *Sandbox) lease(giveBack func() error) func() error {
+	giveBack = sync.OnceValue(giveBack)
+	s.leases = append(s.leases, giveBack)
+	return giveBack
+}
+
+// letGo gives back all leases, the last one first.
+func (s *Sandbox) letGo() error {
+	var errs []error
+	for _, giveBack := range slices.Backward(s.leases) {
+		errs = append(errs, giveBack())
+	}
+	return errors.Join(errs...)
+}
+
+// Remove kills a sandbox and deletes its record and files.
+func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error) {
+	s, err := m.find(ref)
+	if err != nil {
+		return api.KillResult{}, err
+	}
+	m.audit(ctx, s, "", api.AuditRemove, nil, 0)
+	res, err := m.kill(ctx, s, "removed")
+	if err != nil {
+		return res, err
+	}
+	if err := m.forget(s); err != nil {
+		return res, err
+	}
+	m.mu.Lock()
+	other := m.byID[s.id]
+	m.mu.Unlock()
+	if other != nil { // it was stopped meanwhile, or started
+		return m.Remove(ctx, s.id)
+	}
+	return res, nil
+}
+
+// forget takes s, whose processes are dead, out of the maps and undoes what create did, as much of it as nobody has to wait
+// for behind its back. The first caller does the work; others return at once, and so do all when another has taken its place.
+func (m *Manager) forget(s *Sandbox) error {
+	done, err := s.parking.take(context.Background())
+	if err != nil {
+		return err
+	}
+	defer done()
+	m.behind <- struct{}{}
+	if !m.takeOut(s) {
+		<-m.behind
+		return nil
+	}
+	m.quiet(s)
+	later := !s.parked && !shelf.IsMarked(s.dir) // what has a mark is put on the shelf, and others may look for it there
+	if later {
+		err = s.strike()
+	}
+	err = errors.Join(err, m.closePorts(s), s.letGo())
+	if !later {
+		err = errors.Join(err, s.destroy())
+	}
+	m.forgetExecs(s)
+	m.stateChanged(s, api.StateRemoved, "")
+	end := func() {
+		<-m.behind
+		m.backlog.Add(-1)
+		m.removals.Done()
+	}
+	if later {
+		go func() {
+			defer end()
+			if err := s.destroy(); err != nil {
+				m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
+			}
+		}()
+	} else {
+		end()
+	}
+	if err != nil {
+		m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
+		return api.Errorf(api.Internal, "sandbox %s is gone, but not all of it could be removed: %w", s.id, err).
+			WithHint("hutch gc sweeps what is left")
+	}
+	return nil
+}
+
+// Removing counts the removals that go on behind their replies.
+func (m *Manager) Removing() int { return int(m.backlog.Load()) }
+
+// takeOut takes s out of the maps, and reports whether it was there. Its removal counts from then on.
+func (m *Manager) takeOut(s *Sandbox) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byID[s.id] != s {
+		return false
+	}
+	m.removals.Add(1)
+	m.backlog.Add(1)
+	delete(m.byID, s.id)
+	if m.byName[s.name] == s {
+		delete(m.byName, s.name)
+	}
+	m.lastBusy = time.Now()
+	m.unscope(s)
+	if s.pool != nil {
+		s.pool.lost(s)
+	}
+	return true
+}
+
+// strike removes the record: without it whatever is left of the sandbox is nothing to the next hutchd but something to remove.
+func (s *Sandbox) strike() error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	s.struck = true
+	if err := os.Remove(filepath.Join(s.dir, recordFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the sandbox's record: %w", err)
+	}
+	return nil
+}
+
+// removeFolder removes the sandbox's folder; of one that has lived in the background, because what it has written
+// can be a lot, and ext4 takes milliseconds for a few files.
+func (m *Manager) removeFolder(s *Sandbox) error {
+	if shelf.IsMarked(s.dir) {
+		return m.shelve(s.dir, s.id)
+	}
+	if s.destroy == nil {
+		return removeAll(s.dir)
+	}
+	if err := s.strike(); err != nil {
+		return err
+	}
+	m.backlog.Add(1)
+	m.removals.Go(func() { // by forget, which counts as well
+		defer m.backlog.Add(-1)
+		m.removing <- struct{}{}
+		defer func() { <-m.removing }()
+		if err := removeAll(s.dir); err != nil {
+			m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
+		}
+	})
+	return nil
+}
+
+// undoAdopted does what creation has pushed, for a sandbox of a hutchd before.
+func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
+	var undo cleanup.Stack
+	lease := func(giveBack func() error) { undo.Add(s.lease(giveBack)) }
+	lease(func() error { shelf.CloseAll(layers); return m.collectOf(s.layers) })
+	lease(func() error { s.root.Release(); return nil })
+	lease(m.holdVolumes(s))
+	undo.Add(func() error { return m.removeFolder(s) })
+	undo.Add(func() error { m.freeProject(s); return nil })
+	undo.Add(func() error { return unmountOwn(s.dir) })
+	undo.Add(func() error { return errors.Join(unmountAbout(s.dir), unmountBelow(s.dir, 2+len(s.spec.Mounts))) })
+	if s.net != nil {
+		lease(s.net.Close)
+	}
+	undo.Add(func() error {
+		if s.cgroup != "" {
+			m.cfg.Cgroups.Forget(s.cgroup)
+		}
+		return nil
+	})
+	undo.Add(s.pidfd.Close)
+	undo.Add(func() error {
+		err := m.cfg.Launcher.Destroy(context.Background(), s.id)
+		if launcherGone(err) {
+			return s.abandon()
+		}
+		return err
+	})
+	lease(s.enforced.Close)
+	undo.Add(s.guest.Close)
+	if s.cgroup != "" {
+		undo.Add(m.watchLimits(s))
+	}
+	return undo.Release()
+}

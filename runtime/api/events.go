@@ -22,6 +22,8 @@ const (
 	EventExecExited    EventKind = "exec.exited"         // ExitedEvent
 	EventLimitHit      EventKind = "limit.hit"           // LimitEvent
 	EventNetworkDenied EventKind = "network.denied"      // DeniedEvent
+	EventNetworkAsk    EventKind = "network.ask"         // AskEvent
+	EventNetworkAnswer EventKind = "network.answered"    // AnsweredEvent
 	EventSyscallDenied EventKind = "syscall.denied"      // SyscallEvent
 	EventPortOpened    EventKind = "port.opened"         // PortEvent
 	EventFileDenied    EventKind = "file.denied"         // FileEvent
@@ -39,7 +41,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventLimitHit, EventNetworkDenied, EventNetworkAsk, EventNetworkAnswer, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

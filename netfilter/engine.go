@@ -11,6 +11,7 @@
 package netfilter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,13 +22,25 @@ import (
 	"sync"
 
 	"github.com/hutch-sh/hutch/netfilter/netns"
+	"github.com/hutch-sh/hutch/netfilter/proxy"
 	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Answer is what somebody said who was asked.
+type Answer = proxy.Answer
+
+// The answers.
+const (
+	No    = proxy.No
+	Once  = proxy.Once
+	Rules = proxy.Rules
+	Never = proxy.Never
 )
 
 // Way is how connections come to the proxies.
 type Way = netns.Way
 
-// Config is what an Engine needs; all but Way and Resolver is required.
+// Config is what an Engine needs; all but Way, Resolver, Passed and Ask is required.
 type Config struct {
 	// Way is one that is asked for; "" is the best that works.
 	Way Way
@@ -38,6 +51,9 @@ type Config struct {
 	// Passed is told of each connection, and flow of datagrams, that a policy allows, and by which rule. It must
 	// not block.
 	Passed func(sandbox string, t api.NetTarget, rule string)
+	// Ask has somebody asked about a connection of a sandbox that is held meanwhile, and returns the answer, at the latest when
+	// ctx ends. An answer that holds for more is in the network's policy by then. nil: the answer is no.
+	Ask func(ctx context.Context, sandbox string, ask api.AskEvent) Answer
 	// Keep makes a file outlive this process, under a key; Unkeep ends that.
 	Keep   func(key string, f *os.File) error
 	Unkeep func(key string) error
@@ -66,6 +82,9 @@ func New(cfg Config, held map[string]*os.File) *Engine {
 	e := &Engine{cfg: cfg, way: cfg.Way, held: map[string]map[string]*os.File{}, heldListeners: map[string]*os.File{}}
 	if e.way != "" {
 		e.reason = "asked for"
+	}
+	if e.cfg.Ask == nil {
+		e.cfg.Ask = func(context.Context, string, api.AskEvent) Answer { return proxy.No }
 	}
 	if e.cfg.Passed == nil {
 		e.cfg.Passed = func(string, api.NetTarget, string) {}

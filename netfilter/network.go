@@ -1,6 +1,8 @@
 package netfilter
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hutch-sh/hutch/netfilter/names"
 	"github.com/hutch-sh/hutch/netfilter/netns"
@@ -29,6 +32,7 @@ type Network struct {
 	// by rule.
 	kernel  atomic.Pointer[Enforced]
 	refused counts
+	asked   asked
 
 	mu      sync.Mutex // guards what follows
 	ns      *netns.Namespace
@@ -137,7 +141,7 @@ func (n *Network) start() error {
 	n.names = names.NewServer(names.Config{Table: table, Rules: n.rules.Load, Grant: n.grant, Denied: n.lookupDenied})
 	c := proxy.Config{
 		Rules: n.rules.Load, Name: table.Name, Synthetic: netns.Synthetic,
-		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Passed: n.passed,
+		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Passed: n.passed, Ask: n.ask,
 	}
 	if n.ns.Way == netns.Redirect {
 		c.Destination = proxy.OriginalDestination
@@ -274,6 +278,20 @@ func (n *Network) Uses() []api.NetUse {
 
 func (n *Network) lookupDenied(d names.Denial) {
 	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: d.Name}, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed), Refusal: api.Refusal{By: "names", Errno: "NXDOMAIN"}})
+}
+
+// ask has somebody asked. An answer that is not there in time is no.
+func (n *Network) ask(ctx context.Context, t api.NetTarget, d policy.Decision) Answer {
+	if !n.asked.begin(t) {
+		return No
+	}
+	wait := cmp.Or(n.rules.Load().Policy().AskS, api.DefaultAskS)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(wait*float64(time.Second)))
+	defer cancel()
+	until, _ := ctx.Deadline()
+	a := n.e.cfg.Ask(ctx, n.id, api.AskEvent{NetTarget: t, Why: d.Why, HowToAllow: d.HowToAllow, Until: until.UTC().Truncate(time.Millisecond)})
+	n.asked.end(t, a, errors.Is(ctx.Err(), context.DeadlineExceeded))
+	return a
 }
 
 func (n *Network) passed(t api.NetTarget, rule string) { n.e.cfg.Passed(n.id, t, rule) }

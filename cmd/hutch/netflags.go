@@ -21,6 +21,7 @@ type netFlags struct {
 	file  string
 	lists api.NetLists
 	ebpf  bool
+	ask   bool
 }
 
 func (f *netFlags) add(fs *pflag.FlagSet) {
@@ -40,6 +41,7 @@ func (f *netFlags) add(fs *pflag.FlagSet) {
 		}
 		return nil
 	})
+	fs.BoolVar(&f.ask, "ask", false, "ask about connections that nothing allows and nothing blocks, which wait meanwhile: at this terminal, and hutch network asks")
 	fs.StringVar(&f.file, "policy", "", "network policy in a `FILE`, YAML or JSON; the other flags add to it")
 }
 
@@ -105,6 +107,7 @@ func (f *netFlags) policy(command string) (p api.NetPolicy, err error) {
 	p.Block = append(p.Block, f.lists.Block...)
 	p.AllowCIDRs = append(p.AllowCIDRs, f.lists.AllowCIDRs...)
 	p.BlockCIDRs = append(p.BlockCIDRs, f.lists.BlockCIDRs...)
+	p.Ask = p.Ask || f.ask
 	if f.learn != "" {
 		p.Mode, p.Learn = api.NetLearn, f.learn
 	}
@@ -113,7 +116,7 @@ func (f *netFlags) policy(command string) (p api.NetPolicy, err error) {
 		return p, cli.Usage(command, fmt.Errorf("--learn does not go with --network %s", f.mode))
 	case f.mode != "":
 		p.Mode = f.mode
-	case (p.Mode == "" || p.Mode == api.NetNone) && len(f.lists.Allow)+len(f.lists.AllowCIDRs) > 0:
+	case (p.Mode == "" || p.Mode == api.NetNone) && (f.ask || len(f.lists.Allow)+len(f.lists.AllowCIDRs) > 0):
 		p.Mode = api.NetAllow
 	case p.Mode == "" && len(p.Block)+len(p.BlockCIDRs) > 0:
 		return p, cli.Usage(command, errors.New("--block and --block-cidr take away from something: --network open, or --allow NAME"))
@@ -131,7 +134,7 @@ func readPolicy(path string) (api.NetPolicy, error) {
 	}
 	p, err := config.ParsePolicy(data)
 	if err != nil {
-		return p, api.Errorf(api.InvalidArgument, "--policy: %s: %w", path, err).WithHint("it may hold mode, allow, block, allow_cidrs, block_cidrs and learn: see docs/network.md")
+		return p, api.Errorf(api.InvalidArgument, "--policy: %s: %w", path, err).WithHint("it may hold mode, allow, block, allow_cidrs, block_cidrs, learn, ask and ask_s: see docs/network.md")
 	}
 	return p, nil
 }

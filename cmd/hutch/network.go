@@ -27,7 +27,7 @@ func newNetwork() *cobra.Command {
 lists what a sandbox was refused.`,
 		RunE: parentOnly,
 	}
-	cmd.AddCommand(newNetworkGet(), newNetworkUpdate(), newNetworkCheck())
+	cmd.AddCommand(newNetworkGet(), newNetworkUpdate(), newNetworkCheck(), newNetworkAsks(), newNetworkAnswer(), newNetworkForget())
 	return cmd
 }
 
@@ -235,6 +235,9 @@ func printVerdict(w io.Writer, v *api.NetVerdict) error {
 		verdict = "allowed"
 	}
 	fmt.Fprintf(w, "%s at the %s by %s: %s\n", verdict, v.Step, cli.Line(v.Rule), cli.Line(v.Why))
+	if v.Ask {
+		fmt.Fprintln(w, "somebody is asked before it is refused")
+	}
 	if v.HowToAllow != "" {
 		fmt.Fprintf(w, "to allow it: %s\n", cli.Line(v.HowToAllow))
 	}

@@ -297,6 +297,9 @@ func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error
 	if r.flags.debug && r.flags.show == "" {
 		return r.narrate(ctx, sb, argv)
 	}
+	if spec.Network.Ask {
+		return r.answering(ctx, sb, argv)
+	}
 	return r.exec(ctx, sb, argv)
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/ask"
 	"github.com/hutch-sh/hutch/runtime/code"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 	"github.com/hutch-sh/hutch/runtime/mode"
@@ -58,6 +59,7 @@ type daemon struct {
 	audit    *audit.Logs
 	store    *images.Store
 	manager  *sandbox.Manager
+	desk     *ask.Desk
 	volumes  *volume.Store
 	shelf    *shelf.Store
 	tools    *tools.Set
@@ -201,6 +203,9 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		return err
 	}
 	undo.Add(execs.Close)
+	if err := d.openDesk(); err != nil {
+		return err
+	}
 	networks := d.openNetworks(held.Kept)
 	undo.Add(networks.Close)
 	if err := d.useKernel(networks, maps, held.Kept); err != nil {

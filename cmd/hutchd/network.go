@@ -2,11 +2,45 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/hutch-sh/hutch/netfilter"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/ask"
 	"github.com/hutch-sh/hutch/runtime/server"
 )
+
+func (b *backend) Asks() (api.Asks, error) { return b.d.desk.List(), nil }
+
+func (b *backend) Answer(ctx context.Context, p api.AnswerParams) error {
+	return b.d.desk.Answer(ctx, p)
+}
+
+func (b *backend) Forget(p api.ForgetParams) (api.Asks, error) { return b.d.desk.Forget(p) }
+
+// openDesk makes the place where connections wait that somebody is asked about.
+func (d *daemon) openDesk() (err error) {
+	d.desk, err = ask.Open(ask.Config{
+		File: filepath.Join(d.cfg.Data, "always.json"), Events: d.events, Audit: d.audit, Logger: d.log,
+		Allow: func(ctx context.Context, sandbox string, add api.NetLists) error {
+			return d.manager.UpdateNetwork(ctx, api.NetUpdateParams{Sandbox: sandbox, Add: &add})
+		},
+	})
+	return err
+}
+
+// askAbout is an answer for package netfilter, which remembers a no.
+func (d *daemon) askAbout(ctx context.Context, sandbox string, e api.AskEvent) netfilter.Answer {
+	switch d.desk.Ask(ctx, sandbox, e) {
+	case api.NetOnce:
+		return netfilter.Once
+	case api.NetSession, api.NetAlways:
+		return netfilter.Rules
+	case api.NetDeny:
+		return netfilter.Never
+	}
+	return netfilter.No
+}
 
 var _ server.Networks = (*backend)(nil)
 

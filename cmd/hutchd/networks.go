@@ -101,6 +101,7 @@ func (d *daemon) openNetworks(held map[string]*os.File) networks {
 		Way:    netfilter.Way(os.Getenv(envWay)),
 		Denied: func(id string, denied api.DeniedEvent) { d.manager.Denied(id, denied) },
 		Passed: func(id string, t api.NetTarget, rule string) { d.manager.Passed(id, t, rule) },
+		Ask:    d.askAbout,
 		Keep:   d.launcher.Keep, Unkeep: d.launcher.Unkeep, Logger: d.log,
 	}
 	if server := os.Getenv(envResolver); server != "" {

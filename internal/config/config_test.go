@@ -170,7 +170,7 @@ func TestPolicy(t *testing.T) {
 	for text, want := range map[string]string{
 		"image: a\n":                                 "network.image not found",
 		"network: {mode: open}\n":                    "network.network not found",
-		`{"mode": "open", "ask": 1}`:                 "network.ask not found",
+		`{"mode": "open", "asks": 1}`:                "network.asks not found",
 		`{"allow": ["a.test"], "allow": ["b.test"]}`: "already",
 	} {
 		if got, err := ParsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

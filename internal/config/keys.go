@@ -105,6 +105,11 @@ var keys = []key{
 		c.Network.Learn = api.NetLearning(v.Value)
 		return nil
 	}, show: func(c *Config) string { return strconv.Quote(string(c.Network.Learn)) }},
+	truth("network.ask", "of mode allow: somebody is asked about what is not allowed, and waited for", func(c *Config) *bool { return &c.Network.Ask }),
+	{path: "network.ask_s", doc: "how long, in seconds; 0 is 60", set: func(c *Config, v *yaml.Node) (err error) {
+		c.Network.AskS, err = strconv.ParseFloat(v.Value, 64)
+		return err
+	}, show: func(c *Config) string { return strconv.FormatFloat(c.Network.AskS, 'g', -1, 64) }},
 
 	truth("audit.enabled", "commands, files, policies and refused connections are recorded", func(c *Config) *bool { return &c.Audit.Enabled }),
 	choice("audit.content", "what is read and written is recorded by its digest, or in full (64k of each)", []string{"digest", "full"}, func(c *Config) *string { return &c.Audit.Content }),

@@ -32,7 +32,7 @@ func (r *Rules) Verdict(t api.NetTarget, own func(netip.Addr) bool) api.NetVerdi
 			step, d, check = "dial", dial, ""
 		}
 	}
-	return api.NetVerdict{Allow: d.Allow, Step: step, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Check: check}
+	return api.NetVerdict{Allow: d.Allow, Step: step, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Check: check, Ask: d.Asks}
 }
 
 // Learn is the smallest policy of mode allow for what a sandbox has reached, or wanted to

@@ -11,7 +11,7 @@ import (
 )
 
 // Name says whether a name may be known to the sandbox at all, for some port. In mode
-// learn every name is, so that the connection shows the port that is wanted: a lookup
+// learn, and where somebody is asked, every name is, so that the connection shows the port that is wanted: a lookup
 // alone asks nobody outside.
 func (r *Rules) Name(name string) Decision {
 	name, refusal := r.enter(name)
@@ -29,7 +29,7 @@ func (r *Rules) Name(name string) Decision {
 	if name == api.HostName && r.mode != api.NetLearn {
 		return Decision{Rule: hostService, Why: "no entry of allow names a port of this host", HowToAllow: "--allow host:PORT"}
 	}
-	if r.open || r.mode == api.NetLearn {
+	if r.any() {
 		return Decision{Allow: true, Rule: "mode " + string(r.mode), Why: "nothing blocks " + name}
 	}
 	return Decision{Rule: "mode allow", Why: "no entry of allow matches " + name, HowToAllow: "--allow " + name}
@@ -63,11 +63,28 @@ func (r *Rules) Connect(name string, proto Proto, port uint16) Decision {
 		return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port),
 			Why: "mode " + string(r.mode) + " is for TCP: " + target(name, port) + " over UDP needs an entry udp:// in allow"}
 	case known:
-		return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port),
+		return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port), Asks: r.asks && proto == TCP,
 			Why: "allow has " + name + ", but not " + strings.ToUpper(string(proto)) + " port " + strconv.Itoa(int(port))}
 	}
-	return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port), Why: "no entry of allow matches " + name}
+	return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port), Why: "no entry of allow matches " + name, Asks: r.asks && proto == TCP}
 }
+
+// Granted is the decision about a TCP connection that somebody was asked about and has allowed, once, where d asks. The
+// stream must show what the entry that d names would make it show.
+func (r *Rules) Granted(d Decision, name string, port uint16) Decision {
+	d.Allow, d.Asks, d.Rule, d.Why = true, false, Asked, "it was asked about and allowed, once"
+	if name == "" {
+		return d
+	}
+	switch port {
+	case 80, 443, 8080, 8443: // as howToAllow has it
+		d.Check = checkOf(port)
+	}
+	return d
+}
+
+// Asked is the rule of what was allowed once.
+const Asked = "asked"
 
 // hostService is the rule that no service of the host is reached but those that entries name, in any mode.
 const hostService = "host service"
@@ -128,7 +145,10 @@ func (r *Rules) Literal(a netip.Addr, proto Proto, port uint16) Decision {
 	if r.open {
 		return r.passes("mode "+string(r.mode), proto)
 	}
-	return Decision{Rule: "mode " + string(r.mode), Why: "no range of allow_cidrs holds " + a.String() + ", and no lookup gave it", HowToAllow: "--allow-cidr " + a.String()}
+	return Decision{
+		Rule: "mode " + string(r.mode), Why: "no range of allow_cidrs holds " + a.String() + ", and no lookup gave it",
+		HowToAllow: "--allow-cidr " + a.String(), Asks: r.asks,
+	}
 }
 
 // Dial decides about the address that hutchd is about to connect to, at the last moment:

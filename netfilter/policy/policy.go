@@ -57,6 +57,8 @@ type Decision struct {
 	// HowToAllow is what to add to the policy, as a flag; "" where nothing helps.
 	HowToAllow string
 	Check      Check // of an allowed connection
+	// Asks says that the policy has somebody asked about what it refuses: Rules.Granted is the answer yes.
+	Asks bool
 }
 
 // Rules are a compiled policy. They never change and may be used by any goroutine.
@@ -64,6 +66,7 @@ type Rules struct {
 	policy api.NetPolicy
 	mode   api.NetMode
 	open   bool // what no rule allows passes: mode open, and learn with learn: allow
+	asks   bool // about what no rule allows
 	names  map[string]*zone
 	all    table             // block entries for every name
 	blocks bool              // there are block entries
@@ -105,6 +108,7 @@ func Compile(p api.NetPolicy) (*Rules, error) {
 	}
 	r := &Rules{policy: p, mode: p.Effective(), names: make(map[string]*zone, len(p.Allow)+len(p.Block)), ports: map[port]struct{}{}}
 	r.open = r.mode == api.NetOpen || r.mode == api.NetLearn && p.Learn == api.LearnAllow
+	r.asks = r.mode == api.NetAllow && p.Ask
 	for i, s := range p.Allow {
 		pattern, err := api.ParseNetPattern(s)
 		if err != nil {
@@ -205,12 +209,15 @@ func (r *Rules) Policy() api.NetPolicy { return r.policy }
 
 // Literals says that connections to addresses without a name may pass, so that they
 // must reach the proxy instead of a prohibiting route.
-func (r *Rules) Literals() bool { return r.open || len(r.allowCIDRs.at) > 0 || r.mode == api.NetLearn }
+func (r *Rules) Literals() bool { return r.any() || len(r.allowCIDRs.at) > 0 }
 
-// Ports are those that any name may be reached on, in order. In mode open (all true)
+// any says that a connection to whatever port must reach the proxy, which lets it pass, notes it or has somebody asked.
+func (r *Rules) any() bool { return r.open || r.asks || r.mode == api.NetLearn }
+
+// Ports are those that any name may be reached on, in order. In mode open, and where somebody is asked, (all true)
 // TCP has them all; the ports of UDP are always those that entries name.
 func (r *Rules) Ports(proto Proto) (ports []uint16, all bool) {
-	if proto == TCP && (r.open || r.mode == api.NetLearn) {
+	if proto == TCP && r.any() {
 		return nil, true
 	}
 	return r.portsOf(func(p port) bool { return p.proto == proto }), false

@@ -28,7 +28,7 @@ func compile(t testing.TB, p api.NetPolicy) *Rules {
 // TestDecisions runs testdata/*.txt: lines that build a policy, then questions with
 // their answers. `go test -update` writes the answers.
 //
-//	mode|learn|allow|block|allow_cidrs|block_cidrs VALUE...
+//	mode|learn|ask|allow|block|allow_cidrs|block_cidrs VALUE...
 //	name NAME | connect PROTO NAME PORT | host NAME PORT | literal PROTO ADDRESS PORT | dial NAME ADDRESS PORT [own]
 //	    answer
 func TestDecisions(t *testing.T) {
@@ -77,6 +77,8 @@ func answers(t *testing.T, text string) string {
 			p.Mode = api.NetMode(f[1])
 		case "learn":
 			p.Learn = api.NetLearning(f[1])
+		case "ask":
+			p.Ask = true
 		case "allow":
 			p.Allow = append(p.Allow, f[1:]...)
 		case "block":
@@ -129,6 +131,9 @@ func ask(t *testing.T, r *Rules, f []string) Decision {
 }
 
 func show(out *strings.Builder, d Decision) {
+	if d.Asks {
+		fmt.Fprint(out, "    asks\n")
+	}
 	if d.Allow {
 		fmt.Fprintf(out, "    yes: %s (check %s): %s\n", d.Rule, d.Check, d.Why)
 		return

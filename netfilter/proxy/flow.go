@@ -31,6 +31,7 @@ type flow struct {
 
 	mu       sync.Mutex // that goroutine alone changes what follows and client, but for over
 	decided  bool
+	granted  bool         // somebody has allowed it, once
 	check    policy.Check // once decided
 	server   *net.TCPConn // nil until dialled
 	light    *light       // in the place of client and server while the loop carries the flow
@@ -80,9 +81,15 @@ func (f *flow) decide(rules *policy.Rules) policy.Decision {
 // recheck is the policy's word on a flow that is under way.
 func (f *flow) recheck(rules *policy.Rules) policy.Decision {
 	f.mu.Lock()
-	decided, check, server, verified, host := f.decided, f.check, f.address(), f.verified, f.host
+	decided, granted, check, server, verified, host := f.decided, f.granted, f.check, f.address(), f.verified, f.host
 	f.mu.Unlock()
 	d := f.decide(rules)
+	switch {
+	case d.Asks && !decided:
+		return policy.Decision{Allow: true} // it is being asked about
+	case d.Asks && granted:
+		d = rules.Granted(d, f.name, f.dst.Port())
+	}
 	switch {
 	case !d.Allow || !decided:
 		return d
@@ -125,12 +132,10 @@ func (f *flow) begin() error {
 	if f.counts != nil {
 		return nil // it was begun at once
 	}
-	// Under the mutex: Recheck sees either that nothing was decided, and then it will be
-	// by the new rules, or what was.
-	f.mu.Lock()
-	d := f.decide(f.p.Rules())
-	f.decided, f.check = true, d.Check
-	f.mu.Unlock()
+	d := f.settle(No)
+	if d.Asks {
+		d = f.settle(f.p.Ask(f.ctx, target(policy.TCP, f.name, f.dst), d))
+	}
 	if !d.Allow {
 		return &refusal{Decision: d}
 	}
@@ -138,6 +143,23 @@ func (f *flow) begin() error {
 	f.counts.connections.Add(1)
 	f.p.passed(policy.TCP, f.name, f.dst, d.Rule)
 	return nil
+}
+
+// settle decides about the flow by the rules in force and what somebody has answered, unless that must be asked first.
+func (f *flow) settle(a Answer) policy.Decision {
+	// Under the mutex: Recheck sees either that nothing was decided, and then it will be
+	// by the new rules, or what was.
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	rules := f.p.Rules()
+	d := f.decide(rules)
+	if d.Asks && a == Once {
+		d, f.granted = rules.Granted(d, f.name, f.dst.Port()), true
+	}
+	if f.decided = !d.Asks; f.decided {
+		f.check = d.Check
+	}
+	return d
 }
 
 // finish ends the flow as what it was carried with did.

@@ -98,8 +98,10 @@ func (p *Proxy) hold(l *loop, q *hold.Queue, syn hold.SYN) {
 		h.again(syn.ID)
 		return
 	}
-	f := p.newFlow(e)
+	f, asks := p.newFlow(e), false
 	switch d := f.decide(p.Rules()); {
+	case d.Asks: // goes on below, without an answer yet
+		asks = true
 	case !syn.To.IsValid(), d.Allow && !dialsFirst(d.Check):
 		_ = q.Decide(syn.ID, hold.Accept) // fails when q is closed
 		return
@@ -112,7 +114,7 @@ func (p *Proxy) hold(l *loop, q *hold.Queue, syn hold.SYN) {
 		l.refuse(f, q, syn.ID, policy.Decision{Rule: "connection limit", Why: why}, hold.Refuse)
 		return
 	}
-	if h.atOnce(l) {
+	if !asks && h.atOnce(l) {
 		return
 	}
 	h.mu.Lock()

@@ -92,10 +92,24 @@ type Config struct {
 	// Passed is told of each connection, and flow of datagrams, that the policy allows,
 	// by which rule, before the server is: mode learn learns from it. May be nil; must not block.
 	Passed func(t api.NetTarget, rule string)
+	// Ask has somebody asked about a connection that the policy asks about, and returns the answer, at the latest when ctx
+	// ends. It may change the rules. nil: the answer is no.
+	Ask func(ctx context.Context, t api.NetTarget, d policy.Decision) Answer
 	// Failed is told of each allowed connection that could not be made. May be nil; must not block.
 	Failed func(Failure)
 	Limits Limits
 }
+
+// Answer is what somebody said who was asked.
+type Answer uint8
+
+// The answers.
+const (
+	No    Answer = iota // nobody has said yes
+	Once                // this connection
+	Rules               // the rules in force now say it
+	Never               // No, and nobody is to be asked again
+)
 
 // Proxy is the way out of one sandbox.
 type Proxy struct {
@@ -119,13 +133,18 @@ type Proxy struct {
 	suppressed  int
 }
 
-// passed tells of what the policy allows. The address of a name means nothing outside.
+// passed tells of what the policy allows.
 func (p *Proxy) passed(proto policy.Proto, name string, to netip.AddrPort, rule string) {
+	p.Passed(target(proto, name, to), rule)
+}
+
+// target is where to leads. The address of a name means nothing outside.
+func target(proto policy.Proto, name string, to netip.AddrPort) api.NetTarget {
 	t := api.NetTarget{Proto: proto, Name: name, Port: to.Port()}
 	if name == "" {
 		t.Address = to.Addr().String()
 	}
-	p.Passed(t, rule)
+	return t
 }
 
 // New makes a proxy that waits for listeners.
@@ -151,6 +170,9 @@ func New(c Config) *Proxy {
 		flows:     map[*flow]struct{}{},
 		held:      map[ends]*held{},
 		udp:       map[*udpFlow]struct{}{},
+	}
+	if c.Ask == nil {
+		p.Ask = func(context.Context, api.NetTarget, policy.Decision) Answer { return No }
 	}
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	return p

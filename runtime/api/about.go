@@ -32,4 +32,5 @@ type AboutNetwork struct {
 	Block      []string `json:"block,omitempty"`
 	AllowCIDRs []string `json:"allow_cidrs,omitempty"`
 	BlockCIDRs []string `json:"block_cidrs,omitempty"`
+	Ask        bool     `json:"ask,omitempty"` // somebody is asked about what is not allowed
 }

@@ -24,6 +24,8 @@ const (
 	EventHostExited    EventKind = "exec.host_exited"    // HostExitedEvent
 	EventLimitHit      EventKind = "limit.hit"           // LimitEvent
 	EventNetworkDenied EventKind = "network.denied"      // DeniedEvent
+	EventNetworkAsk    EventKind = "network.ask"         // AskEvent
+	EventNetworkAnswer EventKind = "network.answered"    // AnsweredEvent
 	EventSyscallDenied EventKind = "syscall.denied"      // SyscallEvent
 	EventPortOpened    EventKind = "port.opened"         // PortEvent
 	EventFileDenied    EventKind = "file.denied"         // FileEvent
@@ -41,7 +43,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventExecDecided, EventHostExited, EventLimitHit, EventNetworkDenied, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventExecDecided, EventHostExited, EventLimitHit, EventNetworkDenied, EventNetworkAsk, EventNetworkAnswer, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

@@ -82,6 +82,9 @@ const (
 	MethodNetworkGet    = "network.get"
 	MethodNetworkUpdate = "network.update"
 	MethodNetworkCheck  = "network.check"
+	MethodNetworkAsks   = "network.asks"
+	MethodNetworkAnswer = "network.answer"
+	MethodNetworkForget = "network.forget"
 	MethodPortExpose    = "port.expose"
 	MethodPortList      = "port.list"
 	MethodPortClose     = "port.close"
@@ -208,6 +211,9 @@ var Methods = []Method{
 	{MethodNetworkGet, "Says what a sandbox may reach, what it was refused, and in mode learn what it would need.", SandboxParams{}, Network{}, false},
 	{MethodNetworkUpdate, "Changes what a running sandbox may reach, and closes the connections that it may not have any more.", NetUpdateParams{}, Network{}, false},
 	{MethodNetworkCheck, "Says what a policy does with a name, an address or a port, and which rule says so.", NetCheckParams{}, NetVerdict{}, false},
+	{MethodNetworkAsks, "Lists the connections that wait for an answer, and what is always answered the same.", Empty{}, Asks{}, false},
+	{MethodNetworkAnswer, "Answers the question whether a connection that is held may be made.", AnswerParams{}, Empty{}, false},
+	{MethodNetworkForget, "Forgets what was to be allowed always; policies in force stay as they are.", ForgetParams{}, Asks{}, false},
 	{MethodPortExpose, "Lets programs of the host connect to a TCP port in a sandbox, also to a server on its loopback.", PortExposeParams{}, Port{}, true},
 	{MethodPortList, "Lists the ports of one sandbox, or of all, that the host reaches.", PortListParams{}, Ports{}, false},
 	{MethodPortClose, "Ends what is exposed of a port, with its connections.", PortCloseParams{}, Ports{}, false},

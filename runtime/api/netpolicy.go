@@ -61,7 +61,10 @@ type NetPolicy struct {
 	BlockCIDRs []string `json:"block_cidrs,omitempty"`
 	// Learn belongs to mode learn.
 	Learn NetLearning `json:"learn,omitempty"`
-	Ask   bool        `json:"ask,omitempty"`
+	// Ask belongs to mode allow: a connection over TCP that no entry allows, and none blocks, is held while somebody is asked
+	// (network.ask, network.answer), for AskS seconds (default DefaultAskS, at most MaxAskS). Without an answer it is refused.
+	Ask  bool    `json:"ask,omitempty"`
+	AskS float64 `json:"ask_s,omitempty"`
 	// Require names enforcement without which creation fails: "ebpf", by the kernel itself.
 	Require []NetRequire `json:"require,omitempty"`
 }
@@ -71,6 +74,12 @@ type NetRequire string
 
 // RequireEBPF is enforcement by eBPF programs at the sandbox's cgroup.
 const RequireEBPF NetRequire = "ebpf"
+
+// How long somebody is waited for who is asked, in seconds. Programs give up on connections by themselves, most after one or two minutes.
+const (
+	DefaultAskS = 60
+	MaxAskS     = 600
+)
 
 // MaxNetRules is how many entries the lists of a policy may have together. Lookups do
 // not grow with them; requests and records do.
@@ -90,7 +99,7 @@ func (p *NetPolicy) Effective() NetMode {
 // IsZero says that p asks for nothing: the configuration's policy holds then.
 func (p NetPolicy) IsZero() bool {
 	return p.Mode == "" && p.Tier == "" && len(p.Allow)+len(p.Block)+len(p.AllowCIDRs)+len(p.BlockCIDRs) == 0 &&
-		p.Learn == "" && !p.Ask && len(p.Require) == 0
+		p.Learn == "" && !p.Ask && p.AskS == 0 && len(p.Require) == 0
 }
 
 // Validate refuses a policy that says nothing, contradicts itself or allows more than
@@ -153,9 +162,12 @@ func (p *NetPolicy) validateMode(field string) error {
 		return invalid(field+".learn", "%q is no way to learn", p.Learn).WithHint("use deny or allow")
 	case p.Learn != "" && mode != NetLearn:
 		return invalid(field+".learn", "given with mode %s", mode).WithHint("use mode learn, or leave it out")
-	// Pinned, and not to be honoured by this build.
-	case p.Ask:
-		return Errorf(Unavailable, "%s.ask: this build does not ask about what is not allowed", field).WithField(field + ".ask").WithHint("leave it out")
+	case p.Ask && mode != NetAllow:
+		return invalid(field+".ask", "given with mode %s", mode).WithHint("use mode allow, which may allow nothing at first")
+	case p.AskS != 0 && !p.Ask:
+		return invalid(field+".ask_s", "given without ask").WithHint("set ask, or leave it out")
+	case !(p.AskS >= 0 && p.AskS <= MaxAskS):
+		return invalid(field+".ask_s", "%g seconds", p.AskS).WithHint("use 1 to %d", MaxAskS)
 	}
 	return nil
 }

@@ -285,6 +285,7 @@ type NetVerdict struct {
 	Rule       string `json:"rule"` // an entry of the policy after the name of its list, a mode, or a rule of hutch's
 	Why        string `json:"why"`
 	HowToAllow string `json:"how_to_allow,omitempty"`
+	Ask        bool   `json:"ask,omitempty"` // it is refused unless somebody who is asked allows it
 	// Check, of an allowed connection, is what its stream must show: "tls", "http",
 	// "tls or http" (that the host's name is this name), "block" (that it is no blocked
 	// one), or "none".

@@ -69,7 +69,9 @@ func TestSpecValidate(t *testing.T) {
 		// What this build can not honour is refused, never ignored.
 		{"disk", "limits.disk_bytes", InvalidArgument, func(s *Spec) { s.Limits.DiskBytes = MinDiskBytes - 1 }},
 		{"inodes", "limits.inodes", InvalidArgument, func(s *Spec) { s.Limits.Inodes = MinInodes - 1 }},
-		{"ask", "network.ask", Unavailable, func(s *Spec) { s.Network.Ask = true }},
+		{"ask", "network.ask", InvalidArgument, func(s *Spec) { s.Network.Ask = true }},
+		{"how long to ask", "network.ask_s", InvalidArgument, func(s *Spec) { s.Network = NetPolicy{Mode: NetAllow, Ask: true, AskS: MaxAskS + 1} }},
+		{"how long not to ask", "network.ask_s", InvalidArgument, func(s *Spec) { s.Network = NetPolicy{Mode: NetAllow, AskS: 1} }},
 		{"scope", "scope", InvalidArgument, func(s *Spec) { s.Scope = &Scope{Kind: ScopeAgent} }},
 		{"scope's kind", "scope", InvalidArgument, func(s *Spec) { s.Scope = &Scope{Kind: "house", Key: "k"} }},
 		{"scope's key", "scope", InvalidArgument, func(s *Spec) { s.Scope = &Scope{Kind: ScopeAgent, Key: "a b"} }},

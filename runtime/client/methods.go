@@ -366,6 +366,21 @@ func (c *Client) CheckNetwork(ctx context.Context, p api.NetCheckParams) (api.Ne
 	return get[api.NetVerdict](ctx, c, api.MethodNetworkCheck, p)
 }
 
+// Asks are the connections that wait for an answer, and what is always answered the same.
+func (c *Client) Asks(ctx context.Context) (api.Asks, error) {
+	return get[api.Asks](ctx, c, api.MethodNetworkAsks, api.Empty{})
+}
+
+// Answer answers the question whether a connection that is held may be made.
+func (c *Client) Answer(ctx context.Context, p api.AnswerParams) error {
+	return c.Call(ctx, api.MethodNetworkAnswer, p, nil)
+}
+
+// ForgetAlways forgets what was to be allowed always.
+func (c *Client) ForgetAlways(ctx context.Context, entries []string) (api.Asks, error) {
+	return get[api.Asks](ctx, c, api.MethodNetworkForget, api.ForgetParams{Entries: entries})
+}
+
 // Stdio are the files that a command gets as its standard streams; nil means
 // /dev/null. They may be pipes, sockets and character devices, stay the caller's
 // and may be the same file. The caller closes its ends of pipes that it only made

@@ -90,7 +90,7 @@ func aboutOf(r api.Sandbox, sp *api.Spec) api.About {
 		Version: 1, Sandbox: r.ID, Image: r.Image, WritableUsr: sp.WritableUsr, Limits: r.Limits, Seccomp: r.Seccomp,
 		Network: api.AboutNetwork{
 			Mode: r.Network.Effective(), Allow: r.Network.Allow, Block: r.Network.Block,
-			AllowCIDRs: r.Network.AllowCIDRs, BlockCIDRs: r.Network.BlockCIDRs,
+			AllowCIDRs: r.Network.AllowCIDRs, BlockCIDRs: r.Network.BlockCIDRs, Ask: r.Network.Ask,
 		},
 	}
 	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
@@ -162,6 +162,9 @@ func aboutNetwork(n *api.AboutNetwork) string {
 	allow, block := append(append([]string{}, n.Allow...), n.AllowCIDRs...), append(append([]string{}, n.Block...), n.BlockCIDRs...)
 	switch n.Mode {
 	case api.NetAllow:
+		if n.Ask {
+			return "The network reaches what is named here; about everything else your user is asked, and a connection waits for the answer." + list("Allowed:", allow) + list("Never:", block)
+		}
 		if len(allow) == 0 {
 			return "The network reaches nothing yet."
 		}

@@ -86,7 +86,7 @@ func (h *Host) enforcement(p api.NetPolicy, n Network) api.NetEnforcement {
 		e.Errno = "EPERM"
 	case n == nil:
 		e.Errno = "ENETUNREACH"
-	case mode == api.NetOpen || mode == api.NetLearn && p.Learn == api.LearnAllow:
+	case mode == api.NetOpen || p.Ask || mode == api.NetLearn && p.Learn == api.LearnAllow:
 		e.Errno = "EHOSTUNREACH" // the proxy's, as any address may be one that is allowed
 	}
 	return e

@@ -184,6 +184,10 @@ type Networks interface {
 	// UpdateNetwork returns when the new policy is in force and what it forbids is closed.
 	UpdateNetwork(ctx context.Context, p api.NetUpdateParams) (api.Network, error)
 	CheckNetwork(p api.NetCheckParams) (api.NetVerdict, error)
+	// Asks are the questions about connections that are held.
+	Asks() (api.Asks, error)
+	Answer(ctx context.Context, p api.AnswerParams) error
+	Forget(p api.ForgetParams) (api.Asks, error)
 }
 
 // Events is the log of what happened in the daemon.

@@ -157,6 +157,10 @@ func (fakeNetworks) CheckNetwork(api.NetCheckParams) (api.NetVerdict, error) {
 	return api.NetVerdict{Allow: true}, nil
 }
 
+func (fakeNetworks) Asks() (api.Asks, error)                        { return api.Asks{}, nil }
+func (fakeNetworks) Answer(context.Context, api.AnswerParams) error { return nil }
+func (fakeNetworks) Forget(api.ForgetParams) (api.Asks, error)      { return api.Asks{}, nil }
+
 type fakeShells struct{ *engines }
 
 func (fakeShells) OpenShell(context.Context, api.ShellParams) (api.Shell, error) {

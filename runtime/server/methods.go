@@ -341,6 +341,21 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodNetworkCheck: handle(func(_ context.Context, _ *Call, p api.NetCheckParams) (api.NetVerdict, error) {
 			return networks.CheckNetwork(p)
 		}),
+		api.MethodNetworkAsks: handle(func(context.Context, *Call, api.Empty) (api.Asks, error) {
+			return asks(networks.Asks())
+		}),
+		api.MethodNetworkAnswer: done(func(ctx context.Context, _ *Call, p api.AnswerParams) error {
+			if err := p.Validate(); err != nil {
+				return err
+			}
+			return networks.Answer(ctx, p)
+		}),
+		api.MethodNetworkForget: handle(func(_ context.Context, _ *Call, p api.ForgetParams) (api.Asks, error) {
+			if err := p.Validate(); err != nil {
+				return api.Asks{}, err
+			}
+			return asks(networks.Forget(p))
+		}),
 		api.MethodEvents: handle(func(ctx context.Context, c *Call, p api.SubscribeParams) (api.Subscribed, error) {
 			return c.subscribe(ctx, events, p)
 		}),
@@ -424,6 +439,11 @@ func (s *Server) handlers() map[string]handler {
 func network(n api.Network, err error) (api.Network, error) {
 	n.Rules, n.Denials = orEmpty(n.Rules), orEmpty(n.Denials)
 	return n, err
+}
+
+func asks(a api.Asks, err error) (api.Asks, error) {
+	a.Pending = orEmpty(a.Pending)
+	return a, err
 }
 
 // orEmpty makes a list that JSON shows as [] and not as null.

@@ -147,20 +147,6 @@ func (f fakeExecs) KillExec(context.Context, api.ExecRef) (api.ExecResult, error
 func (f fakeExecs) Execs(string) ([]api.Exec, error)     { return nil, nil }
 func (f fakeExecs) Exec(p api.ExecRef) (api.Exec, error) { return api.Exec{Exec: p.Exec}, nil }
 
-type fakeNetworks struct{}
-
-func (fakeNetworks) Network(ref string) (api.Network, error) { return api.Network{Sandbox: ref}, nil }
-func (fakeNetworks) UpdateNetwork(_ context.Context, p api.NetUpdateParams) (api.Network, error) {
-	return api.Network{Sandbox: p.Sandbox}, nil
-}
-func (fakeNetworks) CheckNetwork(api.NetCheckParams) (api.NetVerdict, error) {
-	return api.NetVerdict{Allow: true}, nil
-}
-
-func (fakeNetworks) Asks() (api.Asks, error)                        { return api.Asks{}, nil }
-func (fakeNetworks) Answer(context.Context, api.AnswerParams) error { return nil }
-func (fakeNetworks) Forget(api.ForgetParams) (api.Asks, error)      { return api.Asks{}, nil }
-
 type fakeShells struct{ *engines }
 
 func (fakeShells) OpenShell(context.Context, api.ShellParams) (api.Shell, error) {

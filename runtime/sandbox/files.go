@@ -345,7 +345,7 @@ func (m *Manager) UnpackFiles(ctx context.Context, p api.FileUnpackParams, fds T
 	if err != nil {
 		return api.FileArchive{}, err
 	}
-	req := filesapi.Request{Op: filesapi.OpUnpack, KeepOwner: p.KeepOwner, Recursive: p.Root}
+	req := filesapi.Request{Op: filesapi.OpUnpack, KeepOwner: p.KeepOwner, Recursive: p.Root, Folders: p.Folders}
 	r, _, err := m.askPiped(ctx, api.MethodFSUnpack, &p.FileParams, req, nil, pipe)
 	return archived(r), err
 }

@@ -34,3 +34,20 @@ func FuzzParseFound(f *testing.F) {
 		}
 	})
 }
+
+// FuzzParseSynced: what a sandbox says is needed is of the files that were asked about.
+func FuzzParseSynced(f *testing.F) {
+	f.Add([]byte(`{"needed":[0,2],"same":1,"removed":4}`))
+	f.Add([]byte(`{"needed":[-1,1,1,9223372036854775807]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ParseSynced(data, 3)
+		if err != nil {
+			return
+		}
+		for _, i := range s.Needed {
+			if i < 0 || i > 2 || len(s.Needed) > 3 || s.Same < 0 || s.Removed < 0 {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}

@@ -250,7 +250,7 @@ func (m *Manager) shelve(dir, id string) error {
 }
 
 // shelved is what of a sandbox's folder is kept: creation.folders says what it is.
-var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted"}
+var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted", patchesDir}
 
 // parkedBox is a sandbox on the shelf. It owns the lock.
 func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {

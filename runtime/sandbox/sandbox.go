@@ -69,6 +69,9 @@ type Sandbox struct {
 	base   diskuse.Usage
 	next   bool // what is in fs/next counts: see rollForward
 
+	// settled is done once nothing is left half done by a hutchd before, or before a stop.
+	settled sync.Once
+
 	// updates is held while limits change.
 	updates sync.Mutex
 

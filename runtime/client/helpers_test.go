@@ -148,6 +148,10 @@ func TestHelpers(t *testing.T) {
 			r, err := c.Snapshots(ctx, api.SnapshotListParams{})
 			return r[0].ID, err
 		}},
+		{"snapshot.diff", `{"snapshot":"x"}`, "sb_3", func() (any, error) {
+			r, err := c.DiffSnapshot(ctx, api.SnapshotDiffParams{Snapshot: "x"})
+			return r.Sandbox, err
+		}},
 		{"snapshot.restore", `{"snapshot":"x"}`, "sb_1", func() (any, error) {
 			r, err := c.RestoreSnapshot(ctx, api.SnapshotRestoreParams{Snapshot: "x"})
 			return r.ID, err

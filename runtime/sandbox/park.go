@@ -151,6 +151,7 @@ func (m *Manager) park(s *Sandbox, reason string) (_ *Sandbox, err error) {
 		return nil, errors.Join(err, lock.Close(), m.cfg.Images.Unpin(boxPin(s.id)))
 	}
 	// From here on the folder is put on the shelf whatever happens, by the next hutchd if need be.
+	m.auditPorts(s)
 	destroyed := errors.Join(s.closePorts(), s.destroy())
 	m.forgetExecs(s)
 	if destroyed != nil {

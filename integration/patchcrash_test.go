@@ -117,3 +117,24 @@ func TestPatchHutchdKilled(t *testing.T) {
 		now = wholePatch(t, w, sb)
 	}
 }
+
+// TestPatchStopped: a sandbox that is stopped in the middle of a patch goes on with all of it or nothing.
+func TestPatchStopped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sb := w.create(t, "host")
+	b := toolbox{w.connect(t), sb}
+	w.ok(t, "exec", sb, "sh", "-euc", makeBig)
+	now := "one"
+	for range 6 {
+		to := map[string]string{"one": "two", "two": "one"}[now]
+		arguments, _ := json.Marshal(map[string]any{"path": "/srv/p", "patch": bigPatch(now, to)})
+		var caller sync.WaitGroup
+		caller.Go(func() { _ = b.call(t, api.ToolNameApplyPatch, string(arguments)) })
+		<-time.After(time.Duration(rand.IntN(20)) * time.Millisecond) // any moment will do
+		w.ok(t, "stop", "-t", "0", sb)
+		caller.Wait()
+		w.ok(t, "start", sb)
+		now = wholePatch(t, w, sb)
+	}
+}

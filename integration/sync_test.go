@@ -1,10 +1,17 @@
 package integration_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -34,9 +41,9 @@ func TestFilesSync(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	sync("0 the same, 8 to copy, 0 removed")
+	sync("0 the same, 8 copied, 0 removed")
 	shows("./a one\n./gone x\n./kind file\n./link one\n./sub/b two\n./sub/deep/c three\n")
-	sync("8 the same, 0 to copy, 0 removed")
+	sync("8 the same, 0 copied, 0 removed")
 
 	// Changed here with the same size, changed there, removed here, another kind, and what is only there.
 	write(t, filepath.Join(dir, "a"), "ONE")
@@ -51,16 +58,157 @@ func TestFilesSync(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "kind/f"), "in")
 	w.ok(t, "exec", sb, "sh", "-euc", "cd copy/of; echo theirs >sub/b; rm link; mkdir link; echo x >link/x; mkdir own; echo y >own/y; ln -s /etc sub/etc")
-	sync("5 to copy, 2 removed")
+	sync("5 copied, 2 removed")
 	shows("./a ONE\n./gone x\n./kind/f in\n./link ONE\n./own/y y\n./sub/b two\n./sub/deep/c three\n./sub/etc\n")
 	sync("3 removed", "--delete")
 	shows("./a ONE\n./kind/f in\n./link ONE\n./sub/b two\n./sub/deep/c three\n")
 	w.ok(t, "exec", sb, "test", "-e", "/etc/passwd")
-	sync("0 to copy, 0 removed", "--delete")
+	sync("0 copied, 0 removed", "--delete")
 
 	w.run(t, "cp", "--sync", filepath.Join(dir, "a"), sb+":x").want(t, 125).says(t, "no folder")
 	w.run(t, "cp", "--delete", dir, sb+":x").want(t, 125).says(t, "--sync")
 	w.run(t, "cp", "--sync", sb+":copy", dir).want(t, 125).says(t, "into a sandbox")
+}
+
+// sameTree says whether the sandbox has what a folder of the host's has: names, types, sizes, times of files and, if folders says so, of folders.
+func sameTree(t *testing.T, w *world, sb, dir, there string, folders bool) {
+	t.Helper()
+	list := `cd "$1" && find . -mindepth 1 \( -type f -printf '%p f %s %T@\n' -o -type l -printf '%p l %l\n' -o -type d -printf '%p d` +
+		map[bool]string{true: " %T@"}[folders] + `\n' \) | LC_ALL=C sort`
+	out, err := exec.Command("sh", "-c", list, "sh", dir).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := w.ok(t, "exec", sb, "sh", "-c", list, "sh", there)
+	if theirs == string(out) {
+		return
+	}
+	a, b := strings.Split(string(out), "\n"), strings.Split(theirs, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			t.Errorf("%s is not %s: %q, want %q", there, dir, b[i], a[i])
+			return
+		}
+	}
+	t.Errorf("%s has %d lines, want %d", there, len(b), len(a))
+}
+
+// TestFilesSyncMany: a tree of many pages, whose borders lie in folders, comes whole and with the times of its folders; later changes, on both sides and of
+// any name, are found without the rest.
+func TestFilesSyncMany(t *testing.T) {
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // so that it is not the disk that takes the time
+	}
+	w := newWorld(t)
+	sb := w.create(t, "-w", "/srv", "host")
+	dir := w.sub(t, "src")
+	var makers errgroup.Group
+	old := time.Unix(1_500_000_000, 123456789)
+	for i := range 100 {
+		sub := filepath.Join(dir, "flat") // 50,000 names in it, more than two pages
+		if i%2 == 1 {
+			sub = filepath.Join(dir, fmt.Sprintf("d%02d", i), "in\n\xff")
+		}
+		makers.Go(func() error {
+			err := os.MkdirAll(sub, 0o755)
+			for j := 0; j < 1000 && err == nil; j++ {
+				if name := filepath.Join(sub, fmt.Sprintf("%02d-%03d", i, j)); j%5 == 0 {
+					err = os.WriteFile(name, nil, 0o644)
+				} else { // is made faster, and is a name as well
+					err = os.Symlink("to", name)
+				}
+			}
+			return err
+		})
+	}
+	if err := makers.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"flat", "d51/in\n\xff", "d51"} {
+		if err := os.Chtimes(filepath.Join(dir, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.run(t, "cp", "--sync", "--delete", dir, sb+":many").want(t, 0).says(t, "0 the same, 100101 copied, 0 removed")
+	sameTree(t, w, sb, dir, "many", true)
+
+	write(t, filepath.Join(dir, "flat/00-500"), "x")
+	write(t, filepath.Join(dir, "d99/in\n\xff/new\"<\u2028"), "y")
+	if err := os.RemoveAll(filepath.Join(dir, "d51")); err != nil {
+		t.Fatal(err)
+	}
+	w.ok(t, "exec", sb, "sh", "-euc", `cd many; rm flat/98-999; ln -s /etc flat/50-000x; mkdir -p zz/y; : >zz/y/z; rm -r d77; ln -s ../flat d77`)
+	w.run(t, "cp", "--sync", "--delete", dir, sb+":many").want(t, 0).says(t, "98095 the same, 1005 copied, 4 removed")
+	sameTree(t, w, sb, dir, "many", false)
+	w.ok(t, "exec", sb, "test", "-e", "/etc/passwd")
+}
+
+// TestFilesSyncPages: a client that sends one page and goes away has changed nothing outside of it.
+func TestFilesSyncPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sb := w.create(t, "-w", "/srv", "host")
+	c := w.connect(t)
+	w.ok(t, "exec", sb, "sh", "-euc", "mkdir -p d/a/b d/e; cd d; touch 0 a/1 a/b/1 a/b/2 a/b/3 a/c e/f z")
+	p := api.FileSyncParams{FileParams: api.FileParams{Sandbox: sb, Path: "d"}, Delete: true, More: true, After: "a/b/1", Files: []api.SyncFile{
+		{Path: "a/b/3", Type: api.TypeFile, MTime: time.Unix(1, 0)}, {Path: "a/d", Type: api.TypeSymlink, Target: "x"},
+	}}
+	r, err := c.SyncFiles(t.Context(), p)
+	if err != nil || !slices.Equal(r.Needed, []int{0, 1}) || r.Removed != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := w.ok(t, "exec", sb, "sh", "-c", "cd d; find . -type f | sort | xargs"); got != "./0 ./a/1 ./a/b/1 ./a/b/3 ./e/f ./z\n" {
+		t.Error(got)
+	}
+	for _, bad := range []api.SyncFile{{Path: "a/b/1", Type: api.TypeFile}, {Path: "../x", Type: api.TypeFile}, {Path: "b/c", Type: api.TypeFile}} {
+		p.Files = []api.SyncFile{bad}
+		if _, err := c.SyncFiles(t.Context(), p); !errors.Is(err, &api.Error{Code: api.InvalidArgument}) && !strings.Contains(fmt.Sprint(err), "files") {
+			t.Errorf("%q: %v", bad.Path, err)
+		}
+	}
+}
+
+// TestFilesSyncMoving: a tree that changes while it is brought does no harm, and is right at the next time.
+func TestFilesSyncMoving(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sb := w.create(t, "-w", "/srv", "host")
+	dir := w.sub(t, "src")
+	stop := make(chan struct{})
+	var changer errgroup.Group
+	changer.Go(func() error {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return nil
+			default:
+			}
+			sub := filepath.Join(dir, fmt.Sprint(i%50))
+			switch i % 3 {
+			case 0:
+				_ = os.RemoveAll(sub)
+				_ = os.WriteFile(sub, []byte("x"), 0o644)
+			case 1:
+				_ = os.Remove(sub)
+				_ = os.Mkdir(sub, 0o755)
+				_ = os.WriteFile(filepath.Join(sub, "f"), []byte("y"), 0o644)
+			default:
+				_ = os.RemoveAll(sub)
+				_ = os.Symlink("/etc", sub)
+			}
+		}
+	})
+	for range 10 {
+		if r := w.run(t, "cp", "--sync", "--delete", dir, sb+":d"); r.code != 0 && r.code != 125 {
+			t.Errorf("%+v", r)
+		}
+	}
+	close(stop)
+	if err := changer.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	w.run(t, "cp", "--sync", "--delete", dir, sb+":d").want(t, 0)
+	sameTree(t, w, sb, dir, "d", false)
 }
 
 // TestUploads: files given at creation are there at once, and a creation that can not have them leaves nothing.

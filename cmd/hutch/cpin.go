@@ -116,7 +116,7 @@ func (o *copying) packer(ctx context.Context, dir *os.File, name, as string) fun
 
 // unpackIn unpacks an archive in the sandbox.
 func (o *copying) unpackIn(ctx context.Context, to place, root bool, feed func(io.Writer) error) error {
-	p := api.FileUnpackParams{FileParams: o.file(to), KeepOwner: o.owner, Root: root}
+	p := api.FileUnpackParams{FileParams: o.file(to), KeepOwner: o.owner, Root: root, Folders: o.sync}
 	err := pushThrough(ctx, feed, func(ctx context.Context, r *os.File) error {
 		res, err := o.client.UnpackFiles(ctx, p, r)
 		o.skipped(res.Skipped, nil)

@@ -20,11 +20,12 @@ func newSnapshot() *cobra.Command {
 "hutch fork --snapshot" makes others that go on from there. It stays when the sandbox and the daemon are gone.
 Processes are not in it, nor folders of yours in mode rw, nor volumes.`,
 		Example: `  hutch snapshot create --name before fix
+  hutch snapshot diff before             # what is other now
   hutch snapshot restore before
   hutch fork --snapshot before -n 4`,
 		RunE: parentOnly,
 	}
-	cmd.AddCommand(newSnapshotCreate(), newSnapshotLs(), newSnapshotRestore(), newSnapshotRm())
+	cmd.AddCommand(newSnapshotCreate(), newSnapshotLs(), newSnapshotDiff(), newSnapshotRestore(), newSnapshotRm())
 	return cmd
 }
 

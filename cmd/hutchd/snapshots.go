@@ -21,6 +21,10 @@ func (b snapshotBackend) ListSnapshots(who server.Actor, p api.SnapshotListParam
 	return b.d.manager.Snapshots(who.UID, p)
 }
 
+func (b snapshotBackend) DiffSnapshot(ctx context.Context, who server.Actor, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
+	return b.d.manager.DiffSnapshot(ctx, who.UID, p)
+}
+
 func (b snapshotBackend) RestoreSnapshot(ctx context.Context, who server.Actor, p api.SnapshotRestoreParams, fds *jsonrpc.FDs) (api.SnapshotRestored, error) {
 	return b.d.manager.RestoreSnapshot(ctx, who.UID, p, who.Conn, fds)
 }

@@ -65,9 +65,11 @@ func PackRoot(ctx context.Context, w io.Writer, dir int, owner func(uid, gid uin
 	return pack(ctx, w, dir, ".", "", owner)
 }
 
-// PackOnly writes those names below the open folder dir that keep wants, with their times to the nanosecond.
-func PackOnly(ctx context.Context, w io.Writer, dir int, keep func(name string) bool) (Stats, error) {
-	return (&packer{ctx: ctx, keep: keep}).pack(w, dir, ".", "")
+// PackNames writes some names below the open folder dir, of folders only themselves, with their times to the nanosecond. The names are
+// best in the order of a walk. What is not there, or not any more, is left out.
+func PackNames(ctx context.Context, w io.Writer, dir int, names []string) (Stats, error) {
+	p := &packer{ctx: ctx, flat: true}
+	return p.write(w, func() error { return p.names(dir, names) })
 }
 
 func pack(ctx context.Context, w io.Writer, parent int, name, as string, owner func(uid, gid uint32) (int, int)) (Stats, error) {
@@ -75,9 +77,13 @@ func pack(ctx context.Context, w io.Writer, parent int, name, as string, owner f
 }
 
 func (p *packer) pack(w io.Writer, parent int, name, as string) (Stats, error) {
+	return p.write(w, func() error { return p.node(parent, name, as, 0) })
+}
+
+func (p *packer) write(w io.Writer, entries func() error) (Stats, error) {
 	out := bufio.NewWriterSize(w, buffer)
 	p.tw, p.linked, p.buf = tar.NewWriter(out), map[inode]string{}, make([]byte, buffer)
-	err := p.node(parent, name, as, 0)
+	err := entries()
 	if err == nil {
 		err = p.tw.Close()
 	}
@@ -94,7 +100,7 @@ type packer struct {
 	buf    []byte
 	stats  Stats
 	owner  func(uid, gid uint32) (int, int) // of a root file system; else nil
-	keep   func(name string) bool           // of PackOnly; else nil
+	flat   bool                             // PackNames
 }
 
 // inode tells files apart.
@@ -116,16 +122,16 @@ func (p *packer) node(parent int, name, as string, depth int) error {
 	if p.owner != nil {
 		h.Uid, h.Gid = p.owner(st.Uid, st.Gid)
 	}
-	if p.keep != nil {
+	if p.flat {
 		h.ModTime, h.Format = time.Unix(st.Mtim.Unix()), tar.FormatPAX
-		if st.Mode&unix.S_IFMT != unix.S_IFDIR && !p.keep(h.Name) {
-			return nil
-		}
 	}
 	switch kind := st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
 		h.Typeflag = tar.TypeDir
 		h.Name += "/"
+		if p.flat {
+			return p.header(h)
+		}
 		return p.folder(parent, name, as, h, depth)
 	case kind == unix.S_IFREG:
 		return p.file(parent, name, h)
@@ -171,10 +177,8 @@ func (p *packer) folder(parent int, name, as string, h *tar.Header, depth int) e
 	}
 	dir := os.NewFile(uintptr(fd), h.Name)
 	defer dir.Close()
-	if p.keep == nil || p.keep(as) {
-		if err := errors.Join(p.attributes(fd, h), p.header(h)); err != nil {
-			return err
-		}
+	if err := errors.Join(p.attributes(fd, h), p.header(h)); err != nil {
+		return err
 	}
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
@@ -191,6 +195,52 @@ func (p *packer) folder(parent int, name, as string, h *tar.Header, depth int) e
 		}
 	}
 	return nil
+}
+
+// names packs names below a folder. Links on the way are not followed: a walk did not, either.
+func (p *packer) names(dir int, names []string) error {
+	at, parent := ".", -1
+	defer func() {
+		if parent >= 0 {
+			_ = unix.Close(parent)
+		}
+	}()
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	for _, name := range names {
+		if up := path.Dir(name); parent < 0 || up != at {
+			fd, err := openBeneath(dir, up, how)
+			if gone(err) {
+				continue
+			}
+			if err != nil {
+				return fail("open", up, err)
+			}
+			if parent >= 0 {
+				_ = unix.Close(parent)
+			}
+			at, parent = up, fd
+		}
+		if err := p.node(parent, path.Base(name), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return nil
+}
+
+// openBeneath is openat2(2), again when a signal came, or the kernel gave up because of a rename meanwhile.
+func openBeneath(dir int, name string, how *unix.OpenHow) (fd int, err error) {
+	for range resolveRetries {
+		fd, err = unix.Openat2(dir, name, how)
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+			break
+		}
+	}
+	return fd, err
+}
+
+// gone says that a folder is none any more.
+func gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
 // file packs a regular file: as many bytes as its size says when it is opened,

@@ -24,6 +24,8 @@ type Options struct {
 	Owner bool
 	// Root gives the folder itself the mode of the archive's topmost entry.
 	Root bool
+	// Folders gives folders that are there already the mode and time of the archive's, as if they were made.
+	Folders bool
 	// MaxEntries and MaxBytes bound what is made; 0 is no bound.
 	MaxEntries, MaxBytes int64
 }
@@ -183,13 +185,7 @@ func (u *unpacker) openBeneath(name string, flags int) (int, error) {
 	if u.opts.Hostile {
 		how.Resolve |= unix.RESOLVE_NO_SYMLINKS
 	}
-	for range resolveRetries {
-		fd, err := unix.Openat2(u.root, name, &how)
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
-			return fd, err
-		}
-	}
-	return -1, unix.EAGAIN
+	return openBeneath(u.root, name, &how)
 }
 
 // resolveRetries bounds lookups that the kernel gives up on because of a rename
@@ -224,7 +220,7 @@ func (u *unpacker) enter(dir string) error {
 }
 
 // folder makes a folder or merges with the one there. One that is there keeps its
-// attributes.
+// attributes, without Options.Folders.
 func (u *unpacker) folder(name string, h *tar.Header) error {
 	if name == "." {
 		if u.opts.Root {
@@ -241,7 +237,10 @@ func (u *unpacker) folder(name string, h *tar.Header) error {
 		return u.later(name, h)
 	case errors.Is(err, unix.EEXIST):
 		// A symbolic link to a folder beneath counts as one, unless hostile.
-		if err = u.enter(name); err == nil {
+		if err = u.enter(name); err == nil && u.opts.Folders {
+			err = u.later(name, h)
+		}
+		if err == nil {
 			return nil
 		}
 	}

@@ -36,6 +36,7 @@ type unified struct {
 	left         int
 	upper, lower int
 	context      int
+	prefix       string // of the names that are shown
 }
 
 func (u *unified) print(format string, args ...any) error {
@@ -58,10 +59,10 @@ func (u *unified) change(c *Change) error {
 	if c.From != "" {
 		from = c.From
 	}
-	if err := u.print("diff --git %s %s\n", quoted("a/"+from), quoted("b/"+c.Path)); err != nil {
+	a, b := quoted(path.Join("a", u.prefix, from)), quoted(path.Join("b", u.prefix, c.Path))
+	if err := u.print("diff --git %s %s\n", a, b); err != nil {
 		return err
 	}
-	a, b := quoted("a/"+from), quoted("b/"+c.Path)
 	var head string
 	switch c.Kind {
 	case Added:

@@ -178,6 +178,7 @@ type FileUnpackParams struct {
 	FileParams
 	KeepOwner bool `json:"keep_owner,omitempty"` // uid and gid as in the archive, where the sandbox has them; default: the user
 	Root      bool `json:"root,omitempty"`       // the archive's topmost entry is the folder's mode and time
+	Folders   bool `json:"folders,omitempty"`    // folders that are there already get the archive's mode and time, too
 	FDs       int  `json:"fds,omitempty"`
 	FD        *int `json:"fd"` // index of the pipe that holds the archive
 }

@@ -23,6 +23,7 @@ const (
 	MethodSandboxFork   = "sandbox.fork"
 	MethodSnapCreate    = "snapshot.create"
 	MethodSnapList      = "snapshot.list"
+	MethodSnapDiff      = "snapshot.diff"
 	MethodSnapRestore   = "snapshot.restore"
 	MethodSnapRemove    = "snapshot.remove"
 	MethodCheckList     = "checkpoint.list"
@@ -152,6 +153,7 @@ var Methods = []Method{
 	{MethodSandboxFork, "Makes sandboxes that go on from the files of another, or of a snapshot, each for itself.", ForkParams{}, Forked{}, true},
 	{MethodSnapCreate, "Keeps what the files of a sandbox are now, and what it is; the sandbox stands still meanwhile.", SnapshotCreateParams{}, Snapshot{}, false},
 	{MethodSnapList, "Lists the caller's snapshots, oldest first.", SnapshotListParams{}, Snapshots{}, false},
+	{MethodSnapDiff, "Lists which files of a sandbox are others than in a snapshot, now or in another snapshot, as a diff if asked to.", SnapshotDiffParams{}, SnapshotDiff{}, false},
 	{MethodSnapRestore, "Gives a sandbox the files that it had when a snapshot was taken of it; its processes end.", SnapshotRestoreParams{}, SnapshotRestored{}, true},
 	{MethodSnapRemove, "Removes a snapshot; what was forked from it goes on.", SnapshotParams{}, Empty{}, false},
 	{MethodCheckList, "Lists what the files of a sandbox were before its last calls, oldest first.", SandboxParams{}, Checkpoints{}, false},

@@ -41,6 +41,64 @@ type Snapshot struct {
 	Note       string   `json:"note"` // for people: processes are not in it
 }
 
+// SnapshotDiffParams are snapshot.diff's params: what is other in To, another snapshot of the same sandbox, than in Snapshot. Without To it is the
+// sandbox as it is now, which stands still meanwhile.
+type SnapshotDiffParams struct {
+	Snapshot string `json:"snapshot"`
+	To       string `json:"to,omitempty"`
+	// Offset leaves out so many changes, and Limit bounds them: default DefaultSnapshotChanges, at most MaxSnapshotChanges.
+	Offset int `json:"offset,omitempty"`
+	Limit  int `json:"limit,omitempty"`
+	// Unified, Context and MaxBytes are as of WorkspaceDiffParams; the text is about the changes of this reply.
+	Unified  bool `json:"unified,omitempty"`
+	Context  *int `json:"context,omitempty"`
+	MaxBytes int  `json:"max_bytes,omitempty"`
+}
+
+// Bounds of the changes of one reply.
+const (
+	DefaultSnapshotChanges = 10_000
+	MaxSnapshotChanges     = 20_000
+)
+
+// SnapshotChange is a name that is another than in the snapshot.
+type SnapshotChange struct {
+	Path string `json:"path"` // in the sandbox
+	// Kind is added, modified (its content, and maybe its mode), deleted, type (a file has become a folder, say) or mode (permissions or owner alone).
+	// Of a folder that was added or deleted all that is in it is listed, too.
+	Kind string `json:"kind"`
+	Type string `json:"type"`           // as of WorkspaceChange
+	Was  string `json:"was,omitempty"`  // the type before, where it is another
+	Mode string `json:"mode,omitempty"` // octal permission bits that are new
+	Size int64  `json:"size,omitempty"` // in bytes, of a file
+}
+
+// SnapshotDiff is snapshot.diff's result, in the order of a walk.
+type SnapshotDiff struct {
+	Snapshot   string           `json:"snapshot"`     // ids
+	To         string           `json:"to,omitempty"` // "" is the sandbox as it is now
+	Sandbox    string           `json:"sandbox"`
+	Changes    []SnapshotChange `json:"changes"`
+	NextOffset int              `json:"next_offset,omitempty"` // there are more from here on
+	Diff       string           `json:"diff,omitempty"`
+	Truncated  bool             `json:"truncated,omitempty"` // Diff is not all
+	// NotCovered are as in Snapshot, a writable /usr and, while the sandbox does not run, folders of the host's in mode overlay.
+	NotCovered []string `json:"not_covered,omitempty"`
+}
+
+// Validate refuses impossible bounds.
+func (p SnapshotDiffParams) Validate() error {
+	switch {
+	case p.Offset < 0 || p.Offset > MaxListOffset:
+		return invalid("offset", "%d is not possible", p.Offset).WithHint("use 0 to %d", MaxListOffset)
+	case p.Limit < 0 || p.Limit > MaxSnapshotChanges:
+		return invalid("limit", "%d is not possible", p.Limit).WithHint("use 1 to %d, 0 for the default", MaxSnapshotChanges)
+	case p.To != "" && p.To == p.Snapshot:
+		return invalid("to", "%q is the same snapshot", p.To).WithHint("name another one, or none for the sandbox as it is now")
+	}
+	return checkDiff(p.Context, p.MaxBytes)
+}
+
 // Snapshots is snapshot.list's result, oldest first.
 type Snapshots struct {
 	Snapshots []Snapshot `json:"snapshots"`

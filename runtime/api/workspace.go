@@ -21,6 +21,17 @@ type WorkspaceDiffParams struct {
 // DefaultDiffBytes is how long the text of a diff may be.
 const DefaultDiffBytes = 1 << 20
 
+// checkDiff refuses impossible texts of diffs.
+func checkDiff(context *int, maxBytes int) error {
+	if context != nil && (*context < 0 || *context > 1000) {
+		return invalid("context", "%d lines", *context).WithHint("use 0 to 1000")
+	}
+	if maxBytes < 0 || maxBytes > DefaultDiffBytes {
+		return invalid("max_bytes", "%d bytes", maxBytes).WithHint("use 1 to %d, or choose less", DefaultDiffBytes)
+	}
+	return nil
+}
+
 // WorkspaceChange is a name that is another in the sandbox than in the folder.
 type WorkspaceChange struct {
 	Path string `json:"path"` // relative to the workspace

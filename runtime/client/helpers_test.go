@@ -38,6 +38,7 @@ func TestHelpers(t *testing.T) {
 			"bytes": 2, "total_bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
 			"language": "cs", "decision": "host", "next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
+			"pending": []any{map[string]any{"id": "ask_1"}}, "always": map[string]any{"allow": []string{"b.test"}},
 			"username": "me", "attachment": "at_1", "enforcement": map[string]any{"ebpf": "off"}, "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})
@@ -155,6 +156,10 @@ func TestHelpers(t *testing.T) {
 			r, err := c.Snapshots(ctx, api.SnapshotListParams{})
 			return r[0].ID, err
 		}},
+		{"snapshot.diff", `{"snapshot":"x"}`, "sb_3", func() (any, error) {
+			r, err := c.DiffSnapshot(ctx, api.SnapshotDiffParams{Snapshot: "x"})
+			return r.Sandbox, err
+		}},
 		{"snapshot.restore", `{"snapshot":"x"}`, "sb_1", func() (any, error) {
 			r, err := c.RestoreSnapshot(ctx, api.SnapshotRestoreParams{Snapshot: "x"})
 			return r.ID, err
@@ -264,6 +269,14 @@ func TestHelpers(t *testing.T) {
 		{"network.check", `{"sandbox":"x","name":"a.test","port":443}`, "mode none", func() (any, error) {
 			r, err := c.CheckNetwork(ctx, api.NetCheckParams{Sandbox: "x", NetTarget: api.NetTarget{Name: "a.test", Port: 443}})
 			return r.Rule, err
+		}},
+		{"network.asks", `{}`, "ask_1", func() (any, error) { r, err := c.Asks(ctx); return r.Pending[0].ID, err }},
+		{"network.answer", `{"id":"ask_1","answer":"once"}`, "ok", func() (any, error) {
+			return "ok", c.Answer(ctx, api.AnswerParams{ID: "ask_1", Answer: api.NetOnce})
+		}},
+		{"network.forget", `{"entries":["a.test"]}`, "b.test", func() (any, error) {
+			r, err := c.ForgetAlways(ctx, []string{"a.test"})
+			return r.Always.Allow[0], err
 		}},
 		{"events.subscribe", `{"from_seq":4,"kinds":["exec.exited"],"credit":512}`, "ev_1", func() (any, error) {
 			var err error

@@ -293,6 +293,11 @@ func (c *Client) Snapshots(ctx context.Context, p api.SnapshotListParams) ([]api
 	return r.Snapshots, err
 }
 
+// DiffSnapshot lists which files of a sandbox are others than in a snapshot.
+func (c *Client) DiffSnapshot(ctx context.Context, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
+	return get[api.SnapshotDiff](ctx, c, api.MethodSnapDiff, p)
+}
+
 // RestoreSnapshot gives a sandbox the files that it had when a snapshot was taken of it. files are the fds that p.FDs announces.
 func (c *Client) RestoreSnapshot(ctx context.Context, p api.SnapshotRestoreParams, files ...*os.File) (api.SnapshotRestored, error) {
 	p.FDs = len(files)

@@ -124,7 +124,7 @@ func (m *Manager) auditFile(ctx context.Context, s *Sandbox, op, user string, re
 	if op == api.MethodFSRead {
 		content = out
 	}
-	if req.Op == filesapi.OpLines { // what was read is in it as JSON
+	if req.Op == filesapi.OpLines || req.Op == filesapi.OpSync { // JSON: what was read, or a list of names
 		content = nil
 	}
 	if len(content) > 0 {

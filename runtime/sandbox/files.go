@@ -22,6 +22,17 @@ import (
 // ask sends a request to the worker of the user that p names, and turns what fails
 // inside into errors that say what to do.
 func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte, limit int, fds ...*os.File) (*filesapi.Reply, []byte, error) {
+	return m.askBy(ctx, op, p, req, data, func(_ *Sandbox, w *worker, req filesapi.Request, leave func()) (*filesapi.Reply, []byte, error) {
+		leave() // a pause ends the call
+		return w.client.Call(ctx, req, data, limit, fds...)
+	})
+}
+
+// asking is what is done with a worker for a call. The sandbox is not paused until leave is called.
+type asking func(s *Sandbox, w *worker, req filesapi.Request, leave func()) (*filesapi.Reply, []byte, error)
+
+// askBy is ask for calls that are more than one request.
+func (m *Manager) askBy(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte, use asking) (*filesapi.Reply, []byte, error) {
 	s, err := m.find(p.Sandbox)
 	if err != nil {
 		return nil, nil, err
@@ -47,8 +58,7 @@ func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req fil
 		return nil, nil, err
 	}
 	defer m.release(s, w)
-	leave() // a pause ends the call
-	reply, out, err = w.client.Call(ctx, req, data, limit, fds...)
+	reply, out, err = use(s, w, req, leave)
 	if err != nil && s.disk != nil && s.disk.isOver() && writing(req.Op) {
 		return nil, nil, s.diskFull()
 	}
@@ -345,7 +355,7 @@ func (m *Manager) UnpackFiles(ctx context.Context, p api.FileUnpackParams, fds T
 	if err != nil {
 		return api.FileArchive{}, err
 	}
-	req := filesapi.Request{Op: filesapi.OpUnpack, KeepOwner: p.KeepOwner, Recursive: p.Root}
+	req := filesapi.Request{Op: filesapi.OpUnpack, KeepOwner: p.KeepOwner, Recursive: p.Root, Folders: p.Folders}
 	r, _, err := m.askPiped(ctx, api.MethodFSUnpack, &p.FileParams, req, nil, pipe)
 	return archived(r), err
 }

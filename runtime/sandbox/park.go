@@ -151,6 +151,7 @@ func (m *Manager) park(s *Sandbox, reason string) (_ *Sandbox, err error) {
 		return nil, errors.Join(err, lock.Close(), m.cfg.Images.Unpin(boxPin(s.id)))
 	}
 	// From here on the folder is put on the shelf whatever happens, by the next hutchd if need be.
+	m.auditPorts(s)
 	destroyed := errors.Join(m.closePorts(s), s.destroy())
 	m.forgetExecs(s)
 	if destroyed != nil {
@@ -250,7 +251,7 @@ func (m *Manager) shelve(dir, id string) error {
 }
 
 // shelved is what of a sandbox's folder is kept: creation.folders says what it is.
-var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted", undoDir}
+var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted", undoDir, patchesDir}
 
 // parkedBox is a sandbox on the shelf. It owns the lock.
 func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {

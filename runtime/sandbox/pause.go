@@ -54,6 +54,7 @@ func (m *Manager) enter(ctx context.Context, s *Sandbox) (leave func(), err erro
 		if state == api.Running && !closed {
 			s.door.entered++
 			s.mu.Unlock()
+			m.settleFirst(s)
 			return s.leaver(), nil
 		}
 		s.mu.Unlock()

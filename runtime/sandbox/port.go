@@ -199,6 +199,18 @@ func (m *Manager) closePorts(s *Sandbox) error {
 	return err
 }
 
+// auditPorts records that a stop closes what is exposed: nothing opens it again but another port.expose.
+func (m *Manager) auditPorts(s *Sandbox) {
+	s.ports.mu.Lock()
+	defer s.ports.mu.Unlock()
+	if s.ports.open == nil || s.ports.closed {
+		return
+	}
+	for _, port := range s.ports.open.List() {
+		m.auditPort(context.Background(), s, api.AuditPortClosed, port)
+	}
+}
+
 // auditPort records who has opened a way into the sandbox, or closed it; never its token.
 func (m *Manager) auditPort(ctx context.Context, s *Sandbox, kind api.AuditKind, p api.Port) {
 	p.Token, p.URL = "", ""

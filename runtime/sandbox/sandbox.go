@@ -78,6 +78,9 @@ type Sandbox struct {
 	saving sync.Mutex
 	struck bool
 
+	// settled is done once nothing is left half done by a hutchd before, or before a stop.
+	settled sync.Once
+
 	// updates is held while limits change.
 	updates sync.Mutex
 

@@ -22,6 +22,9 @@ func (m *Manager) alive(ref string) (*Sandbox, int, error) {
 }
 
 func ended(s *Sandbox) error {
+	if s.state() == api.Stopped || s.Record().Kept {
+		return s.mustRun()
+	}
 	return api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(s.Record())).
 		WithHint("only a sandbox that runs uses anything; hutch ps lists them")
 }

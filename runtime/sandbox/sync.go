@@ -2,94 +2,47 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"path"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
-// SyncFiles tells what a folder in the sandbox lacks of the caller's, and removes what it has too much.
+// syncModes are the types that fs.sync knows, as stat(2) has them.
+var syncModes = map[api.FileType]uint32{api.TypeFile: unix.S_IFREG, api.TypeFolder: unix.S_IFDIR, api.TypeSymlink: unix.S_IFLNK}
+
+// SyncFiles tells what a folder in the sandbox lacks of a page of the caller's, and removes what it has too much in the page's range.
 func (m *Manager) SyncFiles(ctx context.Context, p api.FileSyncParams) (api.FileSynced, error) {
-	made, err := m.MakeFolder(ctx, api.FileMkdirParams{FileParams: p.FileParams, Parents: true})
+	page, err := p.Page()
 	if err != nil {
 		return api.FileSynced{}, err
 	}
-	there := map[string]api.File{}
-	if !made.Created {
-		all := 0
-		list, err := m.ListFiles(ctx, api.FileListParams{FileParams: p.FileParams, Recursive: true, Limit: api.MaxListLimit, Offset: &all})
-		if err != nil {
-			return api.FileSynced{}, err
-		}
-		if list.Truncated {
-			return api.FileSynced{}, api.Errorf(api.ResourceExhausted, "%s holds more than %d files", p.Path, api.MaxListLimit).
-				WithOp(api.MethodFSSync).WithHint("sync folders further down, one by one")
-		}
-		for _, f := range list.Entries {
-			there[f.Path] = f
-		}
+	if _, err := m.MakeFolder(ctx, api.FileMkdirParams{FileParams: p.FileParams, Parents: true}); err != nil {
+		return api.FileSynced{}, err
 	}
-	r := api.FileSynced{Needed: []string{}}
-	wanted := make(map[string]bool, len(p.Files))
-	remove := func(name string) error {
-		file := p.FileParams
-		file.Path = path.Join(absolute(m.workdirOf(p.Sandbox), p.Path), name)
-		_, err := m.RemoveFile(ctx, api.FileRemoveParams{FileParams: file, Recursive: true, MissingOK: true})
-		r.Removed++
-		return err
-	}
+	args := filesapi.SyncArgs{After: []byte(page.After), More: p.More, Delete: p.Delete, Files: make([]filesapi.SyncFile, len(p.Files))}
 	for i := range p.Files {
 		f := &p.Files[i]
-		wanted[f.Path] = true
-		old, is := there[f.Path]
-		switch {
-		case is && old.Type != f.Type: // what is unpacked takes the place of a file, not of a folder
-			if err := remove(f.Path); err != nil {
-				return r, err
-			}
-			r.Needed = append(r.Needed, f.Path)
-		case is && sameFile(&old, f):
-			r.Same++
-		default:
-			r.Needed = append(r.Needed, f.Path)
+		args.Files[i] = filesapi.SyncFile{
+			Path: []byte(page.Paths[i]), Mode: syncModes[f.Type], Size: f.Size, MTime: f.MTime, Target: []byte(page.Targets[i]),
 		}
 	}
-	if !p.Delete {
-		return r, nil
-	}
-	for name := range there {
-		if wanted[name] || !wantedAbove(wanted, name) {
-			continue // the folder above goes
-		}
-		if err := remove(name); err != nil {
-			return r, err
-		}
-	}
-	return r, nil
-}
-
-// wantedAbove says that the folder a name is in stays.
-func wantedAbove(wanted map[string]bool, name string) bool {
-	dir := path.Dir(name)
-	return dir == "." || wanted[dir]
-}
-
-func sameFile(old *api.File, f *api.SyncFile) bool {
-	switch f.Type {
-	case api.TypeFile:
-		return old.Size == f.Size && old.MTime.Equal(f.MTime)
-	case api.TypeSymlink:
-		return old.Target == f.Target
-	}
-	return true
-}
-
-func (m *Manager) workdirOf(ref string) string {
-	s, err := m.find(ref)
+	data, err := json.Marshal(args)
 	if err != nil {
-		return ""
+		return api.FileSynced{}, api.Errorf(api.InvalidArgument, "files: %w", err).WithField("files").WithHint("times are in the years 0 to 9999")
 	}
-	return s.Record().Workdir
+	_, out, err := m.ask(ctx, api.MethodFSSync, &p.FileParams, filesapi.Request{Op: filesapi.OpSync}, data, filesapi.MaxSynced(len(p.Files)))
+	if err != nil {
+		return api.FileSynced{}, err
+	}
+	r, err := filesapi.ParseSynced(out, len(p.Files))
+	if err != nil {
+		return api.FileSynced{}, nonsense(api.MethodFSSync, err)
+	}
+	return api.FileSynced{Needed: append([]int{}, r.Needed...), Same: r.Same, Removed: r.Removed}, nil
 }
 
 // uploadsDir is where files land that came with sandbox.create, in the sandbox's workdir.

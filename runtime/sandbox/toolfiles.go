@@ -40,7 +40,11 @@ func (m *Manager) askTool(ctx context.Context, op string, p *api.FileParams, req
 	if err != nil {
 		return nil, nil, err
 	}
-	r, out, err := m.ask(ctx, op, p, req, data, limit)
+	return forModel(m.ask(ctx, op, p, req, data, limit))
+}
+
+// forModel gives an error a hint for a model.
+func forModel(r *filesapi.Reply, out []byte, err error) (*filesapi.Reply, []byte, error) {
 	var fe *filesapi.Error
 	var ae *api.Error
 	if errors.As(err, &fe) && errors.As(err, &ae) {
@@ -195,7 +199,7 @@ func (m *Manager) ToolApplyPatch(ctx context.Context, on ToolOn, p api.ToolApply
 		return api.ToolPatched{}, err
 	}
 	args := &filesapi.PatchArgs{
-		Patch: p.Patch, Strip: -1, DryRun: p.DryRun, MaxFiles: api.MaxToolPatchFiles, MaxSize: 2 * api.MaxToolReplaceBytes,
+		Patch: p.Patch, Strip: -1, MaxFiles: api.MaxToolPatchFiles, MaxSize: 2 * api.MaxToolReplaceBytes,
 	}
 	if p.Strip != nil {
 		args.Strip = *p.Strip
@@ -204,11 +208,11 @@ func (m *Manager) ToolApplyPatch(ctx context.Context, on ToolOn, p api.ToolApply
 		return api.ToolPatched{}, api.Errorf(api.InvalidArgument, "patch: %w", err).WithField("patch").
 			WithHint("give a unified diff (---, +++, @@), or *** Begin Patch with *** Update File, *** Add File or *** Delete File")
 	}
-	_, data, err := m.askTool(ctx, api.MethodFSWrite, on.file(p.Path), filesapi.Request{Op: filesapi.OpPatch}, args, filesapi.MaxGrep)
+	data, err := m.patch(ctx, on.file(p.Path), args, p.DryRun)
 	if err != nil {
 		return api.ToolPatched{}, err
 	}
-	list, err := filesapi.ParsePatched(data, args)
+	list, _, err := filesapi.ParsePatched(data, args)
 	if err != nil {
 		return api.ToolPatched{}, nonsense(api.MethodFSWrite, err)
 	}

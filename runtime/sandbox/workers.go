@@ -42,6 +42,7 @@ type worker struct {
 
 	client *filesapi.Client
 	exec   *guestapi.Exec
+	failed []error // patches that it could not take back whole, set before ready is closed
 
 	calls int // guarded by workers.mu, as idle
 	idle  *time.Timer
@@ -90,7 +91,7 @@ func (m *Manager) worker(ctx context.Context, s *Sandbox, user string) (*worker,
 		leave := s.again() // the caller may give up meanwhile
 		m.watchers.Go(func() {
 			defer leave()
-			w.err = m.startWorker(s, w)
+			w.err = m.prepareWorker(s, w)
 			close(w.ready)
 		})
 	})
@@ -201,6 +202,14 @@ func (m *Manager) startWorker(s *Sandbox, w *worker) error {
 		return w.client.Close()
 	}
 	return nil
+}
+
+// prepareWorker starts a worker, whose first work is what others have left half done.
+func (m *Manager) prepareWorker(s *Sandbox, w *worker) error {
+	if err := m.startWorker(s, w); err != nil {
+		return err
+	}
+	return m.settlePatches(s, w)
 }
 
 // groupOfWorkers is the cgroup of all files workers of a sandbox. It lies beside PID 1's, so

@@ -64,6 +64,7 @@ type Ports interface {
 type Snapshots interface {
 	CreateSnapshot(ctx context.Context, who Actor, p api.SnapshotCreateParams) (api.Snapshot, error)
 	ListSnapshots(who Actor, p api.SnapshotListParams) ([]api.Snapshot, error)
+	DiffSnapshot(ctx context.Context, who Actor, p api.SnapshotDiffParams) (api.SnapshotDiff, error)
 	RestoreSnapshot(ctx context.Context, who Actor, p api.SnapshotRestoreParams, fds *jsonrpc.FDs) (api.SnapshotRestored, error)
 	RemoveSnapshot(who Actor, p api.SnapshotParams) error
 	Fork(ctx context.Context, who Actor, p api.ForkParams, fds *jsonrpc.FDs) (api.Forked, error)

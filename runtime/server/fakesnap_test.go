@@ -17,6 +17,10 @@ func (fakeSnapshots) ListSnapshots(Actor, api.SnapshotListParams) ([]api.Snapsho
 	return nil, nil
 }
 
+func (fakeSnapshots) DiffSnapshot(_ context.Context, _ Actor, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
+	return api.SnapshotDiff{Snapshot: p.Snapshot}, p.Validate()
+}
+
 func (fakeSnapshots) RestoreSnapshot(_ context.Context, _ Actor, p api.SnapshotRestoreParams, _ *jsonrpc.FDs) (api.SnapshotRestored, error) {
 	return api.SnapshotRestored{Snapshot: p.Snapshot}, p.Validate()
 }

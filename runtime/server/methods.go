@@ -105,6 +105,11 @@ func (s *Server) handlers() map[string]handler {
 			list, err := snapshots.ListSnapshots(c.Actor, p)
 			return api.Snapshots{Snapshots: orEmpty(list)}, err
 		}),
+		api.MethodSnapDiff: handle(func(ctx context.Context, c *Call, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
+			d, err := snapshots.DiffSnapshot(ctx, c.Actor, p)
+			d.Changes = orEmpty(d.Changes)
+			return d, err
+		}),
 		api.MethodSnapRestore: handle(func(ctx context.Context, c *Call, p api.SnapshotRestoreParams) (api.SnapshotRestored, error) {
 			return snapshots.RestoreSnapshot(ctx, c.Actor, p, c.FDs)
 		}),

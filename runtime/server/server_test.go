@@ -71,6 +71,7 @@ func TestMethods(t *testing.T) {
 		{"sandbox.fork", `{"sandbox":"x","count":2}`, `"sandboxes":[`},
 		{"snapshot.create", `{"sandbox":"x","name":"n"}`, `"name":"n"`},
 		{"snapshot.list", `{}`, `{"snapshots":[]}`},
+		{"snapshot.diff", `{"snapshot":"n"}`, `"changes":[]`},
 		{"snapshot.restore", `{"snapshot":"n"}`, `"snapshot":"n"`},
 		{"snapshot.remove", `{"snapshot":"n"}`, `{}`},
 		{"checkpoint.list", `{"sandbox":"x"}`, `{"checkpoints":[],"total_bytes":0}`},

@@ -231,7 +231,7 @@ func (c *call) unpack() (*filesapi.Reply, error) {
 		return nil, err
 	}
 	defer unix.Close(dir)
-	stats, err := archive.Unpack(c.ctx, p, dir, archive.Options{Owner: c.KeepOwner, Root: c.Recursive})
+	stats, err := archive.Unpack(c.ctx, p, dir, archive.Options{Owner: c.KeepOwner, Root: c.Recursive, Folders: c.Folders})
 	return counted(stats), err
 }
 

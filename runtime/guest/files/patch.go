@@ -2,11 +2,14 @@ package files
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,8 +17,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
-// patch applies a patch to the files below a folder: all of it or nothing. What the files become is made in memory
-// first, then in files beside them, and then these take their places; when one can not, the others go back.
+// patch says how a patch to the files below a folder changes them or, given that plan, applies it: all of it or nothing. What the files become is
+// made in memory first, then in files beside them, and then these take their places, each by one system call. When one can not, the others go
+// back. The plan is all that it takes to do so (settle.go), so that another worker can when this one was killed.
 func (c *call) patch() (*filesapi.Reply, error) {
 	var args filesapi.PatchArgs
 	if err := c.args(&args); err != nil {
@@ -25,46 +29,54 @@ func (c *call) patch() (*filesapi.Reply, error) {
 	if err != nil {
 		return nil, &problem{unix.EINVAL, err.Error()}
 	}
-	top, err := openat(unix.AT_FDCWD, c.Path, unix.O_PATH|unix.O_DIRECTORY, 0)
+	p, err := newPatcher(c)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(top)
-	p := &patcher{c: c, top: top, left: args.MaxSize}
 	defer p.close()
-	result := []filesapi.Patched{}
+	p.left = args.MaxSize
+	result := filesapi.PatchReply{Files: []filesapi.Patched{}}
 	for i := range files {
 		f := &files[i]
 		fit, err := p.prepare(f)
 		if err != nil {
 			return nil, err
 		}
-		result = append(result, filesapi.Patched{
+		result.Files = append(result.Files, filesapi.Patched{
 			Path: []byte(f.Path), From: []byte(f.From), Kind: string(f.Kind), Hunks: len(f.Hunks), Fuzz: fit.Fuzz, Offset: fit.Offset,
 		})
 	}
-	if !args.DryRun {
-		if err := p.commit(); err != nil {
-			if failed := p.undo(); failed != nil {
-				err = &problem{unix.EIO, err.Error() + "; " + failed.Error()}
-			}
+	if args.Plan != nil {
+		if err := p.apply(args.Plan); err != nil {
 			return nil, err
 		}
-		p.done()
+		return c.result(result)
+	}
+	plan, err := p.makePlan(token(), time.Now().Truncate(time.Microsecond)) // as file systems keep it
+	if err != nil {
+		return nil, err
+	}
+	if result.Plan, err = json.Marshal(plan); err == nil && len(result.Plan) > filesapi.MaxPatchPlan {
+		err = &problem{unix.EFBIG, "the paths of the patch are too long together"}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return c.result(result)
 }
 
-// patcher changes files in steps that can be taken back.
+// patcher changes files below a folder.
 type patcher struct {
-	c    *call
-	top  int
-	left int64 // bytes that may still be read and made
-
+	c       *call
+	top     int
+	left    int64 // bytes that may still be read and made
 	changes []*change
-	back    []func() error // what takes the steps back, the last first
-	after   []func()       // what is left to do when all steps are done
 	fds     []int
+}
+
+func newPatcher(c *call) (*patcher, error) {
+	top, err := openat(unix.AT_FDCWD, c.Path, unix.O_PATH|unix.O_DIRECTORY, 0)
+	return &patcher{c: c, top: top, fds: []int{top}}, err
 }
 
 // change is one file that is changed, made or removed.
@@ -188,167 +200,196 @@ func (p *patcher) read(name string) (string, *unix.Stat_t, error) {
 	return string(data), st, at(name, err)
 }
 
-// commit makes the new files, and puts them in their places.
-func (p *patcher) commit() error {
-	var steps []func() error
+// makePlan plans the steps. It needs no more than their names and what the files are: made again, it is the same.
+func (p *patcher) makePlan(token string, now time.Time) (*filesapi.PatchPlan, error) {
+	plan := &filesapi.PatchPlan{Steps: []filesapi.PatchStep{}}
+	made := map[string]bool{}
+	step := func(kind, path string, ch *change) {
+		st := filesapi.PatchStep{Kind: kind, Path: []byte(path), Temp: fmt.Sprintf(".hutch-%s-%d.tmp", token, len(plan.Steps))}
+		if kind != filesapi.StepPut {
+			st.Old = markOf(ch.old)
+		}
+		if kind != filesapi.StepAway {
+			st.New = &filesapi.FileMark{Size: int64(len(ch.text)), MTime: now.UTC()}
+			if st.Old != nil && st.Old.MTime.Equal(st.New.MTime) { // they are to be told apart
+				st.New.MTime = st.New.MTime.Add(time.Microsecond)
+			}
+		}
+		plan.Steps = append(plan.Steps, st)
+	}
 	for _, ch := range p.changes {
-		step, err := p.stage(ch)
+		switch f := ch.file; f.Kind {
+		case patch.Modified:
+			step(filesapi.StepSwap, f.Path, ch)
+			continue
+		case patch.Deleted:
+			step(filesapi.StepAway, f.Path, ch)
+			continue
+		case patch.Renamed:
+			step(filesapi.StepPut, f.Path, ch)
+			step(filesapi.StepAway, f.From, ch)
+		default:
+			step(filesapi.StepPut, f.Path, ch)
+		}
+		missing, err := p.missing(path.Dir(ch.file.Path), made)
+		if err != nil {
+			return nil, err
+		}
+		plan.Folders = append(plan.Folders, missing...)
+	}
+	return plan, nil
+}
+
+// missing lists a folder and those above it that are not there, outer ones first, and notes them.
+func (p *patcher) missing(dir string, noted map[string]bool) (list [][]byte, err error) {
+	for ; dir != "." && !noted[dir]; dir = path.Dir(dir) {
+		fd, err := p.beneath(dir, unix.O_PATH|unix.O_DIRECTORY)
+		if err == nil {
+			_ = unix.Close(fd)
+			break
+		}
+		if !errors.Is(err, unix.ENOENT) {
+			return nil, err
+		}
+		noted[dir] = true
+		list = append(list, []byte(dir))
+	}
+	slices.Reverse(list)
+	return list, nil
+}
+
+// apply carries a plan out, if it is still the one for these files.
+func (p *patcher) apply(data []byte) error {
+	plan, err := parsePlan(data)
+	if err != nil {
+		return err
+	}
+	again, err := p.makePlan(tokenOf(plan), timeOf(plan))
+	if err != nil {
+		return err
+	}
+	if now, err := json.Marshal(again); err != nil || !bytes.Equal(now, data) {
+		return &problem{unix.ESTALE, "a file of the patch was changed by somebody else meanwhile"}
+	}
+	err = p.stage(plan)
+	for i := 0; i < len(plan.Steps) && err == nil; i++ {
+		err = p.step(&plan.Steps[i])
+	}
+	if err == nil {
+		return nil
+	}
+	if failed := p.takeBack(plan); failed != nil {
+		err = &problem{unix.EIO, err.Error() + "; and what was changed before could not be taken back: " + failed.Error()}
+	}
+	return err
+}
+
+// stage makes the folders, and the new files beside their places.
+func (p *patcher) stage(plan *filesapi.PatchPlan) error {
+	for _, dir := range plan.Folders {
+		up, err := p.folder(path.Dir(string(dir)))
+		if err == nil {
+			err = at(string(dir), unix.Mkdirat(up, path.Base(string(dir)), defaultFolder))
+		}
 		if err != nil {
 			return err
 		}
-		steps = append(steps, step)
 	}
-	for _, step := range steps {
-		if p.c.ctx.Err() != nil {
-			return unix.ECANCELED
+	steps := plan.Steps
+	for _, ch := range p.changes {
+		st := &steps[0]
+		if steps = steps[1:]; ch.file.Kind == patch.Renamed {
+			if err := p.writable(string(steps[0].Path)); err != nil {
+				return err
+			}
+			steps = steps[1:]
 		}
-		if err := step(); err != nil {
-			return err
+		if st.Kind != filesapi.StepPut {
+			if err := p.writable(string(st.Path)); err != nil {
+				return err
+			}
+		}
+		if st.Kind != filesapi.StepAway {
+			if err := p.makeTemp(st, ch); err != nil {
+				return at(string(st.Path), err)
+			}
 		}
 	}
 	return nil
 }
 
-// stage makes the new file of a change beside its place, and returns the step that puts it there.
-func (p *patcher) stage(ch *change) (step func() error, err error) {
-	f := ch.file
-	from := f.Path
-	if f.Kind == patch.Renamed {
-		from = f.From
-	}
-	var old, dir int
-	if ch.old != nil {
-		if old, err = p.folder(path.Dir(from), false); err != nil {
-			return nil, err
-		}
-		if err := unix.Faccessat(old, path.Base(from), unix.W_OK, 0); err != nil {
-			return nil, at(from, err)
-		}
-	}
-	if f.Kind == patch.Deleted {
-		return func() error { return p.takeAway(old, from, ch.old) }, nil
-	}
-	if dir, err = p.folder(path.Dir(f.Path), true); err != nil {
-		return nil, err
-	}
-	tmp, err := newTemp(dir)
+// writable refuses to replace what this user may not write to.
+func (p *patcher) writable(name string) error {
+	dir, err := p.folder(path.Dir(name))
 	if err != nil {
-		return nil, at(f.Path, err)
+		return err
 	}
-	defer unix.Close(tmp.fd)
-	p.back = append(p.back, func() error { return gone(unix.Unlinkat(dir, tmp.name, 0)) })
-	_, err = io.Copy(file(tmp.fd), struct{ io.Reader }{strings.NewReader(ch.text)})
+	return at(name, unix.Faccessat(dir, path.Base(name), unix.W_OK, 0))
+}
+
+// makeTemp makes the new file of a step.
+func (p *patcher) makeTemp(st *filesapi.PatchStep, ch *change) error {
+	dir, err := p.folder(path.Dir(string(st.Path)))
+	if err != nil {
+		return err
+	}
+	fd, err := openat(dir, st.Temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	tmp := &temp{dir: dir, name: st.Temp, fd: fd}
+	defer unix.Close(fd)
+	if _, err = io.Copy(file(fd), struct{ io.Reader }{strings.NewReader(ch.text)}); err != nil {
+		return err
+	}
 	mode := uint32(defaultFile)
 	if ch.old != nil {
 		mode = ch.old.Mode & 0o7777
-		if st := (&unix.Statx_t{Uid: ch.old.Uid, Gid: ch.old.Gid}); err == nil && !tmp.owned(st) {
-			err = &problem{unix.EPERM, "belongs to another user: it can not be replaced"}
+		if !tmp.owned(&unix.Statx_t{Uid: ch.old.Uid, Gid: ch.old.Gid}) {
+			return &problem{unix.EPERM, "belongs to another user: it can not be replaced"}
 		}
 	}
-	if f.Mode != 0 {
-		mode = f.Mode
+	if ch.file.Mode != 0 {
+		mode = ch.file.Mode
 	}
-	if err == nil {
-		err = unix.Fchmod(tmp.fd, mode)
-	}
-	if err != nil {
-		return nil, at(f.Path, err)
-	}
-	if f.Kind == patch.Modified {
-		return func() error { return p.swap(dir, tmp.name, from, ch.old) }, nil
-	}
-	return func() error {
-		name := path.Base(f.Path)
-		if err := unix.Renameat2(dir, tmp.name, dir, name, unix.RENAME_NOREPLACE); err != nil {
-			return at(f.Path, err)
-		}
-		p.back = append(p.back, func() error { return unix.Unlinkat(dir, name, 0) })
-		if f.Kind == patch.Renamed {
-			return p.takeAway(old, from, ch.old)
-		}
-		return nil
-	}, nil
-}
-
-// swap exchanges a file and what takes its place.
-func (p *patcher) swap(dir int, tmp, name string, was *unix.Stat_t) error {
-	swap := func() error { return unix.Renameat2(dir, tmp, dir, path.Base(name), unix.RENAME_EXCHANGE) }
-	if err := swap(); err != nil {
-		return at(name, err)
-	}
-	p.back = append(p.back, swap)
-	p.after = append(p.after, func() { _ = unix.Unlinkat(dir, tmp, 0) })
-	return at(name, sameFile(dir, tmp, was))
-}
-
-// takeAway moves a file aside, to be removed when all is done.
-func (p *patcher) takeAway(dir int, name string, was *unix.Stat_t) error {
-	tmp := tempName()
-	if err := unix.Renameat2(dir, path.Base(name), dir, tmp, unix.RENAME_NOREPLACE); err != nil {
-		return at(name, err)
-	}
-	p.back = append(p.back, func() error { return unix.Renameat2(dir, tmp, dir, path.Base(name), unix.RENAME_NOREPLACE) })
-	p.after = append(p.after, func() { _ = unix.Unlinkat(dir, tmp, 0) })
-	return at(name, sameFile(dir, tmp, was))
-}
-
-// sameFile makes sure that nobody has changed a file since it was read.
-func sameFile(dir int, name string, was *unix.Stat_t) error {
-	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fchmod(fd, mode); err != nil {
 		return err
 	}
-	// An overlay may give a file another number when it is copied up.
-	if st.Size != was.Size || st.Mtim != was.Mtim || st.Mode != was.Mode {
-		return &problem{unix.ESTALE, "was changed by somebody else meanwhile"}
-	}
-	return nil
+	ts := unix.NsecToTimespec(st.New.MTime.UnixNano())
+	return unix.UtimesNanoAt(fd, "", []unix.Timespec{ts, ts}, unix.AT_EMPTY_PATH)
 }
 
-// folder opens a folder of the patch, and makes it and those above it if it is missing.
-func (p *patcher) folder(name string, create bool) (int, error) {
-	fd, err := p.beneath(name, unix.O_PATH|unix.O_DIRECTORY)
-	if errors.Is(err, unix.ENOENT) && create && name != "." {
-		var up int
-		if up, err = p.folder(path.Dir(name), true); err != nil {
-			return -1, err
-		}
-		base := path.Base(name)
-		if err = unix.Mkdirat(up, base, defaultFolder); err != nil {
-			return -1, at(name, err)
-		}
-		p.back = append(p.back, func() error { return unix.Unlinkat(up, base, unix.AT_REMOVEDIR) })
-		fd, err = p.beneath(name, unix.O_PATH|unix.O_DIRECTORY)
+// step takes one step, after which the patch has one more name.
+func (p *patcher) step(st *filesapi.PatchStep) error {
+	if p.c.ctx.Err() != nil {
+		return unix.ECANCELED
 	}
+	name := string(st.Path)
+	dir, err := p.folder(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	base := path.Base(name)
+	switch st.Kind {
+	case filesapi.StepPut:
+		return at(name, unix.Renameat2(dir, st.Temp, dir, base, unix.RENAME_NOREPLACE))
+	case filesapi.StepSwap:
+		err = unix.Renameat2(dir, st.Temp, dir, base, unix.RENAME_EXCHANGE)
+	default:
+		err = unix.Renameat2(dir, base, dir, st.Temp, unix.RENAME_NOREPLACE)
+	}
+	if err == nil && !isMarked(dir, st.Temp, st.Old, true) {
+		err = &problem{unix.ESTALE, "was changed by somebody else meanwhile"}
+	}
+	return at(name, err)
+}
+
+// folder opens a folder of the patch.
+func (p *patcher) folder(name string) (int, error) {
+	fd, err := p.beneath(name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, err
 	}
 	p.fds = append(p.fds, fd)
 	return fd, nil
-}
-
-// undo takes the steps back that were done.
-func (p *patcher) undo() error {
-	var errs []error
-	for i := len(p.back) - 1; i >= 0; i-- {
-		errs = append(errs, p.back[i]())
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("and what was changed before could not be taken back: %w", err)
-	}
-	return nil
-}
-
-func (p *patcher) done() {
-	for _, f := range p.after {
-		f()
-	}
-}
-
-// gone is for what may have been renamed.
-func gone(err error) error {
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return err
 }

@@ -205,6 +205,8 @@ var operations = map[string]func(*call) (*filesapi.Reply, error){
 	filesapi.OpFind:    (*call).find,
 	filesapi.OpReplace: (*call).replace,
 	filesapi.OpPatch:   (*call).patch,
+	filesapi.OpSettle:  (*call).settle,
+	filesapi.OpSync:    (*call).sync,
 }
 
 func (c *call) run() {

@@ -74,7 +74,9 @@ const (
 	OpGrep    = "grep"    // GrepArgs in the payload, a JSON list of Match in that of the reply
 	OpFind    = "find"    // FindArgs in the payload, a JSON list of Found in that of the reply
 	OpReplace = "replace" // ReplaceArgs in the payload, Replaced in that of the reply
-	OpPatch   = "patch"   // PatchArgs in the payload, a JSON list of Patched in that of the reply
+	OpPatch   = "patch"   // PatchArgs in the payload, PatchReply in that of the reply
+	OpSettle  = "settle"  // SettleArgs in the payload
+	OpSync    = "sync"    // SyncArgs in the payload, Synced in that of the reply
 	OpData    = "data"    // more payload
 	OpCancel  = "cancel"  // ends a call, which answers with ECANCELED
 	OpPing    = "ping"    // is answered at once
@@ -107,6 +109,7 @@ type Request struct {
 	Parents   bool `json:"parents,omitempty"`   // write, mkdir
 	Recursive bool `json:"recursive,omitempty"` // remove
 	KeepOwner bool `json:"keep_owner,omitempty"`
+	Folders   bool `json:"folders,omitempty"` // unpack
 }
 
 // Reply is the header of a packet from a worker: untrusted.
@@ -205,7 +208,7 @@ func ParseRequest(packet []byte) (*Request, []byte, error) {
 		return nil, nil, err
 	}
 	switch req.Op {
-	case OpRead, OpWrite, OpList, OpStat, OpMkdir, OpRemove, OpMove, OpPack, OpUnpack, OpLines, OpGrep, OpFind, OpReplace, OpPatch:
+	case OpRead, OpWrite, OpList, OpStat, OpMkdir, OpRemove, OpMove, OpPack, OpUnpack, OpLines, OpGrep, OpFind, OpReplace, OpPatch, OpSettle, OpSync:
 		if !strings.HasPrefix(req.Path, "/") || req.Op == OpMove && !strings.HasPrefix(req.To, "/") {
 			return nil, nil, fmt.Errorf("%s: %.64q and %.64q are not absolute", req.Op, req.Path, req.To)
 		}

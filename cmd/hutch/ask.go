@@ -35,7 +35,7 @@ func (r *runner) answering(ctx context.Context, sb *api.Sandbox, argv []string) 
 		return err
 	}
 	defer events.Close()
-	asking, stop := context.WithCancel(ctx)
+	asking, stop := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -43,7 +43,7 @@ func (r *runner) answering(ctx context.Context, sb *api.Sandbox, argv []string) 
 		a.run(asking, events)
 	}()
 	err = r.exec(ctx, sb, argv)
-	stop()
+	stop(nil)
 	_ = tty.Close() // ends a read
 	<-ended
 	return err

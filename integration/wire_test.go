@@ -204,13 +204,16 @@ func TestWireExec(t *testing.T) {
 		c.refused("invalid_argument", "exec.run", bad)
 	}
 	for _, unavailable := range []params{
-		{"argv": []string{"true"}, "limits": params{"pids": 5}}, {"argv": []string{"true"}, "network": params{"mode": "none", "ask": true}},
+		{"argv": []string{"true"}, "limits": params{"pids": 5}},
 	} {
 		if unavailable["limits"] != nil && pureV2() {
 			continue // TestExecLimits
 		}
 		unavailable["sandbox"] = sb
 		c.refused("unavailable", "exec.run", unavailable)
+	}
+	for _, mode := range []string{"none", "allow"} {
+		c.refused("invalid_argument", "exec.run", params{"sandbox": sb, "argv": []string{"true"}, "network": params{"mode": mode, "ask": true}})
 	}
 	if res := c.exec(sb, "echo fine"); res.Stdout != "fine\n" {
 		t.Errorf("%+v", res)
@@ -400,12 +403,8 @@ func TestWireBadInput(t *testing.T) {
 			t.Errorf("%v: %+v", p, m)
 		}
 	}
-	for _, p := range []params{
-		{"image": "host", "network": params{"mode": "open", "ask": true}},
-		{"template": "x"},
-	} {
-		c.refused("unavailable", "sandbox.create", p)
-	}
+	c.refused("unavailable", "sandbox.create", params{"template": "x"})
+	c.refused("invalid_argument", "sandbox.create", params{"image": "host", "network": params{"mode": "open", "ask": true}})
 	c.refused("invalid_argument", "sandbox.create", params{"image": "host", "seccomp": "unconfined"})
 	running.cancel()
 	if m := running.wait(); m.Error == nil || m.Error.Data.Code != "canceled" {

@@ -33,7 +33,7 @@ func newConfig() *cobra.Command {
 		Short:   "Show, check and reload the configuration file",
 		GroupID: groupSystem,
 		Long: `Show, check and reload the configuration file: the default image, limits of sandboxes
-that ask for none, and quotas. A file to start from:
+that ask for none, quotas, and tokens of clients. A file to start from:
 
   hutch config defaults >"$(hutch config path)"`,
 		RunE: parentOnly,
@@ -70,6 +70,7 @@ that ask for none, and quotas. A file to start from:
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), path)
 		return err
 	})
+	cmd.AddCommand(newConfigToken())
 	sub("reload", "Make the daemon read the file again, as SIGHUP does", func(cmd *cobra.Command) error {
 		return withDaemon(cmd.Context(), func(c *client.Client) error { return c.Reload(cmd.Context()) })
 	})

@@ -236,7 +236,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	undo.Add(func() error { d.tools.Close(); return nil })
 	d.modes = mode.New(mode.Config{Scanner: d.scanner, Boxes: d.manager, Events: d.events, Audit: d.audit, Settings: modes(&d.cfg.Settings)})
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner), d.scanner}, Modes: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner), d.scanner}, Modes: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Tokens: d.cfg.Settings.Tokens, Logger: d.log})
 	return err
 }
 

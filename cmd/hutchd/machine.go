@@ -72,6 +72,7 @@ func (d *daemon) imageName(name string) (string, error) { return d.runtimes.Load
 func (d *daemon) reloaded(msg monitorapi.Message) {
 	r := msg.Reloaded
 	if r.Settings != nil {
+		d.server.Authenticate(r.Settings.Tokens) // first: what is to be closed is
 		d.manager.Configure(settings(r.Settings))
 		d.modes.Configure(modes(r.Settings))
 		d.nameImages(r.Settings)

@@ -13,7 +13,7 @@ import (
 func undoSubjects() []Subject {
 	const rewrite = `head -c 10240 /dev/urandom >/work/1/1; sleep 0.03` // until its time tells of later changes
 	return []Subject{
-		{Name: "checkpoint-nothing", About: "sandbox_run_command of true with undo, 1,000 files of 10 KB, none changed since the last", Setup: checkpoints("")},
+		{Name: "checkpoint-unchanged", About: "sandbox_run_command of true with undo, 1,000 files of 10 KB, none changed since the last", Setup: checkpoints("")},
 		{Name: "checkpoint-10mb", About: "the same where one of them has changed", Setup: checkpoints(rewrite)},
 		{Name: "checkpoint-beside", About: "the same as checkpoint-10mb beside a process that has to stand still for it",
 			Setup: checkpoints(rewrite + "; pidof sleep >/dev/null || { sleep 1000 >/dev/null 2>&1 & }")},

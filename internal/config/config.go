@@ -31,6 +31,8 @@ const (
 type Config struct {
 	Image    string
 	Runtimes Runtimes // names beside the built-in ones
+	// Tokens are SHA-256 digests of the tokens that clients must show, in hexadecimal digits, by the names of the clients.
+	Tokens   map[string]string
 	Exec     api.ExecBounds
 	Defaults api.Limits // of sandboxes that ask for none; Unlimited is none
 	Quotas   api.Quotas

@@ -78,6 +78,7 @@ type AuditCaller struct {
 	// Connection tells the connections to one daemon apart.
 	Connection uint64 `json:"connection"`
 	Private    bool   `json:"private,omitempty"` // it is a private daemon's owner
+	Client     string `json:"client,omitempty"`  // whose token it has shown
 }
 
 // AuditSent is the data of exec.signal and exec.kill.

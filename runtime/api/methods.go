@@ -3,6 +3,7 @@ package api
 // Names of the methods.
 const (
 	MethodInfo          = "system.info"
+	MethodAuthenticate  = "system.authenticate"
 	MethodDoctor        = "system.doctor"
 	MethodShutdown      = "system.shutdown"
 	MethodGC            = "system.gc"
@@ -133,6 +134,7 @@ type Method struct {
 // what rpc.discover lists and what the documentation shows.
 var Methods = []Method{
 	{MethodInfo, "Says which daemon answers, what isolation its sandboxes get and where it keeps things.", Empty{}, Info{}, false},
+	{MethodAuthenticate, "Shows a client's token, on which the other calls of the connection depend where the configuration names tokens.", AuthenticateParams{}, Authenticated{}, false},
 	{MethodDoctor, "Probes what this machine offers and how to get what is missing.", Empty{}, Doctor{}, false},
 	{MethodShutdown, "Ends the daemon, with or without its sandboxes.", ShutdownParams{}, Empty{}, false},
 	{MethodGC, "Sweeps what a killed daemon left behind.", Empty{}, GCResult{}, false},

@@ -34,7 +34,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := attach(ctx, places.Socket)
+	c, err := attach(ctx, places.Socket, o.Env)
 	if c != nil || err != nil {
 		return c, err
 	}
@@ -47,7 +47,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Client, error) {
 	}
 	defer unlock()
 	// Somebody else may have started it while this one waited for the lock.
-	c, err = attach(ctx, places.Socket)
+	c, err = attach(ctx, places.Socket, o.Env)
 	if c != nil || err != nil {
 		return c, err
 	}
@@ -62,7 +62,7 @@ const attachTries = 8
 
 // attach connects to a daemon of this build. It returns nil and no error when
 // none runs, or none any more because it has ended one of another build.
-func attach(ctx context.Context, socket string) (c *Client, err error) {
+func attach(ctx context.Context, socket string, env []string) (c *Client, err error) {
 	for range attachTries {
 		conn, err := dial(ctx, socket)
 		if absent(err) {
@@ -72,7 +72,7 @@ func attach(ctx context.Context, socket string) (c *Client, err error) {
 			return nil, err
 		}
 		exit := watchPeer(conn)
-		c, again, err := greet(ctx, New(conn), exit)
+		c, again, err := greet(ctx, New(conn), exit, env)
 		exit.close()
 		if !again {
 			return c, err
@@ -84,8 +84,12 @@ func attach(ctx context.Context, socket string) (c *Client, err error) {
 
 // greet finds out who answers. It reports again when nobody did: hutchd has just ended,
 // and the next dial gets its successor, or nobody.
-func greet(ctx context.Context, c *Client, exit peerExit) (_ *Client, again bool, _ error) {
-	who, err := c.greet(ctx)
+func greet(ctx context.Context, c *Client, exit peerExit, env []string) (_ *Client, again bool, _ error) {
+	var who greeting
+	err := c.authenticate(ctx, env)
+	if err == nil {
+		who, err = c.greet(ctx)
+	}
 	if err == nil && who.Ending {
 		defer c.Close()
 		return nil, false, exit.wait(ctx, c)

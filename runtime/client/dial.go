@@ -23,7 +23,12 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(conn), nil
+	c := New(conn)
+	if err := c.authenticate(ctx, nil); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 func dial(ctx context.Context, socket string) (*net.UnixConn, error) {

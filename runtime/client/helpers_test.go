@@ -38,7 +38,7 @@ func TestHelpers(t *testing.T) {
 			"bytes": 2, "total_bytes": 2, "id": "sb_1", "exec": "ex_1", "ref": "r", "killed": []int{3},
 			"execs": []api.Exec{{Exec: "ex_2"}}, "shell": "sh_1", "shells": []api.Shell{{Shell: "sh_2"}}, "data": "text", "checks": []api.Check{{Name: "c"}}, "sandboxes": []api.Sandbox{{ID: "sb_2"}}, "sandbox": "sb_3", "processes": []api.Process{{PID: 7}}, "images": []api.Image{{Ref: "i"}},
 			"language": "cs", "decision": "host", "next": 7, "ok": true, "seq": 3, "hash": "h", "logs": []any{map[string]any{"sandbox": "sb_1"}},
-			"pending": []any{map[string]any{"id": "ask_1"}}, "always": map[string]any{"allow": []string{"b.test"}},
+			"client": "ci", "pending": []any{map[string]any{"id": "ask_1"}}, "always": map[string]any{"allow": []string{"b.test"}},
 			"username": "me", "attachment": "at_1", "enforcement": map[string]any{"ebpf": "off"}, "rule": "mode none", "subscription": "ev_1", "a later version's field": true,
 		}, nil
 	})
@@ -51,6 +51,7 @@ func TestHelpers(t *testing.T) {
 		call                 func() (any, error)
 	}{
 		{"system.info", `{}`, "1", func() (any, error) { r, err := c.Info(ctx); return r.PID, err }},
+		{"system.authenticate", `{"token":"tt"}`, "ci", func() (any, error) { return c.Authenticate(ctx, "tt") }},
 		{"system.doctor", `{}`, "c", func() (any, error) { r, err := c.Doctor(ctx); return r.Checks[0].Name, err }},
 		{"system.shutdown", `{"mode":"kill"}`, "ok", func() (any, error) { return "ok", c.Shutdown(ctx, api.ShutdownParams{Mode: "kill"}) }},
 		{"system.gc", `{}`, "2", func() (any, error) { r, err := c.GC(ctx); return r.Bytes, err }},

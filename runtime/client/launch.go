@@ -101,7 +101,7 @@ func (l launch) spawn(binary string, log, ready *os.File) (*daemon, error) {
 	}
 	cmd.ExtraFiles = append(cmd.ExtraFiles, ready)
 	cmd.Args = append(cmd.Args, "--ready-fd", strconv.Itoa(2+len(cmd.ExtraFiles)))
-	cmd.Env = l.env
+	cmd.Env = withoutToken(l.env)
 	cmd.Dir = "/" // keep no file system busy
 	cmd.Stdout, cmd.Stderr = log, log
 	// A session of its own: a Ctrl-C at the caller's terminal is not for it.

@@ -68,6 +68,11 @@ func connectedPair() (*net.UnixConn, *os.File, error) {
 // resolve finds the places that a daemon with this environment uses; nil is the
 // caller's environment.
 func resolve(env []string) (paths.Paths, error) {
+	return paths.Resolve(getter(env), os.Geteuid())
+}
+
+// getter looks variables up; nil is the caller's environment.
+func getter(env []string) func(name string) string {
 	get := os.Getenv
 	if env != nil {
 		get = func(name string) string {
@@ -80,5 +85,5 @@ func resolve(env []string) (paths.Paths, error) {
 			return value
 		}
 	}
-	return paths.Resolve(get, os.Geteuid())
+	return get
 }

@@ -27,6 +27,7 @@ type Call struct {
 	// Progress sends news to the client if it asked for any. It never blocks.
 	Progress func(api.Progress)
 
+	dispatcher *dispatcher
 	subs       *subscriptions
 	line       *line
 	afterReply func(func()) // what it is given runs when the reply has been queued

@@ -330,6 +330,11 @@ func serve(t testing.TB, s *Server) *peer { return serveAs(t, s, Actor{UID: 7}) 
 
 func serveAs(t testing.TB, s *Server, who Actor) *peer {
 	t.Helper()
+	return serveIn(t, context.Background(), s, who)
+}
+
+func serveIn(t testing.TB, ctx context.Context, s *Server, who Actor) *peer {
+	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -346,7 +351,7 @@ func serveAs(t testing.TB, s *Server, who Actor) *peer {
 	}
 	p := &peer{t: t, conn: conns[0], r: jsonrpc.NewReader(conns[0], 64<<20), done: make(chan struct{})}
 	go func() {
-		s.ServeConn(context.Background(), conns[1], who)
+		s.ServeConn(ctx, conns[1], who)
 		close(p.done)
 	}()
 	t.Cleanup(func() {

@@ -49,6 +49,9 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
 		}),
+		api.MethodAuthenticate: handle(func(ctx context.Context, c *Call, p api.AuthenticateParams) (api.Authenticated, error) {
+			return c.authenticate(ctx, p)
+		}),
 		api.MethodDoctor: handle(func(ctx context.Context, _ *Call, _ empty) (api.Doctor, error) {
 			return system.Doctor(ctx)
 		}),

@@ -1,6 +1,6 @@
 // Package server is hutchd's JSON-RPC side: it turns the lines of a connection
 // into calls of the engines, and errors into answers that say what to do. It
-// neither listens nor authenticates: connections come with an Actor.
+// does not listen: connections come with an Actor, and where the configuration says so they show a token.
 //
 // DESIGN.md tells who may talk, how lines and fds are framed, and which traps of
 // the JSON-RPC library are dealt with where.
@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/creachadair/jrpc2"
 	"github.com/creachadair/jrpc2/channel"
@@ -28,7 +29,7 @@ import (
 // ErrShutdown is the cancellation cause of calls that Shutdown did not wait for.
 var ErrShutdown = errors.New("the daemon is ending")
 
-// Config is what a Server is made of. All fields are required but Logger.
+// Config is what a Server is made of. All fields are required but Tokens and Logger.
 type Config struct {
 	System     System
 	Sandboxes  Sandboxes
@@ -47,6 +48,7 @@ type Config struct {
 	Images     Images
 	Events     Events
 	Audit      Audit
+	Tokens     Tokens       // of clients; none serves every one
 	Logger     *slog.Logger // for panics of handlers; nil discards
 }
 
@@ -56,12 +58,13 @@ type Server struct {
 	table map[string]handler
 	fds   map[string]bool // methods that fds may ride on
 
-	turns *turns
+	turns  *turns
+	tokens atomic.Pointer[Tokens]
 
 	openrpc func() (map[string]any, error)
 
 	mu     sync.Mutex
-	conns  map[*jsonrpc.Channel]struct{}
+	conns  map[*jsonrpc.Channel]*identity
 	ending bool
 	wg     sync.WaitGroup // one for each of conns
 }
@@ -77,7 +80,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]struct{}), fds: make(map[string]bool), turns: newTurns()}
+	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]*identity), fds: make(map[string]bool), turns: newTurns()}
+	s.tokens.Store(&cfg.Tokens)
 	s.table = s.handlers()
 	if err := checkHandlers(api.Methods, s.table); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -97,7 +101,8 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 	ch := jsonrpc.NewChannel(ctx, conn, jsonrpc.ChannelConfig{CancelOnLoss: func(method string) bool {
 		return who.Private || endsWithConnection(method)
 	}})
-	if !s.enter(ch) {
+	id := &identity{exempt: who.Private}
+	if !s.enter(ch, id) {
 		_ = ch.Close()
 		_ = ch.Wait()
 		return
@@ -106,7 +111,7 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 	stop := context.AfterFunc(ctx, ch.Drain)
 	defer stop()
 	subs := newSubscriptions(ch)
-	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who, subs: subs, line: &line{}}, &jrpc2.ServerOptions{
+	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who, subs: subs, line: &line{}, id: id}, &jrpc2.ServerOptions{
 		DisableBuiltin: true, // it would reserve rpc.* and so rpc.discover
 		Concurrency:    jsonrpc.MaxInFlight,
 	})
@@ -133,13 +138,13 @@ func endsWithConnection(method string) bool {
 	return strings.HasSuffix(method, ".run") || strings.HasSuffix(method, ".wait")
 }
 
-func (s *Server) enter(ch *jsonrpc.Channel) bool {
+func (s *Server) enter(ch *jsonrpc.Channel, id *identity) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending {
 		return false
 	}
-	s.conns[ch] = struct{}{}
+	s.conns[ch] = id
 	s.wg.Add(1)
 	return true
 }
@@ -197,6 +202,9 @@ type dispatcher struct {
 	who  Actor
 	subs *subscriptions
 	line *line
+
+	id    *identity
+	wrong atomic.Int32 // tokens that it has shown
 }
 
 // Assign never returns nil, so that the answer to an unknown method is ours and
@@ -235,14 +243,17 @@ func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method strin
 			Data: api.ErrorData{Hint: "rpc.discover lists the methods of this build."},
 		}
 	}
+	if err := d.admit(method); err != nil {
+		return nil, err
+	}
 	call := &Call{
 		Actor: d.who, ID: id, FDs: req.FDs, Progress: func(api.Progress) {},
-		subs: d.subs, line: d.line, afterReply: req.AfterReply, afterSent: req.AfterSent,
+		dispatcher: d, subs: d.subs, line: d.line, afterReply: req.AfterReply, afterSent: req.AfterSent,
 	}
 	if err := d.extras(call, method, params); err != nil {
 		return nil, err
 	}
-	result, err := h.run(req.Ctx, call, params)
+	result, err := h.run(d.id.context(req.Ctx), call, params)
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,7 @@ func TestMethods(t *testing.T) {
 	}}))
 	tests := []struct{ method, params, want string }{
 		{"system.info", `{}`, `"pid":7`},
+		{"system.authenticate", `{"token":"0123456789abcdef"}`, `"client":""`},
 		{"system.doctor", `{}`, `"name":"user namespaces"`},
 		{"system.shutdown", `{"mode":"kill"}`, `{}`},
 		{"system.gc", `{}`, `"bytes":7`},

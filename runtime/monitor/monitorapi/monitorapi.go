@@ -87,6 +87,8 @@ type Settings struct {
 	Pools    []api.PoolSpec    `json:"pools,omitempty"`
 	// Runtimes are names for images, see internal/config.
 	Runtimes map[string]string `json:"runtimes,omitempty"`
+	// Tokens are digests of clients' tokens, by name: see runtime/server.
+	Tokens map[string]string `json:"tokens,omitempty"`
 }
 
 // Conn is a connection whose peer the monitor has authenticated.

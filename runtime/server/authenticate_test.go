@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/internal/audit"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+func digest(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// TestTokens: with tokens no method but one is for who has shown none; each call of a client's has its name; and a token that is
+// taken away ends the connections that came with it, and no others.
+func TestTokens(t *testing.T) {
+	const ci, me = "ci-0123456789abcdef", "me-0123456789abcdef"
+	var names []string
+	s := newServer(t, &engines{info: func(ctx context.Context, _ Actor) (api.Info, error) {
+		names = append(names, audit.Caller(ctx).Client)
+		return api.Info{}, nil
+	}})
+	s.Authenticate(Tokens{"ci": digest(ci), "me": digest(me)})
+	connect := func() *peer {
+		return serveIn(t, audit.WithCaller(context.Background(), &api.AuditCaller{UID: 7}), s, Actor{UID: 7})
+	}
+	nobody := connect()
+	for i, m := range api.Methods {
+		if m.Name == api.MethodAuthenticate {
+			continue
+		}
+		nobody.send(request(i, m.Name, `{}`))
+		if m := nobody.recv(); m.Error == nil || m.Error.Data.Hint == "" || !strings.Contains(m.Error.Message, "with a token only") {
+			t.Errorf("%s: %+v", api.Methods[i].Name, m)
+		}
+	}
+	show := func(p *peer, id int, token string) {
+		p.send(request(id, api.MethodAuthenticate, fmt.Sprintf(`{"token":%q}`, token)))
+	}
+	first, second := connect(), connect()
+	show(first, 1, ci)
+	if got := string(first.recvOK("1")); !strings.Contains(got, `"ci"`) {
+		t.Error(got)
+	}
+	first.alive()
+	show(first, 2, me) // a connection is one client's
+	first.recv()
+	show(second, 1, me)
+	second.recvOK("1")
+	second.alive()
+	if strings.Join(names, " ") != "ci me" {
+		t.Errorf("%q", names)
+	}
+	s.Authenticate(Tokens{"me": digest(me)})
+	first.eof()
+	second.alive()
+	s.Authenticate(Tokens{"me": digest(ci)}) // another token of the same name
+	second.eof()
+	// Wrong ones, so many times.
+	wrong := connect()
+	for i := range maxWrong {
+		show(wrong, i, "no-0123456789abcdef")
+		if m := wrong.recv(); m.Error == nil || !strings.Contains(m.Error.Message, "no token of this daemon") {
+			t.Errorf("%+v", m)
+		}
+	}
+	wrong.eof()
+	// Nobody needs one any more; who has come without when there were none may finish.
+	s.Authenticate(nil)
+	free := connect()
+	free.alive()
+	s.Authenticate(Tokens{"me": digest(me)})
+	free.eof()
+	// A private daemon is its owner's.
+	serveAs(t, s, Actor{UID: 7, Private: true}).send(request(1, api.MethodSandboxList, `{}`))
+}

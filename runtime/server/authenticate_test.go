@@ -28,7 +28,7 @@ func TestTokens(t *testing.T) {
 	}})
 	s.Authenticate(Tokens{"ci": digest(ci), "me": digest(me)})
 	connect := func() *peer {
-		return serveIn(t, audit.WithCaller(context.Background(), &api.AuditCaller{UID: 7}), s, Actor{UID: 7})
+		return serveIn(audit.WithCaller(context.Background(), &api.AuditCaller{UID: 7}), t, s, Actor{UID: 7})
 	}
 	nobody := connect()
 	for i, m := range api.Methods {

@@ -330,10 +330,10 @@ func serve(t testing.TB, s *Server) *peer { return serveAs(t, s, Actor{UID: 7}) 
 
 func serveAs(t testing.TB, s *Server, who Actor) *peer {
 	t.Helper()
-	return serveIn(t, context.Background(), s, who)
+	return serveIn(context.Background(), t, s, who)
 }
 
-func serveIn(t testing.TB, ctx context.Context, s *Server, who Actor) *peer {
+func serveIn(ctx context.Context, t testing.TB, s *Server, who Actor) *peer {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

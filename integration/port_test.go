@@ -372,3 +372,29 @@ func TestPortOpened(t *testing.T) {
 		w.ok(t, "rm", "-f", sb)
 	}
 }
+
+// TestPortResumes: a connection from the host lets a paused sandbox go on, and nothing else does.
+func TestPortResumes(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newWorld(t)
+	sb := w.create(t, "host")
+	w.serveInside(t, sb, "127.0.0.1", "8000")
+	at := strings.TrimSpace(w.ok(t, "port", "expose", sb, "8000"))
+	other := strings.TrimSpace(w.ok(t, "port", "expose", w.create(t, "host"), "8000"))
+	for range 3 {
+		w.ok(t, "pause", sb)
+		if _, err := http.Get("http://" + other + "/"); err == nil {
+			t.Error("an answer without a server")
+		}
+		if got := decode[api.Sandbox](t, w.ok(t, "rpc", "sandbox.get", `{"sandbox":"`+sb+`"}`)); got.State != api.Paused {
+			t.Errorf("%s before anybody has connected to it", got.State)
+		}
+		if code, body := get(t, "http://"+at+"/"); code != 200 || body != "hello from 127.0.0.1" {
+			t.Errorf("%d %q", code, body)
+		}
+		if got := decode[api.Sandbox](t, w.ok(t, "rpc", "sandbox.get", `{"sandbox":"`+sb+`"}`)); got.State != api.Running || got.Paused != nil {
+			t.Errorf("%s, %+v", got.State, got.Paused)
+		}
+	}
+}

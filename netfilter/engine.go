@@ -40,7 +40,7 @@ const (
 // Way is how connections come to the proxies.
 type Way = netns.Way
 
-// Config is what an Engine needs; all but Way, Resolver, Passed and Ask is required.
+// Config is what an Engine needs; all but Way, Resolver, Passed, Ask and Wanted is required.
 type Config struct {
 	// Way is one that is asked for; "" is the best that works.
 	Way Way
@@ -54,6 +54,9 @@ type Config struct {
 	// Ask has somebody asked about a connection of a sandbox that is held meanwhile, and returns the answer, at the latest when
 	// ctx ends. An answer that holds for more is in the network's policy by then. nil: the answer is no.
 	Ask func(ctx context.Context, sandbox string, ask api.AskEvent) Answer
+	// Wanted is called before a connection from the host to a port of a sandbox is made, which waits for it. nil: nothing is to be
+	// done first.
+	Wanted func(sandbox string) error
 	// Keep makes a file outlive this process, under a key; Unkeep ends that.
 	Keep   func(key string, f *os.File) error
 	Unkeep func(key string) error
@@ -85,6 +88,9 @@ func New(cfg Config, held map[string]*os.File) *Engine {
 	}
 	if e.cfg.Ask == nil {
 		e.cfg.Ask = func(context.Context, string, api.AskEvent) Answer { return proxy.No }
+	}
+	if e.cfg.Wanted == nil {
+		e.cfg.Wanted = func(string) error { return nil }
 	}
 	if e.cfg.Passed == nil {
 		e.cfg.Passed = func(string, api.NetTarget, string) {}

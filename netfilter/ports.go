@@ -118,6 +118,9 @@ func (s *Ports) serve(x *exposed, f *os.File) error {
 	}
 	port := uint16(x.port.Port)
 	x.in = proxy.NewInbound(l, x.port.Token, func() (*net.TCPConn, proxy.Later, error) {
+		if err := s.e.cfg.Wanted(s.id); err != nil {
+			return nil, nil, err
+		}
 		c, later, err := s.dialer.Dial(port)
 		return c, proxy.Later(later), err
 	})

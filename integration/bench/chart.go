@@ -19,6 +19,7 @@ var charts = []struct {
 		"floor", "bwrap", "bwrap-seccomp", "crun", "crun-seccomp", "runc", "runc-seccomp", "firejail", "podman-run", "hutch-run", "hutch-run-ready", "hutch-run-pool", "hutch-run-private",
 	}},
 	{"agent", "What agents use", []string{"hutch-call", "tool-write", "tool-list", "tool-command", "code-python", "workspace-diff"}},
+	{"branch", "Pause, snapshots and forks of 10 MB in 1,000 files", []string{"pause-resume", "snapshot-10mb", "fork-10mb", "hutch-create"}},
 	{"exec", "A command in a sandbox that lives", []string{"true", "crun-exec", "runc-exec", "hutch-exec", "hutch-call", "hutch-call-passed"}},
 	{"create", "Sandboxes over a warm connection", []string{
 		"hutch-create", "hutch-acquire", "hutch-acquire-exec", "hutch-create-exec", "hutch-create-exec-pulled", "hutch-create-crowd", "hutch-remove", "hutch-sustained",

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
+)
+
+// forks is how many are made at once.
+const forks = 64
+
+// branchSubjects measure what stops, keeps and multiplies a sandbox that has written 10 MB in 1,000 files; hutch-create is a sandbox
+// without any.
+func branchSubjects() []Subject {
+	return []Subject{
+		{Name: "pause-resume", About: "sandbox.pause and sandbox.resume beside a process that runs", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareBranch(ctx, callsPerRun, func(ctx context.Context, c *client.Client, sb string) (func() error, error) {
+				_, err := c.Pause(ctx, sb)
+				if err == nil {
+					_, err = c.Resume(ctx, sb)
+				}
+				return nil, err
+			})
+		}},
+		{Name: "snapshot-10mb", About: "snapshot.create of 10 MB in 1,000 files", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareBranch(ctx, 5, func(ctx context.Context, c *client.Client, sb string) (func() error, error) {
+				sn, err := c.CreateSnapshot(ctx, api.SnapshotCreateParams{Sandbox: sb})
+				return func() error { return c.RemoveSnapshot(ctx, sn.ID) }, err
+			})
+		}},
+		{Name: "fork-10mb", About: "sandbox.fork of the same", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareBranch(ctx, 5, forkTimes(1))
+		}},
+		{Name: "fork-64", About: fmt.Sprintf("%d forks of the same at once", forks), Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareBranch(ctx, 1, forkTimes(forks))
+		}},
+	}
+}
+
+// branching does something with a sandbox. What it returns undoes that, and is not measured.
+type branching func(ctx context.Context, c *client.Client, sb string) (undo func() error, err error)
+
+func forkTimes(n int) branching {
+	return func(ctx context.Context, c *client.Client, sb string) (func() error, error) {
+		made, err := c.Fork(ctx, api.ForkParams{Sandbox: sb, Count: n})
+		return func() error {
+			for _, f := range made.Sandboxes {
+				if _, err := c.Remove(ctx, f.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, err
+	}
+}
+
+// prepareBranch measures the median of so many in a row.
+func (h *Host) prepareBranch(ctx context.Context, n int, do branching) (*Prepared, error) {
+	c, err := h.dialShared(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: "host"}}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	const fill = `mkdir /work; cd /work; for i in $(seq 0 49); do mkdir $i; done; for i in $(seq 1000); do head -c 10240 /dev/urandom >$((i % 50))/$i; done; sleep 1000 >/dev/null 2>&1 &`
+	if r, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sb.ID, Command: fill}, nil, nil); err != nil || r.ExitCode != 0 {
+		return nil, fmt.Errorf("write 10 MB: %+v: %w", r, err)
+	}
+	one := func(ctx context.Context) (time.Duration, error) {
+		start := time.Now()
+		undo, err := do(ctx, c, sb.ID)
+		took := time.Since(start)
+		if err == nil && undo != nil {
+			err = undo()
+		}
+		return took, err
+	}
+	return &Prepared{
+		Command: "JSON-RPC by the Go client", Note: fmt.Sprintf("the median of %d calls in a row", n),
+		Run: func(ctx context.Context) (Sample, error) {
+			times, err := calls(ctx, n, one)
+			if err != nil {
+				return Sample{}, err
+			}
+			return Sample{Wall: times[len(times)/2]}, nil
+		},
+	}, nil
+}

@@ -157,7 +157,10 @@ func TestStopEnds(t *testing.T) {
 	w := newWorld(t)
 	c := w.connect(t)
 	sb := w.create(t, "host")
-	ex := startIn(t, c, sb, "trap 'echo bye >/tmp/bye; exit 0' TERM; while :; do sleep 0.1; done")
+	ex := startIn(t, c, sb, "trap 'echo bye >/tmp/bye; exit 0' TERM; echo up; while :; do sleep 0.1; done")
+	if up, err := c.ExecRead(t.Context(), api.ReadParams{Exec: ex, Stream: api.Stdout, WaitS: patience.Seconds()}); err != nil || up.Data != "up\n" { // it has its trap
+		t.Fatalf("%+v %v", up, err)
+	}
 	sh, err := c.OpenShell(t.Context(), api.ShellParams{Sandbox: sb})
 	if err != nil {
 		t.Fatal(err)

@@ -39,8 +39,12 @@ func NewCall() string { return newID("tc_") }
 
 // Checkpoint keeps what the files of a sandbox are, before a call, if its spec says so. When that can not be done the call must not be made.
 func (m *Manager) Checkpoint(ctx context.Context, ref string, c Call) (made bool, err error) {
-	if s, err := m.find(ref); err != nil || !s.spec.Undo {
+	s, err := m.find(ref)
+	if err != nil || !s.spec.Undo {
 		return false, err
+	}
+	if leave, err := m.enter(ctx, s); err == nil { // a patch that was left half done is taken back before, and not kept
+		leave()
 	}
 	s, done, err := m.findToPark(ctx, ref)
 	if err != nil {

@@ -53,6 +53,7 @@ func TestDiskQuota(t *testing.T) {
 				t.Errorf("%+v: over the limit", res.Peaks)
 			}
 			w.ok(t, "rm", "-f", sb)
+			w.awaitNoSandbox(t) // limits go behind the reply
 			if n := projectsLimited(t, disk); n != 0 {
 				t.Errorf("%d projects have limits, want none", n)
 			}

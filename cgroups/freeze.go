@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,37 +58,6 @@ func (x *Execs) Thaw(sandbox string) error {
 		err = errors.Join(err, setFrozen(x.dir(sandbox, name), "0"))
 	}
 	return err
-}
-
-// reclaimAtOnce is how many bytes the kernel is asked for at a time: it looks for them without heeding anybody.
-const reclaimAtOnce = 16 << 20
-
-// Reclaim has the kernel take memory of a sandbox back, caches first and what it can swap, as long as it finds some and more says so
-// (memory.reclaim, Linux 5.19; nothing is done before that, or where the hierarchy does not count memory).
-func (x *Execs) Reclaim(sandbox string, more func() bool) error {
-	dir := x.dir(sandbox, "")
-	for more() {
-		text, err := os.ReadFile(filepath.Join(dir, "memory.current"))
-		if gone(err) {
-			return nil
-		}
-		current, nerr := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-		if err = errors.Join(err, nerr); err != nil {
-			return fmt.Errorf("reclaim memory of a sandbox: %w", err)
-		}
-		want := min(current, reclaimAtOnce)
-		if want == 0 {
-			return nil
-		}
-		err = write(filepath.Join(dir, "memory.reclaim"), strconv.FormatInt(want, 10))
-		switch {
-		case gone(err), errors.Is(err, unix.EAGAIN): // EAGAIN: there is no more to be had
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-	return nil
 }
 
 // below are the cgroups of a sandbox that are not PID 1's.

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hutch-sh/hutch/internal/probe"
-	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -303,42 +301,5 @@ func TestLifeCrowd(t *testing.T) {
 	awaitEmpty(t, filepath.Join(w.root(), "data/shelf/boxes"), time.Now().Add(patience)) // those that were stopped first
 	for _, sb := range boxes {
 		c.refused("not_found", "sandbox.get", params{"sandbox": sb})
-	}
-}
-
-// TestPauseReclaims: what a paused sandbox keeps in memory and can have back from the disk does not stay in memory.
-func TestPauseReclaims(t *testing.T) {
-	t.Parallel()
-	if !pureV2() {
-		testenv.Require(t, probe.Check{Name: "cgroup2_memory", Status: probe.No, Detail: "the cgroup v2 hierarchy does not count memory here"})
-	}
-	w := newWorld(t)
-	c := w.connect(t)
-	sb := box(t, c)
-	const size = 48 << 20
-	if r, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Command: fmt.Sprintf("head -c %d /dev/urandom >/var/tmp/f && sync /var/tmp/f && cat /var/tmp/f >/dev/null", size)}, nil, nil); err != nil || r.ExitCode != 0 {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	memory := func() int64 {
-		st, err := c.Stats(t.Context(), sb)
-		if err != nil || st.Memory == nil {
-			t.Fatalf("%+v, %v", st, err)
-		}
-		return st.Memory.CurrentBytes
-	}
-	before := memory()
-	if before < size {
-		t.Fatalf("%d bytes are counted, of a file of %d", before, size)
-	}
-	if _, err := c.Pause(t.Context(), sb); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(patience); memory() > before/2; { // nothing tells of it
-		if time.Now().After(end) {
-			t.Fatalf("%d bytes before the pause, %d in it", before, memory())
-		}
-	}
-	if r, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Command: "wc -c </var/tmp/f"}, nil, nil); err != nil || strings.TrimSpace(r.Stdout) != fmt.Sprint(size) {
-		t.Errorf("%+v, %v", r, err)
 	}
 }

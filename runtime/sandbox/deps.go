@@ -102,8 +102,6 @@ type Cgroups interface {
 	// or ctx ends; Thaw lets them go on. There is no Make meanwhile.
 	Freeze(ctx context.Context, sandbox string) error
 	Thaw(sandbox string) error
-	// Reclaim has the kernel take back what memory of a sandbox it can, as long as more says so.
-	Reclaim(sandbox string, more func() bool) error
 	// Processes lists the pids of all processes of a sandbox, in ascending order; an error where its cgroup does not say.
 	Processes(sandbox string) ([]int, error)
 	// KillAll kills every process of a sandbox but PID 1, as Kill does.

@@ -190,7 +190,6 @@ func (m *Manager) pauseNow(ctx context.Context, s *Sandbox, reason string, idle 
 		return api.Sandbox{}, withCause(ctx, err)
 	}
 	s.stopIdle()
-	m.reclaim(s)
 	return s.Record(), nil
 }
 
@@ -255,21 +254,6 @@ func (s *Sandbox) pauseMeans() api.PauseMeans {
 		return api.PauseFreezer
 	}
 	return api.PauseSignal
-}
-
-// reclaim has the kernel take back memory of a sandbox as long as it is paused, behind the reply.
-func (m *Manager) reclaim(s *Sandbox) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed || !s.grouped {
-		return
-	}
-	m.wg.Go(func() {
-		still := func() bool { return m.ctx.Err() == nil && s.state() == api.Paused }
-		if err := m.cfg.Cgroups.Reclaim(s.cgroup, still); err != nil {
-			m.cfg.Logger.Warn("take back memory of a paused sandbox", "sandbox", s.id, "err", err)
-		}
-	})
 }
 
 // freeze stops every process but PID 1, which goes on answering.

@@ -67,7 +67,7 @@ func (h *Host) prepareBranch(ctx context.Context, n int, do branching) (*Prepare
 	if err != nil {
 		return nil, err
 	}
-	const fill = `mkdir /work; cd /work; for i in $(seq 0 49); do mkdir $i; done; for i in $(seq 1000); do head -c 10240 /dev/urandom >$((i % 50))/$i; done; sleep 1000 >/dev/null 2>&1 &`
+	const fill = fillFiles + "; sleep 1000 >/dev/null 2>&1 &"
 	if r, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sb.ID, Command: fill}, nil, nil); err != nil || r.ExitCode != 0 {
 		return nil, fmt.Errorf("write 10 MB: %+v: %w", r, err)
 	}

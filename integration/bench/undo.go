@@ -11,7 +11,7 @@ import (
 
 // undoSubjects measure a call with a checkpoint before it, of a sandbox that has written 10 MB in 1,000 files; tool-command is the call alone.
 func undoSubjects() []Subject {
-	const rewrite = `head -c 10240 /dev/urandom >/work/1/1; sleep 0.03` // until its time tells of later changes
+	const rewrite = `head -c 10240 /dev/urandom >/files/1/1; sleep 0.03` // until its time tells of later changes
 	return []Subject{
 		{Name: "checkpoint-unchanged", About: "sandbox_run_command of true with undo, 1,000 files of 10 KB, none changed since the last", Setup: checkpoints("")},
 		{Name: "checkpoint-10mb", About: "the same where one of them has changed", Setup: checkpoints(rewrite)},
@@ -19,6 +19,9 @@ func undoSubjects() []Subject {
 			Setup: checkpoints(rewrite + "; pidof sleep >/dev/null || { sleep 1000 >/dev/null 2>&1 & }")},
 	}
 }
+
+// fillFiles writes 10 MB in 1,000 files.
+const fillFiles = `mkdir /files; cd /files; for i in $(seq 0 49); do mkdir $i; done; for i in $(seq 1000); do head -c 10240 /dev/urandom >$((i % 50))/$i; done`
 
 // checkpoints measures calls behind a command that is not measured.
 func checkpoints(before string) func(context.Context, *Host) (*Prepared, error) {
@@ -38,8 +41,7 @@ func checkpoints(before string) func(context.Context, *Host) (*Prepared, error) 
 			}
 			return err
 		}
-		const fill = `mkdir /work; cd /work; for i in $(seq 0 49); do mkdir $i; done; for i in $(seq 1000); do head -c 10240 /dev/urandom >$((i % 50))/$i; done; sleep 0.03`
-		if err := run(ctx, fill); err != nil {
+		if err := run(ctx, fillFiles+"; sleep 0.03"); err != nil {
 			return nil, err
 		}
 		one := func(ctx context.Context) (time.Duration, error) {

@@ -51,7 +51,7 @@ var keys = []key{
 	}, show: func(c *Config) string { return strconv.Quote(c.Image) }},
 	{path: "runtimes", doc: `names for images, such as {tools: tools@2, "tools@*": "registry.example.com/tools:*"}; python, node, bash, go, rust and ruby are built in`,
 		list: true, set: setRuntimes, show: showRuntimes},
-	{path: "ready", doc: "sandboxes that are launched ahead and wait for whoever asks next, a few MB each, and as many more once one with a network was asked for; none launches each when it is asked for", set: func(c *Config, v *yaml.Node) error {
+	{path: "ready", doc: "sandboxes that are launched ahead and wait for whoever asks next, a few MB each, and as many more once one with a network, or with a guarded workspace, was asked for; none launches each when it is asked for", set: func(c *Config, v *yaml.Node) error {
 		n, err := wholeOr(v, 0)
 		if n > 32 {
 			err = fmt.Errorf("%d are more than 32", n)

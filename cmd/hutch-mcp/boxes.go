@@ -22,6 +22,8 @@ type boxes struct {
 	c    *client.Client
 	own  string   // the session's own sandbox; "" until a tool needs it
 	made []string // others that were asked for
+
+	kernels hostKernels
 }
 
 func newBoxes(cfg mcpapi.Config) *boxes {
@@ -176,6 +178,7 @@ func (b *boxes) forget(id string) {
 
 // end removes what does not stay.
 func (b *boxes) end(ctx context.Context) error {
+	b.kernels.end()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.c == nil {

@@ -31,19 +31,19 @@ func modes(given api.ExecMode) (list []any) {
 	return list
 }
 
-// addMode offers the argument mode of sandbox_run_command, where the user has given this session another mode than all.
-func addMode(cfg api.ExecMode, t *api.Tool, props map[string]any) {
-	if t.Name != api.ToolNameRunCommand || cfg == api.ExecModeAll {
+// addMode offers the argument mode of a tool that runs something, where the user has given this session another mode than all.
+func addMode(cfg api.ExecMode, what string, description *string, props map[string]any) {
+	if cfg == api.ExecModeAll {
 		return
 	}
 	props["mode"] = map[string]any{
 		"type": "string", "enum": modes(cfg),
-		"description": "Where the command runs; " + string(cfg) + " by default. all: in the sandbox. selective: there if a scan finds it risky, else on the user's own machine. off: on the user's own machine.",
+		"description": "Where the " + what + " runs; " + string(cfg) + " by default. all: in the sandbox. selective: there if a scan finds it risky, else on the user's own machine. off: on the user's own machine.",
 	}
-	t.Description += " In this session commands may run on the user's own machine, outside of the sandbox, in the folder that is /workspace in it: the result says so with where."
+	*description += " In this session the " + what + " may run on the user's own machine, outside of the sandbox, in the folder that is /workspace in it: the result says so with where."
 }
 
-// takeMode takes the argument mode out of a command's, and refuses what is weaker than the session's.
+// takeMode takes the argument mode out of a command's.
 func (b *boxes) takeMode(raw json.RawMessage) (api.ExecMode, json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
@@ -53,17 +53,35 @@ func (b *boxes) takeMode(raw json.RawMessage) (api.ExecMode, json.RawMessage, er
 	if !ok {
 		return b.cfg.Mode, raw, nil
 	}
-	var asked api.ExecMode
-	if err := json.Unmarshal(text, &asked); err != nil || !slices.Contains(api.ExecModes, asked) {
-		return "", nil, api.Errorf(api.InvalidArgument, "mode: %.40s is no mode", text).WithField("mode").WithHint("use one of %v, or leave it out", modes(b.cfg.Mode))
+	var asked *api.ExecMode
+	if err := json.Unmarshal(text, &asked); err != nil || asked == nil {
+		return "", nil, b.noMode(string(text))
 	}
-	if asked.Weaker(b.cfg.Mode) {
-		return "", nil, api.Errorf(api.PermissionDenied, "mode %s is weaker than %s, which the user has given this session", asked, b.cfg.Mode).
-			WithField("mode").WithHint("leave mode out; only the user can start a server with another one")
+	mode, err := b.strictest(asked)
+	if err != nil {
+		return "", nil, err
 	}
 	delete(members, "mode")
 	rest, err := json.Marshal(members)
-	return asked, rest, err
+	return mode, rest, err
+}
+
+// strictest is the mode that a call asks for, nil for none: it may be as strict as the session's, or stricter.
+func (b *boxes) strictest(asked *api.ExecMode) (api.ExecMode, error) {
+	switch {
+	case asked == nil:
+		return b.cfg.Mode, nil
+	case !slices.Contains(api.ExecModes, *asked):
+		return "", b.noMode(string(*asked))
+	case asked.Weaker(b.cfg.Mode):
+		return "", api.Errorf(api.PermissionDenied, "mode %s is weaker than %s, which the user has given this session", *asked, b.cfg.Mode).
+			WithField("mode").WithHint("leave mode out; only the user can start a server with another one")
+	}
+	return *asked, nil
+}
+
+func (b *boxes) noMode(text string) error {
+	return api.Errorf(api.InvalidArgument, "mode: %.40q is no mode", text).WithField("mode").WithHint("use one of %v, or leave it out", modes(b.cfg.Mode))
 }
 
 // command runs a command on the host if it is to run there: result is not nil then. Otherwise it is for the sandbox, with the arguments that
@@ -149,37 +167,13 @@ func (b *boxes) onHost(ctx context.Context, a *api.ToolRunCommand, d *api.Decisi
 	if limit == 0 {
 		limit = api.ToolOutputBytes
 	}
-	out, err := hostexec.NewCapture(limit)
+	res, err := captured(ctx, &cmd, d, record, limit)
 	if err != nil {
 		return nil, err
 	}
-	errs, err := hostexec.NewCapture(limit)
-	if err != nil {
-		out.Close()
-		return nil, err
-	}
-	cmd.Stdout, cmd.Stderr = out.W, errs.W
-	res, err := cmd.Run(ctx, d, func(*hostexec.Process) { _, _ = out.W.Close(), errs.W.Close() }, record)
 	r := api.ToolCommand{
 		Exec: d.ID, Where: api.WhereHost, ExitCode: res.ExitCode, Signal: res.Signal, Verdict: res.Verdict, TimedOut: res.TimedOut, DurationMS: res.DurationMS,
-		Denials: []api.Denial{}, Error: res.Error,
-	}
-	for to, c := range map[*string]*hostexec.Capture{&r.Stdout: out, &r.Stderr: errs} {
-		head, tail, omitted := c.Close()
-		text := string(head)
-		if omitted > 0 {
-			text += fmt.Sprintf("\n[%d bytes omitted, which are not kept]\n", omitted)
-			r.Truncated = true
-		}
-		*to = strings.ToValidUTF8(text+string(tail), "\uFFFD")
-	}
-	switch {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case errors.Is(err, hostexec.ErrNotRecorded): // it has run all the same
-		fmt.Fprintln(os.Stderr, "hutch-mcp:", err)
-	case err != nil:
-		return nil, err
+		Denials: []api.Denial{}, Error: res.Error, Stdout: res.Stdout, Stderr: res.Stderr, Truncated: res.Truncated,
 	}
 	structured, err := json.Marshal(r)
 	if err != nil {
@@ -188,6 +182,38 @@ func (b *boxes) onHost(ctx context.Context, a *api.ToolRunCommand, d *api.Decisi
 	return &mcp.CallToolResult{
 		Content: []mcp.Content{&mcp.TextContent{Text: hostText(&r, d)}}, StructuredContent: json.RawMessage(structured), IsError: r.Verdict != api.VerdictOK,
 	}, nil
+}
+
+// captured runs what is for the host, with the beginning and the end of its output as text: limit bytes of each stream.
+func captured(ctx context.Context, cmd *hostexec.Command, d *api.Decision, record func(context.Context, api.HostEndParams) error, limit int) (res api.ExecResult, err error) {
+	out, err := hostexec.NewCapture(limit)
+	if err != nil {
+		return res, err
+	}
+	errs, err := hostexec.NewCapture(limit)
+	if err != nil {
+		out.Close()
+		return res, err
+	}
+	cmd.Stdout, cmd.Stderr = out.W, errs.W
+	res, err = cmd.Run(ctx, d, func(*hostexec.Process) { _, _ = out.W.Close(), errs.W.Close() }, record)
+	for to, c := range map[*string]*hostexec.Capture{&res.Stdout: out, &res.Stderr: errs} {
+		head, tail, omitted := c.Close()
+		text := string(head)
+		if omitted > 0 {
+			text += fmt.Sprintf("\n[%d bytes omitted, which are not kept]\n", omitted)
+			res.Truncated = true
+		}
+		*to = strings.ToValidUTF8(text+string(tail), "\uFFFD")
+	}
+	switch {
+	case ctx.Err() != nil:
+		return res, context.Cause(ctx)
+	case errors.Is(err, hostexec.ErrNotRecorded): // it has run all the same
+		fmt.Fprintln(os.Stderr, "hutch-mcp:", err)
+		err = nil
+	}
+	return res, err
 }
 
 // hostText is what a model reads of a command on the host.

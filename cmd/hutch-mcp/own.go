@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -34,13 +32,19 @@ type codeArguments struct {
 	Context  string  `json:"context,omitempty" doc:"Python and JavaScript keep variables from one call to the next: those of contexts with different names apart."`
 	Fresh    bool    `json:"fresh,omitempty" doc:"Run in an interpreter of its own, without variables of earlier calls."`
 	TimeoutS float64 `json:"timeout_s,omitempty" doc:"Seconds after which the code is stopped; 30 by default, at most 1800."`
+	// Mode is offered only where the user has given the session another mode than all.
+	Mode *api.ExecMode `json:"mode,omitempty"`
 }
 
 // own is a tool of this server's.
-func own[A any](s *mcp.Server, t *mcp.Tool, run func(ctx context.Context, a A) (*mcp.CallToolResult, error)) error {
+func own[A any](s *mcp.Server, mode api.ExecMode, t *mcp.Tool, run func(ctx context.Context, a A) (*mcp.CallToolResult, error)) error {
 	schema, err := params.Inline(reflect.TypeFor[A](), true)
 	if err != nil {
 		return fmt.Errorf("describe %s: %w", t.Name, err)
+	}
+	if props, _ := schema["properties"].(params.Object); props["mode"] != nil { // only where a mode can be chosen
+		delete(props, "mode")
+		addMode(mode, "code", &t.Description, props)
 	}
 	t.InputSchema = schema
 	s.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -60,7 +64,7 @@ func text(format string, args ...any) *mcp.CallToolResult {
 // addOwn offers the tools that are about sandboxes, and code.
 func addOwn(s *mcp.Server, b *boxes) error {
 	yes, no := true, false
-	err := own(s, &mcp.Tool{
+	err := own(s, b.cfg.Mode, &mcp.Tool{
 		Name: "sandbox_create", Title: "Create sandbox",
 		Description: "Creates one more sandbox, apart from this session's own, perhaps of another image. Its id goes into the argument sandbox of the other tools.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &yes},
@@ -74,7 +78,7 @@ func addOwn(s *mcp.Server, b *boxes) error {
 	if err != nil {
 		return err
 	}
-	err = own(s, &mcp.Tool{
+	err = own(s, b.cfg.Mode, &mcp.Tool{
 		Name: "sandbox_list", Title: "List sandboxes",
 		Description: "Lists the sandboxes of this session; the first is its own, which tools use by default.",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no},
@@ -100,7 +104,7 @@ func addOwn(s *mcp.Server, b *boxes) error {
 	if err != nil {
 		return err
 	}
-	err = own(s, &mcp.Tool{
+	err = own(s, b.cfg.Mode, &mcp.Tool{
 		Name: "sandbox_remove", Title: "Remove sandbox",
 		Description: "Removes a sandbox of this session with all that is in it. When it is the session's own, the next call begins with a new one.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no},
@@ -116,82 +120,10 @@ func addOwn(s *mcp.Server, b *boxes) error {
 	if err != nil {
 		return err
 	}
-	return own(s, &mcp.Tool{
+	return own(s, b.cfg.Mode, &mcp.Tool{
 		Name: "sandbox_run_code", Title: "Run code",
 		Description: "Runs a piece of code as a notebook does: Python and JavaScript keep their variables for the next call. Values, errors with their traceback, figures and " +
 			"files that were made come back.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes},
 	}, func(ctx context.Context, a codeArguments) (*mcp.CallToolResult, error) { return b.code(ctx, &a) })
-}
-
-// code runs code, and shows images as images.
-func (b *boxes) code(ctx context.Context, a *codeArguments) (*mcp.CallToolResult, error) {
-	if !b.mine(a.Sandbox) {
-		return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", a.Sandbox).WithHint("sandbox_list lists them")), nil
-	}
-	c, id, err := b.get(ctx, a.Sandbox)
-	if err != nil {
-		return b.problem(ctx, id, err)
-	}
-	r, err := c.RunCode(ctx, api.CodeParams{Sandbox: id, Language: a.Language, Code: a.Code, Context: a.Context, Fresh: a.Fresh, TimeoutS: a.TimeoutS})
-	if err != nil {
-		if api.ErrorCode(err) == api.FailedPrecondition && b.isOver(ctx, c, id) {
-			return b.over(ctx, id)
-		}
-		return b.problem(ctx, id, err)
-	}
-	var said strings.Builder
-	said.WriteString(r.Stdout)
-	part := func(name, what string) {
-		if what == "" {
-			return
-		}
-		if s := said.String(); s != "" && !strings.HasSuffix(s, "\n") {
-			said.WriteByte('\n')
-		}
-		if name != "" {
-			said.WriteString("[" + name + "]\n")
-		}
-		said.WriteString(what)
-	}
-	part("stderr", r.Stderr)
-	part("value", r.Text)
-	if e := r.Error; e != nil {
-		if e.Traceback == "" {
-			e.Traceback = e.Name + ": " + e.Value
-		}
-		part("error", e.Traceback)
-	}
-	for _, d := range r.Denials {
-		part("", fmt.Sprintf("[the sandbox refused %s %s: %s; to allow it: %s]", d.Kind, d.Target, d.Why, d.HowToAllow))
-	}
-	for _, f := range r.Artifacts {
-		if f.Kind == "file" {
-			part("", fmt.Sprintf("[file %s, %d bytes]", f.Path, f.Size))
-		} else if f.MIMEType != "image/png" && f.Data != "" {
-			part(f.Kind+" "+f.MIMEType, f.Data)
-		}
-	}
-	if said.Len() == 0 {
-		said.WriteString("[done]")
-	}
-	out := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: said.String()}}, IsError: r.Error != nil}
-	if r.Call != "" {
-		out.Meta = mcp.Meta{metaCall: r.Call}
-	}
-	for _, f := range r.Artifacts {
-		if !strings.HasPrefix(f.MIMEType, "image/") || f.MIMEType == "image/svg+xml" {
-			continue
-		}
-		if data, err := base64.StdEncoding.DecodeString(f.Data); err == nil && len(data) > 0 {
-			out.Content = append(out.Content, &mcp.ImageContent{Data: data, MIMEType: f.MIMEType})
-		}
-	}
-	for i := range r.Artifacts { // they are content already
-		r.Artifacts[i].Data = ""
-	}
-	if structured, err := json.Marshal(r); err == nil {
-		out.StructuredContent = json.RawMessage(structured)
-	}
-	return out, nil
 }

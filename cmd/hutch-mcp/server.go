@@ -78,9 +78,9 @@ func instructions(cfg *mcpapi.Config) string {
 	}
 	switch cfg.Mode {
 	case api.ExecModeOff:
-		text.WriteString("But sandbox_run_command runs commands on the user's machine itself, in the user's folder, with all that the user may do (mode off); with mode all it runs one in the sandbox. ")
+		text.WriteString("But sandbox_run_command and sandbox_run_code run commands and code on the user's machine itself, in the user's folder, with all that the user may do (mode off); with mode all they run in the sandbox. ")
 	case api.ExecModeSelective:
-		text.WriteString("But sandbox_run_command runs what a scan finds harmless on the user's machine itself, in the user's folder (mode selective); with mode all it runs a command in the sandbox. ")
+		text.WriteString("But sandbox_run_command, and sandbox_run_code of what needs no variables of earlier calls (fresh), run what a scan finds harmless on the user's machine itself, in the user's folder (mode selective); with mode all they run in the sandbox. ")
 	}
 	switch n := sp.Network.Settled(); n.Mode {
 	case api.NetOpen:
@@ -109,7 +109,9 @@ func addTool(s *mcp.Server, b *boxes, t api.Tool) error {
 		schema["properties"] = props
 	}
 	props["sandbox"] = map[string]any{"type": "string", "description": "Id of a sandbox of sandbox_create; by default this session's own."}
-	addMode(b.cfg.Mode, &t, props)
+	if t.Name == api.ToolNameRunCommand {
+		addMode(b.cfg.Mode, "command", &t.Description, props)
+	}
 	s.AddTool(&mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: schema, OutputSchema: t.OutputSchema,
 		Annotations: &mcp.ToolAnnotations{Title: t.Title, ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive, IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld},

@@ -104,6 +104,16 @@ func TestNotRun(t *testing.T) {
 	}
 }
 
+// awaitText is await of a pid that a command has printed.
+func awaitText(t *testing.T, pid string) {
+	t.Helper()
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, n)
+}
+
 // await waits for the end of a process that is no child: by its pidfd.
 func await(t *testing.T, pid int) {
 	t.Helper()

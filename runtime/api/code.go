@@ -72,8 +72,10 @@ func (p *CodeParams) Validate() error {
 
 // CodeResult is code.run's result.
 type CodeResult struct {
-	Call    string `json:"call,omitempty"`    // the id of the call, for checkpoint.restore in sandboxes with undo
-	Exec    string `json:"exec,omitempty"`    // of the interpreter
+	Call string `json:"call,omitempty"` // the id of the call, for checkpoint.restore in sandboxes with undo
+	Exec string `json:"exec,omitempty"` // of the interpreter
+	// Where is "host" of code that ran on the host, by the mode that hutch mcp was started with; Exec is then no exec of a sandbox.
+	Where   Where  `json:"where,omitempty"`
 	Context string `json:"context,omitempty"` // the one it ran in
 	// Begun says that the context is new: what earlier runs have defined is not there.
 	Begun bool `json:"begun,omitempty"`

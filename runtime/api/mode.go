@@ -56,7 +56,7 @@ type DecideParams struct {
 	Sandbox string   `json:"sandbox,omitempty"` // where it runs if not on the host, if there is one already
 	Argv    []string `json:"argv,omitempty"`    // exactly one of Argv, Command, and Language with Code
 	Command string   `json:"command,omitempty"` // for bash
-	// Language and Code are what code.scan takes.
+	// Language and Code are what code.run takes, for an interpreter of its own or one that the caller keeps on the host.
 	Language string `json:"language,omitempty"`
 	Code     string `json:"code,omitempty"`
 	// ReadOnly is the caller's word that on the host it lets the command write nothing, connect to nothing and read no file of the user's
@@ -92,7 +92,7 @@ func (p *DecideParams) Validate() error {
 		return invalid("timeout_s", "%g is not possible", *p.TimeoutS).WithHint("use 0 to %d seconds", MaxSeconds)
 	}
 	if p.Language != "" || p.Code != "" {
-		return (&ScanParams{Language: p.Language, Code: p.Code}).Validate()
+		return (&CodeParams{Sandbox: "any", Language: p.Language, Code: p.Code}).Validate()
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/code/interp"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
 
@@ -146,13 +147,13 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 		if err != nil {
 			return api.CodeResult{}, err
 		}
-		defer r.kill(ctx, k)
-		res, err := k.run(ctx, r.boxes, p)
+		defer r.kill(ctx, k.Exec)
+		res, err := k.Run(ctx, r.boxes, p)
 		res.Context = ""
 		return res, err
 	}
 	c := commands[p.Language]
-	dir := "/tmp/hutch-code-" + newToken()[:12]
+	dir := "/tmp/hutch-code-" + interp.NewToken()[:12]
 	file := api.FileParams{Sandbox: p.Sandbox, Path: dir + "/" + c.file, User: p.User}
 	if _, err := r.boxes.WriteFile(ctx, api.FileWriteParams{FileParams: file, Data: p.Code, Parents: true, Mode: "0600"}, nil); err != nil {
 		return api.CodeResult{}, err
@@ -183,24 +184,13 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 		return api.CodeResult{}, noInterpreter(api.Errorf(api.NotFound, "%s", end.Error), p.Language, c.argv[0])
 	}
 	res := api.CodeResult{
-		Exec: end.Exec, Stdout: textOf(end.Stdout, end.StdoutEncoding), Stderr: textOf(end.Stderr, end.StderrEncoding), Truncated: end.Truncated,
+		Exec: end.Exec, Stdout: interp.Text(end.Stdout, end.StdoutEncoding), Stderr: interp.Text(end.Stderr, end.StderrEncoding), Truncated: end.Truncated,
 		ExitCode: end.ExitCode, Verdict: end.Verdict, TimedOut: end.TimedOut, Denials: end.Denials,
 	}
 	if end.Verdict != api.VerdictOK {
-		res.Error = ended(&end)
+		res.Error = interp.Ended(&end)
 	}
 	return res, nil
-}
-
-// ended says how an interpreter ended.
-func ended(end *api.ExecResult) *api.CodeError {
-	switch {
-	case end.TimedOut:
-		return &api.CodeError{Name: "Timeout", Value: "the code took longer than its timeout_s, and was killed"}
-	case end.Signal != "":
-		return &api.CodeError{Name: "Ended", Value: fmt.Sprintf("the interpreter was ended by %s (%s)", end.Signal, end.Verdict)}
-	}
-	return &api.CodeError{Name: "Exit", Value: fmt.Sprintf("exit code %d", end.ExitCode)}
 }
 
 // noInterpreter says what to do where an image has no interpreter for a language.

@@ -177,6 +177,10 @@ func (d *Decider) selective(ctx context.Context, a *asked) error {
 		a.answer.Reason = ownFiles
 		return nil
 	}
+	if l := a.params.Language; l != "" && !slices.Contains(api.ScanLanguages, l) {
+		a.answer.Reason = fmt.Sprintf("no scan reads %s", l)
+		return nil
+	}
 	res, err := d.scan(ctx, &a.params)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

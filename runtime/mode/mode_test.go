@@ -93,6 +93,20 @@ var (
 	medium  = []api.Finding{{Rule: "shell.read", Severity: api.SeverityLow}, {Rule: "shell.write", Severity: api.SeverityMedium}}
 )
 
+// TestDecideCode: code is decided like commands; of a language that no scan reads nothing is known.
+func TestDecideCode(t *testing.T) {
+	w := newWorld(t, allowed)
+	for language, want := range map[string]api.Where{"python": api.WhereHost, "javascript": api.WhereHost, "shell": api.WhereHost, "go": api.WhereSandbox, "ruby": api.WhereSandbox} {
+		d, err := w.Decide(t.Context(), me, api.DecideParams{Mode: api.ExecModeSelective, Language: language, Code: "1"})
+		if err != nil || d.Decision != want {
+			t.Errorf("%s, selective: %+v, %v", language, d, err)
+		}
+		if d, err = w.Decide(t.Context(), me, api.DecideParams{Mode: api.ExecModeOff, Language: language, Code: "1"}); err != nil || d.Decision != api.WhereHost {
+			t.Errorf("%s, off: %+v, %v", language, d, err)
+		}
+	}
+}
+
 func TestDecide(t *testing.T) {
 	rw := &api.Workspace{Path: "/src", Mode: api.ModeRW}
 	for name, tt := range map[string]struct {

@@ -9,7 +9,7 @@ def _hutch():
     os.close(null)
     os.environ.setdefault("MPLBACKEND", "Agg")
     sys.argv = [""]
-    if "" not in sys.path:
+    if "" not in sys.path and not sys.flags.isolated:
         sys.path.insert(0, "")
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main

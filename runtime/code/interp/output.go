@@ -1,4 +1,4 @@
-package code
+package interp
 
 import (
 	"bytes"
@@ -12,17 +12,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// boxes is what a kernel needs of sandboxes.
-type boxes interface {
-	Read(ctx context.Context, p api.ReadParams) (api.Chunk, error)
-	Write(ctx context.Context, p api.WriteParams) error
-	Signal(ctx context.Context, p api.SignalParams) error
-	KillExec(ctx context.Context, p api.ExecRef) (api.ExecResult, error)
-}
-
 // output is what one run writes: up to a mark in each stream, which the driver sets behind it.
 type output struct {
-	k     *kernel
+	k     *Interpreter
 	id    int64
 	limit int64 // bytes of each stream that are kept
 
@@ -39,11 +31,11 @@ const maxReply = 16 << 20
 var names = [2]api.Stream{api.Stdout, api.Stderr}
 
 // follow reads until both marks came. It may be called again when ctx has ended it.
-func (o *output) follow(ctx context.Context, boxes boxes) error {
+func (o *output) follow(ctx context.Context, execs Execs) error {
 	for i := range names {
 		for !o.done[i] {
 			// Not for ever: only so does an end of ctx stop it where nothing is written.
-			c, err := boxes.Read(ctx, api.ReadParams{Exec: o.k.exec, Stream: names[i], Offset: o.k.read[i], WaitS: api.MaxCodeTimeoutS, Encoding: api.Base64, Limit: api.MaxReadBytes})
+			c, err := execs.Read(ctx, api.ReadParams{Exec: o.k.Exec, Stream: names[i], Offset: o.k.read[i], WaitS: api.MaxCodeTimeoutS, Encoding: api.Base64, Limit: api.MaxReadBytes})
 			if err != nil {
 				return err
 			}
@@ -63,7 +55,7 @@ func (o *output) follow(ctx context.Context, boxes boxes) error {
 			}
 			if c.EOF && !o.done[i] {
 				o.flush(i)
-				return fmt.Errorf("exec %s ended", o.k.exec)
+				return fmt.Errorf("exec %s ended", o.k.Exec)
 			}
 		}
 	}
@@ -175,8 +167,8 @@ func (o *output) text(i int) string {
 // valid makes text of what a program has written, which may be any bytes.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// textOf is the text of a stream in a result of exec.run.
-func textOf(data string, enc api.Encoding) string {
+// Text is the text of a stream in a result of exec.run.
+func Text(data string, enc api.Encoding) string {
 	if enc != api.Base64 {
 		return data
 	}

@@ -3,8 +3,9 @@
 (() => {
   const vm = require('vm'), util = require('util'), path = require('path'), { createRequire } = require('module');
   const token = process.argv[process.argv.length - 1], { stdin, stdout, stderr } = process;
+  const isolated = process.argv.length > 2; // modules of the folder are none of the code's
   process.argv.splice(1);
-  globalThis.require = createRequire(path.join(process.cwd(), 'code.js'));
+  globalThis.require = createRequire(path.join(isolated ? '/' : process.cwd(), 'code.js'));
   const most = 4 << 20; // bytes of a text
   let interrupt = null; // ends the run under way
   let found = [];

@@ -209,6 +209,9 @@ func (u *unpacker) dirOf(fd int, name string, fresh bool) (*dir, error) {
 		now := time.Unix(st.Mtim.Unix())
 		d = &dir{name: name, ino: st.Ino, attrs: attrs{mode: 0o755, mtime: now, atime: now}}
 		u.dirs[st.Ino] = d
+		if fresh {
+			u.names.begin(st.Ino)
+		}
 	}
 	return d, nil
 }
@@ -223,6 +226,7 @@ func (u *unpacker) noteRoot() error {
 	if err := unix.Fstat(u.root, &st); err != nil {
 		return fmt.Errorf("stat the layer's folder: %w", err)
 	}
+	u.names.forget(st.Ino) // that it is empty is the caller's word
 	u.owns = os.Geteuid() == 0 && os.Getegid() == 0 && st.Gid == 0 && st.Mode&unix.S_ISGID == 0
 	return nil
 }
@@ -259,6 +263,7 @@ func (u *unpacker) finishDir(d *dir) error {
 		return nil // replaced by a later entry
 	}
 	if d.opaque && d.whited {
+		u.names.forget(d.ino)
 		if err := dropWhiteouts(fd); err != nil {
 			return err
 		}

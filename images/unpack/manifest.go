@@ -157,7 +157,7 @@ func WriteManifest(ctx context.Context, w, attributes io.Writer, root *os.File, 
 	return writeManifest(ctx, w, attributes, root, nil, content, has)
 }
 
-func writeManifest(ctx context.Context, w, attributes io.Writer, root *os.File, known func(folder, ino uint64, base string, st *unix.Stat_t) bool,
+func writeManifest(ctx context.Context, w, attributes io.Writer, root *os.File, mem memory,
 	content func(n *Node) (uint32, error), has func(n *Node) bool,
 ) error {
 	out := bufio.NewWriterSize(w, 64<<10)
@@ -166,7 +166,7 @@ func writeManifest(ctx context.Context, w, attributes io.Writer, root *os.File, 
 	}
 	more := bufio.NewWriter(attributes)
 	var line []byte
-	err := walk(ctx, root, known, func(n *Node) (err error) {
+	err := walk(ctx, root, mem, func(n *Node) (err error) {
 		if line, err = n.appendLine(line[:0], content); err == nil {
 			_, err = out.Write(append(line, '\n'))
 		}

@@ -18,13 +18,15 @@ import (
 // removes that and calls it once more: the later entry wins.
 func (u *unpacker) create(at place, make func() error) error {
 	err := make()
-	if !errors.Is(err, unix.EEXIST) {
-		return err
+	if errors.Is(err, unix.EEXIST) {
+		if err = u.replace(at); err == nil {
+			err = make()
+		}
 	}
-	if err := u.replace(at); err != nil {
-		return err
+	if err == nil {
+		u.names.add(at.folder, 0, at.base, unix.DT_UNKNOWN)
 	}
-	return make()
+	return err
 }
 
 // regular makes a file. O_EXCL makes sure that it is new, so that neither a

@@ -168,6 +168,7 @@ func (u *unpacker) replace(at place) error {
 		return err
 	}
 	u.stale = true
+	u.names.forget(at.folder)
 	return rmtree.At(at.parent, at.base)
 }
 

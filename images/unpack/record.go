@@ -82,8 +82,3 @@ func (r *records) sum(ino uint64) uint32 {
 	}
 	return r.sums[ino]
 }
-
-// known is records.known, for a walk.
-func (u *unpacker) known(folder, ino uint64, base string, st *unix.Stat_t) bool {
-	return u.records.known(ino, u.writers.key(folder, base), st)
-}

@@ -92,7 +92,7 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 	u.writers = newWriters(u)
 	defer u.writers.close()
 	if opts.Manifest != nil {
-		u.records = newRecords()
+		u.records, u.names = newRecords(), newNames()
 		u.extended = make(map[uint64]bool)
 	}
 	defer u.parents.flush()
@@ -116,7 +116,7 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 		return u.stats, readError("read what follows the layer's tar stream", err)
 	}
 	if opts.Manifest != nil {
-		return u.stats, writeManifest(context.Background(), opts.Manifest, opts.Attributes, root, u.known,
+		return u.stats, writeManifest(context.Background(), opts.Manifest, opts.Attributes, root, u,
 			func(n *Node) (uint32, error) { return u.records.sum(n.Stat.Ino), nil },
 			func(n *Node) bool { return u.extended[n.Stat.Ino] })
 	}
@@ -142,6 +142,7 @@ type unpacker struct {
 	// without a manifest.
 	crc     uint32
 	records *records
+	names   *names // nil without a manifest
 	// extended are the inode numbers of what got extended attributes, and perhaps of what
 	// came after it; nil without a manifest.
 	extended map[uint64]bool

@@ -105,13 +105,21 @@ func (c *cage) outside(t testing.TB) map[string]string {
 	return m
 }
 
-// unpack unpacks and checks that nothing outside changed.
+// unpack unpacks and checks that nothing outside changed, and that the manifest says what there is.
 func (c *cage) unpack(t testing.TB, stream []byte, opts Options) (Stats, error) {
 	t.Helper()
 	root, err := os.Open(c.root)
 	must(t, err)
 	defer root.Close()
+	var recorded, read bytes.Buffer
+	opts.Manifest = &recorded
 	stats, err := Unpack(root, bytes.NewReader(stream), opts)
+	if err == nil && os.Geteuid() == 0 { // others can not read all of it
+		must(t, WriteManifest(t.Context(), &read, nil, root, Checksum, nil))
+		if recorded.String() != read.String() {
+			t.Errorf("recorded\n%s\nread\n%s", recorded.String(), read.String())
+		}
+	}
 	if after := c.outside(t); !maps.Equal(after, c.before) {
 		t.Errorf("the world outside changed:\n%v\n%v", c.before, after)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -36,9 +35,16 @@ func Walk(ctx context.Context, root *os.File, visit func(n *Node) error) error {
 	return walk(ctx, root, nil, visit)
 }
 
-// walk is Walk that does not ask the file system about files that known knows, if it is not
-// nil: those with that name in the folder of that inode number.
-func walk(ctx context.Context, root *os.File, known func(folder, ino uint64, base string, st *unix.Stat_t) bool, visit func(n *Node) error) error {
+// memory is what is known of a tree by who has made it, each answer with whether there is one.
+type memory interface {
+	// known fills in what a stat of a file with that name in the folder of that inode number would say.
+	known(folder, ino uint64, base string, st *unix.Stat_t) bool
+	// list returns what getdents(2) of that folder would say, without "." and "..".
+	list(folder uint64) ([]byte, bool)
+}
+
+// walk is Walk that does not ask the file system about what mem knows, if it is not nil.
+func walk(ctx context.Context, root *os.File, mem memory, visit func(n *Node) error) error {
 	// Only its fd is used below: a collection would close the folder, and its number could
 	// become another file's.
 	defer runtime.KeepAlive(root)
@@ -49,15 +55,15 @@ func walk(ctx context.Context, root *os.File, known func(folder, ino uint64, bas
 	if err := visit(n); err != nil {
 		return err
 	}
-	w := &walker{ctx: ctx, root: int(root.Fd()), known: known, dir: -1, buf: make([]byte, listBytes)}
+	w := &walker{ctx: ctx, root: int(root.Fd()), mem: mem, dir: -1, buf: make([]byte, listBytes)}
 	defer func() { closeFD(w.dir) }()
 	return w.below(n, visit)
 }
 
 type walker struct {
-	ctx   context.Context
-	root  int
-	known func(folder, ino uint64, base string, st *unix.Stat_t) bool
+	ctx  context.Context
+	root int
+	mem  memory
 	// The open folder, and its path.
 	dir  int
 	open string
@@ -76,8 +82,9 @@ type dirent struct {
 
 // listed is a folder whose nodes were put on the stack.
 type listed struct {
-	path string
-	ino  uint64
+	path  string
+	below string // what the paths of its nodes begin with
+	ino   uint64
 }
 
 // below visits what is in a folder, and goes down where that is met.
@@ -94,8 +101,8 @@ func (w *walker) below(top *Node, visit func(n *Node) error) error {
 		if err := w.enter(e.in.path); err != nil {
 			return err
 		}
-		n := &Node{Path: path.Join(e.in.path, e.base), parent: w.dir, base: e.base}
-		if w.known == nil || e.kind != unix.DT_REG || !w.known(e.in.ino, e.ino, e.base, &n.Stat) {
+		n := &Node{Path: e.in.below + e.base, parent: w.dir, base: e.base}
+		if w.mem == nil || e.kind != unix.DT_REG || !w.mem.known(e.in.ino, e.ino, e.base, &n.Stat) {
 			if err := unix.Fstatat(w.dir, e.base, &n.Stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 				return fmt.Errorf("stat %q: %w", n.Path, err)
 			}
@@ -138,8 +145,17 @@ func (w *walker) list(n *Node) error {
 	if err := w.enter(n.Path); err != nil {
 		return err
 	}
-	in, first := &listed{path: n.Path, ino: n.Stat.Ino}, len(w.stack)
-	for {
+	in, first := &listed{path: n.Path, below: n.Path + "/", ino: n.Stat.Ino}, len(w.stack)
+	if n.Path == "." {
+		in.below = ""
+	}
+	var entries []byte
+	known := false
+	if w.mem != nil {
+		entries, known = w.mem.list(n.Stat.Ino)
+		w.stack = appendEntries(w.stack, in, entries)
+	}
+	for !known {
 		size, err := unix.Getdents(w.dir, w.buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -156,16 +172,18 @@ func (w *walker) list(n *Node) error {
 	return nil
 }
 
+// direntHeader is the size of a struct linux_dirent64 without its name.
+const direntHeader = 19
+
 // appendEntries reads struct linux_dirent64 (getdents(2)): inode number (8 bytes), offset (8),
 // length of the whole (2), type (1), name with a NUL.
 func appendEntries(all []dirent, in *listed, b []byte) []dirent {
-	const header = 19
-	for len(b) > header {
+	for len(b) > direntHeader {
 		size := int(binary.NativeEndian.Uint16(b[16:]))
-		if size <= header || size > len(b) {
+		if size <= direntHeader || size > len(b) {
 			break
 		}
-		name := b[header:size]
+		name := b[direntHeader:size]
 		if end := bytes.IndexByte(name, 0); end >= 0 {
 			name = name[:end]
 		}

@@ -64,6 +64,7 @@ func (u *unpacker) whiteout(dirName, base string) error {
 	if err := unix.Mknodat(at.parent, at.base, unix.S_IFCHR|0o600, 0); err != nil {
 		return fmt.Errorf("make a whiteout: %w", err)
 	}
+	u.names.add(at.folder, 0, at.base, unix.DT_UNKNOWN)
 	return u.mark(dirName, func(d *dir) { d.whited = true })
 }
 

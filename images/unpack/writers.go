@@ -145,6 +145,7 @@ func (w *writers) collect(b *batch) {
 		for i := range b.files {
 			f := &b.files[i]
 			r.note(f.at.key, &f.stat, f.crc)
+			w.u.names.add(f.at.folder, f.stat.Ino, f.at.base, unix.DT_REG)
 		}
 	}
 	clear(b.files)

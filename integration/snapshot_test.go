@@ -17,6 +17,7 @@ import (
 // shelfEmpty checks that nothing is left of what was stopped, kept or forked.
 func (w *world) shelfEmpty(t testing.TB) {
 	t.Helper()
+	awaitEmpty(t, filepath.Join(w.root(), "data/shelf/tmp"), time.Now().Add(patience)) // behind the replies
 	for _, sub := range []string{"shelf/boxes", "shelf/tmp", "shelf/layers", "shelf/snapshots", "images/pins"} {
 		if left, _ := os.ReadDir(filepath.Join(w.root(), "data", sub)); len(left) > 0 {
 			t.Errorf("%s: %v", sub, left)

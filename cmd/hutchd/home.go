@@ -88,6 +88,9 @@ func openHome(data string, log *slog.Logger) (*home, error) {
 	if err := os.Mkdir(h.sandboxes(), 0o700); err != nil {
 		return nil, fmt.Errorf("make the daemon's folder: %w", err)
 	}
+	if err := sys.Spread(h.sandboxes()); err != nil { // they are made all the same
+		log.Debug("spread sandboxes over the disk", "err", err)
+	}
 	return h, h.makeUsable()
 }
 

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/rmtree"
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // Mark is the name of a file in the folder of a sandbox that belongs on the shelf whenever the sandbox does not run.
@@ -39,6 +40,9 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("make the shelf: %w", err)
 		}
+	}
+	if err := sys.Spread(st.path("tmp")); err != nil { // layers are made there
+		log.Debug("spread the shelf over the disk", "err", err)
 	}
 	if err := st.sweep(); err != nil { // it is in nobody's way
 		log.Warn("remove what was left half done on the shelf", "err", err)
@@ -251,7 +255,7 @@ func CloseAll(held []*os.File) {
 }
 
 // Collect removes the layers that wanted does not have and nobody uses. The shelf is locked; the content goes afterwards, by
-// the function that is returned.
+// the function that is returned, which is nil where nothing goes.
 func (st *Store) Collect(wanted map[string]bool) (finish func() error, err error) {
 	ids, err := names(st.path("layers"))
 	if err != nil {
@@ -271,6 +275,9 @@ func (st *Store) Collect(wanted map[string]bool) (finish func() error, err error
 			going = append(going, to)
 		}
 		_ = f.Close()
+	}
+	if len(going) == 0 {
+		return nil, nil
 	}
 	return func() error {
 		var errs []error

@@ -106,7 +106,7 @@ func (c *copier) fromObject(n *Node, objects, dst *os.File) error {
 	}
 	to := os.NewFile(uintptr(out), n.Name)
 	defer to.Close()
-	if err := c.content(in, out, st.Size); err != nil {
+	if err := c.content(in, out, &st); err != nil {
 		return err
 	}
 	return finish(in, out, &st)

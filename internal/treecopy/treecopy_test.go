@@ -145,3 +145,18 @@ func BenchmarkTree(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkSmall(b *testing.B) {
+	src := b.TempDir()
+	for i := range 1000 {
+		dir := filepath.Join(src, fmt.Sprint(i%50))
+		must(b, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), make([]byte, 10<<10), 0o644))
+	}
+	for i := 0; b.Loop(); i++ {
+		dst := filepath.Join(b.TempDir(), fmt.Sprint(i))
+		must(b, os.Mkdir(dst, 0o755))
+		if _, err := tree(b, src, dst); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

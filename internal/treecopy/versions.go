@@ -361,7 +361,7 @@ func (f *filler) object(dir *os.File, n *Node, st *unix.Stat_t) error {
 	defer to.Close()
 	f.to.Next++
 	f.to.Made[number] = 0
-	if err := f.content(int(from.Fd()), fd, st.Size); err != nil {
+	if err := f.content(int(from.Fd()), fd, st); err != nil {
 		return err
 	}
 	if err := finish(int(from.Fd()), fd, st); err != nil {

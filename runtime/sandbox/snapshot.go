@@ -296,7 +296,8 @@ func (m *Manager) RemoveSnapshot(user uint32, ref string) error {
 }
 
 // collectLayers removes the layers of the shelf that nothing needs any more: no snapshot, no stopped sandbox, and none that runs,
-// whichever daemon's, whose lock on them is gone while its hutchd is replaced.
+// whichever daemon's, whose lock on them is gone while its hutchd is replaced. They are gone for everybody when it returns; what
+// they hold goes behind its back.
 func (m *Manager) collectLayers() error {
 	all, err := m.cfg.Shelf.Lock()
 	if err != nil {
@@ -310,7 +311,30 @@ func (m *Manager) collectLayers() error {
 	if err = errors.Join(err, all.Close()); err != nil {
 		return fmt.Errorf("collect layers of snapshots: %w", err)
 	}
+	if finish == nil || m.removeBehind(finish) {
+		return nil
+	}
 	return finish()
+}
+
+// removeBehind has something removed that nobody sees any more. It says no when the daemon ends, or much is to be removed already:
+// then the caller does it, and waits.
+func (m *Manager) removeBehind(remove func() error) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || m.backlog.Load() >= maxBehind {
+		return false
+	}
+	m.backlog.Add(1)
+	m.removals.Go(func() {
+		defer m.backlog.Add(-1)
+		m.removing <- struct{}{}
+		defer func() { <-m.removing }()
+		if err := remove(); err != nil {
+			m.cfg.Logger.Error("remove layers of snapshots", "err", err)
+		}
+	})
+	return true
 }
 
 // collectOf is collectLayers behind the end of a sandbox with these.

@@ -53,7 +53,24 @@ func readProcess(pid int) (p process, ok bool) {
 			}
 		}
 	}
+	if p.root == "" && p.name() == "hutch-launch" {
+		p.root = rootByMounts(dir)
+	}
 	return p, true
+}
+
+// rootByMounts is the state folder of a hutch-launch, whose monitor may be dead, by where it has it mounted: within its file system.
+func rootByMounts(dir string) string {
+	table, err := os.ReadFile(dir + "/mountinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasSuffix(f[4], "/mnt") && strings.HasSuffix(f[3], "/data") {
+			return strings.TrimSuffix(f[3], "/data")
+		}
+	}
+	return ""
 }
 
 // processes are all that are alive, by pid.
@@ -81,7 +98,7 @@ func (w *world) processes() []process {
 	self := os.Getpid()
 	var mine []process
 	for _, p := range all {
-		if root, descendant := ownerOf(all, p, self); descendant && (root == w.root() || root == "" && stray(p)) {
+		if root, descendant := ownerOf(all, p, self); descendant && (root != "" && strings.HasSuffix(w.root(), root) || root == "" && stray(p)) {
 			mine = append(mine, p)
 		}
 	}

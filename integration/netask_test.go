@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -209,6 +210,61 @@ func TestNetworkAskUnanswered(t *testing.T) {
 	if asks, err := w.c.Asks(t.Context()); err != nil || len(asks.Pending) != 0 {
 		t.Errorf("%+v %v", asks, err)
 	}
+}
+
+// TestNetworkAskClients: each client that listens is asked, the first answer counts, and the others are told that it is over.
+func TestNetworkAskClients(t *testing.T) {
+	t.Parallel()
+	needsPython(t)
+	w := newNetWorld(t, []string{"web.test"})
+	port := webServer(t, "hello")
+	entry := fmt.Sprintf("--allow tcp://web.test:%d", port)
+	sb, first := w.askingBox(t, api.NetPolicy{AllowCIDRs: loopback})
+	const n = 4
+	all, clients := []*asking{first}, []*hutch.Client{w.c}
+	for range n - 1 {
+		c := w.connect(t)
+		events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventNetworkAsk, api.EventNetworkAnswer}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = events.Close() })
+		all, clients = append(all, &asking{w, events}), append(clients, c)
+	}
+	for round := range 6 {
+		c := w.wants(t, sb, "web.test", port)
+		var q api.AskEvent
+		for _, a := range all {
+			if got := a.question(t, "web.test", port, entry); q.ID != "" && got.ID != q.ID {
+				t.Errorf("round %d: %+v and %+v", round, q, got)
+			} else {
+				q = got
+			}
+		}
+		errs := make([]error, n)
+		var wg sync.WaitGroup
+		for i, c := range clients {
+			wg.Go(func() { errs[i] = c.Answer(t.Context(), api.AnswerParams{ID: q.ID, Answer: api.NetOnce}) })
+		}
+		wg.Wait()
+		counted := 0
+		for _, err := range errs {
+			switch {
+			case err == nil:
+				counted++
+			case api.ErrorCode(err) != api.NotFound:
+				t.Errorf("round %d: %v", round, err)
+			}
+		}
+		if counted != 1 {
+			t.Errorf("round %d: %d answers counted", round, counted)
+		}
+		for _, a := range all {
+			a.over(t, q, api.NetOnce)
+		}
+		w.reached(t, c)
+	}
+	w.ok(t, "rm", "-f", sb)
 }
 
 // TestNetworkAskTerminal: hutch run --ask puts it to whoever is at the terminal.

@@ -48,6 +48,7 @@ func TestPorts(t *testing.T) {
 			t.Errorf("%s: %s, want %s", network, got, sum)
 		}
 		upgraded(t, "tcp", ports[0].Address)
+		websocket(t, ports[0].Address)
 		w.serveInside(t, sb, "::1", "8001")
 		w.serveInside(t, sb, "0.0.0.0", "8002")
 		for port, host := range map[string]string{"8001": "::1", "8002": "0.0.0.0"} {
@@ -85,6 +86,7 @@ func TestPortNode(t *testing.T) {
 		t.Error(got)
 	}
 	upgraded(t, "tcp", at)
+	websocket(t, at)
 }
 
 // TestPortAddresses: where a port may be, and why not elsewhere.

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,17 +17,27 @@ import (
 )
 
 // bigBody is what the servers of these tests send on /big.
-const bigBody = 48 << 20
+const bigBody = 128 << 20
 
 // unlikely is a free port of an address where no other test listens: what was closed there stays closed.
 const unlikely = "127.9.8.7:"
 
 // pythonServer listens on ADDRESS PORT: /big, /hello, and an upgraded connection that echoes.
 const pythonServer = `
-import hashlib, socket, sys, threading
+import base64, hashlib, socket, sys, threading
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
 s = socket.socket(family); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 s.bind((sys.argv[1], int(sys.argv[2]))); s.listen(64)
+def frames(c, f):
+    while len(h := f.read(2)) == 2:
+        n = h[1] & 127
+        more = f.read({126: 2, 127: 8}.get(n, 0))
+        n = int.from_bytes(more, 'big') if more else n
+        mask, data = f.read(4), f.read(n)
+        data = (int.from_bytes(data, 'big') ^ int.from_bytes((mask * (n // 4 + 1))[:n], 'big')).to_bytes(n, 'big')
+        op = {9: 10}.get(h[0] & 15, h[0] & 15)
+        c.sendall(bytes([h[0] & 128 | op, h[1] & 127]) + more + data)
+        if op == 8: break
 def serve(c):
     f = c.makefile('rb')
     head = b''
@@ -33,12 +45,17 @@ def serve(c):
         line = f.readline()
         if not line or line == b'\r\n': break
         head += line
-    if b'Upgrade: echo' in head:
+    if b'Upgrade: websocket' in head:
+        key = head.split(b'Sec-WebSocket-Key: ')[1].split(b'\r\n')[0]
+        accept = base64.b64encode(hashlib.sha1(key + b'258EAFA5-E914-47DA-95CA-C5AB0DC85B11').digest())
+        c.sendall(b'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ' + accept + b'\r\n\r\n')
+        frames(c, f)
+    elif b'Upgrade: echo' in head:
         c.sendall(b'HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n')
         while (b := f.read1(65536)): c.sendall(b)
     elif b'/big' in head:
-        c.sendall(b'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n' % (48 << 20))
-        for i in range(48): c.sendall(bytes([i]) * (1 << 20))
+        c.sendall(b'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n' % (128 << 20))
+        for i in range(128): c.sendall(bytes([i]) * (1 << 20))
     else:
         body = b'hello from ' + sys.argv[1].encode()
         c.sendall(b'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
@@ -53,11 +70,38 @@ const nodeServer = `
 const http = require('http'), [host, port] = process.argv.slice(1);
 const s = http.createServer((q, r) => {
   if (q.url.startsWith('/big')) {
-    r.setHeader('Content-Length', 48 << 20);
-    let i = 0; const more = () => { while (i < 48) if (!r.write(Buffer.alloc(1 << 20, i++))) { r.once('drain', more); return } r.end() }; more();
+    r.setHeader('Content-Length', 128 << 20);
+    let i = 0; const more = () => { while (i < 128) if (!r.write(Buffer.alloc(1 << 20, i++))) { r.once('drain', more); return } r.end() }; more();
   } else r.end('hello from ' + host);
 });
-s.on('upgrade', (q, c, head) => { c.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n'); c.pipe(c) });
+const frames = c => {
+  let had = Buffer.alloc(0);
+  c.on('data', d => {
+    had = Buffer.concat([had, d]);
+    for (;;) {
+      if (had.length < 2) return;
+      let n = had[1] & 127, at = 2;
+      if (n === 126) { if (had.length < 4) return; n = had.readUInt16BE(2); at = 4 }
+      else if (n === 127) { if (had.length < 10) return; n = Number(had.readBigUInt64BE(2)); at = 10 }
+      if (had.length < at + 4 + n) return;
+      const mask = had.subarray(at, at + 4), data = Buffer.from(had.subarray(at + 4, at + 4 + n));
+      for (let i = 0; i < n; i++) data[i] ^= mask[i & 3];
+      const head = Buffer.from(had.subarray(0, at)); head[1] &= 127;
+      if ((head[0] & 15) === 9) head[0] += 1;
+      c.write(Buffer.concat([head, data]));
+      if ((head[0] & 15) === 8) return c.end();
+      had = had.subarray(at + 4 + n);
+    }
+  });
+};
+s.on('upgrade', (q, c, head) => {
+  if (q.headers.upgrade === 'websocket') {
+    const accept = require('crypto').createHash('sha1').update(q.headers['sec-websocket-key'] + '258EAFA5-E914-47DA-95CA-C5AB0DC85B11').digest('base64');
+    c.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ' + accept + '\r\n\r\n');
+    return frames(c);
+  }
+  c.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n'); c.pipe(c);
+});
 s.listen(+port, host, () => console.log('ready'));
 `
 
@@ -155,4 +199,81 @@ func upgraded(t testing.TB, network, address string) {
 	if err != nil || !bytes.Equal(got, sent) {
 		t.Errorf("%d bytes came back, want %d: %v", len(got), size, err)
 	}
+}
+
+// websocket talks to an echoing server as RFC 6455 has it: the handshake, short and long messages, a ping, the closing.
+func websocket(t testing.TB, address string) {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	const key = "dGhlIHNhbXBsZSBub25jZQ==" // of the RFC, and its answer
+	fmt.Fprintf(c, "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n\r\n", key)
+	in := bufio.NewReader(c)
+	r, err := http.ReadResponse(in, nil)
+	if err != nil || r.StatusCode != 101 || r.Header.Get("Sec-WebSocket-Accept") != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	const text, closing, ping, pong = 1, 8, 9, 10
+	for i, m := range []struct {
+		op, want byte
+		data     []byte
+	}{
+		{text, text, []byte("hello")}, {ping, pong, []byte("p")}, {text, text, bytes.Repeat([]byte("m"), 1000)},
+		{text, text, bytes.Repeat([]byte("0123456789"), 300_000)}, {text, text, nil}, {closing, closing, []byte{3, 232}},
+	} {
+		go func() { _, _ = c.Write(frame(m.op, m.data)) }() // the answer comes while it is being sent
+		op, data, err := readFrame(in)
+		if err != nil || op != m.want || !bytes.Equal(data, m.data) {
+			t.Fatalf("message %d of %d bytes: %d, %d bytes, %v", i, len(m.data), op, len(data), err)
+		}
+	}
+	if n, err := in.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("behind the closing: %d, %v", n, err)
+	}
+}
+
+// frame is a message of a client's.
+func frame(op byte, data []byte) []byte {
+	b := []byte{0x80 | op}
+	switch n := len(data); {
+	case n < 126:
+		b = append(b, 0x80|byte(n))
+	case n < 1<<16:
+		b = binary.BigEndian.AppendUint16(append(b, 0x80|126), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint64(append(b, 0x80|127), uint64(n))
+	}
+	mask := [4]byte{1, 2, 3, 4}
+	b = append(b, mask[:]...)
+	for i, x := range data {
+		b = append(b, x^mask[i&3])
+	}
+	return b
+}
+
+// readFrame reads a message of a server's.
+func readFrame(r *bufio.Reader) (op byte, data []byte, err error) {
+	var head [10]byte
+	if _, err := io.ReadFull(r, head[:2]); err != nil {
+		return 0, nil, err
+	}
+	n := uint64(head[1] & 127)
+	switch n {
+	case 126:
+		_, err = io.ReadFull(r, head[2:4])
+		n = uint64(binary.BigEndian.Uint16(head[2:]))
+	case 127:
+		_, err = io.ReadFull(r, head[2:10])
+		n = binary.BigEndian.Uint64(head[2:])
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	data = make([]byte, min(n, 64<<20))
+	_, err = io.ReadFull(r, data)
+	return head[0] & 15, data, err
 }

@@ -219,6 +219,73 @@ func TestSnapshotWriters(t *testing.T) {
 	w.shelfEmpty(t)
 }
 
+// TestSnapshotFull: snapshots of a sandbox that fills its disk meanwhile are whole, or are refused; it ends with its limit, as without them.
+func TestSnapshotFull(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	sb := w.create(t, "--disk", "48m", "host")
+	ex := startIn(t, c, sb, "i=0; while :; do head -c 1048576 /dev/urandom >/tmp/.f && mv /tmp/.f /tmp/f$i || exit 9; i=$((i+1)); sleep 0.02; done")
+	var made []string
+	for len(made) < 40 {
+		sn, err := c.CreateSnapshot(t.Context(), api.SnapshotCreateParams{Sandbox: sb})
+		if err != nil {
+			if code := api.ErrorCode(err); code != api.ResourceExhausted && code != api.Unavailable {
+				t.Errorf("%v", err)
+			}
+			break
+		}
+		made = append(made, sn.ID)
+		if r, err := c.ExecRead(t.Context(), api.ReadParams{Exec: ex, Stream: api.Stdout}); err != nil || r.EOF {
+			break
+		}
+	}
+	late := patience.Seconds()
+	res, err := c.ExecWait(t.Context(), api.WaitParams{Exec: ex, WaitS: &late})
+	if err != nil || res.ExitCode == 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if len(made) == 0 {
+		t.Fatal("no snapshot was made")
+	}
+	r, err := c.Fork(t.Context(), api.ForkParams{Snapshot: made[len(made)-1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ran(t, c, r.Sandboxes[0].ID, `for f in /tmp/f*; do [ -e "$f" ] && wc -c <"$f"; done | sort -u`); got.Stdout != "1048576\n" && got.Stdout != "" {
+		t.Errorf("%+v", got)
+	}
+	w.ok(t, "rm", "-f", r.Sandboxes[0].ID, sb)
+	for _, id := range made {
+		w.ok(t, "snapshot", "rm", id)
+	}
+	w.shelfEmpty(t)
+}
+
+// TestRestoreAfterRestart: another daemon restores what one before has made a snapshot of, and stopped.
+func TestRestoreAfterRestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sb := w.create(t, "--name", "box", "-l", "k=v", "host")
+	w.ok(t, "exec", "box", "sh", "-c", "echo then >/tmp/f; mkdir /srv/d")
+	w.ok(t, "snapshot", "create", "--name", "s", "box")
+	w.ok(t, "exec", "box", "sh", "-c", "echo now >/tmp/f; rmdir /srv/d")
+	w.ok(t, "stop", "-t", "0", "box")
+	w.restart(t)
+	if got := strings.TrimSpace(w.ok(t, "snapshot", "restore", "s")); got != sb {
+		t.Errorf("%q, want %q", got, sb)
+	}
+	if got := w.ok(t, "exec", "box", "sh", "-c", "cat /tmp/f; ls -d /srv/d"); got != "then\n/srv/d\n" {
+		t.Errorf("%q", got)
+	}
+	if got := decode[api.Sandbox](t, w.ok(t, "inspect", "box")); got.ID != sb || got.Labels["k"] != "v" || got.State != api.Running {
+		t.Errorf("%+v", got)
+	}
+	w.ok(t, "rm", "-f", "box")
+	w.ok(t, "snapshot", "rm", "s")
+	w.shelfEmpty(t)
+}
+
 // TestSnapshotDeath: hutchd is killed at any moment of stop, start, snapshot, restore and fork. A sandbox then runs or is stopped, with
 // the files of before or after, and nothing is left of the rest.
 func TestSnapshotDeath(t *testing.T) {

@@ -54,9 +54,9 @@ type Config struct {
 	// Ask has somebody asked about a connection of a sandbox that is held meanwhile, and returns the answer, at the latest when
 	// ctx ends. An answer that holds for more is in the network's policy by then. nil: the answer is no.
 	Ask func(ctx context.Context, sandbox string, ask api.AskEvent) Answer
-	// Wanted is called before a connection from the host to a port of a sandbox is made, which waits for it. nil: nothing is to be
-	// done first.
-	Wanted func(sandbox string) error
+	// Wanted is called before a connection from the host to a port of a sandbox is made, and must not wait: what it returns does, when
+	// something is to be done first, else it is nil, as Wanted itself may be.
+	Wanted func(sandbox string) (wait func() error)
 	// Keep makes a file outlive this process, under a key; Unkeep ends that.
 	Keep   func(key string, f *os.File) error
 	Unkeep func(key string) error
@@ -90,7 +90,7 @@ func New(cfg Config, held map[string]*os.File) *Engine {
 		e.cfg.Ask = func(context.Context, string, api.AskEvent) Answer { return proxy.No }
 	}
 	if e.cfg.Wanted == nil {
-		e.cfg.Wanted = func(string) error { return nil }
+		e.cfg.Wanted = func(string) func() error { return nil }
 	}
 	if e.cfg.Passed == nil {
 		e.cfg.Passed = func(string, api.NetTarget, string) {}

@@ -1,6 +1,7 @@
 package netfilter
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -104,28 +105,29 @@ func (s *Ports) serve(x *exposed, f *os.File) error {
 	if old := s.open[x.port.Address]; old != nil {
 		return api.Errorf(api.AlreadyExists, "port %d is reached at %s already", old.port.Port, x.port.Address).WithField("address")
 	}
-	l, err := net.FileListener(f)
+	port := uint16(x.port.Port)
+	in, err := proxy.NewInbound(f, x.port.Token, func() (int, proxy.Later, error) { return s.dial(port) })
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", x.port.Address, err)
 	}
-	switch l := l.(type) {
-	case *net.UnixListener:
-		l.SetUnlinkOnClose(false) // another daemon may go on; see unlink
-	case *net.TCPListener:
-	default:
-		_ = l.Close()
-		return fmt.Errorf("listen on %s: %w", x.port.Address, unix.EPROTOTYPE)
-	}
-	port := uint16(x.port.Port)
-	x.in = proxy.NewInbound(l, x.port.Token, func() (*net.TCPConn, proxy.Later, error) {
-		if err := s.e.cfg.Wanted(s.id); err != nil {
-			return nil, nil, err
-		}
-		c, later, err := s.dialer.Dial(port)
-		return c, proxy.Later(later), err
-	})
+	x.in = in
 	s.open[x.port.Address] = x
 	return nil
+}
+
+// dial connects to a port of the sandbox's loopback, as proxy.Dial says, when nothing has to be waited for first.
+func (s *Ports) dial(port uint16) (int, proxy.Later, error) {
+	wait := s.e.cfg.Wanted(s.id)
+	if wait == nil {
+		fd, later, err := s.dialer.Dial(port)
+		return fd, proxy.Later(later), err
+	}
+	return -1, func(ctx context.Context) (*net.TCPConn, error) {
+		if err := wait(); err != nil {
+			return nil, err
+		}
+		return s.dialer.Connect(ctx, port)
+	}, nil
 }
 
 // Adopt goes on with a port that a hutchd before has exposed.

@@ -102,7 +102,7 @@ func (d *daemon) openNetworks(held map[string]*os.File) networks {
 		Denied: func(id string, denied api.DeniedEvent) { d.manager.Denied(id, denied) },
 		Passed: func(id string, t api.NetTarget, rule string) { d.manager.Passed(id, t, rule) },
 		Ask:    d.askAbout,
-		Wanted: func(id string) error { return d.manager.Wake(id) },
+		Wanted: func(id string) func() error { return d.manager.Wake(id) },
 		Keep:   d.launcher.Keep, Unkeep: d.launcher.Unkeep, Logger: d.log,
 	}
 	if server := os.Getenv(envResolver); server != "" {

@@ -21,8 +21,8 @@ import (
 const patience = 5 * time.Second
 
 // Main runs the tests and then compares the process with what it was before. It
-// returns the exit status.
-func Main(m *testing.M) int {
+// returns the exit status. Goroutines with one of these functions on their stack live as long as the process.
+func Main(m *testing.M, forever ...string) int {
 	if err := startPoller(); err != nil {
 		fmt.Fprintln(os.Stderr, "leak check:", err)
 		return 1
@@ -34,7 +34,7 @@ func Main(m *testing.M) int {
 	}
 	deadline := time.Now().Add(patience)
 	for {
-		fds, stacks := newFDs(before), strayGoroutines()
+		fds, stacks := newFDs(before), strayGoroutines(forever)
 		if len(fds) == 0 && len(stacks) == 0 {
 			return 0
 		}
@@ -91,7 +91,7 @@ func newFDs(before map[string]string) []string {
 
 // strayGoroutines returns the stacks of goroutines that are neither the test
 // runner's nor the runtime's.
-func strayGoroutines() []string {
+func strayGoroutines(forever []string) []string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	var stray []string
@@ -99,6 +99,7 @@ func strayGoroutines() []string {
 		s := string(stack)
 		switch {
 		case i == 0: // this one
+		case slices.ContainsFunc(forever, func(f string) bool { return strings.Contains(s, f) }):
 		case strings.Contains(s, "testing.(*M)."), strings.Contains(s, "os/signal."), strings.Contains(s, "runtime/pprof."),
 			strings.Contains(s, "internal/fuzz."), strings.Contains(s, "runtime.ensureSigM"):
 		default:

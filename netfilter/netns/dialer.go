@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // Dialer connects to servers in a namespace, also to those on its own loopback. Sockets are made on a thread that has
@@ -76,55 +78,132 @@ func (d *Dialer) Close() error {
 // Later makes what is left of a connection; it must be called, and may wait.
 type Later func(context.Context) (*net.TCPConn, error)
 
-// Dial connects to a port of the namespace's loopback: 127.0.0.1, or where nobody listens there ::1. It does not wait:
-// where the answer is not there yet, which takes a full queue or a busy machine, later is not nil. The server may have the
-// connection already, and must not see a second one.
-func (d *Dialer) Dial(port uint16) (c *net.TCPConn, later Later, err error) {
-	return d.connect(&unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}}, func(err4 error) (*net.TCPConn, Later, error) {
-		c, later, err := d.connect(&unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}, nil)
-		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL) { // no IPv6 here
-			err = err4
-		}
-		return c, later, err
-	})
+// Dial connects to a port of the namespace's loopback: 127.0.0.1, or where nobody listens there ::1. It does not wait, and returns
+// a socket that is the caller's: where none is ready, or the answer is not there yet, which takes a full queue or a busy machine,
+// later is not nil. The server may have the connection already, and must not see a second one.
+func (d *Dialer) Dial(port uint16) (fd int, _ Later, _ error) {
+	fd, err := d.ready()
+	if err != nil {
+		return -1, nil, err
+	}
+	if fd < 0 {
+		return -1, func(ctx context.Context) (*net.TCPConn, error) { return d.Connect(ctx, port) }, nil
+	}
+	four, six := loopbacks(port)
+	err = connect(fd, four)
+	if errors.Is(err, unix.EALREADY) {
+		f := os.NewFile(uintptr(fd), "connection")
+		return -1, func(ctx context.Context) (*net.TCPConn, error) {
+			c, err := connected(f, await(ctx, f))
+			return d.orSix(ctx, c, err, six)
+		}, nil
+	}
+	if err == nil {
+		return fd, nil, nil
+	}
+	_ = unix.Close(fd)
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return -1, func(ctx context.Context) (*net.TCPConn, error) { return d.orSix(ctx, nil, err, six) }, nil
+	}
+	return -1, nil, fmt.Errorf("connect: %w", err)
 }
 
-// connect connects to an address, or where it is refused goes on with otherwise, which may be nil.
-func (d *Dialer) connect(to unix.Sockaddr, otherwise func(error) (*net.TCPConn, Later, error)) (*net.TCPConn, Later, error) {
-	_, six := to.(*unix.SockaddrInet6)
-	fd, err := d.socket(six)
-	if err != nil {
-		return nil, nil, fmt.Errorf("socket in a network namespace: %w", err)
+// Connect is Dial that waits.
+func (d *Dialer) Connect(ctx context.Context, port uint16) (*net.TCPConn, error) {
+	four, six := loopbacks(port)
+	return d.wait(ctx, four, six)
+}
+
+// loopbacks are the addresses of a port there.
+func loopbacks(port uint16) (four, six unix.Sockaddr) {
+	return &unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}}, &unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}
+}
+
+// orSix is what connecting by IPv4 has come to, or where nobody listens there what it does by IPv6.
+func (d *Dialer) orSix(ctx context.Context, c *net.TCPConn, err error, six unix.Sockaddr) (*net.TCPConn, error) {
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		return c, err
 	}
+	c, err6 := d.wait(ctx, six, nil)
+	if errors.Is(err6, unix.EAFNOSUPPORT) || errors.Is(err6, unix.EADDRNOTAVAIL) { // no IPv6 here
+		return nil, err
+	}
+	return c, err6
+}
+
+// wait connects to an address, or where it is refused to the other one, which may be nil.
+func (d *Dialer) wait(ctx context.Context, to, other unix.Sockaddr) (*net.TCPConn, error) {
+	_, isSix := to.(*unix.SockaddrInet6)
+	fd, err := d.socket(isSix)
+	if err != nil {
+		return nil, fmt.Errorf("socket in a network namespace: %w", err)
+	}
+	err = connect(fd, to)
+	f := os.NewFile(uintptr(fd), "connection")
+	if errors.Is(err, unix.EALREADY) {
+		err = await(ctx, f)
+	}
+	c, err := connected(f, err)
+	if other != nil {
+		return d.orSix(ctx, c, err, other)
+	}
+	return c, err
+}
+
+// connect connects as far as that goes without waiting; EALREADY where it goes on.
+func connect(fd int, to unix.Sockaddr) error {
 	// Over loopback the answer is there when connect(2) returns, and is told by asking again.
-	if err = ignoringEINTR(func() error { return unix.Connect(fd, to) }); errors.Is(err, unix.EINPROGRESS) {
+	err := ignoringEINTR(func() error { return unix.Connect(fd, to) })
+	if errors.Is(err, unix.EINPROGRESS) {
 		err = ignoringEINTR(func() error { return unix.Connect(fd, to) })
 	}
-	f := os.NewFile(uintptr(fd), "connection")
-	if !errors.Is(err, unix.EALREADY) {
-		c, err := connected(f, err)
-		if otherwise != nil && errors.Is(err, unix.ECONNREFUSED) {
-			return otherwise(err)
-		}
-		return c, nil, err
+	if err != nil && !errors.Is(err, unix.EISCONN) {
+		return err
 	}
-	return nil, func(ctx context.Context) (*net.TCPConn, error) {
-		c, err := connected(f, await(ctx, f))
-		if otherwise == nil || !errors.Is(err, unix.ECONNREFUSED) {
-			return c, err
-		}
-		c, later, err := otherwise(err)
-		if later != nil {
-			return later(ctx)
-		}
-		return c, err
-	}, nil
+	return notItself(fd, to)
+}
+
+// notItself refuses a socket that is connected to itself: it got the very port that it connects to for its own (simultaneous open).
+func notItself(fd int, to unix.Sockaddr) error {
+	if port, err := sys.LocalPort(fd); err != nil || port != portTo(to) {
+		return err
+	}
+	own, err := unix.Getsockname(fd)
+	if err != nil {
+		return err
+	}
+	if reflexive(own, to) {
+		return unix.ECONNREFUSED
+	}
+	return nil
+}
+
+func portTo(to unix.Sockaddr) uint16 {
+	switch to := to.(type) {
+	case *unix.SockaddrInet4:
+		return uint16(to.Port)
+	case *unix.SockaddrInet6:
+		return uint16(to.Port)
+	}
+	return 0
+}
+
+func reflexive(own, to unix.Sockaddr) bool {
+	switch own := own.(type) {
+	case *unix.SockaddrInet4:
+		to, ok := to.(*unix.SockaddrInet4)
+		return ok && to.Port == own.Port && to.Addr == own.Addr
+	case *unix.SockaddrInet6:
+		to, ok := to.(*unix.SockaddrInet6)
+		return ok && to.Port == own.Port && to.Addr == own.Addr
+	}
+	return false
 }
 
 // connected makes a connection of a socket, which it closes, and of what connecting has come to.
 func connected(f *os.File, err error) (*net.TCPConn, error) {
 	defer f.Close()
-	if err != nil && !errors.Is(err, unix.EISCONN) {
+	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	c, err := net.FileConn(f)
@@ -132,10 +211,9 @@ func connected(f *os.File, err error) (*net.TCPConn, error) {
 		return nil, err
 	}
 	conn, ok := c.(*net.TCPConn)
-	// A socket that got the very port it connects to for its own is connected to itself (simultaneous open).
-	if !ok || conn.LocalAddr().String() == conn.RemoteAddr().String() {
+	if !ok {
 		_ = c.Close()
-		return nil, fmt.Errorf("connect: %w", unix.ECONNREFUSED)
+		return nil, unix.EPROTOTYPE
 	}
 	return conn, nil
 }
@@ -150,7 +228,8 @@ func await(ctx context.Context, f *os.File) error {
 	}
 	var failed error
 	err = rc.Write(func(fd uintptr) (done bool) {
-		if _, err := unix.Getpeername(int(fd)); err == nil {
+		if peer, err := unix.Getpeername(int(fd)); err == nil {
+			failed = notItself(int(fd), peer)
 			return true
 		}
 		errno, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
@@ -174,7 +253,40 @@ func ignoringEINTR(call func() error) error {
 	}
 }
 
-// socket is a new TCP socket in the namespace, the caller's.
+// ready is a socket of IPv4 that a thread in the namespace has made already; -1 where there is none.
+func (d *Dialer) ready() (fd int, err error) {
+	d.mu.Lock()
+	m, closed := d.maker, d.closed
+	d.mu.Unlock()
+	if closed {
+		return -1, net.ErrClosed
+	}
+	if m == nil {
+		return -1, nil
+	}
+	m.wantMore()
+	select {
+	case s := <-m.v4:
+		if s.err == nil {
+			return s.fd, nil
+		}
+	default:
+	}
+	return -1, nil
+}
+
+// wantMore has the thread make more sockets when few are left.
+func (m *maker) wantMore() {
+	if len(m.v4) > fewStock {
+		return
+	}
+	select {
+	case m.more <- struct{}{}:
+	default:
+	}
+}
+
+// socket is a new TCP socket in the namespace, the caller's; it waits for the thread.
 func (d *Dialer) socket(six bool) (int, error) {
 	var last error
 	for range 2 { // what is ready may be an old failure
@@ -185,12 +297,8 @@ func (d *Dialer) socket(six bool) (int, error) {
 		from := m.v4
 		if six {
 			from = m.v6
-		}
-		if !six && len(from) <= fewStock {
-			select {
-			case m.more <- struct{}{}:
-			default:
-			}
+		} else {
+			m.wantMore()
 		}
 		select {
 		case s := <-from:
@@ -283,6 +391,9 @@ func (m *maker) end(six made) {
 
 func newSocket(family int) made {
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err == nil {
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // as package net has it
+	}
 	return made{fd, err}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -26,9 +27,12 @@ func TestDialer(t *testing.T) {
 	}
 	defer d.Close()
 	dial := func(port int) (*net.TCPConn, error) {
-		c, later, err := d.Dial(uint16(port))
+		fd, later, err := d.Dial(uint16(port))
+		if err != nil {
+			return nil, err
+		}
 		if later == nil {
-			return c, err
+			return connected(os.NewFile(uintptr(fd), "connection"), nil)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +24,11 @@ func inbound(t *testing.T, server string, later bool) (*Inbound, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return inboundAt(t, l, server, later), l.Addr().String()
+}
+
+func inboundAt(t *testing.T, l net.Listener, server string, later bool) *Inbound {
+	t.Helper()
 	connect := func(context.Context) (*net.TCPConn, error) {
 		c, err := net.Dial("tcp4", server)
 		if err != nil {
@@ -29,15 +36,45 @@ func inbound(t *testing.T, server string, later bool) (*Inbound, string) {
 		}
 		return c.(*net.TCPConn), nil
 	}
-	in := NewInbound(l, "", func() (*net.TCPConn, Later, error) {
+	in, err := NewInbound(fileOf(t, l), "", func() (int, Later, error) {
 		if later {
-			return nil, connect, nil
+			return -1, connect, nil
 		}
 		c, err := connect(t.Context())
-		return c, nil, err
+		if err != nil {
+			return -1, nil, err
+		}
+		defer c.Close()
+		return dupOf(t, c), nil, nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = in.Close() })
-	return in, l.Addr().String()
+	return in
+}
+
+// fileOf takes a listener over.
+func fileOf(t *testing.T, l net.Listener) *os.File {
+	t.Helper()
+	f, err := l.(interface{ File() (*os.File, error) }).File()
+	if err = errors.Join(err, l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// dupOf is a duplicate of a connection, of no poller's. It is called on the loop's thread.
+func dupOf(t *testing.T, c *net.TCPConn) (fd int) {
+	rc, err := c.SyscallConn()
+	if err == nil {
+		err = rc.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 3) })
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return fd
 }
 
 // TestInbound: bytes pass both ways to the end of each, and connections end with their port.
@@ -112,6 +149,61 @@ func TestInboundRefused(t *testing.T) {
 		}
 		if !errors.Is(err, unix.ECONNRESET) {
 			t.Errorf("%v, want %v", err, unix.ECONNRESET)
+		}
+	}
+}
+
+// TestInboundHalf: a client that has said all it has to say gets all of an answer that is more than the loop carries, from a server
+// that has ended by then; also by a Unix socket.
+func TestInboundHalf(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	answer := bytes.Repeat([]byte("y"), 100<<10)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				if b, err := io.ReadAll(c); err == nil && string(b) == "ask" {
+					_, _ = c.Write(answer)
+				}
+			}()
+		}
+	}()
+	for _, network := range []string{"tcp4", "unix"} {
+		at, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[network])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, ok := at.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false)
+		}
+		where := at.Addr()
+		in := inboundAt(t, at, l.Addr().String(), false)
+		for range 100 {
+			c, err := net.Dial(network, where.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Write([]byte("ask")); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.(duplex).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, answer) {
+				t.Fatalf("%d bytes, %v", len(got), err)
+			}
+			_ = c.Close()
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

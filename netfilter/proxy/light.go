@@ -307,7 +307,7 @@ func (c *light) close(reset bool) {
 		if s.fd < 0 {
 			continue
 		}
-		c.loop.remove(s.fd, s.id)
+		c.loop.forget(s.fd, s.id)
 		if reset {
 			_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		}

@@ -31,6 +31,7 @@ type loop struct {
 type watch struct {
 	id    int32
 	ready func()
+	first bool // comes before others that are ready at the same time
 }
 
 var theLoop struct {
@@ -61,11 +62,16 @@ func (l *loop) run() {
 		if err != nil {
 			panic(fmt.Errorf("epoll_wait(%d): %w", l.epoll, err)) // nobody else has it
 		}
+		later := events[:0]
 		for _, e := range events[:n] {
-			l.mu.Lock()
-			w, ok := l.watched[e.Fd]
-			l.mu.Unlock()
-			if ok && w.id == e.Pad {
+			if w := l.watch(e); !w.first {
+				later = append(later, e)
+			} else {
+				w.ready()
+			}
+		}
+		for _, e := range later {
+			if w := l.watch(e); w.ready != nil { // else it was removed meanwhile
 				w.ready()
 			}
 		}
@@ -77,13 +83,33 @@ func (l *loop) run() {
 	}
 }
 
+// watch is who an event is meant for; its ready is nil where that is nobody any more.
+func (l *loop) watch(e unix.EpollEvent) watch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.watched[e.Fd]; w.id == e.Pad {
+		return w
+	}
+	return watch{}
+}
+
 // add calls ready from now on, for as long as fd can be read or has failed. The id is for
 // what follows.
 func (l *loop) add(fd int, ready func()) (id int32, err error) {
+	return l.put(fd, watch{ready: ready})
+}
+
+// addFirst is add for listeners: whoever connects waits, and so does the server, which goes to work while the rest is done.
+func (l *loop) addFirst(fd int, ready func()) (id int32, err error) {
+	return l.put(fd, watch{ready: ready, first: true})
+}
+
+func (l *loop) put(fd int, w watch) (id int32, err error) {
 	l.mu.Lock()
 	l.last++
 	id = l.last
-	l.watched[int32(fd)] = watch{id, ready}
+	w.id = id
+	l.watched[int32(fd)] = w
 	l.mu.Unlock()
 	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd), Pad: id}); err != nil {
 		l.remove(fd, id)
@@ -104,6 +130,15 @@ func (l *loop) remove(fd int, id int32) {
 	if l.watched[int32(fd)].id == id {
 		delete(l.watched, int32(fd))
 		_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, fd, nil) // fails when it is closed
+	}
+}
+
+// forget is remove for who closes fd next, which the kernel does the rest of.
+func (l *loop) forget(fd int, id int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.watched[int32(fd)].id == id {
+		delete(l.watched, int32(fd))
 	}
 }
 

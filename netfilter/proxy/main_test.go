@@ -44,7 +44,11 @@ func testMain(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return leak.Main(m)
+	if _, err := sharedLoop(); err != nil { // never ends
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return leak.Main(m, "proxy.(*loop).run")
 }
 
 func loopbackUp() error {

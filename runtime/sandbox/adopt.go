@@ -142,6 +142,9 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 	if err := m.adoptParked(); err != nil {
 		return err
 	}
+	if err := m.collectLayers(); err != nil { // of what a daemon was killed over
+		m.cfg.Logger.Warn("remove layers that nothing needs", "err", err)
+	}
 	m.adoptPools()
 	return nil
 }

@@ -225,8 +225,20 @@ func (m *Manager) quiet(s *Sandbox) {
 	s.closeWorkers()
 }
 
-// shelve puts a folder on the shelf that belongs there, without what is made again. Nothing is mounted in it any more.
+// shelve puts a folder on the shelf that belongs there. Nothing is mounted in it any more.
 func (m *Manager) shelve(dir, id string) error {
+	if err := tidyShelved(dir); err != nil {
+		return err
+	}
+	if err := m.cfg.Shelf.Put(dir, id); err != nil {
+		return fmt.Errorf("keep the sandbox's folder: %w", err)
+	}
+	return nil
+}
+
+// tidyShelved takes away what is made again at the next start, which fails where it is there already: who was killed over a stop or a start has
+// left all of it, and Rescue moves it along.
+func tidyShelved(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("keep the sandbox's folder: %w", err)
@@ -238,16 +250,10 @@ func (m *Manager) shelve(dir, id string) error {
 			}
 		}
 	}
-	if _, err := os.Lstat(filepath.Join(dir, ownCopy)); err == nil {
-		err := errors.Join(removeAll(filepath.Join(dir, "fs")), os.Rename(filepath.Join(dir, ownCopy), filepath.Join(dir, "fs")))
-		if err != nil {
-			return err
-		}
+	if _, err := os.Lstat(filepath.Join(dir, ownCopy)); err != nil {
+		return nil
 	}
-	if err := m.cfg.Shelf.Put(dir, id); err != nil {
-		return fmt.Errorf("keep the sandbox's folder: %w", err)
-	}
-	return nil
+	return errors.Join(removeAll(filepath.Join(dir, "fs")), os.Rename(filepath.Join(dir, ownCopy), filepath.Join(dir, "fs")))
 }
 
 // shelved is what of a sandbox's folder is kept: creation.folders says what it is.
@@ -261,6 +267,9 @@ func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {
 		}
 	}()
 	dir := m.cfg.Shelf.Box(id)
+	if err := tidyShelved(dir); err != nil {
+		return nil, err
+	}
 	data, err := os.ReadFile(filepath.Join(dir, "record.json"))
 	if err != nil {
 		return nil, err

@@ -230,16 +230,19 @@ func (m *Manager) resumeNow(s *Sandbox) (api.Sandbox, error) {
 	return s.Record(), nil
 }
 
-// Wake lets the processes of a paused sandbox go on because somebody wants to connect to one of them.
-func (m *Manager) Wake(id string) error {
+// Wake returns what lets the processes of a paused sandbox go on because somebody wants to connect to one of them; nil for one
+// that is not paused: what is there answers, or nobody does.
+func (m *Manager) Wake(id string) func() error {
 	m.mu.Lock()
 	s := m.byID[id]
 	m.mu.Unlock()
 	if s == nil || s.state() != api.Paused {
-		return nil // what is there answers, or nobody does
+		return nil
 	}
-	_, err := m.resume(m.ctx, s)
-	return err
+	return func() error {
+		_, err := m.resume(m.ctx, s)
+		return err
+	}
 }
 
 func (s *Sandbox) setPause(p *api.Pause) {

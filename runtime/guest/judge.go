@@ -65,7 +65,7 @@ func (j *judge) become(to ids) error {
 	if to.uid == j.now.uid && to.gid == j.now.gid && to.caps == j.now.caps && slices.Equal(to.groups, j.now.groups) {
 		return nil
 	}
-	if err := sys.SetThreadFileIDs(to.uid, to.gid, to.groups); err != nil {
+	if err := sys.Marked(ownCall).SetThreadFileIDs(to.uid, to.gid, to.groups); err != nil {
 		j.failed = err
 		return err
 	}

@@ -36,7 +36,7 @@ var makeCalls = map[uint32]makeCall{
 }
 
 // asked are the calls that PID 1's filter puts to it.
-func asked(files, makes bool) []cbpf.Asked {
+func asked(w watch) []cbpf.Asked {
 	own := func(nr uint32) int { // see sys.Marked
 		switch nr {
 		case unix.SYS_OPENAT2:
@@ -47,7 +47,13 @@ func asked(files, makes bool) []cbpf.Asked {
 		return 2
 	}
 	all := map[uint32]cbpf.Asked{unix.SYS_LISTEN: {NR: unix.SYS_LISTEN}}
-	if makes {
+	if w.ids {
+		for nr := range idCalls {
+			all[nr] = cbpf.Asked{NR: nr, Own: ownArg(nr)}
+		}
+		all[unix.SYS_PRCTL] = cbpf.Asked{NR: unix.SYS_PRCTL, Own: ownArg(unix.SYS_PRCTL), Mask: unix.PR_SET_KEEPCAPS, Is: true}
+	}
+	if w.makes {
 		for nr, c := range makeCalls {
 			all[nr] = cbpf.Asked{NR: nr, Own: own(nr)}
 			if c.flags > 0 {
@@ -55,7 +61,7 @@ func asked(files, makes bool) []cbpf.Asked {
 			}
 		}
 	}
-	if files {
+	if w.files {
 		for nr := range fileCalls {
 			all[nr] = cbpf.Asked{NR: nr, Own: own(nr)}
 		}

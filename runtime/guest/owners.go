@@ -22,7 +22,7 @@ func (c *pretence) chown(call *chownCall) outcome {
 	if call.flags&^(unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH) != 0 || c.elsewhere() {
 		return goesOn
 	}
-	t, err := c.judge.target(c.tid)
+	t, err := c.judge.lone(c.tid)
 	if err != nil {
 		return goesOn
 	}
@@ -62,7 +62,10 @@ func mayGive(id *identity, f *owned, uid, gid uint32) bool {
 func (c *pretence) file(t *target, call *chownCall) int {
 	text := ""
 	if call.path != noArg {
-		var err error
+		err := t.look()
+		if err != nil {
+			return -1
+		}
 		if text, err = t.text(c.n.Args[call.path]); err != nil || text == "" && call.flags&unix.AT_EMPTY_PATH == 0 {
 			return -1
 		}

@@ -18,6 +18,7 @@ import (
 // See DESIGN.md, "Ids that PID 1 pretends".
 type pretender struct {
 	judge *judge
+	ns    string // PID 1's user namespace
 
 	mu     sync.Mutex // never held over a fork
 	known  map[string]uint64
@@ -174,6 +175,14 @@ func (p *pretender) begin(conf *stubConfig) error {
 // newPretender is without a judge, which the goroutine that serves makes.
 func newPretender() *pretender { return &pretender{known: map[string]uint64{}} }
 
+// adopt is for the goroutine of j. Without, nothing is pretended.
+func (p *pretender) adopt(j *judge) {
+	var err error
+	if p.ns, err = readlink(unix.AT_FDCWD, "/proc/self/ns/user"); err == nil {
+		p.judge = j
+	}
+}
+
 // answer makes the call, if that is PID 1's matter.
 func (p *pretender) answer(n *sys.SeccompNotification, listener int) (out outcome, mine bool) {
 	do, ok := idCalls[n.NR]
@@ -203,8 +212,7 @@ func (c *pretence) elsewhere() bool {
 	if err != nil {
 		return false
 	}
-	own, err := readlink(unix.AT_FDCWD, "/proc/self/ns/user")
-	return err == nil && own != ns
+	return ns != c.ns
 }
 
 // get answers with an id; the kernel does for all that pretend nothing.
@@ -222,7 +230,7 @@ func (c *pretence) list(write func(*identity, func(at uint64, ids ...uint32) err
 	if !pretended || c.elsewhere() {
 		return goesOn
 	}
-	t, err := c.judge.target(c.tid)
+	t, err := c.judge.lone(c.tid)
 	if err != nil {
 		return goesOn
 	}
@@ -305,11 +313,14 @@ func (c *pretence) setGroups() outcome {
 	if n < 0 || n > maxGroups {
 		return failsOr(unix.EINVAL)
 	}
-	t, err := c.judge.target(c.tid)
+	t, err := c.judge.lone(c.tid)
 	if err != nil {
 		return goesOn
 	}
 	defer t.close()
+	if t.look() != nil {
+		return goesOn
+	}
 	groups := make([]uint32, n)
 	if n > 0 {
 		b, err := t.bytes(c.n.Args[1], 4*n)

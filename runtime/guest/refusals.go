@@ -114,8 +114,8 @@ func (r *refusals) serve() {
 	if r.maker != nil && files != nil {
 		_ = r.maker.adopt(files) // without, nothing is made that commands can not make themselves
 	}
-	if r.ids != nil {
-		r.ids.judge = files // without, nothing is pretended
+	if r.ids != nil && files != nil {
+		r.ids.adopt(files)
 	}
 	for {
 		n, err := sys.ReceiveSeccomp(fd)

@@ -38,9 +38,17 @@ func (m Marked) Openat2(dir int, path string, how *unix.OpenHow) (int, error) {
 
 // Chown sets the owner of what fd is, which may be O_PATH; -1 leaves an id as it is.
 func (m Marked) Chown(fd int, uid, gid uint32) error {
-	var none byte
-	_, err := again(unix.SYS_FCHOWNAT, uintptr(fd), uintptr(unsafe.Pointer(&none)), m.int(int(uid)), uintptr(gid), unix.AT_EMPTY_PATH)
+	p, err := unix.BytePtrFromString("")
+	if err == nil {
+		_, err = again(unix.SYS_FCHOWNAT, uintptr(fd), uintptr(unsafe.Pointer(p)), m.int(int(uid)), uintptr(gid), unix.AT_EMPTY_PATH)
+	}
 	return err
+}
+
+// Prlimit is prlimit(2), with the mark in the second argument. Either limit may be nil.
+func (m Marked) Prlimit(pid, resource int, to, old *unix.Rlimit) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, uintptr(pid), m.int(resource), uintptr(unsafe.Pointer(to)), uintptr(unsafe.Pointer(old)), 0, 0)
+	return nonZero(errno)
 }
 
 // Mkdir is mkdirat(2).

@@ -1,6 +1,10 @@
 package guest
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/cbpf"
+)
 
 // idCalls are those about ids and owners. setfsuid(2) and setfsgid(2) are not: they are the kernel's, which says that they have changed nothing.
 var idCalls = map[uint32]func(*pretence) outcome{
@@ -32,7 +36,9 @@ var idCalls = map[uint32]func(*pretence) outcome{
 		return c.setGID(func(s idSet, root bool) (idSet, unix.Errno) { return s.three(root, c.id(0), c.id(1), c.id(2)) })
 	},
 
-	unix.SYS_PRCTL: (*pretence).keepCaps,
+	unix.SYS_PRCTL:     (*pretence).keepCaps,
+	unix.SYS_PRLIMIT64: func(c *pretence) outcome { return c.setLimit(2, 3) },
+	unix.SYS_SETRLIMIT: func(c *pretence) outcome { return c.setLimit(1, noArg) },
 
 	unix.SYS_FCHOWN: func(c *pretence) outcome { return c.chown(&chownCall{dir: 0, path: noArg, uid: 1, gid: 2}) },
 	unix.SYS_FCHOWNAT: func(c *pretence) outcome {
@@ -40,12 +46,24 @@ var idCalls = map[uint32]func(*pretence) outcome{
 	},
 }
 
-// ownArg is the argument that carries the mark of this thread's own calls; the rest do not come from it.
-func ownArg(nr uint32) int {
-	if nr == unix.SYS_GETGROUPS || nr == unix.SYS_SETGROUPS {
-		return 0
+// askedIDs are what the filter asks of idCalls. The argument that carries the mark of this thread's own calls
+// matters in those that it makes: about groups, limits and owners.
+func askedIDs() (list []cbpf.Asked) {
+	for nr := range idCalls {
+		c := cbpf.Asked{NR: nr, Own: 2}
+		switch nr {
+		case unix.SYS_GETGROUPS, unix.SYS_SETGROUPS:
+			c.Own = 0
+		case unix.SYS_PRCTL:
+			c.Arg, c.Mask, c.Is = 0, unix.PR_SET_KEEPCAPS, true
+		case unix.SYS_PRLIMIT64:
+			c.Own, c.Arg, c.Mask, c.Is = 1, 1, identityLimit, true
+		case unix.SYS_SETRLIMIT:
+			c.Arg, c.Mask, c.Is = 0, identityLimit, true
+		}
+		list = append(list, c)
 	}
-	return 2
+	return list
 }
 
 // id is an argument.

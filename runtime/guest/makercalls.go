@@ -48,10 +48,9 @@ func asked(w watch) []cbpf.Asked {
 	}
 	all := map[uint32]cbpf.Asked{unix.SYS_LISTEN: {NR: unix.SYS_LISTEN}}
 	if w.ids {
-		for nr := range idCalls {
-			all[nr] = cbpf.Asked{NR: nr, Own: ownArg(nr)}
+		for _, c := range askedIDs() {
+			all[c.NR] = c
 		}
-		all[unix.SYS_PRCTL] = cbpf.Asked{NR: unix.SYS_PRCTL, Own: ownArg(unix.SYS_PRCTL), Mask: unix.PR_SET_KEEPCAPS, Is: true}
 	}
 	if w.makes {
 		for nr, c := range makeCalls {

@@ -51,7 +51,7 @@ const (
 // of is whom a process takes itself for, and whether that is pretended.
 func (p *pretender) of(tid int) (id identity, pretended bool) {
 	var limit unix.Rlimit
-	if unix.Prlimit(tid, identityLimit, nil, &limit) != nil || limit.Cur < identityFirst {
+	if sys.Marked(ownCall).Prlimit(tid, identityLimit, nil, &limit) != nil || limit.Cur < identityFirst {
 		return id, false
 	}
 	p.mu.Lock()
@@ -65,15 +65,15 @@ func (p *pretender) of(tid int) (id identity, pretended bool) {
 // become makes a process take itself for id.
 func (p *pretender) become(tid int, id identity) error {
 	var limit unix.Rlimit
-	if err := unix.Prlimit(tid, identityLimit, nil, &limit); err != nil {
+	if err := sys.Marked(ownCall).Prlimit(tid, identityLimit, nil, &limit); err != nil {
 		return err
 	}
 	value, err := p.number(id)
 	if err != nil {
 		return err
 	}
-	limit.Cur = min(value, limit.Max)
-	return unix.Prlimit(tid, identityLimit, &limit, nil)
+	limit.Cur = value
+	return sys.Marked(ownCall).Prlimit(tid, identityLimit, &limit, nil)
 }
 
 // number is the limit that means id.
@@ -305,6 +305,14 @@ func (c *pretence) keepCaps() outcome {
 		return 0
 	})
 	return goesOn
+}
+
+// setLimit is a setrlimit(2) of the limit that identities are kept in: PAM sets all of them between setgroups(2) and setuid(2).
+func (c *pretence) setLimit(to, old int) outcome {
+	if c.n.Args[to] == 0 || old != noArg && c.n.Args[old] != 0 || c.elsewhere() {
+		return goesOn
+	}
+	return outcome{fd: -1}
 }
 
 // setGroups is setgroups(2).

@@ -23,6 +23,7 @@ type pretender struct {
 	mu     sync.Mutex // never held over a fork
 	known  map[string]uint64
 	listed []*identity
+	taken  int // by them, bytes
 }
 
 // identity is whom a process takes itself for.
@@ -45,7 +46,8 @@ const unchanged = ^uint32(0)
 const (
 	identityLimit = unix.RLIMIT_LOCKS
 	identityFirst = 1<<62 | ownCall
-	maxIdentities = 16384
+	// maxIdentities bounds the table, in bytes: PID 1 has little memory. It is enough for some five thousand.
+	maxIdentities = 1 << 20
 )
 
 // of is whom a process takes itself for, and whether that is pretended.
@@ -87,7 +89,8 @@ func (p *pretender) number(id identity) (uint64, error) {
 	if n, ok := p.known[key]; ok {
 		return n, nil
 	}
-	if len(p.listed) >= maxIdentities {
+	if p.taken += 2*len(key) + 128; p.taken > maxIdentities {
+		p.taken = maxIdentities
 		return 0, unix.EAGAIN // as where the kernel has no memory for credentials
 	}
 	n := uint64(identityFirst + len(p.listed))

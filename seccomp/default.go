@@ -76,6 +76,9 @@ func conditionalRules() []Rule {
 	rules = append(rules,
 		Rule{Reason: "limits of the caller itself: libc's getrlimit and setrlimit",
 			Syscalls: []string{"prlimit64"}, When: []Cond{int32Arg(0, 0)}},
+		Rule{Reason: "a limit that the kernel looks at nowhere (since 2.4.25), in which PID 1 keeps whom a process takes itself " +
+			"for; whoever sets another's changes nothing else",
+			Syscalls: []string{"prlimit64"}, When: []Cond{int32Arg(1, unix.RLIMIT_LOCKS)}},
 		Rule{Reason: "unlike signals and ptrace the kernel lets a process lower the limits of PID 1, which is more " +
 			"privileged but of the same user: without fds PID 1 could neither start nor end a command",
 			Syscalls: []string{"prlimit64"}, Errno: unix.EPERM})

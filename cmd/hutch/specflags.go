@@ -176,6 +176,7 @@ func (o *specFlags) addNetwork(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.network.ebpf, "require-ebpf", false, "fail unless the kernel itself enforces the network policy, which hutch inspect shows as eBPF")
 	fs.Func("seccomp", "which system calls commands may make: `PROFILE` default, strict (computation), build (package installs), browser, or FILE.json", o.setSeccomp)
 	fs.StringVar((*string)(&o.spec.AppArmor), "apparmor", "", "`auto|on`: a second wall behind namespaces and seccomp; on fails where hutch's profile is not loaded (default auto)")
+	fs.StringVar((*string)(&o.spec.IDs), "ids", "", "`auto|emulate|real`: without subordinate ids, who answers for users other than root; emulate lets packages be installed (default auto: emulate, where the kernel can)")
 	fs.StringVar((*string)(&o.spec.Landlock), "landlock", "", "`auto|on|off`: a second wall around files; on fails where the kernel has none (default auto)")
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/owners"
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
@@ -125,7 +126,7 @@ func (u *unpacker) keepOwner(fd int, a attrs) error {
 	if a.uid == 0 && a.gid == 0 {
 		return nil // of an ordinary user without a user namespace
 	}
-	err := unix.Fsetxattr(fd, OwnerXattr, fmt.Appendf(nil, "%d:%d", a.uid, a.gid), 0)
+	err := unix.Fsetxattr(fd, OwnerXattr, owners.Format(uint32(a.uid), uint32(a.gid)), 0)
 	if errors.Is(err, unix.ENOTSUP) {
 		u.stats.Xattrs++
 		return nil

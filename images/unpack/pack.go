@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/owners"
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
@@ -336,8 +337,7 @@ func packable(name string) bool {
 
 // takeOwner reads an OwnerXattr, which a sandbox may have written: what is none is ignored.
 func takeOwner(h *tar.Header, value string) {
-	var uid, gid uint32
-	if n, err := fmt.Sscanf(value, "%d:%d", &uid, &gid); n == 2 && err == nil && uid != 1<<32-1 && gid != 1<<32-1 {
+	if uid, gid, ok := owners.Parse([]byte(value)); ok {
 		h.Uid, h.Gid = int(uid), int(gid)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/owners"
 )
 
 // Errors that Unpack wraps in an *EntryError. Anything else that goes wrong is
@@ -52,7 +54,7 @@ type Options struct {
 }
 
 // OwnerXattr holds the owner a file should have where there is only one id.
-const OwnerXattr = "user.hutch.owner"
+const OwnerXattr = owners.Xattr
 
 // Stats tell what a layer made.
 type Stats struct {

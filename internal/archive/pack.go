@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/owners"
 )
 
 const (
@@ -65,6 +67,11 @@ func PackRoot(ctx context.Context, w io.Writer, dir int, owner func(uid, gid uin
 	return pack(ctx, w, dir, ".", "", owner)
 }
 
+// PackRecorded is Pack, with the owners that are on record beside files where there is only one id (package owners).
+func PackRecorded(ctx context.Context, w io.Writer, parent int, name, as string) (Stats, error) {
+	return (&packer{ctx: ctx, recorded: true}).pack(w, parent, name, as)
+}
+
 // PackNames writes some names below the open folder dir, of folders only themselves, with their times to the nanosecond. The names are
 // best in the order of a walk. What is not there, or not any more, is left out.
 func PackNames(ctx context.Context, w io.Writer, dir int, names []string) (Stats, error) {
@@ -101,6 +108,8 @@ type packer struct {
 	stats  Stats
 	owner  func(uid, gid uint32) (int, int) // of a root file system; else nil
 	flat   bool                             // PackNames
+
+	recorded bool // PackRecorded
 }
 
 // inode tells files apart.
@@ -292,8 +301,16 @@ func (p *packer) file(parent int, name string, h *tar.Header) error {
 // images have it.
 const xattrPrefix = "SCHILY.xattr."
 
-// attributes adds the extended attributes of a file of a root file system.
+// attributes adds the extended attributes of a file of a root file system, or takes the owner out of them.
 func (p *packer) attributes(fd int, h *tar.Header) error {
+	if p.recorded {
+		var b [owners.MaxLen]byte
+		if n, err := unix.Fgetxattr(fd, owners.Xattr, b[:]); err == nil {
+			if uid, gid, ok := owners.Parse(b[:n]); ok {
+				h.Uid, h.Gid = int(uid), int(gid)
+			}
+		}
+	}
 	if p.owner == nil {
 		return nil
 	}

@@ -34,6 +34,7 @@ func Asking(prog []byte) []byte {
 type Asked struct {
 	NR   uint32
 	Mask uint32 // asked about only with one of these bits in the lower half of Args[Arg]; 0 is always
+	Is   bool   // or only where the lower half is Mask
 	Arg  int
 	Own  int // the argument whose upper half the listener marks, in a call of its own
 }
@@ -74,7 +75,11 @@ func AskingAlso(prog []byte, arch uint32, calls []Asked, own uint32) []byte {
 		} else {
 			add(equal, 0, 7, c.NR)
 			add(load, 0, 0, lower(c.Arg))
-			add(some, 1, 0, c.Mask)
+			if c.Is {
+				add(equal, 1, 0, c.Mask)
+			} else {
+				add(some, 1, 0, c.Mask)
+			}
 			add(answer, 0, 0, unix.SECCOMP_RET_ALLOW)
 		}
 		add(load, 0, 0, lower(c.Own)+4)

@@ -58,7 +58,7 @@ func TestAskingAlso(t *testing.T) {
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	))
-	also := AskingAlso(prog, arch, []Asked{{NR: 8, Own: 2}, {NR: 9, Own: 2}, {NR: 7, Own: 2}, {NR: 10, Own: 1, Arg: 3, Mask: 0x40}}, own)
+	also := AskingAlso(prog, arch, []Asked{{NR: 8, Own: 2}, {NR: 9, Own: 2}, {NR: 7, Own: 2}, {NR: 10, Own: 1, Arg: 3, Mask: 0x40}, {NR: 11, Own: 2, Arg: 0, Mask: 8, Is: true}}, own)
 	for _, test := range []struct {
 		d    Data
 		want uint32
@@ -72,6 +72,9 @@ func TestAskingAlso(t *testing.T) {
 		{Data{NR: 10, Arch: arch, Args: [6]uint64{3: 0x81}}, unix.SECCOMP_RET_ALLOW},
 		{Data{NR: 10, Arch: arch, Args: [6]uint64{3: 0xc1}}, unix.SECCOMP_RET_USER_NOTIF},
 		{Data{NR: 10, Arch: arch, Args: [6]uint64{1: own << 32, 3: 0xc1}}, unix.SECCOMP_RET_ALLOW},
+		{Data{NR: 11, Arch: arch, Args: [6]uint64{8}}, unix.SECCOMP_RET_USER_NOTIF},
+		{Data{NR: 11, Arch: arch, Args: [6]uint64{9}}, unix.SECCOMP_RET_ALLOW},
+		{Data{NR: 11, Arch: arch, Args: [6]uint64{8, 2: own << 32}}, unix.SECCOMP_RET_ALLOW},
 		{Data{NR: 1, Arch: arch}, unix.SECCOMP_RET_ALLOW},
 	} {
 		if got, err := Run(also, &test.d); err != nil || got != test.want {

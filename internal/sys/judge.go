@@ -3,6 +3,7 @@ package sys
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -11,18 +12,15 @@ import (
 // SetThreadFileIDs sets whom the kernel asks about when the calling thread looks at a file, and no other thread: its
 // file system ids and groups. The goroutine must be locked to the thread. As setfsuid(2) says, the capabilities that
 // are about files leave the effective set with uid 0 and come back with it. Where only some is possible, some is done.
-func SetThreadFileIDs(uid, gid uint32, groups []uint32) error {
-	have, err := unix.Getgroups()
-	same := err == nil && len(have) == len(groups)
-	for i := 0; same && i < len(have); i++ {
-		same = have[i] == int(groups[i])
-	}
-	if !same { // where setgroups is denied nobody's differ
+// The calls about groups have m in their first argument.
+func (m Marked) SetThreadFileIDs(uid, gid uint32, groups []uint32) error {
+	have, err := m.groups()
+	if err != nil || !slices.Equal(have, groups) { // where setgroups is denied nobody's differ
 		var first unsafe.Pointer
 		if len(groups) > 0 {
 			first = unsafe.Pointer(&groups[0])
 		}
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0); errno != 0 {
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, m.int(len(groups)), uintptr(first), 0); errno != 0 {
 			return fmt.Errorf("setgroups: %w", errno)
 		}
 	}
@@ -36,6 +34,24 @@ func SetThreadFileIDs(uid, gid uint32, groups []uint32) error {
 		return fmt.Errorf("set file system ids %d:%d: they are %d:%d: %w", uid, gid, uint32(nowUID), uint32(nowGID), unix.EPERM)
 	}
 	return nil
+}
+
+// groups are those of the calling thread.
+func (m Marked) groups() ([]uint32, error) {
+	n, _, errno := unix.RawSyscall(unix.SYS_GETGROUPS, m.int(0), 0, 0)
+	if errno != 0 || n == 0 {
+		return nil, nonZero(errno)
+	}
+	list := make([]uint32, n)
+	n, _, errno = unix.RawSyscall(unix.SYS_GETGROUPS, m.int(len(list)), uintptr(unsafe.Pointer(&list[0])), 0)
+	return list[:min(int(n), len(list))], nonZero(errno)
+}
+
+func nonZero(errno unix.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return errno
 }
 
 // OpenatMarked is openat(2), close-on-exec, with a mark in the upper half of the flags, which the kernel does not look at:

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Marked makes calls that make names, each with this mark in the upper half of an argument, where the kernel takes an
-// int and does not look. A seccomp filter sees it (cbpf.AskingAlso): in the third argument, but for openat2 in the first and
-// symlinkat in the second.
+// Marked makes calls, each with this mark in the upper half of an argument, where the kernel takes an
+// int and does not look. A seccomp filter sees it (cbpf.AskingAlso): in the third argument, but for openat2 and those about
+// groups in the first and symlinkat in the second.
 type Marked uint32
 
 func (m Marked) int(v int) uintptr { return uintptr(uint64(uint32(v)) | uint64(m)<<32) }
@@ -34,6 +34,21 @@ func (m Marked) Openat2(dir int, path string, how *unix.OpenHow) (int, error) {
 		return -1, err
 	}
 	return again(unix.SYS_OPENAT2, m.int(dir), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(how)), unsafe.Sizeof(*how), 0)
+}
+
+// Chown sets the owner of what fd is, which may be O_PATH; -1 leaves an id as it is.
+func (m Marked) Chown(fd int, uid, gid uint32) error {
+	p, err := unix.BytePtrFromString("")
+	if err == nil {
+		_, err = again(unix.SYS_FCHOWNAT, uintptr(fd), uintptr(unsafe.Pointer(p)), m.int(int(uid)), uintptr(gid), unix.AT_EMPTY_PATH)
+	}
+	return err
+}
+
+// Prlimit is prlimit(2), with the mark in the second argument. Either limit may be nil.
+func (m Marked) Prlimit(pid, resource int, to, old *unix.Rlimit) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, uintptr(pid), m.int(resource), uintptr(unsafe.Pointer(to)), uintptr(unsafe.Pointer(old)), 0, 0)
+	return nonZero(errno)
 }
 
 // Mkdir is mkdirat(2).
@@ -105,8 +120,10 @@ type seccompAddFD struct {
 	newfdFlags uint32
 }
 
-// ReturnSeccomp makes a call return 0.
-func ReturnSeccomp(fd int, id uint64) error { return answerSeccomp(fd, &seccompAnswer{id: id}) }
+// ReturnSeccomp makes a call return value.
+func ReturnSeccomp(fd int, id uint64, value int64) error {
+	return answerSeccomp(fd, &seccompAnswer{id: id, value: value})
+}
 
 // ReturnSeccompFD makes a call return a new descriptor of file, which stays the caller's (Linux 5.14). Where the process can not have
 // it, as one that has no room for more (EMFILE), the call has that error. ENOENT is as of RefuseSeccomp.

@@ -42,6 +42,8 @@ type Spec struct {
 	SeccompProfile string `json:"seccomp_profile,omitempty"`
 	// Landlock is whether commands are in a Landlock domain; default LandlockAuto.
 	Landlock Landlock `json:"landlock,omitempty"`
+	// IDs is who answers for users and groups that the sandbox does not have; default IDsAuto.
+	IDs IDs `json:"ids,omitempty"`
 	// AppArmor is whether the sandbox must be under hutch's own AppArmor profile; default AppArmorAuto.
 	AppArmor AppArmor `json:"apparmor,omitempty"`
 	Scope    *Scope   `json:"scope,omitempty"`
@@ -91,6 +93,18 @@ const (
 	LandlockAuto Landlock = "auto"
 	LandlockOn   Landlock = "on"
 	LandlockOff  Landlock = "off"
+)
+
+// IDs says who answers for users and groups other than root's where a daemon without subordinate ids has no others.
+type IDs string
+
+// With IDsEmulate PID 1 does: files can be given to them and processes become them, as far as programs see. It is
+// refused where the sandbox has real ones, or the kernel can not do it (before Linux 5.19). IDsAuto then goes on without,
+// and Isolation says so. With IDsReal the kernel answers, which refuses them.
+const (
+	IDsAuto    IDs = "auto"
+	IDsEmulate IDs = "emulate"
+	IDsReal    IDs = "real"
 )
 
 // AppArmor says whether a sandbox must be under hutch's own AppArmor profile, hutch-sandbox.

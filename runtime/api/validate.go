@@ -45,7 +45,7 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkGuardNew, checkAppArmor, checkUndo, checkUnbuilt,
+		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkIDs, checkGuardNew, checkAppArmor, checkUndo, checkUnbuilt,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
@@ -279,6 +279,14 @@ func checkLandlock(s *Spec) error {
 		return nil
 	}
 	return invalid("landlock", "%q is none of auto, on, off", s.Landlock).WithHint("leave it out: auto is on where the kernel has it")
+}
+
+func checkIDs(s *Spec) error {
+	switch s.IDs {
+	case "", IDsAuto, IDsEmulate, IDsReal:
+		return nil
+	}
+	return invalid("ids", "%q is none of auto, emulate, real", s.IDs).WithHint("leave it out: auto emulates ids where there is only one")
 }
 
 func checkAppArmor(s *Spec) error {

@@ -79,6 +79,7 @@ func TestSpecValidate(t *testing.T) {
 		{"seccomp", "seccomp", InvalidArgument, func(s *Spec) { s.Seccomp = "lax" }},
 		{"landlock", "landlock", InvalidArgument, func(s *Spec) { s.Landlock = "yes" }},
 		{"apparmor", "apparmor", InvalidArgument, func(s *Spec) { s.AppArmor = "off" }},
+		{"ids", "ids", InvalidArgument, func(s *Spec) { s.IDs = "fake" }},
 		{"custom seccomp without a text", "seccomp_profile", InvalidArgument, func(s *Spec) { s.Seccomp = SeccompCustom }},
 		{"text without custom seccomp", "seccomp_profile", InvalidArgument, func(s *Spec) { s.SeccompProfile = "{}" }},
 		{"long seccomp text", "seccomp_profile", InvalidArgument, func(s *Spec) {

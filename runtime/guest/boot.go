@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 
@@ -58,7 +57,8 @@ func Run() error {
 		return err
 	}
 	if refusals != nil {
-		s.maker = refusals.maker
+		s.maker, s.pretender = refusals.maker, refusals.ids
+		s.ids.pretended = s.pretender != nil
 	}
 	go s.reapLoop(chld)
 	return s.serve()
@@ -120,7 +120,7 @@ func harden() (<-chan os.Signal, *refusals, error) {
 	if len(os.Args) == 2 {
 		args = strings.Split(os.Args[1], guestapi.ArgAnd)
 	}
-	refusals, err := installOwnFilter(slices.Contains(args, guestapi.ArgFiles), slices.Contains(args, guestapi.ArgMakes))
+	refusals, err := installOwnFilter(watchOf(args))
 	return chld, refusals, err
 }
 

@@ -82,5 +82,12 @@ func giveFolder(fd int, cred *credentials) error {
 	if _, entries, _ := unix.ParseDirent(buf[:n], -1, nil); st.Uid != 0 || entries > 0 {
 		return fmt.Errorf("not the folder just created: %w", unix.EBUSY)
 	}
+	if cred.pretended {
+		f, err := openOwned(fd)
+		if err != nil {
+			return err
+		}
+		return f.give(cred.uid, cred.gid)
+	}
 	return unix.Fchown(fd, int(cred.uid), int(cred.gid))
 }

@@ -130,7 +130,9 @@ func (s *server) prepare(e *execution, req *guestapi.Request, fds []int) (*os.Fi
 	if req.TTY {
 		stdio = []int{fds[0], fds[0], fds[0]}
 	}
-	giveStdio(fds, req.TTY, conf.cred.uid)
+	if !conf.cred.pretended {
+		giveStdio(fds, req.TTY, conf.cred.uid)
+	}
 
 	s.slots <- struct{}{}
 	defer func() { <-s.slots }()
@@ -145,6 +147,11 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 	var err error
 	if conf.cred, err = readAccounts(s.ids).resolve(req.User); err != nil {
 		return nil, failed(guestapi.ReasonBadUser, err, fmt.Sprintf("user %q", req.User))
+	}
+	if conf.cred.pretended {
+		if err = s.pretender.begin(conf); err != nil {
+			return nil, failed(guestapi.ReasonBadUser, err, fmt.Sprintf("user %q", req.User))
+		}
 	}
 	if _, ok := lookup(conf.env, "HOME"); !ok {
 		conf.env = append(conf.env, "HOME="+conf.cred.home)

@@ -23,6 +23,12 @@ func init() {
 	} {
 		fileCalls[nr] = steps
 	}
+	for nr, call := range map[uint32]chownCall{
+		unix.SYS_CHOWN:  {dir: noArg, path: 0, uid: 1, gid: 2},
+		unix.SYS_LCHOWN: {dir: noArg, path: 0, uid: 1, gid: 2, flags: unix.AT_SYMLINK_NOFOLLOW},
+	} {
+		idCalls[nr] = func(c *pretence) outcome { return c.chown(&call) }
+	}
 	for nr, c := range map[uint32]makeCall{
 		unix.SYS_OPEN: {1, func(c *making) outcome { return c.open(noArg, 0, c.n.Args[1], uint32(c.n.Args[2]), 0) }},
 		unix.SYS_CREAT: {0, func(c *making) outcome {

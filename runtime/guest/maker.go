@@ -151,7 +151,8 @@ func (m *maker) adopt(j *judge) error {
 type outcome struct {
 	goesOn  bool
 	errno   unix.Errno // it fails
-	fd      int        // it returns this file, if not -1
+	value   int64      // it returns that
+	fd      int        // or this file, if not -1
 	cloexec bool
 	refused *judgement // to be told of
 }

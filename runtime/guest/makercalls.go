@@ -36,7 +36,7 @@ var makeCalls = map[uint32]makeCall{
 }
 
 // asked are the calls that PID 1's filter puts to it.
-func asked(files, makes bool) []cbpf.Asked {
+func asked(w watch) []cbpf.Asked {
 	own := func(nr uint32) int { // see sys.Marked
 		switch nr {
 		case unix.SYS_OPENAT2:
@@ -47,7 +47,12 @@ func asked(files, makes bool) []cbpf.Asked {
 		return 2
 	}
 	all := map[uint32]cbpf.Asked{unix.SYS_LISTEN: {NR: unix.SYS_LISTEN}}
-	if makes {
+	if w.ids {
+		for _, c := range askedIDs() {
+			all[c.NR] = c
+		}
+	}
+	if w.makes {
 		for nr, c := range makeCalls {
 			all[nr] = cbpf.Asked{NR: nr, Own: own(nr)}
 			if c.flags > 0 {
@@ -55,7 +60,7 @@ func asked(files, makes bool) []cbpf.Asked {
 			}
 		}
 	}
-	if files {
+	if w.files {
 		for nr := range fileCalls {
 			all[nr] = cbpf.Asked{NR: nr, Own: own(nr)}
 		}

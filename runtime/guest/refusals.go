@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +25,9 @@ type refusals struct {
 	listener *os.File
 	prog     []byte // the filter, whose errnos are the answers
 	ch       *channel
-	files    bool   // to be told of, too
-	maker    *maker // nil unless names are made here
+	files    bool       // to be told of, too
+	maker    *maker     // nil unless names are made here
+	ids      *pretender // nil unless ids are pretended
 
 	told   map[refusedCall]*toldCall
 	tokens float64
@@ -48,26 +50,49 @@ const (
 	toldPause = time.Second // between two tellings of the same
 )
 
+// watch is what calls PID 1's filter puts to it, beside those that are refused.
+type watch struct {
+	files bool // that name files
+	makes bool // that make names; then there is no way without a listener
+	ids   bool // about ids and owners
+}
+
+// watchOf is that which hutch-init's arguments ask for.
+func watchOf(args []string) watch {
+	return watch{
+		files: slices.Contains(args, guestapi.ArgFiles), makes: slices.Contains(args, guestapi.ArgMakes), ids: slices.Contains(args, guestapi.ArgIDs),
+	}
+}
+
 // installFilter puts the filter in force. With a listener, whoever is refused a call is
 // told of; where the kernel is older, or something around the sandbox listens already,
 // the filter answers by itself.
 //
-// listen(2) is put to it as well, and goes on: no other way tells of new servers, without rights on the host. With
-// files so are the calls that name files. With makes those that make names are, and there is no way without a listener.
-func installFilter(prog []byte, files, makes bool) (*refusals, error) {
-	asking := cbpf.AskingAlso(cbpf.Asking(prog), nativeArch, asked(files, makes), ownCall)
-	listener, err := sys.InstallSeccompListener(asking, files || makes)
-	if files && !makes && errors.Is(err, unix.EINVAL) { // Linux before 5.19
-		listener, err = sys.InstallSeccompListener(asking, false)
+// listen(2) is put to it as well, and goes on: no other way tells of new servers, without rights on the host. So are the calls
+// that w is about. Where ids can not be pretended they are not.
+func installFilter(prog []byte, w watch) (*refusals, error) {
+	install := func(killable bool) (*os.File, error) {
+		return sys.InstallSeccompListener(cbpf.AskingAlso(cbpf.Asking(prog), nativeArch, asked(w), ownCall), killable)
+	}
+	listener, err := install(w != watch{})
+	if w.ids && !w.makes && errors.Is(err, unix.EINVAL) { // Linux before 5.19: getuid(2) could fail by EINTR
+		w.ids = false
+		listener, err = install(w.files)
+	}
+	if w.files && !w.makes && errors.Is(err, unix.EINVAL) {
+		listener, err = install(false)
 	}
 	if err == nil {
-		r := &refusals{listener: listener, prog: prog, files: files, told: map[refusedCall]*toldCall{}}
-		if makes {
+		r := &refusals{listener: listener, prog: prog, files: w.files, told: map[refusedCall]*toldCall{}}
+		if w.makes {
 			r.maker = &maker{}
+		}
+		if w.ids {
+			r.ids = newPretender()
 		}
 		return r, nil
 	}
-	if makes {
+	if w.makes {
 		return nil, fmt.Errorf("names are to be made by hutch-init: %w", err)
 	}
 	if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINVAL) {
@@ -83,11 +108,14 @@ func (r *refusals) serve() {
 	defer r.listener.Close()
 	fd := int(r.listener.Fd())
 	var files *judge
-	if r.files || r.maker != nil {
+	if r.files || r.maker != nil || r.ids != nil {
 		files, _ = newJudge() // without, nothing is told of files, and they are used all the same
 	}
 	if r.maker != nil && files != nil {
 		_ = r.maker.adopt(files) // without, nothing is made that commands can not make themselves
+	}
+	if r.ids != nil && files != nil {
+		r.ids.adopt(files)
 	}
 	for {
 		n, err := sys.ReceiveSeccomp(fd)
@@ -119,10 +147,14 @@ func (r *refusals) serve() {
 
 // settle answers a call that the filter allows.
 func (r *refusals) settle(fd int, n *sys.SeccompNotification) error {
-	if r.maker == nil {
-		return sys.ContinueSeccomp(fd, n.ID)
+	out := goesOn
+	mine := false
+	if r.ids != nil {
+		out, mine = r.ids.answer(n, fd)
 	}
-	out := r.maker.answer(n, fd)
+	if r.maker != nil && !mine {
+		out = r.maker.answer(n, fd)
+	}
 	defer out.close()
 	switch {
 	case out.goesOn:
@@ -133,7 +165,7 @@ func (r *refusals) settle(fd int, n *sys.SeccompNotification) error {
 	case out.fd >= 0:
 		return sys.ReturnSeccompFD(fd, n.ID, out.fd, out.cloexec)
 	}
-	return sys.ReturnSeccomp(fd, n.ID)
+	return sys.ReturnSeccomp(fd, n.ID, out.value)
 }
 
 // decide is the errno that the filter has for a call, or that it allows it.
@@ -239,10 +271,10 @@ func readOwn(path string) ([]byte, error) {
 }
 
 // installOwnFilter puts PID 1's filter, and with it that of the whole sandbox, in force.
-func installOwnFilter(files, makes bool) (*refusals, error) {
+func installOwnFilter(w watch) (*refusals, error) {
 	prog, err := readFilter(os.NewFile(filterFD, "init filter"))
 	if err != nil {
 		return nil, fmt.Errorf("init filter on fd %d: %w", filterFD, err)
 	}
-	return installFilter(prog, files, makes)
+	return installFilter(prog, w)
 }

@@ -33,6 +33,8 @@ type server struct {
 	starter *starter
 	// maker makes names for commands; nil where they do that themselves.
 	maker *maker
+	// pretender answers for ids that there are not; nil where it does not.
+	pretender *pretender
 
 	// slots bounds the execs between pipe and fork, that is the fds they hold.
 	slots chan struct{}
@@ -153,7 +155,7 @@ func (s *server) setup(req *guestapi.Request, fds []int) {
 		// right (CAP_SYS_ADMIN).
 		_ = unix.Sethostname([]byte(req.Hostname))
 	}
-	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version})
+	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version, IDs: s.pretender != nil})
 }
 
 // failure makes the event for a command that never ran. The errno is err's, if

@@ -26,6 +26,7 @@ type credentials struct {
 	uid, gid  uint32
 	groups    []uint32 // supplementary
 	setGroups bool     // false where setgroups(2) is denied and not needed
+	pretended bool     // there is no such id
 	home      string
 }
 
@@ -34,6 +35,8 @@ type credentials struct {
 type userNamespace struct {
 	uids, gids      idMap
 	setGroupsDenied bool
+	// pretended says that PID 1 answers for those that do not exist.
+	pretended bool
 }
 
 func readUserNamespace() (ns userNamespace, err error) {
@@ -125,6 +128,10 @@ func (a *accounts) resolve(spec string) (*credentials, error) {
 // ordinary user mapped without newgidmap (user_namespaces(7)); its only group
 // is then the primary one.
 func (a *accounts) checkMapped(c *credentials) error {
+	if a.pretended { // the groups too, so that setGroups is false
+		c.pretended = c.uid != 0 || c.gid != 0 || len(c.groups) > 0
+		return nil
+	}
 	if !a.uids.contains(c.uid) {
 		return fmt.Errorf("uid %d is not mapped in this sandbox, which has %s", c.uid, a.uids)
 	}

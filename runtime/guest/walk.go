@@ -178,9 +178,9 @@ func (t *target) link(fd int, name string) (to string, magic bool, err error) {
 	}
 	switch name {
 	case "self":
-		return strconv.Itoa(t.tgid), false, nil
+		return strconv.Itoa(t.group()), false, nil
 	case "thread-self":
-		return strconv.Itoa(t.tgid) + "/task/" + strconv.Itoa(t.tid), false, nil
+		return strconv.Itoa(t.group()) + "/task/" + strconv.Itoa(t.tid), false, nil
 	case "mounts", "net": // of the root of /proc: links as any other
 		to, err = readlink(fd, "")
 		return to, false, err

@@ -168,6 +168,9 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	if err := m.cfg.Host.checkLandlock(req.Spec.Landlock); err != nil {
 		return api.Sandbox{}, err
 	}
+	if err := m.cfg.Host.checkIDs(req.Spec.IDs); err != nil {
+		return api.Sandbox{}, err
+	}
 	if err := m.cfg.Host.settleGuardNew(&req.Spec); err != nil {
 		return api.Sandbox{}, err
 	}
@@ -437,6 +440,9 @@ func (f *creation) readBack(context.Context) error {
 	}
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
 	f.m.cfg.Host.addGuardNew(&iso, &f.req.Spec)
+	if err := f.m.cfg.Host.addIDs(&iso, f.req.Spec.IDs, f.s.guest.PretendsIDs()); err != nil {
+		return err
+	}
 	if err := f.m.cfg.Host.addLabel(&iso, f.s.record.PID, f.req.Spec.AppArmor); err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 	return !req.Debug && (req.origin == nil || req.origin.box == nil) && // whose steps are those of a launch
 		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
 		(!sp.Workspace.RefusesNew() || slices.Equal(sp.Workspace.Guarded(), api.DefaultGuarded())) && // what PID 1 makes in commands' places
-		sp.Landlock != api.LandlockOff && // PID 1 has been told to use it, where it can
+		sp.Landlock != api.LandlockOff && sp.IDs != api.IDsReal && // PID 1 has been told to use these, where it can
 		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm
 }
 

@@ -63,6 +63,9 @@ func (f *creation) initArg() string {
 	if f.guarded || f.req.Spec.Workspace.RefusesNew() {
 		args = append(args, guestapi.ArgMakes)
 	}
+	if f.m.cfg.Host.pretendsIDs(f.req.Spec.IDs) {
+		args = append(args, guestapi.ArgIDs)
+	}
 	return strings.Join(args, guestapi.ArgAnd)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,6 +60,8 @@ type Client struct {
 
 	refused func(Refused) // see OnRefused
 	listens func()        // see OnListen
+
+	pretends atomic.Bool // what setup has said
 	// What may be told of refused calls now, a token each.
 	tokens float64
 	filled time.Time
@@ -208,12 +211,16 @@ func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname s
 		fds = append(fds, cgroups)
 	}
 	ev, err := c.ask(ctx, op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil, Landlock: landlock, Guard: guard}, fds...)
+	c.pretends.Store(ev.IDs)
 	if err == nil && ev.Version != Version {
 		err = api.Errorf(api.FailedPrecondition, "hutch-init speaks protocol %d, hutchd %d", ev.Version, Version).
 			WithOp(op).WithHint("install hutchd and hutch-init of the same build")
 	}
 	return err
 }
+
+// PretendsIDs reports whether PID 1 answers for ids that the sandbox does not have, as it was asked to (ArgIDs).
+func (c *Client) PretendsIDs() bool { return c.pretends.Load() }
 
 // Stop stops every process of the sandbox but PID 1, by SIGSTOP. When it returns they have
 // the signal, and none that one of them was forking has escaped it (kernel/fork.c,

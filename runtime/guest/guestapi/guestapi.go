@@ -167,6 +167,7 @@ type Event struct {
 	Killed []int  `json:"killed,omitempty"` // pids that a kill ended, leader first
 
 	Refused *Refused `json:"refused,omitempty"`
+	IDs     bool     `json:"ids,omitempty"` // of EvReady: ids are pretended
 }
 
 // Refused is a system call that failed because of PID 1's filter. The same calls of the
@@ -226,6 +227,10 @@ const (
 	ArgMakes = "make-names"
 	ArgAnd   = "+"
 )
+
+// ArgIDs is the argument with which PID 1 answers for ids that the sandbox does not have. Each call about ids and
+// owners takes a way through PID 1 then. Event.IDs says whether it can.
+const ArgIDs = "pretend-ids"
 
 // What hutch-init tells of refused calls at most; more is not hutch-init any more.
 const (

@@ -174,6 +174,33 @@ func TestLightReset(t *testing.T) {
 	}
 }
 
+// TestLightHalf: who has ended first gets all of an answer that is more than the loop carries, from an end that has ended as well by then.
+func TestLightHalf(t *testing.T) {
+	port, next := peers(t)
+	r := raw(t, api.NetPolicy{}, port)
+	answer := bytes.Repeat([]byte("y"), 100<<10)
+	for round := range 40 {
+		client, server := r.pair(port, next)
+		first, last := client, server
+		if round%2 == 1 {
+			first, last = server, client
+		}
+		_ = first.CloseWrite()
+		if b, err := io.ReadAll(last); err != nil || len(b) > 0 {
+			t.Errorf("%q, %v", b, err)
+		}
+		if _, err := last.Write(answer); err != nil {
+			t.Error(err)
+		}
+		_ = last.Close()
+		if b, err := io.ReadAll(first); err != nil || !bytes.Equal(b, answer) {
+			t.Fatalf("round %d: %d bytes of %d, %v", round, len(b), len(answer), err)
+		}
+		_ = first.Close()
+		waitFor(t, "the end of the flow", func() bool { return r.proxy.Connections() == 0 })
+	}
+}
+
 // TestLightUpdate: new rules end the light connections that they forbid, with a denial for
 // each, and no others.
 func TestLightUpdate(t *testing.T) {

@@ -38,6 +38,7 @@ type flow struct {
 	verified shown
 	host     string // the last name that the stream showed, when it need not be ours
 	over     bool   // both ends are closed or must be
+	revoked  bool   // new rules forbid it, which is told once
 }
 
 // shown is how a stream named its host.
@@ -332,8 +333,12 @@ func (f *flow) refuse(r *refusal) {
 // revoke ends a flow that new rules forbid. Any goroutine may call it.
 func (f *flow) revoke(d policy.Decision) {
 	f.mu.Lock()
-	waits := f.client == nil && f.light == nil
+	waits, already := f.client == nil && f.light == nil, f.revoked
+	f.revoked = already || !waits
 	f.mu.Unlock()
+	if already { // by whoever else has met the new rules
+		return
+	}
 	if waits { // it is accepted now, and meets the rules then
 		f.abort()
 		return

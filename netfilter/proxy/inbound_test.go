@@ -208,6 +208,63 @@ func TestInboundHalf(t *testing.T) {
 	}
 }
 
+// TestInboundRoom: more connections than a port holds wait until others end, and are served then.
+func TestInboundRoom(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = c.Write([]byte("x"))
+				_, _ = io.Copy(io.Discard, c)
+				_ = c.Close()
+			}()
+		}
+	}()
+	in, at := inbound(t, l.Addr().String(), false)
+	const more = 8
+	served := func(c net.Conn) {
+		t.Helper()
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var conns []net.Conn
+	for i := range maxInbound + more {
+		c, err := net.Dial("tcp4", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if conns = append(conns, c); i < maxInbound {
+			served(c)
+		}
+	}
+	if open, accepted := in.Counts(); open != maxInbound || accepted != maxInbound {
+		t.Errorf("%d are open, %d were accepted", open, accepted)
+	}
+	for _, c := range conns[:more] {
+		_ = c.Close()
+	}
+	for _, c := range conns[maxInbound:] {
+		served(c)
+	}
+	if err := in.Close(); err != nil {
+		t.Error(err)
+	}
+	if open, accepted := in.Counts(); open != 0 || accepted != maxInbound+more {
+		t.Errorf("%d are open, %d were accepted", open, accepted)
+	}
+}
+
 func FuzzTokenHead(f *testing.F) {
 	for _, s := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET /?token=T HTTP/1.1\r\n\r\nrest", "\r\n\r\n", "GET //evil.test/?token=T HTTP/1.1\r\n\r\n"} {
 		f.Add(s)

@@ -278,24 +278,29 @@ func (f *flow) burden(c *light, from int, rest []byte) fate {
 	c.loop.started = true
 	go func() {
 		defer f.p.remove(f)
-		f.carryOn(from, rest)
+		f.carryOn(c, from, rest)
 	}()
 	return goesOn
 }
 
-// carryOn copies until the end of the flow, where the loop has copied so far.
-func (f *flow) carryOn(from int, rest []byte) {
+// carryOn copies until the end of the flow, where the loop has copied so far. A side that has ended is over: to tell the other one again
+// fails when that has ended as well, and what it said last would be cut off.
+func (f *flow) carryOn(was *light, from int, rest []byte) {
 	in := &window{conn: f.client, buffers: &f.p.buffers}
 	defer in.release()
+	if !was.side[ofServer].over {
+		var head []byte
+		if from == ofServer {
+			head = rest
+		}
+		f.copyDown(head)
+	}
 	var err error
-	if from == ofServer {
-		f.copyDown(rest)
-	} else {
-		f.copyDown(nil)
+	if from == ofClient {
 		f.counts.up.Add(uint64(len(rest)))
 		_, err = f.server.Write(rest)
 	}
-	if err == nil {
+	if err == nil && !was.side[ofClient].over {
 		err = f.copyUp(in)
 	}
 	f.finish(err)

@@ -40,6 +40,12 @@ type idSet struct{ r, e, s uint32 }
 // unchanged is (uid_t)-1, which leaves an id as it is.
 const unchanged = ^uint32(0)
 
+// maxPretended is the highest id that is pretended: the usual range of subordinate ids (subuid(5)) has as many.
+const maxPretended = 1<<16 - 1
+
+// is reports whether an id is one, or leaves it as it is.
+func is(id uint32) bool { return id <= maxPretended || id == unchanged }
+
 // The number of a process's identity is its soft RLIMIT_LOCKS, which the kernel looks at nowhere (since Linux 2.4.25). A limit goes
 // with a process through fork and execve, PID 1 can set that of another, and it is gone with the process. Whoever sets its own
 // pretends to be somebody else, which it may by setuid(2) as well.
@@ -347,7 +353,7 @@ func (c *pretence) setGroups() outcome {
 		if !id.root() {
 			return unix.EPERM
 		}
-		if slices.Contains(groups, unchanged) {
+		if slices.ContainsFunc(groups, func(g uint32) bool { return g > maxPretended }) {
 			return unix.EINVAL
 		}
 		id.groups, id.grouped = groups, true

@@ -247,7 +247,7 @@ func ownersIn(t *testing.T, data string) (list []string) {
 	t.Helper()
 	for r := tar.NewReader(strings.NewReader(data)); ; {
 		h, err := r.Next()
-		if err == io.EOF { //nolint:errorlint // archive/tar returns it as it is
+		if err == io.EOF {
 			slices.Sort(list)
 			return list
 		}

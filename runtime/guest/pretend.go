@@ -150,7 +150,7 @@ func (s idSet) two(root bool, r, e uint32) (idSet, unix.Errno) {
 
 // three is setresuid(2) and setresgid(2).
 func (s idSet) three(root bool, r, e, saved uint32) (idSet, unix.Errno) {
-	if !root && !(s.has(r) && s.has(e) && s.has(saved)) {
+	if !root && (!s.has(r) || !s.has(e) || !s.has(saved)) {
 		return s, unix.EPERM
 	}
 	return idSet{or(r, s.r), or(e, s.e), or(saved, s.s)}, 0

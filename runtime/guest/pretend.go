@@ -56,6 +56,12 @@ const (
 	maxIdentities = 1 << 20
 )
 
+// keepsIdentities reports whether the limit can have their numbers: whoever started hutch can have lowered it.
+func keepsIdentities() bool {
+	var limit unix.Rlimit
+	return unix.Getrlimit(identityLimit, &limit) == nil && limit.Max == unix.RLIM_INFINITY
+}
+
 // of is whom a process takes itself for, and whether that is pretended.
 func (p *pretender) of(tid int) (id identity, pretended bool) {
 	var limit unix.Rlimit

@@ -348,8 +348,8 @@ func TestFilesPlaces(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if testenv.CurrentKind() == mustrun.NoSubUID {
-		_, err := b.StatFile(ctx, api.FileStatParams{FileParams: api.FileParams{Sandbox: b.id, Path: "/", User: "1000"}})
-		fails(t, err, api.InvalidArgument, "1000")
+		_, err := b.StatFile(ctx, api.FileStatParams{FileParams: api.FileParams{Sandbox: b.id, Path: "/", User: "70000"}})
+		fails(t, err, api.InvalidArgument, "70000")
 	} else {
 		user := func(path string) api.FileParams { return api.FileParams{Sandbox: b.id, Path: path, User: "1000:1000"} }
 		_, err := b.ReadFile(ctx, api.FileReadParams{FileParams: user("/data/mine")}, nil)

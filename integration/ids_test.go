@@ -131,6 +131,8 @@ attempt("root again", lambda: os.setuid(0))
 attempt("root again", lambda: os.setresuid(-1, 0, -1))
 attempt("groups", lambda: os.setgroups([0]))
 attempt("no id", lambda: os.setuid(2**32 - 1))
+attempt("nobody's", lambda: os.setuid(3000000000))
+attempt("nobody's file", lambda: os.chown("/tmp", 3000000000, -1))
 pid = os.fork()
 if pid == 0:
     if os.fork() == 0:
@@ -155,7 +157,7 @@ mkdir /t; cp /bin/true /t/f; chown 33:44 /t/f; tar cf /t.tar --owner 77 --group 
 	}
 	three := "((33, 33, 33), (33, 33, 33), [4, 5, 33], 33, 33, 33, 33)"
 	want := "groups None\ngid None\neuid None\n((0, 33, 0), (33, 33, 33), [4, 5, 33], 0, 33, 33, 33)\nback None\nuid None\n" + three +
-		"\nroot again EPERM\nroot again EPERM\ngroups EPERM\nno id EINVAL\n"
+		"\nroot again EPERM\nroot again EPERM\ngroups EPERM\nno id EINVAL\nnobody's EINVAL\nnobody's file EINVAL\n"
 	tail := who(33, 33, "www-data") + who(1, 1, "daemon") + "1\n1\nbob\n/home/bob\n/home/bob\n/w 1:8\n/w/d 1:8\n/w/d/f 1:8\n/w/d/f 1:50\n/w/d/f 0:50\n/w/d/f 0:0\n" +
 		"/w/d/f 7:8\n/w/d/f 9:10\n755\nchown: cannot access '/w/none': No such file or directory\n/x/f 77:78\n"
 	if !strings.HasPrefix(out, want) || !strings.HasSuffix(out, tail) {
@@ -245,7 +247,7 @@ func ownersIn(t *testing.T, data string) (list []string) {
 	t.Helper()
 	for r := tar.NewReader(strings.NewReader(data)); ; {
 		h, err := r.Next()
-		if err == io.EOF { //nolint:errorlint // archive/tar returns it as it is
+		if err == io.EOF {
 			slices.Sort(list)
 			return list
 		}

@@ -58,7 +58,9 @@ func Run() error {
 	}
 	if refusals != nil {
 		s.maker, s.pretender = refusals.maker, refusals.ids
-		s.ids.pretended = s.pretender != nil
+		if s.pretender != nil {
+			s.ids.pretend()
+		}
 	}
 	go s.reapLoop(chld)
 	return s.serve()

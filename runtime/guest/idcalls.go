@@ -18,22 +18,22 @@ var idCalls = map[uint32]func(*pretence) outcome{
 
 	unix.SYS_SETGROUPS: (*pretence).setGroups,
 	unix.SYS_SETUID: func(c *pretence) outcome {
-		return c.setUID(func(s idSet, root bool) (idSet, unix.Errno) { return s.one(root, c.id(0)) })
+		return c.setUID(1, func(s idSet, root bool) (idSet, unix.Errno) { return s.one(root, c.id(0)) })
 	},
 	unix.SYS_SETREUID: func(c *pretence) outcome {
-		return c.setUID(func(s idSet, root bool) (idSet, unix.Errno) { return s.two(root, c.id(0), c.id(1)) })
+		return c.setUID(2, func(s idSet, root bool) (idSet, unix.Errno) { return s.two(root, c.id(0), c.id(1)) })
 	},
 	unix.SYS_SETRESUID: func(c *pretence) outcome {
-		return c.setUID(func(s idSet, root bool) (idSet, unix.Errno) { return s.three(root, c.id(0), c.id(1), c.id(2)) })
+		return c.setUID(3, func(s idSet, root bool) (idSet, unix.Errno) { return s.three(root, c.id(0), c.id(1), c.id(2)) })
 	},
 	unix.SYS_SETGID: func(c *pretence) outcome {
-		return c.setGID(func(s idSet, root bool) (idSet, unix.Errno) { return s.one(root, c.id(0)) })
+		return c.setGID(1, func(s idSet, root bool) (idSet, unix.Errno) { return s.one(root, c.id(0)) })
 	},
 	unix.SYS_SETREGID: func(c *pretence) outcome {
-		return c.setGID(func(s idSet, root bool) (idSet, unix.Errno) { return s.two(root, c.id(0), c.id(1)) })
+		return c.setGID(2, func(s idSet, root bool) (idSet, unix.Errno) { return s.two(root, c.id(0), c.id(1)) })
 	},
 	unix.SYS_SETRESGID: func(c *pretence) outcome {
-		return c.setGID(func(s idSet, root bool) (idSet, unix.Errno) { return s.three(root, c.id(0), c.id(1), c.id(2)) })
+		return c.setGID(3, func(s idSet, root bool) (idSet, unix.Errno) { return s.three(root, c.id(0), c.id(1), c.id(2)) })
 	},
 
 	unix.SYS_PRCTL:     (*pretence).keepCaps,
@@ -69,15 +69,31 @@ func askedIDs() (list []cbpf.Asked) {
 // id is an argument.
 func (c *pretence) id(arg int) uint32 { return uint32(c.n.Args[arg]) }
 
-func (c *pretence) setUID(change func(idSet, bool) (idSet, unix.Errno)) outcome {
+// areIDs reports whether so many arguments are.
+func (c *pretence) areIDs(args int) bool {
+	for i := range args {
+		if !is(c.id(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *pretence) setUID(args int, change func(idSet, bool) (idSet, unix.Errno)) outcome {
 	return c.set(func(id *identity) (errno unix.Errno) {
+		if !c.areIDs(args) {
+			return unix.EINVAL
+		}
 		id.uid, errno = change(id.uid, id.root())
 		return errno
 	})
 }
 
-func (c *pretence) setGID(change func(idSet, bool) (idSet, unix.Errno)) outcome {
+func (c *pretence) setGID(args int, change func(idSet, bool) (idSet, unix.Errno)) outcome {
 	return c.set(func(id *identity) (errno unix.Errno) {
+		if !c.areIDs(args) {
+			return unix.EINVAL
+		}
 		id.gid, errno = change(id.gid, id.root())
 		return errno
 	})

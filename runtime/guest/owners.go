@@ -19,7 +19,8 @@ type chownCall struct {
 // chown gives a file to somebody. The owner that the kernel has stays the only one there is; it is asked first all the same, as the
 // caller, and its refusal is the answer. The owner that was meant is put on record in the sandbox's own files.
 func (c *pretence) chown(call *chownCall) outcome {
-	if call.flags&^(unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH) != 0 || c.elsewhere() {
+	uid, gid := c.id(call.uid), c.id(call.gid)
+	if call.flags&^(unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH) != 0 || !is(uid) || !is(gid) || c.elsewhere() {
 		return goesOn
 	}
 	t, err := c.judge.lone(c.tid)
@@ -35,7 +36,6 @@ func (c *pretence) chown(call *chownCall) outcome {
 	if err != nil {
 		return failsOr(err)
 	}
-	uid, gid := c.id(call.uid), c.id(call.gid)
 	if id, pretended := c.of(c.tid); pretended && !id.root() && !mayGive(&id, f, uid, gid) {
 		return failsOr(unix.EPERM)
 	}

@@ -40,6 +40,12 @@ type idSet struct{ r, e, s uint32 }
 // unchanged is (uid_t)-1, which leaves an id as it is.
 const unchanged = ^uint32(0)
 
+// maxPretended is the highest id that is pretended: the usual range of subordinate ids (subuid(5)) has as many.
+const maxPretended = 1<<16 - 1
+
+// is reports whether an id is one, or leaves it as it is.
+func is(id uint32) bool { return id <= maxPretended || id == unchanged }
+
 // The number of a process's identity is its soft RLIMIT_LOCKS, which the kernel looks at nowhere (since Linux 2.4.25). A limit goes
 // with a process through fork and execve, PID 1 can set that of another, and it is gone with the process. Whoever sets its own
 // pretends to be somebody else, which it may by setuid(2) as well.
@@ -49,6 +55,12 @@ const (
 	// maxIdentities bounds the table, in bytes: PID 1 has little memory. It is enough for some five thousand.
 	maxIdentities = 1 << 20
 )
+
+// keepsIdentities reports whether the limit can have their numbers: whoever started hutch can have lowered it.
+func keepsIdentities() bool {
+	var limit unix.Rlimit
+	return unix.Getrlimit(identityLimit, &limit) == nil && limit.Max == unix.RLIM_INFINITY
+}
 
 // of is whom a process takes itself for, and whether that is pretended.
 func (p *pretender) of(tid int) (id identity, pretended bool) {
@@ -144,7 +156,7 @@ func (s idSet) two(root bool, r, e uint32) (idSet, unix.Errno) {
 
 // three is setresuid(2) and setresgid(2).
 func (s idSet) three(root bool, r, e, saved uint32) (idSet, unix.Errno) {
-	if !root && !(s.has(r) && s.has(e) && s.has(saved)) {
+	if !root && (!s.has(r) || !s.has(e) || !s.has(saved)) {
 		return s, unix.EPERM
 	}
 	return idSet{or(r, s.r), or(e, s.e), or(saved, s.s)}, 0
@@ -347,7 +359,7 @@ func (c *pretence) setGroups() outcome {
 		if !id.root() {
 			return unix.EPERM
 		}
-		if slices.Contains(groups, unchanged) {
+		if slices.ContainsFunc(groups, func(g uint32) bool { return g > maxPretended }) {
 			return unix.EINVAL
 		}
 		id.groups, id.grouped = groups, true

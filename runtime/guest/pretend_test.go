@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,9 +60,10 @@ func TestIdentity(t *testing.T) {
 }
 
 func kernelIdentity() (id identity) {
-	for nr, s := range map[uintptr]*idSet{unix.SYS_GETRESUID: &id.uid, unix.SYS_GETRESGID: &id.gid} {
-		_, _, _ = unix.RawSyscall(nr, uintptr(unsafe.Pointer(&s.r)), uintptr(unsafe.Pointer(&s.e)), uintptr(unsafe.Pointer(&s.s)))
-	}
+	r, e, s := unix.Getresuid()
+	id.uid = idSet{uint32(r), uint32(e), uint32(s)}
+	r, e, s = unix.Getresgid()
+	id.gid = idSet{uint32(r), uint32(e), uint32(s)}
 	return id
 }
 

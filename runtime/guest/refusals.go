@@ -74,6 +74,7 @@ func installFilter(prog []byte, w watch) (*refusals, error) {
 	install := func(killable bool) (*os.File, error) {
 		return sys.InstallSeccompListener(cbpf.AskingAlso(cbpf.Asking(prog), nativeArch, asked(w), ownCall), killable)
 	}
+	w.ids = w.ids && keepsIdentities()
 	listener, err := install(w != watch{})
 	if w.ids && !w.makes && errors.Is(err, unix.EINVAL) { // Linux before 5.19: getuid(2) could fail by EINTR
 		w.ids = false

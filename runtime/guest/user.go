@@ -39,6 +39,13 @@ type userNamespace struct {
 	pretended bool
 }
 
+// pretend adds those ids.
+func (ns *userNamespace) pretend() {
+	ns.pretended = true
+	ns.uids = idMap{{first: 0, count: maxPretended + 1}}
+	ns.gids = ns.uids
+}
+
 func readUserNamespace() (ns userNamespace, err error) {
 	if ns.uids, err = readIDMap("/proc/self/uid_map"); err != nil {
 		return ns, err
@@ -128,10 +135,6 @@ func (a *accounts) resolve(spec string) (*credentials, error) {
 // ordinary user mapped without newgidmap (user_namespaces(7)); its only group
 // is then the primary one.
 func (a *accounts) checkMapped(c *credentials) error {
-	if a.pretended { // the groups too, so that setGroups is false
-		c.pretended = c.uid != 0 || c.gid != 0 || len(c.groups) > 0
-		return nil
-	}
 	if !a.uids.contains(c.uid) {
 		return fmt.Errorf("uid %d is not mapped in this sandbox, which has %s", c.uid, a.uids)
 	}
@@ -139,6 +142,10 @@ func (a *accounts) checkMapped(c *credentials) error {
 		return fmt.Errorf("gid %d is not mapped in this sandbox, which has %s", c.gid, a.gids)
 	}
 	c.groups = slices.DeleteFunc(c.groups, func(g uint32) bool { return !a.gids.contains(g) })
+	if a.pretended { // the groups too, so that setGroups is false
+		c.pretended = c.uid != 0 || c.gid != 0 || len(c.groups) > 0
+		return nil
+	}
 	c.setGroups = !a.setGroupsDenied
 	if a.setGroupsDenied {
 		for _, g := range c.groups {

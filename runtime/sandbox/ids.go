@@ -28,12 +28,12 @@ func (h *Host) addIDs(iso *api.Isolation, want api.IDs, can bool) error {
 	switch {
 	case can && h.pretendsIDs(want):
 	case want == api.IDsEmulate:
-		return api.Errorf(api.Unavailable, "ids: emulate takes Linux 5.19, and nothing around hutch that listens to system calls already").
+		return api.Errorf(api.Unavailable, "ids: emulate takes Linux 5.19, nothing around hutch that listens to system calls already, and no limit of file locks (ulimit -Hx)").
 			WithField("ids").WithHint("use auto: then there is only root inside, and package managers may fail")
 	case want == api.IDsReal:
 		w.Detail = "only root, as was asked for: to give a file to another or to become one fails"
 	default:
-		w.Detail = "only root: to emulate others takes Linux 5.19, and nothing around hutch that listens to system calls already"
+		w.Detail = "only root: to emulate others takes Linux 5.19, nothing around hutch that listens to system calls already, and no limit of file locks (ulimit -Hx)"
 	}
 	iso.Walls = append(iso.Walls, w)
 	return nil

@@ -105,3 +105,57 @@ func TestTemplate(t *testing.T) {
 		t.Errorf("left: %s", got)
 	}
 }
+
+// TestTemplateFiles: what people write templates in makes the same templates, with the files that steps copy.
+func TestTemplateFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.importTiny(t, "base:1")
+	dir := w.sub(t, "context")
+	w.sub(t, "context/app")
+	write(t, dir+"/app/main", "program\n")
+	write(t, dir+"/app/secret", "secret\n")
+	write(t, dir+"/.dockerignore", "app/secret\n")
+	write(t, dir+"/Dockerfile", "ARG WORD\nFROM base:1\nARG WORD\nENV GREETING=hello-$WORD PATH=/own:$PATH\nWORKDIR /srv\nCOPY app ./app/\nRUN echo $GREETING $WORD >>greeting\nUSER 7\nCMD [\"/bin/sh\", \"-c\", \"cat greeting app/main; id -u\"]\n")
+	r := w.run(t, "template", "create", "--dockerfile", dir+"/Dockerfile", "--build-arg", "WORD=you", "docked").want(t, 0)
+	r.says(t, "docked [1/3] folder /srv", "docked [3/3] echo $GREETING $WORD", "docked [done] commit")
+	if r.stdout != "docked\n" {
+		t.Errorf("%q", r.stdout)
+	}
+	if got := w.ok(t, "run", "--template", "docked"); got != "hello-you you\nprogram\n7\n" {
+		t.Errorf("%q", got)
+	}
+	if got := w.ok(t, "run", "--template", "docked", "--", "/bin/sh", "-c", "ls app; echo $PATH"); !strings.HasPrefix(got, "main\n/own:/") {
+		t.Errorf("what .dockerignore names was copied, or PATH is not the image's with more: %s", got)
+	}
+	w.run(t, "template", "build", "docked").want(t, 0).says(t, "nothing has changed")
+	// The same, as YAML over the Dockerfile, whose files come along.
+	write(t, dir+"/t.yaml", "name: both\ndockerfile: Dockerfile\nargs: {WORD: me}\nmemory_mb: 200\nlimits: {best_effort: true}\nsteps:\n- copy: [app/main, /srv/copied]\n- {run: cat /srv/copied >>/srv/greeting, user: \"0\"}\n")
+	w.run(t, "template", "create", "-q", "-f", dir+"/t.yaml").want(t, 0)
+	if got := w.ok(t, "run", "--template", "both"); got != "hello-me me\nprogram\nprogram\n7\n" {
+		t.Errorf("%q", got)
+	}
+	// A changed file is copied anew.
+	write(t, dir+"/app/main", "another\n")
+	w.run(t, "template", "create", "-f", dir+"/t.yaml").want(t, 125).says(t, "there is a template")
+	w.run(t, "template", "create", "--replace", "-f", dir+"/t.yaml").want(t, 0).says(t, "both [5/5]")
+	if got := w.ok(t, "run", "--template", "both"); got != "hello-me me\nanother\nanother\n7\n" {
+		t.Errorf("%q", got)
+	}
+	// A name of a template goes where that of an image does.
+	if got := w.ok(t, "run", "both", "/bin/sh", "-c", "cat app/main"); got != "another\n" {
+		t.Errorf("%q", got)
+	}
+	write(t, dir+"/bad", "FROM base:1\n\nADD x /\n")
+	w.run(t, "template", "create", "--dockerfile", dir+"/bad", "bad").want(t, 125).says(t, "line 3: ADD is not supported", "COPY")
+	write(t, dir+"/out", "FROM base:1\nCOPY ../../etc/passwd /\n")
+	w.run(t, "template", "create", "--dockerfile", dir+"/out", "bad").want(t, 125).says(t, "no such file below")
+	w.run(t, "template", "inspect", "bad").want(t, 125).says(t, "no template")
+	if got := w.ok(t, "template", "ls", "-q"); !strings.HasPrefix(got, "both\ndocked\n") && !strings.Contains(got, "\nboth\n") {
+		t.Errorf("%q", got)
+	}
+	w.ok(t, "template", "rm", "both", "docked")
+	if got := w.ok(t, "image", "ls", "-q"); strings.Contains(got, "hutch-template") {
+		t.Errorf("left: %s", got)
+	}
+}

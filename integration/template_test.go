@@ -116,13 +116,13 @@ func TestTemplateFiles(t *testing.T) {
 	write(t, dir+"/app/main", "program\n")
 	write(t, dir+"/app/secret", "secret\n")
 	write(t, dir+"/.dockerignore", "app/secret\n")
-	write(t, dir+"/Dockerfile", "ARG WORD\nFROM base:1\nARG WORD\nENV GREETING=hello-$WORD PATH=/own:$PATH\nWORKDIR /srv\nCOPY app ./app/\nRUN echo $GREETING $WORD >>greeting\nUSER 7\nCMD [\"/bin/sh\", \"-c\", \"cat greeting app/main; id -u\"]\n")
+	write(t, dir+"/Dockerfile", "ARG WORD\nFROM base:1\nARG WORD\nENV GREETING=hello-$WORD PATH=/own:$PATH\nWORKDIR /srv\nCOPY app ./app/\nRUN echo $GREETING $WORD >>greeting\nUSER 0\nCMD [\"/bin/sh\", \"-c\", \"cat greeting app/main; id -u\"]\n")
 	r := w.run(t, "template", "create", "--dockerfile", dir+"/Dockerfile", "--build-arg", "WORD=you", "docked").want(t, 0)
 	r.says(t, "docked [1/3] folder /srv", "docked [3/3] echo $GREETING $WORD", "docked [done] commit")
 	if r.stdout != "docked\n" {
 		t.Errorf("%q", r.stdout)
 	}
-	if got := w.ok(t, "run", "--template", "docked"); got != "hello-you you\nprogram\n7\n" {
+	if got := w.ok(t, "run", "--template", "docked"); got != "hello-you you\nprogram\n0\n" {
 		t.Errorf("%q", got)
 	}
 	if got := w.ok(t, "run", "--template", "docked", "--", "/bin/sh", "-c", "ls app; echo $PATH"); !strings.HasPrefix(got, "main\n/own:/") {
@@ -132,14 +132,14 @@ func TestTemplateFiles(t *testing.T) {
 	// The same, as YAML over the Dockerfile, whose files come along.
 	write(t, dir+"/t.yaml", "name: both\ndockerfile: Dockerfile\nargs: {WORD: me}\nmemory_mb: 200\nlimits: {best_effort: true}\nsteps:\n- copy: [app/main, /srv/copied]\n- {run: cat /srv/copied >>/srv/greeting, user: \"0\"}\n")
 	w.run(t, "template", "create", "-q", "-f", dir+"/t.yaml").want(t, 0)
-	if got := w.ok(t, "run", "--template", "both"); got != "hello-me me\nprogram\nprogram\n7\n" {
+	if got := w.ok(t, "run", "--template", "both"); got != "hello-me me\nprogram\nprogram\n0\n" {
 		t.Errorf("%q", got)
 	}
 	// A changed file is copied anew.
 	write(t, dir+"/app/main", "another\n")
 	w.run(t, "template", "create", "-f", dir+"/t.yaml").want(t, 125).says(t, "there is a template")
 	w.run(t, "template", "create", "--replace", "-f", dir+"/t.yaml").want(t, 0).says(t, "both [5/5]")
-	if got := w.ok(t, "run", "--template", "both"); got != "hello-me me\nanother\nanother\n7\n" {
+	if got := w.ok(t, "run", "--template", "both"); got != "hello-me me\nanother\nanother\n0\n" {
 		t.Errorf("%q", got)
 	}
 	// A name of a template goes where that of an image does.

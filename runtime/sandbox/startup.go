@@ -44,9 +44,6 @@ func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
 			return fmt.Errorf("port %d of template %s: %w", p.Port, t.Name, err)
 		}
 	}
-	if s.pool != nil && !s.transition(api.Waiting, "") {
-		return errEndedIn(s, s.pool.spec.Name)
-	}
 	s.mu.Lock()
 	s.unready = false
 	if s.record.PhasesMS != nil { // a copy: who asks for the record has this one
@@ -57,6 +54,9 @@ func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
 		s.record.PhasesMS = phases
 	}
 	s.mu.Unlock()
+	if s.pool != nil && !s.taken { // pool.made makes it wait, when it is listed there
+		return s.saveAs(api.Waiting)
+	}
 	return s.save()
 }
 

@@ -1,8 +1,10 @@
 package integration_test
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -91,4 +93,62 @@ func TestTemplatePool(t *testing.T) {
 		raw.note()
 	}
 	w.ok(t, "template", "rm", "broken")
+}
+
+// TestTemplateShipped: templates come with hutch and from the configuration file, and nothing is fetched for one before it is used.
+func TestTemplateShipped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	reg := imagetest.StartRegistry(t)
+	image := push(t, reg, "agent", tinyImage(t))
+	w.configure(t, "templates:\n  claude: {image: "+image+", cmd: [/bin/sh, -c, echo agent]}\n  mine: {image: "+image+", steps: ['echo mine >/mine']}\n")
+	c := w.connect(t)
+	list, err := c.Templates(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tmpl := range list {
+		names = append(names, tmpl.Name)
+		if !tmpl.Shipped || tmpl.Built != nil {
+			t.Errorf("%+v", tmpl)
+		}
+	}
+	if want := []string{"base", "claude", "code_interpreter", "codex", "mine", "node"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+	if got := w.ok(t, "image", "ls", "-q"); got != "" {
+		t.Errorf("fetched before somebody asks: %q", got)
+	}
+	if got := w.ok(t, "run", "--template", "claude"); got != "agent\n" {
+		t.Errorf("%q", got)
+	}
+	if got := w.ok(t, "run", "--template", "mine", "--", "/bin/sh", "-c", "cat /mine"); got != "mine\n" {
+		t.Errorf("%q", got)
+	}
+	w.ok(t, "run", "--template", "base", "--", "true")
+	if tmpl, err := c.Template(t.Context(), "claude"); err != nil || len(tmpl.Steps) != 0 || !slices.Contains(tmpl.Network.Allow, "api.anthropic.com") {
+		t.Errorf("%+v, %v", tmpl, err)
+	}
+	w.run(t, "template", "rm", "claude").want(t, 125).says(t, "not one that somebody has made", "configuration file")
+
+	// What the steps of a template have made is not removed behind its back.
+	tmpl, err := c.Template(t.Context(), "mine")
+	if err != nil || tmpl.Built == nil {
+		t.Fatalf("%+v, %v", tmpl, err)
+	}
+	w.run(t, "image", "rm", tmpl.Built.Image).want(t, 125).says(t, "template mine", "hutch template rm")
+	w.ok(t, "image", "prune", "-a")
+	if r := w.built(t, c, "mine"); r.Ran != 0 {
+		t.Errorf("%+v", r)
+	}
+	// One that somebody makes takes the place of a shipped one, until it is removed.
+	w.template(t, c, api.TemplateSpec{Name: "base", Image: image})
+	if got := w.of(t, c, "base"); got.Image != image {
+		t.Errorf("%+v", got)
+	}
+	w.ok(t, "template", "rm", "base")
+	if got := w.of(t, c, "base"); got.Image != "host" {
+		t.Errorf("%+v", got)
+	}
 }

@@ -81,6 +81,7 @@ type daemon struct {
 	maxOpen   int64
 	busy      atomic.Int64 // pulls under way
 	runtimes  atomic.Pointer[config.Runtimes]
+	shipped   atomic.Pointer[[]api.TemplateSpec]
 
 	// ask serialises questions to the monitor; answers carries what it says.
 	ask     sync.Mutex

@@ -16,7 +16,7 @@ import (
 func (d *daemon) openTemplates(m *sandbox.Manager) (err error) {
 	d.templates, err = template.New(template.Config{
 		Dir: filepath.Join(d.cfg.Data, "templates"), Boxes: m, Images: templateImages{d}, Logger: d.log, Private: d.cfg.Private,
-		Shipped: func() []api.TemplateSpec { return nil },
+		Shipped: func() []api.TemplateSpec { return *d.shipped.Load() },
 	})
 	return err
 }

@@ -155,8 +155,8 @@ func (s *Store) imageInUse(img *Image) bool {
 }
 
 // Prune removes layers that no image has and, with all, before that the images that no
-// sandbox uses. It returns their references and the bytes freed.
-func (s *Store) Prune(all bool) (removed []string, freed int64, err error) {
+// sandbox uses and keep (nil: none) does not claim. It returns their references and the bytes freed.
+func (s *Store) Prune(all bool, keep func(ref string) bool) (removed []string, freed int64, err error) {
 	const op = "prune images"
 	images, err := s.List()
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *Store) Prune(all bool) (removed []string, freed int64, err error) {
 	}
 	var errs []error
 	for _, img := range images {
-		if !all || s.imageInUse(img) {
+		if !all || s.imageInUse(img) || keep != nil && keep(img.Ref) {
 			continue
 		}
 		if err := os.Remove(s.path(refFile(img.Ref))); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -97,10 +97,10 @@ func TestPrune(t *testing.T) {
 	theirs, err := other.Lease(refs["theirs"].Layers)
 	must(t, err)
 	// Without all, images stay.
-	if removed, freed, err := s.Prune(false); err != nil || len(removed) > 0 || freed != 0 {
+	if removed, freed, err := s.Prune(false, nil); err != nil || len(removed) > 0 || freed != 0 {
 		t.Errorf("%v, %d, %v", removed, freed, err)
 	}
-	removed, freed, err := s.Prune(true)
+	removed, freed, err := s.Prune(true, nil)
 	if err != nil || !slices.Equal(removed, []string{refs["unused"].Ref}) || freed == 0 {
 		t.Errorf("%v, %d, %v", removed, freed, err)
 	}
@@ -111,7 +111,7 @@ func TestPrune(t *testing.T) {
 	}
 	mine.Release()
 	theirs.Release()
-	if removed, _, err = s.Prune(true); err != nil || len(removed) != 2 {
+	if removed, _, err = s.Prune(true, nil); err != nil || len(removed) != 2 {
 		t.Errorf("%v, %v", removed, err)
 	}
 	wantClean(t, s, 0)

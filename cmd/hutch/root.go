@@ -29,7 +29,7 @@ type verb struct {
 var verbs = []verb{
 	{"run", newRun}, {"create", newCreate}, {"exec", newExec}, {"ps", newPs}, {"inspect", newInspect}, {"logs", newLogs},
 	{"events", newEvents}, {"cp", newCp}, {"update", newUpdate}, {"network", newNetwork}, {"port", newPort}, {"why", newWhy}, {"audit", newAudit}, {"stats", newStats},
-	{"top", newTop}, {"workspace", newWorkspace}, {"pool", newPool}, {"scope", newScope}, {"volume", newVolume}, {"scan", newScan}, {"mcp", newMCP}, {"pause", newPause}, {"resume", newResume}, {"stop", newStop}, {"start", newStart}, {"snapshot", newSnapshot}, {"fork", newFork}, {"undo", newUndo}, {"kill", newKill}, {"rm", newRm},
+	{"top", newTop}, {"workspace", newWorkspace}, {"template", newTemplate}, {"pool", newPool}, {"scope", newScope}, {"volume", newVolume}, {"scan", newScan}, {"mcp", newMCP}, {"pause", newPause}, {"resume", newResume}, {"stop", newStop}, {"start", newStart}, {"snapshot", newSnapshot}, {"fork", newFork}, {"undo", newUndo}, {"kill", newKill}, {"rm", newRm},
 	{"image", newImage}, {"commit", newCommit}, {"push", newPush}, {"login", newLogin}, {"logout", newLogout},
 	{"doctor", newDoctor}, {"config", newConfig}, {"serve", newServe}, {"rpc", newRPC}, {"debug", newDebug}, {"gc", newGC},
 	{"version", newVersion}, {"tour", newTour},

@@ -61,7 +61,12 @@ sandbox, as does a command that is still there ten seconds after SIGTERM.`,
   hutch run --json -- id`,
 		Annotations: commandExitCodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			image, command, err := imageAndCommand(cmd, args)
+			var image string
+			var command []string
+			err := error(nil)
+			if o.spec.Template == "" || len(args) > 0 { // a template may have a command of its own
+				image, command, err = imageAndCommand(cmd, args)
+			}
 			if err == nil && o.pool != "" {
 				err = o.checkPool(cmd, image)
 			}

@@ -40,6 +40,7 @@ func (o *specFlags) checkTimeout(command string, unbounded bool) error {
 func (o *specFlags) add(fs *pflag.FlagSet) {
 	s := &o.spec
 	fs.StringVar(&s.Name, "name", "", "`NAME` that other commands may use instead of the id")
+	fs.StringVar(&s.Template, "template", "", "make it by a `TEMPLATE`, instead of an image: hutch template ls")
 	fs.Func("scope", "use the sandbox of a scope, `KIND:KEY`, made if there is none; KIND is session, agent or shared", func(v string) error {
 		scope, err := api.ParseScope(v)
 		s.Scope = &scope
@@ -201,7 +202,10 @@ func (o *specFlags) setSeccomp(v string) error {
 // build completes the spec from the flags that were given.
 func (o *specFlags) build(image string) (_ api.Spec, err error) {
 	s := o.spec
-	if s.Image = image; image == "" {
+	if s.Template != "" && image != "" {
+		return s, cli.Usage("hutch", fmt.Errorf("image %s does not go with --template %s, which has its own; a command follows --", image, s.Template))
+	}
+	if s.Image = image; image == "" && s.Template == "" {
 		if s.Image, err = defaultImage(); err != nil {
 			return s, err
 		}

@@ -86,6 +86,9 @@ func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
 		return api.GCResult{}, err
 	}
 	removed = append(removed, logs...)
+	if err := d.templates.Sweep(); err != nil {
+		return api.GCResult{}, err
+	}
 	imageBackend{d}.settle()
 	freed, err := d.store.GC(nil)
 	if err != nil {

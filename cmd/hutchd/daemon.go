@@ -36,6 +36,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/scan"
 	"github.com/hutch-sh/hutch/runtime/server"
+	"github.com/hutch-sh/hutch/runtime/template"
 	"github.com/hutch-sh/hutch/runtime/tools"
 	"github.com/hutch-sh/hutch/runtime/volume"
 )
@@ -54,21 +55,23 @@ type daemon struct {
 	monitor *packet.Conn
 	started time.Time
 
-	home     *home
-	events   *eventlog.Log
-	audit    *audit.Logs
-	store    *images.Store
-	manager  *sandbox.Manager
-	desk     *ask.Desk
-	volumes  *volume.Store
-	shelf    *shelf.Store
-	tools    *tools.Set
-	scanner  *scan.Scanner
-	modes    *mode.Decider
-	launcher *launchapi.Client
-	parent   int // hutch-launch
-	server   *server.Server
-	host     sandbox.Host
+	home      *home
+	events    *eventlog.Log
+	audit     *audit.Logs
+	store     *images.Store
+	manager   *sandbox.Manager
+	desk      *ask.Desk
+	volumes   *volume.Store
+	shelf     *shelf.Store
+	source    *imageSource
+	templates *template.Set
+	tools     *tools.Set
+	scanner   *scan.Scanner
+	modes     *mode.Decider
+	launcher  *launchapi.Client
+	parent    int // hutch-launch
+	server    *server.Server
+	host      sandbox.Host
 
 	stop      context.CancelCauseFunc
 	ending    atomic.Bool // stop was called
@@ -78,6 +81,7 @@ type daemon struct {
 	maxOpen   int64
 	busy      atomic.Int64 // pulls under way
 	runtimes  atomic.Pointer[config.Runtimes]
+	shipped   atomic.Pointer[[]api.TemplateSpec]
 
 	// ask serialises questions to the monitor; answers carries what it says.
 	ask     sync.Mutex
@@ -186,17 +190,17 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		return err
 	}
 	undo.Add(d.store.Close)
-	source := &imageSource{d: d, views: &hostViews{dir: d.home.dir}, usr: &hostFolders{dir: d.home.dir}, layers: &layers{
+	d.source = &imageSource{d: d, views: &hostViews{dir: d.home.dir}, usr: &hostFolders{dir: d.home.dir}, layers: &layers{
 		store: d.store, launcher: d.launcher, log: d.log, users: map[string]int{},
 	}}
-	if err := errors.Join(source.views.adopt(), source.usr.adopt()); err != nil {
+	if err := errors.Join(d.source.views.adopt(), d.source.usr.adopt()); err != nil {
 		return err
 	}
 	undo.Add(func() error {
 		if d.left {
 			return nil
 		}
-		return errors.Join(source.views.close(), source.usr.close())
+		return errors.Join(d.source.views.close(), d.source.usr.close())
 	})
 	execs, err := cgroups.OpenExecs(d.cfg.Cgroups, d.host.Disk)
 	if err != nil {
@@ -217,26 +221,35 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	if d.volumes, err = volume.Open(filepath.Join(d.cfg.Data, "volumes"), d.log); err != nil {
 		return err
 	}
+	var noTemplates error
 	d.manager = sandbox.NewManager(sandbox.Config{
-		Dir: d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: source,
+		Templates: func(m *sandbox.Manager) sandbox.Templates { noTemplates = d.openTemplates(m); return d.templates },
+		Dir:       d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: d.source,
 		Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks, Cgroups: execs, Projects: d.projects(), Logger: d.log,
 		Seccomp: profiles{}, Owner: d.cfg.Owner, Volumes: d.volumes, Shelf: d.shelf, Ephemeral: d.cfg.Private || d.home.inMemory,
 	})
+	if noTemplates != nil {
+		return noTemplates
+	}
 	if err := d.manager.Adopt(context.Background(), held.Sandboxes); err != nil {
 		return err
 	}
 	networks.Adopted()
-	source.layers.forgetUnused(held.Kept)
+	d.source.layers.forgetUnused(held.Kept)
 	for _, f := range held.Kept {
 		_ = f.Close()
 	}
+	if err := d.templates.Sweep(); err != nil {
+		d.log.Warn("remove what builds of templates have left", "err", err)
+	}
+	d.templates.Start()
 	if d.tools, err = tools.New(tools.Config{Sandboxes: d.manager, Events: d.events}); err != nil {
 		return err
 	}
 	undo.Add(func() error { d.tools.Close(); return nil })
 	d.modes = mode.New(mode.Config{Scanner: d.scanner, Boxes: d.manager, Events: d.events, Audit: d.audit, Settings: modes(&d.cfg.Settings)})
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner), d.scanner}, Modes: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Tokens: d.cfg.Settings.Tokens, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Templates: templateBackend{d}, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner), d.scanner}, Modes: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Tokens: d.cfg.Settings.Tokens, Logger: d.log})
 	return err
 }
 

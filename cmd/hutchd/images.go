@@ -211,8 +211,21 @@ func (b imageBackend) Remove(ref string) error {
 	if err != nil {
 		return err
 	}
+	if t, ok := b.d.templates.Uses(b.full(ref)); ok {
+		return api.Errorf(api.FailedPrecondition, "image %s is what the steps of template %s have made", ref, t).WithField("ref").
+			WithHint("remove the template: hutch template rm %s", t)
+	}
 	b.settle()
 	return b.d.store.Remove(ref, nil)
+}
+
+// full is the name under which an image is stored that is named in another way; "" where there is none.
+func (b imageBackend) full(ref string) string {
+	img, err := b.d.store.Get(ref)
+	if err != nil {
+		return ""
+	}
+	return img.Ref
 }
 
 // settle waits until hutch-launch has no lock of a layer any more that only sandboxes which were removed have had.
@@ -254,7 +267,10 @@ func (b imageBackend) DiskUse(ctx context.Context) (api.ImageDisk, error) {
 
 func (b imageBackend) Prune(p api.PruneParams) (api.Pruned, error) {
 	b.settle()
-	removed, freed, err := b.d.store.Prune(p.All)
+	removed, freed, err := b.d.store.Prune(p.All, func(ref string) bool {
+		_, ok := b.d.templates.Uses(ref)
+		return ok
+	})
 	return api.Pruned{Removed: removed, Bytes: freed}, err
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 	"github.com/hutch-sh/hutch/runtime/spec"
+	"github.com/hutch-sh/hutch/runtime/template"
 )
 
 // onlineCPUs is how many CPUs the machine has; hutchd itself may be bound to fewer.
@@ -59,10 +60,12 @@ func settings(s *monitorapi.Settings) sandbox.Settings {
 	return sandbox.Settings{Exec: s.Exec, Defaults: s.Defaults, Quotas: s.Quotas, Network: s.Network, Ready: s.Ready, Pools: s.Pools}
 }
 
-// nameImages takes the names for images from the configuration file.
+// nameImages takes the names for images, and the templates, from the configuration file.
 func (d *daemon) nameImages(s *monitorapi.Settings) {
 	r := config.Runtimes(s.Runtimes)
 	d.runtimes.Store(&r)
+	t := template.Shipped(s.Templates)
+	d.shipped.Store(&t)
 }
 
 // imageName is the reference that a name of an image stands for.
@@ -76,6 +79,7 @@ func (d *daemon) reloaded(msg monitorapi.Message) {
 		d.manager.Configure(settings(r.Settings))
 		d.modes.Configure(modes(r.Settings))
 		d.nameImages(r.Settings)
+		d.templates.Start()
 		if err := d.audit.Configure(r.Settings.Audit); err != nil { // the monitor has checked it
 			d.log.Error("configure the audit log", "err", err)
 		}

@@ -36,6 +36,7 @@ func lifeSubjects() []Subject {
 		{Name: "hutch-acquire-exec", About: "the same, and the first exec.run of true", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareAcquire(ctx, true)
 		}},
+		{Name: "hutch-template-exec", About: "the same out of the pool of a template, with a server that is ready in each", Setup: prepareTemplate},
 		{Name: "hutch-create-exec-pulled", About: "the same with a pulled image of 5 layers, 216 MB", Named: true, Setup: setupCreatePulled},
 		{Name: "hutch-create-crowd", About: "sandbox.create beside 200 idle sandboxes", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareLife(ctx, "host", crowd, create)
@@ -151,6 +152,32 @@ func (h *Host) prepareAcquire(ctx context.Context, use bool) (*Prepared, error) 
 	if _, err := c.CreatePool(ctx, api.PoolSpec{Name: "p", Size: 8, Sandbox: api.Spec{Image: "host"}}, nil); err != nil {
 		return nil, err
 	}
+	return acquireOf(c, use), nil
+}
+
+// prepareTemplate measures what prepareAcquire does, of a template whose steps were run and whose server listens.
+func prepareTemplate(ctx context.Context, h *Host) (*Prepared, error) {
+	const state = "template-exec"
+	if _, err := h.startDaemon(ctx, state); err != nil {
+		return nil, err
+	}
+	c, err := h.dial(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	const server = `import socket; s = socket.create_server(("127.0.0.1", 8000)); s.accept()`
+	p := api.TemplateCreateParams{TemplateSpec: api.TemplateSpec{
+		Name: "p", Image: "host", PoolSize: 8, Steps: []api.TemplateStep{{Run: "echo built >/built"}},
+		Start: &api.TemplateStart{Argv: []string{"python3", "-c", server}}, Ready: &api.TemplateReady{Port: 8000},
+	}}
+	if _, err := c.CreateTemplate(ctx, p); err != nil {
+		return nil, err
+	}
+	return acquireOf(c, true), nil
+}
+
+// acquireOf takes sandboxes out of the pool p.
+func acquireOf(c *client.Client, use bool) *Prepared {
 	return lifeOf(c, "host", func(ctx context.Context, c *client.Client, _ string) (time.Duration, error) {
 		start := time.Now()
 		sb, err := c.Acquire(ctx, api.AcquireParams{Pool: "p", WaitMS: 10_000})
@@ -166,7 +193,7 @@ func (h *Host) prepareAcquire(ctx context.Context, use bool) (*Prepared, error) 
 		took := time.Since(start)
 		_, end := c.Release(ctx, sb.ID)
 		return took, errors.Join(err, end)
-	}), nil
+	})
 }
 
 func lifeOf(c *client.Client, image string, one life) *Prepared {

@@ -42,6 +42,8 @@ type Config struct {
 	Host     api.HostExecution // whether any may run on the host
 	Ready    int               // sandboxes launched ahead
 	Pools    []api.PoolSpec    // by name
+	// Templates are those that nobody need make, and what is different of those that hutch ships; by name.
+	Templates []api.TemplateSpec
 }
 
 // Default is what holds without a file.

@@ -61,6 +61,8 @@ var keys = []key{
 	}, show: func(c *Config) string { return orNone(int64(c.Ready), 0) }},
 	{path: "pools", doc: `pools of ready sandboxes, such as {py: {size: 4, image: python@3.12, network: {allow: [pypi.org]}}}, with what sandbox.create takes`,
 		list: true, set: setPools, show: showPools},
+	{path: "templates", doc: `templates, such as {claude: {image: registry.example.com/claude:1}}, with what template.create takes; one that hutch ships (hutch template ls) need say only what is different`,
+		list: true, set: setTemplates, show: showTemplates},
 	{path: "tokens", doc: "tokens without which no client is served, such as {ci: sha256:9f86...}, by the names that audit logs have; hutch config token NAME makes them", list: true, set: setTokens, show: showTokens},
 	choice("mode", "where commands run: all of them in sandboxes, selective: what a scan finds risky, the rest on the host; off: on the host",
 		[]string{"all", "selective", "off"}, func(c *Config) *string { return (*string)(&c.Mode) }),

@@ -52,7 +52,7 @@ func setPools(c *Config, v *yaml.Node) error {
 // readPool takes what the JSON-RPC interface takes, with sizes and times as people write them.
 func readPool(body *yaml.Node) (e poolEntry, err error) {
 	e.Size = 1
-	value, err := plain("", body)
+	value, err := Plain("", body)
 	if err != nil {
 		return e, err
 	}
@@ -68,8 +68,8 @@ func readPool(body *yaml.Node) (e poolEntry, err error) {
 	return e, nil
 }
 
-// plain is what JSON can say of a node, whose key says its unit.
-func plain(key string, n *yaml.Node) (any, error) {
+// Plain is what JSON can say of a node, whose key says its unit: sizes and times may be written as people do.
+func Plain(key string, n *yaml.Node) (any, error) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		m := map[string]any{}
@@ -78,7 +78,7 @@ func plain(key string, n *yaml.Node) (any, error) {
 			if _, twice := m[k]; twice {
 				return nil, fmt.Errorf("line %d: %s is set already", n.Content[i].Line, k)
 			}
-			v, err := plain(k, n.Content[i+1])
+			v, err := Plain(k, n.Content[i+1])
 			if err != nil {
 				return nil, err
 			}
@@ -88,7 +88,7 @@ func plain(key string, n *yaml.Node) (any, error) {
 	case yaml.SequenceNode:
 		list := []any{}
 		for _, c := range n.Content {
-			v, err := plain("", c)
+			v, err := Plain("", c)
 			if err != nil {
 				return nil, err
 			}

@@ -61,6 +61,8 @@ type Error struct {
 	Hint string // what the user can do about it, one sentence or command
 	// Field is the request field at fault, dotted, e.g. "limits.cpus".
 	Field string
+	// Failed is the command that failed in a sandbox on the caller's behalf; nil of most errors.
+	Failed *FailedStep
 	// Err is the cause. Its text does not cross the wire except as part of Msg.
 	Err error
 }
@@ -118,6 +120,9 @@ func (e *Error) WithOp(op string) *Error { e.Op = op; return e }
 // WithField sets the request field at fault and returns e.
 func (e *Error) WithField(field string) *Error { e.Field = field; return e }
 
+// WithFailed sets the command that failed and returns e.
+func (e *Error) WithFailed(f FailedStep) *Error { e.Failed = &f; return e }
+
 // ErrorCode is err's code: Internal for errors that are not ours.
 func ErrorCode(err error) Code {
 	var e *Error
@@ -133,6 +138,8 @@ type ErrorData struct {
 	Op    string `json:"op,omitempty"`
 	Field string `json:"field,omitempty"`
 	Hint  string `json:"hint"`
+	// Failed is the command that failed in a sandbox.
+	Failed *FailedStep `json:"failed,omitempty"`
 }
 
 // Codes are all codes, in the order of their numbers: -32001 first.

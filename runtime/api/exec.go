@@ -162,7 +162,7 @@ type SignalParams struct {
 // request's params.
 type Progress struct {
 	Request json.RawMessage `json:"request"` // the request's id
-	Kind    string          `json:"kind"`    // "exec.started", "image.progress", "debug.break"
+	Kind    string          `json:"kind"`    // "exec.started", "image.progress", "debug.break", "template.step"
 	Exec    string          `json:"exec,omitempty"`
 	PID     int             `json:"pid,omitempty"`
 	Layer   string          `json:"layer,omitempty"`
@@ -170,6 +170,7 @@ type Progress struct {
 	Done    int64           `json:"done,omitempty"`  // bytes
 	Total   int64           `json:"total,omitempty"` // bytes, -1 when unknown
 	Break   *BreakPoint     `json:"break,omitempty"` // of kind "debug.break"
+	Step    *StepProgress   `json:"step,omitempty"`  // of kind "template.step"
 }
 
 // Exec is the record of one exec.

@@ -246,8 +246,10 @@ type Sandbox struct {
 	Created  time.Time         `json:"created"`
 	Expires  *time.Time        `json:"expires,omitempty"` // when its ttl_s is over
 	Image    string            `json:"image"`
-	Digest   string            `json:"digest,omitempty"` // of the image's manifest
-	Note     string            `json:"note,omitempty"`   // why Image is another one than was asked for
+	Template string            `json:"template,omitempty"`   // that it was made by
+	Start    string            `json:"start_exec,omitempty"` // the exec that its template started
+	Digest   string            `json:"digest,omitempty"`     // of the image's manifest
+	Note     string            `json:"note,omitempty"`       // why Image is another one than was asked for
 	Labels   map[string]string `json:"labels,omitempty"`
 	Pool     string            `json:"pool,omitempty"` // that it waits in, or was acquired from
 	PID      int               `json:"pid,omitempty"`  // PID 1, as the host sees it

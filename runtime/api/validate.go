@@ -45,7 +45,7 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkIDs, checkGuardNew, checkAppArmor, checkUndo, checkUnbuilt,
+		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkIDs, checkGuardNew, checkAppArmor, checkUndo,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
@@ -65,6 +65,8 @@ func checkImage(s *Spec) error {
 		return invalid("image", "missing").WithHint("give an image reference, or \"host\" for the built-in image")
 	case s.Image != "" && s.Template != "":
 		return invalid("template", "given together with image %q", s.Image).WithHint("give exactly one of image and template")
+	case s.Template != "" && !isName(s.Template):
+		return invalid("template", "%q is no name of a template", s.Template).WithHint("hutch template ls lists them")
 	}
 	switch s.Pull {
 	case "", PullMissing, PullAlways, PullNever:
@@ -236,18 +238,6 @@ func checkOwner(owner string) error {
 }
 
 func checkNetwork(s *Spec) error { return s.Network.Validate("network") }
-
-// checkUnbuilt refuses what the contract pins and this build can not honour.
-func checkUnbuilt(s *Spec) error {
-	unavailable := func(field, what string) error {
-		return Errorf(Unavailable, "%s: %s can not be honoured by this build", field, what).WithField(field).WithHint("leave it out")
-	}
-	switch {
-	case s.Template != "":
-		return unavailable("template", "templates")
-	}
-	return nil
-}
 
 func checkScope(s *Spec) error {
 	switch {

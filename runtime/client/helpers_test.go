@@ -27,6 +27,14 @@ func TestHelpers(t *testing.T) {
 		switch r.Method {
 		case api.MethodVolumeCreate:
 			return api.Volume{Name: "vv"}, nil
+		case api.MethodTemplateCreate, api.MethodTemplateInspect:
+			return api.Template{TemplateSpec: api.TemplateSpec{Name: "t"}}, nil
+		case api.MethodTemplateBuild:
+			return api.TemplateBuildResult{Template: api.Template{TemplateSpec: api.TemplateSpec{Name: "t"}}}, nil
+		case api.MethodTemplateList:
+			return api.Templates{Templates: []api.Template{{TemplateSpec: api.TemplateSpec{Name: "t"}}}}, nil
+		case api.MethodTemplateRemove:
+			return api.TemplateRemoved{Image: "i"}, nil
 		case api.MethodPoolCreate, api.MethodPoolStatus, api.MethodPoolResize:
 			return api.Pool{PoolSpec: api.PoolSpec{Name: "p"}}, nil // its sandbox is an object, too
 		}
@@ -65,6 +73,17 @@ func TestHelpers(t *testing.T) {
 			return r[0].ID, err
 		}},
 		{"sandbox.claim", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.Claim(ctx, "x"); return r.ID, err }},
+		{"template.create", `{"name":"t","image":"host"}`, "t", func() (any, error) {
+			r, err := c.CreateTemplate(ctx, api.TemplateCreateParams{TemplateSpec: api.TemplateSpec{Name: "t", Image: "host"}})
+			return r.Name, err
+		}},
+		{"template.list", `{}`, "t", func() (any, error) { r, err := c.Templates(ctx); return r[0].Name, err }},
+		{"template.inspect", `{"template":"t"}`, "t", func() (any, error) { r, err := c.Template(ctx, "t"); return r.Name, err }},
+		{"template.build", `{"template":"t"}`, "t", func() (any, error) {
+			r, err := c.BuildTemplate(ctx, api.TemplateBuildParams{Template: "t"}, nil)
+			return r.Template.Name, err
+		}},
+		{"template.remove", `{"template":"t"}`, "i", func() (any, error) { r, err := c.RemoveTemplate(ctx, "t"); return r.Image, err }},
 		{"pool.create", `{"name":"p","size":2,"sandbox":{"image":"host"}}`, "p", func() (any, error) {
 			r, err := c.CreatePool(ctx, api.PoolSpec{Name: "p", Size: 2, Sandbox: api.Spec{Image: "host"}}, nil)
 			return r.Name, err

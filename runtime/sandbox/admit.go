@@ -19,7 +19,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 		nproc: m.cfg.Host.NProc, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 	}
-	s.pool = req.pool
+	s.pool, s.templated, s.unready = req.pool, req.templated, req.Building || req.templated.starts()
 	m.placeCgroup(s)
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	s.record = api.Sandbox{
@@ -30,6 +30,9 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	}
 	if s.pool != nil {
 		s.record.Pool = s.pool.spec.Name
+	}
+	if s.templated != nil {
+		s.record.Template = s.templated.Name
 	}
 	if l := &s.record.Limits; l.DiskBytes > 0 && l.Inodes == 0 && req.Spec.Limits.Inodes != api.Unlimited {
 		l.Inodes = defaultInodes(l.DiskBytes)
@@ -91,7 +94,7 @@ func (m *Manager) doneCreating(conn uint64) (gone bool) {
 // admit starts the clocks of a sandbox that is running; pool.made does so for one that waits. PID 1 may be gone
 // already and its owner as well.
 func (m *Manager) admit(s *Sandbox) {
-	if s.pool == nil {
+	if s.pool == nil || s.templated.starts() {
 		s.transition(api.Running, "")
 	}
 	if until := s.Record().Expires; until != nil {

@@ -43,6 +43,9 @@ type saved struct {
 	Base    diskuse.Usage       `json:"base,omitzero"`
 	Folders map[string]folderID `json:"folders,omitempty"`
 	Next    bool                `json:"next,omitempty"`
+	// Template is Sandbox.templated; Unready says that nobody has it yet.
+	Template *templated `json:"template,omitempty"`
+	Unready  bool       `json:"unready,omitempty"`
 }
 
 // readSaved reads record.json, also as builds before have written it: network.require was one word, and
@@ -96,7 +99,7 @@ func (s *Sandbox) saveAs(to api.State) error {
 
 func (s *Sandbox) write(record api.Sandbox) error {
 	s.mu.Lock()
-	sp, exposed := s.spec, s.exposed
+	sp, exposed, unready := s.spec, s.exposed, s.unready
 	s.mu.Unlock()
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -106,6 +109,7 @@ func (s *Sandbox) write(record api.Sandbox) error {
 	return writeJSON(filepath.Join(s.dir, recordFile), saved{
 		Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil,
 		Layers: s.layers, Base: s.base, Folders: s.folderIDs, Next: s.next, Ports: exposed,
+		Template: s.templated, Unready: unready,
 	})
 }
 
@@ -127,7 +131,7 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 		wg.Go(func() {
 			if err := m.adopt(ctx, &held[i]); err != nil {
 				level := slog.LevelError
-				if errors.Is(err, errNoRecord) { // the hutchd before was making it, or removing it
+				if errors.Is(err, errNoRecord) || errors.Is(err, errUnready) { // the hutchd before was making it, or removing it
 					level = slog.LevelInfo
 				}
 				m.cfg.Logger.Log(ctx, level, "take over a sandbox; it is removed", "sandbox", held[i].ID, "err", err)
@@ -207,6 +211,9 @@ func unmountOwn(dir string) error {
 // errNoRecord is a sandbox whose record is not written yet, or not there any more.
 var errNoRecord = errors.New("it has no record: it was being made, or removed")
 
+// errUnready is a sandbox whose build, or creation, ended with the hutchd before.
+var errUnready = errors.New("it was being built, or what its template starts was not ready")
+
 // adopt takes over one sandbox. It owns what it returns no error for.
 func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
@@ -226,12 +233,15 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if err != nil || from.Root == nil || from.Record.ID != h.ID {
 		return fmt.Errorf("record.json is not one: %w", err)
 	}
+	if from.Unready {
+		return errUnready
+	}
 	if shelf.IsMarked(dir) {
 		return errors.New("it was being stopped or started, and is stopped now")
 	}
 	s := &Sandbox{
 		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User, exposed: from.Ports,
-		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record, layers: from.Layers, base: from.Base,
+		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record, layers: from.Layers, base: from.Base, templated: from.Template,
 		door: newDoor(), parking: newDoor(), clock: newClock(from.Clock),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 		orphaned: from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil && from.Spec.Scope.Kind == api.ScopeSession,

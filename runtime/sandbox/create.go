@@ -29,8 +29,12 @@ type CreateRequest struct {
 	Debug    bool
 	Break    *api.Break         // only with Debug
 	Progress func(api.Progress) // never nil
+	Building bool               // a build's: it is nobody's, and goes with the hutchd that makes it
+	Over     string             // with Building: the id of what KeepBuild has kept, below it
 	pool     *pool              // that it is to wait in
-	origin   *origin            // what it goes on from; nil for most
+	// templated is what its template says beside the spec; nil of most.
+	templated *templated
+	origin    *origin // what it goes on from; nil for most
 }
 
 // creation is one create under way: the sandbox, what undoes it, and what its
@@ -151,6 +155,28 @@ func (m *Manager) removeNow(ctx context.Context, id string) {
 }
 
 func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox, error) {
+	done, err := m.byTemplate(ctx, &req)
+	if err != nil {
+		return api.Sandbox{}, err
+	}
+	defer done()
+	r, err := m.createWhole(ctx, req)
+	if err != nil || !req.templated.starts() {
+		return r, err
+	}
+	s, err := m.find(r.ID)
+	if err == nil {
+		err = m.startUp(ctx, s)
+	}
+	if err != nil {
+		m.removeNow(ctx, r.ID)
+		return api.Sandbox{}, withCause(ctx, err)
+	}
+	return s.Record(), nil
+}
+
+// createWhole makes a sandbox of a spec with an image.
+func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandbox, error) {
 	if req.Spec.Network.IsZero() {
 		req.Spec.Network = m.settings.Load().Network
 	}
@@ -182,7 +208,7 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 		return api.Sandbox{}, err
 	}
 	read := time.Since(start)
-	limits, err := m.limitsOf(&req.Spec.Limits, req.origin != nil)
+	limits, err := m.limitsOf(&req.Spec.Limits, req.origin != nil && !req.origin.built)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -254,12 +280,7 @@ func (f *creation) resolve(ctx context.Context) error {
 	}
 	f.undo.Add(f.s.lease(func() error { root.Release(); return nil }))
 	f.s.root = root
-	r := &f.s.record
-	r.Image, r.Digest, r.Note = root.Ref, root.Digest, root.Note
-	r.Entry = root.Config.Entrypoint
-	r.Command = append(append([]string{}, root.Config.Entrypoint...), root.Config.Cmd...)
-	r.Workdir = orElse(sp.Workdir, orElse(workspaceDir(sp), orElse(root.Config.WorkingDir, "/")))
-	r.User = orElse(sp.User, root.Config.User)
+	f.described(root)
 	return nil
 }
 

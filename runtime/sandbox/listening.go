@@ -24,6 +24,8 @@ type listening struct {
 	looks bool // somebody does
 	again bool // when that is over
 	known map[uint64]bool
+	// looked is closed when that is over, for who waits for a server; nil while nobody does.
+	looked chan struct{}
 }
 
 // server is a TCP socket that listens on the loopback of a sandbox.
@@ -110,6 +112,7 @@ func (s *Sandbox) knowServers(servers []server) {
 	for _, v := range servers {
 		s.listening.known[v.inode] = true
 	}
+	s.listening.tell()
 }
 
 // exposedAt is where the host reaches a port.

@@ -40,7 +40,9 @@ type Config struct {
 	Projects Projects // nil where there are no project quotas
 	Seccomp  Seccomp
 	Volumes  Volumes
-	Shelf    *shelf.Store
+	// Templates is called once, by NewManager; nil where there are none.
+	Templates func(*Manager) Templates
+	Shelf     *shelf.Store
 	// Ephemeral says that what is stopped ends with the daemon.
 	Ephemeral bool
 	Logger    *slog.Logger
@@ -63,11 +65,12 @@ type Manager struct {
 	cfg Config
 
 	// ctx ends with Close; creates under way are cancelled by it.
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	wg       sync.WaitGroup // creates, and removals that run in the background
-	settings atomic.Pointer[Settings]
-	leaving  atomic.Bool // see Leave
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	wg        sync.WaitGroup // creates, and removals that run in the background
+	templates Templates
+	settings  atomic.Pointer[Settings]
+	leaving   atomic.Bool // see Leave
 
 	// watchers end when their sandbox's pidfd is closed, as part of its removal.
 	watchers sync.WaitGroup
@@ -137,6 +140,9 @@ func NewManager(cfg Config) *Manager {
 		walks:    make(chan struct{}, maxWalks),
 		keeping:  make(chan struct{}, maxKeeping),
 		lastBusy: time.Now(),
+	}
+	if m.templates = (noTemplates{}); cfg.Templates != nil {
+		m.templates = cfg.Templates(m)
 	}
 	for i := range m.ahead {
 		m.ahead[i].m, m.ahead[i].kind = m, kindAhead(i)

@@ -54,7 +54,7 @@ func (f *creation) mounts(ctx context.Context) error {
 		}
 	}
 	// What volumes hold counts, and is not the doing of the first command.
-	if f.s.disk != nil && (len(f.s.disk.volumes) > 0 || f.req.origin != nil) {
+	if f.s.disk != nil && (len(f.s.disk.volumes) > 0 || f.req.origin != nil && !f.req.origin.built) {
 		if err := f.m.allowWhatThereIs(ctx, f.s); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (f *creation) writableUsr(i int) error {
 	if err != nil {
 		return err
 	}
-	merged, err := f.overlay(i, lower...)
+	merged, err := f.overlay(i, append(f.m.builtUsr(f.s), lower...)...)
 	if err != nil {
 		return api.Errorf(api.FailedPrecondition, "writable_usr: %w", err).WithField("writable_usr").
 			WithHint("a mount below /usr keeps the kernel from it: findmnt -R /usr shows which")

@@ -279,7 +279,7 @@ func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {
 		return nil, fmt.Errorf("record.json is not one: %w", err)
 	}
 	s := &Sandbox{
-		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User, layers: from.Layers, base: from.Base,
+		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User, templated: from.Template, layers: from.Layers, base: from.Base,
 		folderIDs: from.Folders, nproc: m.cfg.Host.NProc, record: from.Record, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1), parked: true,
 	}

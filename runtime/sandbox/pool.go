@@ -27,6 +27,7 @@ type pool struct {
 	making     int
 	asked      bool // so that a pool that is not prewarmed is filled, too
 	closed     bool
+	age        int           // how often its template has become another one
 	failed     error         // of the last attempt
 	backoff    time.Duration // before the next, after a failure
 	timer      *time.Timer   // of the next attempt

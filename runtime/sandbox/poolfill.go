@@ -13,11 +13,17 @@ func (p *pool) makeOne(ctx context.Context, progress func(api.Progress)) (*Sandb
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(context.Cause(p.ctx)) })()
+	age := 0
+	p.locked(func() { age = p.age })
 	r, err := p.m.Create(ctx, CreateRequest{Spec: p.spec.Sandbox, User: p.user, Progress: progress, pool: p})
 	if err != nil {
 		return nil, err
 	}
-	return p.m.find(r.ID)
+	s, err := p.m.find(r.ID)
+	if err == nil {
+		s.poolAge = age
+	}
+	return s, err
 }
 
 // made counts what makeOne returned, and hands it out or on.
@@ -46,6 +52,11 @@ func (p *pool) made(s *Sandbox, err error) error {
 		return errPoolGone(p.spec.Name)
 	}
 	p.failed, p.backoff = nil, minBackoff
+	if s.poolAge != p.age {
+		p.m.removeLocked(s, "its template has changed")
+		p.fill()
+		return nil
+	}
 	p.put(s)
 	p.fill()
 	return nil

@@ -25,9 +25,13 @@ type Sandbox struct {
 	cgroup  string
 	grouped bool
 	user    uint32 // who created it, as the monitor saw; quotas are the user's
-	pool    *pool  // it waits in, or was acquired from; nil for most
-	taken   bool   // acquired; Manager.mu guards it
-	conn    uint64 // the creating connection, when Spec.Owner ties the sandbox to it
+	// templated is what its template says beside the spec; nil of most.
+	templated *templated
+	unready   bool   // it is being built, or what its template starts is not ready; mu guards it
+	pool      *pool  // it waits in, or was acquired from; nil for most
+	poolAge   int    // pool.age when it was begun
+	taken     bool   // acquired; Manager.mu guards it
+	conn      uint64 // the creating connection, when Spec.Owner ties the sandbox to it
 
 	guest *guestapi.Client
 	pidfd *os.File
@@ -109,8 +113,8 @@ type Sandbox struct {
 var transitions = map[api.State][]api.State{
 	api.Creating: {api.Running, api.Waiting, api.Failed},
 	api.Waiting:  {api.Running, api.Stopped, api.Failed},
-	api.Running:  {api.Paused, api.Stopped, api.Failed},
-	api.Paused:   {api.Running, api.Stopped, api.Failed}, // and by park and start, which make another Sandbox of it, Stopped <-> Creating
+	api.Running:  {api.Paused, api.Waiting, api.Stopped, api.Failed}, // Waiting of a pool's once all that its template starts is ready
+	api.Paused:   {api.Running, api.Stopped, api.Failed},             // and by park and start, which make another Sandbox of it, Stopped <-> Creating
 }
 
 // transition is the only place where a state changes. It reports whether the

@@ -154,6 +154,9 @@ func usable(s *Sandbox, sp *api.Spec) error {
 			WithHint("hutch start %s goes on with its files; hutch scope reset %s makes a new one", s.id, scope)
 	}
 	want, has := reflect.ValueOf(*sp), reflect.ValueOf(s.spec)
+	if sp.Template != "" {
+		has = reflect.ValueOf(s.asked())
+	}
 	for i := range want.NumField() {
 		field := want.Type().Field(i)
 		if freely[field.Name] || want.Field(i).IsZero() {
@@ -170,7 +173,8 @@ func usable(s *Sandbox, sp *api.Spec) error {
 		case "Mounts":
 			a, b = foldersOf(a.([]api.Mount)), foldersOf(b.([]api.Mount))
 		case "Network":
-			a, b = sp.Network.Settled(), s.spec.Network.Settled()
+			settled := b.(api.NetPolicy)
+			a, b = sp.Network.Settled(), settled.Settled()
 		}
 		if !reflect.DeepEqual(a, b) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -253,7 +257,7 @@ func (m *Manager) ResetScope(ctx context.Context, user uint32, conn uint64, scop
 	if _, err := m.Remove(ctx, s.id); err != nil {
 		return api.Sandbox{}, err
 	}
-	r, err := m.createNew(ctx, CreateRequest{Spec: s.spec, FDs: folders, User: s.user, Conn: conn, Progress: func(api.Progress) {}})
+	r, err := m.createNew(ctx, CreateRequest{Spec: s.asked(), FDs: folders, User: s.user, Conn: conn, Progress: func(api.Progress) {}})
 	if err != nil {
 		return api.Sandbox{}, fmt.Errorf("the sandbox of scope %s was removed, and a new one could not be made: %w", scope, err)
 	}

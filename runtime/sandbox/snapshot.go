@@ -31,6 +31,8 @@ type snapshot struct {
 	Layers  []string            `json:"layers"` // the first is its own
 	Base    diskuse.Usage       `json:"base"`   // that all of them take
 	Folders map[string]folderID `json:"folders,omitempty"`
+	// Template says that it is what KeepBuild has kept, and nobody's snapshot.
+	Template bool `json:"template,omitempty"`
 }
 
 const snapshotNote = "files only: processes, shells and the contexts of code.run are not in it"
@@ -99,7 +101,9 @@ func (m *Manager) saveSnapshot(sn *snapshot) error {
 		return err
 	}
 	defer all.Close()
-	if err := m.roomForSnapshot(sn.User, sn.Name); err != nil { // others may have been faster
+	if sn.Template {
+		// It counts for nobody.
+	} else if err := m.roomForSnapshot(sn.User, sn.Name); err != nil { // others may have been faster
 		return err
 	}
 	if sn.Root.Ref != hostImage {
@@ -227,7 +231,7 @@ func (m *Manager) snapshots(user uint32) ([]*snapshot, error) {
 	}
 	var list []*snapshot
 	for _, id := range ids {
-		if sn, err := m.readSnapshot(id); err == nil && sn.User == user {
+		if sn, err := m.readSnapshot(id); err == nil && sn.User == user && !sn.Template {
 			list = append(list, sn)
 		}
 	}
@@ -250,7 +254,7 @@ func (m *Manager) readSnapshot(id string) (*snapshot, error) {
 // snapshotOf finds a user's snapshot by id or name.
 func (m *Manager) snapshotOf(user uint32, ref string) (*snapshot, error) {
 	sn, err := m.readSnapshot(ref)
-	if err == nil && sn.User == user {
+	if err == nil && sn.User == user && !sn.Template {
 		return sn, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -26,6 +26,7 @@ type origin struct {
 	layers []string      // of the shelf, top-most first
 	base   diskuse.Usage // that they take
 	box    *Sandbox      // to be started again; nil for a fork
+	built  bool          // by a template: a sandbox that is new but for its files
 	record api.Sandbox   // what the image said
 	over   string        // of a fork: what was written to overlays other than the root, by their number
 	// folders are those of the host's that were mounted, by target; nil when nobody has noted them.
@@ -59,6 +60,10 @@ func (f *creation) resolveAgain(ctx context.Context) error {
 	}
 	f.undo.Add(f.s.lease(func() error { shelf.CloseAll(held); return f.m.collectOf(o.layers) }))
 	f.s.root, f.s.layers, f.s.base = &root, o.layers, o.base
+	if o.built {
+		f.described(&root)
+		return nil
+	}
 	r := &f.s.record
 	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.record.Image, o.record.Digest, o.record.Note, o.record.Entry, o.record.Command
 	r.Workdir, r.User = o.record.Workdir, o.record.User
@@ -297,6 +302,12 @@ func (m *Manager) startParked(ctx context.Context, old *Sandbox, req CreateReque
 	s.mu.Unlock()
 	m.admit(s)
 	record.State = api.Running
+	if s.templated.starts() {
+		if err := m.startUp(ctx, s); err != nil {
+			return api.Sandbox{}, fmt.Errorf("sandbox %s runs, but what its template starts does not: %w", s.id, withCause(ctx, err))
+		}
+		record = s.Record()
+	}
 	return record, nil
 }
 
@@ -322,7 +333,7 @@ func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	record.State, record.Kept, record.Reason = api.Creating, false, ""
 	s := &Sandbox{
 		id: old.id, name: old.name, dir: filepath.Join(m.cfg.Dir, old.id), spec: req.Spec, user: old.user, conn: req.Conn,
-		nproc: m.cfg.Host.NProc, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}), record: record,
+		nproc: m.cfg.Host.NProc, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}), record: record, templated: old.templated,
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 	}
 	m.placeCgroup(s)

@@ -80,6 +80,16 @@ type Volumes interface {
 	RemoveVolume(who Actor, p api.VolumeParams) error
 }
 
+// Templates are what sandboxes can be made by.
+type Templates interface {
+	// CreateTemplate takes the archive that p names from fds.
+	CreateTemplate(ctx context.Context, who Actor, p api.TemplateCreateParams, fds *jsonrpc.FDs) (api.Template, error)
+	ListTemplates() ([]api.Template, error)
+	Template(p api.TemplateParams) (api.Template, error)
+	RemoveTemplate(p api.TemplateParams) (api.TemplateRemoved, error)
+	BuildTemplate(ctx context.Context, who Actor, p api.TemplateBuildParams, progress func(api.Progress)) (api.TemplateBuildResult, error)
+}
+
 // Pools are sandboxes that were made before anybody asks.
 type Pools interface {
 	// CreatePool returns when the first sandbox waits, or where none is to be made ahead at once.

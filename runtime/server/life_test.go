@@ -236,7 +236,7 @@ func TestShutdownAfterHalfClose(t *testing.T) {
 // TestEndsWithConnection: what nobody would hear of ends with its connection.
 func TestEndsWithConnection(t *testing.T) {
 	for method, want := range map[string]bool{
-		"exec.run": true, "exec.wait": true, "shell.run": true, "sandbox.create": true, "pool.acquire": true, "fs.pack": true,
+		"exec.run": true, "exec.wait": true, "shell.run": true, "sandbox.create": true, "pool.acquire": true, "fs.pack": true, "template.build": true, "template.list": false,
 		"exec.start": false, "pool.create": false, "pool.release": false, "image.pull": false, "fs.write": true, "fs.remove": false,
 	} {
 		if got := endsWithConnection(method); got != want {

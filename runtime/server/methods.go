@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"github.com/hutch-sh/hutch/internal/params"
@@ -45,7 +46,7 @@ func (s *Server) handlers() map[string]handler {
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
 	snapshots, modes := s.cfg.Snapshots, s.cfg.Modes
 	events, audit, shells, networks, ports, pools, volumes, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Ports, s.cfg.Pools, s.cfg.Volumes, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
-	return map[string]handler{
+	all := map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
 		}),
@@ -442,6 +443,8 @@ func (s *Server) handlers() map[string]handler {
 			return s.discover()
 		}),
 	}
+	maps.Copy(all, s.templateHandlers())
+	return all
 }
 
 func network(n api.Network, err error) (api.Network, error) {

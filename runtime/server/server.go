@@ -37,6 +37,7 @@ type Config struct {
 	Shells     Shells
 	Pools      Pools
 	Volumes    Volumes
+	Templates  Templates
 	Ports      Ports
 	Snapshots  Snapshots
 	Workspaces Workspaces
@@ -74,7 +75,7 @@ var _ channel.Channel = (*jsonrpc.Channel)(nil)
 // New returns a server for the methods of api.Methods. It fails when a method
 // has no handler, a handler no method, or their types differ.
 func New(cfg Config) (*Server, error) {
-	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Volumes == nil || cfg.Ports == nil || cfg.Snapshots == nil || cfg.Workspaces == nil || cfg.Tools == nil || cfg.Code == nil || cfg.Modes == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
+	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Volumes == nil || cfg.Templates == nil || cfg.Ports == nil || cfg.Snapshots == nil || cfg.Workspaces == nil || cfg.Tools == nil || cfg.Code == nil || cfg.Modes == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
 		return nil, errors.New("server: Config needs an engine for every group of methods")
 	}
 	if cfg.Logger == nil {
@@ -130,7 +131,7 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 // where a sandbox's id is said.
 func endsWithConnection(method string) bool {
 	switch method {
-	case api.MethodSandboxCreate, api.MethodPoolAcquire, api.MethodToolsCall:
+	case api.MethodSandboxCreate, api.MethodPoolAcquire, api.MethodToolsCall, api.MethodTemplateCreate, api.MethodTemplateBuild:
 		return true
 	case api.MethodFSRead, api.MethodFSWrite, api.MethodFSList, api.MethodFSPack, api.MethodFSUnpack:
 		return true // what the client's end of a pipe would decide is decided

@@ -76,15 +76,16 @@ type EBPF struct {
 
 // Settings are of the configuration file, which hutchd may not be able to open.
 type Settings struct {
-	Exec     api.ExecBounds    `json:"exec"`
-	Defaults api.Limits        `json:"defaults"`
-	Network  api.NetPolicy     `json:"network"`
-	Quotas   api.Quotas        `json:"quotas"`
-	Audit    api.AuditSettings `json:"audit"`
-	Mode     api.ExecMode      `json:"mode"`
-	Host     api.HostExecution `json:"host_execution"`
-	Ready    int               `json:"ready"` // sandboxes launched ahead
-	Pools    []api.PoolSpec    `json:"pools,omitempty"`
+	Exec      api.ExecBounds     `json:"exec"`
+	Defaults  api.Limits         `json:"defaults"`
+	Network   api.NetPolicy      `json:"network"`
+	Quotas    api.Quotas         `json:"quotas"`
+	Audit     api.AuditSettings  `json:"audit"`
+	Mode      api.ExecMode       `json:"mode"`
+	Host      api.HostExecution  `json:"host_execution"`
+	Ready     int                `json:"ready"` // sandboxes launched ahead
+	Pools     []api.PoolSpec     `json:"pools,omitempty"`
+	Templates []api.TemplateSpec `json:"templates,omitempty"`
 	// Runtimes are names for images, see internal/config.
 	Runtimes map[string]string `json:"runtimes,omitempty"`
 	// Tokens are digests of clients' tokens, by name: see runtime/server.

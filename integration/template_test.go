@@ -1,0 +1,161 @@
+package integration_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+	hutch "github.com/hutch-sh/hutch/runtime/client"
+)
+
+// template keeps one.
+func (w *world) template(t testing.TB, c *hutch.Client, spec api.TemplateSpec) {
+	t.Helper()
+	if _, err := c.CreateTemplate(t.Context(), api.TemplateCreateParams{TemplateSpec: spec}); err != nil {
+		t.Fatalf("template %s: %v", spec.Name, err)
+	}
+}
+
+// built runs its steps.
+func (w *world) built(t testing.TB, c *hutch.Client, name string) api.TemplateBuildResult {
+	t.Helper()
+	r, err := c.BuildTemplate(t.Context(), api.TemplateBuildParams{Template: name}, nil)
+	if err != nil {
+		t.Fatalf("build %s: %v", name, err)
+	}
+	return r
+}
+
+// of makes a sandbox of a template.
+func (w *world) of(t testing.TB, c *hutch.Client, name string, change ...func(*api.Spec)) api.Sandbox {
+	t.Helper()
+	sp := api.Spec{Template: name}
+	for _, f := range change {
+		f(&sp)
+	}
+	sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: sp}, nil, nil)
+	if err != nil {
+		t.Fatalf("a sandbox of %s: %v", name, err)
+	}
+	return sb
+}
+
+// steps of a template that count how often they ran: each writes another word.
+func randomStep(file string) api.TemplateStep {
+	return api.TemplateStep{Run: "read -r id </proc/sys/kernel/random/uuid; echo $id $WORD >" + file}
+}
+
+// TestTemplate: what steps have written is in each sandbox of the template, which has its env, limits and network under those of its
+// creator; nothing is run twice, and nothing is left when it is removed.
+func TestTemplate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.importTiny(t, "base:1")
+	c := w.connect(t)
+	for name, image := range map[string]string{"ofhost": "host", "ofimage": "base:1"} {
+		t.Run(image, func(t *testing.T) {
+			spec := api.TemplateSpec{
+				Name: name, Image: image, Env: map[string]string{"WORD": "w", "OWN": "template"}, Labels: map[string]string{"l": "t"}, Workdir: "/made/here", User: "0",
+				Limits: api.Limits{CPUTimeS: 77, TimeoutS: 9}, Steps: []api.TemplateStep{
+					randomStep("/stamp"), {Folder: "/a/b"}, {Argv: []string{"/bin/sh", "-c", "echo $0 $X >>/a/b/c", "argv"}, Env: map[string]string{"X": "x"}, Cwd: "/a"},
+				},
+			}
+			w.template(t, c, spec)
+			if _, err := c.CreateTemplate(t.Context(), api.TemplateCreateParams{TemplateSpec: spec}); api.ErrorCode(err) != api.AlreadyExists {
+				t.Errorf("twice: %v", err)
+			}
+			first := w.of(t, c, name) // which builds
+			if r := w.built(t, c, name); !r.Cached || r.Ran != 0 || r.Template.Built == nil {
+				t.Errorf("built again: %+v", r)
+			}
+			second := w.of(t, c, name, func(sp *api.Spec) {
+				sp.Env, sp.Limits.CPUTimeS, sp.Workdir = map[string]string{"OWN": "mine"}, 99, "/a"
+			})
+			show := []string{"/bin/sh", "-c", "cat /stamp; cat /a/b/c; pwd; echo $OWN $WORD"}
+			one, two := w.ok(t, append([]string{"exec", first.ID}, show...)...), w.ok(t, append([]string{"exec", second.ID}, show...)...)
+			stamp, rest, _ := strings.Cut(one, "\n")
+			if rest != "argv x\n/made/here\ntemplate w\n" || !strings.HasSuffix(stamp, " w") || two != stamp+"\nargv x\n/a\nmine w\n" {
+				t.Errorf("%q and %q", one, two)
+			}
+			if first.Template != name || first.Limits.CPUTimeS != 77 || second.Limits.CPUTimeS != 99 || second.Limits.TimeoutS != 9 || first.Labels["l"] != "t" {
+				t.Errorf("%+v\n%+v", first, second)
+			}
+			// Another one with the same steps runs nothing, and keeps what they made.
+			same := spec
+			same.Name = name + "2"
+			w.template(t, c, same)
+			if r := w.built(t, c, same.Name); !r.Cached {
+				t.Errorf("the same steps: %+v", r)
+			}
+			if _, err := c.RemoveTemplate(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+			third := w.of(t, c, same.Name)
+			if got := w.ok(t, "exec", third.ID, "/bin/sh", "-c", "cat /stamp"); got != stamp+"\n" {
+				t.Errorf("%q, want %q", got, stamp)
+			}
+			if r, err := c.RemoveTemplate(t.Context(), same.Name); err != nil || r.Sandboxes != 1 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			w.ok(t, "exec", third.ID, "/bin/sh", "-c", "cat /stamp") // goes on
+			w.ok(t, "rm", "-f", first.ID, second.ID, third.ID)
+		})
+	}
+	if got := w.ok(t, "image", "ls", "-q"); strings.Contains(got, "hutch-template") {
+		t.Errorf("left: %s", got)
+	}
+}
+
+// TestTemplateFiles: what people write templates in makes the same templates, with the files that steps copy.
+func TestTemplateFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.importTiny(t, "base:1")
+	dir := w.sub(t, "context")
+	w.sub(t, "context/app")
+	write(t, dir+"/app/main", "program\n")
+	write(t, dir+"/app/secret", "secret\n")
+	write(t, dir+"/.dockerignore", "app/secret\n")
+	write(t, dir+"/Dockerfile", "ARG WORD\nFROM base:1\nARG WORD\nENV GREETING=hello-$WORD PATH=/own:$PATH\nWORKDIR /srv\nCOPY app ./app/\nRUN echo $GREETING $WORD >>greeting\nUSER 0\nCMD [\"/bin/sh\", \"-c\", \"cat greeting app/main; id -u\"]\n")
+	r := w.run(t, "template", "create", "--dockerfile", dir+"/Dockerfile", "--build-arg", "WORD=you", "docked").want(t, 0)
+	r.says(t, "docked [1/3] folder /srv", "docked [3/3] echo $GREETING $WORD", "docked [done] commit")
+	if r.stdout != "docked\n" {
+		t.Errorf("%q", r.stdout)
+	}
+	if got := w.ok(t, "run", "--template", "docked"); got != "hello-you you\nprogram\n0\n" {
+		t.Errorf("%q", got)
+	}
+	if got := w.ok(t, "run", "--template", "docked", "--", "/bin/sh", "-c", "ls app; echo $PATH"); !strings.HasPrefix(got, "main\n/own:/") {
+		t.Errorf("what .dockerignore names was copied, or PATH is not the image's with more: %s", got)
+	}
+	w.run(t, "template", "build", "docked").want(t, 0).says(t, "nothing has changed")
+	// The same, as YAML over the Dockerfile, whose files come along.
+	write(t, dir+"/t.yaml", "name: both\ndockerfile: Dockerfile\nargs: {WORD: me}\nmemory_mb: 200\nlimits: {best_effort: true}\nsteps:\n- copy: [app/main, /srv/copied]\n- {run: cat /srv/copied >>/srv/greeting, user: \"0\"}\n")
+	w.run(t, "template", "create", "-q", "-f", dir+"/t.yaml").want(t, 0)
+	if got := w.ok(t, "run", "--template", "both"); got != "hello-me me\nprogram\nprogram\n0\n" {
+		t.Errorf("%q", got)
+	}
+	// A changed file is copied anew.
+	write(t, dir+"/app/main", "another\n")
+	w.run(t, "template", "create", "-f", dir+"/t.yaml").want(t, 125).says(t, "there is a template")
+	w.run(t, "template", "create", "--replace", "-f", dir+"/t.yaml").want(t, 0).says(t, "both [5/5]")
+	if got := w.ok(t, "run", "--template", "both"); got != "hello-me me\nanother\nanother\n0\n" {
+		t.Errorf("%q", got)
+	}
+	// A name of a template goes where that of an image does.
+	if got := w.ok(t, "run", "both", "/bin/sh", "-c", "cat app/main"); got != "another\n" {
+		t.Errorf("%q", got)
+	}
+	write(t, dir+"/bad", "FROM base:1\n\nADD x /\n")
+	w.run(t, "template", "create", "--dockerfile", dir+"/bad", "bad").want(t, 125).says(t, "line 3: ADD is not supported", "COPY")
+	write(t, dir+"/out", "FROM base:1\nCOPY ../../etc/passwd /\n")
+	w.run(t, "template", "create", "--dockerfile", dir+"/out", "bad").want(t, 125).says(t, "no such file below")
+	w.run(t, "template", "inspect", "bad").want(t, 125).says(t, "no template")
+	if got := w.ok(t, "template", "ls", "-q"); !strings.HasPrefix(got, "both\ndocked\n") && !strings.Contains(got, "\nboth\n") {
+		t.Errorf("%q", got)
+	}
+	w.ok(t, "template", "rm", "both", "docked")
+	if got := w.ok(t, "image", "ls", "-q"); strings.Contains(got, "hutch-template") {
+		t.Errorf("left: %s", got)
+	}
+}

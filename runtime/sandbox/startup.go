@@ -1,0 +1,268 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// What a template starts in each of its sandboxes, and waits for, before somebody gets it.
+
+// The pauses between two tries of a command that says whether a sandbox is ready, and the most that one try may take.
+const (
+	minReadyPause = 25 * time.Millisecond
+	maxReadyPause = time.Second
+	maxReadyTry   = 30 * time.Second
+)
+
+// maxFailedOutput is how much of a failed command's output goes into an error, of each stream.
+const maxFailedOutput = 4 << 10
+
+// startUp starts what the template says, waits until that is ready, and exposes its ports. Until it is done, a hutchd that comes next
+// removes the sandbox: nobody has it yet.
+func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
+	t := s.templated
+	start := time.Now()
+	var started *running
+	if t.Start != nil {
+		r, err := m.startCommand(ctx, s, t.Start)
+		if err != nil {
+			return err
+		}
+		started = r
+	}
+	if err := m.awaitReady(ctx, s, t.Ready, started); err != nil {
+		return err
+	}
+	for _, p := range t.Ports {
+		_, err := m.ExposePort(ctx, api.PortExposeParams{Sandbox: s.id, Port: p.Port, Address: p.Address, Token: p.Token}, nil)
+		if err != nil {
+			return fmt.Errorf("port %d of template %s: %w", p.Port, t.Name, err)
+		}
+	}
+	s.mu.Lock()
+	s.unready = false
+	if s.record.PhasesMS != nil { // a copy: who asks for the record has this one
+		phases := map[string]float64{"start_up": ms(time.Since(start))}
+		for k, v := range s.record.PhasesMS {
+			phases[k] = v
+		}
+		s.record.PhasesMS = phases
+	}
+	s.mu.Unlock()
+	if s.pool != nil && !s.taken { // pool.made makes it wait, when it is listed there
+		return s.saveAs(api.Waiting)
+	}
+	return s.save()
+}
+
+func (m *Manager) startCommand(ctx context.Context, s *Sandbox, c *api.TemplateStart) (*running, error) {
+	p := api.ExecParams{Sandbox: s.id, Argv: c.Argv, Command: c.Command, Env: c.Env, Cwd: c.Cwd, User: c.User, Background: true}
+	res, err := m.Start(ctx, ExecRequest{Params: p, Started: func(string, int) {}})
+	if err != nil {
+		return nil, fmt.Errorf("start the command of template %s: %w", s.templated.Name, err)
+	}
+	s.mu.Lock()
+	s.record.Start = res.Exec
+	s.mu.Unlock()
+	return m.findExec(res.Exec)
+}
+
+// awaitReady waits for what ready names. A command that was started and fails meanwhile ends that.
+func (m *Manager) awaitReady(ctx context.Context, s *Sandbox, ready *api.TemplateReady, started *running) error {
+	if ready == nil {
+		return nil
+	}
+	most := seconds(ready.TimeoutS)
+	if most == 0 {
+		most = api.DefaultReadyS * time.Second
+	}
+	waiting, cancel := context.WithTimeoutCause(ctx, most, errNotReady)
+	defer cancel()
+	ended := make(chan struct{}) // the command, by itself, and not well
+	if started != nil {
+		go func() {
+			select {
+			case <-started.done:
+				if code, _ := started.howEnded(); code != 0 {
+					close(ended)
+				}
+			case <-waiting.Done():
+			}
+		}()
+	}
+	w := &wait{m: m, s: s, ready: ready, started: started, ended: ended}
+	if ready.Port != 0 {
+		return w.forPort(ctx, waiting)
+	}
+	return w.forCommand(ctx, waiting)
+}
+
+// errNotReady is why a ready check ends.
+var errNotReady = errors.New("the time of the ready check is over")
+
+// wait is one ready check.
+type wait struct {
+	m       *Manager
+	s       *Sandbox
+	ready   *api.TemplateReady
+	started *running
+	ended   <-chan struct{}
+}
+
+// forPort waits until something listens: PID 1 tells of each listen(2).
+func (w *wait) forPort(ctx, waiting context.Context) error {
+	for {
+		looked := w.s.listening.next()
+		if w.s.listensOn(w.ready.Port) {
+			return nil
+		}
+		select {
+		case <-looked:
+		case <-w.ended:
+			return w.startFailed()
+		case <-w.s.exited:
+			return w.sandboxEnded()
+		case <-waiting.Done():
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			return w.notReady(fmt.Sprintf("nothing listens on port %d", w.ready.Port), api.FailedStep{Text: fmt.Sprintf("port %d", w.ready.Port)})
+		}
+	}
+}
+
+// forCommand tries the command until it succeeds.
+func (w *wait) forCommand(ctx, waiting context.Context) error {
+	pause := minReadyPause
+	var last api.ExecResult
+	for {
+		most := maxReadyTry.Seconds()
+		if until, ok := waiting.Deadline(); ok {
+			most = min(most, max(0.001, time.Until(until).Seconds()))
+		}
+		res, err := w.m.Run(waiting, ExecRequest{Params: api.ExecParams{
+			Sandbox: w.s.id, Argv: w.ready.Argv, Command: w.ready.Command, TimeoutS: &most, OutputBytes: maxFailedOutput,
+		}, Started: func(string, int) {}})
+		switch {
+		case err == nil && res.Verdict == api.VerdictOK:
+			return nil
+		case err == nil:
+			last = res
+		case waiting.Err() == nil:
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			pause = min(2*pause, maxReadyPause)
+		case <-w.ended:
+			timer.Stop()
+			return w.startFailed()
+		case <-w.s.exited:
+			timer.Stop()
+			return w.sandboxEnded()
+		case <-waiting.Done():
+			timer.Stop()
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			text := commandText(w.ready.Argv, w.ready.Command)
+			return w.notReady(fmt.Sprintf("%q ends with %d", text, last.ExitCode), api.FailedStep{
+				Text: text, ExitCode: last.ExitCode, Verdict: last.Verdict, Output: last.Stdout + last.Stderr,
+			})
+		}
+	}
+}
+
+func commandText(argv []string, command string) string {
+	step := api.TemplateStep{Argv: argv, Run: command}
+	return step.String()
+}
+
+// notReady is the error of a check whose time is over. What the started command has written says most, where the check says nothing.
+func (w *wait) notReady(why string, f api.FailedStep) error {
+	f.What = "ready"
+	if w.started != nil {
+		f.Output = strings.TrimSpace(f.Output + "\n" + w.started.tail())
+	}
+	s := w.ready.TimeoutS
+	if s == 0 {
+		s = api.DefaultReadyS
+	}
+	return api.Errorf(api.DeadlineExceeded, "a sandbox of template %s is not ready after %g s: %s%s", w.s.templated.Name, s, why, quoted(f.Output)).WithFailed(f).
+		WithHint("correct start or ready of the template, or give ready.timeout_s more seconds")
+}
+
+// startFailed is the error of a command that has ended before it was ready.
+func (w *wait) startFailed() error {
+	code, verdict := w.started.howEnded()
+	f := api.FailedStep{What: "start", Text: commandText(w.started.params.Argv, w.started.params.Command), ExitCode: code, Verdict: verdict, Output: w.started.tail()}
+	return api.Errorf(api.FailedPrecondition, "the command of template %s, %q, ended with %d before it was ready%s", w.s.templated.Name, f.Text, code, quoted(f.Output)).
+		WithFailed(f).WithHint("try it in a sandbox: hutch run --template %s runs another command only when the template has no start", w.s.templated.Name)
+}
+
+func (w *wait) sandboxEnded() error {
+	return api.Errorf(api.FailedPrecondition, "the sandbox of template %s ended before it was ready", w.s.templated.Name).
+		WithHint("the daemon's log says more")
+}
+
+// quoted is output for the end of an error.
+func quoted(output string) string {
+	if output = strings.TrimSpace(output); output == "" {
+		return ""
+	}
+	return ":\n" + output
+}
+
+// howEnded is of an exec that has ended.
+func (r *running) howEnded() (code int, verdict api.Verdict) {
+	o := r.outcome()
+	return o.ExitCode, o.Verdict
+}
+
+// tail is the end of what an exec has written so far.
+func (r *running) tail() string {
+	var all strings.Builder
+	for _, st := range r.io.streams {
+		total, _ := st.known()
+		data, _, err := st.read(max(0, total-maxFailedOutput), maxFailedOutput)
+		if err == nil {
+			all.WriteString(strings.ToValidUTF8(string(data), "?"))
+		}
+	}
+	return strings.TrimSpace(all.String())
+}
+
+// next is closed when somebody has looked what listens.
+func (l *listening) next() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.looked == nil {
+		l.looked = make(chan struct{})
+	}
+	return l.looked
+}
+
+// tell closes what next has returned.
+func (l *listening) tell() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.looked != nil {
+		close(l.looked)
+		l.looked = nil
+	}
+}
+
+func (s *Sandbox) listensOn(port int) bool {
+	for _, v := range s.servers() {
+		if int(v.at.Port()) == port {
+			return true
+		}
+	}
+	return false
+}

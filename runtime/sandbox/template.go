@@ -1,0 +1,202 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/hutch-sh/hutch/internal/shelf"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// Templates knows what sandboxes can be made by: package template, joined by cmd/hutchd.
+type Templates interface {
+	// Find gives what a spec stands for that names a template, which is built first where it has to be. It is nil for a spec with an
+	// image that is no template's name.
+	Find(ctx context.Context, sp api.Spec, user uint32, progress func(api.Progress)) (*Made, error)
+}
+
+// noTemplates is for a daemon that has none.
+type noTemplates struct{}
+
+func (noTemplates) Find(_ context.Context, sp api.Spec, _ uint32, _ func(api.Progress)) (*Made, error) {
+	if sp.Template == "" {
+		return nil, nil
+	}
+	return nil, api.Errorf(api.NotFound, "no template %q", sp.Template).WithField("template").WithHint("hutch template ls lists the templates")
+}
+
+// Made is what a sandbox of a template is made of.
+type Made struct {
+	Template string   // its name
+	Spec     api.Spec // with an image, and without a template
+	Build    string   // the id of what KeepBuild has kept; "" of most
+	Entry    []string // in the place of the image's, where Entry or Cmd is not nil
+	Cmd      []string
+	Start    *api.TemplateStart
+	Ready    *api.TemplateReady
+	Ports    []api.TemplatePort
+}
+
+// templated is what a sandbox has of its template that its spec does not say.
+type templated struct {
+	Name  string             `json:"name"`
+	Asked api.Spec           `json:"asked"` // by its creator
+	Entry []string           `json:"entry,omitzero"`
+	Cmd   []string           `json:"cmd,omitzero"`
+	Start *api.TemplateStart `json:"start,omitempty"`
+	Ready *api.TemplateReady `json:"ready,omitempty"`
+	Ports []api.TemplatePort `json:"ports,omitempty"`
+}
+
+// starts says that something is to be done before somebody gets the sandbox.
+func (t *templated) starts() bool {
+	return t != nil && (t.Start != nil || t.Ready != nil || len(t.Ports) > 0)
+}
+
+// asked is what the creator of a sandbox has asked for, to make it anew.
+func (s *Sandbox) asked() api.Spec {
+	if s.templated != nil {
+		return s.templated.Asked
+	}
+	return s.spec
+}
+
+// byTemplate puts what the template of a request says in the place of its name. done ends the use of what is kept of it.
+func (m *Manager) byTemplate(ctx context.Context, req *CreateRequest) (done func(), err error) {
+	done = func() {}
+	if req.origin != nil {
+		return done, nil
+	}
+	if req.Building {
+		return m.overBuild(req, req.Over)
+	}
+	made, err := m.templates.Find(ctx, req.Spec, req.User, req.Progress)
+	if err != nil || made == nil {
+		return done, err
+	}
+	t := &templated{Name: made.Template, Asked: req.Spec, Entry: made.Entry, Cmd: made.Cmd, Start: made.Start, Ready: made.Ready, Ports: made.Ports}
+	req.Spec, req.templated = made.Spec, t
+	return m.overBuild(req, made.Build)
+}
+
+// overBuild makes a sandbox be made over what KeepBuild has kept under an id; "" is nothing.
+func (m *Manager) overBuild(req *CreateRequest, id string) (done func(), err error) {
+	if done = func() {}; id == "" {
+		return done, nil
+	}
+	sn, err := m.readSnapshot(id)
+	if err != nil {
+		return done, fmt.Errorf("what the steps of a template have made: %w", err)
+	}
+	held, err := m.cfg.Shelf.Use(sn.Layers)
+	if err != nil {
+		return done, fmt.Errorf("what the steps of a template have made: %w", err)
+	}
+	req.origin = &origin{root: sn.Root, layers: sn.Layers, record: sn.Record, built: true}
+	return func() { shelf.CloseAll(held) }, nil
+}
+
+// described notes what the image says of how it runs, under what the spec and the template say.
+func (f *creation) described(root *Root) {
+	sp, r := &f.req.Spec, &f.s.record
+	r.Image, r.Digest, r.Note = root.Ref, root.Digest, root.Note
+	entry, cmd := root.Config.Entrypoint, root.Config.Cmd
+	if t := f.s.templated; t != nil && (t.Entry != nil || t.Cmd != nil) {
+		if t.Entry != nil { // as in a Dockerfile: it makes the image's CMD void
+			entry, cmd = t.Entry, nil
+		}
+		if t.Cmd != nil {
+			cmd = t.Cmd
+		}
+	}
+	r.Entry = entry
+	r.Command = append(append([]string{}, entry...), cmd...)
+	r.Workdir = orElse(sp.Workdir, orElse(workspaceDir(sp), orElse(root.Config.WorkingDir, "/")))
+	r.User = orElse(sp.User, root.Config.User)
+}
+
+// usrDir is, in a layer that KeepBuild has made, what was written to a writable /usr.
+const usrDir = "usr"
+
+// builtUsr are the folders of what templates have written to a writable /usr, top-most first.
+func (m *Manager) builtUsr(s *Sandbox) (list []string) {
+	for _, id := range s.layers {
+		at := filepath.Join(m.cfg.Shelf.LayerDir(id), usrDir)
+		if _, err := os.Lstat(at); err == nil {
+			list = append(list, at)
+		}
+	}
+	return list
+}
+
+// KeepBuild keeps what a sandbox of the image "host" has written, of which no image can be made, under an id of the caller's: sandboxes
+// of a template are made over it. DropBuild removes it; what is made of it keeps what it needs.
+func (m *Manager) KeepBuild(ctx context.Context, ref, id string) error {
+	s, done, err := m.findToPark(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer done()
+	sn, held, err := m.takeLayer(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer shelf.CloseAll(held)
+	layer := m.cfg.Shelf.LayerDir(sn.Layers[0])
+	err = os.Rename(filepath.Join(layer, "over", "0"), filepath.Join(layer, usrDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(fmt.Errorf("keep what was built: %w", err), m.collectLayers())
+	}
+	sn.ID, sn.User, sn.Template = id, s.user, true
+	if err := m.saveSnapshot(sn); err != nil {
+		shelf.CloseAll(held)
+		return errors.Join(err, m.collectLayers())
+	}
+	return nil
+}
+
+// HasBuild says whether KeepBuild has kept something under an id.
+func (m *Manager) HasBuild(id string) bool {
+	sn, err := m.readSnapshot(id)
+	return err == nil && sn.Template
+}
+
+// Builds are the ids of all that is kept so.
+func (m *Manager) Builds() (list []string, err error) {
+	ids, err := m.cfg.Shelf.Snapshots()
+	for _, id := range ids {
+		if m.HasBuild(id) {
+			list = append(list, id)
+		}
+	}
+	return list, err
+}
+
+// DropBuild ends what KeepBuild has begun.
+func (m *Manager) DropBuild(id string) error {
+	if err := m.cfg.Shelf.RemoveSnapshot(id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove what was built: %w", err)
+	}
+	return errors.Join(m.cfg.Images.Unpin(snapshotPin(id)), m.collectLayers())
+}
+
+// OfTemplate lists the sandboxes of a template: those in use, and how many wait in pools.
+func (m *Manager) OfTemplate(name string) (used, waiting int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.byID {
+		if s.templated == nil || s.templated.Name != name {
+			continue
+		}
+		if s.pool != nil && !s.taken {
+			waiting++
+		} else {
+			used++
+		}
+	}
+	return used, waiting
+}

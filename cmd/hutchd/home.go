@@ -88,6 +88,9 @@ func openHome(data string, log *slog.Logger) (*home, error) {
 	if err := os.Mkdir(h.sandboxes(), 0o700); err != nil {
 		return nil, fmt.Errorf("make the daemon's folder: %w", err)
 	}
+	if err := sys.Spread(h.sandboxes()); err != nil {
+		log.Debug("the file system was not told that sandboxes have nothing to do with each other", "err", err)
+	}
 	return h, h.makeUsable()
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -50,6 +51,7 @@ type creation struct {
 
 	claimed *generic // what becomes the sandbox; nil when one is launched
 	generic bool     // one is launched for a later claim
+	ahead   bool     // it is claimed before anybody asks
 	guarded bool     // by a workspace that refuses what api.DefaultGuarded are
 }
 
@@ -80,6 +82,7 @@ func (f *creation) run(ctx context.Context) (err error) {
 	if f.claimed != nil {
 		f.undo.Add(f.claimed.closeNet)
 		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
+		f.undo.Add(f.claimed.unmount)
 		f.undo.Add(f.claimed.end)
 	}
 	defer func() {
@@ -190,9 +193,12 @@ func (m *Manager) createNew(ctx context.Context, req CreateRequest) (api.Sandbox
 	var g *generic
 	ready := m.genericsFor(&req.Spec)
 	if req.fits(&limits.limits) {
-		g = ready.take()
+		g = ready.take(m.wishOf(&req, &limits.limits))
 	}
 	record, err := m.create(ctx, &req, limits, g, read)
+	if errors.Is(err, errOutdated) {
+		record, err = m.create(ctx, &req, limits, nil, read)
+	}
 	if err == nil {
 		ready.refill()
 	}
@@ -257,7 +263,7 @@ func (f *creation) resolve(ctx context.Context) error {
 	r.Command = append(append([]string{}, root.Config.Entrypoint...), root.Config.Cmd...)
 	r.Workdir = orElse(sp.Workdir, orElse(workspaceDir(sp), orElse(root.Config.WorkingDir, "/")))
 	r.User = orElse(sp.User, root.Config.User)
-	return nil
+	return f.checkDressed()
 }
 
 func workspaceDir(sp *api.Spec) string {
@@ -333,7 +339,7 @@ func (f *creation) overlayOf() launchapi.Overlay {
 func (f *creation) launch(ctx context.Context) error {
 	if f.claimed != nil {
 		err := f.claim(ctx)
-		if err == nil || context.Cause(ctx) != nil || launcherGone(err) {
+		if err == nil || context.Cause(ctx) != nil || launcherGone(err) || f.claimed.dressed != nil {
 			return err
 		}
 		f.m.cfg.Logger.Warn("claim a sandbox that was launched ahead; it is launched anew", "sandbox", f.s.id, "err", err)

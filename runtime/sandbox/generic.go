@@ -1,13 +1,17 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/sys"
@@ -28,13 +32,14 @@ type generic struct {
 	netns   *os.File  // of net, or with loopback alone
 	net     Namespace // for a network, which the claim opens in it; nil for mode none
 	guest   *guestapi.Client
-	// end kills it, once, and forget removes what is on disk, in that order. Whoever has taken it
-	// owns both.
-	end, forget func() error
+	// end kills it, once, unmount takes off what it was dressed in, and forget removes what is on disk, in that order. Whoever
+	// has taken it owns all three.
+	end, unmount, forget func() error
+	dressed              *dressed // nil when it was not
 }
 
 // discard ends a generic sandbox that nobody will use.
-func (g *generic) discard() error { return errors.Join(g.end(), g.forget()) }
+func (g *generic) discard() error { return errors.Join(g.end(), g.unmount(), g.forget()) }
 
 // base is where the folders of a generic sandbox's own, empty root are, below its folder.
 const base = "base"
@@ -83,15 +88,36 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 			_ = f.filter.Close()
 		}
 	}()
-	for _, do := range []func(*creation, context.Context) error{(*creation).build, (*creation).launch, (*creation).greet} {
+	for _, do := range []func(*creation, context.Context) error{(*creation).build, (*creation).launch, (*creation).greet, (*creation).rehearse} {
 		if err := do(f, ctx); err != nil {
 			return nil, err
 		}
 	}
 	g.pid, g.pidfd, g.guest = s.record.PID, s.pidfd, s.guest
 	g.end, g.forget = sync.OnceValue(f.undo.Release()), below.Release()
+	g.unmount = func() error { return nil }
 	return g, nil
 }
+
+// rehearse has PID 1 fail to execute a folder, so that the first command need not wait for the threads of PID 1 and pages
+// that it has not touched yet. What runs is the stub, which ends: nothing of an image, which is not there yet.
+func (f *creation) rehearse(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
+	defer cancel()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	_, err = f.s.guest.Start(ctx, guestapi.Request{Argv: []string{"/"}, Cwd: "/", User: "0:0"}, []*os.File{null, null, null})
+	var refused *guestapi.StartError
+	if errors.As(err, &refused) && errors.Is(err, unix.EACCES) {
+		return nil
+	}
+	return fmt.Errorf("PID 1 was to execute a folder: %w", cmp.Or(err, errRehearsed))
+}
+
+var errRehearsed = errors.New("and did")
 
 // foldersOfGeneric makes all that a claim would have to make: a file system without a journal takes up to half a
 // millisecond for each name.
@@ -128,8 +154,27 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm
 }
 
-// claim gives the generic sandbox that f has taken its root.
+// claim makes the generic sandbox that f has taken the one that was asked for.
 func (f *creation) claim(ctx context.Context) error {
+	start := time.Now()
+	if f.claimed.dressed != nil {
+		if err := f.wear(); err != nil {
+			return err
+		}
+		f.phases["launch.dressed"] = ms(time.Since(start))
+	} else {
+		if err := f.swapRoot(ctx); err != nil {
+			return err
+		}
+		f.s.setPID(f.claimed.pid)
+		f.m.watchCalls(f.s)
+	}
+	f.phases["launch.claim"] = ms(time.Since(start))
+	return nil
+}
+
+// swapRoot gives the generic sandbox that f has taken its root.
+func (f *creation) swapRoot(ctx context.Context) error {
 	f.s.pidfd, f.s.guest = f.claimed.pidfd, f.claimed.guest
 	c := launchapi.Claim{Overlay: f.overlayOf(), Hostname: f.s.record.Hostname}
 	for _, b := range append(append([]spec.Bind{}, f.s.root.Binds...), f.binds...) {
@@ -137,14 +182,8 @@ func (f *creation) claim(ctx context.Context) error {
 	}
 	// Before what the steps before have made, which the sandbox uses from now on.
 	f.undo.Add(f.claimed.end)
-	start := time.Now()
-	if err := f.m.cfg.Launcher.Claim(ctx, f.s.id, c); err != nil {
-		return err
-	}
-	f.phases["launch.claim"] = ms(time.Since(start))
-	f.s.setPID(f.claimed.pid)
-	f.m.watchCalls(f.s)
-	return nil
+	c.Ahead = f.ahead
+	return f.m.cfg.Launcher.Claim(ctx, f.s.id, c)
 }
 
 // startOver makes everything ready for a launch in the place of what was to be claimed, which
@@ -190,29 +229,63 @@ type generics struct {
 
 	mu     sync.Mutex
 	ready  []*generic
+	wish   wish // of the last create
+	wished bool // it had one
+	failed bool // the last that was dressed for it could not be
 	closed bool
 	timer  *time.Timer // starts fill; nil until something was created
 	busy   bool        // fill runs
 	wg     sync.WaitGroup
 }
 
-// take returns a generic sandbox that is alive, the caller's; nil when there is none.
-func (p *generics) take() *generic {
+// take returns a generic sandbox that is alive, the caller's; nil when there is none. With a wish it is one that was
+// dressed for that, if there is one, else one that was not dressed.
+func (p *generics) take(w wish, wished bool) *generic {
+	p.mu.Lock()
+	p.note(w, wished)
+	p.mu.Unlock()
 	for {
 		p.mu.Lock()
-		n := len(p.ready)
-		if n == 0 {
+		i := slices.IndexFunc(p.ready, func(g *generic) bool { return wished && g.dressed != nil && g.dressed.wish == w })
+		if i < 0 {
+			i = slices.IndexFunc(p.ready, func(g *generic) bool { return g.dressed == nil })
+		}
+		if i < 0 {
 			p.mu.Unlock()
 			return nil
 		}
-		g := p.ready[n-1]
-		p.ready = p.ready[:n-1]
+		g := p.ready[i]
+		p.ready = slices.Delete(p.ready, i, i+1)
 		p.mu.Unlock()
 		if exited, err := sys.HasExited(g.pidfd); err == nil && !exited {
 			return g
 		}
 		p.discard(g)
 	}
+}
+
+// note remembers what the next one is dressed for. Those that were dressed for something else go when the same is asked for twice in
+// a row: who takes turns between two images keeps one for the one, and undressed ones for the other. mu is held.
+func (p *generics) note(w wish, wished bool) {
+	again := wished && p.wished && p.wish == w
+	p.wish, p.wished = w, wished
+	if !again {
+		p.failed = false
+		return
+	}
+	p.ready = slices.DeleteFunc(p.ready, func(g *generic) bool {
+		other := g.dressed != nil && g.dressed.wish != w
+		if other {
+			p.discard(g)
+		}
+		return other
+	})
+}
+
+// dresses says what the next one is dressed for. One at least stays as it is, for whoever wants something else. mu is held.
+func (p *generics) dresses() (w wish, ok bool) {
+	undressed := slices.ContainsFunc(p.ready, func(g *generic) bool { return g.dressed == nil })
+	return p.wish, p.wished && !p.failed && undressed
 }
 
 // discard ends one in the background.
@@ -273,13 +346,25 @@ func (p *generics) fill() {
 	}
 	p.busy = true
 	p.wg.Add(1)
+	w, dress := p.dresses()
 	p.mu.Unlock()
 	defer p.wg.Done()
 	g, err := p.m.launchGeneric(p.m.ctx, p.kind)
+	var undressed error
+	if err == nil && dress {
+		undressed = p.m.dress(p.m.ctx, g, w, p.kind&networkedAhead != 0)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy = false
 	switch {
+	case undressed != nil: // the image may be gone
+		p.discard(g)
+		if !p.closed {
+			p.m.cfg.Logger.Info("claim a sandbox ahead", "image", w.image, "err", undressed)
+			p.failed = true
+			p.later(refillAfter)
+		}
 	case err != nil:
 		// The next create tries again, and says why if it fails as well.
 		if !p.closed {

@@ -412,7 +412,7 @@ func (f *creation) enforce(context.Context) error {
 // are in, and waits until it is ready.
 func (f *creation) greet(ctx context.Context) error {
 	if f.claimed != nil { // it has been
-		return nil
+		return f.rehearsePooled(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
 	defer cancel()
@@ -429,7 +429,7 @@ func (f *creation) greet(ctx context.Context) error {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")
 	}
-	return nil
+	return f.rehearsePooled(ctx)
 }
 
 // guestTimeout bounds what hutchd waits for PID 1, which answers in microseconds

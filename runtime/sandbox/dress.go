@@ -1,16 +1,20 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
@@ -21,17 +25,18 @@ import (
 type wish struct {
 	image, platform string
 	bytes, inodes   int64 // limits of disk space, which decide where files are
+	keep            bool  // which decides how they are mounted
 }
 
 // wishOf is the wish of a request; false when the request asks for what no wish has: host folders, a name of its own, a disk that
 // is not like everybody's.
 func (m *Manager) wishOf(req *CreateRequest, l *api.Limits) (wish, bool) {
 	sp := &req.Spec
-	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes}
+	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep}
 	if w.bytes > 0 && w.inodes == 0 && sp.Limits.Inodes != api.Unlimited { // as reserve does
 		w.inodes = defaultInodes(w.bytes)
 	}
-	plain := req.origin == nil && !sp.Keep && !sp.WritableUsr && sp.Hostname == "" && len(hostFolders(sp)) == 0 && m.cfg.Projects == nil
+	plain := req.origin == nil && !sp.WritableUsr && sp.Hostname == "" && len(hostFolders(sp)) == 0 && m.cfg.Projects == nil
 	return w, plain
 }
 
@@ -53,7 +58,7 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 		s.record.Network.Mode = api.NetAllow
 	}
 	f := &creation{m: m, s: s, claimed: g, ahead: true, phases: map[string]float64{}, req: &CreateRequest{
-		Spec: api.Spec{Image: w.image, Platform: w.platform, Pull: api.PullNever}, Progress: func(api.Progress) {},
+		Spec: api.Spec{Image: w.image, Platform: w.platform, Pull: api.PullNever, Keep: w.keep}, Progress: func(api.Progress) {},
 	}}
 	defer f.undo.Run(&err)
 	d := &dressed{wish: w}
@@ -63,6 +68,7 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 		(*creation).folders,
 		func(f *creation, _ context.Context) error { return f.mountAbout() },
 		(*creation).swapRoot,
+		(*creation).rehearse,
 	} {
 		if err := do(f, ctx); err != nil {
 			return err
@@ -75,6 +81,41 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 	g.dressed, g.unmount = d, f.undo.Release()
 	return nil
 }
+
+// rehearsalTimeout bounds what is only to save time.
+const rehearsalTimeout = 2 * time.Second
+
+// rehearse has PID 1 fail to execute a folder, so that the first command need not wait for threads of PID 1, pages that it has not
+// touched and the Landlock domain of commands, whose rules are made of the root: the sandbox has the one that it will keep.
+// What runs is the stub, which ends; no file of the image is executed.
+func (f *creation) rehearse(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, rehearsalTimeout)
+	defer cancel()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	_, err = f.s.guest.Start(ctx, guestapi.Request{Argv: []string{"/"}, Cwd: "/", User: "0:0"}, []*os.File{null, null, null})
+	var refused *guestapi.StartError
+	if errors.As(err, &refused) {
+		return nil
+	}
+	return fmt.Errorf("PID 1 was to execute a folder: %w", cmp.Or(err, errRehearsed))
+}
+
+// rehearsePooled rehearses in a sandbox that will wait in a pool, and is as good when that fails.
+func (f *creation) rehearsePooled(ctx context.Context) error {
+	if f.s.pool == nil || f.s.guard != nil || f.claimed != nil && f.claimed.dressed != nil {
+		return nil
+	}
+	if err := f.rehearse(ctx); err != nil {
+		f.m.cfg.Logger.Debug("rehearse the first command", "sandbox", f.s.id, "err", err)
+	}
+	return context.Cause(ctx)
+}
+
+var errRehearsed = errors.New("and did")
 
 // layerIDs says which folders a root's layers are.
 func layerIDs(r *Root) ([]folderID, error) {

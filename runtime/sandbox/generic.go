@@ -1,17 +1,13 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/cleanup"
 	"github.com/hutch-sh/hutch/internal/sys"
@@ -88,7 +84,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 			_ = f.filter.Close()
 		}
 	}()
-	for _, do := range []func(*creation, context.Context) error{(*creation).build, (*creation).launch, (*creation).greet, (*creation).rehearse} {
+	for _, do := range []func(*creation, context.Context) error{(*creation).build, (*creation).launch, (*creation).greet} {
 		if err := do(f, ctx); err != nil {
 			return nil, err
 		}
@@ -98,26 +94,6 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 	g.unmount = func() error { return nil }
 	return g, nil
 }
-
-// rehearse has PID 1 fail to execute a folder, so that the first command need not wait for the threads of PID 1 and pages
-// that it has not touched yet. What runs is the stub, which ends: nothing of an image, which is not there yet.
-func (f *creation) rehearse(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
-	defer cancel()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	_, err = f.s.guest.Start(ctx, guestapi.Request{Argv: []string{"/"}, Cwd: "/", User: "0:0"}, []*os.File{null, null, null})
-	var refused *guestapi.StartError
-	if errors.As(err, &refused) && errors.Is(err, unix.EACCES) {
-		return nil
-	}
-	return fmt.Errorf("PID 1 was to execute a folder: %w", cmp.Or(err, errRehearsed))
-}
-
-var errRehearsed = errors.New("and did")
 
 // foldersOfGeneric makes all that a claim would have to make: a file system without a journal takes up to half a
 // millisecond for each name.

@@ -205,9 +205,9 @@ type generics struct {
 
 	mu     sync.Mutex
 	ready  []*generic
-	wish   wish // of the last create
-	wished bool // it had one
-	failed bool // the last that was dressed for it could not be
+	wish   wish      // of the last create
+	wished bool      // it had one
+	failed time.Time // when one could not be dressed for it
 	closed bool
 	timer  *time.Timer // starts fill; nil until something was created
 	busy   bool        // fill runs
@@ -246,7 +246,7 @@ func (p *generics) note(w wish, wished bool) {
 	again := wished && p.wished && p.wish == w
 	p.wish, p.wished = w, wished
 	if !again {
-		p.failed = false
+		p.failed = time.Time{}
 		return
 	}
 	p.ready = slices.DeleteFunc(p.ready, func(g *generic) bool {
@@ -258,10 +258,13 @@ func (p *generics) note(w wish, wished bool) {
 	})
 }
 
+// dressAgainAfter is how long none is dressed for what one could not be dressed for.
+const dressAgainAfter = time.Minute
+
 // dresses says what the next one is dressed for. One at least stays as it is, for whoever wants something else. mu is held.
 func (p *generics) dresses() (w wish, ok bool) {
 	undressed := slices.ContainsFunc(p.ready, func(g *generic) bool { return g.dressed == nil })
-	return p.wish, p.wished && !p.failed && undressed
+	return p.wish, p.wished && undressed && time.Since(p.failed) > dressAgainAfter
 }
 
 // discard ends one in the background.
@@ -338,7 +341,7 @@ func (p *generics) fill() {
 		p.discard(g)
 		if !p.closed {
 			p.m.cfg.Logger.Info("claim a sandbox ahead", "image", w.image, "err", undressed)
-			p.failed = true
+			p.failed = time.Now()
 			p.later(refillAfter)
 		}
 	case err != nil:

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/images/unpack"
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -105,6 +106,9 @@ func (s *Store) prepare() error {
 		if err := os.Mkdir(s.path(d), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
+	}
+	if err := sys.Spread(s.path(tmpDir)); err != nil { // where layers are unpacked
+		s.log.Debug("the file system was not told that layers have nothing to do with each other", "err", err)
 	}
 	return s.checkVersion()
 }

@@ -50,14 +50,10 @@ func lifeSubjects() []Subject {
 			return h.prepareReady(ctx, "create-exec-ready", 2, createAndCall)
 		}},
 		{Name: "hutch-create-exec-pulled-ready", About: "the same with a pulled image of 5 layers, 216 MB", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			ref, err := h.pullForLife(ctx, "pulled-ready")
-			if err != nil {
-				return nil, err
-			}
-			return h.prepareReadyOf(ctx, "pulled-ready", ref, 2, 0, createAndCall)
+			return h.prepareReadyOf(ctx, "pulled-ready", h.pullForLife, 2, 0, createAndCall)
 		}},
 		{Name: "hutch-create-crowd-ready", About: "hutch-create-ready beside 200 idle sandboxes", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareReadyOf(ctx, "crowd-ready", "host", 2, crowd, create)
+			return h.prepareReadyOf(ctx, "crowd-ready", hostImage, 2, crowd, create)
 		}},
 		{Name: "hutch-burst-ready", About: fmt.Sprintf("%d sandboxes created at once, where as many were launched ahead", burst), Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareReady(ctx, "burst-ready", burst, createBurst)
@@ -109,11 +105,14 @@ func (h *Host) prepareLifeIn(ctx context.Context, state, image string, idle int,
 
 // prepareReady measures a life where so many sandboxes have been launched ahead when it begins.
 func (h *Host) prepareReady(ctx context.Context, state string, n int, one life) (*Prepared, error) {
-	return h.prepareReadyOf(ctx, state, "host", n, 0, one)
+	return h.prepareReadyOf(ctx, state, hostImage, n, 0, one)
 }
 
-// prepareReadyOf is prepareReady for sandboxes of an image, beside so many idle ones.
-func (h *Host) prepareReadyOf(ctx context.Context, state, image string, n, idle int, one life) (*Prepared, error) {
+// hostImage is the image of whoever wants no other.
+func hostImage(context.Context, *daemon) (string, error) { return "host", nil }
+
+// prepareReadyOf is prepareReady for sandboxes of the image that get has the daemon pull, beside so many idle ones.
+func (h *Host) prepareReadyOf(ctx context.Context, state string, get func(context.Context, *daemon) (string, error), n, idle int, one life) (*Prepared, error) {
 	env, err := h.hutchEnv(state)
 	if err != nil {
 		return nil, err
@@ -122,7 +121,12 @@ func (h *Host) prepareReadyOf(ctx context.Context, state, image string, n, idle 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.startDaemonWith(ctx, append(env, "HUTCH_CONFIG="+config)); err != nil {
+	d, err := h.startDaemonWith(ctx, append(env, "HUTCH_CONFIG="+config))
+	if err != nil {
+		return nil, err
+	}
+	image, err := get(ctx, d)
+	if err != nil {
 		return nil, err
 	}
 	c, err := h.dial(ctx, state)
@@ -195,15 +199,19 @@ func lifeOf(c *client.Client, image string, one life) *Prepared {
 }
 
 func setupCreatePulled(ctx context.Context, h *Host) (*Prepared, error) {
-	ref, err := h.pullForLife(ctx, "pulled")
+	d, err := h.startDaemon(ctx, "pulled")
+	if err != nil {
+		return nil, err
+	}
+	ref, err := h.pullForLife(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	return h.prepareLifeIn(ctx, "pulled", ref, 0, createAndCall)
 }
 
-// pullForLife pulls an image that has /bin/true into a state folder.
-func (h *Host) pullForLife(ctx context.Context, state string) (ref string, err error) {
+// pullForLife pulls an image that has /bin/true.
+func (h *Host) pullForLife(ctx context.Context, d *daemon) (ref string, err error) {
 	source, err := h.write("true.c", []byte("int main(void) { return 0; }\n"))
 	if err != nil {
 		return "", err
@@ -222,10 +230,6 @@ func (h *Host) pullForLife(ctx context.Context, state string) (ref string, err e
 		return "", err
 	}
 	ref, err = r.image(s)
-	if err != nil {
-		return "", err
-	}
-	d, err := h.startDaemon(ctx, state)
 	if err != nil {
 		return "", err
 	}

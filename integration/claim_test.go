@@ -23,22 +23,31 @@ type made struct {
 
 func (m *made) claimed() bool { _, ok := m.PhasesMS["launch.claim"]; return ok }
 
+// dressed tells whether it had its root before it was asked for.
+func (m *made) dressed() bool { _, ok := m.PhasesMS["launch.dressed"]; return ok }
+
 // makeClaimed creates sandboxes until one was launched ahead.
 func (w *world) makeClaimed(t *testing.T, args ...string) made {
 	t.Helper()
+	return w.makeAhead(t, 1, (*made).claimed, args...)
+}
+
+// makeAhead creates sandboxes, each when so many wait, until one is as is wanted.
+func (w *world) makeAhead(t *testing.T, waiting int, wanted func(*made) bool, args ...string) made {
+	t.Helper()
 	w.inside(t, "true") // none is launched ahead before the first
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if decode[api.Info](t, w.ok(t, "rpc", "system.info")).Counts.Ready == 0 {
+		if decode[api.Info](t, w.ok(t, "rpc", "system.info")).Counts.Ready < waiting {
 			<-time.After(20 * time.Millisecond) // while none is created one is launched ahead
 			continue
 		}
 		m := decode[made](t, w.ok(t, append([]string{"create", "--json"}, args...)...))
-		if m.claimed() {
+		if wanted(&m) {
 			return m
 		}
 		w.ok(t, "rm", "-f", m.ID)
 	}
-	t.Fatal("no sandbox was launched ahead")
+	t.Fatal("no such sandbox was launched ahead")
 	return made{}
 }
 
@@ -126,12 +135,18 @@ func TestClaimed(t *testing.T) {
 			if want.claimed() {
 				t.Fatal("claimed, with none launched ahead")
 			}
-			got := ahead.makeClaimed(t, args...)
-			compare(t, "inside", settled(direct.run(t, "exec", want.ID, "--", "sh", "-c", lookAround).stdout, want),
-				settled(ahead.run(t, "exec", got.ID, "--", "sh", "-c", lookAround).stdout, got))
-			compareMounts(t, direct.ok(t, "exec", want.ID, "--", "cat", "/proc/self/mountinfo"), ahead.ok(t, "exec", got.ID, "--", "cat", "/proc/self/mountinfo"))
-			compare(t, "outside", outside(t, want), outside(t, got))
-			ahead.ok(t, "rm", "-f", got.ID)
+			seen := settled(direct.run(t, "exec", want.ID, "--", "sh", "-c", lookAround).stdout, want)
+			kinds := map[string]made{"claimed": ahead.makeAhead(t, 1, func(m *made) bool { return m.claimed() && !m.dressed() }, args...)}
+			if flags := strings.Join(args, " "); !strings.Contains(flags, "--workspace") && !strings.Contains(flags, "--volume") {
+				kinds["dressed"] = ahead.makeAhead(t, 2, (*made).dressed, args...)
+			}
+			for kind, got := range kinds {
+				t.Log(kind)
+				compare(t, "inside", seen, settled(ahead.run(t, "exec", got.ID, "--", "sh", "-c", lookAround).stdout, got))
+				compareMounts(t, direct.ok(t, "exec", want.ID, "--", "cat", "/proc/self/mountinfo"), ahead.ok(t, "exec", got.ID, "--", "cat", "/proc/self/mountinfo"))
+				compare(t, "outside", outside(t, want), outside(t, got))
+				ahead.ok(t, "rm", "-f", got.ID)
+			}
 			direct.ok(t, "rm", "-f", want.ID)
 		})
 	}

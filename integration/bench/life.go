@@ -50,6 +50,12 @@ func lifeSubjects() []Subject {
 		{Name: "hutch-create-exec-ready", About: "the same, and the first exec.run of true", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareReady(ctx, "create-exec-ready", 2, createAndCall)
 		}},
+		{Name: "hutch-create-exec-pulled-ready", About: "the same with a pulled image of 5 layers, 216 MB", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareReadyOf(ctx, "pulled-ready", h.pullForLife, 2, 0, createAndCall)
+		}},
+		{Name: "hutch-create-crowd-ready", About: "hutch-create-ready beside 200 idle sandboxes", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareReadyOf(ctx, "crowd-ready", hostImage, 2, crowd, create)
+		}},
 		{Name: "hutch-burst-ready", About: fmt.Sprintf("%d sandboxes created at once, where as many were launched ahead", burst), Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareReady(ctx, "burst-ready", burst, createBurst)
 		}},
@@ -100,6 +106,14 @@ func (h *Host) prepareLifeIn(ctx context.Context, state, image string, idle int,
 
 // prepareReady measures a life where so many sandboxes have been launched ahead when it begins.
 func (h *Host) prepareReady(ctx context.Context, state string, n int, one life) (*Prepared, error) {
+	return h.prepareReadyOf(ctx, state, hostImage, n, 0, one)
+}
+
+// hostImage is the image of whoever wants no other.
+func hostImage(context.Context, *daemon) (string, error) { return "host", nil }
+
+// prepareReadyOf is prepareReady for sandboxes of the image that get has the daemon pull, beside so many idle ones.
+func (h *Host) prepareReadyOf(ctx context.Context, state string, get func(context.Context, *daemon) (string, error), n, idle int, one life) (*Prepared, error) {
 	env, err := h.hutchEnv(state)
 	if err != nil {
 		return nil, err
@@ -108,17 +122,25 @@ func (h *Host) prepareReady(ctx context.Context, state string, n int, one life) 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.startDaemonWith(ctx, append(env, "HUTCH_CONFIG="+config)); err != nil {
+	d, err := h.startDaemonWith(ctx, append(env, "HUTCH_CONFIG="+config))
+	if err != nil {
+		return nil, err
+	}
+	image, err := get(ctx, d)
+	if err != nil {
 		return nil, err
 	}
 	c, err := h.dial(ctx, state)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := create(ctx, c, "host"); err != nil { // none is launched ahead before the first
+	if _, err := createMany(ctx, c, idle, api.NetPolicy{}); err != nil {
 		return nil, err
 	}
-	return lifeOf(c, "host", func(ctx context.Context, c *client.Client, image string) (time.Duration, error) {
+	if _, err := create(ctx, c, image); err != nil { // none is launched ahead before the first
+		return nil, err
+	}
+	return lifeOf(c, image, func(ctx context.Context, c *client.Client, image string) (time.Duration, error) {
 		for {
 			info, err := c.Info(ctx)
 			if err != nil {
@@ -204,35 +226,44 @@ func lifeOf(c *client.Client, image string, one life) *Prepared {
 }
 
 func setupCreatePulled(ctx context.Context, h *Host) (*Prepared, error) {
-	source, err := h.write("true.c", []byte("int main(void) { return 0; }\n"))
-	if err != nil {
-		return nil, err
-	}
-	bin := h.path("home", "true")
-	if err := h.compile(ctx, bin, source); err != nil {
-		return nil, err
-	}
-	s := mixed
-	s.name = "mixed-with-true"
-	if s.program, err = os.ReadFile(bin); err != nil {
-		return nil, err
-	}
-	r, err := h.registry()
-	if err != nil {
-		return nil, err
-	}
-	ref, err := r.image(s)
-	if err != nil {
-		return nil, err
-	}
 	d, err := h.startDaemon(ctx, "pulled")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.outputWithin(ctx, pullLimit, d.env, d.hutch, "image", "pull", "-q", ref); err != nil {
+	ref, err := h.pullForLife(ctx, d)
+	if err != nil {
 		return nil, err
 	}
 	return h.prepareLifeIn(ctx, "pulled", ref, 0, createAndCall)
+}
+
+// pullForLife pulls an image that has /bin/true.
+func (h *Host) pullForLife(ctx context.Context, d *daemon) (ref string, err error) {
+	source, err := h.write("true.c", []byte("int main(void) { return 0; }\n"))
+	if err != nil {
+		return "", err
+	}
+	bin := h.path("home", "true")
+	if err := h.compile(ctx, bin, source); err != nil {
+		return "", err
+	}
+	s := mixed
+	s.name = "mixed-with-true"
+	if s.program, err = os.ReadFile(bin); err != nil {
+		return "", err
+	}
+	r, err := h.registry()
+	if err != nil {
+		return "", err
+	}
+	ref, err = r.image(s)
+	if err != nil {
+		return "", err
+	}
+	if _, err := h.outputWithin(ctx, pullLimit, d.env, d.hutch, "image", "pull", "-q", ref); err != nil {
+		return "", err
+	}
+	return ref, nil
 }
 
 func create(ctx context.Context, c *client.Client, image string) (time.Duration, error) {

@@ -58,6 +58,7 @@ type Logs struct {
 	// Of the writer.
 	chains map[string]*chain
 	swept  time.Time
+	made   bool // dir is there
 
 	mu    sync.Mutex
 	ends  map[string]end // of the logs that are open

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -229,6 +230,9 @@ func (c *chain) open(s *settings) (err error) {
 		return fmt.Errorf("%q is no id of a sandbox", c.sandbox)
 	}
 	c.dir = filepath.Join(c.l.dir, c.sandbox)
+	if err := c.l.makeFolder(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
@@ -267,6 +271,21 @@ func (c *chain) open(s *settings) (err error) {
 		c.rotate() // segments are named after their first record
 	}
 	c.record(s, &Entry{Kind: api.AuditResumed, Data: res, time: now})
+	return nil
+}
+
+// makeFolder makes the folder of all logs and, once, tells the file system what it is for.
+func (l *Logs) makeFolder() error {
+	if l.made {
+		return nil
+	}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return err
+	}
+	if err := sys.Spread(l.dir); err != nil {
+		l.log.Debug("the file system was not told that logs have nothing to do with each other", "err", err)
+	}
+	l.made = true
 	return nil
 }
 

@@ -1,9 +1,6 @@
 package api
 
-import (
-	"regexp"
-	"time"
-)
+import "time"
 
 // SnapshotCreateParams are snapshot.create's params.
 type SnapshotCreateParams struct {
@@ -148,11 +145,9 @@ type Forked struct {
 	Note       string   `json:"note"`
 }
 
-var snapshotName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
-
 // Validate refuses impossible names.
 func (p SnapshotCreateParams) Validate() error {
-	if p.Name != "" && !snapshotName.MatchString(p.Name) {
+	if p.Name != "" && !volumeName(p.Name) {
 		return invalid("name", "%q is no name of a snapshot", p.Name).
 			WithHint("use 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first")
 	}

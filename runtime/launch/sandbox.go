@@ -14,7 +14,8 @@ import (
 type sandbox struct {
 	id      string
 	created chan struct{} // closed when its creation is over, one way or the other
-	generic bool          // waits for a claim; guarded by server.mu
+	generic bool          // is nobody's yet; guarded by server.mu
+	claimed bool          // has been given its root, or it was tried; guarded by server.mu
 
 	pid    int
 	pidfd  *os.File

@@ -123,6 +123,9 @@ func (ses *session) dispatch(req launchapi.Request, files []*os.File) {
 		packet.CloseAll(files)
 		go ses.flush(req, sb)
 		return
+	case launchapi.OpTake:
+		packet.CloseAll(files)
+		return
 	case launchapi.OpEnd:
 		sb.execs.end(req.Exec.ID, req.Exec.End)
 		packet.CloseAll(files)
@@ -183,12 +186,18 @@ func (s *server) lookup(req launchapi.Request) (*sandbox, error) {
 		return sb, nil
 	case launchapi.OpClaim:
 		switch {
-		case !exists || !sb.generic:
+		case !exists || !sb.generic || sb.claimed:
 			return nil, api.Errorf(api.NotFound, "claim sandbox %s: it does not wait for that", req.ID)
 		case req.Claim == nil:
 			return nil, api.Errorf(api.InvalidArgument, "claim sandbox %s: no parameters", req.ID)
 		}
-		sb.generic = false // whatever becomes of it
+		sb.generic, sb.claimed = req.Claim.Ahead, true // whatever becomes of it
+		return sb, nil
+	case launchapi.OpTake:
+		if !exists || !sb.claimed {
+			return nil, api.Errorf(api.NotFound, "take sandbox %s: it was not claimed", req.ID)
+		}
+		sb.generic = false
 		return sb, nil
 	case launchapi.OpDestroy:
 		if !exists {

@@ -12,9 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // aboutTarget is where a sandbox finds what it may do: policy.json for programs and
@@ -27,25 +25,16 @@ const aboutTarget = "/run/hutch"
 const aboutBytes = 8 << 20
 
 func (f *creation) about(context.Context) error {
-	at := filepath.Join(f.s.dir, "about")
 	if f.claimed == nil { // which has it
-		if err := mountPoint(at, true); err != nil {
+		if err := mountPoint(filepath.Join(f.s.dir, "about"), true); err != nil {
 			return err
 		}
 	}
-	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
-		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)}, {Key: "nr_inodes", Value: "8"}, {Key: "mode", Value: "755"},
-	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
-	if err != nil {
-		return err
+	if f.claimed == nil || f.claimed.dressed == nil {
+		if err := f.mountAbout(); err != nil {
+			return err
+		}
 	}
-	defer mnt.Close()
-	if err := sys.AttachTree(mnt, at); err != nil {
-		return err
-	}
-	f.undo.Add(func() error { return unmount(at) })
-	// First, so that its mount point is never made in a folder of the caller's.
-	f.binds = append([]spec.Bind{{Source: at, Target: aboutTarget, ReadOnly: true}}, f.binds...)
 	return f.s.tell()
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -54,6 +55,7 @@ type creation struct {
 
 	claimed *generic // what becomes the sandbox; nil when one is launched
 	generic bool     // one is launched for a later claim
+	ahead   bool     // it is claimed before anybody asks
 	guarded bool     // by a workspace that refuses what api.DefaultGuarded are
 }
 
@@ -84,6 +86,7 @@ func (f *creation) run(ctx context.Context) (err error) {
 	if f.claimed != nil {
 		f.undo.Add(f.claimed.closeNet)
 		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
+		f.undo.Add(f.claimed.unmount)
 		f.undo.Add(f.claimed.end)
 	}
 	defer func() {
@@ -219,9 +222,12 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 	var g *generic
 	ready := m.genericsFor(&req.Spec)
 	if req.fits(&limits.limits) {
-		g = ready.take()
+		g = ready.take(m.wishOf(&req, &limits.limits))
 	}
 	record, err := m.create(ctx, &req, limits, g, read)
+	if errors.Is(err, errOutdated) {
+		record, err = m.create(ctx, &req, limits, nil, read)
+	}
 	if err == nil {
 		ready.refill()
 	}
@@ -281,7 +287,7 @@ func (f *creation) resolve(ctx context.Context) error {
 	f.undo.Add(f.s.lease(func() error { root.Release(); return nil }))
 	f.s.root = root
 	f.described(root)
-	return nil
+	return f.checkDressed()
 }
 
 func workspaceDir(sp *api.Spec) string {
@@ -357,7 +363,7 @@ func (f *creation) overlayOf() launchapi.Overlay {
 func (f *creation) launch(ctx context.Context) error {
 	if f.claimed != nil {
 		err := f.claim(ctx)
-		if err == nil || context.Cause(ctx) != nil || launcherGone(err) {
+		if err == nil || context.Cause(ctx) != nil || launcherGone(err) || f.claimed.dressed != nil {
 			return err
 		}
 		f.m.cfg.Logger.Warn("claim a sandbox that was launched ahead; it is launched anew", "sandbox", f.s.id, "err", err)
@@ -430,7 +436,7 @@ func (f *creation) enforce(context.Context) error {
 // are in, and waits until it is ready.
 func (f *creation) greet(ctx context.Context) error {
 	if f.claimed != nil { // it has been
-		return nil
+		return f.rehearsePooled(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
 	defer cancel()
@@ -447,7 +453,7 @@ func (f *creation) greet(ctx context.Context) error {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")
 	}
-	return nil
+	return f.rehearsePooled(ctx)
 }
 
 // guestTimeout bounds what hutchd waits for PID 1, which answers in microseconds

@@ -49,6 +49,8 @@ type Launcher interface {
 	// Claim gives a sandbox that was created as a generic one its root. When it fails, the sandbox
 	// is destroyed.
 	Claim(ctx context.Context, id string, c launchapi.Claim) error
+	// Take makes a sandbox that was claimed ahead one that the next hutchd is told of.
+	Take(id string) error
 	Kill(ctx context.Context, id string) error
 	// Destroy kills, waits, and unmounts. It is idempotent.
 	Destroy(ctx context.Context, id string) error

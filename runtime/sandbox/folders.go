@@ -53,6 +53,10 @@ func (f *creation) folders(context.Context) error {
 	if f.starting() {
 		return f.oldFolders()
 	}
+	if f.claimed != nil && f.claimed.dressed != nil { // all of it is there, the limit too
+		f.s.disk = f.claimed.dressed.disk
+		return nil
+	}
 	if err := f.limitDisk(); err != nil {
 		return err
 	}

@@ -28,13 +28,14 @@ type generic struct {
 	netns   *os.File  // of net, or with loopback alone
 	net     Namespace // for a network, which the claim opens in it; nil for mode none
 	guest   *guestapi.Client
-	// end kills it, once, and forget removes what is on disk, in that order. Whoever has taken it
-	// owns both.
-	end, forget func() error
+	// end kills it, once, unmount takes off what it was dressed in, and forget removes what is on disk, in that order. Whoever
+	// has taken it owns all three.
+	end, unmount, forget func() error
+	dressed              *dressed // nil when it was not
 }
 
 // discard ends a generic sandbox that nobody will use.
-func (g *generic) discard() error { return errors.Join(g.end(), g.forget()) }
+func (g *generic) discard() error { return errors.Join(g.end(), g.unmount(), g.forget()) }
 
 // base is where the folders of a generic sandbox's own, empty root are, below its folder.
 const base = "base"
@@ -90,6 +91,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 	}
 	g.pid, g.pidfd, g.guest = s.record.PID, s.pidfd, s.guest
 	g.end, g.forget = sync.OnceValue(f.undo.Release()), below.Release()
+	g.unmount = func() error { return nil }
 	return g, nil
 }
 
@@ -128,8 +130,27 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm
 }
 
-// claim gives the generic sandbox that f has taken its root.
+// claim makes the generic sandbox that f has taken the one that was asked for.
 func (f *creation) claim(ctx context.Context) error {
+	start := time.Now()
+	if f.claimed.dressed != nil {
+		if err := f.wear(); err != nil {
+			return err
+		}
+		f.phases["launch.dressed"] = ms(time.Since(start))
+	} else {
+		if err := f.swapRoot(ctx); err != nil {
+			return err
+		}
+		f.s.setPID(f.claimed.pid)
+		f.m.watchCalls(f.s)
+	}
+	f.phases["launch.claim"] = ms(time.Since(start))
+	return nil
+}
+
+// swapRoot gives the generic sandbox that f has taken its root.
+func (f *creation) swapRoot(ctx context.Context) error {
 	f.s.pidfd, f.s.guest = f.claimed.pidfd, f.claimed.guest
 	c := launchapi.Claim{Overlay: f.overlayOf(), Hostname: f.s.record.Hostname}
 	for _, b := range append(append([]spec.Bind{}, f.s.root.Binds...), f.binds...) {
@@ -137,14 +158,8 @@ func (f *creation) claim(ctx context.Context) error {
 	}
 	// Before what the steps before have made, which the sandbox uses from now on.
 	f.undo.Add(f.claimed.end)
-	start := time.Now()
-	if err := f.m.cfg.Launcher.Claim(ctx, f.s.id, c); err != nil {
-		return err
-	}
-	f.phases["launch.claim"] = ms(time.Since(start))
-	f.s.setPID(f.claimed.pid)
-	f.m.watchCalls(f.s)
-	return nil
+	c.Ahead = f.ahead
+	return f.m.cfg.Launcher.Claim(ctx, f.s.id, c)
 }
 
 // startOver makes everything ready for a launch in the place of what was to be claimed, which
@@ -190,29 +205,66 @@ type generics struct {
 
 	mu     sync.Mutex
 	ready  []*generic
+	wish   wish      // of the last create
+	wished bool      // it had one
+	failed time.Time // when one could not be dressed for it
 	closed bool
 	timer  *time.Timer // starts fill; nil until something was created
 	busy   bool        // fill runs
 	wg     sync.WaitGroup
 }
 
-// take returns a generic sandbox that is alive, the caller's; nil when there is none.
-func (p *generics) take() *generic {
+// take returns a generic sandbox that is alive, the caller's; nil when there is none. With a wish it is one that was
+// dressed for that, if there is one, else one that was not dressed.
+func (p *generics) take(w wish, wished bool) *generic {
+	p.mu.Lock()
+	p.note(w, wished)
+	p.mu.Unlock()
 	for {
 		p.mu.Lock()
-		n := len(p.ready)
-		if n == 0 {
+		i := slices.IndexFunc(p.ready, func(g *generic) bool { return wished && g.dressed != nil && g.dressed.wish == w })
+		if i < 0 {
+			i = slices.IndexFunc(p.ready, func(g *generic) bool { return g.dressed == nil })
+		}
+		if i < 0 {
 			p.mu.Unlock()
 			return nil
 		}
-		g := p.ready[n-1]
-		p.ready = p.ready[:n-1]
+		g := p.ready[i]
+		p.ready = slices.Delete(p.ready, i, i+1)
 		p.mu.Unlock()
 		if exited, err := sys.HasExited(g.pidfd); err == nil && !exited {
 			return g
 		}
 		p.discard(g)
 	}
+}
+
+// note remembers what the next one is dressed for. Those that were dressed for something else go when the same is asked for twice in
+// a row: who takes turns between two images keeps one for the one, and undressed ones for the other. mu is held.
+func (p *generics) note(w wish, wished bool) {
+	again := wished && p.wished && p.wish == w
+	p.wish, p.wished = w, wished
+	if !again {
+		p.failed = time.Time{}
+		return
+	}
+	p.ready = slices.DeleteFunc(p.ready, func(g *generic) bool {
+		other := g.dressed != nil && g.dressed.wish != w
+		if other {
+			p.discard(g)
+		}
+		return other
+	})
+}
+
+// dressAgainAfter is how long none is dressed for what one could not be dressed for.
+const dressAgainAfter = time.Minute
+
+// dresses says what the next one is dressed for. One at least stays as it is, for whoever wants something else. mu is held.
+func (p *generics) dresses() (w wish, ok bool) {
+	undressed := slices.ContainsFunc(p.ready, func(g *generic) bool { return g.dressed == nil })
+	return p.wish, p.wished && undressed && time.Since(p.failed) > dressAgainAfter
 }
 
 // discard ends one in the background.
@@ -273,13 +325,25 @@ func (p *generics) fill() {
 	}
 	p.busy = true
 	p.wg.Add(1)
+	w, dress := p.dresses()
 	p.mu.Unlock()
 	defer p.wg.Done()
 	g, err := p.m.launchGeneric(p.m.ctx, p.kind)
+	var undressed error
+	if err == nil && dress {
+		undressed = p.m.dress(p.m.ctx, g, w, p.kind&networkedAhead != 0)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy = false
 	switch {
+	case undressed != nil: // the image may be gone
+		p.discard(g)
+		if !p.closed {
+			p.m.cfg.Logger.Info("claim a sandbox ahead", "image", w.image, "err", undressed)
+			p.failed = time.Now()
+			p.later(refillAfter)
+		}
 	case err != nil:
 		// The next create tries again, and says why if it fails as well.
 		if !p.closed {

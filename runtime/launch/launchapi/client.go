@@ -147,6 +147,9 @@ func created(id string, a answer) (*Created, error) {
 	return r, nil
 }
 
+// Take makes a sandbox that was claimed ahead one that outlives this hutchd.
+func (c *Client) Take(id string) error { return c.note(Request{Op: OpTake, ID: id}) }
+
 // Claim gives a generic sandbox, made by Create, its root, once. When it fails, or ctx
 // ends first, the sandbox is destroyed, as after a failed Create.
 func (c *Client) Claim(ctx context.Context, id string, params Claim) error {

@@ -43,6 +43,7 @@ const (
 	OpDestroy = "destroy"
 	// OpClaim gives a generic sandbox its root, once. When it fails, the sandbox is destroyed.
 	OpClaim = "claim"
+	OpTake  = "take" // a sandbox that was claimed ahead is somebody's now; no answer
 	// OpHold hands over the fds of an exec that must outlive hutchd, before PID 1 is
 	// asked to start it. When all are to be kept only, it has no answer.
 	OpHold  = "hold"
@@ -162,6 +163,8 @@ type Claim struct {
 	// Binds are mounted in this order, with nosuid, nodev and what is mounted below them.
 	Binds    []ClaimBind `json:"binds,omitempty"`
 	Hostname string      `json:"hostname"`
+	// Ahead claims a sandbox before anybody has asked for it: it remains a generic one until OpTake.
+	Ahead bool `json:"ahead,omitempty"`
 }
 
 // ClaimBind is a folder or file of hutchd's in a claimed sandbox.

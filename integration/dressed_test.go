@@ -1,0 +1,85 @@
+package integration_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hutch-sh/hutch/images/imagetest"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// shellImage is a layer of a shell, and of a file that says which image it is.
+func shellImage(t *testing.T, says string) imagetest.Image {
+	t.Helper()
+	files := []imagetest.File{imagetest.Dir("bin"), imagetest.Exec("bin/sh", staticShell(t)), imagetest.Symlink("bin/cat", "sh"), imagetest.Text("says", says)}
+	return imagetest.Image{Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(files...), imagetest.Gzip)}}
+}
+
+// awaitReady waits until so many sandboxes are launched ahead, which they are while none is created.
+func (w *world) awaitReady(t *testing.T, n int) {
+	t.Helper()
+	for end := time.Now().Add(patience); decode[api.Info](t, w.ok(t, "rpc", "system.info")).Counts.Ready < n; <-time.After(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not %d sandboxes were launched ahead", n)
+		}
+	}
+}
+
+// TestDressed: a sandbox that was given its root ahead is nobody's, keeps no image from being removed, is not used when the image is
+// another one meanwhile, and goes with the hutchd that made it.
+func TestDressed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	registry := imagetest.StartRegistry(t)
+	image := push(t, registry, "small", shellImage(t, "first"))
+	says := func(m made, want string) {
+		t.Helper()
+		if got := w.ok(t, "exec", m.ID, "--", "cat", "/says"); strings.TrimSpace(got) != want {
+			t.Errorf("the sandbox is of the image that says %q, want %q", got, want)
+		}
+		w.ok(t, "rm", "-f", m.ID)
+	}
+	create := func(args ...string) made {
+		t.Helper()
+		return decode[made](t, w.ok(t, append([]string{"create", "--json"}, args...)...))
+	}
+	says(w.makeAhead(t, 2, (*made).dressed, image), "first")
+
+	t.Log("the image is removed and pulled again: its folders are others")
+	w.awaitReady(t, 2)
+	w.ok(t, "image", "rm", image)
+	if m := create(image); m.dressed() {
+		t.Error("it was given what was removed")
+	} else {
+		says(m, "first")
+	}
+
+	t.Log("the tag means another image")
+	says(w.makeAhead(t, 2, (*made).dressed, image), "first")
+	w.awaitReady(t, 2)
+	push(t, registry, "small", shellImage(t, "second"))
+	if m := create("--pull", "always", image); m.dressed() {
+		t.Error("it was given what the tag meant before")
+	} else {
+		says(m, "second")
+	}
+
+	t.Log("another image")
+	says(w.makeAhead(t, 2, (*made).dressed, image), "second")
+	w.awaitReady(t, 2)
+	if m := create("host"); m.dressed() || !m.claimed() {
+		t.Errorf("dressed: %v, claimed: %v; want the one that was not dressed", m.dressed(), m.claimed())
+	} else {
+		w.ok(t, "rm", "-f", m.ID)
+	}
+
+	t.Log("death")
+	kept := w.makeAhead(t, 2, (*made).dressed, image)
+	w.awaitReady(t, 2)
+	kill(t, w.daemon(t).hutchd)
+	says(kept, "second")
+	if list := w.ok(t, "ps", "-aq"); strings.TrimSpace(list) != "" {
+		t.Errorf("sandboxes that nobody has asked for: %s", list)
+	}
+}

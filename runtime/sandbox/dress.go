@@ -1,0 +1,184 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
+	"github.com/hutch-sh/hutch/runtime/spec"
+)
+
+// A generic sandbox may be *dressed*: claimed ahead, for what was asked for last. Who asks for the same gets it as it is; it is
+// otherwise still one that nobody has, and ends with this hutchd. See runtime/DESIGN.md, "Dressed ahead".
+
+// wish is what a claim ahead decides: a sandbox of the same wish has the same root, mounts and name.
+type wish struct {
+	image, platform string
+	bytes, inodes   int64 // limits of disk space, which decide where files are
+	keep            bool  // which decides how they are mounted
+}
+
+// wishOf is the wish of a request; false when the request asks for what no wish has: host folders, a name of its own, a disk that
+// is not like everybody's.
+func (m *Manager) wishOf(req *CreateRequest, l *api.Limits) (wish, bool) {
+	sp := &req.Spec
+	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep}
+	if w.bytes > 0 && w.inodes == 0 && sp.Limits.Inodes != api.Unlimited { // as reserve does
+		w.inodes = defaultInodes(w.bytes)
+	}
+	plain := req.origin == nil && !sp.WritableUsr && sp.Hostname == "" && len(hostFolders(sp)) == 0 && m.cfg.Projects == nil
+	return w, plain
+}
+
+// dressed is what a generic sandbox was given ahead.
+type dressed struct {
+	wish  wish
+	root  *Root
+	lower []folderID // its layers; nobody holds them, so that an image can be removed meanwhile
+	disk  *disk
+}
+
+// dress claims g for w ahead. Whatever fails, g has ended.
+func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool) (err error) {
+	s := &Sandbox{id: g.id, dir: g.dir, record: api.Sandbox{
+		Hostname: defaultHostname(g.id), Limits: api.Limits{DiskBytes: w.bytes, Inodes: w.inodes},
+	}}
+	s.record.Network.Mode = api.NetNone
+	if networked {
+		s.record.Network.Mode = api.NetAllow
+	}
+	f := &creation{m: m, s: s, claimed: g, ahead: true, phases: map[string]float64{}, req: &CreateRequest{
+		Spec: api.Spec{Image: w.image, Platform: w.platform, Pull: api.PullNever, Keep: w.keep}, Progress: func(api.Progress) {},
+	}}
+	defer f.undo.Run(&err)
+	d := &dressed{wish: w}
+	for _, do := range []func(*creation, context.Context) error{
+		(*creation).resolve,
+		func(f *creation, _ context.Context) (err error) { d.lower, err = layerIDs(f.s.root); return err },
+		(*creation).folders,
+		func(f *creation, _ context.Context) error { return f.mountAbout() },
+		(*creation).swapRoot,
+		(*creation).rehearse,
+	} {
+		if err := do(f, ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.letGo(); err != nil {
+		return err
+	}
+	d.root, d.disk = s.root, s.disk
+	g.dressed, g.unmount = d, f.undo.Release()
+	return nil
+}
+
+// rehearsalTimeout bounds what is only to save time.
+const rehearsalTimeout = 2 * time.Second
+
+// rehearse has PID 1 fail to execute a folder, so that the first command need not wait for threads of PID 1, pages that it has not
+// touched and the Landlock domain of commands, whose rules are made of the root: the sandbox has the one that it will keep.
+// What runs is the stub, which ends; no file of the image is executed.
+func (f *creation) rehearse(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, rehearsalTimeout)
+	defer cancel()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	_, err = f.s.guest.Start(ctx, guestapi.Request{Argv: []string{"/"}, Cwd: "/", User: "0:0"}, []*os.File{null, null, null})
+	var refused *guestapi.StartError
+	if errors.As(err, &refused) {
+		return nil
+	}
+	return fmt.Errorf("PID 1 was to execute a folder: %w", cmp.Or(err, errRehearsed))
+}
+
+// rehearsePooled rehearses in a sandbox that will wait in a pool, and is as good when that fails.
+func (f *creation) rehearsePooled(ctx context.Context) error {
+	if f.s.pool == nil || f.s.guard != nil || f.claimed != nil && f.claimed.dressed != nil {
+		return nil
+	}
+	if err := f.rehearse(ctx); err != nil {
+		f.m.cfg.Logger.Debug("rehearse the first command", "sandbox", f.s.id, "err", err)
+	}
+	return context.Cause(ctx)
+}
+
+var errRehearsed = errors.New("and did")
+
+// layerIDs says which folders a root's layers are.
+func layerIDs(r *Root) ([]folderID, error) {
+	ids := make([]folderID, len(r.Lower))
+	for i, lower := range r.Lower {
+		if !filepath.IsAbs(lower) {
+			lower = filepath.Join(r.Dir, lower)
+		}
+		var err error
+		if ids[i], err = identify(lower); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// errOutdated is why a dressed sandbox is not used.
+var errOutdated = errors.New("the image is another one meanwhile")
+
+// checkDressed compares the root that f has resolved with what its sandbox was given. A layer that was removed and
+// made again has the same name: its folder is another, for the mount keeps the inode of the old one.
+func (f *creation) checkDressed() error {
+	if f.claimed == nil || f.claimed.dressed == nil {
+		return nil
+	}
+	d, r := f.claimed.dressed, f.s.root
+	ids, err := layerIDs(r)
+	if err != nil {
+		return err
+	}
+	if r.Dir != d.root.Dir || !slices.Equal(r.Lower, d.root.Lower) || !slices.Equal(ids, d.lower) || !slices.Equal(r.Binds, d.root.Binds) {
+		return errOutdated
+	}
+	return nil
+}
+
+// mountAbout mounts what the sandbox is told of itself. It is empty.
+func (f *creation) mountAbout() error {
+	at := filepath.Join(f.s.dir, "about")
+	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
+		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)}, {Key: "nr_inodes", Value: "8"}, {Key: "mode", Value: "755"},
+	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	defer mnt.Close()
+	if err := sys.AttachTree(mnt, at); err != nil {
+		return err
+	}
+	f.undo.Add(func() error { return unmount(at) })
+	// First, so that its mount point is never made in a folder of the caller's.
+	f.binds = append([]spec.Bind{{Source: at, Target: aboutTarget, ReadOnly: true}}, f.binds...)
+	return nil
+}
+
+// wear makes f's sandbox the one that was dressed for it.
+func (f *creation) wear() error {
+	f.s.pidfd, f.s.guest = f.claimed.pidfd, f.claimed.guest
+	f.undo.Add(f.claimed.end)
+	if err := f.m.cfg.Launcher.Take(f.s.id); err != nil {
+		return err
+	}
+	f.s.setPID(f.claimed.pid)
+	f.m.watchCalls(f.s)
+	return nil
+}

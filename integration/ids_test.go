@@ -50,8 +50,8 @@ func installing() (deb, index string) {
 	control := "Package: " + name + "\nVersion: 1.0\nArchitecture: all\nMaintainer: a test <a@a.test>\nDescription: a test\n"
 	postinst := `#!/bin/sh
 set -e
-groupadd -r hutchgroup
-useradd -r -g hutchgroup -G www-data -d /var/lib/hutchusers -s /bin/sh hutchuser
+getent group hutchgroup >/dev/null || groupadd -r hutchgroup
+getent passwd hutchuser >/dev/null || useradd -r -g hutchgroup -G www-data -d /var/lib/hutchusers -s /bin/sh hutchuser
 install -d -o hutchuser -g hutchgroup -m 2750 /var/lib/hutchusers
 install -o www-data -g shadow -m 0640 /usr/share/hutchusers/data /var/lib/hutchusers/secret
 chown -R hutchuser:hutchgroup /usr/share/hutchusers
@@ -90,7 +90,7 @@ getent passwd hutchuser | cut -d: -f1,6
 u=$(id -u hutchuser):$(id -g hutchuser)
 whose /var/lib/hutchusers /usr/share/hutchusers/data /var/lib/hutchusers/secret /usr/bin/hutchsetuid /var/spool/hutchspool | sed "s/ $u\$/ own/"
 stat -c '%a %n' /var/lib/hutchusers /usr/bin/hutchsetuid
-DEBIAN_FRONTEND=noninteractive apt-get -qy purge hutchusers >>/tmp/log 2>&1 && dpkg -i /repo/package.deb >/tmp/log2 2>&1 || echo again`)
+DEBIAN_FRONTEND=noninteractive apt-get -qy purge hutchusers >>/tmp/log 2>&1 && dpkg -i /repo/package.deb >>/tmp/log 2>&1 && echo again || tail /tmp/log`)
 	want := `1
 ii
 hutchuser

@@ -290,13 +290,6 @@ func (f *creation) resolve(ctx context.Context) error {
 	return f.checkDressed()
 }
 
-func workspaceDir(sp *api.Spec) string {
-	if sp.Workspace != nil && sp.Workspace.Mode != api.ModeNone {
-		return workspaceTarget
-	}
-	return ""
-}
-
 func (f *creation) network(context.Context) error {
 	none := f.s.record.Network.Mode == api.NetNone
 	if f.claimed != nil && none {

@@ -248,3 +248,10 @@ func (m *Manager) DiscardWorkspace(ctx context.Context, p api.WorkspaceParams) (
 const maxAudited = 1000
 
 func bounded(names []string) []string { return names[:min(len(names), maxAudited)] }
+
+func workspaceDir(sp *api.Spec) string {
+	if sp.Workspace != nil && sp.Workspace.Mode != api.ModeNone {
+		return workspaceTarget
+	}
+	return ""
+}

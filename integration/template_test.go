@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -157,5 +158,40 @@ func TestTemplateFiles(t *testing.T) {
 	w.ok(t, "template", "rm", "both", "docked")
 	if got := w.ok(t, "image", "ls", "-q"); strings.Contains(got, "hutch-template") {
 		t.Errorf("left: %s", got)
+	}
+}
+
+// TestTemplateHost: over the host's own programs steps may install into /usr; forks, stops and templates of such a template have it all.
+func TestTemplateHost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	w.template(t, c, api.TemplateSpec{Name: "usr", Image: "host", WritableUsr: true, User: "0", Steps: []api.TemplateStep{{Run: "echo 1 >/usr/share/hutch-one; echo 1 >/one"}}})
+	w.template(t, c, api.TemplateSpec{Name: "more", Template: "usr", Steps: []api.TemplateStep{{Run: "cat /usr/share/hutch-one /one >/usr/share/hutch-two; rm /one"}}})
+	sb := w.of(t, c, "more")
+	show := []string{"--", "sh", "-c", "cat /usr/share/hutch-two /usr/share/hutch-one /own; ls /one 2>&1 | grep -c 'No such'; ls /usr/bin/env"}
+	w.ok(t, "exec", sb.ID, "--", "sh", "-c", "echo own >/own")
+	const want = "1\n1\n1\nown\n1\n/usr/bin/env\n"
+	if got := w.ok(t, append([]string{"exec", sb.ID}, show...)...); got != want {
+		t.Errorf("%q", got)
+	}
+	fork := strings.TrimSpace(w.ok(t, "fork", sb.ID))
+	if got := w.ok(t, append([]string{"exec", fork}, show...)...); got != want {
+		t.Errorf("a fork: %q", got)
+	}
+	w.ok(t, "stop", sb.ID)
+	w.ok(t, "template", "rm", "more", "usr") // what they have made is still needed
+	w.ok(t, "start", sb.ID)
+	if got := w.ok(t, append([]string{"exec", sb.ID}, show...)...); got != want {
+		t.Errorf("after a stop: %q", got)
+	}
+	kill(t, w.daemon(t).hutchd)
+	if got := w.ok(t, append([]string{"exec", sb.ID}, show...)...); got != want {
+		t.Errorf("after a crash: %q", got)
+	}
+	w.ok(t, "rm", "-f", sb.ID, fork)
+	w.awaitNoSandbox(t)
+	if left, err := filepath.Glob(w.root() + "/data/shelf/layers/*"); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
 	}
 }

@@ -195,3 +195,29 @@ func TestTemplateHost(t *testing.T) {
 		t.Errorf("left: %q, %v", left, err)
 	}
 }
+
+// TestTemplateScope: a scope's sandbox may be of a template, is found again by the same words, and made again of it.
+func TestTemplateScope(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	w.template(t, c, api.TemplateSpec{Name: "scoped", Image: "host", Env: map[string]string{"A": "t"}, Steps: []api.TemplateStep{randomStep("/stamp")}, Start: &api.TemplateStart{Command: "echo started >/tmp/started"}, Ready: &api.TemplateReady{Command: "test -s /tmp/started"}})
+	scope := func(sp *api.Spec) { sp.Scope = &api.Scope{Kind: api.ScopeAgent, Key: "k"} }
+	one := w.of(t, c, "scoped", scope, func(sp *api.Spec) { sp.Env = map[string]string{"B": "mine"} })
+	two := w.of(t, c, "scoped", scope)
+	if one.ID != two.ID || !two.Existing {
+		t.Errorf("%+v\n%+v", one, two)
+	}
+	_, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Template: "scoped", Scope: &api.Scope{Kind: api.ScopeAgent, Key: "k"}, Env: map[string]string{"B": "other"}}}, nil, nil)
+	if api.ErrorCode(err) != api.FailedPrecondition {
+		t.Errorf("another env: %v", err)
+	}
+	stamp := w.ok(t, "exec", one.ID, "--", "cat", "/stamp")
+	w.ok(t, "exec", one.ID, "--", "sh", "-c", "echo x >/own; rm /tmp/started")
+	w.ok(t, "scope", "reset", "agent:k")
+	three := w.of(t, c, "scoped", scope)
+	if got := w.ok(t, "exec", three.ID, "--", "sh", "-c", "cat /stamp /tmp/started; echo $A $B; ls /own 2>/dev/null; true"); three.ID == one.ID || got != stamp+"started\nt mine\n" {
+		t.Errorf("%q", got)
+	}
+	w.ok(t, "scope", "end", "agent:k")
+}

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -158,4 +159,65 @@ func TestTemplateFiles(t *testing.T) {
 	if got := w.ok(t, "image", "ls", "-q"); strings.Contains(got, "hutch-template") {
 		t.Errorf("left: %s", got)
 	}
+}
+
+// TestTemplateHost: over the host's own programs steps may install into /usr; forks, stops and templates of such a template have it all.
+func TestTemplateHost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	w.template(t, c, api.TemplateSpec{Name: "usr", Image: "host", WritableUsr: true, User: "0", Steps: []api.TemplateStep{{Run: "echo 1 >/usr/share/hutch-one; echo 1 >/one"}}})
+	w.template(t, c, api.TemplateSpec{Name: "more", Template: "usr", Steps: []api.TemplateStep{{Run: "cat /usr/share/hutch-one /one >/usr/share/hutch-two; rm /one"}}})
+	sb := w.of(t, c, "more")
+	show := []string{"--", "sh", "-c", "cat /usr/share/hutch-two /usr/share/hutch-one /own; ls /one 2>&1 | grep -c 'No such'; ls /usr/bin/env"}
+	w.ok(t, "exec", sb.ID, "--", "sh", "-c", "echo own >/own")
+	const want = "1\n1\n1\nown\n1\n/usr/bin/env\n"
+	if got := w.ok(t, append([]string{"exec", sb.ID}, show...)...); got != want {
+		t.Errorf("%q", got)
+	}
+	fork := strings.TrimSpace(w.ok(t, "fork", sb.ID))
+	if got := w.ok(t, append([]string{"exec", fork}, show...)...); got != want {
+		t.Errorf("a fork: %q", got)
+	}
+	w.ok(t, "stop", sb.ID)
+	w.ok(t, "template", "rm", "more", "usr") // what they have made is still needed
+	w.ok(t, "start", sb.ID)
+	if got := w.ok(t, append([]string{"exec", sb.ID}, show...)...); got != want {
+		t.Errorf("after a stop: %q", got)
+	}
+	kill(t, w.daemon(t).hutchd)
+	if got := w.ok(t, append([]string{"exec", sb.ID}, show...)...); got != want {
+		t.Errorf("after a crash: %q", got)
+	}
+	w.ok(t, "rm", "-f", sb.ID, fork)
+	w.awaitNoSandbox(t)
+	if left, err := filepath.Glob(w.root() + "/data/shelf/layers/*"); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}
+
+// TestTemplateScope: a scope's sandbox may be of a template, is found again by the same words, and made again of it.
+func TestTemplateScope(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.connect(t)
+	w.template(t, c, api.TemplateSpec{Name: "scoped", Image: "host", Env: map[string]string{"A": "t"}, Steps: []api.TemplateStep{randomStep("/stamp")}, Start: &api.TemplateStart{Command: "echo started >/tmp/started"}, Ready: &api.TemplateReady{Command: "test -s /tmp/started"}})
+	scope := func(sp *api.Spec) { sp.Scope = &api.Scope{Kind: api.ScopeAgent, Key: "k"} }
+	one := w.of(t, c, "scoped", scope, func(sp *api.Spec) { sp.Env = map[string]string{"B": "mine"} })
+	two := w.of(t, c, "scoped", scope)
+	if one.ID != two.ID || !two.Existing {
+		t.Errorf("%+v\n%+v", one, two)
+	}
+	_, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Template: "scoped", Scope: &api.Scope{Kind: api.ScopeAgent, Key: "k"}, Env: map[string]string{"B": "other"}}}, nil, nil)
+	if api.ErrorCode(err) != api.FailedPrecondition {
+		t.Errorf("another env: %v", err)
+	}
+	stamp := w.ok(t, "exec", one.ID, "--", "cat", "/stamp")
+	w.ok(t, "exec", one.ID, "--", "sh", "-c", "echo x >/own; rm /tmp/started")
+	w.ok(t, "scope", "reset", "agent:k")
+	three := w.of(t, c, "scoped", scope)
+	if got := w.ok(t, "exec", three.ID, "--", "sh", "-c", "cat /stamp /tmp/started; echo $A $B; ls /own 2>/dev/null; true"); three.ID == one.ID || got != stamp+"started\nt mine\n" {
+		t.Errorf("%q", got)
+	}
+	w.ok(t, "scope", "end", "agent:k")
 }

@@ -100,7 +100,7 @@ func (b *boxes) get(ctx context.Context, ref string) (*client.Client, string, er
 func (b *boxes) create(ctx context.Context, c *client.Client, image string) (api.Sandbox, error) {
 	spec := b.cfg.Spec
 	if image != "" {
-		spec.Image = image
+		spec.Image, spec.Template = image, ""
 	}
 	who, err := c.Peer(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ func (t templateImages) Base(ctx context.Context, name, platform string, pull ap
 }
 
 func (t templateImages) Commit(ctx context.Context, box, ref string, progress func(api.Progress)) error {
-	_, err := imageBackend{t.d}.Commit(ctx, api.CommitParams{Sandbox: box, Ref: ref, Message: "steps of a template"}, progress)
+	_, err := imageBackend(t).Commit(ctx, api.CommitParams{Sandbox: box, Ref: ref, Message: "steps of a template"}, progress)
 	return err
 }
 
@@ -74,7 +74,7 @@ func (t templateImages) List() ([]string, error) {
 }
 
 func (t templateImages) Remove(ref string) error {
-	imageBackend{t.d}.settle()
+	imageBackend(t).settle()
 	return t.d.store.Remove(ref, nil)
 }
 

@@ -195,7 +195,25 @@ func prepareTemplate(ctx context.Context, h *Host) (*Prepared, error) {
 	if _, err := c.CreateTemplate(ctx, p); err != nil {
 		return nil, err
 	}
-	return acquireOf(c, true), nil
+	acquired := acquireOf(c, true)
+	measure := acquired.Run
+	acquired.Run = func(ctx context.Context) (Sample, error) { // what is made meanwhile starts a Python: that is another number
+		for {
+			p, err := c.Pool(ctx, "p")
+			if err != nil {
+				return Sample{}, err
+			}
+			if p.Available == p.Size {
+				return measure(ctx)
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				return Sample{}, ctx.Err()
+			}
+		}
+	}
+	return acquired, nil
 }
 
 // acquireOf takes sandboxes out of the pool p.

@@ -252,7 +252,7 @@ func TestNetworkAskClients(t *testing.T) {
 			switch {
 			case err == nil:
 				counted++
-			case api.ErrorCode(err) != api.NotFound:
+			case api.ErrorCode(err) != api.NotFound && api.ErrorCode(err) != api.FailedPrecondition: // it was answered, or just is
 				t.Errorf("round %d: %v", round, err)
 			}
 		}

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hutch-sh/hutch/netfilter/netns"
 	"github.com/hutch-sh/hutch/netfilter/proxy"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -141,6 +143,7 @@ func (e *Engine) Adopted() {
 	e.held, e.heldListeners = map[string]map[string]*os.File{}, map[string]*os.File{}
 	e.mu.Unlock()
 	for key, f := range ports {
+		_ = unix.Shutdown(int(f.Fd()), unix.SHUT_RDWR) // hutch-launch lets go of it in its own time
 		_ = f.Close()
 		_ = e.cfg.Unkeep(key)
 	}

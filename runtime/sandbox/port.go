@@ -132,19 +132,23 @@ func (m *Manager) ClosePort(ctx context.Context, p api.PortCloseParams) ([]api.P
 	var closed []api.Port
 	if s.ports.open != nil && !s.ports.closed {
 		for _, port := range s.ports.open.List() {
-			if port.Port != p.Port || p.Address != "" && port.Address != p.Address {
-				continue
+			if port.Port == p.Port && (p.Address == "" || port.Address == p.Address) {
+				closed = append(closed, port)
 			}
-			err = errors.Join(err, s.ports.open.Unexpose(port.Address))
-			closed = append(closed, port)
-			m.auditPort(ctx, s, api.AuditPortClosed, port)
 		}
 	}
 	if len(closed) == 0 {
 		return nil, api.Errorf(api.NotFound, "port %d of sandbox %s is not reached from the host%s", p.Port, s.id, at(p.Address)).WithHint("hutch port ls lists those that are")
 	}
 	sortPorts(closed)
-	return closed, errors.Join(err, s.savePorts())
+	if err := s.savePorts(closed...); err != nil { // first: the next hutchd would go on with sockets that listen no more
+		return nil, err
+	}
+	for _, port := range closed {
+		err = errors.Join(err, s.ports.open.Unexpose(port.Address))
+		m.auditPort(ctx, s, api.AuditPortClosed, port)
+	}
+	return closed, err
 }
 
 func at(address string) string {
@@ -154,9 +158,11 @@ func at(address string) string {
 	return " at " + address
 }
 
-// savePorts notes them for the next hutchd; s.ports.mu is held.
-func (s *Sandbox) savePorts() error {
-	list := s.ports.open.List()
+// savePorts notes them for the next hutchd, without some; s.ports.mu is held.
+func (s *Sandbox) savePorts(without ...api.Port) error {
+	list := slices.DeleteFunc(s.ports.open.List(), func(p api.Port) bool {
+		return slices.ContainsFunc(without, func(w api.Port) bool { return w.Address == p.Address })
+	})
 	for i := range list {
 		list[i].Connections, list[i].Accepted = 0, 0
 	}

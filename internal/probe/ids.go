@@ -14,7 +14,7 @@ import (
 const wantIDs = 65536
 
 // SubIDs looks for the caller's ranges in /etc/subuid and /etc/subgid (subuid(5)).
-// Without them sandboxes have a single user inside, uid 0.
+// Without them sandboxes have a single user inside, uid 0, and others are emulated.
 func SubIDs() Check { return thisHost().subIDs() }
 
 func (h host) subIDs() Check {
@@ -23,7 +23,7 @@ func (h host) subIDs() Check {
 		return yes(name, "root takes a range of its own")
 	}
 	if h.user == "" {
-		return no(name, fmt.Sprintf("uid %d has no account: sandboxes have one user inside", h.uid), "")
+		return no(name, fmt.Sprintf("uid %d has no account: sandboxes have one user inside, others are emulated", h.uid), "")
 	}
 	uids, gids := h.idCount("/etc/subuid"), h.idCount("/etc/subgid")
 	detail := fmt.Sprintf("%s has %d subordinate uids and %d gids", h.user, uids, gids)
@@ -32,7 +32,7 @@ func (h host) subIDs() Check {
 	}
 	first := max(h.freeID("/etc/subuid"), h.freeID("/etc/subgid"))
 	ids := fmt.Sprintf("%d-%d", first, first+wantIDs-1)
-	return fixable(name, fmt.Sprintf("%s, %d are needed for more than one user inside", detail, wantIDs),
+	return fixable(name, fmt.Sprintf("%s, %d are needed for users inside that are real and not emulated", detail, wantIDs),
 		h.sudo(fmt.Sprintf("usermod --add-subuids %s --add-subgids %s %s", ids, ids, h.user)))
 }
 
@@ -98,7 +98,7 @@ func IDMapTools() Check {
 	for _, tool := range []string{"newuidmap", "newgidmap"} {
 		path, err := exec.LookPath(tool)
 		if err != nil {
-			return fixable(name, tool+" is not installed: sandboxes have one user inside", h.install("uidmap", "shadow-utils", "shadow-subids"))
+			return fixable(name, tool+" is not installed: sandboxes have one user inside, others are emulated", h.install("uidmap", "shadow-utils", "shadow-subids"))
 		}
 		if !mayMapIDs(path) {
 			return fixable(name, path+" has neither the setuid bit nor file capabilities: it cannot write a map", h.sudo("chmod u+s "+path))

@@ -157,8 +157,8 @@ func TestVMNone(t *testing.T) {
 	w.ok(t, "run", "--memory", "64m", "host", "true")
 }
 
-// TestVMSingle: without subordinate ids there is one user inside; the doctor's remedy
-// gives more.
+// TestVMSingle: without subordinate ids there is one user inside, and others are emulated; the doctor's remedy
+// gives real ones.
 func TestVMSingle(t *testing.T) {
 	only(t, "single")
 	w := newWorld(t)
@@ -166,11 +166,15 @@ func TestVMSingle(t *testing.T) {
 	if status != "no" || !strings.Contains(remedy, "usermod --add-subuids 100000-165535") {
 		t.Fatalf("subordinate ids: %s, remedy %q", status, remedy)
 	}
-	w.run(t, "run", "--user", "1234", "host", "id", "-u").want(t, 125)
+	w.run(t, "run", "--ids", "real", "--user", "1234", "host", "id", "-u").want(t, 125)
+	who := []string{"run", "--user", "1234", "host", "sh", "-c", "id -u; grep ^Uid: /proc/self/status"}
+	if got := w.ok(t, who...); got != "1234\nUid:\t0\t0\t0\t0\n" {
+		t.Errorf("emulated: %q", got)
+	}
 	w.shutdown()
 	t.Log(w.ok(t, "doctor", "--fix", "--yes"))
-	if got := w.ok(t, "run", "--user", "1234", "host", "id", "-u"); got != "1234\n" {
-		t.Errorf("inside: uid %s", got)
+	if got := w.ok(t, who...); got != "1234\nUid:\t1234\t1234\t1234\t1234\n" {
+		t.Errorf("real: %q", got)
 	}
 }
 

@@ -67,6 +67,28 @@ func descends(all []process, p process, pid int) bool {
 	}
 }
 
+// oneDaemon is daemon, when all others have ended: of two that were started at once one finds the other, and goes.
+func (w *world) oneDaemon(t testing.TB) parts {
+	t.Helper()
+	for range 10 {
+		all := w.daemons()
+		if len(all) < 2 {
+			break
+		}
+		var fds []unix.PollFd
+		for _, d := range all {
+			if fd, err := unix.PidfdOpen(d.monitor, 0); err == nil {
+				defer unix.Close(fd)
+				fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+			}
+		}
+		if len(fds) == len(all) {
+			_, _ = unix.Poll(fds, int(patience.Milliseconds())) // the daemons are looked at again
+		}
+	}
+	return w.daemon(t)
+}
+
 // daemon is the world's one running daemon.
 func (w *world) daemon(t testing.TB) parts {
 	t.Helper()

@@ -115,7 +115,7 @@ func idsSame(t *testing.T, w *world, ref string) {
 	sb := w.create(t, ref)
 	out := w.ok(t, "exec", sb, "sh", "-c", whose+`
 cat >/tmp/ids.py <<'P'
-import errno, os
+import errno, os, sys
 def attempt(what, do):
     try: print(what, do())
     except OSError as e: print(what, errno.errorcode[e.errno])
@@ -133,6 +133,9 @@ attempt("groups", lambda: os.setgroups([0]))
 attempt("no id", lambda: os.setuid(2**32 - 1))
 attempt("nobody's", lambda: os.setuid(3000000000))
 attempt("nobody's file", lambda: os.chown("/tmp", 3000000000, -1))
+sys.stdout.flush()
+gone, held = os.pipe()
+os.set_inheritable(held, True)
 pid = os.fork()
 if pid == 0:
     if os.fork() == 0:
@@ -141,8 +144,10 @@ if pid == 0:
         os.execvp("id", ["id"])
     os._exit(0)
 os.waitpid(pid, 0)
+os.close(held)
+os.read(gone, 1) # until the grandchild has ended
 P
-python3 /tmp/ids.py; sleep 0 & wait
+python3 /tmp/ids.py
 setpriv --reuid 33 --regid 33 --init-groups id
 su daemon -s /bin/sh -c 'id; id -u; (id -ru)'
 useradd -m bob && su - bob -s /bin/sh -c 'id -un; pwd; echo $HOME'

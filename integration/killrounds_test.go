@@ -83,7 +83,7 @@ func (k *killed) rounds() {
 	}
 	for k.i = range killRounds() {
 		k.before()
-		d, victim := k.w.daemon(k.t), victims[k.i%len(victims)]
+		d, victim := k.w.oneDaemon(k.t), victims[k.i%len(victims)]
 		answered := make(chan error, 1)
 		go func() { answered <- k.act(k.t.Context()) }()
 		<-time.After(rand.N(took + took/4)) // at any moment of it, and of what goes on behind its reply
@@ -102,7 +102,7 @@ func (k *killed) rounds() {
 			}
 		}
 		k.c = k.w.reconnect(k.t)
-		if now := k.w.daemon(k.t); now.launch != d.launch && !ended(d.launch, patience) {
+		if now := k.w.oneDaemon(k.t); now.launch != d.launch && !ended(d.launch, patience) {
 			k.t.Fatalf("round %d: hutch-launch %d of a monitor that was killed does not end", k.i, d.launch)
 		}
 		if err == nil {

@@ -203,7 +203,7 @@ func TestChromium(t *testing.T) {
 	}
 	w := newWorld(t)
 	render := func(profile string) result {
-		return w.run(t, "run", "--seccomp", profile, "-u", "1000", "-e", "HOME=/tmp", "--timeout", "2m", "host", "--",
+		return w.run(t, "run", "--seccomp", profile, "--ids", "real", "-u", "1000", "-e", "HOME=/tmp", "--timeout", "2m", "host", "--",
 			chromium, "--headless", "--disable-gpu", "--dump-dom", "data:text/html,<p id=x></p><script>x.textContent=6*7</script>")
 	}
 	if r := render("browser"); !strings.Contains(r.stdout, `<p id="x">42</p>`) {

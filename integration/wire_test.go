@@ -403,7 +403,7 @@ func TestWireBadInput(t *testing.T) {
 			t.Errorf("%v: %+v", p, m)
 		}
 	}
-	c.refused("unavailable", "sandbox.create", params{"template": "x"})
+	c.refused("not_found", "sandbox.create", params{"template": "x"})
 	c.refused("invalid_argument", "sandbox.create", params{"image": "host", "network": params{"mode": "open", "ask": true}})
 	c.refused("invalid_argument", "sandbox.create", params{"image": "host", "seccomp": "unconfined"})
 	running.cancel()

@@ -89,8 +89,9 @@ func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
 	if err := d.templates.Sweep(); err != nil {
 		return api.GCResult{}, err
 	}
-	imageBackend{d}.settle()
+	release := imageBackend{d}.settle()
 	freed, err := d.store.GC(nil)
+	release()
 	if err != nil {
 		return api.GCResult{}, err
 	}

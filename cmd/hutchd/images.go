@@ -215,7 +215,7 @@ func (b imageBackend) Remove(ref string) error {
 		return api.Errorf(api.FailedPrecondition, "image %s is what the steps of template %s have made", ref, t).WithField("ref").
 			WithHint("remove the template: hutch template rm %s", t)
 	}
-	b.settle()
+	defer b.settle()()
 	return b.d.store.Remove(ref, nil)
 }
 
@@ -228,11 +228,14 @@ func (b imageBackend) full(ref string) string {
 	return img.Ref
 }
 
-// settle waits until hutch-launch has no lock of a layer any more that only sandboxes which were removed have had.
-func (b imageBackend) settle() {
+// settle waits until hutch-launch has no lock of a layer any more that only sandboxes which were removed have had, and nothing is made ahead of an
+// image, until release is called.
+func (b imageBackend) settle() (release func()) {
+	release = b.d.manager.NoDressing()
 	if err := b.d.launcher.Settle(context.Background()); err != nil {
 		b.d.log.Debug("wait for hutch-launch to let go of layers", "err", err) // which is gone, and its locks with it
 	}
+	return release
 }
 
 func (b imageBackend) Login(ctx context.Context, p api.LoginParams) (api.Login, error) {
@@ -266,7 +269,7 @@ func (b imageBackend) DiskUse(ctx context.Context) (api.ImageDisk, error) {
 }
 
 func (b imageBackend) Prune(p api.PruneParams) (api.Pruned, error) {
-	b.settle()
+	defer b.settle()()
 	removed, freed, err := b.d.store.Prune(p.All, func(ref string) bool {
 		_, ok := b.d.templates.Uses(ref)
 		return ok

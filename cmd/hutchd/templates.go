@@ -74,7 +74,7 @@ func (t templateImages) List() ([]string, error) {
 }
 
 func (t templateImages) Remove(ref string) error {
-	imageBackend(t).settle()
+	defer imageBackend(t).settle()()
 	return t.d.store.Remove(ref, nil)
 }
 

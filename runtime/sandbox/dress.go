@@ -50,6 +50,8 @@ type dressed struct {
 
 // dress claims g for w ahead. Whatever fails, g has ended.
 func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool) (err error) {
+	m.dressing.RLock()
+	defer m.dressing.RUnlock()
 	s := &Sandbox{id: g.id, dir: g.dir, record: api.Sandbox{
 		Hostname: defaultHostname(g.id), Limits: api.Limits{DiskBytes: w.bytes, Inodes: w.inodes},
 	}}
@@ -80,6 +82,13 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 	d.root, d.disk = s.root, s.disk
 	g.dressed, g.unmount = d, f.undo.Release()
 	return nil
+}
+
+// NoDressing waits until no sandbox is dressed, and keeps that so until release is called: images that nobody uses are in use by
+// nobody then.
+func (m *Manager) NoDressing() (release func()) {
+	m.dressing.Lock()
+	return m.dressing.Unlock
 }
 
 // rehearsalTimeout bounds what is only to save time.

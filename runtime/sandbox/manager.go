@@ -86,6 +86,8 @@ type Manager struct {
 
 	ahead   [kindsAhead]generics // sandboxes that were launched ahead
 	poolsMu sync.Mutex           // held while pools.json is written, before mu
+	// dressing is held by who dresses one of those, and uses an image meanwhile that nobody has asked for just then.
+	dressing sync.RWMutex
 
 	trim *time.Timer // gives back memory, see trimAfter
 

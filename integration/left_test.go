@@ -53,13 +53,13 @@ func readProcess(pid int) (p process, ok bool) {
 			}
 		}
 	}
-	if p.root == "" && p.name() == "hutch-launch" {
+	if p.root == "" && p.name() == "hutch-launch" && p.ppid == os.Getpid() { // its monitor, which would tell, is dead
 		p.root = rootByMounts(dir)
 	}
 	return p, true
 }
 
-// rootByMounts is the state folder of a hutch-launch, whose monitor may be dead, by where it has it mounted: within its file system.
+// rootByMounts is the state folder of a hutch-launch whose monitor is dead, by where it has it mounted: within its file system.
 func rootByMounts(dir string) string {
 	table, err := os.ReadFile(dir + "/mountinfo")
 	if err != nil {

@@ -246,5 +246,8 @@ func TestTemplateKilled(t *testing.T) {
 	if left := w.leftOfTemplates(t); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	w.ok(t, "gc") // cgroups of a daemon whose last process ended behind the next one's start
+	// Cgroups of a daemon whose last process ended behind the next one's start are the one's after that.
+	w.restart(t)
+	w.ok(t, "ps")
+	w.ok(t, "gc")
 }

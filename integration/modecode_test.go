@@ -99,16 +99,12 @@ func TestModeCode(t *testing.T) {
 	if where, _, text := c.codeAt(t, args{"language": "python", "fresh": true, "code": "1", "mode": "off"}); where != "" || !strings.Contains(text, "weaker") {
 		t.Errorf("%s: %q", where, text)
 	}
-	nodeSelective(t, c)
+	t.Run("node", func(t *testing.T) { nodeSelective(t, c) })
 }
 
-// nodeSelective: JavaScript as well, where the host has it among the system's programs.
+// nodeSelective: JavaScript as well.
 func nodeSelective(t *testing.T, c mcpClient) {
-	t.Helper()
-	if _, err := os.Stat("/usr/bin/node"); err != nil {
-		t.Log("the host has no node")
-		return
-	}
+	needs(t, "node")
 	if where, res, text := c.codeAt(t, args{"language": "javascript", "fresh": true, "code": "console.log('hi'); 6 * 7"}); where != api.WhereHost || res.Text != "42" || res.Stdout != "hi\n" {
 		t.Errorf("%s: %q", where, text)
 	}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/internal/terse"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -125,7 +126,7 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 	if params == nil {
 		params = api.Empty{}
 	}
-	raw, err := json.Marshal(params)
+	raw, err := terse.Marshal(params)
 	if err != nil {
 		return api.Errorf(api.InvalidArgument, "encode params: %w", err).WithOp(method)
 	}

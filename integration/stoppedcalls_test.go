@@ -44,7 +44,6 @@ var stoppedCalls = map[string][2]string{
 	"network.check":      {`{"name":"example.org","port":80}`, `no entry of allow`},
 	"network.get":        {`{}`, `"example.com"`},
 	"network.update":     {`{"add":{"allow":["example.org"]}}`, must},
-	"pool.create":        {`{"name":"p","sandbox":{"image":"host","labels":{"a":""}},"size":0}`, `size`}, // is no sandbox's name
 	"pool.release":       {`{}`, `is of no pool`},
 	"port.close":         {`{"port":80}`, `is not reached from the host`},
 	"port.expose":        {`{"port":80}`, must},
@@ -77,7 +76,7 @@ func takesSandbox(params any) bool {
 	has = func(typ reflect.Type) bool {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
-			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == "sandbox" || f.Anonymous && f.Type.Kind() == reflect.Struct && has(f.Type) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == "sandbox" && f.Type.Kind() == reflect.String || f.Anonymous && f.Type.Kind() == reflect.Struct && has(f.Type) {
 				return true
 			}
 		}

@@ -99,7 +99,7 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 		defer at.close()
 	}
 	sb, err := c.CreateSandbox(ctx, p, src.Files, progress)
-	warnUnenforced(os.Stderr, &sb)
+	warnUnenforced(os.Stderr, sb.Note, sb.Unenforced)
 	return &sb, err
 }
 

@@ -219,8 +219,9 @@ func (h *hostCommand) signals(ctx context.Context) (_ context.Context, started f
 		early := &heldSignals{}
 		signals.Started(cli.Target{Signal: early.hold})
 		return ctx, func(p *hostexec.Process) {
-			signals.Started(cli.Target{Signal: p.Signal})
-			early.release(p.Signal)
+			pass := func(name string) bool { p.Signal(name); return true }
+			signals.Started(cli.Target{Signal: pass})
+			early.release(pass)
 		}, signals.Stop
 	}
 	caught := make(chan os.Signal, 1)

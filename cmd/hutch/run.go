@@ -144,7 +144,11 @@ const poolWait = time.Minute
 
 // acquire takes the sandbox out of the pool.
 func (o *runFlags) acquire(ctx context.Context, c *client.Client, spec *api.Spec) (*api.Sandbox, error) {
-	return acquire(ctx, c, api.AcquireParams{Pool: o.pool, WaitMS: float64(poolWait.Milliseconds()), Name: spec.Name, Labels: spec.Labels, Owner: spec.Owner})
+	return acquire(ctx, c, *o.acquireParams(spec, spec.Owner))
+}
+
+func (o *runFlags) acquireParams(spec *api.Spec, owner string) *api.AcquireParams {
+	return &api.AcquireParams{Pool: o.pool, WaitMS: float64(poolWait.Milliseconds()), Name: spec.Name, Labels: spec.Labels, Owner: owner}
 }
 
 func (o *runFlags) check(command []string) error {
@@ -164,17 +168,7 @@ func (o *runFlags) check(command []string) error {
 // argv is the command that a sandbox runs: docker's rules. command is what
 // follows IMAGE.
 func (o *runFlags) argv(sb *api.Sandbox, command []string) ([]string, error) {
-	var argv []string
-	switch {
-	case o.entrypoint != nil && *o.entrypoint != "":
-		argv = append([]string{*o.entrypoint}, command...)
-	case o.entrypoint != nil:
-		argv = command
-	case len(command) > 0:
-		argv = append(append(argv, sb.Entry...), command...)
-	default:
-		argv = sb.Command
-	}
+	argv := sb.Argv(o.entrypoint, command)
 	if len(argv) == 0 {
 		return nil, api.Errorf(api.InvalidArgument, "image %s has no command of its own, and none was given", sb.Image).
 			WithOp("run").WithHint("hutch run %s -- CMD", sb.Image)
@@ -182,7 +176,7 @@ func (o *runFlags) argv(sb *api.Sandbox, command []string) ([]string, error) {
 	return argv, nil
 }
 
-// runRun is the whole of `hutch run`: create, exec, remove.
+// runRun is the whole of `hutch run`: create, exec, remove, in one call (fresh) unless something else is to be done in between.
 func runRun(ctx context.Context, o *runFlags, image string, command []string, out io.Writer) error {
 	if err := o.check(command); err != nil {
 		return err
@@ -207,9 +201,7 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 		}
 		decision = d
 	}
-	if spec.Keep = o.keep || o.detach || spec.Scope != nil; !spec.Keep {
-		spec.Owner = api.OwnerConnection
-	}
+	spec.Keep = o.keep || o.detach || spec.Scope != nil
 	if o.detach {
 		return o.runDetached(ctx, spec, command, out)
 	}
@@ -273,6 +265,12 @@ type runner struct {
 }
 
 func (r *runner) run(ctx context.Context, spec api.Spec, command []string) error {
+	if r.inOneCall(&spec) {
+		return r.fresh(ctx, spec, command)
+	}
+	if !spec.Keep {
+		spec.Owner = api.OwnerConnection
+	}
 	sb, err := r.begin(ctx, spec)
 	if err != nil {
 		return err

@@ -37,6 +37,7 @@ type session struct {
 	private     bool // the daemon ends with this process
 	owned       bool // the sandbox ends with the connection
 	detachKeys  string
+	fresh       *freshBox // the sandbox is made for the command, and ends with it; nil for one that there is
 
 	mu sync.Mutex // guards client while the command runs
 }
@@ -95,13 +96,14 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult, error) {
 	// Chosen here, so that it is known also when the daemon can not say it any more.
 	p.Exec = "ex_" + strings.ToLower(rand.Text()[:12])
-	res, err := s.begin(ctx, p, files, s.started(ctx, sent))
+	started := s.started(ctx, p.Exec, sent)
+	res, err := s.begin(ctx, p, files, started)
 	lost := err
 	for range maxResumes {
 		if s.private || ctx.Err() != nil || !errors.Is(err, client.ErrLost) {
 			break
 		}
-		res, err = s.resume(ctx, p)
+		res, err = s.resume(ctx, p, files, started)
 	}
 	switch {
 	case err == nil || !p.Detachable || ctx.Err() == nil:
@@ -119,16 +121,15 @@ func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdi
 
 // resume connects to the next hutchd, which it starts where that needs a new daemon, and
 // waits for the command there.
-func (s *session) resume(ctx context.Context, p api.ExecParams) (api.ExecResult, error) {
+func (s *session) resume(ctx context.Context, p api.ExecParams, files *client.Stdio, started func(api.Progress)) (api.ExecResult, error) {
 	c, err := connect(ctx, false)
 	if err != nil {
 		return api.ExecResult{}, err
 	}
-	s.mu.Lock()
-	old := s.client
-	s.client = c
-	s.mu.Unlock()
-	_ = old.Close()
+	s.swap(c)
+	if s.fresh != nil {
+		return s.fresh.resume(ctx, s, p, files, started)
+	}
 	if s.owned {
 		_, err = c.Claim(ctx, p.Sandbox)
 	}
@@ -138,15 +139,31 @@ func (s *session) resume(ctx context.Context, p api.ExecParams) (api.ExecResult,
 	return c.ExecWait(ctx, api.WaitParams{Exec: p.Exec, Encoding: p.Encoding, OutputBytes: p.OutputBytes})
 }
 
+// swap goes on with another connection.
+func (s *session) swap(c *client.Client) {
+	s.mu.Lock()
+	old := s.client
+	s.client = c
+	s.mu.Unlock()
+	_ = old.Close()
+}
+
 // started answers the notification that the command runs, first by calling sent.
 // From now on signals are the command's: those that come before its id is known
 // wait for it.
-func (s *session) started(ctx context.Context, sent func()) func(api.Progress) {
+func (s *session) started(ctx context.Context, exec string, sent func()) func(api.Progress) {
 	early := &heldSignals{}
-	s.signals.Started(cli.Target{Signal: early.hold})
+	if s.fresh != nil {
+		s.signals.Started(s.target(ctx, exec)) // it may take long until there is a sandbox
+	} else {
+		s.signals.Started(cli.Target{Signal: early.hold})
+	}
 	return func(p api.Progress) {
 		if p.Kind == "exec.started" {
 			sent()
+			if s.fresh != nil {
+				s.fresh.started(&p)
+			}
 			t := s.target(ctx, p.Exec)
 			s.signals.Started(t)
 			early.release(t.Signal)
@@ -160,13 +177,14 @@ type heldSignals struct {
 	names []string
 }
 
-func (h *heldSignals) hold(name string) {
+func (h *heldSignals) hold(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.names = append(h.names, name)
+	return true
 }
 
-func (h *heldSignals) release(to func(string)) {
+func (h *heldSignals) release(to func(string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, name := range h.names {
@@ -176,12 +194,16 @@ func (h *heldSignals) release(to func(string)) {
 }
 
 // target forwards signals to an exec. A signal that comes too late finds no
-// exec, which is no error.
+// exec, which is no error; one that comes before there is a sandbox for it ends the call.
 func (s *session) target(ctx context.Context, exec string) cli.Target {
-	t := cli.Target{Signal: func(name string) {
+	t := cli.Target{Signal: func(name string) bool {
 		ctx, cancel := context.WithTimeout(ctx, signalTimeout)
 		defer cancel()
-		_ = s.conn().Signal(ctx, exec, name)
+		if s.fresh != nil {
+			s.fresh.signalled.Store(true)
+		}
+		err := s.conn().Signal(ctx, exec, name)
+		return s.fresh == nil || !notFound(err)
 	}}
 	if s.tty {
 		t.Resize = func() {

@@ -11,15 +11,15 @@ import (
 
 // warnUnenforced tells what is not as it was asked for: limits that are not in force, and
 // another image. Defaults are nobody's wish: inspect shows them.
-func warnUnenforced(w io.Writer, sb *api.Sandbox) {
+func warnUnenforced(w io.Writer, note string, limits []api.Unenforced) {
 	style := cli.Style{}
 	if w == os.Stderr {
 		style = cli.StyleFor(os.Stderr)
 	}
-	if sb.Note != "" {
-		fmt.Fprintf(w, "%s %s\n", style.Yellow("hutch: note:"), cli.Line(sb.Note))
+	if note != "" {
+		fmt.Fprintf(w, "%s %s\n", style.Yellow("hutch: note:"), cli.Line(note))
 	}
-	for _, u := range sb.Unenforced {
+	for _, u := range limits {
 		if u.Default {
 			continue
 		}

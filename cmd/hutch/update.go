@@ -34,7 +34,7 @@ func newUpdate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				warnUnenforced(cmd.ErrOrStderr(), &sb)
+				warnUnenforced(cmd.ErrOrStderr(), sb.Note, sb.Unenforced)
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), sb)
 				}

@@ -35,7 +35,7 @@ func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
 	}
 	return api.Info{
 		APIVersion: api.Version, BuildID: version.BuildID, Version: version.Version,
-		PID: d.cfg.PID, Started: d.started, IDBase: d.cfg.IDBase, Ending: d.ending.Load(),
+		PID: d.cfg.PID, Started: d.started, Launched: d.launched, IDBase: d.cfg.IDBase, Ending: d.ending.Load(),
 		Isolation: d.host.Isolation(d.cfg.SingleReason),
 		Counts:    api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list), Ready: d.manager.Ready(), Removing: d.manager.Removing()},
 		Paths:     d.cfg.Paths,
@@ -114,6 +114,16 @@ func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
 func (b *backend) Create(ctx context.Context, who server.Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error) {
 	return b.d.manager.Create(ctx, sandbox.CreateRequest{
 		Spec: p.Spec, FDs: fds, User: who.UID, Conn: who.Conn, Debug: p.Debug, Break: p.Break, Progress: progress,
+	})
+}
+
+func (b *backend) RunNew(ctx context.Context, who server.Actor, p api.RunParams, fds *jsonrpc.FDs, progress func(api.Progress),
+	started func(*api.Sandbox, string, int), sent func(func())) (api.RunResult, error) {
+	if p.IfBuild != "" && b.d.ending.Load() { // system.info would have said so
+		return api.RunResult{}, api.Errorf(api.FailedPrecondition, "the daemon is ending").WithField("if_build").WithHint("connect again, to the next one")
+	}
+	return b.d.manager.RunNew(ctx, sandbox.RunRequest{
+		Params: p, FDs: fds, User: who.UID, Conn: who.Conn, Progress: progress, Started: started, Sent: sent,
 	})
 }
 

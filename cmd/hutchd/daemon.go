@@ -50,10 +50,11 @@ const maxProcesses = 4096
 
 // daemon joins the engines.
 type daemon struct {
-	cfg     *monitorapi.Config
-	log     *slog.Logger
-	monitor *packet.Conn
-	started time.Time
+	cfg      *monitorapi.Config
+	log      *slog.Logger
+	monitor  *packet.Conn
+	started  time.Time
+	launched time.Time // hutch-launch was
 
 	home      *home
 	events    *eventlog.Log
@@ -103,6 +104,9 @@ func runDaemon() (err error) {
 		return err
 	}
 	d := &daemon{log: newLogger(), parent: os.Getppid(), started: time.Now().UTC().Truncate(time.Second), answers: make(chan monitorapi.Message, 1)}
+	if d.launched, err = startOf(d.parent); err != nil {
+		return err
+	}
 	if d.monitor, err = packet.New(mon); err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@ func (i *Interrupted) Error() string {
 
 // Target is a command that may get signals.
 type Target struct {
-	Signal func(name string)
+	// Signal reports false where there is no command yet, and the call is to end.
+	Signal func(name string) bool
 	Resize func() // nil: it has no terminal
 }
 
@@ -137,10 +138,10 @@ func (s *Signals) loop() {
 					target.Resize()
 				}
 			case target.Signal == nil,
-				sig == unix.SIGINT && time.Since(lastInterrupt) < secondInterrupt:
+				sig == unix.SIGINT && time.Since(lastInterrupt) < secondInterrupt,
+				!target.Signal(unix.SignalName(sig)):
 				s.cancel(&Interrupted{sig})
 			default:
-				target.Signal(unix.SignalName(sig))
 				if sig == unix.SIGINT {
 					lastInterrupt = time.Now()
 				}

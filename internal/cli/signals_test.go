@@ -26,19 +26,21 @@ func TestSignals(t *testing.T) {
 		sent    []string
 		resized int
 		ended   unix.Signal // 0: the call goes on
+		late    bool        // there is no command yet, as it turns out
 	}{
-		{"interrupt before the command", []step{{unix.SIGINT, 0}}, nil, 0, unix.SIGINT},
-		{"terminate before the command", []step{{unix.SIGTERM, 0}}, nil, 0, unix.SIGTERM},
-		{"forwarded", []step{{started, 0}, {unix.SIGINT, 0}}, []string{"SIGINT"}, 0, 0},
-		{"second interrupt at once", []step{{started, 0}, {unix.SIGINT, time.Second}, {unix.SIGINT, 0}}, []string{"SIGINT"}, 0, unix.SIGINT},
-		{"second interrupt later", []step{{started, 0}, {unix.SIGINT, 3 * time.Second}, {unix.SIGINT, 0}}, []string{"SIGINT", "SIGINT"}, 0, 0},
-		{"interrupt is survived", []step{{started, 0}, {unix.SIGINT, time.Hour}}, []string{"SIGINT"}, 0, 0},
-		{"terminate is patient", []step{{started, 0}, {unix.SIGTERM, 9 * time.Second}}, []string{"SIGTERM"}, 0, 0},
-		{"but not for ever", []step{{started, 0}, {unix.SIGTERM, 11 * time.Second}}, []string{"SIGTERM"}, 0, unix.SIGTERM},
-		{"hangup as terminate", []step{{started, 0}, {unix.SIGHUP, 11 * time.Second}}, []string{"SIGHUP"}, 0, unix.SIGHUP},
-		{"quit is forwarded", []step{{started, 0}, {unix.SIGQUIT, 0}}, []string{"SIGQUIT"}, 0, 0},
-		{"resize", []step{{unix.SIGWINCH, 0}, {started, 0}, {unix.SIGWINCH, 0}}, nil, 1, 0},
-		{"a closed stdout", []step{{unix.SIGPIPE, 0}, {started, 0}, {unix.SIGPIPE, 0}}, nil, 0, 0},
+		{"interrupt before the command", []step{{unix.SIGINT, 0}}, nil, 0, unix.SIGINT, false},
+		{"terminate before the command", []step{{unix.SIGTERM, 0}}, nil, 0, unix.SIGTERM, false},
+		{"forwarded", []step{{started, 0}, {unix.SIGINT, 0}}, []string{"SIGINT"}, 0, 0, false},
+		{"second interrupt at once", []step{{started, 0}, {unix.SIGINT, time.Second}, {unix.SIGINT, 0}}, []string{"SIGINT"}, 0, unix.SIGINT, false},
+		{"second interrupt later", []step{{started, 0}, {unix.SIGINT, 3 * time.Second}, {unix.SIGINT, 0}}, []string{"SIGINT", "SIGINT"}, 0, 0, false},
+		{"interrupt is survived", []step{{started, 0}, {unix.SIGINT, time.Hour}}, []string{"SIGINT"}, 0, 0, false},
+		{"terminate is patient", []step{{started, 0}, {unix.SIGTERM, 9 * time.Second}}, []string{"SIGTERM"}, 0, 0, false},
+		{"but not for ever", []step{{started, 0}, {unix.SIGTERM, 11 * time.Second}}, []string{"SIGTERM"}, 0, unix.SIGTERM, false},
+		{"hangup as terminate", []step{{started, 0}, {unix.SIGHUP, 11 * time.Second}}, []string{"SIGHUP"}, 0, unix.SIGHUP, false},
+		{"quit is forwarded", []step{{started, 0}, {unix.SIGQUIT, 0}}, []string{"SIGQUIT"}, 0, 0, false},
+		{"interrupt just before the command", []step{{started, 0}, {unix.SIGINT, 0}}, []string{"SIGINT"}, 0, unix.SIGINT, true},
+		{"resize", []step{{unix.SIGWINCH, 0}, {started, 0}, {unix.SIGWINCH, 0}}, nil, 1, 0, false},
+		{"a closed stdout", []step{{unix.SIGPIPE, 0}, {started, 0}, {unix.SIGPIPE, 0}}, nil, 0, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -50,7 +52,10 @@ func TestSignals(t *testing.T) {
 				for _, st := range tt.steps {
 					if st.sig == started {
 						s.Started(Target{
-							Signal: func(name string) { sent = append(sent, name) },
+							Signal: func(name string) bool {
+								sent = append(sent, name)
+								return !tt.late
+							},
 							Resize: func() { resized++ },
 						})
 					} else {

@@ -165,12 +165,16 @@ type Progress struct {
 	Kind    string          `json:"kind"`    // "exec.started", "image.progress", "debug.break", "template.step"
 	Exec    string          `json:"exec,omitempty"`
 	PID     int             `json:"pid,omitempty"`
-	Layer   string          `json:"layer,omitempty"`
-	Phase   string          `json:"phase,omitempty"`
-	Done    int64           `json:"done,omitempty"`  // bytes
-	Total   int64           `json:"total,omitempty"` // bytes, -1 when unknown
-	Break   *BreakPoint     `json:"break,omitempty"` // of kind "debug.break"
-	Step    *StepProgress   `json:"step,omitempty"`  // of kind "template.step"
+	Sandbox string          `json:"sandbox,omitempty"` // of kind "exec.started" of sandbox.run, with what is not as it was asked for:
+	Note    string          `json:"note,omitempty"`
+	// Unenforced are limits, see Sandbox.
+	Unenforced []Unenforced  `json:"unenforced,omitempty"`
+	Layer      string        `json:"layer,omitempty"`
+	Phase      string        `json:"phase,omitempty"`
+	Done       int64         `json:"done,omitempty"`  // bytes
+	Total      int64         `json:"total,omitempty"` // bytes, -1 when unknown
+	Break      *BreakPoint   `json:"break,omitempty"` // of kind "debug.break"
+	Step       *StepProgress `json:"step,omitempty"`  // of kind "template.step"
 }
 
 // Exec is the record of one exec.

@@ -9,6 +9,7 @@ const (
 	MethodGC            = "system.gc"
 	MethodReload        = "system.reload"
 	MethodSandboxCreate = "sandbox.create"
+	MethodSandboxRun    = "sandbox.run"
 	MethodSandboxGet    = "sandbox.get"
 	MethodSandboxList   = "sandbox.list"
 	MethodSandboxClaim  = "sandbox.claim"
@@ -140,6 +141,7 @@ var Methods = []Method{
 	{MethodGC, "Sweeps what a killed daemon left behind.", Empty{}, GCResult{}, false},
 	{MethodReload, "Reads the configuration file again, for what starts from then on.", Empty{}, Empty{}, false},
 	{MethodSandboxCreate, "Creates a sandbox and returns when it is running.", CreateParams{}, Sandbox{}, true},
+	{MethodSandboxRun, "Creates a sandbox, or takes one out of a pool, runs a command in it, removes it, and returns when the command has ended.", RunParams{}, RunResult{}, true},
 	{MethodSandboxGet, "Returns the record of one sandbox.", SandboxParams{}, Sandbox{}, false},
 	{MethodSandboxList, "Lists the sandboxes, oldest first.", ListParams{}, SandboxList{}, false},
 	{MethodSandboxClaim, "Ties a sandbox to this connection, whose creator's was lost when the daemon was killed.", SandboxParams{}, Sandbox{}, false},

@@ -9,6 +9,7 @@ type Info struct {
 	Version    string    `json:"version"`
 	PID        int       `json:"pid"` // the daemon's, as the host sees it
 	Started    time.Time `json:"started"`
+	Launched   time.Time `json:"launched"`         // since then sandboxes outlive the daemon: what was made later and is not there was removed, or never made
 	Ending     bool      `json:"ending,omitempty"` // it was told to shut down: what is asked of it now fails
 	Isolation  Isolation `json:"isolation"`        // what a sandbox of this daemon gets
 	// IDBase is the kernel uid, as the initial user namespace counts

@@ -21,6 +21,9 @@ import (
 type ConnectOptions struct {
 	Binary string   // hutchd's path; default: beside the running binary
 	Env    []string // decides the places and is the daemon's environment; default: os.Environ()
+	// Eager does not ask a daemon that answers who it is: the first call must say IfBuild, and where that is refused
+	// (WrongBuild) connect again without Eager.
+	Eager bool
 }
 
 // Connect connects to the user's shared daemon. When none answers it starts one
@@ -34,7 +37,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := attach(ctx, places.Socket, o.Env)
+	c, err := attach(ctx, places.Socket, &o)
 	if c != nil || err != nil {
 		return c, err
 	}
@@ -47,7 +50,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Client, error) {
 	}
 	defer unlock()
 	// Somebody else may have started it while this one waited for the lock.
-	c, err = attach(ctx, places.Socket, o.Env)
+	c, err = attach(ctx, places.Socket, &o)
 	if c != nil || err != nil {
 		return c, err
 	}
@@ -62,7 +65,7 @@ const attachTries = 8
 
 // attach connects to a daemon of this build. It returns nil and no error when
 // none runs, or none any more because it has ended one of another build.
-func attach(ctx context.Context, socket string, env []string) (c *Client, err error) {
+func attach(ctx context.Context, socket string, o *ConnectOptions) (c *Client, err error) {
 	for range attachTries {
 		conn, err := dial(ctx, socket)
 		if absent(err) {
@@ -71,8 +74,15 @@ func attach(ctx context.Context, socket string, env []string) (c *Client, err er
 		if err != nil {
 			return nil, err
 		}
+		if o.Eager {
+			c := New(conn)
+			if err := c.authenticate(ctx, o.Env); err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+			return c, nil
+		}
 		exit := watchPeer(conn)
-		c, again, err := greet(ctx, New(conn), exit, env)
+		c, again, err := greet(ctx, New(conn), exit, o.Env)
 		exit.close()
 		if !again {
 			return c, err

@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,6 +26,8 @@ func TestHelpers(t *testing.T) {
 			}, nil
 		}
 		switch r.Method {
+		case api.MethodSandboxRun:
+			return api.RunResult{Sandbox: api.Sandbox{ID: "sb_1"}, Exec: api.ExecResult{Exec: "ex_1"}}, nil
 		case api.MethodVolumeCreate:
 			return api.Volume{Name: "vv"}, nil
 		case api.MethodTemplateCreate, api.MethodTemplateInspect:
@@ -68,6 +71,15 @@ func TestHelpers(t *testing.T) {
 			return r.ID, err
 		}},
 		{"sandbox.get", `{"sandbox":"x"}`, "sb_1", func() (any, error) { r, err := c.GetSandbox(ctx, "x"); return r.ID, err }},
+		{"sandbox.run", `{"sandbox":{"image":"host"},"exec":{"sandbox":"","argv":["true"]}}`, "ex_1 sb_1", func() (any, error) {
+			r, err := c.RunNew(ctx, api.RunParams{Sandbox: &api.Spec{Image: "host"}, Exec: api.ExecParams{Argv: []string{"true"}}}, nil, nil, nil)
+			b, berr := r.Brief()
+			sb, serr := r.Sandbox()
+			if b.ID != sb.ID {
+				t.Errorf("the brief of %q is about %q", sb.ID, b.ID)
+			}
+			return r.Exec.Exec + " " + sb.ID, errors.Join(err, berr, serr)
+		}},
 		{"sandbox.list", `{"labels":{"a":"b"}}`, "sb_2", func() (any, error) {
 			r, err := c.ListSandboxes(ctx, map[string]string{"a": "b"})
 			return r[0].ID, err

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -24,6 +25,8 @@ type Peer struct {
 	APIVersion int    `json:"api_version"`
 	BuildID    string `json:"build_id"`
 	IDBase     uint32 `json:"id_base"` // kernel uid of uid 0 in sandboxes: see api.Info
+	// Launched is since when sandboxes outlive hutchd: see api.Info.
+	Launched time.Time `json:"launched"`
 }
 
 // greeting is what Connect needs to know of Info.
@@ -352,15 +355,14 @@ type Stdio struct {
 func (c *Client) ExecRun(ctx context.Context, p api.ExecParams, stdio *Stdio, progress func(api.Progress)) (api.ExecResult, error) {
 	var files []*os.File
 	if stdio != nil {
-		files, p.Stdio = stdio.indexes()
+		files, p.Stdio = stdio.indexes(nil)
 	}
 	p.FDs, p.Progress = len(files), progress != nil
 	return get[api.ExecResult](ctx, c, api.MethodExecRun, p, WithFDs(files...), WithProgress(progress))
 }
 
-// indexes lists the distinct files and refers to them.
-func (s *Stdio) indexes() ([]*os.File, *api.Stdio) {
-	var files []*os.File
+// indexes adds the distinct files to a list and refers to them.
+func (s *Stdio) indexes(files []*os.File) ([]*os.File, *api.Stdio) {
 	index := func(f *os.File) *int {
 		if f == nil {
 			return nil
@@ -383,7 +385,7 @@ func (s *Stdio) indexes() ([]*os.File, *api.Stdio) {
 func (c *Client) ExecStart(ctx context.Context, p api.ExecParams, stdio *Stdio) (api.StartResult, error) {
 	var files []*os.File
 	if stdio != nil {
-		files, p.Stdio = stdio.indexes()
+		files, p.Stdio = stdio.indexes(nil)
 	}
 	p.FDs = len(files)
 	return get[api.StartResult](ctx, c, api.MethodExecStart, p, WithFDs(files...))

@@ -102,21 +102,29 @@ var (
 // Run runs a command and returns when it has ended. When ctx ends first, the
 // command and all it started are killed.
 func (m *Manager) Run(ctx context.Context, req ExecRequest) (api.ExecResult, error) {
+	_, res, err := m.run(ctx, req)
+	return res, err
+}
+
+// run is Run, and returns the exec, too, which is nil when the command never ran.
+func (m *Manager) run(ctx context.Context, req ExecRequest) (*running, api.ExecResult, error) {
 	if req.Params.Background {
-		return api.ExecResult{}, api.Errorf(api.InvalidArgument, "background: exec.run waits for the command").
+		return nil, api.ExecResult{}, api.Errorf(api.InvalidArgument, "background: exec.run waits for the command").
 			WithField("background").WithHint("use exec.start")
 	}
 	r, err := m.startExec(ctx, &req, false)
 	if err != nil {
-		return notRun(ctx, r, err)
+		res, err := notRun(ctx, r, err)
+		return nil, res, err
 	}
 	defer m.forgetAnswered(r, req.Sent)
 	stop := context.AfterFunc(ctx, func() { r.stop(errGone) })
 	r.follow() // here: a goroutine more would be one more to wake
 	if !stop() && r.verdict == api.VerdictCanceled {
-		return api.ExecResult{}, context.Cause(ctx)
+		return r, api.ExecResult{}, context.Cause(ctx)
 	}
-	return r.result(req.Params.OutputBytes, req.Params.Encoding)
+	res, err := r.result(req.Params.OutputBytes, req.Params.Encoding)
+	return r, res, err
 }
 
 // Start starts a command and returns when it runs. It lives on when the caller is

@@ -67,16 +67,31 @@ func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error
 // forget takes s, whose processes are dead, out of the maps and undoes what create did, as much of it as nobody has to wait
 // for behind its back. The first caller does the work; others return at once, and so do all when another has taken its place.
 func (m *Manager) forget(s *Sandbox) error {
-	done, err := s.parking.take(context.Background())
-	if err != nil {
+	done, ok, err := m.withdraw(s)
+	if !ok {
 		return err
 	}
-	defer done()
+	return m.dismantle(s, done)
+}
+
+// withdraw takes s out of the maps, and reports whether it was there: then dismantle must follow, and gets done.
+func (m *Manager) withdraw(s *Sandbox) (done func(), ok bool, err error) {
+	done, err = s.parking.take(context.Background())
+	if err != nil {
+		return nil, false, err
+	}
 	m.behind <- struct{}{}
 	if !m.takeOut(s) {
 		<-m.behind
-		return nil
+		done()
+		return nil, false, nil
 	}
+	return done, true, nil
+}
+
+// dismantle gives back and removes what s, which nobody finds any more and whose processes are dead, has had.
+func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
+	defer done()
 	m.quiet(s)
 	later := !s.parked && !shelf.IsMarked(s.dir) // what has a mark is put on the shelf, and others may look for it there
 	if later {
@@ -108,6 +123,26 @@ func (m *Manager) forget(s *Sandbox) error {
 		return api.Errorf(api.Internal, "sandbox %s is gone, but not all of it could be removed: %w", s.id, err).
 			WithHint("hutch gc sweeps what is left")
 	}
+	return nil
+}
+
+// removeAfter removes s behind a reply, in which nobody finds it any more. Of its processes at most PID 1 is left (leftNothing), and ends
+// behind the reply, too. sent calls what it is given when the reply is written, or can not be. A caller that does not read is not waited for:
+// meanwhile the removal counts in maxBehind, which is there for all.
+func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
+	m.audit(context.Background(), s, "", api.AuditRemove, nil, 0)
+	done, ok, err := m.withdraw(s)
+	if !ok {
+		return err // others are removing it, or have
+	}
+	over, cancel := context.WithTimeout(m.ctx, api.RunReplyPatience)
+	context.AfterFunc(over, func() {
+		if _, err := m.kill(context.Background(), s, "removed"); err != nil {
+			m.cfg.Logger.Error("kill sandbox", "sandbox", s.id, "err", err)
+		}
+		_ = m.dismantle(s, done) // logged there
+	})
+	sent(cancel)
 	return nil
 }
 

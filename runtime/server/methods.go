@@ -238,25 +238,6 @@ func (s *Server) handlers() map[string]handler {
 				c.Progress(api.Progress{Kind: kindExecStarted, Exec: exec, PID: pid})
 			})
 		}),
-		api.MethodExecRun: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.ExecResult, error) {
-			end, err := s.turns.take(ctx, c.line)
-			if err != nil {
-				return api.ExecResult{}, err
-			}
-			defer end()
-			return execs.Run(ctx, c.Actor, p, c.FDs, func(exec string, pid int) {
-				end()
-				c.Progress(api.Progress{Kind: kindExecStarted, Exec: exec, PID: pid})
-			}, c.afterSent)
-		}),
-		api.MethodExecStart: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.StartResult, error) {
-			end, err := s.turns.take(ctx, c.line)
-			if err != nil {
-				return api.StartResult{}, err
-			}
-			defer end()
-			return execs.Start(ctx, c.Actor, p, c.FDs)
-		}),
 		api.MethodExecWait: handle(func(ctx context.Context, _ *Call, p api.WaitParams) (api.ExecResult, error) {
 			return execs.Wait(ctx, p)
 		}),
@@ -443,6 +424,7 @@ func (s *Server) handlers() map[string]handler {
 			return s.discover()
 		}),
 	}
+	maps.Copy(all, s.runHandlers())
 	maps.Copy(all, s.templateHandlers())
 	return all
 }

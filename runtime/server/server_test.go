@@ -55,6 +55,7 @@ func TestMethods(t *testing.T) {
 		{"system.shutdown", `{"mode":"kill"}`, `{}`},
 		{"system.gc", `{}`, `"bytes":7`},
 		{"sandbox.create", `{"image":"host","limits":{"cpus":1.5},"workspace":{"path":"/w","mode":"ro"}}`, `"image":"host"`},
+		{"sandbox.run", `{"sandbox":{"image":"host"},"exec":{"argv":["true"]}}`, `"exec":"ex_1"`},
 		{"sandbox.get", `{"sandbox":"x"}`, `"id":"x"`},
 		{"sandbox.list", `{}`, `"id":"sb_1"`},
 		{"sandbox.list", `{"labels":{"a":"b"}}`, `{"sandboxes":[]}`},

@@ -1,0 +1,117 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// RunRequest is sandbox.run as it arrived.
+type RunRequest struct {
+	Params   api.RunParams
+	FDs      Taker
+	User     uint32
+	Conn     uint64
+	Progress func(api.Progress)
+	Started  func(sb *api.Sandbox, exec string, pid int) // called once the command runs; never nil
+	Sent     func(func())                                // calls what it is given when the caller has the result, or is gone
+}
+
+// RunNew makes a sandbox, or acquires one, runs a command in it, and removes it. When ctx ends first, all of that is taken back.
+func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, error) {
+	p := &req.Params
+	if err := p.Validate(); err != nil {
+		return api.RunResult{}, err
+	}
+	sb, err := m.forRun(ctx, &req)
+	if err != nil {
+		return api.RunResult{}, err
+	}
+	s, err := m.find(sb.ID)
+	if err != nil {
+		return api.RunResult{}, err
+	}
+	exec := p.Exec
+	exec.Sandbox = sb.ID
+	var r *running
+	if exec.Command == "" {
+		exec.Argv, err = commandOf(sb, p.Entrypoint, exec.Argv)
+	}
+	var res api.ExecResult
+	if err == nil {
+		r, res, err = m.run(ctx, ExecRequest{
+			Params: exec, FDs: req.FDs, Sent: req.Sent,
+			Started: func(exec string, pid int) { req.Started(sb, exec, pid) },
+		})
+	}
+	if err == nil && (r == nil || !m.leftNothing(s, r)) {
+		_, err = m.kill(context.WithoutCancel(ctx), s, "removed")
+	}
+	if err != nil {
+		m.removeNow(ctx, sb.ID)
+		return api.RunResult{}, err
+	}
+	// The sandbox stays on record until the reply is written: when this hutchd is killed before, the next one knows how the command ended.
+	return api.RunResult{Sandbox: *sb, Exec: res}, m.removeAfter(s, req.Sent)
+}
+
+// forRun is the sandbox that a run has for itself.
+func (m *Manager) forRun(ctx context.Context, req *RunRequest) (*api.Sandbox, error) {
+	p := &req.Params
+	if p.Acquire != nil {
+		a := *p.Acquire
+		a.Owner = api.OwnerConnection
+		sb, err := m.Acquire(ctx, a, req.Conn)
+		if err == nil && sb == nil {
+			err = api.Errorf(api.ResourceExhausted, "no sandbox of pool %q is ready", a.Pool).WithField("acquire.wait_ms").WithHint("wait longer, or make the pool larger: hutch pool resize")
+		}
+		return sb, err
+	}
+	spec := *p.Sandbox
+	spec.Owner = api.OwnerConnection
+	sb, err := m.Create(ctx, CreateRequest{Spec: spec, FDs: req.FDs, User: req.User, Conn: req.Conn, Progress: req.Progress})
+	return &sb, err
+}
+
+func commandOf(sb *api.Sandbox, entrypoint *string, args []string) ([]string, error) {
+	argv := sb.Argv(entrypoint, args)
+	if len(argv) == 0 {
+		return nil, api.Errorf(api.InvalidArgument, "image %s has no command of its own, and none was given", sb.Image).WithField("exec.argv").
+			WithHint("give a command: hutch run %s -- CMD", sb.Image)
+	}
+	return argv, nil
+}
+
+// leftNothing reports whether r, the only command that s has had, has left no process, and nothing of the host's, nor anybody, hangs on
+// the moment in which the rest of s, that is PID 1, ends.
+func (m *Manager) leftNothing(s *Sandbox, r *running) bool {
+	if hasWritable(&s.spec) {
+		return false
+	}
+	s.mu.Lock()
+	alone := len(s.execs) == 0 && len(s.ended) <= 1 && !r.company && s.calls == 0 && len(s.exposed) == 0 && s.record.Start == ""
+	state, pid := s.record.State, s.record.PID
+	s.mu.Unlock()
+	return alone && state == api.Running && !hasOrphans(pid)
+}
+
+// hasWritable reports whether a command can write to a folder that outlives its sandbox.
+func hasWritable(sp *api.Spec) bool {
+	for _, mt := range sp.Mounts {
+		if mt.Mode == api.ModeRW || mt.Volume != "" {
+			return true
+		}
+	}
+	return sp.Workspace != nil && sp.Workspace.Mode == api.ModeRW
+}
+
+// hasOrphans reports whether there may be a process in the pid namespace of pid, its PID 1, beside that, when no command runs. What a
+// command leaves is given to PID 1's main thread (kernel/exit.c, find_new_reaper), whose children the kernel lists where it has
+// CONFIG_PROC_CHILDREN; without that there may be.
+func hasOrphans(pid int) bool {
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	return err != nil || strings.TrimSpace(string(children)) != ""
+}

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -430,15 +431,42 @@ func write(path, value string) error {
 	if value == "" {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	fd, err := openFile(path, unix.O_WRONLY)
 	if err != nil {
 		return fmt.Errorf("write %q to cgroup: %w", value, err)
 	}
-	_, werr := f.WriteString(value)
-	if err := errors.Join(werr, f.Close()); err != nil {
+	n, werr := unix.Write(fd, []byte(value))
+	if werr == nil && n < len(value) {
+		werr = io.ErrShortWrite
+	}
+	if err := errors.Join(werr, unix.Close(fd)); err != nil {
 		return fmt.Errorf("write %q to %s: %w", value, path, err)
 	}
 	return nil
+}
+
+// openFile is os.OpenFile without the poller: files of cgroups can be polled, and each would be added to it and wake the thread that
+// polls, some 20 us. They never block.
+func openFile(path string, flags int) (int, error) {
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return fd, nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return -1, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+}
+
+// readFile reads the start of a small file.
+func readFile(path string) (string, error) {
+	fd, err := openFile(path, unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	return readAt(fd, filepath.Dir(path), filepath.Base(path))
 }
 
 func none(reason, remedy string) *Tree {

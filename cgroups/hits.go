@@ -140,10 +140,10 @@ func watchOOM1(dir string, call func()) (stop func(), err error) {
 		return nil, fmt.Errorf("watch memory: %w", err)
 	}
 	event := os.NewFile(uintptr(fd), "oom")
-	control, err := os.Open(filepath.Join(dir, "memory.oom_control"))
+	control, err := openFile(filepath.Join(dir, "memory.oom_control"), unix.O_RDONLY)
 	if err == nil {
-		defer control.Close()
-		err = write(filepath.Join(dir, "cgroup.event_control"), fmt.Sprintf("%d %d", fd, control.Fd()))
+		defer unix.Close(control)
+		err = write(filepath.Join(dir, "cgroup.event_control"), fmt.Sprintf("%d %d", fd, control))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("watch memory: %w", err), event.Close())

@@ -114,8 +114,8 @@ func limitMemory1(dir string, l api.Limits) error {
 	memory := setting{"memory", "memory.limit_in_bytes", strconv.FormatInt(l.MemoryBytes, 10)}
 	both := setting{"memory", "memory.memsw.limit_in_bytes", strconv.FormatInt(total, 10)}
 	order := []setting{memory, both}
-	if now, err := os.ReadFile(filepath.Join(dir, both.file)); err == nil {
-		if have, err := strconv.ParseInt(strings.TrimSpace(string(now)), 10, 64); err == nil && (total == api.Unlimited || total > have) {
+	if now, err := readFile(filepath.Join(dir, both.file)); err == nil {
+		if have, err := strconv.ParseInt(strings.TrimSpace(now), 10, 64); err == nil && (total == api.Unlimited || total > have) {
 			order = []setting{both, memory}
 		}
 	}

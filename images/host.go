@@ -40,7 +40,7 @@ type HostImage struct {
 	Platform string
 }
 
-// hostRecheck is how long a skeleton is used without looking at the host
+// hostRecheck is how long a skeleton whose sources can not be watched is used without looking at the host
 // again. Looking costs one lstat for each of its few hundred sources.
 const hostRecheck = time.Second
 
@@ -52,7 +52,22 @@ type hostCache struct {
 	img     *HostImage
 	lease   *Lease
 	sources []source
-	checked time.Time
+	checked time.Time  // when sources were compared
+	watch   *hostWatch // of sources; may be nil
+}
+
+// current reports whether the skeleton is what the host is now.
+func (c *hostCache) current() bool {
+	if c.watch.quiet() || c.watch == nil && time.Since(c.checked) < hostRecheck {
+		return true
+	}
+	return c.compare()
+}
+
+// compare looks at every source, which it has watched from before that on.
+func (c *hostCache) compare() bool {
+	c.watch, c.checked = watchHost(c.watch, c.sources), time.Now()
+	return unchanged(c.sources)
 }
 
 // Host describes the built-in image. The first call of all builds its
@@ -71,8 +86,7 @@ func (s *Store) Host(h HostOptions) (*HostImage, error) {
 	c := &s.host
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.img != nil && c.root == root && (time.Since(c.checked) < hostRecheck || unchanged(c.sources)) {
-		c.checked = time.Now()
+	if c.img != nil && c.root == root && c.current() {
 		return c.img, nil
 	}
 	img, sources, lease, err := s.leasedHost(root)
@@ -82,7 +96,11 @@ func (s *Store) Host(h HostOptions) (*HostImage, error) {
 	if c.lease != nil {
 		c.lease.Release()
 	}
-	c.root, c.img, c.lease, c.sources, c.checked = root, img, lease, sources, time.Now()
+	c.root, c.img, c.lease, c.sources = root, img, lease, sources
+	if !c.compare() { // it has changed meanwhile: the next call looks again
+		c.watch.close()
+		c.watch, c.checked = nil, time.Time{}
+	}
 	return img, nil
 }
 

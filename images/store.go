@@ -89,7 +89,13 @@ func Open(dir string, opts Options) (*Store, error) {
 func (s *Store) Dir() string { return s.dir }
 
 // Close releases the leases this process holds. Folders stay.
-func (s *Store) Close() error { return s.leases.closeAll() }
+func (s *Store) Close() error {
+	s.host.mu.Lock()
+	s.host.watch.close()
+	s.host.watch = nil
+	s.host.mu.Unlock()
+	return s.leases.closeAll()
+}
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 

@@ -126,6 +126,9 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 	return nil
 }
 
+// removalPause is how long a removal behind a reply leaves the CPUs to whom the reply has woken.
+const removalPause = 2 * time.Millisecond
+
 // removeAfter removes s behind a reply, in which nobody finds it any more. Of its processes at most PID 1 is left (leftNothing), and ends
 // behind the reply, too. sent calls what it is given when the reply is written, or can not be. A caller that does not read is not waited for:
 // meanwhile the removal counts in maxBehind, which is there for all.
@@ -142,7 +145,7 @@ func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
 		}
 		_ = m.dismantle(s, done) // logged there
 	})
-	sent(cancel)
+	sent(func() { time.AfterFunc(removalPause, cancel) })
 	return nil
 }
 

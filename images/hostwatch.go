@@ -86,7 +86,7 @@ const gfs2Magic = 0x01161970
 
 func isLocal(dir string) bool {
 	var st unix.Statfs_t
-	return unix.Statfs(dir, &st) == nil && !remoteFS[int64(st.Type)]
+	return unix.Statfs(dir, &st) == nil && !remoteFS[st.Type]
 }
 
 // quiet reports whether nothing has happened since the last time. nil never is.

@@ -40,6 +40,51 @@ func same(t *testing.T, name string, v any) {
 	}
 }
 
+// TestDecodeLikeJSON wants of every result, with anything in it, what encoding/json makes of it.
+func TestDecodeLikeJSON(t *testing.T) {
+	for _, m := range api.Methods {
+		typ := reflect.TypeOf(m.Result)
+		for seed := range 200 {
+			v := reflect.New(typ)
+			if seed > 0 {
+				fill(rand.New(rand.NewPCG(uint64(seed), 9)), v.Elem(), 0)
+			}
+			data, err := json.Marshal(v.Interface())
+			if err != nil {
+				t.Fatal(err)
+			}
+			decoded(t, m.Name, typ, data)
+		}
+		for _, data := range []string{`null`, `{}`, ` { "unknown" : [1] } `} {
+			decoded(t, m.Name, typ, []byte(data))
+		}
+		for _, data := range []string{``, `{`, `[]`, `1`, `{"a":}`} {
+			got, want := reflect.New(typ), reflect.New(typ)
+			if (terse.Unmarshal([]byte(data), got.Interface()) == nil) != (json.Unmarshal([]byte(data), want.Interface()) == nil) {
+				t.Errorf("%s: %q", m.Name, data)
+			}
+		}
+	}
+	var list []int
+	if err := terse.Unmarshal([]byte(`[1]`), &list); err != nil || len(list) != 1 {
+		t.Error(list, err)
+	}
+	if err := terse.Unmarshal([]byte(`{"exit_code":"x"}`), &api.ExecResult{}); err == nil {
+		t.Error("a number that is none")
+	}
+}
+
+func decoded(t *testing.T, name string, typ reflect.Type, data []byte) {
+	t.Helper()
+	got, want := reflect.New(typ), reflect.New(typ)
+	if err := json.Unmarshal(data, want.Interface()); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if err := terse.Unmarshal(data, got.Interface()); err != nil || !reflect.DeepEqual(got.Interface(), want.Interface()) {
+		t.Fatalf("%s: %v\n got %+v\nwant %+v", name, err, got.Elem(), want.Elem())
+	}
+}
+
 // fill sets some of what can be set.
 func fill(r *rand.Rand, v reflect.Value, depth int) {
 	if _, ok := v.Interface().(time.Time); ok {

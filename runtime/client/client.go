@@ -153,7 +153,7 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 	if result == nil {
 		return nil
 	}
-	if err := json.Unmarshal(reply.Result, result); err != nil {
+	if err := terse.Unmarshal(reply.Result, result); err != nil {
 		return api.Errorf(api.Internal, "decode the answer: %w", err).WithOp(method).
 			WithHint("The daemon may be of another build: compare `hutch version` and system.info.")
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/hutch-sh/hutch/internal/terse"
 	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -27,7 +28,7 @@ type Brief struct {
 
 // Brief is a part of Sandbox.
 func (r *Run) Brief() (b Brief, err error) {
-	err = json.Unmarshal(r.sandbox, &b)
+	err = terse.Unmarshal(r.sandbox, &b)
 	return b, err
 }
 

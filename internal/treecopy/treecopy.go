@@ -135,7 +135,7 @@ func (c *copier) subfolder(src, dst *os.File, name string, st *unix.Stat_t, dept
 		return err
 	}
 	defer from.Close()
-	if err := unix.Mkdirat(int(dst.Fd()), name, 0o700); err != nil {
+	if err := unix.Mkdirat(int(dst.Fd()), name, st.Mode&0o777|0o700); err != nil {
 		return err
 	}
 	fd, err := unix.Openat(int(dst.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -204,7 +204,7 @@ func (c *copier) file(src, dst *os.File, name string, st *unix.Stat_t) error {
 		return err
 	}
 	defer unix.Close(from)
-	to, err := unix.Openat(int(dst.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	to, err := unix.Openat(int(dst.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, st.Mode&0o777)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (c *copier) file(src, dst *os.File, name string, st *unix.Stat_t) error {
 // which without reflinks is a pipe.
 const small = 64 << 10
 
-// content copies the bytes that st counts.
+// content copies the bytes that st counts; finish sees to the size.
 func (c *copier) content(from, to int, st *unix.Stat_t) error {
 	size := st.Size
 	if size == 0 {
@@ -228,15 +228,12 @@ func (c *copier) content(from, to int, st *unix.Stat_t) error {
 	if !c.cloneless {
 		err := unix.IoctlFileClone(to, from)
 		if err == nil {
-			return unix.Ftruncate(to, size)
+			return nil
 		}
 		c.cloneless = true
 	}
 	if size <= small && st.Blocks*512 >= size {
-		if err := c.bytes(from, to, 0, size); err != nil {
-			return err
-		}
-		return unix.Ftruncate(to, size)
+		return c.bytes(from, to, 0, size)
 	}
 	for at := int64(0); at < size; {
 		begin, err := unix.Seek(from, at, unix.SEEK_DATA)
@@ -255,7 +252,7 @@ func (c *copier) content(from, to int, st *unix.Stat_t) error {
 		}
 		at = end
 	}
-	return unix.Ftruncate(to, size)
+	return nil
 }
 
 // piece copies the bytes from at up to end.

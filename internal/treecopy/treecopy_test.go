@@ -13,6 +13,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/rmtree"
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 func open2(t testing.TB, dir string) *os.File {
@@ -147,13 +148,15 @@ func BenchmarkTree(b *testing.B) {
 }
 
 func BenchmarkSmall(b *testing.B) {
-	src := b.TempDir()
+	top := b.TempDir()
+	must(b, sys.Spread(top)) // as the shelf's folder is
+	src := filepath.Join(top, "src")
 	for i := range 1000 {
 		dir := filepath.Join(src, fmt.Sprint(i%50))
 		must(b, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), make([]byte, 10<<10), 0o644))
 	}
 	for i := 0; b.Loop(); i++ {
-		dst := filepath.Join(b.TempDir(), fmt.Sprint(i))
+		dst := filepath.Join(top, fmt.Sprint(i))
 		must(b, os.Mkdir(dst, 0o755))
 		if _, err := tree(b, src, dst); err != nil {
 			b.Fatal(err)

@@ -48,27 +48,25 @@ func (c *copier) leave(do func(*copier) error) bool {
 	select {
 	case other := <-w.idle:
 		other.path = slices.Clone(c.path)
-		w.busy.Go(func() {
-			w.fail(other, do(other))
-			w.idle <- other
-		})
+		w.busy.Go(func() { other.end(do(other)) })
 		return true
 	default:
 		return false
 	}
 }
 
-// fail notes how one has failed, and ends the others.
-func (w *crew) fail(c *copier, err error) {
-	if err == nil {
-		return
+// end is of what c was to do. It has nothing to do then; when it has failed, the others end.
+func (c *copier) end(err error) {
+	w := c.crew
+	if err != nil {
+		w.mu.Lock()
+		if w.err == nil {
+			w.err = fmt.Errorf("copy %s: %w", path.Join(c.path...), err)
+			w.cancel(w.err)
+		}
+		w.mu.Unlock()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err == nil {
-		w.err = fmt.Errorf("copy %s: %w", path.Join(c.path...), err)
-		w.cancel(w.err)
-	}
+	w.idle <- c
 }
 
 // wait is for the end of all.

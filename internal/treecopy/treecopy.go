@@ -39,7 +39,7 @@ func Tree(ctx context.Context, src, dst *os.File) (diskuse.Usage, error) {
 		return diskuse.Usage{}, err
 	}
 	w, c := newCrew(ctx, int(dst.Fd()), st.Dev)
-	w.fail(c, c.folder(src, dst, &st, 1))
+	c.end(c.folder(src, dst, &st, 1))
 	return w.wait()
 }
 

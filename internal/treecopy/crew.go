@@ -3,25 +3,33 @@ package treecopy
 import (
 	"context"
 	"fmt"
+	"os"
 	"path"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 )
 
-// maxCrew is how many folders are copied at once, where there are as many processors.
-const maxCrew = 4
+// maxCrew is how many folders are copied at once, where there are as many processors, and maxLeft how many wait for each copier but the
+// first: so many that nobody has to wait for the next one, and few, because they are open.
+const (
+	maxCrew = 4
+	maxLeft = 4
+)
 
-// A crew copies a tree. Who comes to a folder while another copier has nothing to do leaves it to that one, with all that is below.
-// Files of one folder are left to one copier: others would only wait for the lock that making a name in a folder takes.
+// A crew copies a tree. Who comes to a folder leaves it to the others, with all that is below, unless enough wait already. Files of
+// one folder are left to one copier: others would only wait for the lock that making a name in a folder takes.
 type crew struct {
 	top    int // dst
 	dev    uint64
-	idle   chan *copier
-	busy   sync.WaitGroup
 	cancel context.CancelCauseFunc
+	left   chan *folder
+	undone atomic.Int64 // folders that somebody is at, or that wait
 
 	mu  sync.Mutex
 	sum diskuse.Usage
@@ -32,32 +40,61 @@ type crew struct {
 	links map[inode]string
 }
 
-// newCrew returns the first of a crew as well, who has the tree.
-func newCrew(ctx context.Context, top int, dev uint64) (*crew, *copier) {
-	w := &crew{top: top, dev: dev, idle: make(chan *copier, maxCrew), links: map[inode]string{}}
-	ctx, w.cancel = context.WithCancelCause(ctx)
-	for range min(maxCrew, runtime.GOMAXPROCS(0)) - 1 {
-		w.idle <- &copier{ctx: ctx, crew: w}
-	}
-	return w, &copier{ctx: ctx, crew: w}
+// folder is one to be copied.
+type folder struct {
+	src, dst *os.File
+	st       unix.Stat_t // of src
+	depth    int
+	path     []string
 }
 
-// leave has another one do what c has come to; false says that nobody is idle.
-func (c *copier) leave(do func(*copier) error) bool {
+// copyAll copies f and all that is below.
+func copyAll(ctx context.Context, f *folder) (diskuse.Usage, error) {
+	others := min(maxCrew, runtime.GOMAXPROCS(0)) - 1
+	w := &crew{top: int(f.dst.Fd()), dev: f.st.Dev, left: make(chan *folder, maxLeft*others), links: map[inode]string{}}
+	ctx, w.cancel = context.WithCancelCause(ctx)
+	defer w.cancel(nil)
+	var busy sync.WaitGroup
+	for range others {
+		busy.Go(func() { w.help(&copier{ctx: ctx, crew: w}) })
+	}
+	w.undone.Add(1)
+	c := &copier{ctx: ctx, crew: w}
+	w.did(c, c.folder(f.src, f.dst, &f.st, f.depth))
+	w.help(c)
+	busy.Wait()
+	return w.sum, w.err
+}
+
+// leave leaves a folder to the others, which then own its files; false says that enough wait.
+func (c *copier) leave(src, dst *os.File, st *unix.Stat_t, depth int) bool {
 	w := c.crew
+	if len(w.left) == cap(w.left) {
+		return false
+	}
+	w.undone.Add(1)
 	select {
-	case other := <-w.idle:
-		other.path = slices.Clone(c.path)
-		w.busy.Go(func() { other.end(do(other)) })
+	case w.left <- &folder{src, dst, *st, depth, slices.Clone(c.path)}:
 		return true
 	default:
+		w.undone.Add(-1) // not the last: the caller is at one
 		return false
 	}
 }
 
-// end is of what c was to do. It has nothing to do then; when it has failed, the others end.
-func (c *copier) end(err error) {
-	w := c.crew
+// help copies what is left until nothing is.
+func (w *crew) help(c *copier) {
+	for f := range w.left {
+		c.path = f.path
+		err := c.folder(f.src, f.dst, &f.st, f.depth)
+		f.src.Close()
+		f.dst.Close()
+		w.did(c, err)
+	}
+}
+
+// did says how the copy of a folder has ended. When it has failed, so do the others.
+func (w *crew) did(c *copier, err error) {
 	if err != nil {
 		w.mu.Lock()
 		if w.err == nil {
@@ -66,12 +103,13 @@ func (c *copier) end(err error) {
 		}
 		w.mu.Unlock()
 	}
-	w.idle <- c
+	if w.undone.Add(-1) == 0 {
+		close(w.left)
+	}
 }
 
-// wait is for the end of all.
-func (w *crew) wait() (diskuse.Usage, error) {
-	w.busy.Wait()
-	w.cancel(nil)
-	return w.sum, w.err
+func (w *crew) count(st *unix.Stat_t) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sum = w.sum.Add(diskuse.Usage{Bytes: st.Blocks * 512, Inodes: 1}) // stat(2): units of 512
 }

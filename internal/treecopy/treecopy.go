@@ -38,9 +38,7 @@ func Tree(ctx context.Context, src, dst *os.File) (diskuse.Usage, error) {
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return diskuse.Usage{}, err
 	}
-	w, c := newCrew(ctx, int(dst.Fd()), st.Dev)
-	c.end(c.folder(src, dst, &st, 1))
-	return w.wait()
+	return copyAll(ctx, &folder{src: src, dst: dst, st: st, depth: 1})
 }
 
 type inode struct{ dev, ino uint64 }
@@ -52,12 +50,6 @@ type copier struct {
 	// cloneless says that this file system can not share blocks.
 	cloneless bool
 	buf       []byte
-}
-
-func (w *crew) count(st *unix.Stat_t) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.sum = w.sum.Add(diskuse.Usage{Bytes: st.Blocks * 512, Inodes: 1}) // stat(2): units of 512
 }
 
 // folder copies what is in src into dst, and then src's owner, mode, attributes and times.
@@ -130,25 +122,28 @@ func (c *copier) subfolder(src, dst *os.File, name string, st *unix.Stat_t, dept
 	if err != nil {
 		return err
 	}
-	if err := unix.Mkdirat(int(dst.Fd()), name, st.Mode&0o777|0o700); err != nil {
-		from.Close()
-		return err
-	}
-	fd, err := unix.Openat(int(dst.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	to, err := makeFolder(dst, name, st)
 	if err != nil {
 		from.Close()
 		return err
 	}
-	to, was := os.NewFile(uintptr(fd), name), *st
-	below := func(c *copier) error {
-		defer from.Close()
-		defer to.Close()
-		return c.folder(from, to, &was, depth+1)
-	}
-	if c.leave(below) {
+	if c.leave(from, to, st, depth+1) {
 		return nil
 	}
-	return below(c)
+	defer from.Close()
+	defer to.Close()
+	return c.folder(from, to, st, depth+1)
+}
+
+func makeFolder(dst *os.File, name string, st *unix.Stat_t) (*os.File, error) {
+	if err := unix.Mkdirat(int(dst.Fd()), name, st.Mode&0o777|0o700); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Openat(int(dst.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // open opens name, which must be what st says.

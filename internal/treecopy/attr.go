@@ -9,18 +9,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// finish gives the copy at to, which is open, what st says and the attributes of from.
+// finish gives the copy at to, which is open, what st says and the attributes of from: of what it has by its creation already nothing
+// is set again, since each of that is a system call which writes the inode.
 func finish(from, to int, st *unix.Stat_t) error {
-	if err := unix.Fchown(to, int(st.Uid), int(st.Gid)); err != nil {
+	var now unix.Stat_t
+	if err := unix.Fstat(to, &now); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && now.Size != st.Size { // it ends in a hole, or was cut off or went on meanwhile
+		if err := unix.Ftruncate(to, st.Size); err != nil {
+			return err
+		}
+	}
+	if err := owner(to, &now, st); err != nil {
 		return err
 	}
 	if err := attributes(from, to); err != nil {
 		return err
 	}
-	if err := unix.Fchmod(to, st.Mode&0o7777); err != nil { // behind chown, which takes set-id bits away
+	return modeAndTimes(to, &now, st)
+}
+
+// owner gives what is open the owner that st says. now is what it has, and is what it has then.
+func owner(fd int, now, st *unix.Stat_t) error {
+	if now.Uid == st.Uid && now.Gid == st.Gid {
+		return nil
+	}
+	if err := unix.Fchown(fd, int(st.Uid), int(st.Gid)); err != nil {
 		return err
 	}
-	return unix.UtimesNanoAt(to, "", []unix.Timespec{st.Atim, st.Mtim}, unix.AT_EMPTY_PATH)
+	return unix.Fstat(fd, now) // chown takes set-id bits away from files
+}
+
+// modeAndTimes comes last.
+func modeAndTimes(fd int, now, st *unix.Stat_t) error {
+	if now.Mode&0o7777 != st.Mode&0o7777 {
+		if err := unix.Fchmod(fd, st.Mode&0o7777); err != nil {
+			return err
+		}
+	}
+	return unix.UtimesNanoAt(fd, "", []unix.Timespec{st.Atim, st.Mtim}, unix.AT_EMPTY_PATH)
 }
 
 // finishName is finish for what can not be opened: links, fifos and the like.

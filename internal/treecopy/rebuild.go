@@ -13,7 +13,7 @@ import (
 // Rebuild makes in dst, an empty folder that is nobody else's, what a version says, of the objects in a folder. The version then
 // describes dst, so that the next Look finds that nothing has changed there.
 func Rebuild(ctx context.Context, n *Node, objects, dst *os.File) error {
-	c := &copier{ctx: ctx, top: int(dst.Fd()), links: map[inode]string{}}
+	c := &copier{ctx: ctx, crew: &crew{top: int(dst.Fd()), links: map[inode]string{}}}
 	if err := c.rebuild(n, objects, dst, 1); err != nil {
 		return fmt.Errorf("make %s again: %w", path.Join(c.path...), err)
 	}
@@ -41,25 +41,27 @@ func (c *copier) rebuild(n *Node, objects, dst *os.File, depth int) error {
 		c.path = c.path[:len(c.path)-1]
 	}
 	fd := int(dst.Fd())
+	var now unix.Stat_t
+	if err := unix.Fstat(fd, &now); err != nil {
+		return err
+	}
+	st := n.stat()
+	if err := owner(fd, &now, st); err != nil {
+		return err
+	}
 	for _, a := range n.Attrs {
 		if err := unix.Fsetxattr(fd, a.Name, a.Value, 0); err != nil {
 			return fmt.Errorf("attribute %q: %w", a.Name, err)
 		}
 	}
-	if err := unix.Fchown(fd, int(n.UID), int(n.GID)); err != nil {
-		return err
-	}
-	if err := unix.Fchmod(fd, n.Mode&0o7777); err != nil {
-		return err
-	}
-	return unix.UtimesNanoAt(fd, "", []unix.Timespec{n.Atim, n.Mtim}, unix.AT_EMPTY_PATH)
+	return modeAndTimes(fd, &now, st)
 }
 
 // again makes one name.
 func (c *copier) again(n *Node, objects, dst *os.File, depth int) error {
 	switch n.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		if err := unix.Mkdirat(int(dst.Fd()), n.Name, 0o700); err != nil {
+		if err := unix.Mkdirat(int(dst.Fd()), n.Name, n.Mode&0o777|0o700); err != nil {
 			return err
 		}
 		fd, err := unix.Openat(int(dst.Fd()), n.Name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -100,7 +102,7 @@ func (c *copier) fromObject(n *Node, objects, dst *os.File) error {
 	if err := unix.Fstat(in, &st); err != nil {
 		return err
 	}
-	out, err := unix.Openat(int(dst.Fd()), n.Name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	out, err := unix.Openat(int(dst.Fd()), n.Name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, st.Mode&0o777)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +18,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 )
 
-// MaxDepth is how deep folders may be nested: two are open for each level.
+// MaxDepth is how deep folders may be nested: two are open for each level, of each copier.
 const MaxDepth = 500
 
 // ErrTooDeep says that folders are nested deeper.
@@ -35,35 +34,22 @@ const batch = 256
 // stand still; where it does not, each file is what it was at some time of the copy, or the copy fails. What it returns are
 // the files that were copied, their bytes as allocated in src.
 func Tree(ctx context.Context, src, dst *os.File) (diskuse.Usage, error) {
-	c := &copier{ctx: ctx, top: int(dst.Fd()), links: map[inode]string{}}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
-		return c.sum, err
+		return diskuse.Usage{}, err
 	}
-	c.dev = st.Dev
-	if err := c.folder(src, dst, &st, 1); err != nil {
-		return c.sum, fmt.Errorf("copy %s: %w", path.Join(c.path...), err)
-	}
-	return c.sum, nil
+	return copyAll(ctx, &folder{src: src, dst: dst, st: st, depth: 1})
 }
 
 type inode struct{ dev, ino uint64 }
 
 type copier struct {
 	ctx  context.Context
-	top  int // dst
-	dev  uint64
-	sum  diskuse.Usage
+	crew *crew
 	path []string // names from the top to where the copy is
-	// links are where files with more than one name were put, below top.
-	links map[inode]string
 	// cloneless says that this file system can not share blocks.
 	cloneless bool
 	buf       []byte
-}
-
-func (c *copier) count(st *unix.Stat_t) {
-	c.sum = c.sum.Add(diskuse.Usage{Bytes: st.Blocks * 512, Inodes: 1}) // stat(2): units of 512
 }
 
 // folder copies what is in src into dst, and then src's owner, mode, attributes and times.
@@ -71,7 +57,7 @@ func (c *copier) folder(src, dst *os.File, st *unix.Stat_t, depth int) error {
 	if depth > MaxDepth {
 		return ErrTooDeep
 	}
-	c.count(st)
+	c.crew.count(st)
 	for {
 		if err := context.Cause(c.ctx); err != nil {
 			return err
@@ -99,19 +85,21 @@ func (c *copier) entry(src, dst *os.File, name string, depth int) error {
 	if err := unix.Fstatat(int(src.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
-	if st.Dev != c.dev {
+	if st.Dev != c.crew.dev {
 		return fmt.Errorf("%w: something is mounted there", ErrChanged)
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return c.subfolder(src, dst, name, &st, depth)
 	}
 	if st.Nlink > 1 {
+		c.crew.linking.Lock()
+		defer c.crew.linking.Unlock()
 		done, err := c.link(dst, name, &st)
 		if done || err != nil {
 			return err
 		}
 	}
-	c.count(&st)
+	c.crew.count(&st)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return c.file(src, dst, name, &st)
@@ -134,17 +122,28 @@ func (c *copier) subfolder(src, dst *os.File, name string, st *unix.Stat_t, dept
 	if err != nil {
 		return err
 	}
-	defer from.Close()
-	if err := unix.Mkdirat(int(dst.Fd()), name, 0o700); err != nil {
+	to, err := makeFolder(dst, name, st)
+	if err != nil {
+		from.Close()
 		return err
+	}
+	if c.leave(from, to, st, depth+1) {
+		return nil
+	}
+	defer from.Close()
+	defer to.Close()
+	return c.folder(from, to, st, depth+1)
+}
+
+func makeFolder(dst *os.File, name string, st *unix.Stat_t) (*os.File, error) {
+	if err := unix.Mkdirat(int(dst.Fd()), name, st.Mode&0o777|0o700); err != nil {
+		return nil, err
 	}
 	fd, err := unix.Openat(int(dst.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	to := os.NewFile(uintptr(fd), name)
-	defer to.Close()
-	return c.folder(from, to, st, depth+1)
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // open opens name, which must be what st says.
@@ -174,12 +173,12 @@ func openFD(dir int, name string, flags int, st *unix.Stat_t) (int, error) {
 // a file of its own.
 func (c *copier) link(dst *os.File, name string, st *unix.Stat_t) (done bool, err error) {
 	id := inode{st.Dev, st.Ino}
-	at, known := c.links[id]
+	at, known := c.crew.links[id]
 	if !known {
-		c.links[id] = strings.Join(c.path, "/")
+		c.crew.links[id] = strings.Join(c.path, "/")
 		return false, nil
 	}
-	err = unix.Linkat(c.top, at, int(dst.Fd()), name, 0)
+	err = unix.Linkat(c.crew.top, at, int(dst.Fd()), name, 0)
 	if errors.Is(err, unix.ENAMETOOLONG) || errors.Is(err, unix.EMLINK) {
 		return false, nil
 	}
@@ -204,7 +203,7 @@ func (c *copier) file(src, dst *os.File, name string, st *unix.Stat_t) error {
 		return err
 	}
 	defer unix.Close(from)
-	to, err := unix.Openat(int(dst.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	to, err := unix.Openat(int(dst.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, st.Mode&0o777)
 	if err != nil {
 		return err
 	}
@@ -219,7 +218,7 @@ func (c *copier) file(src, dst *os.File, name string, st *unix.Stat_t) error {
 // which without reflinks is a pipe.
 const small = 64 << 10
 
-// content copies the bytes that st counts.
+// content copies the bytes that st counts; finish sees to the size.
 func (c *copier) content(from, to int, st *unix.Stat_t) error {
 	size := st.Size
 	if size == 0 {
@@ -228,15 +227,12 @@ func (c *copier) content(from, to int, st *unix.Stat_t) error {
 	if !c.cloneless {
 		err := unix.IoctlFileClone(to, from)
 		if err == nil {
-			return unix.Ftruncate(to, size)
+			return nil
 		}
 		c.cloneless = true
 	}
 	if size <= small && st.Blocks*512 >= size {
-		if err := c.bytes(from, to, 0, size); err != nil {
-			return err
-		}
-		return unix.Ftruncate(to, size)
+		return c.bytes(from, to, 0, size)
 	}
 	for at := int64(0); at < size; {
 		begin, err := unix.Seek(from, at, unix.SEEK_DATA)
@@ -255,7 +251,7 @@ func (c *copier) content(from, to int, st *unix.Stat_t) error {
 		}
 		at = end
 	}
-	return unix.Ftruncate(to, size)
+	return nil
 }
 
 // piece copies the bytes from at up to end.

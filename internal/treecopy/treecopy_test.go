@@ -1,10 +1,12 @@
 package treecopy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/internal/rmtree"
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 func open2(t testing.TB, dir string) *os.File {
@@ -133,6 +136,116 @@ func TestTreeDeep(t *testing.T) {
 	}
 }
 
+// TestTreeSideBySide: folders that several copy are as in the source, and so are files with names in several of them, in which folder
+// the first name may be, and what a folder that is done must not lose when others are not.
+func TestTreeSideBySide(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(maxCrew))
+	src := filepath.Join(t.TempDir(), "src")
+	for i := range 7 {
+		must(t, os.MkdirAll(filepath.Join(src, fmt.Sprint("d", i)), 0o755))
+	}
+	for i := range 300 {
+		dir := filepath.Join(src, fmt.Sprint("d", i%7), fmt.Sprint("e", i%40))
+		file := filepath.Join(dir, fmt.Sprint(i))
+		must(t, os.MkdirAll(dir, 0o755), os.WriteFile(file, []byte(strings.Repeat(fmt.Sprint(i), i)), 0o600), os.Chmod(file, os.FileMode(i)|0o400),
+			os.Chtimes(file, unixTime, unixTime.Add(time.Duration(i))))
+		if i%3 == 0 {
+			must(t, os.Link(file, filepath.Join(src, fmt.Sprint("d", (i+1)%7), fmt.Sprint("link", i))), os.Link(file, filepath.Join(src, fmt.Sprint(i))))
+		}
+	}
+	for i := range 7 {
+		dir := filepath.Join(src, fmt.Sprint("d", i))
+		must(t, os.Chmod(dir, 0o500|os.FileMode(i)), os.Chtimes(dir, unixTime, unixTime))
+		defer os.Chmod(dir, 0o700)
+	}
+	want, fds := describe(t, src), openFDs(t)
+	for range 5 {
+		dst := t.TempDir()
+		must(t, os.Chmod(dst, 0o700))
+		used, err := tree(t, src, dst)
+		must(t, err)
+		if got := describe(t, dst); got != want {
+			t.Fatalf("got\n%s\nwant\n%s", got, want)
+		}
+		if want := int64(strings.Count(want, "\n")) - 200; used.Inodes != want {
+			t.Errorf("%d inodes, want %d", used.Inodes, want)
+		}
+		for i := range 7 { // so that it can be removed
+			must(t, os.Chmod(filepath.Join(dst, fmt.Sprint("d", i)), 0o700))
+		}
+	}
+	if n := openFDs(t) - fds; n > 40 { // those of the test itself
+		t.Errorf("%d more are open", n)
+	}
+}
+
+func openFDs(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	return len(list)
+}
+
+// TestTreeFails: what goes wrong in one of many folders is what the copy fails with; all end then, and nothing stays open. The same of a
+// context that ends.
+func TestTreeFails(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(maxCrew))
+	src := t.TempDir()
+	for i := range 50 {
+		must(t, os.MkdirAll(filepath.Join(src, fmt.Sprint(i), "a/b/c"), 0o755), os.WriteFile(filepath.Join(src, fmt.Sprint(i), "a/f"), []byte("x"), 0o600))
+	}
+	bad := filepath.Join(src, "37", strings.Repeat("d/", MaxDepth))
+	must(t, os.MkdirAll(bad, 0o755))
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(os.ErrDeadlineExceeded)
+	for _, c := range []struct {
+		ctx  context.Context
+		want error
+		path string
+	}{{t.Context(), ErrTooDeep, "copy 37/d/d/"}, {ended, os.ErrDeadlineExceeded, "copy "}} {
+		from, to := open2(t, src), open2(t, t.TempDir())
+		fds := openFDs(t)
+		_, err := Tree(c.ctx, from, to)
+		if !errors.Is(err, c.want) || !strings.HasPrefix(fmt.Sprint(err), c.path) {
+			t.Errorf("%v, want %v", err, c.want)
+		}
+		if n := openFDs(t); n != fds {
+			t.Errorf("%d are open, %d were", n, fds)
+		}
+	}
+	must(t, os.RemoveAll(filepath.Join(src, "37")))
+	if _, err := tree(t, src, t.TempDir()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTreeModes: owner and mode are the source's, whatever the creation gave: a umask takes bits away, a folder with the set-group-id bit
+// gives its group and the bit, and a change of the owner takes set-id bits away.
+func TestTreeModes(t *testing.T) {
+	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "dst")
+	must(t, os.Mkdir(dst, 0o700), os.Mkdir(filepath.Join(src, "plain"), 0o755))
+	root := os.Getuid() == 0
+	for i, mode := range []uint32{0o777, 0o666, 0o600, 0o4755, 0o2755, 0o2644, 0o6777, 0o1777} {
+		file, dir := filepath.Join(src, fmt.Sprint("f", i)), filepath.Join(src, fmt.Sprint("d", i))
+		must(t, os.WriteFile(file, []byte("x"), 0o600), os.Mkdir(dir, 0o700))
+		for _, path := range []string{file, dir} {
+			if root && i%2 == 1 {
+				must(t, os.Chown(path, 1000+i, 2000+i))
+			}
+			must(t, unix.Chmod(path, mode))
+		}
+	}
+	if root {
+		must(t, os.Chown(dst, -1, 4321))
+	}
+	must(t, unix.Chmod(dst, 0o2700))
+	_, err := tree(t, src, dst)
+	must(t, err)
+	if want, got := describe(t, src), describe(t, dst); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func BenchmarkTree(b *testing.B) {
 	src := b.TempDir()
 	for i := range 10 {
@@ -147,13 +260,15 @@ func BenchmarkTree(b *testing.B) {
 }
 
 func BenchmarkSmall(b *testing.B) {
-	src := b.TempDir()
+	top := b.TempDir()
+	must(b, sys.Spread(top)) // as the shelf's folder is
+	src := filepath.Join(top, "src")
 	for i := range 1000 {
 		dir := filepath.Join(src, fmt.Sprint(i%50))
 		must(b, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), make([]byte, 10<<10), 0o644))
 	}
 	for i := 0; b.Loop(); i++ {
-		dst := filepath.Join(b.TempDir(), fmt.Sprint(i))
+		dst := filepath.Join(top, fmt.Sprint(i))
 		must(b, os.Mkdir(dst, 0o755))
 		if _, err := tree(b, src, dst); err != nil {
 			b.Fatal(err)

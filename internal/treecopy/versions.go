@@ -353,7 +353,7 @@ func (f *filler) object(dir *os.File, n *Node, st *unix.Stat_t) error {
 		return err
 	}
 	number := f.to.Next
-	fd, err := unix.Openat(int(f.to.Dir.Fd()), ObjectName(number), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(int(f.to.Dir.Fd()), ObjectName(number), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, st.Mode&0o777)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type CreateRequest struct {
 	// templated is what its template says beside the spec; nil of most.
 	templated *templated
 	origin    *origin // what it goes on from; nil for most
+	early     *early  // launched for it; nil for most
 }
 
 // creation is one create under way: the sandbox, what undoes it, and what its
@@ -222,7 +223,9 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 	var g *generic
 	ready := m.genericsFor(&req.Spec)
 	if req.fits(&limits.limits) {
-		g = ready.take(m.wishOf(&req, &limits.limits))
+		if g = req.early.take(ready.kind); g == nil {
+			g = ready.take(m.wishOf(&req, &limits.limits))
+		}
 	}
 	record, err := m.create(ctx, &req, limits, g, read)
 	if errors.Is(err, errOutdated) {

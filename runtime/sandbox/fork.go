@@ -25,7 +25,8 @@ func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn 
 		return out, err
 	}
 	p.Count = max(1, p.Count)
-	sn, source, held, err := m.forkSource(ctx, user, p)
+	sn, source, held, first, err := m.forkSource(ctx, user, p)
+	defer first.drop()
 	if err != nil {
 		return out, err
 	}
@@ -53,7 +54,11 @@ func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn 
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			if out.Sandboxes[i], errs[i] = m.forkOne(all, sn, source, sp, user, conn, fds); errs[i] != nil {
+			req := CreateRequest{Spec: sp, FDs: fds, User: user, Conn: conn, Progress: func(api.Progress) {}}
+			if i == 0 {
+				req.early = first
+			}
+			if out.Sandboxes[i], errs[i] = m.forkOne(all, sn, source, req); errs[i] != nil {
 				cancel(errs[i])
 			}
 		})
@@ -71,29 +76,31 @@ func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn 
 	return api.Forked{}, failed
 }
 
-// forkSource is what is forked. source is the sandbox whose mounts the forks take, nil when they open folders by their paths.
-func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams) (sn *snapshot, source *Sandbox, held []*os.File, err error) {
+// forkSource is what is forked. source is the sandbox whose mounts the forks take, nil when they open folders by their paths; first
+// is to be one of them, and the caller drops it also behind an error.
+func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams) (sn *snapshot, source *Sandbox, held []*os.File, first *early, err error) {
 	if p.Snapshot != "" {
 		if sn, err = m.snapshotOf(user, p.Snapshot); err != nil {
-			return nil, nil, nil, err
+			return nil, nil, nil, nil, err
 		}
 		if held, err = m.cfg.Shelf.Use(sn.Layers); err != nil {
-			return nil, nil, nil, fmt.Errorf("use the layers of snapshot %s: %w", sn.ID, err)
+			return nil, nil, nil, nil, fmt.Errorf("use the layers of snapshot %s: %w", sn.ID, err)
 		}
-		return sn, nil, held, nil
+		return sn, nil, held, nil, nil
 	}
 	s, done, err := m.findToPark(ctx, p.Sandbox)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
 	defer done()
+	first = m.launchEarly(s, p)
 	if sn, held, err = m.takeLayer(ctx, s); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, first, err
 	}
 	if !s.parked && len(p.Folders) == 0 {
 		source = s
 	}
-	return sn, source, held, nil
+	return sn, source, held, first, nil
 }
 
 // forkSpec is what a fork is made by: the sandbox's spec with what was changed since, and without what there can be only one of.
@@ -110,23 +117,23 @@ func forkSpec(sn *snapshot, p api.ForkParams) (api.Spec, error) {
 	return sp, nil
 }
 
-func (m *Manager) forkOne(ctx context.Context, sn *snapshot, source *Sandbox, sp api.Spec, user uint32, conn uint64, fds Taker) (api.Sandbox, error) {
+func (m *Manager) forkOne(ctx context.Context, sn *snapshot, source *Sandbox, req CreateRequest) (api.Sandbox, error) {
 	if err := context.Cause(ctx); err != nil {
 		return api.Sandbox{}, err
 	}
-	o := &origin{
+	req.origin = &origin{
 		root: sn.Root, layers: sn.Layers, base: sn.Base, record: sn.Record, folders: sn.Folders,
 		over: filepath.Join(m.cfg.Shelf.LayerDir(sn.Layers[0]), "over"),
 	}
 	if source != nil {
-		given, folders, err := mountsOf(source, sp)
+		given, folders, err := mountsOf(source, req.Spec)
 		if err != nil {
 			return api.Sandbox{}, err
 		}
 		defer folders.close()
-		sp, fds = given, folders
+		req.Spec, req.FDs = given, folders
 	}
-	return m.createNew(ctx, CreateRequest{Spec: sp, FDs: fds, User: user, Conn: conn, Progress: func(api.Progress) {}, origin: o})
+	return m.createNew(ctx, req)
 }
 
 // mountsOf clones the host folders of a sandbox that runs, so that no path is walked again.

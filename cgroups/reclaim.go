@@ -183,7 +183,7 @@ func (q *reclaims) take(r *reclaim) (gained int64, err error) {
 		case werr == nil:
 			left -= piece
 		case errors.Is(werr, unix.EINTR): // a stray signal
-		case errors.Is(werr, unix.EAGAIN) && was-now >= piece/8: // not all of it, what is not on the disk yet for example
+		case errors.Is(werr, unix.EAGAIN) && was-now >= piece/8: // not all of it: what is being used just then for example
 			left -= was - now
 		case errors.Is(werr, unix.EAGAIN):
 			left = 0
@@ -200,7 +200,8 @@ func (q *reclaims) isStopped(r *reclaim) bool {
 	return r.stopped
 }
 
-// pageCache is the memory of a cgroup, and all below it, that is a copy of a file's: file of memory.stat counts tmpfs, too.
+// pageCache is the memory of a cgroup, and all below it, that is a copy of what a file has on the disk: file of memory.stat counts
+// tmpfs, too. What the disk has not got yet the kernel would write there first, and all else of the machine that is so with it.
 func pageCache(stat int) (int64, error) {
 	buf := make([]byte, 16<<10)
 	n, err := unix.Pread(stat, buf, 0)
@@ -208,7 +209,7 @@ func pageCache(stat int) (int64, error) {
 		return 0, fmt.Errorf("read memory.stat: %w", err)
 	}
 	text := string(buf[:n])
-	return int64(key(text, "inactive_file") + key(text, "active_file")), nil
+	return int64(key(text, "inactive_file") + key(text, "active_file") - key(text, "file_dirty") - key(text, "file_writeback")), nil
 }
 
 func current(dir string) (int64, error) {

@@ -18,7 +18,7 @@ import (
 // cgroup waits for that (kernfs_drain) with cgroup_mutex held, for which every other removal, creation, freeze and kill of
 // cgroups on the machine waits in turn. So: small pieces, one at a time, and whoever is about to remove the cgroup ends
 // the write first. The kernel looks for a signal between attempts of a fraction of a piece each.
-const reclaimPiece = 4 << 20
+const reclaimPiece = 1 << 20
 
 // maxReclaims bounds how many sandboxes wait for their turn. Of those that are paused beyond that nothing is taken back.
 const maxReclaims = 1024

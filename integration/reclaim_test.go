@@ -79,8 +79,8 @@ func TestReclaim(t *testing.T) {
 	const mib = 48
 	rec := cached(t, c, mib)
 	if !reclaimable(rec) {
-		if os.Getenv(testenv.KindVar) == "vm-6.12" {
-			t.Fatal("this machine has cgroup v2, and memory.reclaim is not found")
+		if strings.HasPrefix(os.Getenv(testenv.KindVar), "vm-") {
+			t.Fatal("a machine with cgroup v2 and no memory.reclaim")
 		}
 		// Nothing is said of what was not done.
 		for range 2 {

@@ -31,6 +31,8 @@ type Execs struct {
 	retired *watcher
 	hits    *hits
 	files   files // that every exec reads
+	// reclaims are of sandboxes that are paused.
+	reclaims reclaims
 }
 
 // OpenExecs makes the Execs of a tree. Without a usable v2 hierarchy there are no
@@ -61,9 +63,10 @@ func OpenExecs(t *Tree, disk string) (*Execs, error) {
 // Enabled says whether execs can have cgroups.
 func (x *Execs) Enabled() bool { return x.mounts[""] != "" }
 
-// Close ends all watches.
+// Close ends all watches and reclaims.
 func (x *Execs) Close() error {
 	var errs []error
+	x.reclaims.close()
 	x.files.forget(func(string) bool { return true })
 	if x.hits != nil {
 		errs = append(errs, x.hits.close())

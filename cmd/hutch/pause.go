@@ -16,7 +16,10 @@ func newPause() *cobra.Command {
 		Short: "Stop the processes of sandboxes where they are",
 		Long: `Stop the processes of sandboxes where they are, and the clocks of their commands' timeouts.
 The life of a sandbox, --ttl, runs on. "hutch resume" lets them go on, and so does the next
-command, "hutch exec", or use of files, "hutch cp".`,
+command, "hutch exec", or use of files, "hutch cp".
+
+Where the kernel can (cgroup v2, Linux 5.19), copies of files that it holds in memory for a paused
+sandbox are given back, behind the command's back; "hutch inspect" says how much that was.`,
 		GroupID: groupSandbox,
 		Args:    wantArgs(1, -1),
 		RunE:    eachPaused((*client.Client).Pause),

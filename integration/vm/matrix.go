@@ -28,7 +28,7 @@ type tests struct {
 // named are the tests that stand for the whole suite on other kernels: what depends on
 // mounts, cgroups, namespaces, seccomp, terminals and nftables.
 const named = `^Test(Script|VerdictsOfSandbox|ExecLimits|ExecCgroups|KillTree|Mounts|Privileges|Seccomp|NoNesting|NetworkOff|FDs|HostFiles|` +
-	`Workspace|ImageTiny|DaemonDeath|Terminal|StdioReopen|FilesTree|Shell|ProcessLimit|Claimed|Pool|WritableUsr|Landlock|EscapeImage|Network(Allow|Kernel|Restart|Raw))$`
+	`Workspace|ImageTiny|DaemonDeath|Terminal|StdioReopen|FilesTree|Shell|ProcessLimit|Claimed|Pool|WritableUsr|Landlock|EscapeImage|Reclaim|ReclaimMiddle|Network(Allow|Kernel|Restart|Raw))$`
 
 // enforced are the tests of machines where hutch-netd puts eBPF in force.
 var enforced = []tests{

@@ -18,6 +18,7 @@ type EventKind string
 // The kinds of events, each with the type of its data.
 const (
 	EventSandboxState  EventKind = "sandbox.state"       // StateEvent
+	EventReclaimed     EventKind = "sandbox.reclaimed"   // ReclaimedEvent
 	EventExecStarted   EventKind = "exec.started"        // StartedEvent
 	EventExecExited    EventKind = "exec.exited"         // ExitedEvent
 	EventExecDecided   EventKind = "exec.decided"        // DecidedEvent: the mode is not all; Exec is the id of one on the host
@@ -43,7 +44,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventExecStarted, EventExecExited, EventExecDecided, EventHostExited, EventLimitHit, EventNetworkDenied, EventNetworkAsk, EventNetworkAnswer, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventReclaimed, EventExecStarted, EventExecExited, EventExecDecided, EventHostExited, EventLimitHit, EventNetworkDenied, EventNetworkAsk, EventNetworkAnswer, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

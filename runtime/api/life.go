@@ -6,6 +6,14 @@ import "time"
 type Pause struct {
 	Since time.Time  `json:"since"`
 	By    PauseMeans `json:"by"`
+	// ReclaimedBytes is what memory it uses less since its page cache was taken back, behind the reply to sandbox.pause; absent
+	// before that, and where it can not be (cgroup v1 or none, before Linux 5.19). The event sandbox.reclaimed tells of it.
+	ReclaimedBytes *int64 `json:"reclaimed_bytes,omitempty"`
+}
+
+// ReclaimedEvent is the data of sandbox.reclaimed: the page cache of a paused sandbox was taken back.
+type ReclaimedEvent struct {
+	Bytes int64 `json:"bytes"` // what memory it uses less; 0 when there was nothing to take
 }
 
 // PauseMeans is what stops the processes of a paused sandbox.

@@ -328,6 +328,8 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if s.record.State == api.Paused {
 		if err := m.repause(ctx, s); err != nil {
 			m.cfg.Logger.Error("pause again a sandbox that was paused", "sandbox", s.id, "err", err)
+		} else if s.record.Paused.ReclaimedBytes == nil { // the hutchd before was not through
+			m.takeBack(s)
 		}
 	}
 	m.watchAdopted(s)

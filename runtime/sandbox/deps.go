@@ -83,7 +83,7 @@ type Projects interface {
 // process but Kill, KillAll and Freeze.
 type Cgroups interface {
 	// Enabled says whether execs have cgroups. Otherwise only what is about sandboxes may
-	// be called: Limit, Watch, Stats, Events, Forget.
+	// be called: Limit, Watch, Stats, Events, Forget, Reclaim.
 	Enabled() bool
 	// Mount is a detached read-only mount of the sandbox's cgroup, the caller's.
 	Mount(sandbox string) (*os.File, error)
@@ -104,6 +104,10 @@ type Cgroups interface {
 	// or ctx ends; Thaw lets them go on. There is no Make meanwhile.
 	Freeze(ctx context.Context, sandbox string) error
 	Thaw(sandbox string) error
+	// Reclaim takes page cache of a sandbox back, behind the caller's back, and calls told with what that has gained, unless
+	// nothing can be or it is stopped. Before its cgroup is removed or its processes go on stop must have returned, which waits for
+	// less than a millisecond's work of the kernel's; told is not called any more then, and must not call stop.
+	Reclaim(sandbox string, told func(bytes int64)) (stop func())
 	// Processes lists the pids of all processes of a sandbox, in ascending order; an error where its cgroup does not say.
 	Processes(sandbox string) ([]int, error)
 	// KillAll kills every process of a sandbox but PID 1, as Kill does.

@@ -222,6 +222,7 @@ func (m *Manager) quiet(s *Sandbox) {
 		}
 	}
 	s.mu.Unlock()
+	s.keepRest()
 	s.closeWorkers()
 }
 

@@ -143,7 +143,12 @@ func (m *Manager) pause(ctx context.Context, s *Sandbox, reason string, idle boo
 		return api.Sandbox{}, err
 	}
 	defer done()
-	return m.pauseNow(ctx, s, reason, idle)
+	was := s.state()
+	record, err := m.pauseNow(ctx, s, reason, idle)
+	if err == nil && was == api.Running && record.State == api.Paused {
+		m.takeBack(s)
+	}
+	return record, err
 }
 
 // pauseNow is pause for whoever has the turn.
@@ -216,6 +221,7 @@ func (m *Manager) resumeNow(s *Sandbox) (api.Sandbox, error) {
 	if s.state() != api.Paused {
 		return s.Record(), s.mustRun()
 	}
+	s.keepRest()
 	if err := m.thaw(s); err != nil {
 		return api.Sandbox{}, api.Errorf(api.Internal, "resume sandbox %s: %w", s.id, err).
 			WithHint("try again, or remove it: hutch rm %s", s.id)

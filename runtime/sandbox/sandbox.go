@@ -105,6 +105,9 @@ type Sandbox struct {
 	// workersGroup is the cgroup of files workers, "" when there is none yet.
 	workersGroup string
 
+	// endReclaim ends what takes memory back while it is paused; nil when nothing does.
+	endReclaim func()
+
 	shells int // of execs, those that are open shells, which may be idle
 	calls  int // fs.* and shell.run calls under way
 }

@@ -158,6 +158,46 @@ func TestForkCommit(t *testing.T) {
 	w.shelfEmpty(t)
 }
 
+// TestForkEarly: where no sandbox waits, the first fork of one that runs is launched while its files are copied, which a fork of a
+// snapshot need not wait for; what was launched for a fork that is refused is gone.
+func TestForkEarly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.configure(t, noneAhead)
+	c := w.connect(t)
+	sb := w.create(t, "--name", "box", "host")
+	ran(t, c, sb, "echo then >/tmp/f")
+	if _, err := c.Fork(t.Context(), api.ForkParams{Sandbox: sb, Name: "box"}); api.ErrorCode(err) != api.AlreadyExists {
+		t.Errorf("%v", err)
+	}
+	sn, err := c.CreateSnapshot(t.Context(), api.SnapshotCreateParams{Sandbox: sb})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range map[*api.ForkParams]int{{Sandbox: sb, Count: 2}: 1, {Snapshot: sn.ID}: 0} {
+		r, err := c.Fork(t.Context(), *p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimed := 0
+		for _, f := range r.Sandboxes {
+			if _, ok := f.PhasesMS["launch.claim"]; ok {
+				claimed++
+			}
+			if got := ran(t, c, f.ID, "cat /tmp/f"); got.Stdout != "then\n" {
+				t.Errorf("%+v", got)
+			}
+			w.ok(t, "rm", "-f", f.ID)
+		}
+		if claimed != want {
+			t.Errorf("%+v: %d claimed, want %d", *p, claimed, want)
+		}
+	}
+	w.ok(t, "snapshot", "rm", sn.ID)
+	w.ok(t, "rm", "-f", sb)
+	w.shelfEmpty(t)
+}
+
 // TestForkQuota: forks past the quota or the limit of one call are refused, and nothing of them is left.
 func TestForkQuota(t *testing.T) {
 	t.Parallel()

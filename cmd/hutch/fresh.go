@@ -18,7 +18,7 @@ import (
 type freshBox struct {
 	params api.RunParams      // but for the command and the folders
 	idBase uint32             // the daemon's, see api.Info
-	since  time.Time          // when the first call was made
+	since  time.Time          // when the call was made
 	pull   func(api.Progress) // shows a download; may be nil
 	pulled func()             // ends that
 
@@ -37,7 +37,6 @@ func (f *freshBox) begin(ctx context.Context, s *session, p api.ExecParams, file
 		}
 		started(n)
 	}
-	f.since = time.Now()
 	run, err := f.call(ctx, s, files, news)
 	if f.params.IfBuild != "" && !f.signalled.Load() && ctx.Err() == nil && client.NotRun(err) { // the daemon is another one, or was just ending
 		c, cerr := connect(ctx, false)
@@ -69,6 +68,7 @@ func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, ne
 		}
 		params.Sandbox = &spec
 	}
+	f.since = time.Now()
 	return s.conn().RunNew(ctx, params, src.Files, files, news)
 }
 

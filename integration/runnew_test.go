@@ -58,6 +58,36 @@ func TestRunNew(t *testing.T) {
 			gone(t, &r)
 		}
 	})
+	t.Run("volume", func(t *testing.T) { // and its folder is what it was when the call was answered
+		for i := range rounds(10) {
+			p := runHost("echo x >>/v/f; (setsid sh -c 'while :; do echo y >>/v/f; done' >/dev/null 2>&1 &)", func(s *api.Spec) {
+				s.Mounts = []api.Mount{{Volume: "v", Target: "/v", Mode: api.ModeRW}}
+			})
+			r, err := c.RunNew(t.Context(), p, nil, nil, nil)
+			if err != nil || r.Exec.ExitCode != 0 {
+				t.Fatalf("%+v, %v", r.Exec, err)
+			}
+			if err := c.RemoveVolume(t.Context(), "v"); err != nil {
+				t.Errorf("round %d: %v", i, err)
+			}
+			w.ok(t, "run", "-v", "w:/w", "host", "--", "touch", "/w/f")
+			w.ok(t, "volume", "rm", "w")
+		}
+	})
+	t.Run("image", func(t *testing.T) {
+		w.importTiny(t, "base:1")
+		p := api.RunParams{Sandbox: &api.Spec{Image: "base:1", User: "0"}, Exec: api.ExecParams{Command: "echo x >/dir/b"}}
+		if r, err := c.RunNew(t.Context(), p, nil, nil, nil); err != nil || r.Exec.ExitCode != 0 {
+			t.Fatalf("%+v, %v", r.Exec, err)
+		}
+		if err := c.RemoveImage(t.Context(), "base:1"); err != nil {
+			t.Error(err)
+		}
+		w.awaitNoSandbox(t)
+		if left, _ := os.ReadDir(filepath.Join(w.root(), "data/images/layers")); len(left) > 0 {
+			t.Errorf("layers of an image that nothing has: %v", left)
+		}
+	})
 	t.Run("quota", func(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 60 {

@@ -195,7 +195,8 @@ func (m *Manager) adoptPorts(s *Sandbox, pid int) {
 func (m *Manager) closePorts(s *Sandbox) error {
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
-	if s.ports.closed = true; s.ports.open == nil {
+	was := s.ports.closed
+	if s.ports.closed = true; was || s.ports.open == nil {
 		return nil
 	}
 	err := s.ports.open.Close()

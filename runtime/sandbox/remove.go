@@ -129,20 +129,18 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 // removalPause is how long a removal behind a reply leaves the CPUs to whom the reply has woken.
 const removalPause = 2 * time.Millisecond
 
-// removeAfter removes s behind a reply, in which nobody finds it any more. Its processes are dead, and then all that others may ask for is
-// free before the reply; or PID 1 is alone, and ends behind the reply, too (leftNothing). sent calls what it is given when the reply is written, or can not be. A caller that does not read is not waited for:
+// removeAfter removes s behind a reply, in which nobody finds it any more, and all is free that others may ask for. Of its processes at most
+// PID 1 is left (leftNothing), and ends behind the reply, too. sent calls what it is given when the reply is written, or can not be. A caller that does not read is not waited for:
 // meanwhile the removal counts in maxBehind, which is there for all.
-func (m *Manager) removeAfter(s *Sandbox, alone bool, sent func(func())) error {
+func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
 	m.audit(context.Background(), s, "", api.AuditRemove, nil, 0)
 	done, ok, err := m.withdraw(s)
 	if !ok {
 		return err // others are removing it, or have
 	}
-	if !alone {
-		m.quiet(s)
-		if err := errors.Join(m.closePorts(s), s.letGo()); err != nil {
-			m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
-		}
+	m.quiet(s)
+	if err := errors.Join(m.closePorts(s), s.letGo()); err != nil {
+		m.cfg.Logger.Error("remove sandbox", "sandbox", s.id, "err", err)
 	}
 	over, cancel := context.WithTimeout(m.ctx, api.RunReplyPatience)
 	context.AfterFunc(over, func() {

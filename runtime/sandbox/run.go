@@ -47,8 +47,7 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 			Started: func(exec string, pid int) { req.Started(sb, exec, pid) },
 		})
 	}
-	alone := err == nil && r != nil && m.leftNothing(s, r)
-	if err == nil && !alone {
+	if err == nil && (r == nil || !m.leftNothing(s, r)) {
 		_, err = m.kill(context.WithoutCancel(ctx), s, "removed")
 	}
 	if err != nil {
@@ -56,7 +55,7 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 		return api.RunResult{}, err
 	}
 	// The sandbox stays on record until the reply is written: when this hutchd is killed before, the next one knows how the command ended.
-	return api.RunResult{Sandbox: *sb, Exec: res}, m.removeAfter(s, alone, req.Sent)
+	return api.RunResult{Sandbox: *sb, Exec: res}, m.removeAfter(s, req.Sent)
 }
 
 // forRun is the sandbox that a run has for itself.

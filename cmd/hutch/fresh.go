@@ -23,6 +23,7 @@ type freshBox struct {
 	pulled func()             // ends that
 
 	signalled atomic.Bool // a call may have been sent beside that of the command
+	known     atomic.Bool // it is known that the command runs, or has run
 
 	id      string                      // of the sandbox, once the command runs
 	sandbox func() (api.Sandbox, error) // its record, once the command has ended
@@ -85,6 +86,7 @@ func (f *freshBox) callAgain(ctx context.Context, s *session, files *client.Stdi
 // started takes the news that the command runs.
 func (f *freshBox) started(p *api.Progress) {
 	f.id = p.Sandbox
+	f.known.Store(true)
 	f.pulled()
 	warnUnenforced(os.Stderr, p.Note, p.Unenforced)
 }

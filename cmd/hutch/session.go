@@ -96,6 +96,8 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult, error) {
 	// Chosen here, so that it is known also when the daemon can not say it any more.
 	p.Exec = "ex_" + strings.ToLower(rand.Text()[:12])
+	// Before the command can say anything: who then sends it a signal wants it to have that. The daemon is just accepting the connection.
+	s.signals.Listen()
 	started := s.started(ctx, p.Exec, sent)
 	res, err := s.begin(ctx, p, files, started)
 	lost := err
@@ -203,7 +205,7 @@ func (s *session) target(ctx context.Context, exec string) cli.Target {
 			s.fresh.signalled.Store(true)
 		}
 		err := s.conn().Signal(ctx, exec, name)
-		return s.fresh == nil || !notFound(err)
+		return s.fresh == nil || s.fresh.known.Load() || !notFound(err)
 	}}
 	if s.tty {
 		t.Resize = func() {

@@ -159,7 +159,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	if err != nil {
 		return nil, err
 	}
-	defer m.untake(id) // m.execs has it then, or nobody
+	defer m.startEnds(id)
 	r := &running{id: id, s: s, params: *p, open: open, by: audit.Caller(ctx), start: time.Now(), before: s.clock.state().Total, done: make(chan struct{})}
 	if req.channel != nil {
 		r.shell = newID("sh_")

@@ -105,7 +105,32 @@ func (m *Manager) take(id string) (string, error) {
 		return "", api.Errorf(api.AlreadyExists, "exec %s exists", id).WithField("exec").WithHint("choose a new id for each command")
 	}
 	m.taken[id]++
+	m.starting[id] = make(chan struct{})
 	return id, nil
+}
+
+// startEnds ends what take has begun: m.execs has the id then, or nobody.
+func (m *Manager) startEnds(id string) {
+	m.mu.Lock()
+	close(m.starting[id])
+	delete(m.starting, id)
+	m.mu.Unlock()
+	m.untake(id)
+}
+
+// liveSoon is live, and waits for an exec that is being started: its command may have been heard of before this process knows that it runs.
+func (m *Manager) liveSoon(ctx context.Context, id string) (*running, error) {
+	m.mu.Lock()
+	starting := m.starting[id]
+	m.mu.Unlock()
+	if starting != nil {
+		select {
+		case <-starting:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return m.live(id)
 }
 
 func (m *Manager) untake(id string) {
@@ -324,7 +349,7 @@ func (r *running) record() api.Exec {
 
 // Signal sends a signal to an exec's leader.
 func (m *Manager) Signal(ctx context.Context, p api.SignalParams) error {
-	r, err := m.live(p.Exec)
+	r, err := m.liveSoon(ctx, p.Exec)
 	if err != nil {
 		return err
 	}

@@ -100,9 +100,10 @@ type Manager struct {
 	closed   bool
 	byID     map[string]*Sandbox
 	byName   map[string]*Sandbox
-	execs    map[string]*running // also those that ended and are kept
-	taken    map[string]int      // ids of execs that are being started or forgotten
-	answered map[string]*running // forgotten but for their output at hutch-launch
+	execs    map[string]*running      // also those that ended and are kept
+	taken    map[string]int           // ids of execs that are being started or forgotten
+	starting map[string]chan struct{} // of those that are being started: closed then
+	answered map[string]*running      // forgotten but for their output at hutch-launch
 	shells   map[string]*shell
 	running  int // of execs
 	lastBusy time.Time
@@ -132,6 +133,7 @@ func NewManager(cfg Config) *Manager {
 		execs:    map[string]*running{},
 		shells:   map[string]*shell{},
 		taken:    map[string]int{},
+		starting: map[string]chan struct{}{},
 		answered: map[string]*running{},
 		gone:     map[uint64]bool{},
 		creating: map[uint64]int{},

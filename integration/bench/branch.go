@@ -25,6 +25,7 @@ func branchSubjects() []Subject {
 				return nil, err
 			})
 		}},
+		{Name: "copy-10mb", About: "cp -a of 10 MB in 1,000 files: the floor of a snapshot", Setup: setupCopy},
 		{Name: "snapshot-10mb", About: "snapshot.create of 10 MB in 1,000 files", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareBranch(ctx, 5, func(ctx context.Context, c *client.Client, sb string) (func() error, error) {
 				sn, err := c.CreateSnapshot(ctx, api.SnapshotCreateParams{Sandbox: sb})

@@ -27,16 +27,18 @@ func reclaimable(rec api.Sandbox) bool {
 	return false
 }
 
-// cached makes a sandbox with a file of so many MiB, all of it on the disk and in memory.
-func cached(t testing.TB, c *hutch.Client, mib int) api.Sandbox {
+// cached makes a sandbox with a file of so many MiB, all of it on the disk and in memory: in a volume, because a sandbox's own files
+// are not written to the disk when it wants that, but when the kernel does.
+func cached(t testing.TB, c *hutch.Client, mib int, volume string) api.Sandbox {
 	t.Helper()
-	sb := box(t, c)
-	if res := ran(t, c, sb, "head -c "+strconv.Itoa(mib)+"M /dev/zero >/file && sync /file && cksum </file"); res.ExitCode != 0 {
-		t.Fatalf("%+v", res)
-	}
-	rec, err := c.GetSandbox(t.Context(), sb)
+	rec, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{
+		Image: "host", Mounts: []api.Mount{{Volume: volume, Target: "/v", Mode: api.ModeRW}},
+	}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if res := ran(t, c, rec.ID, "head -c "+strconv.Itoa(mib)+"M /dev/zero >/v/file && sync /v/file && cksum </v/file"); res.ExitCode != 0 {
+		t.Fatalf("%+v", res)
 	}
 	return rec
 }
@@ -77,7 +79,7 @@ func TestReclaim(t *testing.T) {
 	w.logOnFailure(t)
 	c := w.connect(t)
 	const mib = 48
-	rec := cached(t, c, mib)
+	rec := cached(t, c, mib, "v")
 	if !reclaimable(rec) {
 		if strings.HasPrefix(os.Getenv(testenv.KindVar), "vm-") {
 			t.Fatal("a machine with cgroup v2 and no memory.reclaim")
@@ -114,7 +116,7 @@ func TestReclaim(t *testing.T) {
 	if got, err := c.GetSandbox(t.Context(), rec.ID); err != nil || got.Paused == nil || got.Paused.ReclaimedBytes == nil || *got.Paused.ReclaimedBytes != told {
 		t.Errorf("%+v, %v", got.Paused, err)
 	}
-	if res := ran(t, c, rec.ID, "head -c "+strconv.Itoa(mib)+"M /dev/zero | cmp - /file"); res.ExitCode != 0 {
+	if res := ran(t, c, rec.ID, "head -c "+strconv.Itoa(mib)+"M /dev/zero | cmp - /v/file"); res.ExitCode != 0 {
 		t.Errorf("%+v", res)
 	}
 	if got, err := c.GetSandbox(t.Context(), rec.ID); err != nil || got.Paused != nil {
@@ -129,11 +131,11 @@ func TestReclaimMiddle(t *testing.T) {
 	w := newWorld(t)
 	w.logOnFailure(t)
 	c := w.connect(t)
-	rec := cached(t, c, 48)
+	rec := cached(t, c, 48, "v")
 	can := reclaimable(rec)
 	again := func() { // in memory once more, and as it was
 		t.Helper()
-		if res := ran(t, c, rec.ID, "head -c 48M /dev/zero | cmp - /file"); res.ExitCode != 0 {
+		if res := ran(t, c, rec.ID, "head -c 48M /dev/zero | cmp - /v/file"); res.ExitCode != 0 {
 			t.Fatalf("%+v", res)
 		}
 	}
@@ -185,7 +187,7 @@ func TestReclaimMiddle(t *testing.T) {
 			w.ok(t, "stop", rec.ID)
 			w.ok(t, "rm", rec.ID)
 		}
-		rec = cached(t, c, 16)
+		rec = cached(t, c, 16, "v")
 	}
 	if _, err := c.Pause(t.Context(), rec.ID); err != nil {
 		t.Fatal(err)
@@ -203,7 +205,7 @@ func TestReclaimCrowd(t *testing.T) {
 	boxes := make([]string, crowd)
 	var wg sync.WaitGroup
 	for i := range boxes {
-		wg.Go(func() { boxes[i] = cached(t, c, 16).ID })
+		wg.Go(func() { boxes[i] = cached(t, c, 16, "v"+strconv.Itoa(i)).ID })
 	}
 	wg.Wait()
 	if t.Failed() {
@@ -245,7 +247,7 @@ func TestReclaimCrowd(t *testing.T) {
 			case 0:
 				w.ok(t, "stop", sb)
 			case 1:
-				if res, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Command: "head -c 16M /dev/zero | cmp - /file"}, nil, nil); err != nil || res.ExitCode != 0 {
+				if res, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Command: "head -c 16M /dev/zero | cmp - /v/file"}, nil, nil); err != nil || res.ExitCode != 0 {
 					t.Errorf("%+v, %v", res, err)
 				}
 			}

@@ -66,7 +66,8 @@ func TestFirstRuns(t *testing.T) {
 // starts another.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "HUTCH_IDLE_S=0.3")
+	idle := testenv.Patience(300 * time.Millisecond) // longer than who starts a daemon needs to connect
+	w := newWorld(t, fmt.Sprintf("HUTCH_IDLE_S=%g", idle.Seconds()))
 	w.inside(t, "true")
 	for _, d := range w.daemons() {
 		if !ended(d.monitor, patience) {
@@ -76,14 +77,14 @@ func TestIdle(t *testing.T) {
 	// Work keeps it: a sandbox, even an idle one.
 	sb := w.create(t, "host")
 	before := w.daemon(t).monitor
-	w.ok(t, "exec", sb, "sleep", "1")
+	w.ok(t, "exec", sb, "sleep", fmt.Sprint((3 * idle).Seconds()))
 	if now := w.daemon(t).monitor; now != before {
 		t.Errorf("daemon %d with a sandbox was replaced by %d", before, now)
 	}
 	// So does a client that says nothing.
 	a := w.dial(t)
 	w.ok(t, "rm", "-f", sb)
-	if ended(before, time.Second) {
+	if ended(before, 3*idle) {
 		t.Error("the daemon ended before its client left")
 	}
 	a.close()

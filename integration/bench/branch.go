@@ -32,7 +32,20 @@ func branchSubjects() []Subject {
 				return func() error { return c.RemoveSnapshot(ctx, sn.ID) }, err
 			})
 		}},
-		{Name: "fork-10mb", About: "sandbox.fork of the same", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+		{Name: "fork-snapshot-10mb", About: "sandbox.fork of that snapshot", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			sn := ""
+			return h.prepareBranch(ctx, 5, func(ctx context.Context, c *client.Client, sb string) (func() error, error) {
+				if sn == "" {
+					made, err := c.CreateSnapshot(ctx, api.SnapshotCreateParams{Sandbox: sb})
+					if err != nil {
+						return nil, err
+					}
+					sn = made.ID
+				}
+				return fork(ctx, c, api.ForkParams{Snapshot: sn})
+			})
+		}},
+		{Name: "fork-10mb", About: "sandbox.fork of the running sandbox", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareBranch(ctx, 5, forkTimes(1))
 		}},
 		{Name: "fork-64", About: fmt.Sprintf("%d forks of the same at once", forks), Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
@@ -46,16 +59,20 @@ type branching func(ctx context.Context, c *client.Client, sb string) (undo func
 
 func forkTimes(n int) branching {
 	return func(ctx context.Context, c *client.Client, sb string) (func() error, error) {
-		made, err := c.Fork(ctx, api.ForkParams{Sandbox: sb, Count: n})
-		return func() error {
-			for _, f := range made.Sandboxes {
-				if _, err := c.Remove(ctx, f.ID); err != nil {
-					return err
-				}
-			}
-			return nil
-		}, err
+		return fork(ctx, c, api.ForkParams{Sandbox: sb, Count: n})
 	}
+}
+
+func fork(ctx context.Context, c *client.Client, p api.ForkParams) (undo func() error, err error) {
+	made, err := c.Fork(ctx, p)
+	return func() error {
+		for _, f := range made.Sandboxes {
+			if _, err := c.Remove(ctx, f.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, err
 }
 
 // prepareBranch measures the median of so many in a row.

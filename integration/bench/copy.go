@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,12 +30,12 @@ func setupCopy(ctx context.Context, h *Host) (*Prepared, error) {
 	if _, err := fill.run(ctx); err != nil {
 		return nil, fmt.Errorf("write 10 MB: %w", err)
 	}
-	to := filepath.Join(dir, "copy")
-	cp, err := h.newProcess(nil, "cp", "-a", "--reflink=auto", from, to)
-	if err != nil {
-		return nil, err
-	}
 	one := func(ctx context.Context) (time.Duration, error) {
+		to := filepath.Join(dir, rand.Text()) // by the name ext4 chooses where on the disk
+		cp, err := h.newProcess(nil, "cp", "-a", "--reflink=auto", from, to)
+		if err != nil {
+			return 0, err
+		}
 		s, err := cp.run(ctx)
 		if err == nil {
 			err = os.RemoveAll(to)

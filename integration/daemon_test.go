@@ -2,9 +2,12 @@ package integration_test
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,6 +143,30 @@ func aWhile() time.Duration { return max(time.Second, testenv.Patience(time.Seco
 
 func clamp(d, low, high time.Duration) time.Duration { return max(low, min(d, high)) }
 
+// describe tells what is in folders of sandboxes that should be gone, and how old that is.
+func describe(dir string, entries []os.DirEntry) string {
+	var b strings.Builder
+	for _, e := range entries {
+		_ = filepath.WalkDir(filepath.Join(dir, e.Name()), func(path string, d fs.DirEntry, err error) error {
+			fmt.Fprintf(&b, "\n%s", path)
+			if d == nil {
+				return nil // it has gone
+			}
+			if info, ierr := d.Info(); ierr == nil {
+				fmt.Fprintf(&b, " %v %d bytes, %v old", info.Mode(), info.Size(), time.Since(info.ModTime()).Round(time.Millisecond))
+			}
+			if err != nil {
+				fmt.Fprintf(&b, ": %v", err)
+			}
+			return nil
+		})
+		if record, err := os.ReadFile(filepath.Join(dir, e.Name(), "record.json")); err == nil {
+			fmt.Fprintf(&b, "\n%s", record)
+		}
+	}
+	return b.String()
+}
+
 // awaitEmpty returns when a folder of sandboxes holds none but those that wait, or is gone.
 func awaitEmpty(t testing.TB, dir string, deadline time.Time) {
 	t.Helper()
@@ -163,7 +190,7 @@ func awaitEmpty(t testing.TB, dir string, deadline time.Time) {
 		// One that is being launched ahead is known as such when a folder in its own is there, which no event here tells.
 		n, err := unix.Poll(fds, int(clamp(time.Until(deadline), 0, 100*time.Millisecond).Milliseconds()))
 		if n == 0 && err == nil && time.Now().After(deadline) {
-			t.Fatalf("%s still holds %v", dir, entries)
+			t.Fatalf("%s still holds %s", dir, describe(dir, entries))
 		}
 		_, _ = unix.Read(fd, buf)
 	}

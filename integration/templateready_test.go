@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -72,6 +74,7 @@ func TestTemplateReady(t *testing.T) {
 		w.ok(t, "rm", "-f", sb.ID)
 	}
 
+	soon := testenv.Patience(time.Second / 2).Seconds() // enough for a command to say something
 	for name, tt := range map[string]struct {
 		spec api.TemplateSpec
 		code api.Code
@@ -79,8 +82,8 @@ func TestTemplateReady(t *testing.T) {
 		says string
 		exit int
 	}{
-		"no port":      {api.TemplateSpec{Start: &api.TemplateStart{Command: "echo going; exec sleep 1000"}, Ready: &api.TemplateReady{Port: 9, TimeoutS: 0.5}}, api.DeadlineExceeded, "ready", "going", 0},
-		"no success":   {api.TemplateSpec{Ready: &api.TemplateReady{Command: "echo not yet >&2; exit 3", TimeoutS: 0.5}}, api.DeadlineExceeded, "ready", "not yet", 3},
+		"no port":      {api.TemplateSpec{Start: &api.TemplateStart{Command: "echo going; exec sleep 1000"}, Ready: &api.TemplateReady{Port: 9, TimeoutS: soon}}, api.DeadlineExceeded, "ready", "going", 0},
+		"no success":   {api.TemplateSpec{Ready: &api.TemplateReady{Command: "echo not yet >&2; exit 3", TimeoutS: soon}}, api.DeadlineExceeded, "ready", "not yet", 3},
 		"a dead start": {api.TemplateSpec{Start: &api.TemplateStart{Command: "echo broken >&2; exit 4"}, Ready: &api.TemplateReady{Port: 9, TimeoutS: 60}}, api.FailedPrecondition, "start", "broken", 4},
 		"no start":     {api.TemplateSpec{Start: &api.TemplateStart{Argv: []string{"/no/such"}}}, api.NotFound, "", "/no/such", 0},
 	} {

@@ -311,6 +311,9 @@ func (d *daemon) run() error {
 	if serr := d.server.Shutdown(drain); serr != nil && !errors.Is(serr, context.DeadlineExceeded) {
 		err = errors.Join(err, serr)
 	}
+	if d.left {
+		d.manager.Settle(drain)
+	}
 	_ = d.monitor.Close() // ends receive
 	if !ended(bounded, &wg) {
 		d.log.Error("not every connection ended in time", "goroutines", goroutines())

@@ -132,7 +132,7 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 	}
 	id, w, err := c.register(o.replied)
 	if err != nil {
-		return c.unreachable(method, err)
+		return c.unreachable(method, unsent{err})
 	}
 	defer c.forget(id)
 	line := requestLine(&id, method, raw)
@@ -140,8 +140,12 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 		return api.Errorf(api.InvalidArgument, "the request has %d bytes, at most %d are allowed", len(line), jsonrpc.MaxLine).
 			WithOp(method).WithHint("Pass large inputs as an fd, or in pieces.")
 	}
-	if err := c.write(ctx, line, o.files); err != nil {
-		return c.unreachable(method, c.lastWords(err))
+	if sent, err := c.write(ctx, line, o.files); err != nil {
+		err = c.lastWords(err)
+		if !sent {
+			err = unsent{err}
+		}
+		return c.unreachable(method, err)
 	}
 	reply, err := c.await(ctx, id, w, o.progress)
 	if err != nil {
@@ -207,7 +211,8 @@ func (c *Client) cancel(id uint64) error {
 	ctx, stop := context.WithTimeout(context.Background(), cancelWait)
 	defer stop()
 	params := json.RawMessage(`{"id":` + strconv.FormatUint(id, 10) + `}`)
-	return c.write(ctx, requestLine(nil, api.NotifyCancel, params), nil)
+	_, err := c.write(ctx, requestLine(nil, api.NotifyCancel, params), nil)
+	return err
 }
 
 // requestLine is the line of a request, or of a notification without an id.
@@ -231,39 +236,39 @@ func requestLine(id *uint64, method string, params json.RawMessage) []byte {
 }
 
 // write sends one line; ctx bounds the time that a daemon which does not read
-// may take.
-func (c *Client) write(ctx context.Context, line []byte, files []*os.File) error {
+// may take. When it fails, sent says whether a part of the line has left.
+func (c *Client) write(ctx context.Context, line []byte, files []*os.File) (sent bool, err error) {
 	select {
 	case c.send <- struct{}{}:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	case <-c.read:
-		return c.why()
+		return false, c.why()
 	}
 	defer func() { <-c.send }()
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
 		_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
 	})
-	sent, err := jsonrpc.Send(c.conn, line, files)
+	sent, err = jsonrpc.Send(c.conn, line, files)
 	if !stop() {
 		<-interrupted
 		_ = c.conn.SetWriteDeadline(time.Time{})
 	}
 	if err == nil {
-		return nil
+		return true, nil
 	}
 	if sent {
 		c.fail(err) // half a line is out: nothing sensible can follow
 	}
 	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		return context.Cause(ctx)
+		return sent, context.Cause(ctx)
 	}
-	return err
+	return sent, err
 }
 
 // lastWords prefers what the daemon said before it closed the connection to the
@@ -287,6 +292,11 @@ type lost struct{ error }
 func (l lost) Unwrap() error { return l.error }
 
 func (l lost) Is(target error) bool { return target == ErrLost }
+
+// unsent is why nothing of a call has left this process.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error { return u.error }
 
 // unreachable makes errors of the connection as clear as those of the daemon,
 // and leaves the caller's own cancellation as it is.

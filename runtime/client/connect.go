@@ -76,10 +76,14 @@ func attach(ctx context.Context, socket string, o *ConnectOptions) (c *Client, e
 		}
 		if o.Eager {
 			c := New(conn)
-			if err := c.authenticate(ctx, o.Env); err != nil {
-				return nil, errors.Join(err, c.Close())
+			err := c.authenticate(ctx, o.Env)
+			if err == nil {
+				return c, nil
 			}
-			return c, nil
+			if err = errors.Join(err, c.Close()); !errors.Is(err, ErrLost) {
+				return nil, err
+			}
+			continue // it has just ended
 		}
 		exit := watchPeer(conn)
 		c, again, err := greet(ctx, New(conn), exit, o.Env)

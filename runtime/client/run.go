@@ -65,6 +65,9 @@ func NotRun(err error) bool {
 	if errors.As(err, &e) && (e.Code == api.FailedPrecondition && e.Field == "if_build" || e.Code == api.Unimplemented) {
 		return true // by this build's daemon, or by one that is too old to know the method
 	}
+	if errors.Is(err, ErrLost) && errors.As(err, new(unsent)) {
+		return true // the daemon closed the connection before there was anything to read
+	}
 	// What nobody has read resets the connection (net/unix/af_unix.c, unix_release_sock); what was read before the end does not.
 	return errors.Is(err, ErrLost) && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +32,7 @@ func (m *monitor) listen(undo *cleanup.Stack) error {
 		return err
 	}
 	old := unix.Umask(0o177) // the socket file is 0600 from its first moment
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	l, err := listenUnix(socket)
 	unix.Umask(old)
 	if err != nil {
 		return api.Errorf(api.Unavailable, "bind socket %s: %w", socket, err).WithHint("HUTCH_SOCKET chooses another path")
@@ -114,21 +115,15 @@ func lockSocket(lock *os.File, socket string) error {
 // accept hands authenticated connections to hutchd until the listener is closed.
 func (m *monitor) accept() {
 	for {
-		conn, err := m.listener.AcceptUnix()
+		f, err := m.listener.accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
 		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
 			m.log.Warn("accept", "err", err)
 			if !m.pause() {
 				return
 			}
-			continue
-		}
-		f, err := conn.File()
-		_ = conn.Close()
-		if err != nil {
-			m.log.Warn("accept", "err", err)
 			continue
 		}
 		if err := m.handOver(f); err != nil {
@@ -194,17 +189,17 @@ func authenticate(f *os.File) (*monitorapi.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, ns := range []string{"user", "pid"} {
-		own, err := os.Readlink("/proc/self/ns/" + ns)
+	for i, ns := range peerNamespaces {
+		own, err := ownNamespaces()
 		if err != nil {
-			return nil, fmt.Errorf("own %s namespace: %w", ns, err)
+			return nil, err
 		}
 		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", cred.Pid, ns))
 		if err != nil {
 			return nil, fmt.Errorf("peer %d's %s namespace: %w", cred.Pid, ns, err)
 		}
-		if own != theirs {
-			return nil, fmt.Errorf("peer %d lives in %s, not in %s", cred.Pid, theirs, own)
+		if own[i] != theirs {
+			return nil, fmt.Errorf("peer %d lives in %s, not in %s", cred.Pid, theirs, own[i])
 		}
 	}
 	if !alive() {
@@ -212,6 +207,19 @@ func authenticate(f *os.File) (*monitorapi.Conn, error) {
 	}
 	return &monitorapi.Conn{UID: cred.Uid, GID: cred.Gid, PID: cred.Pid}, nil
 }
+
+// peerNamespaces are those of the monitor's that a peer must live in.
+var peerNamespaces = [...]string{"user", "pid"}
+
+// ownNamespaces are the monitor's, which it never leaves.
+var ownNamespaces = sync.OnceValues(func() (own [len(peerNamespaces)]string, err error) {
+	for i, ns := range peerNamespaces {
+		if own[i], err = os.Readlink("/proc/self/ns/" + ns); err != nil {
+			return own, fmt.Errorf("own %s namespace: %w", ns, err)
+		}
+	}
+	return own, nil
+})
 
 // peerWatch returns a function that tells, once, whether the process that
 // connected still lives: only then what was read from /proc about its pid was

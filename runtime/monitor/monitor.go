@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -61,7 +60,7 @@ type monitor struct {
 	enforced func()   // waits for the next two
 	ebpf     monitorapi.EBPF
 	maps     []*os.File // of eBPF programs; none after a takeover
-	listener *net.UnixListener
+	listener *listener
 
 	stopping  chan struct{} // closed when hutchd was asked to stop
 	keep      bool          // and is to leave its sandboxes; set before that

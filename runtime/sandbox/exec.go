@@ -118,10 +118,17 @@ func (m *Manager) run(ctx context.Context, req ExecRequest) (*running, api.ExecR
 		return nil, res, err
 	}
 	defer m.forgetAnswered(r, req.Sent)
+	done, gone := r.keepOutput()
+	if gone == nil {
+		defer done()
+	}
 	stop := context.AfterFunc(ctx, func() { r.stop(errGone) })
 	r.follow() // here: a goroutine more would be one more to wake
 	if !stop() && r.verdict == api.VerdictCanceled {
 		return r, api.ExecResult{}, context.Cause(ctx)
+	}
+	if gone != nil { // its sandbox was removed at the moment in which it started
+		return r, api.ExecResult{}, gone
 	}
 	res, err := r.result(req.Params.OutputBytes, req.Params.Encoding)
 	return r, res, err

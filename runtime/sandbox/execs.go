@@ -181,7 +181,21 @@ func (m *Manager) findExec(id string) (*running, error) {
 	if r, ok := m.execs[id]; ok {
 		return r, nil
 	}
-	return nil, api.Errorf(api.NotFound, "no exec %q", id).WithHint("hutch rpc exec.list lists those of a sandbox that run or ended lately")
+	return nil, errNoExec(id)
+}
+
+func errNoExec(id string) error {
+	return api.Errorf(api.NotFound, "no exec %q", id).WithHint("hutch rpc exec.list lists those of a sandbox that run or ended lately")
+}
+
+// keepOutput keeps what the exec has written readable until done is called, which must be soon after its end.
+func (r *running) keepOutput() (done func(), err error) {
+	r.io.reading.RLock()
+	if r.io.forgotten {
+		r.io.reading.RUnlock()
+		return nil, errNoExec(r.id)
+	}
+	return r.io.reading.RUnlock, nil
 }
 
 // live finds an exec that runs.
@@ -204,6 +218,11 @@ func (m *Manager) Wait(ctx context.Context, p api.WaitParams) (api.ExecResult, e
 	if err != nil {
 		return api.ExecResult{}, err
 	}
+	done, err := r.keepOutput()
+	if err != nil {
+		return api.ExecResult{}, err
+	}
+	defer done()
 	if p.WaitS != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, seconds(*p.WaitS), errStillRuns)
@@ -236,6 +255,11 @@ func (m *Manager) Read(ctx context.Context, p api.ReadParams) (api.Chunk, error)
 	if len(r.io.streams) == 0 {
 		return api.Chunk{}, nothingKept(p.Exec)
 	}
+	done, err := r.keepOutput()
+	if err != nil {
+		return api.Chunk{}, err
+	}
+	defer done()
 	st := r.io.streams[0]
 	if p.Stream == api.Stderr {
 		st = r.io.streams[1]

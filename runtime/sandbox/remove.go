@@ -156,6 +156,20 @@ func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
 // Removing counts the removals that go on behind their replies.
 func (m *Manager) Removing() int { return int(m.backlog.Load()) }
 
+// Settle waits until what is removed behind replies is gone, or ctx ends. The next hutchd would find those sandboxes, and wait for owners
+// who have long had their reply.
+func (m *Manager) Settle(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { // ends with the process at the latest
+		m.removals.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
 // takeOut takes s out of the maps, and reports whether it was there. Its removal counts from then on.
 func (m *Manager) takeOut(s *Sandbox) bool {
 	m.mu.Lock()

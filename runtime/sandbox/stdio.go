@@ -31,6 +31,10 @@ type stdio struct {
 	master  *os.File                           // of the pty
 	channel *os.File                           // of a shell, which closes it
 	once    sync.Once                          // of release
+
+	// reading is held by who is going to read streams once the command has ended: a removal comes at that very moment. forget waits.
+	reading   sync.RWMutex
+	forgotten bool
 }
 
 // hand adds a file for hutch-launch, which is closed here.
@@ -315,6 +319,9 @@ func (io *stdio) release() {
 
 // forget releases the kept output.
 func (io *stdio) forget() {
+	io.reading.Lock()
+	defer io.reading.Unlock()
+	io.forgotten = true
 	for _, st := range io.streams {
 		st.close()
 	}

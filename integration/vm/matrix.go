@@ -39,7 +39,8 @@ var enforced = []tests{
 const idle = "^TestNetworkIdle$"
 
 // apart are tests that the whole suite does without: that one, and those in which the kernel does nothing that it does not do for others.
-const apart = "^Test(NetworkIdle|ToolsMany|Scan|ScanHostile|AgentLoop)$"
+const apart = `^Test(NetworkIdle|ToolsMany|Scan|ScanHostile|AgentLoop|FilesSyncMany|Import|Pull(Together|Half)|PushDeath|ImageUpkeep|` +
+	`Killed(Port|Commit|Fork|Snapshot|Restore|Stop)|ModeCode(Off)?|NetworkStreams)$`
 
 // matrix is every case, the quick ones first. The whole suite of end-to-end tests, with
 // fewer rounds of those that repeat, runs on the kernel that most users have; elsewhere what

@@ -121,6 +121,11 @@ func (f *creation) rehearsePooled(ctx context.Context) error {
 	if err := f.rehearse(ctx); err != nil {
 		f.m.cfg.Logger.Debug("rehearse the first command", "sandbox", f.s.id, "err", err)
 	}
+	if f.claimed == nil {
+		if err := f.m.spareGroup(f.s); err != nil {
+			return err
+		}
+	}
 	return context.Cause(ctx)
 }
 

@@ -32,6 +32,7 @@ type generic struct {
 	// has taken it owns all three.
 	end, unmount, forget func() error
 	dressed              *dressed // nil when it was not
+	spare                []group  // Sandbox.spare
 }
 
 // discard ends a generic sandbox that nobody will use.
@@ -89,7 +90,10 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 			return nil, err
 		}
 	}
-	g.pid, g.pidfd, g.guest = s.record.PID, s.pidfd, s.guest
+	if err := m.spareGroup(s); err != nil {
+		return nil, err
+	}
+	g.pid, g.pidfd, g.guest, g.spare = s.record.PID, s.pidfd, s.guest, s.spare
 	g.end, g.forget = sync.OnceValue(f.undo.Release()), below.Release()
 	g.unmount = func() error { return nil }
 	return g, nil
@@ -133,6 +137,7 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 // claim makes the generic sandbox that f has taken the one that was asked for.
 func (f *creation) claim(ctx context.Context) error {
 	start := time.Now()
+	f.s.spare = f.claimed.spare
 	if f.claimed.dressed != nil {
 		if err := f.wear(); err != nil {
 			return err
@@ -167,7 +172,7 @@ func (f *creation) swapRoot(ctx context.Context) error {
 // volatile mount again.
 func (f *creation) startOver(ctx context.Context) error {
 	err := f.claimed.end()
-	f.claimed, f.s.guest, f.s.pidfd = nil, nil, nil
+	f.claimed, f.s.guest, f.s.pidfd, f.s.spare = nil, nil, nil, nil
 	for _, dir := range []string{"fs/upper", "fs/work"} {
 		err = errors.Join(err, removeAll(filepath.Join(f.s.dir, dir)))
 	}

@@ -68,6 +68,21 @@ func (m *Manager) enterGroup(r *running) error {
 	return nil
 }
 
+// spareGroup makes the cgroup of the first exec ahead of it: a mkdir in each hierarchy takes as long as a short command.
+func (m *Manager) spareGroup(s *Sandbox) error {
+	if !s.grouped {
+		return nil
+	}
+	g := group{Name: newID("ex_")} // as those that execs leave
+	if err := m.cfg.Cgroups.Make(s.cgroup, g.Name, api.Limits{}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.spare = append(s.spare, g)
+	s.mu.Unlock()
+	return nil
+}
+
 // groupNumber is the number by which the kernel knows r's cgroup, 0 without one; Sandbox.mu is
 // held. It is asked for when something is refused: few execs ever need it.
 func (m *Manager) groupNumber(r *running) uint64 {

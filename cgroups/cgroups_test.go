@@ -171,7 +171,7 @@ func sweepSpares(t *testing.T, tree *Tree) {
 			t.Errorf("%s: locked twice (%v)", dir, err)
 		}
 	}
-	if _, err := Sweep(0); err != nil {
+	if _, _, err := Sweep(0); err != nil {
 		t.Error(err)
 	}
 	for _, h := range tree.hierarchies {

@@ -15,12 +15,13 @@ import (
 )
 
 // Sweep removes the trees of daemons that were killed and returns their paths.
-// A tree whose monitor lives (in this pid namespace, or holding its lock anywhere),
-// or that still holds a process after wait, in all, is left alone.
-func Sweep(wait time.Duration) ([]string, error) {
+// A tree whose monitor lives in this pid namespace is left alone. So is one that a
+// hutch-launch keeps for the next monitor, or that still holds a process after wait, in
+// all: those of v2 are in left, for AwaitEmpty, because their processes may be dying.
+func Sweep(wait time.Duration) (removed, left []string, err error) {
 	hs, err := mounted("/proc/self/mountinfo")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// v2 first: it tells when its processes have ended, which are v1's, too.
 	slices.SortStableFunc(hs, func(a, b hierarchy) int {
@@ -32,33 +33,50 @@ func Sweep(wait time.Duration) ([]string, error) {
 		}
 		return 1
 	})
-	var removed []string
 	var errs []error
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	for _, h := range hs {
 		dirs, err := h.trees()
 		if err != nil {
-			return removed, err
+			return removed, left, err
 		}
 		for _, dir := range dirs {
 			if monitorLives(filepath.Base(dir)) {
 				continue
 			}
 			lock, err := tryLock(dir)
-			if lock == nil || err != nil {
-				continue // kept by a hutch-launch, which waits for the next monitor
-			}
-			gone, err := removeStray(ctx, dir)
-			_ = lock.Close()
 			if err != nil {
+				continue // gone, or another user's
+			}
+			gone := false
+			if lock != nil {
+				gone, err = removeStray(ctx, dir)
+				_ = lock.Close()
+			}
+			switch {
+			case err != nil:
 				errs = append(errs, err)
-			} else if gone {
+			case gone:
 				removed = append(removed, dir)
+			case h.v2:
+				left = append(left, dir)
 			}
 		}
 	}
-	return removed, errors.Join(errs...)
+	return removed, left, errors.Join(errs...)
+}
+
+// AwaitEmpty waits until no process is left in a cgroup of v2, or it is gone. It reports false when wait ends before.
+func AwaitEmpty(dir string, wait time.Duration) bool {
+	events, err := os.Open(filepath.Join(dir, "cgroup.events"))
+	if err != nil {
+		return gone(err)
+	}
+	defer events.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	return awaitEvent(ctx, events, "populated", 0) == nil
 }
 
 // removeStray removes a dead daemon's tree, and says whether it is gone. Its last processes may be dying: until ctx

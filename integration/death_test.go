@@ -114,6 +114,24 @@ func TestDaemonDeathOwner(t *testing.T) {
 	c.end(t) // what ran inside has held its output open
 }
 
+// TestDaemonDeathNothing: a daemon that is killed when it has no sandbox ends whole, and the next one, which may start before the last
+// of its processes is gone, removes what they were in.
+func TestDaemonDeathNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range rounds(12) {
+		w.ok(t, "ps")
+		d := w.daemon(t)
+		kill(t, d.hutchd)
+		kill(t, d.monitor)
+		w.ok(t, "ps")
+		w.shutdown()
+		for _, what := range w.left(patience) {
+			t.Fatalf("round %d left: %s", i, what)
+		}
+	}
+}
+
 // TestDaemonDeathNoReturn: sandboxes that nobody can come back to, because the state folder
 // was removed, end.
 func TestDaemonDeathNoReturn(t *testing.T) {

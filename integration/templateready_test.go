@@ -232,8 +232,10 @@ func TestTemplateKilled(t *testing.T) {
 			kill(t, pid)
 		}
 		<-failed
+		// The next daemon, and not what is left of this one: its monitor may still answer.
+		got := w.ok(t, "ps", "-aq")
 		c = w.connect(t)
-		if got := w.ok(t, "ps", "-aq"); got != "" {
+		if got != "" {
 			w.awaitNoSandbox(t)
 		}
 		left := slices.DeleteFunc(w.leftOfTemplates(t), func(s string) bool { return strings.HasSuffix(s, "/"+name) || strings.HasSuffix(s, "/"+name+".json") })
@@ -249,8 +251,4 @@ func TestTemplateKilled(t *testing.T) {
 	if left := w.leftOfTemplates(t); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	// Cgroups of a daemon whose last process ended behind the next one's start are the one's after that.
-	w.restart(t)
-	w.ok(t, "ps")
-	w.ok(t, "gc")
 }

@@ -203,11 +203,7 @@ func (m *monitor) start(ctx context.Context, undo *cleanup.Stack) error {
 
 // delegate makes the cgroups of a new hutch-launch.
 func (m *monitor) delegate(ctx context.Context, undo *cleanup.Stack) error {
-	if swept, err := cgroups.Sweep(0); err != nil {
-		m.log.Warn("sweep cgroups of dead daemons", "err", err)
-	} else if len(swept) > 0 {
-		m.log.Info("swept cgroups of dead daemons", "groups", swept)
-	}
+	m.sweep(undo)
 	uid, gid := int(m.ids.UIDs[0].Outside), int(m.ids.GIDs[0].Outside)
 	var err error
 	if m.tree, err = cgroups.Delegate(os.Geteuid(), uid, gid, func() error { return enterScope(ctx) }); err != nil {
@@ -346,6 +342,36 @@ func (m *monitor) isStopping() bool {
 	}
 }
 
+// sweep removes the cgroups of daemons that were killed, of which the last processes may still be dying: these are looked
+// at again when they have ended, and at the end. Nobody else comes until the next daemon starts.
+func (m *monitor) sweep(undo *cleanup.Stack) {
+	now := func() (left []string) {
+		swept, left, err := cgroups.Sweep(0)
+		if err != nil {
+			m.log.Warn("sweep cgroups of dead daemons", "err", err)
+		}
+		if len(swept) > 0 {
+			m.log.Info("swept cgroups of dead daemons", "groups", swept)
+		}
+		return left
+	}
+	left := now()
+	if len(left) == 0 {
+		return
+	}
+	undo.Add(func() error { now(); return nil })
+	for _, dir := range left {
+		go func() {
+			if cgroups.AwaitEmpty(dir, dyingWait) {
+				now()
+			}
+		}()
+	}
+}
+
+// dyingWait is how long the last processes of dead daemons are looked at; some may be kept for a monitor that never comes.
+const dyingWait = 10 * time.Second
+
 // sweepWait is how long hutch gc waits for the last processes of dead daemons, which may be dying.
 const sweepWait = 2 * time.Second
 
@@ -366,7 +392,7 @@ func (m *monitor) serveHutchd(ctx context.Context, h *hutchd) {
 		switch {
 		case msg.Sweep != nil:
 			// Removes only empty cgroups whose names tell that their monitor is dead.
-			removed, err := cgroups.Sweep(sweepWait)
+			removed, _, err := cgroups.Sweep(sweepWait)
 			swept := &monitorapi.Swept{Removed: removed}
 			if err != nil {
 				swept.Error = err.Error()

@@ -87,17 +87,20 @@ func renew(old any) {
 	}
 }
 
-// save replaces record.json.
-func (s *Sandbox) save() error { return s.write(s.Record()) }
+// save replaces record.json. A running sandbox does not outlive a crash of the machine.
+func (s *Sandbox) save() error { return s.write(s.Record(), swapJSON) }
+
+// saveKept is save of one that does, because it is being stopped or started.
+func (s *Sandbox) saveKept() error { return s.write(s.Record(), writeJSON) }
 
 // saveAs is save with the state that is to come.
 func (s *Sandbox) saveAs(to api.State) error {
 	record := s.Record()
 	record.State = to
-	return s.write(record)
+	return s.write(record, swapJSON)
 }
 
-func (s *Sandbox) write(record api.Sandbox) error {
+func (s *Sandbox) write(record api.Sandbox, replace func(path string, v any) error) error {
 	s.mu.Lock()
 	sp, exposed, unready := s.spec, s.exposed, s.unready
 	s.mu.Unlock()
@@ -106,7 +109,7 @@ func (s *Sandbox) write(record api.Sandbox) error {
 	if s.struck {
 		return &fs.PathError{Op: "write", Path: filepath.Join(s.dir, recordFile), Err: fs.ErrNotExist}
 	}
-	return writeJSON(filepath.Join(s.dir, recordFile), saved{
+	return replace(filepath.Join(s.dir, recordFile), saved{
 		Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil,
 		Layers: s.layers, Base: s.base, Folders: s.folderIDs, Next: s.next, Ports: exposed,
 		Template: s.templated, Unready: unready,

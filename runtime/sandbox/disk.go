@@ -234,7 +234,7 @@ func (m *Manager) gauge(s *Sandbox, took time.Duration) {
 	long := took > 0 && (took >= longFor*d.cost || took >= longEnough && d.used.Inodes < quick)
 	// What the file system has lost may be others', what a command has made took longer to
 	// make than to count.
-	grown := d.spent.Bytes >= worthMeasuring || d.spent.Inodes > 0 || d.free.Inodes == 0 // btrfs counts none
+	grown := d.spent.Bytes >= worthMeasuring || d.spent.Inodes >= worthCounting || d.free.Inodes == 0 // btrfs counts none
 	again := d.hard || d.over || d.used.Add(d.spent).Exceeds(d.allowed) || long || grown && d.used.Inodes+d.spent.Inodes < quick
 	d.mu.Unlock()
 	if !again {
@@ -249,6 +249,7 @@ func (m *Manager) gauge(s *Sandbox, took time.Duration) {
 
 const (
 	worthMeasuring = 64 << 10 // bytes
+	worthCounting  = 16       // inodes: hutchd itself makes some for each command
 	quick          = 1000     // inodes: their measurement takes about a millisecond
 	longEnough     = 20 * time.Millisecond
 	longFor        = 50 // times what the last measurement took

@@ -242,13 +242,36 @@ const (
 
 // writeJSON replaces the file at path: a reader sees the old text or the new.
 func writeJSON(path string, v any) error {
+	tmp, err := writeBeside(path, v)
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// swapJSON is writeJSON for what is of no use after a crash of the machine. A rename over another file has the disk
+// write the new one at once (ext4(5), auto_da_alloc; btrfs), which the caller waits for; an exchange of their names has not.
+func swapJSON(path string, v any) error {
+	tmp, err := writeBeside(path, v)
+	if err != nil {
+		return err
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
+	if err != nil { // there is none yet, or the file system can not
+		return os.Rename(tmp, path)
+	}
+	return os.Remove(tmp)
+}
+
+// writeBeside writes the text that is to become the file at path.
+func writeBeside(path string, v any) (string, error) {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", filepath.Base(path), err)
+		return "", fmt.Errorf("encode %s: %w", filepath.Base(path), err)
 	}
 	tmp := path + tmpSuffix
 	if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
-		return diskError("write "+filepath.Base(path), err)
+		return "", diskError("write "+filepath.Base(path), err)
 	}
-	return os.Rename(tmp, path)
+	return tmp, nil
 }

@@ -179,7 +179,7 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 	s.record.State, s.record.Kept, s.record.PID, s.record.Paused = api.Stopped, true, 0, nil
 	s.record.Reason = orElse(s.record.Reason, reason)
 	s.mu.Unlock()
-	if err := s.save(); err != nil {
+	if err := s.saveKept(); err != nil {
 		return err
 	}
 	return diskError("mark the sandbox's folder", os.WriteFile(filepath.Join(s.dir, shelf.Mark), nil, 0o600))

@@ -84,7 +84,7 @@ func (m *Manager) replaceFiles(s *Sandbox, above []string, take diskuse.Usage, m
 	}
 	layers, base, was := s.layers, s.base, s.next
 	s.layers, s.base, s.next = above, take, true
-	if err := s.save(); err != nil {
+	if err := s.saveKept(); err != nil {
 		s.layers, s.base, s.next = layers, base, was
 		return errors.Join(err, removeAll(next))
 	}
@@ -134,7 +134,7 @@ func (m *Manager) rollForward(s *Sandbox) error {
 			}
 		}
 		s.next = false
-		if err := s.save(); err != nil {
+		if err := s.saveKept(); err != nil {
 			s.next = true
 			return err
 		}

@@ -100,6 +100,14 @@ func (s *Sandbox) saveAs(to api.State) error {
 	return s.write(record, swapJSON)
 }
 
+// makeSpare has the next save of a sandbox that waits write to what is there already.
+func (s *Sandbox) makeSpare() error {
+	return diskError("write a record ahead", os.WriteFile(filepath.Join(s.dir, recordFile+spareSuffix), make([]byte, spareSize), 0o600))
+}
+
+// spareSize is what most records do not exceed, in bytes: a block of the disk.
+const spareSize = 4096
+
 func (s *Sandbox) write(record api.Sandbox, replace func(path string, v any) error) error {
 	s.mu.Lock()
 	sp, exposed, unready := s.spec, s.exposed, s.unready

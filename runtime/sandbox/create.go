@@ -479,7 +479,11 @@ func (f *creation) save(context.Context) error {
 		until := time.Now().Add(seconds(ttl)).UTC().Truncate(time.Millisecond)
 		f.s.record.Expires = &until
 	}
-	return f.s.save()
+	err := f.s.save()
+	if err == nil && f.s.pool != nil {
+		err = f.s.makeSpare()
+	}
+	return err
 }
 
 func orElse(v, otherwise string) string {

@@ -49,6 +49,7 @@ type disk struct {
 	// spent is how much that has got less since the last measurement, not counting what it got
 	// more in between; lost is the part of it that is known to be in no file with a name.
 	spent, lost diskuse.Usage
+	gone        diskuse.Usage // the sum of spent, over all measurements
 	unlinked    diskuse.Usage // open files without a name
 	cost        time.Duration // of the last measurement
 	at          time.Time     // when that was
@@ -183,6 +184,12 @@ func (d *disk) use() diskuse.Usage {
 	return d.used
 }
 
+func (d *disk) goneSoFar() diskuse.Usage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.gone
+}
+
 func (d *disk) isOver() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -205,8 +212,8 @@ func (d *disk) look() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.free != (diskuse.Usage{}) {
-		d.spent.Bytes += max(0, d.free.Bytes-free.Bytes)
-		d.spent.Inodes += max(0, d.free.Inodes-free.Inodes)
+		less := diskuse.Usage{Bytes: max(0, d.free.Bytes-free.Bytes), Inodes: max(0, d.free.Inodes-free.Inodes)}
+		d.spent, d.gone = d.spent.Add(less), d.gone.Add(less)
 	}
 	d.free = free
 	return nil
@@ -225,16 +232,19 @@ func (m *Manager) cpuOf(s *Sandbox) (time.Duration, bool) {
 // may tell something new and is quick, or the limit may be exceeded. Else it is a system call.
 // In a long time much can be written while others remove as much, and the file system loses
 // nothing: long is what a measurement adds little to.
-func (m *Manager) gauge(s *Sandbox, took time.Duration) {
+//
+// before is what the file system had lost in all (disk.gone) when the exec began; zero where that is not known.
+func (m *Manager) gauge(s *Sandbox, took time.Duration, before diskuse.Usage) {
 	d := s.disk
 	if err := d.look(); err != nil {
 		return
 	}
 	d.mu.Lock()
+	now := diskuse.Usage{Bytes: d.gone.Bytes - before.Bytes, Inodes: d.gone.Inodes - before.Inodes}
 	long := took > 0 && (took >= longFor*d.cost || took >= longEnough && d.used.Inodes < quick)
 	// What the file system has lost may be others', what a command has made took longer to
 	// make than to count.
-	grown := d.spent.Bytes >= worthMeasuring || d.spent.Inodes >= worthCounting || d.free.Inodes == 0 // btrfs counts none
+	grown := now.Bytes >= worthMeasuring || now.Inodes >= worthCounting || d.free.Inodes == 0 // btrfs counts none
 	again := d.hard || d.over || d.used.Add(d.spent).Exceeds(d.allowed) || long || grown && d.used.Inodes+d.spent.Inodes < quick
 	d.mu.Unlock()
 	if !again {
@@ -316,10 +326,12 @@ func (m *Manager) beginDisk(r *running) {
 		return
 	}
 	if d.isOver() { // something may have been removed
-		m.gauge(r.s, 0)
+		m.gauge(r.s, 0, diskuse.Usage{})
+	} else if !d.hard {
+		_ = d.look() // one that fails, fails at the end, too
 	}
 	r.wasOver = d.isOver()
-	r.disk = d.use()
+	r.disk, r.gone = d.use(), d.goneSoFar()
 	d.begin()
 }
 
@@ -335,7 +347,7 @@ func (m *Manager) mayWrite(s *Sandbox, op string) error {
 		return nil
 	}
 	if d.isOver() { // something may have been removed
-		m.gauge(s, 0)
+		m.gauge(s, 0, diskuse.Usage{})
 	}
 	d.begin()
 	if d.isOver() && writing(op) {
@@ -372,7 +384,7 @@ func (m *Manager) settleDisk(r *running) {
 	if d == nil {
 		return
 	}
-	m.gauge(r.s, r.took)
+	m.gauge(r.s, r.took, r.gone)
 	used := d.use()
 	r.s.mu.Lock()
 	r.notePeak(used)

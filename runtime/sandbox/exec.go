@@ -59,6 +59,7 @@ type running struct {
 	refused   []api.Denial  // by the network; guarded by s.mu while it runs
 	wasOver   bool          // the sandbox was over its limit of disk space when it started
 	disk      diskuse.Usage // the most that the sandbox was seen to take meanwhile; guarded by s.mu while it runs
+	gone      diskuse.Usage // disk.gone at its beginning
 
 	input    gate        // serialises exec.write
 	followed atomic.Bool // somebody has attached

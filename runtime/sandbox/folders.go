@@ -238,40 +238,52 @@ func diskError(op string, err error) error {
 const (
 	recordFile = "record.json"
 	tmpSuffix  = ".tmp"
+	// spareSuffix ends the name of the file that the next record of a sandbox that waits is written to.
+	spareSuffix = ".next"
 )
 
 // writeJSON replaces the file at path: a reader sees the old text or the new.
 func writeJSON(path string, v any) error {
-	tmp, err := writeBeside(path, v)
+	data, err := encodeJSON(path, v)
 	if err != nil {
 		return err
+	}
+	tmp := path + tmpSuffix
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return diskError("write "+filepath.Base(path), err)
 	}
 	return os.Rename(tmp, path)
 }
 
-// swapJSON is writeJSON for what is of no use after a crash of the machine. A rename over another file has the disk
-// write the new one at once (ext4(5), auto_da_alloc; btrfs), which the caller waits for; an exchange of their names has not.
+// swapJSON is writeJSON for what is of no use after a crash of the machine: where there is a file beside it to write it to, both
+// exchange their names. No file is made and none is removed, whose blocks an ext4 may have to give back at once, and of
+// which a rename over another one would begin to write the new (ext4(5), discard and auto_da_alloc).
 func swapJSON(path string, v any) error {
-	tmp, err := writeBeside(path, v)
+	spare := path + spareSuffix
+	fd, err := unix.Open(spare, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return writeJSON(path, v)
+	}
+	file := os.NewFile(uintptr(fd), spare)
+	defer file.Close()
+	data, err := encodeJSON(path, v)
 	if err != nil {
 		return err
 	}
-	err = unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
-	if err != nil { // there is none yet, or the file system can not
-		return os.Rename(tmp, path)
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Truncate(int64(len(data)))); err != nil {
+		return diskError("write "+filepath.Base(path), err)
 	}
-	return os.Remove(tmp)
+	if err := unix.Renameat2(unix.AT_FDCWD, spare, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE); err != nil {
+		return writeJSON(path, v) // the file system can not, or there is none yet
+	}
+	return nil
 }
 
-// writeBeside writes the text that is to become the file at path.
-func writeBeside(path string, v any) (string, error) {
-	data, err := json.MarshalIndent(v, "", "  ")
+func encodeJSON(path string, v any) ([]byte, error) {
+	data, err := json.Marshal(v)
 	if err != nil {
-		return "", fmt.Errorf("encode %s: %w", filepath.Base(path), err)
+		return nil, fmt.Errorf("encode %s: %w", filepath.Base(path), err)
 	}
-	tmp := path + tmpSuffix
-	if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
-		return "", diskError("write "+filepath.Base(path), err)
-	}
-	return tmp, nil
+	return append(data, '\n'), nil
 }

@@ -68,8 +68,12 @@ func (m *Manager) enterGroup(r *running) error {
 	return nil
 }
 
-// spareGroup makes the cgroup of the first exec ahead of it: 5 % of a short command's way.
+// spareGroup makes the cgroup of the first exec ahead of it: 5 % of a short command's way. What is read of cgroups at its beginning
+// and end is read once, and so is open.
 func (m *Manager) spareGroup(s *Sandbox) error {
+	if s.cgroup != "" {
+		_, _ = m.cfg.Cgroups.Events(s.cgroup)
+	}
 	if !s.grouped {
 		return nil
 	}
@@ -77,6 +81,8 @@ func (m *Manager) spareGroup(s *Sandbox) error {
 	if err := m.cfg.Cgroups.Make(s.cgroup, g.Name, api.Limits{}); err != nil {
 		return err
 	}
+	_ = m.cfg.Cgroups.Reusable(s.cgroup, g.Name)
+	_, _, _ = m.cfg.Cgroups.Usage(s.cgroup, g.Name)
 	s.mu.Lock()
 	s.spare = append(s.spare, g)
 	s.mu.Unlock()

@@ -3,8 +3,8 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -112,6 +112,12 @@ func hasWritable(sp *api.Spec) bool {
 // command leaves is given to PID 1's main thread (kernel/exit.c, find_new_reaper), whose children the kernel lists where it has
 // CONFIG_PROC_CHILDREN; without that there may be.
 func hasOrphans(pid int) bool {
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	return err != nil || strings.TrimSpace(string(children)) != ""
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	var one [1]byte
+	n, err := unix.Read(fd, one[:])
+	return n != 0 || err != nil
 }

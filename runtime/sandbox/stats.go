@@ -3,6 +3,7 @@ package sandbox
 import (
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/diskuse"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -68,7 +69,7 @@ func (m *Manager) Stats(ref string) (api.Stats, error) {
 		st.PIDs.Limit = limits.PIDs
 	}
 	if s.disk != nil {
-		m.gauge(s, longEnough)
+		m.gauge(s, longEnough, diskuse.Usage{})
 		used := s.disk.use()
 		st.Disk = &api.DiskStats{UsedBytes: used.Bytes, LimitBytes: limits.DiskBytes, Inodes: used.Inodes}
 	}

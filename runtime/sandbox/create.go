@@ -457,7 +457,7 @@ func (f *creation) greet(ctx context.Context) error {
 const guestTimeout = 30 * time.Second
 
 func (f *creation) readBack(context.Context) error {
-	iso, err := isolationOf(f.s.record.PID, &f.m.cfg.Host, f.s.record.Seccomp, f.netns, f.s.net)
+	iso, err := f.isolation()
 	if err != nil {
 		return err
 	}
@@ -472,6 +472,16 @@ func (f *creation) readBack(context.Context) error {
 	f.s.record.Isolation = iso
 	f.s.record.Network.Enforcement = f.m.cfg.Host.enforcement(f.s.record.Network.NetPolicy, f.s.net)
 	return nil
+}
+
+// isolation is read once of one that was dressed.
+func (f *creation) isolation() (iso api.Isolation, err error) {
+	h := &f.m.cfg.Host
+	if f.claimed == nil || f.claimed.dressed == nil || f.s.record.Seccomp != api.SeccompDefault {
+		return isolationOf(f.s.record.PID, h, f.s.record.Seccomp, f.netns, f.s.net)
+	}
+	iso = f.claimed.dressed.walls
+	return iso, addNetwork(&iso, f.s.record.PID, f.netns, f.s.net)
 }
 
 func (f *creation) save(context.Context) error {

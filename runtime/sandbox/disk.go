@@ -184,6 +184,12 @@ func (d *disk) use() diskuse.Usage {
 	return d.used
 }
 
+func (d *disk) measured() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.at.IsZero()
+}
+
 func (d *disk) goneSoFar() diskuse.Usage {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -46,7 +46,9 @@ func (m *Manager) watchDisk(s *Sandbox) {
 			case <-ctx.Done():
 			}
 		}()
-		if _, err := m.measure(ctx, s); err != nil && ctx.Err() == nil {
+		if s.disk.measured() {
+			// It was dressed, and nothing has run in it.
+		} else if _, err := m.measure(ctx, s); err != nil && ctx.Err() == nil {
 			m.cfg.Logger.Error("measure what a sandbox has written", "sandbox", s.id, "err", err)
 		}
 		pace, timer := minLook, time.NewTimer(minLook)

@@ -24,15 +24,16 @@ import (
 // wish is what a claim ahead decides: a sandbox of the same wish has the same root, mounts and name.
 type wish struct {
 	image, platform string
-	bytes, inodes   int64 // limits of disk space, which decide where files are
-	keep            bool  // which decides how they are mounted
+	bytes, inodes   int64      // limits of disk space, which decide where files are
+	keep            bool       // which decides how they are mounted
+	group           api.Limits // those of its cgroup
 }
 
 // wishOf is the wish of a request; false when the request asks for what no wish has: host folders, a name of its own, a disk that
 // is not like everybody's.
 func (m *Manager) wishOf(req *CreateRequest, l *api.Limits) (wish, bool) {
 	sp := &req.Spec
-	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep}
+	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep, group: ofGroup(*l)}
 	if w.bytes > 0 && w.inodes == 0 && sp.Limits.Inodes != api.Unlimited { // as reserve does
 		w.inodes = defaultInodes(w.bytes)
 	}
@@ -44,8 +45,9 @@ func (m *Manager) wishOf(req *CreateRequest, l *api.Limits) (wish, bool) {
 type dressed struct {
 	wish  wish
 	root  *Root
-	lower []folderID // its layers; nobody holds them, so that an image can be removed meanwhile
-	disk  *disk
+	lower []folderID    // its layers; nobody holds them, so that an image can be removed meanwhile
+	disk  *disk         // measured
+	walls api.Isolation // what was read back of PID 1, which is what it was
 }
 
 // dress claims g for w ahead. Whatever fails, g has ended.
@@ -55,6 +57,7 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 	s := &Sandbox{id: g.id, dir: g.dir, record: api.Sandbox{
 		Hostname: defaultHostname(g.id), Limits: api.Limits{DiskBytes: w.bytes, Inodes: w.inodes},
 	}}
+	m.placeCgroup(s)
 	s.record.Network.Mode = api.NetNone
 	if networked {
 		s.record.Network.Mode = api.NetAllow
@@ -71,6 +74,11 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 		func(f *creation, _ context.Context) error { return f.mountAbout() },
 		(*creation).swapRoot,
 		(*creation).rehearse,
+		func(f *creation, _ context.Context) (err error) {
+			d.walls, err = wallsOf(g.pid, &m.cfg.Host, api.SeccompDefault)
+			return err
+		},
+		func(f *creation, ctx context.Context) error { return f.holdBack(ctx, w) },
 	} {
 		if err := do(f, ctx); err != nil {
 			return err
@@ -82,6 +90,20 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 	d.root, d.disk = s.root, s.disk
 	g.dressed, g.unmount = d, f.undo.Release()
 	return nil
+}
+
+// holdBack sets w's limits, and measures what has been written.
+func (f *creation) holdBack(ctx context.Context, w wish) error {
+	if f.s.cgroup != "" && w.group != (api.Limits{}) {
+		if err := f.m.cfg.Cgroups.Limit(f.s.cgroup, w.group); err != nil {
+			return err
+		}
+	}
+	if f.s.disk == nil {
+		return nil
+	}
+	_, err := f.m.measure(ctx, f.s)
+	return err
 }
 
 // NoDressing waits until no sandbox is dressed, and keeps that so until release is called: images that nobody uses are in use by

@@ -249,10 +249,22 @@ func writeJSON(path string, v any) error {
 		return err
 	}
 	tmp := path + tmpSuffix
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+	fd, err := unix.Open(tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return diskError("write "+filepath.Base(path), &fs.PathError{Op: "open", Path: tmp, Err: err})
+	}
+	if err := overwrite(fd, tmp, data); err != nil {
 		return diskError("write "+filepath.Base(path), err)
 	}
 	return os.Rename(tmp, path)
+}
+
+// overwrite replaces what is in a file, and closes it. One that is cut to nothing first goes to the disk when it is closed (ext4(5),
+// auto_da_alloc).
+func overwrite(fd int, name string, data []byte) error {
+	file := os.NewFile(uintptr(fd), name)
+	_, err := file.Write(data)
+	return errors.Join(err, file.Truncate(int64(len(data))), file.Close())
 }
 
 // swapJSON is writeJSON for what is of no use after a crash of the machine: where there is a file beside it to write it to, both
@@ -264,14 +276,11 @@ func swapJSON(path string, v any) error {
 	if err != nil {
 		return writeJSON(path, v)
 	}
-	file := os.NewFile(uintptr(fd), spare)
-	defer file.Close()
 	data, err := encodeJSON(path, v)
 	if err != nil {
-		return err
+		return errors.Join(err, unix.Close(fd))
 	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Truncate(int64(len(data)))); err != nil {
+	if err := overwrite(fd, spare, data); err != nil {
 		return diskError("write "+filepath.Base(path), err)
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, spare, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE); err != nil {

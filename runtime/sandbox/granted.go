@@ -190,6 +190,10 @@ func (f *creation) limit(context.Context) error {
 	if f.s.cgroup == "" {
 		return nil
 	}
+	if f.claimed != nil && f.claimed.dressed != nil { // for them
+		f.undo.Add(f.m.watchLimits(f.s))
+		return nil
+	}
 	if err := f.m.cfg.Cgroups.Limit(f.s.cgroup, ofGroup(f.s.limits())); err != nil {
 		return api.Errorf(api.Internal, "set the limits of sandbox %s: %w", f.s.id, err).
 			WithHint("`hutch doctor` shows what this machine offers")

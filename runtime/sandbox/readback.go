@@ -16,6 +16,15 @@ import (
 // not become a sandbox. netns is the namespace that the policy is in force in, n what
 // enforces it, nil in mode none.
 func isolationOf(pid int, h *Host, profile api.SeccompProfile, netns *os.File, n Network) (api.Isolation, error) {
+	iso, err := wallsOf(pid, h, profile)
+	if err != nil {
+		return iso, err
+	}
+	return iso, addNetwork(&iso, pid, netns, n)
+}
+
+// wallsOf is isolationOf without the network: facts of PID 1 that do not change as long as it lives.
+func wallsOf(pid int, h *Host, profile api.SeccompProfile) (api.Isolation, error) {
 	iso := api.Isolation{UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none"}
 	for _, ns := range []struct{ name, file string }{
 		{"user namespace", "user"}, {"pid namespace", "pid"}, {"mount namespace", "mnt"},
@@ -44,7 +53,7 @@ func isolationOf(pid int, h *Host, profile api.SeccompProfile, netns *os.File, n
 	}
 	iso.Walls = append(iso.Walls, h.filesWall()...)
 	iso.Walls = append(iso.Walls, h.limitsWall(), h.execWall(), h.ebpfWall())
-	return iso, addNetwork(&iso, pid, netns, n)
+	return iso, nil
 }
 
 // addNetwork adds how the network policy is enforced, in the very namespace that it

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -20,10 +19,6 @@ func connect(ctx context.Context, private bool) (*client.Client, error) {
 	}
 	return client.Connect(ctx, client.ConnectOptions{})
 }
-
-// oneProcessor is for command lines that ask a few questions one after the other and pass
-// their files on: the Go runtime then starts fewer threads, a tenth of such a process's time.
-func oneProcessor() { runtime.GOMAXPROCS(1) }
 
 // withDaemon runs fn with a connection to the shared daemon.
 func withDaemon(ctx context.Context, fn func(c *client.Client) error) error {

@@ -107,7 +107,6 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 	if o.detach {
 		return o.runDetached(ctx, out)
 	}
-	oneProcessor()
 	ctx, signals := cli.CatchSignals(ctx)
 	defer signals.Stop()
 	err = withDaemon(ctx, func(c *client.Client) error {

@@ -4,6 +4,10 @@
 // or more calls to hutchd, the user's own daemon, which it starts when none runs.
 package main
 
+// Nothing here runs on more than one processor: the runtime need not look for a limit of them in cgroups.
+//
+//go:debug containermaxprocs=0
+
 import (
 	"context"
 	"os"
@@ -13,10 +17,26 @@ import (
 )
 
 func main() {
+	roomy(0)
 	if hostexec.IsRunner() { // what --mode has on the host
 		os.Exit(hostexec.Main())
 	}
 	os.Exit(run(os.Args[1:]))
+}
+
+// roomy has the stack of its caller grow once, to what most command lines need, and not in four steps, each of which copies all that is
+// there: its frame is large, and touched only when n is not 0.
+//
+//go:noinline
+func roomy(n int) byte {
+	if n == 0 {
+		return 0
+	}
+	var frame [48 << 10]byte
+	for i := range n {
+		frame[i] = byte(i)
+	}
+	return frame[n/2]
 }
 
 // run executes one command line and returns the exit code.

@@ -205,7 +205,6 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 	if o.detach {
 		return o.runDetached(ctx, spec, command, out)
 	}
-	oneProcessor()
 	ctx, signals := cli.CatchSignals(ctx)
 	defer signals.Stop()
 	r := &runner{flags: o, signals: signals, out: out, times: map[string]float64{}, decision: decision}

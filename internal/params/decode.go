@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -121,6 +122,9 @@ func structured(t reflect.Type) bool {
 // fieldsOf are the JSON names of a struct's fields, those of embedded structs
 // included, as encoding/json sees them.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if known, ok := seen.Load(t); ok {
+		return known.(map[string]reflect.Type)
+	}
 	fields := make(map[string]reflect.Type)
 	for _, f := range reflect.VisibleFields(t) {
 		name, embedded := jsonName(f)
@@ -128,8 +132,12 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 			fields[name] = f.Type
 		}
 	}
+	seen.Store(t, fields)
 	return fields
 }
+
+// seen are the fields of types, which callers do not change: as many as the API has.
+var seen sync.Map
 
 // jsonName is the field's name in JSON, "" for none. embedded is true when the
 // field's own fields take its place.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/internal/terse"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -129,14 +130,14 @@ func (c *Client) dispatch(line []byte) error {
 		Result json.RawMessage `json:"result"`
 		Error  *jsonrpc.Error  `json:"error"`
 	}
-	if err := json.Unmarshal(line, &m); err != nil {
+	if err := terse.Unmarshal(line, &m); err != nil {
 		return fmt.Errorf("the daemon sent a line that is no JSON-RPC message: %w", err)
 	}
 	switch {
 	case m.Method == api.NotifyProgress:
 		var p api.Progress
 		var id uint64
-		if json.Unmarshal(m.Params, &p) == nil && json.Unmarshal(p.Request, &id) == nil {
+		if terse.Unmarshal(m.Params, &p) == nil && json.Unmarshal(p.Request, &id) == nil {
 			if w := c.find(id); w != nil {
 				w.note(p)
 			}

@@ -4,10 +4,6 @@
 // or more calls to hutchd, the user's own daemon, which it starts when none runs.
 package main
 
-// Nothing here runs on more than one processor: the runtime need not look for a limit of them in cgroups.
-//
-//go:debug containermaxprocs=0
-
 import (
 	"context"
 	"os"

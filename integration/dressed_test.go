@@ -26,6 +26,16 @@ func (w *world) awaitReady(t *testing.T, n int) {
 	}
 }
 
+// memoryLimit is what the cgroup of a sandbox says, 0 where it has none.
+func (w *world) memoryLimit(t *testing.T, id string) int64 {
+	t.Helper()
+	stats := decode[api.Stats](t, w.ok(t, "rpc", "sandbox.stats", `{"sandbox":"`+id+`"}`))
+	if stats.Memory == nil {
+		return 0
+	}
+	return stats.Memory.LimitBytes
+}
+
 // TestDressed: a sandbox that was given its root ahead is nobody's, keeps no image from being removed, is not used when the image is
 // another one meanwhile, and goes with the hutchd that made it.
 func TestDressed(t *testing.T) {
@@ -73,6 +83,19 @@ func TestDressed(t *testing.T) {
 	} else {
 		w.ok(t, "rm", "-f", m.ID)
 	}
+
+	t.Log("other limits")
+	m := w.makeAhead(t, 2, (*made).dressed, "--best-effort", "-m", "256m", image)
+	limited := w.memoryLimit(t, m.ID)
+	if w.ok(t, "rm", "-f", m.ID); limited != 0 && limited != 256<<20 {
+		t.Errorf("the cgroup has a limit of %d bytes where it was dressed for 256 MiB", limited)
+	}
+	w.awaitReady(t, 2)
+	m = create("--best-effort", "-m", "300m", image)
+	if got := w.memoryLimit(t, m.ID); limited != 0 && (m.dressed() || got != 300<<20) {
+		t.Errorf("dressed: %v, with a limit of %d bytes; want what was not dressed for 256 MiB, and 300", m.dressed(), got)
+	}
+	w.ok(t, "rm", "-f", m.ID)
 
 	t.Log("death")
 	kept := w.makeAhead(t, 2, (*made).dressed, image)

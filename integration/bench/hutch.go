@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/client"
 )
 
 // daemon is a shared daemon with a state folder and a socket of its own.
@@ -124,8 +127,7 @@ func setupHutchRun(ctx context.Context, h *Host) (*Prepared, error) {
 	return h.hutchProcess(ctx, d, "run", "host", "--", "true")
 }
 
-// setupHutchRunReady has a daemon that launches sandboxes ahead. The other subjects of a round give it
-// the time for that.
+// setupHutchRunReady has a daemon that launches sandboxes ahead.
 func setupHutchRunReady(ctx context.Context, h *Host) (*Prepared, error) {
 	env, err := h.hutchEnv("ready")
 	if err != nil {
@@ -139,7 +141,10 @@ func setupHutchRunReady(ctx context.Context, h *Host) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.hutchProcess(ctx, d, "run", "host", "--", "true")
+	return h.whenFull(ctx, d, "ready", 2, func(ctx context.Context, c *client.Client) (int, error) {
+		info, err := c.Info(ctx)
+		return info.Counts.Ready, err
+	}, "run", "host", "--", "true")
 }
 
 func setupHutchRunPool(ctx context.Context, h *Host) (*Prepared, error) {
@@ -150,7 +155,48 @@ func setupHutchRunPool(ctx context.Context, h *Host) (*Prepared, error) {
 	if _, err := h.output(ctx, d.env, d.hutch, "pool", "create", "--size", "8", "p", "host"); err != nil {
 		return nil, err
 	}
-	return h.hutchProcess(ctx, d, "run", "--pool", "p", "--", "true")
+	return h.whenFull(ctx, d, "pool", 8, func(ctx context.Context, c *client.Client) (int, error) {
+		p, err := c.Pool(ctx, "p")
+		return p.Available, err
+	}, "run", "--pool", "p", "--", "true")
+}
+
+// How long a run waits until as many sandboxes wait as shall, and how long they do before it begins: whoever has launched them is at rest then.
+const (
+	fullLimit = 10 * time.Second
+	fullRest  = 50 * time.Millisecond
+)
+
+// whenFull is hutchProcess of a daemon whose runs begin when so many sandboxes wait.
+func (h *Host) whenFull(ctx context.Context, d *daemon, state string, want int, waiting func(context.Context, *client.Client) (int, error), args ...string) (*Prepared, error) {
+	p, err := h.hutchProcess(ctx, d, args...)
+	if err != nil {
+		return nil, err
+	}
+	c, err := h.dial(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	p.Note = "each run begins when all wait that shall"
+	p.Before = func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, fullLimit)
+		defer cancel()
+		for { // nobody is told when a pool is full
+			n, err := waiting(ctx, c)
+			if err != nil {
+				return err
+			}
+			select {
+			case <-time.After(fullRest):
+			case <-ctx.Done():
+				return fmt.Errorf("%d of %d sandboxes wait: %w", n, want, context.Cause(ctx))
+			}
+			if n >= want {
+				return nil
+			}
+		}
+	}
+	return p, nil
 }
 
 func setupHutchExec(ctx context.Context, h *Host) (*Prepared, error) {

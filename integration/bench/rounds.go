@@ -65,7 +65,7 @@ func measure(ctx context.Context, entries []*entry, p plan) (counted int, err er
 			if !e.runs() {
 				continue
 			}
-			s, err := e.prepared.Run(ctx)
+			s, err := e.prepared.once(ctx)
 			if ctx.Err() != nil {
 				return counted, context.Cause(ctx)
 			}
@@ -82,6 +82,16 @@ func measure(ctx context.Context, entries []*entry, p plan) (counted int, err er
 		}
 	}
 	return counted, nil
+}
+
+// once is Run behind Before.
+func (p *Prepared) once(ctx context.Context) (Sample, error) {
+	if p.Before != nil {
+		if err := p.Before(ctx); err != nil {
+			return Sample{}, err
+		}
+	}
+	return p.Run(ctx)
 }
 
 // millis takes one figure of every sample, in milliseconds.

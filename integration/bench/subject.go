@@ -31,6 +31,8 @@ type Prepared struct {
 	Version string
 	// Note is what a reader must know to reproduce Command here; may be empty.
 	Note string
+	// Before is called before each Run, and does not count; may be nil.
+	Before func(ctx context.Context) error
 	// Run does it once and returns what it took. It fails for a wrong result,
 	// whatever the time. It is never called twice at once.
 	Run func(ctx context.Context) (Sample, error)

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -54,6 +55,34 @@ func wallsOf(pid int, h *Host, profile api.SeccompProfile) (api.Isolation, error
 	iso.Walls = append(iso.Walls, h.filesWall()...)
 	iso.Walls = append(iso.Walls, h.limitsWall(), h.execWall(), h.ebpfWall())
 	return iso, nil
+}
+
+func (f *creation) readBack(context.Context) error {
+	iso, err := f.isolation()
+	if err != nil {
+		return err
+	}
+	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
+	f.m.cfg.Host.addGuardNew(&iso, &f.req.Spec)
+	if err := f.m.cfg.Host.addIDs(&iso, f.req.Spec.IDs, f.s.guest.PretendsIDs()); err != nil {
+		return err
+	}
+	if err := f.m.cfg.Host.addLabel(&iso, f.s.record.PID, f.req.Spec.AppArmor); err != nil {
+		return err
+	}
+	f.s.record.Isolation = iso
+	f.s.record.Network.Enforcement = f.m.cfg.Host.enforcement(f.s.record.Network.NetPolicy, f.s.net)
+	return nil
+}
+
+// isolation is read once of one that was dressed.
+func (f *creation) isolation() (iso api.Isolation, err error) {
+	h := &f.m.cfg.Host
+	if f.claimed == nil || f.claimed.dressed == nil || f.s.record.Seccomp != api.SeccompDefault {
+		return isolationOf(f.s.record.PID, h, f.s.record.Seccomp, f.netns, f.s.net)
+	}
+	iso = f.claimed.dressed.walls
+	return iso, addNetwork(&iso, f.s.record.PID, f.netns, f.s.net)
 }
 
 // addNetwork adds how the network policy is enforced, in the very namespace that it

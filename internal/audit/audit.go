@@ -53,6 +53,7 @@ type Logs struct {
 		synced  []chan struct{}  // to be closed when what waits has been written
 		closing bool
 		wake    chan struct{} // capacity 1
+		hurry   chan struct{} // capacity 1: somebody waits for what is in line
 	}
 
 	// Of the writer.
@@ -88,7 +89,7 @@ func Open(dir string, s api.AuditSettings, log *slog.Logger) (*Logs, error) {
 		dir: dir, log: log, done: make(chan struct{}), grown: make(chan struct{}),
 		chains: map[string]*chain{}, ends: map[string]end{},
 	}
-	l.queue.wake, l.queue.lost = make(chan struct{}, 1), map[string]int64{}
+	l.queue.wake, l.queue.hurry, l.queue.lost = make(chan struct{}, 1), make(chan struct{}, 1), map[string]int64{}
 	if err := l.Configure(s); err != nil {
 		return nil, err
 	}
@@ -130,15 +131,32 @@ func (l *Logs) Note(e Entry) {
 	default:
 		q.entries, q.bytes = append(q.entries, e), q.bytes+e.Size
 	}
+	urgent := len(q.entries) >= maxGathered
 	q.Unlock()
-	l.wake()
+	signal(l.queue.wake)
+	if urgent {
+		signal(l.queue.hurry)
+	}
 }
 
-func (l *Logs) wake() {
+// gather is how long an entry waits for others, when nobody waits for it: a short command's are written with one write, and
+// when the command is over.
+const gather = 5 * time.Millisecond
+
+// maxGathered is how many entries are written without that.
+const maxGathered = 256
+
+func signal(c chan<- struct{}) {
 	select {
-	case l.queue.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
+}
+
+// wake has what is in line written now.
+func (l *Logs) wake() {
+	signal(l.queue.hurry)
+	signal(l.queue.wake)
 }
 
 // Sync waits until what was noted before is in the files, or is lost.
@@ -170,8 +188,15 @@ func (l *Logs) Close() error {
 // run is the writer: one goroutine, so that records and bytes have one order.
 func (l *Logs) run() {
 	defer close(l.done)
+	late := time.NewTimer(gather)
+	defer late.Stop()
 	for {
 		<-l.queue.wake
+		late.Reset(gather)
+		select {
+		case <-late.C:
+		case <-l.queue.hurry:
+		}
 		q := &l.queue
 		q.Lock()
 		entries, lost, synced, closing := q.entries, q.lost, q.synced, q.closing

@@ -35,7 +35,7 @@ func (f *creation) about(context.Context) error {
 			return err
 		}
 	}
-	return f.s.tell()
+	return f.s.tellBy(func(path string, text []byte) error { return os.WriteFile(path, text, 0o644) }) // nothing that reads has begun
 }
 
 // unmountAbout unmounts it for a sandbox of a hutchd before, which may have been killed before it made it.
@@ -48,18 +48,22 @@ func unmountAbout(dir string) error {
 
 // tell writes what the sandbox may do now. Readers see the old text or the new.
 func (s *Sandbox) tell() error {
+	return s.tellBy(func(path string, text []byte) error {
+		if err := os.WriteFile(path+".new", text, 0o644); err != nil {
+			return err
+		}
+		return os.Rename(path+".new", path)
+	})
+}
+
+func (s *Sandbox) tellBy(put func(path string, text []byte) error) error {
 	a := aboutOf(s.Record(), &s.spec)
 	policy, err := json.MarshalIndent(a, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode what the sandbox may do: %w", err)
 	}
 	for name, text := range map[string]string{"policy.json": string(policy), "policy.txt": a.Text} {
-		path := filepath.Join(s.dir, "about", name)
-		err := os.WriteFile(path+".new", []byte(text+"\n"), 0o644)
-		if err == nil {
-			err = os.Rename(path+".new", path)
-		}
-		if err != nil {
+		if err := put(filepath.Join(s.dir, "about", name), []byte(text+"\n")); err != nil {
 			return fmt.Errorf("write what the sandbox may do: %w", err)
 		}
 	}

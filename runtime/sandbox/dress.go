@@ -48,6 +48,7 @@ type dressed struct {
 	lower []folderID    // its layers; nobody holds them, so that an image can be removed meanwhile
 	disk  *disk         // measured
 	walls api.Isolation // what was read back of PID 1, which is what it was
+	labels
 }
 
 // dress claims g for w ahead. Whatever fails, g has ended.
@@ -76,6 +77,7 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 		(*creation).rehearse,
 		func(f *creation, _ context.Context) (err error) {
 			d.walls, err = wallsOf(g.pid, &m.cfg.Host, api.SeccompDefault)
+			d.labels = labelsOf(g.pid)
 			return err
 		},
 		func(f *creation, ctx context.Context) error { return f.holdBack(ctx, w) },

@@ -256,7 +256,7 @@ func writeJSON(path string, v any) error {
 	if err := overwrite(fd, tmp, data); err != nil {
 		return diskError("write "+filepath.Base(path), err)
 	}
-	return os.Rename(tmp, path)
+	return os.NewSyscallError("rename", unix.Rename(tmp, path))
 }
 
 // overwrite replaces what is in a file, and closes it. One that is cut to nothing first goes to the disk when it is closed (ext4(5),

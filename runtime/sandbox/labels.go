@@ -21,30 +21,44 @@ func (h *Host) checkAppArmor(want api.AppArmor) error {
 		WithHint("hutch doctor says how to load it; with auto, namespaces, mounts and seccomp stand without it")
 }
 
-// addLabel reads back what mandatory access control there is around a sandbox: the label that the kernel has for PID 1,
-// which all that it starts inherits. Where a profile was asked for, another label is an error, and where want insists
-// one that is not enforced.
-func (h *Host) addLabel(iso *api.Isolation, pid int, want api.AppArmor) error {
+// labels are what the kernel has for a process, for mandatory access control. It keeps them until it executes something.
+type labels struct {
+	appArmor string
+	known    bool // AppArmor has one
+	other    string
+}
+
+// labelsOf are those of PID 1, which all that it starts inherits.
+func labelsOf(pid int) labels {
 	if label, err := os.ReadFile(fmt.Sprintf("/proc/%d/attr/apparmor/current", pid)); err == nil {
-		w, err := h.appArmorWall(strings.TrimSpace(string(label)))
+		return labels{appArmor: strings.TrimSpace(string(label)), known: true}
+	}
+	label, err := os.ReadFile(fmt.Sprintf("/proc/%d/attr/current", pid))
+	if err != nil { // there is no such module
+		return labels{}
+	}
+	return labels{other: strings.TrimRight(string(label), "\x00\n")}
+}
+
+// addLabel adds what mandatory access control there is around a sandbox. Where a profile was asked for, another label is an error, and
+// where want insists one that is not enforced.
+func (h *Host) addLabel(iso *api.Isolation, l labels, want api.AppArmor) error {
+	if l.known {
+		w, err := h.appArmorWall(l.appArmor)
 		if err != nil {
 			return err
 		}
 		if want == api.AppArmorOn && w.Status != "yes" {
-			return api.Errorf(api.Unavailable, "apparmor: the sandbox was to be under an enforced profile, and is under %q", label).WithField("apparmor").
+			return api.Errorf(api.Unavailable, "apparmor: the sandbox was to be under an enforced profile, and is under %q", l.appArmor).WithField("apparmor").
 				WithHint("load %s in enforce mode: sudo aa-enforce, or apparmor_parser -r with its file", h.AppArmor)
 		}
 		iso.Walls = append(iso.Walls, w)
 		return nil
 	}
 	if want == api.AppArmorOn {
-		return api.Errorf(api.Unavailable, "apparmor: the kernel tells no label of process %d", pid).WithField("apparmor")
+		return api.Errorf(api.Unavailable, "apparmor: the kernel tells no label of the sandbox's PID 1").WithField("apparmor")
 	}
-	label, err := os.ReadFile(fmt.Sprintf("/proc/%d/attr/current", pid))
-	if err != nil || len(label) == 0 { // there is no such module
-		return nil
-	}
-	if w, ok := seLinuxWall(strings.TrimRight(string(label), "\x00\n")); ok {
+	if w, ok := seLinuxWall(l.other); ok && l.other != "" {
 		iso.Walls = append(iso.Walls, w)
 	}
 	return nil

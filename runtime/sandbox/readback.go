@@ -67,7 +67,7 @@ func (f *creation) readBack(context.Context) error {
 	if err := f.m.cfg.Host.addIDs(&iso, f.req.Spec.IDs, f.s.guest.PretendsIDs()); err != nil {
 		return err
 	}
-	if err := f.m.cfg.Host.addLabel(&iso, f.s.record.PID, f.req.Spec.AppArmor); err != nil {
+	if err := f.m.cfg.Host.addLabel(&iso, f.labels(), f.req.Spec.AppArmor); err != nil {
 		return err
 	}
 	f.s.record.Isolation = iso
@@ -83,6 +83,14 @@ func (f *creation) isolation() (iso api.Isolation, err error) {
 	}
 	iso = f.claimed.dressed.walls
 	return iso, addNetwork(&iso, f.s.record.PID, f.netns, f.s.net)
+}
+
+// labels are read once, too.
+func (f *creation) labels() labels {
+	if f.claimed == nil || f.claimed.dressed == nil {
+		return labelsOf(f.s.record.PID)
+	}
+	return f.claimed.dressed.labels
 }
 
 // addNetwork adds how the network policy is enforced, in the very namespace that it

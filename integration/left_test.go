@@ -53,10 +53,24 @@ func readProcess(pid int) (p process, ok bool) {
 			}
 		}
 	}
+	if p.root == "" && isExiting(dir) { // of whatever world: its environment is gone already
+		return p, false
+	}
 	if p.root == "" && p.name() == "hutch-launch" && p.ppid == os.Getpid() { // its monitor, which would tell, is dead
 		p.root = rootByMounts(dir)
 	}
 	return p, true
+}
+
+// isExiting says that a process has begun to end: PF_EXITING of its flags (proc_pid_stat(5), linux/sched.h).
+func isExiting(dir string) bool {
+	stat, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return true
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	flags, _ := strconv.ParseUint(fields[6], 10, 64)
+	return flags&0x4 != 0
 }
 
 // rootByMounts is the state folder of a hutch-launch whose monitor is dead, by where it has it mounted: within its file system.

@@ -120,6 +120,7 @@ func (s *Signals) loop() {
 	var lastInterrupt time.Time
 	var grace <-chan time.Time
 	var ending *Interrupted // what grace is about
+	resized := false        // before it was known whose terminal that is
 	for {
 		select {
 		case <-s.quit:
@@ -127,6 +128,10 @@ func (s *Signals) loop() {
 		case <-listen.C:
 			s.Listen()
 		case target = <-s.start:
+			if resized && target.Resize != nil {
+				resized = false
+				target.Resize()
+			}
 		case <-grace:
 			s.cancel(ending)
 		case e := <-s.events:
@@ -134,7 +139,7 @@ func (s *Signals) loop() {
 			switch {
 			case !ok || sig == unix.SIGPIPE:
 			case sig == unix.SIGWINCH:
-				if target.Resize != nil {
+				if resized = target.Resize == nil; !resized {
 					target.Resize()
 				}
 			case target.Signal == nil,

@@ -39,7 +39,8 @@ func TestSignals(t *testing.T) {
 		{"hangup as terminate", []step{{started, 0}, {unix.SIGHUP, 11 * time.Second}}, []string{"SIGHUP"}, 0, unix.SIGHUP, false},
 		{"quit is forwarded", []step{{started, 0}, {unix.SIGQUIT, 0}}, []string{"SIGQUIT"}, 0, 0, false},
 		{"interrupt just before the command", []step{{started, 0}, {unix.SIGINT, 0}}, []string{"SIGINT"}, 0, unix.SIGINT, true},
-		{"resize", []step{{unix.SIGWINCH, 0}, {started, 0}, {unix.SIGWINCH, 0}}, nil, 1, 0, false},
+		{"resize", []step{{started, 0}, {unix.SIGWINCH, 0}, {unix.SIGWINCH, 0}}, nil, 2, 0, false},
+		{"resize just before the command is known", []step{{unix.SIGWINCH, 0}, {started, 0}, {started, 0}}, nil, 1, 0, false},
 		{"a closed stdout", []step{{unix.SIGPIPE, 0}, {started, 0}, {unix.SIGPIPE, 0}}, nil, 0, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

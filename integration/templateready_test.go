@@ -74,6 +74,7 @@ func TestTemplateReady(t *testing.T) {
 		w.ok(t, "rm", "-f", sb.ID)
 	}
 
+	// A try that the end of the check cuts short is not what is told of.
 	soon := testenv.Patience(time.Second / 2).Seconds() // enough for a command to say something
 	for name, tt := range map[string]struct {
 		spec api.TemplateSpec
@@ -83,7 +84,7 @@ func TestTemplateReady(t *testing.T) {
 		exit int
 	}{
 		"no port":      {api.TemplateSpec{Start: &api.TemplateStart{Command: "echo going; exec sleep 1000"}, Ready: &api.TemplateReady{Port: 9, TimeoutS: soon}}, api.DeadlineExceeded, "ready", "going", 0},
-		"no success":   {api.TemplateSpec{Ready: &api.TemplateReady{Command: "echo not yet >&2; exit 3", TimeoutS: soon}}, api.DeadlineExceeded, "ready", "not yet", 3},
+		"no success":   {api.TemplateSpec{Ready: &api.TemplateReady{Command: "echo not yet >&2; sleep 0.3; exit 3", TimeoutS: soon}}, api.DeadlineExceeded, "ready", "not yet", 3},
 		"a dead start": {api.TemplateSpec{Start: &api.TemplateStart{Command: "echo broken >&2; exit 4"}, Ready: &api.TemplateReady{Port: 9, TimeoutS: 60}}, api.FailedPrecondition, "start", "broken", 4},
 		"no start":     {api.TemplateSpec{Start: &api.TemplateStart{Argv: []string{"/no/such"}}}, api.NotFound, "", "/no/such", 0},
 	} {

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,12 +27,16 @@ func (w *world) awaitReady(t *testing.T, n int) {
 	}
 }
 
-// memoryLimit is what the cgroup of a sandbox says, 0 where it has none.
+// memoryLimit is what the cgroup of a sandbox says, 0 where its record says that none holds it.
 func (w *world) memoryLimit(t *testing.T, id string) int64 {
 	t.Helper()
-	stats := decode[api.Stats](t, w.ok(t, "rpc", "sandbox.stats", `{"sandbox":"`+id+`"}`))
-	if stats.Memory == nil {
+	sb := decode[api.Sandbox](t, w.ok(t, "rpc", "sandbox.get", `{"sandbox":"`+id+`"}`))
+	if slices.ContainsFunc(sb.Unenforced, func(u api.Unenforced) bool { return u.Limit == "memory_bytes" }) {
 		return 0
+	}
+	stats := decode[api.Stats](t, w.ok(t, "rpc", "sandbox.stats", `{"sandbox":"`+id+`"}`))
+	if stats.Memory == nil || stats.Memory.LimitBytes == 0 {
+		t.Fatalf("no limit of memory, which the record does not tell: %+v", stats.Memory)
 	}
 	return stats.Memory.LimitBytes
 }

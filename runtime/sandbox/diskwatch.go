@@ -46,10 +46,10 @@ func (m *Manager) watchDisk(s *Sandbox) {
 			case <-ctx.Done():
 			}
 		}()
-		if s.disk.measured() {
-			// It was dressed, and nothing has run in it.
-		} else if _, err := m.measure(ctx, s); err != nil && ctx.Err() == nil {
-			m.cfg.Logger.Error("measure what a sandbox has written", "sandbox", s.id, "err", err)
+		if !s.disk.measured() { // else it was dressed, and nothing has run in it
+			if _, err := m.measure(ctx, s); err != nil && ctx.Err() == nil {
+				m.cfg.Logger.Error("measure what a sandbox has written", "sandbox", s.id, "err", err)
+			}
 		}
 		pace, timer := minLook, time.NewTimer(minLook)
 		defer timer.Stop()

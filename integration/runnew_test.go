@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -243,4 +244,58 @@ func TestRunNewDeath(t *testing.T) {
 		w.awaitNoSandbox(t)
 	}
 	t.Logf("%d of %d were lost; one takes %s", lost, rounds(50), took)
+}
+
+// TestRunNewEnding: a daemon without sandboxes ends when it is told to keep them, and a call that comes at that moment is the next
+// daemon's: it is not refused for good, nor ended with a daemon that had begun to end.
+func TestRunNewEnding(t *testing.T) {
+	w := newWorld(t)
+	w.logOnFailure(t)
+	w.inside(t, "true")
+	start := time.Now()
+	w.inside(t, "true")
+	took := time.Since(start)
+	for i := range rounds(60) {
+		w.ok(t, "ps") // there is a daemon, and it does not end
+		c := w.connect(t)
+		r := w.launch(t, "run", "host", "--", "sh", "-c", "exit 7")
+		<-time.After(time.Duration(i%20) * took / 20)
+		if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
+			t.Fatal(err)
+		}
+		if code := r.end(t); code != 7 {
+			t.Fatalf("round %d: exit code %d: %s", i, code, &r.errs)
+		}
+	}
+	told := 0
+	for i := range rounds(60) { // and of who does not ask another one, what became of the call is known
+		w.ok(t, "ps")
+		c, caller := w.connect(t), w.connect(t)
+		p := runHost("exit 7")
+		who, err := c.Peer(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.IfBuild = who.BuildID
+		var res hutch.Run
+		var wg sync.WaitGroup
+		wg.Go(func() { res, err = caller.RunNew(t.Context(), p, nil, nil, nil) })
+		if i%2 == 0 {
+			<-time.After(time.Duration(i) * took / 500)
+		}
+		if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		switch {
+		case err == nil && res.Exec.ExitCode == 7: // it was first
+		case hutch.NotRun(err):
+			told++
+		case errors.Is(err, hutch.ErrLost): // the daemon has left it to the next one
+		default:
+			t.Fatalf("round %d: exit code %d, %v", i, res.Exec.ExitCode, err)
+		}
+	}
+	t.Logf("%d of %d calls were not looked at", told, rounds(60))
+	w.awaitNoSandbox(t)
 }

@@ -120,12 +120,19 @@ func (b *backend) Create(ctx context.Context, who server.Actor, p api.CreatePara
 func (b *backend) RunNew(ctx context.Context, who server.Actor, p api.RunParams, fds *jsonrpc.FDs, progress func(api.Progress),
 	started func(*api.Sandbox, string, int), sent func(func())) (api.RunResult, error) {
 	if p.IfBuild != "" && b.d.ending.Load() { // system.info would have said so
-		return api.RunResult{}, api.Errorf(api.FailedPrecondition, "the daemon is ending").WithField("if_build").WithHint("connect again, to the next one")
+		return api.RunResult{}, errEnding
 	}
-	return b.d.manager.RunNew(ctx, sandbox.RunRequest{
+	res, err := b.d.manager.RunNew(ctx, sandbox.RunRequest{
 		Params: p, FDs: fds, User: who.UID, Conn: who.Conn, Progress: progress, Started: started, Sent: sent,
 	})
+	if p.IfBuild != "" && errors.Is(err, sandbox.ErrClosed) { // it began to end since
+		return api.RunResult{}, errEnding
+	}
+	return res, err
 }
+
+// errEnding refuses a call that was made without a look at who answers.
+var errEnding = api.Errorf(api.FailedPrecondition, "the daemon is ending").WithField("if_build").WithHint("connect again, to the next one")
 
 func (b *backend) Scopes() []api.ScopeInfo { return b.d.manager.Scopes() }
 

@@ -356,11 +356,10 @@ var errNotAll = errors.New("the daemon ended, but not all of it could be removed
 
 // end ends hutchd: with keep, and where there are sandboxes, without them.
 func (d *daemon) end(keep bool, why string) {
-	n, _, _ := d.manager.Counts()
 	switch {
 	case !d.hasLauncher():
 		d.lose()
-	case keep && n > 0 && !d.cfg.Private:
+	case keep && !d.cfg.Private && !d.manager.CloseEmpty():
 		d.manager.Leave()
 		d.ending.Store(true)
 		d.stop(errLeave)

@@ -63,10 +63,13 @@ func Connect(ctx context.Context, o ConnectOptions) (*Client, error) {
 // attachTries bounds how often one call meets a hutchd that is just being replaced.
 const attachTries = 8
 
+// firstPatience is how long the first of them waits for it; each one after that waits twice as long, half a second in all.
+const firstPatience = 2 * time.Millisecond
+
 // attach connects to a daemon of this build. It returns nil and no error when
 // none runs, or none any more because it has ended one of another build.
 func attach(ctx context.Context, socket string, o *ConnectOptions) (c *Client, err error) {
-	for range attachTries {
+	for try := range attachTries {
 		conn, err := dial(ctx, socket)
 		if absent(err) {
 			return nil, nil
@@ -83,10 +86,14 @@ func attach(ctx context.Context, socket string, o *ConnectOptions) (c *Client, e
 			if err = errors.Join(err, c.Close()); !errors.Is(err, ErrLost) {
 				return nil, err
 			}
-			continue // it has just ended
+			peerExit{}.within(ctx, firstPatience<<try) // it has just ended
+			continue
 		}
 		exit := watchPeer(conn)
 		c, again, err := greet(ctx, New(conn), exit, o.Env)
+		if again { // it ends, and its socket with it, or its hutchd has crashed, and the next one will serve the same socket
+			exit.within(ctx, firstPatience<<try)
+		}
 		exit.close()
 		if !again {
 			return c, err
@@ -246,6 +253,22 @@ func (p peerExit) wait(ctx context.Context, c *Client) error {
 	if p.pidfd == nil {
 		return nil
 	}
+	return p.ended(ctx)
+}
+
+// within returns when the peer has ended, and after d in any case.
+func (p peerExit) within(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if p.pidfd == nil {
+		<-ctx.Done()
+		return
+	}
+	_ = p.ended(ctx) // whoever asks tries again
+}
+
+// ended waits for the end of the peer, which is watched. It may be called once.
+func (p peerExit) ended(ctx context.Context) error {
 	rc, err := p.pidfd.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("wait for the old daemon to end: %w", err)

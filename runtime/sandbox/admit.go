@@ -40,7 +40,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, errClosed
+		return nil, ErrClosed
 	}
 	if other, taken := m.byName[s.name]; taken && s.name != "" {
 		return nil, api.Errorf(api.AlreadyExists, "the name %q belongs to sandbox %s", s.name, other.id).

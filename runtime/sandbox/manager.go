@@ -167,7 +167,8 @@ func (m *Manager) Configure(s Settings) {
 	m.configurePools(s.Pools)
 }
 
-var errClosed = api.Errorf(api.Unavailable, "the daemon is shutting down").WithHint("try again: a new daemon starts by itself")
+// ErrClosed is what is refused of a manager that was closed: nothing of the call was done.
+var ErrClosed = api.Errorf(api.Unavailable, "the daemon is shutting down").WithHint("try again: a new daemon starts by itself")
 
 // newID makes a short random id: 60 bits in 12 letters.
 func newID(prefix string) string {
@@ -241,12 +242,17 @@ func hasLabels(have, want map[string]string) bool {
 func (m *Manager) Counts() (sandboxes, execs int, idleSince time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.count(), m.running, m.lastBusy
+}
+
+// count is how many sandboxes Counts tells of; mu is held.
+func (m *Manager) count() (n int) {
 	for _, s := range m.byID {
 		if !s.parked {
-			sandboxes++
+			n++
 		}
 	}
-	return sandboxes, m.running, m.lastBusy
+	return n
 }
 
 // Kill ends every process of a sandbox; its record and files stay.
@@ -391,6 +397,18 @@ func (m *Manager) Disconnected(conn uint64) {
 // to end what they wait for in a shell.
 func (m *Manager) Leave() { m.leaving.Store(true) }
 
+// CloseEmpty closes the manager where Counts tells of no sandbox, so that none is made between the look and the end. What was closed is
+// still to be ended with Close.
+func (m *Manager) CloseEmpty() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.count() > 0 {
+		return false
+	}
+	m.closed = true
+	return true
+}
+
 // Close removes every sandbox and waits until nothing is left. No sandbox can be
 // created any more.
 func (m *Manager) Close(ctx context.Context) error {
@@ -398,7 +416,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.closed = true
 	m.endPools()
 	m.trim.Stop()
-	m.cancel(errClosed)
+	m.cancel(ErrClosed)
 	m.mu.Unlock()
 	m.wg.Wait()
 	for i := range m.ahead {

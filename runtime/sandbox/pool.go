@@ -90,7 +90,7 @@ func (m *Manager) newPool(spec api.PoolSpec, user uint32) *pool {
 // addPool lists it; mu is held.
 func (m *Manager) addPool(p *pool) error {
 	if m.closed {
-		return errClosed
+		return ErrClosed
 	}
 	if _, taken := m.pools[p.spec.Name]; taken {
 		return api.Errorf(api.AlreadyExists, "there is a pool %q", p.spec.Name).WithField("name").
@@ -115,6 +115,9 @@ func errPoolGone(name string) error {
 func (m *Manager) poolOf(name string) (*pool, error) {
 	if p := m.pools[name]; p != nil {
 		return p, nil
+	}
+	if m.closed {
+		return nil, ErrClosed // the next daemon may have it
 	}
 	return nil, errPoolGone(name)
 }

@@ -128,12 +128,16 @@ func (p *pool) close(m *Manager) int {
 	}
 	p.closed = true
 	delete(m.pools, p.spec.Name)
-	p.cancel(errPoolGone(p.spec.Name))
+	why := errPoolGone(p.spec.Name)
+	if m.closed {
+		why = ErrClosed // the next daemon may have it
+	}
+	p.cancel(why)
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 	for _, w := range p.waiters {
-		w <- handed{err: errPoolGone(p.spec.Name)}
+		w <- handed{err: why}
 	}
 	p.waiters = nil
 	n := len(p.ready)

@@ -346,7 +346,7 @@ func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		return nil, errClosed
+		return nil, ErrClosed
 	}
 	if err := m.checkQuota(s.user, &record.Limits, old, 1); err != nil {
 		m.mu.Unlock()

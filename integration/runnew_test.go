@@ -178,6 +178,111 @@ func TestRunNew(t *testing.T) {
 	})
 }
 
+// TestRunNewGate: a command that is to wait for its caller waits, in a sandbox that is there, and for nothing else.
+func TestRunNewGate(t *testing.T) {
+	w := newWorld(t)
+	gated := func(command string, index int) api.RunParams {
+		p := runHost(command)
+		p.Gate = &index
+		return p
+	}
+	t.Run("opened", func(t *testing.T) {
+		c, other := w.connect(t), w.connect(t)
+		for range rounds(20) {
+			fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gate := os.NewFile(uintptr(fd), "gate")
+			made, err := other.Subscribe(t.Context(), api.SubscribeParams{Kinds: []api.EventKind{api.EventSandboxState}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				r, err := c.RunNew(t.Context(), gated("echo hi", 0), []*os.File{gate}, nil, nil)
+				if err == nil && r.Exec.Stdout != "hi\n" {
+					err = fmt.Errorf("%+v", r.Exec)
+				}
+				ended <- err
+			}()
+			var id string
+			for id == "" { // the one before is only being removed
+				var data api.StateEvent
+				ev, err := made.Next(t.Context())
+				if err == nil {
+					err = json.Unmarshal(ev.Data, &data)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if data.State == api.Running {
+					id = ev.Sandbox
+				}
+			}
+			execs, err := other.ListExecs(t.Context(), id)
+			if err != nil || len(execs) > 0 {
+				t.Fatalf("%+v, %v", execs, err)
+			}
+			if _, err := gate.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			_ = gate.Close()
+			_ = made.Close()
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		c := w.connect(t)
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer null.Close()
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer read.Close()
+		_ = write.Close()
+		for _, f := range []*os.File{null, read} { // one that is not waited for, one that never opens
+			if _, err := c.RunNew(t.Context(), gated("true", 0), []*os.File{f}, nil, nil); api.ErrorCode(err) != api.InvalidArgument {
+				t.Errorf("%s: %v", f.Name(), err)
+			}
+		}
+		if _, err := c.RunNew(t.Context(), gated("true", 1), []*os.File{null}, nil, nil); api.ErrorCode(err) != api.InvalidArgument {
+			t.Error(err)
+		}
+		w.awaitNoSandbox(t)
+	})
+	t.Run("gone", func(t *testing.T) { // with who was to open it
+		for i := range rounds(20) {
+			c := w.connect(t)
+			fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gate := os.NewFile(uintptr(fd), "gate")
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err = c.RunNew(ctx, gated("true", 0), []*os.File{gate}, nil, nil, hutch.WithSent(func() {
+				if i%2 == 0 {
+					cancel()
+				} else {
+					_ = c.Close()
+				}
+			}))
+			if err == nil {
+				t.Error("answered")
+			}
+			cancel()
+			_ = gate.Close()
+		}
+		w.awaitNoSandbox(t)
+	})
+}
+
 // TestRunNewUnread: a client that does not read its answers holds up no removal, of its own or of others, and no end of the daemon.
 func TestRunNewUnread(t *testing.T) {
 	w := newWorld(t)

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/internal/hostfs"
@@ -69,9 +72,39 @@ func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, ne
 		}
 		params.Sandbox = &spec
 	}
+	// The daemon makes the sandbox while signals are not caught yet, but starts no command: who sends the command's caller a signal, because
+	// of what the command says, wants the command to have it.
+	gate, err := newGate()
+	if err != nil {
+		return client.Run{}, err
+	}
+	defer gate.Close()
+	last := len(src.Files)
+	params.Gate = &last
 	f.since = time.Now()
-	return s.conn().RunNew(ctx, params, src.Files, files, news)
+	return s.conn().RunNew(ctx, params, append(src.Files, gate.file), files, news, client.WithSent(func() {
+		s.signals.Listen()
+		gate.open()
+	}))
 }
+
+// gate is what a command waits behind, see api.RunParams.
+type gate struct{ file *os.File }
+
+func newGate() (gate, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return gate{}, fmt.Errorf("eventfd: %w", err)
+	}
+	return gate{os.NewFile(uintptr(fd), "gate")}, nil
+}
+
+func (g gate) open() {
+	one := [8]byte{1, 1} // any number but none
+	_, _ = g.file.Write(one[:])
+}
+
+func (g gate) Close() { _ = g.file.Close() }
 
 // callAgain is call for a daemon whose build is known.
 func (f *freshBox) callAgain(ctx context.Context, s *session, files *client.Stdio, news func(api.Progress)) (client.Run, error) {
@@ -134,7 +167,7 @@ func (r *runner) inOneCall(spec *api.Spec) bool {
 	o := r.flags
 	lookedAt := spec.Workspace != nil && spec.Workspace.Mode == api.ModeOverlay && !o.json // at what has changed in it
 	folders := len(spec.Mounts) + 1
-	return !o.debug && !o.tty && !o.keep && spec.Scope == nil && !spec.Network.Ask && len(o.publish) == 0 && !lookedAt && folders+3 <= jsonrpc.MaxFDs
+	return !o.debug && !o.tty && !o.keep && spec.Scope == nil && !spec.Network.Ask && len(o.publish) == 0 && !lookedAt && folders+1+3 <= jsonrpc.MaxFDs
 }
 
 // fresh makes, runs and removes in one call. Who answers is not asked before, where nothing depends on it.

@@ -96,8 +96,9 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult, error) {
 	// Chosen here, so that it is known also when the daemon can not say it any more.
 	p.Exec = "ex_" + strings.ToLower(rand.Text()[:12])
-	// Before the command can say anything: who then sends it a signal wants it to have that. The daemon is just accepting the connection.
-	s.signals.Listen()
+	if s.fresh == nil { // else it is done behind the call, see freshBox.call
+		s.signals.Listen() // before the command can say anything: who then sends it a signal wants it to have that
+	}
 	started := s.started(ctx, p.Exec, sent)
 	res, err := s.begin(ctx, p, files, started)
 	lost := err

@@ -92,6 +92,7 @@ type callOptions struct {
 	files    []*os.File
 	progress func(api.Progress)
 	replied  func(result json.RawMessage) error
+	sent     func()
 }
 
 // WithFDs lets files ride on the request, whose params must say how many there
@@ -104,6 +105,11 @@ func WithFDs(files ...*os.File) CallOption {
 // Call returns. The params must ask for it ("progress": true).
 func WithProgress(fn func(api.Progress)) CallOption {
 	return func(o *callOptions) { o.progress = fn }
+}
+
+// WithSent calls fn on the goroutine of Call when the request has been written, while the daemon is already at work on it.
+func WithSent(fn func()) CallOption {
+	return func(o *callOptions) { o.sent = fn }
 }
 
 // withReply calls fn with a result on the goroutine that reads, before any line that
@@ -146,6 +152,9 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 			err = unsent{err}
 		}
 		return c.unreachable(method, err)
+	}
+	if o.sent != nil {
+		o.sent()
 	}
 	reply, err := c.await(ctx, id, w, o.progress)
 	if err != nil {

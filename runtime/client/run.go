@@ -38,10 +38,10 @@ func (r *Run) Sandbox() (sb api.Sandbox, err error) {
 	return sb, err
 }
 
-// RunNew makes a sandbox, runs a command in it and removes it. folders are what the spec's workspace and mounts refer to by index; with
-// stdio the command gets these files and nothing of it is captured. progress, where it is not nil, hears of a download, and when the
+// RunNew makes a sandbox, runs a command in it and removes it. folders are what the spec's workspace and mounts, and p.Gate, refer to by
+// index; with stdio the command gets these files and nothing of it is captured. progress, where it is not nil, hears of a download, and when the
 // command runs (Kind "exec.started") of the sandbox's id.
-func (c *Client) RunNew(ctx context.Context, p api.RunParams, folders []*os.File, stdio *Stdio, progress func(api.Progress)) (Run, error) {
+func (c *Client) RunNew(ctx context.Context, p api.RunParams, folders []*os.File, stdio *Stdio, progress func(api.Progress), opts ...CallOption) (Run, error) {
 	files := folders
 	if stdio != nil {
 		files, p.Exec.Stdio = stdio.indexes(folders)
@@ -51,7 +51,7 @@ func (c *Client) RunNew(ctx context.Context, p api.RunParams, folders []*os.File
 		Sandbox json.RawMessage `json:"sandbox"`
 		Exec    api.ExecResult  `json:"exec"`
 	}
-	err := c.Call(ctx, api.MethodSandboxRun, p, &r, WithFDs(files...), WithProgress(progress))
+	err := c.Call(ctx, api.MethodSandboxRun, p, &r, append(opts, WithFDs(files...), WithProgress(progress))...)
 	return Run{Exec: r.Exec, sandbox: r.Sandbox}, err
 }
 

@@ -40,6 +40,9 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 	if exec.Command == "" {
 		exec.Argv, err = commandOf(sb, p.Entrypoint, exec.Argv)
 	}
+	if err == nil && p.Gate != nil {
+		err = awaitGate(ctx, req.FDs, *p.Gate)
+	}
 	var res api.ExecResult
 	if err == nil {
 		r, res, err = m.run(ctx, ExecRequest{

@@ -23,7 +23,7 @@ func loadConfig() (config.Config, string, error) {
 	if err != nil {
 		return config.Config{}, "", err
 	}
-	c, err := config.Load(places.Config)
+	c, err := config.Load(places.Config, parseYAML)
 	return c, places.Config, err
 }
 

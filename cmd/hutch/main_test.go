@@ -180,26 +180,6 @@ func TestArgv(t *testing.T) {
 	}
 }
 
-func TestDefaultImage(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	t.Setenv("HUTCH_CONFIG", file)
-	for _, tt := range []struct{ text, want, err string }{
-		{"", "host", ""},
-		{"image: debian:12\n", "debian:12", ""},
-		{"other: 1\n", "", "line 1: other not found"},
-		{"image: [", "", "read configuration"},
-		{"image: {a: b}", "", file},
-	} {
-		if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, err := defaultImage()
-		if got != tt.want || tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
-			t.Errorf("%q: got %q, %v, want %q, %q", tt.text, got, err, tt.want, tt.err)
-		}
-	}
-}
-
 // TestHelp compares the help of every verb with testdata/help; -update writes it.
 func TestHelp(t *testing.T) {
 	var walk func(cmd *cobra.Command)

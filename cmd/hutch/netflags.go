@@ -132,7 +132,7 @@ func readPolicy(path string) (api.NetPolicy, error) {
 	if err != nil {
 		return api.NetPolicy{}, api.Errorf(api.InvalidArgument, "--policy: %w", err)
 	}
-	p, err := config.ParsePolicy(data)
+	p, err := config.ParsePolicy(data, parseYAML)
 	if err != nil {
 		return p, api.Errorf(api.InvalidArgument, "--policy: %s: %w", path, err).WithHint("it may hold mode, allow, block, allow_cidrs, block_cidrs, learn, ask and ask_s: see docs/network.md")
 	}

@@ -127,7 +127,7 @@ func (o *templateFlags) read(ctx context.Context, c *client.Client) (t *define.T
 	if o.file != "" {
 		var data []byte
 		if data, err = readInput(o.file); err == nil {
-			t, err = define.YAML(data)
+			t, err = define.YAML(data, parseYAML)
 		}
 		if err != nil {
 			return nil, "", named(o.file, err)

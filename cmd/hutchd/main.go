@@ -9,6 +9,8 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/hutch-sh/hutch/internal/yamltree"
+	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 )
 
@@ -34,6 +36,8 @@ func main() {
 		err = runDaemon()
 	case connectRole:
 		err = connectAll(os.Args[2:])
+	case yamltree.Role:
+		err = yamlread.Serve(os.Stdin, os.Stdout)
 	default:
 		err = fmt.Errorf("unknown role %q: start the daemon with `hutch serve`", role)
 	}

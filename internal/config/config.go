@@ -4,7 +4,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +12,7 @@ import (
 	"os"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/hutch-sh/hutch/internal/yamltree"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -64,7 +62,7 @@ func Default() Config {
 }
 
 // Load reads the file at path; one that does not exist is all defaults.
-func Load(path string) (Config, error) {
+func Load(path string, parser yamltree.Parser) (Config, error) {
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -72,7 +70,7 @@ func Load(path string) (Config, error) {
 	case err != nil:
 		return Config{}, api.Errorf(api.FailedPrecondition, "%w", err).WithOp("read configuration")
 	}
-	c, err := Parse(data)
+	c, err := Parse(data, parser)
 	if err != nil {
 		return Config{}, api.Errorf(api.InvalidArgument, "%s: %w", path, err).WithOp("read configuration").
 			WithHint("`hutch config defaults` shows all that it may hold, such as exec.timeout_s and exec.max_timeout_s")
@@ -82,20 +80,18 @@ func Load(path string) (Config, error) {
 
 // Parse reads the text of a file. Whatever is in it must be understood: a misspelt limit
 // must not pass for one.
-func Parse(data []byte) (Config, error) { return parse(data, "") }
+func Parse(data []byte, parser yamltree.Parser) (Config, error) { return parse(data, "", parser) }
 
 // ParsePolicy reads a network policy: what the section network of a configuration file
 // holds, as a file of its own. JSON is YAML.
-func ParsePolicy(data []byte) (api.NetPolicy, error) {
-	c, err := parse(data, "network.")
+func ParsePolicy(data []byte, parser yamltree.Parser) (api.NetPolicy, error) {
+	c, err := parse(data, "network.", parser)
 	return c.Network, err
 }
 
-func parse(data []byte, prefix string) (Config, error) {
-	var doc yaml.Node
+func parse(data []byte, prefix string, parser yamltree.Parser) (Config, error) {
 	c, given := Default(), map[string]int{}
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	err := dec.Decode(&doc)
+	root, err := parser(data)
 	switch {
 	case errors.Is(err, io.EOF):
 		return c, nil
@@ -104,10 +100,7 @@ func parse(data []byte, prefix string) (Config, error) {
 	case err != nil:
 		return c, err
 	}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return c, errors.New("there is more than one document in the file")
-	}
-	if root := doc.Content[0]; root.Tag != "!!null" {
+	if root.Tag != yamltree.NullTag {
 		if err := c.read(root, prefix, given); err != nil {
 			return c, err
 		}
@@ -116,15 +109,15 @@ func parse(data []byte, prefix string) (Config, error) {
 }
 
 // read takes a mapping; prefix is "" or "section.".
-func (c *Config) read(node *yaml.Node, prefix string, given map[string]int) error {
-	if node.Kind != yaml.MappingNode {
+func (c *Config) read(node *yamltree.Node, prefix string, given map[string]int) error {
+	if node.Kind != yamltree.Mapping {
 		return fmt.Errorf("line %d: expected names with values", node.Line)
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]
 		path := prefix + name.Value
 		if prefix == "" && isSection(name.Value) {
-			if value.Tag == "!!null" {
+			if value.Tag == yamltree.NullTag {
 				continue // all of it is commented out
 			}
 			if err := c.read(value, path+".", given); err != nil {
@@ -140,7 +133,7 @@ func (c *Config) read(node *yaml.Node, prefix string, given map[string]int) erro
 			return fmt.Errorf("line %d: %s is set in line %d already", name.Line, path, line)
 		}
 		given[k.sets()] = name.Line
-		if value.Kind != yaml.ScalarNode && !k.list {
+		if value.Kind != yamltree.Scalar && !k.list {
 			return fmt.Errorf("line %d: %s: expected one value", value.Line, path)
 		}
 		if err := k.set(c, value); err != nil {

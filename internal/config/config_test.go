@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -67,7 +68,7 @@ func TestParse(t *testing.T) {
 		})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Parse([]byte(tt.text))
+			got, err := Parse([]byte(tt.text), yamlread.Parse)
 			if !reflect.DeepEqual(got, tt.want) || err != nil {
 				t.Errorf("%+v, %v, want %+v", got, err, tt.want)
 			}
@@ -115,7 +116,7 @@ func TestRefused(t *testing.T) {
 		"an alias of yaml's own":  {"exec: &x {timeout_s: *x}\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Parse([]byte(tt.text))
+			got, err := Parse([]byte(tt.text), yamlread.Parse)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%+v, %v; want %q", got, err, tt.want)
 			}
@@ -125,17 +126,17 @@ func TestRefused(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
-	if got, err := Load(filepath.Join(dir, "none")); err != nil || !reflect.DeepEqual(got, Default()) {
+	if got, err := Load(filepath.Join(dir, "none"), yamlread.Parse); err != nil || !reflect.DeepEqual(got, Default()) {
 		t.Errorf("without a file: %+v, %v", got, err)
 	}
-	if _, err := Load(dir); err == nil {
+	if _, err := Load(dir, yamlread.Parse); err == nil {
 		t.Error("a folder was read")
 	}
 	path := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(path, []byte("a: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path); !errors.Is(err, &api.Error{Code: api.InvalidArgument}) || !strings.Contains(err.Error(), path) {
+	if _, err := Load(path, yamlread.Parse); !errors.Is(err, &api.Error{Code: api.InvalidArgument}) || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
 	}
 }
@@ -152,10 +153,10 @@ func TestPrint(t *testing.T) {
 		if err := errors.Join(Print(&plain, c, false), Print(&commented, c, true)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Parse(plain.Bytes()); err != nil || !reflect.DeepEqual(got, c) {
+		if got, err := Parse(plain.Bytes(), yamlread.Parse); err != nil || !reflect.DeepEqual(got, c) {
 			t.Errorf("%s\n%+v, %v", plain.String(), got, err)
 		}
-		if got, err := Parse(commented.Bytes()); err != nil || !reflect.DeepEqual(got, Default()) {
+		if got, err := Parse(commented.Bytes(), yamlread.Parse); err != nil || !reflect.DeepEqual(got, Default()) {
 			t.Errorf("%s\n%+v, %v", commented.String(), got, err)
 		}
 	}
@@ -169,7 +170,7 @@ func TestPolicy(t *testing.T) {
 		`{"mode": "allow", "allow": ["*.a.test"], "block": ["b.a.test"], "allow_cidrs": null}`,
 		`{"network_enabled": true, "allowed_domains": ["*.a.test"], "blocked_domains": ["b.a.test"]}`,
 	} {
-		if got, err := ParsePolicy([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := ParsePolicy([]byte(text), yamlread.Parse); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
@@ -179,7 +180,7 @@ func TestPolicy(t *testing.T) {
 		`{"mode": "open", "asks": 1}`:                "network.asks not found",
 		`{"allow": ["a.test"], "allow": ["b.test"]}`: "already",
 	} {
-		if got, err := ParsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := ParsePolicy([]byte(text), yamlread.Parse); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v, want %s", text, got, err, want)
 		}
 	}
@@ -190,7 +191,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := Parse(data)
+		c, err := Parse(data, yamlread.Parse)
 		if err != nil {
 			return
 		}
@@ -198,7 +199,7 @@ func FuzzParse(f *testing.F) {
 		if err := Print(&b, c, false); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Parse(b.Bytes()); err != nil || !reflect.DeepEqual(got, c) {
+		if got, err := Parse(b.Bytes(), yamlread.Parse); err != nil || !reflect.DeepEqual(got, c) {
 			t.Errorf("%q is %+v, printed\n%s\n%+v, %v", data, c, b.String(), got, err)
 		}
 	})

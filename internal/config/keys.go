@@ -8,9 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/hutch-sh/hutch/internal/units"
+	"github.com/hutch-sh/hutch/internal/yamltree"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -18,7 +17,7 @@ import (
 type key struct {
 	path string // "section.name"
 	doc  string
-	set  func(*Config, *yaml.Node) error
+	set  func(*Config, *yamltree.Node) error
 	show func(*Config) string // as Print writes it
 
 	alias string // it means this other key
@@ -43,7 +42,7 @@ var sections = []struct{ name, doc string }{
 }
 
 var keys = []key{
-	{path: "image", doc: "image of a command line that names none", set: func(c *Config, v *yaml.Node) error {
+	{path: "image", doc: "image of a command line that names none", set: func(c *Config, v *yamltree.Node) error {
 		if c.Image = v.Value; v.Value == "" {
 			return errors.New("no image")
 		}
@@ -51,7 +50,7 @@ var keys = []key{
 	}, show: func(c *Config) string { return strconv.Quote(c.Image) }},
 	{path: "runtimes", doc: `names for images, such as {tools: tools@2, "tools@*": "registry.example.com/tools:*"}; python, node, bash, go, rust and ruby are built in`,
 		list: true, set: setRuntimes, show: showRuntimes},
-	{path: "ready", doc: "sandboxes that are launched ahead and wait for whoever asks next, a few MB each, and as many more once one with a network, or with a guarded workspace, was asked for; none launches each when it is asked for", set: func(c *Config, v *yaml.Node) error {
+	{path: "ready", doc: "sandboxes that are launched ahead and wait for whoever asks next, a few MB each, and as many more once one with a network, or with a guarded workspace, was asked for; none launches each when it is asked for", set: func(c *Config, v *yamltree.Node) error {
 		n, err := wholeOr(v, 0)
 		if n > 32 {
 			err = fmt.Errorf("%d are more than 32", n)
@@ -76,7 +75,7 @@ var keys = []key{
 	size("defaults.disk_bytes", "what a sandbox may write", func(c *Config) *int64 { return &c.Defaults.DiskBytes }),
 	count("defaults.pids", "processes and threads", func(c *Config) *int64 { return &c.Defaults.PIDs }),
 
-	{path: "quotas.sandboxes", doc: "how many at once", set: func(c *Config, v *yaml.Node) error {
+	{path: "quotas.sandboxes", doc: "how many at once", set: func(c *Config, v *yamltree.Node) error {
 		n, err := wholeOr(v, 0)
 		if n > 1<<20 {
 			err = fmt.Errorf("%d is more than any machine runs", n)
@@ -84,16 +83,16 @@ var keys = []key{
 		c.Quotas.Sandboxes = int(n)
 		return err
 	}, show: func(c *Config) string { return orNone(int64(c.Quotas.Sandboxes), 0) }},
-	{path: "quotas.cpus", doc: "sum of their CPUs", set: func(c *Config, v *yaml.Node) (err error) {
+	{path: "quotas.cpus", doc: "sum of their CPUs", set: func(c *Config, v *yamltree.Node) (err error) {
 		c.Quotas.CPUs, err = coresOr(v, 0)
 		return err
 	}, show: func(c *Config) string { return coresText(c.Quotas.CPUs, 0) }},
-	{path: "quotas.memory_bytes", doc: "sum of their memory", set: func(c *Config, v *yaml.Node) (err error) {
+	{path: "quotas.memory_bytes", doc: "sum of their memory", set: func(c *Config, v *yamltree.Node) (err error) {
 		c.Quotas.MemoryBytes, err = sizeOr(v, 1, 0)
 		return err
 	}, show: func(c *Config) string { return sizeText(c.Quotas.MemoryBytes, 0) }},
 
-	{path: "network.mode", doc: "none, allow, open or learn; allow when something is allowed", set: func(c *Config, v *yaml.Node) error {
+	{path: "network.mode", doc: "none, allow, open or learn; allow when something is allowed", set: func(c *Config, v *yamltree.Node) error {
 		c.Network.Mode = api.NetMode(v.Value)
 		if !slices.Contains(api.NetModes, c.Network.Mode) {
 			return fmt.Errorf("%q is not none, allow, open or learn", v.Value)
@@ -104,12 +103,12 @@ var keys = []key{
 	list("network.block", "names never to reach", func(c *Config) *[]string { return &c.Network.Block }),
 	list("network.allow_cidrs", "ranges of addresses to reach, such as [10.1.0.0/16]", func(c *Config) *[]string { return &c.Network.AllowCIDRs }),
 	list("network.block_cidrs", "ranges never to reach", func(c *Config) *[]string { return &c.Network.BlockCIDRs }),
-	{path: "network.learn", doc: "of mode learn: deny what is not allowed, or allow it", set: func(c *Config, v *yaml.Node) error {
+	{path: "network.learn", doc: "of mode learn: deny what is not allowed, or allow it", set: func(c *Config, v *yamltree.Node) error {
 		c.Network.Learn = api.NetLearning(v.Value)
 		return nil
 	}, show: func(c *Config) string { return strconv.Quote(string(c.Network.Learn)) }},
 	truth("network.ask", "of mode allow: somebody is asked about what is not allowed, and waited for", func(c *Config) *bool { return &c.Network.Ask }),
-	{path: "network.ask_s", doc: "how long, in seconds; 0 is 60", set: func(c *Config, v *yaml.Node) (err error) {
+	{path: "network.ask_s", doc: "how long, in seconds; 0 is 60", set: func(c *Config, v *yamltree.Node) (err error) {
 		c.Network.AskS, err = strconv.ParseFloat(v.Value, 64)
 		return err
 	}, show: func(c *Config) string { return strconv.FormatFloat(c.Network.AskS, 'g', -1, 64) }},
@@ -134,7 +133,7 @@ var keys = []key{
 	alias(list("network.allowed_domains", "", func(c *Config) *[]string { return &c.Network.Allow }), "network.allow"),
 	alias(list("defaults.blocked_domains", "", func(c *Config) *[]string { return &c.Network.Block }), "network.block"),
 	alias(list("network.blocked_domains", "", func(c *Config) *[]string { return &c.Network.Block }), "network.block"),
-	{path: "network.tier", alias: "network.mode", set: func(c *Config, v *yaml.Node) error {
+	{path: "network.tier", alias: "network.mode", set: func(c *Config, v *yamltree.Node) error {
 		c.Network.Tier = api.NetTier(v.Value)
 		if err := c.Network.Validate("network"); c.Network.Effective() == "" {
 			return err
@@ -146,10 +145,10 @@ var keys = []key{
 
 // enabled is a switch that leaves the mode to what is allowed: settleNetwork.
 func enabled(path string) key {
-	return key{path: path, alias: "network.mode", set: func(c *Config, v *yaml.Node) error {
-		var on bool
-		if err := v.Decode(&on); err != nil {
-			return fmt.Errorf("%q is neither true nor false", v.Value)
+	return key{path: path, alias: "network.mode", set: func(c *Config, v *yamltree.Node) error {
+		on, err := v.Truth()
+		if err != nil && v.Tag != yamltree.NullTag {
+			return err
 		}
 		if c.Network.Mode = ""; !on {
 			c.Network.Mode = api.NetNone
@@ -194,7 +193,7 @@ func alias(k key, of string) key {
 }
 
 func seconds(path, doc string, place func(*Config) *float64) key {
-	return key{path: path, doc: doc + "; seconds, or as in 3m", set: func(c *Config, v *yaml.Node) (err error) {
+	return key{path: path, doc: doc + "; seconds, or as in 3m", set: func(c *Config, v *yamltree.Node) (err error) {
 		s, err := units.Seconds(v.Value)
 		if err == nil && (s <= 0 || s > api.MaxSeconds) {
 			err = fmt.Errorf("%s is not possible; use up to %d seconds", v.Value, api.MaxSeconds)
@@ -205,13 +204,13 @@ func seconds(path, doc string, place func(*Config) *float64) key {
 }
 
 func list(path, doc string, place func(*Config) *[]string) key {
-	return key{path: path, doc: doc, list: true, set: func(c *Config, v *yaml.Node) error {
-		if v.Kind != yaml.SequenceNode && v.Tag != "!!null" {
+	return key{path: path, doc: doc, list: true, set: func(c *Config, v *yamltree.Node) error {
+		if v.Kind != yamltree.Sequence && v.Tag != yamltree.NullTag {
 			return errors.New("expected a list")
 		}
 		*place(c) = nil
 		for _, n := range v.Content {
-			if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+			if n.Kind != yamltree.Scalar || n.Tag == yamltree.NullTag {
 				return fmt.Errorf("line %d: expected a name or an address", n.Line)
 			}
 			*place(c) = append(*place(c), n.Value)
@@ -227,16 +226,17 @@ func list(path, doc string, place func(*Config) *[]string) key {
 }
 
 func truth(path, doc string, place func(*Config) *bool) key {
-	return key{path: path, doc: doc, set: func(c *Config, v *yaml.Node) error {
-		if err := v.Decode(place(c)); err != nil {
-			return fmt.Errorf("%q is neither true nor false", v.Value)
+	return key{path: path, doc: doc, set: func(c *Config, v *yamltree.Node) (err error) {
+		if v.Tag == yamltree.NullTag {
+			return nil // it is commented out
 		}
-		return nil
+		*place(c), err = v.Truth()
+		return err
 	}, show: func(c *Config) string { return strconv.FormatBool(*place(c)) }}
 }
 
 func choice(path, doc string, values []string, place func(*Config) *string) key {
-	return key{path: path, doc: doc, set: func(c *Config, v *yaml.Node) error {
+	return key{path: path, doc: doc, set: func(c *Config, v *yamltree.Node) error {
 		if !slices.Contains(values, v.Value) {
 			return fmt.Errorf("%q is not %s", v.Value, strings.Join(values, " or "))
 		}
@@ -249,7 +249,7 @@ func choice(path, doc string, values []string, place func(*Config) *string) key 
 func redactions(path, doc string, place func(*Config) *[]string) key {
 	k := list(path, doc, place)
 	read := k.set
-	k.set = func(c *Config, v *yaml.Node) error {
+	k.set = func(c *Config, v *yamltree.Node) error {
 		if err := read(c, v); err != nil {
 			return err
 		}
@@ -264,28 +264,28 @@ func redactions(path, doc string, place func(*Config) *[]string) key {
 }
 
 func cores(path, doc string, place func(*Config) *float64) key {
-	return key{path: path, doc: doc, set: func(c *Config, v *yaml.Node) (err error) {
+	return key{path: path, doc: doc, set: func(c *Config, v *yamltree.Node) (err error) {
 		*place(c), err = coresOr(v, api.Unlimited)
 		return err
 	}, show: func(c *Config) string { return coresText(*place(c), api.Unlimited) }}
 }
 
 func size(path, doc string, place func(*Config) *int64) key {
-	return key{path: path, doc: doc, set: func(c *Config, v *yaml.Node) (err error) {
+	return key{path: path, doc: doc, set: func(c *Config, v *yamltree.Node) (err error) {
 		*place(c), err = sizeOr(v, 1, api.Unlimited)
 		return err
 	}, show: func(c *Config) string { return sizeText(*place(c), api.Unlimited) }}
 }
 
 func megabytes(path string, place func(*Config) *int64) key {
-	return key{path: path, set: func(c *Config, v *yaml.Node) (err error) {
+	return key{path: path, set: func(c *Config, v *yamltree.Node) (err error) {
 		*place(c), err = sizeOr(v, 1<<20, api.Unlimited)
 		return err
 	}}
 }
 
 func count(path, doc string, place func(*Config) *int64) key {
-	return key{path: path, doc: doc, set: func(c *Config, v *yaml.Node) (err error) {
+	return key{path: path, doc: doc, set: func(c *Config, v *yamltree.Node) (err error) {
 		*place(c), err = wholeOr(v, api.Unlimited)
 		return err
 	}, show: func(c *Config) string { return orNone(*place(c), api.Unlimited) }}
@@ -294,7 +294,7 @@ func count(path, doc string, place func(*Config) *int64) key {
 // none is how the file says that there is no limit.
 const none = "none"
 
-func coresOr(v *yaml.Node, unlimited float64) (float64, error) {
+func coresOr(v *yamltree.Node, unlimited float64) (float64, error) {
 	if v.Value == none {
 		return unlimited, nil
 	}
@@ -306,7 +306,7 @@ func coresOr(v *yaml.Node, unlimited float64) (float64, error) {
 }
 
 // sizeOr reads a size; a plain number counts in unit bytes.
-func sizeOr(v *yaml.Node, unit, unlimited int64) (int64, error) {
+func sizeOr(v *yamltree.Node, unit, unlimited int64) (int64, error) {
 	if v.Value == none {
 		return unlimited, nil
 	}
@@ -323,7 +323,7 @@ func sizeOr(v *yaml.Node, unit, unlimited int64) (int64, error) {
 	return n, err
 }
 
-func wholeOr(v *yaml.Node, unlimited int64) (int64, error) {
+func wholeOr(v *yamltree.Node, unlimited int64) (int64, error) {
 	if v.Value == none {
 		return unlimited, nil
 	}

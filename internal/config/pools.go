@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/hutch-sh/hutch/internal/units"
+	"github.com/hutch-sh/hutch/internal/yamltree"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -22,11 +21,11 @@ type poolEntry struct {
 }
 
 // setPools reads the section.
-func setPools(c *Config, v *yaml.Node) error {
-	if v.Tag == "!!null" || v.Kind == yaml.MappingNode && len(v.Content) == 0 {
+func setPools(c *Config, v *yamltree.Node) error {
+	if v.Tag == yamltree.NullTag || v.Kind == yamltree.Mapping && len(v.Content) == 0 {
 		return nil
 	}
-	if v.Kind != yaml.MappingNode {
+	if v.Kind != yamltree.Mapping {
 		return errors.New("expected names with pools")
 	}
 	c.Pools = nil
@@ -50,7 +49,7 @@ func setPools(c *Config, v *yaml.Node) error {
 }
 
 // readPool takes what the JSON-RPC interface takes, with sizes and times as people write them.
-func readPool(body *yaml.Node) (e poolEntry, err error) {
+func readPool(body *yamltree.Node) (e poolEntry, err error) {
 	e.Size = 1
 	value, err := Plain("", body)
 	if err != nil {
@@ -69,9 +68,9 @@ func readPool(body *yaml.Node) (e poolEntry, err error) {
 }
 
 // Plain is what JSON can say of a node, whose key says its unit: sizes and times may be written as people do.
-func Plain(key string, n *yaml.Node) (any, error) {
+func Plain(key string, n *yamltree.Node) (any, error) {
 	switch n.Kind {
-	case yaml.MappingNode:
+	case yamltree.Mapping:
 		m := map[string]any{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			k := n.Content[i].Value
@@ -85,7 +84,7 @@ func Plain(key string, n *yaml.Node) (any, error) {
 			m[k] = v
 		}
 		return m, nil
-	case yaml.SequenceNode:
+	case yamltree.Sequence:
 		list := []any{}
 		for _, c := range n.Content {
 			v, err := Plain("", c)
@@ -95,7 +94,7 @@ func Plain(key string, n *yaml.Node) (any, error) {
 			list = append(list, v)
 		}
 		return list, nil
-	case yaml.AliasNode:
+	case yamltree.Alias:
 		return nil, fmt.Errorf("line %d: aliases are not possible here", n.Line)
 	}
 	if n.Tag == "!!str" && strings.HasSuffix(key, "_bytes") {
@@ -112,9 +111,7 @@ func Plain(key string, n *yaml.Node) (any, error) {
 		}
 		return s, nil
 	}
-	var v any
-	err := n.Decode(&v)
-	return v, err
+	return n.Plain()
 }
 
 func showPools(c *Config) string {

@@ -8,8 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/hutch-sh/hutch/internal/yamltree"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -115,17 +114,17 @@ func (r Runtimes) check() error {
 }
 
 // setRuntimes reads the section.
-func setRuntimes(c *Config, v *yaml.Node) error {
-	if v.Tag == "!!null" || v.Kind == yaml.MappingNode && len(v.Content) == 0 {
+func setRuntimes(c *Config, v *yamltree.Node) error {
+	if v.Tag == yamltree.NullTag || v.Kind == yamltree.Mapping && len(v.Content) == 0 {
 		return nil
 	}
-	if v.Kind != yaml.MappingNode {
+	if v.Kind != yamltree.Mapping {
 		return errors.New("expected names with images")
 	}
 	c.Runtimes = make(Runtimes)
 	for i := 0; i+1 < len(v.Content); i += 2 {
 		name, to := v.Content[i], v.Content[i+1]
-		if to.Kind != yaml.ScalarNode {
+		if to.Kind != yamltree.Scalar {
 			return fmt.Errorf("line %d: %s: expected an image", to.Line, name.Value)
 		}
 		if _, twice := c.Runtimes[name.Value]; twice {

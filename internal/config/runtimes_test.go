@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -16,7 +17,7 @@ runtimes:
   tools: tools@2
   "tools@*": 127.0.0.1:5000/tools:v*
   ruby: docker.io/library/ruby:latest
-`))
+`), yamlread.Parse)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ runtimes:
 	if err := Print(&b, c, false); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := Parse([]byte(b.String())); err != nil || !reflect.DeepEqual(again.Runtimes, c.Runtimes) {
+	if again, err := Parse([]byte(b.String()), yamlread.Parse); err != nil || !reflect.DeepEqual(again.Runtimes, c.Runtimes) {
 		t.Errorf("%v, %v", again.Runtimes, err)
 	}
 	for text, words := range map[string]string{
@@ -69,7 +70,7 @@ runtimes:
 		"runtimes:\n  a: b\n  a: c":          "a is set already",
 		"runtimes: {a: b}\nruntimes: {c: d}": "set in line 1",
 	} {
-		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), words) {
+		if _, err := Parse([]byte(text), yamlread.Parse); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v, want %q", text, err, words)
 		}
 	}

@@ -8,18 +8,17 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
+	"github.com/hutch-sh/hutch/internal/yamltree"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // setTemplates reads the section: templates by their names, with what template.create takes. One of a name that hutch ships need say
 // only what is to be different.
-func setTemplates(c *Config, v *yaml.Node) error {
-	if v.Tag == "!!null" || v.Kind == yaml.MappingNode && len(v.Content) == 0 {
+func setTemplates(c *Config, v *yamltree.Node) error {
+	if v.Tag == yamltree.NullTag || v.Kind == yamltree.Mapping && len(v.Content) == 0 {
 		return nil
 	}
-	if v.Kind != yaml.MappingNode {
+	if v.Kind != yamltree.Mapping {
 		return errors.New("expected names with templates")
 	}
 	c.Templates = nil
@@ -38,7 +37,7 @@ func setTemplates(c *Config, v *yaml.Node) error {
 	return nil
 }
 
-func readTemplate(name string, body *yaml.Node) (t api.TemplateSpec, err error) {
+func readTemplate(name string, body *yamltree.Node) (t api.TemplateSpec, err error) {
 	value, err := Plain("", body)
 	if err != nil {
 		return t, err

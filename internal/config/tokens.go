@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/hutch-sh/hutch/internal/yamltree"
 )
 
 // digestPrefix begins a digest in the file.
@@ -34,11 +34,11 @@ func CheckTokenName(name string) error {
 }
 
 // setTokens reads the section.
-func setTokens(c *Config, v *yaml.Node) error {
-	if v.Tag == "!!null" || v.Kind == yaml.MappingNode && len(v.Content) == 0 {
+func setTokens(c *Config, v *yamltree.Node) error {
+	if v.Tag == yamltree.NullTag || v.Kind == yamltree.Mapping && len(v.Content) == 0 {
 		return nil
 	}
-	if v.Kind != yaml.MappingNode {
+	if v.Kind != yamltree.Mapping {
 		return errors.New("expected names with a digest each, as in {ci: sha256:9f86...}")
 	}
 	c.Tokens = map[string]string{}

@@ -23,6 +23,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/bootstrap"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
@@ -126,7 +127,7 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 	if err := m.opts.Paths.MakeDirs(); err != nil {
 		return err
 	}
-	if m.file, err = config.Load(m.opts.Paths.Config); err != nil { // nobody else is there yet
+	if m.file, err = config.Load(m.opts.Paths.Config, yamlread.Parse); err != nil { // nobody else is there yet
 		return err
 	}
 	if m.opts.Private == nil {

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/hutch-sh/hutch/internal/config"
+	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 )
@@ -20,7 +21,7 @@ func (m *monitor) settings() monitorapi.Settings {
 
 // reload reads the configuration file again. One that is not understood changes nothing.
 func (m *monitor) reload() *monitorapi.Reloaded {
-	c, err := config.Load(m.opts.Paths.Config)
+	c, err := config.Load(m.opts.Paths.Config, yamlread.Parse)
 	if err != nil {
 		m.log.Warn("read the configuration again; the one before stays in force", "err", err)
 		e := &api.Error{Code: api.Internal, Msg: err.Error()}

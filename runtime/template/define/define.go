@@ -10,10 +10,9 @@ import (
 	"io"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/hutch-sh/hutch/internal/config"
 	"github.com/hutch-sh/hutch/internal/units"
+	"github.com/hutch-sh/hutch/internal/yamltree"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -52,23 +51,18 @@ var aliases = map[string]string{
 
 // YAML reads a file as template.create's params have it, with sizes and times as people write them, shorter forms of steps, start, ready
 // and ports, and the names that users of other products know.
-func YAML(data []byte) (*Template, error) {
+func YAML(data []byte, parser yamltree.Parser) (*Template, error) {
 	if len(data) > MaxFile {
 		return nil, api.Errorf(api.InvalidArgument, "%d bytes are more than %d", len(data), MaxFile)
 	}
-	var doc yaml.Node
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	if err := dec.Decode(&doc); err != nil {
+	root, err := parser(data)
+	if err != nil {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the file is empty")
 		}
 		return nil, api.Errorf(api.InvalidArgument, "%w", err)
 	}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, api.Errorf(api.InvalidArgument, "there is more than one document in the file")
-	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
+	if root.Kind != yamltree.Mapping {
 		return nil, wrong(root.Line, "expected names with values")
 	}
 	t := &Template{}
@@ -91,6 +85,31 @@ func YAML(data []byte) (*Template, error) {
 	return t, nil
 }
 
+// texts are names with a text each.
+func texts(n *yamltree.Node) (map[string]string, error) {
+	if n.Tag == yamltree.NullTag {
+		return nil, nil
+	}
+	if n.Kind != yamltree.Mapping {
+		return nil, wrong(n.Line, "expected names with values")
+	}
+	m := map[string]string{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := n.Content[i], n.Content[i+1]
+		if value.Kind != yamltree.Scalar {
+			return nil, wrong(value.Line, "%s: expected a text", name.Value)
+		}
+		if _, twice := m[name.Value]; twice {
+			return nil, wrong(name.Line, "%s is set already", name.Value)
+		}
+		m[name.Value] = value.Value
+		if value.Tag == yamltree.NullTag {
+			m[name.Value] = ""
+		}
+	}
+	return m, nil
+}
+
 // located adds the line to an error that has none.
 func located(line int, name string, err error) error {
 	if rest, ok := strings.CutPrefix(err.Error(), "line "); ok && rest != "" && rest[0] >= '0' && rest[0] <= '9' {
@@ -100,15 +119,13 @@ func located(line int, name string, err error) error {
 }
 
 // field takes one name of the file.
-func (t *Template) field(fields map[string]any, name string, value *yaml.Node) (err error) {
+func (t *Template) field(fields map[string]any, name string, value *yamltree.Node) (err error) {
 	switch name {
 	case "dockerfile":
 		t.Dockerfile = value.Value
 		return onlyScalar(value)
 	case "args":
-		var args map[string]string
-		err = value.Decode(&args)
-		t.Args = args
+		t.Args, err = texts(value)
 		return err
 	case "steps":
 		return t.steps(value)
@@ -141,16 +158,16 @@ func (t *Template) field(fields map[string]any, name string, value *yaml.Node) (
 	return put(fields, name, v)
 }
 
-func onlyScalar(n *yaml.Node) error {
-	if n.Kind != yaml.ScalarNode || n.Value == "" {
+func onlyScalar(n *yamltree.Node) error {
+	if n.Kind != yamltree.Scalar || n.Value == "" {
 		return errors.New("expected one value")
 	}
 	return nil
 }
 
 // section is limits or network, in which the aliases are understood, too.
-func section(name string, n *yaml.Node) (any, error) {
-	if n.Kind != yaml.MappingNode {
+func section(name string, n *yamltree.Node) (any, error) {
+	if n.Kind != yamltree.Mapping {
 		return nil, errors.New("expected names with values")
 	}
 	fields := map[string]any{}
@@ -178,7 +195,7 @@ func section(name string, n *yaml.Node) (any, error) {
 }
 
 // alias takes a name of another product.
-func alias(fields map[string]any, name, to string, value *yaml.Node) error {
+func alias(fields map[string]any, name, to string, value *yamltree.Node) error {
 	v, err := config.Plain("", value)
 	if err != nil {
 		return err
@@ -251,16 +268,16 @@ func longer(name string, v any) any {
 }
 
 // steps reads the steps; one that is a string is for the shell.
-func (t *Template) steps(n *yaml.Node) error {
-	if n.Tag == "!!null" {
+func (t *Template) steps(n *yamltree.Node) error {
+	if n.Tag == yamltree.NullTag {
 		return nil
 	}
-	if n.Kind != yaml.SequenceNode {
+	if n.Kind != yamltree.Sequence {
 		return errors.New("expected a list of steps")
 	}
 	for _, s := range n.Content {
 		step := api.TemplateStep{Line: s.Line}
-		if s.Kind == yaml.ScalarNode {
+		if s.Kind == yamltree.Scalar {
 			step.Run = s.Value
 		} else if err := t.step(&step, s); err != nil {
 			return located(s.Line, "steps", err)
@@ -270,7 +287,7 @@ func (t *Template) steps(n *yaml.Node) error {
 	return nil
 }
 
-func (t *Template) step(step *api.TemplateStep, n *yaml.Node) error {
+func (t *Template) step(step *api.TemplateStep, n *yamltree.Node) error {
 	v, err := config.Plain("", n)
 	if err != nil {
 		return err

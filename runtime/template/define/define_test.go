@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -40,7 +41,7 @@ func TestYAML(t *testing.T) {
 			`{"name":"a","image":"host","build":{"network":{"mode":"open"}},"start":{"command":"serve 1"},"ready":{"port":80},"ports":[{"port":80},{"port":81,"token":true}]}`},
 		{"name: a\nimage: host\nstart_cmd: [a, b]\nready_cmd: test -e /x\n", `{"name":"a","image":"host","start":{"argv":["a","b"]},"ready":{"command":"test -e /x"}}`},
 	} {
-		got, err := YAML([]byte(tt.text))
+		got, err := YAML([]byte(tt.text), yamlread.Parse)
 		if err != nil {
 			t.Errorf("%s: %v", tt.text, err)
 			continue
@@ -67,7 +68,7 @@ func TestYAML(t *testing.T) {
 		"name: a\n---\nname: b\n":            "more than one document",
 		"dockerfile: [a]\n":                  "expected one value",
 	} {
-		if got, err := YAML([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := YAML([]byte(text), yamlread.Parse); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %+v, %v, want %q", text, got, err, want)
 		}
 	}
@@ -139,7 +140,7 @@ func TestResolve(t *testing.T) {
 	if err := errors.Join(os.Symlink("x", filepath.Join(dir, "d/link")), os.Symlink("/etc", filepath.Join(dir, "out"))); err != nil {
 		t.Fatal(err)
 	}
-	tmpl, err := YAML([]byte("name: t\nimage: i\nsteps:\n- copy: [d, /to]\n- x\n- copy: [a.txt, /to/renamed]\n- copy: ['*.txt', d/x, /into/]\n"))
+	tmpl, err := YAML([]byte("name: t\nimage: i\nsteps:\n- copy: [d, /to]\n- x\n- copy: [a.txt, /to/renamed]\n- copy: ['*.txt', d/x, /into/]\n"), yamlread.Parse)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func TestResolve(t *testing.T) {
 		t.Errorf("packed %q\nwant %q", names, want)
 	}
 	for _, source := range []string{"../etc", "out/passwd", "none"} {
-		tmpl, err := YAML([]byte("steps:\n- copy: [" + source + ", /to/]\n"))
+		tmpl, err := YAML([]byte("steps:\n- copy: ["+source+", /to/]\n"), yamlread.Parse)
 		if err == nil {
 			_, err = tmpl.Resolve(dir)
 		}
@@ -190,7 +191,7 @@ func FuzzYAML(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, err := YAML(data)
+		got, err := YAML(data, yamlread.Parse)
 		if err != nil {
 			return
 		}

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,10 +11,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
+	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
 
 // TestScript runs testdata/script/*.txtar, each in a world of its own, whose
@@ -23,6 +27,7 @@ import (
 //	json FILE PATH WANT        the value at PATH (a.b.0.c; len is a length) of the
 //	                           JSON in FILE, or stdout, matches WANT, a regexp
 //	owned FILE...              the files belong to the caller
+//	told N                     wait for the event with number N
 //
 // and the conditions root, subuid and no-subuid, the kinds of user.
 func TestScript(t *testing.T) {
@@ -51,7 +56,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": cmdCode, "json": cmdJSON, "owned": cmdOwned,
+			"code": cmdCode, "json": cmdJSON, "owned": cmdOwned, "told": cmdTold,
 		},
 	})
 }
@@ -115,6 +120,23 @@ func at(v any, path string) (any, bool) {
 		}
 	}
 	return v, true
+}
+
+func cmdTold(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: told N")
+	}
+	since, err := strconv.ParseInt(args[0], 10, 64)
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := hutch.Dial(ctx, ts.Getenv("HUTCH_SOCKET"))
+	ts.Check(err)
+	defer c.Close()
+	events, err := c.Subscribe(ctx, api.SubscribeParams{FromSeq: &since})
+	ts.Check(err)
+	_, err = events.Next(ctx)
+	ts.Check(err)
 }
 
 func cmdOwned(ts *testscript.TestScript, neg bool, args []string) {

@@ -14,8 +14,16 @@ import (
 // defaultImage is the configured image. The file is read only when a command
 // line leaves the image out, because every start of hutch would pay for it.
 func defaultImage() (string, error) {
-	c, _, err := loadConfig()
-	return c.Image, err
+	d, err := configDigest()
+	return d.Image, err
+}
+
+func configDigest() (config.Digest, error) {
+	places, err := paths.Resolve(os.Getenv, os.Getuid())
+	if err != nil {
+		return config.Digest{}, err
+	}
+	return config.LoadDigest(places.Config, places.ConfigDigest(), parseYAML)
 }
 
 func loadConfig() (config.Config, string, error) {

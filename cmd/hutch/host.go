@@ -57,7 +57,7 @@ func (o *modeFlag) effective() (mode api.ExecMode, asked bool, err error) {
 		return o.mode, true, nil
 	}
 	if o.configured == "" {
-		c, _, err := loadConfig()
+		c, err := configDigest()
 		if err != nil {
 			return "", false, err
 		}

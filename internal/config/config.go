@@ -42,6 +42,8 @@ type Config struct {
 	Pools    []api.PoolSpec    // by name
 	// Templates are those that nobody need make, and what is different of those that hutch ships; by name.
 	Templates []api.TemplateSpec
+
+	sum string // of the file's text, where there was a file
 }
 
 // Default is what holds without a file.
@@ -75,6 +77,7 @@ func Load(path string, parser yamltree.Parser) (Config, error) {
 		return Config{}, api.Errorf(api.InvalidArgument, "%s: %w", path, err).WithOp("read configuration").
 			WithHint("`hutch config defaults` shows all that it may hold, such as exec.timeout_s and exec.max_timeout_s")
 	}
+	c.sum = sumOf(data)
 	return c, nil
 }
 

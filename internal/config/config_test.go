@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/yamltree"
 	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -18,6 +19,80 @@ func with(change func(*Config)) Config {
 	c := Default()
 	change(&c)
 	return c
+}
+
+// TestDigest: what was published is believed of the same text only.
+func TestDigest(t *testing.T) {
+	dir := t.TempDir()
+	file, left := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "digest.json")
+	parsed := 0
+	parser := func(text []byte) (*yamltree.Node, error) {
+		parsed++
+		return yamlread.Parse(text)
+	}
+	ask := func(image string, mode api.ExecMode, times int) {
+		t.Helper()
+		d, err := LoadDigest(file, left, parser)
+		if err != nil || d.Image != image || d.Mode != mode || parsed != times {
+			t.Errorf("%+v, %v after %d times, want %s, %s after %d", d, err, parsed, image, mode, times)
+		}
+	}
+	set := func(text string) Config {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(file, yamlread.Parse)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ask("host", api.ExecModeAll, 0) // there is no file
+	c := set("image: a:1\nhost_execution: allowed\nmode: selective\n")
+	ask("a:1", api.ExecModeSelective, 1)
+	if err := c.Publish(left); err != nil {
+		t.Fatal(err)
+	}
+	ask("a:1", api.ExecModeSelective, 1)
+	for _, bad := range []func() error{ // as somebody else might have made it
+		func() error { return os.Chmod(left, 0o666) },
+		func() error { return errors.Join(os.Chmod(left, 0o600), os.Link(left, left+".2")) },
+		func() error { return errors.Join(os.Remove(left), os.Symlink(left+".2", left)) },
+	} {
+		if err := bad(); err != nil {
+			t.Fatal(err)
+		}
+		parsed = 1
+		ask("a:1", api.ExecModeSelective, 2)
+	}
+	if err := errors.Join(os.Remove(left), os.Rename(left+".2", left)); err != nil {
+		t.Fatal(err)
+	}
+	parsed = 1
+	ask("a:1", api.ExecModeSelective, 1)
+	set("image: b:1\n") // and not loaded again
+	ask("b:1", api.ExecModeAll, 2)
+	if err := os.WriteFile(left, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask("b:1", api.ExecModeAll, 3)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	ask("host", api.ExecModeAll, 3)
+	none, err := Load(file, parser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first removes what was left
+		if err := none.Publish(left); err != nil {
+			t.Error(err)
+		}
+	}
+	if names, _ := os.ReadDir(dir); len(names) > 0 {
+		t.Errorf("left: %v", names)
+	}
 }
 
 func TestParse(t *testing.T) {

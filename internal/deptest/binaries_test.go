@@ -34,6 +34,7 @@ var binaries = []binary{
 			"github.com/cilium/ebpf":               "eBPF is hutch-netd's",
 			"github.com/seccomp/libseccomp-golang": "filters are compiled by hutch-launch",
 			"github.com/creachadair/jrpc2":         "the client is our own: it passes fds",
+			"go.yaml.in/yaml":                      "its regular expressions are compiled at each start: hutchd reads for hutch",
 			module + "/runtime/sandbox":            "the manager is hutchd's",
 			module + "/runtime/server":             "the server is hutchd's",
 			module + "/images":                     "images are hutchd's",

@@ -65,6 +65,11 @@ func (p Paths) SocketID() string {
 	return hex.EncodeToString(sum[:6])
 }
 
+// ConfigDigest is where the daemon of Socket leaves what command lines want to know of the configuration file.
+func (p Paths) ConfigDigest() string {
+	return filepath.Join(p.Runtime, "config-"+p.SocketID()+".json")
+}
+
 // resolver carries what tests replace.
 type resolver struct {
 	env     func(string) string

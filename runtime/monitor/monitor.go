@@ -134,6 +134,9 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 		if err := m.listen(undo); err != nil {
 			return err
 		}
+		digest := m.opts.Paths.ConfigDigest()
+		undo.Add(func() error { _ = os.Remove(digest); return nil }) // there may be none
+		m.publish(&m.file)
 	}
 	base, err := m.makeData()
 	if err != nil {

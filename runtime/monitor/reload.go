@@ -31,8 +31,18 @@ func (m *monitor) reload() *monitorapi.Reloaded {
 	m.mu.Lock()
 	m.file = c
 	m.mu.Unlock()
+	if m.opts.Private == nil {
+		m.publish(&c)
+	}
 	s := m.settings()
 	return &monitorapi.Reloaded{Settings: &s}
+}
+
+// publish leaves the digest for command lines, which else have the file read each for itself.
+func (m *monitor) publish(c *config.Config) {
+	if err := c.Publish(m.opts.Paths.ConfigDigest()); err != nil {
+		m.log.Warn("leave a digest of the configuration; command lines take longer", "err", err)
+	}
 }
 
 // reloads reads the file again at each signal, until done.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,4 +135,69 @@ func fill(r *rand.Rand, v reflect.Value, depth int) {
 	case reflect.Interface:
 		v.Set(reflect.ValueOf("any"))
 	}
+}
+
+// FuzzDecode wants what encoding/json makes of any text, but for names that are there twice or in another case.
+func FuzzDecode(f *testing.F) {
+	for _, text := range []string{`{"exec":"ex_1","exit_code":3,"peaks":{"memory_bytes":1,"cpu_ms":1.5},"killed":[],"denials":null,"limit":{"name":"a\u0062"}}`, ` {"stdout" : "\ud800" , "killed":[1,2]} `, `{"exit_code":1e2}`, `{"st\u0064out":"x"}`, "null", `{"timed_out":null,"exec":null}`, `{"exec":0,"exit_code":"","timed_out":1,"killed":{},"peaks":[]}`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if !ordinary(text) {
+			return
+		}
+		var got, want api.ExecResult
+		gerr, werr := terse.Unmarshal([]byte(text), &got), json.Unmarshal([]byte(text), &want)
+		if (gerr == nil) != (werr == nil) {
+			t.Fatalf("%q: %v, want %v", text, gerr, werr)
+		}
+		if gerr == nil && !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q:\n got %+v\nwant %+v", text, got, want)
+		}
+	})
+}
+
+// ordinary reports whether all names of objects in text are in lower case, and there once each.
+func ordinary(text string) bool {
+	dec := json.NewDecoder(strings.NewReader(text))
+	type level struct {
+		object, value bool
+		seen          map[string]bool
+	}
+	var levels []level
+	for {
+		tok, err := dec.Token()
+		if err != nil {
+			return true
+		}
+		top := len(levels) - 1
+		if d, ok := tok.(json.Delim); ok {
+			if d == '{' || d == '[' {
+				if top >= 0 {
+					levels[top].value = false
+				}
+				levels = append(levels, level{object: d == '{', seen: map[string]bool{}})
+				continue
+			}
+			levels = levels[:top]
+			continue
+		}
+		if top < 0 || !levels[top].object {
+			continue
+		}
+		if levels[top].value {
+			levels[top].value = false
+			continue
+		}
+		name, _ := tok.(string)
+		folded := strings.ToLower(name)
+		if folded != name || levels[top].seen[name] || !isASCII(name) {
+			return false
+		}
+		levels[top].seen[name], levels[top].value = true, true
+	}
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r > 126 })
 }

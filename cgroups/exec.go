@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,12 +26,14 @@ import (
 // sandbox is a sandbox's path below the mount of every hierarchy. Its methods may
 // be called from any goroutine.
 type Execs struct {
-	mode    Mode
-	mounts  map[string]string // see Tree.Mounts
-	disk    string            // "MAJOR:MINOR" that limits of I/O are for; "" with none
-	retired *watcher
-	hits    *hits
-	files   files // that every exec reads
+	mode      Mode
+	mounts    map[string]string // see Tree.Mounts
+	own       string            // cgroup.procs of this process' own group; "" without a v2 hierarchy
+	disk      string            // "MAJOR:MINOR" that limits of I/O are for; "" with none
+	retired   *watcher
+	hits      *hits
+	files     files // that every exec reads
+	hastening atomic.Bool
 	// reclaims are of sandboxes that are paused.
 	reclaims reclaims
 }
@@ -54,6 +57,7 @@ func OpenExecs(t *Tree, disk string) (*Execs, error) {
 	if !x.Enabled() {
 		return x, nil
 	}
+	x.own = filepath.Join(x.mounts[""], filepath.Dir(t.Path), "daemon", "cgroup.procs")
 	if x.retired, err = newWatcher(); err != nil && !errors.Is(err, unix.EMFILE) {
 		return nil, errors.Join(err, x.Close())
 	}

@@ -227,6 +227,9 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 			g = ready.take(m.wishOf(&req, &limits.limits))
 		}
 	}
+	if g == nil {
+		go m.cfg.Cgroups.Hasten() // while all is made that PID 1 needs
+	}
 	record, err := m.create(ctx, &req, limits, g, read)
 	if errors.Is(err, errOutdated) {
 		record, err = m.create(ctx, &req, limits, nil, read)

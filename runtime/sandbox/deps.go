@@ -85,6 +85,8 @@ type Cgroups interface {
 	// Enabled says whether execs have cgroups. Otherwise only what is about sandboxes may
 	// be called: Limit, Watch, Stats, Events, Forget, Reclaim.
 	Enabled() bool
+	// Hasten makes it short to put a process into a sandbox's cgroup soon. It is for a goroutine of its own.
+	Hasten()
 	// Mount is a detached read-only mount of the sandbox's cgroup, the caller's.
 	Mount(sandbox string) (*os.File, error)
 	// Make makes an exec's cgroup, with the limits that are the cgroup's.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -23,20 +24,20 @@ func (f fakeSandboxes) RunNew(ctx context.Context, _ Actor, p api.RunParams, fds
 
 // TestRunBuild: a call for another build is refused, and nothing is run.
 func TestRunBuild(t *testing.T) {
-	ran := 0
+	var ran atomic.Int32 // the race detector does not see that an answer comes behind it
 	p := serve(t, newServer(t, &engines{run: func(context.Context, api.ExecParams, *jsonrpc.FDs, func(string, int)) (api.ExecResult, error) {
-		ran++
+		ran.Add(1)
 		return api.ExecResult{}, nil
 	}}))
 	const params = `{"sandbox":{"image":"host"},"exec":{"argv":["true"]},"if_build":`
 	p.send(request(1, "sandbox.run", params+`"another"}`))
-	if m := p.recv(); m.Error == nil || m.Error.Code != api.FailedPrecondition.Number() || m.Error.Data.Field != "if_build" || ran != 0 {
-		t.Fatalf("ran %d times, answered %+v", ran, m)
+	if m := p.recv(); m.Error == nil || m.Error.Code != api.FailedPrecondition.Number() || m.Error.Data.Field != "if_build" || ran.Load() != 0 {
+		t.Fatalf("ran %d times, answered %+v", ran.Load(), m)
 	}
 	build, _ := json.Marshal(version.BuildID)
 	p.send(request(2, "sandbox.run", params+string(build)+`}`))
-	if p.recvOK("2"); ran != 1 {
-		t.Errorf("ran %d times, want once", ran)
+	if p.recvOK("2"); ran.Load() != 1 {
+		t.Errorf("ran %d times, want once", ran.Load())
 	}
 }
 

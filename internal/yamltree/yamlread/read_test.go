@@ -12,20 +12,26 @@ import (
 	"github.com/hutch-sh/hutch/internal/yamltree"
 )
 
+// served is what another process gets of a text.
+func served(t *testing.T, text string) (a yamltree.Answer) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Serve(strings.NewReader(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out.Bytes(), &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // TestServe: what another process is told is what Parse has found.
 func TestServe(t *testing.T) {
 	for _, text := range []string{
 		"", "# nothing\n", "a: 1\nb: [x, 0x10, 1.5, yes, ~, .inf]\nc: {d: 'e', f: !!binary aGk=}\n", "- &x 1\n- *x\n", "a: [", "a: 1\n---\nb: 2\n", "2001-01-01", "\xff",
 	} {
 		want, err := Parse([]byte(text))
-		var out bytes.Buffer
-		if err := Serve(strings.NewReader(text), &out); err != nil {
-			t.Fatal(err)
-		}
-		var a yamltree.Answer
-		if err := json.Unmarshal(out.Bytes(), &a); err != nil {
-			t.Fatal(err)
-		}
+		a := served(t, text)
 		if !reflect.DeepEqual(a.Root, want) {
 			t.Errorf("%q: %+v, want %+v", text, a.Root, want)
 		}
@@ -78,14 +84,7 @@ func FuzzServe(f *testing.F) {
 	f.Add("&a [*a]")
 	f.Fuzz(func(t *testing.T, text string) {
 		want, perr := Parse([]byte(text))
-		var out bytes.Buffer
-		if err := Serve(strings.NewReader(text), &out); err != nil {
-			t.Fatal(err)
-		}
-		var a yamltree.Answer
-		if err := json.Unmarshal(out.Bytes(), &a); err != nil {
-			t.Fatal(err)
-		}
+		a := served(t, text)
 		if (a.Root == nil) != (want == nil) || (a.Error != "") != (perr != nil && !errors.Is(perr, io.EOF)) {
 			t.Errorf("%+v %q, want %+v %v", a.Root, a.Error, want, perr)
 		}

@@ -106,6 +106,7 @@ func settled(text string, m made) string {
 func TestClaimed(t *testing.T) {
 	t.Parallel()
 	direct, ahead := newWorld(t), newWorld(t)
+	ahead.logOnFailure(t)
 	direct.configure(t, noneAhead)
 	dir := direct.sub(t, "work")
 	if err := os.Mkdir(dir+"/.git", 0o755); err != nil {

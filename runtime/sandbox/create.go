@@ -244,10 +244,13 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 // read the policy.
 func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted, g *generic, read time.Duration) (api.Sandbox, error) {
 	s, err := m.reserve(req, limits, g)
-	if err != nil {
-		if g != nil {
-			m.ahead[0].discard(g)
+	if g != nil {
+		if err != nil {
+			g.of.discard(g)
 		}
+		g.settled()
+	}
+	if err != nil {
 		return api.Sandbox{}, err
 	}
 	defer m.wg.Done()

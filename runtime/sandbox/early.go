@@ -47,12 +47,14 @@ func (p *generics) early() *early {
 			}
 			return
 		}
+		p.wg.Add(1)
 		select {
 		case e.made <- g:
 			return
 		case <-e.dropped:
 		case <-p.m.ctx.Done():
 		}
+		defer g.settled()
 		if err := g.discard(); err != nil {
 			p.m.cfg.Logger.Error("remove a sandbox that was launched beside a copy", "sandbox", g.id, "err", err)
 		}
@@ -60,7 +62,7 @@ func (p *generics) early() *early {
 	return e
 }
 
-// take returns it, the caller's, to who wants one of a kind; nil when there is none.
+// take returns it, the caller's as generics.take says, to who wants one of a kind; nil when there is none.
 func (e *early) take(kind kindAhead) *generic {
 	if e == nil || e.kind != kind {
 		return nil

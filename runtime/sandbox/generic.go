@@ -33,6 +33,7 @@ type generic struct {
 	end, unmount, forget func() error
 	dressed              *dressed // nil when it was not
 	spare                []group  // Sandbox.spare
+	of                   *generics
 }
 
 // discard ends a generic sandbox that nobody will use.
@@ -66,7 +67,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 	if err := m.foldersOfGeneric(s.dir); err != nil {
 		return nil, diskError("make a sandbox's folder", err)
 	}
-	g := &generic{id: id, dir: s.dir}
+	g := &generic{id: id, dir: s.dir, of: &m.ahead[kind]}
 	if kind&networkedAhead != 0 {
 		if g.net, err = m.cfg.Networks.Ahead(); err == nil {
 			g.netns = g.net.File()
@@ -219,8 +220,8 @@ type generics struct {
 	wg     sync.WaitGroup
 }
 
-// take returns a generic sandbox that is alive, the caller's; nil when there is none. With a wish it is one that was
-// dressed for that, if there is one, else one that was not dressed.
+// take returns a generic sandbox that is alive, the caller's until settled is called of it; nil when there is none. With a wish
+// it is one that was dressed for that, if there is one, else one that was not dressed.
 func (p *generics) take(w wish, wished bool) *generic {
 	p.mu.Lock()
 	p.note(w, wished)
@@ -237,13 +238,19 @@ func (p *generics) take(w wish, wished bool) *generic {
 		}
 		g := p.ready[i]
 		p.ready = slices.Delete(p.ready, i, i+1)
+		p.wg.Add(1)
 		p.mu.Unlock()
 		if exited, err := sys.HasExited(g.pidfd); err == nil && !exited {
 			return g
 		}
 		p.discard(g)
+		g.settled()
 	}
 }
+
+// settled says that g, which somebody has taken, is a sandbox of the Manager's or is being discarded. Until then close waits: the
+// daemon's folder must not go while there is one in it.
+func (g *generic) settled() { g.of.wg.Done() }
 
 // note remembers what the next one is dressed for. Those that were dressed for something else go when the same is asked for twice in
 // a row: who takes turns between two images keeps one for the one, and undressed ones for the other. mu is held.

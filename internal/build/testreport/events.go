@@ -24,7 +24,7 @@ type event struct {
 type Outcome struct {
 	Name   string // mustrun.Name
 	Action string // pass, fail or skip
-	Reason string // of a skip: what the test said
+	Reason string // of a skip: what the test said; of a failure: what it logged, shortened, a line each
 }
 
 // Reader turns event streams into what a person wants to read: the lines plain
@@ -120,6 +120,7 @@ func (r *Reader) endTest(key [2]string, e event) {
 	case "fail":
 		r.Failed = true
 		fmt.Fprint(r.out, withoutProgress(output))
+		o.Reason = logged(output)
 	case "skip":
 		o.Reason = skipReason(output)
 	}
@@ -136,7 +137,7 @@ func (r *Reader) endPackage(e event) {
 		delete(r.pending, key)
 		if e.Action == "fail" {
 			fmt.Fprint(r.out, withoutProgress(b.String()))
-			r.Outcomes = append(r.Outcomes, Outcome{Name: r.name(event{Package: key[0], Test: key[1]}), Action: "fail"})
+			r.Outcomes = append(r.Outcomes, Outcome{Name: r.name(event{Package: key[0], Test: key[1]}), Action: "fail", Reason: logged(b.String())})
 		}
 	}
 	if e.Action == "fail" {
@@ -160,6 +161,23 @@ func withoutProgress(output string) string {
 }
 
 var logLine = regexp.MustCompile(`^\s+\S+\.go:\d+: `)
+
+// What the summary repeats of a failure: who reads the end of a long log has the cause there.
+const (
+	maxLogged = 6   // lines, the last ones
+	maxLine   = 300 // bytes
+)
+
+// logged is what a test has logged, the begin of each of the last lines.
+func logged(output string) string {
+	var list []string
+	for line := range strings.Lines(withoutProgress(output)) {
+		if line = strings.TrimSpace(line); logLine.MatchString(" " + line) {
+			list = append(list, strings.ToValidUTF8(line[:min(len(line), maxLine)], ""))
+		}
+	}
+	return strings.Join(list[max(0, len(list)-maxLogged):], "\n")
+}
 
 // skipReason is what a skipped test logged last: testing prints the arguments of
 // Skip as a log line, further lines of it indented by eight spaces.

@@ -44,7 +44,7 @@ func TestRead(t *testing.T) {
 				event{Action: "fail", Test: "TestA"}, output("", "FAIL\n"), output("", "FAIL\texample\t0.1s\n"), event{Action: "fail"}),
 			out:      "    a_test.go:1: broken\n--- FAIL: TestA (0.00s)\nFAIL\texample\t0.1s\n",
 			failed:   true,
-			outcomes: []Outcome{{"images.TestA", "fail", ""}},
+			outcomes: []Outcome{{"images.TestA", "fail", "a_test.go:1: broken"}},
 		},
 		{
 			name: "skips give their reason",
@@ -150,10 +150,10 @@ func TestUnmet(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	var r Report
-	r.Add(mustrun.Root, []Outcome{{"a.TestX", "pass", ""}, {"a.TestY", "skip", "no crun"}, {"b.TestZ", "skip", "no crun"}, {"b.TestF", "fail", ""}})
+	r.Add(mustrun.Root, []Outcome{{"a.TestX", "pass", ""}, {"a.TestY", "skip", "no crun"}, {"b.TestZ", "skip", "no crun"}, {"b.TestF", "fail", "b_test.go:1: broken\nb_test.go:2: again"}})
 	var out strings.Builder
 	r.Summary(&out)
-	want := "\nas root: 1 passed, 1 failed, 2 cannot run here\n  FAIL b.TestF\n  no crun\n      a.TestY\n      b.TestZ\n"
+	want := "\nas root: 1 passed, 1 failed, 2 cannot run here\n  FAIL b.TestF\n      b_test.go:1: broken\n      b_test.go:2: again\n  no crun\n      a.TestY\n      b.TestZ\n"
 	if out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
 	}

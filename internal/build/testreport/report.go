@@ -43,6 +43,9 @@ func (r *Report) Summary(out io.Writer) {
 		for _, o := range r.outcomes[k] {
 			if o.Action == "fail" {
 				fmt.Fprintf(out, "  FAIL %s\n", o.Name)
+				for line := range strings.Lines(o.Reason) {
+					fmt.Fprintf(out, "      %s\n", strings.TrimSuffix(line, "\n"))
+				}
 			}
 		}
 		for _, reason := range slices.Sorted(maps.Keys(skipped)) {

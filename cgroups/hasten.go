@@ -5,9 +5,10 @@ package cgroups
 //
 // Whoever moves a process holds up all forks, and waits for a grace period of RCU before (kernel/cgroup/cgroup.c, cgroup_attach_lock;
 // kernel/locking/percpu-rwsem.c, percpu_down_write): 5 to 15 ms, in which a sandbox would wait for nothing else. Who comes soon after another
-// one does not wait (kernel/rcu/sync.c). So this moves the calling process to where it is.
+// one does not wait (kernel/rcu/sync.c). So this moves the calling process to where it is. Beside cgroup v1 nobody is moved when a
+// sandbox is launched (runtime/launch, birth.go), and who makes a cgroup would wait for this.
 func (x *Execs) Hasten() {
-	if x.own == "" || !x.hastening.CompareAndSwap(false, true) {
+	if x.mode != V2 || x.own == "" || !x.hastening.CompareAndSwap(false, true) {
 		return
 	}
 	defer x.hastening.Store(false)

@@ -43,9 +43,8 @@ func (c *creation) enterCgroup() error {
 	return checkCgroup(c.sb.pid, filepath.Join(p.CgroupV2, initCgroup))
 }
 
-// checkCgroup reads back where a process is: on hosts with cgroup v1 controllers
-// libcontainer drops the errors of joining the v2 cgroup, and a sandbox outside
-// its cgroup would escape its network policy.
+// checkCgroup reads back where a process is, whoever has put it there: a sandbox
+// outside its cgroup would escape its network policy.
 func checkCgroup(pid int, cgroup string) error {
 	path := fmt.Sprintf("/proc/%d/cgroup", pid)
 	text, err := os.ReadFile(path)

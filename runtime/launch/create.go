@@ -36,6 +36,7 @@ type creation struct {
 	undo   cleanup.Stack
 
 	container *libcontainer.Container
+	birth     birth
 	process   *libcontainer.Process
 	guest     *os.File // our end of the guest channel
 	filter    *os.File // of the commands; nil when it was handed on
@@ -155,7 +156,10 @@ func (c *creation) makeContainer() error {
 	}
 	c.container = container
 	c.undo.Add(container.Destroy)
-	return nil
+	if bornInside(c.config.Cgroups) {
+		c.container, err = c.bear(container)
+	}
+	return err
 }
 
 // profile names the seccomp profile of commands.
@@ -204,6 +208,12 @@ func (c *creation) startInit() error {
 		return err
 	}
 	defer filter.Close()
+	birth, err := c.birth.send()
+	if err != nil {
+		return err
+	}
+	defer c.birth.close()
+	defer birth.Close()
 	args := []string{initProgram}
 	if arg := c.params.InitArg; arg != "" {
 		args = append(args, arg)
@@ -214,11 +224,11 @@ func (c *creation) startInit() error {
 		// Without HOME libcontainer would look for it in the image's /etc/passwd.
 		Env: []string{"HOME=/"},
 		Cwd: "/",
-		// fd 3, 4 and 5 of PID 1.
-		ExtraFiles: []*os.File{theirs, filter, payload.init},
+		// fd 3, 4 and 5 of PID 1, and birthFD.
+		ExtraFiles: []*os.File{theirs, filter, payload.init, birth},
 	}
 	c.sb.pid, err = c.s.children.start(func() (int, error) {
-		if err := c.container.Start(c.process); err != nil {
+		if err := c.birth.end(c.container.Start(c.process)); err != nil {
 			return 0, err
 		}
 		return c.process.Pid()

@@ -385,7 +385,7 @@ func (f *creation) launch(ctx context.Context) error {
 	if h.CgroupV2 {
 		c.CgroupV2 = f.s.cgroup
 	}
-	if f.s.grouped {
+	if f.s.grouped && h.CgroupMode == "v2" {
 		c.CgroupMount = h.CgroupMount
 	}
 	if f.s.cgroup != "" {

@@ -141,7 +141,8 @@ type Create struct {
 	// used.
 	CgroupV2 string `json:"cgroup_v2,omitempty"`
 	// CgroupMount, when set, is where cgroup2 is mounted: PID 1 is moved into the
-	// child "init" of its cgroup, beside which execs get theirs.
+	// child "init" of its cgroup, beside which execs get theirs. That is for a v2
+	// hierarchy with the controllers, which refuses processes beside groups.
 	CgroupMount string `json:"cgroup_mount,omitempty"`
 	// Seccomp names the profile for commands; "" is the default one. The text of a custom one is
 	// in SeccompProfile, and is compiled here.

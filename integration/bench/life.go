@@ -27,6 +27,9 @@ func lifeSubjects() []Subject {
 		{Name: "hutch-create", About: "sandbox.create over a warm connection", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareLife(ctx, "host", 0, create)
 		}},
+		{Name: "hutch-launch", About: "of a sandbox.create where none is launched ahead, the launch", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+			return h.prepareLife(ctx, "host", 0, launch)
+		}},
 		{Name: "hutch-create-exec", About: "the same, and the first exec.run of true", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			return h.prepareLife(ctx, "host", 0, createAndCall)
 		}},
@@ -292,6 +295,16 @@ func create(ctx context.Context, c *client.Client, image string) (time.Duration,
 		_, err = c.Remove(ctx, sb.ID)
 	}
 	return took, err
+}
+
+// launch takes of a create what its phase of this name does.
+func launch(ctx context.Context, c *client.Client, image string) (time.Duration, error) {
+	sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: image}}, nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	_, err = c.Remove(ctx, sb.ID)
+	return time.Duration(sb.PhasesMS["launch"] * float64(time.Millisecond)), err
 }
 
 func createAndCall(ctx context.Context, c *client.Client, image string) (time.Duration, error) {

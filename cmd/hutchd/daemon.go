@@ -124,6 +124,7 @@ func runDaemon() (err error) {
 	serves := false
 	defer func() {
 		if serves && err != nil && !errors.Is(err, errLeave) {
+			d.log.Error("not all of the daemon could be removed", "err", err)
 			err = errors.Join(errNotAll, err)
 		}
 	}()
@@ -316,7 +317,8 @@ func (d *daemon) run() error {
 	}
 	_ = d.monitor.Close() // ends receive
 	if !ended(bounded, &wg) {
-		d.log.Error("not every connection ended in time", "goroutines", goroutines())
+		d.log.Error("not every connection ended in time")
+		d.log.Info("what there is", "goroutines", goroutines())
 	}
 	if d.left {
 		return errors.Join(errLeave, err)

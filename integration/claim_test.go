@@ -83,6 +83,7 @@ var varies = []struct {
 	{regexp.MustCompile(`\b([ug]id)=\d{9,}`), "$1=N"}, // of mounts: each daemon of root's has ids of its own
 	{regexp.MustCompile(`(?m)^(dr-xr-xr-x) +\d+ (.* proc)$`), "$1 N $2"},
 	{regexp.MustCompile(`(?m)^total \d+$`), "total"},
+	{regexp.MustCompile(` {2,}`), " "}, // columns are as wide as the links of /proc, one for each process of the machine
 }
 
 // settled is text without what varies, and without the ids of m. Lines of mounts are sorted:

@@ -116,6 +116,17 @@ func (r *rig) address(name string, port uint16) netip.AddrPort {
 	return at
 }
 
+// nameless is a synthetic address that stands for no name until the next one gets its.
+func (r *rig) nameless() netip.Addr {
+	a := synthetic.Addr().Next()
+	for {
+		if _, taken := r.table.Name(a); !taken {
+			return a
+		}
+		a = a.Next()
+	}
+}
+
 func (r *rig) listen(at netip.AddrPort) {
 	r.t.Helper()
 	r.mu.Lock()

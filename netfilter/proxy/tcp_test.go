@@ -45,10 +45,11 @@ func TestRaw(t *testing.T) {
 		t.Errorf("passed: %s", got)
 	}
 
+	other := r.address("other.test", 5432)
 	for what, at := range map[string]netip.AddrPort{
 		"another port":           r.address("db.test", 5433),
-		"another name":           r.address("other.test", 5432),
-		"an address of no name":  netip.MustParseAddrPort("127.99.200.200:5432"),
+		"another name":           other,
+		"an address of no name":  netip.AddrPortFrom(r.nameless(), 5432),
 		"an address of loopback": netip.MustParseAddrPort("127.0.0.7:5432"),
 	} {
 		n := len(r.denials())

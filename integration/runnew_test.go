@@ -404,3 +404,37 @@ func TestRunNewEnding(t *testing.T) {
 	t.Logf("%d of %d calls were not looked at", told, rounds(60))
 	w.awaitNoSandbox(t)
 }
+
+// TestAheadEnding: a create that comes when its daemon ends may have taken a sandbox that was launched ahead, which then goes with the daemon:
+// it is not left to be removed beside the daemon's folder.
+func TestAheadEnding(t *testing.T) {
+	w := newWorld(t)
+	w.logOnFailure(t) // an error in the daemon's log fails the test
+	made := 0
+	for i := range rounds(60) {
+		w.inside(t, "true") // sandboxes are launched ahead from the first one on
+		w.awaitReady(t, 1)
+		c, caller := w.connect(t), w.connect(t)
+		var sb api.Sandbox
+		var err error
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			sb, err = caller.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host"}}, nil, nil)
+		})
+		<-time.After(time.Duration(i%30) * 20 * time.Microsecond)
+		if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		switch {
+		case err == nil: // it was first, and the next daemon has it
+			made++
+			w.ok(t, "rm", "-f", sb.ID)
+		case hutch.NotRun(err), errors.Is(err, hutch.ErrLost), api.ErrorCode(err) == api.Unavailable:
+		default:
+			t.Fatalf("round %d: %v", i, err)
+		}
+	}
+	t.Logf("%d of %d were made", made, rounds(60))
+	w.awaitNoSandbox(t)
+}

@@ -74,7 +74,7 @@ func runInside(t *testing.T, kind, registry string) {
 	must(t, os.Chown(store, base, gid))
 	cmd := exec.Command("/proc/self/fd/3", "-test.run=^TestInUserNamespace$", "-test.v", "-test.count=1")
 	cmd.ExtraFiles = []*os.File{exe}
-	cmd.Env = append(os.Environ(), insideVar+"="+kind, registryVar+"="+registry, storeVar+"="+store, "HOME="+store)
+	cmd.Env = append(os.Environ(), insideVar+"="+kind, registryVar+"="+registry, storeVar+"="+store, "HOME="+store, "XDG_RUNTIME_DIR="+store)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,

@@ -360,10 +360,15 @@ func TestRunNewEnding(t *testing.T) {
 	start := time.Now()
 	w.inside(t, "true")
 	took := time.Since(start)
+	dir := w.sub(t, "work")
 	for i := range rounds(60) {
 		w.ok(t, "ps") // there is a daemon, and it does not end
 		c := w.connect(t)
-		r := w.launch(t, "run", "host", "--", "sh", "-c", "exit 7")
+		args := []string{"run"}
+		if i%2 == 1 {
+			args = append(args, "--workspace", dir+":rw") // for which root asks the daemon first
+		}
+		r := w.launch(t, append(args, "host", "--", "sh", "-c", "exit 7")...)
 		<-time.After(time.Duration(i%20) * took / 20)
 		if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
 			t.Fatal(err)

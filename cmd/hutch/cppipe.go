@@ -44,9 +44,10 @@ func pushThrough(ctx context.Context, feed func(w io.Writer) error, call func(ct
 		_ = w.Close()
 	}()
 	err = call(ctx, r)
+	cause := context.Cause(ctx) // before feed can meet the closed pipe, which says nothing of why
 	_ = r.Close()
-	if err != nil && context.Cause(ctx) != nil {
-		return context.Cause(ctx)
+	if err != nil && cause != nil {
+		return cause
 	}
 	return err
 }

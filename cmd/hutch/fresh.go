@@ -42,7 +42,11 @@ func (f *freshBox) begin(ctx context.Context, s *session, p api.ExecParams, file
 		started(n)
 	}
 	run, err := f.call(ctx, s, files, news)
-	if f.params.IfBuild != "" && !f.signalled.Load() && ctx.Err() == nil && client.NotRun(err) { // the daemon is another one, or was just ending
+	// The daemon is another one, or was just ending, and so may be the next one.
+	for range notRunTries {
+		if f.params.IfBuild == "" || f.signalled.Load() || ctx.Err() != nil || !client.NotRun(err) {
+			break
+		}
 		c, cerr := connect(ctx, false)
 		if cerr != nil {
 			return api.ExecResult{}, cerr
@@ -59,6 +63,9 @@ func (f *freshBox) begin(ctx context.Context, s *session, p api.ExecParams, file
 	f.sandbox = run.Sandbox
 	return run.Exec, err
 }
+
+// notRunTries bounds how often a call that no daemon has looked at is made again.
+const notRunTries = 4
 
 // call makes the call. It opens the folders each time: the daemon mounts what it gets.
 func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, news func(api.Progress)) (client.Run, error) {
@@ -112,7 +119,7 @@ func (f *freshBox) callAgain(ctx context.Context, s *session, files *client.Stdi
 	if err != nil {
 		return client.Run{}, err
 	}
-	f.idBase, f.params.IfBuild = who.IDBase, ""
+	f.idBase = who.IDBase
 	return f.call(ctx, s, files, news)
 }
 
@@ -137,7 +144,7 @@ func (f *freshBox) resume(ctx context.Context, s *session, p api.ExecParams, fil
 		// Whoever has kept the sandboxes has done so all the time, and has none with this command: it never ran. Only a result with
 		// much output could have been given up before it was read.
 		if who.Launched.Before(f.since) && (files != nil || time.Since(f.since) < api.RunReplyPatience) {
-			f.idBase, f.params.IfBuild = who.IDBase, ""
+			f.idBase = who.IDBase
 			return f.begin(ctx, s, p, files, started)
 		}
 		return api.ExecResult{}, api.Errorf(api.Unavailable, "the daemon has ended, and its sandboxes with it: what became of the command is not known").WithOp("run").
@@ -177,8 +184,10 @@ func (r *runner) fresh(ctx context.Context, spec api.Spec, command []string) (er
 	mapped := os.Getuid() == 0 && (spec.Workspace != nil || len(spec.Mounts) > 0) // to the daemon's ids, by who opens them
 	eager := known && !r.flags.private && !mapped
 	f := &freshBox{params: api.RunParams{Entrypoint: r.flags.entrypoint}}
-	if eager {
+	if !r.flags.private { // whose end is that of this command
 		f.params.IfBuild = client.IfBuild()
+	}
+	if eager {
 		r.client, err = client.Connect(ctx, client.ConnectOptions{Eager: true})
 	} else if r.client, err = connect(ctx, r.flags.private); err == nil {
 		r.peer, err = r.client.Peer(ctx)

@@ -124,7 +124,7 @@ func runDaemon() (err error) {
 	serves := false
 	defer func() {
 		if serves && err != nil && !errors.Is(err, errLeave) {
-			d.log.Error("not all of the daemon could be removed", "err", err)
+			d.log.Warn("not all of the daemon could be removed", "err", err)
 			err = errors.Join(errNotAll, err)
 		}
 	}()

@@ -55,11 +55,11 @@ func (c *Client) RunNew(ctx context.Context, p api.RunParams, folders []*os.File
 	return Run{Exec: r.Exec, sandbox: r.Sandbox}, err
 }
 
-// IfBuild is the build that a call of an eager client is for.
+// IfBuild is the build that a call is for which the next daemon may take as well: an eager client's must say it.
 func IfBuild() string { return version.BuildID }
 
-// NotRun reports whether err, of the only call that an eager client has made, says that it was not even looked at: the daemon is another build's,
-// or it has ended without reading it. Connect without Eager knows what to do.
+// NotRun reports whether err, of a call that has said IfBuild, says that it was not even looked at: the daemon is another build's,
+// is ending, or has ended without reading it. Connect without Eager knows what to do.
 func NotRun(err error) bool {
 	var e *api.Error
 	if errors.As(err, &e) && (e.Code == api.FailedPrecondition && e.Field == "if_build" || e.Code == api.Unimplemented) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -307,4 +308,35 @@ func TestPoolConfigured(t *testing.T) {
 		w.run(t, "config", "reload").want(t, 125).says(t, want)
 	}
 	w.filled(t, "py", 1)
+}
+
+// TestPoolRemovedEarly: what a pool is just making when it is removed goes like all else that it has.
+func TestPoolRemovedEarly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.logOnFailure(t) // an error in the daemon's log fails the test
+	w.configure(t, noneAhead)
+	c := w.connect(t)
+	w.inside(t, "true")
+	start := time.Now()
+	w.inside(t, "true")
+	took := time.Since(start)
+	for i := range rounds(60) {
+		made := make(chan error, 1)
+		go func() {
+			_, err := c.CreatePool(t.Context(), api.PoolSpec{Name: "p", Size: 2, Sandbox: api.Spec{Image: "host"}}, nil)
+			made <- err
+		}()
+		<-time.After(time.Duration(i%30) * took / 20)
+		_, err := w.connect(t).RemovePool(t.Context(), "p")
+		if err != nil && api.ErrorCode(err) != api.NotFound {
+			t.Fatal(err)
+		}
+		if merr := <-made; merr == nil && err != nil { // it came behind the removal
+			if _, err := c.RemovePool(t.Context(), "p"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.awaitNoSandbox(t)
 }

@@ -145,11 +145,14 @@ func (w *netWorld) box(t testing.TB, p api.NetPolicy) string {
 
 // enforcement is what policies are enforced by.
 func enforcement() string {
-	if probe.EBPF().Status == probe.Yes {
+	if hasEBPF() {
 		return "ebpf"
 	}
 	return "proxy"
 }
+
+// hasEBPF looks once, as a daemon does.
+var hasEBPF = sync.OnceValue(func() bool { return probe.EBPF().Status == probe.Yes })
 
 // closed is what connect says of a port that the policy does not name: the kernel refuses it, or
 // the proxy, in its way.

@@ -25,8 +25,9 @@ enum {
 
 static char request[MAX_REQUEST + 1];
 static unsigned char cpus[MAX_CPUS / 8];
+static int child; // whose parent has told
 
-// tell says which line has failed and how, or with no error which child goes on.
+// tell says which line has failed and how, or with no error that all is done, and which child goes on, if one does.
 static void tell(int32_t error, int32_t value)
 {
 	int32_t reply[2] = {error, value};
@@ -67,8 +68,9 @@ static int born(const char *dir)
 		tell(0, (int32_t)pid);
 		_exit(0);
 	}
+	child = pid == 0;
 	// Somebody around us may refuse clone3, which filters can not look into: then it takes as long as it takes.
-	int result = pid == 0 ? 0 : join(fd, "cgroup.procs");
+	int result = child ? 0 : join(fd, "cgroup.procs");
 	int err = errno;
 	close(fd);
 	errno = err;
@@ -99,4 +101,6 @@ __attribute__((constructor(101))) static void birth(void)
 		if (failed && at[1] == '!')
 			fail(line);
 	}
+	if (!child)
+		tell(0, 0);
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/opencontainers/cgroups/manager"
 	"github.com/opencontainers/runc/libcontainer"
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // Beside cgroup v1 the first process of a sandbox joins its cgroups by itself, in C and before nsexec: cmd/hutch-launch/birth.c,
@@ -31,6 +33,7 @@ const (
 type birth struct {
 	lines []string
 	ours  *os.File // nil before it is sent
+	done  bool     // it has said that it has joined all that it must
 }
 
 // bornInside says whether the first process is to join the cgroups of a sandbox by itself.
@@ -134,7 +137,10 @@ func (b *birth) end(err error) error {
 	}
 	errno, value := unix.Errno(binary.NativeEndian.Uint32(reply[:])), int32(binary.NativeEndian.Uint32(reply[4:]))
 	if errno == 0 {
-		reapBorn(int(value), err != nil)
+		b.done = true
+		if value > 0 {
+			reapBorn(int(value), err != nil)
+		}
 		return err
 	}
 	what := "hear of its cgroups"
@@ -142,6 +148,14 @@ func (b *birth) end(err error) error {
 		what = "join " + b.lines[value][len("1!"):]
 	}
 	return fmt.Errorf("PID 1 can not %s: %w (%w)", what, errno, err)
+}
+
+// check refuses a PID 1 that has not said that it joined its cgroups: nobody else has put it there, and it would have no limits.
+func (b *birth) check() error {
+	if len(b.lines) > 0 && !b.done {
+		return api.Errorf(api.Internal, "PID 1 has not said that it joined its cgroups").WithHint("this is a fault of hutch")
+	}
+	return nil
 }
 
 // reapBorn waits for a child that has started what it had to, or has nobody any more to do that for. It is ours, and no one else

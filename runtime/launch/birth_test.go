@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
@@ -52,7 +53,7 @@ func TestBirth(t *testing.T) {
 		{strings.Repeat("x", maxBirth), "bytes of cgroups"},
 	} {
 		t.Run(c.lines[:min(len(c.lines), 30)], func(t *testing.T) {
-			_, err := bearOne(t, c.lines)
+			_, err := bearOne(t, "standard", c.lines)
 			if err == nil && c.fails != "" || err != nil && (c.fails == "" || !strings.Contains(err.Error(), c.fails)) {
 				t.Errorf("%v, want %q", err, c.fails)
 			}
@@ -63,7 +64,7 @@ func TestBirth(t *testing.T) {
 // TestBirthInside: the one that goes on in a cgroup of v2 is another process, and it is waited for.
 func TestBirthInside(t *testing.T) {
 	group := ownGroup(t)
-	born, err := bearOne(t, "2!"+group)
+	born, err := bearOne(t, "standard", "2!"+group)
 	if os.Getuid() != 0 && err != nil {
 		if !strings.Contains(err.Error(), "join "+group+": permission denied") {
 			t.Error(err)
@@ -78,9 +79,16 @@ func TestBirthInside(t *testing.T) {
 	}
 }
 
+// TestBirthUnsaid: a first process that does not say that it joined its cgroups, as one of a libcontainer that starts it in another way, is none.
+func TestBirthUnsaid(t *testing.T) {
+	if _, err := bearOne(t, "another", "1?/no/such/tasks"); err == nil || !strings.Contains(err.Error(), "has not said") {
+		t.Error(err)
+	}
+}
+
 // bearOne runs a first process that is told text, and has nothing to do behind that. It returns the pid of the child that has gone on, if any,
 // and what is said of a failure to join.
-func bearOne(t *testing.T, text string) (born int, err error) {
+func bearOne(t *testing.T, kind, text string) (born int, err error) {
 	t.Helper()
 	b := birth{lines: strings.Split(text, "\n")}
 	theirs, err := b.send()
@@ -94,7 +102,7 @@ func bearOne(t *testing.T, text string) (born int, err error) {
 	}
 	defer null.Close()
 	cmd := exec.Command(testenv.Bin(t, "hutch-launch"), "init")
-	cmd.Env = []string{"_LIBCONTAINER_INITTYPE=standard"}
+	cmd.Env = []string{"_LIBCONTAINER_INITTYPE=" + kind}
 	cmd.ExtraFiles = []*os.File{null, null, null, theirs}
 	err = cmd.Run()
 	_ = theirs.Close()
@@ -105,7 +113,7 @@ func bearOne(t *testing.T, text string) (born int, err error) {
 	if said := b.end(err); said != err {
 		return born, said
 	}
-	return born, nil
+	return born, b.check()
 }
 
 // ownGroup is the folder of this process' cgroup of v2; it skips t where there is none.
@@ -123,6 +131,6 @@ func ownGroup(t *testing.T) string {
 			}
 		}
 	}
-	t.Skip("no cgroup v2 is mounted")
+	testenv.Require(t, probe.Check{Name: "cgroup2", Status: probe.No, Detail: "not mounted where it usually is", Remedy: "mount cgroup2"})
 	return ""
 }

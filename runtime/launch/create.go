@@ -241,7 +241,7 @@ func (c *creation) startInit() error {
 	}
 	c.undo.Add(c.sb.pidfd.Close)
 	c.undo.Add(c.stopInit)
-	return nil
+	return c.birth.check()
 }
 
 // stopInit is the undo of startInit until sandbox.kill and the server's watch

@@ -46,7 +46,9 @@ func (w *world) makeAhead(t *testing.T, waiting int, wanted func(*made) bool, ar
 			return m
 		}
 		w.ok(t, "rm", "-f", m.ID)
-		<-time.After(100 * time.Millisecond) // those that wait may be of another kind, and of this one none is launched before a pause
+		if waiting > 1 { // those that wait may be of another kind; of this one two are launched in a pause, the second dressed
+			<-time.After(500 * time.Millisecond)
+		}
 	}
 	t.Fatal("no such sandbox was launched ahead")
 	return made{}

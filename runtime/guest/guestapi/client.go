@@ -283,21 +283,16 @@ func (c *Client) await(ctx context.Context, op string, answer <-chan Event) (Eve
 // readLoop is the only reader of the channel.
 func (c *Client) readLoop() {
 	defer c.readers.Done()
-	// read(2) has no room for control messages, so fds that the sandbox attaches
-	// are closed by the kernel (net/core/scm.c, scm_detach_fds is never reached).
-	buf := make([]byte, MaxPacket+1)
 	for {
-		n, err := c.conn.Read(buf)
-		if err != nil {
-			c.fail(fmt.Errorf("receive: %w", err))
-			return
-		}
-		ev, err := parseEvent(buf[:n])
+		ev, err := c.receive()
 		if err == nil {
 			err = c.dispatch(ev)
+			if err != nil {
+				err = fmt.Errorf("%w: %w", ErrProtocol, err)
+			}
 		}
 		if err != nil {
-			c.fail(fmt.Errorf("%w: %w", ErrProtocol, err))
+			c.fail(err)
 			return
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A crowd is many clients of one daemon at once. Nothing here asserts a time: `make bench`
@@ -205,11 +203,7 @@ func TestCrowdDeath(t *testing.T) {
 	for round := range rounds(20) {
 		// In turn, because a hutchd that dies too often ends its daemon.
 		victim := victims[round%len(victims)]
-		for _, pid := range victim.pids(w.daemon(t)) {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
+		strike(t, victim.pids(w.daemon(t)))
 		// The command line goes on with the next hutchd when it meets the end of the last.
 		start := time.Now()
 		info := decode[counts](t, w.ok(t, "rpc", "system.info"))

@@ -102,6 +102,20 @@ func (w *world) daemon(t testing.TB) parts {
 	return all[0]
 }
 
+// strike sends SIGKILL to processes at once. One that has ended is no failure: the death of one
+// part of a daemon may take the next along.
+func strike(t testing.TB, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		switch err := unix.Kill(pid, unix.SIGKILL); {
+		case errors.Is(err, unix.ESRCH):
+			t.Logf("%d of %v has ended before it could be killed", pid, pids)
+		case err != nil:
+			t.Fatalf("kill %d: %v", pid, err)
+		}
+	}
+}
+
 // kill sends SIGKILL and waits for the end.
 func kill(t testing.TB, pid int) {
 	t.Helper()

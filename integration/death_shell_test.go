@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -66,11 +64,7 @@ func TestDaemonDeathShell(t *testing.T) {
 			first <- answer{r, err}
 		}()
 		after(i)
-		for _, pid := range victim.pids(d) {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
+		strike(t, victim.pids(d))
 		r := w.askAgain(t, p)
 		if r.ExitCode != 7 || r.Verdict != api.VerdictNonzero || r.Closed || r.Run != p.Run || r.Stdout != want || r.Stderr != "" {
 			t.Fatalf("round %d, %s: run %d, exit code %d, %s, closed %v, stderr %q, %d bytes of output, want %d that are the same",

@@ -53,11 +53,7 @@ func TestDaemonDeath(t *testing.T) {
 		ex := strings.TrimSpace(w.ok(t, "exec", "-d", sb, "--", "sh", "-c", counter(n)))
 		d := w.daemon(t)
 		after(i)
-		for _, pid := range victim.pids(d) {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
+		strike(t, victim.pids(d))
 		res := decode[api.ExecResult](t, w.ok(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex)))
 		if res.ExitCode != 7 || res.Verdict != api.VerdictNonzero {
 			t.Fatalf("round %d, %s: exit code %d, verdict %s; want 7, nonzero", i, victim.name, res.ExitCode, res.Verdict)

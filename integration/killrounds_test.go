@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -11,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
@@ -88,11 +85,7 @@ func (k *killed) rounds() {
 		answered := make(chan error, 1)
 		go func() { answered <- k.act(k.t.Context()) }()
 		<-time.After(rand.N(took + took/4)) // at any moment of it, and of what goes on behind its reply
-		for _, pid := range victim.pids(d) {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) { // one may take the next along
-				k.t.Fatal(err)
-			}
-		}
+		strike(k.t, victim.pids(d))
 		for _, pid := range victim.pids(d) {
 			kill(k.t, pid) // and wait
 		}

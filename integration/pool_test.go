@@ -253,11 +253,7 @@ func TestPoolDeath(t *testing.T) {
 		w.filled(t, "p", 2)
 		before := strings.Fields(w.ok(t, "ps", "-aq"))
 		slices.Sort(before)
-		for _, pid := range victims[round%len(victims)].pids(w.daemon(t)) {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
+		strike(t, victims[round%len(victims)].pids(w.daemon(t)))
 		p := decode[[]api.Pool](t, w.ok(t, "pool", "ls", "--json"))
 		if len(p) != 1 || p[0].Size != 2 || p[0].Available != 2 || p[0].InUse != 1 {
 			t.Fatalf("round %d: %+v", round, p)

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -227,11 +225,7 @@ func TestRemoveDeath(t *testing.T) {
 		if round%4 > 1 {
 			again = remake(c, 0)
 		}
-		for _, pid := range victims[round%len(victims)].pids(d) {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
+		strike(t, victims[round%len(victims)].pids(d))
 		for _, pid := range victims[round%len(victims)].pids(d) {
 			kill(t, pid) // and wait
 		}

@@ -327,9 +327,7 @@ func TestRunNewDeath(t *testing.T) {
 		}
 		c := w.launch(t, args...)
 		<-time.After(time.Duration(i%25) * took / 20)
-		for _, pid := range victim.pids(d) {
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
+		strike(t, victim.pids(d))
 		for _, pid := range victim.pids(d) {
 			kill(t, pid)
 		}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
@@ -100,11 +98,7 @@ func TestWritableUsrLife(t *testing.T) {
 	if testenv.CurrentKind() != mustrun.NoSubUID { // there nobody but root exists
 		w.run(t, "exec", "-u", "1000", sb, "--", "touch", "/usr/local/other").want(t, 1).says(t, "Permission denied")
 	}
-	for _, pid := range victims[0].pids(w.daemon(t)) {
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-	}
+	strike(t, victims[0].pids(w.daemon(t)))
 	if got := w.ok(t, "exec", sb, "--", "sh", "-c", "ls /usr/local/mine && touch /usr/bin/new && rm /usr/bin/env && test ! -e /usr/bin/env && echo gone"); got != "/usr/local/mine\ngone\n" {
 		t.Errorf("with the next hutchd: %q", got)
 	}

@@ -28,8 +28,8 @@ const (
 // dialShared connects this process to the shared daemon, until the end of the
 // benchmark.
 func (h *Host) dialShared(ctx context.Context) (*client.Client, error) {
-	if h.uid != os.Geteuid() {
-		return nil, &Unavailable{HostKind, "the client is this process, and the daemon another user's", "run bench as that user"}
+	if err := h.needOwnDaemon(); err != nil {
+		return nil, err
 	}
 	if _, err := h.sharedDaemon(ctx); err != nil {
 		return nil, err

@@ -53,8 +53,8 @@ func (h *Host) memory(ctx context.Context) (m *Memory, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.uid != os.Geteuid() {
-		return nil, &Unavailable{HostKind, "the client is this process, and the daemon another user's", "run bench as that user"}
+	if err := h.needOwnDaemon(); err != nil {
+		return nil, err
 	}
 	if _, err := h.output(ctx, env, hutch, "rpc", "system.info"); err != nil {
 		return nil, err

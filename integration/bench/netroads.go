@@ -63,8 +63,8 @@ const (
 
 // networkDaemon is one of them, and a connection to it.
 func (h *Host) networkDaemon(ctx context.Context, state string) (*daemon, *client.Client, error) {
-	if h.uid != os.Geteuid() {
-		return nil, nil, &Unavailable{HostKind, "the client is this process, and the daemon another user's", "run bench as that user"}
+	if err := h.needOwnDaemon(); err != nil {
+		return nil, nil, err
 	}
 	if h.netDaemons[state] == nil {
 		s, err := h.serve()
@@ -98,12 +98,23 @@ func (h *Host) networkDaemon(ctx context.Context, state string) (*daemon, *clien
 
 // dial connects to the daemon with a state folder of that name, until the end.
 func (h *Host) dial(ctx context.Context, state string) (*client.Client, error) {
+	if err := h.needOwnDaemon(); err != nil {
+		return nil, err
+	}
 	c, err := client.Dial(ctx, h.path("run", state+".sock"))
 	if err != nil {
 		return nil, err
 	}
 	h.undo.Add(c.Close)
 	return c, nil
+}
+
+// needOwnDaemon finds out whether this process can be a daemon's client.
+func (h *Host) needOwnDaemon() error {
+	if h.uid != os.Geteuid() {
+		return &Unavailable{HostKind, "the client is this process, and the daemon another user's", "run bench as that user"}
+	}
+	return nil
 }
 
 func openHutch(ctx context.Context, h *Host) (*road, error) { return h.hutchRoad(ctx, network, 0) }

@@ -51,6 +51,9 @@ func makeDir(dir string, mode os.FileMode) error {
 	if !st.IsDir() || int(st.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
 		return api.Errorf(api.PermissionDenied, "%s is not a folder of this user", dir).WithHint("remove it: rm -r %s", dir)
 	}
+	if st.Mode() == fs.ModeDir|mode {
+		return nil // who watches the folder above it, as daemons do, is not told of a change
+	}
 	return os.Chmod(dir, mode)
 }
 

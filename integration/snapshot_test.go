@@ -53,9 +53,10 @@ func TestSnapshot(t *testing.T) {
 	}
 	ran("box", oddFiles+"; echo changed >>/workspace/file; echo x >/workspace/new")
 	want := ran("box", showOdd)
-	ran("box", "sleep 1000 >/dev/null 2>&1 & echo alive")
+	sleeper := strings.TrimSpace(ran("box", "sleep 1000 >/dev/null 2>&1 & echo $!"))
 	id := strings.TrimSpace(w.ok(t, "snapshot", "create", "--name", "before", "box"))
-	if got := ran("box", "pidof sleep >/dev/null && echo runs"); got != "runs\n" {
+	// By its number: it may not have become sleep yet.
+	if got := ran("box", "kill -0 "+sleeper+" && echo runs"); got != "runs\n" {
 		t.Errorf("%q", got)
 	}
 	w.run(t, "snapshot", "create", "--name", "before", "box").want(t, 125).says(t, "belongs to snapshot")

@@ -25,7 +25,7 @@ func (c *Client) receive() (*Event, error) {
 		rerr error
 	)
 	err = rc.Read(func(fd uintptr) bool {
-		// Taken only once there is something to read, or an end.
+		// For the try only: whoever has to wait gives it back.
 		buf = buffers.Get().(*[MaxPacket + 1]byte)
 		// read(2) has no room for control messages, so fds that the sandbox attaches
 		// are closed by the kernel (net/core/scm.c, scm_detach_fds is never reached).

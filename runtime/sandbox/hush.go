@@ -3,17 +3,12 @@ package sandbox
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -81,38 +76,6 @@ func (s *Sandbox) countWorkers() (n int) {
 	return n
 }
 
-// descendants are the processes below PID 1, as the host sees them; not known where the kernel does not list children. Those of a sandbox
-// that does not stand still may be missed while they come and go.
-func descendants(pid1 int) (pids []int, known bool) {
-	todo := []int{pid1}
-	for len(todo) > 0 {
-		pid := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-		if err != nil {
-			if pid == pid1 {
-				return nil, false
-			}
-			continue // it has ended
-		}
-		for _, t := range tasks {
-			list, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", t.Name(), "children"))
-			if err != nil {
-				if _, serr := os.Lstat(filepath.Join("/proc", strconv.Itoa(pid), "task", t.Name())); serr == nil {
-					return nil, false
-				}
-				continue
-			}
-			for _, word := range strings.Fields(string(list)) {
-				if child, err := strconv.Atoi(word); err == nil {
-					todo, pids = append(todo, child), append(pids, child)
-				}
-			}
-		}
-	}
-	return pids, true
-}
-
 // mappedBy says which files processes have mapped so that they can be written to: the kernel notes the time of the first such write
 // and not of each. The inode in the list is the overlay's, so names count as well; too many are no harm.
 func mappedBy(pids []int) func(name string, ino uint64) bool {
@@ -145,6 +108,3 @@ func mappings(list []byte, names map[string]bool, inodes map[uint64]bool) {
 		}
 	}
 }
-
-// isGone says that an error is about a process that has ended.
-func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }

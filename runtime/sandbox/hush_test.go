@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -41,36 +40,6 @@ func TestMappedBy(t *testing.T) {
 			}
 		}
 		f.Close()
-	}
-}
-
-// TestDescendants: a child's child is one, and those that have ended are not.
-func TestDescendants(t *testing.T) {
-	cmd := exec.Command("sh", "-c", "sleep 1000 & echo; wait")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 1)); err != nil { // the child is there
-		t.Fatal(err)
-	}
-	pids, known := descendants(os.Getpid())
-	if !known {
-		t.Fatal("this kernel does not list children")
-	}
-	below, _ := descendants(cmd.Process.Pid)
-	if len(below) != 1 || len(pids) < 2 {
-		t.Errorf("%v of the shell, %v of this process", below, pids)
-	}
-	for _, pid := range append(below, cmd.Process.Pid) {
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-	_ = cmd.Wait()
-	if _, known := descendants(cmd.Process.Pid); known {
-		t.Error("of a process that has ended")
 	}
 }
 

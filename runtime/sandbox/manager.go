@@ -13,7 +13,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -444,48 +443,4 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.removals.Wait()
 	m.watchers.Wait()
 	return errors.Join(append(errs, m.closeShelf())...)
-}
-
-// processes lists the host pids of a sandbox's processes, PID 1 first.
-func (m *Manager) processes(s *Sandbox) []int {
-	pid1 := s.Record().PID
-	if s.cgroup == "" || pid1 == 0 {
-		return processesOf(pid1)
-	}
-	pids, err := m.cfg.Cgroups.Processes(s.cgroup)
-	i, found := slices.BinarySearch(pids, pid1)
-	if err != nil || !found {
-		return processesOf(pid1)
-	}
-	return append([]int{pid1}, slices.Delete(pids, i, i+1)...)
-}
-
-// processesOf lists the host pids in the pid namespace of pid1, pid1 first.
-func processesOf(pid1 int) []int {
-	pids := []int{}
-	if pid1 == 0 {
-		return pids
-	}
-	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid1))
-	if err != nil {
-		return pids
-	}
-	pids = append(pids, pid1)
-	proc, err := os.Open("/proc")
-	if err != nil {
-		return pids
-	}
-	defer proc.Close()
-	names, _ := proc.Readdirnames(-1)
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == pid1 {
-			continue
-		}
-		if got, err := os.Readlink("/proc/" + name + "/ns/pid"); err == nil && got == ns {
-			pids = append(pids, pid)
-		}
-	}
-	slices.Sort(pids[1:])
-	return pids
 }

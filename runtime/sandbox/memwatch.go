@@ -132,44 +132,6 @@ func (m *Manager) lookAtMemory(ctx context.Context, s *Sandbox) time.Duration {
 	return max(min(max(soonest, minMeter), maxMeter), (meterShare-1)*cost)
 }
 
-// meterBelow is meter by walking from parents to children, which costs by the processes of
-// the sandbox and not by those of the machine. One whose parent ends meanwhile is missed,
-// until the next look.
-func meterBelow(pid1 int) []process {
-	if _, err := os.Stat(childrenOf(pid1, strconv.Itoa(pid1))); err != nil {
-		return meter(pid1) // a kernel without CONFIG_PROC_CHILDREN, or it has ended
-	}
-	var all []process
-	seen := map[int]bool{}
-	for next := []int{pid1}; len(next) > 0; {
-		pid := next[0]
-		next = next[1:]
-		if seen[pid] {
-			continue
-		}
-		seen[pid] = true
-		p, err := readProcess(pid)
-		if err != nil {
-			continue
-		}
-		all = append(all, p)
-		threads, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
-		for _, t := range threads {
-			text, _ := os.ReadFile(childrenOf(pid, t.Name()))
-			for _, f := range strings.Fields(string(text)) {
-				if child, err := strconv.Atoi(f); err == nil {
-					next = append(next, child)
-				}
-			}
-		}
-	}
-	return all
-}
-
-func childrenOf(pid int, thread string) string {
-	return "/proc/" + strconv.Itoa(pid) + "/task/" + thread + "/children"
-}
-
 // together is what processes use but for PID 1, which comes first.
 func together(all []process) (n int64) {
 	if len(all) == 0 {

@@ -37,9 +37,19 @@ type process struct {
 
 // meter reads all processes of the pid namespace of pid1, which comes first. Some may
 // end meanwhile.
-func meter(pid1 int) []process {
-	var all []process
-	for _, pid := range processesOf(pid1) {
+func meter(pid1 int) []process { return readProcesses(processesOf(pid1)) }
+
+// meterBelow is meter by the walk of descendants, which may miss some that come and go.
+func meterBelow(pid1 int) []process {
+	pids, known := descendants(pid1)
+	if !known { // or PID 1 has ended
+		return meter(pid1)
+	}
+	return readProcesses(append([]int{pid1}, pids...))
+}
+
+func readProcesses(pids []int) (all []process) {
+	for _, pid := range pids {
 		if p, err := readProcess(pid); err == nil {
 			all = append(all, p)
 		}

@@ -76,7 +76,7 @@ func NewInbound(listener *os.File, token string, dial Dial) (*Inbound, error) {
 	in.ctx, in.stop = context.WithCancelCause(context.Background())
 	in.mu.Lock() // ready may be called at once
 	defer in.mu.Unlock()
-	if in.watch, err = l.addFirst(fd, in.ready); err != nil {
+	if in.watch, err = l.addListener(fd, in.ready); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	return in, nil
@@ -196,7 +196,7 @@ func (in *Inbound) goOn() {
 		return
 	}
 	var err error
-	if in.watch, err = in.loop.addFirst(in.fd, in.ready); err != nil {
+	if in.watch, err = in.loop.addListener(in.fd, in.ready); err != nil {
 		in.tryLater()
 	}
 }
@@ -231,6 +231,27 @@ func (in *Inbound) remove(f *inboundFlow) {
 	in.goOn()
 	in.mu.Unlock()
 	budget().release()
+}
+
+// endLater closes what the loop has carried, whose thread this is: to close both sides takes as long as to connect one, and whoever is ready is
+// not to wait for it. Only Close does.
+func (in *Inbound) endLater(f *inboundFlow, c *light, reset bool) {
+	end := func() {
+		c.close(reset)
+		in.remove(f)
+	}
+	in.mu.Lock()
+	if in.closed {
+		in.mu.Unlock()
+		end()
+		return
+	}
+	in.wg.Add(1)
+	in.mu.Unlock()
+	in.loop.afterNext(func() {
+		defer in.wg.Done()
+		end()
+	})
 }
 
 // abort ends the connection at both ends. Who reads there sees that it was cut.

@@ -288,3 +288,66 @@ func FuzzTokenHead(f *testing.F) {
 		}
 	})
 }
+
+// TestInboundGone: what a client has said before it closed reaches a server that takes its time, and then the end, not a failure; also by a
+// Unix socket, where nothing passes the other way any more as soon as the client is gone.
+func TestInboundGone(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, network := range []string{"tcp4", "unix"} {
+		at, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[network])
+		if err != nil {
+			t.Fatal(err)
+		}
+		where := at.Addr()
+		if u, ok := at.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false)
+		}
+		in := inboundAt(t, at, l.Addr().String(), false)
+		// pass has a client say something and go away, and returns the server's end.
+		pass := func() net.Conn {
+			c, err := net.Dial(network, where.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Close() })
+			_ = s.SetDeadline(time.Now().Add(20 * time.Second))
+			_, err = io.WriteString(s, "hello")
+			if err == nil {
+				_, err = io.ReadFull(c, make([]byte, 5)) // of TCP, what was not read would be a failure
+			}
+			if err == nil {
+				_, err = io.WriteString(c, "good bye")
+			}
+			if err = errors.Join(err, c.Close()); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		heard := func(s net.Conn) {
+			if said, err := io.ReadAll(s); err != nil || string(said) != "good bye" {
+				t.Errorf("%s: the server heard %q, %v", network, said, err)
+			}
+		}
+		for range 20 {
+			slow := pass()
+			for range 3 { // by then the loop has done all that it was going to
+				quick := pass()
+				heard(quick)
+				_ = quick.Close()
+			}
+			heard(slow)
+			_ = slow.Close()
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

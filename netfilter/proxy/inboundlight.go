@@ -12,19 +12,30 @@ import (
 func (f *inboundFlow) lighten(client, server int) {
 	c := &light{loop: f.in.loop, side: [2]side{{fd: client}, {fd: server}}}
 	f.mu.Lock()
-	var err error
 	if f.over { // the port was closed meanwhile
-		err = net.ErrClosed
+		f.abandon(c)
+		return
 	}
-	for i := len(c.side) - 1; i >= 0 && err == nil; i-- { // what the server says first is waited for
+	f.light = c
+	// A server that was woken by the connection may have run meanwhile, and have answered.
+	rest, next := c.greeting(&f.counts)
+	var err error
+	for i := len(c.side) - 1; i >= 0 && err == nil && next == goesOn; i-- { // what the server says first is waited for
 		s := &c.side[i]
 		s.id, err = c.loop.add(s.fd, func() { f.ready(c, i) })
 	}
-	if err == nil {
-		f.light = c
-		f.mu.Unlock()
+	if next == heavy {
+		next = f.burden(c, ofServer, rest)
+	}
+	if err != nil || next == broken {
+		f.abandon(c)
 		return
 	}
+	f.mu.Unlock()
+}
+
+// abandon ends a connection that did not come to be one; f.mu is held, and given back.
+func (f *inboundFlow) abandon(c *light) {
 	f.over = true
 	c.close(true)
 	f.mu.Unlock()
@@ -42,13 +53,11 @@ func (f *inboundFlow) ready(c *light, from int) {
 	if next == heavy {
 		next = f.burden(c, from, rest)
 	}
-	if next == ended || next == broken {
-		f.over = true
-		c.close(next == broken)
-	}
+	over := next == ended || next == broken
+	f.over = over
 	f.mu.Unlock()
-	if next == ended || next == broken {
-		f.in.remove(f)
+	if over {
+		f.in.endLater(f, c, next == broken)
 	}
 }
 

@@ -237,7 +237,12 @@ func (c *light) move(from int, count *counter) (rest []byte, _ fate) {
 		}
 		return nil, goesOn
 	}
-	sent, err := ignoringEINTR(func() (int, error) { return unix.Write(dst.fd, c.loop.bytes[:n]) })
+	return c.pass(from, n, count)
+}
+
+// pass passes on n bytes of the loop's, which came from one side. What is left of them the other side does not take now.
+func (c *light) pass(from, n int, count *counter) (rest []byte, _ fate) {
+	sent, err := ignoringEINTR(func() (int, error) { return unix.Write(c.side[1-from].fd, c.loop.bytes[:n]) })
 	if err != nil && !errors.Is(err, unix.EAGAIN) {
 		return nil, broken
 	}
@@ -247,6 +252,18 @@ func (c *light) move(from int, count *counter) (rest []byte, _ fate) {
 		return bytes.Clone(c.loop.bytes[sent:n]), heavy
 	}
 	return nil, goesOn
+}
+
+// greeting passes on what the server has said already. Its end is left to the loop.
+func (c *light) greeting(count *counter) (rest []byte, _ fate) {
+	n, err := ignoringEINTR(func() (int, error) { return unix.Read(c.side[ofServer].fd, c.loop.bytes[:]) })
+	switch {
+	case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
+		return nil, goesOn
+	case err != nil:
+		return nil, broken
+	}
+	return c.pass(ofServer, n, count)
 }
 
 // of counts what comes from a side.

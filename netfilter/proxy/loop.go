@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,8 @@ type loop struct {
 	epoll int
 	// Of whoever is called:
 	bytes   [lightBuffer]byte
-	started bool // a goroutine, which waits for this one to sleep or to make room
+	started bool     // a goroutine, which waits for this one to sleep or to make room
+	chores  []func() // see afterNext
 
 	mu      sync.Mutex
 	watched map[int32]watch // by file descriptor
@@ -29,9 +31,9 @@ type loop struct {
 // watch is one file descriptor. Its number may be another's soon after it was closed, and
 // an event under way then is not meant for that: id tells.
 type watch struct {
-	id    int32
-	ready func()
-	first bool // comes before others that are ready at the same time
+	id      int32
+	ready   func()
+	listens bool // comes behind others that are ready at the same time
 }
 
 var theLoop struct {
@@ -58,23 +60,34 @@ func (l *loop) run() {
 	runtime.LockOSThread() // a thirtieth faster
 	var events [64]unix.EpollEvent
 	for {
-		n, err := ignoringEINTR(func() (int, error) { return unix.EpollWait(l.epoll, events[:], -1) })
+		patience, due := -1, len(l.chores)
+		if due > 0 {
+			patience = 0
+		}
+		n, err := ignoringEINTR(func() (int, error) { return unix.EpollWait(l.epoll, events[:], patience) })
 		if err != nil {
 			panic(fmt.Errorf("epoll_wait(%d): %w", l.epoll, err)) // nobody else has it
 		}
 		later := events[:0]
 		for _, e := range events[:n] {
-			if w := l.watch(e); !w.first {
+			if w := l.watch(e); w.listens {
 				later = append(later, e)
-			} else {
+			} else if w.ready != nil { // else it was removed meanwhile
 				w.ready()
 			}
 		}
 		for _, e := range later {
-			if w := l.watch(e); w.ready != nil { // else it was removed meanwhile
+			if w := l.watch(e); w.ready != nil {
 				w.ready()
 			}
 		}
+		if n > 1 { // with whom others were ready
+			due = len(l.chores)
+		}
+		for _, do := range l.chores[:due] {
+			do()
+		}
+		l.chores = slices.Delete(l.chores, 0, due)
 		if l.started {
 			// The scheduler learns of a thread that sleeps in epoll_wait up to 10 ms later.
 			l.started = false
@@ -99,10 +112,14 @@ func (l *loop) add(fd int, ready func()) (id int32, err error) {
 	return l.put(fd, watch{ready: ready})
 }
 
-// addFirst is add for listeners: whoever connects waits, and so does the server, which goes to work while the rest is done.
-func (l *loop) addFirst(fd int, ready func()) (id int32, err error) {
-	return l.put(fd, watch{ready: ready, first: true})
+// addListener is add for listeners: who connects to a server that serves one after the other waits until that has heard of the end of the last.
+func (l *loop) addListener(fd int, ready func()) (id int32, err error) {
+	return l.put(fd, watch{ready: ready, listens: true})
 }
+
+// afterNext has do called behind all who are ready at the same time, or where nobody else is, next. Whoever calls it is called by the loop; do
+// must not call it.
+func (l *loop) afterNext(do func()) { l.chores = append(l.chores, do) }
 
 func (l *loop) put(fd int, w watch) (id int32, err error) {
 	l.mu.Lock()

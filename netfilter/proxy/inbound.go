@@ -248,6 +248,7 @@ func (in *Inbound) endLater(f *inboundFlow, c *light, reset bool) {
 	}
 	in.wg.Add(1)
 	in.mu.Unlock()
+	in.loop.afterNext(func() { c.closeSide(ofClient, reset) }) // first: one that has ended its own side only waits for the other's end
 	in.loop.afterNext(func() {
 		defer in.wg.Done()
 		end()

@@ -323,16 +323,21 @@ func (f *flow) carryOn(was *light, from int, rest []byte) {
 	f.finish(err)
 }
 
-// close closes both sides. The caller holds the flow's mutex.
+// close closes both sides. The caller holds the flow's mutex, or is the loop and the flow is over.
 func (c *light) close(reset bool) {
-	for _, s := range c.side {
-		if s.fd < 0 {
-			continue
-		}
-		c.loop.forget(s.fd, s.id)
-		if reset {
-			_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-		}
-		_ = unix.Close(s.fd)
+	c.closeSide(ofClient, reset)
+	c.closeSide(ofServer, reset)
+}
+
+func (c *light) closeSide(side int, reset bool) {
+	s := &c.side[side]
+	if s.fd < 0 {
+		return
 	}
+	c.loop.forget(s.fd, s.id)
+	if reset {
+		_ = unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	}
+	_ = unix.Close(s.fd)
+	s.fd = -1
 }

@@ -81,9 +81,7 @@ func (l *loop) run() {
 				w.ready()
 			}
 		}
-		if n > 1 { // with whom others were ready
-			due = len(l.chores)
-		}
+		due = min(due, 1+due/8) // one, then another look: somebody may be ready by then
 		for _, do := range l.chores[:due] {
 			do()
 		}
@@ -117,8 +115,8 @@ func (l *loop) addListener(fd int, ready func()) (id int32, err error) {
 	return l.put(fd, watch{ready: ready, listens: true})
 }
 
-// afterNext has do called behind all who are ready at the same time, or where nobody else is, next. Whoever calls it is called by the loop; do
-// must not call it.
+// afterNext has do called some time after those who are ready next, in the order in which it is called: chores of some microseconds, one at a time
+// while others are ready all the time. Whoever calls it is called by the loop; do must not call it.
 func (l *loop) afterNext(do func()) { l.chores = append(l.chores, do) }
 
 func (l *loop) put(fd int, w watch) (id int32, err error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,6 +76,25 @@ func fork(ctx context.Context, c *client.Client, p api.ForkParams) (undo func() 
 	}, err
 }
 
+// settled waits until what was removed behind replies is gone.
+func settled(ctx context.Context, c *client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, fullLimit)
+	defer cancel()
+	for { // nobody is told of that either
+		info, err := c.Info(ctx)
+		if err != nil || info.Counts.Removing == 0 {
+			return err
+		}
+		select {
+		case <-time.After(settleRest):
+		case <-ctx.Done():
+			return fmt.Errorf("%d sandboxes and layers are still being removed: %w", info.Counts.Removing, context.Cause(ctx))
+		}
+	}
+}
+
+const settleRest = 5 * time.Millisecond
+
 // prepareBranch measures the median of so many in a row.
 func (h *Host) prepareBranch(ctx context.Context, n int, do branching) (*Prepared, error) {
 	c, err := h.dialShared(ctx)
@@ -94,12 +114,12 @@ func (h *Host) prepareBranch(ctx context.Context, n int, do branching) (*Prepare
 		undo, err := do(ctx, c, sb.ID)
 		took := time.Since(start)
 		if err == nil && undo != nil {
-			err = undo()
+			err = errors.Join(undo(), settled(ctx, c))
 		}
 		return took, err
 	}
 	return &Prepared{
-		Command: "JSON-RPC by the Go client", Note: fmt.Sprintf("the median of %d calls in a row", n),
+		Command: "JSON-RPC by the Go client", Note: fmt.Sprintf("the median of %d calls in a row, each when what the last one made is gone, as cp's copies are", n),
 		Run: func(ctx context.Context) (Sample, error) {
 			times, err := calls(ctx, n, one)
 			if err != nil {

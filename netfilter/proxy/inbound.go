@@ -234,7 +234,7 @@ func (in *Inbound) remove(f *inboundFlow) {
 }
 
 // endLater closes what the loop has carried, whose thread this is: to close both sides takes as long as to connect one, and whoever is ready is
-// not to wait for it. Only Close does.
+// not to wait for it. Only Close does: f.mu is held, so that it has f's end counted, or waits in abort.
 func (in *Inbound) endLater(f *inboundFlow, c *light, reset bool) {
 	end := func() {
 		c.close(reset)

@@ -351,3 +351,50 @@ func TestInboundGone(t *testing.T) {
 		}
 	}
 }
+
+// TestInboundCloseAtEnd: a port that is closed while its connections end has none when Close returns.
+func TestInboundCloseAtEnd(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.WriteString(c, "x")
+				_, _ = io.Copy(io.Discard, c)
+				_ = c.Close()
+			}()
+		}
+	}()
+	for range 100 {
+		in, at := inbound(t, l.Addr().String(), false)
+		var all []net.Conn
+		for range 8 {
+			c, err := net.Dial("tcp4", at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all = append(all, c); err == nil {
+				_, err = io.ReadFull(c, make([]byte, 1))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range all {
+			_ = c.Close()
+		}
+		if err := in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if open, _ := in.Counts(); open != 0 {
+			t.Fatalf("%d are open when the port is closed", open)
+		}
+	}
+}

@@ -53,12 +53,11 @@ func (f *inboundFlow) ready(c *light, from int) {
 	if next == heavy {
 		next = f.burden(c, from, rest)
 	}
-	over := next == ended || next == broken
-	f.over = over
-	f.mu.Unlock()
-	if over {
+	if next == ended || next == broken {
+		f.over = true
 		f.in.endLater(f, c, next == broken)
 	}
+	f.mu.Unlock()
 }
 
 // burden gives the connection to goroutines, which begin with the rest of what came from one side; f.mu is held.

@@ -82,28 +82,17 @@ func processesOf(pid1 int) []int {
 // (CONFIG_PROC_CHILDREN). Those of a sandbox that does not stand still may be missed while they come and go.
 func descendants(pid1 int) (pids []int, known bool) {
 	seen := map[int]bool{pid1: true}
-	walk := func(todo ...int) bool {
-		for len(todo) > 0 {
-			children, err := childrenOf(todo[0])
-			if err != nil && (todo[0] == pid1 || !isGone(err)) {
-				return false
-			}
-			todo = todo[1:]
-			for _, child := range children {
-				if !seen[child] {
-					seen[child] = true
-					todo, pids = append(todo, child), append(pids, child)
-				}
+	for todo := []int{pid1}; len(todo) > 0; todo = todo[1:] {
+		children, err := childrenOf(todo[0])
+		if err != nil && (todo[0] == pid1 || !isGone(err)) {
+			return nil, false
+		}
+		for _, child := range children {
+			if !seen[child] {
+				seen[child] = true
+				todo, pids = append(todo, child), append(pids, child)
 			}
 		}
-		return true
-	}
-	known = walk(pid1)
-	if known && len(pids) > 0 { // PID 1 has been given the children of what ended meanwhile
-		known = walk(pid1)
-	}
-	if !known {
-		return nil, false
 	}
 	return pids, true
 }

@@ -127,7 +127,7 @@ func TestCrashInTheCommit(t *testing.T) {
 		all, err := s.List()
 		must(t, err)
 		images += len(all) - 1
-		checks, err := s.Verify(t.Context(), "", false)
+		checks, err := s.Verify(t.Context(), "", VerifyOptions{})
 		must(t, err)
 		for _, c := range checks {
 			if c.Status != api.LayerGood {

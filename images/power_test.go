@@ -35,7 +35,7 @@ func counting(t *testing.T, registry string) (url string, layers *atomic.Int32) 
 
 func wantGood(t *testing.T, s *Store) {
 	t.Helper()
-	checks, err := s.Verify(t.Context(), "", false)
+	checks, err := s.Verify(t.Context(), "", VerifyOptions{})
 	must(t, err)
 	for _, c := range checks {
 		if c.Status != api.LayerGood {

@@ -174,28 +174,28 @@ func TestVerify(t *testing.T) {
 			must(t, err)
 			_, err = s.Tag(ref, "other:1")
 			must(t, err)
-			checks, err := s.Verify(t.Context(), "", false)
+			checks, err := s.Verify(t.Context(), "", VerifyOptions{})
 			if err != nil || len(checks) != 2 || checks[0].Status != api.LayerGood || checks[1].Status != api.LayerGood || len(checks[0].Images) != 2 || checks[0].Files < 7 {
 				t.Fatalf("whole: %+v, %v", checks, err)
 			}
 			must(t, damage.do(s.path(got.Layers[0])))
-			checks, err = s.Verify(t.Context(), ref, false)
+			checks, err = s.Verify(t.Context(), ref, VerifyOptions{})
 			if err != nil || checks[0].Status != api.LayerDamaged || checks[1].Status != api.LayerGood || !strings.Contains(strings.Join(checks[0].Problems, "\n"), damage.says) {
 				t.Fatalf("damaged: %+v, %v", checks, err)
 			}
 			// Not while it is used.
 			lease, err := s.Lease(got.Layers)
 			must(t, err)
-			if _, err := s.Verify(t.Context(), ref, true); api.ErrorCode(err) != api.FailedPrecondition {
+			if _, err := s.Verify(t.Context(), ref, VerifyOptions{Repair: true}); api.ErrorCode(err) != api.FailedPrecondition {
 				t.Errorf("repaired under a sandbox: %v", err)
 			}
 			lease.Release()
 			// By a tag, too, whose own name no registry has.
-			checks, err = s.Verify(t.Context(), "other:1", true)
+			checks, err = s.Verify(t.Context(), "other:1", VerifyOptions{Repair: true})
 			if err != nil || checks[0].Status != api.LayerRepaired {
 				t.Fatalf("repair: %+v, %v", checks, err)
 			}
-			checks, err = s.Verify(t.Context(), ref, false)
+			checks, err = s.Verify(t.Context(), ref, VerifyOptions{})
 			if err != nil || checks[0].Status != api.LayerGood {
 				t.Errorf("repaired: %+v, %v", checks, err)
 			}
@@ -218,15 +218,15 @@ func TestVerifyMany(t *testing.T) {
 	for _, f := range files {
 		must(t, os.Chmod(filepath.Join(s.path(img.Layers[0]), f.Name), 0o600))
 	}
-	checks, err := s.Verify(t.Context(), "x", false)
+	checks, err := s.Verify(t.Context(), "x", VerifyOptions{})
 	if err != nil || len(checks[0].Problems) != maxProblems || checks[0].MoreProblems != 5 {
 		t.Errorf("%+v, %v", checks, err)
 	}
 	// No registry has it.
-	if _, err := s.Verify(t.Context(), "x", true); api.ErrorCode(err) != api.FailedPrecondition {
+	if _, err := s.Verify(t.Context(), "x", VerifyOptions{Repair: true}); api.ErrorCode(err) != api.FailedPrecondition {
 		t.Errorf("repair: %v", err)
 	}
-	if _, err := s.Verify(t.Context(), "none", false); api.ErrorCode(err) != api.NotFound {
+	if _, err := s.Verify(t.Context(), "none", VerifyOptions{}); api.ErrorCode(err) != api.NotFound {
 		t.Errorf("unknown: %v", err)
 	}
 }
@@ -242,7 +242,7 @@ func TestOlderStore(t *testing.T) {
 		img.Ref, img.ID, strings.Replace(strings.TrimSuffix(path.Base(path.Dir(img.Layers[0])), singleSuffix), "-", ":", 1)), 0o600))
 	must(t, os.Remove(filepath.Join(path.Dir(s.path(img.Layers[0])), attributesFile)))
 	must(t, unix.Setxattr(filepath.Join(s.path(img.Layers[0]), "f"), "user.x", []byte("y"), 0))
-	if checks, err := s.Verify(t.Context(), "x", false); err != nil || checks[0].Status != api.LayerGood {
+	if checks, err := s.Verify(t.Context(), "x", VerifyOptions{}); err != nil || checks[0].Status != api.LayerGood {
 		t.Errorf("without recorded attributes: %+v, %v", checks, err)
 	}
 	must(t, os.Remove(filepath.Join(path.Dir(s.path(img.Layers[0])), manifestFile)))
@@ -254,7 +254,7 @@ func TestOlderStore(t *testing.T) {
 	if !equalJSON(got.Layers, img.Layers) || got.Config.Cmd[0] != "x" {
 		t.Errorf("%+v", got)
 	}
-	checks, err := s.Verify(t.Context(), "x", true)
+	checks, err := s.Verify(t.Context(), "x", VerifyOptions{Repair: true})
 	if err != nil || checks[0].Status != api.LayerUnknown {
 		t.Errorf("%+v, %v", checks, err)
 	}

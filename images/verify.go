@@ -50,11 +50,19 @@ func createManifest(work string) (manifest, attributes *os.File, err error) {
 // maxProblems bounds the problems of a layer that are told one by one.
 const maxProblems = 20
 
+// VerifyOptions are for Verify. The zero value only looks.
+type VerifyOptions struct {
+	Repair bool // layers that are damaged are fetched again from the registry; one that a sandbox uses is not touched
+	// Settle waits until those who have stopped to use layers have let go of them, and keeps new ones
+	// away until release is called; nil where nobody lets go behind a reply. It is called when a
+	// layer was fetched, so that nobody waits for a network.
+	Settle func() (release func())
+}
+
 // Verify reads every file of the layers of an image, or with ref "" of all images, and
-// compares them with what was recorded when they were unpacked. With repair, layers
-// that are damaged are fetched again from the registry; one that a sandbox uses is not
-// touched. A layer that several images have is read once.
-func (s *Store) Verify(ctx context.Context, ref string, repair bool) ([]api.LayerCheck, error) {
+// compares them with what was recorded when they were unpacked. A layer that several
+// images have is read once.
+func (s *Store) Verify(ctx context.Context, ref string, o VerifyOptions) ([]api.LayerCheck, error) {
 	images, err := s.verifiable(ref)
 	if err != nil {
 		return nil, err
@@ -74,10 +82,10 @@ func (s *Store) Verify(ctx context.Context, ref string, repair bool) ([]api.Laye
 		}
 		return nil, storeError(err, "verify images", s.dir)
 	}
-	if repair {
+	if o.Repair {
 		for i := range checks {
 			if checks[i].Status == api.LayerDamaged {
-				if err := s.repair(ctx, &checks[i]); err != nil {
+				if err := s.repair(ctx, &checks[i], o); err != nil {
 					return checks, err
 				}
 			}
@@ -293,11 +301,11 @@ func difference(was, is string) string {
 
 // repair fetches a layer again and puts it in the place of the damaged one, which
 // nobody uses meanwhile.
-func (s *Store) repair(ctx context.Context, c *api.LayerCheck) error {
+func (s *Store) repair(ctx context.Context, c *api.LayerCheck, o VerifyOptions) error {
 	op := "repair layer " + c.Layer
 	var last error
 	for _, ref := range c.Images {
-		if last = s.repairFrom(ctx, ref, path.Join(layersDir, c.Layer)); last == nil {
+		if last = s.repairFrom(ctx, ref, path.Join(layersDir, c.Layer), o); last == nil {
 			c.Status = api.LayerRepaired
 			return nil
 		}
@@ -305,7 +313,7 @@ func (s *Store) repair(ctx context.Context, c *api.LayerCheck) error {
 	return remoteError(last, op, s.dir)
 }
 
-func (s *Store) repairFrom(ctx context.Context, ref, name string) error {
+func (s *Store) repairFrom(ctx context.Context, ref, name string, o VerifyOptions) error {
 	rec, err := s.readRecord(ref)
 	if err != nil {
 		return err
@@ -354,6 +362,9 @@ func (s *Store) repairFrom(ctx context.Context, ref, name string) error {
 	}
 	if err := writeMeta(work, st); err != nil {
 		return err
+	}
+	if o.Settle != nil {
+		defer o.Settle()()
 	}
 	return s.exchange(work, name)
 }

@@ -265,6 +265,7 @@ func (b imageBackend) Tag(p api.TagParams) (api.Image, error) {
 }
 
 func (b imageBackend) DiskUse(ctx context.Context) (api.ImageDisk, error) {
+	b.settle()() // in use is what somebody uses now
 	return b.d.store.DiskUse(ctx)
 }
 
@@ -284,7 +285,7 @@ func (b imageBackend) Verify(ctx context.Context, p api.VerifyParams) (api.Verif
 	if err != nil {
 		return api.Verified{}, err
 	}
-	checks, err := b.d.store.Verify(ctx, ref, p.Repair)
+	checks, err := b.d.store.Verify(ctx, ref, images.VerifyOptions{Repair: p.Repair, Settle: b.settle})
 	return api.Verified{Layers: checks}, err
 }
 

@@ -217,6 +217,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		err = causeOf(limited, err)
 		m.auditExec(r, err)
 		s.launched(r)
+		m.tellEarly(s)
 		stopTimer()
 		cancel(nil)
 		m.leaveGroup(r)

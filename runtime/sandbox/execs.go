@@ -36,6 +36,7 @@ func (m *Manager) addExec(r *running) bool {
 		r.s.idle.Stop()
 	}
 	r.s.mu.Unlock()
+	m.tellEarly(r.s)
 	r.s.wakeMeter()
 	return here
 }

@@ -22,6 +22,9 @@ func (m *Manager) watchCalls(s *Sandbox) {
 // callRefused records what PID 1 says of a refused call, as Denied does. All of it may be a lie:
 // it changes nothing but what people are told.
 func (m *Manager) callRefused(s *Sandbox, r guestapi.Refused) {
+	if s.holdEarly(r) {
+		return
+	}
 	if r.File != nil {
 		m.fileRefused(s, r)
 		return
@@ -52,6 +55,44 @@ func (m *Manager) callRefused(s *Sandbox, r guestapi.Refused) {
 	if count, untold, tell := s.seen.denied(d, now); tell {
 		e.Count, e.Untold = count, untold
 		m.emit(api.EventSyscallDenied, s, d.Exec, e)
+	}
+}
+
+// holdEarly keeps r for tellEarly when the caller may be a command of which PID 1 has yet to say that it runs: one of its threads
+// is told of calls, another of starts. Without cgroups a command is known by the PID that is said then.
+func (s *Sandbox) holdEarly(r guestapi.Refused) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Session == 0 || len(s.early) >= maxExecDenials {
+		return false
+	}
+	for _, x := range s.execs {
+		if x.exec.PID == r.Session {
+			return false
+		}
+	}
+	held := false
+	for x := range s.starting {
+		pid := s.guest.PIDOf(x.guest)
+		if pid == r.Session {
+			return false
+		}
+		held = held || pid == 0 && x.group.Name == ""
+	}
+	if held {
+		s.early = append(s.early, r)
+	}
+	return held
+}
+
+// tellEarly records what was held, now that another command is known to run, or not to.
+func (m *Manager) tellEarly(s *Sandbox) {
+	s.mu.Lock()
+	early := s.early
+	s.early = nil
+	s.mu.Unlock()
+	for _, r := range early {
+		m.callRefused(s, r)
 	}
 }
 

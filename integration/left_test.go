@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -100,7 +101,33 @@ func processes() map[int]process {
 			all[pid] = p
 		}
 	}
+	for _, pid := range slices.Collect(maps.Keys(all)) {
+		connect(all, all[pid])
+	}
 	return all
+}
+
+// connect adds the ancestors of p that are not in all: a parent may have begun while the others were read, or ended, and then its
+// children have got another one. A client that starts a daemon, say, is its parent for as long as it lives.
+func connect(all map[int]process, p process) {
+	for p.ppid > 1 && all[p.ppid].pid == 0 {
+		parent, ok := readProcess(p.ppid)
+		if ok && !parent.zombie {
+			all[parent.pid] = parent
+			p = parent
+			continue
+		}
+		if !ended(p.ppid, patience) {
+			return // only its first thread has ended
+		}
+		again, ok := readProcess(p.pid)
+		if !ok || again.zombie {
+			delete(all, p.pid)
+			return
+		}
+		all[p.pid] = again
+		p = again
+	}
 }
 
 // processes lists what runs for this world: every descendant of this process

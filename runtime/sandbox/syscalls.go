@@ -67,7 +67,7 @@ func (s *Sandbox) holdEarly(r guestapi.Refused) bool {
 		return false
 	}
 	for _, x := range s.execs {
-		if x.exec.PID == r.Session {
+		if x.exec != nil && x.exec.PID == r.Session {
 			return false
 		}
 	}

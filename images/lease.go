@@ -117,10 +117,11 @@ func (l *leases) drop(name string) {
 	}
 	if have.n--; have.n == 0 {
 		delete(l.m, name)
-		_ = have.dir.Close()
+		unlockNow(have.dir)
 	}
 }
 
+// closeAll is for the end of this process; what others have duplicates of stays leased.
 func (l *leases) closeAll() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -185,6 +185,43 @@ func TestCollectWhilePulling(t *testing.T) {
 	wantClean(t, b, 0)
 }
 
+// TestReleaseFrees: a lease ends when it is released, also while somebody has a duplicate of its file, as a process has that is
+// just being started; that of a process that has ended goes on with it.
+func TestReleaseFrees(t *testing.T) {
+	registry := it.StartRegistry(t)
+	ref := push(t, registry, "app", twoLayers())
+	s := openStore(t, Options{})
+	img, err := s.Pull(t.Context(), ref, PullOptions{})
+	must(t, err)
+	lease, err := s.Lease(img.Layers)
+	must(t, err)
+	var duplicates []int
+	lease.Each(func(_ string, lock *os.File) {
+		fd, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+		must(t, err)
+		duplicates = append(duplicates, fd)
+	})
+	must(t, s.leases.closeAll()) // as a process that ends
+	must(t, s.Remove(ref, nil))
+	wantClean(t, s, len(img.Layers))
+	for _, fd := range duplicates {
+		must(t, unix.Close(fd))
+	}
+
+	_, err = s.Pull(t.Context(), ref, PullOptions{})
+	must(t, err)
+	lease, err = s.Lease(img.Layers)
+	must(t, err)
+	lease.Each(func(_ string, lock *os.File) {
+		fd, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+		must(t, err)
+		t.Cleanup(func() { _ = unix.Close(fd) })
+	})
+	lease.Release()
+	must(t, s.Remove(ref, nil))
+	wantClean(t, s, 0)
+}
+
 func TestGCKeepsWhatIsInUse(t *testing.T) {
 	registry := it.StartRegistry(t)
 	ref := push(t, registry, "app", twoLayers())

@@ -139,7 +139,7 @@ func (s *Store) unitInUse(name string) bool {
 	if err != nil {
 		return false // gone
 	}
-	defer dir.Close() // and the lock with it
+	defer unlockNow(dir)
 	return flockNow(dir, unix.LOCK_EX) != nil
 }
 

@@ -280,7 +280,14 @@ func (d *daemon) closeHome() error {
 // every sandbox.
 func (d *daemon) run() error {
 	ctx, stop := context.WithCancelCause(context.Background())
-	d.stop = stop
+	var once sync.Once
+	d.stop = func(cause error) {
+		once.Do(func() {
+			// Before anybody is told that it ends: where this process does not get that far, the monitor does.
+			_ = d.monitor.Send(monitorapi.Message{Ending: &monitorapi.Ending{Keep: errors.Is(cause, errLeave)}})
+			stop(cause)
+		})
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { d.receive(ctx, &wg) })
 	wg.Go(func() {
@@ -298,8 +305,6 @@ func (d *daemon) run() error {
 	}
 	<-ctx.Done()
 	d.log.Debug("ending", "why", context.Cause(ctx))
-
-	_ = d.monitor.Send(monitorapi.Message{Ending: &monitorapi.Ending{}})
 
 	bounded, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

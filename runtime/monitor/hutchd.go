@@ -196,10 +196,18 @@ func (m *monitor) watch(ctx context.Context) (left bool) {
 	defer m.finish()
 	var crashes []time.Time
 	for {
-		go m.serveHutchd(ctx, m.next(nil))
+		h, served := m.next(nil), make(chan struct{})
+		go func() {
+			m.serveHutchd(ctx, h)
+			close(served)
+		}()
 		ended, err := m.launcher.Next()
 		if err != nil {
 			return false // hutch-launch ends after a regular end of hutchd, or was killed
+		}
+		if h != nil {
+			_ = h.conn.CloseRead()
+			<-served // it may have said last that it ends
 		}
 		m.retire()
 		status := syscall.WaitStatus(ended.Status)
@@ -210,6 +218,7 @@ func (m *monitor) watch(ctx context.Context) (left bool) {
 			m.log.Error("hutchd could not remove everything; the daemon ends")
 			return false
 		case m.isStopping():
+			m.log.Warn("hutchd has crashed while it ended", "how", describe(status))
 			return m.keep
 		}
 		now := time.Now()

@@ -337,6 +337,19 @@ func (m *monitor) stop(reason string, keep bool) {
 	})
 }
 
+// ends makes h the last hutchd, as it has said that it ends by itself. One that does not get there is killed. What it has not removed
+// then hutch-launch does, or with keep it is the next daemon's.
+func (m *monitor) ends(h *hutchd, keep bool) {
+	m.stopOnce.Do(func() {
+		m.keep = keep
+		close(m.stopping)
+		time.AfterFunc(stopTimeout, func() { _ = sys.KillPidfd(h.pidfd) })
+	})
+	if m.listener != nil {
+		_ = m.listener.Close()
+	}
+}
+
 func (m *monitor) isStopping() bool {
 	select {
 	case <-m.stopping:
@@ -423,9 +436,7 @@ func (m *monitor) serveHutchd(ctx context.Context, h *hutchd) {
 				return
 			}
 		case msg.Ending != nil:
-			if m.listener != nil {
-				_ = m.listener.Close()
-			}
+			m.ends(h, msg.Ending.Keep)
 		default:
 			m.log.Warn("hutchd asked for something that the monitor does not do")
 		}

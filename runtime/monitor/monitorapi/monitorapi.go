@@ -109,15 +109,18 @@ type Stop struct {
 }
 
 // Exit codes of a hutchd that ended as it was asked to (sysexits.h). With 0 it has left
-// nothing; with any other, or by a signal, it has crashed, and another takes over.
+// nothing; with any other, or by a signal, it has crashed, and another takes over, unless
+// it has said that it is Ending.
 const (
 	ExitLeft   = 75 // EX_TEMPFAIL: it has left sandboxes for the next daemon
 	ExitFailed = 74 // EX_IOERR: not all could be removed; what is left is for hutch gc
 )
 
 // Ending says that hutchd is about to exit and takes no more connections: a client that
-// comes now is for the next daemon.
-type Ending struct{}
+// comes now is for the next daemon. With Keep it leaves its sandboxes to that one.
+type Ending struct {
+	Keep bool `json:"keep"`
+}
 
 // Reload asks for the configuration file to be read again; the answer is Reloaded.
 type Reload struct{}

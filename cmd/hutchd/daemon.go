@@ -261,7 +261,13 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 // openHome takes over the home of a hutchd that was killed, or makes one.
 func (d *daemon) openHome(held *launchapi.Held) (err error) {
 	if d.home = adoptHome(d.cfg.Data, held.Kept, d.log); d.home != nil {
-		return nil
+		if d.home.isWhole() {
+			return nil
+		}
+		// It was killed at its end, when its sandboxes were gone.
+		if err := errors.Join(d.launcher.Unkeep(d.home.key()), d.home.close()); err != nil {
+			d.log.Warn("remove the rest of the daemon's folder", "err", err) // a sweep may
+		}
 	}
 	if d.home, err = openHome(d.cfg.Data, d.log); err != nil {
 		return err

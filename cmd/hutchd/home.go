@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -34,6 +35,9 @@ type home struct {
 	inMemory bool
 }
 
+// lockName is the lock's in its home.
+const lockName = "lock"
+
 // homeKey is the key of the lock at hutch-launch; the home's name follows.
 const homeKey = "home/"
 
@@ -53,6 +57,16 @@ func adoptHome(data string, kept map[string]*os.File, log *slog.Logger) *home {
 		return h
 	}
 	return nil
+}
+
+// isWhole reports whether nobody has begun to remove the home.
+func (h *home) isWhole() bool {
+	mine, err := h.lock.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(filepath.Join(h.dir, lockName))
+	return err == nil && os.SameFile(mine, named)
 }
 
 // isMount reports whether something is mounted on dir.
@@ -82,7 +96,7 @@ func openHome(data string, log *slog.Logger) (*home, error) {
 	if h.dir, err = os.MkdirTemp(h.root, fmt.Sprintf("%d-", os.Getpid())); err != nil {
 		return nil, fmt.Errorf("make the daemon's folder: %w", err)
 	}
-	if h.lock, err = flock(filepath.Join(h.dir, "lock"), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if h.lock, err = flock(filepath.Join(h.dir, lockName), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, err
 	}
 	if err := os.Mkdir(h.sandboxes(), 0o700); err != nil {
@@ -194,7 +208,7 @@ func (h *home) sweep() ([]string, error) {
 		if !e.IsDir() || dir == h.dir || !strings.Contains(e.Name(), "-") {
 			continue
 		}
-		lock, err := flock(filepath.Join(dir, "lock"), unix.LOCK_EX|unix.LOCK_NB)
+		lock, err := flock(filepath.Join(dir, lockName), unix.LOCK_EX|unix.LOCK_NB)
 		if err != nil {
 			continue // alive
 		}
@@ -228,6 +242,10 @@ func (h *home) close() error {
 	}
 	defer all.Close()
 	var errs []error
+	// First, which isWhole looks for.
+	if err := os.Remove(filepath.Join(h.dir, lockName)); !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
 	if h.inMemory {
 		errs = append(errs, sys.Detach(h.sandboxes()))
 	}

@@ -258,30 +258,6 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	return err
 }
 
-// openHome takes over the home of a hutchd that was killed, or makes one.
-func (d *daemon) openHome(held *launchapi.Held) (err error) {
-	if d.home = adoptHome(d.cfg.Data, held.Kept, d.log); d.home != nil {
-		if d.home.isWhole() {
-			return nil
-		}
-		// It was killed at its end, when its sandboxes were gone.
-		if err := errors.Join(d.launcher.Unkeep(d.home.key()), d.home.close()); err != nil {
-			d.log.Warn("remove the rest of the daemon's folder", "err", err) // a sweep may
-		}
-	}
-	if d.home, err = openHome(d.cfg.Data, d.log); err != nil {
-		return err
-	}
-	return d.launcher.Keep(d.home.key(), d.home.lock)
-}
-
-func (d *daemon) closeHome() error {
-	if d.left {
-		return nil
-	}
-	return d.home.close()
-}
-
 // run serves until the monitor, a shutdown call or idleness ends it, then removes
 // every sandbox.
 func (d *daemon) run() error {

@@ -14,6 +14,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/rmtree"
 	"github.com/hutch-sh/hutch/internal/shelf"
 	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
 )
 
 // home is this daemon's own folder below the data folder, which several daemons
@@ -250,4 +251,28 @@ func (h *home) close() error {
 		errs = append(errs, sys.Detach(h.sandboxes()))
 	}
 	return errors.Join(append(errs, rmtree.Path(h.dir), h.lock.Close())...)
+}
+
+// openHome takes over the home of a hutchd that was killed, or makes one.
+func (d *daemon) openHome(held *launchapi.Held) (err error) {
+	if d.home = adoptHome(d.cfg.Data, held.Kept, d.log); d.home != nil {
+		if d.home.isWhole() {
+			return nil
+		}
+		// It was killed at its end, when its sandboxes were gone.
+		if err := errors.Join(d.launcher.Unkeep(d.home.key()), d.home.close()); err != nil {
+			d.log.Warn("remove the rest of the daemon's folder", "err", err) // a sweep may
+		}
+	}
+	if d.home, err = openHome(d.cfg.Data, d.log); err != nil {
+		return err
+	}
+	return d.launcher.Keep(d.home.key(), d.home.lock)
+}
+
+func (d *daemon) closeHome() error {
+	if d.left {
+		return nil
+	}
+	return d.home.close()
 }

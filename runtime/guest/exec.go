@@ -92,26 +92,25 @@ func (s *server) start(e *execution, req *guestapi.Request, fds []int) {
 	if fail == nil {
 		fail = awaitExecve(report, req)
 	}
-	if s.settle(e, fail) {
-		s.sweep([]*execution{e})
-	}
+	s.settle(e, fail)
 }
 
-// settle reports that e has started, or why it has not, and tells whether it is
-// over already.
-func (s *server) settle(e *execution, fail *guestapi.Event) (over bool) {
+// settle reports that e has started, or why it has not.
+func (s *server) settle(e *execution, fail *guestapi.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if fail != nil {
 		fail.Exec = e.id
 		s.postEnd(e, *fail)
 		s.forget(e)
-		return false
+		return
 	}
 	e.started = true
 	s.ch.post(guestapi.Event{Ev: guestapi.EvStarted, Exec: e.id, PID: e.pid})
 	s.announce(e)
-	return e.announced && !e.grouped
+	if e.announced && !e.grouped {
+		s.sweep([]*execution{e})
+	}
 }
 
 // prepare resolves the request and forks the stub. It returns the read end of
@@ -270,6 +269,9 @@ func (s *server) openCgroup(name string) (int, error) {
 
 // forkWalled forks the stub in the sandbox's Landlock domain, if it has one.
 func (s *server) forkWalled(e *execution, attr *syscall.ProcAttr) error {
+	s.mu.Lock()
+	s.reap() // an exec does not see what has died before it as a zombie
+	s.mu.Unlock()
 	if s.starter == nil {
 		return s.forkLocked(e, attr)
 	}

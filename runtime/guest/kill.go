@@ -86,8 +86,8 @@ func (s *server) killTree(e *execution) {
 	s.mu.Lock()
 	e.killing, e.killed = false, seen
 	s.announce(e)
-	s.mu.Unlock()
 	s.sweep([]*execution{e})
+	s.mu.Unlock()
 }
 
 // killLeader ends the leader of an exec whose tree hutchd kills by its cgroup: one

@@ -141,6 +141,30 @@ func TestKillSparesOthers(t *testing.T) {
 	})
 }
 
+// An exec that has ended hides no orphan of the next one from a kill, and what was
+// killed is no zombie for the one after that.
+func TestKillNext(t *testing.T) {
+	eachKind(t, func(t *testing.T, s *sandbox) {
+		for range 20 {
+			s.sh("true")
+			e, r := s.started("(setsid sleep 1000 &); echo up; exec sleep 1000")
+			if err := e.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			ev, err := e.Wait(within(t, 30*time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen := s.sh("n=; for f in /proc/[0-9]*/stat; do read -r line <$f && n=\"$n $line\\n\"; done; printf \"$n\""); strings.Contains(seen, "(sleep)") {
+				t.Errorf("behind a kill of %v:\n%s", ev.Killed, seen)
+			}
+			if !ends(r, 10*time.Second) {
+				t.Fatalf("something is left after killing %v", ev.Killed)
+			}
+		}
+	})
+}
+
 // Background children outlive their leader, until their exec is killed.
 func TestBackground(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *sandbox) {

@@ -9,68 +9,66 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reapLoop is the only place that waits for children: PID 1 gets every orphan
-// of the sandbox besides its own. (A fork that fails is waited for inside
-// syscall.ForkExec, under the same lock.)
+// reapBatch bounds how many children are reaped in one go, with the lock held: a
+// fork bomb must not keep a kill waiting.
+const reapBatch = 256
+
+// reapLoop waits for children: PID 1 gets every orphan of the sandbox besides its
+// own.
 func (s *server) reapLoop(chld <-chan os.Signal) {
 	for range chld {
-		var over []*execution
-		orphan := false
-		for {
-			pid, e := s.reapOne()
-			if pid < 0 {
-				break
-			}
-			if e != nil {
-				over = append(over, e)
-			}
-			orphan = orphan || pid > 0
+		for more := true; more; {
+			s.mu.Lock()
+			more = s.reap()
+			s.mu.Unlock()
 		}
-		if orphan {
-			over = append(over, s.keptEnded()...)
-		}
-		s.sweep(over)
 	}
 }
 
-// reapOne reaps one child. It returns its exec when it was a leader of one whose
-// children are looked for here, its pid when it was an orphan, and a pid below 0
-// when none has ended.
-func (s *server) reapOne() (orphan int, over *execution) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	exit := &processExit{}
-	pid, err := unix.Wait4(-1, &exit.status, unix.WNOHANG, &exit.usage)
-	if errors.Is(err, unix.EINTR) {
-		return 0, nil
+// reap is the only place that waits for children (a fork that fails is waited for
+// inside syscall.ForkExec, under the same lock). It reaps those that have ended,
+// tells of the leaders among them, and forgets the execs of which nothing is left:
+// before another one can be forked, whose orphans might be theirs. It tells whether
+// there may be more.
+func (s *server) reap() (more bool) {
+	var over []*execution
+	orphan := false
+	for range reapBatch {
+		exit := &processExit{}
+		pid, err := unix.Wait4(-1, &exit.status, unix.WNOHANG, &exit.usage)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if more = err == nil && pid > 0; !more { // ECHILD, or none has ended
+			break
+		}
+		e := s.byPID[pid]
+		switch {
+		case exit.status.Stopped():
+			// One that asked to be traced by its parent (PTRACE_TRACEME), which PID 1 is. Nobody
+			// will let it go on, as under any parent that is no debugger.
+		case e == nil:
+			orphan = true
+		default:
+			delete(s.byPID, pid)
+			e.exit = exit
+			s.announce(e)
+			if !e.grouped { // else its children are looked for elsewhere
+				over = append(over, e)
+			}
+		}
 	}
-	if err != nil || pid <= 0 { // ECHILD, or none has ended
-		return -1, nil
+	if orphan {
+		over = append(over, s.keptEnded()...)
 	}
-	if exit.status.Stopped() {
-		// One that asked to be traced by its parent (PTRACE_TRACEME), which PID 1 is. Nobody
-		// will let it go on, as under any parent that is no debugger.
-		return 0, nil
-	}
-	e := s.byPID[pid]
-	if e == nil {
-		return pid, nil
-	}
-	delete(s.byPID, pid)
-	e.exit = exit
-	s.announce(e)
-	if e.grouped {
-		return 0, nil
-	}
-	return 0, e
+	s.sweep(over)
+	return more
 }
 
 // keptEnded are the execs that have ended and may have left something. They hide
 // the orphans of younger ones (see family.members), so they are looked at again
 // whenever an orphan has ended.
 func (s *server) keptEnded() (kept []*execution) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, e := range s.execs {
 		if e.exit != nil && !e.grouped {
 			kept = append(kept, e)
@@ -90,8 +88,6 @@ func (s *server) sweep(over []*execution) {
 		return
 	}
 	orphans, known := s.orphans()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if known && len(orphans) == 0 {
 		s.dropEnded()
 		return
@@ -150,10 +146,7 @@ func (s *server) orphans() (list []process, known bool) {
 		if err != nil {
 			return nil, false
 		}
-		s.mu.Lock()
-		leader := s.byPID[pid] != nil
-		s.mu.Unlock()
-		if leader {
+		if s.byPID[pid] != nil {
 			continue
 		}
 		if p, err := readProcess(pid); err == nil && !p.dead() { // nothing is left of the dead

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // pty is a terminal with somebody in front of it.
@@ -53,7 +55,7 @@ func (p *pty) started() {
 	p.slave.Close()
 	go func() {
 		for buf := make([]byte, 4096); ; {
-			n, err := p.master.Read(buf) // EIO when the last slave is closed
+			n, err := sys.ReadMaster(p.master.Read, buf) // EIO when the last slave is closed
 			p.mu.Lock()
 			p.seen.Write(buf[:n])
 			p.over = err != nil

@@ -22,6 +22,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // MaxChunk is the most that a writer stores before it tells, in bytes. It is also
@@ -145,7 +147,7 @@ func (w *Writer) Copy(terminal int) ([]byte, error) {
 	if w.buf == nil {
 		w.buf = make([]byte, copyChunk)
 	}
-	n, err := unix.Read(terminal, w.buf)
+	n, err := sys.ReadMasterFD(terminal, w.buf)
 	if errors.Is(err, unix.EIO) { // no slave is open any more
 		return nil, io.EOF
 	}

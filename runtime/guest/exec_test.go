@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
@@ -299,7 +300,7 @@ func until(t *testing.T, r *os.File, want string) {
 	var got strings.Builder
 	buf := make([]byte, 1024)
 	for !strings.Contains(got.String(), want) {
-		n, err := r.Read(buf)
+		n, err := sys.ReadMaster(r.Read, buf)
 		if err != nil {
 			t.Fatalf("read %q, then %v", got.String(), err)
 		}

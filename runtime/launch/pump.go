@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
 )
 
 // pump copies from a pipe (or pty master) to a writer until end of file, and can
@@ -50,7 +52,7 @@ func (p *pump) run() {
 func (p *pump) copy() error {
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := p.src.Read(buf)
+		n, err := sys.ReadMaster(p.src.Read, buf)
 		if n > 0 {
 			if _, err := p.dst.Write(buf[:n]); err != nil {
 				return err
@@ -109,7 +111,7 @@ func (p *pump) drain(own ownSource) error {
 	for left := 1 << 20; left > 0; {
 		var n int
 		var rerr error
-		if err := rc.Control(func(fd uintptr) { n, rerr = unix.Read(int(fd), buf) }); err != nil {
+		if err := rc.Control(func(fd uintptr) { n, rerr = sys.ReadMasterFD(int(fd), buf) }); err != nil {
 			return nil
 		}
 		if rerr != nil || n <= 0 {

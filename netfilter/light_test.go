@@ -30,7 +30,7 @@ func peers(t *testing.T) (port uint16, next <-chan *net.TCPConn) {
 func (r *rig) pair(port uint16, next <-chan *net.TCPConn) (client, server *net.TCPConn) {
 	r.t.Helper()
 	for range 200 {
-		before := r.proxy.Light()
+		all, before := r.proxy.Connections(), r.proxy.Light()
 		c, err := r.in.dial(r.name(port).String())
 		if err != nil {
 			r.t.Fatal(err)
@@ -42,6 +42,7 @@ func (r *rig) pair(port uint16, next <-chan *net.TCPConn) (client, server *net.T
 		}
 		// The first one, for which the name was looked up, or another goroutine accepted it.
 		_, _ = client.Close(), server.Close()
+		waitFor(r.t, "the end of a connection that is not to be told of", func() bool { return r.proxy.Connections() <= all })
 	}
 	r.t.Fatal("the loop carries no connection")
 	return nil, nil

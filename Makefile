@@ -37,7 +37,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-race test-vm build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
+.PHONY: help run test test-all test-users test-race test-vm test-vm-whole hunt axes-audit compat ci-table build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,12 +47,24 @@ help: ## this list
 run: build ## build, then show a sandbox at work (state in .cache/run)
 	$(Q)HUTCH_ROOT=$(CURDIR)/.cache/run/state bin/hutch tour --private
 
+REPORTED    = $(if $(REPORT),-report $(REPORT))
 test: build deps-test ## run the tests as you; list those that this host cannot run
-	$(Q)$(TESTRUN) $(if $(RUN),-run '$(RUN)') $(PKG)
+	$(Q)$(TESTRUN) $(REPORTED) $(if $(RUN),-run '$(RUN)') $(PKG)
 
-test-all: build deps-test ## the same, failing when a must-run test skips; as root for three kinds of user; then test-race
-	$(Q)$(TESTRUN) -require -matrix $(if $(RUN),-run '$(RUN)') $(PKG)
+test-all: test-users ## the same, failing when a must-run test skips; as root for three kinds of user; then test-race
 	$(Q)$(if $(PKG)$(RUN),:,$(MAKE) --no-print-directory test-race)
+
+test-users: build deps-test
+	$(Q)$(TESTRUN) -require -matrix $(REPORTED) $(if $(RUN),-run '$(RUN)') $(PKG)
+
+axes-audit: build deps-test ## run a tenth of the tests along axes that they do not declare, and fail where that makes a difference
+	$(Q)$(TESTRUN) -audit -matrix $(if $(RUN),-run '$(RUN)') $(PKG)
+	$(Q)$(GO) build -o .cache/bin/vm ./integration/vm
+	$(Q)$(GO) exec .cache/bin/vm -audit $(if $(RUN),-run '$(RUN)') 6.1 newest
+
+HUNT       ?= 30m
+hunt: build deps-test ## as root: hunt races for HUNT=30m with system calls held up and processors taken away (RUN=, PKG=)
+	$(Q)$(TESTRUN) -matrix -hunt $(HUNT) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 # Where goroutines meet. The rest either has none, or is other processes' business.
 RACY        = ./runtime/sandbox ./runtime/server ./runtime/client ./runtime/guest/guestapi/... ./runtime/launch/launchapi \
@@ -61,12 +73,17 @@ RACY        = ./runtime/sandbox ./runtime/server ./runtime/client ./runtime/gues
 # Of images those in which goroutines meet: a worker, which is the race detector's binary too, takes a second to start.
 RACY_PULLS  = Pull|PullOnce|PullIsCanceled|PullStalls|PullResumes|CollectWhilePulling|GCKeepsWhatIsInUse|Push|CommitOver|VerifyMany|ImportCancel|ImportShared|HostIsRebuiltWhenTheHostChanges
 test-race: build deps-test ## run the packages that are concurrent under the race detector (RUN=, PKG=)
-	$(Q)$(TESTRUN) -race $(if $(RUN),-run '$(RUN)') $(or $(PKG),$(RACY))
-	$(Q)$(if $(PKG)$(RUN),:,$(TESTRUN) -race -run '^Test($(RACY_PULLS))$$' ./images)
+	$(Q)$(TESTRUN) -race $(REPORTED) $(if $(PKG)$(RUN),,-only 'images=^Test($(RACY_PULLS))$$') $(if $(RUN),-run '$(RUN)') $(or $(PKG),$(RACY) ./images)
 
 test-vm: build deps-test ## run tests in virtual machines: other kernels, systemd, ordinary users (as root; CASE=, RUN=)
 	$(Q)$(GO) build -o .cache/bin/vm ./integration/vm
-	$(Q)$(GO) exec .cache/bin/vm -require $(if $(RUN),-run '$(RUN)') $(CASE)
+	$(Q)$(GO) exec .cache/bin/vm -require $(REPORTED) $(if $(RUN),-run '$(RUN)') $(CASE)
+
+test-vm-whole: ## the whole suite on Linux 6.12, an hour: before a change of launch, guest, cgroups or netfilter is called done
+	$(Q)$(MAKE) --no-print-directory test-vm CASE=6.12-whole
+
+ci-table: # what .ci/run prints at its end
+	$(Q)$(GO) run ./internal/build/citable $(DIR)
 
 # hutch is copied, as an installation does: what a linker writes lies in the page cache page by page, and starts a fifth slower.
 build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-scan}

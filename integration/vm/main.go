@@ -8,8 +8,6 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -21,13 +19,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/hutch-sh/hutch/internal/build/testreport"
+	"github.com/hutch-sh/hutch/internal/build/testplan"
 	"github.com/hutch-sh/hutch/internal/build/testtree"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
@@ -35,8 +30,8 @@ import (
 
 const module = "github.com/hutch-sh/hutch"
 
-// tags are those of the binaries, and vm for the tests that are for in here alone.
-const tags = "containers_image_openpgp,seccomp,vm"
+// tags are those of the binaries, so that the tests see the same code.
+const tags = "containers_image_openpgp,seccomp"
 
 // options are the command line.
 type options struct {
@@ -45,10 +40,23 @@ type options struct {
 	count   int
 	raw     bool
 	jobs    int // machines at a time
+	report  string
+	audit   bool
 	cases   []string
 }
 
 func main() {
+	if dir := os.Getenv(testtree.KeepVar); dir != "" { // the go command has made a test binary
+		root, err := testenv.ModuleRoot()
+		if err == nil {
+			err = testtree.Keep(root, dir, os.Args[1])
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "vm:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	var o options
 	list := flag.Bool("list", false, "print the cases")
 	flag.BoolVar(&o.require, "require", false, "fail when a test named in .ci/must-run does not run")
@@ -57,6 +65,8 @@ func main() {
 	flag.BoolVar(&o.raw, "raw", false, "print what the guests print as it is, one machine at a time")
 	// Each has two CPUs and keeps them busy: where it has to share them, they wait for each other's locks.
 	flag.IntVar(&o.jobs, "jobs", max(1, runtime.NumCPU()/2), "machines at a time")
+	flag.BoolVar(&o.audit, "audit", false, "run a tenth of the tests along axes that they do not declare")
+	flag.StringVar(&o.report, "report", "", "write what ran to this `file`")
 	flag.Parse()
 	o.cases = flag.Args()
 	if *list {
@@ -86,12 +96,20 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	list, err := mustrun.ReadFile(root)
+	plan, err := testplan.Read(ctx, root)
 	if err != nil {
 		return false, err
 	}
+	plan.Audit = o.audit
+	only, rest, err := testplan.Split(o.run)
+	if err != nil {
+		return false, err
+	}
+	if cases = fill(cases, plan, only, rest); len(cases) == 0 {
+		return false, fmt.Errorf("no test of these cases matches %q", o.run)
+	}
 	// A rule for whoever runs the tests is for who runs all of them.
-	list = slices.DeleteFunc(list, func(r mustrun.Rule) bool { return r.Kinds == nil })
+	list := slices.DeleteFunc(slices.Clone(plan.List), func(r mustrun.Rule) bool { return r.Kinds == nil })
 	begin := time.Now()
 	p, err := makeParts(ctx, filepath.Join(root, ".cache", "vm"))
 	if err != nil {
@@ -107,54 +125,26 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 		return false, err
 	}
 	fmt.Fprintf(out, "made QEMU, kernels, image and payload in %.0f s\n", time.Since(begin).Seconds())
-	ok = true
-	var total testreport.Report
-	var mu sync.Mutex // of ok, total and out
-	var machines errgroup.Group
-	machines.SetLimit(o.jobs)
-	if o.raw {
-		machines.SetLimit(1)
-	}
-	// The longest first, so that no other waits for it alone.
-	cases = slices.Clone(cases)
-	slices.SortStableFunc(cases, func(a, b vmCase) int { return cmp.Compare(b.limit, a.limit) })
-	for _, c := range cases {
-		machines.Go(func() error {
-			said := out
-			var text bytes.Buffer // in one piece
-			if !o.raw && len(cases) > 1 {
-				said = &text
-			}
-			r := testreport.NewReader(said, module, mustrun.VM+c.name)
-			begin := time.Now()
-			err := c.boot(ctx, p, payload, r, said, o)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err != nil {
-				fmt.Fprintf(said, "FAIL: %s%s: %v\n", mustrun.VM, c.name, err)
-			}
-			release, _ := p.release(c.kernel) // boot has said why there is none
-			fmt.Fprintf(said, "     \t%s%s took %.0f s on Linux %s\n", mustrun.VM, c.name, time.Since(begin).Seconds(), release)
-			mu.Lock()
-			defer mu.Unlock()
-			ok = ok && err == nil && !r.Failed
-			total.Add(mustrun.Kind(mustrun.VM+c.name), r.Outcomes)
-			_, err = out.Write(text.Bytes())
-			return err
-		})
-	}
-	if err := machines.Wait(); err != nil {
+	b := booter{parts: p, payload: payload, out: out, o: o, whole: len(cases) == 1 || o.raw}
+	ok, err = b.all(ctx, cases)
+	if err != nil {
 		return false, err
 	}
-	total.Summary(out)
-	if o.require && o.run == "" {
-		for _, line := range total.Unmet(list) {
+	b.total.Summary(out)
+	ok = b.total.Remembered(out, plan.Unstable) && ok
+	if o.audit {
+		ok = b.total.Differ(out) && ok
+	}
+	if o.require && o.run == "" && len(o.cases) == 0 {
+		for _, line := range b.total.Unmet(list) {
 			fmt.Fprintln(out, "FAIL: must run:", line)
 			ok = false
 		}
 	}
-	return ok, nil
+	if o.report != "" {
+		err = b.total.Save(o.report)
+	}
+	return ok, err
 }
 
 // makePayload makes the disk with binaries, tests, and what to run of them.
@@ -169,7 +159,10 @@ func makePayload(ctx context.Context, root, dir string, cases []vmCase, o option
 	if err := testtree.BuildPrograms(ctx, root); err != nil {
 		return "", err
 	}
-	if err := testtree.Stage(ctx, root, stage, tags, packages(cases)); err != nil {
+	if err := testtree.Stage(root, stage); err != nil {
+		return "", err
+	}
+	if err := buildTests(ctx, root, stage, packages(cases)); err != nil {
 		return "", err
 	}
 	// Installed, it would not be in the folder of unpacked tools.
@@ -183,12 +176,7 @@ func makePayload(ctx context.Context, root, dir string, cases []vmCase, o option
 		return "", err
 	}
 	for _, c := range cases {
-		for i := range c.tests {
-			if o.run != "" {
-				c.tests[i].run = o.run
-			}
-			c.tests[i].args = append(c.tests[i].args, fmt.Sprintf("-test.count=%d", o.count))
-		}
+		c.args = append(slices.Clone(c.args), fmt.Sprintf("-test.count=%d", o.count))
 		text := c.script()
 		if o.require {
 			text = fmt.Sprintf("export %s=%s\n%s", testenv.RequireVar, testenv.RequireAll, text)
@@ -211,32 +199,19 @@ func makeQuota(ctx context.Context, dir, stage string) error {
 	return makeDisk(ctx, empty, filepath.Join(stage, "quota.ext4"), "200M", "-O", "quota,project", "-E", "quotatype=prjquota")
 }
 
-// boot runs one case and reads its tests.
-func (c vmCase) boot(ctx context.Context, p parts, payload string, r *testreport.Reader, out io.Writer, o options) error {
-	m := machine{parts: p, kernel: c.kernel, payload: payload, console: filepath.Join(p.dir, "console-"+c.name), append: c.commandLine(), limit: c.limit}
-	if o.raw {
-		return m.run(ctx, out)
-	}
-	// As it comes, for who wants to know what a machine is at, or was at when it was cut off.
-	raw, err := os.Create(filepath.Join(p.dir, "output-"+c.name))
+// buildTests compiles the tests of some packages into the payload.
+func buildTests(ctx context.Context, root, stage string, folders []string) error {
+	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	reader, writer := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := m.run(ctx, io.MultiWriter(raw, writer))
-		_ = writer.Close() // a pipe's never fails
-		ended <- errors.Join(err, raw.Close())
-	}()
-	seen, readErr := read(reader, r, out, mustrun.VM+c.name)
-	_ = reader.Close() // likewise
-	err = <-ended
-	switch {
-	case readErr != nil:
-		err = errors.Join(err, readErr)
-	case err == nil && seen != len(c.tests):
-		err = fmt.Errorf("%d of %d packages ended", seen, len(c.tests))
+	for i := range folders {
+		folders[i] = "./" + folders[i]
 	}
+	cmd, err := testtree.BuildTests(ctx, root, stage, self, tags, false, folders)
+	if err != nil {
+		return err
+	}
+	_, err = output(cmd)
 	return err
 }

@@ -2,9 +2,13 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/build/testplan"
+	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
 
 // vmCase is one boot: a kernel, what guest/prep.sh makes of the machine, and tests.
@@ -14,62 +18,97 @@ type vmCase struct {
 	// noSession runs the tests in a system service of the user's instead of a login
 	// session.
 	noSession bool
-	tests     []tests
-	limit     time.Duration
+	// also are tests that the plan does not give to this machine, by their names.
+	also []string
+	// whole runs all end-to-end tests but those that are apart, not those of the plan.
+	whole bool
+	args  []string // of the compiled tests
+	limit time.Duration
+	tests []tests // filled in by plan
 }
 
 // tests are those of one compiled package.
 type tests struct {
-	pkg  string
-	run  string // -test.run
-	args []string
+	pkg string
+	run string // -test.run
 }
 
-// named are the tests that stand for the whole suite on other kernels: what depends on
-// mounts, cgroups, namespaces, seccomp, terminals and nftables.
-const named = `^Test(Script|VerdictsOfSandbox|ExecLimits|ExecCgroups|KillTree|Mounts|Privileges|Seccomp|NoNesting|NetworkOff|FDs|HostFiles|` +
-	`Workspace|ImageTiny|DaemonDeath|Terminal|StdioReopen|FilesTree|Shell|ProcessLimit|Claimed|Pool|WritableUsr|Landlock|EscapeImage|Reclaim|ReclaimMiddle|Network(Allow|Kernel|Restart|Raw))$`
-
-// enforced are the tests of machines where hutch-netd puts eBPF in force.
-var enforced = []tests{
-	{pkg: "integration", run: `^Test(Kernel.*|ExecPolicy|Network(Allow|UDP|Update|Restart|Kernel|Open|Raw))$`, args: []string{"-test.short"}},
+// kind is how the case is called where kinds of user are.
+func (c vmCase) kind() mustrun.Kind {
+	return mustrun.Kind(mustrun.VM + strings.TrimSuffix(c.name, whole))
 }
 
-// idle is the test that takes longest, beside all others.
-const idle = "^TestNetworkIdle$"
+// whole ends the name of the case that runs the whole suite.
+const whole = "-whole"
 
-// apart are tests that the whole suite does without: that one, and those in which the kernel does nothing that it does not do for others.
-const apart = `^Test(NetworkIdle|ToolsMany|Scan|ScanHostile|AgentLoop|FilesSyncMany|Import|Pull(Together|Half)|PushDeath|ImageUpkeep|` +
-	`Killed(Port|Commit|Fork|Snapshot|Restore|Stop)|ModeCode(Off)?|NetworkStreams)$`
+// apart are tests that the whole suite does without: the one that takes longest, and those in which the kernel does nothing that it
+// does not do for others.
+var apart = []string{
+	"TestNetworkIdle", "TestToolsMany", "TestScan", "TestScanHostile", "TestAgentLoop", "TestFilesSyncMany", "TestImport", "TestPullTogether",
+	"TestPullHalf", "TestPushDeath", "TestImageUpkeep", "TestKilledPort", "TestKilledCommit", "TestKilledFork", "TestKilledSnapshot",
+	"TestKilledRestore", "TestKilledStop", "TestModeCode", "TestModeCodeOff", "TestNetworkStreams",
+}
 
-// matrix is every case, the quick ones first. The whole suite of end-to-end tests, with
-// fewer rounds of those that repeat, runs on the kernel that most users have; elsewhere what
-// differs.
+// matrix is every machine. Which tests run where is computed from what they declare (internal/build/testplan): on other kernels those
+// that depend on the kernel, on the one that most users have those that depend on cgroups, too, and in a machine of a kind of its own
+// those that name it.
 var matrix = []vmCase{
-	{name: "delegation", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMFull$"}}},
-	{name: "none", kernel: "6.12", noSession: true, limit: 8 * time.Minute, tests: []tests{
-		{pkg: "integration", run: "^Test(VerdictsOfSandbox|ExecLimits)$"},
-		{pkg: "integration", run: "^TestVMNone$"}, // the last: it changes the machine
-	}},
-	{name: "single", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{
-		{pkg: "integration", run: "^Test(HostFiles|Mounts)$"},
-		{pkg: "integration", run: "^TestVMSingle$"},
-	}},
-	{name: "quota", kernel: "6.12", limit: 10 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMQuota$"}}},
-	{name: "netd", kernel: "6.12", limit: 10 * time.Minute, tests: enforced},
-	{name: "netd-6.1", kernel: "6.1", limit: 10 * time.Minute, tests: enforced},
-	{name: "apparmor", kernel: "6.12", limit: 8 * time.Minute, tests: []tests{{pkg: "integration", run: "^TestVMAppArmor$"}}},
-	{name: newest, kernel: newest, limit: 18 * time.Minute, tests: []tests{
-		{pkg: "integration", run: named, args: []string{"-test.short"}},
-	}},
-	{name: "6.1", kernel: "6.1", limit: 18 * time.Minute, tests: []tests{
-		{pkg: "integration", run: named, args: []string{"-test.short"}},
-	}},
-	{name: "idle", kernel: "6.12", limit: 12 * time.Minute, tests: []tests{{pkg: "integration", run: idle}}},
-	{name: "6.12", kernel: "6.12", limit: 55 * time.Minute, tests: []tests{
-		// Half of the tests' time is waiting.
-		{pkg: "integration", args: []string{"-test.short", "-test.parallel=3", "-test.skip=" + apart}},
-	}},
+	{name: "delegation", kernel: "6.12", limit: 8 * time.Minute},
+	{name: "none", kernel: "6.12", noSession: true, limit: 8 * time.Minute, also: []string{"TestVerdictsOfSandbox", "TestExecLimits"}},
+	{name: "single", kernel: "6.12", limit: 8 * time.Minute, also: []string{"TestHostFiles", "TestMounts"}},
+	{name: "quota", kernel: "6.12", limit: 10 * time.Minute},
+	{name: "netd", kernel: "6.12", limit: 10 * time.Minute, args: short},
+	{name: "netd-6.1", kernel: "6.1", limit: 10 * time.Minute, args: short},
+	{name: "apparmor", kernel: "6.12", limit: 8 * time.Minute},
+	{name: newest, kernel: newest, limit: 18 * time.Minute, args: short},
+	{name: "6.1", kernel: "6.1", limit: 18 * time.Minute, args: short},
+	{name: "idle", kernel: "6.12", limit: 12 * time.Minute},
+	{name: "6.12", kernel: "6.12", limit: 20 * time.Minute, args: short},
+	{name: "6.12" + whole, kernel: "6.12", limit: 55 * time.Minute, whole: true, args: short},
+}
+
+// short has fewer rounds of what repeats. Half of the tests' time is waiting.
+var short = []string{"-test.short", "-test.parallel=3"}
+
+// fill gives each case its tests: of those of the plan that match only, if it is given. Cases without a test are left out.
+func fill(cases []vmCase, plan testplan.Plan, only *regexp.Regexp, rest string) []vmCase {
+	var filled []vmCase
+	for _, c := range cases {
+		// What is for this machine alone comes last: it may change it.
+		for _, own := range []bool{false, true} {
+			for _, pkg := range plan.Packages() {
+				if names := c.names(plan, pkg, own, only); len(names) > 0 {
+					c.tests = append(c.tests, tests{pkg: pkg, run: testplan.Pattern(names, rest)})
+				}
+			}
+		}
+		if len(c.tests) > 0 {
+			filled = append(filled, c)
+		}
+	}
+	return filled
+}
+
+// names are the end-to-end tests of a package that run in the case: its own, or those that run elsewhere, too.
+func (c vmCase) names(plan testplan.Plan, pkg string, own bool, only *regexp.Regexp) []string {
+	if !strings.HasPrefix(pkg, "integration") {
+		return nil
+	}
+	var names []string
+	for _, t := range plan.Tests {
+		if t.Pkg == pkg && (len(t.Machines) > 0) == own && c.runs(t, plan) && (only == nil || only.MatchString(t.Name)) {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// runs reports whether a test runs in the case.
+func (c vmCase) runs(t testplan.Test, plan testplan.Plan) bool {
+	if c.whole {
+		return (len(t.Machines) == 0 || slices.Contains(t.Machines, "6.12")) && !slices.Contains(apart, t.Name)
+	}
+	return plan.Runs(t, c.kind()) || slices.Contains(c.also, t.Name)
 }
 
 // packages are the folders of the tests of some cases.
@@ -84,10 +123,10 @@ func packages(cases []vmCase) []string {
 	return slices.Compact(all)
 }
 
-// pick returns the cases with these names; all without names.
+// pick returns the cases with these names; without names all but the whole suite.
 func pick(names []string) ([]vmCase, error) {
 	if len(names) == 0 {
-		return matrix, nil
+		return slices.DeleteFunc(slices.Clone(matrix), func(c vmCase) bool { return c.whole }), nil
 	}
 	var cases []vmCase
 	for _, name := range names {
@@ -104,10 +143,7 @@ func pick(names []string) ([]vmCase, error) {
 func (c vmCase) script() string {
 	var b strings.Builder
 	for _, t := range c.tests {
-		args := slices.Clone(t.args)
-		if t.run != "" {
-			args = append(args, "-test.run="+t.run)
-		}
+		args := append(slices.Clone(c.args), "-test.run="+t.run)
 		fmt.Fprintf(&b, "run %s", t.pkg)
 		for _, arg := range args {
 			fmt.Fprintf(&b, " '%s'", strings.ReplaceAll(arg, "'", `'\''`))

@@ -10,6 +10,9 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // event is one line of `go test -json`; see `go doc test2json`.
@@ -18,13 +21,20 @@ type event struct {
 	Package string
 	Test    string
 	Output  string
+	Elapsed float64 // seconds, of a test that has ended
+	Key     string  // of an attribute (testing.T.Attr)
+	Value   string
 }
 
 // Outcome is how one test ended for one kind of user.
 type Outcome struct {
-	Name   string // mustrun.Name
-	Action string // pass, fail or skip
-	Reason string // of a skip: what the test said; of a failure: what it logged, shortened, a line each
+	Name    string // mustrun.Name
+	Action  string // pass, fail, skip, or unstable: see MarkUnstable
+	Reason  string // of a skip: what the test said; of a failure: what it logged, shortened, a line each
+	Elapsed time.Duration
+	// Late says of a failure that nothing is wrong but a wait that ran out (testenv.Late): it may have been the machine.
+	Late   bool
+	Output string // of a late failure: all that it printed; of an unstable test, what its further runs printed, too
 }
 
 // Reader turns event streams into what a person wants to read: the lines plain
@@ -37,13 +47,15 @@ type Reader struct {
 	// pending holds the output of tests that have not ended, by package and test:
 	// shown when they fail, dropped when they pass.
 	pending map[[2]string]*strings.Builder
-	Failed  bool
+	// late and wrong are the tests that said so of themselves (testenv.Late, testenv.Wrong), by package and test.
+	late, wrong map[[2]string]bool
+	Failed      bool
 }
 
 // NewReader makes one that prints to out. label, when there is one, is shown behind
 // the line of each package.
 func NewReader(out io.Writer, module, label string) *Reader {
-	return &Reader{out: out, module: module, label: label, pending: map[[2]string]*strings.Builder{}}
+	return &Reader{out: out, module: module, label: label, pending: map[[2]string]*strings.Builder{}, late: map[[2]string]bool{}, wrong: map[[2]string]bool{}}
 }
 
 // Read consumes one stream until its end. Lines that are not events come from
@@ -82,6 +94,13 @@ func (r *Reader) handle(e event) {
 			r.pending[key] = b
 		}
 		b.WriteString(e.Output)
+	case "attr":
+		switch e.Key {
+		case testenv.LateAttr:
+			r.late[key] = true
+		case testenv.WrongAttr:
+			r.wrong[key] = true
+		}
 	case "build-output":
 		fmt.Fprint(r.out, e.Output)
 	case "build-fail":
@@ -110,7 +129,7 @@ func (r *Reader) packageLine(e event) {
 }
 
 func (r *Reader) endTest(key [2]string, e event) {
-	o := Outcome{Name: r.name(e), Action: e.Action}
+	o := Outcome{Name: r.name(e), Action: e.Action, Elapsed: time.Duration(e.Elapsed * float64(time.Second))}
 	output := ""
 	if b := r.pending[key]; b != nil {
 		output = b.String()
@@ -121,10 +140,34 @@ func (r *Reader) endTest(key [2]string, e event) {
 		r.Failed = true
 		fmt.Fprint(r.out, withoutProgress(output))
 		o.Reason = logged(output)
+		if o.Late = r.isLate(key, o.Reason); o.Late {
+			o.Output = withoutProgress(output)
+		}
 	case "skip":
 		o.Reason = skipReason(output)
 	}
 	r.Outcomes = append(r.Outcomes, o)
+}
+
+// isLate reports whether a failed test failed for a wait that ran out, and nothing else: it said so, or it said nothing at all and each
+// of its failed subtests did. A panic, a race or any other word of its own is not late.
+func (r *Reader) isLate(key [2]string, logged string) bool {
+	if r.wrong[key] || strings.Contains(logged, "race detected during execution") {
+		return false
+	}
+	if r.late[key] {
+		return true
+	}
+	below := false
+	for _, o := range r.Outcomes {
+		if o.Action == "fail" && strings.HasPrefix(o.Name, r.name(event{Package: key[0], Test: key[1]})+"/") {
+			if !o.Late {
+				return false
+			}
+			below = true
+		}
+	}
+	return below && logged == ""
 }
 
 // endPackage shows the tests that a panic, a time-out or os.Exit cut short: they
@@ -153,7 +196,7 @@ func (r *Reader) name(e event) string {
 	return pkg + "." + e.Test
 }
 
-var progress = regexp.MustCompile(`(?m)^=== (RUN|PAUSE|CONT|NAME) .*\n`)
+var progress = regexp.MustCompile(`(?m)^=== (RUN|PAUSE|CONT|NAME|ATTR) .*\n`)
 
 // withoutProgress drops the lines that only -v prints.
 func withoutProgress(output string) string {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
 
@@ -36,7 +37,7 @@ func TestRead(t *testing.T) {
 			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "    a_test.go:1: chatter\n"), event{Action: "pass", Test: "TestA"},
 				output("", "PASS\n"), output("", "ok  \texample\t0.1s\n"), event{Action: "pass"}),
 			out:      "ok  \texample\t0.1s\n",
-			outcomes: []Outcome{{"images.TestA", "pass", ""}},
+			outcomes: []Outcome{{Name: "images.TestA", Action: "pass"}},
 		},
 		{
 			name: "failing tests say everything",
@@ -44,13 +45,13 @@ func TestRead(t *testing.T) {
 				event{Action: "fail", Test: "TestA"}, output("", "FAIL\n"), output("", "FAIL\texample\t0.1s\n"), event{Action: "fail"}),
 			out:      "    a_test.go:1: broken\n--- FAIL: TestA (0.00s)\nFAIL\texample\t0.1s\n",
 			failed:   true,
-			outcomes: []Outcome{{"images.TestA", "fail", "a_test.go:1: broken"}},
+			outcomes: []Outcome{{Name: "images.TestA", Action: "fail", Reason: "a_test.go:1: broken"}},
 		},
 		{
 			name: "skips give their reason",
 			in: events(output("TestA/sub", "=== RUN   TestA/sub\n"), output("TestA/sub", "    a_test.go:12: overlay: no\n"), output("TestA/sub", "        EPERM\n"),
 				output("TestA/sub", "--- SKIP: TestA/sub (0.00s)\n"), event{Action: "skip", Test: "TestA/sub"}, event{Action: "pass"}),
-			outcomes: []Outcome{{"images.TestA/sub", "skip", "overlay: no EPERM"}},
+			outcomes: []Outcome{{Name: "images.TestA/sub", Action: "skip", Reason: "overlay: no EPERM"}},
 		},
 		{
 			name: "a panic ends the test that never ended",
@@ -58,7 +59,38 @@ func TestRead(t *testing.T) {
 				event{Action: "fail"}),
 			out:      "FAIL\texample\t0.1s\npanic: oh\n",
 			failed:   true,
-			outcomes: []Outcome{{"images.TestA", "fail", ""}},
+			outcomes: []Outcome{{Name: "images.TestA", Action: "fail"}},
+		},
+		{
+			name: "a wait that ran out is late, with its parent",
+			in: events(event{Action: "attr", Test: "TestA/sub", Key: testenv.LateAttr, Value: "true"}, output("TestA/sub", "    a_test.go:1: not within 20s\n"),
+				event{Action: "fail", Test: "TestA/sub"}, event{Action: "fail", Test: "TestA"}, event{Action: "fail"}),
+			out:      "    a_test.go:1: not within 20s\n",
+			failed:   true,
+			outcomes: []Outcome{{Name: "images.TestA/sub", Action: "fail", Reason: "a_test.go:1: not within 20s", Late: true, Output: "    a_test.go:1: not within 20s\n"}, {Name: "images.TestA", Action: "fail", Late: true}},
+		},
+		{
+			name: "what is left behind is wrong, late or not",
+			in: events(event{Action: "attr", Test: "TestA", Key: testenv.LateAttr, Value: "true"}, event{Action: "attr", Test: "TestA", Key: testenv.WrongAttr, Value: "true"},
+				event{Action: "fail", Test: "TestA"}, event{Action: "fail"}),
+			failed:   true,
+			outcomes: []Outcome{{Name: "images.TestA", Action: "fail"}},
+		},
+		{
+			name: "a race is never late",
+			in: events(event{Action: "attr", Test: "TestA", Key: testenv.LateAttr, Value: "true"}, output("TestA", "    testing.go:1: race detected during execution of test\n"),
+				event{Action: "fail", Test: "TestA"}, event{Action: "fail"}),
+			out:      "    testing.go:1: race detected during execution of test\n",
+			failed:   true,
+			outcomes: []Outcome{{Name: "images.TestA", Action: "fail", Reason: "testing.go:1: race detected during execution of test"}},
+		},
+		{
+			name: "a parent with words of its own is not late",
+			in: events(event{Action: "attr", Test: "TestA/sub", Key: testenv.LateAttr, Value: "true"}, event{Action: "fail", Test: "TestA/sub"},
+				output("TestA", "    a_test.go:1: broken\n"), event{Action: "fail", Test: "TestA"}, event{Action: "fail"}),
+			out:      "    a_test.go:1: broken\n",
+			failed:   true,
+			outcomes: []Outcome{{Name: "images.TestA/sub", Action: "fail", Late: true}, {Name: "images.TestA", Action: "fail", Reason: "a_test.go:1: broken"}},
 		},
 		{
 			name:   "what does not build fails",
@@ -124,12 +156,12 @@ func TestUnmet(t *testing.T) {
 		want   []string
 	}{
 		{"all ran", []Outcome{pass("images.TestPull")}, []Outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
-		{"skipped", []Outcome{{"images.TestPull", "skip", "no registry"}}, []Outcome{pass("images.TestPull"), pass("images.TestRange")},
+		{"skipped", []Outcome{{Name: "images.TestPull", Action: "skip", Reason: "no registry"}}, []Outcome{pass("images.TestPull"), pass("images.TestRange")},
 			[]string{"TestPull$ as root: images.TestPull was skipped: no registry"}},
 		{"gone", []Outcome{pass("images.TestPull")}, []Outcome{pass("images.TestPull")},
 			[]string{"TestRange$ as subuid: no such test ran"}},
 		{"not in the matrix", []Outcome{pass("images.TestPull")}, []Outcome{pass("images.TestRange")}, nil},
-		{"skipped in one case of a table", []Outcome{pass("images.TestPull"), {"images.TestPull/x", "skip", "y"}}, []Outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
+		{"skipped in one case of a table", []Outcome{pass("images.TestPull"), {Name: "images.TestPull/x", Action: "skip", Reason: "y"}}, []Outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r Report
@@ -150,7 +182,7 @@ func TestUnmet(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	var r Report
-	r.Add(mustrun.Root, []Outcome{{"a.TestX", "pass", ""}, {"a.TestY", "skip", "no crun"}, {"b.TestZ", "skip", "no crun"}, {"b.TestF", "fail", "b_test.go:1: broken\nb_test.go:2: again"}})
+	r.Add(mustrun.Root, []Outcome{{Name: "a.TestX", Action: "pass"}, {Name: "a.TestY", Action: "skip", Reason: "no crun"}, {Name: "b.TestZ", Action: "skip", Reason: "no crun"}, {Name: "b.TestF", Action: "fail", Reason: "b_test.go:1: broken\nb_test.go:2: again"}})
 	var out strings.Builder
 	r.Summary(&out)
 	want := "\nas root: 1 passed, 1 failed, 2 cannot run here\n  FAIL b.TestF\n      b_test.go:1: broken\n      b_test.go:2: again\n  no crun\n      a.TestY\n      b.TestZ\n"

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
@@ -14,6 +15,7 @@ import (
 type Report struct {
 	kinds    []mustrun.Kind // in the order they ran
 	outcomes map[mustrun.Kind][]Outcome
+	cpu      map[mustrun.Kind]time.Duration
 }
 
 // Add notes how the tests ended for one kind of user.
@@ -25,6 +27,14 @@ func (r *Report) Add(k mustrun.Kind, outcomes []Outcome) {
 		r.kinds = append(r.kinds, k)
 	}
 	r.outcomes[k] = append(r.outcomes[k], outcomes...)
+}
+
+// Spent adds CPU time that the tests of a kind of user took.
+func (r *Report) Spent(k mustrun.Kind, cpu time.Duration) {
+	if r.cpu == nil {
+		r.cpu = map[mustrun.Kind]time.Duration{}
+	}
+	r.cpu[k] += cpu
 }
 
 // Summary prints how many tests ended how, the failed ones, and for every reason
@@ -39,7 +49,11 @@ func (r *Report) Summary(out io.Writer) {
 				skipped[o.Reason] = append(skipped[o.Reason], o.Name)
 			}
 		}
-		fmt.Fprintf(out, "\nas %s: %d passed, %d failed, %d cannot run here\n", k, count["pass"], count["fail"], count["skip"])
+		unstable := ""
+		if n := count["unstable"]; n > 0 {
+			unstable = fmt.Sprintf(", %d unstable", n)
+		}
+		fmt.Fprintf(out, "\nas %s: %d passed, %d failed%s, %d cannot run here\n", k, count["pass"], count["fail"], unstable, count["skip"])
 		for _, o := range r.outcomes[k] {
 			if o.Action == "fail" {
 				fmt.Fprintf(out, "  FAIL %s\n", o.Name)
@@ -57,6 +71,28 @@ func (r *Report) Summary(out io.Writer) {
 	}
 }
 
+// Differ prints the tests that ended differently for different kinds of user, and reports whether there are none: an audit of the axes
+// that tests declare.
+func (r *Report) Differ(out io.Writer) bool {
+	first := map[string]Outcome{}
+	by := map[string]mustrun.Kind{}
+	same := true
+	for _, k := range r.kinds {
+		for _, o := range r.outcomes[k] {
+			before, seen := first[o.Name]
+			if !seen {
+				first[o.Name], by[o.Name] = o, k
+				continue
+			}
+			if before.Action != o.Action {
+				same = false
+				fmt.Fprintf(out, "FAIL: %s: %s as %s, %s as %s: declare the axis (testenv.Axes), or find out why\n", o.Name, before.Action, by[o.Name], o.Action, k)
+			}
+		}
+	}
+	return same
+}
+
 // Unmet names the rules of list that no test satisfies, one line each with the
 // reason: a must-run test that was skipped, or that nobody found. The first kind
 // ran every package, the others only those that depend on the host: a rule for
@@ -64,6 +100,10 @@ func (r *Report) Summary(out io.Writer) {
 func (r *Report) Unmet(list mustrun.List) []string {
 	var lines []string
 	for _, rule := range list {
+		if slices.Contains(rule.Kinds, mustrun.Once) {
+			lines = append(lines, r.unmetOnce(rule)...)
+			continue
+		}
 		for i, k := range r.kinds {
 			if !rule.Holds(k) {
 				continue
@@ -76,6 +116,26 @@ func (r *Report) Unmet(list mustrun.List) []string {
 				lines = append(lines, fmt.Sprintf("%s as %s: no such test ran", rule.Tests, k))
 			}
 		}
+	}
+	return lines
+}
+
+// unmetOnce is Unmet for a rule that one of the host's users satisfies.
+func (r *Report) unmetOnce(rule mustrun.Rule) []string {
+	var lines []string
+	found := false
+	for _, k := range r.kinds {
+		if strings.HasPrefix(string(k), mustrun.VM) {
+			return nil // this report is of machines
+		}
+		ran, skips := matches(rule, r.outcomes[k])
+		found = found || ran
+		if skips != nil {
+			lines = append(lines, fmt.Sprintf("%s as %s: %s", rule.Tests, k, strings.Join(skips, "; ")))
+		}
+	}
+	if !found {
+		lines = append(lines, fmt.Sprintf("%s: no such test ran", rule.Tests))
 	}
 	return lines
 }

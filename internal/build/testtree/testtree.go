@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// Stage fills dir with the sources (tests read their testdata), the binaries and
-// one compiled test for each package, all readable by everybody.
-func Stage(ctx context.Context, root, dir, tags string, pkgs []string) error {
+// Stage fills dir with the sources (tests read their testdata) and the binaries, all readable by everybody. BuildTests adds compiled
+// tests.
+func Stage(root, dir string) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
@@ -26,14 +26,6 @@ func Stage(ctx context.Context, root, dir, tags string, pkgs []string) error {
 	for _, made := range []string{Tools, cached} {
 		if err := copyTree(filepath.Join(root, made), filepath.Join(dir, "src", made)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
-		}
-	}
-	for _, pkg := range pkgs {
-		args := []string{"test", "-c", "-tags", tags, "-o", Binary(dir, pkg), "./" + pkg}
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir, cmd.Stderr = root, os.Stderr
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 		}
 	}
 	return nil

@@ -26,6 +26,10 @@ const (
 	NoSubUID Kind = "no-subuid" // an ordinary user without one
 )
 
+// Once names no kind: the test depends on no user, and runs as whichever of the host's users the plan of the tests gives it to
+// (internal/build/testplan).
+const Once Kind = "once"
+
 // VM begins the kinds that are cases of integration/vm: "vm-6.12" and so on.
 const VM = "vm-"
 
@@ -60,8 +64,8 @@ func Parse(r io.Reader) (List, error) {
 		rule := Rule{Tests: tests}
 		for _, f := range fields[1:] {
 			k := Kind(f)
-			if !slices.Contains([]Kind{Root, SubUID, NoSubUID}, k) && !strings.HasPrefix(f, VM) {
-				return nil, fmt.Errorf("line %d: unknown kind of user %q (root, subuid, no-subuid, vm-CASE)", n, f)
+			if !slices.Contains([]Kind{Root, SubUID, NoSubUID, Once}, k) && !strings.HasPrefix(f, VM) {
+				return nil, fmt.Errorf("line %d: unknown kind of user %q (root, subuid, no-subuid, once, vm-CASE)", n, f)
 			}
 			rule.Kinds = append(rule.Kinds, k)
 		}
@@ -87,7 +91,7 @@ func ReadFile(root string) (List, error) {
 
 // Holds reports whether the rule holds for a user of this kind.
 func (r Rule) Holds(k Kind) bool {
-	return len(r.Kinds) == 0 || slices.Contains(r.Kinds, k)
+	return len(r.Kinds) == 0 || slices.Contains(r.Kinds, k) || slices.Contains(r.Kinds, Once) && !strings.HasPrefix(string(k), VM)
 }
 
 // Names reports whether some rule says that this kind of user must run test.

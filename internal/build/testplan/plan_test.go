@@ -1,0 +1,180 @@
+package testplan
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
+)
+
+// TestReadTests reads declarations at the head of tests, and refuses them elsewhere.
+func TestReadTests(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "go.mod"), "module m\n")
+	write(t, filepath.Join(root, "a", "a_test.go"), `package a
+import (
+	"testing"
+	te "github.com/hutch-sh/hutch/internal/testenv"
+)
+var _ = te.PackageAxes(te.User)
+func TestOne(t *testing.T) { te.Axes(t, te.Kernel, te.Cgroup); te.Suite(t, "mcp"); t.Log() }
+func TestNone(t *testing.T) { te.Axes(t) }
+func TestPackage(t *testing.T) { t.Log() }
+func TestVM(t *testing.T) { te.Machine(t, "single", "none") }
+func FuzzIt(f *testing.F) {}
+func Example() {}
+func Testhelper(t *testing.T) {}
+func helper(t *testing.T) {}
+func TestMain(m *testing.M) {}
+`)
+	write(t, filepath.Join(root, "a", "testdata", "x_test.go"), "package broken {\n")
+	write(t, filepath.Join(root, "other", "go.mod"), "module other\n")
+	write(t, filepath.Join(root, "other", "x_test.go"), "package broken {\n")
+	got, err := ReadTests(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := []testenv.Axis{testenv.User}
+	want := []Test{
+		{Pkg: "a", Name: "Example", Axes: user}, {Pkg: "a", Name: "FuzzIt", Axes: user}, {Pkg: "a", Name: "TestNone", Axes: []testenv.Axis{}},
+		{Pkg: "a", Name: "TestOne", Axes: []testenv.Axis{testenv.Kernel, testenv.Cgroup}, Suite: "mcp"},
+		{Pkg: "a", Name: "TestPackage", Axes: user}, {Pkg: "a", Name: "TestVM", Axes: user, Machines: []string{"single", "none"}},
+	}
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("read\n%+v, want\n%+v", got, want)
+	}
+	for body, wrong := range map[string]string{
+		"t.Log(); testenv.Axes(t, testenv.User)":      "must be among the first statements",
+		"if true { testenv.Axes(t, testenv.User) }":   "must be among the first statements",
+		"testenv.Axes(t, testenv.Users)":              "no axis Users",
+		"x := testenv.User; testenv.Axes(t, x)":       "must be among the first statements",
+		"testenv.Axes(t, append(nil, testenv.User))":  "an axis is testenv.User",
+		"name := `a`; testenv.Machine(t, name)":       "",
+		"testenv.Suite(t, fmt.Sprint(`a`))":           "write a string literal",
+		"t.Run(``, func() { testenv.Suite(t, `b`) })": "must be among the first statements",
+	} {
+		write(t, filepath.Join(root, "a", "a_test.go"), "package a\nimport \"github.com/hutch-sh/hutch/internal/testenv\"\nfunc TestX(t *testing.T) {"+body+"}\n")
+		if _, err := ReadTests(root); (wrong == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), wrong) {
+			t.Errorf("%s: %v, want %q", body, err, wrong)
+		}
+	}
+}
+
+func TestParseBudget(t *testing.T) {
+	b, err := ParseBudget(strings.NewReader("# why\nlint every 100\nmcp rotating 81\nagents changed 300 cmd/hutch-mcp runtime\nsdks compat 3000 sdk\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if every, rotating := b.Cost(); every != 100 || rotating != 11 {
+		t.Errorf("cost %d and %d, want 100 and 11", every, rotating)
+	}
+	for in, want := range map[string]string{
+		"lint every":              "want NAME TIER CPU-SECONDS",
+		"lint weekly 3":           `unknown tier "weekly"`,
+		"lint every -3":           "no positive number",
+		"agents changed 3":        "names the folders",
+		"a every 1\na rotating 2": "a second suite a",
+	} {
+		if _, err := ParseBudget(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", in, err, want)
+		}
+	}
+}
+
+// TestDue has each tier decide.
+func TestDue(t *testing.T) {
+	changed := Suite{Tier: Changed, Folders: []string{"cmd/hutch-mcp", "go.mod"}}
+	for file, want := range map[string]bool{"cmd/hutch-mcp/main.go": true, "cmd/hutch-mcp2/x": false, "go.mod": true, "docs/a.md": false} {
+		if got := changed.Due("integration/agent.TestX", Now{Changed: []string{file}}); got != want {
+			t.Errorf("%s: due %v, want %v", file, got, want)
+		}
+	}
+	// Over many commits each test of a rotating suite runs an eighth of the time.
+	rotating := Suite{Tier: Rotating}
+	n := 0
+	for i := range 8000 {
+		if rotating.Due("integration/agent.TestX", Now{Commit: fmt.Sprintf("%040x", i*7919)}) {
+			n++
+		}
+	}
+	if n < 850 || n > 1150 {
+		t.Errorf("due in %d of 8000 commits, want about 1000", n)
+	}
+	if (Suite{Tier: Compat}).Due("x", Now{}) || !(Suite{Tier: Every}).Due("x", Now{}) {
+		t.Error("compat is due, or every is not")
+	}
+}
+
+// TestRuns has each kind of user and machine run what depends on it, and everything run somewhere.
+func TestRuns(t *testing.T) {
+	list, err := mustrun.Parse(strings.NewReader("^integration/a\\.TestRooted$ root\n^integration/a\\.TestUsers$ subuid no-subuid\n^integration/a\\.Test[0-9] once\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Plan{List: list, Budget: Budget{{Name: "never", Tier: Compat}}}
+	user, kernel, cgroup, ebpf := testenv.User, testenv.Kernel, testenv.Cgroup, testenv.EBPF
+	for _, tt := range []struct {
+		test Test
+		want string
+	}{
+		{Test{Name: "TestParse"}, "root"},
+		{Test{Name: "TestUser", Axes: []testenv.Axis{user}}, "root subuid no-subuid"},
+		{Test{Name: "TestKernel", Axes: []testenv.Axis{kernel}}, "root vm-6.12 vm-6.1 vm-newest"},
+		{Test{Name: "TestBoth", Axes: []testenv.Axis{user, cgroup}}, "root subuid no-subuid vm-6.12"},
+		{Test{Name: "TestNetd", Axes: []testenv.Axis{ebpf}}, "root vm-netd vm-netd-6.1"},
+		{Test{Name: "TestVMFull", Machines: []string{"delegation"}}, "vm-delegation"},
+		{Test{Pkg: "integration/a", Name: "TestRooted"}, "root"},
+		{Test{Name: "TestNever", Suite: "never"}, ""},
+	} {
+		var got []string
+		for _, k := range []mustrun.Kind{"root", "subuid", "no-subuid", "vm-6.12", "vm-6.1", "vm-newest", "vm-netd", "vm-netd-6.1", "vm-delegation"} {
+			if p.Runs(tt.test, k) {
+				got = append(got, string(k))
+			}
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s runs as %q, want %q", tt.test.Name, got, tt.want)
+		}
+	}
+	// What depends on no user runs once, not always as root.
+	kinds := map[mustrun.Kind]int{}
+	for i := range 100 {
+		test := Test{Pkg: "integration/a", Name: fmt.Sprint("Test", i)}
+		kinds[p.once(test)]++
+	}
+	if kinds[mustrun.Root] < 30 || kinds[mustrun.SubUID] < 30 {
+		t.Errorf("tests that run once run as %v", kinds)
+	}
+	if got := p.once(Test{Pkg: "integration/a", Name: "TestUsers"}); got == mustrun.Root {
+		t.Errorf("a test for users alone runs as %s", got)
+	}
+}
+
+// TestRepository keeps the declarations, the budget and the memory readable: lint and tests go by them.
+func TestRepository(t *testing.T) {
+	p, err := Read(t.Context(), "../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if every, _ := p.Budget.Cost(); every > EveryLimit {
+		t.Errorf("the suites of tier every cost %d CPU seconds, at most %d are left to them: move one to another tier, or make it cheaper", every, EveryLimit)
+	}
+	if !slices.ContainsFunc(p.Tests, func(t Test) bool { return t.Pkg == "internal/build/testplan" && t.Name == "TestRepository" }) {
+		t.Error("this test is not found")
+	}
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

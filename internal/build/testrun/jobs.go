@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hutch-sh/hutch/internal/build/testplan"
+	"github.com/hutch-sh/hutch/internal/build/testreport"
+	"github.com/hutch-sh/hutch/internal/build/testtree"
+	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
+	"github.com/hutch-sh/hutch/internal/testenv/testuser"
+)
+
+// runner runs the compiled tests of one run.
+type runner struct {
+	out   io.Writer
+	root  string // the module's
+	dir   string // what testtree filled
+	o     options
+	plan  testplan.Plan
+	jobs  []*job
+	homes map[mustrun.Kind]*testuser.User // the ordinary users that were made
+
+	mu   sync.Mutex // guards out
+	late sync.Mutex // held by whoever runs late tests again: one at a time makes the machine busy
+}
+
+// job is one package's tests as one kind of user.
+type job struct {
+	kind    mustrun.Kind
+	pkg     string
+	run     string // -test.run; empty: all
+	tests   int    // how many are expected
+	bin     string // folder of the binaries to test; empty: those of the module
+	outcome []testreport.Outcome
+	cpu     time.Duration
+	failed  bool
+}
+
+// plans makes the jobs: with one kind of user all tests, else those of the plan.
+func (r *runner) plans(folders []string) error {
+	top, rest, err := testplan.Split(r.o.run)
+	if err != nil {
+		return err
+	}
+	kinds := r.o.kinds()
+	limited, pattern, _ := strings.Cut(r.o.only, "=")
+	limit, err := regexp.Compile(pattern)
+	if err != nil {
+		return err
+	}
+	all := top
+	for _, pkg := range folders {
+		if top = all; pkg == limited {
+			top = limit
+		}
+		for _, k := range kinds {
+			j := &job{kind: k, pkg: pkg}
+			names := r.plan.Here(pkg, top)
+			if len(kinds) > 1 {
+				names = r.plan.Names(pkg, k, top)
+			}
+			if j.tests = len(names); j.tests == 0 {
+				continue
+			}
+			j.run = testplan.Pattern(names, rest)
+			r.jobs = append(r.jobs, j)
+		}
+	}
+	// The longest first: end-to-end tests, then whoever has most tests.
+	slices.SortStableFunc(r.jobs, func(a, b *job) int {
+		return cmp.Or(cmp.Compare(rank(a.pkg), rank(b.pkg)), cmp.Compare(b.tests, a.tests))
+	})
+	return nil
+}
+
+func rank(pkg string) int {
+	if strings.HasPrefix(pkg, "integration") {
+		return 0
+	}
+	return 1
+}
+
+// users makes the ordinary users of the jobs, and a copy of the tree that they can read: the checkout may well lie in root's home.
+func (r *runner) users(ctx context.Context) error {
+	r.homes = map[mustrun.Kind]*testuser.User{}
+	for _, j := range r.jobs {
+		if os.Geteuid() != 0 || j.kind == mustrun.Root || r.homes[j.kind] != nil {
+			continue
+		}
+		if len(r.homes) == 0 {
+			if err := testtree.Stage(r.root, r.dir); err != nil {
+				return err
+			}
+		}
+		u, err := testuser.New(ctx, j.kind)
+		if err != nil {
+			return errors.Join(err, r.close())
+		}
+		r.homes[j.kind] = u
+	}
+	return nil
+}
+
+// close removes the users.
+func (r *runner) close() error {
+	var errs []error
+	for k, u := range r.homes {
+		errs = append(errs, u.Close())
+		delete(r.homes, k)
+	}
+	return errors.Join(errs...)
+}
+
+// all runs the jobs, some at a time, and reports whether all tests passed.
+func (r *runner) all(ctx context.Context) (bool, error) {
+	var group errgroup.Group
+	group.SetLimit(max(1, r.o.jobs))
+	for _, j := range r.jobs {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			var text bytes.Buffer // in one piece
+			err := r.job(ctx, &text, j)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			_, wrote := text.WriteTo(r.out)
+			return errors.Join(err, wrote)
+		})
+	}
+	err := group.Wait()
+	return !slices.ContainsFunc(r.jobs, func(j *job) bool { return j.failed }), err
+}
+
+// job runs one job, and again what was late in it.
+func (r *runner) job(ctx context.Context, out io.Writer, j *job) error {
+	begin := time.Now()
+	read, cpu, err := r.binary(ctx, out, j, "-test.run="+j.run)
+	j.outcome, j.cpu = read.Outcomes, cpu
+	j.failed = read.Failed
+	if err != nil {
+		return err
+	}
+	if read.Failed {
+		j.failed = !r.again(ctx, out, j)
+	}
+	state := "ok  "
+	if j.failed {
+		state = "FAIL"
+	}
+	fmt.Fprintf(out, "%s\t%s/%s\t%.1fs%s\n", state, module, j.pkg, time.Since(begin).Seconds(), r.label(j))
+	return nil
+}
+
+// label is the kind of user behind a package's line, where there are several.
+func (r *runner) label(j *job) string {
+	if len(r.o.kinds()) == 1 {
+		return ""
+	}
+	return "\t(" + string(j.kind) + ")"
+}
+
+// binary runs the compiled tests of a job with some arguments more, and reads its output through test2json, as the go command would.
+// It returns the CPU time that they, and what they have waited for, took.
+func (r *runner) binary(ctx context.Context, out io.Writer, j *job, args ...string) (*testreport.Reader, time.Duration, error) {
+	read := testreport.NewReader(out, module, string(j.kind))
+	args = append([]string{
+		"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + r.o.timeout.String(), "-test.parallel=" + strconv.Itoa(r.o.parallel),
+	}, args...)
+	if j.kind == mustrun.NoSubUID && len(r.o.kinds()) > 1 {
+		// What only repeats in order to meet a race has met root's and the other user's.
+		args = append(args, "-test.short")
+	}
+	test := exec.CommandContext(ctx, testtree.Binary(r.dir, j.pkg), args...)
+	interruptible(test)
+	test.Dir = filepath.Join(r.root, filepath.FromSlash(j.pkg))
+	if j.bin != "" {
+		test.Env = append(os.Environ(), testenv.BinVar+"="+j.bin)
+	}
+	if u := r.homes[j.kind]; u != nil {
+		src := filepath.Join(r.dir, "src")
+		bin := cmp.Or(j.bin, filepath.Join(src, "bin"))
+		test.Dir = filepath.Join(src, filepath.FromSlash(j.pkg))
+		path := []string{bin, "/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", filepath.Join(src, testtree.Tools)}
+		u.Run(test, "PATH="+strings.Join(path, ":"), testenv.BinVar+"="+bin, testenv.RequireVar+"="+os.Getenv(testenv.RequireVar))
+	}
+	convert := exec.Command("go", "tool", "test2json", "-t", "-p", module+"/"+j.pkg)
+	convert.Stderr = os.Stderr
+	pipe, err := test.StdoutPipe()
+	if err != nil {
+		return read, 0, err
+	}
+	test.Stderr = test.Stdout
+	convert.Stdin = pipe
+	if err := test.Start(); err != nil {
+		return read, 0, fmt.Errorf("%s as %s: %w", j.pkg, j.kind, err)
+	}
+	streamErr := stream(convert, read)
+	if err := test.Wait(); err != nil {
+		// test2json sees no exit status: of what went away without a word, a panic's test above all, it does not tell.
+		read.CutShort(module + "/" + j.pkg)
+		fmt.Fprintf(out, "%s as %s: %v\n", j.pkg, j.kind, err)
+	}
+	return read, test.ProcessState.UserTime() + test.ProcessState.SystemTime(), streamErr
+}
+
+// report gathers how all tests ended.
+func (r *runner) report() *testreport.Report {
+	var total testreport.Report
+	for _, k := range r.o.kinds() {
+		for _, j := range r.jobs {
+			if j.kind == k {
+				total.Add(k, j.outcome)
+				total.Spent(k, j.cpu)
+			}
+		}
+	}
+	return &total
+}

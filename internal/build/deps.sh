@@ -33,7 +33,7 @@ fi
 	have_registry() { have_cmd docker-registry || have_cmd registry || [ -x "$root/.cache/tools/usr/bin/docker-registry" ]; }
 
 	# The lock file gets its name there when all of it is installed.
-	have_mcp() { cmp -s "$root/integration/testdata/mcp/package-lock.json" "$root/.cache/mcp/package-lock.json"; }
+	have_mcp() { cmp -s "$root/integration/agent/testdata/mcp/package-lock.json" "$root/.cache/mcp/package-lock.json"; }
 
 	# have_static NAME: the compiler answers with a path when it has libNAME.a.
 	have_static() {
@@ -191,7 +191,7 @@ unpack_registry() {
 install_mcp() {
 	[ "${NO_INSTALL-}" != 1 ] && have_cmd npm || return 0
 	echo "deps: installing the conformance suite of MCP into .cache/mcp (for the tests)"
-	from=$root/integration/testdata/mcp
+	from=$root/integration/agent/testdata/mcp
 	rm -rf "$root/.cache/mcp"
 	mkdir -p "$root/.cache/mcp"
 	cp "$from/package.json" "$root/.cache/mcp/"

@@ -45,6 +45,8 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"cmd/hutch-netd", module + "/netfilter/proxy", "rights that its caller lacks", module + "/netfilter/netd"},
 	{"netfilter/netd", module + "/netfilter/proxy", "what runs privileged stays small", module + "/netfilter/bpf"},
 	{"integration", module + "/runtime/sandbox", "drives built binaries", module + "/runtime/client"},
+	{"integration/world", module + "/runtime/sandbox", "drives built binaries", module + "/runtime/client"},
+	{"integration/bench", module + "/integration/world", "for the end-to-end tests", module + "/runtime/client"},
 	{"runtime/server", "go.podman.io/image/v5/types", "belong to images", "net"},
 	{"images", "github.com/miekg/dns", "belongs to netfilter", "go.podman.io/image/v5/types"},
 	{"cgroups", "github.com/cilium/ebpf", "netfilter/bpf and netfilter/netd", "os"},

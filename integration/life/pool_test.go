@@ -1,0 +1,339 @@
+package life_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/runtime/api"
+	hutch "github.com/hutch-sh/hutch/runtime/client"
+)
+
+// filled returns when so many wait in a pool.
+func filled(w *world.World, t testing.TB, pool string, n int) api.Pool {
+	t.Helper()
+	c := w.Dial(t)
+	defer c.Close()
+	c.Call(nil, "events.subscribe", world.Params{"kinds": []string{"sandbox.state"}})
+	for {
+		var p api.Pool
+		if c.Call(&p, "pool.status", world.Params{"pool": pool}); p.Available == n {
+			return p
+		}
+		if p.Error != "" {
+			t.Fatalf("%+v", p)
+		}
+		c.Note()
+	}
+}
+
+func acquire(w *world.World, t testing.TB, c *hutch.Client, p api.AcquireParams) *api.Sandbox {
+	t.Helper()
+	sb, err := c.Acquire(t.Context(), p)
+	if err != nil || sb == nil {
+		t.Fatalf("acquire: %+v, %v", sb, err)
+	}
+	return sb
+}
+
+// long is a time to wait for a sandbox, in milliseconds.
+var long = float64(world.Patience.Milliseconds())
+
+// TestPool: what waits in a pool is nobody's until it is acquired, then one caller's, and never anybody else's.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	c := w.Connect(t)
+	for name, sp := range map[string]api.Spec{
+		"plain":   {Labels: map[string]string{"of": "pool"}},
+		"network": {Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"a.test"}}, Seccomp: api.SeccompBuild},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sp.Image = "host"
+			p, err := c.CreatePool(t.Context(), api.PoolSpec{Name: name, Size: 2, Sandbox: sp}, nil)
+			if err != nil || p.Available == 0 || p.InUse != 0 || p.Total != p.Available || p.Size != 2 {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			filled(w, t, name, 2)
+			waiting := strings.Fields(w.OK(t, "ps", "-aq"))
+			if len(waiting) != 2 || w.OK(t, "ps", "-q") != "" {
+				t.Errorf("listed: %v, and without -a %q", waiting, w.OK(t, "ps", "-q"))
+			}
+			w.Run(t, "exec", waiting[0], "true").Want(t, 125).Says(t, "waits in pool", "hutch pool acquire "+name)
+			if _, err := c.Release(t.Context(), waiting[0]); api.ErrorCode(err) != api.FailedPrecondition {
+				t.Errorf("release of one that waits: %v", err)
+			}
+
+			first := acquire(w, t, c, api.AcquireParams{Pool: name, Name: "first-" + name, Labels: map[string]string{"a": "b"}})
+			if first.State != api.Running || first.Pool != name || first.Labels["a"] != "b" || first.Labels["of"] != sp.Labels["of"] || !slices.Contains(waiting, first.ID) {
+				t.Errorf("%+v", first)
+			}
+			if got := w.OK(t, "exec", "first-"+name, "--", "sh", "-c", "echo mine >/tmp/x; cat /tmp/x"); got != "mine\n" {
+				t.Errorf("%q", got)
+			}
+			second := acquire(w, t, c, api.AcquireParams{Pool: name, WaitMS: long})
+			if _, err := c.Acquire(t.Context(), api.AcquireParams{Pool: name, WaitMS: long, Name: "first-" + name}); api.ErrorCode(err) != api.AlreadyExists {
+				t.Errorf("a name that is taken: %v", err)
+			}
+			w.Run(t, "exec", second.ID, "--", "cat", "/tmp/x").Want(t, 1)
+
+			p = filled(w, t, name, 2)
+			if p.InUse != 2 || p.Total != 4 {
+				t.Errorf("%+v", p)
+			}
+			if _, err := c.Release(t.Context(), first.ID); err != nil {
+				t.Error(err)
+			}
+			if _, err := c.GetSandbox(t.Context(), first.ID); api.ErrorCode(err) != api.NotFound {
+				t.Errorf("after its release: %v", err)
+			}
+			if p, err = c.ResizePool(t.Context(), name, 1); err != nil || p.Available != 1 || p.InUse != 1 {
+				t.Errorf("resized: %+v, %v", p, err)
+			}
+			r, err := c.RemovePool(t.Context(), name)
+			if err != nil || r.InUse != 1 || r.Removed != 1 {
+				t.Errorf("removed: %+v, %v", r, err)
+			}
+			w.OK(t, "exec", second.ID, "true")
+			w.OK(t, "pool", "release", second.ID)
+			w.AwaitNoSandbox(t)
+		})
+	}
+	own := w.Create(t, "host")
+	w.Run(t, "pool", "release", own).Want(t, 125).Says(t, "is of no pool", "hutch rm")
+}
+
+// TestPoolEmpty: who asks an empty pool is told so at once, or waits in turn.
+func TestPoolEmpty(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	c := w.Dial(t)
+	never := false
+	c.Call(nil, "pool.create", world.Params{"name": "p", "size": 2, "prewarm": never, "sandbox": world.Params{"image": "host", "ttl_s": 3600}})
+	if m := c.Start("pool.acquire", world.Params{"pool": "p"}).Wait(); m.Error != nil || string(m.Result) != "null" {
+		t.Errorf("%+v", m)
+	}
+	filled(w, t, "p", 2) // since somebody has asked
+
+	const crowd = 12
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	var wg sync.WaitGroup
+	for range crowd {
+		wg.Go(func() {
+			cl := w.Connect(t)
+			sb, err := cl.Acquire(t.Context(), api.AcquireParams{Pool: "p", WaitMS: long})
+			if err != nil || sb == nil || sb.Expires == nil {
+				t.Errorf("%+v, %v", sb, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if seen[sb.ID] {
+				t.Errorf("%s was given twice", sb.ID)
+			}
+			seen[sb.ID] = true
+		})
+	}
+	wg.Wait()
+	p := filled(w, t, "p", 2)
+	if p.InUse != crowd {
+		t.Errorf("%+v", p)
+	}
+	// One that gives up is not given one, and who is behind it is.
+	gone := w.Dial(t)
+	w.OK(t, "pool", "resize", "p", "1")
+	for range 2 {
+		gone.Start("pool.acquire", world.Params{"pool": "p", "wait_ms": long, "owner": "connection"})
+	}
+	gone.Close()
+	acquire(w, t, w.Connect(t), api.AcquireParams{Pool: "p", WaitMS: long})
+	if p = filled(w, t, "p", 1); p.InUse > crowd+3 {
+		t.Errorf("%+v", p)
+	}
+	w.Run(t, "run", "--pool", "p", "--", "sh", "-c", "exit 7").Want(t, 7)
+	w.Run(t, "run", "--pool", "p", "host", "--", "true").Want(t, 125).Says(t, "does not go with --pool")
+	w.Run(t, "run", "--pool", "p", "-m", "1g", "--", "true").Want(t, 125).Says(t, "--memory does not go with --pool")
+	w.Run(t, "run", "--pool", "none", "--", "true").Want(t, 125).Says(t, `no pool "none"`)
+	box := strings.TrimSpace(w.OK(t, "run", "-d", "--pool", "p", "--", "sleep", "infinity"))
+	w.OK(t, "rm", "-f", box)
+	w.OK(t, "pool", "rm", "p")
+	c.Refused("not_found", "pool.acquire", world.Params{"pool": "p", "wait_ms": long})
+}
+
+// TestPoolRefused: a pool that can not be is refused, with the field or the reason, and leaves nothing.
+func TestPoolRefused(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	c := w.Dial(t)
+	for _, tt := range []struct {
+		code, field string
+		p           world.Params
+	}{
+		{"invalid_argument", "name", world.Params{"name": "-x", "size": 1, "sandbox": world.Params{"image": "host"}}},
+		{"invalid_argument", "size", world.Params{"name": "x", "size": 0, "sandbox": world.Params{"image": "host"}}},
+		{"invalid_argument", "size", world.Params{"name": "x", "size": 33, "sandbox": world.Params{"image": "host"}}},
+		{"invalid_argument", "image", world.Params{"name": "x", "size": 1, "sandbox": world.Params{}}},
+		{"invalid_argument", "sandbox.name", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "name": "y"}}},
+		{"invalid_argument", "sandbox.owner", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "owner": "connection"}}},
+		{"invalid_argument", "sandbox.workspace", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "workspace": world.Params{"path": "/tmp", "mode": "ro"}}}},
+		{"invalid_argument", "sandbox.mounts", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "mounts": []world.Params{{"source": "/usr", "target": "/u", "mode": "ro"}}}}},
+		{"not_found", "", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "127.0.0.1:1/none:1", "pull": "never"}}},
+	} {
+		if e := c.Refused(tt.code, "pool.create", tt.p); tt.field != "" && e.Data.Field != tt.field {
+			t.Errorf("%v: field %q, want %q", tt.p, e.Data.Field, tt.field)
+		}
+	}
+	var all api.Pools
+	if c.Call(&all, "pool.list", world.Params{}); len(all.Pools) != 0 {
+		t.Errorf("%+v", all)
+	}
+	c.Call(nil, "pool.create", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host"}})
+	c.Refused("already_exists", "pool.create", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host"}})
+	c.Refused("invalid_argument", "pool.resize", world.Params{"pool": "x", "size": 99})
+	c.Refused("invalid_argument", "pool.acquire", world.Params{"pool": "x", "wait_ms": -1})
+	c.Refused("invalid_argument", "pool.acquire", world.Params{"pool": "x", "name": "sb_x"})
+	c.Refused("invalid_argument", "pool.acquire", world.Params{"pool": "x", "owner": "me"})
+	for _, method := range []string{"pool.status", "pool.remove", "pool.acquire"} {
+		c.Refused("not_found", method, world.Params{"pool": "y"})
+	}
+}
+
+// TestPoolHealth: what ends while it waits is replaced, and never handed out.
+func TestPoolHealth(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	c := w.Connect(t)
+	if _, err := c.CreatePool(t.Context(), api.PoolSpec{Name: "p", Size: 2, Sandbox: api.Spec{Image: "host"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for round := range world.Rounds(10) {
+		filled(w, t, "p", 2)
+		var dead []string
+		for _, id := range strings.Fields(w.OK(t, "ps", "-aq")) {
+			sb, err := c.GetSandbox(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sb.State != api.Waiting {
+				continue
+			}
+			if err := unix.Kill(sb.PID, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			dead = append(dead, id)
+		}
+		sb := acquire(w, t, c, api.AcquireParams{Pool: "p", WaitMS: long})
+		if slices.Contains(dead, sb.ID) {
+			// Nobody can know of a death of this moment; the sandbox says so itself.
+			if round == 0 {
+				t.Logf("%s was handed out as it died", sb.ID)
+			}
+			_, _ = c.Release(t.Context(), sb.ID)
+			continue
+		}
+		w.OK(t, "exec", sb.ID, "true")
+		w.OK(t, "pool", "release", sb.ID)
+	}
+}
+
+// TestPoolDeath: pools outlive hutchd and the monitor, with what waits and what is used.
+func TestPoolDeath(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	w.OK(t, "pool", "create", "--size", "2", "--network", "open", "p", "host")
+	used := acquire(w, t, w.Connect(t), api.AcquireParams{Pool: "p", Name: "used"})
+	// What was being made when hutchd was killed goes.
+	w.Tolerated = append(w.Tolerated, "take over a sandbox; it is removed")
+	for round := range world.Rounds(6) {
+		filled(w, t, "p", 2)
+		before := strings.Fields(w.OK(t, "ps", "-aq"))
+		slices.Sort(before)
+		world.Strike(t, world.Victims[round%len(world.Victims)].Pids(w.Daemon(t)))
+		p := world.Decode[[]api.Pool](t, w.OK(t, "pool", "ls", "--json"))
+		if len(p) != 1 || p[0].Size != 2 || p[0].Available != 2 || p[0].InUse != 1 {
+			t.Fatalf("round %d: %+v", round, p)
+		}
+		after := strings.Fields(w.OK(t, "ps", "-aq"))
+		if slices.Sort(after); !slices.Equal(before, after) {
+			t.Fatalf("round %d: %v, before %v", round, after, before)
+		}
+		w.OK(t, "exec", "used", "true")
+		// With another one on its way.
+		w.Run(t, "run", "--pool", "p", "--", "true").Want(t, 0)
+	}
+	w.OK(t, "pool", "release", used.ID)
+}
+
+// TestPoolConfigured: the pools of the configuration file are there when the daemon starts, and become what
+// the file says when it is read again.
+func TestPoolConfigured(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	w.Configure(t, "pools:\n  py: {size: 2, image: host, limits: {memory_bytes: 256m, timeout_s: 1m, best_effort: true}, labels: {a: b}}\n  later: {image: host, prewarm: false}\n")
+	w.OK(t, "config", "check")
+	p := filled(w, t, "py", 2)
+	if !p.Configured || p.Sandbox.Limits.MemoryBytes != 256<<20 || p.Sandbox.Limits.TimeoutS != 60 || p.Sandbox.Labels["a"] != "b" {
+		t.Errorf("%+v", p)
+	}
+	w.OK(t, "pool", "create", "mine", "host")
+	w.Configure(t, "pools:\n  py: {size: 1, image: host, hostname: other}\n")
+	w.OK(t, "config", "reload")
+	filled(w, t, "py", 1)
+	if got := w.OK(t, "run", "--pool", "py", "--", "hostname"); got != "other\n" {
+		t.Errorf("host name %q", got)
+	}
+	if got := strings.Fields(w.OK(t, "pool", "ls", "-q")); !slices.Equal(got, []string{"mine", "py"}) {
+		t.Errorf("pools %v", got)
+	}
+	for text, want := range map[string]string{
+		"pools: [py]\n": "expected names with pools",
+		"pools:\n  py: {size: 40, image: host}\n":                        "line 2: py: size: 40 sandboxes",
+		"pools:\n  py: {size: 2}\n":                                      "line 2: py: image: missing",
+		"pools:\n  py: {image: host, sice: 3}\n":                         "sice",
+		"pools:\n  py: {image: host, limits: {memory_bytes: much}}\n":    "memory_bytes",
+		"pools:\n  py: {image: host}\n  py: {image: host}\n":             "already",
+		"pools:\n  py: {image: host, workspace: {path: /, mode: ro}}\n":  "one user of a sandbox",
+		"pools:\n  py: {image: host, network: {mode: open, mode: none}}": "already",
+	} {
+		w.Configure(t, text)
+		w.Run(t, "config", "reload").Want(t, 125).Says(t, want)
+	}
+	filled(w, t, "py", 1)
+}
+
+// TestPoolRemovedEarly: what a pool is just making when it is removed goes like all else that it has.
+func TestPoolRemovedEarly(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	w.LogOnFailure(t) // an error in the daemon's log fails the test
+	w.Configure(t, world.NoneAhead)
+	c := w.Connect(t)
+	w.Inside(t, "true")
+	start := time.Now()
+	w.Inside(t, "true")
+	took := time.Since(start)
+	for i := range world.Rounds(60) {
+		made := make(chan error, 1)
+		go func() {
+			_, err := c.CreatePool(t.Context(), api.PoolSpec{Name: "p", Size: 2, Sandbox: api.Spec{Image: "host"}}, nil)
+			made <- err
+		}()
+		<-time.After(time.Duration(i%30) * took / 20)
+		_, err := w.Connect(t).RemovePool(t.Context(), "p")
+		if err != nil && api.ErrorCode(err) != api.NotFound {
+			t.Fatal(err)
+		}
+		if merr := <-made; merr == nil && err != nil { // it came behind the removal
+			if _, err := c.RemovePool(t.Context(), "p"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.AwaitNoSandbox(t)
+}

@@ -1,0 +1,11 @@
+//go:build vm
+
+package machine_test
+
+import (
+	"testing"
+
+	"github.com/hutch-sh/hutch/integration/world"
+)
+
+func TestMain(m *testing.M) { world.Main(m) }

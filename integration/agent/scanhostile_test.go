@@ -50,7 +50,7 @@ func TestScanHostile(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 	for _, p := range w.Processes() { // a caller is gone before its worker is
-		if p.Name() == "hutch-scan" && !world.Ended(p.Pid, 10*time.Second) {
+		if p.Name() == "hutch-scan" && !world.Ended(p.PID, 10*time.Second) {
 			t.Errorf("a worker is left: %+v", p)
 		}
 	}

@@ -173,7 +173,7 @@ func TestKillLauncher(t *testing.T) {
 		w.AwaitNoSandbox(t)
 		w.Shutdown()
 		for _, p := range w.WaitGone(time.Now().Add(world.Patience)) {
-			t.Fatalf("round %d: %d %q does not end", i, p.Pid, p.Args)
+			t.Fatalf("round %d: %d %q does not end", i, p.PID, p.Args)
 		}
 	}
 }

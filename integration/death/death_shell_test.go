@@ -65,7 +65,7 @@ func TestDaemonDeathShell(t *testing.T) {
 			first <- answer{r, err}
 		}()
 		world.After(i)
-		world.Strike(t, victim.Pids(d))
+		world.Strike(t, victim.PIDs(d))
 		r := askAgain(w, t, p)
 		if r.ExitCode != 7 || r.Verdict != api.VerdictNonzero || r.Closed || r.Run != p.Run || r.Stdout != want || r.Stderr != "" {
 			t.Fatalf("round %d, %s: run %d, exit code %d, %s, closed %v, stderr %q, %d bytes of output, want %d that are the same",

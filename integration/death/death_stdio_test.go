@@ -24,7 +24,7 @@ func TestDaemonDeathTerminal(t *testing.T) {
 			p, cmd := w.Terminal(t, "run", "-it", "host", "--", "sh")
 			p.Write("echo one-$((1+1))\n")
 			p.Sees("one-2")
-			for _, pid := range victim.Pids(w.Daemon(t)) {
+			for _, pid := range victim.PIDs(w.Daemon(t)) {
 				world.Kill(t, pid)
 			}
 			p.Write("echo two-$((2+2))\n")
@@ -55,7 +55,7 @@ func TestDaemonDeathStdin(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.OK(t, "rpc", "exec.write", string(data))
-			for _, pid := range victim.Pids(w.Daemon(t)) {
+			for _, pid := range victim.PIDs(w.Daemon(t)) {
 				world.Kill(t, pid)
 			}
 		}
@@ -99,7 +99,7 @@ func TestDaemonDeathReader(t *testing.T) {
 		out.Close()
 	}
 	for _, victim := range world.Victims {
-		for _, pid := range victim.Pids(w.Daemon(t)) {
+		for _, pid := range victim.PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)
 		}
 		w.OK(t, "exec", sb, "--", "true")
@@ -135,7 +135,7 @@ func TestDaemonDeathUnread(t *testing.T) {
 		if _, err := own.Read(make([]byte, 1)); err != nil { // it is on its way
 			t.Fatal(err)
 		}
-		for _, pid := range victim.Pids(w.Daemon(t)) {
+		for _, pid := range victim.PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)
 		}
 		res := world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q,"output_bytes":%d}`, ex, n)))
@@ -161,7 +161,7 @@ func TestDaemonDeathLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 		world.After(i)
-		for _, pid := range victim.Pids(w.Daemon(t)) {
+		for _, pid := range victim.PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)
 		}
 		if code := world.Await(t, logs); code != 0 || out.String() != counted(n) {

@@ -44,7 +44,7 @@ func TestDaemonDeath(t *testing.T) {
 		ex := strings.TrimSpace(w.OK(t, "exec", "-d", sb, "--", "sh", "-c", counter(n)))
 		d := w.Daemon(t)
 		world.After(i)
-		world.Strike(t, victim.Pids(d))
+		world.Strike(t, victim.PIDs(d))
 		res := world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex)))
 		if res.ExitCode != 7 || res.Verdict != api.VerdictNonzero {
 			t.Fatalf("round %d, %s: exit code %d, verdict %s; want 7, nonzero", i, victim.Name, res.ExitCode, res.Verdict)
@@ -67,7 +67,7 @@ func TestDaemonDeathClient(t *testing.T) {
 	for i := range world.Rounds(12) {
 		victim := world.Victims[i%len(world.Victims)]
 		c := w.Start(t, "run", "host", "--", "sh", "-c", "echo ready; read x; echo got $x; exit 5")
-		for _, pid := range victim.Pids(w.Daemon(t)) {
+		for _, pid := range victim.PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)
 		}
 		if _, err := c.Stdin.Write([]byte("word\n")); err != nil {

@@ -445,7 +445,7 @@ func TestWireBatch(t *testing.T) {
 		c.Start("system.info", world.Params{}, null),
 	} {
 		if m := call.Wait(); m.Error == nil {
-			t.Errorf("call %d succeeded: %s", call.Id, m.Result)
+			t.Errorf("call %d succeeded: %s", call.ID, m.Result)
 		}
 	}
 	before := w.Resources(t)

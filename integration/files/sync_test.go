@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,79 +68,6 @@ func TestFilesSync(t *testing.T) {
 	w.Run(t, "cp", "--sync", filepath.Join(dir, "a"), sb+":x").Want(t, 125).Says(t, "no folder")
 	w.Run(t, "cp", "--delete", dir, sb+":x").Want(t, 125).Says(t, "--sync")
 	w.Run(t, "cp", "--sync", sb+":copy", dir).Want(t, 125).Says(t, "into a sandbox")
-}
-
-// sameTree says whether the sandbox has what a folder of the host's has: names, types, sizes, times of files and, if folders says so, of folders.
-func sameTree(t *testing.T, w *world.World, sb, dir, there string, folders bool) {
-	t.Helper()
-	list := `cd "$1" && find . -mindepth 1 \( -type f -printf '%p f %s %T@\n' -o -type l -printf '%p l %l\n' -o -type d -printf '%p d` +
-		map[bool]string{true: " %T@"}[folders] + `\n' \) | LC_ALL=C sort`
-	out, err := exec.Command("sh", "-c", list, "sh", dir).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs := w.OK(t, "exec", sb, "sh", "-c", list, "sh", there)
-	if theirs == string(out) {
-		return
-	}
-	a, b := strings.Split(string(out), "\n"), strings.Split(theirs, "\n")
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			t.Errorf("%s is not %s: %q, want %q", there, dir, b[i], a[i])
-			return
-		}
-	}
-	t.Errorf("%s has %d lines, want %d", there, len(b), len(a))
-}
-
-// TestFilesSyncMany: a tree of many pages, whose borders lie in folders, comes whole and with the times of its folders; later changes, on both sides and of
-// any name, are found without the rest.
-func TestFilesSyncMany(t *testing.T) {
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		t.Setenv("TMPDIR", "/dev/shm") // so that it is not the disk that takes the time
-	}
-	w := world.New(t)
-	sb := w.Create(t, "-w", "/srv", "host")
-	dir := w.Sub(t, "src")
-	var makers errgroup.Group
-	old := time.Unix(1_500_000_000, 123456789)
-	for i := range 100 {
-		sub := filepath.Join(dir, "flat") // 50,000 names in it, more than two pages
-		if i%2 == 1 {
-			sub = filepath.Join(dir, fmt.Sprintf("d%02d", i), "in\n\xff")
-		}
-		makers.Go(func() error {
-			err := os.MkdirAll(sub, 0o755)
-			for j := 0; j < 1000 && err == nil; j++ {
-				if name := filepath.Join(sub, fmt.Sprintf("%02d-%03d", i, j)); j%5 == 0 {
-					err = os.WriteFile(name, nil, 0o644)
-				} else { // is made faster, and is a name as well
-					err = os.Symlink("to", name)
-				}
-			}
-			return err
-		})
-	}
-	if err := makers.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"flat", "d51/in\n\xff", "d51"} {
-		if err := os.Chtimes(filepath.Join(dir, name), old, old); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.Run(t, "cp", "--sync", "--delete", dir, sb+":many").Want(t, 0).Says(t, "0 the same, 100101 copied, 0 removed")
-	sameTree(t, w, sb, dir, "many", true)
-
-	world.Write(t, filepath.Join(dir, "flat/00-500"), "x")
-	world.Write(t, filepath.Join(dir, "d99/in\n\xff/new\"<\u2028"), "y")
-	if err := os.RemoveAll(filepath.Join(dir, "d51")); err != nil {
-		t.Fatal(err)
-	}
-	w.OK(t, "exec", sb, "sh", "-euc", `cd many; rm flat/98-999; ln -s /etc flat/50-000x; mkdir -p zz/y; : >zz/y/z; rm -r d77; ln -s ../flat d77`)
-	w.Run(t, "cp", "--sync", "--delete", dir, sb+":many").Want(t, 0).Says(t, "98095 the same, 1005 copied, 4 removed")
-	sameTree(t, w, sb, dir, "many", false)
-	w.OK(t, "exec", sb, "test", "-e", "/etc/passwd")
 }
 
 // TestFilesSyncPages: a client that sends one page and goes away has changed nothing outside of it.
@@ -209,7 +135,7 @@ func TestFilesSyncMoving(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Run(t, "cp", "--sync", "--delete", dir, sb+":d").Want(t, 0)
-	sameTree(t, w, sb, dir, "d", false)
+	world.SameTree(t, w, sb, dir, "d", false)
 }
 
 // TestUploads: files given at creation are there at once, and a creation that can not have them leaves nothing.

@@ -185,7 +185,7 @@ func TestPauseDeath(t *testing.T) {
 	nap := func() { w.OK(t, "exec", other, "--", "sleep", "0.1") }
 	w.OK(t, "pause", sb)
 	for _, victim := range world.Victims {
-		for _, pid := range victim.Pids(w.Daemon(t)) {
+		for _, pid := range victim.PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)
 		}
 		if rec := world.Decode[api.Sandbox](t, w.OK(t, "inspect", sb)); rec.State != api.Paused || rec.Paused == nil {

@@ -157,7 +157,7 @@ func TestReclaimMiddle(t *testing.T) {
 			t.Fatal(err)
 		}
 		world.After(i)
-		for _, pid := range world.Victims[i%len(world.Victims)].Pids(w.Daemon(t)) {
+		for _, pid := range world.Victims[i%len(world.Victims)].PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)
 		}
 		c = w.Reconnect(t)

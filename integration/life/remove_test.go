@@ -52,10 +52,9 @@ func TestRemoveDead(t *testing.T) {
 		if len(killed) < 20 || killed[0] != r.PID {
 			t.Errorf("PID 1 is %d, killed %v", r.PID, killed)
 		}
-		names, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
-		for _, name := range names {
-			if its, err := os.Readlink(name); err == nil && nsErr == nil && its == ns {
-				t.Errorf("round %d: %s is the sandbox's", i, name)
+		for _, p := range w.Processes() { // the number of a namespace is given again, to a sandbox of another test, say
+			if its, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", p.PID)); err == nil && nsErr == nil && its == ns {
+				t.Errorf("round %d: %d is the sandbox's: %q", i, p.PID, p.Args)
 			}
 		}
 		for _, tree := range world.CgroupTrees() {
@@ -226,8 +225,8 @@ func TestRemoveDeath(t *testing.T) {
 		if round%4 > 1 {
 			again = remake(c, 0)
 		}
-		world.Strike(t, world.Victims[round%len(world.Victims)].Pids(d))
-		for _, pid := range world.Victims[round%len(world.Victims)].Pids(d) {
+		world.Strike(t, world.Victims[round%len(world.Victims)].PIDs(d))
+		for _, pid := range world.Victims[round%len(world.Victims)].PIDs(d) {
 			world.Kill(t, pid) // and wait
 		}
 		c = w.Reconnect(t)

@@ -328,8 +328,8 @@ func TestRunNewDeath(t *testing.T) {
 		}
 		c := w.Launch(t, args...)
 		<-time.After(time.Duration(i%25) * took / 20)
-		world.Strike(t, victim.Pids(d))
-		for _, pid := range victim.Pids(d) {
+		world.Strike(t, victim.PIDs(d))
+		for _, pid := range victim.PIDs(d) {
 			world.Kill(t, pid)
 		}
 		code := c.End(t)

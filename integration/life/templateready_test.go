@@ -230,7 +230,7 @@ func TestTemplateKilled(t *testing.T) {
 		}
 		world.After(round)
 		victim := world.Victims[round/2%len(world.Victims)]
-		for _, pid := range victim.Pids(w.Daemon(t)) {
+		for _, pid := range victim.PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)
 		}
 		<-failed

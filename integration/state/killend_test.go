@@ -45,8 +45,8 @@ func TestKilledShutdown(t *testing.T) {
 					continue
 				}
 				<-time.After(rand.N(took + took/4))
-				world.Strike(t, victim.Pids(d))
-				for _, pid := range victim.Pids(d) {
+				world.Strike(t, victim.PIDs(d))
+				for _, pid := range victim.PIDs(d) {
 					world.Kill(t, pid)
 				}
 				err = <-done

@@ -86,8 +86,8 @@ func (k *killed) rounds() {
 		answered := make(chan error, 1)
 		go func() { answered <- k.act(k.t.Context()) }()
 		<-time.After(rand.N(took + took/4)) // at any moment of it, and of what goes on behind its reply
-		world.Strike(k.t, victim.Pids(d))
-		for _, pid := range victim.Pids(d) {
+		world.Strike(k.t, victim.PIDs(d))
+		for _, pid := range victim.PIDs(d) {
 			world.Kill(k.t, pid) // and wait
 		}
 		err := <-answered

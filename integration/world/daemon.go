@@ -53,25 +53,25 @@ func (w *World) Daemons() []Parts {
 		if !slices.Contains(m.Args, "serve") || filepath.Base(m.Name()) != "hutchd" {
 			continue
 		}
-		d := Parts{Monitor: m.Pid}
+		d := Parts{Monitor: m.PID}
 		for _, p := range all {
 			if p.Name() != "hutch-launch" {
 				continue
 			}
-			if p.ppid == m.Pid {
-				d.Launch = p.Pid
+			if p.ppid == m.PID {
+				d.Launch = p.PID
 				break
 			}
 			if p.ppid == os.Getpid() { // its own monitor is dead
-				d.Launch = p.Pid
+				d.Launch = p.PID
 			}
 		}
 		for _, p := range all {
 			switch {
 			case p.ppid == d.Launch && p.Name() == "hutchd":
-				d.Hutchd = p.Pid
+				d.Hutchd = p.PID
 			case d.Launch != 0 && descends(all, p, d.Launch):
-				d.Sandboxes = append(d.Sandboxes, p.Pid)
+				d.Sandboxes = append(d.Sandboxes, p.PID)
 			}
 		}
 		found = append(found, d)
@@ -85,7 +85,7 @@ func descends(all []Process, p Process, pid int) bool {
 		if p.ppid == pid {
 			return true
 		}
-		i := slices.IndexFunc(all, func(q Process) bool { return q.Pid == p.ppid })
+		i := slices.IndexFunc(all, func(q Process) bool { return q.PID == p.ppid })
 		if i < 0 {
 			return false
 		}
@@ -236,7 +236,7 @@ func AwaitEmpty(t testing.TB, dir string, deadline time.Time) {
 // Victims are the parts of a daemon whose death its sandboxes survive.
 var Victims = []struct {
 	Name string
-	Pids func(Parts) []int
+	PIDs func(Parts) []int
 }{
 	{"hutchd", func(p Parts) []int { return []int{p.Hutchd} }},
 	{"monitor", func(p Parts) []int { return []int{p.Monitor} }},

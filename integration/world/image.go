@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
@@ -43,6 +45,18 @@ func debianTar(t testing.TB) []byte {
 		file = filepath.Join(t.TempDir(), "debian.tar") // somebody else's checkout
 	} else if err != nil {
 		t.Fatal(err)
+	}
+	// Once: other stories wait for it.
+	lock, err := os.OpenFile(filepath.Join(filepath.Dir(file), "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(file); err == nil {
+		return data
 	}
 	// By rename: a run that is interrupted leaves no half image.
 	tmp, err := os.MkdirTemp(filepath.Dir(file), "debian-")

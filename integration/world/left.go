@@ -19,7 +19,7 @@ import (
 
 // Process is one line of /proc.
 type Process struct {
-	Pid, ppid int
+	PID, ppid int
 	Args      []string
 	zombie    bool
 	root      string // HUTCH_ROOT of its environment
@@ -42,7 +42,7 @@ func ReadProcess(pid int) (p Process, ok bool) {
 	}
 	// pid (comm) state ppid: comm may hold anything, so from its last bracket.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	p = Process{Pid: pid, zombie: fields[0] == "Z"}
+	p = Process{PID: pid, zombie: fields[0] == "Z"}
 	p.ppid, _ = strconv.Atoi(fields[1])
 	if cmdline, err := os.ReadFile(dir + "/cmdline"); err == nil {
 		p.Args = strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
@@ -110,22 +110,22 @@ func Processes() map[int]Process {
 // connect adds the ancestors of p that are not in all: a parent may have begun while the others were read, or ended, and then its
 // children have got another one. A client that starts a daemon, say, is its parent for as long as it lives.
 func connect(all map[int]Process, p Process) {
-	for p.ppid > 1 && all[p.ppid].Pid == 0 {
+	for p.ppid > 1 && all[p.ppid].PID == 0 {
 		parent, ok := ReadProcess(p.ppid)
 		if ok && !parent.zombie {
-			all[parent.Pid] = parent
+			all[parent.PID] = parent
 			p = parent
 			continue
 		}
 		if !Ended(p.ppid, Patience) {
 			return // only its first thread has ended
 		}
-		again, ok := ReadProcess(p.Pid)
+		again, ok := ReadProcess(p.PID)
 		if !ok || again.zombie {
-			delete(all, p.Pid)
+			delete(all, p.PID)
 			return
 		}
-		all[p.Pid] = again
+		all[p.PID] = again
 		p = again
 	}
 }
@@ -143,7 +143,7 @@ func (w *World) Processes() []Process {
 			mine = append(mine, p)
 		}
 	}
-	slices.SortFunc(mine, func(a, b Process) int { return a.Pid - b.Pid })
+	slices.SortFunc(mine, func(a, b Process) int { return a.PID - b.PID })
 	return mine
 }
 
@@ -170,7 +170,7 @@ func stray(p Process) bool {
 		return true
 	}
 	own, err1 := os.Readlink("/proc/self/ns/user")
-	its, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", p.Pid))
+	its, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", p.PID))
 	return err1 == nil && err2 == nil && own != its
 }
 
@@ -189,7 +189,7 @@ func (w *World) Answers() bool {
 func (w *World) Left(wait time.Duration) []string {
 	var found []string
 	for _, p := range w.WaitGone(time.Now().Add(wait)) {
-		found = append(found, fmt.Sprintf("process %d %q, child of %d", p.Pid, p.Args, p.ppid))
+		found = append(found, fmt.Sprintf("process %d %q, child of %d", p.PID, p.Args, p.ppid))
 	}
 	found = append(found, w.leftMounts()...)
 	found = append(found, w.LeftCgroups()...)
@@ -205,7 +205,7 @@ func (w *World) WaitGone(deadline time.Time) []Process {
 			return nil
 		}
 		for _, p := range alive {
-			if !Ended(p.Pid, time.Until(deadline)) {
+			if !Ended(p.PID, time.Until(deadline)) {
 				return w.Processes()
 			}
 		}

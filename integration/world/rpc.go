@@ -151,7 +151,7 @@ func (c *Conn) SendRaw(line []byte, files ...*os.File) {
 // Pending is a call whose answer is still to come.
 type Pending struct {
 	c  *Conn
-	Id int
+	ID int
 	ch chan Message
 }
 
@@ -161,9 +161,9 @@ func (c *Conn) Start(method string, params any, files ...*os.File) *Pending {
 	c.mu.Lock()
 	c.next++
 	p := &Pending{c, c.next, make(chan Message, 1)}
-	c.waiting[fmt.Sprint(p.Id)] = p.ch
+	c.waiting[fmt.Sprint(p.ID)] = p.ch
 	c.mu.Unlock()
-	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": p.Id, "method": method, "params": params})
+	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": p.ID, "method": method, "params": params})
 	if err != nil {
 		c.T.Fatal(err)
 	}
@@ -183,9 +183,9 @@ func (p *Pending) Wait() Message {
 			return m
 		default:
 		}
-		p.c.T.Fatalf("call %d: the daemon closed the connection", p.Id)
+		p.c.T.Fatalf("call %d: the daemon closed the connection", p.ID)
 	case <-time.After(Patience):
-		p.c.T.Fatalf("call %d: no answer within %v", p.Id, Patience)
+		p.c.T.Fatalf("call %d: no answer within %v", p.ID, Patience)
 	}
 	return Message{}
 }
@@ -193,7 +193,7 @@ func (p *Pending) Wait() Message {
 // Cancel sends the notification that cancels the call.
 func (p *Pending) Cancel() {
 	p.c.T.Helper()
-	p.c.SendRaw(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"rpc.cancel","params":{"id":%d}}`+"\n", p.Id))
+	p.c.SendRaw(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"rpc.cancel","params":{"id":%d}}`+"\n", p.ID))
 }
 
 // Note returns the next notification.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -74,5 +75,32 @@ func Root(t testing.TB) {
 	t.Helper()
 	if uid := os.Geteuid(); uid != 0 {
 		Require(t, probe.Check{Name: "root", Status: probe.No, Detail: fmt.Sprintf("uid %d", uid), Remedy: "sudo make test"})
+	}
+}
+
+// NotRoot skips t if root runs it: for what the kernel refuses to everybody else.
+func NotRoot(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		Require(t, probe.Check{Name: "ordinary user", Status: probe.No, Detail: "uid 0", Remedy: "make test, as yourself"})
+	}
+}
+
+// Arch skips t on other architectures than these, named as in GOARCH.
+func Arch(t testing.TB, names ...string) {
+	t.Helper()
+	if !slices.Contains(names, runtime.GOARCH) {
+		Require(t, probe.Check{
+			Name: "architecture", Status: probe.No, Detail: runtime.GOARCH, Remedy: "a machine with " + strings.Join(names, " or "),
+		})
+	}
+}
+
+// Short skips t where nobody wants to wait for it (go test -short): why says what takes
+// long.
+func Short(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		Require(t, probe.Check{Name: "time", Status: probe.No, Detail: "-short: " + why, Remedy: "go test without -short"})
 	}
 }

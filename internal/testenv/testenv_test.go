@@ -21,6 +21,8 @@ func (r *recorder) Name() string      { return r.name }
 func (r *recorder) Skip(args ...any)  { r.ended = "skip: " + fmt.Sprint(args...) }
 func (r *recorder) Fatal(args ...any) { r.ended = "fatal: " + fmt.Sprint(args...) }
 
+func (r *recorder) Fatalf(format string, args ...any) { r.Fatal(fmt.Sprintf(format, args...)) }
+
 func TestRequire(t *testing.T) {
 	root := t.TempDir()
 	pkg := filepath.Join(root, "images")

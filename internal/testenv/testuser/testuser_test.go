@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
 
 // TestNew makes a user of each kind, runs a command as it, and sees it gone.
 func TestNew(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes users")
-	}
+	testenv.Root(t) // only root makes users
 	for _, kind := range []mustrun.Kind{mustrun.SubUID, mustrun.NoSubUID} {
 		t.Run(string(kind), func(t *testing.T) {
 			u, err := New(t.Context(), kind)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // apply brings all that is found into the folder.
@@ -152,7 +151,7 @@ func TestApplyConflict(t *testing.T) {
 	for _, force := range []bool{false, true} {
 		o := mounted(t, before)
 		o.sh(o.merged, "echo mine >>a; echo mine >>b; rm -r d; echo mine >n; chmod 644 n")
-		<-time.After(10 * time.Millisecond)
+		o.tick()
 		o.sh(o.lower, "echo yours >>a; echo yours >>d/c; echo yours >n")
 		done, failed := o.apply(force)
 		got := tree(t, o.lower)

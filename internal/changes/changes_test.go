@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,9 +28,9 @@ func mounted(t *testing.T, before string) *overlaid {
 	dir := t.TempDir()
 	o := &overlaid{t: t, lower: filepath.Join(dir, "lower"), upper: filepath.Join(dir, "upper"), merged: filepath.Join(dir, "merged")}
 	for _, d := range []string{o.lower, o.upper, o.merged, filepath.Join(dir, "work")} {
-		if d == o.upper { // as of a sandbox that is made when the folder is there; the clock of files is coarse
+		if d == o.upper { // as of a sandbox that is made when the folder is there
 			o.sh(o.lower, before)
-			<-time.After(10 * time.Millisecond)
+			o.tick()
 		}
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -46,6 +45,12 @@ func mounted(t *testing.T, before string) *overlaid {
 		}
 	})
 	return o
+}
+
+// tick makes what is changed from now on younger than what was changed before, which is what tells who came first.
+func (o *overlaid) tick() {
+	o.t.Helper()
+	testenv.NextTick(o.t, filepath.Dir(o.lower))
 }
 
 func (o *overlaid) sh(dir, script string) {
@@ -131,7 +136,7 @@ func TestFind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := mounted(t, before)
 			o.sh(o.merged, tt.inside)
-			<-time.After(10 * time.Millisecond) // the clock of files is coarse
+			o.tick()
 			o.sh(o.lower, tt.outside)
 			if got := o.find(); got != tt.want {
 				t.Errorf("found\n%s\nwant\n%s", got, tt.want)

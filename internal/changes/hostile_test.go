@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +19,7 @@ func (o *overlaid) steps(between string, in string) (done []string, failed []Fai
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	<-time.After(10 * time.Millisecond) // the clock of files is coarse
+	o.tick()
 	o.sh(in, between)
 	done, failed, err = Apply(o.t.Context(), upper, lower, found, &o.applied, false)
 	if err != nil {
@@ -103,7 +102,7 @@ func TestApplyConflicts(t *testing.T) {
 		for out, b := range outside {
 			o := mounted(t, "echo a >a; chmod 644 a; mkdir -m 755 d; echo c >d/c")
 			o.sh(o.merged, a)
-			<-time.After(10 * time.Millisecond)
+			o.tick()
 			o.sh(o.lower, b)
 			want := slices.Contains(conflicts[in], out)
 			var before, mine string
@@ -170,9 +169,9 @@ func TestApplyBetween(t *testing.T) {
 	} {
 		o := mounted(t, "echo a >a; chmod 644 a")
 		o.sh(o.merged, test.first)
-		<-time.After(10 * time.Millisecond)
+		o.tick()
 		o.sh(o.lower, "echo yours >>a")
-		<-time.After(10 * time.Millisecond)
+		o.tick()
 		o.sh(o.merged, test.second)
 		_, failed := o.apply(false)
 		if got := len(failed) > 0; got != test.conflict {
@@ -182,9 +181,9 @@ func TestApplyBetween(t *testing.T) {
 	// A folder that was emptied, and made anew later.
 	o := mounted(t, "mkdir d; echo c >d/c")
 	o.sh(o.merged, "rm -r d")
-	<-time.After(10 * time.Millisecond)
+	o.tick()
 	o.sh(o.lower, "echo yours >d/new")
-	<-time.After(10 * time.Millisecond)
+	o.tick()
 	o.sh(o.merged, "mkdir d")
 	if _, failed := o.apply(false); len(failed) != 1 || !failed[0].Conflict {
 		t.Errorf("a folder made anew: %+v", failed)
@@ -196,12 +195,12 @@ func TestApplyAgain(t *testing.T) {
 	o := mounted(t, "echo a >a")
 	for _, text := range []string{"one", "two"} {
 		o.sh(o.merged, "echo "+text+" >a")
-		<-time.After(10 * time.Millisecond)
+		o.tick()
 		if done, failed := o.apply(false); len(done) != 1 || len(failed) > 0 {
 			t.Fatalf("%s: %v, %+v", text, done, failed)
 		}
 	}
-	<-time.After(10 * time.Millisecond)
+	o.tick()
 	o.sh(o.lower, "echo yours >>a")
 	if got := o.find(); !strings.Contains(got, "CONFLICT") {
 		t.Errorf("somebody else's: %q", got)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 const (
@@ -37,32 +39,36 @@ func TestKill(t *testing.T) {
 		cmd.Env = append(os.Environ(), killTree+"="+tree)
 		out, err := cmd.StdoutPipe()
 		must(t, err, cmd.Start())
+		s := bufio.NewScanner(out)
+		if !s.Scan() || s.Text() != "begins" {
+			t.Fatalf("round %d: %q, %v", round, s.Text(), s.Err())
+		}
 		lines := make(chan string, 1)
 		go func() {
 			last := ""
-			for s := bufio.NewScanner(out); s.Scan(); {
+			for s.Scan() {
 				last = s.Text()
 			}
 			lines <- last
 		}()
-		<-time.After(time.Duration(20+rand.IntN(100)) * time.Millisecond)
+		testenv.RandomMoment(100 * time.Millisecond)
 		must(t, cmd.Process.Kill())
 		last := <-lines
 		_ = cmd.Wait()
-		s := store(t, filepath.Join(base, "undo"))
-		list, _, total := s.List()
+		killed := store(t, filepath.Join(base, "undo"))
+		list, _, total := killed.List()
 		if len(list) == 0 {
 			continue
 		}
 		if word, call, _ := strings.Cut(last, " "); word == "saved" {
-			if _, ok := s.Find(call); !ok {
+			if _, ok := killed.Find(call); !ok {
 				t.Fatalf("round %d: %s is gone", round, call)
 			}
 		}
 		for range 3 {
 			c := list[rand.IntN(len(list))]
 			to := t.TempDir()
-			_, err := s.Rebuild(t.Context(), c, to)
+			_, err := killed.Rebuild(t.Context(), c, to)
 			must(t, err)
 			if text := killedFiles(t, filepath.Join(to, "upper")); strings.Count(text, "\n") > 1 || !strings.HasPrefix(c.Call, strings.TrimSpace(text)) {
 				t.Fatalf("round %d: %s holds %q", round, c.Call, text)
@@ -94,6 +100,7 @@ func killedFiles(t testing.TB, dir string) string {
 // saveForEver writes the same to all files, and then makes a checkpoint whose call begins with that.
 func saveForEver(t *testing.T, tree string) {
 	base := filepath.Dir(tree)
+	fmt.Println("begins") // with what the kill before it has left
 	s := store(t, filepath.Join(base, "undo"))
 	for i := 0; ; i++ {
 		text := fmt.Sprintf("c%d-%d", os.Getpid(), i)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/diskuse"
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 func must(t testing.TB, errs ...error) {
@@ -75,8 +76,11 @@ func store(t testing.TB, dir string) *Store {
 	return s
 }
 
-// settle waits until what was written is old enough for its time to tell of a later change: nothing but time passes.
-func settle() { <-time.After(30 * time.Millisecond) }
+// settle waits until what was written is old enough for its time to tell of a later change, which treecopy says is so after 20 ms.
+func settle(t testing.TB) {
+	t.Helper()
+	testenv.Aged(t, t.TempDir(), 20*time.Millisecond)
+}
 
 func save(t testing.TB, s *Store, tree string, call string) Checkpoint {
 	t.Helper()
@@ -122,7 +126,7 @@ func TestSave(t *testing.T) {
 		must(t, os.WriteFile(at(fmt.Sprintf("a/%d", i)), []byte(strings.Repeat("x", 8000)), 0o644))
 	}
 	s := store(t, dir)
-	settle()
+	settle(t)
 	want := map[string]string{"c0": describe(t, tree)}
 	first := save(t, s, tree, "c0")
 	if first.Added.Inodes < 200 {
@@ -140,7 +144,7 @@ func TestSave(t *testing.T) {
 		func() error { return errors.Join(os.Remove(at("link")), os.Mkdir(at("link"), 0o700)) },
 		func() error { return os.WriteFile(at("moved/9"), []byte(strings.Repeat("y", 8000)), 0o644) }, // as long as before
 	} {
-		settle()
+		settle(t)
 		must(t, change())
 		call := fmt.Sprintf("c%d", i+1)
 		want[call] = describe(t, tree)
@@ -275,7 +279,7 @@ func BenchmarkSave(b *testing.B) {
 	for i := range 1000 {
 		must(b, os.MkdirAll(filepath.Join(tree, fmt.Sprint(i%50)), 0o755), os.WriteFile(filepath.Join(tree, fmt.Sprint(i%50), fmt.Sprint(i)), make([]byte, 10<<10), 0o644))
 	}
-	settle()
+	settle(b)
 	for _, changed := range []int{0, 1, 1000} {
 		b.Run(fmt.Sprint(changed), func(b *testing.B) {
 			s := store(b, filepath.Join(b.TempDir(), "undo"))

@@ -3,7 +3,6 @@ package images
 import (
 	"bufio"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,7 +120,7 @@ func TestCrashInTheCommit(t *testing.T) {
 				t.Fatalf("%q, %v", line, err)
 			}
 		}
-		<-time.After(rand.N(400 * time.Millisecond))
+		testenv.RandomMoment(400 * time.Millisecond)
 		must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		all, err := s.List()

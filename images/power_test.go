@@ -3,7 +3,6 @@ package images
 import (
 	"bufio"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -170,7 +169,7 @@ func TestCrashAnywhere(t *testing.T) {
 			}
 			pull = time.Since(begun)
 		}
-		<-time.After(rand.N(2 * pull))
+		testenv.RandomMoment(2 * pull)
 		must(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		left, _ := filepath.Glob(filepath.Join(dir, tmpDir, "*"))

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestManifest: what a layer's manifest says is what its folder holds, whatever the
@@ -75,10 +78,34 @@ func TestWalkKeepsFolder(t *testing.T) {
 		return f
 	}
 	must(t, Walk(t.Context(), open(), func(*Node) error {
-		runtime.GC()
-		<-time.After(time.Millisecond) // for what a collection leaves to do
+		collect(t)
 		return nil
 	}))
+}
+
+// collect collects garbage, and returns when the files are closed that nobody held any more. A collection leaves that
+// to others, who take one after the other: when a file is closed that was dropped before the second one, what the
+// first one has found was closed before.
+func collect(t *testing.T) {
+	t.Helper()
+	runtime.GC()
+	r := dropped(t)
+	defer r.Close()
+	runtime.GC()
+	must(t, r.SetReadDeadline(time.Now().Add(testenv.Patience(20*time.Second))))
+	if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+		t.Fatalf("a collection does not close a pipe that nobody holds: %v", err)
+	}
+}
+
+// dropped is the end of a pipe of which nobody holds the other end. The frame that did must be gone.
+//
+//go:noinline
+func dropped(t *testing.T) *os.File {
+	t.Helper()
+	r, _, err := os.Pipe()
+	must(t, err)
+	return r
 }
 
 // FuzzPathOf: no line makes more than an error, and a path comes back as it was.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -54,7 +55,7 @@ func TestKill(t *testing.T) {
 		if _, err := out.Read(make([]byte, 8)); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(time.Duration(rand.IntN(10000)) * time.Microsecond)
+		testenv.RandomMoment(10 * time.Millisecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		v, err := VerifyDir(filepath.Join(dir, box), box)

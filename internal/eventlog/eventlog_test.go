@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/leak"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -241,14 +242,19 @@ func TestRotate(t *testing.T) {
 }
 
 // TestReaders: many readers at different places while the log is written and
-// rotated; each sees every event once, or a gap.
+// rotated; each sees every event once, or a gap. The first keeps up, because the writer
+// waits for it; others fall behind by more than the log holds.
 func TestReaders(t *testing.T) {
 	l := open(t, t.TempDir(), Options{SegmentBytes: 20000, Segments: 4})
 	const n, readers = 5000, 30
 	var wg sync.WaitGroup
+	keepsUp := make(chan struct{})
 	for r := range readers {
 		c := l.Follow(1, true, nil)
 		wg.Go(func() {
+			if r == 0 {
+				defer close(keepsUp)
+			}
 			rnd := rand.New(rand.NewPCG(uint64(r), 0))
 			for at := int64(1); at <= n; {
 				events, err := c.Next(t.Context())
@@ -266,18 +272,21 @@ func TestReaders(t *testing.T) {
 						t.Errorf("%+v at %d", e, at)
 						return
 					}
-					at = e.Seq + 1
+					if at = e.Seq + 1; r == 0 && e.Seq%100 == 0 {
+						keepsUp <- struct{}{}
+					}
 				}
-				if rnd.IntN(10) == 0 {
-					<-time.After(time.Duration(rnd.IntN(5)) * time.Millisecond)
+				if r > 0 && rnd.IntN(10) == 0 { // falls behind
+					if err := l.Follow(min(n, at+rnd.Int64N(1500)), true, nil).Await(t.Context()); err != nil {
+						t.Error(err)
+					}
 				}
 			}
 		})
 	}
 	for i := range n {
-		l.say(i)
-		if i%100 == 0 {
-			<-time.After(time.Millisecond)
+		if l.say(i); i%100 == 99 {
+			<-keepsUp
 		}
 	}
 	wg.Wait()
@@ -352,19 +361,20 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// writeForEver emits events, and prints each that a reader saw.
+// writeForEver emits events, and prints each that a reader saw. The reader is never so far
+// behind that the log has forgotten what comes next.
 func writeForEver(dir string) error {
+	fmt.Println("begins") // with what the kill before it has left
 	l, err := Open(dir, Options{SegmentBytes: 30000, Segments: 3})
 	if err != nil {
 		return err
 	}
 	_, next := l.Range()
+	unread := make(chan struct{}, 50) // an element for each event that the reader has not seen
 	go func() {
 		for i := 0; ; i++ {
+			unread <- struct{}{}
 			l.say(i)
-			if i%20 == 0 {
-				<-time.After(time.Millisecond)
-			}
 		}
 	}()
 	for c := l.Follow(next, true, nil); ; {
@@ -374,6 +384,7 @@ func writeForEver(dir string) error {
 		}
 		for _, e := range events {
 			fmt.Printf("%d %s %d\n", e.Seq, e.Exec, e.Time.UnixNano())
+			<-unread
 		}
 	}
 }
@@ -398,8 +409,16 @@ func TestKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		kill := time.AfterFunc(time.Duration(5+rand.IntN(30))*time.Millisecond, func() { _ = cmd.Process.Kill() })
-		for lines := bufio.NewReader(out); ; {
+		lines := bufio.NewReader(out)
+		if line, err := lines.ReadString('\n'); line != "begins\n" {
+			t.Fatalf("round %d: %q, %v", round, line, err)
+		}
+		var killed sync.WaitGroup
+		killed.Go(func() {
+			testenv.RandomMoment(35 * time.Millisecond)
+			_ = cmd.Process.Kill()
+		})
+		for {
 			line, err := lines.ReadString('\n')
 			if err != nil {
 				break // also half a line
@@ -410,8 +429,8 @@ func TestKill(t *testing.T) {
 			}
 			last, seen[seq] = seq, line
 		}
+		killed.Wait()
 		_ = cmd.Wait()
-		kill.Stop()
 		l := open(t, dir, Options{SegmentBytes: 30000, Segments: 3})
 		first, next := l.Range()
 		if next <= last {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
@@ -107,7 +108,7 @@ func TestDelegateRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tree.Mode == None {
-		t.Skipf("no cgroups here: %s", tree.Reason)
+		testenv.Require(t, probe.Check{Name: "cgroups", Status: probe.No, Detail: tree.Reason})
 	}
 	removed := false
 	defer func() {

@@ -65,19 +65,7 @@ func into(t *testing.T, mount *os.File, name string, argv ...string) *exec.Cmd {
 // awaitRemoved waits until a cgroup is gone.
 func awaitRemoved(t *testing.T, dir string) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(20 * time.Second)
-	for {
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s is still there", dir)
-		}
-	}
+	testenv.Removed(t, dir, 20*time.Second)
 }
 
 func TestExecs(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
@@ -26,7 +27,7 @@ func strayTree(t *testing.T) (mount, parent, stray string) {
 	}
 	at := slices.IndexFunc(hs, func(h hierarchy) bool { return h.v2 })
 	if at < 0 {
-		t.Skip("no cgroup v2 here")
+		testenv.Require(t, probe.Check{Name: "cgroup2", Status: probe.No, Detail: "not mounted", Remedy: "mount -t cgroup2 none /mnt"})
 	}
 	mount = hs[at].mount
 	namespace, err := pidNamespace()

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -166,13 +167,7 @@ func (r *rig) denials() []api.DeniedEvent {
 // waitFor waits for a state that no event announces.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal(what + " never came")
-		}
-	}
+	testenv.Poll(t, patience, what+" never came", ok)
 }
 
 // silence is a port on which connections wait in the dark: its queue is full. answer makes

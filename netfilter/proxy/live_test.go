@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -167,13 +168,7 @@ func talkRaw(c *net.TCPConn, sent string) (string, error) {
 // waitFor waits for a state of the proxy that no event announces.
 func waitFor(t testing.TB, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal("it never came")
-		}
-	}
+	testenv.Poll(t, patience, "it never came", ok)
 }
 
 // TestBudget: a process' fds are shared so that a sandbox with few connections finds room

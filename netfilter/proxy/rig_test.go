@@ -181,7 +181,8 @@ func (r *rig) expectReset(what string, at netip.AddrPort) string {
 // denial waits for the nth denial.
 func (r *rig) denial(n int) Denial {
 	r.t.Helper()
-	timeout := time.After(patience)
+	late, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
 	for {
 		r.mu.Lock()
 		if len(r.denied) > n {
@@ -192,7 +193,7 @@ func (r *rig) denial(n int) Denial {
 		r.mu.Unlock()
 		select {
 		case <-r.news:
-		case <-timeout:
+		case <-late.Done():
 			r.t.Fatalf("no denial %d", n)
 		}
 	}

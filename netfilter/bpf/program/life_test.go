@@ -2,6 +2,7 @@ package program
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -108,26 +109,18 @@ func TestRemoved(t *testing.T) {
 // gone waits until the kernel, which does so behind rmdir, has freed what has these ids.
 func gone[ID comparable](t *testing.T, what string, all map[ID]bool, open func(ID) (interface{ Close() error }, error)) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(testenv.Patience(20 * time.Second))
 	for id := range all {
-		for {
+		testenv.Poll(t, 20*time.Second, fmt.Sprintf("%s %v is still there", what, id), func() bool {
 			held, err := open(id)
 			if errors.Is(err, os.ErrNotExist) {
-				break
+				return true
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			_ = held.Close()
-			select {
-			case <-tick.C:
-				continue
-			case <-late:
-				t.Fatalf("%s %v is still there", what, id)
-			}
-		}
+			return false
+		})
 	}
 }
 

@@ -182,28 +182,9 @@ func startWorker(t testing.TB, dir string) *worker {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("worker: %v", err)
 		}
-		emptied(t, dir)
+		testenv.Unpopulated(t, dir, 20*time.Second)
 	})
 	return w
-}
-
-// emptied waits until the kernel has taken the last process out of a cgroup.
-func emptied(t testing.TB, dir string) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	late := time.After(testenv.Patience(20 * time.Second))
-	for {
-		if data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); err != nil || len(data) == 0 {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Errorf("%s still has processes", dir)
-			return
-		}
-	}
 }
 
 // do has the worker do something; the answer is "ok" or the errno's name.

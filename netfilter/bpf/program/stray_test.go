@@ -113,24 +113,6 @@ func endOne(t *testing.T, signal unix.Signal, pid int) {
 	}
 }
 
-// unpopulated waits until there is no process in a cgroup, nor below it.
-func unpopulated(t *testing.T, dir string) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	late := time.After(testenv.Patience(20 * time.Second))
-	for {
-		if data := must(os.ReadFile(filepath.Join(dir, "cgroup.events")))(t); strings.Contains(string(data), "populated 0\n") {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s still has processes", dir)
-		}
-	}
-}
-
 // TestStray: with everything killed that held them, the programs are still attached; hutch gc
 // of another daemon removes their cgroup, and the kernel frees them. What a living daemon
 // has, and programs in somebody else's cgroup, stay.
@@ -152,7 +134,7 @@ func TestStray(t *testing.T) {
 
 	end(t, unix.SIGKILL, dead.processes()...)
 	group := filepath.Dir(dead.dir)
-	unpopulated(t, group)
+	testenv.Unpopulated(t, group, 20*time.Second)
 	if got, _ := ids(t, dead.dir); !maps.Equal(got, strays) {
 		t.Errorf("programs %v after the kills, had %v", got, strays)
 	}

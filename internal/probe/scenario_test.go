@@ -1,4 +1,4 @@
-package probe
+package probe_test
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/outer"
 )
 
@@ -29,12 +31,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+type finds = map[string]probe.Status // by check
+
 // scenario is a host in small, and what the probes must say there.
 type scenario struct {
 	name   string
 	set    func(dir string) error
 	canRun bool
-	want   map[string]Status
+	want   finds
 	// detail and remedy must hold these texts, by check.
 	detail, remedy map[string]string
 }
@@ -44,40 +48,40 @@ type scenario struct {
 var scenarios = []scenario{
 	{
 		name: "nothing", set: func(string) error { return nil }, canRun: true,
-		want: map[string]Status{"user_namespaces": Yes, "namespaces": Yes, "overlay": Yes, "proc": Yes, "state_folder": Yes},
+		want: finds{"user_namespaces": probe.Yes, "namespaces": probe.Yes, "overlay": probe.Yes, "proc": probe.Yes, "state_folder": probe.Yes},
 	},
 	{
 		name: "no-user-namespaces", set: sysctl("user/max_user_namespaces", "0"),
-		want:   map[string]Status{"user_namespaces": No, "namespaces": No, "overlay": Inconclusive, "proc": Inconclusive},
+		want:   finds{"user_namespaces": probe.No, "namespaces": probe.No, "overlay": probe.Inconclusive, "proc": probe.Inconclusive},
 		detail: map[string]string{"user_namespaces": "user.max_user_namespaces is 0"},
 		remedy: map[string]string{"user_namespaces": "sysctl -w user.max_user_namespaces="},
 	},
 	{
 		name: "no-net-namespaces", set: sysctl("user/max_net_namespaces", "0"),
-		want:   map[string]Status{"user_namespaces": Yes, "namespaces": No, "overlay": Inconclusive},
+		want:   finds{"user_namespaces": probe.Yes, "namespaces": probe.No, "overlay": probe.Inconclusive},
 		detail: map[string]string{"namespaces": "user.max_net_namespaces is 0"},
 		remedy: map[string]string{"namespaces": "sysctl -w user.max_net_namespaces="},
 	},
 	{
 		name: "container-seccomp", set: func(string) error { return outer.RefuseUserNamespaces() },
-		want:   map[string]Status{"user_namespaces": No, "namespaces": No},
+		want:   finds{"user_namespaces": probe.No, "namespaces": probe.No},
 		detail: map[string]string{"user_namespaces": "seccomp filter"},
 		remedy: map[string]string{"user_namespaces": "seccomp=unconfined"},
 	},
 	{
 		name: "container-masked-proc", set: func(string) error { return outer.MaskProc() },
-		want:   map[string]Status{"user_namespaces": Yes, "overlay": Yes, "proc": No},
+		want:   finds{"user_namespaces": probe.Yes, "overlay": probe.Yes, "proc": probe.No},
 		remedy: map[string]string{"proc": "systempaths=unconfined"},
 	},
 	{
 		name: "chroot", set: enterChroot,
-		want:   map[string]Status{"user_namespaces": No},
+		want:   finds{"user_namespaces": probe.No},
 		detail: map[string]string{"user_namespaces": "chroot"},
 		remedy: map[string]string{"user_namespaces": "pivot_root"},
 	},
 	{
 		name: "state-on-overlay", set: stateOnOverlay, canRun: true,
-		want:   map[string]Status{"overlay": Yes, "state_folder": No},
+		want:   finds{"overlay": probe.Yes, "state_folder": probe.No},
 		detail: map[string]string{"state_folder": "overlayfs"},
 		remedy: map[string]string{"state_folder": "HUTCH_ROOT="},
 	},
@@ -85,13 +89,11 @@ var scenarios = []scenario{
 
 func TestScenarios(t *testing.T) {
 	// Without user namespaces no scenario can be set up, and TestAll shows why.
-	if c := Namespaces(t.Context()); c.Status != Yes {
-		t.Skipf("%s: %s (%s)", c.Name, c.Status, c.Detail)
-	}
+	testenv.Require(t, probe.Namespaces(t.Context()))
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			checks := inScenario(t, s.name)
-			if got := CanRun(checks); got != s.canRun {
+			if got := probe.CanRun(checks); got != s.canRun {
 				t.Errorf("CanRun = %v, want %v", got, s.canRun)
 			}
 			for name, want := range s.want {
@@ -110,21 +112,21 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-func find(checks []Check, name string) Check {
-	if i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == name }); i >= 0 {
+func find(checks []probe.Check, name string) probe.Check {
+	if i := slices.IndexFunc(checks, func(c probe.Check) bool { return c.Name == name }); i >= 0 {
 		return checks[i]
 	}
-	return Check{Name: name, Status: "missing"}
+	return probe.Check{Name: name, Status: "missing"}
 }
 
 // inScenario re-executes the test binary as uid 0 of new namespaces.
-func inScenario(t *testing.T, name string) []Check {
+func inScenario(t *testing.T, name string) []probe.Check {
 	t.Helper()
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 	cmd.Env = append(os.Environ(), scenarioVar+"="+name, scenarioVar+"_DIR="+dir, "TMPDIR=/tmp")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  sandboxLike,
+		Cloneflags:  probe.SandboxLike,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
@@ -135,7 +137,7 @@ func inScenario(t *testing.T, name string) []Check {
 	if err != nil {
 		t.Fatalf("%v: %s", err, stderr.String())
 	}
-	var checks []Check
+	var checks []probe.Check
 	if err := json.Unmarshal(out, &checks); err != nil {
 		t.Fatalf("%v in %q", err, out)
 	}
@@ -159,7 +161,7 @@ func runScenario(name, dir string) {
 		fmt.Fprintf(os.Stderr, "scenario %s: %v\n", name, err)
 		os.Exit(2)
 	}
-	checks := All(context.Background(), Options{StateFolder: filepath.Join(dir, "state")})
+	checks := probe.All(context.Background(), probe.Options{StateFolder: filepath.Join(dir, "state")})
 	if err := json.NewEncoder(os.Stdout).Encode(checks); err != nil {
 		os.Exit(2)
 	}
@@ -193,10 +195,10 @@ func enterChroot(dir string) error {
 // stateOnOverlay makes the state folder part of an overlay, as the folders of
 // most containers are.
 func stateOnOverlay(dir string) error {
-	if err := folders(dir, "lower", "upper", "work", "merged"); err != nil {
+	if err := probe.Folders(dir, "lower", "upper", "work", "merged"); err != nil {
 		return err
 	}
-	if err := mountOverlay(dir); err != nil {
+	if err := probe.MountOverlay(dir); err != nil {
 		return err
 	}
 	return os.Symlink("merged", filepath.Join(dir, "state"))

@@ -22,7 +22,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // childEnv selects what a re-executed test binary does after it has installed
@@ -99,10 +101,10 @@ func childCommand(prog []byte, mode string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// probe is one system call, chosen so that it does nothing when it is let
+// trial is one system call, chosen so that it does nothing when it is let
 // through, and what it returns under the default profile. An allowed one must
 // return what it does without a filter.
-type probe struct {
+type trial struct {
 	nr   uintptr
 	args [6]uintptr
 	want unix.Errno
@@ -114,7 +116,7 @@ const noFd = ^uintptr(0)
 
 // probes: a call of a refused kind would end at EFAULT, EINVAL or EBADF if it
 // reached the kernel, as the run without a filter shows.
-var probes = map[string]probe{
+var probes = map[string]trial{
 	"getppid":            {nr: unix.SYS_GETPPID},
 	"unshare 0":          {nr: unix.SYS_UNSHARE},
 	"unshare user":       {nr: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER}, want: unix.EPERM, twin: "unshare 0"},
@@ -194,8 +196,8 @@ var probes = map[string]probe{
 
 // refusedProbe is a call with useless arguments: all pointers bad, all fds
 // closed, all flags unknown.
-func refusedProbe(nr uintptr) probe {
-	return probe{nr: nr, args: [6]uintptr{noFd, noFd, noFd, noFd, noFd, noFd}, want: unix.EPERM, twin: "open"}
+func refusedProbe(nr uintptr) trial {
+	return trial{nr: nr, args: [6]uintptr{noFd, noFd, noFd, noFd, noFd, noFd}, want: unix.EPERM, twin: "open"}
 }
 
 func runProbes(t *testing.T, prog []byte, top ...byte) map[string]unix.Errno {
@@ -262,9 +264,7 @@ func TestKernelDecides(t *testing.T) {
 }
 
 func TestKernelKillsX32(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("x32 belongs to amd64")
-	}
+	testenv.Arch(t, "amd64") // x32 belongs to it
 	wantSignal(t, childCommand(mustCompile(t, Default()).BPF, "x32"))
 	// The twin: without a filter the call returns, whatever it returns.
 	if err := childCommand(nil, "x32").Run(); !exitedWith(err, 99) {
@@ -281,16 +281,16 @@ var i386Exit = []byte("\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00" 
 	"\xb8\x01\x00\x00\x00\xbb\x2a\x00\x00\x00\xcd\x80")
 
 func TestKernelKillsForeignArch(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the foreign program is i386")
-	}
+	testenv.Arch(t, "amd64") // the foreign program is i386
 	path := filepath.Join(t.TempDir(), "exit42")
 	if err := os.WriteFile(path, i386Exit, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	err := childCommand(nil, "exec", path).Run()
 	if !exitedWith(err, 42) {
-		t.Skipf("this kernel does not run i386 programs: %v", err)
+		testenv.Require(t, probe.Check{
+			Name: "i386 programs", Status: probe.No, Detail: fmt.Sprint(err), Remedy: "a kernel with CONFIG_IA32_EMULATION",
+		})
 	}
 	wantSignal(t, childCommand(mustCompile(t, Default()).BPF, "exec", path))
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // step is one thing that happens: a signal, then time passing.
@@ -62,10 +64,8 @@ func TestSignals(t *testing.T) {
 					} else {
 						events <- st.sig
 					}
-					synctest.Wait()
-					<-time.After(st.after) // in the bubble's own time
+					testenv.Elapse(st.after)
 				}
-				synctest.Wait()
 				if !slices.Equal(sent, tt.sent) || resized != tt.resized {
 					t.Errorf("sent %q, resized %d times, want %q and %d", sent, resized, tt.sent, tt.resized)
 				}

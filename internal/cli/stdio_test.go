@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -130,7 +132,9 @@ func TestClassifyBlockDevice(t *testing.T) {
 			return
 		}
 	}
-	t.Skip("no block device in /dev can be opened by this user")
+	testenv.Require(t, probe.Check{
+		Name: "block device", Status: probe.No, Detail: "none in /dev can be opened by this user", Remedy: "sudo make test",
+	})
 }
 
 // runWith runs a command with what s says, as a sandbox would, and finishes s

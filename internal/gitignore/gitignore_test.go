@@ -9,16 +9,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestAgainstGit compares with what git itself says of random patterns and paths.
 func TestAgainstGit(t *testing.T) {
-	git, err := exec.LookPath("git")
-	if err != nil {
-		t.Skip("no git to compare with")
-	}
+	testenv.Programs(t, "git")
 	dir := t.TempDir()
-	if out, err := exec.Command(git, "init", "-q", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	pieces := []string{"a", "b", "ab", "*", "**", "?", "/", "/", "[a-b]", "[!a]", ".c", `\`, "]", "[", "!", "#", " ", "[[:alpha:]]", "-"}
@@ -43,7 +42,7 @@ func TestAgainstGit(t *testing.T) {
 			}
 			paths = append(paths, path)
 		}
-		cmd := exec.Command(git, "-C", dir, "-c", "core.excludesFile=", "check-ignore", "--stdin", "-z", "--no-index")
+		cmd := exec.Command("git", "-C", dir, "-c", "core.excludesFile=", "check-ignore", "--stdin", "-z", "--no-index")
 		cmd.Stdin = strings.NewReader(strings.Join(paths, "\x00") + "\x00")
 		out, _ := cmd.Output() // fails when nothing is ignored
 		ignored := map[string]bool{}

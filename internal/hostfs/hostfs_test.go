@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -64,9 +65,7 @@ func TestOpen(t *testing.T) {
 
 // TestOpenUnreadable has an allowed twin: the same folder, readable.
 func TestOpenUnreadable(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root reads everything")
-	}
+	testenv.NotRoot(t) // root reads everything
 	dir := t.TempDir()
 	t.Cleanup(func() { must(t, os.Chmod(dir, 0o700)) })
 	for mode, code := range map[os.FileMode]api.Code{0o700: "", 0o300: api.PermissionDenied, 0o600: api.PermissionDenied} {
@@ -94,13 +93,6 @@ func TestOpenRemoved(t *testing.T) {
 	}
 }
 
-func rootOnly(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root maps mounts")
-	}
-}
-
 // detached returns a path to the root of a detached mount of dir.
 func detached(t *testing.T, dir string, id uint32, readOnly bool) string {
 	t.Helper()
@@ -114,7 +106,7 @@ func detached(t *testing.T, dir string, id uint32, readOnly bool) string {
 }
 
 func TestDetachMapsRootAlone(t *testing.T) {
-	rootOnly(t)
+	testenv.Root(t) // only root maps mounts
 	const id = 231072
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "roots"), nil, 0o600))
@@ -136,7 +128,7 @@ func TestDetachMapsRootAlone(t *testing.T) {
 }
 
 func TestDetachReadOnly(t *testing.T) {
-	rootOnly(t)
+	testenv.Root(t) // only root maps mounts
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o666))
 	for _, readOnly := range []bool{false, true} {
@@ -153,7 +145,7 @@ func TestDetachReadOnly(t *testing.T) {
 
 // TestDetachUnmappable wants a reason where a file system knows no id maps.
 func TestDetachUnmappable(t *testing.T) {
-	rootOnly(t)
+	testenv.Root(t) // only root maps mounts
 	s, err := Open("/proc/self")
 	must(t, err)
 	defer s.FD.Close()

@@ -224,11 +224,8 @@ func outer(args []string) error {
 
 // awaitEnd fails the test if PID 1 outlives its channel.
 func (s *sandbox) awaitEnd() {
-	select {
-	case <-s.ended:
-	case <-time.After(20 * time.Second):
-		s.t.Error("hutch-init is alive 20 s after its channel was closed")
-	}
+	s.t.Helper()
+	testenv.Within(s.t, s.ended, 20*time.Second, "hutch-init is alive, and its channel was closed")
 }
 
 // result is what a command did.

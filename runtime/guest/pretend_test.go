@@ -4,19 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestIdentity: a process that takes itself for somebody may do what the kernel lets one do that is, and is who the
 // kernel says then.
 func TestIdentity(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root becomes somebody else")
-	}
+	testenv.Root(t) // only root becomes somebody else
 	rules := map[uintptr]func(s idSet, root bool, a []uint32) (idSet, unix.Errno){
 		unix.SYS_SETUID:    func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.one(root, a[0]) },
 		unix.SYS_SETREUID:  func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.two(root, a[0], a[1]) },

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -29,9 +30,7 @@ func TestArgv(t *testing.T) {
 		{"javascript", "let r; try { r = require('evil') } catch { r = 'none' }; r"},
 	} {
 		t.Run(tt.language, func(t *testing.T) {
-			if _, err := exec.LookPath(Argv(tt.language, "tok", false)[0]); err != nil {
-				t.Skipf("%v; remedy: make deps", err)
-			}
+			testenv.Programs(t, Argv(tt.language, "tok", false)[0])
 			for _, isolated := range []bool{false, true} {
 				argv := Argv(tt.language, "tok", isolated)
 				cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)

@@ -6,14 +6,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestDiffAgainstGit: git applies what diff shows, and gets what the edits make.
 func TestDiffAgainstGit(t *testing.T) {
-	git, err := exec.LookPath("git")
-	if err != nil {
-		t.Skip("no git to compare with")
-	}
+	testenv.Programs(t, "git")
 	random := rand.New(rand.NewPCG(3, 4))
 	for i := range 60 {
 		var text strings.Builder
@@ -41,7 +40,7 @@ func TestDiffAgainstGit(t *testing.T) {
 		}
 		dir := t.TempDir()
 		put(t, dir+"/f", content)
-		cmd := exec.Command(git, "apply", "-p0", "-")
+		cmd := exec.Command("git", "apply", "-p0", "-")
 		cmd.Dir, cmd.Stdin = dir, strings.NewReader(string(d))
 		if out, err := cmd.CombinedOutput(); err != nil && want != "" {
 			t.Errorf("%d: %q with %q for %q: %v, %s\n%s", i, content, with, pattern, err, out, d)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -300,9 +301,7 @@ func TestFDsAreDropped(t *testing.T) {
 // A guest that never reads costs a caller sendTimeout, not for ever, and other
 // callers as well: they wait for the same socket at the same time.
 func TestNeverReading(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the send timeout")
-	}
+	testenv.Short(t, "waits for the send timeout")
 	c, g := newGuest(t)
 	e := g.started(c)
 	begin := time.Now()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/leak"
 	"github.com/hutch-sh/hutch/internal/packet"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -233,9 +234,7 @@ func TestCancel(t *testing.T) {
 // TestSilence: a worker that says nothing is asked, and then given up; one that
 // answers the question is waited for.
 func TestSilence(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the worker")
-	}
+	testenv.Short(t, "waits for the worker")
 	t.Run("stopped", func(t *testing.T) {
 		t.Parallel()
 		c, _ := newFake(t)

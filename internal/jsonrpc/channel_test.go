@@ -8,7 +8,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -166,16 +165,25 @@ func TestAfterSent(t *testing.T) {
 	one.AfterSent(func() { sent <- "one" })
 	two.AfterSent(func() { sent <- "two" })
 	// More than a socket takes.
+	if err := ours.SetWriteBuffer(64 << 10); err != nil {
+		t.Fatal(err)
+	}
 	reply := `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 1<<20) + `"}`
 	if err := ch.Send([]byte(reply)); err != nil {
 		t.Fatal(err)
 	}
+	// Half of it shows that the reply is being written, and that it can not have been written
+	// yet: what is left is more than the socket takes, too.
+	half := len(reply) / 2
+	if n, err := io.ReadFull(theirs, make([]byte, half)); err != nil {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
 	select {
 	case who := <-sent:
-		t.Fatalf("%s before anybody has read", who)
-	case <-time.After(50 * time.Millisecond):
+		t.Fatalf("%s before all was read that the socket does not take", who)
+	default:
 	}
-	if n, err := io.ReadFull(theirs, make([]byte, len(reply)+1)); err != nil {
+	if n, err := io.ReadFull(theirs, make([]byte, len(reply)+1-half)); err != nil {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
 	if who := <-sent; who != "one" {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/hutch-sh/hutch/internal/audit"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -153,21 +153,25 @@ func TestDeskBounds(t *testing.T) {
 
 // TestDeskRefused: an answer that can not be put in force is its giver's error, and the question waits on.
 func TestDeskRefused(t *testing.T) {
-	d, w := desk(t, filepath.Join(t.TempDir(), "always.json"))
-	w.refuse = errors.New("the disk is full")
-	got := wait(t.Context(), d, "sb_1", about("a.test"))
-	q := <-w.asked
-	if err := d.Answer(t.Context(), api.AnswerParams{ID: q.ID, Answer: api.NetSession}); !errors.Is(err, w.refuse) {
-		t.Errorf("%v", err)
-	}
-	select {
-	case a := <-got:
-		t.Errorf("%q", a)
-	case <-time.After(10 * time.Millisecond): // nothing can be awaited
-	}
-	if err := d.Answer(t.Context(), api.AnswerParams{ID: q.ID, Answer: api.NetOnce}); err != nil || <-got != api.NetOnce {
-		t.Errorf("%v", err)
-	}
+	file := filepath.Join(t.TempDir(), "always.json")
+	synctest.Test(t, func(t *testing.T) { // in which one sees that all wait, and for nothing that will come by itself
+		d, w := desk(t, file)
+		w.refuse = errors.New("the disk is full")
+		got := wait(t.Context(), d, "sb_1", about("a.test"))
+		q := <-w.asked
+		if err := d.Answer(t.Context(), api.AnswerParams{ID: q.ID, Answer: api.NetSession}); !errors.Is(err, w.refuse) {
+			t.Errorf("%v", err)
+		}
+		synctest.Wait()
+		select {
+		case a := <-got:
+			t.Errorf("%q", a)
+		default:
+		}
+		if err := d.Answer(t.Context(), api.AnswerParams{ID: q.ID, Answer: api.NetOnce}); err != nil || <-got != api.NetOnce {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // TestDeskDamaged: entries that a file should not have are left out; one that is none is an error, and no reason to allow anything.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // buffer is a bytes.Buffer for two goroutines, which tells of every write.
@@ -64,11 +66,7 @@ func TestPumpEnds(t *testing.T) {
 	released := make(chan struct{})
 	p := startPump(r, &buffer{wrote: make(chan struct{}, 1)}, func() { close(released) })
 	w.Close()
-	select {
-	case <-released:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the destination was not released")
-	}
+	testenv.Within(t, released, 10*time.Second, "the destination was not released")
 	if err := p.finish(); err != nil {
 		t.Error(err)
 	}

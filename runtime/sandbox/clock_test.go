@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // A deadline is put off by as long as the clock has stood still.
@@ -20,9 +22,9 @@ func TestClock(t *testing.T) {
 		never, cancelNever := c.limit(t.Context(), start.Add(5*time.Second), 0, why)
 		cancelNever()
 		<-early.Done()
-		<-time.After(2 * time.Second) // 3 s on the clock
+		testenv.Elapse(2 * time.Second) // 3 s on the clock
 		c.stop(time.Now())
-		<-time.After(time.Minute)
+		testenv.Elapse(time.Minute)
 		if ctx.Err() != nil {
 			t.Fatal("the deadline came while the clock stood still")
 		}
@@ -35,7 +37,7 @@ func TestClock(t *testing.T) {
 			t.Error("the next hutchd's clock runs")
 		default:
 		}
-		<-time.After(time.Minute)
+		testenv.Elapse(time.Minute)
 		c.goOn(time.Now())
 		next.goOn(time.Now())
 		<-next.runs()

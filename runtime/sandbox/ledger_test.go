@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -87,7 +88,7 @@ func TestDeniedFlood(t *testing.T) {
 		if len(n.all) != 1 {
 			t.Fatalf("%d events for one thing", len(n.all))
 		}
-		<-time.After(denialPause)
+		testenv.Elapse(denialPause)
 		m.Denied(s.id, denied("same.test"))
 		if last := n.all[len(n.all)-1]; len(n.all) != 2 || last.Count != 500 {
 			t.Errorf("%d events, the last is %+v", len(n.all), last)
@@ -98,7 +99,7 @@ func TestDeniedFlood(t *testing.T) {
 		if len(n.all) > denialBurst+2+denialRate {
 			t.Errorf("%d events at once", len(n.all))
 		}
-		<-time.After(time.Minute)
+		testenv.Elapse(time.Minute)
 		m.Denied(s.id, denied("last.test"))
 		var told int64
 		for _, e := range n.all {

@@ -66,6 +66,20 @@ var callCases = []struct {
 	{"images/planted4/planted.go", "time", "time.Sleep", "wait for an event", true},
 	{"images/planted5/planted_test.go", "time", "time.Sleep", "wait for an event", true},
 	{"images/planted6/planted.go", "time", "time.After", "", false},
+	{"images/planted7/planted_test.go", "time", "time.After", "testenv.Within", true},
+	{"images/planted8/planted_test.go", "time", "time.Tick", "testenv.Within", true},
+	{"images/planted9/planted_test.go", "time", "time.NewTimer", "", false},
+	{"internal/testenv/planted.go", "time", "time.Sleep", "", false},
+	{"internal/testenv/planted_test.go", "time", "time.After", "", false},
+	{"internal/testenv/planted10/planted.go", "time", "time.Sleep", "wait for an event", true},
+	{"images/planted11/planted_test.go", "testing", "(*testing.T).Skip", "testenv.Require", true},
+	{"images/planted12/planted_test.go", "testing", "(*testing.B).Skipf", "testenv.Require", true},
+	{"images/planted13/planted_test.go", "testing", "testing.TB.SkipNow", "testenv.Require", true},
+	{"images/planted14/planted.go", "testing", "testing.TB.Skip", "testenv.Require", true},
+	{"images/planted15/planted_test.go", "testing", "func(t *testing.T) { t.Skip() }", "testenv.Require", true},
+	{"images/planted16/planted_test.go", "testing", "func(t testing.TB) { t.Skipf(t.Name()) }", "testenv.Require", true},
+	{"images/planted17/planted_test.go", "testing", "(*testing.T).Skipped", "", false},
+	{"internal/testenv/planted2_test.go", "testing", "(*testing.T).Skip", "", false},
 }
 
 // TestLintRefuses adds every forbidden import to a copy of the tree and expects
@@ -115,7 +129,7 @@ func TestLintRefusesCalls(t *testing.T) {
 	var folders []string
 	for _, c := range callCases {
 		folders = append(folders, "./"+path.Dir(c.file))
-		writeFile(t, tree, c.file, "package planted\n\nimport \""+c.imported+"\"\n\nvar _ = "+c.call+"\n")
+		writeFile(t, tree, c.file, "package "+path.Base(path.Dir(c.file))+"\n\nimport \""+c.imported+"\"\n\nvar _ = "+c.call+"\n")
 	}
 	out, err := lint(t, linter, tree, "forbidigo", folders...)
 	var exit *exec.ExitError

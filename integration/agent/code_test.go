@@ -14,6 +14,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // notebook runs code in one sandbox.
@@ -54,6 +56,7 @@ func (n notebook) refused(t testing.TB, code api.Code, p api.CodeParams) {
 
 // TestCode: interpreters keep what code defines, tell errors, values and files, stop when their time is over, and go on.
 func TestCode(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.Needs(t, "python3")
 	w := world.New(t)

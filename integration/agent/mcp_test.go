@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // mcpClient is an MCP client, the SDK's, of a server that it has started.
@@ -62,6 +64,7 @@ func (c mcpClient) call(t testing.TB, name string, wantErr bool, arguments map[s
 
 // TestMCP: an MCP client that is not ours finds the tools, works in a sandbox that is made when it needs one, and leaves none.
 func TestMCP(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	dir := w.Sub(t, "project")

@@ -14,6 +14,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // allowHost lets commands run on the host, as a user has to.
@@ -64,6 +66,7 @@ const whereami = "readlink /proc/self/ns/pid"
 
 // TestModeOff: on the host only where the configuration lets it, never without a mark in result, events and audit log.
 func TestModeOff(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	command := []string{"--", "sh", "-c", whereami + "; exit 3"}
@@ -125,6 +128,7 @@ func TestModeOff(t *testing.T) {
 
 // TestModeConfig: the mode of the configuration goes for all commands but for those that name another, and for what only a sandbox has.
 func TestModeConfig(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	allowHost(t, w, "mode: off\n")
@@ -152,6 +156,7 @@ func TestModeConfig(t *testing.T) {
 
 // TestModeSelective: what a scan finds risky, can not read or does not know runs in a sandbox; the rest, by the same programs, on the host.
 func TestModeSelective(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	allowHost(t, w, "")

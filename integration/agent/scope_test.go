@@ -11,6 +11,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // inScope asks for the sandbox of a scope.
@@ -29,6 +31,7 @@ func inScope(t testing.TB, c *hutch.Client, scope string, change ...func(*api.Sp
 
 // TestScope: whoever names a scope gets its sandbox, made once; others have others; it is reset and ended by its name.
 func TestScope(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // A crowd is many clients of one daemon at once. Nothing here asserts a time: `make bench`
@@ -76,6 +78,7 @@ func sandboxesOf(t testing.TB, clients []*world.Conn, n int) []string {
 // with open stdin and captured output: every one gets its own input and gives its own
 // output and status, hutchd stays small, and holds nothing afterwards.
 func TestCrowd(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	w.Configure(t, world.NoneAhead)
@@ -162,6 +165,7 @@ func awaitMemory(t testing.TB, pid, max int) int {
 // all of them are taken over each time, and neither hutchd nor hutch-launch holds more
 // files than after the first time.
 func TestCrowdDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	w.Configure(t, world.NoneAhead)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // stress is stress-ng with these stressors, for a second or two.
@@ -17,6 +19,7 @@ func stress(stressors string) []string {
 // TestStress: whatever stress-ng does in a sandbox with limits, its neighbour is served at
 // the same time, the host's memory is still there, and the sandbox is whole afterwards.
 func TestStress(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	world.Needs(t, "stress-ng")
 	world.NeedsInside(t, "/usr/bin/stress-ng")

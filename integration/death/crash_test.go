@@ -14,6 +14,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // The tests of this file kill parts of the product. They do not run in parallel
@@ -22,6 +24,7 @@ import (
 // TestSignals: signals go to the command, hutch ends as the command does, and
 // nothing is left.
 func TestSignals(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	tests := []struct {
 		name, script string
@@ -51,6 +54,7 @@ func TestSignals(t *testing.T) {
 
 // TestNohup: a signal that hutch was told to ignore is not for the command either.
 func TestNohup(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	world.Needs(t, "nohup")
@@ -87,6 +91,7 @@ while True: signal.pause()`)
 // TestSignalEarly: a signal before the command runs ends the call just as well,
 // at whatever moment of create it comes.
 func TestSignalEarly(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	w.Inside(t, "true")
 	for i := range world.Rounds(30) {
@@ -104,6 +109,7 @@ func TestSignalEarly(t *testing.T) {
 // TestKillClient: the sandbox of a client that was killed ends, whatever runs in
 // it, and the daemon goes on.
 func TestKillClient(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	w.Inside(t, "true")
 	daemon := w.Daemon(t).Monitor
@@ -133,6 +139,7 @@ func TestKillClient(t *testing.T) {
 // TestKillLauncher kills hutch-launch, which keeps the sandboxes: its clients hear that
 // they are lost, every process ends, and the next daemon starts and sweeps the rest.
 func TestKillLauncher(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	for i := range world.Rounds(10) {
 		sb := strings.TrimSpace(w.Create(t, "host"))

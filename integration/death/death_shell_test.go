@@ -10,6 +10,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // askAgain calls shell.run until a daemon that lives has answered.
@@ -38,6 +40,7 @@ func askAgain(w *world.World, t testing.TB, p api.ShellRunParams) api.ShellResul
 // each runs once, its result and output are those of an undisturbed one, and the shell
 // keeps its state, as another does in which nothing runs.
 func TestDaemonDeathShell(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	c := w.Connect(t)
@@ -156,6 +159,7 @@ func TestDaemonDeathShellEnds(t *testing.T) {
 // TestStopKeepShell: an orderly restart leaves the command that runs in a shell to the
 // next daemon.
 func TestStopKeepShell(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

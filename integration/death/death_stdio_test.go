@@ -14,10 +14,13 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestDaemonDeathTerminal: a terminal goes on under its user's fingers.
 func TestDaemonDeathTerminal(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	for _, victim := range world.Victims {
 		t.Run(victim.Name, func(t *testing.T) {

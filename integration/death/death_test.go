@@ -15,6 +15,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // counter writes the numbers up to n, a line each, and ends with 7.
@@ -34,6 +36,7 @@ func counted(n int) string {
 // TestDaemonDeath kills parts of the daemon at random moments of running commands: these
 // go on, and not one byte of their output, nor their status, is lost or doubled.
 func TestDaemonDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	sb := strings.TrimSpace(w.Create(t, "host"))
@@ -62,6 +65,7 @@ func TestDaemonDeath(t *testing.T) {
 // TestDaemonDeathClient: a client that waits for its command goes on with the next
 // daemon, and its sandbox is not taken for one that nobody wants any more.
 func TestDaemonDeathClient(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	for i := range world.Rounds(12) {
@@ -89,6 +93,7 @@ func TestDaemonDeathClient(t *testing.T) {
 
 // TestDaemonDeathOwner: a sandbox whose owner is killed while there is no daemon ends.
 func TestDaemonDeathOwner(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Cgroup)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Start(t, "run", "host", "--", "sh", "-c", world.Busy)
@@ -104,6 +109,7 @@ func TestDaemonDeathOwner(t *testing.T) {
 // TestDaemonDeathNothing: a daemon that is killed when it has no sandbox ends whole, and the next one, which may start before the last
 // of its processes is gone, removes what they were in.
 func TestDaemonDeathNothing(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	for i := range world.Rounds(12) {
@@ -122,6 +128,7 @@ func TestDaemonDeathNothing(t *testing.T) {
 // TestDaemonDeathNoReturn: sandboxes that nobody can come back to, because the state folder
 // was removed, end.
 func TestDaemonDeathNoReturn(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.OK(t, "exec", "-d", strings.TrimSpace(w.Create(t, "host")), "--", "sh", "-c", world.Busy)
@@ -144,6 +151,7 @@ func TestDaemonDeathNoReturn(t *testing.T) {
 
 // TestStopKeep restarts the daemon as an upgrade does.
 func TestStopKeep(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Cgroup)
 	w := world.New(t)
 	sb := strings.TrimSpace(w.Create(t, "--name", "box", "host"))
 	w.Create(t, "--name", "dead", "host")
@@ -195,6 +203,7 @@ func serve(w *world.World, t testing.TB, keep bool) *exec.Cmd {
 
 // TestStopSignal: what SIGTERM does to the sandboxes is the service manager's choice.
 func TestStopSignal(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprintf("keep=%v", keep), func(t *testing.T) {
 			w := world.New(t)
@@ -223,6 +232,7 @@ func TestStopSignal(t *testing.T) {
 // TestStopStuck: a hutchd that does not react ends with the daemon all the same, within
 // the time that it is given, and its sandboxes are what the service manager wants of them.
 func TestStopStuck(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprintf("keep=%v", keep), func(t *testing.T) {

@@ -144,6 +144,7 @@ const faultTimes = 2 + world.HeldTries
 // TestNothingHeld: a daemon that made and removed many sandboxes holds what it
 // held before.
 func TestNothingHeld(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	w.Configure(t, world.NoneAhead)
 	w.Inside(t, "true")

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // chunk is exec.read's result, as the wire has it.
@@ -74,6 +76,7 @@ func TestExecStart(t *testing.T) {
 
 // TestExecKill: a kill ends the command and what it started, and says so.
 func TestExecKill(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // limitHit is the part of a result that explains its verdict.
@@ -22,6 +24,7 @@ type limitHit struct {
 // TestLimitsExplained: the verdicts of memory and processes come with limit, peak and a
 // way out, and an event tells while the command still runs. Only that sandbox suffers.
 func TestLimitsExplained(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Cgroup)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -131,6 +134,7 @@ signal.pause()' $$`
 // TestCPULimit: a sandbox with a fifth of a CPU uses no more of it, however many
 // processes it has.
 func TestCPULimit(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Cgroup)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

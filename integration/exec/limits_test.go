@@ -9,6 +9,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // execOf runs a shell command with more params.
@@ -26,6 +28,7 @@ func execOf(c *world.Conn, sandbox, command string, more world.Params) world.Exe
 // TestTimeouts: which commands have a timeout that did not ask for one, and what
 // is the most that may be asked for.
 func TestTimeouts(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.Configure(t, "exec: {timeout_s: 0.4, max_timeout_s: 60}\n")
@@ -91,6 +94,7 @@ func TestConfigRefused(t *testing.T) {
 
 // TestVerdicts: how a command ended, each with a twin that stays within its limit.
 func TestVerdicts(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -155,6 +159,7 @@ ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(m)))(
 
 // TestVerdictsOfSandbox: limits of the whole sandbox, of which its cgroups tell.
 func TestVerdictsOfSandbox(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -186,6 +191,7 @@ func TestVerdictsOfSandbox(t *testing.T) {
 // TestExecLimits: memory, processes and CPUs of one command, where the hierarchy of
 // its cgroup has the controllers; elsewhere they are refused with a way out.
 func TestExecLimits(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

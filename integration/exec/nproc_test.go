@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // forks counts how many children fit into the limit that commands have, lowered so
@@ -32,6 +34,7 @@ for pid in children:
 // TestProcessLimit: a fork bomb is bounded for every kind of user, with and without
 // cgroups, by a limit that root inside can not raise.
 func TestProcessLimit(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

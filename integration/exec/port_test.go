@@ -17,10 +17,13 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestPorts: servers on a sandbox's own loopback are reached from the host, whatever the sandbox itself may reach.
 func TestPorts(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -92,6 +95,7 @@ func TestPortNode(t *testing.T) {
 
 // TestPortAddresses: where a port may be, and why not elsewhere.
 func TestPortAddresses(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -166,6 +170,7 @@ func fieldOf(err error) string {
 
 // TestPortSocket: a Unix socket, which its user alone can connect to.
 func TestPortSocket(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -258,6 +263,7 @@ func TestPortToken(t *testing.T) {
 
 // TestPortDeath: ports outlive hutchd, and the monitor.
 func TestPortDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

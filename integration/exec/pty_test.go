@@ -7,11 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestTerminal: a terminal of the sandbox's own, of the caller's size and kind,
 // with job control.
 func TestTerminal(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	t.Run("tty", func(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // refused is the code of the error that a run ends with.
@@ -26,6 +28,7 @@ func refused(s *world.Stateful, command string, want api.Code) {
 
 // TestShell: what a command does to the shell holds for the next.
 func TestShell(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -266,6 +269,7 @@ func TestShellIdle(t *testing.T) {
 
 // TestShellUser: a shell of another user.
 func TestShellUser(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

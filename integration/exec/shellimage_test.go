@@ -9,10 +9,13 @@ import (
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestShellImages: shells other than bash.
 func TestShellImages(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	busybox := world.StaticShell(t)
 	registry := imagetest.StartRegistry(t)

@@ -63,6 +63,7 @@ func TestWireSystem(t *testing.T) {
 
 // TestWireSandbox: the life of a sandbox through the socket.
 func TestWireSandbox(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -145,6 +146,7 @@ const countSleeps = `n=0; for f in /proc/[0-9]*/comm; do read -r name <$f && [ "
 
 // TestWireExec: exec.run with captured output.
 func TestWireExec(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -275,6 +277,7 @@ func TestWireCancel(t *testing.T) {
 
 // TestWireSignals: exec.signal reaches the leader.
 func TestWireSignals(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)

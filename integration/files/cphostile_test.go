@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // liar answers each request of a hutch cp: the path that it asks for, TYPE-ARCHIVE, says
@@ -72,6 +74,7 @@ while True:
 // TestCopyOutHostile: whatever a files worker that the sandbox has taken over says is
 // there, and whatever it sends, hutch cp changes nothing but the one destination.
 func TestCopyOutHostile(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	b := newFileBox(t)

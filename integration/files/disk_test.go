@@ -56,6 +56,7 @@ var diskCases = []struct {
 // TestDisk: what a sandbox may write is bounded, however it does it, and no other one
 // suffers.
 func TestDisk(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -81,6 +82,7 @@ func TestDisk(t *testing.T) {
 // TestDiskOver: a sandbox over its limit can not write any more, but remove files, and then
 // write again.
 func TestDiskOver(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -105,6 +107,7 @@ func TestDiskOver(t *testing.T) {
 
 // TestDiskFiles: files come by fs.unpack, too.
 func TestDiskFiles(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -135,6 +138,7 @@ func TestDiskFiles(t *testing.T) {
 
 // TestDiskUnlinked: files without a name count as long as they are open.
 func TestDiskUnlinked(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -147,6 +151,7 @@ func TestDiskUnlinked(t *testing.T) {
 
 // TestDiskOverlay: what is written to a workspace in mode overlay counts, too.
 func TestDiskOverlay(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.Run(t, "run", "--disk", "16m", "--workspace", w.Sub(t, "work")+":overlay", "host", "--", "sh", "-c",
@@ -156,6 +161,7 @@ func TestDiskOverlay(t *testing.T) {
 
 // TestDiskLeftBehind: what an exec has left behind is ended when it writes too much.
 func TestDiskLeftBehind(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -195,6 +201,7 @@ func countHeads(t testing.TB, c *hutch.Client, sandbox string) string {
 
 // TestDiskDeath: the limit holds after the daemon's death.
 func TestDiskDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -257,6 +264,7 @@ func TestDiskInMemory(t *testing.T) {
 
 // TestDiskUpdate: the limit changes while the sandbox runs.
 func TestDiskUpdate(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	changeDisk(t, w, w.Connect(t))
@@ -320,6 +328,7 @@ func changeDisk(t *testing.T, w *world.World, c *hutch.Client) {
 
 // TestDiskTooMuch: nobody can have more than the file system of the state folder.
 func TestDiskTooMuch(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

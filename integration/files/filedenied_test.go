@@ -11,6 +11,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // filesScript does things to files, each refused one beside its allowed twin, and prints what was refused.
@@ -65,6 +67,7 @@ print(json.dumps(refused))`
 // TestFileDenied: each file that a process is refused is told of in debug mode, with the errno that it gets, and
 // nothing else is: not what is allowed, not what is missing or is there already. Root and another user.
 func TestFileDenied(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

@@ -76,6 +76,7 @@ func (b *fileBox) sh(t testing.TB, command string) string {
 
 // TestFilesWrite: each way to write, and what becomes of the file that was there.
 func TestFilesWrite(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	b := newFileBox(t)
 	no, yes := false, true
@@ -187,6 +188,7 @@ func TestFilesRead(t *testing.T) {
 
 // TestFilesTree: list, stat, mkdir, remove and move.
 func TestFilesTree(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	b := newFileBox(t)
 	ctx := t.Context()

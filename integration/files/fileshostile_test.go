@@ -10,6 +10,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // seize is what sandbox root can do to a files worker, which is a process like its own:
@@ -60,6 +62,7 @@ if mode == "silent": time.sleep(60)
 // TestFilesHostile: a worker that the sandbox has taken over can say what the
 // sandbox could, and nothing else happens; the next call gets another one.
 func TestFilesHostile(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	b := newFileBox(t)
@@ -141,6 +144,7 @@ func (b *fileBox) eventually(t testing.TB, path, want string) {
 // workspace that it shares with the host, lead nowhere outside, neither for fs.*
 // nor for hutch cp.
 func TestFilesEscape(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	private, ws := w.Sub(t, "private"), w.Sub(t, "ws")
@@ -197,6 +201,7 @@ while True:
 // on the host reads and writes there, and fs.write inside. Nothing outside of the
 // workspace is read or made.
 func TestFilesRace(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

@@ -215,6 +215,7 @@ func TestFilesConcurrent(t *testing.T) {
 
 // TestFilesOwners: who owns what an archive brings in.
 func TestFilesOwners(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	b := newFileBox(t)
 	for keep, want := range map[bool]uint32{false: 0, true: 1000} {

@@ -9,11 +9,14 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestGuard: what programs of the user's run from a workspace can not be changed in it, taken away or
 // moved aside, whoever tries; the rest can, and the same tools do it with --unguard.
 func TestGuard(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	for _, mode := range []api.GuardNew{api.GuardTell, api.GuardAuto} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -101,6 +104,7 @@ func testGuard(t *testing.T, mode api.GuardNew) {
 // TestUnguarded: what turns up under a guarded name is told of with the command behind which it was
 // found, once, also after a new hutchd; without a file of it in the host's folder.
 func TestUnguarded(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

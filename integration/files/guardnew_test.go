@@ -18,6 +18,7 @@ import (
 // TestGuardNew: with guard_new refuse no name of the guard's comes to be, whatever makes it, and nothing of it is in the host's
 // folder; each refusal is told of, with what allows it. All else is made as without.
 func TestGuardNew(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	testenv.Require(t, probe.Landlock())
 	w := world.New(t)
@@ -145,6 +146,7 @@ print(json.dumps([out, tree]))`
 // TestGuardNewSame: what PID 1 makes in a command's place is as what the command makes: errnos, modes, owners, flags. Root and
 // another user.
 func TestGuardNewSame(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	testenv.Require(t, probe.Landlock())
 	world.NeedsPython(t)

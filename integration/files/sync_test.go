@@ -14,10 +14,13 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestFilesSync: only what differs is copied, whatever it was before, and what is too much goes when asked to.
 func TestFilesSync(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	sb := w.Create(t, "-w", "/srv", "host")
@@ -140,6 +143,7 @@ func TestFilesSyncMoving(t *testing.T) {
 
 // TestUploads: files given at creation are there at once, and a creation that can not have them leaves nothing.
 func TestUploads(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

@@ -9,11 +9,14 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestWorkspaceTransaction: what a sandbox does in a workspace of mode overlay stays there until it is applied, all of it or
 // some; what somebody else has changed, and what the user's programs obey, is left alone.
 func TestWorkspaceTransaction(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.Needs(t, "git")
 	w := world.New(t)
@@ -94,6 +97,7 @@ func TestWorkspaceTransaction(t *testing.T) {
 
 // TestWorkspaceStates: a sandbox that runs, is paused, or is dead; what it does after an apply is applied again.
 func TestWorkspaceStates(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.Needs(t)
 	w := world.New(t)
@@ -195,6 +199,7 @@ func TestWorkspaceSummary(t *testing.T) {
 
 // TestWorkspaceFolder: what is handed over must be the workspace's folder; root's is written to by no other way.
 func TestWorkspaceFolder(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	dir, other := w.Sub(t, "project"), w.Sub(t, "other")

@@ -1,5 +1,3 @@
-//go:build vm
-
 package files_test
 
 import (
@@ -8,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestVMQuota runs TestDiskQuota as root, on the disk that prep.sh has mounted.
 func TestVMQuota(t *testing.T) {
-	world.Only(t, "quota")
+	testenv.Machine(t, "quota")
 	args := append([]string{"env"}, os.Environ()...)
 	cmd := exec.Command("sudo", append(args, quotaVar+"=/quota", os.Args[0], "-test.run=^TestDiskQuota$", "-test.v")...)
 	out, err := cmd.CombinedOutput()

@@ -7,6 +7,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // volumeBox makes a sandbox with a volume at /data.
@@ -20,6 +22,7 @@ func volumeBox(t testing.TB, c *hutch.Client, name string, mode api.MountMode, l
 
 // TestNamedVolume: what is written to a volume outlives the sandbox, and is there for the next.
 func TestNamedVolume(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.OK(t, "run", "-v", "cache:/data", "host", "--", "sh", "-c", "echo kept >/data/f; chmod 755 /data/f; ln -s /etc/passwd /data/link")
@@ -86,6 +89,7 @@ func TestVolumeShared(t *testing.T) {
 // TestVolumeDisk: a volume is no way around the limit of disk space, for the sandbox that fills it and for the next; what
 // is over the limit can be removed. Killing hutchd changes nothing of that.
 func TestVolumeDisk(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

@@ -14,6 +14,7 @@ import (
 
 // TestWorkspace: the three modes of the caller's folder.
 func TestWorkspace(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	dir := w.Sub(t, "work")
@@ -111,6 +112,7 @@ func TestWorkspace(t *testing.T) {
 // TestWorkspaceRefused: what hutch trusts, and what is not there or not the
 // caller's.
 func TestWorkspaceRefused(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.Inside(t, "true")
@@ -158,6 +160,7 @@ func TestWorkspaceRefused(t *testing.T) {
 
 // TestVolumes: -v with folders and files, several of them.
 func TestVolumes(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	a, b := w.Sub(t, "a"), w.Sub(t, "b:c")
@@ -191,6 +194,7 @@ func TestVolumes(t *testing.T) {
 // TestLimits: what cgroups enforce, read off what happens; without cgroups the
 // flags are refused with the way out.
 func TestLimits(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	world.NeedsPython(t)

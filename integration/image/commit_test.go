@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // written is a script that writes all that a layer holds, and show prints it.
@@ -21,6 +23,7 @@ stat -c "%n %a %u:%g %Y" /dir /dir/* /opaque /closed /one /sticky /sparse /etc/p
 // TestCommit: what a sandbox has written, running or stopped, is the top layer of an image
 // that runs at once and shows the same; the sandbox goes on.
 func TestCommit(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.ImportTiny(t, "base:1")

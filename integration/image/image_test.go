@@ -24,6 +24,7 @@ import (
 // TestImageDebian: a Debian image comes from a registry and runs as its config
 // says.
 func TestImageDebian(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	registry := imagetest.StartRegistry(t)
 	img := imagetest.Image{
 		Layers: []imagetest.Layer{world.DebianLayer(t)},
@@ -79,6 +80,7 @@ func TestImageDebian(t *testing.T) {
 
 // TestImageTiny: whiteouts, opaque folders, hard links and odd names.
 func TestImageTiny(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	registry := imagetest.StartRegistry(t)

@@ -9,6 +9,8 @@ import (
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // imageDeaths are rounds of killing hutchd at a random moment: after six within a minute
@@ -44,6 +46,7 @@ func killLater(w *world.World, t *testing.T, within time.Duration, args ...strin
 // TestCommitDeath: a commit whose hutchd is killed has made the whole image or none, the
 // sandbox goes on, and nothing is left.
 func TestCommitDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.ImportTiny(t, "base:1")

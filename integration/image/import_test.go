@@ -9,6 +9,8 @@ import (
 
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // plainTiny is TinyImage as docker save writes it: layers that are not compressed.
@@ -22,6 +24,7 @@ func plainTiny(t testing.TB) imagetest.Image {
 
 // TestImport: every kind of source becomes an image that runs.
 func TestImport(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	dir := w.Sub(t, "sources")

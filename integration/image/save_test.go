@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // imageRecord is what inspect prints, as far as it matters here.
@@ -28,6 +30,7 @@ func inspectImage(w *world.World, t testing.TB, name string) imageRecord {
 // TestSave: an image goes out and comes back the same, in either format; what another
 // program packed has new digests once, and the same from then on.
 func TestSave(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.ImportTiny(t, "base:1")
@@ -91,6 +94,7 @@ func checkPeers(w *world.World, t testing.TB, oci, docker string) {
 
 // TestExport: the files of all layers as one, as a sandbox sees them.
 func TestExport(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.ImportTiny(t, "base:1")

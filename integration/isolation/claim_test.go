@@ -13,6 +13,8 @@ import (
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // made is a sandbox and how it came to be.
@@ -109,6 +111,7 @@ func settled(text string, m made) string {
 // TestClaimed: a sandbox that was launched ahead is, once it has been claimed, the one that a launch
 // makes, line by line, from inside and from outside.
 func TestClaimed(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	direct, ahead := world.New(t), world.New(t)
 	ahead.LogOnFailure(t)
@@ -222,6 +225,7 @@ func outside(t *testing.T, m made) string {
 
 // TestClaimedAfterDeath: sandboxes that wait go with hutchd, and no claim that was under way is left.
 func TestClaimedAfterDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	// It has no record yet when hutchd is killed before it is answered for.

@@ -82,6 +82,7 @@ func inContainer(w *world.World, t *testing.T, kind string, args ...string) worl
 // TestInContainer: inside an unprivileged outer container hutch either works or says
 // which of the container's flags keeps it from it. It never makes do with less.
 func TestInContainer(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Cgroup)
 	t.Parallel()
 	testenv.Require(t, probe.Namespaces(t.Context()), probe.Proc(t.Context()))
 	for _, tt := range []struct {

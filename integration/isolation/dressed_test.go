@@ -8,6 +8,8 @@ import (
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // shellImage is a layer of a shell, and of a file that says which image it is.
@@ -34,6 +36,7 @@ func memoryLimit(w *world.World, t *testing.T, id string) int64 {
 // TestDressed: a sandbox that was given its root ahead is nobody's, keeps no image from being removed, is not used when the image is
 // another one meanwhile, and goes with the hutchd that made it.
 func TestDressed(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	registry := imagetest.StartRegistry(t)

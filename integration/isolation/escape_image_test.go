@@ -7,11 +7,14 @@ import (
 
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestEscapeImage: images whose files are made to mislead hutch. A sandbox of one
 // either works with all of its walls, or is refused; the host is not touched.
 func TestEscapeImage(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w, ahead := world.New(t), world.New(t)
 	ahead.Configure(t, "ready: 2\n")

@@ -22,6 +22,7 @@ var escapes string
 // refused inside; outside, in namespaces that the caller makes himself, the same program gets
 // through, or what it is after is there.
 func TestEscapeSuite(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the numbers are those of x86_64")

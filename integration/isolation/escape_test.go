@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // The escape suite: what hostile code inside tries against the daemon and the
@@ -19,6 +21,7 @@ import (
 // TestEscapeSocket: a sandbox that got hold of the daemon's socket, by a hard link
 // in its workspace, is not served, although its uid is the owner's.
 func TestEscapeSocket(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.Dial(t)
@@ -79,6 +82,7 @@ except OSError as e:
 // TestEscapeInitLimits: sandbox root can not lower PID 1's limits, by which PID 1
 // would neither start nor end a command any more.
 func TestEscapeInitLimits(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Cgroup)
 	t.Parallel()
 	w := world.New(t)
 	world.NeedsPython(t)
@@ -105,6 +109,7 @@ except OSError as e:
 // TestEscapeDeepFolders: folders nested deeper than the daemon may open files are
 // removed with their sandbox; the end of the world looks for them.
 func TestEscapeDeepFolders(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	world.NeedsPython(t)
@@ -132,6 +137,7 @@ func limited(w *world.World, t testing.TB, files int, args ...string) world.Resu
 // TestEscapeConnections: more connections than the daemon has files are refused,
 // and disturb no client that was there before.
 func TestEscapeConnections(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	limited(w, t, 128, "rpc", "system.info").Want(t, 0)
@@ -171,6 +177,7 @@ func TestEscapeConnections(t *testing.T) {
 // TestEscapeBlockedReader: output that nobody reads keeps neither an exec nor the
 // daemon alive once its client is gone, whoever's the pipe is.
 func TestEscapeBlockedReader(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -193,6 +200,7 @@ func TestEscapeBlockedReader(t *testing.T) {
 // TestEscapeStrayFDs: a daemon does not hold what the first client's parent happened
 // to have open, the lock of flock(1) say.
 func TestEscapeStrayFDs(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	world.Needs(t, "flock")
@@ -206,6 +214,7 @@ func TestEscapeStrayFDs(t *testing.T) {
 // TestEscapeNestedMount: what a sandbox left in a workspace does not lead the next
 // one's mounts astray, and hutch makes nothing in a folder of the caller's.
 func TestEscapeNestedMount(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	ws, x := w.Sub(t, "ws"), w.Sub(t, "x")
@@ -229,6 +238,7 @@ func TestEscapeNestedMount(t *testing.T) {
 
 // TestInotifyShare: instances count as the caller's, so a sandbox may have only some.
 func TestInotifyShare(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	world.NeedsPython(t)
 	w := world.New(t)
 	const count = `

@@ -14,12 +14,15 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestDaemonHardened: the daemon's own processes have walls, on every thread, and a sandbox
 // has no filter of theirs on top of its own. The client, which starts setuid programs for the
 // user, is the twin.
 func TestDaemonHardened(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.Create(t, "host")

@@ -35,6 +35,7 @@ except OSError: print(f, "%d:%d" % (st.st_uid, st.st_gid))' "$f"; done; }
 // TestIDs: users and owners inside are what they are with subordinate ids, also for daemons without, as far as
 // programs of a Debian image see. All share an image: to unpack one takes longest.
 func TestIDs(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	ref := world.Push(t, imagetest.StartRegistry(t), "debian", imagetest.Image{Layers: []imagetest.Layer{world.DebianLayer(t)}})

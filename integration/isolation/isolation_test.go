@@ -19,6 +19,7 @@ import (
 // TestIdentity: uid 0 of a user namespace of its own, below a PID 1 that is not
 // the caller's, in namespaces that are all new.
 func TestIdentity(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	sb := w.Create(t, "host")
@@ -61,6 +62,7 @@ func TestIdentity(t *testing.T) {
 // TestHostFiles: what belongs to the host is not there; the allowed twin is a
 // file of the sandbox's own, read with the same tool.
 func TestHostFiles(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	secret := world.Write(t, w.Path("secret"), "of the host\n")
@@ -92,6 +94,7 @@ homes [] ['own']`, secret, w.Root())
 
 // TestHostUntouched: writes stay inside, and what is read-only says so.
 func TestHostUntouched(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	marker := filepath.Base(w.Dir)
@@ -121,6 +124,7 @@ print(attempt("/proc/sysrq-trigger") in ("EROFS", "ENOENT"))
 
 // TestNetworkOff: a listener of the host is out of reach, one inside is not.
 func TestNetworkOff(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -185,6 +189,7 @@ not resolved`
 
 // TestPrivileges: capabilities, no_new_privs, filters; setuid files give nothing.
 func TestPrivileges(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	status := w.Inside(t, "cat", "/proc/self/status")
@@ -225,6 +230,7 @@ id -u
 
 // TestDev: the device nodes that programs need, and no others.
 func TestDev(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	got := strings.Fields(w.Inside(t, "ls", "/dev"))
@@ -250,6 +256,7 @@ for path in ("/dev/mem", "/dev/kmsg", "/dev/fuse", "/dev/net/tun", "/dev/kvm"): 
 
 // TestFDs: a command has the fds 0, 1 and 2, and those are what was given.
 func TestFDs(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	const list = `import os; print(sorted(int(f) for f in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + f)))`
@@ -281,6 +288,7 @@ print(fds)`
 
 // TestInitSafe: nothing inside can end or look into PID 1.
 func TestInitSafe(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -312,6 +320,7 @@ func TestInitSafe(t *testing.T) {
 // TestSeccomp: refused system calls with their errno, each beside an allowed one,
 // made by the same ctypes.
 func TestSeccomp(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	if arch, err := exec.Command("uname", "-m").Output(); err != nil || strings.TrimSpace(string(arch)) != "x86_64" {
@@ -380,6 +389,7 @@ call("chroot", 161, b"/tmp")
 
 // TestNoNesting: user namespaces can not be made, by any of the tools.
 func TestNoNesting(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	// Without the flag the same tool runs the same command.

@@ -13,6 +13,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // useLent takes an fd of a folder of the host's from whoever is at a socket in the workspace, and
@@ -73,6 +75,7 @@ func lend(t *testing.T, socket, folder string) {
 // sandbox's own, also in one that was launched ahead; without the wall it does. The record says
 // which it is, and `on` is refused where there is none.
 func TestLandlock(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	world.NeedsPython(t)
 	abi, err := sys.LandlockABI()

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // mountLine is a line of mountinfo: proc(5).
@@ -106,6 +108,7 @@ func (l mountLine) wrong(table []meant) string {
 // the host's but the bind of a folder that was given as it is: the twin, by which the
 // same look is seen to find one.
 func TestMounts(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	shown, hidden := w.Sub(t, "shown-folder"), w.Sub(t, "hidden-folder")

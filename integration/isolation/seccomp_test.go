@@ -48,6 +48,7 @@ attempt("traceme", lambda: child(101, 0, 0, 0, 0))
 // TestSeccompProfiles: each profile refuses what it says, with the errno of a kernel that
 // lacks it, and the same program is allowed the rest.
 func TestSeccompProfiles(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the numbers are those of x86_64")
@@ -92,6 +93,7 @@ var refusal = regexp.MustCompile(`(?i)not permitted|permission denied|not suppor
 // TestSeccompBrowser: who makes namespaces gets capabilities there, and nothing that lies
 // beyond: no mounts, no firewall, no devices.
 func TestSeccompBrowser(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	if _, err := exec.LookPath("unshare"); err != nil {
@@ -174,6 +176,7 @@ func TestSeccompCustom(t *testing.T) {
 // TestTraceMe: a command that asks its parent to trace it, and gets PID 1 for that, stops at
 // its first signal, as under any parent that is no debugger; the sandbox goes on.
 func TestTraceMe(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the number is that of x86_64")
@@ -197,6 +200,7 @@ os.kill(os.getpid(), signal.SIGUSR1)`
 // TestChromium: a browser locks its renderers up, with no switch that turns that off; under
 // the default profile it says that it can not.
 func TestChromium(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	const chromium = "/usr/lib/chromium/chromium" // Debian's /usr/bin/chromium is a script that reads the host's /etc
 	if _, err := os.Stat(chromium); err != nil {

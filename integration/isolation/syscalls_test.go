@@ -11,6 +11,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // unshareScript makes the call unshare(flags) so many times, and prints the last errno.
@@ -27,6 +29,7 @@ const newUser, newFiles = "0x10000000", "0x400"
 // it, in the events and in hutch why, with the process, the reason and the way to allow it. The same call that is
 // allowed is in none of them.
 func TestSyscallDenied(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the number is that of x86_64")
@@ -71,6 +74,7 @@ func TestSyscallDenied(t *testing.T) {
 
 // TestSyscallDeniedWhose: each of several commands at once has its own.
 func TestSyscallDeniedWhose(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the number is that of x86_64")

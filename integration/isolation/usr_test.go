@@ -35,6 +35,7 @@ var usrCases = []struct {
 // TestWritableUsr: with writable_usr the host's programs can be added to and replaced, the host sees nothing
 // of it, and the sandbox's limit holds; without, nothing there can be changed.
 func TestWritableUsr(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

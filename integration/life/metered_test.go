@@ -8,6 +8,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // eaters are n processes that hold so many MiB each for as long as they are let.
@@ -18,6 +20,7 @@ func eaters(n, size int, then string) string {
 // TestMetered: where no cgroup does it, the meter holds a limit of memory that was asked
 // for with best_effort, for all processes of the sandbox together.
 func TestMetered(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // spinners keeps three processes busy: a child, one in a session of its own, and an orphan.
@@ -75,6 +77,7 @@ func awaitRunning(t testing.TB, pid1 int, other func()) {
 // TestPause: a paused sandbox uses no CPU time, whatever runs in it, says so, and goes on by
 // itself with the next command or file.
 func TestPause(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -154,6 +157,7 @@ func TestPause(t *testing.T) {
 
 // TestPauseTimeout: the clock of a command's timeout stands still with it, and goes on.
 func TestPauseTimeout(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Cgroup)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -175,6 +179,7 @@ func TestPauseTimeout(t *testing.T) {
 
 // TestPauseDeath: a paused sandbox stays so whatever becomes of the daemon.
 func TestPauseDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.LogOnFailure(t)
@@ -206,6 +211,7 @@ func TestPauseDeath(t *testing.T) {
 
 // TestLife: what becomes of sandboxes when their ttl_s or idle_s is over.
 func TestLife(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

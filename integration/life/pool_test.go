@@ -12,6 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // filled returns when so many wait in a pool.
@@ -46,6 +48,7 @@ var long = float64(world.Patience.Milliseconds())
 
 // TestPool: what waits in a pool is nobody's until it is acquired, then one caller's, and never anybody else's.
 func TestPool(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -244,6 +247,7 @@ func TestPoolHealth(t *testing.T) {
 
 // TestPoolDeath: pools outlive hutchd and the monitor, with what waits and what is used.
 func TestPoolDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.OK(t, "pool", "create", "--size", "2", "--network", "open", "p", "host")

@@ -75,6 +75,7 @@ func follow(t testing.TB, c *hutch.Client, sandbox string) *hutch.Events {
 
 // TestReclaim: a pause gives the page cache of a sandbox back to the machine, and says how much. Files are what they were.
 func TestReclaim(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	w.LogOnFailure(t)
@@ -129,6 +130,7 @@ func TestReclaim(t *testing.T) {
 // TestReclaimMiddle: a sandbox whose memory is being taken back goes on, is removed and survives the death of hutchd at any
 // moment of that.
 func TestReclaimMiddle(t *testing.T) {
+	testenv.Axes(t, testenv.Kernel)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	c := w.Connect(t)
@@ -199,6 +201,7 @@ func TestReclaimMiddle(t *testing.T) {
 // TestReclaimCrowd: many sandboxes are paused, go on, are stopped and removed at once, while commands run in others and
 // sandboxes come and go: nobody waits for ever for anybody.
 func TestReclaimCrowd(t *testing.T) {
+	testenv.Axes(t, testenv.Cgroup)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	c := w.Connect(t)

@@ -14,6 +14,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // swarm is a crowd of processes that try to stay: in sessions of their own, deaf to signals, in nested pid namespaces where that
@@ -28,6 +30,7 @@ while [ $(ls -d /proc/[0-9]*/ | wc -l) -lt 26 ]; do :; done`
 // TestRemoveDead: when a removal is answered, no process of the sandbox is there any more, not even as a zombie, and its cgroups
 // are empty or gone. The answer names them all.
 func TestRemoveDead(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	c := w.Connect(t)
 	for i := range world.Rounds(30) {
@@ -77,6 +80,7 @@ func TestRemoveDead(t *testing.T) {
 // TestRemoveFree: what a sandbox had is free when its removal is answered, whatever of it is still mounted: its name, address, volume,
 // image and quota.
 func TestRemoveFree(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	w.Configure(t, "quotas: {sandboxes: 1}\n")
 	w.ImportTiny(t, "base:1")
@@ -190,6 +194,7 @@ func TestRemoveMany(t *testing.T) {
 // TestRemoveDeath kills hutchd, the monitor or both behind the replies to removals: the next hutchd has none of the sandboxes, whatever was left of them goes before it
 // answers, and their names are free, before the death as well as after.
 func TestRemoveDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	dir := w.Sub(t, "work")

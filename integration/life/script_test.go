@@ -32,6 +32,7 @@ import (
 //
 // and the conditions root, subuid and no-subuid, the kinds of user.
 func TestScript(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel)
 	bin := filepath.Dir(testenv.Bin(t, "hutch"))
 	world.NeedsPython(t)
 	testscript.Run(t, testscript.Params{

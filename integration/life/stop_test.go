@@ -9,11 +9,14 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestStop: what is stopped keeps its files, id, name and policy and nothing else, and goes on where it was; also with another hutchd
 // and with another daemon.
 func TestStop(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	dir := w.Sub(t, "project")
@@ -144,6 +147,7 @@ func TestStopScope(t *testing.T) {
 
 // TestStopEnds: stop says what ended.
 func TestStopEnds(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

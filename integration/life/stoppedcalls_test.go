@@ -10,6 +10,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // must is what a stopped sandbox has to be for a method.
@@ -89,6 +91,7 @@ func takesSandbox(params any) bool {
 
 // TestStoppedCalls: each method that takes a sandbox knows what to do with one that is stopped, or says that it is to be started.
 func TestStoppedCalls(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	var names []string

@@ -8,6 +8,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // template keeps one.
@@ -50,6 +52,7 @@ func randomStep(file string) api.TemplateStep {
 // TestTemplate: what steps have written is in each sandbox of the template, which has its env, limits and network under those of its
 // creator; nothing is run twice, and nothing is left when it is removed.
 func TestTemplate(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.ImportTiny(t, "base:1")
@@ -199,6 +202,7 @@ func TestTemplateHost(t *testing.T) {
 
 // TestTemplateScope: a scope's sandbox may be of a template, is found again by the same words, and made again of it.
 func TestTemplateScope(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

@@ -1,5 +1,3 @@
-//go:build vm
-
 package machine_test
 
 import (

@@ -1,5 +1,3 @@
-//go:build vm
-
 package machine_test
 
 import (
@@ -12,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // These tests are for the cases of integration/vm, which runs each in the virtual
@@ -56,7 +55,7 @@ func cgroupOf(pid int) string {
 // systemd, with the controllers that it delegates; the scope ends with the daemon, and
 // outlives a monitor that was killed.
 func TestVMScope(t *testing.T) {
-	world.Only(t, "6.12")
+	testenv.Machine(t, "6.12")
 	w := world.New(t)
 	c := w.Dial(t)
 	sb := c.SandboxOf(world.Params{"limits": world.Params{"memory_bytes": 64 << 20, "pids": 50, "cpus": 0.5}})
@@ -80,7 +79,7 @@ func TestVMScope(t *testing.T) {
 // TestVMDelegated: started in a delegated scope that somebody else asked for, the
 // daemon uses that one.
 func TestVMDelegated(t *testing.T) {
-	world.Only(t, "6.12")
+	testenv.Machine(t, "6.12")
 	w := world.New(t)
 	ready, theirs, err := os.Pipe()
 	if err != nil {
@@ -111,7 +110,7 @@ func TestVMDelegated(t *testing.T) {
 // TestVMFull: with the drop-in that the doctor writes, systemd delegates io and cpuset,
 // too; before, cpu was missing.
 func TestVMFull(t *testing.T) {
-	world.Only(t, "delegation")
+	testenv.Machine(t, "delegation")
 	w := world.New(t)
 	status, remedy := doctor(w, t, "cgroups")
 	if status != "no" || !strings.Contains(remedy, "Delegate=cpu cpuset io memory pids") {
@@ -136,7 +135,7 @@ func TestVMFull(t *testing.T) {
 // nor a user manager: limits are refused with the reason, everything else works, and
 // the doctor's remedy helps.
 func TestVMNone(t *testing.T) {
-	world.Only(t, "none")
+	testenv.Machine(t, "none")
 	w := world.New(t)
 	status, remedy := doctor(w, t, "cgroups")
 	if status != "no" || !strings.Contains(remedy, "loginctl enable-linger dev") {
@@ -152,7 +151,7 @@ func TestVMNone(t *testing.T) {
 // TestVMSingle: without subordinate ids there is one user inside, and others are emulated; the doctor's remedy
 // gives real ones.
 func TestVMSingle(t *testing.T) {
-	world.Only(t, "single")
+	testenv.Machine(t, "single")
 	w := world.New(t)
 	status, remedy := doctor(w, t, "subordinate_ids")
 	if status != "no" || !strings.Contains(remedy, "usermod --add-subuids 100000-165535") {
@@ -174,7 +173,7 @@ func TestVMSingle(t *testing.T) {
 // them, the doctor names the profile, and with it everything works, the launcher
 // included, which runs from a memfd and so from no path that a profile could name.
 func TestVMAppArmor(t *testing.T) {
-	world.Only(t, "apparmor")
+	testenv.Machine(t, "apparmor")
 	for _, profile := range []string{"vm-ubuntu", "vm-no-userns"} {
 		t.Run(profile, func(t *testing.T) {
 			w := world.New(t)

@@ -8,12 +8,15 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestExecPolicy: a command with a policy of its own reaches what that and the sandbox's allow; the kernel refuses
 // it the rest, and tells whose policy it was. Others of the sandbox are as they were, and what a
 // command leaves behind stays under its policy, also when hutchd was killed.
 func TestExecPolicy(t *testing.T) {
+	testenv.Axes(t, testenv.EBPF)
 	needsKernel(t)
 	world.Needs(t, "curl")
 	world.NeedsPython(t)
@@ -106,6 +109,7 @@ func TestExecPolicy(t *testing.T) {
 
 // TestExecPolicyOff: without eBPF nobody can hold one exec to less, and that is said.
 func TestExecPolicyOff(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := newNetWorld(t, []string{"web.test"}, "HUTCH_EBPF=off")
 	sb := strings.TrimSpace(w.OK(t, "create", "host"))

@@ -40,6 +40,7 @@ func literally(address string, port uint16, rule string) func(api.Denial) bool {
 // TestKernel: the kernel refuses by itself what the policy does not name, and tells of it;
 // what the policy names is reached, before and after it changes.
 func TestKernel(t *testing.T) {
+	testenv.Axes(t, testenv.EBPF)
 	t.Parallel()
 	needsKernel(t)
 	world.Needs(t, "curl")
@@ -80,6 +81,7 @@ func TestKernel(t *testing.T) {
 // TestKernelNone: without a network nothing but the sandbox's own loopback is reached, by the
 // errno that it always had, and what it tries is told.
 func TestKernelNone(t *testing.T) {
+	testenv.Axes(t, testenv.EBPF)
 	t.Parallel()
 	needsKernel(t)
 	world.NeedsPython(t)
@@ -93,6 +95,7 @@ func TestKernelNone(t *testing.T) {
 // TestKernelWho: a refusal names the process and its exec, also beside others, and does not
 // believe what a process writes into its own command line.
 func TestKernelWho(t *testing.T) {
+	testenv.Axes(t, testenv.EBPF)
 	t.Parallel()
 	needsKernel(t)
 	world.NeedsPython(t)
@@ -164,6 +167,7 @@ func TestKernelWho(t *testing.T) {
 // TestKernelDeath: with hutchd killed, and then with all but the sandbox's own processes and
 // hutch-launch, the kernel goes on refusing and letting pass what it did.
 func TestKernelDeath(t *testing.T) {
+	testenv.Axes(t, testenv.EBPF)
 	needsKernel(t)
 	world.Needs(t, "curl")
 	world.NeedsPython(t)
@@ -217,6 +221,7 @@ print("seen=" + ",".join(sorted(seen)) + ".", flush=True)
 
 // TestKernelOff: where it is not on, that is said, and who asks for it gets nothing.
 func TestKernelOff(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.EBPF)
 	t.Parallel()
 	w := newNetWorld(t, []string{"web.test"}, "HUTCH_EBPF=off")
 	_, err := w.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow, Require: []api.NetRequire{api.RequireEBPF}}}}, nil, nil)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // flood fills every queue that a sandbox can reach: connections in each state of the
@@ -61,6 +63,7 @@ sys.stdin.read()
 // TestNetworkFlood: a sandbox that opens all that it can harms no other, and leaves
 // nothing when it is removed in the middle of it.
 func TestNetworkFlood(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"raw.test", "web.test"})
 	raw, _ := hold(t)
@@ -108,6 +111,7 @@ func TestNetworkFlood(t *testing.T) {
 // TestNetworkFailsClosed: while there is no hutchd, and when hutchd can not serve, nothing
 // leads out.
 func TestNetworkFailsClosed(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"web.test"})
 	web := webServer(t, "hello")

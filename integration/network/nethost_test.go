@@ -8,11 +8,14 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestHostService: host:PORT is that port of the host's loopback, on either family, whatever it speaks, and nothing else of
 // the host is.
 func TestHostService(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	world.Needs(t, "curl")

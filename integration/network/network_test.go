@@ -21,6 +21,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // zone is a DNS server on loopback that knows what a test tells it.
@@ -260,6 +262,7 @@ except OSError as e:
 
 // TestNetworkAllow: a sandbox reaches the names that it may, and nothing else.
 func TestNetworkAllow(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel, testenv.EBPF)
 	t.Parallel()
 	world.Needs(t, "curl")
 	world.NeedsPython(t)
@@ -307,6 +310,7 @@ func TestNetworkAllow(t *testing.T) {
 
 // TestNetworkRebinding: an address that a name has only later is checked as well.
 func TestNetworkRebinding(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.Needs(t, "curl")
 	w := newNetWorld(t, []string{"web.test"})
@@ -370,6 +374,7 @@ except OSError as e:
 // TestNetworkUpdate: a policy that changes closes the connections that it forbids, leaves
 // the others alone, and is in force for new ones.
 func TestNetworkUpdate(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.EBPF)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"one.test", "two.test"})
@@ -406,6 +411,7 @@ func TestNetworkUpdate(t *testing.T) {
 // TestNetworkRestart: connections end with hutchd, and everything else goes on with the
 // next one, under the same policy and the same addresses.
 func TestNetworkRestart(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.Kernel, testenv.EBPF)
 	world.NeedsPython(t)
 	world.Needs(t, "curl")
 	w := newNetWorld(t, []string{"web.test", "raw.test"})
@@ -439,6 +445,7 @@ func TestNetworkRestart(t *testing.T) {
 
 // TestNetworkWays: what a kernel without tproxy, or without nf_tables, can do.
 func TestNetworkWays(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.Needs(t, "curl")
 	world.NeedsPython(t)
@@ -465,6 +472,7 @@ func TestNetworkWays(t *testing.T) {
 
 // TestNetworkOpen: everything but what is blocked, and never the host's own networks.
 func TestNetworkOpen(t *testing.T) {
+	testenv.Axes(t, testenv.User, testenv.EBPF)
 	t.Parallel()
 	world.Needs(t, "curl")
 	world.NeedsPython(t)

@@ -8,11 +8,14 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestKilledShutdown: a daemon of which a part is killed while it ends has ended, or goes on; whoever calls next is served. What
 // was to be kept is, and what was to be removed is gone once the call was answered, unless the monitor went, too.
 func TestKilledShutdown(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	for _, mode := range []string{"kill", "keep"} {
 		t.Run(mode, func(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // oddFiles makes files of all kinds, and showOdd tells what there is of them.
@@ -26,6 +28,7 @@ du -k /d/sparse | cut -f1 | tr -d '\n' | wc -c; cat /x/y/z`
 // TestSnapshot: a snapshot is what the files were, whatever became of them; the sandbox gets them again, and forks go on from them, each
 // for itself.
 func TestSnapshot(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -131,6 +134,7 @@ func TestSnapshot(t *testing.T) {
 
 // TestForkCommit: an image of a fork has what it was forked from, too; also of one that is stopped.
 func TestForkCommit(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.Configure(t, "defaults:\n  disk_bytes: 500t\n") // more than there is is no reason to refuse what the origin has
@@ -190,6 +194,7 @@ func TestForkEarly(t *testing.T) {
 
 // TestForkQuota: forks past the quota or the limit of one call are refused, and nothing of them is left.
 func TestForkQuota(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	w.Configure(t, "quotas: {sandboxes: 4}\n")
@@ -224,6 +229,7 @@ func TestForkQuota(t *testing.T) {
 
 // TestSnapshotWriters: each file is in a snapshot as it was before or after what a program writes meanwhile.
 func TestSnapshotWriters(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -294,6 +300,7 @@ func TestSnapshotFull(t *testing.T) {
 
 // TestRestoreAfterRestart: another daemon restores what one before has made a snapshot of, and stopped.
 func TestRestoreAfterRestart(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	sb := w.Create(t, "--name", "box", "-l", "k=v", "host")
@@ -319,6 +326,7 @@ func TestRestoreAfterRestart(t *testing.T) {
 // TestSnapshotDeath: hutchd is killed at any moment of stop, start, snapshot, restore and fork. A sandbox then runs or is stopped, with
 // the files of before or after, and nothing is left of the rest.
 func TestSnapshotDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	none := 0.0
 	for name, act := range map[string]func(context.Context, *hutch.Client, string) error{

@@ -20,6 +20,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // toolbox calls tools in one sandbox.
@@ -79,6 +81,7 @@ func toolsIn(t testing.TB, w *world.World, args ...string) toolbox {
 
 // TestTools: what the tools do to files and with commands, what they say where they can not, and what events tell of it.
 func TestTools(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	b := toolsIn(t, w, "-w", "/srv", "host")

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/runtime/api"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestToolsMany: ten million matches, and a hundred thousand files with names of an enemy's, are answered in bounds that a model
@@ -107,6 +109,7 @@ for d in range(FOLDERS):
 
 // TestToolsState: of a sandbox that is paused, or has ended, a model learns what to do.
 func TestToolsState(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	b := toolsIn(t, w, "host")

@@ -99,6 +99,7 @@ func different(got, want string) string {
 // TestUndo: whatever a call of a tool does to files is taken back to the byte; calls that change nothing have no checkpoint; undoing is
 // undone; all of it outlives hutchd, a stop and a start, and nothing is left of it in the end.
 func TestUndo(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -205,6 +206,7 @@ chmod 777 1/1; echo x >1/1; rm pipe; mkdir pipe; echo y >>sparse; echo z >2/hard
 // TestUndoCode: code.run is undone, the interpreter that was kept ends and says so; a sandbox without undo, or without a call, is an
 // error; folders of the host's that can be written are refused, volumes told.
 func TestUndoCode(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -308,6 +310,7 @@ func TestUndoMany(t *testing.T) {
 // TestUndoDeath: hutchd is killed at any moment of calls and of undoing them: the files are those of before or after, and whatever is
 // listed can be restored.
 func TestUndoDeath(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	for _, name := range []string{"call", "undo"} {
 		t.Run(name, func(t *testing.T) {

@@ -91,7 +91,7 @@ func fill(cases []vmCase, plan testplan.Plan, only *regexp.Regexp, rest string) 
 
 // names are the end-to-end tests of a package that run in the case: its own, or those that run elsewhere, too.
 func (c vmCase) names(plan testplan.Plan, pkg string, own bool, only *regexp.Regexp) []string {
-	if !strings.HasPrefix(pkg, "integration") {
+	if !strings.HasPrefix(pkg, "integration/") {
 		return nil
 	}
 	var names []string

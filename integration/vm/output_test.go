@@ -9,6 +9,8 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/build/testreport"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestRead: what a guest prints, whole and cut short.
@@ -75,6 +77,7 @@ func TestMatrix(t *testing.T) {
 
 // TestKernel: of a series the last release, of all the newest.
 func TestKernel(t *testing.T) {
+	testenv.Axes(t, testenv.EBPF)
 	p := parts{t.TempDir()}
 	for _, name := range []string{
 		"boot/vmlinuz-6.1.0-50-cloud-amd64", "boot/vmlinuz-6.12.9+deb13-cloud-amd64", "boot/vmlinuz-6.12.107+deb13-cloud-amd64",

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -163,7 +164,7 @@ func (c *Client) End(t testing.TB) int {
 	late := time.AfterFunc(Patience, func() { _ = c.Process.Kill() })
 	_, _ = io.Copy(io.Discard, c.out)
 	if !late.Stop() {
-		t.Fatalf("%s does not end", strings.Join(c.Args, " "))
+		testenv.Late(t, "%s does not end", strings.Join(c.Args, " "))
 	}
 	return Await(t, c.Cmd)
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // Started starts a command with more params and returns the exec.
@@ -185,7 +187,7 @@ func (p *Pending) Wait() Message {
 		}
 		p.c.T.Fatalf("call %d: the daemon closed the connection", p.ID)
 	case <-time.After(Patience):
-		p.c.T.Fatalf("call %d: no answer within %v", p.ID, Patience)
+		testenv.Late(p.c.T, "call %d: no answer within %v", p.ID, Patience)
 	}
 	return Message{}
 }
@@ -206,7 +208,7 @@ func (c *Conn) Note() Message {
 		}
 		return m
 	case <-time.After(Patience):
-		c.T.Fatalf("no notification within %v", Patience)
+		testenv.Late(c.T, "no notification within %v", Patience)
 	}
 	return Message{}
 }

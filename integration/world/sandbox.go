@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/probe"
-	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -112,13 +111,5 @@ func (w *World) Restart(t testing.TB) {
 	w.OK(t, "rpc", "system.shutdown", `{"mode":"kill"}`)
 	if !Ended(d.Hutchd, Patience) || !Ended(d.Launch, Patience) {
 		t.Fatal("the daemon goes on")
-	}
-}
-
-// Only skips t where the machine is another case.
-func Only(t *testing.T, name string) {
-	t.Helper()
-	if got := os.Getenv(testenv.KindVar); got != "vm-"+name {
-		t.Skipf("for case %s of integration/vm, this is %q", name, got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -85,7 +86,7 @@ func (p *PTY) Sees(want string) {
 	defer p.mu.Unlock()
 	for !strings.Contains(p.seen.String(), want) {
 		if p.over {
-			p.t.Fatalf("the terminal never showed %q, but %q", want, p.seen.String())
+			testenv.Late(p.t, "the terminal never showed %q, but %q", want, p.seen.String())
 		}
 		p.more.Wait()
 	}

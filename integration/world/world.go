@@ -152,7 +152,7 @@ func Await(t testing.TB, cmd *exec.Cmd) int {
 	late := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
 	err := cmd.Wait()
 	if !late.Stop() {
-		t.Fatalf("%s did not end within %v", strings.Join(cmd.Args, " "), Patience)
+		testenv.Late(t, "%s did not end within %v", strings.Join(cmd.Args, " "), Patience)
 	}
 	if code, ok := ExitCode(err); ok {
 		return code
@@ -238,15 +238,25 @@ func (w *World) End() {
 	w.t.Helper()
 	w.Shutdown()
 	for _, what := range w.Left(Patience) {
-		w.t.Errorf("left behind: %s", what)
+		w.wrong("left behind: %s", what)
 	}
 	reap()
 	w.checkLog()
 	if err := os.RemoveAll(w.Dir); err != nil && !errors.Is(err, fs.ErrPermission) {
 		// Layers hold files of subordinate ids, which only root can remove; the home
 		// of a test user goes as a whole.
-		w.t.Errorf("remove the folder of the test: %v", err)
+		w.wrong("remove the folder of the test: %v", err)
 	}
+}
+
+// wrong fails the test for good (testenv.Wrong). Scripts are final in any case.
+func (w *World) wrong(format string, args ...any) {
+	w.t.Helper()
+	if t, ok := w.t.(testing.TB); ok {
+		testenv.Wrong(t, format, args...)
+		return
+	}
+	w.t.Errorf(format, args...)
 }
 
 // Shutdown asks a running daemon to remove everything and waits for its end.
@@ -300,7 +310,7 @@ lines:
 				continue lines
 			}
 		}
-		w.t.Errorf("the daemon's log: %s", line)
+		w.wrong("the daemon's log: %s", line)
 		if strings.HasPrefix(line, "panic") { // where
 			w.t.Logf("%s", text[at:min(len(text), at+4<<10)])
 		}

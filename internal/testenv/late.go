@@ -1,9 +1,6 @@
 package testenv
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
 // Attributes by which a failed test says what kind of failure it is (testing.T.Attr); the test runner reads them.
 const (
@@ -28,18 +25,4 @@ func Wrong(t testing.TB, format string, args ...any) {
 	t.Helper()
 	t.Attr(WrongAttr, "true")
 	t.Errorf(format, args...)
-}
-
-// Within receives from c, and ends t as Late does when nothing comes within d. It is for what must happen; d is generous.
-func Within[T any](t testing.TB, c <-chan T, d time.Duration, what string) T {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case v := <-c:
-		return v
-	case <-timer.C:
-		Late(t, "%s: not within %v", what, d)
-		panic("unreachable")
-	}
 }

@@ -69,8 +69,8 @@ func changed(t testing.TB, f *os.File) time.Time {
 }
 
 // Within returns what ch brings, the zero value when it is closed. After d, or as much more
-// as an emulated machine needs, t fails with failure, which says what has not come. That is
-// a bound and no wait: a test that passes never reaches it.
+// as an emulated machine needs, t ends with failure, which says what has not come, as Late does.
+// That is a bound and no wait: a test that passes never reaches it.
 func Within[T any](t testing.TB, ch <-chan T, d time.Duration, failure string) T {
 	t.Helper()
 	late := time.NewTimer(Patience(d))
@@ -79,7 +79,7 @@ func Within[T any](t testing.TB, ch <-chan T, d time.Duration, failure string) T
 	case v := <-ch:
 		return v
 	case <-late.C:
-		t.Fatalf("after %v: %s", d, failure)
+		Late(t, "after %v: %s", d, failure)
 	}
 	return *new(T)
 }
@@ -91,7 +91,7 @@ func Poll(t testing.TB, d time.Duration, failure string, ok func() bool) {
 	t.Helper()
 	for late := time.Now().Add(Patience(d)); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatalf("after %v: %s", d, failure)
+			Late(t, "after %v: %s", d, failure)
 			return
 		}
 	}

@@ -56,7 +56,7 @@ func TestUnstable(t *testing.T) {
 		{"all pass", nil, "", true, []string{"5 passed, 0 failed, 0 cannot run here"}},
 		{"one time in two", map[string]string{"TestLate": "F.F."}, "", false, []string{"FAIL: x.TestLate failed again"}},
 		{"once", map[string]string{"TestLate": "F..."}, "", true,
-			[]string{"UNSTABLE x.TestLate as", "the wait of run", "not within 1ns", "again 1 of 3, beside", "again 3 of 3", "1 unstable"}},
+			[]string{"UNSTABLE x.TestLate as", "the wait of run", "after 1ns: the wait", "again 1 of 3, beside", "again 3 of 3", "1 unstable"}},
 		{"two tests, once each", map[string]string{"TestLate": "F...", "TestLateToo": "F..."}, "", true, []string{"UNSTABLE x.TestLate as", "UNSTABLE x.TestLateToo as"}},
 		{"unstable before", map[string]string{"TestLate": "F..."}, "x.TestLate 2026-11-27, on a busy machine\n", false,
 			[]string{"FAIL: x.TestLate is unstable again; .ci/unstable says: 2026-11-27, on a busy machine"}},

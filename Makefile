@@ -13,12 +13,16 @@ VERSION    ?= 0.1.0-dev
 BUILD_ID    = $(shell internal/build/buildid.sh)
 STAMP       = -X github.com/hutch-sh/hutch/internal/version.Version=$(VERSION) \
               -X github.com/hutch-sh/hutch/internal/version.BuildID=$(BUILD_ID)
-GOBUILD     = $(GO) build -trimpath -buildvcs=false
+GOBUILD     = $(GO) build -buildvcs=false
+
+# What is compiled does not name the folder of the checkout. So all checkouts on a machine share one build cache, and so do the
+# binaries, their tests, and what lint type-checks: with the same tags, and no C in net and os/user.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
 # The binaries that need no C, and those that do: hutch-launch, static because it runs
 # from a memfd inside other roots, and hutch-scan, which has parsers in C.
 PLAIN       = hutch hutchd hutch-init hutch-netd hutch-mcp
-PLAIN_FLAGS = -tags containers_image_openpgp -ldflags '-s -w $(STAMP)'
+PLAIN_FLAGS = -tags 'containers_image_openpgp netgo osusergo' -ldflags '-s -w $(STAMP)'
 CGO_FLAGS   = -tags 'seccomp netgo osusergo' -ldflags '-s -w -linkmode external -extldflags "-static" $(STAMP)'
 
 # The exec stub that hutch-init embeds, and what gives a waiting sandbox its root, which hutch-launch
@@ -151,6 +155,8 @@ $(LINTER): internal/tools/go.mod internal/tools/go.sum
 lint: deps-build $(STUB) $(LINTER) ## check style and import rules (the first run builds the linter: a minute or two)
 	$(say) LINT './...'
 	$(Q)$(GO) exec $(LINTER) run ./...
+	$(say) LINT '.ci, and what tests declare'
+	$(Q)$(GO) run ./internal/build/planlint
 	$(say) LINT 'shell scripts'
 	$(Q)if command -v shellcheck >/dev/null; then shellcheck .ci/run internal/build/*.sh integration/vm/guest/*.sh; else echo '  no shellcheck: skipped'; fi
 

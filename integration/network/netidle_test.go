@@ -88,6 +88,7 @@ func needsFDs(t testing.TB, n uint64) {
 // TestNetworkIdle: 10,000 connections through the policy, on which nothing happens, take little
 // of the daemon's memory, and carry bytes as before when something does.
 func TestNetworkIdle(t *testing.T) {
+	testenv.Machine(t, "idle")
 	world.NeedsPython(t)
 	needsFDs(t, 2*idleConnections+2048)
 	w := newNetWorld(t, []string{"idle.test"})

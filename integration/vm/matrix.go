@@ -91,12 +91,9 @@ func fill(cases []vmCase, plan testplan.Plan, only *regexp.Regexp, rest string) 
 
 // names are the end-to-end tests of a package that run in the case: its own, or those that run elsewhere, too.
 func (c vmCase) names(plan testplan.Plan, pkg string, own bool, only *regexp.Regexp) []string {
-	if !strings.HasPrefix(pkg, "integration/") {
-		return nil
-	}
 	var names []string
 	for _, t := range plan.Tests {
-		if t.Pkg == pkg && (len(t.Machines) > 0) == own && c.runs(t, plan) && (only == nil || only.MatchString(t.Name)) {
+		if t.Pkg == pkg && t.EndToEnd() && (len(t.Machines) > 0) == own && c.runs(t, plan) && (only == nil || only.MatchString(t.Name)) {
 			names = append(names, t.Name)
 		}
 	}

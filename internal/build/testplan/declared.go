@@ -30,6 +30,11 @@ type Test struct {
 // On reports whether the test declares an axis.
 func (t Test) On(a testenv.Axis) bool { return slices.Contains(t.Axes, a) }
 
+// EndToEnd reports whether the test drives the built binaries: it is in one of the stories below integration.
+func (t Test) EndToEnd() bool {
+	return strings.HasPrefix(t.Pkg, "integration/") && t.Pkg != "integration/vm" && t.Pkg != "integration/bench"
+}
+
 // declared is the path of the package whose calls declare something.
 const declared = "github.com/hutch-sh/hutch/internal/testenv"
 

@@ -115,7 +115,7 @@ func (p Plan) audits(t Test, k mustrun.Kind) bool {
 	}
 	switch machine, _ := strings.CutPrefix(string(k), mustrun.VM); machine {
 	case "6.1", "newest":
-		return strings.HasPrefix(t.Pkg, "integration/") && !t.On(testenv.Kernel)
+		return t.EndToEnd() && !t.On(testenv.Kernel)
 	case "root", "subuid", "no-subuid":
 		return !t.On(testenv.User) && !slices.Contains(aboutSources, t.Pkg)
 	}
@@ -168,6 +168,23 @@ func (p Plan) Names(pkg string, k mustrun.Kind, only *regexp.Regexp) []string {
 		}
 	}
 	return names
+}
+
+// Kinds are all users and machines of a run of CI that run a test.
+func (p Plan) Kinds(t Test) []mustrun.Kind {
+	var kinds []mustrun.Kind
+	for _, k := range AllKinds {
+		if p.Runs(t, k) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+// AllKinds are the users and machines of a run of CI: the host's users, and the cases of integration/vm.
+var AllKinds = []mustrun.Kind{
+	mustrun.Root, mustrun.SubUID, mustrun.NoSubUID, "vm-6.12", "vm-6.1", "vm-newest", "vm-netd", "vm-netd-6.1", "vm-delegation", "vm-none",
+	"vm-single", "vm-quota", "vm-apparmor", "vm-idle",
 }
 
 // Packages are the folders of all packages with tests.

@@ -128,25 +128,41 @@ func (r *runner) close() error {
 	return errors.Join(errs...)
 }
 
-// all runs the jobs, some at a time, and reports whether all tests passed.
+// alone is the package whose tests take the whole machine, or look at it.
+const alone = "integration/alone"
+
+// all runs the jobs, some at a time and what wants the machine for itself in the end, and reports whether all tests passed.
 func (r *runner) all(ctx context.Context) (bool, error) {
+	var last []*job
 	var group errgroup.Group
 	group.SetLimit(max(1, r.o.jobs))
 	for _, j := range r.jobs {
-		group.Go(func() error {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			var text bytes.Buffer // in one piece
-			err := r.job(ctx, &text, j)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			_, wrote := text.WriteTo(r.out)
-			return errors.Join(err, wrote)
-		})
+		if j.pkg == alone {
+			last = append(last, j)
+			continue
+		}
+		group.Go(func() error { return r.whole(ctx, j) })
 	}
 	err := group.Wait()
+	for _, j := range last {
+		if err == nil {
+			err = r.whole(ctx, j)
+		}
+	}
 	return !slices.ContainsFunc(r.jobs, func(j *job) bool { return j.failed }), err
+}
+
+// whole runs a job and prints what it says in one piece.
+func (r *runner) whole(ctx context.Context, j *job) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var text bytes.Buffer
+	err := r.job(ctx, &text, j)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, wrote := text.WriteTo(r.out)
+	return errors.Join(err, wrote)
 }
 
 // job runs one job, and again what was late in it.

@@ -39,8 +39,8 @@ import (
 
 const module = "github.com/hutch-sh/hutch"
 
-// tags are those of the binaries, so that the tests see the same code.
-const tags = "containers_image_openpgp,seccomp"
+// tags are those of the binaries, so that the tests see the same code, and share what is compiled.
+const tags = "containers_image_openpgp,seccomp,netgo,osusergo"
 
 // options are the command line.
 type options struct {

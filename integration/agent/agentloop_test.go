@@ -22,7 +22,7 @@ func TestAgentLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := world.List(t, dir)
-	m := dialMCP(w, t, "--workspace", dir+":overlay", "host")
+	m := dialMCP(t, w, "--workspace", dir+":overlay", "host")
 	if text := m.InitializeResult().Instructions; !strings.Contains(text, "until the user has looked at it and applied it") {
 		t.Errorf("%q", text)
 	}

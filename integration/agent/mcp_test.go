@@ -29,7 +29,7 @@ type mcpClient struct {
 	progress chan string
 }
 
-func dialMCP(w *world.World, t testing.TB, args ...string) mcpClient {
+func dialMCP(t testing.TB, w *world.World, args ...string) mcpClient {
 	t.Helper()
 	c := mcpClient{cmd: w.Command(append([]string{"mcp"}, args...)...), progress: make(chan string, 10)}
 	client := mcp.NewClient(&mcp.Implementation{Name: "test"}, &mcp.ClientOptions{
@@ -69,7 +69,7 @@ func TestMCP(t *testing.T) {
 	w := world.New(t)
 	dir := w.Sub(t, "project")
 	world.Write(t, filepath.Join(dir, "main.txt"), "one\n")
-	c := dialMCP(w, t, "--workspace", dir+":overlay", "host")
+	c := dialMCP(t, w, "--workspace", dir+":overlay", "host")
 	if text := c.InitializeResult().Instructions; !strings.Contains(text, "no network") || !strings.Contains(text, "/workspace") {
 		t.Errorf("%q", text)
 	}
@@ -156,7 +156,7 @@ func TestMCP(t *testing.T) {
 func TestMCPCancel(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
-	c := dialMCP(w, t, "host")
+	c := dialMCP(t, w, "host")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error)
 	go func() {
@@ -193,7 +193,7 @@ func TestMCPCode(t *testing.T) {
 	t.Parallel()
 	world.Needs(t, "python3")
 	w := world.New(t)
-	c := dialMCP(w, t, "--scope", "agent:m", "host")
+	c := dialMCP(t, w, "--scope", "agent:m", "host")
 	c.call(t, "sandbox_run_code", false, world.Args{"language": "python", "code": "x = 20"})
 	if text := c.call(t, "sandbox_run_code", false, world.Args{"language": "python", "code": "print('o')\nx + 1"}); text != "o\n[value]\n21" {
 		t.Errorf("%q", text)
@@ -231,7 +231,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 const mcpToken = bearer("0123456789abcdef")
 
 // mcpHTTP starts a server over HTTP, and returns where it listens.
-func mcpHTTP(w *world.World, t testing.TB) (url string, cmd *exec.Cmd) {
+func mcpHTTP(t testing.TB, w *world.World) (url string, cmd *exec.Cmd) {
 	t.Helper()
 	w.OK(t, "rpc", "system.info") // the daemon, which would keep stderr open
 	file := w.Path("token")
@@ -259,7 +259,7 @@ func mcpHTTP(w *world.World, t testing.TB) (url string, cmd *exec.Cmd) {
 func TestMCPHTTP(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
-	url, cmd := mcpHTTP(w, t)
+	url, cmd := mcpHTTP(t, w)
 	for _, tt := range []struct {
 		status int
 		change func(*http.Request)

@@ -65,7 +65,7 @@ func TestMCPConformance(t *testing.T) {
 	t.Parallel()
 	suite := mcpSuite(t, "conformance/dist/index.js", "list", "--server")
 	w := world.New(t)
-	at, cmd := mcpHTTP(w, t)
+	at, cmd := mcpHTTP(t, w)
 	server, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)

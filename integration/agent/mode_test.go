@@ -25,7 +25,7 @@ func allowHost(t testing.TB, w *world.World, more string) {
 }
 
 // hostRows are the records of the log host: each decision's place, or what is known of an end.
-func hostRows(w *world.World, t testing.TB) (rows []string) {
+func hostRows(t testing.TB, w *world.World) (rows []string) {
 	t.Helper()
 	for line := range strings.Lines(w.OK(t, "audit", "host", "--json")) {
 		var r struct {
@@ -97,7 +97,7 @@ func TestModeOff(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.Stdout), &res); err != nil || res.Where != api.WhereHost || res.Decision.Mode != api.ExecModeOff || !strings.HasPrefix(res.Stdout, "b\n") || !here(t, res.Stdout) {
 		t.Errorf("%s: %v", r.Stdout, err)
 	}
-	if rows, want := strings.Join(hostRows(w, t), ", "), "off refused, selective refused, off host, ended 3, off host, ended 0"; rows != want {
+	if rows, want := strings.Join(hostRows(t, w), ", "), "off refused, selective refused, off host, ended 3, off host, ended 0"; rows != want {
 		t.Errorf("audit: %s, want %s", rows, want)
 	}
 	events := w.OK(t, "events", "--no-follow", "--kind", "exec.decided", "--kind", "exec.host_exited")
@@ -236,7 +236,7 @@ func TestModeSelective(t *testing.T) {
 	w.Run(t, "exec", "--mode", "selective", box, "echo", "hi").Want(t, 0).Says(t, "in a sandbox: the sandbox has files of its own")
 	w.Run(t, "run", "--mode", "selective", "-e", "LD_PRELOAD=./x.so", "--", "echo", "hi").Want(t, 0).Says(t, "in a sandbox: --env is given")
 	w.OK(t, "rm", "-f", box)
-	rows := strings.Join(hostRows(w, t), ", ")
+	rows := strings.Join(hostRows(t, w), ", ")
 	if !strings.HasPrefix(rows, "selective host, ended 0, selective host, ended 0, ") || strings.Contains(rows, "unreported") {
 		t.Error(rows)
 	}
@@ -288,7 +288,7 @@ func TestModeKilled(t *testing.T) {
 	if err != nil || !strings.Contains(said, "reported=false") || strings.Contains(said, "exit_code") {
 		t.Errorf("%q, %v", said, err)
 	}
-	if rows := strings.Join(hostRows(w, t), ", "); rows != "off host, unreported" {
+	if rows := strings.Join(hostRows(t, w), ", "); rows != "off host, unreported" {
 		t.Error(rows)
 	}
 }
@@ -351,7 +351,7 @@ func TestModeDaemonDeath(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, said.String())
 	}
 	w.Run(t, "run", "--mode", "off", "--", "true").Want(t, 0)
-	if rows := strings.Join(hostRows(w, t), ", "); rows != "off host, off host, ended 0" {
+	if rows := strings.Join(hostRows(t, w), ", "); rows != "off host, off host, ended 0" {
 		t.Error(rows)
 	}
 	if resumed := w.OK(t, "audit", "host", "--kind", "audit.resumed"); !strings.Contains(resumed, "clean=false") {

@@ -62,7 +62,7 @@ func TestModeCode(t *testing.T) {
 		world.Write(t, filepath.Join(dir, name), text+"\n")
 	}
 
-	all := dialMCP(w, t, "--workspace", dir+":rw")
+	all := dialMCP(t, w, "--workspace", dir+":rw")
 	for _, a := range []world.Args{{}, {"fresh": true}} {
 		a["language"], a["code"] = "python", pyWhere
 		if where, _, text := all.codeAt(t, a); where != api.WhereSandbox || here(t, text) {
@@ -74,7 +74,7 @@ func TestModeCode(t *testing.T) {
 		}
 	}
 
-	c := dialMCP(w, t, "--workspace", dir+":rw", "--mode", "selective")
+	c := dialMCP(t, w, "--workspace", dir+":rw", "--mode", "selective")
 	if where, res, text := c.codeAt(t, world.Args{"language": "python", "fresh": true, "code": "import json, math\nprint(json.dumps([1]))\n6 * 7"}); where != api.WhereHost || res.Text != "42" || res.Stdout != "[1]\n" || strings.Contains(text, "EVIL") {
 		t.Errorf("%s: %q", where, text)
 	}
@@ -120,7 +120,7 @@ func TestModeCodeOff(t *testing.T) {
 	w := world.New(t)
 	dir := w.Sub(t, "project")
 	allowHost(t, w, "")
-	c := dialMCP(w, t, "--workspace", dir+":rw", "--mode", "off")
+	c := dialMCP(t, w, "--workspace", dir+":rw", "--mode", "off")
 	run := func(a world.Args) (api.CodeResult, string) {
 		t.Helper()
 		where, res, text := c.codeAt(t, a)
@@ -162,7 +162,7 @@ func TestModeCodeOff(t *testing.T) {
 	if where, _, text := c.codeAt(t, world.Args{"language": "python", "code": pyWhere, "mode": "all"}); where != api.WhereSandbox || here(t, text) {
 		t.Errorf("%s: %q", where, text)
 	}
-	rows := strings.Join(hostRows(w, t), ", ")
+	rows := strings.Join(hostRows(t, w), ", ")
 	if strings.Count(rows, "off host") != 10 || strings.Count(rows, "ended") != 10 || !strings.HasSuffix(rows, "off host, ended 7") || !strings.Contains(rows, "off host, ended 3, off host, ended 0") {
 		t.Error(rows)
 	}
@@ -174,7 +174,7 @@ func TestModeCodeKilled(t *testing.T) {
 	w := world.New(t)
 	allowHost(t, w, "")
 	dir := w.Sub(t, "project")
-	c := dialMCP(w, t, "--workspace", dir+":rw", "--mode", "off")
+	c := dialMCP(t, w, "--workspace", dir+":rw", "--mode", "off")
 	if where, _, text := c.codeAt(t, world.Args{"language": "python", "code": "1"}); where != api.WhereHost {
 		t.Fatalf("%s: %q", where, text)
 	}

@@ -16,7 +16,7 @@ func TestUndoMCP(t *testing.T) {
 	w := world.New(t)
 	dir := w.Sub(t, "project")
 	world.Write(t, filepath.Join(dir, "main.txt"), "one\n")
-	m := dialMCP(w, t, "--undo", "--workspace", dir+":overlay", "host")
+	m := dialMCP(t, w, "--undo", "--workspace", dir+":overlay", "host")
 	if text := m.InitializeResult().Instructions; !strings.Contains(text, "take back") {
 		t.Errorf("%q", text)
 	}

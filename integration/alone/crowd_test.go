@@ -38,7 +38,7 @@ type counts struct {
 }
 
 // crowd connects the clients.
-func crowd(w *world.World, t testing.TB) []*world.Conn {
+func crowd(t testing.TB, w *world.World) []*world.Conn {
 	t.Helper()
 	clients := make([]*world.Conn, fewer(crowdClients))
 	for i := range clients {
@@ -82,7 +82,7 @@ func TestCrowd(t *testing.T) {
 	w := world.New(t)
 	w.LogOnFailure(t)
 	w.Configure(t, world.NoneAhead)
-	clients := crowd(w, t)
+	clients := crowd(t, w)
 	w.Inside(t, "true")
 	w.AwaitNoSandbox(t)
 	before := w.Resources(t)

@@ -15,7 +15,7 @@ import (
 )
 
 // askAgain calls shell.run until a daemon that lives has answered.
-func askAgain(w *world.World, t testing.TB, p api.ShellRunParams) api.ShellResult {
+func askAgain(t testing.TB, w *world.World, p api.ShellRunParams) api.ShellResult {
 	t.Helper()
 	for end := time.Now().Add(world.Patience); time.Now().Before(end); {
 		w.OK(t, "rpc", "system.info") // starts the next daemon
@@ -69,7 +69,7 @@ func TestDaemonDeathShell(t *testing.T) {
 		}()
 		world.After(i)
 		world.Strike(t, victim.PIDs(d))
-		r := askAgain(w, t, p)
+		r := askAgain(t, w, p)
 		if r.ExitCode != 7 || r.Verdict != api.VerdictNonzero || r.Closed || r.Run != p.Run || r.Stdout != want || r.Stderr != "" {
 			t.Fatalf("round %d, %s: run %d, exit code %d, %s, closed %v, stderr %q, %d bytes of output, want %d that are the same",
 				i, victim.Name, r.Run, r.ExitCode, r.Verdict, r.Closed, r.Stderr, len(r.Stdout), len(want))
@@ -77,7 +77,7 @@ func TestDaemonDeathShell(t *testing.T) {
 		if a := <-first; a.err == nil && (a.Stdout != want || a.ExitCode != 7 || a.From != r.From || a.To != r.To) {
 			t.Fatalf("round %d, %s: the first answer was %+v, the second %+v", i, victim.Name, a.ShellResult, r)
 		}
-		r = askAgain(w, t, api.ShellRunParams{Shell: idle.Sh.Shell, Command: "pwd; f; sh -c 'echo $KEPT'"})
+		r = askAgain(t, w, api.ShellRunParams{Shell: idle.Sh.Shell, Command: "pwd; f; sh -c 'echo $KEPT'"})
 		if r.Stdout != "/usr\nf1\n1\n" || r.ExitCode != 0 {
 			t.Fatalf("round %d, %s: the shell that was idle: %+v", i, victim.Name, r)
 		}
@@ -125,7 +125,7 @@ func TestDaemonDeathShellEnds(t *testing.T) {
 			if tt.timeout > 10 {
 				w.OK(t, "exec", sb, "--", "touch", "/tmp/go")
 			}
-			r := askAgain(w, t, p)
+			r := askAgain(t, w, p)
 			if r.ExitCode != tt.code || r.Verdict != tt.verdict || r.Closed != tt.closed || r.Stdout != "end\n" {
 				t.Errorf("%+v", r)
 			}
@@ -177,7 +177,7 @@ func TestStopKeepShell(t *testing.T) {
 		t.Error("the command has ended")
 	}
 	w.OK(t, "exec", sb, "--", "touch", "/tmp/go")
-	if r := askAgain(w, t, p); r.Stdout != "2\n" || r.ExitCode != 0 {
+	if r := askAgain(t, w, p); r.Stdout != "2\n" || r.ExitCode != 0 {
 		t.Errorf("%+v", r)
 	}
 	s = &world.Stateful{T: t, C: w.Connect(t), Sh: s.Sh}

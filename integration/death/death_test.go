@@ -182,7 +182,7 @@ func TestStopKeep(t *testing.T) {
 }
 
 // serve starts a daemon as a service manager does.
-func serve(w *world.World, t testing.TB, keep bool) *exec.Cmd {
+func serve(t testing.TB, w *world.World, keep bool) *exec.Cmd {
 	t.Helper()
 	ready, theirs, err := os.Pipe()
 	if err != nil {
@@ -207,7 +207,7 @@ func TestStopSignal(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprintf("keep=%v", keep), func(t *testing.T) {
 			w := world.New(t)
-			serve := serve(w, t, keep)
+			serve := serve(t, w, keep)
 			w.Create(t, "--name", "box", "host")
 			d := w.Daemon(t)
 			if err := serve.Process.Signal(unix.SIGTERM); err != nil {
@@ -239,7 +239,7 @@ func TestStopStuck(t *testing.T) {
 			t.Parallel()
 			w := world.New(t)
 			w.Tolerated = append(w.Tolerated, "hutchd did not stop in time")
-			serve := serve(w, t, keep)
+			serve := serve(t, w, keep)
 			w.Create(t, "--name", "box", "host")
 			d := w.Daemon(t)
 			if err := unix.Kill(d.Hutchd, unix.SIGSTOP); err != nil {

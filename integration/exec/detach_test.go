@@ -14,7 +14,7 @@ import (
 const leave = "\x10\x11" // ctrl-p ctrl-q
 
 // runningExec is the exec of a sandbox that runs.
-func runningExec(w *world.World, t testing.TB, sandbox string) api.Exec {
+func runningExec(t testing.TB, w *world.World, sandbox string) api.Exec {
 	t.Helper()
 	list, err := w.Connect(t).ListExecs(t.Context(), sandbox)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestDetach(t *testing.T) {
 	if code := world.Await(t, cmd); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	exec := runningExec(w, t, sb)
+	exec := runningExec(t, w, sb)
 	if !exec.TTY || !strings.Contains(p.Rest(), "hutch exec --attach "+exec.Exec) {
 		t.Errorf("%+v, the terminal showed %q", exec, p.Rest())
 	}
@@ -98,7 +98,7 @@ func TestDetachDeath(t *testing.T) {
 	world.NextOf(t, started, api.EventExecStarted) // what it wrote can be here before hutchd knows that it runs
 	world.Kill(t, cmd.Process.Pid)
 	world.Await(t, cmd)
-	p, cmd = w.Terminal(t, "exec", "--attach", runningExec(w, t, sb).Exec)
+	p, cmd = w.Terminal(t, "exec", "--attach", runningExec(t, w, sb).Exec)
 	p.Sees("ready\r\n")
 	p.Write("this\n")
 	if code := world.Await(t, cmd); code != 4 || !strings.Contains(p.Rest(), "got this\r\n") {
@@ -127,7 +127,7 @@ func TestDetachRun(t *testing.T) {
 	if code := world.Await(t, cmd); code != 0 {
 		t.Errorf("exit code %d: %q", code, p.Rest())
 	}
-	p, cmd = w.Terminal(t, "exec", "--attach", runningExec(w, t, "kept").Exec)
+	p, cmd = w.Terminal(t, "exec", "--attach", runningExec(t, w, "kept").Exec)
 	p.Write("6\n")
 	if code := world.Await(t, cmd); code != 6 {
 		t.Errorf("exit code %d: %q", code, p.Rest())
@@ -202,7 +202,7 @@ func TestDetachFlood(t *testing.T) {
 			t.Fatal("the command waits for a caller that has left")
 		}
 	}
-	if _, err := w.Connect(t).ExecKill(t.Context(), runningExec(w, t, sb).Exec); err != nil {
+	if _, err := w.Connect(t).ExecKill(t.Context(), runningExec(t, w, sb).Exec); err != nil {
 		t.Error(err)
 	}
 	w.OK(t, "rm", "-f", sb)

@@ -18,7 +18,7 @@ import (
 func imageDeaths() int { return world.Rounds(5) }
 
 // verified fails the test unless every layer of the store is as it was recorded.
-func verified(w *world.World, t *testing.T) {
+func verified(t *testing.T, w *world.World) {
 	t.Helper()
 	checks := world.Decode[api.Verified](t, w.OK(t, "rpc", "image.verify", "{}"))
 	for _, c := range checks.Layers {
@@ -30,7 +30,7 @@ func verified(w *world.World, t *testing.T) {
 
 // killLater kills hutchd within so much time after a command has started, and waits for
 // the command.
-func killLater(w *world.World, t *testing.T, within time.Duration, args ...string) (code int) {
+func killLater(t *testing.T, w *world.World, within time.Duration, args ...string) (code int) {
 	t.Helper()
 	w.OK(t, "rpc", "system.info")
 	d := w.Daemon(t)
@@ -60,13 +60,13 @@ func TestCommitDeath(t *testing.T) {
 	w.OK(t, "image", "prune")
 	made := 0
 	for range imageDeaths() {
-		code := killLater(w, t, took+took/2, "commit", "-q", sb, "made:1")
+		code := killLater(t, w, took+took/2, "commit", "-q", sb, "made:1")
 		list := w.OK(t, "image", "ls", "-q")
 		seen := strings.Contains(list, "made:1")
 		if code == 0 && !seen {
 			t.Errorf("the commit succeeded and there is %q", list)
 		}
-		verified(w, t)
+		verified(t, w)
 		if seen {
 			made++
 			if got := w.OK(t, "run", "-u", "0", "--pull", "never", "made:1", "/bin/sh", "-c", "ls /dir | wc -l"); got != want {
@@ -98,7 +98,7 @@ func TestPushDeath(t *testing.T) {
 	shown := 0
 	for i := range imageDeaths() {
 		ref := imagetest.Ref(registry, "round"+string(rune('a'+i)), "1")
-		code := killLater(w, t, took+took/2, "push", "-q", "base:1", ref)
+		code := killLater(t, w, took+took/2, "push", "-q", "base:1", ref)
 		r := w.Run(t, "image", "pull", "-q", ref)
 		switch {
 		case r.Code == 0:
@@ -110,7 +110,7 @@ func TestPushDeath(t *testing.T) {
 		default:
 			r.Says(t, "no such image")
 		}
-		verified(w, t)
+		verified(t, w)
 		w.NothingHalf(t)
 		w.OK(t, "push", "-q", "base:1", ref)
 	}

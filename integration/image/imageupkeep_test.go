@@ -43,22 +43,22 @@ func TestImageUpkeep(t *testing.T) {
 	if len(d.Images) != 2 || !d.Images[0].InUse || d.Images[0].Bytes < 1<<20 || d.Bytes < d.Images[0].Bytes || d.Unused != 0 {
 		t.Errorf("du: %+v", d)
 	}
-	out(w.Run(t, "image", "du").Want(t, 0), t, "tiny:2", "yes", "total")
+	out(t, w.Run(t, "image", "du").Want(t, 0), "tiny:2", "yes", "total")
 	if got := w.OK(t, "image", "prune", "-a"); got != "" {
 		t.Errorf("removed although in use: %q", got)
 	}
 
 	// Damage is found, and not repaired under a sandbox.
-	out(w.Run(t, "image", "verify").Want(t, 0), t, "good", ref, "tiny:2")
+	out(t, w.Run(t, "image", "verify").Want(t, 0), "good", ref, "tiny:2")
 	file := find(t, filepath.Join(w.Root(), "data/images/layers"), "etc/passwd")
 	if err := os.WriteFile(file, []byte("root::0:0::/:/bin/sh\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out(w.Run(t, "image", "verify", "tiny:2").Want(t, 125).Says(t, "damaged", "try:"), t, `"etc/passwd" has`)
+	out(t, w.Run(t, "image", "verify", "tiny:2").Want(t, 125).Says(t, "damaged", "try:"), `"etc/passwd" has`)
 	w.Run(t, "image", "verify", "--repair", "tiny:2").Want(t, 125).Says(t, "in use", "try:")
 	w.OK(t, "rm", "-f", sb)
-	out(w.Run(t, "image", "verify", "--repair", "tiny:2").Want(t, 0), t, "repaired")
-	out(w.Run(t, "image", "verify").Want(t, 0), t, "good")
+	out(t, w.Run(t, "image", "verify", "--repair", "tiny:2").Want(t, 0), "repaired")
+	out(t, w.Run(t, "image", "verify").Want(t, 0), "good")
 	if got := w.OK(t, "run", "--pull", "never", "tiny:2", "sh", "-c", "while read l; do echo $l; done </etc/passwd"); !strings.Contains(got, "zero:x") {
 		t.Errorf("repaired to %q", got)
 	}
@@ -74,7 +74,7 @@ func TestImageUpkeep(t *testing.T) {
 }
 
 // out checks what a command printed.
-func out(r world.Result, t testing.TB, words ...string) world.Result {
+func out(t testing.TB, r world.Result, words ...string) world.Result {
 	t.Helper()
 	for _, word := range words {
 		if !strings.Contains(r.Stdout, word) {

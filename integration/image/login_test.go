@@ -49,9 +49,9 @@ func TestLogin(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
 		t.Errorf("the file: %v, %v", info, err)
 	}
-	findsOnly(w, t, file, password, base64.StdEncoding.EncodeToString([]byte("me:"+password)))
+	findsOnly(t, w, file, password, base64.StdEncoding.EncodeToString([]byte("me:"+password)))
 	w.OK(t, "logout", host)
-	findsOnly(w, t, "", password, base64.StdEncoding.EncodeToString([]byte("me:"+password)))
+	findsOnly(t, w, "", password, base64.StdEncoding.EncodeToString([]byte("me:"+password)))
 	w.Run(t, "image", "pull", "-q", ref).Want(t, 125).Says(t, "hutch login")
 	w.Run(t, "logout", host).Want(t, 125).Says(t, "nobody")
 	w.OK(t, "image", "prune", "--all")
@@ -59,7 +59,7 @@ func TestLogin(t *testing.T) {
 }
 
 // findsOnly looks for texts in every file of the world but one.
-func findsOnly(w *world.World, t *testing.T, but string, texts ...string) {
+func findsOnly(t *testing.T, w *world.World, but string, texts ...string) {
 	t.Helper()
 	found, files := false, 0
 	err := filepath.WalkDir(w.Dir, func(path string, d fs.DirEntry, err error) error {

@@ -22,7 +22,7 @@ type imageRecord struct {
 	Layers []string
 }
 
-func inspectImage(w *world.World, t testing.TB, name string) imageRecord {
+func inspectImage(t testing.TB, w *world.World, name string) imageRecord {
 	t.Helper()
 	return world.Decode[imageRecord](t, w.OK(t, "image", "inspect", name))
 }
@@ -44,7 +44,7 @@ func TestSave(t *testing.T) {
 	}
 	want := see("made:1")
 	dir := w.Sub(t, "saved")
-	made := inspectImage(w, t, "made:1")
+	made := inspectImage(t, w, "made:1")
 	var first imageRecord
 	for i, format := range []string{"oci-archive", "docker-archive"} {
 		file := filepath.Join(dir, format)
@@ -59,7 +59,7 @@ func TestSave(t *testing.T) {
 		if got := see("made:1"); got != want {
 			t.Errorf("%s shows\n%s\nwas\n%s", format, got, want)
 		}
-		got := inspectImage(w, t, "made:1")
+		got := inspectImage(t, w, "made:1")
 		if top := len(made.Layers) - 1; got.Layers[top] != made.Layers[top] {
 			t.Errorf("%s: the layer that was packed here has %s, had %s", format, got.Layers[top], made.Layers[top])
 		}
@@ -73,12 +73,12 @@ func TestSave(t *testing.T) {
 			t.Errorf("%s: saved twice it differs", format)
 		}
 	}
-	checkPeers(w, t, filepath.Join(dir, "oci-archive"), filepath.Join(dir, "docker-archive"))
+	checkPeers(t, w, filepath.Join(dir, "oci-archive"), filepath.Join(dir, "docker-archive"))
 	w.RemoveLayers(t)
 }
 
 // checkPeers asks skopeo, where there is one, whether it takes the archives.
-func checkPeers(w *world.World, t testing.TB, oci, docker string) {
+func checkPeers(t testing.TB, w *world.World, oci, docker string) {
 	t.Helper()
 	skopeo, err := exec.LookPath("skopeo")
 	if err != nil || os.Geteuid() != 0 {
@@ -135,8 +135,8 @@ func TestExport(t *testing.T) {
 	}
 	// One layer, which is another way; and the same files are the same layer.
 	again := w.Feed(t, w.OK(t, "image", "export", "-o", "-", "flat:1"), "image", "import", "-q", "-", "flat:2").Want(t, 0)
-	if again.Stdout == "" || !slices.Equal(inspectImage(w, t, "flat:1").Layers, inspectImage(w, t, "flat:2").Layers) {
-		t.Errorf("flat:1 %+v, flat:2 %+v", inspectImage(w, t, "flat:1"), inspectImage(w, t, "flat:2"))
+	if again.Stdout == "" || !slices.Equal(inspectImage(t, w, "flat:1").Layers, inspectImage(t, w, "flat:2").Layers) {
+		t.Errorf("flat:1 %+v, flat:2 %+v", inspectImage(t, w, "flat:1"), inspectImage(t, w, "flat:2"))
 	}
 	w.RemoveLayers(t)
 }

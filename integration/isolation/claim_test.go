@@ -30,13 +30,13 @@ func (m *made) claimed() bool { _, ok := m.PhasesMS["launch.claim"]; return ok }
 func (m *made) dressed() bool { _, ok := m.PhasesMS["launch.dressed"]; return ok }
 
 // makeClaimed creates sandboxes until one was launched ahead.
-func makeClaimed(w *world.World, t *testing.T, args ...string) made {
+func makeClaimed(t *testing.T, w *world.World, args ...string) made {
 	t.Helper()
-	return makeAhead(w, t, 1, (*made).claimed, args...)
+	return makeAhead(t, w, 1, (*made).claimed, args...)
 }
 
 // makeAhead creates sandboxes, each when so many wait, until one is as is wanted.
-func makeAhead(w *world.World, t *testing.T, waiting int, wanted func(*made) bool, args ...string) made {
+func makeAhead(t *testing.T, w *world.World, waiting int, wanted func(*made) bool, args ...string) made {
 	t.Helper()
 	w.Inside(t, "true") // none is launched ahead before the first
 	for end := time.Now().Add(world.Patience); time.Now().Before(end); {
@@ -145,9 +145,9 @@ func TestClaimed(t *testing.T) {
 				t.Fatal("claimed, with none launched ahead")
 			}
 			seen := settled(direct.Run(t, "exec", want.ID, "--", "sh", "-c", lookAround).Stdout, want)
-			kinds := map[string]made{"claimed": makeAhead(ahead, t, 1, func(m *made) bool { return m.claimed() && !m.dressed() }, args...)}
+			kinds := map[string]made{"claimed": makeAhead(t, ahead, 1, func(m *made) bool { return m.claimed() && !m.dressed() }, args...)}
 			if flags := strings.Join(args, " "); !strings.Contains(flags, "--workspace") && !strings.Contains(flags, "--volume") {
-				kinds["dressed"] = makeAhead(ahead, t, 2, (*made).dressed, args...)
+				kinds["dressed"] = makeAhead(t, ahead, 2, (*made).dressed, args...)
 			}
 			for kind, got := range kinds {
 				t.Log(kind)
@@ -231,7 +231,7 @@ func TestClaimedAfterDeath(t *testing.T) {
 	// It has no record yet when hutchd is killed before it is answered for.
 	w.Tolerated = append(w.Tolerated, "take over a sandbox; it is removed")
 	for round := range world.Rounds(5) { // a daemon that crashes more often in a minute gives up
-		got := makeClaimed(w, t, "host")
+		got := makeClaimed(t, w, "host")
 		w.OK(t, "exec", got.ID, "--", "true")
 		<-time.After(100 * time.Millisecond) // the next one waits, or is being launched
 		d := w.Daemon(t)

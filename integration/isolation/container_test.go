@@ -64,7 +64,7 @@ func outerMain(kind string) {
 }
 
 // inContainer runs hutch in an outer container, whose end ends its daemon.
-func inContainer(w *world.World, t *testing.T, kind string, args ...string) world.Result {
+func inContainer(t *testing.T, w *world.World, kind string, args ...string) world.Result {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", append([]string{filepath.Join(w.Bin, "hutch")}, args...)...)
 	cmd.Env = append(w.Vars, outerVar+"="+kind)
@@ -100,11 +100,11 @@ func TestInContainer(t *testing.T) {
 			for _, sub := range []string{"state", "lower", "upper", "work"} {
 				w.Sub(t, sub)
 			}
-			r := inContainer(w, t, tt.kind, "run", "--private", "host", "--", "sh", "-c", "echo inside; echo x >/etc/written; cat /etc/written").Want(t, tt.code).Says(t, tt.says...)
+			r := inContainer(t, w, tt.kind, "run", "--private", "host", "--", "sh", "-c", "echo inside; echo x >/etc/written; cat /etc/written").Want(t, tt.code).Says(t, tt.says...)
 			if tt.code == 0 && r.Stdout != "inside\nx\n" {
 				t.Errorf("stdout %q", r.Stdout)
 			}
-			doctor := inContainer(w, t, tt.kind, "doctor")
+			doctor := inContainer(t, w, tt.kind, "doctor")
 			if (doctor.Code == 0) != (tt.code == 0) {
 				t.Errorf("the doctor disagrees: %d\n%s", doctor.Code, doctor.Stdout)
 			}

@@ -20,7 +20,7 @@ func shellImage(t *testing.T, says string) imagetest.Image {
 }
 
 // memoryLimit is what the cgroup of a sandbox says, 0 where its record says that none holds it.
-func memoryLimit(w *world.World, t *testing.T, id string) int64 {
+func memoryLimit(t *testing.T, w *world.World, id string) int64 {
 	t.Helper()
 	sb := world.Decode[api.Sandbox](t, w.OK(t, "rpc", "sandbox.get", `{"sandbox":"`+id+`"}`))
 	if slices.ContainsFunc(sb.Unenforced, func(u api.Unenforced) bool { return u.Limit == "memory_bytes" }) {
@@ -52,7 +52,7 @@ func TestDressed(t *testing.T) {
 		t.Helper()
 		return world.Decode[made](t, w.OK(t, append([]string{"create", "--json"}, args...)...))
 	}
-	says(makeAhead(w, t, 2, (*made).dressed, image), "first")
+	says(makeAhead(t, w, 2, (*made).dressed, image), "first")
 
 	t.Log("the image is removed and pulled again: its folders are others")
 	w.AwaitReady(t, 2)
@@ -64,7 +64,7 @@ func TestDressed(t *testing.T) {
 	}
 
 	t.Log("the tag means another image")
-	says(makeAhead(w, t, 2, (*made).dressed, image), "first")
+	says(makeAhead(t, w, 2, (*made).dressed, image), "first")
 	w.AwaitReady(t, 2)
 	world.Push(t, registry, "small", shellImage(t, "second"))
 	if m := create("--pull", "always", image); m.dressed() {
@@ -74,7 +74,7 @@ func TestDressed(t *testing.T) {
 	}
 
 	t.Log("another image")
-	says(makeAhead(w, t, 2, (*made).dressed, image), "second")
+	says(makeAhead(t, w, 2, (*made).dressed, image), "second")
 	w.AwaitReady(t, 2)
 	if m := create("host"); m.dressed() || !m.claimed() {
 		t.Errorf("dressed: %v, claimed: %v; want the one that was not dressed", m.dressed(), m.claimed())
@@ -83,20 +83,20 @@ func TestDressed(t *testing.T) {
 	}
 
 	t.Log("other limits")
-	m := makeAhead(w, t, 2, (*made).dressed, "--best-effort", "-m", "256m", image)
-	limited := memoryLimit(w, t, m.ID)
+	m := makeAhead(t, w, 2, (*made).dressed, "--best-effort", "-m", "256m", image)
+	limited := memoryLimit(t, w, m.ID)
 	if w.OK(t, "rm", "-f", m.ID); limited != 0 && limited != 256<<20 {
 		t.Errorf("the cgroup has a limit of %d bytes where it was dressed for 256 MiB", limited)
 	}
 	w.AwaitReady(t, 2)
 	m = create("--best-effort", "-m", "300m", image)
-	if got := memoryLimit(w, t, m.ID); limited != 0 && (m.dressed() || got != 300<<20) {
+	if got := memoryLimit(t, w, m.ID); limited != 0 && (m.dressed() || got != 300<<20) {
 		t.Errorf("dressed: %v, with a limit of %d bytes; want what was not dressed for 256 MiB, and 300", m.dressed(), got)
 	}
 	w.OK(t, "rm", "-f", m.ID)
 
 	t.Log("death")
-	kept := makeAhead(w, t, 2, (*made).dressed, image)
+	kept := makeAhead(t, w, 2, (*made).dressed, image)
 	w.AwaitReady(t, 2)
 	world.Kill(t, w.Daemon(t).Hutchd)
 	says(kept, "second")

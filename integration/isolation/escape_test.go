@@ -120,14 +120,14 @@ for i in range(1500):
     os.chdir("d")
 print(i + 1)
 `
-	got := limited(w, t, 512, "run", "--private", "host", "--", "/usr/bin/python3", "-c", dig).Want(t, 0).Stdout
+	got := limited(t, w, 512, "run", "--private", "host", "--", "/usr/bin/python3", "-c", dig).Want(t, 0).Stdout
 	if got != "1500\n" {
 		t.Errorf("got %q", got)
 	}
 }
 
 // limited runs hutch, and a daemon that it starts, with so few open files.
-func limited(w *world.World, t testing.TB, files int, args ...string) world.Result {
+func limited(t testing.TB, w *world.World, files int, args ...string) world.Result {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec hutch "$@"`, files), "sh"}, args...)...)
 	cmd.Env, cmd.Dir = w.Vars, w.Dir
@@ -140,7 +140,7 @@ func TestEscapeConnections(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
-	limited(w, t, 128, "rpc", "system.info").Want(t, 0)
+	limited(t, w, 128, "rpc", "system.info").Want(t, 0)
 	c := w.Dial(t)
 	sb := c.SandboxOf(nil)
 	open := make([]net.Conn, 0, 200)

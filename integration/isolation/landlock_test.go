@@ -115,7 +115,7 @@ func TestLandlock(t *testing.T) {
 			args := append(append([]string{"--workspace", ws}, c.flags...), "host")
 			var id string
 			if w == ahead && !slices.Contains(args, "--seccomp") && c.abi > 0 {
-				id = makeClaimed(w, t, args...).ID
+				id = makeClaimed(t, w, args...).ID
 			} else {
 				id = w.Create(t, args...)
 			}

@@ -67,14 +67,14 @@ func TestSeccompProfiles(t *testing.T) {
 		if out := w.OK(t, "inspect", sb); !strings.Contains(out, "profile "+profile) || !strings.Contains(out, `"seccomp": "`+profile+`"`) {
 			t.Errorf("inspect does not tell of profile %s: %s", profile, out)
 		}
-		everyday(w, t, sb)
+		everyday(t, w, sb)
 		w.OK(t, "rm", "-f", sb)
 	}
 }
 
 // everyday does what people do with any sandbox: a shell with a pipe and a file, files
 // in and out, a background job that is killed.
-func everyday(w *world.World, t *testing.T, sb string) {
+func everyday(t *testing.T, w *world.World, sb string) {
 	t.Helper()
 	if got := w.OK(t, "exec", sb, "--", "sh", "-c", "seq 3 | sort -r >/tmp/f; cat /tmp/f; (sleep 600 >/dev/null 2>&1 & ); id -u"); got != "3\n2\n1\n0\n" {
 		t.Errorf("a shell: %q", got)

@@ -87,7 +87,7 @@ func TestWritableUsrLife(t *testing.T) {
 	c := w.Connect(t)
 	dir := w.Sub(t, "given")
 	world.Write(t, filepath.Join(dir, "x"), "given\n")
-	sb := makeClaimed(w, t, "--writable-usr", "-v", dir+":/usr/local/given:ro", "host").ID
+	sb := makeClaimed(t, w, "--writable-usr", "-v", dir+":/usr/local/given:ro", "host").ID
 	for command, want := range map[string]string{
 		"cat /usr/local/given/x && touch /usr/local/mine":                       "given\n",
 		"grep ' /usr ' /proc/self/mountinfo | grep -o 'rw,nosuid,nodev' | uniq": "rw,nosuid,nodev\n",

@@ -17,7 +17,7 @@ import (
 )
 
 // filled returns when so many wait in a pool.
-func filled(w *world.World, t testing.TB, pool string, n int) api.Pool {
+func filled(t testing.TB, w *world.World, pool string, n int) api.Pool {
 	t.Helper()
 	c := w.Dial(t)
 	defer c.Close()
@@ -34,7 +34,7 @@ func filled(w *world.World, t testing.TB, pool string, n int) api.Pool {
 	}
 }
 
-func acquire(w *world.World, t testing.TB, c *hutch.Client, p api.AcquireParams) *api.Sandbox {
+func acquire(t testing.TB, w *world.World, c *hutch.Client, p api.AcquireParams) *api.Sandbox {
 	t.Helper()
 	sb, err := c.Acquire(t.Context(), p)
 	if err != nil || sb == nil {
@@ -62,7 +62,7 @@ func TestPool(t *testing.T) {
 			if err != nil || p.Available == 0 || p.InUse != 0 || p.Total != p.Available || p.Size != 2 {
 				t.Fatalf("%+v, %v", p, err)
 			}
-			filled(w, t, name, 2)
+			filled(t, w, name, 2)
 			waiting := strings.Fields(w.OK(t, "ps", "-aq"))
 			if len(waiting) != 2 || w.OK(t, "ps", "-q") != "" {
 				t.Errorf("listed: %v, and without -a %q", waiting, w.OK(t, "ps", "-q"))
@@ -72,20 +72,20 @@ func TestPool(t *testing.T) {
 				t.Errorf("release of one that waits: %v", err)
 			}
 
-			first := acquire(w, t, c, api.AcquireParams{Pool: name, Name: "first-" + name, Labels: map[string]string{"a": "b"}})
+			first := acquire(t, w, c, api.AcquireParams{Pool: name, Name: "first-" + name, Labels: map[string]string{"a": "b"}})
 			if first.State != api.Running || first.Pool != name || first.Labels["a"] != "b" || first.Labels["of"] != sp.Labels["of"] || !slices.Contains(waiting, first.ID) {
 				t.Errorf("%+v", first)
 			}
 			if got := w.OK(t, "exec", "first-"+name, "--", "sh", "-c", "echo mine >/tmp/x; cat /tmp/x"); got != "mine\n" {
 				t.Errorf("%q", got)
 			}
-			second := acquire(w, t, c, api.AcquireParams{Pool: name, WaitMS: long})
+			second := acquire(t, w, c, api.AcquireParams{Pool: name, WaitMS: long})
 			if _, err := c.Acquire(t.Context(), api.AcquireParams{Pool: name, WaitMS: long, Name: "first-" + name}); api.ErrorCode(err) != api.AlreadyExists {
 				t.Errorf("a name that is taken: %v", err)
 			}
 			w.Run(t, "exec", second.ID, "--", "cat", "/tmp/x").Want(t, 1)
 
-			p = filled(w, t, name, 2)
+			p = filled(t, w, name, 2)
 			if p.InUse != 2 || p.Total != 4 {
 				t.Errorf("%+v", p)
 			}
@@ -121,7 +121,7 @@ func TestPoolEmpty(t *testing.T) {
 	if m := c.Start("pool.acquire", world.Params{"pool": "p"}).Wait(); m.Error != nil || string(m.Result) != "null" {
 		t.Errorf("%+v", m)
 	}
-	filled(w, t, "p", 2) // since somebody has asked
+	filled(t, w, "p", 2) // since somebody has asked
 
 	const crowd = 12
 	var mu sync.Mutex
@@ -144,7 +144,7 @@ func TestPoolEmpty(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	p := filled(w, t, "p", 2)
+	p := filled(t, w, "p", 2)
 	if p.InUse != crowd {
 		t.Errorf("%+v", p)
 	}
@@ -155,8 +155,8 @@ func TestPoolEmpty(t *testing.T) {
 		gone.Start("pool.acquire", world.Params{"pool": "p", "wait_ms": long, "owner": "connection"})
 	}
 	gone.Close()
-	acquire(w, t, w.Connect(t), api.AcquireParams{Pool: "p", WaitMS: long})
-	if p = filled(w, t, "p", 1); p.InUse > crowd+3 {
+	acquire(t, w, w.Connect(t), api.AcquireParams{Pool: "p", WaitMS: long})
+	if p = filled(t, w, "p", 1); p.InUse > crowd+3 {
 		t.Errorf("%+v", p)
 	}
 	w.Run(t, "run", "--pool", "p", "--", "sh", "-c", "exit 7").Want(t, 7)
@@ -216,7 +216,7 @@ func TestPoolHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	for round := range world.Rounds(10) {
-		filled(w, t, "p", 2)
+		filled(t, w, "p", 2)
 		var dead []string
 		for _, id := range strings.Fields(w.OK(t, "ps", "-aq")) {
 			sb, err := c.GetSandbox(t.Context(), id)
@@ -231,7 +231,7 @@ func TestPoolHealth(t *testing.T) {
 			}
 			dead = append(dead, id)
 		}
-		sb := acquire(w, t, c, api.AcquireParams{Pool: "p", WaitMS: long})
+		sb := acquire(t, w, c, api.AcquireParams{Pool: "p", WaitMS: long})
 		if slices.Contains(dead, sb.ID) {
 			// Nobody can know of a death of this moment; the sandbox says so itself.
 			if round == 0 {
@@ -251,11 +251,11 @@ func TestPoolDeath(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	w.OK(t, "pool", "create", "--size", "2", "--network", "open", "p", "host")
-	used := acquire(w, t, w.Connect(t), api.AcquireParams{Pool: "p", Name: "used"})
+	used := acquire(t, w, w.Connect(t), api.AcquireParams{Pool: "p", Name: "used"})
 	// What was being made when hutchd was killed goes.
 	w.Tolerated = append(w.Tolerated, "take over a sandbox; it is removed")
 	for round := range world.Rounds(6) {
-		filled(w, t, "p", 2)
+		filled(t, w, "p", 2)
 		before := strings.Fields(w.OK(t, "ps", "-aq"))
 		slices.Sort(before)
 		world.Strike(t, world.Victims[round%len(world.Victims)].PIDs(w.Daemon(t)))
@@ -281,14 +281,14 @@ func TestPoolConfigured(t *testing.T) {
 	w := world.New(t)
 	w.Configure(t, "pools:\n  py: {size: 2, image: host, limits: {memory_bytes: 256m, timeout_s: 1m, best_effort: true}, labels: {a: b}}\n  later: {image: host, prewarm: false}\n")
 	w.OK(t, "config", "check")
-	p := filled(w, t, "py", 2)
+	p := filled(t, w, "py", 2)
 	if !p.Configured || p.Sandbox.Limits.MemoryBytes != 256<<20 || p.Sandbox.Limits.TimeoutS != 60 || p.Sandbox.Labels["a"] != "b" {
 		t.Errorf("%+v", p)
 	}
 	w.OK(t, "pool", "create", "mine", "host")
 	w.Configure(t, "pools:\n  py: {size: 1, image: host, hostname: other}\n")
 	w.OK(t, "config", "reload")
-	filled(w, t, "py", 1)
+	filled(t, w, "py", 1)
 	if got := w.OK(t, "run", "--pool", "py", "--", "hostname"); got != "other\n" {
 		t.Errorf("host name %q", got)
 	}
@@ -308,7 +308,7 @@ func TestPoolConfigured(t *testing.T) {
 		w.Configure(t, text)
 		w.Run(t, "config", "reload").Want(t, 125).Says(t, want)
 	}
-	filled(w, t, "py", 1)
+	filled(t, w, "py", 1)
 }
 
 // TestPoolRemovedEarly: what a pool is just making when it is removed goes like all else that it has.

@@ -170,7 +170,7 @@ func TestRunNew(t *testing.T) {
 	})
 	t.Run("pool", func(t *testing.T) {
 		w.OK(t, "pool", "create", "--size", "2", "p", "host")
-		filled(w, t, "p", 2)
+		filled(t, w, "p", 2)
 		for range world.Rounds(10) {
 			r, err := c.RunNew(t.Context(), api.RunParams{Acquire: &api.AcquireParams{Pool: "p", WaitMS: 20_000}, Exec: api.ExecParams{Command: "echo hi"}}, nil, nil, nil)
 			if err != nil || r.Exec.Stdout != "hi\n" {

@@ -13,7 +13,7 @@ import (
 )
 
 // template keeps one.
-func template(w *world.World, t testing.TB, c *hutch.Client, spec api.TemplateSpec) {
+func template(t testing.TB, w *world.World, c *hutch.Client, spec api.TemplateSpec) {
 	t.Helper()
 	if _, err := c.CreateTemplate(t.Context(), api.TemplateCreateParams{TemplateSpec: spec}); err != nil {
 		t.Fatalf("template %s: %v", spec.Name, err)
@@ -21,7 +21,7 @@ func template(w *world.World, t testing.TB, c *hutch.Client, spec api.TemplateSp
 }
 
 // built runs its steps.
-func built(w *world.World, t testing.TB, c *hutch.Client, name string) api.TemplateBuildResult {
+func built(t testing.TB, w *world.World, c *hutch.Client, name string) api.TemplateBuildResult {
 	t.Helper()
 	r, err := c.BuildTemplate(t.Context(), api.TemplateBuildParams{Template: name}, nil)
 	if err != nil {
@@ -31,7 +31,7 @@ func built(w *world.World, t testing.TB, c *hutch.Client, name string) api.Templ
 }
 
 // of makes a sandbox of a template.
-func of(w *world.World, t testing.TB, c *hutch.Client, name string, change ...func(*api.Spec)) api.Sandbox {
+func of(t testing.TB, w *world.World, c *hutch.Client, name string, change ...func(*api.Spec)) api.Sandbox {
 	t.Helper()
 	sp := api.Spec{Template: name}
 	for _, f := range change {
@@ -65,15 +65,15 @@ func TestTemplate(t *testing.T) {
 					randomStep("/stamp"), {Folder: "/a/b"}, {Argv: []string{"/bin/sh", "-c", "echo $0 $X >>/a/b/c", "argv"}, Env: map[string]string{"X": "x"}, Cwd: "/a"},
 				},
 			}
-			template(w, t, c, spec)
+			template(t, w, c, spec)
 			if _, err := c.CreateTemplate(t.Context(), api.TemplateCreateParams{TemplateSpec: spec}); api.ErrorCode(err) != api.AlreadyExists {
 				t.Errorf("twice: %v", err)
 			}
-			first := of(w, t, c, name) // which builds
-			if r := built(w, t, c, name); !r.Cached || r.Ran != 0 || r.Template.Built == nil {
+			first := of(t, w, c, name) // which builds
+			if r := built(t, w, c, name); !r.Cached || r.Ran != 0 || r.Template.Built == nil {
 				t.Errorf("built again: %+v", r)
 			}
-			second := of(w, t, c, name, func(sp *api.Spec) {
+			second := of(t, w, c, name, func(sp *api.Spec) {
 				sp.Env, sp.Limits.CPUTimeS, sp.Workdir = map[string]string{"OWN": "mine"}, 99, "/a"
 			})
 			show := []string{"/bin/sh", "-c", "cat /stamp; cat /a/b/c; pwd; echo $OWN $WORD"}
@@ -88,14 +88,14 @@ func TestTemplate(t *testing.T) {
 			// Another one with the same steps runs nothing, and keeps what they made.
 			same := spec
 			same.Name = name + "2"
-			template(w, t, c, same)
-			if r := built(w, t, c, same.Name); !r.Cached {
+			template(t, w, c, same)
+			if r := built(t, w, c, same.Name); !r.Cached {
 				t.Errorf("the same steps: %+v", r)
 			}
 			if _, err := c.RemoveTemplate(t.Context(), name); err != nil {
 				t.Error(err)
 			}
-			third := of(w, t, c, same.Name)
+			third := of(t, w, c, same.Name)
 			if got := w.OK(t, "exec", third.ID, "/bin/sh", "-c", "cat /stamp"); got != stamp+"\n" {
 				t.Errorf("%q, want %q", got, stamp)
 			}
@@ -170,9 +170,9 @@ func TestTemplateHost(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
-	template(w, t, c, api.TemplateSpec{Name: "usr", Image: "host", WritableUsr: true, User: "0", Steps: []api.TemplateStep{{Run: "echo 1 >/usr/share/hutch-one; echo 1 >/one"}}})
-	template(w, t, c, api.TemplateSpec{Name: "more", Template: "usr", Steps: []api.TemplateStep{{Run: "cat /usr/share/hutch-one /one >/usr/share/hutch-two; rm /one"}}})
-	sb := of(w, t, c, "more")
+	template(t, w, c, api.TemplateSpec{Name: "usr", Image: "host", WritableUsr: true, User: "0", Steps: []api.TemplateStep{{Run: "echo 1 >/usr/share/hutch-one; echo 1 >/one"}}})
+	template(t, w, c, api.TemplateSpec{Name: "more", Template: "usr", Steps: []api.TemplateStep{{Run: "cat /usr/share/hutch-one /one >/usr/share/hutch-two; rm /one"}}})
+	sb := of(t, w, c, "more")
 	show := []string{"--", "sh", "-c", "cat /usr/share/hutch-two /usr/share/hutch-one /own; ls /one 2>&1 | grep -c 'No such'; ls /usr/bin/env"}
 	w.OK(t, "exec", sb.ID, "--", "sh", "-c", "echo own >/own")
 	const want = "1\n1\n1\nown\n1\n/usr/bin/env\n"
@@ -206,10 +206,10 @@ func TestTemplateScope(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
-	template(w, t, c, api.TemplateSpec{Name: "scoped", Image: "host", Env: map[string]string{"A": "t"}, Steps: []api.TemplateStep{randomStep("/stamp")}, Start: &api.TemplateStart{Command: "echo started >/tmp/started"}, Ready: &api.TemplateReady{Command: "test -s /tmp/started"}})
+	template(t, w, c, api.TemplateSpec{Name: "scoped", Image: "host", Env: map[string]string{"A": "t"}, Steps: []api.TemplateStep{randomStep("/stamp")}, Start: &api.TemplateStart{Command: "echo started >/tmp/started"}, Ready: &api.TemplateReady{Command: "test -s /tmp/started"}})
 	scope := func(sp *api.Spec) { sp.Scope = &api.Scope{Kind: api.ScopeAgent, Key: "k"} }
-	one := of(w, t, c, "scoped", scope, func(sp *api.Spec) { sp.Env = map[string]string{"B": "mine"} })
-	two := of(w, t, c, "scoped", scope)
+	one := of(t, w, c, "scoped", scope, func(sp *api.Spec) { sp.Env = map[string]string{"B": "mine"} })
+	two := of(t, w, c, "scoped", scope)
 	if one.ID != two.ID || !two.Existing {
 		t.Errorf("%+v\n%+v", one, two)
 	}
@@ -220,7 +220,7 @@ func TestTemplateScope(t *testing.T) {
 	stamp := w.OK(t, "exec", one.ID, "--", "cat", "/stamp")
 	w.OK(t, "exec", one.ID, "--", "sh", "-c", "echo x >/own; rm /tmp/started")
 	w.OK(t, "scope", "reset", "agent:k")
-	three := of(w, t, c, "scoped", scope)
+	three := of(t, w, c, "scoped", scope)
 	if got := w.OK(t, "exec", three.ID, "--", "sh", "-c", "cat /stamp /tmp/started; echo $A $B; ls /own 2>/dev/null; true"); three.ID == one.ID || got != stamp+"started\nt mine\n" {
 		t.Errorf("%q", got)
 	}

@@ -17,20 +17,20 @@ func TestTemplatePool(t *testing.T) {
 	w := world.New(t)
 	w.LogOnFailure(t)
 	c := w.Connect(t)
-	template(w, t, c, api.TemplateSpec{
+	template(t, w, c, api.TemplateSpec{
 		Name: "warm", Image: "host", PoolSize: 2, Start: &api.TemplateStart{Argv: []string{"python3", "-c", web}}, Ready: &api.TemplateReady{Port: 8000},
 		Steps: []api.TemplateStep{{Run: "echo first >/which"}},
 	})
-	filled(w, t, "warm", 2)
-	first := acquire(w, t, c, api.AcquireParams{Pool: "warm"})
+	filled(t, w, "warm", 2)
+	first := acquire(t, w, c, api.AcquireParams{Pool: "warm"})
 	if got := w.OK(t, "exec", first.ID, "--", "sh", "-c", "test -e /tmp/ready && cat /which"); got != "first\n" || first.Template != "warm" {
 		t.Errorf("%q, %+v", got, first)
 	}
 	// A hutchd that is killed takes nothing along, nor leaves any that was not ready.
 	world.Kill(t, w.Daemon(t).Hutchd)
 	c = w.Connect(t)
-	filled(w, t, "warm", 2)
-	second := acquire(w, t, c, api.AcquireParams{Pool: "warm", WaitMS: long})
+	filled(t, w, "warm", 2)
+	second := acquire(t, w, c, api.AcquireParams{Pool: "warm", WaitMS: long})
 	w.OK(t, "exec", second.ID, "--", "test", "-e", "/tmp/ready")
 	w.OK(t, "pool", "release", first.ID, second.ID)
 	// Another daemon makes it again.
@@ -40,8 +40,8 @@ func TestTemplatePool(t *testing.T) {
 		t.Fatal("the daemon has not ended")
 	}
 	c = w.Connect(t)
-	filled(w, t, "warm", 2)
-	third := acquire(w, t, c, api.AcquireParams{Pool: "warm", WaitMS: long})
+	filled(t, w, "warm", 2)
+	third := acquire(t, w, c, api.AcquireParams{Pool: "warm", WaitMS: long})
 	w.OK(t, "exec", third.ID, "--", "test", "-e", "/tmp/ready")
 
 	_, err := c.CreateTemplate(t.Context(), api.TemplateCreateParams{Replace: true, TemplateSpec: api.TemplateSpec{
@@ -50,10 +50,10 @@ func TestTemplatePool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := filled(w, t, "warm", 1); p.Size != 1 {
+	if p := filled(t, w, "warm", 1); p.Size != 1 {
 		t.Errorf("%+v", p)
 	}
-	fourth := acquire(w, t, c, api.AcquireParams{Pool: "warm", WaitMS: long})
+	fourth := acquire(t, w, c, api.AcquireParams{Pool: "warm", WaitMS: long})
 	if got := w.OK(t, "exec", fourth.ID, "--", "cat", "/which"); got != "second\n" {
 		t.Errorf("%q", got)
 	}
@@ -77,11 +77,11 @@ func TestTemplatePool(t *testing.T) {
 	w.OK(t, "exec", third.ID, "--", "cat", "/which")
 	w.OK(t, "rm", "-f", third.ID, fourth.ID)
 	w.AwaitNoSandbox(t)
-	if left := leftOfTemplates(w, t); len(left) > 0 {
+	if left := leftOfTemplates(t, w); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 	// One that can not be made says why.
-	template(w, t, c, api.TemplateSpec{Name: "broken", Image: "host", PoolSize: 1, Steps: []api.TemplateStep{{Run: "exit 3"}}})
+	template(t, w, c, api.TemplateSpec{Name: "broken", Image: "host", PoolSize: 1, Steps: []api.TemplateStep{{Run: "exit 3"}}})
 	c.Close()
 	raw := w.Dial(t)
 	defer raw.Close()
@@ -140,16 +140,16 @@ func TestTemplateShipped(t *testing.T) {
 	}
 	w.Run(t, "image", "rm", tmpl.Built.Image).Want(t, 125).Says(t, "template mine", "hutch template rm")
 	w.OK(t, "image", "prune", "-a")
-	if r := built(w, t, c, "mine"); r.Ran != 0 {
+	if r := built(t, w, c, "mine"); r.Ran != 0 {
 		t.Errorf("%+v", r)
 	}
 	// One that somebody makes takes the place of a shipped one, until it is removed.
-	template(w, t, c, api.TemplateSpec{Name: "base", Image: image})
-	if got := of(w, t, c, "base"); got.Image != image {
+	template(t, w, c, api.TemplateSpec{Name: "base", Image: image})
+	if got := of(t, w, c, "base"); got.Image != image {
 		t.Errorf("%+v", got)
 	}
 	w.OK(t, "template", "rm", "base")
-	if got := of(w, t, c, "base"); got.Image != "host" {
+	if got := of(t, w, c, "base"); got.Image != "host" {
 		t.Errorf("%+v", got)
 	}
 }

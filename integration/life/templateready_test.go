@@ -39,8 +39,8 @@ func TestTemplateReady(t *testing.T) {
 		if name == "port" {
 			spec.Ports = []api.TemplatePort{{Port: 8000}}
 		}
-		template(w, t, c, spec)
-		sb := of(w, t, c, name)
+		template(t, w, c, spec)
+		sb := of(t, w, c, name)
 		w.OK(t, "exec", sb.ID, "--", "test", "-e", "/tmp/ready")
 		if sb.Start == "" || sb.PhasesMS["start_up"] < 250 {
 			t.Errorf("%s: started %q, after %v", name, sb.Start, sb.PhasesMS)
@@ -91,7 +91,7 @@ func TestTemplateReady(t *testing.T) {
 	} {
 		spec := tt.spec
 		spec.Name, spec.Image = strings.ReplaceAll(name, " ", "-"), "host"
-		template(w, t, c, spec)
+		template(t, w, c, spec)
 		_, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Template: spec.Name}}, nil, nil)
 		var e *api.Error
 		if !errors.As(err, &e) || e.Code != tt.code || !strings.Contains(e.Msg, tt.says) || (tt.what != "") != (e.Failed != nil) {
@@ -106,7 +106,7 @@ func TestTemplateReady(t *testing.T) {
 }
 
 // leftOfTemplates lists what is in the folder of templates, and images of theirs.
-func leftOfTemplates(w *world.World, t testing.TB) (list []string) {
+func leftOfTemplates(t testing.TB, w *world.World) (list []string) {
 	t.Helper()
 	for _, pattern := range []string{"data/templates/[^.]*", "data/templates/.tmp/*", "data/templates/.built/*", "data/*/snapshots/tp_*"} {
 		found, err := filepath.Glob(filepath.Join(w.Root(), pattern))
@@ -130,7 +130,7 @@ func TestTemplateFails(t *testing.T) {
 	w.ImportTiny(t, "base:1")
 	c := w.Connect(t)
 	for _, image := range []string{"host", "base:1"} {
-		template(w, t, c, api.TemplateSpec{Name: "fails", Image: image, Steps: []api.TemplateStep{
+		template(t, w, c, api.TemplateSpec{Name: "fails", Image: image, Steps: []api.TemplateStep{
 			{Run: "echo one >/one"}, {Run: "exec 2>&1; echo out; i=0; while [ $i -lt 5000 ]; do echo filler; i=$((i+1)); done; echo the end >&2; exit 5", Line: 7}, {Run: "echo never >/three"},
 		}})
 		_, err := c.BuildTemplate(t.Context(), api.TemplateBuildParams{Template: "fails"}, nil)
@@ -152,7 +152,7 @@ func TestTemplateFails(t *testing.T) {
 		}
 	}
 	w.AwaitNoSandbox(t)
-	if left := leftOfTemplates(w, t); len(left) > 0 {
+	if left := leftOfTemplates(t, w); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 	for _, tt := range []struct {
@@ -177,13 +177,13 @@ func TestTemplateFails(t *testing.T) {
 		}
 	}
 	// Those that begin with others: not in circles, and none is removed from under another.
-	template(w, t, c, api.TemplateSpec{Name: "one", Image: "base:1", Env: map[string]string{"A": "1", "B": "1"}, Steps: []api.TemplateStep{{Run: "echo one >/chain"}}})
-	template(w, t, c, api.TemplateSpec{Name: "two", Template: "one", Env: map[string]string{"B": "2"}, Steps: []api.TemplateStep{{Run: "echo two >>/chain"}}})
+	template(t, w, c, api.TemplateSpec{Name: "one", Image: "base:1", Env: map[string]string{"A": "1", "B": "1"}, Steps: []api.TemplateStep{{Run: "echo one >/chain"}}})
+	template(t, w, c, api.TemplateSpec{Name: "two", Template: "one", Env: map[string]string{"B": "2"}, Steps: []api.TemplateStep{{Run: "echo two >>/chain"}}})
 	_, err := c.CreateTemplate(t.Context(), api.TemplateCreateParams{Replace: true, TemplateSpec: api.TemplateSpec{Name: "one", Template: "two"}})
 	if api.ErrorCode(err) != api.InvalidArgument || !strings.Contains(err.Error(), "circles: one begins with two begins with one") {
 		t.Errorf("circles: %v", err)
 	}
-	sb := of(w, t, c, "two")
+	sb := of(t, w, c, "two")
 	if got := w.OK(t, "exec", sb.ID, "--", "/bin/sh", "-c", "cat /chain; echo $A $B"); got != "one\ntwo\n1 2\n" {
 		t.Errorf("%q", got)
 	}
@@ -191,7 +191,7 @@ func TestTemplateFails(t *testing.T) {
 		t.Errorf("removed from under another: %v", err)
 	}
 	w.OK(t, "template", "rm", "two", "one")
-	if left := leftOfTemplates(w, t); len(left) > 0 {
+	if left := leftOfTemplates(t, w); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 }
@@ -205,7 +205,7 @@ func TestTemplateKilled(t *testing.T) {
 	for round := range world.Rounds(12) {
 		image := []string{"base:1", "host"}[round%2]
 		name := fmt.Sprintf("killed%d", round)
-		template(w, t, c, api.TemplateSpec{Name: name, Image: image, Steps: []api.TemplateStep{{Run: "echo 1 >/one"}, {Run: "echo started; i=0; while [ $i -lt 300 ]; do echo x >/f$i; i=$((i+1)); done"}}})
+		template(t, w, c, api.TemplateSpec{Name: name, Image: image, Steps: []api.TemplateStep{{Run: "echo 1 >/one"}, {Run: "echo started; i=0; while [ $i -lt 300 ]; do echo x >/f$i; i=$((i+1)); done"}}})
 		seen := make(chan struct{}, 1)
 		failed := make(chan error, 1)
 		at := 2 // the step, or the commit
@@ -240,17 +240,17 @@ func TestTemplateKilled(t *testing.T) {
 		if got != "" {
 			w.AwaitNoSandbox(t)
 		}
-		left := slices.DeleteFunc(leftOfTemplates(w, t), func(s string) bool { return strings.HasSuffix(s, "/"+name) || strings.HasSuffix(s, "/"+name+".json") })
+		left := slices.DeleteFunc(leftOfTemplates(t, w), func(s string) bool { return strings.HasSuffix(s, "/"+name) || strings.HasSuffix(s, "/"+name+".json") })
 		if tmpl, err := c.Template(t.Context(), name); err != nil || tmpl.Built == nil && len(left) > 0 {
 			t.Errorf("round %d: left %q, %+v, %v", round, left, tmpl, err)
 		}
-		built(w, t, c, name)
+		built(t, w, c, name)
 		if got := w.OK(t, "run", "--template", name, "--", "/bin/sh", "-c", "cat /one; test -e /f299 && echo whole"); got != "1\nwhole\n" {
 			t.Errorf("round %d: %q", round, got)
 		}
 		w.OK(t, "template", "rm", name)
 	}
-	if left := leftOfTemplates(w, t); len(left) > 0 {
+	if left := leftOfTemplates(t, w); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 }

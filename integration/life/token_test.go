@@ -9,7 +9,7 @@ import (
 )
 
 // token makes a client's token, and the line of it for the configuration.
-func token(w *world.World, t *testing.T, name string) (token, entry string) {
+func token(t *testing.T, w *world.World, name string) (token, entry string) {
 	t.Helper()
 	r := w.Run(t, "config", "token", name)
 	_, line, ok := strings.Cut(r.Stderr, "tokens: {")
@@ -20,7 +20,7 @@ func token(w *world.World, t *testing.T, name string) (token, entry string) {
 }
 
 // showing runs hutch with a variable more.
-func showing(w *world.World, t *testing.T, variable string, args ...string) world.Result {
+func showing(t *testing.T, w *world.World, variable string, args ...string) world.Result {
 	t.Helper()
 	old := w.Vars
 	defer func() { w.Vars = old }()
@@ -34,8 +34,8 @@ func TestClientTokens(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	sb := w.Create(t, "host") // before there are any
-	ci, ciEntry := token(w, t, "ci")
-	me, meEntry := token(w, t, "me")
+	ci, ciEntry := token(t, w, "ci")
+	me, meEntry := token(t, w, "me")
 	w.Configure(t, world.NoneAhead+"tokens: {"+ciEntry+", "+meEntry+"}\n")
 	w.OK(t, "config", "reload")
 
@@ -44,20 +44,20 @@ func TestClientTokens(t *testing.T) {
 			t.Errorf("%q: exit %d: %s", args, r.Code, r.Stderr)
 		}
 	}
-	if r := showing(w, t, "HUTCH_TOKEN="+strings.Repeat("x", 32), "ps"); r.Code == 0 || !strings.Contains(r.Stderr, "no token of this daemon") {
+	if r := showing(t, w, "HUTCH_TOKEN="+strings.Repeat("x", 32), "ps"); r.Code == 0 || !strings.Contains(r.Stderr, "no token of this daemon") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
-	if r := showing(w, t, "HUTCH_TOKEN="+ci, "exec", sb, "sh", "-c", "echo in; env"); r.Code != 0 || !strings.HasPrefix(r.Stdout, "in\n") || strings.Contains(r.Stdout, ci) {
+	if r := showing(t, w, "HUTCH_TOKEN="+ci, "exec", sb, "sh", "-c", "echo in; env"); r.Code != 0 || !strings.HasPrefix(r.Stdout, "in\n") || strings.Contains(r.Stdout, ci) {
 		t.Errorf("exit %d: %s %s", r.Code, r.Stdout, r.Stderr)
 	}
 	if err := os.WriteFile(w.Path("token"), []byte(me+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	file := "HUTCH_TOKEN_FILE=" + w.Path("token")
-	if r := showing(w, t, file, "ps"); r.Code != 0 || !strings.Contains(r.Stdout, sb) {
+	if r := showing(t, w, file, "ps"); r.Code != 0 || !strings.Contains(r.Stdout, sb) {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
-	if r := showing(w, t, file, "audit", "--json", sb); r.Code != 0 || !strings.Contains(r.Stdout, `"client":"ci"`) || strings.Contains(r.Stdout, `"client":"me"`) {
+	if r := showing(t, w, file, "audit", "--json", sb); r.Code != 0 || !strings.Contains(r.Stdout, `"client":"ci"`) || strings.Contains(r.Stdout, `"client":"me"`) {
 		t.Errorf("exit %d: %s %s", r.Code, r.Stdout, r.Stderr)
 	}
 
@@ -67,27 +67,27 @@ func TestClientTokens(t *testing.T) {
 	c := w.Start(t, "exec", sb, "sh", "-c", "echo ready; exec sleep 1000")
 	w.Vars = old
 	w.Configure(t, world.NoneAhead+"tokens: {"+meEntry+"}\n")
-	if r := showing(w, t, file, "config", "reload"); r.Code != 0 {
+	if r := showing(t, w, file, "config", "reload"); r.Code != 0 {
 		t.Fatalf("exit %d: %s", r.Code, r.Stderr)
 	}
 	if code := world.Await(t, c.Cmd); code == 0 {
 		t.Error("the command of a client without a token went on")
 	}
-	if r := showing(w, t, "HUTCH_TOKEN="+ci, "ps"); r.Code == 0 {
+	if r := showing(t, w, "HUTCH_TOKEN="+ci, "ps"); r.Code == 0 {
 		t.Error("a token that was taken away is good")
 	}
-	if r := showing(w, t, file, "rm", "-f", sb); r.Code != 0 {
+	if r := showing(t, w, file, "rm", "-f", sb); r.Code != 0 {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 	for text, want := range map[string]string{"tokens: {a b: sha256:00}\n": "no name of a client", "tokens: {a: sha256:00}\n": "no digest of a token"} {
 		w.Configure(t, text)
-		if r := showing(w, t, file, "config", "check"); r.Code == 0 || !strings.Contains(r.Stderr, want) {
+		if r := showing(t, w, file, "config", "check"); r.Code == 0 || !strings.Contains(r.Stderr, want) {
 			t.Errorf("%s: exit %d: %s", text, r.Code, r.Stderr)
 		}
 	}
 	// Whoever can write the file needs none.
 	w.Configure(t, world.NoneAhead)
-	if r := showing(w, t, file, "config", "reload"); r.Code != 0 {
+	if r := showing(t, w, file, "config", "reload"); r.Code != 0 {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 	w.OK(t, "ps")

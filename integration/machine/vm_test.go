@@ -17,7 +17,7 @@ import (
 // machine that it needs; vm-6.12 is the machine of most users.
 
 // doctor runs it and returns what it says of one check.
-func doctor(w *world.World, t *testing.T, check string) (status, remedy string) {
+func doctor(t *testing.T, w *world.World, check string) (status, remedy string) {
 	t.Helper()
 	r := w.Run(t, "doctor", "--json")
 	found := world.Decode[struct {
@@ -112,7 +112,7 @@ func TestVMDelegated(t *testing.T) {
 func TestVMFull(t *testing.T) {
 	testenv.Machine(t, "delegation")
 	w := world.New(t)
-	status, remedy := doctor(w, t, "cgroups")
+	status, remedy := doctor(t, w, "cgroups")
 	if status != "no" || !strings.Contains(remedy, "Delegate=cpu cpuset io memory pids") {
 		t.Fatalf("cgroups: %s, remedy %q", status, remedy)
 	}
@@ -122,7 +122,7 @@ func TestVMFull(t *testing.T) {
 	t.Log(w.OK(t, "doctor", "--fix", "--yes"))
 	// Logging out and in again.
 	sudo(t, "systemctl", "restart", "user@1000.service")
-	if status, _ := doctor(w, t, "cgroups"); status != "yes" {
+	if status, _ := doctor(t, w, "cgroups"); status != "yes" {
 		t.Errorf("cgroups: %s", status)
 	}
 	w.OK(t, "run", "--cpus", "0.5", "host", "true")
@@ -137,7 +137,7 @@ func TestVMFull(t *testing.T) {
 func TestVMNone(t *testing.T) {
 	testenv.Machine(t, "none")
 	w := world.New(t)
-	status, remedy := doctor(w, t, "cgroups")
+	status, remedy := doctor(t, w, "cgroups")
 	if status != "no" || !strings.Contains(remedy, "loginctl enable-linger dev") {
 		t.Fatalf("cgroups: %s, remedy %q", status, remedy)
 	}
@@ -153,7 +153,7 @@ func TestVMNone(t *testing.T) {
 func TestVMSingle(t *testing.T) {
 	testenv.Machine(t, "single")
 	w := world.New(t)
-	status, remedy := doctor(w, t, "subordinate_ids")
+	status, remedy := doctor(t, w, "subordinate_ids")
 	if status != "no" || !strings.Contains(remedy, "usermod --add-subuids 100000-165535") {
 		t.Fatalf("subordinate ids: %s, remedy %q", status, remedy)
 	}
@@ -206,7 +206,7 @@ func sandboxProfile(t *testing.T, w *world.World, hutch func(...string) world.Re
 	hutch("run", "--apparmor", "on", "host", "true").Want(t, 125).Says(t, "apparmor", "hutch doctor")
 	change := []string{"run", "host", "--", "python3", "-c", "import os; os.write(os.open('/proc/self/attr/apparmor/exec', os.O_WRONLY), b'exec hutch')"}
 	hutch(change...).Want(t, 0)
-	if status, remedy := doctor(w, t, "apparmor"); status != "no" || !strings.Contains(remedy, "/etc/apparmor.d/hutch-sandbox") {
+	if status, remedy := doctor(t, w, "apparmor"); status != "no" || !strings.Contains(remedy, "/etc/apparmor.d/hutch-sandbox") {
 		t.Errorf("doctor: %s, %q", status, remedy)
 	}
 	w.Shutdown()

@@ -30,7 +30,7 @@ type undoBox struct {
 	t testing.TB
 }
 
-func newUndoBox(w *world.World, t testing.TB, c *hutch.Client, args ...string) undoBox {
+func newUndoBox(t testing.TB, w *world.World, c *hutch.Client, args ...string) undoBox {
 	t.Helper()
 	b := undoBox{toolbox{c, w.Create(t, append([]string{"--undo"}, args...)...)}, t}
 	b.files("mkdir -p /w")
@@ -105,7 +105,7 @@ func TestUndo(t *testing.T) {
 	c := w.Connect(t)
 	dir := w.Sub(t, "project")
 	world.Write(t, filepath.Join(dir, "mine"), "mine\n")
-	b := newUndoBox(w, t, c, "--name", "box", "--workspace", dir+":overlay", "-e", "A=b", "host")
+	b := newUndoBox(t, w, c, "--name", "box", "--workspace", dir+":overlay", "-e", "A=b", "host")
 	b.files(`cd /w; for i in $(seq 1000); do d=$((i % 20)); mkdir -p $d; echo $i >$d/$i; done; chmod 4711 1/1; chmod 0 1/21; ln 2/2 2/hard; ln -s /etc/shadow link; ln -s ../../../.. out
 mkfifo pipe; truncate -s 100M sparse; touch -d "2001-02-03 04:05:06" 3; chmod 1770 4; printf 'a\nb\n' >text; rm /etc/hosts`)
 
@@ -211,7 +211,7 @@ func TestUndoCode(t *testing.T) {
 	w := world.New(t)
 	c := w.Connect(t)
 	dir := w.Sub(t, "project")
-	b := newUndoBox(w, t, c, "-v", "cache:/cache", "host")
+	b := newUndoBox(t, w, c, "-v", "cache:/cache", "host")
 	if _, err := c.RestoreCheckpoint(t.Context(), api.CheckpointRestoreParams{Sandbox: b.sandbox}); api.ErrorCode(err) != api.NotFound {
 		t.Error(err)
 	}
@@ -277,7 +277,7 @@ func TestUndoMany(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
-	b := newUndoBox(w, t, c, "host")
+	b := newUndoBox(t, w, c, "host")
 	world.StartIn(t, c, b.sandbox, `mkdir /busy; i=0; while :; do i=$((i+1)); for f in a b; do yes $i | head -n 2000 >/busy/.$f; mv /busy/.$f /busy/$f; done; done`)
 	b.files("until [ -e /busy/b ]; do sleep 0.01; done")
 	var wg sync.WaitGroup
@@ -318,7 +318,7 @@ func TestUndoDeath(t *testing.T) {
 			w := world.New(t)
 			w.Tolerated = append(w.Tolerated, "take over a sandbox; it is removed")
 			c := w.Connect(t)
-			b := newUndoBox(w, t, c, "host")
+			b := newUndoBox(t, w, c, "host")
 			b.files("cd /w; for i in $(seq 300); do echo $i >$i; done; head -c 2000000 /dev/urandom >big; sync /w/big")
 			sum := b.files("md5sum </w/big")
 			b.tool(api.ToolNameWriteFile, world.Args{"path": "/w/n", "content": "0"})
@@ -380,7 +380,7 @@ func TestUndoLimit(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
-	b := newUndoBox(w, t, c, "--disk", "16m", "host")
+	b := newUndoBox(t, w, c, "--disk", "16m", "host")
 	for i := range 6 {
 		b.tool(api.ToolNameRunCommand, world.Args{"command": fmt.Sprintf("head -c 5000000 /dev/urandom >/w/%d", i%2)})
 	}
@@ -410,7 +410,7 @@ func TestUndoNoSpace(t *testing.T) {
 		}
 	}()
 	c := w.Connect(t)
-	b := newUndoBox(w, t, c, "host")
+	b := newUndoBox(t, w, c, "host")
 	b.tool(api.ToolNameWriteFile, world.Args{"path": "/w/f", "content": "one"})
 	b.files("head -c 13000000 /dev/urandom >/w/big")
 	undoFiles := func() string {

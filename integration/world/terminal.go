@@ -118,7 +118,7 @@ func (p *PTY) Resize(rows, cols uint16) {
 	}
 }
 
-// shell starts an interactive `hutch run` on a new terminal.
+// Terminal starts hutch on a new terminal.
 func (w *World) Terminal(t testing.TB, args ...string) (*PTY, *exec.Cmd) {
 	t.Helper()
 	p := OpenPTY(t)

@@ -16,24 +16,6 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// filled returns when so many wait in a pool.
-func filled(t testing.TB, w *world.World, pool string, n int) api.Pool {
-	t.Helper()
-	c := w.Dial(t)
-	defer c.Close()
-	c.Call(nil, "events.subscribe", world.Params{"kinds": []string{"sandbox.state"}})
-	for {
-		var p api.Pool
-		if c.Call(&p, "pool.status", world.Params{"pool": pool}); p.Available == n {
-			return p
-		}
-		if p.Error != "" {
-			t.Fatalf("%+v", p)
-		}
-		c.Note()
-	}
-}
-
 func acquire(t testing.TB, w *world.World, c *hutch.Client, p api.AcquireParams) *api.Sandbox {
 	t.Helper()
 	sb, err := c.Acquire(t.Context(), p)
@@ -62,7 +44,7 @@ func TestPool(t *testing.T) {
 			if err != nil || p.Available == 0 || p.InUse != 0 || p.Total != p.Available || p.Size != 2 {
 				t.Fatalf("%+v, %v", p, err)
 			}
-			filled(t, w, name, 2)
+			w.Filled(t, name, 2)
 			waiting := strings.Fields(w.OK(t, "ps", "-aq"))
 			if len(waiting) != 2 || w.OK(t, "ps", "-q") != "" {
 				t.Errorf("listed: %v, and without -a %q", waiting, w.OK(t, "ps", "-q"))
@@ -85,7 +67,7 @@ func TestPool(t *testing.T) {
 			}
 			w.Run(t, "exec", second.ID, "--", "cat", "/tmp/x").Want(t, 1)
 
-			p = filled(t, w, name, 2)
+			p = w.Filled(t, name, 2)
 			if p.InUse != 2 || p.Total != 4 {
 				t.Errorf("%+v", p)
 			}
@@ -121,7 +103,7 @@ func TestPoolEmpty(t *testing.T) {
 	if m := c.Start("pool.acquire", world.Params{"pool": "p"}).Wait(); m.Error != nil || string(m.Result) != "null" {
 		t.Errorf("%+v", m)
 	}
-	filled(t, w, "p", 2) // since somebody has asked
+	w.Filled(t, "p", 2) // since somebody has asked
 
 	const crowd = 12
 	var mu sync.Mutex
@@ -144,7 +126,7 @@ func TestPoolEmpty(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	p := filled(t, w, "p", 2)
+	p := w.Filled(t, "p", 2)
 	if p.InUse != crowd {
 		t.Errorf("%+v", p)
 	}
@@ -156,7 +138,7 @@ func TestPoolEmpty(t *testing.T) {
 	}
 	gone.Close()
 	acquire(t, w, w.Connect(t), api.AcquireParams{Pool: "p", WaitMS: long})
-	if p = filled(t, w, "p", 1); p.InUse > crowd+3 {
+	if p = w.Filled(t, "p", 1); p.InUse > crowd+3 {
 		t.Errorf("%+v", p)
 	}
 	w.Run(t, "run", "--pool", "p", "--", "sh", "-c", "exit 7").Want(t, 7)
@@ -216,7 +198,7 @@ func TestPoolHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	for round := range world.Rounds(10) {
-		filled(t, w, "p", 2)
+		w.Filled(t, "p", 2)
 		var dead []string
 		for _, id := range strings.Fields(w.OK(t, "ps", "-aq")) {
 			sb, err := c.GetSandbox(t.Context(), id)
@@ -255,7 +237,7 @@ func TestPoolDeath(t *testing.T) {
 	// What was being made when hutchd was killed goes.
 	w.Tolerated = append(w.Tolerated, "take over a sandbox; it is removed")
 	for round := range world.Rounds(6) {
-		filled(t, w, "p", 2)
+		w.Filled(t, "p", 2)
 		before := strings.Fields(w.OK(t, "ps", "-aq"))
 		slices.Sort(before)
 		world.Strike(t, world.Victims[round%len(world.Victims)].PIDs(w.Daemon(t)))
@@ -281,14 +263,14 @@ func TestPoolConfigured(t *testing.T) {
 	w := world.New(t)
 	w.Configure(t, "pools:\n  py: {size: 2, image: host, limits: {memory_bytes: 256m, timeout_s: 1m, best_effort: true}, labels: {a: b}}\n  later: {image: host, prewarm: false}\n")
 	w.OK(t, "config", "check")
-	p := filled(t, w, "py", 2)
+	p := w.Filled(t, "py", 2)
 	if !p.Configured || p.Sandbox.Limits.MemoryBytes != 256<<20 || p.Sandbox.Limits.TimeoutS != 60 || p.Sandbox.Labels["a"] != "b" {
 		t.Errorf("%+v", p)
 	}
 	w.OK(t, "pool", "create", "mine", "host")
 	w.Configure(t, "pools:\n  py: {size: 1, image: host, hostname: other}\n")
 	w.OK(t, "config", "reload")
-	filled(t, w, "py", 1)
+	w.Filled(t, "py", 1)
 	if got := w.OK(t, "run", "--pool", "py", "--", "hostname"); got != "other\n" {
 		t.Errorf("host name %q", got)
 	}
@@ -308,7 +290,7 @@ func TestPoolConfigured(t *testing.T) {
 		w.Configure(t, text)
 		w.Run(t, "config", "reload").Want(t, 125).Says(t, want)
 	}
-	filled(t, w, "py", 1)
+	w.Filled(t, "py", 1)
 }
 
 // TestPoolRemovedEarly: what a pool is just making when it is removed goes like all else that it has.

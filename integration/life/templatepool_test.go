@@ -21,7 +21,7 @@ func TestTemplatePool(t *testing.T) {
 		Name: "warm", Image: "host", PoolSize: 2, Start: &api.TemplateStart{Argv: []string{"python3", "-c", web}}, Ready: &api.TemplateReady{Port: 8000},
 		Steps: []api.TemplateStep{{Run: "echo first >/which"}},
 	})
-	filled(t, w, "warm", 2)
+	w.Filled(t, "warm", 2)
 	first := acquire(t, w, c, api.AcquireParams{Pool: "warm"})
 	if got := w.OK(t, "exec", first.ID, "--", "sh", "-c", "test -e /tmp/ready && cat /which"); got != "first\n" || first.Template != "warm" {
 		t.Errorf("%q, %+v", got, first)
@@ -29,7 +29,7 @@ func TestTemplatePool(t *testing.T) {
 	// A hutchd that is killed takes nothing along, nor leaves any that was not ready.
 	world.Kill(t, w.Daemon(t).Hutchd)
 	c = w.Connect(t)
-	filled(t, w, "warm", 2)
+	w.Filled(t, "warm", 2)
 	second := acquire(t, w, c, api.AcquireParams{Pool: "warm", WaitMS: long})
 	w.OK(t, "exec", second.ID, "--", "test", "-e", "/tmp/ready")
 	w.OK(t, "pool", "release", first.ID, second.ID)
@@ -40,7 +40,7 @@ func TestTemplatePool(t *testing.T) {
 		t.Fatal("the daemon has not ended")
 	}
 	c = w.Connect(t)
-	filled(t, w, "warm", 2)
+	w.Filled(t, "warm", 2)
 	third := acquire(t, w, c, api.AcquireParams{Pool: "warm", WaitMS: long})
 	w.OK(t, "exec", third.ID, "--", "test", "-e", "/tmp/ready")
 
@@ -50,7 +50,7 @@ func TestTemplatePool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := filled(t, w, "warm", 1); p.Size != 1 {
+	if p := w.Filled(t, "warm", 1); p.Size != 1 {
 		t.Errorf("%+v", p)
 	}
 	fourth := acquire(t, w, c, api.AcquireParams{Pool: "warm", WaitMS: long})

@@ -93,6 +93,24 @@ func StateOf(t testing.TB, events *hutch.Events) (data api.StateEvent) {
 	return data
 }
 
+// Filled returns when so many wait in a pool.
+func (w *World) Filled(t testing.TB, pool string, n int) api.Pool {
+	t.Helper()
+	c := w.Dial(t)
+	defer c.Close()
+	c.Call(nil, "events.subscribe", Params{"kinds": []string{"sandbox.state"}})
+	for {
+		var p api.Pool
+		if c.Call(&p, "pool.status", Params{"pool": pool}); p.Available == n {
+			return p
+		}
+		if p.Error != "" {
+			t.Fatalf("%+v", p)
+		}
+		c.Note()
+	}
+}
+
 // ShelfEmpty checks that nothing is left of what was stopped, kept or forked.
 func (w *World) ShelfEmpty(t testing.TB) {
 	t.Helper()

@@ -1,4 +1,4 @@
-package life_test
+package run_test
 
 import (
 	"context"
@@ -170,7 +170,7 @@ func TestRunNew(t *testing.T) {
 	})
 	t.Run("pool", func(t *testing.T) {
 		w.OK(t, "pool", "create", "--size", "2", "p", "host")
-		filled(t, w, "p", 2)
+		w.Filled(t, "p", 2)
 		for range world.Rounds(10) {
 			r, err := c.RunNew(t.Context(), api.RunParams{Acquire: &api.AcquireParams{Pool: "p", WaitMS: 20_000}, Exec: api.ExecParams{Command: "echo hi"}}, nil, nil, nil)
 			if err != nil || r.Exec.Stdout != "hi\n" {

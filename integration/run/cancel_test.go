@@ -1,4 +1,4 @@
-package life_test
+package run_test
 
 import (
 	"context"

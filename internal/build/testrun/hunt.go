@@ -21,6 +21,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/build/testreport"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
+	"github.com/hutch-sh/hutch/internal/testenv/testuser"
 )
 
 // A hunt runs tests again and again on a machine that is made hostile to races, until its time is over. It is no part of CI: what it
@@ -100,7 +101,7 @@ func (r *runner) huntRound(ctx context.Context, way huntWay, round int, kept str
 		}
 		var text bytes.Buffer
 		j.bin = bin
-		read, _, err := r.binary(ctx, &text, j, "-test.run="+j.run)
+		read, err := r.huntJob(ctx, &text, j)
 		if err != nil {
 			return err
 		}
@@ -117,6 +118,22 @@ func (r *runner) huntRound(ctx context.Context, way huntWay, round int, kept str
 		}
 	}
 	return nil
+}
+
+func (r *runner) huntJob(ctx context.Context, text *bytes.Buffer, j *job) (read *testreport.Reader, err error) {
+	if j.isOther() {
+		if j.user, err = testuser.New(ctx, j.kind); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, j.user.Close()) }()
+	}
+	read, _, err = r.binary(ctx, text, j, "-test.run="+j.run)
+	return read, err
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
 func note(outcomes []testreport.Outcome, j *job, way string, ran, failed map[hunted]int) {
@@ -141,8 +158,8 @@ func hold(_ context.Context, r *runner) (string, func(), error) {
 	end := func() { _ = os.RemoveAll(dir) } // a folder of the run's own folder, which goes in the end
 	n := []int{29, 41, 97}[rand.IntN(3)]
 	bin := filepath.Join(r.root, "bin")
-	if len(r.homes) > 0 {
-		bin = filepath.Join(r.dir, "src", "bin") // which all users reach
+	if staged := filepath.Join(r.dir, "src", "bin"); isDir(staged) {
+		bin = staged // which all users reach
 	}
 	names, err := filepath.Glob(filepath.Join(bin, "*"))
 	if err != nil {

@@ -29,13 +29,12 @@ import (
 
 // runner runs the compiled tests of one run.
 type runner struct {
-	out   io.Writer
-	root  string // the module's
-	dir   string // what testtree filled
-	o     options
-	plan  testplan.Plan
-	jobs  []*job
-	homes map[mustrun.Kind]*testuser.User // the ordinary users that were made
+	out  io.Writer
+	root string // the module's
+	dir  string // what testtree filled
+	o    options
+	plan testplan.Plan
+	jobs []*job
 
 	mu   sync.Mutex // guards out
 	late sync.Mutex // held by whoever runs late tests again: one at a time makes the machine busy
@@ -45,9 +44,10 @@ type runner struct {
 type job struct {
 	kind    mustrun.Kind
 	pkg     string
-	run     string // -test.run; empty: all
-	tests   int    // how many are expected
-	bin     string // folder of the binaries to test; empty: those of the module
+	run     string         // -test.run; empty: all
+	tests   int            // how many are expected
+	user    *testuser.User // while it runs, if it is another one
+	bin     string         // folder of the binaries to test; empty: those of the module
 	outcome []testreport.Outcome
 	cpu     time.Duration
 	failed  bool
@@ -97,36 +97,19 @@ func rank(pkg string) int {
 	return 1
 }
 
-// users makes the ordinary users of the jobs, and a copy of the tree that they can read: the checkout may well lie in root's home.
-func (r *runner) users(ctx context.Context) error {
-	r.homes = map[mustrun.Kind]*testuser.User{}
+// stage copies the tree where ordinary users can read it, if there are jobs for them: the checkout may well lie in root's home.
+func (r *runner) stage() error {
 	for _, j := range r.jobs {
-		if os.Geteuid() != 0 || j.kind == mustrun.Root || r.homes[j.kind] != nil {
-			continue
+		if j.isOther() {
+			return testtree.Stage(r.root, r.dir)
 		}
-		if len(r.homes) == 0 {
-			if err := testtree.Stage(r.root, r.dir); err != nil {
-				return err
-			}
-		}
-		u, err := testuser.New(ctx, j.kind)
-		if err != nil {
-			return errors.Join(err, r.close())
-		}
-		r.homes[j.kind] = u
 	}
 	return nil
 }
 
-// close removes the users.
-func (r *runner) close() error {
-	var errs []error
-	for k, u := range r.homes {
-		errs = append(errs, u.Close())
-		delete(r.homes, k)
-	}
-	return errors.Join(errs...)
-}
+// isOther reports whether the job runs as another user than this process, one that is made for it alone: what the kernel counts for
+// each user (processes, keyrings, inotify instances) no other job shares then.
+func (j *job) isOther() bool { return os.Geteuid() == 0 && j.kind != mustrun.Root }
 
 // alone is the package whose tests take the whole machine, or look at it.
 const alone = "integration/alone"
@@ -166,8 +149,15 @@ func (r *runner) whole(ctx context.Context, j *job) error {
 }
 
 // job runs one job, and again what was late in it.
-func (r *runner) job(ctx context.Context, out io.Writer, j *job) error {
+func (r *runner) job(ctx context.Context, out io.Writer, j *job) (failed error) {
 	begin := time.Now()
+	if j.isOther() {
+		var err error
+		if j.user, err = testuser.New(ctx, j.kind); err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, j.user.Close()) }()
+	}
 	read, cpu, err := r.binary(ctx, out, j, "-test.run="+j.run)
 	j.outcome, j.cpu = read.Outcomes, cpu
 	j.failed = read.Failed
@@ -210,7 +200,7 @@ func (r *runner) binary(ctx context.Context, out io.Writer, j *job, args ...stri
 	if j.bin != "" {
 		test.Env = append(os.Environ(), testenv.BinVar+"="+j.bin)
 	}
-	if u := r.homes[j.kind]; u != nil {
+	if u := j.user; u != nil {
 		src := filepath.Join(r.dir, "src")
 		bin := cmp.Or(j.bin, filepath.Join(src, "bin"))
 		test.Dir = filepath.Join(src, filepath.FromSlash(j.pkg))

@@ -155,8 +155,7 @@ func (r *runner) execute(ctx context.Context, folders []string) (ok bool, total 
 	if err := r.plans(folders); err != nil {
 		return false, nil, err
 	}
-	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.users(ctx); err != nil {
+	if err := r.stage(); err != nil {
 		return false, nil, err
 	}
 	if r.o.hunt > 0 {

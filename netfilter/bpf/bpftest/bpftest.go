@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -64,9 +65,11 @@ func Cgroup(t testing.TB, uid int) (dir string) {
 	return dir
 }
 
-// Remove removes a cgroup and those below it, whose processes have ended.
+// Remove removes a cgroup and those below it, whose processes have ended: the kernel may
+// still be about to take them out.
 func Remove(t testing.TB, dir string) {
 	t.Helper()
+	testenv.Unpopulated(t, dir, 20*time.Second)
 	below, err := filepath.Glob(filepath.Join(dir, "*", ""))
 	if err != nil {
 		t.Error(err)

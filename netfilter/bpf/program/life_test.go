@@ -94,6 +94,7 @@ func TestRemoved(t *testing.T) {
 	// Others have programs, too: they stay.
 	other := newRig(t, "yes")
 	others, _ := ids(t, other.dir)
+	testenv.Unpopulated(t, dir, 20*time.Second)
 	for _, path := range []string{dir + "/sb", dir} {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)

@@ -182,7 +182,6 @@ func startWorker(t testing.TB, dir string) *worker {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("worker: %v", err)
 		}
-		testenv.Unpopulated(t, dir, 20*time.Second)
 	})
 	return w
 }

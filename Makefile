@@ -66,6 +66,9 @@ axes-audit: build deps-test ## run a tenth of the tests along axes that they do 
 	$(Q)$(GO) build -o .cache/bin/vm ./integration/vm
 	$(Q)$(GO) exec .cache/bin/vm -audit $(if $(RUN),-run '$(RUN)') 6.1 newest
 
+compat: build deps-test ## run the suites of tier compat (.ci/budget), or RUN=SUITE, and write their tables
+	$(Q)$(TESTRUN) -compat $(if $(RUN),-run '$(RUN)')
+
 HUNT       ?= 30m
 hunt: build deps-test ## as root: hunt races for HUNT=30m with system calls held up and processors taken away (RUN=, PKG=)
 	$(Q)$(TESTRUN) -matrix -hunt $(HUNT) $(if $(RUN),-run '$(RUN)') $(PKG)

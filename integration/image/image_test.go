@@ -303,3 +303,6 @@ func TestPullTogether(t *testing.T) {
 	}
 	w.RemoveLayers(t)
 }
+
+// TestDebianIsMade makes the Debian image of all stories, if it is not there. The test runner has it run before them.
+func TestDebianIsMade(t *testing.T) { world.DebianLayer(t) }

@@ -25,6 +25,7 @@ type Test struct {
 	Axes     []testenv.Axis
 	Suite    string   // of .ci/budget; empty: runs every time
 	Machines []string // of integration/vm, when it runs nowhere else
+	Parallel bool     // runs beside others of its package
 }
 
 // On reports whether the test declares an axis.
@@ -151,7 +152,7 @@ func isTest(f *ast.FuncDecl) bool {
 
 // test reads the declarations at the head of a test.
 func (r *reader) test(pkg string, f *ast.FuncDecl) Test {
-	t := Test{Pkg: pkg, Name: f.Name.Name}
+	t := Test{Pkg: pkg, Name: f.Name.Name, Parallel: slices.ContainsFunc(f.Body.List, isParallel)}
 	for _, stmt := range f.Body.List {
 		expr, ok := stmt.(*ast.ExprStmt)
 		if !ok {
@@ -170,6 +171,20 @@ func (r *reader) test(pkg string, f *ast.FuncDecl) Test {
 		}
 	}
 	return t
+}
+
+// isParallel reports whether a statement is t.Parallel().
+func isParallel(stmt ast.Stmt) bool {
+	expr, ok := stmt.(*ast.ExprStmt)
+	if !ok {
+		return false
+	}
+	call, ok := expr.X.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && sel.Sel.Name == "Parallel" && len(call.Args) == 0
 }
 
 // called is the function of testenv that an expression calls, if any, and the call.

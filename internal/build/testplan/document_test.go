@@ -13,10 +13,7 @@ var update = flag.Bool("update", false, "renew docs/testing.md")
 func TestDocument(t *testing.T) {
 	const name = "../../../docs/testing.md"
 	const begin, end = "<!-- generated: make generate -->\n", "<!-- end -->\n"
-	p, err := Read(t.Context(), "../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := repository(t)
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)

@@ -158,16 +158,12 @@ func (p Plan) required(t Test) []mustrun.Kind {
 	return slices.DeleteFunc([]mustrun.Kind{mustrun.Root, mustrun.SubUID, mustrun.NoSubUID}, func(k mustrun.Kind) bool { return !named[k] })
 }
 
-// Names returns the tests of a package that run as k and, if only is given, match it as the go command's -run does for top-level
+// Selected returns the tests of a package that run as k and, if only is given, match it as the go command's -run does for top-level
 // tests.
-func (p Plan) Names(pkg string, k mustrun.Kind, only *regexp.Regexp) []string {
-	var names []string
-	for _, t := range p.Tests {
-		if t.Pkg == pkg && p.Runs(t, k) && (only == nil || only.MatchString(t.Name)) {
-			names = append(names, t.Name)
-		}
-	}
-	return names
+func (p Plan) Selected(pkg string, k mustrun.Kind, only *regexp.Regexp) []Test {
+	return p.filter(func(t Test) bool {
+		return t.Pkg == pkg && p.Runs(t, k) && (only == nil || only.MatchString(t.Name))
+	})
 }
 
 // Kinds are all users and machines of a run of CI that run a test.
@@ -198,12 +194,27 @@ func (p Plan) Packages() []string {
 
 // Here returns the tests of a package for a run of one kind of user: all but those of machines and of suites that are not due. Who
 // names tests by only gets them whether they are due or not.
-func (p Plan) Here(pkg string, only *regexp.Regexp) []string {
-	var names []string
+func (p Plan) Here(pkg string, only *regexp.Regexp) []Test {
+	return p.filter(func(t Test) bool {
+		return t.Pkg == pkg && len(t.Machines) == 0 && (only == nil && p.due(t) || only != nil && only.MatchString(t.Name))
+	})
+}
+
+func (p Plan) filter(keep func(Test) bool) []Test {
+	var list []Test
 	for _, t := range p.Tests {
-		if t.Pkg == pkg && len(t.Machines) == 0 && (only == nil && p.due(t) || only != nil && only.MatchString(t.Name)) {
-			names = append(names, t.Name)
+		if keep(t) {
+			list = append(list, t)
 		}
+	}
+	return list
+}
+
+// Names are the names of tests.
+func Names(tests []Test) []string {
+	names := make([]string, len(tests))
+	for i, t := range tests {
+		names[i] = t.Name
 	}
 	return names
 }

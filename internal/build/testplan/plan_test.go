@@ -1,11 +1,13 @@
 package testplan
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
@@ -157,10 +159,7 @@ func TestRuns(t *testing.T) {
 
 // TestRepository keeps the declarations, the budget and the memory readable: lint and tests go by them.
 func TestRepository(t *testing.T) {
-	p, err := Read(t.Context(), "../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := repository(t)
 	if every, _ := p.Budget.Cost(); every > EveryLimit {
 		t.Errorf("the suites of tier every cost %d CPU seconds, at most %d are left to them: move one to another tier, or make it cheaper", every, EveryLimit)
 	}
@@ -177,4 +176,16 @@ func write(t *testing.T, name, text string) {
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+var readRepository = sync.OnceValues(func() (Plan, error) { return Read(context.Background(), "../../..") })
+
+// repository is the plan of this repository.
+func repository(t *testing.T) Plan {
+	t.Helper()
+	p, err := readRepository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

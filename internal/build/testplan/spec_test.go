@@ -21,10 +21,7 @@ var (
 // TestSpecRows: each promise of SPEC.md has a test that runs in CI, and names none that does not.
 func TestSpecRows(t *testing.T) {
 	const root = "../../.."
-	p, err := Read(t.Context(), root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := repository(t)
 	p.Now.All = true // whatever is due with this commit
 	text, err := os.ReadFile(root + "/SPEC.md")
 	if err != nil {
@@ -73,10 +70,7 @@ func (p Plan) runsSomewhere(name string) bool {
 
 // TestKindsOfMustRun: whoever .ci/must-run wants to run a test is given it.
 func TestKindsOfMustRun(t *testing.T) {
-	p, err := Read(t.Context(), "../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := repository(t)
 	p.Now.All = true
 	for _, rule := range p.List {
 		for _, k := range rule.Kinds {

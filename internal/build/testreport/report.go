@@ -37,6 +37,15 @@ func (r *Report) Spent(k mustrun.Kind, cpu time.Duration) {
 	r.cpu[k] += cpu
 }
 
+// Each calls f for the outcome of each test, by kind of user and in the order in which they ended.
+func (r *Report) Each(f func(mustrun.Kind, Outcome)) {
+	for _, k := range r.kinds {
+		for _, o := range r.outcomes[k] {
+			f(k, o)
+		}
+	}
+}
+
 // Summary prints how many tests ended how, the failed ones, and for every reason
 // the tests that it kept from running.
 func (r *Report) Summary(out io.Writer) {

@@ -45,7 +45,7 @@ type job struct {
 	kind    mustrun.Kind
 	pkg     string
 	run     string         // -test.run; empty: all
-	tests   int            // how many are expected
+	weight  int            // how long it may take, beside other jobs
 	user    *testuser.User // while it runs, if it is another one
 	bin     string         // folder of the binaries to test; empty: those of the module
 	outcome []testreport.Outcome
@@ -72,29 +72,52 @@ func (r *runner) plans(folders []string) error {
 		}
 		for _, k := range kinds {
 			j := &job{kind: k, pkg: pkg}
-			names := r.plan.Here(pkg, top)
+			tests := r.plan.Here(pkg, top)
 			if len(kinds) > 1 {
-				names = r.plan.Names(pkg, k, top)
+				tests = r.plan.Selected(pkg, k, top)
 			}
-			if j.tests = len(names); j.tests == 0 {
+			if len(tests) == 0 {
 				continue
 			}
-			j.run = testplan.Pattern(names, rest)
+			j.run, j.weight = testplan.Pattern(testplan.Names(tests), rest), weigh(tests)
 			r.jobs = append(r.jobs, j)
 		}
 	}
-	// The longest first: end-to-end tests, then whoever has most tests.
-	slices.SortStableFunc(r.jobs, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(rank(a.pkg), rank(b.pkg)), cmp.Compare(b.tests, a.tests))
-	})
+	// The longest first, so that no other waits for it alone.
+	slices.SortStableFunc(r.jobs, func(a, b *job) int { return cmp.Compare(b.weight, a.weight) })
 	return nil
 }
 
-func rank(pkg string) int {
-	if strings.HasPrefix(pkg, "integration") {
-		return 0
+// weigh guesses how long tests take: those that run alone in their package add up, and end-to-end tests are a hundred times longer.
+func weigh(tests []testplan.Test) int {
+	weight := 0
+	for _, t := range tests {
+		one := 1
+		if t.EndToEnd() {
+			one = 100
+		}
+		if !t.Parallel {
+			one *= 4
+		}
+		weight += one
 	}
-	return 1
+	return weight
+}
+
+// prepare has a test make the image that the tests of several packages take, before there are several.
+func (r *runner) prepare(ctx context.Context) error {
+	const pkg, test = "integration/image", "^TestDebianIsMade$"
+	if !slices.ContainsFunc(r.jobs, func(j *job) bool { return strings.HasPrefix(j.pkg, "integration/") }) {
+		return nil
+	}
+	if _, err := os.Stat(testtree.Binary(r.dir, pkg)); err != nil {
+		return nil // without that package its image is made by whoever wants it
+	}
+	read, _, err := r.binary(ctx, r.out, &job{kind: testenv.CurrentKind(), pkg: pkg}, "-test.run="+test)
+	if err == nil && read.Failed {
+		err = fmt.Errorf("%s.%s failed", pkg, test)
+	}
+	return err
 }
 
 // stage copies the tree where ordinary users can read it, if there are jobs for them: the checkout may well lie in root's home.

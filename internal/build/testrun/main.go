@@ -1,7 +1,7 @@
 // Testrun runs the tests as `make test` and `make test-all` do: it prints the
 // lines of plain `go test`, then which tests this host cannot run and why.
 //
-//	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [-parallel N] [-jobs N] [-report FILE] [-audit] [-hunt D] [PACKAGE...]
+//	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [-parallel N] [-jobs N] [-report FILE] [-audit] [-compat] [-hunt D] [PACKAGE...]
 //
 // With -require it also fails when a test named in .ci/must-run was skipped or
 // is gone. With -matrix, as root, the tests that depend on the user run as an
@@ -54,6 +54,7 @@ type options struct {
 	report   string        // file for what ran, for the table at the end of .ci/run
 	only     string        // PACKAGE=REGEXP: of that package only these tests
 	audit    bool          // a tenth of the tests along axes that they do not declare
+	compat   bool          // suites of tier compat, into their tables: compat.go
 	hunt     time.Duration // for how long to hunt races: hunt.go
 	packages []string
 	whole    bool // no test is left out, so that one which did not run is missing
@@ -79,6 +80,7 @@ func main() {
 	flag.StringVar(&o.report, "report", "", "write what ran to this `file`")
 	flag.StringVar(&o.only, "only", "", "`PACKAGE=REGEXP`: of that package only these tests")
 	flag.BoolVar(&o.audit, "audit", false, "run a tenth of the tests along axes that they do not declare")
+	flag.BoolVar(&o.compat, "compat", false, "run the suites of tier compat, or the one that -run names, and write their tables")
 	flag.DurationVar(&o.hunt, "hunt", 0, "run the tests again and again for so long on a machine that is made hostile to races")
 	flag.Parse()
 	o.packages = flag.Args()
@@ -140,6 +142,9 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 	}
 	fmt.Fprintf(out, "made the tests of %d packages in %.0f s\n", len(folders), time.Since(begin).Seconds())
 	r := runner{out: out, root: root, dir: dir, o: o, plan: plan}
+	if o.compat {
+		return true, r.compat(ctx, folders, time.Now())
+	}
 	ok, total, err := r.execute(ctx, folders)
 	if err != nil {
 		return false, err
@@ -155,7 +160,7 @@ func (r *runner) execute(ctx context.Context, folders []string) (ok bool, total 
 	if err := r.plans(folders); err != nil {
 		return false, nil, err
 	}
-	if err := r.stage(); err != nil {
+	if err := errors.Join(r.prepare(ctx), r.stage()); err != nil {
 		return false, nil, err
 	}
 	if r.o.hunt > 0 {

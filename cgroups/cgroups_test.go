@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 const (
@@ -52,7 +53,11 @@ func FuzzParseMounts(f *testing.F) {
 	f.Add(hybrid)
 	f.Add(pure)
 	f.Fuzz(func(t *testing.T, text string) {
-		hs, err := parseMounts(strings.NewReader(text), func(string) []string { return nil })
+		var hs []hierarchy
+		var err error
+		cost.Input(t, text, func(text string) {
+			hs, err = parseMounts(strings.NewReader(text), func(string) []string { return nil })
+		})
 		if err != nil {
 			return
 		}

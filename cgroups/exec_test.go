@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -214,10 +215,12 @@ func FuzzFiles(f *testing.F) {
 	f.Add("populated 1\nfrozen 0\n", "populated")
 	f.Add("NSpid:\n", "")
 	f.Fuzz(func(t *testing.T, text, key string) {
-		if n, ok := flatKey(text, key); n != 0 && !ok {
-			t.Errorf("%q: %d of nothing", text, n)
-		}
-		innermost(text)
+		cost.Input(t, text, func(text string) {
+			if n, ok := flatKey(text, key); n != 0 && !ok {
+				t.Errorf("%q: %d of nothing", text, n)
+			}
+			innermost(text)
+		})
 	})
 }
 

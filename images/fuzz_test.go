@@ -8,6 +8,7 @@ import (
 	"go.podman.io/image/v5/types"
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // FuzzNormalize checks that what is accepted is a fixed point and makes a file
@@ -17,7 +18,9 @@ func FuzzNormalize(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		ref, err := Normalize(s)
+		var ref string
+		var err error
+		cost.Input(t, s, func(s string) { ref, err = Normalize(s) })
 		if err != nil {
 			return
 		}
@@ -40,7 +43,9 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`[]`))
 	s := &Store{}
 	f.Fuzz(func(t *testing.T, blob []byte) {
-		c, err := parseConfig(blob)
+		var c *imageConfig
+		var err error
+		cost.Input(t, blob, func(blob []byte) { c, err = parseConfig(blob) })
 		if err != nil {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/netfilter/bpf"
 )
 
@@ -42,8 +43,10 @@ func TestProcessOfAnother(t *testing.T) {
 func FuzzArguments(f *testing.F) {
 	f.Add([]byte("a\x00b"), "\nNSpid:\t1\t2\n")
 	f.Fuzz(func(t *testing.T, line []byte, status string) {
-		_ = pidInside(status)
-		for _, s := range arguments(line) {
+		cost.Input(t, status, func(status string) { _ = pidInside(status) })
+		var args []string
+		cost.Input(t, line, func(line []byte) { args = arguments(line) })
+		for _, s := range args {
 			if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r != unicode.ReplacementChar && !unicode.IsPrint(r) }) {
 				t.Errorf("%q", s)
 			}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/cbpf"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 func mustCompile(t testing.TB, p Profile) Program {
@@ -288,7 +289,9 @@ func FuzzDecodeCache(f *testing.F) {
 	f.Add(encodeCache(prog)[:cacheHeader])
 	f.Add([]byte(cacheMagic))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		prog, err := decodeCache(content)
+		var prog []byte
+		var err error
+		cost.Input(t, content, func(content []byte) { prog, err = decodeCache(content) })
 		if err != nil {
 			return
 		}
@@ -304,8 +307,10 @@ func FuzzDecodeCache(f *testing.F) {
 // FuzzRun: whatever bytes a program consists of, run ends without a panic.
 func FuzzRun(f *testing.F) {
 	f.Add(mustCompile(f, Default()).BPF, uint32(unix.SYS_SOCKET), uint64(2), uint64(1))
-	f.Fuzz(func(_ *testing.T, prog []byte, nr uint32, a0, a1 uint64) {
-		_, _ = cbpf.Run(prog, &cbpf.Data{NR: nr, Arch: unix.AUDIT_ARCH_X86_64, Args: [6]uint64{a0, a1}})
+	f.Fuzz(func(t *testing.T, prog []byte, nr uint32, a0, a1 uint64) {
+		cost.Input(t, prog, func(prog []byte) {
+			_, _ = cbpf.Run(prog, &cbpf.Data{NR: nr, Arch: unix.AUDIT_ARCH_X86_64, Args: [6]uint64{a0, a1}})
+		})
 	})
 }
 

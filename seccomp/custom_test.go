@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -87,7 +88,8 @@ func FuzzParseCustom(f *testing.F) {
 	f.Add(rules(`{"names": ["read"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1, "args": [{"index": 0, "value": 1, "valueTwo": 2, "op": "SCMP_CMP_MASKED_EQ"}]}`))
 	f.Add("{\n\"flags\": [], \"architectures\": null, \"defaultErrnoRet\": 3, \"defaultAction\": \"SCMP_ACT_ERRNO\"}")
 	f.Fuzz(func(t *testing.T, text string) {
-		_, err := ParseCustom(text)
+		var err error
+		cost.Input(t, text, func(text string) { _, err = ParseCustom(text) })
 		if err == nil {
 			return
 		}

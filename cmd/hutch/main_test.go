@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -282,7 +283,9 @@ func FuzzRPCParams(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := rpcParams("-", strings.NewReader(s))
+		var got json.RawMessage
+		var err error
+		cost.Input(t, s, func(s string) { got, err = rpcParams("-", strings.NewReader(s)) })
 		if err == nil && (!json.Valid(got) || got[0] != '{' || bytes.ContainsRune(got, '\n')) {
 			t.Errorf("%q gave %q", s, got)
 		}

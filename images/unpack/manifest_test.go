@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // TestManifest: what a layer's manifest says is what its folder holds, whatever the
@@ -112,7 +113,7 @@ func dropped(t *testing.T) *os.File {
 func FuzzPathOf(f *testing.F) {
 	f.Add("a \"b\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		_, _ = PathOf(s)
+		cost.Input(t, s, func(s string) { _, _ = PathOf(s) })
 		n := Node{Path: s}
 		n.Stat.Mode = 0o10644 // a fifo
 		line, err := n.Line(nil)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 func program(insns ...unix.SockFilter) []byte {
@@ -87,7 +88,7 @@ func FuzzRun(f *testing.F) {
 	f.Add(program(unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}), uint32(1), uint64(2))
 	f.Fuzz(func(t *testing.T, prog []byte, nr uint32, arg uint64) {
 		prog = prog[:len(prog)/sys.SeccompInsnSize*sys.SeccompInsnSize]
-		_, _ = Run(prog, &Data{NR: nr, Args: [6]uint64{arg}})
+		cost.Input(t, prog, func(prog []byte) { _, _ = Run(prog, &Data{NR: nr, Args: [6]uint64{arg}}) })
 		d := &Data{NR: nr, Args: [6]uint64{arg}}
 		_, _ = Run(Asking(prog), d)
 		before, err := Run(prog, d)

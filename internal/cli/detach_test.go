@@ -3,6 +3,8 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 func TestDetachKeys(t *testing.T) {
@@ -46,14 +48,18 @@ func FuzzDetachKeys(f *testing.F) {
 	f.Add("a,b,a", []byte("abab"))
 	f.Fuzz(func(t *testing.T, keys string, typed []byte) {
 		pushed := 0
-		d, err := ParseDetachKeys(keys, func() { pushed++ })
+		var d *DetachKeys
+		var err error
+		cost.Input(t, keys, func(keys string) { d, err = ParseDetachKeys(keys, func() { pushed++ }) })
 		if err != nil {
 			return
 		}
 		n := 0
-		for _, key := range typed {
-			n += len(d.filter([]byte{key}))
-		}
+		cost.Once(t, len(typed), func() {
+			for _, key := range typed {
+				n += len(d.filter([]byte{key}))
+			}
+		})
 		if d != nil && n+d.have+pushed*len(d.seq) != len(typed) {
 			t.Errorf("of %d keys %d were passed on, %d held, %d times detached", len(typed), n, d.have, pushed)
 		}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 func TestParseEnvFile(t *testing.T) {
@@ -55,8 +57,13 @@ func FuzzParseEnvFile(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		env := map[string]string{}
-		if parseEnvFile(env, strings.NewReader(text), os.LookupEnv) != nil {
+		var env map[string]string
+		var err error
+		cost.Input(t, text, func(text string) {
+			env = map[string]string{}
+			err = parseEnvFile(env, strings.NewReader(text), os.LookupEnv)
+		})
+		if err != nil {
 			return
 		}
 		for name, value := range env {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -36,9 +37,11 @@ func FuzzParseSize(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if v, err := ParseSize(s); err == nil && v < 0 {
-			t.Errorf("ParseSize(%q) = %d", s, v)
-		}
+		cost.Input(t, s, func(s string) {
+			if v, err := ParseSize(s); err == nil && v < 0 {
+				t.Errorf("ParseSize(%q) = %d", s, v)
+			}
+		})
 	})
 }
 
@@ -115,7 +118,9 @@ func FuzzParseVolume(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		m, err := ParseVolume(s)
+		var m api.Mount
+		var err error
+		cost.Input(t, s, func(s string) { m, err = ParseVolume(s) })
 		if err == nil && (m.Source == "" || m.Target[0] != '/' || m.Target == "/") {
 			t.Errorf("ParseVolume(%q) = %+v", s, m)
 		}

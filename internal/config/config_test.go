@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/internal/yamltree"
 	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -266,7 +267,9 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := Parse(data, yamlread.Parse)
+		var c Config
+		var err error
+		cost.Input(t, data, func(data []byte) { c, err = Parse(data, yamlread.Parse) })
 		if err != nil {
 			return
 		}

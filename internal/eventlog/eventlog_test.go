@@ -19,6 +19,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/leak"
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -465,7 +466,9 @@ func FuzzRecord(f *testing.F) {
 	f.Add(rec[:len(rec)-1])
 	f.Add([]byte("00000000 {}"))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		e, err := parseRecord(line)
+		var e api.Event
+		var err error
+		cost.Input(t, line, func(line []byte) { e, err = parseRecord(line) })
 		if err != nil {
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // TestOrder: what people mean comes first.
@@ -52,8 +54,11 @@ func TestLong(t *testing.T) {
 func FuzzScore(f *testing.F) {
 	f.Add("ma go", "cmd/main.go")
 	f.Fuzz(func(t *testing.T, query, path string) {
-		if score, _ := New(query).Score(path); score < 0 {
-			t.Error(score)
-		}
+		m := New(query)
+		cost.Input(t, path, func(path string) {
+			if score, _ := m.Score(path); score < 0 {
+				t.Error(score)
+			}
+		})
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // TestAgainstGit compares with what git itself says of random patterns and paths.
@@ -104,9 +105,11 @@ func TestHostile(t *testing.T) {
 
 func FuzzMatch(f *testing.F) {
 	f.Add("a/**/b\n!*.[a-z]", "a/x/b")
-	f.Fuzz(func(_ *testing.T, patterns, path string) {
-		l := Parse(patterns)
-		l.Match(path, true)
-		l.Match(path, false)
+	f.Fuzz(func(t *testing.T, patterns, path string) {
+		cost.Of(t, len(patterns)+len(path), func() {
+			l := Parse(patterns)
+			l.Match(path, true)
+			l.Match(path, false)
+		})
 	})
 }

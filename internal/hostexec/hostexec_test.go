@@ -15,6 +15,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -278,9 +279,11 @@ func FuzzParentOf(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, stat []byte) {
-		if parentOf(stat) < 0 {
-			t.Errorf("%q", stat)
-		}
+		cost.Input(t, stat, func(stat []byte) {
+			if parentOf(stat) < 0 {
+				t.Errorf("%q", stat)
+			}
+		})
 	})
 	if parentOf([]byte("1 (a) b) S 77 1")) != 77 {
 		f.Error("not 77")

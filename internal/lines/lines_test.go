@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // slowly is what Each finds, line by line.
@@ -65,6 +67,9 @@ func FuzzEach(f *testing.F) {
 	f.Add("(foo|b+)k", true, "foo\nbbK\n")
 	f.Fuzz(func(t *testing.T, pattern string, fold bool, text string) {
 		if len(pattern) < 100 && utf8.ValidString(pattern) && !strings.ContainsAny(pattern, "\n") && pattern != "" {
+			if m, err := New(pattern, false, fold); err == nil {
+				cost.Input(t, text, func(text string) { m.Clone().Each([]byte(text), func(int, int) bool { return true }) })
+			}
 			check(t, pattern, false, fold, text)
 			check(t, pattern, true, fold, text)
 		}

@@ -3,6 +3,8 @@ package owners
 import (
 	"bytes"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 func TestParse(t *testing.T) {
@@ -22,7 +24,9 @@ func TestParse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("33:44"))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		uid, gid, ok := Parse(value)
+		var uid, gid uint32
+		var ok bool
+		cost.Input(t, value, func(value []byte) { uid, gid, ok = Parse(value) })
 		if !ok && (uid != 0 || gid != 0) {
 			t.Errorf("%q: %d %d", value, uid, gid)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 func applyAll(t *testing.T, text string, files map[string]string) (map[string]string, Fit, error) {
@@ -231,15 +232,17 @@ func FuzzApply(f *testing.F) {
 	f.Add("--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n 5\n-6\n+x\n", "5\n6\n")
 	f.Add("*** Begin Patch\n*** Update File: f\n@@ a\n 5\n-6\n+x\n*** End of File\n*** End Patch\n", "a\n5\n6\n")
 	f.Fuzz(func(t *testing.T, text, content string) {
-		files, err := Parse(text, -1, 10)
-		if err != nil {
-			return
-		}
-		for i := range files {
-			if !local(files[i].Path) {
-				t.Errorf("%q", files[i].Path)
+		cost.Of(t, len(text)+len(content), func() {
+			files, err := Parse(text, -1, 10)
+			if err != nil {
+				return
 			}
-			_, _, _ = files[i].Apply(content)
-		}
+			for i := range files {
+				if !local(files[i].Path) {
+					t.Errorf("%q", files[i].Path)
+				}
+				_, _, _ = files[i].Apply(content)
+			}
+		})
 	})
 }

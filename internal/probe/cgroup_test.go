@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // Lines of /proc/self/mountinfo as the three kinds of host show them.
@@ -79,7 +81,8 @@ func FuzzParseCgroups(f *testing.F) {
 	f.Add(mountHybrid, selfHybrid)
 	f.Add(mountContainer, selfContainer)
 	f.Fuzz(func(t *testing.T, mountinfo, self string) {
-		tree := parseCgroups(mountinfo, self)
+		var tree cgroupTree
+		cost.Input(t, mountinfo, func(mountinfo string) { tree = parseCgroups(mountinfo, self) })
 		if tree.v1 == nil || (tree.v2 == "") != (tree.root == "") && tree.v2 == "" {
 			t.Errorf("%+v", tree)
 		}

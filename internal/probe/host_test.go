@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // fixture is a host whose files are given; uid 1000 is called dev.
@@ -56,7 +58,9 @@ func FuzzParseIDRanges(f *testing.F) {
 	f.Add("dev:100000:65536\n1000:1:1")
 	f.Add("a::\n:1:2\nx:4294967295:4294967295")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, r := range parseIDRanges(text) {
+		var ranges []idRange
+		cost.Input(t, text, func(text string) { ranges = parseIDRanges(text) })
+		for _, r := range ranges {
 			if r.owner == "" || r.first < 0 || r.count < 0 || r.first+r.count > 1<<32-1 {
 				t.Errorf("%q gives %+v", text, r)
 			}

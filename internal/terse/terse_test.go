@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/terse"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -147,7 +148,12 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		var got, want api.ExecResult
-		gerr, werr := terse.Unmarshal([]byte(text), &got), json.Unmarshal([]byte(text), &want)
+		var gerr error
+		cost.Input(t, text, func(text string) {
+			got = api.ExecResult{}
+			gerr = terse.Unmarshal([]byte(text), &got)
+		})
+		werr := json.Unmarshal([]byte(text), &want)
 		if (gerr == nil) != (werr == nil) {
 			t.Fatalf("%q: %v, want %v", text, gerr, werr)
 		}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // TestLayout compares our types with what the compiler made of the C ones: a Go struct with
@@ -100,7 +102,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(make([]byte, 72))
 	f.Add([]byte("short"))
 	f.Fuzz(func(t *testing.T, sample []byte) {
-		e, err := decode(sample)
+		var e Event
+		var err error
+		cost.Input(t, sample, func(sample []byte) { e, err = decode(sample) })
 		if (err == nil) != (len(sample) == binary.Size(eventValue{})) {
 			t.Errorf("%d bytes: %+v, %v", len(sample), e, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/nlmsg"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // packet is a message as the kernel sends it.
@@ -87,7 +88,10 @@ func FuzzParse(f *testing.F) {
 	f.Add(packet(3, syn6(unix.IPPROTO_TCP)))
 	f.Add(packet(4, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		syn, ok, err := parse(b)
+		var syn SYN
+		var ok bool
+		var err error
+		cost.Input(t, b, func(b []byte) { syn, ok, err = parse(b) })
 		if ok && err != nil || !ok && syn.To.IsValid() && err == nil {
 			t.Fatalf("%+v, %t, %v", syn, ok, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -29,7 +30,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01"), true)
 	r := start(f, allow("example.com", "*.wild.test"), DefaultPrefix, Limits{Denials: 1, WildcardBytes: 1 << 20})
 	f.Fuzz(func(t *testing.T, query []byte, udp bool) {
-		reply := r.answer(query, udp, netip.AddrPort{})
+		var reply []byte
+		cost.Input(t, query, func(query []byte) { reply = r.answer(query, udp, netip.AddrPort{}) })
 		if reply == nil {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/netfilter/bpf/program"
 	"github.com/hutch-sh/hutch/netfilter/netd/netdapi"
 )
@@ -44,7 +45,9 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte{netdapi.Version}, unix.UnixRights(7, 8), 0)
 	f.Add([]byte{}, unix.UnixCredentials(&unix.Ucred{Pid: 1}), 0)
 	f.Fuzz(func(t *testing.T, b, oob []byte, flags int) {
-		fd, err := request(b, oob, flags)
+		var fd int
+		var err error
+		cost.Input(t, oob, func(oob []byte) { fd, err = request(b, oob, flags) })
 		// The last message may lack its padding.
 		if want := unix.UnixRights(fd); err == nil && (string(b) != string([]byte{netdapi.Version}) || !bytes.HasPrefix(want, oob[:min(len(oob), 20)])) {
 			t.Errorf("%x with %x was taken for fd %d", b, oob, fd)

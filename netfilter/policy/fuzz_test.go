@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -30,7 +31,13 @@ func FuzzName(f *testing.F) {
 	f.Add("xn--p1ai.test", "*:25", "0x7f.1", uint16(25))
 	f.Fuzz(func(t *testing.T, allow, block, name string, port uint16) {
 		p := api.NetPolicy{Mode: api.NetAllow, Allow: strings.Fields(allow), Block: strings.Fields(block)}
-		r, err := Compile(p)
+		var r *Rules
+		var err error
+		cost.Of(t, len(allow)+len(block)+len(name), func() {
+			if r, err = Compile(p); err == nil {
+				r.Name(name)
+			}
+		})
 		if err != nil || port == 0 { // no entry names port 0
 			return
 		}
@@ -85,7 +92,11 @@ func FuzzAddress(f *testing.F) {
 		if !ok {
 			return
 		}
-		r, err := Compile(api.NetPolicy{Mode: api.NetOpen, AllowCIDRs: strings.Fields(cidrs)})
+		var r *Rules
+		var err error
+		cost.Input(t, cidrs, func(cidrs string) {
+			r, err = Compile(api.NetPolicy{Mode: api.NetOpen, AllowCIDRs: strings.Fields(cidrs)})
+		})
 		if err != nil {
 			return
 		}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 func TestNetPolicyValidate(t *testing.T) {
@@ -113,7 +115,9 @@ func FuzzNetPattern(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		p, err := ParseNetPattern(s)
+		var p NetPattern
+		var err error
+		cost.Input(t, s, func(s string) { p, err = ParseNetPattern(s) })
 		if err != nil {
 			return
 		}

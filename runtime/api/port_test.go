@@ -3,6 +3,8 @@ package api
 import (
 	"strings"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 func TestParsePortAddress(t *testing.T) {
@@ -41,7 +43,9 @@ func FuzzParsePublish(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		p, err := ParsePublish(s)
+		var p PortPublish
+		var err error
+		cost.Input(t, s, func(s string) { p, err = ParsePublish(s) })
 		if err != nil {
 			return
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // wireEnd is the longest time there is.
@@ -87,10 +89,17 @@ func FuzzSyncPage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p FileSyncParams
-		if json.Unmarshal(data, &p) != nil || p.Validate() != nil {
+		if json.Unmarshal(data, &p) != nil {
 			return
 		}
-		page, err := p.Page()
+		valid := false
+		cost.Of(t, len(data), func() { valid = p.Validate() == nil })
+		if !valid {
+			return
+		}
+		var page *SyncPage
+		var err error
+		cost.Of(t, len(data), func() { page, err = p.Page() })
 		if err != nil || len(page.Paths) != len(p.Files) {
 			t.Fatalf("%d names, %v", len(page.Paths), err)
 		}

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // refused asserts that err is an invalid_argument or unavailable with field and hint.
@@ -224,7 +226,8 @@ func FuzzSpec(f *testing.F) {
 		if json.Unmarshal([]byte(text), &s) != nil {
 			return
 		}
-		err := s.Validate()
+		var err error
+		cost.Of(t, len(text), func() { err = s.Validate() })
 		var e *Error
 		if err != nil && (!errors.As(err, &e) || e.Error() == "") {
 			t.Fatalf("%v: no *Error", err)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -185,7 +186,10 @@ func FuzzSplitOutput(f *testing.F) {
 	f.Add([]byte(`{"encoding":"utf-8","data":"a\u00e9\n"}`))
 	f.Add([]byte(`{"x":{"y":1,"data":"QUJD"},"encoding":"base64","data":"QQ=="}`))
 	f.Fuzz(func(t *testing.T, params []byte) {
-		head, data, err := splitOutput(params)
+		var head api.Output
+		var data []byte
+		var err error
+		cost.Input(t, params, func(params []byte) { head, data, err = splitOutput(params) })
 		var want api.Output
 		if werr := json.Unmarshal(params, &want); werr != nil {
 			if err == nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -343,7 +344,7 @@ func FuzzDispatch(f *testing.F) {
 		c.attached["at_1"] = &Attachment{c: c, id: "at_1", wake: make(chan struct{}, 1)}
 		id, w, _ := c.register(nil)
 		_ = c.dispatch(line)
-		_ = c.dispatch(line)
+		cost.Of(t, len(line), func() { _ = c.dispatch(line) })
 		select {
 		case r := <-w.reply:
 			if r.Error != nil && fromWire(r.Error).Code == "" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
@@ -138,7 +139,9 @@ func FuzzEncode(f *testing.F) {
 			c.cred.groups = append(c.cred.groups, id+uint32(i))
 			c.rlimits = append(c.rlimits, guestapi.Rlimit{Resource: int(i), Soft: uint64(id), Hard: uint64(id) << 8})
 		}
-		data, err := c.encode()
+		var data []byte
+		var err error
+		cost.Of(t, len(argv)+len(env)+len(cwd)+len(path), func() { data, err = c.encode() })
 		if err != nil {
 			t.Fatal(err)
 		}

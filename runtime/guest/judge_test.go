@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 func TestReadIDs(t *testing.T) {
@@ -26,8 +28,10 @@ func FuzzParseIDs(f *testing.F) {
 	f.Add([]byte("Tgid:\t7\nUid:\t1\t2\t3\t4\nGid:\t1\t2\t3\t5\nGroups:\t4 5 \nCapEff:\t00000000a80425fb\n"))
 	f.Add([]byte("Tgid:\nUid:\nGid:\nGroups:\nCapEff:\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if to, tgid, err := parseIDs(text); err == nil && (tgid < 0 || to.caps&^fileCaps != 0) {
-			t.Errorf("%d %+v", tgid, to)
-		}
+		cost.Input(t, text, func(text []byte) {
+			if to, tgid, err := parseIDs(text); err == nil && (tgid < 0 || to.caps&^fileCaps != 0) {
+				t.Errorf("%d %+v", tgid, to)
+			}
+		})
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
@@ -45,7 +46,9 @@ func FuzzMakeRules(f *testing.F) {
 		s := &spot{dir: dir, name: name}
 		at := lower(path.Join(dir, name)) + "/"
 		guarded := strings.HasPrefix(at, "/workspace/.vscode/") || strings.HasPrefix(at, "/workspace/.git/hooks/") || at == "/workspace/.git/"
-		if strings.HasPrefix(dir+"/", "/workspace/") && r.refuses(s, false) != guarded {
+		refused := false
+		cost.Of(t, len(dir)+len(name), func() { refused = r.refuses(s, false) })
+		if strings.HasPrefix(dir+"/", "/workspace/") && refused != guarded {
 			t.Errorf("%q %q", dir, name)
 		}
 	})

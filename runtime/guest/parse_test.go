@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
@@ -12,12 +13,15 @@ func FuzzAccounts(f *testing.F) {
 	f.Add("root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:\n", "video:x:44:dev,x\n", "dev:video", "0 100000 65536\n")
 	f.Add(":::::::", "::::", ":", "0 0 4294967295\n")
 	f.Fuzz(func(t *testing.T, passwd, group, spec, maps string) {
-		m, err := parseIDMap(maps)
+		var m idMap
+		var err error
+		cost.Input(t, maps, func(maps string) { m, err = parseIDMap(maps) })
 		if err != nil {
 			return
 		}
 		a := &accounts{userNamespace: userNamespace{uids: m, gids: m}, passwd: passwd, group: group}
-		c, err := a.resolve(spec)
+		var c *credentials
+		cost.Of(t, len(passwd)+len(group)+len(spec)+len(maps), func() { c, err = a.resolve(spec) })
 		if err != nil {
 			return
 		}
@@ -34,8 +38,14 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"op":"exec","exec":1,"argv":["true"],"cgroup":"../x"}`), 3)
 	f.Add([]byte(`{"op":"exec","exec":1,"argv":["true"],"cgroup":"ex_1"}`), 3)
 	f.Fuzz(func(t *testing.T, packet []byte, fds int) {
-		req, err := parseRequest(packet)
-		if err != nil || check(req, fds) != nil {
+		var req *guestapi.Request
+		var err error
+		cost.Input(t, packet, func(packet []byte) {
+			if req, err = parseRequest(packet); err == nil {
+				err = check(req, fds)
+			}
+		})
+		if err != nil {
 			return
 		}
 		if strings.Contains(req.Cgroup, "/") || req.Cgroup == ".." {
@@ -58,9 +68,11 @@ func FuzzRequest(f *testing.F) {
 func FuzzStat(f *testing.F) {
 	f.Add([]byte("7 (a) b (c)) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 1 1 1\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if p, err := parseStat(data); err == nil && p.state == 0 {
-			t.Errorf("%q gives %+v", data, p)
-		}
+		cost.Input(t, data, func(data []byte) {
+			if p, err := parseStat(data); err == nil && p.state == 0 {
+				t.Errorf("%q gives %+v", data, p)
+			}
+		})
 	})
 }
 

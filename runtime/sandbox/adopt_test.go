@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -31,5 +32,5 @@ func TestReadSaved(t *testing.T) {
 
 func FuzzReadSaved(f *testing.F) {
 	f.Add([]byte(`{"record":{"network":{"require":"ebpf","enforcement":"ebpf"}},"spec":{"network":{"require":"ebpf"}}}`))
-	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = readSaved(data) })
+	f.Fuzz(func(t *testing.T, data []byte) { cost.Input(t, data, func(data []byte) { _, _ = readSaved(data) }) })
 }

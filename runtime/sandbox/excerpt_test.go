@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -59,7 +60,9 @@ func FuzzExcerpt(f *testing.F) {
 			return
 		}
 		x := of(data, limit)
-		text, enc := x.text(api.Base64)
+		var text string
+		var enc api.Encoding
+		cost.Of(t, limit, func() { text, enc = x.text(api.Base64) })
 		kept, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || enc != api.Base64 {
 			t.Fatalf("%q: %v", text, err)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // TestMappedBy: files that a process has mapped, shared and writable, are told by name and inode, whatever they are called; others are not.
@@ -47,8 +49,12 @@ func FuzzMappings(f *testing.F) {
 	f.Add([]byte("7f00-7f01 rw-s 00000000 08:01 123                  /w/map (deleted)\n7f01-7f02 r--s 0 0:0 0 /x\n"))
 	f.Add([]byte("a rw-s 0 0 99999999999999999999 \n b"))
 	f.Fuzz(func(t *testing.T, list []byte) {
-		names, inodes := map[string]bool{}, map[uint64]bool{}
-		mappings(list, names, inodes)
+		var names map[string]bool
+		var inodes map[uint64]bool
+		cost.Input(t, list, func(list []byte) {
+			names, inodes = map[string]bool{}, map[uint64]bool{}
+			mappings(list, names, inodes)
+		})
 		if len(names) > 4*len(list) || len(inodes) > len(list) {
 			t.Errorf("%d names, %d inodes", len(names), len(inodes))
 		}

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 const procTCP = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -27,9 +29,11 @@ func TestParseServers(t *testing.T) {
 
 func FuzzParseServers(f *testing.F) {
 	f.Add(procTCP)
-	f.Fuzz(func(_ *testing.T, text string) {
-		for _, v := range parseServers(strings.NewReader(text)) {
-			_ = v.at.Addr().IsLoopback()
-		}
+	f.Fuzz(func(t *testing.T, text string) {
+		cost.Input(t, text, func(text string) {
+			for _, v := range parseServers(strings.NewReader(text)) {
+				_ = v.at.Addr().IsLoopback()
+			}
+		})
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
@@ -29,10 +30,10 @@ func TestMeter(t *testing.T) {
 func FuzzParseStat(f *testing.F) {
 	f.Add("7 (a) R 3 0 0 0 0 0 0 0 0 0 150 50 10 20 0 0 4 0 900 0 0", "NSpid:\t7\t1\nVmRSS:\t 9 kB\n")
 	f.Add(")(", ":\nNSpid:")
-	f.Fuzz(func(_ *testing.T, stat, status string) {
+	f.Fuzz(func(t *testing.T, stat, status string) {
 		var p process
-		_ = p.parseStat(stat)
-		p.parseStatus(status)
+		cost.Input(t, stat, func(stat string) { _ = p.parseStat(stat) })
+		cost.Input(t, status, func(status string) { p.parseStatus(status) })
 	})
 }
 

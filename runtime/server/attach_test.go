@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
@@ -285,7 +286,9 @@ func FuzzOutputLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, text bool) {
 		text = text && strings.ToValidUTF8(string(data), "") == string(data)
 		fo := &follower{sub: &subscription{id: "at_1"}, exec: "ex_\"1"}
-		line := fo.appendOutput(nil, &sandbox.Piece{Stream: api.Stdout, Offset: 5, Dropped: 2, Data: data, Text: text})
+		var line []byte
+		piece := &sandbox.Piece{Stream: api.Stdout, Offset: 5, Dropped: 2, Data: data, Text: text}
+		cost.Of(t, len(data), func() { line = fo.appendOutput(nil, piece) })
 		if bytes.IndexByte(line, '\n') >= 0 {
 			t.Fatalf("%q is more than one line", line)
 		}

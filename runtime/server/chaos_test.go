@@ -13,6 +13,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/internal/params"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -112,7 +113,12 @@ func FuzzDecode(f *testing.F) {
 			return // the channel has refused it
 		}
 		var ours api.CreateParams
-		if err := params.Decode(raw, &ours); err != nil {
+		var err error
+		cost.Of(t, len(raw), func() {
+			ours = api.CreateParams{}
+			err = params.Decode(raw, &ours)
+		})
+		if err != nil {
 			var wire *jsonrpc.Error
 			var e *api.Error
 			if errors.As(err, &wire) && (wire.Code != jsonrpc.CodeInvalidParams || wire.Data.Hint == "") {

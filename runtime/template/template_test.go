@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -87,7 +88,12 @@ func FuzzContext(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var kept bytes.Buffer
-		digests, err := copyContext(&kept, bytes.NewReader(data), 2)
+		var digests []string
+		var err error
+		cost.Of(t, len(data), func() {
+			kept.Reset()
+			digests, err = copyContext(&kept, bytes.NewReader(data), 2)
+		})
 		if err != nil {
 			return
 		}

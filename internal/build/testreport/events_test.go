@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
 
@@ -136,10 +137,12 @@ func FuzzRead(f *testing.F) {
 	f.Add(events(output("TestA", "=== RUN   TestA\n"), event{Action: "skip", Test: "TestA"}))
 	f.Add("{}\nnot json\n{\"Action\":\"fail\"}")
 	f.Fuzz(func(t *testing.T, in string) {
-		r := NewReader(&strings.Builder{}, module, "root")
-		if err := r.Read(strings.NewReader(in)); err != nil {
-			t.Error(err)
-		}
+		cost.Input(t, in, func(in string) {
+			r := NewReader(&strings.Builder{}, module, "root")
+			if err := r.Read(strings.NewReader(in)); err != nil {
+				t.Error(err)
+			}
+		})
 	})
 }
 

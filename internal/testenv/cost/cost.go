@@ -59,6 +59,19 @@ func Of(t testing.TB, n int, parse func()) {
 	Default.check(t, n, parse)
 }
 
+// Once is Of for a parser that can not parse again, because it reads from a stream or has a state. Such a one is
+// measured once, and may therefore take several times as much.
+func Once(t testing.TB, n int, parse func()) {
+	t.Helper()
+	limit := once * (Default.Base + time.Duration(n)*Default.PerByte)
+	if took := thread(t, parse); took > limit {
+		t.Errorf("an input of %d bytes takes %v of CPU time; %v is far out of proportion", n, took, limit)
+	}
+}
+
+// once is how much more than its bound a parser may take that is measured once.
+const once = 10
+
 // grown returns s repeated, or "" for most. Which ones depends on s alone: what fails must fail again.
 func grown(s string) string {
 	if s == "" || len(s) > grownSize/2 {

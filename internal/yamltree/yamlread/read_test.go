@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/internal/yamltree"
 )
 
@@ -83,7 +84,9 @@ func FuzzServe(f *testing.F) {
 	f.Add("a: [1, {b: c}]")
 	f.Add("&a [*a]")
 	f.Fuzz(func(t *testing.T, text string) {
-		want, perr := Parse([]byte(text))
+		var want *yamltree.Node
+		var perr error
+		cost.Input(t, text, func(text string) { want, perr = Parse([]byte(text)) })
 		a := served(t, text)
 		if (a.Root == nil) != (want == nil) || (a.Error != "") != (perr != nil && !errors.Is(perr, io.EOF)) {
 			t.Errorf("%+v %q, want %+v %v", a.Root, a.Error, want, perr)

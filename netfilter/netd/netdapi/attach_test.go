@@ -20,6 +20,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/leak"
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/netfilter/bpf"
 	"github.com/hutch-sh/hutch/netfilter/bpf/bpftest"
 )
@@ -400,7 +401,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(Reply{Refusal: Refusal{Code: Kernel, Errno: unix.EINVAL, Text: "x"}}.Encode())
 	f.Add([]byte{Version})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := Decode(b)
+		var r Reply
+		var err error
+		cost.Input(t, b, func(b []byte) { r, err = Decode(b) })
 		if err == nil && !slices.Equal(r.Encode(), b) {
 			t.Errorf("%x became %+v", b, r)
 		}

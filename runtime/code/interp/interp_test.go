@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -117,7 +118,11 @@ func FuzzTake(f *testing.F) {
 		}
 		s := &spoken{said: map[api.Stream][]string{api.Stdout: pieces(out), api.Stderr: pieces(errs)}}
 		k := New("ex", "tok")
-		res, err := k.Run(t.Context(), s, &api.CodeParams{Code: "1", TimeoutS: 10, OutputBytes: 64})
+		var res api.CodeResult
+		var err error
+		cost.Once(t, len(out)+len(errs), func() {
+			res, err = k.Run(t.Context(), s, &api.CodeParams{Code: "1", TimeoutS: 10, OutputBytes: 64})
+		})
 		if err != nil || len(res.Stdout) > 64*3+100 || len(res.Stderr) > 64*3+100 || len(res.Artifacts) > MaxArtifacts || k.Broken != s.killed {
 			t.Errorf("%+v, %v", res, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -387,7 +388,9 @@ func FuzzParseEvent(f *testing.F) {
 	f.Add([]byte(`{"ev":"refused","refused":{"nr":272,"args":[1],"errno":1,"count":7,"pid":9,"session":3,"command":"x"}}`))
 	f.Add([]byte(`{"ev":"failed","exec":7,"reason":"not_found","errno":2,"message":"\u0007"}`))
 	f.Fuzz(func(t *testing.T, packet []byte) {
-		ev, err := parseEvent(packet)
+		var ev *Event
+		var err error
+		cost.Input(t, packet, func(packet []byte) { ev, err = parseEvent(packet) })
 		if err != nil {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -39,7 +40,9 @@ func FuzzParseSubIDs(f *testing.F) {
 	f.Add("dev:100000:65536\n")
 	f.Add("1000:4294967295:4294967295\n#\ndev:1:1")
 	f.Fuzz(func(t *testing.T, text string) {
-		ranges, err := parseSubIDs(strings.NewReader(text), "dev", 1000)
+		var ranges []Range
+		var err error
+		cost.Input(t, text, func(text string) { ranges, err = parseSubIDs(strings.NewReader(text), "dev", 1000) })
 		if err != nil {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -376,7 +377,8 @@ func FuzzScan(f *testing.F) {
 		if len(code) > 4096 || !slices.Contains(api.ScanLanguages, language) {
 			return
 		}
-		res := Scan(Request{Language: language, Code: code})
+		var res api.ScanResult
+		cost.Of(t, len(code), func() { res = Scan(Request{Language: language, Code: code}) })
 		for _, x := range res.Findings {
 			if x.Line < 1 || x.Column < 1 || x.Line > strings.Count(code, "\n")+strings.Count(code, "\r")+2 {
 				t.Errorf("%q: %+v", code, x)

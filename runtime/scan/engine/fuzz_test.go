@@ -4,6 +4,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -20,7 +21,10 @@ func fuzz(f *testing.F, language string) {
 		if len(code) > 1<<14 {
 			return
 		}
-		res := Scan(Request{Language: language, Code: code, AllowedImports: []string{"json"}})
+		var res api.ScanResult
+		cost.Input(t, code, func(code string) {
+			res = Scan(Request{Language: language, Code: code, AllowedImports: []string{"json"}})
+		})
 		risky := false
 		for _, x := range res.Findings {
 			risky = risky || x.Severity != api.SeverityLow

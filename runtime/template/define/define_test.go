@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -191,7 +192,9 @@ func FuzzYAML(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, err := YAML(data, yamlread.Parse)
+		var got *Template
+		var err error
+		cost.Input(t, data, func(data []byte) { got, err = YAML(data, yamlread.Parse) })
 		if err != nil {
 			return
 		}
@@ -209,7 +212,9 @@ func FuzzDockerfile(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, err := Dockerfile(data, nil, nil)
+		var got *Template
+		var err error
+		cost.Input(t, data, func(data []byte) { got, err = Dockerfile(data, nil, nil) })
 		if err != nil {
 			return
 		}

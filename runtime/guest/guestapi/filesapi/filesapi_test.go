@@ -16,6 +16,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/leak"
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -270,7 +271,10 @@ func FuzzParseReply(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, payload, err := parseReply(data)
+		var r *Reply
+		var payload []byte
+		var err error
+		cost.Input(t, data, func(data []byte) { r, payload, err = parseReply(data) })
 		if err != nil {
 			return
 		}
@@ -284,7 +288,10 @@ func FuzzParseRequest(f *testing.F) {
 	data, _ := Encode(&Request{ID: 1, Op: OpMove, Path: "/a", To: "/b"}, nil)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if req, _, err := ParseRequest(data); err == nil && strings.ContainsRune(req.Path+req.To, 0) {
+		var req *Request
+		var err error
+		cost.Input(t, data, func(data []byte) { req, _, err = ParseRequest(data) })
+		if err == nil && strings.ContainsRune(req.Path+req.To, 0) {
 			t.Errorf("%+v", req)
 		}
 	})
@@ -293,7 +300,9 @@ func FuzzParseRequest(f *testing.F) {
 func FuzzParseEntries(f *testing.F) {
 	f.Add([]byte(`[{"path":"eA==","mode":33188,"mtime":"2026-01-01T00:00:00Z"}]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		list, err := ParseEntries(data, 10)
+		var list []Entry
+		var err error
+		cost.Input(t, data, func(data []byte) { list, err = ParseEntries(data, 10) })
 		if err == nil && len(list) > 10 {
 			t.Errorf("%d entries", len(list))
 		}

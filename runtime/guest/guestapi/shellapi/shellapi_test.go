@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/leak"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -135,15 +136,17 @@ func FuzzReadEvent(f *testing.F) {
 	f.Add([]byte(`{"ev":"done","run":1,"status":3}` + "\n" + `{"ev":"over","run":2,"status":9}` + "\n"))
 	f.Add([]byte(`{"ev":"aborted","run":1,"killed":[1,2,-3]}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		in := bufio.NewReaderSize(strings.NewReader(string(data)), MaxEvent)
-		for {
-			ev, err := ReadEvent(in)
-			if err != nil {
-				return
+		cost.Input(t, data, func(data []byte) {
+			in := bufio.NewReaderSize(strings.NewReader(string(data)), MaxEvent)
+			for {
+				ev, err := ReadEvent(in)
+				if err != nil {
+					return
+				}
+				if ev.Status < 0 || ev.Status > 0xffff || len(ev.Killed) > MaxKilled {
+					t.Errorf("%+v", ev)
+				}
 			}
-			if ev.Status < 0 || ev.Status > 0xffff || len(ev.Killed) > MaxKilled {
-				t.Errorf("%+v", ev)
-			}
-		}
+		})
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/rmtree"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
+	"github.com/hutch-sh/hutch/internal/testenv/tarfix"
 )
 
 // FuzzUnpack feeds arbitrary bytes. Whatever happens, the world outside the
@@ -29,9 +31,15 @@ func FuzzUnpack(f *testing.F) {
 	x := fileE("x", "")
 	x.PAXRecords = map[string]string{"SCHILY.xattr.user.overlay.opaque": "y", "SCHILY.xattr.user.a": "b", "GNU.sparse.major": "1"}
 	f.Add(layer(f, x))
+	c := newCage(f) // for all: that it stays as it is, is what is tested
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		c := newCage(t)
-		stats, err := c.unpack(t, stream, Options{Limits: Limits{MaxBytes: 1 << 20, MaxEntries: 1000, MaxDepth: 100}, SingleUID: true})
+		must(t, os.MkdirAll(c.root, 0o700))
+		stream = tarfix.Checksums(stream)
+		var stats Stats
+		var err error
+		cost.Once(t, len(stream), func() {
+			stats, err = c.unpack(t, stream, Options{Limits: Limits{MaxBytes: 1 << 20, MaxEntries: 1000, MaxDepth: 100}, SingleUID: true})
+		})
 		if err == nil && stats.Entries > 1000 {
 			t.Errorf("%d entries", stats.Entries)
 		}

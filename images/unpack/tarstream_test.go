@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
+	"github.com/hutch-sh/hutch/internal/testenv/tarfix"
 )
 
 // told is what Unpack asks of an entry.
@@ -39,7 +42,7 @@ func readAllOf(t interface {
 func sameAsTar(t *testing.T, stream []byte) (entries int) {
 	t.Helper()
 	for _, want := range []func(i int) int64{
-		func(int) int64 { return 1 << 20 }, func(int) int64 { return 0 }, func(i int) int64 { return int64(i*97) % 700 },
+		func(int) int64 { return 1 << 14 }, func(int) int64 { return 0 }, func(i int) int64 { return int64(i*97) % 700 },
 	} {
 		got, err := readAllOf(&tarStream{r: bufio.NewReader(bytes.NewReader(stream))}, want)
 		expected, expectedErr := readAllOf(tar.NewReader(bytes.NewReader(stream)), want)
@@ -153,16 +156,18 @@ func TestTarStreamIsPlain(t *testing.T) {
 }
 
 // FuzzTarStream: whatever is in a stream, archive/tar reads the same. A header whose checksum is
-// wrong is nothing to either, so the first gets the right one.
+// wrong is nothing to either, so all get the right one. What is read of the content is little: an entry
+// of few bytes may have a gigabyte of holes, and archive/tar is not what is tested.
 func FuzzTarStream(f *testing.F) {
 	f.Add(mixedStream(f, 1)[:4*tarBlock])
 	f.Add(mixedStream(f, 2)[:24*tarBlock])
+	nothing := func(int) int64 { return 0 }
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		sameAsTar(t, stream)
-		if len(stream) >= tarBlock {
-			stream = bytes.Clone(stream)
-			copy(stream[148:], fmt.Sprintf("%06o\x00 ", checksum(stream[:tarBlock])))
-			sameAsTar(t, stream)
-		}
+		stream = tarfix.Checksums(stream)
+		cost.Input(t, stream, func(stream []byte) {
+			_, _ = readAllOf(&tarStream{r: bufio.NewReader(bytes.NewReader(stream))}, nothing)
+		})
+		sameAsTar(t, stream)
 	})
 }

@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
+	"github.com/hutch-sh/hutch/internal/testenv/tarfix"
 )
 
 // folderFD opens a folder for the test.
@@ -360,13 +363,22 @@ func TestPackCancel(t *testing.T) {
 func FuzzUnpack(f *testing.F) {
 	f.Add(archiveOf(f, dir("d"), file("d/a"), link("d/l", "../x"), hard("h", "d/a")).Bytes())
 	f.Add(archiveOf(f, file("../x"), link("a", "."), link("b", "a/..")).Bytes())
+	top := f.TempDir() // for all: each input's folder is removed
 	f.Fuzz(func(t *testing.T, data []byte) {
-		top := t.TempDir()
 		to := filepath.Join(top, "a", "b")
 		if err := os.MkdirAll(to, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = Unpack(t.Context(), bytes.NewReader(data), folderFD(t, to), Options{Hostile: true, MaxEntries: 100, MaxBytes: 1 << 20})
+		defer func() {
+			if err := os.RemoveAll(filepath.Join(top, "a")); err != nil {
+				t.Error(err)
+			}
+		}()
+		data = tarfix.Checksums(data)
+		into := folderFD(t, to)
+		cost.Once(t, len(data), func() {
+			_, _ = Unpack(t.Context(), bytes.NewReader(data), into, Options{Hostile: true, MaxEntries: 100, MaxBytes: 1 << 20})
+		})
 		_ = filepath.WalkDir(to, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type()&fs.ModeSymlink != 0 {
 				if real, err := filepath.EvalSymlinks(path); err == nil && real != to && !strings.HasPrefix(real, to+"/") {

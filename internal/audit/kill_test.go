@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -131,11 +132,14 @@ func FuzzRead(f *testing.F) {
 	f.Add(line, []byte{})
 	f.Add(append(slices.Clone(line), second...), headLine(api.AuditHead{Seq: 2, Hash: zeros}))
 	f.Add([]byte("{\"seq\":1,\n\n\n"), []byte("00000000000000000009 x\n"))
+	path := filepath.Join(f.TempDir(), "f")
 	f.Fuzz(func(t *testing.T, data, head []byte) {
 		if h, ok := parseHead(head); ok && !bytes.Equal(headLine(h), head) {
 			t.Errorf("%q", head)
 		}
-		v, err := VerifyStream(bytes.NewReader(data), "f")
+		var v api.AuditVerified
+		var err error
+		cost.Input(t, data, func(data []byte) { v, err = VerifyStream(bytes.NewReader(data), "f") })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,11 +154,13 @@ func FuzzRead(f *testing.F) {
 				prev = r.Hash
 			}
 		}
-		path := filepath.Join(t.TempDir(), "f")
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, size, torn, err := lastRecord(path)
+		var r api.AuditRecord
+		var size int64
+		var torn []byte
+		cost.Of(t, len(data), func() { r, size, torn, err = lastRecord(path) })
 		if err != nil || r.Seq > 0 && int(size)+len(torn) != len(data) {
 			t.Fatal(r, size, len(torn), err)
 		}

@@ -114,14 +114,14 @@ func TestParseWorkspace(t *testing.T) {
 }
 
 func FuzzParseVolume(f *testing.F) {
-	for _, s := range []string{"/a:/b:ro", "a:b:/c", "::/", ":/:/:rw"} {
+	for _, s := range []string{"/a:/b:ro", "a:b:/c", "::/", ":/:/:rw", "00:/0000"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		var m api.Mount
 		var err error
 		cost.Input(t, s, func(s string) { m, err = ParseVolume(s) })
-		if err == nil && (m.Source == "" || m.Target[0] != '/' || m.Target == "/") {
+		if err == nil && ((m.Source == "") == (m.Volume == "") || m.Target[0] != '/' || m.Target == "/") {
 			t.Errorf("ParseVolume(%q) = %+v", s, m)
 		}
 	})

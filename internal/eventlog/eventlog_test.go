@@ -491,14 +491,19 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Add(good, []byte("torn"))
 	f.Add([]byte("\n\n\x00"), good)
+	top := f.TempDir()
 	f.Fuzz(func(t *testing.T, a, b []byte) {
-		dir := t.TempDir()
+		dir := filepath.Join(top, "log")
+		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+			t.Fatal(err)
+		}
 		for name, data := range map[string][]byte{segmentName(1): a, segmentName(3): b, "7.log": a, "x": b} {
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		l := open(t, dir, Options{})
+		var l *Log
+		cost.Once(t, 2*(len(a)+len(b)), func() { l = open(t, dir, Options{}) })
 		_, next := l.Range()
 		l.say(7)
 		c := l.Follow(1, true, nil)

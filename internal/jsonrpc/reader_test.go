@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // piece is one sendmsg: bytes, and how many fds ride on them.
@@ -198,7 +200,10 @@ func FuzzReader(f *testing.F) {
 
 		r := NewReader(ours, limit)
 		for i, w := range model(data, counts, limit) {
-			line, files, err := r.ReadLine()
+			var line []byte
+			var files []*os.File
+			var err error
+			cost.Once(t, len(data), func() { line, files, err = r.ReadLine() })
 			got := fmt.Sprintf("%q %d %v", line, len(files), err)
 			closeFiles(files)
 			if got != w {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 type message struct {
@@ -225,7 +227,8 @@ func FuzzRecv(f *testing.F) {
 			t.Fatal(err)
 		}
 		var m message
-		files, err := b.Recv(&m)
+		var files []*os.File
+		cost.Once(t, len(raw), func() { files, err = b.Recv(&m) })
 		if err != nil && len(files) > 0 {
 			t.Errorf("%d fds next to error %v", len(files), err)
 		}

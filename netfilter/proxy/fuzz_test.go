@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // oneWay is a connection on which only b comes.
@@ -42,7 +44,9 @@ func FuzzHello(f *testing.F) {
 	}
 	errSeen := errors.New("seen")
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		ours, err := parseHello(stream)
+		var ours clientHello
+		var err error
+		cost.Input(t, stream, func(stream []byte) { ours, err = parseHello(stream) })
 		if errors.Is(err, errMore) {
 			return
 		}
@@ -82,6 +86,8 @@ func FuzzHello(f *testing.F) {
 
 // FuzzHTTP: whatever a client sends, each request that net/http reads in what reaches the
 // server is for the host that was allowed.
+//
+// Cost: not measured, because the proxy parses in goroutines of its own.
 func FuzzHTTP(f *testing.F) {
 	for _, s := range []string{
 		"GET / HTTP/1.1\r\nHost: a.test\r\n\r\nGET / HTTP/1.1\r\nHost: b.test\r\n\r\n",

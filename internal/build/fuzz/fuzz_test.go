@@ -151,7 +151,7 @@ func TestFuzz(t *testing.T) {
 	testenv.Toolchain(t)
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": "module m\n\ngo 1.26\n",
+		"go.mod": "module github.com/hutch-sh/hutch\n\ngo 1.26\n",
 		"p/p_test.go": `package p
 import "testing"
 func FuzzGood(f *testing.F) { f.Add("a"); f.Fuzz(func(t *testing.T, s string) {}) }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/patch"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
@@ -233,15 +234,20 @@ func TestPatchOthers(t *testing.T) {
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte(`{"folders":["Li4vb3V0"],"steps":[{"kind":"away","path":"Li4vb3V0L2tlcHQ=","temp":".hutch-a-0.tmp","old":{"size":1,"mtime":"2020-01-01T00:00:00Z"}}]}`))
 	f.Add([]byte(`{"folders":["bGluaw==","bGluay9rZXB0"],"steps":[{"kind":"put","path":"bGluay9rZXB0","temp":".hutch-a-0.tmp","new":{"size":1,"mtime":"2020-01-01T00:00:00Z"}}]}`))
+	// The folder outside is that of all inputs: that it stays as it is, is what is tested.
+	out, dir := f.TempDir(), f.TempDir()+"/dir"
+	when := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	if err := errors.Join(os.WriteFile(out+"/kept", []byte("x"), 0o644), os.Chtimes(out+"/kept", when, when), os.Mkdir(out+"/empty", 0o755)); err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		plan, err := parsePlan(data)
+		var plan *filesapi.PatchPlan
+		var err error
+		cost.Input(t, data, func(data []byte) { plan, err = parsePlan(data) })
 		if err != nil {
 			return
 		}
-		out, dir := t.TempDir(), t.TempDir()
-		put(t, out+"/kept", "x")
-		when := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
-		if err := errors.Join(os.Chtimes(out+"/kept", when, when), os.Mkdir(out+"/empty", 0o755), os.Symlink(out, dir+"/link")); err != nil {
+		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755), os.Symlink(out, dir+"/link")); err != nil {
 			t.Fatal(err)
 		}
 		p, err := newPatcher(&call{Request: &filesapi.Request{Path: dir}, ctx: t.Context()})

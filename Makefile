@@ -42,6 +42,7 @@ export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all test-users test-race test-vm test-vm-whole hunt axes-audit compat ci-table build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
+.PHONY: help run test test-all test-race test-vm fuzz build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +92,11 @@ test-vm-whole: ## the whole suite on Linux 6.12, an hour: before a change of lau
 
 ci-table: # what .ci/run prints at its end
 	$(Q)$(GO) run ./internal/build/citable $(DIR)
+
+FUZZ       ?= 30m
+fuzz: deps-build $(STUB) ## run all fuzz targets in turn, FUZZ=30m in all; corpora stay in .cache/fuzz (RUN=internal/cli.FuzzParse)
+	$(Q)$(GO) build -o .cache/bin/fuzz ./internal/build/fuzz
+	$(Q)$(GO) exec .cache/bin/fuzz -for $(FUZZ) $(if $(RUN),-run '$(RUN)')
 
 # hutch is copied, as an installation does: what a linker writes lies in the page cache page by page, and starts a fifth slower.
 build: deps-build $(STUB) ## build bin/{hutch,hutchd,hutch-launch,hutch-init,hutch-netd,hutch-mcp,hutch-scan}

@@ -253,7 +253,12 @@ func matchClass(pattern string, b byte) (used int) {
 		i, not = i+1, true
 	}
 	for first := true; i < len(pattern) && (pattern[i] != ']' || first); first = false {
-		if name, rest, ok := strings.Cut(pattern[i:], ":]"); ok && strings.HasPrefix(name, "[:") {
+		// The end is looked for only behind a beginning: else each byte of a class costs all that follow.
+		name, rest, ok := pattern[i:], "", strings.HasPrefix(pattern[i:], "[:")
+		if ok {
+			name, rest, ok = strings.Cut(name, ":]")
+		}
+		if ok {
 			is := posix[name[2:]]
 			if is == nil {
 				return 0

@@ -232,6 +232,7 @@ func FuzzApply(f *testing.F) {
 	f.Add("--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n 5\n-6\n+x\n", "5\n6\n")
 	f.Add("*** Begin Patch\n*** Update File: f\n@@ a\n 5\n-6\n+x\n*** End of File\n*** End Patch\n", "a\n5\n6\n")
 	f.Fuzz(func(t *testing.T, text, content string) {
+		cost.Input(t, text, func(text string) { _, _ = Parse(text, -1, 10) })
 		cost.Of(t, len(text)+len(content), func() {
 			files, err := Parse(text, -1, 10)
 			if err != nil {

@@ -21,7 +21,14 @@ func FuzzAccounts(f *testing.F) {
 		}
 		a := &accounts{userNamespace: userNamespace{uids: m, gids: m}, passwd: passwd, group: group}
 		var c *credentials
-		cost.Of(t, len(passwd)+len(group)+len(spec)+len(maps), func() { c, err = a.resolve(spec) })
+		cost.Input(t, group, func(group string) {
+			a.group = group
+			c, err = a.resolve(spec)
+		})
+		cost.Input(t, passwd, func(passwd string) {
+			a.passwd = passwd
+			c, err = a.resolve(spec)
+		})
 		if err != nil {
 			return
 		}

@@ -36,15 +36,18 @@ func FuzzSlow(f *testing.F) {}
 // Rate: 100/s, because of fsync.
 func FuzzAlso(f *testing.F) {}
 
+func FuzzThere(f *testing.F) { helper(f) }
+
 func FuzzNot(t *testing.T) {}
 func (x) FuzzMethod(f *testing.F) {}
-func helper(f *testing.F) {}
+func helper(f *testing.F) { cost.Of(f, 1, nil) }
 `
 	got, err := inFile("b/c/a_test.go", []byte(src))
 	want := []target{
+		{pkg: "b/c", name: "FuzzAlso", rate: 100, because: "of fsync.", cost: true},
 		{pkg: "b/c", name: "FuzzFast", rate: wanted, cost: true},
 		{pkg: "b/c", name: "FuzzSlow", rate: 150, because: "each input starts a process.", cost: true},
-		{pkg: "b/c", name: "FuzzAlso", rate: 100, because: "of fsync.", cost: true},
+		{pkg: "b/c", name: "FuzzThere", rate: wanted, cost: true},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
@@ -93,6 +96,16 @@ func TestRead(t *testing.T) {
 		t.Errorf("%s\n%s", r.why(), r.line())
 	}
 	if r := read("    fuzzing process hung or terminated\n"); r.execs != 0 || r.why() != "fuzzing process hung or terminated" {
+		t.Errorf("%+v", r)
+	}
+	line := "fuzz: elapsed: 9s, execs: 7 (0/sec), new interesting: 0 (total: 1)\n"
+	if r := read(strings.Repeat(line, 5)); !r.stuck {
+		t.Errorf("%+v", r)
+	}
+	if r := read(strings.Repeat(line, 4)); r.stuck {
+		t.Errorf("%+v", r)
+	}
+	if r := read(strings.Repeat(line, 4) + strings.ReplaceAll(line, "execs: 7", "execs: 8")); r.stuck {
 		t.Errorf("%+v", r)
 	}
 	if r := read("failure while testing seed corpus entry: FuzzX/45\n"); r.crasher != "FuzzX/45" {

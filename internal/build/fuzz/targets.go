@@ -11,6 +11,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,13 +96,19 @@ func inFile(path string, src []byte) ([]target, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []target
+	funcs := map[string]*ast.FuncDecl{}
 	for _, d := range file.Decls {
-		f, ok := d.(*ast.FuncDecl)
-		if !ok || !isTarget(f) {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
+			funcs[f.Name.Name] = f
+		}
+	}
+	var all []target
+	for _, name := range slices.Sorted(maps.Keys(funcs)) {
+		f := funcs[name]
+		if !isTarget(f) {
 			continue
 		}
-		t := target{pkg: filepath.ToSlash(filepath.Dir(path)), name: f.Name.Name, cost: costLine.MatchString(f.Doc.Text()) || measures(f)}
+		t := target{pkg: filepath.ToSlash(filepath.Dir(path)), name: f.Name.Name, cost: costLine.MatchString(f.Doc.Text()) || measures(f, funcs)}
 		if t.rate, t.because, err = rateOf(f.Doc.Text()); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", path, t.name, err)
 		}
@@ -112,7 +119,7 @@ func inFile(path string, src []byte) ([]target, error) {
 
 // isTarget reports whether f is a func FuzzX(*testing.F).
 func isTarget(f *ast.FuncDecl) bool {
-	if f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Fuzz") || len(f.Type.Params.List) != 1 {
+	if !strings.HasPrefix(f.Name.Name, "Fuzz") || len(f.Type.Params.List) != 1 {
 		return false
 	}
 	star, ok := f.Type.Params.List[0].Type.(*ast.StarExpr)
@@ -123,12 +130,17 @@ func isTarget(f *ast.FuncDecl) bool {
 	return ok && sel.Sel.Name == "F"
 }
 
-// measures reports whether something of package cost is called in f.
-func measures(f *ast.FuncDecl) (found bool) {
+// measures reports whether something of package cost is called in f, or in a function of its file that f calls.
+func measures(f *ast.FuncDecl, funcs map[string]*ast.FuncDecl) (found bool) {
 	ast.Inspect(f.Body, func(n ast.Node) bool {
-		if sel, ok := n.(*ast.SelectorExpr); ok {
-			x, ok := sel.X.(*ast.Ident)
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			x, ok := n.X.(*ast.Ident)
 			found = found || ok && x.Name == "cost"
+		case *ast.CallExpr:
+			if to, ok := n.Fun.(*ast.Ident); ok && funcs != nil && funcs[to.Name] != nil {
+				found = found || measures(funcs[to.Name], nil) // nil: no further
+			}
 		}
 		return !found
 	})

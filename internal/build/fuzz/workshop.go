@@ -136,6 +136,9 @@ func (w *workshop) fuzz(ctx context.Context, t target, d time.Duration) (result,
 	case r.execs == 0:
 		r.failed = true
 		r.said += "\nno input was tried"
+	case r.stuck:
+		r.failed = true
+		r.said += "\nit hangs: no input was done in its last seconds, and the engine does not tell which one it is"
 	}
 	return r, nil
 }
@@ -159,6 +162,7 @@ type result struct {
 	corpus  int // of those, all that are kept
 	took    time.Duration
 	cpu     time.Duration
+	stuck   bool // nothing was executed in the end
 	failed  bool
 	said    string
 	crasher string // the file of the input that fails, below the target's folder
@@ -173,6 +177,9 @@ var (
 	chatter = regexp.MustCompile(`(?m)^fuzz: elapsed: .*\n`)
 )
 
+// stuckLines is how many lines without progress, which come every 3 seconds, are a hang.
+const stuckLines = 4
+
 // read takes what a target said.
 func read(said string) (r result) {
 	if all := progress.FindAllStringSubmatch(said, -1); all != nil {
@@ -180,6 +187,10 @@ func read(said string) (r result) {
 		r.execs, _ = strconv.Atoi(last[1]) // digits, or "" where the engine does not know
 		r.found, _ = strconv.Atoi(last[2])
 		r.corpus, _ = strconv.Atoi(last[3])
+		// The very last line is of the end, whenever that is.
+		if lines := all[:len(all)-1]; len(lines) >= stuckLines {
+			r.stuck = !slices.ContainsFunc(lines[len(lines)-stuckLines:], func(m []string) bool { return m[1] != last[1] })
+		}
 	}
 	for _, line := range []*regexp.Regexp{written, kept} {
 		if m := line.FindStringSubmatch(said); m != nil && r.crasher == "" {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -120,7 +121,9 @@ func FuzzHTTP(f *testing.F) {
 		_, _ = c.Write(sent)
 		_ = c.CloseWrite()
 		_, _ = io.Copy(io.Discard, c)
-		waitFor(t, func() bool { return r.Connections() == 0 })
+		for r.Connections() > 0 { // at its end: waitFor looks once a millisecond, which is a thousand inputs a second at most
+			runtime.Gosched()
+		}
 		if r.hosts.lookups() == before {
 			return // nothing passed: no server was looked up
 		}

@@ -66,15 +66,20 @@ func Parse(text string, strip, maxFiles int) ([]File, error) {
 	}
 	seen := map[string]bool{}
 	for _, f := range p.files {
-		for _, name := range []string{f.Path, f.From} {
+		names := []string{f.Path}
+		if f.Kind == Renamed {
+			names = append(names, f.From)
+		}
+		for _, name := range names {
 			switch {
 			case name == "":
+				return nil, errors.New("a file that it changes has no name: one stands behind ---, +++ and *** Add, Update and Delete File")
 			case !local(name):
 				return nil, fmt.Errorf("%.200q leads out of the folder", name)
 			case seen[name]:
 				return nil, fmt.Errorf("%.200q is changed twice: put its hunks together", name)
 			}
-			seen[name] = name != ""
+			seen[name] = true
 		}
 	}
 	return p.files, nil
@@ -277,7 +282,7 @@ func (p *parser) add(h *header, hunks []Hunk) error {
 			}
 		}
 		if strings.HasPrefix(rest, "/") || rest == "" {
-			return rest, nil // refused as leading out
+			return rest, nil // refused by Parse
 		}
 		return path.Clean(rest), nil
 	}

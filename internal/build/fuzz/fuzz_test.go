@@ -108,6 +108,10 @@ func TestRead(t *testing.T) {
 	if r := read(strings.Repeat(line, 4) + strings.ReplaceAll(line, "execs: 7", "execs: 8")); r.stuck {
 		t.Errorf("%+v", r)
 	}
+	ended := read(line + "--- FAIL: FuzzX (12.08s)\n    context deadline exceeded\nFAIL\n")
+	if !timeUp.MatchString(ended.said) || timeUp.MatchString(r.said) {
+		t.Errorf("%q, %q", ended.said, r.said)
+	}
 	if r := read("failure while testing seed corpus entry: FuzzX/45\n"); r.crasher != "FuzzX/45" {
 		t.Errorf("%+v", r)
 	}

@@ -126,6 +126,7 @@ func (w *workshop) fuzz(ctx context.Context, t target, d time.Duration) (result,
 	}
 	var exit *exec.ExitError
 	switch {
+	case errors.As(err, &exit) && context.Cause(ctx) == nil && timeUp.MatchString(r.said):
 	case errors.As(err, &exit):
 		r.failed = true
 		if cause := context.Cause(ctx); cause != nil {
@@ -175,6 +176,9 @@ var (
 	// An input that is kept and fails is named instead.
 	kept    = regexp.MustCompile(`(?m)failure while testing seed corpus entry: (\S+)$`)
 	chatter = regexp.MustCompile(`(?m)^fuzz: elapsed: .*\n`)
+	// All that is said when the time ends in the middle of a message to a worker: the engine takes its own
+	// end for an error then, without an input that fails.
+	timeUp = regexp.MustCompile(`^--- FAIL: \S+ \(\S+\)\n\s+context deadline exceeded\nFAIL$`)
 )
 
 // stuckLines is how many lines without progress, which come every 3 seconds, are a hang.

@@ -18,6 +18,8 @@ import (
 // FuzzUnpack feeds arbitrary bytes. Whatever happens, the world outside the
 // folder stays, the folder can be removed, and no attribute or device of
 // overlayfs gets in that the layer asked for directly.
+//
+// Rate: 500/s, because each input makes a tree, which is read twice and removed.
 func FuzzUnpack(f *testing.F) {
 	for _, seed := range [][]any{
 		{dirE("./"), dirE("a/"), fileE("a/b", "x"), hardE("c", "a/b"), linkE("d", "/a"), fileE("d/e", "y")},

@@ -94,6 +94,8 @@ func FuzzHello(f *testing.F) {
 // server is for the host that was allowed.
 //
 // Cost: not measured, because the proxy parses in goroutines of its own.
+//
+// Rate: 300/s, because each input is two connections and a name that is looked up.
 func FuzzHTTP(f *testing.F) {
 	for _, s := range []string{
 		"GET / HTTP/1.1\r\nHost: a.test\r\n\r\nGET / HTTP/1.1\r\nHost: b.test\r\n\r\n",

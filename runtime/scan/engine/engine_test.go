@@ -378,7 +378,7 @@ func FuzzScan(f *testing.F) {
 			return
 		}
 		var res api.ScanResult
-		cost.Of(t, len(code), func() { res = Scan(Request{Language: language, Code: code}) })
+		cost.Within(t, bound, code, func(code string) { res = Scan(Request{Language: language, Code: code}) })
 		for _, x := range res.Findings {
 			if x.Line < 1 || x.Column < 1 || x.Line > strings.Count(code, "\n")+strings.Count(code, "\r")+2 {
 				t.Errorf("%q: %+v", code, x)

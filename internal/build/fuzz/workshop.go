@@ -136,7 +136,7 @@ func (w *workshop) fuzz(ctx context.Context, t target, d time.Duration) (result,
 		return r, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 	case r.execs == 0:
 		r.failed = true
-		r.said += "\nno input was tried"
+		r.said += "\nno input was tried: in its time it did not get through those that are kept"
 	case r.stuck:
 		r.failed = true
 		r.said += "\nit hangs: no input was done in its last seconds, and the engine does not tell which one it is"

@@ -70,7 +70,7 @@ func TestGrown(t *testing.T) {
 		}
 	}
 	v, found := &verdict{TB: t}, 0
-	for i := range 500 {
+	for i := range 5000 {
 		in, last := fmt.Sprintf("input %d", i), ""
 		Within(v, Bound{Base: 5 * time.Millisecond, PerByte: 100 * time.Nanosecond}, in, func(s string) {
 			square(s)

@@ -41,8 +41,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-users test-race test-vm test-vm-whole hunt axes-audit compat ci-table build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
-.PHONY: help run test test-all test-race test-vm fuzz build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
+.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit compat ci-table build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

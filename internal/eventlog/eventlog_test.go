@@ -19,7 +19,6 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/leak"
 	"github.com/hutch-sh/hutch/internal/testenv"
-	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 

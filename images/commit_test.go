@@ -39,6 +39,7 @@ func commitTo(t *testing.T, s *Store, base *Image, folder, name string) (*Image,
 
 // TestCommitOver: what a base is known by, and what is known of it.
 func TestCommitOver(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	testenv.Require(t, probe.UserNamespaces(t.Context()))
 	s := openStore(t, Options{SingleUID: os.Geteuid() != 0})
 	base := importBase(t, s)

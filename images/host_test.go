@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // fakeHost is a host's root folder: path -> content; a trailing slash makes a
@@ -155,6 +157,7 @@ func TestHostSkeletonShowsOnlyWhatIsAllowed(t *testing.T) {
 }
 
 func TestHostModes(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	s := openStore(t, Options{})
 	root := fakeHost(t, debianLike)
 	old := unix.Umask(0o077)
@@ -177,6 +180,7 @@ func TestHostModes(t *testing.T) {
 }
 
 func TestHostBinds(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	tests := []struct {
 		name  string
 		nodes map[string]string
@@ -297,6 +301,7 @@ func TestHostIsRebuiltWhenTheHostChanges(t *testing.T) {
 }
 
 func TestHostOfThisMachine(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	s := openStore(t, Options{})
 	start := time.Now()
 	img, err := s.Host(HostOptions{})

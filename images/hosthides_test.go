@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // hides are made-up files of a host, one by one beside what the same host shows, which is
@@ -59,6 +61,7 @@ var hides = []struct {
 
 // TestHostHides: each line of what the image hides, with a twin that it shows.
 func TestHostHides(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	for _, line := range slices.Concat(neverCopied, maskedFolders) {
 		if line.why == "" {
 			t.Errorf("%s has no reason", line.what)

@@ -12,6 +12,7 @@ import (
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/images/unpack"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -52,6 +53,7 @@ func plainLayers(img it.Image) it.Image {
 
 // TestImport: archives of every kind give the image that a pull gives.
 func TestImport(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	img, plain := twoLayers(), plainLayers(twoLayers())
 	classic := it.DockerArchive(plain, "team/app:v1")
 	blobs := it.Edit(it.DockerArchive(img, "team/app:v1"), "manifest.json", func(list []map[string]any) any {
@@ -128,6 +130,7 @@ func TestImportShared(t *testing.T) {
 
 // TestImportRootfs: a tar stream becomes an image of one layer, run as it says.
 func TestImportRootfs(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	stream := it.Tar(it.Dir("./"), it.Dir("bin/"), it.Exec("bin/sh", "elf"), it.Symlink("sh", "bin/sh"))
 	changes := &api.ConfigChanges{
 		Env: map[string]string{"B": "2", "A": "1=1"}, User: "app", WorkingDir: "/srv", Entrypoint: []string{"/bin/sh"}, Cmd: []string{"-l"},

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -79,6 +80,7 @@ func TestSignaturePolicy(t *testing.T) {
 // The folder of a HOME that may not be entered is not taken for one without a
 // policy. Root may enter every folder.
 func TestUnreadableHome(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	home := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(home, ".config"), 0o000))
 	t.Setenv("HOME", home)

@@ -19,6 +19,7 @@ import (
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/images/unpack"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -57,6 +58,7 @@ func wantClean(t *testing.T, s *Store, layers int) {
 }
 
 func TestPull(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	registry := it.StartRegistry(t)
 	img := twoLayers()
 	ref := push(t, registry, "team/app", img)

@@ -33,6 +33,7 @@ func TestOpenRefusesAnotherLayout(t *testing.T) {
 }
 
 func TestOpenWhereItCannot(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	if _, err := Open(filepath.Join(file, "images"), Options{}); err == nil {
@@ -41,6 +42,7 @@ func TestOpenWhereItCannot(t *testing.T) {
 }
 
 func TestOpenTightensModes(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	dir := filepath.Join(t.TempDir(), "images")
 	must(t, os.Mkdir(dir, 0o777))
 	s, err := Open(dir, Options{})

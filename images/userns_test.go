@@ -38,6 +38,7 @@ var insideTests = map[string]func(*testing.T){
 const rangeBase = 2_000_000_000
 
 func TestInUserNamespace(t *testing.T) {
+	testenv.Axes(t, testenv.User)
 	if os.Getenv(insideVar) != "" {
 		for name, f := range insideTests {
 			t.Run(name, f)

@@ -13,9 +13,8 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/probe"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // allowHost lets commands run on the host, as a user has to.

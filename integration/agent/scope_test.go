@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
-
-	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // inScope asks for the sandbox of a scope.

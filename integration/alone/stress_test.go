@@ -6,9 +6,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // stress is stress-ng with these stressors, for a second or two.

@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // The tests of this file kill parts of the product. They do not run in parallel

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
-
-	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // askAgain calls shell.run until a daemon that lives has answered.

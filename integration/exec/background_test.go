@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 

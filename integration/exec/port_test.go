@@ -16,9 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // TestPorts: servers on a sandbox's own loopback are reached from the host, whatever the sandbox itself may reach.

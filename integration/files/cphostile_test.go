@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 

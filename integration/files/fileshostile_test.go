@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // seize is what sandbox root can do to a files worker, which is a process like its own:

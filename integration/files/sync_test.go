@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // TestFilesSync: only what differs is copied, whatever it was before, and what is too much goes when asked to.

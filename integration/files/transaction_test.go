@@ -8,9 +8,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // TestWorkspaceTransaction: what a sandbox does in a workspace of mode overlay stays there until it is applied, all of it or

@@ -8,9 +8,8 @@ import (
 
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // imageDeaths are rounds of killing hutchd at a random moment: after six within a minute

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 

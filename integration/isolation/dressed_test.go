@@ -7,9 +7,8 @@ import (
 
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // shellImage is a layer of a shell, and of a file that says which image it is.

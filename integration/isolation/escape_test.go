@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 

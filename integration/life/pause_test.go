@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // spinners keeps three processes busy: a child, one in a session of its own, and an orphan.

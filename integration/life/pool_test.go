@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
-
-	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 func acquire(t testing.TB, w *world.World, c *hutch.Client, p api.AcquireParams) *api.Sandbox {

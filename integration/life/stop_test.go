@@ -8,9 +8,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // TestStop: what is stopped keeps its files, id, name and policy and nothing else, and goes on where it was; also with another hutchd

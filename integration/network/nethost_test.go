@@ -7,9 +7,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // TestHostService: host:PORT is that port of the host's loopback, on either family, whatever it speaks, and nothing else of

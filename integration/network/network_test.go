@@ -19,10 +19,9 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
-
-	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // zone is a DNS server on loopback that knows what a test tells it.

@@ -12,10 +12,9 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
-
-	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // swarm is a crowd of processes that try to stay: in sessions of their own, deaf to signals, in nested pid namespaces where that

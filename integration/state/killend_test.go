@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // TestKilledShutdown: a daemon of which a part is killed while it ends has ended, or goes on; whoever calls next is served. What

@@ -11,9 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hutch-sh/hutch/integration/world"
-	"github.com/hutch-sh/hutch/runtime/api"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // TestToolsMany: ten million matches, and a hundred thousand files with names of an enemy's, are answered in bounds that a model

@@ -8,9 +8,8 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/build/testreport"
-	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
-
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
 
 // TestRead: what a guest prints, whole and cut short.

@@ -13,7 +13,8 @@ import (
 // recorder is a test that notes how it would have ended.
 type recorder struct {
 	testing.TB
-	name, ended string
+	name, said, ended string
+	attrs             []string
 }
 
 func (r *recorder) Helper()           {}
@@ -22,6 +23,10 @@ func (r *recorder) Skip(args ...any)  { r.ended = "skip: " + fmt.Sprint(args...)
 func (r *recorder) Fatal(args ...any) { r.ended = "fatal: " + fmt.Sprint(args...) }
 
 func (r *recorder) Fatalf(format string, args ...any) { r.Fatal(fmt.Sprintf(format, args...)) }
+func (r *recorder) Errorf(format string, args ...any) { r.said = fmt.Sprintf(format, args...) }
+func (r *recorder) FailNow()                          { r.Fatal(r.said) }
+func (r *recorder) Failed() bool                      { return r.said != "" }
+func (r *recorder) Attr(key, value string)            { r.attrs = append(r.attrs, key+"="+value) }
 
 func TestRequire(t *testing.T) {
 	root := t.TempDir()

@@ -26,6 +26,23 @@ func Elapse(d time.Duration) {
 // under way, or it is spent on the start of a process.
 func RandomMoment(d time.Duration) { time.Sleep(rand.N(d)) }
 
+// RandomMomentOf is RandomMoment of an operation that brings something when it is done: at the
+// latest it returns then, because the moment behind a reply is one of those that are to be
+// survived, and a later one is not.
+func RandomMomentOf[T any](done <-chan T, d time.Duration) {
+	moment := time.NewTimer(rand.N(d))
+	defer moment.Stop()
+	select {
+	case <-done:
+	case <-moment.C:
+	}
+}
+
+// Moment returns d after it was called, at a chosen moment of what is under way. It is for rounds
+// that kill, or begin something else, at one moment after the other: together they see every
+// part of an operation, which a few random ones do not promise. See RandomMoment.
+func Moment(d time.Duration) { time.Sleep(d) }
+
 // NextTick returns when a file that is changed from now on gets a later time than any that
 // was changed before. File systems count in the ticks of the kernel, 1 to 10 ms each
 // (inode_set_ctime_current), of which nobody is told: so it changes a file of its own, in a

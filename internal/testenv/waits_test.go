@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,19 @@ func TestElapse(t *testing.T) {
 		}
 	}()
 	Elapse(0)
+}
+
+// TestMoments: a random moment is not behind the end of the operation.
+func TestMoments(t *testing.T) {
+	begun := time.Now()
+	Moment(time.Millisecond)
+	if passed := time.Since(begun); passed < time.Millisecond {
+		t.Errorf("a moment after %v", passed)
+	}
+	done := make(chan int)
+	close(done)
+	RandomMomentOf(done, 1000*time.Hour)
+	RandomMomentOf(make(chan int), time.Millisecond)
 }
 
 // TestAged: what is changed afterwards is younger, by no less than was asked.
@@ -89,6 +103,9 @@ func TestBounds(t *testing.T) {
 			r := &recorder{TB: t}
 			if tt.wait(r); r.ended != tt.want {
 				t.Errorf("ended by %q, want %q", r.ended, tt.want)
+			}
+			if late := slices.Contains(r.attrs, LateAttr+"=true"); late != (tt.want != "") {
+				t.Errorf("late: %v", late)
 			}
 		})
 	}

@@ -95,7 +95,7 @@ func TestSignalEarly(t *testing.T) {
 	w.Inside(t, "true")
 	for i := range world.Rounds(30) {
 		c := w.Launch(t, "run", "host", "--", "sleep", "infinity")
-		world.After(i)
+		testenv.RandomMoment(world.RunTime)
 		c.Signal(t, []os.Signal{unix.SIGINT, unix.SIGTERM}[i%2])
 		if code := c.End(t); code != 130 && code != 143 {
 			t.Fatalf("round %d: exit code %d, want 130 or 143", i, code)
@@ -121,9 +121,9 @@ func TestKillClient(t *testing.T) {
 		}
 	})
 	t.Run("anytime", func(t *testing.T) {
-		for i := range world.Rounds(40) {
+		for range world.Rounds(40) {
 			c := w.Launch(t, "run", "host", "--", "sh", "-c", world.Busy)
-			world.After(i)
+			testenv.RandomMoment(world.RunTime)
 			world.Kill(t, c.Process.Pid)
 			c.End(t)
 		}
@@ -149,7 +149,7 @@ func TestKillLauncher(t *testing.T) {
 		c := w.Start(t, "run", "host", "--", "sh", "-c", world.Busy)
 		killed := w.Daemon(t)
 		early := w.Launch(t, "run", "host", "--", "true")
-		world.After(i)
+		testenv.RandomMoment(world.RunTime)
 		world.Kill(t, killed.Launch)
 		if code := c.End(t); code != 125 && code != 137 {
 			t.Errorf("round %d: a client of the killed daemon ended with %d", i, code)

@@ -162,7 +162,7 @@ func TestDaemonDeathLogs(t *testing.T) {
 		if err := logs.Start(); err != nil {
 			t.Fatal(err)
 		}
-		world.After(i)
+		testenv.RandomMoment(world.RunTime)
 		for _, pid := range victim.PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)
 		}

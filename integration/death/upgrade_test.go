@@ -58,9 +58,7 @@ func TestOtherBuild(t *testing.T) {
 	const n = 30000
 	ex := strings.TrimSpace(theirs.OK(t, "exec", "-d", sb, "--", "sh", "-c", counter(n)))
 	theirs.OK(t, "rpc", "system.shutdown", `{"mode":"keep"}`)
-	if !world.Ended(second, world.Patience) {
-		t.Error("the old daemon does not end")
-	}
+	world.AwaitEnd(t, second, "the old daemon")
 	res := world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex)))
 	if res.ExitCode != 7 || res.Stdout != counted(n) {
 		t.Errorf("under the new daemon the command ended with %d and %d bytes, want 7 and %d", res.ExitCode, len(res.Stdout), len(counted(n)))

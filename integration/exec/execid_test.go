@@ -3,6 +3,7 @@ package exec_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -63,9 +64,8 @@ func TestTerminalInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.ExecRead(t.Context(), api.ReadParams{Exec: start.Exec, Stream: api.Stdout, WaitS: world.Patience.Seconds()})
-	if err != nil || !strings.Contains(r.Data, "ready") {
-		t.Fatalf("%+v, %v", r, err)
+	if got := world.Written(t, c, start.Exec); !strings.Contains(got, "ready") {
+		t.Fatalf("%q", got)
 	}
 	// More than a terminal holds. A request that is given up half sent would end the connection,
 	// so it is less than what a socket holds.
@@ -115,6 +115,6 @@ func TestTerminalInput(t *testing.T) {
 	soon, done := context.WithTimeout(t.Context(), world.Patience)
 	defer done()
 	if err := c.ExecWrite(soon, big); err != nil {
-		t.Errorf("the command reads again: %v", err)
+		world.Fatal(t, fmt.Errorf("the command reads again: %w", err))
 	}
 }

@@ -220,12 +220,19 @@ func TestExecCgroups(t *testing.T) {
 	if !world.Grouped() {
 		return
 	}
-	// below lists the cgroups below the sandbox's, as the host sees them.
+	var dirs []string // its cgroups, as the host sees them
+	for _, tree := range world.CgroupTrees() {
+		dir := filepath.Join(tree, "sandboxes", sb.ID)
+		if _, err := os.Stat(dir); err == nil {
+			dirs = append(dirs, dir)
+		}
+	}
+	// below lists the cgroups below the sandbox's.
 	below := func() []string {
 		t.Helper()
 		var names []string
-		for _, tree := range world.CgroupTrees() {
-			entries, _ := filepath.Glob(filepath.Join(tree, "sandboxes", sb.ID, "*", "cgroup.events"))
+		for _, dir := range dirs {
+			entries, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.events"))
 			for _, e := range entries {
 				names = append(names, filepath.Base(filepath.Dir(e)))
 			}
@@ -233,29 +240,24 @@ func TestExecCgroups(t *testing.T) {
 		return names
 	}
 	// fewest waits until there are no more than that.
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	fewest := func(n int) []string {
 		t.Helper()
-		deadline := time.Now().Add(world.Patience)
-		for len(below()) > n && time.Now().Before(deadline) {
-			<-tick.C
-		}
+		world.AwaitRemovals(t, dirs, func() bool { return len(below()) <= n })
 		return below()
 	}
-	own := func() string {
+	runsIn := func() string {
 		t.Helper()
 		_, path, _ := strings.Cut(c.Exec(sb.ID, "grep ^0:: /proc/self/cgroup").Stdout, "0::")
 		return strings.TrimSpace(path)
 	}
-	first := own()
+	first := runsIn()
 	if !strings.HasPrefix(first, "/ex_") || strings.Count(first, "/") != 1 {
 		t.Errorf("inside, the cgroup is %q", first)
 	}
 	// A kernel may count a process that has been waited for a moment longer: then its cgroup is not used again.
 	kept := 0
 	for range 20 {
-		again := own()
+		again := runsIn()
 		if again == first {
 			kept++
 		}
@@ -277,12 +279,12 @@ func TestExecCgroups(t *testing.T) {
 	}
 	stays := c.Started(sb.ID, "echo $(cut -d: -f3- /proc/self/cgroup | tail -n 1) >/tmp/stays.new; mv /tmp/stays.new /tmp/stays; exec sleep 4242", world.Params{"background": true})
 	its := strings.TrimSpace(c.Exec(sb.ID, "until cat /tmp/stays 2>/dev/null; do :; done").Stdout)
-	if second := own(); second == its || !strings.HasPrefix(its, "/ex_") {
+	if second := runsIn(); second == its || !strings.HasPrefix(its, "/ex_") {
 		t.Errorf("two at once, in %s and %s", its, second)
 	}
 	var res world.ExecResult
 	c.Call(&res, "exec.kill", world.Params{"exec": stays})
-	if got := own(); got == its {
+	if got := runsIn(); got == its {
 		t.Errorf("%s was killed, and is used again", its)
 	}
 	// The cgroup of what was left behind goes with that.

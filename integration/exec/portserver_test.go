@@ -10,10 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // bigBody is what the servers of these tests send on /big.
@@ -71,7 +73,7 @@ func upgraded(t testing.TB, network, address string) {
 	t.Helper()
 	c, err := net.DialTimeout(network, address, world.Patience)
 	if err != nil {
-		t.Fatal(err)
+		world.Fatal(t, err)
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(world.Patience))
@@ -79,7 +81,7 @@ func upgraded(t testing.TB, network, address string) {
 	in := bufio.NewReader(c)
 	for line := ""; line != "\r\n"; {
 		if line, err = in.ReadString('\n'); err != nil {
-			t.Fatal(err)
+			world.Fatal(t, err)
 		}
 	}
 	const size = 4 << 20
@@ -89,6 +91,9 @@ func upgraded(t testing.TB, network, address string) {
 		_ = c.(interface{ CloseWrite() error }).CloseWrite()
 	}()
 	got, err := io.ReadAll(in)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		testenv.Late(t, "%d bytes came back, want %d: %v", len(got), size, err)
+	}
 	if err != nil || !bytes.Equal(got, sent) {
 		t.Errorf("%d bytes came back, want %d: %v", len(got), size, err)
 	}
@@ -99,7 +104,7 @@ func websocket(t testing.TB, address string) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", address, world.Patience)
 	if err != nil {
-		t.Fatal(err)
+		world.Fatal(t, err)
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(world.Patience))

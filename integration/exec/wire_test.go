@@ -56,9 +56,7 @@ func TestWireSystem(t *testing.T) {
 	c.Refused("invalid_argument", "system.shutdown", world.Params{"mode": "other"})
 	d := w.Daemon(t)
 	c.Call(nil, "system.shutdown", world.Params{"mode": "kill"})
-	if !world.Ended(d.Monitor, world.Patience) {
-		t.Error("the daemon does not end")
-	}
+	world.AwaitEnd(t, d.Monitor, "the daemon")
 }
 
 // TestWireSandbox: the life of a sandbox through the socket.

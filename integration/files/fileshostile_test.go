@@ -117,10 +117,9 @@ func (b *fileBox) start(t testing.TB, argv ...string) string {
 // await waits until a command has written text.
 func (b *fileBox) await(t testing.TB, exec, text string) {
 	t.Helper()
-	r, err := b.ExecRead(t.Context(), api.ReadParams{Exec: exec, Stream: api.Stdout, WaitS: world.Patience.Seconds()})
-	if err != nil || !strings.Contains(r.Data, text) {
+	if got := world.Written(t, b.Client, exec); !strings.Contains(got, text) {
 		stderr, _ := b.ExecRead(t.Context(), api.ReadParams{Exec: exec, Stream: api.Stderr})
-		t.Fatalf("%+v, %v: %s", r, err, stderr.Data)
+		t.Fatalf("%q: %s", got, stderr.Data)
 	}
 }
 

@@ -1,7 +1,6 @@
 package image_test
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +36,7 @@ func killLater(t *testing.T, w *world.World, within time.Duration, args ...strin
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(rand.N(within))
+	testenv.RandomMoment(within)
 	world.Kill(t, d.Hutchd)
 	return world.Await(t, cmd)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
-	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // made is a sandbox and how it came to be.
@@ -38,22 +37,26 @@ func makeClaimed(t *testing.T, w *world.World, args ...string) made {
 func makeAhead(t *testing.T, w *world.World, waiting int, wanted func(*made) bool, args ...string) made {
 	t.Helper()
 	w.Inside(t, "true") // none is launched ahead before the first
-	for end := time.Now().Add(world.Patience); time.Now().Before(end); {
-		if world.Decode[api.Info](t, w.OK(t, "rpc", "system.info")).Counts.Ready < waiting {
-			<-time.After(20 * time.Millisecond) // while none is created one is launched ahead
-			continue
+	c := w.Dial(t)
+	defer c.Close()
+	var m made
+	testenv.Poll(t, world.Limit, "no such sandbox was launched ahead", func() bool {
+		if c.Ready() < waiting {
+			return false // while none is created one is launched ahead
 		}
-		m := world.Decode[made](t, w.OK(t, append([]string{"create", "--json"}, args...)...))
+		m = world.Decode[made](t, w.OK(t, append([]string{"create", "--json"}, args...)...))
 		if wanted(&m) {
-			return m
+			return true
 		}
 		w.OK(t, "rm", "-f", m.ID)
-		if waiting > 1 { // those that wait may be of another kind; of this one two are launched in a pause, the second dressed
-			<-time.After(500 * time.Millisecond)
+		if waiting > 1 {
+			// Those that wait may be of another kind, of which nobody tells; of this one two are launched while no create
+			// comes between, the second dressed.
+			testenv.Moment(500 * time.Millisecond)
 		}
-	}
-	t.Fatal("no such sandbox was launched ahead")
-	return made{}
+		return false
+	})
+	return m
 }
 
 // lookAround prints all that a sandbox can see of what it is made of, and tries what it may not.
@@ -232,10 +235,14 @@ func TestClaimedAfterDeath(t *testing.T) {
 	for round := range world.Rounds(5) { // a daemon that crashes more often in a minute gives up
 		got := makeClaimed(t, w, "host")
 		w.OK(t, "exec", got.ID, "--", "true")
-		<-time.After(100 * time.Millisecond) // the next one waits, or is being launched
+		if round%2 == 0 {
+			w.AwaitReady(t, 1) // the next one waits
+		} else {
+			testenv.RandomMoment(100 * time.Millisecond) // or is being launched
+		}
 		d := w.Daemon(t)
 		c := w.Launch(t, "run", "host", "true")
-		world.After(round)
+		testenv.RandomMoment(world.RunTime)
 		p, err := os.FindProcess(d.Hutchd)
 		if err == nil {
 			err = p.Kill()

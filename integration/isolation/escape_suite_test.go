@@ -5,7 +5,6 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +23,7 @@ var escapes string
 func TestEscapeSuite(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the numbers are those of x86_64")
-	}
+	testenv.Arch(t, "amd64") // whose numbers these are
 	world.NeedsPython(t)
 	world.Needs(t, "unshare")
 	w := world.New(t)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
@@ -163,11 +162,11 @@ func TestEscapeConnections(t *testing.T) {
 		more.Close()
 	}
 	// It refuses more until it has seen the end of those.
-	deadline := time.Now().Add(world.Patience)
-	r := w.Run(t, "exec", sb, "echo", "again")
-	for r.Code != 0 && time.Now().Before(deadline) {
+	var r world.Result
+	testenv.Poll(t, world.Limit, "it refuses what comes when they are gone", func() bool {
 		r = w.Run(t, "exec", sb, "echo", "again")
-	}
+		return r.Code == 0
+	})
 	if r.Want(t, 0).Stdout != "again\n" {
 		t.Errorf("got %q", r.Stdout)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -44,7 +45,10 @@ func TestDaemonHardened(t *testing.T) {
 	}
 	own := status("/proc/self/status")
 	if own["NoNewPrivs"] != "0" {
-		t.Skip("the tests themselves run under no_new_privs")
+		testenv.Require(t, probe.Check{
+			Name: "new_privs", Status: probe.No, Detail: "the tests themselves run under no_new_privs",
+			Remedy: "run them where nothing has set PR_SET_NO_NEW_PRIVS",
+		})
 	}
 	filtered := map[string]bool{"hutch-launch": false, "hutchd": true, "monitor": true}
 	for name, pid := range map[string]int{"hutch-launch": d.Launch, "hutchd": d.Hutchd, "monitor": d.Monitor} {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -323,9 +322,7 @@ func TestSeccomp(t *testing.T) {
 	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
-	if arch, err := exec.Command("uname", "-m").Output(); err != nil || strings.TrimSpace(string(arch)) != "x86_64" {
-		t.Skip("the numbers are those of x86_64")
-	}
+	testenv.Arch(t, "amd64") // whose numbers these are
 	got := w.Python(t, `
 import ctypes, errno, os
 libc = ctypes.CDLL(None, use_errno=True)

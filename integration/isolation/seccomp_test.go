@@ -5,12 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
@@ -50,9 +50,7 @@ attempt("traceme", lambda: child(101, 0, 0, 0, 0))
 func TestSeccompProfiles(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the numbers are those of x86_64")
-	}
+	testenv.Arch(t, "amd64") // whose numbers these are
 	w := world.New(t)
 	for profile, want := range map[string]string{
 		"default": "unix ok\ntcp ok\nnetlink ok\nchroot ok\nuser namespace EPERM\nmount namespace EPERM\ntraceme ok",
@@ -178,9 +176,7 @@ func TestSeccompCustom(t *testing.T) {
 func TestTraceMe(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the number is that of x86_64")
-	}
+	testenv.Arch(t, "amd64") // whose number it is
 	w := world.New(t)
 	sb := w.Create(t, "host")
 	const script = `
@@ -204,7 +200,7 @@ func TestChromium(t *testing.T) {
 	t.Parallel()
 	const chromium = "/usr/lib/chromium/chromium" // Debian's /usr/bin/chromium is a script that reads the host's /etc
 	if _, err := os.Stat(chromium); err != nil {
-		t.Skipf("%v; remedy: apt-get install chromium", err)
+		testenv.Require(t, probe.Check{Name: "chromium", Status: probe.No, Detail: err.Error(), Remedy: "apt-get install chromium"})
 	}
 	w := world.New(t)
 	render := func(profile string) world.Result {
@@ -213,7 +209,7 @@ func TestChromium(t *testing.T) {
 	}
 	if r := render("browser"); !strings.Contains(r.Stdout, `<p id="x">42</p>`) {
 		if strings.Contains(r.Stderr, "no such user") || strings.Contains(r.Stderr, "not mapped") {
-			t.Skipf("one id only: %s", r.Stderr)
+			testenv.Require(t, probe.SubIDs())
 		}
 		t.Errorf("exit %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}

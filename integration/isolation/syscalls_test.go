@@ -3,7 +3,6 @@ package isolation_test
 import (
 	"fmt"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -30,9 +29,7 @@ const newUser, newFiles = "0x10000000", "0x400"
 func TestSyscallDenied(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the number is that of x86_64")
-	}
+	testenv.Arch(t, "amd64") // whose number it is
 	world.NeedsPython(t)
 	w := world.New(t)
 	sb := w.Create(t, "host")
@@ -75,9 +72,7 @@ func TestSyscallDenied(t *testing.T) {
 func TestSyscallDeniedWhose(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the number is that of x86_64")
-	}
+	testenv.Arch(t, "amd64") // whose number it is
 	world.NeedsPython(t)
 	w := world.New(t)
 	sb := w.Create(t, "host")
@@ -100,9 +95,7 @@ func TestSyscallDeniedWhose(t *testing.T) {
 // TestSyscallFlood: however many calls are refused, from however many processes, at the limit of processes
 // too: each fails, the sandbox can be paused and used meanwhile, survives hutchd, and tells within bounds.
 func TestSyscallFlood(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the number is that of x86_64")
-	}
+	testenv.Arch(t, "amd64") // whose number it is
 	world.NeedsPython(t)
 	w := world.New(t)
 	sb := w.Create(t, "--best-effort", "--pids-limit", "40", "host")

@@ -18,6 +18,9 @@ import (
 func acquire(t testing.TB, w *world.World, c *hutch.Client, p api.AcquireParams) *api.Sandbox {
 	t.Helper()
 	sb, err := c.Acquire(t.Context(), p)
+	if err == nil && sb == nil && p.WaitMS > 0 {
+		testenv.Late(t, "pool %s has no sandbox ready", p.Pool)
+	}
 	if err != nil || sb == nil {
 		t.Fatalf("acquire: %+v, %v", sb, err)
 	}
@@ -309,7 +312,7 @@ func TestPoolRemovedEarly(t *testing.T) {
 			_, err := c.CreatePool(t.Context(), api.PoolSpec{Name: "p", Size: 2, Sandbox: api.Spec{Image: "host"}}, nil)
 			made <- err
 		}()
-		<-time.After(time.Duration(i%30) * took / 20)
+		testenv.Moment(time.Duration(i%30) * took / 20)
 		_, err := w.Connect(t).RemovePool(t.Context(), "p")
 		if err != nil && api.ErrorCode(err) != api.NotFound {
 			t.Fatal(err)

@@ -142,11 +142,11 @@ func TestReclaimMiddle(t *testing.T) {
 			t.Fatalf("%+v", res)
 		}
 	}
-	for i := range world.Rounds(60) {
+	for range world.Rounds(60) {
 		if _, err := c.Pause(t.Context(), rec.ID); err != nil {
 			t.Fatal(err)
 		}
-		world.After(i)
+		testenv.RandomMoment(world.RunTime)
 		start := time.Now()
 		if got, err := c.Resume(t.Context(), rec.ID); err != nil || got.State != api.Running || got.Paused != nil {
 			t.Fatalf("%+v, %v", got, err)
@@ -158,7 +158,7 @@ func TestReclaimMiddle(t *testing.T) {
 		if _, err := c.Pause(t.Context(), rec.ID); err != nil {
 			t.Fatal(err)
 		}
-		world.After(i)
+		testenv.RandomMoment(world.RunTime)
 		for _, pid := range world.Victims[i%len(world.Victims)].PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)
 		}
@@ -183,7 +183,7 @@ func TestReclaimMiddle(t *testing.T) {
 		if _, err := c.Pause(t.Context(), rec.ID); err != nil {
 			t.Fatal(err)
 		}
-		world.After(i)
+		testenv.RandomMoment(world.RunTime)
 		if i%2 == 0 {
 			w.OK(t, "rm", "-f", rec.ID)
 		} else {

@@ -152,8 +152,8 @@ func TestStopEnds(t *testing.T) {
 	c := w.Connect(t)
 	sb := w.Create(t, "host")
 	ex := world.StartIn(t, c, sb, "trap 'echo bye >/tmp/bye; exit 0' TERM; echo up; while :; do sleep 0.1; done")
-	if up, err := c.ExecRead(t.Context(), api.ReadParams{Exec: ex, Stream: api.Stdout, WaitS: world.Patience.Seconds()}); err != nil || up.Data != "up\n" { // it has its trap
-		t.Fatalf("%+v %v", up, err)
+	if up := world.Written(t, c, ex); up != "up\n" { // it has its trap
+		t.Fatalf("%q", up)
 	}
 	sh, err := c.OpenShell(t.Context(), api.ShellParams{Sandbox: sb})
 	if err != nil {

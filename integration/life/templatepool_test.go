@@ -36,9 +36,8 @@ func TestTemplatePool(t *testing.T) {
 	// Another daemon makes it again.
 	d := w.Daemon(t)
 	w.Shutdown()
-	if !world.Ended(d.Monitor, world.Patience) || !world.Ended(d.Launch, world.Patience) {
-		t.Fatal("the daemon has not ended")
-	}
+	world.AwaitEnd(t, d.Monitor, "the monitor")
+	world.AwaitEnd(t, d.Launch, "hutch-launch")
 	c = w.Connect(t)
 	w.Filled(t, "warm", 2)
 	third := acquire(t, w, c, api.AcquireParams{Pool: "warm", WaitMS: long})

@@ -228,7 +228,7 @@ func TestTemplateKilled(t *testing.T) {
 		case err := <-failed:
 			t.Fatalf("round %d: %v", round, err)
 		}
-		world.After(round)
+		testenv.RandomMoment(world.RunTime)
 		victim := world.Victims[round/2%len(world.Victims)]
 		for _, pid := range victim.PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)

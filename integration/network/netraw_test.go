@@ -91,13 +91,16 @@ func dialling(t testing.TB, port uint16) int {
 
 func awaitDialling(t testing.TB, port uint16, want func(int) bool, what string) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); !want(dialling(t, port)); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %d", what, dialling(t, port))
+	n := 0
+	defer func() {
+		if t.Failed() {
+			t.Logf("%d connections that are being made", n)
 		}
-	}
+	}()
+	testenv.Poll(t, 30*time.Second, what, func() bool {
+		n = dialling(t, port)
+		return want(n)
+	})
 }
 
 // networkWall is what the record says of how the policy is enforced.

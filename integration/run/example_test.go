@@ -1,7 +1,6 @@
 package run_test
 
 import (
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,8 +76,7 @@ func TestEmbedKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		random := rand.New(rand.NewPCG(uint64(i), 2))
-		<-time.After(time.Duration(random.IntN(600)) * time.Millisecond)
+		testenv.RandomMoment(600 * time.Millisecond)
 		world.Kill(t, cmd.Process.Pid)
 		_ = cmd.Wait()
 		if left := w.Left(world.Patience); len(left) > 0 {

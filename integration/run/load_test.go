@@ -73,9 +73,7 @@ func TestIdle(t *testing.T) {
 	w := world.New(t, fmt.Sprintf("HUTCH_IDLE_S=%g", idle.Seconds()))
 	w.Inside(t, "true")
 	for _, d := range w.Daemons() {
-		if !world.Ended(d.Monitor, world.Patience) {
-			t.Fatalf("daemon %d does not end", d.Monitor)
-		}
+		world.AwaitEnd(t, d.Monitor, "the idle daemon")
 	}
 	// Work keeps it: a sandbox, even an idle one.
 	sb := w.Create(t, "host")
@@ -91,9 +89,7 @@ func TestIdle(t *testing.T) {
 		t.Error("the daemon ended before its client left")
 	}
 	a.Close()
-	if !world.Ended(before, world.Patience) {
-		t.Errorf("daemon %d does not end after its last sandbox", before)
-	}
+	world.AwaitEnd(t, before, "the daemon without its last sandbox")
 }
 
 // TestDaemonStops: SIGTERM and SIGINT end a daemon with everything in it.
@@ -110,9 +106,7 @@ func TestDaemonStops(t *testing.T) {
 			if code := c.End(t); code != 125 && code != 137 {
 				t.Errorf("the client ended with %d", code)
 			}
-			if !world.Ended(d.Monitor, world.Patience) {
-				t.Errorf("daemon %d does not end", d.Monitor)
-			}
+			world.AwaitEnd(t, d.Monitor, "the daemon")
 		})
 	}
 }
@@ -136,11 +130,9 @@ func TestDaemonStopsWithoutAll(t *testing.T) {
 	}
 	d := w.Daemon(t)
 	w.OK(t, "rpc", "system.shutdown", `{"mode":"kill"}`)
-	for _, pid := range []int{d.Hutchd, d.Launch, d.Monitor} {
-		if !world.Ended(pid, world.Patience) {
-			t.Errorf("process %d does not end", pid)
-		}
-	}
+	world.AwaitEnd(t, d.Hutchd, "hutchd")
+	world.AwaitEnd(t, d.Launch, "hutch-launch")
+	world.AwaitEnd(t, d.Monitor, "the monitor")
 	if _, err := os.Stat(foreign); err != nil {
 		t.Fatal(err) // there was nothing that could not be removed
 	}

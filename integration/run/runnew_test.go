@@ -330,7 +330,7 @@ func TestRunNewDeath(t *testing.T) {
 			args = []string{"run", "--workspace", dir + ":rw", "host", "--", "sh", "-c", fmt.Sprintf("echo ran >>%d; exit 7", i)}
 		}
 		c := w.Launch(t, args...)
-		<-time.After(time.Duration(i%25) * took / 20)
+		testenv.Moment(time.Duration(i%25) * took / 20)
 		world.Strike(t, victim.PIDs(d))
 		for _, pid := range victim.PIDs(d) {
 			world.Kill(t, pid)
@@ -371,7 +371,7 @@ func TestRunNewEnding(t *testing.T) {
 			args = append(args, "--workspace", dir+":rw") // for which root asks the daemon first
 		}
 		r := w.Launch(t, append(args, "host", "--", "sh", "-c", "exit 7")...)
-		<-time.After(time.Duration(i%20) * took / 20)
+		testenv.Moment(time.Duration(i%20) * took / 20)
 		if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
 			t.Fatal(err)
 		}
@@ -393,7 +393,7 @@ func TestRunNewEnding(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { res, err = caller.RunNew(t.Context(), p, nil, nil, nil) })
 		if i%2 == 0 {
-			<-time.After(time.Duration(i) * took / 500)
+			testenv.Moment(time.Duration(i) * took / 500)
 		}
 		if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
 			t.Fatal(err)
@@ -428,7 +428,7 @@ func TestAheadEnding(t *testing.T) {
 		wg.Go(func() {
 			sb, err = caller.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host"}}, nil, nil)
 		})
-		<-time.After(time.Duration(i%30) * 20 * time.Microsecond)
+		testenv.Moment(time.Duration(i%30) * 20 * time.Microsecond)
 		if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
 			t.Fatal(err)
 		}

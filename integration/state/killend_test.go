@@ -2,7 +2,6 @@ package state_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -40,13 +39,14 @@ func TestKilledShutdown(t *testing.T) {
 				start := time.Now()
 				go func() { done <- c.Shutdown(t.Context(), api.ShutdownParams{Mode: mode}) }()
 				if round < 2 { // undisturbed
-					if err := <-done; err != nil || !world.Ended(d.Hutchd, world.Patience) {
+					if err := <-done; err != nil {
 						t.Fatalf("the daemon does not end: %v", err)
 					}
+					world.AwaitEnd(t, d.Hutchd, "hutchd")
 					took = max(took, time.Since(start))
 					continue
 				}
-				<-time.After(rand.N(took + took/4))
+				testenv.RandomMoment(took + took/4)
 				world.Strike(t, victim.PIDs(d))
 				for _, pid := range victim.PIDs(d) {
 					world.Kill(t, pid)

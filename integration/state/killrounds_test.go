@@ -3,7 +3,6 @@ package state_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -85,7 +85,7 @@ func (k *killed) rounds() {
 		d, victim := k.w.OneDaemon(k.t), world.Victims[k.i%len(world.Victims)]
 		answered := make(chan error, 1)
 		go func() { answered <- k.act(k.t.Context()) }()
-		<-time.After(rand.N(took + took/4)) // at any moment of it, and of what goes on behind its reply
+		testenv.RandomMoment(took + took/4) // at any moment of it, and of what goes on behind its reply
 		world.Strike(k.t, victim.PIDs(d))
 		for _, pid := range victim.PIDs(d) {
 			world.Kill(k.t, pid) // and wait

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -109,7 +110,7 @@ func TestPatchHutchdKilled(t *testing.T) {
 		caller.Go(func() { // its connection may be lost
 			_, _ = c.CallTool(t.Context(), api.ToolCallParams{Sandbox: sb, Name: api.ToolNameApplyPatch, Arguments: arguments}, nil)
 		})
-		<-time.After(time.Duration(rand.IntN(25)) * time.Millisecond) // any moment will do
+		testenv.RandomMoment(25 * time.Millisecond)
 		if err := unix.Kill(w.Daemon(t).Hutchd, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +133,7 @@ func TestPatchStopped(t *testing.T) {
 		arguments, _ := json.Marshal(map[string]any{"path": "/srv/p", "patch": bigPatch(now, to)})
 		var caller sync.WaitGroup
 		caller.Go(func() { _ = b.call(t, api.ToolNameApplyPatch, string(arguments)) })
-		<-time.After(time.Duration(rand.IntN(20)) * time.Millisecond) // any moment will do
+		testenv.RandomMoment(20 * time.Millisecond)
 		w.OK(t, "stop", "-t", "0", sb)
 		caller.Wait()
 		w.OK(t, "start", sb)

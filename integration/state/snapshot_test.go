@@ -3,7 +3,6 @@ package state_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -277,6 +276,9 @@ func TestSnapshotFull(t *testing.T) {
 	}
 	late := world.Patience.Seconds()
 	res, err := c.ExecWait(t.Context(), api.WaitParams{Exec: ex, WaitS: &late})
+	if api.ErrorCode(err) == api.DeadlineExceeded {
+		testenv.Late(t, "the command does not end: %v", err)
+	}
 	if err != nil || res.ExitCode == 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -363,10 +365,7 @@ func TestSnapshotDeath(t *testing.T) {
 				}
 				ended := make(chan error, 1)
 				go func() { ended <- act(t.Context(), c, sb) }()
-				select { // at any moment: it may have done it by then
-				case <-ended:
-				case <-time.After(time.Duration(rand.IntN(60)) * time.Millisecond):
-				}
+				testenv.RandomMomentOf(ended, 60*time.Millisecond)
 				world.Kill(t, w.Daemon(t).Hutchd)
 				c = w.Reconnect(t)
 				if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: sb}); err != nil {

@@ -3,7 +3,6 @@ package state_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -339,10 +338,7 @@ func TestUndoDeath(t *testing.T) {
 						}
 					}
 				}()
-				select { // at any moment: it may have done it by then
-				case <-ended:
-				case <-time.After(time.Duration(rand.IntN(80)) * time.Millisecond):
-				}
+				testenv.RandomMomentOf(ended, 80*time.Millisecond)
 				world.Kill(t, w.Daemon(t).Hutchd)
 				<-ended
 				c = w.Reconnect(t)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -148,7 +147,11 @@ func (c *Client) awaitLine(t testing.TB, want string, found func(line string) bo
 	for {
 		line, err := c.out.ReadString('\n')
 		if err != nil {
+			ended := late.Stop()
 			_ = c.Wait()
+			if !ended {
+				testenv.Late(t, "%s says no %q, but %q: %s", strings.Join(c.Args, " "), want, last, &c.Errs)
+			}
 			t.Fatalf("%s: output ended before %q, with %q: %v: %s", strings.Join(c.Args, " "), want, last, err, &c.Errs)
 		}
 		if found(line) {
@@ -185,12 +188,8 @@ func Rounds(n int) int {
 	return n
 }
 
-// After lets a random part of the time that a run takes pass: the point is that
-// nobody knows at which moment what follows comes.
-func After(round int) {
-	r := rand.New(rand.NewPCG(uint64(round), 1))
-	<-time.After(time.Duration(r.IntN(80)) * time.Millisecond)
-}
+// RunTime is about what a run takes: what comes at a random moment within it meets every part of one.
+const RunTime = 80 * time.Millisecond
 
 // NextOf returns the next event that is of kind.
 func NextOf(t testing.TB, events *hutch.Events, kind api.EventKind) api.Event {

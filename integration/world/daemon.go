@@ -146,7 +146,8 @@ func Kill(t testing.TB, pid int) {
 		t.Fatalf("kill %d: %v", pid, err)
 	}
 	if !Ended(pid, Patience) {
-		t.Fatalf("process %d survives SIGKILL", pid)
+		testenv.Wrong(t, "process %d survives SIGKILL", pid)
+		t.FailNow()
 	}
 }
 
@@ -227,7 +228,8 @@ func AwaitEmpty(t testing.TB, dir string, deadline time.Time) {
 		// One that is being launched ahead is known as such when a folder in its own is there, which no event here tells.
 		n, err := unix.Poll(fds, int(clamp(time.Until(deadline), 0, 100*time.Millisecond).Milliseconds()))
 		if n == 0 && err == nil && time.Now().After(deadline) {
-			t.Fatalf("%s still holds %s", dir, describe(dir, entries))
+			testenv.Wrong(t, "%s still holds %s", dir, describe(dir, entries))
+			t.FailNow()
 		}
 		_, _ = unix.Read(fd, buf)
 	}
@@ -243,14 +245,50 @@ var Victims = []struct {
 	{"both", func(p Parts) []int { return []int{p.Hutchd, p.Monitor} }},
 }
 
-// AwaitReady waits until so many sandboxes are launched ahead, which they are while none is created.
+// AwaitReady waits until so many sandboxes are launched ahead, which they are while none is created. They are no
+// sandboxes yet, so there are no events of them.
 func (w *World) AwaitReady(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(Patience); Decode[api.Info](t, w.OK(t, "rpc", "system.info")).Counts.Ready < n; <-time.After(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not %d sandboxes were launched ahead", n)
+	c := w.Dial(t)
+	defer c.Close()
+	testenv.Poll(t, Limit, fmt.Sprintf("not %d sandboxes were launched ahead", n), func() bool { return c.Ready() >= n })
+}
+
+// Ready is how many sandboxes wait that were launched ahead.
+func (c *Conn) Ready() int {
+	c.T.Helper()
+	var info api.Info
+	c.Call(&info, "system.info", nil)
+	return info.Counts.Ready
+}
+
+// AwaitRemovals returns when ok says so, which it asks whenever something goes in one of the folders, cgroups for
+// example; after Patience it says no.
+func AwaitRemovals(t testing.TB, dirs []string, ok func() bool) bool {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := os.NewFile(uintptr(fd), "inotify")
+	defer events.Close()
+	for _, dir := range dirs {
+		if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE); err != nil {
+			t.Fatalf("watch %s: %v", dir, err)
 		}
 	}
+	if err := events.SetReadDeadline(time.Now().Add(Patience)); err != nil {
+		t.Fatal(err)
+	}
+	for buf := make([]byte, 4096); !ok(); {
+		switch _, err := events.Read(buf); {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return false
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+	return true
 }
 
 // HeldAgain repeats work until the daemon holds no more than when it was idle. An
@@ -265,7 +303,7 @@ func (w *World) HeldAgain(t *testing.T, what string, idle Resources, work func()
 			return
 		}
 	}
-	t.Errorf("%s: the daemon held %+v, now %+v", what, idle, now)
+	testenv.Wrong(t, "%s: the daemon held %+v, now %+v", what, idle, now)
 }
 
 // NetworksAhead is how many network namespaces hutchd keeps for sandboxes to come, with the

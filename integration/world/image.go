@@ -152,7 +152,7 @@ func (w *World) RemoveLayers(t testing.TB) {
 	}
 	w.OK(t, "gc")
 	if dirs, _ := filepath.Glob(filepath.Join(w.Root(), "data/images/layers/*")); len(dirs) > 0 {
-		t.Errorf("layers without image: %v", dirs)
+		testenv.Wrong(t, "layers without image: %v", dirs)
 	}
 }
 
@@ -180,22 +180,14 @@ func TinyImage(t testing.TB) imagetest.Image {
 // StaticShell is a shell that needs no libraries.
 func StaticShell(t testing.TB) string {
 	t.Helper()
-	Needs(t, "busybox")
-	path, err := exec.LookPath("busybox")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("ldd", path).CombinedOutput(); err == nil && !strings.Contains(string(out), "not a dynamic") {
-		t.Skipf("%s is not static: %s", path, out)
-	}
-	return Read(t, path)
+	return Read(t, testenv.StaticBusybox(t))
 }
 
 // NothingHalf fails the test if a store without work under way has temporary folders.
 func (w *World) NothingHalf(t *testing.T) {
 	t.Helper()
 	if left, err := filepath.Glob(filepath.Join(w.Root(), "data/images/tmp/*")); err != nil || len(left) > 0 {
-		t.Errorf("left %v, %v", left, err)
+		testenv.Wrong(t, "left %v, %v", left, err)
 	}
 }
 

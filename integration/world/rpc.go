@@ -176,6 +176,8 @@ func (c *Conn) Start(method string, params any, files ...*os.File) *Pending {
 // Wait returns the answer.
 func (p *Pending) Wait() Message {
 	p.c.T.Helper()
+	late := time.NewTimer(Patience)
+	defer late.Stop()
 	select {
 	case m := <-p.ch:
 		return m
@@ -186,7 +188,7 @@ func (p *Pending) Wait() Message {
 		default:
 		}
 		p.c.T.Fatalf("call %d: the daemon closed the connection", p.ID)
-	case <-time.After(Patience):
+	case <-late.C:
 		testenv.Late(p.c.T, "call %d: no answer within %v", p.ID, Patience)
 	}
 	return Message{}
@@ -201,13 +203,15 @@ func (p *Pending) Cancel() {
 // Note returns the next notification.
 func (c *Conn) Note() Message {
 	c.T.Helper()
+	late := time.NewTimer(Patience)
+	defer late.Stop()
 	select {
 	case m, ok := <-c.Notify:
 		if !ok {
 			c.T.Fatal("the daemon closed the connection")
 		}
 		return m
-	case <-time.After(Patience):
+	case <-late.C:
 		testenv.Late(c.T, "no notification within %v", Patience)
 	}
 	return Message{}

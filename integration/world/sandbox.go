@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/probe"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -37,6 +38,19 @@ func Ran(t testing.TB, c *hutch.Client, sandbox, command string) api.ExecResult 
 		t.Fatal(err)
 	}
 	return res
+}
+
+// Written is what a command has written to stdout, when there is something, or when it has ended.
+func Written(t testing.TB, c *hutch.Client, exec string) string {
+	t.Helper()
+	r, err := c.ExecRead(t.Context(), api.ReadParams{Exec: exec, Stream: api.Stdout, WaitS: Patience.Seconds()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Data == "" && !r.EOF {
+		testenv.Late(t, "exec %s writes nothing", exec)
+	}
+	return r.Data
 }
 
 // CheckDisk looks at how a command ended that was to reach a limit, or not.
@@ -117,7 +131,7 @@ func (w *World) ShelfEmpty(t testing.TB) {
 	AwaitEmpty(t, filepath.Join(w.Root(), "data/shelf/tmp"), time.Now().Add(Patience)) // behind the replies
 	for _, sub := range []string{"shelf/boxes", "shelf/tmp", "shelf/layers", "shelf/snapshots", "images/pins"} {
 		if left, _ := os.ReadDir(filepath.Join(w.Root(), "data", sub)); len(left) > 0 {
-			t.Errorf("%s: %v", sub, left)
+			testenv.Wrong(t, "%s: %v", sub, left)
 		}
 	}
 }
@@ -127,7 +141,6 @@ func (w *World) Restart(t testing.TB) {
 	t.Helper()
 	d := w.Daemon(t)
 	w.OK(t, "rpc", "system.shutdown", `{"mode":"kill"}`)
-	if !Ended(d.Hutchd, Patience) || !Ended(d.Launch, Patience) {
-		t.Fatal("the daemon goes on")
-	}
+	AwaitEnd(t, d.Hutchd, "hutchd")
+	AwaitEnd(t, d.Launch, "hutch-launch")
 }

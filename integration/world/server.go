@@ -99,7 +99,7 @@ func Get(t testing.TB, url string, header ...string) (int, string) {
 	}
 	r, err := portClient(t).Do(req)
 	if err != nil {
-		t.Fatal(err)
+		Fatal(t, err)
 	}
 	defer r.Body.Close()
 	if location := r.Header.Get("Location"); location != "" {
@@ -109,13 +109,13 @@ func Get(t testing.TB, url string, header ...string) (int, string) {
 		h := sha256.New()
 		n, err := io.Copy(h, r.Body)
 		if err != nil {
-			t.Error(err)
+			Fatal(t, err)
 		}
 		return r.StatusCode, fmt.Sprintf("%d %x", n, h.Sum(nil))
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		t.Error(err)
+		Fatal(t, err)
 	}
 	return r.StatusCode, string(body)
 }

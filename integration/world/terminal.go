@@ -75,18 +75,22 @@ func (p *PTY) Started() {
 // Sees waits until the screen has shown a text.
 func (p *PTY) Sees(want string) {
 	p.t.Helper()
-	late := time.AfterFunc(Patience, func() {
+	late := false
+	bound := time.AfterFunc(Patience, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.over = true
+		late = true
 		p.more.Broadcast()
 	})
-	defer late.Stop()
+	defer bound.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for !strings.Contains(p.seen.String(), want) {
-		if p.over {
-			testenv.Late(p.t, "the terminal never showed %q, but %q", want, p.seen.String())
+		switch {
+		case p.over:
+			p.t.Fatalf("the terminal never showed %q, but %q", want, p.seen.String())
+		case late:
+			testenv.Late(p.t, "the terminal has not shown %q, but %q", want, p.seen.String())
 		}
 		p.more.Wait()
 	}
@@ -176,10 +180,8 @@ func (s *Stateful) Says(command, want string) {
 // AwaitBusy waits until a command runs in the last shell of a sandbox.
 func AwaitBusy(t testing.TB, c *hutch.Client, sandbox string) {
 	t.Helper()
-	for end := time.Now().Add(Patience); time.Now().Before(end); {
-		if list, err := c.ListShells(t.Context(), sandbox); err == nil && len(list) > 0 && list[len(list)-1].Busy {
-			return
-		}
-	}
-	t.Fatal("nothing runs")
+	testenv.Poll(t, Limit, "nothing runs", func() bool {
+		list, err := c.ListShells(t.Context(), sandbox)
+		return err == nil && len(list) > 0 && list[len(list)-1].Busy
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -22,9 +23,12 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// Patience bounds every wait for something that must happen. It is generous: it
-// only matters when a test fails.
-var Patience = testenv.Patience(20 * time.Second)
+// Limit bounds every wait for something that must happen. It is generous: it
+// only matters when a test fails. It is for testenv, which knows how slow the machine is.
+const Limit = 20 * time.Second
+
+// Patience is Limit on this machine, for whoever does not ask testenv.
+var Patience = testenv.Patience(Limit)
 
 // Reporter is the part of testing.TB that both tests and scripts have.
 type Reporter interface {
@@ -43,6 +47,7 @@ type World struct {
 	// tolerated are parts of error lines that the test provokes in the log.
 	Tolerated []string
 	trees     []string // cgroups that must be gone in the end
+	late      error    // of a shutdown that took too long
 }
 
 // New makes the world of a test, which ends with it.
@@ -161,6 +166,24 @@ func Await(t testing.TB, cmd *exec.Cmd) int {
 	return 0
 }
 
+// Fatal ends t for an error: as late where it is that a deadline has passed, which was made of Patience.
+func Fatal(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		testenv.Late(t, "%v", err)
+	}
+	t.Fatal(err)
+}
+
+// AwaitEnd returns when a process has ended that was told to, or that nothing keeps: what says which. One that
+// was killed must not outlive that, see Kill.
+func AwaitEnd(t testing.TB, pid int, what string) {
+	t.Helper()
+	if !Ended(pid, Patience) {
+		testenv.Late(t, "%s, process %d, does not end", what, pid)
+	}
+}
+
 // ExitCode is the code of a command that ended with err, as a shell has it.
 func ExitCode(err error) (int, bool) {
 	var exit *exec.ExitError
@@ -247,6 +270,18 @@ func (w *World) End() {
 		// of a test user goes as a whole.
 		w.wrong("remove the folder of the test: %v", err)
 	}
+	if w.late != nil { // behind all that may be wrong
+		w.tooLate("shut the daemon down: %v", w.late)
+	}
+}
+
+// tooLate ends the test as late (testenv.Late). Scripts are final in any case.
+func (w *World) tooLate(format string, args ...any) {
+	w.t.Helper()
+	if t, ok := w.t.(testing.TB); ok {
+		testenv.Late(t, format, args...)
+	}
+	w.t.Errorf(format, args...)
 }
 
 // wrong fails the test for good (testenv.Wrong). Scripts are final in any case.
@@ -272,7 +307,12 @@ func (w *World) Shutdown() {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(w.Bin, "hutch"), "rpc", "system.shutdown", `{"mode":"kill"}`)
 	cmd.Env = w.Vars
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+	case ctx.Err() != nil: // the caller has to clean up yet
+		w.late = fmt.Errorf("%w: %s", ctx.Err(), out)
+	default:
 		w.t.Errorf("shut the daemon down: %v: %s", err, out)
 	}
 }

@@ -99,7 +99,8 @@ func TestMCP(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "new.txt")); err == nil {
 		t.Error("the folder was touched")
 	}
-	if text := c.call(t, "sandbox_run_command", true, world.Args{"command": "exit 3"}); !strings.Contains(text, "exit code 3") {
+	text := c.call(t, "sandbox_run_command", true, world.Args{"command": "exit 3"})
+	if !strings.Contains(text, "exit code 3") {
 		t.Errorf("%q", text)
 	}
 	if text := c.call(t, "sandbox_write_file", true, world.Args{"path": "x"}); !strings.Contains(text, "content") {
@@ -139,7 +140,8 @@ func TestMCP(t *testing.T) {
 
 	// One that has ended is told of once, and replaced.
 	w.OK(t, "kill", own)
-	if text := c.call(t, "sandbox_run_command", true, world.Args{"command": "true"}); !strings.Contains(text, "has ended") {
+	text = c.call(t, "sandbox_run_command", true, world.Args{"command": "true"})
+	if !strings.Contains(text, "has ended") {
 		t.Errorf("%q", text)
 	}
 	c.call(t, "sandbox_run_command", false, world.Args{"command": "true"})

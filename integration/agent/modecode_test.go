@@ -150,7 +150,8 @@ func TestModeCodeOff(t *testing.T) {
 	if res, _ := run(world.Args{"language": "python", "code": "x"}); res.Text != "41" { // it stays behind an interrupt
 		t.Errorf("%+v", res)
 	}
-	if res, _ := run(world.Args{"language": "python", "code": "import os; os._exit(3)"}); res.ExitCode != 3 || res.Error == nil {
+	died := world.Args{"language": "python", "code": "import os; os._exit(3)"}
+	if res, _ := run(died); res.ExitCode != 3 || res.Error == nil {
 		t.Errorf("%+v", res)
 	}
 	if res, _ := run(world.Args{"language": "python", "code": "print('y' * 40_000_000); 1"}); res.Text != "1" || !res.Truncated || !res.Begun {

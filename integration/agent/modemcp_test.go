@@ -101,7 +101,8 @@ func TestModeMCP(t *testing.T) {
 		t.Errorf("%s: %q", where, text)
 	}
 	for _, mode := range []string{"all", "selective"} {
-		if where, text := c.where(t, world.Args{"command": whereami, "mode": mode}); where != api.WhereSandbox || here(t, text) {
+		where, text := c.where(t, world.Args{"command": whereami, "mode": mode})
+		if where != api.WhereSandbox || here(t, text) {
 			t.Errorf("%s: %s: %q", mode, where, text)
 		}
 	}

@@ -67,7 +67,9 @@ func each(t testing.TB, clients []*world.Conn, n int, method string, p func(i in
 func sandboxesOf(t testing.TB, clients []*world.Conn, n int) []string {
 	t.Helper()
 	ids := make([]string, n)
-	for i, m := range each(t, clients, n, "sandbox.create", func(int) world.Params { return world.Params{"image": "host"} }) {
+	for i, m := range each(t, clients, n, "sandbox.create", func(int) world.Params {
+		return world.Params{"image": "host"}
+	}) {
 		ids[i] = world.Decode[struct{ ID string }](t, string(m.Result)).ID
 	}
 	return ids
@@ -121,7 +123,8 @@ func TestCrowd(t *testing.T) {
 
 	// As many that nobody holds up, each a call of its own.
 	for i, m := range each(t, clients, fewer(crowdExecs), "exec.run", func(i int) world.Params {
-		return world.Params{"sandbox": boxes[i%len(boxes)], "command": fmt.Sprintf("cat; exit %d", i%100), "stdin": fmt.Sprint(i)}
+		command := fmt.Sprintf("cat; exit %d", i%100)
+		return world.Params{"sandbox": boxes[i%len(boxes)], "command": command, "stdin": fmt.Sprint(i)}
 	}) {
 		if res := world.Decode[world.ExecResult](t, string(m.Result)); res.Stdout != fmt.Sprint(i) || res.ExitCode != i%100 {
 			t.Errorf("exec.run %d: %+v", i, res)
@@ -211,5 +214,7 @@ func TestCrowdDeath(t *testing.T) {
 			t.Fatalf("exec %d: %+v", i, res)
 		}
 	}
-	each(t, []*world.Conn{c}, sandboxes, "sandbox.remove", func(i int) world.Params { return world.Params{"sandbox": boxes[i]} })
+	each(t, []*world.Conn{c}, sandboxes, "sandbox.remove", func(i int) world.Params {
+		return world.Params{"sandbox": boxes[i]}
+	})
 }

@@ -47,7 +47,8 @@ func TestDaemonDeathStdin(t *testing.T) {
 	w := world.New(t)
 	sb := strings.TrimSpace(w.Create(t, "host"))
 	for _, victim := range world.Victims {
-		start := world.Decode[api.StartResult](t, w.OK(t, "rpc", "exec.start", fmt.Sprintf(`{"sandbox":%q,"argv":["cat"]}`, sb)))
+		started := w.OK(t, "rpc", "exec.start", fmt.Sprintf(`{"sandbox":%q,"argv":["cat"]}`, sb))
+		start := world.Decode[api.StartResult](t, started)
 		var want string
 		for i := range 3 {
 			line := fmt.Sprintf("line %d\n", i)
@@ -140,7 +141,8 @@ func TestDaemonDeathUnread(t *testing.T) {
 		for _, pid := range victim.PIDs(w.Daemon(t)) {
 			world.Kill(t, pid)
 		}
-		res := world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q,"output_bytes":%d}`, ex, n)))
+		ended := w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q,"output_bytes":%d}`, ex, n))
+		res := world.Decode[api.ExecResult](t, ended)
 		if len(res.Stdout) != n || res.Verdict != api.VerdictOK {
 			t.Errorf("%d bytes, verdict %s", len(res.Stdout), res.Verdict)
 		}

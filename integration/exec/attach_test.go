@@ -27,7 +27,9 @@ func TestAttach(t *testing.T) {
 	sb := c.SandboxOf(nil)
 	exec := c.Started(sb, `echo one; echo err >&2; read line; printf 'got %s \377' $line; exit 3`, nil)
 	var at struct{ Attachment string }
-	c.Call(&at, "exec.attach", world.Params{"exec": exec, "from": world.Params{"stdout": 0, "stderr": 1}, "credit_bytes": 1000})
+	c.Call(&at, "exec.attach", world.Params{
+		"exec": exec, "from": world.Params{"stdout": 0, "stderr": 1}, "credit_bytes": 1000,
+	})
 	got := map[string]string{}
 	next := map[string]int64{"stderr": 1}
 	step := func() (world.Message, bool) {

@@ -63,7 +63,9 @@ func TestWireBadExec(t *testing.T) {
 		}
 	}
 	null := world.Open(t, os.DevNull, os.O_RDWR)
-	c.Call(nil, "exec.run", world.Params{"sandbox": sb, "argv": []string{"true"}, "fds": 1, "stdio": world.Params{"stdout": 0}}, null)
+	c.Call(nil, "exec.run", world.Params{
+		"sandbox": sb, "argv": []string{"true"}, "fds": 1, "stdio": world.Params{"stdout": 0},
+	}, null)
 
 	// Clients that vanish in the middle of a line, with and without an fd on the way.
 	for range 20 {

@@ -71,7 +71,8 @@ func TestTimeouts(t *testing.T) {
 			}
 		}
 	}
-	e := c.Refused("invalid_argument", "sandbox.create", world.Params{"image": "host", "limits": world.Params{"timeout_s": 61}})
+	over := world.Params{"image": "host", "limits": world.Params{"timeout_s": 61}}
+	e := c.Refused("invalid_argument", "sandbox.create", over)
 	if e.Data.Field != "limits.timeout_s" || !strings.Contains(e.Data.Hint, "60 seconds") || !strings.Contains(e.Data.Hint, "exec.max_timeout_s") {
 		t.Errorf("%+v", e)
 	}
@@ -122,7 +123,10 @@ ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(m)))(
 		{"cpu of a child", burn + "; true", limits(world.Params{"cpu_time_s": 0.3}), "timeout_cpu"},
 		{"cpu allowed", "sleep 0.5", limits(world.Params{"cpu_time_s": 0.3}), "ok"},
 		{"output", "yes", limits(world.Params{"output_bytes": 100000}), "output"},
-		{"output of both", "head -c 60 /dev/zero; head -c 60 /dev/zero >&2", limits(world.Params{"output_bytes": 100}), "output"},
+		{
+			"output of both", "head -c 60 /dev/zero; head -c 60 /dev/zero >&2",
+			limits(world.Params{"output_bytes": 100}), "output",
+		},
 		{"output allowed", "head -c 60 /dev/zero; head -c 40 /dev/zero >&2", limits(world.Params{"output_bytes": 100}), "ok"},
 		{"disk", file, limits(world.Params{"rlimits": world.Params{"fsize": world.Params{"soft": 10000}}}), "disk"},
 		{"disk allowed", file, limits(world.Params{"rlimits": world.Params{"fsize": world.Params{"soft": 20000}}}), "ok"},

@@ -395,7 +395,8 @@ func TestPortResumes(t *testing.T) {
 		if _, err := http.Get("http://" + other + "/"); err == nil {
 			t.Error("an answer without a server")
 		}
-		if got := world.Decode[api.Sandbox](t, w.OK(t, "rpc", "sandbox.get", `{"sandbox":"`+sb+`"}`)); got.State != api.Paused {
+		got := world.Decode[api.Sandbox](t, w.OK(t, "rpc", "sandbox.get", `{"sandbox":"`+sb+`"}`))
+		if got.State != api.Paused {
 			t.Errorf("%s before anybody has connected to it", got.State)
 		}
 		if code, body := world.Get(t, "http://"+at+"/"); code != 200 || body != "hello from 127.0.0.1" {

@@ -245,7 +245,9 @@ func TestStdinBig(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB
 	sum := fmt.Sprintf("%x", sha256.Sum256(data))
 	file := world.Write(t, w.Path("big"), string(data))
-	for name, stdin := range map[string]io.Reader{"pipe": bytes.NewReader(data), "file": world.Open(t, file, os.O_RDONLY)} {
+	for name, stdin := range map[string]io.Reader{
+		"pipe": bytes.NewReader(data), "file": world.Open(t, file, os.O_RDONLY),
+	} {
 		cmd := w.Command("run", "host", "--", "tee", "/tmp/copy")
 		cmd.Stdin = stdin
 		r := w.Finish(t, cmd).Want(t, 0)

@@ -163,14 +163,15 @@ func TestWireExec(t *testing.T) {
 	if res := run(world.Params{"argv": []string{"cat"}, "stdin": raw, "encoding": "base64"}); res.Stdout != raw || res.StdoutEncoding != "base64" {
 		t.Errorf("%+v", res)
 	}
-	if res := run(world.Params{"command": "printf '\\377'"}); res.StdoutEncoding != "base64" || res.StderrEncoding != "utf-8" {
+	res := run(world.Params{"command": "printf '\\377'"})
+	if res.StdoutEncoding != "base64" || res.StderrEncoding != "utf-8" {
 		t.Errorf("%+v", res)
 	}
 	if res := run(world.Params{"argv": []string{"env"}, "env": world.Params{"K": "v"}, "cwd": "/usr", "user": "0"}); !strings.Contains(res.Stdout, "K=v\n") {
 		t.Errorf("%+v", res)
 	}
 	// The head and the tail of too much.
-	res := run(world.Params{"command": "echo first; seq 1000000; echo last", "output_bytes": 4096})
+	res = run(world.Params{"command": "echo first; seq 1000000; echo last", "output_bytes": 4096})
 	if !res.Truncated || !strings.HasPrefix(res.Stdout, "first\n") || !strings.HasSuffix(res.Stdout, "last\n") || len(res.Stdout) > 5000 {
 		t.Errorf("truncated %v, %d bytes: %s", res.Truncated, len(res.Stdout), world.Abridged(res.Stdout))
 	}
@@ -348,7 +349,9 @@ func TestWireBadInput(t *testing.T) {
 	w := world.New(t)
 	bystander := w.Dial(t)
 	sb := bystander.SandboxOf(nil)
-	running := bystander.Start("exec.run", world.Params{"sandbox": sb, "argv": []string{"sleep", "infinity"}, "progress": true})
+	running := bystander.Start("exec.run", world.Params{
+		"sandbox": sb, "argv": []string{"sleep", "infinity"}, "progress": true,
+	})
 	bystander.Note()
 	for _, tt := range []struct{ name, line, code string }{
 		{"not JSON", "hello\n", "-32700"},
@@ -398,7 +401,8 @@ func TestWireBadInput(t *testing.T) {
 		{"image": "host", "hostname": "-"}, {"image": "host", "limits": world.Params{"memory_bytes": 1}}, {"image": "host", "ttl_s": -1},
 		{"image": "UPPER/Case"}, {"image": "host", "workspace": world.Params{"path": "relative", "mode": "rw"}},
 		{"image": "host", "workspace": world.Params{"path": "/tmp", "mode": "rwx"}},
-		{"image": "host", "scope": world.Params{"kind": "house", "key": "k"}}, {"image": "host", "scope": world.Params{"kind": "agent"}},
+		{"image": "host", "scope": world.Params{"kind": "house", "key": "k"}},
+		{"image": "host", "scope": world.Params{"kind": "agent"}},
 		{"image": "host", "uploads": []world.Params{{"name": "../x", "data": ""}}},
 	} {
 		if m := c.Start("sandbox.create", p).Wait(); m.Error == nil || m.Error.Data.Hint == "" {
@@ -442,7 +446,9 @@ func TestWireBatch(t *testing.T) {
 	for _, call := range []*world.Pending{
 		c.Start("exec.run", world.Params{"sandbox": sb, "argv": []string{"true"}}, null),
 		c.Start("exec.run", world.Params{"sandbox": sb, "argv": []string{"true"}, "fds": 1}),
-		c.Start("exec.run", world.Params{"sandbox": sb, "argv": []string{"true"}, "fds": 1, "stdio": world.Params{"stdin": 3}}, null),
+		c.Start("exec.run", world.Params{
+			"sandbox": sb, "argv": []string{"true"}, "fds": 1, "stdio": world.Params{"stdin": 3},
+		}, null),
 		c.Start("system.info", world.Params{}, null),
 	} {
 		if m := call.Wait(); m.Error == nil {

@@ -99,7 +99,8 @@ func TestDiskOver(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	a.Call(nil, "fs.write", world.Params{"sandbox": sb, "path": "/tmp/more", "data": "more"})
-	if res := world.Ran(t, c, sb, "cat /tmp/more; echo more >>/tmp/more"); res.Verdict != api.VerdictOK || res.Stdout != "more" {
+	res := world.Ran(t, c, sb, "cat /tmp/more; echo more >>/tmp/more")
+	if res.Verdict != api.VerdictOK || res.Stdout != "more" {
 		t.Errorf("%+v", res)
 	}
 	w.OK(t, "rm", "-f", sb)

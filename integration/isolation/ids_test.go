@@ -38,7 +38,8 @@ func TestIDs(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
-	ref := world.Push(t, imagetest.StartRegistry(t), "debian", imagetest.Image{Layers: []imagetest.Layer{world.DebianLayer(t)}})
+	debian := imagetest.Image{Layers: []imagetest.Layer{world.DebianLayer(t)}}
+	ref := world.Push(t, imagetest.StartRegistry(t), "debian", debian)
 	for name, f := range map[string]func(*testing.T, *world.World, string){
 		"install": idsInstall, "same": idsSame, "user": idsUser, "off": idsOff, "kept": idsKept, "host": idsHost, "hostile": idsHostile,
 	} {

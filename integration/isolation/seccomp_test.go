@@ -200,7 +200,9 @@ func TestChromium(t *testing.T) {
 	t.Parallel()
 	const chromium = "/usr/lib/chromium/chromium" // Debian's /usr/bin/chromium is a script that reads the host's /etc
 	if _, err := os.Stat(chromium); err != nil {
-		testenv.Require(t, probe.Check{Name: "chromium", Status: probe.No, Detail: err.Error(), Remedy: "apt-get install chromium"})
+		testenv.Require(t, probe.Check{
+			Name: "chromium", Status: probe.No, Detail: err.Error(), Remedy: "apt-get install chromium",
+		})
 	}
 	w := world.New(t)
 	render := func(profile string) world.Result {

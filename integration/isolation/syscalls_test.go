@@ -84,7 +84,8 @@ func TestSyscallDeniedWhose(t *testing.T) {
 				flags, want = newUser, 1
 			}
 			out := w.OK(t, "rpc", "exec.run", fmt.Sprintf(`{"sandbox":%q,"argv":["python3","-c",%q,%q,"1"]}`, sb, unshareScript, flags))
-			if res := world.Decode[api.ExecResult](t, out); len(res.Denials) != want || want == 1 && res.Denials[0].Exec != res.Exec {
+			res := world.Decode[api.ExecResult](t, out)
+			if len(res.Denials) != want || want == 1 && res.Denials[0].Exec != res.Exec {
 				t.Errorf("%s: %+v", flags, res.Denials)
 			}
 		})

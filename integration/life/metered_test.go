@@ -33,7 +33,8 @@ func TestMetered(t *testing.T) {
 		w.OK(t, "rm", "-f", sb.ID)
 		return
 	}
-	if u := sb.Unenforced[0]; len(sb.Unenforced) == 0 || !u.Metered || u.Limit != "memory_bytes" || u.Value != 128*world.MiB {
+	if u := sb.Unenforced[0]; len(sb.Unenforced) == 0 || !u.Metered ||
+		u.Limit != "memory_bytes" || u.Value != 128*world.MiB {
 		t.Errorf("%+v", sb.Unenforced)
 	}
 	events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb.ID, Kinds: []api.EventKind{api.EventLimitHit}})

@@ -202,7 +202,8 @@ func TestPauseDeath(t *testing.T) {
 	w.OK(t, "resume", sb)
 	awaitRunning(t, pid1, nap)
 	w.OK(t, "exec", sb, "--", "touch", "/tmp/end")
-	if res := world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex))); res.ExitCode != 7 {
+	ended := w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex))
+	if res := world.Decode[api.ExecResult](t, ended); res.ExitCode != 7 {
 		t.Errorf("%+v", res)
 	}
 	w.OK(t, "rm", "-f", sb, other)
@@ -231,7 +232,9 @@ func TestLife(t *testing.T) {
 			sb := a.SandboxOf(world.Params{tt.name + "_s": world.AWhile().Seconds(), tt.name + "_action": tt.action})
 			var call *world.Pending
 			if tt.code > 0 {
-				call = a.Start("exec.run", world.Params{"sandbox": sb, "command": "trap 'exit 3' TERM; while :; do sleep 0.1; done"})
+				call = a.Start("exec.run", world.Params{
+					"sandbox": sb, "command": "trap 'exit 3' TERM; while :; do sleep 0.1; done",
+				})
 			}
 			for {
 				e := world.NextOf(t, events, api.EventSandboxState)
@@ -294,7 +297,8 @@ func TestLifeCrowd(t *testing.T) {
 		boxes = append(boxes, world.Decode[api.Sandbox](t, string(m.Result)).ID)
 	}
 	w.AwaitNoSandbox(t)
-	world.AwaitEmpty(t, filepath.Join(w.Root(), "data/shelf/boxes"), time.Now().Add(world.Patience)) // those that were stopped first
+	// Those that were stopped first.
+	world.AwaitEmpty(t, filepath.Join(w.Root(), "data/shelf/boxes"), time.Now().Add(world.Patience))
 	for _, sb := range boxes {
 		c.Refused("not_found", "sandbox.get", world.Params{"sandbox": sb})
 	}

@@ -166,11 +166,17 @@ func TestPoolRefused(t *testing.T) {
 		{"invalid_argument", "size", world.Params{"name": "x", "size": 0, "sandbox": world.Params{"image": "host"}}},
 		{"invalid_argument", "size", world.Params{"name": "x", "size": 33, "sandbox": world.Params{"image": "host"}}},
 		{"invalid_argument", "image", world.Params{"name": "x", "size": 1, "sandbox": world.Params{}}},
-		{"invalid_argument", "sandbox.name", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "name": "y"}}},
+		{
+			"invalid_argument", "sandbox.name",
+			world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "name": "y"}},
+		},
 		{"invalid_argument", "sandbox.owner", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "owner": "connection"}}},
 		{"invalid_argument", "sandbox.workspace", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "workspace": world.Params{"path": "/tmp", "mode": "ro"}}}},
 		{"invalid_argument", "sandbox.mounts", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "mounts": []world.Params{{"source": "/usr", "target": "/u", "mode": "ro"}}}}},
-		{"not_found", "", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "127.0.0.1:1/none:1", "pull": "never"}}},
+		{
+			"not_found", "",
+			world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "127.0.0.1:1/none:1", "pull": "never"}},
+		},
 	} {
 		if e := c.Refused(tt.code, "pool.create", tt.p); tt.field != "" && e.Data.Field != tt.field {
 			t.Errorf("%v: field %q, want %q", tt.p, e.Data.Field, tt.field)
@@ -181,7 +187,9 @@ func TestPoolRefused(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	c.Call(nil, "pool.create", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host"}})
-	c.Refused("already_exists", "pool.create", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host"}})
+	c.Refused("already_exists", "pool.create", world.Params{
+		"name": "x", "size": 1, "sandbox": world.Params{"image": "host"},
+	})
 	c.Refused("invalid_argument", "pool.resize", world.Params{"pool": "x", "size": 99})
 	c.Refused("invalid_argument", "pool.acquire", world.Params{"pool": "x", "wait_ms": -1})
 	c.Refused("invalid_argument", "pool.acquire", world.Params{"pool": "x", "name": "sb_x"})

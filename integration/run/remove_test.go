@@ -234,7 +234,8 @@ func TestRemoveDeath(t *testing.T) {
 			world.Kill(t, pid) // and wait
 		}
 		c = w.Reconnect(t)
-		if now := w.Daemon(t); now.Launch != d.Launch && !world.Ended(d.Launch, world.Patience) { // its cgroup is swept when it has ended
+		// Its cgroup is swept when it has ended.
+		if now := w.Daemon(t); now.Launch != d.Launch && !world.Ended(d.Launch, world.Patience) {
 			t.Fatalf("round %d: hutch-launch %d of a monitor that was killed does not end", round, d.Launch)
 		}
 		list, err := c.ListSandboxes(t.Context(), nil)

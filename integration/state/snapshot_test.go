@@ -214,7 +214,8 @@ func TestForkQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What was forked counts in the limit of disk space.
-	world.CheckDisk(t, world.Ran(t, c, r.Sandboxes[0].ID, "head -c 12000000 /dev/urandom >/tmp/more; sleep 10"), "disk_bytes")
+	res := world.Ran(t, c, r.Sandboxes[0].ID, "head -c 12000000 /dev/urandom >/tmp/more; sleep 10")
+	world.CheckDisk(t, res, "disk_bytes")
 	if res := world.Ran(t, c, r.Sandboxes[1].ID, "head -c 6000000 /dev/urandom >/tmp/more; sleep 0.3; cat /tmp/some | wc -c"); res.Stdout != "8000000\n" {
 		t.Errorf("%+v", res)
 	}

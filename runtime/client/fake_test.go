@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	ossignal "os/signal"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -176,7 +177,9 @@ func fakeDaemon(args []string) int {
 		return 1
 	case "hang":
 		_, _ = io.Copy(io.Discard, ready) // the write end: fails at once
-		select {}
+		killed := make(chan os.Signal, 1)
+		ossignal.Notify(killed, syscall.SIGUSR1) // a runtime without C takes select {} for a deadlock
+		<-killed
 	}
 	if lease := fds["--private-fd"]; lease != nil {
 		return fakePrivate(ready, lease)

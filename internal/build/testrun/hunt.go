@@ -127,8 +127,15 @@ func (r *runner) huntJob(ctx context.Context, text *bytes.Buffer, j *job) (read 
 		}
 		defer func() { err = errors.Join(err, j.user.Close()) }()
 	}
-	read, _, err = r.binary(ctx, text, j, "-test.run="+j.run)
-	return read, err
+	read = testreport.NewReader(text, module, string(j.kind))
+	for _, args := range j.runs() {
+		one, _, err := r.binary(ctx, text, j, args...)
+		if err != nil {
+			return nil, err
+		}
+		read.Outcomes, read.Failed = append(read.Outcomes, one.Outcomes...), read.Failed || one.Failed
+	}
+	return read, nil
 }
 
 func isDir(name string) bool {

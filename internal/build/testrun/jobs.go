@@ -44,7 +44,8 @@ type runner struct {
 type job struct {
 	kind    mustrun.Kind
 	pkg     string
-	run     string         // -test.run; empty: all
+	run     string         // -test.run; empty: nothing
+	short   string         // -test.run of a further run, with -short; empty: nothing
 	weight  int            // how long it may take, beside other jobs
 	user    *testuser.User // while it runs, if it is another one
 	bin     string         // folder of the binaries to test; empty: those of the module
@@ -80,12 +81,34 @@ func (r *runner) plans(folders []string) error {
 				continue
 			}
 			j.run, j.weight = testplan.Pattern(testplan.Names(tests), rest), weigh(tests)
+			if len(kinds) > 1 && k != mustrun.Root {
+				j.repeated(tests, rest)
+			}
 			r.jobs = append(r.jobs, j)
 		}
 	}
 	// The longest first, so that no other waits for it alone.
 	slices.SortStableFunc(r.jobs, func(a, b *job) int { return cmp.Compare(b.weight, a.weight) })
 	return nil
+}
+
+// repeated has the tests that root runs as well make fewer rounds of what they only repeat in order to meet a race. What runs as this
+// user alone is whole: if there are both, they are two runs.
+func (j *job) repeated(tests []testplan.Test, rest string) {
+	var once, again []testplan.Test
+	for _, t := range tests {
+		if t.On(testenv.User) {
+			again = append(again, t)
+		} else {
+			once = append(once, t)
+		}
+	}
+	if j.run = ""; len(once) > 0 {
+		j.run = testplan.Pattern(testplan.Names(once), rest)
+	}
+	if len(again) > 0 {
+		j.short = testplan.Pattern(testplan.Names(again), rest)
+	}
 }
 
 // weigh guesses how long tests take: those that run alone in their package add up, and end-to-end tests are a hundred times longer.
@@ -181,13 +204,15 @@ func (r *runner) job(ctx context.Context, out io.Writer, j *job) (failed error) 
 		}
 		defer func() { failed = errors.Join(failed, j.user.Close()) }()
 	}
-	read, cpu, err := r.binary(ctx, out, j, "-test.run="+j.run)
-	j.outcome, j.cpu = read.Outcomes, cpu
-	j.failed = read.Failed
-	if err != nil {
-		return err
+	for _, args := range j.runs() {
+		read, cpu, err := r.binary(ctx, out, j, args...)
+		j.outcome, j.cpu = append(j.outcome, read.Outcomes...), j.cpu+cpu
+		j.failed = j.failed || read.Failed
+		if err != nil {
+			return err
+		}
 	}
-	if read.Failed {
+	if j.failed {
 		j.failed = !r.again(ctx, out, j)
 	}
 	state := "ok  "
@@ -196,6 +221,18 @@ func (r *runner) job(ctx context.Context, out io.Writer, j *job) (failed error) 
 	}
 	fmt.Fprintf(out, "%s\t%s/%s\t%.1fs%s\n", state, module, j.pkg, time.Since(begin).Seconds(), r.label(j))
 	return nil
+}
+
+// runs are the arguments of the runs of its binary that a job takes.
+func (j *job) runs() [][]string {
+	var runs [][]string
+	if j.run != "" {
+		runs = append(runs, []string{"-test.run=" + j.run})
+	}
+	if j.short != "" {
+		runs = append(runs, []string{"-test.short", "-test.run=" + j.short})
+	}
+	return runs
 }
 
 // label is the kind of user behind a package's line, where there are several.
@@ -213,10 +250,6 @@ func (r *runner) binary(ctx context.Context, out io.Writer, j *job, args ...stri
 	args = append([]string{
 		"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + r.o.timeout.String(), "-test.parallel=" + strconv.Itoa(r.o.parallel),
 	}, args...)
-	if j.kind == mustrun.NoSubUID && len(r.o.kinds()) > 1 {
-		// What only repeats in order to meet a race has met root's and the other user's.
-		args = append(args, "-test.short")
-	}
 	test := exec.CommandContext(ctx, testtree.Binary(r.dir, j.pkg), args...)
 	interruptible(test)
 	test.Dir = filepath.Join(r.root, filepath.FromSlash(j.pkg))

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // verdict is a test that may fail without the one that made it.
@@ -57,7 +59,7 @@ func TestBound(t *testing.T) {
 // TestWaiting: what does not use the CPU costs nothing.
 func TestWaiting(t *testing.T) {
 	b := Bound{Base: 20 * time.Millisecond}
-	b.check(t, 0, func() { <-time.After(100 * time.Millisecond) })
+	b.check(t, 0, func() { testenv.Moment(100 * time.Millisecond) })
 }
 
 // TestGrown: what takes the square of its length is found with short inputs, and parse sees its input last.

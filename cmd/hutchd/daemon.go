@@ -294,7 +294,7 @@ func (d *daemon) run() error {
 	if d.left = errors.Is(context.Cause(ctx), errLeave); !d.left {
 		err = d.manager.Close(bounded)
 	}
-	drain, cancelDrain := context.WithTimeout(bounded, time.Second)
+	drain, cancelDrain := d.drain(bounded)
 	defer cancelDrain()
 	if serr := d.server.Shutdown(drain); serr != nil && !errors.Is(serr, context.DeadlineExceeded) {
 		err = errors.Join(err, serr)
@@ -311,6 +311,28 @@ func (d *daemon) run() error {
 		return errors.Join(errLeave, err)
 	}
 	return err
+}
+
+// drainTime is how long connections may go on with calls when the daemon ends.
+const drainTime = time.Second
+
+// drain is a context that ends after drainTime. Where the sandboxes are left to the next daemon it ends so long after each run that
+// was called has started its command, within ctx: a sandbox that is only being made cannot be left, and its client would not learn
+// what became of its command.
+func (d *daemon) drain(ctx context.Context) (context.Context, func()) {
+	drain, cancel := context.WithCancelCause(ctx)
+	over := func() { cancel(context.DeadlineExceeded) }
+	timer := time.AfterFunc(drainTime, func() {
+		if d.left && d.manager.AwaitStarts(ctx) {
+			time.AfterFunc(drainTime, over)
+			return
+		}
+		over()
+	})
+	return drain, func() {
+		timer.Stop()
+		over()
+	}
 }
 
 // ended waits for wg until ctx ends; a client's connection must never keep the

@@ -412,6 +412,38 @@ func TestRunNewEnding(t *testing.T) {
 	w.AwaitNoSandbox(t)
 }
 
+// TestRunNewSlowStart: a daemon that ends and leaves its sandboxes waits for a run whose sandbox takes longer to make than it lets
+// connections go on: its command runs, and the client knows how it ended.
+func TestRunNewSlowStart(t *testing.T) {
+	w := world.New(t)
+	w.LogOnFailure(t)
+	w.Inside(t, "true")
+	c := w.Connect(t)
+	d := w.Daemon(t)
+	// hutch-launch makes sandboxes, and starts what they run.
+	if err := unix.Kill(d.Launch, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	stopped := true
+	goOn := func() {
+		if stopped {
+			stopped = false
+			_ = unix.Kill(d.Launch, unix.SIGCONT)
+		}
+	}
+	defer goOn()
+	r := w.Launch(t, "run", "host", "--", "sh", "-c", "exit 7")
+	testenv.Moment(200 * time.Millisecond) // the call is there; if not, the next daemon has it, which is right as well
+	if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Moment(1500 * time.Millisecond) // longer than the second that connections have
+	goOn()
+	if code := r.End(t); code != 7 {
+		t.Fatalf("exit code %d: %s", code, &r.Errs)
+	}
+}
+
 // TestAheadEnding: a create that comes when its daemon ends may have taken a sandbox that was launched ahead, which then goes with the daemon:
 // it is not left to be removed beside the daemon's folder.
 func TestAheadEnding(t *testing.T) {

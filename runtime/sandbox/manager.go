@@ -109,6 +109,7 @@ type Manager struct {
 	lost     bool            // hutch-launch has ended
 	gone     map[uint64]bool // connections that ended while a create was under way
 	creating map[uint64]int
+	starts   starts
 	pools    map[string]*pool
 	scopes   map[scopeKey]*scope
 	started  bool // sandboxes and pools of the hutchd before have been taken over

@@ -26,6 +26,8 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 	if err := p.Validate(); err != nil {
 		return api.RunResult{}, err
 	}
+	started := m.starts.begin()
+	defer started()
 	sb, err := m.forRun(ctx, &req)
 	if err != nil {
 		return api.RunResult{}, err
@@ -41,13 +43,17 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 		exec.Argv, err = commandOf(sb, p.Entrypoint, exec.Argv)
 	}
 	if err == nil && p.Gate != nil {
+		started()
 		err = awaitGate(ctx, req.FDs, *p.Gate)
 	}
 	var res api.ExecResult
 	if err == nil {
 		r, res, err = m.run(ctx, ExecRequest{
 			Params: exec, FDs: req.FDs, Sent: req.Sent,
-			Started: func(exec string, pid int) { req.Started(sb, exec, pid) },
+			Started: func(exec string, pid int) {
+				req.Started(sb, exec, pid)
+				started()
+			},
 		})
 	}
 	if err == nil && (r == nil || !m.leftNothing(s, r)) {

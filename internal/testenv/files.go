@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,34 +14,43 @@ import (
 )
 
 // Removed returns when there is no path, a cgroup for example, that somebody is about to
-// remove: inotify tells of it. For its bound see Within.
+// remove. For its bound see Within.
 func Removed(t testing.TB, path string, d time.Duration) {
 	t.Helper()
+	gone, err := Gone(path, Patience(d))
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case !gone:
+		Late(t, "%s is still there after %v", path, d)
+	}
+}
+
+// Gone waits until there is no path, of which inotify tells, and reports whether that was within d.
+func Gone(path string, d time.Duration) (bool, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		t.Fatal(err)
+		return false, fmt.Errorf("inotify: %w", err)
 	}
 	events := os.NewFile(uintptr(fd), "inotify")
 	defer events.Close()
 	// ENOENT: the folder around it is gone as well.
 	if _, err := unix.InotifyAddWatch(fd, filepath.Dir(path), unix.IN_DELETE|unix.IN_MOVED_FROM); err != nil &&
 		!errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
+		return false, fmt.Errorf("watch %s: %w", filepath.Dir(path), err)
 	}
-	if err := events.SetReadDeadline(time.Now().Add(Patience(d))); err != nil {
-		t.Fatal(err)
+	if err := events.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return false, err
 	}
 	for buf := make([]byte, 4096); ; {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			return
+			return true, nil
 		}
 		switch _, err := events.Read(buf); {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			Late(t, "%s is still there: %v", path, err)
-			return
+			return false, nil
 		case err != nil:
-			t.Fatal(err)
-			return
+			return false, err
 		}
 	}
 }

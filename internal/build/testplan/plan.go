@@ -108,6 +108,17 @@ func (p Plan) Runs(t Test, k mustrun.Kind) bool {
 	return t.On(testenv.User) || k == p.once(t)
 }
 
+// Short reports whether a test that k runs makes fewer rounds of what it only repeats in order to meet a race (-short): end-to-end
+// tests do, but for an eighth of them, another one for each commit, and so does an ordinary user with what root runs as well.
+// Who wants to meet races hunts them (make hunt).
+func (p Plan) Short(t Test, k mustrun.Kind) bool {
+	if p.Now.All {
+		return false
+	}
+	whole := share(mustrun.Name(t.Pkg, t.Name), 8) == share(p.Now.Commit, 8)
+	return t.On(testenv.User) && (k == mustrun.SubUID || k == mustrun.NoSubUID) || t.EndToEnd() && !whole
+}
+
 // audits is Runs of an audit.
 func (p Plan) audits(t Test, k mustrun.Kind) bool {
 	if len(t.Machines) > 0 || share(mustrun.Name(t.Pkg, t.Name), 10) != share(p.Now.Commit, 10) {

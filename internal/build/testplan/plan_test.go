@@ -143,6 +143,20 @@ func TestRuns(t *testing.T) {
 			t.Errorf("%s runs as %q, want %q", tt.test.Name, got, tt.want)
 		}
 	}
+	// All rounds are made by what is no end-to-end test, and by an eighth of the others.
+	n := 0
+	for i := range 800 {
+		p.Now.Commit = fmt.Sprintf("%040x", i*7919)
+		if !p.Short(Test{Pkg: "integration/a", Name: "TestX"}, mustrun.Root) {
+			n++
+		}
+	}
+	if n < 60 || n > 140 {
+		t.Errorf("an end-to-end test makes all rounds in %d of 800 commits, want about 100", n)
+	}
+	if unit := (Test{Pkg: "images", Name: "TestX", Axes: []testenv.Axis{user}}); p.Short(unit, mustrun.Root) || !p.Short(unit, mustrun.SubUID) {
+		t.Error("root makes fewer rounds of a unit test, or an ordinary user does not")
+	}
 	// What depends on no user runs once, not always as root.
 	kinds := map[mustrun.Kind]int{}
 	for i := range 100 {

@@ -81,8 +81,8 @@ func (r *runner) plans(folders []string) error {
 				continue
 			}
 			j.run, j.weight = testplan.Pattern(testplan.Names(tests), rest), weigh(tests)
-			if len(kinds) > 1 && k != mustrun.Root {
-				j.repeated(tests, rest)
+			if r.o.run == "" && r.o.hunt == 0 {
+				j.halve(tests, func(t testplan.Test) bool { return r.plan.Short(t, k) && t.Pkg != alone })
 			}
 			r.jobs = append(r.jobs, j)
 		}
@@ -92,22 +92,21 @@ func (r *runner) plans(folders []string) error {
 	return nil
 }
 
-// repeated has the tests that root runs as well make fewer rounds of what they only repeat in order to meet a race. What runs as this
-// user alone is whole: if there are both, they are two runs.
-func (j *job) repeated(tests []testplan.Test, rest string) {
-	var once, again []testplan.Test
+// halve makes two runs of the job, if it takes two: of the tests that make all their rounds, and of those that are short.
+func (j *job) halve(tests []testplan.Test, isShort func(testplan.Test) bool) {
+	var whole, short []testplan.Test
 	for _, t := range tests {
-		if t.On(testenv.User) {
-			again = append(again, t)
+		if isShort(t) {
+			short = append(short, t)
 		} else {
-			once = append(once, t)
+			whole = append(whole, t)
 		}
 	}
-	if j.run = ""; len(once) > 0 {
-		j.run = testplan.Pattern(testplan.Names(once), rest)
+	if j.run = ""; len(whole) > 0 {
+		j.run = testplan.Pattern(testplan.Names(whole), "")
 	}
-	if len(again) > 0 {
-		j.short = testplan.Pattern(testplan.Names(again), rest)
+	if len(short) > 0 {
+		j.short = testplan.Pattern(testplan.Names(short), "")
 	}
 }
 

@@ -412,36 +412,47 @@ func TestRunNewEnding(t *testing.T) {
 	w.AwaitNoSandbox(t)
 }
 
-// TestRunNewSlowStart: a daemon that ends and leaves its sandboxes waits for a run whose sandbox takes longer to make than it lets
-// connections go on: its command runs, and the client knows how it ended.
+// TestRunNewSlowStart: a daemon that ends and leaves its sandboxes waits for a run that takes longer to start than connections may
+// go on: its command runs, and the client knows how it ended. What takes long here is the gate, which the test opens.
 func TestRunNewSlowStart(t *testing.T) {
 	w := world.New(t)
 	w.LogOnFailure(t)
 	w.Inside(t, "true")
-	c := w.Connect(t)
-	d := w.Daemon(t)
-	// hutch-launch makes sandboxes, and starts what they run.
-	if err := unix.Kill(d.Launch, unix.SIGSTOP); err != nil {
+	c, caller := w.Connect(t), w.Connect(t)
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
 		t.Fatal(err)
 	}
-	stopped := true
-	goOn := func() {
-		if stopped {
-			stopped = false
-			_ = unix.Kill(d.Launch, unix.SIGCONT)
-		}
+	gate := os.NewFile(uintptr(fd), "gate")
+	defer gate.Close()
+	made, err := w.Connect(t).Subscribe(t.Context(), api.SubscribeParams{Kinds: []api.EventKind{api.EventSandboxState}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	defer goOn()
-	r := w.Launch(t, "run", "host", "--", "sh", "-c", "exit 7")
-	testenv.Moment(200 * time.Millisecond) // the call is there; if not, the next daemon has it, which is right as well
+	p, index := runHost("exit 7"), 0
+	p.Gate = &index
+	ended := make(chan error, 1)
+	go func() {
+		r, err := caller.RunNew(t.Context(), p, []*os.File{gate}, nil, nil)
+		if err == nil && r.Exec.ExitCode != 7 {
+			err = fmt.Errorf("%+v", r.Exec)
+		}
+		ended <- err
+	}()
+	if _, err := made.Next(t.Context()); err != nil { // the call is there
+		t.Fatal(err)
+	}
 	if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Moment(1500 * time.Millisecond) // longer than the second that connections have
-	goOn()
-	if code := r.End(t); code != 7 {
-		t.Fatalf("exit code %d: %s", code, &r.Errs)
+	testenv.Moment(1500 * time.Millisecond) // the second that connections have is over
+	if _, err := gate.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+		t.Fatal(err)
 	}
+	if err := testenv.Within(t, ended, world.Patience, "the run has not ended"); err != nil {
+		t.Fatal(err)
+	}
+	w.AwaitNoSandbox(t)
 }
 
 // TestAheadEnding: a create that comes when its daemon ends may have taken a sandbox that was launched ahead, which then goes with the daemon:

@@ -43,7 +43,6 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 		exec.Argv, err = commandOf(sb, p.Entrypoint, exec.Argv)
 	}
 	if err == nil && p.Gate != nil {
-		started()
 		err = awaitGate(ctx, req.FDs, *p.Gate)
 	}
 	var res api.ExecResult

@@ -48,6 +48,6 @@ func (s *starts) await(ctx context.Context) bool {
 	return true
 }
 
-// AwaitStarts waits until no run is between its call and the start of its command, or ctx ends, and reports whether one was. A run that waits for its gate
-// (api.RunParams) does not count: nothing of it has begun.
+// AwaitStarts waits until no run is between its call and the start of its command, or ctx ends, and reports whether one was.
+// Who keeps the gate of its run closed (api.RunParams) holds the end of the daemon up: bound it.
 func (m *Manager) AwaitStarts(ctx context.Context) bool { return m.starts.await(ctx) }

@@ -23,7 +23,7 @@ type limitHit struct {
 // TestLimitsExplained: the verdicts of memory and processes come with limit, peak and a
 // way out, and an event tells while the command still runs. Only that sandbox suffers.
 func TestLimitsExplained(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Cgroup)
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

@@ -188,7 +188,7 @@ func TestFilesRead(t *testing.T) {
 
 // TestFilesTree: list, stat, mkdir, remove and move.
 func TestFilesTree(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	b := newFileBox(t)
 	ctx := t.Context()

@@ -113,7 +113,7 @@ func settled(text string, m made) string {
 // TestClaimed: a sandbox that was launched ahead is, once it has been claimed, the one that a launch
 // makes, line by line, from inside and from outside.
 func TestClaimed(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	direct, ahead := world.New(t), world.New(t)
 	ahead.LogOnFailure(t)

@@ -13,7 +13,7 @@ import (
 // TestEscapeImage: images whose files are made to mislead hutch. A sandbox of one
 // either works with all of its walls, or is refused; the host is not touched.
 func TestEscapeImage(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w, ahead := world.New(t), world.New(t)
 	ahead.Configure(t, "ready: 2\n")

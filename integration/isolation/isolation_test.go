@@ -255,7 +255,7 @@ for path in ("/dev/mem", "/dev/kmsg", "/dev/fuse", "/dev/net/tun", "/dev/kvm"): 
 
 // TestFDs: a command has the fds 0, 1 and 2, and those are what was given.
 func TestFDs(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	const list = `import os; print(sorted(int(f) for f in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + f)))`

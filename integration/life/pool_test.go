@@ -32,7 +32,7 @@ var long = float64(world.Patience.Milliseconds())
 
 // TestPool: what waits in a pool is nobody's until it is acquired, then one caller's, and never anybody else's.
 func TestPool(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

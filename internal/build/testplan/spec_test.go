@@ -73,13 +73,10 @@ func TestKindsOfMustRun(t *testing.T) {
 	p := repository(t)
 	p.Now.All = true
 	for _, rule := range p.List {
+		names := topLevel(t, rule.Tests)
 		for _, k := range rule.Kinds {
-			if k == mustrun.Once {
-				continue
-			}
-			if !slices.ContainsFunc(p.Tests, func(test Test) bool {
-				name := mustrun.Name(test.Pkg, test.Name)
-				return (rule.Tests.MatchString(name) || rule.Tests.MatchString(name+"/") || prefixOf(rule.Tests.String(), name)) && slices.Contains(p.Kinds(test), k)
+			if k != mustrun.Once && !slices.ContainsFunc(p.Tests, func(test Test) bool {
+				return names.MatchString(mustrun.Name(test.Pkg, test.Name)) && slices.Contains(p.Kinds(test), k)
 			}) {
 				t.Errorf("%s must run as %s, but no such test is given to it", rule.Tests, k)
 			}
@@ -87,21 +84,20 @@ func TestKindsOfMustRun(t *testing.T) {
 	}
 }
 
-// prefixOf reports whether a rule about subtests is about those of a test.
-func prefixOf(rule, name string) bool {
-	top, _, ok := strings.Cut(rule, "/")
-	if !ok || strings.Count(rule, "/") > 0 && strings.HasPrefix(rule, "^integration/") {
-		// The folder has a slash, too.
-		at := strings.LastIndex(rule, ".Test")
-		if at < 0 {
-			return false
-		}
-		test, _, cut := strings.Cut(rule[at:], "/")
-		top, ok = rule[:at]+test, cut
+// topLevel is what a rule says of the tests themselves, when it is about their subtests.
+func topLevel(t *testing.T, rule *regexp.Regexp) *regexp.Regexp {
+	text := rule.String()
+	at := strings.LastIndex(text, ".Test")
+	if at < 0 {
+		return rule
 	}
-	if !ok {
-		return false
+	test, _, below := strings.Cut(text[at:], "/")
+	if !below {
+		return rule
 	}
-	re, err := regexp.Compile(top + "$")
-	return err == nil && re.MatchString(name)
+	re, err := regexp.Compile(text[:at] + test + "$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return re
 }

@@ -62,7 +62,6 @@ type finding struct {
 // TestMCPConformance: the conformance suite of the Model Context Protocol finds that the server keeps to it, in every scenario that is
 // not about tools of a test server.
 func TestMCPConformance(t *testing.T) {
-	t.Parallel()
 	suite := mcpSuite(t, "conformance/dist/index.js", "list", "--server")
 	w := world.New(t)
 	at, cmd := mcpHTTP(t, w)
@@ -138,7 +137,6 @@ func findings(t testing.TB, dir string) map[string][]finding {
 
 // TestMCPInspector: the command line of the protocol's inspector starts the server, lists its tools and resources, and calls one.
 func TestMCPInspector(t *testing.T) {
-	t.Parallel()
 	inspector := mcpSuite(t, "inspector-cli/build/cli.js", "--help")
 	w := world.New(t)
 	inspect := func(code int, args ...string) string {

@@ -93,17 +93,23 @@ func fill(cases []vmCase, plan testplan.Plan, only *regexp.Regexp, rest string) 
 func (c vmCase) names(plan testplan.Plan, pkg string, own bool, only *regexp.Regexp) []string {
 	var names []string
 	for _, t := range plan.Tests {
-		if t.Pkg == pkg && t.EndToEnd() && (len(t.Machines) > 0) == own && c.runs(t, plan) && (only == nil || only.MatchString(t.Name)) {
+		if t.Pkg == pkg && t.EndToEnd() && (len(t.Machines) > 0) == own && c.runs(t, plan, only) {
 			names = append(names, t.Name)
 		}
 	}
 	return names
 }
 
-// runs reports whether a test runs in the case.
-func (c vmCase) runs(t testplan.Test, plan testplan.Plan) bool {
-	if c.whole {
-		return (len(t.Machines) == 0 || slices.Contains(t.Machines, "6.12")) && !slices.Contains(apart, t.Name)
+// runs reports whether a test runs in the case. Those who name tests by only get them in whatever machine they name, but for those of other
+// machines.
+func (c vmCase) runs(t testplan.Test, plan testplan.Plan, only *regexp.Regexp) bool {
+	switch {
+	case only != nil && !only.MatchString(t.Name):
+		return false
+	case only != nil && !plan.Audit, c.whole && !slices.Contains(apart, t.Name):
+		return len(t.Machines) == 0 || slices.Contains(t.Machines, strings.TrimSuffix(c.name, whole))
+	case c.whole:
+		return false
 	}
 	return plan.Runs(t, c.kind()) || slices.Contains(c.also, t.Name)
 }

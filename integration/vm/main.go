@@ -46,17 +46,7 @@ type options struct {
 }
 
 func main() {
-	if dir := os.Getenv(testtree.KeepVar); dir != "" { // the go command has made a test binary
-		root, err := testenv.ModuleRoot()
-		if err == nil {
-			err = testtree.Keep(root, dir, os.Args[1])
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "vm:", err)
-			os.Exit(1)
-		}
-		return
-	}
+	testtree.Keep()
 	var o options
 	list := flag.Bool("list", false, "print the cases")
 	flag.BoolVar(&o.require, "require", false, "fail when a test named in .ci/must-run does not run")
@@ -201,14 +191,10 @@ func makeQuota(ctx context.Context, dir, stage string) error {
 
 // buildTests compiles the tests of some packages into the payload.
 func buildTests(ctx context.Context, root, stage string, folders []string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	for i := range folders {
 		folders[i] = "./" + folders[i]
 	}
-	cmd, err := testtree.BuildTests(ctx, root, stage, self, tags, false, folders)
+	cmd, err := testtree.BuildTests(ctx, root, stage, tags, false, folders)
 	if err != nil {
 		return err
 	}

@@ -61,13 +61,7 @@ type options struct {
 }
 
 func main() {
-	if dir := os.Getenv(testtree.KeepVar); dir != "" { // the go command has made a test binary
-		if err := keep(dir, os.Args[1]); err != nil {
-			fmt.Fprintln(os.Stderr, "testrun:", err)
-			os.Exit(1)
-		}
-		return
-	}
+	testtree.Keep()
 	var o options
 	flag.BoolVar(&o.require, "require", false, "fail when a test named in .ci/must-run does not run")
 	flag.BoolVar(&o.matrix, "matrix", false, "as root: run what depends on the user as ordinary users too, and the rest once")
@@ -97,14 +91,6 @@ func main() {
 	if err != nil || !ok {
 		os.Exit(1)
 	}
-}
-
-func keep(dir, binary string) error {
-	root, err := testenv.ModuleRoot()
-	if err != nil {
-		return err
-	}
-	return testtree.Keep(root, dir, binary)
 }
 
 // run reports whether every test passed and, with require, every must-run test
@@ -193,11 +179,7 @@ func build(ctx context.Context, out io.Writer, root, dir string, o options) (fol
 	if err != nil {
 		return nil, false, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, false, err
-	}
-	cmd, err := testtree.BuildTests(ctx, root, dir, self, tags, o.race, o.packages)
+	cmd, err := testtree.BuildTests(ctx, root, dir, tags, o.race, o.packages)
 	if err != nil {
 		return nil, false, err
 	}

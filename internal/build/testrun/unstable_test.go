@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,13 +17,7 @@ import (
 
 // TestMain is, in the build of a test, what testrun is then: the keeper of test binaries.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(testtree.KeepVar); dir != "" {
-		if err := keep(dir, os.Args[1]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	testtree.Keep()
 	os.Exit(m.Run())
 }
 

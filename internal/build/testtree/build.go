@@ -10,31 +10,55 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// KeepVar makes the program that the go command starts in place of a test binary (go test -exec) keep that binary in the folder that
+// keepVar makes the program that the go command starts in place of a test binary (go test -exec) keep that binary in the folder that
 // it names: see Keep.
-const KeepVar = "HUTCH_TEST_KEEP"
+const keepVar = "HUTCH_TEST_KEEP"
 
 // BuildTests returns the command that compiles the tests of packages by one run of the go command, which shares what they have in
-// common and works on as many as there are processors, and keeps the binaries in dir: keeper is a program that calls Keep. Its
-// standard output are events as of go test -json, with those of what does not compile.
-func BuildTests(ctx context.Context, root, dir, keeper, tags string, race bool, packages []string) (*exec.Cmd, error) {
+// common and works on as many as there are processors, and keeps the binaries in dir: this program, whose main calls Keep, is started
+// for each of them. Its standard output are events as of go test -json, with those of what does not compile.
+func BuildTests(ctx context.Context, root, dir, tags string, race bool, packages []string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(filepath.Join(dir, "tests"), 0o755); err != nil {
 		return nil, err
 	}
 	// Lint has run vet on all of it.
-	args := []string{"test", "-json", "-count=1", "-vet=off", "-run=^$", "-tags", tags, "-exec", keeper}
+	args := []string{"test", "-json", "-count=1", "-vet=off", "-run=^$", "-tags", tags, "-exec", self}
 	if race {
 		args = append(args, "-race")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
-	cmd.Dir, cmd.Stderr, cmd.Env = root, os.Stderr, append(os.Environ(), KeepVar+"="+dir)
+	cmd.Dir, cmd.Stderr, cmd.Env = root, os.Stderr, append(os.Environ(), keepVar+"="+dir)
 	return cmd, nil
 }
 
-// Keep keeps the test binary of the package whose folder is the working directory: in dir, as Binary names it, readable by everybody.
-func Keep(root, dir, binary string) error {
+// Keep is the first thing that the main of a program that calls BuildTests does. In a process that the go command has started for
+// that, it keeps the test binary that the arguments name, for the package whose folder is the working directory, and exits.
+func Keep() {
+	dir := os.Getenv(keepVar)
+	if dir == "" {
+		return
+	}
+	root, err := testenv.ModuleRoot()
+	if err == nil {
+		err = keep(root, dir, os.Args[1])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "keep a test binary:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// keep puts a binary into dir, as Binary names it, readable by everybody.
+func keep(root, dir, binary string) error {
 	at, err := os.Getwd()
 	if err != nil {
 		return err
@@ -54,7 +78,7 @@ func Keep(root, dir, binary string) error {
 	defer from.Close()
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
-		return fmt.Errorf("keep the tests of %s: %w", pkg, err)
+		return fmt.Errorf("the tests of %s: %w", pkg, err)
 	}
 	_, err = io.Copy(f, from)
 	return errors.Join(err, f.Close())

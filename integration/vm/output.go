@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 
 	"github.com/hutch-sh/hutch/internal/build/testreport"
@@ -40,6 +41,11 @@ func read(in io.Reader, r *testreport.Reader, out io.Writer, label string) (ende
 				return ended, err
 			}
 			ended++
+			status, convErr := strconv.Atoi(code)
+			if convErr != nil {
+				status = -1
+			}
+			r.Exit(module+"/"+pkg.name, status)
 			if code == "0" {
 				fmt.Fprintf(out, "ok  \t%s/%s\t(%s)\n", module, pkg.name, label)
 			} else {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,7 @@ type Reader struct {
 	// late and wrong are the tests that said so of themselves (testenv.Late, testenv.Wrong), by package and test.
 	late, wrong map[[2]string]bool
 	Failed      bool
+	exited      int // outcomes that Exit has seen
 }
 
 // NewReader makes one that prints to out. label, when there is one, is shown behind
@@ -190,6 +192,19 @@ func (r *Reader) endPackage(e event) {
 
 // CutShort ends a package, an import path, whose tests went away without a word.
 func (r *Reader) CutShort(pkg string) { r.endPackage(event{Action: "fail", Package: pkg}) }
+
+// Exit ends a run of the compiled tests of pkg, an import path, that ended with code, of which test2json is not told. What no failed
+// test of that run explains is a failure of its own, and final: a leak that was found behind the tests, a race, a signal.
+func (r *Reader) Exit(pkg string, code int) {
+	if code != 0 {
+		r.CutShort(pkg)
+		if code != 1 || !slices.ContainsFunc(r.Outcomes[r.exited:], func(o Outcome) bool { return o.Action == "fail" }) {
+			name := r.name(event{Package: pkg, Test: fmt.Sprintf("exit status %d", code)})
+			r.Outcomes = append(r.Outcomes, Outcome{Name: name, Action: "fail", Reason: "the tests end so, whatever they say of themselves"})
+		}
+	}
+	r.exited = len(r.Outcomes)
+}
 
 func (r *Reader) name(e event) string {
 	pkg := strings.TrimPrefix(strings.TrimPrefix(e.Package, r.module), "/")

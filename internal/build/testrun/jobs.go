@@ -274,9 +274,9 @@ func (r *runner) binary(ctx context.Context, out io.Writer, j *job, args ...stri
 		return read, 0, fmt.Errorf("%s as %s: %w", j.pkg, j.kind, err)
 	}
 	streamErr := stream(convert, read)
-	if err := test.Wait(); err != nil {
-		// test2json sees no exit status: of what went away without a word, a panic's test above all, it does not tell.
-		read.CutShort(module + "/" + j.pkg)
+	err = test.Wait()
+	read.Exit(module+"/"+j.pkg, test.ProcessState.ExitCode())
+	if err != nil {
 		fmt.Fprintf(out, "%s as %s: %v\n", j.pkg, j.kind, err)
 	}
 	return read, test.ProcessState.UserTime() + test.ProcessState.SystemTime(), streamErr

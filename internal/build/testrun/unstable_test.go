@@ -58,6 +58,7 @@ func TestUnstable(t *testing.T) {
 		{"unstable before", map[string]string{"TestLate": "F..."}, "x.TestLate 2026-11-27, on a busy machine\n", false,
 			[]string{"FAIL: x.TestLate is unstable again; .ci/unstable says: 2026-11-27, on a busy machine"}},
 		{"a leak, once", map[string]string{"TestLeak": "F"}, "", false, []string{"FAIL x.TestLeak", "left behind: process 1"}},
+		{"a leak that no test knows", map[string]string{"leak": "F"}, "", false, []string{"FAIL x.exit status 1"}},
 		{"an assertion, once", map[string]string{"TestWrong": "F"}, "", false, []string{"FAIL x.TestWrong", "one is not two"}},
 		{"a panic, once", map[string]string{"TestPanic": "F"}, "", false, []string{"FAIL x.TestPanic", "panic: oh"}},
 		{"a wait and an assertion", map[string]string{"TestLate": "F", "TestWrong": "F"}, "", false, []string{"FAIL x.TestWrong"}},

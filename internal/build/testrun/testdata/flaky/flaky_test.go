@@ -30,6 +30,15 @@ func failing(t *testing.T) bool {
 	return runs[0] == 'F'
 }
 
+// TestMain finds, when it is told to, that the tests left something behind, which none of them knows.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if _, err := os.Stat(filepath.Join(os.Getenv("HUTCH_FLAKY"), "leak")); err == nil {
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
 func TestLate(t *testing.T) {
 	if failing(t) {
 		testenv.Within(t, make(chan int), 1, "the wait of run "+strconv.Itoa(os.Getpid()))

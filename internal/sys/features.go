@@ -81,7 +81,13 @@ func TryBPF() error {
 	pin.Pin(&program)
 	pin.Pin(&license)
 	defer pin.Unpin()
-	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	var fd uintptr
+	errno := unix.EAGAIN
+	// The verifier gives up with EAGAIN when a signal is pending (do_check in kernel/bpf/verifier.c), and the runtime sends signals to
+	// threads of its own at any time.
+	for try := 0; errno == unix.EAGAIN && try < 30; try++ {
+		fd, _, errno = unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	}
 	if errno != 0 {
 		return fmt.Errorf("bpf(BPF_PROG_LOAD, cgroup_skb): %w", errno)
 	}

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -14,20 +15,23 @@ func TestStarts(t *testing.T) {
 			t.Error("nobody starts, and that was waited for")
 		}
 		first, second := s.begin(), s.begin()
-		over := false
+		var over atomic.Int32
 		for range 2 {
-			go func() { over = s.await(context.Background()) }()
+			go func() {
+				s.await(context.Background())
+				over.Add(1)
+			}()
 		}
 		first()
 		first() // counts once
 		synctest.Wait()
-		if over {
+		if over.Load() != 0 {
 			t.Error("one is still starting")
 		}
 		second()
 		synctest.Wait()
-		if !over {
-			t.Error("nobody is told that all have started")
+		if over.Load() != 2 {
+			t.Error("not everybody is told that all have started")
 		}
 		third := s.begin()
 		ctx, cancel := context.WithCancelCause(t.Context())

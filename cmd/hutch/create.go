@@ -93,17 +93,18 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 	progress, done := pullProgress()
 	defer done()
 	if at != nil {
-		if progress, err = at.arm(ctx, &p, &src, progress); err != nil {
+		if progress, err = at.arm(ctx, &p, &src, progress, done); err != nil {
 			return nil, err
 		}
 		defer at.close()
 	}
 	sb, err := c.CreateSandbox(ctx, p, src.Files, progress)
+	done() // before anything else is written there
 	warnUnenforced(os.Stderr, sb.Note, sb.Unenforced)
 	return &sb, err
 }
 
-// pullProgress shows a download on a terminal, until done is called.
+// pullProgress shows a download on a terminal, until done is called, which may be called again.
 func pullProgress() (progress func(api.Progress), done func()) {
 	if !cli.IsTerminal(os.Stderr) {
 		return nil, func() {}

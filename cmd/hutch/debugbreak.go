@@ -37,8 +37,8 @@ func (b *breakpoint) outside() *breakpoint {
 	return b
 }
 
-// arm makes p stop behind the phase, and returns what to do with news.
-func (b *breakpoint) arm(ctx context.Context, p *api.CreateParams, src *hostfs.Sources, news func(api.Progress)) (func(api.Progress), error) {
+// arm makes p stop behind the phase, and returns what to do with news. pulled takes what they showed off the screen.
+func (b *breakpoint) arm(ctx context.Context, p *api.CreateParams, src *hostfs.Sources, news func(api.Progress), pulled func()) (func(api.Progress), error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("debug run: %w", err)
@@ -49,6 +49,7 @@ func (b *breakpoint) arm(ctx context.Context, p *api.CreateParams, src *hostfs.S
 	return func(n api.Progress) {
 		switch {
 		case n.Kind == api.ProgressBreak && n.Break != nil:
+			pulled()
 			b.err = b.shell(ctx, n.Break)
 			b.close()
 		case news != nil:

@@ -23,7 +23,8 @@ type freshBox struct {
 	idBase uint32             // the daemon's, see api.Info
 	since  time.Time          // when the call was made
 	pull   func(api.Progress) // shows a download; may be nil
-	pulled func()             // ends that
+	pulled func()             // takes it off the screen
+	shown  gate               // opened then; none without pull
 
 	signalled atomic.Bool // a call may have been sent beside that of the command
 	known     atomic.Bool // it is known that the command runs, or has run
@@ -36,7 +37,11 @@ type freshBox struct {
 func (f *freshBox) begin(ctx context.Context, s *session, p api.ExecParams, files *client.Stdio, started func(api.Progress)) (api.ExecResult, error) {
 	f.params.Exec = p
 	news := func(n api.Progress) {
-		if f.pull != nil {
+		switch {
+		case n.Kind == api.ProgressReady:
+			f.pulled()
+			f.shown.open()
+		case f.pull != nil:
 			f.pull(n)
 		}
 		started(n)
@@ -88,8 +93,19 @@ func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, ne
 	defer gate.Close()
 	last := len(src.Files)
 	params.Gate = &last
+	given := append(src.Files, gate.file)
+	if f.pull != nil {
+		// What the command writes would be taken off the screen together with the download.
+		if f.shown, err = newGate(); err != nil {
+			return client.Run{}, err
+		}
+		defer f.shown.Close()
+		next := len(given)
+		params.ProgressGate = &next
+		given = append(given, f.shown.file)
+	}
 	f.since = time.Now()
-	return s.conn().RunNew(ctx, params, append(src.Files, gate.file), files, news, client.WithSent(func() {
+	return s.conn().RunNew(ctx, params, given, files, news, client.WithSent(func() {
 		s.signals.Listen()
 		gate.open()
 	}))

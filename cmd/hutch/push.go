@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -32,13 +33,7 @@ Layers are packed anew: see hutch image save --help.`,
 			ctx, signals := cli.CatchSignals(cmd.Context())
 			defer signals.Stop()
 			return interrupted(ctx, withDaemon(ctx, func(c *client.Client) error {
-				var update func(api.Progress)
-				if !quiet {
-					progress := cli.NewPullProgress(os.Stderr, cli.IsTerminal(os.Stderr))
-					defer progress.Close()
-					update = progress.Update
-				}
-				r, err := c.PushImage(ctx, p, update)
+				r, err := push(ctx, c, p, quiet)
 				if err != nil {
 					return err
 				}
@@ -49,4 +44,14 @@ Layers are packed anew: see hutch image save --help.`,
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress")
 	return cmd
+}
+
+// push sends an image. Its progress is off the screen when it returns.
+func push(ctx context.Context, c *client.Client, p api.PushParams, quiet bool) (api.Pushed, error) {
+	if quiet {
+		return c.PushImage(ctx, p, nil)
+	}
+	progress := cli.NewPullProgress(os.Stderr, cli.IsTerminal(os.Stderr))
+	defer progress.Close()
+	return c.PushImage(ctx, p, progress.Update)
 }

@@ -265,6 +265,7 @@ func buildTemplate(ctx context.Context, c *client.Client, p api.TemplateBuildPar
 	show := cli.NewStepProgress(os.Stderr)
 	r, err := c.BuildTemplate(ctx, p, func(n api.Progress) {
 		if n.Step != nil {
+			pull.Clear()
 			show.Update(*n.Step)
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hinshun/vt10x"
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/sys"
@@ -104,6 +105,18 @@ func (p *PTY) Rest() string {
 		p.more.Wait()
 	}
 	return p.seen.String()
+}
+
+// Screen is what a person sees in the end on a terminal of the usual size, when the other side is gone: lines without the spaces behind
+// them, and without empty ones at the end.
+func (p *PTY) Screen() []string {
+	vt := vt10x.New(vt10x.WithSize(80, 24))
+	_, _ = vt.Write([]byte(p.Rest())) // of a terminal without a writer
+	var lines []string
+	for line := range strings.SplitSeq(strings.TrimRight(vt.String(), " \n"), "\n") {
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	return lines
 }
 
 // Write types keys.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,32 @@ func TestPullProgress(t *testing.T) {
 		p.Update(news("sha256:b", "waiting", 0, 2048))
 		if !strings.Contains(out.String(), "total        "+strings.Repeat("━", 6)+strings.Repeat("─", 18)+" 1.0K / 4.0K\x1b[K\n") {
 			t.Errorf("no quarter in %q", out.String())
+		}
+	})
+	t.Run("small terminal", func(t *testing.T) { // no line wraps, and no more are drawn than there are
+		var out bytes.Buffer
+		p := NewPullProgress(&out, true)
+		p.size = func() (int, int) { return 30, 5 }
+		p.now = func() time.Time { return time.Unix(0, 0) }
+		for i := range 10 {
+			p.Update(news(fmt.Sprintf("sha256:%012d", i), "waiting", 0, 2048))
+		}
+		for i := range 8 {
+			p.Update(news(fmt.Sprintf("sha256:%012d", i), "done", 2048, 2048))
+		}
+		frames := strings.Split(out.String(), "\x1b[4A")
+		last := frames[len(frames)-1]
+		if !strings.HasPrefix(last, "  000000000008 ") || !strings.Contains(last, "\n  000000000009 ") || !strings.HasSuffix(last, "\n\x1b[J") || strings.Count(last, "\n") != 3 {
+			t.Errorf("the last drawing: %q", last)
+		}
+		for line := range strings.Lines(out.String()) {
+			text := line
+			for _, code := range []string{"\x1b[4A", "\x1b[3A", "\x1b[2A", "\x1b[1A", "\x1b[K", "\x1b[J", "\n"} {
+				text = strings.ReplaceAll(text, code, "")
+			}
+			if n := len([]rune(text)); n > 29 {
+				t.Errorf("%d columns: %q", n, line)
+			}
 		}
 	})
 	t.Run("bars", func(t *testing.T) {

@@ -3,9 +3,13 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -20,8 +24,9 @@ type PullProgress struct {
 	w      io.Writer
 	live   bool
 	now    func() time.Time
-	layers []*layerState // in the order they were first heard of
-	drawn  int           // lines on the screen
+	size   func() (cols, rows int) // of the terminal
+	layers []*layerState           // in the order they were first heard of
+	drawn  int                     // lines on the screen
 	last   time.Time
 	closed bool
 }
@@ -33,7 +38,14 @@ type layerState struct {
 
 // NewPullProgress shows on w; live redraws lines in place.
 func NewPullProgress(w io.Writer, live bool) *PullProgress {
-	return &PullProgress{w: w, live: live, now: time.Now}
+	return &PullProgress{w: w, live: live, now: time.Now, size: func() (int, int) {
+		if f, ok := w.(*os.File); ok {
+			if cols, rows, err := term.GetSize(int(f.Fd())); err == nil && cols > 0 && rows > 0 {
+				return cols, rows
+			}
+		}
+		return 80, 24
+	}}
 }
 
 // Update takes one notification. Others than an image's are ignored.
@@ -57,12 +69,24 @@ func (p *PullProgress) Update(n api.Progress) {
 	}
 }
 
-// Close takes the bars off the screen: what they were about is done, or an
-// error says so.
+// Close takes the bars off the screen, for good: what they were about is done, or an
+// error says so. Call it before anything else is written there: it clears what is below the first bar. It may be called again.
 func (p *PullProgress) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
+	p.clear()
+}
+
+// Clear takes the bars off the screen until there is more news, for who writes something else there meanwhile.
+func (p *PullProgress) Clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	p.layers = nil
+}
+
+func (p *PullProgress) clear() {
 	if p.drawn > 0 {
 		fmt.Fprintf(p.w, "\x1b[%dA\x1b[J", p.drawn)
 		p.drawn = 0
@@ -81,22 +105,42 @@ func (p *PullProgress) layer(id string) *layerState {
 }
 
 // draw writes all lines over the ones that are there: CSI A goes up, CSI K
-// clears the rest of a line (ECMA-48).
+// clears the rest of a line, CSI J what is below (ECMA-48). A line that wraps, or more of them than the terminal has, would be left
+// behind by the next drawing, which goes up by the lines that it knows.
 func (p *PullProgress) draw() {
+	cols, rows := p.size()
 	var b strings.Builder
 	if p.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", p.drawn)
 	}
-	for _, l := range p.layers {
-		fmt.Fprintf(&b, "  %-12s %s %s\x1b[K\n", Line(shortLayer(l.id)), l.bar(), l.text())
-	}
-	p.drawn, p.last = len(p.layers), p.now()
+	shown := p.fitting(rows - 1)
 	if len(p.layers) > 1 {
 		all := p.sum()
-		fmt.Fprintf(&b, "  %-12s %s %s\x1b[K\n", all.id, all.bar(), all.text())
-		p.drawn++
+		shown = append(slices.Clone(shown), &all)
 	}
+	for _, l := range shown {
+		line := []rune(fmt.Sprintf("  %-12s %s %s", Line(shortLayer(l.id)), l.bar(), l.text()))
+		fmt.Fprintf(&b, "%s\x1b[K\n", string(line[:min(len(line), max(cols-1, 0))]))
+	}
+	if len(shown) < p.drawn {
+		fmt.Fprint(&b, "\x1b[J")
+	}
+	p.drawn, p.last = len(shown), p.now()
 	fmt.Fprint(p.w, b.String())
+}
+
+// fitting are the layers for which there is room beside their sum: of many, those that are not finished.
+func (p *PullProgress) fitting(lines int) []*layerState {
+	if len(p.layers) < lines {
+		return p.layers
+	}
+	var open []*layerState
+	for _, l := range p.layers {
+		if l.total <= 0 || l.done < l.total {
+			open = append(open, l)
+		}
+	}
+	return open[:min(len(open), max(lines-1, 0))]
 }
 
 // sum is all layers together; how much there is is unknown as long as it is of one layer.

@@ -162,7 +162,7 @@ type SignalParams struct {
 // request's params.
 type Progress struct {
 	Request json.RawMessage `json:"request"` // the request's id
-	Kind    string          `json:"kind"`    // "exec.started", "image.progress", "debug.break", "template.step"
+	Kind    string          `json:"kind"`    // "exec.started", "image.progress", "image.ready", "debug.break", "template.step"
 	Exec    string          `json:"exec,omitempty"`
 	PID     int             `json:"pid,omitempty"`
 	Sandbox string          `json:"sandbox,omitempty"` // of kind "exec.started" of sandbox.run, with what is not as it was asked for:

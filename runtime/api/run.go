@@ -27,7 +27,13 @@ type RunParams struct {
 	// Gate is the index of an eventfd(2), made with EFD_NONBLOCK, that the caller writes to when the command may start. The sandbox is made
 	// meanwhile: a caller that is to be ready for its command, to catch signals for example, need not be ready before it calls.
 	Gate *int `json:"gate,omitempty"`
+	// ProgressGate is the index of another one, for a caller that shows downloads: when it was told of one, the command starts only after
+	// this is written to as well. A notification of kind "image.ready" says that no more of them follow.
+	ProgressGate *int `json:"progress_gate,omitempty"`
 }
+
+// ProgressReady is the Kind of the Progress that tells that an image is there, see RunParams.ProgressGate.
+const ProgressReady = "image.ready"
 
 // RunResult is sandbox.run's result.
 type RunResult struct {

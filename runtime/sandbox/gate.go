@@ -13,7 +13,7 @@ import (
 
 // awaitGate waits until who called opens the gate, which is one of fds: until eight bytes can be read of it, as of an eventfd(2) that was
 // written to. When ctx ends first it returns why.
-func awaitGate(ctx context.Context, fds Taker, index int) error {
+func awaitGate(ctx context.Context, fds Taker, field string, index int) error {
 	gate, err := fds.Take(index)
 	if err != nil {
 		return err
@@ -22,7 +22,7 @@ func awaitGate(ctx context.Context, fds Taker, index int) error {
 	var count [8]byte
 	// Of what the runtime's poller can not watch a read might never end.
 	if err := gate.SetReadDeadline(time.Time{}); err != nil {
-		return badGate("it can not be waited for: %w", err)
+		return badGate(field, "cannot wait for it: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = gate.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -32,10 +32,10 @@ func awaitGate(ctx context.Context, fds Taker, index int) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("wait for the gate: %w", context.Cause(ctx))
 	default:
-		return badGate("it can not be read: %w", err)
+		return badGate(field, "cannot read it: %w", err)
 	}
 }
 
-func badGate(format string, err error) error {
-	return api.Errorf(api.InvalidArgument, format, err).WithField("gate").WithHint("Send an eventfd that was made with EFD_NONBLOCK.")
+func badGate(field, format string, err error) error {
+	return api.Errorf(api.InvalidArgument, format, err).WithField(field).WithHint("Send an eventfd that was made with EFD_NONBLOCK.")
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -28,6 +29,14 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 	}
 	started := m.starts.begin()
 	defer started()
+	var told atomic.Bool
+	progress := req.Progress
+	if p.ProgressGate != nil && progress != nil {
+		req.Progress = func(n api.Progress) {
+			told.Store(true)
+			progress(n)
+		}
+	}
 	sb, err := m.forRun(ctx, &req)
 	if err != nil {
 		return api.RunResult{}, err
@@ -42,8 +51,13 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 	if exec.Command == "" {
 		exec.Argv, err = commandOf(sb, p.Entrypoint, exec.Argv)
 	}
+	if err == nil && told.Load() {
+		// What the command writes to a terminal must not meet what is shown of a download there.
+		progress(api.Progress{Kind: api.ProgressReady, Sandbox: sb.ID})
+		err = awaitGate(ctx, req.FDs, "progress_gate", *p.ProgressGate)
+	}
 	if err == nil && p.Gate != nil {
-		err = awaitGate(ctx, req.FDs, *p.Gate)
+		err = awaitGate(ctx, req.FDs, "gate", *p.Gate)
 	}
 	var res api.ExecResult
 	if err == nil {

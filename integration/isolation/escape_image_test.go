@@ -18,7 +18,7 @@ func TestEscapeImage(t *testing.T) {
 	w, ahead := world.New(t), world.New(t)
 	ahead.Configure(t, "ready: 2\n")
 	registry := imagetest.StartRegistry(t)
-	shell := imagetest.Exec("bin/sh", world.StaticShell(t))
+	shell := imagetest.NewLayer(imagetest.Tar(imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t))), imagetest.Gzip)
 	ws := w.Sub(t, "ws")
 	world.Write(t, filepath.Join(ws, "kept"), "kept\n")
 	out := w.Sub(t, "out")
@@ -50,7 +50,7 @@ func TestEscapeImage(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ref := world.Push(t, registry, "hostile", imagetest.Image{
-				Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(append([]imagetest.File{imagetest.Dir("bin"), shell}, c.files...)...), imagetest.Gzip)},
+				Layers: []imagetest.Layer{shell, imagetest.NewLayer(imagetest.Tar(c.files...), imagetest.Gzip)},
 				Config: c.config,
 			})
 			for _, w := range []*world.World{w, ahead} { // as of the second image, one that was launched ahead is claimed

@@ -320,6 +320,7 @@ func TestInitSafe(t *testing.T) {
 // made by the same ctypes.
 func TestSeccomp(t *testing.T) {
 	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Smoke(t)
 	t.Parallel()
 	w := world.New(t)
 	testenv.Arch(t, "amd64") // whose numbers these are

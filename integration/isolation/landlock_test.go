@@ -92,6 +92,9 @@ func TestLandlock(t *testing.T) {
 		want = strings.Replace(want, "init EPERM", "init ok", 1)
 	}
 	for _, w := range []*world.World{direct, ahead} {
+		if w == ahead && testenv.InMachine() {
+			break // claimed or launched: the kernel is asked the same
+		}
 		ws, host := w.Sub(t, "ws"), w.Sub(t, "host")
 		world.Write(t, filepath.Join(host, "file"), "of the host\n")
 		for _, name := range []string{host, filepath.Join(host, "file")} {
@@ -111,6 +114,9 @@ func TestLandlock(t *testing.T) {
 			{[]string{"--landlock", "auto", "--seccomp", "browser"}, abi, want},
 			{[]string{"--landlock", "off"}, 0, lentOpen},
 		} {
+			if testenv.InMachine() && slices.Contains(c.flags, "--seccomp") {
+				continue
+			}
 			args := append(append([]string{"--workspace", ws}, c.flags...), "host")
 			var id string
 			if w == ahead && !slices.Contains(args, "--seccomp") && c.abi > 0 {

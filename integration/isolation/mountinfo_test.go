@@ -108,6 +108,7 @@ func (l mountLine) wrong(table []meant) string {
 // same look is seen to find one.
 func TestMounts(t *testing.T) {
 	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Smoke(t)
 	t.Parallel()
 	w := world.New(t)
 	shown, hidden := w.Sub(t, "shown-folder"), w.Sub(t, "hidden-folder")

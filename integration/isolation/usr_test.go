@@ -43,7 +43,10 @@ func TestWritableUsr(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range usrCases {
+	for i, tt := range usrCases {
+		if i%2 == 1 && testenv.InMachine() { // of each way one
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			out := w.Run(t, "run", "--writable-usr", "host", "--", "sh", "-c", tt.command)
 			if out.Code != tt.code || !strings.Contains(out.Stderr, tt.says) {

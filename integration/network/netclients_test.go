@@ -271,7 +271,7 @@ except OSError as e: sys.exit(errno.errorcode[e.errno])
 // TestNetworkKernel: the doors around TCP and UDP are shut: root inside changes nothing of
 // its network, and no other kind of socket leads out. What is "done" are the twins.
 func TestNetworkKernel(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel, testenv.EBPF)
+	testenv.Axes(t, testenv.User, testenv.EBPF)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"web.test"})

@@ -262,6 +262,7 @@ except OSError as e:
 // TestNetworkAllow: a sandbox reaches the names that it may, and nothing else.
 func TestNetworkAllow(t *testing.T) {
 	testenv.Axes(t, testenv.User, testenv.Kernel, testenv.EBPF)
+	testenv.Smoke(t)
 	t.Parallel()
 	world.Needs(t, "curl")
 	world.NeedsPython(t)
@@ -410,7 +411,7 @@ func TestNetworkUpdate(t *testing.T) {
 // TestNetworkRestart: connections end with hutchd, and everything else goes on with the
 // next one, under the same policy and the same addresses.
 func TestNetworkRestart(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel, testenv.EBPF)
+	testenv.Axes(t, testenv.User, testenv.EBPF)
 	world.NeedsPython(t)
 	world.Needs(t, "curl")
 	w := newNetWorld(t, []string{"web.test", "raw.test"})

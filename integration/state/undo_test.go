@@ -105,8 +105,8 @@ func TestUndo(t *testing.T) {
 	dir := w.Sub(t, "project")
 	world.Write(t, filepath.Join(dir, "mine"), "mine\n")
 	b := newUndoBox(t, w, c, "--name", "box", "--workspace", dir+":overlay", "-e", "A=b", "host")
-	b.files(`cd /w; for i in $(seq 1000); do d=$((i % 20)); mkdir -p $d; echo $i >$d/$i; done; chmod 4711 1/1; chmod 0 1/21; ln 2/2 2/hard; ln -s /etc/shadow link; ln -s ../../../.. out
-mkfifo pipe; truncate -s 100M sparse; touch -d "2001-02-03 04:05:06" 3; chmod 1770 4; printf 'a\nb\n' >text; rm /etc/hosts`)
+	b.files(`cd /w; mkdir $(seq 0 19); for i in $(seq 1000); do echo $i >$((i % 20))/$i; done; chmod 4711 1/1; chmod 0 1/21; ln 2/2 2/hard; ln -s /etc/shadow link; ln -s ../../../.. out
+mkfifo pipe; truncate -s 8M sparse; touch -d "2001-02-03 04:05:06" 3; chmod 1770 4; printf 'a\nb\n' >text; rm /etc/hosts`)
 
 	steps := []struct {
 		tool string

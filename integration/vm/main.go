@@ -91,6 +91,7 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 		return false, err
 	}
 	plan.Audit = o.audit
+	plan.Now.All = plan.Now.All || len(o.cases) > 0 // who names a machine wants all of it
 	only, rest, err := testplan.Split(o.run)
 	if err != nil {
 		return false, err
@@ -99,7 +100,7 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 		return false, fmt.Errorf("no test of these cases matches %q", o.run)
 	}
 	// A rule for whoever runs the tests is for who runs all of them.
-	list := slices.DeleteFunc(slices.Clone(plan.List), func(r mustrun.Rule) bool { return r.Kinds == nil })
+	list := slices.DeleteFunc(plan.Due(), func(r mustrun.Rule) bool { return r.Kinds == nil })
 	begin := time.Now()
 	p, err := makeParts(ctx, filepath.Join(root, ".cache", "vm"))
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -31,6 +32,9 @@ type vmCase struct {
 type tests struct {
 	pkg string
 	run string // -test.run
+	own bool   // of this machine alone: they may change it, so that they run last, one behind the other
+
+	weight int // testplan.Weight
 }
 
 // kind is how the case is called where kinds of user are.
@@ -41,10 +45,10 @@ func (c vmCase) kind() mustrun.Kind {
 // whole ends the name of the case that runs the whole suite.
 const whole = "-whole"
 
-// apart are tests that the whole suite does without: the one that takes longest, and those in which the kernel does nothing that it
+// apart are tests that the whole suite does without: those in which the kernel does nothing that it
 // does not do for others.
 var apart = []string{
-	"TestNetworkIdle", "TestToolsMany", "TestScan", "TestScanHostile", "TestAgentLoop", "TestFilesSyncMany", "TestImport", "TestPullTogether",
+	"TestToolsMany", "TestScan", "TestScanHostile", "TestAgentLoop", "TestFilesSyncMany", "TestImport", "TestPullTogether",
 	"TestPullHalf", "TestPushDeath", "TestImageUpkeep", "TestKilledPort", "TestKilledCommit", "TestKilledFork", "TestKilledSnapshot",
 	"TestKilledRestore", "TestKilledStop", "TestModeCode", "TestModeCodeOff", "TestNetworkStreams",
 }
@@ -62,26 +66,30 @@ var matrix = []vmCase{
 	{name: "apparmor", kernel: "6.12", limit: 8 * time.Minute},
 	{name: newest, kernel: newest, limit: 18 * time.Minute, args: short},
 	{name: "6.1", kernel: "6.1", limit: 18 * time.Minute, args: short},
-	{name: "idle", kernel: "6.12", limit: 12 * time.Minute},
 	{name: "6.12", kernel: "6.12", limit: 20 * time.Minute, args: short},
 	{name: "6.12" + whole, kernel: "6.12", limit: 55 * time.Minute, whole: true, args: short},
 }
 
-// short has fewer rounds of what repeats. Half of the tests' time is waiting.
+// short has fewer rounds of what repeats. Half of the tests' time is waiting, and two packages run at a time.
 var short = []string{"-test.short", "-test.parallel=3"}
 
 // fill gives each case its tests: of those of the plan that match only, if it is given. Cases without a test are left out.
 func fill(cases []vmCase, plan testplan.Plan, only *regexp.Regexp, rest string) []vmCase {
 	var filled []vmCase
 	for _, c := range cases {
-		// What is for this machine alone comes last: it may change it.
 		for _, own := range []bool{false, true} {
 			for _, pkg := range plan.Packages() {
-				if names := c.names(plan, pkg, own, only); len(names) > 0 {
-					c.tests = append(c.tests, tests{pkg: pkg, run: testplan.Pattern(names, rest)})
+				if of := c.of(plan, pkg, own, only); len(of) > 0 {
+					c.tests = append(c.tests, tests{
+						pkg: pkg, run: testplan.Pattern(testplan.Names(of), rest), own: own, weight: testplan.Weight(of),
+					})
 				}
 			}
 		}
+		// The longest first, so that no other waits for it alone.
+		shared := slices.DeleteFunc(slices.Clone(c.tests), func(t tests) bool { return t.own })
+		slices.SortStableFunc(shared, func(a, b tests) int { return cmp.Compare(b.weight, a.weight) })
+		copy(c.tests, shared)
 		if len(c.tests) > 0 {
 			filled = append(filled, c)
 		}
@@ -89,15 +97,15 @@ func fill(cases []vmCase, plan testplan.Plan, only *regexp.Regexp, rest string) 
 	return filled
 }
 
-// names are the end-to-end tests of a package that run in the case: its own, or those that run elsewhere, too.
-func (c vmCase) names(plan testplan.Plan, pkg string, own bool, only *regexp.Regexp) []string {
-	var names []string
+// of are the end-to-end tests of a package that run in the case: its own, or those that run elsewhere, too.
+func (c vmCase) of(plan testplan.Plan, pkg string, own bool, only *regexp.Regexp) []testplan.Test {
+	var of []testplan.Test
 	for _, t := range plan.Tests {
 		if t.Pkg == pkg && t.EndToEnd() && (len(t.Machines) > 0) == own && c.runs(t, plan, only) {
-			names = append(names, t.Name)
+			of = append(of, t)
 		}
 	}
-	return names
+	return of
 }
 
 // runs reports whether a test runs in the case. Those who name tests by only get them in whatever machine they name, but for those of other
@@ -145,9 +153,17 @@ func pick(names []string) ([]vmCase, error) {
 // script is the part of guest/run.sh that the case decides.
 func (c vmCase) script() string {
 	var b strings.Builder
+	// One package alone is shown as it goes on.
+	alone := !slices.ContainsFunc(c.tests[1:], func(t tests) bool { return !t.own })
+	// What ends by itself says where it was.
+	args := append(slices.Clone(c.args), fmt.Sprintf("-test.timeout=%v", c.limit-time.Minute))
 	for _, t := range c.tests {
-		args := append(slices.Clone(c.args), "-test.run="+t.run)
-		fmt.Fprintf(&b, "run %s", t.pkg)
+		args := append(slices.Clone(args), "-test.run="+t.run)
+		verb := "beside"
+		if t.own || alone {
+			verb = "wait; run"
+		}
+		fmt.Fprintf(&b, "%s %s", verb, t.pkg)
 		for _, arg := range args {
 			fmt.Fprintf(&b, " '%s'", strings.ReplaceAll(arg, "'", `'\''`))
 		}

@@ -3,6 +3,7 @@ package testenv
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/probe"
@@ -36,6 +37,14 @@ func PackageAxes(...Axis) struct{} { return struct{}{} }
 // Suite declares that t belongs to a suite of .ci/budget, which says how often it runs. As with Axes, the runner reads it from
 // the sources; it must stand among the first statements of the test.
 func Suite(testing.TB, string) {}
+
+// Smoke declares that t runs in the machines of other kernels each time, where others only run when something changed that these
+// machines are about (.ci/budget). As with Axes, the runner reads it from the sources.
+func Smoke(testing.TB) {}
+
+// InMachine reports whether this runs in a machine of integration/vm, where a test need not repeat what does not depend on the
+// machine.
+func InMachine() bool { return strings.HasPrefix(os.Getenv(KindVar), mustrun.VM) }
 
 // Machine skips t unless it runs in one of the named machines of integration/vm ("delegation", "6.12"). The host's run leaves
 // such tests out; as with Axes, the runner reads the names from the sources.

@@ -25,6 +25,7 @@ type Test struct {
 	Axes     []testenv.Axis
 	Suite    string   // of .ci/budget; empty: runs every time
 	Machines []string // of integration/vm, when it runs nowhere else
+	Smoke    bool     // runs in each machine that repeats it, whether that is due or not
 	Parallel bool     // runs beside others of its package
 }
 
@@ -166,6 +167,8 @@ func (r *reader) test(pkg string, f *ast.FuncDecl) Test {
 			t.Suite = strings.Join(r.strings(call.Args[1:]), " ")
 		case "Machine":
 			t.Machines = r.strings(call.Args[1:])
+		case "Smoke":
+			t.Smoke = true
 		default:
 			return t
 		}
@@ -276,7 +279,7 @@ func (r *reader) findStray(file *ast.File) func(ast.Node) bool {
 			if !ok {
 				break
 			}
-			if called, call := r.called(expr.X); slices.Contains([]string{"Axes", "Suite", "Machine"}, called) {
+			if called, call := r.called(expr.X); slices.Contains([]string{"Axes", "Suite", "Machine", "Smoke"}, called) {
 				heads[call] = true
 				continue
 			}
@@ -285,7 +288,7 @@ func (r *reader) findStray(file *ast.File) func(ast.Node) bool {
 	}
 	return func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok && !heads[call] {
-			if called, _ := r.called(call); called == "Axes" || called == "Suite" {
+			if called, _ := r.called(call); called == "Axes" || called == "Suite" || called == "Smoke" {
 				r.fail(call, "testenv.%s must be among the first statements of a test: elsewhere the runner does not see it", called)
 			}
 		}

@@ -74,13 +74,40 @@ func (p Plan) due(t Test) bool {
 	return s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
 }
 
+// repeats reports whether a machine repeats the test now. The budget may have a suite by the machine's name: when that is not due, only
+// smoke tests run there.
+func (p Plan) repeats(t Test, k mustrun.Kind) bool {
+	s := p.Budget.Suite(string(k))
+	return t.Smoke || p.Now.All || s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
+}
+
+// Due is the list of tests that must run, less who is not given the tests now because their suite is not due.
+func (p Plan) Due() mustrun.List {
+	all := p
+	all.Now.All = true
+	runs := func(p Plan, r mustrun.Rule, k mustrun.Kind) bool {
+		return slices.ContainsFunc(p.Tests, func(t Test) bool { return r.About(mustrun.Name(t.Pkg, t.Name)) && p.Runs(t, k) })
+	}
+	var list mustrun.List
+	for _, r := range p.List {
+		kinds := slices.DeleteFunc(slices.Clone(r.Kinds), func(k mustrun.Kind) bool {
+			return k != mustrun.Once && runs(all, r, k) && !runs(p, r, k)
+		})
+		if len(kinds) == 0 && len(r.Kinds) > 0 {
+			continue
+		}
+		list = append(list, mustrun.Rule{Tests: r.Tests, Kinds: kinds})
+	}
+	return list
+}
+
 // Runs reports whether a test runs as a kind of user or machine in a run of CI:
 //
 //   - a test of one machine runs there, and nowhere else;
 //   - the host's users (root, subuid, no-subuid) repeat what depends on the user. What does not runs once: as the ordinary user with
 //     subordinate ids, or as root, by the hash of its name, if .ci/must-run does not say as whom;
 //   - the machines of other kernels repeat what depends on the kernel, that of most users (vm-6.12) what depends on cgroups, too, and
-//     those with hutch-netd what depends on eBPF.
+//     those with hutch-netd what depends on eBPF; where the budget says so only when what they are about has changed.
 func (p Plan) Runs(t Test, k mustrun.Kind) bool {
 	if p.Audit {
 		return p.audits(t, k)
@@ -93,6 +120,8 @@ func (p Plan) Runs(t Test, k mustrun.Kind) bool {
 			return slices.Contains(t.Machines, machine)
 		}
 		switch {
+		case !p.repeats(t, k):
+			return false
 		case machine == "6.12":
 			return t.On(testenv.Kernel) || t.On(testenv.Cgroup)
 		case machine == "6.1" || machine == "newest":
@@ -191,7 +220,7 @@ func (p Plan) Kinds(t Test) []mustrun.Kind {
 // AllKinds are the users and machines of a run of CI: the host's users, and the cases of integration/vm.
 var AllKinds = []mustrun.Kind{
 	mustrun.Root, mustrun.SubUID, mustrun.NoSubUID, "vm-6.12", "vm-6.1", "vm-newest", "vm-netd", "vm-netd-6.1", "vm-delegation", "vm-none",
-	"vm-single", "vm-quota", "vm-apparmor", "vm-idle",
+	"vm-single", "vm-quota", "vm-apparmor",
 }
 
 // Packages are the folders of all packages with tests.
@@ -219,6 +248,22 @@ func (p Plan) filter(keep func(Test) bool) []Test {
 		}
 	}
 	return list
+}
+
+// Weight guesses how long tests of a package take: those that run alone in it add up, and end-to-end tests are a hundred times longer.
+func Weight(tests []Test) int {
+	weight := 0
+	for _, t := range tests {
+		one := 1
+		if t.EndToEnd() {
+			one = 100
+		}
+		if !t.Parallel {
+			one *= 4
+		}
+		weight += one
+	}
+	return weight
 }
 
 // Names are the names of tests.

@@ -112,6 +112,37 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// TestMachineDue: a machine that the budget names runs smoke tests alone while nothing changed that it is about, and nothing else must
+// run there then.
+func TestMachineDue(t *testing.T) {
+	list, err := mustrun.Parse(strings.NewReader("^a\\.TestSmoke$ root vm-6.1\n^a\\.TestKernel/sub root vm-6.1 vm-6.12\n^a\\.TestKernel$ vm-6.1\n^a\\.TestGone$ vm-6.1\n^a\\.TestAny$\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel := []testenv.Axis{testenv.Kernel}
+	p := Plan{
+		List:   list,
+		Budget: Budget{{Name: "vm-6.1", Tier: Changed, Folders: []string{"netfilter"}}},
+		Tests:  []Test{{Pkg: "a", Name: "TestSmoke", Axes: kernel, Smoke: true}, {Pkg: "a", Name: "TestKernel", Axes: kernel}, {Pkg: "a", Name: "TestAny"}},
+	}
+	for file, want := range map[string]string{
+		"docs/x":      "[root vm-6.1] [root vm-6.12] [vm-6.1] []", // TestGone is missing, whatever is due
+		"netfilter/x": "[root vm-6.1] [root vm-6.1 vm-6.12] [vm-6.1] [vm-6.1] []",
+	} {
+		p.Now.Changed = []string{file}
+		var got []string
+		for _, r := range p.Due() {
+			got = append(got, fmt.Sprint(r.Kinds))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s changed: must run %s, want %s", file, got, want)
+		}
+		if runs := p.Runs(p.Tests[1], "vm-6.1"); runs != (file == "netfilter/x") || !p.Runs(p.Tests[0], "vm-6.1") || !p.Runs(p.Tests[1], "vm-6.12") {
+			t.Errorf("%s changed: runs in 6.1 %v", file, runs)
+		}
+	}
+}
+
 // TestRuns has each kind of user and machine run what depends on it, and everything run somewhere.
 func TestRuns(t *testing.T) {
 	list, err := mustrun.Parse(strings.NewReader("^integration/a\\.TestRooted$ root\n^integration/a\\.TestUsers$ subuid no-subuid\n^integration/a\\.Test[0-9] once\n"))

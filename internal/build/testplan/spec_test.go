@@ -73,31 +73,12 @@ func TestKindsOfMustRun(t *testing.T) {
 	p := repository(t)
 	p.Now.All = true
 	for _, rule := range p.List {
-		names := topLevel(t, rule.Tests)
 		for _, k := range rule.Kinds {
 			if k != mustrun.Once && !slices.ContainsFunc(p.Tests, func(test Test) bool {
-				return names.MatchString(mustrun.Name(test.Pkg, test.Name)) && slices.Contains(p.Kinds(test), k)
+				return rule.About(mustrun.Name(test.Pkg, test.Name)) && slices.Contains(p.Kinds(test), k)
 			}) {
 				t.Errorf("%s must run as %s, but no such test is given to it", rule.Tests, k)
 			}
 		}
 	}
-}
-
-// topLevel is what a rule says of the tests themselves, when it is about their subtests.
-func topLevel(t *testing.T, rule *regexp.Regexp) *regexp.Regexp {
-	text := rule.String()
-	at := strings.LastIndex(text, ".Test")
-	if at < 0 {
-		return rule
-	}
-	test, _, below := strings.Cut(text[at:], "/")
-	if !below {
-		return rule
-	}
-	re, err := regexp.Compile(text[:at] + test + "$")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return re
 }

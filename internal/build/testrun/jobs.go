@@ -80,7 +80,7 @@ func (r *runner) plans(folders []string) error {
 			if len(tests) == 0 {
 				continue
 			}
-			j.run, j.weight = testplan.Pattern(testplan.Names(tests), rest), weigh(tests)
+			j.run, j.weight = testplan.Pattern(testplan.Names(tests), rest), testplan.Weight(tests)
 			if r.o.run == "" && r.o.hunt == 0 {
 				j.halve(tests, func(t testplan.Test) bool { return r.plan.Short(t, k) && t.Pkg != alone })
 			}
@@ -108,22 +108,6 @@ func (j *job) halve(tests []testplan.Test, isShort func(testplan.Test) bool) {
 	if len(short) > 0 {
 		j.short = testplan.Pattern(testplan.Names(short), "")
 	}
-}
-
-// weigh guesses how long tests take: those that run alone in their package add up, and end-to-end tests are a hundred times longer.
-func weigh(tests []testplan.Test) int {
-	weight := 0
-	for _, t := range tests {
-		one := 1
-		if t.EndToEnd() {
-			one = 100
-		}
-		if !t.Parallel {
-			one *= 4
-		}
-		weight += one
-	}
-	return weight
 }
 
 // prepare has a test make the image that the tests of several packages take, before there are several.

@@ -164,7 +164,7 @@ func (r *runner) execute(ctx context.Context, folders []string) (ok bool, total 
 		ok = total.Differ(r.out) && ok
 	}
 	if r.o.require && r.o.whole {
-		unmet := total.Unmet(r.plan.List)
+		unmet := total.Unmet(r.plan.Due())
 		for _, line := range unmet {
 			fmt.Fprintln(r.out, "FAIL: must run:", line)
 		}

@@ -94,6 +94,24 @@ func (r Rule) Holds(k Kind) bool {
 	return len(r.Kinds) == 0 || slices.Contains(r.Kinds, k) || slices.Contains(r.Kinds, Once) && !strings.HasPrefix(string(k), VM)
 }
 
+// About reports whether the rule is about a top-level test, or subtests of it.
+func (r Rule) About(test string) bool {
+	if r.Tests.MatchString(test) {
+		return true
+	}
+	text := r.Tests.String()
+	at := strings.LastIndex(text, ".Test")
+	if at < 0 {
+		return false
+	}
+	name, _, below := strings.Cut(text[at:], "/")
+	if !below {
+		return false
+	}
+	top, err := regexp.Compile(text[:at] + name + "$")
+	return err == nil && top.MatchString(test)
+}
+
 // Names reports whether some rule says that this kind of user must run test.
 func (l List) Names(k Kind, test string) bool {
 	return slices.ContainsFunc(l, func(r Rule) bool { return r.Holds(k) && r.Tests.MatchString(test) })

@@ -36,9 +36,9 @@ func (s *Store) fixLayer(ctx context.Context, diffIDs []string, layers []*layer)
 			return nil, err
 		}
 	}
-	fixes := stack.fixes()
-	if len(fixes) == 0 {
-		return nil, nil
+	fixes, err := stack.fixes(ctx)
+	if len(fixes) == 0 || err != nil {
+		return nil, err
 	}
 	name := s.fixUnit(diffIDs)
 	unlock, err := s.lockUnit(ctx, name)
@@ -74,11 +74,17 @@ type folderAttrs struct {
 	owner []byte // unpack.OwnerXattr, or nil
 }
 
-// stack is the layers of an image, lowest first.
+// maxImplied bounds the names of implied folders of all layers of an image together, in bytes. Those of one layer are bounded by
+// unpack already.
+const maxImplied = 4 * unpack.MaxImplied
+
+// stack is the layers of an image, lowest first, and a walk through all of them at once.
 type stack struct {
 	s       *Store
 	layers  []stackLayer
-	implied []string // by any layer, without the root
+	implied []string // by any layer but the lowest, without the root
+	size    int      // of their names
+	levels  []level  // the folder in which the walk is, below those above it; the first is the root
 }
 
 type stackLayer struct {
@@ -86,123 +92,217 @@ type stackLayer struct {
 	implied map[string]bool
 }
 
+// level is a folder of the walk.
+type level struct {
+	path  string
+	parts []part // one for each layer
+	open  bool   // the parts have their fds
+	// shown are the attributes that the overlay shows, right those of the top-most layer that has an entry for the folder; where no
+	// layer has, the two are the same. Both are nil when it is no folder.
+	shown, right *folderAttrs
+}
+
+// part is what one layer has of a folder.
+type part struct {
+	fd     int  // of the folder; -1 when the layer has none, or the level is closed
+	exists bool // the layer has it, as a folder
+	barred bool // the layer has something else there, or above
+	cut    bool // the folder, or one above it, hides those of lower layers
+}
+
 func (k *stack) push(unit string, implied []string) error {
 	root, err := openDir(k.s.path(path.Join(unit, unitRoot)))
 	if err != nil {
 		return err
 	}
+	lowest := len(k.layers) == 0
 	l := stackLayer{root: root, implied: make(map[string]bool, len(implied))}
+	k.layers = append(k.layers, l)
 	for _, p := range implied {
 		l.implied[p] = true
-		if p != "" {
-			k.implied = append(k.implied, p)
+		if p == "" || lowest { // below the lowest there is nothing that would know better
+			continue
 		}
+		if k.size += len(p); k.size > maxImplied {
+			return fmt.Errorf("%w of %d bytes in the names of folders without an entry, for all layers of an image", unpack.ErrLimit, maxImplied)
+		}
+		k.implied = append(k.implied, p)
 	}
-	k.layers = append(k.layers, l)
 	return nil
 }
 
 func (k *stack) close() {
+	k.leave(0)
 	for _, l := range k.layers {
 		_ = l.root.Close()
 	}
 }
 
 // fixes lists the folders that must be repaired and, because the new layer
-// must hold them too, the folders above them; parents before children.
-func (k *stack) fixes() []folderAttrs {
-	slices.Sort(k.implied)
-	wanted := make(map[string]folderAttrs)
+// must hold them too, the folders above them; parents before children. It takes time in proportion to the names of implied
+// folders: who made the layers may have made them as deep as they can be.
+func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
+	slices.Sort(k.implied) // what is below a folder is one piece
+	wanted := make(map[string]bool)
+	var list []folderAttrs
 	for _, p := range slices.Compact(k.implied) {
-		shown, right := k.look(p)
-		if right == nil || sameAttrs(shown, right) {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		at := k.enter(p)
+		if at.right == nil || sameAttrs(at.shown, at.right) {
 			continue
 		}
-		for q := p; ; q, _ = parentOf(q) {
-			if _, right := k.look(q); right != nil {
-				wanted[q] = *right
-			}
-			if q == "" {
+		for _, l := range slices.Backward(k.levels) {
+			if wanted[l.path] {
 				break
 			}
+			wanted[l.path] = true
+			if l.right != nil {
+				list = append(list, *l.right)
+			}
 		}
-	}
-	list := make([]folderAttrs, 0, len(wanted))
-	for _, f := range wanted {
-		list = append(list, f)
 	}
 	slices.SortFunc(list, func(a, b folderAttrs) int { return strings.Compare(a.path, b.path) })
-	return list
+	return list, nil
 }
 
-func parentOf(p string) (dir, base string) {
-	i := strings.LastIndexByte(p, '/')
-	return p[:max(i, 0)], p[i+1:]
+// keptLevels is how many levels have their fds: a folder may be deeper than a process may have files.
+const keptLevels = 8
+
+// enter goes to the folder p, by way of the nearest folder above it where the walk is.
+func (k *stack) enter(p string) *level {
+	if len(k.levels) == 0 {
+		k.levels = append(k.levels, k.top())
+	}
+	for {
+		if l := &k.levels[len(k.levels)-1]; l.path == "" || l.path == p || strings.HasPrefix(p, l.path+"/") {
+			break
+		}
+		k.leave(len(k.levels) - 1)
+	}
+	for {
+		l := &k.levels[len(k.levels)-1]
+		if l.path == p {
+			return l
+		}
+		if !l.open { // since the walk left more than keptLevels below it
+			k.reopen(l)
+		}
+		rest := strings.TrimPrefix(p[len(l.path):], "/")
+		name, _, _ := strings.Cut(rest, "/")
+		k.levels = append(k.levels, k.below(l, name))
+		if old := len(k.levels) - 1 - keptLevels; old > 0 {
+			k.levels[old].close()
+		}
+	}
 }
 
-// look finds the attributes that the overlay shows for a folder, and those of
-// the top-most layer that has an entry for it; where no layer has, the two are
-// the same. Both are nil when p is no folder.
-func (k *stack) look(p string) (shown, right *folderAttrs) {
-	for _, l := range slices.Backward(k.layers) {
-		a, more := l.at(p)
-		if a == nil {
-			if more {
+// leave goes back until n levels are left.
+func (k *stack) leave(n int) {
+	for len(k.levels) > n {
+		last := len(k.levels) - 1
+		if last > 0 { // the root's fds are the layers'
+			k.levels[last].close()
+		}
+		k.levels = k.levels[:last]
+	}
+}
+
+func (l *level) close() {
+	for i := range l.parts {
+		if l.parts[i].fd >= 0 {
+			_ = unix.Close(l.parts[i].fd)
+			l.parts[i].fd = -1
+		}
+	}
+	l.open = false
+}
+
+// reopen opens a level that was closed. Layers do not change.
+func (k *stack) reopen(l *level) {
+	for i := range l.parts {
+		if p := &l.parts[i]; p.exists {
+			fd, err := sys.OpenBeneath(int(k.layers[i].root.Fd()), l.path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+			if err != nil {
+				p.exists, p.barred = false, true // what was there a moment ago cannot be read
 				continue
 			}
-			break
-		}
-		if shown == nil {
-			shown, right = a, a
-		}
-		if !l.implied[p] {
-			return shown, a
-		}
-		if !more {
-			break
+			p.fd = fd
 		}
 	}
-	return shown, right
+	l.open = true
 }
 
-// at gives the folder p of one layer; more tells whether lower layers can have
-// a part in what the overlay shows there.
-func (l *stackLayer) at(p string) (a *folderAttrs, more bool) {
-	name := p
-	if name == "" {
-		name = "."
+// top is the level of the root.
+func (k *stack) top() level {
+	l := level{parts: make([]part, len(k.layers)), open: true}
+	for i := range k.layers {
+		l.parts[i] = part{fd: int(k.layers[i].root.Fd()), exists: true}
 	}
-	// Without following symlinks: an overlay does not merge through them.
-	fd, err := sys.OpenBeneath(int(l.root.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, errors.Is(err, unix.ENOENT) && !l.cut(p)
+	k.look(&l)
+	for i := range l.parts { // a root that hides lower layers left them out altogether
+		l.parts[i].cut = false
 	}
-	defer unix.Close(fd)
-	a = &folderAttrs{path: p}
+	return l
+}
+
+// below is the level of a folder of up.
+func (k *stack) below(up *level, name string) level {
+	l := level{path: path.Join(up.path, name), parts: make([]part, len(up.parts)), open: true}
+	for i, above := range up.parts {
+		p := part{fd: -1, barred: above.barred, cut: above.cut}
+		if above.exists {
+			// Without following symlinks: an overlay does not merge through them.
+			fd, err := sys.OpenBeneath(above.fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+			p.exists, p.barred = err == nil, err != nil && !errors.Is(err, unix.ENOENT)
+			if err == nil {
+				p.fd = fd
+			}
+		}
+		l.parts[i] = p
+	}
+	k.look(&l)
+	return l
+}
+
+// look fills in what is shown of a level and what is right, and which of its parts hide those of lower layers.
+func (k *stack) look(l *level) {
+	looking := true
+	for i := len(l.parts) - 1; i >= 0; i-- {
+		p := &l.parts[i]
+		hides := p.barred || p.cut
+		if p.exists {
+			p.cut = p.cut || isOpaque(p.fd)
+			hides = hides || p.cut
+			if a := attrsOf(l.path, p.fd); looking && a == nil {
+				hides = true
+			} else if looking {
+				if l.shown == nil {
+					l.shown, l.right = a, a
+				}
+				if !k.layers[i].implied[l.path] {
+					l.right, looking = a, false
+				}
+			}
+		}
+		if hides {
+			looking = false
+		}
+	}
+}
+
+// attrsOf reads the attributes of a folder; nil when that fails.
+func attrsOf(p string, fd int) *folderAttrs {
+	a := &folderAttrs{path: p}
 	if err := unix.Fstat(fd, &a.st); err != nil {
-		return nil, false
+		return nil
 	}
 	buf := make([]byte, 64)
 	if n, err := unix.Fgetxattr(fd, unpack.OwnerXattr, buf); err == nil {
 		a.owner = buf[:n]
 	}
-	return a, !isOpaque(fd) && !l.cut(p)
-}
-
-// cut reports whether a folder above p hides those of lower layers.
-func (l *stackLayer) cut(p string) bool {
-	for q, _ := parentOf(p); q != ""; q, _ = parentOf(q) {
-		fd, err := sys.OpenBeneath(int(l.root.Fd()), q, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		if err != nil {
-			continue // absent here; what is no folder ended the lookup of p
-		}
-		opaque := isOpaque(fd)
-		_ = unix.Close(fd)
-		if opaque {
-			return true
-		}
-	}
-	return false
+	return a
 }
 
 func isOpaque(fd int) bool {

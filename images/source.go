@@ -127,7 +127,7 @@ func (s *Store) systemContext(domain, name string, want platform) (*types.System
 			sys.DockerInsecureSkipTLSVerify = types.OptionalBoolTrue
 		}
 	}
-	return sys, nil
+	return sys, noClearText(sys, domain, name)
 }
 
 // checkHome makes sure that the user's containers configuration can be looked

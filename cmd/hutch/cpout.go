@@ -11,6 +11,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/archive"
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/sparse"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -110,8 +111,12 @@ func (o *copying) fileOut(ctx context.Context, from place, at *landing, mode str
 	}
 	defer f.Close()
 	defer at.remove(f) // fails when all went well
-	if err := o.readOut(ctx, from, f); err != nil {
+	out := sparse.NewWriter(int(f.Fd()))
+	if err := o.readOut(ctx, from, out); err != nil {
 		return err
+	}
+	if err := out.End(); err != nil {
+		return wrong(err)
 	}
 	perm, err := strconv.ParseUint(mode, 8, 16)
 	if err == nil {
@@ -134,14 +139,14 @@ func (o *copying) deviceOut(ctx context.Context, from, to place) error {
 }
 
 // readOut copies the bytes of a file.
-func (o *copying) readOut(ctx context.Context, from place, f *os.File) error {
+func (o *copying) readOut(ctx context.Context, from place, to io.Writer) error {
 	var chunk api.FileChunk
 	var got int64
 	err := pullThrough(ctx, func(ctx context.Context, w *os.File) (err error) {
 		chunk, err = o.client.ReadFile(ctx, api.FileReadParams{FileParams: o.file(from)}, w)
 		return err
 	}, func(r io.Reader) (err error) {
-		got, err = copyAll(f, io.LimitReader(r, o.maxSize+1))
+		got, err = copyAll(to, io.LimitReader(r, o.maxSize+1))
 		if err == nil && got > o.maxSize {
 			err = fmt.Errorf("%s: over %d bytes: %w", from.path, o.maxSize, archive.ErrRefused)
 		}

@@ -8,8 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/archive"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -46,7 +49,7 @@ func (o *copying) syncIn(ctx context.Context, from, to place) error {
 		return wrong(err)
 	}
 	y := &syncing{copying: o, to: to, dir: dir, page: api.FileSyncParams{FileParams: o.file(to), Delete: o.prune}}
-	if err = y.walk(ctx, from.path); err == nil {
+	if err = y.walk(ctx, dir, "", 0); err == nil {
 		err = y.send(ctx, false)
 	}
 	if err != nil {
@@ -56,46 +59,71 @@ func (o *copying) syncIn(ctx context.Context, from, to place) error {
 	return nil
 }
 
-// walk puts what is in a local folder and travels on pages, in the order that they have.
-func (y *syncing) walk(ctx context.Context, root string) error {
-	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-		switch {
-		case path != root && errors.Is(err, fs.ErrNotExist):
-			return nil // removed meanwhile
-		case err != nil || path == root:
-			return err
-		}
+// maxSyncDepth bounds how many folders deep a copy goes: one fd for each.
+const maxSyncDepth = 1000
+
+// walk puts what is in a local folder and travels on pages, in the order that they have. It goes from folder to folder by their fds: a
+// sandbox that can write there may put links in the place of folders meanwhile.
+func (y *syncing) walk(ctx context.Context, dir *os.File, at string, depth int) error {
+	if depth > maxSyncDepth {
+		return &fs.PathError{Op: "copy", Path: at, Err: fmt.Errorf("over %d folders deep: %w", maxSyncDepth, unix.ENAMETOOLONG)}
+	}
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, base := range names {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		name, err := filepath.Rel(root, path)
-		if err != nil {
+		name := filepath.Join(at, base)
+		if err := y.entry(ctx, dir, base, name, depth); gone(err) {
+			continue // removed, or something else, meanwhile
+		} else if err != nil {
 			return err
 		}
-		f, target := api.SyncFile{}, ""
-		switch kind := e.Type(); {
-		case kind.IsDir():
-			f.Type = api.TypeFolder
-		case kind&fs.ModeSymlink != 0:
-			f.Type = api.TypeSymlink
-			target, err = os.Readlink(path)
-		case kind.IsRegular():
-			var info fs.FileInfo
-			if info, err = e.Info(); err == nil {
-				f.Type, f.Size, f.MTime = api.TypeFile, info.Size(), wireTime(info.ModTime())
-			}
-		default:
-			y.skipped(1, []string{name})
-			return nil
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	}
+	return nil
+}
+
+func gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+}
+
+// entry puts one name of a folder on the page, and what is below.
+func (y *syncing) entry(ctx context.Context, dir *os.File, base, name string, depth int) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		fd, err := unix.Openat(int(dir.Fd()), base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
+			return &fs.PathError{Op: "open", Path: name, Err: err}
+		}
+		below := os.NewFile(uintptr(fd), name)
+		defer below.Close()
+		if err := y.add(ctx, name, "", api.SyncFile{Type: api.TypeFolder}); err != nil {
 			return err
 		}
-		return y.add(ctx, name, target, f)
-	})
+		return y.walk(ctx, below, name, depth+1)
+	case unix.S_IFLNK:
+		target := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(int(dir.Fd()), base, target)
+		if errors.Is(err, unix.EINVAL) {
+			err = unix.ENOENT // none any more
+		}
+		if err != nil {
+			return &fs.PathError{Op: "readlink", Path: name, Err: err}
+		}
+		return y.add(ctx, name, string(target[:n]), api.SyncFile{Type: api.TypeSymlink})
+	case unix.S_IFREG:
+		return y.add(ctx, name, "", api.SyncFile{Type: api.TypeFile, Size: st.Size, MTime: wireTime(time.Unix(st.Mtim.Unix()))})
+	}
+	y.skipped(1, []string{name})
+	return nil
 }
 
 // wireTime is a time as fs.sync compares it: a file system may hold any year, RFC 3339 only those up to 9999, and the worker inside does the same.

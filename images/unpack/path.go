@@ -88,17 +88,20 @@ func (u *unpacker) parent(dir string) (int, error) {
 	case dir == "":
 		return -1, fmt.Errorf("open the layer's folder: %w", err)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
-		return u.implied(dir)
+		return u.imply(dir)
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
 		return -1, fmt.Errorf("%w: open parent %q: %w", ErrUnsafe, dir, err)
 	}
 	return -1, fmt.Errorf("open parent %q: %w", dir, err)
 }
 
-// implied makes the folder dir, which an entry below it implies.
-func (u *unpacker) implied(dir string) (int, error) {
+// imply makes the folder dir, which an entry below it implies.
+func (u *unpacker) imply(dir string) (int, error) {
 	if err := u.count(); err != nil {
 		return -1, err
+	}
+	if u.implied += len(dir); u.implied > MaxImplied {
+		return -1, fmt.Errorf("%w of %d bytes in the names of folders without an entry", ErrLimit, MaxImplied)
 	}
 	if err := u.writers.wait(); err != nil { // a file may have the name
 		return -1, err

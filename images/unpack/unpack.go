@@ -139,6 +139,7 @@ type unpacker struct {
 	writers *writers
 	dirs    map[uint64]*dir // by inode number
 	stats   Stats
+	implied int // bytes of the names of folders without an entry
 	buf     []byte
 	// crc is the checksum of the file that is being written; records are of all files, nil
 	// without a manifest.

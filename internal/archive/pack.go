@@ -147,6 +147,10 @@ func (p *packer) node(parent int, name, as string, depth int) error {
 	case kind == unix.S_IFLNK:
 		target := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(parent, name, target)
+		if errors.Is(err, unix.EINVAL) { // changed meanwhile
+			p.stats.skip(h.Name)
+			return nil
+		}
 		if err != nil {
 			return fail("read link", h.Name, err)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sparse"
 )
 
 // Options of Unpack.
@@ -312,8 +314,12 @@ func (u *unpacker) file(name, base string, h *tar.Header) error {
 		}
 		u.made[inode{st.Dev, st.Ino}] = true
 	}
-	n, err := io.CopyBuffer(fdWriter(fd), readerOnly{u.tr}, u.buf)
+	out := sparse.NewWriter(fd)
+	n, err := io.CopyBuffer(out, readerOnly{u.tr}, u.buf)
 	u.stats.Bytes += n
+	if err == nil {
+		err = out.End()
+	}
 	if err == nil {
 		err = u.attributes(fd, h)
 	}
@@ -321,23 +327,6 @@ func (u *unpacker) file(name, base string, h *tar.Header) error {
 		return fail("write", name, err)
 	}
 	return nil
-}
-
-// fdWriter writes to a regular file.
-type fdWriter int
-
-func (w fdWriter) Write(p []byte) (done int, err error) {
-	for done < len(p) {
-		n, err := unix.Write(int(w), p[done:])
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return done, err
-		}
-		done += n
-	}
-	return done, nil
 }
 
 // mode is what an entry gets.

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/internal/treecopy"
 )
 
 // Failure is a change that was not brought into the folder.
@@ -32,7 +32,7 @@ type Failure struct {
 // with them file capabilities) and times of the sandbox's are not brought along; a file whose content comes
 // from the sandbox loses such bits of its own, too. What was brought is noted in applied, which may be nil.
 func Apply(ctx context.Context, upper, lower *os.File, changes []Change, applied *Applied, force bool) (done []string, failed []Failure, err error) {
-	a := &applier{upper: int(upper.Fd()), lower: int(lower.Fd()), applied: applied, force: force}
+	a := &applier{ctx: ctx, upper: int(upper.Fd()), lower: int(lower.Fd()), applied: applied, force: force}
 	for i := range changes {
 		if err := context.Cause(ctx); err != nil {
 			return done, failed, err
@@ -63,6 +63,7 @@ var errInside = errors.New("the sandbox is changing it")
 const overflowID = 65534
 
 type applier struct {
+	ctx          context.Context // of Apply
 	upper, lower int
 	applied      *Applied
 	force        bool
@@ -188,7 +189,7 @@ func (a *applier) file(parent int, base string, c *Change, old *unix.Stat_t) (er
 		return err
 	}
 	dst := os.NewFile(uintptr(fd), tmp)
-	err = content(dst, src, c)
+	err = content(a.ctx, dst, src, c)
 	if err == nil && old != nil {
 		err = owner(fd, old)
 	}
@@ -201,28 +202,27 @@ func (a *applier) file(parent int, base string, c *Change, old *unix.Stat_t) (er
 	return a.replace(parent, tmp, base, c.Path)
 }
 
-// content copies what was found at a change, and no more.
-func content(dst, src *os.File, c *Change) error {
-	n, err := io.Copy(dst, limited(src, c))
-	if err != nil || c.changed == (unix.StatxTimestamp{}) { // from the user's own folder
+// content copies what was found at a change, and no more: a file that grows for ever fills nobody's disk, and neither does one that is
+// all holes.
+func content(ctx context.Context, dst, src *os.File, c *Change) error {
+	if c.changed == (unix.StatxTimestamp{}) { // from the user's own folder
+		st, err := src.Stat()
+		if err != nil {
+			return err
+		}
+		return treecopy.Content(ctx, src, dst, st.Size())
+	}
+	if err := treecopy.Content(ctx, src, dst, c.Size); err != nil {
 		return err
 	}
 	var st unix.Statx_t
 	if err := unix.Statx(int(src.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st); err != nil {
 		return err
 	}
-	if n != c.Size || int64(st.Size) != c.Size || st.Ctime != c.changed {
+	if int64(st.Size) != c.Size || st.Ctime != c.changed {
 		return errInside
 	}
 	return nil
-}
-
-// limited ends one byte behind what was found: a file that grows for ever fills nobody's disk.
-func limited(src io.Reader, c *Change) io.Reader {
-	if c.changed == (unix.StatxTimestamp{}) {
-		return src
-	}
-	return io.LimitReader(src, c.Size+1)
 }
 
 // owner makes a new file the old one's owner's.

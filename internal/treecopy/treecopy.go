@@ -214,6 +214,20 @@ func (c *copier) file(src, dst *os.File, name string, st *unix.Stat_t) error {
 	return finish(from, to, st)
 }
 
+// Content copies the first size bytes of an open file to a new one: by a reflink where the file system has them, and holes stay holes.
+// A file that is shorter by now ends in one.
+func Content(ctx context.Context, from, to *os.File, size int64) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
+		return err
+	}
+	st.Size = size
+	if err := (&copier{ctx: ctx}).content(int(from.Fd()), int(to.Fd()), &st); err != nil {
+		return err
+	}
+	return to.Truncate(size) // a hole at the end, or what a reflink has of a file that has grown
+}
+
 // small is what is read and written at once: of a file without holes that takes two thirds of what copy_file_range(2) takes,
 // which without reflinks is a pipe.
 const small = 64 << 10

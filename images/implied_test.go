@@ -1,0 +1,191 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
+)
+
+// stackOf is a stack of folders, lowest first, and which of their folders are implied.
+func stackOf(t *testing.T, roots []string, implied []map[string]bool) *stack {
+	t.Helper()
+	k := &stack{}
+	t.Cleanup(k.close)
+	for i, dir := range roots {
+		f, err := openDir(dir)
+		must(t, err)
+		k.layers = append(k.layers, stackLayer{root: f, implied: implied[i]})
+		for p := range implied[i] {
+			if p != "" && i > 0 {
+				k.implied = append(k.implied, p)
+			}
+		}
+	}
+	return k
+}
+
+// plainLook says by the definition what stack.look does: of each layer from the top, the folder itself and all above it are looked at.
+func plainLook(k *stack, p string) (shown, right *folderAttrs) {
+	at := func(l *stackLayer, p string) (fd int, err error) {
+		if p == "" {
+			p = "."
+		}
+		return sys.OpenBeneath(int(l.root.Fd()), p, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	}
+	for _, l := range slices.Backward(k.layers) {
+		cut := false
+		for q := filepath.Dir(p); q != "." && q != "/"; q = filepath.Dir(q) {
+			if fd, err := at(&l, q); err == nil {
+				cut = cut || isOpaque(fd)
+				_ = unix.Close(fd)
+			}
+		}
+		fd, err := at(&l, p)
+		if errors.Is(err, unix.ENOENT) && !cut {
+			continue
+		} else if err != nil {
+			break
+		}
+		a := attrsOf(p, fd)
+		cut = cut || isOpaque(fd)
+		_ = unix.Close(fd)
+		if shown == nil {
+			shown, right = a, a
+		}
+		if !l.implied[p] {
+			return shown, a
+		}
+		if cut {
+			break
+		}
+	}
+	return shown, right
+}
+
+func plainFixes(k *stack) []string {
+	list := map[string]string{}
+	for _, p := range k.implied {
+		shown, right := plainLook(k, p)
+		if right == nil || sameAttrs(shown, right) {
+			continue
+		}
+		for q := p; ; q = filepath.Dir(q) {
+			if q == "." {
+				q = ""
+			}
+			if _, right := plainLook(k, q); right != nil {
+				list[q] = fmt.Sprintf("%s %o", q, right.st.Mode)
+			}
+			if q == "" {
+				break
+			}
+		}
+	}
+	var lines []string
+	for _, l := range list {
+		lines = append(lines, l)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// TestFixesLikeTheDefinition: the walk through all layers at once finds what looking each folder up by itself finds.
+func TestFixesLikeTheDefinition(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	names := []string{"a", "a-b", "b", "c"}
+	found := 0
+	for range 150 {
+		var roots []string
+		var implied []map[string]bool
+		for range 1 + rnd.IntN(4) {
+			root, marks := t.TempDir(), map[string]bool{}
+			for range rnd.IntN(12) {
+				var p string
+				for range 1 + rnd.IntN(14) { // deeper than keptLevels
+					p = filepath.Join(p, names[min(rnd.IntN(8), len(names)-1)])
+				}
+				dir := filepath.Join(root, p)
+				switch rnd.IntN(6) {
+				case 0:
+					_ = os.MkdirAll(filepath.Dir(dir), 0o755) // one may be a file
+					_ = os.WriteFile(dir, nil, 0o600)
+				case 1:
+					_ = os.MkdirAll(filepath.Dir(dir), 0o755)
+					_ = os.Symlink("a", dir)
+				default:
+					if os.MkdirAll(dir, 0o755) == nil {
+						must(t, os.Chmod(dir, os.FileMode(0o700+rnd.IntN(3))))
+						if rnd.IntN(6) == 0 {
+							must(t, unix.Setxattr(dir, "user.overlay.opaque", []byte("y"), 0))
+						}
+					}
+				}
+			}
+			must(t, filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
+				if err == nil && d.IsDir() && rnd.IntN(2) == 0 {
+					marks[strings.TrimPrefix(strings.TrimPrefix(name, root), "/")] = true
+				}
+				return err
+			}))
+			roots, implied = append(roots, root), append(implied, marks)
+		}
+		k := stackOf(t, roots, implied)
+		want := plainFixes(k)
+		fixes, err := k.fixes(t.Context())
+		must(t, err)
+		var got []string
+		for _, f := range fixes {
+			got = append(got, fmt.Sprintf("%s %o", f.path, f.st.Mode))
+		}
+		slices.Sort(got)
+		if found += len(want); !slices.Equal(got, want) {
+			t.Fatalf("found %q, want %q", got, want)
+		}
+	}
+	if found < 80 {
+		t.Errorf("only %d folders were to be repaired", found)
+	}
+}
+
+// TestFixesDeep: one name of the deepest kind that there is costs in proportion to its length and to the layers that have it, and
+// whoever does not want to know any more is not waited for.
+func TestFixesDeep(t *testing.T) {
+	const depth = 2000
+	var roots []string
+	var implied []map[string]bool
+	for i := range 4 {
+		root, marks := t.TempDir(), map[string]bool{}
+		for p, d := "", 0; d < depth; d++ {
+			p = strings.TrimPrefix(p+"/a", "/")
+			must(t, os.Mkdir(filepath.Join(root, p), 0o755-os.FileMode(i%2)))
+			if i > 0 {
+				marks[p] = true
+			}
+		}
+		roots, implied = append(roots, root), append(implied, marks)
+	}
+	k := stackOf(t, roots, implied)
+	// Each of the folders may take as long as 30 bytes of a parser's input: it is opened in each layer.
+	cost.Once(t, 30*len(roots)*depth, func() {
+		fixes, err := k.fixes(t.Context())
+		if err != nil || len(fixes) != depth+1 { // all, and the root
+			t.Errorf("%d, %v", len(fixes), err)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := stackOf(t, roots, implied).fixes(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+}

@@ -78,8 +78,7 @@ type daemon struct {
 	ending    atomic.Bool // stop was called
 	left      bool        // ends without removing its sandboxes: they are the next daemon's
 	conns     atomic.Uint64
-	connected atomic.Int64 // open connections
-	maxOpen   int64
+	connected connections
 	busy      atomic.Int64 // pulls under way
 	runtimes  atomic.Pointer[config.Runtimes]
 	shipped   atomic.Pointer[[]api.TemplateSpec]
@@ -388,18 +387,17 @@ func (d *daemon) receive(ctx context.Context, wg *sync.WaitGroup) {
 		}
 		switch {
 		case msg.Conn != nil && len(files) == 1:
-			if d.connected.Add(1) <= d.maxOpen {
-				c := *msg.Conn
+			c := *msg.Conn
+			err := d.connected.enter(c.UID)
+			if err == nil {
 				wg.Go(func() {
-					defer d.connected.Add(-1)
+					defer d.connected.leave(c.UID)
 					d.serveConn(ctx, files[0], c)
 				})
 				continue
 			}
-			d.connected.Add(-1)
-			d.log.Warn("refused a connection: too many are open", "limit", d.maxOpen)
-			refuse(files[0], api.Errorf(api.ResourceExhausted, "the daemon serves %d connections, and no more", d.maxOpen).
-				WithHint("close some, or start the daemon with a higher limit of open files (ulimit -n)"))
+			d.log.Warn("refused a connection", "uid", c.UID, "err", err)
+			refuse(files[0], err)
 		case msg.Stop != nil:
 			d.end(msg.Stop.Keep, msg.Stop.Reason)
 		case msg.Reloaded != nil:

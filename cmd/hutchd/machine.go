@@ -130,7 +130,7 @@ func (d *daemon) measureHost() error {
 		return fmt.Errorf("read resource limits: %w", err)
 	}
 	// Connections may not take the fds that sandboxes and execs need.
-	d.maxOpen = int64(min(1024, nofile.Max/4))
+	d.connected.most = int(min(1024, nofile.Max/4))
 	d.host = sandbox.Host{
 		UIDs: uids, GIDs: gids, UserMap: "range",
 		// fds in flight are counted per kernel uid, which sandboxes share with

@@ -242,7 +242,11 @@ func (u *unpacker) finishDirs() error {
 	}
 	slices.SortFunc(all, func(a, b *dir) int { return strings.Compare(b.name, a.name) })
 	for _, d := range all {
-		if err := u.finishDir(d); err != nil {
+		err := u.meter()
+		if err == nil {
+			err = u.finishDir(d)
+		}
+		if err != nil {
 			return &EntryError{Entry: d.name, Err: err}
 		}
 	}

@@ -64,6 +64,7 @@ var (
 		unix.SYS_FTRUNCATE, unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_UNLINKAT,
 		unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_UTIMENSAT, unix.SYS_FSETXATTR,
 		unix.SYS_GETEUID, unix.SYS_GETEGID, // whose its files are without a chown
+		unix.SYS_GETRUSAGE,
 	)
 	packing = append(slices.Clone(files), unix.SYS_PREAD64)
 )

@@ -97,7 +97,7 @@ func (u *unpacker) parent(dir string) (int, error) {
 
 // imply makes the folder dir, which an entry below it implies.
 func (u *unpacker) imply(dir string) (int, error) {
-	if err := u.count(); err != nil {
+	if err := errors.Join(u.count(), u.meter()); err != nil {
 		return -1, err
 	}
 	if u.implied += len(dir); u.implied > MaxImplied {

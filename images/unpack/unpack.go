@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -51,6 +52,9 @@ type Options struct {
 	Manifest io.Writer `json:"-"`
 	// Attributes, unless nil, gets what of it is about extended attributes.
 	Attributes io.Writer `json:"-"`
+
+	// cpu, unless 0, is the CPU time that this process may take, which does nothing else, beside cpuPerByte.
+	cpu time.Duration
 }
 
 // OwnerXattr holds the owner a file should have where there is only one id.
@@ -82,10 +86,13 @@ type Stats struct {
 // folder holds rubbish, to be removed by rmtree.
 func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 	limits := opts.Limits.WithDefaults()
-	in := bufio.NewReaderSize(&limitReader{r: r, left: limits.MaxBytes, max: limits.MaxBytes}, copyBuffer)
+	limited := &limitReader{r: r, left: limits.MaxBytes, max: limits.MaxBytes}
+	in := bufio.NewReaderSize(limited, copyBuffer)
 	u := &unpacker{
-		root:   int(root.Fd()),
-		tr:     &tarStream{r: in},
+		root: int(root.Fd()),
+		tr:   &tarStream{r: in},
+		in:   limited,
+		cpu:  opts.cpu, began: usedCPU(),
 		limits: limits,
 		single: opts.SingleUID,
 		dirs:   make(map[uint64]*dir),
@@ -131,6 +138,10 @@ const copyBuffer = 128 << 10
 type unpacker struct {
 	root    int // fd, the caller's
 	tr      *tarStream
+	in      *limitReader  // what tr reads
+	cpu     time.Duration // Options.cpu
+	began   time.Duration // usedCPU at the begin
+	steps   int           // that meter has counted
 	limits  Limits
 	single  bool
 	owns    bool // what this process makes belongs to 0:0
@@ -151,6 +162,32 @@ type unpacker struct {
 	extended map[uint64]bool
 }
 
+// An extractor may take cpuBase of CPU time, and cpuPerByte for each byte of the tar stream, which is 30 times what a layer of tiny files
+// takes: names that lead through many symbolic links cost the kernel thousands of steps each.
+const (
+	cpuBase    = 20 * time.Second
+	cpuPerByte = 2 * time.Microsecond
+	meterEvery = 64 // steps
+)
+
+// meter counts a step, of which none takes long by itself, and fails when all of them have taken too long.
+func (u *unpacker) meter() error {
+	if u.steps++; u.cpu == 0 || u.steps%meterEvery != 0 {
+		return nil
+	}
+	if allowed := u.cpu + time.Duration(u.in.max-u.in.left)*cpuPerByte; usedCPU()-u.began > allowed {
+		return fmt.Errorf("%w of %v of CPU time for a layer of this size", ErrLimit, allowed.Round(time.Second))
+	}
+	return nil
+}
+
+// usedCPU is what this process has taken.
+func usedCPU() time.Duration {
+	var used unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &used) // fails only for a bad address
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
 func (u *unpacker) entries() error {
 	for {
 		h, err := u.tr.Next()
@@ -159,6 +196,9 @@ func (u *unpacker) entries() error {
 		}
 		if err != nil {
 			return readError("read the layer's tar stream", err)
+		}
+		if err := u.meter(); err != nil {
+			return &EntryError{Entry: h.Name, Err: err}
 		}
 		if err := u.entry(h); err != nil {
 			return &EntryError{Entry: h.Name, Err: err}

@@ -301,6 +301,7 @@ func extractorMain(args []string) int {
 		req.Options.Manifest = os.NewFile(manifestFD, "manifest")
 		req.Options.Attributes = os.NewFile(attributesFD, "attributes")
 	}
+	req.Options.cpu = cpuBase
 	var r reply
 	var err error
 	if r.Stats, err = Unpack(root, os.Stdin, req.Options); err != nil {

@@ -7,7 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
@@ -170,6 +172,36 @@ func TestEscapeConnections(t *testing.T) {
 	if r.Want(t, 0).Stdout != "again\n" {
 		t.Errorf("got %q", r.Stdout)
 	}
+}
+
+// TestEscapeLongLines: requests that are long and never end take no memory of the daemon's in proportion to their number, and keep nobody
+// else waiting.
+func TestEscapeLongLines(t *testing.T) {
+	w := world.New(t)
+	c := w.Dial(t)
+	sb := c.SandboxOf(nil)
+	hutchd := w.Daemon(t).Hutchd
+	long := []byte(`{"jsonrpc":"2.0","id":1,"method":"exec.run","params":{"x":"` + strings.Repeat("x", 3<<20))
+	var senders sync.WaitGroup
+	for range 200 {
+		conn, err := net.Dial("unix", w.Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetWriteDeadline(time.Now().Add(2 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		senders.Go(func() { _, _ = conn.Write(long) }) // most of them are not read to the end
+	}
+	senders.Wait()
+	if got := world.Memory(t, hutchd, "VmRSS"); got > 300 {
+		t.Errorf("hutchd takes %d MB", got)
+	}
+	if res := c.Exec(sb, "echo served"); res.Stdout != "served\n" {
+		t.Errorf("%+v", res)
+	}
+	w.OK(t, "exec", sb, "true") // a new connection
 }
 
 // TestEscapeBlockedReader: output that nobody reads keeps neither an exec nor the

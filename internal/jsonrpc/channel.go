@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,6 +76,10 @@ func (r *Request) finish() []func() {
 type ChannelConfig struct {
 	// CancelOnLoss reports whether a call of method ends with its connection.
 	CancelOnLoss func(method string) bool
+	// MaxLine is how long a request may be, MaxLine of this package where it is 0; SetMaxLine changes it.
+	MaxLine int
+	// LongLines is shared by channels.
+	LongLines LongLines
 }
 
 // Channel is a connection as github.com/creachadair/jrpc2 wants it (its
@@ -109,10 +114,23 @@ type Channel struct {
 func NewChannel(ctx context.Context, conn *net.UnixConn, cfg ChannelConfig) *Channel {
 	return &Channel{
 		cfg: cfg, base: ctx, conn: conn,
-		r: NewReader(conn, MaxLine), w: NewWriter(conn),
+		r: NewReader(conn, cmp.Or(cfg.MaxLine, MaxLine), cfg.LongLines), w: NewWriter(conn),
 		turn: make(chan struct{}, 1), calls: make(map[string]*Request),
 	}
 }
+
+// free is an id unless a call with it is under way, whose answer would be taken for this one.
+func (c *Channel) free(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls[id] != nil {
+		return ""
+	}
+	return id
+}
+
+// SetMaxLine changes how long a request may be.
+func (c *Channel) SetMaxLine(n int) { c.r.SetMax(n) }
 
 // Recv returns the next line with calls to dispatch.
 func (c *Channel) Recv() ([]byte, error) {
@@ -124,8 +142,13 @@ func (c *Channel) Recv() ([]byte, error) {
 				return out, nil
 			}
 		case errors.Is(err, ErrLineTooLong):
-			c.refuse("", protocolError(CodeInvalidRequest, "Send large inputs as an fd, or in pieces.",
-				"the request line is longer than %d bytes", MaxLine))
+			c.refuse(c.free(headID(line)), protocolError(CodeInvalidRequest, "Send large inputs as an fd, or in pieces.",
+				"the request line is longer than %d bytes", c.r.max.Load()))
+		case errors.Is(err, ErrBusy):
+			c.refuse(c.free(headID(line)), &Error{
+				Code: api.ResourceExhausted.Number(), Message: "too many clients send long requests at once",
+				Data: api.ErrorData{Code: api.ResourceExhausted, Hint: "Try again, or send large inputs as an fd, or in pieces."},
+			})
 		case errors.Is(err, io.EOF), c.isDraining() && errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, c.awaitReplies()
 		default:

@@ -15,7 +15,7 @@ import (
 // answer reads one reply, which must be an error.
 func answer(t *testing.T, conn *net.UnixConn) (id string, e *Error) {
 	t.Helper()
-	line, _, err := NewReader(conn, MaxLine).ReadLine() // one reply at a time
+	line, _, err := NewReader(conn, MaxLine, LongLines{}).ReadLine() // one reply at a time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,5 +197,33 @@ func TestAfterSent(t *testing.T) {
 	two.AfterSent(func() { sent <- "late" })
 	if who := <-sent; who != "late" {
 		t.Error(who)
+	}
+}
+
+// TestLongLineID: who sends a request that is too long is answered by its id, where that is among its first bytes.
+func TestLongLineID(t *testing.T) {
+	for head, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":7,"method":"fs.write","params":{"x":"`:     "7",
+		`{"method":"fs.write","id":"a b","jsonrpc":"2.0","params":{"x":"`: `"a b"`,
+		`{"params":{"x":"`:               "null",
+		`[{"jsonrpc":"2.0","id":7,"x":"`: "null",
+		`{"id":{"x":1},"y":"`:            "null",
+		`nonsense "`:                     "null",
+	} {
+		ours, theirs := pair(t)
+		ch := NewChannel(context.Background(), ours, ChannelConfig{MaxLine: 4096})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = ch.Recv()
+		}()
+		sendPiece(theirs, piece{data: head + strings.Repeat("x", 5000) + "\"}}\n"}, nil)
+		if id, e := answer(t, theirs); id != want || e.Code != CodeInvalidRequest {
+			t.Errorf("%s: id %s, %+v; want %s", head, id, e, want)
+		}
+		_ = theirs.Close()
+		<-ended
+		_ = ch.Close()
+		_ = ch.Wait()
 	}
 }

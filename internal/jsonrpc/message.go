@@ -194,6 +194,31 @@ func replyIDs(line []byte) (ids []string, fixed []byte) {
 	return ids, line
 }
 
+// headID finds the id in the first bytes of a request, so that who has sent one that is too long need not wait for ever; "" where it is not
+// there.
+func headID(head []byte) string {
+	d := json.NewDecoder(bytes.NewReader(head))
+	if first, err := d.Token(); err != nil || first != json.Delim('{') {
+		return ""
+	}
+	for {
+		key, err := d.Token()
+		if err != nil {
+			return ""
+		}
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return ""
+		}
+		if key == "id" {
+			if value[0] == '{' || value[0] == '[' {
+				return ""
+			}
+			return string(value)
+		}
+	}
+}
+
 // replyID reads the id of a single reply as jrpc2 writes it, without decoding
 // the result, which may be large.
 func replyID(line []byte) string {

@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,10 +34,44 @@ var (
 	ErrLostFDs = errors.New("no room for the fds of a request: too many open files")
 )
 
+// ErrBusy is ReadLine's answer to a long line for which there is no room now. The line has been skipped, as with ErrLineTooLong.
+var ErrBusy = errors.New("too many long lines at once")
+
+// LongLines bounds how many Readers hold a line at once that does not fit into the buffer that each has. It is safe for concurrent use. The
+// zero value bounds nothing.
+type LongLines struct {
+	places chan struct{}
+	// Who wants to send a long line waits for up to wait, and has to end it within whole: who does not would keep others from theirs.
+	wait, whole time.Duration
+}
+
+// NewLongLines lets n hold one.
+func NewLongLines(n int) LongLines {
+	return LongLines{places: make(chan struct{}, n), wait: 10 * time.Second, whole: 30 * time.Second}
+}
+
+func (l LongLines) take() bool {
+	select {
+	case l.places <- struct{}{}:
+		return true
+	default:
+	}
+	late := time.NewTimer(l.wait)
+	defer late.Stop()
+	select {
+	case l.places <- struct{}{}:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
 // Reader reads lines and their fds. It is for one goroutine.
 type Reader struct {
-	conn *net.UnixConn
-	max  int
+	conn   *net.UnixConn
+	max    atomic.Int64
+	others LongLines
+	slow   *time.Timer // ends the connection; not nil while this is one of others
 
 	// buf[pos:] is what has been read and not returned; buf[:scanned] is known
 	// to hold no newline after pos.
@@ -58,13 +94,18 @@ type received struct {
 
 // NewReader reads lines of at most max bytes from conn, which stays the
 // caller's.
-func NewReader(conn *net.UnixConn, max int) *Reader {
+func NewReader(conn *net.UnixConn, max int, others LongLines) *Reader {
 	// Room for one fd too many, so that MaxFDs+1 are seen without MSG_CTRUNC.
-	return &Reader{conn: conn, max: max, oob: make([]byte, unix.CmsgSpace((MaxFDs+1)*4))}
+	r := &Reader{conn: conn, others: others, oob: make([]byte, unix.CmsgSpace((MaxFDs+1)*4))}
+	r.max.Store(int64(max))
+	return r
 }
 
+// SetMax changes how long lines may be. Anybody may call it.
+func (r *Reader) SetMax(max int) { r.max.Store(int64(max)) }
+
 // ReadLine returns the next line without its newline, and the fds that belong to
-// it, which the caller owns. The line is valid until the next call.
+// it, which the caller owns. The line is valid until the next call. With ErrLineTooLong and ErrBusy it is only the begin of one.
 //
 // It returns io.EOF when the other end has finished writing; an unfinished last
 // line is returned first, as a line. Blank lines are skipped.
@@ -74,10 +115,13 @@ func (r *Reader) ReadLine() ([]byte, []*os.File, error) {
 		switch {
 		case whole || (r.eof && end > r.pos):
 			line, files, err := r.cut(end, whole)
+			if r.slow != nil {
+				r.slow.Reset(r.others.whole) // of the next one
+			}
 			switch {
-			case len(line) > r.max:
+			case int64(len(line)) > r.max.Load():
 				closeFiles(files)
-				return nil, nil, ErrLineTooLong
+				return line[:min(len(line), headBytes)], nil, ErrLineTooLong
 			case err != nil:
 				closeFiles(files)
 				return line, nil, err
@@ -88,8 +132,11 @@ func (r *Reader) ReadLine() ([]byte, []*os.File, error) {
 			return line, files, nil
 		case r.eof:
 			return nil, nil, io.EOF
-		case end-r.pos > r.max:
-			return nil, nil, r.skipLine()
+		case int64(end-r.pos) > r.max.Load():
+			return r.skipLine(ErrLineTooLong)
+		}
+		if !r.compact() {
+			return r.skipLine(ErrBusy)
 		}
 		if err := r.fill(); err != nil {
 			return nil, nil, err
@@ -97,8 +144,9 @@ func (r *Reader) ReadLine() ([]byte, []*os.File, error) {
 	}
 }
 
-// Close closes the fds that no line was returned for.
+// Close closes the fds that no line was returned for, and makes room for the long lines of others.
 func (r *Reader) Close() {
+	r.shorten()
 	for _, g := range r.files {
 		closeFiles(g.files)
 	}
@@ -139,8 +187,12 @@ func (r *Reader) advance(last int) (files []*os.File, err error) {
 	return files, err
 }
 
-// skipLine drops input up to and including the next newline.
-func (r *Reader) skipLine() error {
+// headBytes is how much of a line that is skipped is returned: its id is in there.
+const headBytes = 256
+
+// skipLine drops input up to and including the next newline, and returns the begin of it and why.
+func (r *Reader) skipLine(why error) ([]byte, []*os.File, error) {
+	head := bytes.Clone(r.buf[r.pos:min(len(r.buf), r.pos+headBytes)])
 	for {
 		last, whole := r.findLine()
 		if !whole {
@@ -149,17 +201,17 @@ func (r *Reader) skipLine() error {
 		files, _ := r.advance(last)
 		closeFiles(files)
 		if whole || r.eof {
-			return ErrLineTooLong
+			return head, nil, why
 		}
+		r.compact() // nothing is kept, so that there is room
 		if err := r.fill(); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
 }
 
-// fill reads once, and only when the buffer holds no whole line.
+// fill reads once, and only when the buffer holds no whole line, and has room.
 func (r *Reader) fill() error {
-	r.compact()
 	n, oobn, flags, _, err := r.conn.ReadMsgUnix(r.buf[len(r.buf):cap(r.buf)], r.oob)
 	files, perr := parseRights(r.oob[:oobn])
 	if err != nil {
@@ -212,8 +264,8 @@ func (r *Reader) keep(g received) {
 	r.files = append(r.files, g)
 }
 
-// compact moves the unread rest to the front and makes room for one read.
-func (r *Reader) compact() {
+// compact moves the unread rest to the front and makes room for one read. It reports whether there is.
+func (r *Reader) compact() bool {
 	if r.pos > 0 {
 		n := copy(r.buf, r.buf[r.pos:])
 		r.buf = r.buf[:n]
@@ -227,13 +279,35 @@ func (r *Reader) compact() {
 	if len(r.buf) > 2*readChunk {
 		r.spare = 0
 	}
-	if len(r.buf) == 0 && cap(r.buf) > 4*readChunk && r.spare > keepLarge {
-		r.buf = nil // a large line's buffer is not kept for the small ones
+	// A large line's buffer is not kept for the small ones, nor while others wait.
+	if len(r.buf) == 0 && (r.slow != nil || cap(r.buf) > 4*readChunk && r.spare > keepLarge) {
+		r.shorten()
 	}
-	if cap(r.buf)-len(r.buf) < readChunk/2 {
-		grown := make([]byte, len(r.buf), max(2*cap(r.buf), readChunk))
-		copy(grown, r.buf)
-		r.buf = grown
+	if cap(r.buf)-len(r.buf) >= readChunk/2 {
+		return true
+	}
+	size := max(2*cap(r.buf), readChunk)
+	if r.others.places != nil && size > readChunk {
+		if r.slow == nil {
+			if !r.others.take() {
+				return false
+			}
+			r.slow = time.AfterFunc(r.others.whole, func() { _ = r.conn.SetReadDeadline(time.Unix(1, 0)) })
+		}
+		size = min(size, max(int(r.max.Load()), len(r.buf))+readChunk)
+	}
+	grown := make([]byte, len(r.buf), size)
+	copy(grown, r.buf)
+	r.buf = grown
+	return true
+}
+
+// shorten gives up a large buffer.
+func (r *Reader) shorten() {
+	if r.buf = nil; r.slow != nil {
+		r.slow.Stop()
+		r.slow = nil
+		<-r.others.places
 	}
 }
 

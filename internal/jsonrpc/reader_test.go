@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
@@ -80,10 +83,13 @@ func TestReader(t *testing.T) {
 					at += p.fds
 				}
 			}()
-			r := NewReader(ours, limit)
+			r := NewReader(ours, limit, LongLines{})
 			defer r.Close()
 			for i, w := range tt.want {
 				line, got, err := r.ReadLine()
+				if errors.Is(err, ErrLineTooLong) {
+					line = nil // its begin: TestLongLineID
+				}
 				if !errors.Is(err, w.err) || string(line) != w.line {
 					t.Fatalf("line %d: %.40q, %v; want %.40q, %v", i, line, err, w.line, w.err)
 				}
@@ -126,7 +132,7 @@ func TestReaderOutOfFDs(t *testing.T) {
 	files := pipes(t, 3)
 	sendPiece(theirs, piece{data: "a\n"}, files)
 	sendPiece(theirs, piece{data: "b\n"}, files)
-	r := NewReader(ours, 100)
+	r := NewReader(ours, 100, LongLines{})
 	defer r.Close()
 
 	var limit unix.Rlimit
@@ -161,7 +167,7 @@ func TestReaderOutOfFDs(t *testing.T) {
 func TestReaderCloses(t *testing.T) {
 	ours, theirs := pair(t)
 	sendPiece(theirs, piece{data: "unfinished"}, pipes(t, 3))
-	r := NewReader(ours, 100)
+	r := NewReader(ours, 100, LongLines{})
 	_ = ours.SetReadDeadline(past)
 	if _, _, err := r.ReadLine(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal(err)
@@ -198,12 +204,15 @@ func FuzzReader(f *testing.F) {
 		sendPiece(theirs, piece{data: string(rest)}, nil)
 		_ = theirs.CloseWrite()
 
-		r := NewReader(ours, limit)
+		r := NewReader(ours, limit, LongLines{})
 		for i, w := range model(data, counts, limit) {
 			var line []byte
 			var files []*os.File
 			var err error
 			cost.Once(t, len(data), func() { line, files, err = r.ReadLine() })
+			if errors.Is(err, ErrLineTooLong) {
+				line = nil
+			}
 			got := fmt.Sprintf("%q %d %v", line, len(files), err)
 			closeFiles(files)
 			if got != w {
@@ -243,4 +252,79 @@ func model(data []byte, counts map[int]int, limit int) []string {
 		start = last + 1
 	}
 	return out
+}
+
+// TestLongLines: lines that do not fit into what each Reader has take turns; who does not end one makes room, with its connection.
+func TestLongLines(t *testing.T) {
+	const size = 4 * readChunk
+	long := strings.Repeat("x", size)
+	places := make(chan struct{}, 1)
+	type read struct {
+		n   int
+		err error
+	}
+	start := func(wait, whole time.Duration) (theirs *net.UnixConn, got chan read) {
+		ours, theirs := pair(t)
+		r, got := NewReader(ours, 2*size, LongLines{places, wait, whole}), make(chan read, 10)
+		go func() {
+			defer close(got)
+			defer r.Close()
+			for {
+				line, _, err := r.ReadLine()
+				got <- read{len(line), err}
+				if err != nil && !errors.Is(err, ErrBusy) {
+					return
+				}
+			}
+		}()
+		return theirs, got
+	}
+	send := func(to *net.UnixConn, data string) {
+		t.Helper()
+		if _, err := to.Write([]byte(data)); err != nil {
+			t.Error(err)
+		}
+	}
+	taken := func() bool { return len(places) == 1 }
+
+	first, firstGot := start(0, time.Hour)
+	send(first, long) // without an end
+	testenv.Poll(t, time.Minute, "the first has no turn", taken)
+	second, secondGot := start(0, time.Hour)
+	go send(second, long+"\nshort\n")
+	if r := <-secondGot; !errors.Is(r.err, ErrBusy) {
+		t.Errorf("%+v, want busy", r)
+	}
+	if r := <-secondGot; r.err != nil || r.n != 5 { // short ones need no turn
+		t.Errorf("%+v, want the short line", r)
+	}
+	send(first, "\n")
+	if r := <-firstGot; r.err != nil || r.n != size {
+		t.Errorf("%+v, want the first line", r)
+	}
+	testenv.Poll(t, time.Minute, "the first keeps its turn", func() bool { return !taken() })
+
+	// A line that does not end keeps its turn for a time, and then others have theirs.
+	slow, slowGot := start(0, 10*time.Millisecond)
+	go func() { _, _ = slow.Write([]byte(long)) }() // which nobody reads to the end
+	testenv.Poll(t, time.Minute, "the slow one has no turn", func() bool { return taken() || len(slowGot) > 0 })
+	patient, patientGot := start(time.Hour, time.Hour)
+	go send(patient, long+"\n")
+	if r := <-slowGot; !errors.Is(r.err, os.ErrDeadlineExceeded) {
+		t.Errorf("%+v, want the end of the connection", r)
+	}
+	if r := <-patientGot; r.err != nil || r.n != size {
+		t.Errorf("%+v, want the line that waited", r)
+	}
+	for _, c := range []*net.UnixConn{first, second, slow, patient} {
+		_ = c.Close()
+	}
+	for _, got := range []chan read{firstGot, secondGot, slowGot, patientGot} {
+		for range got { // until its Reader is closed
+			continue
+		}
+	}
+	if taken() {
+		t.Error("a turn is left over")
+	}
 }

@@ -240,7 +240,7 @@ func TestLostConnection(t *testing.T) {
 			results <- err
 		}()
 	}
-	r := jsonrpc.NewReader(conn, 1<<20)
+	r := jsonrpc.NewReader(conn, 1<<20, jsonrpc.LongLines{})
 	for range 2 {
 		if _, _, err := r.ReadLine(); err != nil {
 			t.Fatal(err)
@@ -310,7 +310,7 @@ func TestStrangeLines(t *testing.T) {
 			defer c.Close()
 			go func() {
 				defer conn.Close()
-				_, _, _ = jsonrpc.NewReader(conn, 1<<20).ReadLine()
+				_, _, _ = jsonrpc.NewReader(conn, 1<<20, jsonrpc.LongLines{}).ReadLine()
 				_, _ = conn.Write([]byte(tt.lines))
 			}()
 			info, err := c.Info(within(t))

@@ -99,7 +99,7 @@ func (c *Client) why() error {
 // readLoop gives replies and news to the calls they belong to.
 func (c *Client) readLoop() {
 	defer close(c.read)
-	r := jsonrpc.NewReader(c.conn, maxReply)
+	r := jsonrpc.NewReader(c.conn, maxReply, jsonrpc.LongLines{})
 	defer r.Close()
 	for {
 		line, files, err := r.ReadLine()

@@ -6,9 +6,13 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hutch-sh/hutch/internal/audit"
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -48,10 +52,46 @@ func (s *Server) Authenticate(t Tokens) {
 // errNoToken ends connections.
 var errNoToken = errors.New("the configuration names no token of this client any more")
 
+// A connection that has to show a token may send short lines until it has, for showTime at most, and there are maxUnknown of them at a time: the
+// oldest makes room for another one. So nobody without a token takes the connections, or the memory, of those who have one.
+const (
+	shortLine  = 64 << 10
+	maxUnknown = 64
+	showTime   = 10 * time.Second
+)
+
+var (
+	errSlow    = errors.New("no token was shown in time")
+	errCrowded = errors.New("others have come that have to show a token, too")
+)
+
 // identity is as which client a connection has authenticated.
 type identity struct {
 	exempt bool // a private daemon's lease
 	proof  atomic.Pointer[proof]
+}
+
+// await gives a connection showTime to show a token, where one is needed. known is to be called when it has, and when it ends.
+func (s *Server) await(ch *jsonrpc.Channel, id *identity) (known func()) {
+	if id.valid(*s.tokens.Load()) {
+		return func() {}
+	}
+	ch.SetMaxLine(shortLine)
+	late := time.AfterFunc(s.showTime, func() { ch.Abort(errSlow) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unknown = append(s.unknown, ch)
+	if len(s.unknown) > maxUnknown {
+		s.unknown[0].Abort(errCrowded)
+		s.unknown = slices.Delete(s.unknown, 0, 1)
+	}
+	return sync.OnceFunc(func() {
+		late.Stop()
+		ch.SetMaxLine(jsonrpc.MaxLine)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unknown = slices.DeleteFunc(s.unknown, func(other *jsonrpc.Channel) bool { return other == ch })
+	})
 }
 
 // proof is of one token.
@@ -117,5 +157,6 @@ func (c *Call) authenticate(ctx context.Context, p api.AuthenticateParams) (api.
 		shown.caller = &named
 	}
 	d.id.proof.Store(shown)
+	d.known()
 	return api.Authenticated{Client: name}, nil
 }

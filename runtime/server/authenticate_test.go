@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hutch-sh/hutch/internal/audit"
+	"github.com/hutch-sh/hutch/internal/jsonrpc"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -79,4 +81,43 @@ func TestTokens(t *testing.T) {
 	free.eof()
 	// A private daemon is its owner's.
 	serveAs(t, s, Actor{UID: 7, Private: true}).send(request(1, api.MethodSandboxList, `{}`))
+}
+
+// TestUnknown: who has not shown a token where one is needed takes neither the connections nor the memory of those who have.
+func TestUnknown(t *testing.T) {
+	const token = "me-0123456789abcdef"
+	s := newServer(t, &engines{info: func(context.Context, Actor) (api.Info, error) { return api.Info{}, nil }})
+	s.Authenticate(Tokens{"me": digest(token)})
+	show := func(p *peer) {
+		t.Helper()
+		p.send(request(1, api.MethodAuthenticate, fmt.Sprintf(`{"token":%q}`, token)))
+		p.recvOK("1")
+	}
+	known := serve(t, s)
+	big := request(2, api.MethodSandboxList, `{"label":"`+strings.Repeat("x", shortLine)+`"}`)
+	known.send(big)
+	if e := known.recvErr("2", jsonrpc.CodeInvalidRequest); !strings.Contains(e.Message, "longer than 65536 bytes") {
+		t.Errorf("%+v", e)
+	}
+	show(known)
+	known.send(big)
+	if m := known.recv(); m.Error != nil && strings.Contains(m.Error.Message, "longer than") {
+		t.Errorf("with a token: %+v", m.Error)
+	}
+	var unknown []*peer
+	for i := range maxUnknown {
+		p := serve(t, s)
+		p.send(request(i, api.MethodSandboxList, `{}`))
+		p.recv() // it is being served: they come one after the other
+		unknown = append(unknown, p)
+	}
+	show(serve(t, s)) // as long as it has shown none it is one more
+	unknown[0].eof()
+	show(unknown[maxUnknown-1])
+	known.alive()
+
+	hasty := newServer(t, &engines{})
+	hasty.showTime = time.Millisecond
+	hasty.Authenticate(Tokens{"me": digest(token)})
+	serve(t, hasty).eof()
 }

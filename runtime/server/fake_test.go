@@ -349,7 +349,7 @@ func serveIn(ctx context.Context, t testing.TB, s *Server, who Actor) *peer {
 		}
 		conns[i] = c.(*net.UnixConn)
 	}
-	p := &peer{t: t, conn: conns[0], r: jsonrpc.NewReader(conns[0], 64<<20), done: make(chan struct{})}
+	p := &peer{t: t, conn: conns[0], r: jsonrpc.NewReader(conns[0], 64<<20, jsonrpc.LongLines{}), done: make(chan struct{})}
 	go func() {
 		s.ServeConn(ctx, conns[1], who)
 		close(p.done)

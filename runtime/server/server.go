@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/creachadair/jrpc2"
 	"github.com/creachadair/jrpc2/channel"
@@ -53,6 +54,9 @@ type Config struct {
 	Logger     *slog.Logger // for panics of handlers; nil discards
 }
 
+// longLines is how many connections may hold a request of up to jsonrpc.MaxLine that has not arrived in full: 64 MiB.
+const longLines = 16
+
 // Server dispatches calls. It is safe for concurrent use.
 type Server struct {
 	cfg   Config
@@ -64,10 +68,14 @@ type Server struct {
 
 	openrpc func() (map[string]any, error)
 
-	mu     sync.Mutex
-	conns  map[*jsonrpc.Channel]*identity
-	ending bool
-	wg     sync.WaitGroup // one for each of conns
+	long     jsonrpc.LongLines
+	showTime time.Duration // but for tests showTime
+
+	mu      sync.Mutex // guards what follows
+	conns   map[*jsonrpc.Channel]*identity
+	unknown []*jsonrpc.Channel // of conns, that have to show a token; the oldest first
+	ending  bool
+	wg      sync.WaitGroup // one for each of conns
 }
 
 var _ channel.Channel = (*jsonrpc.Channel)(nil)
@@ -81,7 +89,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]*identity), fds: make(map[string]bool), turns: newTurns()}
+	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]*identity), fds: make(map[string]bool), turns: newTurns(), long: jsonrpc.NewLongLines(longLines), showTime: showTime}
 	s.tokens.Store(&cfg.Tokens)
 	s.table = s.handlers()
 	if err := checkHandlers(api.Methods, s.table); err != nil {
@@ -99,7 +107,7 @@ func New(cfg Config) (*Server, error) {
 // those are cancelled that only make sense with their client (*.run, *.wait,
 // sandbox.create, pool.acquire), and all of them when it was a private daemon's lease.
 func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
-	ch := jsonrpc.NewChannel(ctx, conn, jsonrpc.ChannelConfig{CancelOnLoss: func(method string) bool {
+	ch := jsonrpc.NewChannel(ctx, conn, jsonrpc.ChannelConfig{LongLines: s.long, CancelOnLoss: func(method string) bool {
 		return who.Private || endsWithConnection(method)
 	}})
 	id := &identity{exempt: who.Private}
@@ -109,10 +117,12 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 		return
 	}
 	defer s.leave(ch)
+	known := s.await(ch, id)
+	defer known()
 	stop := context.AfterFunc(ctx, ch.Drain)
 	defer stop()
 	subs := newSubscriptions(ch)
-	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who, subs: subs, line: &line{}, id: id}, &jrpc2.ServerOptions{
+	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who, subs: subs, line: &line{}, id: id, known: known}, &jrpc2.ServerOptions{
 		DisableBuiltin: true, // it would reserve rpc.* and so rpc.discover
 		Concurrency:    jsonrpc.MaxInFlight,
 	})
@@ -205,7 +215,8 @@ type dispatcher struct {
 	line *line
 
 	id    *identity
-	wrong atomic.Int32 // tokens that it has shown
+	known func()       // to be called when it has shown one
+	wrong atomic.Int32 // tokens that it has shown and are none
 }
 
 // Assign never returns nil, so that the answer to an unknown method is ours and

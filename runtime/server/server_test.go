@@ -261,14 +261,14 @@ func TestOversizedLine(t *testing.T) {
 	p := serve(t, newServer(t, &engines{}))
 	fits := request(1, "exec.run", runParams(`"stdin":"`+strings.Repeat("x", jsonrpc.MaxLine-200)+`"`))
 	go func() {
-		_, _ = jsonrpc.Send(p.conn, []byte(fits+"\n"+fits+strings.Repeat(" ", 9<<20)+"\n"+request(2, "system.info", `{}`)+"\n"), nil)
+		_, _ = jsonrpc.Send(p.conn, []byte(fits+"\n"+request(3, "exec.run", runParams(`"stdin":"`+strings.Repeat("x", 9<<20)+`"`))+"\n"+request(2, "system.info", `{}`)+"\n"), nil)
 	}()
 	seen := make(map[string]*jsonrpc.Error) // the answer to 1 may come any time
 	for range 3 {
 		m := p.recv()
 		seen[string(m.ID)] = m.Error
 	}
-	if e := seen["null"]; e == nil || e.Code != jsonrpc.CodeInvalidRequest || e.Data.Hint == "" {
+	if e := seen["3"]; e == nil || e.Code != jsonrpc.CodeInvalidRequest || e.Data.Hint == "" {
 		t.Errorf("oversized line: %v", e)
 	}
 	if len(seen) != 3 || seen["1"] != nil || seen["2"] != nil {

@@ -102,6 +102,10 @@ func (b *boxes) create(ctx context.Context, c *client.Client, image string) (api
 	if image != "" {
 		spec.Image, spec.Template = image, ""
 	}
+	fetches := b.mayFetch(image)
+	if !fetches {
+		spec.Pull = api.PullNever
+	}
 	who, err := c.Peer(ctx)
 	if err != nil {
 		return api.Sandbox{}, err
@@ -111,7 +115,11 @@ func (b *boxes) create(ctx context.Context, c *client.Client, image string) (api
 	if err := src.Open(&spec); err != nil {
 		return api.Sandbox{}, err
 	}
-	return c.CreateSandbox(ctx, api.CreateParams{Spec: spec}, src.Files, nil)
+	sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: spec}, src.Files, nil)
+	if !fetches && api.ErrorCode(err) == api.NotFound {
+		err = b.notFetched(image, err)
+	}
+	return sb, err
 }
 
 // another makes a sandbox that the model has asked for. It has what the user gave this session and no more.

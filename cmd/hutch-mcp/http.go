@@ -88,9 +88,10 @@ func serveHTTP(ctx context.Context, cfg mcpapi.Config) error {
 
 // authorized lets those in who know the token.
 func (f *front) authorized(next http.Handler) http.Handler {
-	want := []byte("Bearer " + f.token)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
+		// The name of a scheme has no case (RFC 9110, 11.1).
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare([]byte(strings.TrimLeft(token, " ")), []byte(f.token)) != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "Authorization: Bearer and the token that hutch mcp was started with are needed", http.StatusUnauthorized)
 			return

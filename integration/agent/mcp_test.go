@@ -6,17 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
@@ -153,6 +156,38 @@ func TestMCP(t *testing.T) {
 	}
 }
 
+// TestMCPRegistries: a model can not have the daemon speak to whatever it likes by naming images there.
+func TestMCPRegistries(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	var asked atomic.Int32
+	anything := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer anything.Close()
+	host := strings.TrimPrefix(anything.URL, "http://")
+	c := dialMCP(t, w, "host")
+	text := c.call(t, "sandbox_create", true, world.Args{"image": host + "/the-secret:1"})
+	if !strings.Contains(text, "--registry "+host) || asked.Load() > 0 {
+		t.Errorf("%q, and %d requests", text, asked.Load())
+	}
+	there := world.Push(t, imagetest.StartRegistry(t), "tiny", world.TinyImage(t))
+	w.OK(t, "image", "pull", "-q", there)
+	c.call(t, "sandbox_create", false, world.Args{"image": there}) // nothing is fetched
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	allowed := dialMCP(t, w, "--registry", host, "host")
+	allowed.call(t, "sandbox_create", true, world.Args{"image": host + "/the-secret:1"})
+	if asked.Load() == 0 {
+		t.Error("a registry that the user named was not asked")
+	}
+	if err := allowed.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestMCPCancel: cancelling a call kills its command, of which progress has told; a client that is killed leaves nothing.
 func TestMCPCancel(t *testing.T) {
 	t.Parallel()
@@ -224,7 +259,7 @@ type bearer string
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(b))
+	r.Header.Set("Authorization", "bearer "+string(b)) // a scheme has no case
 	return http.DefaultTransport.RoundTrip(r)
 }
 

@@ -111,7 +111,7 @@ func TestUnified(t *testing.T) {
 	const before = `for i in $(seq 50); do echo line $i; done >a; cp a b; mkdir -p d/e; cp a d/c; printf 'no newline' >d/e/f; ln -s a l; printf '\0\1' >bin; chmod +x b; : >empty; cp b keep`
 	for name, inside := range map[string]string{
 		"content": "sed -i 's/line 7$/seven/; 30,33d; 45i new' a", "new": "cp a n; mkdir -p x/y; echo z >x/y/z; chmod +x n", "removed": "rm a; rm -r d", "mode": "chmod -x b; chmod +x a",
-		"mode and content": "echo x >>b; chmod -x b", "link": "ln -sf b l; ln -s l m", "renamed": "mv d/e/f g", "newline": "echo >>d/e/f; printf x >>a", "link to file": "rm l; echo x >l", "all": "rm b; echo x >empty; : >a; : >new",
+		"mode and content": "echo x >>b; chmod -x b", "link": "ln -sf b l; ln -s l m", "renamed": "mv d/e/f g", "renamed and mode": "mv b g; chmod -x g; mv d/c h; chmod +x h", "newline": "echo >>d/e/f; printf x >>a", "link to file": "rm l; echo x >l", "all": "rm b; echo x >empty; : >a; : >new",
 		"odd names": `echo x >'a "b\'; echo y >'tab	é'; mv keep 'new
 line'`,
 	} {

@@ -74,13 +74,9 @@ func (u *unified) change(c *Change) error {
 		}
 		head, b = "deleted file mode "+gitMode(&was)+"\n", "/dev/null"
 	case Renamed:
-		head = fmt.Sprintf("similarity index 100%%\nrename from %s\nrename to %s\n", quoted(c.From), quoted(c.Path))
+		head = u.modes(c, c.From) + fmt.Sprintf("similarity index 100%%\nrename from %s\nrename to %s\n", quoted(c.From), quoted(c.Path))
 	case Modified:
-		if st, err := stat(u.lower, c.Path); err == nil && c.Mode != "" {
-			if was := gitMode(&Change{Type: letter(st), Mode: permissions(st)}); was != gitMode(c) {
-				head = "old mode " + was + "\nnew mode " + gitMode(c) + "\n"
-			}
-		}
+		head = u.modes(c, c.Path)
 	}
 	if err := u.print("%s", head); err != nil || c.Kind == Renamed {
 		return err
@@ -156,6 +152,19 @@ func gitMode(c *Change) string {
 		return "100755"
 	}
 	return "100644"
+}
+
+// modes are the lines about a mode that is another one than that of a name in the folder.
+func (u *unified) modes(c *Change, name string) string {
+	st, err := stat(u.lower, name)
+	if err != nil || c.Mode == "" {
+		return ""
+	}
+	was := gitMode(&Change{Type: letter(st), Mode: permissions(st)})
+	if was == gitMode(c) {
+		return ""
+	}
+	return "old mode " + was + "\nnew mode " + gitMode(c) + "\n"
 }
 
 // quoted is a name as git writes it where it has something odd.

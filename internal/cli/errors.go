@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -47,13 +48,14 @@ func Line(s string) string {
 }
 
 // Printable replaces control characters other than newline by a question mark:
-// a name must not be able to write terminal escapes.
+// a name must not be able to write terminal escapes. So it does with those that change the direction of text (Unicode's Bidi_Control),
+// by which a line of a diff is read as another one than a compiler sees.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
 			return r
-		case r < ' ' || r >= 0x7f && r < 0xa0:
+		case r < ' ' || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r):
 			return '?'
 		}
 		return r

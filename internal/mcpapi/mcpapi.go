@@ -22,6 +22,8 @@ type Config struct {
 	// workspace's folder; "" with mode all.
 	Mode   api.ExecMode `json:"mode"`
 	Folder string       `json:"folder,omitempty"`
+	// Registries are those of which the model may have images fetched, beside the session's own.
+	Registries []string `json:"registries,omitempty"`
 	// HTTP is the address to serve on instead of stdin and stdout, TokenFile holds the bearer token; "" makes one.
 	HTTP      string `json:"http,omitempty"`
 	TokenFile string `json:"token_file,omitempty"`

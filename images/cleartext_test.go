@@ -31,8 +31,7 @@ func TestNoClearText(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(token))
 	defer plain.Close()
 	var realm, redirect string
-	var registry *httptest.Server
-	registry = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	registry := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/token":
 			token(w, r)

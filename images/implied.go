@@ -37,6 +37,7 @@ func (s *Store) fixLayer(ctx context.Context, diffIDs []string, layers []*layer)
 		}
 	}
 	fixes, err := stack.fixes(ctx)
+	stack.close()
 	if len(fixes) == 0 || err != nil {
 		return nil, err
 	}
@@ -131,11 +132,13 @@ func (k *stack) push(unit string, implied []string) error {
 	return nil
 }
 
+// close may be called again.
 func (k *stack) close() {
 	k.leave(0)
 	for _, l := range k.layers {
 		_ = l.root.Close()
 	}
+	k.layers = nil
 }
 
 // fixes lists the folders that must be repaired and, because the new layer
@@ -149,7 +152,10 @@ func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
-		at := k.enter(p)
+		at, err := k.enter(p)
+		if err != nil {
+			return nil, err
+		}
 		if at.right == nil || sameAttrs(at.shown, at.right) {
 			continue
 		}
@@ -167,13 +173,24 @@ func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
 	return list, nil
 }
 
-// keptLevels is how many levels have their fds: a folder may be deeper than a process may have files.
-const keptLevels = 8
+// keptLevels is how many levels have their fds, and keptFDs about how many they have together: a folder may be deeper, and an image of more
+// layers, than a process may have files.
+const (
+	keptLevels = 8
+	keptFDs    = 512
+)
+
+// kept is how many levels have their fds; one has to.
+func (k *stack) kept() int { return max(1, min(keptLevels, keptFDs/len(k.layers))) }
 
 // enter goes to the folder p, by way of the nearest folder above it where the walk is.
-func (k *stack) enter(p string) *level {
+func (k *stack) enter(p string) (*level, error) {
 	if len(k.levels) == 0 {
-		k.levels = append(k.levels, k.top())
+		top, err := k.top()
+		if err != nil {
+			return nil, err
+		}
+		k.levels = append(k.levels, top)
 	}
 	for {
 		if l := &k.levels[len(k.levels)-1]; l.path == "" || l.path == p || strings.HasPrefix(p, l.path+"/") {
@@ -184,15 +201,21 @@ func (k *stack) enter(p string) *level {
 	for {
 		l := &k.levels[len(k.levels)-1]
 		if l.path == p {
-			return l
+			return l, nil
 		}
-		if !l.open { // since the walk left more than keptLevels below it
-			k.reopen(l)
+		if !l.open { // since the walk was further below it
+			if err := k.reopen(l); err != nil {
+				return nil, err
+			}
 		}
 		rest := strings.TrimPrefix(p[len(l.path):], "/")
 		name, _, _ := strings.Cut(rest, "/")
-		k.levels = append(k.levels, k.below(l, name))
-		if old := len(k.levels) - 1 - keptLevels; old > 0 {
+		below, err := k.below(l, name)
+		k.levels = append(k.levels, below) // its fds, also of one that is not whole
+		if err != nil {
+			return nil, err
+		}
+		if old := len(k.levels) - 1 - k.kept(); old > 0 {
 			k.levels[old].close()
 		}
 	}
@@ -220,54 +243,58 @@ func (l *level) close() {
 }
 
 // reopen opens a level that was closed. Layers do not change.
-func (k *stack) reopen(l *level) {
+func (k *stack) reopen(l *level) error {
+	l.open = true
 	for i := range l.parts {
 		if p := &l.parts[i]; p.exists {
 			fd, err := sys.OpenBeneath(int(k.layers[i].root.Fd()), l.path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 			if err != nil {
-				p.exists, p.barred = false, true // what was there a moment ago cannot be read
-				continue
+				return fmt.Errorf("open %q of layer %d: %w", l.path, i, err)
 			}
 			p.fd = fd
 		}
 	}
-	l.open = true
+	return nil
 }
 
 // top is the level of the root.
-func (k *stack) top() level {
+func (k *stack) top() (level, error) {
 	l := level{parts: make([]part, len(k.layers)), open: true}
 	for i := range k.layers {
 		l.parts[i] = part{fd: int(k.layers[i].root.Fd()), exists: true}
 	}
-	k.look(&l)
+	err := k.look(&l)
 	for i := range l.parts { // a root that hides lower layers left them out altogether
 		l.parts[i].cut = false
 	}
-	return l
+	return l, err
 }
 
 // below is the level of a folder of up.
-func (k *stack) below(up *level, name string) level {
+func (k *stack) below(up *level, name string) (level, error) {
 	l := level{path: path.Join(up.path, name), parts: make([]part, len(up.parts)), open: true}
 	for i, above := range up.parts {
 		p := part{fd: -1, barred: above.barred, cut: above.cut}
 		if above.exists {
 			// Without following symlinks: an overlay does not merge through them.
 			fd, err := sys.OpenBeneath(above.fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-			p.exists, p.barred = err == nil, err != nil && !errors.Is(err, unix.ENOENT)
-			if err == nil {
-				p.fd = fd
+			switch {
+			case err == nil:
+				p.exists, p.fd = true, fd
+			case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EACCES):
+				p.barred = true // EACCES: of a folder that not even its owner, this user, may read
+			case !errors.Is(err, unix.ENOENT):
+				l.parts = l.parts[:i] // of which some are open
+				return l, fmt.Errorf("open %q of layer %d: %w", l.path, i, err)
 			}
 		}
 		l.parts[i] = p
 	}
-	k.look(&l)
-	return l
+	return l, k.look(&l)
 }
 
 // look fills in what is shown of a level and what is right, and which of its parts hide those of lower layers.
-func (k *stack) look(l *level) {
+func (k *stack) look(l *level) error {
 	looking := true
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		p := &l.parts[i]
@@ -275,9 +302,11 @@ func (k *stack) look(l *level) {
 		if p.exists {
 			p.cut = p.cut || isOpaque(p.fd)
 			hides = hides || p.cut
-			if a := attrsOf(l.path, p.fd); looking && a == nil {
-				hides = true
-			} else if looking {
+			if looking {
+				a, err := attrsOf(l.path, p.fd)
+				if err != nil {
+					return err
+				}
 				if l.shown == nil {
 					l.shown, l.right = a, a
 				}
@@ -290,19 +319,20 @@ func (k *stack) look(l *level) {
 			looking = false
 		}
 	}
+	return nil
 }
 
-// attrsOf reads the attributes of a folder; nil when that fails.
-func attrsOf(p string, fd int) *folderAttrs {
+// attrsOf reads the attributes of a folder.
+func attrsOf(p string, fd int) (*folderAttrs, error) {
 	a := &folderAttrs{path: p}
 	if err := unix.Fstat(fd, &a.st); err != nil {
-		return nil
+		return nil, fmt.Errorf("look at %q of a layer: %w", p, err)
 	}
 	buf := make([]byte, 64)
 	if n, err := unix.Fgetxattr(fd, unpack.OwnerXattr, buf); err == nil {
 		a.owner = buf[:n]
 	}
-	return a
+	return a, nil
 }
 
 func isOpaque(fd int) bool {

@@ -57,7 +57,10 @@ func plainLook(k *stack, p string) (shown, right *folderAttrs) {
 		} else if err != nil {
 			break
 		}
-		a := attrsOf(p, fd)
+		a, err := attrsOf(p, fd)
+		if err != nil {
+			break
+		}
 		cut = cut || isOpaque(fd)
 		_ = unix.Close(fd)
 		if shown == nil {

@@ -77,31 +77,32 @@ func (y *syncing) walk(ctx context.Context, dir *os.File, at string, depth int) 
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		name := filepath.Join(at, base)
-		if err := y.entry(ctx, dir, base, name, depth); gone(err) {
-			continue // removed, or something else, meanwhile
-		} else if err != nil {
+		if err := y.entry(ctx, dir, base, filepath.Join(at, base), depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func gone(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+// gone turns an error of the one name that is looked at into none where that was removed, or is something else, meanwhile.
+func gone(op, name string, err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
 // entry puts one name of a folder on the page, and what is below.
 func (y *syncing) entry(ctx context.Context, dir *os.File, base, name string, depth int) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return &fs.PathError{Op: "stat", Path: name, Err: err}
+		return gone("stat", name, err)
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		fd, err := unix.Openat(int(dir.Fd()), base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return &fs.PathError{Op: "open", Path: name, Err: err}
+			return gone("open", name, err)
 		}
 		below := os.NewFile(uintptr(fd), name)
 		defer below.Close()
@@ -112,11 +113,8 @@ func (y *syncing) entry(ctx context.Context, dir *os.File, base, name string, de
 	case unix.S_IFLNK:
 		target := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(int(dir.Fd()), base, target)
-		if errors.Is(err, unix.EINVAL) {
-			err = unix.ENOENT // none any more
-		}
 		if err != nil {
-			return &fs.PathError{Op: "readlink", Path: name, Err: err}
+			return gone("readlink", name, err)
 		}
 		return y.add(ctx, name, string(target[:n]), api.SyncFile{Type: api.TypeSymlink})
 	case unix.S_IFREG:

@@ -190,7 +190,11 @@ func (r *runner) inOneCall(spec *api.Spec) bool {
 	o := r.flags
 	lookedAt := spec.Workspace != nil && spec.Workspace.Mode == api.ModeOverlay && !o.json // at what has changed in it
 	folders := len(spec.Mounts) + 1
-	return !o.debug && !o.tty && !o.keep && spec.Scope == nil && !spec.Network.Ask && len(o.publish) == 0 && !lookedAt && folders+1+3 <= jsonrpc.MaxFDs
+	gates := 1
+	if cli.IsTerminal(os.Stderr) { // see call
+		gates++
+	}
+	return !o.debug && !o.tty && !o.keep && spec.Scope == nil && !spec.Network.Ask && len(o.publish) == 0 && !lookedAt && folders+gates+3 <= jsonrpc.MaxFDs
 }
 
 // fresh makes, runs and removes in one call. Who answers is not asked before, where nothing depends on it.

@@ -162,7 +162,7 @@ func (s *session) started(ctx context.Context, exec string, sent func()) func(ap
 		s.signals.Started(cli.Target{Signal: early.hold})
 	}
 	return func(p api.Progress) {
-		if p.Kind == "exec.started" {
+		if p.Kind == api.ProgressStarted {
 			sent()
 			if s.fresh != nil {
 				s.fresh.started(&p)

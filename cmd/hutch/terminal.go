@@ -58,7 +58,7 @@ func (s *session) begin(ctx context.Context, p api.ExecParams, files *client.Std
 	if err != nil {
 		return api.ExecResult{}, cli.StartFailure(err)
 	}
-	started(api.Progress{Kind: "exec.started", Exec: r.Exec, PID: r.PID})
+	started(api.Progress{Kind: api.ProgressStarted, Exec: r.Exec, PID: r.PID})
 	return s.conn().ExecWait(ctx, api.WaitParams{Exec: r.Exec, OutputBytes: 1})
 }
 

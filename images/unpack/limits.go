@@ -31,7 +31,7 @@ var DefaultLimits = Limits{
 
 // MaxImplied bounds the names of folders without an entry of their own, in bytes: one entry implies thousands of them, and each layer's are kept in
 // full. Archives made by hand have some thousand.
-const MaxImplied = 4 << 20
+const MaxImplied = 16 << 20
 
 // WithDefaults replaces zero fields.
 func (l Limits) WithDefaults() Limits {

@@ -233,7 +233,7 @@ func (p *packer) names(dir int, names []string) error {
 			}
 			at, parent = up, fd
 		}
-		if err := p.node(parent, path.Base(name), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := p.node(parent, path.Base(name), name, 0); err != nil && !gone(err) {
 			return err
 		}
 	}

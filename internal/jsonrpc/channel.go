@@ -355,6 +355,15 @@ func (c *Channel) Notify(method string, params any) (bool, error) {
 	return c.w.TryWrite(line), nil
 }
 
+// Tell is Notify for what a client waits for: it is dropped only with the connection.
+func (c *Channel) Tell(method string, params any) error {
+	line, err := notification(method, params)
+	if err != nil {
+		return err
+	}
+	return c.w.Write(line)
+}
+
 // Drain makes Recv take no further calls and return io.EOF when those under way
 // have been answered.
 func (c *Channel) Drain() {

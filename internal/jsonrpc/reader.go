@@ -115,7 +115,7 @@ func (r *Reader) ReadLine() ([]byte, []*os.File, error) {
 		switch {
 		case whole || (r.eof && end > r.pos):
 			line, files, err := r.cut(end, whole)
-			if r.slow != nil {
+			if r.slow != nil && len(line) > readChunk/2 {
 				r.slow.Reset(r.others.whole) // of the next one
 			}
 			switch {
@@ -131,6 +131,7 @@ func (r *Reader) ReadLine() ([]byte, []*os.File, error) {
 			}
 			return line, files, nil
 		case r.eof:
+			r.shorten() // its calls may go on for long
 			return nil, nil, io.EOF
 		case int64(end-r.pos) > r.max.Load():
 			return r.skipLine(ErrLineTooLong)
@@ -139,6 +140,7 @@ func (r *Reader) ReadLine() ([]byte, []*os.File, error) {
 			return r.skipLine(ErrBusy)
 		}
 		if err := r.fill(); err != nil {
+			r.shorten()
 			return nil, nil, err
 		}
 	}
@@ -280,8 +282,13 @@ func (r *Reader) compact() bool {
 		r.spare = 0
 	}
 	// A large line's buffer is not kept for the small ones, nor while others wait.
-	if len(r.buf) == 0 && (r.slow != nil || cap(r.buf) > 4*readChunk && r.spare > keepLarge) {
+	if len(r.buf) == 0 && cap(r.buf) > 4*readChunk && r.spare > keepLarge {
+		r.buf = nil
+	}
+	if r.slow != nil && len(r.buf) <= readChunk/2 {
+		rest := r.buf
 		r.shorten()
+		r.buf = append(make([]byte, 0, readChunk), rest...)
 	}
 	if cap(r.buf)-len(r.buf) >= readChunk/2 {
 		return true

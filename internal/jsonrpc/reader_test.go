@@ -298,7 +298,7 @@ func TestLongLines(t *testing.T) {
 	if r := <-secondGot; r.err != nil || r.n != 5 { // short ones need no turn
 		t.Errorf("%+v, want the short line", r)
 	}
-	send(first, "\n")
+	send(first, "\nx") // the begin of another one, which is short so far
 	if r := <-firstGot; r.err != nil || r.n != size {
 		t.Errorf("%+v, want the first line", r)
 	}

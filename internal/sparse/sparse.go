@@ -9,17 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Block is the unit in which zeros become holes: an archive does not say which of a file's zeros were none, so that files with few
-// of them stay in one piece.
+// Block is how many zeros become a hole: an archive does not say which of a file's zeros were none, so that files with few of them
+// stay in one piece.
 const Block = 64 << 10
+
+// piece is what is looked at together.
+const piece = 4 << 10
 
 var zeros [Block]byte
 
 // Writer writes to a new regular file.
 type Writer struct {
-	fd      int
-	at      int64 // where the next byte goes
-	skipped bool  // the byte before is in a hole
+	fd   int
+	at   int64 // the end of what has come
+	pend int64 // zeros in front of that, which are not written yet
 }
 
 // NewWriter writes to a file that is empty; its offset stays where it is.
@@ -28,34 +31,63 @@ func NewWriter(fd int) *Writer { return &Writer{fd: fd} }
 // Write is io.Writer's.
 func (w *Writer) Write(p []byte) (done int, err error) {
 	for done < len(p) {
-		end := done
-		for end < len(p) {
-			next := min(len(p), end+int(Block-(w.at+int64(end-done))%Block))
-			if next-end == Block && bytes.Equal(p[end:next], zeros[:]) {
-				break
-			}
-			end = next
+		n := same(p[done:], true)
+		w.at, w.pend, done = w.at+int64(n), w.pend+int64(n), done+n
+		if done == len(p) {
+			break
 		}
-		if end == done {
-			w.at, w.skipped, done = w.at+Block, true, done+Block
-			continue
-		}
-		n, err := unix.Pwrite(w.fd, p[done:end], w.at)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
+		if err := w.settle(); err != nil {
 			return done, err
 		}
-		w.at, w.skipped, done = w.at+int64(n), false, done+n
+		n = same(p[done:], false)
+		if err := w.write(p[done:done+n], w.at); err != nil {
+			return done, err
+		}
+		w.at, done = w.at+int64(n), done+n
 	}
 	return done, nil
 }
 
-// End gives a file that ends in a hole its size.
+// End gives a file that ends in zeros its size. It is to be called once, behind the last Write.
 func (w *Writer) End() error {
-	if !w.skipped {
-		return nil
+	if w.pend < Block {
+		return w.settle()
 	}
 	return unix.Ftruncate(w.fd, w.at)
+}
+
+// same is how much of p, in pieces, is all zeros at its begin, or is not.
+func same(p []byte, zero bool) (n int) {
+	for n < len(p) {
+		end := min(n+piece, len(p))
+		if bytes.Equal(p[n:end], zeros[:end-n]) != zero {
+			break
+		}
+		n = end
+	}
+	return n
+}
+
+// settle writes the zeros that wait, unless they are enough for a hole.
+func (w *Writer) settle() error {
+	n := w.pend
+	w.pend = 0
+	if n == 0 || n >= Block {
+		return nil
+	}
+	return w.write(zeros[:n], w.at-n)
+}
+
+func (w *Writer) write(p []byte, at int64) error {
+	for len(p) > 0 {
+		n, err := unix.Pwrite(w.fd, p, at)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p, at = p[n:], at+int64(n)
+	}
+	return nil
 }

@@ -32,6 +32,9 @@ type RunParams struct {
 	ProgressGate *int `json:"progress_gate,omitempty"`
 }
 
+// ProgressStarted is the Kind of the Progress that tells that a command runs.
+const ProgressStarted = "exec.started"
+
 // ProgressReady is the Kind of the Progress that tells that an image is there, see RunParams.ProgressGate.
 const ProgressReady = "image.ready"
 
@@ -49,6 +52,8 @@ func (p *RunParams) Validate() error {
 		return invalid("sandbox", "missing").WithHint("say what sandbox is to be made, or acquire one from a pool")
 	case p.Sandbox != nil && p.Acquire != nil:
 		return invalid("acquire", "given together with sandbox").WithHint("give exactly one of sandbox and acquire")
+	case p.ProgressGate != nil && !p.Progress:
+		return invalid("progress_gate", "given without progress, so that nobody would open it").WithHint("ask for progress, or leave it out")
 	case p.Exec.Sandbox != "":
 		return invalid("exec.sandbox", "the sandbox is only made").WithHint("leave it out, or use exec.run for a sandbox that there is")
 	case p.Exec.Background:

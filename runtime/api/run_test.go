@@ -18,6 +18,8 @@ func TestRunParams(t *testing.T) {
 		{"", RunParams{Sandbox: spec}}, // the image's own command
 		{"", RunParams{Sandbox: spec, Exec: ExecParams{Command: "true"}}},
 		{"", RunParams{Acquire: &AcquireParams{Pool: "p"}, Exec: exec, Entrypoint: &sh}},
+		{"", RunParams{Sandbox: spec, Exec: exec, Progress: true, ProgressGate: new(int)}},
+		{"progress_gate", RunParams{Sandbox: spec, Exec: exec, ProgressGate: new(int)}},
 		{"sandbox", RunParams{Exec: exec}},
 		{"acquire", RunParams{Sandbox: spec, Acquire: &AcquireParams{Pool: "p"}, Exec: exec}},
 		{"exec.sandbox", RunParams{Sandbox: spec, Exec: ExecParams{Sandbox: "box"}}},

@@ -21,7 +21,7 @@ type reply struct {
 }
 
 // maxNews bounds the news that wait for a caller whose callback is slow; later
-// ones are dropped.
+// ones are dropped, but those that come once in a call and that something waits for.
 const maxNews = 1024
 
 // call is a call under way.
@@ -38,7 +38,7 @@ type call struct {
 func (w *call) note(p api.Progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.pending) < maxNews {
+	if len(w.pending) < maxNews || p.Kind == api.ProgressReady || p.Kind == api.ProgressStarted {
 		w.pending = append(w.pending, p)
 	}
 	select {

@@ -38,6 +38,13 @@ func (s *Server) Authenticate(t Tokens) {
 	s.tokens.Store(&t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.unknown = slices.DeleteFunc(s.unknown, func(u *stranger) bool {
+		valid := s.conns[u.ch] != nil && s.conns[u.ch].valid(t)
+		if valid {
+			u.known()
+		}
+		return valid
+	})
 	for ch, id := range s.conns {
 		switch {
 		case id.valid(t):
@@ -52,10 +59,10 @@ func (s *Server) Authenticate(t Tokens) {
 // errNoToken ends connections.
 var errNoToken = errors.New("the configuration names no token of this client any more")
 
-// A connection that has to show a token may send short lines until it has, for showTime at most, and there are maxUnknown of them at a time: the
+// A connection that has to show a token may send short lines until it has, which fit into the buffer that each has, for showTime at most, and there are maxUnknown of them at a time: the
 // oldest makes room for another one. So nobody without a token takes the connections, or the memory, of those who have one.
 const (
-	shortLine  = 64 << 10
+	shortLine  = 32 << 10
 	maxUnknown = 64
 	showTime   = 10 * time.Second
 )
@@ -72,26 +79,55 @@ type identity struct {
 }
 
 // await gives a connection showTime to show a token, where one is needed. known is to be called when it has, and when it ends.
-func (s *Server) await(ch *jsonrpc.Channel, id *identity) (known func()) {
+func (s *Server) await(ch *jsonrpc.Channel, id *identity, uid uint32) (known func()) {
 	if id.valid(*s.tokens.Load()) {
 		return func() {}
 	}
 	ch.SetMaxLine(shortLine)
-	late := time.AfterFunc(s.showTime, func() { ch.Abort(errSlow) })
+	u := &stranger{ch: ch, uid: uid}
+	late := time.AfterFunc(s.showTime, func() {
+		if !id.valid(*s.tokens.Load()) { // nobody needs one any more, perhaps
+			ch.Abort(errSlow)
+		}
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unknown = append(s.unknown, ch)
-	if len(s.unknown) > maxUnknown {
-		s.unknown[0].Abort(errCrowded)
-		s.unknown = slices.Delete(s.unknown, 0, 1)
+	if s.unknown = append(s.unknown, u); len(s.unknown) > maxUnknown {
+		s.evict()
 	}
-	return sync.OnceFunc(func() {
+	u.known = sync.OnceFunc(func() {
 		late.Stop()
 		ch.SetMaxLine(jsonrpc.MaxLine)
+	})
+	return func() {
+		u.known()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.unknown = slices.DeleteFunc(s.unknown, func(other *jsonrpc.Channel) bool { return other == ch })
-	})
+		s.unknown = slices.DeleteFunc(s.unknown, func(other *stranger) bool { return other == u })
+	}
+}
+
+// stranger is a connection that has to show a token.
+type stranger struct {
+	ch    *jsonrpc.Channel
+	uid   uint32
+	known func() // it need not, or has
+}
+
+// evict ends the oldest connection of the user who has most of them: others' are not in the way. It is called with s.mu held.
+func (s *Server) evict() {
+	count := map[uint32]int{}
+	for _, u := range s.unknown {
+		count[u.uid]++
+	}
+	at := 0
+	for i, u := range s.unknown {
+		if count[u.uid] > count[s.unknown[at].uid] {
+			at = i
+		}
+	}
+	s.unknown[at].ch.Abort(errCrowded)
+	s.unknown = slices.Delete(s.unknown, at, at+1)
 }
 
 // proof is of one token.

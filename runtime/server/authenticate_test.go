@@ -96,7 +96,7 @@ func TestUnknown(t *testing.T) {
 	known := serve(t, s)
 	big := request(2, api.MethodSandboxList, `{"label":"`+strings.Repeat("x", shortLine)+`"}`)
 	known.send(big)
-	if e := known.recvErr("2", jsonrpc.CodeInvalidRequest); !strings.Contains(e.Message, "longer than 65536 bytes") {
+	if e := known.recvErr("2", jsonrpc.CodeInvalidRequest); !strings.Contains(e.Message, "longer than 32768 bytes") {
 		t.Errorf("%+v", e)
 	}
 	show(known)
@@ -104,6 +104,9 @@ func TestUnknown(t *testing.T) {
 	if m := known.recv(); m.Error != nil && strings.Contains(m.Error.Message, "longer than") {
 		t.Errorf("with a token: %+v", m.Error)
 	}
+	other := serveAs(t, s, Actor{UID: 8})
+	other.send(request(0, api.MethodSandboxList, `{}`))
+	other.recv()
 	var unknown []*peer
 	for i := range maxUnknown {
 		p := serve(t, s)
@@ -111,10 +114,16 @@ func TestUnknown(t *testing.T) {
 		p.recv() // it is being served: they come one after the other
 		unknown = append(unknown, p)
 	}
-	show(serve(t, s)) // as long as it has shown none it is one more
-	unknown[0].eof()
+	unknown[0].eof() // with the other user's they were too many
 	show(unknown[maxUnknown-1])
+	show(other)
 	known.alive()
+	// Who waits when nobody needs one any more goes on.
+	s.Authenticate(nil)
+	unknown[1].send(big)
+	if m := unknown[1].recv(); m.Error != nil && strings.Contains(m.Error.Message, "longer than") {
+		t.Errorf("without tokens: %+v", m.Error)
+	}
 
 	hasty := newServer(t, &engines{})
 	hasty.showTime = time.Millisecond

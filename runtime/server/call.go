@@ -33,6 +33,3 @@ type Call struct {
 	afterReply func(func()) // what it is given runs when the reply has been queued
 	afterSent  func(func()) // the same when it has been written, or nobody is there to read it
 }
-
-// kindExecStarted is the Kind of the Progress that exec.run sends.
-const kindExecStarted = "exec.started"

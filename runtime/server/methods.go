@@ -235,7 +235,7 @@ func (s *Server) handlers() map[string]handler {
 		}),
 		api.MethodToolsCall: handle(func(ctx context.Context, c *Call, p api.ToolCallParams) (api.ToolResult, error) {
 			return tools.CallTool(ctx, p, func(exec string, pid int) {
-				c.Progress(api.Progress{Kind: kindExecStarted, Exec: exec, PID: pid})
+				c.Progress(api.Progress{Kind: api.ProgressStarted, Exec: exec, PID: pid})
 			})
 		}),
 		api.MethodExecWait: handle(func(ctx context.Context, _ *Call, p api.WaitParams) (api.ExecResult, error) {

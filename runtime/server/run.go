@@ -34,7 +34,7 @@ func (s *Server) runHandlers() map[string]handler {
 			return boxes.RunNew(ctx, c.Actor, p, c.FDs, c.Progress, func(sb *api.Sandbox, exec string, pid int) {
 				end()
 				news = time.AfterFunc(startedDelay, func() {
-					c.Progress(api.Progress{Kind: kindExecStarted, Exec: exec, PID: pid, Sandbox: sb.ID, Note: sb.Note, Unenforced: sb.Unenforced})
+					c.Progress(api.Progress{Kind: api.ProgressStarted, Exec: exec, PID: pid, Sandbox: sb.ID, Note: sb.Note, Unenforced: sb.Unenforced})
 				})
 			}, c.afterSent)
 		}),
@@ -46,7 +46,7 @@ func (s *Server) runHandlers() map[string]handler {
 			defer end()
 			return execs.Run(ctx, c.Actor, p, c.FDs, func(exec string, pid int) {
 				end()
-				c.Progress(api.Progress{Kind: kindExecStarted, Exec: exec, PID: pid})
+				c.Progress(api.Progress{Kind: api.ProgressStarted, Exec: exec, PID: pid})
 			}, c.afterSent)
 		}),
 		api.MethodExecStart: handle(func(ctx context.Context, c *Call, p api.ExecParams) (api.StartResult, error) {

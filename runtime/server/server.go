@@ -73,7 +73,7 @@ type Server struct {
 
 	mu      sync.Mutex // guards what follows
 	conns   map[*jsonrpc.Channel]*identity
-	unknown []*jsonrpc.Channel // of conns, that have to show a token; the oldest first
+	unknown []*stranger // of conns, that have to show a token; the oldest first
 	ending  bool
 	wg      sync.WaitGroup // one for each of conns
 }
@@ -117,7 +117,7 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 		return
 	}
 	defer s.leave(ch)
-	known := s.await(ch, id)
+	known := s.await(ch, id, who.UID)
 	defer known()
 	stop := context.AfterFunc(ctx, ch.Drain)
 	defer stop()
@@ -293,6 +293,10 @@ func (d *dispatcher) extras(call *Call, method string, raw json.RawMessage) erro
 	if p.Progress {
 		call.Progress = func(news api.Progress) {
 			news.Request = call.ID
+			if news.Kind == api.ProgressReady || news.Kind == api.ProgressStarted {
+				_ = d.ch.Tell(api.NotifyProgress, news) // fails when the client is lost
+				return
+			}
 			_, _ = d.ch.Notify(api.NotifyProgress, news) // news may be dropped
 		}
 	}

@@ -16,8 +16,8 @@ import (
 
 // Sweep removes the trees of daemons that were killed and returns their paths.
 // A tree whose monitor lives in this pid namespace is left alone. So is one that a
-// hutch-launch keeps for the next monitor, or that still holds a process after wait, in
-// all: those of v2 are in left, for AwaitEmpty, because their processes may be dying.
+// hutch-launch keeps for the next monitor, that another sweep looks at just now, or that still holds a process after wait, in
+// all: they are in left, for AwaitEmpty, because their processes may be dying.
 func Sweep(wait time.Duration) (removed, left []string, err error) {
 	hs, err := mounted("/proc/self/mountinfo")
 	if err != nil {
@@ -59,7 +59,7 @@ func Sweep(wait time.Duration) (removed, left []string, err error) {
 				errs = append(errs, err)
 			case gone:
 				removed = append(removed, dir)
-			case h.v2:
+			default:
 				left = append(left, dir)
 			}
 		}
@@ -67,10 +67,12 @@ func Sweep(wait time.Duration) (removed, left []string, err error) {
 	return removed, left, errors.Join(errs...)
 }
 
-// AwaitEmpty waits until no process is left in a cgroup of v2, or it is gone. It reports false when wait ends before.
+// AwaitEmpty waits until no process is left in a cgroup of v2, or it is gone. It reports false when wait ends before. Of one of v1 nothing
+// can be awaited: it reports false, too.
 func AwaitEmpty(dir string, wait time.Duration) bool {
 	events, err := os.Open(filepath.Join(dir, "cgroup.events"))
 	if err != nil {
+		_, err := os.Stat(dir)
 		return gone(err)
 	}
 	defer events.Close()

@@ -100,7 +100,7 @@ func (o *copying) fileIn(ctx context.Context, from *source, to place) error {
 	err = pushThrough(ctx, func(w io.Writer) error {
 		n, err := copyAll(w, io.LimitReader(f, size))
 		if err == nil && n < size {
-			err = fmt.Errorf("%s has become shorter meanwhile", f.Name())
+			err = fmt.Errorf("%s became shorter while it was copied", f.Name())
 		}
 		return err
 	}, func(ctx context.Context, r *os.File) error {

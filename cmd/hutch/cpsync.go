@@ -63,7 +63,7 @@ func (o *copying) syncIn(ctx context.Context, from, to place) error {
 const maxSyncDepth = 1000
 
 // walk puts what is in a local folder and travels on pages, in the order that they have. It goes from folder to folder by their fds: a
-// sandbox that can write there may put links in the place of folders meanwhile.
+// sandbox that can write there may put links in the place of folders at any moment.
 func (y *syncing) walk(ctx context.Context, dir *os.File, at string, depth int) error {
 	if depth > maxSyncDepth {
 		return &fs.PathError{Op: "copy", Path: at, Err: fmt.Errorf("over %d folders deep: %w", maxSyncDepth, unix.ENAMETOOLONG)}
@@ -84,7 +84,7 @@ func (y *syncing) walk(ctx context.Context, dir *os.File, at string, depth int) 
 	return nil
 }
 
-// gone turns an error of the one name that is looked at into none where that was removed, or is something else, meanwhile.
+// gone turns an error of the one name that is looked at into none where that was removed, or became something else, since.
 func gone(op, name string, err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EINVAL) {
 		return nil

@@ -63,7 +63,7 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 	o.add(cmd.Flags())
 	cmd.Flags().StringVar(&cfg.Sandbox, "sandbox", "", "work in this `SANDBOX`, which stays")
 	cmd.Flags().BoolVar(&cfg.Keep, "keep", false, "keep the sandboxes when the client ends")
-	cmd.Flags().StringArrayVar(&cfg.Registries, "registry", nil, "let the model have images fetched of this `HOST[:PORT]`, beside the one given here (with a network, of docker.io); may be repeated")
+	cmd.Flags().StringArrayVar(&cfg.Registries, "registry", nil, "let the model have images of `HOST[:PORT]` fetched, beside the image given here (with a network, also of docker.io); may be repeated")
 	cmd.Flags().StringVar(&cfg.HTTP, "http", "", "serve over HTTP on `ADDRESS`, such as 127.0.0.1:8000, each session with a sandbox of its own")
 	cmd.Flags().StringVar(&cfg.TokenFile, "token-file", "", "with --http: `FILE` with the bearer token (default: one is made and printed)")
 	cmd.Flags().Func("mode", "where sandbox_run_command runs commands, `all|selective|off`: in the sandbox (all); there if a scan finds it risky, else on the host; on the host (default all, whatever the configuration says)", func(v string) error {

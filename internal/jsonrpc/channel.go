@@ -1,7 +1,6 @@
 package jsonrpc
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,8 +75,6 @@ func (r *Request) finish() []func() {
 type ChannelConfig struct {
 	// CancelOnLoss reports whether a call of method ends with its connection.
 	CancelOnLoss func(method string) bool
-	// MaxLine is how long a request may be, MaxLine of this package where it is 0; SetMaxLine changes it.
-	MaxLine int
 	// LongLines is shared by channels.
 	LongLines LongLines
 }
@@ -114,7 +111,7 @@ type Channel struct {
 func NewChannel(ctx context.Context, conn *net.UnixConn, cfg ChannelConfig) *Channel {
 	return &Channel{
 		cfg: cfg, base: ctx, conn: conn,
-		r: NewReader(conn, cmp.Or(cfg.MaxLine, MaxLine), cfg.LongLines), w: NewWriter(conn),
+		r: NewReader(conn, MaxLine, cfg.LongLines), w: NewWriter(conn),
 		turn: make(chan struct{}, 1), calls: make(map[string]*Request),
 	}
 }
@@ -129,7 +126,7 @@ func (c *Channel) free(id string) string {
 	return id
 }
 
-// SetMaxLine changes how long a request may be.
+// SetMaxLine changes how long a request may be, which is MaxLine at first.
 func (c *Channel) SetMaxLine(n int) { c.r.SetMax(n) }
 
 // Recv returns the next line with calls to dispatch.

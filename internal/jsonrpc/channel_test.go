@@ -211,7 +211,8 @@ func TestLongLineID(t *testing.T) {
 		`nonsense "`:                     "null",
 	} {
 		ours, theirs := pair(t)
-		ch := NewChannel(context.Background(), ours, ChannelConfig{MaxLine: 4096})
+		ch := NewChannel(context.Background(), ours, ChannelConfig{})
+		ch.SetMaxLine(4096)
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

@@ -159,7 +159,11 @@ func TestCollectWhilePulling(t *testing.T) {
 			}
 		}
 	})
-	for range 15 {
+	rounds := 15
+	if testing.Short() {
+		rounds = 4
+	}
+	for range rounds {
 		img, err := a.Pull(t.Context(), ref, PullOptions{})
 		if err != nil {
 			t.Error(err)

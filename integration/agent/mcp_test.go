@@ -66,7 +66,7 @@ func (c mcpClient) call(t testing.TB, name string, wantErr bool, arguments map[s
 
 // TestMCP: an MCP client that is not ours finds the tools, works in a sandbox that is made when it needs one, and leaves none.
 func TestMCP(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	dir := w.Sub(t, "project")

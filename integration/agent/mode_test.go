@@ -65,7 +65,7 @@ const whereami = "readlink /proc/self/ns/pid"
 
 // TestModeOff: on the host only where the configuration lets it, never without a mark in result, events and audit log.
 func TestModeOff(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	command := []string{"--", "sh", "-c", whereami + "; exit 3"}
@@ -127,7 +127,7 @@ func TestModeOff(t *testing.T) {
 
 // TestModeConfig: the mode of the configuration goes for all commands but for those that name another, and for what only a sandbox has.
 func TestModeConfig(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	allowHost(t, w, "mode: off\n")
@@ -155,7 +155,7 @@ func TestModeConfig(t *testing.T) {
 
 // TestModeSelective: what a scan finds risky, can not read or does not know runs in a sandbox; the rest, by the same programs, on the host.
 func TestModeSelective(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	allowHost(t, w, "")

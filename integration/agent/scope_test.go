@@ -30,7 +30,7 @@ func inScope(t testing.TB, c *hutch.Client, scope string, change ...func(*api.Sp
 
 // TestScope: whoever names a scope gets its sandbox, made once; others have others; it is reset and ended by its name.
 func TestScope(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

@@ -79,7 +79,8 @@ func sandboxesOf(t testing.TB, clients []*world.Conn, n int) []string {
 // with open stdin and captured output: every one gets its own input and gives its own
 // output and status, hutchd stays small, and holds nothing afterwards.
 func TestCrowd(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
+	testenv.Suite(t, "many")
 	w := world.New(t)
 	w.LogOnFailure(t)
 	w.Configure(t, world.NoneAhead)
@@ -167,7 +168,8 @@ func awaitMemory(t testing.TB, pid, max int) int {
 // all of them are taken over each time, and neither hutchd nor hutch-launch holds more
 // files than after the first time.
 func TestCrowdDeath(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
+	testenv.Suite(t, "many")
 	w := world.New(t)
 	w.LogOnFailure(t)
 	w.Configure(t, world.NoneAhead)

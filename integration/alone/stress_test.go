@@ -18,7 +18,8 @@ func stress(stressors string) []string {
 // TestStress: whatever stress-ng does in a sandbox with limits, its neighbour is served at
 // the same time, the host's memory is still there, and the sandbox is whole afterwards.
 func TestStress(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
+	testenv.Suite(t, "many")
 	w := world.New(t)
 	world.Needs(t, "stress-ng")
 	world.NeedsInside(t, "/usr/bin/stress-ng")

@@ -10,11 +10,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestFilesSyncMany: a tree of many pages, whose borders lie in folders, comes whole and with the times of its folders; later changes, on both sides and of
 // any name, are found without the rest.
 func TestFilesSyncMany(t *testing.T) {
+	testenv.Suite(t, "many")
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		t.Setenv("TMPDIR", "/dev/shm") // so that it is not the disk that takes the time
 	}

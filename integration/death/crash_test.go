@@ -23,7 +23,7 @@ import (
 // TestSignals: signals go to the command, hutch ends as the command does, and
 // nothing is left.
 func TestSignals(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
 	tests := []struct {
 		name, script string
@@ -53,7 +53,7 @@ func TestSignals(t *testing.T) {
 
 // TestNohup: a signal that hutch was told to ignore is not for the command either.
 func TestNohup(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	world.Needs(t, "nohup")
@@ -90,7 +90,7 @@ while True: signal.pause()`)
 // TestSignalEarly: a signal before the command runs ends the call just as well,
 // at whatever moment of create it comes.
 func TestSignalEarly(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
 	w.Inside(t, "true")
 	for i := range world.Rounds(30) {
@@ -108,7 +108,7 @@ func TestSignalEarly(t *testing.T) {
 // TestKillClient: the sandbox of a client that was killed ends, whatever runs in
 // it, and the daemon goes on.
 func TestKillClient(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
 	w.Inside(t, "true")
 	daemon := w.Daemon(t).Monitor
@@ -138,7 +138,7 @@ func TestKillClient(t *testing.T) {
 // TestKillLauncher kills hutch-launch, which keeps the sandboxes: its clients hear that
 // they are lost, every process ends, and the next daemon starts and sweeps the rest.
 func TestKillLauncher(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
 	for i := range world.Rounds(10) {
 		sb := strings.TrimSpace(w.Create(t, "host"))

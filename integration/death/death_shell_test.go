@@ -39,7 +39,7 @@ func askAgain(t testing.TB, w *world.World, p api.ShellRunParams) api.ShellResul
 // each runs once, its result and output are those of an undisturbed one, and the shell
 // keeps its state, as another does in which nothing runs.
 func TestDaemonDeathShell(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	c := w.Connect(t)
@@ -158,7 +158,7 @@ func TestDaemonDeathShellEnds(t *testing.T) {
 // TestStopKeepShell: an orderly restart leaves the command that runs in a shell to the
 // next daemon.
 func TestStopKeepShell(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

@@ -19,7 +19,7 @@ import (
 
 // TestDaemonDeathTerminal: a terminal goes on under its user's fingers.
 func TestDaemonDeathTerminal(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
 	for _, victim := range world.Victims {
 		t.Run(victim.Name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func counted(n int) string {
 // TestDaemonDeath kills parts of the daemon at random moments of running commands: these
 // go on, and not one byte of their output, nor their status, is lost or doubled.
 func TestDaemonDeath(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	sb := strings.TrimSpace(w.Create(t, "host"))
@@ -64,7 +64,7 @@ func TestDaemonDeath(t *testing.T) {
 // TestDaemonDeathClient: a client that waits for its command goes on with the next
 // daemon, and its sandbox is not taken for one that nobody wants any more.
 func TestDaemonDeathClient(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	for i := range world.Rounds(12) {
@@ -92,7 +92,7 @@ func TestDaemonDeathClient(t *testing.T) {
 
 // TestDaemonDeathOwner: a sandbox whose owner is killed while there is no daemon ends.
 func TestDaemonDeathOwner(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Cgroup)
+	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Start(t, "run", "host", "--", "sh", "-c", world.Busy)
@@ -127,7 +127,7 @@ func TestDaemonDeathNothing(t *testing.T) {
 // TestDaemonDeathNoReturn: sandboxes that nobody can come back to, because the state folder
 // was removed, end.
 func TestDaemonDeathNoReturn(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	w.OK(t, "exec", "-d", strings.TrimSpace(w.Create(t, "host")), "--", "sh", "-c", world.Busy)
@@ -150,7 +150,7 @@ func TestDaemonDeathNoReturn(t *testing.T) {
 
 // TestStopKeep restarts the daemon as an upgrade does.
 func TestStopKeep(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Cgroup)
+	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
 	w := world.New(t)
 	sb := strings.TrimSpace(w.Create(t, "--name", "box", "host"))
 	w.Create(t, "--name", "dead", "host")
@@ -201,7 +201,7 @@ func serve(t testing.TB, w *world.World, keep bool) *exec.Cmd {
 
 // TestStopSignal: what SIGTERM does to the sandboxes is the service manager's choice.
 func TestStopSignal(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprintf("keep=%v", keep), func(t *testing.T) {
 			w := world.New(t)
@@ -230,7 +230,7 @@ func TestStopSignal(t *testing.T) {
 // TestStopStuck: a hutchd that does not react ends with the daemon all the same, within
 // the time that it is given, and its sandboxes are what the service manager wants of them.
 func TestStopStuck(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprintf("keep=%v", keep), func(t *testing.T) {

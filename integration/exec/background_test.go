@@ -75,7 +75,7 @@ func TestExecStart(t *testing.T) {
 
 // TestExecKill: a kill ends the command and what it started, and says so.
 func TestExecKill(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)

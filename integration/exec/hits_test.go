@@ -23,7 +23,7 @@ type limitHit struct {
 // TestLimitsExplained: the verdicts of memory and processes come with limit, peak and a
 // way out, and an event tells while the command still runs. Only that sandbox suffers.
 func TestLimitsExplained(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -133,7 +133,7 @@ signal.pause()' $$`
 // TestCPULimit: a sandbox with a fifth of a CPU uses no more of it, however many
 // processes it has.
 func TestCPULimit(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Cgroup)
+	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

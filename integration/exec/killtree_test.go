@@ -21,7 +21,7 @@ import (
 // TestKillTree: a kill ends all that a command started, and names it; what an
 // older and a younger command started in the same way is left alone.
 func TestKillTree(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -115,7 +115,7 @@ os.read(r, 1)
 // TestKillTraced: a debugger in another exec can not keep what it traces from being
 // killed, although only it may collect the body (ptrace(2)).
 func TestKillTraced(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -154,7 +154,7 @@ time.sleep(4242)'`, seize, traced.PID), world.Params{"background": true})
 // TestKillStorm: a command that kills all it can see, and forks as fast as it can,
 // ends others' commands but not the sandbox, and is ended like any other.
 func TestKillStorm(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Cgroup)
+	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -197,7 +197,7 @@ while True:
 // TestExecCgroups: each exec is in a cgroup of its own, in which it sees nothing else;
 // an empty one serves the next exec, and none is left once its processes are gone.
 func TestExecCgroups(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)

@@ -26,7 +26,7 @@ func execOf(c *world.Conn, sandbox, command string, more world.Params) world.Exe
 // TestTimeouts: which commands have a timeout that did not ask for one, and what
 // is the most that may be asked for.
 func TestTimeouts(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	w.Configure(t, "exec: {timeout_s: 0.4, max_timeout_s: 60}\n")
@@ -93,7 +93,7 @@ func TestConfigRefused(t *testing.T) {
 
 // TestVerdicts: how a command ended, each with a twin that stays within its limit.
 func TestVerdicts(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -161,7 +161,7 @@ ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(m)))(
 
 // TestVerdictsOfSandbox: limits of the whole sandbox, of which its cgroups tell.
 func TestVerdictsOfSandbox(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -193,7 +193,7 @@ func TestVerdictsOfSandbox(t *testing.T) {
 // TestExecLimits: memory, processes and CPUs of one command, where the hierarchy of
 // its cgroup has the controllers; elsewhere they are refused with a way out.
 func TestExecLimits(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

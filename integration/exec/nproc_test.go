@@ -33,7 +33,7 @@ for pid in children:
 // TestProcessLimit: a fork bomb is bounded for every kind of user, with and without
 // cgroups, by a limit that root inside can not raise.
 func TestProcessLimit(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

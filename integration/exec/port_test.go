@@ -22,7 +22,7 @@ import (
 
 // TestPorts: servers on a sandbox's own loopback are reached from the host, whatever the sandbox itself may reach.
 func TestPorts(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -94,7 +94,7 @@ func TestPortNode(t *testing.T) {
 
 // TestPortAddresses: where a port may be, and why not elsewhere.
 func TestPortAddresses(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -169,7 +169,7 @@ func fieldOf(err error) string {
 
 // TestPortSocket: a Unix socket, which its user alone can connect to.
 func TestPortSocket(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -262,7 +262,7 @@ func TestPortToken(t *testing.T) {
 
 // TestPortDeath: ports outlive hutchd, and the monitor.
 func TestPortDeath(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

@@ -13,7 +13,7 @@ import (
 // TestTerminal: a terminal of the sandbox's own, of the caller's size and kind,
 // with job control.
 func TestTerminal(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	t.Run("tty", func(t *testing.T) {

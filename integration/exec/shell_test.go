@@ -27,7 +27,7 @@ func refused(s *world.Stateful, command string, want api.Code) {
 
 // TestShell: what a command does to the shell holds for the next.
 func TestShell(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

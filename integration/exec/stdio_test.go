@@ -186,7 +186,7 @@ func blockDevice(t testing.TB) *os.File {
 // TestStdioReopen: `echo x >/dev/stderr` works inside, whatever stderr is and
 // whoever the command is.
 func TestStdioReopen(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	users := []string{"0"}

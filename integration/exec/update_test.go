@@ -68,7 +68,7 @@ func statsOf(c *world.Conn, sandbox string) (st stats) {
 // TestUpdate: limits of a sandbox that runs change at once, all of them or none; where
 // there are no cgroups those that need them are refused, and the others change.
 func TestUpdate(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Cgroup)
+	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -162,7 +162,7 @@ func TestUpdate(t *testing.T) {
 
 // TestStats: what a sandbox uses, on hosts with and without cgroups.
 func TestStats(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Cgroup)
+	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -241,7 +241,7 @@ input()'`
 // TestBestEffort: limits that this host can not enforce are refused, unless what can be
 // had is enough; the record says what that is. Defaults are no promise.
 func TestBestEffort(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Cgroup)
+	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

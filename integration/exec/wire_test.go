@@ -61,7 +61,7 @@ func TestWireSystem(t *testing.T) {
 
 // TestWireSandbox: the life of a sandbox through the socket.
 func TestWireSandbox(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -144,7 +144,7 @@ const countSleeps = `n=0; for f in /proc/[0-9]*/comm; do read -r name <$f && [ "
 
 // TestWireExec: exec.run with captured output.
 func TestWireExec(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -276,7 +276,7 @@ func TestWireCancel(t *testing.T) {
 
 // TestWireSignals: exec.signal reaches the leader.
 func TestWireSignals(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)

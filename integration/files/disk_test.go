@@ -82,7 +82,7 @@ func TestDisk(t *testing.T) {
 // TestDiskOver: a sandbox over its limit can not write any more, but remove files, and then
 // write again.
 func TestDiskOver(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -108,7 +108,7 @@ func TestDiskOver(t *testing.T) {
 
 // TestDiskFiles: files come by fs.unpack, too.
 func TestDiskFiles(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -139,7 +139,7 @@ func TestDiskFiles(t *testing.T) {
 
 // TestDiskUnlinked: files without a name count as long as they are open.
 func TestDiskUnlinked(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -202,7 +202,7 @@ func countHeads(t testing.TB, c *hutch.Client, sandbox string) string {
 
 // TestDiskDeath: the limit holds after the daemon's death.
 func TestDiskDeath(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -265,7 +265,7 @@ func TestDiskInMemory(t *testing.T) {
 
 // TestDiskUpdate: the limit changes while the sandbox runs.
 func TestDiskUpdate(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	changeDisk(t, w, w.Connect(t))
@@ -329,7 +329,7 @@ func changeDisk(t *testing.T, w *world.World, c *hutch.Client) {
 
 // TestDiskTooMuch: nobody can have more than the file system of the state folder.
 func TestDiskTooMuch(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

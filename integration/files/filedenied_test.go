@@ -66,7 +66,7 @@ print(json.dumps(refused))`
 // TestFileDenied: each file that a process is refused is told of in debug mode, with the errno that it gets, and
 // nothing else is: not what is allowed, not what is missing or is there already. Root and another user.
 func TestFileDenied(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

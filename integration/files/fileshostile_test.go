@@ -61,7 +61,7 @@ if mode == "silent": time.sleep(60)
 // TestFilesHostile: a worker that the sandbox has taken over can say what the
 // sandbox could, and nothing else happens; the next call gets another one.
 func TestFilesHostile(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	b := newFileBox(t)
@@ -142,7 +142,7 @@ func (b *fileBox) eventually(t testing.TB, path, want string) {
 // workspace that it shares with the host, lead nowhere outside, neither for fs.*
 // nor for hutch cp.
 func TestFilesEscape(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	private, ws := w.Sub(t, "private"), w.Sub(t, "ws")
@@ -199,7 +199,7 @@ while True:
 // on the host reads and writes there, and fs.write inside. Nothing outside of the
 // workspace is read or made.
 func TestFilesRace(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

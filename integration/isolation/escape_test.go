@@ -21,7 +21,7 @@ import (
 // TestEscapeSocket: a sandbox that got hold of the daemon's socket, by a hard link
 // in its workspace, is not served, although its uid is the owner's.
 func TestEscapeSocket(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	w.Dial(t)
@@ -82,7 +82,7 @@ except OSError as e:
 // TestEscapeInitLimits: sandbox root can not lower PID 1's limits, by which PID 1
 // would neither start nor end a command any more.
 func TestEscapeInitLimits(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Cgroup)
+	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
 	t.Parallel()
 	w := world.New(t)
 	world.NeedsPython(t)
@@ -109,7 +109,7 @@ except OSError as e:
 // TestEscapeDeepFolders: folders nested deeper than the daemon may open files are
 // removed with their sandbox; the end of the world looks for them.
 func TestEscapeDeepFolders(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	world.NeedsPython(t)
@@ -137,7 +137,7 @@ func limited(t testing.TB, w *world.World, files int, args ...string) world.Resu
 // TestEscapeConnections: more connections than the daemon has files are refused,
 // and disturb no client that was there before.
 func TestEscapeConnections(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	limited(t, w, 128, "rpc", "system.info").Want(t, 0)
@@ -207,7 +207,7 @@ func TestEscapeLongLines(t *testing.T) {
 // TestEscapeBlockedReader: output that nobody reads keeps neither an exec nor the
 // daemon alive once its client is gone, whoever's the pipe is.
 func TestEscapeBlockedReader(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -230,7 +230,7 @@ func TestEscapeBlockedReader(t *testing.T) {
 // TestEscapeStrayFDs: a daemon does not hold what the first client's parent happened
 // to have open, the lock of flock(1) say.
 func TestEscapeStrayFDs(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	world.Needs(t, "flock")
@@ -268,7 +268,7 @@ func TestEscapeNestedMount(t *testing.T) {
 
 // TestInotifyShare: instances count as the caller's, so a sandbox may have only some.
 func TestInotifyShare(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	world.NeedsPython(t)
 	w := world.New(t)
 	const count = `

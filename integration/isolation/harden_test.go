@@ -22,7 +22,7 @@ import (
 // has no filter of theirs on top of its own. The client, which starts setuid programs for the
 // user, is the twin.
 func TestDaemonHardened(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	w.Create(t, "host")

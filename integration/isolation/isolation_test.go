@@ -123,7 +123,7 @@ print(attempt("/proc/sysrq-trigger") in ("EROFS", "ENOENT"))
 
 // TestNetworkOff: a listener of the host is out of reach, one inside is not.
 func TestNetworkOff(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -255,7 +255,7 @@ for path in ("/dev/mem", "/dev/kmsg", "/dev/fuse", "/dev/net/tun", "/dev/kvm"): 
 
 // TestFDs: a command has the fds 0, 1 and 2, and those are what was given.
 func TestFDs(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	const list = `import os; print(sorted(int(f) for f in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + f)))`
@@ -287,7 +287,7 @@ print(fds)`
 
 // TestInitSafe: nothing inside can end or look into PID 1.
 func TestInitSafe(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -319,7 +319,7 @@ func TestInitSafe(t *testing.T) {
 // TestSeccomp: refused system calls with their errno, each beside an allowed one,
 // made by the same ctypes.
 func TestSeccomp(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	testenv.Smoke(t)
 	t.Parallel()
 	w := world.New(t)
@@ -387,7 +387,7 @@ call("chroot", 161, b"/tmp")
 
 // TestNoNesting: user namespaces can not be made, by any of the tools.
 func TestNoNesting(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	// Without the flag the same tool runs the same command.

@@ -74,7 +74,7 @@ func lend(t *testing.T, socket, folder string) {
 // sandbox's own, also in one that was launched ahead; without the wall it does. The record says
 // which it is, and `on` is refused where there is none.
 func TestLandlock(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
 	world.NeedsPython(t)
 	abi, err := sys.LandlockABI()

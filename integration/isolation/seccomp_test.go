@@ -47,7 +47,7 @@ attempt("traceme", lambda: child(101, 0, 0, 0, 0))
 // TestSeccompProfiles: each profile refuses what it says, with the errno of a kernel that
 // lacks it, and the same program is allowed the rest.
 func TestSeccompProfiles(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	testenv.Arch(t, "amd64") // whose numbers these are
 	w := world.New(t)
@@ -90,7 +90,7 @@ var refusal = regexp.MustCompile(`(?i)not permitted|permission denied|not suppor
 // TestSeccompBrowser: who makes namespaces gets capabilities there, and nothing that lies
 // beyond: no mounts, no firewall, no devices.
 func TestSeccompBrowser(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	if _, err := exec.LookPath("unshare"); err != nil {
@@ -173,7 +173,7 @@ func TestSeccompCustom(t *testing.T) {
 // TestTraceMe: a command that asks its parent to trace it, and gets PID 1 for that, stops at
 // its first signal, as under any parent that is no debugger; the sandbox goes on.
 func TestTraceMe(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	testenv.Arch(t, "amd64") // whose number it is
 	w := world.New(t)

@@ -27,7 +27,7 @@ const newUser, newFiles = "0x10000000", "0x400"
 // it, in the events and in hutch why, with the process, the reason and the way to allow it. The same call that is
 // allowed is in none of them.
 func TestSyscallDenied(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	testenv.Arch(t, "amd64") // whose number it is
 	world.NeedsPython(t)
@@ -70,7 +70,7 @@ func TestSyscallDenied(t *testing.T) {
 
 // TestSyscallDeniedWhose: each of several commands at once has its own.
 func TestSyscallDeniedWhose(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	testenv.Arch(t, "amd64") // whose number it is
 	world.NeedsPython(t)

@@ -19,7 +19,7 @@ func eaters(n, size int, then string) string {
 // TestMetered: where no cgroup does it, the meter holds a limit of memory that was asked
 // for with best_effort, for all processes of the sandbox together.
 func TestMetered(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

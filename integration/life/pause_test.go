@@ -76,7 +76,7 @@ func awaitRunning(t testing.TB, pid1 int, other func()) {
 // TestPause: a paused sandbox uses no CPU time, whatever runs in it, says so, and goes on by
 // itself with the next command or file.
 func TestPause(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -156,7 +156,7 @@ func TestPause(t *testing.T) {
 
 // TestPauseTimeout: the clock of a command's timeout stands still with it, and goes on.
 func TestPauseTimeout(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Cgroup)
+	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)
@@ -178,7 +178,7 @@ func TestPauseTimeout(t *testing.T) {
 
 // TestPauseDeath: a paused sandbox stays so whatever becomes of the daemon.
 func TestPauseDeath(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	w.LogOnFailure(t)
@@ -211,7 +211,7 @@ func TestPauseDeath(t *testing.T) {
 
 // TestLife: what becomes of sandboxes when their ttl_s or idle_s is over.
 func TestLife(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -277,6 +277,7 @@ func TestLife(t *testing.T) {
 
 // TestLifeCrowd: fifty sandboxes whose time is over at once leave nothing behind.
 func TestLifeCrowd(t *testing.T) {
+	testenv.Suite(t, "many")
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)

@@ -32,7 +32,7 @@ var long = float64(world.Patience.Milliseconds())
 
 // TestPool: what waits in a pool is nobody's until it is acquired, then one caller's, and never anybody else's.
 func TestPool(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -239,7 +239,7 @@ func TestPoolHealth(t *testing.T) {
 
 // TestPoolDeath: pools outlive hutchd and the monitor, with what waits and what is used.
 func TestPoolDeath(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	w.OK(t, "pool", "create", "--size", "2", "--network", "open", "p", "host")

@@ -75,7 +75,7 @@ func follow(t testing.TB, c *hutch.Client, sandbox string) *hutch.Events {
 
 // TestReclaim: a pause gives the page cache of a sandbox back to the machine, and says how much. Files are what they were.
 func TestReclaim(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
 	w := world.New(t)
 	w.LogOnFailure(t)

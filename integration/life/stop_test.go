@@ -15,7 +15,7 @@ import (
 // TestStop: what is stopped keeps its files, id, name and policy and nothing else, and goes on where it was; also with another hutchd
 // and with another daemon.
 func TestStop(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	dir := w.Sub(t, "project")
@@ -146,7 +146,7 @@ func TestStopScope(t *testing.T) {
 
 // TestStopEnds: stop says what ended.
 func TestStopEnds(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

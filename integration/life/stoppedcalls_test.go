@@ -90,7 +90,7 @@ func takesSandbox(params any) bool {
 
 // TestStoppedCalls: each method that takes a sandbox knows what to do with one that is stopped, or says that it is to be started.
 func TestStoppedCalls(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	var names []string

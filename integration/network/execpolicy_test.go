@@ -108,7 +108,7 @@ func TestExecPolicy(t *testing.T) {
 
 // TestExecPolicyOff: without eBPF nobody can hold one exec to less, and that is said.
 func TestExecPolicyOff(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := newNetWorld(t, []string{"web.test"}, "HUTCH_EBPF=off")
 	sb := strings.TrimSpace(w.OK(t, "create", "host"))

@@ -221,7 +221,7 @@ print("seen=" + ",".join(sorted(seen)) + ".", flush=True)
 
 // TestKernelOff: where it is not on, that is said, and who asks for it gets nothing.
 func TestKernelOff(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.EBPF)
+	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
 	t.Parallel()
 	w := newNetWorld(t, []string{"web.test"}, "HUTCH_EBPF=off")
 	_, err := w.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow, Require: []api.NetRequire{api.RequireEBPF}}}}, nil, nil)

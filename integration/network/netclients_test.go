@@ -171,7 +171,7 @@ func gitServer(t testing.TB, dir string) http.Handler {
 // TestNetworkUDP: datagrams go where udp:// says and nowhere else, and a port that is not
 // open answers at once.
 func TestNetworkUDP(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.EBPF)
+	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
 	t.Parallel()
 	world.NeedsPython(t)
 	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -235,7 +235,7 @@ except OSError as e:
 // TestNetworkSelf: what is inside stays inside: a server on loopback is the sandbox's own,
 // also on ports that are taken outside, and no abstract socket of the host can be seen.
 func TestNetworkSelf(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"web.test"})
@@ -271,7 +271,7 @@ except OSError as e: sys.exit(errno.errorcode[e.errno])
 // TestNetworkKernel: the doors around TCP and UDP are shut: root inside changes nothing of
 // its network, and no other kind of socket leads out. What is "done" are the twins.
 func TestNetworkKernel(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.EBPF)
+	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"web.test"})
@@ -316,7 +316,7 @@ except OSError as e:
 // TestNetworkSockets: however a program makes its connection, it reaches what it may and
 // nothing else.
 func TestNetworkSockets(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"web.test"})

@@ -62,7 +62,7 @@ sys.stdin.read()
 // TestNetworkFlood: a sandbox that opens all that it can harms no other, and leaves
 // nothing when it is removed in the middle of it.
 func TestNetworkFlood(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"raw.test", "web.test"})
 	raw, _ := hold(t)

@@ -14,7 +14,7 @@ import (
 // TestHostService: host:PORT is that port of the host's loopback, on either family, whatever it speaks, and nothing else of
 // the host is.
 func TestHostService(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.NeedsPython(t)
 	world.Needs(t, "curl")

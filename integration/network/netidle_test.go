@@ -92,6 +92,7 @@ func idleCount(t testing.TB) int {
 // TestNetworkIdle: 10,000 connections through the policy (or as many as fit into the limit of file descriptors), on which nothing
 // happens, take little of the daemon's memory, and carry bytes as before when something does.
 func TestNetworkIdle(t *testing.T) {
+	testenv.Suite(t, "many")
 	world.NeedsPython(t)
 	count := idleCount(t)
 	w := newNetWorld(t, []string{"idle.test"})

@@ -129,7 +129,7 @@ func (w *netWorld) forbidden(t *testing.T, sandbox string) string {
 // TestNetworkRaw: connect(2) to a raw port fails as the server's side does, where the
 // kernel can hold connections; where it can not, or shall not, they are reset.
 func TestNetworkRaw(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.EBPF)
+	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
 	t.Parallel()
 	world.NeedsPython(t)
 	for what, c := range map[string]struct{ env, refused, unreachable, noNetwork, forbidden, wall string }{
@@ -229,7 +229,7 @@ sys.stdin.readline()
 // TestNetworkRawDeath: what waits for its server while hutchd is killed is connected by the
 // next one, and in between nothing is.
 func TestNetworkRawDeath(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	world.NeedsPython(t)
 	testenv.Require(t, probe.NFTablesQueue(t.Context()))
 	w := newNetWorld(t, []string{"raw.test", "other.test"})

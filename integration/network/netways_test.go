@@ -13,7 +13,7 @@ import (
 
 // TestNetworkWays: what a kernel without tproxy, or without nf_tables, can do.
 func TestNetworkWays(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.Needs(t, "curl")
 	world.NeedsPython(t)

@@ -261,7 +261,7 @@ except OSError as e:
 
 // TestNetworkAllow: a sandbox reaches the names that it may, and nothing else.
 func TestNetworkAllow(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.Kernel, testenv.EBPF)
+	testenv.Axes(t, testenv.Privilege, testenv.Kernel, testenv.EBPF)
 	testenv.Smoke(t)
 	t.Parallel()
 	world.Needs(t, "curl")
@@ -310,7 +310,7 @@ func TestNetworkAllow(t *testing.T) {
 
 // TestNetworkRebinding: an address that a name has only later is checked as well.
 func TestNetworkRebinding(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	world.Needs(t, "curl")
 	w := newNetWorld(t, []string{"web.test"})
@@ -374,7 +374,7 @@ except OSError as e:
 // TestNetworkUpdate: a policy that changes closes the connections that it forbids, leaves
 // the others alone, and is in force for new ones.
 func TestNetworkUpdate(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.EBPF)
+	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
 	t.Parallel()
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"one.test", "two.test"})
@@ -411,7 +411,7 @@ func TestNetworkUpdate(t *testing.T) {
 // TestNetworkRestart: connections end with hutchd, and everything else goes on with the
 // next one, under the same policy and the same addresses.
 func TestNetworkRestart(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.EBPF)
+	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
 	world.NeedsPython(t)
 	world.Needs(t, "curl")
 	w := newNetWorld(t, []string{"web.test", "raw.test"})
@@ -445,7 +445,7 @@ func TestNetworkRestart(t *testing.T) {
 
 // TestNetworkOpen: everything but what is blocked, and never the host's own networks.
 func TestNetworkOpen(t *testing.T) {
-	testenv.Axes(t, testenv.User, testenv.EBPF)
+	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
 	t.Parallel()
 	world.Needs(t, "curl")
 	world.NeedsPython(t)

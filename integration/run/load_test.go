@@ -18,7 +18,7 @@ import (
 
 // TestLoad: twenty rounds of ten runs at once, each with its own output.
 func TestLoad(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
 	const abreast = 10
 	for round := range world.Rounds(20) {
@@ -67,7 +67,7 @@ func TestFirstRuns(t *testing.T) {
 // TestIdle: a shared daemon without work ends by itself, and the next command
 // starts another.
 func TestIdle(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	idle := testenv.Patience(300 * time.Millisecond) // longer than who starts a daemon needs to connect
 	w := world.New(t, fmt.Sprintf("HUTCH_IDLE_S=%g", idle.Seconds()))

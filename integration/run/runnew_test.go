@@ -32,7 +32,7 @@ func runHost(command string, change ...func(*api.Spec)) api.RunParams {
 // TestRunNew: one call makes a sandbox, runs a command and removes it, and whatever becomes of the command, nobody finds the sandbox when
 // it is answered.
 func TestRunNew(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
 	c := w.Connect(t)
 	gone := func(t *testing.T, r *hutch.Run) {
@@ -311,7 +311,7 @@ func TestRunNewUnread(t *testing.T) {
 // TestRunNewDeath kills parts of the daemon at random moments of `hutch run`: the command's end is told as it was, once; a command that
 // never ran is run by the next daemon, and nothing is left.
 func TestRunNewDeath(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
 	w.LogOnFailure(t)
 	w.Tolerated = append(w.Tolerated, "take over a sandbox; it is removed")

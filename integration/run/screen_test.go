@@ -13,7 +13,7 @@ import (
 
 // TestScreen: what commands write stays on the terminal on which they showed a download, and nothing of the download does.
 func TestScreen(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	registry := imagetest.StartRegistry(t)

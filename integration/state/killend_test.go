@@ -13,7 +13,7 @@ import (
 // TestKilledShutdown: a daemon of which a part is killed while it ends has ended, or goes on; whoever calls next is served. What
 // was to be kept is, and what was to be removed is gone once the call was answered, unless the monitor went, too.
 func TestKilledShutdown(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	for _, mode := range []string{"kill", "keep"} {
 		t.Run(mode, func(t *testing.T) {

@@ -302,7 +302,7 @@ func TestSnapshotFull(t *testing.T) {
 
 // TestRestoreAfterRestart: another daemon restores what one before has made a snapshot of, and stopped.
 func TestRestoreAfterRestart(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	sb := w.Create(t, "--name", "box", "-l", "k=v", "host")

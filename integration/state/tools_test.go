@@ -80,7 +80,7 @@ func toolsIn(t testing.TB, w *world.World, args ...string) toolbox {
 
 // TestTools: what the tools do to files and with commands, what they say where they can not, and what events tell of it.
 func TestTools(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	b := toolsIn(t, w, "-w", "/srv", "host")

@@ -18,6 +18,7 @@ import (
 // TestToolsMany: ten million matches, and a hundred thousand files with names of an enemy's, are answered in bounds that a model
 // can read, and page after page, in time.
 func TestToolsMany(t *testing.T) {
+	testenv.Suite(t, "many")
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)
@@ -108,7 +109,7 @@ for d in range(FOLDERS):
 
 // TestToolsState: of a sandbox that is paused, or has ended, a model learns what to do.
 func TestToolsState(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	b := toolsIn(t, w, "host")

@@ -205,7 +205,7 @@ chmod 777 1/1; echo x >1/1; rm pipe; mkdir pipe; echo y >>sparse; echo z >2/hard
 // TestUndoCode: code.run is undone, the interpreter that was kept ends and says so; a sandbox without undo, or without a call, is an
 // error; folders of the host's that can be written are refused, volumes told.
 func TestUndoCode(t *testing.T) {
-	testenv.Axes(t, testenv.User)
+	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

@@ -119,7 +119,7 @@ func (c vmCase) runs(t testplan.Test, plan testplan.Plan, only *regexp.Regexp) b
 	case c.whole:
 		return false
 	}
-	return plan.Runs(t, c.kind()) || slices.Contains(c.also, t.Name)
+	return plan.Runs(t, c.kind()) || slices.Contains(c.also, t.Name) && plan.Repeats(t, c.kind())
 }
 
 // packages are the folders of the tests of some cases.

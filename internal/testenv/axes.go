@@ -17,6 +17,9 @@ type Axis string
 const (
 	// User is who runs hutch: root, or an ordinary user with or without subordinate ids.
 	User Axis = "user"
+	// Privilege is whether that is root or an ordinary user: who may make cgroups, load eBPF and read all files. The plan chooses
+	// which of the two ordinary users it is, by the name of the test. What maps ids or leaves files of theirs depends on User.
+	Privilege Axis = "privilege"
 	// Kernel is the version of the kernel: mounts, namespaces, seccomp, Landlock, nftables, eBPF.
 	Kernel Axis = "kernel"
 	// Cgroup is who gives out cgroups: a hybrid hierarchy's root, systemd's delegation, a login session, nobody.

@@ -212,12 +212,14 @@ func (r *reader) axes(args []ast.Expr) []testenv.Axis {
 	for _, arg := range args {
 		sel, ok := arg.(*ast.SelectorExpr)
 		if !ok {
-			r.fail(arg, "an axis is testenv.User, Kernel, Cgroup or EBPF")
+			r.fail(arg, "an axis is testenv.User, Privilege, Kernel, Cgroup or EBPF")
 			continue
 		}
 		switch sel.Sel.Name {
 		case "User":
 			list = append(list, testenv.User)
+		case "Privilege":
+			list = append(list, testenv.Privilege)
 		case "Kernel":
 			list = append(list, testenv.Kernel)
 		case "Cgroup":
@@ -225,7 +227,7 @@ func (r *reader) axes(args []ast.Expr) []testenv.Axis {
 		case "EBPF":
 			list = append(list, testenv.EBPF)
 		default:
-			r.fail(arg, "no axis %s: there are testenv.User, Kernel, Cgroup and EBPF", sel.Sel.Name)
+			r.fail(arg, "no axis %s: there are testenv.User, Privilege, Kernel, Cgroup and EBPF", sel.Sel.Name)
 		}
 	}
 	return list

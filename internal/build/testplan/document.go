@@ -26,7 +26,7 @@ func (p Plan) Document() string {
 		fmt.Fprintf(&b, "| %s | %d |\n", k, n)
 	}
 	fmt.Fprint(&b, "\n| axis | end-to-end tests | packages of which all tests have it |\n|---|---|---|\n")
-	for _, a := range []testenv.Axis{testenv.User, testenv.Kernel, testenv.Cgroup, testenv.EBPF} {
+	for _, a := range []testenv.Axis{testenv.User, testenv.Privilege, testenv.Kernel, testenv.Cgroup, testenv.EBPF} {
 		var ends, packages []string
 		for _, t := range p.Tests {
 			switch {

@@ -74,9 +74,9 @@ func (p Plan) due(t Test) bool {
 	return s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
 }
 
-// repeats reports whether a machine repeats the test now. The budget may have a suite by the machine's name: when that is not due, only
-// smoke tests run there.
-func (p Plan) repeats(t Test, k mustrun.Kind) bool {
+// Repeats reports whether a machine runs the test now, if it is one of the machine's. The budget may have a suite by the machine's name:
+// when that is not due, only smoke tests run there.
+func (p Plan) Repeats(t Test, k mustrun.Kind) bool {
 	s := p.Budget.Suite(string(k))
 	return t.Smoke || p.Now.All || s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
 }
@@ -103,8 +103,9 @@ func (p Plan) Due() mustrun.List {
 
 // Runs reports whether a test runs as a kind of user or machine in a run of CI:
 //
-//   - a test of one machine runs there, and nowhere else;
-//   - the host's users (root, subuid, no-subuid) repeat what depends on the user. What does not runs once: as the ordinary user with
+//   - a test of one machine runs there, and nowhere else; where the budget says so only when what it is about has changed;
+//   - the host's users (root, subuid, no-subuid) repeat what depends on the user; what depends on privilege alone runs as root and as
+//     one of the other two, by the hash of its name. What depends on neither runs once: as the ordinary user with
 //     subordinate ids, or as root, by the hash of its name, if .ci/must-run does not say as whom;
 //   - the machines of other kernels repeat what depends on the kernel, that of most users (vm-6.12) what depends on cgroups, too, and
 //     those with hutch-netd what depends on eBPF; where the budget says so only when what they are about has changed.
@@ -116,12 +117,11 @@ func (p Plan) Runs(t Test, k mustrun.Kind) bool {
 		return false
 	}
 	if machine, ok := strings.CutPrefix(string(k), mustrun.VM); ok {
-		if len(t.Machines) > 0 {
-			return slices.Contains(t.Machines, machine)
-		}
 		switch {
-		case !p.repeats(t, k):
+		case !p.Repeats(t, k):
 			return false
+		case len(t.Machines) > 0:
+			return slices.Contains(t.Machines, machine)
 		case machine == "6.12":
 			return t.On(testenv.Kernel) || t.On(testenv.Cgroup)
 		case machine == "6.1" || machine == "newest":
@@ -134,7 +134,19 @@ func (p Plan) Runs(t Test, k mustrun.Kind) bool {
 	if len(t.Machines) > 0 {
 		return false
 	}
-	return t.On(testenv.User) || k == p.once(t)
+	switch {
+	case t.On(testenv.User):
+		return true
+	case t.On(testenv.Privilege):
+		return k == mustrun.Root || k == mustrun.Ordinary || k == ordinary(t)
+	}
+	return k == p.once(t)
+}
+
+// ordinary is the user without privilege that runs a test which depends on privilege alone: the same one each time, so that what
+// breaks is seen by the commit that breaks it.
+func ordinary(t Test) mustrun.Kind {
+	return []mustrun.Kind{mustrun.SubUID, mustrun.NoSubUID}[share(mustrun.Name(t.Pkg, t.Name), 2)]
 }
 
 // Short reports whether a test that k runs makes fewer rounds of what it only repeats in order to meet a race (-short): end-to-end
@@ -145,7 +157,8 @@ func (p Plan) Short(t Test, k mustrun.Kind) bool {
 		return false
 	}
 	whole := share(mustrun.Name(t.Pkg, t.Name), 8) == share(p.Now.Commit, 8)
-	return t.On(testenv.User) && (k == mustrun.SubUID || k == mustrun.NoSubUID) || t.EndToEnd() && !whole
+	again := (t.On(testenv.User) || t.On(testenv.Privilege)) && (k == mustrun.SubUID || k == mustrun.NoSubUID)
+	return again || t.EndToEnd() && !whole
 }
 
 // audits is Runs of an audit.

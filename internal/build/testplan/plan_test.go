@@ -157,6 +157,8 @@ func TestRuns(t *testing.T) {
 	}{
 		{Test{Name: "TestParse"}, "root"},
 		{Test{Name: "TestUser", Axes: []testenv.Axis{user}}, "root subuid no-subuid"},
+		{Test{Name: "TestPrivilege", Axes: []testenv.Axis{testenv.Privilege}}, "root no-subuid"},
+		{Test{Name: "TestPrivilege2", Axes: []testenv.Axis{testenv.Privilege}}, "root subuid"},
 		{Test{Name: "TestKernel", Axes: []testenv.Axis{kernel}}, "root vm-6.12 vm-6.1 vm-newest"},
 		{Test{Name: "TestBoth", Axes: []testenv.Axis{user, cgroup}}, "root subuid no-subuid vm-6.12"},
 		{Test{Name: "TestNetd", Axes: []testenv.Axis{ebpf}}, "root vm-netd vm-netd-6.1"},

@@ -75,7 +75,7 @@ func TestKindsOfMustRun(t *testing.T) {
 	for _, rule := range p.List {
 		for _, k := range rule.Kinds {
 			if k != mustrun.Once && !slices.ContainsFunc(p.Tests, func(test Test) bool {
-				return rule.About(mustrun.Name(test.Pkg, test.Name)) && slices.Contains(p.Kinds(test), k)
+				return rule.About(mustrun.Name(test.Pkg, test.Name)) && p.Runs(test, k)
 			}) {
 				t.Errorf("%s must run as %s, but no such test is given to it", rule.Tests, k)
 			}

@@ -193,3 +193,31 @@ func TestSummary(t *testing.T) {
 		t.Errorf("printed %q, want %q", out.String(), want)
 	}
 }
+
+// TestUnmetOrdinary: what an ordinary user has to run may be run by either of them, and has to be by one.
+func TestUnmetOrdinary(t *testing.T) {
+	list, err := mustrun.Parse(strings.NewReader("^exec\\.TestKill$ root ordinary\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill, other := []Outcome{{Name: "exec.TestKill", Action: "pass"}}, []Outcome{{Name: "exec.TestOther", Action: "pass"}}
+	for _, tt := range []struct {
+		name                   string
+		root, subuid, noSubuid []Outcome
+		want                   string
+	}{
+		{"one of them", kill, other, kill, ""},
+		{"the other", kill, kill, other, ""},
+		{"neither", kill, other, other, "as ordinary: no such test ran"},
+		{"not root", other, kill, kill, "as root: no such test ran"},
+		{"skipped", kill, other, []Outcome{{Name: "exec.TestKill", Action: "skip", Reason: "x"}}, "as no-subuid: exec.TestKill was skipped: x"},
+	} {
+		var r Report
+		r.Add(mustrun.Root, tt.root)
+		r.Add(mustrun.SubUID, tt.subuid)
+		r.Add(mustrun.NoSubUID, tt.noSubuid)
+		if got := strings.Join(r.Unmet(list), "; "); !strings.HasSuffix(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}

@@ -113,20 +113,31 @@ func (r *Report) Unmet(list mustrun.List) []string {
 			lines = append(lines, r.unmetOnce(rule)...)
 			continue
 		}
+		ordinary := false // somebody ran what one of the ordinary users has to
 		for i, k := range r.kinds {
 			if !rule.Holds(k) {
 				continue
 			}
 			found, skips := matches(rule, r.outcomes[k])
+			ordinary = ordinary || found && k != mustrun.Root
 			switch {
 			case skips != nil:
 				lines = append(lines, fmt.Sprintf("%s as %s: %s", rule.Tests, k, strings.Join(skips, "; ")))
+			case !slices.Contains(rule.Kinds, k) && slices.Contains(rule.Kinds, mustrun.Ordinary): // below
 			case !found && (i == 0 || rule.Kinds != nil):
 				lines = append(lines, fmt.Sprintf("%s as %s: no such test ran", rule.Tests, k))
 			}
 		}
+		if r.hosts() && slices.Contains(rule.Kinds, mustrun.Ordinary) && !ordinary {
+			lines = append(lines, fmt.Sprintf("%s as %s: no such test ran", rule.Tests, mustrun.Ordinary))
+		}
 	}
 	return lines
+}
+
+// hosts reports whether this is a run of all the host's users, and not of machines.
+func (r *Report) hosts() bool {
+	return slices.Contains(r.kinds, mustrun.SubUID) && slices.Contains(r.kinds, mustrun.NoSubUID)
 }
 
 // unmetOnce is Unmet for a rule that one of the host's users satisfies.

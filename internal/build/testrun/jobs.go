@@ -82,7 +82,7 @@ func (r *runner) plans(folders []string) error {
 			}
 			j.run, j.weight = testplan.Pattern(testplan.Names(tests), rest), testplan.Weight(tests)
 			if r.o.run == "" && r.o.hunt == 0 {
-				j.halve(tests, func(t testplan.Test) bool { return r.plan.Short(t, k) && t.Pkg != alone })
+				j.halve(tests, func(t testplan.Test) bool { return r.o.race || r.plan.Short(t, k) && t.Pkg != alone })
 			}
 			r.jobs = append(r.jobs, j)
 		}
@@ -202,7 +202,7 @@ func (r *runner) job(ctx context.Context, out io.Writer, j *job) (failed error) 
 	if j.failed {
 		state = "FAIL"
 	}
-	fmt.Fprintf(out, "%s\t%s/%s\t%.1fs%s\n", state, module, j.pkg, time.Since(begin).Seconds(), r.label(j))
+	fmt.Fprintf(out, "%s\t%s/%s\t%.1fs\t%.1f CPU s%s\n", state, module, j.pkg, time.Since(begin).Seconds(), j.cpu.Seconds(), r.label(j))
 	return nil
 }
 

@@ -70,7 +70,7 @@ func main() {
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "limit of one package's tests")
 	// Most tests wait for processes, not for a CPU.
 	flag.IntVar(&o.parallel, "parallel", 2*runtime.NumCPU(), "tests of one package at a time, of those that allow it")
-	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "packages at a time")
+	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU()*3/2, "packages at a time")
 	flag.StringVar(&o.report, "report", "", "write what ran to this `file`")
 	flag.StringVar(&o.only, "only", "", "`PACKAGE=REGEXP`: of that package only these tests")
 	flag.BoolVar(&o.audit, "audit", false, "run a tenth of the tests along axes that they do not declare")

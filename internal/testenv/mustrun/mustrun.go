@@ -30,6 +30,9 @@ const (
 // (internal/build/testplan).
 const Once Kind = "once"
 
+// Ordinary is the ordinary user to which the plan of the tests gives a test that depends on privilege: one of the two.
+const Ordinary Kind = "ordinary"
+
 // VM begins the kinds that are cases of integration/vm: "vm-6.12" and so on.
 const VM = "vm-"
 
@@ -64,8 +67,8 @@ func Parse(r io.Reader) (List, error) {
 		rule := Rule{Tests: tests}
 		for _, f := range fields[1:] {
 			k := Kind(f)
-			if !slices.Contains([]Kind{Root, SubUID, NoSubUID, Once}, k) && !strings.HasPrefix(f, VM) {
-				return nil, fmt.Errorf("line %d: unknown kind of user %q (root, subuid, no-subuid, once, vm-CASE)", n, f)
+			if !slices.Contains([]Kind{Root, SubUID, NoSubUID, Ordinary, Once}, k) && !strings.HasPrefix(f, VM) {
+				return nil, fmt.Errorf("line %d: unknown kind of user %q (root, subuid, no-subuid, ordinary, once, vm-CASE)", n, f)
 			}
 			rule.Kinds = append(rule.Kinds, k)
 		}
@@ -91,7 +94,8 @@ func ReadFile(root string) (List, error) {
 
 // Holds reports whether the rule holds for a user of this kind.
 func (r Rule) Holds(k Kind) bool {
-	return len(r.Kinds) == 0 || slices.Contains(r.Kinds, k) || slices.Contains(r.Kinds, Once) && !strings.HasPrefix(string(k), VM)
+	return len(r.Kinds) == 0 || slices.Contains(r.Kinds, k) || slices.Contains(r.Kinds, Once) && !strings.HasPrefix(string(k), VM) ||
+		slices.Contains(r.Kinds, Ordinary) && (k == SubUID || k == NoSubUID)
 }
 
 // About reports whether the rule is about a top-level test, or subtests of it.

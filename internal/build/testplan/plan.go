@@ -93,12 +93,25 @@ func (p Plan) Due() mustrun.List {
 		kinds := slices.DeleteFunc(slices.Clone(r.Kinds), func(k mustrun.Kind) bool {
 			return k != mustrun.Once && runs(all, r, k) && !runs(p, r, k)
 		})
-		if len(kinds) == 0 && len(r.Kinds) > 0 {
+		if len(kinds) == 0 && len(r.Kinds) > 0 || !p.dueFor(r) {
 			continue
 		}
 		list = append(list, mustrun.Rule{Tests: r.Tests, Kinds: kinds})
 	}
 	return list
+}
+
+// dueFor reports whether some test that a rule is about is due, or there is none at all.
+func (p Plan) dueFor(r mustrun.Rule) bool {
+	about := 0
+	for _, t := range p.Tests {
+		if r.About(mustrun.Name(t.Pkg, t.Name)) {
+			if about++; p.due(t) {
+				return true
+			}
+		}
+	}
+	return about == 0
 }
 
 // Runs reports whether a test runs as a kind of user or machine in a run of CI:

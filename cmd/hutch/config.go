@@ -78,7 +78,7 @@ that ask for none, quotas, and tokens of clients. A file to start from:
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), path)
 		return err
 	})
-	cmd.AddCommand(newConfigToken())
+	cmd.AddCommand(newConfigGuard(), newConfigToken())
 	sub("reload", "Make the daemon read the file again, as SIGHUP does", func(cmd *cobra.Command) error {
 		return withDaemon(cmd.Context(), func(c *client.Client) error { return c.Reload(cmd.Context()) })
 	})

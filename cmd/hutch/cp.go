@@ -13,6 +13,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/archive"
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/guard"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
@@ -27,6 +28,7 @@ type copying struct {
 	sync    bool  // only what differs
 	prune   bool  // with sync: remove what is not in the source
 	maxSize int64 // bytes that a sandbox may make on the host
+	unguard []string
 }
 
 // place is a source or a destination.
@@ -68,7 +70,8 @@ func newCp() *cobra.Command {
 A path in the sandbox that is not absolute starts at its working folder. What is
 copied in belongs to the sandbox's user. What comes out belongs to you and keeps
 its permissions, but no setuid bits; devices, and symbolic links that lead out of
-the folder, are left out, and named. A SRC that is a symbolic link itself comes out
+the folder, are left out, and named. So is what programs of yours would obey there
+(hutch config guard), unless SRC or --unguard names it; of a .git its history comes. A SRC that is a symbolic link itself comes out
 only with -L. A local path with a colon is written ./a:b.`,
 		Example: `  hutch cp report.txt box:/tmp/
   hutch cp src/. box:/workspace
@@ -86,6 +89,13 @@ only with -L. A local path with a colon is written ./a:b.`,
 			}
 			if o.sync && (to.local() || from.stream()) {
 				return cli.Usage(cmd.CommandPath(), errors.New("--sync is for a folder that is copied into a sandbox"))
+			}
+			for i, name := range o.unguard {
+				if name == "all" {
+					o.unguard[i] = guard.All
+				} else if !guard.Known(name) {
+					return cli.Usage(cmd.CommandPath(), fmt.Errorf("--unguard %s: nothing of that name is guarded; hutch config guard shows what is", name))
+				}
 			}
 			o.stderr = cmd.ErrOrStderr()
 			ctx, signals := cli.CatchSignals(cmd.Context())
@@ -108,6 +118,7 @@ only with -L. A local path with a colon is written ./a:b.`,
 	fs.BoolVar(&o.sync, "sync", false, "a folder into a sandbox: make DST the same as SRC, copying only what differs by size or time")
 	fs.BoolVar(&o.prune, "delete", false, "with --sync: remove from DST what is not in SRC")
 	fs.StringVarP(&o.user, "user", "u", "", "use the files as `USER[:GROUP]` inside (default: the sandbox's)")
+	fs.StringArrayVar(&o.unguard, "unguard", nil, "out of a sandbox: bring `NAME` of hutch config guard as well, or all; may be repeated")
 	fs.Func("max-size", "out of a sandbox: stop after `SIZE` (default 64g)", func(v string) (err error) {
 		o.maxSize, err = cli.ParseSize(v)
 		return err
@@ -175,6 +186,21 @@ func (o *copying) skipped(n int64, names []string) {
 		text += ", ..."
 	}
 	fmt.Fprintln(o.stderr, text)
+}
+
+// guarded tells what of a folder's was left out because programs of the user's would obey it.
+func (o *copying) guarded(n int64, names []string) {
+	if n == 0 {
+		return
+	}
+	text := "hutch: left out, because programs of yours take instructions from it: "
+	for i, name := range names {
+		text += []string{"", ", "}[min(i, 1)] + cli.Line(name)
+	}
+	if int64(len(names)) < n {
+		text += fmt.Sprintf(" and %d more", n-int64(len(names)))
+	}
+	fmt.Fprintln(o.stderr, text+" (name it as SRC, or --unguard all)")
 }
 
 // wrong makes an error of an archive one with a hint.

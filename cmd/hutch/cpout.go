@@ -8,9 +8,11 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/hutch-sh/hutch/internal/archive"
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/guard"
 	"github.com/hutch-sh/hutch/internal/sparse"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -96,11 +98,37 @@ func (o *copying) folderOut(ctx context.Context, from place, at *landing) error 
 	defer root.Close()
 	return o.packOut(ctx, from, "", func(r io.Reader) error {
 		stats, err := archive.Unpack(ctx, r, int(root.Fd()), archive.Options{
-			Hostile: true, Root: created, MaxEntries: maxCopyEntries, MaxBytes: o.maxSize,
+			Hostile: true, Root: created, MaxEntries: maxCopyEntries, MaxBytes: o.maxSize, Guard: o.guard(root),
 		})
 		o.skipped(stats.Skipped, stats.Names)
+		o.guarded(stats.Guarded, stats.GuardedNames)
 		return err
 	})
+}
+
+// guard is what is left out of a folder that comes into root. Names that count in a home folder alone are left out of that.
+func (o *copying) guard(root *os.File) func(name string, folder bool, has func(string) bool) string {
+	set := guard.New(nil, o.unguard)
+	if set.Empty() {
+		return nil
+	}
+	above := "x/" // no home folder
+	if home, err := os.UserHomeDir(); err == nil {
+		a, errA := os.Stat(home)
+		b, errB := root.Stat()
+		if errA == nil && errB == nil && os.SameFile(a, b) {
+			above = ""
+		}
+	}
+	return func(name string, folder bool, has func(string) bool) string {
+		if m, ok := set.Arrives(above+name, folder); ok {
+			return strings.TrimPrefix(m.Path, above)
+		}
+		if !strings.Contains("/"+name, "/.git/") && set.Completes(path.Base(name), has) {
+			return name
+		}
+		return ""
+	}
 }
 
 // fileOut copies one file: into a new one, which then takes the place of the old.

@@ -67,8 +67,8 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 	})
 	fs.BoolVar(&s.WritableUsr, "writable-usr", false, "with the image host: files in /usr can be made and replaced; the host sees nothing of it")
 	fs.BoolVar(&s.Undo, "undo", false, "keep what the files were before each tool call, for hutch undo; not with folders in mode rw")
-	fs.StringArrayVar(&o.guard, "guard", nil, "`NAME` in a workspace that the sandbox can not write, beside .git/hooks, .vscode and the like; may be repeated")
-	fs.StringArrayVar(&o.unguard, "unguard", nil, "`NAME` of these that it can write, or all; may be repeated")
+	fs.StringArrayVar(&o.guard, "guard", nil, "`NAME` in folders in mode rw that the sandbox cannot write, beside those of hutch config guard; may be repeated")
+	fs.StringArrayVar(&o.unguard, "unguard", nil, "`NAME` of these that it can write, git-new for repositories that it makes, or all; may be repeated")
 	fs.StringVar((*string)(&o.guardNew), "guard-new", "", "`auto|refuse|tell`: what to do about these names that are not there yet; auto refuses where the kernel has Landlock (default auto)")
 	fs.StringVar(&s.Platform, "platform", "", "`OS/ARCH` of the image (default: this machine's)")
 	fs.Func("pull", "fetch the image `WHEN`: missing (default), always or never", func(v string) error {
@@ -219,23 +219,33 @@ func (o *specFlags) build(image string) (_ api.Spec, err error) {
 	if s.Labels, err = cli.ParseLabels(o.labels); err != nil {
 		return s, api.Errorf(api.InvalidArgument, "%w", err)
 	}
-	return s, o.setGuard(s.Workspace)
+	return s, o.setGuard(&s)
 }
 
-// setGuard puts --guard and --unguard into w, which may be nil.
-func (o *specFlags) setGuard(w *api.Workspace) error {
+// setGuard puts --guard and --unguard into the workspace and the folders that the sandbox may write.
+func (o *specFlags) setGuard(s *api.Spec) error {
 	if len(o.guard)+len(o.unguard) == 0 && o.guardNew == "" {
 		return nil
 	}
-	if w == nil {
-		return cli.Usage("hutch", errors.New("--guard, --unguard and --guard-new are about a workspace: --workspace PATH"))
-	}
-	w.Guard, w.GuardNew = o.guard, o.guardNew
+	var unguarded []string
 	for _, name := range o.unguard {
 		if name == "all" {
 			name = api.AllNames
 		}
-		w.Unguarded = append(w.Unguarded, name)
+		unguarded = append(unguarded, name)
+	}
+	some := s.Workspace != nil
+	if w := s.Workspace; w != nil {
+		w.Guard, w.GuardNew, w.Unguarded = o.guard, o.guardNew, unguarded
+	}
+	for i := range s.Mounts {
+		if m := &s.Mounts[i]; m.Mode == api.ModeRW && m.Volume == "" {
+			m.Guard, m.GuardNew, m.Unguarded = o.guard, o.guardNew, unguarded
+			some = true
+		}
+	}
+	if !some {
+		return cli.Usage("hutch", errors.New("--guard, --unguard and --guard-new are about folders that the sandbox may write: --workspace PATH, -v SRC:DST:rw"))
 	}
 	return nil
 }

@@ -153,3 +153,18 @@ func TestUnguarded(t *testing.T) {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 }
+
+// TestUnguardUnknown: a name that is not guarded cannot be taken off, and the refusal says where the names are.
+func TestUnguardUnknown(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	dir := w.Sub(t, "work")
+	for _, args := range [][]string{{"--workspace", dir}, {"-v", dir + ":/x:rw"}} {
+		w.Run(t, append(append([]string{"run"}, args...), "--unguard", ".gi", "host", "true")...).Want(t, 125).Says(t, `".gi" is not guarded`, "hutch config guard")
+	}
+	w.Run(t, "run", "--unguard", ".git", "host", "true").Want(t, 125).Says(t, "-v SRC:DST:rw")
+	w.OK(t, "config", "guard")
+	if !strings.Contains(w.OK(t, "config", "guard", "--json"), `".git/hooks"`) {
+		t.Error("config guard --json has no .git/hooks")
+	}
+}

@@ -40,6 +40,9 @@ type Stats struct {
 	// of a hostile archive links that lead out of it. The first few are named.
 	Skipped int64
 	Names   []string
+	// Guarded are names that Options.Guard has left out, the first few.
+	Guarded      int64
+	GuardedNames []string
 }
 
 // maxNames bounds Stats.Names.
@@ -49,6 +52,13 @@ func (s *Stats) skip(name string) {
 	s.Skipped++
 	if len(s.Names) < maxNames {
 		s.Names = append(s.Names, name)
+	}
+}
+
+func (s *Stats) guarded(name string) {
+	s.Guarded++
+	if len(s.GuardedNames) < maxNames {
+		s.GuardedNames = append(s.GuardedNames, name)
 	}
 }
 

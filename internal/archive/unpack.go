@@ -28,6 +28,8 @@ type Options struct {
 	Root bool
 	// Folders gives folders that are there already the mode and time of the archive's, as if they were made.
 	Folders bool
+	// Guard, if it is there, names what of an entry is left out; "" is nothing. has tells what the folder has to which a name comes.
+	Guard func(name string, folder bool, has func(name string) bool) string
 	// MaxEntries and MaxBytes bound what is made; 0 is no bound.
 	MaxEntries, MaxBytes int64
 }
@@ -75,6 +77,8 @@ type unpacker struct {
 	// at is the open folder cwd, relative to root: that of the last entry.
 	at  int
 	cwd string
+
+	lastGuarded string // of which others of its entries follow
 
 	folders []folder       // made here, outer ones first
 	kept    int            // bytes of their names
@@ -127,6 +131,9 @@ func (u *unpacker) entry(h *tar.Header) error {
 	if u.opts.MaxEntries > 0 && u.stats.Entries > u.opts.MaxEntries {
 		return fmt.Errorf("over %d entries: %w", u.opts.MaxEntries, ErrRefused)
 	}
+	if u.guarded(name, h) {
+		return nil
+	}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		return u.folder(name, h)
@@ -153,6 +160,29 @@ func (u *unpacker) entry(h *tar.Header) error {
 		return u.link(name, base, h.Linkname)
 	}
 	return u.file(name, base, h)
+}
+
+// guarded reports whether an entry is left out by Options.Guard, and counts what is, once for all that is below.
+func (u *unpacker) guarded(name string, h *tar.Header) bool {
+	if u.opts.Guard == nil || name == "." || h.Typeflag == tar.TypeXGlobalHeader {
+		return false
+	}
+	what := u.opts.Guard(name, h.Typeflag == tar.TypeDir, func(other string) bool {
+		fd, err := u.openBeneath(path.Join(path.Dir(name), other), unix.O_PATH|unix.O_NOFOLLOW)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		return err == nil
+	})
+	if what == "" {
+		return false
+	}
+	if what != u.lastGuarded {
+		u.stats.guarded(what)
+		u.lastGuarded = what
+	}
+	u.stats.Entries--
+	return true
 }
 
 // clean checks a name; "." is the folder itself. GNU tar and docker take the

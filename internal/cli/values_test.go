@@ -88,7 +88,7 @@ func TestParseVolume(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || got != tt.want {
+		if err != nil || !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("ParseVolume(%q) = %+v, %v, want %+v", tt.in, got, err, tt.want)
 		}
 	}

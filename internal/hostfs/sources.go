@@ -36,7 +36,8 @@ func (o *Sources) Open(s *api.Spec) error {
 		if err != nil {
 			return OnField(err, "volume")
 		}
-		mounts[n] = api.Mount{Source: path, Target: m.Target, Mode: m.Mode, FD: &i}
+		mounts[n] = m
+		mounts[n].Source, mounts[n].FD = path, &i
 	}
 	s.Mounts = mounts
 	return nil

@@ -153,11 +153,11 @@ type Workspace struct {
 	// path that changes under way. A client started by root sends a detached,
 	// id-mapped mount instead.
 	FD *int `json:"fd,omitempty"`
-	// Guard are names beside GuardedNames that a sandbox in mode rw can not write, and Unguarded those
-	// of GuardedNames that it can; AllNames is all of them.
+	// Guard are names, relative to the folder, that a sandbox in mode rw can not write, beside those that are guarded in any such folder
+	// (hutch config guard); Unguarded are those of them that it can. AllNames is all of them.
 	Guard     []string `json:"guard,omitempty"`
 	Unguarded []string `json:"unguarded,omitempty"` // also a folder of some, such as .git
-	// GuardNew is what is done about names of the guard's that are not there; default GuardAuto.
+	// GuardNew is what is done about guarded names that are not there; default GuardAuto.
 	GuardNew GuardNew `json:"guard_new,omitempty"`
 }
 
@@ -168,6 +168,10 @@ type Mount struct {
 	Target string    `json:"target"`           // absolute, in the sandbox
 	Mode   MountMode `json:"mode"`             // ro, rw or overlay
 	FD     *int      `json:"fd,omitempty"`     // of Source
+	// Guard, Unguarded and GuardNew are as Workspace's, of a folder in mode rw.
+	Guard     []string `json:"guard,omitempty"`
+	Unguarded []string `json:"unguarded,omitempty"`
+	GuardNew  GuardNew `json:"guard_new,omitempty"`
 }
 
 // Limits bound a sandbox, or one exec in it. Zero means the default: the

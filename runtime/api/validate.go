@@ -45,7 +45,7 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkIDs, checkGuardNew, checkAppArmor, checkUndo,
+		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkIDs, checkGuards, checkAppArmor, checkUndo,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
@@ -147,7 +147,7 @@ func checkWorkspace(s *Spec) error {
 	if err := checkMode("workspace.mode", w.Mode); err != nil {
 		return err
 	}
-	return checkGuard(w)
+	return nil
 }
 
 func checkMode(field string, m MountMode) error {

@@ -51,7 +51,7 @@ func TestSpecValidate(t *testing.T) {
 		{"guard of new names with a custom profile", "workspace.guard_new", InvalidArgument, func(s *Spec) {
 			s.Workspace, s.Seccomp, s.SeccompProfile = &Workspace{Path: "/x", Mode: ModeRW, GuardNew: GuardRefuse}, SeccompCustom, "x"
 		}},
-		{"unguarded", "workspace.unguarded", InvalidArgument, func(s *Spec) { s.Workspace = &Workspace{Path: "/x", Mode: ModeRW, Unguarded: []string{".gi"}} }},
+		{"unguarded", "workspace.unguarded", InvalidArgument, func(s *Spec) { s.Workspace = &Workspace{Path: "/x", Mode: ModeRW, Unguarded: []string{"/.git"}} }},
 		{"mount over root", "mounts[0].target", InvalidArgument, func(s *Spec) { s.Mounts = []Mount{{Source: "/a", Target: "/..", Mode: ModeRO}} }},
 		{"mount over proc", "mounts[0].target", InvalidArgument, func(s *Spec) { s.Mounts = []Mount{{Source: "/a", Target: "/proc/sys", Mode: ModeRO}} }},
 		{"cpus", "limits.cpus", InvalidArgument, func(s *Spec) { s.Limits.CPUs = math.NaN() }},

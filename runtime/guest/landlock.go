@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -17,9 +18,19 @@ import (
 type starter struct {
 	abi  int
 	jobs chan startJob
-	in   bool // the thread is in the domain; its own
+	// in says that the thread is in the domain, or about to be.
+	in atomic.Bool
 	// makes, if it is there, is where the domain has no right to make names.
-	makes *makeRules
+	makes atomic.Pointer[makeRules]
+}
+
+// guard changes where that is. It must come before the first command.
+func (st *starter) guard(makes *makeRules) error {
+	if st.in.Load() {
+		return errors.New("a command has run")
+	}
+	st.makes.Store(makes)
+	return nil
 }
 
 type startJob struct {
@@ -36,7 +47,8 @@ func newStarter(abi int, makes *makeRules) (*starter, error) {
 	case abi > have || abi < sys.MinLandlock:
 		return nil, fmt.Errorf("Landlock ABI %d: this kernel's is %d, and at least %d is needed", abi, have, sys.MinLandlock)
 	}
-	st := &starter{abi: abi, makes: makes, jobs: make(chan startJob)}
+	st := &starter{abi: abi, jobs: make(chan startJob)}
+	st.makes.Store(makes)
 	ready := make(chan struct{})
 	go st.serve(ready)
 	<-ready
@@ -61,11 +73,13 @@ func (st *starter) serve(ready chan struct{}) {
 		return
 	}
 	close(ready)
+	in := false
 	for job := range st.jobs {
 		var err error
-		if !st.in {
-			err = restrict(st.abi, st.makes)
-			st.in = err == nil
+		if !in {
+			st.in.Store(true)
+			err = restrict(st.abi, st.makes.Load())
+			in = err == nil
 		}
 		if err == nil {
 			err = job.do()
@@ -127,7 +141,7 @@ func restrict(abi int, makes *makeRules) error {
 	}
 	if makes != nil {
 		rules[0].allowed &^= landlockMakes
-		free, names, err := freeFolders(makes.root)
+		free, names, err := freeFolders(makes.tops()...)
 		if err != nil {
 			return err
 		}

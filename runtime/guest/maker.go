@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/guard"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
@@ -26,65 +27,130 @@ type maker struct {
 
 // makeRules say where commands make names themselves, and which are not made at all.
 type makeRules struct {
-	root  string
-	names []string // below root, in lower case
+	roots []guardRoot
 
 	mu     sync.Mutex
-	free   map[string]bool // folders of / in which the domain has the right
-	mounts map[uint64]bool // the sandbox's
+	free   map[string]bool   // folders of / in which the domain has the right
+	mounts map[uint64]string // the sandbox's, and where they are
+	// repositories are mounts of folders that git took for repositories before the first command: hutchd mounts each over itself.
+	repositories map[uint64]bool
+}
+
+// guardRoot is a folder with a guard.
+type guardRoot struct {
+	path string
+	set  *guard.Set
 }
 
 func newMakeRules(g *guestapi.Guard) *makeRules {
-	r := &makeRules{root: g.Root}
-	for _, name := range g.Names {
-		r.names = append(r.names, lower(name))
+	r := &makeRules{}
+	for _, root := range g.Roots {
+		r.roots = append(r.roots, guardRoot{path: path.Clean(root.Path), set: guard.New(root.Own, root.Unguarded)})
 	}
 	return r
 }
 
-// lower is s with the letters A to Z in lower case: some folders take both for the same.
-func lower(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			b[i] = c + 'a' - 'A'
-		}
+// tops are the folders of / that hold one with a guard.
+func (r *makeRules) tops() []string {
+	var tops []string
+	for _, root := range r.roots {
+		first, _, _ := strings.Cut(strings.TrimPrefix(root.path, "/"), "/")
+		tops = append(tops, first)
 	}
-	return string(b)
+	return tops
 }
 
 // begin is called once, before the first command: from now on there is a domain.
 func (r *makeRules) begin(free []string) error {
-	info, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.free, r.mounts = map[string]bool{}, map[uint64]bool{}
+	r.free, r.repositories = map[string]bool{}, map[uint64]bool{}
 	for _, name := range free {
 		r.free[name] = true
 	}
-	for line := range strings.Lines(string(info)) {
-		first, _, _ := strings.Cut(line, " ") // proc_pid_mountinfo(5)
-		id, err := strconv.ParseUint(first, 10, 64)
-		if err != nil {
-			return err
+	if err := r.readMounts(); err != nil {
+		return err
+	}
+	for id, at := range r.mounts {
+		if slices.ContainsFunc(r.roots, func(root guardRoot) bool { return at == root.path || strings.HasPrefix(at, root.path+"/") }) {
+			r.repositories[id] = guard.IsRepository(func(name string) bool {
+				var st unix.Stat_t
+				return unix.Lstat(path.Join(at, name), &st) == nil
+			})
 		}
-		r.mounts[id] = true
 	}
 	return nil
 }
 
+// readMounts reads which mounts there are. The caller holds r.mu.
+func (r *makeRules) readMounts() error {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	r.mounts = map[uint64]string{}
+	for line := range strings.Lines(string(info)) {
+		fields := strings.Fields(line) // proc_pid_mountinfo(5)
+		if len(fields) < 5 {
+			return errors.New("a line of mountinfo has no mount point")
+		}
+		id, err := strconv.ParseUint(fields[0], 10, 64)
+		if err != nil {
+			return err
+		}
+		r.mounts[id] = unescape(fields[4])
+	}
+	return nil
+}
+
+// unescape is a path of mountinfo as it is: space, tab, newline and backslash are three octal digits there.
+func unescape(s string) string {
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(s, '\\')
+		if i < 0 || i+4 > len(s) {
+			break
+		}
+		n, err := strconv.ParseUint(s[i+1:i+4], 8, 8)
+		if err != nil {
+			break
+		}
+		b.WriteString(s[:i])
+		b.WriteByte(byte(n))
+		s = s[i+4:]
+	}
+	b.WriteString(s)
+	return b.String()
+}
+
+// mountOf is the mount on which fd is.
+func mountOf(fd int) (uint64, bool) {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st)
+	return st.Mnt_id, err == nil && st.Mask&unix.STATX_MNT_ID != 0
+}
+
 // ours reports whether fd is on a mount of the sandbox's: nothing is made by what came from elsewhere.
 func (r *makeRules) ours(fd int) bool {
-	var st unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st); err != nil || st.Mask&unix.STATX_MNT_ID == 0 {
-		return false
-	}
+	id, ok := mountOf(fd)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mounts[st.Mnt_id]
+	_, known := r.mounts[id]
+	return ok && known
+}
+
+// inRepository is where in the folder of a repository that was there p is, which lies in the folder fd; false where it is in none.
+func (r *makeRules) inRepository(fd int, p string) (rel string, ok bool) {
+	id, ok := mountOf(fd)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !ok || !r.repositories[id] {
+		return "", false
+	}
+	if rel, ok = strings.CutPrefix(p, r.mounts[id]+"/"); !ok && r.readMounts() == nil { // a folder above has another name now
+		rel, ok = strings.CutPrefix(p, r.mounts[id]+"/")
+	}
+	return rel, ok
 }
 
 // native reports whether the domain has the right to make names in dir.
@@ -107,14 +173,60 @@ func (r *makeRules) changed(s *spot) {
 // refuses reports whether s is not to be made: it is guarded, below what is, or above it. A folder above may be made
 // empty, but .git, which nobody wants without what is guarded in it.
 func (r *makeRules) refuses(s *spot, emptyFolder bool) bool {
-	rel, ok := strings.CutPrefix(path.Join(s.dir, s.name), r.root+"/")
-	if !ok {
+	p := path.Join(s.dir, s.name)
+	return slices.ContainsFunc(r.roots, func(root guardRoot) bool {
+		rel, ok := strings.CutPrefix(p, root.path+"/")
+		if !ok {
+			return false
+		}
+		if in, ok := r.inRepository(s.fd, p); ok {
+			_, refused := root.set.Repository(in, emptyFolder)
+			return refused
+		}
+		if _, refused := root.set.Path(rel, emptyFolder); refused {
+			return true
+		}
+		return root.set.Completes(s.name, func(name string) bool {
+			return (&spot{fd: s.fd, name: name}).there() != nil
+		})
+	})
+}
+
+// made is what is to be told of s, which has been made: that it makes a repository of a folder. nil is nothing.
+func (r *makeRules) made(s *spot) *judgement {
+	var at string
+	switch name := strings.ToLower(s.name); name {
+	case ".git":
+		at = path.Join(s.dir, s.name)
+	case "head", "objects", "refs", "commondir":
+		if path.Base(s.dir) == ".git" || !guard.IsRepository(func(name string) bool { return (&spot{fd: s.fd, name: name}).there() != nil }) {
+			return nil
+		}
+		at = s.dir
+	default:
+		return nil
+	}
+	if !slices.ContainsFunc(r.roots, func(root guardRoot) bool { return strings.HasPrefix(at, root.path+"/") && root.set.NewRepositories() }) {
+		return nil
+	}
+	if _, ok := r.inRepository(s.fd, path.Join(s.dir, s.name)); ok {
+		return nil
+	}
+	return &judgement{op: guestapi.FileRepository, path: at}
+}
+
+// crosses reports whether a folder that is renamed comes out of one with other people's packages, where it may hold names that are
+// guarded elsewhere.
+func (r *makeRules) crosses(from, to *spot) bool {
+	st := from.there()
+	if st == nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return false
 	}
-	rel = lower(rel)
-	return slices.ContainsFunc(r.names, func(name string) bool {
-		return rel == name || strings.HasPrefix(rel, name+"/") ||
-			strings.HasPrefix(name, rel+"/") && (!emptyFolder || path.Base(rel) == ".git")
+	a, b := path.Join(from.dir, from.name), path.Join(to.dir, to.name)
+	return slices.ContainsFunc(r.roots, func(root guardRoot) bool {
+		relA, okA := strings.CutPrefix(a, root.path+"/")
+		relB, okB := strings.CutPrefix(b, root.path+"/")
+		return okA && okB && guard.InDependency(relA) && !guard.InDependency(relB)
 	})
 }
 
@@ -155,6 +267,7 @@ type outcome struct {
 	fd      int        // or this file, if not -1
 	cloexec bool
 	refused *judgement // to be told of
+	made    *judgement // likewise, of what could be made
 }
 
 var goesOn = outcome{goesOn: true, fd: -1}
@@ -324,20 +437,22 @@ func (c *making) make(s *spot, emptyFolder bool, do func(sys.Marked) error) outc
 		return c.refuse(s, guestapi.FileCreate)
 	}
 	err := do(c.begin())
+	out := failsOr(err)
 	if err == nil {
 		c.rules.changed(s)
+		out.made = c.rules.made(s)
 	}
-	return failsOr(err)
+	return out
 }
 
-// freeFolders are the folders of / but for except, as rules for a domain.
-func freeFolders(except string) (rules []landlockRule, names []string, err error) {
+// freeFolders are the folders of / but some, as rules for a domain.
+func freeFolders(except ...string) (rules []landlockRule, names []string, err error) {
 	list, err := os.ReadDir("/")
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, e := range list {
-		if e.IsDir() && "/"+e.Name() != except {
+		if e.IsDir() && !slices.Contains(except, e.Name()) {
 			rules = append(rules, landlockRule{path: "/" + e.Name(), allowed: landlockRest, mode: unix.S_IFDIR})
 			names = append(names, e.Name())
 		}

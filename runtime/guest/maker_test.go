@@ -37,7 +37,7 @@ func TestMakerForeign(t *testing.T) {
 	}
 	for _, k := range []ids{rangeMap, singleMap} {
 		t.Run(string(k), func(t *testing.T) {
-			s := newGuarded(t, k, abi, &guestapi.Guard{Root: "/tmp", Names: []string{".vscode", "sub/it"}})
+			s := newGuarded(t, k, abi, &guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/tmp", Own: []string{".vscode", "sub/it"}}}})
 			if got := s.tryIn(foreignFolder(t), "/proc/self/fd/0"); got != want.String() {
 				t.Errorf("%s", got)
 			}
@@ -55,7 +55,7 @@ func TestMakerLimits(t *testing.T) {
 	abi := requireLandlock(t)
 	for _, k := range []ids{rangeMap, singleMap} {
 		t.Run(string(k), func(t *testing.T) {
-			s := newGuarded(t, k, abi, &guestapi.Guard{Root: "/tmp", Names: []string{".vscode"}})
+			s := newGuarded(t, k, abi, &guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/tmp", Own: []string{".vscode"}}}})
 			want := fmt.Sprintf("%d\n0", unix.EACCES)
 			if got := s.sh("mkdir /tmp/a; /self undumpable /tmp/a/x /root/x"); got != want {
 				t.Errorf("%s", got)
@@ -76,7 +76,7 @@ func TestMakerLimits(t *testing.T) {
 // TestMakerRefused: PID 1 is not ready with a guard that it can not keep.
 func TestMakerRefused(t *testing.T) {
 	abi := requireLandlock(t)
-	guard := &guestapi.Guard{Root: "/tmp", Names: []string{"x"}}
+	guard := &guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/tmp", Own: []string{"x"}}}}
 	for _, test := range []struct {
 		abi  int
 		args []string

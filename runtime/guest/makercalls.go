@@ -130,7 +130,7 @@ func (c *making) open(dir, path int, how uint64, mode uint32, resolve uint64) ou
 			return failsOr(err)
 		}
 	}
-	return outcome{fd: fd, cloexec: flags&unix.O_CLOEXEC != 0}
+	return outcome{fd: fd, cloexec: flags&unix.O_CLOEXEC != 0, made: c.rules.made(s)}
 }
 
 // mayFollow is the rule of fs.protected_symlinks (proc_sys_fs(5)).
@@ -218,10 +218,15 @@ func (c *making) rename(oldDir, old, dir, path, flags int) outcome {
 	if flags&(unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) != 0 && c.rules.refuses(from, false) {
 		return c.refuse(from, guestapi.FileRename)
 	}
+	if c.rules.crosses(from, to) || flags&unix.RENAME_EXCHANGE != 0 && c.rules.crosses(to, from) {
+		return failsOr(unix.EXDEV) // whoever moves it copies it then, a name at a time
+	}
 	err := c.begin().Rename(from.fd, from.name+from.slash, to.fd, to.name+to.slash, flags)
+	out := failsOr(err)
 	if err == nil {
 		c.rules.changed(from)
 		c.rules.changed(to)
+		out.made = c.rules.made(to)
 	}
-	return failsOr(err)
+	return out
 }

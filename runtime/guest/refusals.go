@@ -163,7 +163,9 @@ func (r *refusals) settle(fd int, n *sys.SeccompNotification) error {
 	case out.errno != 0:
 		r.tellFile(n, out.refused)
 		return sys.RefuseSeccomp(fd, n.ID, out.errno)
-	case out.fd >= 0:
+	}
+	r.tellFile(n, out.made)
+	if out.fd >= 0 {
 		return sys.ReturnSeccompFD(fd, n.ID, out.fd, out.cloexec)
 	}
 	return sys.ReturnSeccomp(fd, n.ID, out.value)

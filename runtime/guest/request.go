@@ -26,6 +26,10 @@ func check(req *guestapi.Request, fds int) error {
 		if req.Cgroups {
 			wantFDs = 2
 		}
+	case guestapi.OpGuard:
+		if req.Exec == 0 || req.Guard == nil {
+			return bad("no number, or no guard")
+		}
 	case guestapi.OpExec:
 		wantFDs = 3
 		if req.TTY {

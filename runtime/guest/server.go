@@ -105,6 +105,8 @@ func (s *server) handle(req *guestapi.Request, fds []int) {
 	switch req.Op {
 	case guestapi.OpSetup:
 		s.setup(req, fds)
+	case guestapi.OpGuard:
+		s.guard(req)
 	case guestapi.OpExec:
 		s.exec(req, fds)
 	case guestapi.OpSignal:
@@ -156,6 +158,22 @@ func (s *server) setup(req *guestapi.Request, fds []int) {
 		_ = unix.Sethostname([]byte(req.Hostname))
 	}
 	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version, IDs: s.pretender != nil})
+}
+
+// guard takes another guard than that of setup.
+func (s *server) guard(req *guestapi.Request) {
+	err := errors.New("there was none at setup")
+	if s.starter != nil && s.maker != nil && s.maker.rules.Load() != nil {
+		makes := newMakeRules(req.Guard)
+		if err = s.starter.guard(makes); err == nil {
+			s.maker.rules.Store(makes)
+		}
+	}
+	if err != nil {
+		s.ch.post(failure(req.Exec, guestapi.ReasonInternal, err, "guard"))
+		return
+	}
+	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Exec: req.Exec, Version: guestapi.Version})
 }
 
 // failure makes the event for a command that never ran. The errno is err's, if

@@ -87,10 +87,10 @@ func aboutOf(r api.Sandbox, sp *api.Spec) api.About {
 		},
 	}
 	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
-		a.Folders = append(a.Folders, api.AboutFolder{Path: workspaceTarget, Mode: w.Mode, Guarded: w.Guarded()})
+		a.Folders = append(a.Folders, api.AboutFolder{Path: workspaceTarget, Mode: w.Mode, Guarded: guardedNames(sp, workspaceTarget)})
 	}
 	for _, m := range sp.Mounts {
-		a.Folders = append(a.Folders, api.AboutFolder{Path: filepath.Clean(m.Target), Mode: m.Mode, Volume: m.Volume != ""})
+		a.Folders = append(a.Folders, api.AboutFolder{Path: filepath.Clean(m.Target), Mode: m.Mode, Volume: m.Volume != "", Guarded: guardedNames(sp, m.Target)})
 	}
 	sentences := []string{"You are in a sandbox (hutch), apart from the machine that it runs on."}
 	sentences = append(sentences, aboutFolders(&a)...)

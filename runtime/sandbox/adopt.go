@@ -273,7 +273,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	if s.record.State == api.Running || s.record.State == api.Paused || s.record.State == api.Waiting {
 		s.record.PID = h.PID
 	}
-	if s.guard, err = guardOf(&s.spec, filepath.Join(dir, "mnt")); err != nil {
+	if s.guards, err = guardsOf(&s.spec, filepath.Join(dir, "mnt")); err != nil {
 		return err
 	}
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }

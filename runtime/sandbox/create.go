@@ -57,7 +57,7 @@ type creation struct {
 	claimed *generic // what becomes the sandbox; nil when one is launched
 	generic bool     // one is launched for a later claim
 	ahead   bool     // it is claimed before anybody asks
-	guarded bool     // by a workspace that refuses what api.DefaultGuarded are
+	guarded bool     // by a workspace that refuses what is guarded in each (defaultGuard)
 }
 
 // step is one part of a creation; it pushes its own undo.

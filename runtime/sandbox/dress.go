@@ -139,7 +139,7 @@ func (f *creation) rehearse(ctx context.Context) error {
 
 // rehearsePooled rehearses in a sandbox that will wait in a pool, and is as good when that fails.
 func (f *creation) rehearsePooled(ctx context.Context) error {
-	if f.s.pool == nil || f.s.guard != nil || f.claimed != nil && f.claimed.dressed != nil {
+	if f.s.pool == nil || len(f.s.guards) > 0 || f.claimed != nil && f.claimed.dressed != nil {
 		return nil
 	}
 	if err := f.rehearse(ctx); err != nil {

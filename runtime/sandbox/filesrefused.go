@@ -16,6 +16,12 @@ import (
 
 // fileRefused records what PID 1 says of a file that a process is refused, as callRefused does.
 func (m *Manager) fileRefused(s *Sandbox, r guestapi.Refused) {
+	if r.File.Op == guestapi.FileRepository {
+		if g, rel := s.guardOver(r.File.Path); g != nil {
+			g.repository(rel)
+		}
+		return
+	}
 	now := time.Now()
 	x := s.explainFile(r.File, unix.Errno(r.Errno))
 	e := api.FileEvent{
@@ -39,7 +45,7 @@ func (m *Manager) fileRefused(s *Sandbox, r guestapi.Refused) {
 }
 
 // guardRule is by what guarded names are refused.
-const guardRule = "guard of the workspace"
+const guardRule = "guard of the folder"
 
 // kernelFolders are no files on a disk.
 var kernelFolders = []string{"/proc", "/sys"}
@@ -50,7 +56,7 @@ type fileReason struct{ by, rule, why, how string }
 func (s *Sandbox) explainFile(f *guestapi.RefusedFile, errno unix.Errno) fileReason {
 	if errno == unix.EROFS || errno == unix.EBUSY {
 		x := s.explainMount(f.Path, errno)
-		if _, inside := below(f.Path, workspaceTarget); inside && errno == unix.EROFS && s.spec.Workspace.RefusesNew() && x.rule == guardRule {
+		if g, _ := s.guardOver(f.Path); g != nil && errno == unix.EROFS && g.refuses && x.rule == guardRule {
 			x.by = "guard"
 		}
 		return x
@@ -98,21 +104,9 @@ func asUser(owner, process uint32) string {
 
 // explainMount says which mount keeps path from being written.
 func (s *Sandbox) explainMount(name string, errno unix.Errno) fileReason {
-	rel, inside := below(name, workspaceTarget)
-	if s.guard != nil && inside {
-		for _, guarded := range s.guard.names {
-			if _, ok := below(rel, guarded); ok {
-				return fileReason{"mount", guardRule, guarded + " is guarded: programs of yours take instructions from it", "--unguard " + guarded}
-			}
-		}
-		var held []string
-		for _, guarded := range s.guard.names {
-			if strings.HasPrefix(guarded, rel+"/") {
-				held = append(held, guarded)
-			}
-		}
-		if len(held) > 0 {
-			return fileReason{"mount", guardRule, "it holds what is guarded: " + strings.Join(held, ", "), "--unguard " + rel}
+	if g, rel := s.guardOver(name); g != nil {
+		if x, ok := g.explain(rel); ok {
+			return x
 		}
 	}
 	if errno == unix.EBUSY {

@@ -130,7 +130,6 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 	sp := &req.Spec
 	return !req.Debug && (req.origin == nil || req.origin.box == nil) && // whose steps are those of a launch
 		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
-		(!sp.Workspace.RefusesNew() || slices.Equal(sp.Workspace.Guarded(), api.DefaultGuarded())) && // what PID 1 makes in commands' places
 		sp.Landlock != api.LandlockOff && sp.IDs != api.IDsReal && // PID 1 has been told to use these, where it can
 		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm
 }
@@ -150,6 +149,9 @@ func (f *creation) claim(ctx context.Context) error {
 		}
 		f.s.setPID(f.claimed.pid)
 		f.m.watchCalls(f.s)
+		if err := f.guardClaimed(ctx); err != nil {
+			return err
+		}
 	}
 	f.phases["launch.claim"] = ms(time.Since(start))
 	return nil
@@ -377,7 +379,7 @@ func (m *Manager) genericsFor(sp *api.Spec) *generics {
 	if sp.Network.Settled().Mode != api.NetNone {
 		kind |= networkedAhead
 	}
-	if sp.Workspace.RefusesNew() {
+	if refusesNew(sp) {
 		kind |= guardedAhead
 	}
 	return &m.ahead[kind]

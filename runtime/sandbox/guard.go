@@ -2,56 +2,139 @@ package sandbox
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/guard"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// guard keeps a sandbox from writing what programs of its user's take instructions from, in a
-// workspace in mode rw. See DESIGN.md, "The guard of a workspace".
-type guard struct {
-	at    string   // where the workspace is mounted for hutch-launch
-	names []string // below it
+// folderGuard keeps a sandbox from writing what programs of its user's take instructions from, in a folder of the host's in
+// mode rw. See runtime/DESIGN.md, "The guard of a folder".
+type folderGuard struct {
+	at     string // where the folder is mounted for hutch-launch
+	target string // where it is inside
+	mount  api.Mount
+	set    *guard.Set
 	// refuses says that the sandbox can not make those that are not there.
 	refuses bool
 
-	mu   sync.Mutex
-	told map[string]bool
+	// named are names that configuration of repositories in the folder names: hooks folders, further configuration.
+	named []string
+	// unseen is how many folders could not be looked into for names that are there; partly says that there were too many.
+	unseen int
+	partly bool
+
+	mu       sync.Mutex
+	told     map[string]bool
+	top      []string // names that are, or may be, at the top of the folder
+	reported []*guard.Row
+	made     []api.Unguarded     // to be told of
+	changed  unix.StatxTimestamp // when the folder's names had changed as they were read
 }
 
-// guardOf is the guard that sp asks for; nil without one. mounts is the sandbox's folder of them.
-func guardOf(sp *api.Spec, mounts string) (*guard, error) {
-	names := sp.Workspace.Guarded()
-	if len(names) == 0 {
-		return nil, nil
-	}
+// guardsOf are the guards that sp asks for. mounts is the sandbox's folder of them.
+func guardsOf(sp *api.Spec, mounts string) ([]*folderGuard, error) {
 	wanted, err := inOrder(hostFolders(sp))
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(wanted, func(m api.Mount) bool { return m.Target == workspaceTarget })
-	return &guard{at: filepath.Join(mounts, strconv.Itoa(i)), names: names, refuses: sp.Workspace.RefusesNew(), told: map[string]bool{}}, nil
+	var guards []*folderGuard
+	for i, m := range wanted {
+		if set := guardSet(&m); !set.Empty() {
+			guards = append(guards, &folderGuard{
+				at: filepath.Join(mounts, strconv.Itoa(i)), target: m.Target, mount: m, set: set, refuses: m.RefusesNew(), told: map[string]bool{},
+			})
+		}
+	}
+	return guards, nil
 }
 
-// guest is what PID 1 is not to make for commands; nil when they make names themselves.
-func (f *creation) guest() *guestapi.Guard {
-	switch {
-	case f.guarded:
-		return &guestapi.Guard{Root: workspaceTarget, Names: api.DefaultGuarded()}
-	case f.req.Spec.Workspace.RefusesNew():
-		return &guestapi.Guard{Root: workspaceTarget, Names: f.s.guard.names}
+// guardSet is what is guarded in a folder of the host's; nil where nothing is.
+func guardSet(m *api.Mount) *guard.Set {
+	if !m.Guards() {
+		return nil
+	}
+	return guard.New(m.Guard, m.Unguarded)
+}
+
+// guardAt is the guard of the folder that is mounted at target; nil without one.
+func (s *Sandbox) guardAt(target string) *folderGuard {
+	if i := slices.IndexFunc(s.guards, func(g *folderGuard) bool { return g.target == path.Clean(target) }); i >= 0 {
+		return s.guards[i]
 	}
 	return nil
+}
+
+// guardOver is the guard of the innermost folder that name lies in, and where in it; nil without one.
+func (s *Sandbox) guardOver(name string) (over *folderGuard, rel string) {
+	for _, g := range s.guards {
+		if r, ok := below(name, g.target); ok && (over == nil || len(g.target) > len(over.target)) {
+			over, rel = g, r
+		}
+	}
+	return over, rel
+}
+
+// refusesNew reports whether guarded names that are not there can not be made in some folder of sp.
+func refusesNew(sp *api.Spec) bool {
+	return slices.ContainsFunc(hostFolders(sp), func(m api.Mount) bool { return m.RefusesNew() })
+}
+
+// guardedNames are what is guarded in the folder at target.
+func guardedNames(sp *api.Spec, target string) []string {
+	for _, m := range hostFolders(sp) {
+		if m.Target == target {
+			return guardSet(&m).Names()
+		}
+	}
+	return nil
+}
+
+// defaultGuard is what PID 1 of a sandbox that is launched ahead does not make: the guard of a workspace for which nothing is said about it.
+var defaultGuard = guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: workspaceTarget}}}
+
+// guestGuard is what PID 1 is not to make for commands; nil when they make names themselves.
+func guestGuard(sp *api.Spec) *guestapi.Guard {
+	var g guestapi.Guard
+	for _, m := range hostFolders(sp) {
+		if m.RefusesNew() {
+			g.Roots = append(g.Roots, guestapi.GuardRoot{Path: path.Clean(m.Target), Own: m.Guard, Unguarded: m.Unguarded})
+		}
+	}
+	if len(g.Roots) == 0 {
+		return nil
+	}
+	return &g
+}
+
+// guest is the guard with which PID 1 is set up.
+func (f *creation) guest() *guestapi.Guard {
+	if f.guarded {
+		return &defaultGuard
+	}
+	return guestGuard(&f.req.Spec)
+}
+
+// guardClaimed tells PID 1 of a sandbox that was launched ahead what is guarded now, if that is not what it was set up with.
+func (f *creation) guardClaimed(ctx context.Context) error {
+	g := guestGuard(&f.req.Spec)
+	if g == nil || len(g.Roots) == 1 && g.Roots[0].Path == workspaceTarget && len(g.Roots[0].Own)+len(g.Roots[0].Unguarded) == 0 {
+		return nil
+	}
+	return f.s.guest.Guard(ctx, g)
 }
 
 // initArg is the argument of PID 1: what it has to watch from the start.
@@ -60,7 +143,7 @@ func (f *creation) initArg() string {
 	if f.req.Debug {
 		args = append(args, guestapi.ArgFiles)
 	}
-	if f.guarded || f.req.Spec.Workspace.RefusesNew() {
+	if f.guarded || refusesNew(&f.req.Spec) {
 		args = append(args, guestapi.ArgMakes)
 	}
 	if f.m.cfg.Host.pretendsIDs(f.req.Spec.IDs) {
@@ -71,18 +154,38 @@ func (f *creation) initArg() string {
 
 // settleGuardNew decides what api.GuardAuto is here, and refuses a guard that this kernel can not keep.
 func (h *Host) settleGuardNew(sp *api.Spec) error {
-	if sp.Workspace.RefusesNew() {
-		return h.checkGuardNew()
+	settle := func(field string, m *api.Mount) (api.GuardNew, error) {
+		for _, name := range m.Unguarded {
+			if !guard.Known(name) {
+				return "", api.Errorf(api.InvalidArgument, "%s.unguarded: %q is not guarded", field, name).
+					WithField(field + ".unguarded").WithHint("`hutch config guard` shows all names that are")
+			}
+		}
+		switch {
+		case m.RefusesNew():
+			return m.GuardNew, h.checkGuardNew(field)
+		case !m.Guards() || m.GuardNew == api.GuardTell:
+			return m.GuardNew, nil
+		case h.noGuardNew(sp) != "":
+			return api.GuardTell, nil
+		}
+		return api.GuardRefuse, nil
 	}
-	if len(sp.Workspace.Guarded()) == 0 || sp.Workspace.GuardNew == api.GuardTell {
-		return nil
+	if folders := hostFolders(sp); len(folders) > len(sp.Mounts) {
+		w := *sp.Workspace // the caller's
+		var err error
+		if w.GuardNew, err = settle("workspace", &folders[0]); err != nil {
+			return err
+		}
+		sp.Workspace = &w
 	}
-	w := *sp.Workspace // the caller's
-	w.GuardNew = api.GuardRefuse
-	if h.noGuardNew(sp) != "" {
-		w.GuardNew = api.GuardTell
+	sp.Mounts = slices.Clone(sp.Mounts) // the caller's
+	for i := range sp.Mounts {
+		var err error
+		if sp.Mounts[i].GuardNew, err = settle(fmt.Sprintf("mounts[%d]", i), &sp.Mounts[i]); err != nil {
+			return err
+		}
 	}
-	sp.Workspace = &w
 	return nil
 }
 
@@ -99,68 +202,32 @@ func (h *Host) noGuardNew(sp *api.Spec) string {
 	return ""
 }
 
-func (h *Host) checkGuardNew() error {
+func (h *Host) checkGuardNew(field string) error {
 	if h.LandlockABI > 0 {
 		return nil
 	}
-	return api.Errorf(api.Unavailable, "workspace.guard_new: refuse takes a Landlock domain, and there is none here: %s", h.LandlockReason).
-		WithField("workspace.guard_new").WithHint("use tell, which tells of such names behind each command; or mode overlay, where what is applied is looked at before")
+	return api.Errorf(api.Unavailable, "%s.guard_new: refuse takes a Landlock domain, and there is none here: %s", field, h.LandlockReason).
+		WithField(field + ".guard_new").WithHint("use tell, which tells of such names behind each command; or mode overlay, where what is applied is looked at before")
 }
 
-// addGuardNew tells of that guard. PID 1 does not get ready without.
-func (h *Host) addGuardNew(iso *api.Isolation, sp *api.Spec) {
-	w := api.Wall{Name: "workspace guard", Status: "yes", Detail: "guarded names that are not there can not be made: PID 1 makes what commands make in the workspace"}
-	switch {
-	case len(sp.Workspace.Guarded()) == 0:
+// addGuardNew tells of the guards. PID 1 does not get ready without.
+func (h *Host) addGuardNew(iso *api.Isolation, sp *api.Spec, guards []*folderGuard) {
+	if len(guards) == 0 {
 		return
-	case !sp.Workspace.RefusesNew():
-		w.Status, w.Detail = "no", "guarded names that are not there can be made, and are told of: "+cmp.Or(h.noGuardNew(sp), "as was asked for")
+	}
+	w := api.Wall{Name: "workspace guard", Status: "yes", Detail: "guarded names that are not there can not be made: PID 1 makes what commands make in the folder"}
+	for _, g := range guards {
+		switch {
+		case !g.refuses:
+			w.Status = "no"
+			w.Detail = "guarded names that are not there can be made, and are told of at the top of the folder: " + cmp.Or(h.noGuardNew(sp), "as was asked for")
+		case g.partly && w.Status == "yes":
+			w.Status, w.Detail = "partly", fmt.Sprintf("%s has more names than are looked at: what is deep in it can be written", g.target)
+		case g.unseen > 0 && w.Status == "yes":
+			w.Detail += fmt.Sprintf("; %d folders of %s can not be looked into", g.unseen, g.target)
+		}
 	}
 	iso.Walls = append(iso.Walls, w)
-}
-
-// cover mounts each name that there is over itself, read-only, and the folders above it over
-// themselves, because what nothing is mounted on can be renamed. The mounts are below that of the
-// workspace: they come and go with it, and into the sandbox, where they are locked.
-func (g *guard) cover() error {
-	root, err := openPath(g.at)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for _, name := range g.names {
-		if err := coverBelow(int(root.Fd()), name); err != nil {
-			return fmt.Errorf("guard %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-func coverBelow(root int, name string) error {
-	parts := strings.Split(name, "/")
-	for i := range parts {
-		dir := i < len(parts)-1
-		fd, st, err := openBelow(root, path.Join(parts[:i+1]...))
-		switch {
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP):
-			return nil // told of when there is one: unguarded
-		case err != nil:
-			return err
-		}
-		kind := st.Mode & unix.S_IFMT
-		if dir && kind == unix.S_IFREG { // such as .git of a worktree, which says where the folder is
-			dir = false
-			parts = parts[:i+1]
-		}
-		if kind == unix.S_IFDIR || kind == unix.S_IFREG {
-			err = overItself(fd, !dir, st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0)
-		}
-		_ = unix.Close(fd)
-		if err != nil || !dir {
-			return err
-		}
-	}
-	return nil
 }
 
 // overItself mounts what fd is over itself. What is a mount already only becomes read-only if it is to be.
@@ -208,29 +275,47 @@ func openBelow(root int, name string) (int, *unix.Statx_t, error) {
 	return fd, st, nil
 }
 
-// lookUnguarded tells what of a workspace's guard has turned up, behind a command.
+// lookUnguarded tells what of the guards has turned up, behind a command.
 func (m *Manager) lookUnguarded(s *Sandbox, exec string) []api.Unguarded {
-	found := s.guard.look()
+	var found []api.Unguarded
+	for _, g := range s.guards {
+		found = append(found, g.look()...)
+	}
 	for _, u := range found {
 		m.emit(api.EventUnguarded, s, exec, u)
 	}
 	return found
 }
 
-// look returns the names that are there and not guarded, each once.
-func (g *guard) look() []api.Unguarded {
-	if g == nil {
-		return nil
+// repository is told that a repository has been made at rel. PID 1 may lie: there is a bound.
+func (g *folderGuard) repository(rel string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.told[rel] || len(g.told) >= 1000 {
+		return
 	}
-	root, err := openPath(g.at)
+	g.told[rel] = true
+	g.made = append(g.made, api.Unguarded{
+		Path: path.Join(g.target, rel), Why: "it is a new repository: git takes instructions from its configuration and hooks",
+		Hint: "look at both before you use git, or a prompt that asks git, in there",
+	})
+}
+
+// look returns the names at the top of the folder that are there and not guarded, each once.
+func (g *folderGuard) look() []api.Unguarded {
+	root, err := os.Open(g.at)
 	if err != nil {
 		return nil // it is being removed
 	}
 	defer root.Close()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var found []api.Unguarded
-	for _, name := range g.names {
+	found := g.made
+	g.made = nil
+	if !g.list(root) {
+		return found
+	}
+	for _, name := range g.top {
 		// The folder above, where that is no folder: it says where the real one is.
 		name = cmp.Or(fileAbove(int(root.Fd()), name), name)
 		if g.told[name] {
@@ -257,11 +342,133 @@ func (g *guard) look() []api.Unguarded {
 		}
 		g.told[name] = true
 		found = append(found, api.Unguarded{
-			Path: path.Join(workspaceTarget, name), Why: why + ", so the sandbox can write it",
-			Hint: fmt.Sprintf("look at it before a program of yours does; --unguard %s, if it may", name),
+			Path: path.Join(g.target, name), Why: why + ", so the sandbox can write it",
+			Hint: fmt.Sprintf("look at it before a program of yours does; --unguard %s, if it may", g.called(name)),
+		})
+	}
+	return append(found, g.reports(int(root.Fd()))...)
+}
+
+// reports are names that may be made, and have been. The caller holds g.mu.
+func (g *folderGuard) reports(root int) (found []api.Unguarded) {
+	for _, r := range g.reported {
+		if g.told[r.Name] {
+			continue
+		}
+		fd, _, err := openBelow(root, r.Name)
+		if err != nil {
+			continue
+		}
+		_ = unix.Close(fd)
+		g.told[r.Name] = true
+		found = append(found, api.Unguarded{
+			Path: path.Join(g.target, r.Name), Why: fmt.Sprintf("it is new, and %s takes instructions from it (%s)", r.Who, r.When),
+			Hint: "look at it before a program of yours does",
 		})
 	}
 	return found
+}
+
+// list finds what of the guard can be in the folder by the names that it has, which it reads again when they have changed. The caller holds
+// g.mu. It is false where the folder can not be read, or is none.
+func (g *folderGuard) list(root *os.File) bool {
+	var st unix.Statx_t
+	err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_CTIME|unix.STATX_MTIME, &st)
+	if err != nil {
+		return false
+	}
+	// A clock of the kernel's goes in steps: what changed just now may change again within the same one.
+	if now := time.Now().Unix(); st.Ctime == g.changed && st.Mtime.Sec < now-1 && st.Ctime.Sec < now-1 {
+		return true
+	}
+	entries, err := root.Readdirnames(-1)
+	if err != nil {
+		return false
+	}
+	g.changed, g.top, g.reported = st.Ctime, nil, nil
+	for _, e := range entries {
+		g.top = append(g.top, g.set.Candidates("", e)...)
+	}
+	for _, own := range append(g.set.Own(), g.named...) {
+		first, _, _ := strings.Cut(own, "/")
+		if slices.Contains(entries, first) {
+			g.top = append(g.top, own)
+		}
+	}
+	slices.Sort(g.top)
+	g.top = slices.Compact(g.top)
+	for i := range guard.Rows {
+		first, _, _ := strings.Cut(guard.Rows[i].Name, "/")
+		if guard.Rows[i].Report && slices.Contains(entries, first) {
+			g.reported = append(g.reported, &guard.Rows[i])
+		}
+	}
+	return true
+}
+
+// explain says why a name of the folder can not be made or written; false where the guard is not why.
+func (g *folderGuard) explain(rel string) (fileReason, bool) {
+	for _, name := range g.named {
+		if _, ok := below(rel, name); ok {
+			return fileReason{"mount", guardRule, name + " is guarded: the configuration of a repository names it", "--unguard all"}, true
+		}
+	}
+	m, ok := g.set.Path(rel, false)
+	if !ok {
+		m, ok = g.inRepository(rel)
+	}
+	switch {
+	case !ok:
+		return fileReason{}, false
+	case m.Name == guard.NewRepository:
+		return fileReason{
+			"mount", guardRule, "it would make a repository, in which git takes instructions from its configuration", "--unguard " + m.Name + ", or :overlay",
+		}, true
+	case m.Above:
+		var held []string
+		for _, name := range g.set.Names() {
+			if strings.HasPrefix(name, path.Base(m.Path)+"/") {
+				held = append(held, name)
+			}
+		}
+		return fileReason{"mount", guardRule, "it holds what is guarded: " + strings.Join(held, ", "), "--unguard " + cmp.Or(strings.Join(held, " --unguard "), m.Name)}, true
+	}
+	return fileReason{"mount", guardRule, m.Path + " is guarded: programs of yours take instructions from it", "--unguard " + m.Name}, true
+}
+
+// inRepository looks for a folder of a repository above rel that has no name of its own, such as a bare one.
+func (g *folderGuard) inRepository(rel string) (guard.Match, bool) {
+	root, err := openPath(g.at)
+	if err != nil {
+		return guard.Match{}, false
+	}
+	defer root.Close()
+	for dir, in := path.Dir(rel), path.Base(rel); ; dir, in = path.Dir(dir), path.Join(path.Base(dir), in) {
+		has := func(name string) bool {
+			fd, _, err := openBelow(int(root.Fd()), path.Join(dir, name))
+			if err == nil {
+				_ = unix.Close(fd)
+			}
+			return err == nil
+		}
+		if guard.IsRepository(has) {
+			return g.set.Repository(in, false)
+		}
+		if g.set.Completes(in, has) {
+			return guard.Match{Name: guard.NewRepository, Path: rel}, true
+		}
+		if dir == "." {
+			return guard.Match{}, false
+		}
+	}
+}
+
+// called is how a guarded path is unguarded.
+func (g *folderGuard) called(name string) string {
+	if m, ok := g.set.Path(name, false); ok {
+		return m.Name
+	}
+	return name
 }
 
 // fileAbove is the first folder of name that is a file; "" when none is.

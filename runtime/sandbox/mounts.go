@@ -30,7 +30,7 @@ func (f *creation) mounts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if f.s.guard, err = guardOf(sp, filepath.Join(f.s.dir, "mnt")); err != nil {
+	if f.s.guards, err = guardsOf(sp, filepath.Join(f.s.dir, "mnt")); err != nil {
 		return err
 	}
 	for i, m := range wanted {
@@ -42,8 +42,8 @@ func (f *creation) mounts(ctx context.Context) error {
 		if err == nil {
 			err = f.attach(i, m)
 		}
-		if err == nil && field == "workspace" && f.s.guard != nil {
-			err = f.s.guard.cover()
+		if g := f.s.guardAt(m.Target); err == nil && g != nil {
+			err = g.cover(ctx)
 		}
 		if err != nil {
 			var ae *api.Error
@@ -90,7 +90,9 @@ func (f *creation) writableUsr(i int) error {
 // hostFolders are the workspace and the other folders of the host's that sp asks for.
 func hostFolders(sp *api.Spec) (wanted []api.Mount) {
 	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
-		wanted = append(wanted, api.Mount{Source: w.Path, Target: workspaceTarget, Mode: w.Mode, FD: w.FD})
+		wanted = append(wanted, api.Mount{
+			Source: w.Path, Target: workspaceTarget, Mode: w.Mode, FD: w.FD, Guard: w.Guard, Unguarded: w.Unguarded, GuardNew: w.GuardNew,
+		})
 	}
 	return append(wanted, sp.Mounts...)
 }

@@ -63,7 +63,7 @@ func (f *creation) readBack(context.Context) error {
 		return err
 	}
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
-	f.m.cfg.Host.addGuardNew(&iso, &f.req.Spec)
+	f.m.cfg.Host.addGuardNew(&iso, &f.req.Spec, f.s.guards)
 	if err := f.m.cfg.Host.addIDs(&iso, f.req.Spec.IDs, f.s.guest.PretendsIDs()); err != nil {
 		return err
 	}

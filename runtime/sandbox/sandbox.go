@@ -46,13 +46,13 @@ type Sandbox struct {
 	// changed tells of a new state. It is called in the order of the changes.
 	changed func(to api.State, reason string)
 
-	files workers
-	door  door
-	clock *clock        // of its commands
-	disk  *disk         // nil without a limit
-	meter chan struct{} // wakes watchMemory
-	guard *guard        // of the workspace; nil without one
-	net   Network       // nil in mode none
+	files  workers
+	door   door
+	clock  *clock         // of its commands
+	disk   *disk          // nil without a limit
+	meter  chan struct{}  // wakes watchMemory
+	guards []*folderGuard // of folders of the host's that it may write
+	net    Network        // nil in mode none
 	// applied is what of the workspace was brought into the user's folder; door guards it. It is forgotten with hutchd: conflicts, then.
 	applied changes.Applied
 	// enforced is the policy in the kernel.

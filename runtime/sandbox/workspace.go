@@ -129,7 +129,7 @@ func (m *Manager) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) 
 		out.Path, out.Digest, out.Changes = t.s.spec.Workspace.Path, changes.Digest(all), []api.WorkspaceChange{}
 		for _, c := range chosen {
 			out.Changes = append(out.Changes, api.WorkspaceChange{
-				Path: c.Path, Kind: string(c.Kind), From: c.From, Type: c.Type, Mode: c.Mode, Size: c.Size, Conflict: c.Conflict, Guarded: guardedBy(&c),
+				Path: c.Path, Kind: string(c.Kind), From: c.From, Type: c.Type, Mode: c.Mode, Size: c.Size, Conflict: c.Conflict, Guarded: t.guardedChange(&c),
 			})
 		}
 		if !p.Unified {
@@ -159,7 +159,7 @@ func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams
 		}
 		var wanted []changes.Change
 		for _, c := range chosen {
-			name := guardedBy(&c)
+			name := t.guardedChange(&c)
 			if name != "" && !slices.ContainsFunc(p.Paths, func(at string) bool { return belongs(at, name) }) {
 				out.Failed = append(out.Failed, api.WorkspaceFailure{
 					Path: c.Path, Guarded: true, Why: "your own programs take instructions from it; name it to apply it",

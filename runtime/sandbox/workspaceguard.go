@@ -1,74 +1,72 @@
 package sandbox
 
 import (
+	"path"
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hutch-sh/hutch/internal/changes"
-	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/internal/guard"
 )
 
-// gitHistory is what of a .git folder git only reads and writes. All else there may choose programs that git runs, or
-// where it looks for what does (commondir, worktrees, rebase-merge): it is guarded, known or not.
-var gitHistory = []string{
-	"HEAD", "index", "objects", "refs", "logs", "packed-refs", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "COMMIT_EDITMSG", "shallow",
-}
+// guardedDeep is what of changes is guarded, in any folder: what is applied is looked at as a whole.
+var guardedDeep = guard.New(nil, nil).Deep()
 
-// guardedBy is the name that has to be given for a change to be applied; "" is none. What a rename takes away counts as well.
-func guardedBy(c *changes.Change) string {
+// guardedChange is the name that has to be given for a change to be applied; "" is none. What a rename takes away counts as well.
+func (t *transaction) guardedChange(c *changes.Change) string {
+	folder := c.Type == "d" && c.Kind != changes.Deleted
 	if c.From != "" {
 		if name := guardedAt(c.From, false); name != "" {
 			return name
 		}
 	}
-	return guardedAt(c.Path, c.Type == "d" && c.Kind != changes.Deleted)
+	if name := guardedAt(c.Path, folder); name != "" {
+		return name
+	}
+	is := func(view int, dir string) bool {
+		return guard.IsRepository(func(name string) bool { return there(view, path.Join(dir, name)) })
+	}
+	return guardedRepository(c.Path, c.Kind != changes.Deleted,
+		func(dir string) bool { return is(int(t.merged.Fd()), dir) }, func(dir string) bool { return is(int(t.lower.Fd()), dir) })
 }
 
-// guardedAt looks for the names of the guard in any folder: git, editors and agents obey them below the workspace as well. A
-// folder above such a name is harmless by itself; what replaces or removes it is not. Case does not count, as in some folders.
+// there reports whether there is something at a path below a folder.
+func there(dir int, p string) bool {
+	fd, _, err := openBelow(dir, p)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err == nil
+}
+
+// guardedAt looks for guarded names in any folder. A folder above such a name is harmless by itself; what replaces or removes it is not.
+// Case does not count, as in some folders.
 func guardedAt(p string, folder bool) string {
-	for at := 0; at < len(p); {
-		if p[at] == '.' {
-			rest := lower(p[at:])
-			if n := guardedLen(rest, p[at:], folder); n > 0 {
-				return p[:at+n]
-			}
-		}
-		i := strings.IndexByte(p[at:], '/')
-		if i < 0 {
-			break
-		}
-		at += i + 1
+	if m, ok := guardedDeep.Arrives(p, folder); ok {
+		return m.Path
 	}
 	return ""
 }
 
-// guardedLen is how much of rest is guarded; asIs is rest as it is written.
-func guardedLen(rest, asIs string, folder bool) int {
-	if below, ok := strings.CutPrefix(rest, ".git/"); ok {
-		first, _, _ := strings.Cut(below, "/")
-		if !slices.Contains(gitHistory, asIs[len(".git/"):][:len(first)]) {
-			return len(".git/") + len(first)
-		}
-	}
-	for _, name := range api.GuardedNames {
+// guardedRepository looks for folders that git takes for a repository although they have no name that says so, such as bare ones: their
+// configuration and hooks, and what makes a folder one that was none. now and before tell which folders are one.
+func guardedRepository(p string, made bool, now, before func(dir string) bool) string {
+	for dir, in := path.Dir(p), path.Base(p); ; dir, in = path.Dir(dir), path.Join(path.Base(dir), in) {
+		first, _, _ := strings.Cut(in, "/")
 		switch {
-		case belongs(rest, name):
-			return len(name)
-		case !folder && belongs(name, rest):
-			return len(rest)
+		case slices.Contains([]string{"HEAD", "commondir", "objects", "refs"}, first):
+			if made && first == in && now(dir) && !before(dir) {
+				return p
+			}
+		default:
+			if m, ok := guardedDeep.Repository(in, false); ok && !m.Above && now(dir) {
+				return path.Join(dir, m.Path)
+			}
+		}
+		if dir == "." || dir == "/" {
+			return ""
 		}
 	}
-	return 0
-}
-
-// lower is p with the letters A to Z in lower case, as long as p.
-func lower(p string) string {
-	b := []byte(p)
-	for i, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			b[i] = c + 'a' - 'A'
-		}
-	}
-	return string(b)
 }

@@ -32,8 +32,41 @@ func TestGuardedBy(t *testing.T) {
 		{changes.Change{Path: ".config", Type: "l", Kind: changes.Added}, ".config"},
 		{changes.Change{Path: ".git", Type: "d", Kind: changes.Deleted}, ".git"},
 	} {
-		if got := guardedBy(&tt.c); got != tt.want {
+		got := ""
+		if tt.c.From != "" {
+			got = guardedAt(tt.c.From, false)
+		}
+		if got == "" {
+			got = guardedAt(tt.c.Path, tt.c.Type == "d" && tt.c.Kind != changes.Deleted)
+		}
+		if got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.c, got, tt.want)
 		}
+	}
+}
+
+// TestGuardedRepository: what makes a repository of a folder is guarded, whatever the folder is called, and so is what git obeys in one.
+func TestGuardedRepository(t *testing.T) {
+	was := func(dir string) bool { return dir == "old.git" }
+	is := func(dir string) bool { return was(dir) || dir == "new" || dir == "." }
+	for p, want := range map[string]string{
+		"new/HEAD": "new/HEAD", "new/refs": "new/refs", "new/objects": "new/objects", "HEAD": "HEAD", "new/commondir": "new/commondir",
+		"new/hooks/post-checkout": "new/hooks", "new/config": "new/config", "config": "config", "new/info/attributes": "new/info/attributes",
+		"old.git/HEAD": "", "old.git/refs/heads/x": "", "old.git/config": "old.git/config", "old.git/objects/ab/config": "",
+		"src/config": "", "src/HEAD": "", "new/src/main.go": "", "new/refs/heads/main": "",
+	} {
+		if p == "config" || p == "HEAD" { // the top
+			if got := guardedRepository(p, true, is, was); got != want {
+				t.Errorf("%s: %q, want %q", p, got, want)
+			}
+			continue
+		}
+		below := func(dir string) bool { return dir != "." && is(dir) }
+		if got := guardedRepository(p, true, below, was); got != want {
+			t.Errorf("%s: %q, want %q", p, got, want)
+		}
+	}
+	if got := guardedRepository("new/HEAD", false, is, was); got != "" {
+		t.Errorf("taken away: %q", got)
 	}
 }

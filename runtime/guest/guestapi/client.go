@@ -219,6 +219,12 @@ func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname s
 	return err
 }
 
+// Guard says what commands are not to make, in place of what Setup said. It must come before the first command.
+func (c *Client) Guard(ctx context.Context, g *Guard) error {
+	_, err := c.ask(ctx, "guard folders", &Request{Op: OpGuard, Exec: c.NewID(), Guard: g})
+	return err
+}
+
 // PretendsIDs reports whether PID 1 answers for ids that the sandbox does not have, as it was asked to (ArgIDs).
 func (c *Client) PretendsIDs() bool { return c.pretends.Load() }
 

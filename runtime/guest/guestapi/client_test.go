@@ -349,7 +349,7 @@ func TestClose(t *testing.T) {
 
 func TestSetupVersions(t *testing.T) {
 	for answer, code := range map[string]api.Code{
-		`{"ev":"ready","version":3}`:                         "",
+		`{"ev":"ready","version":4}`:                         "",
 		`{"ev":"ready","version":2}`:                         api.FailedPrecondition,
 		`{"ev":"failed","reason":"internal","message":"no"}`: api.Internal,
 		`{"ev":"started","exec":3}`:                          api.Unavailable, // ignored; then the guest hangs up

@@ -49,8 +49,11 @@ func parseEvent(packet []byte) (*Event, error) {
 		}
 	case EvRefused:
 		r := ev.Refused
-		if r == nil || r.Errno <= 0 || r.Errno > 4095 || r.Count < 1 || r.Count > 1<<40 || r.PID < 0 || r.Session < 0 ||
+		if r == nil || r.Errno < 0 || r.Errno > 4095 || r.Count < 1 || r.Count > 1<<40 || r.PID < 0 || r.Session < 0 ||
 			len(r.Cgroup) > maxName || len(r.Command) > maxName {
+			return nil, fmt.Errorf("refused call %+v", r)
+		}
+		if made := r.File != nil && r.File.Op == FileRepository; made != (r.Errno == 0) {
 			return nil, fmt.Errorf("refused call %+v", r)
 		}
 		r.Command = printable(r.Command)

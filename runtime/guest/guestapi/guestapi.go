@@ -34,7 +34,7 @@
 package guestapi
 
 // Version of the protocol. hutchd refuses a PID 1 that says another.
-const Version = 3
+const Version = 4
 
 // MaxPacket bounds one packet in bytes, in both directions. It is below
 // net.core.wmem_max's default of 212992, so that it always fits.
@@ -58,6 +58,7 @@ const ChannelFD = 3
 // Operations that hutchd asks for.
 const (
 	OpSetup  = "setup"  // first message, once; fds: [0] BPF of the exec filter, [1] with Cgroups their mount
+	OpGuard  = "guard"  // before the first command: what no command may make, in place of what setup said
 	OpExec   = "exec"   // fds: stdin, stdout, stderr; or one pty slave when TTY
 	OpSignal = "signal" // to the exec's leader
 	OpKill   = "kill"   // SIGKILL to the exec and everything it left behind
@@ -124,10 +125,16 @@ type Request struct {
 	Guard *Guard `json:"guard,omitempty"`
 }
 
-// Guard are names that can not be made.
+// Guard says what can not be made: what internal/guard has for each of some folders.
 type Guard struct {
-	Root  string   `json:"root"`  // a folder of /
-	Names []string `json:"names"` // relative to it
+	Roots []GuardRoot `json:"roots"`
+}
+
+// GuardRoot is a folder with a guard.
+type GuardRoot struct {
+	Path      string   `json:"path"`          // absolute
+	Own       []string `json:"own,omitempty"` // more names, relative to it
+	Unguarded []string `json:"unguarded,omitempty"`
 }
 
 // Rlimit is one setrlimit(2) call made before execve. Values are the kernel's.
@@ -212,10 +219,12 @@ const (
 	FileRename = "rename"
 	FileMode   = "change the mode of"
 	FileOwner  = "change the owner of"
+	// FileRepository is not refused, and has no errno: a repository has been made where that is allowed (Guard).
+	FileRepository = "make a repository of"
 )
 
 // FileOps are all of them.
-var FileOps = []string{FileRead, FileWrite, FileCreate, FileRemove, FileRename, FileMode, FileOwner}
+var FileOps = []string{FileRead, FileWrite, FileCreate, FileRemove, FileRename, FileMode, FileOwner, FileRepository}
 
 // ArgFiles is the argument with which PID 1 tells of refused files too. Each call that names one takes
 // a way through PID 1 then.

@@ -1,0 +1,305 @@
+// Package guard knows what programs of the user's obey in a folder without being asked: names and shapes of files from which they take
+// commands to run although the user ran a command that is not for running the folder's code (cd, ls, status, open, complete,
+// install of something else). What a sandbox may write in a folder of the user's must not be any of these.
+//
+// The data is Rows. A Set is what is left of it for one sandbox. It looks at paths only, and opens nothing.
+package guard
+
+import (
+	"slices"
+	"strings"
+)
+
+// Depth says in which folders below a guarded one a row holds.
+type Depth string
+
+// The depths.
+const (
+	Top     Depth = "top"     // in the folder itself: it may be a home folder, or /
+	Project Depth = "project" // in each folder that is not a dependency's (Dependencies): people open and enter those
+	Any     Depth = "any"     // in each folder: programs come there by themselves
+)
+
+// Row is one name.
+type Row struct {
+	Name   string // relative to the folder that has it; a leading * stands for any beginning of the name
+	Depth  Depth
+	Report bool   // it can be made, and is told of: people's own work makes it as well
+	Who    string // obeys it
+	When   string // the user does what
+	Source string // that says so
+}
+
+// Dependencies are folders with other people's packages, which nobody opens as a project.
+var Dependencies = []string{"node_modules", "site-packages"}
+
+// InDependency reports whether a path is a folder of Dependencies, or lies in one.
+func InDependency(p string) bool {
+	for part := range strings.SplitSeq(lower(p), "/") {
+		if slices.Contains(Dependencies, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// NewRepository is what to unguard, and the rule's name, for repositories that a sandbox makes.
+const NewRepository = "git-new"
+
+// All in place of names to unguard is every name.
+const All = "*"
+
+// Match is why a path is guarded.
+type Match struct {
+	Name  string // to unguard: of a row, or of the caller's own, or NewRepository
+	Path  string // the beginning of the path that is what the name says, as it was given
+	Above bool   // the path does not have the name, but what replaces it would
+}
+
+// Set is what is guarded in one folder. The zero value guards nothing. It is not changed once it is made.
+type Set struct {
+	own    []name
+	rows   []name
+	git    []name // names in the folder of a repository
+	gitNew bool   // repositories may be made
+	deep   bool   // each row holds in any folder
+}
+
+type name struct {
+	text  string // in lower case
+	as    string // as it is called
+	depth Depth
+}
+
+// New makes the set of all rows but those that are unguarded, and of names of the caller's own, which are relative to the guarded
+// folder. A name unguards what lies below it, too.
+func New(own, unguarded []string) *Set {
+	s := &Set{}
+	free := func(n string) bool {
+		return slices.ContainsFunc(unguarded, func(u string) bool { return u == All || u == n || strings.HasPrefix(n, u+"/") })
+	}
+	for _, n := range own {
+		if free(n) && !slices.Contains(unguarded, All) {
+			continue
+		}
+		s.own = append(s.own, name{text: lower(n), as: n, depth: Top})
+	}
+	for i := range Rows {
+		r := &Rows[i]
+		if r.Report || free(r.Name) {
+			continue
+		}
+		n := name{text: lower(r.Name), as: r.Name, depth: r.Depth}
+		if inside, ok := strings.CutPrefix(r.Name, ".git/"); ok {
+			s.git = append(s.git, name{text: inside, as: r.Name, depth: Top})
+		}
+		s.rows = append(s.rows, n)
+	}
+	s.gitNew = free(NewRepository) || len(s.git) == 0
+	return s
+}
+
+// Known reports whether a name can be unguarded: it is a row's, a folder of some, NewRepository or All.
+func Known(name string) bool {
+	return name == All || name == NewRepository || slices.ContainsFunc(Rows, func(r Row) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"/") })
+}
+
+// Deep is the set in which each row holds in any folder: for what comes out of a sandbox as a whole, and is looked at before.
+func (s *Set) Deep() *Set {
+	deep := *s
+	deep.deep = true
+	return &deep
+}
+
+// Empty reports whether nothing is guarded.
+func (s *Set) Empty() bool { return s == nil || len(s.own)+len(s.rows) == 0 }
+
+// NewRepositories reports whether repositories may be made.
+func (s *Set) NewRepositories() bool { return s.Empty() || s.gitNew }
+
+// Names are what is guarded, as it is called, sorted.
+func (s *Set) Names() []string {
+	if s == nil {
+		return nil
+	}
+	var names []string
+	for _, n := range append(slices.Clone(s.own), s.rows...) {
+		names = append(names, n.as)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Path looks at a path relative to the guarded folder. It is guarded if it has a guarded name, or lies below one, or above one: but an
+// empty folder above is harmless by itself, except for .git, which nobody wants without what is guarded in it.
+func (s *Set) Path(p string, emptyFolder bool) (Match, bool) { return s.path(p, emptyFolder, s.gitNew) }
+
+func (s *Set) path(p string, emptyFolder, gitNew bool) (Match, bool) {
+	low := lower(p)
+	for i := range s.own {
+		if m, ok := s.own[i].at(low, p, 0, emptyFolder); ok {
+			return m, true
+		}
+	}
+	dependency := false
+	for at := 0; at < len(low); {
+		end := strings.IndexByte(low[at:], '/')
+		if end < 0 {
+			end = len(low) - at
+		}
+		first := low[at : at+end]
+		if first == ".git" && !gitNew && at+end == len(low) {
+			return Match{Name: NewRepository, Path: p}, true
+		}
+		for i := range s.rows {
+			n := &s.rows[i]
+			if n.depth == Top && at > 0 && !s.deep || n.depth == Project && dependency && !s.deep || gitNew && strings.HasPrefix(n.text, ".git/") {
+				continue
+			}
+			if m, ok := n.at(low, p, at, emptyFolder); ok {
+				return m, true
+			}
+		}
+		dependency = dependency || slices.Contains(Dependencies, first)
+		at += end + 1
+	}
+	return Match{}, false
+}
+
+// history is what of a .git folder git only reads and writes. All else there may choose programs that git runs, or
+// where it looks for what does (commondir, worktrees, rebase-merge): it is guarded, known or not.
+var history = []string{
+	"HEAD", "index", "objects", "refs", "logs", "packed-refs", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "COMMIT_EDITMSG", "shallow",
+}
+
+// Arrives looks at a path that somebody brings into a folder as a part of a whole: of a repository its history may come, and nothing
+// else.
+func (s *Set) Arrives(p string, folder bool) (Match, bool) {
+	for at := 0; len(s.git) > 0 && at < len(p); {
+		first, below, deeper := strings.Cut(p[at:], "/")
+		if lower(first) == ".git" {
+			name, _, _ := strings.Cut(below, "/")
+			switch {
+			case !deeper && !folder:
+				return Match{Name: ".git", Path: p}, true
+			case deeper && !slices.Contains(history, name):
+				return Match{Name: ".git", Path: p[:at+len(first)+1+len(name)]}, true
+			}
+			return Match{}, false
+		}
+		at += len(first) + 1
+	}
+	return s.path(p, folder, true)
+}
+
+// Repository looks at a path relative to the folder of a repository: a .git, a bare one, or that of a worktree or submodule.
+func (s *Set) Repository(p string, emptyFolder bool) (Match, bool) {
+	low := lower(p)
+	for i := range s.git {
+		n := &s.git[i]
+		if s.gitNew && (n.text == "modules" || n.text == "worktrees") {
+			continue
+		}
+		if m, ok := n.at(low, p, 0, emptyFolder); ok {
+			return m, true
+		}
+	}
+	return Match{}, false
+}
+
+// InRepository are the names that are guarded in the folder of a repository, relative to it.
+func (s *Set) InRepository() []string {
+	var names []string
+	for _, n := range s.git {
+		names = append(names, n.text)
+	}
+	return names
+}
+
+// Completes reports whether a folder that gets a name becomes one that git takes for a repository (is_git_directory, setup.c): it has
+// HEAD, and objects and refs or, for a worktree, commondir. has tells what the folder has.
+func (s *Set) Completes(name string, has func(name string) bool) bool {
+	if s.NewRepositories() {
+		return false
+	}
+	name = lower(name)
+	with := func(n string) bool { return name == lower(n) || has(n) }
+	switch name {
+	case "head", "objects", "refs", "commondir":
+		return IsRepository(with)
+	}
+	return false
+}
+
+// IsRepository reports whether git takes a folder for a repository; has tells what it has.
+func IsRepository(has func(name string) bool) bool {
+	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+}
+
+// Candidates are the names of which a folder at p, relative to the guarded one, has to be looked at for a name that it has: those whose first
+// part is that name.
+func (s *Set) Candidates(p, entry string) []string {
+	low := lower(entry)
+	dependency := InDependency(p)
+	var names []string
+	for i := range s.rows {
+		n := &s.rows[i]
+		if n.depth == Top && p != "" || n.depth == Project && dependency {
+			continue
+		}
+		first, rest, below := strings.Cut(n.text, "/")
+		switch suffix, glob := strings.CutPrefix(first, "*"); {
+		case glob && strings.HasSuffix(low, suffix):
+			names = append(names, entry)
+		case first != low:
+		case below:
+			names = append(names, entry+"/"+rest)
+		default:
+			names = append(names, entry)
+		}
+	}
+	return names
+}
+
+// Own are the names of the caller's own.
+func (s *Set) Own() []string {
+	var names []string
+	for _, n := range s.own {
+		names = append(names, n.as)
+	}
+	return names
+}
+
+// at compares the path from at on. p is low as it was given.
+func (n *name) at(low, p string, at int, emptyFolder bool) (Match, bool) {
+	rest := low[at:]
+	if suffix, glob := strings.CutPrefix(n.text, "*"); glob {
+		first, _, _ := strings.Cut(rest, "/")
+		if strings.HasSuffix(first, suffix) {
+			return Match{Name: n.as, Path: p[:at+len(first)]}, true
+		}
+		return Match{}, false
+	}
+	switch {
+	case rest == n.text, strings.HasPrefix(rest, n.text) && rest[len(n.text)] == '/':
+		return Match{Name: n.as, Path: p[:at+len(n.text)]}, true
+	case strings.HasPrefix(n.text, rest) && n.text[len(rest)] == '/' && (!emptyFolder || rest == ".git" || strings.HasSuffix(rest, "/.git")):
+		return Match{Name: n.as, Path: p, Above: true}, true
+	}
+	return Match{}, false
+}
+
+// lower is s with the letters A to Z in lower case, as long as s: some folders take both for the same.
+func lower(s string) string {
+	i := strings.IndexFunc(s, func(c rune) bool { return 'A' <= c && c <= 'Z' })
+	if i < 0 {
+		return s
+	}
+	b := []byte(s)
+	for ; i < len(b); i++ {
+		if c := b[i]; 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}

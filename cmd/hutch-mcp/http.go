@@ -17,6 +17,7 @@ import (
 
 	"github.com/hutch-sh/hutch/internal/mcpapi"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
 )
 
 const (
@@ -49,11 +50,10 @@ func serveHTTP(ctx context.Context, cfg mcpapi.Config) error {
 	}
 	f := &front{cfg: cfg, token: strings.ToLower(rand.Text()), live: map[*mcp.ServerSession]bool{}}
 	if cfg.TokenFile != "" {
-		text, err := os.ReadFile(cfg.TokenFile)
-		if err != nil {
-			return err
+		if f.token, err = client.ReadToken(cfg.TokenFile); err != nil {
+			return fmt.Errorf("--token-file: %w: chmod 600 makes it yours alone", err)
 		}
-		if f.token = strings.TrimSpace(string(text)); len(f.token) < 16 {
+		if len(f.token) < 16 {
 			return fmt.Errorf("%s: a token has at least 16 characters", cfg.TokenFile)
 		}
 	}

@@ -16,9 +16,9 @@ func newConfigToken() *cobra.Command {
 		Short: "Make a token for a client, and print it",
 		Long: `Make a token for a client, and print it; on standard error, the line for the configuration file, which
 has the token's digest only. With a token in the file the daemon serves nobody who does not show one:
-clients have it in HUTCH_TOKEN, or in a file that HUTCH_TOKEN_FILE names. Audit logs have the
+clients have it in HUTCH_TOKEN, or in a file that HUTCH_TOKEN_FILE names and only you can read. Audit logs have the
 client's name. A token that is taken out of the file ends the connections of its client.`,
-		Example: `  hutch config token ci >ci.token
+		Example: `  (umask 077; hutch config token ci >ci.token)
   HUTCH_TOKEN_FILE=ci.token hutch ps`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -98,7 +99,7 @@ func (o *copying) folderOut(ctx context.Context, from place, at *landing) error 
 	defer root.Close()
 	return o.packOut(ctx, from, "", func(r io.Reader) error {
 		stats, err := archive.Unpack(ctx, r, int(root.Fd()), archive.Options{
-			Hostile: true, Root: created, MaxEntries: maxCopyEntries, MaxBytes: o.maxSize, Guard: o.guard(root),
+			Hostile: true, Root: created, MaxEntries: maxCopyEntries, MaxBytes: o.maxSize, Guard: o.guard(from, root),
 		})
 		o.skipped(stats.Skipped, stats.Names)
 		o.guarded(stats.Guarded, stats.GuardedNames)
@@ -107,29 +108,66 @@ func (o *copying) folderOut(ctx context.Context, from place, at *landing) error 
 }
 
 // guard is what is left out of a folder that comes into root. Names that count in a home folder alone are left out of that.
-func (o *copying) guard(root *os.File) func(name string, folder bool, has func(string) bool) string {
-	set := guard.New(nil, o.unguard)
+func (o *copying) guard(from place, root *os.File) func(name string, folder bool, has func(string) bool) string {
+	set := guard.New(nil, o.unguard).InDependencies()
 	if set.Empty() {
 		return nil
 	}
-	above := "x/" // no home folder
-	if home, err := os.UserHomeDir(); err == nil {
-		a, errA := os.Stat(home)
-		b, errB := root.Stat()
-		if errA == nil && errB == nil && os.SameFile(a, b) {
-			above = ""
-		}
-	}
+	above := aboveIn(root)
 	return func(name string, folder bool, has func(string) bool) string {
-		if m, ok := set.Arrives(above+name, folder); ok {
-			return strings.TrimPrefix(m.Path, above)
+		if m, ok := set.Arrives(above(name), folder); ok {
+			what := name[:max(1, len(name)-(len(above(name))-len(m.Path)))]
+			if i := strings.LastIndex("/"+what, "/.git/"); i >= 0 && m.Name == ".git" {
+				what = what[:i+len(".git")] + " (but its history)"
+			}
+			return what
 		}
-		if !strings.Contains("/"+name, "/.git/") && set.Completes(path.Base(name), has) {
-			return name
+		for at := 0; at < len(name); {
+			end := strings.IndexByte(name[at:], '/')
+			if end < 0 {
+				end = len(name) - at
+			}
+			whole := name[:at+end]
+			dir, base := path.Dir(whole), path.Base(whole)
+			// A repository that is SRC itself has been named.
+			if (dir != "." || from.contents()) && !inGit(whole) && set.Completes(base, func(other string) bool { return has(path.Join(dir, other)) }) {
+				return whole
+			}
+			at += end + 1
 		}
 		return ""
 	}
 }
+
+// aboveIn is where a name below root is for the rows of a home folder: relative to the user's, or below some other.
+func aboveIn(root *os.File) func(name string) string {
+	other := func(name string) string { return "x/" + name }
+	home, err := os.UserHomeDir()
+	if err == nil {
+		home, err = filepath.EvalSymlinks(home)
+	}
+	at, rerr := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", root.Fd()))
+	if err != nil || rerr != nil {
+		return other
+	}
+	switch home, at := strings.TrimSuffix(home, "/")+"/", strings.TrimSuffix(at, "/")+"/"; {
+	case at == home:
+		return func(name string) string { return name }
+	case strings.HasPrefix(at, home):
+		return func(name string) string { return at[len(home):] + name }
+	case strings.HasPrefix(home, at):
+		return func(name string) string {
+			if below, ok := strings.CutPrefix(name, home[len(at):]); ok {
+				return below
+			}
+			return "x/" + name
+		}
+	}
+	return other
+}
+
+// inGit reports whether a path is one of a .git's own, which has rules of its own: it may have a HEAD, and nothing else of it comes.
+func inGit(p string) bool { return path.Base(path.Dir(p)) == ".git" }
 
 // fileOut copies one file: into a new one, which then takes the place of the old.
 func (o *copying) fileOut(ctx context.Context, from place, at *landing, mode string) error {

@@ -3,6 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -219,7 +223,42 @@ func (o *specFlags) build(image string) (_ api.Spec, err error) {
 	if s.Labels, err = cli.ParseLabels(o.labels); err != nil {
 		return s, api.Errorf(api.InvalidArgument, "%w", err)
 	}
+	o.tellFolders(os.Stderr, &s)
 	return s, o.setGuard(&s)
+}
+
+// tellFolders tells of what people would want to know of the folders that they give: one that is a link, which a sandbox may have put
+// there, and files of this command line that the sandbox can change for the next one.
+func (o *specFlags) tellFolders(w io.Writer, s *api.Spec) {
+	folders := slices.Clone(s.Mounts)
+	if ws := s.Workspace; ws != nil && ws.Mode != api.ModeNone {
+		folders = append(folders, api.Mount{Source: ws.Path, Mode: ws.Mode})
+	}
+	files := slices.Clone(o.envFiles)
+	if o.network.file != "" {
+		files = append(files, o.network.file)
+	}
+	for _, m := range folders {
+		if m.Source == "" {
+			continue
+		}
+		real, err := filepath.EvalSymlinks(m.Source)
+		if err != nil {
+			continue // opening it says why
+		}
+		if st, err := os.Lstat(filepath.Clean(m.Source)); err == nil && st.Mode()&fs.ModeSymlink != 0 {
+			fmt.Fprintf(w, "hutch: %s is a link: the sandbox gets %s\n", cli.Line(m.Source), cli.Line(real))
+		}
+		for _, name := range files {
+			at, err := filepath.EvalSymlinks(name)
+			if err == nil {
+				at, err = filepath.Abs(at)
+			}
+			if abs, aerr := filepath.Abs(real); err == nil && aerr == nil && m.Mode == api.ModeRW && strings.HasPrefix(at, abs+"/") {
+				fmt.Fprintf(w, "hutch: the sandbox can change %s for the next run: keep it outside of folders in mode rw\n", cli.Line(name))
+			}
+		}
+	}
 }
 
 // setGuard puts --guard and --unguard into the workspace and the folders that the sandbox may write.

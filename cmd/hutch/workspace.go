@@ -45,7 +45,11 @@ func newWorkspaceDiff() *cobra.Command {
 		Args:  wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
-				d, err := c.DiffWorkspace(cmd.Context(), api.WorkspaceDiffParams{
+				diff := c.DiffWorkspace
+				if names || asJSON {
+					diff = c.AllChanges
+				}
+				d, err := diff(cmd.Context(), api.WorkspaceDiffParams{
 					WorkspaceParams: api.WorkspaceParams{Sandbox: args[0], Paths: args[1:]}, Unified: !names, Context: &lines,
 				})
 				out := cmd.OutOrStdout()
@@ -125,6 +129,7 @@ unless PATH names it. Root has to name the folder as well: the daemon can not wr
 				default:
 					printPaths(cmd.OutOrStdout(), r.Applied)
 				}
+				more(cmd, r.More)
 				return left(cmd, "applied", r.Failed, asJSON)
 			})
 		},
@@ -164,6 +169,7 @@ func newWorkspaceDiscard() *cobra.Command {
 					return err
 				}
 				printPaths(cmd.OutOrStdout(), r.Discarded)
+				more(cmd, r.More)
 				return left(cmd, "discarded", r.Failed, false)
 			})
 		},
@@ -182,6 +188,13 @@ func plain(p string) string {
 		return q
 	}
 	return p
+}
+
+// more tells of names that an answer had no place for.
+func more(cmd *cobra.Command, n int) {
+	if n > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "hutch: and %d more; hutch workspace diff --names shows what is left\n", n)
+	}
 }
 
 // left tells what was not done, and makes the exit code 1.
@@ -204,7 +217,7 @@ const summaryTimeout = 10 * time.Second
 func (r *runner) summarize(ctx context.Context, sb *api.Sandbox) {
 	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
 	defer cancel()
-	d, err := r.client.DiffWorkspace(ctx, api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: sb.ID}})
+	d, err := r.client.AllChanges(ctx, api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: sb.ID}})
 	if err != nil && !errors.Is(err, client.ErrLost) && !notFound(err) {
 		tell(err)
 	}

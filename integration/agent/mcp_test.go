@@ -271,7 +271,9 @@ func mcpHTTP(t testing.TB, w *world.World) (url string, cmd *exec.Cmd) {
 	t.Helper()
 	w.OK(t, "rpc", "system.info") // the daemon, which would keep stderr open
 	file := w.Path("token")
-	world.Write(t, file, string(mcpToken)+"\n")
+	if err := os.WriteFile(file, []byte(mcpToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	cmd = w.Command("mcp", "--http", "127.0.0.1:0", "--token-file", file, "host")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

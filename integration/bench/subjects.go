@@ -39,7 +39,7 @@ func subjects() []Subject {
 		{Name: "hutch-run-ready", About: "the same, of a sandbox that was launched ahead", Setup: setupHutchRunReady},
 		{Name: "hutch-run-pool", About: "the same, out of a pool", Setup: setupHutchRunPool},
 		{Name: "hutch-run-private", About: "the same, and the start and end of a daemon of its own", Setup: setupHutchPrivate},
-	}, slices.Concat(agentSubjects(), undoSubjects(), branchSubjects(), lifeSubjects(), networkSubjects(), pullSubjects())...)
+	}, slices.Concat(agentSubjects(), guardSubjects(), undoSubjects(), branchSubjects(), lifeSubjects(), networkSubjects(), pullSubjects())...)
 }
 
 func setupTrue(_ context.Context, h *Host) (*Prepared, error) {

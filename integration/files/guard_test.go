@@ -168,3 +168,26 @@ func TestUnguardUnknown(t *testing.T) {
 		t.Error("config guard --json has no .git/hooks")
 	}
 }
+
+// TestFolderNotes: a folder that is a link is given as what it leads to, and that is told; and so is a file of the command line that the
+// sandbox can change for the next one.
+func TestFolderNotes(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	dir := w.Sub(t, "work")
+	link := w.Path("link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	env := world.Write(t, filepath.Join(dir, "env"), "A=b\n")
+	run := func(args ...string) world.Result {
+		return w.Run(t, append(append([]string{"run"}, args...), "host", "true")...)
+	}
+	run("--workspace", link).Want(t, 0).Says(t, "is a link: the sandbox gets "+dir)
+	run("--workspace", dir, "--env-file", env).Want(t, 0).Says(t, "the sandbox can change "+env+" for the next run")
+	for _, r := range []world.Result{run("--workspace", dir), run("--workspace", dir+":overlay", "--env-file", env), run("-v", dir+":/x:ro", "--env-file", env)} {
+		if r.Code != 0 || r.Stderr != "" {
+			t.Errorf("exit %d: %s", r.Code, r.Stderr)
+		}
+	}
+}

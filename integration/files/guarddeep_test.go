@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,8 @@ func newHostGit(t *testing.T) *hostGit {
 
 // payload is configuration by which git leaves the mark.
 const payload = `[core]
+	bare = false
+	worktree = .
 	fsmonitor = \"touch $HOME/taken; false\"
 	pager = \"touch $HOME/taken; cat\"
 	sshCommand = \"touch $HOME/taken; false\"
@@ -94,10 +97,27 @@ func (g *hostGit) repositories(t *testing.T, dir string) {
 	}
 	world.Write(t, filepath.Join(dir, "tools/hooks/pre-commit"), "#!/bin/sh\n")
 	world.Write(t, filepath.Join(dir, "tools/more"), "[color]\n\tui = false\n")
+	// Folders with a repository and other names, made after it.
+	app := filepath.Join(dir, "app")
+	g.run(t, dir, "clone", "-q", "bare.git", "app")
+	for name, text := range map[string]string{".vscode/tasks.json": "{}", ".envrc": "x", "z/.idea/x": "x", "zz/.git": "gitdir: ../none"} {
+		if err := os.MkdirAll(filepath.Join(app, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		world.Write(t, filepath.Join(app, name), text)
+	}
+	for _, sub := range []string{"scripts", "src1"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.run(t, dir, "commit", "-q", "-a", "-m", "all")
+	g.run(t, filepath.Join(dir, "sub"), "config", "core.hooksPath", "../tools/missing-hooks")
+	g.run(t, filepath.Join(dir, "source"), "config", "filter.x.clean", "python3 ../scripts/monitor %f")
+	g.run(t, filepath.Join(dir, "mod"), "config", "core.hooksPath", "hooks-of-mod")
 	if err := os.Link(filepath.Join(dir, "sub/.git/config"), filepath.Join(dir, "linked")); err != nil {
 		t.Fatal(err)
 	}
-	g.run(t, dir, "commit", "-q", "-a", "-m", "all")
 }
 
 // attacks are what an attacker tries who has read the documentation. Each of them alone gives the host's next git a program to run, or an
@@ -116,10 +136,21 @@ var attacks = []string{
 	// Repositories that are not there.
 	`mkdir plain && git init -q plain`, `mkdir -p a/b/c && git init -q a/b/c`, `git clone -q bare.git clone`, `git init -q --bare new.git`, `git clone -q --mirror bare.git mirror.git`, `git worktree add -q other`,
 	`git submodule --quiet add ./bare.git mod2`, `mkdir plain2 && cp -r sub/.git plain2/.git`, `cp -r sub/.git stolen && mv stolen plain3`, `cp -r bare.git copy.git`,
-	`mkdir -p x/objects x/refs && echo ref: refs/heads/main >x/HEAD && printf "$P" >x/config`, `mkdir y && echo ref: refs/heads/main >y/HEAD && mkdir y/objects && mkdir y/refs`,
-	`mkdir z && echo ../bare.git >z/commondir && echo ref: refs/heads/main >z/HEAD`, `mkdir objects refs && echo ref: refs/heads/main >HEAD`, `mkdir w w/refs w/objects && echo ref: refs/heads/main >h && mv h w/HEAD`,
-	`mkdir v v/refs && echo ref: refs/heads/main >v/HEAD && mkdir o && mv o v/objects`, `mkdir u u/refs u/objects && ln -s refs/heads/main u/HEAD`,
-	`mkdir t && echo "gitdir: ../evil" >t/.git`, `mkdir s && ln -s ../sub/.git s/.git`, `mkdir r && mkdir r/.GIT`, `mv sub sub2 && mkdir sub && git init -q sub`, `mkdir q && mkdir q/.hg && echo x >q/.hg/hgrc`,
+	`mkdir -p x/objects x/refs && echo ref: refs/heads/main >x/HEAD && printf "$P" >x/config`, `mkdir -p y/objects y/refs && echo ref: refs/heads/main >y/HEAD && printf "$P" >y/config`,
+	`mkdir z && echo ../bare.git >z/commondir && echo ref: refs/heads/main >z/HEAD`, `mkdir y2 && printf "$P" >y2/config && mkdir y2/objects y2/refs && echo ref: refs/heads/main >y2/HEAD`, `mkdir y3 && printf "$P" >y3/c && echo ref: refs/heads/main >y3/HEAD && mv y3/c y3/config`, `mkdir w w/refs w/objects w/hooks && echo ref: refs/heads/main >h && mv h w/HEAD`,
+	`mkdir v v/refs && echo ref: refs/heads/main >v/HEAD && mkdir o && mv -T o v/hooks`, `mkdir u u/refs u/objects && printf "$P" >u/config && ln -s refs/heads/main u/HEAD`,
+	`cd src1 && python3 -c "import socket; [socket.socket(socket.AF_UNIX).bind(n) for n in ('objects','refs')]" && echo ref: refs/heads/main >HEAD && printf "$P" >config`,
+	// In the folders of repositories that are there.
+	`mkdir -p .git/x/.git/objects`, `mkdir .git/x2 && mkdir .git/x2/.vscode`, `mkdir bare.git/main && echo x >bare.git/main/.envrc`, `mkdir -p .git/refs/remotes/r && echo ref: refs/heads/main >.git/refs/remotes/r/HEAD && printf "$P" >.git/refs/remotes/r/config`,
+	`mkdir -p .git/refs/heads/.git`, `mkdir -p own && echo x >own/later`, `mv sub/.git/HEAD sub/.git/H; printf "$P" >>sub/.git/config; r=$?; mv sub/.git/H sub/.git/HEAD; exit $r`, `echo x >.git/lazygit.yml`,
+	// Files that configuration names, and that are not there.
+	`echo x >tools/missing-hooks`, `echo x >scripts/monitor`, `mkdir mod/hooks-of-mod`,
+	// Ways out of dependencies.
+	`mkdir -p node_modules/e/.vscode && ln -s node_modules/e demo`, `ln -s /workspace/node_modules/e2 demo2 && false || ln -s /srv/app/node_modules/e2 demo2`, `mkdir -p node_modules && ln -s e node_modules/l && python3 -c "import os; os.rename('node_modules/l', 'demo3')"`,
+	`ln -s /srv/app/node_modules/x node_modules/abs && ln -P node_modules/abs demo4`,
+	// Beside repositories that are found first.
+	`echo x >app/.vscode/tasks.json`, `echo x >app/.envrc`, `echo x >app/z/.idea/x`, `rm app/.envrc`, `echo x >app/zz/.git`,
+	`mkdir t && echo "gitdir: ../evil" >t/.git`, `mkdir s && ln -s ../sub/.git s/.git`, `mkdir r && mkdir r/.GIT`, `mv sub sub2 && mkdir sub && git init -q sub; r=$?; rmdir sub; mv sub2 sub; exit $r`, `mkdir q && mkdir q/.hg && echo x >q/.hg/hgrc`,
 	// Others than git.
 	`mkdir -p deep/er/.vscode`, `echo x >deep.code-workspace`, `mkdir deep1 && echo {} >deep1/x.code-workspace`, `echo {} >.devcontainer.json`, `mkdir d2 && echo {} >d2/.devcontainer.json`, `mkdir .husky`,
 	`mkdir d3 && echo x >d3/.envrc`, `mkdir d4 && mkdir d4/.claude`, `echo {} >.mcp.json`, `mkdir .zed`, `mkdir .gemini`, `echo x >.pre-commit-config.yaml`, `echo x >lefthook.yml`, `echo x >.mise.toml`, `echo x >.nvim.lua`, `echo x >.exrc`,
@@ -144,7 +175,7 @@ func TestGuardDeep(t *testing.T) {
 	if g.taken(t, dir) {
 		t.Fatal("the mark is there before anybody has done something")
 	}
-	sb := w.Create(t, "--workspace", dir, "-v", mounted+":/srv/app:rw", "-e", "P="+strings.ReplaceAll(payload, `\"`, `"`), "host")
+	sb := w.Create(t, "--workspace", dir, "-v", mounted+":/srv/app:rw", "--guard", "own/later", "-e", "P="+strings.ReplaceAll(payload, `\"`, `"`), "host")
 	for _, at := range []string{"/workspace", "/srv/app"} {
 		for _, script := range attacks {
 			r := w.Run(t, "exec", "-w", at, sb, "--", "sh", "-c", "LC_ALL=C HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; export LC_ALL HOME GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0; "+script)
@@ -165,8 +196,8 @@ func TestGuardDeep(t *testing.T) {
 	for _, script := range []string{
 		"echo y >>file && git add file && " + commit + " -m y", "cd sub && echo y >>file && " + commit + " -a -m y && git stash list && git gc -q && git branch b && git checkout -q b && " + commit + " --allow-empty -m z && git checkout -q main && git merge -q b && git rebase -q HEAD~1",
 		"cd source && git tag v1 && echo z >>file && git stash -q && git stash pop -q && " + commit + " -a -m z", "git -C bare.git update-ref refs/heads/new HEAD && git -C bare.git gc -q",
-		"mkdir -p node_modules/p/.vscode && echo {} >node_modules/p/.npmrc && mv node_modules/p node_modules/q && rm -r node_modules", "mkdir -p deep2/refs deep2/objects && echo x >deep2/config && mv deep2 deep3 && rm -r deep3",
-		"mkdir -p .config/other && echo x >.gitignore && echo x >.github && mkdir .cargo2", "python3 -m venv --without-pip .venv",
+		"mkdir -p node_modules/p/.vscode && echo {} >node_modules/p/.npmrc && mv node_modules/p node_modules/q && rm -r node_modules", "mkdir -p deep2/refs deep2/objects && echo x >deep2/config && mv deep2 deep3 && rm -r deep3", "mkdir head config && echo x >Head && rm -r head config Head", "mkdir hh && echo x >hh/HEAD && rm -r hh", "git fetch -q ./source && git branch config && git branch -d config", "cd app && git fetch -q ../bare.git && git remote set-head origin main",
+		"mkdir -p .config/other && echo x >.gitignore && mkdir .github && mkdir .cargo2", "python3 -m venv --without-pip .venv",
 	} {
 		if r := w.Run(t, "exec", "-w", "/workspace", sb, "--", "sh", "-c", "LC_ALL=C HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; export LC_ALL HOME GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0; "+script); r.Code != 0 {
 			t.Errorf("%s: exit %d: %s", script, r.Code, r.Stderr)
@@ -230,24 +261,46 @@ func TestGuardArrives(t *testing.T) {
 	w.OK(t, "exec", "-w", "/workspace", sb, "--", "sh", "-c", `set -e; HOME=/tmp; export HOME; git init -q repo; cd repo
 git config user.name x; git config user.email x@example.com; echo x >file; git add file; git commit -q -m x; git clone -q --bare . ../bare.git; cd ..
 printf "$P" >>repo/.git/config; printf "$P" >>bare.git/config; echo "touch \$HOME/taken" >repo/.git/hooks/post-checkout; chmod +x repo/.git/hooks/post-checkout
-mkdir -p repo/deep/.vscode repo/node_modules/p/.vscode; echo {} >repo/deep/.vscode/tasks.json; echo {} >repo/node_modules/p/.vscode/x; echo x >repo/.envrc; echo x >repo/.bashrc; ln -s /etc repo/deep/.idea`)
+mkdir -p repo/deep/.vscode repo/node_modules/p/.vscode; mkdir -p there/hooks; printf "$P" >there/config; echo x >there/hooks/post-update; mkdir -p repo/.git/objects/e/.git; printf "$P" >repo/.git/objects/e/.git/config; echo {} >repo/deep/.vscode/tasks.json; echo {} >repo/node_modules/p/.vscode/x; echo x >repo/.envrc; ln repo/.envrc repo/same; echo x >repo/.bashrc; ln -s /etc repo/deep/.idea`)
 	out := t.TempDir()
+	g.run(t, out, "init", "-q", "--bare", "there") // one that the user has
+	if err := errors.Join(os.Remove(filepath.Join(out, "there/config")), os.RemoveAll(filepath.Join(out, "there/hooks"))); err != nil {
+		t.Fatal(err)
+	}
 	r := w.Run(t, "cp", sb+":/workspace/.", out)
-	if r.Code != 0 || !strings.Contains(r.Stderr, "repo/.git/config") || !strings.Contains(r.Stderr, "repo/deep/.vscode") || !strings.Contains(r.Stderr, "--unguard all") {
+	if r.Code != 0 || !strings.Contains(r.Stderr, "repo/.git (but its history)") || !strings.Contains(r.Stderr, "repo/deep/.vscode") || !strings.Contains(r.Stderr, "--unguard all") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 	if g.taken(t, out) {
 		t.Error("cp: the host's git has run something of the copy")
 	}
 	for name, want := range map[string]bool{
-		"repo/file": true, "repo/.git/HEAD": true, "repo/.bashrc": true, "repo/node_modules/p/.vscode/x": true, "bare.git/objects": true,
-		"repo/.git/config": false, "repo/.git/hooks": false, "repo/.envrc": false, "repo/deep/.vscode": false,
+		"repo/file": true, "repo/.git/HEAD": true, "bare.git/objects": true,
+		"repo/.bashrc": true, "repo/node_modules/p/.vscode": false, "bare.git/config": false, "there/config": false, "there/hooks": false, "repo/.git/config": false, "repo/.git/hooks": false, "repo/.envrc": false, "repo/deep/.vscode": false,
 	} {
 		if _, err := os.Lstat(filepath.Join(out, name)); (err == nil) != want {
 			t.Errorf("cp: %s: %v", name, err)
 		}
 	}
 	g.run(t, filepath.Join(out, "repo"), "log", "-1") // its history is there
+	// What a home folder has counts in that, and in what it has.
+	home := t.TempDir()
+	w.OK(t, "exec", sb, "--", "sh", "-c", "mkdir -p /tmp/h/.config/fish /tmp/h/.config/other; echo x >/tmp/h/.bashrc; echo x >/tmp/h/.config/fish/x; echo x >/tmp/h/.config/other/x")
+	if err := os.Mkdir(filepath.Join(home, ".config"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{sb + ":/tmp/h/.", home}, {sb + ":/tmp/h/.config/.", filepath.Join(home, ".config")}, {sb + ":/tmp/h/.", home + "2"}} {
+		cmd := w.Command(append([]string{"cp"}, args...)...)
+		cmd.Env = append(cmd.Env, "HOME="+home)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v: %s", args, err, out)
+		}
+	}
+	for name, want := range map[string]bool{".bashrc": false, ".config/fish": false, ".config/other/x": true, "../" + filepath.Base(home) + "2/.bashrc": true} {
+		if _, err := os.Lstat(filepath.Join(home, name)); (err == nil) != want {
+			t.Errorf("cp to the home folder: %s: %v", name, err)
+		}
+	}
 	// Who names it gets it.
 	for name, args := range map[string][]string{
 		".git/config": {sb + ":/workspace/repo", "--unguard", ".git"}, ".envrc": {sb + ":/workspace/repo", "--unguard", "all"},
@@ -274,7 +327,7 @@ mkdir -p repo/deep/.vscode repo/node_modules/p/.vscode; echo {} >repo/deep/.vsco
 	if g.taken(t, dir) {
 		t.Error("apply: the host's git has run something of the folder")
 	}
-	if _, err := os.Lstat(filepath.Join(dir, "bare.git/HEAD")); err == nil {
-		t.Error("apply: a bare repository came to be")
+	if _, err := os.Lstat(filepath.Join(dir, "bare.git/config")); err == nil {
+		t.Error("apply: the configuration of a bare repository was brought")
 	}
 }

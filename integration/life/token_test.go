@@ -53,6 +53,12 @@ func TestClientTokens(t *testing.T) {
 	if err := os.WriteFile(w.Path("token"), []byte(me+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(w.Path("open-token"), []byte(me+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := showing(t, w, "HUTCH_TOKEN_FILE="+w.Path("open-token"), "ps"); r.Code == 0 || !strings.Contains(r.Stderr, "can be read by others (mode 0644)") || !strings.Contains(r.Stderr, "chmod 600") {
+		t.Errorf("exit %d: %s", r.Code, r.Stderr)
+	}
 	file := "HUTCH_TOKEN_FILE=" + w.Path("token")
 	if r := showing(t, w, file, "ps"); r.Code != 0 || !strings.Contains(r.Stdout, sb) {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)

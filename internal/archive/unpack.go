@@ -28,7 +28,7 @@ type Options struct {
 	Root bool
 	// Folders gives folders that are there already the mode and time of the archive's, as if they were made.
 	Folders bool
-	// Guard, if it is there, names what of an entry is left out; "" is nothing. has tells what the folder has to which a name comes.
+	// Guard, if it is there, names what of an entry is left out; "" is nothing. has tells what there is by now.
 	Guard func(name string, folder bool, has func(name string) bool) string
 	// MaxEntries and MaxBytes bound what is made; 0 is no bound.
 	MaxEntries, MaxBytes int64
@@ -162,18 +162,25 @@ func (u *unpacker) entry(h *tar.Header) error {
 	return u.file(name, base, h)
 }
 
-// guarded reports whether an entry is left out by Options.Guard, and counts what is, once for all that is below.
+// guarded reports whether an entry is left out by Options.Guard, and counts what is, once for all that is below. A hard link to what was left
+// out is as well.
 func (u *unpacker) guarded(name string, h *tar.Header) bool {
 	if u.opts.Guard == nil || name == "." || h.Typeflag == tar.TypeXGlobalHeader {
 		return false
 	}
-	what := u.opts.Guard(name, h.Typeflag == tar.TypeDir, func(other string) bool {
-		fd, err := u.openBeneath(path.Join(path.Dir(name), other), unix.O_PATH|unix.O_NOFOLLOW)
+	has := func(other string) bool {
+		fd, err := u.openBeneath(other, unix.O_PATH|unix.O_NOFOLLOW)
 		if err == nil {
 			_ = unix.Close(fd)
 		}
 		return err == nil
-	})
+	}
+	what := u.opts.Guard(name, h.Typeflag == tar.TypeDir, has)
+	if what == "" && h.Typeflag == tar.TypeLink {
+		if to, err := u.clean(h.Linkname); err == nil && u.opts.Guard(to, false, has) != "" {
+			what = name
+		}
+	}
 	if what == "" {
 		return false
 	}
@@ -181,7 +188,6 @@ func (u *unpacker) guarded(name string, h *tar.Header) bool {
 		u.stats.guarded(what)
 		u.lastGuarded = what
 	}
-	u.stats.Entries--
 	return true
 }
 

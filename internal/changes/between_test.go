@@ -264,3 +264,18 @@ mkdir new/loop; ln -s . new/loop/loop`)
 		t.Errorf("followed:\n%s", text.String())
 	}
 }
+
+// order makes a path one that sorts as Order has it.
+func order(p string) string { return strings.ReplaceAll(p, "/", "\x00") }
+
+// TestOrder: a folder comes before what is in it, and that before what follows the folder.
+func TestOrder(t *testing.T) {
+	paths := []string{"a", "a/b", "a/b/c", "a-", "a.b", "a0", "ab", "b", ""}
+	for _, x := range paths {
+		for _, y := range paths {
+			if got, want := Order(x, y), strings.Compare(order(x), order(y)); got != want {
+				t.Errorf("%q, %q: %d, want %d", x, y, got, want)
+			}
+		}
+	}
+}

@@ -5,15 +5,16 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -59,11 +60,14 @@ func Digest(found []Change) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// MaxChanges bounds what is found.
-const MaxChanges = 1_000_000
+// MaxChanges and MaxText bound what is found: names, and bytes of them.
+const (
+	MaxChanges = 500_000
+	MaxText    = 32 << 20
+)
 
 // ErrTooMany is a sandbox that has changed more.
-var ErrTooMany = fmt.Errorf("more than %d names were changed", MaxChanges)
+var ErrTooMany = fmt.Errorf("more than %d names were changed, or %d bytes of names", MaxChanges, MaxText)
 
 // Find compares upper, the upper folder of an overlay mounted with userxattr, with lower, its lower folder. What it
 // returns is sorted by path, what is deleted before what has its place. Neither may be changed by the sandbox meanwhile; lower may by others.
@@ -82,12 +86,26 @@ func Find(ctx context.Context, upper, lower *os.File, applied *Applied) ([]Chang
 	if err := f.renames(); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(f.found, func(a, b Change) int { return strings.Compare(order(a.Path), order(b.Path)) })
+	slices.SortStableFunc(f.found, func(a, b Change) int { return Order(a.Path, b.Path) })
 	return f.found, nil
 }
 
-// order sorts a folder before what is in it, and that before what follows the folder.
-func order(p string) string { return strings.ReplaceAll(p, "/", "\x00") }
+// Order compares paths: a folder comes before what is in it, and that before what follows the folder.
+func Order(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		x, y := a[i], b[i]
+		switch {
+		case x == y:
+			continue
+		case x == '/':
+			return -1
+		case y == '/':
+			return 1
+		}
+		return cmp.Compare(x, y)
+	}
+	return cmp.Compare(len(a), len(b))
+}
 
 type finder struct {
 	ctx          context.Context
@@ -96,10 +114,11 @@ type finder struct {
 	// born is when the sandbox got its upper folder; zero where the file system does not tell.
 	born  unix.StatxTimestamp
 	found []Change
+	text  int // bytes of their names
 }
 
 func (f *finder) add(c Change) error {
-	if len(f.found) >= MaxChanges {
+	if f.text += len(c.Path) + len(c.From); len(f.found) >= MaxChanges || f.text > MaxText {
 		return ErrTooMany
 	}
 	f.found = append(f.found, c)
@@ -354,9 +373,24 @@ func list(dir int, p string) ([]string, error) {
 	}
 	f := os.NewFile(uintptr(fd), p)
 	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	slices.Sort(names)
-	return names, err
+	var names []string
+	for size := 0; ; {
+		some, err := f.Readdirnames(4096)
+		if errors.Is(err, io.EOF) {
+			slices.Sort(names)
+			return names, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, some...)
+		for _, name := range some {
+			size += len(name)
+		}
+		if size > MaxText || len(names) > MaxChanges {
+			return nil, ErrTooMany
+		}
+	}
 }
 
 // stat describes a name below a folder, following no symlink.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +36,7 @@ func Inverse(ctx context.Context, lower interface{ Fd() uintptr }, found []Chang
 			}
 			return 1
 		}
-		return strings.Compare(order(a.Path), order(b.Path))
+		return Order(a.Path, b.Path)
 	})
 	return v.out, nil
 }
@@ -46,6 +45,7 @@ type inverter struct {
 	ctx   context.Context
 	lower int
 	out   []Change
+	text  int // bytes of their names
 }
 
 // restore brings a name back with all that is in it.
@@ -61,7 +61,7 @@ func (v *inverter) restore(p string) error {
 	if err != nil {
 		return err
 	}
-	if len(v.out) >= MaxChanges {
+	if v.text += len(p); len(v.out) >= MaxChanges || v.text > MaxText {
 		return ErrTooMany
 	}
 	v.out = append(v.out, Change{Path: p, Kind: Modified, Type: letter(st), Mode: permissions(st)})

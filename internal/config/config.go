@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/hutch-sh/hutch/internal/yamltree"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -65,7 +66,7 @@ func Default() Config {
 
 // Load reads the file at path; one that does not exist is all defaults.
 func Load(path string, parser yamltree.Parser) (Config, error) {
-	data, err := os.ReadFile(path)
+	data, err := readAlone(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Default(), nil
@@ -79,6 +80,25 @@ func Load(path string, parser yamltree.Parser) (Config, error) {
 	}
 	c.sum = sumOf(data)
 	return c, nil
+}
+
+// readAlone reads a file of the user's that has one name: by another one, in a folder that a sandbox may write, it could be changed, and
+// nobody can tell where that is.
+func readAlone(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if ok && st.Mode().IsRegular() && sys.Nlink > 1 && int(sys.Uid) == os.Geteuid() {
+		return nil, fmt.Errorf("%s has %d names (hard links): a sandbox that may write to one of them could change it; make it a file of its own: cp %[1]s %[1]s.new && mv %[1]s.new %[1]s", path, sys.Nlink)
+	}
+	return io.ReadAll(f)
 }
 
 // Parse reads the text of a file. Whatever is in it must be understood: a misspelt limit

@@ -1,10 +1,16 @@
 package guard
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Named is what a git configuration names: files that git obeys as well.
 type Named struct {
-	Hooks    []string // folders of hooks (core.hooksPath), relative to the top of the working tree
+	Hooks []string // folders of hooks (core.hooksPath), relative to the top of the working tree
+	// Commands are files that git runs (core.fsmonitor, filters and the like), by their paths, relative as Hooks.
+	Commands []string
+	Worktree string   // core.worktree, relative to the folder of the repository
 	Includes []string // configuration (include.path, includeIf.*.path), relative to the folder of the file that names it
 }
 
@@ -31,11 +37,21 @@ func GitConfig(text []byte) Named {
 			switch {
 			case section == "core" && key == "hookspath":
 				n.Hooks = append(n.Hooks, value)
+			case section == "core" && key == "worktree":
+				n.Worktree = value
+			case section == "core" && slices.Contains([]string{"fsmonitor", "sshcommand", "pager", "editor", "askpass", "gitproxy"}, key),
+				section == "credential" || section == "credential.", section == "filter.", section == "diff.", section == "merge.", section == "gpg" || section == "gpg.",
+				section == "pager", section == "sequence", section == "uploadpack":
+				if command := strings.TrimPrefix(strings.TrimSpace(value), "!"); strings.Contains(command, "/") {
+					n.Commands = append(n.Commands, strings.FieldsFunc(command, func(c rune) bool { return strings.ContainsRune(" \t;|&<>()\"'`", c) })...)
+				}
 			case (section == "include" || section == "includeif.") && key == "path":
 				n.Includes = append(n.Includes, value)
 			}
 		}
 	}
+	// Of a command the words that can be paths in the folder.
+	n.Commands = slices.DeleteFunc(n.Commands, func(word string) bool { return !strings.Contains(word, "/") || strings.HasPrefix(word, "-") })
 	return n
 }
 

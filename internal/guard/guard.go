@@ -31,7 +31,7 @@ type Row struct {
 }
 
 // Dependencies are folders with other people's packages, which nobody opens as a project.
-var Dependencies = []string{"node_modules", "site-packages"}
+var Dependencies = []string{"node_modules", "site-packages", "vendor"}
 
 // InDependency reports whether a path is a folder of Dependencies, or lies in one.
 func InDependency(p string) bool {
@@ -62,7 +62,8 @@ type Set struct {
 	rows   []name
 	git    []name // names in the folder of a repository
 	gitNew bool   // repositories may be made
-	deep   bool   // each row holds in any folder
+	deps   bool   // rows hold in dependencies, too
+	deep   bool   // those of the top in any folder
 }
 
 type name struct {
@@ -104,10 +105,17 @@ func Known(name string) bool {
 	return name == All || name == NewRepository || slices.ContainsFunc(Rows, func(r Row) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"/") })
 }
 
-// Deep is the set in which each row holds in any folder: for what comes out of a sandbox as a whole, and is looked at before.
+// InDependencies is the set in which dependencies count as other folders do: for what comes out of a sandbox, with links that lead there.
+func (s *Set) InDependencies() *Set {
+	all := *s
+	all.deps = true
+	return &all
+}
+
+// Deep is the set in which each row holds in any folder: for what is looked at before it comes.
 func (s *Set) Deep() *Set {
 	deep := *s
-	deep.deep = true
+	deep.deps, deep.deep = true, true
 	return &deep
 }
 
@@ -153,7 +161,7 @@ func (s *Set) path(p string, emptyFolder, gitNew bool) (Match, bool) {
 		}
 		for i := range s.rows {
 			n := &s.rows[i]
-			if n.depth == Top && at > 0 && !s.deep || n.depth == Project && dependency && !s.deep || gitNew && strings.HasPrefix(n.text, ".git/") {
+			if n.depth == Top && at > 0 && !s.deep || n.depth == Project && dependency && !s.deps || gitNew && strings.HasPrefix(n.text, ".git/") {
 				continue
 			}
 			if m, ok := n.at(low, p, at, emptyFolder); ok {
@@ -184,16 +192,35 @@ func (s *Set) Arrives(p string, folder bool) (Match, bool) {
 				return Match{Name: ".git", Path: p}, true
 			case deeper && !slices.Contains(history, name):
 				return Match{Name: ".git", Path: p[:at+len(first)+1+len(name)]}, true
+			case deeper && (name == "refs" || name == "logs") && !strings.Contains(lower(below)+"/", "/.git/"):
+				return Match{}, false // names of branches
 			}
-			return Match{}, false
 		}
 		at += len(first) + 1
 	}
 	return s.path(p, folder, true)
 }
 
-// Repository looks at a path relative to the folder of a repository: a .git, a bare one, or that of a worktree or submodule.
+// Repository looks at a path relative to the folder of a repository: a .git, a bare one, or that of a worktree or submodule. Beside what git
+// obeys there it may hold folders that people enter, by a link say.
 func (s *Set) Repository(p string, emptyFolder bool) (Match, bool) {
+	if m, ok := s.ofGit(p, emptyFolder); ok {
+		return m, true
+	}
+	first, _, _ := strings.Cut(lower(p), "/")
+	if first != "refs" && first != "logs" { // where names are those of branches
+		return s.path(p, emptyFolder, s.gitNew)
+	}
+	for part := range strings.SplitSeq(lower(p), "/") {
+		if part == ".git" && !s.gitNew {
+			return Match{Name: NewRepository, Path: p}, true
+		}
+	}
+	return Match{}, false
+}
+
+// ofGit looks for what git obeys in the folder of a repository.
+func (s *Set) ofGit(p string, emptyFolder bool) (Match, bool) {
 	low := lower(p)
 	for i := range s.git {
 		n := &s.git[i]
@@ -201,6 +228,17 @@ func (s *Set) Repository(p string, emptyFolder bool) (Match, bool) {
 			continue
 		}
 		if m, ok := n.at(low, p, 0, emptyFolder); ok {
+			return m, true
+		}
+	}
+	return Match{}, false
+}
+
+// IsOwn looks for names of the caller's own alone.
+func (s *Set) IsOwn(p string, emptyFolder bool) (Match, bool) {
+	low := lower(p)
+	for i := range s.own {
+		if m, ok := s.own[i].at(low, p, 0, emptyFolder); ok {
 			return m, true
 		}
 	}
@@ -216,17 +254,24 @@ func (s *Set) InRepository() []string {
 	return names
 }
 
-// Completes reports whether a folder that gets a name becomes one that git takes for a repository (is_git_directory, setup.c): it has
-// HEAD, and objects and refs or, for a worktree, commondir. has tells what the folder has.
+// obeyed are the names that make git run something in a folder that it takes for a repository (is_git_directory, setup.c).
+var obeyed = []string{"config", "config.worktree", "commondir", "hooks"}
+
+// Completes reports whether a folder that gets a name has a HEAD, by which git takes it for a repository, and one of the names that git
+// obeys there. Without the latter git runs nothing; objects and refs, which it wants as well, may be anything, sockets too. has tells what the
+// folder has. Some folders take names for the same that differ in case.
 func (s *Set) Completes(name string, has func(name string) bool) bool {
 	if s.NewRepositories() {
 		return false
 	}
-	name = lower(name)
-	with := func(n string) bool { return name == lower(n) || has(n) }
-	switch name {
-	case "head", "objects", "refs", "commondir":
-		return IsRepository(with)
+	low := lower(name)
+	switch {
+	case name == "HEAD":
+		return slices.ContainsFunc(obeyed, has)
+	case low == "head":
+		return slices.ContainsFunc(obeyed, func(n string) bool { return has(n) && has(strings.ToUpper(n)) })
+	case slices.Contains(obeyed, low):
+		return has("HEAD") && (name == low || has("head"))
 	}
 	return false
 }
@@ -235,6 +280,9 @@ func (s *Set) Completes(name string, has func(name string) bool) bool {
 func IsRepository(has func(name string) bool) bool {
 	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
+
+// Resembles reports whether a folder is, or has been, one that git takes for a repository: some of it may be elsewhere for the moment.
+func Resembles(has func(name string) bool) bool { return has("HEAD") }
 
 // Candidates are the names of which a folder at p, relative to the guarded one, has to be looked at for a name that it has: those whose first
 // part is that name.

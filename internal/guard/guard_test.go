@@ -90,6 +90,13 @@ func TestRepository(t *testing.T) {
 			t.Errorf("%s with %s: %+v, want %q", p, NewRepository, m, want)
 		}
 	}
+	for p, want := range map[string]string{ // what is in there, and may be entered
+		"x/.git/config": NewRepository, "x/.vscode/tasks.json": ".vscode", "main/.envrc": ".envrc", "refs/heads/x.code-workspace": "", "refs/heads/.git": NewRepository, "logs/refs/heads/go.work": "",
+	} {
+		if m, _ := s.Repository(p, false); m.Name != want && (want != NewRepository || m.Name != ".git/config") {
+			t.Errorf("%s: %+v, want %q", p, m, want)
+		}
+	}
 	with := func(names ...string) func(string) bool {
 		return func(n string) bool { return slices.Contains(names, n) }
 	}
@@ -98,9 +105,10 @@ func TestRepository(t *testing.T) {
 		has  func(string) bool
 		want bool
 	}{
-		{"HEAD", with("objects", "refs"), true}, {"objects", with("HEAD", "refs"), true}, {"refs", with("HEAD", "objects"), true},
-		{"HEAD", with("commondir"), true}, {"commondir", with("HEAD"), true}, {"HEAD", with("objects"), false}, {"refs", with("objects"), false},
-		{"config", with("HEAD", "objects", "refs"), false}, {"HEAD", with(), false},
+		{"HEAD", with("objects", "refs"), false}, {"HEAD", with("config"), true}, {"HEAD", with("hooks"), true}, {"HEAD", with("commondir"), true},
+		{"config", with("HEAD"), true}, {"commondir", with("HEAD"), true}, {"hooks", with("HEAD"), true}, {"config.worktree", with("HEAD"), true}, {"config", with("objects", "refs"), false},
+		{"HEAD", with(), false}, {"head", with("config"), false}, {"Config", with("HEAD"), false}, {"refs", with("HEAD", "config"), false},
+		{"head", with("config", "CONFIG"), true}, {"Config", with("HEAD", "head"), true}, // where case does not count
 	} {
 		if got := s.Completes(tt.name, tt.has); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
@@ -108,6 +116,23 @@ func TestRepository(t *testing.T) {
 		if free.Completes(tt.name, tt.has) {
 			t.Errorf("%s with %s", tt.name, NewRepository)
 		}
+	}
+}
+
+// TestArrives: of a .git its history comes, and no repository within.
+func TestArrives(t *testing.T) {
+	s := New(nil, nil).Deep()
+	for p, want := range map[string]string{
+		".git": ".git", ".git/HEAD": "", ".git/objects/ab/cdef": "", ".git/refs/heads/go.work": "", ".git/config": ".git/config", "a/.git/description": "a/.git/description",
+		".git/objects/e/.git/config": ".git/objects/e/.git/config", ".git/refs/heads/.git/config": ".git/refs/heads/.git/config", ".git/objects/e/.vscode": ".git/objects/e/.vscode",
+		"a/.bashrc": "a/.bashrc", "node_modules/x/.vscode/y": "node_modules/x/.vscode", "x/main.go": "",
+	} {
+		if m, ok := s.Arrives(p, false); m.Path != want || ok != (want != "") {
+			t.Errorf("%s: %+v, want %q", p, m, want)
+		}
+	}
+	if m, ok := s.Arrives("a/.git", true); ok {
+		t.Errorf("the folder itself: %+v", m)
 	}
 }
 
@@ -205,4 +230,12 @@ func FuzzPath(f *testing.F) {
 			t.Errorf("%q is guarded, and not in upper case", p)
 		}
 	})
+}
+
+// TestGitCommands finds the files of a folder that configuration has git run.
+func TestGitCommands(t *testing.T) {
+	n := GitConfig([]byte("[core]\n\tfsmonitor = ./tools/mon --x\n\tworktree = ../../../mod\n[filter \"x\"]\n\tclean = \"python3 scripts/clean.py %f | sort\"\n[credential]\n\thelper = !sub/helper\n[alias]\n\tx = !a/b\n[core]\n\tpager = less\n"))
+	if want := []string{"./tools/mon", "scripts/clean.py", "sub/helper"}; !slices.Equal(n.Commands, want) || n.Worktree != "../../../mod" {
+		t.Errorf("%+v, want %q", n, want)
+	}
 }

@@ -51,6 +51,8 @@ func (s *Source) mapTree(tree int, id uint32, readOnly bool) error {
 	attr := unix.MountAttr{
 		Attr_set:  unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
 		Userns_fd: uint64(ns.Fd()),
+		// On a host whose mounts are shared the clone is a peer of the host's own: what is mounted on it would be on that as well.
+		Propagation: unix.MS_PRIVATE,
 	}
 	if readOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY

@@ -16,6 +16,8 @@ type WorkspaceDiffParams struct {
 	Context *int `json:"context,omitempty"`
 	// MaxBytes bounds the text; default and most DefaultDiffBytes.
 	MaxBytes int `json:"max_bytes,omitempty"`
+	// After asks for the changes that follow those of this path: Next of the page before. The text is that of the first page's call.
+	After string `json:"after,omitempty"`
 }
 
 // DefaultDiffBytes is how long the text of a diff may be.
@@ -55,6 +57,9 @@ type WorkspaceDiff struct {
 	Digest    string `json:"digest"`
 	Diff      string `json:"diff,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"` // Diff is not all
+	// Next is the path of the last change of this page where more follow: pages end behind 4 MiB of names. Each page has the same Digest, or
+	// the sandbox has changed something meanwhile.
+	Next string `json:"next_after,omitempty"`
 }
 
 // WorkspaceApplyParams are workspace.apply's params.
@@ -74,6 +79,8 @@ type WorkspaceApplyParams struct {
 type WorkspaceApplied struct {
 	Applied []string           `json:"applied"`
 	Failed  []WorkspaceFailure `json:"failed"` // that were left alone
+	// More is how many of both are not listed, of very many.
+	More int `json:"more,omitempty"`
 }
 
 // WorkspaceFailure is a change that was not applied.
@@ -88,4 +95,5 @@ type WorkspaceFailure struct {
 type WorkspaceDiscarded struct {
 	Discarded []string           `json:"discarded"`
 	Failed    []WorkspaceFailure `json:"failed"`
+	More      int                `json:"more,omitempty"` // as WorkspaceApplied's
 }

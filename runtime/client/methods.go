@@ -211,6 +211,24 @@ func (c *Client) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) (
 	return get[api.WorkspaceDiff](ctx, c, api.MethodWorkDiff, p)
 }
 
+// AllChanges is DiffWorkspace with the changes of all its pages. It fails when the sandbox changes something between two of them.
+func (c *Client) AllChanges(ctx context.Context, p api.WorkspaceDiffParams) (api.WorkspaceDiff, error) {
+	all, err := c.DiffWorkspace(ctx, p)
+	for err == nil && all.Next != "" {
+		var page api.WorkspaceDiff
+		p.After = all.Next
+		if page, err = c.DiffWorkspace(ctx, p); err != nil {
+			break
+		}
+		if page.Digest != all.Digest {
+			return all, api.Errorf(api.FailedPrecondition, "the sandbox has changed something meanwhile").WithOp(api.MethodWorkDiff).
+				WithHint("try again, or stop what runs in it: hutch pause %s", p.Sandbox)
+		}
+		all.Changes, all.Next = append(all.Changes, page.Changes...), page.Next
+	}
+	return all, err
+}
+
 // ApplyWorkspace brings what a sandbox has changed into the folder that it works on. files are the fds that p.FDs announces.
 func (c *Client) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, files ...*os.File) (api.WorkspaceApplied, error) {
 	p.FDs = len(files)

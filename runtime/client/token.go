@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -43,14 +44,33 @@ func tokenOf(get func(string) string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	data, err := os.ReadFile(path)
-	if err == nil && len(data) > 2*api.MaxToken {
-		err = fmt.Errorf("%d bytes are no token", len(data))
-	}
+	token, err := ReadToken(path)
 	if err != nil {
-		return "", api.Errorf(api.InvalidArgument, "%s=%s: %w", EnvTokenFile, path, err).WithOp("connect").WithHint("name a file that holds a token and nothing else")
+		return "", api.Errorf(api.InvalidArgument, "%s: %w", EnvTokenFile, err).WithOp("connect").
+			WithHint("name a file that holds a token and nothing else, and that nobody else can read: chmod 600 %s", path)
 	}
-	return strings.TrimSpace(string(data)), nil
+	return token, nil
+}
+
+// ReadToken reads a file with a token, which nobody else may be able to read.
+func ReadToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if mode := st.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 {
+		return "", fmt.Errorf("%s can be read by others (mode %04o)", path, mode.Perm())
+	}
+	data, err := io.ReadAll(io.LimitReader(f, 2*api.MaxToken+1))
+	if err == nil && len(data) > 2*api.MaxToken {
+		err = fmt.Errorf("%s: over %d bytes are no token", path, 2*api.MaxToken)
+	}
+	return strings.TrimSpace(string(data)), err
 }
 
 // withoutToken is the environment of a daemon; nil is the caller's.

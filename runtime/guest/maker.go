@@ -38,14 +38,19 @@ type makeRules struct {
 
 // guardRoot is a folder with a guard.
 type guardRoot struct {
-	path string
-	set  *guard.Set
+	path   string
+	set    *guard.Set
+	except []string // mounts in it that have no guard
+}
+
+func (root *guardRoot) excepts(p string) bool {
+	return slices.ContainsFunc(root.except, func(at string) bool { return p == at || strings.HasPrefix(p, at+"/") })
 }
 
 func newMakeRules(g *guestapi.Guard) *makeRules {
 	r := &makeRules{}
 	for _, root := range g.Roots {
-		r.roots = append(r.roots, guardRoot{path: path.Clean(root.Path), set: guard.New(root.Own, root.Unguarded)})
+		r.roots = append(r.roots, guardRoot{path: path.Clean(root.Path), set: guard.New(root.Own, root.Unguarded), except: root.Except})
 	}
 	return r
 }
@@ -73,7 +78,7 @@ func (r *makeRules) begin(free []string) error {
 	}
 	for id, at := range r.mounts {
 		if slices.ContainsFunc(r.roots, func(root guardRoot) bool { return at == root.path || strings.HasPrefix(at, root.path+"/") }) {
-			r.repositories[id] = guard.IsRepository(func(name string) bool {
+			r.repositories[id] = guard.Resembles(func(name string) bool {
 				var st unix.Stat_t
 				return unix.Lstat(path.Join(at, name), &st) == nil
 			})
@@ -139,18 +144,41 @@ func (r *makeRules) ours(fd int) bool {
 	return ok && known
 }
 
-// inRepository is where in the folder of a repository that was there p is, which lies in the folder fd; false where it is in none.
+// inRepository is where in the folder of a repository that was there p is, which lies in the folder fd; false where it is in none. How deep
+// that is the mount tells: folders above may have other names now.
 func (r *makeRules) inRepository(fd int, p string) (rel string, ok bool) {
 	id, ok := mountOf(fd)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !ok || !r.repositories[id] {
+	known := r.repositories[id]
+	r.mu.Unlock()
+	if !ok || !known {
 		return "", false
 	}
-	if rel, ok = strings.CutPrefix(p, r.mounts[id]+"/"); !ok && r.readMounts() == nil { // a folder above has another name now
-		rel, ok = strings.CutPrefix(p, r.mounts[id]+"/")
+	parts := strings.Split(strings.TrimPrefix(p, "/"), "/")
+	at, depth := fd, 1
+	defer func() {
+		if at != fd {
+			_ = unix.Close(at)
+		}
+	}()
+	for ; depth < len(parts); depth++ {
+		var st unix.Statx_t
+		if err := unix.Statx(at, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
+			break
+		}
+		if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+			return path.Join(parts[len(parts)-depth:]...), true
+		}
+		above, err := sys.Marked(ownCall).Openat2(at, "..", &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC})
+		if err != nil {
+			break
+		}
+		if at != fd {
+			_ = unix.Close(at)
+		}
+		at = above
 	}
-	return rel, ok
+	return p, true // it cannot be told: all of it may be
 }
 
 // native reports whether the domain has the right to make names in dir.
@@ -179,16 +207,36 @@ func (r *makeRules) refuses(s *spot, emptyFolder bool) bool {
 		if !ok {
 			return false
 		}
-		if in, ok := r.inRepository(s.fd, p); ok {
-			_, refused := root.set.Repository(in, emptyFolder)
-			return refused
+		if root.excepts(p) {
+			return false
 		}
-		if _, refused := root.set.Path(rel, emptyFolder); refused {
+		in, ok := r.inRepository(s.fd, p)
+		if ok {
+			if _, refused := root.set.IsOwn(rel, emptyFolder); refused {
+				return true
+			}
+			if _, refused := root.set.Repository(in, emptyFolder); refused {
+				return true
+			}
+			if !strings.Contains(in, "/") { // git's own HEAD
+				return false
+			}
+		} else if _, refused := root.set.Path(rel, emptyFolder); refused {
 			return true
 		}
 		return root.set.Completes(s.name, func(name string) bool {
 			return (&spot{fd: s.fd, name: name}).there() != nil
 		})
+	})
+}
+
+// refusesLink reports whether a symbolic link is not to be made: it would be a way into a folder with other people's packages, where names
+// are not guarded that are guarded elsewhere.
+func (r *makeRules) refusesLink(s *spot, to string) bool {
+	p := path.Join(s.dir, s.name)
+	return guard.InDependency(to) && slices.ContainsFunc(r.roots, func(root guardRoot) bool {
+		rel, ok := strings.CutPrefix(p, root.path+"/")
+		return ok && !root.excepts(p) && !guard.InDependency(rel)
 	})
 }
 
@@ -199,7 +247,7 @@ func (r *makeRules) made(s *spot) *judgement {
 	case ".git":
 		at = path.Join(s.dir, s.name)
 	case "head", "objects", "refs", "commondir":
-		if path.Base(s.dir) == ".git" || !guard.IsRepository(func(name string) bool { return (&spot{fd: s.fd, name: name}).there() != nil }) {
+		if !guard.IsRepository(func(name string) bool { return (&spot{fd: s.fd, name: name}).there() != nil }) {
 			return nil
 		}
 		at = s.dir
@@ -215,11 +263,11 @@ func (r *makeRules) made(s *spot) *judgement {
 	return &judgement{op: guestapi.FileRepository, path: at}
 }
 
-// crosses reports whether a folder that is renamed comes out of one with other people's packages, where it may hold names that are
+// crosses reports whether a folder, or a link to one, that is renamed comes out of one with other people's packages, where it may hold names that are
 // guarded elsewhere.
 func (r *makeRules) crosses(from, to *spot) bool {
 	st := from.there()
-	if st == nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if st == nil || st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Mode&unix.S_IFMT != unix.S_IFLNK {
 		return false
 	}
 	a, b := path.Join(from.dir, from.name), path.Join(to.dir, to.name)
@@ -236,7 +284,7 @@ func (r *makeRules) check(at int, name string) error {
 		return nil
 	}
 	dir, err := readlink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(at))
-	if err == nil && r.refuses(&spot{dir: dir, name: name}, true) {
+	if err == nil && r.refuses(&spot{fd: at, dir: dir, name: name}, true) {
 		err = unix.EROFS
 	}
 	return err

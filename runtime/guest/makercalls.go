@@ -177,6 +177,9 @@ func (c *making) symlink(to, dir, path int) outcome {
 		return goesOn
 	}
 	s := c.spot(dir, path, 0)
+	if s != nil && !c.rules.native(s.dir) && s.there() == nil && c.rules.refusesLink(s, target) && c.waits() {
+		return c.refuse(s, guestapi.FileCreate)
+	}
 	return c.make(s, false, func(m sys.Marked) error { return m.Symlink(target, s.fd, s.name) })
 }
 
@@ -201,6 +204,9 @@ func (c *making) link(oldDir, old, dir, path, flags int) outcome {
 			return goesOn
 		}
 		fd = p.fd
+	}
+	if to, err := readlink(fd, ""); err == nil && s.there() == nil && c.rules.refusesLink(s, to) && c.waits() {
+		return c.refuse(s, guestapi.FileCreate)
 	}
 	return c.make(s, false, func(m sys.Marked) error {
 		return m.Link(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), s.fd, s.name, unix.AT_SYMLINK_FOLLOW)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/paths"
@@ -106,9 +107,10 @@ func (m *monitor) config() *monitorapi.Config {
 	if exe, err := os.Executable(); err == nil {
 		forbidden = append(forbidden, filepath.Dir(exe))
 	}
-	for i, dir := range forbidden {
-		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
-			forbidden[i] = resolved
+	// The daemon looks at these again for each mount; as root's, it lives as another user, who may not see them all.
+	for _, place := range slices.Clone(forbidden) {
+		if _, real := paths.Way(place); !slices.Contains(forbidden, real) {
+			forbidden = append(forbidden, real)
 		}
 	}
 	return &monitorapi.Config{

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,9 +35,8 @@ type folderGuard struct {
 
 	// named are names that configuration of repositories in the folder names: hooks folders, further configuration.
 	named []string
-	// unseen is how many folders could not be looked into for names that are there; partly says that there were too many.
+	// unseen is how many folders could not be looked into for names that are there.
 	unseen int
-	partly bool
 
 	mu       sync.Mutex
 	told     map[string]bool
@@ -106,13 +107,23 @@ func guardedNames(sp *api.Spec, target string) []string {
 // defaultGuard is what PID 1 of a sandbox that is launched ahead does not make: the guard of a workspace for which nothing is said about it.
 var defaultGuard = guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: workspaceTarget}}}
 
-// guestGuard is what PID 1 is not to make for commands; nil when they make names themselves.
-func guestGuard(sp *api.Spec) *guestapi.Guard {
+// guest is what PID 1 is not to make for commands; nil when they make names themselves.
+func (f *creation) guest() *guestapi.Guard {
+	if f.guarded {
+		return &defaultGuard
+	}
 	var g guestapi.Guard
-	for _, m := range hostFolders(sp) {
-		if m.RefusesNew() {
-			g.Roots = append(g.Roots, guestapi.GuardRoot{Path: path.Clean(m.Target), Own: m.Guard, Unguarded: m.Unguarded})
+	for _, of := range f.s.guards {
+		if !of.refuses {
+			continue
 		}
+		root := guestapi.GuardRoot{Path: of.target, Own: slices.Concat(of.mount.Guard, of.named), Unguarded: of.mount.Unguarded}
+		for _, m := range hostFolders(&f.req.Spec) { // volumes, and what is the sandbox's own
+			if at := path.Clean(m.Target); !m.Guards() && strings.HasPrefix(at, of.target+"/") {
+				root.Except = append(root.Except, at)
+			}
+		}
+		g.Roots = append(g.Roots, root)
 	}
 	if len(g.Roots) == 0 {
 		return nil
@@ -120,18 +131,10 @@ func guestGuard(sp *api.Spec) *guestapi.Guard {
 	return &g
 }
 
-// guest is the guard with which PID 1 is set up.
-func (f *creation) guest() *guestapi.Guard {
-	if f.guarded {
-		return &defaultGuard
-	}
-	return guestGuard(&f.req.Spec)
-}
-
 // guardClaimed tells PID 1 of a sandbox that was launched ahead what is guarded now, if that is not what it was set up with.
 func (f *creation) guardClaimed(ctx context.Context) error {
-	g := guestGuard(&f.req.Spec)
-	if g == nil || len(g.Roots) == 1 && g.Roots[0].Path == workspaceTarget && len(g.Roots[0].Own)+len(g.Roots[0].Unguarded) == 0 {
+	g := f.guest()
+	if g == nil || reflect.DeepEqual(g, &defaultGuard) {
 		return nil
 	}
 	return f.s.guest.Guard(ctx, g)
@@ -221,8 +224,6 @@ func (h *Host) addGuardNew(iso *api.Isolation, sp *api.Spec, guards []*folderGua
 		case !g.refuses:
 			w.Status = "no"
 			w.Detail = "guarded names that are not there can be made, and are told of at the top of the folder: " + cmp.Or(h.noGuardNew(sp), "as was asked for")
-		case g.partly && w.Status == "yes":
-			w.Status, w.Detail = "partly", fmt.Sprintf("%s has more names than are looked at: what is deep in it can be written", g.target)
 		case g.unseen > 0 && w.Status == "yes":
 			w.Detail += fmt.Sprintf("; %d folders of %s can not be looked into", g.unseen, g.target)
 		}
@@ -291,7 +292,7 @@ func (m *Manager) lookUnguarded(s *Sandbox, exec string) []api.Unguarded {
 func (g *folderGuard) repository(rel string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.told[rel] || len(g.told) >= 1000 {
+	if g.told[rel] || len(g.told) >= maxTold {
 		return
 	}
 	g.told[rel] = true
@@ -340,6 +341,9 @@ func (g *folderGuard) look() []api.Unguarded {
 				continue
 			}
 		}
+		if len(g.told) >= maxTold {
+			break
+		}
 		g.told[name] = true
 		found = append(found, api.Unguarded{
 			Path: path.Join(g.target, name), Why: why + ", so the sandbox can write it",
@@ -369,6 +373,13 @@ func (g *folderGuard) reports(root int) (found []api.Unguarded) {
 	return found
 }
 
+// What a look at the top of a folder takes at most, behind each command: names, and of them those that are looked at and told of. It is for
+// people who want to know; what must not be made is not made.
+const (
+	maxTopNames = 100_000
+	maxTold     = 1000
+)
+
 // list finds what of the guard can be in the folder by the names that it has, which it reads again when they have changed. The caller holds
 // g.mu. It is false where the folder can not be read, or is none.
 func (g *folderGuard) list(root *os.File) bool {
@@ -381,25 +392,35 @@ func (g *folderGuard) list(root *os.File) bool {
 	if now := time.Now().Unix(); st.Ctime == g.changed && st.Mtime.Sec < now-1 && st.Ctime.Sec < now-1 {
 		return true
 	}
-	entries, err := root.Readdirnames(-1)
-	if err != nil {
-		return false
+	g.changed, g.top, g.reported = st.Ctime, append(g.set.Own(), g.named...), nil
+	there := map[string]bool{} // of what is reported
+	for i := range guard.Rows {
+		if first, _, _ := strings.Cut(guard.Rows[i].Name, "/"); guard.Rows[i].Report {
+			there[first] = false
+		}
 	}
-	g.changed, g.top, g.reported = st.Ctime, nil, nil
-	for _, e := range entries {
-		g.top = append(g.top, g.set.Candidates("", e)...)
-	}
-	for _, own := range append(g.set.Own(), g.named...) {
-		first, _, _ := strings.Cut(own, "/")
-		if slices.Contains(entries, first) {
-			g.top = append(g.top, own)
+	for seen := 0; seen < maxTopNames; {
+		entries, err := root.Readdirnames(1024)
+		seen += len(entries)
+		for _, e := range entries {
+			if len(g.top) < maxTold {
+				g.top = append(g.top, g.set.Candidates("", e)...)
+			}
+			if _, ok := there[e]; ok {
+				there[e] = true
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return false
 		}
 	}
 	slices.Sort(g.top)
 	g.top = slices.Compact(g.top)
 	for i := range guard.Rows {
-		first, _, _ := strings.Cut(guard.Rows[i].Name, "/")
-		if guard.Rows[i].Report && slices.Contains(entries, first) {
+		if first, _, _ := strings.Cut(guard.Rows[i].Name, "/"); guard.Rows[i].Report && there[first] {
 			g.reported = append(g.reported, &guard.Rows[i])
 		}
 	}
@@ -415,7 +436,12 @@ func (g *folderGuard) explain(rel string) (fileReason, bool) {
 	}
 	m, ok := g.set.Path(rel, false)
 	if !ok {
-		m, ok = g.inRepository(rel)
+		if m, ok = g.inRepository(rel); ok && m.Name != guard.NewRepository {
+			m.Name = ".git"
+		}
+	}
+	if slices.Contains(g.mount.Guard, m.Name) {
+		return fileReason{"mount", guardRule, m.Path + " is guarded, as was asked for", "leave out --guard " + m.Name}, ok
 	}
 	switch {
 	case !ok:
@@ -451,10 +477,10 @@ func (g *folderGuard) inRepository(rel string) (guard.Match, bool) {
 			}
 			return err == nil
 		}
-		if guard.IsRepository(has) {
-			return g.set.Repository(in, false)
+		if m, ok := g.set.Repository(in, false); ok && guard.Resembles(has) {
+			return m, true
 		}
-		if g.set.Completes(in, has) {
+		if !strings.Contains(in, "/") && g.set.Completes(in, has) {
 			return guard.Match{Name: guard.NewRepository, Path: rel}, true
 		}
 		if dir == "." {

@@ -15,13 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/guard"
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // What a look for guarded names takes at most.
 const (
-	maxGuardWalk  = 1_000_000 // names in the folder
-	maxGuardDepth = 128       // folders
+	maxGuardWalk  = 4_000_000 // names in the folder
+	maxGuardDepth = 200       // folders
 	maxGuardCover = 10_000    // mounts
+	maxGuardNamed = 64        // files that configuration names
 	maxGitConfig  = 256 << 10 // bytes that are read of a repository's configuration
 )
 
@@ -48,18 +50,21 @@ func (g *folderGuard) cover(ctx context.Context) error {
 			return fmt.Errorf("guard %s: %w", name, err)
 		}
 	}
-	err = w.folder(root, "", 0)
-	for _, config := range w.configs {
+	err = w.folder(nil, root, "", 0)
+	for _, at := range w.repositories {
 		if err == nil {
-			err = w.follow(config)
+			err = w.follow(at)
 		}
 	}
 	if err == nil && len(w.linked) > 0 {
 		err = w.links(root, "", 0)
 	}
-	g.partly, g.unseen = w.partly, w.unseen
+	g.unseen = w.unseen
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err == nil {
+		_, err = root.Seek(0, io.SeekStart)
+	}
 	if err == nil && g.list(root) { // what is there has been seen by whoever made the sandbox
 		for _, r := range g.reported {
 			if fd, _, err := openBelow(w.root, r.Name); err == nil {
@@ -82,9 +87,9 @@ type guardWalk struct {
 	seen    int
 	covered int
 	unseen  int
-	partly  bool
-	configs []string       // of repositories, below the root
-	linked  map[inode]bool // guarded files that have other names
+	// repositories are the folders of those that were found, below the root.
+	repositories []string
+	linked       map[inode]bool // guarded files that have other names
 }
 
 // again opens a folder below another one anew: what has been mounted over it is what it is then.
@@ -99,41 +104,60 @@ func (w *guardWalk) again(parent int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// entries reads a folder; nil where that can not be done, which is counted.
-func (w *guardWalk) entries(dir *os.File, depth int) ([]fs.DirEntry, error) {
-	if err := w.ctx.Err(); err != nil {
-		return nil, err
-	}
-	entries, err := dir.ReadDir(-1)
-	if err != nil { // it has been removed meanwhile, or its disk is broken
-		w.unseen++
-		return nil, nil
-	}
-	if w.seen += len(entries); w.seen > maxGuardWalk || depth > maxGuardDepth || w.covered > maxGuardCover {
-		w.partly = true
-		return nil, nil
-	}
-	return entries, nil
+// tooMuch refuses a folder that is too large to be looked at: what is not looked at could be written, and a sandbox can make it so.
+func (w *guardWalk) tooMuch(what string) error {
+	return api.Errorf(api.FailedPrecondition, "%s has %s: not all names in it that programs of yours obey can be guarded", w.g.mount.Source, what).
+		WithHint("mount a smaller folder, or :overlay; --unguard all takes the guard off")
 }
 
-// folder covers what is guarded in dir, which is rel below the root.
-func (w *guardWalk) folder(dir *os.File, rel string, depth int) error {
-	entries, err := w.entries(dir, depth)
+// shape is what of a folder makes it a repository.
+type shape map[string]bool
+
+func (s shape) has(name string) bool { return s[name] }
+
+// entries reads what of a folder matters: keep decides, of names that are no folders. It is nothing where the folder cannot be read, which
+// is counted.
+func (w *guardWalk) entries(dir *os.File, depth int, keep func(fs.DirEntry) bool) (kept []fs.DirEntry, s shape, err error) {
+	s = shape{}
+	for {
+		if err := w.ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		entries, err := dir.ReadDir(1024)
+		if w.seen += len(entries); w.seen > maxGuardWalk || depth > maxGuardDepth {
+			return nil, nil, w.tooMuch(fmt.Sprintf("over %d names, or folders in each other deeper than %d", maxGuardWalk, maxGuardDepth))
+		}
+		for _, e := range entries {
+			switch name := e.Name(); name {
+			case "HEAD", "objects", "refs", "commondir":
+				s[name] = true
+			}
+			if e.IsDir() || keep(e) {
+				kept = append(kept, e)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return kept, s, nil
+		case err != nil: // it has been removed meanwhile, or its disk is broken
+			w.unseen++
+			return kept, s, nil
+		}
+	}
+}
+
+// folder covers what is guarded in dir, which is rel below the root, and in parent.
+func (w *guardWalk) folder(parent, dir *os.File, rel string, depth int) error {
+	entries, has, err := w.entries(dir, depth, func(e fs.DirEntry) bool { return len(w.g.set.Candidates(rel, e.Name())) > 0 })
 	if err != nil {
 		return err
 	}
-	has := func(name string) bool {
-		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
-	}
-	repository := has("HEAD") && guard.IsRepository(has)
+	repository := guard.Resembles(has.has)
 	if repository {
-		if err := w.repository(dir, rel); err != nil {
-			return err
+		if dir, err = w.repository(parent, dir, rel); err != nil {
+			return fmt.Errorf("guard %s: %w", rel, err)
 		}
-		if rel != "" { // dir is below the mount now
-			if dir, err = w.again(w.root, rel); err != nil {
-				return fmt.Errorf("guard %s: %w", rel, err)
-			}
+		if parent != nil {
 			defer dir.Close()
 		}
 	}
@@ -153,10 +177,12 @@ func (w *guardWalk) folder(dir *os.File, rel string, depth int) error {
 		case errors.Is(err, fs.ErrPermission):
 			w.unseen++
 			continue
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+			continue // gone, or no folder any more
 		case err != nil:
-			continue // gone, or no folder
+			return fmt.Errorf("guard %s: %w", path.Join(rel, name), err)
 		}
-		err = w.folder(sub, path.Join(rel, name), depth+1)
+		err = w.folder(dir, sub, path.Join(rel, name), depth+1)
 		if closed := sub.Close(); err == nil {
 			err = closed
 		}
@@ -178,36 +204,43 @@ func (w *guardWalk) skips(rel, name string, repository bool) bool {
 	return name == "objects"
 }
 
-// repository covers the folder of a repository: by its mount PID 1 knows that it was there (guest/DESIGN.md).
-func (w *guardWalk) repository(dir *os.File, rel string) error {
+// repository covers the folder of a repository: by its mount PID 1 knows that it was there (guest/DESIGN.md). It returns the folder as it is
+// then, which is another file than dir unless that is the root.
+func (w *guardWalk) repository(parent, dir *os.File, rel string) (*os.File, error) {
 	names := w.g.set.InRepository()
-	if len(names) == 0 {
-		return nil
-	}
-	if config := path.Join(rel, "config"); !slices.Contains(w.configs, config) {
-		w.configs = append(w.configs, config)
-	}
-	if rel != "" {
+	w.repositories = append(w.repositories, rel)
+	if parent != nil {
 		var st unix.Statx_t
 		if err := unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
-			return err
+			return nil, err
 		}
-		if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-			if err := overItself(int(dir.Fd()), false, false); err != nil {
-				return fmt.Errorf("guard %s: %w", rel, err)
+		if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 && len(names) > 0 {
+			if err := w.over(int(dir.Fd()), false, false); err != nil {
+				return nil, err
 			}
-			w.covered++
+		}
+		var err error
+		if dir, err = w.again(int(parent.Fd()), path.Base(rel)); err != nil {
+			return nil, err
 		}
 	}
 	for _, name := range names {
 		if w.g.refuses && (name == "modules" || name == "worktrees") {
 			continue // what is in them has its own names, and new ones are not made
 		}
-		if err := w.coverBelow(w.root, path.Join(rel, name)); err != nil {
-			return fmt.Errorf("guard %s: %w", path.Join(rel, name), err)
+		if err := w.coverBelow(int(dir.Fd()), name); err != nil {
+			return dir, err
 		}
 	}
-	return nil
+	return dir, nil
+}
+
+// over is overItself, and counts.
+func (w *guardWalk) over(fd int, readOnly, mounted bool) error {
+	if w.covered++; w.covered > maxGuardCover {
+		return w.tooMuch(fmt.Sprintf("over %d of them", maxGuardCover))
+	}
+	return overItself(fd, readOnly, mounted)
 }
 
 // coverBelow covers a name below at.
@@ -215,6 +248,12 @@ func (w *guardWalk) coverBelow(at int, name string) error {
 	parts := strings.Split(name, "/")
 	if last := parts[len(parts)-1]; w.g.refuses && len(parts) == 2 && parts[0] == ".git" && (last == "modules" || last == "worktrees") {
 		return nil // as in repository
+	}
+	// What is above a name that is not there need not stay: PID 1 makes no such name below another folder either.
+	if fd, _, err := openBelow(at, name); w.g.refuses && errors.Is(err, unix.ENOENT) && fileAbove(at, name) == "" {
+		return nil
+	} else if err == nil {
+		_ = unix.Close(fd)
 	}
 	for i := range parts {
 		dir := i < len(parts)-1
@@ -238,8 +277,7 @@ func (w *guardWalk) coverBelow(at int, name string) error {
 		}
 		mounted := st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 		if (kind == unix.S_IFDIR || kind == unix.S_IFREG) && (!mounted || !dir) {
-			err = overItself(fd, !dir, mounted)
-			w.covered++
+			err = w.over(fd, !dir, mounted)
 		}
 		_ = unix.Close(fd)
 		if err != nil || !dir {
@@ -249,15 +287,12 @@ func (w *guardWalk) coverBelow(at int, name string) error {
 	return nil
 }
 
-// follow guards what the configuration of a repository names in the folder: where its hooks are, and more configuration.
-func (w *guardWalk) follow(config string) error {
-	above := path.Dir(config) // of the configuration
-	work := above             // of the files
-	if path.Base(above) == ".git" {
-		work = path.Dir(above)
-	}
+// follow guards what the configuration of a repository names in the folder: where its hooks are, more configuration, and commands.
+func (w *guardWalk) follow(at string) error {
+	config := path.Join(at, "config")
+	tops := w.tops(at)
 	read := map[string]bool{}
-	for next := []string{config}; len(next) > 0 && len(read) < 16; {
+	for next := []string{config, path.Join(at, "config.worktree")}; len(next) > 0 && len(read) < 16; {
 		name := next[0]
 		if next = next[1:]; read[name] {
 			continue
@@ -268,28 +303,58 @@ func (w *guardWalk) follow(config string) error {
 			continue // there is none, or git can not read it either
 		}
 		named := guard.GitConfig(text)
-		for _, p := range named.Hooks {
-			if err := w.named(w.inside(work, p)); err != nil {
-				return err
+		if named.Worktree != "" {
+			tops = append(tops, w.inside(at, named.Worktree))
+		}
+		for _, top := range tops {
+			for _, p := range append(named.Hooks, named.Commands...) {
+				if err := w.named(w.inside(top, p)); err != nil {
+					return err
+				}
 			}
 		}
 		for _, p := range named.Includes {
-			at := w.inside(path.Dir(name), p)
-			if err := w.named(at); err != nil {
+			more := w.inside(path.Dir(name), p)
+			if err := w.named(more); err != nil {
 				return err
 			}
-			if at != "" {
-				next = append(next, at)
+			if more != "" {
+				next = append(next, more)
 			}
 		}
 	}
 	return nil
 }
 
+// tops are the tops of the working trees of the repository at.
+func (w *guardWalk) tops(at string) []string {
+	tops := []string{at}
+	if path.Base(at) == ".git" {
+		tops = []string{path.Dir(at)}
+	}
+	trees, err := w.again(w.root, path.Join(at, "worktrees"))
+	if err != nil {
+		return tops // there are none
+	}
+	defer trees.Close()
+	names, _ := trees.Readdirnames(1024)
+	for _, name := range names {
+		if text, err := w.read(path.Join(at, "worktrees", name, "gitdir")); err == nil {
+			if file := w.inside(path.Join(at, "worktrees", name), strings.TrimSuffix(string(text), "\n")); file != "" {
+				tops = append(tops, path.Dir(file))
+			}
+		}
+	}
+	return tops
+}
+
 // named guards a name that configuration names; "" is none.
 func (w *guardWalk) named(name string) error {
-	if name == "" || slices.Contains(w.g.named, name) || len(w.g.named) >= 64 {
+	if name == "" || slices.Contains(w.g.named, name) {
 		return nil
+	}
+	if len(w.g.named) >= maxGuardNamed {
+		return w.tooMuch(fmt.Sprintf("configuration of repositories that names over %d files", maxGuardNamed))
 	}
 	if m, ok := w.g.set.Path(name, false); ok && !m.Above {
 		return nil
@@ -340,22 +405,19 @@ func (w *guardWalk) linksBelow(dir *os.File, rel string, depth int) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	entries, err := w.entries(dir, depth)
+	entries, _, err := w.entries(dir, depth, func(e fs.DirEntry) bool {
+		var st unix.Statx_t
+		err := unix.Statx(int(dir.Fd()), e.Name(), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_INO|unix.STATX_NLINK, &st)
+		return err == nil && e.Type().IsRegular() && st.Nlink > 1 && w.linked[inode{uint64(st.Dev_major)<<32 | uint64(st.Dev_minor), st.Ino}]
+	})
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if e.Type().IsRegular() {
-			var st unix.Statx_t
-			err := unix.Statx(int(dir.Fd()), e.Name(), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_INO|unix.STATX_NLINK, &st)
-			if err == nil && st.Nlink > 1 && w.linked[inode{uint64(st.Dev_major)<<32 | uint64(st.Dev_minor), st.Ino}] {
-				if err := w.coverBelow(int(dir.Fd()), e.Name()); err != nil {
-					return fmt.Errorf("guard %s: %w", path.Join(rel, e.Name()), err)
-				}
-			}
-			continue
-		}
 		if !e.IsDir() {
+			if err := w.coverBelow(int(dir.Fd()), e.Name()); err != nil {
+				return fmt.Errorf("guard %s: %w", path.Join(rel, e.Name()), err)
+			}
 			continue
 		}
 		sub, err := w.again(int(dir.Fd()), e.Name())

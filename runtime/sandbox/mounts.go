@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/spec"
@@ -110,6 +111,11 @@ func (f *creation) attach(i int, m api.Mount) error {
 		return err
 	}
 	defer src.Close()
+	if m.Volume == "" {
+		if err := f.m.cfg.Host.checkSame(m.Source, src); err != nil {
+			return err
+		}
+	}
 	st, err := src.Stat()
 	if err != nil {
 		return fmt.Errorf("stat: %w", err)
@@ -310,17 +316,52 @@ func unmount(at string) error {
 	return nil
 }
 
-// checkSource refuses host folders that hold, or lie in, what hutch itself trusts:
-// uid 0 in a sandbox has hutchd's own kernel uid and could rewrite it.
+// checkSource refuses host folders that hold, or lie in, what hutch itself trusts, or a link by which that is found:
+// uid 0 in a sandbox has hutchd's own kernel uid and could rewrite it. Links may have changed since the daemon started.
 func (h *Host) checkSource(source string) error {
 	source = filepath.Clean(source)
-	for _, dir := range h.Forbidden {
-		if within(source, dir) || within(dir, source) {
-			return api.Errorf(api.PermissionDenied, "%s can not be mounted: it holds, or lies in, hutch's own folder %s", source, dir).
-				WithHint("mount a folder apart from it, or move the state with HUTCH_ROOT")
+	for _, place := range h.Forbidden {
+		links, real := paths.Way(place)
+		for _, own := range []string{place, real} {
+			if within(source, own) || within(own, source) {
+				return trusted(source, own)
+			}
+		}
+		for _, link := range links {
+			if within(link, source) {
+				return trusted(source, link)
+			}
 		}
 	}
 	return nil
+}
+
+// checkSame is checkSource for a folder by whatever name it is mounted: by its device and inode.
+func (h *Host) checkSame(source string, src *os.File) error {
+	var of unix.Stat_t
+	if err := unix.Fstat(int(src.Fd()), &of); err != nil {
+		return fmt.Errorf("stat %s: %w", source, err)
+	}
+	for _, place := range h.Forbidden {
+		links, real := paths.Way(place)
+		for _, own := range append(links, place, real) {
+			for at := own; ; at = filepath.Dir(at) {
+				var st unix.Stat_t
+				if unix.Lstat(at, &st) == nil && st.Dev == of.Dev && st.Ino == of.Ino {
+					return trusted(source, own)
+				}
+				if at == "/" || at == "." {
+					break
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func trusted(source, place string) error {
+	return api.Errorf(api.PermissionDenied, "%s cannot be mounted: it holds, or lies in, what hutch itself trusts: %s", source, place).
+		WithHint("mount a folder apart from it, or move the state with HUTCH_ROOT, the configuration with HUTCH_CONFIG")
 }
 
 // within reports whether path is dir or below it; both are clean.

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -127,7 +128,11 @@ func (m *Manager) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) 
 			return err
 		}
 		out.Path, out.Digest, out.Changes = t.s.spec.Workspace.Path, changes.Digest(all), []api.WorkspaceChange{}
-		for _, c := range chosen {
+		var page []changes.Change
+		if page, out.Next = pageOf(chosen, p.After); p.After != "" {
+			p.Unified = false
+		}
+		for _, c := range page {
 			out.Changes = append(out.Changes, api.WorkspaceChange{
 				Path: c.Path, Kind: string(c.Kind), From: c.From, Type: c.Type, Mode: c.Mode, Size: c.Size, Conflict: c.Conflict, Guarded: t.guardedChange(&c),
 			})
@@ -143,6 +148,37 @@ func (m *Manager) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) 
 		return err
 	})
 	return out, err
+}
+
+// maxPage bounds the names of an answer, in bytes.
+const maxPage = 4 << 20
+
+// pageOf are the changes behind those of the path after that go into one answer, and the path of the last if more follow.
+func pageOf(all []changes.Change, after string) (page []changes.Change, next string) {
+	from := 0
+	if after != "" {
+		from = sort.Search(len(all), func(i int) bool { return changes.Order(all[i].Path, after) > 0 })
+	}
+	size := 0
+	for i := from; i < len(all); i++ {
+		// What has one path stays together.
+		if size += len(all[i].Path) + len(all[i].From) + len(all[i].Conflict); size > maxPage && i > from && all[i].Path != all[i-1].Path {
+			return all[from:i], all[i-1].Path
+		}
+	}
+	return all[from:], ""
+}
+
+// listed are as many names and failures as go into one answer, and how many do not.
+func listed(names []string, failed []api.WorkspaceFailure) (_ []string, _ []api.WorkspaceFailure, more int) {
+	size, n, f := 0, 0, 0
+	for ; n < len(names) && size <= maxPage/2; n++ {
+		size += len(names[n])
+	}
+	for size = 0; f < len(failed) && size <= maxPage/2; f++ {
+		size += len(failed[f].Path) + len(failed[f].Why)
+	}
+	return names[:n], failed[:f], len(names) - n + len(failed) - f
 }
 
 // ApplyWorkspace brings what a sandbox has changed into the user's folder.
@@ -178,6 +214,7 @@ func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams
 		for _, f := range failed {
 			out.Failed = append(out.Failed, api.WorkspaceFailure{Path: f.Path, Why: f.Why, Conflict: f.Conflict})
 		}
+		defer func() { out.Applied, out.Failed, out.More = listed(out.Applied, out.Failed) }()
 		m.audit(ctx, t.s, "", api.AuditApplied, api.AuditWorkspace{Paths: bounded(done), Failed: len(failed), Force: p.Force}, 0)
 		return err
 	})
@@ -238,6 +275,7 @@ func (m *Manager) DiscardWorkspace(ctx context.Context, p api.WorkspaceParams) (
 				out.Discarded = append(out.Discarded, c.Path)
 			}
 		}
+		defer func() { out.Discarded, out.Failed, out.More = listed(out.Discarded, out.Failed) }()
 		m.audit(ctx, t.s, "", api.AuditDiscarded, api.AuditWorkspace{Paths: bounded(out.Discarded), Failed: len(failed)}, 0)
 		return err
 	})

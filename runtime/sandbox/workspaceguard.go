@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -25,11 +24,8 @@ func (t *transaction) guardedChange(c *changes.Change) string {
 	if name := guardedAt(c.Path, folder); name != "" {
 		return name
 	}
-	is := func(view int, dir string) bool {
-		return guard.IsRepository(func(name string) bool { return there(view, path.Join(dir, name)) })
-	}
 	return guardedRepository(c.Path, c.Kind != changes.Deleted,
-		func(dir string) bool { return is(int(t.merged.Fd()), dir) }, func(dir string) bool { return is(int(t.lower.Fd()), dir) })
+		func(p string) bool { return there(int(t.merged.Fd()), p) || there(int(t.lower.Fd()), p) }, func(p string) bool { return there(int(t.lower.Fd()), p) })
 }
 
 // there reports whether there is something at a path below a folder.
@@ -50,22 +46,21 @@ func guardedAt(p string, folder bool) string {
 	return ""
 }
 
-// guardedRepository looks for folders that git takes for a repository although they have no name that says so, such as bare ones: their
-// configuration and hooks, and what makes a folder one that was none. now and before tell which folders are one.
-func guardedRepository(p string, made bool, now, before func(dir string) bool) string {
-	for dir, in := path.Dir(p), path.Base(p); ; dir, in = path.Dir(dir), path.Join(path.Base(dir), in) {
-		first, _, _ := strings.Cut(in, "/")
-		switch {
-		case slices.Contains([]string{"HEAD", "commondir", "objects", "refs"}, first):
-			if made && first == in && now(dir) && !before(dir) {
-				return p
-			}
-		default:
-			if m, ok := guardedDeep.Repository(in, false); ok && !m.Above && now(dir) {
-				return path.Join(dir, m.Path)
-			}
+// guardedRepository looks for folders that git takes for a repository although they have no name that says so, such as bare ones: what git
+// obeys in them, and the HEAD that makes a folder one. has and had tell what there is now, and was in the user's folder.
+func guardedRepository(p string, made bool, has, had func(p string) bool) string {
+	for at := 0; ; {
+		end := strings.IndexByte(p[at:], '/')
+		if end < 0 {
+			end = len(p) - at
 		}
-		if dir == "." || dir == "/" {
+		name, whole := p[at:at+end], p[:at+end]
+		dir := path.Dir(whole)
+		counts := name != "HEAD" || made && !had(whole)
+		if counts && guardedDeep.Completes(name, func(n string) bool { return has(path.Join(dir, n)) }) {
+			return whole
+		}
+		if at += end + 1; at >= len(p) {
 			return ""
 		}
 	}

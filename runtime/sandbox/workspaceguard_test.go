@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/changes"
@@ -47,26 +48,20 @@ func TestGuardedBy(t *testing.T) {
 
 // TestGuardedRepository: what makes a repository of a folder is guarded, whatever the folder is called, and so is what git obeys in one.
 func TestGuardedRepository(t *testing.T) {
-	was := func(dir string) bool { return dir == "old.git" }
-	is := func(dir string) bool { return was(dir) || dir == "new" || dir == "." }
+	lower := []string{"old.git/HEAD", "old.git/config", "src/config"}
+	merged := append(slices.Clone(lower), "new/HEAD", "new/config", "new/hooks", "HEAD", "config", "a/b/HEAD", "a/b/commondir", "plain/HEAD")
+	had := func(p string) bool { return slices.Contains(lower, p) }
+	has := func(p string) bool { return slices.Contains(merged, p) }
 	for p, want := range map[string]string{
-		"new/HEAD": "new/HEAD", "new/refs": "new/refs", "new/objects": "new/objects", "HEAD": "HEAD", "new/commondir": "new/commondir",
-		"new/hooks/post-checkout": "new/hooks", "new/config": "new/config", "config": "config", "new/info/attributes": "new/info/attributes",
-		"old.git/HEAD": "", "old.git/refs/heads/x": "", "old.git/config": "old.git/config", "old.git/objects/ab/config": "",
-		"src/config": "", "src/HEAD": "", "new/src/main.go": "", "new/refs/heads/main": "",
+		"new/HEAD": "new/HEAD", "HEAD": "HEAD", "a/b/commondir": "a/b/commondir", "new/hooks/post-checkout": "new/hooks", "new/config": "new/config", "config": "config",
+		"old.git/HEAD": "", "old.git/refs/heads/x": "", "old.git/config": "old.git/config", "old.git/hooks/x": "old.git/hooks", "old.git/commondir": "old.git/commondir", "old.git/objects/ab/config": "",
+		"src/config": "", "src/HEAD": "src/HEAD", "new/src/main.go": "", "new/refs/heads/main": "", "plain/HEAD": "", "plain/head": "",
 	} {
-		if p == "config" || p == "HEAD" { // the top
-			if got := guardedRepository(p, true, is, was); got != want {
-				t.Errorf("%s: %q, want %q", p, got, want)
-			}
-			continue
-		}
-		below := func(dir string) bool { return dir != "." && is(dir) }
-		if got := guardedRepository(p, true, below, was); got != want {
+		if got := guardedRepository(p, true, has, had); got != want {
 			t.Errorf("%s: %q, want %q", p, got, want)
 		}
 	}
-	if got := guardedRepository("new/HEAD", false, is, was); got != "" {
+	if got := guardedRepository("new/HEAD", false, has, had); got != "" {
 		t.Errorf("taken away: %q", got)
 	}
 }

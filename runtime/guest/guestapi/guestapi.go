@@ -135,6 +135,7 @@ type GuardRoot struct {
 	Path      string   `json:"path"`          // absolute
 	Own       []string `json:"own,omitempty"` // more names, relative to it
 	Unguarded []string `json:"unguarded,omitempty"`
+	Except    []string `json:"except,omitempty"` // mounts in it that have no guard, absolute
 }
 
 // Rlimit is one setrlimit(2) call made before execve. Values are the kernel's.

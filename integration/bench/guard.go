@@ -46,7 +46,11 @@ func (h *Host) gitFolder(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("git %q: %w: %s", args, err, out)
 		}
 	}
-	return dir, os.Chmod(dir, 0o777)
+	// The daemon lives as another user than root: git in the sandbox is to write its index, as people's does.
+	if out, err := exec.CommandContext(ctx, "chmod", "-R", "a+rwX", dir).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("chmod: %w: %s", err, out)
+	}
+	return dir, nil
 }
 
 func gitAt(ctx context.Context, dir string, args ...string) *exec.Cmd {

@@ -61,6 +61,9 @@ type Set struct {
 	own    []name
 	rows   []name
 	git    []name // names in the folder of a repository
+	// first are the rows by the first part of their names, and globs those that have a star there.
+	first map[string][]int
+	globs []int
 	gitNew bool   // repositories may be made
 	deps   bool   // rows hold in dependencies, too
 	deep   bool   // those of the top in any folder
@@ -75,7 +78,7 @@ type name struct {
 // New makes the set of all rows but those that are unguarded, and of names of the caller's own, which are relative to the guarded
 // folder. A name unguards what lies below it, too.
 func New(own, unguarded []string) *Set {
-	s := &Set{}
+	s := &Set{first: map[string][]int{}}
 	free := func(n string) bool {
 		return slices.ContainsFunc(unguarded, func(u string) bool { return u == All || u == n || strings.HasPrefix(n, u+"/") })
 	}
@@ -93,6 +96,12 @@ func New(own, unguarded []string) *Set {
 		n := name{text: lower(r.Name), as: r.Name, depth: r.Depth}
 		if inside, ok := strings.CutPrefix(r.Name, ".git/"); ok {
 			s.git = append(s.git, name{text: inside, as: r.Name, depth: Top})
+		}
+		switch first, _, _ := strings.Cut(n.text, "/"); {
+		case strings.HasPrefix(first, "*"):
+			s.globs = append(s.globs, len(s.rows))
+		default:
+			s.first[first] = append(s.first[first], len(s.rows))
 		}
 		s.rows = append(s.rows, n)
 	}
@@ -288,21 +297,25 @@ func Resembles(has func(name string) bool) bool { return has("HEAD") }
 // part is that name.
 func (s *Set) Candidates(p, entry string) []string {
 	low := lower(entry)
+	rows := s.first[low]
+	for _, i := range s.globs {
+		if strings.HasSuffix(low, s.rows[i].text[1:]) {
+			rows = append(slices.Clone(rows), i)
+		}
+	}
+	if len(rows) == 0 { // most
+		return nil
+	}
 	dependency := InDependency(p)
 	var names []string
-	for i := range s.rows {
+	for _, i := range rows {
 		n := &s.rows[i]
 		if n.depth == Top && p != "" || n.depth == Project && dependency {
 			continue
 		}
-		first, rest, below := strings.Cut(n.text, "/")
-		switch suffix, glob := strings.CutPrefix(first, "*"); {
-		case glob && strings.HasSuffix(low, suffix):
-			names = append(names, entry)
-		case first != low:
-		case below:
+		if _, rest, below := strings.Cut(n.text, "/"); below {
 			names = append(names, entry+"/"+rest)
-		default:
+		} else {
 			names = append(names, entry)
 		}
 	}

@@ -58,15 +58,15 @@ type Match struct {
 
 // Set is what is guarded in one folder. The zero value guards nothing. It is not changed once it is made.
 type Set struct {
-	own    []name
-	rows   []name
-	git    []name // names in the folder of a repository
+	own  []name
+	rows []name
+	git  []name // names in the folder of a repository
 	// first are the rows by the first part of their names, and globs those that have a star there.
-	first map[string][]int
-	globs []int
-	gitNew bool   // repositories may be made
-	deps   bool   // rows hold in dependencies, too
-	deep   bool   // those of the top in any folder
+	first  map[string][]int
+	globs  []int
+	gitNew bool // repositories may be made
+	deps   bool // rows hold in dependencies, too
+	deep   bool // those of the top in any folder
 }
 
 type name struct {

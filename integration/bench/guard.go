@@ -16,7 +16,7 @@ func guardSubjects() []Subject {
 	return []Subject{
 		{Name: "status-host", About: "git status of 50,000 files on the host", Setup: setupStatusHost},
 		{Name: "workspace-status", About: "the same in a sandbox with the folder as its workspace in mode rw", Setup: setupWorkspaceStatus},
-		{Name: "guard-create-tell", About: "10,000 files out of a tar archive into a workspace where new names are told of", Setup: setupGuardCreate(api.GuardTell)},
+		{Name: "guard-create-tell", About: "10,000 files out of a tar archive into a workspace where new names are reported", Setup: setupGuardCreate(api.GuardTell)},
 		{Name: "guard-create", About: "the same where PID 1 makes new names", Setup: setupGuardCreate(api.GuardRefuse)},
 		{Name: "guard-walk-off", About: "a sandbox with a workspace of 50,000 files without a guard", Setup: setupGuardWalk(true)},
 		{Name: "guard-walk", About: "the same with it: a look at all folders", Setup: setupGuardWalk(false)},

@@ -176,8 +176,11 @@ func TestGuardDeep(t *testing.T) {
 		t.Fatal("the mark is there before anybody has done something")
 	}
 	sb := w.Create(t, "--workspace", dir, "-v", mounted+":/srv/app:rw", "--guard", "own/later", "-e", "P="+strings.ReplaceAll(payload, `\"`, `"`), "host")
-	for _, at := range []string{"/workspace", "/srv/app"} {
-		for _, script := range attacks {
+	for n, at := range []string{"/workspace", "/srv/app"} {
+		for i, script := range attacks {
+			if testing.Short() && i%2 != n { // each in one of them
+				continue
+			}
 			r := w.Run(t, "exec", "-w", at, sb, "--", "sh", "-c", "LC_ALL=C HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; export LC_ALL HOME GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0; "+script)
 			said := strings.ToLower(r.Stderr)
 			known := strings.Contains(said, "read-only") || strings.Contains(said, "busy") || strings.Contains(said, "cross-device") || strings.Contains(script, "test -e")
@@ -207,7 +210,7 @@ func TestGuardDeep(t *testing.T) {
 	g.run(t, dir, "status")
 }
 
-// TestGuardRepository: a repository is made only where that was asked for, and is told of then; what is guarded in those that were there
+// TestGuardRepository: a repository is made only where that was asked for, and is reported then; what is guarded in those that were there
 // stays so. A refusal names the flag.
 func TestGuardRepository(t *testing.T) {
 	testenv.Axes(t, testenv.User)
@@ -240,7 +243,7 @@ func TestGuardRepository(t *testing.T) {
 	}
 	slices.Sort(told)
 	if want := []string{"/workspace/b.git", "/workspace/new2/.git", "/workspace/new3/.git"}; !slices.Equal(told, want) {
-		t.Errorf("told of %q, want %q", told, want)
+		t.Errorf("reported %q, want %q", told, want)
 	}
 	for _, script := range []string{"git config user.name x", "echo x >.git/hooks/pre-commit", "echo x >.git/config.worktree", "mkdir .vscode"} {
 		if r := w.Run(t, "exec", "-w", "/workspace", sb, "--", "sh", "-c", "LC_ALL=C; export LC_ALL; "+script); r.Code == 0 {

@@ -40,7 +40,7 @@ func GitConfig(text []byte) Named {
 			case section == "core" && key == "worktree":
 				n.Worktree = value
 			case section == "core" && slices.Contains([]string{"fsmonitor", "sshcommand", "pager", "editor", "askpass", "gitproxy"}, key),
-				section == "credential" || section == "credential.", section == "filter.", section == "diff.", section == "merge.", section == "gpg" || section == "gpg.",
+				section == "credential" || section == "credential.", section == "filter.", section == "diff" || section == "diff.", section == "merge.", section == "gpg" || section == "gpg.",
 				section == "pager", section == "sequence", section == "uploadpack":
 				if command := strings.TrimPrefix(strings.TrimSpace(value), "!"); strings.Contains(command, "/") {
 					n.Commands = append(n.Commands, strings.FieldsFunc(command, func(c rune) bool { return strings.ContainsRune(" \t;|&<>()\"'`", c) })...)

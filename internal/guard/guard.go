@@ -24,7 +24,7 @@ const (
 type Row struct {
 	Name   string // relative to the folder that has it; a leading * stands for any beginning of the name
 	Depth  Depth
-	Report bool   // it can be made, and is told of: people's own work makes it as well
+	Report bool   // it can be made, and is reported: people's own work makes it as well
 	Who    string // obeys it
 	When   string // the user does what
 	Source string // that says so
@@ -152,13 +152,10 @@ func (s *Set) Names() []string {
 func (s *Set) Path(p string, emptyFolder bool) (Match, bool) { return s.path(p, emptyFolder, s.gitNew) }
 
 func (s *Set) path(p string, emptyFolder, gitNew bool) (Match, bool) {
-	low := lower(p)
-	for i := range s.own {
-		if m, ok := s.own[i].at(low, p, 0, emptyFolder); ok {
-			return m, true
-		}
+	if m, ok := s.IsOwn(p, emptyFolder); ok {
+		return m, true
 	}
-	dependency := false
+	low, dependency := lower(p), false
 	for at := 0; at < len(low); {
 		end := strings.IndexByte(low[at:], '/')
 		if end < 0 {
@@ -289,9 +286,6 @@ func (s *Set) Completes(name string, has func(name string) bool) bool {
 func IsRepository(has func(name string) bool) bool {
 	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
-
-// Resembles reports whether a folder is, or has been, one that git takes for a repository: some of it may be elsewhere for the moment.
-func Resembles(has func(name string) bool) bool { return has("HEAD") }
 
 // Candidates are the names of which a folder at p, relative to the guarded one, has to be looked at for a name that it has: those whose first
 // part is that name.

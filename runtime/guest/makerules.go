@@ -69,10 +69,8 @@ func (r *makeRules) begin(free []string) error {
 	}
 	for id, at := range r.mounts {
 		if slices.ContainsFunc(r.roots, func(root guardRoot) bool { return at == root.path || strings.HasPrefix(at, root.path+"/") }) {
-			r.repositories[id] = guard.Resembles(func(name string) bool {
-				var st unix.Stat_t
-				return unix.Lstat(path.Join(at, name), &st) == nil
-			})
+			var st unix.Stat_t // each repository has a HEAD, whatever else of it is elsewhere for the moment
+			r.repositories[id] = unix.Lstat(path.Join(at, "HEAD"), &st) == nil
 		}
 	}
 	return nil

@@ -266,7 +266,7 @@ func openBelow(root int, name string) (int, *unix.Statx_t, error) {
 		return -1, nil, err
 	}
 	st := &unix.Statx_t{}
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, st); err != nil {
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK, st); err != nil {
 		_ = unix.Close(fd)
 		return -1, nil, err
 	}

@@ -218,7 +218,7 @@ func (g *folderGuard) inRepository(rel string) (guard.Match, bool) {
 			}
 			return err == nil
 		}
-		if m, ok := g.set.Repository(in, false); ok && guard.Resembles(has) {
+		if m, ok := g.set.Repository(in, false); ok && has("HEAD") {
 			return m, true
 		}
 		if !strings.Contains(in, "/") && g.set.Completes(in, has) {

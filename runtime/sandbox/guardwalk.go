@@ -110,49 +110,39 @@ func (w *guardWalk) tooMuch(what string) error {
 		WithHint("mount a smaller folder, or :overlay; --unguard all takes the guard off")
 }
 
-// shape is what of a folder makes it a repository.
-type shape map[string]bool
-
-func (s shape) has(name string) bool { return s[name] }
-
-// entries reads what of a folder matters: keep decides, of names that are no folders. It is nothing where the folder cannot be read, which
-// is counted.
-func (w *guardWalk) entries(dir *os.File, depth int, keep func(fs.DirEntry) bool) (kept []fs.DirEntry, s shape, err error) {
-	s = shape{}
+// entries reads what of a folder matters: keep decides, of names that are no folders; and whether it has a HEAD, as each repository has. It
+// is nothing where the folder cannot be read, which is counted.
+func (w *guardWalk) entries(dir *os.File, depth int, keep func(fs.DirEntry) bool) (kept []fs.DirEntry, head bool, err error) {
 	for {
 		if err := w.ctx.Err(); err != nil {
-			return nil, nil, err
+			return nil, false, err
 		}
 		entries, err := dir.ReadDir(1024)
 		if w.seen += len(entries); w.seen > maxGuardWalk || depth > maxGuardDepth {
-			return nil, nil, w.tooMuch(fmt.Sprintf("over %d names, or folders in each other deeper than %d", maxGuardWalk, maxGuardDepth))
+			return nil, false, w.tooMuch(fmt.Sprintf("over %d names, or folders in each other deeper than %d", maxGuardWalk, maxGuardDepth))
 		}
 		for _, e := range entries {
-			switch name := e.Name(); name {
-			case "HEAD", "objects", "refs", "commondir":
-				s[name] = true
-			}
+			head = head || e.Name() == "HEAD"
 			if e.IsDir() || keep(e) {
 				kept = append(kept, e)
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return kept, s, nil
+			return kept, head, nil
 		case err != nil: // it has been removed meanwhile, or its disk is broken
 			w.unseen++
-			return kept, s, nil
+			return kept, head, nil
 		}
 	}
 }
 
 // folder covers what is guarded in dir, which is rel below the root, and in parent.
 func (w *guardWalk) folder(parent, dir *os.File, rel string, depth int) error {
-	entries, has, err := w.entries(dir, depth, func(e fs.DirEntry) bool { return len(w.g.set.Candidates(rel, e.Name())) > 0 })
+	entries, repository, err := w.entries(dir, depth, func(e fs.DirEntry) bool { return len(w.g.set.Candidates(rel, e.Name())) > 0 })
 	if err != nil {
 		return err
 	}
-	repository := guard.Resembles(has.has)
 	if repository {
 		if dir, err = w.repository(parent, dir, rel); err != nil {
 			return fmt.Errorf("guard %s: %w", rel, err)
@@ -169,7 +159,7 @@ func (w *guardWalk) folder(parent, dir *os.File, rel string, depth int) error {
 				return fmt.Errorf("guard %s: %w", path.Join(rel, n), err)
 			}
 		}
-		if !e.IsDir() || slices.Contains(names, name) || w.skips(rel, name, repository) {
+		if !e.IsDir() || slices.Contains(names, name) || repository && name == "objects" {
 			continue
 		}
 		sub, err := w.again(int(dir.Fd()), name)
@@ -191,17 +181,6 @@ func (w *guardWalk) folder(parent, dir *os.File, rel string, depth int) error {
 		}
 	}
 	return nil
-}
-
-// skips reports whether a folder of a repository has nothing that anybody obeys, by its place: what git keeps there has its own names.
-func (w *guardWalk) skips(rel, name string, repository bool) bool {
-	if !repository {
-		return false
-	}
-	if path.Base(rel) == ".git" || strings.Contains("/"+rel+"/", "/.git/") {
-		return name != "modules" && name != "worktrees"
-	}
-	return name == "objects"
 }
 
 // repository covers the folder of a repository: by its mount PID 1 knows that it was there (guest/DESIGN.md). It returns the folder as it is
@@ -260,7 +239,7 @@ func (w *guardWalk) coverBelow(at int, name string) error {
 		fd, st, err := openBelow(at, path.Join(parts[:i+1]...))
 		switch {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP):
-			return nil // told of when there is one: unguarded
+			return nil // reported when there is one: unguarded
 		case errors.Is(err, unix.EACCES):
 			w.unseen++
 			return nil
@@ -292,12 +271,14 @@ func (w *guardWalk) follow(at string) error {
 	config := path.Join(at, "config")
 	tops := w.tops(at)
 	read := map[string]bool{}
-	for next := []string{config, path.Join(at, "config.worktree")}; len(next) > 0 && len(read) < 16; {
+	for next := []string{config, path.Join(at, "config.worktree")}; len(next) > 0; {
 		name := next[0]
 		if next = next[1:]; read[name] {
 			continue
 		}
-		read[name] = true
+		if read[name] = true; len(read) > maxGuardNamed {
+			return w.tooMuch(fmt.Sprintf("configuration of repositories in over %d files", maxGuardNamed))
+		}
 		text, err := w.read(name)
 		if err != nil {
 			continue // there is none, or git can not read it either
@@ -353,11 +334,11 @@ func (w *guardWalk) named(name string) error {
 	if name == "" || slices.Contains(w.g.named, name) {
 		return nil
 	}
-	if len(w.g.named) >= maxGuardNamed {
-		return w.tooMuch(fmt.Sprintf("configuration of repositories that names over %d files", maxGuardNamed))
-	}
 	if m, ok := w.g.set.Path(name, false); ok && !m.Above {
 		return nil
+	}
+	if len(w.g.named) >= maxGuardNamed {
+		return w.tooMuch(fmt.Sprintf("configuration of repositories that names over %d files", maxGuardNamed))
 	}
 	w.g.named = append(w.g.named, name)
 	return w.coverBelow(w.root, name)

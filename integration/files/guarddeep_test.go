@@ -147,7 +147,7 @@ var attacks = []string{
 	`echo x >tools/missing-hooks`, `echo x >scripts/monitor`, `mkdir mod/hooks-of-mod`,
 	// Ways out of dependencies.
 	`mkdir -p node_modules/e/.vscode && ln -s node_modules/e demo`, `ln -s /workspace/node_modules/e2 demo2 && false || ln -s /srv/app/node_modules/e2 demo2`, `mkdir -p node_modules && ln -s e node_modules/l && python3 -c "import os; os.rename('node_modules/l', 'demo3')"`,
-	`ln -s /srv/app/node_modules/x node_modules/abs && ln -P node_modules/abs demo4`,
+	`mkdir -p node_modules && ln -s /srv/app/node_modules/x node_modules/abs && ln -P node_modules/abs demo4`,
 	// Beside repositories that are found first.
 	`echo x >app/.vscode/tasks.json`, `echo x >app/.envrc`, `echo x >app/z/.idea/x`, `rm app/.envrc`, `echo x >app/zz/.git`,
 	`mkdir t && echo "gitdir: ../evil" >t/.git`, `mkdir s && ln -s ../sub/.git s/.git`, `mkdir r && mkdir r/.GIT`, `mv sub sub2 && mkdir sub && git init -q sub; r=$?; rmdir sub; mv sub2 sub; exit $r`, `mkdir q && mkdir q/.hg && echo x >q/.hg/hgrc`,

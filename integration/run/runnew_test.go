@@ -18,6 +18,7 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/client"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
 
@@ -209,20 +210,7 @@ func TestRunNewGate(t *testing.T) {
 				}
 				ended <- err
 			}()
-			var id string
-			for id == "" { // the one before is only being removed
-				var data api.StateEvent
-				ev, err := made.Next(t.Context())
-				if err == nil {
-					err = json.Unmarshal(ev.Data, &data)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if data.State == api.Running {
-					id = ev.Sandbox
-				}
-			}
+			id := awaitRunning(t, made)
 			execs, err := other.ListExecs(t.Context(), id)
 			if err != nil || len(execs) > 0 {
 				t.Fatalf("%+v, %v", execs, err)
@@ -412,6 +400,24 @@ func TestRunNewEnding(t *testing.T) {
 	w.AwaitNoSandbox(t)
 }
 
+// awaitRunning returns the next sandbox that runs. The one before it may still be going.
+func awaitRunning(t *testing.T, events *client.Events) string {
+	t.Helper()
+	for {
+		ev, err := events.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var to api.StateEvent
+		if err := json.Unmarshal(ev.Data, &to); err != nil {
+			t.Fatal(err)
+		}
+		if to.State == api.Running {
+			return ev.Sandbox
+		}
+	}
+}
+
 // TestRunNewSlowStart: a daemon that ends and leaves its sandboxes waits for a run that takes longer to start than connections may
 // go on: its command runs, and the client knows how it ended. What takes long here is the gate, which the test opens.
 func TestRunNewSlowStart(t *testing.T) {
@@ -439,9 +445,7 @@ func TestRunNewSlowStart(t *testing.T) {
 		}
 		ended <- err
 	}()
-	if _, err := made.Next(t.Context()); err != nil { // the call is there
-		t.Fatal(err)
-	}
+	awaitRunning(t, made) // the call is there
 	if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
 		t.Fatal(err)
 	}

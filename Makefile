@@ -52,8 +52,8 @@ run: build ## build, then show a sandbox at work (state in .cache/run)
 	$(Q)HUTCH_ROOT=$(CURDIR)/.cache/run/state bin/hutch tour --private
 
 REPORTED    = $(if $(REPORT),-report $(REPORT))
-test: build deps-test ## run the tests as you; list those that this host cannot run
-	$(Q)$(TESTRUN) $(REPORTED) $(if $(RUN),-run '$(RUN)') $(PKG)
+test: build deps-test ## run the tests as you, each once; list those that this host cannot run
+	$(Q)$(TESTRUN) -brief $(REPORTED) $(if $(RUN),-run '$(RUN)') $(PKG)
 
 test-all: test-users ## the same, failing when a must-run test skips; as root for three kinds of user; then test-race
 	$(Q)$(if $(PKG)$(RUN),:,$(MAKE) --no-print-directory test-race)

@@ -28,6 +28,8 @@ type Plan struct {
 	// Audit turns the plan around: a tenth of the tests, by the hashes of their names and of the commit, run along the axes that they
 	// do not declare, where they must make no difference.
 	Audit bool
+	// Brief is the plan of `make test`: the fewest rounds of each test, and of suites in turn nothing.
+	Brief bool
 }
 
 // Read makes the plan of the module in root, for its present commit.
@@ -71,6 +73,9 @@ func (p Plan) due(t Test) bool {
 		return true
 	}
 	s := p.Budget.Suite(t.Suite)
+	if s != nil && s.Tier == Rotating && p.Brief {
+		return false
+	}
 	return s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
 }
 
@@ -168,6 +173,9 @@ func ordinary(t Test) mustrun.Kind {
 func (p Plan) Short(t Test, k mustrun.Kind) bool {
 	if p.Now.All {
 		return false
+	}
+	if p.Brief {
+		return t.EndToEnd() || t.On(testenv.User) || t.On(testenv.Privilege)
 	}
 	whole := share(mustrun.Name(t.Pkg, t.Name), 8) == share(p.Now.Commit, 8)
 	again := (t.On(testenv.User) || t.On(testenv.Privilege)) && (k == mustrun.SubUID || k == mustrun.NoSubUID)

@@ -1,7 +1,7 @@
 // Testrun runs the tests as `make test` and `make test-all` do: it prints the
 // lines of plain `go test`, then which tests this host cannot run and why.
 //
-//	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [-parallel N] [-jobs N] [-report FILE] [-audit] [-compat] [-hunt D] [PACKAGE...]
+//	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [-parallel N] [-jobs N] [-report FILE] [-audit] [-brief] [-compat] [-hunt D] [PACKAGE...]
 //
 // With -require it also fails when a test named in .ci/must-run was skipped or
 // is gone. With -matrix, as root, the tests that depend on the user run as an
@@ -57,6 +57,7 @@ type options struct {
 	compat   bool          // suites of tier compat, into their tables: compat.go
 	hunt     time.Duration // for how long to hunt races: hunt.go
 	packages []string
+	brief    bool // the fewest rounds of each test, and of suites in turn nothing
 	whole    bool // no test is left out, so that one which did not run is missing
 }
 
@@ -74,6 +75,7 @@ func main() {
 	flag.StringVar(&o.report, "report", "", "write what ran to this `file`")
 	flag.StringVar(&o.only, "only", "", "`PACKAGE=REGEXP`: of that package only these tests")
 	flag.BoolVar(&o.audit, "audit", false, "run a tenth of the tests along axes that they do not declare")
+	flag.BoolVar(&o.brief, "brief", false, "the fewest rounds of each test that -run does not name, and nothing of rotating suites")
 	flag.BoolVar(&o.compat, "compat", false, "run the suites of tier compat, or the one that -run names, and write their tables")
 	flag.DurationVar(&o.hunt, "hunt", 0, "run the tests again and again for so long on a machine that is made hostile to races")
 	flag.Parse()
@@ -104,7 +106,7 @@ func run(ctx context.Context, out io.Writer, o options) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	plan.Audit = o.audit
+	plan.Audit, plan.Brief = o.audit, o.brief
 	if o.require {
 		os.Setenv(testenv.RequireVar, testenv.RequireAll)
 	}

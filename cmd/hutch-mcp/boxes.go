@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 
@@ -110,12 +111,11 @@ func (b *boxes) create(ctx context.Context, c *client.Client, image string) (api
 	if err != nil {
 		return api.Sandbox{}, err
 	}
-	src := hostfs.Sources{IDBase: who.IDBase}
-	defer src.Close()
-	if err := src.Open(&spec); err != nil {
-		return api.Sandbox{}, err
-	}
-	sb, err := c.CreateSandbox(ctx, api.CreateParams{Spec: spec}, src.Files, nil)
+	var sb api.Sandbox
+	err = hostfs.Lend(who.IDBase, spec, func(opened api.Spec, files []*os.File) (err error) {
+		sb, err = c.CreateSandbox(ctx, api.CreateParams{Spec: opened}, files, nil)
+		return err
+	})
 	if !fetches && api.ErrorCode(err) == api.NotFound {
 		err = b.notFetched(image, err)
 	}

@@ -85,20 +85,21 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 	if err != nil {
 		return nil, err
 	}
-	src := hostfs.Sources{IDBase: who.IDBase}
-	defer src.Close()
-	if err := src.Open(&p.Spec); err != nil {
-		return nil, err
-	}
-	progress, done := pullProgress()
+	news, done := pullProgress()
 	defer done()
-	if at != nil {
-		if progress, err = at.arm(ctx, &p, &src, progress, done); err != nil {
-			return nil, err
+	var sb api.Sandbox
+	err = hostfs.Lend(who.IDBase, p.Spec, func(opened api.Spec, files []*os.File) (err error) {
+		p, progress := p, news
+		p.Spec = opened
+		if at != nil {
+			if progress, err = at.arm(ctx, &p, &files, news, done); err != nil {
+				return err
+			}
+			defer at.close()
 		}
-		defer at.close()
-	}
-	sb, err := c.CreateSandbox(ctx, p, src.Files, progress)
+		sb, err = c.CreateSandbox(ctx, p, files, progress)
+		return err
+	})
 	done() // before anything else is written there
 	warnUnenforced(os.Stderr, sb.Note, sb.Unenforced)
 	return &sb, err

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/hutch-sh/hutch/internal/cli"
-	"github.com/hutch-sh/hutch/internal/hostfs"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -20,6 +19,7 @@ import (
 type breakpoint struct {
 	phase string
 	hold  *os.File // the creation goes on when this is closed
+	held  *os.File // its other end, for the daemon
 	err   error    // of the shell
 }
 
@@ -38,14 +38,14 @@ func (b *breakpoint) outside() *breakpoint {
 }
 
 // arm makes p stop behind the phase, and returns what to do with news. pulled takes what they showed off the screen.
-func (b *breakpoint) arm(ctx context.Context, p *api.CreateParams, src *hostfs.Sources, news func(api.Progress), pulled func()) (func(api.Progress), error) {
+func (b *breakpoint) arm(ctx context.Context, p *api.CreateParams, files *[]*os.File, news func(api.Progress), pulled func()) (func(api.Progress), error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("debug run: %w", err)
 	}
-	b.hold = w
-	src.Files = append(src.Files, r)
-	p.Break = &api.Break{Phase: b.phase, FD: len(src.Files) - 1}
+	b.hold, b.held = w, r
+	*files = append(*files, r)
+	p.Break = &api.Break{Phase: b.phase, FD: len(*files) - 1}
 	return func(n api.Progress) {
 		switch {
 		case n.Kind == api.ProgressBreak && n.Break != nil:
@@ -58,7 +58,10 @@ func (b *breakpoint) arm(ctx context.Context, p *api.CreateParams, src *hostfs.S
 	}, nil
 }
 
-func (b *breakpoint) close() { _ = b.hold.Close() }
+func (b *breakpoint) close() {
+	_ = b.hold.Close()
+	_ = b.held.Close()
+}
 
 // shell runs the caller's own shell beside what there is of the sandbox.
 func (b *breakpoint) shell(ctx context.Context, at *api.BreakPoint) error {

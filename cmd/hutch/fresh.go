@@ -73,17 +73,20 @@ func (f *freshBox) begin(ctx context.Context, s *session, p api.ExecParams, file
 const notRunTries = 4
 
 // call makes the call. It opens the folders each time: the daemon mounts what it gets.
-func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, news func(api.Progress)) (client.Run, error) {
-	src := hostfs.Sources{IDBase: f.idBase}
-	defer src.Close()
-	params := f.params
-	if params.Sandbox != nil {
-		spec := *params.Sandbox
-		if err := src.Open(&spec); err != nil {
-			return client.Run{}, err
-		}
-		params.Sandbox = &spec
+func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, news func(api.Progress)) (run client.Run, err error) {
+	if f.params.Sandbox == nil {
+		return f.callWith(ctx, s, f.params, nil, files, news)
 	}
+	err = hostfs.Lend(f.idBase, *f.params.Sandbox, func(opened api.Spec, folders []*os.File) (err error) {
+		params := f.params
+		params.Sandbox = &opened
+		run, err = f.callWith(ctx, s, params, folders, files, news)
+		return err
+	})
+	return run, err
+}
+
+func (f *freshBox) callWith(ctx context.Context, s *session, params api.RunParams, folders []*os.File, files *client.Stdio, news func(api.Progress)) (client.Run, error) {
 	// The daemon makes the sandbox while signals are not caught yet, but starts no command: who sends the command's caller a signal, because
 	// of what the command says, wants the command to have it.
 	gate, err := newGate()
@@ -91,9 +94,9 @@ func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, ne
 		return client.Run{}, err
 	}
 	defer gate.Close()
-	last := len(src.Files)
+	last := len(folders)
 	params.Gate = &last
-	given := append(src.Files, gate.file)
+	given := append(folders, gate.file)
 	if f.pull != nil {
 		// What the command writes would be taken off the screen together with the download.
 		if f.shown, err = newGate(); err != nil {

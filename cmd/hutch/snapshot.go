@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,12 +105,12 @@ policy stay as they are now. Root has to name folders of the host's that it has 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				p := api.SnapshotRestoreParams{Snapshot: args[0]}
-				files, err := folders.open(cmd.Context(), c, &p.Folders)
-				if err != nil {
+				var r api.SnapshotRestored
+				err := folders.lend(cmd.Context(), c, func(given []api.StartFolder, files []*os.File) (err error) {
+					p.Folders = given
+					r, err = c.RestoreSnapshot(cmd.Context(), p, files...)
 					return err
-				}
-				defer files.Close()
-				r, err := c.RestoreSnapshot(cmd.Context(), p, files.Files...)
+				})
 				if err != nil {
 					return err
 				}
@@ -160,12 +161,12 @@ for each: all share them, and write over them. Processes are not forked.`,
 				return err
 			}
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
-				files, err := folders.open(cmd.Context(), c, &p.Folders)
-				if err != nil {
+				var r api.Forked
+				err := folders.lend(cmd.Context(), c, func(given []api.StartFolder, files []*os.File) (err error) {
+					p.Folders = given
+					r, err = c.Fork(cmd.Context(), p, files...)
 					return err
-				}
-				defer files.Close()
-				r, err := c.Fork(cmd.Context(), p, files.Files...)
+				})
 				if err != nil {
 					return err
 				}

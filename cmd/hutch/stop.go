@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -54,12 +55,12 @@ the sandbox was made: the daemon is another user, and can not open them itself.`
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
 				p := api.StartParams{Sandbox: name}
-				files, err := folders.open(ctx, c, &p.Folders)
-				if err != nil {
+				err := folders.lend(ctx, c, func(given []api.StartFolder, files []*os.File) error {
+					p.Folders = given
+					_, err := c.StartSandbox(ctx, p, files...)
 					return err
-				}
-				defer files.Close()
-				if _, err := c.StartSandbox(ctx, p, files.Files...); err != nil {
+				})
+				if err != nil {
 					return err
 				}
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), name)
@@ -89,26 +90,24 @@ func (f *folderFlags) add(fs *pflag.FlagSet) {
 	})
 }
 
-// open opens the folders that the user names, and never one that the daemon does.
-func (f *folderFlags) open(ctx context.Context, c *client.Client, to *[]api.StartFolder) (*hostfs.Sources, error) {
-	s, sp := &hostfs.Sources{}, f.spec
+// lend opens the folders that the user names for a call, and never one that the daemon does.
+func (f *folderFlags) lend(ctx context.Context, c *client.Client, call func(given []api.StartFolder, files []*os.File) error) error {
+	sp := f.spec
 	if sp.Workspace == nil && len(sp.Mounts) == 0 {
-		return s, nil
+		return call(nil, nil)
 	}
 	who, err := c.Peer(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.IDBase = who.IDBase
-	if err := s.Open(&sp); err != nil {
-		s.Close()
-		return nil, err
-	}
-	if w := sp.Workspace; w != nil {
-		*to = append(*to, api.StartFolder{Target: "/workspace", FD: *w.FD})
-	}
-	for _, m := range sp.Mounts {
-		*to = append(*to, api.StartFolder{Target: m.Target, FD: *m.FD})
-	}
-	return s, nil
+	return hostfs.Lend(who.IDBase, sp, func(opened api.Spec, files []*os.File) error {
+		var given []api.StartFolder
+		if w := opened.Workspace; w != nil {
+			given = append(given, api.StartFolder{Target: "/workspace", FD: *w.FD})
+		}
+		for _, m := range opened.Mounts {
+			given = append(given, api.StartFolder{Target: m.Target, FD: *m.FD})
+		}
+		return call(given, files)
+	})
 }

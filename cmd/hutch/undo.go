@@ -32,12 +32,12 @@ stay as they are.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Sandbox = args[0]
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
-				files, err := folders.open(cmd.Context(), c, &p.Folders)
-				if err != nil {
+				var r api.CheckpointRestored
+				err := folders.lend(cmd.Context(), c, func(given []api.StartFolder, files []*os.File) (err error) {
+					p.Folders = given
+					r, err = c.RestoreCheckpoint(cmd.Context(), p, files...)
 					return err
-				}
-				defer files.Close()
-				r, err := c.RestoreCheckpoint(cmd.Context(), p, files.Files...)
+				})
 				switch out := cmd.OutOrStdout(); {
 				case err != nil:
 					return err

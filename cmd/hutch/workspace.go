@@ -151,7 +151,7 @@ func applyTo(ctx context.Context, c *client.Client, folder string, p *api.Worksp
 	if err != nil {
 		return nil, err
 	}
-	s := &hostfs.Sources{IDBase: who.IDBase}
+	s := &hostfs.Sources{Owner: hostfs.Owner{Base: who.IDBase}}
 	_, i, err := s.Add(folder, api.ModeRW, true)
 	p.FD = &i
 	return s, hostfs.OnField(err, "folder")

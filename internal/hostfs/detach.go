@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -14,38 +15,57 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Detach makes a detached mount of s in which uid and gid 0 of the disk appear
-// as id, a kernel uid and gid: root's folder as the property of a daemon that
-// runs under ids of its own. Every other owner appears as nobody, and nobody can
-// be given anything. The mount ignores setuid bits and devices; readOnly makes it
-// refuse writes, also to those who could undo that for a mount of their own.
+// Owner says as whom the owner and the group of a folder of root's appear in sandboxes.
+type Owner struct {
+	Base            uint32 // kernel uid and gid of uid 0 there: see api.Info
+	api.FolderOwner        // the user who is to work in the folder; at first root, see Sources.Again
+}
+
+// Detach makes a detached mount of s for a daemon that runs under ids of its own. The owner and the group of s, whoever they are, appear
+// as those of to. Everybody else depends on what may be written:
+//
+//   - readOnly, which is also what lies below an overlay: each id below 65536 appears as itself, so that root's sandbox can read what
+//     root can. An id that to has taken changes places with the owner.
+//   - else an id inside is the daemon's own on disk, as in its images. So a sandbox makes files of the folder's owner, and of nobody else
+//     whom the host knows; other owners appear as nobody, and nobody can be given anything.
+//
+// The mount ignores setuid bits and devices; readOnly makes it refuse writes, also to those who could undo that for a mount of their own.
 //
 // Only the host's root may do this (open_tree(2), mount_setattr(2), Linux 5.12),
 // and only a caller that opened s itself: the daemon, which a sandbox may have
 // taken over, never gets a host path mapped for the asking. The caller owns the
 // result.
-func (s *Source) Detach(id uint32, readOnly bool) (*os.File, error) {
+func (s *Source) Detach(to Owner, readOnly bool) (*os.File, error) {
 	fd, err := unix.OpenTree(int(s.FD.Fd()), "",
 		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 	runtime.KeepAlive(s)
 	if errors.Is(err, unix.EPERM) {
-		return nil, api.Errorf(api.PermissionDenied, "%s can not be mounted: open_tree: %w", s.Path, err).
+		return nil, api.Errorf(api.PermissionDenied, "%s cannot be mounted: open_tree: %w", s.Path, err).
 			WithHint("root of a container needs CAP_SYS_ADMIN there; or run hutch as an ordinary user")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open_tree %s: %w", s.Path, err)
 	}
 	tree := os.NewFile(uintptr(fd), s.Path)
-	if err := s.mapTree(fd, id, readOnly); err != nil {
+	if err := s.mapTree(fd, to, readOnly); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
 }
 
-func (s *Source) mapTree(tree int, id uint32, readOnly bool) error {
-	ns, err := userNamespace(id)
+func (s *Source) mapTree(tree int, to Owner, readOnly bool) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(tree, &st); err != nil {
+		return fmt.Errorf("stat %s: %w", s.Path, err)
+	}
+	first := to.Base
+	if readOnly {
+		first = 0
+	}
+	uids, gids := idMap(first, to.Base, st.Uid, to.UID), idMap(first, to.Base, st.Gid, to.GID)
+	ns, err := userNamespace(uids, gids)
 	if err != nil {
-		return fmt.Errorf("id map 0 -> %d: %w", id, err)
+		return fmt.Errorf("map %s, of %d:%d, to %d:%d: %w", s.Path, st.Uid, st.Gid, to.UID, to.GID, err)
 	}
 	defer ns.Close()
 	attr := unix.MountAttr{
@@ -60,26 +80,46 @@ func (s *Source) mapTree(tree int, id uint32, readOnly bool) error {
 	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
 	switch {
 	case errors.Is(err, unix.EINVAL):
-		return api.Errorf(api.Unavailable, "the file system of %s, or of a mount below it, can not be mapped to the sandbox's ids: %w", s.Path, err).
+		return api.Errorf(api.Unavailable, "the file system of %s, or of a mount below it, cannot be mapped to the sandbox's ids: %w", s.Path, err).
 			WithHint("copy the folder to ext4, xfs, btrfs or tmpfs, or run hutch as the ordinary user that owns it")
 	case err != nil:
-		return fmt.Errorf("mount_setattr %s with the id map 0 -> %d: %w", s.Path, id, err)
+		return fmt.Errorf("mount_setattr %s: %w", s.Path, err)
 	}
 	return nil
 }
 
-// userNamespace makes a user namespace that maps its uid and gid 0 to id. It
+// idMap maps ids on disk to kernel ids: owner to base+as, and others, from first on, in their order to those from base on. Where that
+// id on disk, or that place, is taken, they change places.
+func idMap(first, base, owner, as uint32) []syscall.SysProcIDMap {
+	line := func(disk, inside, size uint32) syscall.SysProcIDMap {
+		return syscall.SysProcIDMap{ContainerID: int(disk), HostID: int(base + inside), Size: int(size)}
+	}
+	lines, taken := []syscall.SysProcIDMap{line(owner, as, 1)}, []uint32{as}
+	if place := owner - first; owner >= first && place < api.IDCount && place != as {
+		lines, taken = append(lines, line(first+as, place, 1)), append(taken, place)
+	}
+	slices.Sort(taken)
+	next := uint32(0)
+	for _, t := range append(taken, api.IDCount) {
+		if t > next {
+			lines = append(lines, line(first+next, next, t-next))
+		}
+		next = t + 1
+	}
+	return lines
+}
+
+// userNamespace makes a user namespace with these maps. It
 // takes a process to make one; this one is stopped by ptrace(2) before its first
 // instruction and killed.
-func userNamespace(id uint32) (*os.File, error) {
+func userNamespace(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
 	// PTRACE_TRACEME makes the thread that forks the tracer; only it may wait.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(id), Size: 1}}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
-		UidMappings: ids, GidMappings: ids,
+		UidMappings: uids, GidMappings: gids,
 		Ptrace:    true,
 		Pdeathsig: syscall.SIGKILL,
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -94,36 +95,73 @@ func TestOpenRemoved(t *testing.T) {
 }
 
 // detached returns a path to the root of a detached mount of dir.
-func detached(t *testing.T, dir string, id uint32, readOnly bool) string {
+func detached(t *testing.T, dir string, to Owner, readOnly bool) string {
 	t.Helper()
 	s, err := Open(dir)
 	must(t, err)
 	defer s.FD.Close()
-	f, err := s.Detach(id, readOnly)
+	f, err := s.Detach(to, readOnly)
 	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
 }
 
-func TestDetachMapsRootAlone(t *testing.T) {
+// TestDetachOwner: the folder's owner appears as who is to work there. For writing everybody else appears as nobody, for reading as himself.
+func TestDetachOwner(t *testing.T) {
 	testenv.Root(t) // only root maps mounts
-	const id = 231072
+	const base = 0x70000000
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "roots"), nil, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "others"), nil, 0o600))
-	must(t, os.Chown(filepath.Join(dir, "others"), 1000, 1000))
-	root := detached(t, dir, id, false)
-	for name, want := range map[string]uint32{"roots": id, "others": 65534} {
-		var st unix.Stat_t
-		must(t, unix.Stat(filepath.Join(root, name), &st))
-		if st.Uid != want || st.Gid != want {
-			t.Errorf("%s belongs to %d:%d, want %d", name, st.Uid, st.Gid, want)
+	for name, id := range map[string]int{"roots": 0, "owners": 1000, "others": 33, "far": 100000, "ours": base + 5, ".": 1000} {
+		if name != "." {
+			must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		}
+		must(t, os.Chown(filepath.Join(dir, name), id, id))
+	}
+	for _, tt := range []struct {
+		as       uint32
+		readOnly bool
+		want     map[string]uint32
+	}{
+		{0, false, map[string]uint32{".": base, "owners": base, "roots": 65534, "others": 65534, "far": 65534, "ours": base + 5}},
+		{5, false, map[string]uint32{".": base + 5, "owners": base + 5, "roots": 65534, "others": 65534, "ours": 65534}},
+		{0, true, map[string]uint32{".": base, "owners": base, "roots": base + 1000, "others": base + 33, "far": 65534, "ours": 65534}},
+		{1000, true, map[string]uint32{"owners": base + 1000, "roots": base, "others": base + 33}},
+		{33, true, map[string]uint32{"owners": base + 33, "roots": base, "others": base + 1000}},
+	} {
+		root := detached(t, dir, Owner{Base: base, FolderOwner: api.FolderOwner{UID: tt.as, GID: tt.as}}, tt.readOnly)
+		for name, want := range tt.want {
+			var st unix.Stat_t
+			must(t, unix.Stat(filepath.Join(root, name), &st))
+			if st.Uid != want || st.Gid != want {
+				t.Errorf("as %d, read-only %t: %s belongs to %d:%d, want %d", tt.as, tt.readOnly, name, st.Uid, st.Gid, want)
+			}
+		}
+		// Root itself has no place in the map: what it would create could belong to nobody.
+		if err := os.WriteFile(filepath.Join(root, "new"), nil, 0o600); !tt.readOnly && !errors.Is(err, unix.EOVERFLOW) {
+			t.Errorf("create as uid 0: %v, want EOVERFLOW", err)
 		}
 	}
-	// Root itself has no place in the map: what it would create could belong to
-	// nobody.
-	if err := os.WriteFile(filepath.Join(root, "new"), nil, 0o600); !errors.Is(err, unix.EOVERFLOW) {
-		t.Errorf("create as uid 0: %v, want EOVERFLOW", err)
+}
+
+// TestIDMap: whoever the owner is, each id inside has one on disk and no two the same.
+func TestIDMap(t *testing.T) {
+	const base = 0x70000000
+	for _, first := range []uint32{0, base} {
+		for _, owner := range []uint32{0, 1, 1000, 65535, 65536, base, base + 1, base + 1000, base + 65535, base + 65536, 1<<32 - 2} {
+			for _, as := range []uint32{0, 1, 1000, 65535} {
+				lines := idMap(first, base, owner, as)
+				disk, inside := map[int]bool{}, map[int]bool{}
+				for _, l := range lines {
+					for i := range l.Size {
+						disk[l.ContainerID+i], inside[l.HostID+i] = true, true
+					}
+				}
+				if lines[0] != (syscall.SysProcIDMap{ContainerID: int(owner), HostID: int(base + as), Size: 1}) ||
+					len(disk) != api.IDCount || len(inside) != api.IDCount || !inside[base] || !inside[base+65535] || len(lines) > 5 {
+					t.Errorf("first %d, owner %d as %d: %+v", first, owner, as, lines)
+				}
+			}
+		}
 	}
 }
 
@@ -132,7 +170,7 @@ func TestDetachReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o666))
 	for _, readOnly := range []bool{false, true} {
-		root := detached(t, dir, 231072, readOnly)
+		root := detached(t, dir, Owner{Base: 231072}, readOnly)
 		f, err := os.OpenFile(filepath.Join(root, "f"), os.O_WRONLY, 0)
 		if err == nil {
 			f.Close()
@@ -149,7 +187,7 @@ func TestDetachUnmappable(t *testing.T) {
 	s, err := Open("/proc/self")
 	must(t, err)
 	defer s.FD.Close()
-	_, err = s.Detach(231072, true)
+	_, err = s.Detach(Owner{Base: 231072}, true)
 	var known *api.Error
 	if !errors.As(err, &known) || known.Code != api.Unavailable || !strings.Contains(err.Error(), "/proc/") {
 		t.Errorf("got %v, want unavailable", err)

@@ -11,8 +11,30 @@ import (
 // that the caller may read them, and ride on the request that creates the
 // sandbox; root's are mounts, mapped to the daemon's ids.
 type Sources struct {
-	Files  []*os.File
-	IDBase uint32 // kernel uid of uid 0 in sandboxes: see api.Info
+	Files []*os.File
+	Owner Owner // as whom root's folders' owners appear
+}
+
+// Lend opens the folders of spec for a call, and closes them behind it. Only when it knows the image does hutchd know as which user their
+// owner has to appear to the commands; where that is not root, root's folders are opened again, and the call is made again.
+func Lend(base uint32, spec api.Spec, call func(opened api.Spec, files []*os.File) error) error {
+	owner := Owner{Base: base}
+	err := lend(owner, spec, call)
+	var e *api.Error
+	if !errors.As(err, &e) || e.Owner == nil || *e.Owner == owner.FolderOwner {
+		return err
+	}
+	owner.FolderOwner = *e.Owner
+	return lend(owner, spec, call)
+}
+
+func lend(owner Owner, spec api.Spec, call func(api.Spec, []*os.File) error) error {
+	o := Sources{Owner: owner}
+	defer o.Close()
+	if err := o.Open(&spec); err != nil {
+		return err
+	}
+	return call(spec, o.Files)
 }
 
 // Open opens every folder of s and sets the paths and fd indexes in it.
@@ -56,7 +78,7 @@ func (o *Sources) Add(path string, mode api.MountMode, wantDir bool) (real strin
 	f := src.FD
 	if os.Getuid() == 0 {
 		// An overlay never writes to what is below it.
-		f, err = src.Detach(o.IDBase, mode != api.ModeRW)
+		f, err = src.Detach(o.Owner, mode != api.ModeRW)
 		if err = errors.Join(err, src.FD.Close()); err != nil {
 			return "", 0, err
 		}

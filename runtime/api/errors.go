@@ -63,6 +63,8 @@ type Error struct {
 	Field string
 	// Failed is the command that failed in a sandbox on the caller's behalf; nil of most errors.
 	Failed *FailedStep
+	// Owner is as whom the owner of root's folders must appear, when they appear as somebody else; nil of most errors.
+	Owner *FolderOwner
 	// Err is the cause. Its text does not cross the wire except as part of Msg.
 	Err error
 }
@@ -132,6 +134,12 @@ func ErrorCode(err error) Code {
 	return Internal
 }
 
+// FolderOwner is as whom the owner and group of a folder appear in a sandbox: those of the user that its commands run as.
+type FolderOwner struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+}
+
 // ErrorData is the `data` member of a JSON-RPC error.
 type ErrorData struct {
 	Code  Code   `json:"code,omitempty"`
@@ -139,7 +147,8 @@ type ErrorData struct {
 	Field string `json:"field,omitempty"`
 	Hint  string `json:"hint"`
 	// Failed is the command that failed in a sandbox.
-	Failed *FailedStep `json:"failed,omitempty"`
+	Failed *FailedStep  `json:"failed,omitempty"`
+	Owner  *FolderOwner `json:"owner,omitempty"`
 }
 
 // Codes are all codes, in the order of their numbers: -32001 first.

@@ -2,6 +2,10 @@ package api
 
 import "time"
 
+// IDCount is how many ids, from IDBase on, there are in sandboxes of a daemon that root has started: as many as images use, so that
+// nobody (65534) exists.
+const IDCount = 65536
+
 // Info is system.info's result.
 type Info struct {
 	APIVersion int       `json:"api_version"`

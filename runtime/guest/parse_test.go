@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/internal/passwd"
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
@@ -12,28 +13,28 @@ import (
 func FuzzAccounts(f *testing.F) {
 	f.Add("root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:\n", "video:x:44:dev,x\n", "dev:video", "0 100000 65536\n")
 	f.Add(":::::::", "::::", ":", "0 0 4294967295\n")
-	f.Fuzz(func(t *testing.T, passwd, group, spec, maps string) {
+	f.Fuzz(func(t *testing.T, users, group, spec, maps string) {
 		var m idMap
 		var err error
 		cost.Input(t, maps, func(maps string) { m, err = parseIDMap(maps) })
 		if err != nil {
 			return
 		}
-		a := &accounts{userNamespace: userNamespace{uids: m, gids: m}, passwd: passwd, group: group}
+		a := &accounts{userNamespace{uids: m, gids: m}, &passwd.Files{Passwd: users, Group: group}}
 		var c *credentials
 		cost.Input(t, group, func(group string) {
-			a.group = group
+			a.Group = group
 			c, err = a.resolve(spec)
 		})
-		cost.Input(t, passwd, func(passwd string) {
-			a.passwd = passwd
+		cost.Input(t, users, func(users string) {
+			a.Passwd = users
 			c, err = a.resolve(spec)
 		})
 		if err != nil {
 			return
 		}
-		if !m.contains(c.uid) || !m.contains(c.gid) || len(c.groups) > maxGroups || c.home == "" || strings.Contains(c.home, "\x00") {
-			t.Errorf("%q in %q gives %+v", spec, passwd, c)
+		if !m.contains(c.uid) || !m.contains(c.gid) || len(c.groups) > passwd.MaxGroups || c.home == "" || strings.Contains(c.home, "\x00") {
+			t.Errorf("%q in %q gives %+v", spec, users, c)
 		}
 	})
 }
@@ -142,7 +143,7 @@ func TestIDMap(t *testing.T) {
 		t.Errorf("%v, %v", m, err)
 	}
 	full, err := parseIDMap("0 0 4294967295\n")
-	if err != nil || !full.contains(maxID) {
+	if err != nil || !full.contains(passwd.MaxID) {
 		t.Errorf("%v, %v", full, err)
 	}
 	for _, bad := range []string{"0 1\n", "a b c\n", "0 0 4294967296\n"} {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/passwd"
 	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
@@ -333,7 +334,7 @@ func (c *pretence) setLimit(to, old int) outcome {
 // setGroups is setgroups(2).
 func (c *pretence) setGroups() outcome {
 	n := int(int32(c.n.Args[0]))
-	if n < 0 || n > maxGroups {
+	if n < 0 || n > passwd.MaxGroups {
 		return failsOr(unix.EINVAL)
 	}
 	t, err := c.judge.lone(c.tid)

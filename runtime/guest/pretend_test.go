@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/passwd"
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
@@ -89,7 +90,7 @@ func TestIdentityNumbers(t *testing.T) {
 		t.Errorf("after %d: %v", len(seen), err)
 	}
 	for range 2 {
-		if _, err := p.number(identity{uid: idSet{1, 1, 1}, groups: make([]uint32, maxGroups)}); !errors.Is(err, unix.EAGAIN) {
+		if _, err := p.number(identity{uid: idSet{1, 1, 1}, groups: make([]uint32, passwd.MaxGroups)}); !errors.Is(err, unix.EAGAIN) {
 			t.Errorf("one more: %v", err)
 		}
 	}

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,16 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-const (
-	// maxAccounts bounds what is read of /etc/passwd and /etc/group, in bytes.
-	maxAccounts = 1 << 20
-	// maxGroups bounds the supplementary groups of a user. The kernel's bound is
-	// 65536 (NGROUPS_MAX), no real image comes near this one.
-	maxGroups = 1024
-	// maxID is the highest uid and gid: (uid_t)-1 means "unchanged".
-	maxID = 1<<32 - 2
+	"github.com/hutch-sh/hutch/internal/passwd"
 )
 
 // credentials is who a command runs as.
@@ -61,70 +52,23 @@ func readUserNamespace() (ns userNamespace, err error) {
 // accounts is where users are looked up.
 type accounts struct {
 	userNamespace
-	passwd, group    string // contents of /etc/passwd and /etc/group
-	passwdErr, grErr error  // why a file could not be read, if it exists
+	*passwd.Files
 }
 
 // readAccounts reads the sandbox's account files, which any exec may change.
 func readAccounts(ns userNamespace) *accounts {
-	a := &accounts{userNamespace: ns}
-	a.passwd, a.passwdErr = readAccountFile("/etc/passwd")
-	a.group, a.grErr = readAccountFile("/etc/group")
-	return a
+	return &accounts{ns, passwd.Read(func(name string, flags int) (int, error) { return unix.Open(name, flags, 0) })}
 }
 
-// readAccountFile reads a file that the image or a hostile process wrote: never
-// a fifo or a device, never more than maxAccounts. A missing file is empty.
-func readAccountFile(name string) (string, error) {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("open %s: %w", name, err)
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return "", fmt.Errorf("stat %s: %w", name, err)
-	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return "", fmt.Errorf("%s is not a regular file (mode %#o)", name, st.Mode)
-	case st.Size > maxAccounts:
-		return "", fmt.Errorf("%s has %d bytes, at most %d are read", name, st.Size, maxAccounts)
-	}
-	data := make([]byte, st.Size)
-	n, err := unix.Read(fd, data)
-	if err != nil {
-		return "", fmt.Errorf("read %s: %w", name, err)
-	}
-	return string(data[:n]), nil
-}
-
-// resolve finds the credentials for spec, name|uid[:group|gid]; "" is 0:0. As
-// docker does: a number is an id, whether or not an account has it; without a
-// group the account's own one and every group that lists it apply, with a group
-// only that one; an id without an account has gid 0 and HOME=/.
+// resolve finds the credentials for spec, see passwd.Files.Find. Who has no home has HOME=/.
 func (a *accounts) resolve(spec string) (*credentials, error) {
-	if spec == "" {
-		spec = "0"
-	}
-	name, group, hasGroup := strings.Cut(spec, ":")
-	entry, err := a.findUser(name)
+	u, groups, err := a.Find(spec)
 	if err != nil {
 		return nil, err
 	}
-	c := &credentials{uid: entry.uid, gid: entry.gid, home: entry.home}
+	c := &credentials{uid: u.UID, gid: u.GID, groups: groups, home: u.Home}
 	if c.home == "" {
 		c.home = "/"
-	}
-	if hasGroup {
-		if c.gid, err = a.findGroup(group); err != nil {
-			return nil, err
-		}
-	} else if entry.name != "" {
-		c.groups = a.groupsOf(entry.name)
 	}
 	return c, a.checkMapped(c)
 }
@@ -156,105 +100,6 @@ func (a *accounts) checkMapped(c *credentials) error {
 		c.groups = nil
 	}
 	return nil
-}
-
-// userEntry is what is used of a line of /etc/passwd; name is empty when there
-// is none.
-type userEntry struct {
-	name     string
-	uid, gid uint32
-	home     string
-}
-
-func (a *accounts) findUser(name string) (userEntry, error) {
-	id, numeric := parseID(name)
-	for line := range strings.Lines(a.passwd) {
-		e, ok := parseUser(line)
-		if ok && (numeric && e.uid == id || !numeric && e.name == name) {
-			return e, nil
-		}
-	}
-	if numeric {
-		return userEntry{uid: id}, nil
-	}
-	if a.passwdErr != nil {
-		return userEntry{}, fmt.Errorf("user %q: %w", name, a.passwdErr)
-	}
-	return userEntry{}, fmt.Errorf("user %q is neither a number nor in the sandbox's /etc/passwd", name)
-}
-
-func (a *accounts) findGroup(name string) (uint32, error) {
-	id, numeric := parseID(name)
-	if numeric {
-		return id, nil
-	}
-	for line := range strings.Lines(a.group) {
-		if g, ok := parseGroup(line); ok && g.name == name {
-			return g.gid, nil
-		}
-	}
-	if a.grErr != nil {
-		return 0, fmt.Errorf("group %q: %w", name, a.grErr)
-	}
-	return 0, fmt.Errorf("group %q is neither a number nor in the sandbox's /etc/group", name)
-}
-
-// groupsOf lists the groups that name is a member of, without duplicates.
-func (a *accounts) groupsOf(name string) []uint32 {
-	var gids []uint32
-	for line := range strings.Lines(a.group) {
-		g, ok := parseGroup(line)
-		if ok && g.has(name) && !slices.Contains(gids, g.gid) && len(gids) < maxGroups {
-			gids = append(gids, g.gid)
-		}
-	}
-	return gids
-}
-
-// parseUser parses name:password:uid:gid:gecos:home:shell (passwd(5)).
-func parseUser(line string) (userEntry, bool) {
-	f := strings.Split(strings.TrimRight(line, "\n"), ":")
-	if len(f) < 6 || f[0] == "" || strings.IndexByte(f[5], 0) >= 0 {
-		return userEntry{}, false
-	}
-	uid, ok := parseID(f[2])
-	gid, ok2 := parseID(f[3])
-	return userEntry{name: f[0], uid: uid, gid: gid, home: f[5]}, ok && ok2
-}
-
-// groupEntry is what is used of a line of /etc/group.
-type groupEntry struct {
-	name    string
-	gid     uint32
-	members string // comma-separated
-}
-
-// parseGroup parses name:password:gid:members (group(5)).
-func parseGroup(line string) (groupEntry, bool) {
-	f := strings.Split(strings.TrimRight(line, "\n"), ":")
-	if len(f) < 4 || f[0] == "" {
-		return groupEntry{}, false
-	}
-	gid, ok := parseID(f[2])
-	return groupEntry{name: f[0], gid: gid, members: f[3]}, ok
-}
-
-func (g groupEntry) has(user string) bool {
-	for m := range strings.SplitSeq(g.members, ",") {
-		if strings.TrimSpace(m) == user {
-			return true
-		}
-	}
-	return false
-}
-
-// parseID parses a uid or gid: decimal digits only, no sign, no space.
-func parseID(s string) (uint32, bool) {
-	if s == "" || strings.Trim(s, "0123456789") != "" {
-		return 0, false
-	}
-	id, err := strconv.ParseUint(s, 10, 32)
-	return uint32(id), err == nil && id <= maxID
 }
 
 // idMap is a uid_map or gid_map as seen from inside.

@@ -77,7 +77,7 @@ func (f *creation) writableUsr(i int) error {
 	if err != nil {
 		return err
 	}
-	merged, err := f.overlay(i, append(f.m.builtUsr(f.s), lower...)...)
+	merged, err := f.overlay(i, "", append(f.m.builtUsr(f.s), lower...)...)
 	if err != nil {
 		return api.Errorf(api.FailedPrecondition, "writable_usr: %w", err).WithField("writable_usr").
 			WithHint("a mount below /usr keeps the kernel from it: findmnt -R /usr shows which")
@@ -127,6 +127,9 @@ func (f *creation) attach(i int, m api.Mount) error {
 		return api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s", m.From(), m.Mode).
 			WithHint("mount a folder")
 	}
+	if err := f.checkOwner(m, src); err != nil {
+		return err
+	}
 	if err := f.sameFolder(m, src); err != nil {
 		return err
 	}
@@ -153,7 +156,7 @@ func (f *creation) attach(i int, m api.Mount) error {
 	f.undo.Add(func() error { return unmount(at) })
 	bind := at
 	if m.Mode == api.ModeOverlay {
-		if bind, err = f.overlay(i, at); err != nil {
+		if bind, err = f.overlay(i, at, at); err != nil {
 			return err
 		}
 	}
@@ -279,10 +282,10 @@ func attachError(source string, err error) error {
 const mergedSuffix = ".merged"
 
 // overlay mounts an overlay whose lower layers, top-most first, are the host's folders at lower: the
-// sandbox may write, the host sees nothing of it.
-func (f *creation) overlay(i int, lower ...string) (string, error) {
+// sandbox may write, the host sees nothing of it. Its own top folder is like the folder like, if that is not "".
+func (f *creation) overlay(i int, like string, lower ...string) (string, error) {
 	base, merged := filepath.Join(f.s.dir, "fs", strconv.Itoa(i)), f.mountDir(i)+mergedSuffix
-	if err := f.overlayFolders(i, base); err != nil {
+	if err := f.overlayFolders(i, base, like); err != nil {
 		return "", diskError("make overlay folders", err)
 	}
 	if err := os.Mkdir(merged, 0o755); err != nil {

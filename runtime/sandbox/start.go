@@ -146,8 +146,9 @@ func needFolder(top *os.File, d folder) error {
 	return unix.Fchmodat(parent, base, uint32(d.mode.Perm()), 0) // a folder that was just made, by us
 }
 
-// overlayFolders makes those of an overlay other than the root, with what was written to it before.
-func (f *creation) overlayFolders(i int, base string) error {
+// overlayFolders makes those of an overlay other than the root, with what was written to it before. The folder is like that of the host's
+// below it, where there is one.
+func (f *creation) overlayFolders(i int, base, like string) error {
 	if f.starting() {
 		if err := removeAll(base + "/work"); err != nil {
 			return err
@@ -155,6 +156,11 @@ func (f *creation) overlayFolders(i int, base string) error {
 	}
 	for _, d := range []string{base, base + "/upper", base + "/work"} {
 		if err := os.Mkdir(d, 0o755); err != nil && (!f.starting() || !errors.Is(err, fs.ErrExist)) {
+			return err
+		}
+	}
+	if like != "" && !f.starting() {
+		if err := dressOverlay(base+"/upper", like); err != nil {
 			return err
 		}
 	}

@@ -29,7 +29,7 @@ func rpcError(err, cause error) *jsonrpc.Error {
 	return &jsonrpc.Error{
 		Code:    e.Code.Number(),
 		Message: err.Error(),
-		Data:    api.ErrorData{Code: e.Code, Op: e.Op, Field: e.Field, Hint: hint, Failed: e.Failed},
+		Data:    api.ErrorData{Code: e.Code, Op: e.Op, Field: e.Field, Hint: hint, Failed: e.Failed, Owner: e.Owner},
 	}
 }
 

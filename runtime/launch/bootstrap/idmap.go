@@ -15,9 +15,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// RootCount is how many ids a namespace started by root gets: as many as images
-// use, so that nobody (65534) exists.
-const RootCount = 65536
+// RootCount is how many ids a namespace started by root gets.
+const RootCount = api.IDCount
 
 // Range maps Count ids, Inside the new namespace, to Outside, the caller's.
 type Range struct {

@@ -1,0 +1,118 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/passwd"
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// checkOwner refuses a mount of root's whose owner appears as somebody else than the user that the commands run as, who could write
+// nothing there. Only who has made it can map its ids; the error says to whom.
+func (f *creation) checkOwner(m api.Mount, src *os.File) error {
+	if m.Volume != "" {
+		return nil // everybody can write there
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
+		return fmt.Errorf("stat %s: %w", m.From(), err)
+	}
+	want := f.owner()
+	if m.FD == nil || !isDetachedMount(src) {
+		if !f.mayWrite(&st, want) && m.Mode != api.ModeRO {
+			f.tell("%s belongs to %s inside, and commands run as uid %d: they can write nothing there. With --user 0 they can", m.Target, idName(st.Uid), want.UID)
+		}
+		return nil
+	}
+	if st.Uid == want.UID && st.Gid == want.GID {
+		return nil
+	}
+	e := api.Errorf(api.FailedPrecondition, "the owner of %s appears as %d:%d inside, and commands run as %d:%d", m.From(), st.Uid, st.Gid, want.UID, want.GID).
+		WithHint("map its owner to these ids, as the hutch command does")
+	e.Owner = &want
+	return e
+}
+
+// mayWrite reports whether who can make files in a folder. Where there is one id only, everybody has it.
+func (f *creation) mayWrite(st *unix.Stat_t, who api.FolderOwner) bool {
+	switch {
+	case f.m.cfg.Host.UserMap == "single", who.UID == st.Uid, who.UID == 0:
+		return true
+	case who.GID == st.Gid:
+		return st.Mode&0o020 != 0
+	}
+	return st.Mode&0o002 != 0
+}
+
+func idName(uid uint32) string {
+	switch uid {
+	case 0:
+		return "root"
+	case overflowID:
+		return "nobody"
+	}
+	return fmt.Sprintf("uid %d", uid)
+}
+
+// tell adds a sentence to what a caller is told of the sandbox.
+func (f *creation) tell(format string, args ...any) {
+	note := fmt.Sprintf(format, args...)
+	if was := f.s.record.Note; was != "" {
+		note = was + "; " + note
+	}
+	f.s.record.Note = note
+}
+
+// owner is who the commands run as, by the accounts of the image and not of what a sandbox has written. Of a user that the image does not
+// have the first command tells.
+func (f *creation) owner() api.FolderOwner {
+	if f.s.record.User == "" {
+		return api.FolderOwner{}
+	}
+	files := passwd.Read(f.openInImage)
+	u, _, err := files.Find(f.s.record.User)
+	if err != nil || max(u.UID, u.GID) >= api.IDCount {
+		return api.FolderOwner{}
+	}
+	return api.FolderOwner{UID: u.UID, GID: u.GID}
+}
+
+// dressOverlay gives the upper folder of an overlay the mode and the owner of the folder below it, which the sandbox sees as the overlay's.
+func dressOverlay(upper, lower string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(lower, &st); err != nil {
+		return fmt.Errorf("stat: %w", err)
+	}
+	if st.Uid == overflowID || st.Gid == overflowID {
+		return api.Errorf(api.FailedPrecondition, "the folder's owner or its group has no id in sandboxes, and the kernel's overlay cannot change a file of theirs").
+			WithHint("ls -ld shows whose it is; use mode rw or ro, or a copy: cp -r")
+	}
+	if err := os.Lchown(upper, int(st.Uid), int(st.Gid)); err != nil {
+		return fmt.Errorf("own the overlay's folder: %w", err)
+	}
+	return unix.Chmod(upper, st.Mode&0o7777)
+}
+
+// openInImage opens a file in the top-most layer of the image that has it.
+func (f *creation) openInImage(name string, flags int) (int, error) {
+	for _, lower := range f.s.root.Lower {
+		if !filepath.IsAbs(lower) {
+			lower = filepath.Join(f.s.root.Dir, lower)
+		}
+		layer, err := os.OpenFile(lower, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return -1, err
+		}
+		fd, err := sys.OpenInRoot(int(layer.Fd()), name, flags, 0)
+		_ = layer.Close()
+		if err != unix.ENOENT && err != unix.ENOTDIR {
+			return fd, err
+		}
+	}
+	return -1, unix.ENOENT
+}

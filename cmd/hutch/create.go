@@ -97,8 +97,11 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 			}
 			defer at.close()
 		}
-		sb, err = c.CreateSandbox(ctx, p, files, progress)
-		return err
+		if sb, err = c.CreateSandbox(ctx, p, files, progress); err != nil {
+			return err
+		}
+		tell(noteLent(&sb, &opened))
+		return nil
 	})
 	done() // before anything else is written there
 	warnUnenforced(os.Stderr, sb.Note, sb.Unenforced)

@@ -43,6 +43,9 @@ func remove(ctx context.Context, c *client.Client, name string, force bool) erro
 		}
 	}
 	_, err := c.Remove(ctx, name)
+	if err == nil {
+		forgetLent(name)
+	}
 	if force && notFound(err) {
 		return nil
 	}

@@ -47,6 +47,13 @@ func newSnapshotCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if l := findLent(p.Sandbox); l != nil {
+					l.Snapshots = append(l.Snapshots, sn.ID)
+					if sn.Name != "" {
+						l.Snapshots = append(l.Snapshots, sn.Name)
+					}
+					tell(l.save())
+				}
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), sn.ID)
 				return err
 			})
@@ -100,13 +107,13 @@ func newSnapshotRestore() *cobra.Command {
 		Use:   "restore [flags] SNAPSHOT",
 		Short: "Give a sandbox the files again that it had when the snapshot was taken",
 		Long: `Give a sandbox the files again that it had when the snapshot was taken. Its processes end; its id, name, limits and
-policy stay as they are now. Root has to name folders of the host's that it has mounted again, as for "hutch start".`,
+policy stay as they are now. Its folders of the host's are opened again, as for "hutch start".`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				p := api.SnapshotRestoreParams{Snapshot: args[0]}
 				var r api.SnapshotRestored
-				err := folders.lend(cmd.Context(), c, func(given []api.StartFolder, files []*os.File) (err error) {
+				err := folders.lend(cmd.Context(), c, args[0], func(given []api.StartFolder, files []*os.File) (err error) {
 					p.Folders = given
 					r, err = c.RestoreSnapshot(cmd.Context(), p, files...)
 					return err
@@ -162,7 +169,7 @@ for each: all share them, and write over them. Processes are not forked.`,
 			}
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				var r api.Forked
-				err := folders.lend(cmd.Context(), c, func(given []api.StartFolder, files []*os.File) (err error) {
+				err := folders.lend(cmd.Context(), c, args[0], func(given []api.StartFolder, files []*os.File) (err error) {
 					p.Folders = given
 					r, err = c.Fork(cmd.Context(), p, files...)
 					return err
@@ -170,6 +177,7 @@ for each: all share them, and write over them. Processes are not forked.`,
 				if err != nil {
 					return err
 				}
+				tell(noteForks(args[0], r.Sandboxes))
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), r)
 				}

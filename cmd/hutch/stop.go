@@ -48,14 +48,14 @@ func newStart() *cobra.Command {
 		Short: "Start sandboxes that were stopped",
 		Long: `Start sandboxes that were stopped, with the files they had. Their commands are not started again.
 
-Folders of yours that a sandbox has mounted must be the same ones as before. Root has to name them again, as when
-the sandbox was made: the daemon is another user, and can not open them itself.`,
+Folders of yours that a sandbox has mounted must be the same ones as before. Those of root, whose daemon is another user and
+cannot open them, this command opens again by its own note; name them where it has none, as when the sandbox was made.`,
 		GroupID: groupSandbox,
 		Args:    wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
 				p := api.StartParams{Sandbox: name}
-				err := folders.lend(ctx, c, func(given []api.StartFolder, files []*os.File) error {
+				err := folders.lend(ctx, c, name, func(given []api.StartFolder, files []*os.File) error {
 					p.Folders = given
 					_, err := c.StartSandbox(ctx, p, files...)
 					return err
@@ -90,17 +90,26 @@ func (f *folderFlags) add(fs *pflag.FlagSet) {
 	})
 }
 
-// lend opens the folders that the user names for a call, and never one that the daemon does.
-func (f *folderFlags) lend(ctx context.Context, c *client.Client, call func(given []api.StartFolder, files []*os.File) error) error {
+// lend opens the folders that the user names for a call, or those that root has lent to ref before, and never one that the daemon names.
+func (f *folderFlags) lend(ctx context.Context, c *client.Client, ref string, call func(given []api.StartFolder, files []*os.File) error) error {
 	sp := f.spec
+	var noted *lent
 	if sp.Workspace == nil && len(sp.Mounts) == 0 {
-		return call(nil, nil)
+		if noted = findLent(ref); noted == nil {
+			return call(nil, nil)
+		}
+		sp = noted.spec()
 	}
 	who, err := c.Peer(ctx)
 	if err != nil {
 		return err
 	}
 	return hostfs.Lend(who.IDBase, sp, func(opened api.Spec, files []*os.File) error {
+		if noted != nil {
+			if err := noted.check(&opened, files); err != nil {
+				return err
+			}
+		}
 		var given []api.StartFolder
 		if w := opened.Workspace; w != nil {
 			given = append(given, api.StartFolder{Target: "/workspace", FD: *w.FD})

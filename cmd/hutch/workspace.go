@@ -108,7 +108,7 @@ func newWorkspaceApply() *cobra.Command {
 		Short: "Bring what a sandbox has changed into your folder",
 		Long: `Bring what a sandbox has changed into your folder: all of it, or what PATH names. What somebody else has changed there
 meanwhile is left alone, and so is what your own programs take instructions from, such as .git/hooks,
-unless PATH names it. Root has to name the folder as well: the daemon can not write to it otherwise.`,
+unless PATH names it.`,
 		Args: wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Sandbox, p.Paths = args[0], args[1:]
@@ -135,7 +135,7 @@ unless PATH names it. Root has to name the folder as well: the daemon can not wr
 		},
 	}
 	cmd.Flags().BoolVarP(&p.Force, "force", "f", false, "also what somebody else has changed, whose changes are lost")
-	cmd.Flags().StringVar(&folder, "folder", "", "the workspace's folder is `PATH`: for root")
+	cmd.Flags().StringVar(&folder, "folder", "", "root's workspace is `PATH`, where the command has no note of it")
 	cmd.Flags().StringVar(&p.Digest, "digest", "", "only if nothing was changed since the diff of this `DIGEST` (diff --json)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was done as JSON")
 	return cmd
@@ -144,8 +144,14 @@ unless PATH names it. Root has to name the folder as well: the daemon can not wr
 // applyTo opens the folder that an apply may write to. Its name is the user's, never one that the daemon tells: a sandbox
 // may have taken that over, and root would hand it any folder.
 func applyTo(ctx context.Context, c *client.Client, folder string, p *api.WorkspaceApplyParams) (*hostfs.Sources, error) {
+	var noted *lentFolder
 	if folder == "" {
-		return &hostfs.Sources{}, nil
+		l := findLent(p.Sandbox)
+		if l == nil || l.Workspace == nil {
+			return &hostfs.Sources{}, nil
+		}
+		noted = l.Workspace
+		folder = noted.Path
 	}
 	who, err := c.Peer(ctx)
 	if err != nil {
@@ -154,6 +160,12 @@ func applyTo(ctx context.Context, c *client.Client, folder string, p *api.Worksp
 	s := &hostfs.Sources{Owner: hostfs.Owner{Base: who.IDBase}}
 	_, i, err := s.Add(folder, api.ModeRW, true)
 	p.FD = &i
+	if err == nil && noted != nil {
+		err = noted.check(s.Files[i])
+	}
+	if err != nil {
+		s.Close()
+	}
 	return s, hostfs.OnField(err, "folder")
 }
 

@@ -33,6 +33,7 @@ type Query struct {
 	exact []bool // upper and lower case differ: the word has a capital
 
 	path   []rune
+	small  []rune // path in lower case
 	bonus  []int
 	before []cell
 	now    []cell
@@ -52,8 +53,14 @@ func New(text string) *Query {
 		if len(q.words) == maxWords {
 			break
 		}
-		q.words = append(q.words, runes[:min(len(runes), maxWord)])
-		q.exact = append(q.exact, strings.IndexFunc(word, unicode.IsUpper) >= 0)
+		runes = runes[:min(len(runes), maxWord)]
+		exact := strings.IndexFunc(word, unicode.IsUpper) >= 0
+		if !exact {
+			for i := range runes {
+				runes[i] = lower(runes[i]) // what is no capital may have a lower case, too
+			}
+		}
+		q.words, q.exact = append(q.words, runes), append(q.exact, exact)
 	}
 	return q
 }
@@ -63,37 +70,39 @@ func (q *Query) Empty() bool { return len(q.words) == 0 }
 
 // Score is how well path fits; ok is false where it does not.
 func (q *Query) Score(path string) (score int, ok bool) {
-	for i, word := range q.words {
-		if !has(path, word, q.exact[i]) {
-			return 0, false
-		}
-	}
 	if q.Empty() {
 		return 0, true
 	}
-	q.prepare(path)
+	q.read(path)
 	for i, word := range q.words {
-		score += max(q.align(word, q.exact[i]), 0)
+		if !has(q.letters(i), word) {
+			return 0, false
+		}
+	}
+	q.prepare()
+	for i, word := range q.words {
+		score += max(q.align(word, q.letters(i)), 0)
 	}
 	return score, true
 }
 
 // has is whether the letters of word come in path in their order.
-func has(path string, word []rune, exact bool) bool {
+func has(path, word []rune) bool {
 	i := 0
 	for _, r := range path {
-		if i < len(word) && same(r, word[i], exact) {
+		if i < len(word) && r == word[i] {
 			i++
 		}
 	}
 	return i == len(word)
 }
 
-func same(a, b rune, exact bool) bool {
-	if a == b || exact {
-		return a == b
+// letters are those of the path that word i is compared with.
+func (q *Query) letters(i int) []rune {
+	if q.exact[i] {
+		return q.path
 	}
-	return lower(a) == lower(b)
+	return q.small
 }
 
 func lower(r rune) rune {
@@ -106,11 +115,19 @@ func lower(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// prepare notes what each letter of path is worth beside matching.
-func (q *Query) prepare(path string) {
-	q.path, q.bonus = q.path[:0], q.bonus[:0]
-	last := rune('/')
+// read takes the letters of path.
+func (q *Query) read(path string) {
+	q.path, q.small = q.path[:0], q.small[:0]
 	for _, r := range path {
+		q.path, q.small = append(q.path, r), append(q.small, lower(r))
+	}
+}
+
+// prepare notes what each letter of the path is worth beside matching.
+func (q *Query) prepare() {
+	q.bonus = q.bonus[:0]
+	last := rune('/')
+	for _, r := range q.path {
 		more := 0
 		switch {
 		case last == '/':
@@ -120,7 +137,7 @@ func (q *Query) prepare(path string) {
 		case unicode.IsUpper(r) && unicode.IsLower(last), unicode.IsDigit(r) && !unicode.IsDigit(last):
 			more = atHump
 		}
-		q.path, q.bonus = append(q.path, r), append(q.bonus, more)
+		q.bonus = append(q.bonus, more)
 		last = r
 	}
 	for i := len(q.path) - 1; i >= 0 && q.path[i] != '/'; i-- {
@@ -131,16 +148,16 @@ func (q *Query) prepare(path string) {
 	}
 }
 
-// align is the best score of word. Time is the product of the lengths.
-func (q *Query) align(word []rune, exact bool) int {
-	for i := range len(q.path) + 1 {
+// align is the best score of word in path. Time is the product of the lengths.
+func (q *Query) align(word, path []rune) int {
+	for i := range len(path) + 1 {
 		q.before[i] = cell{none, 0}
 	}
 	for w, letter := range word {
 		q.now[0] = cell{none, none}
-		for i, r := range q.path {
+		for i, r := range path {
 			here := none
-			if same(r, letter, exact) {
+			if r == letter {
 				more := q.bonus[i]
 				if w == 0 {
 					here = hit + more*firstTwo

@@ -224,7 +224,11 @@ func (o *specFlags) build(image string) (_ api.Spec, err error) {
 		return s, api.Errorf(api.InvalidArgument, "%w", err)
 	}
 	o.tellFolders(os.Stderr, &s)
-	return s, o.setGuard(&s)
+	if err := o.setGuard(&s); err != nil {
+		return s, err
+	}
+	addRepository(os.Stderr, &s)
+	return s, nil
 }
 
 // tellFolders tells of what people would want to know of the folders that they give: one that is a link, which a sandbox may have put

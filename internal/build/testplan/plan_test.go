@@ -176,19 +176,21 @@ func TestRuns(t *testing.T) {
 			t.Errorf("%s runs as %q, want %q", tt.test.Name, got, tt.want)
 		}
 	}
-	// All rounds are made by what is no end-to-end test, and by an eighth of the others.
-	n := 0
+	// All rounds are made by an eighth of the tests, as root, and by none of a brief run.
+	n, test := 0, Test{Pkg: "integration/a", Name: "TestX", Axes: []testenv.Axis{user}}
 	for i := range 800 {
 		p.Now.Commit = fmt.Sprintf("%040x", i*7919)
-		if !p.Short(Test{Pkg: "integration/a", Name: "TestX"}, mustrun.Root) {
+		if !p.Short(test, mustrun.Root) {
 			n++
+		}
+		brief := p
+		brief.Brief = true
+		if !p.Short(test, mustrun.SubUID) || !brief.Short(test, mustrun.Root) {
+			t.Fatal("an ordinary user or a brief run makes all rounds")
 		}
 	}
 	if n < 60 || n > 140 {
-		t.Errorf("an end-to-end test makes all rounds in %d of 800 commits, want about 100", n)
-	}
-	if unit := (Test{Pkg: "images", Name: "TestX", Axes: []testenv.Axis{user}}); p.Short(unit, mustrun.Root) || !p.Short(unit, mustrun.SubUID) {
-		t.Error("root makes fewer rounds of a unit test, or an ordinary user does not")
+		t.Errorf("a test makes all rounds in %d of 800 commits, want about 100", n)
 	}
 	// What depends on no user runs once, not always as root.
 	kinds := map[mustrun.Kind]int{}

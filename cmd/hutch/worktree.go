@@ -28,8 +28,9 @@ func addRepository(w io.Writer, s *api.Spec) {
 	if err != nil {
 		return // opening it says why
 	}
-	named, ok := firstLine(filepath.Join(top, ".git"))
-	if named, ok = strings.CutPrefix(named, "gitdir: "); !ok {
+	pointer, _ := firstLine(filepath.Join(top, ".git"))
+	named, ok := strings.CutPrefix(pointer, "gitdir: ")
+	if !ok {
 		return
 	}
 	// What is in the workspace is found from there, at another place than the host's where it is a relative path.

@@ -18,7 +18,6 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
-	"github.com/hutch-sh/hutch/runtime/client"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
 
@@ -401,7 +400,7 @@ func TestRunNewEnding(t *testing.T) {
 }
 
 // awaitRunning returns the next sandbox that runs. The one before it may still be going.
-func awaitRunning(t *testing.T, events *client.Events) string {
+func awaitRunning(t *testing.T, events *hutch.Events) string {
 	t.Helper()
 	for {
 		ev, err := events.Next(t.Context())

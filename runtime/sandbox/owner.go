@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -110,7 +111,7 @@ func (f *creation) openInImage(name string, flags int) (int, error) {
 		}
 		fd, err := sys.OpenInRoot(int(layer.Fd()), name, flags, 0)
 		_ = layer.Close()
-		if err != unix.ENOENT && err != unix.ENOTDIR {
+		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
 			return fd, err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"

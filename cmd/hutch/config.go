@@ -23,7 +23,9 @@ func configDigest() (config.Digest, error) {
 	if err != nil {
 		return config.Digest{}, err
 	}
-	return config.LoadDigest(places.Config, places.ConfigDigest(), parseYAML)
+	d, err := config.LoadDigest(places.Config, places.Approved(), places.ConfigDigest(), parseYAML)
+	tellHeld(d.Held)
+	return d, err
 }
 
 func loadConfig() (config.Config, string, error) {
@@ -78,7 +80,7 @@ that ask for none, quotas, and tokens of clients. A file to start from:
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), path)
 		return err
 	})
-	cmd.AddCommand(newConfigGuard(), newConfigToken())
+	cmd.AddCommand(newConfigApprove(), newConfigGuard(), newConfigToken())
 	sub("reload", "Make the daemon read the file again, as SIGHUP does", func(cmd *cobra.Command) error {
 		return withDaemon(cmd.Context(), func(c *client.Client) error { return c.Reload(cmd.Context()) })
 	})

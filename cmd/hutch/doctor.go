@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/config"
 	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/runtime/client"
@@ -61,6 +62,11 @@ func runDoctor(ctx context.Context, places paths.Paths, asJSON bool, w io.Writer
 		}
 	} else {
 		printChecks(w, cli.StyleFor(os.Stdout), checks)
+		if c, err := config.LoadApproved(places.Config, places.Approved(), parseYAML); err != nil {
+			fmt.Fprintf(w, "\n%s\n", cli.Line(err.Error()))
+		} else if note := config.HeldNote(c.Held); note != "" {
+			fmt.Fprintf(w, "\n%s:\n    hutch config approve\n", cli.Line(note))
+		}
 	}
 	if !probe.CanRun(checks) {
 		return &cli.Exit{Code: 1}

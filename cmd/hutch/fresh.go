@@ -57,6 +57,7 @@ func (f *freshBox) begin(ctx context.Context, s *session, p api.ExecParams, file
 			return api.ExecResult{}, cerr
 		}
 		s.swap(c)
+		f.params.IfState = "" // that has been asked
 		run, err = f.callAgain(ctx, s, files, news)
 	}
 	if err == nil && f.id == "" { // it was over before there was any news
@@ -211,6 +212,7 @@ func (r *runner) fresh(ctx context.Context, spec api.Spec, command []string) (er
 		f.params.IfBuild = client.IfBuild()
 	}
 	if eager {
+		f.params.IfState = client.IfState()
 		r.client, err = client.Connect(ctx, client.ConnectOptions{Eager: true})
 	} else if r.client, err = connect(ctx, r.flags.private); err == nil {
 		r.peer, err = r.client.Peer(ctx)

@@ -119,6 +119,9 @@ func (b *backend) Create(ctx context.Context, who server.Actor, p api.CreatePara
 
 func (b *backend) RunNew(ctx context.Context, who server.Actor, p api.RunParams, fds *jsonrpc.FDs, progress func(api.Progress),
 	started func(*api.Sandbox, string, int), sent func(func())) (api.RunResult, error) {
+	if p.IfState != "" && p.IfState != b.d.cfg.Paths.State {
+		return api.RunResult{}, api.Errorf(api.FailedPrecondition, "the daemon keeps its state in %s", b.d.cfg.Paths.State).WithField("if_state")
+	}
 	if p.IfBuild != "" && b.d.ending.Load() { // system.info would have said so
 		return api.RunResult{}, errEnding
 	}

@@ -21,6 +21,7 @@ import (
 func allowHost(t testing.TB, w *world.World, more string) {
 	t.Helper()
 	world.Write(t, w.Path("home/config.yaml"), "host_execution: allowed\n"+more)
+	w.Approve(t, w.Path("home/config.yaml"))
 }
 
 // hostRows are the records of the log host: each decision's place, or what is known of an end.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/config"
+	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
@@ -55,6 +57,19 @@ func (h *Host) hutchEnvIn(dir, name string) []string {
 		"HUTCH_SOCKET=" + h.path("run", name+".sock"),
 		"HUTCH_CONFIG=" + h.path("home", "config.yaml"),
 	}
+}
+
+// approve approves a configuration for the daemon with a state folder of that name, as its user does at a terminal.
+func (h *Host) approve(file, state string) error {
+	dir, err := h.mkdir(state, 0o700)
+	if err != nil {
+		return err
+	}
+	c, err := config.Load(file, yamlread.Parse)
+	if err != nil {
+		return err
+	}
+	return c.Approve(filepath.Join(dir, "approved.json"))
 }
 
 // sharedDaemon starts the daemon that the hutch subjects share, once, as the

@@ -81,6 +81,9 @@ func (h *Host) networkDaemon(ctx context.Context, state string) (*daemon, *clien
 			if err != nil {
 				return nil, nil, err
 			}
+			if err := h.approve(file, state); err != nil {
+				return nil, nil, err
+			}
 			vars = append(vars, "HUTCH_CONFIG="+file)
 		}
 		d, err := h.startDaemon(ctx, state, vars...)

@@ -212,6 +212,7 @@ func TestAuditOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := world.New(t, "HUTCH_CONFIG="+config)
+	w.Approve(t, config)
 	sb := w.Create(t, "host")
 	w.OK(t, "exec", sb, "true")
 	w.Run(t, "audit", sb).Want(t, 125).Says(t, "no audit log")

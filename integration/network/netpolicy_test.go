@@ -228,6 +228,8 @@ func TestNetworkConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newNetWorld(t, []string{"web.test", "other.test"}, "HUTCH_CONFIG="+config)
+	w.Approve(t, config)
+	w.OK(t, "config", "reload")
 	if out := w.OK(t, "run", "host", "curl", "-sS", "http://"+at); !strings.Contains(out, "hello") {
 		t.Error(out)
 	}

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/config"
 	"github.com/hutch-sh/hutch/internal/probe"
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/api"
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
@@ -87,6 +89,22 @@ var Grouped = sync.OnceValue(func() bool { return probe.Cgroups().Status == prob
 func (w *World) Configure(t *testing.T, text string) {
 	t.Helper()
 	if err := os.WriteFile(w.Path("home/config.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.Approve(t, w.Path("home/config.yaml"))
+}
+
+// Approve approves all of a configuration, as its user does at a terminal. One that is not understood has nothing to approve.
+func (w *World) Approve(t testing.TB, file string) {
+	t.Helper()
+	c, err := config.Load(file, yamlread.Parse)
+	if err != nil {
+		return
+	}
+	if err := os.MkdirAll(w.Root(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Approve(filepath.Join(w.Root(), "approved.json")); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -44,6 +44,9 @@ type Config struct {
 	// Templates are those that nobody need make, and what is different of those that hutch ships; by name.
 	Templates []api.TemplateSpec
 
+	// Held are keys that are not in force, because nobody has approved them: LoadApproved.
+	Held []string
+
 	sum string // of the file's text, where there was a file
 }
 

@@ -26,6 +26,7 @@ func with(change func(*Config)) Config {
 func TestDigest(t *testing.T) {
 	dir := t.TempDir()
 	file, left := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "digest.json")
+	approved := filepath.Join(t.TempDir(), "approved.json")
 	parsed := 0
 	parser := func(text []byte) (*yamltree.Node, error) {
 		parsed++
@@ -33,7 +34,7 @@ func TestDigest(t *testing.T) {
 	}
 	ask := func(image string, mode api.ExecMode, times int) {
 		t.Helper()
-		d, err := LoadDigest(file, left, parser)
+		d, err := LoadDigest(file, approved, left, parser)
 		if err != nil || d.Image != image || d.Mode != mode || parsed != times {
 			t.Errorf("%+v, %v after %d times, want %s, %s after %d", d, err, parsed, image, mode, times)
 		}
@@ -45,6 +46,9 @@ func TestDigest(t *testing.T) {
 		}
 		c, err := Load(file, yamlread.Parse)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Approve(approved); err != nil {
 			t.Fatal(err)
 		}
 		return c

@@ -23,6 +23,7 @@ type Digest struct {
 	SHA256 string       `json:"sha256"` // of the file that it is about
 	Image  string       `json:"image"`
 	Mode   api.ExecMode `json:"mode"`
+	Held   []string     `json:"held,omitempty"` // see Config
 }
 
 func sumOf(text []byte) string {
@@ -39,7 +40,7 @@ func (c *Config) Publish(path string) error {
 		}
 		return err
 	}
-	text, err := json.Marshal(Digest{SHA256: c.sum, Image: c.Image, Mode: c.Mode})
+	text, err := json.Marshal(Digest{SHA256: c.sum, Image: c.Image, Mode: c.Mode, Held: c.Held})
 	if err != nil {
 		return err
 	}
@@ -55,15 +56,15 @@ func (c *Config) Publish(path string) error {
 }
 
 // LoadDigest is Load for who needs no more than a Digest. It reads the one at published where that is about the file as it is.
-func LoadDigest(path, published string, parser yamltree.Parser) (Digest, error) {
+func LoadDigest(path, approved, published string, parser yamltree.Parser) (Digest, error) {
 	if text, err := os.ReadFile(path); err == nil {
 		var d Digest
 		if left, err := readOwn(published); err == nil && json.Unmarshal(left, &d) == nil && d.SHA256 == sumOf(text) {
 			return d, nil
 		}
 	}
-	c, err := Load(path, parser)
-	return Digest{Image: c.Image, Mode: c.Mode, SHA256: c.sum}, err
+	c, err := LoadApproved(path, approved, parser)
+	return Digest{Image: c.Image, Mode: c.Mode, SHA256: c.sum, Held: c.Held}, err
 }
 
 // readOwn reads a file that nobody else has written: where commands run is in it, and the folder may be one that somebody else has made in

@@ -70,6 +70,9 @@ func (p Paths) ConfigDigest() string {
 	return filepath.Join(p.Runtime, "config-"+p.SocketID()+".json")
 }
 
+// Approved is where what the user has approved of the configuration file is kept.
+func (p Paths) Approved() string { return filepath.Join(p.State, "approved.json") }
+
 // resolver carries what tests replace.
 type resolver struct {
 	env     func(string) string

@@ -24,6 +24,8 @@ type RunParams struct {
 	// IfBuild refuses the call, with failed_precondition, unless the daemon is of this build (Info.BuildID): a client that need not
 	// ask before.
 	IfBuild string `json:"if_build,omitempty"`
+	// IfState refuses the call likewise, unless that is the daemon's state folder (Info.Paths.State).
+	IfState string `json:"if_state,omitempty"`
 	// Gate is the index of an eventfd(2), made with EFD_NONBLOCK, that the caller writes to when the command may start. The sandbox is made
 	// meanwhile: a caller that is to be ready for its command, to catch signals for example, need not be ready before it calls.
 	Gate *int `json:"gate,omitempty"`

@@ -115,6 +115,9 @@ func greet(ctx context.Context, c *Client, exit peerExit, env []string) (_ *Clie
 		defer c.Close()
 		return nil, false, exit.wait(ctx, c)
 	}
+	if err == nil {
+		err = sameState(&who, env)
+	}
 	if err == nil && who.BuildID == version.BuildID {
 		return c, false, nil
 	}
@@ -135,6 +138,24 @@ func greet(ctx context.Context, c *Client, exit peerExit, env []string) (_ *Clie
 		return nil, false, err
 	}
 	return nil, false, exit.wait(ctx, c)
+}
+
+// sameState refuses a daemon with another state folder than env names: its sandboxes and images are not those that the caller means.
+func sameState(who *greeting, env []string) error {
+	places, err := resolve(env)
+	if err != nil {
+		return err
+	}
+	if who.Paths.State == places.State || who.Paths.State == "" { // an older build says nothing
+		return nil
+	}
+	a, aerr := os.Stat(who.Paths.State)
+	b, berr := os.Stat(places.State)
+	if aerr == nil && berr == nil && os.SameFile(a, b) {
+		return nil
+	}
+	return api.Errorf(api.FailedPrecondition, "the daemon at %s keeps its state in %s, and this command names %s", places.Socket, who.Paths.State, places.State).
+		WithOp("connect").WithHint("set HUTCH_ROOT=%s; or give the daemon of the other folder a socket of its own: HUTCH_SOCKET", who.Paths.State)
 }
 
 // lockPath is one lock per socket, in the runtime folder.

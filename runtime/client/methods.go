@@ -33,6 +33,9 @@ type Peer struct {
 type greeting struct {
 	Peer
 	Ending bool `json:"ending"`
+	Paths  struct {
+		State string `json:"state"`
+	} `json:"paths"`
 	Counts struct {
 		Sandboxes int `json:"sandboxes"`
 	} `json:"counts"`

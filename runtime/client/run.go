@@ -58,11 +58,20 @@ func (c *Client) RunNew(ctx context.Context, p api.RunParams, folders []*os.File
 // IfBuild is the build that a call is for which the next daemon may take as well: an eager client's must say it.
 func IfBuild() string { return version.BuildID }
 
+// IfState is the state folder that an eager client's call is for.
+func IfState() string {
+	places, err := resolve(nil)
+	if err != nil {
+		return "" // connecting has said so
+	}
+	return places.State
+}
+
 // NotRun reports whether err, of a call that has said IfBuild, says that it was not even looked at: the daemon is another build's,
 // is ending, or has ended without reading it. Connect without Eager knows what to do.
 func NotRun(err error) bool {
 	var e *api.Error
-	if errors.As(err, &e) && (e.Code == api.FailedPrecondition && e.Field == "if_build" || e.Code == api.Unimplemented) {
+	if errors.As(err, &e) && (e.Code == api.FailedPrecondition && (e.Field == "if_build" || e.Field == "if_state") || e.Code == api.Unimplemented) {
 		return true // by this build's daemon, or by one that is too old to know the method
 	}
 	if errors.Is(err, ErrLost) && errors.As(err, new(unsent)) {

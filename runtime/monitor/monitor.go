@@ -23,7 +23,6 @@ import (
 	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/paths"
 	"github.com/hutch-sh/hutch/internal/sys"
-	"github.com/hutch-sh/hutch/internal/yamltree/yamlread"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/launch/bootstrap"
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
@@ -127,7 +126,7 @@ func (m *monitor) prepare(undo *cleanup.Stack) error {
 	if err := m.opts.Paths.MakeDirs(); err != nil {
 		return err
 	}
-	if m.file, err = config.Load(m.opts.Paths.Config, yamlread.Parse); err != nil { // nobody else is there yet
+	if m.file, err = m.load(); err != nil { // nobody else is there yet
 		return err
 	}
 	if m.opts.Private == nil {
@@ -247,6 +246,7 @@ func (m *monitor) serve(ctx context.Context) (left bool, err error) {
 		ended <- m.watch(ctx)
 	})
 	wg.Go(func() { m.reloads(m.opts.Reload, done) })
+	wg.Go(func() { m.watchState(done) })
 	if m.listener != nil {
 		wg.Go(m.accept)
 		defer m.listener.Close()

@@ -21,7 +21,7 @@ func (m *monitor) settings() monitorapi.Settings {
 
 // reload reads the configuration file again. One that is not understood changes nothing.
 func (m *monitor) reload() *monitorapi.Reloaded {
-	c, err := config.Load(m.opts.Paths.Config, yamlread.Parse)
+	c, err := m.load()
 	if err != nil {
 		m.log.Warn("read the configuration again; the one before stays in force", "err", err)
 		e := &api.Error{Code: api.Internal, Msg: err.Error()}
@@ -36,6 +36,15 @@ func (m *monitor) reload() *monitorapi.Reloaded {
 	}
 	s := m.settings()
 	return &monitorapi.Reloaded{Settings: &s}
+}
+
+// load reads the file, and says what of it is not in force.
+func (m *monitor) load() (config.Config, error) {
+	c, err := config.LoadApproved(m.opts.Paths.Config, m.opts.Paths.Approved(), yamlread.Parse)
+	if note := config.HeldNote(c.Held); note != "" {
+		m.log.Warn(note + "; hutch config approve does")
+	}
+	return c, err
 }
 
 // publish leaves the digest for command lines, which else have the file read each for itself.

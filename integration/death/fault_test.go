@@ -63,6 +63,7 @@ var faulty = sync.OnceValues(func() (string, error) {
 // TestFaults makes each step of creating a sandbox fail: the error is typed, the
 // daemon goes on, and nothing of the attempt is left.
 func TestFaults(t *testing.T) {
+	testenv.Suite(t, "slow")
 	testenv.Toolchain(t)
 	bin, err := faulty()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 // TestOtherBuild: a command of another build replaces an idle daemon; one with
 // sandboxes stays, and the command says what to do.
 func TestOtherBuild(t *testing.T) {
+	testenv.Suite(t, "slow")
 	testenv.Toolchain(t)
 	w := world.New(t)
 	other := w.Sub(t, "other")

@@ -89,6 +89,7 @@ func TestAttach(t *testing.T) {
 // TestAttachers: many at once, on one connection and on several, with different
 // credit, while some never read; all the others get the same bytes.
 func TestAttachers(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

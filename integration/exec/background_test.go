@@ -105,6 +105,7 @@ func TestExecKill(t *testing.T) {
 // TestLongOutput: the head and the tail of a stream that is longer than what is
 // kept are right, and the gap between them is explicit.
 func TestLongOutput(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	world.NeedsPython(t)
 	w := world.New(t)

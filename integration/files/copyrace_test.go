@@ -10,11 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/integration/world"
+
+	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
 // TestCopyInRace: whoever can write to a folder that is copied into a sandbox, as another sandbox that has it as its workspace, cannot
 // make the copy take a file from elsewhere, or its name, by putting links into the places of files and folders meanwhile.
 func TestCopyInRace(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := world.New(t)
 	sb := w.Create(t, "host")

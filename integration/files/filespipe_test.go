@@ -25,6 +25,7 @@ import (
 // TestFilesLarge: 128 MiB in and out, through pipes and through hutch cp, and
 // nothing of it in the daemon's memory.
 func TestFilesLarge(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	b := newFileBox(t)
 	const size = 128 << 20

@@ -163,6 +163,7 @@ var attacks = []string{
 // others obey comes to be, at any depth; every refusal is one of the guard's. Work in the repositories that are there goes on.
 func TestGuardDeep(t *testing.T) {
 	testenv.Axes(t, testenv.User)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	testenv.Require(t, probe.Landlock())
 	world.NeedsPython(t)

@@ -147,6 +147,7 @@ print(json.dumps([out, tree]))`
 // another user.
 func TestGuardNewSame(t *testing.T) {
 	testenv.Axes(t, testenv.User)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	testenv.Require(t, probe.Landlock())
 	world.NeedsPython(t)
@@ -251,6 +252,7 @@ print(tries, *made)`
 
 // TestGuardNewRace: no thread or process wins against what PID 1 looks at. Without the guard the same script makes the name.
 func TestGuardNewRace(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	testenv.Require(t, probe.Landlock())
 	world.NeedsPython(t)

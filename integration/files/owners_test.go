@@ -20,6 +20,7 @@ rm made/sub/file; stat -c '%u %a' . moved`
 // TestWorkspaceOwners: whoever can change a folder outside can change it inside, as the user that the commands run as: root's sandboxes in
 // anybody's folder, and what they make is the folder's owner's.
 func TestWorkspaceOwners(t *testing.T) {
+	testenv.Suite(t, "slow")
 	testenv.Root(t) // nobody else has somebody else's folders
 	t.Parallel()
 	w := world.New(t)

@@ -114,6 +114,7 @@ func settled(text string, m made) string {
 // makes, line by line, from inside and from outside.
 func TestClaimed(t *testing.T) {
 	testenv.Axes(t, testenv.User)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	direct, ahead := world.New(t), world.New(t)
 	ahead.LogOnFailure(t)

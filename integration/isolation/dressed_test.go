@@ -36,6 +36,7 @@ func memoryLimit(t *testing.T, w *world.World, id string) int64 {
 // another one meanwhile, and goes with the hutchd that made it.
 func TestDressed(t *testing.T) {
 	testenv.Axes(t, testenv.User)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := world.New(t)
 	registry := imagetest.StartRegistry(t)

@@ -14,6 +14,7 @@ import (
 // either works with all of its walls, or is refused; the host is not touched.
 func TestEscapeImage(t *testing.T) {
 	testenv.Axes(t, testenv.User)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w, ahead := world.New(t), world.New(t)
 	ahead.Configure(t, "ready: 2\n")

@@ -32,6 +32,7 @@ func channelOf(t *testing.T, pid int) int {
 // TestHostileInit: a PID 1 that says what hutch-init never says costs its own sandbox, and
 // nobody else anything.
 func TestHostileInit(t *testing.T) {
+	testenv.Suite(t, "slow")
 	testenv.Root(t)
 	w := world.New(t)
 	w.LogOnFailure(t)

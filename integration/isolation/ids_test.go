@@ -36,6 +36,7 @@ except OSError: print(f, "%d:%d" % (st.st_uid, st.st_gid))' "$f"; done; }
 // programs of a Debian image see. All share an image: to unpack one takes longest.
 func TestIDs(t *testing.T) {
 	testenv.Axes(t, testenv.User)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := world.New(t)
 	debian := imagetest.Image{Layers: []imagetest.Layer{world.DebianLayer(t)}}

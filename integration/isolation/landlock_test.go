@@ -75,6 +75,7 @@ func lend(t *testing.T, socket, folder string) {
 // which it is, and `on` is refused where there is none.
 func TestLandlock(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	world.NeedsPython(t)
 	abi, err := sys.LandlockABI()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -14,6 +15,7 @@ import (
 // the stressor notices and ends by itself. The twin is the same stressor outside, where the
 // host has what it needs.
 func TestStressRefused(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := world.New(t)
 	world.Needs(t, "stress-ng")

@@ -36,6 +36,7 @@ var usrCases = []struct {
 // of it, and the sandbox's limit holds; without, nothing there can be changed.
 func TestWritableUsr(t *testing.T) {
 	testenv.Axes(t, testenv.User, testenv.Kernel)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -85,6 +86,7 @@ func TestWritableUsr(t *testing.T) {
 // TestWritableUsrLife: a sandbox that was launched ahead has one like any other, with mounts below it;
 // it is root's there, and it stays when hutchd is killed and goes with the sandbox.
 func TestWritableUsrLife(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)

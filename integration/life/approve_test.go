@@ -102,7 +102,7 @@ func TestStateGone(t *testing.T) {
 			_ = os.RemoveAll(root) // as far as it comes: a folder of an overlay's has mode 0
 			return nil
 		},
-		"moved":   func(root string) error { return os.Rename(root, root+".moved") },
+		"moved": func(root string) error { return os.Rename(root, root+".moved") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

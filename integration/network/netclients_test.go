@@ -105,6 +105,7 @@ func hello(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprintf(w, "hell
 // and a TLS of its own, each reach a name that is allowed and none that is not, also where
 // the server of both is the same.
 func TestNetworkClients(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	world.Needs(t, "curl", "git")
 	world.NeedsPython(t)
@@ -172,6 +173,7 @@ func gitServer(t testing.TB, dir string) http.Handler {
 // open answers at once.
 func TestNetworkUDP(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	world.NeedsPython(t)
 	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")

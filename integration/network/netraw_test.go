@@ -130,6 +130,7 @@ func (w *netWorld) forbidden(t *testing.T, sandbox string) string {
 // kernel can hold connections; where it can not, or shall not, they are reset.
 func TestNetworkRaw(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	world.NeedsPython(t)
 	for what, c := range map[string]struct{ env, refused, unreachable, noNetwork, forbidden, wall string }{
@@ -170,6 +171,7 @@ func TestNetworkRaw(t *testing.T) {
 // TestNetworkRawGivesUp: of a program that does not wait until its server answers nothing
 // is left, also where it is many: those are refused at once, and others have room.
 func TestNetworkRawGivesUp(t *testing.T) {
+	testenv.Suite(t, "slow")
 	world.NeedsPython(t)
 	world.Needs(t, "curl")
 	testenv.Require(t, probe.NFTablesQueue(t.Context()))

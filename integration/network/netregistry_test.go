@@ -133,6 +133,7 @@ func (c packageClient) sandbox(t *testing.T, w *netWorld) []string {
 // TestNetworkPackages: package managers install from a registry that is allowed, and from
 // none that is not, also where the server of both is the same.
 func TestNetworkPackages(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := newNetWorld(t, []string{"pkg.test", "files.test", "evil.test"})
 	var files string
@@ -164,6 +165,7 @@ func TestNetworkPackages(t *testing.T) {
 // with a policy that names them and nothing else, which mode learn has found; and they are
 // not when their name is left out.
 func TestNetworkRegistries(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	if list, err := net.Interfaces(); err != nil || !slices.ContainsFunc(list, func(i net.Interface) bool { return i.Flags&(net.FlagUp|net.FlagLoopback) == net.FlagUp }) {
 		testenv.Require(t, probe.Check{Name: "package_registry", Status: probe.No, Detail: fmt.Sprintf("no interface is up but loopback (%v)", err), Remedy: "a network"})

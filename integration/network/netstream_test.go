@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/integration/world"
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -56,6 +57,7 @@ END`
 // TestNetworkStreams: a name that is allowed does not open others behind the same address,
 // however a stream is made to ask for them.
 func TestNetworkStreams(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"web.test", "other.test"})

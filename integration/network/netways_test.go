@@ -14,6 +14,7 @@ import (
 // TestNetworkWays: what a kernel without tproxy, or without nf_tables, can do.
 func TestNetworkWays(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	world.Needs(t, "curl")
 	world.NeedsPython(t)

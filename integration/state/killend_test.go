@@ -14,6 +14,7 @@ import (
 // was to be kept is, and what was to be removed is gone once the call was answered, unless the monitor went, too.
 func TestKilledShutdown(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	for _, mode := range []string{"kill", "keep"} {
 		t.Run(mode, func(t *testing.T) {

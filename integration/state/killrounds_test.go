@@ -178,6 +178,7 @@ func (k *killed) same(name string) {
 
 // TestKilledSnapshot: a snapshot that is made or removed by a daemon that is killed is there whole, or not at all, and the sandbox goes on.
 func TestKilledSnapshot(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	t.Run("create", func(t *testing.T) {
 		t.Parallel()
@@ -233,6 +234,7 @@ func TestKilledSnapshot(t *testing.T) {
 
 // TestKilledRestore: the files of a sandbox are those of before or after, of a snapshot and of a checkpoint.
 func TestKilledRestore(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	for _, way := range []string{"snapshot", "checkpoint"} {
 		t.Run(way, func(t *testing.T) {
@@ -300,6 +302,7 @@ func (k *killed) restoreCheckpoint(ctx context.Context) error {
 
 // TestKilledFork: forks are whole, and what they are forked from goes on.
 func TestKilledFork(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	k := newKilled(t)
 	sum := k.run("box", filesSum)
@@ -321,6 +324,7 @@ func TestKilledFork(t *testing.T) {
 
 // TestKilledStop: a sandbox that is stopped or started is stopped or runs, with its files.
 func TestKilledStop(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	none := 0.0
 	stop := func(ctx context.Context, k *killed) error {
@@ -365,6 +369,7 @@ func TestKilledStop(t *testing.T) {
 
 // TestKilledPort: a port that is exposed or closed is reached, or nobody listens there.
 func TestKilledPort(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	world.NeedsPython(t)
 	free, err := net.Listen("tcp", world.Unlikely+"0")
@@ -418,6 +423,7 @@ func TestKilledPort(t *testing.T) {
 
 // TestKilledCommit: an image is made whole, or not at all.
 func TestKilledCommit(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	const fill, sum = "i=0; while [ $i -lt 300 ]; do echo $i >/dir/f$i; i=$((i+1)); done", "ls /dir | wc -l; cat /dir/f299"
 	k := newKilled(t)

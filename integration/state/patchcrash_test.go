@@ -57,6 +57,7 @@ for p in /proc/[0-9]*; do read -r name <$p/comm && [ "$name" = hutch-files ] && 
 
 // TestPatchKilled: a worker that is killed anywhere in a patch leaves all of it or nothing, and no file of its own; the caller is told which.
 func TestPatchKilled(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := world.New(t)
 	sb := w.Create(t, "host")

@@ -256,6 +256,7 @@ func TestSnapshotWriters(t *testing.T) {
 
 // TestSnapshotFull: snapshots of a sandbox that fills its disk meanwhile are whole, or are refused; it ends with its limit, as without them.
 func TestSnapshotFull(t *testing.T) {
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -329,6 +330,7 @@ func TestRestoreAfterRestart(t *testing.T) {
 // the files of before or after, and nothing is left of the rest.
 func TestSnapshotDeath(t *testing.T) {
 	testenv.Axes(t, testenv.User)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	none := 0.0
 	for name, act := range map[string]func(context.Context, *hutch.Client, string) error{

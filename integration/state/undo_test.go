@@ -99,6 +99,7 @@ func different(got, want string) string {
 // undone; all of it outlives hutchd, a stop and a start, and nothing is left of it in the end.
 func TestUndo(t *testing.T) {
 	testenv.Axes(t, testenv.User)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
@@ -310,6 +311,7 @@ func TestUndoMany(t *testing.T) {
 // listed can be restored.
 func TestUndoDeath(t *testing.T) {
 	testenv.Axes(t, testenv.User)
+	testenv.Suite(t, "slow")
 	t.Parallel()
 	for _, name := range []string{"call", "undo"} {
 		t.Run(name, func(t *testing.T) {

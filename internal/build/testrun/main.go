@@ -57,7 +57,7 @@ type options struct {
 	compat   bool          // suites of tier compat, into their tables: compat.go
 	hunt     time.Duration // for how long to hunt races: hunt.go
 	packages []string
-	brief    bool // the fewest rounds of each test, and of suites in turn nothing
+	brief    bool // the fewest rounds of each test, and nothing of suites
 	whole    bool // no test is left out, so that one which did not run is missing
 }
 
@@ -75,7 +75,7 @@ func main() {
 	flag.StringVar(&o.report, "report", "", "write what ran to this `file`")
 	flag.StringVar(&o.only, "only", "", "`PACKAGE=REGEXP`: of that package only these tests")
 	flag.BoolVar(&o.audit, "audit", false, "run a tenth of the tests along axes that they do not declare")
-	flag.BoolVar(&o.brief, "brief", false, "the fewest rounds of each test that -run does not name, and nothing of rotating suites")
+	flag.BoolVar(&o.brief, "brief", false, "the fewest rounds of each test that -run does not name, and nothing of suites")
 	flag.BoolVar(&o.compat, "compat", false, "run the suites of tier compat, or the one that -run names, and write their tables")
 	flag.DurationVar(&o.hunt, "hunt", 0, "run the tests again and again for so long on a machine that is made hostile to races")
 	flag.Parse()

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/harden"
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
@@ -42,11 +43,14 @@ var readable = []struct {
 	{"/etc/ssl/openssl.cnf", readFile}, // node ends where it is there and can not be read
 	{"/proc/filesystems", readFile}, {"/proc/cpuinfo", readFile}, {"/proc/meminfo", readFile}, {"/proc/stat", readFile}, {"/proc/uptime", readFile}, {"/proc/loadavg", readFile},
 	{"/sys/devices/system", readTree}, // how many processors: nproc
-	{"/dev/null", device}, {"/dev/zero", device}, {"/dev/full", device}, {"/dev/random", device}, {"/dev/urandom", device}, {"/dev/tty", device},
+	{"/dev/null", device}, {"/dev/zero", device}, {"/dev/full", device}, {"/dev/random", device}, {"/dev/urandom", device},
+	{"/dev/tty", device | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV}, // pagers set it up; what could type is refused by harden.Command
 }
 
 // confine puts the calling thread, and what it starts, where it can write no file and read those below dir, and of readable. What is open
-// already is not affected: stdio. TCP is refused, too, where the kernel can (ABI 4, Linux 6.7).
+// already is not affected: stdio. Landlock does that, and a filter of system calls what it leaves: sockets of all kinds, modes, owners and
+// times of files, programs in memory, what a terminal's reader would take for its user's (harden.Command). It signals nobody outside, where
+// the kernel can tell (ABI 6, Linux 6.12), and nobody at all where it cannot.
 func confine(dir string) error {
 	abi, err := sys.LandlockABI()
 	if err != nil {
@@ -59,6 +63,12 @@ func confine(dir string) error {
 	if abi >= 4 {
 		set.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	}
+	if abi >= 5 {
+		set.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	if abi >= scopes {
+		set.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+	}
 	var rules []unix.LandlockPathBeneathAttr
 	defer func() {
 		for _, r := range rules {
@@ -70,7 +80,7 @@ func confine(dir string) error {
 		if err != nil {
 			return &os.PathError{Op: "open", Path: path, Err: err}
 		}
-		rules = append(rules, unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)})
+		rules = append(rules, unix.LandlockPathBeneathAttr{Allowed_access: rights & set.Handled_access_fs, Parent_fd: int32(fd)})
 		return nil
 	}
 	if err := add(dir, readTree); err != nil {
@@ -84,5 +94,11 @@ func confine(dir string) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("forbid new rights: %w", err)
 	}
-	return sys.LandlockRestrict(&set, rules)
+	if err := sys.LandlockRestrict(&set, rules); err != nil {
+		return err
+	}
+	return harden.Command(abi < scopes)
 }
+
+// scopes is the ABI of Landlock that knows signals and abstract sockets.
+const scopes = 6

@@ -1,0 +1,120 @@
+package harden
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+)
+
+// readers are calls that no command makes which only reads, beside refused: those that Landlock does not decide about.
+var readers = []uint32{
+	// Modes, owners, times and attributes of files, which Landlock leaves alone.
+	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, sysFchmodat2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
+	sysSetxattrat, sysRemovexattrat, sysFileSetattr,
+	// Programs that no file system has, so that Landlock lets them be executed.
+	unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_EXECVEAT,
+	// Sockets: services of this machine, hutch's own among them, and the network.
+	unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN,
+	// What is shared with other processes of the user's by a number.
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP,
+	unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+	unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETPARAM,
+	unix.SYS_PIDFD_OPEN,
+	// Namespaces and mounts.
+	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE,
+	unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_BPF, unix.SYS_QUOTACTL,
+}
+
+// Calls that golang.org/x/sys does not name; they have one number everywhere (arch/x86/entry/syscalls, scripts/syscall.tbl).
+const (
+	sysFchmodat2     = 452
+	sysSetxattrat    = 463
+	sysRemovexattrat = 466
+	sysFileSetattr   = 469
+)
+
+// signals are calls that signal other processes. tgkill is none of them: a program ends by it (abort(3)).
+var signals = []uint32{unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PIDFD_SEND_SIGNAL}
+
+// typing are requests of ioctl(2) that write what a terminal's reader takes for its user's, or change what its line does.
+var typing = []uint32{unix.TIOCSTI, tiocLinux, unix.TIOCSETD, unix.TIOCCONS}
+
+// tiocLinux is TIOCLINUX, by which a console's text is selected and pasted (ioctl_console(2)).
+const tiocLinux = 0x541c
+
+// Command takes from the calling thread, which is locked, and from what it starts, what a command that only reads does not do and Landlock
+// does not keep it from. Refused calls fail with EPERM. mute says that it may signal nobody either, its children included: for kernels whose
+// Landlock knows no signals (before Linux 6.12). no_new_privs must be set.
+func Command(mute bool) error {
+	if err := sys.InstallSeccomp(command(mute), 0); err != nil {
+		return fmt.Errorf("filter of system calls: %w", err)
+	}
+	return nil
+}
+
+func command(mute bool) []byte {
+	const (
+		// Offsets in struct seccomp_data (linux/seccomp.h) on little-endian machines.
+		offNr, offArch, offArg0, offArg1 = 0, 4, 16, 24
+		// x32Bit marks calls of the x32 ABI, which have the same audit architecture.
+		x32Bit = 0x40000000
+		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		atl    = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+		set    = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+		ret    = unix.BPF_RET | unix.BPF_K
+		eperm  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+		spaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+	)
+	prog := []unix.SockFilter{
+		{Code: load, K: offArch},
+		{Code: equal, K: auditArch, Jt: 1},
+		{Code: ret, K: unix.SECCOMP_RET_KILL_PROCESS},
+		{Code: load, K: offNr},
+		{Code: atl, K: x32Bit, Jf: 1},
+		{Code: ret, K: unix.SECCOMP_RET_KILL_PROCESS},
+		// No filter sees the flags of clone3: libraries go back to clone.
+		{Code: equal, K: unix.SYS_CLONE3, Jf: 1},
+		{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: equal, K: unix.SYS_CLONE, Jf: 4},
+		{Code: load, K: offArg0},
+		{Code: set, K: spaces, Jf: 1},
+		{Code: ret, K: eperm},
+		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
+		{Code: equal, K: unix.SYS_SOCKETPAIR, Jf: 4},
+		{Code: load, K: offArg0},
+		{Code: equal, K: unix.AF_UNIX, Jt: 1},
+		{Code: ret, K: eperm},
+		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
+		// Limits of other processes; 0 is the caller.
+		{Code: equal, K: unix.SYS_PRLIMIT64, Jf: 4},
+		{Code: load, K: offArg0},
+		{Code: equal, K: 0, Jt: 1},
+		{Code: ret, K: eperm},
+		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
+		{Code: equal, K: unix.SYS_IOCTL, Jf: uint8(2 + 2*len(typing))},
+		{Code: load, K: offArg1},
+	}
+	for _, request := range typing {
+		prog = append(prog, unix.SockFilter{Code: equal, K: request, Jf: 1}, unix.SockFilter{Code: ret, K: eperm})
+	}
+	prog = append(prog, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
+	lists := [][]uint32{refused, refusedHere, readers, readersHere}
+	if mute {
+		lists = append(lists, signals)
+	}
+	for _, nr := range slices.Concat(lists...) {
+		prog = append(prog, unix.SockFilter{Code: equal, K: nr, Jf: 1}, unix.SockFilter{Code: ret, K: eperm})
+	}
+	prog = append(prog, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
+	var b bytes.Buffer
+	_ = binary.Write(&b, binary.NativeEndian, prog) // a Buffer takes everything
+	return b.Bytes()
+}

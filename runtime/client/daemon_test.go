@@ -108,8 +108,8 @@ func TestConnectStartsOneDaemon(t *testing.T) {
 	if got := h.started(t); len(got) != 1 {
 		t.Errorf("daemons started: %v", got)
 	}
-	if info.Paths.State != "/" || info.Counts.Execs != 0 {
-		t.Errorf("the daemon's working folder is %s, its session is its own: %v", info.Paths.State, info.Counts.Execs == 0)
+	if info.Paths.Log != "/" || info.Counts.Execs != 0 {
+		t.Errorf("the daemon's working folder is %s, its session is its own: %v", info.Paths.Log, info.Counts.Execs == 0)
 	}
 	if log, err := os.ReadFile(h.log); err != nil || !strings.Contains(string(log), "fake daemon starts") {
 		t.Errorf("log %q, %v", log, err)

@@ -284,13 +284,17 @@ func (p Plan) filter(keep func(Test) bool) []Test {
 	return list
 }
 
-// Weight guesses how long tests of a package take: those that run alone in it add up, and end-to-end tests are a hundred times longer.
+// Weight guesses how long tests of a package take: those that run alone in it add up, and end-to-end tests are a hundred times longer, those
+// of the image store half of that.
 func Weight(tests []Test) int {
 	weight := 0
 	for _, t := range tests {
 		one := 1
-		if t.EndToEnd() {
+		switch {
+		case t.EndToEnd():
 			one = 100
+		case t.Pkg == "images":
+			one = 50
 		}
 		if !t.Parallel {
 			one *= 4

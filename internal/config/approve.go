@@ -26,8 +26,8 @@ type Loosening struct {
 	What string // what it allows, in a few words
 	// Value is what the file says, as JSON.
 	Value string
-	sum  string
-	undo func(c *Config, approved *approvals) // puts what is stricter into its place
+	sum   string
+	undo  func(c *Config, approved *approvals) // puts what is stricter into its place
 }
 
 // Loosenings are those of c.

@@ -44,7 +44,9 @@ func TestApprove(t *testing.T) {
 		{"ready: 3\ndefaults: {pids: 10}\nnetwork: {block: [a.test]}\n", "", func(c *Config) bool { return c.Ready == 3 && c.Defaults.PIDs == 10 }},
 		{"host_execution: allowed\nmode: off\n", "host_execution mode", func(c *Config) bool { return c.Host == api.HostRefused && c.Mode == api.ExecModeAll }},
 		{"host_execution: allowed\n", "host_execution", func(c *Config) bool { return c.Host == api.HostRefused }},
-		{"network: {allow: [a.test]}\nready: 3\n", "network", func(c *Config) bool { return c.Network.Mode == api.NetNone && len(c.Network.Allow) == 0 && c.Ready == 3 }},
+		{"network: {allow: [a.test]}\nready: 3\n", "network", func(c *Config) bool {
+			return c.Network.Mode == api.NetNone && len(c.Network.Allow) == 0 && c.Ready == 3
+		}},
 		{"defaults: {network_enabled: true}\n", "network", func(c *Config) bool { return c.Network.Mode == api.NetNone }},
 		{"network: {tier: elevated}\n", "network", func(c *Config) bool { return c.Network.Mode == api.NetNone }},
 		{"audit: {enabled: false}\n", "audit.enabled", func(c *Config) bool { return c.Audit.Enabled }},

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
@@ -55,10 +53,7 @@ func diffSnapshot(ctx context.Context, c *client.Client, p api.SnapshotDiffParam
 		case asJSON:
 			err = printJSON(out, d)
 		case p.Unified:
-			if f, ok := out.(*os.File); ok && cli.IsTerminal(f) {
-				d.Diff = cli.Printable(d.Diff) // it is the sandbox's
-			}
-			_, err = io.WriteString(out, d.Diff)
+			err = showDiff(out, d.Diff)
 		default:
 			for _, x := range d.Changes {
 				printDifference(out, &x)

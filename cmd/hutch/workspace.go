@@ -37,12 +37,14 @@ it away. Your folder stays as it is until then.`,
 }
 
 func newWorkspaceDiff() *cobra.Command {
-	var names, asJSON bool
+	var names, stats, asJSON bool
 	lines := 3
 	cmd := &cobra.Command{
 		Use:   "diff [flags] SANDBOX [PATH...]",
 		Short: "Print what a sandbox has changed",
-		Args:  wantArgs(1, -1),
+		Long: `Print what a sandbox has changed, as git does. On a terminal the diff has colours and a pager (HUTCH_PAGER, else PAGER,
+else less), and control characters and those that change the direction of text are shown by their names.`,
+		Args: wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				diff := c.DiffWorkspace
@@ -61,10 +63,14 @@ func newWorkspaceDiff() *cobra.Command {
 				case names:
 					return printChanges(out, d.Changes)
 				}
-				if f, ok := out.(*os.File); ok && cli.IsTerminal(f) {
-					d.Diff = cli.Printable(d.Diff) // it is the sandbox's
+				if stats {
+					style := cli.Style{}
+					if f, ok := out.(*os.File); ok {
+						style = cli.StyleFor(f)
+					}
+					return printDiffStat(out, style, statsOf(d.Diff), d.Truncated)
 				}
-				if _, err := io.WriteString(out, d.Diff); err != nil {
+				if err := showDiff(out, d.Diff); err != nil {
 					return err
 				}
 				if d.Truncated {
@@ -75,6 +81,7 @@ func newWorkspaceDiff() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&names, "names", false, "only what was added (A), modified (M), deleted (D) and renamed (R)")
+	cmd.Flags().BoolVar(&stats, "stat", false, "how many lines of each file were added and removed")
 	cmd.Flags().IntVarP(&lines, "unified", "U", 3, "`N` lines around each change")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print all that is known")
 	return cmd

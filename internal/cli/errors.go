@@ -62,6 +62,29 @@ func Printable(s string) string {
 	}, s)
 }
 
+// Visible shows what Printable takes out: control characters as ^X, and others by their number in Unicode.
+func Visible(s string) string {
+	if Printable(s) == s {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case r < ' ':
+			b.WriteString("^" + string('@'+r))
+		case r == 0x7f:
+			b.WriteString("^?")
+		case r > 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r):
+			fmt.Fprintf(&b, "<U+%04X>", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
 // formatMS writes milliseconds as a person reads a duration.
 func formatMS(ms float64) string {
 	d := time.Duration(ms * float64(time.Millisecond))

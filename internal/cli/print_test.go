@@ -134,6 +134,16 @@ func TestPullProgress(t *testing.T) {
 	})
 }
 
+func TestVisible(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain\n\tü": "plain\n\tü", "\x1b[2J\r\x7f\u009b": "^[[2J^M^?<U+009B>", "if a\u202e{ b": "if a<U+202E>{ b", "👩\u200d💻": "👩\u200d💻",
+	} {
+		if got := Visible(in); got != want {
+			t.Errorf("%q is shown as %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain\n\tü": "plain\n\tü", "\x1b[2J\r\x7f\u009b": "?[2J???", "if a\u202e{\u2066 b": "if a?{? b", "\u200f\u061c": "??", "👩\u200d💻": "👩\u200d💻",

@@ -96,7 +96,7 @@ func badLayer(err error) *api.Error {
 			WithHint("If the image can be trusted, raise the limit in the configuration (images.limits).")
 	case errors.Is(err, unpack.ErrUnmapped):
 		return api.Errorf(api.FailedPrecondition, "%w", err).
-			WithHint("The range of subordinate ids is too small for this image: give the user a larger one in /etc/subuid and /etc/subgid.")
+			WithHint("An ordinary user has the ids of /etc/subuid and /etc/subgid, root 0 to 65535: give the user more there, or build the image with smaller ids.")
 	case errors.Is(err, unpack.ErrAttributes):
 		return api.Errorf(api.FailedPrecondition, "%w", err).
 			WithHint("Put the state folder on ext4, xfs, btrfs or (Linux 6.6) tmpfs: HUTCH_ROOT names it.")

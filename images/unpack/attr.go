@@ -162,7 +162,8 @@ func (u *unpacker) setXattr(fd int, name, value string) error {
 	case strings.HasPrefix(name, "user.hutch."):
 		u.stats.Xattrs++
 		return nil
-	case !strings.HasPrefix(name, "user.") && name != capabilityXattr:
+	case !strings.HasPrefix(name, "user.") && name != capabilityXattr, name == capabilityXattr && value == "":
+		// An empty capability the kernel sets (fs/xattr.c, vfs_setxattr) and does not read (security/commoncap.c).
 		u.stats.Xattrs++
 		return nil
 	}

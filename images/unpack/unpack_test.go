@@ -418,6 +418,21 @@ func TestUnpackStats(t *testing.T) {
 	}
 }
 
+// TestEmptyCapability: an attribute that the kernel takes and does not read again says nothing, and spoils no image.
+func TestEmptyCapability(t *testing.T) {
+	x := fileE("x", "12345")
+	x.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": "", "SCHILY.xattr.user.a": "b"}
+	c := newCage(t)
+	got, err := c.unpack(t, layer(t, x), Options{SingleUID: true})
+	must(t, err)
+	if got.Xattrs != 1 {
+		t.Errorf("stats %+v", got)
+	}
+	if _, err := unix.Lgetxattr(filepath.Join(c.root, "x"), "security.capability", nil); !errors.Is(err, unix.ENODATA) {
+		t.Errorf("the attribute: %v", err)
+	}
+}
+
 func TestUnpackTimes(t *testing.T) {
 	c := newCage(t)
 	f := fileE("d/f", "x")

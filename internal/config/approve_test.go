@@ -50,7 +50,7 @@ func TestApprove(t *testing.T) {
 		{"defaults: {network_enabled: true}\n", "network", func(c *Config) bool { return c.Network.Mode == api.NetNone }},
 		{"network: {tier: elevated}\n", "network", func(c *Config) bool { return c.Network.Mode == api.NetNone }},
 		{"audit: {enabled: false}\n", "audit.enabled", func(c *Config) bool { return c.Audit.Enabled }},
-		{"pools: {a: {size: 1, image: host}, b: {size: 1, image: host, network: {mode: allow, allow: [a.test]}}}\n", "pools.b",
+		{"pools: {a: {size: 1, image: host}, b: {size: 1, image: host, network: {allow: [a.test]}}}\n", "pools.b",
 			func(c *Config) bool { return len(c.Pools) == 1 && c.Pools[0].Name == "a" }},
 		{"templates: {a: {image: host}, b: {image: host, network: {mode: open}}}\n", "templates.b",
 			func(c *Config) bool { return len(c.Templates) == 1 && c.Templates[0].Name == "a" }},

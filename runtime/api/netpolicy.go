@@ -85,13 +85,15 @@ const (
 // not grow with them; requests and records do.
 const MaxNetRules = 50_000
 
-// Effective is the mode in force: Mode, or what Tier stands for, NetNone without either.
+// Effective is the mode in force: Mode, or what Tier stands for; without either NetAllow where something is allowed, else NetNone.
 func (p *NetPolicy) Effective() NetMode {
 	switch {
 	case p.Tier != "":
 		return tierModes[p.Tier]
 	case p.Mode != "":
 		return p.Mode
+	case len(p.Allow)+len(p.AllowCIDRs) > 0, p.Ask:
+		return NetAllow // as the flags of the command line have it
 	}
 	return NetNone
 }

@@ -18,7 +18,7 @@ func TestNetPolicyValidate(t *testing.T) {
 		{"tier", "network.tier", NetPolicy{Tier: "gold"}},
 		{"tier and mode", "network.tier", NetPolicy{Tier: TierElevated, Mode: NetOpen}},
 		{"restricted, with names", "network.mode", NetPolicy{Tier: TierRestricted, Allow: []string{"a.test"}}},
-		{"addresses without a mode", "network.mode", NetPolicy{AllowCIDRs: []string{"10.0.0.0/8"}}},
+		{"addresses in mode none", "network.mode", NetPolicy{Mode: NetNone, AllowCIDRs: []string{"10.0.0.0/8"}}},
 		{"pattern", "network.allow[1]", NetPolicy{Mode: NetAllow, Allow: []string{"a.test", "a b"}}},
 		{"NUL", "network.allow[0]", NetPolicy{Mode: NetAllow, Allow: []string{"a\x00.test"}}},
 		{"long label", "network.allow[0]", NetPolicy{Mode: NetAllow, Allow: []string{strings.Repeat("a", 64) + ".test"}}},

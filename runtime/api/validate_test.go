@@ -67,11 +67,11 @@ func TestSpecValidate(t *testing.T) {
 		{"ttl", "ttl_s", InvalidArgument, func(s *Spec) { s.TTLS = -1 }},
 		{"owner", "owner", InvalidArgument, func(s *Spec) { s.Owner = "me" }},
 		{"network mode", "network.mode", InvalidArgument, func(s *Spec) { s.Network.Mode = "some" }},
-		{"allow without mode", "network.mode", InvalidArgument, func(s *Spec) { s.Network.Allow = []string{"example.com"} }},
+		{"allow in mode none", "network.mode", InvalidArgument, func(s *Spec) { s.Network = NetPolicy{Mode: NetNone, Allow: []string{"example.com"}} }},
 		// What this build can not honour is refused, never ignored.
 		{"disk", "limits.disk_bytes", InvalidArgument, func(s *Spec) { s.Limits.DiskBytes = MinDiskBytes - 1 }},
 		{"inodes", "limits.inodes", InvalidArgument, func(s *Spec) { s.Limits.Inodes = MinInodes - 1 }},
-		{"ask", "network.ask", InvalidArgument, func(s *Spec) { s.Network.Ask = true }},
+		{"ask", "network.ask", InvalidArgument, func(s *Spec) { s.Network = NetPolicy{Mode: NetOpen, Ask: true} }},
 		{"how long to ask", "network.ask_s", InvalidArgument, func(s *Spec) { s.Network = NetPolicy{Mode: NetAllow, Ask: true, AskS: MaxAskS + 1} }},
 		{"how long not to ask", "network.ask_s", InvalidArgument, func(s *Spec) { s.Network = NetPolicy{Mode: NetAllow, AskS: 1} }},
 		{"scope", "scope", InvalidArgument, func(s *Spec) { s.Scope = &Scope{Kind: ScopeAgent} }},

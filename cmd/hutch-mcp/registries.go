@@ -35,7 +35,7 @@ func (b *boxes) mayFetch(image string) bool {
 	}
 	registry := registryOf(image)
 	network := b.cfg.Spec.Network
-	some := network.Mode != "" && network.Mode != api.NetNone || network.Tier != "" && network.Tier != api.TierRestricted
+	some := network.Effective() != api.NetNone
 	return slices.Contains(b.cfg.Registries, registry) || registry == dockerHub && some
 }
 

@@ -32,7 +32,7 @@ type Failure struct {
 // with them file capabilities) and times of the sandbox's are not brought along; a file whose content comes
 // from the sandbox loses such bits of its own, too. What was brought is noted in applied, which may be nil.
 func Apply(ctx context.Context, upper, lower *os.File, changes []Change, applied *Applied, force bool) (done []string, failed []Failure, err error) {
-	a := &applier{ctx: ctx, upper: int(upper.Fd()), lower: int(lower.Fd()), applied: applied, force: force}
+	a := &applier{ctx: ctx, upper: int(upper.Fd()), lower: int(lower.Fd()), applied: applied, force: force, swept: map[uint64]bool{}}
 	for i := range changes {
 		if err := context.Cause(ctx); err != nil {
 			return done, failed, err
@@ -67,6 +67,7 @@ type applier struct {
 	upper, lower int
 	applied      *Applied
 	force        bool
+	swept        map[uint64]bool // folders, by inode, in which no file of an apply that was killed is left
 }
 
 // apply brings one change into the folder.
@@ -82,6 +83,9 @@ func (a *applier) apply(c *Change) error {
 		return err
 	}
 	defer unix.Close(parent)
+	if err := a.sweep(parent); err != nil {
+		return err
+	}
 	var old *unix.Stat_t
 	var st unix.Stat_t
 	switch err := unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW); {
@@ -162,11 +166,53 @@ func (a *applier) link(parent int, base string, c *Change) error {
 	if err != nil {
 		return err
 	}
+	if err := unix.Symlinkat(target, parent, base); !errors.Is(err, unix.EEXIST) {
+		return err
+	}
 	tmp := tmpName()
 	if err := unix.Symlinkat(target, parent, tmp); err != nil {
 		return err
 	}
 	return a.replace(parent, tmp, base, c.Path)
+}
+
+// sweep removes what an apply has left in a folder that was killed between the two calls by which a file gets another's name. That of one
+// that goes on is locked.
+func (a *applier) sweep(parent int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(parent, &st); err != nil || a.swept[st.Ino] {
+		return err
+	}
+	a.swept[st.Ino] = true
+	fd, err := unix.Openat(parent, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	dir := os.NewFile(uintptr(fd), ".")
+	defer dir.Close()
+	for {
+		names, err := dir.Readdirnames(1024)
+		for _, n := range names {
+			if strings.HasPrefix(n, tmpPrefix) && len(n) == len(tmpName()) {
+				removeLeft(parent, n)
+			}
+		}
+		if err != nil {
+			return nil // the end, or what comes to it
+		}
+	}
+}
+
+func removeLeft(parent int, name string) {
+	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+		_ = unix.Unlinkat(parent, name, 0)
+	}
 }
 
 func (a *applier) file(parent int, base string, c *Change, old *unix.Stat_t) (err error) {
@@ -183,23 +229,58 @@ func (a *applier) file(parent int, base string, c *Change, old *unix.Stat_t) (er
 	if err != nil {
 		return err
 	}
-	tmp := tmpName()
-	fd, err := unix.Openat(parent, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	// A file without a name: who is killed while it is filled leaves nothing.
+	tmp := ""
+	fd, err := unix.Openat(parent, ".", unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) { // open(2): not on each file system
+		tmp = tmpName()
+		fd, err = unix.Openat(parent, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	}
 	if err != nil {
 		return err
 	}
-	dst := os.NewFile(uintptr(fd), tmp)
-	err = content(a.ctx, dst, src, c)
-	if err == nil && old != nil {
-		err = owner(fd, old)
+	dst := os.NewFile(uintptr(fd), c.Path)
+	defer func() { err = errors.Join(err, dst.Close()) }()
+	defer func() {
+		if err != nil && tmp != "" {
+			err = errors.Join(err, unix.Unlinkat(parent, tmp, 0))
+		}
+	}()
+	_ = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) // see sweep, which leaves alone what it cannot lock
+	if err := content(a.ctx, dst, src, c); err != nil {
+		return err
 	}
-	if err == nil {
-		err = unix.Fchmod(fd, bits)
+	if old != nil {
+		if err := owner(fd, old); err != nil {
+			return err
+		}
 	}
-	if err = errors.Join(err, dst.Close()); err != nil {
-		return errors.Join(err, unix.Unlinkat(parent, tmp, 0))
+	if err := unix.Fchmod(fd, bits); err != nil {
+		return err
 	}
-	return a.replace(parent, tmp, base, c.Path)
+	if tmp == "" {
+		if old == nil {
+			if err := name(fd, parent, base); !errors.Is(err, unix.EEXIST) {
+				return err
+			}
+			if !a.force {
+				return errMeanwhile
+			}
+		}
+		next := tmpName()
+		if err := name(fd, parent, next); err != nil {
+			return err
+		}
+		tmp = next
+	}
+	renamed := tmp
+	tmp = "" // replace removes it
+	return a.replace(parent, renamed, base, c.Path)
+}
+
+// name gives a file without one its first.
+func name(fd, parent int, base string) error {
+	return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), parent, base, unix.AT_SYMLINK_FOLLOW)
 }
 
 // content copies what was found at a change, and no more: a file that grows for ever fills nobody's disk, and neither does one that is
@@ -258,5 +339,7 @@ func (a *applier) replace(parent int, tmp, base, p string) error {
 	return nil
 }
 
-// tmpName is of a file that is there for a moment.
-func tmpName() string { return ".hutch-apply-" + strings.ToLower(rand.Text()[:12]) }
+// tmpPrefix begins the names of files that are there for a moment.
+const tmpPrefix = ".hutch-apply-"
+
+func tmpName() string { return tmpPrefix + strings.ToLower(rand.Text()[:12]) }

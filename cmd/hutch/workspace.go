@@ -32,7 +32,7 @@ it away. Your folder stays as it is until then.`,
   hutch workspace discard box`,
 		RunE: parentOnly,
 	}
-	cmd.AddCommand(newWorkspaceDiff(), newWorkspaceApply(), newWorkspaceDiscard())
+	cmd.AddCommand(newWorkspaceDiff(), newWorkspaceApply(), newWorkspaceDiscard(), newWorkspaceChown())
 	return cmd
 }
 

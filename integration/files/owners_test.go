@@ -10,6 +10,7 @@ import (
 
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
 
 // touchAll changes a workspace in all ways that depend on whose it is.
@@ -108,4 +109,36 @@ func TestWorkspaceForeign(t *testing.T) {
 	w.Run(t, "run", "--workspace", "/usr/share/doc:overlay", "host", "true").Want(t, 125).
 		Says(t, "has no id in sandboxes", "use mode rw or ro, or a copy")
 	w.OK(t, "run", "--workspace", "/usr/share/doc:ro", "host", "ls")
+}
+
+// TestWorkspaceChown: what users of sandboxes have left in a folder, which its owner cannot even remove, is the owner's again.
+func TestWorkspaceChown(t *testing.T) {
+	testenv.Axes(t, testenv.User)
+	t.Parallel()
+	w := world.New(t)
+	dir := w.Sub(t, "work")
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	world.Write(t, filepath.Join(dir, "mine"), "")
+	w.OK(t, "run", "-u", "0", "--workspace", dir+":rw", "host", "sh", "-c", "mkdir -p a/b; echo x >a/b/c; ln -s c a/b/l; chown -hR 1000:1000 a; chmod 700 a; mkdir .git 2>/dev/null || true")
+	want := "4 files given back to you\n"
+	if testenv.CurrentKind() == mustrun.NoSubUID { // whose users have no ids outside
+		want = "0 files given back to you\n"
+	}
+	if got := w.OK(t, "workspace", "chown", dir); got != want {
+		t.Errorf("%q", got)
+	}
+	for _, name := range []string{"a", "a/b", "a/b/c", "a/b/l", "mine"} {
+		st, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+		} else if world.OwnerOfFile(st) != os.Geteuid() {
+			t.Errorf("%s belongs to uid %d", name, world.OwnerOfFile(st))
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "a")); err != nil {
+		t.Error(err)
+	}
+	w.Run(t, "workspace", "chown", w.Path("no-such")).Want(t, 125).Says(t, "no-such")
 }

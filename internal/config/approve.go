@@ -52,28 +52,22 @@ func (c *Config) Loosenings() (list []Loosening) {
 	}
 	if len(c.Tokens) > 0 {
 		// Without tokens everybody of the user's is served: a file that takes them all away is caught by what was approved before.
-		add("tokens", "who shows one of these tokens is served", c.Tokens, func(c *Config, a *approvals) {
-			if len(a.Tokens) > 0 {
-				c.Tokens = a.Tokens
-			}
+		add("tokens", "who shows one of these tokens is served, and nobody else", c.Tokens, func(c *Config, a *approvals) { c.Tokens = a.Tokens })
+	}
+	if a, d := &c.Audit, &def.Audit; !a.Enabled || a.MaxBytes < d.MaxBytes || a.TotalBytes < d.TotalBytes || a.KeepDays < d.KeepDays ||
+		len(a.Redact) > 0 || a.Content != d.Content {
+		add("audit", "less is recorded than else, or for a shorter time, or what was read and written itself", c.Audit, func(c *Config, _ *approvals) { c.Audit = def.Audit })
+	}
+	// Networks, walls, what runs when they are built or started: much of a pool or template can loosen, also by way of what it begins with.
+	for _, p := range c.Pools {
+		add("pools."+p.Name, "its sandboxes wait for whoever asks", p, func(c *Config, _ *approvals) {
+			c.Pools = slices.DeleteFunc(slices.Clone(c.Pools), func(o api.PoolSpec) bool { return o.Name == p.Name })
 		})
 	}
-	if !c.Audit.Enabled {
-		add("audit.enabled", "nothing is recorded", false, func(c *Config, _ *approvals) { c.Audit.Enabled = true })
-	}
-	for _, p := range c.Pools {
-		if reaches(p.Sandbox.Network) { // folders of the host's it cannot have
-			add("pools."+p.Name, "its sandboxes reach a network", p, func(c *Config, _ *approvals) {
-				c.Pools = slices.DeleteFunc(slices.Clone(c.Pools), func(o api.PoolSpec) bool { return o.Name == p.Name })
-			})
-		}
-	}
 	for _, t := range c.Templates {
-		if reaches(t.Network) {
-			add("templates."+t.Name, "its sandboxes reach a network", t, func(c *Config, _ *approvals) {
-				c.Templates = slices.DeleteFunc(slices.Clone(c.Templates), func(o api.TemplateSpec) bool { return o.Name == t.Name })
-			})
-		}
+		add("templates."+t.Name, "whoever names it gets its sandboxes", t, func(c *Config, _ *approvals) {
+			c.Templates = slices.DeleteFunc(slices.Clone(c.Templates), func(o api.TemplateSpec) bool { return o.Name == t.Name })
+		})
 	}
 	return list
 }

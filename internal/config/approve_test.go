@@ -49,13 +49,15 @@ func TestApprove(t *testing.T) {
 		}},
 		{"defaults: {network_enabled: true}\n", "network", func(c *Config) bool { return c.Network.Mode == api.NetNone }},
 		{"network: {tier: elevated}\n", "network", func(c *Config) bool { return c.Network.Mode == api.NetNone }},
-		{"audit: {enabled: false}\n", "audit.enabled", func(c *Config) bool { return c.Audit.Enabled }},
-		{"pools: {a: {size: 1, image: host}, b: {size: 1, image: host, network: {allow: [a.test]}}}\n", "pools.b",
-			func(c *Config) bool { return len(c.Pools) == 1 && c.Pools[0].Name == "a" }},
-		{"templates: {a: {image: host}, b: {image: host, network: {mode: open}}}\n", "templates.b",
-			func(c *Config) bool { return len(c.Templates) == 1 && c.Templates[0].Name == "a" }},
-		// A token that nobody has approved lets nobody in who would not be without.
-		{"tokens: {ci: " + digest + "}\n", "tokens", func(c *Config) bool { return len(c.Tokens) == 1 }},
+		{"audit: {enabled: false}\n", "audit", func(c *Config) bool { return c.Audit.Enabled }},
+		{"audit: {redact: ['.*'], keep_days: 1}\n", "audit", func(c *Config) bool { return len(c.Audit.Redact) == 0 && c.Audit.KeepDays == 30 }},
+		{"audit: {connections: all, sync: true, keep_days: 90}\n", "", func(c *Config) bool { return c.Audit.KeepDays == 90 }},
+		{"pools: {a: {size: 1, image: host}, b: {size: 1, image: host, network: {allow: [a.test]}}}\n", "pools.a pools.b",
+			func(c *Config) bool { return len(c.Pools) == 0 }},
+		{"templates: {a: {image: host}, b: {image: host, network: {mode: open}}}\n", "templates.a templates.b",
+			func(c *Config) bool { return len(c.Templates) == 0 }},
+		// A token that nobody has approved keeps nobody out either.
+		{"tokens: {ci: " + digest + "}\n", "tokens", func(c *Config) bool { return len(c.Tokens) == 0 }},
 	} {
 		_ = os.Remove(approved)
 		c := set(tt.text)

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 	"github.com/hutch-sh/hutch/runtime/launch/launchapi"
@@ -131,26 +133,34 @@ func insideClaim(t *testing.T, d *hutchd) {
 // checkStatus compares what /proc says of two PID 1s.
 func checkStatus(t *testing.T, direct, claimed int) {
 	t.Helper()
+	// A claim waits for its PID 1; one that was launched a moment ago, and that nobody has asked anything yet, may just be beginning.
+	testenv.Poll(t, 20*time.Second, "PID 1 has not begun", func() bool {
+		return readFile(t, fmt.Sprintf("/proc/%d/comm", direct)) == readFile(t, fmt.Sprintf("/proc/%d/comm", claimed)) &&
+			statusOf(t, direct) == statusOf(t, claimed)
+	})
 	for _, file := range []string{"uid_map", "gid_map", "setgroups", "limits", "oom_score_adj", "comm"} {
 		want, got := readFile(t, fmt.Sprintf("/proc/%d/%s", direct, file)), readFile(t, fmt.Sprintf("/proc/%d/%s", claimed, file))
 		if want != got {
 			t.Errorf("%s: %q, launched directly it is %q", file, got, want)
 		}
 	}
-	// What signals are blocked and wait is of the moment: Go blocks all while it forks.
-	status := func(pid int) (kept []string) {
-		for line := range strings.Lines(readFile(t, fmt.Sprintf("/proc/%d/status", pid))) {
-			for _, field := range []string{"Umask", "Uid", "Gid", "FDSize", "Groups", "Cap", "NoNewPrivs", "Seccomp", "SigIgn", "SigCgt", "Speculation", "x86", "Cpus", "Mems"} {
-				if strings.HasPrefix(line, field) {
-					kept = append(kept, line)
-				}
-			}
-		}
-		return kept
-	}
-	if want, got := strings.Join(status(direct), ""), strings.Join(status(claimed), ""); want != got {
+	if want, got := statusOf(t, direct), statusOf(t, claimed); want != got {
 		t.Errorf("status of PID 1:\n%s\nlaunched directly\n%s", got, want)
 	}
+}
+
+// statusOf is what does not change of the status of PID 1. What signals are blocked and wait is of the moment: Go blocks all while it forks.
+func statusOf(t *testing.T, pid int) string {
+	t.Helper()
+	var kept strings.Builder
+	for line := range strings.Lines(readFile(t, fmt.Sprintf("/proc/%d/status", pid))) {
+		for _, field := range []string{"Umask", "Uid", "Gid", "FDSize", "Groups", "Cap", "NoNewPrivs", "Seccomp", "SigIgn", "SigCgt", "Speculation", "x86", "Cpus", "Mems"} {
+			if strings.HasPrefix(line, field) {
+				kept.WriteString(line)
+			}
+		}
+	}
+	return kept.String()
 }
 
 // insideClaimBinds checks the binds of a claim: what they show, and that what is locked stays so.

@@ -77,7 +77,7 @@ func (f *creation) writableUsr(i int) error {
 	if err != nil {
 		return err
 	}
-	merged, err := f.overlay(i, "", append(f.m.builtUsr(f.s), lower...)...)
+	merged, err := f.overlay(i, "", false, append(f.m.builtUsr(f.s), lower...)...)
 	if err != nil {
 		return api.Errorf(api.FailedPrecondition, "writable_usr: %w", err).WithField("writable_usr").
 			WithHint("a mount below /usr keeps the kernel from it: findmnt -R /usr shows which")
@@ -156,7 +156,7 @@ func (f *creation) attach(i int, m api.Mount) error {
 	f.undo.Add(func() error { return unmount(at) })
 	bind := at
 	if m.Mode == api.ModeOverlay {
-		if bind, err = f.overlay(i, at, at); err != nil {
+		if bind, err = f.overlay(i, at, isDetachedMount(src), at); err != nil {
 			return err
 		}
 	}
@@ -283,9 +283,9 @@ const mergedSuffix = ".merged"
 
 // overlay mounts an overlay whose lower layers, top-most first, are the host's folders at lower: the
 // sandbox may write, the host sees nothing of it. Its own top folder is like the folder like, if that is not "".
-func (f *creation) overlay(i int, like string, lower ...string) (string, error) {
+func (f *creation) overlay(i int, like string, mapped bool, lower ...string) (string, error) {
 	base, merged := filepath.Join(f.s.dir, "fs", strconv.Itoa(i)), f.mountDir(i)+mergedSuffix
-	if err := f.overlayFolders(i, base, like); err != nil {
+	if err := f.overlayFolders(i, base, like, mapped); err != nil {
 		return "", diskError("make overlay folders", err)
 	}
 	if err := os.Mkdir(merged, 0o755); err != nil {

@@ -84,12 +84,13 @@ func (f *creation) owner() api.FolderOwner {
 }
 
 // dressOverlay gives the upper folder of an overlay the mode and the owner of the folder below it, which the sandbox sees as the overlay's.
-func dressOverlay(upper, lower string) error {
+// mapped says that who has made the mount has mapped that owner: there 65534 is an id as others.
+func dressOverlay(upper, lower string, mapped bool) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(lower, &st); err != nil {
 		return fmt.Errorf("stat: %w", err)
 	}
-	if st.Uid == overflowID || st.Gid == overflowID {
+	if !mapped && (st.Uid == overflowID || st.Gid == overflowID) {
 		return api.Errorf(api.FailedPrecondition, "the folder's owner or its group has no id in sandboxes, and the kernel's overlay cannot change a file of theirs").
 			WithHint("ls -ld shows whose it is; use mode rw or ro, or a copy: cp -r")
 	}

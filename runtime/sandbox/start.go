@@ -148,7 +148,7 @@ func needFolder(top *os.File, d folder) error {
 
 // overlayFolders makes those of an overlay other than the root, with what was written to it before. The folder is like that of the host's
 // below it, where there is one.
-func (f *creation) overlayFolders(i int, base, like string) error {
+func (f *creation) overlayFolders(i int, base, like string, mapped bool) error {
 	if f.starting() {
 		if err := removeAll(base + "/work"); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (f *creation) overlayFolders(i int, base, like string) error {
 		}
 	}
 	if like != "" && !f.starting() {
-		if err := dressOverlay(base+"/upper", like); err != nil {
+		if err := dressOverlay(base+"/upper", like, mapped); err != nil {
 			return err
 		}
 	}

@@ -14,8 +14,7 @@ import (
 )
 
 // addRepository mounts the repository of a workspace that is one of git's worktrees, in the workspace's mode: it lies elsewhere
-// (gitrepository-layout(5)), and without it git finds no repository inside. What a folder says of itself is not enough, since whoever has
-// filled it may have named a repository of yours: that one has to know the worktree, too. Of a submodule it tells what to do instead.
+// (gitrepository-layout(5)), and without it git finds no repository inside. Of a submodule it tells what to do instead.
 func addRepository(w io.Writer, s *api.Spec) {
 	ws := s.Workspace
 	if ws == nil || ws.Mode == api.ModeNone {
@@ -33,38 +32,66 @@ func addRepository(w io.Writer, s *api.Spec) {
 	if !ok {
 		return
 	}
-	// What is in the workspace is found from there, at another place than the host's where it is a relative path.
-	gitDir, inside := named, named
-	if !filepath.IsAbs(named) {
-		gitDir, inside = filepath.Join(top, named), filepath.Join("/workspace", named)
+	gitDir, relative := named, !filepath.IsAbs(named)
+	if relative {
+		gitDir = filepath.Join(top, named)
 	}
-	if strings.HasPrefix(gitDir, top+"/") {
+	real, err := filepath.EvalSymlinks(gitDir)
+	if err != nil || real == top || strings.HasPrefix(real, top+"/") {
+		return // there is none, or it is inside
+	}
+	if super, _, ok := strings.Cut(real, "/.git/modules/"); ok && strings.HasPrefix(top, super+"/") {
+		fmt.Fprintf(w, "hutch: %s is a submodule, whose repository is in %s: for git, --workspace %s -w /workspace/%s\n", cli.Line(top), cli.Line(super), cli.Line(super), cli.Line(top[len(super)+1:]))
 		return
 	}
-	common, ok := firstLine(filepath.Join(gitDir, "commondir"))
+	common, ok := repositoryOf(real, top)
 	if !ok {
-		if super, _, ok := strings.Cut(gitDir, "/.git/modules/"); ok && strings.HasPrefix(top, super+"/") {
-			fmt.Fprintf(w, "hutch: %s is a submodule, whose repository is in %s: for git, --workspace %s -w /workspace/%s\n", cli.Line(top), cli.Line(super), cli.Line(super), cli.Line(top[len(super)+1:]))
-		}
+		fmt.Fprintf(w, "hutch: %s says that it is a worktree of %s, which does not say so: git finds no repository inside\n", cli.Line(top), cli.Line(gitDir))
 		return
 	}
-	back, ok := firstLine(filepath.Join(gitDir, "gitdir"))
-	if !ok || !sameFile(back, gitDir, filepath.Join(top, ".git")) {
-		fmt.Fprintf(w, "hutch: %s says that it is a worktree of %s, which does not know it: git finds no repository inside\n", cli.Line(top), cli.Line(gitDir))
-		return
+	// Inside git takes the same way from the workspace, which is at another place where that is relative.
+	inside := common
+	if relative {
+		inside = filepath.Join("/workspace", named, "../..")
 	}
-	if filepath.IsAbs(common) {
-		gitDir, inside = common, common
-	} else {
-		gitDir, inside = filepath.Join(gitDir, common), filepath.Join(inside, common)
+	if real != filepath.Clean(gitDir) || inside == "/" {
+		fmt.Fprintf(w, "hutch: %s is a worktree of %s by way of a link: mount that where git looks for it, -v %s:PATH\n", cli.Line(top), cli.Line(common), cli.Line(common))
+		return
 	}
 	for _, m := range s.Mounts {
 		if filepath.Clean(m.Target) == inside {
 			return // the user's word
 		}
 	}
-	fmt.Fprintf(w, "hutch: %s is a worktree: its repository %s is mounted as well, %s\n", cli.Line(top), cli.Line(gitDir), ws.Mode)
-	s.Mounts = append(s.Mounts, api.Mount{Source: gitDir, Target: inside, Mode: ws.Mode, Guard: ws.Guard, Unguarded: ws.Unguarded, GuardNew: ws.GuardNew})
+	fmt.Fprintf(w, "hutch: %s is a worktree: its repository %s is mounted as well, %s\n", cli.Line(top), cli.Line(common), ws.Mode)
+	s.Mounts = append(s.Mounts, api.Mount{Source: common, Target: inside, Mode: ws.Mode, Guard: ws.Guard, Unguarded: ws.Unguarded, GuardNew: ws.GuardNew})
+}
+
+// repositoryOf is the folder of the repository that has gitDir, where no link leads through, for the worktree at top. What top says of itself
+// is not enough, since whoever has filled it may have named anything of the user's, and neither is what gitDir says of others: it is where
+// git puts those of worktrees, in a repository, it names top, and as its repository that one.
+func repositoryOf(gitDir, top string) (common string, ok bool) {
+	if common = filepath.Dir(filepath.Dir(gitDir)); filepath.Base(filepath.Dir(gitDir)) != "worktrees" || strings.HasPrefix(top+"/", common+"/") {
+		return "", false
+	}
+	back, ok := firstLine(filepath.Join(gitDir, "gitdir"))
+	if !ok || !sameFile(back, gitDir, filepath.Join(top, ".git")) {
+		return "", false
+	}
+	named, ok := firstLine(filepath.Join(gitDir, "commondir"))
+	if !filepath.IsAbs(named) {
+		named = filepath.Join(gitDir, named)
+	}
+	if real, err := filepath.EvalSymlinks(named); !ok || err != nil || real != common {
+		return "", false
+	}
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		st, err := os.Lstat(filepath.Join(common, name))
+		if err != nil || st.IsDir() == (name == "HEAD") {
+			return "", false
+		}
+	}
+	return common, true
 }
 
 // firstLine reads what git writes into such files: one path. Links, and anything but short regular files, are none.

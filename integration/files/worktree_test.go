@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -38,7 +39,26 @@ func TestWorktree(t *testing.T) {
 	t.Run("of a repository that does not know it", func(t *testing.T) {
 		fake := w.Sub(t, "fake")
 		world.Write(t, filepath.Join(fake, ".git"), "gitdir: "+filepath.Join(main, ".git/worktrees/tree")+"\n")
-		w.Run(t, "run", "--workspace", fake+":ro", "host", "ls", main).Want(t, 2).Says(t, "which does not know it", "No such file")
+		w.Run(t, "run", "--workspace", fake+":ro", "host", "ls", main).Want(t, 2).Says(t, "which does not say so", "No such file")
+	})
+	t.Run("of anything else", func(t *testing.T) {
+		// What is in the folder names a folder of the user's by ways that a comparison of texts does not find.
+		fake, secret := w.Sub(t, "odd"), w.Sub(t, "secret")
+		world.Write(t, filepath.Join(secret, "key"), "key\n")
+		if err := os.MkdirAll(filepath.Join(fake, "repo/worktrees/x"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		world.Write(t, filepath.Join(fake, "repo/worktrees/x/gitdir"), filepath.Join(fake, ".git")+"\n")
+		world.Write(t, filepath.Join(fake, "repo/worktrees/x/commondir"), secret+"\n")
+		outside := w.Sub(t, "outside/worktrees/x") // no repository, but for that
+		world.Write(t, filepath.Join(outside, "gitdir"), filepath.Join(fake, ".git")+"\n")
+		world.Write(t, filepath.Join(outside, "commondir"), secret+"\n")
+		for _, pointer := range []string{"/proc/self/cwd/repo/worktrees/x", "/" + fake + "/repo/worktrees/x", filepath.Dir(fake) + "/./odd/repo/worktrees/x", "repo/worktrees/x", outside} {
+			world.Write(t, filepath.Join(fake, ".git"), "gitdir: "+pointer+"\n")
+			cmd := w.Command("run", "--workspace", fake+":ro", "host", "cat", filepath.Join(secret, "key"))
+			cmd.Dir = fake
+			w.Finish(t, cmd).Want(t, 1).Says(t, "No such file")
+		}
 	})
 	t.Run("a submodule", func(t *testing.T) {
 		super := w.Sub(t, "super")

@@ -100,7 +100,7 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 		if sb, err = c.CreateSandbox(ctx, p, files, progress); err != nil {
 			return err
 		}
-		tell(noteLent(&sb, &opened))
+		tell(noteLent(sb.ID, &opened, files))
 		return nil
 	})
 	done() // before anything else is written there

@@ -50,52 +50,71 @@ func lentDir() (string, error) {
 	return filepath.Join(p.State, "lent"), nil
 }
 
-// noteLent notes the folders of a sandbox that was made with spec, whose paths are as they were opened.
-func noteLent(sb *api.Sandbox, spec *api.Spec) error {
+// noteLent notes the folders of a sandbox that was made with spec, which has where they really are, and their descriptors. Its name is the
+// user's; of the daemon's words only the id counts, which no note may have.
+func noteLent(id string, spec *api.Spec, files []*os.File) error {
 	if os.Getuid() != 0 {
 		return nil // whose daemon opens them itself
 	}
-	l := lent{ID: sb.ID, Name: sb.Name, Made: time.Now().UTC()}
-	add := func(path, target string, mode api.MountMode) (lentFolder, error) {
+	l := lent{ID: id, Name: spec.Name, Made: time.Now().UTC()}
+	add := func(path, target string, mode api.MountMode, fd *int) (lentFolder, error) {
 		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err != nil {
+		if err := unix.Fstat(int(files[*fd].Fd()), &st); err != nil {
 			return lentFolder{}, fmt.Errorf("look at %s: %w", path, err)
 		}
 		return lentFolder{path, target, mode, st.Dev, st.Ino}, nil
 	}
-	if w := spec.Workspace; w != nil {
-		f, err := add(w.Path, "/workspace", w.Mode)
+	if w := spec.Workspace; w != nil && w.FD != nil {
+		f, err := add(w.Path, "/workspace", w.Mode, w.FD)
 		if err != nil {
 			return err
 		}
 		l.Workspace = &f
 	}
 	for _, m := range spec.Mounts {
-		if m.Volume != "" {
+		if m.Volume != "" || m.FD == nil {
 			continue
 		}
-		f, err := add(m.Source, m.Target, m.Mode)
+		f, err := add(m.Source, m.Target, m.Mode, m.FD)
 		if err != nil {
 			return err
 		}
 		l.Mounts = append(l.Mounts, f)
 	}
-	if l.Workspace == nil && len(l.Mounts) == 0 {
-		return nil
+	return l.begin()
+}
+
+// begin saves the note of a new sandbox. What was lent to another one by its name is forgotten, also where this one has no folders; one of
+// its id is there when the sandbox was there before, or when the daemon lies, and stays as it is.
+func (l *lent) begin() error {
+	dir, err := lentDir()
+	if err != nil {
+		return err
+	}
+	all, err := readLent(dir)
+	for _, o := range all {
+		if o.ID == l.ID {
+			return nil
+		}
+		if o.Name == l.Name && l.Name != "" {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, lentFile(o.ID))))
+		}
+	}
+	if err != nil || l.Workspace == nil && len(l.Mounts) == 0 {
+		return err
 	}
 	return l.save()
 }
 
-// noteForks notes that forks have the folders of what they were forked from.
-func noteForks(ref string, forks []api.Sandbox) (err error) {
-	l := findLent(ref)
-	if l == nil {
+// noteForks notes that forks have the folders of what they were forked from. name is the user's, of a single one.
+func noteForks(from *lent, name string, forks []api.Sandbox) (err error) {
+	if from == nil {
 		return nil
 	}
 	for i := range forks {
-		f := *l
-		f.ID, f.Name, f.Snapshots, f.Made = forks[i].ID, forks[i].Name, nil, time.Now().UTC()
-		err = errors.Join(err, f.save())
+		f := *from
+		f.ID, f.Name, f.Snapshots, f.Made = forks[i].ID, name, nil, time.Now().UTC()
+		err = errors.Join(err, f.begin())
 	}
 	return err
 }
@@ -152,9 +171,17 @@ func readLent(dir string) ([]lent, error) {
 	return all, nil
 }
 
-// findLent finds what was lent to the sandbox, or to that of the snapshot, that the user calls ref: the last of that name. nil: nothing is
-// known.
+// findLent finds what was lent to the sandbox that the user calls ref: the last of that name. nil: nothing is known.
 func findLent(ref string) *lent {
+	return lastLent(func(l *lent) bool { return l.ID == ref || l.Name == ref && ref != "" })
+}
+
+// findSnapshot is findLent for the sandbox of a snapshot.
+func findSnapshot(ref string) *lent {
+	return lastLent(func(l *lent) bool { return slices.Contains(l.Snapshots, ref) })
+}
+
+func lastLent(is func(*lent) bool) *lent {
 	if os.Getuid() != 0 {
 		return nil
 	}
@@ -167,17 +194,39 @@ func findLent(ref string) *lent {
 		return nil
 	}
 	for _, l := range slices.Backward(all) {
-		if l.ID == ref || l.Name == ref && ref != "" || slices.Contains(l.Snapshots, ref) {
+		if is(&l) {
 			return &l
 		}
 	}
 	return nil
 }
 
+// noteSnapshot notes that a snapshot, with the name that the user gave it, is of that sandbox. Of others of that name it is no more.
+func noteSnapshot(sandbox, id, name string) error {
+	l := findLent(sandbox)
+	if l == nil || findSnapshot(id) != nil {
+		return nil
+	}
+	for o := findSnapshot(name); name != "" && o != nil; o = findSnapshot(name) {
+		o.Snapshots = slices.DeleteFunc(o.Snapshots, func(s string) bool { return s == name })
+		if err := o.save(); err != nil {
+			return err
+		}
+		if o.ID == l.ID {
+			l = o
+		}
+	}
+	l.Snapshots = append(l.Snapshots, id)
+	if name != "" {
+		l.Snapshots = append(l.Snapshots, name)
+	}
+	return l.save()
+}
+
 // forgetLent forgets what was lent to a sandbox that is removed.
 func forgetLent(ref string) {
 	l := findLent(ref)
-	if dir, err := lentDir(); err == nil && l != nil && (l.ID == ref || l.Name == ref) {
+	if dir, err := lentDir(); err == nil && l != nil {
 		_ = os.Remove(filepath.Join(dir, lentFile(l.ID))) // maxLent bounds what stays
 	}
 }

@@ -47,13 +47,7 @@ func newSnapshotCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if l := findLent(p.Sandbox); l != nil {
-					l.Snapshots = append(l.Snapshots, sn.ID)
-					if sn.Name != "" {
-						l.Snapshots = append(l.Snapshots, sn.Name)
-					}
-					tell(l.save())
-				}
+				tell(noteSnapshot(p.Sandbox, sn.ID, p.Name))
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), sn.ID)
 				return err
 			})
@@ -113,7 +107,7 @@ policy stay as they are now. Its folders of the host's are opened again, as for 
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				p := api.SnapshotRestoreParams{Snapshot: args[0]}
 				var r api.SnapshotRestored
-				err := folders.lend(cmd.Context(), c, args[0], func(given []api.StartFolder, files []*os.File) (err error) {
+				err := folders.lend(cmd.Context(), c, findSnapshot(args[0]), func(given []api.StartFolder, files []*os.File) (err error) {
 					p.Folders = given
 					r, err = c.RestoreSnapshot(cmd.Context(), p, files...)
 					return err
@@ -169,7 +163,11 @@ for each: all share them, and write over them. Processes are not forked.`,
 			}
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				var r api.Forked
-				err := folders.lend(cmd.Context(), c, args[0], func(given []api.StartFolder, files []*os.File) (err error) {
+				from := findLent(args[0])
+				if snapshot {
+					from = findSnapshot(args[0])
+				}
+				err := folders.lend(cmd.Context(), c, from, func(given []api.StartFolder, files []*os.File) (err error) {
 					p.Folders = given
 					r, err = c.Fork(cmd.Context(), p, files...)
 					return err
@@ -177,7 +175,7 @@ for each: all share them, and write over them. Processes are not forked.`,
 				if err != nil {
 					return err
 				}
-				tell(noteForks(args[0], r.Sandboxes))
+				tell(noteForks(from, p.Name, r.Sandboxes))
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), r)
 				}

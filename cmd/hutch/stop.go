@@ -55,7 +55,7 @@ cannot open them, this command opens again by its own note; name them where it h
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
 				p := api.StartParams{Sandbox: name}
-				err := folders.lend(ctx, c, name, func(given []api.StartFolder, files []*os.File) error {
+				err := folders.lend(ctx, c, findLent(name), func(given []api.StartFolder, files []*os.File) error {
 					p.Folders = given
 					_, err := c.StartSandbox(ctx, p, files...)
 					return err
@@ -90,14 +90,15 @@ func (f *folderFlags) add(fs *pflag.FlagSet) {
 	})
 }
 
-// lend opens the folders that the user names for a call, or those that root has lent to ref before, and never one that the daemon names.
-func (f *folderFlags) lend(ctx context.Context, c *client.Client, ref string, call func(given []api.StartFolder, files []*os.File) error) error {
+// lend opens the folders that the user names for a call, or those that root has lent before, and never one that the daemon names.
+func (f *folderFlags) lend(ctx context.Context, c *client.Client, before *lent, call func(given []api.StartFolder, files []*os.File) error) error {
 	sp := f.spec
-	var noted *lent
-	if sp.Workspace == nil && len(sp.Mounts) == 0 {
-		if noted = findLent(ref); noted == nil {
-			return call(nil, nil)
-		}
+	noted := before
+	if sp.Workspace != nil || len(sp.Mounts) > 0 {
+		noted = nil // the user's word
+	} else if noted == nil {
+		return call(nil, nil)
+	} else {
 		sp = noted.spec()
 	}
 	who, err := c.Peer(ctx)

@@ -33,7 +33,7 @@ stay as they are.`,
 			p.Sandbox = args[0]
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				var r api.CheckpointRestored
-				err := folders.lend(cmd.Context(), c, p.Sandbox, func(given []api.StartFolder, files []*os.File) (err error) {
+				err := folders.lend(cmd.Context(), c, findLent(p.Sandbox), func(given []api.StartFolder, files []*os.File) (err error) {
 					p.Folders = given
 					r, err = c.RestoreCheckpoint(cmd.Context(), p, files...)
 					return err

@@ -154,7 +154,7 @@ func applyTo(ctx context.Context, c *client.Client, folder string, p *api.Worksp
 	var noted *lentFolder
 	if folder == "" {
 		l := findLent(p.Sandbox)
-		if l == nil || l.Workspace == nil {
+		if l == nil || l.Workspace == nil || l.Workspace.Mode != api.ModeOverlay { // that alone is applied, and lent for writing by it
 			return &hostfs.Sources{}, nil
 		}
 		noted = l.Workspace

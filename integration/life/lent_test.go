@@ -67,3 +67,25 @@ func TestLent(t *testing.T) {
 		t.Errorf("notes of removed sandboxes: %q, %v", notes, err)
 	}
 }
+
+// TestLentStale: a note is of one sandbox. A new one of the same name has what it was made with, and a snapshot's name is no sandbox's.
+func TestLentStale(t *testing.T) {
+	testenv.Root(t) // nobody else needs notes
+	t.Parallel()
+	w := world.New(t)
+	dir := w.Sub(t, "project")
+	old := w.Create(t, "--name", "box", "--workspace", dir+":ro", "host")
+	w.OK(t, "snapshot", "create", "--name", "other", "box")
+	w.Run(t, "workspace", "apply", "box").Want(t, 125) // not what was lent, and never for writing
+	w.OK(t, "rpc", "sandbox.remove", `{"sandbox":"`+old+`"}`)
+	w.Create(t, "--name", "box", "host")
+	w.OK(t, "stop", "-t", "0", "box")
+	w.OK(t, "start", "box")
+	w.Create(t, "--name", "other", "host")
+	w.OK(t, "stop", "-t", "0", "other")
+	w.OK(t, "start", "other")
+	w.OK(t, "rm", "-f", "box", "other")
+	if notes, err := filepath.Glob(filepath.Join(w.Root(), "lent", "*")); err != nil || len(notes) > 0 {
+		t.Errorf("notes of removed sandboxes: %q, %v", notes, err)
+	}
+}

@@ -21,6 +21,14 @@ type Owner struct {
 	api.FolderOwner        // the user who is to work in the folder; at first root, see Sources.Again
 }
 
+// check refuses ids that no daemon of root's has: it says them itself, and a sandbox may have taken it over.
+func (o Owner) check() error {
+	if os.Getuid() == 0 && (o.Base < api.FirstIDBase || o.Base > api.LastIDBase || o.Base%api.IDCount != 0) {
+		return api.Errorf(api.Internal, "the daemon says that it has the ids from %d on, which are not hutch's", o.Base)
+	}
+	return nil
+}
+
 // Detach makes a detached mount of s for a daemon that runs under ids of its own. The owner and the group of s, whoever they are, appear
 // as those of to. Everybody else depends on what may be written:
 //

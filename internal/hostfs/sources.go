@@ -21,7 +21,7 @@ func Lend(base uint32, spec api.Spec, call func(opened api.Spec, files []*os.Fil
 	owner := Owner{Base: base}
 	err := lend(owner, spec, call)
 	var e *api.Error
-	if !errors.As(err, &e) || e.Owner == nil || *e.Owner == owner.FolderOwner {
+	if !errors.As(err, &e) || e.Owner == nil || *e.Owner == owner.FolderOwner || max(e.Owner.UID, e.Owner.GID) >= api.IDCount {
 		return err
 	}
 	owner.FolderOwner = *e.Owner
@@ -77,6 +77,9 @@ func (o *Sources) Add(path string, mode api.MountMode, wantDir bool) (real strin
 	}
 	f := src.FD
 	if os.Getuid() == 0 {
+		if err := o.Owner.check(); err != nil {
+			return "", 0, errors.Join(err, src.FD.Close())
+		}
 		// An overlay never writes to what is below it.
 		f, err = src.Detach(o.Owner, mode != api.ModeRW)
 		if err = errors.Join(err, src.FD.Close()); err != nil {

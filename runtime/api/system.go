@@ -6,6 +6,13 @@ import "time"
 // nobody (65534) exists.
 const IDCount = 65536
 
+// Ranges of IDCount ids for daemons of root lie between these: above what useradd(8) and systemd hand out (systemd.io/UIDS-GIDS: containers
+// end at 0x6fffffff), below 2^31, which some programs can not hold.
+const (
+	FirstIDBase = 0x70000000
+	LastIDBase  = 0x80000000 - IDCount
+)
+
 // Info is system.info's result.
 type Info struct {
 	APIVersion int       `json:"api_version"`

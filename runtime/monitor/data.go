@@ -100,11 +100,8 @@ func (m *monitor) makeData() (base uint32, err error) {
 	return base, nil
 }
 
-// Ranges for daemons of root lie between 0x70000000 and 0x7fffffff: above what
-// useradd(8) and systemd hand out (systemd.io/UIDS-GIDS: containers end at
-// 0x6fffffff), below 2^31, which some programs can not hold.
 const (
-	firstBase = 0x70000000
+	firstBase = api.FirstIDBase
 	numBases  = 0x10000000 / bootstrap.RootCount
 )
 

@@ -24,7 +24,7 @@ func newConfigApprove() *cobra.Command {
 		Use:   "approve",
 		Short: "Put in force what the file allows more than there is without it",
 		Long: `Put in force what the configuration file allows more than there is without it: commands on the host, networks of
-sandboxes that ask for nothing, pools and templates with networks, tokens, no audit. The file may lie where a sandbox can
+sandboxes that ask for nothing, pools, templates, tokens, a smaller audit. The file may lie where a sandbox can
 write after all, so each of these, as it stands, waits for a yes; until then what is stricter holds. What was approved
 is kept in the state folder, which no sandbox is given.`,
 		Args: wantArgs(0, 0),

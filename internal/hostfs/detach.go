@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -55,10 +54,11 @@ func (s *Source) Detach(to Owner, readOnly bool) (*os.File, error) {
 		return nil, fmt.Errorf("open_tree %s: %w", s.Path, err)
 	}
 	tree := os.NewFile(uintptr(fd), s.Path)
+	defer tree.Close()
 	if err := s.mapTree(fd, to, readOnly); err != nil {
-		return nil, errors.Join(err, tree.Close())
+		return nil, err
 	}
-	return tree, nil
+	return lock(tree, s.Dir)
 }
 
 func (s *Source) mapTree(tree int, to Owner, readOnly bool) error {
@@ -96,6 +96,77 @@ func (s *Source) mapTree(tree int, to Owner, readOnly bool) error {
 	return nil
 }
 
+// lock returns a mount like tree, which it uses up, whose flags nobody with a user namespace of his own can change: mount_setattr(2) lets
+// whoever has CAP_SYS_ADMIN where a detached mount lies make it writable again, and the daemon has it in its own namespace. The kernel locks
+// flags when a mount namespace is copied for another user namespace (mount_namespaces(7)). So the tree is mounted in a namespace of a thread
+// that ends with it, that is copied for a process that never runs, and the copy is taken from there.
+func lock(tree *os.File, dir bool) (*os.File, error) {
+	type result struct {
+		tree *os.File
+		err  error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // for good: it ends with this goroutine
+		locked, err := lockHere(tree, dir)
+		if err != nil {
+			err = fmt.Errorf("lock the flags of the mount of %s: %w", tree.Name(), err)
+		}
+		done <- result{locked, err}
+	}()
+	r := <-done
+	return r.tree, r.err
+}
+
+func lockHere(tree *os.File, dir bool) (*os.File, error) {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return nil, fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return nil, fmt.Errorf("make mounts private: %w", err)
+	}
+	at, err := mountPoint(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.MoveMount(int(tree.Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return nil, fmt.Errorf("move_mount to %s: %w", at, err)
+	}
+	self := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+	ns, err := namespaceOf(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: self, GidMappings: self}, "mnt")
+	if err != nil {
+		return nil, fmt.Errorf("copy the mount namespace: %w", err)
+	}
+	defer ns.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
+		return nil, fmt.Errorf("setns: %w", err)
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return nil, fmt.Errorf("open_tree %s: %w", at, err)
+	}
+	return os.NewFile(uintptr(fd), tree.Name()), nil
+}
+
+// mountPoint is an empty folder or file on a tmpfs of this mount namespace's own.
+func mountPoint(dir bool) (string, error) {
+	for _, top := range []string{"/sys", "/mnt", "/tmp", "/run"} {
+		err := unix.Mount("hutch", top, "tmpfs", 0, "size=4k,mode=700")
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("mount a tmpfs on %s: %w", top, err)
+		}
+		at := top + "/tree"
+		if dir {
+			return at, os.Mkdir(at, 0o700)
+		}
+		return at, os.WriteFile(at, nil, 0o600)
+	}
+	return "", errors.New("there is no folder to mount anything on")
+}
+
 // idMap maps ids on disk to kernel ids: owner to base+as, and others, from first on, in their order to those from base on. Where that
 // id on disk, or that place, is taken, they change places.
 func idMap(first, base, owner, as uint32) []syscall.SysProcIDMap {
@@ -117,26 +188,25 @@ func idMap(first, base, owner, as uint32) []syscall.SysProcIDMap {
 	return lines
 }
 
-// userNamespace makes a user namespace with these maps. It
-// takes a process to make one; this one is stopped by ptrace(2) before its first
-// instruction and killed.
+// userNamespace makes a user namespace with these maps.
 func userNamespace(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
 	// PTRACE_TRACEME makes the thread that forks the tracer; only it may wait.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER,
-		UidMappings: uids, GidMappings: gids,
-		Ptrace:    true,
-		Pdeathsig: syscall.SIGKILL,
-	}
-	if err := cmd.Start(); err != nil {
+	return namespaceOf(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: uids, GidMappings: gids}, "user")
+}
+
+// namespaceOf opens a namespace of a new process. It takes a process to make one; this one is stopped by ptrace(2) before its first
+// instruction and killed. The caller has locked its thread.
+func namespaceOf(attr *syscall.SysProcAttr, kind string) (*os.File, error) {
+	attr.Ptrace, attr.Pdeathsig = true, syscall.SIGKILL
+	p, err := os.StartProcess("/proc/self/exe", []string{"hutch"}, &os.ProcAttr{Sys: attr})
+	if err != nil {
 		return nil, fmt.Errorf("start a process in a new user namespace: %w", err)
 	}
-	ns, err := os.Open("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/ns/user")
-	kerr := cmd.Process.Kill()
+	ns, err := os.Open("/proc/" + strconv.Itoa(p.Pid) + "/ns/" + kind)
+	kerr := p.Kill()
 	// Killed is how it ends; the error would say nothing else.
-	_ = cmd.Wait()
+	_, _ = p.Wait()
 	return ns, errors.Join(err, kerr)
 }

@@ -2,7 +2,9 @@ package hostfs
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -178,6 +180,61 @@ func TestDetachReadOnly(t *testing.T) {
 		if errors.Is(err, unix.EROFS) != readOnly {
 			t.Errorf("readOnly %t: %v", readOnly, err)
 		}
+	}
+}
+
+const locksVar = "HUTCH_TEST_LOCKS"
+
+// TestDetachLocked: whoever has the mount and CAP_SYS_ADMIN in a user namespace of his own, as a daemon of root's has that a sandbox may have
+// taken over, can take none of its flags off, neither of the detached mount nor of one that he has attached.
+func TestDetachLocked(t *testing.T) {
+	if fd := os.Getenv(locksVar); fd != "" {
+		tree, err := strconv.Atoi(fd)
+		must(t, err)
+		must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		clear := func(what string) {
+			for name, flag := range map[string]uint64{"RDONLY": unix.MOUNT_ATTR_RDONLY, "NOSUID": unix.MOUNT_ATTR_NOSUID, "NODEV": unix.MOUNT_ATTR_NODEV} {
+				err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_clr: flag})
+				if !errors.Is(err, unix.EPERM) {
+					fmt.Printf("clear %s, %s: %v\n", name, what, err)
+				}
+			}
+		}
+		clear("detached")
+		must(t, unix.MoveMount(tree, "", unix.AT_FDCWD, "/mnt", unix.MOVE_MOUNT_F_EMPTY_PATH))
+		clear("attached")
+		if err := unix.Mount("", "/mnt", "", unix.MS_REMOUNT|unix.MS_BIND, ""); !errors.Is(err, unix.EPERM) {
+			fmt.Printf("remount: %v\n", err)
+		}
+		if err := os.WriteFile("/mnt/new", nil, 0o600); !errors.Is(err, unix.EROFS) {
+			fmt.Printf("write: %v\n", err)
+		}
+		copied, err := unix.OpenTree(unix.AT_FDCWD, "/mnt", unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE)
+		must(t, err)
+		tree = copied
+		clear("copied")
+		must(t, unix.Unmount("/mnt", unix.MNT_DETACH))
+		fmt.Println("tried")
+		return
+	}
+	testenv.Root(t) // only root maps mounts
+	const base = 0x70000000
+	dir := t.TempDir()
+	must(t, os.Chown(dir, 1234, 1234))
+	s, err := Open(dir)
+	must(t, err)
+	defer s.FD.Close()
+	f, err := s.Detach(Owner{Base: base}, true)
+	must(t, err)
+	defer f.Close()
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: base, Size: api.IDCount}}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestDetachLocked$")
+	cmd.Env, cmd.ExtraFiles = append(os.Environ(), locksVar+"=3"), []*os.File{f}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: ids, GidMappings: ids,
+		Credential: &syscall.Credential{Uid: 0, Gid: 0}, GidMappingsEnableSetgroups: true}
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != "tried\nPASS\n" {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

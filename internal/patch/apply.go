@@ -148,7 +148,11 @@ func (a *applier) found(h *Hunk, at, want, level, head, tail int) error {
 // search finds old, from the wanted line on to both sides; -1 where it is not.
 func (a *applier) search(old []string, from, want, level int) int {
 	last := len(a.lines) - len(old)
-	for d := 0; want+d <= last || want-d >= from; d++ {
+	if last < from {
+		return -1
+	}
+	// The first line within the file: the wanted one is the patch's word, and may be millions beyond.
+	for d := max(0, want-last, from-want); want+d <= last || want-d >= from; d++ {
 		if i := want + d; i >= from && i <= last && a.fits(old, i, level) {
 			return i
 		}

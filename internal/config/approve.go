@@ -54,9 +54,13 @@ func (c *Config) Loosenings() (list []Loosening) {
 		// Without tokens everybody of the user's is served: a file that takes them all away is caught by what was approved before.
 		add("tokens", "who shows one of these tokens is served, and nobody else", c.Tokens, func(c *Config, a *approvals) { c.Tokens = a.Tokens })
 	}
-	if a, d := &c.Audit, &def.Audit; !a.Enabled || a.MaxBytes < d.MaxBytes || a.TotalBytes < d.TotalBytes || a.KeepDays < d.KeepDays ||
-		len(a.Redact) > 0 || a.Content != d.Content {
-		add("audit", "less is recorded than else, or for a shorter time, or what was read and written itself", c.Audit, func(c *Config, _ *approvals) { c.Audit = def.Audit })
+	if a, d := &c.Audit, &def.Audit; !a.Enabled || a.MaxBytes < d.MaxBytes || a.TotalBytes < d.TotalBytes || a.KeepDays < d.KeepDays || a.Content != d.Content {
+		add("audit", "less is recorded than else, or for a shorter time, or what was read and written itself", c.Audit, func(c *Config, _ *approvals) {
+			// What must not be recorded is not, whoever has said so.
+			a := def.Audit
+			a.Redact = c.Audit.Redact
+			c.Audit = a
+		})
 	}
 	// Networks, walls, what runs when they are built or started: much of a pool or template can loosen, also by way of what it begins with.
 	for _, p := range c.Pools {

@@ -56,6 +56,9 @@ that ask for none, quotas, and tokens of clients. A file to start from:
 		if err != nil {
 			return err
 		}
+		if _, err := configDigest(); err != nil { // which tells what of it is not in force
+			return err
+		}
 		return config.Print(cmd.OutOrStdout(), c, false)
 	})
 	sub("defaults", "Print all that the file may hold, commented out", func(cmd *cobra.Command) error {

@@ -78,6 +78,7 @@ func approve(ctx context.Context, places paths.Paths, out io.Writer, yes bool) e
 	if err := c.Approve(places.Approved()); err != nil {
 		return err
 	}
+	fmt.Fprintln(out, "Approved.")
 	d, err := client.Dial(ctx, places.Socket)
 	if err != nil {
 		return nil // the next daemon reads it

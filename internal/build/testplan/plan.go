@@ -167,8 +167,8 @@ func ordinary(t Test) mustrun.Kind {
 	return []mustrun.Kind{mustrun.SubUID, mustrun.NoSubUID}[share(mustrun.Name(t.Pkg, t.Name), 2)]
 }
 
-// Short reports whether a test that k runs makes fewer rounds of what it only repeats in order to meet a race (-short): all but an
-// eighth of them do, another one for each commit, and so does an ordinary user with what root runs as well.
+// Short reports whether a test that k runs makes fewer rounds of what it only repeats in order to meet a race (-short): end-to-end
+// tests do, but for an eighth of them, another one for each commit, and so does an ordinary user with what root runs as well.
 // Who wants to meet races hunts them (make hunt).
 func (p Plan) Short(t Test, k mustrun.Kind) bool {
 	switch {
@@ -179,7 +179,8 @@ func (p Plan) Short(t Test, k mustrun.Kind) bool {
 	case (t.On(testenv.User) || t.On(testenv.Privilege)) && (k == mustrun.SubUID || k == mustrun.NoSubUID):
 		return true
 	}
-	return share(mustrun.Name(t.Pkg, t.Name), 8) != share(p.Now.Commit, 8)
+	// Other tests may be left out by -short.
+	return t.EndToEnd() && share(mustrun.Name(t.Pkg, t.Name), 8) != share(p.Now.Commit, 8)
 }
 
 // audits is Runs of an audit.

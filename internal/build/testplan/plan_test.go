@@ -176,7 +176,10 @@ func TestRuns(t *testing.T) {
 			t.Errorf("%s runs as %q, want %q", tt.test.Name, got, tt.want)
 		}
 	}
-	// All rounds are made by an eighth of the tests, as root, and by none of a brief run.
+	if p.Short(Test{Pkg: "images", Name: "TestX", Axes: []testenv.Axis{user}}, mustrun.Root) {
+		t.Error("root makes fewer rounds of a unit test")
+	}
+	// All rounds are made by an eighth of the end-to-end tests, as root, and by none of a brief run.
 	n, test := 0, Test{Pkg: "integration/a", Name: "TestX", Axes: []testenv.Axis{user}}
 	for i := range 800 {
 		p.Now.Commit = fmt.Sprintf("%040x", i*7919)

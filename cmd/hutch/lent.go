@@ -87,6 +87,9 @@ func noteLent(id string, spec *api.Spec, files []*os.File) error {
 // begin saves the note of a new sandbox. What was lent to another one by its name is forgotten, also where this one has no folders; one of
 // its id is there when the sandbox was there before, or when the daemon lies, and stays as it is.
 func (l *lent) begin() error {
+	if l.Name == "" && l.Workspace == nil && len(l.Mounts) == 0 {
+		return nil // of which nobody can have noted anything
+	}
 	dir, err := lentDir()
 	if err != nil {
 		return err

@@ -83,9 +83,7 @@ func (a *applier) apply(c *Change) error {
 		return err
 	}
 	defer unix.Close(parent)
-	if err := a.sweep(parent); err != nil {
-		return err
-	}
+	a.sweep(parent)
 	var old *unix.Stat_t
 	var st unix.Stat_t
 	switch err := unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW); {
@@ -177,16 +175,16 @@ func (a *applier) link(parent int, base string, c *Change) error {
 }
 
 // sweep removes what an apply has left in a folder that was killed between the two calls by which a file gets another's name. That of one
-// that goes on is locked.
-func (a *applier) sweep(parent int) error {
+// that goes on is locked. A folder that cannot be listed keeps it.
+func (a *applier) sweep(parent int) {
 	var st unix.Stat_t
 	if err := unix.Fstat(parent, &st); err != nil || a.swept[st.Ino] {
-		return err
+		return
 	}
 	a.swept[st.Ino] = true
 	fd, err := unix.Openat(parent, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return
 	}
 	dir := os.NewFile(uintptr(fd), ".")
 	defer dir.Close()
@@ -198,7 +196,7 @@ func (a *applier) sweep(parent int) error {
 			}
 		}
 		if err != nil {
-			return nil // the end, or what comes to it
+			return // the end, or what comes to it
 		}
 	}
 }

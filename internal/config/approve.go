@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -147,15 +145,7 @@ func (c *Config) Approve(approved string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(approved), ".approved-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // which it has not any more when it was renamed
-	if _, err = f.Write(append(text, '\n')); err == nil {
-		err = os.Rename(f.Name(), approved)
-	}
-	return errors.Join(err, f.Close())
+	return replaceFile(approved, append(text, '\n'))
 }
 
 // HeldNote tells of keys that are not in force; "" for none.

@@ -44,6 +44,11 @@ func (c *Config) Publish(path string) error {
 	if err != nil {
 		return err
 	}
+	return replaceFile(path, text)
+}
+
+// replaceFile puts a file that only this user can read and write into the place of path's, at once.
+func replaceFile(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return err

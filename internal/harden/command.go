@@ -1,8 +1,6 @@
 package harden
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -77,36 +75,16 @@ func Command(mute bool) error {
 }
 
 func command(mute bool) []byte {
-	const (
-		// Offsets in struct seccomp_data (linux/seccomp.h) on little-endian machines.
-		offNr, offArch, offArg0, offArg1, offArg2 = 0, 4, 16, 24, 32
-		// x32Bit marks calls of the x32 ABI, which have the same audit architecture.
-		x32Bit = 0x40000000
-		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		atl    = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-		set    = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
-		and    = unix.BPF_ALU | unix.BPF_AND | unix.BPF_K
-		ret    = unix.BPF_RET | unix.BPF_K
-		allow  = unix.SECCOMP_RET_ALLOW
-		eperm  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
-		spaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
-	)
-	prog := []unix.SockFilter{
-		{Code: load, K: offArch},
-		{Code: equal, K: auditArch, Jt: 1},
-		{Code: ret, K: unix.SECCOMP_RET_KILL_PROCESS},
-		{Code: load, K: offNr},
-		{Code: atl, K: x32Bit, Jf: 1},
-		{Code: ret, K: unix.SECCOMP_RET_KILL_PROCESS},
+	const spaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+	prog := append(begin(), []unix.SockFilter{
 		// No filter sees the flags of clone3: libraries go back to clone.
 		{Code: equal, K: unix.SYS_CLONE3, Jf: 1},
-		{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: ret, K: enosys},
 		{Code: equal, K: unix.SYS_CLONE, Jf: 4},
 		{Code: load, K: offArg0},
 		{Code: set, K: spaces, Jf: 1},
 		{Code: ret, K: eperm},
-		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
+		{Code: ret, K: allow},
 		// A datagram goes to whom it names, also from a socket of a pair.
 		{Code: equal, K: unix.SYS_SOCKETPAIR, Jf: 8},
 		{Code: load, K: offArg0},
@@ -122,17 +100,15 @@ func command(mute bool) []byte {
 		{Code: load, K: offArg0},
 		{Code: equal, K: 0, Jt: 1},
 		{Code: ret, K: eperm},
-		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
-	}
+		{Code: ret, K: allow},
+	}...)
 	// decide compares an argument with a list, for one call: what is in it ends one way, what is not the other.
 	decide := func(nr uint32, arg uint32, list []uint32, in, out uint32) {
 		prog = append(prog, unix.SockFilter{Code: equal, K: nr, Jf: uint8(2 + 2*len(list))}, unix.SockFilter{Code: load, K: arg})
-		for _, k := range list {
-			prog = append(prog, unix.SockFilter{Code: equal, K: k, Jf: 1}, unix.SockFilter{Code: ret, K: in})
-		}
+		prog = append(prog, each(list, in)...)
 		prog = append(prog, unix.SockFilter{Code: ret, K: out})
 	}
-	decide(unix.SYS_IOCTL, offArg1, asking, allow, unix.SECCOMP_RET_ERRNO|uint32(unix.ENOTTY))
+	decide(unix.SYS_IOCTL, offArg1, asking, allow, enotty)
 	decide(unix.SYS_FCNTL, offArg1, owning, eperm, allow)
 	if mute {
 		decide(unix.SYS_TGKILL, offArg2, ownSignals, allow, eperm)
@@ -141,11 +117,6 @@ func command(mute bool) []byte {
 	if mute {
 		lists = append(lists, signals)
 	}
-	for _, nr := range slices.Concat(lists...) {
-		prog = append(prog, unix.SockFilter{Code: equal, K: nr, Jf: 1}, unix.SockFilter{Code: ret, K: eperm})
-	}
-	prog = append(prog, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
-	var b bytes.Buffer
-	_ = binary.Write(&b, binary.NativeEndian, prog) // a Buffer takes everything
-	return b.Bytes()
+	prog = append(prog, each(slices.Concat(lists...), eperm)...)
+	return encode(append(prog, unix.SockFilter{Code: ret, K: allow}))
 }

@@ -6,10 +6,9 @@
 package harden
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -48,32 +47,6 @@ func Process() error {
 
 // program is the filter.
 func program() []byte {
-	const (
-		// Offsets in struct seccomp_data (linux/seccomp.h).
-		offNr, offArch = 0, 4
-		// x32Bit marks calls of the x32 ABI, which have the same audit architecture.
-		x32Bit = 0x40000000
-		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		atl    = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-		ret    = unix.BPF_RET | unix.BPF_K
-	)
-	prog := []unix.SockFilter{
-		{Code: load, K: offArch},
-		{Code: equal, K: auditArch, Jt: 1},
-		{Code: ret, K: unix.SECCOMP_RET_KILL_PROCESS},
-		{Code: load, K: offNr},
-		{Code: atl, K: x32Bit, Jf: 1},
-		{Code: ret, K: unix.SECCOMP_RET_KILL_PROCESS},
-	}
-	for _, list := range [][]uint32{refused, refusedHere} {
-		for _, nr := range list {
-			prog = append(prog, unix.SockFilter{Code: equal, K: nr, Jf: 1},
-				unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)})
-		}
-	}
-	prog = append(prog, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
-	var b bytes.Buffer
-	_ = binary.Write(&b, binary.NativeEndian, prog) // a Buffer takes everything
-	return b.Bytes()
+	prog := append(begin(), each(slices.Concat(refused, refusedHere), eperm)...)
+	return encode(append(prog, unix.SockFilter{Code: ret, K: allow}))
 }

@@ -1,8 +1,6 @@
 package harden
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -39,38 +37,15 @@ func Only(calls []uint32) error {
 // threads only, clone3 (whose flags no filter can see) is missing, the listed
 // calls pass, and the rest is refused.
 func only(calls []uint32) []byte {
-	const (
-		// Offsets in struct seccomp_data (linux/seccomp.h) on little-endian machines.
-		offNr, offArch, offArg0 = 0, 4, 16
-		// x32Bit marks calls of the x32 ABI, which have the same audit architecture.
-		x32Bit = 0x40000000
-		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		atl    = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-		set    = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
-		ret    = unix.BPF_RET | unix.BPF_K
-		errno  = unix.SECCOMP_RET_ERRNO
-	)
-	prog := []unix.SockFilter{
-		{Code: load, K: offArch},
-		{Code: equal, K: auditArch, Jt: 1},
-		{Code: ret, K: unix.SECCOMP_RET_KILL_PROCESS},
-		{Code: load, K: offNr},
-		{Code: atl, K: x32Bit, Jf: 1},
-		{Code: ret, K: unix.SECCOMP_RET_KILL_PROCESS},
+	prog := append(begin(), []unix.SockFilter{
 		{Code: equal, K: unix.SYS_CLONE3, Jf: 1},
-		{Code: ret, K: errno | uint32(unix.ENOSYS)},
+		{Code: ret, K: enosys},
 		{Code: equal, K: unix.SYS_CLONE, Jf: 4},
 		{Code: load, K: offArg0},
 		{Code: set, K: unix.CLONE_THREAD, Jf: 1},
-		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
-		{Code: ret, K: errno | uint32(unix.EPERM)},
-	}
-	for _, nr := range slices.Concat(common, calls) {
-		prog = append(prog, unix.SockFilter{Code: equal, K: nr, Jf: 1}, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
-	}
-	prog = append(prog, unix.SockFilter{Code: ret, K: errno | uint32(unix.EPERM)})
-	var b bytes.Buffer
-	_ = binary.Write(&b, binary.NativeEndian, prog) // a Buffer takes everything
-	return b.Bytes()
+		{Code: ret, K: allow},
+		{Code: ret, K: eperm},
+	}...)
+	prog = append(prog, each(slices.Concat(common, calls), allow)...)
+	return encode(append(prog, unix.SockFilter{Code: ret, K: eperm}))
 }

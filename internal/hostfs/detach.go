@@ -17,7 +17,7 @@ import (
 // Owner says as whom the owner and the group of a folder of root's appear in sandboxes.
 type Owner struct {
 	Base            uint32 // kernel uid and gid of uid 0 there: see api.Info
-	api.FolderOwner        // the user who is to work in the folder; at first root, see Sources.Again
+	api.FolderOwner        // the user who is to work in the folder; at first root, see Lend
 }
 
 // check refuses ids that no daemon of root's has: it says them itself, and a sandbox may have taken it over.

@@ -22,11 +22,13 @@ func (m *monitor) watchState(done <-chan struct{}) {
 	defer f.Close()
 	images := filepath.Join(m.dataDir(), "images") // which hutchd has made
 	names := map[string]bool{}
-	for at := images; len(names) < 3; at = filepath.Dir(at) {
+	at := images
+	for range 3 { // images, data, and the state folder itself
 		names[filepath.Base(at)] = true
 		if _, err := unix.InotifyAddWatch(fd, filepath.Dir(at), unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_ONLYDIR); err != nil {
 			m.log.Debug("watch the state folder", "folder", filepath.Dir(at), "err", err)
 		}
+		at = filepath.Dir(at)
 	}
 	go func() {
 		<-done

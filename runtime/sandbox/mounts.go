@@ -127,7 +127,8 @@ func (f *creation) attach(i int, m api.Mount) error {
 		return api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s", m.From(), m.Mode).
 			WithHint("mount a folder")
 	}
-	if err := f.checkOwner(m, src); err != nil {
+	mapped := m.FD != nil && isDetachedMount(src) // by root's client; once it is attached nothing tells it from others
+	if err := f.checkOwner(m, src, mapped); err != nil {
 		return err
 	}
 	if err := f.sameFolder(m, src); err != nil {
@@ -156,7 +157,7 @@ func (f *creation) attach(i int, m api.Mount) error {
 	f.undo.Add(func() error { return unmount(at) })
 	bind := at
 	if m.Mode == api.ModeOverlay {
-		if bind, err = f.overlay(i, at, isDetachedMount(src), at); err != nil {
+		if bind, err = f.overlay(i, at, mapped, at); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // checkOwner refuses a mount of root's whose owner appears as somebody else than the user that the commands run as, who could write
 // nothing there. Only who has made it can map its ids; the error says to whom.
-func (f *creation) checkOwner(m api.Mount, src *os.File) error {
+func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 	if m.Volume != "" {
 		return nil // everybody can write there
 	}
@@ -24,7 +24,7 @@ func (f *creation) checkOwner(m api.Mount, src *os.File) error {
 		return fmt.Errorf("stat %s: %w", m.From(), err)
 	}
 	want := f.owner()
-	if m.FD == nil || !isDetachedMount(src) {
+	if !mapped {
 		if !f.mayWrite(&st, want) && m.Mode != api.ModeRO {
 			f.tell("%s belongs to %s inside, and commands run as uid %d: they can write nothing there. With --user 0 they can", m.Target, idName(st.Uid), want.UID)
 		}

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -144,6 +145,9 @@ var programFolders = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 // stores are the folders that programs of NixOS and Guix are links into.
 var stores = []string{"/nix/store", "/gnu/store"}
 
+// programData are folders of /var in which programs keep parts of themselves that they have made, as TeX its formats and indexes.
+var programData = []string{"/var/lib/texmf"}
+
 // systemProfiles are where NixOS and Guix keep the programs of the running
 // system. /run is hidden, so PATH names what the links lead to.
 var systemProfiles = []string{"/run/current-system/sw", "/run/current-system/profile"}
@@ -165,7 +169,7 @@ func (r hostRoot) binds(masks string) []Bind {
 			Source: r.path("/usr"), Target: "/usr", Recursive: true, Overlay: path.Join(masks, "usr"), Hide: r.hidden(),
 		})
 	}
-	for _, d := range stores {
+	for _, d := range slices.Concat(stores, programData) {
 		if r.isDir(d) {
 			add(d)
 		}

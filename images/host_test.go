@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +34,11 @@ func fakeHost(t *testing.T, nodes map[string]string) string {
 			must(t, os.MkdirAll(full, 0o755))
 		case strings.HasPrefix(content, "->"):
 			must(t, os.Symlink(content[2:], full))
-		case strings.HasPrefix(content, "0600:"):
+		case len(content) > 5 && content[0] == '0' && content[4] == ':': // its mode
+			mode, err := strconv.ParseUint(content[:4], 8, 9)
+			must(t, err)
 			must(t, os.WriteFile(full, []byte(content[5:]), 0o600))
+			must(t, os.Chmod(full, os.FileMode(mode)))
 		default:
 			must(t, os.WriteFile(full, []byte(content), 0o644))
 		}
@@ -151,7 +155,7 @@ func TestHostSkeletonShowsOnlyWhatIsAllowed(t *testing.T) {
 			t.Errorf("%s is in the skeleton", p)
 		}
 	}
-	if strings.Count(got["/etc/passwd"], ":0:0:") != 1 || !strings.HasPrefix(got["/etc/passwd"], "root:x:0:0:root:/root:/bin/bash\n") {
+	if strings.Count(got["/etc/passwd"], ":0:0:") != 1 || !strings.HasPrefix(got["/etc/passwd"], "root:*:0:0:root:/root:/bin/bash\n") {
 		t.Errorf("passwd:\n%s", got["/etc/passwd"])
 	}
 }
@@ -191,6 +195,7 @@ func TestHostBinds(t *testing.T) {
 		cmd   string
 	}{
 		{"merged", debianLike, false, "/usr", "/usr/local/etc", "/bin", "/bin/bash"},
+		{"tex", map[string]string{"usr/bin/bash": "elf", "bin": "->usr/bin", "var/lib/texmf/ls-R": "x", "var/lib/other/x": "SECRET"}, false, "/usr /var/lib/texmf", "", "/bin", "/bin/bash"},
 		{"opt", debianLike, true, "/usr /opt", "/usr/local/etc", "/bin", "/bin/bash"},
 		{"alpine", map[string]string{"bin/sh": "elf", "sbin/": "", "lib/": "", "usr/bin/env": ""}, false, "/bin /sbin /lib /usr", "", "/bin", "/bin/sh"},
 		{"etc is a link", map[string]string{"usr/local": "->../var/usrlocal", "var/usrlocal/etc/x": "SECRET", "bin": "->usr/bin"}, false, "/usr", "", "/bin", "/bin/sh"},

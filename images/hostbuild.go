@@ -20,7 +20,7 @@ import (
 
 // hostLayout is part of a skeleton's name: change it when the code below makes
 // another skeleton from the same host.
-const hostLayout = "1"
+const hostLayout = "2"
 
 // skeletonMask is a skeleton's second folder beside unitRoot: laid over /usr
 // it hides parts of it.
@@ -213,7 +213,7 @@ func (s *skeleton) copyNodes(v *view) error {
 		case unix.S_IFLNK:
 			err = s.symlink(n.path, n.target)
 		case unix.S_IFREG:
-			data, ok, readErr := v.content(n.path)
+			data, ok, readErr := v.content(n)
 			if err = readErr; ok && err == nil {
 				err = s.file(n.path, n.mode, data)
 			}
@@ -271,14 +271,14 @@ var systemAccounts = map[string]bool{
 }
 
 // passwd synthesises /etc/passwd: root, the system accounts of the host's and
-// nobody. Passwords, comments and homes of the host are not taken over.
+// nobody. Passwords, comments and homes of the host are not taken over: "*" is none, and sends PAM to no /etc/shadow, which is not there.
 func passwd(host []byte, shell string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "root:x:0:0:root:/root:%s\n", shell)
+	fmt.Fprintf(&b, "root:*:0:0:root:/root:%s\n", shell)
 	for _, f := range accounts(host, 7) {
-		fmt.Fprintf(&b, "%s:x:%s:%s:%s:%s:%s\n", f[0], f[2], f[3], f[0], f[5], f[6])
+		fmt.Fprintf(&b, "%s:*:%s:%s:%s:%s:%s\n", f[0], f[2], f[3], f[0], f[5], f[6])
 	}
-	b.WriteString("nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")
+	b.WriteString("nobody:*:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")
 	return b.Bytes()
 }
 

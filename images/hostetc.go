@@ -43,6 +43,12 @@ var etcAllowed = []string{
 	"/etc/os-release", "/etc/lsb-release", "/etc/*-release", "/etc/debian_version",
 	// Language runtimes that keep part of themselves in /etc.
 	"/etc/python3*", "/etc/java-*-openjdk", "/etc/java", "/etc/ImageMagick-*",
+	// How su, sudo and others ask who somebody is, which scripts of packages put together; not who may.
+	"/etc/pam.conf", "/etc/pam.d", "/etc/security/*.conf",
+	// Where TeX, chromium and LibreOffice are told where the rest of them is.
+	"/etc/texmf", "/etc/chromium", "/etc/chromium.d", "/etc/libreoffice",
+	// The class path of Maven. Not its settings.xml, which has passwords of repositories.
+	"/etc/maven/m2.conf", "/etc/maven/logging",
 }
 
 // hidden is one line of what the image hides, and why. Each has a test by its name in
@@ -112,6 +118,9 @@ type view struct {
 	roots   []string // allowed paths that exist, patterns expanded
 	sources []source
 	nodes   []node
+
+	conffiles map[string]string // of packages, with their digests
+	folders   map[string]bool   // that those are in, below /etc
 }
 
 // node is one thing to copy into the skeleton.
@@ -120,6 +129,7 @@ type node struct {
 	kind   uint32 // S_IFDIR, S_IFREG or S_IFLNK
 	mode   uint32
 	target string // of a link
+	md5    string // that a file must have to be shown, if any
 }
 
 // look walks over everything that is allowed.
@@ -142,12 +152,13 @@ func look(host hostRoot) (*view, error) {
 			return nil, err
 		}
 	}
+	v.visitConffiles()
 	// What is synthesised depends on these.
 	for _, p := range []string{"/etc/passwd", "/etc/group", "/usr", "/usr/local", "/bin/bash", "/usr/bin/bash"} {
 		v.note(p)
 	}
 	// In these a store can turn up. A store itself changes with every installation.
-	for _, p := range stores {
+	for _, p := range slices.Concat(stores, programData) {
 		v.note(path.Dir(p))
 	}
 	if host.opt {
@@ -169,11 +180,8 @@ func (v *view) note(p string) sourceState {
 // visit adds a file, a link or a folder with what is below it. What may not be
 // shown is left out without an error.
 func (v *view) visit(p string) error {
-	base := path.Base(p)
-	for _, h := range neverCopied {
-		if ok, _ := path.Match(h.what, base); ok {
-			return nil
-		}
+	if neverShown(path.Base(p)) {
+		return nil
 	}
 	st := v.note(p)
 	switch st.mode & unix.S_IFMT {
@@ -183,11 +191,7 @@ func (v *view) visit(p string) error {
 		if st.mode&0o004 == 0 || st.size > maxSourceBytes {
 			return nil
 		}
-		mode := uint32(0o644)
-		if st.mode&0o111 != 0 {
-			mode = 0o755
-		}
-		v.nodes = append(v.nodes, node{path: p, kind: unix.S_IFREG, mode: mode})
+		v.nodes = append(v.nodes, node{path: p, kind: unix.S_IFREG, mode: shownMode(st.mode)})
 	case unix.S_IFDIR:
 		if st.mode&0o005 != 0o005 {
 			return nil
@@ -195,6 +199,22 @@ func (v *view) visit(p string) error {
 		return v.visitDir(p)
 	}
 	return nil
+}
+
+// neverShown reports whether a name is left out wherever it is.
+func neverShown(name string) bool {
+	return slices.ContainsFunc(neverCopied, func(h hidden) bool {
+		ok, _ := path.Match(h.what, name)
+		return ok
+	})
+}
+
+// shownMode is that of a copy of a file.
+func shownMode(mode uint32) uint32 {
+	if mode&0o111 != 0 {
+		return 0o755
+	}
+	return 0o644
 }
 
 func (v *view) visitDir(p string) error {
@@ -238,10 +258,8 @@ func (v *view) visitLink(p string) {
 
 // allowed reports whether the clean absolute path p is visible inside.
 func (v *view) allowed(p string) bool {
-	for _, r := range v.roots {
-		if within(p, r) {
-			return true
-		}
+	if v.copied(p) || v.conffiles[p] != "" || v.folders[p] {
+		return true
 	}
 	for _, b := range v.binds {
 		if within(p, b.Target) {
@@ -254,9 +272,10 @@ func (v *view) allowed(p string) bool {
 }
 
 // content reads a regular file of the host that everybody may read. ok is
-// false for one that may not be shown: it changed since the look at it, or it
-// holds a private key, whatever its name.
-func (v *view) content(p string) (data []byte, ok bool, err error) {
+// false for one that may not be shown: it changed since the look at it, or is not
+// what its package brought, or it holds a private key, whatever its name.
+func (v *view) content(n node) (data []byte, ok bool, err error) {
+	p := n.path
 	fd, err := unix.Open(v.host.path(p), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, false, nil
@@ -271,7 +290,8 @@ func (v *view) content(p string) (data []byte, ok bool, err error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("read %s: %w", v.host.path(p), err)
 	}
-	return data, !bytes.Contains(data, []byte("PRIVATE KEY-----")), nil
+	ok = !bytes.Contains(data, []byte("PRIVATE KEY-----")) && (n.md5 == "" || unmodified(data, n.md5))
+	return data, ok, nil
 }
 
 // openInRoot opens a path of the host for looking at it only.

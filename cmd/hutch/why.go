@@ -212,8 +212,7 @@ func who(d *api.Denial) string {
 // maxTold is how many refusals are told behind a command that failed.
 const maxTold = 3
 
-// tellDenials says behind the output of a command that failed what the network policy
-// refused meanwhile: that may be why.
+// tellDenials says behind the output of a command that failed what was refused meanwhile: that may be why.
 func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
 	for _, u := range res.Unguarded { // whatever became of the command
 		fmt.Fprintf(w, "%s %s\n", cli.StyleFor(os.Stderr).Yellow("hutch: workspace:"), cli.Line(fmt.Sprintf("%s is not guarded: %s (%s)", u.Path, u.Why, u.Hint)))
@@ -242,6 +241,9 @@ func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
 			text += " (" + d.HowToAllow + ")"
 		}
 		fmt.Fprintf(w, "%s %s\n", style.Yellow(what), cli.Line(text))
+	}
+	if res.Hint != "" {
+		fmt.Fprintf(w, "%s %s\n", style.Yellow("hutch: hint:"), cli.Line(res.Hint))
 	}
 	if told > maxTold {
 		fmt.Fprintf(w, "%s %d more: hutch why %s\n", style.Yellow("hutch: refused:"), told-maxTold, sandbox)

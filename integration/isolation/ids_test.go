@@ -170,7 +170,18 @@ mkdir /t; cp /bin/true /t/f; chown 33:44 /t/f; tar cf /t.tar --owner 77 --group 
 	tail := who(33, 33, "www-data") + who(1, 1, "daemon") + "1\n1\nbob\n/home/bob\n/home/bob\n/w 1:8\n/w/d 1:8\n/w/d/f 1:8\n/w/d/f 1:50\n/w/d/f 0:50\n/w/d/f 0:0\n" +
 		"/w/d/f 7:8\n/w/d/f 9:10\n755\nchown: cannot access '/w/none': No such file or directory\n/x/f 77:78\n"
 	if !strings.HasPrefix(out, want) || !strings.HasSuffix(out, tail) {
-		t.Errorf("got:\n%s\nwant:\n%s…\n%s", out, want, tail)
+		got, first, last := strings.Split(out, "\n"), strings.Split(want, "\n"), strings.Split(tail, "\n")
+		for i, line := range first[:len(first)-1] {
+			if i >= len(got) || got[i] != line {
+				t.Errorf("line %d from the front, want %q", i, line)
+			}
+		}
+		for i := range last {
+			if line := last[len(last)-1-i]; i >= len(got) || got[len(got)-1-i] != line {
+				t.Errorf("line %d from the end, want %q", i, line)
+			}
+		}
+		t.Errorf("got %d lines: %q", len(got), out)
 	}
 }
 

@@ -318,6 +318,8 @@ type Resources struct {
 	processes, Mounts, Cgroups int
 	Hutchd, Launch             int // open fds
 	Networks                   int // of hutchd's
+
+	files string // that are open, for who reads of a leak
 }
 
 // above reports whether there is more of anything.
@@ -331,12 +333,13 @@ func (w *World) Resources(t *testing.T) Resources {
 	t.Helper()
 	d := w.Daemon(t)
 	networks := 0
+	var files []string
 	fds := func(pid int) int {
 		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := 0
+		n, watching := 0, false
 		for _, e := range entries {
 			to, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, e.Name()))
 			if strings.HasPrefix(to, "net:") && pid == d.Hutchd {
@@ -346,8 +349,11 @@ func (w *World) Resources(t *testing.T) Resources {
 			case strings.HasPrefix(to, "socket:"): // connections come and go
 			case to == "anon_inode:[pidfd]", strings.HasPrefix(to, "/sys/fs/cgroup/"):
 				// What libcontainer leaves to the garbage collector.
+			case to == "anon_inode:inotify" && !watching:
+				watching = true // the host: not while it changes, as when another test makes an account
 			default:
 				n++
+				files = append(files, to)
 			}
 		}
 		return n
@@ -367,7 +373,9 @@ func (w *World) Resources(t *testing.T) Resources {
 		}
 	}
 	hutchd, launch := fds(d.Hutchd), fds(d.Launch)
+	slices.Sort(files)
 	return Resources{
+		files: strings.Join(files, " "),
 		Networks: networks, Hutchd: hutchd, Launch: launch,
 		processes: len(d.Sandboxes), Mounts: mounts,
 		Cgroups: groups,

@@ -121,6 +121,8 @@ type ExecResult struct {
 	Denials []Denial  `json:"denials"`
 	// Unguarded are names of the workspace's guard that turned up since the command before.
 	Unguarded []Unguarded `json:"unguarded,omitempty"`
+	// Hint is what to do about a command that failed, where its own message cannot know: who installs something in the image host.
+	Hint string `json:"hint,omitempty"`
 	// Error says why a command with the verdict not_run never ran.
 	Error string `json:"error,omitempty"`
 }

@@ -177,6 +177,7 @@ func (m *Manager) follow(own context.Context, sh *shell, run *shellRun, command 
 		return
 	}
 	end := m.endRun(limited, sh, run, ev, err)
+	end.Hint = s.hint(end.ExitCode, command)
 	if end.To, run.err = m.lengthsNow(sh.r); run.err != nil {
 		return
 	}

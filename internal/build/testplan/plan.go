@@ -80,11 +80,31 @@ func (p Plan) due(t Test) bool {
 }
 
 // Repeats reports whether a machine runs the test now, if it is one of the machine's. The budget may have a suite by the machine's name:
-// when that is not due, only smoke tests run there.
+// when that is not due, only smoke tests run there. Two machines that run the same tests on two kernels share them when both are due:
+// each of these tests runs in one of the two, by the hash of the commit and of its name, and always on the kernel of most users.
 func (p Plan) Repeats(t Test, k mustrun.Kind) bool {
-	s := p.Budget.Suite(string(k))
-	return t.Smoke || p.Now.All || s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
+	if t.Smoke || p.Now.All {
+		return true
+	}
+	due := func(k mustrun.Kind) (named, due bool) {
+		s := p.Budget.Suite(string(k))
+		return s != nil, s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
+	}
+	named, now := due(k)
+	for _, pair := range sharing {
+		i := slices.Index(pair[:], k)
+		if i < 0 || !named || !now {
+			continue
+		}
+		if named, now := due(pair[1-i]); named && now {
+			return share(p.Now.Commit+mustrun.Name(t.Pkg, t.Name), 2) == uint64(i)
+		}
+	}
+	return now
 }
+
+// sharing are machines that run the same tests on two kernels.
+var sharing = [][2]mustrun.Kind{{"vm-6.1", "vm-newest"}, {"vm-netd-6.1", "vm-netd"}}
 
 // Due is the list of tests that must run, less who is not given the tests now because their suite is not due.
 func (p Plan) Due() mustrun.List {

@@ -143,6 +143,34 @@ func TestMachineDue(t *testing.T) {
 	}
 }
 
+// TestShared: two machines with the same tests on two kernels share them when both are due, and one that is due alone runs all.
+func TestShared(t *testing.T) {
+	test := Test{Pkg: "integration/a", Name: "TestX", Axes: []testenv.Axis{testenv.Kernel}}
+	p := Plan{Budget: Budget{
+		{Name: "vm-6.1", Tier: Changed, Folders: []string{"netfilter", "seccomp"}}, {Name: "vm-newest", Tier: Changed, Folders: []string{"netfilter"}},
+	}}
+	first := 0
+	for i := range 100 {
+		p.Now = Now{Commit: fmt.Sprintf("%040x", i*7919), Changed: []string{"netfilter/x"}}
+		old, newest := p.Runs(test, "vm-6.1"), p.Runs(test, "vm-newest")
+		if old == newest || !p.Runs(test, "vm-6.12") {
+			t.Fatalf("runs in 6.1 %v, newest %v", old, newest)
+		}
+		if old {
+			first++
+		}
+		if p.Now.Changed = []string{"seccomp/x"}; !p.Runs(test, "vm-6.1") || p.Runs(test, "vm-newest") {
+			t.Fatal("what is due alone does not run all")
+		}
+		if p.Now.All = true; !p.Runs(test, "vm-6.1") || !p.Runs(test, "vm-newest") {
+			t.Fatal("not all machines run all when asked to")
+		}
+	}
+	if first < 30 || first > 70 {
+		t.Errorf("6.1 runs a test in %d of 100 commits", first)
+	}
+}
+
 // TestRuns has each kind of user and machine run what depends on it, and everything run somewhere.
 func TestRuns(t *testing.T) {
 	list, err := mustrun.Parse(strings.NewReader("^integration/a\\.TestRooted$ root\n^integration/a\\.TestUsers$ subuid no-subuid\n^integration/a\\.Test[0-9] once\n"))

@@ -116,9 +116,13 @@ func (u *User) ensureRange(ctx context.Context) error {
 	return tool(ctx, "usermod", "--add-subuids", ids, "--add-subgids", ids, u.account)
 }
 
-// Close removes the account and the home folder.
+// Close waits for the user's processes, and removes the account and the home folder. A process that does not end is an error: what the
+// user ran left it behind.
 func (u *User) Close() error {
 	var errs []error
+	if u.Home != "" {
+		errs = append(errs, u.ended())
+	}
 	if u.account != "" {
 		errs = append(errs, tool(context.Background(), "userdel", u.account))
 		u.account = ""

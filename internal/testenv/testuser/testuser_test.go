@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
@@ -41,6 +42,35 @@ func TestNew(t *testing.T) {
 				t.Errorf("uid %s has %s ranges", uid, ranges)
 			}
 		})
+	}
+}
+
+// TestLeft: a process that a user has left is named, and ended.
+func TestLeft(t *testing.T) {
+	testenv.Root(t)
+	defer func(d time.Duration) { patience = d }(patience)
+	patience = time.Millisecond
+	for _, kind := range []mustrun.Kind{mustrun.SubUID, mustrun.NoSubUID} {
+		u, err := New(t.Context(), kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("sleep", "infinity")
+		u.Run(cmd)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error)
+		go func() { ended <- cmd.Wait() }()
+		if err := u.ended(); err == nil || !strings.Contains(err.Error(), "is left: sleep infinity") {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if err := <-ended; err == nil || err.Error() != "signal: killed" {
+			t.Errorf("%s: what was left ended with %v", kind, err)
+		}
+		if err := u.Close(); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
 	}
 }
 

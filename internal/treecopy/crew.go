@@ -25,6 +25,7 @@ const (
 // A crew copies a tree. Who comes to a folder leaves it to the others, with all that is below, unless enough wait already. Files of
 // one folder are left to one copier: others would only wait for the lock that making a name in a folder takes.
 type crew struct {
+	Options
 	top    int // dst
 	dev    uint64
 	cancel context.CancelCauseFunc
@@ -49,9 +50,12 @@ type folder struct {
 }
 
 // copyAll copies f and all that is below.
-func copyAll(ctx context.Context, f *folder) (diskuse.Usage, error) {
+func copyAll(ctx context.Context, o Options, f *folder) (diskuse.Usage, error) {
 	others := min(maxCrew, runtime.GOMAXPROCS(0)) - 1
-	w := &crew{top: int(f.dst.Fd()), dev: f.st.Dev, left: make(chan *folder, maxLeft*others), links: map[inode]string{}}
+	if o.Alone {
+		others = 0
+	}
+	w := &crew{Options: o, top: int(f.dst.Fd()), dev: f.st.Dev, left: make(chan *folder, maxLeft*others), links: map[inode]string{}}
 	ctx, w.cancel = context.WithCancelCause(ctx)
 	defer w.cancel(nil)
 	var busy sync.WaitGroup
@@ -108,8 +112,12 @@ func (w *crew) did(c *copier, err error) {
 	}
 }
 
-func (w *crew) count(st *unix.Stat_t) {
+func (w *crew) count(st *unix.Stat_t) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sum = w.sum.Add(diskuse.Usage{Bytes: st.Blocks * 512, Inodes: 1}) // stat(2): units of 512
+	if w.Each != nil {
+		return w.Each(st)
+	}
+	return nil
 }

@@ -34,11 +34,27 @@ const batch = 256
 // stand still; where it does not, each file is what it was at some time of the copy, or the copy fails. What it returns are
 // the files that were copied, their bytes as allocated in src.
 func Tree(ctx context.Context, src, dst *os.File) (diskuse.Usage, error) {
+	return TreeWith(ctx, src, dst, Options{})
+}
+
+// Options change how a tree is copied.
+type Options struct {
+	// Each is asked about each file and folder before it is copied; its error ends the copy.
+	Each func(*unix.Stat_t) error
+	// Alone copies in the caller's goroutine only.
+	Alone bool
+	// AnyDevice is for what is seen through an overlay, where files of the layers below have devices of their own (overlayfs.rst). Nothing
+	// may be mounted in src then: it would be copied, too.
+	AnyDevice bool
+}
+
+// TreeWith is Tree with options.
+func TreeWith(ctx context.Context, src, dst *os.File, o Options) (diskuse.Usage, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return diskuse.Usage{}, err
 	}
-	return copyAll(ctx, &folder{src: src, dst: dst, st: st, depth: 1})
+	return copyAll(ctx, o, &folder{src: src, dst: dst, st: st, depth: 1})
 }
 
 type inode struct{ dev, ino uint64 }
@@ -57,7 +73,9 @@ func (c *copier) folder(src, dst *os.File, st *unix.Stat_t, depth int) error {
 	if depth > MaxDepth {
 		return ErrTooDeep
 	}
-	c.crew.count(st)
+	if err := c.crew.count(st); err != nil {
+		return err
+	}
 	for {
 		if err := context.Cause(c.ctx); err != nil {
 			return err
@@ -85,7 +103,7 @@ func (c *copier) entry(src, dst *os.File, name string, depth int) error {
 	if err := unix.Fstatat(int(src.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
 	}
-	if st.Dev != c.crew.dev {
+	if st.Dev != c.crew.dev && !c.crew.AnyDevice {
 		return fmt.Errorf("%w: something is mounted there", ErrChanged)
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -99,7 +117,9 @@ func (c *copier) entry(src, dst *os.File, name string, depth int) error {
 			return err
 		}
 	}
-	c.crew.count(&st)
+	if err := c.crew.count(&st); err != nil {
+		return err
+	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return c.file(src, dst, name, &st)

@@ -68,7 +68,7 @@ func Run() error {
 
 // spareThreads is how many threads are made ahead: more than there can be system
 // calls that block at once.
-const spareThreads = 9
+const spareThreads = 10
 
 // startThreads makes n threads, which stay idle until the runtime needs them. A
 // sandbox that uses up its limit of processes would otherwise end PID 1: the

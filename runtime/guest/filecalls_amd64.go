@@ -29,6 +29,8 @@ func init() {
 	} {
 		idCalls[nr] = func(c *pretence) outcome { return c.chown(&call) }
 	}
+	moveCalls[unix.SYS_RENAME] = func(m *mover, c *making) (outcome, bool) { return m.rename(c, noArg, 0, noArg, 1, 0) }
+	moveCalls[unix.SYS_LINK] = func(m *mover, c *making) (outcome, bool) { return m.link(c, noArg, 0, noArg, 1) }
 	for nr, c := range map[uint32]makeCall{
 		unix.SYS_OPEN: {1, func(c *making) outcome { return c.open(noArg, 0, c.n.Args[1], uint32(c.n.Args[2]), 0) }},
 		unix.SYS_CREAT: {0, func(c *making) outcome {

@@ -47,6 +47,7 @@ type outcome struct {
 	value   int64      // it returns that
 	fd      int        // or this file, if not -1
 	cloexec bool
+	later   bool       // somebody else answers
 	refused *judgement // to be told of
 	made    *judgement // likewise, of what could be made
 }
@@ -73,6 +74,7 @@ func failsOr(err error) outcome {
 type making struct {
 	*target
 	rules    *makeRules
+	ours     func(fd int) bool // whether it is on a mount of the sandbox's
 	n        *sys.SeccompNotification
 	listener int
 }
@@ -97,7 +99,7 @@ func (m *maker) answer(n *sys.SeccompNotification, listener int) outcome {
 		return goesOn
 	}
 	defer t.close()
-	return call.do(&making{target: t, rules: rules, n: n, listener: listener})
+	return call.do(&making{target: t, rules: rules, ours: rules.ours, n: n, listener: listener})
 }
 
 // waits must be asked before anything is made or told: what was read of /proc is the caller's only then.
@@ -137,7 +139,7 @@ func (c *making) spot(dir, path int, resolve uint64) *spot {
 // named fills in where s is, as PID 1 has it.
 func (c *making) named(s *spot) *spot {
 	var err error
-	if s.dir, err = readlink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(s.fd)); err != nil || !strings.HasPrefix(s.dir, "/") || !c.rules.ours(s.fd) {
+	if s.dir, err = readlink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(s.fd)); err != nil || !strings.HasPrefix(s.dir, "/") || !c.ours(s.fd) {
 		return nil
 	}
 	return s

@@ -52,6 +52,11 @@ func asked(w watch) []cbpf.Asked {
 			all[c.NR] = c
 		}
 	}
+	if w.moves {
+		for nr := range moveCalls {
+			all[nr] = cbpf.Asked{NR: nr, Own: own(nr)}
+		}
+	}
 	if w.makes {
 		for nr, c := range makeCalls {
 			all[nr] = cbpf.Asked{NR: nr, Own: own(nr)}

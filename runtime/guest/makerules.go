@@ -78,23 +78,45 @@ func (r *makeRules) begin(free []string) error {
 
 // readMounts reads which mounts there are. The caller holds r.mu.
 func (r *makeRules) readMounts() error {
-	info, err := os.ReadFile("/proc/self/mountinfo")
+	list, err := readMounts()
 	if err != nil {
 		return err
 	}
 	r.mounts = map[uint64]string{}
+	for _, m := range list {
+		r.mounts[m.id] = m.at
+	}
+	return nil
+}
+
+// mounted is a mount of the sandbox's.
+type mounted struct {
+	id       uint64
+	at, kind string // where, and of which type of file system
+}
+
+// readMounts reads which mounts there are.
+func readMounts() ([]mounted, error) {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var list []mounted
 	for line := range strings.Lines(string(info)) {
 		fields := strings.Fields(line) // proc_pid_mountinfo(5)
 		if len(fields) < 5 {
-			return errors.New("a line of mountinfo has no mount point")
+			return nil, errors.New("a line of mountinfo has no mount point")
 		}
-		id, err := strconv.ParseUint(fields[0], 10, 64)
-		if err != nil {
-			return err
+		m := mounted{at: unescape(fields[4])}
+		if m.id, err = strconv.ParseUint(fields[0], 10, 64); err != nil {
+			return nil, err
 		}
-		r.mounts[id] = unescape(fields[4])
+		if i := slices.Index(fields, "-"); i > 0 && i+1 < len(fields) { // behind the optional fields
+			m.kind = fields[i+1]
+		}
+		list = append(list, m)
 	}
-	return nil
+	return list, nil
 }
 
 // unescape is a path of mountinfo as it is: space, tab, newline and backslash are three octal digits there.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,8 +28,10 @@ type refusals struct {
 	ch       *channel
 	files    bool       // to be told of, too
 	maker    *maker     // nil unless names are made here
+	mover    *mover     // nil unless folders are moved here
 	ids      *pretender // nil unless ids are pretended
 
+	mu     sync.Mutex // of what is told; nobody waits with it
 	told   map[refusedCall]*toldCall
 	tokens float64
 	filled time.Time
@@ -54,13 +57,15 @@ const (
 type watch struct {
 	files bool // that name files
 	makes bool // that make names; then there is no way without a listener
+	moves bool // that rename and link
 	ids   bool // about ids and owners
 }
 
 // watchOf is that which hutch-init's arguments ask for.
 func watchOf(args []string) watch {
 	return watch{
-		files: slices.Contains(args, guestapi.ArgFiles), makes: slices.Contains(args, guestapi.ArgMakes), ids: slices.Contains(args, guestapi.ArgIDs),
+		files: slices.Contains(args, guestapi.ArgFiles), makes: slices.Contains(args, guestapi.ArgMakes),
+		moves: slices.Contains(args, guestapi.ArgMoves) || slices.Contains(args, guestapi.ArgMakes), ids: slices.Contains(args, guestapi.ArgIDs),
 	}
 }
 
@@ -78,7 +83,11 @@ func installFilter(prog []byte, w watch) (*refusals, error) {
 	listener, err := install(w != watch{})
 	if w.ids && !w.makes && errors.Is(err, unix.EINVAL) { // Linux before 5.19: getuid(2) could fail by EINTR
 		w.ids = false
-		listener, err = install(w.files)
+		listener, err = install(w.files || w.moves)
+	}
+	if w.moves && !w.makes && errors.Is(err, unix.EINVAL) { // likewise rename(2), behind which there would be a copy
+		w.moves = false
+		listener, err = install(false)
 	}
 	if w.files && !w.makes && errors.Is(err, unix.EINVAL) {
 		listener, err = install(false)
@@ -87,6 +96,9 @@ func installFilter(prog []byte, w watch) (*refusals, error) {
 		r := &refusals{listener: listener, prog: prog, files: w.files, told: map[refusedCall]*toldCall{}}
 		if w.makes {
 			r.maker = &maker{}
+		}
+		if w.moves {
+			r.mover = newMover(r.tellFile)
 		}
 		if w.ids {
 			r.ids = newPretender()
@@ -109,11 +121,15 @@ func (r *refusals) serve() {
 	defer r.listener.Close()
 	fd := int(r.listener.Fd())
 	var files *judge
-	if r.files || r.maker != nil || r.ids != nil {
+	if r.files || r.maker != nil || r.mover != nil || r.ids != nil {
 		files, _ = newJudge() // without, nothing is told of files, and they are used all the same
 	}
 	if r.maker != nil && files != nil {
 		_ = r.maker.adopt(files) // without, nothing is made that commands can not make themselves
+	}
+	if r.mover != nil && files != nil {
+		r.mover.adopt(files)
+		go r.mover.serve()
 	}
 	if r.ids != nil && files != nil {
 		r.ids.adopt(files)
@@ -153,11 +169,16 @@ func (r *refusals) settle(fd int, n *sys.SeccompNotification) error {
 	if r.ids != nil {
 		out, mine = r.ids.answer(n, fd)
 	}
+	if r.mover != nil && !mine {
+		out, mine = r.mover.answer(n, fd)
+	}
 	if r.maker != nil && !mine {
 		out = r.maker.answer(n, fd)
 	}
 	defer out.close()
 	switch {
+	case out.later:
+		return nil
 	case out.goesOn:
 		return sys.ContinueSeccomp(fd, n.ID)
 	case out.errno != 0:
@@ -193,6 +214,8 @@ func (r *refusals) tellFile(n *sys.SeccompNotification, found *judgement) {
 
 // tellListen says that there is a server in a moment; which one hutchd sees for itself.
 func (r *refusals) tellListen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.mayTell(time.Now()) {
 		r.ch.tryPost(guestapi.Event{Ev: guestapi.EvListen})
 	}
@@ -200,6 +223,8 @@ func (r *refusals) tellListen() {
 
 // tell posts a refused call, unless the same was told of a moment ago or too many were.
 func (r *refusals) tell(n *sys.SeccompNotification, errno unix.Errno, file *guestapi.RefusedFile) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := time.Now()
 	key := refusedCall{nr: n.NR, pid: n.PID}
 	if file != nil {
@@ -224,7 +249,7 @@ func (r *refusals) tell(n *sys.SeccompNotification, errno unix.Errno, file *gues
 	}
 }
 
-// mayTell takes a token.
+// mayTell takes a token. The caller holds r.mu.
 func (r *refusals) mayTell(now time.Time) bool {
 	if r.filled.IsZero() {
 		r.tokens, r.filled = guestapi.RefusedBurst, now

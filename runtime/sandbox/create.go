@@ -58,6 +58,7 @@ type creation struct {
 	generic bool     // one is launched for a later claim
 	ahead   bool     // it is claimed before anybody asks
 	guarded bool     // by a workspace that refuses what is guarded in each (defaultGuard)
+	moves   bool     // folders are moved in overlays (guestapi.ArgMoves)
 }
 
 // step is one part of a creation; it pushes its own undo.

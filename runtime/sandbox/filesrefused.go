@@ -61,6 +61,12 @@ func (s *Sandbox) explainFile(f *guestapi.RefusedFile, errno unix.Errno) fileRea
 		}
 		return x
 	}
+	if errno == unix.EXDEV {
+		return fileReason{
+			by: "mount", rule: "overlay of a folder", why: "it is a folder of the host's below the overlay, which is moved by a copy, and it is too large for that",
+			how: "mv, which copies it; or mode rw",
+		}
+	}
 	at, subject := &f.At, "it"
 	if at.Path != "" {
 		subject = "the folder " + at.Path

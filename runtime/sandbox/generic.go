@@ -59,7 +59,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 	var below, above cleanup.Stack // what comes after the end of its processes, and before
 	defer below.Run(&err)
 	defer above.Run(&err)
-	f := &creation{m: m, req: &CreateRequest{}, s: s, phases: map[string]float64{}, generic: true, guarded: kind&guardedAhead != 0}
+	f := &creation{m: m, req: &CreateRequest{}, s: s, phases: map[string]float64{}, generic: true, guarded: kind&guardedAhead != 0, moves: kind&movesAhead != 0}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return nil, diskError("make a sandbox's folder", err)
 	}
@@ -198,11 +198,12 @@ const replaceAfter = time.Second
 // kindAhead is a kind of generic sandboxes: what is fixed when PID 1 starts. Of each some are launched once one could have been used.
 type kindAhead int
 
-// The kinds, or'ed: with a network (runtime/DESIGN.md, "Claiming by a root swap"), and with a workspace in which PID 1 makes
-// names in the commands' place.
+// The kinds, or'ed: with a network (runtime/DESIGN.md, "Claiming by a root swap"), with a workspace in which PID 1 makes names in the
+// commands' place, and with one in which it moves folders.
 const (
 	networkedAhead kindAhead = 1 << iota
 	guardedAhead
+	movesAhead
 	kindsAhead
 )
 
@@ -379,8 +380,11 @@ func (m *Manager) genericsFor(sp *api.Spec) *generics {
 	if sp.Network.Settled().Mode != api.NetNone {
 		kind |= networkedAhead
 	}
-	if refusesNew(sp) {
+	switch {
+	case refusesNew(sp): // PID 1 moves folders then, too
 		kind |= guardedAhead
+	case overlays(sp):
+		kind |= movesAhead
 	}
 	return &m.ahead[kind]
 }

@@ -145,11 +145,19 @@ func (f *creation) initArg() string {
 	}
 	if f.guarded || refusesNew(&f.req.Spec) {
 		args = append(args, guestapi.ArgMakes)
+	} else if f.moves || overlays(&f.req.Spec) {
+		args = append(args, guestapi.ArgMoves)
 	}
 	if f.m.cfg.Host.pretendsIDs(f.req.Spec.IDs) {
 		args = append(args, guestapi.ArgIDs)
 	}
 	return strings.Join(args, guestapi.ArgAnd)
+}
+
+// overlays reports whether PID 1 moves folders for commands: in overlays of folders, unless it is under a profile that may refuse what
+// that takes.
+func overlays(sp *api.Spec) bool {
+	return sp.SeccompProfile == "" && slices.ContainsFunc(hostFolders(sp), func(m api.Mount) bool { return m.Mode == api.ModeOverlay })
 }
 
 // settleGuardNew decides what api.GuardAuto is here, and refuses a guard that this kernel can not keep.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hutch-sh/hutch/internal/testenv"
+	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
 // status is dpkg's list of two packages with the configuration files that are given by path and the content that the package brought.
@@ -85,7 +86,9 @@ func FuzzConffiles(f *testing.F) {
 		dir := t.TempDir()
 		must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(dpkgStatus)), 0o755))
 		must(t, os.WriteFile(filepath.Join(dir, dpkgStatus), []byte(text), 0o644))
-		for p, sum := range (hostRoot{dir: dir}).conffiles() {
+		var found map[string]string
+		cost.Of(t, len(text), func() { found = (hostRoot{dir: dir}).conffiles() })
+		for p, sum := range found {
 			if !strings.HasPrefix(p, "/etc/") || filepath.Clean(p) != p || len(sum) != 32 || notConffiles[p] {
 				t.Errorf("%q %q", p, sum)
 			}

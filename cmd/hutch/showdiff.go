@@ -21,7 +21,16 @@ func showDiff(out io.Writer, text string) error {
 		_, err := io.WriteString(out, text)
 		return err
 	}
-	style := cli.StyleFor(f)
+	shown := colouredDiff(cli.StyleFor(f), text)
+	if strings.Count(shown, "\n") < int(cli.TerminalSize(f).Rows) {
+		_, err := io.WriteString(f, shown)
+		return err
+	}
+	return page(f, shown)
+}
+
+// colouredDiff is a diff for a terminal, with nothing in it that the terminal obeys.
+func colouredDiff(style cli.Style, text string) string {
 	var b strings.Builder
 	hunk := false // in a hunk "--- " is a line that was taken away
 	for line := range strings.Lines(text) {
@@ -44,12 +53,7 @@ func showDiff(out io.Writer, text string) error {
 			b.WriteByte('\n')
 		}
 	}
-	shown := b.String()
-	if strings.Count(shown, "\n") < int(cli.TerminalSize(f).Rows) {
-		_, err := io.WriteString(f, shown)
-		return err
-	}
-	return page(f, shown)
+	return b.String()
 }
 
 // page gives a text to the user's pager. Without one it is written as it is.

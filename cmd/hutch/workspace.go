@@ -109,17 +109,22 @@ func printChanges(w io.Writer, list []api.WorkspaceChange) error {
 
 func newWorkspaceApply() *cobra.Command {
 	p := api.WorkspaceApplyParams{}
-	asJSON, folder := false, ""
+	asJSON, folder, choose := false, "", false
 	cmd := &cobra.Command{
 		Use:   "apply [flags] SANDBOX [PATH...]",
 		Short: "Bring what a sandbox has changed into your folder",
 		Long: `Bring what a sandbox has changed into your folder: all of it, or what PATH names. What somebody else has changed there
 meanwhile is left alone, and so is what your own programs take instructions from, such as .git/hooks,
-unless PATH names it.`,
+unless PATH names it. With -i each change is shown, and you choose files, or parts of them.`,
 		Args: wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Sandbox, p.Paths = args[0], args[1:]
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
+				if choose {
+					if err := chooseChanges(cmd.Context(), c, &p); err != nil || len(p.Paths) == 0 {
+						return err
+					}
+				}
 				files, err := applyTo(cmd.Context(), c, folder, &p)
 				if err != nil {
 					return err
@@ -141,6 +146,7 @@ unless PATH names it.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVarP(&choose, "interactive", "i", false, "show each change and ask whether to apply it, or parts of it")
 	cmd.Flags().BoolVarP(&p.Force, "force", "f", false, "also what somebody else has changed, whose changes are lost")
 	cmd.Flags().StringVar(&folder, "folder", "", "root's workspace is `PATH`, where the command has no note of it")
 	cmd.Flags().StringVar(&p.Digest, "digest", "", "only if nothing was changed since the diff of this `DIGEST` (diff --json)")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -282,10 +283,18 @@ func mcpHTTP(t testing.TB, w *world.World) (url string, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line, err := bufio.NewReader(stderr).ReadString('\n')
+	t.Cleanup(func() { // of a test that has failed
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	said := bufio.NewReader(stderr)
+	line, err := said.ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
+	go func() { _, _ = io.Copy(io.Discard, said) }() // it must not wait for a reader
 	_, url, ok := strings.Cut(strings.TrimSpace(line), "listening on ")
 	if !ok {
 		t.Fatalf("%q", line)

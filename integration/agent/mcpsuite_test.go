@@ -77,7 +77,7 @@ func TestMCPConformance(t *testing.T) {
 	defer front.Close()
 	dir := w.Sub(t, "findings")
 	run := exec.Command("node", "testdata/mcp/run.mjs", suite, "server", "--url", front.URL+"/mcp", "--suite", "all", "--output-dir", dir)
-	r := w.Finish(t, run)
+	r := w.FinishInSteps(t, run)
 	found := findings(t, dir)
 	for _, name := range genericScenarios {
 		checks := found[name]

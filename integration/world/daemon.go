@@ -375,7 +375,7 @@ func (w *World) Resources(t *testing.T) Resources {
 	hutchd, launch := fds(d.Hutchd), fds(d.Launch)
 	slices.Sort(files)
 	return Resources{
-		files: strings.Join(files, " "),
+		files:    strings.Join(files, " "),
 		Networks: networks, Hutchd: hutchd, Launch: launch,
 		processes: len(d.Sandboxes), Mounts: mounts,
 		Cgroups: groups,

@@ -150,6 +150,36 @@ func (w *World) Finish(t testing.TB, cmd *exec.Cmd) Result {
 	return Result{cmd.Args, code, out.String(), errs.String()}
 }
 
+// FinishInSteps is Finish for a command of many steps, which writes to stdout at each: it fails the test when it writes nothing more.
+func (w *World) FinishInSteps(t testing.TB, cmd *exec.Cmd) Result {
+	t.Helper()
+	var errs bytes.Buffer
+	out := &steps{late: time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })}
+	cmd.Stdout, cmd.Stderr = out, &errs
+	err := cmd.Run()
+	if !out.late.Stop() {
+		testenv.Late(t, "%s wrote nothing for %v, after %s", strings.Join(cmd.Args, " "), Patience, Abridged(out.String()))
+	}
+	code, ok := ExitCode(err)
+	if !ok {
+		t.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
+	}
+	return Result{cmd.Args, code, out.String(), errs.String()}
+}
+
+// steps puts off the end of its command's time with each write.
+type steps struct {
+	bytes.Buffer
+	late *time.Timer
+}
+
+func (s *steps) Write(b []byte) (int, error) {
+	if s.late.Stop() {
+		s.late.Reset(Patience)
+	}
+	return s.Buffer.Write(b)
+}
+
 // Await waits for a started command and returns its exit code; death by a signal
 // is 128+n, as in a shell. A command that does not end fails the test.
 func Await(t testing.TB, cmd *exec.Cmd) int {

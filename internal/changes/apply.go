@@ -245,7 +245,13 @@ func (a *applier) file(parent int, base string, c *Change, old *unix.Stat_t) (er
 		}
 	}()
 	_ = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) // see sweep, which leaves alone what it cannot lock
-	if err := content(a.ctx, dst, src, c); err != nil {
+	if len(c.Hunks) > 0 {
+		err = a.partial(dst, src, parent, base, c)
+		bits = keep // of a part of the content, none of the mode
+	} else {
+		err = content(a.ctx, dst, src, c)
+	}
+	if err != nil {
 		return err
 	}
 	if old != nil {
@@ -294,6 +300,11 @@ func content(ctx context.Context, dst, src *os.File, c *Change) error {
 	if err := treecopy.Content(ctx, src, dst, c.Size); err != nil {
 		return err
 	}
+	return c.still(src)
+}
+
+// still makes sure that src is what was found.
+func (c *Change) still(src *os.File) error {
 	var st unix.Statx_t
 	if err := unix.Statx(int(src.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st); err != nil {
 		return err

@@ -44,6 +44,10 @@ type Change struct {
 	Size int64  `json:"size,omitempty"` // in bytes, of a file
 	// Conflict says what somebody else has done to the name in the folder after the sandbox touched it; "" is nothing.
 	Conflict string `json:"conflict,omitempty"`
+	// Hunks are the only ones of a modified text file that are to be applied, by their numbers from 1 in a diff with Context lines around
+	// each change; none means all of the file.
+	Hunks   []int `json:"-"`
+	Context int   `json:"-"`
 
 	// changed is when the sandbox changed it last, which it can not choose.
 	changed unix.StatxTimestamp

@@ -127,11 +127,7 @@ func (u *unified) texts(c *Change) (old, new string, ok bool) {
 			return "", false
 		}
 		defer f.Close()
-		text, err := io.ReadAll(io.LimitReader(f, maxDiffed+1))
-		if err != nil || len(text) > maxDiffed || bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
-			return "", false
-		}
-		return string(text), true
+		return readText(f)
 	}
 	ok = true
 	if c.Kind != Added {
@@ -141,6 +137,15 @@ func (u *unified) texts(c *Change) (old, new string, ok bool) {
 		new, ok = read(u.upper, c.Path)
 	}
 	return old, new, ok && strings.Contains("-l", c.Type)
+}
+
+// readText reads a file that can be shown line by line.
+func readText(f *os.File) (string, bool) {
+	text, err := io.ReadAll(io.LimitReader(f, maxDiffed+1))
+	if err != nil || len(text) > maxDiffed || bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
+		return "", false
+	}
+	return string(text), true
 }
 
 // gitMode is what git calls a file's mode: of the bits it knows whether it can be run.

@@ -5,6 +5,8 @@ type WorkspaceParams struct {
 	Sandbox string `json:"sandbox"`
 	// Paths, relative to the workspace, choose what is meant, each with all that is below it; none means all.
 	Paths []string `json:"paths,omitempty"`
+	// Exact leaves out what is below Paths.
+	Exact bool `json:"exact,omitempty"`
 }
 
 // WorkspaceDiffParams are workspace.diff's params.
@@ -69,6 +71,10 @@ type WorkspaceApplyParams struct {
 	Digest string `json:"digest,omitempty"`
 	// Force applies also what somebody else has changed in the folder, whose changes are lost.
 	Force bool `json:"force,omitempty"`
+	// Hunks choose parts of modified text files: by path the numbers of its hunks, from 1, in a diff with Context lines around each change
+	// (default 3). The rest of such a file stays as it is in the folder.
+	Hunks   map[string][]int `json:"hunks,omitempty"`
+	Context *int             `json:"context,omitempty"`
 	// FD is the index, in the request's fds, of the workspace's folder, for this call to write to. Root's folders are read-only
 	// for the daemon otherwise, which lives as another user and never gets more than it is handed.
 	FD  *int `json:"fd,omitempty"`

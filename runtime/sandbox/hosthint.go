@@ -61,7 +61,7 @@ func hintOf(argv []string, writableUsr bool) string {
 
 // hint is what to do about a command of the sandbox that ended so.
 func (s *Sandbox) hint(exitCode int, argv ...string) string {
-	if exitCode == 0 || s.root.Ref != hostImage {
+	if exitCode == 0 || s.spec.Image != hostImage {
 		return ""
 	}
 	return hintOf(argv, s.spec.WritableUsr)

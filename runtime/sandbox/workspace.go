@@ -74,7 +74,8 @@ func (m *Manager) transact(ctx context.Context, op, ref string, use func(t *tran
 }
 
 // find returns what was changed, and of that what paths choose.
-func (t *transaction) find(ctx context.Context, paths []string) (all, chosen []changes.Change, err error) {
+func (t *transaction) find(ctx context.Context, which api.WorkspaceParams) (all, chosen []changes.Change, err error) {
+	paths := which.Paths
 	for i, p := range paths {
 		if p = path.Clean(p); path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
 			return nil, nil, api.Errorf(api.InvalidArgument, "paths: %q is no path in the workspace", paths[i]).WithField("paths").
@@ -88,14 +89,29 @@ func (t *transaction) find(ctx context.Context, paths []string) (all, chosen []c
 	if err != nil || len(paths) == 0 {
 		return all, all, err
 	}
+	at := map[string]int{}
+	for i, p := range paths {
+		at[p] = i
+	}
+	// named is which path a change is at, or below.
+	named := func(p string) (int, bool) {
+		for ; p != "."; p = path.Dir(p) {
+			if i, ok := at[p]; ok || which.Exact {
+				return i, ok
+			}
+		}
+		i, ok := at["."]
+		return i, ok
+	}
 	found := make([]bool, len(paths))
 	for _, c := range all {
-		for i, p := range paths {
-			if belongs(c.Path, p) || c.From != "" && belongs(c.From, p) {
-				found[i] = true
-				chosen = append(chosen, c)
-				break
-			}
+		i, ok := named(c.Path)
+		if !ok && c.From != "" && !which.Exact {
+			i, ok = named(c.From)
+		}
+		if ok {
+			found[i] = true
+			chosen = append(chosen, c)
 		}
 	}
 	if i := slices.Index(found, false); i >= 0 {
@@ -123,7 +139,7 @@ func (m *Manager) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) 
 		limit = p.MaxBytes
 	}
 	err = m.transact(ctx, "workspace.diff", p.Sandbox, func(t *transaction) error {
-		all, chosen, err := t.find(ctx, p.Paths)
+		all, chosen, err := t.find(ctx, p.WorkspaceParams)
 		if err != nil {
 			return err
 		}
@@ -185,7 +201,7 @@ func listed(names []string, failed []api.WorkspaceFailure) (_ []string, _ []api.
 func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, fds Taker) (out api.WorkspaceApplied, err error) {
 	out = api.WorkspaceApplied{Applied: []string{}, Failed: []api.WorkspaceFailure{}}
 	err = m.transact(ctx, "workspace.apply", p.Sandbox, func(t *transaction) error {
-		all, chosen, err := t.find(ctx, p.Paths)
+		all, chosen, err := t.find(ctx, p.WorkspaceParams)
 		if err != nil {
 			return err
 		}
@@ -204,6 +220,9 @@ func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams
 			}
 			wanted = append(wanted, c)
 		}
+		if wanted, err = chooseHunks(wanted, &p); err != nil {
+			return err
+		}
 		into, err := t.into(p.FD, fds)
 		if err != nil {
 			return err
@@ -219,6 +238,36 @@ func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams
 		return err
 	})
 	return out, err
+}
+
+// maxHunks bounds the numbers of hunks in a call.
+const maxHunks = 100_000
+
+// chooseHunks notes at the changes which parts of them are meant.
+func chooseHunks(wanted []changes.Change, p *api.WorkspaceApplyParams) ([]changes.Change, error) {
+	context, n := 3, 0
+	if p.Context != nil {
+		context = *p.Context
+	}
+	if context < 0 || context > 1000 {
+		return nil, api.Errorf(api.InvalidArgument, "context: %d lines", context).WithField("context").WithHint("use 0 to 1000")
+	}
+	chosen, at := slices.Clone(wanted), map[string]int{}
+	for i, c := range chosen {
+		at[c.Path] = i
+	}
+	for name, hunks := range p.Hunks {
+		i, ok := at[path.Clean(name)]
+		if n += len(hunks); n > maxHunks {
+			return nil, api.Errorf(api.InvalidArgument, "hunks: more than %d", maxHunks).WithField("hunks").WithHint("apply whole files")
+		}
+		if !ok || chosen[i].Kind != changes.Modified || chosen[i].Type != "-" || len(hunks) == 0 {
+			return nil, api.Errorf(api.InvalidArgument, "hunks: %q is no modified file that is applied, or none of its hunks is named", name).WithField("hunks").
+				WithHint("apply it as a whole: name it in paths alone")
+		}
+		chosen[i].Hunks, chosen[i].Context = hunks, context
+	}
+	return chosen, nil
 }
 
 // into opens the folder for writing: as the sandbox's creator gave it or, by root, as the caller does now.
@@ -256,7 +305,7 @@ func (t *transaction) into(fd *int, fds Taker) (*os.File, error) {
 func (m *Manager) DiscardWorkspace(ctx context.Context, p api.WorkspaceParams) (out api.WorkspaceDiscarded, err error) {
 	out = api.WorkspaceDiscarded{Discarded: []string{}, Failed: []api.WorkspaceFailure{}}
 	err = m.transact(ctx, "workspace.discard", p.Sandbox, func(t *transaction) error {
-		_, chosen, err := t.find(ctx, p.Paths)
+		_, chosen, err := t.find(ctx, p)
 		if err != nil {
 			return err
 		}

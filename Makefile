@@ -41,7 +41,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit compat ci-table build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
+.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +60,9 @@ test-all: test-users ## the same, failing when a must-run test skips; as root fo
 
 test-users: build deps-test
 	$(Q)$(TESTRUN) -require -matrix $(REPORTED) $(if $(RUN),-run '$(RUN)') $(PKG)
+
+test-workspaces: build deps-test ## as root: the usual work in every kind of folder, mode and user, as each kind of user
+	$(Q)export HUTCH_TEST_MATRIX=all HUTCH_TEST_SUITES=all; $(TESTRUN) -matrix -run '^TestWorkspaceMatrix$$' ./integration/files
 
 axes-audit: build deps-test ## run a tenth of the tests along axes that they do not declare, and fail where that makes a difference
 	$(Q)$(TESTRUN) -audit -matrix $(if $(RUN),-run '$(RUN)') $(PKG)

@@ -31,7 +31,7 @@ const maxLinks = 10_000
 // notConffiles are not shown though a package brings them: the skeleton has its own, and in /etc/ssh lie the host's keys.
 var notConffiles = map[string]bool{
 	"/etc/passwd": true, "/etc/group": true, "/etc/nsswitch.conf": true, "/etc/hosts": true, "/etc/resolv.conf": true,
-	"/etc/hostname": true, "/etc/machine-id": true, "/etc/mtab": true, "/etc/ld.so.preload": true, "/etc/ssh/ssh_config": true, "/etc/ssh/moduli": true,
+	"/etc/hostname": true, "/etc/gitconfig": true, "/etc/machine-id": true, "/etc/mtab": true, "/etc/ld.so.preload": true, "/etc/ssh/ssh_config": true, "/etc/ssh/moduli": true,
 }
 
 // conffiles reads the list: paths below /etc and the MD5 that each had in its package.

@@ -26,6 +26,8 @@ const (
 	RequireAll = "all"
 	// KindVar is the mustrun.Kind of a virtual machine, whoever the user is.
 	KindVar = "HUTCH_TEST_KIND"
+	// MatrixVar is "all" to have each cell of a matrix tested, and not only enough that each two values meet.
+	MatrixVar = "HUTCH_TEST_MATRIX"
 	// SlowVar is how many times slower than hardware this machine is.
 	SlowVar = "HUTCH_TEST_SLOW"
 	// BinVar is the folder with the built binaries; ModuleRoot's bin without it.

@@ -152,6 +152,10 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 			return nil, failed(guestapi.ReasonBadUser, err, fmt.Sprintf("user %q", req.User))
 		}
 	}
+	if _, ok := lookup(conf.env, "GIT_CONFIG_COUNT"); !ok && s.ids.pretended && conf.cred.uid != 0 {
+		// git takes a repository of another user's for a trap, and here all files are root's, whoever the command takes itself for.
+		conf.env = append(conf.env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*")
+	}
 	if _, ok := lookup(conf.env, "HOME"); !ok {
 		conf.env = append(conf.env, "HOME="+conf.cred.home)
 	}

@@ -13,11 +13,19 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// checkOwner refuses a mount of root's whose owner appears as somebody else than the user that the commands run as, who could write
+// checkOwner refuses a folder that is to be written to and cannot be, and a mount of root's whose owner appears as somebody else than the user that the commands run as, who could write
 // nothing there. Only who has made it can map its ids; the error says to whom.
 func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 	if m.Volume != "" {
 		return nil // everybody can write there
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(src.Fd()), &fs); err != nil {
+		return fmt.Errorf("statfs %s: %w", m.From(), err)
+	}
+	if m.Mode == api.ModeRW && fs.Flags&unix.ST_RDONLY != 0 {
+		return api.Errorf(api.FailedPrecondition, "%s is on a read-only file system: nothing can be written there", m.From()).
+			WithHint("use mode ro, or overlay to write beside it")
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
@@ -25,7 +33,16 @@ func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 	}
 	want := f.owner()
 	if !mapped {
-		if !f.mayWrite(&st, want) && m.Mode != api.ModeRO {
+		switch {
+		case f.may(&st, want, 1) && (m.Mode == api.ModeRO || f.may(&st, want, 2)):
+			if m.Mode != api.ModeRO && f.others(&st, want) {
+				f.tell("%s belongs to %s inside, and commands run as uid %d: they can make files there, and change none that was there. With --user 0 they can",
+					m.Target, idName(st.Uid), want.UID)
+			}
+		case !f.may(&st, want, 1):
+			return api.Errorf(api.FailedPrecondition, "commands run as uid %d, and cannot enter %s: it belongs to %s inside, with mode %04o", want.UID, m.From(), idName(st.Uid), st.Mode&0o7777).
+				WithField("user").WithHint("--user 0, or let others enter it: chmod o+x %s", m.From())
+		default:
 			f.tell("%s belongs to %s inside, and commands run as uid %d: they can write nothing there. With --user 0 they can", m.Target, idName(st.Uid), want.UID)
 		}
 		return nil
@@ -39,15 +56,20 @@ func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 	return e
 }
 
-// mayWrite reports whether who can make files in a folder. Where there is one id only, everybody has it.
-func (f *creation) mayWrite(st *unix.Stat_t, who api.FolderOwner) bool {
+// others reports whether a folder, and most likely what is in it, is not who's. Where there is one id only, everybody has it.
+func (f *creation) others(st *unix.Stat_t, who api.FolderOwner) bool {
+	return f.m.cfg.Host.UserMap != "single" && who.UID != st.Uid && who.UID != 0
+}
+
+// may reports whether the mode of a folder lets who do what the bits say: 2 is to make files in it, 1 to enter it.
+func (f *creation) may(st *unix.Stat_t, who api.FolderOwner, bits uint32) bool {
 	switch {
-	case f.m.cfg.Host.UserMap == "single", who.UID == st.Uid, who.UID == 0:
+	case !f.others(st, who):
 		return true
 	case who.GID == st.Gid:
-		return st.Mode&0o020 != 0
+		return st.Mode&(bits<<3) != 0
 	}
-	return st.Mode&0o002 != 0
+	return st.Mode&bits != 0
 }
 
 func idName(uid uint32) string {

@@ -244,7 +244,7 @@ func (r *runner) binary(ctx context.Context, out io.Writer, j *job, args ...stri
 		bin := cmp.Or(j.bin, filepath.Join(src, "bin"))
 		test.Dir = filepath.Join(src, filepath.FromSlash(j.pkg))
 		path := []string{bin, "/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", filepath.Join(src, testtree.Tools)}
-		u.Run(test, "PATH="+strings.Join(path, ":"), testenv.BinVar+"="+bin, testenv.RequireVar+"="+os.Getenv(testenv.RequireVar))
+		u.Run(test, "PATH="+strings.Join(path, ":"), testenv.BinVar+"="+bin, testenv.RequireVar+"="+os.Getenv(testenv.RequireVar), testenv.MatrixVar+"="+os.Getenv(testenv.MatrixVar))
 	}
 	convert := exec.Command("go", "tool", "test2json", "-t", "-p", module+"/"+j.pkg)
 	convert.Stderr = os.Stderr

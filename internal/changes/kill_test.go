@@ -2,6 +2,7 @@ package changes
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,8 +41,8 @@ func TestApplyKilled(t *testing.T) {
 	}
 	const size = 30_000
 	for i := 0; i < rounds || cut == 0 && i < 10*rounds; i++ {
-		o := mounted(t, fmt.Sprintf(`mkdir d; for i in $(seq 60); do head -c %d /dev/zero | tr '\0' o >d/m$i; echo x >d/r$i; done; echo x >gone`, size))
-		o.sh(o.merged, fmt.Sprintf(`for i in $(seq 60); do head -c %d /dev/zero | tr '\0' n >d/m$i; done; mkdir e; for i in $(seq 30); do echo new >e/n$i; ln -s n$i e/l$i; mv d/r$i e/r$i; done; rm gone`, size))
+		o := mounted(t, `mkdir d; echo x >gone; for i in $(seq 60); do echo x >d/r$i; echo o >d/m$i; done`)
+		o.fill("n", size)
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestApplyKilled$")
 		cmd.Env = append(os.Environ(), applyVar+"="+filepath.Dir(o.lower))
 		out, err := cmd.StdoutPipe()
@@ -80,10 +81,27 @@ func TestApplyKilled(t *testing.T) {
 	}
 }
 
+// fill changes what TestApplyKilled has in the folder. Programs would take longer than what is tested.
+func (o *overlaid) fill(char string, size int) {
+	o.t.Helper()
+	at := func(format string, args ...any) string { return filepath.Join(o.merged, fmt.Sprintf(format, args...)) }
+	errs := []error{os.Mkdir(at("e"), 0o755), os.Remove(at("gone"))}
+	for i := 1; i <= 60; i++ {
+		errs = append(errs, os.WriteFile(at("d/m%d", i), []byte(strings.Repeat(char, size)), 0o644))
+	}
+	for i := 1; i <= 30; i++ {
+		errs = append(errs, os.WriteFile(at("e/n%d", i), []byte("new\n"), 0o644), os.Symlink(fmt.Sprintf("n%d", i), at("e/l%d", i)),
+			os.Rename(at("d/r%d", i), at("e/r%d", i)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
 // halfDone fails for what is neither as it was nor as it is to be.
 func (o *overlaid) halfDone(size int) {
 	o.t.Helper()
-	old, now := strings.Repeat("o", size), strings.Repeat("n", size)
+	old, now := "o\n", strings.Repeat("n", size)
 	err := filepath.WalkDir(o.lower, func(p string, d os.DirEntry, err error) error {
 		name, _ := filepath.Rel(o.lower, p)
 		if err != nil || d.IsDir() {

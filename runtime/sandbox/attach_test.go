@@ -91,7 +91,7 @@ func spooledExec(t testing.TB) (m *Manager, r *running, out, errs *source) {
 	t.Helper()
 	out, st0 := newSource(t)
 	errs, st1 := newSource(t)
-	r = &running{id: "ex_1", io: &stdio{streams: []*stream{st0, st1}}, done: make(chan struct{})}
+	r = &running{id: "ex_1", s: &Sandbox{}, io: &stdio{streams: []*stream{st0, st1}}, done: make(chan struct{})}
 	m = NewManager(Config{})
 	m.execs[r.id] = r
 	return m, r, out, errs

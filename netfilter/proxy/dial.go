@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -54,11 +55,16 @@ func (p *Proxy) connect(ctx context.Context, rules *policy.Rules, network, name 
 		return inTurn(ctx, d, network, addrs, dst.Port())
 	}
 	name += "." // in full, so that the host's search domains make no other name of it
-	addrs, err := p.lookups.Lookup(ctx, name)
+	found, err := p.lookups.Lookup(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := race(ctx, d, network, addrs, dst.Port())
+	for _, alias := range found.Aliases {
+		if d, blocked := rules.Alias(strings.TrimSuffix(name, "."), alias, policy.Proto(network), dst.Port()); blocked {
+			return nil, &refusal{Decision: d}
+		}
+	}
+	conn, err := race(ctx, d, network, found.Addrs, dst.Port())
 	if err != nil {
 		p.lookups.Forget(name)
 	}

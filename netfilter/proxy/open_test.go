@@ -79,6 +79,28 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestAlias: what is another name of a blocked one is blocked, also when it is remembered and when many ask at once; what is another name of
+// something else is not.
+func TestAlias(t *testing.T) {
+	at := serve(t, "127.0.0.1:22", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hello\n") })
+	r := start(t, opened("*.evil.test"))
+	r.hosts.set("alias.test", []string{"=middle.test", "=x.evil.test", "127.0.0.1"})
+	r.hosts.set("fine.test", []string{"=good.test", "127.0.0.1"})
+	for range 3 {
+		r.expectReset("another name of a blocked one", r.address("alias.test", at.Port()))
+	}
+	for n := range 3 {
+		if d := r.denial(n); d.Rule != "block *.evil.test" || !strings.Contains(d.Why, "alias.test is another name of") {
+			t.Errorf("denial %d: %+v", n, d)
+		}
+	}
+	for range 2 {
+		if got, err := io.ReadAll(r.connect("fine.test", at.Port())); err != nil || string(got) != "hello\n" {
+			t.Errorf("another name of one that is not blocked: %q, %v", got, err)
+		}
+	}
+}
+
 // TestWebSocket: a protocol that the server agrees to is copied; one that it does not
 // agree to leaves no way past the check of the next request.
 func TestWebSocket(t *testing.T) {

@@ -236,7 +236,7 @@ func startNames(t testing.TB) *nameServer {
 	return s
 }
 
-// set gives a name addresses: one list for each lookup of A in turn.
+// set gives a name addresses: one list for each lookup of A in turn. "=NAME" makes it, and what follows, another name of NAME.
 func (s *nameServer) set(name string, answers ...[]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,9 +272,15 @@ func (s *nameServer) answer(w dns.ResponseWriter, q *dns.Msg) {
 		_ = w.WriteMsg(m)
 		return
 	}
+	of := q.Question[0].Name
 	for _, text := range answers[0] {
+		h := dns.RR_Header{Name: of, Class: dns.ClassINET, Ttl: ttl}
+		if target, ok := strings.CutPrefix(text, "="); ok {
+			h.Rrtype, of = dns.TypeCNAME, target+"."
+			m.Answer = append(m.Answer, &dns.CNAME{Hdr: h, Target: of})
+			continue
+		}
 		a := netip.MustParseAddr(text)
-		h := dns.RR_Header{Name: q.Question[0].Name, Class: dns.ClassINET, Ttl: ttl}
 		switch {
 		case a.Is4() && q.Question[0].Qtype == dns.TypeA:
 			h.Rrtype = dns.TypeA

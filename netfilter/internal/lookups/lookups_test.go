@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,7 +55,11 @@ func TestLookup(t *testing.T) {
 	look := func(name string) bool {
 		t.Helper()
 		before := asked.Load()
-		addrs, err := l.Lookup(t.Context(), name)
+		found, err := l.Lookup(t.Context(), name)
+		addrs := found.Addrs
+		if name != "missing.test." && !slices.Equal(found.Aliases, []string{"real.test"}) {
+			t.Errorf("%s: aliases %q", name, found.Aliases)
+		}
 		if want := netip.MustParseAddr("192.0.2.1"); name != "missing.test." && (err != nil || len(addrs) != 1 || addrs[0] != want) {
 			t.Errorf("%s: %v, %v", name, addrs, err)
 		}
@@ -87,5 +93,60 @@ func TestLookup(t *testing.T) {
 	}
 	if len(l.known) > most {
 		t.Errorf("%d names are remembered", len(l.known))
+	}
+}
+
+// TestTogether: all who ask for a name at once are told of its aliases; who gives up leaves the others their answer.
+func TestTogether(t *testing.T) {
+	var ttl atomic.Uint32
+	r, _ := server(t, &ttl)
+	l := New(r)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			ctx := t.Context()
+			if i%5 == 0 {
+				ctx = gone
+			}
+			found, err := l.Lookup(ctx, "a.test.")
+			if i%5 != 0 && (err != nil || len(found.Addrs) != 1 || !slices.Equal(found.Aliases, []string{"real.test"})) {
+				t.Errorf("%+v, %v", found, err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(l.flights) != 0 {
+		t.Errorf("%d lookups are left", len(l.flights))
+	}
+}
+
+// TestStream: aliases are seen in what comes by TCP, in whatever pieces.
+func TestStream(t *testing.T) {
+	m := new(dns.Msg).SetQuestion("a.test.", dns.TypeA)
+	m.Answer = []dns.RR{
+		&dns.CNAME{Hdr: dns.RR_Header{Name: "a.test.", Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 7}, Target: "B.test."},
+		&dns.A{Hdr: dns.RR_Header{Name: "b.test.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 9}, A: net.IPv4(192, 0, 2, 1)},
+	}
+	text, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append([]byte{byte(len(text) >> 8), byte(len(text))}, text...)
+	for size := 1; size <= len(text); size++ {
+		here, there := net.Pipe()
+		go func() { _, _ = there.Write(text); _ = there.Close() }()
+		seen := &life{}
+		s := &stream{Conn: here, life: seen}
+		for buf := make([]byte, size); ; {
+			if _, err := s.Read(buf); err != nil {
+				break
+			}
+		}
+		if got := seen.names(); !slices.Equal(got, []string{"b.test"}) || seen.ttl != 7*time.Second {
+			t.Fatalf("in pieces of %d: %q, %v", size, got, seen.ttl)
+		}
+		_ = here.Close()
 	}
 }

@@ -157,7 +157,10 @@ func (s *skeleton) symlink(p, target string) error {
 	if err := mkdirAll(filepath.Dir(full), 0o755); err != nil {
 		return err
 	}
-	return os.Symlink(target, full)
+	if err := os.Symlink(target, full); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // stubs are the folders every root filesystem has, empty, with their modes.

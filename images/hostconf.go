@@ -34,6 +34,13 @@ var notConffiles = map[string]bool{
 	"/etc/hostname": true, "/etc/gitconfig": true, "/etc/machine-id": true, "/etc/mtab": true, "/etc/ld.so.preload": true, "/etc/ssh/ssh_config": true, "/etc/ssh/moduli": true,
 }
 
+// mayHoldSecret reports whether a file is named like one with something secret in it: a package of one's own may bring such a one.
+func mayHoldSecret(p string) bool {
+	return slices.ContainsFunc([]string{"auth", "token", "secret", "passw", "credential", "/profile.d/"}, func(word string) bool {
+		return strings.Contains(strings.ToLower(p), word)
+	})
+}
+
 // conffiles reads the list: paths below /etc and the MD5 that each had in its package.
 func (r hostRoot) conffiles() map[string]string {
 	st, err := os.Stat(r.path(dpkgStatus))
@@ -55,11 +62,11 @@ func (r hostRoot) conffiles() map[string]string {
 			var line []byte
 			line, rest, _ = bytes.Cut(rest, []byte("\n"))
 			f := strings.Fields(string(line))
-			if len(f) >= 2 && len(f[1]) == 2*md5.Size && strings.HasPrefix(f[0], "/etc/") && path.Clean(f[0]) == f[0] && !notConffiles[f[0]] {
+			if len(f) >= 2 && len(f[1]) == 2*md5.Size && strings.HasPrefix(f[0], "/etc/") && path.Clean(f[0]) == f[0] && !notConffiles[f[0]] && !mayHoldSecret(f[0]) {
 				found[f[0]] = f[1]
 			}
 		}
-		text = append([]byte("\n"), rest...)
+		text = text[len(text)-len(rest)-1:] // with the end of the last line in front
 	}
 }
 
@@ -68,9 +75,9 @@ func (r hostRoot) conffiles() map[string]string {
 func (v *view) visitConffiles() {
 	v.note(dpkgStatus)
 	v.conffiles, v.folders = v.host.conffiles(), map[string]bool{}
-	tops := map[string]bool{}
+	tops, folders := map[string]bool{}, map[string]bool{"/etc": true}
 	for _, p := range slices.Sorted(maps.Keys(v.conffiles)) {
-		if v.copied(p) || slices.ContainsFunc(strings.Split(p, "/"), neverShown) {
+		if v.copied(p) || slices.ContainsFunc(strings.Split(p, "/"), neverShown) || !v.inFolders(p, folders) {
 			continue
 		}
 		if st := v.note(p); st.mode&unix.S_IFMT == unix.S_IFREG && st.mode&0o004 != 0 && st.size <= maxSourceBytes {
@@ -82,10 +89,21 @@ func (v *view) visitConffiles() {
 		}
 	}
 	for _, top := range slices.Sorted(maps.Keys(tops)) {
-		if tops[top] {
+		if tops[top] && top != "/etc/systemd" { // where instances of services have the names of people and networks
 			v.visitLinks(top)
 		}
 	}
+}
+
+// inFolders reports whether what p is in are folders, and no links to some. known is what was looked at.
+func (v *view) inFolders(p string, known map[string]bool) bool {
+	dir := path.Dir(p)
+	is, ok := known[dir]
+	if !ok {
+		is = v.host.isDir(dir) && v.inFolders(dir, known)
+		known[dir] = is
+	}
+	return is
 }
 
 // visitLinks adds the links below a folder of /etc that lead to what is shown.
@@ -100,7 +118,7 @@ func (v *view) visitLinks(top string) {
 			return nil
 		case d.IsDir() && (neverShown(d.Name()) || v.copied(p) || v.note(p).mode&0o005 != 0o005):
 			return fs.SkipDir
-		case d.Type() == fs.ModeSymlink && !neverShown(d.Name()):
+		case d.Type() == fs.ModeSymlink && !neverShown(d.Name()) && !v.copied(p):
 			v.note(p)
 			v.visitLink(p)
 		}

@@ -30,7 +30,7 @@ func TestHostConffiles(t *testing.T) {
 	same := func(p string) [2]string { return [2]string{p, "as packaged"} }
 	list := status(same("/etc/tool/main.conf"), same("/etc/tool/run.sh"), same("/etc/tool/changed.conf"), same("/etc/tool/mods/zip.ini"), same("/etc/one.conf"),
 		same("/etc/tool/private/key.pem"), same("/etc/tool/mine.conf"), same("/etc/hosts"), same("/etc/tool/gone.conf"), same("/etc/../root/x"),
-		same("/home/alice/x"), same("/etc/ssl/openssl.cnf"))
+		same("/home/alice/x"), same("/etc/ssl/openssl.cnf"), same("/etc/apt/auth.conf.d/own"), same("/etc/linked/a"), same("/etc/systemd/system.conf"))
 	list = strings.Replace(list, " /etc/one.conf "+fmt.Sprintf("%x", md5.Sum([]byte("as packaged"))), " /etc/one.conf newconffile\n$0 obsolete", 1)
 	list = strings.Replace(list, "$0", fmt.Sprintf(" /etc/one.conf %x", md5.Sum([]byte("as packaged"))), 1)
 	h := HostOptions{Root: fakeHost(t, map[string]string{
@@ -39,6 +39,8 @@ func TestHostConffiles(t *testing.T) {
 		"etc/one.conf": "as packaged", "etc/tool/private/key.pem": "as packaged", "etc/tool/mine.conf": "0640:as packaged", "etc/hosts": "as packaged",
 		"etc/tool/on/zip.ini": "->../mods/zip.ini", "etc/tool/on/usr": "->/usr/share/tool/x", "etc/tool/on/root": "->/root/x", "etc/tool/on/other": "->/etc/npmrc",
 		"etc/tool/extra.conf": "SECRET", "root/x": "as packaged", "home/alice/x": "as packaged", "etc/npmrc": "SECRET", "etc/other/link": "->/usr/bin/sh",
+		"etc/apt/auth.conf.d/own": "as packaged", "etc/real/a": "as packaged", "etc/linked": "->real", "etc/systemd/system.conf": "as packaged",
+		"etc/systemd/system/sync@alice.service": "->/usr/share/tool/x", "etc/security/x.conf": "->/usr/share/tool/x", "etc/security/y.conf": "shown",
 		"etc/ssl/openssl.cnf": "changed, and shown all the same",
 	})}
 	s := openStore(t, Options{})
@@ -55,6 +57,7 @@ func TestHostConffiles(t *testing.T) {
 	}
 	for _, p := range []string{
 		"/etc/tool/changed.conf", "/etc/tool/private", "/etc/tool/mine.conf", "/etc/tool/gone.conf", "/etc/tool/extra.conf", "/etc/tool/on/root",
+		"/etc/apt/auth.conf.d", "/etc/linked/a", "/etc/systemd/system",
 		"/etc/tool/on/other", "/root/x", "/home/alice", "/etc/npmrc", "/etc/other",
 	} {
 		if is, ok := got[p]; ok {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -28,7 +30,7 @@ func chooseChanges(ctx context.Context, c *client.Client, p *api.WorkspaceApplyP
 		return errChangedMeanwhile
 	}
 	ch := &chooser{
-		in: bufio.NewReader(os.Stdin), out: os.Stdout, style: cli.StyleFor(os.Stdout), rows: int(cli.TerminalSize(os.Stdout).Rows),
+		in: bufio.NewReader(os.Stdin), out: os.Stdout, style: cli.StyleFor(os.Stdout), rows: int(cli.TerminalSize(os.Stdout).Rows), cols: int(cli.TerminalSize(os.Stdout).Cols),
 		force: p.Force, chosen: map[string]bool{}, hunks: map[string][]int{},
 		diff: func(name string) (string, error) {
 			w := api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: p.Sandbox, Paths: []string{name}, Exact: true}, Unified: true}
@@ -59,7 +61,8 @@ type chooser struct {
 	in    *bufio.Reader
 	out   io.Writer
 	style cli.Style
-	rows  int                          // of the terminal
+	rows  int // of the terminal
+	cols  int
 	diff  func(string) (string, error) // of one path
 	force bool
 
@@ -78,6 +81,10 @@ func (ch *chooser) choose(list []api.WorkspaceChange) error {
 	var asked []api.WorkspaceChange
 	for i, c := range list {
 		if i > 0 && list[i-1].Path == c.Path { // what a name was and what it is now is one change
+			if last := len(asked) - 1; last >= 0 && asked[last].Path == c.Path {
+				asked[last].Conflict, asked[last].Mode = cmp.Or(asked[last].Conflict, c.Conflict), cmp.Or(asked[last].Mode, c.Mode)
+				asked[last].Guarded = cmp.Or(asked[last].Guarded, c.Guarded)
+			}
 			continue
 		}
 		if c.Type != "d" || c.Kind != "added" || !full[c.Path] {
@@ -138,16 +145,24 @@ func (ch *chooser) change(number string, c *api.WorkspaceChange) (answer byte, e
 		name += "/"
 	}
 	fmt.Fprintln(ch.out, ch.style.Bold(number+" "+c.Kind+" "+name))
-	for _, note := range []string{c.Conflict, map[bool]string{true: "your own programs take instructions from it"}[c.Guarded != ""]} {
+	mode := ""
+	if c.Mode != "" {
+		mode = "its mode is " + c.Mode
+	}
+	for _, note := range []string{mode, c.Conflict, map[bool]string{true: "your own programs take instructions from it"}[c.Guarded != ""]} {
 		if note != "" {
 			fmt.Fprintf(ch.out, "%s %s\n", ch.style.Yellow("note:"), cli.Line(note))
 		}
 	}
 	shown := colouredDiff(ch.style, text)
-	if lines := strings.Count(shown, "\n"); lines+4 < ch.rows {
+	rows := 0
+	for line := range strings.Lines(text) {
+		rows += 1 + utf8.RuneCountInString(line)/max(1, ch.cols)
+	}
+	if rows+4 < ch.rows {
 		fmt.Fprint(ch.out, shown)
 	} else {
-		fmt.Fprintf(ch.out, "(%d lines: v shows them)\n", lines)
+		fmt.Fprintf(ch.out, "(%d lines: v shows them)\n", strings.Count(shown, "\n"))
 	}
 	_, hunks := hunksOf(text)
 	keys := "ynvaq"

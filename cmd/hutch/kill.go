@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,19 +12,38 @@ import (
 )
 
 func newKill() *cobra.Command {
-	return &cobra.Command{
-		Use:     "kill SANDBOX...",
+	signal := "KILL"
+	cmd := &cobra.Command{
+		Use:     "kill [-s SIGNAL] SANDBOX...",
 		Short:   "Kill every process of sandboxes; their files stay",
+		Long:    "Kill every process of sandboxes; their files stay. With -s their last background command gets a signal.",
 		GroupID: groupSandbox,
 		Args:    wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			all := slices.Contains([]string{"KILL", "SIGKILL", "9"}, strings.ToUpper(signal))
 			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
-				if _, err := c.Kill(ctx, name); err != nil {
-					return err
+				var err error
+				if all {
+					_, err = c.Kill(ctx, name)
+				} else {
+					err = signalLatest(ctx, c, name, signal)
 				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), name)
+				if err == nil {
+					_, err = fmt.Fprintln(cmd.OutOrStdout(), name)
+				}
 				return err
 			})
 		},
 	}
+	cmd.Flags().StringVarP(&signal, "signal", "s", signal, "`SIGNAL`, such as TERM or HUP")
+	return cmd
+}
+
+// signalLatest sends a signal to the last background command of a sandbox.
+func signalLatest(ctx context.Context, c *client.Client, name, signal string) error {
+	exec, err := latestExec(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	return c.Signal(ctx, exec, signal)
 }

@@ -1,22 +1,26 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
 type logsFlags struct {
 	follow bool
-	tail   int64
+	lines  string // "all", or how many
+	tail   int64  // bytes; 0 is all
 }
 
 func newLogs() *cobra.Command {
@@ -28,6 +32,9 @@ func newLogs() *cobra.Command {
 		GroupID: groupSandbox,
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return cli.Usage(cmd.CommandPath(), err)
+			}
 			if o.follow {
 				return o.runFollow(cmd.Context(), args[0], cmd.OutOrStdout())
 			}
@@ -37,8 +44,63 @@ func newLogs() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on until the command ends")
-	cmd.Flags().Int64Var(&o.tail, "tail", 0, "only the last `BYTES` of each stream")
+	cmd.Flags().StringVarP(&o.lines, "tail", "n", "all", "only the last `LINES` of each stream")
+	cmd.Flags().Int64Var(&o.tail, "tail-bytes", 0, "only the last `BYTES` of each stream")
 	return cmd
+}
+
+// check refuses impossible tails.
+func (o *logsFlags) check() error {
+	if o.tail < 0 {
+		return fmt.Errorf("--tail-bytes %d: it is a number of bytes", o.tail)
+	}
+	if n, err := strconv.Atoi(o.lines); o.lines != "all" && (err != nil || n < 0) {
+		return fmt.Errorf("--tail %q: it is a number of lines, or all", o.lines)
+	}
+	return nil
+}
+
+// maxTail is how far back lines are looked for.
+const maxTail = 8 << 20
+
+// from is where the tail of a stream begins.
+func (o *logsFlags) from(ctx context.Context, c *client.Client, exec string, stream api.Stream) (int64, error) {
+	n, err := strconv.Atoi(o.lines)
+	if err != nil { // all
+		return -o.tail, nil
+	}
+	var text []byte
+	next := int64(0)
+	for p := (api.ReadParams{Exec: exec, Stream: stream, Offset: -maxTail, Encoding: api.Base64}); ; p.Offset = next {
+		chunk, err := c.ExecRead(ctx, p)
+		if err != nil {
+			return 0, err
+		}
+		data, err := base64.StdEncoding.DecodeString(chunk.Data)
+		if err != nil {
+			return 0, err
+		}
+		text, next = append(text, data...), chunk.Next
+		if chunk.EOF || len(data) == 0 {
+			break
+		}
+	}
+	return next - int64(len(lastLines(text, n))), nil
+}
+
+// lastLines are the last n lines of a text, whether the last ends or not.
+func lastLines(text []byte, n int) []byte {
+	at := len(bytes.TrimSuffix(text, []byte("\n")))
+	for range n {
+		if at < 0 {
+			return text
+		}
+		at = bytes.LastIndexByte(text[:at], '\n')
+	}
+	if n == 0 {
+		return nil
+	}
+	return text[at+1:]
 }
 
 func (o *logsFlags) run(ctx context.Context, c *client.Client, name string, out io.Writer) error {
@@ -54,13 +116,23 @@ func (o *logsFlags) run(ctx context.Context, c *client.Client, name string, out 
 
 // runFollow copies both streams as they come, until the command has ended.
 func (o *logsFlags) runFollow(ctx context.Context, name string, out io.Writer) error {
-	from := api.Offsets{Stdout: -o.tail, Stderr: -o.tail}
+	var from api.Offsets
+	begun := false
 	return followDaemon(ctx, func(c *client.Client) error {
 		exec, err := latestExec(ctx, c, name)
 		if err != nil {
 			return err
 		}
 		name = exec
+		if !begun {
+			if from.Stdout, err = o.from(ctx, c, exec, api.Stdout); err == nil {
+				from.Stderr, err = o.from(ctx, c, exec, api.Stderr)
+			}
+			if err != nil {
+				return err
+			}
+			begun = true
+		}
 		a, err := c.Attach(ctx, exec, client.AttachOptions{From: from})
 		if err != nil {
 			return err
@@ -110,7 +182,11 @@ func latestExec(ctx context.Context, c *client.Client, name string) (string, err
 
 // print copies what there is of one stream, from its start or its tail, to w.
 func (o *logsFlags) print(ctx context.Context, c *client.Client, exec string, stream api.Stream, w io.Writer) error {
-	p := api.ReadParams{Exec: exec, Stream: stream, Offset: -o.tail, Encoding: api.Base64}
+	from, err := o.from(ctx, c, exec, stream)
+	if err != nil {
+		return err
+	}
+	p := api.ReadParams{Exec: exec, Stream: stream, Offset: from, Encoding: api.Base64}
 	for {
 		chunk, err := c.ExecRead(ctx, p)
 		if err != nil {

@@ -37,9 +37,12 @@ func roomy(n int) byte {
 
 // run executes one command line and returns the exit code.
 func run(args []string) int {
-	root := newRoot(args)
-	root.SetArgs(args)
-	err := root.ExecuteContext(context.Background())
+	args, err := fromDocker(args)
+	if err == nil {
+		root := newRoot(args)
+		root.SetArgs(args)
+		err = root.ExecuteContext(context.Background())
+	}
 	if err != nil {
 		cli.PrintError(os.Stderr, cli.StyleFor(os.Stderr), err)
 	}

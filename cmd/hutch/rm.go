@@ -19,7 +19,10 @@ func newRm() *cobra.Command {
 		Args:    wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
-				if err := remove(ctx, c, name, force); err != nil {
+				if err := remove(ctx, c, name, force); force && notFound(err) {
+					fmt.Fprintf(cmd.ErrOrStderr(), "hutch: there is no sandbox %s\n", plain(name))
+					return nil
+				} else if err != nil {
 					return err
 				}
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), name)
@@ -45,9 +48,6 @@ func remove(ctx context.Context, c *client.Client, name string, force bool) erro
 	_, err := c.Remove(ctx, name)
 	if err == nil {
 		forgetLent(name)
-	}
-	if force && notFound(err) {
-		return nil
 	}
 	return err
 }

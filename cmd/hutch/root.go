@@ -27,7 +27,7 @@ type verb struct {
 
 // verbs are all there are.
 var verbs = []verb{
-	{"run", newRun}, {"create", newCreate}, {"exec", newExec}, {"ps", newPs}, {"inspect", newInspect}, {"logs", newLogs},
+	{"run", newRun}, {"create", newCreate}, {"exec", newExec}, {"ps", newPs}, {"inspect", newInspect}, {"logs", newLogs}, {"wait", newWait},
 	{"events", newEvents}, {"cp", newCp}, {"update", newUpdate}, {"network", newNetwork}, {"port", newPort}, {"why", newWhy}, {"audit", newAudit}, {"stats", newStats},
 	{"top", newTop}, {"workspace", newWorkspace}, {"template", newTemplate}, {"pool", newPool}, {"scope", newScope}, {"volume", newVolume}, {"scan", newScan}, {"mcp", newMCP}, {"pause", newPause}, {"resume", newResume}, {"stop", newStop}, {"start", newStart}, {"snapshot", newSnapshot}, {"fork", newFork}, {"undo", newUndo}, {"kill", newKill}, {"rm", newRm},
 	{"image", newImage}, {"commit", newCommit}, {"push", newPush}, {"login", newLogin}, {"logout", newLogout},
@@ -82,7 +82,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if errors.As(err, &known) {
 		return known
 	}
-	return cli.Usage(cmd.CommandPath(), err)
+	return unknownFlag(cli.Usage(cmd.CommandPath(), err), err.Error())
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {

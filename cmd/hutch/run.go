@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +28,7 @@ const removeTimeout = 30 * time.Second
 // runFlags are what run adds to the flags of a new sandbox.
 type runFlags struct {
 	specFlags
-	interactive, tty, detach, keep, json, private bool
+	interactive, tty, detach, keep, remove, json, private bool
 
 	mode       modeFlag
 	publish    published
@@ -74,7 +76,7 @@ sandbox, as does a command that is still there ten seconds after SIGTERM.`,
 				return err
 			}
 			o.mode.read(cmd.Flags())
-			return runRun(cmd.Context(), o, image, command, cmd.OutOrStdout())
+			return meantProgram(runRun(cmd.Context(), o, image, command, cmd.OutOrStdout()), image, command)
 		},
 	}
 	o.addRun(cmd)
@@ -116,9 +118,11 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 	fs.BoolVar(&o.keep, "keep", false, "keep the sandbox after the command")
 	fs.BoolFunc("rm", "remove the sandbox after the command (the default)", func(v string) error {
 		remove, err := strconv.ParseBool(v)
-		o.keep = !remove
+		o.keep, o.remove = !remove, remove
 		return err
 	})
+	fs.Bool("init", true, "the first process in a sandbox always waits for orphans")
+	_ = fs.MarkHidden("init") // docker's: it is so anyway
 	fs.BoolVar(&o.json, "json", false, "print one JSON object with output, exit code, times and isolation; input with -i only")
 }
 
@@ -202,6 +206,9 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 		decision = d
 	}
 	spec.Keep = o.keep || o.detach || spec.Scope != nil
+	if o.detach && o.remove && spec.IdleS == 0 {
+		spec.IdleS, spec.IdleAction = removeAfter, api.LifeRemove
+	}
 	if o.detach {
 		return o.runDetached(ctx, spec, command, out)
 	}
@@ -209,6 +216,21 @@ func runRun(ctx context.Context, o *runFlags, image string, command []string, ou
 	defer signals.Stop()
 	r := &runner{flags: o, signals: signals, out: out, times: map[string]float64{}, decision: decision}
 	return interrupted(ctx, r.run(ctx, spec, command))
+}
+
+// removeAfter is when the sandbox of -d --rm goes, in seconds behind the end of its last command.
+const removeAfter = 1
+
+// meantProgram asks whether a name that is no image is a program: hutch run ls.
+func meantProgram(err error, image string, command []string) error {
+	var known *api.Error
+	if !errors.As(err, &known) || strings.ContainsAny(image, "/:@") || !strings.HasPrefix(known.Error(), "pull ") {
+		return err
+	}
+	if _, no := exec.LookPath(image); image == "" || no != nil {
+		return err
+	}
+	return known.WithHint("%s; or did you mean the program: hutch run -- %s", strings.TrimSuffix(known.Hint, "."), strings.Join(append([]string{image}, command...), " "))
 }
 
 // runDetached creates a sandbox that nobody owns, starts the command in it and

@@ -64,6 +64,11 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 		s.Mounts = append(s.Mounts, m)
 		return err
 	})
+	fs.Func("mount", "the same in docker's words, `type=bind,src=SRC,dst=DST[,readonly]`; may be repeated", func(v string) error {
+		m, err := cli.ParseMount(v)
+		s.Mounts = append(s.Mounts, m)
+		return err
+	})
 	fs.Func("workspace", "host folder to work on, `PATH[:ro|rw|overlay]`, at /workspace, the working directory", func(v string) error {
 		w, err := cli.ParseWorkspace(v)
 		s.Workspace = &w

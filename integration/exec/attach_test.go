@@ -279,7 +279,7 @@ func TestLogsFollow(t *testing.T) {
 	if code := world.Await(t, cmd); code != 0 || string(rest) != "two\n" || errs.String() != "err\n" || err != nil {
 		t.Errorf("exit code %d, %q, %q, %v", code, rest, errs.String(), err)
 	}
-	if got := w.OK(t, "logs", "--tail", "4", exec); got != "two\n" {
+	if got := w.OK(t, "logs", "--tail-bytes", "4", exec); got != "two\n" {
 		t.Errorf("tail %q", got)
 	}
 	w.OK(t, "rm", "-f", sb)

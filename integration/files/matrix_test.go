@@ -216,7 +216,7 @@ func TestWorkspaceMatrix(t *testing.T) {
 				// An ordinary user cannot map its own id to another one than root.
 				switch {
 				case c.folder.name == "0700":
-					r.Want(t, 125).Says(t, "cannot enter", "--user 0")
+					r.Want(t, 125).Says(t, "permission denied", "--user 0")
 					return
 				case c.mode != api.ModeRO:
 					r.Want(t, 0).Says(t, "belongs to root inside", "With --user 0 they can")

@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -103,6 +104,56 @@ cd ..; git clone -q repo clone; ls clone/src/outer | wc -l; git -C clone fsck --
 	}
 }
 
+// TestOverlayMoveTold: in debug mode, where each open is put to PID 1 as well, folders are moved, too, and one that is too large is told of.
+func TestOverlayMoveTold(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	dir := w.Sub(t, "overlay-told")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "a"), 0o755), os.Mkdir(filepath.Join(dir, "large"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	world.Write(t, filepath.Join(dir, "a", "f"), "x")
+	world.Write(t, filepath.Join(dir, "large", "f"), "")
+	if err := os.Truncate(filepath.Join(dir, "large", "f"), 2<<30); err != nil {
+		t.Fatal(err)
+	}
+	const script = `
+import os
+os.rename("a", "b"); print(os.listdir("b"))
+try: os.rename("large", "larger")
+except OSError as e: print(e.strerror)
+os.mkdir("c"); os.link("b/f", "c/f"); print(sorted(os.listdir(".")))`
+	r := w.Run(t, "debug", "run", "--workspace", dir+":overlay", "host", "--", "python3", "-c", script).Want(t, 0)
+	if want := "['f']\nInvalid cross-device link\n['b', 'c', 'large']\n"; r.Stdout != want {
+		t.Errorf("got %q, want %q", r.Stdout, want)
+	}
+	r.Says(t, "large", "too large for that")
+}
+
+// TestOverlayMoveMounted: a folder with a mount in it stays where it is, or a guarded folder would come to be where its names are not guarded.
+func TestOverlayMoveMounted(t *testing.T) {
+	testenv.Axes(t, testenv.User)
+	t.Parallel()
+	w := world.New(t)
+	dir, below := w.Sub(t, "overlay-top"), w.Sub(t, "overlay-below")
+	if err := os.MkdirAll(filepath.Join(dir, "x", "in"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out := w.Run(t, "run", "-v", below+":/src/proj", "--workspace", dir+":overlay", "-v", below+":/workspace/x/in:ro", "host", "python3", "-c", `
+import errno, os
+def attempt(do):
+    try: do(); print("done")
+    except OSError as e: print(errno.errorcode[e.errno])
+attempt(lambda: os.rename("/src", "/elsewhere"))
+attempt(lambda: os.rename("/workspace/x", "/workspace/y"))
+attempt(lambda: os.mkdir("/src/proj/.vscode"))
+attempt(lambda: os.mkdir("/elsewhere/proj/.vscode"))
+attempt(lambda: os.mkdir("/src/proj/fine"))`).Want(t, 0).Stdout
+	if want := "EBUSY\nEBUSY\nEROFS\nENOENT\ndone\n"; out != want {
+		testenv.Wrong(t, "got %q, want %q", out, want)
+	}
+}
+
 // TestOverlayMoveKilled: a process that is killed while PID 1 moves a folder for it leaves one folder or the other, whole, and nothing else.
 func TestOverlayMoveKilled(t *testing.T) {
 	t.Parallel()
@@ -152,6 +203,12 @@ func TestOverlayMoveHostile(t *testing.T) {
 		world.Write(t, filepath.Join(dir, "a", strconv.Itoa(i%7), strconv.Itoa(i)), "x")
 	}
 	world.Write(t, filepath.Join(dir, "keep", "file"), "kept")
+	for i := range 20 {
+		if err := os.MkdirAll(filepath.Join(dir, fmt.Sprintf("m%d", i), "sub"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		world.Write(t, filepath.Join(dir, fmt.Sprintf("m%d", i), "sub", "f"), "x")
+	}
 	sb := w.Create(t, "--workspace", dir+":overlay", "host")
 	out := w.OK(t, "exec", sb, "python3", "-c", `
 import os, time
@@ -175,8 +232,32 @@ for top in "a", "b":
     child(lambda: swap(top + "/3", "/tmp/victim")); child(lambda: os.symlink("/tmp/victim/sub", top + "/link")); child(lambda: os.rename("pure", top + "/pure"))
     child(lambda: swap(top, "/tmp/victim"))
 for pid in kids: os.waitpid(pid, 0)
-print(open("/tmp/victim/sub/file").read(), open("keep/file").read())`)
-	if out != "kept kept\n" {
+kids.clear()
+# Root moves folders to where somebody else may write, who changes names under its hands.
+os.mkdir("/workspace/shared"); os.chmod("/workspace/shared", 0o777); os.chmod("/tmp/victim/sub/file", 0o600); os.chmod("/tmp/victim", 0o700)
+os.mkdir("/workspace/shared/theirs"); open("/workspace/shared/theirs/file", "w").write("kept"); os.chmod("/workspace/shared/theirs", 0o700)
+end = time.time() + 1.5
+def other(do):
+    def loop():
+        if os.getuid() == 0: os.setgid(1000); os.setuid(1000)
+        do()
+    child(loop)
+def moved():
+    for i in range(20):
+        os.rename("m%d" % i, "shared/m%d" % i); os.rename("shared/m%d" % i, "m%d" % i)
+def meddle():
+    for n in os.listdir("shared"):
+        if n.startswith(".hutch-move"):
+            p = "shared/" + n
+            os.rename(p, "shared/gone"); os.symlink("/tmp/victim", p)
+            os.unlink(p); os.rename("shared/theirs", p); os.rename(p, "shared/theirs")
+        elif n.startswith("m"): os.rename("shared/" + n, "shared/gone2"); os.rename("shared/theirs", "shared/" + n); os.rename("shared/" + n, "shared/theirs")
+child(moved); other(meddle); other(meddle)
+for pid in kids: os.waitpid(pid, 0)
+# Root may have taken it along, by the name that it was given.
+theirs = [os.path.join(top, n, "file") for top in ("shared", ".") for n in os.listdir(top) if n != "keep" and n != "pure" and os.path.isfile(os.path.join(top, n, "file"))]
+print(open("/tmp/victim/sub/file").read(), open("keep/file").read(), oct(os.stat("/tmp/victim").st_mode), [open(p).read() for p in theirs])`)
+	if out != "kept kept 0o40700 ['kept']\n" {
 		testenv.Wrong(t, "outside of what was moved: %q", out)
 	}
 	if out := w.OK(t, "exec", sb, "sh", "-c", "mkdir alive && mv alive lives && ls -d lives"); out != "lives\n" {

@@ -158,18 +158,18 @@ func (w *World) FinishInSteps(t testing.TB, cmd *exec.Cmd) Result {
 	cmd.Stdout, cmd.Stderr = out, &errs
 	err := cmd.Run()
 	if !out.late.Stop() {
-		testenv.Late(t, "%s wrote nothing for %v, after %s", strings.Join(cmd.Args, " "), Patience, Abridged(out.String()))
+		testenv.Late(t, "%s wrote nothing for %v, after %s", strings.Join(cmd.Args, " "), Patience, Abridged(out.text.String()))
 	}
 	code, ok := ExitCode(err)
 	if !ok {
 		t.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
 	}
-	return Result{cmd.Args, code, out.String(), errs.String()}
+	return Result{cmd.Args, code, out.text.String(), errs.String()}
 }
 
-// steps puts off the end of its command's time with each write.
+// steps puts off the end of its command's time with each write. It has no other way in: io.Copy would take a buffer's ReadFrom.
 type steps struct {
-	bytes.Buffer
+	text bytes.Buffer
 	late *time.Timer
 }
 
@@ -177,7 +177,7 @@ func (s *steps) Write(b []byte) (int, error) {
 	if s.late.Stop() {
 		s.late.Reset(Patience)
 	}
-	return s.Buffer.Write(b)
+	return s.text.Write(b)
 }
 
 // Await waits for a started command and returns its exit code; death by a signal

@@ -188,3 +188,43 @@ func SplitCommand(args []string, dash int) (name string, command []string) {
 	}
 	return name, command
 }
+
+// ParseMount parses docker's --mount: pairs of KEY=VALUE, with commas in between. Of its types bind and volume are ParseVolume's, and read-write
+// unless readonly says otherwise.
+func ParseMount(s string) (api.Mount, error) {
+	kind, src, dst, mode := "volume", "", "", "rw"
+	for pair := range strings.SplitSeq(s, ",") {
+		key, value, has := strings.Cut(pair, "=")
+		switch key {
+		case "type":
+			kind = value
+		case "source", "src":
+			src = value
+		case "target", "dst", "destination":
+			dst = value
+		case "readonly", "ro":
+			if mode = "ro"; has && value != "true" && value != "1" {
+				mode = "rw"
+			}
+		case "mode":
+			mode = value
+		default:
+			return api.Mount{}, fmt.Errorf("%q of --mount %q: keys are type, src, dst, readonly and mode", pair, s)
+		}
+	}
+	switch {
+	case kind == "tmpfs":
+		return api.Mount{}, fmt.Errorf("--mount %q: every folder of a sandbox can be written to and goes with it, so there is no tmpfs", s)
+	case kind != "bind" && kind != "volume":
+		return api.Mount{}, fmt.Errorf("--mount %q: type %q is none of bind and volume", s, kind)
+	case src == "" || !strings.HasPrefix(dst, "/"):
+		return api.Mount{}, fmt.Errorf("--mount %q wants src=SRC,dst=DST, and an absolute DST", s)
+	case strings.Contains(dst, ":"):
+		return api.Mount{}, fmt.Errorf("--mount %q: no colon can be in DST", s)
+	case kind == "bind" && !strings.ContainsRune(src, '/'):
+		src = "./" + src
+	case kind == "volume" && strings.ContainsRune(src, '/'):
+		return api.Mount{}, fmt.Errorf("--mount %q: %q is no name of a volume; a folder has type=bind", s, src)
+	}
+	return ParseVolume(src + ":" + dst + ":" + mode)
+}

@@ -87,6 +87,15 @@ func (m Marked) Link(oldDir int, old string, dir int, name string, flags int) er
 	return m.two(unix.SYS_LINKAT, oldDir, old, dir, name, flags)
 }
 
+// Unlink is unlinkat(2).
+func (m Marked) Unlink(dir int, name string, flags int) error {
+	p, err := unix.BytePtrFromString(name)
+	if err == nil {
+		_, err = again(unix.SYS_UNLINKAT, uintptr(dir), uintptr(unsafe.Pointer(p)), m.int(flags), 0, 0)
+	}
+	return err
+}
+
 // Rename is renameat2(2).
 func (m Marked) Rename(oldDir int, old string, dir int, name string, flags int) error {
 	return m.two(unix.SYS_RENAMEAT2, oldDir, old, dir, name, flags)

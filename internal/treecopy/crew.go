@@ -39,6 +39,7 @@ type crew struct {
 	linking sync.Mutex // of whoever makes a file with several names
 	// links are where files with more than one name were put, below top.
 	links map[inode]string
+	names int // bytes of the names of files with several
 }
 
 // folder is one to be copied.
@@ -112,12 +113,8 @@ func (w *crew) did(c *copier, err error) {
 	}
 }
 
-func (w *crew) count(st *unix.Stat_t) error {
+func (w *crew) count(st *unix.Stat_t) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sum = w.sum.Add(diskuse.Usage{Bytes: st.Blocks * 512, Inodes: 1}) // stat(2): units of 512
-	if w.Each != nil {
-		return w.Each(st)
-	}
-	return nil
 }

@@ -39,8 +39,12 @@ func Tree(ctx context.Context, src, dst *os.File) (diskuse.Usage, error) {
 
 // Options change how a tree is copied.
 type Options struct {
-	// Each is asked about each file and folder before it is copied; its error ends the copy.
+	// Each is asked about each name before it is copied, another name of a file too; its error ends the copy.
 	Each func(*unix.Stat_t) error
+	// MaxDepth is how deep folders may be nested, at most and by default the constant of this name.
+	MaxDepth int
+	// MaxLinks bounds the names of files with several names that are remembered, in bytes; behind it each name is a file of its own. 0 is no bound.
+	MaxLinks int
 	// Alone copies in the caller's goroutine only.
 	Alone bool
 	// AnyDevice is for what is seen through an overlay, where files of the layers below have devices of their own (overlayfs.rst). Nothing
@@ -70,12 +74,10 @@ type copier struct {
 
 // folder copies what is in src into dst, and then src's owner, mode, attributes and times.
 func (c *copier) folder(src, dst *os.File, st *unix.Stat_t, depth int) error {
-	if depth > MaxDepth {
+	if depth > MaxDepth || c.crew.MaxDepth > 0 && depth > c.crew.MaxDepth {
 		return ErrTooDeep
 	}
-	if err := c.crew.count(st); err != nil {
-		return err
-	}
+	c.crew.count(st)
 	for {
 		if err := context.Cause(c.ctx); err != nil {
 			return err
@@ -106,6 +108,11 @@ func (c *copier) entry(src, dst *os.File, name string, depth int) error {
 	if st.Dev != c.crew.dev && !c.crew.AnyDevice {
 		return fmt.Errorf("%w: something is mounted there", ErrChanged)
 	}
+	if c.crew.Each != nil {
+		if err := c.crew.Each(&st); err != nil {
+			return err
+		}
+	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return c.subfolder(src, dst, name, &st, depth)
 	}
@@ -117,9 +124,7 @@ func (c *copier) entry(src, dst *os.File, name string, depth int) error {
 			return err
 		}
 	}
-	if err := c.crew.count(&st); err != nil {
-		return err
-	}
+	c.crew.count(&st)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return c.file(src, dst, name, &st)
@@ -195,7 +200,13 @@ func (c *copier) link(dst *os.File, name string, st *unix.Stat_t) (done bool, er
 	id := inode{st.Dev, st.Ino}
 	at, known := c.crew.links[id]
 	if !known {
-		c.crew.links[id] = strings.Join(c.path, "/")
+		size := len(c.path)
+		for _, name := range c.path {
+			size += len(name)
+		}
+		if c.crew.names += size; size < unix.PathMax && (c.crew.MaxLinks == 0 || c.crew.names <= c.crew.MaxLinks) { // else nobody could walk it
+			c.crew.links[id] = strings.Join(c.path, "/")
+		}
 		return false, nil
 	}
 	err = unix.Linkat(c.crew.top, at, int(dst.Fd()), name, 0)

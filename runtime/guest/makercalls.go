@@ -223,6 +223,9 @@ func (c *making) rename(oldDir, old, dir, path, flags int) outcome {
 	if from == nil || to == nil || c.rules.native(from.dir) && c.rules.native(to.dir) || from.there() == nil || !c.waits() {
 		return goesOn
 	}
+	if c.rules.holdsMount(from) || flags&unix.RENAME_EXCHANGE != 0 && c.rules.holdsMount(to) {
+		return failsOr(unix.EBUSY)
+	}
 	if c.rules.refuses(to, false) {
 		return c.refuse(to, guestapi.FileRename)
 	}

@@ -2,7 +2,6 @@ package guest
 
 import (
 	"errors"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -97,7 +96,7 @@ type mounted struct {
 
 // readMounts reads which mounts there are.
 func readMounts() ([]mounted, error) {
-	info, err := os.ReadFile("/proc/self/mountinfo")
+	info, err := readAllOwn("/proc/self/mountinfo") // which may be the listening thread itself
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +116,19 @@ func readMounts() ([]mounted, error) {
 		list = append(list, m)
 	}
 	return list, nil
+}
+
+// holdsMount reports whether something is mounted below a path. Who renamed such a folder would move a guarded folder to where its names are
+// not guarded.
+func (r *makeRules) holdsMount(s *spot) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, at := range r.mounts {
+		if strings.HasPrefix(at, path.Join(s.dir, s.name)+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // unescape is a path of mountinfo as it is: space, tab, newline and backslash are three octal digits there.

@@ -8,9 +8,9 @@ import (
 	"io"
 	"os"
 	"path"
+	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -27,26 +27,40 @@ type mover struct {
 	work  chan *move // of one goroutine: PID 1 has few threads
 	tell  func(*sys.SeccompNotification, *judgement)
 
-	mu       sync.Mutex
+	// Of the listening thread alone.
 	mounts   map[uint64]string // the sandbox's, and where they are
 	overlays map[uint64]bool   // those of them that are overlays of folders
 }
 
 // What a move may copy: more is EXDEV, and whoever asked copies.
 const (
-	maxMoveFiles = 50_000
+	maxMoveFiles = 20_000 // and as many other names of them
 	maxMoveBytes = 1 << 30
-	maxMoveDepth = 200 // two files are open for each level
-	maxMoves     = 64  // that wait
+	maxMoveDepth = 200     // two files are open for each level
+	maxMoveLinks = 1 << 20 // bytes of names of files with several
+	maxMoves     = 64      // that wait
+	// maxLinkBytes is up to which size a file is copied for a link, while all other calls wait.
+	maxLinkBytes = 1 << 20
 )
 
 // move is a folder that is being moved. It has its own descriptors of the folders.
 type move struct {
 	from, to spot
+	who      ids
 	src      *os.File // the folder
-	over     bool     // there is an empty folder where it goes
+	st       unix.Stat_t
+	over     bool // there is a folder where it goes
 	n        sys.SeccompNotification
 	listener int
+	copied   map[movedFile]movedState
+}
+
+type movedFile struct{ dev, ino uint64 }
+
+// movedState is by what a file is known to be what was copied.
+type movedState struct {
+	mtime unix.Timespec
+	size  int64
 }
 
 func newMover(tell func(*sys.SeccompNotification, *judgement)) *mover {
@@ -76,7 +90,12 @@ var moveCalls = map[uint32]func(*mover, *making) (outcome, bool){
 	unix.SYS_RENAMEAT2: func(m *mover, c *making) (outcome, bool) {
 		return m.rename(c, 0, 1, 2, 3, int(uint32(c.n.Args[4])))
 	},
-	unix.SYS_LINKAT: func(m *mover, c *making) (outcome, bool) { return m.link(c, 0, 1, 2, 3) },
+	unix.SYS_LINKAT: func(m *mover, c *making) (outcome, bool) {
+		if c.n.Args[4] != 0 {
+			return goesOn, false
+		}
+		return m.link(c, 0, 1, 2, 3)
+	},
 	// A domain of a program's own would not hold for what PID 1 moves for it. So there are none.
 	unix.SYS_LANDLOCK_CREATE_RULESET: noDomain,
 	unix.SYS_LANDLOCK_RESTRICT_SELF:  noDomain,
@@ -87,19 +106,23 @@ func noDomain(*mover, *making) (outcome, bool) { return failsOr(unix.EOPNOTSUPP)
 // rename moves a folder by a copy where the kernel does not.
 func (m *mover) rename(c *making, oldDir, old, dir, name, flags int) (outcome, bool) {
 	from, to := c.spot(oldDir, old, 0), c.spot(dir, name, 0)
-	if from == nil || to == nil || !m.overlaid(from.fd, to.fd) {
+	if from == nil || to == nil || !m.overlaid(from.fd, to.fd) || flags&^unix.RENAME_NOREPLACE != 0 {
 		return goesOn, false
 	}
 	st := from.there()
-	if st == nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || flags&^unix.RENAME_NOREPLACE != 0 || !c.waits() {
+	if st == nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || !c.waits() {
 		return goesOn, false
 	}
-	err := sys.Marked(ownCall).Rename(from.fd, from.name+from.slash, to.fd, to.name+to.slash, flags)
-	if !errors.Is(err, unix.EXDEV) {
-		return failsOr(err), true
+	if m.mountedIn(path.Join(from.dir, from.name)) {
+		return failsOr(unix.EBUSY), true // neither moved to where a guard does not look, nor copied into
 	}
-	mv, err := m.prepare(c, from, to)
+	mv, err := prepare(c, from, to)
 	if err != nil {
+		return failsOr(unix.EXDEV), true
+	}
+	// The kernel decides whether the caller may, and moves what is no folder of the layer below.
+	if err := sys.Marked(ownCall).Rename(from.fd, from.name+from.slash, to.fd, to.name+to.slash, flags); !errors.Is(err, unix.EXDEV) {
+		mv.close()
 		return failsOr(err), true
 	}
 	select {
@@ -111,19 +134,10 @@ func (m *mover) rename(c *making, oldDir, old, dir, name, flags int) (outcome, b
 	}
 }
 
-// prepare is what is asked with the caller's rights. That it may rename the folder the kernel has said before it said EXDEV.
-func (m *mover) prepare(c *making, from, to *spot) (*move, error) {
-	mv := &move{from: *from, to: *to, n: *c.n, listener: c.listener}
-	if st := to.there(); st != nil {
-		left, err := names(to.fd, to.name, 1)
-		if err != nil {
-			return nil, err
-		}
-		if len(left) > 0 {
-			return nil, unix.ENOTEMPTY
-		}
-		mv.over = true
-	}
+// prepare holds what a move is about.
+func prepare(c *making, from, to *spot) (*move, error) {
+	mv := &move{from: *from, to: *to, who: c.ids, n: *c.n, listener: c.listener, copied: map[movedFile]movedState{}}
+	mv.from.fd, mv.to.fd, mv.over = -1, -1, to.there() != nil
 	fd, err := sys.Marked(ownCall).Openat2(from.fd, from.name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV,
 	})
@@ -131,8 +145,10 @@ func (m *mover) prepare(c *making, from, to *spot) (*move, error) {
 		return nil, err
 	}
 	mv.src = os.NewFile(uintptr(fd), from.name)
-	mv.from.fd, mv.to.fd = -1, -1
-	if mv.from.fd, err = unix.FcntlInt(uintptr(from.fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+	if err = unix.Fstat(fd, &mv.st); err == nil {
+		mv.from.fd, err = unix.FcntlInt(uintptr(from.fd), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	if err == nil {
 		mv.to.fd, err = unix.FcntlInt(uintptr(to.fd), unix.F_DUPFD_CLOEXEC, 0)
 	}
 	if err != nil {
@@ -151,15 +167,20 @@ func (mv *move) close() {
 	}
 }
 
-// serve moves one folder after the other. It takes a thread of PID 1's.
+// serve moves one folder after the other, each as its caller: nothing is done here that the caller could not do by itself. It takes a thread
+// of PID 1's. What it asks of the kernel is put to the listening thread, which lets it go on: neither waits for the other with a lock.
 func (m *mover) serve() {
+	runtime.LockOSThread() // which becomes the callers
+	j, err := newJudge()
 	for mv := range m.work {
-		errno := unix.Errno(0)
-		if err := m.move(mv); err != nil && !errors.As(err, &errno) {
-			errno = unix.EXDEV // it became something else meanwhile
+		errno := unix.EXDEV
+		if err == nil && j.become(mv.who) == nil {
+			errno = answerOf(mv.move())
+		}
+		if errno == unix.EXDEV {
+			m.tell(&mv.n, &judgement{errno: errno, op: guestapi.FileRename, path: path.Join(mv.from.dir, mv.from.name)})
 		}
 		if errno != 0 {
-			m.tell(&mv.n, &judgement{errno: errno, op: guestapi.FileRename, path: path.Join(mv.from.dir, mv.from.name)})
 			_ = sys.RefuseSeccomp(mv.listener, mv.n.ID, errno) // or nobody waits any more
 		} else {
 			_ = sys.ReturnSeccomp(mv.listener, mv.n.ID, 0)
@@ -168,57 +189,87 @@ func (m *mover) serve() {
 	}
 }
 
-// move copies the folder beside its new place, renames the copy into that, and removes the folder: for a moment there are both, and a
-// process that is killed before the copy has its new name leaves the folder as it was.
-func (m *mover) move(mv *move) error {
-	if m.mountedIn(path.Join(mv.from.dir, mv.from.name)) {
-		return unix.EXDEV
+// answerOf is what rename(2) can fail with; all else is EXDEV, upon which programs copy by themselves.
+func answerOf(err error) unix.Errno {
+	if err == nil {
+		return 0
 	}
-	src, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(mv.src.Fd())))
-	if err != nil {
-		return err
+	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ENOTEMPTY, unix.EEXIST, unix.EINTR, unix.ENOTDIR} {
+		if errors.Is(err, e) {
+			return e
+		}
 	}
-	defer src.Close()
+	return unix.EXDEV
+}
+
+// move copies the folder beside its new place, renames the copy into that, and takes the folder away: for a moment there are both, and a
+// process that is killed before the copy has its new name leaves the folder as it was. The copy is made in a folder that nobody but the caller
+// can enter, so that who else may write beside it can put nothing else in its place.
+func (mv *move) move() error {
 	temp := tempName()
 	if err := unix.Mkdirat(mv.to.fd, temp, 0o700); err != nil {
 		return err
 	}
-	err = mv.copy(src, temp)
-	if err == nil {
-		flags := uint(unix.RENAME_NOREPLACE)
-		if mv.over {
-			flags = 0
-		}
-		err = unix.Renameat2(mv.to.fd, temp, mv.to.fd, mv.to.name, flags)
-	}
-	if err != nil {
-		_ = empty(mv.to.fd, temp, 0)
-		return err
-	}
-	// It is done, and the caller may be gone by now. What is left of the folder, because somebody wrote in it meanwhile, stays.
-	_ = empty(mv.from.fd, mv.from.name, 0)
-	return nil
-}
-
-// copy copies src to the folder temp, within bounds and while the caller waits.
-func (mv *move) copy(src *os.File, temp string) error {
 	fd, err := unix.Openat(mv.to.fd, temp, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	dst := os.NewFile(uintptr(fd), temp)
-	defer dst.Close()
-	files, bytes := 0, int64(0)
-	_, err = treecopy.TreeWith(context.Background(), src, dst, treecopy.Options{Alone: true, AnyDevice: true, Each: func(st *unix.Stat_t) error {
-		files, bytes = files+1, bytes+st.Blocks*512
-		switch {
-		case files > maxMoveFiles, bytes > maxMoveBytes:
-			return unix.EXDEV
-		case !sys.SeccompWaits(mv.listener, mv.n.ID):
-			return unix.EINTR
+	in := os.NewFile(uintptr(fd), temp)
+	defer in.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Uid != mv.who.uid || st.Mode&0o7777&^unix.S_ISGID != 0o700 || st.Nlink > 2 {
+		return errors.Join(unix.EXDEV, err) // somebody else's
+	}
+	const inner = "moved"
+	if err = mv.copy(in, inner); err == nil {
+		flags := uint(unix.RENAME_NOREPLACE)
+		if mv.over {
+			flags = 0
 		}
-		return nil
-	}})
+		err = unix.Renameat2(fd, inner, mv.to.fd, mv.to.name, flags)
+	}
+	if err != nil {
+		_ = emptyOut(fd, maxMoveDepth+1, func(*unix.Stat_t) bool { return true })
+	}
+	_ = unix.Unlinkat(mv.to.fd, temp, unix.AT_REMOVEDIR) // only if it is empty, whatever it is by now
+	if err != nil {
+		return err
+	}
+	mv.takeAway()
+	return nil
+}
+
+// copy copies the folder to a new one in in, within bounds and while the caller waits, and notes what it has copied.
+func (mv *move) copy(in *os.File, name string) error {
+	src, err := mv.open()
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if err := unix.Mkdirat(int(in.Fd()), name, 0o700); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(int(in.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	dst := os.NewFile(uintptr(fd), name)
+	defer dst.Close()
+	names, bytes := 0, int64(0)
+	_, err = treecopy.TreeWith(context.Background(), src, dst, treecopy.Options{
+		Alone: true, AnyDevice: true, MaxDepth: maxMoveDepth, MaxLinks: maxMoveLinks,
+		Each: func(st *unix.Stat_t) error {
+			names, bytes = names+1, bytes+max(st.Size, 0)
+			switch {
+			case len(mv.copied) >= maxMoveFiles, names > 2*maxMoveFiles, bytes > maxMoveBytes:
+				return unix.EXDEV
+			case !sys.SeccompWaits(mv.listener, mv.n.ID):
+				return unix.EINTR
+			}
+			mv.copied[movedFile{st.Dev, st.Ino}] = movedState{st.Mtim, st.Size}
+			return nil
+		},
+	})
 	return err
 }
 
@@ -228,48 +279,80 @@ func tempName() string {
 	return ".hutch-move-" + hex.EncodeToString(b[:])
 }
 
-// empty removes a folder with what is in it, and follows nothing. Others may change it meanwhile: what comes back is not removed again.
-func empty(dir int, name string, depth int) error {
-	if depth > maxMoveDepth {
-		return unix.ENAMETOOLONG
-	}
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	for {
-		list, err := f.ReadDir(256)
-		for _, e := range list {
-			if !e.IsDir() {
-				_ = unix.Unlinkat(fd, e.Name(), 0)
-			} else if err := empty(fd, e.Name(), depth+1); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// names are some of a folder's.
-func names(dir int, name string, n int) ([]string, error) {
-	fd, err := sys.OpenatMarked(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, ownCall)
+// open opens the folder that is moved.
+func (mv *move) open() (*os.File, error) {
+	fd, err := unix.Openat(int(mv.src.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), name)
+	return os.NewFile(uintptr(fd), mv.src.Name()), nil
+}
+
+// takeAway removes what was copied, and of folders those that are empty then. What somebody has written in them meanwhile stays.
+func (mv *move) takeAway() {
+	src, err := mv.open()
+	if err != nil {
+		return
+	}
+	defer src.Close()
+	_ = emptyOut(int(src.Fd()), maxMoveDepth, func(st *unix.Stat_t) bool {
+		was, ok := mv.copied[movedFile{st.Dev, st.Ino}]
+		return ok && was.mtime == st.Mtim && was.size == st.Size
+	})
+	if now := mv.from.there(); now != nil && now.Dev == mv.st.Dev && now.Ino == mv.st.Ino {
+		_ = unix.Unlinkat(mv.from.fd, mv.from.name, unix.AT_REMOVEDIR)
+	}
+}
+
+// emptyOut removes what is in a folder and is meant, follows nothing, and enters no mount.
+func emptyOut(dir, depth int, meant func(*unix.Stat_t) bool) error {
+	if depth == 0 {
+		return treecopy.ErrTooDeep
+	}
+	names, err := namesIn(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		var st unix.Stat_t
+		if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			if meant(&st) {
+				_ = unix.Unlinkat(dir, name, 0)
+			}
+			continue
+		}
+		fd, err := unix.Openat2(dir, name, &unix.OpenHow{
+			Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_BENEATH,
+		})
+		if err != nil {
+			continue
+		}
+		err = emptyOut(fd, depth-1, meant)
+		_ = unix.Close(fd)
+		if err != nil {
+			return err
+		}
+		_ = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+	}
+	return nil
+}
+
+// namesIn are a folder's, at most so many as a move has.
+func namesIn(dir int) ([]string, error) {
+	own, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(own), ".")
 	defer f.Close()
-	list, err := f.Readdirnames(n)
+	names, err := f.Readdirnames(2 * maxMoveFiles)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return list, err
+	return names, err
 }
 
 // link makes a link for git, which compares the inode numbers of the two names: where they differ it is told that the two are on different
@@ -280,18 +363,21 @@ func (m *mover) link(c *making, oldDir, old, dir, name int) (outcome, bool) {
 		return goesOn, false
 	}
 	from, to := c.spot(oldDir, old, 0), c.spot(dir, name, 0)
-	if from == nil || to == nil || !m.overlaid(from.fd, to.fd) {
+	if from == nil || to == nil || from.slash != "" || to.slash != "" || !m.overlaid(from.fd, to.fd) {
 		return goesOn, false
 	}
 	before := from.there()
-	if before == nil || before.Mode&unix.S_IFMT != unix.S_IFREG || !c.waits() {
+	if before == nil || before.Mode&unix.S_IFMT != unix.S_IFREG || to.there() != nil || !c.waits() {
 		return goesOn, false
+	}
+	if before.Size > maxLinkBytes {
+		return failsOr(unix.EXDEV), true
 	}
 	if err := sys.Marked(ownCall).Link(from.fd, from.name, to.fd, to.name, 0); err != nil {
 		return failsOr(err), true
 	}
 	if after := to.there(); after != nil && (after.Ino != before.Ino || after.Dev != before.Dev) {
-		_ = unix.Unlinkat(to.fd, to.name, 0)
+		_ = sys.Marked(ownCall).Unlink(to.fd, to.name, 0)
 		return failsOr(unix.EXDEV), true
 	}
 	return outcome{fd: -1}, true
@@ -300,31 +386,22 @@ func (m *mover) link(c *making, oldDir, old, dir, name int) (outcome, bool) {
 // ours reports whether fd is on a mount of the sandbox's.
 func (m *mover) ours(fd int) bool {
 	id, ok := mountOf(fd)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mounts == nil && m.readMounts() != nil {
+	if _, known := m.mounts[id]; !known && (!ok || m.readMounts() != nil) {
 		return false
 	}
 	_, known := m.mounts[id]
-	return ok && known
+	return known
 }
 
 // overlaid reports whether both are on the same overlay of a folder.
 func (m *mover) overlaid(a, b int) bool {
 	one, ok := mountOf(a)
 	other, also := mountOf(b)
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	return ok && also && one == other && m.overlays[one]
 }
 
-// mountedIn reports whether something is mounted below a path, where a copy would go into it.
+// mountedIn reports whether something is mounted below a path.
 func (m *mover) mountedIn(p string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.readMounts() != nil {
-		return true
-	}
 	for _, at := range m.mounts {
 		if strings.HasPrefix(at, p+"/") {
 			return true
@@ -333,7 +410,7 @@ func (m *mover) mountedIn(p string) bool {
 	return false
 }
 
-// readMounts reads which mounts there are. The caller holds m.mu.
+// readMounts reads which mounts there are.
 func (m *mover) readMounts() error {
 	list, err := readMounts()
 	if err != nil {

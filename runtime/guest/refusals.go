@@ -298,6 +298,26 @@ func readOwn(path string) ([]byte, error) {
 	return buf[:max(0, n)], err
 }
 
+// readAllOwn reads a file, as openOwn opens it.
+func readAllOwn(path string) ([]byte, error) {
+	fd, err := openOwn(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var text []byte
+	for buf := make([]byte, 4096); ; {
+		n, err := unix.Read(fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return text, err
+		}
+		text = append(text, buf[:n]...)
+	}
+}
+
 // installOwnFilter puts PID 1's filter, and with it that of the whole sandbox, in force.
 func installOwnFilter(w watch) (*refusals, error) {
 	prog, err := readFilter(os.NewFile(filterFD, "init filter"))

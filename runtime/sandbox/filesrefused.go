@@ -63,7 +63,7 @@ func (s *Sandbox) explainFile(f *guestapi.RefusedFile, errno unix.Errno) fileRea
 	}
 	if errno == unix.EXDEV {
 		return fileReason{
-			by: "mount", rule: "overlay of a folder", why: "it is a folder of the host's below the overlay, which is moved by a copy, and it is too large for that",
+			by: "mount", rule: "overlay of a folder", why: "it is a folder of the host's below the overlay, which is moved by a copy, and it is too large for that, or holds what the process may not copy",
 			how: "mv, which copies it; or mode rw",
 		}
 	}

@@ -39,9 +39,8 @@ func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 				f.tell("%s belongs to %s inside, and commands run as uid %d: they can make files there, and change none that was there. With --user 0 they can",
 					m.Target, idName(st.Uid), want.UID)
 			}
-		case !f.may(&st, want, 1):
-			return api.Errorf(api.FailedPrecondition, "commands run as uid %d, and cannot enter %s: it belongs to %s inside, with mode %04o", want.UID, m.From(), idName(st.Uid), st.Mode&0o7777).
-				WithField("user").WithHint("--user 0, or let others enter it: chmod o+x %s", m.From())
+		case !f.may(&st, want, 1): // or so its mode says: there are access control lists, and other commands may be root's
+			f.tell("commands run as uid %d, and cannot enter %s: it belongs to %s inside, with mode %04o. With --user 0 they can", want.UID, m.Target, idName(st.Uid), st.Mode&0o7777)
 		default:
 			f.tell("%s belongs to %s inside, and commands run as uid %d: they can write nothing there. With --user 0 they can", m.Target, idName(st.Uid), want.UID)
 		}

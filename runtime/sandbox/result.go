@@ -99,7 +99,11 @@ func notStarted(ctx context.Context, r *running, err error) (code int, _ error) 
 		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("user").
 			WithHint("name a user of the image's /etc/passwd, or ids that the sandbox has (see /proc/self/uid_map inside)")
 	case guestapi.ReasonBadCwd:
-		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("cwd").WithHint("choose a folder that exists in the sandbox")
+		hint := "choose a folder that exists in the sandbox"
+		if errors.Is(se, unix.EACCES) {
+			hint = "run it as a user who may enter it, such as --user 0, or let others: chmod o+x"
+		}
+		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("cwd").WithHint("%s", hint)
 	case guestapi.ReasonTooBig:
 		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("argv").WithHint("pass large data on stdin or in a file")
 	case guestapi.ReasonNoProcess:

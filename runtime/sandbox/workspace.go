@@ -212,7 +212,8 @@ func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams
 		var wanted []changes.Change
 		for _, c := range chosen {
 			name := t.guardedChange(&c)
-			if name != "" && !slices.ContainsFunc(p.Paths, func(at string) bool { return belongs(at, name) }) {
+			named := p.Exact && slices.Contains(p.Paths, c.Path) || slices.ContainsFunc(p.Paths, func(at string) bool { return belongs(at, name) })
+			if name != "" && !named {
 				out.Failed = append(out.Failed, api.WorkspaceFailure{
 					Path: c.Path, Guarded: true, Why: "your own programs take instructions from it; name it to apply it",
 				})

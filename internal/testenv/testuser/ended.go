@@ -20,19 +20,31 @@ var patience = 10 * time.Second
 func (u *User) ended() error {
 	var errs []error
 	deadline := time.Now().Add(patience)
-	for _, pid := range u.processes() {
-		p, err := sys.OpenPidfd(pid)
-		if err != nil {
-			continue // it has ended
-		}
-		if name := describe(pid); u.runs(pid) {
-			if err := errors.Join(p.SetReadDeadline(deadline), sys.AwaitExit(p)); err != nil {
-				errs = append(errs, fmt.Errorf("process %d of the tests' user %d is left: %s (%w)", pid, u.UID, name, err), sys.KillPidfd(p))
+	for list := u.processes(); len(list) > 0 && len(errs) == 0; list = u.processes() { // what it starts meanwhile, too
+		for _, pid := range list {
+			if err := u.endOf(pid, deadline); err != nil {
+				errs = append(errs, err)
 			}
 		}
-		errs = append(errs, p.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// endOf waits until a process has ended, or kills it.
+func (u *User) endOf(pid int, deadline time.Time) (err error) {
+	p, err := sys.OpenPidfd(pid)
+	if err != nil {
+		return nil // it has ended
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	name := describe(pid)
+	if !u.runs(pid) {
+		return nil
+	}
+	if err := errors.Join(p.SetReadDeadline(deadline), sys.AwaitExit(p)); err != nil {
+		return errors.Join(fmt.Errorf("process %d of the tests' user %d is left: %s (%w)", pid, u.UID, name, err), sys.KillPidfd(p))
+	}
+	return nil
 }
 
 // processes are the pids that run as the user.

@@ -97,8 +97,9 @@ func (ch *chooser) choose(list []api.WorkspaceChange) error {
 		case c.Conflict != "" && !ch.force:
 			fmt.Fprintf(ch.out, "%s %s: %s; -f applies it, and the other change is lost\n", ch.style.Yellow("left alone:"), plain(c.Path), cli.Line(c.Conflict))
 			continue
-		case all && c.Guarded != "":
-			fmt.Fprintf(ch.out, "%s %s: your own programs take instructions from it\n", ch.style.Yellow("left alone:"), plain(c.Path))
+		case all && (c.Guarded != "" || c.Conflict != ""): // by force as well: it is asked about alone, or named
+			why := cmp.Or(c.Conflict, "your own programs take instructions from it")
+			fmt.Fprintf(ch.out, "%s %s: %s\n", ch.style.Yellow("left alone:"), plain(c.Path), cli.Line(why))
 			continue
 		case all:
 			ch.chosen[c.Path] = true

@@ -33,6 +33,7 @@ func TestChoose(t *testing.T) {
 		{"all from the second", "n a", false, "[gone main.go new new/file swapped void] map[]"},
 		{"what is guarded is not among all", "a", false, "[.git/hooks/x gone main.go new new/file swapped void] map[]"},
 		{"by force", "n n n n n y n", true, "[theirs] map[]"},
+		{"all, by force", "n a", true, "[gone main.go new new/file swapped void] map[]"},
 		{"parts", "n n h y n y n n n", false, "[main.go] map[main.go:[1 3]]"},
 		{"all parts", "n n h y y y n n n", false, "[main.go] map[]"},
 		{"a part and the rest", "n n h n a q", false, "[main.go] map[main.go:[2 3]]"},

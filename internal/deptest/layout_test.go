@@ -16,7 +16,8 @@ import (
 var topLevel = []string{
 	".ci", ".gitignore", ".golangci.yml",
 	"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "SPEC.md",
-	"cgroups", "cmd", "docs", "go.mod", "go.sum", "images", "integration", "internal", "netfilter", "runtime", "seccomp",
+	"cgroups", "cmd", "docs", "findings", "go.mod", "go.sum", "images", "integration", "internal", "netfilter", "runtime",
+	"seccomp",
 }
 
 // made are ours too, but never in a commit.

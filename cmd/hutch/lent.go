@@ -72,7 +72,7 @@ func noteLent(id string, spec *api.Spec, files []*os.File) error {
 		l.Workspace = &f
 	}
 	for _, m := range spec.Mounts {
-		if m.Volume != "" || m.FD == nil {
+		if m.FD == nil {
 			continue
 		}
 		f, err := add(m.Source, m.Target, m.Mode, m.FD)

@@ -121,8 +121,6 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 		o.keep, o.remove = !remove, remove
 		return err
 	})
-	fs.Bool("init", true, "the first process in a sandbox always waits for orphans")
-	_ = fs.MarkHidden("init") // docker's: it is so anyway
 	fs.BoolVar(&o.json, "json", false, "print one JSON object with output, exit code, times and isolation; input with -i only")
 }
 

@@ -28,6 +28,7 @@ type specFlags struct {
 	guard    []string
 	unguard  []string
 	guardNew api.GuardNew
+	capAdd   []string
 
 	noTimeout bool // --timeout 0
 }
@@ -64,7 +65,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 		s.Mounts = append(s.Mounts, m)
 		return err
 	})
-	fs.Func("mount", "the same in docker's words, `type=bind,src=SRC,dst=DST[,readonly]`; may be repeated", func(v string) error {
+	fs.Func("mount", "the same in docker's words, `type=bind|volume|tmpfs,src=SRC,dst=DST[,readonly]`; may be repeated", func(v string) error {
 		m, err := cli.ParseMount(v)
 		s.Mounts = append(s.Mounts, m)
 		return err
@@ -88,6 +89,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 		}
 		return fmt.Errorf("%q is not missing, always or never", v)
 	})
+	o.addInside(fs)
 	o.addLimits(fs)
 	o.addNetwork(fs)
 }
@@ -232,6 +234,9 @@ func (o *specFlags) build(image string) (_ api.Spec, err error) {
 	if err := o.setGuard(&s); err != nil {
 		return s, err
 	}
+	if err := o.setCapabilities(&s); err != nil {
+		return s, err
+	}
 	addRepository(os.Stderr, &s)
 	return s, nil
 }
@@ -287,7 +292,7 @@ func (o *specFlags) setGuard(s *api.Spec) error {
 		w.Guard, w.GuardNew, w.Unguarded = o.guard, o.guardNew, unguarded
 	}
 	for i := range s.Mounts {
-		if m := &s.Mounts[i]; m.Mode == api.ModeRW && m.Volume == "" {
+		if m := &s.Mounts[i]; m.Mode == api.ModeRW && m.OfHost() {
 			m.Guard, m.GuardNew, m.Unguarded = o.guard, o.guardNew, unguarded
 			some = true
 		}

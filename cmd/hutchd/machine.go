@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"runtime"
 	"strconv"
@@ -23,15 +24,41 @@ import (
 	"github.com/hutch-sh/hutch/runtime/template"
 )
 
-// onlineCPUs is how many CPUs the machine has; hutchd itself may be bound to fewer.
-func onlineCPUs() int {
-	data, _ := os.ReadFile("/sys/devices/system/cpu/online")
-	if n := len(data); n > 1 {
-		if highest, ok := api.ParseCPUSet(string(data[:n-1])); ok {
-			return highest + 1
+// findCPUs finds out which CPUs there are (0 to CPUs-1), which there could be, and which sandboxes may use: hutchd itself may be
+// bound to fewer.
+func findCPUs(h *sandbox.Host) {
+	allowed := unix.CPUSet{}
+	_ = unix.SchedGetaffinity(0, &allowed)
+	for cpu := range len(allowed) * bits.UintSize {
+		if allowed.IsSet(cpu) {
+			h.Allowed = append(h.Allowed, cpu)
 		}
 	}
-	return runtime.NumCPU()
+	if len(h.Allowed) == 0 { // more CPUs than a set has room for
+		h.Allowed = cpusUpTo(runtime.NumCPU())
+	}
+	h.CPUs = h.Allowed[len(h.Allowed)-1] + 1
+	if online := readCPUs("online"); len(online) > 0 {
+		h.CPUs = online[len(online)-1] + 1
+	}
+	if h.Possible = readCPUs("possible"); len(h.Possible) == 0 {
+		h.Possible = cpusUpTo(h.CPUs)
+	}
+}
+
+// readCPUs reads one of the kernel's lists of CPUs; none where there is no /sys.
+func readCPUs(name string) []int {
+	data, _ := os.ReadFile("/sys/devices/system/cpu/" + name)
+	cpus, _ := api.ParseCPUSet(strings.TrimSpace(string(data)))
+	return cpus
+}
+
+func cpusUpTo(n int) []int {
+	cpus := make([]int, n)
+	for i := range cpus {
+		cpus[i] = i
+	}
+	return cpus
 }
 
 // totalMemory is in bytes, 0 when it is not known.
@@ -135,12 +162,13 @@ func (d *daemon) measureHost() error {
 		UIDs: uids, GIDs: gids, UserMap: "range",
 		// fds in flight are counted per kernel uid, which sandboxes share with
 		// hutchd: a sandbox must reach its limit long before hutchd reaches its own.
-		NoFileHard: min(65536, nofile.Max/4),
-		NProc:      min(maxProcesses, nproc.Max),
-		CPUs:       onlineCPUs(), MemoryBytes: totalMemory(),
-		CgroupMode: "none", CgroupReason: "no cgroups",
+		NoFileHard:  min(65536, nofile.Max/4),
+		NProc:       min(maxProcesses, nproc.Max),
+		MemoryBytes: totalMemory(),
+		CgroupMode:  "none", CgroupReason: "no cgroups",
 		Forbidden: d.cfg.Forbidden,
 	}
+	findCPUs(&d.host)
 	d.host.LandlockABI, d.host.LandlockReason = landlock()
 	d.host.AppArmor, d.host.AppArmorReason = probe.SandboxProfile()
 	// Limits of I/O are few people's wish: where the folder is on no disk they are refused.

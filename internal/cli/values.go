@@ -107,6 +107,9 @@ func ParseVolume(s string) (api.Mount, error) {
 	rest, mode := cutMode(s)
 	i := strings.LastIndex(rest, ":/")
 	if i < 0 {
+		if strings.HasPrefix(rest, "/") && !strings.Contains(rest, ":") {
+			return api.Mount{}, fmt.Errorf("%q is not SRC:DST[:ro|rw|overlay]; every folder inside is the sandbox's own: leave it out", s)
+		}
 		return api.Mount{}, fmt.Errorf("%q is not SRC:DST[:ro|rw|overlay] with an absolute DST", s)
 	}
 	m := api.Mount{Source: rest[:i], Target: rest[i+1:], Mode: mode}
@@ -139,15 +142,24 @@ func ParseWorkspace(s string) (api.Workspace, error) {
 	return api.Workspace{Path: p, Mode: mode}, nil
 }
 
-// cutMode takes a mode off the end of s; read-write is docker's default.
+// cutMode takes a mode off the end of s; read-write is docker's default. What docker and podman have beside it says nothing here:
+// no label of SELinux has to be changed, and nothing is cached.
 func cutMode(s string) (string, api.MountMode) {
-	if i := strings.LastIndexByte(s, ':'); i >= 0 {
-		switch m := api.MountMode(s[i+1:]); m {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return s, api.ModeRW
+	}
+	mode := api.ModeRW
+	for word := range strings.SplitSeq(s[i+1:], ",") {
+		switch m := api.MountMode(word); m {
 		case api.ModeRO, api.ModeRW, api.ModeOverlay:
-			return s[:i], m
+			mode = m
+		case "z", "Z", "cached", "delegated", "consistent":
+		default:
+			return s, api.ModeRW
 		}
 	}
-	return s, api.ModeRW
+	return s[:i], mode
 }
 
 // ParseLabels reads the values of --label, NAME[=VALUE].
@@ -187,44 +199,4 @@ func SplitCommand(args []string, dash int) (name string, command []string) {
 		command = command[1:]
 	}
 	return name, command
-}
-
-// ParseMount parses docker's --mount: pairs of KEY=VALUE, with commas in between. Of its types bind and volume are ParseVolume's, and read-write
-// unless readonly says otherwise.
-func ParseMount(s string) (api.Mount, error) {
-	kind, src, dst, mode := "volume", "", "", "rw"
-	for pair := range strings.SplitSeq(s, ",") {
-		key, value, has := strings.Cut(pair, "=")
-		switch key {
-		case "type":
-			kind = value
-		case "source", "src":
-			src = value
-		case "target", "dst", "destination":
-			dst = value
-		case "readonly", "ro":
-			if mode = "ro"; has && value != "true" && value != "1" {
-				mode = "rw"
-			}
-		case "mode":
-			mode = value
-		default:
-			return api.Mount{}, fmt.Errorf("%q of --mount %q: keys are type, src, dst, readonly and mode", pair, s)
-		}
-	}
-	switch {
-	case kind == "tmpfs":
-		return api.Mount{}, fmt.Errorf("--mount %q: every folder of a sandbox can be written to and goes with it, so there is no tmpfs", s)
-	case kind != "bind" && kind != "volume":
-		return api.Mount{}, fmt.Errorf("--mount %q: type %q is none of bind and volume", s, kind)
-	case src == "" || !strings.HasPrefix(dst, "/"):
-		return api.Mount{}, fmt.Errorf("--mount %q wants src=SRC,dst=DST, and an absolute DST", s)
-	case strings.Contains(dst, ":"):
-		return api.Mount{}, fmt.Errorf("--mount %q: no colon can be in DST", s)
-	case kind == "bind" && !strings.ContainsRune(src, '/'):
-		src = "./" + src
-	case kind == "volume" && strings.ContainsRune(src, '/'):
-		return api.Mount{}, fmt.Errorf("--mount %q: %q is no name of a volume; a folder has type=bind", s, src)
-	}
-	return ParseVolume(src + ":" + dst + ":" + mode)
 }

@@ -50,7 +50,7 @@ func (o *Sources) Open(s *api.Spec) error {
 	}
 	mounts := make([]api.Mount, len(s.Mounts))
 	for n, m := range s.Mounts {
-		if m.Volume != "" {
+		if !m.OfHost() {
 			mounts[n] = m
 			continue
 		}

@@ -26,6 +26,8 @@ func (l *Limits) Validate(field string) error {
 		return invalid(field+".memory_bytes", "%d is negative", l.MemoryBytes).WithHint("use at least %d, 0 for the default, %d for no limit", MinMemoryBytes, Unlimited)
 	case l.MemoryBytes > 0 && l.MemoryBytes < MinMemoryBytes:
 		return invalid(field+".memory_bytes", "%d is too small to start anything", l.MemoryBytes).WithHint("use at least 6 MiB, %d bytes", MinMemoryBytes)
+	case l.ShmBytes != 0 && l.ShmBytes < MinShmBytes:
+		return invalid(field+".shm_bytes", "%d is too small", l.ShmBytes).WithHint("use at least 64 KiB, %d bytes, or 0 for the default", MinShmBytes)
 	case l.DiskBytes < Unlimited:
 		return invalid(field+".disk_bytes", "%d is negative", l.DiskBytes).WithHint("use 0 for the default, %d for no limit", Unlimited)
 	case l.DiskBytes > 0 && l.DiskBytes < MinDiskBytes:
@@ -72,11 +74,12 @@ func (l *Limits) validateMore(field string) error {
 	return nil
 }
 
-// ParseCPUSet counts the CPUs of a list as cpuset(7) has it, and finds the highest.
-func ParseCPUSet(list string) (highest int, ok bool) {
+// ParseCPUSet reads a list of CPUs as cpuset(7) has it, such as 0-3,8. They come in order, each once.
+func ParseCPUSet(list string) (cpus []int, ok bool) {
 	if len(list) > 1024 {
-		return 0, false
+		return nil, false
 	}
+	var has [MaxCPUs]bool
 	for part := range strings.SplitSeq(list, ",") {
 		from, to, isRange := strings.Cut(part, "-")
 		if !isRange {
@@ -85,11 +88,18 @@ func ParseCPUSet(list string) (highest int, ok bool) {
 		a, err1 := strconv.ParseUint(from, 10, 16)
 		b, err2 := strconv.ParseUint(to, 10, 16)
 		if err1 != nil || err2 != nil || a > b || b >= MaxCPUs {
-			return 0, false
+			return nil, false
 		}
-		highest = max(highest, int(b))
+		for cpu := a; cpu <= b; cpu++ {
+			has[cpu] = true
+		}
 	}
-	return highest, true
+	for cpu, in := range has {
+		if in {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, true
 }
 
 func checkSpecLimits(s *Spec) error {

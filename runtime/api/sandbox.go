@@ -35,6 +35,12 @@ type Spec struct {
 	// host's: the host sees nothing of it. Otherwise /usr can only be read. Files that are the host's can
 	// not be changed in place.
 	WritableUsr bool `json:"writable_usr,omitempty"`
+	// ReadOnly makes everything read-only but the mounts that say otherwise, /dev/shm, and /tmp, /var/tmp and /run, which are
+	// then in memory.
+	ReadOnly bool   `json:"read_only,omitempty"`
+	Hosts    []Host `json:"hosts,omitempty"` // more lines of /etc/hosts
+	// CapDrop are capabilities that commands of uid 0 do not have, such as CHOWN or CAP_CHOWN, or ALL. Other users have none.
+	CapDrop []string `json:"cap_drop,omitempty"`
 	// Seccomp is which system calls commands may make; default SeccompDefault.
 	Seccomp SeccompProfile `json:"seccomp,omitempty"`
 	// SeccompProfile is, with SeccompCustom, the text of a profile as the OCI runtime specification
@@ -133,15 +139,23 @@ const (
 	PullNever   PullPolicy = "never"
 )
 
+// Host is a name that a sandbox has an address for without asking anybody. Its network policy decides whether it can be reached.
+type Host struct {
+	Name    string `json:"name"`
+	Address string `json:"address"` // IPv4 or IPv6
+}
+
 // MountMode says what a sandbox may do to a host folder.
 type MountMode string
 
-// The mount modes. Overlay lets the sandbox write without the host seeing it.
+// The mount modes. Overlay lets the sandbox write without the host seeing it. Tmpfs is no host folder: it is empty, in memory, and
+// gone with a stop or a fork of the sandbox.
 const (
 	ModeNone    MountMode = "none"
 	ModeRO      MountMode = "ro"
 	ModeRW      MountMode = "rw"
 	ModeOverlay MountMode = "overlay"
+	ModeTmpfs   MountMode = "tmpfs"
 )
 
 // Workspace is the host folder that the sandbox works on, at /workspace.
@@ -161,13 +175,18 @@ type Workspace struct {
 	GuardNew GuardNew `json:"guard_new,omitempty"`
 }
 
-// Mount is a further host folder or file, or a volume.
+// Mount is a further host folder or file, a volume, or a folder in memory.
 type Mount struct {
 	Source string    `json:"source,omitempty"` // absolute, on the host
 	Volume string    `json:"volume,omitempty"` // a name; instead of Source, and made where there is none and Mode is rw
 	Target string    `json:"target"`           // absolute, in the sandbox
-	Mode   MountMode `json:"mode"`             // ro, rw or overlay
+	Mode   MountMode `json:"mode"`             // ro, rw or overlay; tmpfs without Source and Volume
 	FD     *int      `json:"fd,omitempty"`     // of Source
+	// SizeBytes bounds a tmpfs, by default as limits.shm_bytes bounds /dev/shm; NoExec keeps programs in it from being executed;
+	// Permissions are its own, octal, by default 1777.
+	SizeBytes   int64  `json:"size_bytes,omitempty"`
+	NoExec      bool   `json:"no_exec,omitempty"`
+	Permissions string `json:"permissions,omitempty"`
 	// Guard, Unguarded and GuardNew are as Workspace's, of a folder in mode rw.
 	Guard     []string `json:"guard,omitempty"`
 	Unguarded []string `json:"unguarded,omitempty"`
@@ -185,6 +204,10 @@ type Limits struct {
 	DiskBytes   int64   `json:"disk_bytes,omitempty"`   // what the sandbox may write and keep, and what is in volumes that it may write; workspaces in mode rw do not count
 	Inodes      int64   `json:"inodes,omitempty"`       // files and folders that it may make; with DiskBytes there is a default
 	PIDs        int64   `json:"pids,omitempty"`         // processes and threads, PID 1's own not counted
+
+	// ShmBytes, of a sandbox only, is the size of /dev/shm, which is in memory and counts there. By default it is half of MemoryBytes;
+	// without that of the machine's memory, at most 1 GiB.
+	ShmBytes int64 `json:"shm_bytes,omitempty"`
 
 	// Of a sandbox only, where its cgroup has the controllers.
 	SwapBytes       int64  `json:"swap_bytes,omitempty"`        // on top of MemoryBytes, which it needs
@@ -226,8 +249,9 @@ type Unenforced struct {
 	Default bool `json:"default,omitempty"`
 }
 
-// MinDiskBytes and MinInodes are the least that a sandbox's own files need.
+// MinDiskBytes and MinInodes are the least that a sandbox's own files need, MinShmBytes that /dev/shm can have.
 const (
+	MinShmBytes  = 64 << 10
 	MinDiskBytes = 1 << 20
 	MinInodes    = 64
 )

@@ -45,7 +45,7 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkIDs, checkGuards, checkAppArmor, checkUndo,
+		checkMounts, checkHosts, checkCapDrop, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkIDs, checkGuards, checkAppArmor, checkUndo,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
@@ -187,6 +187,9 @@ func checkMounts(s *Spec) error {
 				return invalid(field+".target", "%s is hutch's own", m.Target).WithHint("choose a target outside %s", k)
 			}
 		}
+		if m.Mode == ModeTmpfs {
+			continue // checkSource has
+		}
 		if err := checkMode(field+".mode", m.Mode); err != nil {
 			return err
 		}
@@ -197,6 +200,10 @@ func checkMounts(s *Spec) error {
 // checkSource wants a folder of the host's or a volume.
 func checkSource(field string, m *Mount) error {
 	switch {
+	case m.Mode == ModeTmpfs:
+		return checkTmpfs(field, m)
+	case m.SizeBytes != 0 || m.NoExec || m.Permissions != "":
+		return invalid(field, "size_bytes, no_exec and permissions are for mode tmpfs").WithHint("leave them out, or source and volume")
 	case (m.Source == "") == (m.Volume == "") || m.Target == "":
 		return invalid(field, "source %q or volume %q, and target %q must be given", m.Source, m.Volume, m.Target).
 			WithHint("give a target, and either a folder of the host's or the name of a volume")
@@ -376,6 +383,7 @@ func (p *ExecParams) checkLimits() error {
 	for field, set := range map[string]bool{
 		"swap_bytes": l.SwapBytes != 0, "memory_high_bytes": l.MemoryHighBytes != 0, "cpu_weight": l.CPUWeight != 0, "cpuset": l.CPUSet != "",
 		"io_read_bps": l.IOReadBPS != 0, "io_write_bps": l.IOWriteBPS != 0, "best_effort": l.BestEffort,
+		"shm_bytes": l.ShmBytes != 0,
 	} {
 		if set {
 			return invalid("limits."+field, "a single exec can not have it").WithHint("give it to the sandbox: sandbox.create, sandbox.update")

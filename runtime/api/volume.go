@@ -50,10 +50,16 @@ func checkVolume(field, name string) error {
 	return nil
 }
 
+// OfHost reports whether it is a folder or file of the host's.
+func (m *Mount) OfHost() bool { return m.Volume == "" && m.Mode != ModeTmpfs }
+
 // From is what is mounted, for people.
 func (m *Mount) From() string {
-	if m.Volume != "" {
+	switch {
+	case m.Volume != "":
 		return "volume " + m.Volume
+	case m.Mode == ModeTmpfs:
+		return "a tmpfs"
 	}
 	return m.Source
 }

@@ -53,6 +53,10 @@ type header struct {
 	Groups      uint32
 	RlimitsLen  uint32
 	Rlimits     uint32
+	CpusLen     uint32
+	Cpus        uint32
+	CapDropLo   uint32
+	CapDropHi   uint32
 	Argv        uint32
 	Env         uint32
 	Cwd         uint32
@@ -64,6 +68,8 @@ type stubConfig struct {
 	cred        *credentials
 	oomScoreAdj uint32
 	rlimits     []guestapi.Rlimit
+	cpus        []byte // guestapi.Request.CPUs
+	capDrop     uint64 // guestapi.Request.CapDrop
 	argv        []string
 	env         []string
 	cwd         string // "" stays in hutch-init's, which is /
@@ -78,6 +84,7 @@ func (c *stubConfig) encode() ([]byte, error) {
 		Magic: stubMagic, Version: stubVersion,
 		UID: c.cred.uid, GID: c.cred.gid, Umask: 0o022, OomScoreAdj: c.oomScoreAdj,
 		GroupsLen: uint32(len(c.cred.groups)), RlimitsLen: uint32(len(c.rlimits)),
+		CpusLen: uint32(len(c.cpus)), CapDropLo: uint32(c.capDrop), CapDropHi: uint32(c.capDrop >> 32),
 	}
 	if c.cred.setGroups {
 		h.SetGroups = 1
@@ -89,6 +96,7 @@ func (c *stubConfig) encode() ([]byte, error) {
 		return uint32(at)
 	}
 	h.Rlimits = place(len(c.rlimits), 24)
+	h.Cpus = place(len(c.cpus), 1)
 	h.Groups = place(len(c.cred.groups), 4)
 	h.Argv = place(len(c.argv)+2, 8)
 	h.Env = place(len(c.env)+1, 8)
@@ -141,6 +149,7 @@ func (w *layout) tables(h *header, c *stubConfig) {
 	for i, g := range c.cred.groups {
 		binary.LittleEndian.PutUint32(w.buf[h.Groups+uint32(i)*4:], g)
 	}
+	copy(w.buf[h.Cpus:], c.cpus)
 	for i, r := range c.rlimits {
 		at := w.buf[h.Rlimits+uint32(i)*24:]
 		binary.LittleEndian.PutUint32(at, uint32(r.Resource))

@@ -141,7 +141,7 @@ func (s *server) prepare(e *execution, req *guestapi.Request, fds []int) (*os.Fi
 // configure turns a request into the stub's config.
 func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event) {
 	conf := &stubConfig{
-		oomScoreAdj: s.oomScoreAdj, rlimits: req.Rlimits, argv: req.Argv, env: req.Env, cwd: req.Cwd,
+		oomScoreAdj: s.oomScoreAdj, rlimits: req.Rlimits, cpus: req.CPUs, capDrop: req.CapDrop, argv: req.Argv, env: req.Env, cwd: req.Cwd,
 	}
 	var err error
 	if conf.cred, err = readAccounts(s.ids).resolve(req.User); err != nil {

@@ -13,6 +13,9 @@ import (
 // maxRlimits is more than there are resources (RLIM_NLIMITS is 16).
 const maxRlimits = 32
 
+// maxCPUMask is for 8192 CPUs, the most that x86 has (CONFIG_NR_CPUS).
+const maxCPUMask = 1024
+
 // check refuses requests that make no sense. hutchd sends none; the checks are
 // here so that a mistake there is an answer and not a crash of PID 1.
 func check(req *guestapi.Request, fds int) error {
@@ -70,6 +73,8 @@ func checkExec(req *guestapi.Request) error {
 		return fmt.Errorf("cgroup %q is no name", req.Cgroup)
 	case len(req.Rlimits) > maxRlimits:
 		return fmt.Errorf("%d rlimits, at most %d", len(req.Rlimits), maxRlimits)
+	case len(req.CPUs) > maxCPUMask || len(req.CPUs)%8 != 0:
+		return fmt.Errorf("cpus of %d bytes, at most %d, by eights", len(req.CPUs), maxCPUMask)
 	}
 	for _, r := range req.Rlimits {
 		if r.Resource < 0 || r.Resource > unix.RLIMIT_RTTIME {

@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // aboutTarget is where a sandbox finds what it may do: policy.json for programs and
@@ -26,53 +29,96 @@ const aboutBytes = 8 << 20
 
 func (f *creation) about(context.Context) error {
 	if f.claimed == nil { // which has it
-		if err := mountPoint(filepath.Join(f.s.dir, "about"), true); err != nil {
+		if err := mountPoint(filepath.Join(f.s.dir, aboutFolder), true); err != nil {
 			return err
 		}
-	}
-	if f.claimed == nil || f.claimed.dressed == nil {
 		if err := f.mountAbout(); err != nil {
 			return err
 		}
 	}
-	return f.s.tellBy(func(path string, text []byte) error { return os.WriteFile(path, text, 0o644) }) // nothing that reads has begun
+	if f.claimed == nil || f.claimed.dressed == nil {
+		f.bindAbout()
+	}
+	return f.m.tellNew(f.s)
+}
+
+// tellNew is tell for a sandbox in which nothing runs that could read half of it.
+func (m *Manager) tellNew(s *Sandbox) error {
+	return m.tellBy(s, func(path string, text []byte) error { return os.WriteFile(path, text, 0o644) })
+}
+
+// aboutFolder is the file system below a sandbox's folder that it has as two mounts, read-only inside: toldFolder at aboutTarget, and
+// sysFolder at /sys.
+const (
+	aboutFolder = "about"
+	toldFolder  = "hutch"
+	sysFolder   = "sys"
+)
+
+// mountAbout mounts what the sandbox is told of itself. It is empty but for what is the same in each.
+func (f *creation) mountAbout() error {
+	at := filepath.Join(f.s.dir, aboutFolder)
+	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
+		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)}, {Key: "nr_inodes", Value: "64"}, {Key: "mode", Value: "755"},
+	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	defer mnt.Close()
+	if err := sys.AttachTree(mnt, at); err != nil {
+		return err
+	}
+	f.undo.Add(func() error { return unmount(at) })
+	return f.m.furnish(at)
+}
+
+// bindAbout is first of the binds, so that its mount point is never made in a folder of the caller's; but for one in memory
+// that would hide it.
+func (f *creation) bindAbout() {
+	first := 0
+	for i, b := range f.binds {
+		if b.Target == filepath.Dir(aboutTarget) && f.req.Spec.ReadOnly {
+			first = i + 1
+		}
+	}
+	from := filepath.Join(f.s.dir, aboutFolder, toldFolder)
+	f.binds = slices.Insert(f.binds, first, spec.Bind{Source: from, Target: aboutTarget, ReadOnly: true})
 }
 
 // unmountAbout unmounts it for a sandbox of a hutchd before, which may have been killed before it made it.
 func unmountAbout(dir string) error {
-	if err := unmount(filepath.Join(dir, "about")); !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+	if err := unmount(filepath.Join(dir, aboutFolder)); !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// tell writes what the sandbox may do now. Readers see the old text or the new.
-func (s *Sandbox) tell() error {
-	return s.tellBy(func(path string, text []byte) error {
-		if err := os.WriteFile(path+".new", text, 0o644); err != nil {
-			return err
-		}
-		return os.Rename(path+".new", path)
-	})
-}
-
-func (s *Sandbox) tellBy(put func(path string, text []byte) error) error {
+// tellBy writes by put what the sandbox may do now, and the limits that its programs look for.
+func (m *Manager) tellBy(s *Sandbox, put func(path string, text []byte) error) error {
 	a := aboutOf(s.Record(), &s.spec)
 	policy, err := json.MarshalIndent(a, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode what the sandbox may do: %w", err)
 	}
-	for name, text := range map[string]string{"policy.json": string(policy), "policy.txt": a.Text} {
-		if err := put(filepath.Join(s.dir, "about", name), []byte(text+"\n")); err != nil {
+	texts := m.limitFiles(s)
+	texts[toldFolder+"/policy.json"], texts[toldFolder+"/policy.txt"] = string(policy), a.Text
+	for name, text := range texts {
+		if err := put(filepath.Join(s.dir, aboutFolder, name), []byte(text+"\n")); err != nil {
 			return fmt.Errorf("write what the sandbox may do: %w", err)
 		}
 	}
 	return nil
 }
 
-// tell tells the sandbox what has changed. That it is in force does not depend on it.
+// tell tells the sandbox what has changed. Readers see the old text or the new. That it is in force does not depend on it.
 func (m *Manager) tell(s *Sandbox) {
-	if err := s.tell(); err != nil && !errors.Is(err, fs.ErrNotExist) { // made by a build that told nothing
+	err := m.tellBy(s, func(path string, text []byte) error {
+		if err := os.WriteFile(path+".new", text, 0o644); err != nil {
+			return err
+		}
+		return os.Rename(path+".new", path)
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // made by a build that told it elsewhere
 		m.cfg.Logger.Warn("tell a sandbox what it may do now", "sandbox", s.id, "err", err)
 	}
 }
@@ -136,6 +182,14 @@ func aboutFolders(a *api.About) []string {
 	return append([]string{own + "."}, text...)
 }
 
+// mib is a size for people.
+func mib(n int64) string {
+	if n >= 1<<30 && n%(1<<30) == 0 {
+		return fmt.Sprintf("%d GiB", n>>30)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
 // hostImage is the image that shows the host's own programs.
 const hostImage = "host"
 
@@ -172,12 +226,6 @@ func aboutNetwork(n *api.AboutNetwork) string {
 
 func aboutLimits(a *api.About) string {
 	l, parts := &a.Limits, []string{}
-	mib := func(n int64) string {
-		if n >= 1<<30 && n%(1<<30) == 0 {
-			return fmt.Sprintf("%d GiB", n>>30)
-		}
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
 	if l.MemoryBytes > 0 {
 		parts = append(parts, mib(l.MemoryBytes)+" of memory")
 	}

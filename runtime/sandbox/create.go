@@ -339,13 +339,14 @@ func (f *creation) build(context.Context) error {
 		PtsDir:   filepath.Join(f.s.dir, "pts"),
 		Binds:    append(append([]spec.Bind{}, f.s.root.Binds...), f.binds...),
 		UIDs:     h.UIDs, GIDs: h.GIDs,
-		CgroupV2Mount: h.CgroupMode == "v2",
-		NoFileHard:    h.NoFileHard,
-		AppArmor:      h.AppArmor,
-		ShmBytes:      f.s.record.Limits.DiskBytes,
-		Browser:       f.s.record.Seccomp == api.SeccompBrowser,
+		Sys:        filepath.Join(f.s.dir, aboutFolder, sysFolder),
+		NoFileHard: h.NoFileHard,
+		AppArmor:   h.AppArmor,
+		ShmBytes:   f.m.shmBytes(f.s),
+		ReadOnly:   f.req.Spec.ReadOnly,
+		Browser:    f.s.record.Seccomp == api.SeccompBrowser,
 	}
-	in.CgroupPath = f.s.cgroup
+	in.CgroupPath, in.CgroupV1 = f.s.cgroup, h.CgroupMode == "v1"
 	config, err := spec.JSON(in)
 	f.config = config
 	return err

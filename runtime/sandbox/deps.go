@@ -251,7 +251,9 @@ type Host struct {
 	NProc      uint64        // RLIMIT_NPROC of commands: processes of one uid in one sandbox
 	InMemory   bool          // what sandboxes write is kept in memory
 
-	CPUs        int    // that there are
+	CPUs        int    // that there are: the highest online, and one
+	Allowed     []int  // of these, what sandboxes may use, in order
+	Possible    []int  // that there could be, in order
 	MemoryBytes int64  // that there is
 	Disk        string // number of the disk of the state folder; "" when it is on none
 

@@ -10,12 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
-	"github.com/hutch-sh/hutch/runtime/spec"
 )
 
 // A generic sandbox may be *dressed*: claimed ahead, for what was asked for last. Who asks for the same gets it as it is; it is
@@ -27,17 +23,18 @@ type wish struct {
 	bytes, inodes   int64      // limits of disk space, which decide where files are
 	keep            bool       // which decides how they are mounted
 	group           api.Limits // those of its cgroup
+	shm             int64      // size of /dev/shm
 }
 
 // wishOf is the wish of a request; false when the request asks for what no wish has: host folders, a name of its own, a disk that
 // is not like everybody's.
 func (m *Manager) wishOf(req *CreateRequest, l *api.Limits) (wish, bool) {
 	sp := &req.Spec
-	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep, group: ofGroup(*l)}
+	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep, group: ofGroup(*l), shm: m.shmOf(l)}
 	if w.bytes > 0 && w.inodes == 0 && sp.Limits.Inodes != api.Unlimited { // as reserve does
 		w.inodes = defaultInodes(w.bytes)
 	}
-	plain := req.origin == nil && !sp.WritableUsr && sp.Hostname == "" && len(hostFolders(sp)) == 0 && m.cfg.Projects == nil
+	plain := req.origin == nil && !sp.WritableUsr && sp.Hostname == "" && len(sp.Hosts) == 0 && len(hostFolders(sp)) == 0 && m.cfg.Projects == nil
 	return w, plain
 }
 
@@ -72,7 +69,7 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 		(*creation).resolve,
 		func(f *creation, _ context.Context) (err error) { d.lower, err = layerIDs(f.s.root); return err },
 		(*creation).folders,
-		func(f *creation, _ context.Context) error { return f.mountAbout() },
+		func(f *creation, _ context.Context) error { f.bindAbout(); return nil },
 		(*creation).swapRoot,
 		(*creation).rehearse,
 		func(f *creation, _ context.Context) (err error) {
@@ -81,6 +78,7 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 			return err
 		},
 		func(f *creation, ctx context.Context) error { return f.holdBack(ctx, w) },
+		func(f *creation, _ context.Context) error { return resizeShm(g.pid, w.shm) },
 	} {
 		if err := do(f, ctx); err != nil {
 			return err
@@ -187,25 +185,6 @@ func (f *creation) checkDressed() error {
 	if r.Dir != d.root.Dir || !slices.Equal(r.Lower, d.root.Lower) || !slices.Equal(ids, d.lower) || !slices.Equal(r.Binds, d.root.Binds) {
 		return errOutdated
 	}
-	return nil
-}
-
-// mountAbout mounts what the sandbox is told of itself. It is empty.
-func (f *creation) mountAbout() error {
-	at := filepath.Join(f.s.dir, "about")
-	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
-		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)}, {Key: "nr_inodes", Value: "8"}, {Key: "mode", Value: "755"},
-	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
-	if err != nil {
-		return err
-	}
-	defer mnt.Close()
-	if err := sys.AttachTree(mnt, at); err != nil {
-		return err
-	}
-	f.undo.Add(func() error { return unmount(at) })
-	// First, so that its mount point is never made in a folder of the caller's.
-	f.binds = append([]spec.Bind{{Source: at, Target: aboutTarget, ReadOnly: true}}, f.binds...)
 	return nil
 }
 

@@ -276,7 +276,7 @@ func (m *Manager) launchExec(limited context.Context, r *running) error {
 		}
 	})()
 	var err error
-	r.exec, err = r.s.guest.Start(ctx, r.s.request(r), r.io.give)
+	r.exec, err = r.s.guest.Start(ctx, m.request(r), r.io.give)
 	if err != nil && ctx.Err() != nil {
 		m.removeLater(r.s, "its PID 1 did not start a command")
 	}
@@ -348,7 +348,8 @@ func describe(r api.Sandbox) string {
 }
 
 // request is what PID 1 is asked to run.
-func (s *Sandbox) request(r *running) guestapi.Request {
+func (m *Manager) request(r *running) guestapi.Request {
+	s := r.s
 	p, rec := &r.params, s.Record()
 	req := guestapi.Request{
 		Exec: r.guest,
@@ -359,6 +360,8 @@ func (s *Sandbox) request(r *running) guestapi.Request {
 		User:    orElse(p.User, rec.User),
 		TTY:     p.Pty != nil,
 		Rlimits: r.bounds.rlimits,
+		CPUs:    m.affinity(r),
+		CapDrop: api.CapabilityMask(s.spec.CapDrop),
 		Cgroup:  r.group.Name,
 	}
 	if r.shell != "" {

@@ -91,7 +91,7 @@ func (f *creation) makeFolder() error {
 
 // rootFolders makes those of the root's overlay, with our own files.
 func (f *creation) rootFolders() error {
-	upper, err := makeRootFolders(f.s.dir, f.m.cfg.Host.CgroupMode == "v2")
+	upper, err := makeRootFolders(f.s.dir)
 	if err != nil {
 		return diskError("make the sandbox's folder", err)
 	}
@@ -100,16 +100,12 @@ func (f *creation) rootFolders() error {
 
 // makeRootFolders makes the folders of the root's overlay, and in its upper one, the root folder that the sandbox sees, those
 // for our own files and mounts.
-func makeRootFolders(dir string, cgroupV2 bool) (upper string, err error) {
+func makeRootFolders(dir string) (upper string, err error) {
 	upper = filepath.Join(dir, "fs/upper")
 	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(filepath.Join(dir, "fs/work"), 0o700)); err != nil {
 		return "", err
 	}
-	folders := ownFolders
-	if cgroupV2 {
-		folders = append(folders[:len(folders):len(folders)], cgroupFolders...)
-	}
-	for _, d := range folders {
+	for _, d := range ownFolders {
 		path := filepath.Join(upper, d.name)
 		if err := os.Mkdir(path, 0o755); err != nil {
 			return "", err
@@ -167,6 +163,9 @@ func (f *creation) ownFiles(upper string) error {
 		"etc/hosts":       "127.0.0.1\tlocalhost " + host + "\n::1\tlocalhost ip6-localhost ip6-loopback " + host + "\n",
 		"etc/resolv.conf": "# no network: see `hutch run --help`, --network\n",
 	}
+	for _, h := range f.req.Spec.Hosts {
+		files["etc/hosts"] += h.Address + "\t" + h.Name + "\n"
+	}
 	if f.s.record.Network.Mode != api.NetNone {
 		// Every libc takes this one line as it is: no search list, so that what is asked
 		// for is what the program meant. Which databases there are (nsswitch.conf) is the
@@ -187,12 +186,8 @@ type folder struct {
 	mode os.FileMode
 }
 
-// ownFolders are for our own files and mounts, whatever the image has there; cgroupFolders, for
-// another.
-var (
-	ownFolders    = []folder{{"etc", 0o755}, {"tmp", 0o777 | os.ModeSticky}, {"proc", 0o755}, {"dev", 0o755}}
-	cgroupFolders = []folder{{"sys", 0o755}, {"sys/fs", 0o755}, {"sys/fs/cgroup", 0o755}}
-)
+// ownFolders are for our own files and mounts, whatever the image has there.
+var ownFolders = []folder{{"etc", 0o755}, {"tmp", 0o777 | os.ModeSticky}, {"proc", 0o755}, {"dev", 0o755}, {"sys", 0o755}}
 
 // abandon does what hutch-launch, which is gone, did not: end PID 1 and unmount
 // what lies in the sandbox's folder. hutchd shares its mount namespace.

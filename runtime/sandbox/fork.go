@@ -145,7 +145,7 @@ func mountsOf(s *Sandbox, sp api.Spec) (api.Spec, trees, error) {
 	t := trees{}
 	var handed []api.StartFolder
 	for i, mt := range wanted {
-		if mt.Volume != "" {
+		if !mt.OfHost() {
 			continue
 		}
 		fd, err := unix.OpenTree(unix.AT_FDCWD, filepath.Join(s.dir, "mnt", strconv.Itoa(i)), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,6 +87,9 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 			_ = f.filter.Close()
 		}
 	}()
+	if err := f.mountAbout(); err != nil {
+		return nil, err
+	}
 	for _, do := range []func(*creation, context.Context) error{(*creation).build, (*creation).launch, (*creation).greet} {
 		if err := do(f, ctx); err != nil {
 			return nil, err
@@ -103,7 +107,7 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 // foldersOfGeneric makes all that a claim would have to make: a file system without a journal takes up to half a
 // millisecond for each name.
 func (m *Manager) foldersOfGeneric(dir string) error {
-	for _, sub := range []string{"root", "pts", "run", "mnt", "fs", "about", base, base + "/lower", base + "/upper", base + "/work"} {
+	for _, sub := range []string{"root", "pts", "run", "mnt", "fs", aboutFolder, base, base + "/lower", base + "/upper", base + "/work"} {
 		mode := os.FileMode(0o700)
 		if sub == "root" || sub == "pts" {
 			mode = 0o755
@@ -112,7 +116,7 @@ func (m *Manager) foldersOfGeneric(dir string) error {
 			return err
 		}
 	}
-	upper, err := makeRootFolders(dir, m.cfg.Host.CgroupMode == "v2")
+	upper, err := makeRootFolders(dir)
 	if err != nil {
 		return err
 	}
@@ -131,7 +135,7 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 	return !req.Debug && (req.origin == nil || req.origin.box == nil) && // whose steps are those of a launch
 		(sp.Seccomp == "" || sp.Seccomp == api.SeccompDefault) && sp.SeccompProfile == "" && // PID 1's own filter
 		sp.Landlock != api.LandlockOff && sp.IDs != api.IDsReal && // PID 1 has been told to use these, where it can
-		(l.DiskBytes <= 0 || l.DiskBytes >= spec.ShmBytes) // the size of /dev/shm
+		!sp.ReadOnly // which is decided when a root is made
 }
 
 // claim makes the generic sandbox that f has taken the one that was asked for.
@@ -151,6 +155,11 @@ func (f *creation) claim(ctx context.Context) error {
 		f.m.watchCalls(f.s)
 		if err := f.guardClaimed(ctx); err != nil {
 			return err
+		}
+	}
+	if want := f.m.shmBytes(f.s); f.claimed.dressed == nil || f.claimed.dressed.wish.shm != want {
+		if err := resizeShm(f.claimed.pid, want); err != nil {
+			return fmt.Errorf("size /dev/shm: %w", err)
 		}
 	}
 	f.phases["launch.claim"] = ms(time.Since(start))
@@ -179,8 +188,10 @@ func (f *creation) startOver(ctx context.Context) error {
 	for _, dir := range []string{"fs/upper", "fs/work"} {
 		err = errors.Join(err, removeAll(filepath.Join(f.s.dir, dir)))
 	}
-	if err == nil {
-		err = f.rootFolders()
+	for _, again := range []func() error{f.rootFolders, f.mountAbout, func() error { return f.m.tellNew(f.s) }} {
+		if err == nil {
+			err = again()
+		}
 	}
 	if err != nil {
 		return err

@@ -168,6 +168,7 @@ func (m *Manager) checkHost(l *api.Limits) error {
 	}{
 		{"cpus", l.CPUs, float64(h.CPUs), "CPUs"},
 		{"memory_bytes", float64(l.MemoryBytes), float64(h.MemoryBytes), "bytes of memory"},
+		{"shm_bytes", float64(l.ShmBytes), float64(h.MemoryBytes), "bytes of memory"},
 		{"disk_bytes", float64(l.DiskBytes), float64(disk.Bytes), "bytes on the state folder's file system"},
 		{"inodes", float64(l.Inodes), float64(disk.Inodes), "inodes on the state folder's file system"},
 	} {
@@ -177,8 +178,8 @@ func (m *Manager) checkHost(l *api.Limits) error {
 				WithField("limits."+b.field).WithHint("ask for at most %s, or for no limit: none, %d on the socket", of, api.Unlimited)
 		}
 	}
-	if highest, _ := api.ParseCPUSet(l.CPUSet); l.CPUSet != "" && highest >= h.CPUs {
-		return api.Errorf(api.InvalidArgument, "limits.cpuset: there is no CPU %d", highest).WithField("limits.cpuset").
+	if cpus, _ := api.ParseCPUSet(l.CPUSet); len(cpus) > 0 && cpus[len(cpus)-1] >= h.CPUs {
+		return api.Errorf(api.InvalidArgument, "limits.cpuset: there is no CPU %d", cpus[len(cpus)-1]).WithField("limits.cpuset").
 			WithHint("this machine has CPUs 0 to %d", h.CPUs-1)
 	}
 	return h.checkRlimits("limits.rlimits", &l.Rlimits)

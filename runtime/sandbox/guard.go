@@ -179,10 +179,10 @@ func (h *Host) settleGuardNew(sp *api.Spec) error {
 		}
 		return api.GuardRefuse, nil
 	}
-	if folders := hostFolders(sp); len(folders) > len(sp.Mounts) {
-		w := *sp.Workspace // the caller's
+	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
+		w := *w // the caller's
 		var err error
-		if w.GuardNew, err = settle("workspace", &folders[0]); err != nil {
+		if w.GuardNew, err = settle("workspace", &hostFolders(sp)[0]); err != nil {
 			return err
 		}
 		sp.Workspace = &w

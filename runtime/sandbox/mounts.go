@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -88,18 +89,63 @@ func (f *creation) writableUsr(i int) error {
 	return nil
 }
 
-// hostFolders are the workspace and the other folders of the host's that sp asks for.
+// inMemory are the folders that a sandbox with a root that is read-only can write all the same: hardly a program does without.
+var inMemory = []string{"/tmp", "/var/tmp", "/run"}
+
+// hostFolders are the workspace, the volumes, and the other folders of the host's or in memory that sp asks for.
 func hostFolders(sp *api.Spec) (wanted []api.Mount) {
 	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
 		wanted = append(wanted, api.Mount{
 			Source: w.Path, Target: workspaceTarget, Mode: w.Mode, FD: w.FD, Guard: w.Guard, Unguarded: w.Unguarded, GuardNew: w.GuardNew,
 		})
 	}
-	return append(wanted, sp.Mounts...)
+	wanted = append(wanted, sp.Mounts...)
+	for _, target := range inMemory {
+		if sp.ReadOnly && !slices.ContainsFunc(wanted, func(m api.Mount) bool { return path.Clean(m.Target) == target }) {
+			wanted = append(wanted, api.Mount{Target: target, Mode: api.ModeTmpfs})
+		}
+	}
+	return wanted
 }
+
+// attachTmpfs mounts a folder in memory at mnt/<i> and adds its bind.
+func (f *creation) attachTmpfs(i int, m api.Mount) error {
+	at := f.mountDir(i)
+	if err := mountPoint(at, true); err != nil {
+		return err
+	}
+	attr := unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	if m.NoExec {
+		attr |= unix.MOUNT_ATTR_NOEXEC
+	}
+	size := m.SizeBytes
+	if size == 0 {
+		size = f.m.shmBytes(f.s)
+	}
+	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
+		{Key: "source", Value: "tmpfs"}, {Key: "size", Value: strconv.FormatInt(size, 10)}, {Key: "nr_inodes", Value: strconv.FormatInt(inodesOf(size), 10)},
+		{Key: "mode", Value: orElse(m.Permissions, "1777")},
+	}, attr)
+	if err != nil {
+		return fmt.Errorf("make a folder of %d bytes in memory: %w", size, err)
+	}
+	defer mnt.Close()
+	if err := sys.AttachTree(mnt, at); err != nil {
+		return err
+	}
+	f.undo.Add(func() error { return unmount(at) })
+	f.binds = append(f.binds, spec.Bind{Source: at, Target: filepath.Clean(m.Target)})
+	return nil
+}
+
+// inodesOf bounds the files of a folder in memory, of which each takes about a kilobyte of the kernel's.
+func inodesOf(size int64) int64 { return min(max(size>>12, 1024), 1<<20) }
 
 // attach puts one host folder or file at mnt/<i> and adds its bind.
 func (f *creation) attach(i int, m api.Mount) error {
+	if m.Mode == api.ModeTmpfs {
+		return f.attachTmpfs(i, m)
+	}
 	open := f.source
 	if m.Volume != "" {
 		open = f.volume

@@ -70,8 +70,31 @@ func (f *creation) readBack(context.Context) error {
 	if err := f.m.cfg.Host.addLabel(&iso, f.labels(), f.req.Spec.AppArmor); err != nil {
 		return err
 	}
+	if err := f.addAsked(&iso); err != nil {
+		return err
+	}
 	f.s.record.Isolation = iso
 	f.s.record.Network.Enforcement = f.m.cfg.Host.enforcement(f.s.record.Network.NetPolicy, f.s.net)
+	return nil
+}
+
+// addAsked adds the walls that are there for who asks for them.
+func (f *creation) addAsked(iso *api.Isolation) error {
+	if sp := &f.req.Spec; len(sp.CapDrop) > 0 {
+		iso.Walls = append(iso.Walls, api.Wall{Name: "dropped capabilities", Status: "yes", Detail: "commands have none of " + strings.Join(sp.CapDrop, ", ")})
+	}
+	if !f.req.Spec.ReadOnly {
+		return nil
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(fmt.Sprintf("/proc/%d/root", f.s.record.PID), &st); err != nil {
+		return fmt.Errorf("read back the root: %w", err)
+	}
+	if st.Flags&unix.ST_RDONLY == 0 {
+		return api.Errorf(api.Internal, "the sandbox can write to its root, which was to be read-only").
+			WithHint("this is a bug in hutch; the sandbox was not started")
+	}
+	iso.Walls = append(iso.Walls, api.Wall{Name: "read-only root", Status: "yes", Detail: "only mounts can be written"})
 	return nil
 }
 

@@ -236,7 +236,9 @@ func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	undo.Add(func() error { return m.removeFolder(s) })
 	undo.Add(func() error { m.freeProject(s); return nil })
 	undo.Add(func() error { return unmountOwn(s.dir) })
-	undo.Add(func() error { return errors.Join(unmountAbout(s.dir), unmountBelow(s.dir, 2+len(s.spec.Mounts))) })
+	undo.Add(func() error {
+		return errors.Join(unmountAbout(s.dir), unmountBelow(s.dir, 2+len(hostFolders(&s.spec))))
+	})
 	if s.net != nil {
 		lease(s.net.Close)
 	}

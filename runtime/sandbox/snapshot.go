@@ -42,7 +42,7 @@ func snapshotPin(id string) string { return "snap-" + id }
 // notCovered are where a sandbox has what is not its own.
 func notCovered(sp *api.Spec) (targets []string) {
 	for _, mt := range hostFolders(sp) {
-		if mt.Mode == api.ModeRW || mt.Volume != "" && mt.Mode == api.ModeRO {
+		if mt.Mode == api.ModeRW || mt.Mode == api.ModeTmpfs || mt.Volume != "" && mt.Mode == api.ModeRO {
 			targets = append(targets, mt.Target)
 		}
 	}
@@ -178,7 +178,7 @@ func (s *Sandbox) foldersNow() (map[string]folderID, error) {
 	}
 	ids := map[string]folderID{}
 	for i, mt := range wanted {
-		if mt.Volume != "" {
+		if !mt.OfHost() {
 			continue
 		}
 		if ids[mt.Target], err = identify(filepath.Join(s.dir, "mnt", strconv.Itoa(i))); err != nil {

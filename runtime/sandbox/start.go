@@ -106,11 +106,7 @@ func (f *creation) oldFolders() error {
 		return err
 	}
 	defer upper.Close()
-	folders := mountFolders
-	if f.m.cfg.Host.CgroupMode == "v2" {
-		folders = slices.Concat(folders, cgroupFolders)
-	}
-	for _, d := range folders {
+	for _, d := range mountFolders {
 		if err := needFolder(upper, d); err != nil {
 			return fmt.Errorf("make /%s again: %w", d.name, err)
 		}
@@ -119,7 +115,7 @@ func (f *creation) oldFolders() error {
 }
 
 // mountFolders are those of ownFolders that something is mounted on.
-var mountFolders = []folder{{"proc", 0o755}, {"dev", 0o755}}
+var mountFolders = []folder{{"proc", 0o755}, {"dev", 0o755}, {"sys", 0o755}}
 
 // needFolder makes a folder below top unless there is one. The sandbox has chosen what is there; no link is followed.
 func needFolder(top *os.File, d folder) error {
@@ -258,7 +254,7 @@ func handOver(sp api.Spec, folders []api.StartFolder) (api.Spec, error) {
 	}
 	sp.Mounts = slices.Clone(sp.Mounts)
 	for i := range sp.Mounts {
-		if mt := &sp.Mounts[i]; mt.Volume == "" {
+		if mt := &sp.Mounts[i]; mt.OfHost() {
 			mt.FD = take(mt.Target)
 		}
 	}

@@ -82,6 +82,10 @@ func (m *Manager) raise(s *Sandbox, old, next api.Limits) error {
 
 // checkChange refuses what can not be changed while a sandbox runs.
 func checkChange(l *api.Limits) error {
+	if l.ShmBytes != 0 {
+		return api.Errorf(api.InvalidArgument, "limits.shm_bytes cannot be changed while a sandbox runs").
+			WithField("limits.shm_bytes").WithHint("give it to sandbox.create")
+	}
 	if l.BestEffort {
 		return api.Errorf(api.InvalidArgument, "limits.best_effort can not be changed while a sandbox runs").
 			WithField("limits.best_effort").WithHint("give it to sandbox.create")
@@ -128,6 +132,7 @@ func overlay(old, l api.Limits) api.Limits {
 	set(&n.PIDs, l.PIDs)
 	set(&n.DiskBytes, l.DiskBytes)
 	set(&n.Inodes, l.Inodes)
+	set(&n.ShmBytes, l.ShmBytes)
 	set(&n.SwapBytes, l.SwapBytes)
 	set(&n.MemoryHighBytes, l.MemoryHighBytes)
 	set(&n.CPUWeight, l.CPUWeight)

@@ -41,15 +41,14 @@ type Input struct {
 
 	// CgroupPath is the sandbox's cgroup below the mount of each hierarchy;
 	// "" when the host gives us none.
+	// Where there is one, a read-only view of it is shown inside: the JVM, Go, Node and others read their limits there.
 	CgroupPath string
-	// CgroupV2Mount says that the unified hierarchy has the controllers, so that a
-	// read-only view of it can be shown inside (the JVM, Go and others read their
-	// limits there).
-	CgroupV2Mount bool
+	CgroupV1   bool   // its controllers are those of v1
+	Sys        string // absolute, the folder that is /sys inside; fs/cgroup is in it
 
-	ShmBytes int64 // of /dev/shm, at most the 64 MiB that it has by default, 512 of a browser; 0 = these
-	// Browser allows what browsers need to confine their own children: user namespaces inside,
-	// and more shared memory.
+	ShmBytes int64 // of /dev/shm
+	ReadOnly bool  // the root, but for what is mounted
+	// Browser allows what browsers need to confine their own children: user namespaces inside.
 	Browser    bool
 	AppArmor   string // profile that PID 1 and all that it starts is under; "" for the daemon's own
 	NoFileHard uint64 // hard RLIMIT_NOFILE, below hutchd's own
@@ -84,6 +83,7 @@ func Build(in Input) *configs.Config {
 		Mounts:        mounts(in),
 		MaskPaths:     maskPaths,
 		ReadonlyPaths: readonlyPaths,
+		Readonlyfs:    in.ReadOnly,
 		Rlimits:       rlimits(in.NoFileHard),
 		Sysctl:        sysctls(in.Browser),
 		// Inside hutchd's user namespace libcontainer's idea of "rootless" (euid 0

@@ -78,7 +78,7 @@ func devices() []*devcfg.Device {
 
 const noSuidDevExec = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// mounts lists what is mounted over the overlay, in order. There is no /sys: a
+// mounts lists what is mounted over the overlay, in order. /sys is a few files of ours: a
 // sysfs mount needs the network namespace to be ours (it is hutchd's), and a bind
 // of the host's would show its devices.
 func mounts(in Input) []*configs.Mount {
@@ -86,10 +86,18 @@ func mounts(in Input) []*configs.Mount {
 		{Source: "proc", Destination: "/proc", Device: "proc", Flags: noSuidDevExec},
 		{Source: "tmpfs", Destination: "/dev", Device: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_STRICTATIME, Data: "mode=755,size=64k,nr_inodes=1k"},
 		{Source: in.PtsDir, Destination: "/dev/pts", Device: "bind", Flags: unix.MS_BIND | unix.MS_NOSUID | unix.MS_NOEXEC},
-		{Source: "shm", Destination: "/dev/shm", Device: "tmpfs", Flags: noSuidDevExec, Data: shmOptions(in)},
+		{Source: "shm", Destination: "/dev/shm", Device: "tmpfs", Flags: noSuidDevExec, Data: fmt.Sprintf("mode=1777,size=%d,nr_inodes=%d", in.ShmBytes, ShmInodes)},
 		{Source: "mqueue", Destination: "/dev/mqueue", Device: "mqueue", Flags: noSuidDevExec},
+		bind(Bind{Source: in.Sys, Target: "/sys", ReadOnly: true}),
 	}
-	if in.CgroupV2Mount {
+	if in.CgroupPath != "" && in.CgroupV1 {
+		// libcontainer mounts each controller's in a tmpfs of its own, which it leaves writable. What it makes read-only in the
+		// end is whatever is then at the place of each tmpfs here that is to be so.
+		ms = append(ms, &configs.Mount{
+			Source: "tmpfs", Destination: "/sys/fs/cgroup", Device: "tmpfs", Flags: noSuidDevExec | unix.MS_RDONLY, Data: "size=4k,nr_inodes=1",
+		})
+	}
+	if in.CgroupPath != "" {
 		ms = append(ms, &configs.Mount{
 			Source: "cgroup", Destination: "/sys/fs/cgroup", Device: "cgroup", Flags: noSuidDevExec | unix.MS_RDONLY,
 		})
@@ -100,20 +108,8 @@ func mounts(in Input) []*configs.Mount {
 	return ms
 }
 
-// ShmBytes is the size of /dev/shm where no limit of disk space is below it.
-const ShmBytes = 64 << 20
-
-// shmOptions bound /dev/shm, which is in memory: also the files in it that take none.
-func shmOptions(in Input) string {
-	bytes, most := in.ShmBytes, int64(ShmBytes)
-	if in.Browser {
-		most = 512 << 20
-	}
-	if bytes <= 0 || bytes > most {
-		bytes = most
-	}
-	return fmt.Sprintf("mode=1777,size=%d,nr_inodes=16k", bytes)
-}
+// ShmInodes bounds the files of /dev/shm, also those that take no memory.
+const ShmInodes = 16 << 10
 
 // bind keeps what is mounted below the source visible (recursive) and applies
 // nosuid, nodev and read-only to all of it, which needs mount_setattr(2): plain

@@ -101,6 +101,10 @@ type Request struct {
 	User    string   `json:"user,omitempty"`    // name|uid[:group|gid], resolved against the sandbox's /etc/passwd and /etc/group; "" is 0:0
 	TTY     bool     `json:"tty,omitempty"`     // fds[0] is a pty slave: becomes stdio and controlling terminal
 	Rlimits []Rlimit `json:"rlimits,omitempty"`
+	// CPUs is the sched_setaffinity(2) mask of the command, little-endian words of 8 bytes; none leaves it as it is.
+	CPUs []byte `json:"cpus,omitempty"`
+	// CapDrop has a bit for each capability that the command does not have.
+	CapDrop uint64 `json:"cap_drop,omitempty"`
 	// Cgroup is the folder below the mount of setup that the exec starts in. Who
 	// made it kills the exec's tree by it: OpKill then ends the leader alone.
 	Cgroup string `json:"cgroup,omitempty"`

@@ -49,6 +49,10 @@ struct config {
 	uint32_t groups; /* offset of uint32_t[groups_len] */
 	uint32_t rlimits_len;
 	uint32_t rlimits; /* offset of struct rlimit_entry[rlimits_len], 8-aligned */
+	uint32_t cpus_len; /* bytes, a multiple of 8; 0: those of hutch-init */
+	uint32_t cpus;     /* offset of a cpu_set_t, 8-aligned */
+	uint32_t cap_drop_lo; /* a bit for each capability that uid 0 does not have here either */
+	uint32_t cap_drop_hi;
 	uint32_t argv;    /* offset of uint64_t[]: a spare slot, string offsets, 0 */
 	uint32_t env;     /* offset of uint64_t[]: string offsets, 0 */
 	uint32_t cwd;     /* offset of a string */
@@ -171,15 +175,27 @@ static void set_rlimits(char *base, struct config *c)
 		check(STAGE_RLIMIT, sys(__NR_prlimit64, 0, r[i].resource, &r[i].soft, 0, 0));
 }
 
-/* drop_bounding takes one capability, or all, out of the bounding set: with
- * uid 0 a command has what the sandbox was given, less CAP_SETPCAP; any other
- * user has nothing. CAP_SETPCAP goes last, it is what allows dropping. */
-static void drop_bounding(uint32_t uid)
+/* set_cpus tells the command, and all that it starts, by sched_getaffinity(2) how many CPUs its limit is worth. It bounds
+ * nothing, the cgroup does: CPUs that are offline, or outside of the cgroup's, leave it as it was. */
+static void set_cpus(char *base, struct config *c)
+{
+	if (c->cpus_len)
+		sys(__NR_sched_setaffinity, 0, c->cpus_len, base + c->cpus, 0, 0);
+}
+
+/* drop_bounding takes capabilities out of the bounding set: with uid 0 a command
+ * has what the sandbox was given, less drop and CAP_SETPCAP; any other user has
+ * nothing. CAP_SETPCAP goes last, it is what allows dropping. */
+static void drop_bounding(uint32_t uid, const uint32_t drop[2])
 {
 	long cap, has;
 
-	for (cap = 0; uid != 0 && (has = sys(__NR_prctl, PR_CAPBSET_READ, cap, 0, 0, 0)) >= 0; cap++)
-		if (has == 1 && cap != CAP_SETPCAP)
+	if (uid == 0 && !drop[0] && !drop[1])
+		has = -1; /* nothing else to look for */
+	else
+		has = 0;
+	for (cap = 0; has >= 0 && (has = sys(__NR_prctl, PR_CAPBSET_READ, cap, 0, 0, 0)) >= 0; cap++)
+		if (has == 1 && cap != CAP_SETPCAP && (uid != 0 || drop[cap / 32] >> (cap % 32) & 1))
 			check(STAGE_BOUNDING, sys(__NR_prctl, PR_CAPBSET_DROP, cap, 0, 0, 0));
 	if (sys(__NR_prctl, PR_CAPBSET_READ, CAP_SETPCAP, 0, 0, 0) == 1)
 		check(STAGE_BOUNDING, sys(__NR_prctl, PR_CAPBSET_DROP, CAP_SETPCAP, 0, 0, 0));
@@ -195,7 +211,7 @@ static void set_ids(char *base, struct config *c)
 
 /* set_caps leaves nothing inheritable or ambient; a user other than 0 has
  * nothing permitted either (setresuid has cleared it; said again here). */
-static void set_caps(uint32_t uid)
+static void set_caps(uint32_t uid, const uint32_t drop[2])
 {
 	struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0, 0, 0}, {0, 0, 0}};
@@ -204,8 +220,11 @@ static void set_caps(uint32_t uid)
 	check(STAGE_CAPS, sys(__NR_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0));
 	if (uid == 0)
 		check(STAGE_CAPS, sys(__NR_capget, &head, data, 0, 0, 0));
-	for (i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
+	for (i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+		data[i].effective &= ~drop[i];
+		data[i].permitted &= ~drop[i];
 		data[i].inheritable = 0;
+	}
 	check(STAGE_CAPS, sys(__NR_capset, &head, data, 0, 0, 0));
 }
 
@@ -301,6 +320,7 @@ __attribute__((noreturn, used)) void stub_main(void)
 {
 	struct config *c;
 	char *base, **argv, **env;
+	uint32_t drop[2];
 
 	/* First of all: until the filter is on, this process may do more than a
 	 * command may, so no other process of the sandbox may attach to it. */
@@ -309,18 +329,21 @@ __attribute__((noreturn, used)) void stub_main(void)
 
 	c = read_config();
 	base = (char *)c;
+	drop[0] = c->cap_drop_lo;
+	drop[1] = c->cap_drop_hi;
 	argv = relocate(base, c->argv + sizeof(uint64_t));
 	env = relocate(base, c->env);
 
 	set_oom_score(c->oom_score_adj);
 	reset_signals();
 	set_rlimits(base, c);
+	set_cpus(base, c);
 	/* hutch-init has a millisecond (runtime/launch/bootstrap); this is the kernel's. */
 	sys(__NR_prctl, PR_SET_TIMERSLACK, 50000 /* ns */, 0, 0, 0);
 	sys(__NR_umask, c->umask, 0, 0, 0, 0);
-	drop_bounding(c->uid); /* needs CAP_SETPCAP, which setresuid takes away */
+	drop_bounding(c->uid, drop); /* needs CAP_SETPCAP, which setresuid takes away */
 	set_ids(base, c);
-	set_caps(c->uid);
+	set_caps(c->uid, drop);
 	if (c->cwd) /* as the user, who must be allowed to be there */
 		check(STAGE_CHDIR, sys(__NR_chdir, base + c->cwd, 0, 0, 0, 0));
 	install_filter(); /* last: it may forbid any of the above */

@@ -1,0 +1,131 @@
+package sandbox
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hutch-sh/hutch/runtime/api"
+)
+
+// What programs see of a sandbox's limits, which they size themselves by: the CPUs of sched_getaffinity(2) and of
+// /sys/devices/system/cpu/online, and the files of its cgroup (spec.Build), or where it has none, files that say what
+// stands in for it. It bounds nothing.
+
+// cpuFolder is that of the kernel's documentation (ABI/testing/sysfs-devices-system-cpu), below sysFolder.
+const cpuFolder = "devices/system/cpu"
+
+// sysFolders are what any /sys has. Nothing of the host is in them.
+var sysFolders = []string{
+	"block", "bus", "class", "dev", "devices", "devices/system", cpuFolder, "firmware", "fs", "fs/cgroup", "kernel", "module", "power",
+}
+
+// furnish makes in the folder at what is the same in every sandbox.
+func (m *Manager) furnish(at string) error {
+	for _, name := range append([]string{toldFolder, sysFolder}, under(sysFolder, sysFolders)...) {
+		if err := os.Mkdir(filepath.Join(at, name), 0o755); err != nil {
+			return err
+		}
+	}
+	all := cpuList(m.cfg.Host.Possible)
+	// Allocators have a list for each CPU that is possible, by its number (rseq(2)), and a process may run on any.
+	for name, text := range map[string]string{"possible": all, "present": all, "kernel_max": strconv.Itoa(len(m.cfg.Host.Possible) - 1)} {
+		if err := os.WriteFile(filepath.Join(at, sysFolder, cpuFolder, name), []byte(text+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func under(folder string, names []string) []string {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = folder + "/" + name
+	}
+	return paths
+}
+
+// limitFiles are the files below aboutFolder that follow the limits, without the newline at their end.
+func (m *Manager) limitFiles(s *Sandbox) map[string]string {
+	files := map[string]string{sysFolder + "/" + cpuFolder + "/online": cpuList(m.cpusOf(s, s.limits().CPUs))}
+	if s.cgroup != "" {
+		return files // a mount hides what would be there
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	group := map[string]string{"cgroup.controllers": "memory pids", "memory.max": "max", "pids.max": "max"}
+	for _, u := range s.record.Unenforced {
+		switch {
+		case u.Limit == "memory_bytes" && u.Metered:
+			group["memory.max"] = plain(u.Value)
+		case u.Limit == "pids" && u.Instead != "":
+			group["pids.max"] = plain(u.Value)
+		}
+	}
+	for name, text := range group {
+		files[sysFolder+"/fs/cgroup/"+name] = text
+	}
+	return files
+}
+
+// cpusOf are the CPUs that commands of s with a limit are to use, in order: those of its cpuset, and as many of these as the limit is worth.
+// Which, its id decides, so that sandboxes spread over all, and one has the same again after a restart of hutchd.
+func (m *Manager) cpusOf(s *Sandbox, limit float64) []int {
+	l, cpus := s.limits(), m.cfg.Host.Allowed
+	if l.CPUSet != "" {
+		set, _ := api.ParseCPUSet(l.CPUSet)
+		cpus = slices.DeleteFunc(slices.Clone(cpus), func(cpu int) bool { return !slices.Contains(set, cpu) })
+	}
+	n := int(math.Ceil(limit))
+	if n <= 0 || n >= len(cpus) {
+		return cpus
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s.id))
+	first := int(h.Sum32() % uint32(len(cpus)))
+	mine := make([]int, n)
+	for i := range mine {
+		mine[i] = cpus[(first+i)%len(cpus)]
+	}
+	slices.Sort(mine)
+	return mine
+}
+
+// affinity is the mask of an exec's CPUs (guestapi.Request), nil where it has all that hutchd has.
+func (m *Manager) affinity(r *running) []byte {
+	limit := r.s.limits().CPUs
+	if own := r.bounds.group.CPUs; own > 0 && (limit <= 0 || own < limit) {
+		limit = own
+	}
+	cpus := m.cpusOf(r.s, limit)
+	if len(cpus) == 0 || len(cpus) == len(m.cfg.Host.Allowed) {
+		return nil
+	}
+	mask := make([]byte, (cpus[len(cpus)-1]/64+1)*8)
+	for _, cpu := range cpus {
+		mask[cpu/8] |= 1 << (cpu % 8)
+	}
+	return mask
+}
+
+// cpuList is a list as the kernel writes it: 0-3,8.
+func cpuList(cpus []int) string {
+	var parts []string
+	for i := 0; i < len(cpus); {
+		last := i
+		for last+1 < len(cpus) && cpus[last+1] == cpus[last]+1 {
+			last++
+		}
+		part := strconv.Itoa(cpus[i])
+		if last > i {
+			part = fmt.Sprintf("%d-%d", cpus[i], cpus[last])
+		}
+		parts, i = append(parts, part), last+1
+	}
+	return strings.Join(parts, ",")
+}

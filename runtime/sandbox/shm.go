@@ -1,0 +1,75 @@
+package sandbox
+
+import (
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/internal/sys"
+	"github.com/hutch-sh/hutch/runtime/api"
+	"github.com/hutch-sh/hutch/runtime/spec"
+)
+
+// maxShm is the most that /dev/shm has where nobody asks for more and memory has no limit.
+const maxShm = 1 << 30
+
+// shmOf is the size of /dev/shm with the limits l. It is in memory, and counts there; where memory has no cgroup it is bounded by its
+// size alone.
+func (m *Manager) shmOf(l *api.Limits) int64 {
+	if l.ShmBytes > 0 {
+		return l.ShmBytes
+	}
+	size := int64(maxShm)
+	if l.MemoryBytes > 0 {
+		size = l.MemoryBytes / 2
+	} else if have := m.cfg.Host.MemoryBytes; have > 0 {
+		size = min(size, have/2)
+	}
+	if l.DiskBytes > 0 { // what a sandbox can keep, whatever it is in
+		size = min(size, l.DiskBytes)
+	}
+	return max(size, api.MinShmBytes)
+}
+
+// shmBytes is shmOf those in force, and of the one of memory that is metered.
+func (m *Manager) shmBytes(s *Sandbox) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.record.Limits
+	for _, u := range s.record.Unenforced {
+		if u.Limit == "memory_bytes" && u.Metered && l.MemoryBytes <= 0 {
+			l.MemoryBytes = int64(u.Value)
+		}
+	}
+	return m.shmOf(&l)
+}
+
+// resizeShm changes the size of a generic sandbox's /dev/shm, in which nothing has run yet.
+func resizeShm(pid int, size int64) error {
+	return sys.FSReconfigure(shmOfPID(pid), []sys.FSOption{
+		{Key: "size", Value: strconv.FormatInt(size, 10)}, {Key: "nr_inodes", Value: strconv.FormatInt(spec.ShmInodes, 10)},
+	})
+}
+
+func shmOfPID(pid int) string { return fmt.Sprintf("/proc/%d/root/dev/shm", pid) }
+
+// shmHint is what to do about a command that has ended so, if /dev/shm explains it: whoever writes to a file that is mapped gets a
+// signal where there is no room, which programs hardly ever explain.
+func (s *Sandbox) shmHint(exitCode int) string {
+	if exitCode == 0 {
+		return ""
+	}
+	var st unix.Statfs_t
+	if unix.Statfs(shmOfPID(s.Record().PID), &st) != nil || st.Blocks == 0 {
+		return ""
+	}
+	size := mib(int64(st.Blocks) * st.Bsize)
+	switch {
+	case st.Bfree*64 < st.Blocks:
+		return "/dev/shm, shared memory of " + size + ", is full: give more (--shm-size)"
+	case exitCode == 128+int(unix.SIGBUS):
+		return "SIGBUS ends who writes to mapped memory that has no room; /dev/shm has " + size + ": give more (--shm-size)"
+	}
+	return ""
+}

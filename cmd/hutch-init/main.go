@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/hutch-sh/hutch/internal/sys"
 	"github.com/hutch-sh/hutch/runtime/guest"
 	"github.com/hutch-sh/hutch/runtime/guest/files"
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
@@ -17,6 +18,7 @@ import (
 const exitFailed = 125
 
 func main() {
+	sys.SetTitle("hutch-init") // it is started by the number of an fd
 	role := guest.Run
 	if len(os.Args) == 2 {
 		switch os.Args[1] {

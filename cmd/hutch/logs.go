@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -173,6 +174,7 @@ func latestExec(ctx context.Context, c *client.Client, name string) (string, err
 	if err != nil {
 		return "", err
 	}
+	list = slices.DeleteFunc(list, func(e api.Exec) bool { return !e.Background || e.Kept })
 	if len(list) == 0 {
 		return "", api.Errorf(api.NotFound, "sandbox %s has run no background command", name).WithOp("logs").
 			WithHint("hutch run -d and hutch exec -d start one")

@@ -71,7 +71,7 @@ func parseFilters(filters []string, labels *[]string, all *bool) (func(*api.Sand
 		"name": func(sb *api.Sandbox, v string) bool { return strings.Contains(sb.Name, v) },
 		"id":   func(sb *api.Sandbox, v string) bool { return strings.HasPrefix(sb.ID, v) },
 		"status": func(sb *api.Sandbox, v string) bool {
-			return string(sb.State) == v || v == "exited" && sb.State == api.Stopped
+			return string(sb.State) == v || v == "exited" && (sb.State == api.Stopped || hasExited(sb))
 		},
 		"image": func(sb *api.Sandbox, v string) bool { return sb.Image == v || strings.HasPrefix(sb.Image, v+":") },
 	}
@@ -125,8 +125,22 @@ func printSandboxes(cmd *cobra.Command, list []api.Sandbox, quiet, asJSON bool) 
 	t := cli.Table{Header: []string{"ID", "NAME", "IMAGE", "STATE", "CREATED"}}
 	now := time.Now()
 	for _, sb := range list {
-		t.Row(sb.ID, sb.Name, sb.Image, string(sb.State), cli.Ago(now, sb.Created))
+		t.Row(sb.ID, sb.Name, sb.Image, stateOf(&sb), cli.Ago(now, sb.Created))
 	}
 	t.Print(w, "", nil)
 	return nil
+}
+
+// hasExited reports whether the command of hutch run -d has ended, and with it what the sandbox was made for. It is there all the same,
+// with its files, for other commands.
+func hasExited(sb *api.Sandbox) bool {
+	return sb.State == api.Running && sb.Background != nil && sb.Background.State == api.ExecExited
+}
+
+// stateOf is the state for people.
+func stateOf(sb *api.Sandbox) string {
+	if hasExited(sb) && sb.Background.ExitCode != nil {
+		return fmt.Sprintf("running, exited (%d)", *sb.Background.ExitCode)
+	}
+	return string(sb.State)
 }

@@ -65,7 +65,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 		s.Mounts = append(s.Mounts, m)
 		return err
 	})
-	fs.Func("mount", "the same in docker's words, `type=bind|volume|tmpfs,src=SRC,dst=DST[,readonly]`; may be repeated", func(v string) error {
+	fs.Func("mount", "the same in docker's words, `type=TYPE,src=SRC,dst=DST[,readonly]`; TYPE is bind, volume or tmpfs; may be repeated", func(v string) error {
 		m, err := cli.ParseMount(v)
 		s.Mounts = append(s.Mounts, m)
 		return err

@@ -57,9 +57,12 @@ var meantMounts = []meant{
 	{"/dev/pts", "/", "rw,nosuid,noexec,relatime", "devpts", "devpts", `rw|gid=\d+|mode=620|ptmxmode=666|seclabel`, true},
 	{"/dev/shm", "/", "rw,nosuid,nodev,noexec,relatime", "tmpfs", "shm", tmpfsOptions, true},
 	{"/dev/mqueue", "/", "rw,nosuid,nodev,noexec,relatime", "mqueue", "mqueue", "rw|seclabel", true},
-	{"/sys/fs/cgroup", "/", "ro,nosuid,nodev,noexec,relatime", "cgroup2", "cgroup", "rw|nsdelegate|memory_recursiveprot|memory_hugetlb_accounting|seclabel", false},
+	{"/sys", "/sys", "ro,nosuid,nodev,noexec,relatime", "tmpfs", "hutch", tmpfsOptions, true},
+	// Where v1 has the controllers, a tmpfs that is read-only hides one that is not.
+	{"/sys/fs/cgroup", "/", "(ro|rw),nosuid,nodev,noexec,relatime", "cgroup2|tmpfs", "cgroup|tmpfs", "rw|nsdelegate|memory_recursiveprot|memory_hugetlb_accounting|seclabel|" + tmpfsOptions, false},
+	{"/sys/fs/cgroup/[a-z_,]+", "/", "ro,nosuid,nodev,noexec,relatime", "cgroup", "cgroup|systemd", `rw|seclabel|clone_children|xattr|name=[a-z]+|release_agent=|[a-z_]+`, false},
 	{"/usr", "/", "ro,nosuid,nodev,relatime", "overlay", "overlay", overlayOptions, true},
-	{"/run/hutch", "/", "ro,nosuid,nodev,noexec,relatime", "tmpfs", "hutch", tmpfsOptions, true},
+	{"/run/hutch", "/hutch", "ro,nosuid,nodev,noexec,relatime", "tmpfs", "hutch", tmpfsOptions, true},
 	{"/proc/sys", "/sys", "ro,nosuid,nodev,noexec,relatime", "proc", "proc", "rw|ro", true},
 	{"/proc/sysrq-trigger", "/sysrq-trigger", "ro,nosuid,nodev,noexec,relatime", "proc", "proc", "rw|ro", false},
 	// libcontainer binds the host's nodes where it may not make its own.
@@ -123,7 +126,7 @@ func TestMounts(t *testing.T) {
 	lines := mountLines(t, info)
 	at := map[string]mountLine{}
 	for _, l := range lines {
-		if _, twice := at[l.point]; twice {
+		if _, twice := at[l.point]; twice && (l.point != "/sys/fs/cgroup" || l.fstype != "tmpfs") {
 			t.Errorf("two mounts at %s", l.point)
 		}
 		at[l.point] = l
@@ -137,6 +140,9 @@ func TestMounts(t *testing.T) {
 		if why != "" {
 			t.Error(why)
 		}
+	}
+	if l, ok := at["/sys/fs/cgroup"]; ok && !strings.HasPrefix(l.flags, "ro,") {
+		t.Errorf("what is mounted last at %s is %s", l.point, l.flags)
 	}
 	// What is meant to be there is, where the host has such a file.
 	for _, m := range table {

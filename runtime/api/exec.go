@@ -187,8 +187,9 @@ type Exec struct {
 	Argv       []string  `json:"argv,omitempty"`
 	Command    string    `json:"command,omitempty"`
 	Background bool      `json:"background"`
-	TTY        bool      `json:"tty"` // it has a terminal
-	PID        int       `json:"pid"` // in the sandbox
+	Kept       bool      `json:"kept,omitempty"` // hutch talks to it: the interpreter of a code.run, or a shell
+	TTY        bool      `json:"tty"`            // it has a terminal
+	PID        int       `json:"pid"`            // in the sandbox
 	Started    time.Time `json:"started"`
 	// StdoutBytes and StderrBytes are how much there is to read so far.
 	StdoutBytes int64 `json:"stdout_bytes"`

@@ -282,11 +282,13 @@ type Sandbox struct {
 	Pool     string            `json:"pool,omitempty"` // that it waits in, or was acquired from
 	PID      int               `json:"pid,omitempty"`  // PID 1, as the host sees it
 	Command  []string          `json:"command"`        // what `run` starts without a command of its own: Entrypoint + Cmd
-	Entry    []string          `json:"entrypoint,omitempty"`
-	Workdir  string            `json:"workdir"`
-	User     string            `json:"user,omitempty"`
-	Hostname string            `json:"hostname"`
-	Limits   Limits            `json:"limits"` // that are in force
+	// Background, in sandbox.list and get, is the command that exec.start with background began last, as long as its output is kept.
+	Background *Exec    `json:"background,omitempty"`
+	Entry      []string `json:"entrypoint,omitempty"`
+	Workdir    string   `json:"workdir"`
+	User       string   `json:"user,omitempty"`
+	Hostname   string   `json:"hostname"`
+	Limits     Limits   `json:"limits"` // that are in force
 	// Unenforced are limits that this host can not enforce: defaults, and with
 	// limits.best_effort those that were asked for.
 	Unenforced []Unenforced       `json:"unenforced,omitempty"`

@@ -331,6 +331,16 @@ func (m *Manager) Execs(ref string) ([]api.Exec, error) {
 	if err != nil {
 		return nil, err
 	}
+	all := s.known()
+	list := make([]api.Exec, 0, len(all))
+	for _, r := range all {
+		list = append(list, r.record())
+	}
+	return list, nil
+}
+
+// known are the execs that run or ended lately, oldest first.
+func (s *Sandbox) known() []*running {
 	s.mu.Lock()
 	all := slices.Clone(s.ended)
 	for _, r := range s.execs {
@@ -338,11 +348,19 @@ func (m *Manager) Execs(ref string) ([]api.Exec, error) {
 	}
 	s.mu.Unlock()
 	slices.SortFunc(all, func(a, b *running) int { return cmp.Or(a.start.Compare(b.start), cmp.Compare(a.id, b.id)) })
-	list := make([]api.Exec, 0, len(all))
-	for _, r := range all {
-		list = append(list, r.record())
+	return all
+}
+
+// now is the record with what its background command is doing.
+func (s *Sandbox) now() api.Sandbox {
+	rec := s.Record()
+	for _, r := range slices.Backward(s.known()) {
+		if ex := r.record(); ex.Background && !ex.Kept {
+			rec.Background = &ex
+			break
+		}
 	}
-	return list, nil
+	return rec
 }
 
 // Exec is the record of one exec.
@@ -357,7 +375,7 @@ func (m *Manager) Exec(p api.ExecRef) (api.Exec, error) {
 func (r *running) record() api.Exec {
 	rec := api.Exec{
 		Exec: r.id, Sandbox: r.s.id, State: api.ExecRunning, Argv: r.params.Argv, Command: r.params.Command,
-		Background: r.params.Background, TTY: r.params.Pty != nil, PID: r.exec.PID, Started: r.start.UTC().Truncate(time.Millisecond),
+		Background: r.params.Background, Kept: r.kept != "" || r.shell != "", TTY: r.params.Pty != nil, PID: r.exec.PID, Started: r.start.UTC().Truncate(time.Millisecond),
 	}
 	if len(r.io.streams) == 2 {
 		rec.StdoutBytes, _ = r.io.streams[0].known()

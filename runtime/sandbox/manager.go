@@ -181,7 +181,7 @@ func (m *Manager) Get(ref string) (api.Sandbox, error) {
 	if err != nil {
 		return api.Sandbox{}, err
 	}
-	return s.Record(), nil
+	return s.now(), nil
 }
 
 // Workspace returns the id of a sandbox and a copy of its workspace as its creator has named it; nil where it has none.
@@ -219,8 +219,8 @@ func (m *Manager) List(p api.ListParams) []api.Sandbox {
 	m.mu.Unlock()
 	records := []api.Sandbox{}
 	for _, s := range all {
-		if r := s.Record(); hasLabels(r.Labels, p.Labels) {
-			records = append(records, r)
+		if hasLabels(s.Record().Labels, p.Labels) {
+			records = append(records, s.now())
 		}
 	}
 	slices.SortFunc(records, func(a, b api.Sandbox) int {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -20,6 +22,7 @@ func base() Input {
 		UIDs:     []Extent{{0, 1}, {1, 65536}},
 		GIDs:     []Extent{{0, 1}, {1, 65536}},
 
+		Sys: "/m/sys", ShmBytes: 64 << 20,
 		NoFileHard: 65536,
 	}
 }
@@ -32,12 +35,13 @@ func TestBuild(t *testing.T) {
 		},
 		"cgroup1": func(in *Input) {
 			in.UIDs, in.GIDs = []Extent{{0, 65536}}, []Extent{{0, 65536}}
-			in.CgroupPath = "/hutch-1-2/sandboxes/sb_abc"
+			in.CgroupPath, in.CgroupV1 = "/hutch-1-2/sandboxes/sb_abc", true
 		},
 		"cgroup2": func(in *Input) {
-			in.CgroupPath, in.CgroupV2Mount = "/user.slice/hutch-1-2/sandboxes/sb_abc", true
+			in.CgroupPath = "/user.slice/hutch-1-2/sandboxes/sb_abc"
 		},
-		"browser": func(in *Input) { in.Browser = true },
+		"browser":   func(in *Input) { in.Browser = true },
+		"read_only": func(in *Input) { in.ReadOnly = true },
 		"binds": func(in *Input) {
 			in.Binds = []Bind{
 				{Source: "/m/0", Target: "/workspace"},
@@ -88,8 +92,8 @@ func TestEverySandbox(t *testing.T) {
 		t.Error("user namespaces can be made inside")
 	}
 	for _, m := range c.Mounts {
-		if m.Destination == "/sys" {
-			t.Error("sysfs is mounted")
+		if m.Device == "sysfs" || m.Destination == "/sys" && m.Flags&unix.MS_RDONLY == 0 {
+			t.Errorf("/sys is %+v", m)
 		}
 	}
 	if len(c.Namespaces) != 7 {

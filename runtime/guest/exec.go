@@ -166,7 +166,7 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 		conf.argv = []string{fmt.Sprintf("/proc/self/fd/%d", workerFD), req.Worker}
 	}
 	if req.Command != "" {
-		conf.argv = []string{shell(), "-c", req.Command}
+		conf.argv = shellArgv(shell(), req.Command)
 	}
 	if conf.argv[0] == "" {
 		return nil, failed(guestapi.ReasonNotFound, unix.ENOENT, `execute ""`)
@@ -179,6 +179,28 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 		conf.path = path
 	}
 	return conf, nil
+}
+
+// maxArg is how long one argument can be, without the NUL at its end: MAX_ARG_STRLEN of the kernel, 32 pages (binfmts.h).
+const maxArg = 128<<10 - 1
+
+// shellArgv has a shell run command. One that does not fit into an argument comes in parts, which the shell joins: it is then the only
+// thing that it runs, in the same shell, without arguments of its own.
+func shellArgv(shell, command string) []string {
+	if len(command) <= maxArg {
+		return []string{shell, "-c", command}
+	}
+	join := &strings.Builder{}
+	join.WriteString("eval \"set --\n")
+	argv := []string{shell, "-c", "", shell}
+	for len(command) > 0 {
+		n := min(maxArg, len(command))
+		argv, command = append(argv, command[:n]), command[n:]
+		fmt.Fprintf(join, "${%d}", len(argv)-4)
+	}
+	join.WriteString("\"")
+	argv[2] = join.String()
+	return argv
 }
 
 // workerFD is where the stub finds hutch-init's binary, for a worker: behind its

@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"strings"
@@ -166,11 +167,27 @@ func TestLargeRequest(t *testing.T) {
 			t.Errorf("status %#x: %q %q", r.Status, r.out, r.errOut)
 		}
 		f := s.startFails(guestapi.Request{Argv: []string{"true"}, Env: append(env, env...)}, guestapi.ReasonTooBig)
-		if f.Errno != int(unix.E2BIG) {
-			t.Errorf("errno %d", f.Errno)
+		if f.Errno != int(unix.E2BIG) || !strings.Contains(f.Message, "2 MiB") {
+			t.Errorf("errno %d: %s", f.Errno, f.Message)
+		}
+		f = s.startFails(guestapi.Request{Argv: []string{"true", strings.Repeat("x", maxArgLen+1)}}, guestapi.ReasonTooBig)
+		if !strings.Contains(f.Message, "argument 1 has 131072 bytes, and an argument can have 131071") {
+			t.Error(f.Message)
+		}
+		// A command is no argument: what a model writes into a here-document has any length.
+		const text = "here: $(exit 3) 'x' \\ \"$0\" `no`\n"
+		for _, n := range []int{maxArgLen - 40, 3*maxArgLen + 5} {
+			body := strings.Repeat(text, n/len(text)+1)
+			r := s.run(guestapi.Request{Command: "cat <<'END' | sha256sum\n" + body + "END\necho \"$#\"; exit 7"})
+			if want := fmt.Sprintf("%x  -\n0\n", sha256.Sum256([]byte(body))); r.out != want || r.Status>>8 != 7 {
+				t.Errorf("a command of %d bytes: status %#x, %q, want %q; %.200q", n, r.Status, r.out, want, r.errOut)
+			}
 		}
 	})
 }
+
+// maxArgLen is MAX_ARG_STRLEN without the NUL.
+const maxArgLen = 131071
 
 // A command gets stdio and nothing else, default signals and its own filter.
 func TestCleanStart(t *testing.T) {

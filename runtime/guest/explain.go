@@ -3,6 +3,7 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +24,9 @@ func explain(at stage, errno unix.Errno, req *guestapi.Request) *guestapi.Event 
 	}
 	switch at {
 	case stageExec:
+		if errno == unix.E2BIG {
+			return failed(guestapi.ReasonTooBig, errno, tooBig(req))
+		}
 		return failed(execReason(errno), errno, fmt.Sprintf("execute %.256q", argv0))
 	case stageChdir:
 		return failed(guestapi.ReasonBadCwd, errno, fmt.Sprintf("enter %.256q as user %q", req.Cwd, req.User))
@@ -38,6 +42,22 @@ func explain(at stage, errno unix.Errno, req *guestapi.Request) *guestapi.Event 
 		what = fmt.Sprintf("exec stub, stage %d", at)
 	}
 	return failed(guestapi.ReasonInternal, errno, what)
+}
+
+// tooBig says what execve(2) found too big: one argument, or all that there is.
+func tooBig(req *guestapi.Request) string {
+	total := len(req.Command)
+	for i, arg := range append(req.Argv, req.Env...) {
+		if len(arg) > maxArg && i < len(req.Argv) {
+			return fmt.Sprintf("argument %d has %d bytes, and an argument can have %d", i, len(arg), maxArg)
+		}
+		if len(arg) > maxArg {
+			name, _, _ := strings.Cut(arg, "=")
+			return fmt.Sprintf("the variable %.64q has %d bytes with its name, and it can have %d", name, len(arg), maxArg)
+		}
+		total += len(arg) + 1
+	}
+	return fmt.Sprintf("arguments and environment have %d bytes, and together they can have a quarter of the limit of the stack (ulimit -s), usually 2 MiB", total)
 }
 
 var stageNames = map[stage]string{

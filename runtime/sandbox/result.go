@@ -105,7 +105,7 @@ func notStarted(ctx context.Context, r *running, err error) (code int, _ error) 
 		}
 		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("cwd").WithHint("%s", hint)
 	case guestapi.ReasonTooBig:
-		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("argv").WithHint("pass large data on stdin or in a file")
+		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("argv").WithHint("pass large data on standard input or in a file; command, which the shell runs, can be longer")
 	case guestapi.ReasonNoProcess:
 		return 0, api.Errorf(api.ResourceExhausted, "%s", se.Message).WithHint("end some processes in the sandbox, or raise limits.pids")
 	}

@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hutch-sh/hutch/internal/cli"
+	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
@@ -17,8 +21,21 @@ func connect(ctx context.Context, private bool) (*client.Client, error) {
 	if private {
 		return client.Start(ctx, client.StartOptions{})
 	}
-	return client.Connect(ctx, client.ConnectOptions{})
+	c, err := client.Connect(ctx, client.ConnectOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if who, err := c.Peer(ctx); err == nil && who.BuildID != version.BuildID { // it has sandboxes
+		otherBuild.Do(func() {
+			fmt.Fprintf(os.Stderr, "hutch: the daemon is of build %s, this is %s: it stays while it has sandboxes (hutch ps -a); "+
+				"hutch rpc system.shutdown '{\"mode\":\"keep\"}' hands them to one of this build\n", cli.Line(who.BuildID), version.BuildID)
+		})
+	}
+	return c, nil
 }
+
+// otherBuild is for saying so once.
+var otherBuild sync.Once
 
 // withDaemon runs fn with a connection to the shared daemon.
 func withDaemon(ctx context.Context, fn func(c *client.Client) error) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -56,6 +57,11 @@ func (f *freshBox) begin(ctx context.Context, s *session, p api.ExecParams, file
 		if cerr != nil {
 			return api.ExecResult{}, cerr
 		}
+		who, cerr := c.Peer(ctx)
+		if cerr != nil {
+			return api.ExecResult{}, errors.Join(cerr, c.Close())
+		}
+		f.params.IfBuild = who.BuildID
 		s.swap(c)
 		f.params.IfState = "" // that has been asked
 		run, err = f.callAgain(ctx, s, files, news)
@@ -217,6 +223,9 @@ func (r *runner) fresh(ctx context.Context, spec api.Spec, command []string) (er
 	} else if r.client, err = connect(ctx, r.flags.private); err == nil {
 		r.peer, err = r.client.Peer(ctx)
 		base = r.peer.IDBase
+		if f.params.IfBuild != "" {
+			f.params.IfBuild = r.peer.BuildID
+		}
 	}
 	done()
 	if r.client != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestOtherBuild: a command of another build replaces an idle daemon; one with
-// sandboxes stays, and the command says what to do.
+// sandboxes stays and is used, and the command says so.
 func TestOtherBuild(t *testing.T) {
 	testenv.Suite(t, "slow")
 	testenv.Toolchain(t)
@@ -49,7 +49,10 @@ func TestOtherBuild(t *testing.T) {
 		t.Error("the idle daemon of another build was not replaced")
 	}
 	sb := theirs.Create(t, "host")
-	w.Run(t, "run", "host", "true").Want(t, 125).Says(t, "other", "try:")
+	w.Run(t, "run", "host", "true").Want(t, 0).Says(t, "of build other", "hands them")
+	if out := w.Run(t, "ps", "-q"); !strings.Contains(out.Stdout, strings.TrimSpace(sb)) {
+		t.Errorf("ps of another build does not list its sandbox: %q", out.Stdout)
+	}
 	w.OK(t, "run", "--private", "host", "true")
 	if now := w.Daemon(t).Monitor; now != second {
 		t.Error("the daemon with a sandbox was replaced")

@@ -177,10 +177,33 @@ func siblingOf(exe, name string) (string, error) {
 		filepath.Join(filepath.Dir(dir), "libexec", "hutch", name),
 	}
 	for _, path := range tried {
-		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+		if isProgram(path) {
 			return path, nil
 		}
 	}
 	return "", api.Errorf(api.NotFound, "no executable %s or %s", tried[0], tried[1]).
 		WithOp("find " + name).WithHint("Install hutch again: its binaries belong in one folder.")
+}
+
+// Installed finds a binary for a program that is not of hutch's own build: in the folders of path, as PATH has them, or as the hutch
+// there would find it. Folders that are not absolute are passed over: what lies in a working directory is anybody's.
+func Installed(name, path string) (string, error) {
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if isProgram(filepath.Join(dir, name)) {
+			return filepath.Join(dir, name), nil
+		}
+		if hutch, err := filepath.EvalSymlinks(filepath.Join(dir, "hutch")); err == nil && isProgram(hutch) {
+			return siblingOf(hutch, name)
+		}
+	}
+	return "", api.Errorf(api.NotFound, "no %s beside this program, and neither it nor hutch in PATH, %s", name, path).
+		WithOp("find " + name).WithHint("install hutch (make install) and put its folder into PATH, or name the file: Binary")
+}
+
+func isProgram(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
 }

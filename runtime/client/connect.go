@@ -19,7 +19,7 @@ import (
 
 // ConnectOptions are for Connect. The zero value is ready.
 type ConnectOptions struct {
-	Binary string   // hutchd's path; default: beside the running binary
+	Binary string   // hutchd's path; default: see StartOptions
 	Env    []string // decides the places and is the daemon's environment; default: os.Environ()
 	// Eager does not ask a daemon that answers who it is: the first call must say IfBuild, and where that is refused
 	// (WrongBuild) connect again without Eager.
@@ -28,8 +28,10 @@ type ConnectOptions struct {
 
 // Connect connects to the user's shared daemon. When none answers it starts one
 // in the background; of callers that do so at once, one starts it and the others
-// wait. A daemon of another build is replaced if it has no sandboxes, else
-// Connect fails with failed_precondition.
+// wait. A daemon of another build is replaced if it has no sandboxes; one that has
+// some is used if it has the same API (Peer tells its build), else Connect fails with
+// failed_precondition. A program that is not of any build of hutch, but imports this
+// package, takes any daemon with the same API.
 //
 // The daemon outlives the Client and the caller.
 func Connect(ctx context.Context, o ConnectOptions) (*Client, error) {
@@ -118,17 +120,17 @@ func greet(ctx context.Context, c *Client, exit peerExit, env []string) (_ *Clie
 	if err == nil {
 		err = sameState(&who, env)
 	}
-	if err == nil && who.BuildID == version.BuildID {
+	if err == nil && usable(&who) {
 		return c, false, nil
 	}
 	defer c.Close()
 	if errors.Is(err, &api.Error{Code: api.Unavailable}) {
 		return nil, true, nil
 	}
-	if err == nil && who.Counts.Sandboxes > 0 {
-		err = api.Errorf(api.FailedPrecondition,
-			"the running daemon is build %s with %d sandboxes, this is build %s", who.BuildID, who.Counts.Sandboxes, version.BuildID).
-			WithOp("connect").WithHint("remove its sandboxes (hutch ps, hutch rm), or use --private")
+	if err == nil && (who.Counts.Sandboxes > 0 || version.BuildID == version.Foreign) {
+		err = api.Errorf(api.FailedPrecondition, "the running daemon is build %s with version %d of the API and %d sandboxes, this is build %s with version %d",
+			who.BuildID, who.APIVersion, who.Counts.Sandboxes, version.BuildID, api.Version).
+			WithOp("connect").WithHint("use the hutch that the daemon is of, or remove its sandboxes with that; or use a daemon of your own (--private)")
 	}
 	if err != nil {
 		return nil, false, err
@@ -138,6 +140,12 @@ func greet(ctx context.Context, c *Client, exit peerExit, env []string) (_ *Clie
 		return nil, false, err
 	}
 	return nil, false, exit.wait(ctx, c)
+}
+
+// usable reports whether a daemon is to be used, and not replaced.
+func usable(who *greeting) bool {
+	return who.BuildID == version.BuildID ||
+		who.APIVersion == api.Version && (who.Counts.Sandboxes > 0 || version.BuildID == version.Foreign)
 }
 
 // sameState refuses a daemon with another state folder than env names: its sandboxes and images are not those that the caller means.

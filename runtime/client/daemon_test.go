@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/internal/paths"
+	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -146,6 +147,23 @@ func TestConnectOverDeadSocket(t *testing.T) {
 }
 
 func TestConnectOtherBuild(t *testing.T) {
+	used := func(t *testing.T, more ...string) {
+		h := newHome(t)
+		h.startOther(t, append(more, "FAKE_BUILD=old", "FAKE_API=same")...)
+		c, err := h.connect(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if who, err := c.Peer(within(t)); err != nil || who.BuildID != "old" || len(h.started(t)) != 1 {
+			t.Errorf("%+v, %v; daemons started: %v", who, err, h.started(t))
+		}
+		end(t, c)
+	}
+	// This is a program that imports the package: no build of hutch's.
+	t.Run("idle, foreign program: used", func(t *testing.T) { used(t) })
+	version.BuildID = "new"
+	defer func() { version.BuildID = version.Foreign }()
+	t.Run("busy, same API: used", func(t *testing.T) { used(t, "FAKE_DAEMON=busy") })
 	t.Run("idle: replaced", func(t *testing.T) {
 		h := newHome(t)
 		h.startOther(t, "FAKE_BUILD=old")
@@ -164,7 +182,7 @@ func TestConnectOtherBuild(t *testing.T) {
 		_, err := h.connect(t)
 		var e *api.Error
 		if !errors.As(err, &e) || e.Code != api.FailedPrecondition || e.Hint == "" ||
-			!strings.Contains(err.Error(), "build old with 3 sandboxes") || strings.Contains(err.Error(), "\n") {
+			!strings.Contains(err.Error(), "build old with version 0 of the API and 3 sandboxes") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v", err)
 		}
 		if err := unix.Kill(pid, 0); err != nil {

@@ -251,7 +251,11 @@ func daemonHandler(stop func()) func(*fakeCall) (any, error) {
 			if os.Getenv("FAKE_DAEMON") == "busy" {
 				sandboxes = 3
 			}
-			return api.Info{BuildID: build, PID: os.Getpid(), Paths: api.Paths{State: os.Getenv("HUTCH_ROOT"), Log: cwd},
+			version := 0
+			if os.Getenv("FAKE_API") == "same" {
+				version = api.Version
+			}
+			return api.Info{BuildID: build, APIVersion: version, PID: os.Getpid(), Paths: api.Paths{State: os.Getenv("HUTCH_ROOT"), Log: cwd},
 				Counts: api.Counts{Sandboxes: sandboxes, Execs: sid - os.Getpid()}}, nil
 		case api.MethodShutdown:
 			stop()

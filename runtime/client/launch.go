@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/paths"
+	"github.com/hutch-sh/hutch/internal/version"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -57,7 +58,10 @@ type daemon struct {
 func (l launch) start(ctx context.Context) (*daemon, error) {
 	binary, err := l.binary, error(nil)
 	if binary == "" {
-		if binary, err = paths.Sibling("hutchd"); err != nil {
+		if binary, err = paths.Sibling("hutchd"); err != nil && version.BuildID == version.Foreign {
+			binary, err = paths.Installed("hutchd", getter(l.env)("PATH"))
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -69,11 +69,16 @@ func (s *Set) ensure(ctx context.Context, chain []*definition, o *build) (*groun
 	if b := s.store.built(d.Spec.Name); !o.check && b != nil && b.Spec == digestOf(&d.Spec) && s.has(b) {
 		return groundOf(b), nil
 	}
-	leave, err := s.turn(ctx, d.Spec.Name)
+	seen, leave, err := s.turn(ctx, d.Spec.Name, o.progress)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	defer func() {
+		if o.cached { // by who had the turn before
+			o.ran += seen
+		}
+	}()
 	if b := s.store.built(d.Spec.Name); !o.check && b != nil && b.Spec == digestOf(&d.Spec) && s.has(b) { // who had the turn has built it
 		return groundOf(b), nil
 	}
@@ -88,23 +93,6 @@ func (s *Set) below(ctx context.Context, chain []*definition, o *build) (*ground
 	return &ground{image: chain[0].Spec.Image}, nil
 }
 
-// turn waits until nobody builds a template.
-func (s *Set) turn(ctx context.Context, name string) (leave func(), err error) {
-	s.mu.Lock()
-	door := s.building[name]
-	if door == nil {
-		door = make(chan struct{}, 1)
-		s.building[name] = door
-	}
-	s.mu.Unlock()
-	select {
-	case door <- struct{}{}:
-		return func() { <-door }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
 // build runs the steps unless what they would make is there. The caller has the turn.
 func (s *Set) build(ctx context.Context, chain []*definition, o *build) (*ground, error) {
 	d, t := chain[0], whole(chain)
@@ -113,6 +101,9 @@ func (s *Set) build(ctx context.Context, chain []*definition, o *build) (*ground
 		return nil, err
 	}
 	defer shared.Close()
+	own := o.progress
+	o.progress = s.toAll(d.Spec.Name, own)
+	defer func() { o.progress = own }()
 	on, err := s.below(ctx, chain, o)
 	if err != nil {
 		return nil, err

@@ -48,12 +48,12 @@ type Set struct {
 	store store
 
 	mu       sync.Mutex
-	building map[string]chan struct{} // held by who builds, by template
+	building map[string]*site // by template
 }
 
 // New makes a Set, and removes what killed daemons have left half done.
 func New(cfg Config) (*Set, error) {
-	s := &Set{cfg: cfg, store: store{cfg.Dir}, building: map[string]chan struct{}{}}
+	s := &Set{cfg: cfg, store: store{cfg.Dir}, building: map[string]*site{}}
 	return s, s.store.open()
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -162,16 +164,11 @@ for each: all share them, and write over them. Processes are not forked.`,
 				return err
 			}
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
-				var r api.Forked
 				from := findLent(args[0])
 				if snapshot {
 					from = findSnapshot(args[0])
 				}
-				err := folders.lend(cmd.Context(), c, from, func(given []api.StartFolder, files []*os.File) (err error) {
-					p.Folders = given
-					r, err = c.Fork(cmd.Context(), p, files...)
-					return err
-				})
+				r, err := forks(cmd.Context(), c, &folders, from, p)
 				if err != nil {
 					return err
 				}
@@ -193,4 +190,35 @@ for each: all share them, and write over them. Processes are not forked.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print all that is known of them")
 	folders.add(cmd.Flags())
 	return cmd
+}
+
+// forks makes p.Count of them, all or none. lent are the folders that the user has handed over before, which are for one at a time;
+// those of a sandbox that runs are at hand.
+func forks(ctx context.Context, c *client.Client, folders *folderFlags, lent *lent, p api.ForkParams) (all api.Forked, err error) {
+	if p.Snapshot == "" {
+		if sb, err := c.GetSandbox(ctx, p.Sandbox); err == nil && sb.State == api.Running {
+			lent = nil
+		}
+	}
+	fork := func(given []api.StartFolder, files []*os.File) error {
+		one := p
+		if one.Folders = given; len(given) > 0 {
+			one.Count = 1
+		}
+		made, err := c.Fork(ctx, one, files...)
+		made.Sandboxes = append(all.Sandboxes, made.Sandboxes...)
+		all = made
+		return err
+	}
+	for err == nil && len(all.Sandboxes) < p.Count {
+		err = folders.lend(ctx, c, lent, fork)
+	}
+	if err == nil {
+		return all, nil
+	}
+	for i := range all.Sandboxes { // of no use without the others
+		_, rerr := c.Remove(context.WithoutCancel(ctx), all.Sandboxes[i].ID)
+		err = errors.Join(err, rerr)
+	}
+	return all, err
 }

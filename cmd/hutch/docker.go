@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -38,18 +40,23 @@ var dockerWords = map[string]dockerWord{
 	"container unpause": {instead: []string{"resume"}},
 	"container prune":   {say: "hutch ps -aq lists all; hutch rm SANDBOX... removes those that you name"},
 	"system df":         {instead: []string{"image", "du"}}, "system info": {instead: []string{"doctor"}}, "system events": {instead: []string{"events"}},
-	"system prune":   {say: "hutch image prune removes layers that no image has, hutch rm removes sandboxes, hutch gc what a killed daemon left"},
-	"network ls":     {say: "each sandbox has a network of its own: hutch network show SANDBOX"},
-	"network create": {say: "each sandbox has a network of its own, and none reaches another: -p publishes a port to this host"},
-	"image build":    {say: "hutch template create --dockerfile Dockerfile NAME . makes a template, and hutch run --template NAME runs it"},
-	"image history":  {say: "hutch image inspect IMAGE lists its layers"},
-	"image list":     {instead: []string{"image", "ls"}}, "image load": {instead: []string{"image", "import"}}, "image rmi": {instead: []string{"image", "rm"}},
+	"system prune":    {say: "hutch image prune removes layers that no image has, hutch rm removes sandboxes, hutch gc what a killed daemon left"},
+	"network ls":      {say: "each sandbox has a network of its own: hutch network get SANDBOX"},
+	"network create":  {say: "each sandbox has a network of its own, and none reaches another: -p publishes a port to this host"},
+	"image build":     {say: "hutch template create --dockerfile Dockerfile NAME . makes a template, and hutch run --template NAME runs it"},
+	"image history":   {say: "hutch image inspect IMAGE lists its layers"},
+	"network rm":      {say: "each sandbox has a network of its own, which goes with it: hutch rm SANDBOX"},
+	"network inspect": {say: "each sandbox has a network of its own: hutch network get SANDBOX"},
+	"network connect": {say: "no sandbox reaches another: -p publishes a port to this host, and hutch network update changes a policy"},
+	"volume inspect":  {say: "hutch volume ls --json has all that is known of volumes"},
+	"volume prune":    {say: "hutch volume ls lists them with the sandboxes that use them; hutch volume rm NAME... removes those that you name"},
+	"image list":      {instead: []string{"image", "ls"}}, "image load": {instead: []string{"image", "import"}}, "image rmi": {instead: []string{"image", "rm"}},
 }
 
 // fromDocker gives a command line that begins as docker's the words that hutch has.
 func fromDocker(args []string) ([]string, error) {
-	if len(args) == 0 || slices.ContainsFunc(verbs, func(v verb) bool { return v.name == args[0] }) && args[0] != "network" && args[0] != "image" {
-		return args, nil
+	if len(args) == 0 || slices.ContainsFunc(verbs, func(v verb) bool { return v.name == args[0] }) && !slices.Contains([]string{"network", "image", "volume"}, args[0]) {
+		return portOf(args), nil
 	}
 	if len(args) > 1 {
 		if w, ok := dockerWords[args[0]+" "+args[1]]; ok {
@@ -63,6 +70,14 @@ func fromDocker(args []string) ([]string, error) {
 		return w.use(args[0], args[1:])
 	}
 	return args, nil
+}
+
+// portOf is docker port SANDBOX.
+func portOf(args []string) []string {
+	if len(args) == 2 && args[0] == "port" && !slices.Contains([]string{"ls", "list", "expose", "close", "help"}, args[1]) && !strings.HasPrefix(args[1], "-") {
+		return []string{"port", "ls", args[1]}
+	}
+	return args
 }
 
 func (w dockerWord) use(words string, rest []string) ([]string, error) {
@@ -81,11 +96,16 @@ func hinted(err error, hint string) error {
 	return err
 }
 
-// dockerFlags are flags of docker run that hutch has not, and what there is instead.
+// dockerFlags are flags of docker run that hutch has not, and what there is instead; with another command in front, that one's.
 var dockerFlags = map[string]string{
-	"privileged": "no command has privileges outside of its sandbox; inside it is root unless the image or -u says otherwise",
-	"userns":     "each daemon has a user namespace of its own; --ids chooses how users inside are made",
-	"pid":        "each sandbox has processes of its own", "ipc": "each sandbox has its own", "uts": "each sandbox has its own; --hostname names it",
+	"logs since": "output has no times: -n LINES prints the last ones, hutch events tells when commands started and ended",
+	"logs until": "output has no times: -n LINES prints the last ones", "logs t": "output has no times: hutch events tells when commands started and ended",
+	"logs timestamps": "output has no times: hutch events tells when commands started and ended",
+	"P":               "-p PORT for each",
+	"stop-timeout":    "hutch stop -t SECONDS",
+	"privileged":      "no command has privileges outside of its sandbox; inside it is root unless the image or -u says otherwise",
+	"userns":          "each daemon has a user namespace of its own; --ids chooses how users inside are made",
+	"pid":             "each sandbox has processes of its own", "ipc": "each sandbox has its own", "uts": "each sandbox has its own; --hostname names it",
 	"cgroupns": "each sandbox has its own", "dns": "names are looked up by this host; --allow says which",
 	"link":   "-p publishes a port to this host",
 	"device": "sandboxes have no devices of this host", "gpus": "sandboxes have no devices of this host",
@@ -97,14 +117,28 @@ var dockerFlags = map[string]string{
 	"isolation": "each command is in all of the walls that this machine has: hutch doctor",
 }
 
-// unknownFlag is a usage error of a flag that docker has.
-func unknownFlag(err error, text string) error {
+// unknownFlag is a usage error of a flag of a command that docker has.
+func unknownFlag(command string, err error, text string) error {
 	name, ok := strings.CutPrefix(text, "unknown flag: --")
+	if short, isShort := strings.CutPrefix(text, "unknown shorthand flag: '"); isShort {
+		name, _, ok = strings.Cut(short, "'")
+	}
 	if !ok {
 		return err
 	}
-	if say, ok := dockerFlags[name]; ok {
-		return hinted(err, say)
+	for _, key := range []string{strings.TrimPrefix(command, "hutch ") + " " + name, name} {
+		if say, ok := dockerFlags[key]; ok {
+			return hinted(err, say)
+		}
 	}
 	return err
+}
+
+// ignored adds flags of docker's that say what is so anyway.
+func ignored(fs *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		long, short, _ := strings.Cut(name, ",")
+		fs.BoolP(long, short, false, "as it is anyway")
+		_ = fs.MarkHidden(long)
+	}
 }

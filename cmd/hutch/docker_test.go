@@ -19,10 +19,15 @@ func TestFromDocker(t *testing.T) {
 		{"container run alpine", "run alpine", ""},
 		{"container exec -it x sh", "exec -it x sh", ""},
 		{"--version", "version", ""},
-		{"network ls", "", "hutch network show"},
-		{"network show x", "network show x", ""},
+		{"network ls", "", "hutch network get"},
+		{"network get x", "network get x", ""},
 		{"image ls", "image ls", ""},
 		{"image history x", "", "hutch image inspect"},
+		{"port web", "port ls web", ""},
+		{"port ls web", "port ls web", ""},
+		{"port close web 80", "port close web 80", ""},
+		{"volume prune", "", "hutch volume rm"},
+		{"volume rm v", "volume rm v", ""},
 		{"build -t x .", "", "hutch template create --dockerfile"},
 		{"system df", "image du", ""},
 		{"run pull", "run pull", ""},
@@ -47,8 +52,9 @@ func TestFromDocker(t *testing.T) {
 		if cmd, _, err := root.Find(w.instead); len(w.instead) > 0 && (err != nil || cmd == root || cmd.HasSubCommands()) {
 			t.Errorf("%s runs %q, which is no command: %v", word, w.instead, err)
 		}
-		for _, m := range regexp.MustCompile(`hutch ([a-z]+)`).FindAllStringSubmatch(w.say, -1) {
-			if cmd, _, err := root.Find(m[1:]); m[1] != "has" && m[1] != "runs" && (err != nil || cmd == root) {
+		for _, m := range regexp.MustCompile(`hutch ([a-z]+)( [a-z]+)?`).FindAllStringSubmatch(w.say, -1) {
+			words := strings.Fields(m[0])[1:]
+			if cmd, _, err := root.Find(words); m[1] != "has" && m[1] != "runs" && (err != nil || cmd == root || cmd.HasSubCommands()) {
 				t.Errorf("%s says to type %s, which is no command", word, m[0])
 			}
 		}

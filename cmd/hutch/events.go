@@ -19,11 +19,13 @@ import (
 )
 
 type eventsFlags struct {
-	since    int64
-	kinds    []string
-	sandbox  string
-	noFollow bool
-	json     bool
+	from, to   string    // --since and --until
+	since      int64     // the number that --since is, else the first of all
+	begin, end time.Time // the moments that they are
+	kinds      []string
+	sandbox    string
+	noFollow   bool
+	json       bool
 }
 
 func newEvents() *cobra.Command {
@@ -39,8 +41,8 @@ Each line has time, number, kind, sandbox, exec and details.`,
 		GroupID: groupSandbox,
 		Args:    wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.since < 1 && cmd.Flags().Changed("since") {
-				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--since %d: events count from 1", o.since))
+			if err := o.parse(cmd.Flags().Changed("since")); err != nil {
+				return cli.Usage(cmd.CommandPath(), err)
 			}
 			return followDaemon(cmd.Context(), func(c *client.Client) error {
 				return o.run(cmd.Context(), c, cmd.OutOrStdout())
@@ -48,12 +50,48 @@ Each line has time, number, kind, sandbox, exec and details.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.Int64Var(&o.since, "since", 0, "begin with the event of this `NUMBER`")
+	fs.StringVar(&o.from, "since", "", "begin with the event of this `NUMBER`, or of this time: 10m is ten minutes ago, or 2006-01-02T15:04:05Z")
+	fs.StringVar(&o.to, "until", "", "end with those of this `TIME`: 0s is now")
 	fs.StringArrayVar(&o.kinds, "kind", nil, "only this `KIND`, such as exec.exited; may be repeated")
 	fs.StringVar(&o.sandbox, "sandbox", "", "only events of this `SANDBOX`")
 	fs.BoolVarP(&o.noFollow, "no-follow", "n", false, "print what has happened, and end")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object a line")
+	ignored(fs, "follow,f")
 	return cmd
+}
+
+// parse reads --since and --until.
+func (o *eventsFlags) parse(since bool) (err error) {
+	if o.to != "" {
+		if o.end, err = parseMoment("until", o.to); err != nil {
+			return err
+		}
+		o.noFollow = !o.end.After(time.Now())
+	}
+	if !since {
+		return nil
+	}
+	if o.since, err = strconv.ParseInt(o.from, 10, 64); err == nil {
+		if o.since < 1 {
+			err = fmt.Errorf("--since %d: events count from 1", o.since)
+		}
+		return err
+	}
+	o.since = 1
+	o.begin, err = parseMoment("since", o.from)
+	return err
+}
+
+// parseMoment reads a time, or how long ago it was.
+func parseMoment(flag, v string) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, v); err == nil {
+		return t, nil
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d < 0 {
+		return time.Time{}, fmt.Errorf("--%s %q: it is a time such as 10m, or 2006-01-02T15:04:05Z", flag, v)
+	}
+	return time.Now().Add(-d), nil
 }
 
 func (o *eventsFlags) run(ctx context.Context, c *client.Client, out io.Writer) error {
@@ -82,6 +120,12 @@ func (o *eventsFlags) run(ctx context.Context, c *client.Client, out io.Writer) 
 		o.since = e.Seq + 1 // for the next daemon
 		if !asked && e.Kind == api.EventGap {
 			continue // nobody asked for what is gone
+		}
+		if e.Time.Before(o.begin) {
+			continue
+		}
+		if !o.end.IsZero() && e.Time.After(o.end) {
+			return nil
 		}
 		if err := o.print(out, &e); err != nil {
 			return err

@@ -141,7 +141,7 @@ func newImageInspect() *cobra.Command {
 }
 
 func newImageRm() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "rm IMAGE...",
 		Short: "Remove images and the layers that nothing else needs",
 		Args:  wantArgs(1, -1),
@@ -157,4 +157,6 @@ func newImageRm() *cobra.Command {
 			})
 		},
 	}
+	ignored(cmd.Flags(), "force,f")
+	return cmd
 }

@@ -83,6 +83,7 @@ sandbox uses stays.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&p.All, "all", "a", false, "remove images that no sandbox uses, too")
+	ignored(cmd.Flags(), "force,f")
 	return cmd
 }
 

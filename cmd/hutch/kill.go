@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
@@ -39,9 +40,9 @@ func newKill() *cobra.Command {
 	return cmd
 }
 
-// signalLatest sends a signal to the last background command of a sandbox.
+// signalLatest sends a signal to the last background command of a sandbox that has not ended.
 func signalLatest(ctx context.Context, c *client.Client, name, signal string) error {
-	exec, err := latestExec(ctx, c, name)
+	exec, err := latestExec(ctx, c, name, api.ExecRunning)
 	if err != nil {
 		return err
 	}

@@ -27,20 +27,21 @@ type loginFlags struct {
 func newLogin() *cobra.Command {
 	var o loginFlags
 	cmd := &cobra.Command{
-		Use:   "login [flags] REGISTRY",
+		Use:   "login [flags] [REGISTRY]",
 		Short: "Store a user name and password for a registry",
 		Long: `Ask a registry whether it knows a user name and password and, if so, store them where pulls
 and pushes look: $REGISTRY_AUTH_FILE, else $XDG_RUNTIME_DIR/containers/auth.json, as podman login
 does, or the credential helper that is set up for the registry. What podman login and docker
 login have stored is used, too. Without a runtime folder, and for root, the file is below
-hutch's state folder. A path after REGISTRY limits them to what is below.
+hutch's state folder. A path after REGISTRY limits them to what is below; without REGISTRY it is docker.io.
 
 What is not given is asked for on the terminal.`,
 		Example: `  hutch login registry.example.com
   hutch login -u ci --password-stdin registry.example.com:5000 < token`,
 		GroupID: groupImage,
-		Args:    wantArgs(1, 1),
+		Args:    wantArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args = append(args, "docker.io") // as docker does
 			ctx, signals := cli.CatchSignals(cmd.Context())
 			defer signals.Stop()
 			signals.Listen() // a terminal that shows nothing must not be left so

@@ -166,7 +166,7 @@ func follow(ctx context.Context, a *client.Attachment, out io.Writer) error {
 }
 
 // latestExec is the exec that name means.
-func latestExec(ctx context.Context, c *client.Client, name string) (string, error) {
+func latestExec(ctx context.Context, c *client.Client, name string, states ...api.ExecState) (string, error) {
 	if strings.HasPrefix(name, "ex_") {
 		return name, nil
 	}
@@ -174,7 +174,12 @@ func latestExec(ctx context.Context, c *client.Client, name string) (string, err
 	if err != nil {
 		return "", err
 	}
-	list = slices.DeleteFunc(list, func(e api.Exec) bool { return !e.Background || e.Kept })
+	list = slices.DeleteFunc(list, func(e api.Exec) bool {
+		return !e.Background || e.Kept || len(states) > 0 && !slices.Contains(states, e.State)
+	})
+	if len(list) == 0 && len(states) > 0 {
+		return "", api.Errorf(api.FailedPrecondition, "no background command runs in sandbox %s", name).WithHint("hutch ps shows whether it has ended")
+	}
 	if len(list) == 0 {
 		return "", api.Errorf(api.NotFound, "sandbox %s has run no background command", name).WithOp("logs").
 			WithHint("hutch run -d and hutch exec -d start one")

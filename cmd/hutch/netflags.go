@@ -27,7 +27,7 @@ type netFlags struct {
 func (f *netFlags) add(fs *pflag.FlagSet) {
 	mode := func(v string) error {
 		if f.mode = api.NetMode(v); !slices.Contains(api.NetModes, f.mode) {
-			return fmt.Errorf("%q is not none, allow, open or learn", v)
+			return noMode(v, "none, allow, open or learn")
 		}
 		return nil
 	}
@@ -50,7 +50,7 @@ func (f *netFlags) addNarrow(fs *pflag.FlagSet) {
 	fs.Func("network", "of what the sandbox may reach let this command reach `MODE`: none, allow (what --allow names) or open; takes eBPF", func(v string) error {
 		f.mode = api.NetMode(v)
 		if f.mode != api.NetNone && f.mode != api.NetAllow && f.mode != api.NetOpen {
-			return fmt.Errorf("%q is not none, allow or open", v)
+			return noMode(v, "none, allow or open")
 		}
 		return nil
 	})
@@ -151,4 +151,15 @@ func readBounded(path string, most int64) ([]byte, error) {
 		err = fmt.Errorf("%s has more than %d bytes", path, most)
 	}
 	return data, err
+}
+
+// noMode says what there is instead of docker's networks.
+func noMode(v, modes string) error {
+	switch v {
+	case "host":
+		return fmt.Errorf("%q: no sandbox has the network of the host: open reaches everything outside, --allow host:PORT a server on this host, and -p publishes one inside", v)
+	case "bridge", "default", "slirp4netns", "pasta":
+		return fmt.Errorf("%q: open reaches everything outside, and --allow NAME one name; they work in the same way for every user", v)
+	}
+	return fmt.Errorf("%q is not %s", v, modes)
 }

@@ -30,6 +30,7 @@ func newRm() *cobra.Command {
 			})
 		},
 	}
+	ignored(cmd.Flags(), "volumes,v")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "also those that are running; one that is not there is no error")
 	return cmd
 }

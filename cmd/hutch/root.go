@@ -82,7 +82,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if errors.As(err, &known) {
 		return known
 	}
-	return unknownFlag(cli.Usage(cmd.CommandPath(), err), err.Error())
+	return unknownFlag(cmd.CommandPath(), cli.Usage(cmd.CommandPath(), err), err.Error())
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {

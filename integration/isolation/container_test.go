@@ -32,6 +32,7 @@ const (
 	outerSeccomp = "seccomp" // no user namespaces
 	outerMasked  = "masked"  // parts of /proc are covered
 	outerOverlay = "overlay" // the state folder is on overlayfs
+	outerBare    = "bare"    // no cgroup file system, as with ip netns exec: root's alone
 )
 
 // outerMain is the container's first process. It does not return.
@@ -45,6 +46,8 @@ func outerMain(kind string) {
 		switch kind {
 		case outerSeccomp:
 			err = outer.RefuseUserNamespaces()
+		case outerBare:
+			err = unix.Unmount("/sys/fs/cgroup", unix.MNT_DETACH)
 		case outerMasked:
 			err = outer.MaskProc()
 		case outerOverlay:
@@ -76,7 +79,32 @@ func inContainer(t *testing.T, w *world.World, kind string, args ...string) worl
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: outerUID, HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: outerUID, HostID: os.Getegid(), Size: 1}},
 	}
+	if kind == outerBare { // what a user namespace inherits it cannot unmount
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
+	}
 	return w.Finish(t, cmd)
+}
+
+// TestNoCgroups: where no cgroup file system is mounted sandboxes run without limits, which are refused, or shown as what stands in
+// for them.
+func TestNoCgroups(t *testing.T) {
+	testenv.Axes(t, testenv.Cgroup)
+	testenv.Root(t)
+	t.Parallel()
+	w := world.New(t)
+	run := func(args ...string) world.Result {
+		return inContainer(t, w, outerBare, append([]string{"run", "--private"}, args...)...)
+	}
+	if r := run("host", "--", "echo", "inside").Want(t, 0); r.Stdout != "inside\n" {
+		t.Errorf("%+v", r)
+	}
+	run("-m", "100m", "host", "--", "true").Want(t, 125).Says(t, "no cgroup file system is mounted", "mount -t cgroup2")
+	if r := run("-m", "100m", "--best-effort", "host", "--", "cat", "/sys/fs/cgroup/memory.max").Want(t, 0); r.Stdout != "104857600\n" {
+		t.Errorf("%+v", r)
+	}
+	if doctor := inContainer(t, w, outerBare, "doctor").Want(t, 0); !strings.Contains(doctor.Stdout, "no cgroup file system is mounted") {
+		t.Errorf("the doctor says nothing of it:\n%s", doctor.Stdout)
+	}
 }
 
 // TestInContainer: inside an unprivileged outer container hutch either works or says

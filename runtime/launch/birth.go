@@ -14,6 +14,8 @@ import (
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
 	"github.com/opencontainers/runc/libcontainer"
+	"github.com/opencontainers/runc/libcontainer/configs"
+	"github.com/opencontainers/runc/libcontainer/configs/validate"
 	"golang.org/x/sys/unix"
 
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -75,6 +77,25 @@ func (c *creation) bear(created *libcontainer.Container) (*libcontainer.Containe
 type withoutCgroups struct {
 	*libcontainer.State
 	CgroupPaths struct{} `json:"cgroup_paths"`
+}
+
+// ungrouped is libcontainer.Create for a container that is in no cgroup, which it would look for a mount of all the same: there may be
+// none (thin containers, ip netns exec).
+func ungrouped(root, id string, config *configs.Config) (*libcontainer.Container, error) {
+	if err := validate.Validate(config); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(withoutCgroups{State: &libcontainer.State{BaseState: libcontainer.BaseState{ID: id, Config: *config}}})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(filepath.Join(root, id), 0o711); err != nil { //nolint:forbidigo // hutchd's own folder, as Create has it
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(root, id, "state.json"), text, 0o600); err != nil { //nolint:forbidigo // the same
+		return nil, err
+	}
+	return libcontainer.Load(root, id)
 }
 
 // births are the lines for cgroups, by the names that libcontainer gives to their hierarchies: "" is v2, in which the sandbox must

@@ -150,7 +150,11 @@ func (c *creation) mountPts() error {
 }
 
 func (c *creation) makeContainer() error {
-	container, err := libcontainer.Create(c.params.RunDir, c.sb.id, c.config)
+	make := libcontainer.Create
+	if c.config.Cgroups.Path == "" {
+		make = ungrouped
+	}
+	container, err := make(c.params.RunDir, c.sb.id, c.config)
 	if err != nil {
 		return err
 	}

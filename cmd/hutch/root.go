@@ -72,6 +72,9 @@ func newRoot(args []string) *cobra.Command {
 			root.AddCommand(v.make())
 		}
 	}
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // with descriptions or without
+		completeNames(root)
+	}
 	return root
 }
 

@@ -148,3 +148,32 @@ func TestDockerLines(t *testing.T) {
 	}
 	w.AwaitNoSandbox(t)
 }
+
+// TestComplete: shells complete names of what there is, and nothing is started for that.
+func TestComplete(t *testing.T) {
+	testenv.Axes(t)
+	t.Parallel()
+	w := world.New(t)
+	complete := func(words ...string) string {
+		return w.OK(t, append([]string{"__complete"}, words...)...)
+	}
+	if out := complete("exec", ""); strings.Contains(out, "sb_") {
+		t.Errorf("without a daemon: %q", out)
+	}
+	if _, err := os.Stat(w.Socket()); err == nil {
+		t.Error("a daemon was started")
+	}
+	w.OK(t, "create", "--name", "box", "host")
+	w.OK(t, "volume", "create", "kept")
+	for want, words := range map[string][]string{
+		"box\tsb_": {"exec", "b"}, "box\t": {"rm", "box", ""}, "host\t": {"run", "h"}, "claude": {"run", "--template", ""}, "kept\n": {"volume", "rm", ""},
+	} {
+		if out := complete(words...); !strings.Contains(out, want) {
+			t.Errorf("%q: %q, want %q", words, out, want)
+		}
+	}
+	if out := complete("exec", "box", ""); strings.Contains(out, "box") {
+		t.Errorf("a command is no sandbox: %q", out)
+	}
+	w.OK(t, "rm", "-f", "box")
+}

@@ -31,8 +31,7 @@ type auditFlags struct {
 func newAudit() *cobra.Command {
 	o := &auditFlags{}
 	cmd := &cobra.Command{
-		Use:   "audit [flags] SANDBOX",
-		Short: "Print what was done with a sandbox, and what it did",
+		Use: "audit [flags] SANDBOX",
 		Long: `Print what was done with a sandbox and what it did: commands with what they read and
 wrote, files, connections that were refused, changes of its limits and policy. The record
 outlives the sandbox: of one that was removed, give the id. "hutch audit host" prints what
@@ -41,8 +40,7 @@ ran outside of any sandbox, by --mode.
 Each record has the hash of the one before. --head prints the last one's: kept elsewhere, it
 lets "hutch audit verify --head" tell later whether anything before it was changed.
 --json prints the records as they are stored, for "hutch audit verify --file".`,
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, 1),
+		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			since, err := parseSince(o.since, time.Now())
 			if err != nil {

@@ -19,8 +19,7 @@ func newCommit() *cobra.Command {
 	var change api.ConfigChanges
 	changed, quiet := false, false
 	cmd := &cobra.Command{
-		Use:   "commit [flags] SANDBOX IMAGE",
-		Short: "Make an image of what a sandbox has written",
+		Use: "commit [flags] SANDBOX IMAGE",
 		Long: `Make an image of what a sandbox has written and the image that it was made of: one more
 layer. The sandbox, which may run or be stopped, stands still meanwhile. Workspaces and
 volumes are not in the image, nor are devices, sockets and the files that hutch makes for
@@ -29,8 +28,7 @@ each sandbox: /etc/hosts, /etc/hostname and /etc/resolv.conf.
 --cmd and --entrypoint take a JSON array, or a line for the shell.`,
 		Example: `  hutch commit builder tools:1
   hutch commit -m "with numpy" --cmd '["python3"]' --env PYTHONUNBUFFERED=1 sb_1a2b3c numpy:1`,
-		GroupID: groupImage,
-		Args:    wantArgs(2, 2),
+		Args: wantArgs(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Sandbox, p.Ref = args[0], args[1]
 			if changed {

@@ -39,9 +39,7 @@ func loadConfig() (config.Config, string, error) {
 
 func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "config COMMAND",
-		Short:   "Show, check and reload the configuration file",
-		GroupID: groupSystem,
+		Use: "config COMMAND",
 		Long: `Show, check and reload the configuration file: the default image, limits of sandboxes
 that ask for none, quotas, and tokens of clients. A file to start from:
 

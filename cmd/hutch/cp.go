@@ -58,9 +58,7 @@ const (
 func newCp() *cobra.Command {
 	o := &copying{maxSize: maxCopyBytes}
 	cmd := &cobra.Command{
-		Use:     "cp [flags] SRC SANDBOX:DST | SANDBOX:SRC DST",
-		Short:   "Copy files and folders into and out of a sandbox",
-		GroupID: groupSandbox,
+		Use: "cp [flags] SRC SANDBOX:DST | SANDBOX:SRC DST",
 		Long: `Copy a file or a folder into or out of a sandbox that runs, as docker cp does:
 
   DST is a folder            SRC is copied into it; of SRC/. only the contents are

@@ -20,9 +20,7 @@ func newCreate() *cobra.Command {
 	asJSON := false
 	var publish published
 	cmd := &cobra.Command{
-		Use:     "create [flags] [IMAGE]",
-		Short:   "Create a sandbox and print its id",
-		GroupID: groupSandbox,
+		Use: "create [flags] [IMAGE]",
 		Long: `Create a sandbox, print its id and leave it running until hutch rm.
 Without IMAGE it is the configured one, or "host".`,
 		Example: `  id=$(hutch create host)

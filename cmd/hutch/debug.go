@@ -30,11 +30,9 @@ var shown = []string{showConfig, showMounts, showSeccomp, showPolicy, showTiming
 
 func newDebug() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "debug",
-		Short:   "Look at how sandboxes are made, and what they are refused",
-		GroupID: groupSystem,
-		Args:    cobra.ArbitraryArgs,
-		RunE:    parentOnly,
+		Use:  "debug",
+		Args: cobra.ArbitraryArgs,
+		RunE: parentOnly,
 	}
 	cmd.AddCommand(newDebugRun(), newDebugShell(), newDebugNet(), newDebugSyscalls())
 	return cmd

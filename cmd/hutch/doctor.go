@@ -21,9 +21,7 @@ import (
 func newDoctor() *cobra.Command {
 	var asJSON, fix, yes bool
 	cmd := &cobra.Command{
-		Use:     "doctor",
-		Short:   "Show what this machine offers and how to get what is missing",
-		GroupID: groupSystem,
+		Use: "doctor",
 		Long: `Try what sandboxes need and show for each: yes, no, or inconclusive where it could
 not be tried; with the command that turns a no into a yes. It needs no daemon.
 

@@ -31,15 +31,13 @@ type eventsFlags struct {
 func newEvents() *cobra.Command {
 	o := &eventsFlags{}
 	cmd := &cobra.Command{
-		Use:   "events [flags]",
-		Short: "Print what happens in the daemon, as it happens",
+		Use: "events [flags]",
 		Long: `Print what happens in the daemon, as it happens: until interrupted, or with -n what
 has happened so far. Events are numbered, across restarts of the daemon too; --since
 replays what is left of them, and a gap says which are not.
 
 Each line has time, number, kind, sandbox, exec and details.`,
-		GroupID: groupSandbox,
-		Args:    wantArgs(0, 0),
+		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.parse(cmd.Flags().Changed("since")); err != nil {
 				return cli.Usage(cmd.CommandPath(), err)

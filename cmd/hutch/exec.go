@@ -30,9 +30,7 @@ type execFlags struct {
 func newExec() *cobra.Command {
 	o := &execFlags{}
 	cmd := &cobra.Command{
-		Use:     "exec [flags] SANDBOX [--] CMD... | exec --attach EXEC",
-		Short:   "Run a command in a sandbox that exists",
-		GroupID: groupSandbox,
+		Use: "exec [flags] SANDBOX [--] CMD... | exec --attach EXEC",
 		Long: `Run a command in a sandbox that exists, given by its id or name. The image's
 Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 		Example: `  hutch exec box -- ls -l

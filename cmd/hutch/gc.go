@@ -12,10 +12,8 @@ import (
 func newGC() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:     "gc",
-		Short:   "Sweep what a killed daemon left behind",
-		GroupID: groupSystem,
-		Args:    wantArgs(0, 0),
+		Use:  "gc",
+		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				res, err := c.GC(cmd.Context())

@@ -16,11 +16,9 @@ import (
 
 func newImage() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "image",
-		Short:   "Fetch, import, save, check, list and remove images",
-		GroupID: groupImage,
-		Args:    cobra.ArbitraryArgs,
-		RunE:    parentOnly,
+		Use:  "image",
+		Args: cobra.ArbitraryArgs,
+		RunE: parentOnly,
 	}
 	cmd.AddCommand(newImagePull(), newImageLs(), newImageInspect(), newImageRm(), newImageImport(), newImageSave(), newImageExport(),
 		newImageTag(), newImageDu(), newImagePrune(), newImageVerify())

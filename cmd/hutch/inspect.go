@@ -13,11 +13,9 @@ import (
 func newInspect() *cobra.Command {
 	format := ""
 	cmd := &cobra.Command{
-		Use:     "inspect [flags] SANDBOX...",
-		Short:   "Print the records of sandboxes as JSON",
-		Long:    "Print the record of a sandbox as JSON: of several a list.",
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, -1),
+		Use:  "inspect [flags] SANDBOX...",
+		Long: "Print the record of a sandbox as JSON: of several a list.",
+		Args: wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var f *formatter
 			if format != "" {

@@ -15,11 +15,9 @@ import (
 func newKill() *cobra.Command {
 	signal := "KILL"
 	cmd := &cobra.Command{
-		Use:     "kill [-s SIGNAL] SANDBOX...",
-		Short:   "Kill every process of sandboxes; their files stay",
-		Long:    "Kill every process of sandboxes; their files stay. With -s their last background command gets a signal.",
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, -1),
+		Use:  "kill [-s SIGNAL] SANDBOX...",
+		Long: "Kill every process of sandboxes; their files stay. With -s their last background command gets a signal.",
+		Args: wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all := slices.Contains([]string{"KILL", "SIGKILL", "9"}, strings.ToUpper(signal))
 			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {

@@ -27,8 +27,7 @@ type loginFlags struct {
 func newLogin() *cobra.Command {
 	var o loginFlags
 	cmd := &cobra.Command{
-		Use:   "login [flags] [REGISTRY]",
-		Short: "Store a user name and password for a registry",
+		Use: "login [flags] [REGISTRY]",
 		Long: `Ask a registry whether it knows a user name and password and, if so, store them where pulls
 and pushes look: $REGISTRY_AUTH_FILE, else $XDG_RUNTIME_DIR/containers/auth.json, as podman login
 does, or the credential helper that is set up for the registry. What podman login and docker
@@ -38,8 +37,7 @@ hutch's state folder. A path after REGISTRY limits them to what is below; withou
 What is not given is asked for on the terminal.`,
 		Example: `  hutch login registry.example.com
   hutch login -u ci --password-stdin registry.example.com:5000 < token`,
-		GroupID: groupImage,
-		Args:    wantArgs(0, 1),
+		Args: wantArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args = append(args, "docker.io") // as docker does
 			ctx, signals := cli.CatchSignals(cmd.Context())
@@ -120,9 +118,7 @@ func (o *loginFlags) ask(ctx context.Context, p *api.LoginParams) error {
 func newLogout() *cobra.Command {
 	return &cobra.Command{
 		Use:     "logout REGISTRY",
-		Short:   "Remove what hutch login has stored",
 		Example: `  hutch logout registry.example.com`,
-		GroupID: groupImage,
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDaemon(cmd.Context(), func(c *client.Client) error {

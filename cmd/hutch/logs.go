@@ -27,11 +27,9 @@ type logsFlags struct {
 func newLogs() *cobra.Command {
 	o := &logsFlags{}
 	cmd := &cobra.Command{
-		Use:     "logs [-f] SANDBOX|EXEC",
-		Short:   "Print what a background command has written",
-		Long:    "Print what a background command has written: the last one of a sandbox, or the one named.",
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, 1),
+		Use:  "logs [-f] SANDBOX|EXEC",
+		Long: "Print what a background command has written: the last one of a sandbox, or the one named.",
+		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return cli.Usage(cmd.CommandPath(), err)

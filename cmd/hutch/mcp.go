@@ -21,9 +21,7 @@ func newMCP() *cobra.Command {
 	o := &specFlags{}
 	cfg := mcpapi.Config{}
 	cmd := &cobra.Command{
-		Use:     "mcp [flags] [IMAGE]",
-		Short:   "Give a language model a sandbox, over the Model Context Protocol",
-		GroupID: groupSandbox,
+		Use: "mcp [flags] [IMAGE]",
 		Long: `Serve the Model Context Protocol on stdin and stdout: tools to read, write, edit and search files, to run
 commands and code. They work in a sandbox that is made when the first tool needs it, as the flags say, and removed
 when the client ends, also when it is killed. Nothing of the host is in it but what you name.`,

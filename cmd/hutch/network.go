@@ -20,9 +20,7 @@ import (
 
 func newNetwork() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "network COMMAND",
-		Short:   "Show, change and ask what sandboxes may reach",
-		GroupID: groupSandbox,
+		Use: "network COMMAND",
 		Long: `Show, change and ask what sandboxes may reach. docs/network.md explains policies; "hutch why"
 lists what a sandbox was refused.`,
 		RunE: parentOnly,

@@ -12,27 +12,23 @@ import (
 
 func newPause() *cobra.Command {
 	return &cobra.Command{
-		Use:   "pause SANDBOX...",
-		Short: "Stop the processes of sandboxes where they are",
+		Use: "pause SANDBOX...",
 		Long: `Stop the processes of sandboxes where they are, and the clocks of their commands' timeouts.
 The life of a sandbox, --ttl, runs on. "hutch resume" lets them go on, and so does the next
 command, "hutch exec", or use of files, "hutch cp".
 
 Where the kernel can (cgroup v2, Linux 5.19), copies of files that it holds in memory for a paused
 sandbox are given back, behind the command's back; "hutch inspect" says how much that was.`,
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, -1),
-		RunE:    eachPaused((*client.Client).Pause),
+		Args: wantArgs(1, -1),
+		RunE: eachPaused((*client.Client).Pause),
 	}
 }
 
 func newResume() *cobra.Command {
 	return &cobra.Command{
-		Use:     "resume SANDBOX...",
-		Short:   "Let paused sandboxes go on",
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, -1),
-		RunE:    eachPaused((*client.Client).Resume),
+		Use:  "resume SANDBOX...",
+		Args: wantArgs(1, -1),
+		RunE: eachPaused((*client.Client).Resume),
 	}
 }
 

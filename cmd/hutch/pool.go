@@ -14,9 +14,7 @@ import (
 
 func newPool() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "pool COMMAND",
-		Short:   "Keep sandboxes ready before anybody needs one",
-		GroupID: groupSandbox,
+		Use: "pool COMMAND",
 		Long: `Keep sandboxes ready before anybody needs one. Those of a pool are all made alike; each is used
 once, and removed when it is released. Pools live as long as the daemon; the section pools of the
 configuration file makes some whenever it starts.`,

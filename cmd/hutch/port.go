@@ -88,9 +88,7 @@ func unlinkSockets(ports []api.Port) {
 
 func newPort() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "port COMMAND",
-		Short:   "Reach servers in sandboxes from this host",
-		GroupID: groupSandbox,
+		Use: "port COMMAND",
 		Long: `Reach TCP servers in sandboxes from this host, also those that listen on 127.0.0.1 or ::1 there, whatever the
 sandbox itself may reach. Only programs of this host can connect, unless an address such as 0.0.0.0 is given; those of
 other users can, too, but for Unix sockets, which are yours alone. Ports outlive hutchd and end with their sandbox.`,

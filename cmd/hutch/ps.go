@@ -19,10 +19,8 @@ func newPs() *cobra.Command {
 	var labels, filters []string
 	format := ""
 	cmd := &cobra.Command{
-		Use:     "ps [flags]",
-		Short:   "List sandboxes",
-		GroupID: groupSandbox,
-		Args:    wantArgs(0, 0),
+		Use:  "ps [flags]",
+		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			keep, err := parseFilters(filters, &labels, &all)
 			if err != nil {

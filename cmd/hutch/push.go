@@ -15,15 +15,13 @@ import (
 func newPush() *cobra.Command {
 	quiet := false
 	cmd := &cobra.Command{
-		Use:   "push [flags] IMAGE [REGISTRY/REPOSITORY:TAG]",
-		Short: "Send an image to a registry",
+		Use: "push [flags] IMAGE [REGISTRY/REPOSITORY:TAG]",
 		Long: `Send an image to the registry that its name says, or another one. Layers that are there
 already are not sent. Names and passwords are those of hutch login; plain
 HTTP is for this machine, and for what registries.conf says.
 
 Layers are packed anew: see hutch image save --help.`,
 		Example: `  hutch push tools:1 registry.example.com/team/tools:1`,
-		GroupID: groupImage,
 		Args:    wantArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p := api.PushParams{Ref: args[0]}

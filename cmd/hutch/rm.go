@@ -13,10 +13,8 @@ import (
 func newRm() *cobra.Command {
 	force := false
 	cmd := &cobra.Command{
-		Use:     "rm [-f] SANDBOX...",
-		Short:   "Remove sandboxes with their files",
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, -1),
+		Use:  "rm [-f] SANDBOX...",
+		Args: wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
 				if err := remove(ctx, c, name, force); force && notFound(err) {

@@ -21,9 +21,7 @@ const maxRequest = 4 << 20
 func newRPC() *cobra.Command {
 	private := false
 	cmd := &cobra.Command{
-		Use:     "rpc METHOD [JSON]",
-		Short:   "Call any method of the daemon",
-		GroupID: groupSystem,
+		Use: "rpc METHOD [JSON]",
 		Long: `Call any method of the daemon and print its result. JSON are the params, an
 object; "-" reads them from standard input. Progress goes to standard error.`,
 		Example: `  hutch rpc rpc.discover

@@ -44,9 +44,7 @@ type runFlags struct {
 func newRun() *cobra.Command {
 	o := &runFlags{}
 	cmd := &cobra.Command{
-		Use:     "run [flags] [IMAGE] [--] [CMD...]",
-		Short:   "Run a command in a new sandbox",
-		GroupID: groupSandbox,
+		Use: "run [flags] [IMAGE] [--] [CMD...]",
 		Long: `Run a command in a new sandbox, and remove the sandbox when the command ends.
 
 Flags end at IMAGE; what follows is the command, as it stands. IMAGE may be left

@@ -27,9 +27,7 @@ func newScan() *cobra.Command {
 	var allowed []string
 	var asJSON, rules bool
 	cmd := &cobra.Command{
-		Use:     "scan [flags] FILE|- | scan --rules",
-		Short:   "Look through code for what reaches beyond the program",
-		GroupID: groupSandbox,
+		Use: "scan [flags] FILE|- | scan --rules",
 		Long: `scan reads Python, JavaScript or shell by a parser and lists what reaches files, the network, other processes, runs code that
 is made while it runs, or hides what it does. Nothing is run. The exit code is 0 when nothing makes the code risky, else 1.
 

@@ -13,9 +13,7 @@ import (
 
 func newScope() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "scope COMMAND",
-		Short:   "Sandboxes by what they are for: a session, an agent, or everybody",
-		GroupID: groupSandbox,
+		Use: "scope COMMAND",
 		Long: `A scope, KIND:KEY, has one sandbox: hutch run --scope and hutch create --scope use it, and make it when there
 is none. What one command installs in it the next one finds. The sandbox of an agent, and a shared one, stays until
 the scope is ended; that of a session ends with the last program that is connected and has asked for it.`,

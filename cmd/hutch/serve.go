@@ -13,9 +13,7 @@ import (
 func newServe() *cobra.Command {
 	onStop := "kill"
 	c := &cobra.Command{
-		Use:     "serve",
-		Short:   "Run the daemon in the foreground",
-		GroupID: groupSystem,
+		Use: "serve",
 		Long: `Run the daemon in the foreground, for a service manager. Nobody needs to: the
 other commands start one in the background when none answers.
 

@@ -16,9 +16,7 @@ import (
 
 func newSnapshot() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "snapshot COMMAND",
-		Short:   "Keep the files of a sandbox as they are, and go back to them",
-		GroupID: groupSandbox,
+		Use: "snapshot COMMAND",
 		Long: `A snapshot is what the files of a sandbox are at a time. "hutch snapshot restore" gives the sandbox these files again,
 "hutch fork --snapshot" makes others that go on from there. It stays when the sandbox and the daemon are gone.
 Processes are not in it, nor folders of yours in mode rw, nor volumes.`,
@@ -150,12 +148,10 @@ func newFork() *cobra.Command {
 	var labels []string
 	var snapshot, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "fork [flags] SANDBOX",
-		Short: "Make sandboxes that go on from the files of another",
+		Use: "fork [flags] SANDBOX",
 		Long: `Make sandboxes that go on from the files of another one, each for itself, and print their ids. Its files are not copied
 for each: all share them, and write over them. Processes are not forked.`,
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, 1),
+		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if p.Sandbox = args[0]; snapshot {
 				p.Sandbox, p.Snapshot = "", args[0]

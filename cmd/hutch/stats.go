@@ -38,9 +38,7 @@ func (o *statsFlags) add(cmd *cobra.Command) {
 func newStats() *cobra.Command {
 	o := &statsFlags{}
 	cmd := &cobra.Command{
-		Use:     "stats [flags] [SANDBOX...]",
-		Short:   "Show what sandboxes use, again and again",
-		GroupID: groupSandbox,
+		Use: "stats [flags] [SANDBOX...]",
 		Long: `Show what sandboxes use, all that run or those that are named: until interrupted, on a
 terminal always in the same place.
 

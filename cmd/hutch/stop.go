@@ -17,12 +17,10 @@ import (
 func newStop() *cobra.Command {
 	grace := 0.0
 	cmd := &cobra.Command{
-		Use:   "stop [flags] SANDBOX...",
-		Short: "End the processes of sandboxes and keep the rest for later",
+		Use: "stop [flags] SANDBOX...",
 		Long: `End the processes of sandboxes and keep the rest: files, id, name, limits and policy. "hutch start" goes on from
 there, also after the daemon has ended. Files are kept, processes are not.`,
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, -1),
+		Args: wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
 				p := api.StopParams{Sandbox: name}
@@ -44,14 +42,12 @@ there, also after the daemon has ended. Files are kept, processes are not.`,
 func newStart() *cobra.Command {
 	folders := folderFlags{}
 	cmd := &cobra.Command{
-		Use:   "start [flags] SANDBOX...",
-		Short: "Start sandboxes that were stopped",
+		Use: "start [flags] SANDBOX...",
 		Long: `Start sandboxes that were stopped, with the files they had. Their commands are not started again.
 
 Folders of yours that a sandbox has mounted must be the same ones as before. Those of root, whose daemon is another user and
 cannot open them, this command opens again by its own note; name them where it has none, as when the sandbox was made.`,
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, -1),
+		Args: wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
 				p := api.StartParams{Sandbox: name}

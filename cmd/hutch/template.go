@@ -21,9 +21,7 @@ import (
 
 func newTemplate() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "template COMMAND",
-		Short:   "Make sandboxes by a name: an image, steps, limits, what runs in them",
-		GroupID: groupSandbox,
+		Use: "template COMMAND",
 		Long: `Keep what sandboxes are made of under a name: an image or another template, environment, limits, network
 policy, steps that are run once, a command that is started in each sandbox, what is waited for, ports.
 What steps have written is kept as an image; the same steps over the same image are not run twice.`,

@@ -22,9 +22,7 @@ import (
 func newTop() *cobra.Command {
 	o := &statsFlags{}
 	cmd := &cobra.Command{
-		Use:     "top [flags] [SANDBOX]",
-		Short:   "Show the busiest sandboxes, or the processes of one",
-		GroupID: groupSandbox,
+		Use: "top [flags] [SANDBOX]",
 		Long: `Show the busiest sandboxes first, or with SANDBOX its processes: until interrupted, and
 once where the output is no terminal.
 

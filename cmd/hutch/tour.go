@@ -41,7 +41,6 @@ func newTour() *cobra.Command {
 	private := false
 	cmd := &cobra.Command{
 		Use:    "tour",
-		Short:  "Run a program in a sandbox and show what it can and can not see",
 		Hidden: true,
 		Args:   wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

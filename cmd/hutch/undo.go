@@ -17,9 +17,7 @@ func newUndo() *cobra.Command {
 	p, folders := api.CheckpointRestoreParams{}, folderFlags{}
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:     "undo [flags] SANDBOX",
-		Short:   "Take back what a tool call has done to the files of a sandbox",
-		GroupID: groupSandbox,
+		Use: "undo [flags] SANDBOX",
 		Long: `Give a sandbox the files again that it had before a call of a tool or of code.run: the last one that was not undone, or
 --to names one, with all that came after it. The sandbox must have been made with --undo. It prints the calls that were
 undone, and the id by which that is taken back itself. Processes end, kept interpreters of code.run too; volumes

@@ -17,9 +17,7 @@ func newUpdate() *cobra.Command {
 	var ttl *float64
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:     "update [flags] SANDBOX...",
-		Short:   "Change limits and life of sandboxes that run",
-		GroupID: groupSandbox,
+		Use: "update [flags] SANDBOX...",
 		Long: `Change limits of sandboxes that run. What is not named stays as it is. --timeout,
 --cpu-time, --output-limit and --ulimit are for commands that start later.`,
 		Example: `  hutch update -m 2g --cpus 1.5 web

@@ -13,10 +13,8 @@ import (
 func newVersion() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Print which hutch this is",
-		GroupID: groupSystem,
-		Args:    wantArgs(0, 0),
+		Use:  "version",
+		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := cmd.OutOrStdout()
 			if asJSON {

@@ -14,9 +14,7 @@ import (
 
 func newVolume() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "volume COMMAND",
-		Short:   "Folders that outlive sandboxes",
-		GroupID: groupSandbox,
+		Use: "volume COMMAND",
 		Long: `A volume is a folder that hutch keeps, by name. Sandboxes mount it with -v NAME:/where[:ro|rw|overlay]; with rw, the
 default, one that is not there is made. It stays until it is removed, and what is in it counts in the disk limit
 of every sandbox that may write to it.`,

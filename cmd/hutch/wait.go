@@ -11,11 +11,9 @@ import (
 
 func newWait() *cobra.Command {
 	return &cobra.Command{
-		Use:     "wait SANDBOX|EXEC...",
-		Short:   "Wait until background commands have ended, and print their exit codes",
-		Long:    "Wait until background commands have ended, and print their exit codes: the last one of a sandbox, or the one named.",
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, -1),
+		Use:  "wait SANDBOX|EXEC...",
+		Long: "Wait until background commands have ended, and print their exit codes: the last one of a sandbox, or the one named.",
+		Args: wantArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
 				exec := name

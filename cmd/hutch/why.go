@@ -22,12 +22,10 @@ import (
 func newWhy() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
-		Use:   "why [flags] SANDBOX",
-		Short: "Say what a sandbox was refused, why, and how to allow it",
+		Use: "why [flags] SANDBOX",
 		Long: `Say what a sandbox was refused so far, why, and how to allow it. Of a sandbox that is gone,
 by its id, what the daemon's events still tell.`,
-		GroupID: groupSandbox,
-		Args:    wantArgs(1, 1),
+		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				w, err := whyOf(cmd.Context(), c, args[0])

@@ -20,9 +20,7 @@ import (
 
 func newWorkspace() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "workspace COMMAND",
-		Short:   "Look at what a sandbox has changed in your folder, and apply it or throw it away",
-		GroupID: groupSandbox,
+		Use: "workspace COMMAND",
 		Long: `Look at what a sandbox has changed in a workspace of mode overlay, and apply it to your folder or throw
 it away. Your folder stays as it is until then.`,
 		Example: `  hutch create --name box --workspace .:overlay

@@ -173,7 +173,7 @@ func latestExec(ctx context.Context, c *client.Client, name string, states ...ap
 		return "", err
 	}
 	list = slices.DeleteFunc(list, func(e api.Exec) bool {
-		return !e.Background || e.Kept || len(states) > 0 && !slices.Contains(states, e.State)
+		return e.Kept || len(states) > 0 && !slices.Contains(states, e.State)
 	})
 	if len(list) == 0 && len(states) > 0 {
 		return "", api.Errorf(api.FailedPrecondition, "no background command runs in sandbox %s", name).WithHint("hutch ps shows whether it has ended")

@@ -28,7 +28,7 @@ func TestLimitsExplained(t *testing.T) {
 	world.NeedsPython(t)
 	w := world.New(t)
 	c := w.Dial(t)
-	limits := world.Params{"memory_bytes": 64 << 20, "pids": 20}
+	limits := world.Params{"memory_bytes": 64 << 20, "pids": 20, "shm_bytes": 64 << 20}
 	var sb limited
 	c.Call(&sb, "sandbox.create", world.Params{"image": "host"})
 	if sb.Isolation.Cgroups == "none" {

@@ -89,3 +89,26 @@ func TestTerminal(t *testing.T) {
 		}
 	})
 }
+
+// TestTerminalWithoutInput: whose standard input ends has an end of file in a terminal as well, whether the program reads lines or keys.
+func TestTerminalWithoutInput(t *testing.T) {
+	testenv.Axes(t)
+	t.Parallel()
+	world.NeedsPython(t)
+	w := world.New(t)
+	for _, tt := range []struct {
+		stdin string
+		argv  []string
+		out   string
+	}{
+		{"", []string{"cat"}, ""},
+		{"", []string{"bash", "--norc"}, "exit"},
+		{"", []string{"python3", "-q"}, ">>> "},
+		{"echo $((6*7))\n", []string{"bash", "--norc"}, "42\r\n"},
+		{strings.Repeat("a", 20_000), []string{"sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do printf '%10000d' $i; done"}, "9"}, // and reads nothing
+	} {
+		if r := w.Feed(t, tt.stdin, append([]string{"run", "-it", "host", "--"}, tt.argv...)...).Want(t, 0); !strings.Contains(r.Stdout, tt.out) {
+			t.Errorf("%v: %q, want %q", tt.argv, r.Stdout, tt.out)
+		}
+	}
+}

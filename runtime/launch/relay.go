@@ -72,15 +72,27 @@ func (r *relays) start() error {
 	if err != nil {
 		return err
 	}
+	var terminal *input // there is one at most
 	for i, p := range r.pairs {
-		c := callers[i]
 		if p.role == launchapi.RoleOut {
-			r.out, r.callers = append(r.out, startPump(p.src, c, nil)), append(r.callers, c)
 			continue
 		}
 		to := &input{f: p.dst, lineStart: true}
-		to.terminal = p.to == launchapi.RoleTo && isTerminal(p.dst)
-		r.in, r.into = append(r.in, startPump(c, to, to.end)), append(r.into, to)
+		if to.terminal = p.to == launchapi.RoleTo && isTerminal(p.dst); to.terminal {
+			terminal = to
+		}
+		r.in, r.into = append(r.in, startPump(callers[i], to, to.end)), append(r.into, to)
+	}
+	for i, p := range r.pairs {
+		if p.role != launchapi.RoleOut {
+			continue
+		}
+		c := callers[i]
+		var to io.Writer = c
+		if terminal != nil {
+			to = shown{c, terminal}
+		}
+		r.out, r.callers = append(r.out, startPump(p.src, to, nil)), append(r.callers, c)
 	}
 	r.pairs = nil
 	return nil
@@ -134,6 +146,11 @@ type input struct {
 	f         *os.File
 	terminal  bool
 	lineStart bool
+
+	mu      sync.Mutex
+	ended   bool // the caller's input has
+	pressed int  // how often the key for that was, for programs that read keys
+	raw     bool // since it was last pressed
 }
 
 func (k *input) Write(p []byte) (int, error) {
@@ -147,14 +164,75 @@ func (k *input) Write(p []byte) (int, error) {
 // for it is pressed, Ctrl-D, twice behind a part of a line: the first then only hands that
 // over (termios(3), VEOF).
 func (k *input) end() {
-	if k.terminal {
-		keys := "\x04\x04"
-		if k.lineStart {
-			keys = "\x04"
-		}
-		_, _ = k.f.WriteString(keys) // the command may have ended
+	if !k.terminal {
+		_ = k.f.Close()
+		return
 	}
-	_ = k.f.Close()
+	keys := "\x04\x04"
+	if k.lineStart {
+		keys = "\x04"
+	}
+	k.mu.Lock()
+	k.ended, k.raw = true, readsKeys(k.f)
+	k.mu.Unlock()
+	_, _ = k.f.WriteString(keys) // the command may have ended; waits where it does not read
+}
+
+// maxPressed bounds how often the key is pressed for a program that begins to read keys again and again.
+const maxPressed = 64
+
+// again presses the key for who has begun to read keys since: a shell or an interpreter that edits lines does that before it shows its
+// prompt, and what was pressed before means nothing to it (n_tty(4): an end of file becomes a NUL).
+func (k *input) again() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.ended || k.pressed >= maxPressed {
+		return
+	}
+	was := k.raw
+	if k.raw = readsKeys(k.f); k.raw && !was {
+		k.pressed++
+		press(k.f)
+	}
+}
+
+// press presses Ctrl-D, unless what was typed before has not been read: its output must not wait for a program that does not read.
+func press(f *os.File) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = rc.Control(func(fd uintptr) {
+		room := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		if n, err := unix.Poll(room, 0); err == nil && n == 1 && room[0].Revents&unix.POLLOUT != 0 {
+			_, _ = unix.Write(int(fd), []byte{4})
+		}
+	})
+}
+
+// shown is the output of a terminal, after each part of which somebody may wait for keys.
+type shown struct {
+	to       io.Writer
+	terminal *input
+}
+
+func (s shown) Write(p []byte) (int, error) {
+	n, err := s.to.Write(p)
+	s.terminal.again()
+	return n, err
+}
+
+// readsKeys reports whether who reads from a terminal gets each key, and not lines.
+func readsKeys(f *os.File) (keys bool) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = rc.Control(func(fd uintptr) {
+		t, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+		keys = err == nil && t.Lflag&unix.ICANON == 0
+	})
+	return keys
 }
 
 func isTerminal(f *os.File) bool {

@@ -117,7 +117,7 @@ func (s *Store) exportRootfs(ctx context.Context, img *Image, w io.Writer) (api.
 			return api.Exported{}, err
 		}
 	}
-	req.Options.SingleUID = s.opts.SingleUID
+	req.Options.SingleUID, req.Options.Whole = s.opts.SingleUID, true
 	_, err := packTo(ctx, w, req)
 	return api.Exported{ID: img.ID, Layers: []string{}}, err
 }

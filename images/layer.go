@@ -40,6 +40,7 @@ type layerMeta struct {
 	OverlayXattrs int      `json:"overlay_xattrs,omitempty"` // attributes refused
 	RootOpaque    bool     `json:"root_opaque,omitempty"`
 	Implied       []string `json:"implied,omitempty"`
+	Hollow        []string `json:"hollow,omitempty"`
 	Boot          string   `json:"boot,omitempty"` // of the machine, when the layer was committed
 }
 
@@ -274,7 +275,7 @@ func (s *Store) commitLayer(work, name string, st unpack.Stats) (*layer, error) 
 func metaOf(st unpack.Stats) layerMeta {
 	return layerMeta{
 		SizeBytes: st.Bytes, Entries: st.Entries, Devices: st.Devices, Xattrs: st.Xattrs,
-		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied, Boot: bootID(),
+		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied, Hollow: st.Hollow, Boot: bootID(),
 	}
 }
 

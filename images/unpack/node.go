@@ -202,7 +202,7 @@ const dirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLO
 
 // makeDir makes an empty folder and opens it. In place of a whiteout of the
 // same layer it is opaque, for the two say that a lower folder was deleted and
-// a new one made.
+// a new one made. But see finishGone.
 func (u *unpacker) makeDir(at place) (int, error) {
 	opaque := u.kindAt(at) == whited
 	err := u.create(at, func() error { return unix.Mkdirat(at.parent, at.base, 0o700) })
@@ -214,9 +214,11 @@ func (u *unpacker) makeDir(at place) (int, error) {
 		return -1, err
 	}
 	d, err := u.dirOf(fd, at.name, true)
+	if err == nil {
+		d.parent = at.folder
+	}
 	if err == nil && opaque {
-		d.opaque = true
-		err = u.setOpaque(fd)
+		err = u.anew(d, fd)
 	}
 	if err != nil {
 		return -1, errors.Join(err, unix.Close(fd))

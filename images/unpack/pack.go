@@ -30,6 +30,8 @@ type PackOptions struct {
 	Implied []string
 	// SingleUID is as in Options: owners are in the attribute OwnerXattr.
 	SingleUID bool
+	// Whole says that the folder is all layers together, or the lowest alone: what marks something as hidden is not packed.
+	Whole bool
 	// MaxEntries bounds the nodes that are looked at; 0 means DefaultLimits.
 	MaxEntries int64
 }
@@ -110,6 +112,9 @@ func (p *layerPacker) visit(n *Node) error {
 	}
 	kind := n.Stat.Mode & unix.S_IFMT
 	if kind == unix.S_IFCHR && n.Stat.Rdev == 0 {
+		if p.o.Whole {
+			return nil
+		}
 		return p.whiteout(n)
 	}
 	if n.Path != "." && isWhiteout(n.base) {
@@ -215,7 +220,7 @@ func (p *layerPacker) folder(n *Node) error {
 			return err
 		}
 	}
-	if !opaque {
+	if !opaque || p.o.Whole {
 		return nil
 	}
 	return p.header(&tar.Header{Typeflag: tar.TypeReg, Name: path.Join(n.Path, opaqueName), Format: tar.FormatPAX})

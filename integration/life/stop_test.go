@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -181,4 +182,43 @@ func TestStopEnds(t *testing.T) {
 		t.Error(err)
 	}
 	w.OK(t, "rm", "-f", sb)
+}
+
+// TestStopSignal: commands are asked to end by the signal that the image names, or the sandbox, also when its time is over.
+func TestStopSignal(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	w := world.New(t)
+	c := w.Connect(t)
+	file := filepath.Join(w.Sub(t, "image"), "shell.tar")
+	world.Write(t, file, string(imagetest.Tar(imagetest.Dir("tmp"), imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t)))))
+	w.OK(t, "image", "import", "-q", "--change", "STOPSIGNAL SIGINT", file, "stops:1")
+	w.OK(t, "image", "import", "-q", "--change", "STOPSIGNAL SIGNONE", file, "wrong:1")
+	late := 30.0
+	for _, tt := range []struct{ want, image, flag string }{
+		{"INT", "stops:1", ""}, {"USR1", "stops:1", "--stop-signal=SIGUSR1"}, {"38", "stops:1", "--stop-signal=RTMIN+4"}, {"TERM", "wrong:1", ""},
+	} {
+		args := []string{"--pull", "never", tt.image}
+		if tt.flag != "" {
+			args = append([]string{tt.flag}, args...)
+		}
+		sb := w.Create(t, args...)
+		ex := world.StartIn(t, c, sb, `for s in INT TERM USR1 38; do trap "echo $s >/tmp/got; exit 0" $s; done; echo up; while :; do sleep 0.05; done`)
+		if up := world.Written(t, c, ex); up != "up\n" {
+			t.Fatalf("%q", up)
+		}
+		if _, err := c.StopSandbox(t.Context(), api.StopParams{Sandbox: sb, TimeoutS: &late}); err != nil {
+			t.Fatal(err)
+		}
+		w.Run(t, "logs", sb).Want(t, 125).Says(t, "was stopped")
+		if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: sb}); err != nil {
+			t.Fatal(err)
+		}
+		if res := world.Ran(t, c, sb, "cat /tmp/got"); res.Stdout != tt.want+"\n" {
+			t.Errorf("%s %s: %+v, want %s", tt.image, tt.flag, res, tt.want)
+		}
+		w.OK(t, "rm", "-f", sb)
+	}
+	w.Run(t, "create", "--stop-signal", "SIGNONE", "host").Want(t, 125).Says(t, "SIGNONE", "stop_signal")
+	w.RemoveLayers(t)
 }

@@ -67,6 +67,7 @@ func (f *creation) resolveAgain(ctx context.Context) error {
 	r := &f.s.record
 	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.record.Image, o.record.Digest, o.record.Note, o.record.Entry, o.record.Command
 	r.Workdir, r.User = o.record.Workdir, o.record.User
+	r.StopSignal = orElse(f.req.Spec.StopSignal, o.record.StopSignal)
 	return nil
 }
 

@@ -274,6 +274,10 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 	m.auditCreated(ctx, s)
 	m.admit(s)
 	record.State = api.Running
+	if req.origin == nil && len(s.root.Config.Volumes) > 0 {
+		m.makeVolumes(ctx, s)
+		record.Note = s.Record().Note
+	}
 	return record, nil
 }
 

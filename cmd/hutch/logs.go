@@ -174,10 +174,6 @@ func latestExec(ctx context.Context, c *client.Client, name string) (string, err
 		return "", err
 	}
 	if len(list) == 0 {
-		if sb, err := c.GetSandbox(ctx, name); err == nil && sb.Kept {
-			return "", api.Errorf(api.FailedPrecondition, "sandbox %s was stopped: what its commands had written went with their processes", name).WithOp("logs").
-				WithHint("read it before hutch stop, or let commands write to a file")
-		}
 		return "", api.Errorf(api.NotFound, "sandbox %s has run no background command", name).WithOp("logs").
 			WithHint("hutch run -d and hutch exec -d start one")
 	}

@@ -28,8 +28,17 @@ func TestStop(t *testing.T) {
 	w.OK(t, "exec", "box", "sh", "-c", "echo kept >/tmp/f; echo new >>file; mkdir -p /d/e; ln -s f /d/l; rm -rf /etc /opt; sleep 1000 >/dev/null 2>&1 &")
 	pid := world.Decode[api.Sandbox](t, w.OK(t, "inspect", "box")).PID
 
+	say := func() {
+		t.Helper()
+		w.OK(t, "exec", "-d", "box", "sh", "-c", "echo said")
+		w.OK(t, "wait", "box")
+	}
+	say()
 	stopped := func() {
 		t.Helper()
+		if got := w.OK(t, "logs", "box"); got != "said\n" {
+			t.Errorf("what it had written is %q", got)
+		}
 		sb := world.Decode[api.Sandbox](t, w.OK(t, "inspect", "box"))
 		if sb.State != api.Stopped || !sb.Kept || sb.PID != 0 || sb.ID != id || sb.Labels["k"] != "v" {
 			t.Errorf("%+v", sb)
@@ -47,6 +56,8 @@ func TestStop(t *testing.T) {
 		if sb.ID != id || sb.State != api.Running || sb.Limits.DiskBytes != 64<<20 {
 			t.Errorf("%+v", sb)
 		}
+		w.Run(t, "logs", "box").Want(t, 125)
+		say()
 	}
 
 	w.OK(t, "stop", "-t", "0", "box")
@@ -210,7 +221,14 @@ func TestStopSignal(t *testing.T) {
 		if _, err := c.StopSandbox(t.Context(), api.StopParams{Sandbox: sb, TimeoutS: &late}); err != nil {
 			t.Fatal(err)
 		}
-		w.Run(t, "logs", sb).Want(t, 125).Says(t, "was stopped")
+		for _, args := range [][]string{{"logs", sb}, {"logs", ex}, {"logs", "-f", sb}, {"logs", "-n", "1", sb}} { // what it had written is kept
+			if r := w.Run(t, args...).Want(t, 0); r.Stdout != "up\n" {
+				t.Errorf("%q: %+v", args, r)
+			}
+		}
+		if got := w.OK(t, "wait", sb); got != "0\n" {
+			t.Errorf("wait says %q", got)
+		}
 		if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: sb}); err != nil {
 			t.Fatal(err)
 		}

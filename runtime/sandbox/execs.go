@@ -149,15 +149,7 @@ func (m *Manager) dropNow(r *running) {
 
 // forgetExecs drops all execs of a sandbox that has ended.
 func (m *Manager) forgetExecs(s *Sandbox) {
-	s.mu.Lock()
-	var left []*running
-	for _, r := range s.execs {
-		left = append(left, r)
-	}
-	s.mu.Unlock()
-	for _, r := range left {
-		<-r.done // PID 1 is gone, so this is soon
-	}
+	s.awaitExecs()
 	s.mu.Lock()
 	ended := s.ended
 	s.ended = nil

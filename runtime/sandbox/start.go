@@ -303,6 +303,7 @@ func (m *Manager) startParked(ctx context.Context, old *Sandbox, req CreateReque
 		m.cfg.Logger.Warn("let go of what kept a stopped sandbox", "sandbox", s.id, "err", err)
 	}
 	old.stopTTL()
+	m.forgetExecs(old)
 	s.mu.Lock()
 	s.record.PhasesMS = f.phases
 	record := s.record
@@ -323,7 +324,7 @@ func (m *Manager) begun(s *Sandbox) error {
 	if err := os.Remove(filepath.Join(s.dir, shelf.Mark)); err != nil {
 		return err
 	}
-	return removeAll(filepath.Join(s.dir, ownCopy))
+	return errors.Join(removeAll(filepath.Join(s.dir, ownCopy)), removeAll(filepath.Join(s.dir, outputDir)))
 }
 
 func (s *Sandbox) stopTTL() {

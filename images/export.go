@@ -131,7 +131,7 @@ func (s *Store) packLayerTo(ctx context.Context, w io.Writer, diffID string) err
 	defer l.lease.Release()
 	_, err = packTo(ctx, w, unpack.PackRequest{
 		Root:    s.path(path.Join(s.layerUnit(diffID), unitRoot)),
-		Options: unpack.PackOptions{Implied: l.meta.Implied, SingleUID: s.opts.SingleUID},
+		Options: unpack.PackOptions{Implied: l.meta.Implied, Links: l.meta.Links, SingleUID: s.opts.SingleUID},
 	})
 	return err
 }

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -72,11 +73,13 @@ func (s *Store) fixUnit(diffIDs []string) string {
 
 // folderAttrs are what a folder of the repairing layer gets.
 type folderAttrs struct {
-	path  string
-	gone  bool // a whiteout instead, or what a layer has that is no folder
-	from  int  // of that layer; 0 is none
-	st    unix.Stat_t
-	owner []byte // unpack.OwnerXattr, or nil
+	path string
+	gone bool // a whiteout instead, or what a layer has that is no folder
+	from int  // of that layer; 0 is none
+	// source is its name there; "" is path.
+	source string
+	st     unix.Stat_t
+	owner  []byte // unpack.OwnerXattr, or nil
 }
 
 // maxImplied bounds the names of implied folders of all layers of an image together, in bytes. Those of one layer are bounded by
@@ -89,7 +92,9 @@ type stack struct {
 	layers  []stackLayer
 	implied []string // by any layer but the lowest, without the root; and all that are hollow
 	size    int      // of their names
-	levels  []level  // the folder in which the walk is, below those above it; the first is the root
+	links   []*lowerLink
+	byName  map[linkName]*lowerLink
+	levels  []level // the folder in which the walk is, below those above it; the first is the root
 }
 
 type stackLayer struct {
@@ -141,7 +146,7 @@ func (k *stack) push(unit string, meta layerMeta) error {
 		}
 		k.implied = append(k.implied, p)
 	}
-	return nil
+	return k.pushLinks(len(k.layers)-1, meta.Links)
 }
 
 // close may be called again.
@@ -160,6 +165,19 @@ func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
 	slices.Sort(k.implied) // what is below a folder is one piece
 	wanted := make(map[string]bool)
 	var list []folderAttrs
+	want := func(levels []level) {
+		for _, l := range slices.Backward(levels) {
+			if wanted[l.path] {
+				break
+			}
+			wanted[l.path] = true
+			if l.right != nil {
+				f := *l.right
+				f.gone, f.from = l.absent, l.behind
+				list = append(list, f)
+			}
+		}
+	}
 	for _, p := range slices.Compact(k.implied) {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -175,18 +193,13 @@ func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
 		if i := slices.IndexFunc(levels, func(l level) bool { return l.absent }); i >= 0 {
 			levels = levels[:i+1] // with all that is in it
 		}
-		for _, l := range slices.Backward(levels) {
-			if wanted[l.path] {
-				break
-			}
-			wanted[l.path] = true
-			if l.right != nil {
-				f := *l.right
-				f.gone, f.from = l.absent, l.behind
-				list = append(list, f)
-			}
-		}
+		want(levels)
 	}
+	links, err := k.linkFixes(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	list = append(under(list, links), links...)
 	slices.SortFunc(list, func(a, b folderAttrs) int { return strings.Compare(a.path, b.path) })
 	return list, nil
 }
@@ -413,8 +426,13 @@ func (k *stack) make(p string, f folderAttrs) error {
 		return os.Mkdir(p, 0o700)
 	case f.from > 0:
 		// One more name of what the layer has, which does not change. No part of the path is a link (below), and the last is not followed.
-		if err := unix.Linkat(int(k.layers[f.from-1].root.Fd()), f.path, unix.AT_FDCWD, p, 0); err != nil {
-			return fmt.Errorf("link %q of layer %d: %w", f.path, f.from-1, err)
+		source := cmp.Or(f.source, f.path)
+		err := unix.Linkat(int(k.layers[f.from-1].root.Fd()), source, unix.AT_FDCWD, p, 0)
+		if errors.Is(err, unix.EMLINK) {
+			return fmt.Errorf("%w of the file system for names of a file: %q", unpack.ErrLimit, source)
+		}
+		if err != nil {
+			return fmt.Errorf("link %q of layer %d: %w", source, f.from-1, err)
 		}
 		return nil
 	}

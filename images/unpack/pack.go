@@ -32,6 +32,8 @@ type PackOptions struct {
 	SingleUID bool
 	// Whole says that the folder is all layers together, or the lowest alone: what marks something as hidden is not packed.
 	Whole bool
+	// Links are as in Stats.
+	Links []LowerLink
 	// MaxEntries bounds the nodes that are looked at; 0 means DefaultLimits.
 	MaxEntries int64
 }
@@ -70,6 +72,9 @@ func Pack(ctx context.Context, root *os.File, w io.Writer, o PackOptions) (PackS
 		p.left = DefaultLimits.MaxEntries
 	}
 	err := Walk(ctx, root, p.visit)
+	if err == nil {
+		err = p.lowerLinks()
+	}
 	if err == nil {
 		err = p.tw.Close()
 	}

@@ -75,6 +75,8 @@ type Stats struct {
 	// Hollow are those of Implied in which the layer has nothing but whiteouts: where no lower layer
 	// has the folder, there is none.
 	Hollow []string
+	// Links are to files of lower layers, and not made.
+	Links []LowerLink
 	// RootOpaque says that the layer hides every lower layer. overlayfs ignores
 	// the mark on the root of a layer, so the lower layers must be left out.
 	RootOpaque bool
@@ -120,7 +122,7 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 	if err != nil {
 		return u.stats, err
 	}
-	if err := errors.Join(u.dropLinks(), u.finishDirs()); err != nil {
+	if err := errors.Join(u.dropLinks(), u.finishLinks(), u.finishDirs()); err != nil {
 		return u.stats, err
 	}
 	// What follows the end of the archive counts for the digest.
@@ -155,6 +157,7 @@ type unpacker struct {
 	stats   Stats
 	implied int  // bytes of the names of folders without an entry
 	links   bool // the layer has files in linkFolder
+	below   map[string]LowerLink
 	buf     []byte
 	// crc is the checksum of the file that is being written; records are of all files, nil
 	// without a manifest.

@@ -89,6 +89,9 @@ func (u *unpacker) whiteout(dirName, base string) error {
 	if err := u.writers.settle(&at); err != nil {
 		return err
 	}
+	if _, ok := u.below[at.name]; ok {
+		return nil // the layer has it
+	}
 	switch u.kindAt(at) {
 	case whited, other:
 		return nil

@@ -36,7 +36,9 @@ func TestLowerLinks(t *testing.T) {
 	packed, _ := packDir(t, c.root, PackOptions{Implied: stats.Implied, Links: stats.Links, SingleUID: os.Geteuid() != 0})
 	again, err := newCage(t).unpack(t, packed, Options{SingleUID: os.Geteuid() != 0})
 	must(t, err)
-	if !slices.EqualFunc(again.Links, stats.Links, func(a, b LowerLink) bool { return a.Name == b.Name && a.Target == b.Target && a.Mode == b.Mode && a.UID == b.UID && a.Time.Equal(b.Time) }) {
+	if !slices.EqualFunc(again.Links, stats.Links, func(a, b LowerLink) bool {
+		return a.Name == b.Name && a.Target == b.Target && a.Mode == b.Mode && a.UID == b.UID && a.Time.Equal(b.Time)
+	}) {
 		t.Errorf("packed %+v, was %+v", again.Links, stats.Links)
 	}
 }

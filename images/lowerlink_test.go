@@ -87,7 +87,7 @@ func listFiles(t *testing.T, root string) string {
 
 // TestLowerLinksDeep: links far down cost by their lengths, wherever they lead, and end with the context.
 func TestLowerLinksDeep(t *testing.T) {
-	const depth, count = 1000, 200
+	const depth, count = 300, 200
 	deep := func(root, top string) string {
 		p := top
 		must(t, os.Mkdir(filepath.Join(root, p), 0o755))

@@ -94,6 +94,9 @@ func badLayer(err error) *api.Error {
 	case errors.Is(err, unpack.ErrLimit):
 		return api.Errorf(api.ResourceExhausted, "the image holds a layer that is too big: %w", err).
 			WithHint("If the image can be trusted, raise the limit in the configuration (images.limits).")
+	case errors.Is(err, unpack.ErrWindow):
+		return api.Errorf(api.ResourceExhausted, "a layer of the image takes too much memory to decompress: %w", err).
+			WithHint("Compress it with zstd --long=29 at most, or xz --lzma2=dict=512MiB.")
 	case errors.Is(err, unpack.ErrUnmapped):
 		return api.Errorf(api.FailedPrecondition, "%w", err).
 			WithHint("An ordinary user has the ids of /etc/subuid and /etc/subgid, root 0 to 65535: give the user more there, or build the image with smaller ids.")

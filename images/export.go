@@ -117,7 +117,7 @@ func (s *Store) exportRootfs(ctx context.Context, img *Image, w io.Writer) (api.
 			return api.Exported{}, err
 		}
 	}
-	req.Options.SingleUID = s.opts.SingleUID
+	req.Options.SingleUID, req.Options.Whole = s.opts.SingleUID, true
 	_, err := packTo(ctx, w, req)
 	return api.Exported{ID: img.ID, Layers: []string{}}, err
 }
@@ -131,7 +131,7 @@ func (s *Store) packLayerTo(ctx context.Context, w io.Writer, diffID string) err
 	defer l.lease.Release()
 	_, err = packTo(ctx, w, unpack.PackRequest{
 		Root:    s.path(path.Join(s.layerUnit(diffID), unitRoot)),
-		Options: unpack.PackOptions{Implied: l.meta.Implied, SingleUID: s.opts.SingleUID},
+		Options: unpack.PackOptions{Implied: l.meta.Implied, Links: l.meta.Links, SingleUID: s.opts.SingleUID},
 	})
 	return err
 }

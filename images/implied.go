@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -25,6 +26,9 @@ import (
 // when a layer is unpacked. They are repaired per image instead, by one more
 // layer on top that holds nothing but those folders. Tools that build images
 // from containers always write the entries; few images need this.
+//
+// Nor is it known whether a lower layer has the folder q of q/.wh.x. Where none has, there is no folder q, and the layer on top hides
+// the one that was made for the whiteout: by a whiteout, or by what a lower layer has there, such as a symbolic link.
 
 // fixLayer makes the repairing layer of an image, if it needs one, and leases
 // it. It is nil when none is needed.
@@ -32,12 +36,11 @@ func (s *Store) fixLayer(ctx context.Context, diffIDs []string, layers []*layer)
 	stack := stack{s: s}
 	defer stack.close()
 	for i, d := range diffIDs {
-		if err := stack.push(s.layerUnit(d), layers[i].meta.Implied); err != nil {
+		if err := stack.push(s.layerUnit(d), layers[i].meta); err != nil {
 			return nil, err
 		}
 	}
 	fixes, err := stack.fixes(ctx)
-	stack.close()
 	if len(fixes) == 0 || err != nil {
 		return nil, err
 	}
@@ -56,7 +59,7 @@ func (s *Store) fixLayer(ctx context.Context, diffIDs []string, layers []*layer)
 	}
 	defer t.discard()
 	work := filepath.Join(t.path, "fix")
-	if err := errors.Join(os.Mkdir(work, 0o700), writeFolders(filepath.Join(work, unitRoot), fixes), writeManifest(ctx, work)); err != nil {
+	if err := errors.Join(os.Mkdir(work, 0o700), stack.write(filepath.Join(work, unitRoot), fixes), writeManifest(ctx, work)); err != nil {
 		return nil, err
 	}
 	return s.commitLayer(work, name, unpack.Stats{Entries: int64(len(fixes))})
@@ -70,9 +73,13 @@ func (s *Store) fixUnit(diffIDs []string) string {
 
 // folderAttrs are what a folder of the repairing layer gets.
 type folderAttrs struct {
-	path  string
-	st    unix.Stat_t
-	owner []byte // unpack.OwnerXattr, or nil
+	path string
+	gone bool // a whiteout instead, or what a layer has that is no folder
+	from int  // of that layer; 0 is none
+	// source is its name there; "" is path.
+	source string
+	st     unix.Stat_t
+	owner  []byte // unpack.OwnerXattr, or nil
 }
 
 // maxImplied bounds the names of implied folders of all layers of an image together, in bytes. Those of one layer are bounded by
@@ -83,14 +90,16 @@ const maxImplied = 4 * unpack.MaxImplied
 type stack struct {
 	s       *Store
 	layers  []stackLayer
-	implied []string // by any layer but the lowest, without the root
+	implied []string // by any layer but the lowest, without the root; and all that are hollow
 	size    int      // of their names
-	levels  []level  // the folder in which the walk is, below those above it; the first is the root
+	links   []*lowerLink
+	byName  map[linkName]*lowerLink
+	levels  []level // the folder in which the walk is, below those above it; the first is the root
 }
 
 type stackLayer struct {
-	root    *os.File
-	implied map[string]bool
+	root            *os.File
+	implied, hollow map[string]bool // unpack.Stats
 }
 
 // level is a folder of the walk.
@@ -101,6 +110,10 @@ type level struct {
 	// shown are the attributes that the overlay shows, right those of the top-most layer that has an entry for the folder; where no
 	// layer has, the two are the same. Both are nil when it is no folder.
 	shown, right *folderAttrs
+	// absent says that the folder is shown and none, because whiteouts are all that layers have in it.
+	absent bool
+	// behind is then the layer, from 1, that has something else there; 0 is none.
+	behind int
 }
 
 // part is what one layer has of a folder.
@@ -108,20 +121,24 @@ type part struct {
 	fd     int  // of the folder; -1 when the layer has none, or the level is closed
 	exists bool // the layer has it, as a folder
 	barred bool // the layer has something else there, or above
+	node   bool // there, and it is no whiteout
 	cut    bool // the folder, or one above it, hides those of lower layers
 }
 
-func (k *stack) push(unit string, implied []string) error {
+func (k *stack) push(unit string, meta layerMeta) error {
 	root, err := openDir(k.s.path(path.Join(unit, unitRoot)))
 	if err != nil {
 		return err
 	}
 	lowest := len(k.layers) == 0
-	l := stackLayer{root: root, implied: make(map[string]bool, len(implied))}
+	l := stackLayer{root: root, implied: make(map[string]bool, len(meta.Implied)), hollow: make(map[string]bool, len(meta.Hollow))}
 	k.layers = append(k.layers, l)
-	for _, p := range implied {
+	for _, p := range meta.Hollow {
+		l.hollow[p] = true
+	}
+	for _, p := range meta.Implied {
 		l.implied[p] = true
-		if p == "" || lowest { // below the lowest there is nothing that would know better
+		if p == "" || lowest && !l.hollow[p] { // below the lowest there is nothing that would know better
 			continue
 		}
 		if k.size += len(p); k.size > maxImplied {
@@ -129,7 +146,7 @@ func (k *stack) push(unit string, implied []string) error {
 		}
 		k.implied = append(k.implied, p)
 	}
-	return nil
+	return k.pushLinks(len(k.layers)-1, meta.Links)
 }
 
 // close may be called again.
@@ -148,6 +165,19 @@ func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
 	slices.Sort(k.implied) // what is below a folder is one piece
 	wanted := make(map[string]bool)
 	var list []folderAttrs
+	want := func(levels []level) {
+		for _, l := range slices.Backward(levels) {
+			if wanted[l.path] {
+				break
+			}
+			wanted[l.path] = true
+			if l.right != nil {
+				f := *l.right
+				f.gone, f.from = l.absent, l.behind
+				list = append(list, f)
+			}
+		}
+	}
 	for _, p := range slices.Compact(k.implied) {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -156,19 +186,20 @@ func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
 		if err != nil {
 			return nil, err
 		}
-		if at.right == nil || sameAttrs(at.shown, at.right) {
+		if at.right == nil || !at.absent && sameAttrs(at.shown, at.right) {
 			continue
 		}
-		for _, l := range slices.Backward(k.levels) {
-			if wanted[l.path] {
-				break
-			}
-			wanted[l.path] = true
-			if l.right != nil {
-				list = append(list, *l.right)
-			}
+		levels := k.levels
+		if i := slices.IndexFunc(levels, func(l level) bool { return l.absent }); i >= 0 {
+			levels = levels[:i+1] // with all that is in it
 		}
+		want(levels)
 	}
+	links, err := k.linkFixes(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	list = append(under(list, links), links...)
 	slices.SortFunc(list, func(a, b folderAttrs) int { return strings.Compare(a.path, b.path) })
 	return list, nil
 }
@@ -282,7 +313,7 @@ func (k *stack) below(up *level, name string) (level, error) {
 			case err == nil:
 				p.exists, p.fd = true, fd
 			case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EACCES):
-				p.barred = true // EACCES: of a folder that not even its owner, this user, may read
+				p.barred, p.node = true, isNode(above.fd, name) // EACCES: of a folder that not even its owner, this user, may read
 			case !errors.Is(err, unix.ENOENT):
 				l.parts = l.parts[:i] // of which some are open
 				return l, fmt.Errorf("open %q of layer %d: %w", l.path, i, err)
@@ -295,7 +326,7 @@ func (k *stack) below(up *level, name string) (level, error) {
 
 // look fills in what is shown of a level and what is right, and which of its parts hide those of lower layers.
 func (k *stack) look(l *level) error {
-	looking := true
+	looking, hollow, some := true, true, false
 	for i := len(l.parts) - 1; i >= 0; i-- {
 		p := &l.parts[i]
 		hides := p.barred || p.cut
@@ -310,16 +341,28 @@ func (k *stack) look(l *level) error {
 				if l.shown == nil {
 					l.shown, l.right = a, a
 				}
+				some, hollow = true, hollow && k.layers[i].hollow[l.path]
 				if !k.layers[i].implied[l.path] {
 					l.right, looking = a, false
 				}
 			}
 		}
+		if looking && some && hollow && p.node {
+			l.behind = i + 1
+		}
 		if hides {
 			looking = false
 		}
 	}
+	l.absent = some && hollow
 	return nil
+}
+
+// isNode reports whether a layer has something that is neither a folder nor a whiteout.
+func isNode(dir int, name string) bool {
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Mode&unix.S_IFMT != unix.S_IFCHR
 }
 
 // attrsOf reads the attributes of a folder.
@@ -345,15 +388,18 @@ func sameAttrs(a, b *folderAttrs) bool {
 	return a.st.Mode == b.st.Mode && a.st.Uid == b.st.Uid && a.st.Gid == b.st.Gid && string(a.owner) == string(b.owner)
 }
 
-// writeFolders makes folders, parents first, and then sets their attributes,
+// write makes folders, parents first, and then sets their attributes,
 // children first, because every folder made changes the time of its parent.
-func writeFolders(root string, folders []folderAttrs) error {
+func (k *stack) write(root string, folders []folderAttrs) error {
 	for _, f := range folders {
-		if err := os.Mkdir(filepath.Join(root, f.path), 0o700); err != nil {
+		if err := k.make(filepath.Join(root, f.path), f); err != nil {
 			return err
 		}
 	}
 	for _, f := range slices.Backward(folders) {
+		if f.gone {
+			continue
+		}
 		p := filepath.Join(root, f.path)
 		// Both ids come from this user namespace's own files, so they are mapped.
 		if err := os.Lchown(p, int(f.st.Uid), int(f.st.Gid)); err != nil {
@@ -370,6 +416,28 @@ func writeFolders(root string, folders []folderAttrs) error {
 		if err := unix.UtimesNanoAt(unix.AT_FDCWD, p, []unix.Timespec{f.st.Mtim, f.st.Mtim}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return fmt.Errorf("set the time of %s: %w", p, err)
 		}
+	}
+	return nil
+}
+
+func (k *stack) make(p string, f folderAttrs) error {
+	switch {
+	case !f.gone:
+		return os.Mkdir(p, 0o700)
+	case f.from > 0:
+		// One more name of what the layer has, which does not change. No part of the path is a link (below), and the last is not followed.
+		source := cmp.Or(f.source, f.path)
+		err := unix.Linkat(int(k.layers[f.from-1].root.Fd()), source, unix.AT_FDCWD, p, 0)
+		if errors.Is(err, unix.EMLINK) {
+			return fmt.Errorf("%w of the file system for names of a file: %q", unpack.ErrLimit, source)
+		}
+		if err != nil {
+			return fmt.Errorf("link %q of layer %d: %w", source, f.from-1, err)
+		}
+		return nil
+	}
+	if err := unix.Mknod(p, unix.S_IFCHR|0o600, 0); err != nil {
+		return fmt.Errorf("make the whiteout %s: %w", p, err)
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
-// stackOf is a stack of folders, lowest first, and which of their folders are implied.
-func stackOf(t *testing.T, roots []string, implied []map[string]bool) *stack {
+// stackOf is a stack of folders, lowest first, and which of their folders are implied, and of those which are hollow.
+func stackOf(t *testing.T, roots []string, implied, hollow []map[string]bool) *stack {
 	t.Helper()
 	k := &stack{}
 	t.Cleanup(k.close)
@@ -26,8 +26,11 @@ func stackOf(t *testing.T, roots []string, implied []map[string]bool) *stack {
 		f, err := openDir(dir)
 		must(t, err)
 		k.layers = append(k.layers, stackLayer{root: f, implied: implied[i]})
+		if hollow != nil {
+			k.layers[i].hollow = hollow[i]
+		}
 		for p := range implied[i] {
-			if p != "" && i > 0 {
+			if p != "" && (i > 0 || k.layers[i].hollow[p]) {
 				k.implied = append(k.implied, p)
 			}
 		}
@@ -36,14 +39,20 @@ func stackOf(t *testing.T, roots []string, implied []map[string]bool) *stack {
 }
 
 // plainLook says by the definition what stack.look does: of each layer from the top, the folder itself and all above it are looked at.
-func plainLook(k *stack, p string) (shown, right *folderAttrs) {
+func plainLook(k *stack, p string) (shown, right *folderAttrs, absent string) {
 	at := func(l *stackLayer, p string) (fd int, err error) {
 		if p == "" {
 			p = "."
 		}
 		return sys.OpenBeneath(int(l.root.Fd()), p, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	}
-	for _, l := range slices.Backward(k.layers) {
+	hollow := func() string {
+		if absent == "hollow" {
+			return "gone"
+		}
+		return absent
+	}
+	for i, l := range slices.Backward(k.layers) {
 		cut := false
 		for q := filepath.Dir(p); q != "." && q != "/"; q = filepath.Dir(q) {
 			if fd, err := at(&l, q); err == nil {
@@ -55,6 +64,11 @@ func plainLook(k *stack, p string) (shown, right *folderAttrs) {
 		if errors.Is(err, unix.ENOENT) && !cut {
 			continue
 		} else if err != nil {
+			up, err := at(&l, strings.TrimPrefix(filepath.Dir("/"+p), "/"))
+			if err == nil && absent == "hollow" && isNode(up, filepath.Base(p)) {
+				absent = fmt.Sprintf("link to layer %d's", i)
+			}
+			_ = unix.Close(up)
 			break
 		}
 		a, err := attrsOf(p, fd)
@@ -64,31 +78,39 @@ func plainLook(k *stack, p string) (shown, right *folderAttrs) {
 		cut = cut || isOpaque(fd)
 		_ = unix.Close(fd)
 		if shown == nil {
-			shown, right = a, a
+			shown, right, absent = a, a, "hollow"
+		}
+		if !l.hollow[p] {
+			absent = ""
 		}
 		if !l.implied[p] {
-			return shown, a
+			return shown, a, hollow()
 		}
 		if cut {
 			break
 		}
 	}
-	return shown, right
+	return shown, right, hollow()
 }
 
 func plainFixes(k *stack) []string {
 	list := map[string]string{}
 	for _, p := range k.implied {
-		shown, right := plainLook(k, p)
-		if right == nil || sameAttrs(shown, right) {
+		shown, right, absent := plainLook(k, p)
+		if right == nil || absent == "" && sameAttrs(shown, right) {
 			continue
+		}
+		for q := filepath.Dir(p); q != "."; q = filepath.Dir(q) {
+			if _, _, absent := plainLook(k, q); absent != "" {
+				p = q
+			}
 		}
 		for q := p; ; q = filepath.Dir(q) {
 			if q == "." {
 				q = ""
 			}
-			if _, right := plainLook(k, q); right != nil {
-				list[q] = fmt.Sprintf("%s %o", q, right.st.Mode)
+			if _, right, absent := plainLook(k, q); right != nil {
+				list[q] = fmt.Sprintf("%s %o %s", q, right.st.Mode, absent)
 			}
 			if q == "" {
 				break
@@ -110,9 +132,9 @@ func TestFixesLikeTheDefinition(t *testing.T) {
 	found := 0
 	for range 150 {
 		var roots []string
-		var implied []map[string]bool
+		var implied, hollow []map[string]bool
 		for range 1 + rnd.IntN(4) {
-			root, marks := t.TempDir(), map[string]bool{}
+			root, marks, hollows := t.TempDir(), map[string]bool{}, map[string]bool{}
 			for range rnd.IntN(12) {
 				var p string
 				for range 1 + rnd.IntN(14) { // deeper than keptLevels
@@ -137,19 +159,26 @@ func TestFixesLikeTheDefinition(t *testing.T) {
 			}
 			must(t, filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
 				if err == nil && d.IsDir() && rnd.IntN(2) == 0 {
-					marks[strings.TrimPrefix(strings.TrimPrefix(name, root), "/")] = true
+					p := strings.TrimPrefix(strings.TrimPrefix(name, root), "/")
+					marks[p], hollows[p] = true, p != "" && rnd.IntN(3) == 0
 				}
 				return err
 			}))
-			roots, implied = append(roots, root), append(implied, marks)
+			roots, implied, hollow = append(roots, root), append(implied, marks), append(hollow, hollows)
 		}
-		k := stackOf(t, roots, implied)
+		k := stackOf(t, roots, implied, hollow)
 		want := plainFixes(k)
 		fixes, err := k.fixes(t.Context())
 		must(t, err)
 		var got []string
 		for _, f := range fixes {
-			got = append(got, fmt.Sprintf("%s %o", f.path, f.st.Mode))
+			as := ""
+			if f.from > 0 {
+				as = fmt.Sprintf("link to layer %d's", f.from-1)
+			} else if f.gone {
+				as = "gone"
+			}
+			got = append(got, fmt.Sprintf("%s %o %s", f.path, f.st.Mode, as))
 		}
 		slices.Sort(got)
 		if found += len(want); !slices.Equal(got, want) {
@@ -178,7 +207,7 @@ func TestFixesDeep(t *testing.T) {
 		}
 		roots, implied = append(roots, root), append(implied, marks)
 	}
-	k := stackOf(t, roots, implied)
+	k := stackOf(t, roots, implied, nil)
 	// Each of the folders may take as long as 30 bytes of a parser's input: it is opened in each layer.
 	cost.Once(t, 30*len(roots)*depth, func() {
 		fixes, err := k.fixes(t.Context())
@@ -188,7 +217,7 @@ func TestFixesDeep(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := stackOf(t, roots, implied).fixes(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := stackOf(t, roots, implied, nil).fixes(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 }

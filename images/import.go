@@ -362,7 +362,7 @@ func importError(ctx context.Context, err error, op, dir string) error {
 func badArchive(err error) *api.Error {
 	if errors.Is(err, errArchive) || errors.Is(err, errManifest) || errors.Is(err, errDigest) || errors.Is(err, unpack.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return api.Errorf(api.InvalidArgument, "%w", err).WithField("fd").
-			WithHint("Check that the archive is whole and of this format: oci-archive, docker-archive, or without one a root file system as tar, plain or compressed with gzip or zstd.")
+			WithHint("Check that the archive is whole and of this format: oci-archive, docker-archive, or without one a root file system as tar, plain or compressed with gzip, zstd, xz or bzip2.")
 	}
 	return nil
 }

@@ -33,14 +33,16 @@ type layer struct {
 
 // layerMeta is kept in a layer's unit, as layerFile.
 type layerMeta struct {
-	SizeBytes     int64    `json:"size_bytes"`
-	Entries       int64    `json:"entries"`
-	Devices       int      `json:"devices,omitempty"`        // device nodes left out
-	Xattrs        int      `json:"xattrs,omitempty"`         // attributes left out
-	OverlayXattrs int      `json:"overlay_xattrs,omitempty"` // attributes refused
-	RootOpaque    bool     `json:"root_opaque,omitempty"`
-	Implied       []string `json:"implied,omitempty"`
-	Boot          string   `json:"boot,omitempty"` // of the machine, when the layer was committed
+	SizeBytes     int64              `json:"size_bytes"`
+	Entries       int64              `json:"entries"`
+	Devices       int                `json:"devices,omitempty"`        // device nodes left out
+	Xattrs        int                `json:"xattrs,omitempty"`         // attributes left out
+	OverlayXattrs int                `json:"overlay_xattrs,omitempty"` // attributes refused
+	RootOpaque    bool               `json:"root_opaque,omitempty"`
+	Implied       []string           `json:"implied,omitempty"`
+	Hollow        []string           `json:"hollow,omitempty"`
+	Links         []unpack.LowerLink `json:"links,omitempty"`
+	Boot          string             `json:"boot,omitempty"` // of the machine, when the layer was committed
 }
 
 // fetchLayer brings layer i of an image into the store. Of all goroutines and
@@ -274,7 +276,7 @@ func (s *Store) commitLayer(work, name string, st unpack.Stats) (*layer, error) 
 func metaOf(st unpack.Stats) layerMeta {
 	return layerMeta{
 		SizeBytes: st.Bytes, Entries: st.Entries, Devices: st.Devices, Xattrs: st.Xattrs,
-		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied, Boot: bootID(),
+		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied, Hollow: st.Hollow, Links: st.Links, Boot: bootID(),
 	}
 }
 

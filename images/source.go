@@ -233,10 +233,24 @@ func choose(raw []byte, mimeType string, sys *types.SystemContext, ref string, w
 		return "", fmt.Errorf("list of manifests: %w", err)
 	}
 	instance, err := list.ChooseInstance(sys)
-	if err != nil {
-		return "", wrongPlatform(ref, want, platformsOf(raw))
+	if err == nil || want.Variant != "" {
+		return instance, orWrongPlatform(err, ref, want, raw)
 	}
-	return instance, nil
+	for _, v := range variantsOf(want.Arch) {
+		one := *sys
+		one.VariantChoice = v
+		if instance, err = list.ChooseInstance(&one); err == nil {
+			return instance, nil
+		}
+	}
+	return "", orWrongPlatform(err, ref, want, raw)
+}
+
+func orWrongPlatform(err error, ref string, want platform, list []byte) error {
+	if err == nil {
+		return nil
+	}
+	return wrongPlatform(ref, want, platformsOf(list))
 }
 
 // platformsOf lists the platforms of a manifest list or image index.

@@ -111,7 +111,7 @@ var dockerFlags = map[string]string{
 	"device": "sandboxes have no devices of this host", "gpus": "sandboxes have no devices of this host",
 	"log-driver":  "hutch logs reads what a background command has written",
 	"publish-all": "-p PORT for each", "expose": "-p PORT", "health-cmd": "a template waits for a server: hutch template create --help",
-	"stop-signal": "hutch stop sends SIGTERM, and SIGKILL after -t SECONDS", "cidfile": "hutch create and hutch run -d print the id",
+	"cidfile":          "hutch create and hutch run -d print the id",
 	"oom-kill-disable": "a sandbox over its memory limit is always ended", "memory-reservation": "--memory-high SIZE slows down above it",
 	"volumes-from": "hutch volume create, and -v NAME:PATH in each sandbox", "runtime": "hutch is its own", "cgroup-parent": "hutch makes its cgroups itself",
 	"isolation": "each command is in all of the walls that this machine has: hutch doctor",

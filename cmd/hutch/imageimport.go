@@ -28,7 +28,7 @@ func newImageImport() *cobra.Command {
   docker-archive:FILE[:NAME]   what docker save and podman save write
   oci-archive:FILE[:NAME]      an OCI image layout as tar
   oci:DIR[:NAME]               an OCI image layout
-  FILE                         a root file system as tar, plain, gzip or zstd
+  FILE                         a root file system as tar, plain, gzip, zstd, xz or bzip2
   DIR                          a root file system; your own files become root's
 
 FILE may be -, for stdin. NAME chooses one of several images. IMAGE is what the image

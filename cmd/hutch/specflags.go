@@ -52,6 +52,7 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 		return err
 	})
 	fs.StringVar(&s.Hostname, "hostname", "", "host `NAME` inside (default: the id)")
+	fs.StringVar(&s.StopSignal, "stop-signal", "", "`SIGNAL` with which hutch stop asks commands to end (default: the image's, or SIGTERM)")
 	fs.StringArrayVarP(&o.labels, "label", "l", nil, "label, `NAME[=VALUE]`; may be repeated")
 	fs.StringArrayVarP(&o.env, "env", "e", nil, "environment, `NAME[=VALUE]`, your own value without one; may be repeated")
 	fs.StringArrayVar(&o.envFiles, "env-file", nil, "`FILE` with a NAME[=VALUE] a line")

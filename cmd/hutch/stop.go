@@ -35,7 +35,7 @@ there, also after the daemon has ended. Files are kept, processes are not.`,
 			})
 		},
 	}
-	cmd.Flags().Float64VarP(&grace, "time", "t", 10, "`SECONDS` that commands have to end after SIGTERM")
+	cmd.Flags().Float64VarP(&grace, "time", "t", 10, "`SECONDS` that commands have to end after the stop signal")
 	return cmd
 }
 

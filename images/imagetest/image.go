@@ -174,7 +174,7 @@ type Image struct {
 	Layers []Layer
 	Config Config
 	// OS and Arch default to this machine's.
-	OS, Arch string
+	OS, Arch, Variant string
 	// Docker makes the manifest one of Docker's schema 2 instead of OCI's.
 	Docker bool
 }
@@ -188,10 +188,14 @@ func (i Image) blobs() (manifest, config Blob) {
 		diffIDs = append(diffIDs, l.DiffID)
 		descs = append(descs, l.descriptor())
 	}
-	config = NewBlob("application/vnd.oci.image.config.v1+json", toJSON(map[string]any{
+	about := map[string]any{
 		"created": Epoch, "os": osName, "architecture": arch, "config": i.Config,
 		"rootfs": map[string]any{"type": "layers", "diff_ids": diffIDs},
-	}))
+	}
+	if i.Variant != "" {
+		about["variant"] = i.Variant
+	}
+	config = NewBlob("application/vnd.oci.image.config.v1+json", toJSON(about))
 	mediaType := "application/vnd.oci.image.manifest.v1+json"
 	if i.Docker {
 		const docker = "application/vnd.docker."

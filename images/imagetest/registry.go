@@ -154,6 +154,9 @@ func PushIndex(registry, name, tag string, imgs ...Image) (string, error) {
 		d := manifest.descriptor()
 		osName, arch := img.platform()
 		d.Platform = map[string]any{"os": osName, "architecture": arch}
+		if img.Variant != "" {
+			d.Platform["variant"] = img.Variant
+		}
 		descs = append(descs, d)
 	}
 	index := NewBlob("application/vnd.oci.image.index.v1+json", toJSON(map[string]any{

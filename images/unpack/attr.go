@@ -183,10 +183,13 @@ func (u *unpacker) setXattr(fd int, name, value string) error {
 type dir struct {
 	name     string
 	ino      uint64
-	explicit bool // has an entry of its own
+	parent   uint64 // the inode number of the folder it was made in
+	explicit bool   // has an entry of its own
+	filled   bool   // has an entry of its own, or something in it that is no whiteout
 	attrs    attrs
 	opaque   bool
 	whited   bool // has whiteouts in it
+	gone     bool // there is a whiteout of it, too
 }
 
 // noteDir records what an entry says of a folder. The latest entry wins.
@@ -196,7 +199,16 @@ func (u *unpacker) noteDir(fd int, name string, h *tar.Header) error {
 		return err
 	}
 	d.explicit, d.attrs = true, attrsOf(h)
+	u.fill(d.ino)
 	return nil
+}
+
+// fill notes that a folder has something in it that is no whiteout, or an entry of its own. Nothing takes that back: what is
+// removed from a folder makes room for something else there.
+func (u *unpacker) fill(folder uint64) {
+	for d := u.dirs[folder]; d != nil && !d.filled; d = u.dirs[d.parent] {
+		d.filled = true
+	}
 }
 
 // dirOf gives the record of an open folder. A fresh one, just made, replaces
@@ -242,40 +254,51 @@ func (u *unpacker) finishDirs() error {
 		all = append(all, d)
 	}
 	slices.SortFunc(all, func(a, b *dir) int { return strings.Compare(b.name, a.name) })
-	for _, d := range all {
-		err := u.meter()
-		if err == nil {
-			err = u.finishDir(d)
-		}
-		if err != nil {
-			return &EntryError{Entry: d.name, Err: err}
+	for _, finish := range []func(*dir) error{u.finishGone, u.finishDir} {
+		for _, d := range all {
+			err := u.meter()
+			if err == nil {
+				err = finish(d)
+			}
+			if err != nil {
+				return &EntryError{Entry: d.name, Err: err}
+			}
 		}
 	}
 	slices.Sort(u.stats.Implied)
+	slices.Sort(u.stats.Hollow)
 	return nil
 }
 
-func (u *unpacker) finishDir(d *dir) error {
-	fd, err := u.reopen(d.name)
+// still opens a folder for finishing; -1 when a later entry has removed or replaced it.
+func (u *unpacker) still(d *dir) (fd int, st unix.Stat_t, err error) {
+	fd, err = u.reopen(d.name)
 	if err != nil {
-		return nil // removed by a later entry
+		return -1, st, nil
 	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err = unix.Fstat(fd, &st); err != nil || st.Ino != d.ino {
+		_ = unix.Close(fd)
+		fd = -1
+	}
+	return fd, st, err
+}
+
+func (u *unpacker) finishDir(d *dir) error {
+	fd, st, err := u.still(d)
+	if fd < 0 {
 		return err
 	}
-	if st.Ino != d.ino {
-		return nil // replaced by a later entry
-	}
-	if d.opaque && d.whited {
-		u.names.forget(d.ino)
-		if err := dropWhiteouts(fd); err != nil {
+	defer unix.Close(fd)
+	if d.whited {
+		if err := u.finishWhited(d, fd); err != nil {
 			return err
 		}
 	}
 	if !d.explicit {
 		u.stats.Implied = append(u.stats.Implied, d.name)
+	}
+	if !d.filled && !d.opaque && d.name != "" { // one that is opaque is there, and empty
+		u.stats.Hollow = append(u.stats.Hollow, d.name)
 	}
 	return u.setAttrs(fd, d.attrs, st.Mode&0o7777)
 }

@@ -79,7 +79,7 @@ func decompressorMain(args []string) int {
 	_ = root.Close()
 	var r decompressReply
 	if err := decompressTo(os.Stdout, os.Stdin); err != nil {
-		r.Err = toWire(fmt.Errorf("%w: decompress: %w", ErrDamaged, err))
+		r.Err = toWire(decompressError(err))
 	}
 	if err := json.NewEncoder(os.Stderr).Encode(r); err != nil {
 		return 1

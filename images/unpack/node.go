@@ -202,7 +202,7 @@ const dirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLO
 
 // makeDir makes an empty folder and opens it. In place of a whiteout of the
 // same layer it is opaque, for the two say that a lower folder was deleted and
-// a new one made.
+// a new one made. But see finishGone.
 func (u *unpacker) makeDir(at place) (int, error) {
 	opaque := u.kindAt(at) == whited
 	err := u.create(at, func() error { return unix.Mkdirat(at.parent, at.base, 0o700) })
@@ -214,9 +214,11 @@ func (u *unpacker) makeDir(at place) (int, error) {
 		return -1, err
 	}
 	d, err := u.dirOf(fd, at.name, true)
+	if err == nil {
+		d.parent = at.folder
+	}
 	if err == nil && opaque {
-		d.opaque = true
-		err = u.setOpaque(fd)
+		err = u.anew(d, fd)
 	}
 	if err != nil {
 		return -1, errors.Join(err, unix.Close(fd))
@@ -260,11 +262,15 @@ func (u *unpacker) hardLink(at place, h *tar.Header) error {
 	if err := u.writers.wait(); err != nil { // the target may be in a batch
 		return err
 	}
+	delete(u.below, at.name)
 	if name == "" || isWhiteout(name[strings.LastIndexByte(name, '/')+1:]) {
 		return fmt.Errorf("%w: hard link to %q", ErrUnsafe, h.Linkname)
 	}
 	dirName, base := splitName(name)
 	from, err := sys.OpenInRoot(u.root, orDot(dirName), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return u.linkBelow(at, name, h)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: hard link to %q: %w", ErrUnsafe, h.Linkname, err)
 	}
@@ -272,7 +278,11 @@ func (u *unpacker) hardLink(at place, h *tar.Header) error {
 	if sameNode(from, base, at) {
 		return nil // linked already; removing it first would lose it
 	}
-	if k := u.kindAt(place{parent: from, base: base}); k != other {
+	k := u.kindAt(place{parent: from, base: base})
+	if k == absent {
+		return u.linkBelow(at, name, h)
+	}
+	if k != other {
 		return fmt.Errorf("%w: hard link to %q, which this layer has not as a file", ErrUnsafe, h.Linkname)
 	}
 	return u.create(at, func() error { return unix.Linkat(from, base, at.parent, at.base, 0) })

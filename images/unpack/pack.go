@@ -30,6 +30,10 @@ type PackOptions struct {
 	Implied []string
 	// SingleUID is as in Options: owners are in the attribute OwnerXattr.
 	SingleUID bool
+	// Whole says that the folder is all layers together, or the lowest alone: what marks something as hidden is not packed.
+	Whole bool
+	// Links are as in Stats.
+	Links []LowerLink
 	// MaxEntries bounds the nodes that are looked at; 0 means DefaultLimits.
 	MaxEntries int64
 }
@@ -68,6 +72,9 @@ func Pack(ctx context.Context, root *os.File, w io.Writer, o PackOptions) (PackS
 		p.left = DefaultLimits.MaxEntries
 	}
 	err := Walk(ctx, root, p.visit)
+	if err == nil {
+		err = p.lowerLinks()
+	}
 	if err == nil {
 		err = p.tw.Close()
 	}
@@ -110,6 +117,9 @@ func (p *layerPacker) visit(n *Node) error {
 	}
 	kind := n.Stat.Mode & unix.S_IFMT
 	if kind == unix.S_IFCHR && n.Stat.Rdev == 0 {
+		if p.o.Whole {
+			return nil
+		}
 		return p.whiteout(n)
 	}
 	if n.Path != "." && isWhiteout(n.base) {
@@ -215,7 +225,7 @@ func (p *layerPacker) folder(n *Node) error {
 			return err
 		}
 	}
-	if !opaque {
+	if !opaque || p.o.Whole {
 		return nil
 	}
 	return p.header(&tar.Header{Typeflag: tar.TypeReg, Name: path.Join(n.Path, opaqueName), Format: tar.FormatPAX})

@@ -49,7 +49,7 @@ func (u *unpacker) cleanName(name string) (string, error) {
 		return "", fmt.Errorf("%w of %d path components", ErrLimit, u.limits.MaxDepth)
 	}
 	for _, p := range parts[:max(0, len(parts)-1)] {
-		if isWhiteout(p) {
+		if isWhiteout(p) && !isMeta(p) {
 			return "", fmt.Errorf("%w: a folder cannot be named %q", ErrUnsafe, p)
 		}
 	}
@@ -69,6 +69,16 @@ func splitName(name string) (dir, base string) {
 	}
 	return name[:i], name[i+1:]
 }
+
+func joinName(dir, base string) string {
+	if dir == "" {
+		return base
+	}
+	return dir + "/" + base
+}
+
+// errNoFolder marks a parent that the layer has as something else.
+var errNoFolder = errors.New("not a folder")
 
 // parent opens the folder dir of the layer, making what is missing of it. The
 // fd stays the cache's and is good until the next call.
@@ -117,7 +127,7 @@ func (u *unpacker) imply(dir string) (int, error) {
 	}
 	if kind := u.kindAt(at); kind != absent && kind != whited {
 		// A file, or a symlink that leads nowhere in this layer.
-		return -1, fmt.Errorf("%w: its parent %q is not a folder", ErrUnsafe, dir)
+		return -1, fmt.Errorf("%w: its parent %q is %w", ErrUnsafe, dir, errNoFolder)
 	}
 	fd, err := u.makeDir(at)
 	if err != nil {

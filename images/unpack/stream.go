@@ -1,12 +1,8 @@
 package unpack
 
 import (
-	"bufio"
 	"errors"
 	"io"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 )
 
 // Read-ahead of one stage of unpacking: enough to smooth out bursts.
@@ -133,51 +129,4 @@ func (a *ahead) Close() error {
 	for range a.full { // until the goroutine has ended
 	}
 	return nil
-}
-
-// maxZstdWindow bounds the memory that a zstd frame can ask for; zstd --long,
-// the largest in common use, needs as much.
-const maxZstdWindow = 128 << 20
-
-// magicBytes are as many as tell how a layer is compressed.
-const magicBytes = 4
-
-// compressed says whether a layer that begins so has to go through decompress. The media
-// type is not always right, and the digest of the result is checked anyway.
-func compressed(magic []byte) bool { return isGzip(magic) || isZstd(magic) }
-
-// decompress finds out how a layer is compressed by its first bytes.
-func decompress(r io.Reader) (io.ReadCloser, error) {
-	br := bufio.NewReaderSize(r, inputBuffer)
-	magic, err := br.Peek(magicBytes)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	switch {
-	case isGzip(magic):
-		return gzip.NewReader(br)
-	case isZstd(magic):
-		d, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
-		if err != nil {
-			return nil, err
-		}
-		return d.IOReadCloser(), nil
-	}
-	return io.NopCloser(br), nil
-}
-
-// inputBuffer is the unit of reading what is compressed.
-const inputBuffer = 64 << 10
-
-// isGzip knows a member (RFC 1952).
-func isGzip(m []byte) bool { return len(m) >= 2 && m[0] == 0x1f && m[1] == 0x8b }
-
-// isZstd knows a frame and a skippable frame (RFC 8878, 3.1).
-func isZstd(m []byte) bool {
-	if len(m) < magicBytes {
-		return false
-	}
-	frame := m[0] == 0x28 && m[1] == 0xb5 && m[2] == 0x2f && m[3] == 0xfd
-	skippable := m[0]&0xf0 == 0x50 && m[1] == 0x2a && m[2] == 0x4d && m[3] == 0x18
-	return frame || skippable
 }

@@ -7,9 +7,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/iotest"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 )
 
 func noise(n int) []byte {
@@ -53,45 +50,3 @@ func TestReadAhead(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
-
-func TestDecompress(t *testing.T) {
-	data := bytes.Repeat([]byte("layer "), 5000)
-	var z bytes.Buffer
-	w := gzip.NewWriter(&z)
-	_, err := w.Write(data)
-	must(t, errors.Join(err, w.Close()))
-	enc, err := zstd.NewWriter(nil)
-	must(t, err)
-	zst := enc.EncodeAll(data, nil)
-	wide, err := zstd.NewWriter(nil, zstd.WithWindowSize(2*maxZstdWindow))
-	must(t, err)
-	var huge bytes.Buffer
-	wide.Reset(&huge)
-	_, err = wide.Write(data) // streamed, so that the frame names its window
-	must(t, errors.Join(err, wide.Flush(), wide.Close()))
-	for name, tt := range map[string]struct {
-		blob []byte
-		ok   bool
-	}{
-		"plain":                        {data, true},
-		"gzip":                         {z.Bytes(), true},
-		"gzip in members":              {append(bytes.Clone(z.Bytes()), z.Bytes()...), true},
-		"zstd":                         {zst, true},
-		"zstd after a skippable frame": {append([]byte{0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 1, 2}, zst...), true},
-		"empty":                        {nil, true},
-		"one byte":                     {[]byte{0x1f}, true},
-		"gzip cut":                     {z.Bytes()[:len(z.Bytes())-3], false},
-		"gzip header":                  {[]byte{0x1f, 0x8b, 0xff, 0xff}, false},
-		"zstd cut":                     {zst[:len(zst)-3], false},
-		"zstd window":                  {huge.Bytes(), false},
-	} {
-		r, err := decompress(bytes.NewReader(tt.blob))
-		if err == nil {
-			_, err = io.Copy(io.Discard, r)
-			_ = r.Close()
-		}
-		if (err == nil) != tt.ok {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}

@@ -72,6 +72,11 @@ type Stats struct {
 	// Implied are the folders that have no entry of their own. They have mode
 	// 0755 and owner 0:0, although a lower layer may know better.
 	Implied []string
+	// Hollow are those of Implied in which the layer has nothing but whiteouts: where no lower layer
+	// has the folder, there is none.
+	Hollow []string
+	// Links are to files of lower layers, and not made.
+	Links []LowerLink
 	// RootOpaque says that the layer hides every lower layer. overlayfs ignores
 	// the mark on the root of a layer, so the lower layers must be left out.
 	RootOpaque bool
@@ -117,7 +122,7 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 	if err != nil {
 		return u.stats, err
 	}
-	if err := u.finishDirs(); err != nil {
+	if err := errors.Join(u.dropLinks(), u.finishLinks(), u.finishDirs()); err != nil {
 		return u.stats, err
 	}
 	// What follows the end of the archive counts for the digest.
@@ -150,7 +155,9 @@ type unpacker struct {
 	writers *writers
 	dirs    map[uint64]*dir // by inode number
 	stats   Stats
-	implied int // bytes of the names of folders without an entry
+	implied int  // bytes of the names of folders without an entry
+	links   bool // the layer has files in linkFolder
+	below   map[string]LowerLink
 	buf     []byte
 	// crc is the checksum of the file that is being written; records are of all files, nil
 	// without a manifest.
@@ -229,6 +236,9 @@ func (u *unpacker) entry(h *tar.Header) error {
 	if name == "" {
 		return u.rootEntry(h)
 	}
+	if u.leftover(name) {
+		return nil
+	}
 	parentName, base := splitName(name)
 	if isWhiteout(base) {
 		return u.whiteout(parentName, base)
@@ -245,6 +255,7 @@ func (u *unpacker) entry(h *tar.Header) error {
 	if err := u.writers.settle(&at); err != nil {
 		return err
 	}
+	u.fill(at.folder)
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
 		return u.regular(at, h)

@@ -18,7 +18,7 @@ type wireError struct {
 
 var sentinels = map[string]error{
 	"unsafe": ErrUnsafe, "limit": ErrLimit, "unmapped": ErrUnmapped, "attributes": ErrAttributes, "damaged": ErrDamaged,
-	"changed": ErrChanged,
+	"changed": ErrChanged, "window": ErrWindow,
 }
 
 func toWire(err error) *wireError {

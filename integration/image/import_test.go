@@ -1,6 +1,7 @@
 package image_test
 
 import (
+	"archive/tar"
 	"net"
 	"os"
 	"path/filepath"
@@ -178,4 +179,29 @@ func TestImportSignal(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(w.Root(), "data/images/tmp/*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+}
+
+// TestImageVolumes: folders that an image names as volumes are there, whether it has them or not.
+func TestImageVolumes(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	w := world.New(t)
+	file := filepath.Join(w.Sub(t, "image"), "shell.tar")
+	world.Write(t, file, string(imagetest.Tar(imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t)),
+		imagetest.File{Name: "has", Type: tar.TypeDir, Mode: 0o700}, imagetest.Text("file", ""), imagetest.Symlink("ln", "has"))))
+	w.OK(t, "image", "import", "-q", "--change", "VOLUME /has", "--change", "VOLUME /var/lib/data", "--change", "VOLUME /ln/in", "--change", "USER 7", file, "vol:1")
+	w.OK(t, "image", "import", "-q", "--change", "VOLUME /file/in", "--change", "VOLUME /made", file, "bad:1")
+	got := w.OK(t, "run", "--rm", "--pull", "never", "-u", "0", "vol:1", "/bin/sh", "-c", "stat -c '%n %a %u %F' /has /var/lib/data /has/in; echo x >/var/lib/data/f && echo wrote")
+	if want := "/has 700 0 directory\n/var/lib/data 755 0 directory\n/has/in 755 0 directory\nwrote\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	sb := w.Create(t, "--pull", "never", "bad:1")
+	if got := w.OK(t, "exec", sb, "/bin/sh", "-c", "stat -c %F /made /file"); got != "directory\nregular empty file\n" {
+		t.Errorf("%q", got)
+	}
+	if got := w.OK(t, "inspect", sb); !strings.Contains(got, "VOLUME") || !strings.Contains(got, "/file/in") {
+		t.Errorf("no note of it: %s", got)
+	}
+	w.OK(t, "rm", "-f", sb)
+	w.RemoveLayers(t)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hutch-sh/hutch/images/imagetest"
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
@@ -27,8 +28,17 @@ func TestStop(t *testing.T) {
 	w.OK(t, "exec", "box", "sh", "-c", "echo kept >/tmp/f; echo new >>file; mkdir -p /d/e; ln -s f /d/l; rm -rf /etc /opt; sleep 1000 >/dev/null 2>&1 &")
 	pid := world.Decode[api.Sandbox](t, w.OK(t, "inspect", "box")).PID
 
+	say := func() {
+		t.Helper()
+		w.OK(t, "exec", "-d", "box", "sh", "-c", "echo said")
+		w.OK(t, "wait", "box")
+	}
+	say()
 	stopped := func() {
 		t.Helper()
+		if got := w.OK(t, "logs", "box"); got != "said\n" {
+			t.Errorf("what it had written is %q", got)
+		}
 		sb := world.Decode[api.Sandbox](t, w.OK(t, "inspect", "box"))
 		if sb.State != api.Stopped || !sb.Kept || sb.PID != 0 || sb.ID != id || sb.Labels["k"] != "v" {
 			t.Errorf("%+v", sb)
@@ -46,6 +56,8 @@ func TestStop(t *testing.T) {
 		if sb.ID != id || sb.State != api.Running || sb.Limits.DiskBytes != 64<<20 {
 			t.Errorf("%+v", sb)
 		}
+		w.Run(t, "logs", "box").Want(t, 125)
+		say()
 	}
 
 	w.OK(t, "stop", "-t", "0", "box")
@@ -181,4 +193,50 @@ func TestStopEnds(t *testing.T) {
 		t.Error(err)
 	}
 	w.OK(t, "rm", "-f", sb)
+}
+
+// TestStopSignal: commands are asked to end by the signal that the image names, or the sandbox, also when its time is over.
+func TestStopSignal(t *testing.T) {
+	testenv.Axes(t, testenv.Privilege)
+	t.Parallel()
+	w := world.New(t)
+	c := w.Connect(t)
+	file := filepath.Join(w.Sub(t, "image"), "shell.tar")
+	world.Write(t, file, string(imagetest.Tar(imagetest.Dir("tmp"), imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t)))))
+	w.OK(t, "image", "import", "-q", "--change", "STOPSIGNAL SIGINT", file, "stops:1")
+	w.OK(t, "image", "import", "-q", "--change", "STOPSIGNAL SIGNONE", file, "wrong:1")
+	late := 30.0
+	for _, tt := range []struct{ want, image, flag string }{
+		{"INT", "stops:1", ""}, {"USR1", "stops:1", "--stop-signal=SIGUSR1"}, {"38", "stops:1", "--stop-signal=RTMIN+4"}, {"TERM", "wrong:1", ""},
+	} {
+		args := []string{"--pull", "never", tt.image}
+		if tt.flag != "" {
+			args = append([]string{tt.flag}, args...)
+		}
+		sb := w.Create(t, args...)
+		ex := world.StartIn(t, c, sb, `for s in INT TERM USR1 38; do trap "echo $s >/tmp/got; exit 0" $s; done; echo up; while :; do sleep 0.05; done`)
+		if up := world.Written(t, c, ex); up != "up\n" {
+			t.Fatalf("%q", up)
+		}
+		if _, err := c.StopSandbox(t.Context(), api.StopParams{Sandbox: sb, TimeoutS: &late}); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"logs", sb}, {"logs", ex}, {"logs", "-f", sb}, {"logs", "-n", "1", sb}} { // what it had written is kept
+			if r := w.Run(t, args...).Want(t, 0); r.Stdout != "up\n" {
+				t.Errorf("%q: %+v", args, r)
+			}
+		}
+		if got := w.OK(t, "wait", sb); got != "0\n" {
+			t.Errorf("wait says %q", got)
+		}
+		if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: sb}); err != nil {
+			t.Fatal(err)
+		}
+		if res := world.Ran(t, c, sb, "cat /tmp/got"); res.Stdout != tt.want+"\n" {
+			t.Errorf("%s %s: %+v, want %s", tt.image, tt.flag, res, tt.want)
+		}
+		w.OK(t, "rm", "-f", sb)
+	}
+	w.Run(t, "create", "--stop-signal", "SIGNONE", "host").Want(t, 125).Says(t, "SIGNONE", "stop_signal")
+	w.RemoveLayers(t)
 }

@@ -75,6 +75,7 @@ var dockerLines = []struct{ line, out, says, then string }{
 	{line: "run --cap-add SYS_ADMIN REGISTRY/app:1 true", says: "leave it out", then: "run --cap-add CHOWN REGISTRY/app:1 true"},
 	{line: "run --privileged REGISTRY/app:1 true", says: "root unless", then: "run REGISTRY/app:1 true"},
 	{line: "run --init --rm REGISTRY/app:1 true"},
+	{line: "run --stop-signal SIGINT REGISTRY/app:1 true"},
 	{line: "run --shm-size=128m REGISTRY/app:1 df /dev/shm", out: "131072"},
 	{line: "run --ulimit nofile=100:200 REGISTRY/app:1 sh -c 'ulimit -n'", out: "100\n"},
 	{line: "run --restart unless-stopped REGISTRY/app:1 true", says: "starts nothing again", then: "run --restart no REGISTRY/app:1 true"},

@@ -63,19 +63,20 @@ func read(open func(string, int) (int, error), name string) (string, error) {
 	return string(data[:n]), nil
 }
 
-// Find finds the user that spec, name|uid[:group|gid], names; "" is 0:0. As
+// Find finds the user that spec, [name|uid][:[group|gid]], names; "" is 0:0. As
 // docker does: a number is an id, whether or not an account has it; without a
 // group the account's own one and every group that lists it apply, with a group
-// only that one; an id without an account has gid 0 and no home.
+// only that one; an id without an account has gid 0 and no home. What is missing
+// on either side of the colon, perhaps because a build argument was empty, is as without it.
 func (f *Files) Find(spec string) (u User, groups []uint32, err error) {
-	if spec == "" {
-		spec = "0"
+	name, group, _ := strings.Cut(spec, ":")
+	if name == "" {
+		name = "0"
 	}
-	name, group, hasGroup := strings.Cut(spec, ":")
 	if u, err = f.user(name); err != nil {
 		return User{}, nil, err
 	}
-	if hasGroup {
+	if group != "" {
 		if u.GID, err = f.group(group); err != nil {
 			return User{}, nil, err
 		}
@@ -97,12 +98,15 @@ func (f *Files) user(name string) (User, error) {
 	id, numeric := ParseID(name)
 	for line := range strings.Lines(f.Passwd) {
 		e, ok := parseUser(line)
-		if ok && (numeric && e.UID == id || !numeric && e.Name == name) {
+		if ok && (numeric && e.UID == id || !numeric && !isNumber(name) && e.Name == name) {
 			return e, nil
 		}
 	}
 	if numeric {
 		return User{UID: id}, nil
+	}
+	if isNumber(name) {
+		return User{}, noID("user", name)
 	}
 	if f.PasswdErr != nil {
 		return User{}, fmt.Errorf("user %q: %w", name, f.PasswdErr)
@@ -114,6 +118,9 @@ func (f *Files) group(name string) (uint32, error) {
 	id, numeric := ParseID(name)
 	if numeric {
 		return id, nil
+	}
+	if isNumber(name) {
+		return 0, noID("group", name)
 	}
 	for line := range strings.Lines(f.Group) {
 		if g, ok := parseGroup(line); ok && g.name == name {
@@ -175,9 +182,16 @@ func (g groupEntry) has(user string) bool {
 	return false
 }
 
+// noID says that a number is too large. It is not looked up as a name, whatever the files hold.
+func noID(what, number string) error {
+	return fmt.Errorf("%s %q is no possible id: ids go from 0 to %d", what, number, uint32(MaxID))
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
 // ParseID parses a uid or gid: decimal digits only, no sign, no space.
 func ParseID(s string) (uint32, bool) {
-	if s == "" || strings.Trim(s, "0123456789") != "" {
+	if !isNumber(s) {
 		return 0, false
 	}
 	id, err := strconv.ParseUint(s, 10, 32)

@@ -35,7 +35,7 @@ type LifeAction string
 const (
 	LifeRemove LifeAction = "remove" // the default: killed, and its files deleted
 	LifePause  LifeAction = "pause"
-	LifeStop   LifeAction = "stop" // sandbox.stop: its commands get SIGTERM, and ten seconds later SIGKILL
+	LifeStop   LifeAction = "stop" // sandbox.stop: its commands get its stop signal, and ten seconds later SIGKILL
 	LifeKill   LifeAction = "kill"
 )
 
@@ -45,7 +45,7 @@ var LifeActions = []LifeAction{LifePause, LifeStop, LifeKill, LifeRemove}
 // StopParams are sandbox.stop's params.
 type StopParams struct {
 	Sandbox string `json:"sandbox"`
-	// TimeoutS is how long commands may take to end after SIGTERM, in seconds; default 10, at most MaxStopS, 0 is none.
+	// TimeoutS is how long commands may take to end after the sandbox's stop signal, in seconds; default 10, at most MaxStopS, 0 is none.
 	TimeoutS *float64 `json:"timeout_s,omitempty"`
 }
 

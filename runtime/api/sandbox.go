@@ -19,18 +19,20 @@ const (
 
 // Spec is what sandbox.create asks for.
 type Spec struct {
-	Image     string            `json:"image,omitempty"`    // reference, or "host"
-	Template  string            `json:"template,omitempty"` // instead of Image
-	Name      string            `json:"name,omitempty"`     // unique among living sandboxes
-	Labels    map[string]string `json:"labels,omitempty"`
-	Env       map[string]string `json:"env,omitempty"`      // for every exec, over the image's
-	Workdir   string            `json:"workdir,omitempty"`  // absolute; default: the image's, then /
-	User      string            `json:"user,omitempty"`     // name|uid[:group|gid]; default: the image's, then 0:0
-	Hostname  string            `json:"hostname,omitempty"` // default: the sandbox's id
-	Workspace *Workspace        `json:"workspace,omitempty"`
-	Mounts    []Mount           `json:"mounts,omitempty"`
-	Limits    Limits            `json:"limits,omitzero"`
-	Network   NetPolicy         `json:"network,omitzero"`
+	Image    string            `json:"image,omitempty"`    // reference, or "host"
+	Template string            `json:"template,omitempty"` // instead of Image
+	Name     string            `json:"name,omitempty"`     // unique among living sandboxes
+	Labels   map[string]string `json:"labels,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`      // for every exec, over the image's
+	Workdir  string            `json:"workdir,omitempty"`  // absolute; default: the image's, then /
+	User     string            `json:"user,omitempty"`     // name|uid[:group|gid]; default: the image's, then 0:0
+	Hostname string            `json:"hostname,omitempty"` // default: the sandbox's id
+	// StopSignal asks commands to end when the sandbox is stopped: a name or number; default: the image's, then SIGTERM.
+	StopSignal string     `json:"stop_signal,omitempty"`
+	Workspace  *Workspace `json:"workspace,omitempty"`
+	Mounts     []Mount    `json:"mounts,omitempty"`
+	Limits     Limits     `json:"limits,omitzero"`
+	Network    NetPolicy  `json:"network,omitzero"`
 	// WritableUsr, with the image "host", lets the sandbox make, remove and replace files in /usr, which is the
 	// host's: the host sees nothing of it. Otherwise /usr can only be read. Files that are the host's can
 	// not be changed in place.
@@ -288,7 +290,9 @@ type Sandbox struct {
 	Workdir    string   `json:"workdir"`
 	User       string   `json:"user,omitempty"`
 	Hostname   string   `json:"hostname"`
-	Limits     Limits   `json:"limits"` // that are in force
+	// StopSignal is what sandbox.stop sends; "" is SIGTERM.
+	StopSignal string `json:"stop_signal,omitempty"`
+	Limits     Limits `json:"limits"` // that are in force
 	// Unenforced are limits that this host can not enforce: defaults, and with
 	// limits.best_effort those that were asked for.
 	Unenforced []Unenforced       `json:"unenforced,omitempty"`

@@ -130,7 +130,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	if sc := req.Spec.Scope; sc != nil && sc.Undo { // two ways to say the same
 		req.Spec.Scope, req.Spec.Undo = &api.Scope{Kind: sc.Kind, Key: sc.Key}, true
 	}
-	if err := req.Spec.Validate(); err != nil {
+	if err := checkSpec(&req.Spec); err != nil {
 		return api.Sandbox{}, err
 	}
 	uploads := req.Spec.Uploads
@@ -185,7 +185,7 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 	if req.Spec.Network.IsZero() {
 		req.Spec.Network = m.settings.Load().Network
 	}
-	if err := req.Spec.Validate(); err != nil {
+	if err := checkSpec(&req.Spec); err != nil {
 		return api.Sandbox{}, err
 	}
 	if err := checkBreak(&req); err != nil {
@@ -274,6 +274,10 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 	m.auditCreated(ctx, s)
 	m.admit(s)
 	record.State = api.Running
+	if req.origin == nil && len(s.root.Config.Volumes) > 0 {
+		m.makeVolumes(ctx, s)
+		record.Note = s.Record().Note
+	}
 	return record, nil
 }
 

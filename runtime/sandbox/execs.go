@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -151,15 +149,7 @@ func (m *Manager) dropNow(r *running) {
 
 // forgetExecs drops all execs of a sandbox that has ended.
 func (m *Manager) forgetExecs(s *Sandbox) {
-	s.mu.Lock()
-	var left []*running
-	for _, r := range s.execs {
-		left = append(left, r)
-	}
-	s.mu.Unlock()
-	for _, r := range left {
-		<-r.done // PID 1 is gone, so this is soon
-	}
+	s.awaitExecs()
 	s.mu.Lock()
 	ended := s.ended
 	s.ended = nil
@@ -410,21 +400,6 @@ func (m *Manager) Signal(ctx context.Context, p api.SignalParams) error {
 	}
 	m.audit(ctx, r.s, r.id, api.AuditSignal, sent, 0)
 	return err
-}
-
-// parseSignal reads "SIGINT", "INT" or "2".
-func parseSignal(name string) (syscall.Signal, error) {
-	if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 64 {
-		return syscall.Signal(n), nil
-	}
-	upper := strings.ToUpper(name)
-	if !strings.HasPrefix(upper, "SIG") {
-		upper = "SIG" + upper
-	}
-	if sig := unix.SignalNum(upper); sig != 0 {
-		return sig, nil
-	}
-	return 0, api.Errorf(api.InvalidArgument, "signal: %q is no signal", name).WithField("signal").WithHint("use a name such as SIGTERM, or 1 to 64")
 }
 
 // Resize sets the size of an exec's terminal.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// stopGrace is how long commands have to end by themselves after SIGTERM.
+// stopGrace is how long commands have to end by themselves after their stop signal.
 const stopGrace = 10 * time.Second
 
 // setTTL makes the sandbox's life end at a time; zero is never.
@@ -134,7 +132,7 @@ func (m *Manager) stop(ctx context.Context, s *Sandbox, grace time.Duration, rea
 	}
 	s.mu.Unlock()
 	for _, r := range running {
-		_ = r.exec.Signal(unix.SIGTERM) // one that can not get it is killed below
+		_ = r.exec.Signal(s.stopSignal(r)) // one that cannot get it is killed below
 	}
 	late := time.NewTimer(grace)
 	defer late.Stop()

@@ -123,10 +123,7 @@ func dressOverlay(upper, lower string, mapped bool) error {
 
 // openInImage opens a file in the top-most layer of the image that has it.
 func (f *creation) openInImage(name string, flags int) (int, error) {
-	for _, lower := range f.s.root.Lower {
-		if !filepath.IsAbs(lower) {
-			lower = filepath.Join(f.s.root.Dir, lower)
-		}
+	for _, lower := range f.s.root.lowers() {
 		layer, err := os.OpenFile(lower, unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {
 			return -1, err
@@ -138,4 +135,15 @@ func (f *creation) openInImage(name string, flags int) (int, error) {
 		}
 	}
 	return -1, unix.ENOENT
+}
+
+// lowers are the folders of the image's layers, top-most first.
+func (r *Root) lowers() (list []string) {
+	for _, lower := range r.Lower {
+		if !filepath.IsAbs(lower) {
+			lower = filepath.Join(r.Dir, lower)
+		}
+		list = append(list, lower)
+	}
+	return list
 }

@@ -162,6 +162,7 @@ func (m *Manager) park(s *Sandbox, reason string) (_ *Sandbox, err error) {
 		return nil, err
 	}
 	m.exchange(s, p)
+	m.recall(p)
 	m.watchParked(p)
 	return p, nil
 }
@@ -172,6 +173,10 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 		if err := copyTree(context.Background(), fsDir, filepath.Join(s.dir, ownCopy)); err != nil {
 			return err
 		}
+	}
+	s.awaitExecs()
+	if err := s.keepLastOutput(); err != nil {
+		return diskError("keep what the last command has written", err)
 	}
 	s.mu.Lock()
 	s.spec.Owner = "" // whoever stops it wants it kept, and not with a connection
@@ -258,7 +263,7 @@ func tidyShelved(dir string) error {
 }
 
 // shelved is what of a sandbox's folder is kept: creation.folders says what it is.
-var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted", undoDir, patchesDir}
+var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted", undoDir, patchesDir, outputDir}
 
 // parkedBox is a sandbox on the shelf. It owns the lock.
 func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {
@@ -413,6 +418,7 @@ func (m *Manager) adoptParked() error {
 			continue
 		}
 		m.exchange(nil, s)
+		m.recall(s)
 		m.watchParked(s)
 	}
 	return nil

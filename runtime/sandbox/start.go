@@ -67,6 +67,7 @@ func (f *creation) resolveAgain(ctx context.Context) error {
 	r := &f.s.record
 	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.record.Image, o.record.Digest, o.record.Note, o.record.Entry, o.record.Command
 	r.Workdir, r.User = o.record.Workdir, o.record.User
+	r.StopSignal = orElse(f.req.Spec.StopSignal, o.record.StopSignal)
 	return nil
 }
 
@@ -298,6 +299,7 @@ func (m *Manager) startParked(ctx context.Context, old *Sandbox, req CreateReque
 		m.cfg.Logger.Warn("let go of what kept a stopped sandbox", "sandbox", s.id, "err", err)
 	}
 	old.stopTTL()
+	m.forgetExecs(old)
 	s.mu.Lock()
 	s.record.PhasesMS = f.phases
 	record := s.record
@@ -318,7 +320,7 @@ func (m *Manager) begun(s *Sandbox) error {
 	if err := os.Remove(filepath.Join(s.dir, shelf.Mark)); err != nil {
 		return err
 	}
-	return removeAll(filepath.Join(s.dir, ownCopy))
+	return errors.Join(removeAll(filepath.Join(s.dir, ownCopy)), removeAll(filepath.Join(s.dir, outputDir)))
 }
 
 func (s *Sandbox) stopTTL() {

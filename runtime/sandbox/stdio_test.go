@@ -76,19 +76,6 @@ func TestMustRelay(t *testing.T) {
 	}
 }
 
-func TestParseSignal(t *testing.T) {
-	for in, want := range map[string]int{"SIGINT": 2, "int": 2, "2": 2, "TERM": 15, "64": 64} {
-		if got, err := parseSignal(in); err != nil || int(got) != want {
-			t.Errorf("%q: %d, %v; want %d", in, got, err, want)
-		}
-	}
-	for _, in := range []string{"", "0", "65", "-1", "SIGNOTHING", "2 "} {
-		if _, err := parseSignal(in); api.ErrorCode(err) != api.InvalidArgument {
-			t.Errorf("%q: %v, want invalid_argument", in, err)
-		}
-	}
-}
-
 func TestCheckSource(t *testing.T) {
 	h := &Host{Forbidden: []string{"/home/u/.local/share/hutch", "/run/hutch/hutchd.sock"}}
 	for path, ok := range map[string]bool{

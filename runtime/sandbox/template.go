@@ -117,6 +117,7 @@ func (f *creation) described(root *Root) {
 	r.Command = append(append([]string{}, entry...), cmd...)
 	r.Workdir = orElse(sp.Workdir, orElse(workspaceDir(sp), orElse(root.Config.WorkingDir, "/")))
 	r.User = orElse(sp.User, root.Config.User)
+	r.StopSignal = orElse(sp.StopSignal, root.Config.StopSignal)
 }
 
 // usrDir is, in a layer that KeepBuild has made, what was written to a writable /usr.

@@ -22,7 +22,7 @@ var instead = map[string]string{
 	"MAINTAINER":  "leave it out",
 	"ONBUILD":     "put its instruction into the Dockerfile that begins with this image",
 	"SHELL":       `use the exec form: RUN ["bash", "-c", "..."]`,
-	"STOPSIGNAL":  "leave it out: sandboxes are stopped by SIGTERM and SIGKILL",
+	"STOPSIGNAL":  "leave it out: hutch run --stop-signal says it for a sandbox, and without it the image does",
 	"VOLUME":      "use a mount of the sandbox: -v NAME:PATH",
 }
 

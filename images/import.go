@@ -228,8 +228,8 @@ func (s *Store) importArchive(ctx context.Context, in *importSource, named refer
 		return nil, err
 	}
 	open := openOCI
-	if o.Format == api.FormatDockerArchive {
-		open = openDocker
+	if o.Format == api.FormatDockerArchive || o.Format == api.FormatArchive && index.has("manifest.json") {
+		open = openDocker // what docker has written since 25 is both, and this knows the names
 	}
 	src, err := open(index, o.Image)
 	if err != nil {
@@ -324,6 +324,9 @@ func (s *Store) unpackRootfs(ctx context.Context, in *importSource, rep *reporte
 		return blob, "", nil, err
 	case res.Stats.Entries == 0:
 		return blob, "", nil, fmt.Errorf("%w: it holds no file", errArchive)
+	case isArchive(filepath.Join(work, unitRoot)):
+		return blob, "", nil, api.Errorf(api.InvalidArgument, "the file is no root file system but an archive that holds images").
+			WithField("format").WithHint("hutch image import archive:FILE, or hutch load -i FILE; on the socket the format archive")
 	}
 	blob = types.BlobInfo{Digest: received.sum.Digest(), Size: received.n, MediaType: layerType(received.first)}
 	name := s.layerUnit(res.DiffID.String())
@@ -336,6 +339,12 @@ func (s *Store) unpackRootfs(ctx context.Context, in *importSource, rep *reporte
 		l, err = s.commitLayer(work, name, res.Stats)
 	}
 	return blob, res.DiffID, l, err
+}
+
+// isArchive reports whether a root is that of an archive with images: it has the files by which these are found, and no folder of a system.
+func isArchive(root string) bool {
+	has := func(name string) bool { _, err := os.Lstat(filepath.Join(root, name)); return err == nil }
+	return (has("oci-layout") && has("index.json") || has("manifest.json")) && !has("bin") && !has("usr") && !has("etc")
 }
 
 // importError gives an error of an import its code and hint, once, at the boundary.

@@ -21,7 +21,7 @@ type dockerWord struct {
 var dockerWords = map[string]dockerWord{
 	"pull": {instead: []string{"image", "pull"}}, "images": {instead: []string{"image", "ls"}}, "rmi": {instead: []string{"image", "rm"}},
 	"tag": {instead: []string{"image", "tag"}}, "save": {instead: []string{"image", "save"}}, "import": {instead: []string{"image", "import"}},
-	"load": {instead: []string{"image", "import"}}, "unpause": {instead: []string{"resume"}}, "info": {instead: []string{"doctor"}},
+	"unpause": {instead: []string{"resume"}}, "info": {instead: []string{"doctor"}},
 	"--version": {instead: []string{"version"}}, "-v": {instead: []string{"version"}},
 
 	"attach":  {say: "hutch logs -f SANDBOX shows what its background command writes; hutch exec -it SANDBOX sh opens a shell beside it"},
@@ -50,13 +50,13 @@ var dockerWords = map[string]dockerWord{
 	"network connect": {say: "no sandbox reaches another: -p publishes a port to this host, and hutch network update changes a policy"},
 	"volume inspect":  {say: "hutch volume ls --json has all that is known of volumes"},
 	"volume prune":    {say: "hutch volume ls lists them with the sandboxes that use them; hutch volume rm NAME... removes those that you name"},
-	"image list":      {instead: []string{"image", "ls"}}, "image load": {instead: []string{"image", "import"}}, "image rmi": {instead: []string{"image", "rm"}},
+	"image list":      {instead: []string{"image", "ls"}}, "image rmi": {instead: []string{"image", "rm"}},
 }
 
 // fromDocker gives a command line that begins as docker's the words that hutch has.
 func fromDocker(args []string) ([]string, error) {
 	if len(args) == 0 || slices.ContainsFunc(verbs, func(v verb) bool { return v.name == args[0] }) && !slices.Contains([]string{"network", "image", "volume"}, args[0]) {
-		return portOf(args), nil
+		return hasWords(args), nil
 	}
 	if len(args) > 1 {
 		if w, ok := dockerWords[args[0]+" "+args[1]]; ok {
@@ -69,11 +69,29 @@ func fromDocker(args []string) ([]string, error) {
 	if w, ok := dockerWords[args[0]]; ok {
 		return w.use(args[0], args[1:])
 	}
-	return args, nil
+	return hasWords(args), nil
 }
 
-// portOf is docker port SANDBOX.
-func portOf(args []string) []string {
+// hasWords gives commands that docker has with other arguments those that hutch has.
+func hasWords(args []string) []string {
+	if len(args) > 1 && args[0] == "image" && args[1] == "load" {
+		args = args[1:]
+	}
+	if len(args) > 0 && args[0] == "load" { // docker load [-q] [-i FILE]
+		from, rest := "-", []string{"image", "import"}
+		for i := 1; i < len(args); i++ {
+			switch arg := args[i]; {
+			case (arg == "-i" || arg == "--input") && i+1 < len(args):
+				i++
+				from = args[i]
+			case strings.HasPrefix(arg, "--input="):
+				from = strings.TrimPrefix(arg, "--input=")
+			default:
+				rest = append(rest, arg)
+			}
+		}
+		return append(rest, string(api.FormatArchive)+":"+from)
+	}
 	if len(args) == 2 && args[0] == "port" && !slices.Contains([]string{"ls", "list", "expose", "close", "help"}, args[1]) && !strings.HasPrefix(args[1], "-") {
 		return []string{"port", "ls", args[1]}
 	}

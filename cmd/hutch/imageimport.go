@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,8 +26,9 @@ func newImageImport() *cobra.Command {
 		Short: "Make an image of an archive, or of a root file system",
 		Long: `Make an image of what is in files. SOURCE is one of
 
-  docker-archive:FILE[:NAME]   what docker save and podman save write
-  oci-archive:FILE[:NAME]      an OCI image layout as tar
+  archive:FILE[:NAME]          what docker, podman and hutch image save write
+  docker-archive:FILE[:NAME]   the same, as docker has it alone
+  oci-archive:FILE[:NAME]      the same, an OCI image layout as tar alone
   oci:DIR[:NAME]               an OCI image layout
   FILE                         a root file system as tar, plain, gzip, zstd, xz or bzip2
   DIR                          a root file system; your own files become root's
@@ -34,7 +36,7 @@ func newImageImport() *cobra.Command {
 FILE may be -, for stdin. NAME chooses one of several images. IMAGE is what the image
 will be called; an archive may know that itself. Archives are not compressed, layers
 in them may be.`,
-		Example: `  docker save app:1 | hutch image import docker-archive:-
+		Example: `  docker save app:1 | hutch image import archive:-
   hutch image import oci:./layout:1.0 app:1.0
   hutch image import --change 'CMD ["bash"]' rootfs.tar.gz tools:1`,
 		Args: wantArgs(1, 2),
@@ -78,7 +80,7 @@ func (o *importing) run(ctx context.Context, source string) (api.Image, error) {
 	format, rest, found := strings.Cut(source, ":")
 	o.params.Format = api.ImageFormat(format)
 	switch {
-	case found && (o.params.Format == api.FormatDockerArchive || o.params.Format == api.FormatOCIArchive):
+	case found && slices.Contains([]api.ImageFormat{api.FormatArchive, api.FormatDockerArchive, api.FormatOCIArchive}, o.params.Format):
 		path, image := splitImage(rest)
 		o.params.Image = image
 		return o.file(ctx, path)

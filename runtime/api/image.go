@@ -56,7 +56,8 @@ type ImageFormat string
 const (
 	FormatOCIArchive    ImageFormat = "oci-archive"
 	FormatDockerArchive ImageFormat = "docker-archive"
-	FormatRootfs        ImageFormat = "rootfs" // a root file system as tar
+	FormatArchive       ImageFormat = "archive" // of an import: one of these two, whichever it is
+	FormatRootfs        ImageFormat = "rootfs"  // a root file system as tar
 )
 
 // ImportParams are image.import's params.
@@ -263,7 +264,7 @@ type Verified struct {
 // Validate refuses impossible params.
 func (p *ImportParams) Validate() error {
 	switch p.Format {
-	case FormatOCIArchive, FormatDockerArchive:
+	case FormatOCIArchive, FormatDockerArchive, FormatArchive:
 		if p.Changes != nil {
 			return invalid("changes", "an archive says itself how its image runs").WithHint("leave them out, or commit a sandbox of the image with them")
 		}
@@ -275,7 +276,7 @@ func (p *ImportParams) Validate() error {
 			return invalid("ref", "missing").WithHint("give the image a name, such as tools:1")
 		}
 	default:
-		return invalid("format", "%q is no format", p.Format).WithHint("use oci-archive, docker-archive or rootfs")
+		return invalid("format", "%q is no format", p.Format).WithHint("use archive, oci-archive, docker-archive or rootfs")
 	}
 	if p.FD == nil {
 		return invalid("fd", "missing").WithHint("send the archive, open for reading, or the read end of a pipe with the request")

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -159,12 +158,6 @@ func (e *Engine) Adopted() {
 		}
 	}
 }
-
-// Plain is the network of mode none: a namespace with loopback.
-func (e *Engine) Plain() (*os.File, error) { return netns.Plain() }
-
-// Resolver is the address of the resolver in each network.
-func (e *Engine) Resolver() netip.Addr { return netns.Resolver }
 
 // Way is how connections come to the proxies, and why not in a better way.
 func (e *Engine) Way() (way Way, reason string, err error) {

@@ -38,6 +38,21 @@ func (n networks) Ahead() (sandbox.Namespace, error) {
 	return a, nil
 }
 
+func (n networks) Plain(id string) (sandbox.Namespace, error) {
+	return plain(n.Engine.Plain(id))
+}
+
+func (n networks) AdoptPlain(id string, netns *os.File) (sandbox.Namespace, error) {
+	return plain(n.Engine.AdoptPlain(id, netns))
+}
+
+func plain(p *netfilter.Plain, err error) (sandbox.Namespace, error) {
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
 func (n networks) Open(id, dir string, p api.NetPolicy, at sandbox.Namespace) (sandbox.Network, error) {
 	own, _ := at.(*netfilter.Namespace)
 	return network(n.Engine.Open(id, dir, p, own))

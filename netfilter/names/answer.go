@@ -126,10 +126,13 @@ func (s *Server) decide(q dns.Question, from netip.AddrPort) verdict {
 	rules := s.Rules()
 	d := rules.Name(name)
 	if !d.Allow {
-		if owner := service(name); owner != name && q.Qtype != dns.TypeA && q.Qtype != dns.TypeAAAA && rules.Name(owner).Allow {
-			// apt and others ask for _http._tcp.NAME first: there is no such record,
-			// which is no denial of NAME.
-			return verdict{rcode: dns.RcodeNameError}
+		if owner := service(name); owner != name && q.Qtype != dns.TypeA && q.Qtype != dns.TypeAAAA {
+			// apt and others ask for _http._tcp.NAME first: that there is no such record is no denial of NAME, and where
+			// NAME is refused it is what should be allowed.
+			if d = rules.Name(owner); d.Allow {
+				return verdict{rcode: dns.RcodeNameError}
+			}
+			name = owner
 		}
 		return s.refuse(q, from, name, d)
 	}

@@ -53,6 +53,7 @@ type Sandbox struct {
 	meter  chan struct{}  // wakes watchMemory
 	guards []*folderGuard // of folders of the host's that it may write
 	net    Network        // nil in mode none
+	plain  Namespace      // in mode none, of a hutchd before; what this one has made is its creation's to undo
 	// applied is what of the workspace was brought into the user's folder; door guards it. It is forgotten with hutchd: conflicts, then.
 	applied changes.Applied
 	// enforced is the policy in the kernel.

@@ -141,7 +141,7 @@ func (n *Network) start() error {
 	n.names = names.NewServer(names.Config{Table: table, Rules: n.rules.Load, Grant: n.grant, Denied: n.lookupDenied})
 	c := proxy.Config{
 		Rules: n.rules.Load, Name: table.Name, Synthetic: netns.Synthetic,
-		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Passed: n.passed, Ask: n.ask,
+		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Failed: n.connectionFailed, Passed: n.passed, Ask: n.ask,
 	}
 	if n.ns.Way == netns.Redirect {
 		c.Destination = proxy.OriginalDestination

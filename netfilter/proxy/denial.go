@@ -27,14 +27,6 @@ type Denial struct {
 	Suppressed int
 }
 
-// Failure is an allowed connection that could not be made.
-type Failure struct {
-	Client netip.AddrPort
-	Name   string
-	Port   uint16
-	Err    error
-}
-
 // refusal is an error that a program is told, and its denial.
 type refusal struct {
 	policy.Decision

@@ -36,9 +36,11 @@ type flow struct {
 	server   *net.TCPConn // nil until dialled
 	light    *light       // in the place of client and server while the loop carries the flow
 	verified shown
-	host     string // the last name that the stream showed, when it need not be ours
-	over     bool   // both ends are closed or must be
-	revoked  bool   // new rules forbid it, which is told once
+	host     string    // the last name that the stream showed, when it need not be ours
+	over     bool      // both ends are closed or must be
+	revoked  bool      // new rules forbid it, which is told once
+	waits    time.Time // since when the server has not answered; zero otherwise
+	told     bool      // that it has not
 }
 
 // shown is how a stream named its host.

@@ -65,6 +65,41 @@ type Refusal struct {
 	Process *NetProcess `json:"process,omitempty"`
 }
 
+// Failure is a connection or lookup that the policy allows and that could not be made outside of the sandbox.
+type Failure struct {
+	Target string `json:"target"`
+	Why    string `json:"why"`
+	// Hint is what to do about it, "" where that is for whoever runs the server.
+	Hint string `json:"hint,omitempty"`
+
+	// An address is what a name led to, and did not answer.
+	NetTarget
+	Exec  string `json:"exec,omitempty"`  // as of a Denial
+	Errno string `json:"errno,omitempty"` // what the program saw: ECONNRESET where it was connected to hutch already
+	// Count is how often the very same happened, Time when last.
+	Count int64     `json:"count,omitempty"`
+	Time  time.Time `json:"time,omitzero"`
+}
+
+// Text is a sentence about it, for people and models.
+func (f *Failure) Text() string {
+	text := f.Target + " failed: " + f.Why
+	if f.Hint != "" {
+		text += " (" + f.Hint + ")"
+	}
+	return text
+}
+
+// FailedEvent is the data of network.failed. What fails again and again is told of less often, as in DeniedEvent.
+type FailedEvent struct {
+	NetTarget
+	Why    string `json:"why"`
+	Hint   string `json:"hint,omitempty"`
+	Errno  string `json:"errno,omitempty"`
+	Count  int64  `json:"count"`
+	Untold int64  `json:"untold,omitempty"`
+}
+
 // NetProcess is a process of a sandbox as the kernel has it. What it says of itself, its
 // command, is what it wants to say.
 type NetProcess struct {
@@ -161,7 +196,9 @@ type Network struct {
 	// Denials are what was refused, once each, the latest last; Untold counts what there
 	// was no room for.
 	Denials []Denial `json:"denials"`
-	Untold  int64    `json:"untold,omitempty"`
+	// Failures are what was allowed and failed, in the same way.
+	Failures []Failure `json:"failures,omitempty"`
+	Untold   int64     `json:"untold,omitempty"`
 	// Learned, of mode learn, is the smallest policy that would have allowed what the
 	// sandbox has reached or wanted to reach so far.
 	Learned *NetPolicy `json:"learned,omitempty"`

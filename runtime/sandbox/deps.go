@@ -196,10 +196,12 @@ type Enforced interface {
 	Close() error
 }
 
-// Network is the network of one sandbox whose policy is not none. What it refuses, and
-// what it lets pass in mode learn, it tells by Manager.Denied and Manager.Passed, before
+// Network is the network of one sandbox whose policy is not none. What it refuses, what fails outside, and
+// what it lets pass in mode learn, it tells by Manager.Denied, Failed and Passed, before
 // the sandbox can see that.
 type Network interface {
+	// Unanswered tells of the connections that have waited for their servers for a while: a command that has ended has not.
+	Unanswered()
 	// File is the namespace, which the sandbox joins. It is the network's.
 	File() *os.File
 	// Update puts a policy in force, and returns when connections that it does not allow

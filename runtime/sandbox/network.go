@@ -41,7 +41,9 @@ func (s *Sandbox) network() api.Network {
 		n.Rules = s.seen.count(s.net.Uses())
 		slices.SortFunc(n.Rules, func(a, b api.NetUse) int { return strings.Compare(a.Rule, b.Rule) })
 	}
-	n.Denials, n.Untold = s.seen.read()
+	all, untold := s.seen.read()
+	n.Denials, n.Failures = part(all)
+	n.Untold = untold
 	return n
 }
 

@@ -23,8 +23,11 @@ func (n *Network) connectionFailed(f proxy.Failure) {
 	n.e.cfg.Failed(n.id, api.FailedEvent{NetTarget: t, Why: f.Why, Hint: n.e.remedy(&f), Errno: f.Errno, Count: 1, Untold: int64(f.Suppressed)})
 }
 
-// Unanswered tells of the connections that have waited for their servers for a while.
-func (n *Network) Unanswered() { n.proxy.Unanswered() }
+// Unanswered tells of the connections that have waited for their servers for a while, and of the names that got no answer of use.
+func (n *Network) Unanswered() {
+	n.proxy.Unanswered()
+	n.names.Unanswered()
+}
 
 // remedy is what to do about a connection that failed.
 func (e *Engine) remedy(f *proxy.Failure) string {

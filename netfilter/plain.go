@@ -107,6 +107,6 @@ func (e *Engine) NoResolver() netip.Addr { return netns.Refuser }
 func (e *Engine) lookupDenied(id string, d names.Denial) {
 	e.cfg.Denied(id, api.DeniedEvent{
 		NetTarget: api.NetTarget{Name: d.Name}, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed),
-		Refusal: api.Refusal{By: "names", Errno: "NXDOMAIN"},
+		Refusal: api.Refusal{By: "names", Errno: d.Answer},
 	})
 }

@@ -107,11 +107,10 @@ func (p *Plain) Wait() (*net.UDPConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	looked := false
-	err = raw.Read(func(uintptr) bool { // the first time nobody knows yet
-		was := looked
-		looked = true
-		return was
+	err = raw.Read(func(fd uintptr) bool {
+		var b [1]byte
+		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 	})
 	if err != nil {
 		return nil, net.ErrClosed

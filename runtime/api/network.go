@@ -20,7 +20,10 @@ type NetTarget struct {
 // Where is the target in one word, as in "udp://ntp.test:123": the address where there is no name, "tcp://" left out.
 func (t NetTarget) Where() string {
 	s := t.Name
-	if s == "" {
+	switch {
+	case s == "" && t.Address == "" && t.Proto != "": // as far as is known
+		return "an address"
+	case s == "":
 		s = t.Address
 		if t.Port != 0 && strings.Contains(s, ":") {
 			s = "[" + s + "]"
@@ -57,7 +60,7 @@ type Denial struct {
 
 // Refusal says who refused what, and to which process.
 type Refusal struct {
-	// By is "ebpf", "proxy", "names", "seccomp", "mount", "guard" or "mode"; Errno is what the program saw of it: EACCES, or what
+	// By is "ebpf", "proxy", "names", "route", "seccomp", "mount", "guard" or "mode"; Errno is what the program saw of it: EACCES, or what
 	// its protocol has, as "HTTP 403" or "NXDOMAIN".
 	By    string `json:"by,omitempty"`
 	Errno string `json:"errno,omitempty"`

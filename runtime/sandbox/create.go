@@ -302,6 +302,7 @@ func (f *creation) resolve(ctx context.Context) error {
 
 func (f *creation) network(context.Context) error {
 	none := f.s.record.Network.Mode == api.NetNone
+	f.s.unrouted.Store(0)
 	if f.claimed != nil && none {
 		f.netns = f.claimed.net.File()
 		return nil

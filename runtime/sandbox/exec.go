@@ -328,7 +328,7 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 	}
 	r.end, r.took = end, time.Since(r.start)
 	if end.Status != 0 {
-		r.tellUnanswered()
+		m.lookWhy(r)
 	}
 	r.settleRefused()
 	m.judge(r)

@@ -38,12 +38,13 @@ func (m *Manager) Failed(sandbox string, e api.FailedEvent) {
 	}
 }
 
-// tellUnanswered tells of the connections of r's sandbox that wait for their servers, when r has failed: it may be by its own patience, and
-// what becomes of them is nobody's any more.
-func (r *running) tellUnanswered() {
+// lookWhy tells what may be why r has failed, and of which nothing else tells: connections that wait for their servers, as it may have
+// lost its patience, and those for which there was no route.
+func (m *Manager) lookWhy(r *running) {
 	if r.s.net != nil {
 		r.s.net.Unanswered()
 	}
+	m.tellUnrouted(r.s)
 }
 
 // part parts what was refused from what has failed. The former is never nil.

@@ -30,7 +30,7 @@ const (
 
 // classOf is the class of a denial that others do not push out: lookups are apart from connections.
 func classOf(d *api.Denial) string {
-	if d.Kind == api.KindNet && d.Proto == "" {
+	if d.Kind == api.KindNet && d.Proto == "" && d.Name != "" {
 		return "lookup"
 	}
 	return d.Kind
@@ -45,7 +45,7 @@ type ledger struct {
 	untold  int64                  // refusals that there was no room for
 	lookups map[string]int64       // of denials: refused lookups by rule, which no connection counts
 
-	skipped int64                  // of events: those that were not sent
+	skipped int64 // of events: those that were not sent
 }
 
 // allowance is what is kept of a class, and what may be sent of it now.

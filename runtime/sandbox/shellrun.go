@@ -256,7 +256,7 @@ func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev s
 	res.TimedOut = res.Verdict == api.VerdictTimeoutWall || res.Verdict == api.VerdictTimeoutCPU
 	res.DurationMS = ms(time.Since(run.Start))
 	if res.Verdict != api.VerdictOK {
-		r.tellUnanswered()
+		m.lookWhy(r)
 	}
 	res.Denials, res.Failures = part(r.takeRefused())
 	res.Unguarded = m.lookUnguarded(r.s, r.id)

@@ -46,10 +46,11 @@ const (
 	byBadRequest
 	byRefusing // instead of accepting
 	byUnreachable
+	byOmission // of what the server is not offered, while the request goes on
 )
 
 func (r reply) String() string {
-	return [...]string{"ECONNRESET", "TLS alert 112 (unrecognized_name)", "HTTP 403", "HTTP 400", "ECONNREFUSED", "EHOSTUNREACH"}[r]
+	return [...]string{"ECONNRESET", "TLS alert 112 (unrecognized_name)", "HTTP 403", "HTTP 400", "ECONNREFUSED", "EHOSTUNREACH", "no upgrade"}[r]
 }
 
 func (p *Proxy) deny(d Denial) {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hutch-sh/hutch/netfilter/policy"
@@ -23,11 +24,13 @@ type flow struct {
 	cancel    context.CancelCauseFunc
 
 	// Of the goroutine that serves the flow alone.
-	counts   *counter
-	rule     string
-	down     chan struct{} // closed when nothing more comes from the server; nil until copying
-	requests int           // HTTP requests passed on
-	early    *os.File      // a socket that is still connecting to a server on this host; dial waits for it
+	counts    *counter
+	rule      string
+	down      chan struct{} // closed when nothing more comes from the server; nil until copying
+	requests  int           // HTTP requests passed on
+	renewable bool          // what copies from the server goes by renewing
+	renewing  atomic.Bool   // the server is to end, and another one comes after it
+	early     *os.File      // a socket that is still connecting to a server on this host; dial waits for it
 
 	mu       sync.Mutex // that goroutine alone changes what follows and client, but for over
 	decided  bool

@@ -148,7 +148,7 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 			return api.CodeResult{}, err
 		}
 		defer r.kill(ctx, k.Exec)
-		res, err := k.Run(ctx, r.boxes, p)
+		res, err := r.run(ctx, p, k)
 		res.Context = ""
 		return res, err
 	}

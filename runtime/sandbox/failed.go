@@ -47,6 +47,19 @@ func (m *Manager) lookWhy(r *running) {
 	m.tellUnrouted(r.s)
 }
 
+// TakeRefused is what an exec that goes on was refused, and what has failed, since it was asked last; over says that what it did meanwhile
+// has failed. Of an exec that has ended its result has it.
+func (m *Manager) TakeRefused(exec string, over bool) (refused []api.Denial, failed []api.Failure) {
+	r, err := m.findExec(exec)
+	if err != nil {
+		return part(nil)
+	}
+	if over {
+		m.lookWhy(r)
+	}
+	return part(r.takeRefused())
+}
+
 // part parts what was refused from what has failed. The former is never nil.
 func part(all []api.Denial) (refused []api.Denial, failed []api.Failure) {
 	refused = []api.Denial{}

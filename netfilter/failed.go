@@ -35,7 +35,8 @@ func (e *Engine) remedy(f *proxy.Failure) string {
 		return "start the service; it must listen on 127.0.0.1 or ::1 of this machine"
 	}
 	if to := e.outside(f); to != nil {
-		return "programs of this machine go there by the proxy " + to.Host + ", which hutch does not do for a sandbox: tell the program, and allow the proxy: " + proxyFlags(to)
+		return "programs of this machine go there by the proxy " + to.Host + ", which hutch does not do for a sandbox: " +
+			"tell the program, and allow the proxy: " + proxyFlags(to)
 	}
 	var lookup *net.DNSError
 	switch {

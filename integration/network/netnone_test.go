@@ -33,7 +33,9 @@ func TestNetworkNone(t *testing.T) {
 				}
 				return d.Kind == api.KindNet && d.Target == where && d.Rule == "mode none" && d.Count == 1 && strings.HasPrefix(d.HowToAllow, "--allow-cidr ")
 			}
-			asked := func(d api.Denial) bool { return byName("web.test", "mode none")(d) && d.HowToAllow == "--allow web.test" }
+			asked := func(d api.Denial) bool {
+				return byName("web.test", "mode none")(d) && d.HowToAllow == "--allow web.test"
+			}
 			check := func() {
 				t.Helper()
 				w.denied(t, sb, connecting("web.test", 443), "gaierror [Errno -2] Name or service not known", asked)

@@ -234,7 +234,12 @@ func (w *why) print(out io.Writer, now time.Time) {
 		}
 		t.Print(out, "", nil)
 	}
-	if len(w.Denials)+len(w.Failures) == 0 {
+	switch {
+	case len(w.Denials)+len(w.Failures) > 0:
+	case w.Mode == api.NetNone:
+		fmt.Fprintf(out, "Sandbox %s has no network, and nothing in it has wanted one so far. Nothing else was refused.\n", w.Sandbox)
+		return
+	default:
 		fmt.Fprintf(out, "Sandbox %s was refused nothing so far, and nothing that it may reach has failed.\n", w.Sandbox)
 		return
 	}

@@ -95,13 +95,15 @@ func newInsider(t testing.TB, ns *os.File) *insider {
 	return in
 }
 
-func (in *insider) dial(to string) (c net.Conn, err error) {
+func (in *insider) dial(to string) (c net.Conn, err error) { return in.dialBy("tcp4", to) }
+
+func (in *insider) dialBy(network, to string) (c net.Conn, err error) {
 	done := make(chan struct{})
 	in.work <- func() {
 		defer close(done)
 		var d net.Dialer
 		d.SetMultipathTCP(false)
-		c, err = d.DialContext(context.Background(), "tcp4", to)
+		c, err = d.DialContext(context.Background(), network, to)
 	}
 	<-done
 	return c, err

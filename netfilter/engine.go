@@ -16,7 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -42,7 +42,7 @@ const (
 // Way is how connections come to the proxies.
 type Way = netns.Way
 
-// Config is what an Engine needs; all but Way, Resolver, Passed, Ask and Wanted is required.
+// Config is what an Engine needs; all but Way, Resolver, Failed, Outside, Passed, Ask and Wanted is required.
 type Config struct {
 	// Way is one that is asked for; "" is the best that works.
 	Way Way
@@ -50,6 +50,10 @@ type Config struct {
 	Resolver *net.Resolver
 	// Denied is told of what a sandbox is refused, before it can know. It must not block.
 	Denied func(sandbox string, d api.DeniedEvent)
+	// Failed is told of each allowed connection that fails outside of the sandbox, before it can know. It must not block.
+	Failed func(sandbox string, f api.FailedEvent)
+	// Outside is the proxy that this host's own programs go through to a URL, nil for none. May be nil, as there is none.
+	Outside func(*url.URL) *url.URL
 	// Passed is told of each connection, and flow of datagrams, that a policy allows, and by which rule. It must
 	// not block.
 	Passed func(sandbox string, t api.NetTarget, rule string)
@@ -93,6 +97,9 @@ func New(cfg Config, held map[string]*os.File) *Engine {
 	}
 	if e.cfg.Wanted == nil {
 		e.cfg.Wanted = func(string) func() error { return nil }
+	}
+	if e.cfg.Failed == nil {
+		e.cfg.Failed = func(string, api.FailedEvent) {}
 	}
 	if e.cfg.Passed == nil {
 		e.cfg.Passed = func(string, api.NetTarget, string) {}
@@ -159,12 +166,6 @@ func (e *Engine) Adopted() {
 		}
 	}
 }
-
-// Plain is the network of mode none: a namespace with loopback.
-func (e *Engine) Plain() (*os.File, error) { return netns.Plain() }
-
-// Resolver is the address of the resolver in each network.
-func (e *Engine) Resolver() netip.Addr { return netns.Resolver }
 
 // Way is how connections come to the proxies, and why not in a better way.
 func (e *Engine) Way() (way Way, reason string, err error) {

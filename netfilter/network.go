@@ -141,7 +141,7 @@ func (n *Network) start() error {
 	n.names = names.NewServer(names.Config{Table: table, Rules: n.rules.Load, Grant: n.grant, Denied: n.lookupDenied})
 	c := proxy.Config{
 		Rules: n.rules.Load, Name: table.Name, Synthetic: netns.Synthetic,
-		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Passed: n.passed, Ask: n.ask,
+		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Failed: n.connectionFailed, Passed: n.passed, Ask: n.ask,
 	}
 	if n.ns.Way == netns.Redirect {
 		c.Destination = proxy.OriginalDestination
@@ -276,9 +276,7 @@ func (n *Network) Uses() []api.NetUse {
 	return uses
 }
 
-func (n *Network) lookupDenied(d names.Denial) {
-	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: d.Name}, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed), Refusal: api.Refusal{By: "names", Errno: "NXDOMAIN"}})
-}
+func (n *Network) lookupDenied(d names.Denial) { n.e.lookupDenied(n.id, d) }
 
 // ask has somebody asked. An answer that is not there in time is no.
 func (n *Network) ask(ctx context.Context, t api.NetTarget, d policy.Decision) Answer {

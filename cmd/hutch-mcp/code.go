@@ -65,6 +65,9 @@ func showCode(r *api.CodeResult, note string) *mcp.CallToolResult {
 	for _, d := range r.Denials {
 		part("", fmt.Sprintf("[the sandbox refused %s %s: %s; to allow it: %s]", d.Kind, d.Target, d.Why, d.HowToAllow))
 	}
+	for _, f := range r.Failures {
+		part("", "["+f.Text()+"]")
+	}
 	for _, f := range r.Artifacts {
 		if f.Kind == "file" {
 			part("", fmt.Sprintf("[file %s, %d bytes]", f.Path, f.Size))

@@ -89,11 +89,11 @@ func shellOf(ctx context.Context, c *client.Client, sandbox string) ([]string, e
 }
 
 func newDebugNet() *cobra.Command {
-	return newDebugLive("net", "Tell what of the network a sandbox is refused, as it happens",
+	return newDebugLive("net", "Tell what of the network a sandbox is refused and what fails, as it happens",
 		`Print the network policy of a sandbox that lives, by what it is enforced and what each rule has let
-pass and refused; then each refusal, those so far and new ones as they happen, with process, rule and
-how to allow it.`,
-		[]api.EventKind{api.EventNetworkDenied}, func(ctx context.Context, c *client.Client, sb *api.Sandbox, out io.Writer) error {
+pass and refused; then each refusal, with process, rule and how to allow it, and each connection that was
+allowed and failed, those so far and new ones as they happen.`,
+		[]api.EventKind{api.EventNetworkDenied, api.EventNetworkFailed}, func(ctx context.Context, c *client.Client, sb *api.Sandbox, out io.Writer) error {
 			n, err := c.Network(ctx, sb.ID)
 			if err != nil {
 				return err

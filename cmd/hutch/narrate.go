@@ -54,7 +54,7 @@ func (r *runner) narrate(ctx context.Context, sb *api.Sandbox, argv []string) er
 // whatHappens subscribes to what the story of a command has.
 func (r *runner) whatHappens(ctx context.Context, sb *api.Sandbox) (*client.Events, error) {
 	return r.client.Subscribe(ctx, api.SubscribeParams{Sandbox: sb.ID, Kinds: []api.EventKind{
-		api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventSyscallDenied, api.EventFileDenied, api.EventLimitHit, api.EventUnguarded, api.EventSandboxState,
+		api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventNetworkFailed, api.EventSyscallDenied, api.EventFileDenied, api.EventLimitHit, api.EventUnguarded, api.EventSandboxState,
 	}})
 }
 
@@ -111,6 +111,10 @@ func (s *story) tell(e *api.Event) {
 		if d, _, ok := denialOf(e); ok {
 			s.denied(fmt.Sprintf("%.1f ms", at), &d, argsOf(e))
 		}
+	case api.EventNetworkFailed:
+		if f, _, ok := failureOf(e); ok {
+			s.line("failed", "%7.1f ms  %s", at, f.Text())
+		}
 	case api.EventLimitHit:
 		var d api.LimitEvent
 		if json.Unmarshal(e.Data, &d) == nil {
@@ -163,7 +167,7 @@ func (s *story) end(res *api.ExecResult) {
 	for _, u := range res.Unguarded {
 		s.line("unguarded", "%s: %s; %s", u.Path, u.Why, u.Hint)
 	}
-	if len(res.Denials) == 0 && res.ExitCode != 0 {
+	if len(res.Denials)+len(res.Failures) == 0 && res.ExitCode != 0 {
 		s.line("refused", "nothing that hutch saw: most likely it was not the sandbox")
 	}
 }

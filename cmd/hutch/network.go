@@ -92,6 +92,9 @@ func printNetwork(w io.Writer, n *api.Network) error {
 	if len(n.Denials) > 0 {
 		fmt.Fprintf(w, "\n%d things were refused: hutch why %s\n", len(n.Denials), n.Sandbox)
 	}
+	if len(n.Failures) > 0 {
+		fmt.Fprintf(w, "\n%d things were allowed and failed: hutch why %s\n", len(n.Failures), n.Sandbox)
+	}
 	if n.Learned != nil {
 		fmt.Fprintf(w, "\nWhat the sandbox wanted so far needs:\n")
 		return printPolicy(w, n.Learned)

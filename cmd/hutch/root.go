@@ -49,7 +49,7 @@ var verbs = []verb{
 	{"update", groupSandbox, "Change limits and life of sandboxes that run", newUpdate},
 	{"network", groupSandbox, "Show, change and ask what sandboxes may reach", newNetwork},
 	{"port", groupSandbox, "Reach servers in sandboxes from this host", newPort},
-	{"why", groupSandbox, "Say what a sandbox was refused, why, and how to allow it", newWhy},
+	{"why", groupSandbox, "Say what a sandbox was refused and what failed outside of it, why, and what to do", newWhy},
 	{"audit", groupSandbox, "Print what was done with a sandbox, and what it did", newAudit},
 	{"stats", groupSandbox, "Show what sandboxes use, again and again", newStats},
 	{"top", groupSandbox, "Show the busiest sandboxes, or the processes of one", newTop},

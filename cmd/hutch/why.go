@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +22,8 @@ func newWhy() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use: "why [flags] SANDBOX",
-		Long: `Say what a sandbox was refused so far, why, and how to allow it. Of a sandbox that is gone,
-by its id, what the daemon's events still tell.`,
+		Long: `Say what a sandbox was refused so far, why, and how to allow it, and which connections that it
+may make have failed, and why. Of a sandbox that is gone, by its id, what the daemon's events still tell.`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
@@ -49,7 +48,9 @@ type why struct {
 	Sandbox string       `json:"sandbox"`
 	Mode    api.NetMode  `json:"mode,omitempty"` // "" of a sandbox that is gone
 	Denials []api.Denial `json:"denials"`
-	Untold  int64        `json:"untold,omitempty"` // further ones, of which no more is known
+	// Failures are what it was allowed, and failed outside.
+	Failures []api.Failure `json:"failures,omitempty"`
+	Untold   int64         `json:"untold,omitempty"` // further ones of both, of which no more is known
 	// Enforcement is nil of a sandbox that is gone.
 	Enforcement *api.NetEnforcement `json:"enforcement,omitempty"`
 }
@@ -70,7 +71,7 @@ func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case gone != nil && len(w.Denials) == 0:
+	case gone != nil && len(w.Denials)+len(w.Failures) == 0:
 		return nil, gone
 	}
 	if w.Mode = n.Network.Mode; gone == nil {
@@ -86,19 +87,29 @@ func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 			w.Denials[i] = d
 		}
 	}
+	for _, f := range n.Failures {
+		same := func(o api.Failure) bool { return o.NetTarget == f.NetTarget && o.Why == f.Why }
+		if i := slices.IndexFunc(w.Failures, same); i < 0 {
+			w.Failures = append(w.Failures, f)
+		} else {
+			f.Count = max(f.Count, w.Failures[i].Count)
+			w.Failures[i] = f
+		}
+	}
 	slices.SortFunc(w.Denials, func(a, b api.Denial) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
+	slices.SortFunc(w.Failures, func(a, b api.Failure) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
 	return w, nil
 }
 
-// refused is what makes two denials the same.
+// refused is what makes two denials the same. Another reason takes another remedy.
 type refused struct {
 	api.NetTarget
-	rule string
-	call string // of a system call or file
+	rule, why string
+	call      string // of a system call or file
 }
 
 func refusedAs(d *api.Denial) refused {
-	r := refused{NetTarget: d.NetTarget, rule: d.Rule}
+	r := refused{NetTarget: d.NetTarget, rule: d.Rule, why: d.Why}
 	if d.Kind != api.KindNet {
 		r.call = d.Kind + d.Target
 	}
@@ -140,7 +151,7 @@ func denialOf(e *api.Event) (d api.Denial, untold int64, ok bool) {
 func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 	first, follow := int64(1), false
 	events, err := c.Subscribe(ctx, api.SubscribeParams{
-		Sandbox: id, Kinds: []api.EventKind{api.EventNetworkDenied, api.EventSyscallDenied, api.EventFileDenied}, FromSeq: &first, Follow: &follow,
+		Sandbox: id, Kinds: []api.EventKind{api.EventNetworkDenied, api.EventNetworkFailed, api.EventSyscallDenied, api.EventFileDenied}, FromSeq: &first, Follow: &follow,
 	})
 	if err != nil {
 		return nil, err
@@ -151,6 +162,9 @@ func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 	for e, err := range events.All(ctx) {
 		if err != nil {
 			return nil, err
+		}
+		if w.addFailure(&e) {
+			continue
 		}
 		d, untold, ok := denialOf(&e)
 		if !ok {
@@ -171,21 +185,62 @@ func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 	return w, nil
 }
 
-// print writes a table.
+// failureOf is the failed connection that an event tells of.
+func failureOf(e *api.Event) (f api.Failure, untold int64, ok bool) {
+	var n api.FailedEvent
+	if e.Kind != api.EventNetworkFailed || json.Unmarshal(e.Data, &n) != nil {
+		return f, 0, false
+	}
+	return api.Failure{
+		Target: n.Where(), Why: n.Why, Hint: n.Hint, NetTarget: n.NetTarget, Exec: e.Exec, Errno: n.Errno, Count: n.Count, Time: e.Time,
+	}, n.Untold, true
+}
+
+// addFailure adds what an event of a failed connection tells, and says whether it is one.
+func (w *why) addFailure(e *api.Event) bool {
+	f, untold, ok := failureOf(e)
+	if !ok {
+		return false
+	}
+	w.Untold += untold
+	i := slices.IndexFunc(w.Failures, func(o api.Failure) bool { return o.NetTarget == f.NetTarget && o.Why == f.Why })
+	if i < 0 {
+		w.Failures = append(w.Failures, f)
+		return true
+	}
+	f.Count += w.Failures[i].Count
+	w.Failures[i] = f
+	return true
+}
+
+// print writes tables.
 func (w *why) print(out io.Writer, now time.Time) {
+	if len(w.Denials) > 0 {
+		t := cli.Table{Header: []string{"TIMES", "LAST", "WHAT", "BY", "WHO", "RULE", "WHY", "TO ALLOW IT"}, Right: []bool{true}}
+		for _, d := range w.Denials {
+			t.Row(strconv.FormatInt(d.Count, 10), cli.Ago(now, d.Time), d.Target, d.By, who(&d), d.Rule, d.Why, d.HowToAllow)
+		}
+		t.Print(out, "", nil)
+	}
+	if len(w.Failures) > 0 {
+		if len(w.Denials) > 0 {
+			fmt.Fprintln(out)
+		}
+		t := cli.Table{Header: []string{"TIMES", "LAST", "ALLOWED, AND FAILED", "WHO", "SAW", "WHY", "WHAT TO DO"}, Right: []bool{true}}
+		for _, f := range w.Failures {
+			t.Row(strconv.FormatInt(f.Count, 10), cli.Ago(now, f.Time), f.Target, f.Exec, f.Errno, f.Why, f.Hint)
+		}
+		t.Print(out, "", nil)
+	}
 	switch {
-	case len(w.Denials) == 0 && w.Mode == api.NetNone:
-		fmt.Fprintf(out, "Sandbox %s has no network, and whatever wants one sees just that: nothing is recorded.\nTo see what is wanted: --network learn\n", w.Sandbox)
+	case len(w.Denials)+len(w.Failures) > 0:
+	case w.Mode == api.NetNone:
+		fmt.Fprintf(out, "Sandbox %s has no network, and nothing in it has wanted one so far. Nothing else was refused.\n", w.Sandbox)
 		return
-	case len(w.Denials) == 0:
-		fmt.Fprintf(out, "Sandbox %s was refused nothing so far.\n", w.Sandbox)
+	default:
+		fmt.Fprintf(out, "Sandbox %s was refused nothing so far, and nothing that it may reach has failed.\n", w.Sandbox)
 		return
 	}
-	t := cli.Table{Header: []string{"TIMES", "LAST", "WHAT", "BY", "WHO", "RULE", "WHY", "TO ALLOW IT"}, Right: []bool{true}}
-	for _, d := range w.Denials {
-		t.Row(strconv.FormatInt(d.Count, 10), cli.Ago(now, d.Time), d.Target, d.By, who(&d), d.Rule, d.Why, d.HowToAllow)
-	}
-	t.Print(out, "", nil)
 	if w.Enforcement != nil {
 		fmt.Fprintf(out, "\nenforcement: %s\n", enforcementLine(w.Enforcement))
 	}
@@ -205,45 +260,4 @@ func who(d *api.Denial) string {
 		line += " " + p.Command[0]
 	}
 	return line
-}
-
-// maxTold is how many refusals are told behind a command that failed.
-const maxTold = 3
-
-// tellDenials says behind the output of a command that failed what was refused meanwhile: that may be why.
-func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
-	for _, u := range res.Unguarded { // whatever became of the command
-		fmt.Fprintf(w, "%s %s\n", cli.StyleFor(os.Stderr).Yellow("hutch: workspace:"), cli.Line(fmt.Sprintf("%s is not guarded: %s (%s)", u.Path, u.Why, u.Hint)))
-	}
-	if res.ExitCode == 0 {
-		return
-	}
-	style := cli.StyleFor(os.Stderr)
-	told := 0
-	for _, d := range res.Denials {
-		what := "hutch: network:"
-		switch d.Kind {
-		case api.KindNet:
-		case api.KindSyscall:
-			what = "hutch: system call:"
-		case api.KindFile:
-			what = "hutch: file:"
-		default:
-			continue
-		}
-		if told++; told > maxTold {
-			continue
-		}
-		text := d.Target + " was refused: " + d.Why
-		if d.HowToAllow != "" {
-			text += " (" + d.HowToAllow + ")"
-		}
-		fmt.Fprintf(w, "%s %s\n", style.Yellow(what), cli.Line(text))
-	}
-	if res.Hint != "" {
-		fmt.Fprintf(w, "%s %s\n", style.Yellow("hutch: hint:"), cli.Line(res.Hint))
-	}
-	if told > maxTold {
-		fmt.Fprintf(w, "%s %d more: hutch why %s\n", style.Yellow("hutch: refused:"), told-maxTold, sandbox)
-	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +38,21 @@ func (n networks) Ahead() (sandbox.Namespace, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+func (n networks) Plain(id string) (sandbox.Namespace, error) {
+	return plain(n.Engine.Plain(id))
+}
+
+func (n networks) AdoptPlain(id string, netns *os.File) (sandbox.Namespace, error) {
+	return plain(n.Engine.AdoptPlain(id, netns))
+}
+
+func plain(p *netfilter.Plain, err error) (sandbox.Namespace, error) {
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func (n networks) Open(id, dir string, p api.NetPolicy, at sandbox.Namespace) (sandbox.Network, error) {
@@ -100,6 +117,14 @@ func (d *daemon) openNetworks(held map[string]*os.File) networks {
 	cfg := netfilter.Config{
 		Way:    netfilter.Way(os.Getenv(envWay)),
 		Denied: func(id string, denied api.DeniedEvent) { d.manager.Denied(id, denied) },
+		Failed: func(id string, f api.FailedEvent) { d.manager.Failed(id, f) },
+		Outside: func(u *url.URL) *url.URL {
+			to, err := http.ProxyFromEnvironment(&http.Request{URL: u})
+			if err != nil {
+				return nil // of no use to the host's programs, either
+			}
+			return to
+		},
 		Passed: func(id string, t api.NetTarget, rule string) { d.manager.Passed(id, t, rule) },
 		Ask:    d.askAbout,
 		Wanted: func(id string) func() error { return d.manager.Wake(id) },

@@ -91,6 +91,12 @@ func TestCode(t *testing.T) {
 		n.refused(t, api.PermissionDenied, api.CodeParams{Sandbox: n.sandbox, Language: "python", Code: "import json\nimport socket", AllowedImports: []string{"json"}})
 		n.run(t, "python", "exec(input.__name__.replace('input', 'import socket'))", "ImportError", func(p *api.CodeParams) { p.AllowedImports = []string{"json"} })
 		n.run(t, "python", "import socket", "")
+		if r = n.run(t, "python", "import socket; socket.create_connection(('web.test', 443))", "gaierror"); len(r.Denials) != 1 || r.Denials[0].HowToAllow != "--allow web.test" {
+			t.Errorf("a lookup without a network: denials %+v", r.Denials)
+		}
+		if r = n.run(t, "python", "1/0", "ZeroDivisionError"); len(r.Denials) != 0 {
+			t.Errorf("denials of the run before: %+v", r.Denials)
+		}
 	})
 
 	t.Run("time", func(t *testing.T) {

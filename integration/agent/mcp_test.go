@@ -238,6 +238,9 @@ func TestMCPCode(t *testing.T) {
 	if text := c.call(t, "sandbox_run_code", true, world.Args{"language": "python", "code": "1/0"}); !strings.Contains(text, "ZeroDivisionError") {
 		t.Errorf("%q", text)
 	}
+	if text := c.call(t, "sandbox_run_code", true, world.Args{"language": "python", "code": "import socket; socket.gethostbyname('web.test')"}); !strings.Contains(text, "the sandbox refused net web.test: the sandbox has no network; to allow it: --allow web.test") {
+		t.Errorf("%q", text)
+	}
 	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_code", Arguments: world.Args{"language": "python", "code": "class P:\n  def _repr_png_(self): return b'png'\nP()"}})
 	if err != nil || len(r.Content) != 2 {
 		t.Fatalf("%+v, %v", r, err)

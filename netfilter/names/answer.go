@@ -126,16 +126,19 @@ func (s *Server) decide(q dns.Question, from netip.AddrPort) verdict {
 	rules := s.Rules()
 	d := rules.Name(name)
 	if !d.Allow {
-		if owner := service(name); owner != name && q.Qtype != dns.TypeA && q.Qtype != dns.TypeAAAA && rules.Name(owner).Allow {
-			// apt and others ask for _http._tcp.NAME first: there is no such record,
-			// which is no denial of NAME.
-			return verdict{rcode: dns.RcodeNameError}
+		if owner := service(name); owner != name && q.Qtype != dns.TypeA && q.Qtype != dns.TypeAAAA {
+			// apt and others ask for _http._tcp.NAME first: that is no denial of NAME, which is what should be allowed where it is refused.
+			if d = rules.Name(owner); d.Allow {
+				return s.noRecord(q, from, name, dns.RcodeNameError)
+			}
+			name = owner
 		}
 		return s.refuse(q, from, name, d)
 	}
 	if q.Qtype != dns.TypeA {
-		return verdict{}
+		return s.noRecord(q, from, name, dns.RcodeSuccess)
 	}
+	s.records.note(name, func(a *asked) { a.four = time.Now() })
 	if _, known := s.Table.Lookup(name); !known && belowWildcard(d) && !s.wildcard.AllowN(time.Now(), len(name)) {
 		return s.refuse(q, from, name, policy.Decision{
 			Rule:       "lookup budget",
@@ -148,12 +151,12 @@ func (s *Server) decide(q dns.Question, from netip.AddrPort) verdict {
 	case errors.Is(err, ErrExhausted):
 		return s.refuse(q, from, name, policy.Decision{Rule: "name limit", Why: "the sandbox has looked up too many names: " + err.Error()})
 	case err != nil:
-		s.deny(q, from, name, policy.Decision{Rule: "name table", Why: "the address could not be recorded: " + err.Error()})
+		s.deny(q, from, name, policy.Decision{Rule: "name table", Why: "the address could not be recorded: " + err.Error()}, "SERVFAIL")
 		return verdict{rcode: dns.RcodeServerFailure}
 	}
 	if s.Grant != nil {
 		if err := s.Grant(name, a); err != nil {
-			s.deny(q, from, name, policy.Decision{Rule: "eBPF", Why: "the kernel could not be told of the address: " + err.Error()})
+			s.deny(q, from, name, policy.Decision{Rule: "eBPF", Why: "the kernel could not be told of the address: " + err.Error()}, "SERVFAIL")
 			return verdict{rcode: dns.RcodeServerFailure}
 		}
 	}
@@ -169,7 +172,7 @@ func header(q dns.Question, rrtype uint16) dns.RR_Header {
 // refuse says that a name does not exist, and why. REFUSED would make musl wait for
 // another answer, SERVFAIL others speak of a temporary failure.
 func (s *Server) refuse(q dns.Question, from netip.AddrPort, name string, d policy.Decision) verdict {
-	s.deny(q, from, name, d)
+	s.deny(q, from, name, d, "NXDOMAIN")
 	why := d.Why
 	if d.HowToAllow != "" {
 		why += " (" + d.HowToAllow + ")"

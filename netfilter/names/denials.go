@@ -54,6 +54,11 @@ func (d *denials) report(name string, qtype uint16) (suppressed int, ok bool) {
 		d.asked = map[string]types{}
 	}
 	d.asked[name] = bit
+	return d.admit()
+}
+
+// admit says the same of a refusal that is told in any case; mu is held.
+func (d *denials) admit() (suppressed int, ok bool) {
 	if !d.limit.Allow() {
 		d.suppressed++
 		return 0, false
@@ -62,14 +67,15 @@ func (d *denials) report(name string, qtype uint16) (suppressed int, ok bool) {
 	return suppressed, true
 }
 
-func (s *Server) deny(q dns.Question, from netip.AddrPort, name string, d policy.Decision) {
+// deny tells of a question with an answer that is of no use.
+func (s *Server) deny(q dns.Question, from netip.AddrPort, name string, d policy.Decision, answer string) {
 	s.counts.denied.Add(1)
 	suppressed, ok := s.denials.report(name, q.Qtype)
 	if !ok {
 		return
 	}
 	s.Denied(Denial{
-		Client: from, Name: name, Type: dns.Type(q.Qtype).String(),
+		Client: from, Name: name, Type: dns.Type(q.Qtype).String(), Answer: answer,
 		Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Suppressed: suppressed,
 	})
 }

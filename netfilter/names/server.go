@@ -70,6 +70,7 @@ type Denial struct {
 	Client netip.AddrPort // who asked, in the sandbox
 	Name   string         // as it may be printed
 	Type   string         // A, AAAA, TXT, ...
+	Answer string         // NXDOMAIN, SERVFAIL, or NODATA where there is none
 	Rule   string
 	Why    string
 	// HowToAllow is a flag, or "" where nothing helps.
@@ -84,6 +85,7 @@ type Server struct {
 	queries  *rate.Limiter
 	wildcard *rate.Limiter
 	denials  denials
+	records  records
 	conns    chan struct{}
 
 	ctx  context.Context

@@ -169,7 +169,7 @@ func TestDenials(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	r.ask("udp", "_http._tcp.example.com.", dns.TypeSRV)
-	r.ask("udp", "example.com.", dns.TypeTXT)
+	r.ask("udp", "example.com.", dns.TypeHTTPS)
 	if n := len(r.denials()); n != 2 {
 		t.Errorf("%d denials: asking for an allowed name's services is none", n)
 	}

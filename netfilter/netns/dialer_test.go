@@ -15,13 +15,13 @@ import (
 // TestDialer: servers on either loopback of another namespace are reached, what nobody listens on is refused, a full
 // queue is waited for, and the thread's end is no one else's.
 func TestDialer(t *testing.T) {
-	ns, err := Plain()
+	ns, err := NewPlain()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &Namespace{File: ns}
-	defer n.Close()
-	d, err := NewDialer(ns)
+	defer ns.Close()
+	n := &Namespace{File: ns.File}
+	d, err := NewDialer(ns.File)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,35 +115,6 @@ func (n *Namespace) Close() error {
 	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, net.ErrClosed) })...)
 }
 
-// Plain makes a namespace with loopback and nothing else, the policy mode `none`,
-// and returns an fd of it, which the caller owns; it lives as long as the fd or a process
-// in it.
-//
-// Like each namespace of this package it belongs to the caller's user namespace. A
-// sandbox joins it from a nested one, so that even its root may not touch links,
-// routes, nftables or sysctls.
-func Plain() (*os.File, error) {
-	var ns *os.File
-	err := onOwnThread(func() (err error) {
-		ns, err = enterNew()
-		if err == nil {
-			err = justLoopback.Send()
-		}
-		return err
-	})
-	return closeOnError(ns, err, "make a network namespace")
-}
-
-func closeOnError(ns *os.File, err error, op string) (*os.File, error) {
-	if err != nil {
-		if ns != nil {
-			_ = ns.Close()
-		}
-		return nil, fmt.Errorf("%s: %w", op, err)
-	}
-	return ns, nil
-}
-
 // onOwnThread runs do on a thread that ends with it: one that has entered another
 // network namespace could not go back (setns into a namespace of the initial user
 // namespace is EPERM). The main thread never ends, and /proc/self shows its

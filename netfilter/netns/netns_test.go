@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,29 +36,6 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
-}
-
-func TestPlain(t *testing.T) {
-	ns, err := Plain()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &Namespace{File: ns}
-	defer n.Close()
-	own, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(ns.Fd())))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(got, "net:[") || got == own {
-		t.Errorf("namespace %q, own %q: want a different one", got, own)
-	}
-	checkErrno(t, n, "tcp", "198.18.0.2:80", unix.ENETUNREACH)
-	checkErrno(t, n, "tcp", "[2001:db8::1]:80", unix.ENETUNREACH)
-	checkErrno(t, n, "tcp", "127.0.0.1:80", unix.ECONNREFUSED) // lo is up
 }
 
 // eachWay runs a test in every way.
@@ -422,15 +398,5 @@ func BenchmarkNew(b *testing.B) {
 				n.Close()
 			}
 		})
-	}
-}
-
-func BenchmarkPlain(b *testing.B) {
-	for b.Loop() {
-		ns, err := Plain()
-		if err != nil {
-			b.Fatal(err)
-		}
-		ns.Close()
 	}
 }

@@ -29,7 +29,10 @@ func (r *Rules) Name(name string) Decision {
 	if name == api.HostName && r.mode != api.NetLearn {
 		return Decision{Rule: hostService, Why: "no entry of allow names a port of this host", HowToAllow: "--allow host:PORT"}
 	}
-	if r.any() {
+	switch {
+	case r.mode == api.NetNone:
+		return Decision{Rule: "mode none", Why: noNetwork, HowToAllow: "--allow " + name}
+	case r.any():
 		return Decision{Allow: true, Rule: "mode " + string(r.mode), Why: "nothing blocks " + name}
 	}
 	return Decision{Rule: "mode allow", Why: "no entry of allow matches " + name, HowToAllow: "--allow " + name}
@@ -46,6 +49,9 @@ func (r *Rules) Connect(name string, proto Proto, port uint16) Decision {
 	}
 	if name == api.HostName {
 		return r.host(proto, port)
+	}
+	if r.mode == api.NetNone {
+		return Decision{Rule: "mode none", Why: noNetwork, HowToAllow: howToAllow(name, proto, port)}
 	}
 	known := false
 	for t := range r.tables(name) {
@@ -120,6 +126,9 @@ func (r *Rules) Host(host string, proto Proto, port uint16) Decision {
 	if b := r.blocked(name, proto, port); b != nil {
 		return block(b, name)
 	}
+	if r.mode == api.NetNone {
+		return Decision{Rule: "mode none", Why: noNetwork, HowToAllow: "--allow " + name}
+	}
 	return Decision{Allow: true, Rule: "mode " + string(r.mode), Why: "nothing blocks " + name}
 }
 
@@ -127,7 +136,11 @@ func (r *Rules) Host(host string, proto Proto, port uint16) Decision {
 // nothing of the host's own addresses: Dial does.
 func (r *Rules) Literal(a netip.Addr, proto Proto, port uint16) Decision {
 	if r.mode == api.NetNone {
-		return none(a.String())
+		d := Decision{Rule: "mode none", Why: noNetwork}
+		if proto == TCP { // datagrams go to names only
+			d.HowToAllow = "--allow-cidr " + a.Unmap().WithZone("").String()
+		}
+		return d
 	}
 	a = a.Unmap().WithZone("")
 	if b := r.all.blocked(proto, port); b != nil {
@@ -199,10 +212,6 @@ func (r *Rules) passes(rule string, proto Proto) Decision {
 
 // enter reads a name that came from the sandbox.
 func (r *Rules) enter(s string) (string, *Decision) {
-	if r.mode == api.NetNone {
-		d := none(strconv.QuoteToASCII(s))
-		return "", &d
-	}
 	name, err := api.NetName(s)
 	if err != nil {
 		return "", &Decision{Rule: "not a name", Why: strings.TrimPrefix(err.Error(), "name: ")}
@@ -275,9 +284,8 @@ func block(b *rule, what string) Decision {
 	return Decision{Rule: b.text, Why: "the policy blocks " + what, HowToAllow: "leave out --" + b.text}
 }
 
-func none(what string) Decision {
-	return Decision{Rule: "mode none", Why: "the sandbox has no network: " + what + " is out of its reach", HowToAllow: "--network allow with --allow NAME, or --network open"}
-}
+// noNetwork is why anything is refused in mode none.
+const noNetwork = "the sandbox has no network"
 
 // howToAllow is the flag for a name. Ports that are no HTTP servers' get tcp://: other
 // protocols than TLS and HTTP name no host that could be checked.

@@ -118,9 +118,9 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 	}
 }
 
-// errTooLong says that what a client must show does not fit in a large buffer, or that
+// errTooLong says that what a client must show does not fit in a large buffer, errNoRoom that
 // the sandbox holds too many of those.
-var errTooLong = errors.New("too long")
+var errTooLong, errNoRoom = errors.New("too long"), errors.New("too many large buffers")
 
 // window is the part of a client's stream that has been read and not passed on. Empty, it
 // holds no buffer.
@@ -151,7 +151,7 @@ func (w *window) release() {
 	w.buf, w.from, w.to = nil, 0, 0
 }
 
-// fill reads more, waiting for it. It fails with errTooLong when there is no more room.
+// fill reads more, waiting for it. It fails with errTooLong or errNoRoom when there is no more room.
 func (w *window) fill() error {
 	if w.buf == nil {
 		return w.first()
@@ -166,7 +166,7 @@ func (w *window) fill() error {
 		}
 		large := w.buffers.takeLarge()
 		if large == nil {
-			return errTooLong
+			return errNoRoom
 		}
 		copy(large, w.buf)
 		w.buffers.put(w.buf)

@@ -16,7 +16,7 @@ import (
 // copyDown starts to copy what the server sends, beginning with head, which the flow has
 // read already.
 func (f *flow) copyDown(head []byte) {
-	f.down = make(chan struct{})
+	f.down, f.renewable = make(chan struct{}), true
 	go func() {
 		defer close(f.down)
 		if len(head) > 0 {
@@ -26,10 +26,24 @@ func (f *flow) copyDown(head []byte) {
 				return
 			}
 		}
-		if err := f.p.buffers.copy(f.client, f.server, &f.counts.down, unlimited); err != nil {
+		if err := f.p.buffers.copy(renewable{f.client, f}, f.server, &f.counts.down, unlimited); err != nil && !f.renewing.Load() {
 			f.abort()
 		}
 	}()
+}
+
+// renewable is a client that is not told of the end of a server which another one comes after.
+type renewable struct {
+	*net.TCPConn
+	f *flow
+}
+
+// CloseWrite passes the end of the server on.
+func (c renewable) CloseWrite() error {
+	if c.f.renewing.Load() {
+		return nil
+	}
+	return c.TCPConn.CloseWrite()
 }
 
 // copyDownEarly starts to copy as soon as the server sends something. The returned function

@@ -27,14 +27,6 @@ type Denial struct {
 	Suppressed int
 }
 
-// Failure is an allowed connection that could not be made.
-type Failure struct {
-	Client netip.AddrPort
-	Name   string
-	Port   uint16
-	Err    error
-}
-
 // refusal is an error that a program is told, and its denial.
 type refusal struct {
 	policy.Decision
@@ -54,10 +46,11 @@ const (
 	byBadRequest
 	byRefusing // instead of accepting
 	byUnreachable
+	byOmission // of what the server is not offered, while the request goes on
 )
 
 func (r reply) String() string {
-	return [...]string{"ECONNRESET", "TLS alert 112 (unrecognized_name)", "HTTP 403", "HTTP 400", "ECONNREFUSED", "EHOSTUNREACH"}[r]
+	return [...]string{"ECONNRESET", "TLS alert 112 (unrecognized_name)", "HTTP 403", "HTTP 400", "ECONNREFUSED", "EHOSTUNREACH", "no upgrade"}[r]
 }
 
 func (p *Proxy) deny(d Denial) {

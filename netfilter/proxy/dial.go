@@ -56,6 +56,9 @@ func (p *Proxy) connect(ctx context.Context, rules *policy.Rules, network, name 
 	}
 	name += "." // in full, so that the host's search domains make no other name of it
 	found, err := p.lookups.Lookup(ctx, name)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = &net.DNSError{Err: "no answer", Name: name, IsTimeout: true}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +83,10 @@ func (f *flow) dial() error {
 	conn := f.arrived()
 	if conn == nil {
 		var err error
-		if conn, err = f.p.connect(f.ctx, rules, "tcp", f.name, f.dst); err != nil {
+		f.dials(time.Now())
+		conn, err = f.p.connect(f.ctx, rules, "tcp", f.name, f.dst)
+		f.dials(time.Time{})
+		if err != nil {
 			return f.failed(err)
 		}
 	} else {
@@ -140,17 +146,16 @@ func (f *flow) arrived() net.Conn {
 	return conn
 }
 
-// failed is what a connection that could not be made means for the flow.
-func (f *flow) failed(err error) error {
-	var r *refusal
-	if errors.As(err, &r) {
-		return r
+// dials notes since when the flow waits for its server; the zero Time is that it does not.
+func (f *flow) dials(since time.Time) {
+	f.mu.Lock()
+	f.waits = since
+	f.mu.Unlock()
+	if since.IsZero() {
+		f.p.dialling.Add(-1)
+	} else {
+		f.p.dialling.Add(1)
 	}
-	if f.ctx.Err() == nil {
-		f.counts.failures.Add(1)
-		f.p.Failed(Failure{Client: f.from, Name: f.name, Port: f.dst.Port(), Err: err})
-	}
-	return err
 }
 
 // addrPort is a socket's address, as IPv4 where it is that.

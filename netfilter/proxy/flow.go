@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hutch-sh/hutch/netfilter/policy"
@@ -23,11 +24,13 @@ type flow struct {
 	cancel    context.CancelCauseFunc
 
 	// Of the goroutine that serves the flow alone.
-	counts   *counter
-	rule     string
-	down     chan struct{} // closed when nothing more comes from the server; nil until copying
-	requests int           // HTTP requests passed on
-	early    *os.File      // a socket that is still connecting to a server on this host; dial waits for it
+	counts    *counter
+	rule      string
+	down      chan struct{} // closed when nothing more comes from the server; nil until copying
+	requests  int           // HTTP requests passed on
+	renewable bool          // what copies from the server goes by renewing
+	renewing  atomic.Bool   // the server is to end, and another one comes after it
+	early     *os.File      // a socket that is still connecting to a server on this host; dial waits for it
 
 	mu       sync.Mutex // that goroutine alone changes what follows and client, but for over
 	decided  bool
@@ -36,9 +39,11 @@ type flow struct {
 	server   *net.TCPConn // nil until dialled
 	light    *light       // in the place of client and server while the loop carries the flow
 	verified shown
-	host     string // the last name that the stream showed, when it need not be ours
-	over     bool   // both ends are closed or must be
-	revoked  bool   // new rules forbid it, which is told once
+	host     string    // the last name that the stream showed, when it need not be ours
+	over     bool      // both ends are closed or must be
+	revoked  bool      // new rules forbid it, which is told once
+	waits    time.Time // since when the server has not answered; zero otherwise
+	told     bool      // that it has not
 }
 
 // shown is how a stream named its host.

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hutch-sh/hutch/netfilter/hold"
 	"github.com/hutch-sh/hutch/netfilter/internal/retry"
 	"github.com/hutch-sh/hutch/netfilter/policy"
@@ -185,20 +183,13 @@ func (h *held) failed(err error) hold.Verdict {
 	h.mu.Lock()
 	givenUp := h.givenUp
 	h.mu.Unlock()
-	var lookup *net.DNSError
 	switch {
 	case givenUp:
 		return hold.Drop
 	case h.flow.ended():
 		return hold.Accept // rules that are new forbid it, and say so when it is accepted
-	case errors.As(err, &lookup): // with whatever errno of the resolver's
-		return hold.NoHost
-	case errors.Is(err, unix.ECONNREFUSED):
-		return hold.Refuse
-	case errors.Is(err, unix.ENETUNREACH):
-		return hold.NoNetwork
 	}
-	return hold.NoHost
+	return verdictOf(err)
 }
 
 // letIn lets the SYN go on and waits for what is accepted then. It says false when the

@@ -9,8 +9,9 @@ import (
 
 const (
 	// maxHello bounds a ClientHello. With post-quantum keys they have two thousand
-	// bytes, with large session tickets ten.
-	maxHello = 16 << 10
+	// bytes, with large session tickets ten, with several of both more than a record. With its records it fits in a
+	// large buffer.
+	maxHello = 60 << 10
 	// maxRecord is what a record may hold (RFC 8446, 5.1).
 	maxRecord = 1 << 14
 
@@ -100,7 +101,7 @@ func whole(m []byte) ([]byte, error) {
 	}
 	length := int(m[1])<<16 | int(binary.BigEndian.Uint16(m[2:]))
 	if length > maxHello {
-		return nil, fmt.Errorf("a ClientHello of %d bytes", length)
+		return nil, fmt.Errorf("%w: a ClientHello of %d bytes, of which %d are read", errTooLong, length, maxHello)
 	}
 	if len(m) < header+length {
 		return nil, errMore

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,8 +20,8 @@ const maxLine = 4 << 10
 
 // exchange passes on the requests of one connection, each of which it has checked.
 // Responses are copied as they are: nothing in them leads a request elsewhere, except
-// that the server agrees to speak another protocol, which is asked for on a connection's
-// first request only.
+// that the server agrees to speak another protocol, which is asked for on the first
+// request to a server only: one that asks for it behind others goes to a new one.
 type exchange struct {
 	*flow
 	in  *window
@@ -63,9 +64,15 @@ func (x *exchange) next() (more bool, err error) {
 			return false, x.noServer(err)
 		}
 	}
-	// The connection's first request alone: of a later one nobody knows which response
-	// is its own without reading them all.
-	upgrade := x.requests == 0 && x.down == nil && r.upgrade == "websocket" && r.method == "GET" && r.length == 0 && !r.chunked
+	upgrade := r.upgrade == "websocket" && r.method == "GET" && r.length == 0 && !r.chunked
+	if upgrade = upgrade && (x.down == nil || x.renewable); upgrade && x.down != nil {
+		if err := x.renew(); err != nil {
+			return false, err
+		}
+	}
+	if r.upgrade != "" && !upgrade && !slices.Contains(dropped, r.upgrade) {
+		x.report(x.mismatch(byReset, "an HTTP request asks for the protocol %.40q, which was not offered to the server: what follows could not be checked", r.upgrade), byOmission)
+	}
 	x.requests++
 	if err := x.sendHead(r, len(head), upgrade); err != nil {
 		return false, err
@@ -78,6 +85,34 @@ func (x *exchange) next() (more bool, err error) {
 		x.copyDown(nil)
 	}
 	return true, x.body(r)
+}
+
+// dropped are protocols that clients offer to every server, and do without.
+var dropped = []string{"h2c", "h2", "http/2.0", "tls/1.0"}
+
+// renew gives the connection another server, for a request whose response must be told apart from those before: nobody knows which that is
+// without reading them all. The one before is told that no more comes, and has said all when it ends.
+func (x *exchange) renew() error {
+	if err := x.flush(); err != nil {
+		return err
+	}
+	before := x.server
+	x.renewing.Store(true) // it may have ended already, and the client with it: then that is so
+	if err := before.CloseWrite(); err != nil {
+		return err
+	}
+	over := time.AfterFunc(x.p.Limits.HeadTime, func() { _ = before.SetReadDeadline(time.Unix(1, 0)) })
+	<-x.down
+	if !over.Stop() {
+		return x.mismatch(byReset, "an HTTP request asks for WebSocket behind others, and their server has not ended after %s", x.p.Limits.HeadTime)
+	}
+	x.renewing.Store(false)
+	x.mu.Lock()
+	x.server = nil
+	x.mu.Unlock()
+	_ = before.Close()
+	x.down, x.requests = nil, 0
+	return x.dial()
 }
 
 // head waits for a request and returns its head, which stays in the window.
@@ -385,7 +420,7 @@ func (x *exchange) follow() (more bool, err error) {
 			break // a server that speaks loosely: not one that switches protocols
 		}
 		if seen = next; end == 0 {
-			if err := answer.fill(); errors.Is(err, errTooLong) || errors.Is(err, io.EOF) {
+			if err := answer.fill(); errors.Is(err, errTooLong) || errors.Is(err, errNoRoom) || errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				return false, err

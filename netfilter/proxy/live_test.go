@@ -275,6 +275,7 @@ func TestSlowClients(t *testing.T) {
 		"silence":              {9000, "", soon, "where the server speaks first"},
 		"nothing, on port 443": {443, "", soon, ""},
 		"a head without end":   {80, "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 100_000), patience, "too long"},
+		"a hello too large":    {443, "\x16\x03\x01\x00\x04\x01\x00\xf0\x01", patience, "too long: a ClientHello of 61441 bytes, of which 61440 are read"},
 		"a hello without end":  {443, inRecords("\x01\x00\x3f\xff" + strings.Repeat("\x00", 15_000)), patience, "too long"},
 	} {
 		r := start(t, allow("a.test", "a.test:9000"), func(cfg *Config) { cfg.Limits.HeadTime, cfg.Limits.FirstTime = c.head, soon })
@@ -327,7 +328,7 @@ func TestHeldMemory(t *testing.T) {
 		c := r.connect("a.test", 80)
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nX: "+strings.Repeat("x", 8000))
 	}
-	if d := r.denial(0); !strings.Contains(d.Why, "too long") {
+	if d := r.denial(0); !strings.Contains(d.Why, "as many as it may") {
 		t.Errorf("%+v", d)
 	}
 	if n := r.buffers.large.Load(); n > maxLarge {

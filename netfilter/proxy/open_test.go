@@ -144,9 +144,23 @@ func TestWebSocket(t *testing.T) {
 		if got := talk(t, r.connect("a.test", 80), "GET /1 HTTP/1.1\r\nHost: a.test\r\nUpgrade: h2c"+strings.TrimPrefix(head, " HTTP/1.1\r\nHost: a.test")); !strings.Contains(got, "plain") {
 			t.Errorf("%s, two protocols: %q", p.Mode, got)
 		}
-		// Not the first request: it is not offered.
-		if got := talk(t, r.connect("a.test", 80), "GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\nGET /2"+head); strings.Count(got, "plain") != 2 {
+		if d := r.denial(1); d.Errno != "no upgrade" {
+			t.Errorf("%s, two protocols: %+v", p.Mode, d)
+		}
+		// Not the first request: it goes to a server of its own, also behind one that was not agreed to.
+		const first = "GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\n"
+		if got := talk(t, r.connect("a.test", 80), first+"GET /2"+head+evil); strings.Count(got, "plain") != 1 || !strings.HasSuffix(got, "frame:"+evil) {
 			t.Errorf("%s, second request: %q", p.Mode, got)
+		}
+		if got := talk(t, r.connect("a.test", 80), first+"GET /no"+head+"GET /3"+head+"data"); strings.Count(got, "no") != 1 || !strings.HasSuffix(got, "frame:data") {
+			t.Errorf("%s, third request: %q", p.Mode, got)
+		}
+		n := len(r.denials())
+		if got := talk(t, r.connect("a.test", 80), strings.ReplaceAll("GET /1"+head, "websocket", "tcp")); !strings.Contains(got, "plain") {
+			t.Errorf("%s, another protocol: %q", p.Mode, got)
+		}
+		if d := r.denial(n); d.Errno != "no upgrade" || !strings.Contains(d.Why, `protocol "tcp"`) {
+			t.Errorf("%s, another protocol: %+v", p.Mode, d)
 		}
 		r.Close()
 	}

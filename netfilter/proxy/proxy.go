@@ -26,6 +26,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -50,7 +51,7 @@ type Limits struct {
 	FirstTime time.Duration // 60 s
 	DialTime  time.Duration // 30 s, with all addresses of a name
 	UDPIdle   time.Duration // 60 s: how long a flow without datagrams is kept
-	// Denials are how many refusals are reported per second; ten times that at once.
+	// Denials are how many refusals, and apart from them failures, are reported per second; ten times that at once.
 	Denials int // 50
 }
 
@@ -114,10 +115,12 @@ const (
 // Proxy is the way out of one sandbox.
 type Proxy struct {
 	Config
-	buffers buffers
-	counts  counters
-	denials *rate.Limiter
-	lookups *lookups.Lookups
+	buffers  buffers
+	counts   counters
+	denials  *rate.Limiter
+	failures *rate.Limiter
+	lookups  *lookups.Lookups
+	dialling atomic.Int64 // flows whose server has not answered yet
 
 	ctx  context.Context
 	stop context.CancelCauseFunc
@@ -130,7 +133,8 @@ type Proxy struct {
 	flows       map[*flow]struct{}
 	held        map[ends]*held
 	udp         map[*udpFlow]struct{}
-	suppressed  int
+	suppressed  int // denials
+	untold      int // failures
 }
 
 // passed tells of what the policy allows.
@@ -165,6 +169,7 @@ func New(c Config) *Proxy {
 	p := &Proxy{
 		Config:    c,
 		denials:   rate.NewLimiter(rate.Limit(c.Limits.Denials), 10*c.Limits.Denials),
+		failures:  rate.NewLimiter(rate.Limit(c.Limits.Denials), 10*c.Limits.Denials),
 		lookups:   lookups.New(c.Resolver),
 		listeners: map[io.Closer]struct{}{},
 		flows:     map[*flow]struct{}{},

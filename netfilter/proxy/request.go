@@ -156,8 +156,8 @@ func (r *request) frame() error {
 			// Proxies before the server would drop what we have checked.
 			return fmt.Errorf("Connection names %s", token)
 		case "upgrade":
-			if upgrades == 1 { // of several the server could choose another one
-				r.upgrade = upgrade
+			if r.upgrade = upgrade; upgrades > 1 { // of which the server could choose another one
+				r.upgrade = "several"
 			}
 		}
 	}

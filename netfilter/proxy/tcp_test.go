@@ -200,10 +200,11 @@ func TestResets(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	r := start(t, allow("tcp://down.test:9000", "tcp://unknown.test:9000"))
 	r.hosts.set("down.test", []string{"127.0.0.1"})
+	why := []string{"nothing listens at 127.0.0.1 port 9000", "knows no address of unknown.test"}
 	for i, name := range []string{"down.test", "unknown.test"} {
 		r.expectReset(name, r.address(name, 9000))
 		r.mu.Lock()
-		if len(r.failed) != i+1 || r.failed[i].Name != name || r.failed[i].Err == nil {
+		if len(r.failed) != i+1 || r.failed[i].Name != name || r.failed[i].Err == nil || !strings.Contains(r.failed[i].Why, why[i]) || r.failed[i].Errno != "ECONNRESET" {
 			t.Errorf("%s: failures %+v", name, r.failed)
 		}
 		r.mu.Unlock()

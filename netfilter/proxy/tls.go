@@ -22,6 +22,9 @@ func (f *flow) carryTLS(in *window) error {
 		}
 		hello, err = reader.read(in.bytes())
 	}
+	if errors.Is(err, errTooLong) {
+		return f.mismatch(byReset, "the TLS handshake is %v", err)
+	}
 	if err != nil {
 		return f.mismatch(byReset, "the TLS handshake is not well formed: %v", err)
 	}
@@ -74,7 +77,9 @@ func (f *flow) checkHello(hello clientHello) *refusal {
 func (f *flow) unfinished(err error, how reply, what string) error {
 	switch {
 	case errors.Is(err, errTooLong):
-		return f.mismatch(how, "%s is too long", what)
+		return f.mismatch(how, "%s is too long: %d bytes are read", what, largeBuffer)
+	case errors.Is(err, errNoRoom):
+		return f.mismatch(how, "%s was not read: the sandbox has %d others that are not over, as many as it may", what, maxLarge)
 	case isTimeout(err):
 		return f.mismatch(how, "%s was not complete after %s", what, f.p.Limits.HeadTime)
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,14 @@ func TestTLS(t *testing.T) {
 	}
 	if got, err := handshake(r.connect("a.test", 443), &tls.Config{RootCAs: pool, ServerName: "a.test", MaxVersion: tls.VersionTLS12}); err != nil || got != "a.test" {
 		t.Errorf("TLS 1.2: %q, %v", got, err)
+	}
+	// Larger than a record, as with the keys and tickets of several kinds.
+	large := config("a.test")
+	for i := range 120 {
+		large.NextProtos = append(large.NextProtos, strings.Repeat("x", 240)+strconv.Itoa(i))
+	}
+	if got, err := handshake(r.connect("a.test", 443), large); err != nil || got != "a.test" {
+		t.Errorf("a ClientHello of 30 kB: %q, %v", got, err)
 	}
 	if d := r.denials(); len(d) != 0 {
 		t.Errorf("denials: %+v", d)

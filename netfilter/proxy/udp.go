@@ -321,7 +321,7 @@ func (f *udpFlow) serve() (d Denial, refused bool) {
 			d.Address = r.address
 		} else if f.ctx.Err() == nil {
 			f.counts.failures.Add(1)
-			f.p.Failed(Failure{Client: f.from, Name: f.name, Port: f.to.Port(), Err: err})
+			f.fail(err)
 		}
 		return d, refused
 	}
@@ -350,6 +350,25 @@ func (f *udpFlow) serve() (d Denial, refused bool) {
 	return d, false
 }
 
+// fail makes known that the server can not be reached.
+func (f *udpFlow) fail(err error) {
+	to := Failure{Client: f.from, Proto: policy.UDP, Name: f.name, Port: f.to.Port(), Err: err, Errno: "no answer"}
+	if server := f.address(); server.IsValid() {
+		to.Address = server
+	}
+	f.p.fail(to)
+}
+
+// address is the server's, once it is known.
+func (f *udpFlow) address() netip.Addr {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.server == nil {
+		return netip.Addr{}
+	}
+	return addrPort(f.server.RemoteAddr()).Addr()
+}
+
 func (f *udpFlow) answer() {
 	r, err := newReceiver(f.server,
 		func() []byte { return largePool.Get().(*[largeBuffer]byte)[:] }, // held for one call
@@ -357,6 +376,7 @@ func (f *udpFlow) answer() {
 	if err != nil {
 		return
 	}
+	refused := false
 	for idle := f.p.Limits.UDPIdle; ; {
 		// One timer, of the socket, that is set again when it ends early: a datagram
 		// costs no more than a look at the clock.
@@ -374,8 +394,12 @@ func (f *udpFlow) answer() {
 		case errors.Is(err, io.EOF): // an empty datagram
 			f.touch()
 			_ = f.socket.Send(nil, f.to, f.from)
-		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, unix.ECONNREFUSED):
-			// Nobody is there now; the next datagram may find somebody.
+		case errors.Is(err, unix.ECONNREFUSED):
+			if !refused { // nobody is there now; the next datagram may find somebody
+				refused = true
+				f.fail(err)
+			}
+		case errors.Is(err, os.ErrDeadlineExceeded):
 		default:
 			return
 		}

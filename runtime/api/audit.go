@@ -38,6 +38,7 @@ const (
 	AuditPortExposed AuditKind = "port.exposed"       // Port, without its token
 	AuditPortClosed  AuditKind = "port.closed"        // Port
 	AuditDenied      AuditKind = "network.denied"     // DeniedEvent
+	AuditFailed      AuditKind = "network.failed"     // FailedEvent
 	AuditAnswered    AuditKind = "network.answered"   // AnsweredEvent
 	AuditAllowed     AuditKind = "network.allowed"    // AuditConnection
 	AuditSyscall     AuditKind = "syscall.denied"     // SyscallEvent: as often as events tell of it, with what came between

@@ -92,6 +92,8 @@ type CodeResult struct {
 	TimedOut   bool     `json:"timed_out"`
 	DurationMS float64  `json:"duration_ms"`
 	Denials    []Denial `json:"denials"`
+	// Failures are connections that the policy allows, and that failed outside.
+	Failures []Failure `json:"failures,omitempty"`
 }
 
 // CodeError is an exception.

@@ -25,6 +25,7 @@ const (
 	EventHostExited    EventKind = "exec.host_exited"    // HostExitedEvent
 	EventLimitHit      EventKind = "limit.hit"           // LimitEvent
 	EventNetworkDenied EventKind = "network.denied"      // DeniedEvent
+	EventNetworkFailed EventKind = "network.failed"      // FailedEvent
 	EventNetworkAsk    EventKind = "network.ask"         // AskEvent
 	EventNetworkAnswer EventKind = "network.answered"    // AnsweredEvent
 	EventSyscallDenied EventKind = "syscall.denied"      // SyscallEvent
@@ -44,7 +45,7 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventReclaimed, EventExecStarted, EventExecExited, EventExecDecided, EventHostExited, EventLimitHit, EventNetworkDenied, EventNetworkAsk, EventNetworkAnswer, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventReclaimed, EventExecStarted, EventExecExited, EventExecDecided, EventHostExited, EventLimitHit, EventNetworkDenied, EventNetworkFailed, EventNetworkAsk, EventNetworkAnswer, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {

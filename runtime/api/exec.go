@@ -119,6 +119,8 @@ type ExecResult struct {
 	Limit   *LimitHit `json:"limit,omitempty"`
 	Killed  []int     `json:"killed"`
 	Denials []Denial  `json:"denials"`
+	// Failures are connections that the policy allows, and that failed outside while the command ran.
+	Failures []Failure `json:"failures,omitempty"`
 	// Unguarded are names of the workspace's guard that turned up since the command before.
 	Unguarded []Unguarded `json:"unguarded,omitempty"`
 	// Hint is what to do about a command that failed, where its own message cannot know: who installs something in the image host.

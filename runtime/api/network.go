@@ -20,7 +20,10 @@ type NetTarget struct {
 // Where is the target in one word, as in "udp://ntp.test:123": the address where there is no name, "tcp://" left out.
 func (t NetTarget) Where() string {
 	s := t.Name
-	if s == "" {
+	switch {
+	case s == "" && t.Address == "" && t.Proto != "": // as far as is known
+		return "an address"
+	case s == "":
 		s = t.Address
 		if t.Port != 0 && strings.Contains(s, ":") {
 			s = "[" + s + "]"
@@ -57,12 +60,47 @@ type Denial struct {
 
 // Refusal says who refused what, and to which process.
 type Refusal struct {
-	// By is "ebpf", "proxy", "names", "seccomp", "mount", "guard" or "mode"; Errno is what the program saw of it: EACCES, or what
+	// By is "ebpf", "proxy", "names", "route", "seccomp", "mount", "guard" or "mode"; Errno is what the program saw of it: EACCES, or what
 	// its protocol has, as "HTTP 403" or "NXDOMAIN".
 	By    string `json:"by,omitempty"`
 	Errno string `json:"errno,omitempty"`
 	// Process is the last that was refused this; eBPF alone knows it.
 	Process *NetProcess `json:"process,omitempty"`
+}
+
+// Failure is a connection or lookup that the policy allows and that could not be made outside of the sandbox.
+type Failure struct {
+	Target string `json:"target"`
+	Why    string `json:"why"`
+	// Hint is what to do about it, "" where that is for whoever runs the server.
+	Hint string `json:"hint,omitempty"`
+
+	// An address is what a name led to, and did not answer.
+	NetTarget
+	Exec  string `json:"exec,omitempty"`  // as of a Denial
+	Errno string `json:"errno,omitempty"` // what the program saw: ECONNRESET where it was connected to hutch already
+	// Count is how often the very same happened, Time when last.
+	Count int64     `json:"count,omitempty"`
+	Time  time.Time `json:"time,omitzero"`
+}
+
+// Text is a sentence about it, for people and models.
+func (f *Failure) Text() string {
+	text := f.Target + " failed: " + f.Why
+	if f.Hint != "" {
+		text += " (" + f.Hint + ")"
+	}
+	return text
+}
+
+// FailedEvent is the data of network.failed. What fails again and again is told of less often, as in DeniedEvent.
+type FailedEvent struct {
+	NetTarget
+	Why    string `json:"why"`
+	Hint   string `json:"hint,omitempty"`
+	Errno  string `json:"errno,omitempty"`
+	Count  int64  `json:"count"`
+	Untold int64  `json:"untold,omitempty"`
 }
 
 // NetProcess is a process of a sandbox as the kernel has it. What it says of itself, its
@@ -161,7 +199,9 @@ type Network struct {
 	// Denials are what was refused, once each, the latest last; Untold counts what there
 	// was no room for.
 	Denials []Denial `json:"denials"`
-	Untold  int64    `json:"untold,omitempty"`
+	// Failures are what was allowed and failed, in the same way.
+	Failures []Failure `json:"failures,omitempty"`
+	Untold   int64     `json:"untold,omitempty"`
 	// Learned, of mode learn, is the smallest policy that would have allowed what the
 	// sandbox has reached or wanted to reach so far.
 	Learned *NetPolicy `json:"learned,omitempty"`

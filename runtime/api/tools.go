@@ -285,7 +285,9 @@ type ToolCommand struct {
 	Truncated  bool     `json:"truncated"` // the middle of a stream is missing
 	DurationMS float64  `json:"duration_ms"`
 	Denials    []Denial `json:"denials"`
-	Error      string   `json:"error,omitempty"` // why it never ran
+	// Failures are connections that the policy allows, and that failed outside.
+	Failures []Failure `json:"failures,omitempty"`
+	Error    string    `json:"error,omitempty"` // why it never ran
 }
 
 // ToolDownloadURL are sandbox_download_url's arguments.

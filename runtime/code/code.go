@@ -148,7 +148,7 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 			return api.CodeResult{}, err
 		}
 		defer r.kill(ctx, k.Exec)
-		res, err := k.Run(ctx, r.boxes, p)
+		res, err := r.run(ctx, p, k)
 		res.Context = ""
 		return res, err
 	}
@@ -185,7 +185,7 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 	}
 	res := api.CodeResult{
 		Exec: end.Exec, Stdout: interp.Text(end.Stdout, end.StdoutEncoding), Stderr: interp.Text(end.Stderr, end.StderrEncoding), Truncated: end.Truncated,
-		ExitCode: end.ExitCode, Verdict: end.Verdict, TimedOut: end.TimedOut, Denials: end.Denials,
+		ExitCode: end.ExitCode, Verdict: end.Verdict, TimedOut: end.TimedOut, Denials: end.Denials, Failures: end.Failures,
 	}
 	if end.Verdict != api.VerdictOK {
 		res.Error = interp.Ended(&end)

@@ -124,13 +124,23 @@ func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey,
 		r.drop(key, k)
 		return res, true, nil
 	}
-	res, err = k.Run(ctx, r.boxes, p)
+	res, err = r.run(ctx, p, k.Interpreter)
 	if k.over = k.Broken; k.over {
 		r.drop(key, k)
 		r.kill(ctx, k.Exec)
 	}
 	res.Context, res.Begun = key.name, begun
 	return res, false, err
+}
+
+// run has an interpreter run a piece of code, and adds what that was refused.
+func (r *Runner) run(ctx context.Context, p *api.CodeParams, k *interp.Interpreter) (api.CodeResult, error) {
+	r.boxes.TakeRefused(k.Exec, false) // between two runs it was no run's
+	res, err := k.Run(ctx, r.boxes, p)
+	if err == nil && !k.Broken {
+		res.Denials, res.Failures = r.boxes.TakeRefused(k.Exec, res.Error != nil)
+	}
+	return res, err
 }
 
 // begin starts the interpreter of a context, or takes over the one that a hutchd before has started.

@@ -295,6 +295,11 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		if err := s.seen.recall(s.wantedFile()); err != nil {
 			return err
 		}
+	} else {
+		if s.plain = m.adoptPlain(s.id, h.PID); s.plain != nil {
+			own.Add(s.plain.Close)
+		}
+		s.unrouted.Store(unrouted(h.PID))
 	}
 
 	if s.enforced, err = m.cfg.Networks.Enforce(s.id, s.cgroup, s.net); err != nil {

@@ -86,7 +86,7 @@ var steps = []step{
 func (f *creation) run(ctx context.Context) (err error) {
 	defer f.undo.Run(&err)
 	if f.claimed != nil {
-		f.undo.Add(f.claimed.closeNet)
+		f.undo.Add(f.claimed.net.Close)
 		f.undo.Add(func() error { return f.m.removeFolder(f.s) })
 		f.undo.Add(f.claimed.unmount)
 		f.undo.Add(f.claimed.end)
@@ -306,16 +306,17 @@ func (f *creation) resolve(ctx context.Context) error {
 
 func (f *creation) network(context.Context) error {
 	none := f.s.record.Network.Mode == api.NetNone
+	f.s.unrouted.Store(0)
 	if f.claimed != nil && none {
-		f.netns = f.claimed.netns
+		f.netns = f.claimed.net.File()
 		return nil
 	}
 	if none {
-		ns, err := f.m.cfg.Networks.Plain()
+		ns, err := f.m.cfg.Networks.Plain(f.s.id)
 		if err != nil {
 			return api.Errorf(api.Internal, "make a network namespace: %w", err).WithHint("hutch doctor shows what this machine allows")
 		}
-		f.netns = ns
+		f.netns = ns.File()
 		f.undo.Add(ns.Close)
 		return nil
 	}

@@ -133,9 +133,11 @@ type Cgroups interface {
 
 // Networks makes the networks of sandboxes: package netfilter, joined by cmd/hutchd.
 type Networks interface {
-	// Plain is a namespace with a loopback interface and nothing else, the caller's: what
-	// mode none means.
-	Plain() (*os.File, error)
+	// Plain is a namespace with a loopback interface and a resolver that refuses, which is what mode none means: Manager.Denied is
+	// told of each lookup of the sandbox id before that has its answer. AdoptPlain makes that of a hutchd before refuse again; it owns
+	// the file, which is the namespace.
+	Plain(id string) (Namespace, error)
+	AdoptPlain(id string, netns *os.File) (Namespace, error)
 	// Check says whether Open and Update would take a policy.
 	Check(p api.NetPolicy) error
 	// CheckNarrower refuses a policy of an exec that its sandbox's does not hold.
@@ -152,13 +154,15 @@ type Networks interface {
 	Ports(id string, netns *os.File) (Ports, error)
 	// Resolver is the address of the resolver in each that Open makes.
 	Resolver() netip.Addr
+	// NoResolver is the address of the one that refuses.
+	NoResolver() netip.Addr
 	// Enforce puts a sandbox's policy in force in the kernel, where there is eBPF: until
 	// then its processes reach nothing there, their own loopback included. cgroup is the
 	// path of the sandbox's; n is nil in mode none.
 	Enforce(id, cgroup string, n Network) (Enforced, error)
 }
 
-// Namespace is a network namespace without a policy.
+// Namespace is a network namespace without a network: of mode none, or before there is one.
 type Namespace interface {
 	// File is the namespace, which a sandbox joins. It is the Namespace's.
 	File() *os.File
@@ -192,10 +196,12 @@ type Enforced interface {
 	Close() error
 }
 
-// Network is the network of one sandbox whose policy is not none. What it refuses, and
-// what it lets pass in mode learn, it tells by Manager.Denied and Manager.Passed, before
+// Network is the network of one sandbox whose policy is not none. What it refuses, what fails outside, and
+// what it lets pass in mode learn, it tells by Manager.Denied, Failed and Passed, before
 // the sandbox can see that.
 type Network interface {
+	// Unanswered tells of the connections that have waited for their servers for a while: a command that has ended has not.
+	Unanswered()
 	// File is the namespace, which the sandbox joins. It is the network's.
 	File() *os.File
 	// Update puts a policy in force, and returns when connections that it does not allow

@@ -45,7 +45,7 @@ func (m *Manager) execExited(r *running) {
 	switch o.Verdict {
 	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU, api.VerdictDisk, api.VerdictOutput:
 		detail := ""
-		if i := slices.IndexFunc(r.denials, func(d api.Denial) bool { return !d.Watched() }); i >= 0 {
+		if i := slices.IndexFunc(r.denials, func(d api.Denial) bool { return !d.Watched() && d.Kind != kindFailed }); i >= 0 {
 			detail = r.denials[i].Why
 		}
 		m.limitHit(r, o.Verdict, detail)

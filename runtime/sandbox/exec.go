@@ -327,6 +327,9 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 		r.verdict = api.VerdictLost
 	}
 	r.end, r.took = end, time.Since(r.start)
+	if end.Status != 0 {
+		m.lookWhy(r)
+	}
 	r.settleRefused()
 	m.judge(r)
 	r.denials = append(r.denials, r.takeRefused()...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -161,16 +162,13 @@ func (f *creation) ownFiles(upper string) error {
 	files := map[string]string{
 		"etc/hostname":    host + "\n",
 		"etc/hosts":       "127.0.0.1\tlocalhost " + host + "\n::1\tlocalhost ip6-localhost ip6-loopback " + host + "\n",
-		"etc/resolv.conf": "# no network: see `hutch run --help`, --network\n",
+		"etc/resolv.conf": resolvConf(f.m.cfg.Networks.NoResolver()),
 	}
 	for _, h := range f.req.Spec.Hosts {
 		files["etc/hosts"] += h.Address + "\t" + h.Name + "\n"
 	}
 	if f.s.record.Network.Mode != api.NetNone {
-		// Every libc takes this one line as it is: no search list, so that what is asked
-		// for is what the program meant. Which databases there are (nsswitch.conf) is the
-		// image's: without one glibc, musl and Go look here.
-		files["etc/resolv.conf"] = "nameserver " + f.m.cfg.Networks.Resolver().String() + "\n"
+		files["etc/resolv.conf"] = resolvConf(f.m.cfg.Networks.Resolver())
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(upper, name), []byte(text), 0o644); err != nil {
@@ -179,6 +177,11 @@ func (f *creation) ownFiles(upper string) error {
 	}
 	return nil
 }
+
+// resolvConf names a resolver. Every libc takes this one line as it is: no search list, so that what is asked
+// for is what the program meant. Which databases there are (nsswitch.conf) is the
+// image's: without one glibc, musl and Go look here.
+func resolvConf(resolver netip.Addr) string { return "nameserver " + resolver.String() + "\n" }
 
 // folder is one of ours.
 type folder struct {

@@ -26,8 +26,7 @@ type generic struct {
 	id, dir string
 	pid     int
 	pidfd   *os.File
-	netns   *os.File  // of net, or with loopback alone
-	net     Namespace // for a network, which the claim opens in it; nil for mode none
+	net     Namespace // of mode none, or for a network, which the claim opens in it
 	guest   *guestapi.Client
 	// end kills it, once, unmount takes off what it was dressed in, and forget removes what is on disk, in that order. Whoever
 	// has taken it owns all three.
@@ -42,14 +41,6 @@ func (g *generic) discard() error { return errors.Join(g.end(), g.unmount(), g.f
 
 // base is where the folders of a generic sandbox's own, empty root are, below its folder.
 const base = "base"
-
-// closeNet gives the network namespace back, unless a network has been opened in it.
-func (g *generic) closeNet() error {
-	if g.net != nil {
-		return g.net.Close()
-	}
-	return g.netns.Close()
-}
 
 // launchGeneric makes one. When it fails nothing is left.
 func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic, err error) {
@@ -70,17 +61,15 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 	}
 	g := &generic{id: id, dir: s.dir, of: &m.ahead[kind]}
 	if kind&networkedAhead != 0 {
-		if g.net, err = m.cfg.Networks.Ahead(); err == nil {
-			g.netns = g.net.File()
-		}
+		g.net, err = m.cfg.Networks.Ahead()
 	} else {
-		g.netns, err = m.cfg.Networks.Plain()
+		g.net, err = m.cfg.Networks.Plain(id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	f.netns = g.netns
-	below.Add(g.closeNet)
+	f.netns = g.net.File()
+	below.Add(g.net.Close)
 	defer func() {
 		above = f.undo
 		if f.filter != nil {

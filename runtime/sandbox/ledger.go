@@ -18,35 +18,48 @@ import (
 )
 
 // Bounds of what a sandbox can make the daemon remember and tell: it decides how often it
-// is refused, and under how many names.
+// is refused, and under how many names. They are of one class each, so that who looks up names without end hides nothing else.
 const (
-	maxDenials     = 1000 // different ones that are kept of a sandbox
-	maxExecDenials = 100  // and of an exec
+	maxDenials     = 400  // different ones that are kept of a sandbox
+	maxExecDenials = 50   // and of an exec
 	maxTargets     = 2000 // different targets, of mode learn
 	denialPause    = time.Second
-	denialBurst    = 100 // events at once
-	denialRate     = 10  // and a second, from then on
+	denialBurst    = 50 // events at once
+	denialRate     = 5  // and a second, from then on
 )
+
+// classOf is the class of a denial that others do not push out: lookups are apart from connections.
+func classOf(d *api.Denial) string {
+	if d.Kind == api.KindNet && d.Proto == "" && d.Name != "" {
+		return "lookup"
+	}
+	return d.Kind
+}
 
 // ledger is what a sandbox was refused, and in mode learn what it wanted.
 type ledger struct {
 	mu      sync.Mutex // guards what follows; taken before Sandbox.mu
 	denials map[refusal]*entry
+	classes map[string]*allowance  // of denials and their events
 	targets map[api.NetTarget]bool // of mode learn: all that it has reached or wanted to
 	untold  int64                  // refusals that there was no room for
 	lookups map[string]int64       // of denials: refused lookups by rule, which no connection counts
 
-	// Of events: what may be sent now, and what was not.
-	tokens  float64
-	filled  time.Time
-	skipped int64
+	skipped int64 // of events: those that were not sent
 }
 
-// refusal is what makes two denials the same.
+// allowance is what is kept of a class, and what may be sent of it now.
+type allowance struct {
+	kept   int
+	tokens float64
+	filled time.Time
+}
+
+// refusal is what makes two denials the same. One that has another reason needs another remedy.
 type refusal struct {
 	api.NetTarget
-	rule string
-	call string // of a system call or file
+	rule, why string
+	call      string // of what is not of the network
 }
 
 type entry struct {
@@ -150,12 +163,20 @@ func (r *running) settleRefused() {
 // refuse adds d to what r was refused; Sandbox.mu is held.
 func (r *running) refuse(d api.Denial) {
 	same := func(o api.Denial) bool {
-		return o.NetTarget == d.NetTarget && o.Rule == d.Rule && o.Exec == d.Exec && o.Kind == d.Kind && o.Target == d.Target
+		return o.NetTarget == d.NetTarget && o.Rule == d.Rule && o.Why == d.Why && o.Exec == d.Exec && o.Kind == d.Kind && o.Target == d.Target
 	}
 	if i := slices.IndexFunc(r.refused, same); i >= 0 {
 		r.refused[i].Count += d.Count
 		r.refused[i].Time, r.refused[i].Refusal = d.Time, d.Refusal
-	} else if len(r.refused) < maxExecDenials {
+		return
+	}
+	class, others := classOf(&d), 0
+	for i := range r.refused {
+		if classOf(&r.refused[i]) == class {
+			others++
+		}
+	}
+	if others < maxExecDenials {
 		r.refused = append(r.refused, d)
 	}
 }
@@ -231,9 +252,14 @@ func (l *ledger) recall(path string) error {
 // others there were that no event was for; mu is held.
 func (l *ledger) denied(d api.Denial, now time.Time) (count, untold int64, tell bool) {
 	if l.denials == nil {
-		l.denials, l.tokens, l.filled = map[refusal]*entry{}, denialBurst, now
+		l.denials, l.classes = map[refusal]*entry{}, map[string]*allowance{}
 	}
-	key := refusal{NetTarget: d.NetTarget, rule: d.Rule}
+	class := l.classes[classOf(&d)]
+	if class == nil {
+		class = &allowance{tokens: denialBurst, filled: now}
+		l.classes[classOf(&d)] = class
+	}
+	key := refusal{NetTarget: d.NetTarget, rule: d.Rule, why: d.Why}
 	if d.Kind != api.KindNet {
 		key.call = d.Kind + d.Target
 	}
@@ -243,24 +269,25 @@ func (l *ledger) denied(d api.Denial, now time.Time) (count, untold int64, tell 
 	case e != nil:
 		d.Count += e.Count
 		e.Denial = d
-	case len(l.denials) >= maxDenials:
+	case class.kept >= maxDenials:
 		l.untold += once
 		e = &entry{Denial: d} // of no other
 	default:
 		e = &entry{Denial: d}
 		l.denials[key] = e
+		class.kept++
 	}
 	e.pending += once
 	if now.Sub(e.told) < denialPause {
 		return 0, 0, false
 	}
-	l.tokens = min(denialBurst, l.tokens+denialRate*now.Sub(l.filled).Seconds())
-	l.filled = now
-	if l.tokens < 1 {
+	class.tokens = min(denialBurst, class.tokens+denialRate*now.Sub(class.filled).Seconds())
+	class.filled = now
+	if class.tokens < 1 {
 		l.skipped += once
 		return 0, 0, false
 	}
-	l.tokens--
+	class.tokens--
 	count, untold = e.pending, l.skipped
 	e.told, e.pending, l.skipped = now, 0, 0
 	return count, untold, true

@@ -17,9 +17,16 @@ type noted struct {
 	api.DeniedEvent
 }
 
-type notes struct{ all []noted }
+type notes struct {
+	all    []noted
+	failed []api.FailedEvent
+}
 
 func (n *notes) Emit(_ api.EventKind, _, exec string, data any) {
+	if f, ok := data.(api.FailedEvent); ok {
+		n.failed = append(n.failed, f)
+		return
+	}
 	n.all = append(n.all, noted{exec, data.(api.DeniedEvent)})
 }
 
@@ -120,6 +127,64 @@ func TestDeniedFlood(t *testing.T) {
 			t.Errorf("the exec has %d, the first %+v", len(got), got[0])
 		}
 	})
+}
+
+// TestReasonsApart: what is refused for two reasons is told twice, each with its own remedy.
+func TestReasonsApart(t *testing.T) {
+	m, s, n := refusing(t)
+	r := &running{id: "ex_a", s: s}
+	s.execs[r.id] = r
+	for _, why := range []string{"no server name", "asks for other.test", "no server name"} {
+		d := denied("web.test")
+		d.Why, d.HowToAllow = why, "allow what "+why
+		m.Denied(s.id, d)
+	}
+	all, _ := s.seen.read()
+	for where, list := range map[string][]api.Denial{"why": all, "result": r.takeRefused()} {
+		got := map[string]int64{}
+		for _, d := range list {
+			got[d.Why+": "+d.HowToAllow] = d.Count
+		}
+		if len(got) != 2 || got["no server name: allow what no server name"] != 2 || got["asks for other.test: allow what asks for other.test"] != 1 {
+			t.Errorf("%s: %v", where, got)
+		}
+	}
+	if len(n.all) != 2 {
+		t.Errorf("events %+v", n.all)
+	}
+}
+
+// TestLookupFlood: who looks up names without end hides nothing else: neither in what is kept, nor in the result, nor in the events.
+func TestLookupFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, n := refusing(t)
+		r := &running{id: "ex_a", s: s}
+		s.execs[r.id] = r
+		for i := range 5000 {
+			m.Denied(s.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: fmt.Sprintf("n%d.test", i)}, Rule: "mode none", Why: "no"})
+		}
+		flood := len(n.all)
+		m.Denied(s.id, denied("web.test"))
+		m.Failed(s.id, api.FailedEvent{NetTarget: api.NetTarget{Proto: api.TCP, Name: "down.test", Port: 443}, Why: "nothing listens", Hint: "start it"})
+		if len(n.all) != flood+1 || len(n.failed) != 1 {
+			t.Errorf("%d events of denials behind the flood, %d of failures", len(n.all)-flood, len(n.failed))
+		}
+		kept := s.network()
+		refused, failed := part(r.takeRefused())
+		if last := kept.Denials[len(kept.Denials)-1]; len(kept.Denials) != maxDenials+1 || len(kept.Failures) != 1 || !hasTarget(kept.Denials, "web.test:443") {
+			t.Errorf("%d denials and %d failures are kept, the last is %+v", len(kept.Denials), len(kept.Failures), last)
+		}
+		if len(refused) != maxExecDenials+1 || !hasTarget(refused, "web.test:443") {
+			t.Errorf("the result has %d denials", len(refused))
+		}
+		if len(failed) != 1 || failed[0].Text() != "down.test:443 failed: nothing listens (start it)" || failed[0].Exec != r.id || failed[0].Count != 1 {
+			t.Errorf("the result has the failures %+v", failed)
+		}
+	})
+}
+
+func hasTarget(list []api.Denial, target string) bool {
+	return slices.ContainsFunc(list, func(d api.Denial) bool { return d.Target == target })
 }
 
 // TestWanted: mode learn learns from what passed and from what did not, also after the

@@ -3,6 +3,8 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -18,6 +20,20 @@ func (m *Manager) Network(ref string) (_ api.Network, wanted []api.NetTarget, _ 
 	return s.network(), s.seen.wanted(), nil
 }
 
+// adoptPlain has the lookups of a sandbox in mode none refused and told again. Without, they fail as they would have: who runs the
+// sandbox hears less of it.
+func (m *Manager) adoptPlain(id string, pid int) Namespace {
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err == nil {
+		var n Namespace
+		if n, err = m.cfg.Networks.AdoptPlain(id, ns); err == nil {
+			return n
+		}
+	}
+	m.cfg.Logger.Warn("lookups of a sandbox without a network are not told", "sandbox", id, "err", err)
+	return nil
+}
+
 func (s *Sandbox) network() api.Network {
 	rec := s.Record()
 	n := api.Network{Sandbox: s.id, Network: rec.Network.NetPolicy, Enforcement: rec.Network.Enforcement}
@@ -25,7 +41,9 @@ func (s *Sandbox) network() api.Network {
 		n.Rules = s.seen.count(s.net.Uses())
 		slices.SortFunc(n.Rules, func(a, b api.NetUse) int { return strings.Compare(a.Rule, b.Rule) })
 	}
-	n.Denials, n.Untold = s.seen.read()
+	all, untold := s.seen.read()
+	n.Denials, n.Failures = part(all)
+	n.Untold = untold
 	return n
 }
 

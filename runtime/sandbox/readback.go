@@ -131,7 +131,7 @@ func addNetwork(iso *api.Isolation, pid int, netns *os.File, n Network) error {
 		return api.Errorf(api.Internal, "the sandbox is in another network namespace than its policy").
 			WithHint("this is a bug in hutch; the sandbox was not started")
 	}
-	network := api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route, no DNS"}
+	network := api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route; each lookup is refused and told"}
 	if n != nil {
 		iso.Enforcement, _, network.Detail = n.State()
 	}

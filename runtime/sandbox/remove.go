@@ -242,6 +242,9 @@ func (m *Manager) undoAdopted(s *Sandbox, layers []*os.File) func() error {
 	if s.net != nil {
 		lease(s.net.Close)
 	}
+	if s.plain != nil {
+		undo.Add(s.plain.Close)
+	}
 	undo.Add(func() error {
 		if s.cgroup != "" {
 			m.cfg.Cgroups.Forget(s.cgroup)

@@ -45,7 +45,6 @@ func (r *running) outcome() api.ExecResult {
 		TimedOut:       r.verdict == api.VerdictTimeoutWall || r.verdict == api.VerdictTimeoutCPU,
 		DurationMS:     ms(r.took),
 		Killed:         r.end.Killed,
-		Denials:        []api.Denial{},
 		StdoutEncoding: api.Text, StderrEncoding: api.Text,
 	}
 	if res.Killed == nil {
@@ -56,7 +55,7 @@ func (r *running) outcome() api.ExecResult {
 		res.Signal = unix.SignalName(ws.Signal())
 	}
 	res.Limit = r.met
-	res.Denials = append(res.Denials, r.denials...)
+	res.Denials, res.Failures = part(r.denials)
 	res.Unguarded = r.unguarded
 	res.Hint = orElse(r.s.shmHint(res.ExitCode), r.s.hint(res.ExitCode, append(slices.Clone(r.params.Argv), r.params.Command)...))
 	res.Peaks = api.Peaks{MemoryBytes: r.memory, CPUMS: ms(r.cpu), DiskBytes: r.disk.Bytes, Inodes: r.disk.Inodes}

@@ -229,7 +229,7 @@ func (sh *shell) forget(run *shellRun) {
 func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev shellapi.Event, err error) api.ShellResult {
 	r := sh.r
 	res := api.ShellResult{Shell: sh.id, Run: run.Run, From: run.From, ExecResult: api.ExecResult{
-		Exec: r.id, Killed: []int{}, Denials: []api.Denial{}, StdoutEncoding: api.Text, StderrEncoding: api.Text,
+		Exec: r.id, Killed: []int{}, StdoutEncoding: api.Text, StderrEncoding: api.Text,
 	}}
 	switch {
 	case err != nil:
@@ -255,7 +255,10 @@ func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev s
 	}
 	res.TimedOut = res.Verdict == api.VerdictTimeoutWall || res.Verdict == api.VerdictTimeoutCPU
 	res.DurationMS = ms(time.Since(run.Start))
-	res.Denials = append(res.Denials, r.takeRefused()...)
+	if res.Verdict != api.VerdictOK {
+		m.lookWhy(r)
+	}
+	res.Denials, res.Failures = part(r.takeRefused())
 	res.Unguarded = m.lookUnguarded(r.s, r.id)
 	after, memory := m.used(r)
 	res.Peaks = api.Peaks{CPUMS: ms(max(0, after-run.CPU)), MemoryBytes: memory}

@@ -175,6 +175,13 @@ func commandText(r *api.ToolCommand) string {
 		}
 		text.WriteString("]\n")
 	}
+	for i, f := range r.Failures {
+		if i == maxDenials {
+			fmt.Fprintf(&text, "[and %d failed connections more]\n", len(r.Failures)-i)
+			break
+		}
+		fmt.Fprintf(&text, "[%s]\n", f.Text())
+	}
 	switch {
 	case r.Running:
 		fmt.Fprintf(&text, "[%s still runs]", r.Exec)
@@ -206,4 +213,5 @@ func ended(r *api.ToolCommand, end *api.ExecResult) {
 	if len(end.Denials) > 0 {
 		r.Denials = end.Denials
 	}
+	r.Failures = end.Failures
 }

@@ -183,7 +183,7 @@ func (k *Interpreter) lost(ctx context.Context, execs Execs, res api.CodeResult,
 	if err != nil {
 		return res, errors.Join(why, err)
 	}
-	res.ExitCode, res.Verdict, res.Denials = end.ExitCode, end.Verdict, end.Denials
+	res.ExitCode, res.Verdict, res.Denials, res.Failures = end.ExitCode, end.Verdict, end.Denials, end.Failures
 	res.Error = Ended(&end)
 	switch {
 	case res.TimedOut:

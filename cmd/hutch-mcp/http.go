@@ -74,7 +74,7 @@ func serveHTTP(ctx context.Context, cfg mcpapi.Config) error {
 	sessions := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return one },
 		&mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout}) // checks Host
 	server := &http.Server{
-		Handler:           f.authorized(http.NewCrossOriginProtection().Handler(f.bounded(sessions))),
+		Handler:           f.authorized(http.NewCrossOriginProtection().Handler(f.bounded(exactHTTP(sessions)))),
 		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
 	}
 	fmt.Fprintf(os.Stderr, "hutch-mcp: listening on http://%s\n", l.Addr())

@@ -55,5 +55,5 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return server.Run(ctx, &mcp.StdioTransport{})
+	return server.Run(ctx, exactStdio())
 }

@@ -84,6 +84,9 @@ func TestMCPHTTPBare(t *testing.T) {
 		t.Errorf("one more: %s", answer)
 	}
 	first := sessions[0]
+	if _, answer := first.send(t, http.MethodPost, `{"jsonrpc": "2.0", "id": 9007199254740993, "method": "ping"}`); !strings.Contains(answer, `"id":9007199254740993,"error"`) {
+		t.Errorf("an id that a float64 does not have: %s", answer)
+	}
 	if answer := first.run(t, "echo made"); !strings.Contains(answer, "made") {
 		t.Fatal(answer)
 	}

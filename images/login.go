@@ -3,6 +3,7 @@ package images
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 
@@ -40,6 +41,9 @@ func (s *Store) Login(ctx context.Context, p api.LoginParams) (api.Login, error)
 	}
 	logins.Lock()
 	defer logins.Unlock()
+	if err := startFile(sys); err != nil {
+		return api.Login{}, notStored(err, "", "they were not stored").WithOp(op)
+	}
 	stored, err := config.SetCredentials(sys, key, p.Username, string(p.Password))
 	if err != nil {
 		return api.Login{}, notStored(err, p.Password, "they were not stored").WithOp(op)
@@ -59,6 +63,9 @@ func (s *Store) Logout(ctx context.Context, registry string) error {
 	}
 	logins.Lock()
 	defer logins.Unlock()
+	if err := startFile(sys); err != nil {
+		return notStored(err, "", "they were not removed").WithOp(op)
+	}
 	removed := config.RemoveAuthentication(sys, key)
 	if removed != nil && !errors.Is(removed, config.ErrNotLoggedIn) {
 		return notStored(removed, "", "they were not removed").WithOp(op)
@@ -89,6 +96,24 @@ func (s *Store) GetLogin(ctx context.Context, registry string) (api.Login, error
 		return api.Login{}, notLoggedIn(key)
 	}
 	return api.Login{Registry: key, Username: creds.Username}, nil
+}
+
+// startFile makes an empty file of credentials one that the library can read.
+func startFile(sys *types.SystemContext) error {
+	f := authFiles(sys)[0]
+	data, err := f.read()
+	if data != nil || err != nil {
+		return err
+	}
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_TRUNC, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString("{}\n")
+	return errors.Join(err, file.Close())
 }
 
 func notLoggedIn(key string) error {

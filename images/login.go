@@ -3,6 +3,7 @@ package images
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -150,6 +151,10 @@ func loginError(ctx context.Context, err error, op, dir string) error {
 	case errors.As(err, &unauthorized):
 		return api.Errorf(api.PermissionDenied, "the registry does not accept this user name and password: %w", err).WithOp(op).
 			WithHint("Check both; where logging in takes two factors a token takes the place of the password. Nothing was stored.")
+	}
+	if noToken(err) == nil && statusOf(err) == http.StatusNotFound {
+		return api.Errorf(api.NotFound, "no registry answers there: %w", err).WithOp(op).
+			WithHint("Check the name and the port: a registry answers on the path /v2/. Nothing was stored.")
 	}
 	return remoteError(err, op, dir)
 }

@@ -52,6 +52,8 @@ type why struct {
 	Mode    api.NetMode  `json:"mode,omitempty"` // "" of a sandbox that is gone
 	Denials []api.Denial `json:"denials"`
 	Untold  int64        `json:"untold,omitempty"` // further ones, of which no more is known
+	// Seccomp is "" of a sandbox that is gone.
+	Seccomp api.SeccompProfile `json:"seccomp,omitempty"`
 	// Enforcement is nil of a sandbox that is gone.
 	Enforcement *api.NetEnforcement `json:"enforcement,omitempty"`
 }
@@ -77,6 +79,9 @@ func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 	}
 	if w.Mode = n.Network.Mode; gone == nil {
 		w.Enforcement = &n.Enforcement
+		if sb, err := c.GetSandbox(ctx, id); err == nil {
+			w.Seccomp = sb.Seccomp
+		}
 	}
 	w.Untold = max(w.Untold, n.Untold)
 	for _, d := range n.Denials {
@@ -138,6 +143,20 @@ func denialOf(e *api.Event) (d api.Denial, untold int64, ok bool) {
 	return d, untold, true
 }
 
+// unrecorded is what refuses system calls without a word: the commands' filter on top of PID 1's, and ENOSYS, which programs
+// only try (seccomp/DESIGN.md).
+func unrecorded(profile api.SeccompProfile) string {
+	const always = "system calls that fail with ENOSYS"
+	switch profile {
+	case "", api.SeccompDefault, api.SeccompBrowser: // PID 1's filter is theirs
+		return always
+	case api.SeccompCustom:
+		return always + ", and those that a profile of your own refuses"
+	}
+	return fmt.Sprintf("%s, and those that the seccomp profile %s refuses and default does not "+
+		"(hutch debug run --show seccomp --seccomp %s -- true lists them)", always, profile, profile)
+}
+
 // replay reads what the daemon's events tell of a sandbox.
 func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 	first, follow := int64(1), false
@@ -177,10 +196,11 @@ func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 func (w *why) print(out io.Writer, now time.Time) {
 	switch {
 	case len(w.Denials) == 0 && w.Mode == api.NetNone:
-		fmt.Fprintf(out, "Sandbox %s has no network, and whatever wants one sees just that: nothing is recorded.\nTo see what is wanted: --network learn\n", w.Sandbox)
+		fmt.Fprintf(out, "Sandbox %s has no network, and whatever wants one sees just that: nothing is recorded.\nTo see what is wanted: --network learn\n"+
+			"Nor are recorded %s.\n", w.Sandbox, unrecorded(w.Seccomp))
 		return
 	case len(w.Denials) == 0:
-		fmt.Fprintf(out, "Sandbox %s was refused nothing so far.\n", w.Sandbox)
+		fmt.Fprintf(out, "Sandbox %s was refused nothing that is recorded so far. Not recorded are %s.\n", w.Sandbox, unrecorded(w.Seccomp))
 		return
 	}
 	t := cli.Table{Header: []string{"TIMES", "LAST", "WHAT", "BY", "WHO", "RULE", "WHY", "TO ALLOW IT"}, Right: []bool{true}}

@@ -20,7 +20,7 @@ var flagOfField = map[string]string{
 	"memory_bytes": "memory", "swap_bytes": "memory-swap", "memory_high_bytes": "memory-high",
 	"limits.cpus": "cpus", "cpu_weight": "cpu-weight", "limits.cpuset": "cpuset-cpus", "limits.pids": "pids-limit",
 	"io_read_bps": "io-read", "io_write_bps": "io-write", "disk_bytes": "disk", "limits.inodes": "inodes",
-	"timeout_s": "timeout", "cpu_time_s": "cpu-time", "output_bytes": "output-limit", "best_effort": "best-effort",
+	"shm_bytes": "shm-size", "timeout_s": "timeout", "cpu_time_s": "cpu-time", "output_bytes": "output-limit", "best_effort": "best-effort",
 	"limits.rlimits": "ulimit", "ttl_s": "ttl", "ttl_action": "ttl", "idle_s": "idle", "idle_action": "idle",
 	"mounts": "volume", "workspace": "workspace", "writable_usr": "writable-usr", "seccomp_profile": "seccomp",
 	"network.mode": "network", "network.tier": "network", "network.allow": "allow", "network.block": "block",

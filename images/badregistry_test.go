@@ -3,8 +3,11 @@ package images
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +15,50 @@ import (
 
 	"github.com/hutch-sh/hutch/runtime/api"
 )
+
+// tokens is a registry whose endpoint for tokens answers so.
+func tokens(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/token") {
+			w.WriteHeader(status)
+			_, _ = fmt.Fprint(w, body)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/token",service="x"`, r.Host))
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+}
+
+// TestLoginNowhere: logging in where no registry or no token is says so, and nothing of images.
+func TestLoginNowhere(t *testing.T) {
+	for want, handler := range map[string]http.HandlerFunc{
+		"an endpoint for tokens that gives none": tokens(http.StatusNotFound, "404 page not found"),
+		"no registry answers there":              http.NotFound,
+	} {
+		server := httptest.NewServer(handler)
+		defer server.Close()
+		s := openStore(t, Options{AuthFile: filepath.Join(t.TempDir(), "auth.json")})
+		_, err := login(t, s, strings.TrimPrefix(server.URL, "http://"), "me", "s3cret-word")
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "no such image") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestUnresolved: the hint about a name is about what is wrong with it.
+func TestUnresolved(t *testing.T) {
+	for want, err := range map[string]error{
+		"check the spelling": &net.OpError{Op: "dial", Err: &net.DNSError{Name: "r.test", IsNotFound: true}},
+		"/etc/resolv.conf":   &net.OpError{Op: "dial", Err: &net.DNSError{Name: "r.test", Err: "server misbehaving", IsTemporary: true}},
+		"HTTPS_PROXY": &url.Error{Op: "Get", URL: "https://r.test", Err: &net.OpError{Op: "proxyconnect", Net: "tcp", Err: &net.OpError{
+			Op: "dial", Net: "tcp", Err: &net.DNSError{Name: "p.test", IsNotFound: true},
+		}}},
+	} {
+		if e := unreachable(err); e == nil || !strings.Contains(e.Hint, want) {
+			t.Errorf("%v: %+v, want %q", err, e, want)
+		}
+	}
+}
 
 // TestPullFromABadRegistry: whatever a registry answers, a pull ends soon with an error
 // that says what is wrong, after a few requests, and leaves nothing.
@@ -31,6 +78,12 @@ func TestPullFromABadRegistry(t *testing.T) {
 				w.Header().Set("Content-Type", kind)
 				_, _ = fmt.Fprint(w, body)
 			}
+		}
+	}
+	challenge := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", text)
+			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}
 	tests := map[string]struct {
@@ -64,6 +117,11 @@ func TestPullFromABadRegistry(t *testing.T) {
 			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/token",service="x"`, r.Host))
 			w.WriteHeader(http.StatusUnauthorized)
 		}, api.PermissionDenied, "authentication"},
+		"tokens from a page":    {tokens(http.StatusOK, "<html>log in</html>"), api.Unavailable, "an endpoint for tokens that gives none"},
+		"tokens from nowhere":   {tokens(http.StatusNotFound, "404 page not found"), api.Unavailable, "an endpoint for tokens that gives none"},
+		"tokens not for you":    {tokens(http.StatusForbidden, "{}"), api.PermissionDenied, ""},
+		"tokens of no endpoint": {challenge(`Bearer service="x"`), api.Unavailable, "an endpoint for tokens that gives none"},
+		"tokens fail":           {tokens(http.StatusBadGateway, "{}"), api.Unavailable, "the registry failed"},
 		"huge manifest": {func(w http.ResponseWriter, r *http.Request) {
 			if isManifest(r) {
 				w.Header().Set("Content-Type", manifestType)

@@ -3,13 +3,16 @@ package images
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,7 +20,6 @@ import (
 	"github.com/docker/docker-credential-helpers/client"
 	"github.com/docker/docker-credential-helpers/credentials"
 	"go.podman.io/image/v5/docker/reference"
-	"go.podman.io/image/v5/pkg/docker/config"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
 	"golang.org/x/sys/unix"
@@ -158,11 +160,8 @@ func (f authFile) helper(registry string) (fileHelper, error) {
 	if f.legacy {
 		return fileHelper{}, nil
 	}
-	data, err := os.ReadFile(f.path)
-	if err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			err = nil
-		}
+	data, err := f.read()
+	if data == nil {
 		return fileHelper{}, err
 	}
 	var c struct {
@@ -181,14 +180,96 @@ func (f authFile) helper(registry string) (fileHelper, error) {
 	return fileHelper{name: c.CredsStore, server: registry}, nil
 }
 
-// entry is what the file itself has for key. The library reads it, without registries.conf: it
-// is not to ask the helpers there, and the file's credHelpers have none for the registry.
-func (f authFile) entry(key string) (types.DockerAuthConfig, error) {
-	sys := &types.SystemContext{SystemRegistriesConfPath: os.DevNull, SystemRegistriesConfDirPath: nowhere, AuthFilePath: f.path}
-	if f.legacy {
-		sys.AuthFilePath, sys.LegacyFormatAuthFilePath = "", f.path
+// read reads the file. It returns nil for one that is not there, or is empty: Docker takes that for one that says nothing.
+func (f authFile) read() ([]byte, error) {
+	data, err := os.ReadFile(f.path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(bytes.TrimSpace(data)) == 0 {
+		return nil, nil
 	}
-	return config.GetCredentials(sys, key)
+	return data, err
+}
+
+// authEntry is what Docker's files have for a registry. The library knows Auth and IdentityToken, and
+// the latter beside the former only.
+type authEntry struct {
+	Auth          string `json:"auth"` // base64 of USER:PASSWORD; it goes before the two
+	Username      string `json:"username"`
+	Password      string `json:"password"`
+	IdentityToken string `json:"identitytoken"`
+	RegistryToken string `json:"registrytoken"`
+}
+
+// entry is what the file itself has for key, an image's name or a part of it: what it has for the longest part,
+// or under another way to write the registry's name.
+func (f authFile) entry(key string) (types.DockerAuthConfig, error) {
+	data, err := f.read()
+	if data == nil {
+		return types.DockerAuthConfig{}, err
+	}
+	var c struct {
+		Auths map[string]authEntry `json:"auths"`
+	}
+	into := any(&c)
+	if f.legacy {
+		into = &c.Auths
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return types.DockerAuthConfig{}, fmt.Errorf("%s: %w", f.path, err)
+	}
+	registry, _, _ := strings.Cut(key, "/")
+	keys := []string{registry}
+	for !f.legacy && key != registry {
+		keys = slices.Insert(keys, len(keys)-1, key)
+		key = key[:strings.LastIndexByte(key, '/')]
+	}
+	for _, other := range slices.Sorted(maps.Keys(c.Auths)) {
+		if f.registryOf(other) == hubName(registry) && other != registry {
+			keys = append(keys, other)
+		}
+	}
+	for _, k := range keys {
+		if creds, err := c.Auths[k].decode(); err != nil {
+			return types.DockerAuthConfig{}, fmt.Errorf("%s: the entry of %q: %w", f.path, k, err)
+		} else if creds != (types.DockerAuthConfig{}) {
+			return creds, nil
+		}
+	}
+	return types.DockerAuthConfig{}, nil
+}
+
+// decode returns the entry's credentials, empty ones of an entry that only marks a registry which a helper knows.
+func (e authEntry) decode() (types.DockerAuthConfig, error) {
+	creds := types.DockerAuthConfig{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken}
+	if e.Auth != "" {
+		text, err := base64.StdEncoding.DecodeString(e.Auth)
+		user, password, ok := strings.Cut(string(text), ":")
+		if err != nil || !ok {
+			return types.DockerAuthConfig{}, errors.New("auth is not USER:PASSWORD in base64") // and no word of what it is
+		}
+		creds.Username, creds.Password = user, strings.Trim(password, "\x00")
+	}
+	if creds == (types.DockerAuthConfig{}) && e.RegistryToken != "" {
+		return creds, errors.New("it has a registrytoken alone, which hutch does not send: give it a username and a password, or log in again")
+	}
+	return creds, nil
+}
+
+// registryOf is the registry that a key of the file names, which may be a URL as Docker wrote it once.
+func (f authFile) registryOf(key string) string {
+	name := strings.TrimPrefix(strings.TrimPrefix(key, "http://"), "https://")
+	if f.legacy || name != key {
+		name, _, _ = strings.Cut(name, "/")
+	}
+	return hubName(name)
+}
+
+// hubName is one name for the hosts of Docker Hub.
+func hubName(registry string) string {
+	switch registry {
+	case "index.docker.io", "registry-1.docker.io":
+		return "docker.io"
+	}
+	return registry
 }
 
 // askHelper runs a helper for at most as long as a registry may be silent. It returns empty

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"go.podman.io/image/v5/types"
 	"golang.org/x/sys/unix"
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
@@ -51,6 +52,12 @@ else echo "credentials not found in native keychain"; exit 1; fi
 		"another's helper and a store":         {`{"credHelpers":{"x.example":"fails"},"credsStore":"knows"}`, ""},
 		"an entry, and a store that has none":  {`{` + entry + `,"credsStore":"empty"}`, ""},
 		"an entry":                             {`{` + entry + `}`, ""},
+		"a user and a password":                {`{"auths":{"` + host + `":{"username":"me","password":"` + it.Users["me"] + `"}}}`, ""},
+		"an entry before a user":               {`{"auths":{"` + host + `":{"auth":"` + basic("me") + `","username":"x","password":"y"}}}`, ""},
+		"auth that is none":                    {`{"auths":{"` + host + `":{"auth":"bWU="}}}`, api.FailedPrecondition},
+		"a token that is not sent":             {`{"auths":{"` + host + `":{"registrytoken":"t"}}}`, api.FailedPrecondition},
+		"another's that is not sent":           {`{"auths":{"x.example":{"registrytoken":"t"}}}`, api.PermissionDenied},
+		"an empty file":                        {"", api.PermissionDenied},
 		"nothing":                              {`{}`, api.PermissionDenied},
 		"a store that has none":                {`{"credsStore":"empty"}`, api.PermissionDenied},
 		"a helper that has none, and an entry": {`{` + entry + `,"credHelpers":{"` + host + `":"empty"}}`, api.PermissionDenied},
@@ -75,6 +82,52 @@ else echo "credentials not found in native keychain"; exit 1; fi
 				t.Errorf("push: %v", err)
 			}
 		})
+	}
+}
+
+// TestEmptyCredentials: a file of nothing keeps nobody from public images, nor from logging in.
+func TestEmptyCredentials(t *testing.T) {
+	registry, private := it.StartRegistry(t), it.StartPrivateRegistry(t, "me")
+	ref := push(t, registry, "app", twoLayers())
+	docker, auth := t.TempDir(), writeFile(t, "auth.json", " \n")
+	t.Setenv("DOCKER_CONFIG", docker)
+	must(t, os.WriteFile(filepath.Join(docker, "config.json"), nil, 0o600))
+	if _, err := openStore(t, Options{}).Pull(t.Context(), ref, PullOptions{}); err != nil {
+		t.Error(err)
+	}
+	s, host := openStore(t, Options{AuthFile: auth}), strings.TrimPrefix(private, "http://")
+	if err := s.Logout(t.Context(), host); api.ErrorCode(err) != api.NotFound {
+		t.Errorf("logout: %v", err)
+	}
+	must(t, os.WriteFile(auth, nil, 0o600))
+	if _, err := login(t, s, host, "me", it.Users["me"]); err != nil {
+		t.Error(err)
+	}
+	if r, err := s.GetLogin(t.Context(), host); err != nil || r.Username != "me" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestAuthEntry: which entry of a file an image's name gets, and what is in it.
+func TestAuthEntry(t *testing.T) {
+	const auths = `{
+		"r.test": {"auth": "YTpi"}, "r.test/me": {"username": "me", "password": "pw"}, "r.test/empty": {},
+		"id.test": {"identitytoken": "it"}, "both.test": {"auth": "YTo=", "identitytoken": "it"},
+		"https://old.test/v1/": {"auth": "YTpi"}, "https://index.docker.io/v1/": {"auth": "aHViOnB3"}}`
+	for key, want := range map[string]types.DockerAuthConfig{
+		"r.test": {Username: "a", Password: "b"}, "r.test/x/y": {Username: "a", Password: "b"},
+		"r.test/me/y": {Username: "me", Password: "pw"}, "r.test/empty/y": {Username: "a", Password: "b"},
+		"id.test/x": {IdentityToken: "it"}, "both.test": {Username: "a", IdentityToken: "it"},
+		"old.test/x": {Username: "a", Password: "b"}, "docker.io/library/x": {Username: "hub", Password: "pw"}, "none.test/x": {},
+	} {
+		f := authFile{path: writeFile(t, "config.json", `{"auths": `+auths+`}`)}
+		if got, err := f.entry(key); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", key, got, err, want)
+		}
+		f = authFile{path: writeFile(t, ".dockercfg", auths), legacy: true}
+		if got, err := f.entry("docker.io/library/x"); err != nil || got.Username != "hub" {
+			t.Errorf("legacy: %+v, %v", got, err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,7 +68,7 @@ func remoteError(err error, op, dir string) error {
 		}
 		return e
 	}
-	for _, classify := range []func(error) *api.Error{canceled, badLayer, badContent, refused, unreachable, badManifest} {
+	for _, classify := range []func(error) *api.Error{canceled, badLayer, badContent, noToken, refused, unreachable, badManifest} {
 		if e := classify(err); e != nil {
 			return e.WithOp(op)
 		}
@@ -117,6 +118,26 @@ func badContent(err error) *api.Error {
 			WithHint("Pull again; if it stays, the image in the registry or a proxy in between is broken.")
 	}
 	return nil
+}
+
+// tokenErrors are how the library says that it asked the endpoint for tokens which a registry has named.
+var tokenErrors = []string{
+	"Requesting bearer token", "Trying to obtain access token", "decoding bearer token", "in bearer auth challenge",
+}
+
+// noToken knows answers of an endpoint for tokens that is none: they say nothing of the image.
+func noToken(err error) *api.Error {
+	about := func(text string) bool { return strings.Contains(err.Error(), text) }
+	status := statusOf(err)
+	if !slices.ContainsFunc(tokenErrors, about) || status != 0 && (status < 400 || status >= 500) {
+		return nil
+	}
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return nil // it does not like the credentials, or the rate
+	}
+	return api.Errorf(api.Unavailable, "the registry names an endpoint for tokens that gives none: %w", err).
+		WithHint("The registry is set up wrong, or a proxy or a login page answers in its place: ask who runs it.")
 }
 
 // refused knows the answers of a registry.
@@ -206,9 +227,20 @@ func unreachable(err error) *api.Error {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns):
-		return e.WithHint("The name %s does not resolve: check the spelling and this machine's DNS.", dns.Name)
+		return e.WithHint("%s", unresolved(err, dns))
 	case errors.Is(err, unix.ECONNREFUSED):
 		return e.WithHint("Nothing listens there: check the port, or start the registry.")
 	}
 	return e.WithHint("Check the network and HTTPS_PROXY; the built-in image %q needs none.", HostRef)
+}
+
+// unresolved says what to do about a name that does not resolve.
+func unresolved(err error, dns *net.DNSError) string {
+	switch {
+	case strings.Contains(err.Error(), "proxyconnect "): // how net/http says so
+		return fmt.Sprintf("%s is the proxy that HTTPS_PROXY or HTTP_PROXY of the daemon names: check it there.", dns.Name)
+	case dns.IsNotFound:
+		return fmt.Sprintf("There is no host %s: check the spelling of the registry.", dns.Name)
+	}
+	return fmt.Sprintf("No name server has answered for %s: check the network, and the servers of /etc/resolv.conf.", dns.Name)
 }

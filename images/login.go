@@ -3,6 +3,8 @@ package images
 import (
 	"context"
 	"errors"
+	"net/http"
+	"os"
 	"strings"
 	"sync"
 
@@ -40,6 +42,9 @@ func (s *Store) Login(ctx context.Context, p api.LoginParams) (api.Login, error)
 	}
 	logins.Lock()
 	defer logins.Unlock()
+	if err := startFile(sys); err != nil {
+		return api.Login{}, notStored(err, "", "they were not stored").WithOp(op)
+	}
 	stored, err := config.SetCredentials(sys, key, p.Username, string(p.Password))
 	if err != nil {
 		return api.Login{}, notStored(err, p.Password, "they were not stored").WithOp(op)
@@ -59,6 +64,9 @@ func (s *Store) Logout(ctx context.Context, registry string) error {
 	}
 	logins.Lock()
 	defer logins.Unlock()
+	if err := startFile(sys); err != nil {
+		return notStored(err, "", "they were not removed").WithOp(op)
+	}
 	removed := config.RemoveAuthentication(sys, key)
 	if removed != nil && !errors.Is(removed, config.ErrNotLoggedIn) {
 		return notStored(removed, "", "they were not removed").WithOp(op)
@@ -89,6 +97,24 @@ func (s *Store) GetLogin(ctx context.Context, registry string) (api.Login, error
 		return api.Login{}, notLoggedIn(key)
 	}
 	return api.Login{Registry: key, Username: creds.Username}, nil
+}
+
+// startFile makes an empty file of credentials one that the library can read.
+func startFile(sys *types.SystemContext) error {
+	f := authFiles(sys)[0]
+	data, err := f.read()
+	if data != nil || err != nil {
+		return err
+	}
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_TRUNC, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString("{}\n")
+	return errors.Join(err, file.Close())
 }
 
 func notLoggedIn(key string) error {
@@ -125,6 +151,10 @@ func loginError(ctx context.Context, err error, op, dir string) error {
 	case errors.As(err, &unauthorized):
 		return api.Errorf(api.PermissionDenied, "the registry does not accept this user name and password: %w", err).WithOp(op).
 			WithHint("Check both; where logging in takes two factors a token takes the place of the password. Nothing was stored.")
+	}
+	if noToken(err) == nil && statusOf(err) == http.StatusNotFound {
+		return api.Errorf(api.NotFound, "no registry answers there: %w", err).WithOp(op).
+			WithHint("Check the name and the port: a registry answers on the path /v2/. Nothing was stored.")
 	}
 	return remoteError(err, op, dir)
 }

@@ -284,8 +284,12 @@ func platformsOf(raw []byte) []string {
 func checkPolicy(ctx context.Context, sys *types.SystemContext, unparsed *image.UnparsedImage) error {
 	policy, err := signature.DefaultPolicy(sys)
 	if errors.Is(err, configfile.ErrConfigFileNotFound) && sys.SignaturePolicyPath == "" {
+		err = nil
 		policy = &signature.Policy{Default: []signature.PolicyRequirement{signature.NewPRInsecureAcceptAnything()}}
-	} else if err != nil {
+	} else if err == nil {
+		err = checkScopes(policy)
+	}
+	if err != nil {
 		return api.Errorf(api.FailedPrecondition, "signature policy: %w", err).
 			WithHint("Correct the policy file; see containers-policy.json(5).")
 	}

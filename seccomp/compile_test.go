@@ -72,7 +72,7 @@ func TestProgram(t *testing.T) {
 		{"unix pair", unix.SYS_SOCKETPAIR, [6]uint64{unix.AF_UNIX, unix.SOCK_STREAM}, allow, allow},
 		{"vsock pair", unix.SYS_SOCKETPAIR, [6]uint64{unix.AF_VSOCK, unix.SOCK_STREAM}, errno(unix.EAFNOSUPPORT), errno(unix.EAFNOSUPPORT)},
 		{"mount", unix.SYS_MOUNT, [6]uint64{}, perm, perm},
-		{"io_uring", unix.SYS_IO_URING_SETUP, [6]uint64{}, perm, perm},
+		{"io_uring", unix.SYS_IO_URING_SETUP, [6]uint64{}, errno(unix.ENOSYS), errno(unix.ENOSYS)},
 		{"bpf", unix.SYS_BPF, [6]uint64{}, perm, perm},
 		{"keyctl", unix.SYS_KEYCTL, [6]uint64{}, perm, perm},
 		{"setns", unix.SYS_SETNS, [6]uint64{}, perm, perm},

@@ -28,7 +28,7 @@ type customRule struct {
 	line   int // where its entry begins in the text, from 1
 	name   string
 	action customAction
-	args   []customArg
+	args   []customArg // all must be true; at most one of each argument
 }
 
 // customAction is an action with its errno, where it has one.
@@ -64,8 +64,12 @@ var (
 	}
 )
 
-// maxCustomRules bounds the calls of all entries together.
-const maxCustomRules = 4096
+// maxCustomRules bounds the calls of all entries together, maxCustomPerCall the rules of one call: each is compared
+// with the others.
+const (
+	maxCustomRules   = 4096
+	maxCustomPerCall = 256
+)
 
 // ParseCustom reads a profile. What is wrong with it is an invalid_argument that names the
 // line. Names of calls are looked at by CompileCustom, which knows them.
@@ -116,7 +120,7 @@ func (r *customReader) value(into any) error {
 	err := dec.Decode(into)
 	if bad := (*json.UnmarshalTypeError)(nil); errors.As(err, &bad) {
 		r.line = begin + bytes.Count(raw[:min(int(bad.Offset), len(raw))], []byte("\n"))
-		return fmt.Errorf("%s can not be a %s", orThis(bad.Field), bad.Value)
+		return fmt.Errorf("%s cannot be a %s", orThis(bad.Field), bad.Value)
 	}
 	return err
 }
@@ -187,7 +191,7 @@ func (r *customReader) read() (*Custom, error) {
 		case "syscalls":
 			err = r.syscalls(&c)
 		default:
-			err = fmt.Errorf("%q is no field that can be honoured", name)
+			err = fmt.Errorf("%q is no field that hutch honours", name)
 		}
 		if err != nil {
 			return nil, err
@@ -201,7 +205,10 @@ func (r *customReader) read() (*Custom, error) {
 	}
 	r.line = actionLine
 	var err error
-	c.action, err = parseAction("defaultAction", action, errno)
+	if c.action, err = parseAction("defaultAction", action, errno); err != nil {
+		return nil, err
+	}
+	r.line, err = c.contradiction()
 	return &c, err
 }
 
@@ -230,7 +237,7 @@ func (r *customReader) flags() error {
 	}
 	for _, f := range list {
 		if f != "SECCOMP_FILTER_FLAG_TSYNC" {
-			return fmt.Errorf("the flag %q can not be honoured", f)
+			return fmt.Errorf("the flag %q cannot be honoured", f)
 		}
 	}
 	return nil
@@ -268,23 +275,22 @@ func (c *Custom) add(line int, e *customEntry) error {
 		return errors.New("an entry without names")
 	}
 	for _, a := range e.Args {
-		switch {
-		case a.Index > 5:
-			return fmt.Errorf("argument %d: a system call has 0 to 5", a.Index)
-		case !slices.Contains(customOps, a.Op):
-			return fmt.Errorf("%q is no comparison: use one of %s", a.Op, strings.Join(customOps, ", "))
-		case a.ValueTwo != 0 && a.Op != "SCMP_CMP_MASKED_EQ":
-			return fmt.Errorf("%s has no valueTwo", a.Op)
+		if err := a.validate(); err != nil {
+			return err
 		}
 	}
-	if len(c.rules)+len(e.Names) > maxCustomRules {
+	names := slices.Compact(slices.Sorted(slices.Values(e.Names)))
+	whens := alternatives(e.Args)
+	if len(c.rules)+len(names)*len(whens) > maxCustomRules {
 		return fmt.Errorf("more than %d calls", maxCustomRules)
 	}
-	for _, name := range e.Names {
+	for _, name := range names {
 		if name == "" {
 			return errors.New("a call without a name")
 		}
-		c.rules = append(c.rules, customRule{line: line, name: name, action: action, args: e.Args})
+		for _, args := range whens {
+			c.rules = append(c.rules, customRule{line: line, name: name, action: action, args: args})
+		}
 	}
 	return nil
 }
@@ -301,6 +307,9 @@ func parseAction(field, name string, errno *uint) (customAction, error) {
 		return customAction{}, fmt.Errorf("%s %s has no errno", field, name)
 	case errno != nil && (*errno == 0 || *errno > maxErrno):
 		return customAction{}, fmt.Errorf("errno %d is not 1 to %d", *errno, uint(maxErrno))
+	}
+	if name == "SCMP_ACT_KILL" { // its old name
+		name = "SCMP_ACT_KILL_THREAD"
 	}
 	a := customAction{name: name}
 	if name == "SCMP_ACT_ERRNO" {

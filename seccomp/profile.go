@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Errno values a rule may answer with are below this: SECCOMP_RET_DATA has 16
-// bits, but the kernel clamps the errno to MAX_ERRNO (linux/err.h).
-const maxErrno = 4095
+// maxErrno is the largest errno that a rule may answer with. SECCOMP_RET_DATA has 16 bits; the
+// kernel clamps them to MAX_ERRNO, 4095 (linux/err.h), and libseccomp takes what is below that
+// (src/system.c, sys_chk_seccomp_action).
+const maxErrno = 4094
 
 // Unlisted is the answer to every system call that no rule names. ENOSYS makes
 // libc take its fallback for a kernel without the call, which every libc has.

@@ -40,7 +40,7 @@ func TestValidate(t *testing.T) {
 	}{
 		{"reason", "no reason", with(func(r *Rule) { r.Reason = "" })},
 		{"calls", "no system calls", with(func(r *Rule) { r.Syscalls = nil })},
-		{"errno", "above 4095", with(func(r *Rule) { r.Errno = 4096 })},
+		{"errno", "above 4094", with(func(r *Rule) { r.Errno = 4096 })},
 		{"unlisted", "leave it out", with(func(r *Rule) { r.Errno = unix.ENOSYS })},
 		{"argument", "a system call has 6", with(func(r *Rule) { r.When = []Cond{{Arg: 6, Mask: 1}} })},
 		{"mask", "does not look at it", with(func(r *Rule) { r.When = []Cond{{}} })},

@@ -29,8 +29,6 @@ func refusedRules() []Rule {
 			add_key request_key keyctl`),
 		refuse("loads programs into the kernel", `bpf`),
 		refuse("measures other processes and the kernel; a long record of holes", `perf_event_open`),
-		tried(refuse("its operations are not seen by any filter: sockets and files would be opened past this table", `
-			io_uring_setup io_uring_enter io_uring_register`)), // by node at every start
 		refuse("stops the kernel in the middle of a copy, the favourite tool to win races against it", `userfaultfd`),
 		tried(refuse("file handles open files by inode number, past every folder's permissions and mount", `
 			name_to_handle_at open_by_handle_at`)), // by systemd's libraries
@@ -52,6 +50,8 @@ func unlisted() map[string]string {
 	table := map[string]string{}
 	for _, group := range []struct{ reason, names string }{
 		{"libc falls back to clone, whose flags a filter can read", `clone3`},
+		{"its operations are not seen by any filter: sockets and files would be opened past this table. Programs only try it, " +
+			"and some take their other way after ENOSYS alone (DESIGN.md)", `io_uring_setup io_uring_enter io_uring_register`},
 		{"mounts show host paths and device names; programs read /proc/self/mountinfo instead", `statmount listmount`},
 		{"lists namespaces", `listns`},
 		{"segments for 16-bit programs: seldom compiled in, and a record of holes", `modify_ldt`},

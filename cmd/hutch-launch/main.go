@@ -20,7 +20,6 @@ import (
 	"os"
 	"path/filepath"
 
-	_ "github.com/opencontainers/cgroups/devices" // lets cgroup managers set device rules
 	"github.com/opencontainers/runc/libcontainer"
 	_ "github.com/opencontainers/runc/libcontainer/nsenter" // enters namespaces before Go starts threads
 

@@ -18,6 +18,9 @@ import (
 // stay: whoever kills this process has ended them.
 type boxes struct {
 	cfg mcpapi.Config
+	// session is over when the session is: calls that are under way are cancelled, and nothing is made any more.
+	session context.Context
+	finish  context.CancelCauseFunc
 
 	mu   sync.Mutex // guards what follows, also while a sandbox is made: the second call waits for it
 	c    *client.Client
@@ -29,6 +32,7 @@ type boxes struct {
 
 func newBoxes(cfg mcpapi.Config) *boxes {
 	b := &boxes{cfg: cfg, own: cfg.Sandbox}
+	b.session, b.finish = context.WithCancelCause(context.Background())
 	if b.cfg.Spec.Scope == nil && !cfg.Keep {
 		b.cfg.Spec.Owner = api.OwnerConnection
 	} else {
@@ -45,8 +49,14 @@ func (b *boxes) connection(ctx context.Context) (*client.Client, error) {
 	return b.connected(ctx)
 }
 
+// errOver is why a call of a session that has ended fails.
+var errOver = errors.New("the session is over")
+
 // connected is connection; mu is held.
 func (b *boxes) connected(ctx context.Context) (*client.Client, error) {
+	if b.session.Err() != nil {
+		return nil, errOver
+	}
 	if b.c != nil {
 		select {
 		case <-b.c.Done():
@@ -186,6 +196,7 @@ func (b *boxes) forget(id string) {
 
 // end removes what does not stay.
 func (b *boxes) end(ctx context.Context) error {
+	b.finish(errOver)
 	b.kernels.end()
 	b.mu.Lock()
 	defer b.mu.Unlock()

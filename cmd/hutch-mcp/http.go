@@ -16,7 +16,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/hutch-sh/hutch/internal/mcpapi"
-	"github.com/hutch-sh/hutch/runtime/api"
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
@@ -27,15 +26,16 @@ const (
 	sessionTimeout = 30 * time.Minute
 )
 
-// front serves any number of sessions over HTTP, each with sandboxes of its own.
+// front serves sessions over HTTP, each with sandboxes of its own.
 type front struct {
 	cfg   mcpapi.Config
-	tools []api.Tool
 	token string
 
-	mu   sync.Mutex // guards live
-	live map[*mcp.ServerSession]bool
-	wg   sync.WaitGroup // ends of sessions
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	opening int // requests that may begin a session
+	live    map[*mcp.ServerSession]*boxes
+	wg      sync.WaitGroup // ends of sessions
 }
 
 // serveHTTP serves until ctx ends. The address is the loopback's, and each request has the token: any user of the machine,
@@ -48,7 +48,7 @@ func serveHTTP(ctx context.Context, cfg mcpapi.Config) error {
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		return fmt.Errorf("--http %s: only addresses of the loopback, such as 127.0.0.1:8000", cfg.HTTP)
 	}
-	f := &front{cfg: cfg, token: strings.ToLower(rand.Text()), live: map[*mcp.ServerSession]bool{}}
+	f := &front{cfg: cfg, token: strings.ToLower(rand.Text()), live: map[*mcp.ServerSession]*boxes{}}
 	if cfg.TokenFile != "" {
 		if f.token, err = client.ReadToken(cfg.TokenFile); err != nil {
 			return fmt.Errorf("--token-file: %w: chmod 600 makes it yours alone", err)
@@ -58,18 +58,23 @@ func serveHTTP(ctx context.Context, cfg mcpapi.Config) error {
 		}
 	}
 	b := newBoxes(cfg)
-	f.tools, err = b.tools(ctx)
+	tools, err := b.tools(ctx)
 	f.cfg = b.cfg
 	if err = errors.Join(err, b.end(ctx)); err != nil {
+		return err
+	}
+	one, err := newServer(&f.cfg, tools, f.of)
+	if err != nil {
 		return err
 	}
 	l, err := net.Listen("tcp", cfg.HTTP)
 	if err != nil {
 		return err
 	}
-	sessions := mcp.NewStreamableHTTPHandler(f.session, &mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout}) // checks Host
+	sessions := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return one },
+		&mcp.StreamableHTTPOptions{SessionTimeout: sessionTimeout}) // checks Host
 	server := &http.Server{
-		Handler:           f.authorized(http.NewCrossOriginProtection().Handler(sessions)),
+		Handler:           f.authorized(http.NewCrossOriginProtection().Handler(f.bounded(exactHTTP(sessions)))),
 		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
 	}
 	fmt.Fprintf(os.Stderr, "hutch-mcp: listening on http://%s\n", l.Addr())
@@ -100,27 +105,71 @@ func (f *front) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// session makes the server of a new session, which ends with it.
-func (f *front) session(*http.Request) *mcp.Server {
+// bounded bounds the requests that may begin a session, and cancels what a session has under way when its client ends it:
+// the SDK waits for that.
+func (f *front) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("Mcp-Session-Id")
+		switch {
+		case id == "" && r.Method == http.MethodPost:
+			if !f.open() {
+				http.Error(w, "too many requests without a session at once", http.StatusServiceUnavailable)
+				return
+			}
+			defer f.opened()
+		case r.Method == http.MethodDelete:
+			f.finish(id)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (f *front) open() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.live) >= maxSessions {
-		return nil
+	if f.opening >= maxSessions {
+		return false
+	}
+	f.opening++
+	return true
+}
+
+func (f *front) opened() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opening--
+}
+
+// finish cancels what the session with this id has under way.
+func (f *front) finish(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for session, b := range f.live {
+		if session.ID() == id {
+			b.finish(errOver)
+		}
+	}
+}
+
+// of returns what a session has, from its first message on. Every session is counted here and ends here, whatever its
+// client says or leaves out.
+func (f *front) of(s mcp.Session) (*boxes, error) {
+	session, ok := s.(*mcp.ServerSession)
+	if !ok {
+		return nil, fmt.Errorf("%T is no session of a server", s)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b := f.live[session]; b != nil {
+		return b, nil
+	}
+	if f.closed || len(f.live) >= maxSessions {
+		return nil, fmt.Errorf("%d sessions are open, which is the most: end one (DELETE), or start another hutch mcp", len(f.live))
 	}
 	b := newBoxes(f.cfg)
-	s, err := newServer(b, f.tools, func(session *mcp.ServerSession) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if !f.live[session] {
-			f.live[session] = true
-			f.wg.Go(func() { f.await(session, b) })
-		}
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "hutch-mcp:", err)
-		return nil
-	}
-	return s
+	f.live[session] = b
+	f.wg.Go(func() { f.await(session, b) })
+	return b, nil
 }
 
 // await removes what a session had when it is over.
@@ -139,7 +188,9 @@ func (f *front) await(session *mcp.ServerSession, b *boxes) {
 // close ends the sessions that there are, and waits for it.
 func (f *front) close() {
 	f.mu.Lock()
-	for session := range f.live {
+	f.closed = true
+	for session, b := range f.live {
+		b.finish(errOver)
 		go func() { _ = session.Close() }() // await sees it
 	}
 	f.mu.Unlock()

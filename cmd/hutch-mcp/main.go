@@ -51,9 +51,9 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	server, err := newServer(b, tools, nil)
+	server, err := newServer(&b.cfg, tools, func(mcp.Session) (*boxes, error) { return b, nil })
 	if err != nil {
 		return err
 	}
-	return server.Run(ctx, &mcp.StdioTransport{})
+	return server.Run(ctx, exactStdio())
 }

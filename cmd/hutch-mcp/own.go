@@ -37,7 +37,7 @@ type codeArguments struct {
 }
 
 // own is a tool of this server's.
-func own[A any](s *mcp.Server, mode api.ExecMode, t *mcp.Tool, run func(ctx context.Context, a A) (*mcp.CallToolResult, error)) error {
+func own[A any](s *mcp.Server, mode api.ExecMode, t *mcp.Tool, run func(ctx context.Context, b *boxes, a A) (*mcp.CallToolResult, error)) error {
 	schema, err := params.Inline(reflect.TypeFor[A](), true)
 	if err != nil {
 		return fmt.Errorf("describe %s: %w", t.Name, err)
@@ -52,7 +52,7 @@ func own[A any](s *mcp.Server, mode api.ExecMode, t *mcp.Tool, run func(ctx cont
 		if err := params.DecodeWhole(req.Params.Arguments, &a); err != nil {
 			return failed(err), nil
 		}
-		return run(ctx, a)
+		return run(ctx, boxesOf(ctx), a)
 	})
 	return nil
 }
@@ -62,13 +62,13 @@ func text(format string, args ...any) *mcp.CallToolResult {
 }
 
 // addOwn offers the tools that are about sandboxes, and code.
-func addOwn(s *mcp.Server, b *boxes) error {
+func addOwn(s *mcp.Server, mode api.ExecMode) error {
 	yes, no := true, false
-	err := own(s, b.cfg.Mode, &mcp.Tool{
+	err := own(s, mode, &mcp.Tool{
 		Name: "sandbox_create", Title: "Create sandbox",
 		Description: "Creates one more sandbox, apart from this session's own, perhaps of another image. Its id goes into the argument sandbox of the other tools.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &yes},
-	}, func(ctx context.Context, a createArguments) (*mcp.CallToolResult, error) {
+	}, func(ctx context.Context, b *boxes, a createArguments) (*mcp.CallToolResult, error) {
 		sb, err := b.another(ctx, a.Image)
 		if err != nil {
 			return b.problem(ctx, "", err)
@@ -78,11 +78,11 @@ func addOwn(s *mcp.Server, b *boxes) error {
 	if err != nil {
 		return err
 	}
-	err = own(s, b.cfg.Mode, &mcp.Tool{
+	err = own(s, mode, &mcp.Tool{
 		Name: "sandbox_list", Title: "List sandboxes",
 		Description: "Lists the sandboxes of this session; the first is its own, which tools use by default.",
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no},
-	}, func(ctx context.Context, _ noArguments) (*mcp.CallToolResult, error) {
+	}, func(ctx context.Context, b *boxes, _ noArguments) (*mcp.CallToolResult, error) {
 		c, err := b.connection(ctx)
 		if err != nil {
 			return b.problem(ctx, "", err)
@@ -104,11 +104,11 @@ func addOwn(s *mcp.Server, b *boxes) error {
 	if err != nil {
 		return err
 	}
-	err = own(s, b.cfg.Mode, &mcp.Tool{
+	err = own(s, mode, &mcp.Tool{
 		Name: "sandbox_remove", Title: "Remove sandbox",
 		Description: "Removes a sandbox of this session with all that is in it. When it is the session's own, the next call begins with a new one.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no},
-	}, func(ctx context.Context, a removeArguments) (*mcp.CallToolResult, error) {
+	}, func(ctx context.Context, b *boxes, a removeArguments) (*mcp.CallToolResult, error) {
 		if !b.mine(a.Sandbox) || a.Sandbox == "" {
 			return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", a.Sandbox).WithHint("sandbox_list lists them")), nil
 		}
@@ -120,10 +120,12 @@ func addOwn(s *mcp.Server, b *boxes) error {
 	if err != nil {
 		return err
 	}
-	return own(s, b.cfg.Mode, &mcp.Tool{
+	return own(s, mode, &mcp.Tool{
 		Name: "sandbox_run_code", Title: "Run code",
 		Description: "Runs a piece of code as a notebook does: Python and JavaScript keep their variables for the next call. Values, errors with their traceback, figures and " +
 			"files that were made come back.",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes},
-	}, func(ctx context.Context, a codeArguments) (*mcp.CallToolResult, error) { return b.code(ctx, &a) })
+	}, func(ctx context.Context, b *boxes, a codeArguments) (*mcp.CallToolResult, error) {
+		return b.code(ctx, &a)
+	})
 }

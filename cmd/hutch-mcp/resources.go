@@ -25,9 +25,9 @@ func execURI(sandbox, exec string, stream api.Stream) string {
 // maxResource bounds one, in bytes: the SDK has it in memory several times.
 const maxResource = 8 << 20
 
-func addResources(s *mcp.Server, b *boxes) {
+func addResources(s *mcp.Server) {
 	read := func(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		data, err := b.resource(ctx, req.Params.URI)
+		data, err := boxesOf(ctx).resource(ctx, req.Params.URI)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,8 @@ import (
 	"context"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/hutch-sh/hutch/internal/cli"
 	"github.com/hutch-sh/hutch/internal/hostexec"
 )
@@ -41,7 +43,9 @@ func run(args []string) int {
 	if err == nil {
 		root := newRoot(args)
 		root.SetArgs(args)
-		err = root.ExecuteContext(context.Background())
+		var cmd *cobra.Command
+		cmd, err = root.ExecuteContextC(context.Background())
+		err = inFlags(cmd, args, err)
 	}
 	if err != nil {
 		cli.PrintError(os.Stderr, cli.StyleFor(os.Stderr), err)

@@ -291,3 +291,16 @@ func FuzzRPCParams(f *testing.F) {
 		}
 	})
 }
+
+// TestUnrecorded: of each profile is said what it refuses without a word.
+func TestUnrecorded(t *testing.T) {
+	for profile, want := range map[api.SeccompProfile]string{
+		api.SeccompDefault: "", api.SeccompBrowser: "", "": "", api.SeccompBuild: "profile build refuses", api.SeccompStrict: "profile strict refuses",
+		api.SeccompCustom: "a profile of your own refuses",
+	} {
+		got := unrecorded(profile)
+		if !strings.Contains(got, "ENOSYS") || !strings.Contains(got, want) || want == "" && strings.Contains(got, "refuses") {
+			t.Errorf("%q: %s", profile, got)
+		}
+	}
+}

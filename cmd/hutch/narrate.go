@@ -16,9 +16,10 @@ import (
 
 // story tells on standard error what hutch does around a command, a line at a time.
 type story struct {
-	out   io.Writer
-	style cli.Style
-	begun time.Time
+	out     io.Writer
+	style   cli.Style
+	begun   time.Time
+	seccomp api.SeccompProfile // of the sandbox
 }
 
 func (s *story) head(format string, args ...any) {
@@ -31,7 +32,7 @@ func (s *story) line(name, format string, args ...any) {
 
 // narrate runs the command and tells what was done before, what happens meanwhile and what came of it.
 func (r *runner) narrate(ctx context.Context, sb *api.Sandbox, argv []string) error {
-	s := &story{out: os.Stderr, style: cli.StyleFor(os.Stderr), begun: time.Now()}
+	s := &story{out: os.Stderr, style: cli.StyleFor(os.Stderr), begun: time.Now(), seccomp: sb.Seccomp}
 	s.head("sandbox %s, made in %.1f ms", sb.ID, sb.PhasesMS["total"])
 	for _, step := range sb.Debug.Steps {
 		s.line(step.Name, "%7.1f ms  %s", step.MS, step.Detail)
@@ -168,6 +169,6 @@ func (s *story) end(res *api.ExecResult) {
 		s.line("unguarded", "%s: %s; %s", u.Path, u.Why, u.Hint)
 	}
 	if len(res.Denials)+len(res.Failures) == 0 && res.ExitCode != 0 {
-		s.line("refused", "nothing that hutch saw: most likely it was not the sandbox")
+		s.line("refused", "nothing that is recorded; not recorded are %s", unrecorded(s.seccomp))
 	}
 }

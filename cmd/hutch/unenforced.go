@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -23,7 +24,11 @@ func warnUnenforced(w io.Writer, note string, limits []api.Unenforced) {
 		if u.Default {
 			continue
 		}
-		text := fmt.Sprintf("limits.%s is not enforced: %s", u.Limit, u.Why)
+		name := "limits." + u.Limit
+		if flag := cmp.Or(flagOfField[name], flagOfField[u.Limit]); flag != "" { // most likely it was asked for by that
+			name = "--" + flag
+		}
+		text := fmt.Sprintf("%s is not enforced: %s", name, u.Why)
 		if u.Instead != "" {
 			text += "; instead " + u.Instead
 		}

@@ -51,6 +51,8 @@ type why struct {
 	// Failures are what it was allowed, and failed outside.
 	Failures []api.Failure `json:"failures,omitempty"`
 	Untold   int64         `json:"untold,omitempty"` // further ones of both, of which no more is known
+	// Seccomp is "" of a sandbox that is gone.
+	Seccomp api.SeccompProfile `json:"seccomp,omitempty"`
 	// Enforcement is nil of a sandbox that is gone.
 	Enforcement *api.NetEnforcement `json:"enforcement,omitempty"`
 }
@@ -76,6 +78,9 @@ func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 	}
 	if w.Mode = n.Network.Mode; gone == nil {
 		w.Enforcement = &n.Enforcement
+		if sb, err := c.GetSandbox(ctx, id); err == nil {
+			w.Seccomp = sb.Seccomp
+		}
 	}
 	w.Untold = max(w.Untold, n.Untold)
 	for _, d := range n.Denials {
@@ -145,6 +150,20 @@ func denialOf(e *api.Event) (d api.Denial, untold int64, ok bool) {
 	}
 	d.Exec, d.Time = e.Exec, e.Time
 	return d, untold, true
+}
+
+// unrecorded is what refuses system calls without a word: the commands' filter on top of PID 1's, and ENOSYS, which programs
+// only try (seccomp/DESIGN.md).
+func unrecorded(profile api.SeccompProfile) string {
+	const always = "system calls that fail with ENOSYS"
+	switch profile {
+	case "", api.SeccompDefault, api.SeccompBrowser: // PID 1's filter is theirs
+		return always
+	case api.SeccompCustom:
+		return always + ", and those that a profile of your own refuses"
+	}
+	return fmt.Sprintf("%s, and those that the seccomp profile %s refuses and default does not "+
+		"(hutch debug run --show seccomp --seccomp %s -- true lists them)", always, profile, profile)
 }
 
 // replay reads what the daemon's events tell of a sandbox.
@@ -235,10 +254,11 @@ func (w *why) print(out io.Writer, now time.Time) {
 	switch {
 	case len(w.Denials)+len(w.Failures) > 0:
 	case w.Mode == api.NetNone:
-		fmt.Fprintf(out, "Sandbox %s has no network, and nothing in it has wanted one so far. Nothing else was refused.\n", w.Sandbox)
+		fmt.Fprintf(out, "Sandbox %s has no network, and nothing in it has wanted one so far. Not recorded are %s.\n", w.Sandbox, unrecorded(w.Seccomp))
 		return
 	default:
-		fmt.Fprintf(out, "Sandbox %s was refused nothing so far, and nothing that it may reach has failed.\n", w.Sandbox)
+		fmt.Fprintf(out, "Sandbox %s was refused nothing that is recorded so far, and nothing that it may reach has failed. Not recorded are %s.\n",
+			w.Sandbox, unrecorded(w.Seccomp))
 		return
 	}
 	if w.Enforcement != nil {

@@ -38,6 +38,11 @@ print("resolved")`
 	if r.Code != 0 || r.Stdout != "resolved\n" || strings.Contains(r.Stderr, "  refused ") {
 		t.Errorf("allowed: exit %d: %q\n%s", r.Code, r.Stdout, r.Stderr)
 	}
+	// What a stricter profile refuses is not recorded: nobody may be told that it was not the sandbox.
+	r = w.Run(t, "debug", "run", "--seccomp", "build", "host", "--", "sh", "-c", "exit 3")
+	if r.Code != 3 || !strings.Contains(r.Stderr, "not recorded are system calls that fail with ENOSYS, and those that the seccomp profile build refuses") {
+		t.Errorf("exit %d: %s", r.Code, r.Stderr)
+	}
 	// And for programs.
 	r = w.Run(t, "debug", "run", "--json", "--allow", "good.test", "host", "--", "python3", "-B", "-c", lookup, "evil.test")
 	var all struct {

@@ -127,7 +127,7 @@ signal.pause()' $$`
 	c.Call(nil, "sandbox.remove", world.Params{"sandbox": id})
 
 	w.Run(t, "run", "-m", "64m", "host", "/usr/bin/python3", "-c", "bytearray(100 << 20)").Want(t, 137).
-		Says(t, "out of memory", "limits.memory_bytes of the sandbox: 64M", "peak 64M", "-m SIZE")
+		Says(t, "out of memory", "(-m of the sandbox: 64M", "peak 64M", "-m SIZE")
 }
 
 // TestCPULimit: a sandbox with a fifth of a CPU uses no more of it, however many

@@ -279,8 +279,8 @@ func TestBestEffort(t *testing.T) {
 	if res := c.Exec(sb.ID, "ulimit -u 2>/dev/null || ulimit -p"); strings.TrimSpace(res.Stdout) != "20" {
 		t.Errorf("%+v", res)
 	}
-	w.Run(t, "run", "--best-effort", "-m", "64m", "host", "true").Want(t, 0).Says(t, "warning", "limits.memory_bytes is not enforced", "RLIMIT_DATA")
-	w.Run(t, "run", "-m", "64m", "host", "true").Want(t, 125).Says(t, "limits.memory_bytes", "--best-effort")
+	w.Run(t, "run", "--best-effort", "-m", "64m", "host", "true").Want(t, 0).Says(t, "warning", "--memory is not enforced", "RLIMIT_DATA")
+	w.Run(t, "run", "-m", "64m", "host", "true").Want(t, 125).Says(t, "-m cannot be enforced", "--best-effort")
 }
 
 // TestConfigReload: the daemon reads its configuration again when it is told to, and a

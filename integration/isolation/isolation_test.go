@@ -366,7 +366,7 @@ call("unknown", 999)
 call("chroot", 161, b"/tmp")
 `)
 	want := map[string]string{
-		"getpid": "ok", "memfd_create": "ok", "unshare files": "ok", "clone3": "ENOSYS", "unknown": "ENOSYS",
+		"getpid": "ok", "memfd_create": "ok", "unshare files": "ok", "clone3": "ENOSYS", "io_uring_setup": "ENOSYS", "unknown": "ENOSYS",
 		"process_vm_readv": ".*", "settimeofday": "EPERM|ENOSYS", "chroot": "ok|EPERM",
 	}
 	for line := range strings.Lines(got) {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +156,9 @@ func TestSeccompCustom(t *testing.T) {
 		"action": {"{\n\"defaultAction\": \"SCMP_ACT_ALOW\"}", "line 2"},
 		"execve": {`{"defaultAction": "SCMP_ACT_ERRNO"}`, "does not allow execve"},
 		"json":   {"{\n\n", "line 3: it ends in the middle"},
+		"two actions": {"{\"defaultAction\": \"SCMP_ACT_ALLOW\",\n\"syscalls\": [\n{\"names\": [\"socket\"], \"action\": \"SCMP_ACT_KILL\", \"args\": [" +
+			"{\"index\": 0, \"value\": 2, \"op\": \"SCMP_CMP_EQ\"}]},\n{\"names\": [\"socket\"], \"action\": \"SCMP_ACT_ERRNO\"}]}",
+			"line 4: socket: SCMP_ACT_ERRNO 1 here and SCMP_ACT_KILL_THREAD in line 3 are both for the call with arguments such as 0: 0x2"},
 	} {
 		path := world.Write(t, w.Path(name+".json"), bad[0])
 		if r := w.Run(t, "run", "--seccomp", path, "host", "--", "true"); r.Code != 125 || !strings.Contains(r.Stderr, bad[1]) {
@@ -167,6 +172,47 @@ func TestSeccompCustom(t *testing.T) {
 	}
 	if got := w.OK(t, "ps", "-q"); strings.Count(got, "\n") != 1 {
 		t.Errorf("sandboxes: %q", got)
+	}
+}
+
+// TestSeccompCustomKills: a call that the profile kills for is told as that, of a command and of a shell's child; a profile
+// of all calls up to some number lets programs use threads, whose newest call glibc only tries.
+func TestSeccompCustomKills(t *testing.T) {
+	t.Parallel()
+	w := world.New(t)
+	world.NeedsPython(t)
+	kills := world.Write(t, w.Path("kills.json"), `{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
+  {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_KILL_PROCESS"}]}`)
+	sb := w.Create(t, "--seccomp", kills, "host")
+	for _, command := range [][]string{{"mkdir", "/tmp/x"}, {"sh", "-c", "mkdir /tmp/x; exit $?"}} {
+		r := w.Run(t, append([]string{"exec", sb, "--"}, command...)...)
+		if r.Code != 159 || !strings.Contains(r.Stderr, "profile kills what calls that have SCMP_ACT_KILL") {
+			t.Errorf("%q: exit %d: %s", command, r.Code, r.Stderr)
+		}
+	}
+	w.OK(t, "exec", sb, "--", "touch", "/tmp/x")
+
+	table, err := os.ReadFile("../../seccomp/calls_" + runtime.GOARCH + ".txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(string(table)) {
+		var nr int
+		var name string
+		if _, err := fmt.Sscan(line, &nr, &name); err == nil && nr <= 434 {
+			names = append(names, strconv.Quote(name))
+		}
+	}
+	old := world.Write(t, w.Path("old.json"), `{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"action": "SCMP_ACT_ALLOW", "names": [`+
+		strings.Join(names, ", ")+`]}]}`)
+	const script = `
+import ctypes, threading
+t = threading.Thread(target=print, args=("a thread",)); t.start(); t.join()
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.syscall(435, 0, 0), ctypes.get_errno())`
+	if r := w.Run(t, "run", "--seccomp", old, "host", "--", "python3", "-c", script); r.Stdout != "a thread\n-1 38\n" {
+		t.Errorf("exit %d: %q: %s", r.Code, r.Stdout, r.Stderr)
 	}
 }
 

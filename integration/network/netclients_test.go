@@ -294,7 +294,7 @@ func TestNetworkKernel(t *testing.T) {
 		"nf_tables":     {"s = socket.socket(16, socket.SOCK_RAW, 12); s.bind((0, 0)); s.send(bytes.fromhex('14000000020a0501000000000000000002000000')); e = struct.unpack_from('i', s.recv(99), 16)[0]; raise OSError(-e, 'nf_tables')", "EPERM EAFNOSUPPORT EPROTONOSUPPORT"},
 		"routes":        {"s = socket.socket(16, socket.SOCK_RAW, 0); s.send(bytes.fromhex('1c0000001900050000000000000000000200000003000000fe00000100000000')[:28]); e = struct.unpack_from('i', s.recv(99), 16)[0]; raise OSError(-e, 'routes')", "EPERM EAFNOSUPPORT EPROTONOSUPPORT"},
 		"transparent":   {"socket.socket().setsockopt(0, 19, 1)", "EPERM"},
-		"io_uring":      {"syscall(425, 8, ctypes.create_string_buffer(200))", "EPERM"},
+		"io_uring":      {"syscall(425, 8, ctypes.create_string_buffer(200))", "ENOSYS"},
 		"sysctl":        {"open('/proc/sys/net/ipv4/ip_unprivileged_port_start', 'w').write('1024')", "EROFS EACCES EPERM"},
 	} {
 		res := w.in(t, sb, `python3 -c "

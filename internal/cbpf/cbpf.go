@@ -91,6 +91,51 @@ func AskingAlso(prog []byte, arch uint32, calls []Asked, own uint32) []byte {
 	return out
 }
 
+// Refusing is prog with these calls of architecture arch, and those with a number from newest+1 to below bound,
+// failing with errno: the former where prog would let them be made, the latter before prog is asked.
+func Refusing(prog []byte, arch uint32, calls []uint32, newest, bound uint32, errno unix.Errno) []byte {
+	const (
+		load    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		greater = unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K
+		atLeast = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+		answer  = unix.BPF_RET | unix.BPF_K
+	)
+	refused := unix.SECCOMP_RET_ERRNO | uint32(errno)
+	var out []byte
+	add := func(code uint16, jt, jf uint8, k uint32) {
+		out = binary.NativeEndian.AppendUint16(out, code)
+		out = append(out, jt, jf)
+		out = binary.NativeEndian.AppendUint32(out, k)
+	}
+	if newest < bound {
+		add(load, 0, 0, 4) // seccomp_data.arch
+		add(equal, 0, 4, arch)
+		add(load, 0, 0, 0) // seccomp_data.nr
+		add(greater, 0, 2, newest)
+		add(atLeast, 1, 0, bound)
+		add(answer, 0, 0, refused)
+	}
+	begin := len(out)
+	out = append(out, prog...)
+	for _, made := range []uint32{unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_LOG} {
+		end := len(out) / sys.SeccompInsnSize
+		for at := begin; at < begin+len(prog); at += sys.SeccompInsnSize {
+			if insn := out[at:]; binary.NativeEndian.Uint16(insn) == answer && binary.NativeEndian.Uint32(insn[4:]) == made {
+				binary.NativeEndian.PutUint16(insn, unix.BPF_JMP|unix.BPF_JA)
+				binary.NativeEndian.PutUint32(insn[4:], uint32(end-at/sys.SeccompInsnSize-1))
+			}
+		}
+		add(load, 0, 0, 0)
+		for _, nr := range calls {
+			add(equal, 0, 1, nr)
+			add(answer, 0, 0, refused)
+		}
+		add(answer, 0, 0, made)
+	}
+	return out
+}
+
 // Data is struct seccomp_data (linux/seccomp.h) without the instruction
 // pointer, which no rule can look at.
 type Data struct {

@@ -95,8 +95,11 @@ func Outcome(res *api.ExecResult) error {
 			exit.Code = ExitHutch
 		}
 	case api.VerdictDenied:
-		exit.Err = api.Errorf(api.PermissionDenied, "the command was killed: it called the kernel as another architecture does").
-			WithHint("run a program that is made for this machine")
+		known := api.Errorf(api.PermissionDenied, "the command was killed by a seccomp filter (SIGSYS)")
+		if exit.Err = known; res.Hint == "" { // which says what of the caller's own profile kills
+			exit.Err = known.WithHint("hutch's profiles kill only what calls the kernel as another architecture does: run a program " +
+				"that is made for this machine, or look for a filter of the program's own")
+		}
 	case api.VerdictSandbox:
 		exit.Err = api.Errorf(api.FailedPrecondition, "the sandbox ended before the command did")
 		if exit.Code == 0 {

@@ -31,7 +31,8 @@ func TestOutcome(t *testing.T) {
 		{"processes", api.ExecResult{Verdict: api.VerdictPIDs, ExitCode: 2}, 2, "--pids-limit"},
 		{"output", api.ExecResult{Verdict: api.VerdictOutput, ExitCode: 137}, 137, "--output-limit"},
 		{"disk", api.ExecResult{Verdict: api.VerdictDisk, ExitCode: 153}, 153, "--ulimit fsize"},
-		{"denied", api.ExecResult{Verdict: api.VerdictDenied, ExitCode: 159}, 159, "architecture"},
+		{"denied", api.ExecResult{Verdict: api.VerdictDenied, ExitCode: 159}, 159, "as another architecture does"},
+		{"denied by the caller's profile", api.ExecResult{Verdict: api.VerdictDenied, ExitCode: 159, Hint: "x"}, 159, "killed by a seccomp filter (SIGSYS)\n"},
 		{"sandbox ended", api.ExecResult{Verdict: api.VerdictSandbox}, 125, "ended before"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -74,6 +74,7 @@ var binaries = []binary{
 			module + "/runtime/sandbox":    "the manager is hutchd's",
 			"github.com/spf13/cobra":       "every linked package is paid on every sandbox start",
 			"github.com/creachadair/jrpc2": "hutch-launch speaks launchapi",
+			"github.com/cilium/ebpf":       "rules for devices, which nobody in a user namespace can load",
 			"net/http":                     "every linked package is paid on every sandbox start",
 		},
 	},

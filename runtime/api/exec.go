@@ -36,8 +36,8 @@ const (
 	VerdictDisk   Verdict = "disk"
 	VerdictOutput Verdict = "output" // wrote more than limits.output_bytes
 	// VerdictDenied: it died of SIGSYS, which is what seccomp has for calls by another
-	// architecture's entry (a program can also send it to itself). All other refused
-	// calls are an errno to the command, which nobody else sees.
+	// architecture's entry, and for those that a profile of the caller's own kills or traps (a program
+	// can also send it to itself, or have a filter of its own). All other refused calls are an errno to the command.
 	VerdictDenied   Verdict = "denied"
 	VerdictKilled   Verdict = "killed"    // by exec.kill or sandbox.kill
 	VerdictNotRun   Verdict = "not_run"   // not found, not executable, bad user or folder
@@ -123,7 +123,8 @@ type ExecResult struct {
 	Failures []Failure `json:"failures,omitempty"`
 	// Unguarded are names of the workspace's guard that turned up since the command before.
 	Unguarded []Unguarded `json:"unguarded,omitempty"`
-	// Hint is what to do about a command that failed, where its own message cannot know: who installs something in the image host.
+	// Hint is what to do about a command that failed, where its own message cannot know: who installs something
+	// in the image host, or is killed by a rule of the sandbox's own seccomp profile.
 	Hint string `json:"hint,omitempty"`
 	// Error says why a command with the verdict not_run never ran.
 	Error string `json:"error,omitempty"`

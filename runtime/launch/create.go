@@ -323,6 +323,9 @@ func failed(id string, err error) error {
 	if errors.As(err, &known) {
 		return &api.Error{Code: known.Code, Op: op, Msg: err.Error(), Hint: known.Hint, Err: nil}
 	}
+	if e := mountFault(err); e != nil {
+		return e.WithOp(op)
+	}
 	code, hint := api.Internal, "this is a fault of hutch or of this host: `hutch doctor` shows what the host lacks"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -58,6 +58,21 @@ func insideFailing(t *testing.T, d *hutchd) {
 		{"bind of nothing", config(func(c *configs.Config) {
 			c.Mounts = append(c.Mounts, &configs.Mount{Source: "/nonexistent", Destination: "/tmp", Device: "bind", Flags: unix.MS_BIND})
 		}), api.FailedPrecondition, "/nonexistent"},
+		{"a folder over a file", config(func(c *configs.Config) {
+			c.Mounts = append(c.Mounts, &configs.Mount{Source: "/proc", Destination: "/etc/passwd", Device: "bind", Flags: unix.MS_BIND})
+		}), api.InvalidArgument, "mount at /etc/passwd: a folder cannot be mounted over a file"},
+		{"a file over a folder", config(func(c *configs.Config) {
+			c.Mounts = append(c.Mounts, &configs.Mount{Source: "/proc/version", Destination: "/etc", Device: "bind", Flags: unix.MS_BIND})
+		}), api.InvalidArgument, "mount at /etc: a file cannot be mounted over a folder"},
+		{"a target below a file", config(func(c *configs.Config) {
+			c.Mounts = append(c.Mounts, &configs.Mount{Source: "/proc/version", Destination: "/etc/passwd/x", Device: "bind", Flags: unix.MS_BIND})
+		}), api.InvalidArgument, "mount at /etc/passwd/x: a part of this path is a file"},
+		{"a target behind links in a circle", func(t *testing.T, c *launchapi.Create) {
+			must(t, os.Symlink("loop", filepath.Join(c.Overlay.Upper, "loop")))
+			config(func(c *configs.Config) {
+				c.Mounts = append(c.Mounts, &configs.Mount{Source: "/proc", Destination: "/loop/x", Device: "bind", Flags: unix.MS_BIND})
+			})(t, c)
+		}, api.InvalidArgument, "mount at /loop/x: symbolic links of the image lead there in a circle"},
 		{"ids that are not ours", config(func(c *configs.Config) {
 			c.UIDMappings = []configs.IDMap{{ContainerID: 0, HostID: 3000000, Size: 1}}
 		}), api.Internal, "libcontainer_start"},

@@ -89,7 +89,7 @@ func (m *Manager) grant(asked *api.Limits, bestEffort bool) (granted, error) {
 		}
 		if v > 0 {
 			if !bestEffort {
-				return g, api.Errorf(api.Unavailable, "limits.%s can not be enforced here: %s", k.field, why).WithField("limits."+k.field).
+				return g, api.Errorf(api.Unavailable, "limits.%s cannot be enforced here: %s", k.field, why).WithField("limits."+k.field).
 					WithHint("%s; or leave the limit out, or allow what can be had with limits.best_effort (--best-effort)",
 						orElse(h.CgroupRemedy, "hutch doctor shows what this machine offers"))
 			}

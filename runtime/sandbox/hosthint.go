@@ -3,6 +3,10 @@ package sandbox
 import (
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // hostHint is what to do when a command fails that installs something, where the image shows the host's own programs: what these say
@@ -59,9 +63,16 @@ func hintOf(argv []string, writableUsr bool) string {
 	return ""
 }
 
+// killedByProfile is what a caller's own profile may have to do with SIGSYS.
+const killedByProfile = "the sandbox's seccomp profile kills what calls that have SCMP_ACT_KILL, KILL_PROCESS or TRAP in it, and what calls the " +
+	"kernel as another architecture does: `journalctl -k -g type=1326` on the host shows the number of the call (syscall=)"
+
 // hint is what to do about a command of the sandbox that ended so.
 func (s *Sandbox) hint(exitCode int, argv ...string) string {
-	if exitCode == 0 || s.spec.Image != hostImage {
+	switch {
+	case exitCode == 128+int(unix.SIGSYS) && s.spec.Seccomp == api.SeccompCustom:
+		return killedByProfile
+	case exitCode == 0 || s.spec.Image != hostImage:
 		return ""
 	}
 	return hintOf(argv, s.spec.WritableUsr)

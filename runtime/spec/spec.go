@@ -138,11 +138,10 @@ func nest(extents []Extent) []configs.IDMap {
 }
 
 func cgroup(in Input) *cgroups.Cgroup {
-	res := &cgroups.Resources{
-		// Devices are kept out by nodev mounts, the missing CAP_MKNOD and the user
-		// namespace; v1's devices controller can not be written from inside one.
-		SkipDevices: true,
-	}
+	// No rules for devices: they are kept out by nodev mounts, the missing CAP_MKNOD and the user namespace, and
+	// hutch-launch does not link libcontainer's code for them (cgroups/devices), which could load none from inside one.
+	// SkipDevices says something else: libcontainer starts no container with it.
+	res := &cgroups.Resources{}
 	if in.CgroupPath == "" {
 		// libcontainer ignores errors only while Path is empty, and demands a name.
 		return &cgroups.Cgroup{Name: filepath.Base(filepath.Dir(in.Rootfs)), Rootless: true, Resources: res}

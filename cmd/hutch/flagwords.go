@@ -25,14 +25,14 @@ var flagOfField = map[string]string{
 	"mounts": "volume", "workspace": "workspace", "writable_usr": "writable-usr", "seccomp_profile": "seccomp",
 	"network.mode": "network", "network.tier": "network", "network.allow": "allow", "network.block": "block",
 	"network.allow_cidrs": "allow-cidr", "network.block_cidrs": "block-cidr",
-	"labels": "label", "cwd": "workdir",
+	"labels": "label", "cwd": "workdir", "hosts": "add-host", "cap_drop": "cap-drop", "read_only": "read-only", "stop_signal": "stop-signal",
 	// These are words as well: they are fields only where an error says so.
 	"name": "name", "hostname": "hostname", "user": "user", "env": "env", "workdir": "workdir", "platform": "platform", "pull": "pull",
 	"template": "template", "scope": "scope", "seccomp": "seccomp", "apparmor": "apparmor", "ids": "ids", "landlock": "landlock", "undo": "undo",
 }
 
 // fieldNames finds names of fields that are nothing else in a text, and what stands before one.
-var fieldNames = regexp.MustCompile(`(^|[^\w.])(mounts\[\d+\](?:\.\w+)?|workspace\.\w+|network\.\w+(?:\[\d+\])?|limits\.rlimits\.(\w+)|` +
+var fieldNames = regexp.MustCompile(`(^|[^\w.])((?:mounts|hosts)\[\d+\](?:\.\w+)?|cap_drop|read_only|workspace\.\w+|network\.\w+(?:\[\d+\])?|limits\.rlimits\.(\w+)|` +
 	`(?:limits\.)?\w+_(?:bytes|bps|s|action|usr|profile|weight|effort)\b|limits\.(?:cpus|cpuset|pids|inodes)\b)`)
 
 // inFlags is err in the words of the command line: fields become flags that cmd was given; in hints, those that it has.
@@ -104,8 +104,10 @@ func flagOf(fs *pflag.FlagSet, field string) *pflag.Flag {
 	for _, known := range []string{name, strings.TrimPrefix(name, "limits."), name[:max(0, strings.LastIndexByte(name, '.'))]} {
 		flag := fs.Lookup(flagOfField[known])
 		if flag != nil && known == "mounts" && !flag.Changed {
-			if other := fs.Lookup("mount"); other != nil {
-				flag = other
+			for _, other := range []string{"mount", "tmpfs"} {
+				if f := fs.Lookup(other); f != nil && (f.Changed || other == "mount") {
+					flag = f
+				}
 			}
 		}
 		if flag != nil {

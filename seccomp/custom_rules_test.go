@@ -89,7 +89,7 @@ func TestCustomNewer(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", action, err)
 		}
-		enosys := uint32(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS))
+		enosys := unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 		newer := enosys
 		if refused == unix.SECCOMP_RET_ALLOW || refused == unix.SECCOMP_RET_LOG {
 			newer = refused

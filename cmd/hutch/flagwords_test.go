@@ -46,7 +46,7 @@ func TestInFlags(t *testing.T) {
 		}
 	}
 	plain := errors.New("limits.pids")
-	if err := inFlags(&cobra.Command{}, nil, plain); err != plain { //nolint:errorlint // the very same
+	if err := inFlags(&cobra.Command{}, nil, plain); err != plain {
 		t.Error(err)
 	}
 	if inFlags(nil, nil, nil) != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -59,7 +60,7 @@ const (
 func (f *creation) mountAbout() error {
 	at := filepath.Join(f.s.dir, aboutFolder)
 	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
-		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)}, {Key: "nr_inodes", Value: "64"}, {Key: "mode", Value: "755"},
+		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)}, {Key: "nr_inodes", Value: strconv.Itoa(64 + maxCPUFolders)}, {Key: "mode", Value: "755"},
 	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return err

@@ -25,10 +25,19 @@ var sysFolders = []string{
 	"block", "bus", "class", "dev", "devices", "devices/system", cpuFolder, "firmware", "fs", "fs/cgroup", "kernel", "module", "power",
 }
 
+// maxCPUFolders bounds the folders of CPUs, which some programs count (stress-ng, old C libraries). They are empty: caches and cores
+// are the host's business.
+const maxCPUFolders = 128
+
 // furnish makes in the folder at what is the same in every sandbox.
 func (m *Manager) furnish(at string) error {
 	for _, name := range append([]string{toldFolder, sysFolder}, under(sysFolder, sysFolders)...) {
 		if err := os.Mkdir(filepath.Join(at, name), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, cpu := range m.cfg.Host.Possible[:min(maxCPUFolders, len(m.cfg.Host.Possible))] {
+		if err := os.Mkdir(filepath.Join(at, sysFolder, cpuFolder, "cpu"+strconv.Itoa(cpu)), 0o755); err != nil {
 			return err
 		}
 	}

@@ -77,8 +77,10 @@ func (o *specFlags) setSecurity(v string) error {
 	switch {
 	case key == "no-new-privileges" && (value == "" || value == "true"):
 		return nil
-	case key == "label" || key == "mask": // SELinux labels are not hutch's; more is masked than anybody asks for
+	case v == "label=disable": // hutch sets no label of SELinux's
 		return nil
+	case key == "label" || key == "mask":
+		return fmt.Errorf("%q: hutch sets no labels of SELinux's, and what it masks is the same in each sandbox: leave it out", v)
 	case key == "seccomp" && value != "unconfined" && value != "":
 		return o.setSeccomp(value)
 	case key == "apparmor" && value != "unconfined":

@@ -191,6 +191,12 @@ for each: all share them, and write over them. Processes are not forked.`,
 // forks makes p.Count of them, all or none. lent are the folders that the user has handed over before, which are for one at a time;
 // those of a sandbox that runs are at hand.
 func forks(ctx context.Context, c *client.Client, folders *folderFlags, lent *lent, p api.ForkParams) (all api.Forked, err error) {
+	if p.Count == 0 {
+		p.Count = -1 // whoever types it does not mean the default
+	}
+	if err := p.Validate(); err != nil {
+		return all, err
+	}
 	if p.Snapshot == "" {
 		if sb, err := c.GetSandbox(ctx, p.Sandbox); err == nil && sb.State == api.Running {
 			lent = nil

@@ -47,7 +47,23 @@ func TestSeenLimits(t *testing.T) {
 			want(tt.command, tt.out)
 		}
 	}
+	// Those with limits are spread over the CPUs, and what runs in one follows a change.
+	if runtime.NumCPU() > 1 {
+		online := "cat /sys/devices/system/cpu/online"
+		other := c.SandboxOf(world.Params{"limits": world.Params{"cpus": 1}})
+		if a, b := c.Exec(sb, online).Stdout, c.Exec(other, online).Stdout; a == b {
+			t.Errorf("two sandboxes of one CPU each are both on %s", a)
+		}
+		c.Call(nil, "sandbox.remove", world.Params{"sandbox": other})
+	}
+	var running struct{ Exec string }
+	c.Call(&running, "exec.start", world.Params{"sandbox": sb, "argv": []string{"sh", "-c", "read x; nproc"}})
 	c.Call(nil, "sandbox.update", world.Params{"sandbox": sb, "limits": world.Params{"memory_bytes": 256 << 20, "cpus": float64(runtime.NumCPU())}})
+	c.Call(nil, "exec.write", world.Params{"exec": running.Exec, "data": "\n"})
+	var ended world.ExecResult
+	if c.Call(&ended, "exec.wait", world.Params{"exec": running.Exec}); ended.Stdout != w.Inside(t, "nproc") {
+		t.Errorf("%q CPUs of a command that ran when the limit was raised", ended.Stdout)
+	}
 	want(memoryFile, "268435456")
 	if all := c.Exec(sb, "nproc").Stdout; all != w.Inside(t, "nproc") {
 		t.Errorf("%s CPUs of a sandbox with all", all)

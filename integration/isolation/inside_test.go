@@ -1,6 +1,8 @@
 package isolation_test
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +17,7 @@ func TestInside(t *testing.T) {
 	w := world.New(t)
 	c := w.Dial(t)
 	plain := c.SandboxOf(nil)
+	run := w.Sub(t, "run")
 	for _, tt := range []struct {
 		name     string
 		spec     world.Params
@@ -36,6 +39,10 @@ func TestInside(t *testing.T) {
 			"grep -E 'Cap(Prm|Eff|Bnd)' /proc/self/status | sort -u -k2 | wc -l; touch /tmp/x; chmod 0 /tmp/x; cat /tmp/x", "1\nPermission denied", "1"},
 		{"one capability", world.Params{"cap_drop": []string{"CAP_DAC_OVERRIDE"}},
 			"touch /tmp/y; chmod 0 /tmp/y; cat /tmp/y", "Permission denied", ""},
+		// What a sandbox is told of itself is there, and read-only, also where /run is a folder of its own or the host's; other folders
+		// may lie in one in memory.
+		{"run", world.Params{"mounts": []world.Params{{"target": "/run", "mode": "tmpfs"}, {"target": "/run/a", "mode": "tmpfs"}}},
+			"stat -f -c %T /run/a; touch /run/x && cat /run/hutch/policy.txt && touch /run/hutch/policy.txt", "You are in a sandbox\nRead-only file system", "stat"},
 	} {
 		res := c.Exec(c.SandboxOf(tt.spec), tt.command)
 		for line := range strings.Lines(tt.out) {
@@ -47,6 +54,10 @@ func TestInside(t *testing.T) {
 			t.Errorf("%s, in a sandbox without: %q", tt.name, res.Stdout+res.Stderr)
 		}
 	}
+	w.OK(t, "run", "--read-only", "-v", run+":/run", "--", "sh", "-c", "touch /run/x && ! touch /etc/x")
+	if entries, err := os.ReadDir(run); err != nil || len(entries) > 1 { // x
+		t.Errorf("in a folder of the host's at /run: %v, %v", entries, err)
+	}
 	for field, spec := range map[string]world.Params{
 		"mounts[0]":             {"mounts": []world.Params{{"target": "/t", "mode": "tmpfs", "source": "/tmp"}}},
 		"mounts[0].permissions": {"mounts": []world.Params{{"target": "/t", "mode": "tmpfs", "permissions": "9"}}},
@@ -57,6 +68,8 @@ func TestInside(t *testing.T) {
 		"cap_drop":              {"cap_drop": []string{"NOBODY"}},
 		"limits.shm_bytes":      {"limits": world.Params{"shm_bytes": 1 << 60}},
 		"undo":                  {"undo": true, "read_only": true},
+		"mounts[1].target":      {"mounts": []world.Params{{"target": "/a", "mode": "tmpfs"}, {"mode": "tmpfs"}}},
+		"mounts":                {"mounts": slices.Repeat([]world.Params{{"target": "/a", "mode": "tmpfs"}}, 65)},
 	} {
 		spec["image"] = "host"
 		if e := c.Refused("invalid_argument", "sandbox.create", spec); e.Data.Field != field || e.Data.Hint == "" {

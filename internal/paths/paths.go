@@ -196,7 +196,9 @@ func Installed(name, path string) (string, error) {
 			return filepath.Join(dir, name), nil
 		}
 		if hutch, err := filepath.EvalSymlinks(filepath.Join(dir, "hutch")); err == nil && isProgram(hutch) {
-			return siblingOf(hutch, name)
+			if found, err := siblingOf(hutch, name); err == nil { // else it is another program of that name
+				return found, nil
+			}
 		}
 	}
 	return "", api.Errorf(api.NotFound, "no %s beside this program, and neither it nor hutch in PATH, %s", name, path).

@@ -77,6 +77,8 @@ func checkCapDrop(s *Spec) error {
 // checkTmpfs refuses what no folder in memory can be.
 func checkTmpfs(field string, m *Mount) error {
 	switch {
+	case m.Target == "":
+		return invalid(field+".target", "missing").WithHint("give the folder that it is to be in the sandbox")
 	case m.Source != "" || m.Volume != "" || m.FD != nil:
 		return invalid(field, "a tmpfs has no source and no volume").WithHint("leave them out, or take mode ro, rw or overlay")
 	case m.SizeBytes < 0:

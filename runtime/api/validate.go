@@ -161,7 +161,13 @@ func checkMode(field string, m MountMode) error {
 // kernelPaths are mounted by hutch itself.
 var kernelPaths = []string{"/run/hutch", "/proc", "/dev", "/sys"}
 
+// MaxMounts bounds Spec.Mounts.
+const MaxMounts = 64
+
 func checkMounts(s *Spec) error {
+	if len(s.Mounts) > MaxMounts {
+		return invalid("mounts", "%d of them", len(s.Mounts)).WithHint("give at most %d; one folder may hold others", MaxMounts)
+	}
 	seen := map[string]bool{}
 	if w := s.Workspace; w != nil && w.Mode != ModeNone {
 		seen["/workspace"] = true

@@ -130,7 +130,7 @@ func greet(ctx context.Context, c *Client, exit peerExit, env []string) (_ *Clie
 	if err == nil && (who.Counts.Sandboxes > 0 || version.BuildID == version.Foreign) {
 		err = api.Errorf(api.FailedPrecondition, "the running daemon is build %s with version %d of the API and %d sandboxes, this is build %s with version %d",
 			who.BuildID, who.APIVersion, who.Counts.Sandboxes, version.BuildID, api.Version).
-			WithOp("connect").WithHint("use the hutch that the daemon is of, or remove its sandboxes with that; or use a daemon of your own (--private)")
+			WithOp("connect").WithHint("%s", otherAPI())
 	}
 	if err != nil {
 		return nil, false, err
@@ -140,6 +140,13 @@ func greet(ctx context.Context, c *Client, exit peerExit, env []string) (_ *Clie
 		return nil, false, err
 	}
 	return nil, false, exit.wait(ctx, c)
+}
+
+func otherAPI() string {
+	if version.BuildID == version.Foreign {
+		return "build this program against the version of hutch that is installed, or start a daemon of its own (client.Start)"
+	}
+	return "use the hutch that the daemon is of, or remove its sandboxes with that; or use a daemon of your own (--private)"
 }
 
 // usable reports whether a daemon is to be used, and not replaced.

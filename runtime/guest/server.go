@@ -157,7 +157,7 @@ func (s *server) setup(req *guestapi.Request, fds []int) {
 		// right (CAP_SYS_ADMIN).
 		_ = unix.Sethostname([]byte(req.Hostname))
 	}
-	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version, IDs: s.pretender != nil})
+	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version, IDs: s.pretender != nil, CapDrop: true})
 }
 
 // guard takes another guard than that of setup.

@@ -77,9 +77,9 @@ func (f *creation) mountAbout() error {
 // that would hide it.
 func (f *creation) bindAbout() {
 	first := 0
-	for i, b := range f.binds {
-		if b.Target == filepath.Dir(aboutTarget) && f.req.Spec.ReadOnly {
-			first = i + 1
+	for _, m := range hostFolders(&f.req.Spec) {
+		if m.Mode == api.ModeTmpfs && within(aboutTarget, filepath.Clean(m.Target)) {
+			first = 1 + slices.IndexFunc(f.binds, func(b spec.Bind) bool { return b.Target == filepath.Clean(m.Target) })
 		}
 	}
 	from := filepath.Join(f.s.dir, aboutFolder, toldFolder)
@@ -113,13 +113,22 @@ func (m *Manager) tellBy(s *Sandbox, put func(path string, text []byte) error) e
 
 // tell tells the sandbox what has changed. Readers see the old text or the new. That it is in force does not depend on it.
 func (m *Manager) tell(s *Sandbox) {
-	err := m.tellBy(s, func(path string, text []byte) error {
+	about := filepath.Join(s.dir, aboutFolder)
+	_, err := os.Lstat(filepath.Join(about, toldFolder))
+	before := errors.Is(err, fs.ErrNotExist) // made by a build that had it all in one folder, and no /sys
+	err = m.tellBy(s, func(path string, text []byte) error {
+		if before {
+			if filepath.Base(filepath.Dir(path)) != toldFolder {
+				return nil
+			}
+			path = filepath.Join(about, filepath.Base(path))
+		}
 		if err := os.WriteFile(path+".new", text, 0o644); err != nil {
 			return err
 		}
 		return os.Rename(path+".new", path)
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // made by a build that told it elsewhere
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // by one that told nothing
 		m.cfg.Logger.Warn("tell a sandbox what it may do now", "sandbox", s.id, "err", err)
 	}
 }

@@ -52,6 +52,7 @@ type running struct {
 	cpu     time.Duration // what it has used of CPU time
 	memory  int64         // peak, bytes
 	met     *api.LimitHit // behind the verdict
+	shm     string        // what /dev/shm explains of its end
 	cut     bool          // the disk did not take all of its output
 	denials []api.Denial
 	// unguarded are names of the workspace's guard that it, or what ran beside it, has brought.
@@ -329,6 +330,7 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 	r.end, r.took = end, time.Since(r.start)
 	if end.Status != 0 {
 		m.lookWhy(r)
+		r.shm = r.s.shmHint(end.Status)
 	}
 	r.settleRefused()
 	m.judge(r)

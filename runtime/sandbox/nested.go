@@ -44,8 +44,8 @@ func (f *creation) checkNested(before []api.Mount, m api.Mount) error {
 		if !within(m.Target, outer.Target) {
 			continue
 		}
-		if outer.Mode == api.ModeOverlay {
-			return nil // made in the sandbox's own layer
+		if outer.Mode == api.ModeOverlay || outer.Mode == api.ModeTmpfs {
+			return nil // made in what is the sandbox's own
 		}
 		below := strings.TrimPrefix(m.Target, outer.Target+"/")
 		err := existsBelow(f.mountDir(i), below)

@@ -81,6 +81,10 @@ func (f *creation) readBack(context.Context) error {
 // addAsked adds the walls that are there for who asks for them.
 func (f *creation) addAsked(iso *api.Isolation) error {
 	if sp := &f.req.Spec; len(sp.CapDrop) > 0 {
+		if !f.s.guest.DropsCaps() {
+			return api.Errorf(api.Unavailable, "cap_drop: the launcher is of an earlier build of hutch, whose sandboxes drop none").WithField("cap_drop").
+				WithHint("remove the sandboxes that it has (hutch ps -a), so that it ends with the daemon: hutch rpc system.shutdown")
+		}
 		iso.Walls = append(iso.Walls, api.Wall{Name: "dropped capabilities", Status: "yes", Detail: "commands have none of " + strings.Join(sp.CapDrop, ", ")})
 	}
 	if !f.req.Spec.ReadOnly {

@@ -101,6 +101,7 @@ type Sandbox struct {
 	starting map[*running]bool         // that may run already, and are in execs soon
 	early    []guestapi.Refused        // perhaps of one of those
 	hits     map[api.Verdict]time.Time // when a limit was told of last
+	cpus     seenCPUs                  // guarded by Manager.mu
 	ended    []*running                // that can still be read, oldest first
 	idle     *time.Timer
 	ttl      *time.Timer // fires at record.Expires

@@ -1,8 +1,8 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,12 +10,14 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // What programs see of a sandbox's limits, which they size themselves by: the CPUs of sched_getaffinity(2) and of
 // /sys/devices/system/cpu/online, and the files of its cgroup (spec.Build), or where it has none, files that say what
-// stands in for it. It bounds nothing.
+// stands in for it. The limits themselves are the cgroup's.
 
 // cpuFolder is that of the kernel's documentation (ABI/testing/sysfs-devices-system-cpu), below sysFolder.
 const cpuFolder = "devices/system/cpu"
@@ -61,7 +63,7 @@ func under(folder string, names []string) []string {
 
 // limitFiles are the files below aboutFolder that follow the limits, without the newline at their end.
 func (m *Manager) limitFiles(s *Sandbox) map[string]string {
-	files := map[string]string{sysFolder + "/" + cpuFolder + "/online": cpuList(m.cpusOf(s, s.limits().CPUs))}
+	files := map[string]string{sysFolder + "/" + cpuFolder + "/online": cpuList(m.cpusOf(s))}
 	if s.cgroup != "" {
 		return files // a mount hides what would be there
 	}
@@ -82,36 +84,54 @@ func (m *Manager) limitFiles(s *Sandbox) map[string]string {
 	return files
 }
 
-// cpusOf are the CPUs that commands of s with a limit are to use, in order: those of its cpuset, and as many of these as the limit is worth.
-// Which, its id decides, so that sandboxes spread over all, and one has the same again after a restart of hutchd.
-func (m *Manager) cpusOf(s *Sandbox, limit float64) []int {
-	l, cpus := s.limits(), m.cfg.Host.Allowed
+// seenCPUs are the CPUs that the commands of a sandbox start on; a program may ask for others (sched_setaffinity(2)).
+type seenCPUs struct {
+	list []int // in order
+	n    int   // as many as its limit of CPUs is worth; 0 is all
+	set  string
+}
+
+// cpusOf are those of s: of its cpuset, as many as its limit is worth, and on which the fewest other sandboxes are.
+func (m *Manager) cpusOf(s *Sandbox) []int {
+	l := s.limits()
+	n := int(math.Ceil(l.CPUs))
+	if n <= 0 && l.CPUSet == "" {
+		return m.cfg.Host.Allowed
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := &s.cpus; c.list != nil && c.n == n && c.set == l.CPUSet {
+		return c.list
+	}
+	cpus := m.cfg.Host.Allowed
 	if l.CPUSet != "" {
 		set, _ := api.ParseCPUSet(l.CPUSet)
 		cpus = slices.DeleteFunc(slices.Clone(cpus), func(cpu int) bool { return !slices.Contains(set, cpu) })
 	}
-	n := int(math.Ceil(limit))
-	if n <= 0 || n >= len(cpus) {
-		return cpus
+	if n > 0 && n < len(cpus) {
+		on := map[int]int{}
+		for _, other := range m.byID {
+			if other != s && len(other.cpus.list) < len(m.cfg.Host.Allowed) {
+				for _, cpu := range other.cpus.list {
+					on[cpu]++
+				}
+			}
+		}
+		cpus = slices.Clone(cpus)
+		slices.SortStableFunc(cpus, func(a, b int) int { return cmp.Compare(on[a], on[b]) })
+		cpus = cpus[:n]
+		slices.Sort(cpus)
 	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(s.id))
-	first := int(h.Sum32() % uint32(len(cpus)))
-	mine := make([]int, n)
-	for i := range mine {
-		mine[i] = cpus[(first+i)%len(cpus)]
-	}
-	slices.Sort(mine)
-	return mine
+	s.cpus = seenCPUs{cpus, n, l.CPUSet}
+	return cpus
 }
 
 // affinity is the mask of an exec's CPUs (guestapi.Request), nil where it has all that hutchd has.
 func (m *Manager) affinity(r *running) []byte {
-	limit := r.s.limits().CPUs
-	if own := r.bounds.group.CPUs; own > 0 && (limit <= 0 || own < limit) {
-		limit = own
+	cpus := m.cpusOf(r.s)
+	if own := int(math.Ceil(r.bounds.group.CPUs)); own > 0 && own < len(cpus) {
+		cpus = cpus[:own]
 	}
-	cpus := m.cpusOf(r.s, limit)
 	if len(cpus) == 0 || len(cpus) == len(m.cfg.Host.Allowed) {
 		return nil
 	}
@@ -120,6 +140,32 @@ func (m *Manager) affinity(r *running) []byte {
 		mask[cpu/8] |= 1 << (cpu % 8)
 	}
 	return mask
+}
+
+// moveCPUs gives what runs in s the CPUs that its commands have from now on, where it still has those that they had before.
+func (m *Manager) moveCPUs(s *Sandbox, before []int) {
+	now := m.cpusOf(s)
+	if slices.Equal(before, now) {
+		return
+	}
+	from, to := unix.CPUSet{}, unix.CPUSet{}
+	for _, cpu := range before {
+		from.Set(cpu)
+	}
+	for _, cpu := range now {
+		to.Set(cpu)
+	}
+	for _, pid := range m.processes(s)[1:] { // PID 1 has all
+		tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		for _, t := range tasks {
+			tid, err := strconv.Atoi(t.Name())
+			var has unix.CPUSet
+			if err != nil || unix.SchedGetaffinity(tid, &has) != nil || has != from {
+				continue // it has ended, or asked for others itself
+			}
+			_ = unix.SchedSetaffinity(tid, &to)
+		}
+	}
 }
 
 // cpuList is a list as the kernel writes it: 0-3,8.

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -13,6 +14,9 @@ import (
 
 // maxShm is the most that /dev/shm has where nobody asks for more and memory has no limit.
 const maxShm = 1 << 30
+
+// maxMeteredShm is the same where a limit of memory is metered: files that nobody has mapped are in no process, which is what is looked at.
+const maxMeteredShm = 64 << 20
 
 // shmOf is the size of /dev/shm with the limits l. It is in memory, and counts there; where memory has no cgroup it is bounded by its
 // size alone.
@@ -39,7 +43,7 @@ func (m *Manager) shmBytes(s *Sandbox) int64 {
 	l := s.record.Limits
 	for _, u := range s.record.Unenforced {
 		if u.Limit == "memory_bytes" && u.Metered && l.MemoryBytes <= 0 {
-			l.MemoryBytes = int64(u.Value)
+			l.MemoryBytes = min(int64(u.Value), 2*maxMeteredShm)
 		}
 	}
 	return m.shmOf(&l)
@@ -56,10 +60,8 @@ func shmOfPID(pid int) string { return fmt.Sprintf("/proc/%d/root/dev/shm", pid)
 
 // shmHint is what to do about a command that has ended so, if /dev/shm explains it: whoever writes to a file that is mapped gets a
 // signal where there is no room, which programs hardly ever explain.
-func (s *Sandbox) shmHint(exitCode int) string {
-	if exitCode == 0 {
-		return ""
-	}
+func (s *Sandbox) shmHint(status int) string {
+	end := syscall.WaitStatus(status)
 	var st unix.Statfs_t
 	if unix.Statfs(shmOfPID(s.Record().PID), &st) != nil || st.Blocks == 0 {
 		return ""
@@ -68,7 +70,7 @@ func (s *Sandbox) shmHint(exitCode int) string {
 	switch {
 	case st.Bfree*64 < st.Blocks:
 		return "/dev/shm, shared memory of " + size + ", is full: give more (--shm-size)"
-	case exitCode == 128+int(unix.SIGBUS):
+	case end.Signaled() && end.Signal() == unix.SIGBUS || end.ExitStatus() == 128+int(unix.SIGBUS):
 		return "SIGBUS ends who writes to mapped memory that has no room; /dev/shm has " + size + ": give more (--shm-size)"
 	}
 	return ""

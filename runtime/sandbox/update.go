@@ -20,7 +20,7 @@ func (m *Manager) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, 
 	// One at a time: what one sees is what it leaves.
 	s.updates.Lock()
 	defer s.updates.Unlock()
-	old := s.limits()
+	old, cpus := s.limits(), m.cpusOf(s)
 	if err := checkChange(&p.Limits); err != nil {
 		return api.Sandbox{}, err
 	}
@@ -58,6 +58,7 @@ func (m *Manager) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, 
 	s.record.Unenforced = regranted(s.record.Unenforced, &asked, g.missing)
 	s.mu.Unlock()
 	s.wakeMeter()
+	m.moveCPUs(s, cpus)
 	m.tell(s)
 	m.audit(ctx, s, "", api.AuditUpdated, s.limits(), 0)
 	if p.TTLS != nil {

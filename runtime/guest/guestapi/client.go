@@ -62,6 +62,7 @@ type Client struct {
 	listens func()        // see OnListen
 
 	pretends atomic.Bool // what setup has said
+	drops    atomic.Bool // the same
 	// What may be told of refused calls now, a token each.
 	tokens float64
 	filled time.Time
@@ -212,6 +213,7 @@ func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname s
 	}
 	ev, err := c.ask(ctx, op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil, Landlock: landlock, Guard: guard}, fds...)
 	c.pretends.Store(ev.IDs)
+	c.drops.Store(ev.CapDrop)
 	if err == nil && ev.Version != Version {
 		err = api.Errorf(api.FailedPrecondition, "hutch-init speaks protocol %d, hutchd %d", ev.Version, Version).
 			WithOp(op).WithHint("install hutchd and hutch-init of the same build")
@@ -224,6 +226,9 @@ func (c *Client) Guard(ctx context.Context, g *Guard) error {
 	_, err := c.ask(ctx, "guard folders", &Request{Op: OpGuard, Exec: c.NewID(), Guard: g})
 	return err
 }
+
+// DropsCaps reports whether PID 1 knows Request.CapDrop. That of an earlier build, which hutch-launch has until it ends, does not.
+func (c *Client) DropsCaps() bool { return c.drops.Load() }
 
 // PretendsIDs reports whether PID 1 answers for ids that the sandbox does not have, as it was asked to (ArgIDs).
 func (c *Client) PretendsIDs() bool { return c.pretends.Load() }

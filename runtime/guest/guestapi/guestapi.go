@@ -179,7 +179,8 @@ type Event struct {
 	Killed []int  `json:"killed,omitempty"` // pids that a kill ended, leader first
 
 	Refused *Refused `json:"refused,omitempty"`
-	IDs     bool     `json:"ids,omitempty"` // of EvReady: ids are pretended
+	IDs     bool     `json:"ids,omitempty"`      // of EvReady: ids are pretended
+	CapDrop bool     `json:"cap_drop,omitempty"` // of EvReady: Request.CapDrop and CPUs mean something
 }
 
 // Refused is a system call that failed because of PID 1's filter. The same calls of the

@@ -175,8 +175,9 @@ static void set_rlimits(char *base, struct config *c)
 		check(STAGE_RLIMIT, sys(__NR_prlimit64, 0, r[i].resource, &r[i].soft, 0, 0));
 }
 
-/* set_cpus tells the command, and all that it starts, by sched_getaffinity(2) how many CPUs its limit is worth. It bounds
- * nothing, the cgroup does: CPUs that are offline, or outside of the cgroup's, leave it as it was. */
+/* set_cpus starts the command on as many CPUs as its limit is worth, which it and all that it starts see by
+ * sched_getaffinity(2). It may ask for others; the cgroup bounds what it uses. CPUs that are offline, or outside of the
+ * cgroup's, leave it as it was. */
 static void set_cpus(char *base, struct config *c)
 {
 	if (c->cpus_len)

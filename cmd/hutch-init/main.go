@@ -18,7 +18,9 @@ import (
 const exitFailed = 125
 
 func main() {
-	sys.SetTitle("hutch-init") // it is started by the number of an fd
+	if os.Getpid() == 1 {
+		sys.SetTitle("hutch-init") // it is started by the number of an fd
+	}
 	role := guest.Run
 	if len(os.Args) == 2 {
 		switch os.Args[1] {

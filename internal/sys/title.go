@@ -9,5 +9,7 @@ import (
 // where the kernel has put the arguments (runtime, goargs), so it changes as well.
 func SetTitle(name string) {
 	first := unsafe.Slice(unsafe.StringData(os.Args[0]), len(os.Args[0]))
-	clear(first[copy(first, name):])
+	for n := copy(first, name); n < len(first); n++ {
+		first[n] = ' ' // a NUL would be an argument more
+	}
 }

@@ -237,6 +237,6 @@ func TestStopSignal(t *testing.T) {
 		}
 		w.OK(t, "rm", "-f", sb)
 	}
-	w.Run(t, "create", "--stop-signal", "SIGNONE", "host").Want(t, 125).Says(t, "SIGNONE", "stop_signal")
+	w.Run(t, "create", "--stop-signal", "SIGNONE", "host").Want(t, 125).Says(t, "SIGNONE", "--stop-signal")
 	w.RemoveLayers(t)
 }

@@ -34,6 +34,17 @@ func insideFailing(t *testing.T, d *hutchd) {
 			c.Config = raw
 		}
 	}
+	// mount binds what is at source, in a root with the file /etc/passwd.
+	mount := func(source, target string) func(*testing.T, *launchapi.Create) {
+		return func(t *testing.T, c *launchapi.Create) {
+			etc := filepath.Join(c.Overlay.Upper, "etc")
+			must(t, os.MkdirAll(etc, 0o755))
+			must(t, os.WriteFile(filepath.Join(etc, "passwd"), nil, 0o644))
+			config(func(c *configs.Config) {
+				c.Mounts = append(c.Mounts, &configs.Mount{Source: source, Destination: target, Device: "bind", Flags: unix.MS_BIND})
+			})(t, c)
+		}
+	}
 	tests := []struct {
 		name   string
 		change func(t *testing.T, c *launchapi.Create)
@@ -58,20 +69,12 @@ func insideFailing(t *testing.T, d *hutchd) {
 		{"bind of nothing", config(func(c *configs.Config) {
 			c.Mounts = append(c.Mounts, &configs.Mount{Source: "/nonexistent", Destination: "/tmp", Device: "bind", Flags: unix.MS_BIND})
 		}), api.FailedPrecondition, "/nonexistent"},
-		{"a folder over a file", config(func(c *configs.Config) {
-			c.Mounts = append(c.Mounts, &configs.Mount{Source: "/proc", Destination: "/etc/passwd", Device: "bind", Flags: unix.MS_BIND})
-		}), api.InvalidArgument, "mount at /etc/passwd: a folder cannot be mounted over a file"},
-		{"a file over a folder", config(func(c *configs.Config) {
-			c.Mounts = append(c.Mounts, &configs.Mount{Source: "/proc/version", Destination: "/etc", Device: "bind", Flags: unix.MS_BIND})
-		}), api.InvalidArgument, "mount at /etc: a file cannot be mounted over a folder"},
-		{"a target below a file", config(func(c *configs.Config) {
-			c.Mounts = append(c.Mounts, &configs.Mount{Source: "/proc/version", Destination: "/etc/passwd/x", Device: "bind", Flags: unix.MS_BIND})
-		}), api.InvalidArgument, "mount at /etc/passwd/x: a part of this path is a file"},
+		{"a folder over a file", mount("/proc", "/etc/passwd"), api.InvalidArgument, "mount at /etc/passwd: a folder cannot be mounted over a file"},
+		{"a file over a folder", mount("/proc/version", "/etc"), api.InvalidArgument, "mount at /etc: a file cannot be mounted over a folder"},
+		{"a target below a file", mount("/proc/version", "/etc/passwd/x"), api.InvalidArgument, "mount at /etc/passwd/x: a part of this path is a file"},
 		{"a target behind links in a circle", func(t *testing.T, c *launchapi.Create) {
 			must(t, os.Symlink("loop", filepath.Join(c.Overlay.Upper, "loop")))
-			config(func(c *configs.Config) {
-				c.Mounts = append(c.Mounts, &configs.Mount{Source: "/proc", Destination: "/loop/x", Device: "bind", Flags: unix.MS_BIND})
-			})(t, c)
+			mount("/proc", "/loop/x")(t, c)
 		}, api.InvalidArgument, "mount at /loop/x: symbolic links of the image lead there in a circle"},
 		{"ids that are not ours", config(func(c *configs.Config) {
 			c.UIDMappings = []configs.IDMap{{ContainerID: 0, HostID: 3000000, Size: 1}}

@@ -151,15 +151,10 @@ func storedStream(name string) (*stream, error) {
 	}, nil
 }
 
-// awaitExecs waits for the ends of all commands of a sandbox whose PID 1 is gone, so this is soon.
-func (s *Sandbox) awaitExecs() {
-	s.mu.Lock()
-	left := make([]*running, 0, len(s.execs))
-	for _, r := range s.execs {
-		left = append(left, r)
-	}
-	s.mu.Unlock()
-	for _, r := range left {
+// endExecs waits for the ends of all commands of a sandbox whose PID 1 is gone. That is soon: a caller who does not read what a command
+// has written is waited for no longer than relayGrace.
+func (s *Sandbox) endExecs() {
+	for _, r := range s.stopAll(errKilled) {
 		<-r.done
 	}
 }

@@ -174,7 +174,7 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 			return err
 		}
 	}
-	s.awaitExecs()
+	s.endExecs()
 	if err := s.keepLastOutput(); err != nil {
 		return diskError("keep what the last command has written", err)
 	}

@@ -23,13 +23,18 @@ const (
 	lastOutput = 8 << 20     // bytes kept of a stream; less than the head of a spool, so that the file is one
 )
 
-// keepLastOutput writes what is kept. All execs have ended.
-func (s *Sandbox) keepLastOutput() error {
+// keepLastOutput writes what is kept, all of it or nothing. All execs have ended.
+func (s *Sandbox) keepLastOutput() (err error) {
 	dir := filepath.Join(s.dir, outputDir)
 	r := s.lastExec()
 	if err := removeAll(dir); err != nil || r == nil {
 		return err
 	}
+	defer func() {
+		if err != nil { // it may have taken the room that the record needs
+			err = errors.Join(err, removeAll(dir))
+		}
+	}()
 	done, err := r.keepOutput()
 	if err != nil {
 		return nil // forgotten meanwhile

@@ -251,6 +251,9 @@ func TestStopSignal(t *testing.T) {
 		if got := w.OK(t, "wait", sb); got != "0\n" {
 			t.Errorf("wait says %q", got)
 		}
+		if res, err := c.ExecKill(t.Context(), ex); err != nil || res.Stdout != "up\n" || len(res.Killed) > 0 { // nothing of it is left
+			t.Errorf("%+v, %v", res, err)
+		}
 		if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: sb}); err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,10 @@ func (m *Manager) recallOutput(s *Sandbox) error {
 	if err == nil {
 		err = json.Unmarshal(data, &about)
 	}
-	if err != nil || about.ExitCode == nil {
+	if err == nil && about.ExitCode == nil {
+		err = errors.New("it has no exit code")
+	}
+	if err != nil {
 		return fmt.Errorf("read what its last command was: %w", err)
 	}
 	r := &running{

@@ -56,3 +56,17 @@ func TestKeepLastOutput(t *testing.T) {
 		})
 	}
 }
+
+// TestRecallOutput: what is no record of a command is refused, and the error says why.
+func TestRecallOutput(t *testing.T) {
+	s := &Sandbox{dir: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(s.dir, outputDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, outputDir, aboutFile), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Manager{}).recallOutput(s); err == nil || !strings.Contains(err.Error(), "no exit code") || len(s.ended) > 0 {
+		t.Errorf("%v", err)
+	}
+}

@@ -203,5 +203,45 @@ func TestImageVolumes(t *testing.T) {
 		t.Errorf("no note of it: %s", got)
 	}
 	w.OK(t, "rm", "-f", sb)
+
+	// Nothing is made on the host, by whatever way, and nothing where the image's files cannot be written.
+	ws := w.Sub(t, "ws")
+	world.Write(t, file, string(imagetest.Tar(imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t)),
+		imagetest.Symlink("ln", "workspace"), imagetest.Symlink("deep", "/workspace/deep"))))
+	w.OK(t, "image", "import", "-q", "--change", "VOLUME /workspace/vol", "--change", "VOLUME /ln/in/it", "--change", "VOLUME /deep/in",
+		"--change", "VOLUME /made", file, "host:1")
+	if err := os.Mkdir(filepath.Join(ws, "deep"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--workspace", ws}, {"-v", ws + ":/ln"}} {
+		sb = w.Create(t, append(args, "--pull", "never", "host:1")...)
+		if got := w.OK(t, "exec", sb, "/bin/sh", "-c", "stat -c %F /made; ls -A /workspace /workspace/deep"); got != "directory\n/workspace:\ndeep\n\n/workspace/deep:\n" {
+			t.Errorf("%q: %q", args, got)
+		}
+		w.OK(t, "rm", "-f", sb)
+	}
+	sb = w.Create(t, "--read-only", "--pull", "never", "vol:1")
+	if got := w.OK(t, "inspect", sb); strings.Contains(got, "VOLUME") {
+		t.Errorf("read-only: %s", got)
+	}
+	w.OK(t, "rm", "-f", sb)
+
+	// One out of a pool has them, too; what an upper layer has removed is made.
+	img := plainTiny(t)
+	img.Layers = append(img.Layers,
+		imagetest.NewLayer(imagetest.Tar(imagetest.Dir("data"), imagetest.Dir("data/x"), imagetest.Dir("opaque"), imagetest.Dir("opaque/x")), imagetest.None),
+		imagetest.NewLayer(imagetest.Tar(imagetest.Whiteout(".", "data"), imagetest.Opaque("opaque")), imagetest.None))
+	img.Config.Volumes = map[string]struct{}{"/data/x": {}, "/opaque/x": {}}
+	world.Write(t, file, string(imagetest.Archive(imagetest.OCILayout("layers", img))))
+	w.OK(t, "image", "import", "-q", "oci-archive:"+file, "layers")
+	w.OK(t, "pool", "create", "--size", "1", "--pull", "never", "p", "layers")
+	if got := w.OK(t, "run", "--pool", "p", "--", "/bin/sh", "-c", "stat -c %F /data/x /opaque/x"); got != "directory\ndirectory\n" {
+		t.Errorf("%q", got)
+	}
+	w.Filled(t, "p", 1)
+	if got := w.OK(t, "inspect", strings.TrimSpace(w.OK(t, "ps", "-aq"))); strings.Contains(got, "VOLUME") {
+		t.Errorf("pool: %s", got)
+	}
+	w.OK(t, "pool", "rm", "p")
 	w.RemoveLayers(t)
 }

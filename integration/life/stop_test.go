@@ -11,6 +11,7 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
+	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
 
 // TestStop: what is stopped keeps its files, id, name and policy and nothing else, and goes on where it was; also with another hutchd
@@ -192,7 +193,28 @@ func TestStopEnds(t *testing.T) {
 	if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: "none"}); api.ErrorCode(err) != api.NotFound {
 		t.Error(err)
 	}
+	// Nor does a caller keep anybody who does not read what a command has written.
+	unread(t, w, c, sb)
+	w.OK(t, "stop", "-t", "0", sb)
+	w.OK(t, "start", sb)
+	unread(t, w, c, sb)
 	w.OK(t, "rm", "-f", sb)
+}
+
+// unread has a command write more to a pipe than is read of it.
+func unread(t *testing.T, w *world.World, c *hutch.Client, sb string) {
+	t.Helper()
+	read, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	t.Cleanup(func() { read.Close() })
+	command := "head -c 110000 /dev/zero; echo >/tmp/written; exec sleep 1000" // two pipes take it
+	if _, err := c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, User: "1000", Command: command}, &hutch.Stdio{Stdout: out}); err != nil {
+		t.Fatal(err)
+	}
+	w.OK(t, "exec", sb, "sh", "-c", "until rm /tmp/written 2>/dev/null; do sleep 0.02; done")
 }
 
 // TestStopSignal: commands are asked to end by the signal that the image names, or the sandbox, also when its time is over.
@@ -228,6 +250,9 @@ func TestStopSignal(t *testing.T) {
 		}
 		if got := w.OK(t, "wait", sb); got != "0\n" {
 			t.Errorf("wait says %q", got)
+		}
+		if res, err := c.ExecKill(t.Context(), ex); err != nil || res.Stdout != "up\n" || len(res.Killed) > 0 { // nothing of it is left
+			t.Errorf("%+v, %v", res, err)
 		}
 		if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: sb}); err != nil {
 			t.Fatal(err)

@@ -262,6 +262,9 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 		m.audit(ctx, s, "", api.AuditClosed, nil, 0) // should something have been noted
 		return api.Sandbox{}, withCause(ctx, err)
 	}
+	if req.origin == nil && len(s.root.Config.Volumes) > 0 { // before anybody can use it, and also of one that will wait in a pool
+		m.makeVolumes(ctx, s)
+	}
 	f.phases["total"] = ms(time.Since(start))
 	s.mu.Lock()
 	s.record.PhasesMS = f.phases
@@ -274,10 +277,6 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 	m.auditCreated(ctx, s)
 	m.admit(s)
 	record.State = api.Running
-	if req.origin == nil && len(s.root.Config.Volumes) > 0 {
-		m.makeVolumes(ctx, s)
-		record.Note = s.Record().Note
-	}
 	return record, nil
 }
 

@@ -287,7 +287,7 @@ func (m *Manager) launchExec(limited context.Context, r *running) error {
 // supervise waits for the end of the leader, or makes it, and settles the exec.
 func (m *Manager) supervise(limited context.Context, r *running) {
 	end, err := r.exec.Wait(limited)
-	if err != nil && limited.Err() != nil {
+	if err != nil && limited.Err() != nil && !r.s.hasEnded() {
 		var over *overMemory
 		switch cause := context.Cause(limited); {
 		case errors.As(cause, &over):

@@ -149,7 +149,7 @@ func (m *Manager) dropNow(r *running) {
 
 // forgetExecs drops all execs of a sandbox that has ended.
 func (m *Manager) forgetExecs(s *Sandbox) {
-	s.awaitExecs()
+	s.endExecs()
 	s.mu.Lock()
 	ended := s.ended
 	s.ended = nil

@@ -183,6 +183,9 @@ func (r *running) merge(lists ...[]int) []int {
 
 // endLeft kills what an exec that has ended left behind.
 func (m *Manager) endLeft(r *running) ([]int, error) {
+	if r.s.parked { // nothing of it runs
+		return nil, nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 	defer cancel()
 	killed, err := m.killGroup(ctx, r)

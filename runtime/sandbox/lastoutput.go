@@ -23,13 +23,18 @@ const (
 	lastOutput = 8 << 20     // bytes kept of a stream; less than the head of a spool, so that the file is one
 )
 
-// keepLastOutput writes what is kept. All execs have ended.
-func (s *Sandbox) keepLastOutput() error {
+// keepLastOutput writes what is kept, all of it or nothing. All execs have ended.
+func (s *Sandbox) keepLastOutput() (err error) {
 	dir := filepath.Join(s.dir, outputDir)
 	r := s.lastExec()
 	if err := removeAll(dir); err != nil || r == nil {
 		return err
 	}
+	defer func() {
+		if err != nil { // it may have taken the room that the record needs
+			err = errors.Join(err, removeAll(dir))
+		}
+	}()
 	done, err := r.keepOutput()
 	if err != nil {
 		return nil // forgotten meanwhile
@@ -98,7 +103,10 @@ func (m *Manager) recallOutput(s *Sandbox) error {
 	if err == nil {
 		err = json.Unmarshal(data, &about)
 	}
-	if err != nil || about.ExitCode == nil {
+	if err == nil && about.ExitCode == nil {
+		err = errors.New("it has no exit code")
+	}
+	if err != nil {
 		return fmt.Errorf("read what its last command was: %w", err)
 	}
 	r := &running{
@@ -151,15 +159,10 @@ func storedStream(name string) (*stream, error) {
 	}, nil
 }
 
-// awaitExecs waits for the ends of all commands of a sandbox whose PID 1 is gone, so this is soon.
-func (s *Sandbox) awaitExecs() {
-	s.mu.Lock()
-	left := make([]*running, 0, len(s.execs))
-	for _, r := range s.execs {
-		left = append(left, r)
-	}
-	s.mu.Unlock()
-	for _, r := range left {
+// endExecs waits for the ends of all commands of a sandbox whose PID 1 is gone. That is soon: a caller who does not read what a command
+// has written is waited for no longer than relayGrace.
+func (s *Sandbox) endExecs() {
+	for _, r := range s.stopAll(errKilled) {
 		<-r.done
 	}
 }

@@ -174,9 +174,9 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 			return err
 		}
 	}
-	s.awaitExecs()
+	s.endExecs()
 	if err := s.keepLastOutput(); err != nil {
-		return diskError("keep what the last command has written", err)
+		m.cfg.Logger.Warn("keep what the last command has written; the rest of the sandbox is kept", "sandbox", s.id, "err", err)
 	}
 	s.mu.Lock()
 	s.spec.Owner = "" // whoever stops it wants it kept, and not with a connection

@@ -3,6 +3,9 @@ package sandbox
 import (
 	"os"
 	"testing"
+	"time"
+
+	"github.com/hutch-sh/hutch/runtime/api"
 )
 
 // TestUnrouted: the counters are found in the kernel's tables, of which one that has none counts nothing.
@@ -22,5 +25,27 @@ func TestUnrouted(t *testing.T) {
 	}
 	if n := unrouted(os.Getpid()); n < 0 {
 		t.Errorf("%d here", n)
+	}
+}
+
+// TestLookSince: who fails is told of what came since it began and since another one ended, and of nothing twice.
+func TestLookSince(t *testing.T) {
+	at := func(s, n int64) look { return look{at: time.Unix(s, 0), unrouted: n} }
+	for _, c := range []struct{ begun, looked, now, from look }{
+		{at(1, 0), look{}, at(9, 2), at(1, 0)},     // alone
+		{at(5, 4), at(3, 2), at(9, 4), at(5, 4)},   // behind one that has ended
+		{at(1, 0), at(3, 2), at(9, 4), at(3, 2)},   // beside it
+		{at(1, 0), at(10, 5), at(9, 4), at(10, 5)}, // has read the counter before another one that was told of more
+		{at(1, 6), at(3, 2), at(9, 0), at(3, 6)},   // the namespace is gone
+	} {
+		if from := c.begun.later(c.looked); from != c.from {
+			t.Errorf("%v behind %v: from %v, want %v", c.begun, c.looked, from, c.from)
+		}
+		if next := c.now.later(c.looked); next.at.Before(c.looked.at) || next.unrouted < c.looked.unrouted {
+			t.Errorf("%v behind %v goes back to %v", c.now, c.looked, next)
+		}
+	}
+	if d := (api.NetTarget{}).Where(); d != "an address" {
+		t.Errorf("an unknown target is %q", d)
 	}
 }

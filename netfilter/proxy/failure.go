@@ -100,7 +100,7 @@ func verdictOf(err error) hold.Verdict {
 // seen is what a program sees of a connection that could not be made.
 func (f *flow) seen(err error) string {
 	f.mu.Lock()
-	held, http := f.client == nil, f.verified == byHTTP && f.check != policy.CheckBlock
+	held, http := f.client == nil, f.verified == byHTTP && f.check != policy.CheckBlock && !f.renewing.Load()
 	f.mu.Unlock()
 	switch {
 	case http:

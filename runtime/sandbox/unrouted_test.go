@@ -2,9 +2,12 @@ package sandbox
 
 import (
 	"os"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
@@ -48,4 +51,41 @@ func TestLookSince(t *testing.T) {
 	if d := (api.NetTarget{}).Where(); d != "an address" {
 		t.Errorf("an unknown target is %q", d)
 	}
+}
+
+// lateNet is a network that notes since when it was asked what has failed.
+type lateNet struct {
+	Network
+	since []time.Time
+}
+
+func (n *lateNet) Unanswered(since time.Time) { n.since = append(n.since, since) }
+
+// TestLookWhy: a command that fails is not told of what came before it, nor before the end of one beside it that has succeeded.
+func TestLookWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, _ := refusing(t)
+		n := &lateNet{}
+		s.net = n
+		begin := func() (*running, time.Time) {
+			testenv.Elapse(time.Second)
+			r := &running{s: s}
+			m.beginLook(r)
+			return r, time.Now()
+		}
+		end := func(r *running, failed bool) time.Time {
+			testenv.Elapse(time.Second)
+			m.lookWhy(r, failed)
+			return time.Now()
+		}
+		long, _ := begin()
+		short, _ := begin()
+		succeeded := end(short, false)
+		end(long, true)
+		next, begun := begin()
+		end(next, true)
+		if want := []time.Time{succeeded, begun}; !slices.EqualFunc(n.since, want, time.Time.Equal) {
+			t.Errorf("asked since %v, want %v", n.since, want)
+		}
+	})
 }

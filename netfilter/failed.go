@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,10 +24,11 @@ func (n *Network) connectionFailed(f proxy.Failure) {
 	n.e.cfg.Failed(n.id, api.FailedEvent{NetTarget: t, Why: f.Why, Hint: n.e.remedy(&f), Errno: f.Errno, Count: 1, Untold: int64(f.Suppressed)})
 }
 
-// Unanswered tells of the connections that have waited for their servers for a while, and of the names that got no answer of use.
-func (n *Network) Unanswered() {
-	n.proxy.Unanswered()
-	n.names.Unanswered()
+// Unanswered tells of the connections that have waited for their servers for a while, and of the names that got no answer of use, both
+// since a time.
+func (n *Network) Unanswered(since time.Time) {
+	n.proxy.Unanswered(since)
+	n.names.Unanswered(since)
 }
 
 // remedy is what to do about a connection that failed.

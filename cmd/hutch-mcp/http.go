@@ -106,7 +106,7 @@ func (f *front) authorized(next http.Handler) http.Handler {
 }
 
 // bounded bounds the requests that may begin a session, and cancels what a session has under way when its client ends it:
-// the SDK waits for that.
+// the SDK waits for that. Such a session ends also where the SDK does not like the request, as without what it has it is of no use.
 func (f *front) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("Mcp-Session-Id")
@@ -118,7 +118,9 @@ func (f *front) bounded(next http.Handler) http.Handler {
 			}
 			defer f.opened()
 		case r.Method == http.MethodDelete:
-			f.finish(id)
+			if session := f.finish(id); session != nil {
+				defer session.Close()
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -140,15 +142,17 @@ func (f *front) opened() {
 	f.opening--
 }
 
-// finish cancels what the session with this id has under way.
-func (f *front) finish(id string) {
+// finish cancels what the session with this id has under way, and returns it; nil when there is none.
+func (f *front) finish(id string) *mcp.ServerSession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for session, b := range f.live {
 		if session.ID() == id {
 			b.finish(errOver)
+			return session
 		}
 	}
+	return nil
 }
 
 // of returns what a session has, from its first message on. Every session is counted here and ends here, whatever its

@@ -13,7 +13,7 @@ import (
 )
 
 // bareMCP is a session of a client that says no more than it must.
-type bareMCP struct{ url, id string }
+type bareMCP struct{ url, id, version string }
 
 // send sends a message, and returns the answer's status and its JSON.
 func (b *bareMCP) send(t testing.TB, method, message string) (status int, answer string) {
@@ -26,6 +26,9 @@ func (b *bareMCP) send(t testing.TB, method, message string) (status int, answer
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	if b.id != "" {
 		req.Header.Set("Mcp-Session-Id", b.id)
+	}
+	if b.version != "" {
+		req.Header.Set("MCP-Protocol-Version", b.version)
 	}
 	resp, err := (&http.Client{Transport: mcpToken}).Do(req)
 	if err != nil {
@@ -95,6 +98,21 @@ func TestMCPHTTPBare(t *testing.T) {
 		t.Errorf("DELETE: %d %s", status, answer)
 	}
 	gone()
+	// Also where the SDK refuses to end it: without what it has it is of no use.
+	last := sessions[len(sessions)-1]
+	if answer := last.run(t, "echo made"); !strings.Contains(answer, "made") {
+		t.Fatal(answer)
+	}
+	gone = awaitRemoved(t, c, strings.TrimSpace(w.OK(t, "ps", "-aq")))
+	last.version = "2020-01-01"
+	if status, answer := last.send(t, http.MethodDelete, ""); status != http.StatusBadRequest {
+		t.Errorf("DELETE of an unknown version: %d %s", status, answer)
+	}
+	gone()
+	last.version = ""
+	if status, answer := last.send(t, http.MethodPost, `{"jsonrpc": "2.0", "id": 3, "method": "ping"}`); status != http.StatusNotFound {
+		t.Errorf("after that: %d %s", status, answer)
+	}
 	// There is room again, and the twin of a session that is over still works.
 	if answer := sessions[1].run(t, "echo made"); !strings.Contains(answer, "made") {
 		t.Fatal(answer)

@@ -42,6 +42,13 @@ func TestNetworkNone(t *testing.T) {
 				if res := w.in(t, sb, connecting("192.0.2.7", 443)); res.ExitCode == 0 || len(res.Denials) != 1 || !literal(res.Denials[0]) {
 					t.Errorf("a literal address: %+v", res)
 				}
+				// What a command that succeeds finds out so is not what the next one fails of.
+				if res := w.in(t, sb, ownAddress); res.ExitCode != 0 {
+					t.Errorf("its own address: %+v", res)
+				}
+				if res := w.in(t, sb, "exit 3"); res.ExitCode != 3 || len(res.Denials) != 0 {
+					t.Errorf("without any connection: %+v", res)
+				}
 				// What is the sandbox's own is no lookup and has a route.
 				if res := w.in(t, sb, "getent hosts localhost; curl -sS http://127.0.0.1:9; curl -sS http://localhost:9"); res.ExitCode == 0 || len(res.Denials) != 0 {
 					t.Errorf("loopback: %+v", res)
@@ -61,6 +68,11 @@ func TestNetworkNone(t *testing.T) {
 		})
 	}
 }
+
+// ownAddress is how programs learn their own address: a datagram socket that sends nothing.
+const ownAddress = `exec python3 -c "import socket
+try: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 53))
+except OSError as e: print(e)"`
 
 // TestNetworkFailed: what is allowed and fails outside is told with its cause, and is no denial.
 func TestNetworkFailed(t *testing.T) {

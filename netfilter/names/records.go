@@ -67,13 +67,13 @@ func (r *records) note(name string, change func(*asked)) {
 	r.six[name] = a
 }
 
-// Unanswered tells of the names that were asked for IPv6 addresses and nothing else lately: a program that has failed may want these. Each is
-// told once.
-func (s *Server) Unanswered() {
+// Unanswered tells of the names that were asked for IPv6 addresses since a time, and for nothing else then: a program that has failed may
+// want these. Each is told once.
+func (s *Server) Unanswered(since time.Time) {
 	alone := map[string]netip.AddrPort{}
 	s.records.mu.Lock()
 	for name, a := range s.records.six {
-		if !a.six.IsZero() && a.six.Sub(a.four).Abs() > together {
+		if !a.six.IsZero() && !a.six.Before(since) && a.six.Sub(a.four).Abs() > together {
 			alone[name] = a.from
 		}
 	}

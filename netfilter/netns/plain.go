@@ -79,19 +79,14 @@ func (p *Plain) Close() error {
 	return errors.Join(errs...)
 }
 
-// askable makes the socket, on a thread in the namespace. A server inside that binds port 53 of all addresses can have it
-// beside ours, if it sets SO_REUSEADDR as those do that expect others; it takes none of its questions, which have another address.
+// askable makes the socket, on a thread in the namespace. It shares its port (SO_REUSEADDR) with nobody, as the resolvers of other modes:
+// any user inside could bind the same address then, and get the questions of all others.
 func askable() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socket for questions: %w", err)
 	}
-	for option, value := range map[int]int{unix.SO_REUSEADDR: 1, unix.SO_RCVBUF: plainBytes} {
-		if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, value); err != nil {
-			break
-		}
-	}
-	if err == nil {
+	if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, plainBytes); err == nil {
 		err = unix.Bind(fd, &unix.SockaddrInet4{Port: dnsPort, Addr: Refuser.As4()})
 	}
 	if err != nil {

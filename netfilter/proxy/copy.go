@@ -21,12 +21,13 @@ func (f *flow) copyDown(head []byte) {
 		defer close(f.down)
 		if len(head) > 0 {
 			f.counts.down.Add(uint64(len(head)))
-			if _, err := f.client.Write(head); err != nil {
+			if _, f.broken = f.client.Write(head); f.broken != nil {
 				f.abort()
 				return
 			}
 		}
-		if err := f.p.buffers.copy(renewable{f.client, f}, f.server, &f.counts.down, unlimited); err != nil && !f.renewing.Load() {
+		f.broken = f.p.buffers.copy(renewable{f.client, f}, f.server, &f.counts.down, unlimited)
+		if f.broken != nil && !f.renewing.Load() { // renew waits, and sees it
 			f.abort()
 		}
 	}()

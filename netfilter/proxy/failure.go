@@ -100,7 +100,7 @@ func verdictOf(err error) hold.Verdict {
 // seen is what a program sees of a connection that could not be made.
 func (f *flow) seen(err error) string {
 	f.mu.Lock()
-	held, http := f.client == nil, f.verified == byHTTP && f.check != policy.CheckBlock
+	held, http := f.client == nil, f.verified == byHTTP && f.check != policy.CheckBlock && !f.renewing.Load()
 	f.mu.Unlock()
 	switch {
 	case http:
@@ -149,9 +149,9 @@ var errUnanswered = errors.New("there was no answer")
 // longWait is how long a server may take before that is worth telling.
 const longWait = time.Second
 
-// Unanswered reports the connections whose servers have not answered for a while: a program that has ended meanwhile did not see what
-// would have become of them. Each is reported once.
-func (p *Proxy) Unanswered() {
+// Unanswered reports the connections begun since a time whose servers have not answered for a while: a program that has ended meanwhile
+// did not see what would have become of them. Each is reported once.
+func (p *Proxy) Unanswered(since time.Time) {
 	if p.dialling.Load() == 0 {
 		return
 	}
@@ -160,7 +160,7 @@ func (p *Proxy) Unanswered() {
 	p.mu.Lock()
 	for f := range p.flows {
 		f.mu.Lock()
-		if waited := now.Sub(f.waits); !f.waits.IsZero() && waited >= longWait && !f.told && !f.over {
+		if waited := now.Sub(f.waits); !f.waits.IsZero() && !f.waits.Before(since) && waited >= longWait && !f.told && !f.over {
 			f.told = true
 			late = append(late, Failure{
 				Client: f.from, Proto: policy.TCP, Name: f.name, Address: f.literal(), Port: f.dst.Port(),

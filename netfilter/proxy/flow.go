@@ -29,7 +29,8 @@ type flow struct {
 	down      chan struct{} // closed when nothing more comes from the server; nil until copying
 	requests  int           // HTTP requests passed on
 	renewable bool          // what copies from the server goes by renewing
-	renewing  atomic.Bool   // the server is to end, and another one comes after it
+	broken    error         // what ended that; good once down is closed
+	renewing  atomic.Bool   // the server is to end, and another one comes after it; its requests had answers
 	early     *os.File      // a socket that is still connecting to a server on this host; dial waits for it
 
 	mu       sync.Mutex // that goroutine alone changes what follows and client, but for over
@@ -316,7 +317,7 @@ func (f *flow) showed(s shown, host string) {
 // flow's own goroutine.
 func (f *flow) refuse(r *refusal) {
 	how := r.reply
-	if f.down != nil || f.requests > 0 {
+	if f.down != nil || f.requests > 0 || f.renewing.Load() {
 		// What the server has begun to say cannot be followed by words of ours.
 		how = byReset
 	}

@@ -70,7 +70,7 @@ func (x *exchange) next() (more bool, err error) {
 			return false, err
 		}
 	}
-	if r.upgrade != "" && !upgrade && !slices.Contains(dropped, r.upgrade) {
+	if r.upgrade != "" && !upgrade && !isDropped(r.upgrade) {
 		x.report(x.mismatch(byReset, "an HTTP request asks for the protocol %.40q, which was not offered to the server: what follows could not be checked", r.upgrade), byOmission)
 	}
 	x.requests++
@@ -87,8 +87,11 @@ func (x *exchange) next() (more bool, err error) {
 	return true, x.body(r)
 }
 
-// dropped are protocols that clients offer to every server, and do without.
-var dropped = []string{"h2c", "h2", "http/2.0", "tls/1.0"}
+// isDropped says whether it is a protocol, in lower case, that clients offer to every server, and do without. Of TLS there are some versions
+// (RFC 2817).
+func isDropped(protocol string) bool {
+	return strings.HasPrefix(protocol, "tls/") || slices.Contains([]string{"h2c", "h2", "http/2.0"}, protocol)
+}
 
 // renew gives the connection another server, for a request whose response must be told apart from those before: nobody knows which that is
 // without reading them all. The one before is told that no more comes, and has said all when it ends.
@@ -101,18 +104,27 @@ func (x *exchange) renew() error {
 	if err := before.CloseWrite(); err != nil {
 		return err
 	}
-	over := time.AfterFunc(x.p.Limits.HeadTime, func() { _ = before.SetReadDeadline(time.Unix(1, 0)) })
+	over := time.AfterFunc(x.p.Limits.HeadTime, func() {
+		_ = before.SetReadDeadline(time.Unix(1, 0))
+		_ = x.client.SetWriteDeadline(time.Unix(1, 0)) // which may not read
+	})
 	<-x.down
 	if !over.Stop() {
-		return x.mismatch(byReset, "an HTTP request asks for WebSocket behind others, and their server has not ended after %s", x.p.Limits.HeadTime)
+		return x.mismatch(byReset, "an HTTP request asks for WebSocket behind others, and the responses to these have not ended after %s", x.p.Limits.HeadTime)
 	}
-	x.renewing.Store(false)
+	if x.broken != nil { // nothing may follow a response that was cut
+		return x.broken
+	}
 	x.mu.Lock()
 	x.server = nil
 	x.mu.Unlock()
 	_ = before.Close()
 	x.down, x.requests = nil, 0
-	return x.dial()
+	if err := x.dial(); err != nil {
+		return err
+	}
+	x.renewing.Store(false)
+	return nil
 }
 
 // head waits for a request and returns its head, which stays in the window.

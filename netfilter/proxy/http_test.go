@@ -64,6 +64,7 @@ func TestHTTPRequests(t *testing.T) {
 		"OPTIONS *":         {"OPTIONS * HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", "200 OK"},
 		"HEAD":              {"HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n", "200 OK"},
 		"upgrade to h2c":    {"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n\r\n", "GET a.test / "},
+		"upgrade to TLS":    {"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: TLS/1.2\r\n\r\n", "GET a.test / "},
 		"expect":            {"POST / HTTP/1.1\r\nHost: a.test\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", "POST a.test / hi"},
 		"pipelined":         {"GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\nGET /2 HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test /2 "},
 		"a body, pipelined": {"POST /1 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\n\r\nabcGET /2 HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test /2 "},

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -164,6 +165,80 @@ func TestWebSocket(t *testing.T) {
 		}
 		r.Close()
 	}
+}
+
+// TestWebSocketCut: behind a response that was cut, or was not read, comes nothing of another server, and one that cannot be reached is
+// no response.
+func TestWebSocketCut(t *testing.T) {
+	const requests = "GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\nGET /2 HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	begin := func(t *testing.T, first func(c *net.TCPConn), again bool) (*rig, *net.TCPConn) {
+		l := listener(t, "127.0.0.1:80")
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			c, err := l.AcceptTCP()
+			if err != nil {
+				return
+			}
+			if !again {
+				l.Close()
+			}
+			first(c)
+			c.Close()
+			if c, err = l.AcceptTCP(); err == nil {
+				_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+				c.Close()
+			}
+		}()
+		t.Cleanup(func() { l.Close(); <-served })
+		r := start(t, allow("a.test"), func(c *Config) { c.Limits.HeadTime = time.Second })
+		r.hosts.set("a.test", []string{"127.0.0.1"})
+		c := r.connect("a.test", 80)
+		if _, err := io.WriteString(c, requests); err != nil {
+			t.Fatal(err)
+		}
+		return r, c
+	}
+	reset := func(t *testing.T, c *net.TCPConn, want string) {
+		t.Helper()
+		if got, err := io.ReadAll(c); !errors.Is(err, unix.ECONNRESET) || !strings.HasPrefix(want, string(got)) {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	t.Run("cut", func(t *testing.T) {
+		const part = "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\npart"
+		_, c := begin(t, func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, part)
+			_, _ = io.Copy(io.Discard, c) // until no more is to come
+			_ = c.SetLinger(0)
+		}, true)
+		reset(t, c, part)
+	})
+	t.Run("gone", func(t *testing.T) {
+		const all = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nall"
+		r, c := begin(t, func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, all)
+			_, _ = io.Copy(io.Discard, c)
+		}, false)
+		reset(t, c, all)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.failed) != 1 || r.failed[0].Errno != "ECONNRESET" {
+			t.Errorf("failures %+v", r.failed)
+		}
+	})
+	t.Run("not read", func(t *testing.T) {
+		r, _ := begin(t, func(c *net.TCPConn) {
+			for {
+				if _, err := c.Write(make([]byte, largeBuffer)); err != nil {
+					return
+				}
+			}
+		}, true)
+		if d := r.denial(0); d.Errno != "ECONNRESET" || !strings.Contains(d.Why, "have not ended") {
+			t.Errorf("%+v", d)
+		}
+	})
 }
 
 // TestLiterals: addresses without a name, of IPv4 and not, in modes allow and open.

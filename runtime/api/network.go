@@ -11,7 +11,7 @@ import (
 // NetTarget is what a sandbox wanted to reach: a name, the address behind it or one without
 // a name, and a port. A lookup has a name only.
 type NetTarget struct {
-	Proto   NetProto `json:"proto,omitempty"` // "" is a lookup
+	Proto   NetProto `json:"proto,omitempty"` // "" is a lookup, or unknown without a name
 	Name    string   `json:"name,omitempty"`
 	Address string   `json:"address,omitempty"`
 	Port    uint16   `json:"port,omitempty"`
@@ -21,7 +21,7 @@ type NetTarget struct {
 func (t NetTarget) Where() string {
 	s := t.Name
 	switch {
-	case s == "" && t.Address == "" && t.Proto != "": // as far as is known
+	case s == "" && t.Address == "": // as far as is known
 		return "an address"
 	case s == "":
 		s = t.Address

@@ -135,7 +135,7 @@ func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey,
 
 // run has an interpreter run a piece of code, and adds what that was refused.
 func (r *Runner) run(ctx context.Context, p *api.CodeParams, k *interp.Interpreter) (api.CodeResult, error) {
-	r.boxes.TakeRefused(k.Exec, false) // between two runs it was no run's
+	r.boxes.BeginRefused(k.Exec)
 	res, err := k.Run(ctx, r.boxes, p)
 	if err == nil && !k.Broken {
 		res.Denials, res.Failures = r.boxes.TakeRefused(k.Exec, res.Error != nil)

@@ -299,7 +299,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		if s.plain = m.adoptPlain(s.id, h.PID); s.plain != nil {
 			own.Add(s.plain.Close)
 		}
-		s.unrouted.Store(unrouted(h.PID))
+		s.looked.unrouted = unrouted(h.PID)
 	}
 
 	if s.enforced, err = m.cfg.Networks.Enforce(s.id, s.cgroup, s.net); err != nil {

@@ -200,8 +200,9 @@ type Enforced interface {
 // what it lets pass in mode learn, it tells by Manager.Denied, Failed and Passed, before
 // the sandbox can see that.
 type Network interface {
-	// Unanswered tells of the connections that have waited for their servers for a while: a command that has ended has not.
-	Unanswered()
+	// Unanswered tells of the connections that were begun since a time and have waited for their servers for a while: a command that has
+	// ended has not.
+	Unanswered(since time.Time)
 	// File is the namespace, which the sandbox joins. It is the network's.
 	File() *os.File
 	// Update puts a policy in force, and returns when connections that it does not allow

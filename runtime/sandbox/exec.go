@@ -58,6 +58,7 @@ type running struct {
 	// unguarded are names of the workspace's guard that it, or what ran beside it, has brought.
 	unguarded []api.Unguarded
 	refused   []api.Denial  // by the network; guarded by s.mu while it runs
+	begun     look          // what is told behind its failure is later; guarded by s.looking
 	wasOver   bool          // the sandbox was over its limit of disk space when it started
 	disk      diskuse.Usage // the most that the sandbox was seen to take meanwhile; guarded by s.mu while it runs
 	gone      diskuse.Usage // disk.gone at its beginning
@@ -207,6 +208,7 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 	}
 	limited, stopTimer := r.limit(own)
 	starting, stopStarting := joined(ctx, limited)
+	m.beginLook(r)
 	s.launching(r)
 	err = m.launchExec(starting, r)
 	if herr := r.io.held(r); err == nil && herr != nil {
@@ -328,8 +330,8 @@ func (m *Manager) settle(limited context.Context, r *running, end guestapi.Event
 		r.verdict = api.VerdictLost
 	}
 	r.end, r.took = end, time.Since(r.start)
+	m.lookWhy(r, end.Status != 0)
 	if end.Status != 0 {
-		m.lookWhy(r)
 		r.shm = r.s.shmHint(end.Status)
 	}
 	r.settleRefused()

@@ -38,13 +38,54 @@ func (m *Manager) Failed(sandbox string, e api.FailedEvent) {
 	}
 }
 
-// lookWhy tells what may be why r has failed, and of which nothing else tells: connections that wait for their servers, as it may have
-// lost its patience, and those for which there was no route.
-func (m *Manager) lookWhy(r *running) {
-	if r.s.net != nil {
-		r.s.net.Unanswered()
+// look is how far one has looked at what is told only behind a command that failed. What came before is of others.
+type look struct {
+	at       time.Time
+	unrouted int64 // of mode none
+}
+
+// later is the later one of two looks. A counter that cannot be read is none that has gone back.
+func (l look) later(o look) look {
+	if o.at.After(l.at) {
+		l.at = o.at
 	}
-	m.tellUnrouted(r.s)
+	l.unrouted = max(l.unrouted, o.unrouted)
+	return l
+}
+
+// beginLook notes where what r does begins: a command, or one of those of a shell or of an interpreter.
+func (m *Manager) beginLook(r *running) {
+	r.s.looking.Lock()
+	defer r.s.looking.Unlock()
+	r.begun = m.lookNow(r.s)
+}
+
+func (m *Manager) lookNow(s *Sandbox) look {
+	l := look{at: time.Now()}
+	if m.countsRoutes(s) {
+		l.unrouted = unrouted(s.Record().PID)
+	}
+	return l
+}
+
+// lookWhy ends what r does. If that has failed it tells what may be why, and of which nothing else tells: connections that wait for their
+// servers, as it may have lost its patience, those for which there was no route, and names that got no answer of use. What came before
+// it began, or before another one ended beside it, may be that one's, which has succeeded or was told of it.
+func (m *Manager) lookWhy(r *running, failed bool) {
+	s := r.s
+	s.looking.Lock()
+	now, from := m.lookNow(s), r.begun.later(s.looked)
+	s.looked = now.later(s.looked)
+	s.looking.Unlock()
+	if !failed {
+		return
+	}
+	if s.net != nil {
+		s.net.Unanswered(from.at)
+	}
+	if n := now.unrouted - from.unrouted; n > 0 {
+		m.tellUnrouted(s, n)
+	}
 }
 
 // TakeRefused is what an exec that goes on was refused, and what has failed, since it was asked last; over says that what it did meanwhile
@@ -54,10 +95,16 @@ func (m *Manager) TakeRefused(exec string, over bool) (refused []api.Denial, fai
 	if err != nil {
 		return part(nil)
 	}
-	if over {
-		m.lookWhy(r)
-	}
+	m.lookWhy(r, over)
 	return part(r.takeRefused())
+}
+
+// BeginRefused says that an exec that goes on does something new: what was refused between two such things is of neither.
+func (m *Manager) BeginRefused(exec string) {
+	if r, err := m.findExec(exec); err == nil {
+		r.takeRefused()
+		m.beginLook(r)
+	}
 }
 
 // part parts what was refused from what has failed. The former is never nil.

@@ -90,7 +90,7 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 	d.Exec = m.attribute(s, d, e.Cgroup)
 	m.audit(context.Background(), s, d.Exec, api.AuditDenied, e, 0)
 	m.remember(s, d.NetTarget)
-	if d.Proto == "" {
+	if d.Proto == "" && d.Name != "" {
 		if s.seen.lookups == nil {
 			s.seen.lookups = map[string]int64{}
 		}
@@ -197,13 +197,13 @@ func (m *Manager) Passed(sandbox string, t api.NetTarget, rule string) {
 }
 
 // remember adds t to what a sandbox in mode learn wanted, also for the next hutchd;
-// ledger.mu is held. There are few different targets, and each is written once.
+// ledger.mu is held. There are few different targets, and each is written once. Lookups are none: nothing is learned from them.
 func (m *Manager) remember(s *Sandbox, t api.NetTarget) {
 	l := &s.seen
 	s.mu.Lock()
 	learns := s.record.Network.Mode == api.NetLearn
 	s.mu.Unlock()
-	if !learns || l.targets[t] || len(l.targets) >= maxTargets {
+	if !learns || t.Port == 0 && t.Address == "" || l.targets[t] || len(l.targets) >= maxTargets {
 		return
 	}
 	if l.targets == nil {

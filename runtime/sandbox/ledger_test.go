@@ -217,6 +217,12 @@ func TestWanted(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	}
+	for i := range 2 * maxTargets { // lookups, which take no room
+		m.Denied(s.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: fmt.Sprintf("l%d.test", i)}, Rule: "record type"})
+	}
+	if got := s.seen.wanted(); len(got) != 2 {
+		t.Errorf("%d are kept with lookups", len(got))
+	}
 	for i := range 2 * maxTargets {
 		m.Passed(s.id, api.NetTarget{Proto: api.TCP, Name: fmt.Sprintf("n%d.test", i), Port: 1}, "allow *")
 	}

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hutch-sh/hutch/internal/changes"
@@ -47,15 +46,16 @@ type Sandbox struct {
 	// changed tells of a new state. It is called in the order of the changes.
 	changed func(to api.State, reason string)
 
-	files    workers
-	door     door
-	clock    *clock         // of its commands
-	disk     *disk          // nil without a limit
-	meter    chan struct{}  // wakes watchMemory
-	guards   []*folderGuard // of folders of the host's that it may write
-	net      Network        // nil in mode none
-	plain    Namespace      // in mode none, of a hutchd before; what this one has made is its creation's to undo
-	unrouted atomic.Int64   // in mode none: what tellUnrouted has told of
+	files   workers
+	door    door
+	clock   *clock         // of its commands
+	disk    *disk          // nil without a limit
+	meter   chan struct{}  // wakes watchMemory
+	guards  []*folderGuard // of folders of the host's that it may write
+	net     Network        // nil in mode none
+	plain   Namespace      // in mode none, of a hutchd before; what this one has made is its creation's to undo
+	looking sync.Mutex     // guards looked, and begun of each exec
+	looked  look           // when an exec ended last
 	// applied is what of the workspace was brought into the user's folder; door guards it. It is forgotten with hutchd: conflicts, then.
 	applied changes.Applied
 	// enforced is the policy in the kernel.

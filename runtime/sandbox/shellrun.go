@@ -118,6 +118,7 @@ func (m *Manager) beginRun(ctx context.Context, sh *shell, p *api.ShellRunParams
 	run.Until = run.Start.Add(timeout)
 	run.From = sh.r.lengths()
 	sh.r.takeRefused() // between two commands it was no command's
+	m.beginLook(sh.r)
 	run.CPU, _ = m.used(sh.r)
 	go m.follow(own, sh, run, p.Command)
 	return run, nil
@@ -255,9 +256,7 @@ func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev s
 	}
 	res.TimedOut = res.Verdict == api.VerdictTimeoutWall || res.Verdict == api.VerdictTimeoutCPU
 	res.DurationMS = ms(time.Since(run.Start))
-	if res.Verdict != api.VerdictOK {
-		m.lookWhy(r)
-	}
+	m.lookWhy(r, res.Verdict != api.VerdictOK)
 	res.Denials, res.Failures = part(r.takeRefused())
 	res.Unguarded = m.lookUnguarded(r.s, r.id)
 	after, memory := m.used(r)

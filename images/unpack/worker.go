@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -200,7 +202,32 @@ func (x *extractor) result() (Stats, error) {
 	if r.Err != nil {
 		return r.Stats, r.Err.error()
 	}
-	return r.Stats, nil
+	return r.Stats, r.Stats.checkNames()
+}
+
+// checkNames refuses names that Unpack does not answer with: a layer may have taken its worker over, and who works with them takes each for
+// components between single slashes.
+func (s *Stats) checkNames() error {
+	check := func(p string) error {
+		if p == "." || path.Clean(p) != p || !filepath.IsLocal(p) || len(p) > maxPath || strings.IndexByte(p, 0) >= 0 {
+			return fmt.Errorf("%w: the unpacking worker answers with %.100q, which is no name in a layer", ErrUnsafe, p)
+		}
+		return nil
+	}
+	for _, p := range slices.Concat(s.Implied, s.Hollow) {
+		if p == "" { // the root
+			continue
+		}
+		if err := check(p); err != nil {
+			return err
+		}
+	}
+	for _, l := range s.Links {
+		if err := cmp.Or(check(l.Name), check(l.Target)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // feed copies blob to a worker and closes both. It gives the reader's error; that the worker

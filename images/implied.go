@@ -59,7 +59,13 @@ func (s *Store) fixLayer(ctx context.Context, diffIDs []string, layers []*layer)
 	}
 	defer t.discard()
 	work := filepath.Join(t.path, "fix")
-	if err := errors.Join(os.Mkdir(work, 0o700), stack.write(filepath.Join(work, unitRoot), fixes), writeManifest(ctx, work)); err != nil {
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return nil, err
+	}
+	if err := stack.write(ctx, filepath.Join(work, unitRoot), fixes); err != nil {
+		return nil, err
+	}
+	if err := writeManifest(ctx, work); err != nil {
 		return nil, err
 	}
 	return s.commitLayer(work, name, unpack.Stats{Entries: int64(len(fixes))})
@@ -306,7 +312,11 @@ func (k *stack) below(up *level, name string) (level, error) {
 	l := level{path: path.Join(up.path, name), parts: make([]part, len(up.parts)), open: true}
 	for i, above := range up.parts {
 		p := part{fd: -1, barred: above.barred, cut: above.cut}
-		if above.exists {
+		switch {
+		case !above.exists:
+		case k.byName[linkName{i, l.path}] != nil:
+			p.barred = true // by a link, of which the layer's own files know nothing
+		default:
 			// Without following symlinks: an overlay does not merge through them.
 			fd, err := sys.OpenBeneath(above.fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 			switch {
@@ -390,8 +400,11 @@ func sameAttrs(a, b *folderAttrs) bool {
 
 // write makes folders, parents first, and then sets their attributes,
 // children first, because every folder made changes the time of its parent.
-func (k *stack) write(root string, folders []folderAttrs) error {
+func (k *stack) write(ctx context.Context, root string, folders []folderAttrs) error {
 	for _, f := range folders {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err := k.make(filepath.Join(root, f.path), f); err != nil {
 			return err
 		}
@@ -399,6 +412,9 @@ func (k *stack) write(root string, folders []folderAttrs) error {
 	for _, f := range slices.Backward(folders) {
 		if f.gone {
 			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		p := filepath.Join(root, f.path)
 		// Both ids come from this user namespace's own files, so they are mapped.

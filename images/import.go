@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -344,7 +345,25 @@ func (s *Store) unpackRootfs(ctx context.Context, in *importSource, rep *reporte
 // isArchive reports whether a root is that of an archive with images: it has the files by which these are found, and no folder of a system.
 func isArchive(root string) bool {
 	has := func(name string) bool { _, err := os.Lstat(filepath.Join(root, name)); return err == nil }
-	return (has("oci-layout") && has("index.json") || has("manifest.json")) && !has("bin") && !has("usr") && !has("etc")
+	return !has("bin") && !has("usr") && !has("etc") && (has("oci-layout") && has("index.json") || isDockerManifest(filepath.Join(root, "manifest.json")))
+}
+
+// isDockerManifest tells docker's manifest.json from those of web pages and others. The file is an image's: it may be a link, or a pipe.
+func isDockerManifest(file string) bool {
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return false
+	}
+	in := json.NewDecoder(io.LimitReader(f, 1<<20)) // the first image's is enough
+	if t, err := in.Token(); err != nil || t != json.Delim('[') {
+		return false
+	}
+	var first map[string]json.RawMessage
+	return in.Decode(&first) == nil && first["Config"] != nil && first["Layers"] != nil
 }
 
 // importError gives an error of an import its code and hint, once, at the boundary.

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -163,6 +164,27 @@ func TestImportRootfs(t *testing.T) {
 	}
 }
 
+// TestImportManifests: a root without folders of a system may have a manifest.json, of a web page or of whatever else.
+func TestImportManifests(t *testing.T) {
+	s := openStore(t, Options{})
+	for name, file := range map[string]it.File{
+		"web page":          it.Text("manifest.json", `{"name":"app","icons":[]}`),
+		"list":              it.Text("manifest.json", `[{"Config":"c"}]`),
+		"list of something": it.Text("manifest.json", `["Config","Layers"]`),
+		"no JSON":           it.Text("manifest.json", "Config Layers"),
+		"empty":             it.Text("manifest.json", ""),
+		"long":              it.Text("manifest.json", "["+strings.Repeat(" ", 2<<20)+`{"Config":"c","Layers":[]}]`),
+		"link":              it.Symlink("manifest.json", "other"),
+		"pipe":              {Name: "manifest.json", Type: tar.TypeFifo, Mode: 0o644},
+		"folder":            it.Dir("manifest.json"),
+	} {
+		stream := it.Tar(it.Exec("app", "elf"), it.Text("other", `[{"Config":"c","Layers":[]}]`), file)
+		if _, err := importing(t, s, stream, false, "web:1", ImportOptions{Format: api.FormatRootfs}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestImportRefused: what is damaged, hostile or something else leaves nothing.
 func TestImportRefused(t *testing.T) {
 	img := plainLayers(twoLayers())
@@ -220,6 +242,8 @@ func TestImportRefused(t *testing.T) {
 		"rootfs hostile":        {r, it.Tar(it.Text("../x", "x")), "x", "", api.InvalidArgument, `entry "../x"`},
 		"rootfs without a name": {r, it.Tar(it.Text("x", "x")), "", "", api.InvalidArgument, "ref"},
 		"digest as a name":      {r, it.Tar(it.Text("x", "x")), "x@sha256:" + strings.Repeat("0", 64), "", api.InvalidArgument, "digest"},
+		"rootfs of docker":      {r, it.Archive(docker), "x", "", api.InvalidArgument, "holds images"},
+		"rootfs of oci":         {r, it.Archive(oci), "x", "", api.InvalidArgument, "holds images"},
 		"host":                  {r, it.Tar(it.Text("x", "x")), "host", "", api.InvalidArgument, "built in"},
 	}
 	for name, tt := range tests {

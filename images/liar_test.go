@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
@@ -24,6 +25,8 @@ const (
 	// lyingExtractor makes another file than the stream has, and claims the digest that it
 	// finds in the stream, under each name that a reply has ever had for it.
 	lyingExtractor = "hutch-test-lying-extractor"
+	// sayingExtractor makes a file, and answers what the stream says.
+	sayingExtractor = "hutch-test-saying-extractor"
 )
 
 const stolen = "of a layer that took its worker over"
@@ -35,7 +38,9 @@ func init() {
 	case lyingDecompressor:
 		err = decompressAndLie()
 	case lyingExtractor:
-		err = extractAndLie(os.Args[1])
+		err = extractAndLie()
+	case sayingExtractor:
+		err = extractAndSay()
 	default:
 		return
 	}
@@ -70,13 +75,30 @@ func invert(data []byte) []byte {
 	return out
 }
 
-func extractAndLie(request string) error {
+// extract makes a file of a worker's own.
+func extract() (stream []byte, err error) {
 	var req unpack.Request
-	stream, err := io.ReadAll(os.Stdin)
-	if err = errors.Join(err, json.Unmarshal([]byte(request), &req)); err != nil {
+	if stream, err = io.ReadAll(os.Stdin); err != nil {
+		return nil, err
+	}
+	if err := json.NewDecoder(os.NewFile(3, "request")).Decode(&req); err != nil {
+		return nil, err
+	}
+	return stream, os.WriteFile(filepath.Join(req.Root, "file"), []byte(stolen), 0o644)
+}
+
+func extractAndSay() error {
+	stream, err := extract()
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(req.Root, "file"), []byte(stolen), 0o644); err != nil {
+	_, err = os.Stdout.Write(stream)
+	return err
+}
+
+func extractAndLie() error {
+	stream, err := extract()
+	if err != nil {
 		return err
 	}
 	_, err = fmt.Printf(`{"DiffID":%q,"Result":{"DiffID":%q},"Stats":{"DiffID":%q,"Entries":2,"Bytes":1}}`, stream, stream, stream)
@@ -135,5 +157,27 @@ func TestLyingWorkers(t *testing.T) {
 				t.Errorf("layers %v and %v", got.Layers, honest.Layers)
 			}
 		})
+	}
+}
+
+// TestLyingNames: names in a worker's answer that no layer has are refused, before anybody goes by them.
+func TestLyingNames(t *testing.T) {
+	testenv.Require(t, probe.UserNamespaces(t.Context()))
+	registry := it.StartRegistry(t)
+	pull := func(says string) (*Image, error) {
+		s := openStore(t, Options{})
+		s.workers.Extractor = sayingExtractor
+		img := it.Image{Layers: []it.Layer{it.NewLayer([]byte(`{"Stats":{}}`), it.None), it.NewLayer([]byte(`{"Stats":{`+says+`}}`), it.None)}}
+		return s.Pull(t.Context(), push(t, registry, "names", img), PullOptions{})
+	}
+	fields := []string{`"Implied":["x",%q]`, `"Hollow":[%q]`, `"Links":[{"name":%q,"target":"file"}]`, `"Links":[{"name":"x","target":%q}]`}
+	for i, bad := range []string{"a//b/c", "a/./b/c", "/etc/x", "../x", "a/../b", "a/", ".", `a\u0000b`} {
+		says := strings.Replace(fields[i%len(fields)], "%q", `"`+bad+`"`, 1)
+		if _, err := pull(says); !errors.Is(err, unpack.ErrUnsafe) || !strings.Contains(err.Error(), "no name in a layer") {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+	if img, err := pull(`"Implied":["","a","a/b"],"Hollow":["a"],"Links":[{"name":"d","target":"file"}]`); err != nil || len(img.Layers) != 3 {
+		t.Errorf("%v, %v", img, err)
 	}
 }

@@ -33,8 +33,9 @@ type linkName struct {
 
 func (k *stack) pushLinks(layer int, links []unpack.LowerLink) error {
 	for _, l := range links {
-		if k.size += len(l.Name) + len(l.Target); k.size > maxImplied {
-			return fmt.Errorf("%w of %d bytes in the names of hard links to lower layers, for all layers of an image", unpack.ErrLimit, maxImplied)
+		if k.size += unpack.LinkCost + len(l.Name) + len(l.Target); k.size > maxImplied {
+			return fmt.Errorf("%w of %d bytes for hard links to lower layers, of which each takes its names and %d, in all layers of an image",
+				unpack.ErrLimit, maxImplied, unpack.LinkCost)
 		}
 		one := &lowerLink{layer: layer, name: l.Name, target: l.Target}
 		if k.byName == nil {

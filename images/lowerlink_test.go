@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	it "github.com/hutch-sh/hutch/images/imagetest"
+	"github.com/hutch-sh/hutch/images/unpack"
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 	"github.com/hutch-sh/hutch/runtime/api"
 )
@@ -30,6 +32,10 @@ func TestLowerLinks(t *testing.T) {
 		"in folders":        {[]files{{it.Dir("a"), it.Text("a/f", "1")}, {it.Dir("b"), it.Hardlink("b/g", "a/f")}}, "b/g=1"},
 		"to a symlink":      {[]files{{it.Symlink("f", "x")}, {it.Hardlink("g", "f")}}, "g->x"},
 		"over a folder":     {[]files{{it.Text("f", "1"), it.Dir("g"), it.File{Name: "g/t", Type: '5', Mode: 0o700}}, {it.Text("g/t/x", "")}, {it.Hardlink("g", "f")}}, "g=1"},
+		"under a link":      {[]files{{it.Text("f", "1")}, {it.Dir("a"), it.Hardlink("a/b", "f")}, {it.Hardlink("a", "f")}}, "a=1"},
+		"deep under a link": {[]files{{it.Text("f", "1")}, {it.Dir("a"), it.Dir("a/b"), it.Hardlink("a/b/c", "f")}, {it.Text("h", "2")}, {it.Hardlink("a", "f")}}, "a=1"},
+		"beside a link":     {[]files{{it.Text("f", "1")}, {it.Dir("a"), it.Hardlink("a/b", "f")}, {it.Hardlink("ab", "f")}}, "a/b=1 ab=1"},
+		"target under link": {[]files{{it.Text("f", "1"), it.Dir("a"), it.Text("a/b", "2")}, {it.Hardlink("a", "f")}, {it.Hardlink("g", "a/b")}}, "refused"},
 		"removed above":     {[]files{{it.Text("f", "1")}, {it.Hardlink("g", "f")}, {it.Whiteout(".", "g")}}, ""},
 		"replaced above":    {[]files{{it.Text("f", "1")}, {it.Hardlink("g", "f")}, {it.Text("g", "2")}}, ""},
 		"opaque above":      {[]files{{it.Text("f", "1")}, {it.Hardlink("d/g", "f")}, {it.Opaque("d")}}, ""},
@@ -115,6 +121,21 @@ func TestLowerLinksDeep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := k.fixes(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := k.write(ctx, t.TempDir(), []folderAttrs{{path: "l", gone: true, from: 1, source: from + "/0"}}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestLowerLinksMany: links with short names are not without number.
+func TestLowerLinksMany(t *testing.T) {
+	k := &stack{}
+	links := slices.Repeat([]unpack.LowerLink{{Name: "g", Target: "f"}}, maxImplied/(unpack.LinkCost+2))
+	if err := k.pushLinks(1, links); err != nil {
+		t.Error(err)
+	}
+	if err := k.pushLinks(2, links[:1]); !errors.Is(err, unpack.ErrLimit) {
 		t.Error(err)
 	}
 }

@@ -32,7 +32,7 @@ func writeManifest(ctx context.Context, work string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(unpack.WriteManifest(ctx, manifest, attributes, root, unpack.Checksum, nil), manifest.Close(), attributes.Close())
+	return errors.Join(unpack.WriteManifest(ctx, manifest, attributes, root, unpack.Checksums(ctx), nil), manifest.Close(), attributes.Close())
 }
 
 // createManifest makes the files that record what is in a new unit. They are the caller's.
@@ -150,7 +150,7 @@ func (s *Store) verifyLayer(ctx context.Context, c *api.LayerCheck) error {
 		return err
 	}
 	defer root.Close()
-	m := comparison{c: c, lines: scan(recorded)}
+	m := comparison{c: c, lines: scan(recorded), content: unpack.Checksums(ctx)}
 	m.next()
 	extended, err := os.Open(s.path(path.Join(name, attributesFile)))
 	switch {
@@ -186,6 +186,7 @@ type comparison struct {
 	c          *api.LayerCheck
 	lines      *bufio.Scanner
 	line, path string // the next of the manifest; path is "" at its end
+	content    func(n *unpack.Node) (uint32, error)
 	// The same of the extended attributes: nil where there are none recorded.
 	extended                   *bufio.Scanner
 	extendedLine, extendedPath string
@@ -265,7 +266,7 @@ func (m *comparison) visit(n *unpack.Node) error {
 	if n.Stat.Gid == uint32(os.Getegid()) {
 		n.Stat.Gid = 0
 	}
-	line, err := n.Line(unpack.Checksum)
+	line, err := n.Line(m.content)
 	switch {
 	case err != nil:
 		m.problem(fmt.Sprintf("%q cannot be read: %v", n.Path, err))

@@ -39,6 +39,7 @@ func startDecompressor(ctx context.Context, req Request) (*decompressor, error) 
 	if err != nil {
 		return nil, err
 	}
+	defer cmd.ExtraFiles[0].Close()
 	d := &decompressor{cmd: cmd, log: &limitedBuffer{max: 64 << 10}}
 	cmd.Stderr = d.log
 	if d.in, err = cmd.StdinPipe(); err != nil {
@@ -70,9 +71,9 @@ func (d *decompressor) result() error {
 }
 
 // decompressorMain is the worker that decompresses.
-func decompressorMain(args []string) int {
+func decompressorMain() int {
 	var req decompressRequest
-	root, code := enter(decompressorName, args, &req, &req.Root, unix.MOUNT_ATTR_RDONLY, nil)
+	root, code := enter(decompressorName, &req, &req.Root, unix.MOUNT_ATTR_RDONLY, nil)
 	if code != 0 {
 		return code
 	}

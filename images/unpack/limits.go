@@ -33,6 +33,9 @@ var DefaultLimits = Limits{
 // full. Archives made by hand have some thousand.
 const MaxImplied = 16 << 20
 
+// LinkCost is what a hard link to a lower layer takes of MaxImplied beside its names: whoever keeps it, and makes it, does more than that.
+const LinkCost = 256
+
 // WithDefaults replaces zero fields.
 func (l Limits) WithDefaults() Limits {
 	d := DefaultLimits

@@ -32,8 +32,8 @@ func (u *unpacker) linkBelow(at place, target string, h *tar.Header) error {
 	if !u.isPlain(at.name) || !u.isPlain(target) {
 		return fmt.Errorf("%w: hard link to %q, which this layer has not as a file", ErrUnsafe, h.Linkname)
 	}
-	if u.implied += len(at.name) + len(target); u.implied > MaxImplied {
-		return fmt.Errorf("%w of %d bytes in the names of hard links to lower layers", ErrLimit, MaxImplied)
+	if u.implied += LinkCost + len(at.name) + len(target); u.implied > MaxImplied {
+		return fmt.Errorf("%w of %d bytes for hard links to lower layers, of which each takes its names and %d", ErrLimit, MaxImplied, LinkCost)
 	}
 	if u.kindAt(at) != absent {
 		if err := u.replace(at); err != nil {

@@ -1,6 +1,7 @@
 package unpack
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -40,5 +41,19 @@ func TestLowerLinks(t *testing.T) {
 		return a.Name == b.Name && a.Target == b.Target && a.Mode == b.Mode && a.UID == b.UID && a.Time.Equal(b.Time)
 	}) {
 		t.Errorf("packed %+v, was %+v", again.Links, stats.Links)
+	}
+}
+
+// TestLowerLinksMany: a link takes more than its names do, which may be short.
+func TestLowerLinksMany(t *testing.T) {
+	root, err := os.Open(newCage(t).root)
+	must(t, err)
+	defer root.Close()
+	u := &unpacker{root: int(root.Fd()), implied: MaxImplied - LinkCost - 2}
+	at := place{parent: u.root, base: "g", name: "g"}
+	h := hardE("g", "f")
+	must(t, u.linkBelow(at, "f", &h))
+	if err := u.linkBelow(at, "f", &h); !errors.Is(err, ErrLimit) {
+		t.Error(err)
 	}
 }

@@ -137,18 +137,47 @@ func PathOf(line string) (string, error) {
 	return "", errors.New("the line has no path")
 }
 
-// Checksum reads the content of a file as it is now.
-func Checksum(n *Node) (uint32, error) {
+// keptSize is from what size on the checksum of a file with several names is kept: a smaller one costs no more to read again, and those
+// of the limits' bytes are not too many.
+const keptSize = 4096
+
+// Checksums returns a function that reads the content of a file as it is now; the content of one with several names once, for
+// whoever made the layer chose how many there are. The end of ctx ends it.
+func Checksums(ctx context.Context) func(n *Node) (uint32, error) {
+	known := make(map[inode]uint32)
+	buf := make([]byte, copyBuffer)
+	return func(n *Node) (uint32, error) {
+		id := inode{n.Stat.Dev, n.Stat.Ino}
+		if crc, ok := known[id]; ok {
+			return crc, nil
+		}
+		crc, err := readSum(ctx, n, buf)
+		if err == nil && n.Stat.Nlink > 1 && n.Stat.Size >= keptSize {
+			known[id] = crc
+		}
+		return crc, err
+	}
+}
+
+func readSum(ctx context.Context, n *Node, buf []byte) (uint32, error) {
 	f, err := n.Read()
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	crc := crc32.New(castagnoli)
-	if _, err := io.Copy(crc, f); err != nil {
-		return 0, fmt.Errorf("read %q: %w", n.Path, err)
+	for crc := uint32(0); ; {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		k, err := f.Read(buf)
+		crc = crc32.Update(crc, castagnoli, buf[:k])
+		if errors.Is(err, io.EOF) {
+			return crc, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read %q: %w", n.Path, err)
+		}
 	}
-	return crc.Sum32(), nil
 }
 
 // WriteManifest writes the manifest of a layer's folder, and its attributes if that is not

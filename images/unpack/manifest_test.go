@@ -4,7 +4,11 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -38,7 +42,7 @@ func TestManifest(t *testing.T) {
 	var recorded, read, recordedAttrs, readAttrs bytes.Buffer
 	_, err = Unpack(root, bytes.NewReader(stream), Options{SingleUID: os.Geteuid() != 0, Manifest: &recorded, Attributes: &recordedAttrs})
 	must(t, err)
-	must(t, WriteManifest(t.Context(), &read, &readAttrs, root, Checksum, nil))
+	must(t, WriteManifest(t.Context(), &read, &readAttrs, root, Checksums(t.Context()), nil))
 	if recorded.String() != read.String() {
 		t.Errorf("recorded\n%s\nread\n%s", recorded.String(), read.String())
 	}
@@ -60,9 +64,39 @@ func TestManifest(t *testing.T) {
 	// The difference is seen.
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("sEcond"), 0o600))
 	var after bytes.Buffer
-	must(t, WriteManifest(t.Context(), &after, nil, root, Checksum, nil))
+	must(t, WriteManifest(t.Context(), &after, nil, root, Checksums(t.Context()), nil))
 	if after.String() == recorded.String() {
 		t.Error("a changed file is not seen")
+	}
+}
+
+// TestChecksums: a large file is read once, however many names it has, each file is read when it has one, and the end of ctx is the end.
+func TestChecksums(t *testing.T) {
+	const size, names = 32 << 20, 1000
+	dir := t.TempDir()
+	first := filepath.Join(dir, "f")
+	must(t, os.WriteFile(first, []byte("content"), 0o600))
+	must(t, os.Truncate(first, size)) // sparse
+	for i := range names {
+		must(t, os.Link(first, filepath.Join(dir, fmt.Sprint("name", i))))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "other"), bytes.Repeat([]byte("x"), keptSize), 0o600))
+	root, err := os.Open(dir)
+	must(t, err)
+	defer root.Close()
+	var lines bytes.Buffer
+	cost.Once(t, 20*names, func() { must(t, WriteManifest(t.Context(), &lines, nil, root, Checksums(t.Context()), nil)) })
+	sums := make(map[string]int)
+	for line := range strings.Lines(lines.String()) {
+		sums[strings.Fields(line)[5]]++
+	}
+	if got := slices.Sorted(maps.Values(sums)); !slices.Equal(got, []int{1, 1, names + 1}) {
+		t.Errorf("checksums of %v files are the same", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := WriteManifest(t.Context(), io.Discard, nil, root, Checksums(ctx), nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestNamesOfLayer(t *testing.T) {
 			var recorded, read bytes.Buffer
 			_, err = Unpack(root, bytes.NewReader(layer(t, entries...)), Options{SingleUID: os.Geteuid() != 0, Manifest: &recorded})
 			must(t, err)
-			must(t, WriteManifest(t.Context(), &read, nil, root, Checksum, nil))
+			must(t, WriteManifest(t.Context(), &read, nil, root, Checksums(t.Context()), nil))
 			if recorded.String() != read.String() {
 				t.Errorf("recorded\n%s\nread\n%s", recorded.String(), read.String())
 			}

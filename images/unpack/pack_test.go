@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -232,6 +233,14 @@ func TestPackInWorker(t *testing.T) {
 	want, _ := packDir(t, dir, PackOptions{})
 	if os.Geteuid() == 0 && !bytes.Equal(got, want) || stats.Bytes != 600_000 || len(got) != len(want) {
 		t.Errorf("%d bytes, want %d: %+v", len(got), len(want), stats)
+	}
+	// A request may be longer than an argument of a program.
+	links := make([]LowerLink, 3000)
+	for i := range links {
+		links[i] = LowerLink{Name: fmt.Sprintf("links/%080d", i), Target: "lower"}
+	}
+	if got, _, err := work(PackOptions{Links: links}); err != nil || !bytes.Contains(got, []byte(links[len(links)-1].Name)) {
+		t.Errorf("many links: %d bytes, %v", len(got), err)
 	}
 	if _, _, err := work(PackOptions{MaxEntries: 1}); !errors.Is(err, ErrLimit) {
 		t.Errorf("a limit: %v", err)

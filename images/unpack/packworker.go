@@ -39,6 +39,7 @@ func PackInWorker(ctx context.Context, w *os.File, req PackRequest) (PackStats, 
 	if err != nil {
 		return PackStats{}, err
 	}
+	defer cmd.ExtraFiles[0].Close()
 	out := &limitedBuffer{max: 64 << 10}
 	cmd.Stdout, cmd.Stderr = w, out
 	release, err := sys.StartHeld(cmd.Start)
@@ -61,10 +62,10 @@ func PackInWorker(ctx context.Context, w *os.File, req PackRequest) (PackStats, 
 }
 
 // packerMain is the packing worker.
-func packerMain(args []string) int {
+func packerMain() int {
 	var req PackRequest
-	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &req) != nil || !filepath.IsAbs(req.Root) {
-		fmt.Fprintf(os.Stderr, "%s: bad request %q\n", packerName, args)
+	if err := readRequest(&req); err != nil || !filepath.IsAbs(req.Root) {
+		fmt.Fprintf(os.Stderr, "%s: bad request for %q: %v\n", packerName, req.Root, err)
 		return 2
 	}
 	if err := req.mount(); err != nil {

@@ -1,6 +1,7 @@
 package unpack
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,7 +10,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -39,10 +42,11 @@ type Request struct {
 // Workers are names of worker processes; an empty one means this package's own.
 type Workers struct{ Decompressor, Extractor string }
 
-// The worker's copies of Request.Manifest and Request.Attributes.
+// A worker's files: its request, and its copies of Request.Manifest and Request.Attributes.
 const (
-	manifestFD   = 3
-	attributesFD = 4
+	requestFD    = 3
+	manifestFD   = 4
+	attributesFD = 5
 )
 
 // Result of InWorker.
@@ -68,11 +72,11 @@ func init() {
 	}
 	switch os.Args[0] {
 	case extractorName:
-		os.Exit(extractorMain(os.Args[1:]))
+		os.Exit(extractorMain())
 	case decompressorName:
-		os.Exit(decompressorMain(os.Args[1:]))
+		os.Exit(decompressorMain())
 	case packerName:
-		os.Exit(packerMain(os.Args[1:]))
+		os.Exit(packerMain())
 	}
 }
 
@@ -152,10 +156,11 @@ func startExtractor(ctx context.Context, req Request) (*extractor, error) {
 		return nil, err
 	}
 	if req.Recorded {
-		cmd.ExtraFiles = []*os.File{req.Manifest, req.Attributes}
+		cmd.ExtraFiles = append(cmd.ExtraFiles, req.Manifest, req.Attributes)
 	}
 	x := &extractor{cmd: cmd, out: &limitedBuffer{max: maxReply}, log: &limitedBuffer{max: 4096}}
 	cmd.Stdout, cmd.Stderr = x.out, x.log
+	defer cmd.ExtraFiles[0].Close()
 	if x.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -200,7 +205,32 @@ func (x *extractor) result() (Stats, error) {
 	if r.Err != nil {
 		return r.Stats, r.Err.error()
 	}
-	return r.Stats, nil
+	return r.Stats, r.Stats.checkNames()
+}
+
+// checkNames refuses names that Unpack does not answer with: a layer may have taken its worker over, and who works with them takes each for
+// components between single slashes.
+func (s *Stats) checkNames() error {
+	check := func(p string) error {
+		if p == "." || path.Clean(p) != p || !filepath.IsLocal(p) || len(p) > maxPath || strings.IndexByte(p, 0) >= 0 {
+			return fmt.Errorf("%w: the unpacking worker answers with %.100q, which is no name in a layer", ErrUnsafe, p)
+		}
+		return nil
+	}
+	for _, p := range slices.Concat(s.Implied, s.Hollow) {
+		if p == "" { // the root
+			continue
+		}
+		if err := check(p); err != nil {
+			return err
+		}
+	}
+	for _, l := range s.Links {
+		if err := cmp.Or(check(l.Name), check(l.Target)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // feed copies blob to a worker and closes both. It gives the reader's error; that the worker
@@ -227,17 +257,32 @@ func enlarge(pipe any) {
 	}
 }
 
-// command is a worker, to be started with sys.StartHeld. The end of ctx kills it.
+// command is a worker, to be started with sys.StartHeld. The end of ctx kills it. Its first extra file is the request, which the caller
+// closes: with the names of many folders and links it is longer than an argument may be (execve(2)).
 func command(ctx context.Context, name string, request any) (*exec.Cmd, error) {
-	arg, err := json.Marshal(request)
+	text, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = []string{name, string(arg)}
+	cmd.Args = []string{name}
 	cmd.Env = []string{"GOMAXPROCS=2"}
-	cmd.SysProcAttr, err = namespaces()
-	return cmd, err
+	if cmd.SysProcAttr, err = namespaces(); err != nil {
+		return nil, err
+	}
+	file, err := sys.SealedMemfd(name, bytes.NewReader(text), sys.MemfdData)
+	if err != nil {
+		return nil, fmt.Errorf("hand over the request of the worker: %w", err)
+	}
+	cmd.ExtraFiles = []*os.File{file}
+	return cmd, nil
+}
+
+// readRequest is the worker's side.
+func readRequest(request any) error {
+	f := os.NewFile(requestFD, "request")
+	text, err := io.ReadAll(f)
+	return errors.Join(err, f.Close(), json.Unmarshal(text, request))
 }
 
 // namespaces are a worker's: a user namespace with the same ids as this one,
@@ -290,10 +335,10 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 
 // extractorMain is the worker that unpacks. Its standard input is the uncompressed layer, its
 // standard output takes the reply.
-func extractorMain(args []string) int {
+func extractorMain() int {
 	var req Request
 	unix.Umask(0) // files are made with their modes
-	root, code := enter(extractorName, args, &req, &req.Root, 0, unpacking)
+	root, code := enter(extractorName, &req, &req.Root, 0, unpacking)
 	if code != 0 {
 		return code
 	}
@@ -315,9 +360,9 @@ func extractorMain(args []string) int {
 
 // enter reads a worker's request and confines it to the folder *dir of the request, with those
 // attributes of the mount and system calls. code is what to exit with, unless 0.
-func enter(name string, args []string, req any, dir *string, attr uint64, calls []uint32) (root *os.File, code int) {
-	if len(args) != 1 || json.Unmarshal([]byte(args[0]), req) != nil || !filepath.IsAbs(*dir) {
-		fmt.Fprintf(os.Stderr, "%s: bad request %q\n", name, args)
+func enter(name string, req any, dir *string, attr uint64, calls []uint32) (root *os.File, code int) {
+	if err := readRequest(req); err != nil || !filepath.IsAbs(*dir) {
+		fmt.Fprintf(os.Stderr, "%s: bad request for %q: %v\n", name, *dir, err)
 		return nil, 2
 	}
 	root, err := confine(*dir, attr, calls)

@@ -27,7 +27,7 @@ var readmeInstead = []struct{ part, instead, why string }{
 	{"-p 8080:3000 --workspace . -- npm run dev", "-p 3000 --workspace . -- true", "the port may be in use; npm may not be there"},
 	{"why SANDBOX", "why fix", "a name of one"},
 	{"audit SANDBOX", "audit fix", "a name of one"},
-	{"events --since 1 ", "events --since 1 | head -1 ", "it goes on for ever"},
+	{"events --since 1 ", "events --since 1 --no-follow ", "it goes on for ever"},
 	{"hutch create --name box host &&", "hutch rm -f box; hutch create --name box host &&", "an earlier line has made one of this name"},
 	{"hutch cp data.csv", "hutch create --name box host && hutch exec box mkdir /out && hutch cp data.csv", "the line before has removed it"},
 	{"claude mcp add sandbox -- hutch mcp", "hutch mcp </dev/null", "what the client starts"},

@@ -97,7 +97,7 @@ func badLayer(err error) *api.Error {
 			WithHint("If the image can be trusted, raise the limit in the configuration (images.limits).")
 	case errors.Is(err, unpack.ErrWindow):
 		return api.Errorf(api.ResourceExhausted, "a layer of the image takes too much memory to decompress: %w", err).
-			WithHint("Compress it with zstd --long=29 at most, or xz --lzma2=dict=512MiB.")
+			WithHint("Compress it with zstd --long=27 at most, or xz --lzma2=dict=128MiB.")
 	case errors.Is(err, unpack.ErrUnmapped):
 		return api.Errorf(api.FailedPrecondition, "%w", err).
 			WithHint("An ordinary user has the ids of /etc/subuid and /etc/subgid, root 0 to 65535: give the user more there, or build the image with smaller ids.")

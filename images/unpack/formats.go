@@ -13,9 +13,10 @@ import (
 	"github.com/therootcompany/xz"
 )
 
-// maxWindow bounds the memory that a zstd frame or an xz block can ask for: what they refer back to. It is that of zstd --long=29, the
-// largest that podman and docker take; xz -9 asks for 64 MiB. gzip and bzip2 cannot ask for any.
-const maxWindow = 512 << 20
+// maxWindow bounds the memory that a zstd frame or an xz block can ask for: what they refer back to. It is that of zstd --long and
+// --ultra -22, and what zstd(1) takes unless it is told to take more; xz -9 asks for 64 MiB. gzip and bzip2 cannot ask for any. Podman
+// and docker take 512 MiB, but several layers are decompressed at a time, and a small image would take gigabytes of the host's.
+const maxWindow = 128 << 20
 
 // ErrWindow marks a layer that takes more memory to decompress.
 var ErrWindow = fmt.Errorf("its compression looks back over more than %d MiB", maxWindow>>20)

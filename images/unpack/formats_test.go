@@ -75,12 +75,12 @@ func TestDecompress(t *testing.T) {
 		"xz cut":                       {xz[:len(xz)-3], "", ErrDamaged},
 		"xz of another content":        {append(append(bytes.Clone(xz[:33]), 'x'), xz[34:]...), "", ErrDamaged},
 		"bzip2 cut":                    {bz[:len(bz)-3], "", ErrDamaged},
-		"zstd --long=29":               {zstdOf(29), "abc", nil},
-		"zstd --long=30":               {zstdOf(30), "", ErrWindow},
+		"zstd --long":                  {zstdOf(27), "abc", nil},
+		"zstd --long=28":               {zstdOf(28), "", ErrWindow},
 		"zstd, 1 GiB in one segment":   {[]byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 0x40, 1, 0, 0}, "", ErrWindow},
 		"zstd --long=31":               {zstdOf(31), "", ErrWindow},
-		"xz, dictionary of 512 MiB":    {xzOf(t, 34), layers, nil},
-		"xz, dictionary of 768 MiB":    {xzOf(t, 35), "", ErrWindow},
+		"xz, dictionary of 128 MiB":    {xzOf(t, 30), layers, nil},
+		"xz, dictionary of 192 MiB":    {xzOf(t, 31), "", ErrWindow},
 		"xz, dictionary of 4 GiB":      {xzOf(t, 40), "", ErrWindow},
 	} {
 		var got bytes.Buffer

@@ -203,7 +203,7 @@ func TestLimits(t *testing.T) {
 		for _, flag := range [][]string{{"-m", "64m"}, {"--cpus", "0.5"}, {"--pids-limit", "20"}} {
 			r := w.Run(t, append(append([]string{"run"}, flag...), "host", "true")...)
 			if r.Code == 125 {
-				r.Says(t, "-m cannot be enforced", "try:")
+				r.Says(t, "cannot be enforced", "try:")
 			} else if r.Code != 0 {
 				t.Errorf("%v: %+v", flag, r)
 			}

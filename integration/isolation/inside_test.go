@@ -17,7 +17,7 @@ func TestInside(t *testing.T) {
 	w := world.New(t)
 	c := w.Dial(t)
 	plain := c.SandboxOf(nil)
-	run := w.Sub(t, "run")
+	run := w.Sub(t, "shown-as-run")
 	for _, tt := range []struct {
 		name     string
 		spec     world.Params

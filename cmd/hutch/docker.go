@@ -78,7 +78,7 @@ func hasWords(args []string) []string {
 		args = args[1:]
 	}
 	if len(args) > 0 && args[0] == "load" { // docker load [-q] [-i FILE]
-		from, rest := "-", []string{"image", "import"}
+		from, rest, names := "-", []string{"image", "import"}, []string(nil)
 		for i := 1; i < len(args); i++ {
 			switch arg := args[i]; {
 			case (arg == "-i" || arg == "--input") && i+1 < len(args):
@@ -86,13 +86,20 @@ func hasWords(args []string) []string {
 				from = args[i]
 			case strings.HasPrefix(arg, "--input="):
 				from = strings.TrimPrefix(arg, "--input=")
+			case arg == "-qi" && i+1 < len(args):
+				i++
+				from, rest = args[i], append(rest, "-q")
+			case !strings.HasPrefix(arg, "-") && from == "-":
+				from = arg
+			case !strings.HasPrefix(arg, "-"):
+				names = append(names, arg)
 			default:
 				rest = append(rest, arg)
 			}
 		}
-		return append(rest, string(api.FormatArchive)+":"+from)
+		return append(append(rest, string(api.FormatArchive)+":"+from), names...)
 	}
-	if len(args) == 2 && args[0] == "port" && !slices.Contains([]string{"ls", "list", "expose", "close", "help"}, args[1]) && !strings.HasPrefix(args[1], "-") {
+	if (len(args) == 2 || len(args) == 3) && args[0] == "port" && !slices.Contains([]string{"ls", "list", "expose", "close", "help"}, args[1]) && !strings.HasPrefix(args[1], "-") {
 		return []string{"port", "ls", args[1]}
 	}
 	return args

@@ -119,6 +119,9 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 				return err
 			}
 			tellDenials(os.Stderr, res, o.params.Sandbox)
+			if hint := anewFor(res.Denials); hint != "" && res.ExitCode != 0 {
+				fmt.Fprintln(os.Stderr, "hutch: network:", hint)
+			}
 			return cli.Outcome(res)
 		}
 		res, err := s.capture(ctx, o.params)

@@ -19,7 +19,7 @@ func (o *specFlags) addInside(fs *pflag.FlagSet) {
 		s.Limits.ShmBytes, err = cli.ParseSize(v)
 		return err
 	})
-	fs.Func("tmpfs", "folder in memory, `DST[:size=SIZE]`, with other options of docker's as well; may be repeated", func(v string) error {
+	fs.Func("tmpfs", "folder in memory, `DST[:size=SIZE]` (default: half of --memory); mode=MODE and noexec as well; may be repeated", func(v string) error {
 		m, err := cli.ParseTmpfs(v)
 		s.Mounts = append(s.Mounts, m)
 		return err

@@ -179,7 +179,7 @@ func latestExec(ctx context.Context, c *client.Client, name string, states ...ap
 		return "", api.Errorf(api.FailedPrecondition, "no background command runs in sandbox %s", name).WithHint("hutch ps shows whether it has ended")
 	}
 	if len(list) == 0 {
-		return "", api.Errorf(api.NotFound, "sandbox %s has run no background command", name).WithOp("logs").
+		return "", api.Errorf(api.NotFound, "sandbox %s has run no background command since it was made or started", name).
 			WithHint("hutch run -d and hutch exec -d start one")
 	}
 	return list[len(list)-1].Exec, nil

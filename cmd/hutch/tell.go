@@ -67,3 +67,12 @@ func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
 		fmt.Fprintf(w, "%s %d more: hutch why %s\n", style.Yellow("hutch: refused:"), len(all)-maxTold, sandbox)
 	}
 }
+
+// anewFor is how flags that allow something come to a sandbox that was made without a network, "" where that refused nothing: one that
+// has none cannot get one.
+func anewFor(denials []api.Denial) string {
+	if !slices.ContainsFunc(denials, func(d api.Denial) bool { return d.Rule == "mode none" }) {
+		return ""
+	}
+	return "a sandbox without a network cannot get one: make it anew with these flags (hutch create, hutch run)"
+}

@@ -241,6 +241,9 @@ func (w *why) print(out io.Writer, now time.Time) {
 		}
 		t.Print(out, "", nil)
 	}
+	if hint := anewFor(w.Denials); hint != "" {
+		fmt.Fprintf(out, "\n%s\n", strings.ToUpper(hint[:1])+hint[1:]+".")
+	}
 	if len(w.Failures) > 0 {
 		if len(w.Denials) > 0 {
 			fmt.Fprintln(out)

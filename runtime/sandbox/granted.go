@@ -174,6 +174,10 @@ func (m *Manager) checkHost(l *api.Limits) error {
 	} {
 		if b.of > 0 && b.asked > b.of {
 			asked, of := plain(b.asked), plain(b.of)
+			if b.field == "shm_bytes" { // which has no "none"
+				return api.Errorf(api.InvalidArgument, "limits.shm_bytes: %s is more than this machine has, %s %s", asked, of, b.what).
+					WithField("limits.shm_bytes").WithHint("ask for at most %s", of)
+			}
 			return api.Errorf(api.InvalidArgument, "limits.%s: %s is more than this machine has, %s %s", b.field, asked, of, b.what).
 				WithField("limits."+b.field).WithHint("ask for at most %s, or for no limit: none, %d on the socket", of, api.Unlimited)
 		}

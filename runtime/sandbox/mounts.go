@@ -120,7 +120,7 @@ func (f *creation) attachTmpfs(i int, m api.Mount) error {
 	}
 	size := m.SizeBytes
 	if size == 0 {
-		size = f.m.shmBytes(f.s)
+		size = f.m.memoryFolder(f.s)
 	}
 	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
 		{Key: "source", Value: "tmpfs"}, {Key: "size", Value: strconv.FormatInt(size, 10)}, {Key: "nr_inodes", Value: strconv.FormatInt(inodesOf(size), 10)},

@@ -37,10 +37,16 @@ func (m *Manager) shmOf(l *api.Limits) int64 {
 }
 
 // shmBytes is shmOf those in force, and of the one of memory that is metered.
-func (m *Manager) shmBytes(s *Sandbox) int64 {
+func (m *Manager) shmBytes(s *Sandbox) int64 { return m.inMemory(s, s.limits().ShmBytes) }
+
+// memoryFolder is the size of other folders in memory, which what was asked for /dev/shm says nothing about.
+func (m *Manager) memoryFolder(s *Sandbox) int64 { return m.inMemory(s, 0) }
+
+func (m *Manager) inMemory(s *Sandbox, asked int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.record.Limits
+	l.ShmBytes = asked
 	for _, u := range s.record.Unenforced {
 		if u.Limit == "memory_bytes" && u.Metered && l.MemoryBytes <= 0 {
 			l.MemoryBytes = min(int64(u.Value), 2*maxMeteredShm)

@@ -3,6 +3,7 @@ package unpack
 import (
 	"archive/tar"
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,8 +54,9 @@ type Options struct {
 	// Attributes, unless nil, gets what of it is about extended attributes.
 	Attributes io.Writer `json:"-"`
 
-	// cpu, unless 0, is the CPU time that this process may take, which does nothing else, beside cpuPerByte.
-	cpu time.Duration
+	// cpu, unless 0, is the CPU time that this process may take, which does nothing else, beside perByte for each byte, by default
+	// cpuPerByte.
+	cpu, perByte time.Duration
 }
 
 // OwnerXattr holds the owner a file should have where there is only one id.
@@ -97,7 +99,7 @@ func Unpack(root *os.File, r io.Reader, opts Options) (Stats, error) {
 		root: int(root.Fd()),
 		tr:   &tarStream{r: in},
 		in:   limited,
-		cpu:  opts.cpu, began: usedCPU(),
+		cpu:  opts.cpu, perByte: cmp.Or(opts.perByte, cpuPerByte), began: usedCPU(),
 		limits: limits,
 		single: opts.SingleUID,
 		dirs:   make(map[uint64]*dir),
@@ -145,6 +147,7 @@ type unpacker struct {
 	tr      *tarStream
 	in      *limitReader  // what tr reads
 	cpu     time.Duration // Options.cpu
+	perByte time.Duration // Options.perByte
 	began   time.Duration // usedCPU at the begin
 	steps   int           // that meter has counted
 	limits  Limits
@@ -182,7 +185,7 @@ func (u *unpacker) meter() error {
 	if u.steps++; u.cpu == 0 || u.steps%meterEvery != 0 {
 		return nil
 	}
-	if allowed := u.cpu + time.Duration(u.in.max-u.in.left)*cpuPerByte; usedCPU()-u.began > allowed {
+	if allowed := u.cpu + time.Duration(u.in.max-u.in.left)*u.perByte; usedCPU()-u.began > allowed {
 		return fmt.Errorf("%w of %v of CPU time for a layer of this size", ErrLimit, allowed.Round(time.Second))
 	}
 	return nil

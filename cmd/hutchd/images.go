@@ -241,7 +241,17 @@ func (b imageBackend) settle() (release func()) {
 func (b imageBackend) Login(ctx context.Context, p api.LoginParams) (api.Login, error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
-	return b.d.store.Login(ctx, p)
+	login, err := b.d.store.Login(ctx, p)
+	login.Stored = b.d.asCallerSees(login.Stored)
+	return login, err
+}
+
+// asCallerSees is a path of hutchd's in the namespace of its caller.
+func (d *daemon) asCallerSees(path string) string {
+	if rest, ok := strings.CutPrefix(path, d.cfg.Data+"/"); ok {
+		return filepath.Join(d.cfg.Paths.State, "data", rest) // runtime/monitor has mounted it
+	}
+	return path
 }
 
 func (b imageBackend) Logout(ctx context.Context, registry string) error {
@@ -249,7 +259,9 @@ func (b imageBackend) Logout(ctx context.Context, registry string) error {
 }
 
 func (b imageBackend) GetLogin(ctx context.Context, registry string) (api.Login, error) {
-	return b.d.store.GetLogin(ctx, registry)
+	login, err := b.d.store.GetLogin(ctx, registry)
+	login.Stored = b.d.asCallerSees(login.Stored)
+	return login, err
 }
 
 func (b imageBackend) Tag(p api.TagParams) (api.Image, error) {

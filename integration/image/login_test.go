@@ -29,8 +29,12 @@ func TestLogin(t *testing.T) {
 	w.Run(t, "push", "-q", "tiny:1", ref).Want(t, 125).Says(t, "hutch login")
 	w.Feed(t, "wrong-word\n", "login", "-u", "me", "--password-stdin", host).Want(t, 125).Says(t, "does not accept", "try:")
 	w.Run(t, "login", "--get-login", host).Want(t, 125).Says(t, "nobody is logged in")
-	if r := w.Feed(t, password+"\n", "login", "-u", "me", "--password-stdin", host).Want(t, 0); !strings.Contains(r.Stdout, "as me") {
-		t.Errorf("it says %q", r.Stdout)
+	file := filepath.Join(w.Path("run"), "containers/auth.json")
+	if os.Geteuid() == 0 {
+		file = filepath.Join(w.Root(), "data/home/containers/auth.json")
+	}
+	if r := w.Feed(t, password+"\n", "login", "-u", "me", "--password-stdin", host).Want(t, 0); !strings.Contains(r.Stdout, "as me; kept in "+file) {
+		t.Errorf("it says %q, and the file is %s", r.Stdout, file)
 	}
 	if got := w.OK(t, "login", "--get-login", host); got != "me\n" {
 		t.Errorf("logged in as %q", got)
@@ -42,10 +46,6 @@ func TestLogin(t *testing.T) {
 	w.Run(t, "login", "-u", "me", "-p", password, host).Want(t, 125).Says(t, "--password-stdin")
 	w.Run(t, "login", host).Want(t, 125).Says(t, "no terminal")
 
-	file := filepath.Join(w.Path("run"), "containers/auth.json")
-	if os.Geteuid() == 0 {
-		file = filepath.Join(w.Root(), "data/home/containers/auth.json")
-	}
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
 		t.Errorf("the file: %v, %v", info, err)
 	}

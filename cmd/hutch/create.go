@@ -83,7 +83,7 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 	if err != nil {
 		return nil, err
 	}
-	news, done := pullProgress()
+	news, done := pullProgress(p.Template != "")
 	defer done()
 	var sb api.Sandbox
 	err = hostfs.Lend(who.IDBase, p.Spec, func(opened api.Spec, files []*os.File) (err error) {
@@ -106,11 +106,22 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 	return &sb, err
 }
 
-// pullProgress shows a download on a terminal, until done is called, which may be called again.
-func pullProgress() (progress func(api.Progress), done func()) {
-	if !cli.IsTerminal(os.Stderr) {
+// pullProgress shows a download on a terminal, and the steps of a template anywhere, until done is called, which may be called again.
+func pullProgress(template bool) (progress func(api.Progress), done func()) {
+	terminal := cli.IsTerminal(os.Stderr)
+	if !terminal && !template {
 		return nil, func() {}
 	}
-	pull := cli.NewPullProgress(os.Stderr, true)
-	return pull.Update, pull.Close
+	pull, show := cli.NewPullProgress(os.Stderr, terminal), cli.NewStepProgress(os.Stderr)
+	return func(n api.Progress) {
+		switch {
+		case n.Step != nil:
+			pull.Clear()
+			step := *n.Step
+			step.Output = "" // hutch template build shows it
+			show.Update(step)
+		case terminal:
+			pull.Update(n)
+		}
+	}, pull.Close
 }

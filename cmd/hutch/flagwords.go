@@ -91,9 +91,14 @@ func fieldFlags(fs *pflag.FlagSet, args []string, field, text, hint string) (inT
 	text = replace(text, typed)
 	if flag := flagOf(fs, field); flag != nil && flag.Changed { // a field that is a word as well
 		text = strings.Replace(text, field+": ", typedAs(flag, args)+": ", 1)
+		hint = noLimit.Replace(hint)
 	}
 	return text, replace(hint, func(*pflag.Flag) bool { return true })
 }
+
+// noLimit has flags' word for the numbers that fields have.
+var noLimit = strings.NewReplacer(", 0 for the default, -1 for no limit", ", or none for no limit",
+	"use 0 for the default, -1 for no limit", "use a size, or none for no limit", "or for no limit: none, -1 on the socket", "or none for no limit")
 
 // doubled is a flag that a hint gives beside its field.
 var doubled = regexp.MustCompile(`(--?[a-z-]+) \((--?[a-z-]+)\)`)

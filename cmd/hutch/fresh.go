@@ -241,7 +241,7 @@ func (r *runner) fresh(ctx context.Context, spec api.Spec, command []string) (er
 		f.params.Sandbox = &spec
 	}
 	var pulled func()
-	f.pull, pulled = pullProgress()
+	f.pull, pulled = pullProgress(spec.Template != "")
 	f.pulled = sync.OnceFunc(pulled)
 	defer f.pulled()
 	done = r.phase("run")

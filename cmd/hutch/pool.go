@@ -56,7 +56,7 @@ one user of a sandbox: its name, its workspace and its mounts.`,
 				p.Prewarm = &prewarm
 			}
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
-				progress, done := pullProgress()
+				progress, done := pullProgress(spec.Template != "")
 				defer done()
 				_, err := c.CreatePool(cmd.Context(), p, progress)
 				return err

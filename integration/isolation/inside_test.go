@@ -12,7 +12,7 @@ import (
 
 // TestInside: folders in memory, a root that is read-only, hosts and dropped capabilities, each beside a sandbox without them.
 func TestInside(t *testing.T) {
-	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
+	testenv.Axes(t, testenv.User, testenv.Privilege)
 	t.Parallel()
 	w := world.New(t)
 	c := w.Dial(t)

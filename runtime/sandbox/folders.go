@@ -71,12 +71,12 @@ func (f *creation) folders(context.Context) error {
 func (f *creation) foldersAhead() error {
 	d := f.s.disk
 	switch {
-	case d != nil && d.hard: // they are below the file system that the limit is
-		return f.rootFolders()
 	case d != nil && d.project != nil: // what is made from now on counts
 		if err := errors.Join(removeAll(filepath.Join(f.s.dir, "fs/upper")), removeAll(filepath.Join(f.s.dir, "fs/work"))); err != nil {
 			return err
 		}
+		return f.rootFolders()
+	case d != nil && d.hard: // they are below the file system that the limit is
 		return f.rootFolders()
 	}
 	return diskError("write the sandbox's own files", f.ownFiles(filepath.Join(f.s.dir, "fs/upper")))

@@ -26,7 +26,7 @@ func newImageImport() *cobra.Command {
 		Short: "Make an image of an archive, or of a root file system",
 		Long: `Make an image of what is in files. SOURCE is one of
 
-  archive:FILE[:NAME]          what docker, podman and hutch image save write
+  archive:FILE[:NAME]          what docker, podman and hutch image save write, as hutch load -i FILE
   docker-archive:FILE[:NAME]   the same, as docker has it alone
   oci-archive:FILE[:NAME]      the same, an OCI image layout as tar alone
   oci:DIR[:NAME]               an OCI image layout

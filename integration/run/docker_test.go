@@ -2,7 +2,6 @@ package run_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -132,9 +131,7 @@ func TestDockerLines(t *testing.T) {
 	project := w.Sub(t, "project")
 	world.Write(t, filepath.Join(project, "envf"), "A=file\n")
 	bash := func(line string) world.Result {
-		cmd := exec.Command("bash", "-c", "hutch "+strings.ReplaceAll(line, "REGISTRY/app:1", ref))
-		cmd.Env, cmd.Dir = append(w.Vars, "PATH="+w.Bin+":"+os.Getenv("PATH")), project
-		return w.Finish(t, cmd)
+		return typeIn(t, w, project, "hutch "+strings.ReplaceAll(line, "REGISTRY/app:1", ref))
 	}
 	for _, l := range dockerLines {
 		res := bash(l.line)

@@ -90,12 +90,11 @@ func TestReadme(t *testing.T) {
 					typed, used[r.part] = strings.Replace(typed, r.part, r.instead, 1), true
 				}
 			}
-			cmd := exec.Command("bash", "-c", typed)
-			cmd.Env, cmd.Dir = append(w.Vars, "PATH="+w.Bin+":"+os.Getenv("PATH")), project
+			dir := project
 			if strings.HasPrefix(line, "make ") {
-				cmd.Dir = root
+				dir = root
 			}
-			res := w.Finish(t, cmd)
+			res := typeIn(t, w, dir, typed)
 			if res.Code != 0 {
 				t.Errorf("$ %s\nexit %d: %s", typed, res.Code, res.Stderr)
 			}
@@ -110,6 +109,14 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	w.OK(t, append([]string{"rm", "-f"}, strings.Fields(w.OK(t, "ps", "-aq"))...)...)
+}
+
+// typeIn runs a line of bash in a folder, with hutch in PATH.
+func typeIn(t *testing.T, w *world.World, dir, line string) world.Result {
+	t.Helper()
+	cmd := exec.Command("bash", "-c", line)
+	cmd.Env, cmd.Dir = append(w.Vars, "PATH="+w.Bin+":"+os.Getenv("PATH")), dir
+	return w.Finish(t, cmd)
 }
 
 // readmeImage has what the README's commands call, in words of the shell: which programs images have is not hutch's.

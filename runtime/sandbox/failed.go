@@ -55,9 +55,15 @@ func (l look) later(o look) look {
 
 // beginLook notes where what r does begins: a command, or one of those of a shell or of an interpreter.
 func (m *Manager) beginLook(r *running) {
-	r.s.looking.Lock()
-	defer r.s.looking.Unlock()
-	r.begun = m.lookNow(r.s)
+	s := r.s
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	if s.looked.at.IsZero() { // nothing has run in it that could have counted
+		s.looked.at = time.Now()
+		r.begun = s.looked
+		return
+	}
+	r.begun = m.lookNow(s)
 }
 
 func (m *Manager) lookNow(s *Sandbox) look {
@@ -68,11 +74,17 @@ func (m *Manager) lookNow(s *Sandbox) look {
 	return l
 }
 
-// lookWhy ends what r does. If that has failed it tells what may be why, and of which nothing else tells: connections that wait for their
+// lookWhy ends what r does; where it has succeeded alone nobody looks, as this is behind each command. If it has failed it tells what may be why, and of which nothing else tells: connections that wait for their
 // servers, as it may have lost its patience, those for which there was no route, and names that got no answer of use. What came before
 // it began, or before another one ended beside it, may be that one's, which has succeeded or was told of it.
 func (m *Manager) lookWhy(r *running, failed bool) {
 	s := r.s
+	s.mu.Lock()
+	company := r.company
+	s.mu.Unlock()
+	if !failed && !company { // whoever comes next looks when it begins
+		return
+	}
 	s.looking.Lock()
 	now, from := m.lookNow(s), r.begun.later(s.looked)
 	s.looked = now.later(s.looked)

@@ -34,7 +34,7 @@ func (m *Manager) makeVolumes(ctx context.Context, s *Sandbox) {
 			break
 		}
 		if err := m.makeVolume(ctx, s, v); err != nil && ctx.Err() == nil {
-			failed = append(failed, fmt.Sprintf("%s: %v", v, err))
+			failed = append(failed, fmt.Sprintf("%.200q: %.300v", v, err)) // the image has chosen the name
 		}
 	}
 	if len(failed) == 0 {

@@ -80,6 +80,7 @@ func TestLookWhy(t *testing.T) {
 		}
 		long, _ := begin()
 		short, _ := begin()
+		long.company, short.company = true, true // as listing does
 		succeeded := end(short, false)
 		end(long, true)
 		next, begun := begin()

@@ -240,7 +240,7 @@ func unresolved(err error, dns *net.DNSError) string {
 	case strings.Contains(err.Error(), "proxyconnect "): // how net/http says so
 		return fmt.Sprintf("%s is the proxy that HTTPS_PROXY or HTTP_PROXY of the daemon names: check it there.", dns.Name)
 	case dns.IsNotFound:
-		return fmt.Sprintf("There is no host %s: check the spelling of the registry.", dns.Name)
+		return fmt.Sprintf("No name server knows a host %s: check the spelling of the registry, and that this machine is online.", dns.Name)
 	}
 	return fmt.Sprintf("No name server has answered for %s: check the network, and the servers of /etc/resolv.conf.", dns.Name)
 }

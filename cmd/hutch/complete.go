@@ -71,6 +71,19 @@ var completed = map[string]func(ctx context.Context, c *client.Client) ([]string
 	},
 }
 
+// flagValues are those of flags that take no others.
+var flagValues = map[string][]cobra.Completion{
+	"apparmor":  {"auto", "on"},
+	"guard-new": {"auto", "refuse", "tell"},
+	"ids":       {"auto", "emulate", "real"},
+	"landlock":  {"auto", "on", "off"},
+	"language":  {"python", "javascript", "shell"},
+	"mode":      {"all", "selective", "off"},
+	"on-stop":   {"kill", "keep"},
+	"pull":      {"missing", "always", "never"},
+	"signal":    {"HUP", "INT", "QUIT", "KILL", "USR1", "USR2", "TERM", "STOP", "CONT"},
+}
+
 // completeNames has shells complete what the words of usage lines stand for, in cmd and all below it.
 func completeNames(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
@@ -98,6 +111,11 @@ func completeNames(cmd *cobra.Command) {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			return namesOf(places[at])
+		}
+	}
+	for flag, values := range flagValues {
+		if cmd.Flags().Lookup(flag) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
 	for _, flag := range []string{"template", "pool"} {

@@ -18,16 +18,16 @@ import (
 func newImageSave() *cobra.Command {
 	output, format := "", api.FormatOCIArchive
 	cmd := &cobra.Command{
-		Use:   "save [flags] -o FILE IMAGE",
+		Use:   "save [flags] IMAGE",
 		Short: "Write an image, with its layers, into an archive",
 		Long: `Write an image into an archive that hutch image import, docker load, podman load and
-skopeo read. FILE may be -, for stdout.
+skopeo read.
 
 Layers are kept unpacked, and are packed anew, without compression. Those of hutch commit
 come out as they are; those that another program packed get other digests, and the image
 another id.`,
 		Example: `  hutch image save -o tools.tar tools:1
-  hutch image save --format docker-archive -o - tools:1 | docker load`,
+  hutch image save --format docker-archive tools:1 | docker load`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return export(cmd, args[0], format, output) },
 	}
@@ -39,18 +39,20 @@ another id.`,
 		}
 		return nil
 	})
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(
+		[]cobra.Completion{string(api.FormatOCIArchive), string(api.FormatDockerArchive)}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func newImageExport() *cobra.Command {
 	output := ""
 	cmd := &cobra.Command{
-		Use:   "export [flags] -o FILE IMAGE",
+		Use:   "export [flags] IMAGE",
 		Short: "Write the files of an image, without its layers, as tar",
 		Long: `Write what a sandbox of the image sees at its start, as one tar archive. What the image
-says of how it runs is not in it. FILE may be -, for stdout.`,
+says of how it runs is not in it.`,
 		Example: `  hutch image export -o rootfs.tar tools:1
-  hutch image export -o - debian:12 | tar t`,
+  hutch image export debian:12 | tar t`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return export(cmd, args[0], api.FormatRootfs, output) },
 	}
@@ -59,8 +61,7 @@ says of how it runs is not in it. FILE may be -, for stdout.`,
 }
 
 func outputFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVarP(to, "output", "o", "", "`FILE` to write, - for stdout")
-	_ = cmd.MarkFlagRequired("output")
+	cmd.Flags().StringVarP(to, "output", "o", "-", "`FILE` to write, - for stdout")
 }
 
 // export writes an image into a file of the caller's. One that has the name before keeps
@@ -71,7 +72,7 @@ func export(cmd *cobra.Command, ref string, format api.ImageFormat, output strin
 	return interrupted(ctx, withDaemon(ctx, func(c *client.Client) error {
 		if output == "-" {
 			if f, ok := cmd.OutOrStdout().(*os.File); ok && cli.IsTerminal(f) {
-				return api.Errorf(api.InvalidArgument, "standard output is a terminal").WithHint("name a file, or send it to a command: | tar t")
+				return api.Errorf(api.InvalidArgument, "standard output is a terminal").WithHint("name a file (-o FILE), or send it to one or to a command: | tar t")
 			}
 			return exportTo(ctx, c, ref, format, cmd.OutOrStdout())
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,16 +28,31 @@ there, also after the daemon has ended. Files are kept, processes are not.`,
 				if cmd.Flags().Changed("time") {
 					p.TimeoutS = &grace
 				}
-				if _, err := c.StopSandbox(ctx, p); err != nil {
+				stopped, err := c.StopSandbox(ctx, p)
+				if err != nil {
 					return err
 				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), name)
+				unlinkSockets(stopped.Ended.Ports)
+				tellClosed(name, stopped.Ended.Ports)
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), name)
 				return err
 			})
 		},
 	}
 	cmd.Flags().Float64VarP(&grace, "time", "t", 10, "`SECONDS` that commands have to end after the stop signal")
 	return cmd
+}
+
+// tellClosed says how to publish again what a stop has closed.
+func tellClosed(sandbox string, ports []api.Port) {
+	if len(ports) == 0 {
+		return
+	}
+	again := "hutch port expose " + cli.Line(sandbox)
+	for i := range ports {
+		again += " " + cli.Line(ports[i].Address) + ":" + strconv.Itoa(ports[i].Port)
+	}
+	fmt.Fprintf(os.Stderr, "hutch: %s: its ports are closed; after hutch start publish them again: %s\n", cli.Line(sandbox), again)
 }
 
 func newStart() *cobra.Command {

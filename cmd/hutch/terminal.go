@@ -22,8 +22,21 @@ const shownAgain = 4 << 10
 // errDetached ends the wait for a command that goes on without its caller.
 var errDetached = errors.New("detached")
 
+// detachKeys is the value of --detach-keys: what is none is refused before anything is run.
+type detachKeys string
+
+func (k *detachKeys) String() string { return string(*k) }
+func (k *detachKeys) Type() string   { return "string" }
+
+func (k *detachKeys) Set(v string) error {
+	_, err := cli.ParseDetachKeys(v, nil)
+	*k = detachKeys(v)
+	return err
+}
+
 func addDetachKeys(fs *pflag.FlagSet, keys *string) {
-	fs.StringVar(keys, "detach-keys", cli.DefaultDetachKeys, "with -t, the `KEYS` that leave the command running; \"\" for none")
+	*keys = cli.DefaultDetachKeys
+	fs.Var((*detachKeys)(keys), "detach-keys", "with -t, the `KEYS` that leave the command running; \"\" for none")
 }
 
 // leaver returns what to do when the keys are pressed: leave, which says errDetached,

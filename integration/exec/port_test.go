@@ -66,6 +66,15 @@ func TestPorts(t *testing.T) {
 		}
 		at := strings.TrimSpace(w.OK(t, "port", "expose", sb, world.Unlikely+":8000"))
 		_, _ = world.Get(t, "http://"+at+"/")
+		if network == "none" { // a stop closes them, and says how to publish them again
+			open := len(world.Decode[[]api.Port](t, w.OK(t, "port", "ls", "--json", sb)))
+			_, again, _ := strings.Cut(strings.TrimSpace(w.Run(t, "stop", "-t", "0", sb).Want(t, 0).Stderr), "again: hutch ")
+			w.OK(t, "start", sb)
+			w.OK(t, strings.Fields(again)...)
+			if now := world.Decode[[]api.Port](t, w.OK(t, "port", "ls", "--json", sb)); len(now) != open || now[0].Address != ports[0].Address {
+				t.Errorf("%d ports, and %+v as %q has published them", open, now, again)
+			}
+		}
 		w.OK(t, "rm", "-f", sb)
 		if c, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("a removed sandbox: %v, %v", c, err)

@@ -169,6 +169,7 @@ func TestComplete(t *testing.T) {
 	w.OK(t, "volume", "create", "kept")
 	for want, words := range map[string][]string{
 		"box\tsb_": {"exec", "b"}, "box\t": {"rm", "box", ""}, "host\t": {"run", "h"}, "claude": {"run", "--template", ""}, "kept\n": {"volume", "rm", ""},
+		"always\n": {"run", "--pull", ""}, "docker-archive\n": {"image", "save", "--format", ""},
 	} {
 		if out := complete(words...); !strings.Contains(out, want) {
 			t.Errorf("%q: %q, want %q", words, out, want)

@@ -57,6 +57,8 @@ type Ended struct {
 	Execs    []string `json:"execs"`    // that ran
 	Shells   []string `json:"shells"`   // that were open
 	Contexts []string `json:"contexts"` // of code.run
+	// Ports are those that the host reached, without their tokens. Nothing opens them again but port.expose.
+	Ports []Port `json:"ports,omitempty"`
 	Note     string   `json:"note"`     // for people
 }
 

@@ -117,6 +117,10 @@ func (s *Sandbox) endedWith() api.Ended {
 			e.Execs = append(e.Execs, id)
 		}
 	}
+	for _, p := range s.exposed {
+		p.Token, p.URL = "", ""
+		e.Ports = append(e.Ports, p)
+	}
 	for _, list := range [][]string{e.Execs, e.Shells, e.Contexts} {
 		slices.Sort(list)
 	}

@@ -57,7 +57,11 @@ func (r *running) outcome() api.ExecResult {
 	res.Limit = r.met
 	res.Denials, res.Failures = part(r.denials)
 	res.Unguarded = r.unguarded
-	res.Hint = orElse(r.s.hint(res.ExitCode, append(slices.Clone(r.params.Argv), r.params.Command)...), r.shm)
+	argv := append(slices.Clone(r.params.Argv), r.params.Command)
+	res.Hint = orElse(r.s.hint(res.ExitCode, argv...), r.shm)
+	if res.Verdict == api.VerdictOOM {
+		res.Hint = orElse(res.Hint, jvmHint(argv))
+	}
 	res.Peaks = api.Peaks{MemoryBytes: r.memory, CPUMS: ms(r.cpu), DiskBytes: r.disk.Bytes, Inodes: r.disk.Inodes}
 	return res
 }

@@ -58,7 +58,7 @@ type Tree struct {
 	hierarchies []hierarchy
 	group       string // G's name or path below each mount
 	// locks are G in each hierarchy, open and flocked for as long as the monitor
-	// lives: a sweep, also one in another pid namespace, which can not see this
+	// lives: a sweep, also one in another pid namespace, which cannot see this
 	// process, passes over what is locked.
 	locks []*os.File
 }
@@ -326,7 +326,7 @@ func (t *Tree) note(h hierarchy, sandboxes string) {
 	}
 }
 
-// inheritCPUSet fills v1's cpuset files, which start empty: a process can not
+// inheritCPUSet fills v1's cpuset files, which start empty: a process cannot
 // join a group without cpus and memory nodes (cpusets, admin-guide/cgroup-v1).
 func (h hierarchy) inheritCPUSet(dir string) error {
 	if h.v2 || !slices.Contains(h.controllers, "cpuset") {

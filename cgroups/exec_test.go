@@ -100,7 +100,7 @@ func TestExecs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !x.Reusable(sandbox, "ex_a") {
-			t.Error("an empty cgroup can not be used again")
+			t.Error("an empty cgroup cannot be used again")
 		}
 		if cpu, _, err := x.Usage(sandbox, "ex_a"); err != nil || cpu <= 0 {
 			t.Errorf("%v, %v", cpu, err)

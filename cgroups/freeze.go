@@ -23,7 +23,7 @@ const freezeRounds = 8
 // Freeze stops every process of a sandbox but PID 1, which must go on answering, and
 // returns when they stand still (cgroups(7), cgroup.freeze, Linux 5.2). A frozen process
 // can still be killed, and so can its cgroup. One that is in an uninterruptible wait in
-// the kernel can not be frozen before that has ended: then ctx does, and the error says
+// the kernel cannot be frozen before that has ended: then ctx does, and the error says
 // so. What was frozen by then stays so until Thaw.
 func (x *Execs) Freeze(ctx context.Context, sandbox string) error {
 	var done []string
@@ -97,7 +97,7 @@ func awaitFrozen(ctx context.Context, dir string) error {
 	defer events.Close()
 	err = awaitEvent(ctx, events, "frozen", 1)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("a process of %s is in an uninterruptible wait and can not be stopped: %w", dir, err)
+		return fmt.Errorf("a process of %s is in an uninterruptible wait and cannot be stopped: %w", dir, err)
 	}
 	return err
 }

@@ -89,7 +89,7 @@ func (h *hits) add(path string, call func()) (drop func(), err error) {
 }
 
 // Watch calls hit, with VerdictOOM or VerdictPIDs, whenever a sandbox has met its limit of
-// memory or of processes, until stop is called. hit must not wait for anything. What can not
+// memory or of processes, until stop is called. hit must not wait for anything. What cannot
 // be watched is left out: Events counts it all the same.
 func (x *Execs) Watch(sandbox string, hit func(api.Verdict)) (stop func(), err error) {
 	var stops []func()

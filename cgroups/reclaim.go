@@ -59,7 +59,7 @@ type reclaim struct {
 	left    chan struct{} // closed when nothing is written for it any more
 	stopped bool
 	file    int // memory.reclaim while it may be written to, else -1
-	other   int // one that can not be written to
+	other   int // one that cannot be written to
 }
 
 func (q *reclaims) add(dir string, told func(int64)) (stop func()) {
@@ -86,7 +86,7 @@ func (q *reclaims) stop(r *reclaim) {
 }
 
 // end makes r leave. A signal that comes just before the write, when nobody has asked for another yet, would be lost; so
-// its file is exchanged for one that can not be written to. Whoever comes too late for the signal fails at that.
+// its file is exchanged for one that cannot be written to. Whoever comes too late for the signal fails at that.
 func (q *reclaims) end(r *reclaim) {
 	r.stopped = true
 	if i := slices.Index(q.queue, r); i >= 0 {

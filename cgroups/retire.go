@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher removes cgroups when their last process has ended. A nil one can not watch:
+// watcher removes cgroups when their last process has ended. A nil one cannot watch:
 // what is not empty at once then goes with its sandbox. One inotify instance
 // serves them all: a sandbox, which shares hutchd's uid and so its quota of
-// instances, can not take it away.
+// instances, cannot take it away.
 type watcher struct {
 	inotify *os.File
 	fd      int // inotify's: File.Fd would take it out of the poller
@@ -45,7 +45,7 @@ func (w *watcher) close() error {
 	return err
 }
 
-// retire removes dir when it is empty. Where it can not be watched it goes with
+// retire removes dir when it is empty. Where it cannot be watched it goes with
 // its sandbox.
 func (w *watcher) retire(dir string) {
 	if w == nil {

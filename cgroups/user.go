@@ -37,7 +37,7 @@ func delegateUser(hs []hierarchy, name string, obtain func() error) (*Tree, erro
 	group := filepath.Join(own, name)
 	t := &Tree{Mode: V2, Path: filepath.Join("/", group, "sandboxes"), V2Mount: true, hierarchies: []hierarchy{h}, group: group}
 	if err := t.takeOver(h, filepath.Join(h.mount, own)); err != nil {
-		return none(fmt.Sprintf("the delegated cgroup %s can not be used: %v", own, err), "report this: it is a bug"), t.Remove()
+		return none(fmt.Sprintf("the delegated cgroup %s cannot be used: %v", own, err), "report this: it is a bug"), t.Remove()
 	}
 	return t, nil
 }

@@ -89,7 +89,7 @@ func (s *Store) credentials(ctx context.Context, sys *types.SystemContext, key s
 		}
 	}
 	if len(failed) > 0 {
-		return types.DockerAuthConfig{}, notStored(errors.Join(failed...), "", "they can not be found for "+registry)
+		return types.DockerAuthConfig{}, notStored(errors.Join(failed...), "", "they cannot be found for "+registry)
 	}
 	return types.DockerAuthConfig{}, nil
 }

@@ -22,7 +22,7 @@ import (
 // registry: platforms, signature policy and digests are dealt with there.
 //
 // The library's own transports for archives open a path, which a daemon of other ids
-// than its caller can not, and unpack the whole archive first.
+// than its caller cannot, and unpack the whole archive first.
 type fileSource struct {
 	tar  *tarIndex
 	ref  fileRef

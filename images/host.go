@@ -41,7 +41,7 @@ type HostImage struct {
 	Platform string
 }
 
-// hostRecheck is how long a skeleton whose sources can not be watched is used without looking at the host
+// hostRecheck is how long a skeleton whose sources cannot be watched is used without looking at the host
 // again. Looking costs one lstat for each of its few hundred sources.
 const hostRecheck = time.Second
 

@@ -14,7 +14,7 @@ import (
 type hostWatch struct {
 	fd    int
 	made  time.Time // before the sources were compared
-	asked []source  // that can not be watched: in folders that may not be read, and on file systems that others write to
+	asked []source  // that cannot be watched: in folders that may not be read, and on file systems that others write to
 }
 
 // hostRelook is how long a skeleton is used because the kernel has told of nothing.
@@ -36,7 +36,7 @@ func watchHost(w *hostWatch, sources []source) *hostWatch {
 	for w.happened() { // all of it was before what follows
 	}
 	w.made, w.asked = time.Now(), nil
-	local := map[string]bool{} // folders; false for one that can not be watched
+	local := map[string]bool{} // folders; false for one that cannot be watched
 	for _, s := range sources {
 		folders := []string{nearest(filepath.Dir(s.path))}
 		if s.mode&unix.S_IFMT == unix.S_IFDIR {

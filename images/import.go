@@ -68,7 +68,7 @@ func (s *Store) Import(ctx context.Context, f *os.File, ref string, o ImportOpti
 func (s *Store) checkImport(ref string, o ImportOptions) (named reference.Named, want platform, err error) {
 	switch {
 	case ref == HostRef:
-		return nil, want, api.Errorf(api.InvalidArgument, "the image %q is built in, and can not be another", HostRef).
+		return nil, want, api.Errorf(api.InvalidArgument, "the image %q is built in, and cannot be another", HostRef).
 			WithHint("Choose another name.").WithField("ref")
 	case ref == "" && o.Format == api.FormatRootfs:
 		return nil, want, api.Errorf(api.InvalidArgument, "ref: a root file system has no name of its own").

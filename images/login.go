@@ -91,7 +91,7 @@ func (s *Store) GetLogin(ctx context.Context, registry string) (api.Login, error
 	}
 	creds, err := s.credentials(ctx, sys, key)
 	if err != nil {
-		return api.Login{}, notStored(err, "", "they can not be read").WithOp("find the login of " + key)
+		return api.Login{}, notStored(err, "", "they cannot be read").WithOp("find the login of " + key)
 	}
 	if creds == (types.DockerAuthConfig{}) {
 		return api.Login{}, notLoggedIn(key)

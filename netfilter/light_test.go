@@ -123,7 +123,7 @@ func TestLightBurden(t *testing.T) {
 		if !up {
 			from, to = server, client
 		}
-		// Nobody reads until the sender can not go on, or is done.
+		// Nobody reads until the sender cannot go on, or is done.
 		sent := make(chan error, 1)
 		go func() {
 			var err error

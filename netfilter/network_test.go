@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 }
 
 // makeHost gives the test's namespace loopback, with one address more, and a network that
-// can not be reached.
+// cannot be reached.
 func makeHost() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {

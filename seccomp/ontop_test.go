@@ -65,7 +65,7 @@ func TestOnTop(t *testing.T) {
 	}
 }
 
-// TestOnTopRefuses what a list of numbers can not say.
+// TestOnTopRefuses what a list of numbers cannot say.
 func TestOnTopRefuses(t *testing.T) {
 	rule := func(errno unix.Errno, when ...Cond) Profile {
 		return Profile{Name: "x", Rules: []Rule{{Reason: "test", Syscalls: []string{"ioctl"}, When: when, Errno: errno}}}

@@ -69,7 +69,7 @@ static int born(const char *dir)
 		_exit(0);
 	}
 	child = pid == 0;
-	// Somebody around us may refuse clone3, which filters can not look into: then it takes as long as it takes.
+	// Somebody around us may refuse clone3, which filters cannot look into: then it takes as long as it takes.
 	int result = child ? 0 : join(fd, "cgroup.procs");
 	int err = errno;
 	close(fd);

@@ -248,7 +248,7 @@ func hostList(dir string) (list []api.File) {
 		rel, rerr := filepath.Rel(dir, path)
 		switch {
 		case err != nil || rerr != nil || rel == ".":
-			return nil // one that can not be read has no files here
+			return nil // one that cannot be read has no files here
 		case len(list) == interp.MaxLooked:
 			return fs.SkipAll
 		case e.IsDir() && strings.Count(rel, "/") >= interp.LookedDepth-1:

@@ -76,10 +76,10 @@ func instructions(cfg *mcpapi.Config) string {
 	var text strings.Builder
 	const rules = "When something is refused, the result says by which rule and how the user can allow it; /run/hutch/policy.json has all rules, /run/hutch/policy.txt a summary."
 	if cfg.Sandbox != "" {
-		return "The sandbox_* tools work in a sandbox on the user's machine that the user has prepared. Processes and files in it can not harm the host. " + rules
+		return "The sandbox_* tools work in a sandbox on the user's machine that the user has prepared. Processes and files in it cannot harm the host. " + rules
 	}
 	sp := &cfg.Spec
-	text.WriteString("The sandbox_* tools work in a sandbox on the user's machine, which is made when it is first needed. Processes and files in it can not harm the host. ")
+	text.WriteString("The sandbox_* tools work in a sandbox on the user's machine, which is made when it is first needed. Processes and files in it cannot harm the host. ")
 	switch w := sp.Workspace; {
 	case w == nil || w.Mode == api.ModeNone:
 		text.WriteString("It holds none of the user's files. ")

@@ -159,7 +159,7 @@ func newAuditVerify() *cobra.Command {
 		Short: "Check that no record was changed, removed or moved",
 		Long: `Check that no record of a sandbox's audit log was changed, removed or moved, and name those
 that were. Without --head this proves nothing about somebody who may write to hutch's
-state folder and hashes all of it anew: keep heads where they can not write.
+state folder and hashes all of it anew: keep heads where they cannot write.
 
 With --file, check what "hutch audit SANDBOX --json" printed; no daemon is asked.`,
 		Args: wantArgs(0, 1),

@@ -164,7 +164,7 @@ func target(from, to string, fromFolder, exists, isFolder bool) (string, error) 
 	case !exists:
 		return strings.TrimRight(to, "/"), nil
 	case fromFolder && !isFolder:
-		return "", api.Errorf(api.AlreadyExists, "%s is a file: a folder can not be copied there", to).WithOp("cp").WithHint("name a folder")
+		return "", api.Errorf(api.AlreadyExists, "%s is a file: a folder cannot be copied there", to).WithOp("cp").WithHint("name a folder")
 	case !isFolder, fromFolder && (place{path: from}).contents():
 		return to, nil
 	}

@@ -28,7 +28,7 @@ not be tried; with the command that turns a no into a yes. It needs no daemon.
 With --fix it offers to run those that are commands: each is shown as it will be run,
 with sudo where it needs root, and nothing is run without a yes.
 
-The exit code is 1 when sandboxes can not run at all, else 0.`,
+The exit code is 1 when sandboxes cannot run at all, else 0.`,
 		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			places, err := paths.Resolve(os.Getenv, os.Getuid())
@@ -121,5 +121,5 @@ func printChecks(w io.Writer, style cli.Style, checks []probe.Check) {
 		fmt.Fprintln(w, "\nSandboxes can run here.")
 		return
 	}
-	fmt.Fprintln(w, "\n"+style.Red("Sandboxes can not run here."))
+	fmt.Fprintln(w, "\n"+style.Red("Sandboxes cannot run here."))
 }

@@ -31,7 +31,7 @@ func TestInFlags(t *testing.T) {
 		{"-u x host", "user", "user: no user x; the user is there", "", "-u: no user x; the user is there", ""},
 		{"--timeout 9 host", "limits.timeout_s", "limits.timeout_s: 9 is too much", "or raise exec.max_timeout_s or exec.timeout_s",
 			"--timeout: 9 is too much", "or raise exec.max_timeout_s or exec.timeout_s"},
-		{"--cpus 3 host", "limits.cpus", "limits.cpus can not be enforced", "allow limits.best_effort (--best-effort)", "--cpus can not be enforced", "allow --best-effort"},
+		{"--cpus 3 host", "limits.cpus", "limits.cpus cannot be enforced", "allow limits.best_effort (--best-effort)", "--cpus cannot be enforced", "allow --best-effort"},
 		{"--seccomp strict host", "seccomp_profile", "seccomp_profile: line 3: no", "", "--seccomp: line 3: no", ""},
 	} {
 		cmd := newRun()

@@ -190,7 +190,7 @@ func (o *importing) send(ctx context.Context, f *os.File) (api.Image, error) {
 	return o.client.ImportImage(ctx, o.params, f, progress.Update)
 }
 
-// wrongImport says what to do about files here that can not be read.
+// wrongImport says what to do about files here that cannot be read.
 func wrongImport(err error) error {
 	var e *api.Error
 	if err == nil || errors.As(err, &e) || errors.Is(err, context.Canceled) {
@@ -201,7 +201,7 @@ func wrongImport(err error) error {
 	case errors.Is(err, os.ErrNotExist):
 		code, hint = api.NotFound, "give a file or folder; hutch image import --help lists the forms"
 	case errors.Is(err, os.ErrPermission):
-		code, hint = api.PermissionDenied, "files that you can not read can not be imported: make the archive as the user who can"
+		code, hint = api.PermissionDenied, "files that you cannot read cannot be imported: make the archive as the user who can"
 	}
 	return api.Errorf(code, "%w", err).WithOp("import").WithHint("%s", hint)
 }

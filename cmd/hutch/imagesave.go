@@ -114,7 +114,7 @@ func exportTo(ctx context.Context, c *client.Client, ref string, format api.Imag
 	}))
 }
 
-// wrongExport says what to do about files here that can not be written.
+// wrongExport says what to do about files here that cannot be written.
 func wrongExport(err error) error {
 	var e *api.Error
 	if err == nil || errors.As(err, &e) || errors.Is(err, context.Canceled) {

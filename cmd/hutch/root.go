@@ -81,7 +81,7 @@ var verbs = []verb{
 	{"debug", groupSystem, "Look at how sandboxes are made, and what they are refused", newDebug},
 	{"gc", groupSystem, "Sweep what a killed daemon left behind", newGC},
 	{"version", groupSystem, "Print which hutch this is", newVersion},
-	{"tour", "", "Run a program in a sandbox and show what it can and can not see", newTour},
+	{"tour", "", "Run a program in a sandbox and show what it can and cannot see", newTour},
 }
 
 // newRoot joins the verbs that a command line may need: the one that it begins with, since

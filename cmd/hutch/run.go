@@ -126,7 +126,7 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 // said.
 var withPool = []string{"pool", "mode", "name", "label", "entrypoint", "interactive", "tty", "detach", "detach-keys", "publish", "keep", "rm", "json", "timeout"}
 
-// checkPool refuses what a sandbox that is there already can not become.
+// checkPool refuses what a sandbox that is there already cannot become.
 func (o *runFlags) checkPool(cmd *cobra.Command, image string) (err error) {
 	if image != "" {
 		return cli.Usage("hutch run", fmt.Errorf("image %s does not go with --pool: the pool has its own; the command follows --", image))
@@ -230,7 +230,7 @@ func meantProgram(err error, image string, command []string) error {
 }
 
 // runDetached creates a sandbox that nobody owns, starts the command in it and
-// leaves. A command that can not be started leaves nothing.
+// leaves. A command that cannot be started leaves nothing.
 func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []string, out io.Writer) error {
 	return withDaemon(ctx, func(c *client.Client) error {
 		var sb *api.Sandbox
@@ -408,7 +408,7 @@ type runResult struct {
 	Sandbox   string             `json:"sandbox"`
 	PhasesMS  map[string]float64 `json:"phases_ms"`
 	Isolation api.Isolation      `json:"isolation"`
-	// Unenforced are limits that this host can not enforce.
+	// Unenforced are limits that this host cannot enforce.
 	Unenforced []api.Unenforced `json:"unenforced,omitempty"`
 	Note       string           `json:"note,omitempty"`  // why it ran in another image
 	Ports      []api.Port       `json:"ports,omitempty"` // of -p

@@ -94,7 +94,7 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 // exec runs p and waits for its end, over the deaths of hutchd: the command goes on, and
 // the next hutchd knows of it. sent is called when the daemon has the files.
 func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult, error) {
-	// Chosen here, so that it is known also when the daemon can not say it any more.
+	// Chosen here, so that it is known also when the daemon cannot say it any more.
 	p.Exec = "ex_" + strings.ToLower(rand.Text()[:12])
 	if s.fresh == nil { // else it is done behind the call, see freshBox.call
 		s.signals.Listen() // before the command can say anything: who then sends it a signal wants it to have that

@@ -33,7 +33,7 @@ type specFlags struct {
 	noTimeout bool // --timeout 0
 }
 
-// checkTimeout refuses --timeout 0, which a spec can not say: 0 is the default
+// checkTimeout refuses --timeout 0, which a spec cannot say: 0 is the default
 // there. unbounded says that the default is none.
 func (o *specFlags) checkTimeout(command string, unbounded bool) error {
 	if !o.noTimeout || unbounded {

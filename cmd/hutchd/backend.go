@@ -59,7 +59,7 @@ func (b *backend) Shutdown(_ context.Context, p api.ShutdownParams) error {
 	switch p.Mode {
 	case "", "keep":
 		if n, _, _ := b.d.manager.Counts(); n > 0 && b.d.cfg.Private {
-			return api.Errorf(api.FailedPrecondition, "a private daemon can not leave its %d sandboxes to another", n).
+			return api.Errorf(api.FailedPrecondition, "a private daemon cannot leave its %d sandboxes to another", n).
 				WithHint("remove them first, or use mode kill")
 		}
 	case "kill":

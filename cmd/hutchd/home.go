@@ -110,7 +110,7 @@ func openHome(data string, log *slog.Logger) (*home, error) {
 }
 
 // makeUsable mounts a tmpfs on the sandboxes' folder where the state folder's file
-// system can not hold the upper folder of an overlay, as inside a container, whose
+// system cannot hold the upper folder of an overlay, as inside a container, whose
 // own root is one. What sandboxes write is then kept in memory; inMemory says so.
 func (h *home) makeUsable() error {
 	err := h.tryOverlay()
@@ -127,7 +127,7 @@ func (h *home) makeUsable() error {
 		return fmt.Errorf("keep sandboxes in memory: %w", err)
 	}
 	h.inMemory = true
-	h.log.Warn("the state folder's file system can not hold overlays: what sandboxes write is kept in memory")
+	h.log.Warn("the state folder's file system cannot hold overlays: what sandboxes write is kept in memory")
 	return nil
 }
 
@@ -150,7 +150,7 @@ func (h *home) tryOverlay() error {
 			return err
 		}
 		if err := unix.Setxattr("upper", "user.overlay.try", []byte("y"), 0); errors.Is(err, unix.EOPNOTSUPP) {
-			h.log.Warn("the state folder's file system takes no user attributes: a folder of an image that is removed in a sandbox can not be made again; " +
+			h.log.Warn("the state folder's file system takes no user attributes: a folder of an image that is removed in a sandbox cannot be made again; " +
 				"keep HUTCH_ROOT on ext4, xfs, btrfs, or a tmpfs of Linux 6.6 or later")
 		}
 		return mnt.Close()

@@ -47,7 +47,7 @@ func (d *daemon) useKernel(n networks, given []*os.File, held map[string]*os.Fil
 		err = d.proveKernel(n)
 	}
 	if err != nil {
-		return api.Errorf(api.Unavailable, "eBPF programs are in force, but can not be used: %w", err).
+		return api.Errorf(api.Unavailable, "eBPF programs are in force, but cannot be used: %w", err).
 			WithHint("start the daemon with HUTCH_EBPF=off, and tell us")
 	}
 	return nil

@@ -19,7 +19,7 @@ const exitFailed = 125
 
 func init() {
 	// The main thread stays the main goroutine's: a goroutine that changes its
-	// thread's namespaces must never get it, because it can not end.
+	// thread's namespaces must never get it, because it cannot end.
 	runtime.LockOSThread()
 }
 

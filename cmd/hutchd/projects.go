@@ -13,7 +13,7 @@ import (
 // projects are limits of disk space that the monitor holds.
 type projects struct{ d *daemon }
 
-// projects is nil where the monitor can not set project quotas, or nothing is on the disk.
+// projects is nil where the monitor cannot set project quotas, or nothing is on the disk.
 func (d *daemon) projects() sandbox.Projects {
 	if !d.cfg.Projects || d.home.inMemory {
 		return nil

@@ -112,7 +112,7 @@ func (c *cage) unpack(t testing.TB, stream []byte, opts Options) (Stats, error) 
 	var recorded, read bytes.Buffer
 	opts.Manifest = &recorded
 	stats, err := Unpack(root, bytes.NewReader(stream), opts)
-	if err == nil && os.Geteuid() == 0 { // others can not read all of it
+	if err == nil && os.Geteuid() == 0 { // others cannot read all of it
 		must(t, WriteManifest(t.Context(), &read, nil, root, Checksums(t.Context()), nil))
 		if recorded.String() != read.String() {
 			t.Errorf("recorded\n%s\nread\n%s", recorded.String(), read.String())

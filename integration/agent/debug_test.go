@@ -102,7 +102,7 @@ cat /proc/$HUTCH_PID/comm; exit 3`
 	w.AwaitNoSandbox(t)
 }
 
-// TestBreakParams: what asks for a break that can not be is refused, and nothing is left of it.
+// TestBreakParams: what asks for a break that cannot be is refused, and nothing is left of it.
 func TestBreakParams(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -157,7 +157,7 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// TestMCPRegistries: a model can not have the daemon speak to whatever it likes by naming images there.
+// TestMCPRegistries: a model cannot have the daemon speak to whatever it likes by naming images there.
 func TestMCPRegistries(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

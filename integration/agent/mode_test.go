@@ -154,7 +154,7 @@ func TestModeConfig(t *testing.T) {
 	w.Run(t, "run", "--", "true").Want(t, 125).Says(t, "takes host_execution: allowed")
 }
 
-// TestModeSelective: what a scan finds risky, can not read or does not know runs in a sandbox; the rest, by the same programs, on the host.
+// TestModeSelective: what a scan finds risky, cannot read or does not know runs in a sandbox; the rest, by the same programs, on the host.
 func TestModeSelective(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestScan: code is parsed in a process of its own. What the parser can not take is risky, and the daemon goes on.
+// TestScan: code is parsed in a process of its own. What the parser cannot take is risky, and the daemon goes on.
 func TestScan(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

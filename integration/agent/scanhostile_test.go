@@ -13,7 +13,7 @@ import (
 )
 
 // TestScanHostile: code that is against the parser is risky in bounded time, a caller that goes takes its worker along, and code whose imports
-// can not be told does not run where they matter.
+// cannot be told does not run where they matter.
 func TestScanHostile(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -60,7 +60,7 @@ func TestScanHostile(t *testing.T) {
 	for _, tt := range []struct{ name, code, want string }{
 		{"pieces", "x = 1\n__import__('so' + 'cket')", `line 2 imports "socket"`},
 		{"behind many", strings.Repeat("import json\n", 600) + "import socket", `line 601 imports "socket"`},
-		{"behind depth", "x = 1\n" + strings.Repeat("[", 3000) + "__import__('socket')" + strings.Repeat("]", 3000), "can not be told"},
+		{"behind depth", "x = 1\n" + strings.Repeat("[", 3000) + "__import__('socket')" + strings.Repeat("]", 3000), "cannot be told"},
 	} {
 		var e *api.Error
 		_, err := c.RunCode(t.Context(), api.CodeParams{Sandbox: n.sandbox, Language: "python", Code: tt.code, AllowedImports: []string{"json"}})

@@ -11,7 +11,7 @@ import (
 )
 
 // TestChromium: a browser locks its renderers up, with no switch that turns that off; under
-// the default profile it says that it can not.
+// the default profile it says that it cannot.
 func TestChromium(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	const chromium = "/usr/lib/chromium/chromium" // Debian's /usr/bin/chromium is a script that reads the host's /etc

@@ -25,7 +25,7 @@ type Memory struct {
 	Hutchd int `json:"hutchd_rss_kb"`
 	// Sandbox is the PSS (proc_pid_smaps(5)) of the processes of one sandbox, the mean
 	// of all; First is that of the first when it was alone. 0 where they may not be read:
-	// hutch-init can not be traced, so it takes root.
+	// hutch-init cannot be traced, so it takes root.
 	Sandbox int            `json:"sandbox_pss_kb,omitempty"`
 	First   int            `json:"first_pss_kb,omitempty"`
 	Network *NetworkMemory `json:"network,omitempty"` // of -memory only

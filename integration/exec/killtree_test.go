@@ -112,7 +112,7 @@ os.read(r, 1)
 	}
 }
 
-// TestKillTraced: a debugger in another exec can not keep what it traces from being
+// TestKillTraced: a debugger in another exec cannot keep what it traces from being
 // killed, although only it may collect the body (ptrace(2)).
 func TestKillTraced(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)

@@ -31,7 +31,7 @@ for pid in children:
 `
 
 // TestProcessLimit: a fork bomb is bounded for every kind of user, with and without
-// cgroups, by a limit that root inside can not raise.
+// cgroups, by a limit that root inside cannot raise.
 func TestProcessLimit(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()

@@ -238,7 +238,7 @@ input()'`
 	w.Run(t, "stats", "-n", "nobody").Want(t, 125).Says(t, "nobody")
 }
 
-// TestBestEffort: limits that this host can not enforce are refused, unless what can be
+// TestBestEffort: limits that this host cannot enforce are refused, unless what can be
 // had is enough; the record says what that is. Defaults are no promise.
 func TestBestEffort(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)

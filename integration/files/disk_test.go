@@ -79,7 +79,7 @@ func TestDisk(t *testing.T) {
 	out.Says(t, "limit of disk space", "52428800 bytes", "--disk")
 }
 
-// TestDiskOver: a sandbox over its limit can not write any more, but remove files, and then
+// TestDiskOver: a sandbox over its limit cannot write any more, but remove files, and then
 // write again.
 func TestDiskOver(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
@@ -177,7 +177,7 @@ func TestDiskLeftBehind(t *testing.T) {
 	if err := json.Unmarshal(e.Data, &hit); err != nil || hit.Limit != api.VerdictDisk || hit.Detail == "" {
 		t.Errorf("%+v %v", hit, err)
 	}
-	if !world.Grouped() { // it can not be told from anything else
+	if !world.Grouped() { // it cannot be told from anything else
 		if end := world.StateOf(t, events); end.State != api.Stopped || !strings.Contains(end.Reason, "disk_bytes") {
 			t.Errorf("%+v", end)
 		}

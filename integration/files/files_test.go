@@ -265,7 +265,7 @@ func TestFilesTree(t *testing.T) {
 		t.Errorf("modes %q", got)
 	}
 
-	// /dev/shm is another mount: the kernel can not rename from there.
+	// /dev/shm is another mount: the kernel cannot rename from there.
 	b.sh(t, "mkdir -p /dev/shm/doc/sub; cd /dev/shm/doc; echo x >sub/file; ln -s sub/file link; ln sub/file hard; chmod 700 sub; mkdir /dev/shm/pipes; mkfifo /dev/shm/pipes/p")
 	for _, c := range []struct {
 		from, to string
@@ -327,7 +327,7 @@ func TestFilesPlaces(t *testing.T) {
 	if got := b.get(t, "/data/file"); got != "changed" {
 		t.Errorf("got %q", got)
 	}
-	// A folder of the image's: overlayfs can not rename it in one step.
+	// A folder of the image's: overlayfs cannot rename it in one step.
 	if err := b.MoveFile(ctx, api.FileMoveParams{FileParams: b.at("/data/sub"), To: "/moved"}); err != nil {
 		t.Error(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestGuard: what programs of the user's run from a workspace can not be changed in it, taken away or
+// TestGuard: what programs of the user's run from a workspace cannot be changed in it, taken away or
 // moved aside, whoever tries; the rest can, and the same tools do it with --unguard.
 func TestGuard(t *testing.T) {
 	testenv.Axes(t, testenv.User)

@@ -70,7 +70,7 @@ func TestGuardNew(t *testing.T) {
 	if r := w.Run(t, "exec", sb, "--", "touch", ".mcp.json"); r.Code == 0 {
 		t.Error("the rest of the guard is gone")
 	}
-	// What auto is where it can not be refused, or is not to be, says so.
+	// What auto is where it cannot be refused, or is not to be, says so.
 	for i, args := range [][]string{{"--guard-new", "tell"}, {"--landlock", "off"}, {"--guard-new", "auto", "--landlock", "off"}} {
 		tells := world.Decode[api.Sandbox](t, w.OK(t, append(append([]string{"create", "--json", "--workspace", w.Sub(t, fmt.Sprint("tell", i))}, args...), "host")...))
 		if i := slices.IndexFunc(tells.Isolation.Walls, func(l api.Wall) bool { return l.Name == "workspace guard" }); i < 0 || tells.Isolation.Walls[i].Status != "no" {

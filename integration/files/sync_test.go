@@ -140,7 +140,7 @@ func TestFilesSyncMoving(t *testing.T) {
 	world.SameTree(t, w, sb, dir, "d", false)
 }
 
-// TestUploads: files given at creation are there at once, and a creation that can not have them leaves nothing.
+// TestUploads: files given at creation are there at once, and a creation that cannot have them leaves nothing.
 func TestUploads(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()

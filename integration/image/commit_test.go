@@ -91,7 +91,7 @@ func TestCommit(t *testing.T) {
 	w.RemoveLayers(t)
 }
 
-// TestCommitRefused: what can not be committed says why, and the sandbox goes on.
+// TestCommitRefused: what cannot be committed says why, and the sandbox goes on.
 func TestCommitRefused(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

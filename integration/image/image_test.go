@@ -121,7 +121,7 @@ func TestImageTiny(t *testing.T) {
 	w.RemoveLayers(t)
 }
 
-// TestImageRefused: images that can not be had, and what to do.
+// TestImageRefused: images that cannot be had, and what to do.
 func TestImageRefused(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -91,7 +91,7 @@ func TestImport(t *testing.T) {
 	w.RemoveLayers(t)
 }
 
-// TestImportRefused: what can not be imported says why, and leaves nothing.
+// TestImportRefused: what cannot be imported says why, and leaves nothing.
 func TestImportRefused(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -140,7 +140,7 @@ func TestExport(t *testing.T) {
 	w.RemoveLayers(t)
 }
 
-// TestSaveRefused: what can not be written says why, and leaves what was there.
+// TestSaveRefused: what cannot be written says why, and leaves what was there.
 func TestSaveRefused(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

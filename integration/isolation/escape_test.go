@@ -79,7 +79,7 @@ except OSError as e:
 	}
 }
 
-// TestEscapeInitLimits: sandbox root can not lower PID 1's limits, by which PID 1
+// TestEscapeInitLimits: sandbox root cannot lower PID 1's limits, by which PID 1
 // would neither start nor end a command any more.
 func TestEscapeInitLimits(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)

@@ -385,7 +385,7 @@ call("chroot", 161, b"/tmp")
 	}
 }
 
-// TestNoNesting: user namespaces can not be made, by any of the tools.
+// TestNoNesting: user namespaces cannot be made, by any of the tools.
 func TestNoNesting(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 )
 
 // TestAbout: a sandbox is told what it may do, also when that changes and when the daemon was
-// killed in between; it can not change what it is told, and learns nothing of the host.
+// killed in between; it cannot change what it is told, and learns nothing of the host.
 func TestAbout(t *testing.T) {
 	w := world.New(t)
 	folder := w.Sub(t, "project")

@@ -153,7 +153,7 @@ func TestPoolEmpty(t *testing.T) {
 	c.Refused("not_found", "pool.acquire", world.Params{"pool": "p", "wait_ms": long})
 }
 
-// TestPoolRefused: a pool that can not be is refused, with the field or the reason, and leaves nothing.
+// TestPoolRefused: a pool that cannot be is refused, with the field or the reason, and leaves nothing.
 func TestPoolRefused(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

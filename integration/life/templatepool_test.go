@@ -79,7 +79,7 @@ func TestTemplatePool(t *testing.T) {
 	if left := leftOfTemplates(t, w); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	// One that can not be made says why.
+	// One that cannot be made says why.
 	template(t, w, c, api.TemplateSpec{Name: "broken", Image: "host", PoolSize: 1, Steps: []api.TemplateStep{{Run: "exit 3"}}})
 	c.Close()
 	raw := w.Dial(t)

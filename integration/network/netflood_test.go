@@ -107,7 +107,7 @@ func TestNetworkFlood(t *testing.T) {
 	w.OK(t, "rm", "-f", victim)
 }
 
-// TestNetworkFailsClosed: while there is no hutchd, and when hutchd can not serve, nothing
+// TestNetworkFailsClosed: while there is no hutchd, and when hutchd cannot serve, nothing
 // leads out.
 func TestNetworkFailsClosed(t *testing.T) {
 	testenv.Axes(t, testenv.User)

@@ -279,7 +279,7 @@ func TestNetworkCounters(t *testing.T) {
 	w.OK(t, "rm", "-f", sb)
 }
 
-// TestNetworkUpdateRefused: a policy that can not be put in force leaves the one before.
+// TestNetworkUpdateRefused: a policy that cannot be put in force leaves the one before.
 func TestNetworkUpdateRefused(t *testing.T) {
 	t.Parallel()
 	world.Needs(t, "curl")

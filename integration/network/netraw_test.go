@@ -127,7 +127,7 @@ func (w *netWorld) forbidden(t *testing.T, sandbox string) string {
 }
 
 // TestNetworkRaw: connect(2) to a raw port fails as the server's side does, where the
-// kernel can hold connections; where it can not, or shall not, they are reset.
+// kernel can hold connections; where it cannot, or shall not, they are reset.
 func TestNetworkRaw(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
 	testenv.Suite(t, "slow")

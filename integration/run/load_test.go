@@ -111,7 +111,7 @@ func TestDaemonStops(t *testing.T) {
 	}
 }
 
-// TestDaemonStopsWithoutAll: a daemon that can not remove everything says so and ends all the
+// TestDaemonStopsWithoutAll: a daemon that cannot remove everything says so and ends all the
 // same; what is left goes with the next one. Root alone can make files that belong to nobody
 // the daemon may act for.
 func TestDaemonStopsWithoutAll(t *testing.T) {

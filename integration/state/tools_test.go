@@ -78,7 +78,7 @@ func toolsIn(t testing.TB, w *world.World, args ...string) toolbox {
 	return toolbox{w.Connect(t), w.Create(t, args...)}
 }
 
-// TestTools: what the tools do to files and with commands, what they say where they can not, and what events tell of it.
+// TestTools: what the tools do to files and with commands, what they say where they cannot, and what events tell of it.
 func TestTools(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()

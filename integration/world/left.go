@@ -360,7 +360,7 @@ func (w *World) leftFolders() []string {
 	return found
 }
 
-// Lines are those of a file; none where it can not be read.
+// Lines are those of a file; none where it cannot be read.
 func Lines(path string) []string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -303,7 +303,7 @@ func TestModes(t *testing.T) {
 		if err := unix.Stat(filepath.Join(to, "d/f"), &f); err != nil {
 			t.Fatal(err)
 		}
-		// Whoever is not in a file's group can not make it setgid (chmod(2)).
+		// Whoever is not in a file's group cannot make it setgid (chmod(2)).
 		if got := [2]uint32{d.Mode & 0o7777, f.Mode & 0o7777}; got != want && (hostile || os.Geteuid() == 0) {
 			t.Errorf("hostile %v: modes %o, want %o", hostile, got, want)
 		}

@@ -103,7 +103,7 @@ func (c *chain) mayTell(now time.Time) bool {
 	return true
 }
 
-// record encodes an entry as the next record. What can not be is counted as lost.
+// record encodes an entry as the next record. What cannot be is counted as lost.
 func (c *chain) record(s *settings, e *Entry) bool {
 	r := api.AuditRecord{Seq: c.next, Time: e.time, Kind: e.Kind, Sandbox: c.sandbox, Exec: e.Exec, By: e.By, Prev: c.prev}
 	var err error
@@ -135,7 +135,7 @@ func (c *chain) record(s *settings, e *Entry) bool {
 		c.buf = append(c.buf, line...)
 	}
 	if err != nil {
-		c.l.log.Warn("a record can not be written", "sandbox", c.sandbox, "kind", e.Kind, "err", err)
+		c.l.log.Warn("a record cannot be written", "sandbox", c.sandbox, "kind", e.Kind, "err", err)
 		c.lost++
 		return false
 	}
@@ -256,7 +256,7 @@ func (c *chain) open(s *settings) (err error) {
 		return err
 	}
 	data := make([]byte, 128)
-	n, _ := c.head.ReadAt(data, 0) // what can not be read is no head
+	n, _ := c.head.ReadAt(data, 0) // what cannot be read is no head
 	head, ok := parseHead(data[:n])
 	c.next, c.prev = last.Seq+1, last.Hash
 	now := time.Now().UTC()

@@ -63,7 +63,7 @@ func TestKill(t *testing.T) {
 		if err != nil || !v.OK {
 			t.Fatalf("round %d: %+v, %v", round, v, err)
 		}
-		if round%10 == 3 { // what a kill can not do but a machine that stops can
+		if round%10 == 3 { // what a kill cannot do but a machine that stops can
 			tear(t, filepath.Join(dir, box))
 		}
 	}

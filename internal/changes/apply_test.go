@@ -170,7 +170,7 @@ func TestApplyConflict(t *testing.T) {
 	}
 }
 
-// TestApplySome: only what was chosen is applied, and what can not be is told.
+// TestApplySome: only what was chosen is applied, and what cannot be is told.
 func TestApplySome(t *testing.T) {
 	o := mounted(t, "echo a >a; echo b >b; mkdir d; chmod 4755 a")
 	o.sh(o.merged, "echo mine >>a; echo mine >>b; mkfifo p; echo x >d/x; chmod 4755 d/x")

@@ -130,7 +130,7 @@ func mess(t *testing.T, dir string, seed *rand.Rand) {
 	}
 	for range 25 {
 		p, q := filepath.Join(dir, name()), filepath.Join(dir, name())
-		switch seed.IntN(9) { // what can not be done is not
+		switch seed.IntN(9) { // what cannot be done is not
 		case 0:
 			_ = os.MkdirAll(p, 0o755)
 		case 1:

@@ -37,7 +37,7 @@ type Change struct {
 	Path string `json:"path"` // below the folder
 	Kind Kind   `json:"kind"`
 	From string `json:"from,omitempty"` // of Renamed: the name in the folder
-	// Type is the first letter of ls -l: - d l, or p s c b, which can not be brought back. Of what is deleted it is
+	// Type is the first letter of ls -l: - d l, or p s c b, which cannot be brought back. Of what is deleted it is
 	// that of the folder's.
 	Type string `json:"type"`
 	Mode string `json:"mode,omitempty"` // octal permission bits, where they were changed or are new
@@ -49,7 +49,7 @@ type Change struct {
 	Hunks   []int `json:"-"`
 	Context int   `json:"-"`
 
-	// changed is when the sandbox changed it last, which it can not choose.
+	// changed is when the sandbox changed it last, which it cannot choose.
 	changed unix.StatxTimestamp
 	// since is when the overlay copied it, or put something in its place: what is younger in the folder is somebody else's.
 	since unix.StatxTimestamp

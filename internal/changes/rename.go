@@ -49,7 +49,7 @@ func (f *finder) sameContent(da int, a string, db int, b string) (bool, error) {
 func (f *finder) renames() error {
 	type pair struct{ gone, made []int }
 	bySize := map[int64]*pair{}
-	taken := map[string]bool{} // names that are there again: what was there can not be moved from them
+	taken := map[string]bool{} // names that are there again: what was there cannot be moved from them
 	for _, c := range f.found {
 		if c.Kind != Deleted {
 			taken[c.Path] = true

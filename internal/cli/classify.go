@@ -22,7 +22,7 @@ const (
 	// through /proc/self/fd, with the caller's rights: a regular file would be
 	// readable and writable as a whole, and so would a device. Sockets and terminals carry more than
 	// bytes (fds, ioctls such as TIOCSTI). A pipe whose owner the sandbox does
-	// not know can not be reopened there, so that `echo >/dev/stderr` would fail.
+	// not know cannot be reopened there, so that `echo >/dev/stderr` would fail.
 	pumped
 	// terminal: pumped, or replaced by a terminal of the sandbox's own.
 	terminal

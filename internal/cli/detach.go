@@ -63,7 +63,7 @@ func (d *DetachKeys) filter(typed []byte) []byte {
 	return out
 }
 
-// fallBack gives up the longest beginning that can not be the start of the sequence any
+// fallBack gives up the longest beginning that cannot be the start of the sequence any
 // more: after two first keys the second may be.
 func (d *DetachKeys) fallBack() []byte {
 	held := d.seq[:d.have]

@@ -14,7 +14,7 @@ import (
 const (
 	ExitTimeout       = 124 // the command ran into its timeout
 	ExitHutch         = 125 // hutch itself failed: nothing is known of the command
-	ExitNotExecutable = 126 // the command was found, but can not be executed
+	ExitNotExecutable = 126 // the command was found, but cannot be executed
 	ExitNotFound      = 127 // the command was not found
 	ExitSignal        = 128 // + n: the command was killed by signal n
 )

@@ -48,7 +48,7 @@ type Target struct {
 //	                 SIGINT alone never does: a prompt survives it
 type Signals struct {
 	events chan os.Signal
-	// Listen has signals caught from now on, for who can not have their default effect: as
+	// Listen has signals caught from now on, for who cannot have their default effect: as
 	// long as a terminal is raw.
 	Listen func()
 	cancel context.CancelCauseFunc

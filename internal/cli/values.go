@@ -118,7 +118,7 @@ func ParseVolume(s string) (api.Mount, error) {
 		return api.Mount{}, fmt.Errorf("unknown mode %q in %q (ro, rw or overlay)", option, s)
 	}
 	if m.Target = path.Clean(m.Target); m.Target == "/" {
-		return api.Mount{}, fmt.Errorf("%q: the root of the sandbox can not be mounted over", s)
+		return api.Mount{}, fmt.Errorf("%q: the root of the sandbox cannot be mounted over", s)
 	}
 	if m.Source == "" {
 		return api.Mount{}, fmt.Errorf("%q names no folder of the host and no volume", s)

@@ -160,7 +160,7 @@ func TestRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"a template's field":      {"templates: {a: {imagee: b}}\n", "unknown field"},
 		"a template that copies":  {"templates: {a: {image: b, steps: [{copy: {target: /x}}]}}\n", "takes the files along"},
-		"a template that can not": {"templates: {a: {image: b, pool_size: 99}}\n", "pool_size"},
+		"a template that cannot": {"templates: {a: {image: b, pool_size: 99}}\n", "pool_size"},
 		"no mode":                 {"mode: some\n", "is not all or selective or off"},
 		"a mode in vain":          {"image: a\nmode: off\n", "line 2: mode: off takes host_execution: allowed"},
 		"nothing recorded":        {"host_execution: allowed\naudit: {enabled: false}\n", "line 1: host_execution: allowed takes audit.enabled"},

@@ -35,7 +35,7 @@ func (k *key) sets() string {
 // sections in the order in which Print writes them.
 var sections = []struct{ name, doc string }{
 	{"exec", "Commands."},
-	{"defaults", "Limits of sandboxes that ask for none. What this machine can not enforce is reported by\n# `hutch inspect`, and does not keep a sandbox from running. none is no limit.\n# The names of other products are understood, too: cpu_cores, memory_mb, disk_mb,\n# max_processes, timeout_seconds."},
+	{"defaults", "Limits of sandboxes that ask for none. What this machine cannot enforce is reported by\n# `hutch inspect`, and does not keep a sandbox from running. none is no limit.\n# The names of other products are understood, too: cpu_cores, memory_mb, disk_mb,\n# max_processes, timeout_seconds."},
 	{"network", "What sandboxes that ask for nothing may reach. The names of other products are understood,\n# too, also in defaults: network_enabled, allowed_domains, blocked_domains; and tier:\n# restricted, standard or elevated."},
 	{"audit", "The record of what was done with each sandbox: `hutch audit`."},
 	{"quotas", "What all sandboxes of one user may have together; none is no quota."},

@@ -124,7 +124,7 @@ func showPools(c *Config) string {
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return "{}" // can not be: it was JSON before
+		return "{}" // cannot be: it was JSON before
 	}
 	return string(text)
 }

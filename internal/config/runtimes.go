@@ -91,7 +91,7 @@ func isVersion(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == ""
 }
 
-// check refuses names and references that can not be what was meant.
+// check refuses names and references that cannot be what was meant.
 func (r Runtimes) check() error {
 	for _, name := range slices.Sorted(maps.Keys(r)) {
 		base, version, versioned := strings.Cut(name, "@")

@@ -94,7 +94,7 @@ func showTemplates(c *Config) string {
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return "{}" // can not be: it was JSON before
+		return "{}" // cannot be: it was JSON before
 	}
 	return string(text)
 }

@@ -16,7 +16,7 @@ import (
 // digestPrefix begins a digest in the file.
 const digestPrefix = "sha256:"
 
-// NewToken makes a client's token, and what the file says of it: who can read that can not make the token of it.
+// NewToken makes a client's token, and what the file says of it: who can read that cannot make the token of it.
 func NewToken() (token, entry string) {
 	token = strings.ToLower(rand.Text()) // 26 characters of 5 random bits
 	token += strings.ToLower(rand.Text()[:6])

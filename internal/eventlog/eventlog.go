@@ -196,7 +196,7 @@ func (l *Log) writeSome(events []pending) (n int, err error) {
 		before := len(l.buf)
 		events[n].Seq = seq
 		if err := l.encode(&events[n]); err != nil {
-			l.opts.Logger.Error("an event can not be written", "kind", events[n].Kind, "err", err)
+			l.opts.Logger.Error("an event cannot be written", "kind", events[n].Kind, "err", err)
 			n++ // a mistake of ours; the number is still free
 			continue
 		}

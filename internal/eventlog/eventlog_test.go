@@ -292,7 +292,7 @@ func TestReaders(t *testing.T) {
 	wg.Wait()
 }
 
-// TestFull: what can not be written is counted, and said as soon as it can be.
+// TestFull: what cannot be written is counted, and said as soon as it can be.
 func TestFull(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	l.say(0)

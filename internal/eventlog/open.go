@@ -64,7 +64,7 @@ func lock(path string) (*os.File, error) {
 		err := flock(f)
 		select {
 		case locked <- err:
-		case <-late: // flock(2) can not be interrupted; who gets it late gives it back
+		case <-late: // flock(2) cannot be interrupted; who gets it late gives it back
 			_ = f.Close()
 		}
 	}()

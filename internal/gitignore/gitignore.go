@@ -144,7 +144,7 @@ func (r *rule) match(path, name string) bool {
 }
 
 // matchPath matches the parts of a pattern one by one. Of several "**" only the last one that was met is ever tried
-// again: what it could give to those before is nothing that it can not take itself.
+// again: what it could give to those before is nothing that it cannot take itself.
 func matchPath(parts []string, path string) bool {
 	back, from := -1, "" // where to go on when the last "**" takes one folder more
 	done := false        // nothing is left of path

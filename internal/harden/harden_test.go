@@ -13,7 +13,7 @@ import (
 	"github.com/hutch-sh/hutch/internal/cbpf"
 )
 
-// inProcess says that the test binary is to harden itself: it can not be undone.
+// inProcess says that the test binary is to harden itself: it cannot be undone.
 const inProcess = "HUTCH_TEST_HARDEN"
 
 // TestProcess: every thread has the filter and no_new_privs, a refused call fails, and what was

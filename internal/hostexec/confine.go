@@ -40,7 +40,7 @@ var readable = []struct {
 	{"/etc/ld.so.cache", readFile}, {"/etc/ld.so.preload", readFile}, // where libraries are
 	{"/etc/passwd", readFile}, {"/etc/group", readFile}, {"/etc/nsswitch.conf", readFile}, // names of users: ls -l, id
 	{"/etc/localtime", readFile}, {"/etc/timezone", readFile}, {"/etc/locale.alias", readFile}, {"/etc/magic", readFile},
-	{"/etc/ssl/openssl.cnf", readFile}, // node ends where it is there and can not be read
+	{"/etc/ssl/openssl.cnf", readFile}, // node ends where it is there and cannot be read
 	{"/proc/filesystems", readFile}, {"/proc/cpuinfo", readFile}, {"/proc/meminfo", readFile}, {"/proc/stat", readFile}, {"/proc/uptime", readFile}, {"/proc/loadavg", readFile},
 	{"/sys/devices/system", readTree}, // how many processors: nproc
 	{"/dev/null", device}, {"/dev/zero", device}, {"/dev/full", device}, {"/dev/random", device}, {"/dev/urandom", device},

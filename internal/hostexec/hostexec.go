@@ -49,7 +49,7 @@ type job struct {
 	ReadOnly bool     `json:"read_only"`
 }
 
-// news is a line of the runner's: that the command runs, that it can not, or its end.
+// news is a line of the runner's: that the command runs, that it cannot, or its end.
 type news struct {
 	PID    int    `json:"pid,omitempty"`
 	Ended  bool   `json:"ended,omitempty"`
@@ -87,7 +87,7 @@ const (
 // role is what the runner is called: argv[0] of the client's own program.
 const role = "hutch-host"
 
-// Start starts c. A command that can not be started is no error: Wait tells of it.
+// Start starts c. A command that cannot be started is no error: Wait tells of it.
 func Start(c *Command) (_ *Process, err error) {
 	ctlRead, ctl, err := os.Pipe()
 	if err != nil {

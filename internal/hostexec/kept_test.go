@@ -88,7 +88,7 @@ func TestKeptFlood(t *testing.T) {
 	}
 }
 
-// TestKeptNot: what can not be started says so; what does not read does not hold its writer.
+// TestKeptNot: what cannot be started says so; what does not read does not hold its writer.
 func TestKeptNot(t *testing.T) {
 	k, err := Keep(&Command{Argv: []string{"none-such"}, Dir: t.TempDir(), Env: Environ(false, nil)})
 	if err != nil {

@@ -187,7 +187,7 @@ func (c *Channel) admit(line []byte, files []*os.File, fdErr error) []byte {
 	return line
 }
 
-// refusedFDs is the answer to a call whose fds can not be had.
+// refusedFDs is the answer to a call whose fds cannot be had.
 func refusedFDs(err error) *Error {
 	switch {
 	case err == nil:
@@ -204,7 +204,7 @@ func refusedFDs(err error) *Error {
 }
 
 // admitBatch is strict where leniency would be ambiguous: ids must be unique
-// and fds can not be told apart.
+// and fds cannot be told apart.
 func (c *Channel) admitBatch(msgs []message, files []*os.File, fdErr error) []byte {
 	if len(files) > 0 || fdErr != nil {
 		closeFiles(files)

@@ -172,7 +172,7 @@ func TestAfterSent(t *testing.T) {
 	if err := ch.Send([]byte(reply)); err != nil {
 		t.Fatal(err)
 	}
-	// Half of it shows that the reply is being written, and that it can not have been written
+	// Half of it shows that the reply is being written, and that it cannot have been written
 	// yet: what is left is more than the socket takes, too.
 	half := len(reply) / 2
 	if n, err := io.ReadFull(theirs, make([]byte, half)); err != nil {

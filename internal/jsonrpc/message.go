@@ -150,7 +150,7 @@ func notification(method string, params any) ([]byte, error) {
 	}{"2.0", method, p}), nil
 }
 
-// marshal is for values that can not fail to encode.
+// marshal is for values that cannot fail to encode.
 func marshal(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 // been skipped and its fds closed; the next call returns the line after it.
 var ErrLineTooLong = errors.New("line too long")
 
-// Answers of ReadLine to a line whose fds can not be had. Those that came are
+// Answers of ReadLine to a line whose fds cannot be had. Those that came are
 // closed; the line itself is returned with the error.
 var (
 	ErrTooManyFDs = fmt.Errorf("more than %d fds on one request", MaxFDs)

@@ -2,7 +2,7 @@
 // SOCK_SEQPACKET Unix socket, between hutch's own processes.
 //
 // One message is one packet, so there is no framing to get wrong and the fds of
-// a message can not be mistaken for another's. A message over maxInline bytes
+// a message cannot be mistaken for another's. A message over maxInline bytes
 // travels in a sealed memfd which is the packet's last fd.
 package packet
 

@@ -43,7 +43,7 @@ func (p Paths) MakeDirs() error {
 	if !p.ownConfig {
 		return nil
 	}
-	// hutch only reads its configuration: where it can not even make the folder
+	// hutch only reads its configuration: where it cannot even make the folder
 	// (a read-only /etc) there is none to read.
 	err := p.ownDir(filepath.Dir(p.Config), privateMode)
 	if errors.Is(err, unix.EROFS) {

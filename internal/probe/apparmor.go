@@ -39,7 +39,7 @@ profile hutch-sandbox flags=(attach_disconnected,mediate_deleted) {
 `
 
 // SandboxProfile is the profile that sandboxes are started under, and where that is none the reason; both are ""
-// where the kernel has no AppArmor. An ordinary user can not list profiles: the kernel is asked to change to it
+// where the kernel has no AppArmor. An ordinary user cannot list profiles: the kernel is asked to change to it
 // with the next exec, by a thread that never makes one.
 func SandboxProfile() (profile, reason string) {
 	const attr = "/proc/thread-self/attr/apparmor/"
@@ -65,7 +65,7 @@ func SandboxProfile() (profile, reason string) {
 	case errors.Is(err, unix.ENOENT):
 		return "", fmt.Sprintf("no profile %s is loaded", sandboxProfile)
 	case err != nil:
-		return "", fmt.Sprintf("profile %s can not be used: %v", sandboxProfile, err)
+		return "", fmt.Sprintf("profile %s cannot be used: %v", sandboxProfile, err)
 	}
 	return sandboxProfile, ""
 }

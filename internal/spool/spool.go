@@ -114,7 +114,7 @@ func (w *Writer) Total() int64 { return w.total }
 func (w *Writer) Lost() (off int64, ok bool) { return w.lost, w.lost >= 0 }
 
 // Reader opens the spool for reading, as a file that can be passed to hutchd: one
-// that can not write even if its holder is taken over.
+// that cannot write even if its holder is taken over.
 func (w *Writer) Reader() (*os.File, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", w.file.Fd()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

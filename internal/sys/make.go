@@ -134,7 +134,7 @@ func ReturnSeccomp(fd int, id uint64, value int64) error {
 	return answerSeccomp(fd, &seccompAnswer{id: id, value: value})
 }
 
-// ReturnSeccompFD makes a call return a new descriptor of file, which stays the caller's (Linux 5.14). Where the process can not have
+// ReturnSeccompFD makes a call return a new descriptor of file, which stays the caller's (Linux 5.14). Where the process cannot have
 // it, as one that has no room for more (EMFILE), the call has that error. ENOENT is as of RefuseSeccomp.
 func ReturnSeccompFD(fd int, id uint64, file int, cloexec bool) error {
 	a := seccompAddFD{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, srcfd: uint32(file)}

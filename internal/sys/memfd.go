@@ -89,7 +89,7 @@ func SealMemfd(fd int) error {
 	return nil
 }
 
-// IsSealed reports whether f is a memfd whose content can not change.
+// IsSealed reports whether f is a memfd whose content cannot change.
 func IsSealed(f *os.File) bool {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	return err == nil && seals&memfdSeals == memfdSeals

@@ -16,7 +16,7 @@ const topDir = 0x20000
 // Spread has what is made in a folder of ours placed all over an ext4 without a journal. There an inode is not used again for
 // minutes after its file was removed, and who makes a file next to it looks at each of them first (recently_deleted in
 // fs/ext4/ialloc.c): in a folder where trees come and go that takes ten times as long as the files. Elsewhere nothing is
-// changed, and where it can not be, things take longer.
+// changed, and where it cannot be, things take longer.
 func Spread(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

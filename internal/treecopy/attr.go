@@ -51,7 +51,7 @@ func modeAndTimes(fd int, now, st *unix.Stat_t) error {
 	return unix.UtimesNanoAt(fd, "", []unix.Timespec{st.Atim, st.Mtim}, unix.AT_EMPTY_PATH)
 }
 
-// finishName is finish for what can not be opened: links, fifos and the like.
+// finishName is finish for what cannot be opened: links, fifos and the like.
 func finishName(dir *os.File, name string, st *unix.Stat_t) error {
 	fd := int(dir.Fd())
 	if err := unix.Fchownat(fd, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {

@@ -67,7 +67,7 @@ type copier struct {
 	ctx  context.Context
 	crew *crew
 	path []string // names from the top to where the copy is
-	// cloneless says that this file system can not share blocks.
+	// cloneless says that this file system cannot share blocks.
 	cloneless bool
 	buf       []byte
 }

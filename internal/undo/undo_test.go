@@ -156,7 +156,7 @@ func TestSave(t *testing.T) {
 	for range 2 {
 		for call, text := range want {
 			if os.Getuid() != 0 && call > "c3" && call != "same" {
-				continue // moved/8 can not be read
+				continue // moved/8 cannot be read
 			}
 			if got := rebuilt(t, s, call); got != text {
 				t.Errorf("%s: %s", call, different(got, text))

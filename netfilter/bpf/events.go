@@ -31,7 +31,7 @@ type Event struct {
 	Errno    syscall.Errno // 0 when allowed
 }
 
-// Reader reads events. Several can not share a ring: each event goes to one.
+// Reader reads events. Several cannot share a ring: each event goes to one.
 type Reader struct{ ring *ringbuf.Reader }
 
 // Events reads what the programs tell, from the oldest that nobody has read.

@@ -11,7 +11,7 @@ import (
 // Sandbox is one sandbox's policy in the kernel. Its methods may be called from any
 // goroutine.
 //
-// The maps can not tell which keys are a sandbox's without reading them all: it keeps them.
+// The maps cannot tell which keys are a sandbox's without reading them all: it keeps them.
 type Sandbox struct {
 	m      *Maps
 	cgroup uint64

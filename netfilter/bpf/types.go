@@ -147,7 +147,7 @@ func (p Policy) value(table uint64) (sandboxValue, error) {
 	if p.Errno == 0 {
 		v.Error = int32(syscall.EACCES)
 	} else if !slices.Contains(Errnos, p.Errno) {
-		return v, fmt.Errorf("refusals can not have errno %d (%w): one of %v can", int(p.Errno), p.Errno, Errnos)
+		return v, fmt.Errorf("refusals cannot have errno %d (%w): one of %v can", int(p.Errno), p.Errno, Errnos)
 	}
 	if p.TellAllowed {
 		v.Flags |= tellAllowed

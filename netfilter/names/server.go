@@ -179,7 +179,7 @@ func (s *Server) ServeUDP(pc net.PacketConn) {
 			return
 		}
 		if reply := s.answer(buf[:n], true, addrPort(from)); reply != nil {
-			// A reply that can not be sent is one that is lost: the client asks again.
+			// A reply that cannot be sent is one that is lost: the client asks again.
 			_, _ = pc.WriteTo(reply, from)
 		}
 	}

@@ -91,7 +91,7 @@ func Open(path string, prefix netip.Prefix, seed []byte) (*Table, error) {
 	return t, nil
 }
 
-// ErrPrefix says that a range can not hold synthetic addresses.
+// ErrPrefix says that a range cannot hold synthetic addresses.
 var ErrPrefix = errors.New("not a range for synthetic addresses")
 
 func checkPrefix(p netip.Prefix) error {

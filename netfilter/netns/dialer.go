@@ -15,7 +15,7 @@ import (
 )
 
 // Dialer connects to servers in a namespace, also to those on its own loopback. Sockets are made on a thread that has
-// entered the namespace, and can not leave it again; connecting and everything else happens on any thread. The thread
+// entered the namespace, and cannot leave it again; connecting and everything else happens on any thread. The thread
 // is there while connections are made, and some time longer.
 type Dialer struct {
 	ns *os.File

@@ -27,7 +27,7 @@ var (
 )
 
 // The transparent sockets are bound to addresses for documentation, to which there is
-// no route: a program inside can not connect to the listener itself, but only to
+// no route: a program inside cannot connect to the listener itself, but only to
 // what the rules hand to it. (In mode open there is, and it is a literal like any.)
 var (
 	listener4 = netip.MustParseAddr("192.0.2.1")
@@ -127,7 +127,7 @@ func onOwnThread(do func() error) error {
 		if unix.Gettid() == unix.Getpid() {
 			defer runtime.UnlockOSThread()
 			moved := make(chan struct{})
-			go func() { // can not land here: this thread is locked
+			go func() { // cannot land here: this thread is locked
 				defer close(moved)
 				run()
 			}()

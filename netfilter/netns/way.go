@@ -30,7 +30,7 @@ const (
 
 var ways = []Way{Hold, TProxy, Redirect, PerPort}
 
-// Unsupported is a policy that the way in force can not carry out.
+// Unsupported is a policy that the way in force cannot carry out.
 type Unsupported struct{ Way, What string }
 
 func (e *Unsupported) Error() string {

@@ -360,7 +360,7 @@ func (f *inboundFlow) serveHTTP() {
 // before, nil where it has not.
 func (f *inboundFlow) carry(was *light, from int, rest []byte) {
 	var up sync.WaitGroup
-	if was == nil || !was.side[ofClient].over { // else it has been told, and a server that has ended as well can not be again
+	if was == nil || !was.side[ofClient].over { // else it has been told, and a server that has ended as well cannot be again
 		up.Go(func() { f.copy(ofClient, from, rest) })
 	}
 	if was == nil || !was.side[ofServer].over {

@@ -350,7 +350,7 @@ func (f *udpFlow) serve() (d Denial, refused bool) {
 	return d, false
 }
 
-// fail makes known that the server can not be reached.
+// fail makes known that the server cannot be reached.
 func (f *udpFlow) fail(err error) {
 	to := Failure{Client: f.from, Proto: policy.UDP, Name: f.name, Port: f.to.Port(), Err: err, Errno: "no answer"}
 	if server := f.address(); server.IsValid() {

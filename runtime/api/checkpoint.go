@@ -69,7 +69,7 @@ func checkUndo(s *Spec) error {
 		return nil
 	}
 	if w := s.Workspace; w != nil && w.Mode == ModeRW {
-		return invalid("undo", "the workspace %s is in mode rw: what is written there can not be taken back", w.Path).
+		return invalid("undo", "the workspace %s is in mode rw: what is written there cannot be taken back", w.Path).
 			WithHint("use mode overlay (--workspace PATH:overlay), and bring what is good into the folder with hutch workspace apply")
 	}
 	if s.ReadOnly {
@@ -77,10 +77,10 @@ func checkUndo(s *Spec) error {
 	}
 	for i := range s.Mounts {
 		if m := &s.Mounts[i]; m.Mode == ModeTmpfs {
-			return invalid("undo", "%s is in memory: what is written there can not be taken back", m.Target).
+			return invalid("undo", "%s is in memory: what is written there cannot be taken back", m.Target).
 				WithHint("leave the tmpfs out: what is written elsewhere goes with the sandbox as well")
 		} else if m.Volume == "" && m.Mode == ModeRW {
-			return invalid("undo", "%s is mounted at %s in mode rw: what is written there can not be taken back", m.Source, m.Target).
+			return invalid("undo", "%s is mounted at %s in mode rw: what is written there cannot be taken back", m.Source, m.Target).
 				WithHint("mount it in mode overlay or ro (-v SRC:DST:overlay)")
 		}
 	}

@@ -152,7 +152,7 @@ type SubscriptionParams struct {
 }
 
 // EventsEnd is the params of an `events.end` notification, the last of a
-// subscription: of one without follow, or of one whose log can not be read.
+// subscription: of one without follow, or of one whose log cannot be read.
 type EventsEnd struct {
 	Subscription string `json:"subscription"`
 	Error        string `json:"error,omitempty"`
@@ -164,7 +164,7 @@ type EventCreditParams struct {
 	Events       int64  `json:"events"`
 }
 
-// Validate refuses what can not be subscribed to.
+// Validate refuses what cannot be subscribed to.
 func (p *SubscribeParams) Validate() error {
 	for _, k := range p.Kinds {
 		if !slices.Contains(EventKinds, k) {

@@ -54,7 +54,7 @@ type FileWriteParams struct {
 	Exclusive bool   `json:"exclusive,omitempty"` // fail if it exists
 	Parents   bool   `json:"parents,omitempty"`   // make missing folders above it
 	Mode      string `json:"mode,omitempty"`      // octal, "0755"; default: the old file's, else 0644
-	// Atomic true fails where the old file can not be replaced in a single step (it
+	// Atomic true fails where the old file cannot be replaced in a single step (it
 	// has several names, say); false writes into the file itself. By default that is
 	// done where it must be.
 	Atomic *bool `json:"atomic,omitempty"`

@@ -11,9 +11,9 @@ import (
 type GuardNew string
 
 // GuardRefuse refuses to make them, by EROFS: PID 1 makes names in the folder in the commands' place, which costs some 30 µs
-// for each name that is made, anywhere; programs inside can not use Landlock themselves; and the kernel needs it (Linux 6.2).
+// for each name that is made, anywhere; programs inside cannot use Landlock themselves; and the kernel needs it (Linux 6.2).
 // GuardTell lets them be made, and tells of those at the top of the folder (Unguarded). GuardAuto is GuardRefuse where that can be
-// had and GuardTell where it can not; which of them it is stands in the sandbox's spec and among its walls.
+// had and GuardTell where it cannot; which of them it is stands in the sandbox's spec and among its walls.
 const (
 	GuardAuto   GuardNew = "auto"
 	GuardTell   GuardNew = "tell"
@@ -31,7 +31,7 @@ func (m *Mount) Guards() bool {
 	return m.Mode == ModeRW && m.Volume == "" && (len(m.Guard) > 0 || !slices.Contains(m.Unguarded, AllNames))
 }
 
-// RefusesNew reports whether guarded names that are not there can not be made, once GuardAuto has been settled.
+// RefusesNew reports whether guarded names that are not there cannot be made, once GuardAuto has been settled.
 func (m *Mount) RefusesNew() bool { return m.GuardNew == GuardRefuse && m.Guards() }
 
 // mount is the workspace as a mount.

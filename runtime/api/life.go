@@ -7,7 +7,7 @@ type Pause struct {
 	Since time.Time  `json:"since"`
 	By    PauseMeans `json:"by"`
 	// ReclaimedBytes is what memory it uses less since its page cache was taken back, behind the reply to sandbox.pause; absent
-	// before that, and where it can not be (cgroup v1 or none, before Linux 5.19). The event sandbox.reclaimed tells of it.
+	// before that, and where it cannot be (cgroup v1 or none, before Linux 5.19). The event sandbox.reclaimed tells of it.
 	ReclaimedBytes *int64 `json:"reclaimed_bytes,omitempty"`
 }
 
@@ -71,7 +71,7 @@ type StopResult struct {
 // StartParams are sandbox.start's params.
 type StartParams struct {
 	Sandbox string `json:"sandbox"`
-	// Folders hand over folders of the host's that the sandbox had mounted: by root, whose folders the daemon can not open
+	// Folders hand over folders of the host's that the sandbox had mounted: by root, whose folders the daemon cannot open
 	// itself. Those that are not among them the daemon opens by their paths. Each must be the very folder that it was.
 	Folders []StartFolder `json:"folders,omitempty"`
 	FDs     int           `json:"fds,omitempty"`

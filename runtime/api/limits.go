@@ -104,7 +104,7 @@ func ParseCPUSet(list string) (cpus []int, ok bool) {
 
 func checkSpecLimits(s *Spec) error {
 	if s.Limits.OOMGroup {
-		return invalid("limits.oom_group", "a sandbox can not have it: it would end with its first process that is out of memory").
+		return invalid("limits.oom_group", "a sandbox cannot have it: it would end with its first process that is out of memory").
 			WithHint("give it to an exec, with memory_bytes")
 	}
 	return s.Limits.Validate("limits")

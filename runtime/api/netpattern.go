@@ -180,7 +180,7 @@ func badLabel(label string) *problem {
 	case label == "":
 		return &problem{"holds an empty label", "leave out the dot that is too much"}
 	case len(label) > 63:
-		return &problem{"holds a label of more than 63 bytes", "names like that can not be looked up"}
+		return &problem{"holds a label of more than 63 bytes", "names like that cannot be looked up"}
 	}
 	for i := range len(label) {
 		switch c := label[i]; {

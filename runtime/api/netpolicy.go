@@ -151,7 +151,7 @@ func (p *NetPolicy) validateMode(field string) error {
 	}
 	for i, r := range p.Require {
 		if r != RequireEBPF {
-			return invalid(fmt.Sprintf("%s.require[%d]", field, i), "%q can not be required", r).WithHint("use ebpf, or leave it out")
+			return invalid(fmt.Sprintf("%s.require[%d]", field, i), "%q cannot be required", r).WithHint("use ebpf, or leave it out")
 		}
 	}
 	mode := p.Effective()

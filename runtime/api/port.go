@@ -75,7 +75,7 @@ func (p *PortExposeParams) Validate() error {
 	return err
 }
 
-// Validate refuses what can not have been exposed.
+// Validate refuses what cannot have been exposed.
 func (p *PortCloseParams) Validate() error {
 	if err := checkPort(p.Port); err != nil || p.Address == "" {
 		return err

@@ -47,7 +47,7 @@ type RunResult struct {
 	Exec    ExecResult `json:"exec"`
 }
 
-// Validate refuses what can not be run; the error is an *Error with the field at fault.
+// Validate refuses what cannot be run; the error is an *Error with the field at fault.
 func (p *RunParams) Validate() error {
 	switch {
 	case p.Sandbox == nil && p.Acquire == nil:

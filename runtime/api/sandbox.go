@@ -107,7 +107,7 @@ const (
 type IDs string
 
 // With IDsEmulate PID 1 does: files can be given to them and processes become them, as far as programs see. It is
-// refused where the sandbox has real ones, or the kernel can not do it (before Linux 5.19). IDsAuto then goes on without,
+// refused where the sandbox has real ones, or the kernel cannot do it (before Linux 5.19). IDsAuto then goes on without,
 // and Isolation says so. With IDsReal the kernel answers, which refuses them.
 const (
 	IDsAuto    IDs = "auto"
@@ -169,7 +169,7 @@ type Workspace struct {
 	// path that changes under way. A client started by root sends a detached,
 	// id-mapped mount instead.
 	FD *int `json:"fd,omitempty"`
-	// Guard are names, relative to the folder, that a sandbox in mode rw can not write, beside those that are guarded in any such folder
+	// Guard are names, relative to the folder, that a sandbox in mode rw cannot write, beside those that are guarded in any such folder
 	// (hutch config guard); Unguarded are those of them that it can. AllNames is all of them.
 	Guard     []string `json:"guard,omitempty"`
 	Unguarded []string `json:"unguarded,omitempty"` // also a folder of some, such as .git
@@ -222,7 +222,7 @@ type Limits struct {
 	// one process of it; cgroup v2, execs only.
 	OOMGroup bool `json:"oom_group,omitempty"`
 
-	// BestEffort, of a sandbox, allows limits that this host can not enforce. They are told
+	// BestEffort, of a sandbox, allows limits that this host cannot enforce. They are told
 	// in Sandbox.Unenforced, with what stands in for them.
 	BestEffort bool `json:"best_effort,omitempty"`
 
@@ -293,7 +293,7 @@ type Sandbox struct {
 	// StopSignal is what sandbox.stop sends; "" is SIGTERM.
 	StopSignal string `json:"stop_signal,omitempty"`
 	Limits     Limits `json:"limits"` // that are in force
-	// Unenforced are limits that this host can not enforce: defaults, and with
+	// Unenforced are limits that this host cannot enforce: defaults, and with
 	// limits.best_effort those that were asked for.
 	Unenforced []Unenforced       `json:"unenforced,omitempty"`
 	Network    SandboxNetwork     `json:"network"`

@@ -20,7 +20,7 @@ type ScanParams struct {
 func (p *ScanParams) Validate() error {
 	switch {
 	case !slices.Contains(ScanLanguages, p.Language):
-		return invalid("language", "%q can not be scanned", p.Language).WithHint("use python, javascript or shell")
+		return invalid("language", "%q cannot be scanned", p.Language).WithHint("use python, javascript or shell")
 	case p.Code == "" || len(p.Code) > MaxCodeBytes:
 		return invalid("code", "%d bytes", len(p.Code)).WithHint("give 1 to %d bytes of code", MaxCodeBytes)
 	case len(p.AllowedImports) > 0 && p.Language == "shell":
@@ -29,7 +29,7 @@ func (p *ScanParams) Validate() error {
 	return checkImports(p.AllowedImports)
 }
 
-// checkImports refuses lists of modules that can not be meant.
+// checkImports refuses lists of modules that cannot be meant.
 func checkImports(names []string) error {
 	if len(names) > MaxAllowedImports {
 		return invalid("allowed_imports", "%d names", len(names)).WithHint("give at most %d", MaxAllowedImports)
@@ -89,7 +89,7 @@ type ScanImport struct {
 // ScanResult is code.scan's result: a hint, not a wall. Code without findings may still do harm.
 type ScanResult struct {
 	Language string `json:"language"`
-	// Risky says that there are findings of medium severity or more, or that the code can not be parsed.
+	// Risky says that there are findings of medium severity or more, or that the code cannot be parsed.
 	Risky     bool         `json:"risky"`
 	Findings  []Finding    `json:"findings"` // by line
 	Imports   []ScanImport `json:"imports"`

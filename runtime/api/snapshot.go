@@ -157,7 +157,7 @@ func (p SnapshotCreateParams) Validate() error {
 // Validate refuses impossible times.
 func (p SnapshotRestoreParams) Validate() error { return StopParams{TimeoutS: p.TimeoutS}.Validate() }
 
-// Validate refuses what can not be forked, or so often.
+// Validate refuses what cannot be forked, or so often.
 func (p ForkParams) Validate() error {
 	switch {
 	case (p.Sandbox == "") == (p.Snapshot == ""):

@@ -40,7 +40,7 @@ const (
 )
 
 // Stats is sandbox.stats's result: what a sandbox uses at one moment, and has used since
-// it began. What the source can not tell is missing; it is never 0 for that reason.
+// it began. What the source cannot tell is missing; it is never 0 for that reason.
 type Stats struct {
 	Sandbox  string       `json:"sandbox"`
 	Name     string       `json:"name,omitempty"`

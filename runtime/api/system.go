@@ -7,7 +7,7 @@ import "time"
 const IDCount = 65536
 
 // Ranges of IDCount ids for daemons of root lie between these: above what useradd(8) and systemd hand out (systemd.io/UIDS-GIDS: containers
-// end at 0x6fffffff), below 2^31, which some programs can not hold.
+// end at 0x6fffffff), below 2^31, which some programs cannot hold.
 const (
 	FirstIDBase = 0x70000000
 	LastIDBase  = 0x80000000 - IDCount
@@ -79,7 +79,7 @@ type Check struct {
 	Status   string `json:"status"` // yes, no or inconclusive
 	Detail   string `json:"detail"`
 	Remedy   string `json:"remedy"`   // an exact command, "" when nothing is to be done
-	Required bool   `json:"required"` // sandboxes can not run without it
+	Required bool   `json:"required"` // sandboxes cannot run without it
 }
 
 // Doctor is system.doctor's result.

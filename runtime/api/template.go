@@ -220,7 +220,7 @@ func (t *TemplateSpec) Validate() error {
 		return invalid("name", "%q is not a name", t.Name).WithHint("use 1 to 63 of a-z A-Z 0-9 _ . - and start with a letter or digit")
 	}
 	if t.Template == t.Name {
-		return invalid("template", "template %q can not begin with itself", t.Name).WithHint("name another template, or an image")
+		return invalid("template", "template %q cannot begin with itself", t.Name).WithHint("name another template, or an image")
 	}
 	if t.Template != "" && !isName(t.Template) {
 		return invalid("template", "%q is no name of a template", t.Template).WithHint("hutch template ls lists them")

@@ -186,7 +186,7 @@ func checkMounts(s *Spec) error {
 		}
 		seen[target] = true
 		if target == "/" {
-			return invalid(field+".target", "the root can not be mounted over").WithHint("choose a folder below it")
+			return invalid(field+".target", "the root cannot be mounted over").WithHint("choose a folder below it")
 		}
 		for _, k := range kernelPaths {
 			if target == k || strings.HasPrefix(target, k+"/") {
@@ -392,7 +392,7 @@ func (p *ExecParams) checkLimits() error {
 		"shm_bytes": l.ShmBytes != 0,
 	} {
 		if set {
-			return invalid("limits."+field, "a single exec can not have it").WithHint("give it to the sandbox: sandbox.create, sandbox.update")
+			return invalid("limits."+field, "a single exec cannot have it").WithHint("give it to the sandbox: sandbox.create, sandbox.update")
 		}
 	}
 	if l.DiskBytes != 0 || l.Inodes != 0 {

@@ -68,7 +68,7 @@ func TestSpecValidate(t *testing.T) {
 		{"owner", "owner", InvalidArgument, func(s *Spec) { s.Owner = "me" }},
 		{"network mode", "network.mode", InvalidArgument, func(s *Spec) { s.Network.Mode = "some" }},
 		{"allow in mode none", "network.mode", InvalidArgument, func(s *Spec) { s.Network = NetPolicy{Mode: NetNone, Allow: []string{"example.com"}} }},
-		// What this build can not honour is refused, never ignored.
+		// What this build cannot honour is refused, never ignored.
 		{"disk", "limits.disk_bytes", InvalidArgument, func(s *Spec) { s.Limits.DiskBytes = MinDiskBytes - 1 }},
 		{"inodes", "limits.inodes", InvalidArgument, func(s *Spec) { s.Limits.Inodes = MinInodes - 1 }},
 		{"ask", "network.ask", InvalidArgument, func(s *Spec) { s.Network = NetPolicy{Mode: NetOpen, Ask: true} }},

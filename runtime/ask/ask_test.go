@@ -151,7 +151,7 @@ func TestDeskBounds(t *testing.T) {
 	}
 }
 
-// TestDeskRefused: an answer that can not be put in force is its giver's error, and the question waits on.
+// TestDeskRefused: an answer that cannot be put in force is its giver's error, and the question waits on.
 func TestDeskRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "always.json")
 	synctest.Test(t, func(t *testing.T) { // in which one sees that all wait, and for nothing that will come by itself

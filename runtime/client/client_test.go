@@ -198,7 +198,7 @@ func TestCanceledBefore(t *testing.T) {
 	}
 }
 
-// TestDaemonThatDoesNotRead: a write that can not go on ends with its context.
+// TestDaemonThatDoesNotRead: a write that cannot go on ends with its context.
 func TestDaemonThatDoesNotRead(t *testing.T) {
 	ours, theirs, err := connectedPair()
 	if err != nil {

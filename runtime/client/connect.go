@@ -237,7 +237,7 @@ func lockFile(ctx context.Context, path string) (*os.File, error) {
 		}
 		return f, nil
 	case <-ctx.Done():
-		// flock can not be interrupted; whoever holds the lock is bounded by its
+		// flock cannot be interrupted; whoever holds the lock is bounded by its
 		// own start, so the goroutine ends soon.
 		go func() {
 			<-got
@@ -248,7 +248,7 @@ func lockFile(ctx context.Context, path string) (*os.File, error) {
 }
 
 // peerExit waits for the process at the other end of a connection.
-type peerExit struct{ pidfd *os.File } // nil when the process can not be watched
+type peerExit struct{ pidfd *os.File } // nil when the process cannot be watched
 
 // watchPeer must be called while the peer is known to live, because its pid may
 // be somebody else's later.
@@ -275,7 +275,7 @@ func (p peerExit) close() {
 const endTimeout = 40 * time.Second
 
 // wait returns when the peer has ended, so that the next daemon does not meet
-// the last moments of this one; where its process can not be watched, when its
+// the last moments of this one; where its process cannot be watched, when its
 // connection has ended.
 func (p peerExit) wait(ctx context.Context, c *Client) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, endTimeout, api.Errorf(api.Unavailable,

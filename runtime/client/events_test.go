@@ -64,7 +64,7 @@ func TestSubscribe(t *testing.T) {
 	}
 }
 
-// TestSubscribeBroken: a log that can not be read is no end.
+// TestSubscribeBroken: a log that cannot be read is no end.
 func TestSubscribeBroken(t *testing.T) {
 	c := connected(t, func(r *fakeCall) (any, error) {
 		r.AfterReply(func() {

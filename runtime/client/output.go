@@ -59,7 +59,7 @@ func (c *Client) output(params []byte) error {
 	return nil
 }
 
-// dataMark precedes the data of an exec.output. It can not be inside of a JSON
+// dataMark precedes the data of an exec.output. It cannot be inside of a JSON
 // string, where a quote follows a backslash.
 var dataMark = []byte(`,"data":"`)
 

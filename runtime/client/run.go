@@ -81,7 +81,7 @@ func NotRun(err error) bool {
 	return errors.Is(err, ErrLost) && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 }
 
-// LikelyIDBase is what Peer's IDBase will be, as far as that can be told without asking; ok is false where it can not. Who passes files by it
+// LikelyIDBase is what Peer's IDBase will be, as far as that can be told without asking; ok is false where it cannot. Who passes files by it
 // loses nothing when it is wrong: the daemon looks at each itself.
 func LikelyIDBase() (base uint32, ok bool) {
 	if uid := os.Geteuid(); uid != 0 {

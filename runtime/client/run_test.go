@@ -10,7 +10,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestNotRun: a call that the daemon has not even read can be made again, one that it has read can not.
+// TestNotRun: a call that the daemon has not even read can be made again, one that it has read cannot.
 func TestNotRun(t *testing.T) {
 	for name, tt := range map[string]struct {
 		peer func(t *testing.T, conn *net.UnixConn)

@@ -106,7 +106,7 @@ func (r *Runner) Run(ctx context.Context, who Caller, p api.CodeParams) (res api
 	return res, nil
 }
 
-// checkImports refuses code that imports what it may not, before anything runs. What the scan can not see is the interpreter's to refuse.
+// checkImports refuses code that imports what it may not, before anything runs. What the scan cannot see is the interpreter's to refuse.
 func (r *Runner) checkImports(ctx context.Context, p *api.CodeParams) error {
 	if len(p.AllowedImports) == 0 {
 		return nil
@@ -123,7 +123,7 @@ func (r *Runner) checkImports(ctx context.Context, p *api.CodeParams) error {
 	}
 	for i := range res.Findings {
 		if f := &res.Findings[i]; f.Rule == api.RuleUnreadable || f.Rule == api.RuleDepth {
-			return api.Errorf(api.PermissionDenied, "what the code imports can not be told: %s", f.Why).
+			return api.Errorf(api.PermissionDenied, "what the code imports cannot be told: %s", f.Why).
 				WithOp(api.MethodCodeRun).WithField("code").WithHint("nest it less, or leave allowed_imports out")
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkExec is one command from request to exit over the real channel, in
-// turn without a Landlock domain and with what it can not beat: fork, exec and wait for the same program by Go.
+// turn without a Landlock domain and with what it cannot beat: fork, exec and wait for the same program by Go.
 func BenchmarkExec(b *testing.B) {
 	null := open(b, "/dev/null")
 	fds := []*os.File{null, null, null}

@@ -72,7 +72,7 @@ const spareThreads = 10
 
 // startThreads makes n threads, which stay idle until the runtime needs them. A
 // sandbox that uses up its limit of processes would otherwise end PID 1: the
-// runtime aborts when it can not make a thread.
+// runtime aborts when it cannot make a thread.
 func startThreads(n int) {
 	var ready sync.WaitGroup
 	release := make(chan struct{})

@@ -65,7 +65,7 @@ type judgement struct {
 	at    guestapi.RefusedAt
 }
 
-// look says what of the files that a call is about is going to be refused; nil when nothing is, or it can not be
+// look says what of the files that a call is about is going to be refused; nil when nothing is, or it cannot be
 // told. The caller waits meanwhile; what it does afterwards is its own business, and that of its other threads.
 func (j *judge) look(n *sys.SeccompNotification) *judgement {
 	t, err := j.target(int(n.PID))

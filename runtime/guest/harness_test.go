@@ -111,7 +111,7 @@ func newWalled(t testing.TB, kind ids, landlock int) *sandbox {
 	return newGuarded(t, kind, landlock, nil)
 }
 
-// newGuarded is the same with names that can not be made; nil is none.
+// newGuarded is the same with names that cannot be made; nil is none.
 func newGuarded(t testing.TB, kind ids, landlock int, guard *guestapi.Guard) *sandbox {
 	var args []string
 	if guard != nil {

@@ -154,7 +154,7 @@ func TestEndOfChannel(t *testing.T) {
 	})
 }
 
-// A process of the sandbox can not attach to the exec stub, which has PID 1's
+// A process of the sandbox cannot attach to the exec stub, which has PID 1's
 // laxer filter until just before the command.
 func TestStubIsClosed(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *sandbox) {

@@ -63,7 +63,7 @@ func TestSignal(t *testing.T) {
 }
 
 // Kill ends an exec's whole tree, however its processes have hidden. A shell that
-// can not fork ends by itself: it never leads the fork bomb.
+// cannot fork ends by itself: it never leads the fork bomb.
 func TestKill(t *testing.T) {
 	for name, script := range map[string]string{
 		"alone":      "echo up; exec sleep 1000",
@@ -202,7 +202,7 @@ func TestReapOrphans(t *testing.T) {
 	})
 }
 
-// A debugger can not keep a killed exec from ending.
+// A debugger cannot keep a killed exec from ending.
 func TestKillTraced(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *sandbox) {
 		e, _ := s.started("echo up; exec sleep 1000")

@@ -120,7 +120,7 @@ type landlockRule struct {
 //	/dev/null, ...    by themselves: stdio may be the same device, opened outside
 //	/dev/pts          the same
 //
-// What is beneath none of these, whatever path or fd leads there, can not be opened, made, moved or removed.
+// What is beneath none of these, whatever path or fd leads there, cannot be opened, made, moved or removed.
 //
 // With makes the right to make names is that of the folders in / but for the guarded one, and not of / itself: a rule holds for
 // all that is beneath, and nothing takes it away there.

@@ -15,8 +15,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// maker makes names for commands where they can not: their Landlock domain has no right to make one in the guarded
-// folder. So what is looked at here and what is made can not be two things, and to let a call go on is
+// maker makes names for commands where they cannot: their Landlock domain has no right to make one in the guarded
+// folder. So what is looked at here and what is made cannot be two things, and to let a call go on is
 // never more than it could do by itself. See DESIGN.md, "Names that only PID 1 makes".
 type maker struct {
 	judge *judge

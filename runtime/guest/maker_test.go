@@ -50,7 +50,7 @@ func TestMakerForeign(t *testing.T) {
 }
 
 // TestMakerLimits: a process that nobody may look at makes nothing in the guarded folder, and all elsewhere; domains of
-// programs' own, which would not hold for PID 1, can not be made.
+// programs' own, which would not hold for PID 1, cannot be made.
 func TestMakerLimits(t *testing.T) {
 	abi := requireLandlock(t)
 	for _, k := range []ids{rangeMap, singleMap} {
@@ -73,7 +73,7 @@ func TestMakerLimits(t *testing.T) {
 	}
 }
 
-// TestMakerRefused: PID 1 is not ready with a guard that it can not keep.
+// TestMakerRefused: PID 1 is not ready with a guard that it cannot keep.
 func TestMakerRefused(t *testing.T) {
 	abi := requireLandlock(t)
 	guard := &guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/tmp", Own: []string{"x"}}}}

@@ -160,7 +160,7 @@ func (f *owned) give(uid, gid uint32) error {
 	}
 	switch {
 	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENODATA):
-		return nil // it can not be remembered there
+		return nil // it cannot be remembered there
 	}
 	return err
 }

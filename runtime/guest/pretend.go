@@ -15,7 +15,7 @@ import (
 )
 
 // pretender answers calls about ids where the sandbox has only one: package managers change owners and take on users, and
-// fail where they can not. Whom a process takes itself for changes nothing that it may do.
+// fail where they cannot. Whom a process takes itself for changes nothing that it may do.
 // See DESIGN.md, "Ids that PID 1 pretends".
 type pretender struct {
 	judge *judge
@@ -222,7 +222,7 @@ type pretence struct {
 func (c *pretence) waits() bool { return sys.SeccompWaits(c.listener, c.n.ID) }
 
 // elsewhere reports whether the process is in a user namespace of its own, where ids are real ones. Of one that is
-// not dumpable that can not be seen, nor does it matter: nothing that is pretended gives it anything.
+// not dumpable that cannot be seen, nor does it matter: nothing that is pretended gives it anything.
 func (c *pretence) elsewhere() bool {
 	ns, err := readlink(unix.AT_FDCWD, "/proc/"+strconv.Itoa(c.tid)+"/ns/user")
 	if err != nil {

@@ -74,7 +74,7 @@ func watchOf(args []string) watch {
 // the filter answers by itself.
 //
 // listen(2) is put to it as well, and goes on: no other way tells of new servers, without rights on the host. So are the calls
-// that w is about. Where ids can not be pretended they are not.
+// that w is about. Where ids cannot be pretended they are not.
 func installFilter(prog []byte, w watch) (*refusals, error) {
 	install := func(killable bool) (*os.File, error) {
 		return sys.InstallSeccompListener(cbpf.AskingAlso(cbpf.Asking(prog), nativeArch, asked(w), ownCall), killable)
@@ -125,7 +125,7 @@ func (r *refusals) serve() {
 		files, _ = newJudge() // without, nothing is told of files, and they are used all the same
 	}
 	if r.maker != nil && files != nil {
-		_ = r.maker.adopt(files) // without, nothing is made that commands can not make themselves
+		_ = r.maker.adopt(files) // without, nothing is made that commands cannot make themselves
 	}
 	if r.mover != nil && files != nil {
 		r.mover.adopt(files)

@@ -22,7 +22,7 @@ import (
 )
 
 // Beside cgroup v1 the first process of a sandbox joins its cgroups by itself, in C and before nsexec: cmd/hutch-launch/birth.c,
-// which says why. libcontainer would move it, and wait for most of the launch. With v2 alone it still does, because it can not be
+// which says why. libcontainer would move it, and wait for most of the launch. With v2 alone it still does, because it cannot be
 // told to leave a cgroup of v2 alone.
 
 // What birth.c has, too.
@@ -168,7 +168,7 @@ func (b *birth) end(err error) error {
 	if value >= 0 && int(value) < len(b.lines) {
 		what = "join " + b.lines[value][len("1!"):]
 	}
-	return fmt.Errorf("PID 1 can not %s: %w (%w)", what, errno, err)
+	return fmt.Errorf("PID 1 cannot %s: %w (%w)", what, errno, err)
 }
 
 // check refuses a PID 1 that has not said that it joined its cgroups: nobody else has put it there, and it would have no limits.

@@ -40,15 +40,15 @@ func TestBirths(t *testing.T) {
 	}
 }
 
-// TestBirth: the first process of hutch-launch joins what it is told before all else, or says what it can not.
+// TestBirth: the first process of hutch-launch joins what it is told before all else, or says what it cannot.
 func TestBirth(t *testing.T) {
 	for _, c := range []struct{ lines, fails string }{
 		{"", ""},
 		{"1?/no/such/tasks\n2?/no/such/group", ""},
-		{"1?/no/such/tasks\n1!/no/such/box/tasks\n1!/not/reached/tasks", "PID 1 can not join /no/such/box/tasks: no such file or directory"},
-		{"2!/no/such/group", "PID 1 can not join /no/such/group: no such file or directory"},
-		{"2!/dev/null", "PID 1 can not join /dev/null: not a directory"},
-		{"2!/", "PID 1 can not join /: no such file or directory"}, // no cgroup
+		{"1?/no/such/tasks\n1!/no/such/box/tasks\n1!/not/reached/tasks", "PID 1 cannot join /no/such/box/tasks: no such file or directory"},
+		{"2!/no/such/group", "PID 1 cannot join /no/such/group: no such file or directory"},
+		{"2!/dev/null", "PID 1 cannot join /dev/null: not a directory"},
+		{"2!/", "PID 1 cannot join /: no such file or directory"}, // no cgroup
 		{"1!" + strings.Repeat("/long", 2000), "file name too long"},
 		{strings.Repeat("x", maxBirth), "bytes of cgroups"},
 	} {

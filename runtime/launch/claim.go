@@ -136,7 +136,7 @@ func swapConfig(sb *sandbox, p *launchapi.Claim) ([]byte, error) {
 	}
 	for _, w := range words {
 		if w == "" || strings.ContainsRune(w, 0) {
-			return nil, api.Errorf(api.InvalidArgument, "%q can not be a name", w)
+			return nil, api.Errorf(api.InvalidArgument, "%q cannot be a name", w)
 		}
 	}
 	config := []byte(strings.Join(words, "\x00") + "\x00")

@@ -110,7 +110,7 @@ func decodeConfig(params *launchapi.Create, netns *os.File) (*configs.Config, er
 		return nil, api.Errorf(api.InvalidArgument, "config of the sandbox: it has a seccomp section, which hutch-init's filters replace")
 	}
 	if !config.NoNewPrivileges {
-		return nil, api.Errorf(api.InvalidArgument, "config of the sandbox: no_new_privs is off, without which hutch-init can not install its filter")
+		return nil, api.Errorf(api.InvalidArgument, "config of the sandbox: no_new_privs is off, without which hutch-init cannot install its filter")
 	}
 	if config.Rootfs != params.Overlay.Target {
 		return nil, api.Errorf(api.InvalidArgument, "config of the sandbox: root %q is not the overlay's target %q", config.Rootfs, params.Overlay.Target)

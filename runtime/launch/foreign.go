@@ -39,7 +39,7 @@ func interruptible(f *os.File) (io.ReadWriteCloser, error) {
 // pipeBuf is what fits into a pipe that is writable (PIPE_BUF, linux/limits.h).
 const pipeBuf = 4096
 
-// foreign is a file that this process can not open anew. Its Read and Write take a
+// foreign is a file that this process cannot open anew. Its Read and Write take a
 // thread each while they wait.
 type foreign struct {
 	f    *os.File

@@ -145,7 +145,7 @@ func (d *hutchd) checkGone(t testing.TB, id string) {
 		t.Errorf("run folder: %v, %v; want it empty", entries, err)
 	}
 	if err := os.RemoveAll(f.dir); err != nil {
-		t.Errorf("folder of %s can not be removed: %v", id, err)
+		t.Errorf("folder of %s cannot be removed: %v", id, err)
 	}
 }
 

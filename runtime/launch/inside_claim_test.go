@@ -259,7 +259,7 @@ func insideClaimFails(t *testing.T, d *hutchd) {
 		change     func(c *launchapi.Claim, sb ready)
 	}{
 		{"no layer", "lowerdir", func(c *launchapi.Claim, _ ready) { c.Overlay.Lower = []string{"absent"} }},
-		{"no host name", "can not be a name", func(c *launchapi.Claim, _ ready) { c.Hostname = "" }},
+		{"no host name", "cannot be a name", func(c *launchapi.Claim, _ ready) { c.Hostname = "" }},
 		{"relative source", "not absolute", func(c *launchapi.Claim, _ ready) {
 			c.Binds = []launchapi.ClaimBind{{Source: "etc", Target: "/workspace"}}
 		}},

@@ -263,7 +263,7 @@ func insideCanceled(t *testing.T, d *hutchd) {
 	d.checkNoChildren(t)
 }
 
-// insideBadInit runs with a hutch-init that can not be executed.
+// insideBadInit runs with a hutch-init that cannot be executed.
 func insideBadInit(t *testing.T, d *hutchd) {
 	d.create(t, "sb_bad")
 	if ws := unix.WaitStatus(<-d.exitOf("sb_bad")); !ws.Exited() || ws.ExitStatus() == 0 {

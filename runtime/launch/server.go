@@ -280,7 +280,7 @@ func (ses *session) finish(req launchapi.Request, err error) {
 	ses.reply(r)
 }
 
-// reply sends r. That it can not be sent means that hutchd is gone, which the
+// reply sends r. That it cannot be sent means that hutchd is gone, which the
 // launcher sees for itself.
 func (ses *session) reply(r launchapi.Reply) { _ = ses.conn.Send(r) }
 

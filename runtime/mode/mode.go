@@ -16,7 +16,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Scanner looks through what is to run, in a process of its own. Its errors are about itself: what it can not read is a finding.
+// Scanner looks through what is to run, in a process of its own. Its errors are about itself: what it cannot read is a finding.
 type Scanner interface {
 	Scan(ctx context.Context, p api.ScanParams) (api.ScanResult, error)
 	Command(ctx context.Context, argv []string) (api.ScanResult, error)
@@ -201,7 +201,7 @@ func (d *Decider) selective(ctx context.Context, a *asked) error {
 	case res.Risky || res.Truncated:
 		a.answer.Reason = "risky: " + first()
 	case len(res.Findings) > 0 && !a.params.ReadOnly:
-		a.answer.Reason = "the caller can not keep it from more than the scan has seen: " + first()
+		a.answer.Reason = "the caller cannot keep it from more than the scan has seen: " + first()
 	default:
 		a.answer.Decision, a.answer.Reason = api.WhereHost, "no finding of medium severity or more"
 	}

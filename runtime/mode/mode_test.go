@@ -200,7 +200,7 @@ func TestEnds(t *testing.T) {
 	ask(Caller{Conn: 2})
 }
 
-// TestUnrecorded: what can not be recorded does not run.
+// TestUnrecorded: what cannot be recorded does not run.
 func TestUnrecorded(t *testing.T) {
 	w := newWorld(t, allowed)
 	p := api.DecideParams{Mode: api.ExecModeOff, Argv: []string{"ls"}}

@@ -223,7 +223,7 @@ var ownNamespaces = sync.OnceValues(func() (own [len(peerNamespaces)]string, err
 
 // peerWatch returns a function that tells, once, whether the process that
 // connected still lives: only then what was read from /proc about its pid was
-// about it. Kernels before 6.5 can not say (SO_PEERPIDFD), and are believed.
+// about it. Kernels before 6.5 cannot say (SO_PEERPIDFD), and are believed.
 func peerWatch(f *os.File) (alive func() bool, err error) {
 	fd, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	switch {

@@ -109,7 +109,7 @@ func (h *hutchd) begin(ctx context.Context, config *monitorapi.Config, files []*
 	stop := context.AfterFunc(ctx, func() { _ = h.conn.Close() })
 	files, err := h.conn.Recv(&first)
 	packet.CloseAll(files)
-	for err == nil && first.Project != nil { // a sandbox that it can not take over is removed
+	for err == nil && first.Project != nil { // a sandbox that it cannot take over is removed
 		err = h.send(monitorapi.Message{Projected: &monitorapi.Projected{Sandbox: first.Project.Sandbox, Error: "hutchd does not serve yet"}})
 		if first = (monitorapi.Message{}); err == nil {
 			files, err = h.conn.Recv(&first)

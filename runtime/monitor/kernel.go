@@ -17,7 +17,7 @@ import (
 const envEBPF = "HUTCH_EBPF"
 
 // enforce begins to have hutch-netd put eBPF programs in force around all sandboxes, where that
-// can be. It is done here, as it can not be in the user namespace of hutch-launch, and
+// can be. It is done here, as it cannot be in the user namespace of hutch-launch, and
 // meanwhile that one starts. done must be called before ebpf and maps are used, and before
 // there is a sandbox. What has kept it from being done is reported and no error: policies are
 // enforced without.

@@ -77,7 +77,7 @@ func launchEnv() []string {
 
 // daemonEnv is the part of the environment that hutchd's libraries read: where
 // registries' settings and credentials are, proxies and certificates. Started by
-// root, the daemon is somebody else and can not read root's own files, so it gets
+// root, the daemon is somebody else and cannot read root's own files, so it gets
 // a home of its own below data and reads the settings in /etc.
 func daemonEnv(data string) []string {
 	names := []string{

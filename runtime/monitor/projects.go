@@ -79,7 +79,7 @@ func (m *monitor) hasProjects() bool {
 // limitProject does what hutchd asks for.
 func (m *monitor) limitProject(q *monitorapi.Project) error {
 	if os.Geteuid() != 0 || !homeName.MatchString(q.Home) || !sandboxName.MatchString(q.Sandbox) || q.Bytes < 0 || q.Inodes < 0 {
-		return errors.New("hutchd asks for a project quota that can not be")
+		return errors.New("hutchd asks for a project quota that cannot be")
 	}
 	data, err := m.openData()
 	if err != nil {

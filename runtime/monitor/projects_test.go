@@ -36,7 +36,7 @@ func TestLimitProjectHostile(t *testing.T) {
 		{Home: "1-2", Sandbox: ".."}, {Home: "1-2", Sandbox: ""}, {Home: "1-2", Sandbox: "sb_real/../sb_real"}, {Home: "1-2", Sandbox: "sb_a\n"},
 		{Home: "1-2", Sandbox: "sb_real", Bytes: -1}, {Home: "1-2", Sandbox: "sb_real", Inodes: -1},
 	} {
-		if err := m.limitProject(&p); err == nil || !strings.Contains(err.Error(), "can not be") {
+		if err := m.limitProject(&p); err == nil || !strings.Contains(err.Error(), "cannot be") {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // A shared daemon's sandboxes outlive their monitor: hutch-launch keeps them and listens
 // on a socket in the state root, beside which the monitor has written what its successor
-// can not find out. Both files belong to the caller. Started by root, hutchd can neither
+// cannot find out. Both files belong to the caller. Started by root, hutchd can neither
 // write nor reach them; an ordinary user's hutchd has the user's own rights.
 
 // legacy is what one monitor leaves to the next.

@@ -164,7 +164,7 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 	return nil
 }
 
-// discard removes a sandbox that can not be taken over.
+// discard removes a sandbox that cannot be taken over.
 func (m *Manager) discard(ctx context.Context, id string) {
 	dir := filepath.Join(m.cfg.Dir, id)
 	err := m.cfg.Launcher.Destroy(ctx, id)
@@ -175,7 +175,7 @@ func (m *Manager) discard(ctx context.Context, id string) {
 		err = errors.Join(err, removeAll(dir))
 	}
 	if err != nil {
-		m.cfg.Logger.Error("remove a sandbox that can not be taken over", "sandbox", id, "err", err)
+		m.cfg.Logger.Error("remove a sandbox that cannot be taken over", "sandbox", id, "err", err)
 	}
 }
 

@@ -144,7 +144,7 @@ func (a *Attachment) Await(ctx context.Context, credit bool, more <-chan struct{
 	}
 }
 
-// lost is closed when what is left of the stream can not be read any more.
+// lost is closed when what is left of the stream cannot be read any more.
 func (p *place) lost() <-chan struct{} {
 	if p.st == nil {
 		return nil

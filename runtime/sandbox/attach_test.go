@@ -250,7 +250,7 @@ func TestAttachCredit(t *testing.T) {
 	if p, ok := a.Next(make([]byte, 3)); !ok || string(p.Data) != "dat" {
 		t.Errorf("%+v", p)
 	}
-	// What can not be read any more does not wait for credit.
+	// What cannot be read any more does not wait for credit.
 	r.exit(0)
 	r.io.forget()
 	if err := a.Await(t.Context(), false, nil); err != nil {

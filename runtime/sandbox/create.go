@@ -152,7 +152,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (api.Sandbox, e
 	return r, nil
 }
 
-// removeNow removes a sandbox whose creation can not be completed.
+// removeNow removes a sandbox whose creation cannot be completed.
 func (m *Manager) removeNow(ctx context.Context, id string) {
 	if _, err := m.Remove(context.WithoutCancel(ctx), id); err != nil && api.ErrorCode(err) != api.NotFound {
 		m.cfg.Logger.Error("remove a sandbox that could not be completed", "sandbox", id, "err", err)

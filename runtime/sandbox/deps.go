@@ -274,7 +274,7 @@ type Host struct {
 	EBPF         EBPF
 
 	LandlockABI    int    // of the kernel, where commands can use it; else 0
-	LandlockReason string // why they can not
+	LandlockReason string // why they cannot
 
 	AppArmor       string // the profile of sandboxes; "" where they have none of their own
 	AppArmorReason string // why; "" where the kernel has no AppArmor

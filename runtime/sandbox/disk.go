@@ -26,7 +26,7 @@ type disk struct {
 	fs string // the folder
 	// volumes are the folders of volumes that it may write to.
 	volumes []string
-	// base is what layers of the shelf take, which it has as its own and can not change.
+	// base is what layers of the shelf take, which it has as its own and cannot change.
 	base diskuse.Usage
 	// hard says that fs is a file system of its own, which takes no more: nothing has to be
 	// watched, and what it holds can be asked for at any time.
@@ -122,7 +122,7 @@ func (m *Manager) measure(ctx context.Context, s *Sandbox) (diskuse.Usage, error
 	start := time.Now()
 	used, err := diskuse.Trees(ctx, less(allowed, d.base), append(d.volumes, d.fs)...)
 	used = used.Add(d.base)
-	if errors.Is(err, diskuse.ErrTooDeep) { // what can not be counted is too much
+	if errors.Is(err, diskuse.ErrTooDeep) { // what cannot be counted is too much
 		used, err = d.bound().Add(diskuse.Usage{Bytes: 1, Inodes: 1}), nil
 	}
 	if err != nil {

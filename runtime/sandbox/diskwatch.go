@@ -185,7 +185,7 @@ func (r *running) notePeak(used diskuse.Usage) {
 }
 
 // overDisk ends everything that runs in a sandbox that is over its limit. What comes later may
-// remove files, but finds that it can not write any (RLIMIT_FSIZE 0).
+// remove files, but finds that it cannot write any (RLIMIT_FSIZE 0).
 func (m *Manager) overDisk(ctx context.Context, s *Sandbox) {
 	first := s.disk.mayUse() == s.disk.bound()
 	m.notePeaks(s)

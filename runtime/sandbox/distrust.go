@@ -15,7 +15,7 @@ import (
 // closed. It tells more than that the channel is closed, so it is waited for.
 const exitGrace = time.Second
 
-// watchChannel ends a sandbox whose PID 1 can not be talked to any more: it has sent what
+// watchChannel ends a sandbox whose PID 1 cannot be talked to any more: it has sent what
 // hutch-init never sends, or closed its channel. Whatever runs there is not ours, and
 // nothing in the sandbox can be ended but with all of it.
 func (m *Manager) watchChannel(s *Sandbox) {

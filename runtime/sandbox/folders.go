@@ -282,7 +282,7 @@ func swapJSON(path string, v any) error {
 		return diskError("write "+filepath.Base(path), err)
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, spare, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE); err != nil {
-		return writeJSON(path, v) // the file system can not, or there is none yet
+		return writeJSON(path, v) // the file system cannot, or there is none yet
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func awaitGate(ctx context.Context, fds Taker, field string, index int) error {
 	}
 	defer gate.Close()
 	var count [8]byte
-	// Of what the runtime's poller can not watch a read might never end.
+	// Of what the runtime's poller cannot watch a read might never end.
 	if err := gate.SetReadDeadline(time.Time{}); err != nil {
 		return badGate(field, "cannot wait for it: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// granted are the limits of a sandbox: those in force, and those that this host can not
+// granted are the limits of a sandbox: those in force, and those that this host cannot
 // enforce.
 type granted struct {
 	limits  api.Limits
@@ -50,7 +50,7 @@ var groupLimits = []groupLimit{
 	number("io_write_bps", "io", "", func(l *api.Limits) *int64 { return &l.IOWriteBPS }),
 }
 
-// lacks says why this host can not enforce a limit, "" when it can.
+// lacks says why this host cannot enforce a limit, "" when it can.
 func (h *Host) lacks(g *groupLimit) string {
 	switch {
 	case !contains(h.Controllers, g.controller):
@@ -66,13 +66,13 @@ func (h *Host) lacks(g *groupLimit) string {
 	return ""
 }
 
-// checkControllers refuses what this host can not enforce.
+// checkControllers refuses what this host cannot enforce.
 func (m *Manager) checkControllers(l *api.Limits) error {
 	_, err := m.grant(l, false)
 	return err
 }
 
-// grant tells limits that this host can enforce from those that it can not, which it
+// grant tells limits that this host can enforce from those that it cannot, which it
 // refuses unless bestEffort is set.
 func (m *Manager) grant(asked *api.Limits, bestEffort bool) (granted, error) {
 	h := &m.cfg.Host
@@ -139,7 +139,7 @@ func (m *Manager) limitsOf(asked *api.Limits, fork bool) (granted, error) {
 func (m *Manager) Settings() Settings { return *m.settings.Load() }
 
 // Defaults are the limits of sandboxes that ask for none. What the machine does not have
-// can not be used up.
+// cannot be used up.
 func (m *Manager) Defaults() api.Limits {
 	h, d := &m.cfg.Host, m.settings.Load().Defaults
 	if d.CPUs >= float64(h.CPUs) {

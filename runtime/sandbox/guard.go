@@ -27,7 +27,7 @@ type folderGuard struct {
 	target string // where it is inside
 	mount  api.Mount
 	set    *guard.Set
-	// refuses says that the sandbox can not make those that are not there.
+	// refuses says that the sandbox cannot make those that are not there.
 	refuses bool
 
 	// named are names that configuration of repositories in the folder names: hooks folders, further configuration.
@@ -86,7 +86,7 @@ func (s *Sandbox) guardOver(name string) (over *folderGuard, rel string) {
 	return over, rel
 }
 
-// refusesNew reports whether guarded names that are not there can not be made in some folder of sp.
+// refusesNew reports whether guarded names that are not there cannot be made in some folder of sp.
 func refusesNew(sp *api.Spec) bool {
 	return slices.ContainsFunc(hostFolders(sp), func(m api.Mount) bool { return m.RefusesNew() })
 }
@@ -160,7 +160,7 @@ func overlays(sp *api.Spec) bool {
 	return sp.SeccompProfile == "" && slices.ContainsFunc(hostFolders(sp), func(m api.Mount) bool { return m.Mode == api.ModeOverlay })
 }
 
-// settleGuardNew decides what api.GuardAuto is here, and refuses a guard that this kernel can not keep.
+// settleGuardNew decides what api.GuardAuto is here, and refuses a guard that this kernel cannot keep.
 func (h *Host) settleGuardNew(sp *api.Spec) error {
 	settle := func(field string, m *api.Mount) (api.GuardNew, error) {
 		for _, name := range m.Unguarded {
@@ -197,7 +197,7 @@ func (h *Host) settleGuardNew(sp *api.Spec) error {
 	return nil
 }
 
-// noGuardNew is why names that are not there can not be refused to a sandbox; "" when they can.
+// noGuardNew is why names that are not there cannot be refused to a sandbox; "" when they can.
 func (h *Host) noGuardNew(sp *api.Spec) string {
 	switch {
 	case h.LandlockABI == 0:
@@ -223,14 +223,14 @@ func (h *Host) addGuardNew(iso *api.Isolation, sp *api.Spec, guards []*folderGua
 	if len(guards) == 0 {
 		return
 	}
-	w := api.Wall{Name: "workspace guard", Status: "yes", Detail: "guarded names that are not there can not be made: PID 1 makes what commands make in the folder"}
+	w := api.Wall{Name: "workspace guard", Status: "yes", Detail: "guarded names that are not there cannot be made: PID 1 makes what commands make in the folder"}
 	for _, g := range guards {
 		switch {
 		case !g.refuses:
 			w.Status = "no"
 			w.Detail = "guarded names that are not there can be made, and are told of at the top of the folder: " + cmp.Or(h.noGuardNew(sp), "as was asked for")
 		case g.unseen > 0 && w.Status == "yes":
-			w.Detail += fmt.Sprintf("; %d folders of %s can not be looked into", g.unseen, g.target)
+			w.Detail += fmt.Sprintf("; %d folders of %s cannot be looked into", g.unseen, g.target)
 		}
 	}
 	iso.Walls = append(iso.Walls, w)

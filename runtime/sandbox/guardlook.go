@@ -122,7 +122,7 @@ const (
 )
 
 // list finds what of the guard can be in the folder by the names that it has, which it reads again when they have changed. The caller holds
-// g.mu. It is false where the folder can not be read, or is none.
+// g.mu. It is false where the folder cannot be read, or is none.
 func (g *folderGuard) list(root *os.File) bool {
 	var st unix.Statx_t
 	err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_CTIME|unix.STATX_MTIME, &st)
@@ -168,7 +168,7 @@ func (g *folderGuard) list(root *os.File) bool {
 	return true
 }
 
-// explain says why a name of the folder can not be made or written; false where the guard is not why.
+// explain says why a name of the folder cannot be made or written; false where the guard is not why.
 func (g *folderGuard) explain(rel string) (fileReason, bool) {
 	for _, name := range g.named {
 		if _, ok := below(rel, name); ok {

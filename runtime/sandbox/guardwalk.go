@@ -33,7 +33,7 @@ const (
 func (g *folderGuard) cover(ctx context.Context) error {
 	root, err := os.Open(g.at)
 	if errors.Is(err, fs.ErrPermission) {
-		g.unseen = 1 // the sandbox can not read it either
+		g.unseen = 1 // the sandbox cannot read it either
 		return nil
 	}
 	if err != nil {
@@ -281,7 +281,7 @@ func (w *guardWalk) follow(at string) error {
 		}
 		text, err := w.read(name)
 		if err != nil {
-			continue // there is none, or git can not read it either
+			continue // there is none, or git cannot read it either
 		}
 		named := guard.GitConfig(text)
 		if named.Worktree != "" {

@@ -11,7 +11,7 @@ import (
 // as it lives.
 const hitPause = time.Second
 
-// watchLimits tells of the sandbox's limits that are met, as it happens. What can not be
+// watchLimits tells of the sandbox's limits that are met, as it happens. What cannot be
 // watched is told at the end of the command that failed by it.
 func (m *Manager) watchLimits(s *Sandbox) (stop func() error) {
 	stopped, err := m.cfg.Cgroups.Watch(s.cgroup, func(limit api.Verdict) { m.hit(s, limit) })

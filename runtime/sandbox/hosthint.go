@@ -14,7 +14,7 @@ import (
 type hostHint struct {
 	programs []string // any of these
 	words    []string // and one of these behind it, in the same command; none means any
-	readOnly bool     // only while /usr can not be written to
+	readOnly bool     // only while /usr cannot be written to
 	hint     string
 }
 

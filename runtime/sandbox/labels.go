@@ -8,7 +8,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// checkAppArmor refuses what this host can not do.
+// checkAppArmor refuses what this host cannot do.
 func (h *Host) checkAppArmor(want api.AppArmor) error {
 	if want != api.AppArmorOn || h.AppArmor != "" {
 		return nil

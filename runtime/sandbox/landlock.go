@@ -6,12 +6,12 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// checkLandlock refuses what this kernel can not do.
+// checkLandlock refuses what this kernel cannot do.
 func (h *Host) checkLandlock(want api.Landlock) error {
 	if want != api.LandlockOn || h.LandlockABI > 0 {
 		return nil
 	}
-	return api.Errorf(api.Unavailable, "landlock: commands can not be in a Landlock domain here: %s", h.LandlockReason).WithField("landlock").
+	return api.Errorf(api.Unavailable, "landlock: commands cannot be in a Landlock domain here: %s", h.LandlockReason).WithField("landlock").
 		WithHint("use auto: mounts, namespaces and seccomp stand without it, and hutch inspect says that it is missing")
 }
 
@@ -24,7 +24,7 @@ func (h *Host) landlockOf(want api.Landlock) int {
 }
 
 // addLandlock tells of that domain. PID 1 starts no command outside of it: the first
-// fails where it can not be made.
+// fails where it cannot be made.
 func (h *Host) addLandlock(iso *api.Isolation, want api.Landlock) {
 	iso.LandlockABI = h.landlockOf(want)
 	w := api.Wall{Name: "landlock", Status: "yes", Detail: fmt.Sprintf("ABI %d: commands open nothing that is not beneath the sandbox's root", iso.LandlockABI)}

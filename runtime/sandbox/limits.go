@@ -96,8 +96,8 @@ func (r *running) limit(ctx context.Context) (context.Context, context.CancelFun
 	return r.s.clock.limit(ctx, r.until, r.before, errTimeout)
 }
 
-// checkExecControllers refuses what the exec's cgroup can not enforce. On hybrid
-// hosts the controllers are v1's, which a process can not be cloned into.
+// checkExecControllers refuses what the exec's cgroup cannot enforce. On hybrid
+// hosts the controllers are v1's, which a process cannot be cloned into.
 func (m *Manager) checkExecControllers(s *Sandbox, l *api.Limits) error {
 	if err := m.checkControllers(l); err != nil {
 		return err

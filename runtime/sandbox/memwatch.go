@@ -171,7 +171,7 @@ func (p *process) share() {
 }
 
 // endLargest ends the exec that uses most, and waits for that. What an exec has left behind
-// can not be told apart here: when nothing else is left it is ended with the sandbox.
+// cannot be told apart here: when nothing else is left it is ended with the sandbox.
 func (m *Manager) endLargest(ctx context.Context, s *Sandbox, all []process, used, limit int64) {
 	s.mu.Lock()
 	execs := make([]*running, 0, len(s.execs))

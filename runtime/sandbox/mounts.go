@@ -25,7 +25,7 @@ const workspaceTarget = "/workspace"
 
 // mounts attaches the workspace and the other host folders below the sandbox's
 // own folder, from fds and not from paths, so that what libcontainer binds later
-// can not be swapped.
+// cannot be swapped.
 func (f *creation) mounts(ctx context.Context) error {
 	sp := &f.req.Spec
 	wanted, err := inOrder(hostFolders(sp))
@@ -319,7 +319,7 @@ func detached(src *os.File) (int, error) {
 // mounts).
 func attachError(source string, err error) error {
 	if errors.Is(err, unix.EINVAL) {
-		return api.Errorf(api.InvalidArgument, "%s has mounts at or below it that can not be shared: %w", source, err).
+		return api.Errorf(api.InvalidArgument, "%s has mounts at or below it that cannot be shared: %w", source, err).
 			WithHint("mount a folder below it")
 	}
 	return fmt.Errorf("attach %s: %w", source, err)

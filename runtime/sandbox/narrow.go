@@ -19,7 +19,7 @@ type narrowExec struct {
 	Network api.NetPolicy `json:"network"`
 }
 
-// checkNarrow refuses a policy for an exec that can not be honoured.
+// checkNarrow refuses a policy for an exec that cannot be honoured.
 func (m *Manager) checkNarrow(s *Sandbox, p *api.NetPolicy) error {
 	if p == nil {
 		return nil

@@ -52,7 +52,7 @@ func (f *creation) checkNested(before []api.Mount, m api.Mount) error {
 		if err == nil {
 			return nil
 		}
-		e := api.Errorf(api.InvalidArgument, "%s can not be mounted on %s: %s in %s: %w", m.From(), m.Target, below, outer.From(), err)
+		e := api.Errorf(api.InvalidArgument, "%s cannot be mounted on %s: %s in %s: %w", m.From(), m.Target, below, outer.From(), err)
 		if outer.Volume != "" {
 			return e.WithHint("make it first, in a sandbox that has the volume only; or mount it as overlay")
 		}

@@ -58,7 +58,7 @@ func (m *Manager) UpdateNetwork(ctx context.Context, p api.NetUpdateParams) erro
 	}
 	if s.net == nil && (p.Network == nil || p.Network.Effective() != api.NetNone) {
 		return api.Errorf(api.FailedPrecondition, "change what sandbox %s may reach: it was created with network mode none, in a namespace that hutchd has no way into, "+
-			"and its processes can not move to another", s.id).WithField("network.mode").
+			"and its processes cannot move to another", s.id).WithField("network.mode").
 			WithHint("create another one with mode allow (--network allow), which reaches nothing until network.update allows it")
 	}
 	// One at a time: what one sees is what it leaves.

@@ -322,7 +322,7 @@ func (m *Manager) ownShelf() bool { return filepath.Dir(m.cfg.Shelf.Dir()) == m.
 
 // tidyPins ends the pins of what a daemon was killed over: it had pinned an image, and kept nothing.
 func (m *Manager) tidyPins() error {
-	if m.ownShelf() { // there may be others that this daemon can not look into
+	if m.ownShelf() { // there may be others that this daemon cannot look into
 		return nil
 	}
 	all, err := m.cfg.Shelf.Lock()

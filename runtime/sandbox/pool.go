@@ -41,7 +41,7 @@ type handed struct {
 	err error
 }
 
-// The pauses before a pool that can not be filled tries again.
+// The pauses before a pool that cannot be filled tries again.
 const (
 	minBackoff = time.Second
 	maxBackoff = time.Minute
@@ -55,7 +55,7 @@ type PoolRequest struct {
 }
 
 // CreatePool makes a pool. Where it is to be filled ahead, it returns when the first sandbox waits,
-// so that who asks for what can not be made hears of it.
+// so that who asks for what cannot be made hears of it.
 func (m *Manager) CreatePool(ctx context.Context, req PoolRequest) (api.Pool, error) {
 	if err := req.Spec.Validate(); err != nil {
 		return api.Pool{}, err

@@ -248,7 +248,7 @@ func (h *Host) filesWall() []api.Wall {
 		return nil
 	}
 	return []api.Wall{{Name: "files on disk", Status: "no",
-		Detail: "the state folder's file system can not hold overlays: what sandboxes write is kept in memory"}}
+		Detail: "the state folder's file system cannot hold overlays: what sandboxes write is kept in memory"}}
 }
 
 // execWall tells how the processes of an exec are found when it is killed.

@@ -130,7 +130,7 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 const removalPause = 2 * time.Millisecond
 
 // removeAfter removes s behind a reply, in which nobody finds it any more, and all is free that others may ask for. Of its processes at most
-// PID 1 is left (leftNothing), and ends behind the reply, too. sent calls what it is given when the reply is written, or can not be. A caller that does not read is not waited for:
+// PID 1 is left (leftNothing), and ends behind the reply, too. sent calls what it is given when the reply is written, or cannot be. A caller that does not read is not waited for:
 // meanwhile the removal counts in maxBehind, which is there for all.
 func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
 	m.audit(context.Background(), s, "", api.AuditRemove, nil, 0)

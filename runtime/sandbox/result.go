@@ -84,7 +84,7 @@ func notRun(ctx context.Context, r *running, err error) (api.ExecResult, error) 
 }
 
 // notStarted makes a failed start an error that users can act on. code is the exit
-// code that shells use for a command that can not be run, else 0.
+// code that shells use for a command that cannot be run, else 0.
 func notStarted(ctx context.Context, r *running, err error) (code int, _ error) {
 	var se *guestapi.StartError
 	if errors.Is(err, errTimeout) {

@@ -189,7 +189,7 @@ func (m *Manager) follow(own context.Context, sh *shell, run *shellRun, command 
 }
 
 // run sends a request and waits for the end of its run, or makes it when ctx ends. An
-// error says that the shell can not go on.
+// error says that the shell cannot go on.
 func (sh *shell) run(ctx context.Context, req shellapi.Request) (shellapi.Event, error) {
 	if sh.c == nil {
 		return shellapi.Event{}, shellapi.ErrGone
@@ -225,7 +225,7 @@ func (sh *shell) forget(run *shellRun) {
 	sh.last = before
 }
 
-// endRun is the result of a run but for its output. err says that the shell can not go
+// endRun is the result of a run but for its output. err says that the shell cannot go
 // on: it is over then.
 func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev shellapi.Event, err error) api.ShellResult {
 	r := sh.r
@@ -264,7 +264,7 @@ func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev s
 	return res
 }
 
-// endShell waits for the end of a shell that can not go on, and makes it.
+// endShell waits for the end of a shell that cannot go on, and makes it.
 func (m *Manager) endShell(sh *shell, why error) {
 	soon := time.NewTimer(shellPatience)
 	defer soon.Stop()

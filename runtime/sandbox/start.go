@@ -205,7 +205,7 @@ func (f *creation) sameFolder(mt api.Mount, src *os.File) error {
 		return nil
 	}
 	if was.Dev == now.Dev && was.Ino == now.Ino {
-		return api.Errorf(api.FailedPrecondition, "the daemon can not open %s as the sandbox had it", mt.From()).WithField("folders").
+		return api.Errorf(api.FailedPrecondition, "the daemon cannot open %s as the sandbox had it", mt.From()).WithField("folders").
 			WithHint("hand it over, as when the sandbox was made: hutch start --workspace PATH, -v PATH:%s", mt.Target)
 	}
 	return api.Errorf(api.FailedPrecondition, "%s is another folder than the one that sandbox %s had mounted", mt.From(), f.s.id).WithField("folders").

@@ -37,7 +37,7 @@ const maxNamed = 256
 // NewCall makes the id of a call.
 func NewCall() string { return newID("tc_") }
 
-// Checkpoint keeps what the files of a sandbox are, before a call, if its spec says so. When that can not be done the call must not be made.
+// Checkpoint keeps what the files of a sandbox are, before a call, if its spec says so. When that cannot be done the call must not be made.
 func (m *Manager) Checkpoint(ctx context.Context, ref string, c Call) (made bool, err error) {
 	s, err := m.find(ref)
 	if err != nil || !s.spec.Undo {
@@ -133,7 +133,7 @@ func upperFolders(fsDir string) (map[string]string, error) {
 	return trees, nil
 }
 
-// historyOf reads the checkpoints of a sandbox whose turn the caller has. Those that can not be read, after a power cut for example, are
+// historyOf reads the checkpoints of a sandbox whose turn the caller has. Those that cannot be read, after a power cut for example, are
 // given up.
 func (m *Manager) historyOf(s *Sandbox) (*undo.Store, error) {
 	if s.history != nil {

@@ -81,14 +81,14 @@ func (m *Manager) raise(s *Sandbox, old, next api.Limits) error {
 	return nil
 }
 
-// checkChange refuses what can not be changed while a sandbox runs.
+// checkChange refuses what cannot be changed while a sandbox runs.
 func checkChange(l *api.Limits) error {
 	if l.ShmBytes != 0 {
 		return api.Errorf(api.InvalidArgument, "limits.shm_bytes cannot be changed while a sandbox runs").
 			WithField("limits.shm_bytes").WithHint("give it to sandbox.create")
 	}
 	if l.BestEffort {
-		return api.Errorf(api.InvalidArgument, "limits.best_effort can not be changed while a sandbox runs").
+		return api.Errorf(api.InvalidArgument, "limits.best_effort cannot be changed while a sandbox runs").
 			WithField("limits.best_effort").WithHint("give it to sandbox.create")
 	}
 	return nil

@@ -87,13 +87,13 @@ func (s *Scanner) scan(ctx context.Context, p request) (api.ScanResult, error) {
 	return res, nil
 }
 
-// failed is the result of code that the parser can not take.
+// failed is the result of code that the parser cannot take.
 func failed(p request, why string) api.ScanResult {
 	return api.ScanResult{
 		Language: p.Language, Risky: true, Imports: []api.ScanImport{},
 		Findings: []api.Finding{{
 			Rule: api.RuleUnreadable, Category: api.CategoryUnparsable, Severity: api.SeverityHigh, Line: 1, Column: 1,
-			Why: "it can not be looked at: " + why,
+			Why: "it cannot be looked at: " + why,
 		}},
 	}
 }

@@ -106,7 +106,7 @@ func TestAttach(t *testing.T) {
 	if err := json.Unmarshal(m.Params, &e); err != nil || m.Method != api.NotifyExited || e.ExitCode != 3 || e.Attachment != "at_1" || e.Ends.Stdout != 9 {
 		t.Errorf("%s %s", m.Method, m.Params)
 	}
-	// It is over, which a client can not know in time.
+	// It is over, which a client cannot know in time.
 	p.send(request(2, "exec.credit", `{"exec":"ex_1","bytes":1}`))
 	p.recvOK("2")
 	p.send(request(2, "exec.credit", `{"exec":"ex_2","bytes":1}`))
@@ -171,7 +171,7 @@ func TestAttachTwice(t *testing.T) {
 	q.recvErr("1", api.NotFound.Number())
 }
 
-// TestSubscriptionsBounded: a connection can not attach for ever.
+// TestSubscriptionsBounded: a connection cannot attach for ever.
 func TestSubscriptionsBounded(t *testing.T) {
 	s := newServer(t, &engines{attach: func(api.AttachParams) (Output, error) { return &fakeOutput{}, nil }})
 	p := serve(t, s)

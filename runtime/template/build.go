@@ -294,7 +294,7 @@ func (s *Set) run(ctx context.Context, j *job) (err error) {
 	}
 	j.tell(len(j.d.Spec.Steps)+1, api.StepProgress{Text: "commit"})
 	if j.to.Keep != "" {
-		if j.noCache { // it can not be in the place of what is there
+		if j.noCache { // it cannot be in the place of what is there
 			if err := s.cfg.Boxes.DropBuild(j.to.Keep); err != nil {
 				return err
 			}

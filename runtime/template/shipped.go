@@ -24,7 +24,7 @@ var shipped = []api.TemplateSpec{
 	},
 }
 
-// fromNPM lets a build install packages, which sandboxes of the template then can not.
+// fromNPM lets a build install packages, which sandboxes of the template then cannot.
 var fromNPM = api.TemplateBuild{Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"registry.npmjs.org"}}}
 
 // Shipped are the templates that come with hutch, and those of the configuration file: one of a shipped name says what is different. With an

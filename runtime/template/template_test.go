@@ -40,7 +40,7 @@ func archive(t testing.TB, entries ...entry) []byte {
 	return b.Bytes()
 }
 
-// TestContext: what is kept of an archive has nothing in it that a step can not copy, and each step gets its own part.
+// TestContext: what is kept of an archive has nothing in it that a step cannot copy, and each step gets its own part.
 func TestContext(t *testing.T) {
 	good := archive(t, entry{name: "0/", kind: tar.TypeDir}, entry{name: "0/a/b", text: "x"}, entry{name: "2/l", link: "../../etc", kind: tar.TypeSymlink})
 	var kept bytes.Buffer
@@ -99,7 +99,7 @@ func FuzzContext(f *testing.F) {
 		}
 		for i := range digests {
 			if err := sendContext(io.Discard, bytes.NewReader(kept.Bytes()), i); err != nil {
-				t.Fatalf("what was kept can not be read: %v", err)
+				t.Fatalf("what was kept cannot be read: %v", err)
 			}
 		}
 		again, err := copyContext(io.Discard, bytes.NewReader(kept.Bytes()), 2)

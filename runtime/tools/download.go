@@ -19,7 +19,7 @@ func (s *Set) downloadURL() (*tool, error) {
 	return define[api.ToolDownloadURL, api.ToolDownload](api.Tool{
 		Name: api.ToolNameDownloadURL, Title: "Download link",
 		Description: "Makes a link on the user's own machine to a file of the sandbox, or to a folder packed as tar.gz or zip. " +
-			"It is good for one download and a limited time. Give it to the user; it can not be reached from the sandbox.",
+			"It is good for one download and a limited time. Give it to the user; it cannot be reached from the sandbox.",
 		ReadOnly: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolDownloadURL) (answer, error) {
 		f, err := c.set.cfg.Sandboxes.StatFile(ctx, api.FileStatParams{FileParams: c.file(a.Path), Follow: true})
@@ -68,7 +68,7 @@ func newDownload(c *call, a *api.ToolDownloadURL, f *api.File) (*download, error
 	case f.Type == api.TypeFolder && a.Format == "":
 		d.format = "tar.gz"
 	case f.Type == api.TypeFolder && a.Format == "raw":
-		return nil, api.Errorf(api.InvalidArgument, "%s is a folder, which can not be sent as it is", a.Path).WithField("format").WithHint("use tar.gz or zip")
+		return nil, api.Errorf(api.InvalidArgument, "%s is a folder, which cannot be sent as it is", a.Path).WithField("format").WithHint("use tar.gz or zip")
 	case f.Type == api.TypeFile && a.Format == "":
 		d.format = "raw"
 	case f.Type != api.TypeFile && f.Type != api.TypeFolder:

@@ -59,7 +59,7 @@ func Of(t testing.TB, n int, parse func()) {
 	Default.check(t, n, parse)
 }
 
-// Once is Of for a parser that can not parse again, because it reads from a stream or has a state. Such a one is
+// Once is Of for a parser that cannot parse again, because it reads from a stream or has a state. Such a one is
 // measured once, and may therefore take several times as much.
 func Once(t testing.TB, n int, parse func()) {
 	t.Helper()

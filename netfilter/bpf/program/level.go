@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrHidden says that the hierarchy above a cgroup can not be seen.
-var ErrHidden = errors.New("the root of the cgroup2 hierarchy can not be seen from here, as in a container with a cgroup namespace")
+// ErrHidden says that the hierarchy above a cgroup cannot be seen.
+var ErrHidden = errors.New("the root of the cgroup2 hierarchy cannot be seen from here, as in a container with a cgroup namespace")
 
 // rootInode is that of the hierarchy's root (kernfs gives the first node 1).
 const rootInode = 1

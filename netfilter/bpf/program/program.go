@@ -93,7 +93,7 @@ func (s *Set) hooks() map[ebpf.AttachType]*ebpf.Program {
 }
 
 // ErrAttached says that a cgroup has programs already. Attaching more would stack them: all
-// must allow, so what one before has forgotten would be refused for ever. They can not be
+// must allow, so what one before has forgotten would be refused for ever. They cannot be
 // replaced: the kernel gives fds of programs to CAP_SYS_ADMIN only.
 var ErrAttached = errors.New("the cgroup has eBPF programs already: use a fresh one")
 

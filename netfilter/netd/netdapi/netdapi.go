@@ -55,7 +55,7 @@ var reasons = [codes]string{
 	NotOwner:      "that cgroup is somebody else's",
 	Writable:      "others may write that cgroup",
 	Root:          "that is the root cgroup, of all processes",
-	Hidden:        "the root of the cgroup2 hierarchy can not be seen from here, as in a container with a cgroup namespace",
+	Hidden:        "the root of the cgroup2 hierarchy cannot be seen from here, as in a container with a cgroup namespace",
 	Attached:      "that cgroup has eBPF programs already",
 	Kernel:        "the kernel refused it",
 	MapsClosed:    "this kernel lets nobody without CAP_BPF use eBPF maps (Linux before 5.19, with kernel.unprivileged_bpf_disabled)",

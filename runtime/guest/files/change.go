@@ -45,7 +45,7 @@ func (c *call) remove() (*filesapi.Reply, error) {
 
 // remover removes a tree that others may change meanwhile: it only ever goes down,
 // from an open folder to one that is opened in it without following a link, so
-// that it can not be led astray. (internal/rmtree comes back by "..", which is
+// that it cannot be led astray. (internal/rmtree comes back by "..", which is
 // right only for a tree that nobody else reaches.)
 type remover struct {
 	ctx       context.Context
@@ -122,7 +122,7 @@ func (r *remover) content(f *os.File, path string, depth int) error {
 	}
 }
 
-// move renames a file or folder; where the kernel can not, because it lies in
+// move renames a file or folder; where the kernel cannot, because it lies in
 // another mount or comes from a lower layer of the image, it copies.
 func (c *call) move() (*filesapi.Reply, error) {
 	from, name, err := enter(c.Path)
@@ -206,7 +206,7 @@ func (c *call) copyTree(from int, name string, dir int) error {
 	case err != nil:
 		return err
 	case p.Skipped > 0:
-		return &problem{unix.EOPNOTSUPP, "holds a device, fifo or socket, which can not be copied: " + p.Names[0]}
+		return &problem{unix.EOPNOTSUPP, "holds a device, fifo or socket, which cannot be copied: " + p.Names[0]}
 	}
 	return nil
 }

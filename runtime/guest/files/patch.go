@@ -18,7 +18,7 @@ import (
 )
 
 // patch says how a patch to the files below a folder changes them or, given that plan, applies it: all of it or nothing. What the files become is
-// made in memory first, then in files beside them, and then these take their places, each by one system call. When one can not, the others go
+// made in memory first, then in files beside them, and then these take their places, each by one system call. When one cannot, the others go
 // back. The plan is all that it takes to do so (settle.go), so that another worker can when this one was killed.
 func (c *call) patch() (*filesapi.Reply, error) {
 	var args filesapi.PatchArgs
@@ -175,7 +175,7 @@ func (p *patcher) read(name string) (string, *unix.Stat_t, error) {
 		err = readable(st, false)
 	}
 	if err == nil && st.Nlink > 1 {
-		err = &problem{unix.EOPNOTSUPP, "has several names (hard links): it can not be replaced atomically"}
+		err = &problem{unix.EOPNOTSUPP, "has several names (hard links): it cannot be replaced atomically"}
 	}
 	if err != nil {
 		return "", nil, at(name, err)
@@ -346,7 +346,7 @@ func (p *patcher) makeTemp(st *filesapi.PatchStep, ch *change) error {
 	if ch.old != nil {
 		mode = ch.old.Mode & 0o7777
 		if !tmp.owned(&unix.Statx_t{Uid: ch.old.Uid, Gid: ch.old.Gid}) {
-			return &problem{unix.EPERM, "belongs to another user: it can not be replaced"}
+			return &problem{unix.EPERM, "belongs to another user: it cannot be replaced"}
 		}
 	}
 	if ch.file.Mode != 0 {

@@ -99,7 +99,7 @@ func markOf(st *unix.Stat_t) *filesapi.FileMark {
 }
 
 // isMarked says whether a name is the file that a mark was made of. An overlay may give a file another number when it is copied up, so that
-// can not tell.
+// cannot tell.
 func isMarked(dir int, name string, mark *filesapi.FileMark, mode bool) bool {
 	var st unix.Stat_t
 	if err := retry(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {

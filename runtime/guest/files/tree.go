@@ -256,7 +256,7 @@ func (t *tree) enter(dir *folder, prefix string, dev uint64, up *layer, depth in
 	return true, nil
 }
 
-// below enters a folder of another. One that can not be entered is no error of the tree.
+// below enters a folder of another. One that cannot be entered is no error of the tree.
 func (t *tree) below(f *found, dev uint64, up *layer, depth int) (more bool, err error) {
 	if depth == maxDepth || len(f.path) > unix.PathMax/2 {
 		t.skipped++

@@ -14,7 +14,7 @@ import (
 
 // write writes a file. Normally it makes a new file beside it and renames that, so
 // that nobody ever sees half of it; where that would change more than the content,
-// or can not be done, it writes into the file.
+// or cannot be done, it writes into the file.
 func (c *call) write() (*filesapi.Reply, error) {
 	src, err := c.source()
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *call) write() (*filesapi.Reply, error) {
 		obstacle = "is in a folder that takes no new files"
 	}
 	if c.Atomic {
-		return nil, &problem{unix.EOPNOTSUPP, obstacle + ": it can not be replaced atomically"}
+		return nil, &problem{unix.EOPNOTSUPP, obstacle + ": it cannot be replaced atomically"}
 	}
 	return c.writeInto(src)
 }

@@ -129,7 +129,7 @@ type Request struct {
 	Guard *Guard `json:"guard,omitempty"`
 }
 
-// Guard says what can not be made: what internal/guard has for each of some folders.
+// Guard says what cannot be made: what internal/guard has for each of some folders.
 type Guard struct {
 	Roots []GuardRoot `json:"roots"`
 }
@@ -236,7 +236,7 @@ var FileOps = []string{FileRead, FileWrite, FileCreate, FileRemove, FileRename, 
 // a way through PID 1 then.
 const ArgFiles = "tell-files"
 
-// ArgMakes is the argument with which PID 1 makes names for commands where they can not (Request.Guard). Each call that
+// ArgMakes is the argument with which PID 1 makes names for commands where they cannot (Request.Guard). Each call that
 // makes one takes a way through PID 1 then. ArgAnd is between two arguments.
 const (
 	ArgMakes = "make-names"

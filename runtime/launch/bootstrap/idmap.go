@@ -94,7 +94,7 @@ func behind(own uint32, ranges []Range) []Range {
 	return out
 }
 
-// subordinate finds the caller's ranges, or the reason why they can not be
+// subordinate finds the caller's ranges, or the reason why they cannot be
 // used.
 func subordinate(uid uint32) (uids, gids []Range, reason string) {
 	id := strconv.FormatUint(uint64(uid), 10)

@@ -163,7 +163,7 @@ func (l *Launcher) died(ctx context.Context, err error) error {
 	return fmt.Errorf("talk to hutch-launch: %w", err)
 }
 
-// exitUnknown stands for the exit code of a process that can not be waited for.
+// exitUnknown stands for the exit code of a process that cannot be waited for.
 const exitUnknown = 125
 
 // spawn starts the process, which waits for its maps.

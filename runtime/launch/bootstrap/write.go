@@ -15,7 +15,7 @@ import (
 )
 
 // write gives the user namespace of pid its maps. pid must be a child that
-// nobody has waited for, so that the number can not be another process's.
+// nobody has waited for, so that the number cannot be another process's.
 func (m IDMap) write(ctx context.Context, pid int) error {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	switch m.Method {

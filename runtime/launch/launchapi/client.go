@@ -117,7 +117,7 @@ func (c *Client) Create(ctx context.Context, id string, params Create, netns *os
 		return r, err
 	case <-ctx.Done():
 	}
-	// hutch-launch can not stop a create half way; a destroy that is sent now is
+	// hutch-launch cannot stop a create half way; a destroy that is sent now is
 	// done right after it. The answer may have crossed with ctx.
 	derr := c.Destroy(context.WithoutCancel(ctx), id)
 	c.abandon(seq, wait)
@@ -196,7 +196,7 @@ func (c *Client) simple(ctx context.Context, op, id string) error {
 }
 
 // note sends a request that has no answer. Once it has returned, the death of hutchd
-// can not undo it.
+// cannot undo it.
 func (c *Client) note(req Request, files ...*os.File) error {
 	if err := c.conn.Send(req, files...); err != nil {
 		return c.sendError(&req, err)

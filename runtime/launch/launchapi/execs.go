@@ -25,7 +25,7 @@ const StreamEnd = 1 << 62
 
 // Hold makes hutch-launch hold the files of an exec of sandbox id, one for each of
 // e.Roles, until the exec is dropped; they stay the caller's to close. When it returns,
-// the request can not be undone by the death of hutchd: the exec may be started. await
+// the request cannot be undone by the death of hutchd: the exec may be started. await
 // then returns a Stream for each spool, or why there are none; it must be called.
 func (c *Client) Hold(id string, e Exec, files ...*os.File) (await func() ([]Stream, error), err error) {
 	req := Request{Op: OpHold, ID: id, Exec: &e}

@@ -42,7 +42,7 @@ type Message struct {
 	Ending  *Ending  `json:"ending,omitempty"`  // takes no connection any more
 }
 
-// Config is what hutchd can not find out inside its namespaces. Its first fd is the hutch-scan binary.
+// Config is what hutchd cannot find out inside its namespaces. Its first fd is the hutch-scan binary.
 type Config struct {
 	// Data is where hutchd keeps everything, as hutchd sees it.
 	Data  string    `json:"data"`

@@ -17,7 +17,7 @@ var (
 	jsDynImport = newRule("javascript.import_dynamic", evaluate, high, "the name of a module is made while the code runs")
 	jsDynMember = newRule("javascript.member_dynamic", evaluate, medium, "which member of something dangerous is meant is decided while the code runs")
 	jsCall      = newRule("javascript.call_dynamic", evaluate, low, "which function is called is decided while the code runs")
-	jsValue     = newRule("javascript.value", evaluate, medium, "what reaches everything else is handed on as a value: what is called of it can not be seen")
+	jsValue     = newRule("javascript.value", evaluate, medium, "what reaches everything else is handed on as a value: what is called of it cannot be seen")
 	jsWith      = newRule("javascript.with", hides, high, "what names mean is decided while the code runs")
 	jsTimer     = newRule("javascript.eval", evaluate, high, "runs a text as code")
 )

@@ -20,7 +20,7 @@ var (
 	shHere      = newRule("shell.here_interpreter", evaluate, medium, "an interpreter runs a text")
 	shHereDyn   = newRule("shell.here_dynamic", evaluate, high, "an interpreter runs a text that is made while the script runs")
 	shCode      = newRule("shell.interpreter_code", evaluate, medium, "an interpreter runs a text")
-	shCodeDyn   = newRule("shell.interpreter_dynamic", evaluate, high, "an interpreter runs a text that can not be looked at")
+	shCodeDyn   = newRule("shell.interpreter_dynamic", evaluate, high, "an interpreter runs a text that cannot be looked at")
 	shScript    = newRule("shell.interpreter_file", evaluate, medium, "an interpreter runs a file, which is not looked at")
 	shEval      = newRule("shell.eval", evaluate, high, "runs a text as commands")
 	shUnknown   = newRule("shell.command_unknown", unknown, medium, "nothing is known of what this command does")

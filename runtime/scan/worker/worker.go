@@ -16,7 +16,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/scan/engine"
 )
 
-// Bounds of the process. Whoever reaches one is killed, which is told as code that can not be parsed.
+// Bounds of the process. Whoever reaches one is killed, which is told as code that cannot be parsed.
 const (
 	// MaxMemory is what it may write to, in bytes: enough for the tree of 1 MiB of any code that people write. What takes more ends the worker, which is a finding.
 	MaxMemory = 1 << 30
@@ -48,7 +48,7 @@ func Main() int {
 	return 0
 }
 
-// confine takes away everything but three pipes, memory and time. Its namespaces are the parent's gift; files it can not open any more.
+// confine takes away everything but three pipes, memory and time. Its namespaces are the parent's gift; files it cannot open any more.
 func confine() error {
 	debug.SetMaxStack(maxStack)
 	for _, l := range []struct {

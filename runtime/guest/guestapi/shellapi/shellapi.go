@@ -11,7 +11,7 @@
 //	                               never   {run}                      the run was not begun
 //
 // The end of the channel ends the shell when its run has ended. hutch-launch holds a
-// duplicate of hutchd's end, so that the channel outlives hutchd. The next one can not
+// duplicate of hutchd's end, so that the channel outlives hutchd. The next one cannot
 // know what of both directions its predecessor has read and written: perhaps half a
 // line. So it begins with an empty line, which ends the half of a request; lines that
 // are no request are passed over. It passes over the first line that is no event, which

@@ -445,8 +445,8 @@ func write(path, value string) error {
 	return nil
 }
 
-// openFile is os.OpenFile without the poller: files of cgroups can be polled, and each would be added to it and wake the thread that
-// polls, some 20 us. They never block.
+// openFile is os.OpenFile without the poller: files of cgroups can be polled, and each would be added to it and wake
+// the thread that polls, some 20 us. They never block.
 func openFile(path string, flags int) (int, error) {
 	for {
 		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)

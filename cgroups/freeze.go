@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InitGroup is the child of a sandbox's cgroup that PID 1 is in, alone. Beside cgroup v1 there is none: PID 1 is in the sandbox's own.
+// InitGroup is the child of a sandbox's cgroup that PID 1 is in, alone. Beside cgroup v1 there is none: PID 1 is in the
+// sandbox's own.
 const InitGroup = "init"
 
 // freezeRounds bounds how often new cgroups are looked for: they are made by hutchd

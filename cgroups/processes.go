@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// Processes lists the pids of all processes of a sandbox, in ascending order, as hutchd sees them. Each is in the sandbox's own
-// cgroup of a v1 hierarchy, or in one below its own of v2: that takes a fraction of a look at all processes of the machine.
+// Processes lists the pids of all processes of a sandbox, in ascending order, as hutchd sees them. Each is in the
+// sandbox's own cgroup of a v1 hierarchy, or in one below its own of v2: that takes a fraction of a look at all
+// processes of the machine.
 func (x *Execs) Processes(sandbox string) (pids []int, err error) {
 	for _, controller := range []string{"pids", "memory", "cpu"} {
 		if mount, ok := x.mounts[controller]; ok && mount != x.mounts[""] {

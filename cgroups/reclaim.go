@@ -14,25 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A write to memory.reclaim (Linux 5.19) reclaims before it returns, and holds on to the cgroup's file meanwhile. A removal of the
-// cgroup waits for that (kernfs_drain) with cgroup_mutex held, for which every other removal, creation, freeze and kill of
-// cgroups on the machine waits in turn. So: small pieces, one at a time, and whoever is about to remove the cgroup ends
-// the write first. The kernel looks for a signal between attempts of a fraction of a piece each.
+// A write to memory.reclaim (Linux 5.19) reclaims before it returns, and holds on to the cgroup's file meanwhile. A
+// removal of the cgroup waits for that (kernfs_drain) with cgroup_mutex held, for which every other removal, creation,
+// freeze and kill of cgroups on the machine waits in turn. So: small pieces, one at a time, and whoever is about to
+// remove the cgroup ends the write first. The kernel looks for a signal between attempts of a fraction of a piece each.
 const reclaimPiece = 1 << 20
 
-// maxReclaims bounds how many sandboxes wait for their turn. Of those that are paused beyond that nothing is taken back.
+// maxReclaims bounds how many sandboxes wait for their turn. Of those that are paused beyond that nothing is taken
+// back.
 const maxReclaims = 1024
 
-// interruptSignal ends a write. It is the one by which Go's runtime preempts goroutines: it has a handler in every program,
-// expects strays and does nothing about them, and no program asks to be told of it. The handler's SA_RESTART does not matter,
-// because memory_reclaim says EINTR itself.
+// interruptSignal ends a write. It is the one by which Go's runtime preempts goroutines: it has a handler in every
+// program, expects strays and does nothing about them, and no program asks to be told of it. The handler's SA_RESTART
+// does not matter, because memory_reclaim says EINTR itself.
 const interruptSignal = unix.SIGURG
 
-// Reclaim takes back page cache that a sandbox's cgroup is charged for, behind the caller's back and when it is its turn, and calls
-// told with what its memory is less. Where the hierarchy has no memory.reclaim (v1, before Linux 5.19), or too many wait, or it
-// was stopped before it was through, told is not called. Once stop has returned nothing is being written and told is not called
-// any more; it takes as long as the kernel takes for a MiB. told must neither wait for long nor call stop, which may be
-// called more than once.
+// Reclaim takes back page cache that a sandbox's cgroup is charged for, behind the caller's back and when it is its
+// turn, and calls told with what its memory is less. Where the hierarchy has no memory.reclaim (v1, before Linux 5.19),
+// or too many wait, or it was stopped before it was through, told is not called. Once stop has returned nothing is
+// being written and told is not called any more; it takes as long as the kernel takes for a MiB. told must neither wait
+// for long nor call stop, which may be called more than once.
 func (x *Execs) Reclaim(sandbox string, told func(bytes int64)) (stop func()) {
 	if !x.v2("memory") {
 		return func() {}
@@ -85,8 +86,8 @@ func (q *reclaims) stop(r *reclaim) {
 	<-r.left
 }
 
-// end makes r leave. A signal that comes just before the write, when nobody has asked for another yet, would be lost; so
-// its file is exchanged for one that cannot be written to. Whoever comes too late for the signal fails at that.
+// end makes r leave. A signal that comes just before the write, when nobody has asked for another yet, would be lost;
+// so its file is exchanged for one that cannot be written to. Whoever comes too late for the signal fails at that.
 func (q *reclaims) end(r *reclaim) {
 	r.stopped = true
 	if i := slices.Index(q.queue, r); i >= 0 {
@@ -183,7 +184,8 @@ func (q *reclaims) take(r *reclaim) (gained int64, err error) {
 		case werr == nil:
 			left -= piece
 		case errors.Is(werr, unix.EINTR): // a stray signal
-		case errors.Is(werr, unix.EAGAIN) && was-now >= piece/8: // not all of it: what is being used just then for example
+		case errors.Is(werr, unix.EAGAIN) && was-now >= piece/8:
+			// not all of it: what is being used just then for example
 			left -= was - now
 		case errors.Is(werr, unix.EAGAIN):
 			left = 0
@@ -200,8 +202,9 @@ func (q *reclaims) isStopped(r *reclaim) bool {
 	return r.stopped
 }
 
-// pageCache is the memory of a cgroup, and all below it, that is a copy of what a file has on the disk: file of memory.stat counts
-// tmpfs, too. What the disk has not got yet the kernel would write there first, and all else of the machine that is so with it.
+// pageCache is the memory of a cgroup, and all below it, that is a copy of what a file has on the disk: file of
+// memory.stat counts tmpfs, too. What the disk has not got yet the kernel would write there first, and all else of the
+// machine that is so with it.
 func pageCache(stat int) (int64, error) {
 	buf := make([]byte, 16<<10)
 	n, err := unix.Pread(stat, buf, 0)

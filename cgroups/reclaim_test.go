@@ -83,7 +83,8 @@ func TestReclaim(t *testing.T) {
 	stop()
 	buf := make([]byte, 100)
 	n, err := p.pipe.Read(buf)
-	if want := strings.Repeat("1048576", 10) + "524288"; err != nil || string(buf[:n]) != want { // ten pieces and a half
+	// ten pieces and a half
+	if want := strings.Repeat("1048576", 10) + "524288"; err != nil || string(buf[:n]) != want {
 		t.Errorf("%q, %v, want %q", buf[:n], err, want)
 	}
 	q.close()

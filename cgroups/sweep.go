@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sweep removes the trees of daemons that were killed and returns their paths.
-// A tree whose monitor lives in this pid namespace is left alone. So is one that a
-// hutch-launch keeps for the next monitor, that another sweep looks at just now, or that still holds a process after wait, in
-// all: they are in left, for AwaitEmpty, because their processes may be dying.
+// Sweep removes the trees of daemons that were killed and returns their paths. A tree whose monitor lives in this pid
+// namespace is left alone. So is one that a hutch-launch keeps for the next monitor, that another sweep looks at just
+// now, or that still holds a process after wait, in all: they are in left, for AwaitEmpty, because their processes may
+// be dying.
 func Sweep(wait time.Duration) (removed, left []string, err error) {
 	hs, err := mounted("/proc/self/mountinfo")
 	if err != nil {
@@ -67,8 +67,8 @@ func Sweep(wait time.Duration) (removed, left []string, err error) {
 	return removed, left, errors.Join(errs...)
 }
 
-// AwaitEmpty waits until no process is left in a cgroup of v2, or it is gone. It reports false when wait ends before. Of one of v1 nothing
-// can be awaited: it reports false, too.
+// AwaitEmpty waits until no process is left in a cgroup of v2, or it is gone. It reports false when wait ends before.
+// Of one of v1 nothing can be awaited: it reports false, too.
 func AwaitEmpty(dir string, wait time.Duration) bool {
 	events, err := os.Open(filepath.Join(dir, "cgroup.events"))
 	if err != nil {
@@ -127,8 +127,8 @@ func (h hierarchy) trees() ([]string, error) {
 	return append(dirs, below(h.mount, filepath.Join(h.mount, own), pattern)...), nil
 }
 
-// below are the folders of a name's pattern in the uppermost folder above dir, and below mount, that is the caller's as all between them
-// are. It does not look into what it has found.
+// below are the folders of a name's pattern in the uppermost folder above dir, and below mount, that is the caller's as
+// all between them are. It does not look into what it has found.
 func below(mount, dir, pattern string) (found []string) {
 	top := ""
 	for ; strings.HasPrefix(dir, mount+"/"); dir = filepath.Dir(dir) {

@@ -53,7 +53,8 @@ func strayTree(t *testing.T) (mount, parent, stray string) {
 	return mount, parent, stray
 }
 
-// TestBelow: what a daemon of an ordinary user's has left beside the caller's cgroup is found, and no more than that is removed.
+// TestBelow: what a daemon of an ordinary user's has left beside the caller's cgroup is found, and no more than that is
+// removed.
 func TestBelow(t *testing.T) {
 	mount, parent, stray := strayTree(t)
 	own := filepath.Join(parent, "b", "own")

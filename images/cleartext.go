@@ -11,9 +11,10 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// noClearText makes requests that are made for a registry fail where they would go in clear text: a registry says where its tokens are
-// to be fetched, with the password, and where its blobs are, so one that is reached by TLS can send its clients to plain http. That is
-// for those registries alone whose owner of this machine wants it: on loopback, and as registries.conf says (insecure).
+// noClearText makes requests that are made for a registry fail where they would go in clear text: a registry says where
+// its tokens are to be fetched, with the password, and where its blobs are, so one that is reached by TLS can send its
+// clients to plain http. That is for those registries alone whose owner of this machine wants it: on loopback, and as
+// registries.conf says (insecure).
 func noClearText(sys *types.SystemContext, domain, name string) error {
 	plain := map[string]bool{} // hosts
 	all := sys.DockerInsecureSkipTLSVerify == types.OptionalBoolTrue

@@ -14,8 +14,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestNoClearText: a registry that is reached by TLS gets no password in clear text to where it sends its clients, for tokens or by
-// a redirect; with TLS it does, and so does one that registries.conf calls insecure.
+// TestNoClearText: a registry that is reached by TLS gets no password in clear text to where it sends its clients, for
+// tokens or by a redirect; with TLS it does, and so does one that registries.conf calls insecure.
 func TestNoClearText(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

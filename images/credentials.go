@@ -180,7 +180,8 @@ func (f authFile) helper(registry string) (fileHelper, error) {
 	return fileHelper{name: c.CredsStore, server: registry}, nil
 }
 
-// read reads the file. It returns nil for one that is not there, or is empty: Docker takes that for one that says nothing.
+// read reads the file. It returns nil for one that is not there, or is empty: Docker takes that for one that says
+// nothing.
 func (f authFile) read() ([]byte, error) {
 	data, err := os.ReadFile(f.path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(bytes.TrimSpace(data)) == 0 {
@@ -244,7 +245,8 @@ func (e authEntry) decode() (types.DockerAuthConfig, error) {
 		text, err := base64.StdEncoding.DecodeString(e.Auth)
 		user, password, ok := strings.Cut(string(text), ":")
 		if err != nil || !ok {
-			return types.DockerAuthConfig{}, errors.New("auth is not USER:PASSWORD in base64") // and no word of what it is
+			// and no word of what it is
+			return types.DockerAuthConfig{}, errors.New("auth is not USER:PASSWORD in base64")
 		}
 		creds.Username, creds.Password = user, strings.Trim(password, "\x00")
 	}

@@ -145,7 +145,8 @@ var programFolders = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 // stores are the folders that programs of NixOS and Guix are links into.
 var stores = []string{"/nix/store", "/gnu/store"}
 
-// programData are folders of /var in which programs keep parts of themselves that they have made, as TeX its formats and indexes.
+// programData are folders of /var in which programs keep parts of themselves that they have made, as TeX its formats
+// and indexes.
 var programData = []string{"/var/lib/texmf"}
 
 // systemProfiles are where NixOS and Guix keep the programs of the running

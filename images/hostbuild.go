@@ -243,7 +243,8 @@ func (s *skeleton) synthesize(host hostRoot) error {
 		{"/etc/resolv.conf", nil},
 		{"/etc/hostname", nil},
 		{"/etc/machine-id", nil},
-		// What is in a sandbox is the sandbox's: without subordinate ids a user of its own finds that root has the workspace.
+		// What is in a sandbox is the sandbox's: without subordinate ids a user of its own finds that root has the
+		// workspace.
 		{"/etc/gitconfig", []byte("[safe]\n\tdirectory = *\n")},
 	}
 	for _, f := range files {
@@ -275,8 +276,8 @@ var systemAccounts = map[string]bool{
 	"video": true, "sasl": true, "plugdev": true, "staff": true, "users": true, "input": true, "kvm": true, "render": true,
 }
 
-// passwd synthesises /etc/passwd: root, the system accounts of the host's and
-// nobody. Passwords, comments and homes of the host are not taken over: "*" is none, and sends PAM to no /etc/shadow, which is not there.
+// passwd synthesises /etc/passwd: root, the system accounts of the host's and nobody. Passwords, comments and homes of
+// the host are not taken over: "*" is none, and sends PAM to no /etc/shadow, which is not there.
 func passwd(host []byte, shell string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "root:*:0:0:root:/root:%s\n", shell)

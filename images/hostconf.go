@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs of Debian's keep parts of themselves in /etc, as configuration files (dpkg's conffiles): chromium does not start without its
-// own, mvn has its class path there, R its environment. One that is as its package brought it is no secret: anybody can download it. One
-// that was changed is hidden, unless etcAllowed has it.
+// Programs of Debian's keep parts of themselves in /etc, as configuration files (dpkg's conffiles): chromium does not
+// start without its own, mvn has its class path there, R its environment. One that is as its package brought it is no
+// secret: anybody can download it. One that was changed is hidden, unless etcAllowed has it.
 
 // dpkgStatus lists the configuration files of each package with their digests (deb-conffiles(5), dpkg(1)).
 const dpkgStatus = "/var/lib/dpkg/status"
@@ -28,13 +28,15 @@ const maxStatusBytes = 64 << 20
 // maxLinks bounds what is looked at below one folder of /etc in search of links.
 const maxLinks = 10_000
 
-// notConffiles are not shown though a package brings them: the skeleton has its own, and in /etc/ssh lie the host's keys.
+// notConffiles are not shown though a package brings them: the skeleton has its own, and in /etc/ssh lie the host's
+// keys.
 var notConffiles = map[string]bool{
 	"/etc/passwd": true, "/etc/group": true, "/etc/nsswitch.conf": true, "/etc/hosts": true, "/etc/resolv.conf": true,
 	"/etc/hostname": true, "/etc/gitconfig": true, "/etc/machine-id": true, "/etc/mtab": true, "/etc/ld.so.preload": true, "/etc/ssh/ssh_config": true, "/etc/ssh/moduli": true,
 }
 
-// mayHoldSecret reports whether a file is named like one with something secret in it: a package of one's own may bring such a one.
+// mayHoldSecret reports whether a file is named like one with something secret in it: a package of one's own may bring
+// such a one.
 func mayHoldSecret(p string) bool {
 	return slices.ContainsFunc([]string{"auth", "token", "secret", "passw", "credential", "/profile.d/"}, func(word string) bool {
 		return strings.Contains(strings.ToLower(p), word)
@@ -70,8 +72,8 @@ func (r hostRoot) conffiles() map[string]string {
 	}
 }
 
-// visitConffiles adds the configuration files of packages, and the links beside them that lead to what is shown: php has a folder of links
-// to the modules that are switched on.
+// visitConffiles adds the configuration files of packages, and the links beside them that lead to what is shown: php
+// has a folder of links to the modules that are switched on.
 func (v *view) visitConffiles() {
 	v.note(dpkgStatus)
 	v.conffiles, v.folders = v.host.conffiles(), map[string]bool{}

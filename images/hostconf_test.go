@@ -12,7 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
-// status is dpkg's list of two packages with the configuration files that are given by path and the content that the package brought.
+// status is dpkg's list of two packages with the configuration files that are given by path and the content that the
+// package brought.
 func status(files ...[2]string) string {
 	var b strings.Builder
 	b.WriteString("Package: first\nStatus: install ok installed\nDescription: no configuration\n Conffiles:\n\nPackage: second\nConffiles:\n")
@@ -23,8 +24,8 @@ func status(files ...[2]string) string {
 	return b.String()
 }
 
-// TestHostConffiles: configuration that is as its package brought it is shown, with the links beside it; what was changed, and what the
-// skeleton has its own of, is not.
+// TestHostConffiles: configuration that is as its package brought it is shown, with the links beside it; what was
+// changed, and what the skeleton has its own of, is not.
 func TestHostConffiles(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	same := func(p string) [2]string { return [2]string{p, "as packaged"} }

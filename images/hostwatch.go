@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostWatch tells by one system call whether anything may have happened to the sources of a skeleton: the kernel notes what happens in
-// the folders that they are in (inotify(7)). It sees neither what is written by another name of a file (a hard link), nor what is
-// mounted, hence hostRelook; nor what other machines write, hence asked.
+// hostWatch tells by one system call whether anything may have happened to the sources of a skeleton: the kernel notes
+// what happens in the folders that they are in (inotify(7)). It sees neither what is written by another name of a file
+// (a hard link), nor what is mounted, hence hostRelook; nor what other machines write, hence asked.
 type hostWatch struct {
 	fd    int
 	made  time.Time // before the sources were compared

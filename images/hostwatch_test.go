@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestHostWatch: whatever changes a source, or makes one, is seen at once, and what changes nothing is not taken for it.
+// TestHostWatch: whatever changes a source, or makes one, is seen at once, and what changes nothing is not taken for
+// it.
 func TestHostWatch(t *testing.T) {
 	root := fakeHost(t, debianLike)
 	s := openStore(t, Options{})

@@ -103,9 +103,10 @@ const (
 	PhasePresent     Phase = "present"     // was in the store already
 	PhaseDownloading Phase = "downloading" // and unpacking, in one pass
 	PhaseReading     Phase = "reading"     // and unpacking, of an import
-	PhasePacking     Phase = "packing"     // of a commit or push; bytes are not compressed, and how many there will be is unknown
-	PhasePushing     Phase = "pushing"     // to a registry
-	PhaseDone        Phase = "done"        // verified and committed
+	// of a commit or push; bytes are not compressed, and how many there will be is unknown
+	PhasePacking Phase = "packing"
+	PhasePushing Phase = "pushing" // to a registry
+	PhaseDone    Phase = "done"    // verified and committed
 )
 
 // Progress is one report about one layer of a pull.

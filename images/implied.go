@@ -27,8 +27,9 @@ import (
 // layer on top that holds nothing but those folders. Tools that build images
 // from containers always write the entries; few images need this.
 //
-// Nor is it known whether a lower layer has the folder q of q/.wh.x. Where none has, there is no folder q, and the layer on top hides
-// the one that was made for the whiteout: by a whiteout, or by what a lower layer has there, such as a symbolic link.
+// Nor is it known whether a lower layer has the folder q of q/.wh.x. Where none has, there is no folder q, and the
+// layer on top hides the one that was made for the whiteout: by a whiteout, or by what a lower layer has there, such as
+// a symbolic link.
 
 // fixLayer makes the repairing layer of an image, if it needs one, and leases
 // it. It is nil when none is needed.
@@ -88,8 +89,8 @@ type folderAttrs struct {
 	owner  []byte // unpack.OwnerXattr, or nil
 }
 
-// maxImplied bounds the names of implied folders of all layers of an image together, in bytes. Those of one layer are bounded by
-// unpack already.
+// maxImplied bounds the names of implied folders of all layers of an image together, in bytes. Those of one layer are
+// bounded by unpack already.
 const maxImplied = 4 * unpack.MaxImplied
 
 // stack is the layers of an image, lowest first, and a walk through all of them at once.
@@ -113,8 +114,8 @@ type level struct {
 	path  string
 	parts []part // one for each layer
 	open  bool   // the parts have their fds
-	// shown are the attributes that the overlay shows, right those of the top-most layer that has an entry for the folder; where no
-	// layer has, the two are the same. Both are nil when it is no folder.
+	// shown are the attributes that the overlay shows, right those of the top-most layer that has an entry for the
+	// folder; where no layer has, the two are the same. Both are nil when it is no folder.
 	shown, right *folderAttrs
 	// absent says that the folder is shown and none, because whiteouts are all that layers have in it.
 	absent bool
@@ -164,9 +165,9 @@ func (k *stack) close() {
 	k.layers = nil
 }
 
-// fixes lists the folders that must be repaired and, because the new layer
-// must hold them too, the folders above them; parents before children. It takes time in proportion to the names of implied
-// folders: who made the layers may have made them as deep as they can be.
+// fixes lists the folders that must be repaired and, because the new layer must hold them too, the folders above them;
+// parents before children. It takes time in proportion to the names of implied folders: who made the layers may have
+// made them as deep as they can be.
 func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
 	slices.Sort(k.implied) // what is below a folder is one piece
 	wanted := make(map[string]bool)
@@ -210,8 +211,8 @@ func (k *stack) fixes(ctx context.Context) ([]folderAttrs, error) {
 	return list, nil
 }
 
-// keptLevels is how many levels have their fds, and keptFDs about how many they have together: a folder may be deeper, and an image of more
-// layers, than a process may have files.
+// keptLevels is how many levels have their fds, and keptFDs about how many they have together: a folder may be deeper,
+// and an image of more layers, than a process may have files.
 const (
 	keptLevels = 8
 	keptFDs    = 512
@@ -323,7 +324,8 @@ func (k *stack) below(up *level, name string) (level, error) {
 			case err == nil:
 				p.exists, p.fd = true, fd
 			case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EACCES):
-				p.barred, p.node = true, isNode(above.fd, name) // EACCES: of a folder that not even its owner, this user, may read
+				// EACCES: of a folder that not even its owner, this user, may read
+				p.barred, p.node = true, isNode(above.fd, name)
 			case !errors.Is(err, unix.ENOENT):
 				l.parts = l.parts[:i] // of which some are open
 				return l, fmt.Errorf("open %q of layer %d: %w", l.path, i, err)
@@ -441,7 +443,8 @@ func (k *stack) make(p string, f folderAttrs) error {
 	case !f.gone:
 		return os.Mkdir(p, 0o700)
 	case f.from > 0:
-		// One more name of what the layer has, which does not change. No part of the path is a link (below), and the last is not followed.
+		// One more name of what the layer has, which does not change. No part of the path is a link (below), and the
+		// last is not followed.
 		source := cmp.Or(f.source, f.path)
 		err := unix.Linkat(int(k.layers[f.from-1].root.Fd()), source, unix.AT_FDCWD, p, 0)
 		if errors.Is(err, unix.EMLINK) {

@@ -38,7 +38,8 @@ func stackOf(t *testing.T, roots []string, implied, hollow []map[string]bool) *s
 	return k
 }
 
-// plainLook says by the definition what stack.look does: of each layer from the top, the folder itself and all above it are looked at.
+// plainLook says by the definition what stack.look does: of each layer from the top, the folder itself and all above it
+// are looked at.
 func plainLook(k *stack, p string) (shown, right *folderAttrs, absent string) {
 	at := func(l *stackLayer, p string) (fd int, err error) {
 		if p == "" {
@@ -190,8 +191,8 @@ func TestFixesLikeTheDefinition(t *testing.T) {
 	}
 }
 
-// TestFixesDeep: one name of the deepest kind that there is costs in proportion to its length and to the layers that have it, and
-// whoever does not want to know any more is not waited for.
+// TestFixesDeep: one name of the deepest kind that there is costs in proportion to its length and to the layers that
+// have it, and whoever does not want to know any more is not waited for.
 func TestFixesDeep(t *testing.T) {
 	const depth = 2000
 	var roots []string

@@ -342,13 +342,15 @@ func (s *Store) unpackRootfs(ctx context.Context, in *importSource, rep *reporte
 	return blob, res.DiffID, l, err
 }
 
-// isArchive reports whether a root is that of an archive with images: it has the files by which these are found, and no folder of a system.
+// isArchive reports whether a root is that of an archive with images: it has the files by which these are found, and no
+// folder of a system.
 func isArchive(root string) bool {
 	has := func(name string) bool { _, err := os.Lstat(filepath.Join(root, name)); return err == nil }
 	return !has("bin") && !has("usr") && !has("etc") && (has("oci-layout") && has("index.json") || isDockerManifest(filepath.Join(root, "manifest.json")))
 }
 
-// isDockerManifest tells docker's manifest.json from those of web pages and others. The file is an image's: it may be a link, or a pipe.
+// isDockerManifest tells docker's manifest.json from those of web pages and others. The file is an image's: it may be a
+// link, or a pipe.
 func isDockerManifest(file string) bool {
 	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {

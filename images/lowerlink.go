@@ -13,8 +13,9 @@ import (
 	"github.com/hutch-sh/hutch/images/unpack"
 )
 
-// A hard link of one layer to a file of a lower one (docker and podman with overlayfs refuse it, containerd takes it) is made in the
-// layer of repaired folders, by one more link to the lower layer's file: overlayfs shows the two as two files anyway.
+// A hard link of one layer to a file of a lower one (docker and podman with overlayfs refuse it, containerd takes it)
+// is made in the layer of repaired folders, by one more link to the lower layer's file: overlayfs shows the two as two
+// files anyway.
 
 // lowerLink is unpack.LowerLink of a layer of a stack.
 type lowerLink struct {
@@ -46,7 +47,8 @@ func (k *stack) pushLinks(layer int, links []unpack.LowerLink) error {
 	return nil
 }
 
-// linkFixes lists the links that are seen, with the folders above them. As fixes does it goes through all names in their order.
+// linkFixes lists the links that are seen, with the folders above them. As fixes does it goes through all names in
+// their order.
 func (k *stack) linkFixes(ctx context.Context, want func(levels []level)) (list []folderAttrs, err error) {
 	slices.SortFunc(k.links, func(a, b *lowerLink) int {
 		return cmp.Or(strings.Compare(a.target, b.target), cmp.Compare(a.layer, b.layer))

@@ -18,7 +18,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestLowerLinks: hard links to files of lower layers are made in a layer of their own, from what is seen where they stand.
+// TestLowerLinks: hard links to files of lower layers are made in a layer of their own, from what is seen where they
+// stand.
 func TestLowerLinks(t *testing.T) {
 	registry := it.StartRegistry(t)
 	type files = []it.File

@@ -20,8 +20,8 @@ const pinsDir = "pins"
 
 var pinName = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
-// Pin keeps the named folders, each as in Rootfs.Lower, until Unpin; the caller has them leased, so that none is gone by
-// now. A pin of that name is replaced.
+// Pin keeps the named folders, each as in Rootfs.Lower, until Unpin; the caller has them leased, so that none is gone
+// by now. A pin of that name is replaced.
 func (s *Store) Pin(name string, lower []string) error {
 	if !pinName.MatchString(name) {
 		return api.Errorf(api.InvalidArgument, "%q is no name of a pin", name)

@@ -191,8 +191,8 @@ func TestCollectWhilePulling(t *testing.T) {
 	wantClean(t, b, 0)
 }
 
-// TestReleaseFrees: a lease ends when it is released, also while somebody has a duplicate of its file, as a process has that is
-// just being started; that of a process that has ended goes on with it.
+// TestReleaseFrees: a lease ends when it is released, also while somebody has a duplicate of its file, as a process has
+// that is just being started; that of a process that has ended goes on with it.
 func TestReleaseFrees(t *testing.T) {
 	registry := it.StartRegistry(t)
 	ref := push(t, registry, "app", twoLayers())

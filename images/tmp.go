@@ -118,8 +118,9 @@ func flockNow(f *os.File, how int) error {
 	}
 }
 
-// unlockNow closes f, and its lock is free when it returns. The close alone would leave that to whoever has a duplicate: what this
-// process or hutch-launch is just starting, until it executes its program, and hutch-launch until it comes round to closing its own.
+// unlockNow closes f, and its lock is free when it returns. The close alone would leave that to whoever has a
+// duplicate: what this process or hutch-launch is just starting, until it executes its program, and hutch-launch until
+// it comes round to closing its own.
 func unlockNow(f *os.File) {
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 	_ = f.Close()

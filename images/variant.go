@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// levels are the variants of amd64 (microarchitecture levels of the x86-64 psABI) with what each adds, in the words of /proc/cpuinfo.
+// levels are the variants of amd64 (microarchitecture levels of the x86-64 psABI) with what each adds, in the words of
+// /proc/cpuinfo.
 var levels = []struct {
 	variant string
 	flags   []string
@@ -19,8 +20,8 @@ var levels = []struct {
 	{"v4", []string{"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}},
 }
 
-// variantsOf are the variants that can be run where there is no image for the plain architecture, the best first; the library knows those of
-// arm. What emulates another architecture need not have more than the least.
+// variantsOf are the variants that can be run where there is no image for the plain architecture, the best first; the
+// library knows those of arm. What emulates another architecture need not have more than the least.
 func variantsOf(arch string) []string {
 	switch {
 	case arch != "amd64":

@@ -7,8 +7,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// asked are the questions about a sandbox's connections that are not asked again: what runs in it decides how often it tries,
-// and who is asked the same again and again says yes in the end.
+// asked are the questions about a sandbox's connections that are not asked again: what runs in it decides how often it
+// tries, and who is asked the same again and again says yes in the end.
 type asked struct {
 	mu      sync.Mutex
 	refused map[api.NetTarget]time.Time // until when; zero is for good

@@ -50,18 +50,20 @@ type Config struct {
 	Resolver *net.Resolver
 	// Denied is told of what a sandbox is refused, before it can know. It must not block.
 	Denied func(sandbox string, d api.DeniedEvent)
-	// Failed is told of each allowed connection that fails outside of the sandbox, before it can know. It must not block.
+	// Failed is told of each allowed connection that fails outside of the sandbox, before it can know. It must not
+	// block.
 	Failed func(sandbox string, f api.FailedEvent)
-	// Outside is the proxy that this host's own programs go through to a URL, nil for none. May be nil, as there is none.
+	// Outside is the proxy that this host's own programs go through to a URL, nil for none. May be nil, as there is
+	// none.
 	Outside func(*url.URL) *url.URL
 	// Passed is told of each connection, and flow of datagrams, that a policy allows, and by which rule. It must
 	// not block.
 	Passed func(sandbox string, t api.NetTarget, rule string)
-	// Ask has somebody asked about a connection of a sandbox that is held meanwhile, and returns the answer, at the latest when
-	// ctx ends. An answer that holds for more is in the network's policy by then. nil: the answer is no.
+	// Ask has somebody asked about a connection of a sandbox that is held meanwhile, and returns the answer, at the
+	// latest when ctx ends. An answer that holds for more is in the network's policy by then. nil: the answer is no.
 	Ask func(ctx context.Context, sandbox string, ask api.AskEvent) Answer
-	// Wanted is called before a connection from the host to a port of a sandbox is made, and must not wait: what it returns does, when
-	// something is to be done first, else it is nil, as Wanted itself may be.
+	// Wanted is called before a connection from the host to a port of a sandbox is made, and must not wait: what it
+	// returns does, when something is to be done first, else it is nil, as Wanted itself may be.
 	Wanted func(sandbox string) (wait func() error)
 	// Keep makes a file outlive this process, under a key; Unkeep ends that.
 	Keep   func(key string, f *os.File) error

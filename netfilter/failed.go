@@ -24,8 +24,8 @@ func (n *Network) connectionFailed(f proxy.Failure) {
 	n.e.cfg.Failed(n.id, api.FailedEvent{NetTarget: t, Why: f.Why, Hint: n.e.remedy(&f), Errno: f.Errno, Count: 1, Untold: int64(f.Suppressed)})
 }
 
-// Unanswered tells of the connections that have waited for their servers for a while, and of the names that got no answer of use, both
-// since a time.
+// Unanswered tells of the connections that have waited for their servers for a while, and of the names that got no
+// answer of use, both since a time.
 func (n *Network) Unanswered(since time.Time) {
 	n.proxy.Unanswered(since)
 	n.names.Unanswered(since)

@@ -333,7 +333,8 @@ func (n *Network) forKernel(rules *policy.Rules) bpf.Policy {
 		}
 	}
 	c := rules.Policy()
-	for verdict, list := range [...][]string{bpf.Allow: c.AllowCIDRs, bpf.Deny: c.BlockCIDRs} { // of the same range the last holds
+	// of the same range the last holds
+	for verdict, list := range [...][]string{bpf.Allow: c.AllowCIDRs, bpf.Deny: c.BlockCIDRs} {
 		for _, s := range list {
 			prefix, err := api.ParseNetCIDR(s)
 			if err != nil || inside(prefix, netns.Synthetic) { // Compile has read it; names are not blocked by it

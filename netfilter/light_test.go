@@ -175,7 +175,8 @@ func TestLightReset(t *testing.T) {
 	}
 }
 
-// TestLightHalf: who has ended first gets all of an answer that is more than the loop carries, from an end that has ended as well by then.
+// TestLightHalf: who has ended first gets all of an answer that is more than the loop carries, from an end that has
+// ended as well by then.
 func TestLightHalf(t *testing.T) {
 	port, next := peers(t)
 	r := raw(t, api.NetPolicy{}, port)

@@ -11,8 +11,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Plain is the network of a sandbox in mode none: loopback, and a resolver that knows no name and tells which were asked for.
-// Most that fails without a network fails at a lookup, and says so in a way that nobody would take for a policy.
+// Plain is the network of a sandbox in mode none: loopback, and a resolver that knows no name and tells which were
+// asked for. Most that fails without a network fails at a lookup, and says so in a way that nobody would take for a
+// policy.
 type Plain struct {
 	e  *Engine
 	id string

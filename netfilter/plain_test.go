@@ -39,8 +39,8 @@ func ask(t *testing.T, in *insider, name string, qtype uint16) *dns.Msg {
 	return r
 }
 
-// TestPlain: a lookup without a network has an answer that ends it, and is told with the flag that would have allowed it, before the answer
-// is there; by the daemon that adopts the sandbox, too. What would need none is answered.
+// TestPlain: a lookup without a network has an answer that ends it, and is told with the flag that would have allowed
+// it, before the answer is there; by the daemon that adopts the sandbox, too. What would need none is answered.
 func TestPlain(t *testing.T) {
 	var mu sync.Mutex
 	var heard []api.DeniedEvent

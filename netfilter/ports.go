@@ -20,8 +20,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Ports are the ports of one sandbox that the host reaches: listeners in the host's namespace, which hutch-launch holds as
-// well, under port/SANDBOX/INODE/ADDRESS, and connections that begin in the sandbox's. Calls come one at a time.
+// Ports are the ports of one sandbox that the host reaches: listeners in the host's namespace, which hutch-launch holds
+// as well, under port/SANDBOX/INODE/ADDRESS, and connections that begin in the sandbox's. Calls come one at a time.
 type Ports struct {
 	e      *Engine
 	id     string

@@ -73,8 +73,8 @@ func TestCustomContradictions(t *testing.T) {
 	}
 }
 
-// TestCustomNewer: with a default that refuses, calls newer than the profile do not exist, as with runc: libc falls back.
-// The others get what the profile says, whatever it says about the newest.
+// TestCustomNewer: with a default that refuses, calls newer than the profile do not exist, as with runc: libc falls
+// back. The others get what the profile says, whatever it says about the newest.
 func TestCustomNewer(t *testing.T) {
 	const allowed = `"syscalls": [{"names": ["execve", "exit_group", "close", "close_range"], "action": "SCMP_ACT_ALLOW"}]}`
 	for action, refused := range map[string]uint32{

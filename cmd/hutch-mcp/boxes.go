@@ -14,8 +14,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
-// boxes are the connection to the daemon and the sandboxes of one session. They belong to the connection, unless they are to
-// stay: whoever kills this process has ended them.
+// boxes are the connection to the daemon and the sandboxes of one session. They belong to the connection, unless they
+// are to stay: whoever kills this process has ended them.
 type boxes struct {
 	cfg mcpapi.Config
 	// session is over when the session is: calls that are under way are cancelled, and nothing is made any more.
@@ -41,8 +41,8 @@ func newBoxes(cfg mcpapi.Config) *boxes {
 	return b
 }
 
-// connection is that to the daemon, a new one where the old one was lost. A hutchd that takes over for one that was killed
-// still has the sandboxes.
+// connection is that to the daemon, a new one where the old one was lost. A hutchd that takes over for one that was
+// killed still has the sandboxes.
 func (b *boxes) connection(ctx context.Context) (*client.Client, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

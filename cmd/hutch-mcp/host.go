@@ -18,8 +18,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Commands on the host: `hutch mcp --mode`. The daemon decides and records; this process runs what is for the host, as the user that has started
-// it. A model may ask for a stricter mode than the user gave this session, never for a weaker one.
+// Commands on the host: `hutch mcp --mode`. The daemon decides and records; this process runs what is for the host, as
+// the user that has started it. A model may ask for a stricter mode than the user gave this session, never for a weaker
+// one.
 
 // modes are what the argument mode may be.
 func modes(given api.ExecMode) (list []any) {
@@ -31,7 +32,8 @@ func modes(given api.ExecMode) (list []any) {
 	return list
 }
 
-// addMode offers the argument mode of a tool that runs something, where the user has given this session another mode than all.
+// addMode offers the argument mode of a tool that runs something, where the user has given this session another mode
+// than all.
 func addMode(cfg api.ExecMode, what string, description *string, props map[string]any) {
 	if cfg == api.ExecModeAll {
 		return
@@ -84,8 +86,8 @@ func (b *boxes) noMode(text string) error {
 	return api.Errorf(api.InvalidArgument, "mode: %.40q is no mode", text).WithField("mode").WithHint("use one of %v, or leave it out", modes(b.cfg.Mode))
 }
 
-// command runs a command on the host if it is to run there: result is not nil then. Otherwise it is for the sandbox, with the arguments that
-// are left, and note says why.
+// command runs a command on the host if it is to run there: result is not nil then. Otherwise it is for the sandbox,
+// with the arguments that are left, and note says why.
 func (b *boxes) command(ctx context.Context, ref string, raw json.RawMessage) (result *mcp.CallToolResult, rest json.RawMessage, note string, err error) {
 	mode, rest, err := b.takeMode(raw)
 	if err != nil || mode == api.ExecModeAll {

@@ -18,8 +18,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/code/interp"
 )
 
-// Code on the host: `hutch mcp --mode`. As with commands the daemon decides and records, and this process runs what is for the host. Interpreters that
-// are kept there are this session's, of mode off only: of mode selective one call in two might be for the sandbox, without the other's variables.
+// Code on the host: `hutch mcp --mode`. As with commands the daemon decides and records, and this process runs what is
+// for the host. Interpreters that are kept there are this session's, of mode off only: of mode selective one call in
+// two might be for the sandbox, without the other's variables.
 
 // hostKernels are the interpreters that are kept on the host.
 type hostKernels struct {
@@ -66,7 +67,8 @@ func (h *hostKernels) end() {
 	}
 }
 
-// start starts it. One that a scan has let run takes no modules but those that are installed with it: files of the folder may be a sandbox's.
+// start starts it. One that a scan has let run takes no modules but those that are installed with it: files of the
+// folder may be a sandbox's.
 func (k *hostKernel) start(language string, cmd *hostexec.Command, mode api.ExecMode) (err error) {
 	token := interp.NewToken()
 	cmd.Argv = interp.Argv(language, token, mode == api.ExecModeSelective)
@@ -101,7 +103,8 @@ func codeNeedsBox(mode api.ExecMode, a *codeArguments) string {
 	return ""
 }
 
-// hostCode runs code on the host if it is to run there: result is not nil then. Otherwise it is for the sandbox, and note says why.
+// hostCode runs code on the host if it is to run there: result is not nil then. Otherwise it is for the sandbox, and
+// note says why.
 func (b *boxes) hostCode(ctx context.Context, a *codeArguments) (result *mcp.CallToolResult, note string, err error) {
 	mode, err := b.strictest(a.Mode)
 	if err != nil || mode == api.ExecModeAll || a.Sandbox != "" {

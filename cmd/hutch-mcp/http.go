@@ -38,8 +38,8 @@ type front struct {
 	wg      sync.WaitGroup // ends of sessions
 }
 
-// serveHTTP serves until ctx ends. The address is the loopback's, and each request has the token: any user of the machine,
-// and any web page, can reach it.
+// serveHTTP serves until ctx ends. The address is the loopback's, and each request has the token: any user of the
+// machine, and any web page, can reach it.
 func serveHTTP(ctx context.Context, cfg mcpapi.Config) error {
 	host, _, err := net.SplitHostPort(cfg.HTTP)
 	if err != nil {
@@ -105,8 +105,9 @@ func (f *front) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// bounded bounds the requests that may begin a session, and cancels what a session has under way when its client ends it:
-// the SDK waits for that. Such a session ends also where the SDK does not like the request, as without what it has it is of no use.
+// bounded bounds the requests that may begin a session, and cancels what a session has under way when its client ends
+// it: the SDK waits for that. Such a session ends also where the SDK does not like the request, as without what it has
+// it is of no use.
 func (f *front) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("Mcp-Session-Id")

@@ -1,5 +1,5 @@
-// Command hutch-mcp serves hutch's tools to language models over the Model Context Protocol, on stdin and stdout. `hutch mcp`
-// becomes it. It is one more client of hutchd: every tool is one call.
+// Command hutch-mcp serves hutch's tools to language models over the Model Context Protocol, on stdin and stdout.
+// `hutch mcp` becomes it. It is one more client of hutchd: every tool is one call.
 package main
 
 import (

@@ -10,7 +10,8 @@ import (
 // dockerHub is the registry of images that name none.
 const dockerHub = "docker.io"
 
-// registryOf is the host[:port] of an image, as containers/image reads its name. Aliases of registries.conf are the user's own.
+// registryOf is the host[:port] of an image, as containers/image reads its name. Aliases of registries.conf are the
+// user's own.
 func registryOf(image string) string {
 	first, _, more := strings.Cut(image, "/")
 	switch {
@@ -26,9 +27,10 @@ func isRuntime(image string) bool {
 	return ok && !strings.ContainsAny(version, ":") && !strings.Contains(image, "/")
 }
 
-// mayFetch reports whether a model may have the daemon fetch an image. What a registry is asked for tells it something, and a registry may
-// be anything, a service on this host's loopback, too: to name images is a way out for who has no network. So a session fetches what the
-// user has named, and of Docker Hub what it likes if its sandboxes have a network at all.
+// mayFetch reports whether a model may have the daemon fetch an image. What a registry is asked for tells it something,
+// and a registry may be anything, a service on this host's loopback, too: to name images is a way out for who has no
+// network. So a session fetches what the user has named, and of Docker Hub what it likes if its sandboxes have a
+// network at all.
 func (b *boxes) mayFetch(image string) bool {
 	if image == "" || image == b.cfg.Spec.Image || isRuntime(image) {
 		return true

@@ -34,8 +34,9 @@ func (b *boxes) tools(ctx context.Context) ([]api.Tool, error) {
 	return c.Tools(ctx)
 }
 
-// newServer makes a server of the daemon's tools and its own, for any number of sessions: making one takes half a millisecond
-// and 1.5 MB. Each message of a session is asked about with of first, also its first one, and handled with what that returns.
+// newServer makes a server of the daemon's tools and its own, for any number of sessions: making one takes half a
+// millisecond and 1.5 MB. Each message of a session is asked about with of first, also its first one, and handled with
+// what that returns.
 func newServer(cfg *mcpapi.Config, tools []api.Tool, of func(mcp.Session) (*boxes, error)) (*mcp.Server, error) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "hutch", Title: "hutch sandbox", Version: version.Version}, &mcp.ServerOptions{
 		Instructions: instructions(cfg), Capabilities: &mcp.ServerCapabilities{},
@@ -183,7 +184,8 @@ func (b *boxes) call(ctx context.Context, req *mcp.CallToolRequest, name, ref st
 		n := 0.0
 		progress = func(p api.Progress) {
 			n++
-			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: "runs as " + p.Exec}) // of a client that is gone
+			// of a client that is gone
+			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: "runs as " + p.Exec})
 		}
 	}
 	r, err := c.CallTool(ctx, api.ToolCallParams{Sandbox: id, Name: name, Arguments: arguments}, progress)

@@ -1,5 +1,6 @@
-// Command hutch-scan looks through one piece of code, which it reads as a request of hutchd's, and ends. It has a binary to itself because its parsers
-// are C, and because what they read is hostile. With --rules it reads nothing, and prints what it goes by.
+// Command hutch-scan looks through one piece of code, which it reads as a request of hutchd's, and ends. It has a
+// binary to itself because its parsers are C, and because what they read is hostile. With --rules it reads nothing, and
+// prints what it goes by.
 package main
 
 import (

@@ -50,8 +50,8 @@ func (o *copying) in(ctx context.Context, from, to place) error {
 	return api.Errorf(api.InvalidArgument, "%s is neither a file nor a folder", from.path).WithOp("cp").WithHint("copy its content through -, or a file")
 }
 
-// source is what is copied in, as it was when it was opened: a sandbox that can write to the folder may put a link to another file of the
-// user's in its place at any moment.
+// source is what is copied in, as it was when it was opened: a sandbox that can write to the folder may put a link to
+// another file of the user's in its place at any moment.
 type source struct {
 	self *os.File // O_PATH
 	info os.FileInfo

@@ -107,7 +107,8 @@ func (o *copying) folderOut(ctx context.Context, from place, at *landing) error 
 	})
 }
 
-// guard is what is left out of a folder that comes into root. Names that count in a home folder alone are left out of that.
+// guard is what is left out of a folder that comes into root. Names that count in a home folder alone are left out of
+// that.
 func (o *copying) guard(from place, root *os.File) func(name string, folder bool, has func(string) bool) string {
 	set := guard.New(nil, o.unguard).InDependencies()
 	if set.Empty() {
@@ -166,7 +167,8 @@ func aboveIn(root *os.File) func(name string) string {
 	return other
 }
 
-// inGit reports whether a path is one of a .git's own, which has rules of its own: it may have a HEAD, and nothing else of it comes.
+// inGit reports whether a path is one of a .git's own, which has rules of its own: it may have a HEAD, and nothing else
+// of it comes.
 func inGit(p string) bool { return path.Base(path.Dir(p)) == ".git" }
 
 // fileOut copies one file: into a new one, which then takes the place of the old.

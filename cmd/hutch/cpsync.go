@@ -18,8 +18,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// syncing makes a folder in the sandbox the same as a local one, page by page: each is compared, and brought, before the next one. What was
-// done when it ends early is right as far as it goes.
+// syncing makes a folder in the sandbox the same as a local one, page by page: each is compared, and brought, before
+// the next one. What was done when it ends early is right as far as it goes.
 type syncing struct {
 	*copying
 	to  place
@@ -28,7 +28,8 @@ type syncing struct {
 	page  api.FileSyncParams // the next one
 	names []string           // of page.Files
 	size  int                // bytes of names and targets
-	// open are the folders around the end of the last page that were brought: what comes into them later changes their times.
+	// open are the folders around the end of the last page that were brought: what comes into them later changes their
+	// times.
 	open []string
 
 	same, copied, removed int
@@ -62,8 +63,8 @@ func (o *copying) syncIn(ctx context.Context, from, to place) error {
 // maxSyncDepth bounds how many folders deep a copy goes: one fd for each.
 const maxSyncDepth = 1000
 
-// walk puts what is in a local folder and travels on pages, in the order that they have. It goes from folder to folder by their fds: a
-// sandbox that can write there may put links in the place of folders at any moment.
+// walk puts what is in a local folder and travels on pages, in the order that they have. It goes from folder to folder
+// by their fds: a sandbox that can write there may put links in the place of folders at any moment.
 func (y *syncing) walk(ctx context.Context, dir *os.File, at string, depth int) error {
 	if depth > maxSyncDepth {
 		return &fs.PathError{Op: "copy", Path: at, Err: fmt.Errorf("over %d folders deep: %w", maxSyncDepth, unix.ENAMETOOLONG)}
@@ -84,7 +85,8 @@ func (y *syncing) walk(ctx context.Context, dir *os.File, at string, depth int) 
 	return nil
 }
 
-// gone turns an error of the one name that is looked at into none where that was removed, or became something else, since.
+// gone turns an error of the one name that is looked at into none where that was removed, or became something else,
+// since.
 func gone(op, name string, err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EINVAL) {
 		return nil
@@ -124,7 +126,8 @@ func (y *syncing) entry(ctx context.Context, dir *os.File, base, name string, de
 	return nil
 }
 
-// wireTime is a time as fs.sync compares it: a file system may hold any year, RFC 3339 only those up to 9999, and the worker inside does the same.
+// wireTime is a time as fs.sync compares it: a file system may hold any year, RFC 3339 only those up to 9999, and the
+// worker inside does the same.
 func wireTime(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() < 0 || t.Year() > 9999 {
 		return time.Unix(0, 0).UTC()

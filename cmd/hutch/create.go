@@ -106,7 +106,8 @@ func create(ctx context.Context, c *client.Client, p api.CreateParams, at *break
 	return &sb, err
 }
 
-// pullProgress shows a download on a terminal, and the steps of a template anywhere, until done is called, which may be called again.
+// pullProgress shows a download on a terminal, and the steps of a template anywhere, until done is called, which may be
+// called again.
 func pullProgress(template bool) (progress func(api.Progress), done func()) {
 	terminal := cli.IsTerminal(os.Stderr)
 	if !terminal && !template {

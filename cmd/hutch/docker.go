@@ -121,7 +121,8 @@ func hinted(err error, hint string) error {
 	return err
 }
 
-// dockerFlags are flags of docker run that hutch has not, and what there is instead; with another command in front, that one's.
+// dockerFlags are flags of docker run that hutch has not, and what there is instead; with another command in front,
+// that one's.
 var dockerFlags = map[string]string{
 	"logs since": "output has no times: -n LINES prints the last ones, hutch events tells when commands started and ended",
 	"logs until": "output has no times: -n LINES prints the last ones", "logs t": "output has no times: hutch events tells when commands started and ended",

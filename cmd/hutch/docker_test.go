@@ -9,7 +9,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestFromDocker: what docker's users type becomes what hutch has, or is answered with it; each command that is named exists.
+// TestFromDocker: what docker's users type becomes what hutch has, or is answered with it; each command that is named
+// exists.
 func TestFromDocker(t *testing.T) {
 	for _, tt := range []struct{ typed, runs, says string }{
 		{"pull alpine", "image pull alpine", ""},

@@ -12,8 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// The daemon's errors name fields of requests, which is what programs, templates and the configuration have. Who has typed
-// -m 1 knows of no limits.memory_bytes: here fields become the flags that were typed.
+// The daemon's errors name fields of requests, which is what programs, templates and the configuration have. Who has
+// typed -m 1 knows of no limits.memory_bytes: here fields become the flags that were typed.
 
 // flagOfField is the flag for each field of a request, without what goes before in it: limits., the number of a mount.
 var flagOfField = map[string]string{

@@ -12,8 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/cli"
 )
 
-// placeholder is what a format can have: {{.Field}}, {{.Field.Below}} and {{json .Field}}. Go's templates would be more than people use, and make
-// each start of the program slower.
+// placeholder is what a format can have: {{.Field}}, {{.Field.Below}} and {{json .Field}}. Go's templates would be more
+// than people use, and make each start of the program slower.
 var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{\{\s*(json\s+)?\.([A-Za-z0-9_.]*)\s*\}\}`) })
 
 // formatter writes records as --format says.
@@ -98,7 +98,8 @@ func (f *formatter) line(r any) (string, error) {
 // fieldAliases are docker's names of fields.
 var fieldAliases = map[string]string{"names": "name", "status": "state", "createdat": "created", "config.image": "image", "state.status": "state", "state.pid": "pid"}
 
-// fieldOf finds a field of a record, by its name in JSON, or as Go and docker write it: NetworkMode is network_mode. One that is left out is nil.
+// fieldOf finds a field of a record, by its name in JSON, or as Go and docker write it: NetworkMode is network_mode.
+// One that is left out is nil.
 func fieldOf(record any, of reflect.Type, name string) (any, error) {
 	if name == "" {
 		return record, nil

@@ -94,8 +94,8 @@ func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, ne
 }
 
 func (f *freshBox) callWith(ctx context.Context, s *session, params api.RunParams, folders []*os.File, files *client.Stdio, news func(api.Progress)) (client.Run, error) {
-	// The daemon makes the sandbox while signals are not caught yet, but starts no command: who sends the command's caller a signal, because
-	// of what the command says, wants the command to have it.
+	// The daemon makes the sandbox while signals are not caught yet, but starts no command: who sends the command's
+	// caller a signal, because of what the command says, wants the command to have it.
 	gate, err := newGate()
 	if err != nil {
 		return client.Run{}, err
@@ -157,8 +157,8 @@ func (f *freshBox) started(p *api.Progress) {
 	warnUnenforced(os.Stderr, p.Note, p.Unenforced)
 }
 
-// resume goes on with the hutchd that c is connected to, when the one before was killed: the command runs, or has ended, and the sandbox
-// is still there.
+// resume goes on with the hutchd that c is connected to, when the one before was killed: the command runs, or has
+// ended, and the sandbox is still there.
 func (f *freshBox) resume(ctx context.Context, s *session, p api.ExecParams, files *client.Stdio, started func(api.Progress)) (api.ExecResult, error) {
 	c := s.conn()
 	rec, err := c.GetExec(ctx, p.Exec)
@@ -167,8 +167,8 @@ func (f *freshBox) resume(ctx context.Context, s *session, p api.ExecParams, fil
 		if err != nil {
 			return api.ExecResult{}, err
 		}
-		// Whoever has kept the sandboxes has done so all the time, and has none with this command: it never ran. Only a result with
-		// much output could have been given up before it was read.
+		// Whoever has kept the sandboxes has done so all the time, and has none with this command: it never ran. Only a
+		// result with much output could have been given up before it was read.
 		if who.Launched.Before(f.since) && (files != nil || time.Since(f.since) < api.RunReplyPatience) {
 			f.idBase = who.IDBase
 			return f.begin(ctx, s, p, files, started)
@@ -211,7 +211,8 @@ func (r *runner) inOneCall(spec *api.Spec) bool {
 func (r *runner) fresh(ctx context.Context, spec api.Spec, command []string) (err error) {
 	done := r.phase("connect")
 	base, known := client.LikelyIDBase()
-	mapped := os.Getuid() == 0 && (spec.Workspace != nil || len(spec.Mounts) > 0) // to the daemon's ids, by who opens them
+	// to the daemon's ids, by who opens them
+	mapped := os.Getuid() == 0 && (spec.Workspace != nil || len(spec.Mounts) > 0)
 	eager := known && !r.flags.private && !mapped
 	f := &freshBox{params: api.RunParams{Entrypoint: r.flags.entrypoint}}
 	if !r.flags.private { // whose end is that of this command

@@ -45,7 +45,8 @@ func useLine(cmd *cobra.Command) string {
 		return cmd.UseLine()
 	}
 	command := cmd.CommandPath() + " COMMAND"
-	if _, _, takes := strings.Cut(cmd.Use, " "); takes && !strings.HasSuffix(cmd.Use, " COMMAND") { // it does something itself
+	// it does something itself
+	if _, _, takes := strings.Cut(cmd.Use, " "); takes && !strings.HasSuffix(cmd.Use, " COMMAND") {
 		return cmd.UseLine() + "\n  " + command
 	}
 	return command

@@ -19,10 +19,11 @@ import (
 	"github.com/hutch-sh/hutch/runtime/client"
 )
 
-// Commands on the host: --mode, and mode of the configuration. hutchd decides and records; this process runs what is for the host.
+// Commands on the host: --mode, and mode of the configuration. hutchd decides and records; this process runs what is
+// for the host.
 
-// onHost are the flags of run and exec that a command on the host honours. Those of withOff only where no scan has let it pass: a scan
-// knows nothing of the environment.
+// onHost are the flags of run and exec that a command on the host honours. Those of withOff only where no scan has let
+// it pass: a scan knows nothing of the environment.
 var (
 	onHost  = []string{"mode", "interactive", "tty", "json", "timeout", "workspace", "rm"}
 	withOff = []string{"env", "env-file"}
@@ -108,8 +109,8 @@ func (h *hostCommand) stdio(interactive, tty bool) {
 	}
 }
 
-// try runs the command on the host if it is to run there. Otherwise done is false, and the command is for a sandbox; d then says why, of
-// mode selective.
+// try runs the command on the host if it is to run there. Otherwise done is false, and the command is for a sandbox; d
+// then says why, of mode selective.
 func (h *hostCommand) try(ctx context.Context, out io.Writer) (done bool, d *api.Decision, err error) {
 	mode, asked, err := h.flags.effective()
 	if err != nil || mode == api.ExecModeAll {
@@ -210,8 +211,8 @@ func (h *hostCommand) run(ctx context.Context, c *client.Client, d *api.Decision
 	return cli.Outcome(&res)
 }
 
-// signals passes this process's on to the command. What a terminal sends goes to the command as well, which shares its group then: that is
-// ignored here, also twice.
+// signals passes this process's on to the command. What a terminal sends goes to the command as well, which shares its
+// group then: that is ignored here, also twice.
 func (h *hostCommand) signals(ctx context.Context) (_ context.Context, started func(*hostexec.Process), stop func()) {
 	if !h.terminal {
 		ctx, signals := cli.CatchSignals(ctx)
@@ -230,8 +231,8 @@ func (h *hostCommand) signals(ctx context.Context) (_ context.Context, started f
 	return ctx, func(*hostexec.Process) {}, func() { cancel(); signal.Stop(caught) }
 }
 
-// hostCommand is what run may run on the host. A new sandbox's workspace is the user's folder as it is; on the host, only mode rw keeps what
-// it says, unless the command writes nothing.
+// hostCommand is what run may run on the host. A new sandbox's workspace is the user's folder as it is; on the host,
+// only mode rw keeps what it says, unless the command writes nothing.
 func (o *runFlags) hostCommand(spec *api.Spec, image string, command []string) (*hostCommand, error) {
 	h := &hostCommand{verb: "hutch run", flags: &o.mode, argv: command, env: spec.Env, timeout: o.timeout, json: o.json}
 	if t := spec.Limits.TimeoutS; t > 0 {

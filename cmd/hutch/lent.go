@@ -18,9 +18,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// lent is what root has lent a sandbox: the folders that a start, a restore or an apply needs again, which root's daemon cannot open. The
-// command line keeps its own note, by what the user calls the sandbox. What the daemon says about that is not asked: a sandbox may have
-// taken it over, and would be handed whatever folder it names.
+// lent is what root has lent a sandbox: the folders that a start, a restore or an apply needs again, which root's
+// daemon cannot open. The command line keeps its own note, by what the user calls the sandbox. What the daemon says
+// about that is not asked: a sandbox may have taken it over, and would be handed whatever folder it names.
 type lent struct {
 	ID        string       `json:"id"`
 	Name      string       `json:"name,omitempty"`
@@ -50,8 +50,8 @@ func lentDir() (string, error) {
 	return filepath.Join(p.State, "lent"), nil
 }
 
-// noteLent notes the folders of a sandbox that was made with spec, which has where they really are, and their descriptors. Its name is the
-// user's; of the daemon's words only the id counts, which no note may have.
+// noteLent notes the folders of a sandbox that was made with spec, which has where they really are, and their
+// descriptors. Its name is the user's; of the daemon's words only the id counts, which no note may have.
 func noteLent(id string, spec *api.Spec, files []*os.File) error {
 	if os.Getuid() != 0 {
 		return nil // whose daemon opens them itself
@@ -84,8 +84,8 @@ func noteLent(id string, spec *api.Spec, files []*os.File) error {
 	return l.begin()
 }
 
-// begin saves the note of a new sandbox. What was lent to another one by its name is forgotten, also where this one has no folders; one of
-// its id is there when the sandbox was there before, or when the daemon lies, and stays as it is.
+// begin saves the note of a new sandbox. What was lent to another one by its name is forgotten, also where this one has
+// no folders; one of its id is there when the sandbox was there before, or when the daemon lies, and stays as it is.
 func (l *lent) begin() error {
 	if l.Name == "" && l.Workspace == nil && len(l.Mounts) == 0 {
 		return nil // of which nobody can have noted anything
@@ -204,7 +204,8 @@ func lastLent(is func(*lent) bool) *lent {
 	return nil
 }
 
-// noteSnapshot notes that a snapshot, with the name that the user gave it, is of that sandbox. Of others of that name it is no more.
+// noteSnapshot notes that a snapshot, with the name that the user gave it, is of that sandbox. Of others of that name
+// it is no more.
 func noteSnapshot(sandbox, id, name string) error {
 	l := findLent(sandbox)
 	if l == nil || findSnapshot(id) != nil {
@@ -245,7 +246,8 @@ func (l *lent) spec() (sp api.Spec) {
 	return sp
 }
 
-// check refuses folders other than those that were lent, which are at these paths by now: the sandbox may have seen to that.
+// check refuses folders other than those that were lent, which are at these paths by now: the sandbox may have seen to
+// that.
 func (l *lent) check(opened *api.Spec, files []*os.File) error {
 	if w := opened.Workspace; w != nil {
 		if err := l.Workspace.check(files[*w.FD]); err != nil {

@@ -22,8 +22,8 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// roomy has the stack of its caller grow once, to what most command lines need, and not in four steps, each of which copies all that is
-// there: its frame is large, and touched only when n is not 0.
+// roomy has the stack of its caller grow once, to what most command lines need, and not in four steps, each of which
+// copies all that is there: its frame is large, and touched only when n is not 0.
 //
 //go:noinline
 func roomy(n int) byte {

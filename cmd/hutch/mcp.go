@@ -104,7 +104,8 @@ func becomeMCP(cmd *cobra.Command, cfg mcpapi.Config) error {
 	return api.Errorf(api.Internal, "execute %s: %w", path, err).WithOp("mcp")
 }
 
-// checkMCPMode refuses a mode with which a model would see other files in the sandbox than on the host, and one that anybody else could use.
+// checkMCPMode refuses a mode with which a model would see other files in the sandbox than on the host, and one that
+// anybody else could use.
 func checkMCPMode(command string, cfg *mcpapi.Config) (err error) {
 	if cfg.Mode == "" || cfg.Mode == api.ExecModeAll {
 		return nil

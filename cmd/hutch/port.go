@@ -28,8 +28,8 @@ func (l *published) add(fs *pflag.FlagSet) {
 	})
 }
 
-// expose makes them be reached. What listens is made here, with the rights of the caller, and handed over: on a low port,
-// say, or in a folder of theirs, where root's hutchd, which is a stranger, may not. With an error some may be.
+// expose makes them be reached. What listens is made here, with the rights of the caller, and handed over: on a low
+// port, say, or in a folder of theirs, where root's hutchd, which is a stranger, may not. With an error some may be.
 func (l published) expose(ctx context.Context, c *client.Client, sandbox string, token bool) (ports []api.Port, err error) {
 	for _, p := range l {
 		port, err := exposeOne(ctx, c, api.PortExposeParams{Sandbox: sandbox, Port: p.Port, Token: token}, p.Address)

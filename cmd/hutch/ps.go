@@ -63,7 +63,8 @@ func newPs() *cobra.Command {
 	return cmd
 }
 
-// parseFilters makes one question of filters: each key must have one of its values. Labels go to labels, and who asks for a state sees all.
+// parseFilters makes one question of filters: each key must have one of its values. Labels go to labels, and who asks
+// for a state sees all.
 func parseFilters(filters []string, labels *[]string, all *bool) (func(*api.Sandbox) bool, error) {
 	of := map[string]func(sb *api.Sandbox, value string) bool{
 		"name": func(sb *api.Sandbox, v string) bool { return strings.Contains(sb.Name, v) },
@@ -129,8 +130,8 @@ func printSandboxes(cmd *cobra.Command, list []api.Sandbox, quiet, asJSON bool) 
 	return nil
 }
 
-// hasExited reports whether the command of hutch run -d has ended, and with it what the sandbox was made for. It is there all the same,
-// with its files, for other commands.
+// hasExited reports whether the command of hutch run -d has ended, and with it what the sandbox was made for. It is
+// there all the same, with its files, for other commands.
 func hasExited(sb *api.Sandbox) bool {
 	return sb.State == api.Running && sb.Background != nil && sb.Background.State == api.ExecExited
 }

@@ -25,7 +25,8 @@ type verb struct {
 	make               func() *cobra.Command
 }
 
-// command is the verb's, with flags and commands below it only where whole is set: making these takes longer than most verbs do.
+// command is the verb's, with flags and commands below it only where whole is set: making these takes longer than most
+// verbs do.
 func (v *verb) command(whole bool) *cobra.Command {
 	cmd := &cobra.Command{Use: v.name, Run: func(*cobra.Command, []string) {}}
 	if whole {
@@ -176,7 +177,8 @@ const (
 	allVerbs = -2
 )
 
-// wanted is the index of the verb whose flags and commands a command line needs: that which it begins with, or asks about.
+// wanted is the index of the verb whose flags and commands a command line needs: that which it begins with, or asks
+// about.
 func wanted(args []string) int {
 	if len(args) > 1 && (args[0] == "help" || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)) {
 		args = args[1:]

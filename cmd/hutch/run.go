@@ -176,7 +176,8 @@ func (o *runFlags) argv(sb *api.Sandbox, command []string) ([]string, error) {
 	return argv, nil
 }
 
-// runRun is the whole of `hutch run`: create, exec, remove, in one call (fresh) unless something else is to be done in between.
+// runRun is the whole of `hutch run`: create, exec, remove, in one call (fresh) unless something else is to be done in
+// between.
 func runRun(ctx context.Context, o *runFlags, image string, command []string, out io.Writer) error {
 	if err := o.check(command); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/cli"
 )
 
-// showDiff writes the text of a diff, which is a sandbox's. On a terminal it has colours, nothing in it that the terminal obeys, and a pager
-// where it is longer than the screen.
+// showDiff writes the text of a diff, which is a sandbox's. On a terminal it has colours, nothing in it that the
+// terminal obeys, and a pager where it is longer than the screen.
 func showDiff(out io.Writer, text string) error {
 	f, ok := out.(*os.File)
 	if !ok || !cli.IsTerminal(f) {
@@ -62,8 +62,8 @@ func page(f *os.File, text string) error {
 	if len(words) > 0 && words[0] != "cat" {
 		cmd := exec.Command(words[0], words[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), f, os.Stderr
-		// As git has it: it ends where one screen is enough, shows colours and leaves the text there. Of what it is asked to do while
-		// it shows a sandbox's text it writes no file and runs no command.
+		// As git has it: it ends where one screen is enough, shows colours and leaves the text there. Of what it is
+		// asked to do while it shows a sandbox's text it writes no file and runs no command.
 		cmd.Env = append(os.Environ(), "LESS="+cmp.Or(os.Getenv("LESS"), "FRX"), "LESSSECURE=1", "LV="+cmp.Or(os.Getenv("LV"), "-c"))
 		err := cmd.Run()
 		if !errors.Is(err, exec.ErrNotFound) {

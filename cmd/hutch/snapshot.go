@@ -188,8 +188,8 @@ for each: all share them, and write over them. Processes are not forked.`,
 	return cmd
 }
 
-// forks makes p.Count of them, all or none. lent are the folders that the user has handed over before, which are for one at a time;
-// those of a sandbox that runs are at hand.
+// forks makes p.Count of them, all or none. lent are the folders that the user has handed over before, which are for
+// one at a time; those of a sandbox that runs are at hand.
 func forks(ctx context.Context, c *client.Client, folders *folderFlags, lent *lent, p api.ForkParams) (all api.Forked, err error) {
 	if p.Count == 0 {
 		p.Count = -1 // whoever types it does not mean the default

@@ -242,8 +242,8 @@ func (o *specFlags) build(image string) (_ api.Spec, err error) {
 	return s, nil
 }
 
-// tellFolders tells of what people would want to know of the folders that they give: one that is a link, which a sandbox may have put
-// there, and files of this command line that the sandbox can change for the next one.
+// tellFolders tells of what people would want to know of the folders that they give: one that is a link, which a
+// sandbox may have put there, and files of this command line that the sandbox can change for the next one.
 func (o *specFlags) tellFolders(w io.Writer, s *api.Spec) {
 	folders := slices.Clone(s.Mounts)
 	if ws := s.Workspace; ws != nil && ws.Mode != api.ModeNone {

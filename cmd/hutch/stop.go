@@ -102,7 +102,8 @@ func (f *folderFlags) add(fs *pflag.FlagSet) {
 	})
 }
 
-// lend opens the folders that the user names for a call, or those that root has lent before, and never one that the daemon names.
+// lend opens the folders that the user names for a call, or those that root has lent before, and never one that the
+// daemon names.
 func (f *folderFlags) lend(ctx context.Context, c *client.Client, before *lent, call func(given []api.StartFolder, files []*os.File) error) error {
 	sp := f.spec
 	noted := before

@@ -47,7 +47,8 @@ func toldOf(res *api.ExecResult) (all []told) {
 	return all
 }
 
-// tellDenials says behind the output of a command that failed what was refused and what failed meanwhile: that may be why.
+// tellDenials says behind the output of a command that failed what was refused and what failed meanwhile: that may be
+// why.
 func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
 	style := cli.StyleFor(os.Stderr)
 	for _, u := range res.Unguarded { // whatever became of the command
@@ -68,8 +69,8 @@ func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
 	}
 }
 
-// anewFor is how flags that allow something come to a sandbox that was made without a network, "" where that refused nothing: one that
-// has none cannot get one.
+// anewFor is how flags that allow something come to a sandbox that was made without a network, "" where that refused
+// nothing: one that has none cannot get one.
 func anewFor(denials []api.Denial) string {
 	if !slices.ContainsFunc(denials, func(d api.Denial) bool { return d.Rule == "mode none" }) {
 		return ""

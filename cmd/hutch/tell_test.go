@@ -7,7 +7,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestTellDenials: three lines at most, the most frequent first, each with the flag; nothing behind a command that did what it should.
+// TestTellDenials: three lines at most, the most frequent first, each with the flag; nothing behind a command that did
+// what it should.
 func TestTellDenials(t *testing.T) {
 	res := &api.ExecResult{ExitCode: 1}
 	for _, name := range []string{"once.test", "thrice.test", "never-mind.test"} {

@@ -59,7 +59,8 @@ func (r *runner) tour(ctx context.Context, style cli.Style) error {
 		return err
 	}
 	defer func() { tell(r.client.Close()) }()
-	spec := api.Spec{Image: config.HostImage, Owner: api.OwnerConnection, Network: api.NetPolicy{Mode: api.NetNone}} // whatever is configured
+	// whatever is configured
+	spec := api.Spec{Image: config.HostImage, Owner: api.OwnerConnection, Network: api.NetPolicy{Mode: api.NetNone}}
 	info, err := r.client.Info(ctx)
 	if err != nil {
 		return err

@@ -152,8 +152,8 @@ func denialOf(e *api.Event) (d api.Denial, untold int64, ok bool) {
 	return d, untold, true
 }
 
-// unrecorded is what refuses system calls without a word: the commands' filter on top of PID 1's, and ENOSYS, which programs
-// only try (seccomp/DESIGN.md).
+// unrecorded is what refuses system calls without a word: the commands' filter on top of PID 1's, and ENOSYS, which
+// programs only try (seccomp/DESIGN.md).
 func unrecorded(profile api.SeccompProfile) string {
 	const always = "system calls that fail with ENOSYS"
 	switch profile {

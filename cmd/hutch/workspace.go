@@ -152,13 +152,14 @@ unless PATH names it. With -i each change is shown, and you choose files, or par
 	return cmd
 }
 
-// applyTo opens the folder that an apply may write to. Its name is the user's, never one that the daemon tells: a sandbox
-// may have taken that over, and root would hand it any folder.
+// applyTo opens the folder that an apply may write to. Its name is the user's, never one that the daemon tells: a
+// sandbox may have taken that over, and root would hand it any folder.
 func applyTo(ctx context.Context, c *client.Client, folder string, p *api.WorkspaceApplyParams) (*hostfs.Sources, error) {
 	var noted *lentFolder
 	if folder == "" {
 		l := findLent(p.Sandbox)
-		if l == nil || l.Workspace == nil || l.Workspace.Mode != api.ModeOverlay { // that alone is applied, and lent for writing by it
+		// that alone is applied, and lent for writing by it
+		if l == nil || l.Workspace == nil || l.Workspace.Mode != api.ModeOverlay {
 			return &hostfs.Sources{}, nil
 		}
 		noted = l.Workspace
@@ -233,7 +234,8 @@ func left(cmd *cobra.Command, what string, failed []api.WorkspaceFailure, quiet 
 	return &cli.Exit{Code: 1}
 }
 
-// summaryTimeout bounds the look behind `hutch run`, which the sandbox can make long; its removal has a time of its own.
+// summaryTimeout bounds the look behind `hutch run`, which the sandbox can make long; its removal has a time of its
+// own.
 const summaryTimeout = 10 * time.Second
 
 // summarize tells what the sandbox has changed in its workspace.

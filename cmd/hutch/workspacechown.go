@@ -13,8 +13,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// givenBack finds, in the folder that it runs in, what belongs to users of sandboxes, and gives it to root, who is the folder's owner. What
-// belongs to somebody who has no id in sandboxes (65534) is not touched, and neither is what is mounted below.
+// givenBack finds, in the folder that it runs in, what belongs to users of sandboxes, and gives it to root, who is the
+// folder's owner. What belongs to somebody who has no id in sandboxes (65534) is not touched, and neither is what is
+// mounted below.
 const givenBack = `find . -xdev '(' ! -uid 0 -o ! -gid 0 ')' ! -uid 65534 ! -gid 65534 -print0 -exec chown -h 0:0 {} +`
 
 func newWorkspaceChown() *cobra.Command {

@@ -13,8 +13,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// addRepository mounts the repository of a workspace that is one of git's worktrees, in the workspace's mode: it lies elsewhere
-// (gitrepository-layout(5)), and without it git finds no repository inside. Of a submodule it tells what to do instead.
+// addRepository mounts the repository of a workspace that is one of git's worktrees, in the workspace's mode: it lies
+// elsewhere (gitrepository-layout(5)), and without it git finds no repository inside. Of a submodule it tells what to
+// do instead.
 func addRepository(w io.Writer, s *api.Spec) {
 	ws := s.Workspace
 	if ws == nil || ws.Mode == api.ModeNone {
@@ -67,9 +68,10 @@ func addRepository(w io.Writer, s *api.Spec) {
 	s.Mounts = append(s.Mounts, api.Mount{Source: common, Target: inside, Mode: ws.Mode, Guard: ws.Guard, Unguarded: ws.Unguarded, GuardNew: ws.GuardNew})
 }
 
-// repositoryOf is the folder of the repository that has gitDir, where no link leads through, for the worktree at top. What top says of itself
-// is not enough, since whoever has filled it may have named anything of the user's, and neither is what gitDir says of others: it is where
-// git puts those of worktrees, in a repository, it names top, and as its repository that one.
+// repositoryOf is the folder of the repository that has gitDir, where no link leads through, for the worktree at top.
+// What top says of itself is not enough, since whoever has filled it may have named anything of the user's, and neither
+// is what gitDir says of others: it is where git puts those of worktrees, in a repository, it names top, and as its
+// repository that one.
 func repositoryOf(gitDir, top string) (common string, ok bool) {
 	if common = filepath.Dir(filepath.Dir(gitDir)); filepath.Base(filepath.Dir(gitDir)) != "worktrees" || strings.HasPrefix(top+"/", common+"/") {
 		return "", false

@@ -6,7 +6,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// connections counts those that are open. One user's never take all that there are: others of this daemon's, and root, get through.
+// connections counts those that are open. One user's never take all that there are: others of this daemon's, and root,
+// get through.
 type connections struct {
 	most int // set once
 

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// TestConnections: one user cannot take all connections, all users together get no more than there are, and what is closed can be had
-// again.
+// TestConnections: one user cannot take all connections, all users together get no more than there are, and what is
+// closed can be had again.
 func TestConnections(t *testing.T) {
 	c := connections{most: 16}
 	enter := func(uid uint32, n, want int) {

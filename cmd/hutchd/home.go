@@ -159,7 +159,8 @@ func (h *home) tryOverlay() error {
 
 func (h *home) sandboxes() string { return filepath.Join(h.dir, "sandboxes") }
 
-// shelf is where stopped sandboxes and snapshots are kept: on the file system of the sandboxes, since they are moved there.
+// shelf is where stopped sandboxes and snapshots are kept: on the file system of the sandboxes, since they are moved
+// there.
 func (h *home) shelf() string {
 	if h.inMemory { // and gone with this daemon
 		return filepath.Join(h.sandboxes(), ".shelf")

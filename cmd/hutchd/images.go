@@ -228,8 +228,8 @@ func (b imageBackend) full(ref string) string {
 	return img.Ref
 }
 
-// settle waits until hutch-launch has no lock of a layer any more that only sandboxes which were removed have had, and nothing is made ahead of an
-// image, until release is called.
+// settle waits until hutch-launch has no lock of a layer any more that only sandboxes which were removed have had, and
+// nothing is made ahead of an image, until release is called.
 func (b imageBackend) settle() (release func()) {
 	release = b.d.manager.NoDressing()
 	if err := b.d.launcher.Settle(context.Background()); err != nil {

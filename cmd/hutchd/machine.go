@@ -24,8 +24,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/template"
 )
 
-// findCPUs finds out which CPUs there are (0 to CPUs-1), which there could be, and which sandboxes may use: hutchd itself may be
-// bound to fewer.
+// findCPUs finds out which CPUs there are (0 to CPUs-1), which there could be, and which sandboxes may use: hutchd
+// itself may be bound to fewer.
 func findCPUs(h *sandbox.Host) {
 	allowed := unix.CPUSet{}
 	_ = unix.SchedGetaffinity(0, &allowed)

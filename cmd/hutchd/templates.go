@@ -26,7 +26,8 @@ type templateImages struct{ d *daemon }
 
 var _ template.Images = templateImages{}
 
-// Base pulls where the policy says so. What a name of the section runtimes, or a tool of the host's, stands for is what a sandbox of it would be.
+// Base pulls where the policy says so. What a name of the section runtimes, or a tool of the host's, stands for is what
+// a sandbox of it would be.
 func (t templateImages) Base(ctx context.Context, name, platform string, pull api.PullPolicy, progress func(api.Progress)) (ref, digest string, err error) {
 	root, err := t.d.source.Resolve(ctx, name, platform, pull, progress)
 	if err != nil {

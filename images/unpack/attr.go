@@ -203,8 +203,8 @@ func (u *unpacker) noteDir(fd int, name string, h *tar.Header) error {
 	return nil
 }
 
-// fill notes that a folder has something in it that is no whiteout, or an entry of its own. Nothing takes that back: what is
-// removed from a folder makes room for something else there.
+// fill notes that a folder has something in it that is no whiteout, or an entry of its own. Nothing takes that back:
+// what is removed from a folder makes room for something else there.
 func (u *unpacker) fill(folder uint64) {
 	for d := u.dirs[folder]; d != nil && !d.filled; d = u.dirs[d.parent] {
 		d.filled = true

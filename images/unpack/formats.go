@@ -13,9 +13,10 @@ import (
 	"github.com/therootcompany/xz"
 )
 
-// maxWindow bounds the memory that a zstd frame or an xz block can ask for: what they refer back to. It is that of zstd --long and
-// --ultra -22, and what zstd(1) takes unless it is told to take more; xz -9 asks for 64 MiB. gzip and bzip2 cannot ask for any. Podman
-// and docker take 512 MiB, but several layers are decompressed at a time, and a small image would take gigabytes of the host's.
+// maxWindow bounds the memory that a zstd frame or an xz block can ask for: what they refer back to. It is that of zstd
+// --long and --ultra -22, and what zstd(1) takes unless it is told to take more; xz -9 asks for 64 MiB. gzip and bzip2
+// cannot ask for any. Podman and docker take 512 MiB, but several layers are decompressed at a time, and a small image
+// would take gigabytes of the host's.
 const maxWindow = 128 << 20
 
 // ErrWindow marks a layer that takes more memory to decompress.
@@ -24,7 +25,8 @@ var ErrWindow = fmt.Errorf("its compression looks back over more than %d MiB", m
 // magicBytes are as many as tell how a layer is compressed.
 const magicBytes = 10
 
-// formats are how a layer may be compressed. The media type is not always right, and the digest of the result is checked anyway.
+// formats are how a layer may be compressed. The media type is not always right, and the digest of the result is
+// checked anyway.
 var formats = []struct {
 	is   func(magic string) bool
 	open func(io.Reader) (io.ReadCloser, error)
@@ -99,7 +101,8 @@ func isZstd(m string) bool {
 // isXz knows a stream (The .xz File Format, 2.1.1.1).
 func isXz(m string) bool { return strings.HasPrefix(m, "\xfd7zXZ\x00") }
 
-// isBzip2 knows a stream: its magic, the size of its blocks and the magic of the first block, or of the end where there is none.
+// isBzip2 knows a stream: its magic, the size of its blocks and the magic of the first block, or of the end where there
+// is none.
 func isBzip2(m string) bool {
 	return len(m) >= 10 && m[:3] == "BZh" && m[3] >= '1' && m[3] <= '9' && (m[4:10] == "1AY&SY" || m[4:10] == "\x17\x72\x45\x38\x50\x90")
 }

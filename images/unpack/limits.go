@@ -29,11 +29,12 @@ var DefaultLimits = Limits{
 	RatioFloorBytes: 1 << 30,
 }
 
-// MaxImplied bounds the names of folders without an entry of their own, in bytes: one entry implies thousands of them, and each layer's are kept in
-// full. Archives made by hand have some thousand.
+// MaxImplied bounds the names of folders without an entry of their own, in bytes: one entry implies thousands of them,
+// and each layer's are kept in full. Archives made by hand have some thousand.
 const MaxImplied = 16 << 20
 
-// LinkCost is what a hard link to a lower layer takes of MaxImplied beside its names: whoever keeps it, and makes it, does more than that.
+// LinkCost is what a hard link to a lower layer takes of MaxImplied beside its names: whoever keeps it, and makes it,
+// does more than that.
 const LinkCost = 256
 
 // WithDefaults replaces zero fields.

@@ -14,7 +14,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
-// LowerLink is a hard link to a file of a lower layer. A layer is unpacked by itself, so whoever puts layers together makes it.
+// LowerLink is a hard link to a file of a lower layer. A layer is unpacked by itself, so whoever puts layers together
+// makes it.
 type LowerLink struct {
 	Name   string    `json:"name"`
 	Target string    `json:"target"`
@@ -24,7 +25,8 @@ type LowerLink struct {
 	Time   time.Time `json:"time"`
 }
 
-// linkBelow notes a hard link whose target this layer has not. What the layer has under its name goes, as for any later entry.
+// linkBelow notes a hard link whose target this layer has not. What the layer has under its name goes, as for any later
+// entry.
 func (u *unpacker) linkBelow(at place, target string, h *tar.Header) error {
 	if lower, ok := u.below[target]; ok {
 		target = lower.Target
@@ -47,7 +49,8 @@ func (u *unpacker) linkBelow(at place, target string, h *tar.Header) error {
 	return nil
 }
 
-// isPlain says that no folder of the name is a link in this layer, or something else: in another one the name would mean another file.
+// isPlain says that no folder of the name is a link in this layer, or something else: in another one the name would
+// mean another file.
 func (u *unpacker) isPlain(name string) bool {
 	dirName, _ := splitName(name)
 	fd, err := sys.OpenBeneath(u.root, orDot(dirName), unix.O_PATH|unix.O_DIRECTORY, 0)

@@ -137,12 +137,12 @@ func PathOf(line string) (string, error) {
 	return "", errors.New("the line has no path")
 }
 
-// keptSize is from what size on the checksum of a file with several names is kept: a smaller one costs no more to read again, and those
-// of the limits' bytes are not too many.
+// keptSize is from what size on the checksum of a file with several names is kept: a smaller one costs no more to read
+// again, and those of the limits' bytes are not too many.
 const keptSize = 4096
 
-// Checksums returns a function that reads the content of a file as it is now; the content of one with several names once, for
-// whoever made the layer chose how many there are. The end of ctx ends it.
+// Checksums returns a function that reads the content of a file as it is now; the content of one with several names
+// once, for whoever made the layer chose how many there are. The end of ctx ends it.
 func Checksums(ctx context.Context) func(n *Node) (uint32, error) {
 	known := make(map[inode]uint32)
 	buf := make([]byte, copyBuffer)

@@ -70,7 +70,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestChecksums: a large file is read once, however many names it has, each file is read when it has one, and the end of ctx is the end.
+// TestChecksums: a large file is read once, however many names it has, each file is read when it has one, and the end
+// of ctx is the end.
 func TestChecksums(t *testing.T) {
 	const size, names = 32 << 20, 1000
 	dir := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestMeter: a layer whose names cost the kernel more than their bytes are worth is given up, and one that has as many names is not. What
-// they are worth here is a tenth: a fast processor walks the long way within all of it.
+// TestMeter: a layer whose names cost the kernel more than their bytes are worth is given up, and one that has as many
+// names is not. What they are worth here is a tenth: a fast processor walks the long way within all of it.
 func TestMeter(t *testing.T) {
 	const links, names = 39, 1500 // the kernel follows 40 (MAXSYMLINKS)
 	layer := func(through string) *bytes.Buffer {

@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names are what is in the folders of a layer, so that the manifest need not list them: a name takes getdents(2) about as long as everything
-// else that the manifest has to do with it, and tmpfs more than that (since Linux 6.6 a tree keeps its order). They are what was made: a folder is in
-// here from its mkdir on, and no more once something in it was removed, which is then listed.
+// names are what is in the folders of a layer, so that the manifest need not list them: a name takes getdents(2) about
+// as long as everything else that the manifest has to do with it, and tmpfs more than that (since Linux 6.6 a tree
+// keeps its order). They are what was made: a folder is in here from its mkdir on, and no more once something in it was
+// removed, which is then listed.
 type names struct {
 	of   map[uint64]*[]byte // by the folder's inode number: entries as getdents(2) has them
 	room int                // bytes that may still be kept

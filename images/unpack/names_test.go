@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNames: what was made in a folder is listed until something is removed from it; a folder with the number of one that is gone begins
-// anew; beyond the memory for it nothing is known, and not half of it.
+// TestNames: what was made in a folder is listed until something is removed from it; a folder with the number of one
+// that is gone begins anew; beyond the memory for it nothing is known, and not half of it.
 func TestNames(t *testing.T) {
 	n := newNames()
 	list := func(folder uint64) string {

@@ -30,7 +30,8 @@ type PackOptions struct {
 	Implied []string
 	// SingleUID is as in Options: owners are in the attribute OwnerXattr.
 	SingleUID bool
-	// Whole says that the folder is all layers together, or the lowest alone: what marks something as hidden is not packed.
+	// Whole says that the folder is all layers together, or the lowest alone: what marks something as hidden is not
+	// packed.
 	Whole bool
 	// Links are as in Stats.
 	Links []LowerLink

@@ -54,8 +54,8 @@ type Options struct {
 	// Attributes, unless nil, gets what of it is about extended attributes.
 	Attributes io.Writer `json:"-"`
 
-	// cpu, unless 0, is the CPU time that this process may take, which does nothing else, beside perByte for each byte, by default
-	// cpuPerByte.
+	// cpu, unless 0, is the CPU time that this process may take, which does nothing else, beside perByte for each byte,
+	// by default cpuPerByte.
 	cpu, perByte time.Duration
 }
 
@@ -172,8 +172,8 @@ type unpacker struct {
 	extended map[uint64]bool
 }
 
-// An extractor may take cpuBase of CPU time, and cpuPerByte for each byte of the tar stream, which is 30 times what a layer of tiny files
-// takes: names that lead through many symbolic links cost the kernel thousands of steps each.
+// An extractor may take cpuBase of CPU time, and cpuPerByte for each byte of the tar stream, which is 30 times what a
+// layer of tiny files takes: names that lead through many symbolic links cost the kernel thousands of steps each.
 const (
 	cpuBase    = 20 * time.Second
 	cpuPerByte = 2 * time.Microsecond

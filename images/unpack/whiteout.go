@@ -24,9 +24,9 @@ const (
 // the mount option userxattr).
 const opaqueXattr = "user.overlay.opaque"
 
-// originXattr is on what was copied up, empty where the origin is unknown. A folder that has it and need not be merged is listed without
-// its whiteouts all the same (ovl_get_inode, fs/overlayfs/inode.c: "non-merge dir that may have whiteouts"). It is looked at for nothing else in
-// a lower folder, as long as there is no index.
+// originXattr is on what was copied up, empty where the origin is unknown. A folder that has it and need not be merged
+// is listed without its whiteouts all the same (ovl_get_inode, fs/overlayfs/inode.c: "non-merge dir that may have
+// whiteouts"). It is looked at for nothing else in a lower folder, as long as there is no index.
 const originXattr = "user.overlay.origin"
 
 func isWhiteout(base string) bool { return strings.HasPrefix(base, whiteoutPrefix) }
@@ -136,8 +136,8 @@ func (u *unpacker) anew(d *dir, fd int) error {
 	return u.setOpaque(fd)
 }
 
-// finishGone puts a whiteout in the place of a folder that the layer has a whiteout of and that it has, with nothing but whiteouts in
-// it, because of those only: then all of it is gone.
+// finishGone puts a whiteout in the place of a folder that the layer has a whiteout of and that it has, with nothing
+// but whiteouts in it, because of those only: then all of it is gone.
 func (u *unpacker) finishGone(d *dir) error {
 	if !d.gone || d.filled {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// marks are names of a tree with what counts of them here: "folder", "opaque", "hides" of a folder with whiteouts in it, "whiteout",
-// the content of files.
+// marks are names of a tree with what counts of them here: "folder", "opaque", "hides" of a folder with whiteouts in
+// it, "whiteout", the content of files.
 func marks(t *testing.T, c *cage) map[string]string {
 	m := make(map[string]string)
 	for p, s := range snapshot(t, c.root) {
@@ -34,8 +34,8 @@ func marks(t *testing.T, c *cage) map[string]string {
 	return m
 }
 
-// TestWhiteouts unpacks layers in which whiteouts meet other entries, each in the order it is written in and, but for those that say
-// otherwise, in the opposite one.
+// TestWhiteouts unpacks layers in which whiteouts meet other entries, each in the order it is written in and, but for
+// those that say otherwise, in the opposite one.
 func TestWhiteouts(t *testing.T) {
 	tests := []struct {
 		name    string

@@ -208,8 +208,8 @@ func (x *extractor) result() (Stats, error) {
 	return r.Stats, r.Stats.checkNames()
 }
 
-// checkNames refuses names that Unpack does not answer with: a layer may have taken its worker over, and who works with them takes each for
-// components between single slashes.
+// checkNames refuses names that Unpack does not answer with: a layer may have taken its worker over, and who works with
+// them takes each for components between single slashes.
 func (s *Stats) checkNames() error {
 	check := func(p string) error {
 		if p == "." || path.Clean(p) != p || !filepath.IsLocal(p) || len(p) > maxPath || strings.IndexByte(p, 0) >= 0 {
@@ -257,8 +257,8 @@ func enlarge(pipe any) {
 	}
 }
 
-// command is a worker, to be started with sys.StartHeld. The end of ctx kills it. Its first extra file is the request, which the caller
-// closes: with the names of many folders and links it is longer than an argument may be (execve(2)).
+// command is a worker, to be started with sys.StartHeld. The end of ctx kills it. Its first extra file is the request,
+// which the caller closes: with the names of many folders and links it is longer than an argument may be (execve(2)).
 func command(ctx context.Context, name string, request any) (*exec.Cmd, error) {
 	text, err := json.Marshal(request)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestAgentLoop: what an agent does with a failing test, over MCP: it looks, runs, changes, runs again; the user looks at what it
-// has changed and applies it. The folder is as it was until then, and has the fix and nothing else after.
+// TestAgentLoop: what an agent does with a failing test, over MCP: it looks, runs, changes, runs again; the user looks
+// at what it has changed and applies it. The folder is as it was until then, and has the fix and nothing else after.
 func TestAgentLoop(t *testing.T) {
 	t.Parallel()
 	world.NeedsPython(t)

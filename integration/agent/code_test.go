@@ -53,7 +53,8 @@ func (n notebook) refused(t testing.TB, code api.Code, p api.CodeParams) {
 	}
 }
 
-// TestCode: interpreters keep what code defines, tell errors, values and files, stop when their time is over, and go on.
+// TestCode: interpreters keep what code defines, tell errors, values and files, stop when their time is over, and go
+// on.
 func TestCode(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()

@@ -65,7 +65,8 @@ func (c mcpClient) call(t testing.TB, name string, wantErr bool, arguments map[s
 	return text.String()
 }
 
-// TestMCP: an MCP client that is not ours finds the tools, works in a sandbox that is made when it needs one, and leaves none.
+// TestMCP: an MCP client that is not ours finds the tools, works in a sandbox that is made when it needs one, and
+// leaves none.
 func TestMCP(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
@@ -189,7 +190,8 @@ func TestMCPRegistries(t *testing.T) {
 	}
 }
 
-// TestMCPCancel: cancelling a call kills its command, of which progress has told; a client that is killed leaves nothing.
+// TestMCPCancel: cancelling a call kills its command, of which progress has told; a client that is killed leaves
+// nothing.
 func TestMCPCancel(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -305,7 +307,8 @@ func mcpHTTP(t testing.TB, w *world.World) (url string, cmd *exec.Cmd) {
 	return url, cmd
 }
 
-// TestMCPHTTP: sessions over HTTP have sandboxes of their own, gone with them; without the token, or from a web page, nobody gets in.
+// TestMCPHTTP: sessions over HTTP have sandboxes of their own, gone with them; without the token, or from a web page,
+// nobody gets in.
 func TestMCPHTTP(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

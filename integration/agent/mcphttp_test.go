@@ -68,8 +68,8 @@ func (b *bareMCP) run(t testing.TB, command string) string {
 	return answer
 }
 
-// TestMCPHTTPBare: a session counts, and ends with all that it has, whatever its client leaves out; also while a command
-// of its is running.
+// TestMCPHTTPBare: a session counts, and ends with all that it has, whatever its client leaves out; also while a
+// command of its is running.
 func TestMCPHTTPBare(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -19,7 +19,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// mcpSuite is a program of those that testdata/mcp names and `make deps` installs. t is skipped where it does not start.
+// mcpSuite is a program of those that testdata/mcp names and `make deps` installs. t is skipped where it does not
+// start.
 func mcpSuite(t testing.TB, program string, try ...string) (path string) {
 	t.Helper()
 	root, err := testenv.ModuleRoot()
@@ -35,8 +36,8 @@ func mcpSuite(t testing.TB, program string, try ...string) (path string) {
 	return path
 }
 
-// The suite's scenarios. Some hold for any server: of those everything must succeed. The others want a server made for the suite,
-// which has a tool, a prompt or a resource of a certain name, or a capability that this one does not claim.
+// The suite's scenarios. Some hold for any server: of those everything must succeed. The others want a server made for
+// the suite, which has a tool, a prompt or a resource of a certain name, or a capability that this one does not claim.
 var (
 	genericScenarios = []string{
 		"server-initialize", "ping", "logging-set-level", "tools-list", "resources-list", "prompts-list", "server-sse-multiple-streams", "dns-rebinding-protection",
@@ -59,8 +60,8 @@ type finding struct {
 	ErrorMessage string `json:"errorMessage"`
 }
 
-// TestMCPConformance: the conformance suite of the Model Context Protocol finds that the server keeps to it, in every scenario that is
-// not about tools of a test server.
+// TestMCPConformance: the conformance suite of the Model Context Protocol finds that the server keeps to it, in every
+// scenario that is not about tools of a test server.
 func TestMCPConformance(t *testing.T) {
 	suite := mcpSuite(t, "conformance/dist/index.js", "list", "--server")
 	w := world.New(t)
@@ -135,7 +136,8 @@ func findings(t testing.TB, dir string) map[string][]finding {
 	return found
 }
 
-// TestMCPInspector: the command line of the protocol's inspector starts the server, lists its tools and resources, and calls one.
+// TestMCPInspector: the command line of the protocol's inspector starts the server, lists its tools and resources, and
+// calls one.
 func TestMCPInspector(t *testing.T) {
 	inspector := mcpSuite(t, "inspector-cli/build/cli.js", "--help")
 	w := world.New(t)

@@ -126,7 +126,8 @@ func TestModeOff(t *testing.T) {
 	w.OK(t, "rm", "-f", box)
 }
 
-// TestModeConfig: the mode of the configuration goes for all commands but for those that name another, and for what only a sandbox has.
+// TestModeConfig: the mode of the configuration goes for all commands but for those that name another, and for what
+// only a sandbox has.
 func TestModeConfig(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
@@ -154,7 +155,8 @@ func TestModeConfig(t *testing.T) {
 	w.Run(t, "run", "--", "true").Want(t, 125).Says(t, "takes host_execution: allowed")
 }
 
-// TestModeSelective: what a scan finds risky, cannot read or does not know runs in a sandbox; the rest, by the same programs, on the host.
+// TestModeSelective: what a scan finds risky, cannot read or does not know runs in a sandbox; the rest, by the same
+// programs, on the host.
 func TestModeSelective(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
@@ -242,7 +244,8 @@ func TestModeSelective(t *testing.T) {
 	}
 }
 
-// TestModeKilled: a client that is killed leaves nothing on the host, and the daemon records that nobody has told it the end.
+// TestModeKilled: a client that is killed leaves nothing on the host, and the daemon records that nobody has told it
+// the end.
 func TestModeKilled(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -321,7 +324,8 @@ func TestModeSignal(t *testing.T) {
 	}
 }
 
-// TestModeDaemonDeath: a command on the host does not mind the death of hutchd. The next one knows of no end, and the caller says so.
+// TestModeDaemonDeath: a command on the host does not mind the death of hutchd. The next one knows of no end, and the
+// caller says so.
 func TestModeDaemonDeath(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -365,7 +369,8 @@ func TestModeTerminal(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	allowHost(t, w, "")
-	// A trap is run when what the shell waits for has ended, which the signal ends, too: a read would miss one that comes just before it.
+	// A trap is run when what the shell waits for has ended, which the signal ends, too: a read would miss one that
+	// comes just before it.
 	p, cmd := w.Terminal(t, "run", "-it", "--mode", "off", "--", "bash", "--norc", "-c",
 		"trap 'echo int $((n=n+1))' INT; tty -s && echo ready; read x; echo got $x; sh -c 'echo one; exec sleep 999'; sh -c 'echo two; exec sleep 999'; read x; echo got $x; exit 6")
 	p.Sees("running on the HOST")

@@ -50,8 +50,9 @@ func (c mcpClient) codeAt(t testing.TB, arguments world.Args) (api.Where, api.Co
 
 const pyWhere = "import os\nos.readlink('/proc/self/ns/pid')"
 
-// TestModeCode: code runs where commands would: on the host only by the mode that the user has started the server with, and of mode selective only
-// what a scan finds harmless and needs no variables; held to that, whatever is in the folder.
+// TestModeCode: code runs where commands would: on the host only by the mode that the user has started the server with,
+// and of mode selective only what a scan finds harmless and needs no variables; held to that, whatever is in the
+// folder.
 func TestModeCode(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -44,7 +44,8 @@ func (c mcpClient) where(t testing.TB, arguments world.Args) (api.Where, string)
 	return res.Where, text.String()
 }
 
-// TestModeMCP: a model's commands run on the host only by the mode that the user has started the server with, and it cannot ask for a weaker one.
+// TestModeMCP: a model's commands run on the host only by the mode that the user has started the server with, and it
+// cannot ask for a weaker one.
 func TestModeMCP(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestScanHostile: code that is against the parser is risky in bounded time, a caller that goes takes its worker along, and code whose imports
-// cannot be told does not run where they matter.
+// TestScanHostile: code that is against the parser is risky in bounded time, a caller that goes takes its worker along,
+// and code whose imports cannot be told does not run where they matter.
 func TestScanHostile(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -164,9 +164,9 @@ func awaitMemory(t testing.TB, pid, max int) int {
 	return mb
 }
 
-// TestCrowdDeath kills parts of the daemon with 50 sandboxes and 500 commands at work (fewer with -short), again and again:
-// all of them are taken over each time, and neither hutchd nor hutch-launch holds more
-// files than after the first time.
+// TestCrowdDeath kills parts of the daemon with 50 sandboxes and 500 commands at work (fewer with -short), again and
+// again: all of them are taken over each time, and neither hutchd nor hutch-launch holds more files than after the
+// first time.
 func TestCrowdDeath(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	testenv.Suite(t, "many")

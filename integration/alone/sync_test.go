@@ -13,8 +13,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// TestFilesSyncMany: a tree of many pages, whose borders lie in folders, comes whole and with the times of its folders; later changes, on both sides and of
-// any name, are found without the rest.
+// TestFilesSyncMany: a tree of many pages, whose borders lie in folders, comes whole and with the times of its folders;
+// later changes, on both sides and of any name, are found without the rest.
 func TestFilesSyncMany(t *testing.T) {
 	testenv.Suite(t, "many")
 	if _, err := os.Stat("/dev/shm"); err == nil {

@@ -13,8 +13,8 @@ import (
 // forks is how many are made at once.
 const forks = 64
 
-// branchSubjects measure what stops, keeps and multiplies a sandbox that has written 10 MB in 1,000 files; hutch-create is a sandbox
-// without any.
+// branchSubjects measure what stops, keeps and multiplies a sandbox that has written 10 MB in 1,000 files; hutch-create
+// is a sandbox without any.
 func branchSubjects() []Subject {
 	return []Subject{
 		{Name: "pause-resume", About: "sandbox.pause and sandbox.resume beside a process that runs", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {

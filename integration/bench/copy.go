@@ -12,8 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
-// setupCopy is the floor of a snapshot: the files of branchSubjects copied by cp, in the folder that the daemon's state is in, to where
-// no file of a tree that was removed is near (sys.Spread), as snapshots are.
+// setupCopy is the floor of a snapshot: the files of branchSubjects copied by cp, in the folder that the daemon's state
+// is in, to where no file of a tree that was removed is near (sys.Spread), as snapshots are.
 func setupCopy(ctx context.Context, h *Host) (*Prepared, error) {
 	dir, err := h.mkdir("copies", 0o700)
 	if err != nil {

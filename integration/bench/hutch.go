@@ -176,7 +176,8 @@ func setupHutchRunPool(ctx context.Context, h *Host) (*Prepared, error) {
 	}, "run", "--pool", "p", "--", "true")
 }
 
-// How long a run waits until as many sandboxes wait as shall, and how long they do before it begins: whoever has launched them is at rest then.
+// How long a run waits until as many sandboxes wait as shall, and how long they do before it begins: whoever has
+// launched them is at rest then.
 const (
 	fullLimit = 10 * time.Second
 	fullRest  = 50 * time.Millisecond

@@ -200,7 +200,8 @@ func prepareTemplate(ctx context.Context, h *Host) (*Prepared, error) {
 	}
 	acquired := acquireOf(c, true)
 	measure := acquired.Run
-	acquired.Run = func(ctx context.Context) (Sample, error) { // what is made meanwhile starts a Python: that is another number
+	// what is made meanwhile starts a Python: that is another number
+	acquired.Run = func(ctx context.Context) (Sample, error) {
 		for {
 			p, err := c.Pool(ctx, "p")
 			if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// undoSubjects measure a call with a checkpoint before it, of a sandbox that has written 10 MB in 1,000 files; tool-command is the call alone.
+// undoSubjects measure a call with a checkpoint before it, of a sandbox that has written 10 MB in 1,000 files;
+// tool-command is the call alone.
 func undoSubjects() []Subject {
 	const rewrite = `head -c 10240 /dev/urandom >/files/1/1; sleep 0.03` // until its time tells of later changes
 	return []Subject{

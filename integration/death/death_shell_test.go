@@ -117,7 +117,8 @@ func TestDaemonDeathShellEnds(t *testing.T) {
 			}()
 			world.AwaitBusy(t, c, sb)
 			d := w.Daemon(t)
-			world.Kill(t, d.Monitor)                                               // and with it hutchd; nothing of it lives until the next command
+			// and with it hutchd; nothing of it lives until the next command
+			world.Kill(t, d.Monitor)
 			if err := <-first; !errors.Is(err, hutch.ErrLost) && tt.timeout > 10 { // else it may have been over by then
 				t.Errorf("the call that was lost: %v", err)
 			}

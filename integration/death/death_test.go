@@ -83,8 +83,8 @@ func TestDaemonDeathClient(t *testing.T) {
 		if c.Errs.Len() > 0 {
 			t.Errorf("round %d, %s: hutch says %s", i, victim.Name, &c.Errs)
 		}
-		// hutchd, which goes with its monitor, may have been able to say how the command ended, and not to remove the sandbox behind
-		// that: the next one does, which somebody must start.
+		// hutchd, which goes with its monitor, may have been able to say how the command ended, and not to remove the
+		// sandbox behind that: the next one does, which somebody must start.
 		w.OK(t, "ps")
 		w.AwaitNoSandbox(t)
 	}
@@ -105,8 +105,8 @@ func TestDaemonDeathOwner(t *testing.T) {
 	c.End(t) // what ran inside has held its output open
 }
 
-// TestDaemonDeathNothing: a daemon that is killed when it has no sandbox ends whole, and the next one, which may start before the last
-// of its processes is gone, removes what they were in.
+// TestDaemonDeathNothing: a daemon that is killed when it has no sandbox ends whole, and the next one, which may start
+// before the last of its processes is gone, removes what they were in.
 func TestDaemonDeathNothing(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()

@@ -205,7 +205,8 @@ func TestDetachFlood(t *testing.T) {
 	if code := world.Await(t, cmd); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	w.OK(t, "exec", sb, "--", "cat", "/tmp/tell") // when the command waits for a caller that has left, this does not end
+	// when the command waits for a caller that has left, this does not end
+	w.OK(t, "exec", sb, "--", "cat", "/tmp/tell")
 	if _, err := w.Connect(t).ExecKill(t.Context(), runningExec(t, w, sb).Exec); err != nil {
 		t.Error(err)
 	}

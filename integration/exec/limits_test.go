@@ -166,7 +166,8 @@ func TestVerdictsOfSandbox(t *testing.T) {
 	world.NeedsPython(t)
 	w := world.New(t)
 	c := w.Dial(t)
-	// In large pieces: a machine that is emulated, and busy, grows what is in one piece by a megabyte at a time for a long time.
+	// In large pieces: a machine that is emulated, and busy, grows what is in one piece by a megabyte at a time for a
+	// long time.
 	const eat = "/usr/bin/python3 -c 'b = []\nfor _ in range(%s): b.append(b\"x\" * (4 << 20))'"
 	more := world.Params{"image": "host", "limits": world.Params{"memory_bytes": 100 << 20, "pids": 30}}
 	if !world.Grouped() {

@@ -30,7 +30,8 @@ func TestTerminal(t *testing.T) {
 		p.Sees("$ ")
 		p.Write("echo $((6*7))\n")
 		p.Sees("42\r\n")
-		p.Write("sh -c 'echo run''ning; exec sleep infinity'; echo code $?\n") // Ctrl-C reaches the command, not the shell
+		// Ctrl-C reaches the command, not the shell
+		p.Write("sh -c 'echo run''ning; exec sleep infinity'; echo code $?\n")
 		p.Sees("running\r\n")
 		p.Write("\x03")
 		p.Write("echo alive\n")
@@ -90,7 +91,8 @@ func TestTerminal(t *testing.T) {
 	})
 }
 
-// TestTerminalWithoutInput: whose standard input ends has an end of file in a terminal as well, whether the program reads lines or keys.
+// TestTerminalWithoutInput: whose standard input ends has an end of file in a terminal as well, whether the program
+// reads lines or keys.
 func TestTerminalWithoutInput(t *testing.T) {
 	testenv.Axes(t)
 	t.Parallel()
@@ -105,7 +107,8 @@ func TestTerminalWithoutInput(t *testing.T) {
 		{"", []string{"bash", "--norc"}, "exit"},
 		{"", []string{"python3", "-q"}, ">>> "},
 		{"echo $((6*7))\n", []string{"bash", "--norc"}, "42\r\n"},
-		{strings.Repeat("a", 20_000), []string{"sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do printf '%10000d' $i; done"}, "9"}, // and reads nothing
+		// and reads nothing
+		{strings.Repeat("a", 20_000), []string{"sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do printf '%10000d' $i; done"}, "9"},
 	} {
 		if r := w.Feed(t, tt.stdin, append([]string{"run", "-it", "host", "--"}, tt.argv...)...).Want(t, 0); !strings.Contains(r.Stdout, tt.out) {
 			t.Errorf("%v: %q, want %q", tt.argv, r.Stdout, tt.out)

@@ -12,7 +12,8 @@ import (
 // memoryFile prints the limit of memory as programs find it: that of cgroup v2, or of v1.
 const memoryFile = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max"
 
-// TestSeenLimits: programs size themselves by the limits of their sandbox, also after these have changed, and not by the host.
+// TestSeenLimits: programs size themselves by the limits of their sandbox, also after these have changed, and not by
+// the host.
 func TestSeenLimits(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.Cgroup)
 	t.Parallel()

@@ -14,8 +14,9 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// TestCopyInRace: whoever can write to a folder that is copied into a sandbox, as another sandbox that has it as its workspace, cannot
-// make the copy take a file from elsewhere, or its name, by putting links into the places of files and folders meanwhile.
+// TestCopyInRace: whoever can write to a folder that is copied into a sandbox, as another sandbox that has it as its
+// workspace, cannot make the copy take a file from elsewhere, or its name, by putting links into the places of files
+// and folders meanwhile.
 func TestCopyInRace(t *testing.T) {
 	testenv.Suite(t, "slow")
 	t.Parallel()

@@ -169,8 +169,8 @@ func TestUnguardUnknown(t *testing.T) {
 	}
 }
 
-// TestFolderNotes: a folder that is a link is given as what it leads to, and that is told; and so is a file of the command line that the
-// sandbox can change for the next one.
+// TestFolderNotes: a folder that is a link is given as what it leads to, and that is told; and so is a file of the
+// command line that the sandbox can change for the next one.
 func TestFolderNotes(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -50,7 +50,8 @@ func (g *hostGit) run(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// taken runs what people and prompts run in each folder below dir, and reports whether that ran something of the folder's.
+// taken runs what people and prompts run in each folder below dir, and reports whether that ran something of the
+// folder's.
 func (g *hostGit) taken(t *testing.T, dir string) bool {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
@@ -72,8 +73,8 @@ func (g *hostGit) taken(t *testing.T, dir string) bool {
 	return err == nil
 }
 
-// repositories makes a folder with all that git takes for a repository: one at the top with a submodule, a worktree and a repository that its
-// index only names, and a bare one.
+// repositories makes a folder with all that git takes for a repository: one at the top with a submodule, a worktree and
+// a repository that its index only names, and a bare one.
 func (g *hostGit) repositories(t *testing.T, dir string) {
 	t.Helper()
 	for _, sub := range []string{"", "source", "sub"} {
@@ -120,8 +121,8 @@ func (g *hostGit) repositories(t *testing.T, dir string) {
 	}
 }
 
-// attacks are what an attacker tries who has read the documentation. Each of them alone gives the host's next git a program to run, or an
-// editor, a shell or an agent one.
+// attacks are what an attacker tries who has read the documentation. Each of them alone gives the host's next git a
+// program to run, or an editor, a shell or an agent one.
 var attacks = []string{
 	// What is there.
 	`printf "$P" >>.git/config`, `printf "$P" >>sub/.git/config`, `printf "$P" >>.git/modules/mod/config`, `printf "$P" >>bare.git/config`, `printf "$P" >>source/.git/config`,
@@ -159,8 +160,9 @@ var attacks = []string{
 	`mkdir -p n2/node_modules/p/.vscode && mv n2/node_modules n2/n && test -e n2/n/p/.vscode`, `mkdir -p n3/node_modules && mkdir n3/node_modules/.git`,
 }
 
-// TestGuardDeep: whatever a sandbox does in a folder with repositories of all kinds, the host's git runs nothing of it, and no name that
-// others obey comes to be, at any depth; every refusal is one of the guard's. Work in the repositories that are there goes on.
+// TestGuardDeep: whatever a sandbox does in a folder with repositories of all kinds, the host's git runs nothing of it,
+// and no name that others obey comes to be, at any depth; every refusal is one of the guard's. Work in the repositories
+// that are there goes on.
 func TestGuardDeep(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	testenv.Suite(t, "slow")
@@ -211,8 +213,8 @@ func TestGuardDeep(t *testing.T) {
 	g.run(t, dir, "status")
 }
 
-// TestGuardRepository: a repository is made only where that was asked for, and is reported then; what is guarded in those that were there
-// stays so. A refusal names the flag.
+// TestGuardRepository: a repository is made only where that was asked for, and is reported then; what is guarded in
+// those that were there stays so. A refusal names the flag.
 func TestGuardRepository(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
@@ -253,8 +255,8 @@ func TestGuardRepository(t *testing.T) {
 	}
 }
 
-// TestGuardArrives: what comes out of a sandbox as a whole, by cp and by workspace apply, brings the host's git no configuration, no hooks and no
-// repository without a name for it; of a .git its history comes. Who names it gets it.
+// TestGuardArrives: what comes out of a sandbox as a whole, by cp and by workspace apply, brings the host's git no
+// configuration, no hooks and no repository without a name for it; of a .git its history comes. Who names it gets it.
 func TestGuardArrives(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()

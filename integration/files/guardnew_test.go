@@ -15,8 +15,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestGuardNew: with guard_new refuse no name of the guard's comes to be, whatever makes it, and nothing of it is in the host's
-// folder; each refusal is told of, with what allows it. All else is made as without.
+// TestGuardNew: with guard_new refuse no name of the guard's comes to be, whatever makes it, and nothing of it is in
+// the host's folder; each refusal is told of, with what allows it. All else is made as without.
 func TestGuardNew(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
@@ -143,8 +143,8 @@ for base, dirs, files in os.walk("."):
         tree.append([os.path.join(base, n), oct(st.st_mode), st.st_uid, st.st_gid, st.st_nlink if not stat.S_ISDIR(st.st_mode) else 0, st.st_size if stat.S_ISREG(st.st_mode) else 0])
 print(json.dumps([out, tree]))`
 
-// TestGuardNewSame: what PID 1 makes in a command's place is as what the command makes: errnos, modes, owners, flags. Root and
-// another user.
+// TestGuardNewSame: what PID 1 makes in a command's place is as what the command makes: errnos, modes, owners, flags.
+// Root and another user.
 func TestGuardNewSame(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	testenv.Suite(t, "slow")
@@ -180,8 +180,8 @@ func TestGuardNewSame(t *testing.T) {
 	}
 }
 
-// racesScript makes names while another process or thread changes what the calls are about under way: the path in memory, the working
-// folder, a descriptor, a symlink. What it prints are the tries that made the guarded name.
+// racesScript makes names while another process or thread changes what the calls are about under way: the path in
+// memory, the working folder, a descriptor, a symlink. What it prints are the tries that made the guarded name.
 const racesScript = `
 import ctypes, mmap, os, signal, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -250,7 +250,8 @@ attempt("rename folder", lambda: libc.rename(b"/workspace/h", b"/workspace/.git"
 stop(pid)
 print(tries, *made)`
 
-// TestGuardNewRace: no thread or process wins against what PID 1 looks at. Without the guard the same script makes the name.
+// TestGuardNewRace: no thread or process wins against what PID 1 looks at. Without the guard the same script makes the
+// name.
 func TestGuardNewRace(t *testing.T) {
 	testenv.Suite(t, "slow")
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// TestHoles: a file of a sandbox that is gigabytes of nothing and a few bytes takes no more of the host's disk than of the sandbox's when
-// it is applied to the workspace or copied out.
+// TestHoles: a file of a sandbox that is gigabytes of nothing and a few bytes takes no more of the host's disk than of
+// the sandbox's when it is applied to the workspace or copied out.
 func TestHoles(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()

@@ -194,8 +194,8 @@ var matrixFails = map[api.MountMode]map[string]string{
 	api.ModeOverlay: {},
 }
 
-// TestWorkspaceMatrix: whatever the folder, the mode and the user, the usual work works, or creation says what does not. All cells, and disks of
-// other file systems: make test-workspaces.
+// TestWorkspaceMatrix: whatever the folder, the mode and the user, the usual work works, or creation says what does
+// not. All cells, and disks of other file systems: make test-workspaces.
 func TestWorkspaceMatrix(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	testenv.Suite(t, "slow")

@@ -15,7 +15,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// moves is what a program does with folders of the host's in an overlay: each line is what the kernel answers in a folder without one.
+// moves is what a program does with folders of the host's in an overlay: each line is what the kernel answers in a
+// folder without one.
 const moves = `
 import errno, os, stat
 def attempt(what, do):
@@ -46,7 +47,8 @@ attempt("a file", lambda: os.rename("file", "file2"))
 print("same", tree("again/d/b") == before, sorted(os.listdir(".")))
 `
 
-// TestOverlayMove: folders of the host's are renamed in an overlay as anywhere, git moves and clones, and the host's folder stays as it was.
+// TestOverlayMove: folders of the host's are renamed in an overlay as anywhere, git moves and clones, and the host's
+// folder stays as it was.
 func TestOverlayMove(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
@@ -104,7 +106,8 @@ cd ..; git clone -q repo clone; ls clone/src/outer | wc -l; git -C clone fsck --
 	}
 }
 
-// TestOverlayMoveTold: in debug mode, where each open is put to PID 1 as well, folders are moved, too, and one that is too large is told of.
+// TestOverlayMoveTold: in debug mode, where each open is put to PID 1 as well, folders are moved, too, and one that is
+// too large is told of.
 func TestOverlayMoveTold(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -130,7 +133,8 @@ os.mkdir("c"); os.link("b/f", "c/f"); print(sorted(os.listdir(".")))`
 	r.Says(t, "large", "too large for that")
 }
 
-// TestOverlayMoveMounted: a folder with a mount in it stays where it is, or a guarded folder would come to be where its names are not guarded.
+// TestOverlayMoveMounted: a folder with a mount in it stays where it is, or a guarded folder would come to be where its
+// names are not guarded.
 func TestOverlayMoveMounted(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
@@ -154,7 +158,8 @@ attempt(lambda: os.mkdir("/src/proj/fine"))`).Want(t, 0).Stdout
 	}
 }
 
-// TestOverlayMoveKilled: a process that is killed while PID 1 moves a folder for it leaves one folder or the other, whole, and nothing else.
+// TestOverlayMoveKilled: a process that is killed while PID 1 moves a folder for it leaves one folder or the other,
+// whole, and nothing else.
 func TestOverlayMoveKilled(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

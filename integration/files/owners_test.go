@@ -18,8 +18,8 @@ const touchAll = `set -e
 echo new >new; echo more >>given; chmod 640 given; mv given moved; ln moved linked; mkdir made; mv sub made/sub; echo x >made/sub/x
 rm made/sub/file; stat -c '%u %a' . moved`
 
-// TestWorkspaceOwners: whoever can change a folder outside can change it inside, as the user that the commands run as: root's sandboxes in
-// anybody's folder, and what they make is the folder's owner's.
+// TestWorkspaceOwners: whoever can change a folder outside can change it inside, as the user that the commands run as:
+// root's sandboxes in anybody's folder, and what they make is the folder's owner's.
 func TestWorkspaceOwners(t *testing.T) {
 	testenv.Suite(t, "slow")
 	testenv.Root(t) // nobody else has somebody else's folders
@@ -67,8 +67,8 @@ func TestWorkspaceOwners(t *testing.T) {
 	}
 }
 
-// TestWorkspaceOthers: what else than its owner's is in a folder is nobody's in mode rw, where a sandbox makes files of the owner alone, and
-// can be read and changed in an overlay.
+// TestWorkspaceOthers: what else than its owner's is in a folder is nobody's in mode rw, where a sandbox makes files of
+// the owner alone, and can be read and changed in an overlay.
 func TestWorkspaceOthers(t *testing.T) {
 	testenv.Root(t) // nobody else has somebody else's files
 	t.Parallel()
@@ -97,8 +97,8 @@ func TestWorkspaceOthers(t *testing.T) {
 	}
 }
 
-// TestWorkspaceForeign: an ordinary user's overlay over a folder whose group has no id inside cannot change what is in it, which is said
-// when it is made; what is asked for instead works.
+// TestWorkspaceForeign: an ordinary user's overlay over a folder whose group has no id inside cannot change what is in
+// it, which is said when it is made; what is asked for instead works.
 func TestWorkspaceForeign(t *testing.T) {
 	testenv.NotRoot(t) // who maps the folder's group
 	t.Parallel()
@@ -108,7 +108,8 @@ func TestWorkspaceForeign(t *testing.T) {
 	w.OK(t, "run", "--workspace", "/usr/share/doc:ro", "host", "ls")
 }
 
-// TestWorkspaceChown: what users of sandboxes have left in a folder, which its owner cannot even remove, is the owner's again.
+// TestWorkspaceChown: what users of sandboxes have left in a folder, which its owner cannot even remove, is the owner's
+// again.
 func TestWorkspaceChown(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()

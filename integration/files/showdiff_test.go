@@ -9,8 +9,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 )
 
-// TestDiffShown: on a terminal a diff has colours, what a terminal obeys is shown by its name, and what is longer than the screen goes to a
-// pager. Elsewhere it is as git writes it.
+// TestDiffShown: on a terminal a diff has colours, what a terminal obeys is shown by its name, and what is longer than
+// the screen goes to a pager. Elsewhere it is as git writes it.
 func TestDiffShown(t *testing.T) {
 	t.Parallel()
 	paged := filepath.Join(t.TempDir(), "paged")

@@ -48,7 +48,8 @@ func TestNoSpace(t *testing.T) {
 		}
 		return st.Bfree
 	}
-	// The image host is made anew when the host has changed, such as by a user that another test adds; what it was before stays until gc.
+	// The image host is made anew when the host has changed, such as by a user that another test adds; what it was
+	// before stays until gc.
 	w.OK(t, "gc")
 	before := free()
 	c := w.Dial(t)

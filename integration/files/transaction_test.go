@@ -12,8 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestWorkspaceTransaction: what a sandbox does in a workspace of mode overlay stays there until it is applied, all of it or
-// some; what somebody else has changed, and what the user's programs obey, is left alone.
+// TestWorkspaceTransaction: what a sandbox does in a workspace of mode overlay stays there until it is applied, all of
+// it or some; what somebody else has changed, and what the user's programs obey, is left alone.
 func TestWorkspaceTransaction(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()

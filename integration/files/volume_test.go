@@ -35,7 +35,8 @@ func TestNamedVolume(t *testing.T) {
 		t.Errorf("volumes %q", got)
 	}
 	w.OK(t, "run", "-v", "other:/data", "host", "--", "sh", "-c", `test -z "$(ls /data)"`) // another name, another volume
-	for _, mode := range []string{"ro", "overlay"} {                                       // nothing would ever be in it
+	// nothing would ever be in it
+	for _, mode := range []string{"ro", "overlay"} {
 		w.Run(t, "run", "-v", "none:/data:"+mode, "host", "true").Want(t, 125).Says(t, `no volume "none"`, "hutch volume ls")
 	}
 	w.Run(t, "volume", "create", "cache").Want(t, 125).Says(t, "exists")
@@ -85,8 +86,8 @@ func TestVolumeShared(t *testing.T) {
 	w.OK(t, "volume", "rm", "both")
 }
 
-// TestVolumeDisk: a volume is no way around the limit of disk space, for the sandbox that fills it and for the next; what
-// is over the limit can be removed. Killing hutchd changes nothing of that.
+// TestVolumeDisk: a volume is no way around the limit of disk space, for the sandbox that fills it and for the next;
+// what is over the limit can be removed. Killing hutchd changes nothing of that.
 func TestVolumeDisk(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()

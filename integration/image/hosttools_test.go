@@ -9,7 +9,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// TestHostPrograms: programs that keep parts of themselves in /etc work in the image host, and who installs something there is told what to do.
+// TestHostPrograms: programs that keep parts of themselves in /etc work in the image host, and who installs something
+// there is told what to do.
 func TestHostPrograms(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()

@@ -21,8 +21,9 @@ type layerRow struct {
 	want   string
 }
 
-// layerRows reads the table. In its first column are layers, the lowest first and each behind a semicolon: NAME, NAME=CONTENT, FOLDER/,
-// LINK->TARGET, HARDLINK=>FILE, and any with %MODE behind its name. In the second is what a sandbox sees.
+// layerRows reads the table. In its first column are layers, the lowest first and each behind a semicolon: NAME,
+// NAME=CONTENT, FOLDER/, LINK->TARGET, HARDLINK=>FILE, and any with %MODE behind its name. In the second is what a
+// sandbox sees.
 func layerRows(t *testing.T) (rows []layerRow) {
 	t.Helper()
 	root, err := testenv.ModuleRoot()
@@ -101,8 +102,8 @@ elif [ -d "$p" ]; then printf ' %s/' "$p"; [ "$(stat -c %a "$p")" = 755 ] || pri
 else printf ' %s' "$p"; [ -s "$p" ] && printf '=%s' "$(cat "$p")"; fi; done; echo
 `
 
-// TestLayerTable: layers that tools do not agree about show what docs/images.md says, in sandboxes and when exported, and nothing is listed
-// that is not there.
+// TestLayerTable: layers that tools do not agree about show what docs/images.md says, in sandboxes and when exported,
+// and nothing is listed that is not there.
 func TestLayerTable(t *testing.T) {
 	testenv.Axes(t, testenv.User, testenv.Kernel)
 	t.Parallel()

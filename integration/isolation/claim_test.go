@@ -50,8 +50,8 @@ func makeAhead(t *testing.T, w *world.World, waiting int, wanted func(*made) boo
 		}
 		w.OK(t, "rm", "-f", m.ID)
 		if waiting > 1 {
-			// Those that wait may be of another kind, of which nobody tells; of this one two are launched while no create
-			// comes between, the second dressed.
+			// Those that wait may be of another kind, of which nobody tells; of this one two are launched while no
+			// create comes between, the second dressed.
 			testenv.Moment(500 * time.Millisecond)
 		}
 		return false

@@ -73,7 +73,8 @@ func inContainer(t *testing.T, w *world.World, kind string, args ...string) worl
 	cmd.Env = append(w.Vars, outerVar+"="+kind)
 	cmd.Dir = w.Dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}, // not root, it would lose them on exec
+		// not root, it would lose them on exec
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER},
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC |
 			unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: outerUID, HostID: os.Geteuid(), Size: 1}},
@@ -85,8 +86,8 @@ func inContainer(t *testing.T, w *world.World, kind string, args ...string) worl
 	return w.Finish(t, cmd)
 }
 
-// TestNoCgroups: where no cgroup file system is mounted sandboxes run without limits, which are refused, or shown as what stands in
-// for them.
+// TestNoCgroups: where no cgroup file system is mounted sandboxes run without limits, which are refused, or shown as
+// what stands in for them.
 func TestNoCgroups(t *testing.T) {
 	testenv.Axes(t, testenv.Cgroup)
 	testenv.Root(t)

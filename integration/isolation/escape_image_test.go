@@ -54,7 +54,8 @@ func TestEscapeImage(t *testing.T) {
 				Layers: []imagetest.Layer{shell, imagetest.NewLayer(imagetest.Tar(c.files...), imagetest.Gzip)},
 				Config: c.config,
 			})
-			for _, w := range []*world.World{w, ahead} { // as of the second image, one that was launched ahead is claimed
+			// as of the second image, one that was launched ahead is claimed
+			for _, w := range []*world.World{w, ahead} {
 				r := w.Run(t, "run", "--pull", "always", "--hostname", "mine", "-v", ws+":/workspace", ref, "/bin/sh", "-c", look)
 				if c.works {
 					r.Want(t, 0)

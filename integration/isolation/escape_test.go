@@ -174,8 +174,8 @@ func TestEscapeConnections(t *testing.T) {
 	}
 }
 
-// TestEscapeLongLines: requests that are long and never end take no memory of the daemon's in proportion to their number, and keep nobody
-// else waiting.
+// TestEscapeLongLines: requests that are long and never end take no memory of the daemon's in proportion to their
+// number, and keep nobody else waiting.
 func TestEscapeLongLines(t *testing.T) {
 	w := world.New(t)
 	c := w.Dial(t)

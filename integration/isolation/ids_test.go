@@ -283,8 +283,8 @@ func ownersIn(t *testing.T, data string) (list []string) {
 	}
 }
 
-// idsHost: what is given away inside stays the user's outside, and gets no mark: a workspace, a mount, a folder whose fd
-// was handed in. What cannot be written cannot be given either.
+// idsHost: what is given away inside stays the user's outside, and gets no mark: a workspace, a mount, a folder whose
+// fd was handed in. What cannot be written cannot be given either.
 func idsHost(t *testing.T, w *world.World, ref string) {
 	ws, ro, lent := w.Sub(t, "ids-ws"), w.Sub(t, "ids-ro"), w.Sub(t, "ids-lent")
 	var own unix.Stat_t

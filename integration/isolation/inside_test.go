@@ -10,7 +10,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// TestInside: folders in memory, a root that is read-only, hosts and dropped capabilities, each beside a sandbox without them.
+// TestInside: folders in memory, a root that is read-only, hosts and dropped capabilities, each beside a sandbox
+// without them.
 func TestInside(t *testing.T) {
 	testenv.Axes(t, testenv.User, testenv.Privilege)
 	t.Parallel()
@@ -39,8 +40,8 @@ func TestInside(t *testing.T) {
 			"grep -E 'Cap(Prm|Eff|Bnd)' /proc/self/status | sort -u -k2 | wc -l; touch /tmp/x; chmod 0 /tmp/x; cat /tmp/x", "1\nPermission denied", "1"},
 		{"one capability", world.Params{"cap_drop": []string{"CAP_DAC_OVERRIDE"}},
 			"touch /tmp/y; chmod 0 /tmp/y; cat /tmp/y", "Permission denied", ""},
-		// What a sandbox is told of itself is there, and read-only, also where /run is a folder of its own or the host's; other folders
-		// may lie in one in memory.
+		// What a sandbox is told of itself is there, and read-only, also where /run is a folder of its own or the
+		// host's; other folders may lie in one in memory.
 		{"run", world.Params{"mounts": []world.Params{{"target": "/run", "mode": "tmpfs"}, {"target": "/run/a", "mode": "tmpfs"}}},
 			"stat -f -c %T /run/a; touch /run/x && cat /run/hutch/policy.txt && touch /run/hutch/policy.txt", "You are in a sandbox\nRead-only file system", "stat"},
 	} {

@@ -35,7 +35,8 @@ func TestNothingTold(t *testing.T) {
 		words["disk "+m[1]] = m[1]
 	}
 	for what, word := range words {
-		if len(word) < 3 || slices.Contains([]string{"localhost", "host", "linux", "debian"}, word) { // would be found anywhere
+		// would be found anywhere
+		if len(word) < 3 || slices.Contains([]string{"localhost", "host", "linux", "debian"}, word) {
 			delete(words, what)
 		}
 	}
@@ -79,7 +80,8 @@ if seen < 200: print("only", seen, "files read")
 		switch {
 		case where == "/etc/control":
 			delete(words, what)
-		case strings.HasSuffix(where, "/cmdline") && strings.Contains(where, "/self/"), strings.HasPrefix(where, "/proc/thread-self/"): // this script's own argument
+		case strings.HasSuffix(where, "/cmdline") && strings.Contains(where, "/self/"), strings.HasPrefix(where, "/proc/thread-self/"):
+			// this script's own argument
 		default:
 			t.Errorf("%s is told by %s", what, where)
 		}

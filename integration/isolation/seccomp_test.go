@@ -175,8 +175,8 @@ func TestSeccompCustom(t *testing.T) {
 	}
 }
 
-// TestSeccompCustomKills: a call that the profile kills for is told as that, of a command and of a shell's child; a profile
-// of all calls up to some number lets programs use threads, whose newest call glibc only tries.
+// TestSeccompCustomKills: a call that the profile kills for is told as that, of a command and of a shell's child; a
+// profile of all calls up to some number lets programs use threads, whose newest call glibc only tries.
 func TestSeccompCustomKills(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -22,7 +22,8 @@ func TestStressRefused(t *testing.T) {
 	world.NeedsInside(t, "/usr/bin/stress-ng")
 	sb := w.Create(t, "host")
 	worked := 0
-	for _, tt := range []struct{ stressor, call string }{ // without a call: refused, but not told of, for programs try it
+	// without a call: refused, but not told of, for programs try it
+	for _, tt := range []struct{ stressor, call string }{
 		{"key", "add_key"}, {"io-uring", ""}, {"handle", ""}, {"af-alg", "socket"}, {"rawsock", "socket"}, {"rawpkt", "socket"}, {"dccp", "socket"},
 		{"reboot", "reboot"}, {"umount", "mount"}, {"unshare", "unshare"},
 	} {

@@ -11,8 +11,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestApprove: what a configuration allows is in force when its user has approved it at a terminal, as it stands; until then what is
-// stricter is, and each command says so.
+// TestApprove: what a configuration allows is in force when its user has approved it at a terminal, as it stands; until
+// then what is stricter is, and each command says so.
 func TestApprove(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
@@ -71,7 +71,8 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// TestOtherState: a command that names another state folder than the daemon's is told so, and does nothing with the wrong one.
+// TestOtherState: a command that names another state folder than the daemon's is told so, and does nothing with the
+// wrong one.
 func TestOtherState(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -94,7 +95,8 @@ func TestOtherState(t *testing.T) {
 	w.OK(t, "rm", "-f", "box")
 }
 
-// TestStateGone: a daemon whose state folder is removed, or moved away, ends with its sandboxes, and the next command has a new one.
+// TestStateGone: a daemon whose state folder is removed, or moved away, ends with its sandboxes, and the next command
+// has a new one.
 func TestStateGone(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	for name, gone := range map[string]func(root string) error{

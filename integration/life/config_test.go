@@ -6,8 +6,8 @@ import (
 	"github.com/hutch-sh/hutch/integration/world"
 )
 
-// TestDefaultImage: the image of a command line that names none is the configured one, and what is wrong with the file is said with its
-// name and line. The command line reads none of that itself: hutchd does.
+// TestDefaultImage: the image of a command line that names none is the configured one, and what is wrong with the file
+// is said with its name and line. The command line reads none of that itself: hutchd does.
 func TestDefaultImage(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// TestLent: nobody has to name the folders of a sandbox a second time. Root's daemon cannot open them: the command line does, by its own
-// note and nobody else's word, and only where the same folders are still there.
+// TestLent: nobody has to name the folders of a sandbox a second time. Root's daemon cannot open them: the command line
+// does, by its own note and nobody else's word, and only where the same folders are still there.
 func TestLent(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
@@ -68,7 +68,8 @@ func TestLent(t *testing.T) {
 	}
 }
 
-// TestLentStale: a note is of one sandbox. A new one of the same name has what it was made with, and a snapshot's name is no sandbox's.
+// TestLentStale: a note is of one sandbox. A new one of the same name has what it was made with, and a snapshot's name
+// is no sandbox's.
 func TestLentStale(t *testing.T) {
 	testenv.Root(t) // nobody else needs notes
 	t.Parallel()

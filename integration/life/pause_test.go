@@ -161,7 +161,8 @@ func TestPauseTimeout(t *testing.T) {
 	w := world.New(t)
 	c := w.Dial(t)
 	sb, other := c.SandboxOf(nil), c.SandboxOf(nil)
-	lives := c.Started(sb, "echo up; read x; echo got $x", world.Params{"timeout_s": 60}) // what it does takes long on a busy machine
+	// what it does takes long on a busy machine
+	lives := c.Started(sb, "echo up; read x; echo got $x", world.Params{"timeout_s": 60})
 	c.Call(nil, "exec.read", world.Params{"exec": lives, "stream": "stdout", "offset": 0, "wait_s": 10})
 	dies := c.Started(sb, "sleep 4242", world.Params{"timeout_s": 4})
 	c.Call(nil, "sandbox.pause", world.Params{"sandbox": sb})

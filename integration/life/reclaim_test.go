@@ -16,8 +16,8 @@ import (
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
 
-// reclaimable says whether the kernel takes memory of this sandbox back when it is told to: its memory controller is cgroup
-// v2's, since Linux 5.19.
+// reclaimable says whether the kernel takes memory of this sandbox back when it is told to: its memory controller is
+// cgroup v2's, since Linux 5.19.
 func reclaimable(rec api.Sandbox) bool {
 	for _, line := range world.Lines("/proc/" + strconv.Itoa(rec.PID) + "/cgroup") {
 		if group, ok := strings.CutPrefix(line, "0::"); ok { // PID 1 is in a child of the sandbox's
@@ -28,8 +28,8 @@ func reclaimable(rec api.Sandbox) bool {
 	return false
 }
 
-// cached makes a sandbox with a file of so many MiB, all of it on the disk and in memory: in a volume, because a sandbox's own files
-// are not written to the disk when it wants that, but when the kernel does.
+// cached makes a sandbox with a file of so many MiB, all of it on the disk and in memory: in a volume, because a
+// sandbox's own files are not written to the disk when it wants that, but when the kernel does.
 func cached(t testing.TB, c *hutch.Client, mib int, volume string) api.Sandbox {
 	t.Helper()
 	rec, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{
@@ -73,7 +73,8 @@ func follow(t testing.TB, c *hutch.Client, sandbox string) *hutch.Events {
 	return events
 }
 
-// TestReclaim: a pause gives the page cache of a sandbox back to the machine, and says how much. Files are what they were.
+// TestReclaim: a pause gives the page cache of a sandbox back to the machine, and says how much. Files are what they
+// were.
 func TestReclaim(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.Kernel)
 	t.Parallel()
@@ -127,8 +128,8 @@ func TestReclaim(t *testing.T) {
 	w.OK(t, "rm", "-f", rec.ID)
 }
 
-// TestReclaimMiddle: a sandbox whose memory is being taken back goes on, is removed and survives the death of hutchd at any
-// moment of that.
+// TestReclaimMiddle: a sandbox whose memory is being taken back goes on, is removed and survives the death of hutchd at
+// any moment of that.
 func TestReclaimMiddle(t *testing.T) {
 	testenv.Axes(t, testenv.Kernel)
 	w := world.New(t)

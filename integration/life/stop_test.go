@@ -14,8 +14,8 @@ import (
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
 
-// TestStop: what is stopped keeps its files, id, name and policy and nothing else, and goes on where it was; also with another hutchd
-// and with another daemon.
+// TestStop: what is stopped keeps its files, id, name and policy and nothing else, and goes on where it was; also with
+// another hutchd and with another daemon.
 func TestStop(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
@@ -217,7 +217,8 @@ func unread(t *testing.T, w *world.World, c *hutch.Client, sb string) {
 	w.OK(t, "exec", sb, "sh", "-c", "until rm /tmp/written 2>/dev/null; do sleep 0.02; done")
 }
 
-// TestStopSignal: commands are asked to end by the signal that the image names, or the sandbox, also when its time is over.
+// TestStopSignal: commands are asked to end by the signal that the image names, or the sandbox, also when its time is
+// over.
 func TestStopSignal(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
@@ -243,7 +244,8 @@ func TestStopSignal(t *testing.T) {
 		if _, err := c.StopSandbox(t.Context(), api.StopParams{Sandbox: sb, TimeoutS: &late}); err != nil {
 			t.Fatal(err)
 		}
-		for _, args := range [][]string{{"logs", sb}, {"logs", ex}, {"logs", "-f", sb}, {"logs", "-n", "1", sb}} { // what it had written is kept
+		// what it had written is kept
+		for _, args := range [][]string{{"logs", sb}, {"logs", ex}, {"logs", "-f", sb}, {"logs", "-n", "1", sb}} {
 			if r := w.Run(t, args...).Want(t, 0); r.Stdout != "up\n" {
 				t.Errorf("%q: %+v", args, r)
 			}
@@ -251,7 +253,8 @@ func TestStopSignal(t *testing.T) {
 		if got := w.OK(t, "wait", sb); got != "0\n" {
 			t.Errorf("wait says %q", got)
 		}
-		if res, err := c.ExecKill(t.Context(), ex); err != nil || res.Stdout != "up\n" || len(res.Killed) > 0 { // nothing of it is left
+		// nothing of it is left
+		if res, err := c.ExecKill(t.Context(), ex); err != nil || res.Stdout != "up\n" || len(res.Killed) > 0 {
 			t.Errorf("%+v, %v", res, err)
 		}
 		if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: sb}); err != nil {

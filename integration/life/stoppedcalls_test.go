@@ -16,8 +16,8 @@ import (
 // must is what a stopped sandbox has to be for a method.
 const must = "hutch start"
 
-// stoppedCalls are all methods that take a sandbox, with their other params, and what they do with a stopped one: must is an error that says
-// so, else this is a part of the reply, or of what is wrong in another way.
+// stoppedCalls are all methods that take a sandbox, with their other params, and what they do with a stopped one: must
+// is an error that says so, else this is a part of the reply, or of what is wrong in another way.
 var stoppedCalls = map[string][2]string{
 	"audit.head":         {`{}`, `"hash"`},
 	"audit.read":         {`{}`, `"sandbox.stop"`},
@@ -88,7 +88,8 @@ func takesSandbox(params any) bool {
 	return typ != nil && typ.Kind() == reflect.Struct && has(typ)
 }
 
-// TestStoppedCalls: each method that takes a sandbox knows what to do with one that is stopped, or says that it is to be started.
+// TestStoppedCalls: each method that takes a sandbox knows what to do with one that is stopped, or says that it is to
+// be started.
 func TestStoppedCalls(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()

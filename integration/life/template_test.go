@@ -48,8 +48,8 @@ func randomStep(file string) api.TemplateStep {
 	return api.TemplateStep{Run: "read -r id </proc/sys/kernel/random/uuid; echo $id $WORD >" + file}
 }
 
-// TestTemplate: what steps have written is in each sandbox of the template, which has its env, limits and network under those of its
-// creator; nothing is run twice, and nothing is left when it is removed.
+// TestTemplate: what steps have written is in each sandbox of the template, which has its env, limits and network under
+// those of its creator; nothing is run twice, and nothing is left when it is removed.
 func TestTemplate(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
@@ -164,7 +164,8 @@ func TestTemplateFiles(t *testing.T) {
 	}
 }
 
-// TestTemplateHost: over the host's own programs steps may install into /usr; forks, stops and templates of such a template have it all.
+// TestTemplateHost: over the host's own programs steps may install into /usr; forks, stops and templates of such a
+// template have it all.
 func TestTemplateHost(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

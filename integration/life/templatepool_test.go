@@ -9,8 +9,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestTemplatePool: what waits in the pool of a template has all ready that the template starts; the pool comes back with the daemon, and
-// what waits is made anew when the template becomes another one.
+// TestTemplatePool: what waits in the pool of a template has all ready that the template starts; the pool comes back
+// with the daemon, and what waits is made anew when the template becomes another one.
 func TestTemplatePool(t *testing.T) {
 	t.Parallel()
 	world.NeedsPython(t)
@@ -95,7 +95,8 @@ func TestTemplatePool(t *testing.T) {
 	w.OK(t, "template", "rm", "broken")
 }
 
-// TestTemplateShipped: templates come with hutch and from the configuration file, and nothing is fetched for one before it is used.
+// TestTemplateShipped: templates come with hutch and from the configuration file, and nothing is fetched for one before
+// it is used.
 func TestTemplateShipped(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -22,8 +22,8 @@ time.sleep(0.3)
 open("/tmp/ready", "w").close()
 http.server.ThreadingHTTPServer(("127.0.0.1", 8000), http.server.SimpleHTTPRequestHandler).serve_forever()`
 
-// TestTemplateReady: who gets a sandbox finds what its template starts ready, and its ports reached from the host; what does not become
-// ready is an error with what it has written, and no sandbox.
+// TestTemplateReady: who gets a sandbox finds what its template starts ready, and its ports reached from the host; what
+// does not become ready is an error with what it has written, and no sandbox.
 func TestTemplateReady(t *testing.T) {
 	t.Parallel()
 	world.NeedsPython(t)

@@ -28,8 +28,8 @@ func showing(t *testing.T, w *world.World, variable string, args ...string) worl
 	return w.Run(t, args...)
 }
 
-// TestClientTokens: once the configuration names tokens, only clients that show one are served, under their names in the audit
-// log; one that is taken out of it ends what its client has open.
+// TestClientTokens: once the configuration names tokens, only clients that show one are served, under their names in
+// the audit log; one that is taken out of it ends what its client has open.
 func TestClientTokens(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

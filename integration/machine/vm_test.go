@@ -200,8 +200,8 @@ func TestVMAppArmor(t *testing.T) {
 	}
 }
 
-// sandboxProfile: what the doctor loads next is the profile of sandboxes: each runs under it, with all that it does. What
-// only the profile refuses, a change to another one, passes without.
+// sandboxProfile: what the doctor loads next is the profile of sandboxes: each runs under it, with all that it does.
+// What only the profile refuses, a change to another one, passes without.
 func sandboxProfile(t *testing.T, w *world.World, hutch func(...string) world.Result) {
 	hutch("run", "--apparmor", "on", "host", "true").Want(t, 125).Says(t, "apparmor", "hutch doctor")
 	change := []string{"run", "host", "--", "python3", "-c", "import os; os.write(os.open('/proc/self/attr/apparmor/exec', os.O_WRONLY), b'exec hutch')"}

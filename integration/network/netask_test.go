@@ -93,8 +93,8 @@ func notAllowed(t testing.TB, c *world.Client, want string) {
 	}
 }
 
-// TestNetworkAsk: a connection that nothing allows waits for an answer, and the program sees a slower connect. What is blocked
-// is not asked about, nor is a no asked again.
+// TestNetworkAsk: a connection that nothing allows waits for an answer, and the program sees a slower connect. What is
+// blocked is not asked about, nor is a no asked again.
 func TestNetworkAsk(t *testing.T) {
 	t.Parallel()
 	world.NeedsPython(t)
@@ -152,8 +152,8 @@ func TestNetworkAsk(t *testing.T) {
 	}
 }
 
-// TestNetworkAskAlways: what is to be allowed always is not asked about in other sandboxes, also by the next hutchd, until it is
-// forgotten.
+// TestNetworkAskAlways: what is to be allowed always is not asked about in other sandboxes, also by the next hutchd,
+// until it is forgotten.
 func TestNetworkAskAlways(t *testing.T) {
 	t.Parallel()
 	world.NeedsPython(t)
@@ -184,8 +184,8 @@ func TestNetworkAskAlways(t *testing.T) {
 	notAllowed(t, c, w.forbidden(t, third))
 }
 
-// TestNetworkAskUnanswered: without an answer in time it is no, and the same is not asked again at once; a question ends with
-// whoever wanted to know, and with the sandbox.
+// TestNetworkAskUnanswered: without an answer in time it is no, and the same is not asked again at once; a question
+// ends with whoever wanted to know, and with the sandbox.
 func TestNetworkAskUnanswered(t *testing.T) {
 	t.Parallel()
 	world.NeedsPython(t)
@@ -213,7 +213,8 @@ func TestNetworkAskUnanswered(t *testing.T) {
 	}
 }
 
-// TestNetworkAskClients: each client that listens is asked, the first answer counts, and the others are told that it is over.
+// TestNetworkAskClients: each client that listens is asked, the first answer counts, and the others are told that it is
+// over.
 func TestNetworkAskClients(t *testing.T) {
 	t.Parallel()
 	world.NeedsPython(t)
@@ -253,7 +254,8 @@ func TestNetworkAskClients(t *testing.T) {
 			switch {
 			case err == nil:
 				counted++
-			case api.ErrorCode(err) != api.NotFound && api.ErrorCode(err) != api.FailedPrecondition: // it was answered, or just is
+			case api.ErrorCode(err) != api.NotFound && api.ErrorCode(err) != api.FailedPrecondition:
+				// it was answered, or just is
 				t.Errorf("round %d: %v", round, err)
 			}
 		}

@@ -84,7 +84,8 @@ func tlsServer(t testing.TB, h http.Handler, names ...string) (port uint16, ca s
 	a := newAuthority(t)
 	s := httptest.NewUnstartedServer(h)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{a.certificate(t, names...)}, MinVersion: tls.VersionTLS12}
-	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) // it tells of connections that were refused
+	// it tells of connections that were refused
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)

@@ -11,8 +11,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestHostService: host:PORT is that port of the host's loopback, on either family, whatever it speaks, and nothing else of
-// the host is.
+// TestHostService: host:PORT is that port of the host's loopback, on either family, whatever it speaks, and nothing
+// else of the host is.
 func TestHostService(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()

@@ -15,10 +15,9 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// What the daemon may take with so many idle connections, in MiB: hutchd, hutch-launch and
-// the monitor, each with all of its resident set. Memory is no matter of time, so it is
-// asserted wherever this runs, emulated machines included. Where a process may not have the file descriptors, fewer connections may
-// take less in proportion.
+// What the daemon may take with so many idle connections, in MiB: hutchd, hutch-launch and the monitor, each with all
+// of its resident set. Memory is no matter of time, so it is asserted wherever this runs, emulated machines included.
+// Where a process may not have the file descriptors, fewer connections may take less in proportion.
 const (
 	idleConnections = 10000
 	idleLeast       = 4000
@@ -73,7 +72,8 @@ func echo(t testing.TB) uint16 {
 	return portOf(t, l.Addr())
 }
 
-// idleCount is how many connections this machine lets hutchd hold: it has two file descriptors for each, and some for itself.
+// idleCount is how many connections this machine lets hutchd hold: it has two file descriptors for each, and some for
+// itself.
 func idleCount(t testing.TB) int {
 	t.Helper()
 	var limit unix.Rlimit
@@ -89,8 +89,8 @@ func idleCount(t testing.TB) int {
 	return min(n, idleConnections) / idleBoxes * idleBoxes
 }
 
-// TestNetworkIdle: 10,000 connections through the policy (or as many as fit into the limit of file descriptors), on which nothing
-// happens, take little of the daemon's memory, and carry bytes as before when something does.
+// TestNetworkIdle: 10,000 connections through the policy (or as many as fit into the limit of file descriptors), on
+// which nothing happens, take little of the daemon's memory, and carry bytes as before when something does.
 func TestNetworkIdle(t *testing.T) {
 	testenv.Suite(t, "many")
 	world.NeedsPython(t)

@@ -10,8 +10,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestNetworkNone: without a network a lookup and a connection fail at once, each is told with the flag that would have allowed it, in the
-// result, at the terminal and by why, also by the next hutchd, and nothing of it leaves. With the flag it works.
+// TestNetworkNone: without a network a lookup and a connection fail at once, each is told with the flag that would have
+// allowed it, in the result, at the terminal and by why, also by the next hutchd, and nothing of it leaves. With the
+// flag it works.
 func TestNetworkNone(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
 	t.Parallel()

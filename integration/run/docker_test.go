@@ -11,8 +11,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// dockerLines are typed as by somebody who knows docker or podman, in this order, in bash, with hutch in the place of docker. says is what
-// the answer to one that is refused names, and then a line that it has led to, which works.
+// dockerLines are typed as by somebody who knows docker or podman, in this order, in bash, with hutch in the place of
+// docker. says is what the answer to one that is refused names, and then a line that it has led to, which works.
 var dockerLines = []struct{ line, out, says, then string }{
 	{line: "--version", out: "hutch "},
 	{line: "info", out: "user namespaces"},

@@ -13,7 +13,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// readmeInstead is what is run in the place of a part of a line of the README, and why. What is no longer in the README is an error.
+// readmeInstead is what is run in the place of a part of a line of the README, and why. What is no longer in the README
+// is an error.
 var readmeInstead = []struct{ part, instead, why string }{
 	{"make run ", "make -n run NO_INSTALL=1 ", "it builds what is being tested"},
 	{"make test ", "make -n test NO_INSTALL=1 ", "this is a part of it"},

@@ -17,8 +17,8 @@ import (
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
 
-// swarm is a crowd of processes that try to stay: in sessions of their own, deaf to signals, in nested pid namespaces where that
-// is allowed.
+// swarm is a crowd of processes that try to stay: in sessions of their own, deaf to signals, in nested pid namespaces
+// where that is allowed.
 const swarm = `for i in 1 2 3 4 5 6 7 8; do
 setsid sh -c 'trap "" TERM INT HUP; sleep infinity & exec sleep infinity' >/dev/null 2>&1 </dev/null &
 (setsid sleep infinity >/dev/null 2>&1 </dev/null &)
@@ -26,8 +26,8 @@ done
 unshare -Urpf sleep infinity >/dev/null 2>&1 </dev/null &
 while [ $(ls -d /proc/[0-9]*/ | wc -l) -lt 26 ]; do :; done`
 
-// TestRemoveDead: when a removal is answered, no process of the sandbox is there any more, not even as a zombie, and its cgroups
-// are empty or gone. The answer names them all.
+// TestRemoveDead: when a removal is answered, no process of the sandbox is there any more, not even as a zombie, and
+// its cgroups are empty or gone. The answer names them all.
 func TestRemoveDead(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	w := world.New(t)
@@ -76,8 +76,8 @@ func TestRemoveDead(t *testing.T) {
 	w.AwaitNoSandbox(t)
 }
 
-// TestRemoveFree: what a sandbox had is free when its removal is answered, whatever of it is still mounted: its name, address, volume,
-// image and quota.
+// TestRemoveFree: what a sandbox had is free when its removal is answered, whatever of it is still mounted: its name,
+// address, volume, image and quota.
 func TestRemoveFree(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	w := world.New(t)
@@ -137,8 +137,8 @@ func TestRemoveFree(t *testing.T) {
 	}
 }
 
-// TestRemoveMany: more removals at once than may go on behind their replies; all are answered, and in the end nothing is left
-// while the daemon runs.
+// TestRemoveMany: more removals at once than may go on behind their replies; all are answered, and in the end nothing
+// is left while the daemon runs.
 func TestRemoveMany(t *testing.T) {
 	w := world.New(t)
 	w.Configure(t, world.NoneAhead)
@@ -190,8 +190,9 @@ func TestRemoveMany(t *testing.T) {
 	}
 }
 
-// TestRemoveDeath kills hutchd, the monitor or both behind the replies to removals: the next hutchd has none of the sandboxes, whatever was left of them goes before it
-// answers, and their names are free, before the death as well as after.
+// TestRemoveDeath kills hutchd, the monitor or both behind the replies to removals: the next hutchd has none of the
+// sandboxes, whatever was left of them goes before it answers, and their names are free, before the death as well as
+// after.
 func TestRemoveDeath(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	w := world.New(t)

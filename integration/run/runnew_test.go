@@ -29,8 +29,8 @@ func runHost(command string, change ...func(*api.Spec)) api.RunParams {
 	return api.RunParams{Sandbox: spec, Exec: api.ExecParams{Command: command}}
 }
 
-// TestRunNew: one call makes a sandbox, runs a command and removes it, and whatever becomes of the command, nobody finds the sandbox when
-// it is answered.
+// TestRunNew: one call makes a sandbox, runs a command and removes it, and whatever becomes of the command, nobody
+// finds the sandbox when it is answered.
 func TestRunNew(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
@@ -103,7 +103,8 @@ func TestRunNew(t *testing.T) {
 		wg.Wait()
 		w.AwaitNoSandbox(t)
 	})
-	t.Run("left behind", func(t *testing.T) { // by the command: it has ended when the call is answered, and wrote nothing since
+	// by the command: it has ended when the call is answered, and wrote nothing since
+	t.Run("left behind", func(t *testing.T) {
 		dir := w.Sub(t, "work")
 		for i, way := range []string{"", "--workspace"} {
 			args := []string{"run", "host", "--", "sh", "-c", "for i in 1 2 3; do (setsid sleep 31415926 >/dev/null 2>&1 </dev/null &); done"}
@@ -273,7 +274,8 @@ func TestRunNewGate(t *testing.T) {
 	})
 }
 
-// TestRunNewUnread: a client that does not read its answers holds up no removal, of its own or of others, and no end of the daemon.
+// TestRunNewUnread: a client that does not read its answers holds up no removal, of its own or of others, and no end of
+// the daemon.
 func TestRunNewUnread(t *testing.T) {
 	w := world.New(t)
 	w.Inside(t, "true")
@@ -295,8 +297,8 @@ func TestRunNewUnread(t *testing.T) {
 	w.OK(t, "rpc", "system.shutdown", `{"mode":"kill"}`)
 }
 
-// TestRunNewDeath kills parts of the daemon at random moments of `hutch run`: the command's end is told as it was, once; a command that
-// never ran is run by the next daemon, and nothing is left.
+// TestRunNewDeath kills parts of the daemon at random moments of `hutch run`: the command's end is told as it was,
+// once; a command that never ran is run by the next daemon, and nothing is left.
 func TestRunNewDeath(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	w := world.New(t)
@@ -340,8 +342,8 @@ func TestRunNewDeath(t *testing.T) {
 	t.Logf("%d of %d were lost; one takes %s", lost, world.Rounds(50), took)
 }
 
-// TestRunNewEnding: a daemon without sandboxes ends when it is told to keep them, and a call that comes at that moment is the next
-// daemon's: it is not refused for good, nor ended with a daemon that had begun to end.
+// TestRunNewEnding: a daemon without sandboxes ends when it is told to keep them, and a call that comes at that moment
+// is the next daemon's: it is not refused for good, nor ended with a daemon that had begun to end.
 func TestRunNewEnding(t *testing.T) {
 	w := world.New(t)
 	w.LogOnFailure(t)
@@ -417,8 +419,9 @@ func awaitRunning(t *testing.T, events *hutch.Events) string {
 	}
 }
 
-// TestRunNewSlowStart: a daemon that ends and leaves its sandboxes waits for a run that takes longer to start than connections may
-// go on: its command runs, and the client knows how it ended. What takes long here is the gate, which the test opens.
+// TestRunNewSlowStart: a daemon that ends and leaves its sandboxes waits for a run that takes longer to start than
+// connections may go on: its command runs, and the client knows how it ended. What takes long here is the gate, which
+// the test opens.
 func TestRunNewSlowStart(t *testing.T) {
 	w := world.New(t)
 	w.LogOnFailure(t)
@@ -458,8 +461,8 @@ func TestRunNewSlowStart(t *testing.T) {
 	w.AwaitNoSandbox(t)
 }
 
-// TestAheadEnding: a create that comes when its daemon ends may have taken a sandbox that was launched ahead, which then goes with the daemon:
-// it is not left to be removed beside the daemon's folder.
+// TestAheadEnding: a create that comes when its daemon ends may have taken a sandbox that was launched ahead, which
+// then goes with the daemon: it is not left to be removed beside the daemon's folder.
 func TestAheadEnding(t *testing.T) {
 	w := world.New(t)
 	w.LogOnFailure(t) // an error in the daemon's log fails the test

@@ -11,7 +11,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// TestScreen: what commands write stays on the terminal on which they showed a download, and nothing of the download does.
+// TestScreen: what commands write stays on the terminal on which they showed a download, and nothing of the download
+// does.
 func TestScreen(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()

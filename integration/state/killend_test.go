@@ -10,8 +10,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestKilledShutdown: a daemon of which a part is killed while it ends has ended, or goes on; whoever calls next is served. What
-// was to be kept is, and what was to be removed is gone once the call was answered, unless the monitor went, too.
+// TestKilledShutdown: a daemon of which a part is killed while it ends has ended, or goes on; whoever calls next is
+// served. What was to be kept is, and what was to be removed is gone once the call was answered, unless the monitor
+// went, too.
 func TestKilledShutdown(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	testenv.Suite(t, "slow")
@@ -65,7 +66,8 @@ func TestKilledShutdown(t *testing.T) {
 					t.Fatalf("%s; the sandbox is gone", what)
 				}
 				switch {
-				case mode == "kill" && len(list) > 0 && list[0].State == api.Failed && victim.Name != "hutchd": // half removed
+				case mode == "kill" && len(list) > 0 && list[0].State == api.Failed && victim.Name != "hutchd":
+					// half removed
 					w.OK(t, "rm", "-f", "box")
 				case len(list) > 0:
 					if got := w.OK(t, "exec", "box", "--", "cat", "/tmp/f"); got != "mine\n" {

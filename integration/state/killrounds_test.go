@@ -176,7 +176,8 @@ func (k *killed) same(name string) {
 	}
 }
 
-// TestKilledSnapshot: a snapshot that is made or removed by a daemon that is killed is there whole, or not at all, and the sandbox goes on.
+// TestKilledSnapshot: a snapshot that is made or removed by a daemon that is killed is there whole, or not at all, and
+// the sandbox goes on.
 func TestKilledSnapshot(t *testing.T) {
 	testenv.Suite(t, "slow")
 	t.Parallel()

@@ -55,7 +55,8 @@ func wholePatch(t *testing.T, w *world.World, sb string) string {
 const killWorker = `cd /srv/p; n=0; until set -- [0-9]*/.hutch-*; [ -e "$1" ] || [ $n -gt 3000 ]; do n=$((n + 1)); done; n=0; while [ $n -lt $1 ]; do n=$((n + 1)); done
 for p in /proc/[0-9]*; do read -r name <$p/comm && [ "$name" = hutch-files ] && kill -9 ${p#/proc/}; done 2>/dev/null; exit 0`
 
-// TestPatchKilled: a worker that is killed anywhere in a patch leaves all of it or nothing, and no file of its own; the caller is told which.
+// TestPatchKilled: a worker that is killed anywhere in a patch leaves all of it or nothing, and no file of its own; the
+// caller is told which.
 func TestPatchKilled(t *testing.T) {
 	testenv.Suite(t, "slow")
 	t.Parallel()
@@ -96,7 +97,8 @@ func TestPatchKilled(t *testing.T) {
 	}
 }
 
-// TestPatchHutchdKilled: a hutchd that is killed, and with it the worker, leaves nothing half done for whoever uses the sandbox next.
+// TestPatchHutchdKilled: a hutchd that is killed, and with it the worker, leaves nothing half done for whoever uses the
+// sandbox next.
 func TestPatchHutchdKilled(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestSnapshotDiff: what is other than in a snapshot is listed, of the root and of folders in mode overlay, with names of any kind; and the same
-// between two snapshots, also when their sandbox is stopped or gone.
+// TestSnapshotDiff: what is other than in a snapshot is listed, of the root and of folders in mode overlay, with names
+// of any kind; and the same between two snapshots, also when their sandbox is stopped or gone.
 func TestSnapshotDiff(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

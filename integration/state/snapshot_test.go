@@ -23,8 +23,8 @@ mkdir -p /x/y; echo y >/x/y/z; : >/d/empty; chmod 0 /d/empty`
 du -k /d/sparse | cut -f1 | tr -d '\n' | wc -c; cat /x/y/z`
 )
 
-// TestSnapshot: a snapshot is what the files were, whatever became of them; the sandbox gets them again, and forks go on from them, each
-// for itself.
+// TestSnapshot: a snapshot is what the files were, whatever became of them; the sandbox gets them again, and forks go
+// on from them, each for itself.
 func TestSnapshot(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
@@ -150,8 +150,8 @@ func TestForkCommit(t *testing.T) {
 	w.ShelfEmpty(t)
 }
 
-// TestForkEarly: where no sandbox waits, the first fork of one that runs is launched while its files are copied, which a fork of a
-// snapshot need not wait for; what was launched for a fork that is refused is gone.
+// TestForkEarly: where no sandbox waits, the first fork of one that runs is launched while its files are copied, which
+// a fork of a snapshot need not wait for; what was launched for a fork that is refused is gone.
 func TestForkEarly(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -254,7 +254,8 @@ func TestSnapshotWriters(t *testing.T) {
 	w.ShelfEmpty(t)
 }
 
-// TestSnapshotFull: snapshots of a sandbox that fills its disk meanwhile are whole, or are refused; it ends with its limit, as without them.
+// TestSnapshotFull: snapshots of a sandbox that fills its disk meanwhile are whole, or are refused; it ends with its
+// limit, as without them.
 func TestSnapshotFull(t *testing.T) {
 	testenv.Suite(t, "slow")
 	t.Parallel()
@@ -326,8 +327,8 @@ func TestRestoreAfterRestart(t *testing.T) {
 	w.ShelfEmpty(t)
 }
 
-// TestSnapshotDeath: hutchd is killed at any moment of stop, start, snapshot, restore and fork. A sandbox then runs or is stopped, with
-// the files of before or after, and nothing is left of the rest.
+// TestSnapshotDeath: hutchd is killed at any moment of stop, start, snapshot, restore and fork. A sandbox then runs or
+// is stopped, with the files of before or after, and nothing is left of the rest.
 func TestSnapshotDeath(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	testenv.Suite(t, "slow")

@@ -375,7 +375,8 @@ func TestToolsBare(t *testing.T) {
 	}
 }
 
-// TestToolDownload: a link is good once, on the loopback, under its own name only, for what the file is when somebody comes.
+// TestToolDownload: a link is good once, on the loopback, under its own name only, for what the file is when somebody
+// comes.
 func TestToolDownload(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -457,7 +458,8 @@ func TestToolDownload(t *testing.T) {
 	if resp, _ := get(once.URL); resp.StatusCode != http.StatusGone {
 		t.Errorf("removed: %v", resp.Status)
 	}
-	for deadline := time.Now().Add(world.AWhile()); ; { // a link whose time is over; a slow machine's may be, before anybody comes, or not
+	// a link whose time is over; a slow machine's may be, before anybody comes, or not
+	for deadline := time.Now().Add(world.AWhile()); ; {
 		if resp, _ := get(offer(`{"path":"big","expires_s":0.001}`).URL); resp.StatusCode == http.StatusNotFound {
 			break
 		}

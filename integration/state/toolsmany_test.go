@@ -15,8 +15,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestToolsMany: ten million matches, and a hundred thousand files with names of an enemy's, are answered in bounds that a model
-// can read, and page after page, in time.
+// TestToolsMany: ten million matches, and a hundred thousand files with names of an enemy's, are answered in bounds
+// that a model can read, and page after page, in time.
 func TestToolsMany(t *testing.T) {
 	testenv.Suite(t, "many")
 	t.Parallel()

@@ -19,7 +19,8 @@ import (
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
 
-// showFiles tells of all that is below some folders: names, types, modes, owners, times of the last change of content, links and content.
+// showFiles tells of all that is below some folders: names, types, modes, owners, times of the last change of content,
+// links and content.
 const showFiles = `for d in /w /workspace; do cd $d && find . -printf '%p %y %m %U:%G %s %T@ %n %l\n' | grep -v '^./[^ ]* d ' | sort; find . -type d -printf '%p %m %U:%G %T@\n' | sort
 find . -type f -print0 | sort -z | xargs -0 cat | md5sum; done`
 
@@ -95,8 +96,8 @@ func different(got, want string) string {
 	return fmt.Sprintf("%d lines, want %d", len(a), len(b))
 }
 
-// TestUndo: whatever a call of a tool does to files is taken back to the byte; calls that change nothing have no checkpoint; undoing is
-// undone; all of it outlives hutchd, a stop and a start, and nothing is left of it in the end.
+// TestUndo: whatever a call of a tool does to files is taken back to the byte; calls that change nothing have no
+// checkpoint; undoing is undone; all of it outlives hutchd, a stop and a start, and nothing is left of it in the end.
 func TestUndo(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	testenv.Suite(t, "slow")
@@ -203,8 +204,8 @@ chmod 777 1/1; echo x >1/1; rm pipe; mkdir pipe; echo y >>sparse; echo z >2/hard
 	w.ShelfEmpty(t)
 }
 
-// TestUndoCode: code.run is undone, the interpreter that was kept ends and says so; a sandbox without undo, or without a call, is an
-// error; folders of the host's that can be written are refused, volumes told.
+// TestUndoCode: code.run is undone, the interpreter that was kept ends and says so; a sandbox without undo, or without
+// a call, is an error; folders of the host's that can be written are refused, volumes told.
 func TestUndoCode(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)
 	t.Parallel()
@@ -307,8 +308,8 @@ func TestUndoMany(t *testing.T) {
 	w.ShelfEmpty(t)
 }
 
-// TestUndoDeath: hutchd is killed at any moment of calls and of undoing them: the files are those of before or after, and whatever is
-// listed can be restored.
+// TestUndoDeath: hutchd is killed at any moment of calls and of undoing them: the files are those of before or after,
+// and whatever is listed can be restored.
 func TestUndoDeath(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	testenv.Suite(t, "slow")
@@ -372,8 +373,8 @@ func TestUndoDeath(t *testing.T) {
 	}
 }
 
-// TestUndoLimit: checkpoints take as much as the files may and no more, and refuse no call for it; a full disk refuses the call, which
-// changes nothing.
+// TestUndoLimit: checkpoints take as much as the files may and no more, and refuse no call for it; a full disk refuses
+// the call, which changes nothing.
 func TestUndoLimit(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
@@ -391,7 +392,8 @@ func TestUndoLimit(t *testing.T) {
 	w.ShelfEmpty(t)
 }
 
-// TestUndoNoSpace: a call whose checkpoint does not fit on the disk is refused, with what to do, and has changed nothing.
+// TestUndoNoSpace: a call whose checkpoint does not fit on the disk is refused, with what to do, and has changed
+// nothing.
 func TestUndoNoSpace(t *testing.T) {
 	testenv.Root(t)
 	w := world.New(t)

@@ -81,8 +81,8 @@ func (b *booter) one(ctx context.Context, c vmCase) error {
 	return err
 }
 
-// again boots the case for each late test twice: for two runs of it, and for one beside busy threads. It reports whether nothing
-// failed for good. See testrun's unstable.go for the rules.
+// again boots the case for each late test twice: for two runs of it, and for one beside busy threads. It reports
+// whether nothing failed for good. See testrun's unstable.go for the rules.
 func (b *booter) again(ctx context.Context, c vmCase, r *testreport.Reader, out io.Writer) bool {
 	late, all := testreport.Late(r.Outcomes)
 	if len(late) == 0 || !all {

@@ -53,9 +53,9 @@ var apart = []string{
 	"TestKilledRestore", "TestKilledStop", "TestModeCode", "TestModeCodeOff", "TestNetworkStreams",
 }
 
-// matrix is every machine. Which tests run where is computed from what they declare (internal/build/testplan): on other kernels those
-// that depend on the kernel, on the one that most users have those that depend on cgroups, too, and in a machine of a kind of its own
-// those that name it.
+// matrix is every machine. Which tests run where is computed from what they declare (internal/build/testplan): on other
+// kernels those that depend on the kernel, on the one that most users have those that depend on cgroups, too, and in a
+// machine of a kind of its own those that name it.
 var matrix = []vmCase{
 	{name: "delegation", kernel: "6.12", limit: 8 * time.Minute},
 	{name: "none", kernel: "6.12", noSession: true, limit: 8 * time.Minute, also: []string{"TestVerdictsOfSandbox", "TestExecLimits"}},
@@ -73,7 +73,8 @@ var matrix = []vmCase{
 // short has fewer rounds of what repeats. Half of the tests' time is waiting, and two packages run at a time.
 var short = []string{"-test.short", "-test.parallel=3"}
 
-// fill gives each case its tests: of those of the plan that match only, if it is given. Cases without a test are left out.
+// fill gives each case its tests: of those of the plan that match only, if it is given. Cases without a test are left
+// out.
 func fill(cases []vmCase, plan testplan.Plan, only *regexp.Regexp, rest string) []vmCase {
 	var filled []vmCase
 	for _, c := range cases {
@@ -108,8 +109,8 @@ func (c vmCase) of(plan testplan.Plan, pkg string, own bool, only *regexp.Regexp
 	return of
 }
 
-// runs reports whether a test runs in the case. Those who name tests by only get them in whatever machine they name, but for those of other
-// machines.
+// runs reports whether a test runs in the case. Those who name tests by only get them in whatever machine they name,
+// but for those of other machines.
 func (c vmCase) runs(t testplan.Test, plan testplan.Plan, only *regexp.Regexp) bool {
 	switch {
 	case only != nil && !only.MatchString(t.Name):

@@ -9,7 +9,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// TestFill: a machine gets the tests of the plan; whoever names some gets those in each machine that is named, but for tests of others.
+// TestFill: a machine gets the tests of the plan; whoever names some gets those in each machine that is named, but for
+// tests of others.
 func TestFill(t *testing.T) {
 	plan := testplan.Plan{Tests: []testplan.Test{
 		{Pkg: "integration/a", Name: "TestKernel", Axes: []testenv.Axis{testenv.Kernel}}, {Pkg: "integration/a", Name: "TestPlain"},

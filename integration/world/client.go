@@ -17,8 +17,8 @@ import (
 	hutch "github.com/hutch-sh/hutch/runtime/client"
 )
 
-// Reconnect returns a connection to the hutchd that follows one that was killed: the monitor may have given the first one or two to
-// that one, as it died.
+// Reconnect returns a connection to the hutchd that follows one that was killed: the monitor may have given the first
+// one or two to that one, as it died.
 func (w *World) Reconnect(t testing.TB) *hutch.Client {
 	t.Helper()
 	for {

@@ -225,7 +225,8 @@ func AwaitEmpty(t testing.TB, dir string, deadline time.Time) {
 			return
 		}
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		// One that is being launched ahead is known as such when a folder in its own is there, which no event here tells.
+		// One that is being launched ahead is known as such when a folder in its own is there, which no event here
+		// tells.
 		n, err := unix.Poll(fds, int(clamp(time.Until(deadline), 0, 100*time.Millisecond).Milliseconds()))
 		if n == 0 && err == nil && time.Now().After(deadline) {
 			testenv.Wrong(t, "%s still holds %s", dir, describe(dir, entries))

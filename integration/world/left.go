@@ -76,7 +76,8 @@ func isExiting(dir string) bool {
 	return flags&0x4 != 0
 }
 
-// rootByMounts is the state folder of a hutch-launch whose monitor is dead, by where it has it mounted: within its file system.
+// rootByMounts is the state folder of a hutch-launch whose monitor is dead, by where it has it mounted: within its file
+// system.
 func rootByMounts(dir string) string {
 	table, err := os.ReadFile(dir + "/mountinfo")
 	if err != nil {
@@ -109,8 +110,9 @@ func Processes() map[int]Process {
 	return all
 }
 
-// connect adds the ancestors of p that are not in all: a parent may have begun while the others were read, or ended, and then its
-// children have got another one. A client that starts a daemon, say, is its parent for as long as it lives.
+// connect adds the ancestors of p that are not in all: a parent may have begun while the others were read, or ended,
+// and then its children have got another one. A client that starts a daemon, say, is its parent for as long as it
+// lives.
 func connect(all map[int]Process, p Process) {
 	for p.ppid > 1 && all[p.ppid].PID == 0 {
 		parent, ok := ReadProcess(p.ppid)
@@ -194,7 +196,8 @@ func (w *World) Left(wait time.Duration) []string {
 		found = append(found, fmt.Sprintf("process %d %q, child of %d", p.PID, p.Args, p.ppid))
 	}
 	found = append(found, w.leftMounts()...)
-	// Daemons of other worlds, in other stories as well, remove what they find of dead ones: one of them may be at it just now.
+	// Daemons of other worlds, in other stories as well, remove what they find of dead ones: one of them may be at it
+	// just now.
 	deadline := time.Now().Add(wait)
 	for _, what := range w.LeftCgroups() {
 		if gone, err := testenv.Gone(strings.TrimPrefix(what, "cgroup "), time.Until(deadline)); err != nil || !gone {

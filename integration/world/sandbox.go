@@ -94,7 +94,8 @@ func (w *World) Configure(t *testing.T, text string) {
 	w.Approve(t, w.Path("home/config.yaml"))
 }
 
-// Approve approves all of a configuration, as its user does at a terminal. One that is not understood has nothing to approve.
+// Approve approves all of a configuration, as its user does at a terminal. One that is not understood has nothing to
+// approve.
 func (w *World) Approve(t testing.TB, file string) {
 	t.Helper()
 	c, err := config.Load(file, yamlread.Parse)

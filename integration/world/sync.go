@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// SameTree says whether the sandbox has what a folder of the host's has: names, types, sizes, times of files and, if folders says so, of folders.
+// SameTree says whether the sandbox has what a folder of the host's has: names, types, sizes, times of files and, if
+// folders says so, of folders.
 func SameTree(t *testing.T, w *World, sb, dir, there string, folders bool) {
 	t.Helper()
 	list := `cd "$1" && find . -mindepth 1 \( -type f -printf '%p f %s %T@\n' -o -type l -printf '%p l %l\n' -o -type d -printf '%p d` +

@@ -107,8 +107,8 @@ func (p *PTY) Rest() string {
 	return p.seen.String()
 }
 
-// Screen is what a person sees in the end on a terminal of the usual size, when the other side is gone: lines without the spaces behind
-// them, and without empty ones at the end.
+// Screen is what a person sees in the end on a terminal of the usual size, when the other side is gone: lines without
+// the spaces behind them, and without empty ones at the end.
 func (p *PTY) Screen() []string {
 	vt := vt10x.New(vt10x.WithSize(80, 24))
 	_, _ = vt.Write([]byte(p.Rest())) // of a terminal without a writer

@@ -150,7 +150,8 @@ func (w *World) Finish(t testing.TB, cmd *exec.Cmd) Result {
 	return Result{cmd.Args, code, out.String(), errs.String()}
 }
 
-// FinishInSteps is Finish for a command of many steps, which writes to stdout at each: it fails the test when it writes nothing more.
+// FinishInSteps is Finish for a command of many steps, which writes to stdout at each: it fails the test when it writes
+// nothing more.
 func (w *World) FinishInSteps(t testing.TB, cmd *exec.Cmd) Result {
 	t.Helper()
 	var errs bytes.Buffer
@@ -167,7 +168,8 @@ func (w *World) FinishInSteps(t testing.TB, cmd *exec.Cmd) Result {
 	return Result{cmd.Args, code, out.text.String(), errs.String()}
 }
 
-// steps puts off the end of its command's time with each write. It has no other way in: io.Copy would take a buffer's ReadFrom.
+// steps puts off the end of its command's time with each write. It has no other way in: io.Copy would take a buffer's
+// ReadFrom.
 type steps struct {
 	text bytes.Buffer
 	late *time.Timer

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestPackNames: what is named travels with its time, of folders nothing else does; what is gone, or lies behind a link, is left out. Folders that are there
-// get the archive's times only when that is asked for.
+// TestPackNames: what is named travels with its time, of folders nothing else does; what is gone, or lies behind a
+// link, is left out. Folders that are there get the archive's times only when that is asked for.
 func TestPackNames(t *testing.T) {
 	dir, to, secret := t.TempDir(), t.TempDir(), t.TempDir()
 	when := time.Unix(1_500_000_000, 123456789)

@@ -82,8 +82,8 @@ func PackRecorded(ctx context.Context, w io.Writer, parent int, name, as string)
 	return (&packer{ctx: ctx, recorded: true}).pack(w, parent, name, as)
 }
 
-// PackNames writes some names below the open folder dir, of folders only themselves, with their times to the nanosecond. The names are
-// best in the order of a walk. What is not there, or not any more, is left out.
+// PackNames writes some names below the open folder dir, of folders only themselves, with their times to the
+// nanosecond. The names are best in the order of a walk. What is not there, or not any more, is left out.
 func PackNames(ctx context.Context, w io.Writer, dir int, names []string) (Stats, error) {
 	p := &packer{ctx: ctx, flat: true}
 	return p.write(w, func() error { return p.names(dir, names) })

@@ -162,8 +162,8 @@ func (u *unpacker) entry(h *tar.Header) error {
 	return u.file(name, base, h)
 }
 
-// guarded reports whether an entry is left out by Options.Guard, and counts what is, once for all that is below. A hard link to what was left
-// out is as well.
+// guarded reports whether an entry is left out by Options.Guard, and counts what is, once for all that is below. A hard
+// link to what was left out is as well.
 func (u *unpacker) guarded(name string, h *tar.Header) bool {
 	if u.opts.Guard == nil || name == "." || h.Typeflag == tar.TypeXGlobalHeader {
 		return false

@@ -139,8 +139,8 @@ func (l *Logs) Note(e Entry) {
 	}
 }
 
-// gather is how long an entry waits for others, when nobody waits for it: a short command's are written with one write, and
-// when the command is over.
+// gather is how long an entry waits for others, when nobody waits for it: a short command's are written with one write,
+// and when the command is over.
 const gather = 5 * time.Millisecond
 
 // maxGathered is how many entries are written without that.

@@ -39,10 +39,9 @@ type Asked struct {
 	Own  int // the argument whose upper half the listener marks, in a call of its own
 }
 
-// AskingAlso is prog with these calls, of architecture arch, put to whoever has the filter's listener
-// where prog allows them; that one has to let them go on, or make them. A call whose argument Own has own in its upper half,
-// which the kernel does not look at where it takes an int, is not asked about: so the listener can
-// make such calls itself.
+// AskingAlso is prog with these calls, of architecture arch, put to whoever has the filter's listener where prog allows
+// them; that one has to let them go on, or make them. A call whose argument Own has own in its upper half, which the
+// kernel does not look at where it takes an int, is not asked about: so the listener can make such calls itself.
 func AskingAlso(prog []byte, arch uint32, calls []Asked, own uint32) []byte {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS

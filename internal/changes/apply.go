@@ -24,13 +24,13 @@ type Failure struct {
 	Conflict bool `json:"conflict,omitempty"`
 }
 
-// Apply brings changes that Find has found into the folder itself. A file is replaced in one step, so that whoever looks sees
-// the old one or the new one; what fails is told, and the others are done all the same. What somebody else has
-// changed is left alone unless force is set.
+// Apply brings changes that Find has found into the folder itself. A file is replaced in one step, so that whoever
+// looks sees the old one or the new one; what fails is told, and the others are done all the same. What somebody else
+// has changed is left alone unless force is set.
 //
-// Files keep the owner that they have, or are this process's. Set-user-ID and set-group-ID bits, extended attributes (and
-// with them file capabilities) and times of the sandbox's are not brought along; a file whose content comes
-// from the sandbox loses such bits of its own, too. What was brought is noted in applied, which may be nil.
+// Files keep the owner that they have, or are this process's. Set-user-ID and set-group-ID bits, extended attributes
+// (and with them file capabilities) and times of the sandbox's are not brought along; a file whose content comes from
+// the sandbox loses such bits of its own, too. What was brought is noted in applied, which may be nil.
 func Apply(ctx context.Context, upper, lower *os.File, changes []Change, applied *Applied, force bool) (done []string, failed []Failure, err error) {
 	a := &applier{ctx: ctx, upper: int(upper.Fd()), lower: int(lower.Fd()), applied: applied, force: force, swept: map[uint64]bool{}}
 	for i := range changes {
@@ -56,7 +56,8 @@ func Apply(ctx context.Context, upper, lower *os.File, changes []Change, applied
 
 var errMeanwhile = errors.New("it was changed meanwhile")
 
-// errInside is a file that is another now than when it was looked at: a hostile PID 1 goes on while all else stands still.
+// errInside is a file that is another now than when it was looked at: a hostile PID 1 goes on while all else stands
+// still.
 var errInside = errors.New("the sandbox is changing it")
 
 // overflowID stands for owners that this process's user namespace has no number for (user_namespaces(7)).
@@ -174,8 +175,8 @@ func (a *applier) link(parent int, base string, c *Change) error {
 	return a.replace(parent, tmp, base, c.Path)
 }
 
-// sweep removes what an apply has left in a folder that was killed between the two calls by which a file gets another's name. That of one
-// that goes on is locked. A folder that cannot be listed keeps it.
+// sweep removes what an apply has left in a folder that was killed between the two calls by which a file gets another's
+// name. That of one that goes on is locked. A folder that cannot be listed keeps it.
 func (a *applier) sweep(parent int) {
 	var st unix.Stat_t
 	if err := unix.Fstat(parent, &st); err != nil || a.swept[st.Ino] {
@@ -230,7 +231,8 @@ func (a *applier) file(parent int, base string, c *Change, old *unix.Stat_t) (er
 	// A file without a name: who is killed while it is filled leaves nothing.
 	tmp := ""
 	fd, err := unix.Openat(parent, ".", unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) { // open(2): not on each file system
+	// open(2): not on each file system
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) {
 		tmp = tmpName()
 		fd, err = unix.Openat(parent, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	}
@@ -287,8 +289,8 @@ func name(fd, parent int, base string) error {
 	return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), parent, base, unix.AT_SYMLINK_FOLLOW)
 }
 
-// content copies what was found at a change, and no more: a file that grows for ever fills nobody's disk, and neither does one that is
-// all holes.
+// content copies what was found at a change, and no more: a file that grows for ever fills nobody's disk, and neither
+// does one that is all holes.
 func content(ctx context.Context, dst, src *os.File, c *Change) error {
 	if c.changed == (unix.StatxTimestamp{}) { // from the user's own folder
 		st, err := src.Stat()

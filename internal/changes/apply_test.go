@@ -43,7 +43,8 @@ func tree(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// TestApplyAll: after random work in an overlay, and apply, the folder is what the overlay showed, and nothing is found.
+// TestApplyAll: after random work in an overlay, and apply, the folder is what the overlay showed, and nothing is
+// found.
 func TestApplyAll(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	name := func() string {

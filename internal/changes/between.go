@@ -19,7 +19,8 @@ type Difference struct {
 	old, new int // folders that have it, of those that were compared; -1 for none
 }
 
-// The kinds that only differences have. In a file system of its own a file can become a link in one step, and mode and owner are worth a line.
+// The kinds that only differences have. In a file system of its own a file can become a link in one step, and mode and
+// owner are worth a line.
 const (
 	Retyped Kind = "type" // a file has become a folder, a link a file, and so on
 	Moded   Kind = "mode" // permissions or owner, and nothing else
@@ -37,8 +38,9 @@ type Overlays struct {
 // folders are all of them, by their numbers in Difference.
 func (o *Overlays) folders() []*os.File { return append([]*os.File{o.Old, o.New}, o.Lower...) }
 
-// Between compares what two overlays show, and calls each with what differs, in the order of a walk: a folder before what is in it. It looks only where one of
-// the upper folders has something. Nothing may change meanwhile but the lowest folder.
+// Between compares what two overlays show, and calls each with what differs, in the order of a walk: a folder before
+// what is in it. It looks only where one of the upper folders has something. Nothing may change meanwhile but the
+// lowest folder.
 func (o *Overlays) Between(ctx context.Context, each func(*Difference) error) error {
 	b := &between{finder: finder{ctx: ctx}, each: each}
 	old, now := []int{0}, []int{1}
@@ -240,7 +242,8 @@ func NewDiffer(w io.Writer, context, limit int) *Differ {
 	return &Differ{unified{w: w, left: limit, context: context}}
 }
 
-// Write writes a difference that Between has found, whose names begin with prefix. It returns ErrLong when it would be too much, and writes a part then.
+// Write writes a difference that Between has found, whose names begin with prefix. It returns ErrLong when it would be
+// too much, and writes a part then.
 func (d *Differ) Write(o *Overlays, prefix string, x *Difference) error {
 	all := o.folders()
 	d.u.prefix, d.u.upper, d.u.lower = prefix, -1, -1

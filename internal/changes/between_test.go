@@ -17,7 +17,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// layered mounts an overlay of these lower folders, top-most first, and returns its upper folder, which begins as a copy of another, and what is seen.
+// layered mounts an overlay of these lower folders, top-most first, and returns its upper folder, which begins as a
+// copy of another, and what is seen.
 func layered(t *testing.T, from string, lower ...string) (upper, merged string) {
 	t.Helper()
 	testenv.Root(t) // mounts one
@@ -117,14 +118,16 @@ func mess(t *testing.T, dir string, seed *rand.Rand) {
 		return p
 	}
 	text := func(p, content string) {
-		f, err := os.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK, 0o644) // a fifo would wait for a reader
+		// a fifo would wait for a reader
+		f, err := os.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK, 0o644)
 		if err == nil {
 			_, _ = f.WriteString(content)
 			_ = f.Close()
 		}
 	}
 	remove := func(p string) {
-		if st, err := os.Stat(filepath.Dir(p)); err == nil && st.IsDir() { // os.RemoveAll opens what is above, which may be a fifo
+		// os.RemoveAll opens what is above, which may be a fifo
+		if st, err := os.Stat(filepath.Dir(p)); err == nil && st.IsDir() {
 			_ = os.RemoveAll(p)
 		}
 	}
@@ -215,7 +218,8 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// TestBetweenHostile: what a sandbox has put in the place of folders and marks is looked at as what it is, and never followed.
+// TestBetweenHostile: what a sandbox has put in the place of folders and marks is looked at as what it is, and never
+// followed.
 func TestBetweenHostile(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"old", "new", "lower", "secret"} {

@@ -44,14 +44,15 @@ type Change struct {
 	Size int64  `json:"size,omitempty"` // in bytes, of a file
 	// Conflict says what somebody else has done to the name in the folder after the sandbox touched it; "" is nothing.
 	Conflict string `json:"conflict,omitempty"`
-	// Hunks are the only ones of a modified text file that are to be applied, by their numbers from 1 in a diff with Context lines around
-	// each change; none means all of the file.
+	// Hunks are the only ones of a modified text file that are to be applied, by their numbers from 1 in a diff with
+	// Context lines around each change; none means all of the file.
 	Hunks   []int `json:"-"`
 	Context int   `json:"-"`
 
 	// changed is when the sandbox changed it last, which it cannot choose.
 	changed unix.StatxTimestamp
-	// since is when the overlay copied it, or put something in its place: what is younger in the folder is somebody else's.
+	// since is when the overlay copied it, or put something in its place: what is younger in the folder is somebody
+	// else's.
 	since unix.StatxTimestamp
 }
 
@@ -74,7 +75,8 @@ const (
 var ErrTooMany = fmt.Errorf("more than %d names were changed, or %d bytes of names", MaxChanges, MaxText)
 
 // Find compares upper, the upper folder of an overlay mounted with userxattr, with lower, its lower folder. What it
-// returns is sorted by path, what is deleted before what has its place. Neither may be changed by the sandbox meanwhile; lower may by others.
+// returns is sorted by path, what is deleted before what has its place. Neither may be changed by the sandbox
+// meanwhile; lower may by others.
 func Find(ctx context.Context, upper, lower *os.File, applied *Applied) ([]Change, error) {
 	f := &finder{ctx: ctx, upper: int(upper.Fd()), lower: int(lower.Fd()), applied: applied}
 	top, err := stat(f.upper, ".")
@@ -129,8 +131,8 @@ func (f *finder) add(c Change) error {
 	return nil
 }
 
-// folder compares what is in a folder of upper. below says that lower has one of that name; where nothing of that was seen, opaque is
-// what upper has in its place.
+// folder compares what is in a folder of upper. below says that lower has one of that name; where nothing of that was
+// seen, opaque is what upper has in its place.
 func (f *finder) folder(dir string, below bool, opaque *unix.Statx_t) error {
 	if err := context.Cause(f.ctx); err != nil {
 		return err
@@ -306,14 +308,14 @@ func (f *finder) below(dir, at string, by *unix.Statx_t) (string, error) {
 	return "", nil
 }
 
-// meanwhile says whether the folder's own file was changed after the sandbox has touched it by what upper has at a path, and since
-// when that counts. The change time of a file on the host is nobody's to choose.
+// meanwhile says whether the folder's own file was changed after the sandbox has touched it by what upper has at a
+// path, and since when that counts. The change time of a file on the host is nobody's to choose.
 func (f *finder) meanwhile(old *unix.Statx_t, at string, by *unix.Statx_t) (since unix.StatxTimestamp, conflict string, err error) {
 	if by.Mask&unix.STATX_BTIME == 0 || f.born == (unix.StatxTimestamp{}) {
 		return by.Btime, "the file system does not tell whether it was changed meanwhile", nil
 	}
-	// What the overlay has copied is as old as the copy, and a whiteout as the removal. What was made anew says nothing of when the
-	// sandbox has seen the file last: it may have made it many times, by renaming, as editors do.
+	// What the overlay has copied is as old as the copy, and a whiteout as the removal. What was made anew says nothing
+	// of when the sandbox has seen the file last: it may have made it many times, by renaming, as editors do.
 	copied := isWhiteout(by)
 	if !copied {
 		if copied, err = isCopied(f.upper, at, by); err != nil {

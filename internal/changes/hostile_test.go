@@ -28,8 +28,8 @@ func (o *overlaid) steps(between string, in string) (done []string, failed []Fai
 	return done, failed
 }
 
-// TestApplyRace: what a hostile PID 1 swaps between the look and the apply is not followed and not brought, and the folder's file
-// stays whole, with nothing beside it. Without the swap the same change is applied.
+// TestApplyRace: what a hostile PID 1 swaps between the look and the apply is not followed and not brought, and the
+// folder's file stays whole, with nothing beside it. Without the swap the same change is applied.
 func TestApplyRace(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
@@ -152,8 +152,8 @@ func yours(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// TestApplyBetween: what somebody else changes between two changes of the sandbox's is not lost either, though the second may make
-// a file anew; what the sandbox has seen before it changed it is none of that.
+// TestApplyBetween: what somebody else changes between two changes of the sandbox's is not lost either, though the
+// second may make a file anew; what the sandbox has seen before it changed it is none of that.
 func TestApplyBetween(t *testing.T) {
 	rewrite := "echo mine >>t; mv t a"
 	for name, test := range map[string]struct {

@@ -18,8 +18,8 @@ import (
 
 const applyVar = "HUTCH_TEST_APPLY"
 
-// TestApplyKilled: whoever is killed while a workspace is applied leaves each file as it was or as it is to be, at random moments, and
-// the next apply finishes what was left: nothing else is in the folder then.
+// TestApplyKilled: whoever is killed while a workspace is applied leaves each file as it was or as it is to be, at
+// random moments, and the next apply finishes what was left: nothing else is in the folder then.
 func TestApplyKilled(t *testing.T) {
 	if dir := os.Getenv(applyVar); dir != "" {
 		o := &overlaid{t: t, lower: filepath.Join(dir, "lower"), upper: filepath.Join(dir, "upper")}
@@ -118,7 +118,8 @@ func (o *overlaid) halfDone(size int) {
 		case err != nil:
 			return err
 		case strings.HasPrefix(name, "d/m") && (got == old || got == now), strings.HasPrefix(name, "e/n") && got == "new\n":
-		case strings.HasPrefix(filepath.Base(name), tmpPrefix): // between two calls of the kernel's; the next apply removes it
+		case strings.HasPrefix(filepath.Base(name), tmpPrefix):
+			// between two calls of the kernel's; the next apply removes it
 		case (strings.HasPrefix(name, "d/r") || strings.HasPrefix(name, "e/r") || name == "gone") && got == "x\n":
 		default:
 			testenv.Wrong(o.t, "%s has %d bytes, %.20q", name, len(got), got)

@@ -46,8 +46,8 @@ func TestWithHunks(t *testing.T) {
 
 // FuzzWithHunks: all hunks are the whole change.
 //
-// Cost: each hunk is asked for, one call after the other, and each makes the diff anew; what a diff costs is FuzzPatch's and the
-// library's, which gives up on what is too different.
+// Cost: each hunk is asked for, one call after the other, and each makes the diff anew; what a diff costs is
+// FuzzPatch's and the library's, which gives up on what is too different.
 func FuzzWithHunks(f *testing.F) {
 	f.Add("a\nb\nc\n", "a\nB\nc", 3)
 	f.Add("", "x", 0)

@@ -11,9 +11,9 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
-// remove removes what is at p, a folder with all that is in it. Every step starts at the top of the folder and stays beneath
-// it: whoever moves folders about meanwhile, the user's own programs or, in the overlay, a hostile
-// PID 1, leads it nowhere else, which a walk that comes back by ".." could not promise.
+// remove removes what is at p, a folder with all that is in it. Every step starts at the top of the folder and stays
+// beneath it: whoever moves folders about meanwhile, the user's own programs or, in the overlay, a hostile PID 1, leads
+// it nowhere else, which a walk that comes back by ".." could not promise.
 func (a *applier) remove(c *Change, p string) error {
 	parent, base, err := a.parent(p)
 	if errors.Is(err, unix.ENOENT) {
@@ -78,8 +78,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// Applied are the files that Apply has put into a folder: that they are younger than the sandbox's is no conflict. The zero
-// value is ready to use. It is not safe for concurrent use.
+// Applied are the files that Apply has put into a folder: that they are younger than the sandbox's is no conflict. The
+// zero value is ready to use. It is not safe for concurrent use.
 type Applied struct{ files map[stamp]bool }
 
 // stamp is one state of a file: nobody chooses a change time.

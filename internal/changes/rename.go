@@ -91,8 +91,8 @@ func (f *finder) renames() error {
 	return nil
 }
 
-// made says that a name may be another's new one: also where somebody else has taken it meanwhile, so that the old one is not
-// removed while the new one is left out.
+// made says that a name may be another's new one: also where somebody else has taken it meanwhile, so that the old one
+// is not removed while the new one is left out.
 func (c *Change) made() bool { return c.Kind == Added || c.Kind == Modified && c.Conflict != "" }
 
 // maxCompared bounds, of one size, how many pairs of files are compared.

@@ -47,9 +47,9 @@ func Line(s string) string {
 	return Printable(strings.ReplaceAll(strings.TrimSpace(s), "\n", "; "))
 }
 
-// Printable replaces control characters other than newline by a question mark:
-// a name must not be able to write terminal escapes. So it does with those that change the direction of text (Unicode's Bidi_Control),
-// by which a line of a diff is read as another one than a compiler sees.
+// Printable replaces control characters other than newline by a question mark: a name must not be able to write
+// terminal escapes. So it does with those that change the direction of text (Unicode's Bidi_Control), by which a line
+// of a diff is read as another one than a compiler sees.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

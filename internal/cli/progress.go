@@ -69,8 +69,8 @@ func (p *PullProgress) Update(n api.Progress) {
 	}
 }
 
-// Close takes the bars off the screen, for good: what they were about is done, or an
-// error says so. Call it before anything else is written there: it clears what is below the first bar. It may be called again.
+// Close takes the bars off the screen, for good: what they were about is done, or an error says so. Call it before
+// anything else is written there: it clears what is below the first bar. It may be called again.
 func (p *PullProgress) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,9 +104,9 @@ func (p *PullProgress) layer(id string) *layerState {
 	return l
 }
 
-// draw writes all lines over the ones that are there: CSI A goes up, CSI K
-// clears the rest of a line, CSI J what is below (ECMA-48). A line that wraps, or more of them than the terminal has, would be left
-// behind by the next drawing, which goes up by the lines that it knows.
+// draw writes all lines over the ones that are there: CSI A goes up, CSI K clears the rest of a line, CSI J what is
+// below (ECMA-48). A line that wraps, or more of them than the terminal has, would be left behind by the next drawing,
+// which goes up by the lines that it knows.
 func (p *PullProgress) draw() {
 	cols, rows := p.size()
 	var b strings.Builder

@@ -142,8 +142,8 @@ func ParseWorkspace(s string) (api.Workspace, error) {
 	return api.Workspace{Path: p, Mode: mode}, nil
 }
 
-// cutMode takes a mode off the end of s; read-write is docker's default. What docker and podman have beside it says nothing here:
-// no label of SELinux has to be changed, and nothing is cached.
+// cutMode takes a mode off the end of s; read-write is docker's default. What docker and podman have beside it says
+// nothing here: no label of SELinux has to be changed, and nothing is cached.
 func cutMode(s string) (string, api.MountMode) {
 	i := strings.LastIndexByte(s, ':')
 	if i < 0 {

@@ -14,9 +14,10 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// A configuration file may lie where a sandbox can write it after all: a dotfiles manager links to it, a folder is mounted that should not
-// be. So what in it lets sandboxes, or who asks for them, do more than they could without it is in force only when its user has approved it,
-// as it stands, at a terminal (hutch config approve). What was approved is kept in the state folder, which no sandbox is ever given.
+// A configuration file may lie where a sandbox can write it after all: a dotfiles manager links to it, a folder is
+// mounted that should not be. So what in it lets sandboxes, or who asks for them, do more than they could without it is
+// in force only when its user has approved it, as it stands, at a terminal (hutch config approve). What was approved is
+// kept in the state folder, which no sandbox is ever given.
 
 // Loosening is a part of a configuration that has to be approved.
 type Loosening struct {
@@ -49,7 +50,8 @@ func (c *Config) Loosenings() (list []Loosening) {
 		add("network", "sandboxes that ask for nothing reach a network", c.Network, func(c *Config, _ *approvals) { c.Network = def.Network })
 	}
 	if len(c.Tokens) > 0 {
-		// Without tokens everybody of the user's is served: a file that takes them all away is caught by what was approved before.
+		// Without tokens everybody of the user's is served: a file that takes them all away is caught by what was
+		// approved before.
 		add("tokens", "who shows one of these tokens is served, and nobody else", c.Tokens, func(c *Config, a *approvals) { c.Tokens = a.Tokens })
 	}
 	if a, d := &c.Audit, &def.Audit; !a.Enabled || a.MaxBytes < d.MaxBytes || a.TotalBytes < d.TotalBytes || a.KeepDays < d.KeepDays || a.Content != d.Content {
@@ -60,7 +62,8 @@ func (c *Config) Loosenings() (list []Loosening) {
 			c.Audit = a
 		})
 	}
-	// Networks, walls, what runs when they are built or started: much of a pool or template can loosen, also by way of what it begins with.
+	// Networks, walls, what runs when they are built or started: much of a pool or template can loosen, also by way of
+	// what it begins with.
 	for _, p := range c.Pools {
 		add("pools."+p.Name, "its sandboxes wait for whoever asks", p, func(c *Config, _ *approvals) {
 			c.Pools = slices.DeleteFunc(slices.Clone(c.Pools), func(o api.PoolSpec) bool { return o.Name == p.Name })
@@ -98,7 +101,8 @@ func readApprovals(path string) (*approvals, error) {
 	return a, nil
 }
 
-// LoadApproved is Load without what was not approved by path's file, in the place of which is what holds without it; Held says what that is.
+// LoadApproved is Load without what was not approved by path's file, in the place of which is what holds without it;
+// Held says what that is.
 func LoadApproved(path, approved string, parser yamltree.Parser) (Config, error) {
 	c, err := Load(path, parser)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestApprove: what a file allows holds when it was approved as it stands, and else what is stricter; all the rest of the file holds.
+// TestApprove: what a file allows holds when it was approved as it stands, and else what is stricter; all the rest of
+// the file holds.
 func TestApprove(t *testing.T) {
 	dir := t.TempDir()
 	file, approved := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "approved.json")

@@ -30,7 +30,8 @@ const (
 type Config struct {
 	Image    string
 	Runtimes Runtimes // names beside the built-in ones
-	// Tokens are SHA-256 digests of the tokens that clients must show, in hexadecimal digits, by the names of the clients.
+	// Tokens are SHA-256 digests of the tokens that clients must show, in hexadecimal digits, by the names of the
+	// clients.
 	Tokens   map[string]string
 	Exec     api.ExecBounds
 	Defaults api.Limits // of sandboxes that ask for none; Unlimited is none
@@ -85,8 +86,8 @@ func Load(path string, parser yamltree.Parser) (Config, error) {
 	return c, nil
 }
 
-// readAlone reads a file of the user's that has one name: by another one, in a folder that a sandbox may write, it could be changed, and
-// nobody can tell where that is.
+// readAlone reads a file of the user's that has one name: by another one, in a folder that a sandbox may write, it
+// could be changed, and nobody can tell where that is.
 func readAlone(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Digest is what command lines ask of a file each time. The daemon, which has read the file, leaves it for them, so that they need no
-// parser: Publish.
+// Digest is what command lines ask of a file each time. The daemon, which has read the file, leaves it for them, so
+// that they need no parser: Publish.
 type Digest struct {
 	SHA256 string       `json:"sha256"` // of the file that it is about
 	Image  string       `json:"image"`
@@ -31,7 +31,8 @@ func sumOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Publish leaves c's digest at path, whose folder is nobody else's; of a configuration without a file there is none to leave.
+// Publish leaves c's digest at path, whose folder is nobody else's; of a configuration without a file there is none to
+// leave.
 func (c *Config) Publish(path string) error {
 	if c.sum == "" {
 		err := os.Remove(path)
@@ -60,7 +61,8 @@ func replaceFile(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// LoadDigest is Load for who needs no more than a Digest. It reads the one at published where that is about the file as it is.
+// LoadDigest is Load for who needs no more than a Digest. It reads the one at published where that is about the file as
+// it is.
 func LoadDigest(path, approved, published string, parser yamltree.Parser) (Digest, error) {
 	if text, err := os.ReadFile(path); err == nil {
 		var d Digest
@@ -72,8 +74,8 @@ func LoadDigest(path, approved, published string, parser yamltree.Parser) (Diges
 	return Digest{Image: c.Image, Mode: c.Mode, SHA256: c.sum, Held: c.Held}, err
 }
 
-// readOwn reads a file that nobody else has written: where commands run is in it, and the folder may be one that somebody else has made in
-// /tmp before there was a daemon.
+// readOwn reads a file that nobody else has written: where commands run is in it, and the folder may be one that
+// somebody else has made in /tmp before there was a daemon.
 func readOwn(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

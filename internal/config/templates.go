@@ -12,8 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// setTemplates reads the section: templates by their names, with what template.create takes. One of a name that hutch ships need say
-// only what is to be different.
+// setTemplates reads the section: templates by their names, with what template.create takes. One of a name that hutch
+// ships need say only what is to be different.
 func setTemplates(c *Config, v *yamltree.Node) error {
 	if v.Tag == yamltree.NullTag || v.Kind == yamltree.Mapping && len(v.Content) == 0 {
 		return nil

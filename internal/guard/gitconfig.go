@@ -10,12 +10,14 @@ type Named struct {
 	Hooks []string // folders of hooks (core.hooksPath), relative to the top of the working tree
 	// Commands are files that git runs (core.fsmonitor, filters and the like), by their paths, relative as Hooks.
 	Commands []string
-	Worktree string   // core.worktree, relative to the folder of the repository
-	Includes []string // configuration (include.path, includeIf.*.path), relative to the folder of the file that names it
+	Worktree string // core.worktree, relative to the folder of the repository
+	// configuration (include.path, includeIf.*.path), relative to the folder of the file that names it
+	Includes []string
 }
 
-// GitConfig reads what a git configuration names, as git does (git-config(1), CONFIGURATION FILE). What git would refuse is passed over:
-// a file that it does not read does not matter, and one that it reads all the same must be read here, too.
+// GitConfig reads what a git configuration names, as git does (git-config(1), CONFIGURATION FILE). What git would
+// refuse is passed over: a file that it does not read does not matter, and one that it reads all the same must be read
+// here, too.
 func GitConfig(text []byte) Named {
 	var n Named
 	section := ""
@@ -55,8 +57,8 @@ func GitConfig(text []byte) Named {
 	return n
 }
 
-// gitSection reads a header behind its bracket: the name of the section in lower case, with a dot behind it where there is a subsection,
-// whose name is left out, and what follows.
+// gitSection reads a header behind its bracket: the name of the section in lower case, with a dot behind it where there
+// is a subsection, whose name is left out, and what follows.
 func gitSection(s string) (name, rest string) {
 	quoted := false
 	for i := 0; i < len(s); i++ {

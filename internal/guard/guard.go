@@ -1,6 +1,7 @@
-// Package guard knows what programs of the user's obey in a folder without being asked: names and shapes of files from which they take
-// commands to run although the user ran a command that is not for running the folder's code (cd, ls, status, open, complete,
-// install of something else). What a sandbox may write in a folder of the user's must not be any of these.
+// Package guard knows what programs of the user's obey in a folder without being asked: names and shapes of files from
+// which they take commands to run although the user ran a command that is not for running the folder's code (cd, ls,
+// status, open, complete, install of something else). What a sandbox may write in a folder of the user's must not be
+// any of these.
 //
 // The data is Rows. A Set is what is left of it for one sandbox. It looks at paths only, and opens nothing.
 package guard
@@ -75,8 +76,8 @@ type name struct {
 	depth Depth
 }
 
-// New makes the set of all rows but those that are unguarded, and of names of the caller's own, which are relative to the guarded
-// folder. A name unguards what lies below it, too.
+// New makes the set of all rows but those that are unguarded, and of names of the caller's own, which are relative to
+// the guarded folder. A name unguards what lies below it, too.
 func New(own, unguarded []string) *Set {
 	s := &Set{first: map[string][]int{}}
 	free := func(n string) bool {
@@ -114,7 +115,8 @@ func Known(name string) bool {
 	return name == All || name == NewRepository || slices.ContainsFunc(Rows, func(r Row) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"/") })
 }
 
-// InDependencies is the set in which dependencies count as other folders do: for what comes out of a sandbox, with links that lead there.
+// InDependencies is the set in which dependencies count as other folders do: for what comes out of a sandbox, with
+// links that lead there.
 func (s *Set) InDependencies() *Set {
 	all := *s
 	all.deps = true
@@ -147,8 +149,9 @@ func (s *Set) Names() []string {
 	return slices.Compact(names)
 }
 
-// Path looks at a path relative to the guarded folder. It is guarded if it has a guarded name, or lies below one, or above one: but an
-// empty folder above is harmless by itself, except for .git, which nobody wants without what is guarded in it.
+// Path looks at a path relative to the guarded folder. It is guarded if it has a guarded name, or lies below one, or
+// above one: but an empty folder above is harmless by itself, except for .git, which nobody wants without what is
+// guarded in it.
 func (s *Set) Path(p string, emptyFolder bool) (Match, bool) { return s.path(p, emptyFolder, s.gitNew) }
 
 func (s *Set) path(p string, emptyFolder, gitNew bool) (Match, bool) {
@@ -186,8 +189,8 @@ var history = []string{
 	"HEAD", "index", "objects", "refs", "logs", "packed-refs", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "COMMIT_EDITMSG", "shallow",
 }
 
-// Arrives looks at a path that somebody brings into a folder as a part of a whole: of a repository its history may come, and nothing
-// else.
+// Arrives looks at a path that somebody brings into a folder as a part of a whole: of a repository its history may
+// come, and nothing else.
 func (s *Set) Arrives(p string, folder bool) (Match, bool) {
 	for at := 0; len(s.git) > 0 && at < len(p); {
 		first, below, deeper := strings.Cut(p[at:], "/")
@@ -207,8 +210,8 @@ func (s *Set) Arrives(p string, folder bool) (Match, bool) {
 	return s.path(p, folder, true)
 }
 
-// Repository looks at a path relative to the folder of a repository: a .git, a bare one, or that of a worktree or submodule. Beside what git
-// obeys there it may hold folders that people enter, by a link say.
+// Repository looks at a path relative to the folder of a repository: a .git, a bare one, or that of a worktree or
+// submodule. Beside what git obeys there it may hold folders that people enter, by a link say.
 func (s *Set) Repository(p string, emptyFolder bool) (Match, bool) {
 	if m, ok := s.ofGit(p, emptyFolder); ok {
 		return m, true
@@ -260,12 +263,13 @@ func (s *Set) InRepository() []string {
 	return names
 }
 
-// obeyed are the names that make git run something in a folder that it takes for a repository (is_git_directory, setup.c).
+// obeyed are the names that make git run something in a folder that it takes for a repository (is_git_directory,
+// setup.c).
 var obeyed = []string{"config", "config.worktree", "commondir", "hooks"}
 
-// Completes reports whether a folder that gets a name has a HEAD, by which git takes it for a repository, and one of the names that git
-// obeys there. Without the latter git runs nothing; objects and refs, which it wants as well, may be anything, sockets too. has tells what the
-// folder has. Some folders take names for the same that differ in case.
+// Completes reports whether a folder that gets a name has a HEAD, by which git takes it for a repository, and one of
+// the names that git obeys there. Without the latter git runs nothing; objects and refs, which it wants as well, may be
+// anything, sockets too. has tells what the folder has. Some folders take names for the same that differ in case.
 func (s *Set) Completes(name string, has func(name string) bool) bool {
 	if s.NewRepositories() {
 		return false
@@ -287,8 +291,8 @@ func IsRepository(has func(name string) bool) bool {
 	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 
-// Candidates are the names of which a folder at p, relative to the guarded one, has to be looked at for a name that it has: those whose first
-// part is that name.
+// Candidates are the names of which a folder at p, relative to the guarded one, has to be looked at for a name that it
+// has: those whose first part is that name.
 func (s *Set) Candidates(p, entry string) []string {
 	low := lower(entry)
 	rows := s.first[low]

@@ -14,9 +14,9 @@ const (
 	each    = "any of its commands"
 )
 
-// Rows are all names. A name belongs here when a program takes from it what to run although the user has run a command that is not for
-// running the project's code. What people run by hand (Makefile, package.json, configuration of linters that is code) is looked at in a
-// review, and is not here.
+// Rows are all names. A name belongs here when a program takes from it what to run although the user has run a command
+// that is not for running the project's code. What people run by hand (Makefile, package.json, configuration of linters
+// that is code) is looked at in a review, and is not here.
 var Rows = []Row{
 	// git. What it reads of the folder of a repository; see Set.Repository for those that are not called .git.
 	{Name: ".git/hooks", Depth: Any, Who: "git", When: "git commit, checkout, merge, push", Source: "githooks(5)"},

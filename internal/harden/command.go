@@ -31,7 +31,8 @@ var readers = []uint32{
 	unix.SYS_BPF, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, sysOpenTreeAttr,
 }
 
-// Calls that golang.org/x/sys does not name; they have one number everywhere (arch/x86/entry/syscalls, scripts/syscall.tbl).
+// Calls that golang.org/x/sys does not name; they have one number everywhere (arch/x86/entry/syscalls,
+// scripts/syscall.tbl).
 const (
 	sysFchmodat2     = 452
 	sysSetxattrat    = 463
@@ -40,11 +41,13 @@ const (
 	sysFileSetattr   = 469
 )
 
-// signals are calls that signal other processes. Of tgkill those signals are left that programs and their runtimes send themselves.
+// signals are calls that signal other processes. Of tgkill those signals are left that programs and their runtimes send
+// themselves.
 var signals = []uint32{unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PIDFD_SEND_SIGNAL}
 
-// asking are the requests of ioctl(2) that such a command makes: about terminals, descriptors and files. Others are unknown to it (ENOTTY):
-// they change files past Landlock (FS_IOC_SETFLAGS), or write what a terminal's reader takes for its user's (TIOCSTI, TIOCLINUX).
+// asking are the requests of ioctl(2) that such a command makes: about terminals, descriptors and files. Others are
+// unknown to it (ENOTTY): they change files past Landlock (FS_IOC_SETFLAGS), or write what a terminal's reader takes
+// for its user's (TIOCSTI, TIOCLINUX).
 var asking = []uint32{
 	unix.TCGETS, unix.TCSETS, unix.TCSETSW, unix.TCSETSF, unix.TCGETS2, unix.TCSETS2, unix.TCSETSW2, unix.TCSETSF2, unix.TCGETA,
 	unix.TCSBRK, unix.TCXONC, unix.TCFLSH, unix.TIOCGWINSZ, unix.TIOCGPGRP, unix.TIOCSPGRP, unix.TIOCGSID, unix.TIOCOUTQ, unix.TIOCINQ, unix.TIOCGETD,
@@ -58,15 +61,16 @@ const (
 	fsIocFiemap       = 0xc020660b
 )
 
-// owning are the commands of fcntl(2) by which the kernel signals whom the caller names, or tells of others' use of a file.
+// owning are the commands of fcntl(2) by which the kernel signals whom the caller names, or tells of others' use of a
+// file.
 var owning = []uint32{unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG, unix.F_SETLEASE, unix.F_NOTIFY}
 
 // ownSignals are what tgkill is left for: abort(3), and what threads of libc and of Go send each other.
 var ownSignals = []uint32{uint32(unix.SIGABRT), uint32(unix.SIGURG), 32, 33, 34}
 
-// Command takes from the calling thread, which is locked, and from what it starts, what a command that only reads does not do and Landlock
-// does not keep it from. Refused calls fail with EPERM. mute says that it may signal nobody either, its children included: for kernels whose
-// Landlock knows no signals (before Linux 6.12). no_new_privs must be set.
+// Command takes from the calling thread, which is locked, and from what it starts, what a command that only reads does
+// not do and Landlock does not keep it from. Refused calls fail with EPERM. mute says that it may signal nobody either,
+// its children included: for kernels whose Landlock knows no signals (before Linux 6.12). no_new_privs must be set.
 func Command(mute bool) error {
 	if err := sys.InstallSeccomp(command(mute), 0); err != nil {
 		return fmt.Errorf("filter of system calls: %w", err)

@@ -29,13 +29,15 @@ const (
 		unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 )
 
-// readable is what a confined command may open beside what is below its folder, each with a reason. A scan has found that the command
-// reads nothing elsewhere; this holds it to that where the scan was wrong, or a name in the folder is a link out of it.
+// readable is what a confined command may open beside what is below its folder, each with a reason. A scan has found
+// that the command reads nothing elsewhere; this holds it to that where the scan was wrong, or a name in the folder is
+// a link out of it.
 var readable = []struct {
 	path   string
 	rights uint64
 }{
-	{"/usr", programs}, {"/bin", programs}, {"/sbin", programs}, {"/lib", programs}, {"/lib32", programs}, {"/lib64", programs}, // programs and their libraries
+	// programs and their libraries
+	{"/usr", programs}, {"/bin", programs}, {"/sbin", programs}, {"/lib", programs}, {"/lib32", programs}, {"/lib64", programs},
 	{"/nix/store", programs}, {"/gnu/store", programs}, // the same, elsewhere
 	{"/etc/ld.so.cache", readFile}, {"/etc/ld.so.preload", readFile}, // where libraries are
 	{"/etc/passwd", readFile}, {"/etc/group", readFile}, {"/etc/nsswitch.conf", readFile}, // names of users: ls -l, id
@@ -44,13 +46,15 @@ var readable = []struct {
 	{"/proc/filesystems", readFile}, {"/proc/cpuinfo", readFile}, {"/proc/meminfo", readFile}, {"/proc/stat", readFile}, {"/proc/uptime", readFile}, {"/proc/loadavg", readFile},
 	{"/sys/devices/system", readTree}, // how many processors: nproc
 	{"/dev/null", device}, {"/dev/zero", device}, {"/dev/full", device}, {"/dev/random", device}, {"/dev/urandom", device},
-	{"/dev/tty", device | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV}, // pagers set it up; what could type is refused by harden.Command
+	// pagers set it up; what could type is refused by harden.Command
+	{"/dev/tty", device | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
 }
 
-// confine puts the calling thread, and what it starts, where it can write no file and read those below dir, and of readable. What is open
-// already is not affected: stdio. Landlock does that, and a filter of system calls what it leaves: sockets of all kinds, modes, owners and
-// times of files, programs in memory, what a terminal's reader would take for its user's (harden.Command). It signals nobody outside, where
-// the kernel can tell (ABI 6, Linux 6.12), and nobody at all where it cannot.
+// confine puts the calling thread, and what it starts, where it can write no file and read those below dir, and of
+// readable. What is open already is not affected: stdio. Landlock does that, and a filter of system calls what it
+// leaves: sockets of all kinds, modes, owners and times of files, programs in memory, what a terminal's reader would
+// take for its user's (harden.Command). It signals nobody outside, where the kernel can tell (ABI 6, Linux 6.12), and
+// nobody at all where it cannot.
 func confine(dir string) error {
 	abi, err := sys.LandlockABI()
 	if err != nil {

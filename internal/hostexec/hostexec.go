@@ -1,12 +1,12 @@
-// Package hostexec runs a command on the host for a client: as the user that it is, outside of any sandbox. DESIGN.md of runtime/mode says
-// when.
+// Package hostexec runs a command on the host for a client: as the user that it is, outside of any sandbox. DESIGN.md
+// of runtime/mode says when.
 //
 //	client            hutch or hutch-mcp
 //	  runner          the same program in another role: subreaper, holds the command, kills all of it when its client is gone
 //	    command       and whatever it starts
 //
-// The runner is there for a client that is killed: nothing that it had started goes on then. It is no wall; the command may
-// kill it.
+// The runner is there for a client that is killed: nothing that it had started goes on then. It is no wall; the command
+// may kill it.
 package hostexec
 
 import (
@@ -32,11 +32,11 @@ type Command struct {
 	Env  []string // NAME=VALUE; PATH is where Argv[0] is looked for
 	// Stdin, Stdout and Stderr stay the caller's; nil is /dev/null.
 	Stdin, Stdout, Stderr *os.File
-	// Terminal leaves the command in the caller's process group, so that it may read the caller's terminal, which sends its
-	// signals to all of the group. Otherwise the command has a group of its own.
+	// Terminal leaves the command in the caller's process group, so that it may read the caller's terminal, which sends
+	// its signals to all of the group. Otherwise the command has a group of its own.
 	Terminal bool
-	// ReadOnly has Landlock keep it from writing files, and from reading others than the system's programs and those below Dir: Confines
-	// must have said yes.
+	// ReadOnly has Landlock keep it from writing files, and from reading others than the system's programs and those
+	// below Dir: Confines must have said yes.
 	ReadOnly bool
 }
 
@@ -170,7 +170,8 @@ func (p *Process) Signal(name string) {
 	}
 }
 
-// Wait returns when the command has ended, and whatever it has left behind is killed. When ctx ends first, all of it is killed.
+// Wait returns when the command has ended, and whatever it has left behind is killed. When ctx ends first, all of it is
+// killed.
 func (p *Process) Wait(ctx context.Context) End {
 	stop := context.AfterFunc(ctx, p.kill)
 	defer stop()

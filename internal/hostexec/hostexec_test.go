@@ -204,8 +204,8 @@ func TestRunnerKilled(t *testing.T) {
 	await(t, p.PID)
 }
 
-// TestReadOnly: a confined command reads its folder and the system's programs. It does not follow links out of it, writes nothing, runs no
-// program of the folder; the same without is allowed.
+// TestReadOnly: a confined command reads its folder and the system's programs. It does not follow links out of it,
+// writes nothing, runs no program of the folder; the same without is allowed.
 func TestReadOnly(t *testing.T) {
 	testenv.Require(t, probe.Landlock())
 	if !Confines() {
@@ -301,8 +301,8 @@ for name, f in [
         print(name + ": " + errno.errorcode.get(e.errno, "?"))
 `
 
-// TestConfined: what a command that only reads does not do is refused by a filter where Landlock has nothing to say about it. Outside each
-// of these works, but for what this machine does not have.
+// TestConfined: what a command that only reads does not do is refused by a filter where Landlock has nothing to say
+// about it. Outside each of these works, but for what this machine does not have.
 func TestConfined(t *testing.T) {
 	testenv.Require(t, probe.Landlock())
 	testenv.Programs(t, "python3")

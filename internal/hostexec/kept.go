@@ -12,8 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Kept is a command that is talked to by pipes while it runs, through the same calls as an exec of a sandbox that is kept. Its callers
-// have it alone: the ids in what these calls take are not looked at.
+// Kept is a command that is talked to by pipes while it runs, through the same calls as an exec of a sandbox that is
+// kept. Its callers have it alone: the ids in what these calls take are not looked at.
 type Kept struct {
 	proc *Process
 	in   *os.File

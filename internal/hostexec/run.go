@@ -15,13 +15,15 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Path is where a command that a scan has let pass is looked for: folders that no sandbox can write. The scan knows commands by their names.
+// Path is where a command that a scan has let pass is looked for: folders that no sandbox can write. The scan knows
+// commands by their names.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // keptVars are variables that such a command has of the caller's. Others make programs load or run what they name.
 var keptVars = []string{"HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "TZ", "COLUMNS", "LINES"}
 
-// Environ is the environment of a command on the host: the caller's with what is over it, or of one that is ReadOnly little of the caller's.
+// Environ is the environment of a command on the host: the caller's with what is over it, or of one that is ReadOnly
+// little of the caller's.
 func Environ(readOnly bool, over map[string]string) []string {
 	if !readOnly {
 		env := os.Environ()
@@ -40,7 +42,8 @@ func Environ(readOnly bool, over map[string]string) []string {
 	return env
 }
 
-// Shell is the argv that runs a text as the scan has read it: by bash, whose grammar that is, without files of its own. nil where there is no bash.
+// Shell is the argv that runs a text as the scan has read it: by bash, whose grammar that is, without files of its own.
+// nil where there is no bash.
 func Shell(command string) []string {
 	for _, path := range []string{"/bin/bash", "/usr/bin/bash"} {
 		if _, err := os.Stat(path); err == nil {
@@ -134,7 +137,8 @@ func (c *Capture) keep(data []byte) {
 	}
 }
 
-// Close waits until nobody can write any more. It returns the beginning, the end, and how many bytes between them are not kept.
+// Close waits until nobody can write any more. It returns the beginning, the end, and how many bytes between them are
+// not kept.
 func (c *Capture) Close() (head, tail []byte, omitted int) {
 	_ = c.W.Close() // the command's end of it was another
 	<-c.done

@@ -92,8 +92,8 @@ func (r *runner) say(n news) {
 	}
 }
 
-// find is the program that argv[0] names, as execvp(3) finds it, but in no folder of PATH that is not absolute: those would be the
-// working folder, whose files may be a sandbox's.
+// find is the program that argv[0] names, as execvp(3) finds it, but in no folder of PATH that is not absolute: those
+// would be the working folder, whose files may be a sandbox's.
 func find(j *job) (string, error) {
 	name := j.Argv[0]
 	if strings.Contains(name, "/") {
@@ -210,8 +210,8 @@ func (r *runner) reapOne() {
 	}
 }
 
-// killChildren kills the children there are, r.mu held: no pid of theirs can be another's. Their own children become this process's, and
-// their turn comes when it reaps.
+// killChildren kills the children there are, r.mu held: no pid of theirs can be another's. Their own children become
+// this process's, and their turn comes when it reaps.
 func (r *runner) killChildren() {
 	names, err := readNames("/proc")
 	if err != nil {
@@ -239,7 +239,8 @@ func readNames(dir string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// parentOf is the parent in a line of /proc/pid/stat (proc_pid_stat(5)), 0 where there is none. The name in parentheses may hold anything.
+// parentOf is the parent in a line of /proc/pid/stat (proc_pid_stat(5)), 0 where there is none. The name in parentheses
+// may hold anything.
 func parentOf(stat []byte) int {
 	text := string(stat)
 	f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])

@@ -28,15 +28,16 @@ func (o Owner) check() error {
 	return nil
 }
 
-// Detach makes a detached mount of s for a daemon that runs under ids of its own. The owner and the group of s, whoever they are, appear
-// as those of to. Everybody else depends on what may be written:
+// Detach makes a detached mount of s for a daemon that runs under ids of its own. The owner and the group of s, whoever
+// they are, appear as those of to. Everybody else depends on what may be written:
 //
 //   - readOnly, which is also what lies below an overlay: each id below 65536 appears as itself, so that root's sandbox can read what
 //     root can. An id that to has taken changes places with the owner.
 //   - else an id inside is the daemon's own on disk, as in its images. So a sandbox makes files of the folder's owner, and of nobody else
 //     whom the host knows; other owners appear as nobody, and nobody can be given anything.
 //
-// The mount ignores setuid bits and devices; readOnly makes it refuse writes, also to those who could undo that for a mount of their own.
+// The mount ignores setuid bits and devices; readOnly makes it refuse writes, also to those who could undo that for a
+// mount of their own.
 //
 // Only the host's root may do this (open_tree(2), mount_setattr(2), Linux 5.12),
 // and only a caller that opened s itself: the daemon, which a sandbox may have
@@ -79,7 +80,8 @@ func (s *Source) mapTree(tree int, to Owner, readOnly bool) error {
 	attr := unix.MountAttr{
 		Attr_set:  unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
 		Userns_fd: uint64(ns.Fd()),
-		// On a host whose mounts are shared the clone is a peer of the host's own: what is mounted on it would be on that as well.
+		// On a host whose mounts are shared the clone is a peer of the host's own: what is mounted on it would be on
+		// that as well.
 		Propagation: unix.MS_PRIVATE,
 	}
 	if readOnly {
@@ -96,10 +98,11 @@ func (s *Source) mapTree(tree int, to Owner, readOnly bool) error {
 	return nil
 }
 
-// lock returns a mount like tree, which it uses up, whose flags nobody with a user namespace of his own can change: mount_setattr(2) lets
-// whoever has CAP_SYS_ADMIN where a detached mount lies make it writable again, and the daemon has it in its own namespace. The kernel locks
-// flags when a mount namespace is copied for another user namespace (mount_namespaces(7)). So the tree is mounted in a namespace of a thread
-// that ends with it, that is copied for a process that never runs, and the copy is taken from there.
+// lock returns a mount like tree, which it uses up, whose flags nobody with a user namespace of his own can change:
+// mount_setattr(2) lets whoever has CAP_SYS_ADMIN where a detached mount lies make it writable again, and the daemon
+// has it in its own namespace. The kernel locks flags when a mount namespace is copied for another user namespace
+// (mount_namespaces(7)). So the tree is mounted in a namespace of a thread that ends with it, that is copied for a
+// process that never runs, and the copy is taken from there.
 func lock(tree *os.File, dir bool) (*os.File, error) {
 	type result struct {
 		tree *os.File
@@ -167,8 +170,8 @@ func mountPoint(dir bool) (string, error) {
 	return "", errors.New("there is no folder to mount anything on")
 }
 
-// idMap maps ids on disk to kernel ids: owner to base+as, and others, from first on, in their order to those from base on. Where that
-// id on disk, or that place, is taken, they change places.
+// idMap maps ids on disk to kernel ids: owner to base+as, and others, from first on, in their order to those from base
+// on. Where that id on disk, or that place, is taken, they change places.
 func idMap(first, base, owner, as uint32) []syscall.SysProcIDMap {
 	line := func(disk, inside, size uint32) syscall.SysProcIDMap {
 		return syscall.SysProcIDMap{ContainerID: int(disk), HostID: int(base + inside), Size: int(size)}
@@ -196,8 +199,8 @@ func userNamespace(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
 	return namespaceOf(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: uids, GidMappings: gids}, "user")
 }
 
-// namespaceOf opens a namespace of a new process. It takes a process to make one; this one is stopped by ptrace(2) before its first
-// instruction and killed. The caller has locked its thread.
+// namespaceOf opens a namespace of a new process. It takes a process to make one; this one is stopped by ptrace(2)
+// before its first instruction and killed. The caller has locked its thread.
 func namespaceOf(attr *syscall.SysProcAttr, kind string) (*os.File, error) {
 	attr.Ptrace, attr.Pdeathsig = true, syscall.SIGKILL
 	p, err := os.StartProcess("/proc/self/exe", []string{"hutch"}, &os.ProcAttr{Sys: attr})

@@ -108,7 +108,8 @@ func detached(t *testing.T, dir string, to Owner, readOnly bool) string {
 	return "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
 }
 
-// TestDetachOwner: the folder's owner appears as who is to work there. For writing everybody else appears as nobody, for reading as himself.
+// TestDetachOwner: the folder's owner appears as who is to work there. For writing everybody else appears as nobody,
+// for reading as himself.
 func TestDetachOwner(t *testing.T) {
 	testenv.Root(t) // only root maps mounts
 	const base = 0x70000000
@@ -185,8 +186,9 @@ func TestDetachReadOnly(t *testing.T) {
 
 const locksVar = "HUTCH_TEST_LOCKS"
 
-// TestDetachLocked: whoever has the mount and CAP_SYS_ADMIN in a user namespace of his own, as a daemon of root's has that a sandbox may have
-// taken over, can take none of its flags off, neither of the detached mount nor of one that he has attached.
+// TestDetachLocked: whoever has the mount and CAP_SYS_ADMIN in a user namespace of his own, as a daemon of root's has
+// that a sandbox may have taken over, can take none of its flags off, neither of the detached mount nor of one that he
+// has attached.
 func TestDetachLocked(t *testing.T) {
 	if fd := os.Getenv(locksVar); fd != "" {
 		tree, err := strconv.Atoi(fd)

@@ -15,8 +15,9 @@ type Sources struct {
 	Owner Owner // as whom root's folders' owners appear
 }
 
-// Lend opens the folders of spec for a call, and closes them behind it. Only when it knows the image does hutchd know as which user their
-// owner has to appear to the commands; where that is not root, root's folders are opened again, and the call is made again.
+// Lend opens the folders of spec for a call, and closes them behind it. Only when it knows the image does hutchd know
+// as which user their owner has to appear to the commands; where that is not root, root's folders are opened again, and
+// the call is made again.
 func Lend(base uint32, spec api.Spec, call func(opened api.Spec, files []*os.File) error) error {
 	owner := Owner{Base: base}
 	err := lend(owner, spec, call)

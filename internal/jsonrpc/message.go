@@ -194,8 +194,8 @@ func replyIDs(line []byte) (ids []string, fixed []byte) {
 	return ids, line
 }
 
-// headID finds the id in the first bytes of a request, so that who has sent one that is too long need not wait for ever; "" where it is not
-// there.
+// headID finds the id in the first bytes of a request, so that who has sent one that is too long need not wait for
+// ever; "" where it is not there.
 func headID(head []byte) string {
 	d := json.NewDecoder(bytes.NewReader(head))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {

@@ -34,14 +34,16 @@ var (
 	ErrLostFDs = errors.New("no room for the fds of a request: too many open files")
 )
 
-// ErrBusy is ReadLine's answer to a long line for which there is no room now. The line has been skipped, as with ErrLineTooLong.
+// ErrBusy is ReadLine's answer to a long line for which there is no room now. The line has been skipped, as with
+// ErrLineTooLong.
 var ErrBusy = errors.New("too many long lines at once")
 
-// LongLines bounds how many Readers hold a line at once that does not fit into the buffer that each has. It is safe for concurrent use. The
-// zero value bounds nothing.
+// LongLines bounds how many Readers hold a line at once that does not fit into the buffer that each has. It is safe for
+// concurrent use. The zero value bounds nothing.
 type LongLines struct {
 	places chan struct{}
-	// Who wants to send a long line waits for up to wait, and has to end it within whole: who does not would keep others from theirs.
+	// Who wants to send a long line waits for up to wait, and has to end it within whole: who does not would keep
+	// others from theirs.
 	wait, whole time.Duration
 }
 
@@ -104,8 +106,8 @@ func NewReader(conn *net.UnixConn, max int, others LongLines) *Reader {
 // SetMax changes how long lines may be. Anybody may call it.
 func (r *Reader) SetMax(max int) { r.max.Store(int64(max)) }
 
-// ReadLine returns the next line without its newline, and the fds that belong to
-// it, which the caller owns. The line is valid until the next call. With ErrLineTooLong and ErrBusy it is only the begin of one.
+// ReadLine returns the next line without its newline, and the fds that belong to it, which the caller owns. The line is
+// valid until the next call. With ErrLineTooLong and ErrBusy it is only the begin of one.
 //
 // It returns io.EOF when the other end has finished writing; an unfinished last
 // line is returned first, as a line. Blank lines are skipped.

@@ -254,7 +254,8 @@ func model(data []byte, counts map[int]int, limit int) []string {
 	return out
 }
 
-// TestLongLines: lines that do not fit into what each Reader has take turns; who does not end one makes room, with its connection.
+// TestLongLines: lines that do not fit into what each Reader has take turns; who does not end one makes room, with its
+// connection.
 func TestLongLines(t *testing.T) {
 	const size = 4 * readChunk
 	long := strings.Repeat("x", size)

@@ -100,8 +100,8 @@ func withoutEnds(re *syntax.Regexp) {
 	}
 }
 
-// Each calls f with where each line that matches begins and ends, in order, without its end, until f says no. The text is whole
-// lines; the last one may have no end.
+// Each calls f with where each line that matches begins and ends, in order, without its end, until f says no. The text
+// is whole lines; the last one may have no end.
 func (m *Matcher) Each(text []byte, f func(begin, end int) (more bool)) {
 	search := text
 	if m.must != nil && m.must.fold {
@@ -145,7 +145,8 @@ func (m *Matcher) candidate(text, search []byte, at int, met *[maxLiterals]int) 
 		return first
 	case m.whole != nil:
 		loc := m.whole.FindIndex(text[at:])
-		if loc == nil || at+loc[0] == len(text) && text[len(text)-1] == '\n' { // an empty match behind the last line is none of a line
+		// an empty match behind the last line is none of a line
+		if loc == nil || at+loc[0] == len(text) && text[len(text)-1] == '\n' {
 			return -1
 		}
 		return at + loc[0]

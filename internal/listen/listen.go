@@ -19,8 +19,8 @@ import (
 // backlog is how many connections wait to be accepted; the kernel makes it net.core.somaxconn, where that is less.
 const backlog = 4096
 
-// On makes a socket that listens at a, and does not block. A Unix socket is its maker's alone (0600), and is not made in
-// the place of a file that there is.
+// On makes a socket that listens at a, and does not block. A Unix socket is its maker's alone (0600), and is not made
+// in the place of a file that there is.
 func On(a api.PortAddress) (*os.File, error) {
 	fd, err := open(a)
 	if err != nil {
@@ -93,8 +93,8 @@ func Folder(path string) (int, error) {
 	return sys.OpenPlain(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY)
 }
 
-// Address is where a socket listens that somebody else has made. It fails for all but stream sockets that listen, of TCP
-// and of the Unix domain. Of the latter it says what bind(2) was told, which need not lead there any more.
+// Address is where a socket listens that somebody else has made. It fails for all but stream sockets that listen, of
+// TCP and of the Unix domain. Of the latter it says what bind(2) was told, which need not lead there any more.
 func Address(f *os.File) (a api.PortAddress, err error) {
 	rc, err := f.SyscallConn()
 	if err != nil {

@@ -18,8 +18,8 @@ type Config struct {
 	Sandbox string   `json:"sandbox,omitempty"` // use this one, which stays
 	Keep    bool     `json:"keep,omitempty"`    // what is made stays
 	Private bool     `json:"private,omitempty"` // with a daemon of its own
-	// Mode is where sandbox_run_command runs commands, unless the model asks for a stricter one. Folder is where on the host, absolute: the
-	// workspace's folder; "" with mode all.
+	// Mode is where sandbox_run_command runs commands, unless the model asks for a stricter one. Folder is where on the
+	// host, absolute: the workspace's folder; "" with mode all.
 	Mode   api.ExecMode `json:"mode"`
 	Folder string       `json:"folder,omitempty"`
 	// Registries are those of which the model may have images fetched, beside the session's own.

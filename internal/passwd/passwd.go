@@ -1,4 +1,5 @@
-// Package passwd looks users up as passwd(5) and group(5) have them, in files that an image or a hostile process may have written.
+// Package passwd looks users up as passwd(5) and group(5) have them, in files that an image or a hostile process may
+// have written.
 package passwd
 
 import (

@@ -87,8 +87,8 @@ func needsGit(t *testing.T) string {
 	return git
 }
 
-// TestTreesAgainstGit: what git diff writes of random trees, with files that are added, removed, moved and both moved and changed, with odd
-// names, at any width of context, makes the one tree of the other; and back.
+// TestTreesAgainstGit: what git diff writes of random trees, with files that are added, removed, moved and both moved
+// and changed, with odd names, at any width of context, makes the one tree of the other; and back.
 func TestTreesAgainstGit(t *testing.T) {
 	git, random := needsGit(t), rand.New(rand.NewPCG(7, 8))
 	names := []string{"a", "b c", "d/e", "d/f.txt", "\"q\"", "tab\there", "ümlaut", "g/h/i", "-x", "line\nbreak", "back\\slash", "a -> b"}

@@ -185,8 +185,9 @@ func siblingOf(exe, name string) (string, error) {
 		WithOp("find " + name).WithHint("Install hutch again: its binaries belong in one folder.")
 }
 
-// Installed finds a binary for a program that is not of hutch's own build: in the folders of path, as PATH has them, or as the hutch
-// there would find it. Folders that are not absolute are passed over: what lies in a working directory is anybody's.
+// Installed finds a binary for a program that is not of hutch's own build: in the folders of path, as PATH has them, or
+// as the hutch there would find it. Folders that are not absolute are passed over: what lies in a working directory is
+// anybody's.
 func Installed(name, path string) (string, error) {
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {

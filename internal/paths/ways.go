@@ -10,8 +10,9 @@ import (
 // maxLinks is how many symbolic links are followed on a way, as the kernel does (path_resolution(7)).
 const maxLinks = 40
 
-// Way follows an absolute path: links are the places of all symbolic links on the way, and real is where it leads. Whoever can replace
-// one of them decides what is found at the path. Names that cannot be looked at are kept as they are.
+// Way follows an absolute path: links are the places of all symbolic links on the way, and real is where it leads.
+// Whoever can replace one of them decides what is found at the path. Names that cannot be looked at are kept as they
+// are.
 func Way(path string) (links []string, real string) {
 	done, rest := "/", strings.Split(strings.TrimPrefix(filepath.Clean(path), "/"), "/")
 	for len(rest) > 0 {

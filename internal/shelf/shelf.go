@@ -6,9 +6,9 @@
 //	tmp/<random>/           being made or removed
 //	lock                    held while something is put here or taken away
 //
-// All changes are renames, so a crash leaves a thing or none; what is in tmp is swept. A daemon holds a lock (flock(2)) on the
-// folders of the stopped sandboxes that it lists, and a shared one on the layers that its sandboxes are mounted from. The
-// content is sandboxes': nothing here looks into it.
+// All changes are renames, so a crash leaves a thing or none; what is in tmp is swept. A daemon holds a lock (flock(2))
+// on the folders of the stopped sandboxes that it lists, and a shared one on the layers that its sandboxes are mounted
+// from. The content is sandboxes': nothing here looks into it.
 package shelf
 
 import (
@@ -123,8 +123,8 @@ func lock(path string, how int) (*os.File, error) {
 // Box is where the folder of a stopped sandbox is.
 func (st *Store) Box(id string) string { return st.path("boxes", id) }
 
-// Hold locks the folder of a sandbox, wherever it is: whoever has the lock lists it. The lock goes along when the folder is
-// moved. An error for which errors.Is(err, unix.EWOULDBLOCK) says that another daemon does.
+// Hold locks the folder of a sandbox, wherever it is: whoever has the lock lists it. The lock goes along when the
+// folder is moved. An error for which errors.Is(err, unix.EWOULDBLOCK) says that another daemon does.
 func Hold(dir string) (*os.File, error) { return lock(dir, unix.LOCK_EX|unix.LOCK_NB) }
 
 // Put moves the folder of a sandbox here.
@@ -254,8 +254,8 @@ func CloseAll(held []*os.File) {
 	}
 }
 
-// Collect removes the layers that wanted does not have and nobody uses. The shelf is locked; the content goes afterwards, by
-// the function that is returned, which is nil where nothing goes.
+// Collect removes the layers that wanted does not have and nobody uses. The shelf is locked; the content goes
+// afterwards, by the function that is returned, which is nil where nothing goes.
 func (st *Store) Collect(wanted map[string]bool) (finish func() error, err error) {
 	ids, err := names(st.path("layers"))
 	if err != nil {

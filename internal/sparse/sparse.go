@@ -1,5 +1,5 @@
-// Package sparse writes files in which long zeros are holes: a sandbox's file of a few kilobytes may have a terabyte of them, and what
-// copies it must not fill its disk.
+// Package sparse writes files in which long zeros are holes: a sandbox's file of a few kilobytes may have a terabyte of
+// them, and what copies it must not fill its disk.
 package sparse
 
 import (
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Block is how many zeros become a hole: an archive does not say which of a file's zeros were none, so that files with few of them
-// stay in one piece.
+// Block is how many zeros become a hole: an archive does not say which of a file's zeros were none, so that files with
+// few of them stay in one piece.
 const Block = 64 << 10
 
 // piece is what is looked at together.

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Accept accepts a connection of a listener that does not block, as one that does not either (accept4(2)). It does not ask who that
-// is, for which package unix makes another system call.
+// Accept accepts a connection of a listener that does not block, as one that does not either (accept4(2)). It does not
+// ask who that is, for which package unix makes another system call.
 func Accept(listener int) (fd int, err error) {
 	n, _, errno := unix.Syscall6(unix.SYS_ACCEPT4, uintptr(listener), 0, 0, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
 	if errno != 0 {
@@ -17,7 +17,8 @@ func Accept(listener int) (fd int, err error) {
 	return int(n), nil
 }
 
-// LocalPort is the port that a socket of TCP has for its own (getsockname(2)), without the second system call of package unix.
+// LocalPort is the port that a socket of TCP has for its own (getsockname(2)), without the second system call of
+// package unix.
 func LocalPort(fd int) (uint16, error) {
 	var to unix.RawSockaddrAny
 	size := uint32(unsafe.Sizeof(to))

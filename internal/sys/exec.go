@@ -39,8 +39,8 @@ var starting sync.Mutex
 // thread ends that forked, not the process (prctl(2)), and the runtime ends threads of
 // goroutines that end while they are locked to them, whatever else had run there before.
 //
-// Starts wait for each other: a child with id maps of its own waits, before it runs anything, for its parent on a pipe, whose
-// other end a second child of that moment has as well. Were the parent killed then, both would wait for ever.
+// Starts wait for each other: a child with id maps of its own waits, before it runs anything, for its parent on a pipe,
+// whose other end a second child of that moment has as well. Were the parent killed then, both would wait for ever.
 func StartHeld(start func() error) (release func(), err error) {
 	started, released := make(chan error), make(chan struct{})
 	go func() {

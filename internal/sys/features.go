@@ -83,8 +83,8 @@ func TryBPF() error {
 	defer pin.Unpin()
 	var fd uintptr
 	errno := unix.EAGAIN
-	// The verifier gives up with EAGAIN when a signal is pending (do_check in kernel/bpf/verifier.c), and the runtime sends signals to
-	// threads of its own at any time.
+	// The verifier gives up with EAGAIN when a signal is pending (do_check in kernel/bpf/verifier.c), and the runtime
+	// sends signals to threads of its own at any time.
 	for try := 0; errno == unix.EAGAIN && try < 30; try++ {
 		fd, _, errno = unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	}

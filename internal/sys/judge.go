@@ -54,8 +54,8 @@ func nonZero(errno unix.Errno) error {
 	return errno
 }
 
-// OpenatMarked is openat(2), close-on-exec, with a mark in the upper half of the flags, which the kernel does not look at:
-// it takes an int. A seccomp filter sees it (cbpf.AskingAlso). It makes no file.
+// OpenatMarked is openat(2), close-on-exec, with a mark in the upper half of the flags, which the kernel does not look
+// at: it takes an int. A seccomp filter sees it (cbpf.AskingAlso). It makes no file.
 func OpenatMarked(dir int, path string, flags int, mark uint32) (int, error) {
 	p, err := unix.BytePtrFromString(path)
 	if err != nil {

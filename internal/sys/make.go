@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Marked makes calls, each with this mark in the upper half of an argument, where the kernel takes an
-// int and does not look. A seccomp filter sees it (cbpf.AskingAlso): in the third argument, but for openat2 and those about
-// groups in the first and symlinkat in the second.
+// Marked makes calls, each with this mark in the upper half of an argument, where the kernel takes an int and does not
+// look. A seccomp filter sees it (cbpf.AskingAlso): in the third argument, but for openat2 and those about groups in
+// the first and symlinkat in the second.
 type Marked uint32
 
 func (m Marked) int(v int) uintptr { return uintptr(uint64(uint32(v)) | uint64(m)<<32) }
@@ -134,8 +134,9 @@ func ReturnSeccomp(fd int, id uint64, value int64) error {
 	return answerSeccomp(fd, &seccompAnswer{id: id, value: value})
 }
 
-// ReturnSeccompFD makes a call return a new descriptor of file, which stays the caller's (Linux 5.14). Where the process cannot have
-// it, as one that has no room for more (EMFILE), the call has that error. ENOENT is as of RefuseSeccomp.
+// ReturnSeccompFD makes a call return a new descriptor of file, which stays the caller's (Linux 5.14). Where the
+// process cannot have it, as one that has no room for more (EMFILE), the call has that error. ENOENT is as of
+// RefuseSeccomp.
 func ReturnSeccompFD(fd int, id uint64, file int, cloexec bool) error {
 	a := seccompAddFD{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, srcfd: uint32(file)}
 	if cloexec {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// topDir is FS_TOPDIR_FL of linux/fs.h: ext4 puts each folder that is made in one with it into the group of blocks with the fewest
-// folders, instead of near by (find_group_orlov in fs/ext4/ialloc.c). New folders do not inherit it.
+// topDir is FS_TOPDIR_FL of linux/fs.h: ext4 puts each folder that is made in one with it into the group of blocks with
+// the fewest folders, instead of near by (find_group_orlov in fs/ext4/ialloc.c). New folders do not inherit it.
 const topDir = 0x20000
 
-// Spread has what is made in a folder of ours placed all over an ext4 without a journal. There an inode is not used again for
-// minutes after its file was removed, and who makes a file next to it looks at each of them first (recently_deleted in
-// fs/ext4/ialloc.c): in a folder where trees come and go that takes ten times as long as the files. Elsewhere nothing is
-// changed, and where it cannot be, things take longer.
+// Spread has what is made in a folder of ours placed all over an ext4 without a journal. There an inode is not used
+// again for minutes after its file was removed, and who makes a file next to it looks at each of them first
+// (recently_deleted in fs/ext4/ialloc.c): in a folder where trees come and go that takes ten times as long as the
+// files. Elsewhere nothing is changed, and where it cannot be, things take longer.
 func Spread(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -37,7 +37,8 @@ func Spread(dir string) error {
 	return nil
 }
 
-// hasJournal says whether the ext4 of f has one, as far as is known: Documentation/ABI/testing/sysfs-fs-ext4 has journal_task.
+// hasJournal says whether the ext4 of f has one, as far as is known: Documentation/ABI/testing/sysfs-fs-ext4 has
+// journal_task.
 func hasJournal(f *os.File) bool {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Unmarshal does what json.Unmarshal does, but prepares only for what is in the data. Names of members are as they were written by Marshal:
-// upper and lower case differ, and no two are the same.
+// Unmarshal does what json.Unmarshal does, but prepares only for what is in the data. Names of members are as they were
+// written by Marshal: upper and lower case differ, and no two are the same.
 func Unmarshal(data []byte, v any) error {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() || !plain(p.Elem().Type()) || !json.Valid(data) {

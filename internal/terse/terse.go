@@ -1,7 +1,7 @@
 // Package terse encodes and decodes values as encoding/json does, for processes of one call.
 //
-// encoding/json prepares, once in a process, for every type that may be met below a value's: 0.2 ms for the parameters of a sandbox, most of
-// which a call does not name, and as much for a result. This looks at what is there.
+// encoding/json prepares, once in a process, for every type that may be met below a value's: 0.2 ms for the parameters
+// of a sandbox, most of which a call does not name, and as much for a result. This looks at what is there.
 package terse
 
 import (

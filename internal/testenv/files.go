@@ -26,9 +26,9 @@ func Removed(t testing.TB, path string, d time.Duration) {
 	}
 }
 
-// Gone waits until there is no path, of which inotify tells, and reports whether that was within d. Of a cgroup that is removed by way of a
-// mount that was made in another cgroup namespace inotify says nothing: that is another superblock (kernfs_test_super compares the
-// namespaces). So the last word is a look.
+// Gone waits until there is no path, of which inotify tells, and reports whether that was within d. Of a cgroup that is
+// removed by way of a mount that was made in another cgroup namespace inotify says nothing: that is another superblock
+// (kernfs_test_super compares the namespaces). So the last word is a look.
 func Gone(path string, d time.Duration) (bool, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

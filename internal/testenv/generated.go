@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Generated compares the generated part of a document with what it should be, and renews it instead when update is set. The part stands
-// between two lines: an HTML comment that says that it is generated, and one that ends it.
+// Generated compares the generated part of a document with what it should be, and renews it instead when update is set.
+// The part stands between two lines: an HTML comment that says that it is generated, and one that ends it.
 func Generated(t *testing.T, name, want string, update bool) {
 	t.Helper()
 	const begin, end = "<!-- generated: make generate -->\n", "<!-- end -->\n"

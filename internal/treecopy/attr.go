@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// finish gives the copy at to, which is open, what st says and the attributes of from: of what it has by its creation already nothing
-// is set again, since each of that is a system call which writes the inode.
+// finish gives the copy at to, which is open, what st says and the attributes of from: of what it has by its creation
+// already nothing is set again, since each of that is a system call which writes the inode.
 func finish(from, to int, st *unix.Stat_t) error {
 	var now unix.Stat_t
 	if err := unix.Fstat(to, &now); err != nil {
 		return err
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFREG && now.Size != st.Size { // it ends in a hole, or was cut off or went on meanwhile
+	// it ends in a hole, or was cut off or went on meanwhile
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && now.Size != st.Size {
 		if err := unix.Ftruncate(to, st.Size); err != nil {
 			return err
 		}
@@ -65,8 +66,8 @@ func finishName(dir *os.File, name string, st *unix.Stat_t) error {
 	return unix.UtimesNanoAt(fd, name, []unix.Timespec{st.Atim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// wanted says which attributes belong to a file. Of those of overlayfs opaque and whiteout say what is hidden below; the others
-// name files of the layers that the old upper folder was made over.
+// wanted says which attributes belong to a file. Of those of overlayfs opaque and whiteout say what is hidden below;
+// the others name files of the layers that the old upper folder was made over.
 func wanted(name string) bool {
 	if rest, ours := strings.CutPrefix(name, "user.overlay."); ours {
 		return rest == "opaque" || rest == "whiteout" || strings.HasPrefix(rest, "overlay.")

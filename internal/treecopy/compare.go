@@ -11,7 +11,8 @@ import (
 // compared is how much is compared at once.
 const compared = 256 << 10
 
-// sameContent says whether a file holds what its object does, where that has to be looked at. What cannot be compared is not the same.
+// sameContent says whether a file holds what its object does, where that has to be looked at. What cannot be compared
+// is not the same.
 func (l *looker) sameContent(dir *os.File, n *Node, st *unix.Stat_t) bool {
 	if l.objects == nil || st.Size == 0 {
 		return true

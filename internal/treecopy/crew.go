@@ -15,15 +15,16 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 )
 
-// maxCrew is how many folders are copied at once, where there are as many processors, and maxLeft how many wait for each copier but the
-// first: so many that nobody has to wait for the next one, and few, because they are open.
+// maxCrew is how many folders are copied at once, where there are as many processors, and maxLeft how many wait for
+// each copier but the first: so many that nobody has to wait for the next one, and few, because they are open.
 const (
 	maxCrew = 4
 	maxLeft = 4
 )
 
-// A crew copies a tree. Who comes to a folder leaves it to the others, with all that is below, unless enough wait already. Files of
-// one folder are left to one copier: others would only wait for the lock that making a name in a folder takes.
+// A crew copies a tree. Who comes to a folder leaves it to the others, with all that is below, unless enough wait
+// already. Files of one folder are left to one copier: others would only wait for the lock that making a name in a
+// folder takes.
 type crew struct {
 	Options
 	top    int // dst

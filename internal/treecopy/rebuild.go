@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rebuild makes in dst, an empty folder that is nobody else's, what a version says, of the objects in a folder. The version then
-// describes dst, so that the next Look finds that nothing has changed there.
+// Rebuild makes in dst, an empty folder that is nobody else's, what a version says, of the objects in a folder. The
+// version then describes dst, so that the next Look finds that nothing has changed there.
 func Rebuild(ctx context.Context, n *Node, objects, dst *os.File) error {
 	c := &copier{ctx: ctx, crew: &crew{top: int(dst.Fd()), links: map[inode]string{}}}
 	if err := c.rebuild(n, objects, dst, 1); err != nil {

@@ -1,8 +1,8 @@
 // Package treecopy copies folders whose content is hostile: the upper folders of overlays, which a sandbox has written.
 //
-// Nothing is followed: each name is looked at, opened and made by a call that takes an open folder and one last component,
-// and what a name turned into meanwhile is an error or left as it was first seen. Regular files share their blocks where
-// the file system has reflinks; holes stay holes.
+// Nothing is followed: each name is looked at, opened and made by a call that takes an open folder and one last
+// component, and what a name turned into meanwhile is an error or left as it was first seen. Regular files share their
+// blocks where the file system has reflinks; holes stay holes.
 package treecopy
 
 import (
@@ -30,9 +30,9 @@ var ErrChanged = errors.New("changed while it was copied")
 // batch is how many names of a folder are read at once.
 const batch = 256
 
-// Tree copies what is in src into dst, an empty folder that is nobody else's, with src's own owner, mode and attributes. src should
-// stand still; where it does not, each file is what it was at some time of the copy, or the copy fails. What it returns are
-// the files that were copied, their bytes as allocated in src.
+// Tree copies what is in src into dst, an empty folder that is nobody else's, with src's own owner, mode and
+// attributes. src should stand still; where it does not, each file is what it was at some time of the copy, or the copy
+// fails. What it returns are the files that were copied, their bytes as allocated in src.
 func Tree(ctx context.Context, src, dst *os.File) (diskuse.Usage, error) {
 	return TreeWith(ctx, src, dst, Options{})
 }
@@ -43,12 +43,13 @@ type Options struct {
 	Each func(*unix.Stat_t) error
 	// MaxDepth is how deep folders may be nested, at most and by default the constant of this name.
 	MaxDepth int
-	// MaxLinks bounds the names of files with several names that are remembered, in bytes; behind it each name is a file of its own. 0 is no bound.
+	// MaxLinks bounds the names of files with several names that are remembered, in bytes; behind it each name is a
+	// file of its own. 0 is no bound.
 	MaxLinks int
 	// Alone copies in the caller's goroutine only.
 	Alone bool
-	// AnyDevice is for what is seen through an overlay, where files of the layers below have devices of their own (overlayfs.rst). Nothing
-	// may be mounted in src then: it would be copied, too.
+	// AnyDevice is for what is seen through an overlay, where files of the layers below have devices of their own
+	// (overlayfs.rst). Nothing may be mounted in src then: it would be copied, too.
 	AnyDevice bool
 }
 
@@ -194,8 +195,8 @@ func openFD(dir int, name string, flags int, st *unix.Stat_t) (int, error) {
 	return fd, nil
 }
 
-// link gives a file that was copied under another name this one. Where the name of the copy is too long to walk it becomes
-// a file of its own.
+// link gives a file that was copied under another name this one. Where the name of the copy is too long to walk it
+// becomes a file of its own.
 func (c *copier) link(dst *os.File, name string, st *unix.Stat_t) (done bool, err error) {
 	id := inode{st.Dev, st.Ino}
 	at, known := c.crew.links[id]
@@ -204,7 +205,8 @@ func (c *copier) link(dst *os.File, name string, st *unix.Stat_t) (done bool, er
 		for _, name := range c.path {
 			size += len(name)
 		}
-		if c.crew.names += size; size < unix.PathMax && (c.crew.MaxLinks == 0 || c.crew.names <= c.crew.MaxLinks) { // else nobody could walk it
+		// else nobody could walk it
+		if c.crew.names += size; size < unix.PathMax && (c.crew.MaxLinks == 0 || c.crew.names <= c.crew.MaxLinks) {
 			c.crew.links[id] = strings.Join(c.path, "/")
 		}
 		return false, nil
@@ -245,8 +247,8 @@ func (c *copier) file(src, dst *os.File, name string, st *unix.Stat_t) error {
 	return finish(from, to, st)
 }
 
-// Content copies the first size bytes of an open file to a new one: by a reflink where the file system has them, and holes stay holes.
-// A file that is shorter by now ends in one.
+// Content copies the first size bytes of an open file to a new one: by a reflink where the file system has them, and
+// holes stay holes. A file that is shorter by now ends in one.
 func Content(ctx context.Context, from, to *os.File, size int64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
@@ -259,8 +261,8 @@ func Content(ctx context.Context, from, to *os.File, size int64) error {
 	return to.Truncate(size) // a hole at the end, or what a reflink has of a file that has grown
 }
 
-// small is what is read and written at once: of a file without holes that takes two thirds of what copy_file_range(2) takes,
-// which without reflinks is a pipe.
+// small is what is read and written at once: of a file without holes that takes two thirds of what copy_file_range(2)
+// takes, which without reflinks is a pipe.
 const small = 64 << 10
 
 // content copies the bytes that st counts; finish sees to the size.

@@ -136,8 +136,8 @@ func TestTreeDeep(t *testing.T) {
 	}
 }
 
-// TestTreeSideBySide: folders that several copy are as in the source, and so are files with names in several of them, in which folder
-// the first name may be, and what a folder that is done must not lose when others are not.
+// TestTreeSideBySide: folders that several copy are as in the source, and so are files with names in several of them,
+// in which folder the first name may be, and what a folder that is done must not lose when others are not.
 func TestTreeSideBySide(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(maxCrew))
 	src := filepath.Join(t.TempDir(), "src")
@@ -186,8 +186,8 @@ func openFDs(t testing.TB) int {
 	return len(list)
 }
 
-// TestTreeFails: what goes wrong in one of many folders is what the copy fails with; all end then, and nothing stays open. The same of a
-// context that ends.
+// TestTreeFails: what goes wrong in one of many folders is what the copy fails with; all end then, and nothing stays
+// open. The same of a context that ends.
 func TestTreeFails(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(maxCrew))
 	src := t.TempDir()
@@ -219,8 +219,8 @@ func TestTreeFails(t *testing.T) {
 	}
 }
 
-// TestTreeModes: owner and mode are the source's, whatever the creation gave: a umask takes bits away, a folder with the set-group-id bit
-// gives its group and the bit, and a change of the owner takes set-id bits away.
+// TestTreeModes: owner and mode are the source's, whatever the creation gave: a umask takes bits away, a folder with
+// the set-group-id bit gives its group and the bit, and a change of the owner takes set-id bits away.
 func TestTreeModes(t *testing.T) {
 	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "dst")
 	must(t, os.Mkdir(dst, 0o700), os.Mkdir(filepath.Join(src, "plain"), 0o755))

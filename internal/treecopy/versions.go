@@ -15,10 +15,12 @@ import (
 	"github.com/hutch-sh/hutch/internal/diskuse"
 )
 
-// Versions of a tree: Look says what it is now, and by the version before which files are still what they were; Fill copies the
-// others to a folder of objects, which versions share; Rebuild makes a tree of a version. The tree is as hostile as Tree's.
+// Versions of a tree: Look says what it is now, and by the version before which files are still what they were; Fill
+// copies the others to a folder of objects, which versions share; Rebuild makes a tree of a version. The tree is as
+// hostile as Tree's.
 
-// MaxNodes bounds the names of a version, and MaxText its names, targets of links and attributes of folders, in bytes: they are in memory.
+// MaxNodes bounds the names of a version, and MaxText its names, targets of links and attributes of folders, in bytes:
+// they are in memory.
 const (
 	MaxNodes = 150_000
 	MaxText  = 32 << 20
@@ -27,7 +29,8 @@ const (
 // ErrTooMany says that a tree has more.
 var ErrTooMany = fmt.Errorf("there are more than %d files and folders, or more than %d bytes of names", MaxNodes, MaxText)
 
-// young is how old the last change of a file must be for a later one to have another time: kernels count ctime in ticks, of 10 ms at most.
+// young is how old the last change of a file must be for a later one to have another time: kernels count ctime in
+// ticks, of 10 ms at most.
 const young = 20 * time.Millisecond
 
 // Node is what one name of a tree was.
@@ -64,9 +67,10 @@ type Objects struct {
 // ObjectName is the name of an object's file.
 func ObjectName(n uint64) string { return fmt.Sprintf("%x", n) }
 
-// Look describes src. was is what it was before, nil for never; what is still the same is the same *Node, which of the top folder too
-// says that nothing has changed. changing says of a file that it may have been changed without a new time. On a tmpfs, which notes no time
-// of what is written to a mapping, content is compared with that in objects, too. need is what Fill would copy.
+// Look describes src. was is what it was before, nil for never; what is still the same is the same *Node, which of the
+// top folder too says that nothing has changed. changing says of a file that it may have been changed without a new
+// time. On a tmpfs, which notes no time of what is written to a mapping, content is compared with that in objects, too.
+// need is what Fill would copy.
 func Look(ctx context.Context, src *os.File, was *Node, objects *os.File, changing func(name string, ino uint64) bool) (now *Node, need diskuse.Usage, err error) {
 	l := &looker{ctx: ctx, was: was, changing: changing, counted: map[uint64]bool{}, since: unix.NsecToTimespec(time.Now().Add(-young).UnixNano())}
 	var st unix.Stat_t
@@ -126,7 +130,8 @@ func (l *looker) node(name string, st *unix.Stat_t) *Node {
 	}
 }
 
-// still says that nothing has happened to what n was. The time of the last change is the kernel's: nobody in a sandbox sets it.
+// still says that nothing has happened to what n was. The time of the last change is the kernel's: nobody in a sandbox
+// sets it.
 func (n *Node) still(st *unix.Stat_t) bool {
 	return n != nil && n.Ino == st.Ino && n.Ctim == st.Ctim && n.Mtim == st.Mtim && n.Mode == st.Mode &&
 		(n.Size == st.Size || st.Mode&unix.S_IFMT == unix.S_IFDIR)
@@ -231,7 +236,8 @@ func (l *looker) entry(dir *os.File, name string, was *Node, depth int) (*Node, 
 	}
 	n := l.node(name, &st)
 	n.Young = n.Young || changing
-	if old := l.elsewhere(st.Ino); regular && !changing && old.still(&st) && !old.Young && l.sameContent(dir, &Node{Name: name, Object: old.Object}, &st) { // a folder above it was moved
+	// a folder above it was moved
+	if old := l.elsewhere(st.Ino); regular && !changing && old.still(&st) && !old.Young && l.sameContent(dir, &Node{Name: name, Object: old.Object}, &st) {
 		n.Object, n.fresh = old.Object, false
 		return n, l.take(len(name))
 	}
@@ -277,8 +283,8 @@ func (n *Node) index(files map[uint64]*Node) {
 	}
 }
 
-// Fill copies the files of now that have no object yet. src must have stood still since Look; where it has not, a file is what it is by
-// now, or it fails.
+// Fill copies the files of now that have no object yet. src must have stood still since Look; where it has not, a file
+// is what it is by now, or it fails.
 func Fill(ctx context.Context, src *os.File, now *Node, to *Objects) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {

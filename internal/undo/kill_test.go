@@ -22,8 +22,8 @@ const (
 	killTree     = "HUTCH_TEST_UNDO_TREE"
 )
 
-// TestKill: a process that makes checkpoints and restores them is killed at any moment. What it has said that there is is there, each
-// checkpoint whole and of one time, and nothing else is left.
+// TestKill: a process that makes checkpoints and restores them is killed at any moment. What it has said that there is
+// is there, each checkpoint whole and of one time, and nothing else is left.
 func TestKill(t *testing.T) {
 	if tree := os.Getenv(killTree); tree != "" {
 		saveForEver(t, tree)

@@ -28,8 +28,8 @@ type Wish struct {
 	Pinned   string        // a checkpoint that does not make room
 }
 
-// Save makes a checkpoint of trees that stand still. Older ones make room for it where they must; when there is none all the same
-// nothing is left of it.
+// Save makes a checkpoint of trees that stand still. Older ones make room for it where they must; when there is none
+// all the same nothing is left of it.
 func (s *Store) Save(ctx context.Context, c Checkpoint, w Wish) (err error) {
 	s.pinned = w.Pinned
 	was, err := s.compared()
@@ -164,7 +164,8 @@ func (s *Store) room(need, limit diskuse.Usage) error {
 		if err != nil {
 			return err
 		}
-		full := free.Bytes < need.Bytes+slack.Bytes || free.Inodes > 0 && free.Inodes < need.Inodes+slack.Inodes // btrfs counts no inodes
+		// btrfs counts no inodes
+		full := free.Bytes < need.Bytes+slack.Bytes || free.Inodes > 0 && free.Inodes < need.Inodes+slack.Inodes
 		over := s.total.Add(need).Exceeds(limit)
 		switch {
 		case !full && !over:
@@ -286,8 +287,8 @@ func (s *Store) Find(call string) (Checkpoint, bool) {
 	return s.state.Checkpoints[i], true
 }
 
-// Rebuild makes the trees of a checkpoint in an empty folder, each in a folder of its name. Those are what the next Save compares with,
-// once Restored has said that they have taken the place of the files.
+// Rebuild makes the trees of a checkpoint in an empty folder, each in a folder of its name. Those are what the next
+// Save compares with, once Restored has said that they have taken the place of the files.
 func (s *Store) Rebuild(ctx context.Context, c Checkpoint, to string) (restored func() error, err error) {
 	v, _, err := s.read(c.Tree)
 	if err != nil {

@@ -4,9 +4,9 @@
 //	trees/<n>      a version of all the trees of the sandbox (treecopy.Node), of one checkpoint or several
 //	objects/<n>    the content of a file, which versions share
 //
-// A checkpoint costs what has changed since the one before, and nothing but a look at all files where nothing has. Everything is
-// written before state.json is replaced, and removed after it: a crash leaves a checkpoint or none. The content is a sandbox's, and
-// hostile: see treecopy.
+// A checkpoint costs what has changed since the one before, and nothing but a look at all files where nothing has.
+// Everything is written before state.json is replaced, and removed after it: a crash leaves a checkpoint or none. The
+// content is a sandbox's, and hostile: see treecopy.
 package undo
 
 import (

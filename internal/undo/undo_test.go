@@ -76,7 +76,8 @@ func store(t testing.TB, dir string) *Store {
 	return s
 }
 
-// settle waits until what was written is old enough for its time to tell of a later change, which treecopy says is so after 20 ms.
+// settle waits until what was written is old enough for its time to tell of a later change, which treecopy says is so
+// after 20 ms.
 func settle(t testing.TB) {
 	t.Helper()
 	testenv.Aged(t, t.TempDir(), 20*time.Millisecond)
@@ -117,7 +118,8 @@ func odd(t testing.TB, dir string) {
 	must(t, os.Chtimes(at("a"), long, long), os.Chtimes(at("f"), long, long))
 }
 
-// TestSave: each checkpoint is what the tree was, byte for byte, also in the next process, and shares what has not changed.
+// TestSave: each checkpoint is what the tree was, byte for byte, also in the next process, and shares what has not
+// changed.
 func TestSave(t *testing.T) {
 	tree, dir := t.TempDir(), filepath.Join(t.TempDir(), "undo")
 	at := func(name string) string { return filepath.Join(tree, name) }
@@ -142,7 +144,8 @@ func TestSave(t *testing.T) {
 		func() error { return os.Rename(at("a"), at("moved")) },
 		func() error { return os.Chmod(at("moved/8"), 0) },
 		func() error { return errors.Join(os.Remove(at("link")), os.Mkdir(at("link"), 0o700)) },
-		func() error { return os.WriteFile(at("moved/9"), []byte(strings.Repeat("y", 8000)), 0o644) }, // as long as before
+		// as long as before
+		func() error { return os.WriteFile(at("moved/9"), []byte(strings.Repeat("y", 8000)), 0o644) },
 	} {
 		settle(t)
 		must(t, change())

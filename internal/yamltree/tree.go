@@ -1,5 +1,6 @@
-// Package yamltree is what a YAML document holds, as a tree that can be read by who has no YAML parser: each start of `hutch` would pay for
-// one, a quarter of a millisecond for the regular expressions of the library alone, and hardly any needs it.
+// Package yamltree is what a YAML document holds, as a tree that can be read by who has no YAML parser: each start of
+// `hutch` would pay for one, a quarter of a millisecond for the regular expressions of the library alone, and hardly
+// any needs it.
 package yamltree
 
 import (
@@ -34,7 +35,8 @@ type Node struct {
 	Line    int     `json:"line"`            // from 1
 	Content []*Node `json:"content,omitempty"`
 
-	// JSON is what JSON can say of a scalar; Wrong is why it can say nothing. Bool is set where it is true or false, in any of YAML's ways.
+	// JSON is what JSON can say of a scalar; Wrong is why it can say nothing. Bool is set where it is true or false, in
+	// any of YAML's ways.
 	JSON  json.RawMessage `json:"json,omitempty"`
 	Wrong string          `json:"wrong,omitempty"`
 	Bool  *bool           `json:"bool,omitempty"`

@@ -127,7 +127,8 @@ func (s *Server) decide(q dns.Question, from netip.AddrPort) verdict {
 	d := rules.Name(name)
 	if !d.Allow {
 		if owner := service(name); owner != name && q.Qtype != dns.TypeA && q.Qtype != dns.TypeAAAA {
-			// apt and others ask for _http._tcp.NAME first: that is no denial of NAME, which is what should be allowed where it is refused.
+			// apt and others ask for _http._tcp.NAME first: that is no denial of NAME, which is what should be allowed
+			// where it is refused.
 			if d = rules.Name(owner); d.Allow {
 				return s.noRecord(q, from, name, dns.RcodeNameError)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/hutch-sh/hutch/netfilter/policy"
 )
 
-// records notes which records of allowed names are asked for that a sandbox does not get. They are answered as if there were none, which
-// many take for the truth: a program that needs them says anything but that.
+// records notes which records of allowed names are asked for that a sandbox does not get. They are answered as if there
+// were none, which many take for the truth: a program that needs them says anything but that.
 type records struct {
 	mu  sync.Mutex
 	six map[string]asked // names that were asked for IPv6 addresses
@@ -30,8 +30,9 @@ const noData = "NODATA"
 // together is within what time two questions are of one attempt.
 const together = 2 * time.Second
 
-// noRecord answers a question for a record other than A of a name that the policy allows. It is told, but for what is asked for along
-// with others by programs that do well without: who needs nothing but IPv6 is found out later, by Unanswered.
+// noRecord answers a question for a record other than A of a name that the policy allows. It is told, but for what is
+// asked for along with others by programs that do well without: who needs nothing but IPv6 is found out later, by
+// Unanswered.
 func (s *Server) noRecord(q dns.Question, from netip.AddrPort, name string, rcode int) verdict {
 	v := verdict{rcode: rcode}
 	switch q.Qtype {
@@ -41,7 +42,8 @@ func (s *Server) noRecord(q dns.Question, from netip.AddrPort, name string, rcod
 	case dns.TypeHTTPS, dns.TypeSVCB, dns.TypeSOA, dns.TypeNS:
 		return v
 	case dns.TypeSRV:
-		if service, _, ok := strings.Cut(name, "._tcp."); ok && (service == "_http" || service == "_https") { // apt asks for it first
+		// apt asks for it first
+		if service, _, ok := strings.Cut(name, "._tcp."); ok && (service == "_http" || service == "_https") {
 			return v
 		}
 	}
@@ -67,8 +69,8 @@ func (r *records) note(name string, change func(*asked)) {
 	r.six[name] = a
 }
 
-// Unanswered tells of the names that were asked for IPv6 addresses since a time, and for nothing else then: a program that has failed may
-// want these. Each is told once.
+// Unanswered tells of the names that were asked for IPv6 addresses since a time, and for nothing else then: a program
+// that has failed may want these. Each is told once.
 func (s *Server) Unanswered(since time.Time) {
 	alone := map[string]netip.AddrPort{}
 	s.records.mu.Lock()

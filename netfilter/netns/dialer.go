@@ -26,8 +26,8 @@ type Dialer struct {
 	wg     sync.WaitGroup
 }
 
-// maker is a thread in the namespace. It has sockets ready, so that who takes one neither waits for it nor wakes it each
-// time: that takes as long as everything else about a connection.
+// maker is a thread in the namespace. It has sockets ready, so that who takes one neither waits for it nor wakes it
+// each time: that takes as long as everything else about a connection.
 type maker struct {
 	v4, v6 chan made
 	more   chan struct{} // few of v4 are left
@@ -78,9 +78,9 @@ func (d *Dialer) Close() error {
 // Later makes what is left of a connection; it must be called, and may wait.
 type Later func(context.Context) (*net.TCPConn, error)
 
-// Dial connects to a port of the namespace's loopback: 127.0.0.1, or where nobody listens there ::1. It does not wait, and returns
-// a socket that is the caller's: where none is ready, or the answer is not there yet, which takes a full queue or a busy machine,
-// later is not nil. The server may have the connection already, and must not see a second one.
+// Dial connects to a port of the namespace's loopback: 127.0.0.1, or where nobody listens there ::1. It does not wait,
+// and returns a socket that is the caller's: where none is ready, or the answer is not there yet, which takes a full
+// queue or a busy machine, later is not nil. The server may have the connection already, and must not see a second one.
 func (d *Dialer) Dial(port uint16) (fd int, _ Later, _ error) {
 	fd, err := d.ready()
 	if err != nil {
@@ -163,7 +163,8 @@ func connect(fd int, to unix.Sockaddr) error {
 	return notItself(fd, to)
 }
 
-// notItself refuses a socket that is connected to itself: it got the very port that it connects to for its own (simultaneous open).
+// notItself refuses a socket that is connected to itself: it got the very port that it connects to for its own
+// (simultaneous open).
 func notItself(fd int, to unix.Sockaddr) error {
 	if port, err := sys.LocalPort(fd); err != nil || port != portTo(to) {
 		return err

@@ -79,8 +79,8 @@ func (p *Plain) Close() error {
 	return errors.Join(errs...)
 }
 
-// askable makes the socket, on a thread in the namespace. It shares its port (SO_REUSEADDR) with nobody, as the resolvers of other modes:
-// any user inside could bind the same address then, and get the questions of all others.
+// askable makes the socket, on a thread in the namespace. It shares its port (SO_REUSEADDR) with nobody, as the
+// resolvers of other modes: any user inside could bind the same address then, and get the questions of all others.
 func askable() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -96,7 +96,8 @@ func askable() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "questions"), nil
 }
 
-// Wait waits for the first question, for which it holds no memory, and returns the socket then; net.ErrClosed when p is closed before.
+// Wait waits for the first question, for which it holds no memory, and returns the socket then; net.ErrClosed when p is
+// closed before.
 func (p *Plain) Wait() (*net.UDPConn, error) {
 	raw, err := p.asked.SyscallConn()
 	if err != nil {

@@ -36,8 +36,8 @@ func TestPlain(t *testing.T) {
 	checkErrno(t, n, "tcp", "127.0.0.1:80", unix.ECONNREFUSED) // lo is up
 }
 
-// TestPlainAsked: who asks the resolver of a namespace without a network is heard, also by whoever adopts it, and servers
-// inside still get port 53 of every other address.
+// TestPlainAsked: who asks the resolver of a namespace without a network is heard, also by whoever adopts it, and
+// servers inside still get port 53 of every other address.
 func TestPlainAsked(t *testing.T) {
 	ns, err := NewPlain()
 	if err != nil {

@@ -256,8 +256,8 @@ func (r *Rules) blocked(name string, proto Proto, port uint16) *rule {
 	return nil
 }
 
-// Alias refuses a connection to a name that is another name (CNAME) of one that is blocked. What has an address in common with that, or is
-// reached by way of something else, no policy of names can tell.
+// Alias refuses a connection to a name that is another name (CNAME) of one that is blocked. What has an address in
+// common with that, or is reached by way of something else, no policy of names can tell.
 func (r *Rules) Alias(name, alias string, proto Proto, port uint16) (_ Decision, blocked bool) {
 	b := r.blocked(alias, proto, port)
 	if b == nil {

@@ -149,8 +149,8 @@ var errUnanswered = errors.New("there was no answer")
 // longWait is how long a server may take before that is worth telling.
 const longWait = time.Second
 
-// Unanswered reports the connections begun since a time whose servers have not answered for a while: a program that has ended meanwhile
-// did not see what would have become of them. Each is reported once.
+// Unanswered reports the connections begun since a time whose servers have not answered for a while: a program that has
+// ended meanwhile did not see what would have become of them. Each is reported once.
 func (p *Proxy) Unanswered(since time.Time) {
 	if p.dialling.Load() == 0 {
 		return

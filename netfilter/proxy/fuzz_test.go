@@ -128,7 +128,8 @@ func FuzzHTTP(f *testing.F) {
 		_, _ = c.Write(sent)
 		_ = c.CloseWrite()
 		_, _ = io.Copy(io.Discard, c)
-		for r.Connections() > 0 { // at its end: waitFor looks once a millisecond, which is a thousand inputs a second at most
+		// at its end: waitFor looks once a millisecond, which is a thousand inputs a second at most
+		for r.Connections() > 0 {
 			runtime.Gosched()
 		}
 		if r.hosts.lookups() == before {

@@ -87,14 +87,15 @@ func (x *exchange) next() (more bool, err error) {
 	return true, x.body(r)
 }
 
-// isDropped says whether it is a protocol, in lower case, that clients offer to every server, and do without. Of TLS there are some versions
-// (RFC 2817).
+// isDropped says whether it is a protocol, in lower case, that clients offer to every server, and do without. Of TLS
+// there are some versions (RFC 2817).
 func isDropped(protocol string) bool {
 	return strings.HasPrefix(protocol, "tls/") || slices.Contains([]string{"h2c", "h2", "http/2.0"}, protocol)
 }
 
-// renew gives the connection another server, for a request whose response must be told apart from those before: nobody knows which that is
-// without reading them all. The one before is told that no more comes, and has said all when it ends.
+// renew gives the connection another server, for a request whose response must be told apart from those before: nobody
+// knows which that is without reading them all. The one before is told that no more comes, and has said all when it
+// ends.
 func (x *exchange) renew() error {
 	if err := x.flush(); err != nil {
 		return err

@@ -18,16 +18,16 @@ import (
 // maxInbound is how many connections a port holds at a time. Who comes then is not accepted before one ends.
 const maxInbound = 1024
 
-// Dial connects to the server of a port without waiting. fd is a socket, the caller's; later, where it is not nil, must be called
-// for the rest, and may wait.
+// Dial connects to the server of a port without waiting. fd is a socket, the caller's; later, where it is not nil, must
+// be called for the rest, and may wait.
 type Dial func() (fd int, later Later, err error)
 
 // Later makes what is left of a connection.
 type Later func(context.Context) (*net.TCPConn, error)
 
 // Inbound carries connections from the host to one port of a sandbox. Both sides are hostile to each other: nothing but
-// bytes passes, in buffers and pipes as on the way out. The loop accepts, connects, and carries them while they carry little;
-// goroutines do what has to be waited for.
+// bytes passes, in buffers and pipes as on the way out. The loop accepts, connects, and carries them while they carry
+// little; goroutines do what has to be waited for.
 type Inbound struct {
 	loop  *loop
 	fd    int // listens
@@ -61,8 +61,8 @@ type inboundFlow struct {
 	over   bool
 }
 
-// NewInbound serves a socket that listens, of which it takes a duplicate, until Close. dial connects to the server inside. With a
-// token only HTTP requests that have it pass.
+// NewInbound serves a socket that listens, of which it takes a duplicate, until Close. dial connects to the server
+// inside. With a token only HTTP requests that have it pass.
 func NewInbound(listener *os.File, token string, dial Dial) (*Inbound, error) {
 	l, err := sharedLoop()
 	if err != nil {
@@ -82,8 +82,8 @@ func NewInbound(listener *os.File, token string, dial Dial) (*Inbound, error) {
 	return in, nil
 }
 
-// ownListener duplicates a socket, of TCP or of the Unix domain, and makes it one whose connections are as package net has them:
-// they inherit what is set here.
+// ownListener duplicates a socket, of TCP or of the Unix domain, and makes it one whose connections are as package net
+// has them: they inherit what is set here.
 func ownListener(listener *os.File) (fd int, err error) {
 	rc, err := listener.SyscallConn()
 	if err != nil {
@@ -233,8 +233,9 @@ func (in *Inbound) remove(f *inboundFlow) {
 	budget().release()
 }
 
-// endLater closes what the loop has carried, whose thread this is: to close both sides takes as long as to connect one, and whoever is ready is
-// not to wait for it. Only Close does: f.mu is held, so that it has f's end counted, or waits in abort.
+// endLater closes what the loop has carried, whose thread this is: to close both sides takes as long as to connect one,
+// and whoever is ready is not to wait for it. Only Close does: f.mu is held, so that it has f's end counted, or waits
+// in abort.
 func (in *Inbound) endLater(f *inboundFlow, c *light, reset bool) {
 	end := func() {
 		c.close(reset)
@@ -248,7 +249,8 @@ func (in *Inbound) endLater(f *inboundFlow, c *light, reset bool) {
 	}
 	in.wg.Add(1)
 	in.mu.Unlock()
-	in.loop.afterNext(func() { c.closeSide(ofClient, reset) }) // first: one that has ended its own side only waits for the other's end
+	// first: one that has ended its own side only waits for the other's end
+	in.loop.afterNext(func() { c.closeSide(ofClient, reset) })
 	in.loop.afterNext(func() {
 		defer in.wg.Done()
 		end()
@@ -287,8 +289,8 @@ func cutOff(s duplex) {
 	_ = s.Close()
 }
 
-// start carries a connection, on the loop's thread. Most servers answer at once, and then the loop goes on; one that does not keeps
-// nobody else waiting.
+// start carries a connection, on the loop's thread. Most servers answer at once, and then the loop goes on; one that
+// does not keeps nobody else waiting.
 func (in *Inbound) start(f *inboundFlow, client int) {
 	if in.token != "" {
 		in.byGoroutine(f, client, f.serveHTTP)
@@ -356,11 +358,12 @@ func (f *inboundFlow) serveHTTP() {
 	f.carry(nil, ofClient, head)
 }
 
-// carry copies both ways until both have ended. It begins with what has come from one side; was is what the loop has carried
-// before, nil where it has not.
+// carry copies both ways until both have ended. It begins with what has come from one side; was is what the loop has
+// carried before, nil where it has not.
 func (f *inboundFlow) carry(was *light, from int, rest []byte) {
 	var up sync.WaitGroup
-	if was == nil || !was.side[ofClient].over { // else it has been told, and a server that has ended as well cannot be again
+	// else it has been told, and a server that has ended as well cannot be again
+	if was == nil || !was.side[ofClient].over {
 		up.Go(func() { f.copy(ofClient, from, rest) })
 	}
 	if was == nil || !was.side[ofServer].over {

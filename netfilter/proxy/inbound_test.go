@@ -155,8 +155,8 @@ func TestInboundRefused(t *testing.T) {
 	}
 }
 
-// TestInboundHalf: a client that has said all it has to say gets all of an answer that is more than the loop carries, from a server
-// that has ended by then; also by a Unix socket.
+// TestInboundHalf: a client that has said all it has to say gets all of an answer that is more than the loop carries,
+// from a server that has ended by then; also by a Unix socket.
 func TestInboundHalf(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -293,8 +293,8 @@ func FuzzTokenHead(f *testing.F) {
 	})
 }
 
-// TestInboundGone: what a client has said before it closed reaches a server that takes its time, and then the end, not a failure; also by a
-// Unix socket, where nothing passes the other way any more as soon as the client is gone.
+// TestInboundGone: what a client has said before it closed reaches a server that takes its time, and then the end, not
+// a failure; also by a Unix socket, where nothing passes the other way any more as soon as the client is gone.
 func TestInboundGone(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -240,7 +240,8 @@ func (c *light) move(from int, count *counter) (rest []byte, _ fate) {
 	return c.pass(from, n, count)
 }
 
-// pass passes on n bytes of the loop's, which came from one side. What is left of them the other side does not take now.
+// pass passes on n bytes of the loop's, which came from one side. What is left of them the other side does not take
+// now.
 func (c *light) pass(from, n int, count *counter) (rest []byte, _ fate) {
 	sent, err := ignoringEINTR(func() (int, error) { return unix.Write(c.side[1-from].fd, c.loop.bytes[:n]) })
 	if err != nil && !errors.Is(err, unix.EAGAIN) {
@@ -300,8 +301,8 @@ func (f *flow) burden(c *light, from int, rest []byte) fate {
 	return goesOn
 }
 
-// carryOn copies until the end of the flow, where the loop has copied so far. A side that has ended is over: to tell the other one again
-// fails when that has ended as well, and what it said last would be cut off.
+// carryOn copies until the end of the flow, where the loop has copied so far. A side that has ended is over: to tell
+// the other one again fails when that has ended as well, and what it said last would be cut off.
 func (f *flow) carryOn(was *light, from int, rest []byte) {
 	in := &window{conn: f.client, buffers: &f.p.buffers}
 	defer in.release()

@@ -110,13 +110,15 @@ func (l *loop) add(fd int, ready func()) (id int32, err error) {
 	return l.put(fd, watch{ready: ready})
 }
 
-// addListener is add for listeners: who connects to a server that serves one after the other waits until that has heard of the end of the last.
+// addListener is add for listeners: who connects to a server that serves one after the other waits until that has heard
+// of the end of the last.
 func (l *loop) addListener(fd int, ready func()) (id int32, err error) {
 	return l.put(fd, watch{ready: ready, listens: true})
 }
 
-// afterNext has do called some time after those who are ready next, in the order in which it is called: chores of some microseconds, one at a time
-// while others are ready all the time. Whoever calls it is called by the loop; do must not call it.
+// afterNext has do called some time after those who are ready next, in the order in which it is called: chores of some
+// microseconds, one at a time while others are ready all the time. Whoever calls it is called by the loop; do must not
+// call it.
 func (l *loop) afterNext(do func()) { l.chores = append(l.chores, do) }
 
 func (l *loop) put(fd int, w watch) (id int32, err error) {

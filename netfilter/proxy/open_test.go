@@ -80,8 +80,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestAlias: what is another name of a blocked one is blocked, also when it is remembered and when many ask at once; what is another name of
-// something else is not.
+// TestAlias: what is another name of a blocked one is blocked, also when it is remembered and when many ask at once;
+// what is another name of something else is not.
 func TestAlias(t *testing.T) {
 	at := serve(t, "127.0.0.1:22", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hello\n") })
 	r := start(t, opened("*.evil.test"))
@@ -167,8 +167,8 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// TestWebSocketCut: behind a response that was cut, or was not read, comes nothing of another server, and one that cannot be reached is
-// no response.
+// TestWebSocketCut: behind a response that was cut, or was not read, comes nothing of another server, and one that
+// cannot be reached is no response.
 func TestWebSocketCut(t *testing.T) {
 	const requests = "GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\nGET /2 HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 	begin := func(t *testing.T, first func(c *net.TCPConn), again bool) (*rig, *net.TCPConn) {

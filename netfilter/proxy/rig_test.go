@@ -69,7 +69,8 @@ func allow(entries ...string) api.NetPolicy {
 
 func start(t testing.TB, p api.NetPolicy, change ...func(*Config)) *rig {
 	t.Helper()
-	table, err := names.Open(filepath.Join(t.TempDir(), "names"), synthetic, []byte(strconv.Itoa(os.Getpid()))) // processes that fuzz share the namespace
+	// processes that fuzz share the namespace
+	table, err := names.Open(filepath.Join(t.TempDir(), "names"), synthetic, []byte(strconv.Itoa(os.Getpid())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,8 @@ func startNames(t testing.TB) *nameServer {
 	return s
 }
 
-// set gives a name addresses: one list for each lookup of A in turn. "=NAME" makes it, and what follows, another name of NAME.
+// set gives a name addresses: one list for each lookup of A in turn. "=NAME" makes it, and what follows, another name
+// of NAME.
 func (s *nameServer) set(name string, answers ...[]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

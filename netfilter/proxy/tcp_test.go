@@ -133,8 +133,9 @@ func TestPipes(t *testing.T) {
 	}
 }
 
-// awaitQuota waits until the user may have as many large pipes as the proxy takes: what all of his processes have counts (pipe(7),
-// pipe-user-pages-soft), and the tests of other packages have some at times. hutchd's user has nothing else.
+// awaitQuota waits until the user may have as many large pipes as the proxy takes: what all of his processes have
+// counts (pipe(7), pipe-user-pages-soft), and the tests of other packages have some at times. hutchd's user has nothing
+// else.
 func awaitQuota(t *testing.T) {
 	t.Helper()
 	testenv.Poll(t, 20*time.Second, "other processes of this user have all large pipes", func() bool {

@@ -41,18 +41,20 @@ const (
 	AuditFailed      AuditKind = "network.failed"     // FailedEvent
 	AuditAnswered    AuditKind = "network.answered"   // AnsweredEvent
 	AuditAllowed     AuditKind = "network.allowed"    // AuditConnection
-	AuditSyscall     AuditKind = "syscall.denied"     // SyscallEvent: as often as events tell of it, with what came between
-	AuditLimit       AuditKind = "limit.hit"          // LimitEvent
-	AuditExec        AuditKind = "exec.started"       // AuditCommand
-	AuditExecFailed  AuditKind = "exec.failed"        // AuditCommand: with the error
-	AuditExecEnd     AuditKind = "exec.exited"        // AuditExit
-	AuditExecDecided AuditKind = "exec.decided"       // AuditDecision, in the log host: where a command runs, by which mode
-	AuditHostExited  AuditKind = "exec.host_exited"   // HostExitedEvent, in the log host
-	AuditStdin       AuditKind = "exec.stdin"         // AuditContent: what exec.write has written
-	AuditSignal      AuditKind = "exec.signal"        // AuditSent: a client has sent a signal
-	AuditKill        AuditKind = "exec.kill"          // AuditSent: a client has ended it
-	AuditShell       AuditKind = "shell.run"          // AuditShellRun
-	AuditShellEnd    AuditKind = "shell.ended"        // AuditShellRun: with its end
+	// SyscallEvent: as often as events tell of it, with what came between
+	AuditSyscall    AuditKind = "syscall.denied"
+	AuditLimit      AuditKind = "limit.hit"    // LimitEvent
+	AuditExec       AuditKind = "exec.started" // AuditCommand
+	AuditExecFailed AuditKind = "exec.failed"  // AuditCommand: with the error
+	AuditExecEnd    AuditKind = "exec.exited"  // AuditExit
+	// AuditDecision, in the log host: where a command runs, by which mode
+	AuditExecDecided AuditKind = "exec.decided"
+	AuditHostExited  AuditKind = "exec.host_exited" // HostExitedEvent, in the log host
+	AuditStdin       AuditKind = "exec.stdin"       // AuditContent: what exec.write has written
+	AuditSignal      AuditKind = "exec.signal"      // AuditSent: a client has sent a signal
+	AuditKill        AuditKind = "exec.kill"        // AuditSent: a client has ended it
+	AuditShell       AuditKind = "shell.run"        // AuditShellRun
+	AuditShellEnd    AuditKind = "shell.ended"      // AuditShellRun: with its end
 )
 
 // AuditRecord is one line of an audit log. Hash is the SHA-256, in hex, of the line

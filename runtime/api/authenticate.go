@@ -21,6 +21,7 @@ func (p *AuthenticateParams) Validate() error {
 
 // Authenticated is system.authenticate's result.
 type Authenticated struct {
-	// Client is the name that the configuration gives the token; "" where it names no tokens and serves every client of the user's.
+	// Client is the name that the configuration gives the token; "" where it names no tokens and serves every client of
+	// the user's.
 	Client string `json:"client"`
 }

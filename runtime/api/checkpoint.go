@@ -15,8 +15,8 @@ type Checkpoint struct {
 	Undone bool     `json:"undone"`          // the files are not what the call made of them
 }
 
-// Bounds of the checkpoints of one sandbox; the oldest go first. With limits.disk_bytes and limits.inodes checkpoints may take as much
-// again as the files, else these.
+// Bounds of the checkpoints of one sandbox; the oldest go first. With limits.disk_bytes and limits.inodes checkpoints
+// may take as much again as the files, else these.
 const (
 	MaxCheckpoints       = 50
 	MaxCheckpointBytes   = 4 << 30
@@ -33,8 +33,8 @@ type Checkpoints struct {
 	NotCovered []string `json:"not_covered,omitempty"`
 }
 
-// CheckpointRestoreParams are checkpoint.restore's params: the sandbox gets the files that it had before a call. It is stopped for that
-// and started again, with the policy and limits that it has now.
+// CheckpointRestoreParams are checkpoint.restore's params: the sandbox gets the files that it had before a call. It is
+// stopped for that and started again, with the policy and limits that it has now.
 type CheckpointRestoreParams struct {
 	Sandbox string `json:"sandbox"`
 	// ToCall is the call, or the id of its checkpoint; default: the last that was not undone.
@@ -63,7 +63,8 @@ func (p CheckpointRestoreParams) Validate() error {
 	return StopParams{TimeoutS: p.TimeoutS}.Validate()
 }
 
-// checkUndo refuses folders of the host's that the sandbox writes to directly: what is in them is the host's, and not the sandbox's to take back.
+// checkUndo refuses folders of the host's that the sandbox writes to directly: what is in them is the host's, and not
+// the sandbox's to take back.
 func checkUndo(s *Spec) error {
 	if !s.Undo {
 		return nil

@@ -15,12 +15,13 @@ type CodeParams struct {
 	Runtime  string `json:"runtime,omitempty"`
 	Language string `json:"language"` // python, javascript, shell, go, ruby
 	Code     string `json:"code"`
-	// Context names an interpreter that is kept for the next run: variables and imports persist. "" is a context as well, each
-	// language's default one. Fresh runs the code in an interpreter of its own, as do the languages that have no contexts.
+	// Context names an interpreter that is kept for the next run: variables and imports persist. "" is a context as
+	// well, each language's default one. Fresh runs the code in an interpreter of its own, as do the languages that
+	// have no contexts.
 	Context string `json:"context,omitempty"`
 	Fresh   bool   `json:"fresh,omitempty"`
-	// AllowedImports, of python, are the modules that the code may import; empty means all. A scan checks them before anything runs,
-	// and the interpreter meanwhile: a rule for honest code, and no wall.
+	// AllowedImports, of python, are the modules that the code may import; empty means all. A scan checks them before
+	// anything runs, and the interpreter meanwhile: a rule for honest code, and no wall.
 	AllowedImports []string          `json:"allowed_imports,omitempty"`
 	Env            map[string]string `json:"env,omitempty"`       // of a fresh interpreter
 	Cwd            string            `json:"cwd,omitempty"`       // of a fresh interpreter; default: the sandbox's workdir
@@ -74,7 +75,8 @@ func (p *CodeParams) Validate() error {
 type CodeResult struct {
 	Call string `json:"call,omitempty"` // the id of the call, for checkpoint.restore in sandboxes with undo
 	Exec string `json:"exec,omitempty"` // of the interpreter
-	// Where is "host" of code that ran on the host, by the mode that hutch mcp was started with; Exec is then no exec of a sandbox.
+	// Where is "host" of code that ran on the host, by the mode that hutch mcp was started with; Exec is then no exec
+	// of a sandbox.
 	Where   Where  `json:"where,omitempty"`
 	Context string `json:"context,omitempty"` // the one it ran in
 	// Begun says that the context is new: what earlier runs have defined is not there.
@@ -105,8 +107,8 @@ type CodeError struct {
 
 // Artifact is something that code has made beside text.
 type Artifact struct {
-	// Kind is figure (of matplotlib), value (of the last expression, or displayed), table (JSON, orient "split") or file
-	// (made or changed in the working directory).
+	// Kind is figure (of matplotlib), value (of the last expression, or displayed), table (JSON, orient "split") or
+	// file (made or changed in the working directory).
 	Kind     string `json:"kind"`
 	MIMEType string `json:"mime_type"`
 	Path     string `json:"path,omitempty"` // of a file

@@ -134,7 +134,8 @@ func ErrorCode(err error) Code {
 	return Internal
 }
 
-// FolderOwner is as whom the owner and group of a folder appear in a sandbox: those of the user that its commands run as.
+// FolderOwner is as whom the owner and group of a folder appear in a sandbox: those of the user that its commands run
+// as.
 type FolderOwner struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`

@@ -17,11 +17,12 @@ type EventKind string
 
 // The kinds of events, each with the type of its data.
 const (
-	EventSandboxState  EventKind = "sandbox.state"       // StateEvent
-	EventReclaimed     EventKind = "sandbox.reclaimed"   // ReclaimedEvent
-	EventExecStarted   EventKind = "exec.started"        // StartedEvent
-	EventExecExited    EventKind = "exec.exited"         // ExitedEvent
-	EventExecDecided   EventKind = "exec.decided"        // DecidedEvent: the mode is not all; Exec is the id of one on the host
+	EventSandboxState EventKind = "sandbox.state"     // StateEvent
+	EventReclaimed    EventKind = "sandbox.reclaimed" // ReclaimedEvent
+	EventExecStarted  EventKind = "exec.started"      // StartedEvent
+	EventExecExited   EventKind = "exec.exited"       // ExitedEvent
+	// DecidedEvent: the mode is not all; Exec is the id of one on the host
+	EventExecDecided   EventKind = "exec.decided"
 	EventHostExited    EventKind = "exec.host_exited"    // HostExitedEvent
 	EventLimitHit      EventKind = "limit.hit"           // LimitEvent
 	EventNetworkDenied EventKind = "network.denied"      // DeniedEvent

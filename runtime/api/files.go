@@ -118,8 +118,8 @@ type FileListParams struct {
 	Recursive bool `json:"recursive,omitempty"` // folders below, too; symlinks are never followed
 	Depth     int  `json:"depth,omitempty"`     // levels of a recursive list; default: all
 	Limit     int  `json:"limit,omitempty"`     // entries; default 10000, at most 100000
-	// Offset leaves out so many entries, so that pages of a long list fit together. Without it a folder with more names than
-	// the limit may show any of them.
+	// Offset leaves out so many entries, so that pages of a long list fit together. Without it a folder with more names
+	// than the limit may show any of them.
 	Offset *int `json:"offset,omitempty"`
 }
 

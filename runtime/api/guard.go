@@ -10,10 +10,11 @@ import (
 // GuardNew is what is done about guarded names that are not there when a sandbox is made.
 type GuardNew string
 
-// GuardRefuse refuses to make them, by EROFS: PID 1 makes names in the folder in the commands' place, which costs some 30 µs
-// for each name that is made, anywhere; programs inside cannot use Landlock themselves; and the kernel needs it (Linux 6.2).
-// GuardTell lets them be made, and tells of those at the top of the folder (Unguarded). GuardAuto is GuardRefuse where that can be
-// had and GuardTell where it cannot; which of them it is stands in the sandbox's spec and among its walls.
+// GuardRefuse refuses to make them, by EROFS: PID 1 makes names in the folder in the commands' place, which costs some
+// 30 µs for each name that is made, anywhere; programs inside cannot use Landlock themselves; and the kernel needs it
+// (Linux 6.2). GuardTell lets them be made, and tells of those at the top of the folder (Unguarded). GuardAuto is
+// GuardRefuse where that can be had and GuardTell where it cannot; which of them it is stands in the sandbox's spec and
+// among its walls.
 const (
 	GuardAuto   GuardNew = "auto"
 	GuardTell   GuardNew = "tell"

@@ -6,8 +6,9 @@ import "time"
 type Pause struct {
 	Since time.Time  `json:"since"`
 	By    PauseMeans `json:"by"`
-	// ReclaimedBytes is what memory it uses less since its page cache was taken back, behind the reply to sandbox.pause; absent
-	// before that, and where it cannot be (cgroup v1 or none, before Linux 5.19). The event sandbox.reclaimed tells of it.
+	// ReclaimedBytes is what memory it uses less since its page cache was taken back, behind the reply to
+	// sandbox.pause; absent before that, and where it cannot be (cgroup v1 or none, before Linux 5.19). The event
+	// sandbox.reclaimed tells of it.
 	ReclaimedBytes *int64 `json:"reclaimed_bytes,omitempty"`
 }
 
@@ -45,7 +46,8 @@ var LifeActions = []LifeAction{LifePause, LifeStop, LifeKill, LifeRemove}
 // StopParams are sandbox.stop's params.
 type StopParams struct {
 	Sandbox string `json:"sandbox"`
-	// TimeoutS is how long commands may take to end after the sandbox's stop signal, in seconds; default 10, at most MaxStopS, 0 is none.
+	// TimeoutS is how long commands may take to end after the sandbox's stop signal, in seconds; default 10, at most
+	// MaxStopS, 0 is none.
 	TimeoutS *float64 `json:"timeout_s,omitempty"`
 }
 
@@ -59,7 +61,7 @@ type Ended struct {
 	Contexts []string `json:"contexts"` // of code.run
 	// Ports are those that the host reached, without their tokens. Nothing opens them again but port.expose.
 	Ports []Port `json:"ports,omitempty"`
-	Note     string   `json:"note"`     // for people
+	Note  string `json:"note"` // for people
 }
 
 // StopResult is sandbox.stop's result.
@@ -71,8 +73,9 @@ type StopResult struct {
 // StartParams are sandbox.start's params.
 type StartParams struct {
 	Sandbox string `json:"sandbox"`
-	// Folders hand over folders of the host's that the sandbox had mounted: by root, whose folders the daemon cannot open
-	// itself. Those that are not among them the daemon opens by their paths. Each must be the very folder that it was.
+	// Folders hand over folders of the host's that the sandbox had mounted: by root, whose folders the daemon cannot
+	// open itself. Those that are not among them the daemon opens by their paths. Each must be the very folder that it
+	// was.
 	Folders []StartFolder `json:"folders,omitempty"`
 	FDs     int           `json:"fds,omitempty"`
 }

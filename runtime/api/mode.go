@@ -56,13 +56,16 @@ type DecideParams struct {
 	Sandbox string   `json:"sandbox,omitempty"` // where it runs if not on the host, if there is one already
 	Argv    []string `json:"argv,omitempty"`    // exactly one of Argv, Command, and Language with Code
 	Command string   `json:"command,omitempty"` // for bash
-	// Language and Code are what code.run takes, for an interpreter of its own or one that the caller keeps on the host.
+	// Language and Code are what code.run takes, for an interpreter of its own or one that the caller keeps on the
+	// host.
 	Language string `json:"language,omitempty"`
 	Code     string `json:"code,omitempty"`
-	// ReadOnly is the caller's word that on the host it lets the command write nothing, connect to nothing and read no file of the user's
-	// but those below its folder. Without it mode selective leaves to the host what has no finding at all.
+	// ReadOnly is the caller's word that on the host it lets the command write nothing, connect to nothing and read no
+	// file of the user's but those below its folder. Without it mode selective leaves to the host what has no finding
+	// at all.
 	ReadOnly bool `json:"read_only,omitempty"`
-	// TimeoutS is the wall time after which the caller is to kill it; nil is the configuration's exec.timeout_s, 0 none.
+	// TimeoutS is the wall time after which the caller is to kill it; nil is the configuration's exec.timeout_s, 0
+	// none.
 	TimeoutS *float64 `json:"timeout_s,omitempty"`
 }
 
@@ -107,8 +110,8 @@ const (
 	WhereNowhere Where = "refused"
 )
 
-// Decision is exec.decide's result. Of a command on the host the daemon has recorded that it runs, and waits for exec.record_host with its
-// id; the daemon itself runs nothing there.
+// Decision is exec.decide's result. Of a command on the host the daemon has recorded that it runs, and waits for
+// exec.record_host with its id; the daemon itself runs nothing there.
 type Decision struct {
 	Decision Where    `json:"decision"` // sandbox or host
 	ID       string   `json:"id,omitempty"`
@@ -116,7 +119,8 @@ type Decision struct {
 	Reason   string   `json:"reason"` // in a sentence
 	// Findings are what a scan has found, those that decided first; of mode selective only.
 	Findings []Finding `json:"findings"`
-	// Cwd is the user's folder that is the sandbox's workspace, where a command on the host is to run; "" where there is none.
+	// Cwd is the user's folder that is the sandbox's workspace, where a command on the host is to run; "" where there
+	// is none.
 	Cwd string `json:"cwd,omitempty"`
 	// TimeoutS is the wall time after which the caller is to kill it; 0 is none.
 	TimeoutS float64 `json:"timeout_s,omitempty"`

@@ -26,7 +26,8 @@ type NetPattern struct {
 }
 
 // HostName stands for the loopback of the host that hutch runs on: `host:5432` in Allow lets a sandbox connect to what
-// listens on port 5432 there, and to nothing else of the host's. HostAlias is the same, for programs that want a dot in a name.
+// listens on port 5432 there, and to nothing else of the host's. HostAlias is the same, for programs that want a dot in
+// a name.
 const (
 	HostName  = "host"
 	HostAlias = "host.hutch.internal"

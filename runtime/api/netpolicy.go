@@ -61,8 +61,9 @@ type NetPolicy struct {
 	BlockCIDRs []string `json:"block_cidrs,omitempty"`
 	// Learn belongs to mode learn.
 	Learn NetLearning `json:"learn,omitempty"`
-	// Ask belongs to mode allow: a connection over TCP that no entry allows, and none blocks, is held while somebody is asked
-	// (network.ask, network.answer), for AskS seconds (default DefaultAskS, at most MaxAskS). Without an answer it is refused.
+	// Ask belongs to mode allow: a connection over TCP that no entry allows, and none blocks, is held while somebody is
+	// asked (network.ask, network.answer), for AskS seconds (default DefaultAskS, at most MaxAskS). Without an answer
+	// it is refused.
 	Ask  bool    `json:"ask,omitempty"`
 	AskS float64 `json:"ask_s,omitempty"`
 	// Require names enforcement without which creation fails: "ebpf", by the kernel itself.
@@ -75,7 +76,8 @@ type NetRequire string
 // RequireEBPF is enforcement by eBPF programs at the sandbox's cgroup.
 const RequireEBPF NetRequire = "ebpf"
 
-// How long somebody is waited for who is asked, in seconds. Programs give up on connections by themselves, most after one or two minutes.
+// How long somebody is waited for who is asked, in seconds. Programs give up on connections by themselves, most after
+// one or two minutes.
 const (
 	DefaultAskS = 60
 	MaxAskS     = 600
@@ -85,7 +87,8 @@ const (
 // not grow with them; requests and records do.
 const MaxNetRules = 50_000
 
-// Effective is the mode in force: Mode, or what Tier stands for; without either NetAllow where something is allowed, else NetNone.
+// Effective is the mode in force: Mode, or what Tier stands for; without either NetAllow where something is allowed,
+// else NetNone.
 func (p *NetPolicy) Effective() NetMode {
 	switch {
 	case p.Tier != "":

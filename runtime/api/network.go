@@ -60,8 +60,8 @@ type Denial struct {
 
 // Refusal says who refused what, and to which process.
 type Refusal struct {
-	// By is "ebpf", "proxy", "names", "route", "seccomp", "mount", "guard" or "mode"; Errno is what the program saw of it: EACCES, or what
-	// its protocol has, as "HTTP 403" or "NXDOMAIN".
+	// By is "ebpf", "proxy", "names", "route", "seccomp", "mount", "guard" or "mode"; Errno is what the program saw of
+	// it: EACCES, or what its protocol has, as "HTTP 403" or "NXDOMAIN".
 	By    string `json:"by,omitempty"`
 	Errno string `json:"errno,omitempty"`
 	// Process is the last that was refused this; eBPF alone knows it.

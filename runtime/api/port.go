@@ -15,12 +15,12 @@ const MaxPorts = 64
 type PortExposeParams struct {
 	Sandbox string `json:"sandbox"`
 	Port    int    `json:"port"`
-	// Address is where hutchd listens: "IP:PORT", "PORT" or the absolute path of a Unix socket; PORT 0 is a free one. By
-	// default, and where there is no IP, that is 127.0.0.1: other machines reach it only where an address such as
+	// Address is where hutchd listens: "IP:PORT", "PORT" or the absolute path of a Unix socket; PORT 0 is a free one.
+	// By default, and where there is no IP, that is 127.0.0.1: other machines reach it only where an address such as
 	// "0.0.0.0:8080" says so.
 	Address string `json:"address,omitempty"`
-	// Listener is the index, in the request's fds, of a socket that listens already, with the rights of the caller: on a
-	// port or a path that hutchd may not use. Address then is missing, or of a Unix socket its path, which the socket
+	// Listener is the index, in the request's fds, of a socket that listens already, with the rights of the caller: on
+	// a port or a path that hutchd may not use. Address then is missing, or of a Unix socket its path, which the socket
 	// itself does not know.
 	Listener *int `json:"listener,omitempty"`
 	FDs      int  `json:"fds,omitempty"`
@@ -33,7 +33,8 @@ type Port struct {
 	Sandbox string `json:"sandbox"`
 	Port    int    `json:"port"`
 	Address string `json:"address"` // "IP:PORT", or the path of a Unix socket
-	// Token is what HTTP requests must have: "Authorization: Bearer TOKEN", or once "?token=TOKEN", which sets a cookie.
+	// Token is what HTTP requests must have: "Authorization: Bearer TOKEN", or once "?token=TOKEN", which sets a
+	// cookie.
 	Token string `json:"token,omitempty"`
 	URL   string `json:"url,omitempty"` // for browsers, with the token; "" of a Unix socket
 	// Connections are open, Accepted have been made since hutchd started.

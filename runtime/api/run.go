@@ -2,7 +2,8 @@ package api
 
 import "time"
 
-// RunReplyPatience is how long the daemon knows how the command of sandbox.run has ended when its caller does not read the reply.
+// RunReplyPatience is how long the daemon knows how the command of sandbox.run has ended when its caller does not read
+// the reply.
 const RunReplyPatience = time.Second
 
 // RunParams are sandbox.run's params: a sandbox, a command in it, and the end of both, in one call.
@@ -10,27 +11,29 @@ type RunParams struct {
 	// Exactly one of Sandbox and Acquire says where the sandbox comes from. Its Owner is the connection.
 	Sandbox *Spec          `json:"sandbox,omitempty"`
 	Acquire *AcquireParams `json:"acquire,omitempty"` // out of a pool
-	// Exec is the command; its Sandbox is not said. Argv follows the image's Entrypoint, and without it and Command the image's own
-	// command runs.
+	// Exec is the command; its Sandbox is not said. Argv follows the image's Entrypoint, and without it and Command the
+	// image's own command runs.
 	Exec ExecParams `json:"exec"`
 	// Entrypoint is instead of the image's Entrypoint and Cmd, as docker has it; "" for none.
 	Entrypoint *string `json:"entrypoint,omitempty"`
 
 	// FDs is the number of fds that ride on this request; Sandbox and Exec.Stdio have indexes into them.
 	FDs int `json:"fds,omitempty"`
-	// Progress asks for notifications: of a download, and of a command that runs for more than a few milliseconds "exec.started", with the
-	// id of the sandbox.
+	// Progress asks for notifications: of a download, and of a command that runs for more than a few milliseconds
+	// "exec.started", with the id of the sandbox.
 	Progress bool `json:"progress,omitempty"`
-	// IfBuild refuses the call, with failed_precondition, unless the daemon is of this build (Info.BuildID): a client that need not
-	// ask before.
+	// IfBuild refuses the call, with failed_precondition, unless the daemon is of this build (Info.BuildID): a client
+	// that need not ask before.
 	IfBuild string `json:"if_build,omitempty"`
 	// IfState refuses the call likewise, unless that is the daemon's state folder (Info.Paths.State).
 	IfState string `json:"if_state,omitempty"`
-	// Gate is the index of an eventfd(2), made with EFD_NONBLOCK, that the caller writes to when the command may start. The sandbox is made
-	// meanwhile: a caller that is to be ready for its command, to catch signals for example, need not be ready before it calls.
+	// Gate is the index of an eventfd(2), made with EFD_NONBLOCK, that the caller writes to when the command may start.
+	// The sandbox is made meanwhile: a caller that is to be ready for its command, to catch signals for example, need
+	// not be ready before it calls.
 	Gate *int `json:"gate,omitempty"`
-	// ProgressGate is the index of another one, for a caller that shows downloads: when it was told of one, the command starts only after
-	// this is written to as well. A notification of kind "image.ready" says that no more of them follow.
+	// ProgressGate is the index of another one, for a caller that shows downloads: when it was told of one, the command
+	// starts only after this is written to as well. A notification of kind "image.ready" says that no more of them
+	// follow.
 	ProgressGate *int `json:"progress_gate,omitempty"`
 }
 
@@ -78,8 +81,8 @@ func (p *RunParams) Validate() error {
 	return exec.Validate()
 }
 
-// Argv is what a command line is in the sandbox: args behind the image's Entrypoint, or behind entrypoint where that is not nil; without
-// args, the image's own command. It is empty where the image has none.
+// Argv is what a command line is in the sandbox: args behind the image's Entrypoint, or behind entrypoint where that is
+// not nil; without args, the image's own command. It is empty where the image has none.
 func (s *Sandbox) Argv(entrypoint *string, args []string) []string {
 	switch {
 	case entrypoint != nil && *entrypoint != "":

@@ -27,7 +27,8 @@ type Spec struct {
 	Workdir  string            `json:"workdir,omitempty"`  // absolute; default: the image's, then /
 	User     string            `json:"user,omitempty"`     // name|uid[:group|gid]; default: the image's, then 0:0
 	Hostname string            `json:"hostname,omitempty"` // default: the sandbox's id
-	// StopSignal asks commands to end when the sandbox is stopped: a name or number; default: the image's, then SIGTERM.
+	// StopSignal asks commands to end when the sandbox is stopped: a name or number; default: the image's, then
+	// SIGTERM.
 	StopSignal string     `json:"stop_signal,omitempty"`
 	Workspace  *Workspace `json:"workspace,omitempty"`
 	Mounts     []Mount    `json:"mounts,omitempty"`
@@ -37,11 +38,12 @@ type Spec struct {
 	// host's: the host sees nothing of it. Otherwise /usr can only be read. Files that are the host's can
 	// not be changed in place.
 	WritableUsr bool `json:"writable_usr,omitempty"`
-	// ReadOnly makes everything read-only but the mounts that say otherwise, /dev/shm, and /tmp, /var/tmp and /run, which are
-	// then in memory.
+	// ReadOnly makes everything read-only but the mounts that say otherwise, /dev/shm, and /tmp, /var/tmp and /run,
+	// which are then in memory.
 	ReadOnly bool   `json:"read_only,omitempty"`
 	Hosts    []Host `json:"hosts,omitempty"` // more lines of /etc/hosts
-	// CapDrop are capabilities that commands of uid 0 do not have, such as CHOWN or CAP_CHOWN, or ALL. Other users have none.
+	// CapDrop are capabilities that commands of uid 0 do not have, such as CHOWN or CAP_CHOWN, or ALL. Other users have
+	// none.
 	CapDrop []string `json:"cap_drop,omitempty"`
 	// Seccomp is which system calls commands may make; default SeccompDefault.
 	Seccomp SeccompProfile `json:"seccomp,omitempty"`
@@ -55,8 +57,8 @@ type Spec struct {
 	// AppArmor is whether the sandbox must be under hutch's own AppArmor profile; default AppArmorAuto.
 	AppArmor AppArmor `json:"apparmor,omitempty"`
 	Scope    *Scope   `json:"scope,omitempty"`
-	// Undo keeps what the files were before each call of a tool that may change them, and of code.run, so that checkpoint.restore
-	// can take it back. It goes with workspaces in mode overlay or ro.
+	// Undo keeps what the files were before each call of a tool that may change them, and of code.run, so that
+	// checkpoint.restore can take it back. It goes with workspaces in mode overlay or ro.
 	Undo bool `json:"undo,omitempty"`
 	// Uploads are written to the folder user-uploads in the working directory, also of a scope's sandbox that there is.
 	Uploads []Upload `json:"uploads,omitempty"`
@@ -107,8 +109,8 @@ const (
 type IDs string
 
 // With IDsEmulate PID 1 does: files can be given to them and processes become them, as far as programs see. It is
-// refused where the sandbox has real ones, or the kernel cannot do it (before Linux 5.19). IDsAuto then goes on without,
-// and Isolation says so. With IDsReal the kernel answers, which refuses them.
+// refused where the sandbox has real ones, or the kernel cannot do it (before Linux 5.19). IDsAuto then goes on
+// without, and Isolation says so. With IDsReal the kernel answers, which refuses them.
 const (
 	IDsAuto    IDs = "auto"
 	IDsEmulate IDs = "emulate"
@@ -141,7 +143,8 @@ const (
 	PullNever   PullPolicy = "never"
 )
 
-// Host is a name that a sandbox has an address for without asking anybody. Its network policy decides whether it can be reached.
+// Host is a name that a sandbox has an address for without asking anybody. Its network policy decides whether it can be
+// reached.
 type Host struct {
 	Name    string `json:"name"`
 	Address string `json:"address"` // IPv4 or IPv6
@@ -150,8 +153,8 @@ type Host struct {
 // MountMode says what a sandbox may do to a host folder.
 type MountMode string
 
-// The mount modes. Overlay lets the sandbox write without the host seeing it. Tmpfs is no host folder: it is empty, in memory, and
-// gone with a stop or a fork of the sandbox.
+// The mount modes. Overlay lets the sandbox write without the host seeing it. Tmpfs is no host folder: it is empty, in
+// memory, and gone with a stop or a fork of the sandbox.
 const (
 	ModeNone    MountMode = "none"
 	ModeRO      MountMode = "ro"
@@ -169,8 +172,8 @@ type Workspace struct {
 	// path that changes under way. A client started by root sends a detached,
 	// id-mapped mount instead.
 	FD *int `json:"fd,omitempty"`
-	// Guard are names, relative to the folder, that a sandbox in mode rw cannot write, beside those that are guarded in any such folder
-	// (hutch config guard); Unguarded are those of them that it can. AllNames is all of them.
+	// Guard are names, relative to the folder, that a sandbox in mode rw cannot write, beside those that are guarded in
+	// any such folder (hutch config guard); Unguarded are those of them that it can. AllNames is all of them.
 	Guard     []string `json:"guard,omitempty"`
 	Unguarded []string `json:"unguarded,omitempty"` // also a folder of some, such as .git
 	// GuardNew is what is done about guarded names that are not there; default GuardAuto.
@@ -184,8 +187,8 @@ type Mount struct {
 	Target string    `json:"target"`           // absolute, in the sandbox
 	Mode   MountMode `json:"mode"`             // ro, rw or overlay; tmpfs without Source and Volume
 	FD     *int      `json:"fd,omitempty"`     // of Source
-	// SizeBytes bounds a tmpfs, by default as limits.shm_bytes bounds /dev/shm; NoExec keeps programs in it from being executed;
-	// Permissions are its own, octal, by default 1777.
+	// SizeBytes bounds a tmpfs, by default as limits.shm_bytes bounds /dev/shm; NoExec keeps programs in it from being
+	// executed; Permissions are its own, octal, by default 1777.
 	SizeBytes   int64  `json:"size_bytes,omitempty"`
 	NoExec      bool   `json:"no_exec,omitempty"`
 	Permissions string `json:"permissions,omitempty"`
@@ -207,8 +210,8 @@ type Limits struct {
 	Inodes      int64   `json:"inodes,omitempty"`       // files and folders that it may make; with DiskBytes there is a default
 	PIDs        int64   `json:"pids,omitempty"`         // processes and threads, PID 1's own not counted
 
-	// ShmBytes, of a sandbox only, is the size of /dev/shm, which is in memory and counts there. By default it is half of MemoryBytes;
-	// without that of the machine's memory, at most 1 GiB.
+	// ShmBytes, of a sandbox only, is the size of /dev/shm, which is in memory and counts there. By default it is half
+	// of MemoryBytes; without that of the machine's memory, at most 1 GiB.
 	ShmBytes int64 `json:"shm_bytes,omitempty"`
 
 	// Of a sandbox only, where its cgroup has the controllers.
@@ -284,7 +287,8 @@ type Sandbox struct {
 	Pool     string            `json:"pool,omitempty"` // that it waits in, or was acquired from
 	PID      int               `json:"pid,omitempty"`  // PID 1, as the host sees it
 	Command  []string          `json:"command"`        // what `run` starts without a command of its own: Entrypoint + Cmd
-	// Background, in sandbox.list and get, is the command that exec.start with background began last, as long as its output is kept.
+	// Background, in sandbox.list and get, is the command that exec.start with background began last, as long as its
+	// output is kept.
 	Background *Exec    `json:"background,omitempty"`
 	Entry      []string `json:"entrypoint,omitempty"`
 	Workdir    string   `json:"workdir"`

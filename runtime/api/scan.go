@@ -12,7 +12,8 @@ const MaxAllowedImports = 1000
 type ScanParams struct {
 	Language string `json:"language"` // python, javascript, shell
 	Code     string `json:"code"`     // at most 1 MiB
-	// AllowedImports, of python and javascript, are the modules that the code may import, with what is below them; empty means all.
+	// AllowedImports, of python and javascript, are the modules that the code may import, with what is below them;
+	// empty means all.
 	AllowedImports []string `json:"allowed_imports,omitempty"`
 }
 
@@ -112,8 +113,8 @@ type ScanRules struct {
 	Harmless map[string][]string `json:"harmless"`
 }
 
-// RuleUnreadable is the finding of code that no parser comes to the end of: it nests without end, or takes too long. RuleDepth is that of code
-// the rest of which is not looked at.
+// RuleUnreadable is the finding of code that no parser comes to the end of: it nests without end, or takes too long.
+// RuleDepth is that of code the rest of which is not looked at.
 const (
 	RuleUnreadable = "text.unparsable"
 	RuleDepth      = "text.depth"

@@ -9,8 +9,9 @@ import (
 // ScopeKind says how long a scope's sandbox lives.
 type ScopeKind string
 
-// The kinds of scopes. The sandbox of a session is removed when the last connection has ended that asked for it; those of an
-// agent and shared ones stay until they are ended. Keys of one user are not those of another, but of shared scopes.
+// The kinds of scopes. The sandbox of a session is removed when the last connection has ended that asked for it; those
+// of an agent and shared ones stay until they are ended. Keys of one user are not those of another, but of shared
+// scopes.
 const (
 	ScopeSession ScopeKind = "session"
 	ScopeAgent   ScopeKind = "agent"

@@ -19,8 +19,8 @@ type SnapshotListParams struct {
 	Sandbox string `json:"sandbox,omitempty"`
 }
 
-// Snapshot is what the files of a sandbox were at a time, with its spec, policy, environment and labels. It is one user's, and
-// stays when the sandbox and the daemon are gone.
+// Snapshot is what the files of a sandbox were at a time, with its spec, policy, environment and labels. It is one
+// user's, and stays when the sandbox and the daemon are gone.
 type Snapshot struct {
 	ID      string            `json:"id"`
 	Name    string            `json:"name,omitempty"`
@@ -28,8 +28,9 @@ type Snapshot struct {
 	Sandbox string            `json:"sandbox"` // the id of the one it was taken of
 	Image   string            `json:"image"`
 	Created time.Time         `json:"created"`
-	// Bytes and Inodes are what it takes by itself, as limits.disk_bytes counts; where the file system has reflinks, the sandbox
-	// and the snapshot share blocks. TotalBytes is with the snapshots that the sandbox had been forked from.
+	// Bytes and Inodes are what it takes by itself, as limits.disk_bytes counts; where the file system has reflinks,
+	// the sandbox and the snapshot share blocks. TotalBytes is with the snapshots that the sandbox had been forked
+	// from.
 	Bytes      int64 `json:"bytes"`
 	Inodes     int64 `json:"inodes"`
 	TotalBytes int64 `json:"total_bytes"`
@@ -38,12 +39,13 @@ type Snapshot struct {
 	Note       string   `json:"note"` // for people: processes are not in it
 }
 
-// SnapshotDiffParams are snapshot.diff's params: what is other in To, another snapshot of the same sandbox, than in Snapshot. Without To it is the
-// sandbox as it is now, which stands still meanwhile.
+// SnapshotDiffParams are snapshot.diff's params: what is other in To, another snapshot of the same sandbox, than in
+// Snapshot. Without To it is the sandbox as it is now, which stands still meanwhile.
 type SnapshotDiffParams struct {
 	Snapshot string `json:"snapshot"`
 	To       string `json:"to,omitempty"`
-	// Offset leaves out so many changes, and Limit bounds them: default DefaultSnapshotChanges, at most MaxSnapshotChanges.
+	// Offset leaves out so many changes, and Limit bounds them: default DefaultSnapshotChanges, at most
+	// MaxSnapshotChanges.
 	Offset int `json:"offset,omitempty"`
 	Limit  int `json:"limit,omitempty"`
 	// Unified, Context and MaxBytes are as of WorkspaceDiffParams; the text is about the changes of this reply.
@@ -61,8 +63,8 @@ const (
 // SnapshotChange is a name that is another than in the snapshot.
 type SnapshotChange struct {
 	Path string `json:"path"` // in the sandbox
-	// Kind is added, modified (its content, and maybe its mode), deleted, type (a file has become a folder, say) or mode (permissions or owner alone).
-	// Of a folder that was added or deleted all that is in it is listed, too.
+	// Kind is added, modified (its content, and maybe its mode), deleted, type (a file has become a folder, say) or
+	// mode (permissions or owner alone). Of a folder that was added or deleted all that is in it is listed, too.
 	Kind string `json:"kind"`
 	Type string `json:"type"`           // as of WorkspaceChange
 	Was  string `json:"was,omitempty"`  // the type before, where it is another
@@ -79,7 +81,8 @@ type SnapshotDiff struct {
 	NextOffset int              `json:"next_offset,omitempty"` // there are more from here on
 	Diff       string           `json:"diff,omitempty"`
 	Truncated  bool             `json:"truncated,omitempty"` // Diff is not all
-	// NotCovered are as in Snapshot, a writable /usr and, while the sandbox does not run, folders of the host's in mode overlay.
+	// NotCovered are as in Snapshot, a writable /usr and, while the sandbox does not run, folders of the host's in mode
+	// overlay.
 	NotCovered []string `json:"not_covered,omitempty"`
 }
 
@@ -101,16 +104,16 @@ type Snapshots struct {
 	Snapshots []Snapshot `json:"snapshots"`
 }
 
-// MaxSnapshots is how many snapshots one user can have, MaxForks how many forks one call makes, and MaxForkDepth how often what was
-// forked can be forked again.
+// MaxSnapshots is how many snapshots one user can have, MaxForks how many forks one call makes, and MaxForkDepth how
+// often what was forked can be forked again.
 const (
 	MaxSnapshots = 256
 	MaxForks     = 100
 	MaxForkDepth = 32
 )
 
-// SnapshotRestoreParams are snapshot.restore's params: the sandbox that a snapshot was taken of gets the files that it had then. It is
-// stopped for that and started again, with the policy and limits that it has now.
+// SnapshotRestoreParams are snapshot.restore's params: the sandbox that a snapshot was taken of gets the files that it
+// had then. It is stopped for that and started again, with the policy and limits that it has now.
 type SnapshotRestoreParams struct {
 	Snapshot string        `json:"snapshot"`
 	TimeoutS *float64      `json:"timeout_s,omitempty"` // as of StopParams; default 0

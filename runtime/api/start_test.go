@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestStart: no regular expression is compiled when a program starts that links this package, as each command of hutch does: that
-// takes 0.2 ms.
+// TestStart: no regular expression is compiled when a program starts that links this package, as each command of hutch
+// does: that takes 0.2 ms.
 func TestStart(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil || len(names) == 0 {

@@ -10,10 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// FileSyncParams are fs.sync's params: a page of what a folder of the caller's holds. Path is the folder in the sandbox, made if it is missing.
+// FileSyncParams are fs.sync's params: a page of what a folder of the caller's holds. Path is the folder in the
+// sandbox, made if it is missing.
 //
-// Pages are in the order of a walk: names of a folder by their bytes, a folder before what it holds, that before the next name (a, a/b, a.c). A page
-// covers what comes behind After, up to its last file or, without More, to the end. Nothing else is looked at, or removed.
+// Pages are in the order of a walk: names of a folder by their bytes, a folder before what it holds, that before the
+// next name (a, a/b, a.c). A page covers what comes behind After, up to its last file or, without More, to the end.
+// Nothing else is looked at, or removed.
 type FileSyncParams struct {
 	FileParams
 	Files []SyncFile `json:"files"` // in order, each folder before what it holds
@@ -25,7 +27,8 @@ type FileSyncParams struct {
 	More        bool   `json:"more,omitempty"`         // another page follows
 }
 
-// MaxSyncFiles and MaxSyncBytes, of all paths and targets, bound a page, so that it fits into a request line whatever the names are.
+// MaxSyncFiles and MaxSyncBytes, of all paths and targets, bound a page, so that it fits into a request line whatever
+// the names are.
 const (
 	MaxSyncFiles = 20_000
 	MaxSyncBytes = 1 << 20
@@ -42,7 +45,8 @@ type SyncFile struct {
 	TargetBase64 string    `json:"target_base64,omitempty"`
 }
 
-// FileSynced is fs.sync's result. A tar archive of what is needed, with times to the nanosecond, through fs.unpack makes the folders the same.
+// FileSynced is fs.sync's result. A tar archive of what is needed, with times to the nanosecond, through fs.unpack
+// makes the folders the same.
 type FileSynced struct {
 	Needed  []int `json:"needed"`  // indexes, in Files, of what is missing in the sandbox, or other there
 	Same    int   `json:"same"`    // files that are as they should be, by type, size and time

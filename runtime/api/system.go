@@ -2,12 +2,12 @@ package api
 
 import "time"
 
-// IDCount is how many ids, from IDBase on, there are in sandboxes of a daemon that root has started: as many as images use, so that
-// nobody (65534) exists.
+// IDCount is how many ids, from IDBase on, there are in sandboxes of a daemon that root has started: as many as images
+// use, so that nobody (65534) exists.
 const IDCount = 65536
 
-// Ranges of IDCount ids for daemons of root lie between these: above what useradd(8) and systemd hand out (systemd.io/UIDS-GIDS: containers
-// end at 0x6fffffff), below 2^31, which some programs cannot hold.
+// Ranges of IDCount ids for daemons of root lie between these: above what useradd(8) and systemd hand out
+// (systemd.io/UIDS-GIDS: containers end at 0x6fffffff), below 2^31, which some programs cannot hold.
 const (
 	FirstIDBase = 0x70000000
 	LastIDBase  = 0x80000000 - IDCount

@@ -38,7 +38,8 @@ const (
 type TemplateSpec struct {
 	Name        string `json:"name"` // unique among templates
 	Description string `json:"description,omitempty"`
-	// Exactly one of Image and Template is what it begins with; of another template it has all that it does not say itself.
+	// Exactly one of Image and Template is what it begins with; of another template it has all that it does not say
+	// itself.
 	Image    string            `json:"image,omitempty"`
 	Template string            `json:"template,omitempty"`
 	Platform string            `json:"platform,omitempty"`
@@ -48,17 +49,20 @@ type TemplateSpec struct {
 	User     string            `json:"user,omitempty"`
 	Limits   Limits            `json:"limits,omitzero"`
 	Network  NetPolicy         `json:"network,omitzero"`
-	// WritableUsr and Seccomp are those of a sandbox; steps that install into /usr need the first with the image "host".
+	// WritableUsr and Seccomp are those of a sandbox; steps that install into /usr need the first with the image
+	// "host".
 	WritableUsr bool           `json:"writable_usr,omitempty"`
 	Seccomp     SeccompProfile `json:"seccomp,omitempty"`
-	// Steps are run once, in a sandbox of what the template begins with; what they have written is below all sandboxes of it.
+	// Steps are run once, in a sandbox of what the template begins with; what they have written is below all sandboxes
+	// of it.
 	Steps []TemplateStep `json:"steps,omitempty"`
 	Build TemplateBuild  `json:"build,omitzero"`
-	// Entrypoint and Cmd are the command of `hutch run` without one, in the place of the image's. An empty list, [], is none.
+	// Entrypoint and Cmd are the command of `hutch run` without one, in the place of the image's. An empty list, [], is
+	// none.
 	Entrypoint []string `json:"entrypoint,omitzero"`
 	Cmd        []string `json:"cmd,omitzero"`
-	// Start runs in the background of each sandbox, Ready is waited for before somebody gets it, and Ports are then reached from
-	// the host.
+	// Start runs in the background of each sandbox, Ready is waited for before somebody gets it, and Ports are then
+	// reached from the host.
 	Start *TemplateStart `json:"start,omitempty"`
 	Ready *TemplateReady `json:"ready,omitempty"`
 	Ports []TemplatePort `json:"ports,omitempty"`
@@ -66,8 +70,8 @@ type TemplateSpec struct {
 	PoolSize int `json:"pool_size,omitempty"`
 }
 
-// TemplateStep is one step of a build: exactly one of Run, Argv, Copy and Folder. It runs as the user of the image that the template
-// begins with, mostly root, unless it names one.
+// TemplateStep is one step of a build: exactly one of Run, Argv, Copy and Folder. It runs as the user of the image that
+// the template begins with, mostly root, unless it names one.
 type TemplateStep struct {
 	Run  string        `json:"run,omitempty"`  // for the sandbox's shell
 	Argv []string      `json:"argv,omitempty"` // a command
@@ -100,8 +104,8 @@ func (s *TemplateStep) String() string {
 	return text
 }
 
-// TemplateCopy puts files of the client's into the sandbox: those of template.create's archive whose names begin with the number
-// of the step, from 0, and a slash.
+// TemplateCopy puts files of the client's into the sandbox: those of template.create's archive whose names begin with
+// the number of the step, from 0, and a slash.
 type TemplateCopy struct {
 	Sources []string `json:"sources,omitempty"` // what they are called, for people
 	Target  string   `json:"target"`            // the folder that they are put in, absolute; made where it is missing
@@ -151,8 +155,8 @@ type Template struct {
 
 // TemplateBuilt is what came of steps.
 type TemplateBuilt struct {
-	// Image is the reference of what was committed; "" of steps over the image "host", of which no image can be made: their files
-	// are kept beside it.
+	// Image is the reference of what was committed; "" of steps over the image "host", of which no image can be made:
+	// their files are kept beside it.
 	Image string    `json:"image,omitempty"`
 	Key   string    `json:"key"`  // digest of what the steps began with, and of all that makes a difference to them
 	Base  string    `json:"base"` // what they began with
@@ -392,8 +396,8 @@ func (p *TemplateCreateParams) Validate() error {
 	return nil
 }
 
-// Under is what a sandbox is made by that names the template: what sp says goes before what t says. The result has t's Image
-// or Template.
+// Under is what a sandbox is made by that names the template: what sp says goes before what t says. The result has t's
+// Image or Template.
 func (t *TemplateSpec) Under(sp Spec) Spec {
 	sp.Image, sp.Template = t.Image, t.Template
 	sp.Env, sp.Labels = over(t.Env, sp.Env), over(t.Labels, sp.Labels)

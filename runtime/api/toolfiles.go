@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The arguments and results of the tools that read, search and change files. Each is done by the files worker in the sandbox, so
-// that an image needs no program for it. Texts come from the sandbox: bytes that are no UTF-8 are replaced.
+// The arguments and results of the tools that read, search and change files. Each is done by the files worker in the
+// sandbox, so that an image needs no program for it. Texts come from the sandbox: bytes that are no UTF-8 are replaced.
 
 // Bounds of one sandbox_read_file.
 const (

@@ -59,8 +59,9 @@ func (p *ToolCallParams) Validate() error {
 	return checkUser("user", p.User)
 }
 
-// ToolResult is tools.call's result. What a model can act on is a result, also where it failed: a file that is not there, a command
-// that did not succeed, arguments that do not fit. Errors of tools.call are about its caller: an unknown sandbox or tool.
+// ToolResult is tools.call's result. What a model can act on is a result, also where it failed: a file that is not
+// there, a command that did not succeed, arguments that do not fit. Errors of tools.call are about its caller: an
+// unknown sandbox or tool.
 type ToolResult struct {
 	// Call is the id of the call. Undo says that checkpoint.restore can take back what it has changed.
 	Call    string        `json:"call"`
@@ -271,7 +272,8 @@ func (a *ToolRunCommand) Validate() error {
 // ToolCommand is sandbox_run_command's result.
 type ToolCommand struct {
 	Exec string `json:"exec"` // its id, to read more of its output
-	// Where is "host" of a command that ran on the host, by the mode that hutch mcp was started with; Exec is then no exec of a sandbox.
+	// Where is "host" of a command that ran on the host, by the mode that hutch mcp was started with; Exec is then no
+	// exec of a sandbox.
 	Where      Where    `json:"where,omitempty"`
 	Running    bool     `json:"running"`
 	ExitCode   int      `json:"exit_code"` // 0 while it runs

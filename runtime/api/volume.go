@@ -27,7 +27,8 @@ type Volumes struct {
 	Volumes []Volume `json:"volumes"`
 }
 
-// volumeName says whether name is one, of a volume or a snapshot; without a regular expression, which every start of the command line would compile.
+// volumeName says whether name is one, of a volume or a snapshot; without a regular expression, which every start of
+// the command line would compile.
 func volumeName(name string) bool {
 	for i := range len(name) {
 		c := name[i]

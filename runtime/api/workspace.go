@@ -18,7 +18,8 @@ type WorkspaceDiffParams struct {
 	Context *int `json:"context,omitempty"`
 	// MaxBytes bounds the text; default and most DefaultDiffBytes.
 	MaxBytes int `json:"max_bytes,omitempty"`
-	// After asks for the changes that follow those of this path: Next of the page before. The text is that of the first page's call.
+	// After asks for the changes that follow those of this path: Next of the page before. The text is that of the first
+	// page's call.
 	After string `json:"after,omitempty"`
 }
 
@@ -55,12 +56,13 @@ type WorkspaceChange struct {
 type WorkspaceDiff struct {
 	Path    string            `json:"path"` // of the folder, on the host
 	Changes []WorkspaceChange `json:"changes"`
-	// Digest stands for all changes, whatever Paths say: given to workspace.apply it keeps that from applying what came later.
+	// Digest stands for all changes, whatever Paths say: given to workspace.apply it keeps that from applying what came
+	// later.
 	Digest    string `json:"digest"`
 	Diff      string `json:"diff,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"` // Diff is not all
-	// Next is the path of the last change of this page where more follow: pages end behind 4 MiB of names. Each page has the same Digest, or
-	// the sandbox has changed something meanwhile.
+	// Next is the path of the last change of this page where more follow: pages end behind 4 MiB of names. Each page
+	// has the same Digest, or the sandbox has changed something meanwhile.
 	Next string `json:"next_after,omitempty"`
 }
 
@@ -71,12 +73,12 @@ type WorkspaceApplyParams struct {
 	Digest string `json:"digest,omitempty"`
 	// Force applies also what somebody else has changed in the folder, whose changes are lost.
 	Force bool `json:"force,omitempty"`
-	// Hunks choose parts of modified text files: by path the numbers of its hunks, from 1, in a diff with Context lines around each change
-	// (default 3). The rest of such a file stays as it is in the folder.
+	// Hunks choose parts of modified text files: by path the numbers of its hunks, from 1, in a diff with Context lines
+	// around each change (default 3). The rest of such a file stays as it is in the folder.
 	Hunks   map[string][]int `json:"hunks,omitempty"`
 	Context *int             `json:"context,omitempty"`
-	// FD is the index, in the request's fds, of the workspace's folder, for this call to write to. Root's folders are read-only
-	// for the daemon otherwise, which lives as another user and never gets more than it is handed.
+	// FD is the index, in the request's fds, of the workspace's folder, for this call to write to. Root's folders are
+	// read-only for the daemon otherwise, which lives as another user and never gets more than it is handed.
 	FD  *int `json:"fd,omitempty"`
 	FDs int  `json:"fds,omitempty"`
 }

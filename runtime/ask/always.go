@@ -89,7 +89,8 @@ func (d *Desk) keep(next api.NetLists) error {
 	return nil
 }
 
-// replaceFile writes a file that is there as a whole or not at all, also after a power cut: what was forgotten must not come back.
+// replaceFile writes a file that is there as a whole or not at all, also after a power cut: what was forgotten must not
+// come back.
 func replaceFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp")
 	if err != nil {

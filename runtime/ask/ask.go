@@ -1,6 +1,6 @@
-// Package ask is where connections wait that a sandbox's policy wants somebody asked about: it keeps the questions, tells of
-// them, and hands each answer to those that wait for it. It knows nothing of networks: who holds the connection calls Ask, and
-// whoever is a client of the daemon answers.
+// Package ask is where connections wait that a sandbox's policy wants somebody asked about: it keeps the questions,
+// tells of them, and hands each answer to those that wait for it. It knows nothing of networks: who holds the
+// connection calls Ask, and whoever is a client of the daemon answers.
 package ask
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Most is how many questions of one sandbox wait at once. More are answered no: nobody reads them, and somebody who reads
-// many answers the last ones without thinking.
+// Most is how many questions of one sandbox wait at once. More are answered no: nobody reads them, and somebody who
+// reads many answers the last ones without thinking.
 const Most = 20
 
 // Config is what a Desk needs.
@@ -61,8 +61,8 @@ func Open(cfg Config) (*Desk, error) {
 	return d, err
 }
 
-// Ask asks about a connection of a sandbox and waits for the answer, until ctx ends: then it is "". Where it is NetSession
-// or NetAlways, the sandbox's policy has the entry.
+// Ask asks about a connection of a sandbox and waits for the answer, until ctx ends: then it is "". Where it is
+// NetSession or NetAlways, the sandbox's policy has the entry.
 func (d *Desk) Ask(ctx context.Context, sandbox string, e api.AskEvent) api.NetAnswer {
 	entry := entryOf(e.HowToAllow)
 	if d.isAlways(entry) {

@@ -71,7 +71,8 @@ func wait(ctx context.Context, d *Desk, sandbox string, e api.AskEvent) chan api
 	return got
 }
 
-// TestDesk: who wants the same shares a question and its answer, the first one counts, and each end is told of and on record.
+// TestDesk: who wants the same shares a question and its answer, the first one counts, and each end is told of and on
+// record.
 func TestDesk(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "always.json")
 	d, w := desk(t, file)
@@ -126,7 +127,8 @@ func TestDesk(t *testing.T) {
 	}
 }
 
-// TestDeskBounds: a sandbox has so many questions at once, and others have theirs; a question ends with who waits for it.
+// TestDeskBounds: a sandbox has so many questions at once, and others have theirs; a question ends with who waits for
+// it.
 func TestDeskBounds(t *testing.T) {
 	d, w := desk(t, filepath.Join(t.TempDir(), "always.json"))
 	ctx, gone := context.WithCancel(t.Context())
@@ -174,7 +176,8 @@ func TestDeskRefused(t *testing.T) {
 	})
 }
 
-// TestDeskDamaged: entries that a file should not have are left out; one that is none is an error, and no reason to allow anything.
+// TestDeskDamaged: entries that a file should not have are left out; one that is none is an error, and no reason to
+// allow anything.
 func TestDeskDamaged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "always.json")
 	for text, want := range map[string]string{`{"allow":["*","a.test","x y"],"allow_cidrs":["10.0.0.0/8","z"],"block":["b"]}`: "[a.test] [10.0.0.0/8]", "{": ""} {

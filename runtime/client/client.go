@@ -107,7 +107,8 @@ func WithProgress(fn func(api.Progress)) CallOption {
 	return func(o *callOptions) { o.progress = fn }
 }
 
-// WithSent calls fn on the goroutine of Call when the request has been written, while the daemon is already at work on it.
+// WithSent calls fn on the goroutine of Call when the request has been written, while the daemon is already at work on
+// it.
 func WithSent(fn func()) CallOption {
 	return func(o *callOptions) { o.sent = fn }
 }

@@ -65,7 +65,8 @@ func Connect(ctx context.Context, o ConnectOptions) (*Client, error) {
 // attachTries bounds how often one call meets a hutchd that is just being replaced.
 const attachTries = 8
 
-// firstPatience is how long the first of them waits for it; each one after that waits twice as long, half a second in all.
+// firstPatience is how long the first of them waits for it; each one after that waits twice as long, half a second in
+// all.
 const firstPatience = 2 * time.Millisecond
 
 // attach connects to a daemon of this build. It returns nil and no error when
@@ -93,7 +94,8 @@ func attach(ctx context.Context, socket string, o *ConnectOptions) (c *Client, e
 		}
 		exit := watchPeer(conn)
 		c, again, err := greet(ctx, New(conn), exit, o.Env)
-		if again { // it ends, and its socket with it, or its hutchd has crashed, and the next one will serve the same socket
+		// it ends, and its socket with it, or its hutchd has crashed, and the next one will serve the same socket
+		if again {
 			exit.within(ctx, firstPatience<<try)
 		}
 		exit.close()
@@ -155,7 +157,8 @@ func usable(who *greeting) bool {
 		who.APIVersion == api.Version && (who.Counts.Sandboxes > 0 || version.BuildID == version.Foreign)
 }
 
-// sameState refuses a daemon with another state folder than env names: its sandboxes and images are not those that the caller means.
+// sameState refuses a daemon with another state folder than env names: its sandboxes and images are not those that the
+// caller means.
 func sameState(who *greeting, env []string) error {
 	places, err := resolve(env)
 	if err != nil {

@@ -169,13 +169,14 @@ func (c *Client) RunCode(ctx context.Context, p api.CodeParams) (api.CodeResult,
 	return get[api.CodeResult](ctx, c, api.MethodCodeRun, p)
 }
 
-// ScanCode looks through code for what reaches beyond the program, without running it. It is a hint: code without findings may still do harm.
+// ScanCode looks through code for what reaches beyond the program, without running it. It is a hint: code without
+// findings may still do harm.
 func (c *Client) ScanCode(ctx context.Context, p api.ScanParams) (api.ScanResult, error) {
 	return get[api.ScanResult](ctx, c, api.MethodCodeScan, p)
 }
 
-// Decide asks where a command is to run. Of one that it says is for the host, the caller reports the end with HostEnded, on the same
-// connection.
+// Decide asks where a command is to run. Of one that it says is for the host, the caller reports the end with
+// HostEnded, on the same connection.
 func (c *Client) Decide(ctx context.Context, p api.DecideParams) (api.Decision, error) {
 	return get[api.Decision](ctx, c, api.MethodExecDecide, p)
 }
@@ -214,7 +215,8 @@ func (c *Client) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) (
 	return get[api.WorkspaceDiff](ctx, c, api.MethodWorkDiff, p)
 }
 
-// AllChanges is DiffWorkspace with the changes of all its pages. It fails when the sandbox changes something between two of them.
+// AllChanges is DiffWorkspace with the changes of all its pages. It fails when the sandbox changes something between
+// two of them.
 func (c *Client) AllChanges(ctx context.Context, p api.WorkspaceDiffParams) (api.WorkspaceDiff, error) {
 	all, err := c.DiffWorkspace(ctx, p)
 	for err == nil && all.Next != "" {
@@ -232,7 +234,8 @@ func (c *Client) AllChanges(ctx context.Context, p api.WorkspaceDiffParams) (api
 	return all, err
 }
 
-// ApplyWorkspace brings what a sandbox has changed into the folder that it works on. files are the fds that p.FDs announces.
+// ApplyWorkspace brings what a sandbox has changed into the folder that it works on. files are the fds that p.FDs
+// announces.
 func (c *Client) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, files ...*os.File) (api.WorkspaceApplied, error) {
 	p.FDs = len(files)
 	return get[api.WorkspaceApplied](ctx, c, api.MethodWorkApply, p, WithFDs(files...))
@@ -289,7 +292,8 @@ func (c *Client) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
 	return get[api.Sandbox](ctx, c, api.MethodSandboxResume, api.SandboxParams{Sandbox: ref})
 }
 
-// StopSandbox ends the processes of a sandbox and keeps its files and what it is for StartSandbox, also beyond the daemon.
+// StopSandbox ends the processes of a sandbox and keeps its files and what it is for StartSandbox, also beyond the
+// daemon.
 func (c *Client) StopSandbox(ctx context.Context, p api.StopParams) (api.StopResult, error) {
 	return get[api.StopResult](ctx, c, api.MethodSandboxStop, p)
 }
@@ -322,7 +326,8 @@ func (c *Client) DiffSnapshot(ctx context.Context, p api.SnapshotDiffParams) (ap
 	return get[api.SnapshotDiff](ctx, c, api.MethodSnapDiff, p)
 }
 
-// RestoreSnapshot gives a sandbox the files that it had when a snapshot was taken of it. files are the fds that p.FDs announces.
+// RestoreSnapshot gives a sandbox the files that it had when a snapshot was taken of it. files are the fds that p.FDs
+// announces.
 func (c *Client) RestoreSnapshot(ctx context.Context, p api.SnapshotRestoreParams, files ...*os.File) (api.SnapshotRestored, error) {
 	p.FDs = len(files)
 	return get[api.SnapshotRestored](ctx, c, api.MethodSnapRestore, p, WithFDs(files...))

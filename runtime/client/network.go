@@ -18,8 +18,8 @@ func (c *Client) UpdateNetwork(ctx context.Context, p api.NetUpdateParams) (api.
 	return get[api.Network](ctx, c, api.MethodNetworkUpdate, p)
 }
 
-// ExposePort lets programs of the host connect to a port in a sandbox. listener, which may be nil and stays the caller's,
-// is a socket that listens already.
+// ExposePort lets programs of the host connect to a port in a sandbox. listener, which may be nil and stays the
+// caller's, is a socket that listens already.
 func (c *Client) ExposePort(ctx context.Context, p api.PortExposeParams, listener *os.File) (api.Port, error) {
 	p.FDs, p.Listener = one(listener)
 	return get[api.Port](ctx, c, api.MethodPortExpose, p, withPipe(listener))

@@ -6,7 +6,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestNews: of news that nobody takes the later ones are dropped, but not those that come once and that something waits for.
+// TestNews: of news that nobody takes the later ones are dropped, but not those that come once and that something waits
+// for.
 func TestNews(t *testing.T) {
 	w := &call{news: make(chan struct{}, 1)}
 	for range maxNews + 10 {

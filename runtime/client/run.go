@@ -38,9 +38,9 @@ func (r *Run) Sandbox() (sb api.Sandbox, err error) {
 	return sb, err
 }
 
-// RunNew makes a sandbox, runs a command in it and removes it. folders are what the spec's workspace and mounts, and p.Gate, refer to by
-// index; with stdio the command gets these files and nothing of it is captured. progress, where it is not nil, hears of a download, and when the
-// command runs (Kind "exec.started") of the sandbox's id.
+// RunNew makes a sandbox, runs a command in it and removes it. folders are what the spec's workspace and mounts, and
+// p.Gate, refer to by index; with stdio the command gets these files and nothing of it is captured. progress, where it
+// is not nil, hears of a download, and when the command runs (Kind "exec.started") of the sandbox's id.
 func (c *Client) RunNew(ctx context.Context, p api.RunParams, folders []*os.File, stdio *Stdio, progress func(api.Progress), opts ...CallOption) (Run, error) {
 	files := folders
 	if stdio != nil {
@@ -67,8 +67,8 @@ func IfState() string {
 	return places.State
 }
 
-// NotRun reports whether err, of a call that has said IfBuild, says that it was not even looked at: the daemon is another build's,
-// is ending, or has ended without reading it. Connect without Eager knows what to do.
+// NotRun reports whether err, of a call that has said IfBuild, says that it was not even looked at: the daemon is
+// another build's, is ending, or has ended without reading it. Connect without Eager knows what to do.
 func NotRun(err error) bool {
 	var e *api.Error
 	if errors.As(err, &e) && (e.Code == api.FailedPrecondition && (e.Field == "if_build" || e.Field == "if_state") || e.Code == api.Unimplemented) {
@@ -77,12 +77,13 @@ func NotRun(err error) bool {
 	if errors.Is(err, ErrLost) && errors.As(err, new(unsent)) {
 		return true // the daemon closed the connection before there was anything to read
 	}
-	// What nobody has read resets the connection (net/unix/af_unix.c, unix_release_sock); what was read before the end does not.
+	// What nobody has read resets the connection (net/unix/af_unix.c, unix_release_sock); what was read before the end
+	// does not.
 	return errors.Is(err, ErrLost) && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 }
 
-// LikelyIDBase is what Peer's IDBase will be, as far as that can be told without asking; ok is false where it cannot. Who passes files by it
-// loses nothing when it is wrong: the daemon looks at each itself.
+// LikelyIDBase is what Peer's IDBase will be, as far as that can be told without asking; ok is false where it cannot.
+// Who passes files by it loses nothing when it is wrong: the daemon looks at each itself.
 func LikelyIDBase() (base uint32, ok bool) {
 	if uid := os.Geteuid(); uid != 0 {
 		return uint32(uid), true

@@ -13,8 +13,8 @@ import (
 
 // StartOptions are for Start. The zero value is ready.
 type StartOptions struct {
-	// Binary is hutchd's path. By default it is beside the running binary or in ../libexec/hutch; for a program that is not of
-	// hutch's build also in PATH, or where the hutch in PATH would find it.
+	// Binary is hutchd's path. By default it is beside the running binary or in ../libexec/hutch; for a program that is
+	// not of hutch's build also in PATH, or where the hutch in PATH would find it.
 	Binary string
 	Env    []string // the daemon's environment; default: os.Environ()
 	Log    string   // file that the daemon's messages are appended to; default: hutchd.log in the state folder

@@ -7,7 +7,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// CreateTemplate keeps a template. files is the read end of a pipe with the archive that p.Context means, or nothing; it stays the caller's.
+// CreateTemplate keeps a template. files is the read end of a pipe with the archive that p.Context means, or nothing;
+// it stays the caller's.
 func (c *Client) CreateTemplate(ctx context.Context, p api.TemplateCreateParams, files ...*os.File) (api.Template, error) {
 	p.FDs = len(files)
 	return get[api.Template](ctx, c, api.MethodTemplateCreate, p, WithFDs(files...))

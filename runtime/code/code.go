@@ -1,9 +1,9 @@
-// Package code runs pieces of code in sandboxes, as notebooks do: code.run. An interpreter may be kept, so that variables
-// persist from one run to the next; what it shows beside text comes back as artifacts.
+// Package code runs pieces of code in sandboxes, as notebooks do: code.run. An interpreter may be kept, so that
+// variables persist from one run to the next; what it shows beside text comes back as artifacts.
 //
-// A kept interpreter is an exec that runs a small program of hutch's (drivers) in the sandbox's own Python or Node. It is the
-// sandbox's: what it answers is as hostile as anything in there, and says nothing but what the caller has asked the
-// sandbox for.
+// A kept interpreter is an exec that runs a small program of hutch's (drivers) in the sandbox's own Python or Node. It
+// is the sandbox's: what it answers is as hostile as anything in there, and says nothing but what the caller has asked
+// the sandbox for.
 package code
 
 import (
@@ -106,7 +106,8 @@ func (r *Runner) Run(ctx context.Context, who Caller, p api.CodeParams) (res api
 	return res, nil
 }
 
-// checkImports refuses code that imports what it may not, before anything runs. What the scan cannot see is the interpreter's to refuse.
+// checkImports refuses code that imports what it may not, before anything runs. What the scan cannot see is the
+// interpreter's to refuse.
 func (r *Runner) checkImports(ctx context.Context, p *api.CodeParams) error {
 	if len(p.AllowedImports) == 0 {
 		return nil
@@ -161,7 +162,8 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 	defer func() {
 		folder := file
 		folder.Path = dir
-		_, _ = r.boxes.RemoveFile(context.WithoutCancel(ctx), api.FileRemoveParams{FileParams: folder, Recursive: true, MissingOK: true}) // a dead sandbox's is gone
+		// a dead sandbox's is gone
+		_, _ = r.boxes.RemoveFile(context.WithoutCancel(ctx), api.FileRemoveParams{FileParams: folder, Recursive: true, MissingOK: true})
 	}()
 	env := map[string]string{}
 	if p.Language == "go" { // which needs a place for what it builds

@@ -8,8 +8,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/code/interp"
 )
 
-// look notes the files of the directory that code runs in; nil where that cannot be told. A kept interpreter may be elsewhere by now:
-// files are then found in none of its runs.
+// look notes the files of the directory that code runs in; nil where that cannot be told. A kept interpreter may be
+// elsewhere by now: files are then found in none of its runs.
 func (r *Runner) look(ctx context.Context, p *api.CodeParams, box *api.Sandbox) interp.Stamps {
 	files, err := r.list(ctx, p, box)
 	if err != nil {

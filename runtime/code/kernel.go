@@ -119,7 +119,8 @@ func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey,
 			return res, false, err
 		}
 	}
-	if ex, err := r.boxes.Exec(api.ExecRef{Exec: k.Exec}); err != nil || ex.State != api.ExecRunning { // between two runs
+	// between two runs
+	if ex, err := r.boxes.Exec(api.ExecRef{Exec: k.Exec}); err != nil || ex.State != api.ExecRunning {
 		k.over = true
 		r.drop(key, k)
 		return res, true, nil

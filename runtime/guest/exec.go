@@ -153,7 +153,8 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 		}
 	}
 	if _, ok := lookup(conf.env, "GIT_CONFIG_COUNT"); !ok && s.ids.pretended && conf.cred.uid != 0 {
-		// git takes a repository of another user's for a trap, and here all files are root's, whoever the command takes itself for.
+		// git takes a repository of another user's for a trap, and here all files are root's, whoever the command takes
+		// itself for.
 		conf.env = append(conf.env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*")
 	}
 	if _, ok := lookup(conf.env, "HOME"); !ok {
@@ -181,11 +182,12 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 	return conf, nil
 }
 
-// maxArg is how long one argument can be, without the NUL at its end: MAX_ARG_STRLEN of the kernel, 32 pages (binfmts.h).
+// maxArg is how long one argument can be, without the NUL at its end: MAX_ARG_STRLEN of the kernel, 32 pages
+// (binfmts.h).
 const maxArg = 128<<10 - 1
 
-// shellArgv has a shell run command. One that does not fit into an argument comes in parts, which the shell joins: it is then the only
-// thing that it runs, in the same shell, without arguments of its own.
+// shellArgv has a shell run command. One that does not fit into an argument comes in parts, which the shell joins: it
+// is then the only thing that it runs, in the same shell, without arguments of its own.
 func shellArgv(shell, command string) []string {
 	if len(command) <= maxArg {
 		return []string{shell, "-c", command}

@@ -6,7 +6,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/cbpf"
 )
 
-// idCalls are those about ids and owners. setfsuid(2) and setfsgid(2) are not: they are the kernel's, which says that they have changed nothing.
+// idCalls are those about ids and owners. setfsuid(2) and setfsgid(2) are not: they are the kernel's, which says that
+// they have changed nothing.
 var idCalls = map[uint32]func(*pretence) outcome{
 	unix.SYS_GETUID:    func(c *pretence) outcome { return c.get(func(id *identity) uint32 { return id.uid.r }) },
 	unix.SYS_GETEUID:   func(c *pretence) outcome { return c.get(func(id *identity) uint32 { return id.uid.e }) },

@@ -173,7 +173,8 @@ func (j *judge) target(tid int) (*target, error) {
 	return t, t.look()
 }
 
-// lone is target where there is one id, which everybody has: only capabilities differ. It is not looked at, and takes less than a tenth.
+// lone is target where there is one id, which everybody has: only capabilities differ. It is not looked at, and takes
+// less than a tenth.
 func (j *judge) lone(tid int) (*target, error) {
 	var data [2]unix.CapUserData
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3, Pid: int32(tid)}

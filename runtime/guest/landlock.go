@@ -122,8 +122,8 @@ type landlockRule struct {
 //
 // What is beneath none of these, whatever path or fd leads there, cannot be opened, made, moved or removed.
 //
-// With makes the right to make names is that of the folders in / but for the guarded one, and not of / itself: a rule holds for
-// all that is beneath, and nothing takes it away there.
+// With makes the right to make names is that of the folders in / but for the guarded one, and not of / itself: a rule
+// holds for all that is beneath, and nothing takes it away there.
 func restrict(abi int, makes *makeRules) error {
 	set := unix.LandlockRulesetAttr{Handled_access_fs: landlockRest}
 	var ioctl uint64

@@ -111,7 +111,8 @@ func (c *making) begin() sys.Marked {
 	return sys.Marked(ownCall)
 }
 
-// spot is where the path of a call leads but for its last name; nil where the kernel is to say why not, or where there is nothing to make.
+// spot is where the path of a call leads but for its last name; nil where the kernel is to say why not, or where there
+// is nothing to make.
 func (c *making) spot(dir, path int, resolve uint64) *spot {
 	text, err := c.text(c.n.Args[path])
 	if err != nil || text == "" {

@@ -23,8 +23,8 @@ func init() {
 	}
 }
 
-// TestMakerForeign: what PID 1 makes for commands is beneath the sandbox's own root, too: the wall that Landlock is for folders from
-// elsewhere has no door in it. The path of this one says that it is in the guarded folder.
+// TestMakerForeign: what PID 1 makes for commands is beneath the sandbox's own root, too: the wall that Landlock is for
+// folders from elsewhere has no door in it. The path of this one says that it is in the guarded folder.
 func TestMakerForeign(t *testing.T) {
 	abi := requireLandlock(t)
 	var want strings.Builder

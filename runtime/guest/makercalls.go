@@ -90,8 +90,8 @@ func (c *making) open2() outcome {
 const openFlags = unix.O_ACCMODE | unix.O_CREAT | unix.O_EXCL | unix.O_NOCTTY | unix.O_TRUNC | unix.O_APPEND | unix.O_NONBLOCK | unix.O_SYNC |
 	unix.O_ASYNC | unix.O_DIRECT | unix.O_LARGEFILE | unix.O_NOFOLLOW | unix.O_NOATIME
 
-// open is for files that are not there: one that is may be opened without. Where something may take it away meanwhile, it is
-// opened here all the same.
+// open is for files that are not there: one that is may be opened without. Where something may take it away meanwhile,
+// it is opened here all the same.
 func (c *making) open(dir, path int, how uint64, mode uint32, resolve uint64) outcome {
 	flags := int(uint32(how))
 	const cached = 0x20 // RESOLVE_CACHED (linux/openat2.h), which makes nothing

@@ -22,7 +22,8 @@ type makeRules struct {
 	mu     sync.Mutex
 	free   map[string]bool   // folders of / in which the domain has the right
 	mounts map[uint64]string // the sandbox's, and where they are
-	// repositories are mounts of folders that git took for repositories before the first command: hutchd mounts each over itself.
+	// repositories are mounts of folders that git took for repositories before the first command: hutchd mounts each
+	// over itself.
 	repositories map[uint64]bool
 }
 
@@ -118,8 +119,8 @@ func readMounts() ([]mounted, error) {
 	return list, nil
 }
 
-// holdsMount reports whether something is mounted below a path. Who renamed such a folder would move a guarded folder to where its names are
-// not guarded.
+// holdsMount reports whether something is mounted below a path. Who renamed such a folder would move a guarded folder
+// to where its names are not guarded.
 func (r *makeRules) holdsMount(s *spot) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,8 +168,8 @@ func (r *makeRules) ours(fd int) bool {
 	return ok && known
 }
 
-// inRepository is where in the folder of a repository that was there p is, which lies in the folder fd; false where it is in none. How deep
-// that is the mount tells: folders above may have other names now.
+// inRepository is where in the folder of a repository that was there p is, which lies in the folder fd; false where it
+// is in none. How deep that is the mount tells: folders above may have other names now.
 func (r *makeRules) inRepository(fd int, p string) (rel string, ok bool) {
 	id, ok := mountOf(fd)
 	r.mu.Lock()
@@ -253,8 +254,8 @@ func (r *makeRules) refuses(s *spot, emptyFolder bool) bool {
 	})
 }
 
-// refusesLink reports whether a symbolic link is not to be made: it would be a way into a folder with other people's packages, where names
-// are not guarded that are guarded elsewhere.
+// refusesLink reports whether a symbolic link is not to be made: it would be a way into a folder with other people's
+// packages, where names are not guarded that are guarded elsewhere.
 func (r *makeRules) refusesLink(s *spot, to string) bool {
 	p := path.Join(s.dir, s.name)
 	return guard.InDependency(to) && slices.ContainsFunc(r.roots, func(root guardRoot) bool {
@@ -286,8 +287,8 @@ func (r *makeRules) made(s *spot) *judgement {
 	return &judgement{op: guestapi.FileRepository, path: at}
 }
 
-// crosses reports whether a folder, or a link to one, that is renamed comes out of one with other people's packages, where it may hold names that are
-// guarded elsewhere.
+// crosses reports whether a folder, or a link to one, that is renamed comes out of one with other people's packages,
+// where it may hold names that are guarded elsewhere.
 func (r *makeRules) crosses(from, to *spot) bool {
 	st := from.there()
 	if st == nil || st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Mode&unix.S_IFMT != unix.S_IFLNK {

@@ -9,7 +9,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// TestMakeRules: a guarded name, what is below it and what is above it are not made; but a folder above may be, but .git.
+// TestMakeRules: a guarded name, what is below it and what is above it are not made; but a folder above may be, but
+// .git.
 func TestMakeRules(t *testing.T) {
 	r := newMakeRules(&guestapi.Guard{Roots: []guestapi.GuardRoot{
 		{Path: "/workspace", Own: []string{"Deep/in/it"}}, {Path: "/srv/app", Unguarded: []string{".vscode"}},

@@ -19,9 +19,10 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// mover makes two calls work in the overlay of a folder as they do in the folder. The kernel does not rename a folder that the layer below
-// has: a user namespace cannot have redirect_dir (overlayfs.rst), and it is EXDEV. So git mv and npm fail. A link to a file of the layer
-// below has another inode number than the file had, and git clone takes that for an attack. See DESIGN.md, "Folders that PID 1 moves".
+// mover makes two calls work in the overlay of a folder as they do in the folder. The kernel does not rename a folder
+// that the layer below has: a user namespace cannot have redirect_dir (overlayfs.rst), and it is EXDEV. So git mv and
+// npm fail. A link to a file of the layer below has another inode number than the file had, and git clone takes that
+// for an attack. See DESIGN.md, "Folders that PID 1 moves".
 type mover struct {
 	judge *judge
 	work  chan *move // of one goroutine: PID 1 has few threads
@@ -167,8 +168,9 @@ func (mv *move) close() {
 	}
 }
 
-// serve moves one folder after the other, each as its caller: nothing is done here that the caller could not do by itself. It takes a thread
-// of PID 1's. What it asks of the kernel is put to the listening thread, which lets it go on: neither waits for the other with a lock.
+// serve moves one folder after the other, each as its caller: nothing is done here that the caller could not do by
+// itself. It takes a thread of PID 1's. What it asks of the kernel is put to the listening thread, which lets it go on:
+// neither waits for the other with a lock.
 func (m *mover) serve() {
 	runtime.LockOSThread() // which becomes the callers
 	j, err := newJudge()
@@ -202,9 +204,10 @@ func answerOf(err error) unix.Errno {
 	return unix.EXDEV
 }
 
-// move copies the folder beside its new place, renames the copy into that, and takes the folder away: for a moment there are both, and a
-// process that is killed before the copy has its new name leaves the folder as it was. The copy is made in a folder that nobody but the caller
-// can enter, so that who else may write beside it can put nothing else in its place.
+// move copies the folder beside its new place, renames the copy into that, and takes the folder away: for a moment
+// there are both, and a process that is killed before the copy has its new name leaves the folder as it was. The copy
+// is made in a folder that nobody but the caller can enter, so that who else may write beside it can put nothing else
+// in its place.
 func (mv *move) move() error {
 	temp := tempName()
 	if err := unix.Mkdirat(mv.to.fd, temp, 0o700); err != nil {
@@ -288,7 +291,8 @@ func (mv *move) open() (*os.File, error) {
 	return os.NewFile(uintptr(fd), mv.src.Name()), nil
 }
 
-// takeAway removes what was copied, and of folders those that are empty then. What somebody has written in them meanwhile stays.
+// takeAway removes what was copied, and of folders those that are empty then. What somebody has written in them
+// meanwhile stays.
 func (mv *move) takeAway() {
 	src, err := mv.open()
 	if err != nil {
@@ -355,8 +359,8 @@ func namesIn(dir int) ([]string, error) {
 	return names, err
 }
 
-// link makes a link for git, which compares the inode numbers of the two names: where they differ it is told that the two are on different
-// file systems, and copies. Others do not compare, and would fail where they need a link.
+// link makes a link for git, which compares the inode numbers of the two names: where they differ it is told that the
+// two are on different file systems, and copies. Others do not compare, and would fail where they need a link.
 func (m *mover) link(c *making, oldDir, old, dir, name int) (outcome, bool) {
 	comm, err := readOwn("/proc/" + strconv.Itoa(c.tid) + "/comm")
 	if err != nil || strings.TrimSpace(string(comm)) != "git" {

@@ -16,8 +16,9 @@ type chownCall struct {
 	flags               int
 }
 
-// chown gives a file to somebody. The owner that the kernel has stays the only one there is; it is asked first all the same, as the
-// caller, and its refusal is the answer. The owner that was meant is put on record in the sandbox's own files.
+// chown gives a file to somebody. The owner that the kernel has stays the only one there is; it is asked first all the
+// same, as the caller, and its refusal is the answer. The owner that was meant is put on record in the sandbox's own
+// files.
 func (c *pretence) chown(call *chownCall) outcome {
 	uid, gid := c.id(call.uid), c.id(call.gid)
 	if call.flags&^(unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH) != 0 || !is(uid) || !is(gid) || c.elsewhere() {
@@ -121,8 +122,8 @@ type owned struct {
 	uid, gid uint32
 }
 
-// openOwned reads the record of what fd is. There is one of files and folders below the sandbox's root: not of the user's own folders, such as
-// the workspace, which stay the user's, nor of what lies in memory.
+// openOwned reads the record of what fd is. There is one of files and folders below the sandbox's root: not of the
+// user's own folders, such as the workspace, which stay the user's, nor of what lies in memory.
 func openOwned(fd int) (*owned, error) {
 	var st, root unix.Statx_t
 	const mask = unix.STATX_TYPE | unix.STATX_MNT_ID

@@ -14,9 +14,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// pretender answers calls about ids where the sandbox has only one: package managers change owners and take on users, and
-// fail where they cannot. Whom a process takes itself for changes nothing that it may do.
-// See DESIGN.md, "Ids that PID 1 pretends".
+// pretender answers calls about ids where the sandbox has only one: package managers change owners and take on users,
+// and fail where they cannot. Whom a process takes itself for changes nothing that it may do. See DESIGN.md, "Ids that
+// PID 1 pretends".
 type pretender struct {
 	judge *judge
 	ns    string // PID 1's user namespace
@@ -47,9 +47,9 @@ const maxPretended = 1<<16 - 1
 // is reports whether an id is one, or leaves it as it is.
 func is(id uint32) bool { return id <= maxPretended || id == unchanged }
 
-// The number of a process's identity is its soft RLIMIT_LOCKS, which the kernel looks at nowhere (since Linux 2.4.25). A limit goes
-// with a process through fork and execve, PID 1 can set that of another, and it is gone with the process. Whoever sets its own
-// pretends to be somebody else, which it may by setuid(2) as well.
+// The number of a process's identity is its soft RLIMIT_LOCKS, which the kernel looks at nowhere (since Linux 2.4.25).
+// A limit goes with a process through fork and execve, PID 1 can set that of another, and it is gone with the process.
+// Whoever sets its own pretends to be somebody else, which it may by setuid(2) as well.
 const (
 	identityLimit = unix.RLIMIT_LOCKS
 	identityFirst = 1<<62 | ownCall
@@ -323,7 +323,8 @@ func (c *pretence) keepCaps() outcome {
 	return goesOn
 }
 
-// setLimit is a setrlimit(2) of the limit that identities are kept in: PAM sets all of them between setgroups(2) and setuid(2).
+// setLimit is a setrlimit(2) of the limit that identities are kept in: PAM sets all of them between setgroups(2) and
+// setuid(2).
 func (c *pretence) setLimit(to, old int) outcome {
 	if c.n.Args[to] == 0 || old != noArg && c.n.Args[old] != 0 || c.elsewhere() {
 		return goesOn

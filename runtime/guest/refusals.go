@@ -73,8 +73,8 @@ func watchOf(args []string) watch {
 // told of; where the kernel is older, or something around the sandbox listens already,
 // the filter answers by itself.
 //
-// listen(2) is put to it as well, and goes on: no other way tells of new servers, without rights on the host. So are the calls
-// that w is about. Where ids cannot be pretended they are not.
+// listen(2) is put to it as well, and goes on: no other way tells of new servers, without rights on the host. So are
+// the calls that w is about. Where ids cannot be pretended they are not.
 func installFilter(prog []byte, w watch) (*refusals, error) {
 	install := func(killable bool) (*os.File, error) {
 		return sys.InstallSeccompListener(cbpf.AskingAlso(cbpf.Asking(prog), nativeArch, asked(w), ownCall), killable)

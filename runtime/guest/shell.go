@@ -216,7 +216,8 @@ func (w *shellWorker) loop(requests <-chan shellapi.Request, lines <-chan []stri
 		case <-chld:
 			status, over := w.reap()
 			if over {
-				_ = w.out.Encode(shellapi.Event{Ev: shellapi.EvOver, Run: w.run, Status: int(status)}) // hutchd may be gone
+				// hutchd may be gone
+				_ = w.out.Encode(shellapi.Event{Ev: shellapi.EvOver, Run: w.run, Status: int(status)})
 				return status, nil
 			}
 		}

@@ -21,9 +21,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Beside cgroup v1 the first process of a sandbox joins its cgroups by itself, in C and before nsexec: cmd/hutch-launch/birth.c,
-// which says why. libcontainer would move it, and wait for most of the launch. With v2 alone it still does, because it cannot be
-// told to leave a cgroup of v2 alone.
+// Beside cgroup v1 the first process of a sandbox joins its cgroups by itself, in C and before nsexec:
+// cmd/hutch-launch/birth.c, which says why. libcontainer would move it, and wait for most of the launch. With v2 alone
+// it still does, because it cannot be told to leave a cgroup of v2 alone.
 
 // What birth.c has, too.
 const (
@@ -43,8 +43,8 @@ func bornInside(cg *cgroups.Cgroup) bool {
 	return cg != nil && cg.Path != "" && !cgroups.IsCgroup2UnifiedMode()
 }
 
-// bear makes the cgroups of created, and gives back the same container without any: what it starts is not moved. created removes
-// them when it is destroyed.
+// bear makes the cgroups of created, and gives back the same container without any: what it starts is not moved.
+// created removes them when it is destroyed.
 func (c *creation) bear(created *libcontainer.Container) (*libcontainer.Container, error) {
 	state, err := created.State()
 	if err != nil {
@@ -73,14 +73,15 @@ func (c *creation) bear(created *libcontainer.Container) (*libcontainer.Containe
 	return libcontainer.Load(c.params.RunDir, c.sb.id)
 }
 
-// withoutCgroups is the state of a container that is in no cgroup. Where it says nothing of them, libcontainer looks for them.
+// withoutCgroups is the state of a container that is in no cgroup. Where it says nothing of them, libcontainer looks
+// for them.
 type withoutCgroups struct {
 	*libcontainer.State
 	CgroupPaths struct{} `json:"cgroup_paths"`
 }
 
-// ungrouped is libcontainer.Create for a container that is in no cgroup, which it would look for a mount of all the same: there may be
-// none (thin containers, ip netns exec).
+// ungrouped is libcontainer.Create for a container that is in no cgroup, which it would look for a mount of all the
+// same: there may be none (thin containers, ip netns exec).
 func ungrouped(root, id string, config *configs.Config) (*libcontainer.Container, error) {
 	if err := validate.Validate(config); err != nil {
 		return nil, err
@@ -98,8 +99,8 @@ func ungrouped(root, id string, config *configs.Config) (*libcontainer.Container
 	return libcontainer.Load(root, id)
 }
 
-// births are the lines for cgroups, by the names that libcontainer gives to their hierarchies: "" is v2, in which the sandbox must
-// be where v2 says so.
+// births are the lines for cgroups, by the names that libcontainer gives to their hierarchies: "" is v2, in which the
+// sandbox must be where v2 says so.
 func births(paths map[string]string, v2 bool) ([]string, error) {
 	v1 := make([]string, 0, len(paths))
 	for name, dir := range paths {
@@ -148,8 +149,9 @@ func (b *birth) send() (theirs *os.File, err error) {
 
 func (b *birth) close() error { return b.ours.Close() }
 
-// end is called with what a start has ended with, by who waits for its processes. It explains that with what the first process has
-// said, and waits for the child that has gone on in that one's place: libcontainer knows of those that this one tells of, and not of it.
+// end is called with what a start has ended with, by who waits for its processes. It explains that with what the first
+// process has said, and waits for the child that has gone on in that one's place: libcontainer knows of those that this
+// one tells of, and not of it.
 func (b *birth) end(err error) error {
 	var reply [8]byte
 	n, _, rerr := unix.Recvfrom(int(b.ours.Fd()), reply[:], unix.MSG_DONTWAIT)
@@ -171,7 +173,8 @@ func (b *birth) end(err error) error {
 	return fmt.Errorf("PID 1 cannot %s: %w (%w)", what, errno, err)
 }
 
-// check refuses a PID 1 that has not said that it joined its cgroups: nobody else has put it there, and it would have no limits.
+// check refuses a PID 1 that has not said that it joined its cgroups: nobody else has put it there, and it would have
+// no limits.
 func (b *birth) check() error {
 	if len(b.lines) > 0 && !b.done {
 		return api.Errorf(api.Internal, "PID 1 has not said that it joined its cgroups").WithHint("this is a fault of hutch")
@@ -179,8 +182,8 @@ func (b *birth) check() error {
 	return nil
 }
 
-// reapBorn waits for a child that has started what it had to, or has nobody any more to do that for. It is ours, and no one else
-// waits for it: neither call fails.
+// reapBorn waits for a child that has started what it had to, or has nobody any more to do that for. It is ours, and no
+// one else waits for it: neither call fails.
 func reapBorn(pid int, failed bool) {
 	if failed {
 		_ = unix.Kill(pid, unix.SIGKILL)

@@ -13,7 +13,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// TestBirths: each hierarchy once, v2 behind those of v1, and no group that may be missing keeps a sandbox from starting.
+// TestBirths: each hierarchy once, v2 behind those of v1, and no group that may be missing keeps a sandbox from
+// starting.
 func TestBirths(t *testing.T) {
 	dir := t.TempDir()
 	paths := map[string]string{
@@ -79,15 +80,16 @@ func TestBirthInside(t *testing.T) {
 	}
 }
 
-// TestBirthUnsaid: a first process that does not say that it joined its cgroups, as one of a libcontainer that starts it in another way, is none.
+// TestBirthUnsaid: a first process that does not say that it joined its cgroups, as one of a libcontainer that starts
+// it in another way, is none.
 func TestBirthUnsaid(t *testing.T) {
 	if _, err := bearOne(t, "another", "1?/no/such/tasks"); err == nil || !strings.Contains(err.Error(), "has not said") {
 		t.Error(err)
 	}
 }
 
-// bearOne runs a first process that is told text, and has nothing to do behind that. It returns the pid of the child that has gone on, if any,
-// and what is said of a failure to join.
+// bearOne runs a first process that is told text, and has nothing to do behind that. It returns the pid of the child
+// that has gone on, if any, and what is said of a failure to join.
 func bearOne(t *testing.T, kind, text string) (born int, err error) {
 	t.Helper()
 	b := birth{lines: strings.Split(text, "\n")}

@@ -133,7 +133,8 @@ func insideClaim(t *testing.T, d *hutchd) {
 // checkStatus compares what /proc says of two PID 1s.
 func checkStatus(t *testing.T, direct, claimed int) {
 	t.Helper()
-	// A claim waits for its PID 1; one that was launched a moment ago, and that nobody has asked anything yet, may just be beginning.
+	// A claim waits for its PID 1; one that was launched a moment ago, and that nobody has asked anything yet, may just
+	// be beginning.
 	testenv.Poll(t, 20*time.Second, "PID 1 has not begun", func() bool {
 		return readFile(t, fmt.Sprintf("/proc/%d/comm", direct)) == readFile(t, fmt.Sprintf("/proc/%d/comm", claimed)) &&
 			statusOf(t, direct) == statusOf(t, claimed)
@@ -149,7 +150,8 @@ func checkStatus(t *testing.T, direct, claimed int) {
 	}
 }
 
-// statusOf is what does not change of the status of PID 1. What signals are blocked and wait is of the moment: Go blocks all while it forks.
+// statusOf is what does not change of the status of PID 1. What signals are blocked and wait is of the moment: Go
+// blocks all while it forks.
 func statusOf(t *testing.T, pid int) string {
 	t.Helper()
 	var kept strings.Builder

@@ -103,8 +103,8 @@ func insideOverlay(t *testing.T, d *hutchd) {
 	}
 }
 
-// insideOverlayGone removes the image of a mounted overlay at which nobody looks any more, and makes another under its names, as
-// behind the reply to a removal: the end of the mount changes nothing of that one.
+// insideOverlayGone removes the image of a mounted overlay at which nobody looks any more, and makes another under its
+// names, as behind the reply to a removal: the end of the mount changes nothing of that one.
 func insideOverlayGone(t *testing.T, d *hutchd) {
 	for i := range 20 {
 		id := fmt.Sprint("ov_gone", i)

@@ -8,8 +8,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestMountFault: which errors of libcontainer's are about a mount that does not fit the image. That they have this form
-// is what TestInside tries.
+// TestMountFault: which errors of libcontainer's are about a mount that does not fit the image. That they have this
+// form is what TestInside tries.
 func TestMountFault(t *testing.T) {
 	const begin = `unable to start container process: error during container init: error mounting "/mnt/0" to rootfs at "/a \"b\"": `
 	for text, want := range map[string]string{

@@ -181,8 +181,8 @@ func (k *input) end() {
 // maxPressed bounds how often the key is pressed for a program that begins to read keys again and again.
 const maxPressed = 64
 
-// again presses the key for who has begun to read keys since: a shell or an interpreter that edits lines does that before it shows its
-// prompt, and what was pressed before means nothing to it (n_tty(4): an end of file becomes a NUL).
+// again presses the key for who has begun to read keys since: a shell or an interpreter that edits lines does that
+// before it shows its prompt, and what was pressed before means nothing to it (n_tty(4): an end of file becomes a NUL).
 func (k *input) again() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -196,7 +196,8 @@ func (k *input) again() {
 	}
 }
 
-// press presses Ctrl-D, unless what was typed before has not been read: its output must not wait for a program that does not read.
+// press presses Ctrl-D, unless what was typed before has not been read: its output must not wait for a program that
+// does not read.
 func press(f *os.File) {
 	rc, err := f.SyscallConn()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package mode decides whether a command runs in a sandbox or on the host: exec.decide. It runs nothing itself, and nor does the
-// daemon: what is for the host the client runs, as the user that it is. DESIGN.md says what that is worth.
+// Package mode decides whether a command runs in a sandbox or on the host: exec.decide. It runs nothing itself, and nor
+// does the daemon: what is for the host the client runs, as the user that it is. DESIGN.md says what that is worth.
 package mode
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Scanner looks through what is to run, in a process of its own. Its errors are about itself: what it cannot read is a finding.
+// Scanner looks through what is to run, in a process of its own. Its errors are about itself: what it cannot read is a
+// finding.
 type Scanner interface {
 	Scan(ctx context.Context, p api.ScanParams) (api.ScanResult, error)
 	Command(ctx context.Context, argv []string) (api.ScanResult, error)
@@ -148,7 +149,8 @@ func (d *Decider) Decide(ctx context.Context, who Caller, p api.DecideParams) (a
 	return a.answer, nil
 }
 
-// allowed refuses what the configuration does not let run on the host. It never makes another mode of the one that was asked for.
+// allowed refuses what the configuration does not let run on the host. It never makes another mode of the one that was
+// asked for.
 func (d *Decider) allowed(a *asked) error {
 	t, most := a.params.TimeoutS, a.settings.Exec.MaxTimeoutS
 	switch {

@@ -13,7 +13,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// world is a Decider with a real audit log, and answers of a scan that the test chooses: hutch-scan itself is the integration tests'.
+// world is a Decider with a real audit log, and answers of a scan that the test chooses: hutch-scan itself is the
+// integration tests'.
 type world struct {
 	*Decider
 	logs   *audit.Logs

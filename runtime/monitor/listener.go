@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listener is the socket that clients connect to. It is no net.UnixListener: what that accepts is made known to the runtime's
-// poller, which is of no use for a connection that is handed on at once, and takes as long as the rest.
+// listener is the socket that clients connect to. It is no net.UnixListener: what that accepts is made known to the
+// runtime's poller, which is of no use for a connection that is handed on at once, and takes as long as the rest.
 type listener struct {
 	path   string
 	f      *os.File // blocking: a thread waits in accept4(2)
@@ -20,8 +20,8 @@ type listener struct {
 	closed atomic.Bool
 }
 
-// backlog is how many may wait to be accepted, of which the kernel makes at most net.core.somaxconn. Who finds it full is refused
-// (EAGAIN), or waits.
+// backlog is how many may wait to be accepted, of which the kernel makes at most net.core.somaxconn. Who finds it full
+// is refused (EAGAIN), or waits.
 const backlog = 1 << 16
 
 // listenUnix binds path, which must not exist, with the mode that the umask leaves.
@@ -63,7 +63,8 @@ func (l *listener) accept() (*os.File, error) {
 	return os.NewFile(uintptr(conn), "connection"), nil
 }
 
-// Close removes the socket and ends accept. Who connects from then on finds nobody; who has connected and was not accepted, neither.
+// Close removes the socket and ends accept. Who connects from then on finds nobody; who has connected and was not
+// accepted, neither.
 func (l *listener) Close() error {
 	if l.closed.Swap(true) {
 		return net.ErrClosed

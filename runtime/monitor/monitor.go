@@ -337,8 +337,8 @@ func (m *monitor) stop(reason string, keep bool) {
 	})
 }
 
-// ends makes h the last hutchd, as it has said that it ends by itself. One that does not get there is killed. What it has not removed
-// then hutch-launch does, or with keep it is the next daemon's.
+// ends makes h the last hutchd, as it has said that it ends by itself. One that does not get there is killed. What it
+// has not removed then hutch-launch does, or with keep it is the next daemon's.
 func (m *monitor) ends(h *hutchd, keep bool) {
 	m.stopOnce.Do(func() {
 		m.keep = keep
@@ -359,8 +359,8 @@ func (m *monitor) isStopping() bool {
 	}
 }
 
-// sweep removes the cgroups of daemons that were killed, of which the last processes may still be dying: these are looked
-// at again when they have ended, and at the end. Nobody else comes until the next daemon starts.
+// sweep removes the cgroups of daemons that were killed, of which the last processes may still be dying: these are
+// looked at again when they have ended, and at the end. Nobody else comes until the next daemon starts.
 func (m *monitor) sweep(undo *cleanup.Stack) {
 	now := func() (left []string) {
 		swept, left, err := cgroups.Sweep(0)
@@ -386,7 +386,8 @@ func (m *monitor) sweep(undo *cleanup.Stack) {
 	}
 }
 
-// dyingWait is how long the last processes of dead daemons are looked at; some may be kept for a monitor that never comes.
+// dyingWait is how long the last processes of dead daemons are looked at; some may be kept for a monitor that never
+// comes.
 const dyingWait = 10 * time.Second
 
 // sweepWait is how long hutch gc waits for the last processes of dead daemons, which may be dying.

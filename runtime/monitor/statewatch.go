@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchState ends the daemon when its state folder is removed or moved away, or so much of it as an rm -r comes to: nothing that it is asked
-// for can be done then, and what it still has belongs to no folder that anybody knows. Not a folder itself says so, which is in use, but the
-// one that its name is in.
+// watchState ends the daemon when its state folder is removed or moved away, or so much of it as an rm -r comes to:
+// nothing that it is asked for can be done then, and what it still has belongs to no folder that anybody knows. Not a
+// folder itself says so, which is in use, but the one that its name is in.
 func (m *monitor) watchState(done <-chan struct{}) {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {

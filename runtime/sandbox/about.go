@@ -48,8 +48,8 @@ func (m *Manager) tellNew(s *Sandbox) error {
 	return m.tellBy(s, func(path string, text []byte) error { return os.WriteFile(path, text, 0o644) })
 }
 
-// aboutFolder is the file system below a sandbox's folder that it has as two mounts, read-only inside: toldFolder at aboutTarget, and
-// sysFolder at /sys.
+// aboutFolder is the file system below a sandbox's folder that it has as two mounts, read-only inside: toldFolder at
+// aboutTarget, and sysFolder at /sys.
 const (
 	aboutFolder = "about"
 	toldFolder  = "hutch"
@@ -73,8 +73,8 @@ func (f *creation) mountAbout() error {
 	return f.m.furnish(at)
 }
 
-// bindAbout is first of the binds, so that its mount point is never made in a folder of the caller's; but for one in memory
-// that would hide it.
+// bindAbout is first of the binds, so that its mount point is never made in a folder of the caller's; but for one in
+// memory that would hide it.
 func (f *creation) bindAbout() {
 	first := 0
 	for _, m := range hostFolders(&f.req.Spec) {
@@ -111,7 +111,8 @@ func (m *Manager) tellBy(s *Sandbox, put func(path string, text []byte) error) e
 	return nil
 }
 
-// tell tells the sandbox what has changed. Readers see the old text or the new. That it is in force does not depend on it.
+// tell tells the sandbox what has changed. Readers see the old text or the new. That it is in force does not depend on
+// it.
 func (m *Manager) tell(s *Sandbox) {
 	about := filepath.Join(s.dir, aboutFolder)
 	_, err := os.Lstat(filepath.Join(about, toldFolder))

@@ -37,8 +37,8 @@ type saved struct {
 	Project bool `json:"project,omitempty"`
 	// Ports are those that the host reaches.
 	Ports []api.Port `json:"ports,omitempty"`
-	// Layers and Base are Sandbox.layers and base, Folders its folderIDs. Next says that what is in fs/next takes the place of what is
-	// in fs (rollForward).
+	// Layers and Base are Sandbox.layers and base, Folders its folderIDs. Next says that what is in fs/next takes the
+	// place of what is in fs (rollForward).
 	Layers  []string            `json:"layers,omitempty"`
 	Base    diskuse.Usage       `json:"base,omitzero"`
 	Folders map[string]folderID `json:"folders,omitempty"`
@@ -142,7 +142,8 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 		wg.Go(func() {
 			if err := m.adopt(ctx, &held[i]); err != nil {
 				level := slog.LevelError
-				if errors.Is(err, errNoRecord) || errors.Is(err, errUnready) { // the hutchd before was making it, or removing it
+				// the hutchd before was making it, or removing it
+				if errors.Is(err, errNoRecord) || errors.Is(err, errUnready) {
 					level = slog.LevelInfo
 				}
 				m.cfg.Logger.Log(ctx, level, "take over a sandbox; it is removed", "sandbox", held[i].ID, "err", err)

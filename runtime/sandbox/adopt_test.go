@@ -8,7 +8,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestReadSaved: what a hutchd before has written is read, also of builds that had one word where there is a list, or an object, now.
+// TestReadSaved: what a hutchd before has written is read, also of builds that had one word where there is a list, or
+// an object, now.
 func TestReadSaved(t *testing.T) {
 	for _, c := range []struct{ name, text string }{
 		{"now", `{"record":{"id":"sb_1","network":{"mode":"allow","require":["ebpf"],"enforcement":{"ebpf":"on"}}},"spec":{"network":{"mode":"allow","require":["ebpf"]}},"user":4294967295}`},

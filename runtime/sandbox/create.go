@@ -262,7 +262,8 @@ func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted
 		m.audit(ctx, s, "", api.AuditClosed, nil, 0) // should something have been noted
 		return api.Sandbox{}, withCause(ctx, err)
 	}
-	if req.origin == nil && len(s.root.Config.Volumes) > 0 { // before anybody can use it, and also of one that will wait in a pool
+	// before anybody can use it, and also of one that will wait in a pool
+	if req.origin == nil && len(s.root.Config.Volumes) > 0 {
 		m.makeVolumes(ctx, s)
 	}
 	f.phases["total"] = ms(time.Since(start))

@@ -106,11 +106,13 @@ type Cgroups interface {
 	// or ctx ends; Thaw lets them go on. There is no Make meanwhile.
 	Freeze(ctx context.Context, sandbox string) error
 	Thaw(sandbox string) error
-	// Reclaim takes page cache of a sandbox back, behind the caller's back, and calls told with what that has gained, unless
-	// nothing can be or it is stopped. Before its cgroup is removed or its processes go on stop must have returned, which waits for
-	// less than a millisecond's work of the kernel's; told is not called any more then, and must not call stop.
+	// Reclaim takes page cache of a sandbox back, behind the caller's back, and calls told with what that has gained,
+	// unless nothing can be or it is stopped. Before its cgroup is removed or its processes go on stop must have
+	// returned, which waits for less than a millisecond's work of the kernel's; told is not called any more then, and
+	// must not call stop.
 	Reclaim(sandbox string, told func(bytes int64)) (stop func())
-	// Processes lists the pids of all processes of a sandbox, in ascending order; an error where its cgroup does not say.
+	// Processes lists the pids of all processes of a sandbox, in ascending order; an error where its cgroup does not
+	// say.
 	Processes(sandbox string) ([]int, error)
 	// KillAll kills every process of a sandbox but PID 1, as Kill does.
 	KillAll(ctx context.Context, sandbox string) error
@@ -133,9 +135,9 @@ type Cgroups interface {
 
 // Networks makes the networks of sandboxes: package netfilter, joined by cmd/hutchd.
 type Networks interface {
-	// Plain is a namespace with a loopback interface and a resolver that refuses, which is what mode none means: Manager.Denied is
-	// told of each lookup of the sandbox id before that has its answer. AdoptPlain makes that of a hutchd before refuse again; it owns
-	// the file, which is the namespace.
+	// Plain is a namespace with a loopback interface and a resolver that refuses, which is what mode none means:
+	// Manager.Denied is told of each lookup of the sandbox id before that has its answer. AdoptPlain makes that of a
+	// hutchd before refuse again; it owns the file, which is the namespace.
 	Plain(id string) (Namespace, error)
 	AdoptPlain(id string, netns *os.File) (Namespace, error)
 	// Check says whether Open and Update would take a policy.
@@ -200,8 +202,8 @@ type Enforced interface {
 // what it lets pass in mode learn, it tells by Manager.Denied, Failed and Passed, before
 // the sandbox can see that.
 type Network interface {
-	// Unanswered tells of the connections that were begun since a time and have waited for their servers for a while: a command that has
-	// ended has not.
+	// Unanswered tells of the connections that were begun since a time and have waited for their servers for a while: a
+	// command that has ended has not.
 	Unanswered(since time.Time)
 	// File is the namespace, which the sandbox joins. It is the network's.
 	File() *os.File

@@ -14,8 +14,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// A generic sandbox may be *dressed*: claimed ahead, for what was asked for last. Who asks for the same gets it as it is; it is
-// otherwise still one that nobody has, and ends with this hutchd. See runtime/DESIGN.md, "Dressed ahead".
+// A generic sandbox may be *dressed*: claimed ahead, for what was asked for last. Who asks for the same gets it as it
+// is; it is otherwise still one that nobody has, and ends with this hutchd. See runtime/DESIGN.md, "Dressed ahead".
 
 // wish is what a claim ahead decides: a sandbox of the same wish has the same root, mounts and name.
 type wish struct {
@@ -26,8 +26,8 @@ type wish struct {
 	shm             int64      // size of /dev/shm
 }
 
-// wishOf is the wish of a request; false when the request asks for what no wish has: host folders, a name of its own, a disk that
-// is not like everybody's.
+// wishOf is the wish of a request; false when the request asks for what no wish has: host folders, a name of its own, a
+// disk that is not like everybody's.
 func (m *Manager) wishOf(req *CreateRequest, l *api.Limits) (wish, bool) {
 	sp := &req.Spec
 	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep, group: ofGroup(*l), shm: m.shmOf(l)}
@@ -106,8 +106,8 @@ func (f *creation) holdBack(ctx context.Context, w wish) error {
 	return err
 }
 
-// NoDressing waits until no sandbox is dressed, and keeps that so until release is called: images that nobody uses are in use by
-// nobody then.
+// NoDressing waits until no sandbox is dressed, and keeps that so until release is called: images that nobody uses are
+// in use by nobody then.
 func (m *Manager) NoDressing() (release func()) {
 	m.dressing.Lock()
 	return m.dressing.Unlock
@@ -116,9 +116,9 @@ func (m *Manager) NoDressing() (release func()) {
 // rehearsalTimeout bounds what is only to save time.
 const rehearsalTimeout = 2 * time.Second
 
-// rehearse has PID 1 fail to execute a folder, so that the first command need not wait for threads of PID 1, pages that it has not
-// touched and the Landlock domain of commands, whose rules are made of the root: the sandbox has the one that it will keep.
-// What runs is the stub, which ends; no file of the image is executed.
+// rehearse has PID 1 fail to execute a folder, so that the first command need not wait for threads of PID 1, pages that
+// it has not touched and the Landlock domain of commands, whose rules are made of the root: the sandbox has the one
+// that it will keep. What runs is the stub, which ends; no file of the image is executed.
 func (f *creation) rehearse(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rehearsalTimeout)
 	defer cancel()

@@ -6,8 +6,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// early is a generic sandbox that is launched beside something else which has to be done first: the copy of what a fork goes on
-// from. See runtime/DESIGN.md, "Snapshots and forks".
+// early is a generic sandbox that is launched beside something else which has to be done first: the copy of what a fork
+// goes on from. See runtime/DESIGN.md, "Snapshots and forks".
 type early struct {
 	kind    kindAhead
 	made    chan *generic // closed when there is none

@@ -117,7 +117,8 @@ func (m *Manager) startEnds(id string) {
 	m.untake(id)
 }
 
-// liveSoon is live, and waits for an exec that is being started: its command may have been heard of before this process knows that it runs.
+// liveSoon is live, and waits for an exec that is being started: its command may have been heard of before this process
+// knows that it runs.
 func (m *Manager) liveSoon(ctx context.Context, id string) (*running, error) {
 	m.mu.Lock()
 	starting := m.starting[id]

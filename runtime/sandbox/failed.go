@@ -7,8 +7,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// kindFailed is a denial that is none: a connection that is allowed and has failed. Where a result is made they part: it is counted,
-// bounded and attributed as what is refused.
+// kindFailed is a denial that is none: a connection that is allowed and has failed. Where a result is made they part:
+// it is counted, bounded and attributed as what is refused.
 const kindFailed = "failed"
 
 // Failed records that a connection of a sandbox failed outside of it, and tells as Denied does.
@@ -74,9 +74,10 @@ func (m *Manager) lookNow(s *Sandbox) look {
 	return l
 }
 
-// lookWhy ends what r does; where it has succeeded alone nobody looks, as this is behind each command. If it has failed it tells what may be why, and of which nothing else tells: connections that wait for their
-// servers, as it may have lost its patience, those for which there was no route, and names that got no answer of use. What came before
-// it began, or before another one ended beside it, may be that one's, which has succeeded or was told of it.
+// lookWhy ends what r does; where it has succeeded alone nobody looks, as this is behind each command. If it has failed
+// it tells what may be why, and of which nothing else tells: connections that wait for their servers, as it may have
+// lost its patience, those for which there was no route, and names that got no answer of use. What came before it
+// began, or before another one ended beside it, may be that one's, which has succeeded or was told of it.
 func (m *Manager) lookWhy(r *running, failed bool) {
 	s := r.s
 	s.mu.Lock()
@@ -100,8 +101,8 @@ func (m *Manager) lookWhy(r *running, failed bool) {
 	}
 }
 
-// TakeRefused is what an exec that goes on was refused, and what has failed, since it was asked last; over says that what it did meanwhile
-// has failed. Of an exec that has ended its result has it.
+// TakeRefused is what an exec that goes on was refused, and what has failed, since it was asked last; over says that
+// what it did meanwhile has failed. Of an exec that has ended its result has it.
 func (m *Manager) TakeRefused(exec string, over bool) (refused []api.Denial, failed []api.Failure) {
 	r, err := m.findExec(exec)
 	if err != nil {
@@ -111,7 +112,8 @@ func (m *Manager) TakeRefused(exec string, over bool) (refused []api.Denial, fai
 	return part(r.takeRefused())
 }
 
-// BeginRefused says that an exec that goes on does something new: what was refused between two such things is of neither.
+// BeginRefused says that an exec that goes on does something new: what was refused between two such things is of
+// neither.
 func (m *Manager) BeginRefused(exec string) {
 	if r, err := m.findExec(exec); err == nil {
 		r.takeRefused()

@@ -67,7 +67,8 @@ func (f *creation) folders(context.Context) error {
 	return f.rootFolders()
 }
 
-// foldersAhead uses the folders that were made with a generic sandbox, unless a limit of disk space would not hold them.
+// foldersAhead uses the folders that were made with a generic sandbox, unless a limit of disk space would not hold
+// them.
 func (f *creation) foldersAhead() error {
 	d := f.s.disk
 	switch {
@@ -99,8 +100,8 @@ func (f *creation) rootFolders() error {
 	return diskError("write the sandbox's own files", f.ownFiles(upper))
 }
 
-// makeRootFolders makes the folders of the root's overlay, and in its upper one, the root folder that the sandbox sees, those
-// for our own files and mounts.
+// makeRootFolders makes the folders of the root's overlay, and in its upper one, the root folder that the sandbox sees,
+// those for our own files and mounts.
 func makeRootFolders(dir string) (upper string, err error) {
 	upper = filepath.Join(dir, "fs/upper")
 	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(filepath.Join(dir, "fs/work"), 0o700)); err != nil {
@@ -121,7 +122,8 @@ func makeRootFolders(dir string) (upper string, err error) {
 // limitDisk makes the sandbox's limit of disk space.
 func (f *creation) limitDisk() error {
 	s := f.s
-	if volumes := f.m.volumes(s); len(volumes) > 0 || len(s.layers) > 0 { // a file system of its own would not hold them
+	// a file system of its own would not hold them
+	if volumes := f.m.volumes(s); len(volumes) > 0 || len(s.layers) > 0 {
 		if s.disk = newDisk(s.dir, &s.record.Limits, false, volumes...); s.disk != nil {
 			s.disk.base = s.base
 		}
@@ -257,17 +259,17 @@ func writeJSON(path string, v any) error {
 	return os.NewSyscallError("rename", unix.Rename(tmp, path))
 }
 
-// overwrite replaces what is in a file, and closes it. One that is cut to nothing first goes to the disk when it is closed (ext4(5),
-// auto_da_alloc).
+// overwrite replaces what is in a file, and closes it. One that is cut to nothing first goes to the disk when it is
+// closed (ext4(5), auto_da_alloc).
 func overwrite(fd int, name string, data []byte) error {
 	file := os.NewFile(uintptr(fd), name)
 	_, err := file.Write(data)
 	return errors.Join(err, file.Truncate(int64(len(data))), file.Close())
 }
 
-// swapJSON is writeJSON for what is of no use after a crash of the machine: where there is a file beside it to write it to, both
-// exchange their names. No file is made and none is removed, whose blocks an ext4 may have to give back at once, and of
-// which a rename over another one would begin to write the new (ext4(5), discard and auto_da_alloc).
+// swapJSON is writeJSON for what is of no use after a crash of the machine: where there is a file beside it to write it
+// to, both exchange their names. No file is made and none is removed, whose blocks an ext4 may have to give back at
+// once, and of which a rename over another one would begin to write the new (ext4(5), discard and auto_da_alloc).
 func swapJSON(path string, v any) error {
 	spare := path + spareSuffix
 	fd, err := unix.Open(spare, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -76,8 +76,8 @@ func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn 
 	return api.Forked{}, failed
 }
 
-// forkSource is what is forked. source is the sandbox whose mounts the forks take, nil when they open folders by their paths; first
-// is to be one of them, and the caller drops it also behind an error.
+// forkSource is what is forked. source is the sandbox whose mounts the forks take, nil when they open folders by their
+// paths; first is to be one of them, and the caller drops it also behind an error.
 func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams) (sn *snapshot, source *Sandbox, held []*os.File, first *early, err error) {
 	if p.Snapshot != "" {
 		if sn, err = m.snapshotOf(user, p.Snapshot); err != nil {
@@ -103,7 +103,8 @@ func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams)
 	return sn, source, held, first, nil
 }
 
-// forkSpec is what a fork is made by: the sandbox's spec with what was changed since, and without what there can be only one of.
+// forkSpec is what a fork is made by: the sandbox's spec with what was changed since, and without what there can be
+// only one of.
 func forkSpec(sn *snapshot, p api.ForkParams) (api.Spec, error) {
 	sp, err := handOver(sn.Spec, p.Folders)
 	if err != nil {

@@ -28,8 +28,8 @@ type generic struct {
 	pidfd   *os.File
 	net     Namespace // of mode none, or for a network, which the claim opens in it
 	guest   *guestapi.Client
-	// end kills it, once, unmount takes off what it was dressed in, and forget removes what is on disk, in that order. Whoever
-	// has taken it owns all three.
+	// end kills it, once, unmount takes off what it was dressed in, and forget removes what is on disk, in that order.
+	// Whoever has taken it owns all three.
 	end, unmount, forget func() error
 	dressed              *dressed // nil when it was not
 	spare                []group  // Sandbox.spare
@@ -195,11 +195,12 @@ const refillAfter = 30 * time.Millisecond
 // replaceAfter is the same behind one that ended by itself, as all may.
 const replaceAfter = time.Second
 
-// kindAhead is a kind of generic sandboxes: what is fixed when PID 1 starts. Of each some are launched once one could have been used.
+// kindAhead is a kind of generic sandboxes: what is fixed when PID 1 starts. Of each some are launched once one could
+// have been used.
 type kindAhead int
 
-// The kinds, or'ed: with a network (runtime/DESIGN.md, "Claiming by a root swap"), with a workspace in which PID 1 makes names in the
-// commands' place, and with one in which it moves folders.
+// The kinds, or'ed: with a network (runtime/DESIGN.md, "Claiming by a root swap"), with a workspace in which PID 1
+// makes names in the commands' place, and with one in which it moves folders.
 const (
 	networkedAhead kindAhead = 1 << iota
 	guardedAhead
@@ -223,8 +224,8 @@ type generics struct {
 	wg     sync.WaitGroup
 }
 
-// take returns a generic sandbox that is alive, the caller's until settled is called of it; nil when there is none. With a wish
-// it is one that was dressed for that, if there is one, else one that was not dressed.
+// take returns a generic sandbox that is alive, the caller's until settled is called of it; nil when there is none.
+// With a wish it is one that was dressed for that, if there is one, else one that was not dressed.
 func (p *generics) take(w wish, wished bool) *generic {
 	p.mu.Lock()
 	p.note(w, wished)
@@ -251,12 +252,13 @@ func (p *generics) take(w wish, wished bool) *generic {
 	}
 }
 
-// settled says that g, which somebody has taken, is a sandbox of the Manager's or is being discarded. Until then close waits: the
-// daemon's folder must not go while there is one in it.
+// settled says that g, which somebody has taken, is a sandbox of the Manager's or is being discarded. Until then close
+// waits: the daemon's folder must not go while there is one in it.
 func (g *generic) settled() { g.of.wg.Done() }
 
-// note remembers what the next one is dressed for. Those that were dressed for something else go when the same is asked for twice in
-// a row: who takes turns between two images keeps one for the one, and undressed ones for the other. mu is held.
+// note remembers what the next one is dressed for. Those that were dressed for something else go when the same is asked
+// for twice in a row: who takes turns between two images keeps one for the one, and undressed ones for the other. mu is
+// held.
 func (p *generics) note(w wish, wished bool) {
 	again := wished && p.wished && p.wish == w
 	p.wish, p.wished = w, wished
@@ -276,7 +278,8 @@ func (p *generics) note(w wish, wished bool) {
 // dressAgainAfter is how long none is dressed for what one could not be dressed for.
 const dressAgainAfter = time.Minute
 
-// dresses says what the next one is dressed for. One at least stays as it is, for whoever wants something else. mu is held.
+// dresses says what the next one is dressed for. One at least stays as it is, for whoever wants something else. mu is
+// held.
 func (p *generics) dresses() (w wish, ok bool) {
 	undressed := slices.ContainsFunc(p.ready, func(g *generic) bool { return g.dressed == nil })
 	return p.wish, p.wished && undressed && time.Since(p.failed) > dressAgainAfter

@@ -100,9 +100,9 @@ func (m *Manager) grant(asked *api.Limits, bestEffort bool) (granted, error) {
 	return g, nil
 }
 
-// limitsOf decides about the limits of a new sandbox: what it asks for, which is a promise,
-// and the defaults, which are kept as far as this host can. A fork asks for those of its origin, which had defaults among
-// them and may have more than the host does.
+// limitsOf decides about the limits of a new sandbox: what it asks for, which is a promise, and the defaults, which are
+// kept as far as this host can. A fork asks for those of its origin, which had defaults among them and may have more
+// than the host does.
 func (m *Manager) limitsOf(asked *api.Limits, fork bool) (granted, error) {
 	if !fork {
 		if err := m.checkHost(asked); err != nil {

@@ -68,8 +68,8 @@ func (m *Manager) enterGroup(r *running) error {
 	return nil
 }
 
-// spareGroup makes the cgroup of the first exec ahead of it: 5 % of a short command's way. What is read of cgroups at its beginning
-// and end is read once, and so is open.
+// spareGroup makes the cgroup of the first exec ahead of it: 5 % of a short command's way. What is read of cgroups at
+// its beginning and end is read once, and so is open.
 func (m *Manager) spareGroup(s *Sandbox) error {
 	if s.cgroup != "" {
 		_, _ = m.cfg.Cgroups.Events(s.cgroup)

@@ -20,8 +20,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// folderGuard keeps a sandbox from writing what programs of its user's take instructions from, in a folder of the host's in
-// mode rw. See runtime/DESIGN.md, "The guard of a folder".
+// folderGuard keeps a sandbox from writing what programs of its user's take instructions from, in a folder of the
+// host's in mode rw. See runtime/DESIGN.md, "The guard of a folder".
 type folderGuard struct {
 	at     string // where the folder is mounted for hutch-launch
 	target string // where it is inside
@@ -101,7 +101,8 @@ func guardedNames(sp *api.Spec, target string) []string {
 	return nil
 }
 
-// defaultGuard is what PID 1 of a sandbox that is launched ahead does not make: the guard of a workspace for which nothing is said about it.
+// defaultGuard is what PID 1 of a sandbox that is launched ahead does not make: the guard of a workspace for which
+// nothing is said about it.
 var defaultGuard = guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: workspaceTarget}}}
 
 // guest is what PID 1 is not to make for commands; nil when they make names themselves.
@@ -128,7 +129,8 @@ func (f *creation) guest() *guestapi.Guard {
 	return &g
 }
 
-// guardClaimed tells PID 1 of a sandbox that was launched ahead what is guarded now, if that is not what it was set up with.
+// guardClaimed tells PID 1 of a sandbox that was launched ahead what is guarded now, if that is not what it was set up
+// with.
 func (f *creation) guardClaimed(ctx context.Context) error {
 	g := f.guest()
 	if g == nil || reflect.DeepEqual(g, &defaultGuard) {
@@ -154,8 +156,8 @@ func (f *creation) initArg() string {
 	return strings.Join(args, guestapi.ArgAnd)
 }
 
-// overlays reports whether PID 1 moves folders for commands: in overlays of folders, unless it is under a profile that may refuse what
-// that takes.
+// overlays reports whether PID 1 moves folders for commands: in overlays of folders, unless it is under a profile that
+// may refuse what that takes.
 func overlays(sp *api.Spec) bool {
 	return sp.SeccompProfile == "" && slices.ContainsFunc(hostFolders(sp), func(m api.Mount) bool { return m.Mode == api.ModeOverlay })
 }

@@ -114,15 +114,15 @@ func (g *folderGuard) reports(root int) (found []api.Unguarded) {
 	return found
 }
 
-// What a look at the top of a folder takes at most, behind each command: names, and of them those that are looked at and told of. It is for
-// people who want to know; what must not be made is not made.
+// What a look at the top of a folder takes at most, behind each command: names, and of them those that are looked at
+// and told of. It is for people who want to know; what must not be made is not made.
 const (
 	maxTopNames = 100_000
 	maxTold     = 1000
 )
 
-// list finds what of the guard can be in the folder by the names that it has, which it reads again when they have changed. The caller holds
-// g.mu. It is false where the folder cannot be read, or is none.
+// list finds what of the guard can be in the folder by the names that it has, which it reads again when they have
+// changed. The caller holds g.mu. It is false where the folder cannot be read, or is none.
 func (g *folderGuard) list(root *os.File) bool {
 	var st unix.Statx_t
 	err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_CTIME|unix.STATX_MTIME, &st)

@@ -104,14 +104,15 @@ func (w *guardWalk) again(parent int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// tooMuch refuses a folder that is too large to be looked at: what is not looked at could be written, and a sandbox can make it so.
+// tooMuch refuses a folder that is too large to be looked at: what is not looked at could be written, and a sandbox can
+// make it so.
 func (w *guardWalk) tooMuch(what string) error {
 	return api.Errorf(api.FailedPrecondition, "%s has %s: not all names in it that programs of yours obey can be guarded", w.g.mount.Source, what).
 		WithHint("mount a smaller folder, or :overlay; --unguard all takes the guard off")
 }
 
-// entries reads what of a folder matters: keep decides, of names that are no folders; and whether it has a HEAD, as each repository has. It
-// is nothing where the folder cannot be read, which is counted.
+// entries reads what of a folder matters: keep decides, of names that are no folders; and whether it has a HEAD, as
+// each repository has. It is nothing where the folder cannot be read, which is counted.
 func (w *guardWalk) entries(dir *os.File, depth int, keep func(fs.DirEntry) bool) (kept []fs.DirEntry, head bool, err error) {
 	for {
 		if err := w.ctx.Err(); err != nil {
@@ -183,8 +184,8 @@ func (w *guardWalk) folder(parent, dir *os.File, rel string, depth int) error {
 	return nil
 }
 
-// repository covers the folder of a repository: by its mount PID 1 knows that it was there (guest/DESIGN.md). It returns the folder as it is
-// then, which is another file than dir unless that is the root.
+// repository covers the folder of a repository: by its mount PID 1 knows that it was there (guest/DESIGN.md). It
+// returns the folder as it is then, which is another file than dir unless that is the root.
 func (w *guardWalk) repository(parent, dir *os.File, rel string) (*os.File, error) {
 	names := w.g.set.InRepository()
 	w.repositories = append(w.repositories, rel)
@@ -266,7 +267,8 @@ func (w *guardWalk) coverBelow(at int, name string) error {
 	return nil
 }
 
-// follow guards what the configuration of a repository names in the folder: where its hooks are, more configuration, and commands.
+// follow guards what the configuration of a repository names in the folder: where its hooks are, more configuration,
+// and commands.
 func (w *guardWalk) follow(at string) error {
 	config := path.Join(at, "config")
 	tops := w.tops(at)

@@ -9,8 +9,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// hostHint is what to do when a command fails that installs something, where the image shows the host's own programs: what these say
-// then is about files that they miss, and not why they miss them.
+// hostHint is what to do when a command fails that installs something, where the image shows the host's own programs:
+// what these say then is about files that they miss, and not why they miss them.
 type hostHint struct {
 	programs []string // any of these
 	words    []string // and one of these behind it, in the same command; none means any
@@ -63,8 +63,8 @@ func hintOf(argv []string, writableUsr bool) string {
 	return ""
 }
 
-// jvmHint is what to do about a command without memory, if it starts a JVM: one before 24 does not look above the cgroup that it is in
-// (JDK-8322420), and of v2 that is the command's own, without a limit.
+// jvmHint is what to do about a command without memory, if it starts a JVM: one before 24 does not look above the
+// cgroup that it is in (JDK-8322420), and of v2 that is the command's own, without a limit.
 func jvmHint(argv []string) string {
 	for w := range strings.FieldsFuncSeq(strings.Join(argv, " "), func(r rune) bool { return strings.ContainsRune(" ;&|()\n`", r) }) {
 		switch w[strings.LastIndexByte(w, '/')+1:] {

@@ -13,9 +13,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// hush calls use while nothing of the sandbox writes, for milliseconds: unlike still it tells nobody, and leaves files workers alone. changing
-// says of a file that somebody has it mapped, and so may change it without giving it a new time. Nothing is stopped where nothing but
-// PID 1 and workers is there, which write when they are asked to.
+// hush calls use while nothing of the sandbox writes, for milliseconds: unlike still it tells nobody, and leaves files
+// workers alone. changing says of a file that somebody has it mapped, and so may change it without giving it a new
+// time. Nothing is stopped where nothing but PID 1 and workers is there, which write when they are asked to.
 func (m *Manager) hush(ctx context.Context, s *Sandbox, use func(changing func(name string, ino uint64) bool) error) (err error) {
 	done, err := s.door.take(ctx)
 	if err != nil {
@@ -76,8 +76,9 @@ func (s *Sandbox) countWorkers() (n int) {
 	return n
 }
 
-// mappedBy says which files processes have mapped so that they can be written to: the kernel notes the time of the first such write
-// and not of each. The inode in the list is the overlay's, so names count as well; too many are no harm.
+// mappedBy says which files processes have mapped so that they can be written to: the kernel notes the time of the
+// first such write and not of each. The inode in the list is the overlay's, so names count as well; too many are no
+// harm.
 func mappedBy(pids []int) func(name string, ino uint64) bool {
 	names, inodes, all := map[string]bool{}, map[uint64]bool{}, false
 	for _, pid := range pids {
@@ -103,7 +104,8 @@ func mappings(list []byte, names map[string]bool, inodes map[uint64]bool) {
 			inodes[ino] = true
 		}
 		name := strings.Trim(string(fields[5]), " \n")
-		for _, name := range []string{name, strings.TrimSuffix(name, " (deleted)")} { // either may be a name, as \012 may
+		// either may be a name, as \012 may
+		for _, name := range []string{name, strings.TrimSuffix(name, " (deleted)")} {
 			names[path.Base(name)], names[path.Base(strings.ReplaceAll(name, `\012`, "\n"))] = true, true
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv/cost"
 )
 
-// TestMappedBy: files that a process has mapped, shared and writable, are told by name and inode, whatever they are called; others are not.
+// TestMappedBy: files that a process has mapped, shared and writable, are told by name and inode, whatever they are
+// called; others are not.
 func TestMappedBy(t *testing.T) {
 	for _, name := range []string{"plain", "a\nb", `lit\012eral`, "x (deleted)", " space "} {
 		path := filepath.Join(t.TempDir(), name)

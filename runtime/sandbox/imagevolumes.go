@@ -20,9 +20,9 @@ import (
 // maxImageVolumes bounds the folders that an image has made: each costs a call, and images have a few.
 const maxImageVolumes = 64
 
-// makeVolumes makes the folders that the image names as volumes and does not have, as other tools do: programs count on them. They are part of
-// the sandbox's files, root's and 0755; where those cannot be written there are none. One that cannot be made is noted, and keeps nobody
-// from using the image. Nothing runs in s yet, and nobody can use it.
+// makeVolumes makes the folders that the image names as volumes and does not have, as other tools do: programs count on
+// them. They are part of the sandbox's files, root's and 0755; where those cannot be written there are none. One that
+// cannot be made is noted, and keeps nobody from using the image. Nothing runs in s yet, and nobody can use it.
 func (m *Manager) makeVolumes(ctx context.Context, s *Sandbox) {
 	if s.spec.ReadOnly {
 		return
@@ -49,7 +49,8 @@ func (m *Manager) makeVolumes(ctx context.Context, s *Sandbox) {
 	s.record.Note = note
 }
 
-// makeVolume makes one of them, unless it is there or would be in a folder that is mounted: an image makes nothing on the host.
+// makeVolume makes one of them, unless it is there or would be in a folder that is mounted: an image makes nothing on
+// the host.
 func (m *Manager) makeVolume(ctx context.Context, s *Sandbox, name string) error {
 	root, err := os.OpenFile(filepath.Join(s.dir, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -75,8 +76,9 @@ func (m *Manager) makeVolume(ctx context.Context, s *Sandbox, name string) error
 	return err
 }
 
-// resolve is the path without links of what name is below root, which nobody changes, and whether that is a folder. What of it is not there
-// is as in name; a link to what is not there is an error, for it may be elsewhere in the sandbox, where more is mounted.
+// resolve is the path without links of what name is below root, which nobody changes, and whether that is a folder.
+// What of it is not there is as in name; a link to what is not there is an error, for it may be elsewhere in the
+// sandbox, where more is mounted.
 func resolve(root *os.File, name string) (at string, there bool, err error) {
 	rest := ""
 	for prefix := path.Clean("/" + name); ; prefix = path.Dir(prefix) {

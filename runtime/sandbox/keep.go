@@ -14,8 +14,8 @@ type KeptExec struct {
 	Argv []string
 }
 
-// KeepExec starts a command under a name, to be used again and again: its stdin is open, it has no timeout, and it does not keep
-// its sandbox from being idle. The next hutchd knows it, too.
+// KeepExec starts a command under a name, to be used again and again: its stdin is open, it has no timeout, and it does
+// not keep its sandbox from being idle. The next hutchd knows it, too.
 func (m *Manager) KeepExec(ctx context.Context, p api.ExecParams, name string) (api.StartResult, error) {
 	s, err := m.find(p.Sandbox)
 	if err != nil {

@@ -21,7 +21,8 @@ func (h *Host) checkAppArmor(want api.AppArmor) error {
 		WithHint("hutch doctor says how to load it; with auto, namespaces, mounts and seccomp stand without it")
 }
 
-// labels are what the kernel has for a process, for mandatory access control. It keeps them until it executes something.
+// labels are what the kernel has for a process, for mandatory access control. It keeps them until it executes
+// something.
 type labels struct {
 	appArmor string
 	known    bool // AppArmor has one
@@ -40,8 +41,8 @@ func labelsOf(pid int) labels {
 	return labels{other: strings.TrimRight(string(label), "\x00\n")}
 }
 
-// addLabel adds what mandatory access control there is around a sandbox. Where a profile was asked for, another label is an error, and
-// where want insists one that is not enforced.
+// addLabel adds what mandatory access control there is around a sandbox. Where a profile was asked for, another label
+// is an error, and where want insists one that is not enforced.
 func (h *Host) addLabel(iso *api.Isolation, l labels, want api.AppArmor) error {
 	if l.known {
 		w, err := h.appArmorWall(l.appArmor)

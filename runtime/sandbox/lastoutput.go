@@ -15,8 +15,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// The end of what the last command of a sandbox has written stays when the sandbox is stopped: why it ended is asked then. It is in the
-// sandbox's folder, beside its files, until it is started again.
+// The end of what the last command of a sandbox has written stays when the sandbox is stopped: why it ended is asked
+// then. It is in the sandbox's folder, beside its files, until it is started again.
 const (
 	outputDir  = "output"    // about, and a file for each stream
 	aboutFile  = "exec.json" // api.Exec
@@ -159,8 +159,8 @@ func storedStream(name string) (*stream, error) {
 	}, nil
 }
 
-// endExecs waits for the ends of all commands of a sandbox whose PID 1 is gone. That is soon: a caller who does not read what a command
-// has written is waited for no longer than relayGrace.
+// endExecs waits for the ends of all commands of a sandbox whose PID 1 is gone. That is soon: a caller who does not
+// read what a command has written is waited for no longer than relayGrace.
 func (s *Sandbox) endExecs() {
 	for _, r := range s.stopAll(errKilled) {
 		<-r.done

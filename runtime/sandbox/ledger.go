@@ -17,8 +17,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Bounds of what a sandbox can make the daemon remember and tell: it decides how often it
-// is refused, and under how many names. They are of one class each, so that who looks up names without end hides nothing else.
+// Bounds of what a sandbox can make the daemon remember and tell: it decides how often it is refused, and under how
+// many names. They are of one class each, so that who looks up names without end hides nothing else.
 const (
 	maxDenials     = 400  // different ones that are kept of a sandbox
 	maxExecDenials = 50   // and of an exec
@@ -196,8 +196,8 @@ func (m *Manager) Passed(sandbox string, t api.NetTarget, rule string) {
 	m.remember(s, t)
 }
 
-// remember adds t to what a sandbox in mode learn wanted, also for the next hutchd;
-// ledger.mu is held. There are few different targets, and each is written once. Lookups are none: nothing is learned from them.
+// remember adds t to what a sandbox in mode learn wanted, also for the next hutchd; ledger.mu is held. There are few
+// different targets, and each is written once. Lookups are none: nothing is learned from them.
 func (m *Manager) remember(s *Sandbox, t api.NetTarget) {
 	l := &s.seen
 	s.mu.Lock()

@@ -154,7 +154,8 @@ func TestReasonsApart(t *testing.T) {
 	}
 }
 
-// TestLookupFlood: who looks up names without end hides nothing else: neither in what is kept, nor in the result, nor in the events.
+// TestLookupFlood: who looks up names without end hides nothing else: neither in what is kept, nor in the result, nor
+// in the events.
 func TestLookupFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s, n := refusing(t)

@@ -238,7 +238,8 @@ func hasLabels(have, want map[string]string) bool {
 	return true
 }
 
-// Counts are the sandboxes but those that are stopped for later, and the running execs, and since when there have been none.
+// Counts are the sandboxes but those that are stopped for later, and the running execs, and since when there have been
+// none.
 func (m *Manager) Counts() (sandboxes, execs int, idleSince time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,8 +282,8 @@ func (m *Manager) kill(ctx context.Context, s *Sandbox, reason string) (api.Kill
 			return api.KillResult{}, ctx.Err()
 		}
 	}
-	// PID 1 takes its pid namespace along, while hutch-launch, which reaps it, is woken. Whatever that fails at: who comes next
-	// waits for the end of PID 1.
+	// PID 1 takes its pid namespace along, while hutch-launch, which reaps it, is woken. Whatever that fails at: who
+	// comes next waits for the end of PID 1.
 	killErr := sys.KillPidfd(s.pidfd)
 	if err := m.cfg.Launcher.Kill(ctx, s.id); err != nil && killErr != nil {
 		return api.KillResult{}, killErr
@@ -407,8 +408,8 @@ func (m *Manager) Disconnected(conn uint64) {
 // to end what they wait for in a shell.
 func (m *Manager) Leave() { m.leaving.Store(true) }
 
-// CloseEmpty closes the manager where Counts tells of no sandbox, so that none is made between the look and the end. What was closed is
-// still to be ended with Close.
+// CloseEmpty closes the manager where Counts tells of no sandbox, so that none is made between the look and the end.
+// What was closed is still to be ended with Close.
 func (m *Manager) CloseEmpty() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -89,7 +89,8 @@ func (f *creation) writableUsr(i int) error {
 	return nil
 }
 
-// inMemory are the folders that a sandbox with a root that is read-only can write all the same: hardly a program does without.
+// inMemory are the folders that a sandbox with a root that is read-only can write all the same: hardly a program does
+// without.
 var inMemory = []string{"/tmp", "/var/tmp", "/run"}
 
 // hostFolders are the workspace, the volumes, and the other folders of the host's or in memory that sp asks for.

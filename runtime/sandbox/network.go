@@ -20,8 +20,8 @@ func (m *Manager) Network(ref string) (_ api.Network, wanted []api.NetTarget, _ 
 	return s.network(), s.seen.wanted(), nil
 }
 
-// adoptPlain has the lookups of a sandbox in mode none refused and told again. Without, they fail as they would have: who runs the
-// sandbox hears less of it.
+// adoptPlain has the lookups of a sandbox in mode none refused and told again. Without, they fail as they would have:
+// who runs the sandbox hears less of it.
 func (m *Manager) adoptPlain(id string, pid int) Namespace {
 	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err == nil {

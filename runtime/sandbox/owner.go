@@ -13,8 +13,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// checkOwner refuses a folder that is to be written to and cannot be, and a mount of root's whose owner appears as somebody else than the user that the commands run as, who could write
-// nothing there. Only who has made it can map its ids; the error says to whom.
+// checkOwner refuses a folder that is to be written to and cannot be, and a mount of root's whose owner appears as
+// somebody else than the user that the commands run as, who could write nothing there. Only who has made it can map its
+// ids; the error says to whom.
 func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 	if m.Volume != "" {
 		return nil // everybody can write there
@@ -39,7 +40,8 @@ func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 				f.tell("%s belongs to %s inside, and commands run as uid %d: they can make files there, and change none that was there. With --user 0 they can",
 					m.Target, idName(st.Uid), want.UID)
 			}
-		case !f.may(&st, want, 1): // or so its mode says: there are access control lists, and other commands may be root's
+		case !f.may(&st, want, 1):
+			// or so its mode says: there are access control lists, and other commands may be root's
 			f.tell("commands run as uid %d, and cannot enter %s: it belongs to %s inside, with mode %04o. With --user 0 they can", want.UID, m.Target, idName(st.Uid), st.Mode&0o7777)
 		default:
 			f.tell("%s belongs to %s inside, and commands run as uid %d: they can write nothing there. With --user 0 they can", m.Target, idName(st.Uid), want.UID)
@@ -55,7 +57,8 @@ func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 	return e
 }
 
-// others reports whether a folder, and most likely what is in it, is not who's. Where there is one id only, everybody has it.
+// others reports whether a folder, and most likely what is in it, is not who's. Where there is one id only, everybody
+// has it.
 func (f *creation) others(st *unix.Stat_t, who api.FolderOwner) bool {
 	return f.m.cfg.Host.UserMap != "single" && who.UID != st.Uid && who.UID != 0
 }
@@ -90,8 +93,8 @@ func (f *creation) tell(format string, args ...any) {
 	f.s.record.Note = note
 }
 
-// owner is who the commands run as, by the accounts of the image and not of what a sandbox has written. Of a user that the image does not
-// have the first command tells.
+// owner is who the commands run as, by the accounts of the image and not of what a sandbox has written. Of a user that
+// the image does not have the first command tells.
 func (f *creation) owner() api.FolderOwner {
 	if f.s.record.User == "" {
 		return api.FolderOwner{}
@@ -104,8 +107,8 @@ func (f *creation) owner() api.FolderOwner {
 	return api.FolderOwner{UID: u.UID, GID: u.GID}
 }
 
-// dressOverlay gives the upper folder of an overlay the mode and the owner of the folder below it, which the sandbox sees as the overlay's.
-// mapped says that who has made the mount has mapped that owner: there 65534 is an id as others.
+// dressOverlay gives the upper folder of an overlay the mode and the owner of the folder below it, which the sandbox
+// sees as the overlay's. mapped says that who has made the mount has mapped that owner: there 65534 is an id as others.
 func dressOverlay(upper, lower string, mapped bool) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(lower, &st); err != nil {

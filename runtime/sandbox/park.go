@@ -22,8 +22,8 @@ import (
 // A sandbox that was stopped is parked: its folder is on the shelf, and nothing of it is left elsewhere but another
 // *Sandbox in its place, which knows the record and the folder and has no process. See DESIGN.md, "Stop and start".
 
-// folderID says which folder of the host's was mounted, as the sandbox saw it: through a mount that maps ids the owner is
-// another than by its path.
+// folderID says which folder of the host's was mounted, as the sandbox saw it: through a mount that maps ids the owner
+// is another than by its path.
 type folderID struct {
 	Dev  uint64 `json:"dev"`
 	Ino  uint64 `json:"ino"`
@@ -246,8 +246,8 @@ func (m *Manager) shelve(dir, id string) error {
 	return nil
 }
 
-// tidyShelved takes away what is made again at the next start, which fails where it is there already: who was killed over a stop or a start has
-// left all of it, and Rescue moves it along.
+// tidyShelved takes away what is made again at the next start, which fails where it is there already: who was killed
+// over a stop or a start has left all of it, and Rescue moves it along.
 func tidyShelved(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -395,8 +395,8 @@ func (m *Manager) watchParked(s *Sandbox) {
 	s.setTTL(m, *until)
 }
 
-// adoptParked lists the stopped sandboxes that no other daemon does. A daemon that removes everything in its end has none
-// of others'.
+// adoptParked lists the stopped sandboxes that no other daemon does. A daemon that removes everything in its end has
+// none of others'.
 func (m *Manager) adoptParked() error {
 	if m.cfg.Ephemeral && !m.ownShelf() {
 		return nil

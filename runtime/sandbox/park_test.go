@@ -9,8 +9,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/shelf"
 )
 
-// TestTidyShelved: what a start would make again goes from a folder that was moved to the shelf by somebody else, and what was in a file system of
-// the sandbox's own is in its place, as often as it takes.
+// TestTidyShelved: what a start would make again goes from a folder that was moved to the shelf by somebody else, and
+// what was in a file system of the sandbox's own is in its place, as often as it takes.
 func TestTidyShelved(t *testing.T) {
 	dir := t.TempDir()
 	for _, sub := range []string{"fs/upper", "fs.copy/upper", "root", "pts", "run/x", "mnt/0", "about", "undo"} {

@@ -15,9 +15,10 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
-// A patch changes several names, and its worker can be killed between two of them. So the worker says first what it is going to do, hutchd notes that beside
-// the sandbox's record, where nothing inside reaches it, and only then it is done. Whoever finds the note has the next worker take back what was done, or
-// tidy up if all was. hutchd does not look into a plan: it comes from a user of the sandbox and goes to a worker of the same user's.
+// A patch changes several names, and its worker can be killed between two of them. So the worker says first what it is
+// going to do, hutchd notes that beside the sandbox's record, where nothing inside reaches it, and only then it is
+// done. Whoever finds the note has the next worker take back what was done, or tidy up if all was. hutchd does not look
+// into a plan: it comes from a user of the sandbox and goes to a worker of the same user's.
 
 const (
 	// patchesDir holds the notes, in the sandbox's folder.
@@ -207,7 +208,8 @@ func (m *Manager) settlePatches(s *Sandbox, w *worker) error {
 	return nil
 }
 
-// settlePatch has a worker end a patch, if it is of its user and nobody has. What is left of it no second try would end.
+// settlePatch has a worker end a patch, if it is of its user and nobody has. What is left of it no second try would
+// end.
 func (m *Manager) settlePatch(ctx context.Context, w *worker, note string) (left, err error) {
 	n, err := readNote(note)
 	if err != nil || n == nil || n.User != w.user {

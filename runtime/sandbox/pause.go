@@ -236,8 +236,8 @@ func (m *Manager) resumeNow(s *Sandbox) (api.Sandbox, error) {
 	return s.Record(), nil
 }
 
-// Wake returns what lets the processes of a paused sandbox go on because somebody wants to connect to one of them; nil for one
-// that is not paused: what is there answers, or nobody does.
+// Wake returns what lets the processes of a paused sandbox go on because somebody wants to connect to one of them; nil
+// for one that is not paused: what is there answers, or nobody does.
 func (m *Manager) Wake(id string) func() error {
 	m.mu.Lock()
 	s := m.byID[id]

@@ -31,7 +31,8 @@ func (p *pool) made(s *Sandbox, err error) error {
 	p.m.mu.Lock()
 	defer p.m.mu.Unlock()
 	p.making--
-	if err == nil && !s.transition(api.Waiting, "") { // also in a pool that is gone: what is still being created is not killed
+	// also in a pool that is gone: what is still being created is not killed
+	if err == nil && !s.transition(api.Waiting, "") {
 		p.m.removeLocked(s, "it ended before anybody asked for it")
 		err = api.Errorf(api.Internal, "PID 1 of sandbox %s has ended", s.id).WithHint("the daemon's log says more")
 	}

@@ -35,7 +35,8 @@ func (m *Manager) KeepPool(spec api.PoolSpec, user uint32) error {
 	return nil
 }
 
-// RenewPools removes what waits in the pools of a template, which is another one now, and makes others. What was acquired goes on.
+// RenewPools removes what waits in the pools of a template, which is another one now, and makes others. What was
+// acquired goes on.
 func (m *Manager) RenewPools(template string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

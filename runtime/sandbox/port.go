@@ -141,7 +141,8 @@ func (m *Manager) ClosePort(ctx context.Context, p api.PortCloseParams) ([]api.P
 		return nil, api.Errorf(api.NotFound, "port %d of sandbox %s is not reached from the host%s", p.Port, s.id, at(p.Address)).WithHint("hutch port ls lists those that are")
 	}
 	sortPorts(closed)
-	if err := s.savePorts(closed...); err != nil { // first: the next hutchd would go on with sockets that listen no more
+	// first: the next hutchd would go on with sockets that listen no more
+	if err := s.savePorts(closed...); err != nil {
 		return nil, err
 	}
 	for _, port := range closed {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Which processes a sandbox has. All are in the pid namespace of its PID 1 and below that, as nobody joins it from outside. A cgroup lists
-// them at once; elsewhere the walk from parents to children costs by the sandbox's processes, and the search of /proc, which misses
-// none, by the machine's: 0.3 ms with 70 of them.
+// Which processes a sandbox has. All are in the pid namespace of its PID 1 and below that, as nobody joins it from
+// outside. A cgroup lists them at once; elsewhere the walk from parents to children costs by the sandbox's processes,
+// and the search of /proc, which misses none, by the machine's: 0.3 ms with 70 of them.
 
 // processes lists the host pids of a sandbox's processes, PID 1 first, for who is told which were killed.
 func (m *Manager) processes(s *Sandbox) []int {
@@ -39,8 +39,9 @@ func (m *Manager) processes(s *Sandbox) []int {
 	return append([]int{pid1}, pids...)
 }
 
-// startedAny reports whether PID 1 may have children that hutchd has told it to make. To ask /proc about each of its threads takes as long
-// again when they die, as what was looked up there has to be forgotten then: a quarter of a removal.
+// startedAny reports whether PID 1 may have children that hutchd has told it to make. To ask /proc about each of its
+// threads takes as long again when they die, as what was looked up there has to be forgotten then: a quarter of a
+// removal.
 func (s *Sandbox) startedAny() bool {
 	s.mu.Lock()
 	started := len(s.execs) > 0 || s.calls > 0 || s.record.Start != ""
@@ -78,8 +79,9 @@ func processesOf(pid1 int) []int {
 	return pids
 }
 
-// descendants are the processes below PID 1, as the host sees them; not known where PID 1 has ended, or the kernel does not list children
-// (CONFIG_PROC_CHILDREN). Those of a sandbox that does not stand still may be missed while they come and go.
+// descendants are the processes below PID 1, as the host sees them; not known where PID 1 has ended, or the kernel does
+// not list children (CONFIG_PROC_CHILDREN). Those of a sandbox that does not stand still may be missed while they come
+// and go.
 func descendants(pid1 int) (pids []int, known bool) {
 	seen := map[int]bool{pid1: true}
 	for todo := []int{pid1}; len(todo) > 0; todo = todo[1:] {
@@ -99,7 +101,8 @@ func descendants(pid1 int) (pids []int, known bool) {
 
 var errNotListed = errors.New("this kernel does not list the children of a thread")
 
-// childrenOf lists the children of a process: of each of its threads, as only the thread that made a child has it in its list.
+// childrenOf lists the children of a process: of each of its threads, as only the thread that made a child has it in
+// its list.
 func childrenOf(pid int) (children []int, err error) {
 	tasks, err := os.Open("/proc/" + strconv.Itoa(pid) + "/task")
 	if err != nil {

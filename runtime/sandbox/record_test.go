@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSwapJSON: a record that is written over another one is whole, whatever was there and however long that was, and no file is made or
-// removed for it where there is one to write to.
+// TestSwapJSON: a record that is written over another one is whole, whatever was there and however long that was, and
+// no file is made or removed for it where there is one to write to.
 func TestSwapJSON(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, recordFile)
@@ -33,7 +33,8 @@ func TestSwapJSON(t *testing.T) {
 			t.Errorf("the file holds %.40q, %v; want %.40q", text, err, want)
 		}
 	}
-	for _, text := range []string{"first", strings.Repeat("long", 3000), "short"} { // nothing to write to: a file beside it becomes it
+	// nothing to write to: a file beside it becomes it
+	for _, text := range []string{"first", strings.Repeat("long", 3000), "short"} {
 		if err := swapJSON(path, text); err != nil {
 			t.Fatal(err)
 		}

@@ -16,16 +16,17 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// A removal has two parts. Before the reply every process is dead, and whatever others may ask for next is free: the name, the
-// scope, the quota, ports, volumes, the image, and the record, without which the next hutchd takes the rest for something to
-// remove. Mounts, cgroup and folder go behind the reply: nobody can reach them any more. See DESIGN.md, "Remove".
+// A removal has two parts. Before the reply every process is dead, and whatever others may ask for next is free: the
+// name, the scope, the quota, ports, volumes, the image, and the record, without which the next hutchd takes the rest
+// for something to remove. Mounts, cgroup and folder go behind the reply: nobody can reach them any more. See
+// DESIGN.md, "Remove".
 
-// maxBehind is how many sandboxes may be gone for everybody, and still have their mounts and cgroup. Who removes one more waits,
-// so that no more is there than what was allowed and these.
+// maxBehind is how many sandboxes may be gone for everybody, and still have their mounts and cgroup. Who removes one
+// more waits, so that no more is there than what was allowed and these.
 const maxBehind = 16
 
-// lease notes what has to be given back, once, before anybody hears that the sandbox is removed. What it returns belongs to the
-// undo.
+// lease notes what has to be given back, once, before anybody hears that the sandbox is removed. What it returns
+// belongs to the undo.
 func (s *Sandbox) lease(giveBack func() error) func() error {
 	giveBack = sync.OnceValue(giveBack)
 	s.leases = append(s.leases, giveBack)
@@ -64,8 +65,9 @@ func (m *Manager) Remove(ctx context.Context, ref string) (api.KillResult, error
 	return res, nil
 }
 
-// forget takes s, whose processes are dead, out of the maps and undoes what create did, as much of it as nobody has to wait
-// for behind its back. The first caller does the work; others return at once, and so do all when another has taken its place.
+// forget takes s, whose processes are dead, out of the maps and undoes what create did, as much of it as nobody has to
+// wait for behind its back. The first caller does the work; others return at once, and so do all when another has taken
+// its place.
 func (m *Manager) forget(s *Sandbox) error {
 	done, ok, err := m.withdraw(s)
 	if !ok {
@@ -93,7 +95,8 @@ func (m *Manager) withdraw(s *Sandbox) (done func(), ok bool, err error) {
 func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 	defer done()
 	m.quiet(s)
-	later := !s.parked && !shelf.IsMarked(s.dir) // what has a mark is put on the shelf, and others may look for it there
+	// what has a mark is put on the shelf, and others may look for it there
+	later := !s.parked && !shelf.IsMarked(s.dir)
 	if later {
 		err = s.strike()
 	}
@@ -129,9 +132,10 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 // removalPause is how long a removal behind a reply leaves the CPUs to whom the reply has woken.
 const removalPause = 2 * time.Millisecond
 
-// removeAfter removes s behind a reply, in which nobody finds it any more, and all is free that others may ask for. Of its processes at most
-// PID 1 is left (leftNothing), and ends behind the reply, too. sent calls what it is given when the reply is written, or cannot be. A caller that does not read is not waited for:
-// meanwhile the removal counts in maxBehind, which is there for all.
+// removeAfter removes s behind a reply, in which nobody finds it any more, and all is free that others may ask for. Of
+// its processes at most PID 1 is left (leftNothing), and ends behind the reply, too. sent calls what it is given when
+// the reply is written, or cannot be. A caller that does not read is not waited for: meanwhile the removal counts in
+// maxBehind, which is there for all.
 func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
 	m.audit(context.Background(), s, "", api.AuditRemove, nil, 0)
 	done, ok, err := m.withdraw(s)
@@ -156,8 +160,8 @@ func (m *Manager) removeAfter(s *Sandbox, sent func(func())) error {
 // Removing counts the removals that go on behind their replies.
 func (m *Manager) Removing() int { return int(m.backlog.Load()) }
 
-// Settle waits until what is removed behind replies is gone, or ctx ends. The next hutchd would find those sandboxes, and wait for owners
-// who have long had their reply.
+// Settle waits until what is removed behind replies is gone, or ctx ends. The next hutchd would find those sandboxes,
+// and wait for owners who have long had their reply.
 func (m *Manager) Settle(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { // ends with the process at the latest
@@ -191,7 +195,8 @@ func (m *Manager) takeOut(s *Sandbox) bool {
 	return true
 }
 
-// strike removes the record: without it whatever is left of the sandbox is nothing to the next hutchd but something to remove.
+// strike removes the record: without it whatever is left of the sandbox is nothing to the next hutchd but something to
+// remove.
 func (s *Sandbox) strike() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()

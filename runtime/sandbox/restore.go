@@ -12,7 +12,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// RestoreSnapshot gives the sandbox that a snapshot was taken of the files of then, in place: the same id, name, policy and limits.
+// RestoreSnapshot gives the sandbox that a snapshot was taken of the files of then, in place: the same id, name, policy
+// and limits.
 func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.SnapshotRestoreParams, conn uint64, fds Taker) (out api.SnapshotRestored, err error) {
 	if err := p.Validate(); err != nil {
 		return out, err
@@ -60,8 +61,8 @@ func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.Snapsh
 	return out, nil
 }
 
-// putBack gives a stopped sandbox the files of a snapshot. It is done whole or not at all, also when hutchd is killed: a copy is
-// made beside the files, then the record says that it counts, and then it takes their place.
+// putBack gives a stopped sandbox the files of a snapshot. It is done whole or not at all, also when hutchd is killed:
+// a copy is made beside the files, then the record says that it counts, and then it takes their place.
 func (m *Manager) putBack(ctx context.Context, s *Sandbox, sn *snapshot) error {
 	base := diskuse.Usage{Bytes: sn.Base.Bytes - sn.Bytes, Inodes: sn.Base.Inodes - sn.Inodes}
 	return m.replaceFiles(s, sn.Layers[1:], base, func(next string) error {
@@ -69,7 +70,8 @@ func (m *Manager) putBack(ctx context.Context, s *Sandbox, sn *snapshot) error {
 	})
 }
 
-// replaceFiles puts what make makes in a folder in the place of a stopped sandbox's files, above these layers of the shelf.
+// replaceFiles puts what make makes in a folder in the place of a stopped sandbox's files, above these layers of the
+// shelf.
 func (m *Manager) replaceFiles(s *Sandbox, above []string, take diskuse.Usage, make func(next string) error) error {
 	next := filepath.Join(s.dir, "fs", nextDir)
 	err := removeAll(next)
@@ -115,7 +117,8 @@ func copyLayer(ctx context.Context, layer, next string) error {
 	return nil
 }
 
-// rollForward puts what is in next in its place, as often as it takes; without a word on record that it counts, it goes.
+// rollForward puts what is in next in its place, as often as it takes; without a word on record that it counts, it
+// goes.
 func (m *Manager) rollForward(s *Sandbox) error {
 	fsDir := filepath.Join(s.dir, "fs")
 	next := filepath.Join(fsDir, nextDir)

@@ -18,10 +18,12 @@ type RunRequest struct {
 	Conn     uint64
 	Progress func(api.Progress)
 	Started  func(sb *api.Sandbox, exec string, pid int) // called once the command runs; never nil
-	Sent     func(func())                                // calls what it is given when the caller has the result, or is gone
+	// calls what it is given when the caller has the result, or is gone
+	Sent func(func())
 }
 
-// RunNew makes a sandbox, or acquires one, runs a command in it, and removes it. When ctx ends first, all of that is taken back.
+// RunNew makes a sandbox, or acquires one, runs a command in it, and removes it. When ctx ends first, all of that is
+// taken back.
 func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, error) {
 	p := &req.Params
 	if err := p.Validate(); err != nil {
@@ -76,7 +78,8 @@ func (m *Manager) RunNew(ctx context.Context, req RunRequest) (api.RunResult, er
 		m.removeNow(ctx, sb.ID)
 		return api.RunResult{}, err
 	}
-	// The sandbox stays on record until the reply is written: when this hutchd is killed before, the next one knows how the command ended.
+	// The sandbox stays on record until the reply is written: when this hutchd is killed before, the next one knows how
+	// the command ended.
 	return api.RunResult{Sandbox: *sb, Exec: res}, m.removeAfter(s, req.Sent)
 }
 
@@ -107,8 +110,8 @@ func commandOf(sb *api.Sandbox, entrypoint *string, args []string) ([]string, er
 	return argv, nil
 }
 
-// leftNothing reports whether r, the only command that s has had, has left no process, and nothing of the host's, nor anybody, hangs on
-// the moment in which the rest of s, that is PID 1, ends.
+// leftNothing reports whether r, the only command that s has had, has left no process, and nothing of the host's, nor
+// anybody, hangs on the moment in which the rest of s, that is PID 1, ends.
 func (m *Manager) leftNothing(s *Sandbox, r *running) bool {
 	if hasWritable(&s.spec) {
 		return false
@@ -130,9 +133,9 @@ func hasWritable(sp *api.Spec) bool {
 	return sp.Workspace != nil && sp.Workspace.Mode == api.ModeRW
 }
 
-// hasOrphans reports whether there may be a process in the pid namespace of pid, its PID 1, beside that, when no command runs. What a
-// command leaves is given to PID 1's main thread (kernel/exit.c, find_new_reaper), whose children the kernel lists where it has
-// CONFIG_PROC_CHILDREN; without that there may be.
+// hasOrphans reports whether there may be a process in the pid namespace of pid, its PID 1, beside that, when no
+// command runs. What a command leaves is given to PID 1's main thread (kernel/exit.c, find_new_reaper), whose children
+// the kernel lists where it has CONFIG_PROC_CHILDREN; without that there may be.
 func hasOrphans(pid int) bool {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

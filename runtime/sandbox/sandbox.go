@@ -56,7 +56,8 @@ type Sandbox struct {
 	plain   Namespace      // in mode none, of a hutchd before; what this one has made is its creation's to undo
 	looking sync.Mutex     // guards looked, and begun of each exec
 	looked  look           // when an exec ended last
-	// applied is what of the workspace was brought into the user's folder; door guards it. It is forgotten with hutchd: conflicts, then.
+	// applied is what of the workspace was brought into the user's folder; door guards it. It is forgotten with hutchd:
+	// conflicts, then.
 	applied changes.Applied
 	// enforced is the policy in the kernel.
 	enforced Enforced
@@ -67,14 +68,15 @@ type Sandbox struct {
 	ports     ports  // that the host reaches
 	listening listening
 
-	// parking keeps stop, start and removal apart. parked says that it was stopped: its folder is on the shelf, lock the
-	// lock of it and release gives that back.
+	// parking keeps stop, start and removal apart. parked says that it was stopped: its folder is on the shelf, lock
+	// the lock of it and release gives that back.
 	parking   door
 	parked    bool
 	lock      *os.File
 	release   func() error
 	folderIDs map[string]folderID // of one that is parked: what was mounted, by target
-	// layers are of the shelf: those between the root's upper folder and its image, top-most first; base is what they take.
+	// layers are of the shelf: those between the root's upper folder and its image, top-most first; base is what they
+	// take.
 	layers []string
 	base   diskuse.Usage
 	next   bool // what is in fs/next counts: see rollForward
@@ -121,8 +123,10 @@ type Sandbox struct {
 var transitions = map[api.State][]api.State{
 	api.Creating: {api.Running, api.Waiting, api.Failed},
 	api.Waiting:  {api.Running, api.Stopped, api.Failed},
-	api.Running:  {api.Paused, api.Waiting, api.Stopped, api.Failed}, // Waiting of a pool's once all that its template starts is ready
-	api.Paused:   {api.Running, api.Stopped, api.Failed},             // and by park and start, which make another Sandbox of it, Stopped <-> Creating
+	// Waiting of a pool's once all that its template starts is ready
+	api.Running: {api.Paused, api.Waiting, api.Stopped, api.Failed},
+	// and by park and start, which make another Sandbox of it, Stopped <-> Creating
+	api.Paused: {api.Running, api.Stopped, api.Failed},
 }
 
 // transition is the only place where a state changes. It reports whether the

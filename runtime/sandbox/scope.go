@@ -146,7 +146,8 @@ func (m *Manager) unscope(s *Sandbox) {
 	}
 }
 
-// usable refuses a scope's sandbox that has ended by itself, or is another than sp asks for. What sp does not mention is as it is.
+// usable refuses a scope's sandbox that has ended by itself, or is another than sp asks for. What sp does not mention
+// is as it is.
 func usable(s *Sandbox, sp *api.Spec) error {
 	scope := *s.spec.Scope
 	if st := s.state(); st != api.Running && st != api.Paused && !s.parked {

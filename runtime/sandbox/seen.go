@@ -27,8 +27,8 @@ var sysFolders = []string{
 	"block", "bus", "class", "dev", "devices", "devices/system", cpuFolder, "firmware", "fs", "fs/cgroup", "kernel", "module", "power",
 }
 
-// maxCPUFolders bounds the folders of CPUs, which some programs count (stress-ng, old C libraries). They are empty: caches and cores
-// are the host's business.
+// maxCPUFolders bounds the folders of CPUs, which some programs count (stress-ng, old C libraries). They are empty:
+// caches and cores are the host's business.
 const maxCPUFolders = 128
 
 // furnish makes in the folder at what is the same in every sandbox.
@@ -142,7 +142,8 @@ func (m *Manager) affinity(r *running) []byte {
 	return mask
 }
 
-// moveCPUs gives what runs in s the CPUs that its commands have from now on, where it still has those that they had before.
+// moveCPUs gives what runs in s the CPUs that its commands have from now on, where it still has those that they had
+// before.
 func (m *Manager) moveCPUs(s *Sandbox, before []int) {
 	now := m.cpusOf(s)
 	if slices.Equal(before, now) {

@@ -15,11 +15,12 @@ import (
 // maxShm is the most that /dev/shm has where nobody asks for more and memory has no limit.
 const maxShm = 1 << 30
 
-// maxMeteredShm is the same where a limit of memory is metered: files that nobody has mapped are in no process, which is what is looked at.
+// maxMeteredShm is the same where a limit of memory is metered: files that nobody has mapped are in no process, which
+// is what is looked at.
 const maxMeteredShm = 64 << 20
 
-// shmOf is the size of /dev/shm with the limits l. It is in memory, and counts there; where memory has no cgroup it is bounded by its
-// size alone.
+// shmOf is the size of /dev/shm with the limits l. It is in memory, and counts there; where memory has no cgroup it is
+// bounded by its size alone.
 func (m *Manager) shmOf(l *api.Limits) int64 {
 	if l.ShmBytes > 0 {
 		return l.ShmBytes
@@ -64,8 +65,8 @@ func resizeShm(pid int, size int64) error {
 
 func shmOfPID(pid int) string { return fmt.Sprintf("/proc/%d/root/dev/shm", pid) }
 
-// shmHint is what to do about a command that has ended so, if /dev/shm explains it: whoever writes to a file that is mapped gets a
-// signal where there is no room, which programs hardly ever explain.
+// shmHint is what to do about a command that has ended so, if /dev/shm explains it: whoever writes to a file that is
+// mapped gets a signal where there is no room, which programs hardly ever explain.
 func (s *Sandbox) shmHint(status int) string {
 	end := syscall.WaitStatus(status)
 	var st unix.Statfs_t

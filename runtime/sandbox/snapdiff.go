@@ -19,8 +19,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// What differs between two states of a sandbox is where one of their upper folders has something: both have the same layers below, those that the sandbox
-// was forked from and the image. All of it is sandboxes' and images', and looked at as workspace.diff does: by fds that nothing leads out of.
+// What differs between two states of a sandbox is where one of their upper folders has something: both have the same
+// layers below, those that the sandbox was forked from and the image. All of it is sandboxes' and images', and looked
+// at as workspace.diff does: by fds that nothing leads out of.
 
 // diffing is one snapshot.diff under way.
 type diffing struct {

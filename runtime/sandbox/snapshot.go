@@ -18,8 +18,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// A snapshot is a copy of what a sandbox has written, as a layer of the shelf, and what the sandbox is. Layers are never written
-// to again, so that they can be below any number of overlays. See DESIGN.md, "Snapshots and forks".
+// A snapshot is a copy of what a sandbox has written, as a layer of the shelf, and what the sandbox is. Layers are
+// never written to again, so that they can be below any number of overlays. See DESIGN.md, "Snapshots and forks".
 
 // snapshot is what is on record of one.
 type snapshot struct {
@@ -299,9 +299,9 @@ func (m *Manager) RemoveSnapshot(user uint32, ref string) error {
 	return errors.Join(m.cfg.Images.Unpin(snapshotPin(sn.ID)), m.collectLayers())
 }
 
-// collectLayers removes the layers of the shelf that nothing needs any more: no snapshot, no stopped sandbox, and none that runs,
-// whichever daemon's, whose lock on them is gone while its hutchd is replaced. They are gone for everybody when it returns; what
-// they hold goes behind its back.
+// collectLayers removes the layers of the shelf that nothing needs any more: no snapshot, no stopped sandbox, and none
+// that runs, whichever daemon's, whose lock on them is gone while its hutchd is replaced. They are gone for everybody
+// when it returns; what they hold goes behind its back.
 func (m *Manager) collectLayers() error {
 	all, err := m.cfg.Shelf.Lock()
 	if err != nil {
@@ -321,8 +321,8 @@ func (m *Manager) collectLayers() error {
 	return finish()
 }
 
-// removeBehind has something removed that nobody sees any more. It says no when the daemon ends, or much is to be removed already:
-// then the caller does it, and waits.
+// removeBehind has something removed that nobody sees any more. It says no when the daemon ends, or much is to be
+// removed already: then the caller does it, and waits.
 func (m *Manager) removeBehind(remove func() error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

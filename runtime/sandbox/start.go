@@ -79,8 +79,8 @@ func (m *Manager) layerFolders(s *Sandbox) (list []string) {
 	return list
 }
 
-// oldFolders makes those of creation.folders that a stopped sandbox has of its own fit for another start: its limit, an empty work
-// folder, and the folders that our mounts need, whatever the sandbox has left in their places.
+// oldFolders makes those of creation.folders that a stopped sandbox has of its own fit for another start: its limit, an
+// empty work folder, and the folders that our mounts need, whatever the sandbox has left in their places.
 func (f *creation) oldFolders() error {
 	fsDir := filepath.Join(f.s.dir, "fs")
 	own := len(f.m.volumes(f.s)) == 0 && len(f.s.layers) == 0 && wantsOwn(f.s.dir, &f.s.record.Limits)
@@ -143,8 +143,8 @@ func needFolder(top *os.File, d folder) error {
 	return unix.Fchmodat(parent, base, uint32(d.mode.Perm()), 0) // a folder that was just made, by us
 }
 
-// overlayFolders makes those of an overlay other than the root, with what was written to it before. The folder is like that of the host's
-// below it, where there is one.
+// overlayFolders makes those of an overlay other than the root, with what was written to it before. The folder is like
+// that of the host's below it, where there is one.
 func (f *creation) overlayFolders(i int, base, like string, mapped bool) error {
 	if f.starting() {
 		if err := removeAll(base + "/work"); err != nil {
@@ -266,7 +266,8 @@ func handOver(sp api.Spec, folders []api.StartFolder) (api.Spec, error) {
 	return sp, nil
 }
 
-// startParked makes a sandbox of one that is parked, and of which the caller has the turn. When it fails, it is parked as before.
+// startParked makes a sandbox of one that is parked, and of which the caller has the turn. When it fails, it is parked
+// as before.
 func (m *Manager) startParked(ctx context.Context, old *Sandbox, req CreateRequest) (api.Sandbox, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

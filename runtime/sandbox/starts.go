@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// starts counts the runs (RunNew) whose command does not run yet. A hutchd that leaves its sandboxes to the next one waits for them: what is
-// only being made is on no record, so that the next one could not go on with it, and the client could not know whether its
-// command ran.
+// starts counts the runs (RunNew) whose command does not run yet. A hutchd that leaves its sandboxes to the next one
+// waits for them: what is only being made is on no record, so that the next one could not go on with it, and the client
+// could not know whether its command ran.
 type starts struct {
 	mu   sync.Mutex // guards what follows
 	n    int
@@ -48,6 +48,6 @@ func (s *starts) await(ctx context.Context) bool {
 	return true
 }
 
-// AwaitStarts waits until no run is between its call and the start of its command, or ctx ends, and reports whether one was.
-// Who keeps the gate of its run closed (api.RunParams) holds the end of the daemon up: bound it.
+// AwaitStarts waits until no run is between its call and the start of its command, or ctx ends, and reports whether one
+// was. Who keeps the gate of its run closed (api.RunParams) holds the end of the daemon up: bound it.
 func (m *Manager) AwaitStarts(ctx context.Context) bool { return m.starts.await(ctx) }

@@ -22,8 +22,8 @@ const (
 // maxFailedOutput is how much of a failed command's output goes into an error, of each stream.
 const maxFailedOutput = 4 << 10
 
-// startUp starts what the template says, waits until that is ready, and exposes its ports. Until it is done, a hutchd that comes next
-// removes the sandbox: nobody has it yet.
+// startUp starts what the template says, waits until that is ready, and exposes its ports. Until it is done, a hutchd
+// that comes next removes the sandbox: nobody has it yet.
 func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
 	t := s.templated
 	start := time.Now()
@@ -186,7 +186,8 @@ func commandText(argv []string, command string) string {
 	return step.String()
 }
 
-// notReady is the error of a check whose time is over. What the started command has written says most, where the check says nothing.
+// notReady is the error of a check whose time is over. What the started command has written says most, where the check
+// says nothing.
 func (w *wait) notReady(why string, f api.FailedStep) error {
 	f.What = "ready"
 	if w.started != nil {

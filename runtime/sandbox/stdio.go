@@ -32,7 +32,8 @@ type stdio struct {
 	channel *os.File                           // of a shell, which closes it
 	once    sync.Once                          // of release
 
-	// reading is held by who is going to read streams once the command has ended: a removal comes at that very moment. forget waits.
+	// reading is held by who is going to read streams once the command has ended: a removal comes at that very moment.
+	// forget waits.
 	reading   sync.RWMutex
 	forgotten bool
 }

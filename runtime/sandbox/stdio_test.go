@@ -94,8 +94,8 @@ func TestCheckSource(t *testing.T) {
 	}
 }
 
-// TestCheckSourceLinks: what is trusted is found by links, which may be others than when the daemon started, and by bind mounts; none of them
-// may be in a folder that is mounted.
+// TestCheckSourceLinks: what is trusted is found by links, which may be others than when the daemon started, and by
+// bind mounts; none of them may be in a folder that is mounted.
 func TestCheckSourceLinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -114,7 +114,8 @@ func TestCheckSourceLinks(t *testing.T) {
 		}
 	}
 	check("dotfiles", true)
-	for name, to := range map[string]string{"home/config/hutch": "../../dotfiles/hutch", "h": "var/home"} { // while the daemon runs
+	// while the daemon runs
+	for name, to := range map[string]string{"home/config/hutch": "../../dotfiles/hutch", "h": "var/home"} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}

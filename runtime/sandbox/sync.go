@@ -14,7 +14,8 @@ import (
 // syncModes are the types that fs.sync knows, as stat(2) has them.
 var syncModes = map[api.FileType]uint32{api.TypeFile: unix.S_IFREG, api.TypeFolder: unix.S_IFDIR, api.TypeSymlink: unix.S_IFLNK}
 
-// SyncFiles tells what a folder in the sandbox lacks of a page of the caller's, and removes what it has too much in the page's range.
+// SyncFiles tells what a folder in the sandbox lacks of a page of the caller's, and removes what it has too much in the
+// page's range.
 func (m *Manager) SyncFiles(ctx context.Context, p api.FileSyncParams) (api.FileSynced, error) {
 	page, err := p.Page()
 	if err != nil {

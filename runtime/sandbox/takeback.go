@@ -2,8 +2,9 @@ package sandbox
 
 import "github.com/hutch-sh/hutch/runtime/api"
 
-// takeBack takes the page cache of a paused sandbox back, behind the reply to the pause: what it has read and written and does not
-// use now. Where that cannot be nothing happens, and the record says nothing. The caller has the turn at the door.
+// takeBack takes the page cache of a paused sandbox back, behind the reply to the pause: what it has read and written
+// and does not use now. Where that cannot be nothing happens, and the record says nothing. The caller has the turn at
+// the door.
 func (m *Manager) takeBack(s *Sandbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,8 +31,8 @@ func (m *Manager) tookBack(s *Sandbox, bytes int64) {
 	m.cfg.Events.Emit(api.EventReclaimed, s.id, "", api.ReclaimedEvent{Bytes: bytes})
 }
 
-// keepRest leaves the sandbox what it still has, and returns when nothing is being taken back: the kernel removes no cgroup
-// meanwhile, and lets nobody else make, remove or freeze one while it waits for that.
+// keepRest leaves the sandbox what it still has, and returns when nothing is being taken back: the kernel removes no
+// cgroup meanwhile, and lets nobody else make, remove or freeze one while it waits for that.
 func (s *Sandbox) keepRest() {
 	s.mu.Lock()
 	end := s.endReclaim

@@ -14,8 +14,8 @@ import (
 
 // Templates knows what sandboxes can be made by: package template, joined by cmd/hutchd.
 type Templates interface {
-	// Find gives what a spec stands for that names a template, which is built first where it has to be. It is nil for a spec with an
-	// image that is no template's name.
+	// Find gives what a spec stands for that names a template, which is built first where it has to be. It is nil for a
+	// spec with an image that is no template's name.
 	Find(ctx context.Context, sp api.Spec, user uint32, progress func(api.Progress)) (*Made, error)
 }
 
@@ -65,7 +65,8 @@ func (s *Sandbox) asked() api.Spec {
 	return s.spec
 }
 
-// byTemplate puts what the template of a request says in the place of its name. done ends the use of what is kept of it.
+// byTemplate puts what the template of a request says in the place of its name. done ends the use of what is kept of
+// it.
 func (m *Manager) byTemplate(ctx context.Context, req *CreateRequest) (done func(), err error) {
 	done = func() {}
 	if req.origin != nil {
@@ -134,8 +135,8 @@ func (m *Manager) builtUsr(s *Sandbox) (list []string) {
 	return list
 }
 
-// KeepBuild keeps what a sandbox of the image "host" has written, of which no image can be made, under an id of the caller's: sandboxes
-// of a template are made over it. DropBuild removes it; what is made of it keeps what it needs.
+// KeepBuild keeps what a sandbox of the image "host" has written, of which no image can be made, under an id of the
+// caller's: sandboxes of a template are made over it. DropBuild removes it; what is made of it keeps what it needs.
 func (m *Manager) KeepBuild(ctx context.Context, ref, id string) error {
 	s, done, err := m.findToPark(ctx, ref)
 	if err != nil {

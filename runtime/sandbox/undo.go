@@ -16,8 +16,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Undo: before each call that may change files they are kept as they are, in a folder of the sandbox's own (internal/undo). See
-// DESIGN.md, "Undo".
+// Undo: before each call that may change files they are kept as they are, in a folder of the sandbox's own
+// (internal/undo). See DESIGN.md, "Undo".
 
 // undoDir is that folder.
 const undoDir = "undo"
@@ -37,7 +37,8 @@ const maxNamed = 256
 // NewCall makes the id of a call.
 func NewCall() string { return newID("tc_") }
 
-// Checkpoint keeps what the files of a sandbox are, before a call, if its spec says so. When that cannot be done the call must not be made.
+// Checkpoint keeps what the files of a sandbox are, before a call, if its spec says so. When that cannot be done the
+// call must not be made.
 func (m *Manager) Checkpoint(ctx context.Context, ref string, c Call) (made bool, err error) {
 	s, err := m.find(ref)
 	if err != nil || !s.spec.Undo {
@@ -133,8 +134,8 @@ func upperFolders(fsDir string) (map[string]string, error) {
 	return trees, nil
 }
 
-// historyOf reads the checkpoints of a sandbox whose turn the caller has. Those that cannot be read, after a power cut for example, are
-// given up.
+// historyOf reads the checkpoints of a sandbox whose turn the caller has. Those that cannot be read, after a power cut
+// for example, are given up.
 func (m *Manager) historyOf(s *Sandbox) (*undo.Store, error) {
 	if s.history != nil {
 		return s.history, nil

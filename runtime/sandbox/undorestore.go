@@ -12,7 +12,8 @@ import (
 // undoneNote is for people.
 const undoneNote = "files are those of before the call; processes have ended: commands, shells and the contexts of code.run"
 
-// RestoreCheckpoint gives a sandbox the files that it had before a call, in place: the same id, name, policy and limits.
+// RestoreCheckpoint gives a sandbox the files that it had before a call, in place: the same id, name, policy and
+// limits.
 func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams, fds Taker) (out api.CheckpointRestored, err error) {
 	if err := p.Validate(); err != nil {
 		return out, err
@@ -118,8 +119,8 @@ func (m *Manager) putCheckpointBack(ctx context.Context, s *Sandbox, c undo.Chec
 	return nil
 }
 
-// owners keeps whose a sandbox is while it is stopped for a moment, which else makes it nobody's. What it returns is called when
-// it runs again: it removes what nobody wants any more.
+// owners keeps whose a sandbox is while it is stopped for a moment, which else makes it nobody's. What it returns is
+// called when it runs again: it removes what nobody wants any more.
 func (m *Manager) owners(s *Sandbox, req *CreateRequest) (back func() error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

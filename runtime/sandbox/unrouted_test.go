@@ -61,7 +61,8 @@ type lateNet struct {
 
 func (n *lateNet) Unanswered(since time.Time) { n.since = append(n.since, since) }
 
-// TestLookWhy: a command that fails is not told of what came before it, nor before the end of one beside it that has succeeded.
+// TestLookWhy: a command that fails is not told of what came before it, nor before the end of one beside it that has
+// succeeded.
 func TestLookWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s, _ := refusing(t)

@@ -18,9 +18,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// A workspace in mode overlay is a transaction: what the sandbox has changed lies in an upper folder of its own, is looked at, and
-// is brought into the user's folder or thrown away. The sandbox stands still meanwhile. Its files, and those of a hostile
-// PID 1, which is not stopped, are walked by fds that nothing leads out of.
+// A workspace in mode overlay is a transaction: what the sandbox has changed lies in an upper folder of its own, is
+// looked at, and is brought into the user's folder or thrown away. The sandbox stands still meanwhile. Its files, and
+// those of a hostile PID 1, which is not stopped, are walked by fds that nothing leads out of.
 
 // transaction is the workspace of a sandbox, open.
 type transaction struct {
@@ -169,7 +169,8 @@ func (m *Manager) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) 
 // maxPage bounds the names of an answer, in bytes.
 const maxPage = 4 << 20
 
-// pageOf are the changes behind those of the path after that go into one answer, and the path of the last if more follow.
+// pageOf are the changes behind those of the path after that go into one answer, and the path of the last if more
+// follow.
 func pageOf(all []changes.Change, after string) (page []changes.Change, next string) {
 	from := 0
 	if after != "" {
@@ -301,8 +302,8 @@ func (t *transaction) into(fd *int, fds Taker) (*os.File, error) {
 	return given, nil
 }
 
-// DiscardWorkspace makes what a sandbox has changed as it is in the user's folder. It goes through the overlay itself, which must
-// not be changed under its feet.
+// DiscardWorkspace makes what a sandbox has changed as it is in the user's folder. It goes through the overlay itself,
+// which must not be changed under its feet.
 func (m *Manager) DiscardWorkspace(ctx context.Context, p api.WorkspaceParams) (out api.WorkspaceDiscarded, err error) {
 	out = api.WorkspaceDiscarded{Discarded: []string{}, Failed: []api.WorkspaceFailure{}}
 	err = m.transact(ctx, "workspace.discard", p.Sandbox, func(t *transaction) error {

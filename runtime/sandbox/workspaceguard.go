@@ -13,7 +13,8 @@ import (
 // guardedDeep is what of changes is guarded, in any folder: what is applied is looked at as a whole.
 var guardedDeep = guard.New(nil, nil).Deep()
 
-// guardedChange is the name that has to be given for a change to be applied; "" is none. What a rename takes away counts as well.
+// guardedChange is the name that has to be given for a change to be applied; "" is none. What a rename takes away
+// counts as well.
 func (t *transaction) guardedChange(c *changes.Change) string {
 	folder := c.Type == "d" && c.Kind != changes.Deleted
 	if c.From != "" {
@@ -37,8 +38,8 @@ func there(dir int, p string) bool {
 	return err == nil
 }
 
-// guardedAt looks for guarded names in any folder. A folder above such a name is harmless by itself; what replaces or removes it is not.
-// Case does not count, as in some folders.
+// guardedAt looks for guarded names in any folder. A folder above such a name is harmless by itself; what replaces or
+// removes it is not. Case does not count, as in some folders.
 func guardedAt(p string, folder bool) string {
 	if m, ok := guardedDeep.Arrives(p, folder); ok {
 		return m.Path
@@ -46,8 +47,9 @@ func guardedAt(p string, folder bool) string {
 	return ""
 }
 
-// guardedRepository looks for folders that git takes for a repository although they have no name that says so, such as bare ones: what git
-// obeys in them, and the HEAD that makes a folder one. has and had tell what there is now, and was in the user's folder.
+// guardedRepository looks for folders that git takes for a repository although they have no name that says so, such as
+// bare ones: what git obeys in them, and the HEAD that makes a folder one. has and had tell what there is now, and was
+// in the user's folder.
 func guardedRepository(p string, made bool, has, had func(p string) bool) string {
 	for at := 0; ; {
 		end := strings.IndexByte(p[at:], '/')

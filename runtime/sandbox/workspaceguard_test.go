@@ -46,7 +46,8 @@ func TestGuardedBy(t *testing.T) {
 	}
 }
 
-// TestGuardedRepository: what makes a repository of a folder is guarded, whatever the folder is called, and so is what git obeys in one.
+// TestGuardedRepository: what makes a repository of a folder is guarded, whatever the folder is called, and so is what
+// git obeys in one.
 func TestGuardedRepository(t *testing.T) {
 	lower := []string{"old.git/HEAD", "old.git/config", "src/config"}
 	merged := append(slices.Clone(lower), "new/HEAD", "new/config", "new/hooks", "HEAD", "config", "a/b/HEAD", "a/b/commondir", "plain/HEAD")

@@ -10,8 +10,8 @@ import (
 
 // Written is what a sandbox has written over its image.
 type Written struct {
-	// Folders are the upper folder of its root, and below it those of what it was forked from; top-most first. They are sandboxes'
-	// files, and hostile.
+	// Folders are the upper folder of its root, and below it those of what it was forked from; top-most first. They are
+	// sandboxes' files, and hostile.
 	Folders []string
 	Root    *Root
 	// Own are files there that are not the image's business: hutchd made them, or the image

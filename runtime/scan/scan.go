@@ -1,5 +1,6 @@
-// Package scan looks through code for what reaches beyond the program: code.scan. The parsers run in a process of their own for each scan
-// (hutch-scan), because what they read is hostile: with no file system, no network, a few system calls, and bounds of memory and time.
+// Package scan looks through code for what reaches beyond the program: code.scan. The parsers run in a process of their
+// own for each scan (hutch-scan), because what they read is hostile: with no file system, no network, a few system
+// calls, and bounds of memory and time.
 package scan
 
 import (
@@ -126,7 +127,8 @@ func (s *Scanner) work(ctx context.Context, p request) (api.ScanResult, error) {
 	}
 	defer release()
 	end := cmd.Wait()
-	if status := (*exec.ExitError)(nil); errors.As(end, &status) && status.ExitCode() == api.ScanNotBegun { // the code has no part in that
+	// the code has no part in that
+	if status := (*exec.ExitError)(nil); errors.As(end, &status) && status.ExitCode() == api.ScanNotBegun {
 		return api.ScanResult{}, fmt.Errorf("confine the scanning worker: %s", oneLine(string(log.data)))
 	}
 	var res api.ScanResult

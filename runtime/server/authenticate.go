@@ -16,8 +16,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Tokens are the clients that the configuration names: SHA-256 digests of their tokens, in hexadecimal digits, by name. None
-// means that whoever may connect is served.
+// Tokens are the clients that the configuration names: SHA-256 digests of their tokens, in hexadecimal digits, by name.
+// None means that whoever may connect is served.
 type Tokens map[string]string
 
 // client is whose token that is; "" when nobody's. It takes the same time for all of them.
@@ -31,9 +31,9 @@ func (t Tokens) client(token string) (name string) {
 	return name
 }
 
-// Authenticate puts other tokens in force. Connections of clients that are named no more are closed, with what they wait for. Those
-// that came without a token where one is needed now are closed when the calls that they have made are answered: one of these may
-// have brought the tokens.
+// Authenticate puts other tokens in force. Connections of clients that are named no more are closed, with what they
+// wait for. Those that came without a token where one is needed now are closed when the calls that they have made are
+// answered: one of these may have brought the tokens.
 func (s *Server) Authenticate(t Tokens) {
 	s.tokens.Store(&t)
 	s.mu.Lock()
@@ -59,8 +59,9 @@ func (s *Server) Authenticate(t Tokens) {
 // errNoToken ends connections.
 var errNoToken = errors.New("the configuration names no token of this client any more")
 
-// A connection that has to show a token may send short lines until it has, which fit into the buffer that each has, for showTime at most, and there are maxUnknown of them at a time: the
-// oldest makes room for another one. So nobody without a token takes the connections, or the memory, of those who have one.
+// A connection that has to show a token may send short lines until it has, which fit into the buffer that each has, for
+// showTime at most, and there are maxUnknown of them at a time: the oldest makes room for another one. So nobody
+// without a token takes the connections, or the memory, of those who have one.
 const (
 	shortLine  = 32 << 10
 	maxUnknown = 64
@@ -78,7 +79,8 @@ type identity struct {
 	proof  atomic.Pointer[proof]
 }
 
-// await gives a connection showTime to show a token, where one is needed. known is to be called when it has, and when it ends.
+// await gives a connection showTime to show a token, where one is needed. known is to be called when it has, and when
+// it ends.
 func (s *Server) await(ch *jsonrpc.Channel, id *identity, uid uint32) (known func()) {
 	if id.valid(*s.tokens.Load()) {
 		return func() {}
@@ -114,7 +116,8 @@ type stranger struct {
 	known func() // it need not, or has
 }
 
-// evict ends the oldest connection of the user who has most of them: others' are not in the way. It is called with s.mu held.
+// evict ends the oldest connection of the user who has most of them: others' are not in the way. It is called with s.mu
+// held.
 func (s *Server) evict() {
 	count := map[uint32]int{}
 	for _, u := range s.unknown {

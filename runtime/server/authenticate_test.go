@@ -19,8 +19,8 @@ func digest(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestTokens: with tokens no method but one is for who has shown none; each call of a client's has its name; and a token that is
-// taken away ends the connections that came with it, and no others.
+// TestTokens: with tokens no method but one is for who has shown none; each call of a client's has its name; and a
+// token that is taken away ends the connections that came with it, and no others.
 func TestTokens(t *testing.T) {
 	const ci, me = "ci-0123456789abcdef", "me-0123456789abcdef"
 	names := make(chan string, 10)
@@ -83,7 +83,8 @@ func TestTokens(t *testing.T) {
 	serveAs(t, s, Actor{UID: 7, Private: true}).send(request(1, api.MethodSandboxList, `{}`))
 }
 
-// TestUnknown: who has not shown a token where one is needed takes neither the connections nor the memory of those who have.
+// TestUnknown: who has not shown a token where one is needed takes neither the connections nor the memory of those who
+// have.
 func TestUnknown(t *testing.T) {
 	const token = "me-0123456789abcdef"
 	s := newServer(t, &engines{info: func(context.Context, Actor) (api.Info, error) { return api.Info{}, nil }})

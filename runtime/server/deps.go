@@ -31,7 +31,8 @@ type Sandboxes interface {
 	// Create returns when the sandbox runs. It takes from fds what it needs;
 	// progress is never nil and may be called until Create returns.
 	Create(ctx context.Context, who Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error)
-	// RunNew makes a sandbox, runs a command in it and removes it. started is Execs.Run's, with the sandbox; for fds and sent see there.
+	// RunNew makes a sandbox, runs a command in it and removes it. started is Execs.Run's, with the sandbox; for fds
+	// and sent see there.
 	RunNew(ctx context.Context, who Actor, p api.RunParams, fds *jsonrpc.FDs, progress func(api.Progress),
 		started func(sb *api.Sandbox, exec string, pid int), sent func(func())) (api.RunResult, error)
 	Get(ref string) (api.Sandbox, error)

@@ -22,7 +22,8 @@ func FuzzServe(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","method":"rpc.cancel","params":{"id":1}}`), uint8(0))
 	f.Add([]byte(request(1, "sandbox.create", `{"mounts":[{"source":"/","mode":"ro"}],"limits":{"cpus":1}}`)), uint8(2))
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"result":1}`+"\n"+`{"jsonrpc":"2.0","id":"last","method":"x"}`), uint8(9))
-	s := newServer(f, &engines{}) // one for all, as a daemon has it: making the table of methods takes longer than a call
+	// one for all, as a daemon has it: making the table of methods takes longer than a call
+	s := newServer(f, &engines{})
 	f.Fuzz(func(t *testing.T, data []byte, fds uint8) {
 		p := serve(t, s)
 		r, w := pipe(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// startedDelay is how long a command of sandbox.run has run when its caller, who gets all there is to know with the result, is told that
-// it does: most are over before, and one message less is to be made, sent and read.
+// startedDelay is how long a command of sandbox.run has run when its caller, who gets all there is to know with the
+// result, is told that it does: most are over before, and one message less is to be made, sent and read.
 const startedDelay = 3 * time.Millisecond
 
 // runHandlers are the methods that start a command. Connections take turns at that: see turns.

@@ -91,8 +91,8 @@ func mounts(in Input) []*configs.Mount {
 		bind(Bind{Source: in.Sys, Target: "/sys", ReadOnly: true}),
 	}
 	if in.CgroupPath != "" && in.CgroupV1 {
-		// libcontainer mounts each controller's in a tmpfs of its own, which it leaves writable. What it makes read-only in the
-		// end is whatever is then at the place of each tmpfs here that is to be so.
+		// libcontainer mounts each controller's in a tmpfs of its own, which it leaves writable. What it makes
+		// read-only in the end is whatever is then at the place of each tmpfs here that is to be so.
 		ms = append(ms, &configs.Mount{
 			Source: "tmpfs", Destination: "/sys/fs/cgroup", Device: "tmpfs", Flags: noSuidDevExec | unix.MS_RDONLY, Data: "size=4k,nr_inodes=1",
 		})

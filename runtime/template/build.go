@@ -60,7 +60,8 @@ func groundOf(b *builtRecord) *ground {
 	return &ground{image: b.Image, committed: true, digest: b.Key}
 }
 
-// ensure has the steps of a chain run where they have to be, and returns what sandboxes of its first template begin with.
+// ensure has the steps of a chain run where they have to be, and returns what sandboxes of its first template begin
+// with.
 func (s *Set) ensure(ctx context.Context, chain []*definition, o *build) (*ground, error) {
 	d := chain[0]
 	if len(d.Spec.Steps) == 0 {
@@ -79,7 +80,8 @@ func (s *Set) ensure(ctx context.Context, chain []*definition, o *build) (*groun
 			o.ran += seen
 		}
 	}()
-	if b := s.store.built(d.Spec.Name); !o.check && b != nil && b.Spec == digestOf(&d.Spec) && s.has(b) { // who had the turn has built it
+	// who had the turn has built it
+	if b := s.store.built(d.Spec.Name); !o.check && b != nil && b.Spec == digestOf(&d.Spec) && s.has(b) {
 		return groundOf(b), nil
 	}
 	return s.build(ctx, chain, o)

@@ -24,8 +24,8 @@ import (
 // maxContextEntries bounds the files that the steps of one template copy.
 const maxContextEntries = 200_000
 
-// takeContext keeps the archive that the client sends through a pipe, and notes the digests of what each step copies. Nothing of it is
-// unpacked here: a worker in the sandbox of a build does that.
+// takeContext keeps the archive that the client sends through a pipe, and notes the digests of what each step copies.
+// Nothing of it is unpacked here: a worker in the sandbox of a build does that.
 func (n *making) takeContext(ctx context.Context, steps []api.TemplateStep, index int, fds sandbox.Taker) error {
 	pipe, err := takePipe(index, fds)
 	if err != nil {
@@ -97,7 +97,8 @@ func takePipe(index int, fds sandbox.Taker) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "context"), nil
 }
 
-// copyContext writes an archive anew, with nothing in it but what a step can copy, and returns the digest of each step's part.
+// copyContext writes an archive anew, with nothing in it but what a step can copy, and returns the digest of each
+// step's part.
 func copyContext(w io.Writer, r io.Reader, steps int) ([]string, error) {
 	sums := make([]hash.Hash, steps)
 	in, out := tar.NewReader(io.LimitReader(r, api.MaxTemplateContext+1<<20)), tar.NewWriter(w)

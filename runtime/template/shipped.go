@@ -6,8 +6,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// shipped come with hutch. Nothing is fetched or built for one before somebody uses it. The images are those of the section runtimes of the
-// configuration file, or of its section templates.
+// shipped come with hutch. Nothing is fetched or built for one before somebody uses it. The images are those of the
+// section runtimes of the configuration file, or of its section templates.
 var shipped = []api.TemplateSpec{
 	{Name: "base", Description: "this host's own programs", Image: "host"},
 	{Name: "code_interpreter", Description: "Python, for code.run", Image: "python"},
@@ -27,8 +27,8 @@ var shipped = []api.TemplateSpec{
 // fromNPM lets a build install packages, which sandboxes of the template then cannot.
 var fromNPM = api.TemplateBuild{Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"registry.npmjs.org"}}}
 
-// Shipped are the templates that come with hutch, and those of the configuration file: one of a shipped name says what is different. With an
-// image of its own it is taken to have what the shipped one's steps install.
+// Shipped are the templates that come with hutch, and those of the configuration file: one of a shipped name says what
+// is different. With an image of its own it is taken to have what the shipped one's steps install.
 func Shipped(configured []api.TemplateSpec) []api.TemplateSpec {
 	list := slices.Clone(shipped)
 	for _, t := range configured {
@@ -53,5 +53,6 @@ func Shipped(configured []api.TemplateSpec) []api.TemplateSpec {
 		}
 		list[i] = merged
 	}
-	return slices.DeleteFunc(list, func(t api.TemplateSpec) bool { return t.Validate() != nil }) // the monitor has checked all but whether there is an image
+	// the monitor has checked all but whether there is an image
+	return slices.DeleteFunc(list, func(t api.TemplateSpec) bool { return t.Validate() != nil })
 }

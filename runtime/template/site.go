@@ -7,7 +7,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// site is where a template is built, by one at a time. Who waits sees what is done meanwhile: it is what they have come for.
+// site is where a template is built, by one at a time. Who waits sees what is done meanwhile: it is what they have come
+// for.
 type site struct {
 	door    chan struct{} // held by who builds
 	mu      sync.Mutex

@@ -28,8 +28,8 @@ import (
 //	.lock                  held while something is put here or taken away
 //	.building              held, shared, by each build, and by who removes what is left of builds
 //
-// Names of templates begin with a letter or digit. All changes are renames, so that a crash leaves a template or none; several
-// daemons may have the folder.
+// Names of templates begin with a letter or digit. All changes are renames, so that a crash leaves a template or none;
+// several daemons may have the folder.
 type store struct{ dir string }
 
 const (

@@ -1,5 +1,6 @@
-// Package template keeps what sandboxes can be made by that name it: an image, or another template, with steps that are run once in a
-// sandbox, and what is set, started and waited for in each sandbox of it. DESIGN.md says how it is kept and built.
+// Package template keeps what sandboxes can be made by that name it: an image, or another template, with steps that are
+// run once in a sandbox, and what is set, started and waited for in each sandbox of it. DESIGN.md says how it is kept
+// and built.
 package template
 
 import (
@@ -31,7 +32,8 @@ type Config struct {
 
 // Images is what builds need of the image store; cmd/hutchd joins it with package images.
 type Images interface {
-	// Base has an image in the store, and says what it is: its full reference, and the digest of its manifest, "" of the host's.
+	// Base has an image in the store, and says what it is: its full reference, and the digest of its manifest, "" of
+	// the host's.
 	Base(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (name, digest string, err error)
 	// Commit makes an image of what a sandbox has written over its own.
 	Commit(ctx context.Context, box, ref string, progress func(api.Progress)) error

@@ -98,8 +98,9 @@ func listDirectory() (*tool, error) {
 	})
 }
 
-// shown is a path in a text: with its quotes, as strconv.Quote makes them, where it holds a line break, an escape sequence or what
-// else is not seen as it is. Otherwise a name could pass for more lines of the answer. What is structured has it as it is.
+// shown is a path in a text: with its quotes, as strconv.Quote makes them, where it holds a line break, an escape
+// sequence or what else is not seen as it is. Otherwise a name could pass for more lines of the answer. What is
+// structured has it as it is.
 func shown(path string) string {
 	if utf8.ValidString(path) && !strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return path

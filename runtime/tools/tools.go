@@ -1,6 +1,7 @@
-// Package tools is what a language model works with in a sandbox: tools.list and tools.call. A tool checks its arguments, has the
-// sandbox's worker or a command do what it stands for, and makes a result of what came back that is bounded, says how to go on, and
-// says what to do where it failed. What a sandbox says in a result is the sandbox's word.
+// Package tools is what a language model works with in a sandbox: tools.list and tools.call. A tool checks its
+// arguments, has the sandbox's worker or a command do what it stands for, and makes a result of what came back that is
+// bounded, says how to go on, and says what to do where it failed. What a sandbox says in a result is the sandbox's
+// word.
 package tools
 
 import (

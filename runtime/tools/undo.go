@@ -8,7 +8,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/sandbox"
 )
 
-// checkpoint keeps what the files are before a call that may change them, where the sandbox is to do so. Its arguments are good.
+// checkpoint keeps what the files are before a call that may change them, where the sandbox is to do so. Its arguments
+// are good.
 func (c *call) checkpoint(ctx context.Context, name string, arguments any) error {
 	paths, changes := touched(arguments)
 	if !changes {

@@ -1,9 +1,9 @@
 // Package volume keeps named volumes: folders of the daemon's that sandboxes mount by name and that outlive them.
 //
-// A volume is nothing but the folder <dir>/<user>/<name>, so that no crash leaves half of one. Whoever has it mounted holds a
-// shared lock on it (flock(2)), in whichever daemon: it is removed by who gets it exclusively, by a rename, and what such
-// a removal leaves when it is killed is swept by the next Store. What a volume holds is a sandbox's: nothing in it is
-// believed, or walked by a path that it could change.
+// A volume is nothing but the folder <dir>/<user>/<name>, so that no crash leaves half of one. Whoever has it mounted
+// holds a shared lock on it (flock(2)), in whichever daemon: it is removed by who gets it exclusively, by a rename, and
+// what such a removal leaves when it is killed is swept by the next Store. What a volume holds is a sandbox's: nothing
+// in it is believed, or walked by a path that it could change.
 package volume
 
 import (

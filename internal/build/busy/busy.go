@@ -12,8 +12,8 @@ import (
 // most is how many threads a load is repeated with, at most.
 const most = 32
 
-// Load is how many threads wanted a processor during the last minute, by /proc/loadavg: a number that Threads can repeat. It is at
-// least the number of processors.
+// Load is how many threads wanted a processor during the last minute, by /proc/loadavg: a number that Threads can
+// repeat. It is at least the number of processors.
 func Load() int {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

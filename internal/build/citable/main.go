@@ -1,9 +1,10 @@
-// Citable prints what a run of CI took, as .ci/run does at its end: each step with its seconds and tests, the budget beside it, seconds
-// per kind of user, and the slowest tests.
+// Citable prints what a run of CI took, as .ci/run does at its end: each step with its seconds and tests, the budget
+// beside it, seconds per kind of user, and the slowest tests.
 //
 //	usage: citable FOLDER
 //
-// The folder holds a file "steps", a line each of NAME SECONDS CPU-SECONDS RESULT, and the reports of testrun and vm, NAME.json.
+// The folder holds a file "steps", a line each of NAME SECONDS CPU-SECONDS RESULT, and the reports of testrun and vm,
+// NAME.json.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// House prints what the tree looks like against its own limits: the size of packages, types and functions, the width of lines, and
-// words that are not the field's. `make house` runs it; with -check it fails where a limit that holds already is exceeded, which
-// `make lint` does.
+// House prints what the tree looks like against its own limits: the size of packages, types and functions, the width of
+// lines, and words that are not the field's. `make house` runs it; with -check it fails where a limit that holds
+// already is exceeded, which `make lint` does.
 package main
 
 import (

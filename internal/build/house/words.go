@@ -9,7 +9,7 @@ import (
 
 // words are those that a reader of another project would have to decode, with the field's.
 var words = []struct{ pattern, instead string }{
-	{`cannot`, "cannot"},
+	{`\bcan n[o]t\b`, "cannot"},
 	{`told of`, "reported"},
 	{`no more\b[.,;]`, "no longer"},
 	{`\bbox(es)?\b`, "sandbox"},

@@ -43,8 +43,8 @@ type Suite struct {
 // Budget is the whole file.
 type Budget []Suite
 
-// ParseBudget reads a budget: a line holds a suite's name, its tier, its CPU seconds, and the folders that it tests, which a
-// changed or compat suite must have. Empty lines and lines starting with # say nothing.
+// ParseBudget reads a budget: a line holds a suite's name, its tier, its CPU seconds, and the folders that it tests,
+// which a changed or compat suite must have. Empty lines and lines starting with # say nothing.
 func ParseBudget(r io.Reader) (Budget, error) {
 	var b Budget
 	lines := bufio.NewScanner(r)

@@ -1,5 +1,5 @@
-// Package testplan decides which tests run as whom, and where: from what tests declare beside themselves (their axes, their
-// suite, their machine) and from .ci/budget, which says how often a suite runs.
+// Package testplan decides which tests run as whom, and where: from what tests declare beside themselves (their axes,
+// their suite, their machine) and from .ci/budget, which says how often a suite runs.
 package testplan
 
 import (
@@ -43,8 +43,9 @@ const declared = "github.com/hutch-sh/hutch/internal/testenv"
 // skipped are folders without tests of this module.
 var skipped = []string{".git", ".cache", "bin", "dist", "testdata", "node_modules", "internal/tools"}
 
-// ReadTests returns the tests of every package below root, a module's root folder, by package and name. Files count whatever
-// their build constraints. A declaration in the wrong place, or one that cannot be read, is an error that names the line.
+// ReadTests returns the tests of every package below root, a module's root folder, by package and name. Files count
+// whatever their build constraints. A declaration in the wrong place, or one that cannot be read, is an error that
+// names the line.
 func ReadTests(root string) ([]Test, error) {
 	var all []Test
 	var errs []error

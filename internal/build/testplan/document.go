@@ -10,8 +10,8 @@ import (
 
 //go:generate go test -run ^TestDocument$ . -update
 
-// Document is the generated part of docs/testing.md: how many of the end-to-end tests run as whom, and which of them along
-// which axis.
+// Document is the generated part of docs/testing.md: how many of the end-to-end tests run as whom, and which of them
+// along which axis.
 func (p Plan) Document() string {
 	p.Now.All = true // the same for each commit
 	var b strings.Builder

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Lint checks what `make lint` promises of the plan of the module in root: declarations that can be read, a budget that is kept, no
-// row that left .ci/unstable without a cause, and no compat table that is too old.
+// Lint checks what `make lint` promises of the plan of the module in root: declarations that can be read, a budget that
+// is kept, no row that left .ci/unstable without a cause, and no compat table that is too old.
 func Lint(ctx context.Context, root string) error {
 	p, err := Read(ctx, root)
 	if err != nil {
@@ -31,7 +31,8 @@ func Lint(ctx context.Context, root string) error {
 	return errors.Join(errs...)
 }
 
-// lintMemory looks at each commit that took a row from the memory: its message names the cause. A shallow clone shows what it has.
+// lintMemory looks at each commit that took a row from the memory: its message names the cause. A shallow clone shows
+// what it has.
 func lintMemory(ctx context.Context, root string) error {
 	commits, err := git(ctx, root, "log", "--format=%H", "--", MemoryFile)
 	if err != nil {

@@ -17,8 +17,8 @@ const MemoryFile = ".ci/unstable"
 // Memory holds the tests that were unstable once, with what is known of each.
 type Memory map[string]string
 
-// ParseMemory reads a memory: a line holds a test's name as .ci/must-run spells it, and what is known. Empty lines and lines
-// starting with # say nothing.
+// ParseMemory reads a memory: a line holds a test's name as .ci/must-run spells it, and what is known. Empty lines and
+// lines starting with # say nothing.
 func ParseMemory(r io.Reader) (Memory, error) {
 	m := Memory{}
 	lines := bufio.NewScanner(r)

@@ -25,8 +25,8 @@ type Plan struct {
 	List   mustrun.List
 	// Unstable is the memory of tests that were unstable once, by name and kind.
 	Unstable Memory
-	// Audit turns the plan around: a tenth of the tests, by the hashes of their names and of the commit, run along the axes that they
-	// do not declare, where they must make no difference.
+	// Audit turns the plan around: a tenth of the tests, by the hashes of their names and of the commit, run along the
+	// axes that they do not declare, where they must make no difference.
 	Audit bool
 	// Brief is the plan of `make test`: the fewest rounds of each test, and nothing of suites, which take long.
 	Brief bool
@@ -79,9 +79,10 @@ func (p Plan) due(t Test) bool {
 	return s == nil || s.Due(mustrun.Name(t.Pkg, t.Name), p.Now)
 }
 
-// Repeats reports whether a machine runs the test now, if it is one of the machine's. The budget may have a suite by the machine's name:
-// when that is not due, only smoke tests run there. Two machines that run the same tests on two kernels share them when both are due:
-// each of these tests runs in one of the two, by the hash of the commit and of its name, and always on the kernel of most users.
+// Repeats reports whether a machine runs the test now, if it is one of the machine's. The budget may have a suite by
+// the machine's name: when that is not due, only smoke tests run there. Two machines that run the same tests on two
+// kernels share them when both are due: each of these tests runs in one of the two, by the hash of the commit and of
+// its name, and always on the kernel of most users.
 func (p Plan) Repeats(t Test, k mustrun.Kind) bool {
 	if t.Smoke || p.Now.All {
 		return true
@@ -181,15 +182,15 @@ func (p Plan) Runs(t Test, k mustrun.Kind) bool {
 	return k == p.once(t)
 }
 
-// ordinary is the user without privilege that runs a test which depends on privilege alone: the same one each time, so that what
-// breaks is seen by the commit that breaks it.
+// ordinary is the user without privilege that runs a test which depends on privilege alone: the same one each time, so
+// that what breaks is seen by the commit that breaks it.
 func ordinary(t Test) mustrun.Kind {
 	return []mustrun.Kind{mustrun.SubUID, mustrun.NoSubUID}[share(mustrun.Name(t.Pkg, t.Name), 2)]
 }
 
-// Short reports whether a test that k runs makes fewer rounds of what it only repeats in order to meet a race (-short): end-to-end
-// tests do, but for an eighth of them, another one for each commit, and so does an ordinary user with what root runs as well.
-// Who wants to meet races hunts them (make hunt).
+// Short reports whether a test that k runs makes fewer rounds of what it only repeats in order to meet a race (-short):
+// end-to-end tests do, but for an eighth of them, another one for each commit, and so does an ordinary user with what
+// root runs as well. Who wants to meet races hunts them (make hunt).
 func (p Plan) Short(t Test, k mustrun.Kind) bool {
 	switch {
 	case p.Now.All:
@@ -222,8 +223,9 @@ var aboutSources = []string{
 	"internal/deptest", "internal/build/testrun", "internal/build/testplan", "internal/build/fuzz", "integration/vm",
 }
 
-// once is the kind of user that runs a test which depends on no user: root for what .ci/must-run does not name for others, else one
-// of those that it names, by the hash of the test's name, so that not all of it is tested as root alone.
+// once is the kind of user that runs a test which depends on no user: root for what .ci/must-run does not name for
+// others, else one of those that it names, by the hash of the test's name, so that not all of it is tested as root
+// alone.
 func (p Plan) once(t Test) mustrun.Kind {
 	kinds := p.required(t)
 	if len(kinds) == 0 {
@@ -235,8 +237,8 @@ func (p Plan) once(t Test) mustrun.Kind {
 	return kinds[(sum^sum>>16)%uint32(len(kinds))]
 }
 
-// required are the kinds of the host's users that .ci/must-run names for a test. "once" names root and the ordinary user with
-// subordinate ids.
+// required are the kinds of the host's users that .ci/must-run names for a test. "once" names root and the ordinary
+// user with subordinate ids.
 func (p Plan) required(t Test) []mustrun.Kind {
 	named := map[mustrun.Kind]bool{}
 	for _, r := range p.List {
@@ -253,8 +255,8 @@ func (p Plan) required(t Test) []mustrun.Kind {
 	return slices.DeleteFunc([]mustrun.Kind{mustrun.Root, mustrun.SubUID, mustrun.NoSubUID}, func(k mustrun.Kind) bool { return !named[k] })
 }
 
-// Selected returns the tests of a package that run as k and, if only is given, match it as the go command's -run does for top-level
-// tests.
+// Selected returns the tests of a package that run as k and, if only is given, match it as the go command's -run does
+// for top-level tests.
 func (p Plan) Selected(pkg string, k mustrun.Kind, only *regexp.Regexp) []Test {
 	return p.filter(func(t Test) bool {
 		return t.Pkg == pkg && p.Runs(t, k) && (only == nil || only.MatchString(t.Name))
@@ -287,8 +289,8 @@ func (p Plan) Packages() []string {
 	return slices.Compact(all) // the tests are in their order
 }
 
-// Here returns the tests of a package for a run of one kind of user: all but those of machines and of suites that are not due. Who
-// names tests by only gets them whether they are due or not.
+// Here returns the tests of a package for a run of one kind of user: all but those of machines and of suites that are
+// not due. Who names tests by only gets them whether they are due or not.
 func (p Plan) Here(pkg string, only *regexp.Regexp) []Test {
 	return p.filter(func(t Test) bool {
 		return t.Pkg == pkg && len(t.Machines) == 0 && (only == nil && p.due(t) || only != nil && only.MatchString(t.Name))
@@ -305,8 +307,8 @@ func (p Plan) filter(keep func(Test) bool) []Test {
 	return list
 }
 
-// Weight guesses how long tests of a package take: those that run alone in it add up, and end-to-end tests are a hundred times longer, those
-// of the image store half of that.
+// Weight guesses how long tests of a package take: those that run alone in it add up, and end-to-end tests are a
+// hundred times longer, those of the image store half of that.
 func Weight(tests []Test) int {
 	weight := 0
 	for _, t := range tests {
@@ -334,8 +336,8 @@ func Names(tests []Test) []string {
 	return names
 }
 
-// Pattern is the -run expression that runs exactly these tests, and of their subtests those that the rest of a -run expression, what
-// stands behind its first slash, selects.
+// Pattern is the -run expression that runs exactly these tests, and of their subtests those that the rest of a -run
+// expression, what stands behind its first slash, selects.
 func Pattern(names []string, rest string) string {
 	pattern := "^(" + strings.Join(names, "|") + ")$"
 	if rest != "" {
@@ -394,8 +396,8 @@ func readNow(ctx context.Context, root string) (Now, error) {
 	return Now{Commit: head, Changed: strings.Fields(files)}, err
 }
 
-// mergeBase is the commit with which tier changed compares. Behind a push to main the merge base is the commit itself: then it is
-// the last commit of the day before, which has what one landing may bring.
+// mergeBase is the commit with which tier changed compares. Behind a push to main the merge base is the commit itself:
+// then it is the last commit of the day before, which has what one landing may bring.
 func mergeBase(ctx context.Context, root, head string) (string, error) {
 	if base := os.Getenv(BaseVar); base != "" {
 		return git(ctx, root, "rev-parse", "--verify", base+"^{commit}")

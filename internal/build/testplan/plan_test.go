@@ -112,8 +112,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestMachineDue: a machine that the budget names runs smoke tests alone while nothing changed that it is about, and nothing else must
-// run there then.
+// TestMachineDue: a machine that the budget names runs smoke tests alone while nothing changed that it is about, and
+// nothing else must run there then.
 func TestMachineDue(t *testing.T) {
 	list, err := mustrun.Parse(strings.NewReader("^a\\.TestSmoke$ root vm-6.1\n^a\\.TestKernel/sub root vm-6.1 vm-6.12\n^a\\.TestKernel$ vm-6.1\n^a\\.TestGone$ vm-6.1\n^a\\.TestAny$\n"))
 	if err != nil {
@@ -143,7 +143,8 @@ func TestMachineDue(t *testing.T) {
 	}
 }
 
-// TestShared: two machines with the same tests on two kernels share them when both are due, and one that is due alone runs all.
+// TestShared: two machines with the same tests on two kernels share them when both are due, and one that is due alone
+// runs all.
 func TestShared(t *testing.T) {
 	test := Test{Pkg: "integration/a", Name: "TestX", Axes: []testenv.Axis{testenv.Kernel}}
 	p := Plan{Budget: Budget{

@@ -13,8 +13,8 @@ import (
 
 var (
 	testName = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z][A-Za-z0-9_*]*`)
-	// otherwise is how a row says that something else than a named test enforces it: code that refuses, the tests of a whole folder, the
-	// benchmark, or nothing yet.
+	// otherwise is how a row says that something else than a named test enforces it: code that refuses, the tests of a
+	// whole folder, the benchmark, or nothing yet.
 	otherwise = regexp.MustCompile("pending|make bench|make lint|make test-|by hand|the same|[a-z/]+ tests|testdata|`[a-z/]+(\\.go)?`|\\.ci/run")
 )
 
@@ -60,7 +60,8 @@ func TestSpecRows(t *testing.T) {
 	}
 }
 
-// runsSomewhere reports whether a test that matches the name, in which a star stands for anything, runs as anybody in CI.
+// runsSomewhere reports whether a test that matches the name, in which a star stands for anything, runs as anybody in
+// CI.
 func (p Plan) runsSomewhere(name string) bool {
 	return slices.ContainsFunc(p.Tests, func(t Test) bool {
 		matched, err := path.Match(name, t.Name)

@@ -33,7 +33,8 @@ type Outcome struct {
 	Action  string // pass, fail, skip, or unstable: see MarkUnstable
 	Reason  string // of a skip: what the test said; of a failure: what it logged, shortened, a line each
 	Elapsed time.Duration
-	// Late says of a failure that nothing is wrong but a wait that ran out (testenv.Late): it may have been the machine.
+	// Late says of a failure that nothing is wrong but a wait that ran out (testenv.Late): it may have been the
+	// machine.
 	Late   bool
 	Output string // of a late failure: all that it printed; of an unstable test, what its further runs printed, too
 }
@@ -151,8 +152,8 @@ func (r *Reader) endTest(key [2]string, e event) {
 	r.Outcomes = append(r.Outcomes, o)
 }
 
-// isLate reports whether a failed test failed for a wait that ran out, and nothing else: it said so, or it said nothing at all and each
-// of its failed subtests did. A panic, a race or any other word of its own is not late.
+// isLate reports whether a failed test failed for a wait that ran out, and nothing else: it said so, or it said nothing
+// at all and each of its failed subtests did. A panic, a race or any other word of its own is not late.
 func (r *Reader) isLate(key [2]string, logged string) bool {
 	if r.wrong[key] || strings.Contains(logged, "race detected during execution") {
 		return false
@@ -193,8 +194,9 @@ func (r *Reader) endPackage(e event) {
 // CutShort ends a package, an import path, whose tests went away without a word.
 func (r *Reader) CutShort(pkg string) { r.endPackage(event{Action: "fail", Package: pkg}) }
 
-// Exit ends a run of the compiled tests of pkg, an import path, that ended with code, of which test2json is not told. What no failed
-// test of that run explains is a failure of its own, and final: a leak that was found behind the tests, a race, a signal.
+// Exit ends a run of the compiled tests of pkg, an import path, that ended with code, of which test2json is not told.
+// What no failed test of that run explains is a failure of its own, and final: a leak that was found behind the tests,
+// a race, a signal.
 func (r *Reader) Exit(pkg string, code int) {
 	if code != 0 {
 		r.CutShort(pkg)

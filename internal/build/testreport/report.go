@@ -80,8 +80,8 @@ func (r *Report) Summary(out io.Writer) {
 	}
 }
 
-// Differ prints the tests that ended differently for different kinds of user, and reports whether there are none: an audit of the axes
-// that tests declare.
+// Differ prints the tests that ended differently for different kinds of user, and reports whether there are none: an
+// audit of the axes that tests declare.
 func (r *Report) Differ(out io.Writer) bool {
 	first := map[string]Outcome{}
 	by := map[string]mustrun.Kind{}

@@ -11,8 +11,8 @@ import (
 // maxUnstable is how many unstable tests a run may have.
 const maxUnstable = 3
 
-// Late returns the top-level tests among outcomes, without their package, that failed for nothing but waits that ran out; all is
-// false when something failed for another reason, or when nothing failed at all.
+// Late returns the top-level tests among outcomes, without their package, that failed for nothing but waits that ran
+// out; all is false when something failed for another reason, or when nothing failed at all.
 func Late(outcomes []Outcome) (late []string, all bool) {
 	all = true
 	final := map[string]bool{}
@@ -51,8 +51,8 @@ func MarkUnstable(outcomes []Outcome, name, text string) {
 	}
 }
 
-// Remembered prints the unstable tests with all that they printed, and reports whether the run may be green with them: there are at
-// most three, and none was unstable before (memory, from names to what is known).
+// Remembered prints the unstable tests with all that they printed, and reports whether the run may be green with them:
+// there are at most three, and none was unstable before (memory, from names to what is known).
 func (r *Report) Remembered(out io.Writer, memory map[string]string) bool {
 	ok, n := true, 0
 	for _, k := range r.kinds {

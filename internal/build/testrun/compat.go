@@ -15,8 +15,9 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv/mustrun"
 )
 
-// compat is `make compat`: it runs the suites of tier compat, or the one that -run names, and writes their dated tables, which are
-// committed; lint compares their age with the code that the suites name. A table says what failed, too: it is a report, no gate.
+// compat is `make compat`: it runs the suites of tier compat, or the one that -run names, and writes their dated
+// tables, which are committed; lint compares their age with the code that the suites name. A table says what failed,
+// too: it is a report, no gate.
 func (r *runner) compat(ctx context.Context, folders []string, now time.Time) error {
 	suites := 0
 	for _, s := range r.plan.Budget {

@@ -24,18 +24,20 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv/testuser"
 )
 
-// A hunt runs tests again and again on a machine that is made hostile to races, until its time is over. It is no part of CI: what it
-// finds is a race of the product or of a test, and is fixed as such. There are two ways, in turn:
+// A hunt runs tests again and again on a machine that is made hostile to races, until its time is over. It is no part
+// of CI: what it finds is a race of the product or of a test, and is fixed as such. There are two ways, in turn:
 //
 //   - strace holds one system call in every N of hutch, and of all that it starts, up for three milliseconds;
 //   - real-time threads take each processor away for up to 60 ms, at random, half of all time: a noisy neighbour.
 //
-// A tracer shows: a test that looks for one (TracerPid, ptrace, the state of a traced process) fails by it. Read the output first.
+// A tracer shows: a test that looks for one (TracerPid, ptrace, the state of a traced process) fails by it. Read the
+// output first.
 
 // huntWay is one way.
 type huntWay struct {
 	name string
-	// begin makes the machine hostile and returns the folder of binaries to test, or "" for the usual one, and how to end it.
+	// begin makes the machine hostile and returns the folder of binaries to test, or "" for the usual one, and how to
+	// end it.
 	begin func(ctx context.Context, r *runner) (bin string, end func(), err error)
 	// spares are kinds of user for whom the way cannot work.
 	spares []mustrun.Kind
@@ -53,8 +55,8 @@ type hunted struct {
 	kind      mustrun.Kind
 }
 
-// hunt goes on until d is over, prints what failed how often, and reports whether nothing did. The output of each failure is kept
-// in .cache/hunt.
+// hunt goes on until d is over, prints what failed how often, and reports whether nothing did. The output of each
+// failure is kept in .cache/hunt.
 func (r *runner) hunt(ctx context.Context, d time.Duration) (bool, error) {
 	if os.Geteuid() != 0 {
 		return false, errors.New("a hunt needs root, for real-time threads: sudo make hunt")
@@ -67,7 +69,8 @@ func (r *runner) hunt(ctx context.Context, d time.Duration) (bool, error) {
 	}
 	failed, ran := map[hunted]int{}, map[hunted]int{}
 	rounds := 0
-	// Half an hour is not enough for all packages in one way: so each hunt begins with others, and goes from one way to the other at half.
+	// Half an hour is not enough for all packages in one way: so each hunt begins with others, and goes from one way to
+	// the other at half.
 	rand.Shuffle(len(r.jobs), func(i, j int) { r.jobs[i], r.jobs[j] = r.jobs[j], r.jobs[i] })
 	for ; ctx.Err() == nil; rounds++ {
 		way := huntWays[rounds%len(huntWays)]
@@ -90,7 +93,8 @@ func (r *runner) hunt(ctx context.Context, d time.Duration) (bool, error) {
 	return len(worst) == 0, nil
 }
 
-// huntRound runs half of the jobs in one way: the halves and the ways change with each round, so that four rounds are all.
+// huntRound runs half of the jobs in one way: the halves and the ways change with each round, so that four rounds are
+// all.
 func (r *runner) huntRound(ctx context.Context, way huntWay, round int, kept string, ran, failed map[hunted]int) error {
 	bin, end, err := way.begin(ctx, r)
 	if err != nil {

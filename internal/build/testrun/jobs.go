@@ -92,7 +92,8 @@ func (r *runner) plans(folders []string) error {
 	return nil
 }
 
-// halve makes two runs of the job, if it takes two: of the tests that make all their rounds, and of those that are short.
+// halve makes two runs of the job, if it takes two: of the tests that make all their rounds, and of those that are
+// short.
 func (j *job) halve(tests []testplan.Test, isShort func(testplan.Test) bool) {
 	var whole, short []testplan.Test
 	for _, t := range tests {
@@ -126,7 +127,8 @@ func (r *runner) prepare(ctx context.Context) error {
 	return err
 }
 
-// stage copies the tree where ordinary users can read it, if there are jobs for them: the checkout may well lie in root's home.
+// stage copies the tree where ordinary users can read it, if there are jobs for them: the checkout may well lie in
+// root's home.
 func (r *runner) stage() error {
 	for _, j := range r.jobs {
 		if j.isOther() {
@@ -136,14 +138,15 @@ func (r *runner) stage() error {
 	return nil
 }
 
-// isOther reports whether the job runs as another user than this process, one that is made for it alone: what the kernel counts for
-// each user (processes, keyrings, inotify instances) no other job shares then.
+// isOther reports whether the job runs as another user than this process, one that is made for it alone: what the
+// kernel counts for each user (processes, keyrings, inotify instances) no other job shares then.
 func (j *job) isOther() bool { return os.Geteuid() == 0 && j.kind != mustrun.Root }
 
 // alone is the package whose tests take the whole machine, or look at it.
 const alone = "integration/alone"
 
-// all runs the jobs, some at a time and what wants the machine for itself in the end, and reports whether all tests passed.
+// all runs the jobs, some at a time and what wants the machine for itself in the end, and reports whether all tests
+// passed.
 func (r *runner) all(ctx context.Context) (bool, error) {
 	var last []*job
 	var group errgroup.Group
@@ -226,8 +229,8 @@ func (r *runner) label(j *job) string {
 	return "\t(" + string(j.kind) + ")"
 }
 
-// binary runs the compiled tests of a job with some arguments more, and reads its output through test2json, as the go command would.
-// It returns the CPU time that they, and what they have waited for, took.
+// binary runs the compiled tests of a job with some arguments more, and reads its output through test2json, as the go
+// command would. It returns the CPU time that they, and what they have waited for, took.
 func (r *runner) binary(ctx context.Context, out io.Writer, j *job, args ...string) (*testreport.Reader, time.Duration, error) {
 	read := testreport.NewReader(out, module, string(j.kind))
 	args = append([]string{

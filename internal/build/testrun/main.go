@@ -198,8 +198,8 @@ func build(ctx context.Context, out io.Writer, root, dir string, o options) (fol
 	return testtree.Built(dir, folders), true, nil
 }
 
-// interruptible gives cmd an end that tests can clean up after: an interrupt, to a process group of their own, because the go
-// command does not pass it on.
+// interruptible gives cmd an end that tests can clean up after: an interrupt, to a process group of their own, because
+// the go command does not pass it on.
 func interruptible(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -14,13 +14,14 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// keepVar makes the program that the go command starts in place of a test binary (go test -exec) keep that binary in the folder that
-// it names: see Keep.
+// keepVar makes the program that the go command starts in place of a test binary (go test -exec) keep that binary in
+// the folder that it names: see Keep.
 const keepVar = "HUTCH_TEST_KEEP"
 
-// BuildTests returns the command that compiles the tests of packages by one run of the go command, which shares what they have in
-// common and works on as many as there are processors, and keeps the binaries in dir: this program, whose main calls Keep, is started
-// for each of them. Its standard output are events as of go test -json, with those of what does not compile.
+// BuildTests returns the command that compiles the tests of packages by one run of the go command, which shares what
+// they have in common and works on as many as there are processors, and keeps the binaries in dir: this program, whose
+// main calls Keep, is started for each of them. Its standard output are events as of go test -json, with those of what
+// does not compile.
 func BuildTests(ctx context.Context, root, dir, tags string, race bool, packages []string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -39,8 +40,9 @@ func BuildTests(ctx context.Context, root, dir, tags string, race bool, packages
 	return cmd, nil
 }
 
-// Keep is the first thing that the main of a program that calls BuildTests does. In a process that the go command has started for
-// that, it keeps the test binary that the arguments name, for the package whose folder is the working directory, and exits.
+// Keep is the first thing that the main of a program that calls BuildTests does. In a process that the go command has
+// started for that, it keeps the test binary that the arguments name, for the package whose folder is the working
+// directory, and exits.
 func Keep() {
 	dir := os.Getenv(keepVar)
 	if dir == "" {
@@ -95,7 +97,8 @@ func Built(dir string, packages []string) []string {
 	return found
 }
 
-// Folders are the folders below the module's root of the packages that patterns of the go command name, as far as they have tests.
+// Folders are the folders below the module's root of the packages that patterns of the go command name, as far as they
+// have tests.
 func Folders(ctx context.Context, root, tags string, packages []string) ([]string, error) {
 	format := `{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}`
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-tags", tags, "-f", format}, packages...)...)

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Stage fills dir with the sources (tests read their testdata) and the binaries, all readable by everybody. BuildTests adds compiled
-// tests.
+// Stage fills dir with the sources (tests read their testdata) and the binaries, all readable by everybody. BuildTests
+// adds compiled tests.
 func Stage(root, dir string) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err

@@ -26,8 +26,8 @@ const (
 	NoSubUID Kind = "no-subuid" // an ordinary user without one
 )
 
-// Once names no kind: the test depends on no user, and runs as whichever of the host's users the plan of the tests gives it to
-// (internal/build/testplan).
+// Once names no kind: the test depends on no user, and runs as whichever of the host's users the plan of the tests
+// gives it to (internal/build/testplan).
 const Once Kind = "once"
 
 // Ordinary is the ordinary user to which the plan of the tests gives a test that depends on privilege: one of the two.

@@ -13,7 +13,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/sys"
 )
 
-// patience is how long a process of the user's that is about to end may take: one that was killed still has to be scheduled.
+// patience is how long a process of the user's that is about to end may take: one that was killed still has to be
+// scheduled.
 var patience = 10 * time.Second
 
 // ended waits until the user has no process left. One that does not end is killed, and an error that names it.
@@ -59,8 +60,8 @@ func (u *User) processes() []int {
 	return pids
 }
 
-// runs reports whether pid runs as the user, by its real user id: /proc/PID is root's when what runs there is not dumpable. A zombie
-// has run.
+// runs reports whether pid runs as the user, by its real user id: /proc/PID is root's when what runs there is not
+// dumpable. A zombie has run.
 func (u *User) runs(pid int) bool {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	zombie, own := false, false

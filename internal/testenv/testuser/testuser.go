@@ -116,8 +116,8 @@ func (u *User) ensureRange(ctx context.Context) error {
 	return tool(ctx, "usermod", "--add-subuids", ids, "--add-subgids", ids, u.account)
 }
 
-// Close waits for the user's processes, and removes the account and the home folder. A process that does not end is an error: what the
-// user ran left it behind.
+// Close waits for the user's processes, and removes the account and the home folder. A process that does not end is an
+// error: what the user ran left it behind.
 func (u *User) Close() error {
 	var errs []error
 	if u.Home != "" {

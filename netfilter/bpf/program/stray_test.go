@@ -109,7 +109,8 @@ func endOne(t *testing.T, signal unix.Signal, pid int) {
 	}
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := 0, error(unix.EINTR)
-	for late := time.Now().Add(testenv.Patience(20 * time.Second)); errors.Is(err, unix.EINTR); { // by the runtime's signals
+	// by the runtime's signals
+	for late := time.Now().Add(testenv.Patience(20 * time.Second)); errors.Is(err, unix.EINTR); {
 		n, err = unix.Poll(fds, int(max(0, time.Until(late)).Milliseconds()))
 	}
 	if n != 1 {

@@ -45,7 +45,8 @@ type answer struct {
 	until time.Time
 }
 
-// flight is a lookup that others may wait for, too. The resolver would join them by itself, and each of them but one would see no aliases.
+// flight is a lookup that others may wait for, too. The resolver would join them by itself, and each of them but one
+// would see no aliases.
 type flight struct {
 	done   chan struct{}
 	answer Answer
@@ -110,7 +111,8 @@ func (l *Lookups) Lookup(ctx context.Context, name string) (Answer, error) {
 		case <-ctx.Done():
 			return Answer{}, context.Cause(ctx)
 		}
-		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) { // else it was the end of who asked
+		// else it was the end of who asked
+		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
 			return f.answer, f.err
 		}
 	}

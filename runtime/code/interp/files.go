@@ -40,8 +40,8 @@ func StampsOf(files []api.File) Stamps {
 	return seen
 }
 
-// AddFiles adds the files of dir that code has made or changed since before, images with what is in them: image reads one of at most MaxImage,
-// as base64.
+// AddFiles adds the files of dir that code has made or changed since before, images with what is in them: image reads
+// one of at most MaxImage, as base64.
 func AddFiles(res *api.CodeResult, dir string, before Stamps, files []api.File, image func(path string) (string, bool)) {
 	left := int64(maxImageData)
 	for _, f := range files {

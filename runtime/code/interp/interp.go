@@ -1,5 +1,6 @@
-// Package interp has interpreters run pieces of code, one after the other, and collects what comes of it. An interpreter is an exec that runs a
-// small program of hutch's (drivers); DESIGN.md of runtime/code says what the two tell each other. What it answers is as hostile as the code.
+// Package interp has interpreters run pieces of code, one after the other, and collects what comes of it. An
+// interpreter is an exec that runs a small program of hutch's (drivers); DESIGN.md of runtime/code says what the two
+// tell each other. What it answers is as hostile as the code.
 package interp
 
 import (
@@ -23,8 +24,9 @@ var pythonDriver string
 //go:embed drivers/driver.js
 var nodeDriver string
 
-// Argv is what runs an interpreter of a language that keeps contexts; token is what its output is told apart by. Isolated, it takes no module
-// from the folder it runs in, from the user's home or from where the environment says: only what is installed with it.
+// Argv is what runs an interpreter of a language that keeps contexts; token is what its output is told apart by.
+// Isolated, it takes no module from the folder it runs in, from the user's home or from where the environment says:
+// only what is installed with it.
 func Argv(language, token string, isolated bool) []string {
 	argv := []string{"node", "-e", nodeDriver, "--"}
 	if language == "python" {
@@ -63,8 +65,8 @@ type Interpreter struct {
 // New is an interpreter that was started with Argv.
 func New(exec, token string) *Interpreter { return &Interpreter{Exec: exec, token: token, next: 1} }
 
-// Resume is one that others have used, who are gone; stdout and stderr are how many bytes it has written. Numbers of runs that may still
-// answer are below the time.
+// Resume is one that others have used, who are gone; stdout and stderr are how many bytes it has written. Numbers of
+// runs that may still answer are below the time.
 func Resume(exec, token string, stdout, stderr int64) *Interpreter {
 	return &Interpreter{Exec: exec, token: token, next: time.Now().Unix(), read: [2]int64{stdout, stderr}}
 }
@@ -125,7 +127,8 @@ const killTimeout = 20 * time.Second
 // grace is how long code may take to end by itself once it is interrupted.
 const grace = 2 * time.Second
 
-// Run runs code: p says which, for how long, and how much of its output is kept. The interpreter is broken where it did not come to the end of it.
+// Run runs code: p says which, for how long, and how much of its output is kept. The interpreter is broken where it did
+// not come to the end of it.
 func (k *Interpreter) Run(ctx context.Context, execs Execs, p *api.CodeParams) (api.CodeResult, error) {
 	id := k.next
 	k.next++

@@ -15,7 +15,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestArgv: the token is the last argument; isolated interpreters take no module from the folder, though its name is one of the language's own.
+// TestArgv: the token is the last argument; isolated interpreters take no module from the folder, though its name is
+// one of the language's own.
 func TestArgv(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"colorsys.py": "x = 'EVIL'\n", "node_modules/evil/index.js": "module.exports = 'EVIL'\n"} {
@@ -73,7 +74,8 @@ func (s *spoken) KillExec(context.Context, api.ExecRef) (api.ExecResult, error) 
 	return api.ExecResult{Verdict: api.VerdictOK}, nil
 }
 
-// TestRun: output ends at the marks, wherever reads are cut; answers to other runs are none; one that answers otherwise is given up.
+// TestRun: output ends at the marks, wherever reads are cut; answers to other runs are none; one that answers otherwise
+// is given up.
 func TestRun(t *testing.T) {
 	const end = "\x1etok1\n"
 	for name, tt := range map[string]struct {

@@ -17,9 +17,10 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
-// patch says how a patch to the files below a folder changes them or, given that plan, applies it: all of it or nothing. What the files become is
-// made in memory first, then in files beside them, and then these take their places, each by one system call. When one cannot, the others go
-// back. The plan is all that it takes to do so (settle.go), so that another worker can when this one was killed.
+// patch says how a patch to the files below a folder changes them or, given that plan, applies it: all of it or
+// nothing. What the files become is made in memory first, then in files beside them, and then these take their places,
+// each by one system call. When one cannot, the others go back. The plan is all that it takes to do so (settle.go), so
+// that another worker can when this one was killed.
 func (c *call) patch() (*filesapi.Reply, error) {
 	var args filesapi.PatchArgs
 	if err := c.args(&args); err != nil {

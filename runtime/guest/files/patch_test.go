@@ -125,7 +125,8 @@ func manyFiles(t *testing.T) string {
 	return dir
 }
 
-// halfway applies a patch up to a step, as a worker does that is killed then: with staged -1 it has not even made all new files.
+// halfway applies a patch up to a step, as a worker does that is killed then: with staged -1 it has not even made all
+// new files.
 func halfway(t *testing.T, dir string, args *filesapi.PatchArgs, plan *filesapi.PatchPlan, steps int) {
 	t.Helper()
 	p, err := newPatcher(&call{Request: &filesapi.Request{Path: dir}, ctx: t.Context()})
@@ -158,7 +159,8 @@ func halfway(t *testing.T, dir string, args *filesapi.PatchArgs, plan *filesapi.
 	}
 }
 
-// TestPatchHalf: whatever a worker had done of a patch when it was killed, another takes it back to the last bit, or tidies up behind it.
+// TestPatchHalf: whatever a worker had done of a patch when it was killed, another takes it back to the last bit, or
+// tidies up behind it.
 func TestPatchHalf(t *testing.T) {
 	c := newClient(t)
 	for steps := -1; steps <= 5; steps++ {

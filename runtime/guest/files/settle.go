@@ -98,8 +98,8 @@ func markOf(st *unix.Stat_t) *filesapi.FileMark {
 	return &filesapi.FileMark{Size: st.Size, MTime: mtime(st), Mode: st.Mode}
 }
 
-// isMarked says whether a name is the file that a mark was made of. An overlay may give a file another number when it is copied up, so that
-// cannot tell.
+// isMarked says whether a name is the file that a mark was made of. An overlay may give a file another number when it
+// is copied up, so that cannot tell.
 func isMarked(dir int, name string, mark *filesapi.FileMark, mode bool) bool {
 	var st unix.Stat_t
 	if err := retry(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
@@ -113,8 +113,8 @@ func exists(dir int, name string) bool {
 	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
 
-// takeBack makes everything as it was before a patch, however far that came: the last step first. What somebody else has changed behind the
-// patch stays, and is an error.
+// takeBack makes everything as it was before a patch, however far that came: the last step first. What somebody else
+// has changed behind the patch stays, and is an error.
 func (p *patcher) takeBack(plan *filesapi.PatchPlan) error {
 	var errs []error
 	for i := len(plan.Steps) - 1; i >= 0; i-- {

@@ -12,8 +12,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi/filesapi"
 )
 
-// sync compares a folder with a page of what the caller's holds, and removes what the page's range has too much. Both are walked in
-// the same order, names of a folder by their bytes, so that what is held in memory does not grow with the folder.
+// sync compares a folder with a page of what the caller's holds, and removes what the page's range has too much. Both
+// are walked in the same order, names of a folder by their bytes, so that what is held in memory does not grow with the
+// folder.
 func (c *call) sync() (*filesapi.Reply, error) {
 	s := &syncer{c: c}
 	if err := c.args(&s.args); err != nil {
@@ -51,7 +52,8 @@ type syncer struct {
 	same, removed int
 }
 
-// within is the part of the page's range that lies in a folder: what comes behind after, up to through. nil is no border.
+// within is the part of the page's range that lies in a folder: what comes behind after, up to through. nil is no
+// border.
 type within struct{ after, through *string }
 
 // of says how a name lies to the range, and what of the range lies in it, if it is a folder.

@@ -87,8 +87,8 @@ func grow(t *testing.T, dir string, depth int, seed *rand.Rand) {
 	}
 }
 
-// TestSyncPages: whatever is on either side and wherever pages end, all pages together find what one finds, and a folder from which
-// what is needed is taken is then what the caller has.
+// TestSyncPages: whatever is on either side and wherever pages end, all pages together find what one finds, and a
+// folder from which what is needed is taken is then what the caller has.
 func TestSyncPages(t *testing.T) {
 	c := newClient(t)
 	for round := range 25 {
@@ -130,7 +130,8 @@ func TestSyncPages(t *testing.T) {
 	}
 }
 
-// TestSyncRange: a page removes what lies in its range and nothing else, also inside of folders, and never by way of a link.
+// TestSyncRange: a page removes what lies in its range and nothing else, also inside of folders, and never by way of a
+// link.
 func TestSyncRange(t *testing.T) {
 	c, dir, out := newClient(t), t.TempDir(), t.TempDir()
 	put(t, out+"/kept", "x")

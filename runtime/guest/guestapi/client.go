@@ -200,11 +200,10 @@ func (c *Client) gone(op string) error {
 		WithHint("the sandbox has ended or was taken over; remove it and create another")
 }
 
-// Setup sends the exec seccomp filter, a file with an array of struct
-// sock_filter, and waits until PID 1 is ready. It must be the first call, and is
-// not repeated by a hutchd that takes a sandbox over. cgroups, which may be nil, is
-// the mount that Request.Cgroup names folders of. Both files stay the caller's. landlock is
-// the ABI of the Landlock domain that commands are to be in, 0 for none; guard, which may be nil, what they are not to make.
+// Setup sends the exec seccomp filter, a file with an array of struct sock_filter, and waits until PID 1 is ready. It
+// must be the first call, and is not repeated by a hutchd that takes a sandbox over. cgroups, which may be nil, is the
+// mount that Request.Cgroup names folders of. Both files stay the caller's. landlock is the ABI of the Landlock domain
+// that commands are to be in, 0 for none; guard, which may be nil, what they are not to make.
 func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname string, landlock int, guard *Guard) error {
 	const op = "set up sandbox"
 	fds := []*os.File{filter}
@@ -227,7 +226,8 @@ func (c *Client) Guard(ctx context.Context, g *Guard) error {
 	return err
 }
 
-// DropsCaps reports whether PID 1 knows Request.CapDrop. That of an earlier build, which hutch-launch has until it ends, does not.
+// DropsCaps reports whether PID 1 knows Request.CapDrop. That of an earlier build, which hutch-launch has until it
+// ends, does not.
 func (c *Client) DropsCaps() bool { return c.drops.Load() }
 
 // PretendsIDs reports whether PID 1 answers for ids that the sandbox does not have, as it was asked to (ArgIDs).

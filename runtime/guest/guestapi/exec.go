@@ -95,8 +95,8 @@ func (c *Client) Start(ctx context.Context, req Request, fds []*os.File) (*Exec,
 	return e, nil
 }
 
-// PIDOf is the PID of the exec with this id from the moment PID 1 has told it, which may be behind what it tells of refused calls of
-// the exec; 0 before, and of one that it does not know.
+// PIDOf is the PID of the exec with this id from the moment PID 1 has told it, which may be behind what it tells of
+// refused calls of the exec; 0 before, and of one that it does not know.
 func (c *Client) PIDOf(id uint64) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -243,8 +243,8 @@ const (
 	ArgAnd   = "+"
 )
 
-// ArgMoves is the argument with which PID 1 moves folders in overlays of folders, where the kernel does not. Each rename and link takes a
-// way through PID 1 then. ArgMakes has it as well.
+// ArgMoves is the argument with which PID 1 moves folders in overlays of folders, where the kernel does not. Each
+// rename and link takes a way through PID 1 then. ArgMakes has it as well.
 const ArgMoves = "move-folders"
 
 // ArgIDs is the argument with which PID 1 answers for ids that the sandbox does not have. Each call about ids and

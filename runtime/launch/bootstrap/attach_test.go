@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listens is the environment variable that makes this test binary a process that listens where it says until somebody has
-// connected, and ends without accepting.
+// listens is the environment variable that makes this test binary a process that listens where it says until somebody
+// has connected, and ends without accepting.
 const listens = "HUTCH_TEST_LISTEN"
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,8 @@ func listenOnly(path string) error {
 	}
 }
 
-// TestAttachToOneThatEnds: a hutch-launch that decides to end while somebody connects is none; whoever comes starts another.
+// TestAttachToOneThatEnds: a hutch-launch that decides to end while somebody connects is none; whoever comes starts
+// another.
 func TestAttachToOneThatEnds(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "launch.sock")

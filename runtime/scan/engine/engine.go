@@ -1,5 +1,5 @@
-// Package engine looks through code for what reaches beyond the program: by real parsers, never by regular expressions on text. It is linked by
-// cmd/hutch-scan alone, because its parsers read what is hostile.
+// Package engine looks through code for what reaches beyond the program: by real parsers, never by regular expressions
+// on text. It is linked by cmd/hutch-scan alone, because its parsers read what is hostile.
 //
 // A scan is a hint, not a wall: whoever means to hide something from it can.
 package engine
@@ -171,7 +171,8 @@ func (s *scan) inside(language, code string, line, col int) {
 	(&scan{src: code, allowed: s.allowed, nested: s.nested + 1, at: at, res: s.res, seen: s.seen}).code(language)
 }
 
-// tree parses s.src. Code that is none of the language's is a finding, and what the parser has understood of it is looked at.
+// tree parses s.src. Code that is none of the language's is a finding, and what the parser has understood of it is
+// looked at.
 func (s *scan) tree(g *grammar, syntax rule) *node {
 	root, bad, err := g.parse([]byte(s.src))
 	switch {

@@ -45,7 +45,8 @@ func told(res *api.ScanResult) string {
 	return strings.TrimSpace(b.String())
 }
 
-// TestGoldens: what is found in each case is what is written there. Whatever is called innocent is not risky, and all else is.
+// TestGoldens: what is found in each case is what is written there. Whatever is called innocent is not risky, and all
+// else is.
 func TestGoldens(t *testing.T) {
 	for _, language := range api.ScanLanguages {
 		file := "testdata/" + language + ".txt"

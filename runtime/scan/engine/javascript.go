@@ -115,7 +115,8 @@ func (f *jsFile) key(n *node) (string, bool) {
 	return f.name(n), true
 }
 
-// walk reports what n and its children do. chained says that n is the object of a member or what is called, and so is not handed on.
+// walk reports what n and its children do. chained says that n is the object of a member or what is called, and so is
+// not handed on.
 func (f *jsFile) walk(n *node, chained bool) {
 	if n == nil {
 		return

@@ -259,7 +259,8 @@ func (f *pyFile) member(of []value, name string) []value {
 		case v.is != isPath:
 		case name == "__dict__", v.path == "builtins" && name == "__builtins__":
 			all = append(all, v) // what is found in it are the attributes
-		case name == "os" || name == "sys" || name == "builtins" || name == "subprocess": // modules have what they import
+		case name == "os" || name == "sys" || name == "builtins" || name == "subprocess":
+			// modules have what they import
 			all = append(all, pathOf(name))
 		case strings.Count(v.path, ".") < 16:
 			all = append(all, pathOf(v.path+"."+name))

@@ -42,8 +42,8 @@ var pySafe = setOf(`__future__ abc array bisect calendar cmath collections color
 	argparse threading asyncio unittest ipaddress contextvars tomllib xml os.path urllib.parse pathlib.PurePath collections.abc inspect errno
 	configparser`)
 
-// pyRules are what a name, with its module before it, is; a name below without a line of its own is what its module is. Names of builtins begin
-// with "builtins.".
+// pyRules are what a name, with its module before it, is; a name below without a line of its own is what its module is.
+// Names of builtins begin with "builtins.".
 var pyRules = rulesOf("python", `
 builtins.eval           eval       dynamic_evaluation high   runs code that is made while it runs
 builtins.exec           exec       dynamic_evaluation high   runs code that is made while it runs

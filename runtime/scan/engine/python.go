@@ -178,7 +178,8 @@ func (f *pyFile) bindEach(left, right *node) {
 	}
 }
 
-// walk reports what n and its children do. chained says that n is the object of an attribute, so that a module there is not handed on.
+// walk reports what n and its children do. chained says that n is the object of an attribute, so that a module there is
+// not handed on.
 func (f *pyFile) walk(n *node, chained bool) {
 	if n == nil {
 		return

@@ -223,7 +223,8 @@ func (f *pyFile) onText(n *node) {
 	}
 }
 
-// namedLetter reports whether a text has letters, digits or signs of identifiers by their names: \N{LATIN SMALL LETTER A}.
+// namedLetter reports whether a text has letters, digits or signs of identifiers by their names: \N{LATIN SMALL LETTER
+// A}.
 func namedLetter(text string) bool {
 	upper := strings.ToUpper(text)
 	for _, name := range []string{"LATIN ", "DIGIT ", "LOW LINE", "FULL STOP"} {

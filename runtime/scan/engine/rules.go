@@ -60,7 +60,8 @@ type starting struct {
 	rule rule
 }
 
-// rulesOf reads a table: name, rule, category, severity, why. A table is part of the program, so a mistake in it is one of ours.
+// rulesOf reads a table: name, rule, category, severity, why. A table is part of the program, so a mistake in it is one
+// of ours.
 func rulesOf(language, text string) *ruleTable {
 	t := &ruleTable{exact: map[string]rule{}}
 	for line := range strings.Lines(text) {

@@ -142,7 +142,8 @@ func (f *shFile) pure(c *shCommand, name string) {
 	}
 }
 
-// subscript says that a text has an array subscript in it that bash evaluates, with the commands that it substitutes there.
+// subscript says that a text has an array subscript in it that bash evaluates, with the commands that it substitutes
+// there.
 func subscript(text string) bool {
 	_, in, ok := strings.Cut(text, "[")
 	return ok && strings.ContainsAny(in, "$`")
@@ -278,7 +279,8 @@ func (f *shFile) interpret(c *shCommand, language, code string) {
 		case w.text == "--eval" || w.text == "--print" || strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "--") && strings.ContainsAny(w.text, code):
 			at := strings.IndexAny(w.text, code)
 			switch {
-			case language != "shell" && !strings.HasPrefix(w.text, "--") && at >= 0 && at+1 < len(w.text) && language != "javascript": // python3 -c'...'
+			case language != "shell" && !strings.HasPrefix(w.text, "--") && at >= 0 && at+1 < len(w.text) && language != "javascript":
+				// python3 -c'...'
 				f.code(c, language, &shWord{text: w.text[at+1:]})
 			case len(rest) > 0:
 				f.code(c, language, &rest[0])

@@ -50,7 +50,8 @@ var shReaders = setOf(`cat head tail wc sort uniq cut grep egrep fgrep rg nl tac
 	realpath readlink md5sum sha1sum sha256sum sha512sum cksum sum od xxd hexdump strings diff cmp jq yq less more zcat zgrep bzcat xzcat expand
 	unexpand iconv b2sum base32 tsort look`)
 
-// shInterpreters run code; the languages that are looked at have a name. code are the options that a text of code follows.
+// shInterpreters run code; the languages that are looked at have a name. code are the options that a text of code
+// follows.
 var shInterpreters = map[string]struct{ language, code string }{
 	"sh": {"shell", "c"}, "bash": {"shell", "c"}, "dash": {"shell", "c"}, "ash": {"shell", "c"}, "zsh": {"shell", "c"}, "ksh": {"shell", "c"}, "mksh": {"shell", "c"},
 	"rbash": {"shell", "c"}, "fish": {"", "c"}, "csh": {"", "c"}, "tcsh": {"", "c"}, "python": {"python", "c"}, "python2": {"python", "c"}, "python3": {"python", "c"}, "pypy": {"python", "c"}, "pypy3": {"python", "c"},

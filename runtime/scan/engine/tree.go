@@ -15,8 +15,8 @@ const maxDepth = 1500
 // errDepth says that code nests deeper than maxDepth.
 var errDepth = errors.New("nests too deep")
 
-// node is one node of a syntax tree. The trees of tree-sitter are copied once, so that the rules need no C and no finding of a child costs
-// more than its place.
+// node is one node of a syntax tree. The trees of tree-sitter are copied once, so that the rules need no C and no
+// finding of a child costs more than its place.
 type node struct {
 	kind, field string
 	named       bool

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// value is what an expression may be, as far as that can be told without running it: the dotted name of something, a text, a number or a list.
-// Of several values an expression has any.
+// value is what an expression may be, as far as that can be told without running it: the dotted name of something, a
+// text, a number or a list. Of several values an expression has any.
 type value struct {
 	path string // "" where it is none
 	text *string
@@ -165,7 +165,8 @@ func element(v value, i int) (value, bool) {
 	return all[i], true
 }
 
-// escapes reads the body of a text of Python's or JavaScript's. plain says that letters that could stand there are written as escapes.
+// escapes reads the body of a text of Python's or JavaScript's. plain says that letters that could stand there are
+// written as escapes.
 func escapes(s string) (out string, plain bool) {
 	if !strings.Contains(s, `\`) {
 		return s, false

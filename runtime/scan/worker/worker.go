@@ -18,7 +18,8 @@ import (
 
 // Bounds of the process. Whoever reaches one is killed, which is told as code that cannot be parsed.
 const (
-	// MaxMemory is what it may write to, in bytes: enough for the tree of 1 MiB of any code that people write. What takes more ends the worker, which is a finding.
+	// MaxMemory is what it may write to, in bytes: enough for the tree of 1 MiB of any code that people write. What
+	// takes more ends the worker, which is a finding.
 	MaxMemory = 1 << 30
 	maxCPU    = 10       // seconds
 	maxStack  = 64 << 20 // bytes, of a parser that recurses
@@ -48,7 +49,8 @@ func Main() int {
 	return 0
 }
 
-// confine takes away everything but three pipes, memory and time. Its namespaces are the parent's gift; files it cannot open any more.
+// confine takes away everything but three pipes, memory and time. Its namespaces are the parent's gift; files it cannot
+// open any more.
 func confine() error {
 	debug.SetMaxStack(maxStack)
 	for _, l := range []struct {

@@ -1,5 +1,5 @@
-// Package define reads what people write templates in: YAML files and a part of what Dockerfiles can say. It runs in the client, where
-// the files are.
+// Package define reads what people write templates in: YAML files and a part of what Dockerfiles can say. It runs in
+// the client, where the files are.
 package define
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// Template is one that was read. Its steps that copy files have no target yet where Copies has them: Resolve says what that is.
+// Template is one that was read. Its steps that copy files have no target yet where Copies has them: Resolve says what
+// that is.
 type Template struct {
 	Spec   api.TemplateSpec
 	Copies []Copy
@@ -49,8 +50,8 @@ var aliases = map[string]string{
 	"start_cmd": "start", "ready_cmd": "ready", "from": "image",
 }
 
-// YAML reads a file as template.create's params have it, with sizes and times as people write them, shorter forms of steps, start, ready
-// and ports, and the names that users of other products know.
+// YAML reads a file as template.create's params have it, with sizes and times as people write them, shorter forms of
+// steps, start, ready and ports, and the names that users of other products know.
 func YAML(data []byte, parser yamltree.Parser) (*Template, error) {
 	if len(data) > MaxFile {
 		return nil, api.Errorf(api.InvalidArgument, "%d bytes are more than %d", len(data), MaxFile)

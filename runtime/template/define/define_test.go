@@ -128,7 +128,8 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// TestResolve: what is copied is called what COPY would call it, nothing that is ignored, and nothing outside of the folder.
+// TestResolve: what is copied is called what COPY would call it, nothing that is ignored, and nothing outside of the
+// folder.
 func TestResolve(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -54,8 +54,8 @@ func (d *dockerfile) keep(line int, value string) error {
 	return nil
 }
 
-// Dockerfile reads a part of what Dockerfiles can say, and names, with its line, whatever it does not understand. args are build args;
-// base, which may be nil, gives the environment of the image, which ENV may refer to.
+// Dockerfile reads a part of what Dockerfiles can say, and names, with its line, whatever it does not understand. args
+// are build args; base, which may be nil, gives the environment of the image, which ENV may refer to.
 func Dockerfile(data []byte, args map[string]string, base func(image string) (map[string]string, error)) (*Template, error) {
 	if len(data) > MaxFile {
 		return nil, api.Errorf(api.InvalidArgument, "%d bytes are more than %d", len(data), MaxFile)
@@ -410,8 +410,8 @@ func command(rest string) []string {
 	return []string{"/bin/sh", "-c", rest}
 }
 
-// finish makes the rest of the template. A command in a file that exposes ports is a server, which is started and waited for; any other is
-// what hutch run starts.
+// finish makes the rest of the template. A command in a file that exposes ports is a server, which is started and
+// waited for; any other is what hutch run starts.
 func (d *dockerfile) finish() {
 	sp := &d.t.Spec
 	sp.Workdir, sp.User = d.workdir, d.user

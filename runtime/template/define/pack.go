@@ -83,8 +83,8 @@ func ignoring(text string) (*gitignore.List, bool) {
 	return gitignore.Parse(strings.Join(lines, "\n")), again
 }
 
-// add finds what one step copies, and returns the folder that it goes to: as COPY has it, a folder's content, and a file under its own name
-// or, where the target does not end with a slash, under that.
+// add finds what one step copies, and returns the folder that it goes to: as COPY has it, a folder's content, and a
+// file under its own name or, where the target does not end with a slash, under that.
 func (f *Files) add(c Copy) (target string, err error) {
 	var found []string
 	for _, pattern := range c.Sources {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// PatchArgs ask for a patch to be applied below a folder. Without Plan nothing is changed: the reply says how it would be. With that
-// plan it is applied, unless the files are others meanwhile.
+// PatchArgs ask for a patch to be applied below a folder. Without Plan nothing is changed: the reply says how it would
+// be. With that plan it is applied, unless the files are others meanwhile.
 type PatchArgs struct {
 	Patch    string          `json:"patch"`
 	Strip    int             `json:"strip"` // -1: to be found out
@@ -32,8 +32,9 @@ type Patched struct {
 	Offset int64  `json:"offset"`
 }
 
-// PatchPlan is how a patch changes a folder: enough to take it back, or to tidy up behind it, by whoever finds it half done. A plan comes from
-// a sandbox and goes back to no other user of it, whose rights it is carried out with: it can name nothing that its author could not do.
+// PatchPlan is how a patch changes a folder: enough to take it back, or to tidy up behind it, by whoever finds it half
+// done. A plan comes from a sandbox and goes back to no other user of it, whose rights it is carried out with: it can
+// name nothing that its author could not do.
 type PatchPlan struct {
 	Folders [][]byte    `json:"folders,omitempty"` // that are made, outer ones first; below the folder, as Path
 	Steps   []PatchStep `json:"steps"`

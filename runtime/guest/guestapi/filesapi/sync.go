@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// SyncArgs are a page of what a folder of the caller's holds (api.FileSyncParams), to be compared with what is below Path.
+// SyncArgs are a page of what a folder of the caller's holds (api.FileSyncParams), to be compared with what is below
+// Path.
 type SyncArgs struct {
 	After  []byte     `json:"after,omitempty"`
 	More   bool       `json:"more,omitempty"` // the page ends at the last of Files, not with the folder

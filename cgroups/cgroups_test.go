@@ -194,7 +194,8 @@ func TestDelegateUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := delegateUser(hs, "hutch-1-1", func() error { t.Error("asked for a cgroup that could not be used"); return nil })
+	tree, err := delegateUser(hs, "hutch-1-1",
+		func() error { t.Error("asked for a cgroup that could not be used"); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -150,7 +150,8 @@ func limitFiles(l api.Limits) []setting {
 	case api.Unlimited:
 		all = append(all, setting{"memory", "memory.max", "max"}, setting{"memory", swapFile, "max"})
 	default:
-		all = append(all, setting{"memory", "memory.max", bound(l.MemoryBytes)}, setting{"memory", swapFile, bound(l.SwapBytes)})
+		all = append(all, setting{"memory", "memory.max", bound(l.MemoryBytes)},
+			setting{"memory", swapFile, bound(l.SwapBytes)})
 	}
 	if l.OOMGroup {
 		all = append(all, setting{"memory", "memory.oom.group", "1"})

@@ -80,10 +80,12 @@ func TestExecs(t *testing.T) {
 	t.Run("mount", func(t *testing.T) {
 		// It leads nowhere else, and nothing can be written through it.
 		var above, self unix.Stat_t
-		if err := errors.Join(unix.Fstatat(int(mount.Fd()), "../../..", &above, 0), unix.Fstat(int(mount.Fd()), &self)); err != nil || above.Ino != self.Ino {
+		if err := errors.Join(unix.Fstatat(int(mount.Fd()), "../../..", &above, 0),
+			unix.Fstat(int(mount.Fd()), &self)); err != nil || above.Ino != self.Ino {
 			t.Errorf("../../.. is inode %d, not %d (%v)", above.Ino, self.Ino, err)
 		}
-		if _, err := unix.Openat(int(mount.Fd()), "cgroup.procs", unix.O_WRONLY|unix.O_CLOEXEC, 0); !errors.Is(err, unix.EROFS) {
+		if _, err := unix.Openat(int(mount.Fd()), "cgroup.procs", unix.O_WRONLY|unix.O_CLOEXEC, 0); !errors.Is(err,
+			unix.EROFS) {
 			t.Errorf("open for writing: %v", err)
 		}
 		if fd, err := unix.Openat(int(mount.Fd()), "cgroup.procs", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
@@ -96,7 +98,8 @@ func TestExecs(t *testing.T) {
 		if err := x.Make(sandbox, "ex_a", api.Limits{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := into(t, mount, "ex_a", "sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done").Wait(); err != nil {
+		if err := into(t, mount, "ex_a", "sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done").
+			Wait(); err != nil {
 			t.Fatal(err)
 		}
 		if !x.Reusable(sandbox, "ex_a") {
@@ -121,7 +124,8 @@ func TestExecs(t *testing.T) {
 		if mount := x.mounts["pids"]; mount != "" && mount != x.mounts[""] {
 			hosts = append(hosts, map[string]string{"": x.mounts[""], "pids": mount})
 			dir := filepath.Join(mount, sandbox)
-			if err := errors.Join(os.Mkdir(dir, 0o755), write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(cmd.Process.Pid))); err != nil {
+			if err := errors.Join(os.Mkdir(dir, 0o755),
+				write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(cmd.Process.Pid))); err != nil {
 				t.Fatal(err)
 			}
 			defer os.Remove(dir)
@@ -204,7 +208,8 @@ func TestFlatKey(t *testing.T) {
 
 func TestLimitFiles(t *testing.T) {
 	got := limitFiles(api.Limits{CPUs: 0.5, MemoryBytes: 64 << 20, PIDs: 9})
-	want := []setting{{"memory", "memory.max", "67108864"}, {"memory", "memory.swap.max", "0"}, {"cpu", "cpu.max", "50000 100000"}, {"pids", "pids.max", "9"}}
+	want := []setting{{"memory", "memory.max", "67108864"}, {"memory", "memory.swap.max", "0"},
+		{"cpu", "cpu.max", "50000 100000"}, {"pids", "pids.max", "9"}}
 	if !slices.Equal(got, want) || limitFiles(api.Limits{TimeoutS: 3, CPUTimeS: 4}) != nil {
 		t.Errorf("%v", got)
 	}

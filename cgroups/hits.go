@@ -121,7 +121,8 @@ func (x *Execs) Watch(sandbox string, hit func(api.Verdict)) (stop func(), err e
 	switch {
 	case x.mounts["memory"] == "":
 	case x.v2("memory"):
-		err = errors.Join(err, add("memory", "memory.events", func() uint64 { n, _ := x.Events(sandbox); return n }, api.VerdictOOM))
+		err = errors.Join(err, add("memory", "memory.events", func() uint64 { n, _ := x.Events(sandbox); return n },
+			api.VerdictOOM))
 	default:
 		drop, werr := watchOOM1(filepath.Join(x.mounts["memory"], sandbox), func() { hit(api.VerdictOOM) })
 		if err = errors.Join(err, werr); werr == nil {

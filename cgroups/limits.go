@@ -71,7 +71,8 @@ func (x *Execs) settings(l api.Limits) []setting {
 		case x.v2("io"):
 			all = append(all, setting{"io", "io.max", fmt.Sprintf("%s %s=%s", x.disk, io.key, bound(io.bps))})
 		default: // 0 lifts it
-			all = append(all, setting{"io", "blkio.throttle." + io.old + "_bps_device", fmt.Sprintf("%s %d", x.disk, max(0, io.bps))})
+			all = append(all, setting{"io", "blkio.throttle." + io.old + "_bps_device",
+				fmt.Sprintf("%s %d", x.disk, max(0, io.bps))})
 		}
 	}
 	var got []setting
@@ -98,7 +99,8 @@ func oldCPU(s setting, l api.Limits) []setting {
 	if l.CPUs > 0 {
 		quota = int64(l.CPUs * periodUS)
 	}
-	return []setting{{"cpu", "cpu.cfs_period_us", strconv.Itoa(periodUS)}, {"cpu", "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)}}
+	return []setting{{"cpu", "cpu.cfs_period_us", strconv.Itoa(periodUS)},
+		{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)}}
 }
 
 // limitMemory1 sets memory, and memory with swap, of a v1 cgroup, of which the kernel
@@ -115,7 +117,8 @@ func limitMemory1(dir string, l api.Limits) error {
 	both := setting{"memory", "memory.memsw.limit_in_bytes", strconv.FormatInt(total, 10)}
 	order := []setting{memory, both}
 	if now, err := readFile(filepath.Join(dir, both.file)); err == nil {
-		if have, err := strconv.ParseInt(strings.TrimSpace(now), 10, 64); err == nil && (total == api.Unlimited || total > have) {
+		if have, err := strconv.ParseInt(strings.TrimSpace(now), 10, 64); err == nil &&
+			(total == api.Unlimited || total > have) {
 			order = []setting{both, memory}
 		}
 	}

@@ -212,7 +212,8 @@ func pageCache(stat int) (int64, error) {
 		return 0, fmt.Errorf("read memory.stat: %w", err)
 	}
 	text := string(buf[:n])
-	return int64(key(text, "inactive_file") + key(text, "active_file") - key(text, "file_dirty") - key(text, "file_writeback")), nil
+	return int64(key(text, "inactive_file") + key(text, "active_file") - key(text, "file_dirty") - key(text,
+		"file_writeback")), nil
 }
 
 func current(dir string) (int64, error) {

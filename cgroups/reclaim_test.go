@@ -23,7 +23,9 @@ type pretended struct {
 func pretend(t *testing.T, cache, current int64) *pretended {
 	t.Helper()
 	p := &pretended{dir: t.TempDir()}
-	p.put(t, "memory.stat", fmt.Sprintf("anon 4096\nfile %d\nfile_dirty 8192\nfile_writeback 4096\ninactive_file %d\nactive_file %d\n", cache+20480, cache+8192, 4096))
+	p.put(t, "memory.stat",
+		fmt.Sprintf("anon 4096\nfile %d\nfile_dirty 8192\nfile_writeback 4096\ninactive_file %d\nactive_file %d\n",
+			cache+20480, cache+8192, 4096))
 	p.put(t, "memory.current", strconv.FormatInt(current, 10)+"\n")
 	name := filepath.Join(p.dir, "memory.reclaim")
 	if err := unix.Mkfifo(name, 0o600); err != nil {

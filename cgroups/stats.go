@@ -61,7 +61,8 @@ func (c *counters) number(controller, file string) int64 {
 func (c *counters) cpu() *api.CPUStats {
 	const us, ns = 1e-3, 1e-6 // in milliseconds
 	if text := c.text("", "cpu.stat"); text != "" {
-		st := &api.CPUStats{UsedMS: key(text, "usage_usec") * us, UserMS: key(text, "user_usec") * us, SystemMS: key(text, "system_usec") * us}
+		st := &api.CPUStats{UsedMS: key(text, "usage_usec") * us, UserMS: key(text, "user_usec") * us,
+			SystemMS: key(text, "system_usec") * us}
 		if c.x.v2("cpu") {
 			st.ThrottledMS = key(text, "throttled_usec") * us
 		} else {
@@ -95,8 +96,9 @@ func (c *counters) memory() *api.MemoryStats {
 		}
 	}
 	return &api.MemoryStats{
-		CurrentBytes: c.number("memory", "memory.usage_in_bytes"), PeakBytes: c.number("memory", "memory.max_usage_in_bytes"),
-		AnonBytes: count("rss"), FileBytes: count("cache"), ShmemBytes: count("shmem"), SwapBytes: count("swap"),
+		CurrentBytes: c.number("memory", "memory.usage_in_bytes"),
+		PeakBytes:    c.number("memory", "memory.max_usage_in_bytes"),
+		AnonBytes:    count("rss"), FileBytes: count("cache"), ShmemBytes: count("shmem"), SwapBytes: count("swap"),
 		OOMKills: uint64(key(c.text("memory", "memory.oom_control"), "oom_kill")),
 	}
 }

@@ -22,16 +22,21 @@ func TestParsePressure(t *testing.T) {
 
 // TestSettings: the same limits for both kinds of hierarchies.
 func TestSettings(t *testing.T) {
-	l := api.Limits{CPUs: 0.5, CPUWeight: 200, PIDs: api.Unlimited, CPUSet: "0-1", IOWriteBPS: 9, IOReadBPS: api.Unlimited, MemoryBytes: api.Unlimited}
-	v2 := &Execs{mode: V2, disk: "8:0", mounts: map[string]string{"": "/c", "cpu": "/c", "memory": "/c", "pids": "/c", "cpuset": "/c", "io": "/c"}}
+	l := api.Limits{CPUs: 0.5, CPUWeight: 200, PIDs: api.Unlimited, CPUSet: "0-1", IOWriteBPS: 9,
+		IOReadBPS: api.Unlimited, MemoryBytes: api.Unlimited}
+	v2 := &Execs{mode: V2, disk: "8:0", mounts: map[string]string{"": "/c", "cpu": "/c", "memory": "/c", "pids": "/c",
+		"cpuset": "/c", "io": "/c"}}
 	want := []setting{
-		{"memory", "memory.max", "max"}, {"memory", "memory.swap.max", "max"}, {"cpu", "cpu.max", "50000 100000"}, {"pids", "pids.max", "max"},
-		{"cpu", "cpu.weight", "200"}, {"cpuset", "cpuset.cpus", "0-1"}, {"io", "io.max", "8:0 rbps=max"}, {"io", "io.max", "8:0 wbps=9"},
+		{"memory", "memory.max", "max"}, {"memory", "memory.swap.max", "max"}, {"cpu", "cpu.max", "50000 100000"},
+		{"pids", "pids.max", "max"},
+		{"cpu", "cpu.weight", "200"}, {"cpuset", "cpuset.cpus", "0-1"}, {"io", "io.max", "8:0 rbps=max"},
+		{"io", "io.max", "8:0 wbps=9"},
 	}
 	if got := v2.settings(l); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
-	v1 := &Execs{mode: V1, disk: "8:0", mounts: map[string]string{"": "/u", "cpu": "/cpu", "memory": "/m", "pids": "/p", "cpuset": "/s", "io": "/b"}}
+	v1 := &Execs{mode: V1, disk: "8:0", mounts: map[string]string{"": "/u", "cpu": "/cpu", "memory": "/m", "pids": "/p",
+		"cpuset": "/s", "io": "/b"}}
 	want = []setting{
 		{"cpu", "cpu.cfs_period_us", "100000"}, {"cpu", "cpu.cfs_quota_us", "50000"}, {"pids", "pids.max", "max"},
 		{"cpu", "cpu.shares", "2048"}, {"cpuset", "cpuset.cpus", "0-1"},

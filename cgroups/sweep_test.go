@@ -27,7 +27,8 @@ func strayTree(t *testing.T) (mount, parent, stray string) {
 	}
 	at := slices.IndexFunc(hs, func(h hierarchy) bool { return h.v2 })
 	if at < 0 {
-		testenv.Require(t, probe.Check{Name: "cgroup2", Status: probe.No, Detail: "not mounted", Remedy: "mount -t cgroup2 none /mnt"})
+		testenv.Require(t, probe.Check{Name: "cgroup2", Status: probe.No, Detail: "not mounted",
+			Remedy: "mount -t cgroup2 none /mnt"})
 	}
 	mount = hs[at].mount
 	namespace, err := pidNamespace()
@@ -92,7 +93,8 @@ func TestStrayDying(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := write(filepath.Join(stray, "sandboxes/box/exec/cgroup.procs"), strconv.Itoa(cmd.Process.Pid)); err != nil {
+	if err := write(filepath.Join(stray, "sandboxes/box/exec/cgroup.procs"),
+		strconv.Itoa(cmd.Process.Pid)); err != nil {
 		t.Fatal(err)
 	}
 	now, cancel := context.WithTimeout(t.Context(), 0)

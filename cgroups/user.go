@@ -23,7 +23,8 @@ func delegateUser(hs []hierarchy, name string, obtain func() error) (*Tree, erro
 	own, err := h.delegated()
 	if own == "" && err == nil {
 		if err := obtain(); err != nil {
-			return none(fmt.Sprintf("the cgroup of this process is not delegated to uid %d, and none can be had: %v", os.Getuid(), err),
+			return none(fmt.Sprintf("the cgroup of this process is not delegated to uid %d, and none can be had: %v",
+				os.Getuid(), err),
 				fmt.Sprintf("give the user a systemd of its own (sudo loginctl enable-linger %[1]d && sudo systemctl start user@%[1]d.service), or start hutch as root", os.Getuid())), nil
 		}
 		own, err = h.delegated()
@@ -35,9 +36,11 @@ func delegateUser(hs []hierarchy, name string, obtain func() error) (*Tree, erro
 		return nil, errors.New("the cgroup that was obtained is not this process's alone")
 	}
 	group := filepath.Join(own, name)
-	t := &Tree{Mode: V2, Path: filepath.Join("/", group, "sandboxes"), V2Mount: true, hierarchies: []hierarchy{h}, group: group}
+	t := &Tree{Mode: V2, Path: filepath.Join("/", group, "sandboxes"), V2Mount: true, hierarchies: []hierarchy{h},
+		group: group}
 	if err := t.takeOver(h, filepath.Join(h.mount, own)); err != nil {
-		return none(fmt.Sprintf("the delegated cgroup %s cannot be used: %v", own, err), "report this: it is a bug"), t.Remove()
+		return none(fmt.Sprintf("the delegated cgroup %s cannot be used: %v", own, err), "report this: it is a bug"),
+			t.Remove()
 	}
 	return t, nil
 }
@@ -59,7 +62,8 @@ func (h hierarchy) delegated() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look at own cgroup: %w", err)
 	}
-	if !ownedByMe(st) || unix.Access(dir, unix.W_OK) != nil || unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK) != nil {
+	if !ownedByMe(st) || unix.Access(dir, unix.W_OK) != nil || unix.Access(filepath.Join(dir, "cgroup.procs"),
+		unix.W_OK) != nil {
 		return "", nil
 	}
 	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))

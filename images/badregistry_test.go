@@ -49,10 +49,12 @@ func TestLoginNowhere(t *testing.T) {
 func TestUnresolved(t *testing.T) {
 	for want, err := range map[string]error{
 		"check the spelling": &net.OpError{Op: "dial", Err: &net.DNSError{Name: "r.test", IsNotFound: true}},
-		"/etc/resolv.conf":   &net.OpError{Op: "dial", Err: &net.DNSError{Name: "r.test", Err: "server misbehaving", IsTemporary: true}},
-		"HTTPS_PROXY": &url.Error{Op: "Get", URL: "https://r.test", Err: &net.OpError{Op: "proxyconnect", Net: "tcp", Err: &net.OpError{
-			Op: "dial", Net: "tcp", Err: &net.DNSError{Name: "p.test", IsNotFound: true},
-		}}},
+		"/etc/resolv.conf": &net.OpError{Op: "dial", Err: &net.DNSError{Name: "r.test", Err: "server misbehaving",
+			IsTemporary: true}},
+		"HTTPS_PROXY": &url.Error{Op: "Get", URL: "https://r.test", Err: &net.OpError{Op: "proxyconnect", Net: "tcp",
+			Err: &net.OpError{
+				Op: "dial", Net: "tcp", Err: &net.DNSError{Name: "p.test", IsNotFound: true},
+			}}},
 	} {
 		if e := unreachable(err); e == nil || !strings.Contains(e.Hint, want) {
 			t.Errorf("%v: %+v, want %q", err, e, want)
@@ -117,11 +119,14 @@ func TestPullFromABadRegistry(t *testing.T) {
 			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/token",service="x"`, r.Host))
 			w.WriteHeader(http.StatusUnauthorized)
 		}, api.PermissionDenied, "authentication"},
-		"tokens from a page":    {tokens(http.StatusOK, "<html>log in</html>"), api.Unavailable, "an endpoint for tokens that gives none"},
-		"tokens from nowhere":   {tokens(http.StatusNotFound, "404 page not found"), api.Unavailable, "an endpoint for tokens that gives none"},
-		"tokens not for you":    {tokens(http.StatusForbidden, "{}"), api.PermissionDenied, ""},
-		"tokens of no endpoint": {challenge(`Bearer service="x"`), api.Unavailable, "an endpoint for tokens that gives none"},
-		"tokens fail":           {tokens(http.StatusBadGateway, "{}"), api.Unavailable, "the registry failed"},
+		"tokens from a page": {tokens(http.StatusOK, "<html>log in</html>"), api.Unavailable,
+			"an endpoint for tokens that gives none"},
+		"tokens from nowhere": {tokens(http.StatusNotFound, "404 page not found"), api.Unavailable,
+			"an endpoint for tokens that gives none"},
+		"tokens not for you": {tokens(http.StatusForbidden, "{}"), api.PermissionDenied, ""},
+		"tokens of no endpoint": {challenge(`Bearer service="x"`), api.Unavailable,
+			"an endpoint for tokens that gives none"},
+		"tokens fail": {tokens(http.StatusBadGateway, "{}"), api.Unavailable, "the registry failed"},
 		"huge manifest": {func(w http.ResponseWriter, r *http.Request) {
 			if isManifest(r) {
 				w.Header().Set("Content-Type", manifestType)
@@ -133,12 +138,18 @@ func TestPullFromABadRegistry(t *testing.T) {
 				}
 			}
 		}, api.InvalidArgument, "manifest"},
-		"no manifest":         {answer(manifestType, "not JSON"), api.InvalidArgument, "manifest"},
-		"a page":              {answer("text/html", "<html>log in</html>"), api.InvalidArgument, "manifest"},
-		"empty manifest":      {answer(manifestType, "{}"), api.InvalidArgument, "manifest"},
-		"empty list":          {answer("application/vnd.oci.image.index.v1+json", `{"schemaVersion":2,"manifests":[]}`), api.FailedPrecondition, "platform"},
-		"schema 1":            {answer("application/vnd.docker.distribution.manifest.v1+prettyjws", `{"schemaVersion":1,"name":"app","tag":"v1","architecture":"amd64","fsLayers":[{"blobSum":"sha256:`+strings.Repeat("0", 64)+`"}],"history":[{"v1Compatibility":"{\"id\":\"x\"}"}],"signatures":[]}`), api.Unimplemented, "schema 1"},
-		"digests of nonsense": {answer(manifestType, `{"schemaVersion":2,"mediaType":"`+manifestType+`","config":{"mediaType":"x","size":2,"digest":"sha256:../../etc"},"layers":[]}`), api.InvalidArgument, "manifest"},
+		"no manifest":    {answer(manifestType, "not JSON"), api.InvalidArgument, "manifest"},
+		"a page":         {answer("text/html", "<html>log in</html>"), api.InvalidArgument, "manifest"},
+		"empty manifest": {answer(manifestType, "{}"), api.InvalidArgument, "manifest"},
+		"empty list": {answer("application/vnd.oci.image.index.v1+json", `{"schemaVersion":2,"manifests":[]}`),
+			api.FailedPrecondition, "platform"},
+		"schema 1": {answer("application/vnd.docker.distribution.manifest.v1+prettyjws",
+			`{"schemaVersion":1,"name":"app","tag":"v1","architecture":"amd64","fsLayers":[{"blobSum":"sha256:`+
+				strings.Repeat("0", 64)+`"}],"history":[{"v1Compatibility":"{\"id\":\"x\"}"}],"signatures":[]}`),
+			api.Unimplemented, "schema 1"},
+		"digests of nonsense": {answer(manifestType, `{"schemaVersion":2,"mediaType":"`+manifestType+
+			`","config":{"mediaType":"x","size":2,"digest":"sha256:../../etc"},"layers":[]}`), api.InvalidArgument,
+			"manifest"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

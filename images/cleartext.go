@@ -40,6 +40,8 @@ func noClearText(sys *types.SystemContext, domain, name string) error {
 }
 
 func clearText(domain, host string) error {
-	return api.Errorf(api.PermissionDenied, "registry %s sends its clients to %s without TLS, where passwords and tokens could be read on the way", domain, host).
+	return api.Errorf(api.PermissionDenied,
+		"registry %s sends its clients to %s without TLS, where passwords and tokens could be read on the way",
+		domain, host).
 		WithHint("Tell whoever runs the registry: its token address or a redirect begins with http://. Where that is wanted, registries.conf says so (insecure = true).")
 }

@@ -48,7 +48,8 @@ func TestNoClearText(t *testing.T) {
 	host := strings.TrimPrefix(registry.URL, "https://")
 	certs := filepath.Join(home, ".config", "containers", "certs.d", host)
 	must(t, os.MkdirAll(certs, 0o700))
-	must(t, os.WriteFile(filepath.Join(certs, "ca.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: registry.Certificate().Raw}), 0o600))
+	must(t, os.WriteFile(filepath.Join(certs, "ca.crt"),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: registry.Certificate().Raw}), 0o600))
 
 	for _, tt := range []struct {
 		name, realm, redirect, insecure string
@@ -65,9 +66,11 @@ func TestNoClearText(t *testing.T) {
 			known.Store(0)
 			realm, redirect = tt.realm, tt.redirect
 			conf := fmt.Sprintf("[[registry]]\nprefix = %q\nlocation = %q\ninsecure = %s\n", host, host, tt.insecure)
-			s := openStore(t, Options{RegistriesConf: writeFile(t, "registries.conf", conf), AuthFile: filepath.Join(t.TempDir(), "auth.json")})
+			s := openStore(t, Options{RegistriesConf: writeFile(t, "registries.conf", conf),
+				AuthFile: filepath.Join(t.TempDir(), "auth.json")})
 			_, err := s.Login(t.Context(), api.LoginParams{Registry: host, Username: "me", Password: "secret"})
-			if (err == nil) != tt.ok || !tt.ok && (api.ErrorCode(err) != api.PermissionDenied || !strings.Contains(err.Error(), "without TLS")) {
+			if (err == nil) != tt.ok || !tt.ok && (api.ErrorCode(err) != api.PermissionDenied ||
+				!strings.Contains(err.Error(), "without TLS")) {
 				t.Errorf("login: %v", err)
 			}
 			if asked.Load() != tt.asked || known.Load() != tt.asked {

@@ -64,7 +64,8 @@ func (s *Store) Commit(ctx context.Context, ref string, o CommitOptions) (*Image
 	img, stats, err := s.commit(ctx, named, o)
 	if err != nil {
 		if errors.Is(err, unpack.ErrChanged) {
-			err = api.Errorf(api.Unavailable, "%w", err).WithHint("Try again; a sandbox that is stopped changes nothing.")
+			err = api.Errorf(api.Unavailable, "%w", err).
+				WithHint("Try again; a sandbox that is stopped changes nothing.")
 		}
 		return nil, stats, importError(ctx, err, op, s.dir)
 	}
@@ -87,7 +88,8 @@ func (s *Store) commit(ctx context.Context, named reference.Named, o CommitOptio
 	for _, d := range config.RootFS.DiffIDs {
 		l, err := s.holdLayer(ctx, d.String())
 		if api.ErrorCode(err) == api.NotFound {
-			err = api.Errorf(api.NotFound, "layer %s of the image below is gone", d).WithHint("hutch image pull %s", o.Base.Ref)
+			err = api.Errorf(api.NotFound, "layer %s of the image below is gone", d).
+				WithHint("hutch image pull %s", o.Base.Ref)
 		}
 		if err != nil {
 			return nil, stats, err
@@ -103,7 +105,8 @@ func (s *Store) commit(ctx context.Context, named reference.Named, o CommitOptio
 		if err != nil {
 			return nil, stats, err
 		}
-		history := ocispec.History{Created: config.Created, CreatedBy: "hutch commit", Author: o.Author, Comment: o.Message, EmptyLayer: top == nil}
+		history := ocispec.History{Created: config.Created, CreatedBy: "hutch commit", Author: o.Author,
+			Comment: o.Message, EmptyLayer: top == nil}
 		if top != nil {
 			layers, fetched = append(layers, top), fetched || top.fetched
 			config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, diffID)
@@ -123,7 +126,8 @@ func (s *Store) commit(ctx context.Context, named reference.Named, o CommitOptio
 // packLayer makes a layer of a folder: one worker packs it and another one unpacks that,
 // so that what was checked of the layers of others is checked of this one, too. It is nil
 // when nothing is in it.
-func (s *Store) packLayer(ctx context.Context, folder string, o CommitOptions) (l *layer, diffID digest.Digest, stats unpack.PackStats, err error) {
+func (s *Store) packLayer(ctx context.Context, folder string, o CommitOptions) (l *layer, diffID digest.Digest,
+	stats unpack.PackStats, err error) {
 	t, work, err := s.newUnit()
 	if err != nil {
 		return nil, "", stats, err
@@ -144,7 +148,8 @@ func (s *Store) packLayer(ctx context.Context, folder string, o CommitOptions) (
 		packed <- errors.Join(err, w.Close())
 	}()
 	stop := func() { _ = r.SetReadDeadline(time.Unix(1, 0)) }
-	told := &progressReader{r: r, rep: newReporter(o.Progress), p: Progress{Layer: NewLayer, Phase: PhasePacking, Total: -1}}
+	told := &progressReader{r: r, rep: newReporter(o.Progress), p: Progress{Layer: NewLayer, Phase: PhasePacking,
+		Total: -1}}
 	res, err := s.unpack(ctx, told, stop, work, digest.Canonical, s.opts.Limits)
 	if err != nil {
 		cancel(err) // it has nobody to write to
@@ -229,7 +234,8 @@ func diffIDsOf(lower []string) ([]string, error) {
 		}
 		id := strings.Replace(name, "-", ":", 1)
 		if dir != layersDir+"/" || checkDigest(id) != nil {
-			return nil, api.Errorf(api.FailedPrecondition, "the image below is not made of layers: %s is the host's", folder).
+			return nil, api.Errorf(api.FailedPrecondition, "the image below is not made of layers: %s is the host's",
+				folder).
 				WithHint("Use the host image for what need not be kept, or make the sandbox of another image.")
 		}
 		ids = append(ids, id)

@@ -25,14 +25,16 @@ func importBase(t *testing.T, s *Store) *Image {
 	f, err := os.Open(file)
 	must(t, err)
 	defer f.Close()
-	img, err := s.Import(t.Context(), f, "base:1", ImportOptions{Format: api.FormatRootfs, Changes: &api.ConfigChanges{Cmd: []string{"/b"}}})
+	img, err := s.Import(t.Context(), f, "base:1",
+		ImportOptions{Format: api.FormatRootfs, Changes: &api.ConfigChanges{Cmd: []string{"/b"}}})
 	must(t, err)
 	return img
 }
 
 func commitTo(t *testing.T, s *Store, base *Image, folder, name string) (*Image, error) {
 	img, _, err := s.Commit(t.Context(), name, CommitOptions{
-		Folders: []string{folder}, Base: Base{Ref: base.Ref, Config: base.Config, Lower: base.Rootfs().Lower}, Message: "m",
+		Folders: []string{folder}, Base: Base{Ref: base.Ref, Config: base.Config, Lower: base.Rootfs().Lower},
+		Message: "m",
 	})
 	return img, err
 }
@@ -91,7 +93,8 @@ func TestCrashInTheCommit(t *testing.T) {
 		for i := 0; ; i++ {
 			folder := t.TempDir()
 			for j := range 50 {
-				must(t, os.WriteFile(filepath.Join(folder, fmt.Sprint(j)), fmt.Appendf(nil, "%d %d %d", os.Getpid(), i, j), 0o600))
+				must(t, os.WriteFile(filepath.Join(folder, fmt.Sprint(j)),
+					fmt.Appendf(nil, "%d %d %d", os.Getpid(), i, j), 0o600))
 			}
 			_, err := commitTo(t, s, base, folder, fmt.Sprintf("made:%d", i))
 			must(t, err)
@@ -159,7 +162,8 @@ func TestCrashInTheCommit(t *testing.T) {
 // TestCommitLimits: a sandbox's files are bound as a layer's are.
 func TestCommitLimits(t *testing.T) {
 	testenv.Require(t, probe.UserNamespaces(t.Context()))
-	s := openStore(t, Options{SingleUID: os.Geteuid() != 0, Limits: unpack.Limits{MaxEntries: 20, MaxFileBytes: 1 << 20}})
+	s := openStore(t, Options{SingleUID: os.Geteuid() != 0,
+		Limits: unpack.Limits{MaxEntries: 20, MaxFileBytes: 1 << 20}})
 	base := importBase(t, s)
 	many, large := t.TempDir(), t.TempDir()
 	for i := range 30 {

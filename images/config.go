@@ -53,7 +53,8 @@ func parseConfig(blob []byte) (*imageConfig, error) {
 		return nil, fmt.Errorf("image configuration: %w", err)
 	}
 	if len(c.RootFS.DiffIDs) == 0 {
-		return nil, api.Errorf(api.InvalidArgument, "the reference names no runnable image: its configuration lists no layers").
+		return nil, api.Errorf(api.InvalidArgument,
+			"the reference names no runnable image: its configuration lists no layers").
 			WithHint("Charts, signatures and other artifacts cannot be run.")
 	}
 	for _, d := range c.RootFS.DiffIDs {

@@ -119,14 +119,16 @@ func authFiles(sys *types.SystemContext) []authFile {
 		return folder
 	}
 	return []authFile{
-		{path: filepath.Join(or("XDG_RUNTIME_DIR", fmt.Sprint("/run/containers/", os.Getuid())), "containers/auth.json")},
+		{path: filepath.Join(or("XDG_RUNTIME_DIR", fmt.Sprint("/run/containers/", os.Getuid())),
+			"containers/auth.json")},
 		{path: filepath.Join(or("XDG_CONFIG_HOME", filepath.Join(home, ".config")), "containers/auth.json")},
 		{path: filepath.Join(or("DOCKER_CONFIG", filepath.Join(home, ".docker")), "config.json")},
 		{path: filepath.Join(home, ".dockercfg"), legacy: true},
 	}
 }
 
-func (s *Store) credentialsOfFiles(ctx context.Context, sys *types.SystemContext, key, registry string) (types.DockerAuthConfig, error) {
+func (s *Store) credentialsOfFiles(ctx context.Context, sys *types.SystemContext, key,
+	registry string) (types.DockerAuthConfig, error) {
 	for _, f := range authFiles(sys) {
 		h, err := f.helper(registry)
 		if err != nil {
@@ -288,8 +290,10 @@ func (s *Store) askHelper(ctx context.Context, helper, server string) (types.Doc
 	case ctx.Err() != nil:
 		return types.DockerAuthConfig{}, context.Cause(ctx)
 	case errors.Is(context.Cause(limited), errHelperHangs):
-		return types.DockerAuthConfig{}, api.Errorf(api.DeadlineExceeded, "the credential helper %s has not answered for %s within %s", name, server, s.opts.Stall).
-			WithHint("Unlock the key ring that it asks, if it has one; echo %s | %s get shows what it does. Else take it out of the file of credentials or of registries.conf.", server, name)
+		return types.DockerAuthConfig{},
+			api.Errorf(api.DeadlineExceeded, "the credential helper %s has not answered for %s within %s", name, server,
+				s.opts.Stall).
+				WithHint("Unlock the key ring that it asks, if it has one; echo %s | %s get shows what it does. Else take it out of the file of credentials or of registries.conf.", server, name)
 	case err != nil && credentials.IsErrCredentialsNotFoundMessage(err.Error()):
 		return types.DockerAuthConfig{}, nil
 	case err != nil:

@@ -37,7 +37,8 @@ func TestDockerCredentials(t *testing.T) {
 else echo "credentials not found in native keychain"; exit 1; fi
 `
 	helpers(t, map[string]string{
-		"knows": answer, "empty": "echo credentials not found in native keychain; exit 1\n", "fails": "echo locked; exit 3\n",
+		"knows": answer, "empty": "echo credentials not found in native keychain; exit 1\n",
+		"fails": "echo locked; exit 3\n",
 	})
 	docker := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", docker)
@@ -46,30 +47,35 @@ else echo "credentials not found in native keychain"; exit 1; fi
 		config string
 		code   api.Code
 	}{
-		"a store":                              {`{"auths":{"` + host + `":{}},"credsStore":"knows"}`, ""},
-		"a helper":                             {`{"credHelpers":{"` + host + `":"knows"}}`, ""},
-		"a helper before a store":              {`{"credHelpers":{"` + host + `":"knows"},"credsStore":"fails"}`, ""},
-		"another's helper and a store":         {`{"credHelpers":{"x.example":"fails"},"credsStore":"knows"}`, ""},
-		"an entry, and a store that has none":  {`{` + entry + `,"credsStore":"empty"}`, ""},
-		"an entry":                             {`{` + entry + `}`, ""},
-		"a user and a password":                {`{"auths":{"` + host + `":{"username":"me","password":"` + it.Users["me"] + `"}}}`, ""},
-		"an entry before a user":               {`{"auths":{"` + host + `":{"auth":"` + basic("me") + `","username":"x","password":"y"}}}`, ""},
-		"auth that is none":                    {`{"auths":{"` + host + `":{"auth":"bWU="}}}`, api.FailedPrecondition},
-		"a token that is not sent":             {`{"auths":{"` + host + `":{"registrytoken":"t"}}}`, api.FailedPrecondition},
-		"another's that is not sent":           {`{"auths":{"x.example":{"registrytoken":"t"}}}`, api.PermissionDenied},
-		"an empty file":                        {"", api.PermissionDenied},
-		"nothing":                              {`{}`, api.PermissionDenied},
-		"a store that has none":                {`{"credsStore":"empty"}`, api.PermissionDenied},
-		"a helper that has none, and an entry": {`{` + entry + `,"credHelpers":{"` + host + `":"empty"}}`, api.PermissionDenied},
-		"a store that fails":                   {`{"credsStore":"fails"}`, api.FailedPrecondition},
-		"a store that is not there":            {`{"credsStore":"gone"}`, api.FailedPrecondition},
-		"a store that is a path":               {`{"credsStore":"x/../../../bin/true"}`, api.FailedPrecondition},
-		"no JSON":                              {`{`, api.FailedPrecondition},
+		"a store":                             {`{"auths":{"` + host + `":{}},"credsStore":"knows"}`, ""},
+		"a helper":                            {`{"credHelpers":{"` + host + `":"knows"}}`, ""},
+		"a helper before a store":             {`{"credHelpers":{"` + host + `":"knows"},"credsStore":"fails"}`, ""},
+		"another's helper and a store":        {`{"credHelpers":{"x.example":"fails"},"credsStore":"knows"}`, ""},
+		"an entry, and a store that has none": {`{` + entry + `,"credsStore":"empty"}`, ""},
+		"an entry":                            {`{` + entry + `}`, ""},
+		"a user and a password": {`{"auths":{"` + host + `":{"username":"me","password":"` +
+			it.Users["me"] + `"}}}`, ""},
+		"an entry before a user": {`{"auths":{"` + host + `":{"auth":"` + basic("me") +
+			`","username":"x","password":"y"}}}`, ""},
+		"auth that is none": {`{"auths":{"` + host + `":{"auth":"bWU="}}}`, api.FailedPrecondition},
+		"a token that is not sent": {`{"auths":{"` + host + `":{"registrytoken":"t"}}}`,
+			api.FailedPrecondition},
+		"another's that is not sent": {`{"auths":{"x.example":{"registrytoken":"t"}}}`, api.PermissionDenied},
+		"an empty file":              {"", api.PermissionDenied},
+		"nothing":                    {`{}`, api.PermissionDenied},
+		"a store that has none":      {`{"credsStore":"empty"}`, api.PermissionDenied},
+		"a helper that has none, and an entry": {`{` + entry + `,"credHelpers":{"` + host + `":"empty"}}`,
+			api.PermissionDenied},
+		"a store that fails":        {`{"credsStore":"fails"}`, api.FailedPrecondition},
+		"a store that is not there": {`{"credsStore":"gone"}`, api.FailedPrecondition},
+		"a store that is a path":    {`{"credsStore":"x/../../../bin/true"}`, api.FailedPrecondition},
+		"no JSON":                   {`{`, api.FailedPrecondition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			must(t, os.WriteFile(filepath.Join(docker, "config.json"), []byte(tt.config), 0o600))
 			s := openStore(t, Options{})
-			if _, err := s.Pull(t.Context(), ref, PullOptions{}); api.ErrorCode(err) != tt.code && (err != nil || tt.code != "") {
+			if _, err := s.Pull(t.Context(), ref, PullOptions{}); api.ErrorCode(err) != tt.code &&
+				(err != nil || tt.code != "") {
 				t.Errorf("pull: %v, want %q", err, tt.code)
 			}
 			if r, err := s.GetLogin(t.Context(), host); tt.code == "" && (err != nil || r.Username != "me") {
@@ -118,7 +124,8 @@ func TestAuthEntry(t *testing.T) {
 		"r.test": {Username: "a", Password: "b"}, "r.test/x/y": {Username: "a", Password: "b"},
 		"r.test/me/y": {Username: "me", Password: "pw"}, "r.test/empty/y": {Username: "a", Password: "b"},
 		"id.test/x": {IdentityToken: "it"}, "both.test": {Username: "a", IdentityToken: "it"},
-		"old.test/x": {Username: "a", Password: "b"}, "docker.io/library/x": {Username: "hub", Password: "pw"}, "none.test/x": {},
+		"old.test/x": {Username: "a", Password: "b"}, "docker.io/library/x": {Username: "hub", Password: "pw"},
+		"none.test/x": {},
 	} {
 		f := authFile{path: writeFile(t, "config.json", `{"auths": `+auths+`}`)}
 		if got, err := f.entry(key); err != nil || got != want {
@@ -139,19 +146,22 @@ func TestHelperHangs(t *testing.T) {
 	// A child of its own holds the pipe, too.
 	helpers(t, map[string]string{"hangs": "sleep 1000 & echo $$ $! >> " + pids + "; wait\n"})
 	conf := writeFile(t, "registries.conf", "credential-helpers = [\"hangs\"]\n")
-	mirrored := writeFile(t, "registries.conf", "[[registry]]\nlocation = \""+host+"\"\n[[registry.mirror]]\nlocation = \"mirror.example\"\n")
+	mirrored := writeFile(t, "registries.conf", "[[registry]]\nlocation = \""+host+
+		"\"\n[[registry.mirror]]\nlocation = \"mirror.example\"\n")
 	for name, opts := range map[string]Options{
 		"of a file":          {AuthFile: writeFile(t, "auth.json", `{"credHelpers":{"`+host+`":"hangs"}}`)},
 		"a store":            {AuthFile: writeFile(t, "auth.json", `{"credsStore":"hangs"}`)},
 		"of registries.conf": {RegistriesConf: conf},
-		"of a mirror":        {RegistriesConf: mirrored, AuthFile: writeFile(t, "auth.json", `{"credHelpers":{"mirror.example":"hangs"}}`)},
+		"of a mirror": {RegistriesConf: mirrored,
+			AuthFile: writeFile(t, "auth.json", `{"credHelpers":{"mirror.example":"hangs"}}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			must(t, os.WriteFile(pids, nil, 0o600))
 			opts.Stall = 500 * time.Millisecond
 			s := openStore(t, opts)
 			_, err := s.Pull(t.Context(), ref, PullOptions{})
-			if api.ErrorCode(err) != api.DeadlineExceeded || !strings.Contains(err.Error(), "docker-credential-hangs") || !strings.Contains(err.Error(), "500ms") {
+			if api.ErrorCode(err) != api.DeadlineExceeded ||
+				!strings.Contains(err.Error(), "docker-credential-hangs") || !strings.Contains(err.Error(), "500ms") {
 				t.Errorf("pull: %v", err)
 			}
 			wantClean(t, s, 0)

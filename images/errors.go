@@ -68,7 +68,8 @@ func remoteError(err error, op, dir string) error {
 		}
 		return e
 	}
-	for _, classify := range []func(error) *api.Error{canceled, badLayer, badContent, noToken, refused, unreachable, badManifest} {
+	for _, classify := range []func(error) *api.Error{canceled, badLayer, badContent, noToken, refused, unreachable,
+		badManifest} {
 		if e := classify(err); e != nil {
 			return e.WithOp(op)
 		}
@@ -81,7 +82,8 @@ func canceled(err error) *api.Error {
 	case errors.Is(err, context.Canceled):
 		return api.Errorf(api.Canceled, "%w", err).WithHint("Pull again: layers that were complete are kept.")
 	case errors.Is(err, context.DeadlineExceeded):
-		return api.Errorf(api.DeadlineExceeded, "%w", err).WithHint("Pull again with more time: layers that were complete are kept.")
+		return api.Errorf(api.DeadlineExceeded, "%w", err).
+			WithHint("Pull again with more time: layers that were complete are kept.")
 	}
 	return nil
 }
@@ -149,7 +151,8 @@ func refused(err error) *api.Error {
 		return api.Errorf(api.PermissionDenied, "%w", err).
 			WithHint("The image does not exist or is private: check the name, or log in (hutch login).")
 	case strings.Contains(err.Error(), " is blocked in "): // by the library, as text only
-		return api.Errorf(api.PermissionDenied, "%w", err).WithHint("Whoever wrote registries.conf does not want this registry to be used.")
+		return api.Errorf(api.PermissionDenied, "%w", err).
+			WithHint("Whoever wrote registries.conf does not want this registry to be used.")
 	case status == http.StatusNotFound:
 		return api.Errorf(api.NotFound, "the registry has no such image: %w", err).
 			WithField("image").WithHint("Check the name and the tag.")
@@ -187,7 +190,8 @@ func statusOf(err error) int {
 	}
 	var coder errcode.ErrorCoder
 	if errors.As(err, &coder) {
-		if status := coder.ErrorCode().Descriptor().HTTPStatusCode; status != 0 && coder.ErrorCode() != errcode.ErrorCodeUnknown {
+		if status := coder.ErrorCode().Descriptor().HTTPStatusCode; status != 0 &&
+			coder.ErrorCode() != errcode.ErrorCodeUnknown {
 			return status
 		}
 	}
@@ -238,9 +242,11 @@ func unreachable(err error) *api.Error {
 func unresolved(err error, dns *net.DNSError) string {
 	switch {
 	case strings.Contains(err.Error(), "proxyconnect "): // how net/http says so
-		return fmt.Sprintf("%s is the proxy that HTTPS_PROXY or HTTP_PROXY of the daemon names: check it there.", dns.Name)
+		return fmt.Sprintf("%s is the proxy that HTTPS_PROXY or HTTP_PROXY of the daemon names: check it there.",
+			dns.Name)
 	case dns.IsNotFound:
 		return fmt.Sprintf("No name server knows a host %s: check the spelling of the registry, and that this machine is online.", dns.Name)
 	}
-	return fmt.Sprintf("No name server has answered for %s: check the network, and the servers of /etc/resolv.conf.", dns.Name)
+	return fmt.Sprintf("No name server has answered for %s: check the network, and the servers of /etc/resolv.conf.",
+		dns.Name)
 }

@@ -22,8 +22,10 @@ import (
 func (s *Store) Export(ctx context.Context, ref string, f *os.File, format api.ImageFormat) (api.Exported, error) {
 	op := "export " + ref
 	if ref == HostRef {
-		return api.Exported{}, api.Errorf(api.FailedPrecondition, "the image %q is this machine's own programs, which are in no layer", HostRef).WithOp(op).
-			WithHint("Export another image.").WithField("ref")
+		return api.Exported{},
+			api.Errorf(api.FailedPrecondition, "the image %q is this machine's own programs, which are in no layer",
+				HostRef).WithOp(op).
+				WithHint("Export another image.").WithField("ref")
 	}
 	img, err := s.Get(ref)
 	if err != nil {

@@ -68,7 +68,8 @@ func (s *fileSource) small(d digest.Digest) ([]byte, error) {
 }
 
 // GetBlob opens a layer or a configuration. Whoever reads it verifies it.
-func (s *fileSource) GetBlob(_ context.Context, info types.BlobInfo, _ types.BlobInfoCache) (io.ReadCloser, int64, error) {
+func (s *fileSource) GetBlob(_ context.Context, info types.BlobInfo, _ types.BlobInfoCache) (io.ReadCloser, int64,
+	error) {
 	name, err := s.file(info.Digest)
 	if err != nil {
 		return nil, 0, err
@@ -105,7 +106,8 @@ func (s *fileSource) LayerInfosForCopy(context.Context, *digest.Digest) ([]types
 // image, or the only one.
 func openOCI(x *tarIndex, image string) (*fileSource, error) {
 	if !x.has("oci-layout") || !x.has("index.json") {
-		return nil, fmt.Errorf("%w: it has no oci-layout and index.json at its top, so it is no OCI image layout", errArchive)
+		return nil, fmt.Errorf("%w: it has no oci-layout and index.json at its top, so it is no OCI image layout",
+			errArchive)
 	}
 	data, err := x.read("index.json")
 	if err != nil {
@@ -177,7 +179,8 @@ func openDocker(x *tarIndex, image string) (*fileSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &fileSource{tar: x, ref: fileRef{transport: "docker-archive", image: image}, blobs: make(map[digest.Digest]string)}
+	s := &fileSource{tar: x, ref: fileRef{transport: "docker-archive", image: image},
+		blobs: make(map[digest.Digest]string)}
 	if len(item.RepoTags) > 0 {
 		s.name = item.RepoTags[0]
 	}
@@ -196,7 +199,8 @@ func chooseDocker(all []dockerItem, image string) (dockerItem, error) {
 	var found []dockerItem
 	for _, i := range all {
 		known = append(known, first(append(i.RepoTags, i.Config)))
-		if image == "" || slices.ContainsFunc(append(i.RepoTags, i.Config), func(n string) bool { return sameName(n, image) }) {
+		if image == "" || slices.ContainsFunc(append(i.RepoTags, i.Config),
+			func(n string) bool { return sameName(n, image) }) {
 			found = append(found, i)
 		}
 	}

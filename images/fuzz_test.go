@@ -15,7 +15,8 @@ import (
 // FuzzNormalize checks that what is accepted is a fixed point and makes a file
 // name of fixed form.
 func FuzzNormalize(f *testing.F) {
-	for _, s := range []string{"debian", "debian:12", "a/b/c:d", "127.0.0.1:5000/x@sha256:" + strings.Repeat("a", 64), "UPPER", "..", "host", "x:y@z", "[::1]:5000/x", "localhost/x"} {
+	for _, s := range []string{"debian", "debian:12", "a/b/c:d", "127.0.0.1:5000/x@sha256:" + strings.Repeat("a", 64),
+		"UPPER", "..", "host", "x:y@z", "[::1]:5000/x", "localhost/x"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -29,7 +30,8 @@ func FuzzNormalize(f *testing.F) {
 		if err != nil || again != ref {
 			t.Errorf("%q became %q, which becomes %q, %v", s, ref, again, err)
 		}
-		if name := refFile(ref); strings.Count(name, "/") != 1 || strings.Contains(name, "..") || len(name) != len(refsDir)+1+32+5 {
+		if name := refFile(ref); strings.Count(name, "/") != 1 || strings.Contains(name, "..") ||
+			len(name) != len(refsDir)+1+32+5 {
 			t.Errorf("file %q", name)
 		}
 	})
@@ -71,7 +73,8 @@ func FuzzParseConfig(f *testing.F) {
 
 func TestNormalize(t *testing.T) {
 	for in, want := range map[string]string{
-		"debian": "docker.io/library/debian:latest", "debian:12": "docker.io/library/debian:12", "me/app": "docker.io/me/app:latest",
+		"debian": "docker.io/library/debian:latest", "debian:12": "docker.io/library/debian:12",
+		"me/app":           "docker.io/me/app:latest",
 		"127.0.0.1:5000/x": "127.0.0.1:5000/x:latest", "localhost/x:1": "localhost/x:1",
 		"debian:12@sha256:" + strings.Repeat("a", 64): "docker.io/library/debian@sha256:" + strings.Repeat("a", 64),
 	} {

@@ -48,7 +48,8 @@ func (s *Store) candidates(inUse func(string) bool) ([]string, error) {
 		}
 		for _, e := range entries {
 			name := path.Join(d, e.Name())
-			if !e.IsDir() || !s.canRemove(name) || marked[name] || (inUse != nil && inUse(path.Join(name, unitRoot))) || s.leases.held(name) {
+			if !e.IsDir() || !s.canRemove(name) || marked[name] || (inUse != nil && inUse(path.Join(name, unitRoot))) ||
+				s.leases.held(name) {
 				continue
 			}
 			names = append(names, name)

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "CONTAINERS_POLICY_JSON"} {
+	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE",
+		"CONTAINERS_POLICY_JSON"} {
 		_ = os.Unsetenv(name)
 	}
 	_ = os.Setenv("HOME", home)
@@ -39,7 +40,8 @@ func equalJSON(a, b any) bool {
 
 func TestIsLoopback(t *testing.T) {
 	for host, want := range map[string]bool{
-		"localhost": true, "localhost:5000": true, "127.0.0.1:5000": true, "127.8.9.1": true, "[::1]:5000": true, "[::1]": true,
+		"localhost": true, "localhost:5000": true, "127.0.0.1:5000": true, "127.8.9.1": true, "[::1]:5000": true,
+		"[::1]":     true,
 		"docker.io": false, "localhost.example.com": false, "127.0.0.1.example.com:5000": false, "10.0.0.1:5000": false,
 	} {
 		if got := isLoopback(host); got != want {

@@ -103,7 +103,8 @@ var debianLike = map[string]string{
 	"usr/bin/bash": "elf", "usr/bin/env": "elf", "usr/lib/": "", "usr/share/zoneinfo/UTC": "tz",
 	"usr/local/etc/npmrc": "//registry/:_authToken=SECRET",
 	"bin":                 "->usr/bin", "lib": "->usr/lib", "sbin": "->usr/sbin",
-	"etc/shadow": "0600:root:SECRET", "etc/npmrc": "token SECRET", "etc/gitconfig": "SECRET", "etc/hosts": "10.0.0.7 SECRET",
+	"etc/shadow": "0600:root:SECRET", "etc/npmrc": "token SECRET", "etc/gitconfig": "SECRET",
+	"etc/hosts":            "10.0.0.7 SECRET",
 	"etc/ssh/ssh_host_key": "0600:SECRET", "etc/profile.d/token.sh": "export TOKEN=SECRET", "etc/environment": "SECRET",
 	"etc/passwd":               "root:x:0:0:SECRET:/root:/bin/zsh\nalice:x:1000:1000:SECRET:/home/alice:/bin/bash\nwww-data:x:33:33:SECRET:/var/www:/usr/sbin/nologin\nroot2:x:0:0::/:/bin/sh\ndaemon:x:0:0::/:/bin/sh\n",
 	"etc/group":                "root:x:0:alice\nwww-data:x:33:alice\nalice:x:1000:\nnogroup:x:65534:\n",
@@ -156,7 +157,8 @@ func TestHostSkeletonShowsOnlyWhatIsAllowed(t *testing.T) {
 			t.Errorf("%s is in the skeleton", p)
 		}
 	}
-	if strings.Count(got["/etc/passwd"], ":0:0:") != 1 || !strings.HasPrefix(got["/etc/passwd"], "root:*:0:0:root:/root:/bin/bash\n") {
+	if strings.Count(got["/etc/passwd"], ":0:0:") != 1 ||
+		!strings.HasPrefix(got["/etc/passwd"], "root:*:0:0:root:/root:/bin/bash\n") {
 		t.Errorf("passwd:\n%s", got["/etc/passwd"])
 	}
 }
@@ -196,22 +198,28 @@ func TestHostBinds(t *testing.T) {
 		cmd   string
 	}{
 		{"merged", debianLike, false, "/usr", "/usr/local/etc", "/bin", "/bin/bash"},
-		{"tex", map[string]string{"usr/bin/bash": "elf", "bin": "->usr/bin", "var/lib/texmf/ls-R": "x", "var/lib/other/x": "SECRET"}, false, "/usr /var/lib/texmf", "", "/bin", "/bin/bash"},
+		{"tex", map[string]string{"usr/bin/bash": "elf", "bin": "->usr/bin", "var/lib/texmf/ls-R": "x",
+			"var/lib/other/x": "SECRET"}, false, "/usr /var/lib/texmf", "", "/bin", "/bin/bash"},
 		{"opt", debianLike, true, "/usr /opt", "/usr/local/etc", "/bin", "/bin/bash"},
-		{"alpine", map[string]string{"bin/sh": "elf", "sbin/": "", "lib/": "", "usr/bin/env": ""}, false, "/bin /sbin /lib /usr", "", "/bin", "/bin/sh"},
-		{"etc is a link", map[string]string{"usr/local": "->../var/usrlocal", "var/usrlocal/etc/x": "SECRET", "bin": "->usr/bin"}, false, "/usr", "", "/bin", "/bin/sh"},
+		{"alpine", map[string]string{"bin/sh": "elf", "sbin/": "", "lib/": "", "usr/bin/env": ""}, false,
+			"/bin /sbin /lib /usr", "", "/bin", "/bin/sh"},
+		{"etc is a link", map[string]string{"usr/local": "->../var/usrlocal", "var/usrlocal/etc/x": "SECRET",
+			"bin": "->usr/bin"}, false, "/usr", "", "/bin", "/bin/sh"},
 		{"nixos", map[string]string{
-			"nix/store/s-sw/bin/python3": "elf", "nix/store/b-bash/bin/sh": "elf", "bin/sh": "->/nix/store/b-bash/bin/sh",
+			"nix/store/s-sw/bin/python3": "elf", "nix/store/b-bash/bin/sh": "elf",
+			"bin/sh":      "->/nix/store/b-bash/bin/sh",
 			"usr/bin/env": "->/nix/store/s-sw/bin/env", "run/current-system/sw": "->/nix/store/s-sw",
 			"etc/static/ssl/certs/ca.crt": "->/nix/store/c/ca.crt", "nix/store/c/ca.crt": "CERT",
 			"etc/ssl/certs/ca.crt": "->/etc/static/ssl/certs/ca.crt",
 		}, false, "/bin /usr /nix/store", "", "/nix/store/s-sw/bin", "/bin/sh"},
 		{"guix", map[string]string{
-			"gnu/store/s-profile/bin/python3": "elf", "gnu/store/b-bash/bin/sh": "elf", "bin/sh": "->/gnu/store/b-bash/bin/sh",
+			"gnu/store/s-profile/bin/python3": "elf", "gnu/store/b-bash/bin/sh": "elf",
+			"bin/sh":                     "->/gnu/store/b-bash/bin/sh",
 			"run/current-system/profile": "->/gnu/store/s-profile", "var/guix/profiles/per-user/alice/x": "SECRET",
 		}, false, "/bin /gnu/store", "", "/gnu/store/s-profile/bin", "/bin/sh"},
 		{"neither merged nor plain", map[string]string{
-			"bin/bash": "elf", "sbin/": "", "lib/": "", "lib32/": "", "lib64/": "", "libx32/": "", "usr/bin/": "", "usr/local/etc/x": "SECRET",
+			"bin/bash": "elf", "sbin/": "", "lib/": "", "lib32/": "", "lib64/": "", "libx32/": "", "usr/bin/": "",
+			"usr/local/etc/x": "SECRET",
 		}, false, "/bin /sbin /lib /lib32 /lib64 /libx32 /usr", "/usr/local/etc", "/bin", "/bin/bash"},
 	}
 	for _, tt := range tests {
@@ -226,7 +234,8 @@ func TestHostBinds(t *testing.T) {
 				if b.Source != root+b.Target || !b.Recursive {
 					t.Errorf("bind %+v", b)
 				}
-				if st, err := os.Lstat(filepath.Join(s.path(img.Rootfs.Lower[0]), b.Target)); err != nil || !st.IsDir() {
+				if st, err := os.Lstat(filepath.Join(s.path(img.Rootfs.Lower[0]), b.Target)); err != nil ||
+					!st.IsDir() {
 					t.Errorf("no folder to mount %s on: %v", b.Target, err)
 				}
 			}
@@ -334,5 +343,6 @@ func TestHostOfThisMachine(t *testing.T) {
 	}
 	must(t, next.Close())
 	t.Logf("another process found it in %v", time.Since(start))
-	t.Logf("%d nodes, %d bytes, built in %v, %d sources checked in %v", len(got), size, build, len(s.host.sources), check)
+	t.Logf("%d nodes, %d bytes, built in %v, %d sources checked in %v", len(got), size, build,
+		len(s.host.sources), check)
 }

@@ -196,7 +196,8 @@ func (s *skeleton) build(v *view) error {
 			}
 		}
 	}
-	for _, l := range [][2]string{{"/etc/mtab", "../proc/self/mounts"}, {"/var/run", "../run"}, {"/var/lock", "../run/lock"}} {
+	for _, l := range [][2]string{{"/etc/mtab", "../proc/self/mounts"}, {"/var/run", "../run"},
+		{"/var/lock", "../run/lock"}} {
 		if err := s.symlink(l[0], l[1]); err != nil {
 			return err
 		}
@@ -238,7 +239,8 @@ func (s *skeleton) synthesize(host hostRoot) error {
 	}{
 		{"/etc/passwd", passwd(host.read("/etc/passwd"), host.shell())},
 		{"/etc/group", group(host.read("/etc/group"))},
-		{"/etc/nsswitch.conf", []byte("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\nethers: files\nrpc: files\n")},
+		{"/etc/nsswitch.conf",
+			[]byte("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\nethers: files\nrpc: files\n")},
 		{"/etc/hosts", []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")},
 		{"/etc/resolv.conf", nil},
 		{"/etc/hostname", nil},
@@ -269,11 +271,13 @@ func (r hostRoot) read(p string) []byte {
 // all, are not shown.
 var systemAccounts = map[string]bool{
 	"daemon": true, "bin": true, "sys": true, "sync": true, "games": true, "man": true, "lp": true, "mail": true,
-	"news": true, "uucp": true, "proxy": true, "www-data": true, "backup": true, "list": true, "irc": true, "_apt": true,
+	"news": true, "uucp": true, "proxy": true, "www-data": true, "backup": true, "list": true, "irc": true,
+	"_apt":     true,
 	"operator": true, "ftp": true, "adm": true, "shutdown": true, "halt": true,
 	"tty": true, "disk": true, "kmem": true, "dialout": true, "fax": true, "voice": true, "cdrom": true, "floppy": true,
 	"tape": true, "sudo": true, "wheel": true, "audio": true, "dip": true, "src": true, "shadow": true, "utmp": true,
-	"video": true, "sasl": true, "plugdev": true, "staff": true, "users": true, "input": true, "kvm": true, "render": true,
+	"video": true, "sasl": true, "plugdev": true, "staff": true, "users": true, "input": true, "kvm": true,
+	"render": true,
 }
 
 // passwd synthesises /etc/passwd: root, the system accounts of the host's and nobody. Passwords, comments and homes of

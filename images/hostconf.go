@@ -32,15 +32,17 @@ const maxLinks = 10_000
 // keys.
 var notConffiles = map[string]bool{
 	"/etc/passwd": true, "/etc/group": true, "/etc/nsswitch.conf": true, "/etc/hosts": true, "/etc/resolv.conf": true,
-	"/etc/hostname": true, "/etc/gitconfig": true, "/etc/machine-id": true, "/etc/mtab": true, "/etc/ld.so.preload": true, "/etc/ssh/ssh_config": true, "/etc/ssh/moduli": true,
+	"/etc/hostname": true, "/etc/gitconfig": true, "/etc/machine-id": true, "/etc/mtab": true,
+	"/etc/ld.so.preload": true, "/etc/ssh/ssh_config": true, "/etc/ssh/moduli": true,
 }
 
 // mayHoldSecret reports whether a file is named like one with something secret in it: a package of one's own may bring
 // such a one.
 func mayHoldSecret(p string) bool {
-	return slices.ContainsFunc([]string{"auth", "token", "secret", "passw", "credential", "/profile.d/"}, func(word string) bool {
-		return strings.Contains(strings.ToLower(p), word)
-	})
+	return slices.ContainsFunc([]string{"auth", "token", "secret", "passw", "credential", "/profile.d/"},
+		func(word string) bool {
+			return strings.Contains(strings.ToLower(p), word)
+		})
 }
 
 // conffiles reads the list: paths below /etc and the MD5 that each had in its package.
@@ -64,7 +66,8 @@ func (r hostRoot) conffiles() map[string]string {
 			var line []byte
 			line, rest, _ = bytes.Cut(rest, []byte("\n"))
 			f := strings.Fields(string(line))
-			if len(f) >= 2 && len(f[1]) == 2*md5.Size && strings.HasPrefix(f[0], "/etc/") && path.Clean(f[0]) == f[0] && !notConffiles[f[0]] && !mayHoldSecret(f[0]) {
+			if len(f) >= 2 && len(f[1]) == 2*md5.Size && strings.HasPrefix(f[0], "/etc/") && path.Clean(f[0]) == f[0] &&
+				!notConffiles[f[0]] && !mayHoldSecret(f[0]) {
 				found[f[0]] = f[1]
 			}
 		}

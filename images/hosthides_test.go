@@ -23,7 +23,8 @@ var hides = []struct {
 	{"*.p12", "/etc/pki/a.p12", "", "/etc/pki/a.p7b"},
 	{"*.jks", "/etc/java/a.jks", "", "/etc/java/a.conf"},
 	{"*.password", "/etc/java-21-openjdk/jmxremote.password", "", "/etc/java-21-openjdk/net.properties"},
-	{"*.password.template", "/etc/java-21-openjdk/jmxremote.password.template", "", "/etc/java-21-openjdk/logging.properties"},
+	{"*.password.template", "/etc/java-21-openjdk/jmxremote.password.template", "",
+		"/etc/java-21-openjdk/logging.properties"},
 	{"*.access", "/etc/java-21-openjdk/jmxremote.access", "", "/etc/java-21-openjdk/jmxremote"},
 	{"*~", "/etc/fonts/fonts.conf~", "", "/etc/fonts/fonts.conf"},
 	{"*.dpkg-*", "/etc/fonts/a.dpkg-old", "", "/etc/fonts/a"},
@@ -31,7 +32,8 @@ var hides = []struct {
 	{"/usr/local/etc", "/usr/local/etc/npmrc", "", "/usr/local/bin/npm"},
 
 	{"not for everybody", "/etc/ssl/certs/mine.pem", "0600:SECRET", "/etc/ssl/certs/ours.pem"},
-	{"a private key by any name", "/etc/ssl/certs/both.pem", "CERT\n-----BEGIN PRIVATE KEY-----\nSECRET", "/etc/ssl/certs/cert.pem"},
+	{"a private key by any name", "/etc/ssl/certs/both.pem", "CERT\n-----BEGIN PRIVATE KEY-----\nSECRET",
+		"/etc/ssl/certs/cert.pem"},
 	{"a link to what is hidden", "/etc/alternatives/tool", "->/root/tool", "/etc/alternatives/ls"},
 	{"a link below a masked folder", "/etc/alternatives/rc", "->/usr/local/etc/rc", "/etc/alternatives/cat"},
 	{"passwords", "/etc/shadow", "", "/etc/shells"},
@@ -85,7 +87,8 @@ func TestHostHides(t *testing.T) {
 				content = "SECRET"
 			}
 			s := openStore(t, Options{})
-			img, err := s.Host(HostOptions{Root: fakeHost(t, map[string]string{"usr/bin/sh": "elf", "usr/local/etc/": "", h.hidden: content, h.twin: "public"})})
+			img, err := s.Host(HostOptions{Root: fakeHost(t,
+				map[string]string{"usr/bin/sh": "elf", "usr/local/etc/": "", h.hidden: content, h.twin: "public"})})
 			must(t, err)
 			if shownInside(t, s, img, h.hidden) {
 				t.Errorf("%s is shown", h.hidden)
@@ -129,10 +132,14 @@ func TestHostNotices(t *testing.T) {
 		{"a folder that was not there", write("var/lib/ca-certificates/a.pem", "NEW"), true},
 		{"content", write("etc/ld.so.cache", "CACHE 2"), true},
 		{"accounts", write("etc/passwd", "root:x:0:0::/root:/bin/sh\n"), true},
-		{"a file turned private", func(t *testing.T, root string) { must(t, os.Chmod(filepath.Join(root, "etc/ld.so.cache"), 0o600)) }, true},
-		{"a file that is gone", func(t *testing.T, root string) { must(t, os.Remove(filepath.Join(root, "etc/ssl/certs/ca.crt"))) }, true},
-		{"a folder to mask", func(t *testing.T, root string) { must(t, os.RemoveAll(filepath.Join(root, "usr/local/etc"))) }, true},
-		{"a folder of programs", func(t *testing.T, root string) { must(t, os.Mkdir(filepath.Join(root, "lib64"), 0o755)) }, true},
+		{"a file turned private",
+			func(t *testing.T, root string) { must(t, os.Chmod(filepath.Join(root, "etc/ld.so.cache"), 0o600)) }, true},
+		{"a file that is gone",
+			func(t *testing.T, root string) { must(t, os.Remove(filepath.Join(root, "etc/ssl/certs/ca.crt"))) }, true},
+		{"a folder to mask",
+			func(t *testing.T, root string) { must(t, os.RemoveAll(filepath.Join(root, "usr/local/etc"))) }, true},
+		{"a folder of programs",
+			func(t *testing.T, root string) { must(t, os.Mkdir(filepath.Join(root, "lib64"), 0o755)) }, true},
 		{"a store of Nix", write("nix/store/a/bin/a", "elf"), true},
 		{"a store of Guix", write("gnu/store/a/bin/a", "elf"), true},
 		{"/opt", write("opt2", "x"), true},

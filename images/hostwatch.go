@@ -76,8 +76,10 @@ func nearest(dir string) string {
 
 // remoteFS are file systems in which files change without the kernel's doing (linux/magic.h).
 var remoteFS = map[int64]bool{
-	unix.NFS_SUPER_MAGIC: true, unix.SMB2_SUPER_MAGIC: true, unix.CIFS_SUPER_MAGIC: true, unix.FUSE_SUPER_MAGIC: true, unix.V9FS_MAGIC: true,
-	unix.AFS_FS_MAGIC: true, unix.CEPH_SUPER_MAGIC: true, unix.CODA_SUPER_MAGIC: true, unix.OCFS2_SUPER_MAGIC: true, gfs2Magic: true,
+	unix.NFS_SUPER_MAGIC: true, unix.SMB2_SUPER_MAGIC: true, unix.CIFS_SUPER_MAGIC: true, unix.FUSE_SUPER_MAGIC: true,
+	unix.V9FS_MAGIC:   true,
+	unix.AFS_FS_MAGIC: true, unix.CEPH_SUPER_MAGIC: true, unix.CODA_SUPER_MAGIC: true, unix.OCFS2_SUPER_MAGIC: true,
+	gfs2Magic:             true,
 	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true,
 }
 

@@ -46,7 +46,8 @@ func TestHostWatch(t *testing.T) {
 			return os.Rename(cert+".tmp", cert)
 		}, false},
 		{"read", func() error { _, err := os.ReadFile(cert); return err }, true},
-		{"another file", func() error { return os.WriteFile(filepath.Join(root, "srv-file"), []byte("x"), 0o600) }, true},
+		{"another file", func() error { return os.WriteFile(filepath.Join(root, "srv-file"), []byte("x"), 0o600) },
+			true},
 		{"removed", func() error { return os.Remove(cert) }, false},
 		{"folder moved", func() error { return os.Rename(certs, certs+"-") }, false},
 		{"and back", func() error { return os.Rename(certs+"-", certs) }, false},
@@ -97,7 +98,8 @@ func TestHostWatchRemote(t *testing.T) {
 	if !isLocal(t.TempDir()) || isLocal("/proc/self") {
 		t.Error("what is local")
 	}
-	w := watchHost(nil, []source{{"/proc/self/stat", stateOf("/proc/self/stat")}, {"/etc/hosts", stateOf("/etc/hosts")}})
+	w := watchHost(nil, []source{{"/proc/self/stat", stateOf("/proc/self/stat")},
+		{"/etc/hosts", stateOf("/etc/hosts")}})
 	if w == nil || len(w.asked) != 1 {
 		t.Fatalf("%+v", w)
 	}

@@ -138,7 +138,8 @@ func (k *stack) push(unit string, meta layerMeta) error {
 		return err
 	}
 	lowest := len(k.layers) == 0
-	l := stackLayer{root: root, implied: make(map[string]bool, len(meta.Implied)), hollow: make(map[string]bool, len(meta.Hollow))}
+	l := stackLayer{root: root, implied: make(map[string]bool, len(meta.Implied)),
+		hollow: make(map[string]bool, len(meta.Hollow))}
 	k.layers = append(k.layers, l)
 	for _, p := range meta.Hollow {
 		l.hollow[p] = true
@@ -149,7 +150,8 @@ func (k *stack) push(unit string, meta layerMeta) error {
 			continue
 		}
 		if k.size += len(p); k.size > maxImplied {
-			return fmt.Errorf("%w of %d bytes in the names of folders without an entry, for all layers of an image", unpack.ErrLimit, maxImplied)
+			return fmt.Errorf("%w of %d bytes in the names of folders without an entry, for all layers of an image",
+				unpack.ErrLimit, maxImplied)
 		}
 		k.implied = append(k.implied, p)
 	}
@@ -431,7 +433,8 @@ func (k *stack) write(ctx context.Context, root string, folders []folderAttrs) e
 				return fmt.Errorf("keep the owner of %s: %w", p, err)
 			}
 		}
-		if err := unix.UtimesNanoAt(unix.AT_FDCWD, p, []unix.Timespec{f.st.Mtim, f.st.Mtim}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		if err := unix.UtimesNanoAt(unix.AT_FDCWD, p, []unix.Timespec{f.st.Mtim, f.st.Mtim},
+			unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return fmt.Errorf("set the time of %s: %w", p, err)
 		}
 	}

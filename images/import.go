@@ -214,7 +214,8 @@ func (s *importSource) seekable(t *tmp, limit int64) (io.ReaderAt, int64, error)
 }
 
 // importArchive imports an image of an archive.
-func (s *Store) importArchive(ctx context.Context, in *importSource, named reference.Named, want platform, o ImportOptions) (*Image, error) {
+func (s *Store) importArchive(ctx context.Context, in *importSource, named reference.Named, want platform,
+	o ImportOptions) (*Image, error) {
 	t, err := s.newTmp()
 	if err != nil {
 		return nil, err
@@ -261,20 +262,23 @@ func (s *Store) importArchive(ctx context.Context, in *importSource, named refer
 func nameOf(src *fileSource) (reference.Named, error) {
 	hint := "Give the image a name, after the archive's."
 	if src.name == "" {
-		return nil, api.Errorf(api.InvalidArgument, "ref: the archive gives the image no name").WithField("ref").WithHint("%s", hint)
+		return nil, api.Errorf(api.InvalidArgument, "ref: the archive gives the image no name").WithField("ref").
+			WithHint("%s", hint)
 	}
 	named, err := parseRef(src.name) // no alias of this machine: who wrote it knew none
 	if err == nil {
 		named, err = noDigest(named, src.name)
 	}
 	if err != nil {
-		return nil, api.Errorf(api.InvalidArgument, "ref: the archive calls the image %q: %w", src.name, err).WithField("ref").WithHint("%s", hint)
+		return nil, api.Errorf(api.InvalidArgument, "ref: the archive calls the image %q: %w", src.name, err).
+			WithField("ref").WithHint("%s", hint)
 	}
 	return named, nil
 }
 
 // importRootfs makes an image of one layer, whose digests are what comes out of it.
-func (s *Store) importRootfs(ctx context.Context, in *importSource, named reference.Named, want platform, o ImportOptions) (*Image, error) {
+func (s *Store) importRootfs(ctx context.Context, in *importSource, named reference.Named, want platform,
+	o ImportOptions) (*Image, error) {
 	release, err := s.pulls.acquire(ctx, named.String())
 	if err != nil {
 		return nil, err
@@ -305,7 +309,8 @@ const rootfsLayer = "rootfs"
 
 // unpackRootfs unpacks a stream of which nothing is known before. Both digests are this
 // process's own.
-func (s *Store) unpackRootfs(ctx context.Context, in *importSource, rep *reporter) (blob types.BlobInfo, diffID digest.Digest, l *layer, err error) {
+func (s *Store) unpackRootfs(ctx context.Context, in *importSource, rep *reporter) (blob types.BlobInfo,
+	diffID digest.Digest, l *layer, err error) {
 	t, work, err := s.newUnit()
 	if err != nil {
 		return blob, "", nil, err
@@ -326,8 +331,10 @@ func (s *Store) unpackRootfs(ctx context.Context, in *importSource, rep *reporte
 	case res.Stats.Entries == 0:
 		return blob, "", nil, fmt.Errorf("%w: it holds no file", errArchive)
 	case isArchive(filepath.Join(work, unitRoot)):
-		return blob, "", nil, api.Errorf(api.InvalidArgument, "the file is no root file system but an archive that holds images").
-			WithField("format").WithHint("hutch image import archive:FILE, or hutch load -i FILE; on the socket the format archive")
+		return blob, "", nil,
+			api.Errorf(api.InvalidArgument, "the file is no root file system but an archive that holds images").
+				WithField("format").
+				WithHint("hutch image import archive:FILE, or hutch load -i FILE; on the socket the format archive")
 	}
 	blob = types.BlobInfo{Digest: received.sum.Digest(), Size: received.n, MediaType: layerType(received.first)}
 	name := s.layerUnit(res.DiffID.String())
@@ -346,7 +353,8 @@ func (s *Store) unpackRootfs(ctx context.Context, in *importSource, rep *reporte
 // folder of a system.
 func isArchive(root string) bool {
 	has := func(name string) bool { _, err := os.Lstat(filepath.Join(root, name)); return err == nil }
-	return !has("bin") && !has("usr") && !has("etc") && (has("oci-layout") && has("index.json") || isDockerManifest(filepath.Join(root, "manifest.json")))
+	return !has("bin") && !has("usr") && !has("etc") &&
+		(has("oci-layout") && has("index.json") || isDockerManifest(filepath.Join(root, "manifest.json")))
 }
 
 // isDockerManifest tells docker's manifest.json from those of web pages and others. The file is an image's: it may be a
@@ -390,7 +398,8 @@ func importError(ctx context.Context, err error, op, dir string) error {
 
 // badArchive knows archives that are not what they should be.
 func badArchive(err error) *api.Error {
-	if errors.Is(err, errArchive) || errors.Is(err, errManifest) || errors.Is(err, errDigest) || errors.Is(err, unpack.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, errArchive) || errors.Is(err, errManifest) || errors.Is(err, errDigest) ||
+		errors.Is(err, unpack.ErrDamaged) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return api.Errorf(api.InvalidArgument, "%w", err).WithField("fd").
 			WithHint("Check that the archive is whole and of this format: oci-archive, docker-archive, or without one a root file system as tar, plain or compressed with gzip, zstd, xz or bzip2.")
 	}

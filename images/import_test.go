@@ -75,15 +75,16 @@ func TestImport(t *testing.T) {
 		ref     string
 		image   string
 	}{
-		"oci":                  {api.FormatOCIArchive, it.OCILayout("team/app:v1", img), "", ""},
-		"oci, name given":      {api.FormatOCIArchive, it.OCILayout("", img), "team/app:v1", ""},
-		"oci, chosen by name":  {api.FormatOCIArchive, several, "", "team/app:v1"},
-		"oci, docker manifest": {api.FormatOCIArchive, it.OCILayout("team/app:v1", it.Image{Layers: img.Layers, Config: img.Config, Docker: true}), "", ""},
-		"docker":               {api.FormatDockerArchive, classic, "", ""},
-		"docker, chosen":       {api.FormatDockerArchive, classic, "team/app:v1", "docker.io/team/app:v1"},
-		"docker, compressed":   {api.FormatDockerArchive, it.DockerArchive(img, "team/app:v1"), "", ""},
-		"docker, blobs":        {api.FormatDockerArchive, blobs, "", ""},
-		"docker, linked":       {api.FormatDockerArchive, linked, "", ""},
+		"oci":                 {api.FormatOCIArchive, it.OCILayout("team/app:v1", img), "", ""},
+		"oci, name given":     {api.FormatOCIArchive, it.OCILayout("", img), "team/app:v1", ""},
+		"oci, chosen by name": {api.FormatOCIArchive, several, "", "team/app:v1"},
+		"oci, docker manifest": {api.FormatOCIArchive,
+			it.OCILayout("team/app:v1", it.Image{Layers: img.Layers, Config: img.Config, Docker: true}), "", ""},
+		"docker":             {api.FormatDockerArchive, classic, "", ""},
+		"docker, chosen":     {api.FormatDockerArchive, classic, "team/app:v1", "docker.io/team/app:v1"},
+		"docker, compressed": {api.FormatDockerArchive, it.DockerArchive(img, "team/app:v1"), "", ""},
+		"docker, blobs":      {api.FormatDockerArchive, blobs, "", ""},
+		"docker, linked":     {api.FormatDockerArchive, linked, "", ""},
 	}
 	for name, tt := range tests {
 		for _, pipe := range []bool{false, true} {
@@ -96,7 +97,8 @@ func TestImport(t *testing.T) {
 				t.Errorf("%s, pipe %v: %v", name, pipe, err)
 				continue
 			}
-			if got.Ref != "docker.io/team/app:v1" || got.ID != img.ID() || len(got.Layers) != 2 || got.Config.User != "app:app" || got.Digest == "" {
+			if got.Ref != "docker.io/team/app:v1" || got.ID != img.ID() || len(got.Layers) != 2 ||
+				got.Config.User != "app:app" || got.Digest == "" {
 				t.Errorf("%s: %+v", name, got)
 			}
 			data, err := os.ReadFile(filepath.Join(s.Dir(), got.Layers[1], "etc/os"))
@@ -106,7 +108,8 @@ func TestImport(t *testing.T) {
 			if !slices.Contains(phases, PhaseReading) || !slices.Contains(phases, PhaseDone) {
 				t.Errorf("%s: phases %v", name, phases)
 			}
-			if again, err := s.Pull(t.Context(), "team/app:v1", PullOptions{Policy: PullNever}); err != nil || again.ID != got.ID {
+			if again, err := s.Pull(t.Context(), "team/app:v1", PullOptions{Policy: PullNever}); err != nil ||
+				again.ID != got.ID {
 				t.Errorf("%s: %v", name, err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(s.path(tmpDir), "*")); len(left) > 0 {
@@ -122,7 +125,8 @@ func TestImportShared(t *testing.T) {
 	ref := push(t, it.StartRegistry(t), "app", twoLayers())
 	pulled, err := s.Pull(t.Context(), ref, PullOptions{})
 	must(t, err)
-	got, err := importing(t, s, it.Archive(it.DockerArchive(plainLayers(twoLayers()))), false, "mine", ImportOptions{Format: api.FormatDockerArchive})
+	got, err := importing(t, s, it.Archive(it.DockerArchive(plainLayers(twoLayers()))), false, "mine",
+		ImportOptions{Format: api.FormatDockerArchive})
 	must(t, err)
 	if !equalJSON(pulled.Layers, got.Layers) {
 		t.Errorf("%v and %v", pulled.Layers, got.Layers)
@@ -134,23 +138,29 @@ func TestImportRootfs(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	stream := it.Tar(it.Dir("./"), it.Dir("bin/"), it.Exec("bin/sh", "elf"), it.Symlink("sh", "bin/sh"))
 	changes := &api.ConfigChanges{
-		Env: map[string]string{"B": "2", "A": "1=1"}, User: "app", WorkingDir: "/srv", Entrypoint: []string{"/bin/sh"}, Cmd: []string{"-l"},
-		Labels: map[string]string{"l": "v"}, ExposedPorts: []string{"80/tcp"}, Volumes: []string{"/data"}, StopSignal: "SIGINT",
+		Env: map[string]string{"B": "2", "A": "1=1"}, User: "app", WorkingDir: "/srv", Entrypoint: []string{"/bin/sh"},
+		Cmd:    []string{"-l"},
+		Labels: map[string]string{"l": "v"}, ExposedPorts: []string{"80/tcp"}, Volumes: []string{"/data"},
+		StopSignal: "SIGINT",
 	}
 	want := Config{
-		Env: []string{"A=1=1", "B=2"}, User: "app", WorkingDir: "/srv", Entrypoint: []string{"/bin/sh"}, Cmd: []string{"-l"},
-		Labels: map[string]string{"l": "v"}, ExposedPorts: []string{"80/tcp"}, Volumes: []string{"/data"}, StopSignal: "SIGINT",
+		Env: []string{"A=1=1", "B=2"}, User: "app", WorkingDir: "/srv", Entrypoint: []string{"/bin/sh"},
+		Cmd:    []string{"-l"},
+		Labels: map[string]string{"l": "v"}, ExposedPorts: []string{"80/tcp"}, Volumes: []string{"/data"},
+		StopSignal: "SIGINT",
 	}
 	s := openStore(t, Options{})
 	var layers []string
 	for _, c := range []it.Compression{it.None, it.Gzip, it.Zstd} {
 		for _, pipe := range []bool{false, true} {
 			blob := it.NewLayer(stream, c)
-			got, err := importing(t, s, blob.Data, pipe, "tools:1", ImportOptions{Format: api.FormatRootfs, Changes: changes})
+			got, err := importing(t, s, blob.Data, pipe, "tools:1",
+				ImportOptions{Format: api.FormatRootfs, Changes: changes})
 			if err != nil {
 				t.Fatalf("%q, pipe %v: %v", c, pipe, err)
 			}
-			if !equalJSON(got.Config, want) || got.Ref != "docker.io/library/tools:1" || got.SizeBytes != 3 || got.Created.IsZero() {
+			if !equalJSON(got.Config, want) || got.Ref != "docker.io/library/tools:1" || got.SizeBytes != 3 ||
+				got.Created.IsZero() {
 				t.Errorf("%q: %+v", c, got)
 			}
 			if want := "layers/" + strings.Replace(blob.DiffID, ":", "-", 1); !strings.HasPrefix(got.Layers[0], want) {
@@ -209,42 +219,70 @@ func TestImportRefused(t *testing.T) {
 		code   api.Code
 		words  string
 	}{
-		"nothing":               {o, nil, "", "", api.InvalidArgument, "oci-layout"},
-		"text":                  {o, []byte("not an archive at all"), "", "", api.InvalidArgument, "headers"},
-		"cut":                   {d, it.Archive(docker)[:700], "", "", api.InvalidArgument, "headers"},
-		"compressed":            {o, it.NewLayer(it.Archive(oci), it.Gzip).Data, "", "", api.InvalidArgument, "gzip"},
-		"other format":          {d, it.Archive(oci), "", "", api.InvalidArgument, "manifest.json"},
-		"index no JSON":         {o, it.Archive(changed(oci, "index.json", "{")), "", "", api.InvalidArgument, "index.json"},
-		"index empty":           {o, it.Archive(changed(oci, "index.json", "{}")), "", "", api.InvalidArgument, "no image"},
-		"index huge":            {o, it.Archive(changed(oci, "index.json", strings.Repeat(" ", maxArchiveJSON+1))), "", "", api.InvalidArgument, "index.json"},
-		"digest climbs":         {o, it.Archive(changed(oci, "index.json", `{"manifests":[{"digest":"sha256:../../../../etc/passwd"}]}`)), "x", "", api.InvalidArgument, "digest"},
-		"manifest missing":      {o, it.Archive(changed(oci, "index.json", `{"manifests":[{"digest":"sha256:`+strings.Repeat("0", 64)+`"}]}`)), "x", "", api.InvalidArgument, "blobs/sha256/000"},
-		"manifest changed":      {o, it.Archive(changed(oci, oci[1].Name, `{}`)), "", "", api.InvalidArgument, "wrong digest"},
-		"layer missing":         {o, it.Archive(without(oci, oci[3].Name)), "", "", api.InvalidArgument, oci[3].Name},
-		"layer changed":         {o, it.Archive(changed(oci, oci[3].Name, string(it.Tar(it.Text("x", "y"))))), "", "", api.InvalidArgument, "wrong digest"},
-		"no such image":         {o, it.Archive(oci), "", "a/c:1", api.NotFound, "a/b:1"},
-		"several":               {o, it.Archive(it.OCILayoutOf(map[string]it.Image{"a/b:1": img, "a/c:1": twoLayers()})), "", "", api.InvalidArgument, "2 images"},
-		"no name":               {o, it.Archive(it.OCILayout("", img)), "", "", api.InvalidArgument, "no name"},
-		"a tag for a name":      {o, it.Archive(it.OCILayout("latest", img)), "", "", api.InvalidArgument, "no name"},
-		"name of nonsense":      {o, it.Archive(it.OCILayout("A B:1", img)), "", "", api.InvalidArgument, "A B:1"},
-		"another platform":      {o, it.Archive(it.OCILayout("a/b:1", it.Image{Arch: "s390x", Layers: img.Layers})), "", "", api.FailedPrecondition, "s390x"},
-		"config outside":        {d, it.Archive(edit(func(l []map[string]any) { l[0]["Config"] = "../../../etc/passwd" })), "", "", api.InvalidArgument, "passwd"},
-		"layer outside":         {d, it.Archive(edit(func(l []map[string]any) { l[0]["Layers"] = []string{"/etc/passwd", "x"} })), "", "", api.InvalidArgument, "passwd"},
-		"layer twice":           {d, it.Archive(edit(func(l []map[string]any) { n := docker[1].Name; l[0]["Layers"] = []string{n, n} })), "", "", api.InvalidArgument, "wrong digest"},
-		"too few layers":        {d, it.Archive(edit(func(l []map[string]any) { l[0]["Layers"] = []string{docker[1].Name} })), "", "", api.InvalidArgument, "1 layers"},
-		"link out":              {d, it.Archive(append(without(docker, docker[1].Name), it.Entry{Name: docker[1].Name, Link: "/etc/passwd"})), "", "", api.InvalidArgument, "link"},
-		"links in circles":      {d, it.Archive(append(without(docker, docker[1].Name), it.Entry{Name: docker[1].Name, Link: "layer.tar"})), "", "", api.InvalidArgument, "circles"},
-		"hostile layer":         {d, it.Archive(it.DockerArchive(evil, "a/b:1")), "", "", api.InvalidArgument, `entry "../../etc/cron.d/x"`},
-		"hostile layer's name":  {d, it.Archive(it.DockerArchive(evil, "a/b:1")), "", "", api.InvalidArgument, "layer " + evil.Layers[0].Digest},
-		"rootfs empty":          {r, nil, "x", "", api.InvalidArgument, "no file"},
-		"rootfs no tar":         {r, bytes.Repeat([]byte("text "), 1000), "x", "", api.InvalidArgument, "tar stream"},
-		"rootfs cut":            {r, it.NewLayer(it.Tar(it.Text("a", strings.Repeat("abc", 1000))), it.Gzip).Data[:90], "x", "", api.InvalidArgument, "damaged"},
+		"nothing":      {o, nil, "", "", api.InvalidArgument, "oci-layout"},
+		"text":         {o, []byte("not an archive at all"), "", "", api.InvalidArgument, "headers"},
+		"cut":          {d, it.Archive(docker)[:700], "", "", api.InvalidArgument, "headers"},
+		"compressed":   {o, it.NewLayer(it.Archive(oci), it.Gzip).Data, "", "", api.InvalidArgument, "gzip"},
+		"other format": {d, it.Archive(oci), "", "", api.InvalidArgument, "manifest.json"},
+		"index no JSON": {o, it.Archive(changed(oci, "index.json", "{")), "", "", api.InvalidArgument,
+			"index.json"},
+		"index empty": {o, it.Archive(changed(oci, "index.json", "{}")), "", "", api.InvalidArgument,
+			"no image"},
+		"index huge": {o, it.Archive(changed(oci, "index.json", strings.Repeat(" ", maxArchiveJSON+1))), "",
+			"", api.InvalidArgument, "index.json"},
+		"digest climbs": {o,
+			it.Archive(changed(oci, "index.json", `{"manifests":[{"digest":"sha256:../../../../etc/passwd"}]}`)), "x",
+			"", api.InvalidArgument, "digest"},
+		"manifest missing": {o,
+			it.Archive(changed(oci, "index.json", `{"manifests":[{"digest":"sha256:`+strings.Repeat("0", 64)+`"}]}`)),
+			"x", "", api.InvalidArgument, "blobs/sha256/000"},
+		"manifest changed": {o, it.Archive(changed(oci, oci[1].Name, `{}`)), "", "", api.InvalidArgument,
+			"wrong digest"},
+		"layer missing": {o, it.Archive(without(oci, oci[3].Name)), "", "", api.InvalidArgument, oci[3].Name},
+		"layer changed": {o, it.Archive(changed(oci, oci[3].Name, string(it.Tar(it.Text("x", "y"))))), "", "",
+			api.InvalidArgument, "wrong digest"},
+		"no such image": {o, it.Archive(oci), "", "a/c:1", api.NotFound, "a/b:1"},
+		"several": {o,
+			it.Archive(it.OCILayoutOf(map[string]it.Image{"a/b:1": img, "a/c:1": twoLayers()})), "", "",
+			api.InvalidArgument, "2 images"},
+		"no name":          {o, it.Archive(it.OCILayout("", img)), "", "", api.InvalidArgument, "no name"},
+		"a tag for a name": {o, it.Archive(it.OCILayout("latest", img)), "", "", api.InvalidArgument, "no name"},
+		"name of nonsense": {o, it.Archive(it.OCILayout("A B:1", img)), "", "", api.InvalidArgument, "A B:1"},
+		"another platform": {o, it.Archive(it.OCILayout("a/b:1", it.Image{Arch: "s390x", Layers: img.Layers})), "",
+			"", api.FailedPrecondition, "s390x"},
+		"config outside": {d,
+			it.Archive(edit(func(l []map[string]any) { l[0]["Config"] = "../../../etc/passwd" })), "", "",
+			api.InvalidArgument, "passwd"},
+		"layer outside": {d,
+			it.Archive(edit(func(l []map[string]any) { l[0]["Layers"] = []string{"/etc/passwd", "x"} })), "", "",
+			api.InvalidArgument, "passwd"},
+		"layer twice": {d,
+			it.Archive(edit(func(l []map[string]any) { n := docker[1].Name; l[0]["Layers"] = []string{n, n} })), "", "",
+			api.InvalidArgument, "wrong digest"},
+		"too few layers": {d,
+			it.Archive(edit(func(l []map[string]any) { l[0]["Layers"] = []string{docker[1].Name} })), "", "",
+			api.InvalidArgument, "1 layers"},
+		"link out": {d,
+			it.Archive(append(without(docker, docker[1].Name), it.Entry{Name: docker[1].Name, Link: "/etc/passwd"})),
+			"", "", api.InvalidArgument, "link"},
+		"links in circles": {d,
+			it.Archive(append(without(docker, docker[1].Name), it.Entry{Name: docker[1].Name, Link: "layer.tar"})), "",
+			"", api.InvalidArgument, "circles"},
+		"hostile layer": {d, it.Archive(it.DockerArchive(evil, "a/b:1")), "", "", api.InvalidArgument,
+			`entry "../../etc/cron.d/x"`},
+		"hostile layer's name": {d, it.Archive(it.DockerArchive(evil, "a/b:1")), "", "", api.InvalidArgument,
+			"layer " + evil.Layers[0].Digest},
+		"rootfs empty":  {r, nil, "x", "", api.InvalidArgument, "no file"},
+		"rootfs no tar": {r, bytes.Repeat([]byte("text "), 1000), "x", "", api.InvalidArgument, "tar stream"},
+		"rootfs cut": {r, it.NewLayer(it.Tar(it.Text("a", strings.Repeat("abc", 1000))), it.Gzip).
+			Data[:90], "x", "", api.InvalidArgument, "damaged"},
 		"rootfs hostile":        {r, it.Tar(it.Text("../x", "x")), "x", "", api.InvalidArgument, `entry "../x"`},
 		"rootfs without a name": {r, it.Tar(it.Text("x", "x")), "", "", api.InvalidArgument, "ref"},
-		"digest as a name":      {r, it.Tar(it.Text("x", "x")), "x@sha256:" + strings.Repeat("0", 64), "", api.InvalidArgument, "digest"},
-		"rootfs of docker":      {r, it.Archive(docker), "x", "", api.InvalidArgument, "holds images"},
-		"rootfs of oci":         {r, it.Archive(oci), "x", "", api.InvalidArgument, "holds images"},
-		"host":                  {r, it.Tar(it.Text("x", "x")), "host", "", api.InvalidArgument, "built in"},
+		"digest as a name": {r, it.Tar(it.Text("x", "x")), "x@sha256:" + strings.Repeat("0", 64), "",
+			api.InvalidArgument, "digest"},
+		"rootfs of docker": {r, it.Archive(docker), "x", "", api.InvalidArgument, "holds images"},
+		"rootfs of oci":    {r, it.Archive(oci), "x", "", api.InvalidArgument, "holds images"},
+		"host":             {r, it.Tar(it.Text("x", "x")), "host", "", api.InvalidArgument, "built in"},
 	}
 	for name, tt := range tests {
 		for _, pipe := range []bool{false, true} {
@@ -279,7 +317,8 @@ func TestImportSource(t *testing.T) {
 	must(t, err)
 	defer wo.Close()
 	for name, f := range map[string]*os.File{"folder": dir, "device": null, "write only": wo} {
-		if _, err := s.Import(t.Context(), f, "x", ImportOptions{Format: api.FormatRootfs}); api.ErrorCode(err) != api.InvalidArgument {
+		if _, err := s.Import(t.Context(), f, "x",
+			ImportOptions{Format: api.FormatRootfs}); api.ErrorCode(err) != api.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -316,7 +355,8 @@ func TestImportLimits(t *testing.T) {
 		api.FormatRootfs:     it.NewLayer(it.Tar(it.Text("a", strings.Repeat("x", 2<<20))), it.Gzip).Data,
 		api.FormatOCIArchive: make([]byte, 2<<20),
 	} {
-		if _, err := importing(t, s, data, true, "x", ImportOptions{Format: format}); api.ErrorCode(err) != api.ResourceExhausted {
+		if _, err := importing(t, s, data, true, "x",
+			ImportOptions{Format: format}); api.ErrorCode(err) != api.ResourceExhausted {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
@@ -331,7 +371,8 @@ func TestImportPolicy(t *testing.T) {
 		`{"default":[{"type":"reject"}],"transports":{"oci-archive":{"":[{"type":"insecureAcceptAnything"}]}}}`: "",
 	} {
 		s := openStore(t, Options{PolicyFile: writeFile(t, "policy.json", policy)})
-		_, err := importing(t, s, it.Archive(it.OCILayout("a/b:1", twoLayers())), false, "", ImportOptions{Format: api.FormatOCIArchive})
+		_, err := importing(t, s, it.Archive(it.OCILayout("a/b:1", twoLayers())), false, "",
+			ImportOptions{Format: api.FormatOCIArchive})
 		if (err == nil) != (code == "") || err != nil && api.ErrorCode(err) != code {
 			t.Errorf("%s: %v", policy, err)
 		}

@@ -149,7 +149,8 @@ var bootID = sync.OnceValue(func() string {
 })
 
 // download fetches, verifies and unpacks one layer, and commits it.
-func (s *Store) download(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest, rep *reporter) (*layer, error) {
+func (s *Store) download(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest,
+	rep *reporter) (*layer, error) {
 	t, work, err := s.newUnit()
 	if err != nil {
 		return nil, err
@@ -178,7 +179,8 @@ func (s *Store) newUnit() (t *tmp, work string, err error) {
 
 // stream is the one pass over a layer's bytes: received and digested here, decompressed by
 // a worker process, digested again here and unpacked by another one into the unit work.
-func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest, work string, rep *reporter) (unpack.Stats, error) {
+func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diffID digest.Digest, work string,
+	rep *reporter) (unpack.Stats, error) {
 	receiving, cancel := context.WithCancelCause(ctx)
 	defer cancel(errEnded)
 	guard := guardStall(s.opts.Stall, cancel)
@@ -220,7 +222,8 @@ func (s *Store) stream(ctx context.Context, r *remote, blob types.BlobInfo, diff
 }
 
 // unpack makes a unit's files and their manifest in worker processes.
-func (s *Store) unpack(ctx context.Context, blob io.Reader, stop func(), work string, alg digest.Algorithm, limits unpack.Limits) (unpack.Result, error) {
+func (s *Store) unpack(ctx context.Context, blob io.Reader, stop func(), work string, alg digest.Algorithm,
+	limits unpack.Limits) (unpack.Result, error) {
 	manifest, attributes, err := createManifest(work)
 	if err != nil {
 		return unpack.Result{}, err
@@ -228,7 +231,8 @@ func (s *Store) unpack(ctx context.Context, blob io.Reader, stop func(), work st
 	defer manifest.Close()
 	defer attributes.Close()
 	return unpack.InWorker(ctx, blob, stop, unpack.Request{
-		Root: filepath.Join(work, unitRoot), Algorithm: alg, Manifest: manifest, Attributes: attributes, Workers: s.workers,
+		Root: filepath.Join(work, unitRoot), Algorithm: alg, Manifest: manifest, Attributes: attributes,
+		Workers: s.workers,
 		Options: unpack.Options{Limits: limits, SingleUID: s.opts.SingleUID},
 	})
 }
@@ -276,7 +280,8 @@ func (s *Store) commitLayer(work, name string, st unpack.Stats) (*layer, error) 
 func metaOf(st unpack.Stats) layerMeta {
 	return layerMeta{
 		SizeBytes: st.Bytes, Entries: st.Entries, Devices: st.Devices, Xattrs: st.Xattrs,
-		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied, Hollow: st.Hollow, Links: st.Links, Boot: bootID(),
+		OverlayXattrs: st.OverlayXattrs, RootOpaque: st.RootOpaque, Implied: st.Implied, Hollow: st.Hollow,
+		Links: st.Links, Boot: bootID(),
 	}
 }
 

@@ -101,7 +101,8 @@ func extractAndLie() error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Printf(`{"DiffID":%q,"Result":{"DiffID":%q},"Stats":{"DiffID":%q,"Entries":2,"Bytes":1}}`, stream, stream, stream)
+	_, err = fmt.Printf(`{"DiffID":%q,"Result":{"DiffID":%q},"Stats":{"DiffID":%q,"Entries":2,"Bytes":1}}`, stream,
+		stream, stream)
 	return err
 }
 
@@ -124,12 +125,17 @@ func TestLyingWorkers(t *testing.T) {
 		layer   it.Layer
 		refused bool
 	}{
-		"another layer's digest, claimed by the extractor": {unpack.Workers{Extractor: lyingExtractor}, as([]byte(victim.DiffID), it.None), true},
-		"the same, compressed":                             {unpack.Workers{Extractor: lyingExtractor}, as([]byte(victim.DiffID), it.Gzip), true},
-		"another content, by the decompressor":             {unpack.Workers{Decompressor: lyingDecompressor}, as(invert(evil), it.Gzip), true},
+		"another layer's digest, claimed by the extractor": {unpack.Workers{Extractor: lyingExtractor},
+			as([]byte(victim.DiffID), it.None), true},
+		"the same, compressed": {unpack.Workers{Extractor: lyingExtractor},
+			as([]byte(victim.DiffID), it.Gzip), true},
+		"another content, by the decompressor": {unpack.Workers{Decompressor: lyingDecompressor},
+			as(invert(evil), it.Gzip), true},
 		// A twin of each: nobody is in the way of a liar but the digest.
-		"its own digest":            {unpack.Workers{Extractor: lyingExtractor}, it.NewLayer([]byte("mine"), it.Gzip), false},
-		"the other layer's content": {unpack.Workers{Decompressor: lyingDecompressor}, as(invert(good), it.Gzip), false},
+		"its own digest": {unpack.Workers{Extractor: lyingExtractor},
+			it.NewLayer([]byte("mine"), it.Gzip), false},
+		"the other layer's content": {unpack.Workers{Decompressor: lyingDecompressor},
+			as(invert(good), it.Gzip), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -148,9 +154,11 @@ func TestLyingWorkers(t *testing.T) {
 			}
 			// The victim's layer is what its own image says, whoever was here before.
 			s.workers = unpack.Workers{}
-			honest, err := s.Pull(t.Context(), push(t, registry, "victim", it.Image{Layers: []it.Layer{victim}}), PullOptions{})
+			honest, err := s.Pull(t.Context(), push(t, registry, "victim", it.Image{Layers: []it.Layer{victim}}),
+				PullOptions{})
 			must(t, err)
-			if text, err := os.ReadFile(filepath.Join(s.path(honest.Layers[0]), "file")); err != nil || string(text) != "of the victim" {
+			if text, err := os.ReadFile(filepath.Join(s.path(honest.Layers[0]), "file")); err != nil ||
+				string(text) != "of the victim" {
 				t.Errorf("the victim's file: %q, %v", text, err)
 			}
 			if got != nil && (got.Layers[0] == honest.Layers[0]) != (tt.layer.DiffID == victim.DiffID) {
@@ -167,17 +175,21 @@ func TestLyingNames(t *testing.T) {
 	pull := func(says string) (*Image, error) {
 		s := openStore(t, Options{})
 		s.workers.Extractor = sayingExtractor
-		img := it.Image{Layers: []it.Layer{it.NewLayer([]byte(`{"Stats":{}}`), it.None), it.NewLayer([]byte(`{"Stats":{`+says+`}}`), it.None)}}
+		img := it.Image{Layers: []it.Layer{it.NewLayer([]byte(`{"Stats":{}}`), it.None),
+			it.NewLayer([]byte(`{"Stats":{`+says+`}}`), it.None)}}
 		return s.Pull(t.Context(), push(t, registry, "names", img), PullOptions{})
 	}
-	fields := []string{`"Implied":["x",%q]`, `"Hollow":[%q]`, `"Links":[{"name":%q,"target":"file"}]`, `"Links":[{"name":"x","target":%q}]`}
+	fields := []string{`"Implied":["x",%q]`, `"Hollow":[%q]`, `"Links":[{"name":%q,"target":"file"}]`,
+		`"Links":[{"name":"x","target":%q}]`}
 	for i, bad := range []string{"a//b/c", "a/./b/c", "/etc/x", "../x", "a/../b", "a/", ".", `a\u0000b`} {
 		says := strings.Replace(fields[i%len(fields)], "%q", `"`+bad+`"`, 1)
-		if _, err := pull(says); !errors.Is(err, unpack.ErrUnsafe) || !strings.Contains(err.Error(), "no name in a layer") {
+		if _, err := pull(says); !errors.Is(err, unpack.ErrUnsafe) ||
+			!strings.Contains(err.Error(), "no name in a layer") {
 			t.Errorf("%s: %v", says, err)
 		}
 	}
-	if img, err := pull(`"Implied":["","a","a/b"],"Hollow":["a"],"Links":[{"name":"d","target":"file"}]`); err != nil || len(img.Layers) != 3 {
+	if img, err := pull(`"Implied":["","a","a/b"],"Hollow":["a"],"Links":[{"name":"d","target":"file"}]`); err != nil ||
+		len(img.Layers) != 3 {
 		t.Errorf("%v, %v", img, err)
 	}
 }

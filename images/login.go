@@ -72,7 +72,8 @@ func (s *Store) Logout(ctx context.Context, registry string) error {
 		return notStored(removed, "", "they were not removed").WithOp(op)
 	}
 	if left, err := s.credentials(ctx, sys, key); err == nil && left != (types.DockerAuthConfig{}) {
-		return api.Errorf(api.FailedPrecondition, "%s is still known as %q, by a file that hutch does not write", key, left.Username).
+		return api.Errorf(api.FailedPrecondition, "%s is still known as %q, by a file that hutch does not write", key,
+			left.Username).
 			WithOp(op).WithHint("docker logout %s removes what docker login stored.", key)
 	} else if err != nil {
 		return notStored(err, "", "whether there are others is unknown").WithOp(op)
@@ -147,9 +148,11 @@ func loginError(ctx context.Context, err error, op, dir string) error {
 	var unauthorized docker.ErrUnauthorizedForCredentials
 	switch {
 	case ctx.Err() != nil:
-		return api.Errorf(api.Canceled, "%w", context.Cause(ctx)).WithOp(op).WithHint("Nothing was stored; log in again.")
+		return api.Errorf(api.Canceled, "%w", context.Cause(ctx)).WithOp(op).
+			WithHint("Nothing was stored; log in again.")
 	case errors.As(err, &unauthorized):
-		return api.Errorf(api.PermissionDenied, "the registry does not accept this user name and password: %w", err).WithOp(op).
+		return api.Errorf(api.PermissionDenied, "the registry does not accept this user name and password: %w", err).
+			WithOp(op).
 			WithHint("Check both; where logging in takes two factors a token takes the place of the password. Nothing was stored.")
 	}
 	if noToken(err) == nil && statusOf(err) == http.StatusNotFound {

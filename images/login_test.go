@@ -38,7 +38,8 @@ func TestLogin(t *testing.T) {
 	s := openStore(t, Options{AuthFile: file})
 	pulls := func(user string, want api.Code) {
 		t.Helper()
-		if _, err := s.Pull(t.Context(), refs[user], PullOptions{}); api.ErrorCode(err) != want && (err != nil || want != "") {
+		if _, err := s.Pull(t.Context(), refs[user], PullOptions{}); api.ErrorCode(err) != want &&
+			(err != nil || want != "") {
 			t.Errorf("pull from %s's: %v, want %q", user, err, want)
 		}
 	}
@@ -132,16 +133,22 @@ esac
 
 // TestLoginFails: what is no registry has an error that says so, soon, and nothing is stored.
 func TestLoginFails(t *testing.T) {
-	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().
+			Done()
+	}))
 	defer silent.Close()
 	page := httptest.NewServer(http.NotFoundHandler())
 	defer page.Close()
 	file := filepath.Join(t.TempDir(), "auth.json")
 	s := openStore(t, Options{AuthFile: file, Stall: time.Second})
 	for registry, want := range map[string]api.Code{
-		"": api.InvalidArgument, "https://docker.io": api.InvalidArgument, "host:port": api.InvalidArgument, "a b": api.InvalidArgument,
-		"host/UPPER": api.InvalidArgument, "host/": api.InvalidArgument, "host/a:tag": api.InvalidArgument, "../x": api.InvalidArgument,
-		"127.0.0.1:1": api.Unavailable, strings.TrimPrefix(silent.URL, "http://"): api.Unavailable, strings.TrimPrefix(page.URL, "http://"): api.NotFound,
+		"": api.InvalidArgument, "https://docker.io": api.InvalidArgument, "host:port": api.InvalidArgument,
+		"a b":        api.InvalidArgument,
+		"host/UPPER": api.InvalidArgument, "host/": api.InvalidArgument, "host/a:tag": api.InvalidArgument,
+		"../x":        api.InvalidArgument,
+		"127.0.0.1:1": api.Unavailable, strings.TrimPrefix(silent.URL, "http://"): api.Unavailable,
+		strings.TrimPrefix(page.URL, "http://"): api.NotFound,
 	} {
 		if _, err := login(t, s, registry, "me", "s3cret-word"); api.ErrorCode(err) != want {
 			t.Errorf("login to %q: %v, want %s", registry, err, want)
@@ -157,8 +164,9 @@ func TestLoginFails(t *testing.T) {
 		t.Error("something was stored")
 	}
 	for in, want := range map[string]string{
-		"docker.io": "docker.io", "index.docker.io": "docker.io", "index.docker.io/team": "docker.io/team", "localhost:5000": "localhost:5000",
-		"ghcr.io/a/b": "ghcr.io/a/b",
+		"docker.io": "docker.io", "index.docker.io": "docker.io", "index.docker.io/team": "docker.io/team",
+		"localhost:5000": "localhost:5000",
+		"ghcr.io/a/b":    "ghcr.io/a/b",
 	} {
 		if got, _, err := s.loginContext(in); err != nil || got != want {
 			t.Errorf("%q is %q, %v", in, got, err)

@@ -59,7 +59,8 @@ func (k *stack) linkFixes(ctx context.Context, want func(levels []level)) (list 
 			return nil, err
 		}
 		if !k.find(c, at, base) {
-			return nil, fmt.Errorf("%w: hard link %q to %q, which neither its layer nor a lower one has as a file", unpack.ErrUnsafe, c.name, c.target)
+			return nil, fmt.Errorf("%w: hard link %q to %q, which neither its layer nor a lower one has as a file",
+				unpack.ErrUnsafe, c.name, c.target)
 		}
 	}
 	slices.SortFunc(k.links, func(a, b *lowerLink) int {

@@ -27,24 +27,34 @@ func TestLowerLinks(t *testing.T) {
 		layers []files
 		want   string // of the layer of links: files; "refused", or "" for none
 	}{
-		"plain":             {[]files{{it.Text("f", "1")}, {it.Hardlink("g", "f")}}, "g=1"},
-		"the nearest":       {[]files{{it.Text("f", "1")}, {it.Text("f", "2")}, {it.Hardlink("g", "f")}, {it.Text("f", "3")}}, "g=2"},
-		"of a link":         {[]files{{it.Text("f", "1")}, {it.Hardlink("g", "f")}, {it.Hardlink("h", "g")}}, "g=1 h=1"},
-		"in folders":        {[]files{{it.Dir("a"), it.Text("a/f", "1")}, {it.Dir("b"), it.Hardlink("b/g", "a/f")}}, "b/g=1"},
-		"to a symlink":      {[]files{{it.Symlink("f", "x")}, {it.Hardlink("g", "f")}}, "g->x"},
-		"over a folder":     {[]files{{it.Text("f", "1"), it.Dir("g"), it.File{Name: "g/t", Type: '5', Mode: 0o700}}, {it.Text("g/t/x", "")}, {it.Hardlink("g", "f")}}, "g=1"},
-		"under a link":      {[]files{{it.Text("f", "1")}, {it.Dir("a"), it.Hardlink("a/b", "f")}, {it.Hardlink("a", "f")}}, "a=1"},
-		"deep under a link": {[]files{{it.Text("f", "1")}, {it.Dir("a"), it.Dir("a/b"), it.Hardlink("a/b/c", "f")}, {it.Text("h", "2")}, {it.Hardlink("a", "f")}}, "a=1"},
-		"beside a link":     {[]files{{it.Text("f", "1")}, {it.Dir("a"), it.Hardlink("a/b", "f")}, {it.Hardlink("ab", "f")}}, "a/b=1 ab=1"},
-		"target under link": {[]files{{it.Text("f", "1"), it.Dir("a"), it.Text("a/b", "2")}, {it.Hardlink("a", "f")}, {it.Hardlink("g", "a/b")}}, "refused"},
-		"removed above":     {[]files{{it.Text("f", "1")}, {it.Hardlink("g", "f")}, {it.Whiteout(".", "g")}}, ""},
-		"replaced above":    {[]files{{it.Text("f", "1")}, {it.Hardlink("g", "f")}, {it.Text("g", "2")}}, ""},
-		"opaque above":      {[]files{{it.Text("f", "1")}, {it.Hardlink("d/g", "f")}, {it.Opaque("d")}}, ""},
-		"target removed":    {[]files{{it.Text("f", "1")}, {it.Whiteout(".", "f")}, {it.Hardlink("g", "f")}}, "refused"},
-		"target hidden":     {[]files{{it.Text("d/f", "1")}, {it.Opaque("d")}, {it.Hardlink("g", "d/f")}}, "refused"},
-		"target is above":   {[]files{{it.Text("x", "1")}, {it.Hardlink("g", "f")}, {it.Text("f", "1")}}, "refused"},
-		"target is folder":  {[]files{{it.Dir("f")}, {it.Hardlink("g", "f")}}, "refused"},
-		"by way of a link":  {[]files{{it.Dir("d"), it.Text("d/f", "1"), it.Symlink("l", "d")}, {it.Hardlink("g", "l/f")}}, "refused"},
+		"plain": {[]files{{it.Text("f", "1")}, {it.Hardlink("g", "f")}}, "g=1"},
+		"the nearest": {[]files{{it.Text("f", "1")}, {it.Text("f", "2")}, {it.Hardlink("g", "f")},
+			{it.Text("f", "3")}}, "g=2"},
+		"of a link": {[]files{{it.Text("f", "1")}, {it.Hardlink("g", "f")}, {it.Hardlink("h", "g")}},
+			"g=1 h=1"},
+		"in folders": {[]files{{it.Dir("a"), it.Text("a/f", "1")}, {it.Dir("b"), it.Hardlink("b/g", "a/f")}},
+			"b/g=1"},
+		"to a symlink": {[]files{{it.Symlink("f", "x")}, {it.Hardlink("g", "f")}}, "g->x"},
+		"over a folder": {[]files{{it.Text("f", "1"), it.Dir("g"), it.File{Name: "g/t", Type: '5', Mode: 0o700}},
+			{it.Text("g/t/x", "")}, {it.Hardlink("g", "f")}}, "g=1"},
+		"under a link": {[]files{{it.Text("f", "1")}, {it.Dir("a"), it.Hardlink("a/b", "f")},
+			{it.Hardlink("a", "f")}}, "a=1"},
+		"deep under a link": {[]files{{it.Text("f", "1")}, {it.Dir("a"), it.Dir("a/b"), it.Hardlink("a/b/c", "f")},
+			{it.Text("h", "2")}, {it.Hardlink("a", "f")}}, "a=1"},
+		"beside a link": {[]files{{it.Text("f", "1")}, {it.Dir("a"), it.Hardlink("a/b", "f")},
+			{it.Hardlink("ab", "f")}}, "a/b=1 ab=1"},
+		"target under link": {[]files{{it.Text("f", "1"), it.Dir("a"), it.Text("a/b", "2")}, {it.Hardlink("a", "f")},
+			{it.Hardlink("g", "a/b")}}, "refused"},
+		"removed above":  {[]files{{it.Text("f", "1")}, {it.Hardlink("g", "f")}, {it.Whiteout(".", "g")}}, ""},
+		"replaced above": {[]files{{it.Text("f", "1")}, {it.Hardlink("g", "f")}, {it.Text("g", "2")}}, ""},
+		"opaque above":   {[]files{{it.Text("f", "1")}, {it.Hardlink("d/g", "f")}, {it.Opaque("d")}}, ""},
+		"target removed": {[]files{{it.Text("f", "1")}, {it.Whiteout(".", "f")}, {it.Hardlink("g", "f")}},
+			"refused"},
+		"target hidden":    {[]files{{it.Text("d/f", "1")}, {it.Opaque("d")}, {it.Hardlink("g", "d/f")}}, "refused"},
+		"target is above":  {[]files{{it.Text("x", "1")}, {it.Hardlink("g", "f")}, {it.Text("f", "1")}}, "refused"},
+		"target is folder": {[]files{{it.Dir("f")}, {it.Hardlink("g", "f")}}, "refused"},
+		"by way of a link": {[]files{{it.Dir("d"), it.Text("d/f", "1"), it.Symlink("l", "d")},
+			{it.Hardlink("g", "l/f")}}, "refused"},
 		"out of the layers": {[]files{{it.Symlink("l", "/etc")}, {it.Hardlink("g", "l/passwd")}}, "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +134,8 @@ func TestLowerLinksDeep(t *testing.T) {
 	if _, err := k.fixes(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := k.write(ctx, t.TempDir(), []folderAttrs{{path: "l", gone: true, from: 1, source: from + "/0"}}); !errors.Is(err, context.Canceled) {
+	if err := k.write(ctx, t.TempDir(),
+		[]folderAttrs{{path: "l", gone: true, from: 1, source: from + "/0"}}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -87,7 +87,8 @@ func (c *ownConfig) remote(named reference.Named, layers []types.BlobInfo) (*rem
 	}
 	m := ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		Config: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: r.id, Size: int64(len(r.rawConfig))},
+		Config: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: r.id,
+			Size: int64(len(r.rawConfig))},
 	}
 	for _, l := range layers {
 		m.Layers = append(m.Layers, ocispec.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size})

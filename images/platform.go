@@ -58,6 +58,7 @@ func wrongPlatform(ref string, want platform, have []string) error {
 		return api.Errorf(api.FailedPrecondition, "%s has no image for %s: its list of platforms is empty", ref, want).
 			WithField("platform").WithHint("Choose another tag.")
 	}
-	return api.Errorf(api.FailedPrecondition, "%s has no image for %s; it has %s", ref, want, strings.Join(have, ", ")).WithField("platform").
+	return api.Errorf(api.FailedPrecondition, "%s has no image for %s; it has %s", ref, want, strings.Join(have, ", ")).
+		WithField("platform").
 		WithHint("Ask for one of them with --platform; another architecture runs only where binfmt_misc emulates it.")
 }

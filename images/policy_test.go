@@ -36,12 +36,16 @@ func TestSignaturePolicy(t *testing.T) {
 		{"none", "", ""},
 		{"accepts", `{"default":[{"type":"insecureAcceptAnything"}]}`, ""},
 		{"rejects", `{"default":[{"type":"reject"}]}`, api.PermissionDenied},
-		{"accepts this registry", `{"default":[{"type":"reject"}],"transports":{"docker":{"` + domain + `":[{"type":"insecureAcceptAnything"}]}}}`, ""},
-		{"wants a signature", `{"default":[{"type":"signedBy","keyType":"GPGKeys","keyData":"` + base64.StdEncoding.EncodeToString([]byte("no key")) + `"}]}`, api.PermissionDenied},
+		{"accepts this registry", `{"default":[{"type":"reject"}],"transports":{"docker":{"` + domain +
+			`":[{"type":"insecureAcceptAnything"}]}}}`, ""},
+		{"wants a signature", `{"default":[{"type":"signedBy","keyType":"GPGKeys","keyData":"` +
+			base64.StdEncoding.EncodeToString([]byte("no key")) + `"}]}`, api.PermissionDenied},
 		{"broken", `{"default":`, api.FailedPrecondition},
 		{"empty", `{}`, api.FailedPrecondition},
-		{"a scope of no image", `{"default":[{"type":"insecureAcceptAnything"}],"transports":{"docker":{"https://` + domain + `":[{"type":"reject"}]}}}`, api.FailedPrecondition},
-		{"no transport", `{"default":[{"type":"insecureAcceptAnything"}],"transports":{"dokcer":{"` + domain + `":[{"type":"reject"}]}}}`, api.FailedPrecondition},
+		{"a scope of no image", `{"default":[{"type":"insecureAcceptAnything"}],"transports":{"docker":{"https://` +
+			domain + `":[{"type":"reject"}]}}}`, api.FailedPrecondition},
+		{"no transport", `{"default":[{"type":"insecureAcceptAnything"}],"transports":{"dokcer":{"` + domain +
+			`":[{"type":"reject"}]}}}`, api.FailedPrecondition},
 	}
 	for _, tt := range tests {
 		for _, where := range []string{"option", "home"} {
@@ -83,13 +87,18 @@ func TestSignaturePolicy(t *testing.T) {
 func TestPolicyScopes(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	for scope, want := range map[string]string{
-		"": "ok", "ghcr.io": "ok", "r.test:5000": "ok", "localhost": "ok", "docker.io": "ok", "docker.io/library": "ok", "127.0.0.1:5000/x": "ok",
-		"docker.io/library/busybox": "ok", "docker.io/library/busybox:1": "ok", "ghcr.io/me/x" + digest: "ok", "*.example.com": "ok", "*.com": "ok",
+		"": "ok", "ghcr.io": "ok", "r.test:5000": "ok", "localhost": "ok", "docker.io": "ok", "docker.io/library": "ok",
+		"127.0.0.1:5000/x":          "ok",
+		"docker.io/library/busybox": "ok", "docker.io/library/busybox:1": "ok", "ghcr.io/me/x" + digest: "ok",
+		"*.example.com": "ok", "*.com": "ok",
 
-		"https://ghcr.io": "ghcr.io", "ghcr.io/": "ghcr.io", "docker://docker.io/library/x": "docker.io/library/x", "ghcr.io/me/": "ghcr.io/me",
-		"busybox": "docker.io/library/busybox", "me/x": "docker.io/me/x", "docker.io/busybox:1": "docker.io/library/busybox:1",
+		"https://ghcr.io": "ghcr.io", "ghcr.io/": "ghcr.io", "docker://docker.io/library/x": "docker.io/library/x",
+		"ghcr.io/me/": "ghcr.io/me",
+		"busybox":     "docker.io/library/busybox", "me/x": "docker.io/me/x",
+		"docker.io/busybox:1":     "docker.io/library/busybox:1",
 		"index.docker.io/library": "docker.io/library/library", "*.example.com:5000": "*.example.com",
-		"*": "", "*.": "*.", "ghcr.*": "", "*.example.com/x": "*.example.com/x", "ghcr.io/Me": "", " ghcr.io": "", "ghcr.io/x y": "", "ghcr.io//x": "",
+		"*": "", "*.": "*.", "ghcr.*": "", "*.example.com/x": "*.example.com/x", "ghcr.io/Me": "", " ghcr.io": "",
+		"ghcr.io/x y": "", "ghcr.io//x": "",
 		"ghcr.io/x:1" + digest: "ghcr.io/x:1" + digest,
 	} {
 		meant, ok := dockerScope(scope)
@@ -167,7 +176,8 @@ func TestBlocked(t *testing.T) {
 	registry := it.StartRegistry(t)
 	push(t, registry, "app", twoLayers())
 	for blocked, code := range map[string]api.Code{"true": api.PermissionDenied, "false": ""} {
-		conf := "[[registry]]\nlocation = \"" + strings.TrimPrefix(registry, "http://") + "\"\ninsecure = true\nblocked = " + blocked + "\n"
+		conf := "[[registry]]\nlocation = \"" + strings.TrimPrefix(registry, "http://") +
+			"\"\ninsecure = true\nblocked = " + blocked + "\n"
 		s := openStore(t, Options{RegistriesConf: writeFile(t, "registries.conf", conf)})
 		_, err := s.Pull(t.Context(), it.Ref(registry, "app", "v1"), PullOptions{})
 		if (err != nil) != (code != "") || err != nil && api.ErrorCode(err) != code {

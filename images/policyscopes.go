@@ -12,7 +12,8 @@ import (
 
 // policyTransports are those of containers-transports(5), which a policy may have scopes for.
 var policyTransports = []string{
-	"atomic", "containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "ostree", "sif", "tarball",
+	"atomic", "containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "ostree",
+	"sif", "tarball",
 }
 
 // checkScopes refuses a policy with a scope that no image can have: the library takes it, and what it was meant for

@@ -67,7 +67,8 @@ func TestPowerCut(t *testing.T) {
 		"empty content, of another boot": {func(t *testing.T, unit string) {
 			meta, err := os.ReadFile(filepath.Join(unit, layerFile))
 			must(t, err)
-			must(t, os.WriteFile(filepath.Join(unit, layerFile), []byte(strings.ReplaceAll(string(meta), bootID(), "another")), 0o600))
+			must(t, os.WriteFile(filepath.Join(unit, layerFile),
+				[]byte(strings.ReplaceAll(string(meta), bootID(), "another")), 0o600))
 			must(t, os.RemoveAll(filepath.Join(unit, unitRoot)))
 			must(t, os.Mkdir(filepath.Join(unit, unitRoot), 0o755))
 		}, config + 2},

@@ -70,8 +70,10 @@ func (s *Store) Pull(ctx context.Context, ref string, o PullOptions) (*Image, er
 
 func (s *Store) checkPull(ref string, o PullOptions) (reference.Named, platform, error) {
 	if ref == HostRef {
-		return nil, platform{}, api.Errorf(api.InvalidArgument, "the image %q is built in and cannot be pulled", HostRef).
-			WithHint("Use it as it is; an image of that name in Docker Hub is docker.io/library/%s.", HostRef).WithField("image")
+		return nil, platform{}, api.Errorf(api.InvalidArgument, "the image %q is built in and cannot be pulled",
+			HostRef).
+			WithHint("Use it as it is; an image of that name in Docker Hub is docker.io/library/%s.", HostRef).
+			WithField("image")
 	}
 	switch o.Policy {
 	case "", PullAlways, PullMissing, PullNever:
@@ -125,7 +127,8 @@ func (s *Store) pull(ctx context.Context, named reference.Named, want platform, 
 	if err != nil {
 		return nil, err
 	}
-	s.log.Debug("pulled", "ref", img.Ref, "digest", img.Digest, "layers", len(img.Layers), "dur_ms", time.Since(start).Milliseconds())
+	s.log.Debug("pulled", "ref", img.Ref, "digest", img.Digest, "layers", len(img.Layers), "dur_ms", time.Since(start).
+		Milliseconds())
 	return img, nil
 }
 

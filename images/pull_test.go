@@ -27,11 +27,13 @@ import (
 func twoLayers() it.Image {
 	return it.Image{
 		Layers: []it.Layer{
-			it.NewLayer(it.Tar(it.Dir("etc/"), it.Text("etc/os", "one"), it.Exec("bin/sh", "elf"), it.Text("etc/gone", "x")), it.Gzip),
+			it.NewLayer(it.Tar(it.Dir("etc/"), it.Text("etc/os", "one"), it.Exec("bin/sh", "elf"),
+				it.Text("etc/gone", "x")), it.Gzip),
 			it.NewLayer(it.Tar(it.Text("etc/os", "two"), it.Whiteout("etc", "gone")), it.Zstd),
 		},
 		Config: it.Config{
-			User: "app:app", Env: []string{"PATH=/bin", "A=b=c", "bad"}, Entrypoint: []string{"/bin/sh"}, Cmd: []string{"-c", "true"},
+			User: "app:app", Env: []string{"PATH=/bin", "A=b=c", "bad"}, Entrypoint: []string{"/bin/sh"},
+			Cmd:        []string{"-c", "true"},
 			WorkingDir: "srv", Volumes: map[string]struct{}{"/data": {}, "cache": {}}, StopSignal: "SIGINT",
 			Labels: map[string]string{"k": "v"}, ExposedPorts: map[string]struct{}{"80/tcp": {}},
 		},
@@ -77,14 +79,16 @@ func TestPull(t *testing.T) {
 	}})
 	must(t, err)
 	want := Config{
-		User: "app:app", Env: []string{"PATH=/bin", "A=b=c"}, Entrypoint: []string{"/bin/sh"}, Cmd: []string{"-c", "true"},
+		User: "app:app", Env: []string{"PATH=/bin", "A=b=c"}, Entrypoint: []string{"/bin/sh"},
+		Cmd:        []string{"-c", "true"},
 		WorkingDir: "/srv", Volumes: []string{"/cache", "/data"}, StopSignal: "SIGINT",
 		Labels: map[string]string{"k": "v"}, ExposedPorts: []string{"80/tcp"},
 	}
 	if !equalJSON(got.Config, want) {
 		t.Errorf("config %+v", got.Config)
 	}
-	if got.Ref != ref || got.ID != img.ID() || len(got.Layers) != 2 || got.SizeBytes != int64(len("one"+"elf"+"x"+"two")) || !got.Created.Equal(it.Epoch) {
+	if got.Ref != ref || got.ID != img.ID() || len(got.Layers) != 2 ||
+		got.SizeBytes != int64(len("one"+"elf"+"x"+"two")) || !got.Created.Equal(it.Epoch) {
 		t.Errorf("image %+v", got)
 	}
 	for p, want := range map[string]string{"0/etc/os": "one", "1/etc/os": "two", "0/bin/sh": "elf"} {
@@ -97,10 +101,12 @@ func TestPull(t *testing.T) {
 	if rootfs := got.Rootfs(); rootfs.Lower[0] != got.Layers[1] || rootfs.Lower[1] != got.Layers[0] {
 		t.Errorf("rootfs %v of layers %v", rootfs.Lower, got.Layers)
 	}
-	if !slices.Contains(phases, "waiting") || !slices.Contains(phases, "downloading") || !slices.Contains(phases, "done") {
+	if !slices.Contains(phases, "waiting") || !slices.Contains(phases, "downloading") ||
+		!slices.Contains(phases, "done") {
 		t.Errorf("phases %v", phases)
 	}
-	for _, name := range []string{ref, got.ID, got.ID[7:19], got.Digest, strings.TrimSuffix(ref, ":v1") + "@" + got.Digest} {
+	for _, name := range []string{ref, got.ID, got.ID[7:19], got.Digest, strings.TrimSuffix(ref, ":v1") + "@" +
+		got.Digest} {
 		if found, err := s.Get(name); err != nil || found.ID != got.ID {
 			t.Errorf("Get(%q): %v", name, err)
 		}
@@ -149,7 +155,8 @@ func TestPullForeignLayer(t *testing.T) {
 	img.Layers[1].MediaType = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"
 	push(t, registry, "app", img)
 	s := openStore(t, Options{})
-	if _, err := s.Pull(t.Context(), it.Ref(registry, "app", "v1"), PullOptions{}); api.ErrorCode(err) != api.Unimplemented || !strings.Contains(err.Error(), "foreign") {
+	if _, err := s.Pull(t.Context(), it.Ref(registry, "app", "v1"),
+		PullOptions{}); api.ErrorCode(err) != api.Unimplemented || !strings.Contains(err.Error(), "foreign") {
 		t.Errorf("error %v", err)
 	}
 	wantClean(t, s, 0)
@@ -159,7 +166,8 @@ func TestPullTooManyLayers(t *testing.T) {
 	registry := it.StartRegistry(t)
 	img := it.Image{Layers: slices.Repeat(twoLayers().Layers, maxLayers/2+1)}
 	s := openStore(t, Options{})
-	if _, err := s.Pull(t.Context(), push(t, registry, "many", img), PullOptions{}); api.ErrorCode(err) != api.InvalidArgument {
+	if _, err := s.Pull(t.Context(), push(t, registry, "many", img),
+		PullOptions{}); api.ErrorCode(err) != api.InvalidArgument {
 		t.Errorf("%d layers: %v", len(img.Layers), err)
 	}
 }
@@ -176,7 +184,8 @@ func TestPullPolicies(t *testing.T) {
 	changed := twoLayers()
 	changed.Config.User = "changed"
 	push(t, registry, "app", changed)
-	for policy, want := range map[PullPolicy]string{PullNever: first.ID, PullMissing: first.ID, "": first.ID, PullAlways: changed.ID()} {
+	for policy, want := range map[PullPolicy]string{PullNever: first.ID, PullMissing: first.ID, "": first.ID,
+		PullAlways: changed.ID()} {
 		if policy == PullAlways {
 			continue
 		}
@@ -248,7 +257,8 @@ func TestPullErrors(t *testing.T) {
 	// What the worker refuses at once, while most of it is still to come.
 	noise := make([]byte, 16<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
-	bigEvil := it.Image{Layers: []it.Layer{it.NewLayer(it.Tar(it.Text("../../x", "x"), it.Text("noise", string(noise))), it.None)}}
+	bigEvil := it.Image{Layers: []it.Layer{it.NewLayer(it.Tar(it.Text("../../x", "x"), it.Text("noise", string(noise))),
+		it.None)}}
 	swapped := twoLayers()
 	swapped.Layers[1].DiffID = it.NewBlob("", []byte("other")).Digest
 	garbage := it.Image{Layers: []it.Layer{it.NewLayer([]byte(strings.Repeat("not a tar stream", 100)), it.Gzip)}}

@@ -31,8 +31,10 @@ const pushTries = blobTries
 // Layers that the registry has are not sent.
 func (s *Store) Push(ctx context.Context, ref, target string, progress func(Progress)) (api.Pushed, error) {
 	if ref == HostRef {
-		return api.Pushed{}, api.Errorf(api.FailedPrecondition, "the image %q is this machine's own programs, which are in no layer", HostRef).
-			WithOp("push").WithHint("Push another image.").WithField("ref")
+		return api.Pushed{},
+			api.Errorf(api.FailedPrecondition, "the image %q is this machine's own programs, which are in no layer",
+				HostRef).
+				WithOp("push").WithHint("Push another image.").WithField("ref")
 	}
 	img, err := s.Get(ref)
 	if err != nil {
@@ -116,7 +118,8 @@ func (p *pusher) image(ctx context.Context, rec *record, named reference.Named) 
 	if err != nil {
 		return api.Pushed{}, err
 	}
-	m.Config = ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: digest.FromBytes(config), Size: int64(len(config))}
+	m.Config = ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: digest.FromBytes(config),
+		Size: int64(len(config))}
 	if err := p.small(ctx, t, m.Config, config); err != nil {
 		return api.Pushed{}, fmt.Errorf("configuration: %w", err)
 	}
@@ -138,7 +141,8 @@ func (p *pusher) image(ctx context.Context, rec *record, named reference.Named) 
 
 // layer packs, compresses and sends a layer. It returns its blob and its diffID, which is
 // another one than the store's where another program had packed it.
-func (p *pusher) layer(ctx context.Context, t *tmp, diffID string) (blob ocispec.Descriptor, id digest.Digest, err error) {
+func (p *pusher) layer(ctx context.Context, t *tmp, diffID string) (blob ocispec.Descriptor, id digest.Digest,
+	err error) {
 	f, err := spoolFile(t)
 	if err != nil {
 		return blob, "", err
@@ -205,7 +209,8 @@ func (p *pusher) blob(ctx context.Context, f *os.File, d ocispec.Descriptor, rep
 			return stalled(sending, err)
 		}
 		if sent.Digest != d.Digest || sent.Size != d.Size {
-			return fmt.Errorf("%w: the registry took %s of %d bytes, not %s of %d", errDigest, sent.Digest, sent.Size, d.Digest, d.Size)
+			return fmt.Errorf("%w: the registry took %s of %d bytes, not %s of %d", errDigest, sent.Digest, sent.Size,
+				d.Digest, d.Size)
 		}
 		tell(PhaseDone)
 		return nil
@@ -248,10 +253,12 @@ func pushError(ctx context.Context, err error, op, dir string) error {
 	var e *api.Error
 	switch status := statusOf(err); {
 	case ctx.Err() != nil:
-		return api.Errorf(api.Canceled, "%w", context.Cause(ctx)).WithOp(op).WithHint("Push again: layers that were sent are there.")
+		return api.Errorf(api.Canceled, "%w", context.Cause(ctx)).WithOp(op).
+			WithHint("Push again: layers that were sent are there.")
 	case errors.As(err, &e):
 	case errors.Is(err, errDigest):
-		return api.Errorf(api.Unavailable, "%w", err).WithOp(op).WithHint("Push again; if it stays, the registry or a proxy in between is broken.")
+		return api.Errorf(api.Unavailable, "%w", err).WithOp(op).
+			WithHint("Push again; if it stays, the registry or a proxy in between is broken.")
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return api.Errorf(api.PermissionDenied, "the registry does not let you push: %w", err).WithOp(op).
 			WithHint("Log in (hutch login), and check that you may write there.")

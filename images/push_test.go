@@ -59,7 +59,8 @@ func newDoorman(t *testing.T, registry string) *doorman {
 
 func (d *doorman) auth(t *testing.T, login string) string {
 	domain := strings.TrimPrefix(d.URL, "http://")
-	return writeFile(t, "auth.json", `{"auths":{"`+domain+`":{"auth":"`+base64.StdEncoding.EncodeToString([]byte(login))+`"}}}`)
+	return writeFile(t, "auth.json", `{"auths":{"`+domain+`":{"auth":"`+
+		base64.StdEncoding.EncodeToString([]byte(login))+`"}}}`)
 }
 
 // TestPush: an image goes to a registry that wants to know who sends it, and comes back.
@@ -76,7 +77,8 @@ func TestPush(t *testing.T) {
 	target := it.Ref(d.URL, "team/made", "v1")
 
 	stranger := openStoreAt(t, s.Dir(), Options{SingleUID: single, AuthFile: d.auth(t, "me:wrong-word")})
-	if _, err := stranger.Push(t.Context(), "made:1", target, nil); api.ErrorCode(err) != api.PermissionDenied || strings.Contains(err.Error(), "wrong-word") {
+	if _, err := stranger.Push(t.Context(), "made:1", target, nil); api.ErrorCode(err) != api.PermissionDenied ||
+		strings.Contains(err.Error(), "wrong-word") {
 		t.Errorf("with a wrong password: %v", err)
 	}
 	if n := d.sent.Load(); n != 0 {
@@ -86,7 +88,8 @@ func TestPush(t *testing.T) {
 	var phases []Phase
 	pushed, err := s.Push(t.Context(), "made:1", target, func(p Progress) { phases = append(phases, p.Phase) })
 	must(t, err)
-	if d.fail.Load() > 0 || !slices.Contains(phases, PhasePushing) || phases[len(phases)-1] != PhaseDone || pushed.Ref != target {
+	if d.fail.Load() > 0 || !slices.Contains(phases, PhasePushing) || phases[len(phases)-1] != PhaseDone ||
+		pushed.Ref != target {
 		t.Errorf("pushed %+v, %q", pushed, phases)
 	}
 	n := d.sent.Load()
@@ -98,7 +101,8 @@ func TestPush(t *testing.T) {
 	other := openStore(t, Options{SingleUID: single, AuthFile: d.auth(t, "me:s3cret-word")})
 	img, err := other.Pull(t.Context(), target, PullOptions{})
 	must(t, err)
-	if img.Digest != pushed.Digest || img.ID != pushed.ID || !equalJSON(img.Config, made.Config) || len(img.Layers) != 2 || img.Layers[1] != made.Layers[1] {
+	if img.Digest != pushed.Digest || img.ID != pushed.ID || !equalJSON(img.Config, made.Config) ||
+		len(img.Layers) != 2 || img.Layers[1] != made.Layers[1] {
 		t.Errorf("it comes back as %+v, was %+v", img, made)
 	}
 }
@@ -111,7 +115,8 @@ func TestPushFails(t *testing.T) {
 	importBase(t, s)
 	target := it.Ref(d.URL, "team/base", "v1")
 	for target, want := range map[string]api.Code{
-		"127.0.0.1:1/x:1": api.Unavailable, "UPPER": api.InvalidArgument, target + "@sha256:" + strings.Repeat("0", 64): api.InvalidArgument,
+		"127.0.0.1:1/x:1": api.Unavailable, "UPPER": api.InvalidArgument, target + "@sha256:" +
+			strings.Repeat("0", 64): api.InvalidArgument,
 	} {
 		if _, err := s.Push(t.Context(), "base:1", target, nil); api.ErrorCode(err) != want {
 			t.Errorf("to %s: %v", target, err)
@@ -123,7 +128,8 @@ func TestPushFails(t *testing.T) {
 		}
 	}
 	d.fail.Store(100)
-	if _, err := s.Push(t.Context(), "base:1", target, nil); api.ErrorCode(err) != api.Unavailable || d.fail.Load() != 100-pushTries {
+	if _, err := s.Push(t.Context(), "base:1", target, nil); api.ErrorCode(err) != api.Unavailable ||
+		d.fail.Load() != 100-pushTries {
 		t.Errorf("a registry that fails, %d times: %v", 100-d.fail.Load(), err)
 	}
 	d.fail.Store(0)

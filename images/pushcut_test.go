@@ -94,7 +94,8 @@ func TestPushCut(t *testing.T) {
 			if n := asked.Load(); n > tt.most {
 				t.Errorf("%d requests, want at most %d", n, tt.most)
 			}
-			direct := strings.Replace(target, strings.TrimPrefix(server.URL, "http://"), strings.TrimPrefix(registry, "http://"), 1)
+			direct := strings.Replace(target, strings.TrimPrefix(server.URL, "http://"),
+				strings.TrimPrefix(registry, "http://"), 1)
 			other := openStore(t, Options{SingleUID: os.Geteuid() != 0})
 			if tt.code != "" {
 				if err == nil || api.ErrorCode(err) != tt.code {
@@ -109,7 +110,8 @@ func TestPushCut(t *testing.T) {
 			if !slices.Contains(phases, PhasePacking) || !slices.Contains(phases, PhasePushing) {
 				t.Errorf("phases %q", phases)
 			}
-			if img, err := other.Pull(t.Context(), direct, PullOptions{}); err != nil || img.Digest != pushed.Digest || img.ID != made.ID && len(img.Layers) != 2 {
+			if img, err := other.Pull(t.Context(), direct, PullOptions{}); err != nil || img.Digest != pushed.Digest ||
+				img.ID != made.ID && len(img.Layers) != 2 {
 				t.Errorf("it comes back as %+v, %v", img, err)
 			}
 		})

@@ -26,7 +26,8 @@ func TestAliases(t *testing.T) {
 		t.Errorf("tools:v1 is %s, want %s", img.Ref, full)
 	}
 	for _, ref := range []string{"my/tools:v1", "tools@" + img.Digest, "tools:other@" + img.Digest, full} {
-		if again, err := s.Pull(t.Context(), ref, PullOptions{Policy: PullAlways}); err != nil || again.Digest != img.Digest {
+		if again, err := s.Pull(t.Context(), ref, PullOptions{Policy: PullAlways}); err != nil ||
+			again.Digest != img.Digest {
 			t.Errorf("pull %s: %+v, %v", ref, again, err)
 		}
 		if got, err := s.Get(ref); err != nil || got.ID != img.ID {
@@ -47,7 +48,9 @@ func TestAliases(t *testing.T) {
 			t.Errorf("%s is %v, %v, want %s", ref, got, err, want)
 		}
 	}
-	bad := openStoreAt(t, s.Dir(), Options{SingleUID: s.opts.SingleUID, RegistriesConf: writeFile(t, "registries.conf", "[aliases]\n\"tools\" = \"no/registry\"\n")})
+	bad := openStoreAt(t, s.Dir(),
+		Options{SingleUID: s.opts.SingleUID, RegistriesConf: writeFile(t, "registries.conf",
+			"[aliases]\n\"tools\" = \"no/registry\"\n")})
 	if _, err := bad.Get("tools:v1"); api.ErrorCode(err) != api.FailedPrecondition {
 		t.Errorf("with a damaged alias: %v", err)
 	}
@@ -66,17 +69,20 @@ func TestDigestPins(t *testing.T) {
 	moved, err := it.Push(registry, "app", "v1", twoLayers())
 	must(t, err)
 	name, _ := strings.CutSuffix(it.Ref(registry, "app", "v1"), ":v1")
-	for ref, want := range map[string]string{name + "@" + pinned: pinned, name + ":v1@" + pinned: pinned, name + ":gone@" + pinned: pinned, name + ":v1": moved} {
+	for ref, want := range map[string]string{name + "@" + pinned: pinned, name + ":v1@" + pinned: pinned, name +
+		":gone@" + pinned: pinned, name + ":v1": moved} {
 		s := openStore(t, Options{})
 		if img, err := s.Pull(t.Context(), ref, PullOptions{}); err != nil || img.Digest != want {
 			t.Errorf("%s: %+v, %v, want %s", ref, img, err, want)
 		}
 	}
 	s := openStore(t, Options{})
-	if _, err := s.Pull(t.Context(), name+"@sha256:"+strings.Repeat("0", 64), PullOptions{}); api.ErrorCode(err) != api.NotFound {
+	if _, err := s.Pull(t.Context(), name+"@sha256:"+strings.Repeat("0", 64),
+		PullOptions{}); api.ErrorCode(err) != api.NotFound {
 		t.Errorf("a digest that is not there: %v", err)
 	}
-	for _, ref := range []string{name + "@sha256:12", name + "@md5:" + strings.Repeat("0", 32), name + "@sha256:" + strings.Repeat("G", 64)} {
+	for _, ref := range []string{name + "@sha256:12", name + "@md5:" + strings.Repeat("0", 32), name + "@sha256:" +
+		strings.Repeat("G", 64)} {
 		if _, err := s.Pull(t.Context(), ref, PullOptions{}); api.ErrorCode(err) != api.InvalidArgument {
 			t.Errorf("%s: %v", ref, err)
 		}
@@ -86,7 +92,8 @@ func TestDigestPins(t *testing.T) {
 	}))
 	defer liar.Close()
 	name, _ = strings.CutSuffix(it.Ref(liar.URL, "app", "v1"), ":v1")
-	if _, err := s.Pull(t.Context(), name+"@"+pinned, PullOptions{}); err == nil || !strings.Contains(err.Error(), "digest") {
+	if _, err := s.Pull(t.Context(), name+"@"+pinned, PullOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "digest") {
 		t.Errorf("a manifest with another digest: %v", err)
 	} else {
 		t.Log(api.ErrorCode(err), err)
@@ -114,9 +121,11 @@ func TestMirrors(t *testing.T) {
 	conf := func(pull string) Options {
 		return Options{
 			AuthFile: writeFile(t, "auth.json", `{"auths":{"127.0.0.1:1":{"auth":"bWU6c2VjcmV0"}}}`),
-			RegistriesConf: writeFile(t, "registries.conf", "[[registry]]\nlocation = \"127.0.0.1:1\"\ninsecure = true\n"+
-				"[[registry.mirror]]\nlocation = \""+host(empty.URL)+"\"\ninsecure = true\n"+
-				"[[registry.mirror]]\nlocation = \""+host(registry)+"/mirror\"\ninsecure = true\npull-from-mirror = \""+pull+"\"\n"),
+			RegistriesConf: writeFile(t, "registries.conf",
+				"[[registry]]\nlocation = \"127.0.0.1:1\"\ninsecure = true\n"+
+					"[[registry.mirror]]\nlocation = \""+host(empty.URL)+"\"\ninsecure = true\n"+
+					"[[registry.mirror]]\nlocation = \""+host(registry)+"/mirror\"\ninsecure = true\npull-from-mirror = \""+
+					pull+"\"\n"),
 		}
 	}
 	_, err = openStore(t, conf("all")).Pull(t.Context(), "127.0.0.1:1/app:v1", PullOptions{})
@@ -138,9 +147,11 @@ func TestInsecure(t *testing.T) {
 	registry := it.StartRegistry(t)
 	ref := push(t, registry, "app", twoLayers())
 	for insecure, ok := range map[string]bool{"true": true, "false": false} {
-		conf := "[[registry]]\nlocation = \"" + strings.TrimPrefix(registry, "http://") + "\"\ninsecure = " + insecure + "\n"
+		conf := "[[registry]]\nlocation = \"" + strings.TrimPrefix(registry, "http://") + "\"\ninsecure = " +
+			insecure + "\n"
 		s := openStore(t, Options{RegistriesConf: writeFile(t, "registries.conf", conf)})
-		if _, err := s.Pull(t.Context(), ref, PullOptions{}); (err == nil) != ok || err != nil && api.ErrorCode(err) != api.Unavailable {
+		if _, err := s.Pull(t.Context(), ref, PullOptions{}); (err == nil) != ok || err != nil &&
+			api.ErrorCode(err) != api.Unavailable {
 			t.Errorf("insecure = %s: %v", insecure, err)
 		}
 	}

@@ -49,7 +49,8 @@ func busy(err error) bool {
 		return false
 	}
 	switch statusOf(err) {
-	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
 		return true
 	}
 	return false
@@ -59,7 +60,8 @@ func busy(err error) bool {
 func broken(err error) bool {
 	var request *url.Error
 	var op *net.OpError
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.As(err, &request) || errors.As(err, &op)
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.As(err, &request) ||
+		errors.As(err, &op)
 }
 
 // blobReader reads a blob from a registry, over as many connections as it takes. What a

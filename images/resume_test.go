@@ -68,12 +68,17 @@ func TestPullResumes(t *testing.T) {
 		code    api.Code           // "" when it is pulled
 		most    int32              // requests for the layer
 	}{
-		"cut twice":           {[]http.HandlerFunc{cut(2<<20, whole), cut(1<<20, whole), whole}, []string{"", "bytes=2097152-", "bytes=3145728-"}, "", 3},
-		"cut after little":    {[]http.HandlerFunc{cut(1000, whole), cut(1000, whole), cut(1000, whole), whole}, []string{"", "bytes=1000-"}, "", 6},
-		"no ranges":           {[]http.HandlerFunc{cut(2<<20, noRange), noRange}, []string{"", "bytes=2097152-", ""}, "", 3},
-		"busy":                {[]http.HandlerFunc{status(503), status(500), whole}, nil, "", 3},
-		"busy after a cut":    {[]http.HandlerFunc{cut(2<<20, whole), status(502), status(504), whole}, []string{"", "bytes=2097152-"}, "", 4},
-		"slow down":           {[]http.HandlerFunc{cut(2<<20, whole), status(429, "Retry-After", "1"), whole}, []string{"", "bytes=2097152-", "bytes=2097152-"}, "", 3},
+		"cut twice": {[]http.HandlerFunc{cut(2<<20, whole), cut(1<<20, whole), whole},
+			[]string{"", "bytes=2097152-", "bytes=3145728-"}, "", 3},
+		"cut after little": {[]http.HandlerFunc{cut(1000, whole), cut(1000, whole), cut(1000, whole), whole},
+			[]string{"", "bytes=1000-"}, "", 6},
+		"no ranges": {[]http.HandlerFunc{cut(2<<20, noRange), noRange},
+			[]string{"", "bytes=2097152-", ""}, "", 3},
+		"busy": {[]http.HandlerFunc{status(503), status(500), whole}, nil, "", 3},
+		"busy after a cut": {[]http.HandlerFunc{cut(2<<20, whole), status(502), status(504), whole},
+			[]string{"", "bytes=2097152-"}, "", 4},
+		"slow down": {[]http.HandlerFunc{cut(2<<20, whole), status(429, "Retry-After", "1"), whole},
+			[]string{"", "bytes=2097152-", "bytes=2097152-"}, "", 3},
 		"another layer later": {[]http.HandlerFunc{cut(2<<20, whole), other}, nil, api.Unavailable, 2},
 		"always cut":          {[]http.HandlerFunc{always}, nil, api.Unavailable, 10},
 		"always busy":         {[]http.HandlerFunc{status(503)}, nil, api.Unavailable, blobTries},
@@ -135,7 +140,8 @@ func TestPullAsksAgain(t *testing.T) {
 			defer proxy.Close()
 			s := openStore(t, Options{})
 			_, err := s.Pull(t.Context(), it.Ref(proxy.URL, "app", "v1"), PullOptions{})
-			if want := failing >= manifestTries; (err != nil) != want || want && (api.ErrorCode(err) != api.Unavailable || asked.Load() != manifestTries) {
+			if want := failing >= manifestTries; (err != nil) != want || want &&
+				(api.ErrorCode(err) != api.Unavailable || asked.Load() != manifestTries) {
 				t.Errorf("asked %d times: %v", asked.Load(), err)
 			}
 		})

@@ -26,7 +26,8 @@ import (
 
 // exportArchive writes an archive with one image, whose layers are not compressed. A tar
 // entry begins with its size, so each layer is kept below tmp/ first.
-func (s *Store) exportArchive(ctx context.Context, img *Image, w io.Writer, format api.ImageFormat) (api.Exported, error) {
+func (s *Store) exportArchive(ctx context.Context, img *Image, w io.Writer, format api.ImageFormat) (api.Exported,
+	error) {
 	rec, err := s.readRecord(img.Ref)
 	if err != nil {
 		return api.Exported{}, err
@@ -84,7 +85,8 @@ func (s *Store) spoolLayer(ctx context.Context, t *tmp, diffID string) (*spooled
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &spooled{ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: sum.Digest(), Size: size}, f}, nil
+	return &spooled{ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: sum.Digest(), Size: size}, f},
+		nil
 }
 
 // exportedConfig is the configuration of an image with these layers: byte by byte the one
@@ -181,7 +183,8 @@ func (a *archiveWriter) finish(ref string, config []byte, layers []ocispec.Descr
 	}
 	m := ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Layers: layers,
-		Config: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: digest.FromBytes(config), Size: int64(len(config))},
+		Config: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: digest.FromBytes(config),
+			Size: int64(len(config))},
 	}
 	_, err1 := a.json("", config)
 	data, err2 := a.json("", m)

@@ -45,7 +45,8 @@ func signatures(t *testing.T, registry, text string) {
 	dir := filepath.Join(os.Getenv("HOME"), ".config/containers/registries.d")
 	must(t, os.MkdirAll(dir, 0o700))
 	t.Cleanup(func() { must(t, os.RemoveAll(filepath.Dir(dir))) })
-	must(t, os.WriteFile(filepath.Join(dir, "test.yaml"), []byte("docker:\n  "+strings.TrimPrefix(registry, "http://")+":\n    "+text+"\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "test.yaml"), []byte("docker:\n  "+strings.TrimPrefix(registry, "http://")+
+		":\n    "+text+"\n"), 0o600))
 }
 
 // pullSigned pulls under a policy that wants a signature of this kind.
@@ -65,17 +66,20 @@ func pullSigned(t *testing.T, ref, requirement string) error {
 func TestSignedBy(t *testing.T) {
 	registry := it.StartRegistry(t)
 	key := func() *openpgp.Entity {
-		e, err := openpgp.NewEntity("test", "", "test@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoRSA, RSABits: 2048})
+		e, err := openpgp.NewEntity("test", "", "test@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoRSA,
+			RSABits: 2048})
 		must(t, err)
 		return e
 	}
 	ours, theirs := key(), key()
 	var public bytes.Buffer
 	must(t, ours.Serialize(&public))
-	requirement := `{"type":"signedBy","keyType":"GPGKeys","keyData":"` + base64.StdEncoding.EncodeToString(public.Bytes()) + `"}`
+	requirement := `{"type":"signedBy","keyType":"GPGKeys","keyData":"` +
+		base64.StdEncoding.EncodeToString(public.Bytes()) + `"}`
 	lookaside := t.TempDir()
 	signatures(t, registry, "lookaside: file://"+lookaside)
-	other, err := it.Push(registry, "other", "v1", it.Image{Layers: []it.Layer{it.NewLayer(it.Tar(it.Text("f", "x")), it.Gzip)}})
+	other, err := it.Push(registry, "other", "v1",
+		it.Image{Layers: []it.Layer{it.NewLayer(it.Tar(it.Text("f", "x")), it.Gzip)}})
 	must(t, err)
 	for name, tt := range map[string]struct {
 		by       *openpgp.Entity
@@ -106,7 +110,8 @@ func TestSignedBy(t *testing.T) {
 			must(t, w.Close())
 			must(t, os.WriteFile(filepath.Join(dir, "signature-1"), b.Bytes(), 0o600))
 		}
-		if err := pullSigned(t, ref, requirement); (err == nil) != tt.ok || err != nil && api.ErrorCode(err) != api.PermissionDenied {
+		if err := pullSigned(t, ref, requirement); (err == nil) != tt.ok || err != nil &&
+			api.ErrorCode(err) != api.PermissionDenied {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -124,14 +129,16 @@ func TestSigstore(t *testing.T) {
 	der, err := x509.MarshalPKIXPublicKey(&ours.PublicKey)
 	must(t, err)
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-	requirement := `{"type":"sigstoreSigned","keyData":"` + base64.StdEncoding.EncodeToString(public) + `","signedIdentity":{"type":"matchRepository"}}`
+	requirement := `{"type":"sigstoreSigned","keyData":"` + base64.StdEncoding.EncodeToString(public) +
+		`","signedIdentity":{"type":"matchRepository"}}`
 	signatures(t, registry, "use-sigstore-attachments: true")
 	for name, tt := range map[string]struct {
 		by  *ecdsa.PrivateKey
 		ref string // that the signature names, when not the image's
 		ok  bool
 	}{
-		"signed": {by: ours, ok: true}, "unsigned": {}, "another-key": {by: theirs}, "another-name": {by: ours, ref: it.Ref(registry, "other", "v1")},
+		"signed": {by: ours, ok: true}, "unsigned": {}, "another-key": {by: theirs},
+		"another-name": {by: ours, ref: it.Ref(registry, "other", "v1")},
 	} {
 		digest, err := it.Push(registry, name, "v1", twoLayers())
 		must(t, err)
@@ -147,7 +154,8 @@ func TestSigstore(t *testing.T) {
 			must(t, err)
 			attach(t, registry, name, digest, text, signature)
 		}
-		if err := pullSigned(t, ref, requirement); (err == nil) != tt.ok || err != nil && api.ErrorCode(err) != api.PermissionDenied {
+		if err := pullSigned(t, ref, requirement); (err == nil) != tt.ok || err != nil &&
+			api.ErrorCode(err) != api.PermissionDenied {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -156,13 +164,16 @@ func TestSigstore(t *testing.T) {
 // attach pushes a signature as cosign does: an image whose layer is the text that is signed.
 func attach(t *testing.T, registry, name, digest string, text, signature []byte) {
 	t.Helper()
-	config := it.NewBlob("application/vnd.oci.image.config.v1+json", []byte(`{"rootfs":{"type":"layers","diff_ids":[]}}`))
+	config := it.NewBlob("application/vnd.oci.image.config.v1+json",
+		[]byte(`{"rootfs":{"type":"layers","diff_ids":[]}}`))
 	layer := it.NewBlob("application/vnd.dev.cosign.simplesigning.v1+json", text)
 	for _, b := range []it.Blob{config, layer} {
 		must(t, it.PushBlob(registry, name, b))
 	}
 	const kind = "application/vnd.oci.image.manifest.v1+json"
 	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":%q,"size":%d,"digest":%q},"layers":[{"mediaType":%q,"size":%d,"digest":%q,"annotations":{"dev.cosignproject.cosign/signature":%q}}]}`,
-		kind, config.MediaType, len(config.Data), config.Digest, layer.MediaType, len(layer.Data), layer.Digest, base64.StdEncoding.EncodeToString(signature))
-	must(t, it.PushManifest(registry, name, strings.Replace(digest, ":", "-", 1)+".sig", it.NewBlob(kind, []byte(manifest))))
+		kind, config.MediaType, len(config.Data), config.Digest, layer.MediaType, len(layer.Data), layer.Digest,
+		base64.StdEncoding.EncodeToString(signature))
+	must(t, it.PushManifest(registry, name, strings.Replace(digest, ":", "-", 1)+".sig",
+		it.NewBlob(kind, []byte(manifest))))
 }

@@ -62,7 +62,8 @@ func (s *Store) openRemote(ctx context.Context, named reference.Named, want plat
 	// read here is small; the source outlives the context, as its calls have their own.
 	asking, cancel := context.WithCancelCause(ctx)
 	defer cancel(errEnded)
-	defer giveUp(s.opts.Stall, cancel, "the registry has given no manifest within %s: it hangs, or asks to slow down").stop()
+	defer giveUp(s.opts.Stall, cancel, "the registry has given no manifest within %s: it hangs, or asks to slow down").
+		stop()
 	for n := range manifestTries {
 		if err := waitBefore(asking, n); err != nil {
 			return nil, stalled(asking, err)
@@ -306,14 +307,16 @@ func checkPolicy(ctx context.Context, sys *types.SystemContext, unparsed *image.
 }
 
 // parse reads the configuration and the list of layers of one image.
-func (r *remote) parse(ctx context.Context, sys *types.SystemContext, unparsed *image.UnparsedImage, want platform) error {
+func (r *remote) parse(ctx context.Context, sys *types.SystemContext, unparsed *image.UnparsedImage,
+	want platform) error {
 	_, mimeType, err := unparsed.Manifest(ctx)
 	if err != nil {
 		return err
 	}
 	switch mimeType {
 	case manifest.DockerV2Schema1MediaType, manifest.DockerV2Schema1SignedMediaType:
-		return api.Errorf(api.Unimplemented, "%s has a Docker schema 1 manifest, which names no layer contents", r.named).
+		return api.Errorf(api.Unimplemented, "%s has a Docker schema 1 manifest, which names no layer contents",
+			r.named).
 			WithHint("Push the image again with a current tool.")
 	}
 	img, err := image.FromUnparsedImage(ctx, sys, unparsed)
@@ -347,7 +350,8 @@ func (r *remote) setLayers(infos []types.BlobInfo) error {
 		}
 		// A manifest must not make this process fetch from places of its choice.
 		if len(l.URLs) > 0 || strings.Contains(l.MediaType, "foreign") {
-			return api.Errorf(api.Unimplemented, "layer %s of %s is a foreign one, to be fetched from elsewhere than its registry", l.Digest, r.named).
+			return api.Errorf(api.Unimplemented,
+				"layer %s of %s is a foreign one, to be fetched from elsewhere than its registry", l.Digest, r.named).
 				WithHint("Such are layers of Windows, or of licences that forbid to pass them on: use an image without them.")
 		}
 		r.layers = append(r.layers, types.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType})

@@ -254,7 +254,8 @@ func TestGCKeepsWhatIsInUse(t *testing.T) {
 // A full disk is an error with a hint and leaves nothing.
 func TestNoSpace(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testenv.Require(t, probe.Check{Name: "root", Status: probe.No, Detail: "a small file system is mounted", Remedy: "run the tests as root"})
+		testenv.Require(t, probe.Check{Name: "root", Status: probe.No, Detail: "a small file system is mounted",
+			Remedy: "run the tests as root"})
 	}
 	registry := it.StartRegistry(t)
 	big := it.NewLayer(it.Tar(it.Text("f", strings.Repeat("x", 4<<20))), it.Gzip)
@@ -288,7 +289,8 @@ func TestDependencies(t *testing.T) {
 	for lines.Scan() {
 		n++
 		for _, bad := range []string{
-			"go.podman.io/image/v5/copy", "github.com/containers/image", "github.com/moby/go-archive", "github.com/mattn/go-sqlite3",
+			"go.podman.io/image/v5/copy", "github.com/containers/image", "github.com/moby/go-archive",
+			"github.com/mattn/go-sqlite3",
 			"github.com/vbauerster/mpb", "github.com/proglottis/gpgme", "net/http/pprof",
 		} {
 			if lines.Text() == bad || strings.HasPrefix(lines.Text(), bad+"/") {
@@ -298,6 +300,7 @@ func TestDependencies(t *testing.T) {
 	}
 	_, _ = io.Copy(io.Discard, out)
 	if err := cmd.Wait(); err != nil || n < 100 {
-		testenv.Require(t, probe.Check{Name: "go", Status: probe.Inconclusive, Detail: fmt.Sprint("go list: ", err), Remedy: "run it in the module"})
+		testenv.Require(t, probe.Check{Name: "go", Status: probe.Inconclusive, Detail: fmt.Sprint("go list: ", err),
+			Remedy: "run it in the module"})
 	}
 }

@@ -35,7 +35,8 @@ func TestTag(t *testing.T) {
 	if got, err := s.Get("mine:1"); err != nil || got.ID != img.ID {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, tt := range [][2]string{{"none", "x"}, {"mine:1", "Not A name"}, {"host", "x"}, {"mine:1", "host"}, {"mine:1", "x@sha256:" + strings.Repeat("0", 64)}} {
+	for _, tt := range [][2]string{{"none", "x"}, {"mine:1", "Not A name"}, {"host", "x"}, {"mine:1", "host"},
+		{"mine:1", "x@sha256:" + strings.Repeat("0", 64)}} {
 		_, err := s.Tag(tt[0], tt[1])
 		var e *api.Error
 		if !errors.As(err, &e) || e.Hint == "" || e.Code != api.InvalidArgument && e.Code != api.NotFound {
@@ -63,7 +64,8 @@ func TestDiskUse(t *testing.T) {
 	d, err := s.DiskUse(t.Context())
 	must(t, err)
 	of := map[string]api.ImageUse{d.Images[0].Ref: d.Images[0], d.Images[1].Ref: d.Images[1]}
-	if d.Bytes != of[b].Bytes || of[a].UniqueBytes != 0 || of[b].UniqueBytes < 50_000 || of[b].UniqueBytes > 100_000 || of[a].Bytes < 100_000 || d.UnusedBytes != 0 {
+	if d.Bytes != of[b].Bytes || of[a].UniqueBytes != 0 || of[b].UniqueBytes < 50_000 || of[b].UniqueBytes > 100_000 ||
+		of[a].Bytes < 100_000 || d.UnusedBytes != 0 {
 		t.Errorf("%+v", d)
 	}
 	if !of[a].InUse || !of[b].InUse {
@@ -75,7 +77,8 @@ func TestDiskUse(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	lease.Release()
-	if d, err = s.DiskUse(t.Context()); err != nil || d.UnusedBytes < 50_000 || d.UnusedBytes > 100_000 || d.Images[0].InUse {
+	if d, err = s.DiskUse(t.Context()); err != nil || d.UnusedBytes < 50_000 || d.UnusedBytes > 100_000 ||
+		d.Images[0].InUse {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -124,26 +127,34 @@ var damages = map[string]struct {
 }{
 	"content": {func(r string) error { return overwrite(filepath.Join(r, "etc/os")) }, `"etc/os" has another content`},
 	"cut":     {func(r string) error { return os.Truncate(filepath.Join(r, "bin/sh"), 1) }, "has another size"},
-	"mode":    {func(r string) error { return os.Chmod(filepath.Join(r, "bin/sh"), 0o700) }, `"bin/sh" has another mode`},
+	"mode": {func(r string) error { return os.Chmod(filepath.Join(r, "bin/sh"), 0o700) },
+		`"bin/sh" has another mode`},
 	"missing": {func(r string) error { return os.Remove(filepath.Join(r, "etc/os")) }, `"etc/os" is missing`},
 	"last":    {func(r string) error { return os.Remove(filepath.Join(r, "zz")) }, `"zz" is missing`},
-	"added":   {func(r string) error { return os.WriteFile(filepath.Join(r, "etc/new"), nil, 0o600) }, `"etc/new" was not in the layer`},
-	"link":    {func(r string) error { return relink(filepath.Join(r, "ln")) }, `"ln" has another`},
-	"kind":    {func(r string) error { return refolder(filepath.Join(r, "etc/os")) }, "is of another kind"},
-	"folder":  {func(r string) error { return os.RemoveAll(filepath.Join(r, "etc")) }, `"etc" is missing`},
+	"added": {func(r string) error { return os.WriteFile(filepath.Join(r, "etc/new"), nil, 0o600) },
+		`"etc/new" was not in the layer`},
+	"link":   {func(r string) error { return relink(filepath.Join(r, "ln")) }, `"ln" has another`},
+	"kind":   {func(r string) error { return refolder(filepath.Join(r, "etc/os")) }, "is of another kind"},
+	"folder": {func(r string) error { return os.RemoveAll(filepath.Join(r, "etc")) }, `"etc" is missing`},
 	"attribute changed": {func(r string) error {
 		return unix.Setxattr(filepath.Join(r, "etc/marked"), "user.mine", []byte("w"), 0)
 	}, `"etc/marked" has other extended attributes`},
-	"attribute added":   {func(r string) error { return unix.Setxattr(filepath.Join(r, "etc/os"), "user.mine", []byte("v"), 0) }, `"etc/os" has other extended attributes`},
-	"attribute removed": {func(r string) error { return unix.Removexattr(filepath.Join(r, "etc/marked"), "user.mine") }, `"etc/marked" has other extended attributes`},
+	"attribute added": {func(r string) error {
+		return unix.Setxattr(filepath.Join(r, "etc/os"), "user.mine",
+			[]byte("v"), 0)
+	}, `"etc/os" has other extended attributes`},
+	"attribute removed": {func(r string) error { return unix.Removexattr(filepath.Join(r, "etc/marked"), "user.mine") },
+		`"etc/marked" has other extended attributes`},
 	"folder opaque": {func(r string) error {
 		return unix.Setxattr(filepath.Join(r, "bin"), "user.overlay.opaque", []byte("y"), 0)
 	}, `"bin" has other extended attributes`},
-	"attributes": {func(r string) error { return os.Truncate(filepath.Join(path.Dir(r), attributesFile), 0) }, `"etc/marked" has other extended attributes`},
+	"attributes": {func(r string) error { return os.Truncate(filepath.Join(path.Dir(r), attributesFile), 0) },
+		`"etc/marked" has other extended attributes`},
 	"manifest": {func(r string) error {
 		return os.WriteFile(filepath.Join(path.Dir(r), manifestFile), []byte("nonsense\n"), 0o600)
 	}, "is none"},
-	"manifest empty": {func(r string) error { return os.Truncate(filepath.Join(path.Dir(r), manifestFile), 0) }, "was not in the layer"},
+	"manifest empty": {func(r string) error { return os.Truncate(filepath.Join(path.Dir(r), manifestFile), 0) },
+		"was not in the layer"},
 }
 
 // overwrite changes a file and neither its size nor its time.
@@ -152,7 +163,8 @@ func overwrite(p string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(p, []byte(strings.Repeat("?", int(st.Size()))), 0o600), os.Chtimes(p, st.ModTime(), st.ModTime()))
+	return errors.Join(os.WriteFile(p, []byte(strings.Repeat("?", int(st.Size()))), 0o600),
+		os.Chtimes(p, st.ModTime(), st.ModTime()))
 }
 
 func relink(p string) error   { return errors.Join(os.Remove(p), os.Symlink("elsewhere", p)) }
@@ -162,8 +174,11 @@ func refolder(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o7
 func TestVerify(t *testing.T) {
 	registry := it.StartRegistry(t)
 	img := it.Image{Layers: []it.Layer{
-		it.NewLayer(it.Tar(it.Dir("etc/"), it.Text("etc/os", "one"), it.Exec("bin/sh", "elf"), it.Symlink("ln", "etc"), it.Text("zz", "last"), it.Hardlink("hard", "zz"),
-			it.File{Name: "etc/marked", Content: "m", Xattrs: map[string]string{"user.mine": "v", "security.capability": "\x01\x00\x00\x02\x00\x04" + strings.Repeat("\x00", 14)}}), it.Gzip),
+		it.NewLayer(it.Tar(it.Dir("etc/"), it.Text("etc/os", "one"), it.Exec("bin/sh", "elf"), it.Symlink("ln", "etc"),
+			it.Text("zz", "last"), it.Hardlink("hard", "zz"),
+			it.File{Name: "etc/marked", Content: "m",
+				Xattrs: map[string]string{"user.mine": "v", "security.capability": "\x01\x00\x00\x02\x00\x04" +
+					strings.Repeat("\x00", 14)}}), it.Gzip),
 		it.NewLayer(it.Tar(it.Whiteout("etc", "os"), it.Opaque("bin")), it.Zstd),
 	}}
 	ref := push(t, registry, "app", img)
@@ -175,18 +190,21 @@ func TestVerify(t *testing.T) {
 			_, err = s.Tag(ref, "other:1")
 			must(t, err)
 			checks, err := s.Verify(t.Context(), "", VerifyOptions{})
-			if err != nil || len(checks) != 2 || checks[0].Status != api.LayerGood || checks[1].Status != api.LayerGood || len(checks[0].Images) != 2 || checks[0].Files < 7 {
+			if err != nil || len(checks) != 2 || checks[0].Status != api.LayerGood ||
+				checks[1].Status != api.LayerGood || len(checks[0].Images) != 2 || checks[0].Files < 7 {
 				t.Fatalf("whole: %+v, %v", checks, err)
 			}
 			must(t, damage.do(s.path(got.Layers[0])))
 			checks, err = s.Verify(t.Context(), ref, VerifyOptions{})
-			if err != nil || checks[0].Status != api.LayerDamaged || checks[1].Status != api.LayerGood || !strings.Contains(strings.Join(checks[0].Problems, "\n"), damage.says) {
+			if err != nil || checks[0].Status != api.LayerDamaged || checks[1].Status != api.LayerGood ||
+				!strings.Contains(strings.Join(checks[0].Problems, "\n"), damage.says) {
 				t.Fatalf("damaged: %+v, %v", checks, err)
 			}
 			// Not while it is used.
 			lease, err := s.Lease(got.Layers)
 			must(t, err)
-			if _, err := s.Verify(t.Context(), ref, VerifyOptions{Repair: true}); api.ErrorCode(err) != api.FailedPrecondition {
+			if _, err := s.Verify(t.Context(), ref,
+				VerifyOptions{Repair: true}); api.ErrorCode(err) != api.FailedPrecondition {
 				t.Errorf("repaired under a sandbox: %v", err)
 			}
 			lease.Release()
@@ -238,8 +256,10 @@ func TestOlderStore(t *testing.T) {
 	img, err := importing(t, s, it.Tar(it.Text("f", "x")), false, "x", ImportOptions{Format: api.FormatRootfs})
 	must(t, err)
 	file := s.path(refFile(img.Ref))
-	must(t, os.WriteFile(file, fmt.Appendf(nil, `{"ref":%q,"id":%q,"platform":"linux/amd64","config":{"cmd":["x"],"newer":1},"layers":null,"diff_ids":[%q],"newer":true}`,
-		img.Ref, img.ID, strings.Replace(strings.TrimSuffix(path.Base(path.Dir(img.Layers[0])), singleSuffix), "-", ":", 1)), 0o600))
+	must(t, os.WriteFile(file,
+		fmt.Appendf(nil, `{"ref":%q,"id":%q,"platform":"linux/amd64","config":{"cmd":["x"],"newer":1},"layers":null,"diff_ids":[%q],"newer":true}`,
+			img.Ref, img.ID, strings.Replace(strings.TrimSuffix(path.Base(path.Dir(img.Layers[0])), singleSuffix), "-", ":",
+				1)), 0o600))
 	must(t, os.Remove(filepath.Join(path.Dir(s.path(img.Layers[0])), attributesFile)))
 	must(t, unix.Setxattr(filepath.Join(s.path(img.Layers[0]), "f"), "user.x", []byte("y"), 0))
 	if checks, err := s.Verify(t.Context(), "x", VerifyOptions{}); err != nil || checks[0].Status != api.LayerGood {

@@ -30,7 +30,8 @@ const (
 )
 
 var insideTests = map[string]func(*testing.T){
-	"overlay": insideOverlay, "host": insideHost, "unmapped": insideUnmapped, "implied": insideImplied, "twice": insideTwice,
+	"overlay": insideOverlay, "host": insideHost, "unmapped": insideUnmapped, "implied": insideImplied,
+	"twice": insideTwice,
 }
 
 // rangeBase is the host uid of uid 0 in the range map, which only root can
@@ -51,7 +52,8 @@ func TestInUserNamespace(t *testing.T) {
 	for _, kind := range []string{"single", "range"} {
 		t.Run(kind, func(t *testing.T) {
 			if kind == "range" && os.Geteuid() != 0 {
-				testenv.Require(t, probe.Check{Name: "root", Status: probe.No, Detail: "a range of ids is mapped without newuidmap",
+				testenv.Require(t, probe.Check{Name: "root", Status: probe.No,
+					Detail: "a range of ids is mapped without newuidmap",
 					Remedy: "run the tests as root"})
 			}
 			runInside(t, kind, registry)
@@ -75,7 +77,8 @@ func runInside(t *testing.T, kind, registry string) {
 	must(t, os.Chown(store, base, gid))
 	cmd := exec.Command("/proc/self/fd/3", "-test.run=^TestInUserNamespace$", "-test.v", "-test.count=1")
 	cmd.ExtraFiles = []*os.File{exe}
-	cmd.Env = append(os.Environ(), insideVar+"="+kind, registryVar+"="+registry, storeVar+"="+store, "HOME="+store, "XDG_RUNTIME_DIR="+store)
+	cmd.Env = append(os.Environ(), insideVar+"="+kind, registryVar+"="+registry, storeVar+"="+store, "HOME="+store,
+		"XDG_RUNTIME_DIR="+store)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
@@ -109,11 +112,15 @@ func insideStore(t *testing.T) (s *Store, single bool, registry string) {
 // pushForInside pushes the images that the tests inside pull.
 func pushForInside(t *testing.T, registry string) {
 	base := it.Tar(
-		it.Dir("./"), it.Dir("etc/"), it.Text("etc/gone", "lower"), it.Text("etc/stays", "lower"), it.Dir("opaque/"), it.Text("opaque/hidden", "lower"),
-		it.File{Name: "bin/su", Mode: 0o4755, Content: "elf", UID: 0}, it.File{Name: "mail", UID: 8, GID: 12, Content: "m"},
-		it.File{Name: "home/app/", Type: '5', Mode: 0o700, UID: 1000, GID: 1000}, it.Dir("again/"), it.Text("again/old", "lower"),
+		it.Dir("./"), it.Dir("etc/"), it.Text("etc/gone", "lower"), it.Text("etc/stays", "lower"), it.Dir("opaque/"),
+		it.Text("opaque/hidden", "lower"),
+		it.File{Name: "bin/su", Mode: 0o4755, Content: "elf", UID: 0},
+		it.File{Name: "mail", UID: 8, GID: 12, Content: "m"},
+		it.File{Name: "home/app/", Type: '5', Mode: 0o700, UID: 1000, GID: 1000}, it.Dir("again/"),
+		it.Text("again/old", "lower"),
 		it.Text("secret", "lower"), it.Dir("both/"), it.Text("both/x", "lower"),
-		it.File{Name: "cap", Content: "elf", Xattrs: map[string]string{"security.capability": "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"}},
+		it.File{Name: "cap", Content: "elf",
+			Xattrs: map[string]string{"security.capability": "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"}},
 	)
 	top := it.Tar(
 		it.Whiteout("etc", "gone"), it.Dir("opaque/"), it.Text("opaque/new", "upper"), it.Opaque("opaque"),
@@ -121,23 +128,32 @@ func pushForInside(t *testing.T, registry string) {
 		it.Whiteout("both", "x"), it.Opaque("both"), it.Dir("both/"),
 		// A layer must not be able to rename, alias or hide by attributes of
 		// overlayfs.
-		it.File{Name: "stolen/", Type: '5', Xattrs: map[string]string{"user.overlay.redirect": "/etc", "user.overlay.opaque": "y"}},
-		it.File{Name: "secret2", Xattrs: map[string]string{"user.overlay.metacopy": "", "user.overlay.redirect": "/secret", "user.overlay.origin": "x"}},
+		it.File{Name: "stolen/", Type: '5', Xattrs: map[string]string{"user.overlay.redirect": "/etc",
+			"user.overlay.opaque": "y"}},
+		it.File{Name: "secret2", Xattrs: map[string]string{"user.overlay.metacopy": "",
+			"user.overlay.redirect": "/secret", "user.overlay.origin": "x"}},
 	)
 	push(t, registry, "inside", it.Image{Layers: []it.Layer{it.NewLayer(base, it.Gzip), it.NewLayer(top, it.Zstd)}})
-	push(t, registry, "reset", it.Image{Layers: []it.Layer{it.NewLayer(base, it.Gzip), it.NewLayer(it.Tar(it.Text(".wh..wh..opq", ""), it.Text("only", "x")), it.Gzip)}})
+	push(t, registry, "reset",
+		it.Image{Layers: []it.Layer{it.NewLayer(base, it.Gzip),
+			it.NewLayer(it.Tar(it.Text(".wh..wh..opq", ""), it.Text("only", "x")), it.Gzip)}})
 	// The same layer more than once, as builders emit for steps without effect.
-	empty, a, b := it.NewLayer(it.Tar(), it.Gzip), it.NewLayer(it.Tar(it.Dir("d/"), it.Text("d/a", "a"), it.Text("d/b", "a")), it.Gzip),
+	empty, a, b := it.NewLayer(it.Tar(), it.Gzip),
+		it.NewLayer(it.Tar(it.Dir("d/"), it.Text("d/a", "a"), it.Text("d/b", "a")), it.Gzip),
 		it.NewLayer(it.Tar(it.Text("d/b", "b"), it.Whiteout("d", "a"), it.Text("c", "b")), it.Gzip)
 	push(t, registry, "twice", it.Image{Layers: []it.Layer{empty, a, empty, b, empty, a, empty}})
 	// Layers without entries for the folders above their files.
 	push(t, registry, "implied", it.Image{Layers: []it.Layer{
-		it.NewLayer(it.Tar(it.File{Name: "tmp/", Type: '5', Mode: 0o1777}, it.File{Name: "home/", Type: '5', Mode: 0o711},
-			it.File{Name: "home/app/", Type: '5', Mode: 0o700, UID: 1000, GID: 1000}, it.File{Name: "gone/", Type: '5', Mode: 0o700}), it.Gzip),
-		it.NewLayer(it.Tar(it.Text("tmp/x", "x"), it.Text("home/app/new/file", "y"), it.Whiteout(".", "gone")), it.Gzip),
+		it.NewLayer(it.Tar(it.File{Name: "tmp/", Type: '5', Mode: 0o1777},
+			it.File{Name: "home/", Type: '5', Mode: 0o711},
+			it.File{Name: "home/app/", Type: '5', Mode: 0o700, UID: 1000, GID: 1000},
+			it.File{Name: "gone/", Type: '5', Mode: 0o700}), it.Gzip),
+		it.NewLayer(it.Tar(it.Text("tmp/x", "x"), it.Text("home/app/new/file", "y"), it.Whiteout(".", "gone")),
+			it.Gzip),
 		it.NewLayer(it.Tar(it.Text("home/app/z", "z"), it.Text("gone/z", "z")), it.Gzip),
 	}})
-	push(t, registry, "unmapped", it.Image{Layers: []it.Layer{it.NewLayer(it.Tar(it.File{Name: "f", UID: 70_000}), it.Gzip)}})
+	push(t, registry, "unmapped",
+		it.Image{Layers: []it.Layer{it.NewLayer(it.Tar(it.File{Name: "f", UID: 70_000}), it.Gzip)}})
 }
 
 // mountRootfs mounts an image as hutch-launch does, and its binds if any.
@@ -152,8 +168,9 @@ func mountRootfs(t *testing.T, s *Store, r Rootfs) string {
 		lower = append(lower, filepath.Join(s.Dir(), l))
 	}
 	merged := filepath.Join(dir, "merged")
-	must(t, unix.Mount("overlay", merged, "overlay", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,userxattr",
-		strings.Join(lower, ":"), dir, dir)))
+	must(t, unix.Mount("overlay", merged, "overlay", unix.MS_NOSUID|unix.MS_NODEV,
+		fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,userxattr",
+			strings.Join(lower, ":"), dir, dir)))
 	t.Cleanup(func() { must(t, unix.Unmount(merged, unix.MNT_DETACH)) })
 	for _, b := range r.Binds {
 		mountBind(t, s, merged, b)
@@ -199,7 +216,8 @@ func insideOverlay(t *testing.T) {
 	must(t, err)
 	root := mountRootfs(t, s, img.Rootfs())
 	for dir, want := range map[string]string{
-		"etc": "stays", "opaque": "new", "again": "new", "both": "", "stolen": "", ".": "again bin both cap etc home mail opaque secret secret2 stolen",
+		"etc": "stays", "opaque": "new", "again": "new", "both": "", "stolen": "",
+		".": "again bin both cap etc home mail opaque secret secret2 stolen",
 	} {
 		if got := names(t, filepath.Join(root, dir)); got != want {
 			t.Errorf("%s holds %q, want %q", dir, got, want)
@@ -208,7 +226,8 @@ func insideOverlay(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(root, "secret2")); err != nil || len(data) != 0 {
 		t.Errorf("secret2 is %q, %v", data, err)
 	}
-	for p, want := range map[string]string{"bin/su": "104755 0:0", "mail": "100644 8:12", "home/app": "40700 1000:1000"} {
+	for p, want := range map[string]string{"bin/su": "104755 0:0", "mail": "100644 8:12",
+		"home/app": "40700 1000:1000"} {
 		var st unix.Stat_t
 		must(t, unix.Lstat(filepath.Join(root, p), &st))
 		if single {
@@ -228,7 +247,9 @@ func insideOverlay(t *testing.T) {
 
 	reset, err := s.Pull(t.Context(), it.Ref(registry, "reset", "v1"), PullOptions{})
 	must(t, err)
-	if got := names(t, mountRootfs(t, s, Rootfs{Lower: append(reset.Rootfs().Lower, slices.Repeat([]string{"tmp"}, 2-len(reset.Layers))...)})); got != "only" {
+	if got := names(t, mountRootfs(t, s,
+		Rootfs{Lower: append(reset.Rootfs().
+			Lower, slices.Repeat([]string{"tmp"}, 2-len(reset.Layers))...)})); got != "only" {
 		t.Errorf("an opaque root shows %q", got)
 	}
 	must(t, s.Remove(img.Ref, nil))
@@ -242,7 +263,8 @@ func insideImplied(t *testing.T) {
 	must(t, err)
 	root := mountRootfs(t, s, img.Rootfs())
 	for p, want := range map[string]string{
-		"tmp": "41777 0:0", "home": "40711 0:0", "home/app": "40700 1000:1000", "home/app/new": "40755 0:0", "gone": "40755 0:0",
+		"tmp": "41777 0:0", "home": "40711 0:0", "home/app": "40700 1000:1000", "home/app/new": "40755 0:0",
+		"gone":  "40755 0:0",
 		"tmp/x": "100644 0:0", "home/app/z": "100644 0:0",
 	} {
 		var st unix.Stat_t
@@ -307,7 +329,8 @@ func insideHost(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return strings.TrimSpace(string(out)), err
 	}
-	if got, err := run(img.Config.Cmd[0], "-c", "echo $((6*7)); id -un; ls /usr/local/etc /home /opt; cat /etc/shadow 2>&1 | grep -c root"); !strings.HasPrefix(got, "42\nroot\n") || !strings.HasSuffix(got, "\n0") {
+	if got, err := run(img.Config.Cmd[0], "-c",
+		"echo $((6*7)); id -un; ls /usr/local/etc /home /opt; cat /etc/shadow 2>&1 | grep -c root"); !strings.HasPrefix(got, "42\nroot\n") || !strings.HasSuffix(got, "\n0") {
 		t.Errorf("the shell of the host image: %q, %v", got, err)
 	}
 	if got, err := run("/bin/sh", "-c", "touch /usr/x 2>/dev/null || touch /etc/mine && echo fine"); got != "fine" {

@@ -43,7 +43,8 @@ func TestPullVariants(t *testing.T) {
 		imgs []it.Image
 		want string // user; "" is refused
 	}{
-		"best":       {[]it.Image{of(runtime.GOARCH, "v1"), of(runtime.GOARCH, best), of(runtime.GOARCH, other)}, runtime.GOARCH + best},
+		"best": {[]it.Image{of(runtime.GOARCH, "v1"), of(runtime.GOARCH, best), of(runtime.GOARCH, other)},
+			runtime.GOARCH + best},
 		"plain":      {[]it.Image{of(runtime.GOARCH, best), of(runtime.GOARCH, "")}, runtime.GOARCH},
 		"impossible": {[]it.Image{of(runtime.GOARCH, other)}, ""},
 	} {
@@ -54,7 +55,8 @@ func TestPullVariants(t *testing.T) {
 		switch {
 		case tt.want != "" && (err != nil || img.Config.User != tt.want):
 			t.Errorf("%s: %+v, %v, want %s", name, img, err, tt.want)
-		case tt.want == "" && (!errors.As(err, &e) || e.Code != api.FailedPrecondition || !strings.Contains(e.Msg, other)):
+		case tt.want == "" && (!errors.As(err, &e) || e.Code != api.FailedPrecondition ||
+			!strings.Contains(e.Msg, other)):
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -62,7 +64,8 @@ func TestPullVariants(t *testing.T) {
 	if _, err := s.Pull(t.Context(), it.Ref(registry, "best", "v1"), PullOptions{Policy: PullNever}); err != nil {
 		t.Error(err)
 	}
-	img, err := s.Pull(t.Context(), it.Ref(registry, "best", "v1"), PullOptions{Platform: "linux/" + runtime.GOARCH + "/" + other})
+	img, err := s.Pull(t.Context(), it.Ref(registry, "best", "v1"), PullOptions{Platform: "linux/" + runtime.GOARCH +
+		"/" + other})
 	if err != nil || img.Config.User != runtime.GOARCH+other {
 		t.Errorf("%+v, %v", img, err)
 	}

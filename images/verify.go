@@ -32,7 +32,8 @@ func writeManifest(ctx context.Context, work string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(unpack.WriteManifest(ctx, manifest, attributes, root, unpack.Checksums(ctx), nil), manifest.Close(), attributes.Close())
+	return errors.Join(unpack.WriteManifest(ctx, manifest, attributes, root, unpack.Checksums(ctx), nil),
+		manifest.Close(), attributes.Close())
 }
 
 // createManifest makes the files that record what is in a new unit. They are the caller's.
@@ -283,7 +284,8 @@ func (m *comparison) visit(n *unpack.Node) error {
 }
 
 // columns of a manifest's line, as far as they are told apart.
-var columns = []string{"is of another kind", "has another mode", "has another owner", "has another size", "has another time"}
+var columns = []string{"is of another kind", "has another mode", "has another owner", "has another size",
+	"has another time"}
 
 // difference says what differs between two lines for the same path.
 func difference(was, is string) string {

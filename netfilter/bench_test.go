@@ -28,7 +28,8 @@ func loopbackNames(t testing.TB) *net.Resolver {
 	s := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg).SetReply(q)
 		if q.Question[0].Qtype == dns.TypeA {
-			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: net.IPv4(127, 0, 0, 1)}}
+			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA,
+				Class: dns.ClassINET, Ttl: 60}, A: net.IPv4(127, 0, 0, 1)}}
 		}
 		_ = w.WriteMsg(m)
 	})}
@@ -125,7 +126,8 @@ func outOf(b *testing.B, way Way, port uint16) (dial func() (net.Conn, error)) {
 	e := newEngine(b, &keeper{})
 	e.cfg.Resolver, e.way = loopbackNames(b), way
 	n, err := e.Open("a", b.TempDir(), api.NetPolicy{
-		Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", port)}, AllowCIDRs: []string{"127.0.0.0/8"},
+		Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", port)},
+		AllowCIDRs: []string{"127.0.0.0/8"},
 	}, nil)
 	if err != nil {
 		b.Fatal(err)
@@ -208,7 +210,8 @@ func BenchmarkDownload(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{c}, buf); n != bulk || err != nil {
+			if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{c}, buf); n != bulk ||
+				err != nil {
 				b.Fatal(n, err)
 			}
 			_ = c.Close()

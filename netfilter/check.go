@@ -16,7 +16,8 @@ func Check(p api.NetPolicy, t api.NetTarget) (api.NetVerdict, error) {
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {
-		return api.NetVerdict{}, api.Errorf(api.Internal, "list this host's addresses: %w", err).WithHint("this is a fault of the host: try again")
+		return api.NetVerdict{}, api.Errorf(api.Internal, "list this host's addresses: %w", err).
+			WithHint("this is a fault of the host: try again")
 	}
 	return rules.Verdict(t, func(a netip.Addr) bool {
 		for _, o := range own {

@@ -51,7 +51,8 @@ func (c *compiled) get(p api.NetPolicy) *policy.Rules {
 }
 
 func same(p, q api.NetPolicy) bool {
-	for _, lists := range [][2]*[]string{{&p.Allow, &q.Allow}, {&p.Block, &q.Block}, {&p.AllowCIDRs, &q.AllowCIDRs}, {&p.BlockCIDRs, &q.BlockCIDRs}} {
+	for _, lists := range [][2]*[]string{{&p.Allow, &q.Allow}, {&p.Block, &q.Block}, {&p.AllowCIDRs, &q.AllowCIDRs},
+		{&p.BlockCIDRs, &q.BlockCIDRs}} {
 		if !slices.Equal(*lists[0], *lists[1]) {
 			return false
 		}

@@ -22,7 +22,8 @@ func TestCompiled(t *testing.T) {
 	}
 	mine.Allow[1] = "c.test"
 	for _, p := range []api.NetPolicy{
-		mine, named(api.NetOpen, "a.test", "b.test"), named(api.NetAllow, "b.test", "a.test"), named(api.NetAllow, "a.test"),
+		mine, named(api.NetOpen, "a.test", "b.test"), named(api.NetAllow, "b.test", "a.test"),
+		named(api.NetAllow, "a.test"),
 		{Mode: api.NetAllow, Block: []string{"a.test", "b.test"}},
 	} {
 		r, err := c.of(p)

@@ -219,7 +219,8 @@ func unusable(err error) error {
 		return api.Errorf(api.Unavailable, "network: %w", err).WithField("network").
 			WithHint("hutch doctor shows what the kernel lacks (nf_tables_tproxy)")
 	}
-	return api.Errorf(api.Internal, "make the sandbox's network: %w", err).WithHint("hutch doctor shows what this machine allows")
+	return api.Errorf(api.Internal, "make the sandbox's network: %w", err).
+		WithHint("hutch doctor shows what this machine allows")
 }
 
 func wrap(op string, err error) error {

@@ -21,7 +21,8 @@ func (n *Network) connectionFailed(f proxy.Failure) {
 	if f.Address.IsValid() {
 		t.Address = f.Address.String()
 	}
-	n.e.cfg.Failed(n.id, api.FailedEvent{NetTarget: t, Why: f.Why, Hint: n.e.remedy(&f), Errno: f.Errno, Count: 1, Untold: int64(f.Suppressed)})
+	n.e.cfg.Failed(n.id, api.FailedEvent{NetTarget: t, Why: f.Why, Hint: n.e.remedy(&f), Errno: f.Errno, Count: 1,
+		Untold: int64(f.Suppressed)})
 }
 
 // Unanswered tells of the connections that have waited for their servers for a while, and of the names that got no
@@ -37,7 +38,8 @@ func (e *Engine) remedy(f *proxy.Failure) string {
 		return "start the service; it must listen on 127.0.0.1 or ::1 of this machine"
 	}
 	if to := e.outside(f); to != nil {
-		return "programs of this machine go there by the proxy " + to.Host + ", which hutch does not do for a sandbox: " +
+		return "programs of this machine go there by the proxy " + to.Host +
+			", which hutch does not do for a sandbox: " +
 			"tell the program, and allow the proxy: " + proxyFlags(to)
 	}
 	var lookup *net.DNSError

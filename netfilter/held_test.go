@@ -178,7 +178,8 @@ func silence(t *testing.T) (port uint16, answer func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+		unix.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
 	f := os.NewFile(uintptr(fd), "listener")
@@ -241,7 +242,8 @@ func TestHeldErrno(t *testing.T) {
 	}()
 	alive6 := l.Addr().(*net.TCPAddr).AddrPort()
 	dead := closedPort(t)
-	r := raw(t, api.NetPolicy{AllowCIDRs: []string{"203.0.113.0/24", "fd00::7", "fd00::8", "192.0.2.0/24"}}, alive, dead)
+	r := raw(t, api.NetPolicy{AllowCIDRs: []string{"203.0.113.0/24", "fd00::7", "fd00::8", "192.0.2.0/24"}},
+		alive, dead)
 	for range 3 {
 		c, err := r.in.dial(r.name(alive).String())
 		if err != nil {
@@ -262,13 +264,15 @@ func TestHeldErrno(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	r.expect("a port that is not allowed", r.name(alive^1), unix.EHOSTUNREACH)
-	r.expect("an address that is no name's", netip.AddrPortFrom(netip.MustParseAddr("198.18.77.77"), dead), unix.EHOSTUNREACH)
+	r.expect("an address that is no name's", netip.AddrPortFrom(netip.MustParseAddr("198.18.77.77"), dead),
+		unix.EHOSTUNREACH)
 	if d := r.denials(); len(d) != 2 || d[0].Name != "raw.test" || d[1].Address != "198.18.77.77" {
 		t.Errorf("%+v", d)
 	}
 	waitFor(t, "the end of all flows", func() bool { return r.proxy.Connections() == 0 })
 	for _, u := range r.Uses() {
-		if want := map[string]int64{fmt.Sprintf("allow tcp://raw.test:%d", alive): 3, fmt.Sprintf("allow tcp://raw.test:%d", dead): 3}[u.Rule]; want != 0 && u.Connections != want {
+		if want := map[string]int64{fmt.Sprintf("allow tcp://raw.test:%d", alive): 3,
+			fmt.Sprintf("allow tcp://raw.test:%d", dead): 3}[u.Rule]; want != 0 && u.Connections != want {
 			t.Errorf("%+v, want %d connections", u, want)
 		}
 	}
@@ -279,7 +283,8 @@ func TestHeldErrno(t *testing.T) {
 func TestHeldOpen(t *testing.T) {
 	alive := server(t, func(c net.Conn) { _, _ = io.WriteString(c, "hello") })
 	for _, block := range [][]string{nil, {"evil.test"}} {
-		r := raw(t, api.NetPolicy{Mode: api.NetOpen, Block: block, BlockCIDRs: []string{"203.0.113.0/25"}, AllowCIDRs: []string{"203.0.113.0/24"}})
+		r := raw(t, api.NetPolicy{Mode: api.NetOpen, Block: block, BlockCIDRs: []string{"203.0.113.0/25"},
+			AllowCIDRs: []string{"203.0.113.0/24"}})
 		c, err := r.in.dial(r.name(alive).String())
 		if err != nil {
 			t.Fatal(err)
@@ -394,7 +399,8 @@ func TestHeldUpdate(t *testing.T) {
 	waitFor(t, "the denial", func() bool { return len(r.denials()) == 1 })
 	// Raw ports that come while the sandbox runs.
 	dead := closedPort(t)
-	if err := r.Update(api.NetPolicy{Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", dead)}, AllowCIDRs: []string{"127.0.0.0/8"}}); err != nil {
+	if err := r.Update(api.NetPolicy{Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", dead)},
+		AllowCIDRs: []string{"127.0.0.0/8"}}); err != nil {
 		t.Fatal(err)
 	}
 	r.expect("a new port", r.name(dead), unix.ECONNREFUSED)
@@ -421,7 +427,9 @@ func TestAcceptFirst(t *testing.T) {
 	e := newEngine(t, &keeper{})
 	e.cfg.Resolver, e.way, e.reason = loopbackNames(t), "tproxy", "asked for"
 	dead := closedPort(t)
-	n, err := e.Open("a", t.TempDir(), api.NetPolicy{Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", dead)}, AllowCIDRs: []string{"127.0.0.0/8"}}, nil)
+	n, err := e.Open("a", t.TempDir(),
+		api.NetPolicy{Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", dead)},
+			AllowCIDRs: []string{"127.0.0.0/8"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,8 @@ func (k *kernel) adopted() error {
 // that is not, and to one that the exec's policy alone does not allow. It fails unless the kernel
 // does with the first two as it was told, and tells of it; the third shows whether execs can have policies.
 // connect returns an errno, or 0, for each.
-func (e *Engine) ProveKernel(cgroup, exec uint64, errnos bool, connect func(to ...netip.AddrPort) ([]syscall.Errno, error)) (err error) {
+func (e *Engine) ProveKernel(cgroup, exec uint64, errnos bool, connect func(to ...netip.AddrPort) ([]syscall.Errno,
+	error)) (err error) {
 	k := e.kernel
 	good, bad := netip.AddrPortFrom(netns.Synthetic.Addr(), 9), netip.AddrPortFrom(netns.Synthetic.Addr().Next(), 9)
 	wide := netip.AddrPortFrom(bad.Addr().Next(), 9)
@@ -153,7 +154,8 @@ const eventPatience = 10 * time.Second
 // whose number is the inode of its folder; nil is mode none. UseKernel must have succeeded.
 func (e *Engine) Enforce(id string, cgroup uint64, n *Network) (_ *Enforced, err error) {
 	k := e.kernel
-	s := &Enforced{k: k, id: id, cgroup: cgroup, net: n, limit: rate.NewLimiter(denialsPerSecond, 10*denialsPerSecond), recent: map[wanted]*repeated{}}
+	s := &Enforced{k: k, id: id, cgroup: cgroup, net: n, limit: rate.NewLimiter(denialsPerSecond, 10*denialsPerSecond),
+		recent: map[wanted]*repeated{}}
 	s.changed.L = &s.handling
 	if c, err := k.maps.Counts(cgroup); err == nil { // a daemon before was told of these
 		s.before = c.Denied - c.Lost
@@ -433,9 +435,12 @@ var modeNone, _ = policy.Compile(api.NetPolicy{Mode: api.NetNone}) // it is vali
 
 // explain finds the rule behind a refusal.
 func (s *Enforced) explain(event bpf.Event) api.DeniedEvent {
-	d := api.DeniedEvent{Count: 1, Cgroup: event.Process, Refusal: api.Refusal{By: "ebpf", Errno: unix.ErrnoName(event.Errno)}}
+	d := api.DeniedEvent{Count: 1, Cgroup: event.Process,
+		Refusal: api.Refusal{By: "ebpf", Errno: unix.ErrnoName(event.Errno)}}
 	if event.Hook == bpf.Socket {
-		d.Rule, d.Why = "socket", fmt.Sprintf("sockets are for TCP and UDP, and not of type %d with protocol %d (socket(2), protocols(5))", event.Type, event.Protocol)
+		d.Rule, d.Why = "socket",
+			fmt.Sprintf("sockets are for TCP and UDP, and not of type %d with protocol %d (socket(2), protocols(5))",
+				event.Type, event.Protocol)
 		return d
 	}
 	d.Port, d.Proto = event.To.Port(), policy.TCP

@@ -42,7 +42,8 @@ func (r *rig) pair(port uint16, next <-chan *net.TCPConn) (client, server *net.T
 		}
 		// The first one, for which the name was looked up, or another goroutine accepted it.
 		_, _ = client.Close(), server.Close()
-		waitFor(r.t, "the end of a connection that is not to be told of", func() bool { return r.proxy.Connections() <= all })
+		waitFor(r.t, "the end of a connection that is not to be told of",
+			func() bool { return r.proxy.Connections() <= all })
 	}
 	r.t.Fatal("the loop carries no connection")
 	return nil, nil
@@ -211,7 +212,8 @@ func TestLightUpdate(t *testing.T) {
 	r := raw(t, api.NetPolicy{}, port, other)
 	stays, there := r.pair(other, others)
 	client, server := r.pair(port, next)
-	p := api.NetPolicy{Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", other)}, AllowCIDRs: []string{"127.0.0.0/8"}}
+	p := api.NetPolicy{Mode: api.NetAllow, Allow: []string{fmt.Sprintf("tcp://raw.test:%d", other)},
+		AllowCIDRs: []string{"127.0.0.0/8"}}
 	if err := r.Update(p); err != nil {
 		t.Fatal(err)
 	}

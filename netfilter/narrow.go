@@ -22,7 +22,8 @@ type narrowed struct {
 // daemon before, replaces what that one has put there.
 func (s *Enforced) Narrow(cgroup uint64, p api.NetPolicy) error {
 	if !s.k.execs {
-		return api.Errorf(api.Unavailable, "the eBPF programs in force are of an older build, which knows no policies of execs").
+		return api.Errorf(api.Unavailable,
+			"the eBPF programs in force are of an older build, which knows no policies of execs").
 			WithHint("restart the daemon when no sandbox runs: hutch rpc system.shutdown '{\"mode\": \"kill\"}'")
 	}
 	rules, err := s.k.engine.compiled.of(p)
@@ -80,7 +81,8 @@ func (e *Engine) CheckNarrower(sandbox, exec api.NetPolicy) error {
 		return err
 	}
 	wider := func(field, what string) error {
-		return api.Errorf(api.InvalidArgument, "%s: %s is wider than the sandbox's policy", field, what).WithField(field).
+		return api.Errorf(api.InvalidArgument, "%s: %s is wider than the sandbox's policy", field, what).
+			WithField(field).
 			WithHint("an exec's policy can only take away; hutch network update changes the sandbox's")
 	}
 	open := everything(outer)
@@ -91,7 +93,8 @@ func (e *Engine) CheckNarrower(sandbox, exec api.NetPolicy) error {
 			return wider("network.mode", "open")
 		}
 	default:
-		return api.Errorf(api.InvalidArgument, "network.mode: %s is for sandboxes", exec.Effective()).WithField("network.mode").WithHint("use none or allow")
+		return api.Errorf(api.InvalidArgument, "network.mode: %s is for sandboxes", exec.Effective()).
+			WithField("network.mode").WithHint("use none or allow")
 	}
 	for i, entry := range exec.Allow {
 		pattern, err := api.ParseNetPattern(entry)

@@ -97,7 +97,8 @@ func (e *Engine) network(id, dir string, p api.NetPolicy) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{e: e, id: id, file: filepath.Join(dir, "names"), served: map[io.Closer]bool{}, kept: map[string]bool{}}
+	n := &Network{e: e, id: id, file: filepath.Join(dir, "names"), served: map[io.Closer]bool{},
+		kept: map[string]bool{}}
 	n.rules.Store(rules)
 	return n, nil
 }
@@ -141,7 +142,8 @@ func (n *Network) start() error {
 	n.names = names.NewServer(names.Config{Table: table, Rules: n.rules.Load, Grant: n.grant, Denied: n.lookupDenied})
 	c := proxy.Config{
 		Rules: n.rules.Load, Name: table.Name, Synthetic: netns.Synthetic,
-		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Failed: n.connectionFailed, Passed: n.passed, Ask: n.ask,
+		Resolver: n.e.cfg.Resolver, Denied: n.connectionDenied, Failed: n.connectionFailed, Passed: n.passed,
+		Ask: n.ask,
 	}
 	if n.ns.Way == netns.Redirect {
 		c.Destination = proxy.OriginalDestination
@@ -287,7 +289,8 @@ func (n *Network) ask(ctx context.Context, t api.NetTarget, d policy.Decision) A
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(wait*float64(time.Second)))
 	defer cancel()
 	until, _ := ctx.Deadline()
-	a := n.e.cfg.Ask(ctx, n.id, api.AskEvent{NetTarget: t, Why: d.Why, HowToAllow: d.HowToAllow, Until: until.UTC().Truncate(time.Millisecond)})
+	a := n.e.cfg.Ask(ctx, n.id, api.AskEvent{NetTarget: t, Why: d.Why, HowToAllow: d.HowToAllow, Until: until.UTC().
+		Truncate(time.Millisecond)})
 	n.asked.end(t, a, errors.Is(ctx.Err(), context.DeadlineExceeded))
 	return a
 }
@@ -300,7 +303,8 @@ func (n *Network) connectionDenied(d proxy.Denial) {
 	if d.Address.IsValid() && (d.Name == "" || !netns.Synthetic.Contains(d.Address)) {
 		t.Address = d.Address.String()
 	}
-	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: t, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed), Refusal: api.Refusal{By: "proxy", Errno: d.Errno}})
+	n.e.cfg.Denied(n.id, api.DeniedEvent{NetTarget: t, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1,
+		Untold: int64(d.Suppressed), Refusal: api.Refusal{By: "proxy", Errno: d.Errno}})
 }
 
 // Close ends all connections and gives the namespace back. It may be called twice.

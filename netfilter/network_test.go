@@ -56,7 +56,8 @@ func makeHost() error {
 	}
 	_, nowhere, _ := net.ParseCIDR("203.0.113.0/24")
 	return errors.Join(netlink.LinkSetUp(lo),
-		netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP("fd00::7"), Mask: net.CIDRMask(128, 128)}, Flags: unix.IFA_F_NODAD}),
+		netlink.AddrAdd(lo, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP("fd00::7"), Mask: net.CIDRMask(128, 128)},
+			Flags: unix.IFA_F_NODAD}),
 		netlink.RouteAdd(&netlink.Route{Dst: nowhere, Type: unix.RTN_UNREACHABLE}))
 }
 
@@ -137,7 +138,8 @@ func TestLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Update(api.NetPolicy{Mode: api.NetAllow, Allow: []string{"udp://ntp.test:123", "tcp://db.test:5432"}}); err != nil {
+		if err := n.Update(api.NetPolicy{Mode: api.NetAllow,
+			Allow: []string{"udp://ntp.test:123", "tcp://db.test:5432"}}); err != nil {
 			t.Fatal(err)
 		}
 		open = append(open, n)
@@ -159,7 +161,8 @@ func TestLife(t *testing.T) {
 	_ = e.Close()
 	next := newEngine(t, k)
 	for _, n := range open[5:9] {
-		again, err := next.Adopt(n.id, filepath.Join(dir, n.id), api.NetPolicy{Mode: api.NetAllow, Allow: []string{"udp://ntp.test:123"}})
+		again, err := next.Adopt(n.id, filepath.Join(dir, n.id),
+			api.NetPolicy{Mode: api.NetAllow, Allow: []string{"udp://ntp.test:123"}})
 		if err != nil {
 			t.Fatal(err)
 		}

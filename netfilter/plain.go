@@ -74,7 +74,8 @@ func (p *Plain) server() *names.Server {
 	defer p.mu.Unlock()
 	if !p.closed {
 		p.names = names.NewServer(names.Config{
-			Table: new(names.Table), Rules: func() *policy.Rules { return modeNone }, Denied: p.denied, Limits: plainLimits,
+			Table: new(names.Table), Rules: func() *policy.Rules { return modeNone }, Denied: p.denied,
+			Limits: plainLimits,
 		})
 	}
 	return p.names
@@ -107,7 +108,8 @@ func (e *Engine) NoResolver() netip.Addr { return netns.Refuser }
 
 func (e *Engine) lookupDenied(id string, d names.Denial) {
 	e.cfg.Denied(id, api.DeniedEvent{
-		NetTarget: api.NetTarget{Name: d.Name}, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1, Untold: int64(d.Suppressed),
+		NetTarget: api.NetTarget{Name: d.Name}, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Count: 1,
+		Untold:  int64(d.Suppressed),
 		Refusal: api.Refusal{By: "names", Errno: d.Answer},
 	})
 }

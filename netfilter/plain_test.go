@@ -84,7 +84,8 @@ func TestPlain(t *testing.T) {
 			switch {
 			case tt.flag == "" && len(told) > 0:
 				t.Errorf("%s: told %+v", tt.name, told)
-			case tt.flag != "" && (len(told) != 1 || told[0].HowToAllow != tt.flag || told[0].Rule != "mode none" || told[0].By != "names"):
+			case tt.flag != "" && (len(told) != 1 || told[0].HowToAllow != tt.flag || told[0].Rule != "mode none" ||
+				told[0].By != "names"):
 				t.Errorf("%s: told %+v, want %s", tt.name, told, tt.flag)
 			}
 		}
@@ -127,7 +128,8 @@ func TestRemedy(t *testing.T) {
 		return to
 	}
 	for _, tt := range []struct{ proxy, name, want string }{
-		{"http://me:secret@proxy.corp:3128", "a.test", "--allow tcp://proxy.corp:3128 -e HTTPS_PROXY=http://proxy.corp:3128"},
+		{"http://me:secret@proxy.corp:3128", "a.test",
+			"--allow tcp://proxy.corp:3128 -e HTTPS_PROXY=http://proxy.corp:3128"},
 		{"http://10.1.2.3:8080", "a.test", "--allow-cidr 10.1.2.3 -e HTTPS_PROXY=http://10.1.2.3:8080"},
 		{"http://127.0.0.1:3128", "a.test", "--allow host:3128 -e HTTPS_PROXY=http://host:3128"},
 		{"http://proxy.corp", "a.test", "--allow tcp://proxy.corp:80 -e HTTPS_PROXY=http://proxy.corp:80"},

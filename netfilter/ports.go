@@ -71,7 +71,9 @@ func (s *Ports) Expose(p api.PortExposeParams, listener *os.File) (_ api.Port, e
 		err = errors.New("whether it is a Unix socket is not what address says, which is the path of one")
 	}
 	if err != nil {
-		return api.Port{}, api.Errorf(api.InvalidArgument, "the listener that was handed over: %w", err).WithField("listener").WithHint("hand over a socket of TCP, or of the Unix domain with its path in address, that listens")
+		return api.Port{}, api.Errorf(api.InvalidArgument, "the listener that was handed over: %w", err).
+			WithField("listener").
+			WithHint("hand over a socket of TCP, or of the Unix domain with its path in address, that listens")
 	}
 	if at.Path == "" {
 		at = bound
@@ -103,7 +105,8 @@ func (s *Ports) Expose(p api.PortExposeParams, listener *os.File) (_ api.Port, e
 // serve begins to accept. f stays the caller's.
 func (s *Ports) serve(x *exposed, f *os.File) error {
 	if old := s.open[x.port.Address]; old != nil {
-		return api.Errorf(api.AlreadyExists, "port %d is reached at %s already", old.port.Port, x.port.Address).WithField("address")
+		return api.Errorf(api.AlreadyExists, "port %d is reached at %s already", old.port.Port, x.port.Address).
+			WithField("address")
 	}
 	port := uint16(x.port.Port)
 	in, err := proxy.NewInbound(f, x.port.Token, func() (int, proxy.Later, error) { return s.dial(port) })
@@ -221,7 +224,8 @@ func inodeOf(path string) uint64 {
 
 func statInode(dir int, name string) uint64 {
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil ||
+		st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return 0
 	}
 	return st.Ino

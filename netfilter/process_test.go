@@ -47,7 +47,11 @@ func FuzzArguments(f *testing.F) {
 		var args []string
 		cost.Input(t, line, func(line []byte) { args = arguments(line) })
 		for _, s := range args {
-			if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r != unicode.ReplacementChar && !unicode.IsPrint(r) }) {
+			if !utf8.ValidString(s) ||
+				strings.ContainsFunc(s, func(r rune) bool {
+					return r != unicode.ReplacementChar &&
+						!unicode.IsPrint(r)
+				}) {
 				t.Errorf("%q", s)
 			}
 		}

@@ -38,7 +38,8 @@ func Browser() Profile {
 			Syscalls: []string{"clone"}, When: []Cond{{Arg: 0, Mask: newNamespaces &^ browserNamespaces}}},
 		{Reason: namespaceReason, Syscalls: []string{"clone"}, Errno: unix.EPERM},
 		{Reason: "as clone",
-			Syscalls: []string{"unshare"}, When: []Cond{{Arg: 0, Mask: (newNamespaces | unix.CLONE_NEWTIME) &^ browserNamespaces}}},
+			Syscalls: []string{"unshare"},
+			When:     []Cond{{Arg: 0, Mask: (newNamespaces | unix.CLONE_NEWTIME) &^ browserNamespaces}}},
 		{Reason: namespaceReason, Syscalls: []string{"unshare"}, Errno: unix.EPERM},
 	}
 	rules := append(namespaces, socketRules(false)...)

@@ -89,7 +89,8 @@ func drop(p Profile, names string) Profile {
 	gone := strings.Fields(names)
 	out := Profile{Name: p.Name}
 	for _, r := range p.Rules {
-		r.Syscalls = slices.DeleteFunc(slices.Clone(r.Syscalls), func(call string) bool { return slices.Contains(gone, call) })
+		r.Syscalls = slices.DeleteFunc(slices.Clone(r.Syscalls),
+			func(call string) bool { return slices.Contains(gone, call) })
 		if len(r.Syscalls) > 0 {
 			out.Rules = append(out.Rules, r)
 		}
@@ -130,8 +131,9 @@ func Strict() Profile {
 		rules = append(rules, Rule{Reason: "terminals, pipes and files: what libc and shells ask for",
 			Syscalls: []string{"ioctl"}, When: []Cond{int32Arg(1, request)}})
 	}
-	rules = append(rules, Rule{Reason: "thousands of requests, each a way into a driver; a file without the request gives the same errno",
-		Syscalls: []string{"ioctl"}, Errno: unix.ENOTTY})
+	rules = append(rules,
+		Rule{Reason: "thousands of requests, each a way into a driver; a file without the request gives the same errno",
+			Syscalls: []string{"ioctl"}, Errno: unix.ENOTTY})
 	return drop(change(StrictName, Build(), rules), `
 		shmget shmat shmdt shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl
 		inotify_init inotify_init1 inotify_add_watch inotify_rm_watch

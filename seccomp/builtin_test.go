@@ -14,13 +14,15 @@ import (
 var profileProbes = map[string]map[string]unix.Errno{
 	StrictName: {
 		"tcp": unix.EAFNOSUPPORT, "udp": unix.EAFNOSUPPORT, "route": unix.EAFNOSUPPORT, "unix pair": unix.EFAULT,
-		"ptrace": unix.EPERM, "winsize": unix.EBADF, "tiocsti": unix.ENOTTY, "open": unix.EFAULT, "unshare user": unix.EPERM,
-		"setuid": unix.EPERM, "shmget": unix.ENOSYS, "aio": unix.ENOSYS, "read": unix.EBADF,
+		"ptrace": unix.EPERM, "winsize": unix.EBADF, "tiocsti": unix.ENOTTY, "open": unix.EFAULT,
+		"unshare user": unix.EPERM,
+		"setuid":       unix.EPERM, "shmget": unix.ENOSYS, "aio": unix.ENOSYS, "read": unix.EBADF,
 	},
 	BuildName: {
 		"tcp": 0, "udp": 0, "route": 0, "unix pair": unix.EFAULT,
-		"ptrace": unix.EPERM, "winsize": unix.EBADF, "tiocsti": unix.EPERM, "open": unix.EFAULT, "unshare user": unix.EPERM,
-		"setuid": unix.EINVAL, "shmget": unix.EINVAL, "aio": unix.ENOSYS, "read": unix.EBADF,
+		"ptrace": unix.EPERM, "winsize": unix.EBADF, "tiocsti": unix.EPERM, "open": unix.EFAULT,
+		"unshare user": unix.EPERM,
+		"setuid":       unix.EINVAL, "shmget": unix.EINVAL, "aio": unix.ENOSYS, "read": unix.EBADF,
 	},
 	DefaultName: {
 		"ptrace": unix.ESRCH, "setuid": unix.EINVAL, "shmget": unix.EINVAL, "aio": unix.EFAULT, "read": unix.EBADF,
@@ -28,8 +30,10 @@ var profileProbes = map[string]map[string]unix.Errno{
 	},
 	BrowserName: {
 		"tcp": 0, "udp": 0, "route": unix.EAFNOSUPPORT, "raw": unix.EPERM, "ptrace": unix.ESRCH, "tiocsti": unix.EPERM,
-		"clone user": unix.EINVAL, "clone mounts": unix.EPERM, "unshare mounts": unix.EPERM, "setns": unix.EPERM, "mount": unix.EPERM,
-		"tables": unix.EPERM, "set flags": unix.EPERM, "flags": unix.EBADF, "keepalive": unix.EBADF, "tiocsti high": unix.EPERM,
+		"clone user": unix.EINVAL, "clone mounts": unix.EPERM, "unshare mounts": unix.EPERM, "setns": unix.EPERM,
+		"mount":  unix.EPERM,
+		"tables": unix.EPERM, "set flags": unix.EPERM, "flags": unix.EBADF, "keepalive": unix.EBADF,
+		"tiocsti high": unix.EPERM,
 	},
 }
 

@@ -49,7 +49,8 @@ func verify(prog []byte, calls []call, arch uint32) error {
 		}
 		foreign := []cbpf.Data{{NR: nr, Arch: foreignArch}}
 		if arch == unix.AUDIT_ARCH_X86_64 {
-			foreign = append(foreign, cbpf.Data{NR: nr | x32Bit, Arch: arch}, cbpf.Data{NR: nr, Arch: unix.AUDIT_ARCH_I386})
+			foreign = append(foreign, cbpf.Data{NR: nr | x32Bit, Arch: arch},
+				cbpf.Data{NR: nr, Arch: unix.AUDIT_ARCH_I386})
 		}
 		for _, d := range foreign {
 			if err := verifyOne(prog, &d, unix.SECCOMP_RET_KILL_PROCESS); err != nil {

@@ -57,7 +57,8 @@ type customEntry struct {
 // Actions and comparisons that a custom profile may have.
 var (
 	customActions = []string{
-		"SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", "SCMP_ACT_LOG", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS", "SCMP_ACT_KILL_THREAD", "SCMP_ACT_TRAP",
+		"SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", "SCMP_ACT_LOG", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS",
+		"SCMP_ACT_KILL_THREAD", "SCMP_ACT_TRAP",
 	}
 	customOps = []string{
 		"SCMP_CMP_NE", "SCMP_CMP_LT", "SCMP_CMP_LE", "SCMP_CMP_EQ", "SCMP_CMP_GE", "SCMP_CMP_GT", "SCMP_CMP_MASKED_EQ",
@@ -302,7 +303,8 @@ func parseAction(field, name string, errno *uint) (customAction, error) {
 	case name == "SCMP_ACT_NOTIFY" || name == "SCMP_ACT_TRACE":
 		return customAction{}, fmt.Errorf("%s %s asks another process, and a sandbox has none to ask", field, name)
 	case !slices.Contains(customActions, name):
-		return customAction{}, fmt.Errorf("%s %q is no action: use one of %s", field, name, strings.Join(customActions, ", "))
+		return customAction{}, fmt.Errorf("%s %q is no action: use one of %s", field, name,
+			strings.Join(customActions, ", "))
 	case errno != nil && name != "SCMP_ACT_ERRNO":
 		return customAction{}, fmt.Errorf("%s %s has no errno", field, name)
 	case errno != nil && (*errno == 0 || *errno > maxErrno):

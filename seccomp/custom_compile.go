@@ -53,7 +53,8 @@ func CompileCustom(c *Custom) (Program, error) {
 		return Program{}, err
 	}
 	if err := verifyCustom(prog, c, byNumber, own, newest); err != nil {
-		return Program{}, fmt.Errorf("libseccomp %s made another program than the profile says: %w", libraryVersion(), err)
+		return Program{}, fmt.Errorf("libseccomp %s made another program than the profile says: %w",
+			libraryVersion(), err)
 	}
 	return Program{BPF: prog, Profile: string(api.SeccompCustom)}, nil
 }
@@ -173,7 +174,8 @@ func (r customRule) values() [][6]uint64 {
 	for _, a := range r.args {
 		low, high := a.span()
 		for _, v := range []uint64{
-			0, low - 1, low, high, high + 1, a.Value - 1, a.Value, a.Value + 1, a.Value ^ 1<<32, a.Value ^ 1<<63, math.MaxUint64,
+			0, low - 1, low, high, high + 1, a.Value - 1, a.Value, a.Value + 1, a.Value ^ 1<<32, a.Value ^ 1<<63,
+			math.MaxUint64,
 		} {
 			args := base
 			args[a.Index] = v
@@ -224,8 +226,10 @@ func addCustom(filter *libseccomp.ScmpFilter, nr uint32, r customRule, other cus
 
 func libCondition(a customArg) (libseccomp.ScmpCondition, error) {
 	op := map[string]libseccomp.ScmpCompareOp{
-		"SCMP_CMP_NE": libseccomp.CompareNotEqual, "SCMP_CMP_LT": libseccomp.CompareLess, "SCMP_CMP_LE": libseccomp.CompareLessOrEqual,
-		"SCMP_CMP_EQ": libseccomp.CompareEqual, "SCMP_CMP_GE": libseccomp.CompareGreaterEqual, "SCMP_CMP_GT": libseccomp.CompareGreater,
+		"SCMP_CMP_NE": libseccomp.CompareNotEqual, "SCMP_CMP_LT": libseccomp.CompareLess,
+		"SCMP_CMP_LE": libseccomp.CompareLessOrEqual,
+		"SCMP_CMP_EQ": libseccomp.CompareEqual, "SCMP_CMP_GE": libseccomp.CompareGreaterEqual,
+		"SCMP_CMP_GT":        libseccomp.CompareGreater,
 		"SCMP_CMP_MASKED_EQ": libseccomp.CompareMaskedEqual,
 	}[a.Op]
 	if op == libseccomp.CompareMaskedEqual {

@@ -201,7 +201,8 @@ func (c *Custom) contradiction() (line int, err error) {
 				which = fmt.Sprintf("with arguments such as %s", sample(args, before, r))
 			}
 			return r.line, fmt.Errorf("%s: %s here and %s in line %d are both for the call %s: "+
-				"rules have no order, so give them arguments that exclude each other", r.name, r.action, before.action, before.line, which)
+				"rules have no order, so give them arguments that exclude each other", r.name, r.action, before.action,
+				before.line, which)
 		}
 		byName[r.name] = append(byName[r.name], r)
 	}

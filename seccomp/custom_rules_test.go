@@ -25,9 +25,11 @@ func entry(call, action string, args ...string) string {
 		if _, err := fmt.Sscanf(a, "%d %s %v %v", &index, &op, &value, &two); op == "" {
 			panic(err)
 		}
-		list = append(list, fmt.Sprintf(`{"index": %d, "op": "SCMP_CMP_%s", "value": %d, "valueTwo": %d}`, index, op, value, two))
+		list = append(list, fmt.Sprintf(`{"index": %d, "op": "SCMP_CMP_%s", "value": %d, "valueTwo": %d}`, index, op,
+			value, two))
 	}
-	return fmt.Sprintf("{\"names\": [%q], \"action\": \"SCMP_ACT_%s\", \"args\": [%s]}", call, action, strings.Join(list, ","))
+	return fmt.Sprintf("{\"names\": [%q], \"action\": \"SCMP_ACT_%s\", \"args\": [%s]}", call, action,
+		strings.Join(list, ","))
 }
 
 // TestCustomContradictions: rules have no order, so two actions for one call are refused, in either order, with both
@@ -54,9 +56,12 @@ func TestCustomContradictions(t *testing.T) {
 		{"other calls", entry("socket", "KILL"), entry("mkdir", "ERRNO"), true},
 		{"exclusive", entry("socket", "KILL", "0 EQ 2"), entry("socket", "ERRNO", "0 NE 2"), true},
 		{"exclusive ranges", entry("socket", "KILL", "0 LT 2"), entry("socket", "ERRNO", "0 GE 2"), true},
-		{"exclusive masks", entry("socket", "KILL", "0 MASKED_EQ 12 4"), entry("socket", "ERRNO", "0 MASKED_EQ 6 2"), true},
-		{"exclusive in one of two", entry("socket", "KILL", "0 EQ 2", "1 EQ 1"), entry("socket", "ERRNO", "0 EQ 2", "1 GT 1"), true},
-		{"two errnos", strings.Replace(entry("socket", "ERRNO"), `"args"`, `"errnoRet": 5, "args"`, 1), entry("socket", "ERRNO"), false},
+		{"exclusive masks", entry("socket", "KILL", "0 MASKED_EQ 12 4"),
+			entry("socket", "ERRNO", "0 MASKED_EQ 6 2"), true},
+		{"exclusive in one of two", entry("socket", "KILL", "0 EQ 2", "1 EQ 1"),
+			entry("socket", "ERRNO", "0 EQ 2", "1 GT 1"), true},
+		{"two errnos", strings.Replace(entry("socket", "ERRNO"), `"args"`, `"errnoRet": 5, "args"`, 1),
+			entry("socket", "ERRNO"), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, text := range []string{rules("\n" + tt.a + ",\n" + tt.b), rules("\n" + tt.b + ",\n" + tt.a)} {
@@ -64,7 +69,8 @@ func TestCustomContradictions(t *testing.T) {
 				if tt.ok && err != nil {
 					t.Error(err)
 				}
-				if !tt.ok && (api.ErrorCode(err) != api.InvalidArgument || !strings.Contains(err.Error(), "line 3: socket: ") ||
+				if !tt.ok && (api.ErrorCode(err) != api.InvalidArgument ||
+					!strings.Contains(err.Error(), "line 3: socket: ") ||
 					!strings.Contains(err.Error(), " in line 2 ")) {
 					t.Errorf("%s: %v", text, err)
 				}
@@ -95,7 +101,8 @@ func TestCustomNewer(t *testing.T) {
 			newer = refused
 		}
 		for nr, want := range map[uint32]uint32{
-			unix.SYS_CLOSE: unix.SECCOMP_RET_ALLOW, unix.SYS_CLOSE_RANGE: unix.SECCOMP_RET_ALLOW, unix.SYS_MOUNT: refused,
+			unix.SYS_CLOSE: unix.SECCOMP_RET_ALLOW, unix.SYS_CLOSE_RANGE: unix.SECCOMP_RET_ALLOW,
+			unix.SYS_MOUNT:   refused,
 			unix.SYS_OPENAT2: newer, unix.SYS_FUTEX_WAITV: newer, lastNumber: newer,
 		} {
 			got, err := cbpf.Run(prog.BPF, &cbpf.Data{NR: nr, Arch: archCodes[runtime.GOARCH]})
@@ -122,7 +129,8 @@ func TestCustomGivesNoClone3(t *testing.T) {
 			t.Fatal(err)
 		}
 		for nr, want := range map[uint32]uint32{unix.SYS_CLONE3: want, unix.SYS_CLONE: unix.SECCOMP_RET_ALLOW} {
-			if got, err := cbpf.Run(prog.BPF, &cbpf.Data{NR: nr, Arch: archCodes[runtime.GOARCH]}); err != nil || got != want {
+			if got, err := cbpf.Run(prog.BPF, &cbpf.Data{NR: nr, Arch: archCodes[runtime.GOARCH]}); err != nil ||
+				got != want {
 				t.Errorf("%s: call %d: %#x (%v), want %#x", text, nr, got, err, want)
 			}
 		}
@@ -162,7 +170,8 @@ func TestCustomKnowsAllCalls(t *testing.T) {
 	for _, name := range names() {
 		list = append(list, strconv.Quote(name))
 	}
-	if _, err := compileCustom(rules(`{"action": "SCMP_ACT_LOG", "names": [` + strings.Join(list, ",") + `]}`)); err != nil {
+	if _, err := compileCustom(rules(`{"action": "SCMP_ACT_LOG", "names": [` + strings.Join(list, ",") +
+		`]}`)); err != nil {
 		t.Error(err)
 	}
 }

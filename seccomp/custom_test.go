@@ -32,27 +32,37 @@ func TestCustomRefuses(t *testing.T) {
 		{"no default", "{\"syscalls\": []}", "line 1: defaultAction is missing"},
 		{"default", "{\n\"defaultAction\": \"ALLOW\"}", `line 2: defaultAction "ALLOW" is no action`},
 		{"field", "{\n\"listenerPath\": \"/x\"}", `line 2: "listenerPath" is no field`},
-		{"twice", "{\"defaultAction\": \"SCMP_ACT_ALLOW\",\n\"defaultAction\": \"SCMP_ACT_ALLOW\"}", "line 2: \"defaultAction\" stands here a second time"},
+		{"twice", "{\"defaultAction\": \"SCMP_ACT_ALLOW\",\n\"defaultAction\": \"SCMP_ACT_ALLOW\"}",
+			"line 2: \"defaultAction\" stands here a second time"},
 		{"type", "{\"defaultAction\":\n 7}", "line 2: this cannot be a number"},
-		{"arch", "{\"defaultAction\": \"SCMP_ACT_ALLOW\",\n\"architectures\": [\"SCMP_ARCH_S390X\"]}", "line 2: architectures [SCMP_ARCH_S390X]"},
-		{"flag", "{\"defaultAction\": \"SCMP_ACT_ALLOW\",\n\"flags\": [\"SECCOMP_FILTER_FLAG_NEW_LISTENER\"]}", "line 2: the flag"},
-		{"docker", rules("\n{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ALLOW\", \"includes\": {}}"), `line 2: json: unknown field "includes"`},
+		{"arch", "{\"defaultAction\": \"SCMP_ACT_ALLOW\",\n\"architectures\": [\"SCMP_ARCH_S390X\"]}",
+			"line 2: architectures [SCMP_ARCH_S390X]"},
+		{"flag", "{\"defaultAction\": \"SCMP_ACT_ALLOW\",\n\"flags\": [\"SECCOMP_FILTER_FLAG_NEW_LISTENER\"]}",
+			"line 2: the flag"},
+		{"docker", rules("\n{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ALLOW\", \"includes\": {}}"),
+			`line 2: json: unknown field "includes"`},
 		{"entry type", rules("\n{\n\"names\": \"read\"}"), "line 3: names cannot be a string"},
 		{"no names", rules("\n\n{\"action\": \"SCMP_ACT_ERRNO\"}"), "line 3: an entry without names"},
-		{"notify", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_NOTIFY\"}"), "line 1: action SCMP_ACT_NOTIFY asks another process"},
-		{"errno", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ERRNO\", \"errnoRet\": 5000}"), "errno 5000 is not 1 to 4094"},
-		{"errno of none", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_KILL\", \"errnoRet\": 1}"), "SCMP_ACT_KILL has no errno"},
+		{"notify", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_NOTIFY\"}"),
+			"line 1: action SCMP_ACT_NOTIFY asks another process"},
+		{"errno", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ERRNO\", \"errnoRet\": 5000}"),
+			"errno 5000 is not 1 to 4094"},
+		{"errno of none", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_KILL\", \"errnoRet\": 1}"),
+			"SCMP_ACT_KILL has no errno"},
 		{"index", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ERRNO\", \"args\": [{\"index\": 6, \"op\": \"SCMP_CMP_EQ\"}]}"), "argument 6"},
 		{"op", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ERRNO\", \"args\": [{\"index\": 1, \"op\": \"==\"}]}"), `"==" is no comparison`},
 		{"two", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ERRNO\", \"args\": [{\"index\": 1, \"valueTwo\": 1, \"op\": \"SCMP_CMP_EQ\"}]}"), "has no valueTwo"},
 		{"unknown call", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ERRNO\"},\n{\"names\": [\"reed\"], \"action\": \"SCMP_ACT_ERRNO\"}"), "line 2: reed: no such system call"},
 		{"no exec", rules("{\"names\": [\"execve\"], \"action\": \"SCMP_ACT_ERRNO\"}"), "does not allow execve"},
 		{"nothing allowed", `{"defaultAction": "SCMP_ACT_KILL_PROCESS"}`, "does not allow execve"},
-		{"errno of libseccomp's", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ERRNO\", \"errnoRet\": 4095}"), "errno 4095 is not 1 to 4094"},
+		{"errno of libseccomp's", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ERRNO\", \"errnoRet\": 4095}"),
+			"errno 4095 is not 1 to 4094"},
 		{"true for nothing", rules(entry("read", "ERRNO", "1 LT 0")), "argument 1: SCMP_CMP_LT 0 is true for no value"},
-		{"outside the mask", rules(entry("read", "ERRNO", "1 MASKED_EQ 2 1")), "argument 1: valueTwo 0x1 has bits outside the mask"},
+		{"outside the mask", rules(entry("read", "ERRNO", "1 MASKED_EQ 2 1")),
+			"argument 1: valueTwo 0x1 has bits outside the mask"},
 		{"many of one call", rules("{\"names\": [\"read\"], \"action\": \"SCMP_ACT_ERRNO\", \"args\": [" +
-			strings.Repeat(`{"index": 1, "value": 1, "op": "SCMP_CMP_EQ"},`, 256) + `{"index": 1, "value": 1, "op": "SCMP_CMP_EQ"}]}`), "read: more than 256 rules"},
+			strings.Repeat(`{"index": 1, "value": 1, "op": "SCMP_CMP_EQ"},`, 256) +
+			`{"index": 1, "value": 1, "op": "SCMP_CMP_EQ"}]}`), "read: more than 256 rules"},
 		{"long", `{"defaultAction": "` + strings.Repeat("x", api.MaxSeccompProfile), "more than"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,7 +91,8 @@ func TestCustomInTheKernel(t *testing.T) {
 	}
 	got := runProbes(t, mustCompile(t, Init()).BPF, prog.BPF...)
 	for call, want := range map[string]unix.Errno{
-		"getppid": 71, "mount": unix.EPERM, "bpf": unix.EPERM, "tcp": unix.EPERM, "udp": 0, "personality": unix.EIO, "open": unix.EFAULT,
+		"getppid": 71, "mount": unix.EPERM, "bpf": unix.EPERM, "tcp": unix.EPERM, "udp": 0, "personality": unix.EIO,
+		"open":   unix.EFAULT,
 		"clone3": unix.ENOSYS,
 	} {
 		if got[call] != want {

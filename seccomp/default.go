@@ -102,7 +102,8 @@ func socketRules(netlink bool) []Rule {
 	if netlink {
 		rules = append(rules,
 			Rule{Reason: "libc lists addresses and interfaces by it, in getaddrinfo for one",
-				Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK), int32Arg(2, unix.NETLINK_ROUTE)}},
+				Syscalls: []string{"socket"},
+				When:     []Cond{int32Arg(0, unix.AF_NETLINK), int32Arg(2, unix.NETLINK_ROUTE)}},
 			Rule{Reason: "the other netlink protocols (netfilter, xfrm, audit, crypto, generic) configure the kernel",
 				Syscalls: []string{"socket"}, When: []Cond{int32Arg(0, unix.AF_NETLINK)}, Errno: unix.EPROTONOSUPPORT})
 	}

@@ -122,8 +122,10 @@ func TestGolden(t *testing.T) {
 			def := lowered(t, Default(), arch)
 			others := []Profile{Init(), Build(), Strict(), Browser()}
 			var b strings.Builder
-			fmt.Fprintf(&b, "# %s: number, name, decision of default [| PROFILE: its decision, where it differs]\n", arch)
-			for _, name := range slices.SortedFunc(maps.Keys(nrs), func(x, y string) int { return int(nrs[x]) - int(nrs[y]) }) {
+			fmt.Fprintf(&b, "# %s: number, name, decision of default [| PROFILE: its decision, where it differs]\n",
+				arch)
+			for _, name := range slices.SortedFunc(maps.Keys(nrs),
+				func(x, y string) int { return int(nrs[x]) - int(nrs[y]) }) {
 				line := fmt.Sprintf("%d %s %s", nrs[name], name, describe(def[name]))
 				for _, p := range others {
 					if d := describe(lowered(t, p, arch)[name]); d != describe(def[name]) {
@@ -133,11 +135,13 @@ func TestGolden(t *testing.T) {
 				fmt.Fprintln(&b, line)
 			}
 			var calls strings.Builder
-			for _, name := range slices.SortedFunc(maps.Keys(nrs), func(x, y string) int { return int(nrs[x]) - int(nrs[y]) }) {
+			for _, name := range slices.SortedFunc(maps.Keys(nrs),
+				func(x, y string) int { return int(nrs[x]) - int(nrs[y]) }) {
 				fmt.Fprintf(&calls, "%d %s\n", nrs[name], name)
 			}
 			if *update {
-				for path, text := range map[string]string{goldenPath(arch): b.String(), "calls_" + arch + ".txt": calls.String()} {
+				for path, text := range map[string]string{goldenPath(arch): b.String(), "calls_" + arch +
+					".txt": calls.String()} {
 					if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 						t.Fatal(err)
 					}
@@ -153,7 +157,8 @@ func TestGolden(t *testing.T) {
 			wantLines := strings.Split(string(want), "\n")
 			for i, got := range strings.Split(b.String(), "\n") {
 				if i >= len(wantLines) || got != wantLines[i] {
-					t.Fatalf("line %d differs (-update after review):\n got %s\nwant %s", i+1, got, wantLines[min(i, len(wantLines)-1)])
+					t.Fatalf("line %d differs (-update after review):\n got %s\nwant %s", i+1, got,
+						wantLines[min(i, len(wantLines)-1)])
 				}
 			}
 		})

@@ -117,35 +117,47 @@ const noFd = ^uintptr(0)
 // probes: a call of a refused kind would end at EFAULT, EINVAL or EBADF if it
 // reached the kernel, as the run without a filter shows.
 var probes = map[string]trial{
-	"getppid":            {nr: unix.SYS_GETPPID},
-	"unshare 0":          {nr: unix.SYS_UNSHARE},
-	"unshare user":       {nr: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER}, want: unix.EPERM, twin: "unshare 0"},
-	"unshare user, high": {nr: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER | 1<<40}, want: unix.EPERM, twin: "unshare 0"},
+	"getppid":   {nr: unix.SYS_GETPPID},
+	"unshare 0": {nr: unix.SYS_UNSHARE},
+	"unshare user": {nr: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER}, want: unix.EPERM,
+		twin: "unshare 0"},
+	"unshare user, high": {nr: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER | 1<<40}, want: unix.EPERM,
+		twin: "unshare 0"},
 	// The kernel refuses a thread without shared signal handlers, and a new user
 	// namespace with a shared working directory, with EINVAL: nothing is created.
-	"clone":        {nr: unix.SYS_CLONE, args: [6]uintptr{unix.CLONE_THREAD}, want: unix.EINVAL},
-	"clone user":   {nr: unix.SYS_CLONE, args: [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_FS}, want: unix.EPERM, twin: "clone"},
-	"clone3":       {nr: unix.SYS_CLONE3, want: unix.ENOSYS, twin: "clone"},
-	"setns":        {nr: unix.SYS_SETNS, args: [6]uintptr{noFd}, want: unix.EPERM, twin: "unshare 0"},
-	"winsize":      {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.TIOCGWINSZ}, want: unix.EBADF},
-	"tiocsti":      {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.TIOCSTI}, want: unix.EPERM, twin: "winsize"},
-	"tiocsti high": {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.TIOCSTI | 1<<32}, want: unix.EPERM, twin: "winsize"},
-	"tioclinux":    {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, tioclinux | 1<<63}, want: unix.EPERM, twin: "winsize"},
-	"tiocsetd":     {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.TIOCSETD}, want: unix.EPERM, twin: "winsize"},
-	"personality":  {nr: unix.SYS_PERSONALITY, args: [6]uintptr{perQuery}},
-	"exec stacks":  {nr: unix.SYS_PERSONALITY, args: [6]uintptr{0x400000}, want: unix.EPERM, twin: "personality"},
+	"clone": {nr: unix.SYS_CLONE, args: [6]uintptr{unix.CLONE_THREAD}, want: unix.EINVAL},
+	"clone user": {nr: unix.SYS_CLONE, args: [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_FS}, want: unix.EPERM,
+		twin: "clone"},
+	"clone3":  {nr: unix.SYS_CLONE3, want: unix.ENOSYS, twin: "clone"},
+	"setns":   {nr: unix.SYS_SETNS, args: [6]uintptr{noFd}, want: unix.EPERM, twin: "unshare 0"},
+	"winsize": {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.TIOCGWINSZ}, want: unix.EBADF},
+	"tiocsti": {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.TIOCSTI}, want: unix.EPERM, twin: "winsize"},
+	"tiocsti high": {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.TIOCSTI | 1<<32}, want: unix.EPERM,
+		twin: "winsize"},
+	"tioclinux":   {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, tioclinux | 1<<63}, want: unix.EPERM, twin: "winsize"},
+	"tiocsetd":    {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.TIOCSETD}, want: unix.EPERM, twin: "winsize"},
+	"personality": {nr: unix.SYS_PERSONALITY, args: [6]uintptr{perQuery}},
+	"exec stacks": {nr: unix.SYS_PERSONALITY, args: [6]uintptr{0x400000}, want: unix.EPERM, twin: "personality"},
 
-	"tcp":           {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}},
-	"udp":           {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_DGRAM | unix.SOCK_NONBLOCK}},
-	"route":         {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_NETLINK, unix.SOCK_RAW}},
-	"uevent":        {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT}, want: unix.EPROTONOSUPPORT, twin: "route"},
-	"raw":           {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_RAW | unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP}, want: unix.EPERM, twin: "tcp"},
-	"UDP-Lite":      {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE}, want: unix.EPROTONOSUPPORT, twin: "udp"},
-	"packet":        {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_PACKET, unix.SOCK_RAW}, want: unix.EAFNOSUPPORT, twin: "tcp"},
-	"packet, high":  {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_PACKET | 1<<33, unix.SOCK_DGRAM}, want: unix.EAFNOSUPPORT, twin: "tcp"},
-	"vsock":         {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_VSOCK, unix.SOCK_STREAM}, want: unix.EAFNOSUPPORT, twin: "tcp"},
-	"alg":           {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_ALG, unix.SOCK_SEQPACKET}, want: unix.EAFNOSUPPORT, twin: "tcp"},
-	"inet pair":     {nr: unix.SYS_SOCKETPAIR, args: [6]uintptr{unix.AF_INET, unix.SOCK_STREAM}, want: unix.EAFNOSUPPORT, twin: "unix pair"},
+	"tcp":   {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}},
+	"udp":   {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_DGRAM | unix.SOCK_NONBLOCK}},
+	"route": {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_NETLINK, unix.SOCK_RAW}},
+	"uevent": {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_NETLINK, unix.SOCK_RAW,
+		unix.NETLINK_KOBJECT_UEVENT}, want: unix.EPROTONOSUPPORT, twin: "route"},
+	"raw": {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_RAW | unix.SOCK_CLOEXEC,
+		unix.IPPROTO_ICMP}, want: unix.EPERM, twin: "tcp"},
+	"UDP-Lite": {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE},
+		want: unix.EPROTONOSUPPORT, twin: "udp"},
+	"packet": {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_PACKET, unix.SOCK_RAW}, want: unix.EAFNOSUPPORT,
+		twin: "tcp"},
+	"packet, high": {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_PACKET | 1<<33, unix.SOCK_DGRAM},
+		want: unix.EAFNOSUPPORT, twin: "tcp"},
+	"vsock": {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_VSOCK, unix.SOCK_STREAM}, want: unix.EAFNOSUPPORT,
+		twin: "tcp"},
+	"alg": {nr: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_ALG, unix.SOCK_SEQPACKET}, want: unix.EAFNOSUPPORT,
+		twin: "tcp"},
+	"inet pair": {nr: unix.SYS_SOCKETPAIR, args: [6]uintptr{unix.AF_INET, unix.SOCK_STREAM},
+		want: unix.EAFNOSUPPORT, twin: "unix pair"},
 	"unix pair":     {nr: unix.SYS_SOCKETPAIR, args: [6]uintptr{unix.AF_UNIX, unix.SOCK_STREAM}, want: unix.EFAULT},
 	"seccomp":       {nr: unix.SYS_SECCOMP, args: [6]uintptr{99}, want: unix.EINVAL},
 	"landlock":      {nr: unix.SYS_LANDLOCK_CREATE_RULESET, args: [6]uintptr{0, 0, 1 << 30}, want: unix.EINVAL},
@@ -181,16 +193,18 @@ var probes = map[string]trial{
 	"sethostname":   refusedProbe(unix.SYS_SETHOSTNAME),
 	"statmount":     {nr: unix.SYS_STATMOUNT, args: [6]uintptr{1}, want: unix.ENOSYS, twin: "open"},
 	// What tells the other profiles apart; under default they reach the kernel.
-	"read":           {nr: unix.SYS_READ, args: [6]uintptr{noFd}, want: unix.EBADF},
-	"setuid":         {nr: unix.SYS_SETUID, args: [6]uintptr{noFd}, want: unix.EINVAL},
-	"shmget":         {nr: unix.SYS_SHMGET, args: [6]uintptr{0, 0, 0}, want: unix.EINVAL},
-	"aio":            {nr: unix.SYS_IO_SETUP, args: [6]uintptr{1, 0}, want: unix.EFAULT},
-	"clone mounts":   {nr: unix.SYS_CLONE, args: [6]uintptr{unix.CLONE_NEWNS | unix.CLONE_FS}, want: unix.EPERM, twin: "clone"},
+	"read":   {nr: unix.SYS_READ, args: [6]uintptr{noFd}, want: unix.EBADF},
+	"setuid": {nr: unix.SYS_SETUID, args: [6]uintptr{noFd}, want: unix.EINVAL},
+	"shmget": {nr: unix.SYS_SHMGET, args: [6]uintptr{0, 0, 0}, want: unix.EINVAL},
+	"aio":    {nr: unix.SYS_IO_SETUP, args: [6]uintptr{1, 0}, want: unix.EFAULT},
+	"clone mounts": {nr: unix.SYS_CLONE, args: [6]uintptr{unix.CLONE_NEWNS | unix.CLONE_FS}, want: unix.EPERM,
+		twin: "clone"},
 	"unshare mounts": {nr: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWNS}, want: unix.EPERM, twin: "unshare 0"},
 	"tables":         {nr: unix.SYS_SETSOCKOPT, args: [6]uintptr{noFd, unix.SOL_IP, 64}, want: unix.EBADF},
-	"keepalive":      {nr: unix.SYS_SETSOCKOPT, args: [6]uintptr{noFd, unix.SOL_SOCKET, unix.SO_KEEPALIVE}, want: unix.EBADF},
-	"set flags":      {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.SIOCSIFFLAGS}, want: unix.EBADF},
-	"flags":          {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.SIOCGIFFLAGS}, want: unix.EBADF},
+	"keepalive": {nr: unix.SYS_SETSOCKOPT, args: [6]uintptr{noFd, unix.SOL_SOCKET, unix.SO_KEEPALIVE},
+		want: unix.EBADF},
+	"set flags": {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.SIOCSIFFLAGS}, want: unix.EBADF},
+	"flags":     {nr: unix.SYS_IOCTL, args: [6]uintptr{noFd, unix.SIOCGIFFLAGS}, want: unix.EBADF},
 
 	"process_madv": {nr: unix.SYS_PROCESS_MADVISE, args: [6]uintptr{noFd}, want: unix.ENOSYS, twin: "open"},
 }
@@ -235,7 +249,8 @@ func TestKernelDecides(t *testing.T) {
 	for name, p := range probes {
 		if p.twin == "" {
 			if def[name] != open[name] || ini[name] != open[name] {
-				t.Errorf("%s: %v without a filter, %v under default, %v under init", name, open[name], def[name], ini[name])
+				t.Errorf("%s: %v without a filter, %v under default, %v under init", name, open[name], def[name],
+					ini[name])
 			}
 			continue
 		}
@@ -290,7 +305,8 @@ func TestKernelKillsForeignArch(t *testing.T) {
 	err := childCommand(nil, "exec", path).Run()
 	if !exitedWith(err, 42) {
 		testenv.Require(t, probe.Check{
-			Name: "i386 programs", Status: probe.No, Detail: fmt.Sprint(err), Remedy: "a kernel with CONFIG_IA32_EMULATION",
+			Name: "i386 programs", Status: probe.No, Detail: fmt.Sprint(err),
+			Remedy: "a kernel with CONFIG_IA32_EMULATION",
 		})
 	}
 	wantSignal(t, childCommand(mustCompile(t, Default()).BPF, "exec", path))

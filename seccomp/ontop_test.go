@@ -68,7 +68,8 @@ func TestOnTop(t *testing.T) {
 // TestOnTopRefuses what a list of numbers cannot say.
 func TestOnTopRefuses(t *testing.T) {
 	rule := func(errno unix.Errno, when ...Cond) Profile {
-		return Profile{Name: "x", Rules: []Rule{{Reason: "test", Syscalls: []string{"ioctl"}, When: when, Errno: errno}}}
+		return Profile{Name: "x",
+			Rules: []Rule{{Reason: "test", Syscalls: []string{"ioctl"}, When: when, Errno: errno}}}
 	}
 	tiocsti := Cond{Arg: 1, Mask: int32Mask, Value: unix.TIOCSTI}
 	for name, c := range map[string]struct{ base, p Profile }{

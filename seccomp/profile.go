@@ -95,7 +95,8 @@ func (p Profile) Validate() error {
 		}
 		for _, s := range r.Syscalls {
 			if by, ok := final[s]; ok {
-				errs = append(errs, fmt.Errorf("profile %q: rule %d: %s is already decided by rule %d", p.Name, i, s, by))
+				errs = append(errs, fmt.Errorf("profile %q: rule %d: %s is already decided by rule %d", p.Name,
+					i, s, by))
 			}
 			if len(r.When) == 0 {
 				final[s] = i
@@ -128,7 +129,8 @@ func (r Rule) validate() error {
 		case c.Mask == 0:
 			return fmt.Errorf("argument %d: a condition with mask 0 does not look at it", c.Arg)
 		case bits.OnesCount64(c.Value&^c.Mask) != 0:
-			return fmt.Errorf("argument %d: value %#x has bits outside mask %#x, so it never matches", c.Arg, c.Value, c.Mask)
+			return fmt.Errorf("argument %d: value %#x has bits outside mask %#x, so it never matches", c.Arg,
+				c.Value, c.Mask)
 		}
 		seen |= 1 << c.Arg
 	}

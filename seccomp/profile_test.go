@@ -97,7 +97,10 @@ func TestBranches(t *testing.T) {
 		{when: []Cond{bit(0, 0)}, errno: unix.EACCES},
 		{when: []Cond{bit(0, 1)}, errno: unix.EACCES},
 	}
-	if !slices.EqualFunc(got, want, func(a, b branch) bool { return a.errno == b.errno && slices.Equal(a.when, b.when) }) {
+	if !slices.EqualFunc(got, want, func(a, b branch) bool {
+		return a.errno == b.errno &&
+			slices.Equal(a.when, b.when)
+	}) {
 		t.Errorf("branches = %+v\nwant %+v", got, want)
 	}
 	disjoint := call{rules: []Rule{{When: []Cond{{Mask: 1}}}, {When: []Cond{{Mask: 2}}}, {Errno: unix.EPERM}}}

@@ -51,7 +51,8 @@ func unlisted() map[string]string {
 	for _, group := range []struct{ reason, names string }{
 		{"libc falls back to clone, whose flags a filter can read", `clone3`},
 		{"its operations are not seen by any filter: sockets and files would be opened past this table. Programs only try it, " +
-			"and some take their other way after ENOSYS alone (DESIGN.md)", `io_uring_setup io_uring_enter io_uring_register`},
+			"and some take their other way after ENOSYS alone (DESIGN.md)",
+			`io_uring_setup io_uring_enter io_uring_register`},
 		{"mounts show host paths and device names; programs read /proc/self/mountinfo instead", `statmount listmount`},
 		{"lists namespaces", `listns`},
 		{"segments for 16-bit programs: seldom compiled in, and a record of holes", `modify_ldt`},

@@ -56,7 +56,8 @@ static void *f(void *p) { return p; }
 int main(void) { pthread_t t; void *r; if (pthread_create(&t, 0, f, (void *)42)) return 1; pthread_join(t, &r); printf("%ld\n", (long)r); }
 E
 		gcc -O1 -pthread t.c -o t; ./t; gcc -static -pthread t.c -o s; ./s; rm -rf $d`}, "42\n42"},
-	{"gdb", []string{"gdb", "-q", "-batch", "-ex", "run", "-ex", "print 6*7", "--args", "/bin/true"}, "exited normally"},
+	{"gdb", []string{"gdb", "-q", "-batch", "-ex", "run", "-ex", "print 6*7", "--args", "/bin/true"},
+		"exited normally"},
 	{"strace", []string{"strace", "-f", "-o", "/dev/null", "sh", "-c", "echo 42"}, "42"},
 	{"go", []string{"sh", "-c", `set -e; d=$(mktemp -d); cd $d; export GOFLAGS= GOWORK=off
 		printf 'package main\nfunc main() { c := make(chan int); go func() { c <- 42 }(); println(<-c) }\n' >m.go
@@ -97,7 +98,8 @@ func TestEverydaySoftware(t *testing.T) {
 			twin, twinErr := childCommand(nil, "exec", append([]string{path}, tt.argv[1:]...)...).CombinedOutput()
 			if twinErr != nil || !strings.Contains(string(twin), tt.want) {
 				testenv.Require(t, probe.Check{
-					Name: tt.name, Status: probe.Inconclusive, Detail: fmt.Sprintf("fails without a filter as well: %v: %s", twinErr, twin),
+					Name: tt.name, Status: probe.Inconclusive,
+					Detail: fmt.Sprintf("fails without a filter as well: %v: %s", twinErr, twin),
 				})
 			}
 			t.Errorf("%v: %s", err, out)

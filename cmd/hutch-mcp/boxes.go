@@ -141,7 +141,8 @@ func (b *boxes) another(ctx context.Context, image string) (api.Sandbox, error) 
 		return api.Sandbox{}, err
 	}
 	if b.cfg.Spec.Name != "" || b.cfg.Spec.Scope != nil {
-		return api.Sandbox{}, api.Errorf(api.FailedPrecondition, "this server was started for one named sandbox").WithHint("work in it, or have the server started without --name and --scope")
+		return api.Sandbox{}, api.Errorf(api.FailedPrecondition, "this server was started for one named sandbox").
+			WithHint("work in it, or have the server started without --name and --scope")
 	}
 	sb, err := b.create(ctx, c, image)
 	if err == nil {
@@ -175,7 +176,8 @@ func (b *boxes) remove(ctx context.Context, id string) error {
 		return err
 	}
 	if id == b.cfg.Sandbox {
-		return api.Errorf(api.PermissionDenied, "sandbox %s was there before this session", id).WithHint("the user removes it: hutch rm %s", id)
+		return api.Errorf(api.PermissionDenied, "sandbox %s was there before this session", id).
+			WithHint("the user removes it: hutch rm %s", id)
 	}
 	if _, err := c.Remove(ctx, id); err != nil && api.ErrorCode(err) != api.NotFound {
 		return err
@@ -209,7 +211,8 @@ func (b *boxes) end(ctx context.Context) error {
 			if id == "" || id == b.cfg.Sandbox {
 				continue
 			}
-			if _, err := b.c.Remove(ctx, id); err != nil && api.ErrorCode(err) != api.NotFound && !errors.Is(err, client.ErrLost) {
+			if _, err := b.c.Remove(ctx, id); err != nil && api.ErrorCode(err) != api.NotFound &&
+				!errors.Is(err, client.ErrLost) {
 				errs = append(errs, fmt.Errorf("remove sandbox %s: %w", id, err))
 			}
 		}

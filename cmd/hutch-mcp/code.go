@@ -15,7 +15,8 @@ import (
 // code runs code.
 func (b *boxes) code(ctx context.Context, a *codeArguments) (*mcp.CallToolResult, error) {
 	if !b.mine(a.Sandbox) {
-		return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", a.Sandbox).WithHint("sandbox_list lists them")), nil
+		return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", a.Sandbox).
+			WithHint("sandbox_list lists them")), nil
 	}
 	result, note, err := b.hostCode(ctx, a)
 	if err != nil {
@@ -28,7 +29,8 @@ func (b *boxes) code(ctx context.Context, a *codeArguments) (*mcp.CallToolResult
 	if err != nil {
 		return b.problem(ctx, id, err)
 	}
-	r, err := c.RunCode(ctx, api.CodeParams{Sandbox: id, Language: a.Language, Code: a.Code, Context: a.Context, Fresh: a.Fresh, TimeoutS: a.TimeoutS})
+	r, err := c.RunCode(ctx, api.CodeParams{Sandbox: id, Language: a.Language, Code: a.Code, Context: a.Context,
+		Fresh: a.Fresh, TimeoutS: a.TimeoutS})
 	if err != nil {
 		if api.ErrorCode(err) == api.FailedPrecondition && b.isOver(ctx, c, id) {
 			return b.over(ctx, id)

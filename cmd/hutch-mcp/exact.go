@@ -55,7 +55,8 @@ func inexact(message []byte) []byte {
 			}
 			text := fmt.Sprintf("the %s %.40s is a number that JSON does not have exactly everywhere: use an integer up to %d, or a string",
 				what, number, maxExact)
-			return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":%s}}`, r.ID, strconv.Quote(text))
+			return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":%s}}`, r.ID,
+				strconv.Quote(text))
 		}
 	}
 	return nil
@@ -153,7 +154,8 @@ func exactHTTP(next http.Handler) http.Handler {
 		if r.Method == http.MethodPost {
 			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mcp.DefaultMaxRequestBodyBytes))
 			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-				http.Error(w, fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit), http.StatusRequestEntityTooLarge)
+				http.Error(w, fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit),
+					http.StatusRequestEntityTooLarge)
 				return
 			} else if err != nil {
 				http.Error(w, err.Error(), http.StatusBadRequest)

@@ -40,16 +40,19 @@ func addMode(cfg api.ExecMode, what string, description *string, props map[strin
 	}
 	props["mode"] = map[string]any{
 		"type": "string", "enum": modes(cfg),
-		"description": "Where the " + what + " runs; " + string(cfg) + " by default. all: in the sandbox. selective: there if a scan finds it risky, else on the user's own machine. off: on the user's own machine.",
+		"description": "Where the " + what + " runs; " + string(cfg) +
+			" by default. all: in the sandbox. selective: there if a scan finds it risky, else on the user's own machine. off: on the user's own machine.",
 	}
-	*description += " In this session the " + what + " may run on the user's own machine, outside of the sandbox, in the folder that is /workspace in it: the result says so with where."
+	*description += " In this session the " + what +
+		" may run on the user's own machine, outside of the sandbox, in the folder that is /workspace in it: the result says so with where."
 }
 
 // takeMode takes the argument mode out of a command's.
 func (b *boxes) takeMode(raw json.RawMessage) (api.ExecMode, json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
-		return "", nil, api.Errorf(api.InvalidArgument, "the arguments are no object: %w", err).WithHint("pass them by name")
+		return "", nil, api.Errorf(api.InvalidArgument, "the arguments are no object: %w", err).
+			WithHint("pass them by name")
 	}
 	text, ok := members["mode"]
 	if !ok {
@@ -76,19 +79,22 @@ func (b *boxes) strictest(asked *api.ExecMode) (api.ExecMode, error) {
 	case !slices.Contains(api.ExecModes, *asked):
 		return "", b.noMode(string(*asked))
 	case asked.Weaker(b.cfg.Mode):
-		return "", api.Errorf(api.PermissionDenied, "mode %s is weaker than %s, which the user has given this session", *asked, b.cfg.Mode).
+		return "", api.Errorf(api.PermissionDenied, "mode %s is weaker than %s, which the user has given this session",
+			*asked, b.cfg.Mode).
 			WithField("mode").WithHint("leave mode out; only the user can start a server with another one")
 	}
 	return *asked, nil
 }
 
 func (b *boxes) noMode(text string) error {
-	return api.Errorf(api.InvalidArgument, "mode: %.40q is no mode", text).WithField("mode").WithHint("use one of %v, or leave it out", modes(b.cfg.Mode))
+	return api.Errorf(api.InvalidArgument, "mode: %.40q is no mode", text).WithField("mode").
+		WithHint("use one of %v, or leave it out", modes(b.cfg.Mode))
 }
 
 // command runs a command on the host if it is to run there: result is not nil then. Otherwise it is for the sandbox,
 // with the arguments that are left, and note says why.
-func (b *boxes) command(ctx context.Context, ref string, raw json.RawMessage) (result *mcp.CallToolResult, rest json.RawMessage, note string, err error) {
+func (b *boxes) command(ctx context.Context, ref string, raw json.RawMessage) (result *mcp.CallToolResult,
+	rest json.RawMessage, note string, err error) {
 	mode, rest, err := b.takeMode(raw)
 	if err != nil || mode == api.ExecModeAll {
 		return nil, rest, "", err
@@ -101,7 +107,8 @@ func (b *boxes) command(ctx context.Context, ref string, raw json.RawMessage) (r
 	case ref != "" || a.Exec != "": // a sandbox is named
 		return nil, rest, "", nil
 	case why != "" && mode == api.ExecModeOff:
-		return nil, rest, "", api.Errorf(api.FailedPrecondition, "mode off runs the command on the host, but %s", why).WithHint("leave that out, or call with mode all to run it in the sandbox")
+		return nil, rest, "", api.Errorf(api.FailedPrecondition, "mode off runs the command on the host, but %s", why).
+			WithHint("leave that out, or call with mode all to run it in the sandbox")
 	case why != "":
 		return nil, rest, fmt.Sprintf("[mode %s: in the sandbox: %s]", mode, why), nil
 	}
@@ -110,7 +117,8 @@ func (b *boxes) command(ctx context.Context, ref string, raw json.RawMessage) (r
 		return nil, rest, "", err
 	}
 	d, err := c.Decide(ctx, api.DecideParams{
-		Mode: mode, Argv: a.Argv, Command: a.Command, TimeoutS: a.TimeoutS, ReadOnly: mode == api.ExecModeSelective && hostexec.Confines(),
+		Mode: mode, Argv: a.Argv, Command: a.Command, TimeoutS: a.TimeoutS, ReadOnly: mode == api.ExecModeSelective &&
+			hostexec.Confines(),
 	})
 	if err != nil {
 		return nil, rest, "", err
@@ -156,9 +164,11 @@ func (b *boxes) hostFolder(cwd string) (string, bool) {
 }
 
 // onHost runs a command on the host.
-func (b *boxes) onHost(ctx context.Context, a *api.ToolRunCommand, d *api.Decision, record func(context.Context, api.HostEndParams) error) (*mcp.CallToolResult, error) {
+func (b *boxes) onHost(ctx context.Context, a *api.ToolRunCommand, d *api.Decision,
+	record func(context.Context, api.HostEndParams) error) (*mcp.CallToolResult, error) {
 	selective := d.Mode == api.ExecModeSelective
-	cmd := hostexec.Command{Argv: a.Argv, Env: hostexec.Environ(selective, a.Env), ReadOnly: selective && hostexec.Confines()}
+	cmd := hostexec.Command{Argv: a.Argv, Env: hostexec.Environ(selective, a.Env), ReadOnly: selective &&
+		hostexec.Confines()}
 	cmd.Dir, _ = b.hostFolder(a.Cwd)
 	if a.Command != "" {
 		if cmd.Argv = hostexec.Shell(a.Command); cmd.Argv == nil {
@@ -174,7 +184,8 @@ func (b *boxes) onHost(ctx context.Context, a *api.ToolRunCommand, d *api.Decisi
 		return nil, err
 	}
 	r := api.ToolCommand{
-		Exec: d.ID, Where: api.WhereHost, ExitCode: res.ExitCode, Signal: res.Signal, Verdict: res.Verdict, TimedOut: res.TimedOut, DurationMS: res.DurationMS,
+		Exec: d.ID, Where: api.WhereHost, ExitCode: res.ExitCode, Signal: res.Signal, Verdict: res.Verdict,
+		TimedOut: res.TimedOut, DurationMS: res.DurationMS,
 		Denials: []api.Denial{}, Error: res.Error, Stdout: res.Stdout, Stderr: res.Stderr, Truncated: res.Truncated,
 	}
 	structured, err := json.Marshal(r)
@@ -182,12 +193,14 @@ func (b *boxes) onHost(ctx context.Context, a *api.ToolRunCommand, d *api.Decisi
 		return nil, err
 	}
 	return &mcp.CallToolResult{
-		Content: []mcp.Content{&mcp.TextContent{Text: hostText(&r, d)}}, StructuredContent: json.RawMessage(structured), IsError: r.Verdict != api.VerdictOK,
+		Content: []mcp.Content{&mcp.TextContent{Text: hostText(&r, d)}}, StructuredContent: json.RawMessage(structured),
+		IsError: r.Verdict != api.VerdictOK,
 	}, nil
 }
 
 // captured runs what is for the host, with the beginning and the end of its output as text: limit bytes of each stream.
-func captured(ctx context.Context, cmd *hostexec.Command, d *api.Decision, record func(context.Context, api.HostEndParams) error, limit int) (res api.ExecResult, err error) {
+func captured(ctx context.Context, cmd *hostexec.Command, d *api.Decision,
+	record func(context.Context, api.HostEndParams) error, limit int) (res api.ExecResult, err error) {
 	out, err := hostexec.NewCapture(limit)
 	if err != nil {
 		return res, err

@@ -77,7 +77,8 @@ func (k *hostKernel) start(language string, cmd *hostexec.Command, mode api.Exec
 	}
 	if why := k.run.NotRun(); why != "" {
 		k.close()
-		return api.Errorf(api.FailedPrecondition, "%s", why).WithHint("with mode all the code runs in the sandbox, whose image may have it")
+		return api.Errorf(api.FailedPrecondition, "%s", why).
+			WithHint("with mode all the code runs in the sandbox, whose image may have it")
 	}
 	k.Interpreter = interp.New("", token)
 	return nil
@@ -110,7 +111,8 @@ func (b *boxes) hostCode(ctx context.Context, a *codeArguments) (result *mcp.Cal
 	if err != nil || mode == api.ExecModeAll || a.Sandbox != "" {
 		return nil, "", err
 	}
-	p := api.CodeParams{Sandbox: "host", Language: a.Language, Code: a.Code, Context: a.Context, Fresh: a.Fresh, TimeoutS: a.TimeoutS, OutputBytes: api.DefaultCodeOutput}
+	p := api.CodeParams{Sandbox: "host", Language: a.Language, Code: a.Code, Context: a.Context, Fresh: a.Fresh,
+		TimeoutS: a.TimeoutS, OutputBytes: api.DefaultCodeOutput}
 	if err := p.Validate(); err != nil {
 		return nil, "", err
 	}
@@ -125,7 +127,8 @@ func (b *boxes) hostCode(ctx context.Context, a *codeArguments) (result *mcp.Cal
 		return nil, "", err
 	}
 	d, err := c.Decide(ctx, api.DecideParams{
-		Mode: mode, Language: a.Language, Code: a.Code, TimeoutS: &p.TimeoutS, ReadOnly: mode == api.ExecModeSelective && hostexec.Confines(),
+		Mode: mode, Language: a.Language, Code: a.Code, TimeoutS: &p.TimeoutS,
+		ReadOnly: mode == api.ExecModeSelective && hostexec.Confines(),
 	})
 	if err != nil {
 		return nil, "", err
@@ -142,13 +145,16 @@ func (b *boxes) hostCode(ctx context.Context, a *codeArguments) (result *mcp.Cal
 }
 
 // codeOnHost runs code on the host and has its end recorded.
-func (b *boxes) codeOnHost(ctx context.Context, p *api.CodeParams, d *api.Decision, record func(context.Context, api.HostEndParams) error) (res api.CodeResult, err error) {
+func (b *boxes) codeOnHost(ctx context.Context, p *api.CodeParams, d *api.Decision,
+	record func(context.Context, api.HostEndParams) error) (res api.CodeResult, err error) {
 	dir, begun := b.cfg.Folder, time.Now()
 	before := interp.StampsOf(hostList(dir))
-	cmd := hostexec.Command{Dir: dir, Env: hostexec.Environ(d.Mode == api.ExecModeSelective, nil), ReadOnly: d.Mode == api.ExecModeSelective && hostexec.Confines()}
+	cmd := hostexec.Command{Dir: dir, Env: hostexec.Environ(d.Mode == api.ExecModeSelective, nil),
+		ReadOnly: d.Mode == api.ExecModeSelective && hostexec.Confines()}
 	if api.KeepsContext(p.Language) {
 		res, err = b.interpret(ctx, p, &cmd, d.Mode)
-		end := api.HostEndParams{ID: d.ID, ExitCode: res.ExitCode, TimedOut: res.TimedOut, DurationMS: float64(time.Since(begun).Microseconds()) / 1e3}
+		end := api.HostEndParams{ID: d.ID, ExitCode: res.ExitCode, TimedOut: res.TimedOut,
+			DurationMS: float64(time.Since(begun).Microseconds()) / 1e3}
 		if err != nil {
 			end.ExitCode, end.Error = 1, strings.ToValidUTF8(err.Error(), "\uFFFD")
 		} else if res.Error != nil && end.ExitCode == 0 {
@@ -178,7 +184,8 @@ func (b *boxes) codeOnHost(ctx context.Context, p *api.CodeParams, d *api.Decisi
 const hostRecordTimeout = 10 * time.Second
 
 // interpret runs code in an interpreter of its own, or in that of its context.
-func (b *boxes) interpret(ctx context.Context, p *api.CodeParams, cmd *hostexec.Command, mode api.ExecMode) (res api.CodeResult, err error) {
+func (b *boxes) interpret(ctx context.Context, p *api.CodeParams, cmd *hostexec.Command,
+	mode api.ExecMode) (res api.CodeResult, err error) {
 	if p.Fresh {
 		k := hostKernel{}
 		if err := k.start(p.Language, cmd, mode); err != nil {
@@ -216,7 +223,8 @@ func (b *boxes) interpret(ctx context.Context, p *api.CodeParams, cmd *hostexec.
 }
 
 // runFile runs code of a language that has no contexts.
-func runFile(ctx context.Context, p *api.CodeParams, cmd *hostexec.Command, d *api.Decision, record func(context.Context, api.HostEndParams) error) (res api.CodeResult, err error) {
+func runFile(ctx context.Context, p *api.CodeParams, cmd *hostexec.Command, d *api.Decision,
+	record func(context.Context, api.HostEndParams) error) (res api.CodeResult, err error) {
 	if cmd.Argv = hostexec.Shell(p.Code); p.Language != "shell" || cmd.Argv == nil {
 		dir, err := os.MkdirTemp("", "hutch-code-")
 		if err != nil {
@@ -224,7 +232,8 @@ func runFile(ctx context.Context, p *api.CodeParams, cmd *hostexec.Command, d *a
 		}
 		defer os.RemoveAll(dir)
 		name := map[string]string{"shell": "code.sh", "go": "main.go", "ruby": "code.rb"}[p.Language]
-		cmd.Argv = append(map[string][]string{"shell": {"/bin/sh"}, "go": {"go", "run"}, "ruby": {"ruby"}}[p.Language], filepath.Join(dir, name))
+		cmd.Argv = append(map[string][]string{"shell": {"/bin/sh"}, "go": {"go", "run"}, "ruby": {"ruby"}}[p.Language],
+			filepath.Join(dir, name))
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(p.Code), 0o600); err != nil {
 			return res, err
 		}
@@ -234,10 +243,12 @@ func runFile(ctx context.Context, p *api.CodeParams, cmd *hostexec.Command, d *a
 		return res, err
 	}
 	if ran.Verdict == api.VerdictNotRun {
-		return res, api.Errorf(api.FailedPrecondition, "%s", ran.Error).WithHint("with mode all the code runs in the sandbox, whose image may have it")
+		return res, api.Errorf(api.FailedPrecondition, "%s", ran.Error).
+			WithHint("with mode all the code runs in the sandbox, whose image may have it")
 	}
 	res = api.CodeResult{
-		Stdout: ran.Stdout, Stderr: ran.Stderr, Truncated: ran.Truncated, ExitCode: ran.ExitCode, Verdict: ran.Verdict, TimedOut: ran.TimedOut,
+		Stdout: ran.Stdout, Stderr: ran.Stderr, Truncated: ran.Truncated, ExitCode: ran.ExitCode, Verdict: ran.Verdict,
+		TimedOut: ran.TimedOut,
 	}
 	if res.Verdict != api.VerdictOK {
 		res.Error = interp.Ended(&ran)

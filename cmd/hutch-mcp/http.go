@@ -96,9 +96,11 @@ func (f *front) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The name of a scheme has no case (RFC 9110, 11.1).
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare([]byte(strings.TrimLeft(token, " ")), []byte(f.token)) != 1 {
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare([]byte(strings.TrimLeft(token, " ")),
+			[]byte(f.token)) != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "Authorization: Bearer and the token that hutch mcp was started with are needed", http.StatusUnauthorized)
+			http.Error(w, "Authorization: Bearer and the token that hutch mcp was started with are needed",
+				http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -169,7 +171,8 @@ func (f *front) of(s mcp.Session) (*boxes, error) {
 		return b, nil
 	}
 	if f.closed || len(f.live) >= maxSessions {
-		return nil, fmt.Errorf("%d sessions are open, which is the most: end one (DELETE), or start another hutch mcp", len(f.live))
+		return nil, fmt.Errorf("%d sessions are open, which is the most: end one (DELETE), or start another hutch mcp",
+			len(f.live))
 	}
 	b := newBoxes(f.cfg)
 	f.live[session] = b

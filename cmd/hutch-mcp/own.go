@@ -37,7 +37,8 @@ type codeArguments struct {
 }
 
 // own is a tool of this server's.
-func own[A any](s *mcp.Server, mode api.ExecMode, t *mcp.Tool, run func(ctx context.Context, b *boxes, a A) (*mcp.CallToolResult, error)) error {
+func own[A any](s *mcp.Server, mode api.ExecMode, t *mcp.Tool,
+	run func(ctx context.Context, b *boxes, a A) (*mcp.CallToolResult, error)) error {
 	schema, err := params.Inline(reflect.TypeFor[A](), true)
 	if err != nil {
 		return fmt.Errorf("describe %s: %w", t.Name, err)
@@ -110,7 +111,8 @@ func addOwn(s *mcp.Server, mode api.ExecMode) error {
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no},
 	}, func(ctx context.Context, b *boxes, a removeArguments) (*mcp.CallToolResult, error) {
 		if !b.mine(a.Sandbox) || a.Sandbox == "" {
-			return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", a.Sandbox).WithHint("sandbox_list lists them")), nil
+			return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", a.Sandbox).
+				WithHint("sandbox_list lists them")), nil
 		}
 		if err := b.remove(ctx, a.Sandbox); err != nil {
 			return b.problem(ctx, "", err)

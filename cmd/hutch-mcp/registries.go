@@ -15,7 +15,8 @@ const dockerHub = "docker.io"
 func registryOf(image string) string {
 	first, _, more := strings.Cut(image, "/")
 	switch {
-	case !more || !strings.ContainsAny(first, ".:") && first != "localhost", first == "index.docker.io", first == "registry-1.docker.io":
+	case !more || !strings.ContainsAny(first, ".:") && first != "localhost", first == "index.docker.io",
+		first == "registry-1.docker.io":
 		return dockerHub
 	}
 	return first
@@ -43,6 +44,8 @@ func (b *boxes) mayFetch(image string) bool {
 
 // notFetched explains that an image is not here.
 func (b *boxes) notFetched(image string, err error) error {
-	return api.Errorf(api.PermissionDenied, "image %.200q is not on this host, and this session may not fetch it from %.200s: %w", image, registryOf(image), err).
+	return api.Errorf(api.PermissionDenied,
+		"image %.200q is not on this host, and this session may not fetch it from %.200s: %w", image,
+		registryOf(image), err).
 		WithHint("use the session's own image or one such as python@3.12; the user can allow the registry: hutch mcp --registry %.200s", registryOf(image))
 }

@@ -39,8 +39,10 @@ func addResources(s *mcp.Server) {
 		}
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
 	}
-	s.AddResourceTemplate(&mcp.ResourceTemplate{Name: "file", Title: "A file in a sandbox", URITemplate: "hutch://{sandbox}/file/{+path}"}, read)
-	s.AddResourceTemplate(&mcp.ResourceTemplate{Name: "output", Title: "What a command has written, stdout or stderr", URITemplate: "hutch://{sandbox}/exec/{exec}/{stream}"}, read)
+	s.AddResourceTemplate(&mcp.ResourceTemplate{Name: "file", Title: "A file in a sandbox",
+		URITemplate: "hutch://{sandbox}/file/{+path}"}, read)
+	s.AddResourceTemplate(&mcp.ResourceTemplate{Name: "output", Title: "What a command has written, stdout or stderr",
+		URITemplate: "hutch://{sandbox}/exec/{exec}/{stream}"}, read)
 }
 
 // resource reads one.
@@ -57,7 +59,8 @@ func (b *boxes) resource(ctx context.Context, uri string) ([]byte, error) {
 	var next func(offset int64) (data string, end int64, eof bool, err error)
 	if path, ok := strings.CutPrefix(u.Path, "/file/"); ok {
 		next = func(offset int64) (string, int64, bool, error) {
-			f, err := c.ReadFile(ctx, api.FileReadParams{FileParams: api.FileParams{Sandbox: u.Host, Path: "/" + path}, Offset: offset, Encoding: api.Base64}, nil)
+			f, err := c.ReadFile(ctx, api.FileReadParams{FileParams: api.FileParams{Sandbox: u.Host, Path: "/" + path},
+				Offset: offset, Encoding: api.Base64}, nil)
 			return f.Data, f.Next, f.EOF, err
 		}
 	} else if parts := strings.Split(u.Path, "/"); len(parts) == 4 && parts[1] == "exec" {
@@ -66,7 +69,8 @@ func (b *boxes) resource(ctx context.Context, uri string) ([]byte, error) {
 			return nil, mcp.ResourceNotFoundError(uri)
 		}
 		next = func(offset int64) (string, int64, bool, error) {
-			o, err := c.ExecRead(ctx, api.ReadParams{Exec: parts[2], Stream: api.Stream(parts[3]), Offset: offset, Encoding: api.Base64})
+			o, err := c.ExecRead(ctx, api.ReadParams{Exec: parts[2], Stream: api.Stream(parts[3]), Offset: offset,
+				Encoding: api.Base64})
 			return o.Data, o.Next, o.EOF || o.Data == "", err
 		}
 	} else {

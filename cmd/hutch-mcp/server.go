@@ -38,10 +38,11 @@ func (b *boxes) tools(ctx context.Context) ([]api.Tool, error) {
 // millisecond and 1.5 MB. Each message of a session is asked about with of first, also its first one, and handled with
 // what that returns.
 func newServer(cfg *mcpapi.Config, tools []api.Tool, of func(mcp.Session) (*boxes, error)) (*mcp.Server, error) {
-	s := mcp.NewServer(&mcp.Implementation{Name: "hutch", Title: "hutch sandbox", Version: version.Version}, &mcp.ServerOptions{
-		Instructions: instructions(cfg), Capabilities: &mcp.ServerCapabilities{},
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
+	s := mcp.NewServer(&mcp.Implementation{Name: "hutch", Title: "hutch sandbox", Version: version.Version},
+		&mcp.ServerOptions{
+			Instructions: instructions(cfg), Capabilities: &mcp.ServerCapabilities{},
+			Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			b, err := of(req.GetSession())
@@ -123,13 +124,15 @@ func addTool(s *mcp.Server, mode api.ExecMode, t api.Tool) error {
 		props = map[string]any{}
 		schema["properties"] = props
 	}
-	props["sandbox"] = map[string]any{"type": "string", "description": "Id of a sandbox of sandbox_create; by default this session's own."}
+	props["sandbox"] = map[string]any{"type": "string",
+		"description": "Id of a sandbox of sandbox_create; by default this session's own."}
 	if t.Name == api.ToolNameRunCommand {
 		addMode(mode, "command", &t.Description, props)
 	}
 	s.AddTool(&mcp.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: schema, OutputSchema: t.OutputSchema,
-		Annotations: &mcp.ToolAnnotations{Title: t.Title, ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive, IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld},
+		Annotations: &mcp.ToolAnnotations{Title: t.Title, ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive,
+			IdempotentHint: t.Idempotent, OpenWorldHint: &t.OpenWorld},
 	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ref, arguments, err := takeSandbox(req.Params.Arguments)
 		if err != nil {
@@ -147,11 +150,13 @@ func takeSandbox(raw json.RawMessage) (ref string, rest json.RawMessage, err err
 		return "", nil, nil
 	}
 	if err := json.Unmarshal(raw, &members); err != nil {
-		return "", nil, api.Errorf(api.InvalidArgument, "the arguments are no object: %w", err).WithHint("pass them by name")
+		return "", nil, api.Errorf(api.InvalidArgument, "the arguments are no object: %w", err).
+			WithHint("pass them by name")
 	}
 	if own, ok := members["sandbox"]; ok {
 		if err := json.Unmarshal(own, &ref); err != nil {
-			return "", nil, api.Errorf(api.InvalidArgument, "sandbox: %w", err).WithField("sandbox").WithHint("pass an id as text, or leave it out")
+			return "", nil, api.Errorf(api.InvalidArgument, "sandbox: %w", err).WithField("sandbox").
+				WithHint("pass an id as text, or leave it out")
 		}
 		delete(members, "sandbox")
 	}
@@ -160,9 +165,11 @@ func takeSandbox(raw json.RawMessage) (ref string, rest json.RawMessage, err err
 }
 
 // call calls a tool of the daemon's. All that can be told to a model is a result.
-func (b *boxes) call(ctx context.Context, req *mcp.CallToolRequest, name, ref string, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+func (b *boxes) call(ctx context.Context, req *mcp.CallToolRequest, name, ref string,
+	arguments json.RawMessage) (*mcp.CallToolResult, error) {
 	if !b.mine(ref) {
-		return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", ref).WithHint("sandbox_list lists them; sandbox_create makes one")), nil
+		return failed(api.Errorf(api.NotFound, "sandbox %.64q is none of this session's", ref).
+			WithHint("sandbox_list lists them; sandbox_create makes one")), nil
 	}
 	note := ""
 	if name == api.ToolNameRunCommand && b.cfg.Mode != api.ExecModeAll {
@@ -185,7 +192,8 @@ func (b *boxes) call(ctx context.Context, req *mcp.CallToolRequest, name, ref st
 		progress = func(p api.Progress) {
 			n++
 			// of a client that is gone
-			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: "runs as " + p.Exec})
+			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: n,
+				Message: "runs as " + p.Exec})
 		}
 	}
 	r, err := c.CallTool(ctx, api.ToolCallParams{Sandbox: id, Name: name, Arguments: arguments}, progress)
@@ -216,7 +224,8 @@ func (b *boxes) over(ctx context.Context, id string) (*mcp.CallToolResult, error
 	if err := b.remove(ctx, id); err != nil {
 		return failed(err), nil
 	}
-	return failed(api.Errorf(api.FailedPrecondition, "the sandbox %s has ended: its processes are gone, and its files", id).
+	return failed(api.Errorf(api.FailedPrecondition, "the sandbox %s has ended: its processes are gone, and its files",
+		id).
 		WithHint("call again: without an argument sandbox a new one is made")), nil
 }
 
@@ -226,7 +235,8 @@ func (b *boxes) problem(ctx context.Context, id string, err error) (*mcp.CallToo
 	case ctx.Err() != nil: // cancelled: nobody reads it
 		return nil, context.Cause(ctx)
 	case errors.Is(err, client.ErrLost):
-		return failed(api.Errorf(api.Unavailable, "the connection to hutch's daemon was lost; what was under way may be half done").
+		return failed(api.Errorf(api.Unavailable,
+			"the connection to hutch's daemon was lost; what was under way may be half done").
 			WithHint("call again: a new daemon takes over the sandbox, or a new sandbox is made")), nil
 	case api.ErrorCode(err) == api.NotFound && id != "":
 		b.forget(id)
@@ -280,7 +290,8 @@ func resultOf(r *api.ToolResult, id string) *mcp.CallToolResult {
 	}
 	if json.Unmarshal(r.Structured, &cut) == nil && cut.Truncated && cut.Exec != "" {
 		for _, stream := range []api.Stream{api.Stdout, api.Stderr} {
-			out.Content = append(out.Content, &mcp.ResourceLink{URI: execURI(id, cut.Exec, stream), Name: string(stream) + " of " + cut.Exec, MIMEType: "text/plain"})
+			out.Content = append(out.Content, &mcp.ResourceLink{URI: execURI(id, cut.Exec, stream),
+				Name: string(stream) + " of " + cut.Exec, MIMEType: "text/plain"})
 		}
 	}
 	return out

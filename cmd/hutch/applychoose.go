@@ -30,10 +30,12 @@ func chooseChanges(ctx context.Context, c *client.Client, p *api.WorkspaceApplyP
 		return errChangedMeanwhile
 	}
 	ch := &chooser{
-		in: bufio.NewReader(os.Stdin), out: os.Stdout, style: cli.StyleFor(os.Stdout), rows: int(cli.TerminalSize(os.Stdout).Rows), cols: int(cli.TerminalSize(os.Stdout).Cols),
+		in: bufio.NewReader(os.Stdin), out: os.Stdout, style: cli.StyleFor(os.Stdout),
+		rows: int(cli.TerminalSize(os.Stdout).Rows), cols: int(cli.TerminalSize(os.Stdout).Cols),
 		force: p.Force, chosen: map[string]bool{}, hunks: map[string][]int{},
 		diff: func(name string) (string, error) {
-			w := api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: p.Sandbox, Paths: []string{name}, Exact: true}, Unified: true}
+			w := api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: p.Sandbox, Paths: []string{name},
+				Exact: true}, Unified: true}
 			one, err := c.DiffWorkspace(ctx, w)
 			if err == nil && one.Digest != d.Digest {
 				err = errChangedMeanwhile
@@ -82,7 +84,8 @@ func (ch *chooser) choose(list []api.WorkspaceChange) error {
 	for i, c := range list {
 		if i > 0 && list[i-1].Path == c.Path { // what a name was and what it is now is one change
 			if last := len(asked) - 1; last >= 0 && asked[last].Path == c.Path {
-				asked[last].Conflict, asked[last].Mode = cmp.Or(asked[last].Conflict, c.Conflict), cmp.Or(asked[last].Mode, c.Mode)
+				asked[last].Conflict, asked[last].Mode = cmp.Or(asked[last].Conflict, c.Conflict),
+					cmp.Or(asked[last].Mode, c.Mode)
 				asked[last].Guarded = cmp.Or(asked[last].Guarded, c.Guarded)
 			}
 			continue
@@ -95,7 +98,8 @@ func (ch *chooser) choose(list []api.WorkspaceChange) error {
 	for i, c := range asked {
 		switch {
 		case c.Conflict != "" && !ch.force:
-			fmt.Fprintf(ch.out, "%s %s: %s; -f applies it, and the other change is lost\n", ch.style.Yellow("left alone:"), plain(c.Path), cli.Line(c.Conflict))
+			fmt.Fprintf(ch.out, "%s %s: %s; -f applies it, and the other change is lost\n",
+				ch.style.Yellow("left alone:"), plain(c.Path), cli.Line(c.Conflict))
 			continue
 		case all && (c.Guarded != "" || c.Conflict != ""): // by force as well: it is asked about alone, or named
 			why := cmp.Or(c.Conflict, "your own programs take instructions from it")
@@ -150,7 +154,8 @@ func (ch *chooser) change(number string, c *api.WorkspaceChange) (answer byte, e
 	if c.Mode != "" {
 		mode = "its mode is " + c.Mode
 	}
-	for _, note := range []string{mode, c.Conflict, map[bool]string{true: "your own programs take instructions from it"}[c.Guarded != ""]} {
+	for _, note := range []string{mode, c.Conflict,
+		map[bool]string{true: "your own programs take instructions from it"}[c.Guarded != ""]} {
 		if note != "" {
 			fmt.Fprintf(ch.out, "%s %s\n", ch.style.Yellow("note:"), cli.Line(note))
 		}
@@ -243,7 +248,8 @@ var answerHelp = map[byte]string{
 // ask asks until the answer is one of the keys. The end of the input is q.
 func (ch *chooser) ask(question, keys string) (byte, error) {
 	for {
-		fmt.Fprintf(ch.out, "%s ", ch.style.Bold(fmt.Sprintf("%s [%s,?]", question, strings.Join(strings.Split(keys, ""), ","))))
+		fmt.Fprintf(ch.out, "%s ",
+			ch.style.Bold(fmt.Sprintf("%s [%s,?]", question, strings.Join(strings.Split(keys, ""), ","))))
 		line, err := ch.in.ReadString('\n')
 		if errors.Is(err, io.EOF) {
 			fmt.Fprintln(ch.out)

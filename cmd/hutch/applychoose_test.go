@@ -48,7 +48,8 @@ func TestChoose(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
 			ch := &chooser{
-				in: bufio.NewReader(strings.NewReader(strings.ReplaceAll(tt.answers, " ", "\n") + "\n")), out: &out, rows: 40, cols: 80, force: tt.force,
+				in: bufio.NewReader(strings.NewReader(strings.ReplaceAll(tt.answers, " ", "\n") + "\n")), out: &out,
+				rows: 40, cols: 80, force: tt.force,
 				chosen: map[string]bool{}, hunks: map[string][]int{},
 				diff: func(p string) (string, error) {
 					if p == "main.go" {

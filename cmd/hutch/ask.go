@@ -26,11 +26,13 @@ import (
 func (r *runner) answering(ctx context.Context, sb *api.Sandbox, argv []string) error {
 	tty, err := r.terminal()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "hutch: what sandbox %s wants to connect to is asked elsewhere (%v): hutch network asks\n", sb.ID, err)
+		fmt.Fprintf(os.Stderr,
+			"hutch: what sandbox %s wants to connect to is asked elsewhere (%v): hutch network asks\n", sb.ID, err)
 		return r.exec(ctx, sb, argv)
 	}
 	defer tty.Close()
-	events, err := r.client.Subscribe(ctx, api.SubscribeParams{Sandbox: sb.ID, Kinds: []api.EventKind{api.EventNetworkAsk, api.EventNetworkAnswer}})
+	events, err := r.client.Subscribe(ctx,
+		api.SubscribeParams{Sandbox: sb.ID, Kinds: []api.EventKind{api.EventNetworkAsk, api.EventNetworkAnswer}})
 	if err != nil {
 		return err
 	}
@@ -195,7 +197,8 @@ func newNetworkAsks() *cobra.Command {
 }
 
 func printAsks(w io.Writer, asks *api.Asks) {
-	t := cli.Table{Header: []string{"ID", "SANDBOX", "WANTS", "ENTRY", "LEFT"}, Right: []bool{false, false, false, false, true}}
+	t := cli.Table{Header: []string{"ID", "SANDBOX", "WANTS", "ENTRY", "LEFT"},
+		Right: []bool{false, false, false, false, true}}
 	for _, q := range asks.Pending {
 		t.Row(q.ID, q.Sandbox, q.Where(), q.HowToAllow, time.Until(q.Until).Round(time.Second).String())
 	}

@@ -64,7 +64,8 @@ lets "hutch audit verify --head" tell later whether anything before it was chang
 	}
 	fs := cmd.Flags()
 	fs.BoolVarP(&o.follow, "follow", "f", false, "wait for more, until the sandbox is removed")
-	fs.StringVar(&o.since, "since", "", "begin at this `TIME`, such as 2026-01-02T15:04:05Z, or so long ago, such as 10m")
+	fs.StringVar(&o.since, "since", "",
+		"begin at this `TIME`, such as 2026-01-02T15:04:05Z, or so long ago, such as 10m")
 	fs.StringArrayVar(&o.kinds, "kind", nil, "only this `KIND`, such as exec.started; may be repeated")
 	fs.StringVar(&o.exec, "exec", "", "only what is about this `EXEC`")
 	fs.BoolVar(&o.head, "head", false, "print number and hash of the last record")
@@ -195,7 +196,8 @@ With --file, check what "hutch audit SANDBOX --json" printed; no daemon is asked
 				printVerified(cmd.OutOrStdout(), &res)
 			}
 			if err == nil && !res.OK {
-				err = api.Errorf(api.FailedPrecondition, "the audit log of sandbox %s is not as it was written", res.Sandbox).
+				err = api.Errorf(api.FailedPrecondition, "the audit log of sandbox %s is not as it was written",
+					res.Sandbox).
 					WithHint("what is listed was changed, removed or lost since then")
 			}
 			return err
@@ -260,13 +262,15 @@ func newAuditLs() *cobra.Command {
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), api.AuditLogs{Logs: slices.Clip(logs)})
 				}
-				t := cli.Table{Header: []string{"SANDBOX", "RECORDS", "BYTES", "WRITTEN", "SANDBOX IS"}, Right: []bool{false, true, true}}
+				t := cli.Table{Header: []string{"SANDBOX", "RECORDS", "BYTES", "WRITTEN", "SANDBOX IS"},
+					Right: []bool{false, true, true}}
 				for _, l := range logs {
 					state := "kept"
 					if l.Removed {
 						state = "removed"
 					}
-					t.Row(l.Sandbox, strconv.FormatInt(l.Records, 10), strconv.FormatInt(l.Bytes, 10), cli.Ago(time.Now(), l.Written), state)
+					t.Row(l.Sandbox, strconv.FormatInt(l.Records, 10), strconv.FormatInt(l.Bytes, 10),
+						cli.Ago(time.Now(), l.Written), state)
 				}
 				t.Print(cmd.OutOrStdout(), "", nil)
 				return nil

@@ -42,7 +42,8 @@ each sandbox: /etc/hosts, /etc/hostname and /etc/resolv.conf.
 					return err
 				}
 				if r.LeftOut > 0 && !quiet {
-					fmt.Fprintf(os.Stderr, "hutch: left out %d files that no image holds: %q\n", r.LeftOut, r.LeftOutNames)
+					fmt.Fprintf(os.Stderr, "hutch: left out %d files that no image holds: %q\n", r.LeftOut,
+						r.LeftOutNames)
 				}
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), r.Image.Ref)
 				return err
@@ -74,10 +75,11 @@ each sandbox: /etc/hosts, /etc/hostname and /etc/resolv.conf.
 	instruction("USER", "u", "user", "`USER[:GROUP]` that runs it, names or ids")
 	pair("env", "e", "environment, `NAME=VALUE`; may be repeated", &change.Env)
 	pair("label", "l", "label, `NAME=VALUE`; may be repeated", &change.Labels)
-	cmd.Flags().FuncP("change", "c", "any other `INSTRUCTION`, as in hutch image import; may be repeated", func(v string) error {
-		changed = true
-		return cli.ParseChange(v, &change)
-	})
+	cmd.Flags().FuncP("change", "c", "any other `INSTRUCTION`, as in hutch image import; may be repeated",
+		func(v string) error {
+			changed = true
+			return cli.ParseChange(v, &change)
+		})
 	cmd.Flags().StringVarP(&p.Message, "message", "m", "", "`TEXT` for the image's history")
 	cmd.Flags().StringVarP(&p.Author, "author", "a", "", "`NAME` for the image's history")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress, and no word of what was left out")

@@ -120,7 +120,8 @@ func completeNames(cmd *cobra.Command) {
 	}
 	for _, flag := range []string{"template", "pool"} {
 		if cmd.Flags().Lookup(flag) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string,
+				cobra.ShellCompDirective) {
 				return namesOf(strings.ToUpper(flag))
 			})
 		}

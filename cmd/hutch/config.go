@@ -47,18 +47,20 @@ that ask for none, quotas, and tokens of clients. A file to start from:
 		RunE: parentOnly,
 	}
 	sub := func(use, short string, run func(cmd *cobra.Command) error) {
-		cmd.AddCommand(&cobra.Command{Use: use, Short: short, Args: wantArgs(0, 0), RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) }})
+		cmd.AddCommand(&cobra.Command{Use: use, Short: short, Args: wantArgs(0, 0),
+			RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) }})
 	}
-	sub("show", "Print the configuration, with the defaults of what the file leaves out", func(cmd *cobra.Command) error {
-		c, _, err := loadConfig()
-		if err != nil {
-			return err
-		}
-		if _, err := configDigest(); err != nil { // which tells what of it is not in force
-			return err
-		}
-		return config.Print(cmd.OutOrStdout(), c, false)
-	})
+	sub("show", "Print the configuration, with the defaults of what the file leaves out",
+		func(cmd *cobra.Command) error {
+			c, _, err := loadConfig()
+			if err != nil {
+				return err
+			}
+			if _, err := configDigest(); err != nil { // which tells what of it is not in force
+				return err
+			}
+			return config.Print(cmd.OutOrStdout(), c, false)
+		})
 	sub("defaults", "Print all that the file may hold, commented out", func(cmd *cobra.Command) error {
 		return config.Print(cmd.OutOrStdout(), config.Default(), true)
 	})

@@ -61,7 +61,8 @@ func approve(ctx context.Context, places paths.Paths, out io.Writer, yes bool) e
 	}
 	if !yes {
 		if !cli.IsTerminal(os.Stdin) {
-			return api.Errorf(api.FailedPrecondition, "whether to approve this is asked at a terminal").WithOp("config approve").
+			return api.Errorf(api.FailedPrecondition, "whether to approve this is asked at a terminal").
+				WithOp("config approve").
 				WithHint("run it in a terminal, or with --yes when a script of yours has written the file")
 		}
 		fmt.Fprint(out, "Approve? [y/N] ")

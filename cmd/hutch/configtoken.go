@@ -33,7 +33,8 @@ client's name. A token that is taken out of the file ends the connections of its
 			if _, err := fmt.Fprintln(cmd.OutOrStdout(), token); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(os.Stderr, "add to %s, then hutch config reload:\ntokens: {%s: %s}\n", path, args[0], entry)
+			_, err = fmt.Fprintf(os.Stderr, "add to %s, then hutch config reload:\ntokens: {%s: %s}\n", path,
+				args[0], entry)
 			return err
 		},
 	}

@@ -27,8 +27,10 @@ func connect(ctx context.Context, private bool) (*client.Client, error) {
 	}
 	if who, err := c.Peer(ctx); err == nil && who.BuildID != version.BuildID { // it has sandboxes
 		otherBuild.Do(func() {
-			fmt.Fprintf(os.Stderr, "hutch: the daemon is of build %s, this is %s: it stays while it has sandboxes (hutch ps -a); "+
-				"hutch rpc system.shutdown '{\"mode\":\"keep\"}' hands them to one of this build\n", cli.Line(who.BuildID), version.BuildID)
+			fmt.Fprintf(os.Stderr,
+				"hutch: the daemon is of build %s, this is %s: it stays while it has sandboxes (hutch ps -a); "+
+					"hutch rpc system.shutdown '{\"mode\":\"keep\"}' hands them to one of this build\n",
+				cli.Line(who.BuildID), version.BuildID)
 		})
 	}
 	return c, nil
@@ -63,7 +65,8 @@ func followDaemon(ctx context.Context, fn func(c *client.Client) error) (err err
 
 // eachSandbox runs fn for every sandbox named; one that fails does not keep the
 // others from their turn.
-func eachSandbox(cmd *cobra.Command, names []string, fn func(ctx context.Context, c *client.Client, name string) error) error {
+func eachSandbox(cmd *cobra.Command, names []string, fn func(ctx context.Context, c *client.Client,
+	name string) error) error {
 	return withDaemon(cmd.Context(), func(c *client.Client) error {
 		var errs cli.Errors
 		for _, name := range names {

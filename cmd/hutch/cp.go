@@ -80,7 +80,8 @@ only with -L. A local path with a colon is written ./a:b.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, to := parsePlace(args[0]), parsePlace(args[1])
 			if from.local() == to.local() {
-				return cli.Usage(cmd.CommandPath(), errors.New("one of SRC and DST is in a sandbox, SANDBOX:PATH, and the other is not"))
+				return cli.Usage(cmd.CommandPath(),
+					errors.New("one of SRC and DST is in a sandbox, SANDBOX:PATH, and the other is not"))
 			}
 			if o.prune && !o.sync {
 				return cli.Usage(cmd.CommandPath(), errors.New("--delete goes with --sync"))
@@ -92,7 +93,9 @@ only with -L. A local path with a colon is written ./a:b.`,
 				if name == "all" {
 					o.unguard[i] = guard.All
 				} else if !guard.Known(name) {
-					return cli.Usage(cmd.CommandPath(), fmt.Errorf("--unguard %s: nothing of that name is guarded; hutch config guard shows what is", name))
+					return cli.Usage(cmd.CommandPath(),
+						fmt.Errorf("--unguard %s: nothing of that name is guarded; hutch config guard shows what is",
+							name))
 				}
 			}
 			o.stderr = cmd.ErrOrStderr()
@@ -113,10 +116,12 @@ only with -L. A local path with a colon is written ./a:b.`,
 	fs := cmd.Flags()
 	fs.BoolVarP(&o.follow, "follow-link", "L", false, "if SRC is a symbolic link, copy what it leads to")
 	fs.BoolVarP(&o.owner, "archive", "a", false, "into a sandbox: keep the numbers of users and groups")
-	fs.BoolVar(&o.sync, "sync", false, "a folder into a sandbox: make DST the same as SRC, copying only what differs by size or time")
+	fs.BoolVar(&o.sync, "sync", false,
+		"a folder into a sandbox: make DST the same as SRC, copying only what differs by size or time")
 	fs.BoolVar(&o.prune, "delete", false, "with --sync: remove from DST what is not in SRC")
 	fs.StringVarP(&o.user, "user", "u", "", "use the files as `USER[:GROUP]` inside (default: the sandbox's)")
-	fs.StringArrayVar(&o.unguard, "unguard", nil, "out of a sandbox: bring `NAME` of hutch config guard as well, or all; may be repeated")
+	fs.StringArrayVar(&o.unguard, "unguard", nil,
+		"out of a sandbox: bring `NAME` of hutch config guard as well, or all; may be repeated")
 	fs.Func("max-size", "out of a sandbox: stop after `SIZE` (default 64g)", func(v string) (err error) {
 		o.maxSize, err = cli.ParseSize(v)
 		return err
@@ -160,11 +165,13 @@ func target(from, to string, fromFolder, exists, isFolder bool) (string, error) 
 	base := path.Base(from)
 	switch {
 	case !exists && !fromFolder && strings.HasSuffix(to, "/"):
-		return "", api.Errorf(api.NotFound, "%s: there is no such folder", to).WithOp("cp").WithHint("make it first, or leave out the slash")
+		return "", api.Errorf(api.NotFound, "%s: there is no such folder", to).WithOp("cp").
+			WithHint("make it first, or leave out the slash")
 	case !exists:
 		return strings.TrimRight(to, "/"), nil
 	case fromFolder && !isFolder:
-		return "", api.Errorf(api.AlreadyExists, "%s is a file: a folder cannot be copied there", to).WithOp("cp").WithHint("name a folder")
+		return "", api.Errorf(api.AlreadyExists, "%s is a file: a folder cannot be copied there", to).WithOp("cp").
+			WithHint("name a folder")
 	case !isFolder, fromFolder && (place{path: from}).contents():
 		return to, nil
 	}
@@ -211,9 +218,11 @@ func wrong(err error) error {
 		return api.Errorf(api.FailedPrecondition, "%w", err).WithOp("cp").
 			WithHint("no honest copy has this; to look at it: hutch cp SANDBOX:SRC - | tar tv (--max-size allows more)")
 	case errors.Is(err, os.ErrPermission):
-		return api.Errorf(api.PermissionDenied, "%w", err).WithOp("cp").WithHint("check the permissions of that path on this host")
+		return api.Errorf(api.PermissionDenied, "%w", err).WithOp("cp").
+			WithHint("check the permissions of that path on this host")
 	case errors.Is(err, os.ErrNotExist):
 		return api.Errorf(api.NotFound, "%w", err).WithOp("cp").WithHint("check the path on this host")
 	}
-	return api.Errorf(api.FailedPrecondition, "%w", err).WithOp("cp").WithHint("check what both paths hold: hutch cp SANDBOX:SRC - | tar tv")
+	return api.Errorf(api.FailedPrecondition, "%w", err).WithOp("cp").
+		WithHint("check what both paths hold: hutch cp SANDBOX:SRC - | tar tv")
 }

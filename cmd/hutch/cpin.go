@@ -47,7 +47,8 @@ func (o *copying) in(ctx context.Context, from, to place) error {
 	case st.Mode()&os.ModeSymlink != 0:
 		return o.linkIn(ctx, src, to)
 	}
-	return api.Errorf(api.InvalidArgument, "%s is neither a file nor a folder", from.path).WithOp("cp").WithHint("copy its content through -, or a file")
+	return api.Errorf(api.InvalidArgument, "%s is neither a file nor a folder", from.path).WithOp("cp").
+		WithHint("copy its content through -, or a file")
 }
 
 // source is what is copied in, as it was when it was opened: a sandbox that can write to the folder may put a link to
@@ -61,7 +62,8 @@ func (s *source) close() { _ = s.self.Close() }
 
 // open opens it for reading.
 func (s *source) open(flags int) (*os.File, error) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", s.self.Fd()), flags|unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", s.self.Fd()),
+		flags|unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: s.self.Name(), Err: err}
 	}
@@ -137,7 +139,8 @@ func (o *copying) linkIn(ctx context.Context, from *source, to place) error {
 	if err != nil {
 		return wrong(&os.PathError{Op: "readlink", Path: from.self.Name(), Err: err})
 	}
-	h := &tar.Header{Typeflag: tar.TypeSymlink, Name: path.Base(to.path), Linkname: string(target[:n]), Mode: 0o777, ModTime: from.info.ModTime().Truncate(time.Second)}
+	h := &tar.Header{Typeflag: tar.TypeSymlink, Name: path.Base(to.path), Linkname: string(target[:n]), Mode: 0o777,
+		ModTime: from.info.ModTime().Truncate(time.Second)}
 	if st, ok := from.info.Sys().(*syscall.Stat_t); ok {
 		h.Uid, h.Gid = int(st.Uid), int(st.Gid)
 	}

@@ -54,7 +54,8 @@ func land(from, to place, folder bool) (*landing, error) {
 			dir = "."
 		}
 		if strings.Trim(at.name, ".") == "" && len(at.name) <= 2 {
-			return nil, api.Errorf(api.InvalidArgument, "%q names nothing", to.path).WithOp("cp").WithHint("name a file or folder of this host")
+			return nil, api.Errorf(api.InvalidArgument, "%q names nothing", to.path).WithOp("cp").
+				WithHint("name a file or folder of this host")
 		}
 	}
 	if at.dir, err = os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
@@ -98,10 +99,12 @@ func (at *landing) create() (*os.File, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(at.dir.Fd()), at.name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if kind := st.Mode & unix.S_IFMT; err == nil && kind != unix.S_IFREG && kind != unix.S_IFLNK {
-		return nil, api.Errorf(api.AlreadyExists, "%s exists and is no file", at.path).WithOp("cp").WithHint("remove it, or name another place")
+		return nil, api.Errorf(api.AlreadyExists, "%s exists and is no file", at.path).WithOp("cp").
+			WithHint("remove it, or name another place")
 	}
 	name := ".hutch-cp-" + rand.Text()
-	fd, err := unix.Openat(int(at.dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(int(at.dir.Fd()), name,
+		unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, at.fail("create", err)
 	}

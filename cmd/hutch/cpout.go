@@ -32,11 +32,13 @@ func (o *copying) out(ctx context.Context, from, to place, stdout io.Writer) err
 		return err
 	}
 	if there == nil {
-		return api.Errorf(api.NotFound, "%s: there is no such file in sandbox %s", from.path, from.sandbox).WithOp("cp").
+		return api.Errorf(api.NotFound, "%s: there is no such file in sandbox %s", from.path, from.sandbox).
+			WithOp("cp").
 			WithHint("hutch rpc fs.list '{\"sandbox\":%q,\"path\":\"/\"}' shows what is there", from.sandbox)
 	}
 	if there.Type != api.TypeFolder && from.contents() {
-		return api.Errorf(api.FailedPrecondition, "%s is a %s, which has no contents to copy", from.path, there.Type).WithOp("cp").
+		return api.Errorf(api.FailedPrecondition, "%s is a %s, which has no contents to copy", from.path, there.Type).
+			WithOp("cp").
 			WithHint("name it without the /. at the end")
 	}
 	switch there.Type {
@@ -44,10 +46,12 @@ func (o *copying) out(ctx context.Context, from, to place, stdout io.Writer) err
 	case api.TypeSymlink:
 		// It would be a way from the one name that was asked for to any other: whatever
 		// writes to the copy later, the next hutch cp for one, writes to where it leads.
-		return api.Errorf(api.FailedPrecondition, "%s is a symbolic link, and what it leads to stays in the sandbox", from.path).WithOp("cp").
+		return api.Errorf(api.FailedPrecondition, "%s is a symbolic link, and what it leads to stays in the sandbox",
+			from.path).WithOp("cp").
 			WithHint("-L copies the file or folder that it leads to; links travel only in a folder, beneath which they lead")
 	default:
-		return api.Errorf(api.InvalidArgument, "%s is a %s, neither a file nor a folder", from.path, there.Type).WithOp("cp").
+		return api.Errorf(api.InvalidArgument, "%s is a %s, neither a file nor a folder", from.path, there.Type).
+			WithOp("cp").
 			WithHint("fs.read with special true reads from it")
 	}
 	if there.Type == api.TypeFile {
@@ -69,7 +73,8 @@ func (o *copying) out(ctx context.Context, from, to place, stdout io.Writer) err
 // streamOut writes an archive to standard output.
 func (o *copying) streamOut(ctx context.Context, from place, stdout io.Writer) error {
 	if f, ok := stdout.(*os.File); ok && cli.IsTerminal(f) {
-		return api.Errorf(api.InvalidArgument, "standard output is a terminal").WithOp("cp").WithHint("send the archive to a file or a command: | tar t")
+		return api.Errorf(api.InvalidArgument, "standard output is a terminal").WithOp("cp").
+			WithHint("send the archive to a file or a command: | tar t")
 	}
 	as := ""
 	if !from.contents() {
@@ -131,7 +136,8 @@ func (o *copying) guard(from place, root *os.File) func(name string, folder bool
 			whole := name[:at+end]
 			dir, base := path.Dir(whole), path.Base(whole)
 			// A repository that is SRC itself has been named.
-			if (dir != "." || from.contents()) && !inGit(whole) && set.Completes(base, func(other string) bool { return has(path.Join(dir, other)) }) {
+			if (dir != "." || from.contents()) && !inGit(whole) &&
+				set.Completes(base, func(other string) bool { return has(path.Join(dir, other)) }) {
 				return whole
 			}
 			at += end + 1

@@ -29,7 +29,8 @@ func copyPipe() (r, w *os.File, err error) {
 // pushThrough makes a call that reads from a pipe what feed writes. When feed
 // fails the call is cancelled, and only then is the pipe closed: to the sandbox its
 // end would be the end of the data.
-func pushThrough(ctx context.Context, feed func(w io.Writer) error, call func(ctx context.Context, r *os.File) error) error {
+func pushThrough(ctx context.Context, feed func(w io.Writer) error,
+	call func(ctx context.Context, r *os.File) error) error {
 	r, w, err := copyPipe()
 	if err != nil {
 		return err
@@ -54,7 +55,8 @@ func pushThrough(ctx context.Context, feed func(w io.Writer) error, call func(ct
 
 // pullThrough makes a call that writes to a pipe what drain reads, to its end. The
 // sandbox may keep the pipe open when the call has ended, for ever: ctx ends that too.
-func pullThrough(ctx context.Context, call func(ctx context.Context, w *os.File) error, drain func(r io.Reader) error) error {
+func pullThrough(ctx context.Context, call func(ctx context.Context, w *os.File) error,
+	drain func(r io.Reader) error) error {
 	r, w, err := copyPipe()
 	if err != nil {
 		return err

@@ -44,7 +44,8 @@ func (o *copying) syncIn(ctx context.Context, from, to place) error {
 	defer dir.Close()
 	st, err := dir.Stat()
 	if err == nil && !st.IsDir() {
-		err = api.Errorf(api.InvalidArgument, "%s is no folder", from.path).WithOp("cp").WithHint("without --sync a file is copied")
+		err = api.Errorf(api.InvalidArgument, "%s is no folder", from.path).WithOp("cp").
+			WithHint("without --sync a file is copied")
 	}
 	if err != nil {
 		return wrong(err)
@@ -67,7 +68,8 @@ const maxSyncDepth = 1000
 // by their fds: a sandbox that can write there may put links in the place of folders at any moment.
 func (y *syncing) walk(ctx context.Context, dir *os.File, at string, depth int) error {
 	if depth > maxSyncDepth {
-		return &fs.PathError{Op: "copy", Path: at, Err: fmt.Errorf("over %d folders deep: %w", maxSyncDepth, unix.ENAMETOOLONG)}
+		return &fs.PathError{Op: "copy", Path: at, Err: fmt.Errorf("over %d folders deep: %w", maxSyncDepth,
+			unix.ENAMETOOLONG)}
 	}
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
@@ -88,7 +90,8 @@ func (y *syncing) walk(ctx context.Context, dir *os.File, at string, depth int) 
 // gone turns an error of the one name that is looked at into none where that was removed, or became something else,
 // since.
 func gone(op, name string, err error) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EINVAL) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) ||
+		errors.Is(err, unix.EINVAL) {
 		return nil
 	}
 	return &fs.PathError{Op: op, Path: name, Err: err}
@@ -120,7 +123,8 @@ func (y *syncing) entry(ctx context.Context, dir *os.File, base, name string, de
 		}
 		return y.add(ctx, name, string(target[:n]), api.SyncFile{Type: api.TypeSymlink})
 	case unix.S_IFREG:
-		return y.add(ctx, name, "", api.SyncFile{Type: api.TypeFile, Size: st.Size, MTime: wireTime(time.Unix(st.Mtim.Unix()))})
+		return y.add(ctx, name, "", api.SyncFile{Type: api.TypeFile, Size: st.Size,
+			MTime: wireTime(time.Unix(st.Mtim.Unix()))})
 	}
 	y.skipped(1, []string{name})
 	return nil
@@ -159,7 +163,8 @@ func (y *syncing) send(ctx context.Context, more bool) error {
 	bring := y.open
 	for _, i := range r.Needed {
 		if i < 0 || i >= len(y.names) {
-			return api.Errorf(api.Internal, "hutchd needs file %d of %d", i, len(y.names)).WithHint("this is a bug in hutch")
+			return api.Errorf(api.Internal, "hutchd needs file %d of %d", i, len(y.names)).
+				WithHint("this is a bug in hutch")
 		}
 		bring = append(bring, y.names[i])
 	}

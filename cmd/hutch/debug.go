@@ -122,7 +122,8 @@ func (r *runner) showBefore(ctx context.Context, sb *api.Sandbox) error {
 
 // mounts are a sandbox's, as it sees them itself.
 func (r *runner) mounts(ctx context.Context, sb *api.Sandbox) (string, error) {
-	chunk, err := r.client.ReadFile(ctx, api.FileReadParams{FileParams: api.FileParams{Sandbox: sb.ID, Path: "/proc/self/mountinfo"}}, nil)
+	chunk, err := r.client.ReadFile(ctx,
+		api.FileReadParams{FileParams: api.FileParams{Sandbox: sb.ID, Path: "/proc/self/mountinfo"}}, nil)
 	return cli.Printable(chunk.Data), err
 }
 
@@ -141,7 +142,8 @@ func (r *runner) showAfter(sb *api.Sandbox) error {
 // showProfile prints the rules that commands are under.
 func showProfile(out io.Writer, sb *api.Sandbox) error {
 	if sb.Seccomp == api.SeccompCustom {
-		_, err := fmt.Fprintln(out, "The caller's own profile, on top of the filter of PID 1, which is this one and clone3 (--seccomp default shows it).")
+		_, err := fmt.Fprintln(out,
+			"The caller's own profile, on top of the filter of PID 1, which is this one and clone3 (--seccomp default shows it).")
 		return err
 	}
 	t := cli.Table{Header: []string{"ACTION", "WHEN", "SYSTEM CALLS", "REASON"}}

@@ -38,7 +38,8 @@ func (b *breakpoint) outside() *breakpoint {
 }
 
 // arm makes p stop behind the phase, and returns what to do with news. pulled takes what they showed off the screen.
-func (b *breakpoint) arm(ctx context.Context, p *api.CreateParams, files *[]*os.File, news func(api.Progress), pulled func()) (func(api.Progress), error) {
+func (b *breakpoint) arm(ctx context.Context, p *api.CreateParams, files *[]*os.File, news func(api.Progress),
+	pulled func()) (func(api.Progress), error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("debug run: %w", err)

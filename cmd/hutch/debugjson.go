@@ -37,7 +37,8 @@ func (r *runner) narrateJSON(ctx context.Context, sb *api.Sandbox, argv []string
 	err = meanwhile(ctx, events, keep, func() error {
 		done := r.phase("exec")
 		s := &session{
-			client: r.client, signals: r.signals, owner: r.peer.IDBase, interactive: r.flags.interactive, private: r.flags.private, owned: true,
+			client: r.client, signals: r.signals, owner: r.peer.IDBase, interactive: r.flags.interactive,
+			private: r.flags.private, owned: true,
 		}
 		defer func() { r.client = s.conn() }()
 		res, err := s.capture(ctx, api.ExecParams{Sandbox: sb.ID, Argv: argv, TimeoutS: r.flags.timeout})

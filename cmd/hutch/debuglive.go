@@ -73,11 +73,13 @@ func debugShell(ctx context.Context, c *client.Client, signals *cli.Signals, ref
 
 // shellOf is the best shell that a sandbox has.
 func shellOf(ctx context.Context, c *client.Client, sandbox string) ([]string, error) {
-	res, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sandbox, Argv: []string{"sh", "-c", "command -v bash || command -v sh"}}, nil, nil)
+	res, err := c.ExecRun(ctx,
+		api.ExecParams{Sandbox: sandbox, Argv: []string{"sh", "-c", "command -v bash || command -v sh"}}, nil, nil)
 	var e *api.Error
 	switch {
 	case errors.As(err, &e) && e.Code == api.NotFound && e.Field == "argv":
-		return nil, api.Errorf(api.FailedPrecondition, "the image of sandbox %s has no shell", sandbox).WithOp("debug shell").
+		return nil, api.Errorf(api.FailedPrecondition, "the image of sandbox %s has no shell", sandbox).
+			WithOp("debug shell").
 			WithHint("copy one that needs no libraries into it: hutch cp /bin/busybox %s:/tmp/sh, then hutch exec -it %s /tmp/sh sh", sandbox, sandbox)
 	case err != nil:
 		return nil, err
@@ -93,7 +95,8 @@ func newDebugNet() *cobra.Command {
 		`Print the network policy of a sandbox that lives, by what it is enforced and what each rule has let
 pass and refused; then each refusal, with process, rule and how to allow it, and each connection that was
 allowed and failed, those so far and new ones as they happen.`,
-		[]api.EventKind{api.EventNetworkDenied, api.EventNetworkFailed}, func(ctx context.Context, c *client.Client, sb *api.Sandbox, out io.Writer) error {
+		[]api.EventKind{api.EventNetworkDenied, api.EventNetworkFailed},
+		func(ctx context.Context, c *client.Client, sb *api.Sandbox, out io.Writer) error {
 			n, err := c.Network(ctx, sb.ID)
 			if err != nil {
 				return err
@@ -108,15 +111,19 @@ func newDebugSyscalls() *cobra.Command {
 that it refuses, those so far and new ones as they are made, with process, arguments, reason and how to
 allow it. Calls that pass are not seen: hutch slows none of them down by looking. Of a sandbox that was
 created to be debugged (hutch debug run, "debug" of sandbox.create) also each file that it is refused.`,
-		[]api.EventKind{api.EventSyscallDenied, api.EventFileDenied}, func(_ context.Context, _ *client.Client, sb *api.Sandbox, out io.Writer) error {
-			_, err := fmt.Fprintf(out, "seccomp profile %s; its rules: hutch debug run --show seccomp --seccomp %s -- true\n", sb.Seccomp, sb.Seccomp)
+		[]api.EventKind{api.EventSyscallDenied, api.EventFileDenied},
+		func(_ context.Context, _ *client.Client, sb *api.Sandbox, out io.Writer) error {
+			_, err := fmt.Fprintf(out,
+				"seccomp profile %s; its rules: hutch debug run --show seccomp --seccomp %s -- true\n", sb.Seccomp,
+				sb.Seccomp)
 			return err
 		})
 }
 
 // newDebugLive is a command that prints head of a sandbox, and then its events of some kinds.
 func newDebugLive(
-	name, short, long string, kinds []api.EventKind, head func(context.Context, *client.Client, *api.Sandbox, io.Writer) error,
+	name, short, long string, kinds []api.EventKind, head func(context.Context, *client.Client, *api.Sandbox,
+		io.Writer) error,
 ) *cobra.Command {
 	noFollow, asJSON := false, false
 	cmd := &cobra.Command{
@@ -146,7 +153,8 @@ func newDebugLive(
 }
 
 // watch prints events of some kinds until the sandbox's end.
-func watch(ctx context.Context, c *client.Client, id string, kinds []api.EventKind, follow, asJSON bool, out io.Writer) error {
+func watch(ctx context.Context, c *client.Client, id string, kinds []api.EventKind, follow, asJSON bool,
+	out io.Writer) error {
 	first := int64(1)
 	events, err := c.Subscribe(ctx, api.SubscribeParams{
 		Sandbox: id, Kinds: append([]api.EventKind{api.EventSandboxState}, kinds...), FromSeq: &first, Follow: &follow,
@@ -178,7 +186,8 @@ func watch(ctx context.Context, c *client.Client, id string, kinds []api.EventKi
 			}
 		case e.Kind == api.EventSandboxState:
 			var d api.StateEvent
-			if json.Unmarshal(e.Data, &d) == nil && (d.State == api.StateRemoved || d.State == api.Stopped || d.State == api.Failed) {
+			if json.Unmarshal(e.Data, &d) == nil && (d.State == api.StateRemoved || d.State == api.Stopped ||
+				d.State == api.Failed) {
 				return nil
 			}
 		}

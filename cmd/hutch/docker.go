@@ -19,8 +19,10 @@ type dockerWord struct {
 }
 
 var dockerWords = map[string]dockerWord{
-	"pull": {instead: []string{"image", "pull"}}, "images": {instead: []string{"image", "ls"}}, "rmi": {instead: []string{"image", "rm"}},
-	"tag": {instead: []string{"image", "tag"}}, "save": {instead: []string{"image", "save"}}, "import": {instead: []string{"image", "import"}},
+	"pull": {instead: []string{"image", "pull"}}, "images": {instead: []string{"image", "ls"}},
+	"rmi": {instead: []string{"image", "rm"}},
+	"tag": {instead: []string{"image", "tag"}}, "save": {instead: []string{"image", "save"}},
+	"import":  {instead: []string{"image", "import"}},
 	"unpause": {instead: []string{"resume"}}, "info": {instead: []string{"doctor"}},
 	"--version": {instead: []string{"version"}}, "-v": {instead: []string{"version"}},
 
@@ -36,10 +38,12 @@ var dockerWords = map[string]dockerWord{
 	"swarm":   {say: "hutch runs sandboxes on this machine alone"},
 	"service": {say: "hutch runs sandboxes on this machine alone"},
 
-	"container ls": {instead: []string{"ps"}}, "container ps": {instead: []string{"ps"}}, "container list": {instead: []string{"ps"}},
+	"container ls": {instead: []string{"ps"}}, "container ps": {instead: []string{"ps"}},
+	"container list":    {instead: []string{"ps"}},
 	"container unpause": {instead: []string{"resume"}},
 	"container prune":   {say: "hutch ps -aq lists all; hutch rm SANDBOX... removes those that you name"},
-	"system df":         {instead: []string{"image", "du"}}, "system info": {instead: []string{"doctor"}}, "system events": {instead: []string{"events"}},
+	"system df":         {instead: []string{"image", "du"}}, "system info": {instead: []string{"doctor"}},
+	"system events":   {instead: []string{"events"}},
 	"system prune":    {say: "hutch image prune removes layers that no image has, hutch rm removes sandboxes, hutch gc what a killed daemon left"},
 	"network ls":      {say: "each sandbox has a network of its own: hutch network get SANDBOX"},
 	"network create":  {say: "each sandbox has a network of its own, and none reaches another: -p publishes a port to this host"},
@@ -55,7 +59,8 @@ var dockerWords = map[string]dockerWord{
 
 // fromDocker gives a command line that begins as docker's the words that hutch has.
 func fromDocker(args []string) ([]string, error) {
-	if len(args) == 0 || slices.ContainsFunc(verbs, func(v verb) bool { return v.name == args[0] }) && !slices.Contains([]string{"network", "image", "volume"}, args[0]) {
+	if len(args) == 0 || slices.ContainsFunc(verbs, func(v verb) bool { return v.name == args[0] }) &&
+		!slices.Contains([]string{"network", "image", "volume"}, args[0]) {
 		return hasWords(args), nil
 	}
 	if len(args) > 1 {
@@ -99,7 +104,9 @@ func hasWords(args []string) []string {
 		}
 		return append(append(rest, string(api.FormatArchive)+":"+from), names...)
 	}
-	if (len(args) == 2 || len(args) == 3) && args[0] == "port" && !slices.Contains([]string{"ls", "list", "expose", "close", "help"}, args[1]) && !strings.HasPrefix(args[1], "-") {
+	if (len(args) == 2 || len(args) == 3) && args[0] == "port" &&
+		!slices.Contains([]string{"ls", "list", "expose", "close", "help"}, args[1]) &&
+		!strings.HasPrefix(args[1], "-") {
 		return []string{"port", "ls", args[1]}
 	}
 	return args
@@ -124,23 +131,28 @@ func hinted(err error, hint string) error {
 // dockerFlags are flags of docker run that hutch has not, and what there is instead; with another command in front,
 // that one's.
 var dockerFlags = map[string]string{
-	"logs since": "output has no times: -n LINES prints the last ones, hutch events tells when commands started and ended",
-	"logs until": "output has no times: -n LINES prints the last ones", "logs t": "output has no times: hutch events tells when commands started and ended",
+	"logs since":      "output has no times: -n LINES prints the last ones, hutch events tells when commands started and ended",
+	"logs until":      "output has no times: -n LINES prints the last ones",
+	"logs t":          "output has no times: hutch events tells when commands started and ended",
 	"logs timestamps": "output has no times: hutch events tells when commands started and ended",
 	"P":               "-p PORT for each",
 	"stop-timeout":    "hutch stop -t SECONDS",
 	"privileged":      "no command has privileges outside of its sandbox; inside it is root unless the image or -u says otherwise",
 	"userns":          "each daemon has a user namespace of its own; --ids chooses how users inside are made",
-	"pid":             "each sandbox has processes of its own", "ipc": "each sandbox has its own", "uts": "each sandbox has its own; --hostname names it",
+	"pid":             "each sandbox has processes of its own", "ipc": "each sandbox has its own",
+	"uts":      "each sandbox has its own; --hostname names it",
 	"cgroupns": "each sandbox has its own", "dns": "names are looked up by this host; --allow says which",
 	"link":   "-p publishes a port to this host",
 	"device": "sandboxes have no devices of this host", "gpus": "sandboxes have no devices of this host",
 	"log-driver":  "hutch logs reads what a background command has written",
-	"publish-all": "-p PORT for each", "expose": "-p PORT", "health-cmd": "a template waits for a server: hutch template create --help",
-	"cidfile":          "hutch create and hutch run -d print the id",
-	"oom-kill-disable": "a sandbox over its memory limit is always ended", "memory-reservation": "--memory-high SIZE slows down above it",
-	"volumes-from": "hutch volume create, and -v NAME:PATH in each sandbox", "runtime": "hutch is its own", "cgroup-parent": "hutch makes its cgroups itself",
-	"isolation": "each command is in all of the walls that this machine has: hutch doctor",
+	"publish-all": "-p PORT for each", "expose": "-p PORT",
+	"health-cmd":         "a template waits for a server: hutch template create --help",
+	"cidfile":            "hutch create and hutch run -d print the id",
+	"oom-kill-disable":   "a sandbox over its memory limit is always ended",
+	"memory-reservation": "--memory-high SIZE slows down above it",
+	"volumes-from":       "hutch volume create, and -v NAME:PATH in each sandbox", "runtime": "hutch is its own",
+	"cgroup-parent": "hutch makes its cgroups itself",
+	"isolation":     "each command is in all of the walls that this machine has: hutch doctor",
 }
 
 // unknownFlag is a usage error of a flag of a command that docker has.

@@ -56,12 +56,14 @@ func TestFromDocker(t *testing.T) {
 		if (w.say == "") == (len(w.instead) == 0) {
 			t.Errorf("%s is neither run nor answered, or both", word)
 		}
-		if cmd, _, err := root.Find(w.instead); len(w.instead) > 0 && (err != nil || cmd == root || cmd.HasSubCommands()) {
+		if cmd, _, err := root.Find(w.instead); len(w.instead) > 0 &&
+			(err != nil || cmd == root || cmd.HasSubCommands()) {
 			t.Errorf("%s runs %q, which is no command: %v", word, w.instead, err)
 		}
 		for _, m := range regexp.MustCompile(`hutch ([a-z]+)( [a-z]+)?`).FindAllStringSubmatch(w.say, -1) {
 			words := strings.Fields(m[0])[1:]
-			if cmd, _, err := root.Find(words); m[1] != "has" && m[1] != "runs" && (err != nil || cmd == root || cmd.HasSubCommands()) {
+			if cmd, _, err := root.Find(words); m[1] != "has" && m[1] != "runs" &&
+				(err != nil || cmd == root || cmd.HasSubCommands()) {
 				t.Errorf("%s says to type %s, which is no command", word, m[0])
 			}
 		}
@@ -108,7 +110,8 @@ func TestLastLines(t *testing.T) {
 		n    int
 		want string
 	}{
-		{"a\nb\nc\n", 2, "b\nc\n"}, {"a\nb\nc", 2, "b\nc"}, {"a\nb\n", 5, "a\nb\n"}, {"", 1, ""}, {"\n", 1, "\n"}, {"a\n\n", 1, "\n"}, {"a\nb\n", 0, ""}, {"a", 1, "a"},
+		{"a\nb\nc\n", 2, "b\nc\n"}, {"a\nb\nc", 2, "b\nc"}, {"a\nb\n", 5, "a\nb\n"}, {"", 1, ""}, {"\n", 1, "\n"},
+		{"a\n\n", 1, "\n"}, {"a\nb\n", 0, ""}, {"a", 1, "a"},
 	} {
 		if got := string(lastLines([]byte(tt.text), tt.n)); got != tt.want {
 			t.Errorf("the last %d lines of %q are %q, want %q", tt.n, tt.text, got, tt.want)

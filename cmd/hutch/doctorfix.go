@@ -47,7 +47,8 @@ func (f fixer) fixChecks(ctx context.Context, checks []probe.Check) (ran bool, e
 		}
 		ran = true
 		if err := f.command(c.Remedy).Run(); err != nil {
-			return ran, api.Errorf(api.FailedPrecondition, "the remedy for %s failed: %w", strings.ReplaceAll(c.Name, "_", " "), err).
+			return ran, api.Errorf(api.FailedPrecondition, "the remedy for %s failed: %w",
+				strings.ReplaceAll(c.Name, "_", " "), err).
 				WithHint("nothing after it was run; its commands are above, to be tried one by one")
 		}
 		if ctx.Err() != nil {

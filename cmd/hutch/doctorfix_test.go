@@ -26,24 +26,28 @@ func TestFix(t *testing.T) {
 		says          []string
 		fails         bool
 	}{
-		{name: "all by --yes", yes: true, checks: checks, command: "true", ran: []string{"add ids", "make a folder\nwrite a file"},
+		{name: "all by --yes", yes: true, checks: checks, command: "true",
+			ran:  []string{"add ids", "make a folder\nwrite a file"},
 			says: []string{"subordinate ids:", "    add ids\n", "    make a folder\n    write a file\n"}},
-		{name: "one by one", answers: "no\ny\n", checks: checks, command: "true", ran: []string{"make a folder\nwrite a file"}},
+		{name: "one by one", answers: "no\ny\n", checks: checks, command: "true",
+			ran: []string{"make a folder\nwrite a file"}},
 		{name: "return is no", answers: "\n\n", checks: checks, command: "true"},
 		{name: "no answer", answers: "", checks: checks, command: "true", fails: true},
 		{name: "ends at a failure", yes: true, checks: checks, command: "false", ran: []string{"add ids"}, fails: true},
-		{name: "nothing to fix", yes: true, checks: checks[:1], command: "true", says: []string{"nothing that a command could fix"}},
+		{name: "nothing to fix", yes: true, checks: checks[:1], command: "true",
+			says: []string{"nothing that a command could fix"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
 			var ran []string
-			f := fixer{in: strings.NewReader(tt.answers), out: &out, yes: tt.yes, command: func(script string) *exec.Cmd {
-				if !strings.Contains(out.String(), strings.Split(script, "\n")[0]) {
-					t.Errorf("%q runs before it was shown", script)
-				}
-				ran = append(ran, script)
-				return exec.Command(tt.command)
-			}}
+			f := fixer{in: strings.NewReader(tt.answers), out: &out, yes: tt.yes,
+				command: func(script string) *exec.Cmd {
+					if !strings.Contains(out.String(), strings.Split(script, "\n")[0]) {
+						t.Errorf("%q runs before it was shown", script)
+					}
+					ran = append(ran, script)
+					return exec.Command(tt.command)
+				}}
 			did, err := f.fixChecks(t.Context(), tt.checks)
 			if (err != nil) != tt.fails {
 				t.Errorf("error %v", err)

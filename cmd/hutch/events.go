@@ -48,7 +48,8 @@ Each line has time, number, kind, sandbox, exec and details.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.from, "since", "", "begin with the event of this `NUMBER`, or of this time: 10m is ten minutes ago, or 2006-01-02T15:04:05Z")
+	fs.StringVar(&o.from, "since", "",
+		"begin with the event of this `NUMBER`, or of this time: 10m is ten minutes ago, or 2006-01-02T15:04:05Z")
 	fs.StringVar(&o.to, "until", "", "end with those of this `TIME`: 0s is now")
 	fs.StringArrayVar(&o.kinds, "kind", nil, "only this `KIND`, such as exec.exited; may be repeated")
 	fs.StringVar(&o.sandbox, "sandbox", "", "only events of this `SANDBOX`")

@@ -53,7 +53,8 @@ Entrypoint plays no part. Standard input and signals are as in hutch run.`,
 			case o.detach && (o.tty || o.interactive || o.json):
 				return cli.Usage(cmd.CommandPath(), errors.New("-d does not go with -i, -t or --json"))
 			case o.json && o.tty:
-				return cli.Usage(cmd.CommandPath(), errors.New("--json does not go with -t: a terminal's output is passed, not captured"))
+				return cli.Usage(cmd.CommandPath(),
+					errors.New("--json does not go with -t: a terminal's output is passed, not captured"))
 			}
 			o.params.Sandbox, o.params.Argv = name, command
 			o.mode.read(cmd.Flags())
@@ -112,7 +113,8 @@ func runExec(ctx context.Context, o *execFlags, out io.Writer) (err error) {
 		if err != nil {
 			return err
 		}
-		s := &session{client: c, signals: signals, owner: who.IDBase, interactive: o.interactive, tty: o.tty, detachKeys: o.detachKeys}
+		s := &session{client: c, signals: signals, owner: who.IDBase, interactive: o.interactive, tty: o.tty,
+			detachKeys: o.detachKeys}
 		if !o.json {
 			res, err := s.run(ctx, o.params)
 			if err != nil {

@@ -20,15 +20,19 @@ var flagOfField = map[string]string{
 	"memory_bytes": "memory", "swap_bytes": "memory-swap", "memory_high_bytes": "memory-high",
 	"limits.cpus": "cpus", "cpu_weight": "cpu-weight", "limits.cpuset": "cpuset-cpus", "limits.pids": "pids-limit",
 	"io_read_bps": "io-read", "io_write_bps": "io-write", "disk_bytes": "disk", "limits.inodes": "inodes",
-	"shm_bytes": "shm-size", "timeout_s": "timeout", "cpu_time_s": "cpu-time", "output_bytes": "output-limit", "best_effort": "best-effort",
+	"shm_bytes": "shm-size", "timeout_s": "timeout", "cpu_time_s": "cpu-time", "output_bytes": "output-limit",
+	"best_effort":    "best-effort",
 	"limits.rlimits": "ulimit", "ttl_s": "ttl", "ttl_action": "ttl", "idle_s": "idle", "idle_action": "idle",
 	"mounts": "volume", "workspace": "workspace", "writable_usr": "writable-usr", "seccomp_profile": "seccomp",
 	"network.mode": "network", "network.tier": "network", "network.allow": "allow", "network.block": "block",
 	"network.allow_cidrs": "allow-cidr", "network.block_cidrs": "block-cidr",
-	"labels": "label", "cwd": "workdir", "hosts": "add-host", "cap_drop": "cap-drop", "read_only": "read-only", "stop_signal": "stop-signal",
+	"labels": "label", "cwd": "workdir", "hosts": "add-host", "cap_drop": "cap-drop", "read_only": "read-only",
+	"stop_signal": "stop-signal",
 	// These are words as well: they are fields only where an error says so.
-	"name": "name", "hostname": "hostname", "user": "user", "env": "env", "workdir": "workdir", "platform": "platform", "pull": "pull",
-	"template": "template", "scope": "scope", "seccomp": "seccomp", "apparmor": "apparmor", "ids": "ids", "landlock": "landlock", "undo": "undo",
+	"name": "name", "hostname": "hostname", "user": "user", "env": "env", "workdir": "workdir", "platform": "platform",
+	"pull":     "pull",
+	"template": "template", "scope": "scope", "seccomp": "seccomp", "apparmor": "apparmor", "ids": "ids",
+	"landlock": "landlock", "undo": "undo",
 }
 
 // fieldNames finds names of fields that are nothing else in a text, and what stands before one.
@@ -98,7 +102,8 @@ func fieldFlags(fs *pflag.FlagSet, args []string, field, text, hint string) (inT
 
 // noLimit has flags' word for the numbers that fields have.
 var noLimit = strings.NewReplacer(", 0 for the default, -1 for no limit", ", or none for no limit",
-	"use 0 for the default, -1 for no limit", "use a size, or none for no limit", "or for no limit: none, -1 on the socket", "or none for no limit")
+	"use 0 for the default, -1 for no limit", "use a size, or none for no limit",
+	"or for no limit: none, -1 on the socket", "or none for no limit")
 
 // doubled is a flag that a hint gives beside its field.
 var doubled = regexp.MustCompile(`(--?[a-z-]+) \((--?[a-z-]+)\)`)
@@ -106,7 +111,8 @@ var doubled = regexp.MustCompile(`(--?[a-z-]+) \((--?[a-z-]+)\)`)
 // flagOf is the command's flag for a field, nil where it has none.
 func flagOf(fs *pflag.FlagSet, field string) *pflag.Flag {
 	name, _, _ := strings.Cut(field, "[")
-	for _, known := range []string{name, strings.TrimPrefix(name, "limits."), name[:max(0, strings.LastIndexByte(name, '.'))]} {
+	for _, known := range []string{name, strings.TrimPrefix(name, "limits."),
+		name[:max(0, strings.LastIndexByte(name, '.'))]} {
 		flag := fs.Lookup(flagOfField[known])
 		if flag != nil && known == "mounts" && !flag.Changed {
 			for _, other := range []string{"mount", "tmpfs"} {

@@ -96,7 +96,8 @@ func (f *formatter) line(r any) (string, error) {
 }
 
 // fieldAliases are docker's names of fields.
-var fieldAliases = map[string]string{"names": "name", "status": "state", "createdat": "created", "config.image": "image", "state.status": "state", "state.pid": "pid"}
+var fieldAliases = map[string]string{"names": "name", "status": "state", "createdat": "created",
+	"config.image": "image", "state.status": "state", "state.pid": "pid"}
 
 // fieldOf finds a field of a record, by its name in JSON, or as Go and docker write it: NetworkMode is network_mode.
 // One that is left out is nil.

@@ -35,7 +35,8 @@ type freshBox struct {
 }
 
 // begin is session.begin for a sandbox that there is not yet.
-func (f *freshBox) begin(ctx context.Context, s *session, p api.ExecParams, files *client.Stdio, started func(api.Progress)) (api.ExecResult, error) {
+func (f *freshBox) begin(ctx context.Context, s *session, p api.ExecParams, files *client.Stdio,
+	started func(api.Progress)) (api.ExecResult, error) {
 	f.params.Exec = p
 	news := func(n api.Progress) {
 		switch {
@@ -80,7 +81,8 @@ func (f *freshBox) begin(ctx context.Context, s *session, p api.ExecParams, file
 const notRunTries = 4
 
 // call makes the call. It opens the folders each time: the daemon mounts what it gets.
-func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, news func(api.Progress)) (run client.Run, err error) {
+func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, news func(api.Progress)) (run client.Run,
+	err error) {
 	if f.params.Sandbox == nil {
 		return f.callWith(ctx, s, f.params, nil, files, news)
 	}
@@ -93,7 +95,8 @@ func (f *freshBox) call(ctx context.Context, s *session, files *client.Stdio, ne
 	return run, err
 }
 
-func (f *freshBox) callWith(ctx context.Context, s *session, params api.RunParams, folders []*os.File, files *client.Stdio, news func(api.Progress)) (client.Run, error) {
+func (f *freshBox) callWith(ctx context.Context, s *session, params api.RunParams, folders []*os.File,
+	files *client.Stdio, news func(api.Progress)) (client.Run, error) {
 	// The daemon makes the sandbox while signals are not caught yet, but starts no command: who sends the command's
 	// caller a signal, because of what the command says, wants the command to have it.
 	gate, err := newGate()
@@ -140,7 +143,8 @@ func (g gate) open() {
 func (g gate) Close() { _ = g.file.Close() }
 
 // callAgain is call for a daemon whose build is known.
-func (f *freshBox) callAgain(ctx context.Context, s *session, files *client.Stdio, news func(api.Progress)) (client.Run, error) {
+func (f *freshBox) callAgain(ctx context.Context, s *session, files *client.Stdio, news func(api.Progress)) (client.Run,
+	error) {
 	who, err := s.conn().Peer(ctx)
 	if err != nil {
 		return client.Run{}, err
@@ -159,7 +163,8 @@ func (f *freshBox) started(p *api.Progress) {
 
 // resume goes on with the hutchd that c is connected to, when the one before was killed: the command runs, or has
 // ended, and the sandbox is still there.
-func (f *freshBox) resume(ctx context.Context, s *session, p api.ExecParams, files *client.Stdio, started func(api.Progress)) (api.ExecResult, error) {
+func (f *freshBox) resume(ctx context.Context, s *session, p api.ExecParams, files *client.Stdio,
+	started func(api.Progress)) (api.ExecResult, error) {
 	c := s.conn()
 	rec, err := c.GetExec(ctx, p.Exec)
 	if notFound(err) {
@@ -173,8 +178,11 @@ func (f *freshBox) resume(ctx context.Context, s *session, p api.ExecParams, fil
 			f.idBase = who.IDBase
 			return f.begin(ctx, s, p, files, started)
 		}
-		return api.ExecResult{}, api.Errorf(api.Unavailable, "the daemon has ended, and its sandboxes with it: what became of the command is not known").WithOp("run").
-			WithHint("its log says why (`hutch doctor` shows where)")
+		return api.ExecResult{},
+			api.Errorf(api.Unavailable,
+				"the daemon has ended, and its sandboxes with it: what became of the command is not known").
+				WithOp("run").
+				WithHint("its log says why (`hutch doctor` shows where)")
 	}
 	if err != nil {
 		return api.ExecResult{}, err
@@ -204,7 +212,8 @@ func (r *runner) inOneCall(spec *api.Spec) bool {
 	if cli.IsTerminal(os.Stderr) { // see call
 		gates++
 	}
-	return !o.debug && !o.tty && !o.keep && spec.Scope == nil && !spec.Network.Ask && len(o.publish) == 0 && !lookedAt && folders+gates+3 <= jsonrpc.MaxFDs
+	return !o.debug && !o.tty && !o.keep && spec.Scope == nil && !spec.Network.Ask && len(o.publish) == 0 &&
+		!lookedAt && folders+gates+3 <= jsonrpc.MaxFDs
 }
 
 // fresh makes, runs and removes in one call. Who answers is not asked before, where nothing depends on it.
@@ -247,7 +256,8 @@ func (r *runner) fresh(ctx context.Context, spec api.Spec, command []string) (er
 	defer f.pulled()
 	done = r.phase("run")
 	s := &session{
-		client: r.client, signals: r.signals, owner: base, interactive: r.flags.interactive, private: r.flags.private, owned: true, fresh: f,
+		client: r.client, signals: r.signals, owner: base, interactive: r.flags.interactive, private: r.flags.private,
+		owned: true, fresh: f,
 	}
 	defer func() { r.client = s.conn() }()
 	p := api.ExecParams{Argv: command, TimeoutS: r.flags.timeout}

@@ -123,10 +123,12 @@ func (h *hostCommand) try(ctx context.Context, out io.Writer) (done bool, d *api
 	case h.why != "" && asked && mode == api.ExecModeOff:
 		return false, nil, cli.Usage(h.verb, fmt.Errorf("--mode off runs the command on the host, but %s", h.why))
 	case h.why != "":
-		return false, h.inBox(&api.Decision{Decision: api.WhereSandbox, Mode: mode, Reason: h.why, Findings: []api.Finding{}}), nil
+		return false, h.inBox(&api.Decision{Decision: api.WhereSandbox, Mode: mode, Reason: h.why,
+			Findings: []api.Finding{}}), nil
 	}
 	err = withDaemon(ctx, func(c *client.Client) error {
-		made, err := c.Decide(ctx, api.DecideParams{Mode: h.flags.mode, Sandbox: h.sandbox, Argv: h.argv, ReadOnly: mode == api.ExecModeSelective && hostexec.Confines(), TimeoutS: h.timeout})
+		made, err := c.Decide(ctx, api.DecideParams{Mode: h.flags.mode, Sandbox: h.sandbox, Argv: h.argv,
+			ReadOnly: mode == api.ExecModeSelective && hostexec.Confines(), TimeoutS: h.timeout})
 		if err != nil {
 			return err
 		}
@@ -154,9 +156,11 @@ func (h *hostCommand) run(ctx context.Context, c *client.Client, d *api.Decision
 	if d.Mode != api.ExecModeOff {
 		about = "mode " + string(d.Mode) + ": " + d.Reason
 	}
-	fmt.Fprintln(os.Stderr, cli.StyleFor(os.Stderr).Red(cli.Line(fmt.Sprintf("hutch: running on the HOST, not in a sandbox (%s)", about))))
+	fmt.Fprintln(os.Stderr, cli.StyleFor(os.Stderr).
+		Red(cli.Line(fmt.Sprintf("hutch: running on the HOST, not in a sandbox (%s)", about))))
 	cmd := hostexec.Command{
-		Argv: h.argv, Dir: h.dir, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: h.terminal, ReadOnly: d.Mode == api.ExecModeSelective && hostexec.Confines(),
+		Argv: h.argv, Dir: h.dir, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: h.terminal,
+		ReadOnly: d.Mode == api.ExecModeSelective && hostexec.Confines(),
 	}
 	cmd.Env = hostexec.Environ(d.Mode == api.ExecModeSelective, h.env)
 	if d.Cwd != "" {
@@ -263,7 +267,8 @@ func (o *runFlags) hostCommand(spec *api.Spec, image string, command []string) (
 
 // hostCommand is what exec may run on the host.
 func (o *execFlags) hostCommand() *hostCommand {
-	h := &hostCommand{verb: "hutch exec", flags: &o.mode, sandbox: o.params.Sandbox, argv: o.params.Argv, env: o.params.Env, timeout: o.params.TimeoutS, json: o.json}
+	h := &hostCommand{verb: "hutch exec", flags: &o.mode, sandbox: o.params.Sandbox, argv: o.params.Argv,
+		env: o.params.Env, timeout: o.params.TimeoutS, json: o.json}
 	if o.tty && h.timeout == nil {
 		h.timeout = new(float64)
 	}

@@ -20,7 +20,8 @@ func newImage() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: parentOnly,
 	}
-	cmd.AddCommand(newImagePull(), newImageLs(), newImageInspect(), newImageRm(), newImageImport(), newImageSave(), newImageExport(),
+	cmd.AddCommand(newImagePull(), newImageLs(), newImageInspect(), newImageRm(), newImageImport(), newImageSave(),
+		newImageExport(),
 		newImageTag(), newImageDu(), newImagePrune(), newImageVerify())
 	return cmd
 }

@@ -58,12 +58,13 @@ in them may be.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.params.Platform, "platform", "", "`OS/ARCH` (default: this machine's)")
-	cmd.Flags().FuncP("change", "c", "of a root file system: how it runs, `INSTRUCTION` as in a Dockerfile: CMD, ENTRYPOINT, ENV, EXPOSE, LABEL, STOPSIGNAL, USER, VOLUME or WORKDIR; may be repeated", func(v string) error {
-		if o.params.Changes == nil {
-			o.params.Changes = &api.ConfigChanges{}
-		}
-		return cli.ParseChange(v, o.params.Changes)
-	})
+	cmd.Flags().FuncP("change", "c",
+		"of a root file system: how it runs, `INSTRUCTION` as in a Dockerfile: CMD, ENTRYPOINT, ENV, EXPOSE, LABEL, STOPSIGNAL, USER, VOLUME or WORKDIR; may be repeated", func(v string) error {
+			if o.params.Changes == nil {
+				o.params.Changes = &api.ConfigChanges{}
+			}
+			return cli.ParseChange(v, o.params.Changes)
+		})
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress")
 	return cmd
 }
@@ -80,7 +81,8 @@ func (o *importing) run(ctx context.Context, source string) (api.Image, error) {
 	format, rest, found := strings.Cut(source, ":")
 	o.params.Format = api.ImageFormat(format)
 	switch {
-	case found && slices.Contains([]api.ImageFormat{api.FormatArchive, api.FormatDockerArchive, api.FormatOCIArchive}, o.params.Format):
+	case found && slices.Contains([]api.ImageFormat{api.FormatArchive, api.FormatDockerArchive, api.FormatOCIArchive},
+		o.params.Format):
 		path, image := splitImage(rest)
 		o.params.Image = image
 		return o.file(ctx, path)
@@ -123,10 +125,12 @@ func (o *importing) file(ctx context.Context, path string) (api.Image, error) {
 	case st.Mode().IsRegular():
 		return o.send(ctx, f)
 	case st.IsDir():
-		return api.Image{}, api.Errorf(api.InvalidArgument, "%s is a folder, and an %s is a file", path, o.params.Format).
+		return api.Image{}, api.Errorf(api.InvalidArgument, "%s is a folder, and an %s is a file", path,
+			o.params.Format).
 			WithHint("import an OCI image layout as oci:DIR, a root file system as DIR")
 	case cli.IsTerminal(f):
-		return api.Image{}, api.Errorf(api.InvalidArgument, "an archive does not come from a terminal").WithHint("send it through a pipe, or name a file")
+		return api.Image{}, api.Errorf(api.InvalidArgument, "an archive does not come from a terminal").
+			WithHint("send it through a pipe, or name a file")
 	}
 	return o.stream(ctx, func(w io.Writer) error {
 		_, err := copyAll(w, f)
@@ -201,7 +205,8 @@ func wrongImport(err error) error {
 	case errors.Is(err, os.ErrNotExist):
 		code, hint = api.NotFound, "give a file or folder; hutch image import --help lists the forms"
 	case errors.Is(err, os.ErrPermission):
-		code, hint = api.PermissionDenied, "files that you cannot read cannot be imported: make the archive as the user who can"
+		code, hint = api.PermissionDenied,
+			"files that you cannot read cannot be imported: make the archive as the user who can"
 	}
 	return api.Errorf(code, "%w", err).WithOp("import").WithHint("%s", hint)
 }

@@ -32,15 +32,17 @@ another id.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return export(cmd, args[0], format, output) },
 	}
 	outputFlag(cmd, &output)
-	cmd.Flags().Func("format", "`FORMAT` of the archive: oci-archive (default) or docker-archive", func(v string) error {
-		format = api.ImageFormat(v)
-		if format != api.FormatOCIArchive && format != api.FormatDockerArchive {
-			return fmt.Errorf("%q is not oci-archive or docker-archive", v)
-		}
-		return nil
-	})
+	cmd.Flags().Func("format", "`FORMAT` of the archive: oci-archive (default) or docker-archive",
+		func(v string) error {
+			format = api.ImageFormat(v)
+			if format != api.FormatOCIArchive && format != api.FormatDockerArchive {
+				return fmt.Errorf("%q is not oci-archive or docker-archive", v)
+			}
+			return nil
+		})
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(
-		[]cobra.Completion{string(api.FormatOCIArchive), string(api.FormatDockerArchive)}, cobra.ShellCompDirectiveNoFileComp))
+		[]cobra.Completion{string(api.FormatOCIArchive), string(api.FormatDockerArchive)},
+		cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -72,7 +74,8 @@ func export(cmd *cobra.Command, ref string, format api.ImageFormat, output strin
 	return interrupted(ctx, withDaemon(ctx, func(c *client.Client) error {
 		if output == "-" {
 			if f, ok := cmd.OutOrStdout().(*os.File); ok && cli.IsTerminal(f) {
-				return api.Errorf(api.InvalidArgument, "standard output is a terminal").WithHint("name a file (-o FILE), or send it to one or to a command: | tar t")
+				return api.Errorf(api.InvalidArgument, "standard output is a terminal").
+					WithHint("name a file (-o FILE), or send it to one or to a command: | tar t")
 			}
 			return exportTo(ctx, c, ref, format, cmd.OutOrStdout())
 		}
@@ -120,5 +123,6 @@ func wrongExport(err error) error {
 	if err == nil || errors.As(err, &e) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return api.Errorf(api.FailedPrecondition, "%w", err).WithOp("save").WithHint("choose a file in a folder that you may write, with space for the image")
+	return api.Errorf(api.FailedPrecondition, "%w", err).WithOp("save").
+		WithHint("choose a file in a folder that you may write, with space for the image")
 }

@@ -48,10 +48,12 @@ images share count for each of them, and once in the sum.`,
 				}
 				t := cli.Table{Header: []string{"IMAGE", "SIZE", "UNIQUE", "IN USE"}, Right: []bool{1: true, 2: true}}
 				for _, i := range d.Images {
-					t.Row(i.Ref, cli.Bytes(i.Bytes), cli.Bytes(i.UniqueBytes), map[bool]string{true: "yes", false: "no"}[i.InUse])
+					t.Row(i.Ref, cli.Bytes(i.Bytes), cli.Bytes(i.UniqueBytes),
+						map[bool]string{true: "yes", false: "no"}[i.InUse])
 				}
 				t.Print(cmd.OutOrStdout(), "", nil)
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "total %s, of which hutch image prune frees %s\n", cli.Bytes(d.Bytes), cli.Bytes(d.UnusedBytes))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "total %s, of which hutch image prune frees %s\n",
+					cli.Bytes(d.Bytes), cli.Bytes(d.UnusedBytes))
 				return err
 			})
 		},
@@ -125,7 +127,8 @@ func printLayers(cmd *cobra.Command, checks []api.LayerCheck) {
 	w := cmd.OutOrStdout()
 	t := cli.Table{Header: []string{"LAYER", "STATUS", "FILES", "READ", "IMAGES"}, Right: []bool{2: true, 3: true}}
 	for _, c := range checks {
-		t.Row(shortLayerName(c.Layer), string(c.Status), fmt.Sprint(c.Files), cli.Bytes(c.Bytes), strings.Join(c.Images, " "))
+		t.Row(shortLayerName(c.Layer), string(c.Status), fmt.Sprint(c.Files), cli.Bytes(c.Bytes),
+			strings.Join(c.Images, " "))
 	}
 	t.Print(w, "", nil)
 	for _, c := range checks {

@@ -15,22 +15,26 @@ import (
 // addInside adds what a sandbox is like inside, in docker's words.
 func (o *specFlags) addInside(fs *pflag.FlagSet) {
 	s := &o.spec
-	fs.Func("shm-size", "`SIZE` of /dev/shm, which is in memory (default: half of --memory)", func(v string) (err error) {
-		s.Limits.ShmBytes, err = cli.ParseSize(v)
-		return err
-	})
+	fs.Func("shm-size", "`SIZE` of /dev/shm, which is in memory (default: half of --memory)",
+		func(v string) (err error) {
+			s.Limits.ShmBytes, err = cli.ParseSize(v)
+			return err
+		})
 	fs.Func("tmpfs", "folder in memory, `DST[:size=SIZE]` (default: half of --memory); mode=MODE and noexec as well; may be repeated", func(v string) error {
 		m, err := cli.ParseTmpfs(v)
 		s.Mounts = append(s.Mounts, m)
 		return err
 	})
-	fs.BoolVar(&s.ReadOnly, "read-only", false, "only mounts can be written, and in memory /tmp, /var/tmp, /run and /dev/shm")
-	fs.Func("add-host", "line of /etc/hosts, `NAME:ADDRESS`; --allow-cidr lets the sandbox reach it; may be repeated", func(v string) error {
-		h, err := parseHost(v)
-		s.Hosts = append(s.Hosts, h)
-		return err
-	})
-	fs.StringSliceVar(&s.CapDrop, "cap-drop", nil, "`CAPABILITY` that root inside does not have, or ALL; may be repeated")
+	fs.BoolVar(&s.ReadOnly, "read-only", false,
+		"only mounts can be written, and in memory /tmp, /var/tmp, /run and /dev/shm")
+	fs.Func("add-host", "line of /etc/hosts, `NAME:ADDRESS`; --allow-cidr lets the sandbox reach it; may be repeated",
+		func(v string) error {
+			h, err := parseHost(v)
+			s.Hosts = append(s.Hosts, h)
+			return err
+		})
+	fs.StringSliceVar(&s.CapDrop, "cap-drop", nil,
+		"`CAPABILITY` that root inside does not have, or ALL; may be repeated")
 	fs.StringSliceVar(&o.capAdd, "cap-add", nil, "`CAPABILITY` that --cap-drop ALL leaves; may be repeated")
 	fs.Func("security-opt", "`no-new-privileges`, which is always so, or seccomp=FILE", o.setSecurity)
 	fs.Func("restart", "`no`: hutch starts nothing again by itself", func(v string) error {
@@ -92,7 +96,8 @@ func (o *specFlags) setSecurity(v string) error {
 }
 
 // given are capabilities that root inside has, or does not need: low ports are open to everybody.
-var given = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETFCAP", "SYS_CHROOT", "NET_BIND_SERVICE"}
+var given = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETFCAP", "SYS_CHROOT",
+	"NET_BIND_SERVICE"}
 
 // setCapabilities takes what --cap-add leaves out of what --cap-drop ALL drops.
 func (o *specFlags) setCapabilities(s *api.Spec) error {
@@ -100,12 +105,15 @@ func (o *specFlags) setCapabilities(s *api.Spec) error {
 	for _, name := range o.capAdd {
 		name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
 		if !slices.Contains(given, name) {
-			return hinted(cli.Usage("hutch", fmt.Errorf("--cap-add %s: no sandbox has it, it would reach the host's kernel", name)),
+			return hinted(cli.Usage("hutch",
+				fmt.Errorf("--cap-add %s: no sandbox has it, it would reach the host's kernel", name)),
 				"leave it out; root inside has "+strings.Join(given, ", "))
 		}
 		added = append(added, name)
 	}
-	if len(added) == 0 || !slices.ContainsFunc(s.CapDrop, func(name string) bool { return strings.EqualFold(name, api.AllCapabilities) }) {
+	if len(added) == 0 ||
+		!slices.ContainsFunc(s.CapDrop,
+			func(name string) bool { return strings.EqualFold(name, api.AllCapabilities) }) {
 		return nil
 	}
 	s.CapDrop = slices.DeleteFunc(api.Capabilities(), func(name string) bool { return slices.Contains(added, name) })

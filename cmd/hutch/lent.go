@@ -268,8 +268,10 @@ func (f *lentFolder) check(opened *os.File) error {
 		return fmt.Errorf("look at %s: %w", f.Path, err)
 	}
 	if st.Dev != f.Dev || st.Ino != f.Ino {
-		return api.Errorf(api.FailedPrecondition, "%s is another folder than the one that the sandbox had at %s", f.Path, f.Target).
-			WithHint("put the old one back; or name the one that you mean: hutch start --workspace PATH, -v PATH:%s", f.Target)
+		return api.Errorf(api.FailedPrecondition, "%s is another folder than the one that the sandbox had at %s",
+			f.Path, f.Target).
+			WithHint("put the old one back; or name the one that you mean: hutch start --workspace PATH, -v PATH:%s",
+				f.Target)
 	}
 	return nil
 }

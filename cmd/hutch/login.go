@@ -57,7 +57,8 @@ What is not given is asked for on the terminal.`,
 
 func (o *loginFlags) run(ctx context.Context, cmd *cobra.Command, registry string) error {
 	if cmd.Flags().Changed("password") {
-		return cli.Usage(cmd.CommandPath(), errors.New("a password among the arguments can be read by everybody on this machine: use --password-stdin"))
+		return cli.Usage(cmd.CommandPath(),
+			errors.New("a password among the arguments can be read by everybody on this machine: use --password-stdin"))
 	}
 	if o.get {
 		return withDaemon(ctx, func(c *client.Client) error {

@@ -176,10 +176,12 @@ func latestExec(ctx context.Context, c *client.Client, name string, states ...ap
 		return e.Kept || len(states) > 0 && !slices.Contains(states, e.State)
 	})
 	if len(list) == 0 && len(states) > 0 {
-		return "", api.Errorf(api.FailedPrecondition, "no background command runs in sandbox %s", name).WithHint("hutch ps shows whether it has ended")
+		return "", api.Errorf(api.FailedPrecondition, "no background command runs in sandbox %s", name).
+			WithHint("hutch ps shows whether it has ended")
 	}
 	if len(list) == 0 {
-		return "", api.Errorf(api.NotFound, "sandbox %s has run no background command since it was made or started", name).
+		return "", api.Errorf(api.NotFound, "sandbox %s has run no background command since it was made or started",
+			name).
 			WithHint("hutch run -d and hutch exec -d start one")
 	}
 	return list[len(list)-1].Exec, nil

@@ -73,9 +73,12 @@ func TestRunArguments(t *testing.T) {
 }
 
 func TestRunSpec(t *testing.T) {
-	spec, _, _, err := parseRun(t, "-e", "A=1", "--env=B=x y", "-u", "1000:1000", "-w", "/src", "-v", "/usr:/u:ro", "-v", "/etc:/e",
-		"--workspace", ".:overlay", "--hostname", "h", "--name", "n", "-l", "k=v", "--timeout", "1m", "--platform", "linux/arm64",
-		"--pull", "never", "-m", "512m", "--cpus", "1.5", "--pids-limit", "64", "--network", "none", "--seccomp", "default",
+	spec, _, _, err := parseRun(t, "-e", "A=1", "--env=B=x y", "-u", "1000:1000", "-w", "/src", "-v", "/usr:/u:ro",
+		"-v", "/etc:/e",
+		"--workspace", ".:overlay", "--hostname", "h", "--name", "n", "-l", "k=v", "--timeout", "1m", "--platform",
+		"linux/arm64",
+		"--pull", "never", "-m", "512m", "--cpus", "1.5", "--pids-limit", "64", "--network", "none", "--seccomp",
+		"default",
 		"--cpu-time", "1m", "--ulimit", "nofile=64", "--output-limit", "1k", "img")
 	if err != nil {
 		t.Fatal(err)
@@ -295,11 +298,13 @@ func FuzzRPCParams(f *testing.F) {
 // TestUnrecorded: of each profile is said what it refuses without a word.
 func TestUnrecorded(t *testing.T) {
 	for profile, want := range map[api.SeccompProfile]string{
-		api.SeccompDefault: "", api.SeccompBrowser: "", "": "", api.SeccompBuild: "profile build refuses", api.SeccompStrict: "profile strict refuses",
+		api.SeccompDefault: "", api.SeccompBrowser: "", "": "", api.SeccompBuild: "profile build refuses",
+		api.SeccompStrict: "profile strict refuses",
 		api.SeccompCustom: "a profile of your own refuses",
 	} {
 		got := unrecorded(profile)
-		if !strings.Contains(got, "ENOSYS") || !strings.Contains(got, want) || want == "" && strings.Contains(got, "refuses") {
+		if !strings.Contains(got, "ENOSYS") || !strings.Contains(got, want) || want == "" &&
+			strings.Contains(got, "refuses") {
 			t.Errorf("%q: %s", profile, got)
 		}
 	}

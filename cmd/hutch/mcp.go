@@ -39,10 +39,12 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 				return err
 			}
 			if cfg.Sandbox != "" && image != "" {
-				return cli.Usage(cmd.CommandPath(), errors.New("an image does not go with --sandbox, which has its own"))
+				return cli.Usage(cmd.CommandPath(),
+					errors.New("an image does not go with --sandbox, which has its own"))
 			}
 			if cfg.Sandbox != "" && o.spec.Undo {
-				return cli.Usage(cmd.CommandPath(), errors.New("--undo does not go with --sandbox, which was made with it or without"))
+				return cli.Usage(cmd.CommandPath(),
+					errors.New("--undo does not go with --sandbox, which was made with it or without"))
 			}
 			if cfg.TokenFile != "" && cfg.HTTP == "" {
 				return cli.Usage(cmd.CommandPath(), errors.New("--token-file goes with --http"))
@@ -61,15 +63,19 @@ when the client ends, also when it is killed. Nothing of the host is in it but w
 	o.add(cmd.Flags())
 	cmd.Flags().StringVar(&cfg.Sandbox, "sandbox", "", "work in this `SANDBOX`, which stays")
 	cmd.Flags().BoolVar(&cfg.Keep, "keep", false, "keep the sandboxes when the client ends")
-	cmd.Flags().StringArrayVar(&cfg.Registries, "registry", nil, "let the model have images of `HOST[:PORT]` fetched, beside the image given here (with a network, also of docker.io); may be repeated")
-	cmd.Flags().StringVar(&cfg.HTTP, "http", "", "serve over HTTP on `ADDRESS`, such as 127.0.0.1:8000, each session with a sandbox of its own")
-	cmd.Flags().StringVar(&cfg.TokenFile, "token-file", "", "with --http: `FILE` with the bearer token (default: one is made and printed)")
-	cmd.Flags().Func("mode", "where sandbox_run_command runs commands, `all|selective|off`: in the sandbox (all); there if a scan finds it risky, else on the host; on the host (default all, whatever the configuration says)", func(v string) error {
-		if cfg.Mode = api.ExecMode(v); v == "" {
-			return errors.New("no mode is given")
-		}
-		return api.CheckExecMode(cfg.Mode)
-	})
+	cmd.Flags().StringArrayVar(&cfg.Registries, "registry", nil,
+		"let the model have images of `HOST[:PORT]` fetched, beside the image given here (with a network, also of docker.io); may be repeated")
+	cmd.Flags().StringVar(&cfg.HTTP, "http", "",
+		"serve over HTTP on `ADDRESS`, such as 127.0.0.1:8000, each session with a sandbox of its own")
+	cmd.Flags().StringVar(&cfg.TokenFile, "token-file", "",
+		"with --http: `FILE` with the bearer token (default: one is made and printed)")
+	cmd.Flags().Func("mode",
+		"where sandbox_run_command runs commands, `all|selective|off`: in the sandbox (all); there if a scan finds it risky, else on the host; on the host (default all, whatever the configuration says)", func(v string) error {
+			if cfg.Mode = api.ExecMode(v); v == "" {
+				return errors.New("no mode is given")
+			}
+			return api.CheckExecMode(cfg.Mode)
+		})
 	cmd.Flags().BoolVar(&cfg.Private, "private", false, "use a daemon of its own")
 	return cmd
 }
@@ -87,7 +93,9 @@ func becomeMCP(cmd *cobra.Command, cfg mcpapi.Config) error {
 			}
 			info, err := c.Info(cmd.Context())
 			if err == nil && info.HostExecution != api.HostAllowed {
-				err = api.Errorf(api.PermissionDenied, "--mode %s has commands run on the host, outside of any sandbox, which the configuration refuses", cfg.Mode).
+				err = api.Errorf(api.PermissionDenied,
+					"--mode %s has commands run on the host, outside of any sandbox, which the configuration refuses",
+					cfg.Mode).
 					WithOp("mcp").WithHint("leave out --mode; or put `host_execution: allowed` into %s, and run `hutch config reload`", info.Paths.Config)
 			}
 			return err

@@ -55,7 +55,8 @@ func (r *runner) narrate(ctx context.Context, sb *api.Sandbox, argv []string) er
 // whatHappens subscribes to what the story of a command has.
 func (r *runner) whatHappens(ctx context.Context, sb *api.Sandbox) (*client.Events, error) {
 	return r.client.Subscribe(ctx, api.SubscribeParams{Sandbox: sb.ID, Kinds: []api.EventKind{
-		api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventNetworkFailed, api.EventSyscallDenied, api.EventFileDenied, api.EventLimitHit, api.EventUnguarded, api.EventSandboxState,
+		api.EventExecStarted, api.EventExecExited, api.EventNetworkDenied, api.EventNetworkFailed,
+		api.EventSyscallDenied, api.EventFileDenied, api.EventLimitHit, api.EventUnguarded, api.EventSandboxState,
 	}})
 }
 
@@ -139,7 +140,8 @@ func argsOf(e *api.Event) string {
 }
 
 func (s *story) denied(at string, d *api.Denial, args string) {
-	s.line("refused", "%10s  %s, by %s: %s (rule %s)", at, d.Target+args, strings.TrimSpace(d.By+" "+d.Errno), d.Why, d.Rule)
+	s.line("refused", "%10s  %s, by %s: %s (rule %s)", at, d.Target+args, strings.TrimSpace(d.By+" "+d.Errno),
+		d.Why, d.Rule)
 	if w := who(d); w != "" {
 		s.line("", "            to %s", w)
 	}

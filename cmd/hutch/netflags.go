@@ -41,7 +41,8 @@ func (f *netFlags) add(fs *pflag.FlagSet) {
 		}
 		return nil
 	})
-	fs.BoolVar(&f.ask, "ask", false, "ask about connections that nothing allows and nothing blocks, which wait meanwhile: at this terminal, and hutch network asks")
+	fs.BoolVar(&f.ask, "ask", false,
+		"ask about connections that nothing allows and nothing blocks, which wait meanwhile: at this terminal, and hutch network asks")
 	fs.StringVar(&f.file, "policy", "", "network policy in a `FILE`, YAML or JSON; the other flags add to it")
 }
 
@@ -119,7 +120,8 @@ func (f *netFlags) policy(command string) (p api.NetPolicy, err error) {
 	case (p.Mode == "" || p.Mode == api.NetNone) && (f.ask || len(f.lists.Allow)+len(f.lists.AllowCIDRs) > 0):
 		p.Mode = api.NetAllow
 	case p.Mode == "" && len(p.Block)+len(p.BlockCIDRs) > 0:
-		return p, cli.Usage(command, errors.New("--block and --block-cidr take away from something: --network open, or --allow NAME"))
+		return p, cli.Usage(command,
+			errors.New("--block and --block-cidr take away from something: --network open, or --allow NAME"))
 	}
 	return p, p.Validate("network")
 }
@@ -134,7 +136,8 @@ func readPolicy(path string) (api.NetPolicy, error) {
 	}
 	p, err := config.ParsePolicy(data, parseYAML)
 	if err != nil {
-		return p, api.Errorf(api.InvalidArgument, "--policy: %s: %w", path, err).WithHint("it may hold mode, allow, block, allow_cidrs, block_cidrs, learn, ask and ask_s: see docs/network.md")
+		return p, api.Errorf(api.InvalidArgument, "--policy: %s: %w", path, err).
+			WithHint("it may hold mode, allow, block, allow_cidrs, block_cidrs, learn, ask and ask_s: see docs/network.md")
 	}
 	return p, nil
 }

@@ -25,7 +25,8 @@ func newNetwork() *cobra.Command {
 lists what a sandbox was refused.`,
 		RunE: parentOnly,
 	}
-	cmd.AddCommand(newNetworkGet(), newNetworkUpdate(), newNetworkCheck(), newNetworkAsks(), newNetworkAnswer(), newNetworkForget())
+	cmd.AddCommand(newNetworkGet(), newNetworkUpdate(), newNetworkCheck(), newNetworkAsks(), newNetworkAnswer(),
+		newNetworkForget())
 	return cmd
 }
 
@@ -48,7 +49,8 @@ far, as a file for --policy.`,
 				case err != nil:
 					return err
 				case learned && n.Learned == nil:
-					return api.Errorf(api.FailedPrecondition, "sandbox %s is in mode %s and learns nothing", args[0], n.Network.Mode).
+					return api.Errorf(api.FailedPrecondition, "sandbox %s is in mode %s and learns nothing", args[0],
+						n.Network.Mode).
 						WithHint("create it with --network learn")
 				case learned:
 					return printPolicy(out, n.Learned)
@@ -85,7 +87,8 @@ func printNetwork(w io.Writer, n *api.Network) error {
 			Right:  []bool{false, true, true, true, true},
 		}
 		for _, r := range n.Rules {
-			t.Row(r.Rule, strconv.FormatInt(r.Connections, 10), cli.Bytes(r.SentBytes), cli.Bytes(r.ReceivedBytes), strconv.FormatInt(r.Denials, 10))
+			t.Row(r.Rule, strconv.FormatInt(r.Connections, 10), cli.Bytes(r.SentBytes), cli.Bytes(r.ReceivedBytes),
+				strconv.FormatInt(r.Denials, 10))
 		}
 		t.Print(w, "", nil)
 	}
@@ -157,13 +160,15 @@ func (f *netFlags) update(command string, remove bool) (p api.NetUpdateParams, e
 	whole := f.mode != "" || f.file != "" || f.learn != ""
 	switch {
 	case whole && remove:
-		return p, cli.Usage(command, errors.New("--remove does not go with --network, --policy and --learn, which replace the whole policy"))
+		return p, cli.Usage(command,
+			errors.New("--remove does not go with --network, --policy and --learn, which replace the whole policy"))
 	case whole:
 		policy, err := f.policy(command)
 		p.Network = &policy
 		return p, err
 	case !f.given():
-		return p, cli.Usage(command, errors.New("nothing to change: --allow, --block, --allow-cidr, --block-cidr, --network or --policy"))
+		return p, cli.Usage(command,
+			errors.New("nothing to change: --allow, --block, --allow-cidr, --block-cidr, --network or --policy"))
 	case remove:
 		p.Remove = &f.lists
 	default:
@@ -201,7 +206,8 @@ The exit code is 0 when it is allowed, 1 when it is refused, 125 when hutch coul
 			case err != nil:
 				return err
 			case len(args) == 2 && !policy.IsZero():
-				return cli.Usage(cmd.CommandPath(), fmt.Errorf("%s has a policy: leave out SANDBOX, or the flags", args[0]))
+				return cli.Usage(cmd.CommandPath(), fmt.Errorf("%s has a policy: leave out SANDBOX, or the flags",
+					args[0]))
 			case len(args) == 2:
 				p.Sandbox = args[0]
 			default:

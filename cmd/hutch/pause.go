@@ -32,7 +32,8 @@ func newResume() *cobra.Command {
 	}
 }
 
-func eachPaused(do func(*client.Client, context.Context, string) (api.Sandbox, error)) func(*cobra.Command, []string) error {
+func eachPaused(do func(*client.Client, context.Context, string) (api.Sandbox, error)) func(*cobra.Command,
+	[]string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return eachSandbox(cmd, args, func(ctx context.Context, c *client.Client, name string) error {
 			if _, err := do(c, ctx, name); err != nil {

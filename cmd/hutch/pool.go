@@ -95,7 +95,8 @@ func newPoolLs() *cobra.Command {
 				t := cli.Table{Header: []string{"POOL", "IMAGE", "SIZE", "AVAILABLE", "IN USE", "ERROR"}}
 				for i := range list {
 					p := &list[i]
-					t.Row(p.Name, p.Sandbox.Image, strconv.Itoa(p.Size), strconv.Itoa(p.Available), strconv.Itoa(p.InUse), p.Error)
+					t.Row(p.Name, p.Sandbox.Image, strconv.Itoa(p.Size), strconv.Itoa(p.Available),
+						strconv.Itoa(p.InUse), p.Error)
 				}
 				t.Print(out, "", nil)
 				return nil
@@ -166,7 +167,8 @@ func acquire(ctx context.Context, c *client.Client, p api.AcquireParams) (*api.S
 	sb, err := c.Acquire(ctx, p)
 	if err == nil && sb == nil {
 		err = api.Errorf(api.Unavailable, "no sandbox of pool %q is ready", p.Pool).WithOp("pool.acquire").
-			WithHint("wait for one: hutch pool acquire --wait 10 %s; or keep more ready: hutch pool resize %s N", p.Pool, p.Pool)
+			WithHint("wait for one: hutch pool acquire --wait 10 %s; or keep more ready: hutch pool resize %s N",
+				p.Pool, p.Pool)
 	}
 	return sb, err
 }
@@ -218,7 +220,8 @@ func newPoolRm() *cobra.Command {
 					return err
 				}
 				if r.InUse > 0 {
-					fmt.Fprintf(cmd.ErrOrStderr(), "hutch: %d of pool %s are in use, and go on until they are released\n", r.InUse, name)
+					fmt.Fprintf(cmd.ErrOrStderr(),
+						"hutch: %d of pool %s are in use, and go on until they are released\n", r.InUse, name)
 				}
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), name)
 				return err

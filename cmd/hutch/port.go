@@ -21,16 +21,18 @@ import (
 type published []api.PortPublish
 
 func (l *published) add(fs *pflag.FlagSet) {
-	fs.FuncP("publish", "p", "let this host reach a TCP `[[IP:]HOSTPORT:]PORT` inside, or /path/of/socket:PORT; no IP is 127.0.0.1, no HOSTPORT a free one; may be repeated", func(v string) error {
-		p, err := api.ParsePublish(v)
-		*l = append(*l, p)
-		return entryError(err)
-	})
+	fs.FuncP("publish", "p",
+		"let this host reach a TCP `[[IP:]HOSTPORT:]PORT` inside, or /path/of/socket:PORT; no IP is 127.0.0.1, no HOSTPORT a free one; may be repeated", func(v string) error {
+			p, err := api.ParsePublish(v)
+			*l = append(*l, p)
+			return entryError(err)
+		})
 }
 
 // expose makes them be reached. What listens is made here, with the rights of the caller, and handed over: on a low
 // port, say, or in a folder of theirs, where root's hutchd, which is a stranger, may not. With an error some may be.
-func (l published) expose(ctx context.Context, c *client.Client, sandbox string, token bool) (ports []api.Port, err error) {
+func (l published) expose(ctx context.Context, c *client.Client, sandbox string, token bool) (ports []api.Port,
+	err error) {
 	for _, p := range l {
 		port, err := exposeOne(ctx, c, api.PortExposeParams{Sandbox: sandbox, Port: p.Port, Token: token}, p.Address)
 		if err != nil {
@@ -163,10 +165,12 @@ func newPortLs() *cobra.Command {
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), ports)
 				}
-				t := cli.Table{Header: []string{"SANDBOX", "PORT", "ADDRESS", "OPEN", "SO FAR"}, Right: []bool{false, true, false, true, true}}
+				t := cli.Table{Header: []string{"SANDBOX", "PORT", "ADDRESS", "OPEN", "SO FAR"},
+					Right: []bool{false, true, false, true, true}}
 				for i := range ports {
 					p := &ports[i]
-					t.Row(p.Sandbox, strconv.Itoa(p.Port), cli.Line(orURL(p)), strconv.Itoa(p.Connections), strconv.FormatInt(p.Accepted, 10))
+					t.Row(p.Sandbox, strconv.Itoa(p.Port), cli.Line(orURL(p)), strconv.Itoa(p.Connections),
+						strconv.FormatInt(p.Accepted, 10))
 				}
 				t.Print(cmd.OutOrStdout(), "", nil)
 				return nil

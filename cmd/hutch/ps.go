@@ -57,8 +57,10 @@ func newPs() *cobra.Command {
 	fs.BoolVarP(&all, "all", "a", false, "also those that have ended, and those that wait in pools")
 	fs.BoolVarP(&quiet, "quiet", "q", false, "ids only")
 	fs.BoolVar(&asJSON, "json", false, "print the records")
-	fs.StringVar(&format, "format", "", "a line for each, such as `{{.ID}} {{.Image}}`, or json; --json shows the fields")
-	fs.StringArrayVarP(&filters, "filter", "f", nil, "only those with `KEY=VALUE` for name, id, status, image or label; may be repeated")
+	fs.StringVar(&format, "format", "",
+		"a line for each, such as `{{.ID}} {{.Image}}`, or json; --json shows the fields")
+	fs.StringArrayVarP(&filters, "filter", "f", nil,
+		"only those with `KEY=VALUE` for name, id, status, image or label; may be repeated")
 	fs.StringArrayVarP(&labels, "label", "l", nil, "only those with `NAME[=VALUE]`; may be repeated")
 	return cmd
 }

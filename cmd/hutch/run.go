@@ -112,28 +112,33 @@ func (o *runFlags) addRun(cmd *cobra.Command) {
 	fs.BoolVarP(&o.interactive, "interactive", "i", false, "connect standard input also when it is a terminal")
 	fs.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal, connected to yours")
 	addDetachKeys(fs, &o.detachKeys)
-	fs.BoolVarP(&o.detach, "detach", "d", false, "leave the command running in the background and print the sandbox's id")
+	fs.BoolVarP(&o.detach, "detach", "d", false,
+		"leave the command running in the background and print the sandbox's id")
 	fs.BoolVar(&o.keep, "keep", false, "keep the sandbox after the command")
 	fs.BoolFunc("rm", "remove the sandbox after the command (the default)", func(v string) error {
 		remove, err := strconv.ParseBool(v)
 		o.keep, o.remove = !remove, remove
 		return err
 	})
-	fs.BoolVar(&o.json, "json", false, "print one JSON object with output, exit code, times and isolation; input with -i only")
+	fs.BoolVar(&o.json, "json", false,
+		"print one JSON object with output, exit code, times and isolation; input with -i only")
 }
 
 // withPool are the flags that go with --pool: the others say what a sandbox is like, which the pool has
 // said.
-var withPool = []string{"pool", "mode", "name", "label", "entrypoint", "interactive", "tty", "detach", "detach-keys", "publish", "keep", "rm", "json", "timeout"}
+var withPool = []string{"pool", "mode", "name", "label", "entrypoint", "interactive", "tty", "detach", "detach-keys",
+	"publish", "keep", "rm", "json", "timeout"}
 
 // checkPool refuses what a sandbox that is there already cannot become.
 func (o *runFlags) checkPool(cmd *cobra.Command, image string) (err error) {
 	if image != "" {
-		return cli.Usage("hutch run", fmt.Errorf("image %s does not go with --pool: the pool has its own; the command follows --", image))
+		return cli.Usage("hutch run",
+			fmt.Errorf("image %s does not go with --pool: the pool has its own; the command follows --", image))
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(withPool, f.Name) && err == nil {
-			err = cli.Usage("hutch run", fmt.Errorf("--%s does not go with --pool, whose sandboxes are there already", f.Name))
+			err = cli.Usage("hutch run", fmt.Errorf("--%s does not go with --pool, whose sandboxes are there already",
+				f.Name))
 		}
 	})
 	return err
@@ -148,7 +153,8 @@ func (o *runFlags) acquire(ctx context.Context, c *client.Client, spec *api.Spec
 }
 
 func (o *runFlags) acquireParams(spec *api.Spec, owner string) *api.AcquireParams {
-	return &api.AcquireParams{Pool: o.pool, WaitMS: float64(poolWait.Milliseconds()), Name: spec.Name, Labels: spec.Labels, Owner: owner}
+	return &api.AcquireParams{Pool: o.pool, WaitMS: float64(poolWait.Milliseconds()), Name: spec.Name,
+		Labels: spec.Labels, Owner: owner}
 }
 
 func (o *runFlags) check(command []string) error {
@@ -156,11 +162,13 @@ func (o *runFlags) check(command []string) error {
 	case o.detach && (o.tty || o.interactive || o.json):
 		return cli.Usage("hutch run", errors.New("-d does not go with -i, -t or --json"))
 	case o.detach && o.private:
-		return cli.Usage("hutch run", errors.New("-d does not go with --private: the sandbox would end with the command"))
+		return cli.Usage("hutch run",
+			errors.New("-d does not go with --private: the sandbox would end with the command"))
 	case o.keep && o.private:
 		return cli.Usage("hutch run", errors.New("--keep does not go with --private: the sandbox ends with its daemon"))
 	case o.json && o.tty:
-		return cli.Usage("hutch run", errors.New("--json does not go with -t: a terminal's output is passed, not captured"))
+		return cli.Usage("hutch run",
+			errors.New("--json does not go with -t: a terminal's output is passed, not captured"))
 	}
 	return o.checkTimeout("hutch run", o.detach || o.tty)
 }
@@ -227,7 +235,8 @@ func meantProgram(err error, image string, command []string) error {
 	if _, no := exec.LookPath(image); image == "" || no != nil {
 		return err
 	}
-	return known.WithHint("%s; or did you mean the program: hutch run -- %s", strings.TrimSuffix(known.Hint, "."), strings.Join(append([]string{image}, command...), " "))
+	return known.WithHint("%s; or did you mean the program: hutch run -- %s", strings.TrimSuffix(known.Hint, "."),
+		strings.Join(append([]string{image}, command...), " "))
 }
 
 // runDetached creates a sandbox that nobody owns, starts the command in it and
@@ -251,7 +260,8 @@ func (o *runFlags) runDetached(ctx context.Context, spec api.Spec, command []str
 			argv, err = o.argv(sb, command)
 		}
 		if err == nil {
-			_, err = c.ExecStart(ctx, api.ExecParams{Sandbox: sb.ID, Argv: argv, Background: true, TimeoutS: o.timeout}, nil)
+			_, err = c.ExecStart(ctx, api.ExecParams{Sandbox: sb.ID, Argv: argv, Background: true, TimeoutS: o.timeout},
+				nil)
 		}
 		if err != nil {
 			err = cli.StartFailure(err)
@@ -423,7 +433,8 @@ func (r *runner) printJSON(sb *api.Sandbox, res *api.ExecResult) error {
 	for name, ms := range sb.PhasesMS {
 		phases[name] = ms
 	}
-	about := runResult{ExecResult: res, Sandbox: sb.ID, PhasesMS: phases, Isolation: sb.Isolation, Unenforced: sb.Unenforced, Note: sb.Note, Ports: r.ports, Decision: r.decision}
+	about := runResult{ExecResult: res, Sandbox: sb.ID, PhasesMS: phases, Isolation: sb.Isolation,
+		Unenforced: sb.Unenforced, Note: sb.Note, Ports: r.ports, Decision: r.decision}
 	if r.decision != nil {
 		about.Where = r.decision.Decision
 	}

@@ -50,9 +50,11 @@ A scan is a hint, not a wall: code without findings may still do harm. What hold
 			if err != nil {
 				return err
 			}
-			p := api.ScanParams{Language: cmp.Or(language, languageOf(args[0], code)), Code: code, AllowedImports: allowed}
+			p := api.ScanParams{Language: cmp.Or(language, languageOf(args[0], code)), Code: code,
+				AllowedImports: allowed}
 			if p.Language == "" {
-				return api.Errorf(api.InvalidArgument, "scan %s: its language is not known", args[0]).WithField("language").
+				return api.Errorf(api.InvalidArgument, "scan %s: its language is not known", args[0]).
+					WithField("language").
 					WithHint("give --language python, javascript or shell")
 			}
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
@@ -72,8 +74,10 @@ A scan is a hint, not a wall: code without findings may still do harm. What hold
 			})
 		},
 	}
-	cmd.Flags().StringVar(&language, "language", "", "python, javascript or shell (default: by the file's name or first line)")
-	cmd.Flags().StringArrayVar(&allowed, "allow", nil, "a module that may be imported, with what is below it; all others are findings")
+	cmd.Flags().StringVar(&language, "language", "",
+		"python, javascript or shell (default: by the file's name or first line)")
+	cmd.Flags().StringArrayVar(&allowed, "allow", nil,
+		"a module that may be imported, with what is below it; all others are findings")
 	cmd.Flags().BoolVar(&rules, "rules", false, "print the rules instead, by which --mode selective decides as well")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -139,7 +143,8 @@ func languageOf(name, code string) string {
 	if !strings.HasPrefix(first, "#!") {
 		return ""
 	}
-	for _, l := range []struct{ program, language string }{{"python", "python"}, {"node", "javascript"}, {"sh", "shell"}} {
+	for _, l := range []struct{ program, language string }{{"python", "python"}, {"node", "javascript"},
+		{"sh", "shell"}} {
 		if strings.Contains(first, l.program) {
 			return l.language
 		}

@@ -93,7 +93,8 @@ func (s *session) run(ctx context.Context, p api.ExecParams) (_ *api.ExecResult,
 
 // exec runs p and waits for its end, over the deaths of hutchd: the command goes on, and
 // the next hutchd knows of it. sent is called when the daemon has the files.
-func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult, error) {
+func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdio, sent func()) (api.ExecResult,
+	error) {
 	// Chosen here, so that it is known also when the daemon cannot say it any more.
 	p.Exec = "ex_" + strings.ToLower(rand.Text()[:12])
 	if s.fresh == nil { // else it is done behind the call, see freshBox.call
@@ -124,7 +125,8 @@ func (s *session) exec(ctx context.Context, p api.ExecParams, files *client.Stdi
 
 // resume connects to the next hutchd, which it starts where that needs a new daemon, and
 // waits for the command there.
-func (s *session) resume(ctx context.Context, p api.ExecParams, files *client.Stdio, started func(api.Progress)) (api.ExecResult, error) {
+func (s *session) resume(ctx context.Context, p api.ExecParams, files *client.Stdio,
+	started func(api.Progress)) (api.ExecResult, error) {
 	c, err := connect(ctx, false)
 	if err != nil {
 		return api.ExecResult{}, err
@@ -226,7 +228,8 @@ func (s *session) capture(ctx context.Context, p api.ExecParams) (*api.ExecResul
 			return nil, fmt.Errorf("read standard input: %w", err)
 		}
 		if len(text) > maxStdinText {
-			return nil, api.Errorf(api.ResourceExhausted, "standard input has more than %d bytes, the most that --json takes", maxStdinText).
+			return nil, api.Errorf(api.ResourceExhausted,
+				"standard input has more than %d bytes, the most that --json takes", maxStdinText).
 				WithHint("leave out --json, or put the input into a workspace: --workspace DIR")
 		}
 		p.Stdin = string(text)

@@ -64,7 +64,8 @@ func page(f *os.File, text string) error {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), f, os.Stderr
 		// As git has it: it ends where one screen is enough, shows colours and leaves the text there. Of what it is
 		// asked to do while it shows a sandbox's text it writes no file and runs no command.
-		cmd.Env = append(os.Environ(), "LESS="+cmp.Or(os.Getenv("LESS"), "FRX"), "LESSSECURE=1", "LV="+cmp.Or(os.Getenv("LV"), "-c"))
+		cmd.Env = append(os.Environ(), "LESS="+cmp.Or(os.Getenv("LESS"), "FRX"), "LESSSECURE=1", "LV="+
+			cmp.Or(os.Getenv("LV"), "-c"))
 		err := cmd.Run()
 		if !errors.Is(err, exec.ErrNotFound) {
 			if errors.Is(err, syscall.EPIPE) {
@@ -124,7 +125,8 @@ func statsOf(text string) (list []fileStat) {
 
 // diffName is the name of the new file of "a/X b/Y", where X and Y are mostly the same; quoted names stay quoted.
 func diffName(names string) string {
-	if n := len(names); n%2 == 1 && names[n/2] == ' ' && strings.HasPrefix(names, "a/") && names[2:n/2] == names[min(n, n/2+3):] {
+	if n := len(names); n%2 == 1 && names[n/2] == ' ' && strings.HasPrefix(names, "a/") &&
+		names[2:n/2] == names[min(n, n/2+3):] {
 		return names[2 : n/2]
 	}
 	if i := strings.LastIndex(names, " b/"); i >= 0 {
@@ -160,7 +162,8 @@ func printDiffStat(w io.Writer, style cli.Style, list []fileStat, truncated bool
 		p := strings.Count(cell, "+")
 		return style.Green(cell[:p]) + style.Red(cell[p:])
 	})
-	_, err := fmt.Fprintf(w, "%s changed, %s added, %s removed\n", counted(len(list), "file"), counted(plus, "line"), counted(less, "line"))
+	_, err := fmt.Fprintf(w, "%s changed, %s added, %s removed\n", counted(len(list), "file"), counted(plus, "line"),
+		counted(less, "line"))
 	if truncated && err == nil {
 		_, err = fmt.Fprintln(os.Stderr, "hutch: the diff is longer; choose paths, or list the names with --names")
 	}

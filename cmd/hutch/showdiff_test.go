@@ -38,13 +38,15 @@ Binary files /dev/null and b/pic differ
 	if err := printDiffStat(&b, cli.Style{}, statsOf(diff), false); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"a b | 4 ++-- mode 100755", "gone | 1 - deleted", "old name => new | 0", "pic | Bin new", "4 files changed, 2 lines added, 3 lines removed"}
+	want := []string{"a b | 4 ++-- mode 100755", "gone | 1 - deleted", "old name => new | 0", "pic | Bin new",
+		"4 files changed, 2 lines added, 3 lines removed"}
 	for i, line := range strings.Split(strings.TrimSpace(b.String()), "\n") {
 		if got := strings.Join(strings.Fields(line), " "); i >= len(want) || got != want[i] {
 			t.Errorf("line %d: %q", i, got)
 		}
 	}
-	for names, want := range map[string]string{"a/x b/x": "x", "a/x b/x b/x b/x": "x b/x", `"a/\303\251" "b/\303\251"`: `"a/\303\251" "b/\303\251"`, "a/old b/new": "new", "": ""} {
+	for names, want := range map[string]string{"a/x b/x": "x", "a/x b/x b/x b/x": "x b/x",
+		`"a/\303\251" "b/\303\251"`: `"a/\303\251" "b/\303\251"`, "a/old b/new": "new", "": ""} {
 		if got := diffName(names); got != want {
 			t.Errorf("%q: %q, want %q", names, got, want)
 		}

@@ -35,7 +35,8 @@ second snapshot, of the same sandbox. A is added, M modified, D deleted, T anoth
 			})
 		},
 	}
-	cmd.Flags().IntVarP(&lines, "unified", "U", -1, "print the changes as git does, with `N` lines around each (default 3)")
+	cmd.Flags().IntVarP(&lines, "unified", "U", -1,
+		"print the changes as git does, with `N` lines around each (default 3)")
 	cmd.Flags().Lookup("unified").NoOptDefVal = "3"
 	cmd.Flags().Lookup("unified").DefValue = "0" // so that -1 is not printed
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print all that is known, one object for each 20000 changes")
@@ -43,7 +44,8 @@ second snapshot, of the same sandbox. A is added, M modified, D deleted, T anoth
 }
 
 // diffSnapshot prints a diff page by page.
-func diffSnapshot(ctx context.Context, c *client.Client, p api.SnapshotDiffParams, out, stderr io.Writer, asJSON bool) error {
+func diffSnapshot(ctx context.Context, c *client.Client, p api.SnapshotDiffParams, out, stderr io.Writer,
+	asJSON bool) error {
 	for {
 		d, err := c.DiffSnapshot(ctx, p)
 		if err != nil {

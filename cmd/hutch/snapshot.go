@@ -107,11 +107,12 @@ policy stay as they are now. Its folders of the host's are opened again, as for 
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				p := api.SnapshotRestoreParams{Snapshot: args[0]}
 				var r api.SnapshotRestored
-				err := folders.lend(cmd.Context(), c, findSnapshot(args[0]), func(given []api.StartFolder, files []*os.File) (err error) {
-					p.Folders = given
-					r, err = c.RestoreSnapshot(cmd.Context(), p, files...)
-					return err
-				})
+				err := folders.lend(cmd.Context(), c, findSnapshot(args[0]),
+					func(given []api.StartFolder, files []*os.File) (err error) {
+						p.Folders = given
+						r, err = c.RestoreSnapshot(cmd.Context(), p, files...)
+						return err
+					})
 				if err != nil {
 					return err
 				}
@@ -181,7 +182,8 @@ for each: all share them, and write over them. Processes are not forked.`,
 	}
 	cmd.Flags().IntVarP(&p.Count, "count", "n", 1, "make `N` of them, 1 to 100")
 	cmd.Flags().StringVar(&p.Name, "name", "", "`NAME` of a single one")
-	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label `KEY=VALUE`, over those of the sandbox; may be repeated")
+	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil,
+		"label `KEY=VALUE`, over those of the sandbox; may be repeated")
 	cmd.Flags().BoolVar(&snapshot, "snapshot", false, "SANDBOX is a snapshot")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print all that is known of them")
 	folders.add(cmd.Flags())
@@ -190,7 +192,8 @@ for each: all share them, and write over them. Processes are not forked.`,
 
 // forks makes p.Count of them, all or none. lent are the folders that the user has handed over before, which are for
 // one at a time; those of a sandbox that runs are at hand.
-func forks(ctx context.Context, c *client.Client, folders *folderFlags, lent *lent, p api.ForkParams) (all api.Forked, err error) {
+func forks(ctx context.Context, c *client.Client, folders *folderFlags, lent *lent, p api.ForkParams) (all api.Forked,
+	err error) {
 	if p.Count == 0 {
 		p.Count = -1 // whoever types it does not mean the default
 	}

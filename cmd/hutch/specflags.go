@@ -46,41 +46,52 @@ func (o *specFlags) add(fs *pflag.FlagSet) {
 	s := &o.spec
 	fs.StringVar(&s.Name, "name", "", "`NAME` that other commands may use instead of the id")
 	fs.StringVar(&s.Template, "template", "", "make it by a `TEMPLATE`, instead of an image: hutch template ls")
-	fs.Func("scope", "use the sandbox of a scope, `KIND:KEY`, made if there is none; KIND is session, agent or shared", func(v string) error {
-		scope, err := api.ParseScope(v)
-		s.Scope = &scope
-		return err
-	})
+	fs.Func("scope", "use the sandbox of a scope, `KIND:KEY`, made if there is none; KIND is session, agent or shared",
+		func(v string) error {
+			scope, err := api.ParseScope(v)
+			s.Scope = &scope
+			return err
+		})
 	fs.StringVar(&s.Hostname, "hostname", "", "host `NAME` inside (default: the id)")
-	fs.StringVar(&s.StopSignal, "stop-signal", "", "`SIGNAL` with which hutch stop asks commands to end (default: the image's, or SIGTERM)")
+	fs.StringVar(&s.StopSignal, "stop-signal", "",
+		"`SIGNAL` with which hutch stop asks commands to end (default: the image's, or SIGTERM)")
 	fs.StringArrayVarP(&o.labels, "label", "l", nil, "label, `NAME[=VALUE]`; may be repeated")
-	fs.StringArrayVarP(&o.env, "env", "e", nil, "environment, `NAME[=VALUE]`, your own value without one; may be repeated")
+	fs.StringArrayVarP(&o.env, "env", "e", nil,
+		"environment, `NAME[=VALUE]`, your own value without one; may be repeated")
 	fs.StringArrayVar(&o.envFiles, "env-file", nil, "`FILE` with a NAME[=VALUE] a line")
 	fs.StringVarP(&s.User, "user", "u", "", "`USER[:GROUP]`, names or ids, inside (default: the image's)")
 	fs.FuncP("workdir", "w", "working `DIR` inside (default: the image's)", func(v string) error {
 		s.Workdir = v
 		return cli.SandboxPath("workdir", v)
 	})
-	fs.FuncP("volume", "v", "mount a host folder or file, or a volume by its name, `SRC:DST[:ro|rw|overlay]`; may be repeated", func(v string) error {
-		m, err := cli.ParseVolume(v)
-		s.Mounts = append(s.Mounts, m)
-		return err
-	})
+	fs.FuncP("volume", "v",
+		"mount a host folder or file, or a volume by its name, `SRC:DST[:ro|rw|overlay]`; may be repeated",
+		func(v string) error {
+			m, err := cli.ParseVolume(v)
+			s.Mounts = append(s.Mounts, m)
+			return err
+		})
 	fs.Func("mount", "the same in docker's words, `type=TYPE,src=SRC,dst=DST[,readonly]`; TYPE is bind, volume or tmpfs; may be repeated", func(v string) error {
 		m, err := cli.ParseMount(v)
 		s.Mounts = append(s.Mounts, m)
 		return err
 	})
-	fs.Func("workspace", "host folder to work on, `PATH[:ro|rw|overlay]`, at /workspace, the working directory", func(v string) error {
-		w, err := cli.ParseWorkspace(v)
-		s.Workspace = &w
-		return err
-	})
-	fs.BoolVar(&s.WritableUsr, "writable-usr", false, "with the image host: files in /usr can be made and replaced; the host sees nothing of it")
-	fs.BoolVar(&s.Undo, "undo", false, "keep what the files were before each tool call, for hutch undo; not with folders in mode rw")
-	fs.StringArrayVar(&o.guard, "guard", nil, "`NAME` in folders in mode rw that the sandbox cannot write, beside those of hutch config guard; may be repeated")
-	fs.StringArrayVar(&o.unguard, "unguard", nil, "`NAME` of these that it can write, git-new for repositories that it makes, or all; may be repeated")
-	fs.StringVar((*string)(&o.guardNew), "guard-new", "", "`auto|refuse|tell`: what to do about these names that are not there yet; auto refuses where the kernel has Landlock (default auto)")
+	fs.Func("workspace", "host folder to work on, `PATH[:ro|rw|overlay]`, at /workspace, the working directory",
+		func(v string) error {
+			w, err := cli.ParseWorkspace(v)
+			s.Workspace = &w
+			return err
+		})
+	fs.BoolVar(&s.WritableUsr, "writable-usr", false,
+		"with the image host: files in /usr can be made and replaced; the host sees nothing of it")
+	fs.BoolVar(&s.Undo, "undo", false,
+		"keep what the files were before each tool call, for hutch undo; not with folders in mode rw")
+	fs.StringArrayVar(&o.guard, "guard", nil,
+		"`NAME` in folders in mode rw that the sandbox cannot write, beside those of hutch config guard; may be repeated")
+	fs.StringArrayVar(&o.unguard, "unguard", nil,
+		"`NAME` of these that it can write, git-new for repositories that it makes, or all; may be repeated")
+	fs.StringVar((*string)(&o.guardNew), "guard-new", "",
+		"`auto|refuse|tell`: what to do about these names that are not there yet; auto refuses where the kernel has Landlock (default auto)")
 	fs.StringVar(&s.Platform, "platform", "", "`OS/ARCH` of the image (default: this machine's)")
 	fs.Func("pull", "fetch the image `WHEN`: missing (default), always or never", func(v string) error {
 		s.Pull = api.PullPolicy(v)
@@ -99,11 +110,12 @@ func (o *specFlags) addLimits(fs *pflag.FlagSet) {
 	l := &o.spec.Limits
 	addGroupLimits(fs, l)
 	fs.BoolVar(&l.BestEffort, "best-effort", false, "run with as much of the limits as this host can enforce")
-	fs.Func("timeout", "kill a command after `TIME`: seconds, or 1m30s (default 3m; with -t or -d none)", func(v string) (err error) {
-		l.TimeoutS, err = cli.ParseTimeout(v)
-		o.noTimeout = err == nil && l.TimeoutS == 0
-		return err
-	})
+	fs.Func("timeout", "kill a command after `TIME`: seconds, or 1m30s (default 3m; with -t or -d none)",
+		func(v string) (err error) {
+			l.TimeoutS, err = cli.ParseTimeout(v)
+			o.noTimeout = err == nil && l.TimeoutS == 0
+			return err
+		})
 	addExecLimits(fs, l)
 	o.addLife(fs)
 }
@@ -149,35 +161,40 @@ func addGroupLimits(fs *pflag.FlagSet, l *api.Limits) {
 		l.PIDs, err = cli.ParseBound(v, cli.ParseCount)
 		return err
 	})
-	fs.Func("io-read", "`SIZE` a second at most from the disk of the state folder, or none", func(v string) (err error) {
-		l.IOReadBPS, err = cli.ParseBound(v, cli.ParseSize)
-		return err
-	})
+	fs.Func("io-read", "`SIZE` a second at most from the disk of the state folder, or none",
+		func(v string) (err error) {
+			l.IOReadBPS, err = cli.ParseBound(v, cli.ParseSize)
+			return err
+		})
 	fs.Func("io-write", "`SIZE` a second at most to it, or none", func(v string) (err error) {
 		l.IOWriteBPS, err = cli.ParseBound(v, cli.ParseSize)
 		return err
 	})
-	fs.Func("disk", "what the sandbox may write and keep, `SIZE` such as 500m or 10g, or none", func(v string) (err error) {
-		l.DiskBytes, err = cli.ParseBound(v, cli.ParseSize)
-		return err
-	})
-	fs.Func("inodes", "`N` files and folders that it may make, or none (default: one for each 4 KiB of --disk)", func(v string) (err error) {
-		l.Inodes, err = cli.ParseBound(v, cli.ParseCount)
-		return err
-	})
+	fs.Func("disk", "what the sandbox may write and keep, `SIZE` such as 500m or 10g, or none",
+		func(v string) (err error) {
+			l.DiskBytes, err = cli.ParseBound(v, cli.ParseSize)
+			return err
+		})
+	fs.Func("inodes", "`N` files and folders that it may make, or none (default: one for each 4 KiB of --disk)",
+		func(v string) (err error) {
+			l.Inodes, err = cli.ParseBound(v, cli.ParseCount)
+			return err
+		})
 }
 
 // addExecLimits adds the limits that each command has for itself.
 func addExecLimits(fs *pflag.FlagSet, l *api.Limits) {
-	fs.Func("cpu-time", "end a command that has used so much CPU `TIME`: seconds, or 1m30s", func(v string) (err error) {
-		if l.CPUTimeS, err = cli.ParseTimeout(v); err == nil && l.CPUTimeS == 0 {
-			err = fmt.Errorf("%q is no time at all", v)
-		}
-		return err
-	})
-	fs.Func("ulimit", "limit of each process, `NAME=SOFT[:HARD]` such as nofile=1024; may be repeated", func(v string) error {
-		return cli.ParseUlimit(v, &l.Rlimits)
-	})
+	fs.Func("cpu-time", "end a command that has used so much CPU `TIME`: seconds, or 1m30s",
+		func(v string) (err error) {
+			if l.CPUTimeS, err = cli.ParseTimeout(v); err == nil && l.CPUTimeS == 0 {
+				err = fmt.Errorf("%q is no time at all", v)
+			}
+			return err
+		})
+	fs.Func("ulimit", "limit of each process, `NAME=SOFT[:HARD]` such as nofile=1024; may be repeated",
+		func(v string) error {
+			return cli.ParseUlimit(v, &l.Rlimits)
+		})
 	fs.Func("output-limit", "end a command that has written `SIZE`; with --json or -d", func(v string) (err error) {
 		l.OutputBytes, err = cli.ParseSize(v)
 		return err
@@ -186,11 +203,15 @@ func addExecLimits(fs *pflag.FlagSet, l *api.Limits) {
 
 func (o *specFlags) addNetwork(fs *pflag.FlagSet) {
 	o.network.add(fs)
-	fs.BoolVar(&o.network.ebpf, "require-ebpf", false, "fail unless the kernel itself enforces the network policy, which hutch inspect shows as eBPF")
+	fs.BoolVar(&o.network.ebpf, "require-ebpf", false,
+		"fail unless the kernel itself enforces the network policy, which hutch inspect shows as eBPF")
 	fs.Func("seccomp", "which system calls commands may make: `PROFILE` default, strict (computation), build (package installs), browser, or FILE.json", o.setSeccomp)
-	fs.StringVar((*string)(&o.spec.AppArmor), "apparmor", "", "`auto|on`: a second wall behind namespaces and seccomp; on fails where hutch's profile is not loaded (default auto)")
-	fs.StringVar((*string)(&o.spec.IDs), "ids", "", "`auto|emulate|real`: without subordinate ids, who answers for users other than root; emulate lets packages be installed (default auto: emulate, where the kernel can)")
-	fs.StringVar((*string)(&o.spec.Landlock), "landlock", "", "`auto|on|off`: a second wall around files; on fails where the kernel has none (default auto)")
+	fs.StringVar((*string)(&o.spec.AppArmor), "apparmor", "",
+		"`auto|on`: a second wall behind namespaces and seccomp; on fails where hutch's profile is not loaded (default auto)")
+	fs.StringVar((*string)(&o.spec.IDs), "ids", "",
+		"`auto|emulate|real`: without subordinate ids, who answers for users other than root; emulate lets packages be installed (default auto: emulate, where the kernel can)")
+	fs.StringVar((*string)(&o.spec.Landlock), "landlock", "",
+		"`auto|on|off`: a second wall around files; on fails where the kernel has none (default auto)")
 }
 
 // setSeccomp takes the name of a profile or, with a slash or .json in it, that of a file with one.
@@ -215,7 +236,9 @@ func (o *specFlags) setSeccomp(v string) error {
 func (o *specFlags) build(image string) (_ api.Spec, err error) {
 	s := o.spec
 	if s.Template != "" && image != "" {
-		return s, cli.Usage("hutch", fmt.Errorf("image %s does not go with --template %s, which has its own; a command follows --", image, s.Template))
+		return s, cli.Usage("hutch",
+			fmt.Errorf("image %s does not go with --template %s, which has its own; a command follows --", image,
+				s.Template))
 	}
 	if s.Image = image; image == "" && s.Template == "" {
 		if s.Image, err = defaultImage(); err != nil {
@@ -269,7 +292,8 @@ func (o *specFlags) tellFolders(w io.Writer, s *api.Spec) {
 			if err == nil {
 				at, err = filepath.Abs(at)
 			}
-			if abs, aerr := filepath.Abs(real); err == nil && aerr == nil && m.Mode == api.ModeRW && strings.HasPrefix(at, abs+"/") {
+			if abs, aerr := filepath.Abs(real); err == nil && aerr == nil && m.Mode == api.ModeRW &&
+				strings.HasPrefix(at, abs+"/") {
 				fmt.Fprintf(w, "hutch: the sandbox can change %s for the next run: keep it outside of folders in mode rw\n", cli.Line(name))
 			}
 		}
@@ -299,7 +323,8 @@ func (o *specFlags) setGuard(s *api.Spec) error {
 		}
 	}
 	if !some {
-		return cli.Usage("hutch", errors.New("--guard, --unguard and --guard-new are about folders that the sandbox may write: --workspace PATH, -v SRC:DST:rw"))
+		return cli.Usage("hutch",
+			errors.New("--guard, --unguard and --guard-new are about folders that the sandbox may write: --workspace PATH, -v SRC:DST:rw"))
 	}
 	return nil
 }

@@ -178,8 +178,9 @@ func printLines(w io.Writer, rows []used) error {
 
 func printStats(w io.Writer, rows []used) {
 	t := cli.Table{
-		Header: []string{"SANDBOX", "NAME", "CPU %", "MEMORY", "LIMIT", "PEAK", "PIDS", "IO READ", "WRITTEN", "DISK", "PRESSURE"},
-		Right:  []bool{false, false, true, true, true, true, true, true, true, true, true},
+		Header: []string{"SANDBOX", "NAME", "CPU %", "MEMORY", "LIMIT", "PEAK", "PIDS", "IO READ", "WRITTEN", "DISK",
+			"PRESSURE"},
+		Right: []bool{false, false, true, true, true, true, true, true, true, true, true},
 	}
 	for _, u := range rows {
 		t.Row(u.cells()...)

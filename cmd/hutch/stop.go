@@ -52,7 +52,8 @@ func tellClosed(sandbox string, ports []api.Port) {
 	for i := range ports {
 		again += " " + cli.Line(ports[i].Address) + ":" + strconv.Itoa(ports[i].Port)
 	}
-	fmt.Fprintf(os.Stderr, "hutch: %s: its ports are closed; after hutch start publish them again: %s\n", cli.Line(sandbox), again)
+	fmt.Fprintf(os.Stderr, "hutch: %s: its ports are closed; after hutch start publish them again: %s\n",
+		cli.Line(sandbox), again)
 }
 
 func newStart() *cobra.Command {
@@ -93,18 +94,20 @@ func (f *folderFlags) add(fs *pflag.FlagSet) {
 		f.spec.Workspace = &w
 		return err
 	})
-	fs.FuncP("volume", "v", "a folder, as when the sandbox was made, `SRC:DST[:ro|rw|overlay]`; may be repeated", func(v string) error {
-		m, err := cli.ParseVolume(v)
-		if err == nil && m.Volume == "" {
-			f.spec.Mounts = append(f.spec.Mounts, m)
-		}
-		return err
-	})
+	fs.FuncP("volume", "v", "a folder, as when the sandbox was made, `SRC:DST[:ro|rw|overlay]`; may be repeated",
+		func(v string) error {
+			m, err := cli.ParseVolume(v)
+			if err == nil && m.Volume == "" {
+				f.spec.Mounts = append(f.spec.Mounts, m)
+			}
+			return err
+		})
 }
 
 // lend opens the folders that the user names for a call, or those that root has lent before, and never one that the
 // daemon names.
-func (f *folderFlags) lend(ctx context.Context, c *client.Client, before *lent, call func(given []api.StartFolder, files []*os.File) error) error {
+func (f *folderFlags) lend(ctx context.Context, c *client.Client, before *lent,
+	call func(given []api.StartFolder, files []*os.File) error) error {
 	sp := f.spec
 	noted := before
 	if sp.Workspace != nil || len(sp.Mounts) > 0 {

@@ -52,7 +52,8 @@ func toldOf(res *api.ExecResult) (all []told) {
 func tellDenials(w io.Writer, res *api.ExecResult, sandbox string) {
 	style := cli.StyleFor(os.Stderr)
 	for _, u := range res.Unguarded { // whatever became of the command
-		fmt.Fprintf(w, "%s %s\n", style.Yellow("hutch: workspace:"), cli.Line(fmt.Sprintf("%s is not guarded: %s (%s)", u.Path, u.Why, u.Hint)))
+		fmt.Fprintf(w, "%s %s\n", style.Yellow("hutch: workspace:"),
+			cli.Line(fmt.Sprintf("%s is not guarded: %s (%s)", u.Path, u.Why, u.Hint)))
 	}
 	if res.ExitCode == 0 {
 		return

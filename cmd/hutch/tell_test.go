@@ -12,7 +12,8 @@ import (
 func TestTellDenials(t *testing.T) {
 	res := &api.ExecResult{ExitCode: 1}
 	for _, name := range []string{"once.test", "thrice.test", "never-mind.test"} {
-		res.Denials = append(res.Denials, api.Denial{Kind: api.KindNet, Target: name, Why: "the sandbox has no network", HowToAllow: "--allow " + name, Count: 1})
+		res.Denials = append(res.Denials, api.Denial{Kind: api.KindNet, Target: name, Why: "the sandbox has no network",
+			HowToAllow: "--allow " + name, Count: 1})
 	}
 	res.Denials[1].Count = 3
 	res.Failures = []api.Failure{{Target: "down.test:443", Why: "nothing listens", Hint: "start it", Count: 2}}

@@ -110,10 +110,11 @@ func (o *templateFlags) create(ctx context.Context, c *client.Client, args []str
 	}
 	defer files.Close()
 	p.Steps, p.Context = t.Spec.Steps, new(int)
-	return p.Name, pushThrough(ctx, func(w io.Writer) error { return files.Pack(ctx, w) }, func(ctx context.Context, r *os.File) error {
-		_, err := c.CreateTemplate(ctx, p, r)
-		return err
-	})
+	return p.Name, pushThrough(ctx, func(w io.Writer) error { return files.Pack(ctx, w) },
+		func(ctx context.Context, r *os.File) error {
+			_, err := c.CreateTemplate(ctx, p, r)
+			return err
+		})
 }
 
 // read reads what defines the template, and says where the files are that its steps copy.
@@ -137,7 +138,8 @@ func (o *templateFlags) read(ctx context.Context, c *client.Client) (t *define.T
 	from := o.dockerfile
 	switch {
 	case from != "" && t.Dockerfile != "":
-		return nil, "", cli.Usage("hutch template create", fmt.Errorf("--dockerfile %s: %s names %s", from, o.file, t.Dockerfile))
+		return nil, "", cli.Usage("hutch template create", fmt.Errorf("--dockerfile %s: %s names %s", from, o.file,
+			t.Dockerfile))
 	case t.Dockerfile != "":
 		from = filepath.Join(folder, t.Dockerfile)
 	case from != "" && o.file == "":
@@ -162,7 +164,8 @@ func (o *templateFlags) read(ctx context.Context, c *client.Client) (t *define.T
 	data, err := define.ReadFile(from)
 	var below *define.Template
 	if err == nil {
-		below, err = define.Dockerfile(data, values, func(image string) (map[string]string, error) { return imageEnv(ctx, c, image, 0) })
+		below, err = define.Dockerfile(data, values,
+			func(image string) (map[string]string, error) { return imageEnv(ctx, c, image, 0) })
 	}
 	if err != nil {
 		return nil, "", named(from, err)
@@ -248,14 +251,16 @@ are as they were. What the steps write is shown. A step that fails ends it, and 
 	}
 	fs := cmd.Flags()
 	fs.BoolVar(&p.NoCache, "no-cache", false, "run the steps although nothing has changed")
-	fs.StringVar((*string)(&p.Pull), "pull", "", "fetch the image that it begins with `WHEN`: missing (default), always or never")
+	fs.StringVar((*string)(&p.Pull), "pull", "",
+		"fetch the image that it begins with `WHEN`: missing (default), always or never")
 	fs.BoolVarP(&quiet, "quiet", "q", false, "no progress")
 	fs.BoolVar(&asJSON, "json", false, "print the results")
 	return cmd
 }
 
 // buildTemplate runs the steps and shows what they write, but for that of an error, which has it.
-func buildTemplate(ctx context.Context, c *client.Client, p api.TemplateBuildParams, quiet bool) (api.TemplateBuildResult, error) {
+func buildTemplate(ctx context.Context, c *client.Client, p api.TemplateBuildParams,
+	quiet bool) (api.TemplateBuildResult, error) {
 	if quiet {
 		return c.BuildTemplate(ctx, p, nil)
 	}

@@ -60,7 +60,8 @@ func detached(exec string) error {
 
 // begin starts a command and waits for its end. One with a terminal that can be left is
 // no child of the call: the end of ctx leaves it running.
-func (s *session) begin(ctx context.Context, p api.ExecParams, files *client.Stdio, started func(api.Progress)) (api.ExecResult, error) {
+func (s *session) begin(ctx context.Context, p api.ExecParams, files *client.Stdio,
+	started func(api.Progress)) (api.ExecResult, error) {
 	if s.fresh != nil {
 		return s.fresh.begin(ctx, s, p, files, started)
 	}

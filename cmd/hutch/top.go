@@ -131,7 +131,8 @@ func printProcesses(w io.Writer, list api.Processes, percent map[int]float64) {
 		Header: []string{"PID", "HOST PID", "STATE", "THREADS", "CPU %", "TIME", "MEMORY", "COMMAND"},
 		Right:  []bool{true, true, false, true, true, true, true},
 	}
-	slices.SortStableFunc(list.Processes, func(a, b api.Process) int { return cmp.Compare(percent[b.HostPID], percent[a.HostPID]) })
+	slices.SortStableFunc(list.Processes,
+		func(a, b api.Process) int { return cmp.Compare(percent[b.HostPID], percent[a.HostPID]) })
 	for _, p := range list.Processes {
 		command := strings.Join(p.Argv, " ")
 		if command == "" {
@@ -145,7 +146,8 @@ func printProcesses(w io.Writer, list api.Processes, percent map[int]float64) {
 			share = strconv.FormatFloat(v, 'f', 1, 64)
 		}
 		t.Row(strconv.Itoa(p.PID), strconv.Itoa(p.HostPID), p.State, strconv.Itoa(p.Threads), share,
-			(time.Duration(p.CPUMS) * time.Millisecond).Round(10*time.Millisecond).String(), cli.Bytes(p.RSSBytes), strings.ToValidUTF8(command, "?"))
+			(time.Duration(p.CPUMS) * time.Millisecond).Round(10*time.Millisecond).String(), cli.Bytes(p.RSSBytes),
+			strings.ToValidUTF8(command, "?"))
 	}
 	t.Print(w, "", nil)
 	if list.Truncated {

@@ -46,7 +46,8 @@ func newTour() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, signals := cli.CatchSignals(cmd.Context())
 			defer signals.Stop()
-			r := &runner{flags: &runFlags{private: private}, signals: signals, out: cmd.OutOrStdout(), times: map[string]float64{}}
+			r := &runner{flags: &runFlags{private: private}, signals: signals, out: cmd.OutOrStdout(),
+				times: map[string]float64{}}
 			return interrupted(ctx, r.tour(ctx, cli.StyleFor(os.Stdout)))
 		},
 	}

@@ -16,10 +16,12 @@ import (
 // sound is a sandbox as it should be: what a program in it says, and the host.
 func sound() (*api.Sandbox, *hostFacts, facts) {
 	sb := &api.Sandbox{ID: "sb_x", Hostname: "sb_x", Isolation: api.Isolation{Walls: []api.Wall{
-		{Name: "cgroup limits", Status: "no", Detail: "nothing is delegated"}, {Name: "ebpf", Status: "no", Detail: "no hutch-netd"},
+		{Name: "cgroup limits", Status: "no", Detail: "nothing is delegated"},
+		{Name: "ebpf", Status: "no", Detail: "no hutch-netd"},
 	}}}
 	host := &hostFacts{
-		hostname: "box", home: "/home/u", homeNames: []string{"a", "b"}, canary: "/hutch-tour-nowhere", uidMap: []idRange{{0, 1000, 1}},
+		hostname: "box", home: "/home/u", homeNames: []string{"a", "b"}, canary: "/hutch-tour-nowhere",
+		uidMap:     []idRange{{0, 1000, 1}},
 		namespaces: map[string]string{},
 	}
 	in := facts{
@@ -89,12 +91,14 @@ func TestProbesAgree(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{dir, filepath.Join(dir, "mine"), "mine", "other"}
 	sh := run(append([]string{"sh", "-c", probeShell, "sh"}, args...)...)
-	if sh["primes"] != "168" || sh["home_seen"] != "1" && sh["home_seen"] != "0" || sh["wrote"] != "written in the sandbox" {
+	if sh["primes"] != "168" || sh["home_seen"] != "1" && sh["home_seen"] != "0" ||
+		sh["wrote"] != "written in the sandbox" {
 		t.Errorf("sh says %v", sh)
 	}
 	testenv.Programs(t, "python3")
 	python := run(append([]string{"python3", "-I", "-c", probePython}, args...)...)
-	for _, key := range []string{"uid", "uid_map", "hostname", "ns_user", "ns_pid", "ns_net", "ns_cgroup", "Seccomp", "CapBnd", "NoNewPrivs", "wrote", "interfaces", "primes", "pid1"} {
+	for _, key := range []string{"uid", "uid_map", "hostname", "ns_user", "ns_pid", "ns_net", "ns_cgroup", "Seccomp",
+		"CapBnd", "NoNewPrivs", "wrote", "interfaces", "primes", "pid1"} {
 		if sh[key] != python[key] || sh[key] == "" {
 			t.Errorf("%s: sh says %q, python %q", key, sh[key], python[key])
 		}

@@ -74,7 +74,8 @@ func cgroupLimit(cgroups, controller, fileV2, fileV1 string) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if v, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && (lowest == 0 || v < lowest) {
+		if v, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil &&
+			(lowest == 0 || v < lowest) {
 			lowest = v
 		}
 	}

@@ -42,7 +42,8 @@ func newClaims(sb *api.Sandbox, host *hostFacts, in facts) *tourClaims {
 	t.claims = []claim{
 		identity(host, in),
 		{"its parent is PID 1 of the sandbox", in["ppid"] == "1", "parent " + in["ppid"]},
-		{"its host name is its own", in["hostname"] == sb.Hostname && in["hostname"] != host.hostname, in["hostname"] + ", yours is " + host.hostname},
+		{"its host name is its own", in["hostname"] == sb.Hostname && in["hostname"] != host.hostname, in["hostname"] +
+			", yours is " + host.hostname},
 	}
 	if len(host.homeNames) > 0 {
 		t.claims = append(t.claims, claim{"your home is not there", in["home_seen"] == "0",

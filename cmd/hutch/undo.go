@@ -31,11 +31,12 @@ stay as they are.`,
 			p.Sandbox = args[0]
 			return withDaemon(cmd.Context(), func(c *client.Client) error {
 				var r api.CheckpointRestored
-				err := folders.lend(cmd.Context(), c, findLent(p.Sandbox), func(given []api.StartFolder, files []*os.File) (err error) {
-					p.Folders = given
-					r, err = c.RestoreCheckpoint(cmd.Context(), p, files...)
-					return err
-				})
+				err := folders.lend(cmd.Context(), c, findLent(p.Sandbox),
+					func(given []api.StartFolder, files []*os.File) (err error) {
+						p.Folders = given
+						r, err = c.RestoreCheckpoint(cmd.Context(), p, files...)
+						return err
+					})
 				switch out := cmd.OutOrStdout(); {
 				case err != nil:
 					return err
@@ -60,7 +61,8 @@ func printUndone(cmd *cobra.Command, r *api.CheckpointRestored) error {
 			return err
 		}
 	}
-	fmt.Fprintf(os.Stderr, "hutch: the files are those of before %s, and its processes have ended; to take that back: hutch undo --to %s %s\n", r.ToCall, r.Call, r.ID)
+	fmt.Fprintf(os.Stderr,
+		"hutch: the files are those of before %s, and its processes have ended; to take that back: hutch undo --to %s %s\n", r.ToCall, r.Call, r.ID)
 	if len(r.NotCovered) > 0 {
 		fmt.Fprintf(os.Stderr, "hutch: volumes stay as they are: %s\n", strings.Join(r.NotCovered, ", "))
 	}
@@ -94,7 +96,8 @@ func newUndoLs() *cobra.Command {
 					if k.Undone {
 						undone = "yes"
 					}
-					t.Row(k.Call, k.Tool, cli.Ago(time.Now(), k.Time), cli.Bytes(k.Bytes), undone, strings.Join(strings.Fields(cli.Printable(strings.Join(k.Paths, " "))), " "))
+					t.Row(k.Call, k.Tool, cli.Ago(time.Now(), k.Time), cli.Bytes(k.Bytes), undone,
+						strings.Join(strings.Fields(cli.Printable(strings.Join(k.Paths, " "))), " "))
 				}
 				if !quiet {
 					t.Print(out, "", nil)

@@ -25,7 +25,8 @@ func newVersion() *cobra.Command {
 					Platform   string `json:"platform"`
 				}{version.Version, version.BuildID, api.Version, runtime.GOOS + "/" + runtime.GOARCH})
 			}
-			_, err := fmt.Fprintf(w, "hutch %s (build %s, %s/%s)\n", version.Version, version.BuildID, runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(w, "hutch %s (build %s, %s/%s)\n", version.Version, version.BuildID, runtime.GOOS,
+				runtime.GOARCH)
 			return err
 		},
 	}

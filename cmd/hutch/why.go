@@ -101,8 +101,10 @@ func whyOf(ctx context.Context, c *client.Client, ref string) (*why, error) {
 			w.Failures[i] = f
 		}
 	}
-	slices.SortFunc(w.Denials, func(a, b api.Denial) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
-	slices.SortFunc(w.Failures, func(a, b api.Failure) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
+	slices.SortFunc(w.Denials,
+		func(a, b api.Denial) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
+	slices.SortFunc(w.Failures,
+		func(a, b api.Failure) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
 	return w, nil
 }
 
@@ -129,21 +131,24 @@ func denialOf(e *api.Event) (d api.Denial, untold int64, ok bool) {
 		if json.Unmarshal(e.Data, &n) != nil {
 			return d, 0, false
 		}
-		d = api.Denial{Kind: api.KindNet, Target: n.Where(), NetTarget: n.NetTarget, Rule: n.Rule, Why: n.Why, HowToAllow: n.HowToAllow, Refusal: n.Refusal, Count: n.Count}
+		d = api.Denial{Kind: api.KindNet, Target: n.Where(), NetTarget: n.NetTarget, Rule: n.Rule, Why: n.Why,
+			HowToAllow: n.HowToAllow, Refusal: n.Refusal, Count: n.Count}
 		untold = n.Untold
 	case api.EventSyscallDenied:
 		var c api.SyscallEvent
 		if json.Unmarshal(e.Data, &c) != nil {
 			return d, 0, false
 		}
-		d = api.Denial{Kind: api.KindSyscall, Target: c.Syscall, Rule: c.Rule, Why: c.Why, HowToAllow: c.HowToAllow, Refusal: c.Refusal, Count: c.Count}
+		d = api.Denial{Kind: api.KindSyscall, Target: c.Syscall, Rule: c.Rule, Why: c.Why, HowToAllow: c.HowToAllow,
+			Refusal: c.Refusal, Count: c.Count}
 		untold = c.Untold
 	case api.EventFileDenied:
 		var f api.FileEvent
 		if json.Unmarshal(e.Data, &f) != nil {
 			return d, 0, false
 		}
-		d = api.Denial{Kind: api.KindFile, Target: f.Op + " " + f.Path, Rule: f.Rule, Why: f.Why, HowToAllow: f.HowToAllow, Refusal: f.Refusal, Count: f.Count}
+		d = api.Denial{Kind: api.KindFile, Target: f.Op + " " + f.Path, Rule: f.Rule, Why: f.Why,
+			HowToAllow: f.HowToAllow, Refusal: f.Refusal, Count: f.Count}
 		untold = f.Untold
 	default:
 		return d, 0, false
@@ -170,7 +175,8 @@ func unrecorded(profile api.SeccompProfile) string {
 func replay(ctx context.Context, c *client.Client, id string) (*why, error) {
 	first, follow := int64(1), false
 	events, err := c.Subscribe(ctx, api.SubscribeParams{
-		Sandbox: id, Kinds: []api.EventKind{api.EventNetworkDenied, api.EventNetworkFailed, api.EventSyscallDenied, api.EventFileDenied}, FromSeq: &first, Follow: &follow,
+		Sandbox: id, Kinds: []api.EventKind{api.EventNetworkDenied, api.EventNetworkFailed, api.EventSyscallDenied,
+			api.EventFileDenied}, FromSeq: &first, Follow: &follow,
 	})
 	if err != nil {
 		return nil, err
@@ -211,7 +217,8 @@ func failureOf(e *api.Event) (f api.Failure, untold int64, ok bool) {
 		return f, 0, false
 	}
 	return api.Failure{
-		Target: n.Where(), Why: n.Why, Hint: n.Hint, NetTarget: n.NetTarget, Exec: e.Exec, Errno: n.Errno, Count: n.Count, Time: e.Time,
+		Target: n.Where(), Why: n.Why, Hint: n.Hint, NetTarget: n.NetTarget, Exec: e.Exec, Errno: n.Errno,
+		Count: n.Count, Time: e.Time,
 	}, n.Untold, true
 }
 
@@ -235,9 +242,11 @@ func (w *why) addFailure(e *api.Event) bool {
 // print writes tables.
 func (w *why) print(out io.Writer, now time.Time) {
 	if len(w.Denials) > 0 {
-		t := cli.Table{Header: []string{"TIMES", "LAST", "WHAT", "BY", "WHO", "RULE", "WHY", "TO ALLOW IT"}, Right: []bool{true}}
+		t := cli.Table{Header: []string{"TIMES", "LAST", "WHAT", "BY", "WHO", "RULE", "WHY", "TO ALLOW IT"},
+			Right: []bool{true}}
 		for _, d := range w.Denials {
-			t.Row(strconv.FormatInt(d.Count, 10), cli.Ago(now, d.Time), d.Target, d.By, who(&d), d.Rule, d.Why, d.HowToAllow)
+			t.Row(strconv.FormatInt(d.Count, 10), cli.Ago(now, d.Time), d.Target, d.By, who(&d), d.Rule, d.Why,
+				d.HowToAllow)
 		}
 		t.Print(out, "", nil)
 	}
@@ -248,7 +257,8 @@ func (w *why) print(out io.Writer, now time.Time) {
 		if len(w.Denials) > 0 {
 			fmt.Fprintln(out)
 		}
-		t := cli.Table{Header: []string{"TIMES", "LAST", "ALLOWED, AND FAILED", "WHO", "SAW", "WHY", "WHAT TO DO"}, Right: []bool{true}}
+		t := cli.Table{Header: []string{"TIMES", "LAST", "ALLOWED, AND FAILED", "WHO", "SAW", "WHY", "WHAT TO DO"},
+			Right: []bool{true}}
 		for _, f := range w.Failures {
 			t.Row(strconv.FormatInt(f.Count, 10), cli.Ago(now, f.Time), f.Target, f.Exec, f.Errno, f.Why, f.Hint)
 		}
@@ -257,7 +267,8 @@ func (w *why) print(out io.Writer, now time.Time) {
 	switch {
 	case len(w.Denials)+len(w.Failures) > 0:
 	case w.Mode == api.NetNone:
-		fmt.Fprintf(out, "Sandbox %s has no network, and nothing in it has wanted one so far. Not recorded are %s.\n", w.Sandbox, unrecorded(w.Seccomp))
+		fmt.Fprintf(out, "Sandbox %s has no network, and nothing in it has wanted one so far. Not recorded are %s.\n",
+			w.Sandbox, unrecorded(w.Seccomp))
 		return
 	default:
 		fmt.Fprintf(out, "Sandbox %s was refused nothing that is recorded so far, and nothing that it may reach has failed. Not recorded are %s.\n",

@@ -50,7 +50,8 @@ else less), and control characters and those that change the direction of text a
 					diff = c.AllChanges
 				}
 				d, err := diff(cmd.Context(), api.WorkspaceDiffParams{
-					WorkspaceParams: api.WorkspaceParams{Sandbox: args[0], Paths: args[1:]}, Unified: !names, Context: &lines,
+					WorkspaceParams: api.WorkspaceParams{Sandbox: args[0], Paths: args[1:]}, Unified: !names,
+					Context: &lines,
 				})
 				out := cmd.OutOrStdout()
 				switch {
@@ -144,17 +145,20 @@ unless PATH names it. With -i each change is shown, and you choose files, or par
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&choose, "interactive", "i", false, "show each change and ask whether to apply it, or parts of it")
+	cmd.Flags().BoolVarP(&choose, "interactive", "i", false,
+		"show each change and ask whether to apply it, or parts of it")
 	cmd.Flags().BoolVarP(&p.Force, "force", "f", false, "also what somebody else has changed, whose changes are lost")
 	cmd.Flags().StringVar(&folder, "folder", "", "root's workspace is `PATH`, where the command has no note of it")
-	cmd.Flags().StringVar(&p.Digest, "digest", "", "only if nothing was changed since the diff of this `DIGEST` (diff --json)")
+	cmd.Flags().StringVar(&p.Digest, "digest", "",
+		"only if nothing was changed since the diff of this `DIGEST` (diff --json)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was done as JSON")
 	return cmd
 }
 
 // applyTo opens the folder that an apply may write to. Its name is the user's, never one that the daemon tells: a
 // sandbox may have taken that over, and root would hand it any folder.
-func applyTo(ctx context.Context, c *client.Client, folder string, p *api.WorkspaceApplyParams) (*hostfs.Sources, error) {
+func applyTo(ctx context.Context, c *client.Client, folder string, p *api.WorkspaceApplyParams) (*hostfs.Sources,
+	error) {
 	var noted *lentFolder
 	if folder == "" {
 		l := findLent(p.Sandbox)

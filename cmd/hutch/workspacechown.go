@@ -27,7 +27,8 @@ belong to one of your subordinate ids, and you cannot change or remove them. It 
 root may do it.`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			run := exec.CommandContext(cmd.Context(), "/proc/self/exe", "run", "--workspace", args[0]+":rw", "--unguard", "all", "--network", "none",
+			run := exec.CommandContext(cmd.Context(), "/proc/self/exe", "run", "--workspace", args[0]+":rw",
+				"--unguard", "all", "--network", "none",
 				"--user", "0", "host", "--", "sh", "-c", givenBack)
 			var names, said bytes.Buffer
 			run.Stdout, run.Stderr = &names, &said
@@ -40,9 +41,11 @@ root may do it.`,
 			case errors.As(err, &ended) && ended.ExitCode() >= 125:
 				return &cli.Exit{Code: ended.ExitCode()} // it has said why
 			case err != nil:
-				return api.Errorf(api.FailedPrecondition, "not all of %s could be given back", args[0]).WithOp("workspace chown").WithHint("what could not is named above")
+				return api.Errorf(api.FailedPrecondition, "not all of %s could be given back", args[0]).
+					WithOp("workspace chown").WithHint("what could not is named above")
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s given back to you\n", counted(bytes.Count(names.Bytes(), []byte{0}), "file"))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s given back to you\n",
+				counted(bytes.Count(names.Bytes(), []byte{0}), "file"))
 			return err
 		},
 	}

@@ -64,8 +64,10 @@ func addRepository(w io.Writer, s *api.Spec) {
 			return // the user's word
 		}
 	}
-	fmt.Fprintf(w, "hutch: %s is a worktree: its repository %s is mounted as well, %s\n", cli.Line(top), cli.Line(common), ws.Mode)
-	s.Mounts = append(s.Mounts, api.Mount{Source: common, Target: inside, Mode: ws.Mode, Guard: ws.Guard, Unguarded: ws.Unguarded, GuardNew: ws.GuardNew})
+	fmt.Fprintf(w, "hutch: %s is a worktree: its repository %s is mounted as well, %s\n", cli.Line(top),
+		cli.Line(common), ws.Mode)
+	s.Mounts = append(s.Mounts, api.Mount{Source: common, Target: inside, Mode: ws.Mode, Guard: ws.Guard,
+		Unguarded: ws.Unguarded, GuardNew: ws.GuardNew})
 }
 
 // repositoryOf is the folder of the repository that has gitDir, where no link leads through, for the worktree at top.
@@ -73,7 +75,8 @@ func addRepository(w io.Writer, s *api.Spec) {
 // is what gitDir says of others: it is where git puts those of worktrees, in a repository, it names top, and as its
 // repository that one.
 func repositoryOf(gitDir, top string) (common string, ok bool) {
-	if common = filepath.Dir(filepath.Dir(gitDir)); filepath.Base(filepath.Dir(gitDir)) != "worktrees" || strings.HasPrefix(top+"/", common+"/") {
+	if common = filepath.Dir(filepath.Dir(gitDir)); filepath.Base(filepath.Dir(gitDir)) != "worktrees" ||
+		strings.HasPrefix(top+"/", common+"/") {
 		return "", false
 	}
 	back, ok := firstLine(filepath.Join(gitDir, "gitdir"))

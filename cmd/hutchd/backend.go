@@ -37,9 +37,10 @@ func (b *backend) Info(context.Context, server.Actor) (api.Info, error) {
 		APIVersion: api.Version, BuildID: version.BuildID, Version: version.Version,
 		PID: d.cfg.PID, Started: d.started, Launched: d.launched, IDBase: d.cfg.IDBase, Ending: d.ending.Load(),
 		Isolation: d.host.Isolation(d.cfg.SingleReason),
-		Counts:    api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list), Ready: d.manager.Ready(), Removing: d.manager.Removing()},
-		Paths:     d.cfg.Paths,
-		Exec:      s.Exec, Defaults: d.manager.Defaults(), Quotas: s.Quotas, Network: s.Network.Settled(),
+		Counts: api.Counts{Sandboxes: sandboxes, Execs: execs, Images: len(list), Ready: d.manager.Ready(),
+			Removing: d.manager.Removing()},
+		Paths: d.cfg.Paths,
+		Exec:  s.Exec, Defaults: d.manager.Defaults(), Quotas: s.Quotas, Network: s.Network.Settled(),
 		Mode: d.modes.Settings().Mode, HostExecution: d.modes.Settings().Host,
 	}, nil
 }
@@ -64,7 +65,8 @@ func (b *backend) Shutdown(_ context.Context, p api.ShutdownParams) error {
 		}
 	case "kill":
 	default:
-		return api.Errorf(api.InvalidArgument, "mode: %q is no mode", p.Mode).WithField("mode").WithHint("use keep or kill")
+		return api.Errorf(api.InvalidArgument, "mode: %q is no mode", p.Mode).WithField("mode").
+			WithHint("use keep or kill")
 	}
 	b.d.end(p.Mode != "kill", "shut down by a client")
 	return nil
@@ -101,7 +103,8 @@ func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
 	}
 	if s := a.Swept; s != nil {
 		if s.Error != "" {
-			return api.GCResult{}, api.Errorf(api.Internal, "sweep cgroups: %s", s.Error).WithHint("run hutch gc as the user who started the daemon that was killed")
+			return api.GCResult{}, api.Errorf(api.Internal, "sweep cgroups: %s", s.Error).
+				WithHint("run hutch gc as the user who started the daemon that was killed")
 		}
 		removed = append(removed, s.Removed...)
 	}
@@ -111,16 +114,19 @@ func (b *backend) GC(ctx context.Context) (api.GCResult, error) {
 	return api.GCResult{Removed: removed, Bytes: freed}, nil
 }
 
-func (b *backend) Create(ctx context.Context, who server.Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error) {
+func (b *backend) Create(ctx context.Context, who server.Actor, p api.CreateParams, fds *jsonrpc.FDs,
+	progress func(api.Progress)) (api.Sandbox, error) {
 	return b.d.manager.Create(ctx, sandbox.CreateRequest{
 		Spec: p.Spec, FDs: fds, User: who.UID, Conn: who.Conn, Debug: p.Debug, Break: p.Break, Progress: progress,
 	})
 }
 
-func (b *backend) RunNew(ctx context.Context, who server.Actor, p api.RunParams, fds *jsonrpc.FDs, progress func(api.Progress),
+func (b *backend) RunNew(ctx context.Context, who server.Actor, p api.RunParams, fds *jsonrpc.FDs,
+	progress func(api.Progress),
 	started func(*api.Sandbox, string, int), sent func(func())) (api.RunResult, error) {
 	if p.IfState != "" && p.IfState != b.d.cfg.Paths.State {
-		return api.RunResult{}, api.Errorf(api.FailedPrecondition, "the daemon keeps its state in %s", b.d.cfg.Paths.State).WithField("if_state")
+		return api.RunResult{}, api.Errorf(api.FailedPrecondition, "the daemon keeps its state in %s",
+			b.d.cfg.Paths.State).WithField("if_state")
 	}
 	if p.IfBuild != "" && b.d.ending.Load() { // system.info would have said so
 		return api.RunResult{}, errEnding
@@ -135,7 +141,8 @@ func (b *backend) RunNew(ctx context.Context, who server.Actor, p api.RunParams,
 }
 
 // errEnding refuses a call that was made without a look at who answers.
-var errEnding = api.Errorf(api.FailedPrecondition, "the daemon is ending").WithField("if_build").WithHint("connect again, to the next one")
+var errEnding = api.Errorf(api.FailedPrecondition, "the daemon is ending").WithField("if_build").
+	WithHint("connect again, to the next one")
 
 func (b *backend) Scopes() []api.ScopeInfo { return b.d.manager.Scopes() }
 
@@ -175,7 +182,8 @@ func (b *backend) StopSandbox(ctx context.Context, p api.StopParams) (api.StopRe
 	return b.d.manager.StopSandbox(ctx, p)
 }
 
-func (b *backend) StartSandbox(ctx context.Context, who server.Actor, p api.StartParams, fds *jsonrpc.FDs) (api.Sandbox, error) {
+func (b *backend) StartSandbox(ctx context.Context, who server.Actor, p api.StartParams, fds *jsonrpc.FDs) (api.Sandbox,
+	error) {
 	return b.d.manager.StartSandbox(ctx, p, who.Conn, fds)
 }
 
@@ -190,11 +198,13 @@ func (b *backend) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, 
 func (b *backend) Stats(ref string) (api.Stats, error)         { return b.d.manager.Stats(ref) }
 func (b *backend) Processes(ref string) (api.Processes, error) { return b.d.manager.Processes(ref) }
 
-func (b *backend) Run(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int), sent func(func())) (api.ExecResult, error) {
+func (b *backend) Run(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs,
+	started func(string, int), sent func(func())) (api.ExecResult, error) {
 	return b.d.manager.Run(ctx, sandbox.ExecRequest{Params: p, FDs: fds, Started: started, Sent: sent})
 }
 
-func (b *backend) Start(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs) (api.StartResult, error) {
+func (b *backend) Start(ctx context.Context, _ server.Actor, p api.ExecParams, fds *jsonrpc.FDs) (api.StartResult,
+	error) {
 	return b.d.manager.Start(ctx, sandbox.ExecRequest{Params: p, FDs: fds, Started: func(string, int) {}})
 }
 

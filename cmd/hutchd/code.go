@@ -15,7 +15,8 @@ type codeBackend struct {
 	scan *scan.Scanner
 }
 
-func (b codeBackend) RunCode(ctx context.Context, who server.Actor, p api.CodeParams, progress func(api.Progress)) (api.CodeResult, error) {
+func (b codeBackend) RunCode(ctx context.Context, who server.Actor, p api.CodeParams,
+	progress func(api.Progress)) (api.CodeResult, error) {
 	return b.r.Run(ctx, code.Caller{User: who.UID, Conn: who.Conn, Progress: progress}, p)
 }
 

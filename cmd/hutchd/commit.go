@@ -11,7 +11,8 @@ import (
 )
 
 // Commit makes an image while the sandbox stands still; it leases the layers below.
-func (b imageBackend) Commit(ctx context.Context, p api.CommitParams, progress func(api.Progress)) (out api.Committed, err error) {
+func (b imageBackend) Commit(ctx context.Context, p api.CommitParams, progress func(api.Progress)) (out api.Committed,
+	err error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
 	err = b.d.manager.StandStill(ctx, p.Sandbox, func(w sandbox.Written) error {

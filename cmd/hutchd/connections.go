@@ -28,7 +28,8 @@ func (c *connections) enter(uid uint32) *api.Error {
 		return api.Errorf(api.ResourceExhausted, "the daemon serves %d connections, and no more", c.most).
 			WithHint("close some, or start the daemon with a higher limit of open files (ulimit -n)")
 	case c.by[uid] >= c.ofOne():
-		return api.Errorf(api.ResourceExhausted, "user %d has %d connections to the daemon, and may have no more", uid, c.by[uid]).
+		return api.Errorf(api.ResourceExhausted, "user %d has %d connections to the daemon, and may have no more", uid,
+			c.by[uid]).
 			WithHint("close some, or start the daemon with a higher limit of open files (ulimit -n)")
 	}
 	if c.by == nil {

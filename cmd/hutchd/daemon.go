@@ -102,7 +102,8 @@ func runDaemon() (err error) {
 	if err != nil {
 		return err
 	}
-	d := &daemon{log: newLogger(), parent: os.Getppid(), started: time.Now().UTC().Truncate(time.Second), answers: make(chan monitorapi.Message, 1)}
+	d := &daemon{log: newLogger(), parent: os.Getppid(), started: time.Now().UTC().Truncate(time.Second),
+		answers: make(chan monitorapi.Message, 1)}
 	if d.launched, err = startOf(d.parent); err != nil {
 		return err
 	}
@@ -194,9 +195,10 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		return err
 	}
 	undo.Add(d.store.Close)
-	d.source = &imageSource{d: d, views: &hostViews{dir: d.home.dir}, usr: &hostFolders{dir: d.home.dir}, layers: &layers{
-		store: d.store, launcher: d.launcher, log: d.log, users: map[string]int{},
-	}}
+	d.source = &imageSource{d: d, views: &hostViews{dir: d.home.dir}, usr: &hostFolders{dir: d.home.dir},
+		layers: &layers{
+			store: d.store, launcher: d.launcher, log: d.log, users: map[string]int{},
+		}}
 	if err := errors.Join(d.source.views.adopt(), d.source.usr.adopt()); err != nil {
 		return err
 	}
@@ -229,8 +231,10 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 	d.manager = sandbox.NewManager(sandbox.Config{
 		Templates: func(m *sandbox.Manager) sandbox.Templates { noTemplates = d.openTemplates(m); return d.templates },
 		Dir:       d.home.sandboxes(), Host: d.host, Settings: settings(&d.cfg.Settings), Images: d.source,
-		Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks, Cgroups: execs, Projects: d.projects(), Logger: d.log,
-		Seccomp: profiles{}, Owner: d.cfg.Owner, Volumes: d.volumes, Shelf: d.shelf, Ephemeral: d.cfg.Private || d.home.inMemory,
+		Launcher: d.launcher, Events: d.events, Audit: d.audit, Networks: networks, Cgroups: execs,
+		Projects: d.projects(), Logger: d.log,
+		Seccomp: profiles{}, Owner: d.cfg.Owner, Volumes: d.volumes, Shelf: d.shelf, Ephemeral: d.cfg.Private ||
+			d.home.inMemory,
 	})
 	if noTemplates != nil {
 		return noTemplates
@@ -251,9 +255,14 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		return err
 	}
 	undo.Add(func() error { d.tools.Close(); return nil })
-	d.modes = mode.New(mode.Config{Scanner: d.scanner, Boxes: d.manager, Events: d.events, Audit: d.audit, Settings: modes(&d.cfg.Settings)})
+	d.modes = mode.New(mode.Config{Scanner: d.scanner, Boxes: d.manager, Events: d.events, Audit: d.audit,
+		Settings: modes(&d.cfg.Settings)})
 	b := &backend{d: d}
-	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b, Templates: templateBackend{d}, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d}, Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner), d.scanner}, Modes: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d}, Audit: auditBackend{d}, Tokens: d.cfg.Settings.Tokens, Logger: d.log})
+	d.server, err = server.New(server.Config{System: b, Sandboxes: b, Execs: b, Shells: b, Pools: b,
+		Templates: templateBackend{d}, Volumes: volumeBackend{d}, Ports: portBackend{d}, Snapshots: snapshotBackend{d},
+		Workspaces: workspaceBackend{d}, Tools: d.tools, Code: codeBackend{code.NewRunner(d.manager, d.scanner),
+			d.scanner}, Modes: b, Networks: b, Files: b, Images: imageBackend{d}, Events: eventBackend{d},
+		Audit: auditBackend{d}, Tokens: d.cfg.Settings.Tokens, Logger: d.log})
 	return err
 }
 
@@ -426,7 +435,8 @@ func (d *daemon) serveConn(ctx context.Context, f *os.File, c monitorapi.Conn) {
 		return
 	}
 	who := server.Actor{UID: c.UID, GID: c.GID, PID: c.PID, Private: c.Private, Conn: d.conns.Add(1)}
-	ctx = audit.WithCaller(context.WithoutCancel(ctx), &api.AuditCaller{UID: c.UID, GID: c.GID, PID: c.PID, Private: c.Private, Connection: who.Conn})
+	ctx = audit.WithCaller(context.WithoutCancel(ctx), &api.AuditCaller{UID: c.UID, GID: c.GID, PID: c.PID,
+		Private: c.Private, Connection: who.Conn})
 	d.server.ServeConn(ctx, conn, who)
 	d.manager.Disconnected(who.Conn)
 	d.modes.Disconnected(who.Conn)

@@ -42,7 +42,8 @@ const keepEvents = 30 * 24 * time.Hour
 type eventBackend struct{ d *daemon }
 
 // Subscribe reads the log from the number asked for, or from now on.
-func (b eventBackend) Subscribe(ctx context.Context, p api.SubscribeParams) (server.EventCursor, api.Subscribed, error) {
+func (b eventBackend) Subscribe(ctx context.Context, p api.SubscribeParams) (server.EventCursor, api.Subscribed,
+	error) {
 	log := b.d.events
 	if err := log.Sync(ctx); err != nil {
 		return nil, api.Subscribed{}, err
@@ -54,8 +55,10 @@ func (b eventBackend) Subscribe(ctx context.Context, p api.SubscribeParams) (ser
 		from = *p.FromSeq
 	}
 	if from > next {
-		return nil, res, api.Errorf(api.FailedPrecondition, "from_seq: no event has the number %d yet; the next is %d", from, next).
-			WithField("from_seq").WithHint("the daemon's state was deleted, or power was lost, since you read that number: start again from 1")
+		return nil, res, api.Errorf(api.FailedPrecondition, "from_seq: no event has the number %d yet; the next is %d",
+			from, next).
+			WithField("from_seq").
+			WithHint("the daemon's state was deleted, or power was lost, since you read that number: start again from 1")
 	}
 	box := p.Sandbox
 	if sb, err := b.d.manager.Get(box); err == nil {

@@ -35,7 +35,8 @@ type hostFolders struct {
 
 // packageLists change whenever a package is installed or removed, and with it what folders there are.
 var packageLists = []string{
-	"/var/lib/dpkg/status", "/usr/lib/sysimage/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlite", "/lib/apk/db/installed", "/var/lib/pacman/local",
+	"/var/lib/dpkg/status", "/usr/lib/sysimage/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlite", "/lib/apk/db/installed",
+	"/var/lib/pacman/local",
 }
 
 // adopt takes over the layers of a hutchd before, which sandboxes still use; new sandboxes get a new one.
@@ -77,7 +78,8 @@ func (h *hostFolders) layer(source string, hide []string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := source
-	for _, p := range append([]string{source, source + "/bin", source + "/lib", source + "/share", source + "/local"}, packageLists...) {
+	for _, p := range append([]string{source, source + "/bin", source + "/lib", source + "/share", source + "/local"},
+		packageLists...) {
 		var st unix.Stat_t
 		if unix.Stat(p, &st) == nil {
 			key += fmt.Sprintf(" %d:%d:%d", st.Ino, st.Mtim.Sec, st.Mtim.Nsec)
@@ -108,7 +110,8 @@ func makeFolders(source, at string, hide []string) (err error) {
 		return err
 	}
 	undo.Add(func() error { return dropFolders(at) })
-	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{{Key: "source", Value: "hutch"}, {Key: "mode", Value: "0755"}}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{{Key: "source", Value: "hutch"}, {Key: "mode", Value: "0755"}},
+		unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return err
 	}
@@ -132,7 +135,8 @@ func copyFolders(from, to string, dev uint64, hide []string) error {
 	for _, e := range entries {
 		from, to := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
 		var st unix.Stat_t
-		if !e.IsDir() || slices.Contains(hide, from) || unix.Lstat(from, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Dev != dev {
+		if !e.IsDir() || slices.Contains(hide, from) || unix.Lstat(from, &st) != nil ||
+			st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Dev != dev {
 			continue // gone meanwhile, a mount, or hidden by a layer above
 		}
 		if err := os.Mkdir(to, 0o700); err != nil {

@@ -22,7 +22,8 @@ func TestVersions(t *testing.T) {
 		is         bool
 	}{
 		{"3.12", "3.12.1", true}, {"3", "3.12.1", true}, {"3.12.1", "3.12.1", true},
-		{"3.1", "3.12.1", false}, {"3.12.1", "3.12", false}, {"3.12-bookworm", "3.12.1", false}, {"3.12", "", false}, {"", "3.12", false},
+		{"3.1", "3.12.1", false}, {"3.12.1", "3.12", false}, {"3.12-bookworm", "3.12.1", false}, {"3.12", "", false},
+		{"", "3.12", false},
 	} {
 		if isVersionOf(tt.want, tt.have) != tt.is {
 			t.Errorf("%s of %s: not %v", tt.want, tt.have, tt.is)

@@ -44,7 +44,8 @@ type imageSource struct {
 var _ sandbox.ImageSource = (*imageSource)(nil)
 
 // Resolve pulls where the policy says so and leases the layers.
-func (s *imageSource) Resolve(ctx context.Context, name, platform string, pull api.PullPolicy, progress func(api.Progress)) (*sandbox.Root, error) {
+func (s *imageSource) Resolve(ctx context.Context, name, platform string, pull api.PullPolicy,
+	progress func(api.Progress)) (*sandbox.Root, error) {
 	ref, err := s.d.imageName(name)
 	if err != nil {
 		return nil, err
@@ -54,7 +55,8 @@ func (s *imageSource) Resolve(ctx context.Context, name, platform string, pull a
 	}
 	s.d.busy.Add(1)
 	defer s.d.busy.Add(-1)
-	o := images.PullOptions{Platform: platform, Policy: images.PullPolicy(pull), Progress: s.d.pullEvents(ref, progress)}
+	o := images.PullOptions{Platform: platform, Policy: images.PullPolicy(pull),
+		Progress: s.d.pullEvents(ref, progress)}
 	img, release, err := s.leased(ctx, ref, o)
 	if err != nil {
 		if images.IsUnreachable(err) && (pull == "" || pull == api.PullMissing) {
@@ -73,7 +75,8 @@ func (s *imageSource) Resolve(ctx context.Context, name, platform string, pull a
 
 // leased has an image in the store and its layers leased. Whoever removes the image
 // between the two makes it be fetched once more.
-func (s *imageSource) leased(ctx context.Context, ref string, o images.PullOptions) (img *images.Image, release func(), err error) {
+func (s *imageSource) leased(ctx context.Context, ref string, o images.PullOptions) (img *images.Image, release func(),
+	err error) {
 	for range 2 {
 		if img, err = s.d.store.Pull(ctx, ref, o); err != nil {
 			return nil, nil, err
@@ -135,7 +138,8 @@ func (s *imageSource) Pins() ([]string, error) { return s.d.store.Pins() }
 
 func reportTo(progress func(api.Progress)) func(images.Progress) {
 	return func(p images.Progress) {
-		progress(api.Progress{Kind: "image.progress", Layer: p.Layer, Phase: string(p.Phase), Done: p.Done, Total: p.Total})
+		progress(api.Progress{Kind: "image.progress", Layer: p.Layer, Phase: string(p.Phase), Done: p.Done,
+			Total: p.Total})
 	}
 }
 
@@ -212,7 +216,8 @@ func (b imageBackend) Remove(ref string) error {
 		return err
 	}
 	if t, ok := b.d.templates.Uses(b.full(ref)); ok {
-		return api.Errorf(api.FailedPrecondition, "image %s is what the steps of template %s have made", ref, t).WithField("ref").
+		return api.Errorf(api.FailedPrecondition, "image %s is what the steps of template %s have made", ref, t).
+			WithField("ref").
 			WithHint("remove the template: hutch template rm %s", t)
 	}
 	defer b.settle()()
@@ -302,7 +307,8 @@ func (b imageBackend) Verify(ctx context.Context, p api.VerifyParams) (api.Verif
 }
 
 // Import reads what the caller has opened: this process opens no path for it.
-func (b imageBackend) Import(ctx context.Context, p api.ImportParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Image, error) {
+func (b imageBackend) Import(ctx context.Context, p api.ImportParams, fds *jsonrpc.FDs,
+	progress func(api.Progress)) (api.Image, error) {
 	b.d.busy.Add(1)
 	defer b.d.busy.Add(-1)
 	file, err := fds.Take(*p.FD)
@@ -311,7 +317,8 @@ func (b imageBackend) Import(ctx context.Context, p api.ImportParams, fds *jsonr
 	}
 	defer file.Close()
 	img, err := b.d.store.Import(ctx, file, p.Ref, images.ImportOptions{
-		Format: p.Format, Image: p.Image, Platform: p.Platform, Changes: p.Changes, Progress: b.d.pullEvents(p.Ref, progress),
+		Format: p.Format, Image: p.Image, Platform: p.Platform, Changes: p.Changes,
+		Progress: b.d.pullEvents(p.Ref, progress),
 	})
 	if err != nil {
 		return api.Image{}, err

@@ -84,7 +84,8 @@ func landlock() (abi int, reason string) {
 
 // settings are what the monitor has read of the configuration file.
 func settings(s *monitorapi.Settings) sandbox.Settings {
-	return sandbox.Settings{Exec: s.Exec, Defaults: s.Defaults, Quotas: s.Quotas, Network: s.Network, Ready: s.Ready, Pools: s.Pools}
+	return sandbox.Settings{Exec: s.Exec, Defaults: s.Defaults, Quotas: s.Quotas, Network: s.Network, Ready: s.Ready,
+		Pools: s.Pools}
 }
 
 // nameImages takes the names for images, and the templates, from the configuration file.
@@ -153,7 +154,8 @@ func (d *daemon) measureHost() error {
 		return err
 	}
 	var nofile, nproc unix.Rlimit
-	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_NOFILE, &nofile), unix.Getrlimit(unix.RLIMIT_NPROC, &nproc)); err != nil {
+	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_NOFILE, &nofile),
+		unix.Getrlimit(unix.RLIMIT_NPROC, &nproc)); err != nil {
 		return fmt.Errorf("read resource limits: %w", err)
 	}
 	// Connections may not take the fds that sandboxes and execs need.

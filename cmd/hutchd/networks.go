@@ -75,7 +75,8 @@ func (n networks) Ports(id string, netns *os.File) (sandbox.Ports, error) {
 // Check also refuses what must be enforced by eBPF where that is not on.
 func (n networks) Check(p api.NetPolicy) error {
 	if slices.Contains(p.Require, api.RequireEBPF) && n.mount == "" {
-		return api.Errorf(api.Unavailable, "network.require: network policies are not enforced by eBPF here: %s", n.reason).WithField("network.require").
+		return api.Errorf(api.Unavailable, "network.require: network policies are not enforced by eBPF here: %s",
+			n.reason).WithField("network.require").
 			WithHint("leave it out: the policy is enforced by a proxy, which no process of the sandbox can get around")
 	}
 	return n.Engine.Check(p)
@@ -132,7 +133,8 @@ func (d *daemon) openNetworks(held map[string]*os.File) networks {
 	}
 	if server := os.Getenv(envResolver); server != "" {
 		d.log.Warn("names of sandboxes are not looked up as the host does", "resolver", server)
-		cfg.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		cfg.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn,
+			error) {
 			return new(net.Dialer).DialContext(ctx, network, server)
 		}}
 	}

@@ -10,7 +10,8 @@ import (
 
 var _ server.Pools = (*backend)(nil)
 
-func (b *backend) CreatePool(ctx context.Context, who server.Actor, p api.PoolSpec, progress func(api.Progress)) (api.Pool, error) {
+func (b *backend) CreatePool(ctx context.Context, who server.Actor, p api.PoolSpec,
+	progress func(api.Progress)) (api.Pool, error) {
 	return b.d.manager.CreatePool(ctx, sandbox.PoolRequest{Spec: p, User: who.UID, Progress: progress})
 }
 

@@ -24,7 +24,8 @@ func serve(args []string) error {
 	flags := flag.NewFlagSet("hutchd serve", flag.ContinueOnError)
 	privateFD := flags.Int("private-fd", -1, "connected socket of the one client; the daemon ends with it")
 	readyFD := flags.Int("ready-fd", -1, "gets one line of JSON when the daemon serves or could not start")
-	onStop := flags.String("on-stop", "kill", "what SIGTERM and SIGINT do with the sandboxes: kill, or keep them for the next daemon")
+	onStop := flags.String("on-stop", "kill",
+		"what SIGTERM and SIGINT do with the sandboxes: kill, or keep them for the next daemon")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -78,7 +79,8 @@ func readyFunc(fd int) (func(error), error) {
 			if !errors.As(err, &e) {
 				e = &api.Error{Code: api.Internal, Msg: err.Error()}
 			}
-			line = map[string]any{"error": map[string]any{"code": e.Code, "op": e.Op, "msg": withoutOp(e), "hint": e.Hint}}
+			line = map[string]any{"error": map[string]any{"code": e.Code, "op": e.Op, "msg": withoutOp(e),
+				"hint": e.Hint}}
 		}
 		_ = json.NewEncoder(f).Encode(line) // nobody left to tell
 	}, nil

@@ -13,7 +13,8 @@ type snapshotBackend struct{ d *daemon }
 
 var _ server.Snapshots = snapshotBackend{}
 
-func (b snapshotBackend) CreateSnapshot(ctx context.Context, who server.Actor, p api.SnapshotCreateParams) (api.Snapshot, error) {
+func (b snapshotBackend) CreateSnapshot(ctx context.Context, who server.Actor,
+	p api.SnapshotCreateParams) (api.Snapshot, error) {
 	return b.d.manager.CreateSnapshot(ctx, who.UID, p)
 }
 
@@ -21,11 +22,13 @@ func (b snapshotBackend) ListSnapshots(who server.Actor, p api.SnapshotListParam
 	return b.d.manager.Snapshots(who.UID, p)
 }
 
-func (b snapshotBackend) DiffSnapshot(ctx context.Context, who server.Actor, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
+func (b snapshotBackend) DiffSnapshot(ctx context.Context, who server.Actor,
+	p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
 	return b.d.manager.DiffSnapshot(ctx, who.UID, p)
 }
 
-func (b snapshotBackend) RestoreSnapshot(ctx context.Context, who server.Actor, p api.SnapshotRestoreParams, fds *jsonrpc.FDs) (api.SnapshotRestored, error) {
+func (b snapshotBackend) RestoreSnapshot(ctx context.Context, who server.Actor, p api.SnapshotRestoreParams,
+	fds *jsonrpc.FDs) (api.SnapshotRestored, error) {
 	return b.d.manager.RestoreSnapshot(ctx, who.UID, p, who.Conn, fds)
 }
 
@@ -33,7 +36,8 @@ func (b snapshotBackend) Checkpoints(ctx context.Context, ref string) (api.Check
 	return b.d.manager.Checkpoints(ctx, ref)
 }
 
-func (b snapshotBackend) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams, fds *jsonrpc.FDs) (api.CheckpointRestored, error) {
+func (b snapshotBackend) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams,
+	fds *jsonrpc.FDs) (api.CheckpointRestored, error) {
 	return b.d.manager.RestoreCheckpoint(ctx, p, fds)
 }
 
@@ -41,6 +45,7 @@ func (b snapshotBackend) RemoveSnapshot(who server.Actor, p api.SnapshotParams) 
 	return b.d.manager.RemoveSnapshot(who.UID, p.Snapshot)
 }
 
-func (b snapshotBackend) Fork(ctx context.Context, who server.Actor, p api.ForkParams, fds *jsonrpc.FDs) (api.Forked, error) {
+func (b snapshotBackend) Fork(ctx context.Context, who server.Actor, p api.ForkParams, fds *jsonrpc.FDs) (api.Forked,
+	error) {
 	return b.d.manager.Fork(ctx, who.UID, p, who.Conn, fds)
 }

@@ -15,7 +15,8 @@ import (
 // openTemplates joins the templates with the manager, which asks them what sandboxes are made of.
 func (d *daemon) openTemplates(m *sandbox.Manager) (err error) {
 	d.templates, err = template.New(template.Config{
-		Dir: filepath.Join(d.cfg.Data, "templates"), Boxes: m, Images: templateImages{d}, Logger: d.log, Private: d.cfg.Private,
+		Dir: filepath.Join(d.cfg.Data, "templates"), Boxes: m, Images: templateImages{d}, Logger: d.log,
+		Private: d.cfg.Private,
 		Shipped: func() []api.TemplateSpec { return *d.shipped.Load() },
 	})
 	return err
@@ -28,7 +29,8 @@ var _ template.Images = templateImages{}
 
 // Base pulls where the policy says so. What a name of the section runtimes, or a tool of the host's, stands for is what
 // a sandbox of it would be.
-func (t templateImages) Base(ctx context.Context, name, platform string, pull api.PullPolicy, progress func(api.Progress)) (ref, digest string, err error) {
+func (t templateImages) Base(ctx context.Context, name, platform string, pull api.PullPolicy,
+	progress func(api.Progress)) (ref, digest string, err error) {
 	root, err := t.d.source.Resolve(ctx, name, platform, pull, progress)
 	if err != nil {
 		return "", "", err
@@ -48,7 +50,8 @@ func (t templateImages) Base(ctx context.Context, name, platform string, pull ap
 }
 
 func (t templateImages) Commit(ctx context.Context, box, ref string, progress func(api.Progress)) error {
-	_, err := imageBackend(t).Commit(ctx, api.CommitParams{Sandbox: box, Ref: ref, Message: "steps of a template"}, progress)
+	_, err := imageBackend(t).Commit(ctx, api.CommitParams{Sandbox: box, Ref: ref, Message: "steps of a template"},
+		progress)
 	return err
 }
 
@@ -84,7 +87,8 @@ type templateBackend struct{ d *daemon }
 
 var _ server.Templates = templateBackend{}
 
-func (b templateBackend) CreateTemplate(ctx context.Context, who server.Actor, p api.TemplateCreateParams, fds *jsonrpc.FDs) (api.Template, error) {
+func (b templateBackend) CreateTemplate(ctx context.Context, who server.Actor, p api.TemplateCreateParams,
+	fds *jsonrpc.FDs) (api.Template, error) {
 	return b.d.templates.Create(ctx, p, who.UID, fds)
 }
 
@@ -98,6 +102,7 @@ func (b templateBackend) RemoveTemplate(p api.TemplateParams) (api.TemplateRemov
 	return b.d.templates.Remove(p.Template)
 }
 
-func (b templateBackend) BuildTemplate(ctx context.Context, who server.Actor, p api.TemplateBuildParams, progress func(api.Progress)) (api.TemplateBuildResult, error) {
+func (b templateBackend) BuildTemplate(ctx context.Context, who server.Actor, p api.TemplateBuildParams,
+	progress func(api.Progress)) (api.TemplateBuildResult, error) {
 	return b.d.templates.Build(ctx, p, who.UID, progress)
 }

@@ -16,7 +16,8 @@ func (b volumeBackend) CreateVolume(who server.Actor, p api.VolumeParams) (api.V
 	return b.d.volumes.Create(who.UID, p.Name)
 }
 
-func (b volumeBackend) ListVolumes(ctx context.Context, who server.Actor, p api.VolumeListParams) ([]api.Volume, error) {
+func (b volumeBackend) ListVolumes(ctx context.Context, who server.Actor, p api.VolumeListParams) ([]api.Volume,
+	error) {
 	list, err := b.d.volumes.List(who.UID)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,8 @@ func (b workspaceBackend) DiffWorkspace(ctx context.Context, p api.WorkspaceDiff
 	return b.d.manager.DiffWorkspace(ctx, p)
 }
 
-func (b workspaceBackend) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, fds *jsonrpc.FDs) (api.WorkspaceApplied, error) {
+func (b workspaceBackend) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams,
+	fds *jsonrpc.FDs) (api.WorkspaceApplied, error) {
 	return b.d.manager.ApplyWorkspace(ctx, p, fds)
 }
 

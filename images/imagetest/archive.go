@@ -38,7 +38,8 @@ func OCILayoutOf(imgs map[string]Image) []Entry {
 		}
 		index = append(index, d)
 	}
-	return append(entries, Entry{Name: "index.json", Data: toJSON(map[string]any{"schemaVersion": 2, "manifests": index})})
+	return append(entries,
+		Entry{Name: "index.json", Data: toJSON(map[string]any{"schemaVersion": 2, "manifests": index})})
 }
 
 // BlobFile is where a layout keeps a blob.

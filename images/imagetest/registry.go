@@ -62,7 +62,8 @@ func startRegistry(t testing.TB, auth string) string {
 	if err != nil {
 		if _, look := exec.LookPath("docker-registry"); look != nil {
 			testenv.Require(t, probe.Check{
-				Name: "docker_registry", Status: probe.No, Detail: look.Error(), Remedy: "apt-get install docker-registry",
+				Name: "docker_registry", Status: probe.No, Detail: look.Error(),
+				Remedy: "apt-get install docker-registry",
 			})
 		}
 		t.Fatal(err)
@@ -206,7 +207,8 @@ func PushBlob(registry, name string, b Blob) error {
 
 // PushManifest puts a manifest or an index under a tag or digest.
 func PushManifest(registry, name, tag string, manifest Blob) error {
-	_, err := do(http.MethodPut, registry+"/v2/"+name+"/manifests/"+tag, manifest.MediaType, manifest.Data, http.StatusCreated)
+	_, err := do(http.MethodPut, registry+"/v2/"+name+"/manifests/"+tag, manifest.MediaType, manifest.Data,
+		http.StatusCreated)
 	return err
 }
 

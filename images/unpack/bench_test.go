@@ -47,7 +47,8 @@ func BenchmarkUnpack(b *testing.B) {
 		"hutch":          func(dir string) error { return benchUnpack(dir, stream, nil) },
 		"hutch-manifest": func(dir string) error { return benchUnpack(dir, stream, io.Discard) },
 		"moby": func(dir string) error {
-			return archive.Unpack(bytes.NewReader(stream), dir, &archive.TarOptions{NoLchown: os.Geteuid() != 0, WhiteoutFormat: archive.OverlayWhiteoutFormat})
+			return archive.Unpack(bytes.NewReader(stream), dir, &archive.TarOptions{NoLchown: os.Geteuid() != 0,
+				WhiteoutFormat: archive.OverlayWhiteoutFormat})
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -142,7 +143,8 @@ func leastFiles(dir string, folders, each int, content []byte) error {
 			return err
 		}
 		for j := range each {
-			fd, err := unix.Openat(at, fmt.Sprint("file", j), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
+			fd, err := unix.Openat(at, fmt.Sprint("file", j),
+				unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
 			if err != nil {
 				return err
 			}

@@ -62,7 +62,8 @@ func (d *decompressor) result() error {
 	waitErr := d.cmd.Wait()
 	var r decompressReply
 	if err := json.Unmarshal(d.log.data, &r); err != nil || waitErr != nil {
-		return fmt.Errorf("the decompressing worker failed: %w: %s", errors.Join(waitErr, err), strings.TrimSpace(string(d.log.data)))
+		return fmt.Errorf("the decompressing worker failed: %w: %s", errors.Join(waitErr, err),
+			strings.TrimSpace(string(d.log.data)))
 	}
 	if r.Err != nil {
 		return r.Err.error()

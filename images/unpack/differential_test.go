@@ -25,7 +25,8 @@ import (
 // generated.
 func TestLikeMoby(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testenv.Require(t, probe.Check{Name: "root", Status: probe.No, Detail: "the peer sets owners and trusted.* attributes", Remedy: "run the tests as root"})
+		testenv.Require(t, probe.Check{Name: "root", Status: probe.No,
+			Detail: "the peer sets owners and trusted.* attributes", Remedy: "run the tests as root"})
 	}
 	for seed := range uint64(40) {
 		stream := randomLayer(t, rand.New(rand.NewPCG(seed, 7)))
@@ -36,7 +37,8 @@ func TestLikeMoby(t *testing.T) {
 		must(t, root.Close())
 		must(t, err)
 		theirs := t.TempDir()
-		must(t, archive.Unpack(bytes.NewReader(stream), theirs, &archive.TarOptions{WhiteoutFormat: archive.OverlayWhiteoutFormat}))
+		must(t, archive.Unpack(bytes.NewReader(stream), theirs,
+			&archive.TarOptions{WhiteoutFormat: archive.OverlayWhiteoutFormat}))
 		got, want := comparable(t, ours), comparable(t, theirs)
 		if maps.Equal(got, want) {
 			continue
@@ -93,7 +95,8 @@ func randomLayer(t *testing.T, r *rand.Rand) []byte {
 	}
 	for range 40 {
 		h := tar.Header{
-			Mode: int64([]int{0o644, 0o755, 0o600, 0o4755, 0o2711, 0o1777, 0o000}[r.IntN(7)]), Uid: r.IntN(3), Gid: r.IntN(70_000),
+			Mode: int64([]int{0o644, 0o755, 0o600, 0o4755, 0o2711, 0o1777, 0o000}[r.IntN(7)]), Uid: r.IntN(3),
+			Gid:     r.IntN(70_000),
 			ModTime: time.Unix(1_400_000_000+int64(r.IntN(1e6)), int64(r.IntN(2))*5e8), Format: tar.FormatPAX,
 		}
 		switch k := r.IntN(12); {
@@ -112,7 +115,8 @@ func randomLayer(t *testing.T, r *rand.Rand) []byte {
 			files = append(files, h)
 			entries = append(entries, entry{h, content})
 		case k == 8:
-			h.Typeflag, h.Name, h.Linkname = tar.TypeSymlink, name()+fmt.Sprintf("/s%d", r.IntN(3)), []string{"/etc/passwd", "../../../x", "f0"}[r.IntN(3)]
+			h.Typeflag, h.Name, h.Linkname = tar.TypeSymlink, name()+fmt.Sprintf("/s%d", r.IntN(3)),
+				[]string{"/etc/passwd", "../../../x", "f0"}[r.IntN(3)]
 			entries = append(entries, h)
 		case k == 9 && len(files) > 0:
 			// The peer sets what the link's own header says; honest layers

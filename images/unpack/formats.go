@@ -84,7 +84,8 @@ func openXz(r io.Reader) (io.ReadCloser, error) {
 // decompressError gives what was wrong with a blob its kind.
 func decompressError(err error) error {
 	// The decoder says in either way that a window is too large; the size of what comes out is not its to bound.
-	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, xz.ErrMemlimit) {
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) ||
+		errors.Is(err, xz.ErrMemlimit) {
 		return ErrWindow
 	}
 	return fmt.Errorf("%w: decompress: %w", ErrDamaged, err)
@@ -104,5 +105,6 @@ func isXz(m string) bool { return strings.HasPrefix(m, "\xfd7zXZ\x00") }
 // isBzip2 knows a stream: its magic, the size of its blocks and the magic of the first block, or of the end where there
 // is none.
 func isBzip2(m string) bool {
-	return len(m) >= 10 && m[:3] == "BZh" && m[3] >= '1' && m[3] <= '9' && (m[4:10] == "1AY&SY" || m[4:10] == "\x17\x72\x45\x38\x50\x90")
+	return len(m) >= 10 && m[:3] == "BZh" && m[3] >= '1' && m[3] <= '9' &&
+		(m[4:10] == "1AY&SY" || m[4:10] == "\x17\x72\x45\x38\x50\x90")
 }

@@ -23,7 +23,8 @@ import (
 func FuzzUnpack(f *testing.F) {
 	for _, seed := range [][]any{
 		{dirE("./"), dirE("a/"), fileE("a/b", "x"), hardE("c", "a/b"), linkE("d", "/a"), fileE("d/e", "y")},
-		{fileE("../x", "x")}, {linkE("l", "../.."), fileE("l/canary", "x")}, {linkE("l", "/in"), hardE("h", "l/canary")},
+		{fileE("../x", "x")}, {linkE("l", "../.."), fileE("l/canary", "x")},
+		{linkE("l", "/in"), hardE("h", "l/canary")},
 		{fileE("a/.wh.b", ""), fileE("a/.wh..wh..opq", ""), dirE("a/b/")}, {fileE(".wh...", "")},
 		{tar.Header{Typeflag: tar.TypeChar, Name: "c"}, tar.Header{Typeflag: tar.TypeFifo, Name: "p", Mode: 0o4777}},
 		{linkE("a", "b"), linkE("b", "a"), fileE("a/x", "")}, {dirE("d/"), fileE("d", ""), dirE("d/")},
@@ -31,7 +32,8 @@ func FuzzUnpack(f *testing.F) {
 		f.Add(layer(f, seed...))
 	}
 	x := fileE("x", "")
-	x.PAXRecords = map[string]string{"SCHILY.xattr.user.overlay.opaque": "y", "SCHILY.xattr.user.a": "b", "GNU.sparse.major": "1"}
+	x.PAXRecords = map[string]string{"SCHILY.xattr.user.overlay.opaque": "y", "SCHILY.xattr.user.a": "b",
+		"GNU.sparse.major": "1"}
 	f.Add(layer(f, x))
 	c := newCage(f) // for all: that it stays as it is, is what is tested
 	f.Fuzz(func(t *testing.T, stream []byte) {
@@ -40,7 +42,8 @@ func FuzzUnpack(f *testing.F) {
 		var stats Stats
 		var err error
 		cost.Once(t, len(stream), func() {
-			stats, err = c.unpack(t, stream, Options{Limits: Limits{MaxBytes: 1 << 20, MaxEntries: 1000, MaxDepth: 100}, SingleUID: true})
+			stats, err = c.unpack(t, stream, Options{Limits: Limits{MaxBytes: 1 << 20, MaxEntries: 1000, MaxDepth: 100},
+				SingleUID: true})
 		})
 		if err == nil && stats.Entries > 1000 {
 			t.Errorf("%d entries", stats.Entries)
@@ -120,7 +123,8 @@ func TestUnpackSparse(t *testing.T) {
 	for _, b := range h {
 		sum += int(b)
 	}
-	copy(h[148:], []byte{byte('0' + sum>>15&7), byte('0' + sum>>12&7), byte('0' + sum>>9&7), byte('0' + sum>>6&7), byte('0' + sum>>3&7), byte('0' + sum&7), 0, ' '})
+	copy(h[148:], []byte{byte('0' + sum>>15&7), byte('0' + sum>>12&7), byte('0' + sum>>9&7), byte('0' + sum>>6&7),
+		byte('0' + sum>>3&7), byte('0' + sum&7), 0, ' '})
 	stream := append(h, bytes.Repeat([]byte{'x'}, 512)...)
 	stream = append(stream, make([]byte, 1024)...)
 
@@ -138,7 +142,8 @@ func TestUnpackSparse(t *testing.T) {
 	if st.Blocks*512 > size/4 {
 		t.Errorf("it takes %d bytes on disk", st.Blocks*512)
 	}
-	if _, err := newCage(t).unpack(t, stream, Options{Limits: Limits{MaxBytes: size - 1}, SingleUID: true}); err == nil {
+	if _, err := newCage(t).
+		unpack(t, stream, Options{Limits: Limits{MaxBytes: size - 1}, SingleUID: true}); err == nil {
 		t.Error("holes do not count for the limit")
 	}
 }

@@ -35,7 +35,8 @@ func (u *unpacker) linkBelow(at place, target string, h *tar.Header) error {
 		return fmt.Errorf("%w: hard link to %q, which this layer has not as a file", ErrUnsafe, h.Linkname)
 	}
 	if u.implied += LinkCost + len(at.name) + len(target); u.implied > MaxImplied {
-		return fmt.Errorf("%w of %d bytes for hard links to lower layers, of which each takes its names and %d", ErrLimit, MaxImplied, LinkCost)
+		return fmt.Errorf("%w of %d bytes for hard links to lower layers, of which each takes its names and %d",
+			ErrLimit, MaxImplied, LinkCost)
 	}
 	if u.kindAt(at) != absent {
 		if err := u.replace(at); err != nil {
@@ -45,7 +46,8 @@ func (u *unpacker) linkBelow(at place, target string, h *tar.Header) error {
 	if u.below == nil {
 		u.below = make(map[string]LowerLink)
 	}
-	u.below[at.name] = LowerLink{Name: at.name, Target: target, Mode: h.Mode & 0o7777, UID: h.Uid, GID: h.Gid, Time: h.ModTime}
+	u.below[at.name] = LowerLink{Name: at.name, Target: target, Mode: h.Mode & 0o7777, UID: h.Uid, GID: h.Gid,
+		Time: h.ModTime}
 	return nil
 }
 
@@ -81,10 +83,12 @@ func (u *unpacker) finishLinks() error {
 
 // lowerLinks packs them, behind what is in the layer.
 func (p *layerPacker) lowerLinks() error {
-	links := slices.SortedFunc(slices.Values(p.o.Links), func(a, b LowerLink) int { return strings.Compare(a.Name, b.Name) })
+	links := slices.SortedFunc(slices.Values(p.o.Links),
+		func(a, b LowerLink) int { return strings.Compare(a.Name, b.Name) })
 	for _, l := range links {
 		err := p.header(&tar.Header{
-			Typeflag: tar.TypeLink, Name: l.Name, Linkname: l.Target, Mode: l.Mode, Uid: l.UID, Gid: l.GID, ModTime: l.Time, Format: tar.FormatPAX,
+			Typeflag: tar.TypeLink, Name: l.Name, Linkname: l.Target, Mode: l.Mode, Uid: l.UID, Gid: l.GID,
+			ModTime: l.Time, Format: tar.FormatPAX,
 		})
 		if err != nil {
 			return &EntryError{Entry: l.Name, Err: err}

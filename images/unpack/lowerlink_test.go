@@ -14,8 +14,10 @@ func TestLowerLinks(t *testing.T) {
 	l := hardE("d/l", "/low/f")
 	l.Mode, l.Uid, l.Gid, l.ModTime = 0o4640, 3, 4, stamp
 	outside := hardE("outside", "/in/canary")
-	stream := layer(t, l, hardE("again", "d/l"), outside, hardE("became", "f"), fileE("became", "file"), fileE("was", "file"), hardE("was", "f"),
-		fileE(".wh.whited", ""), hardE("whited", "f"), hardE("whited2", "f"), fileE(".wh.whited2", ""), hardE("dir/x", "f"), fileE("dir", "file"),
+	stream := layer(t, l, hardE("again", "d/l"), outside, hardE("became", "f"), fileE("became", "file"),
+		fileE("was", "file"), hardE("was", "f"),
+		fileE(".wh.whited", ""), hardE("whited", "f"), hardE("whited2", "f"), fileE(".wh.whited2", ""),
+		hardE("dir/x", "f"), fileE("dir", "file"),
 		fileE("here", "h"), hardE("local", "f"), hardE("local", "here"))
 	stats, err := c.unpack(t, stream, Options{SingleUID: os.Geteuid() != 0})
 	must(t, err)
@@ -23,7 +25,8 @@ func TestLowerLinks(t *testing.T) {
 	for _, l := range stats.Links {
 		got = append(got, l.Name+" "+l.Target)
 	}
-	if want := []string{"again low/f", "d/l low/f", "outside in/canary", "was f", "whited f", "whited2 f"}; !slices.Equal(got, want) {
+	if want := []string{"again low/f", "d/l low/f", "outside in/canary", "was f", "whited f",
+		"whited2 f"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if d := stats.Links[1]; d.Mode != 0o4640 || d.UID != 3 || d.GID != 4 || !d.Time.Equal(stamp) {
@@ -35,7 +38,8 @@ func TestLowerLinks(t *testing.T) {
 		}
 	}
 	// Packed it says the same.
-	packed, _ := packDir(t, c.root, PackOptions{Implied: stats.Implied, Links: stats.Links, SingleUID: os.Geteuid() != 0})
+	packed, _ := packDir(t, c.root, PackOptions{Implied: stats.Implied, Links: stats.Links,
+		SingleUID: os.Geteuid() != 0})
 	again, err := newCage(t).unpack(t, packed, Options{SingleUID: os.Geteuid() != 0})
 	must(t, err)
 	if !slices.EqualFunc(again.Links, stats.Links, func(a, b LowerLink) bool {

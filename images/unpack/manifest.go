@@ -66,7 +66,8 @@ func (n *Node) Target() (string, error) {
 
 // kinds are the first letters of ls -l.
 var kinds = map[uint32]byte{
-	unix.S_IFREG: '-', unix.S_IFDIR: 'd', unix.S_IFLNK: 'l', unix.S_IFIFO: 'p', unix.S_IFCHR: 'c', unix.S_IFBLK: 'b', unix.S_IFSOCK: 's',
+	unix.S_IFREG: '-', unix.S_IFDIR: 'd', unix.S_IFLNK: 'l', unix.S_IFIFO: 'p', unix.S_IFCHR: 'c', unix.S_IFBLK: 'b',
+	unix.S_IFSOCK: 's',
 }
 
 // Line is the node's line of a manifest, without its end. content gives the checksum of
@@ -182,7 +183,8 @@ func readSum(ctx context.Context, n *Node, buf []byte) (uint32, error) {
 
 // WriteManifest writes the manifest of a layer's folder, and its attributes if that is not
 // nil. has says which nodes may have some; nil means all.
-func WriteManifest(ctx context.Context, w, attributes io.Writer, root *os.File, content func(n *Node) (uint32, error), has func(n *Node) bool) error {
+func WriteManifest(ctx context.Context, w, attributes io.Writer, root *os.File, content func(n *Node) (uint32, error),
+	has func(n *Node) bool) error {
 	return writeManifest(ctx, w, attributes, root, nil, content, has)
 }
 

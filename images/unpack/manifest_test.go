@@ -29,9 +29,12 @@ func TestManifest(t *testing.T) {
 		fileE("a", "first"), fileE("a", "second"), fileE("empty", ""), fileE("a.b", "x"), fileE("a-", "y"),
 		dirE("usr/lib/"), linkE("lib", "usr/lib"), fileE("lib/through", "z"), hardE("hard", "lib/through"),
 		fileE("odd \"name\"\n \\", "odd"), fileE("\xff\xfe", "bytes"), fileE(deep+"f", "deep"), fileE("e/.wh.gone", ""),
-		tar.Header{Typeflag: tar.TypeReg, Name: "marked", Mode: 0o644, Format: tar.FormatPAX, PAXRecords: map[string]string{paxXattr + "user.a": "1", paxXattr + "user.b": "2"}},
-		tar.Header{Typeflag: tar.TypeDir, Name: "folder/", Mode: 0o755, Uid: 0, Format: tar.FormatPAX, PAXRecords: map[string]string{paxXattr + "user.c": "3"}},
-		tar.Header{Typeflag: tar.TypeReg, Name: "taken", Mode: 0o644, Format: tar.FormatPAX, PAXRecords: map[string]string{paxXattr + "user.a": "1"}},
+		tar.Header{Typeflag: tar.TypeReg, Name: "marked", Mode: 0o644, Format: tar.FormatPAX,
+			PAXRecords: map[string]string{paxXattr + "user.a": "1", paxXattr + "user.b": "2"}},
+		tar.Header{Typeflag: tar.TypeDir, Name: "folder/", Mode: 0o755, Uid: 0, Format: tar.FormatPAX,
+			PAXRecords: map[string]string{paxXattr + "user.c": "3"}},
+		tar.Header{Typeflag: tar.TypeReg, Name: "taken", Mode: 0o644, Format: tar.FormatPAX,
+			PAXRecords: map[string]string{paxXattr + "user.a": "1"}},
 		fileE("taken", "again, without"), hardE("linked", "marked"), fileE("opaque/.wh..wh..opq", ""),
 		tar.Header{Typeflag: tar.TypeFifo, Name: "fifo", Mode: 0o600}, fileE("b/c", "gone"), fileE("b", "a file now"),
 	)
@@ -40,7 +43,8 @@ func TestManifest(t *testing.T) {
 	must(t, err)
 	defer root.Close()
 	var recorded, read, recordedAttrs, readAttrs bytes.Buffer
-	_, err = Unpack(root, bytes.NewReader(stream), Options{SingleUID: os.Geteuid() != 0, Manifest: &recorded, Attributes: &recordedAttrs})
+	_, err = Unpack(root, bytes.NewReader(stream), Options{SingleUID: os.Geteuid() != 0, Manifest: &recorded,
+		Attributes: &recordedAttrs})
 	must(t, err)
 	must(t, WriteManifest(t.Context(), &read, &readAttrs, root, Checksums(t.Context()), nil))
 	if recorded.String() != read.String() {
@@ -86,7 +90,8 @@ func TestChecksums(t *testing.T) {
 	must(t, err)
 	defer root.Close()
 	var lines bytes.Buffer
-	cost.Once(t, 20*names, func() { must(t, WriteManifest(t.Context(), &lines, nil, root, Checksums(t.Context()), nil)) })
+	cost.Once(t, 20*names,
+		func() { must(t, WriteManifest(t.Context(), &lines, nil, root, Checksums(t.Context()), nil)) })
 	sums := make(map[string]int)
 	for line := range strings.Lines(lines.String()) {
 		sums[strings.Fields(line)[5]]++
@@ -96,7 +101,8 @@ func TestChecksums(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := WriteManifest(t.Context(), io.Discard, nil, root, Checksums(ctx), nil); !errors.Is(err, context.Canceled) {
+	if err := WriteManifest(t.Context(), io.Discard, nil, root, Checksums(ctx), nil); !errors.Is(err,
+		context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -32,7 +32,8 @@ func TestMeter(t *testing.T) {
 			target = name
 		}
 		for i := range names {
-			write(tar.Header{Typeflag: tar.TypeLink, Name: fmt.Sprintf("h%d", i), Linkname: strings.ReplaceAll(through, "LAST", target) + "/t"})
+			write(tar.Header{Typeflag: tar.TypeLink, Name: fmt.Sprintf("h%d", i),
+				Linkname: strings.ReplaceAll(through, "LAST", target) + "/t"})
 		}
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
@@ -49,7 +50,9 @@ func TestMeter(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer dir.Close()
-			if _, err := Unpack(dir, layer(tt.through), Options{SingleUID: os.Geteuid() != 0, cpu: 100 * time.Millisecond, perByte: cpuPerByte / 10}); !errors.Is(err, tt.want) {
+			if _, err := Unpack(dir, layer(tt.through),
+				Options{SingleUID: os.Geteuid() != 0, cpu: 100 * time.Millisecond,
+					perByte: cpuPerByte / 10}); !errors.Is(err, tt.want) {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
 		})

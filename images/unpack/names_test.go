@@ -31,7 +31,8 @@ func TestNames(t *testing.T) {
 	n.add(2, 6, "a", unix.DT_REG)
 	n.add(3, 7, strings.Repeat("b", 255), unix.DT_REG)
 	n.add(2, 0, "c\n", unix.DT_UNKNOWN)
-	for folder, want := range map[uint64]string{1: "unknown", 2: "a 6 8, c\n 0 0", 3: strings.Repeat("b", 255) + " 7 8"} {
+	for folder, want := range map[uint64]string{1: "unknown", 2: "a 6 8, c\n 0 0", 3: strings.Repeat("b", 255) +
+		" 7 8"} {
 		if got := list(folder); got != want {
 			t.Errorf("%d: %q, want %q", folder, got, want)
 		}
@@ -66,21 +67,28 @@ func TestNamesOfLayer(t *testing.T) {
 	}
 	big := strings.Repeat("z", smallBytes+1)
 	for name, entries := range map[string][]any{
-		"a name again":               append(append([]any{dirE("d/")}, many...), fileE("d/f7", "y"), fileE("d/new", "z")),
-		"many again":                 append(append([]any{dirE("d/")}, many...), again...),
-		"a folder, a file, a folder": {dirE("d/"), fileE("d/a", ""), fileE("d/b/c", ""), fileE("d", ""), dirE("d/"), fileE("d/e", "")},
-		"folders that come and go":   {dirE("a/"), fileE("a/x", ""), fileE("a", ""), dirE("b/"), fileE("b/y", ""), fileE("b", ""), dirE("c/"), fileE("c/z", "")},
-		"implied":                    {fileE("a/b/c/d", ""), fileE("a/b/e", ""), fileE("f", "")},
-		"whiteouts":                  {dirE("d/"), fileE("d/a", ""), fileE("d/.wh.b", ""), fileE("d/c", ""), fileE("d/.wh..wh..opq", ""), fileE("d/.wh.e", ""), fileE("d/f", "")},
-		"by a link":                  {dirE("usr/lib/"), linkE("lib", "usr/lib"), fileE("lib/a", ""), fileE("usr/lib/b", ""), hardE("usr/c", "lib/a"), fileE("lib/a", "new")},
-		"all kinds":                  {dirE("d/"), fileE("d/big", big), fileE("d/small", "x"), linkE("d/link", "small"), hardE("d/hard", "d/small"), dirE("d/e/"), fileE("d/e/f", "")},
+		"a name again": append(append([]any{dirE("d/")}, many...), fileE("d/f7", "y"),
+			fileE("d/new", "z")),
+		"many again": append(append([]any{dirE("d/")}, many...), again...),
+		"a folder, a file, a folder": {dirE("d/"), fileE("d/a", ""), fileE("d/b/c", ""), fileE("d", ""), dirE("d/"),
+			fileE("d/e", "")},
+		"folders that come and go": {dirE("a/"), fileE("a/x", ""), fileE("a", ""), dirE("b/"), fileE("b/y", ""),
+			fileE("b", ""), dirE("c/"), fileE("c/z", "")},
+		"implied": {fileE("a/b/c/d", ""), fileE("a/b/e", ""), fileE("f", "")},
+		"whiteouts": {dirE("d/"), fileE("d/a", ""), fileE("d/.wh.b", ""), fileE("d/c", ""),
+			fileE("d/.wh..wh..opq", ""), fileE("d/.wh.e", ""), fileE("d/f", "")},
+		"by a link": {dirE("usr/lib/"), linkE("lib", "usr/lib"), fileE("lib/a", ""),
+			fileE("usr/lib/b", ""), hardE("usr/c", "lib/a"), fileE("lib/a", "new")},
+		"all kinds": {dirE("d/"), fileE("d/big", big), fileE("d/small", "x"), linkE("d/link", "small"),
+			hardE("d/hard", "d/small"), dirE("d/e/"), fileE("d/e/f", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, err := os.Open(t.TempDir())
 			must(t, err)
 			defer root.Close()
 			var recorded, read bytes.Buffer
-			_, err = Unpack(root, bytes.NewReader(layer(t, entries...)), Options{SingleUID: os.Geteuid() != 0, Manifest: &recorded})
+			_, err = Unpack(root, bytes.NewReader(layer(t, entries...)),
+				Options{SingleUID: os.Geteuid() != 0, Manifest: &recorded})
 			must(t, err)
 			must(t, WriteManifest(t.Context(), &read, nil, root, Checksums(t.Context()), nil))
 			if recorded.String() != read.String() {

@@ -67,7 +67,8 @@ func Pack(ctx context.Context, root *os.File, w io.Writer, o PackOptions) (PackS
 	out := bufio.NewWriterSize(w, 256<<10)
 	p := &layerPacker{
 		out: out, tw: tar.NewWriter(out), o: o, left: o.MaxEntries, omit: set(o.Omit), implied: set(o.Implied),
-		linked: make(map[inode]string), buf: make([]byte, copyBuffer), list: make([]byte, 64<<10), value: make([]byte, 64<<10),
+		linked: make(map[inode]string), buf: make([]byte, copyBuffer), list: make([]byte, 64<<10),
+		value: make([]byte, 64<<10),
 	}
 	if p.left == 0 {
 		p.left = DefaultLimits.MaxEntries
@@ -154,7 +155,8 @@ func (p *layerPacker) leaveOut(n *Node) error {
 
 // whiteout packs the mark of a removed file, which has nothing but a name.
 func (p *layerPacker) whiteout(n *Node) error {
-	return p.header(&tar.Header{Typeflag: tar.TypeReg, Name: path.Join(path.Dir(n.Path), whiteoutPrefix+n.base), Format: tar.FormatPAX})
+	return p.header(&tar.Header{Typeflag: tar.TypeReg, Name: path.Join(path.Dir(n.Path), whiteoutPrefix+n.base),
+		Format: tar.FormatPAX})
 }
 
 // about makes the header of a node.
@@ -340,7 +342,8 @@ func packable(name string) bool {
 	switch {
 	case name == capabilityXattr:
 		return true
-	case !strings.HasPrefix(name, "user."), strings.HasPrefix(name, "user.overlay."), strings.HasPrefix(name, "user.hutch."):
+	case !strings.HasPrefix(name, "user."), strings.HasPrefix(name, "user.overlay."),
+		strings.HasPrefix(name, "user.hutch."):
 		return false
 	}
 	return !strings.ContainsRune(name, '=')

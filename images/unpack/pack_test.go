@@ -60,7 +60,8 @@ func entriesOf(t testing.TB, stream []byte) []string {
 // same from then on.
 func TestPackInverts(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testenv.Require(t, probe.Check{Name: "root", Status: probe.No, Detail: "the layers have folders that only root may read", Remedy: "run the tests as root"})
+		testenv.Require(t, probe.Check{Name: "root", Status: probe.No,
+			Detail: "the layers have folders that only root may read", Remedy: "run the tests as root"})
 	}
 	for seed := range uint64(30) {
 		single := seed%2 == 1
@@ -73,7 +74,8 @@ func TestPackInverts(t *testing.T) {
 		if !slices.Equal(stats.Implied, again.Implied) {
 			t.Errorf("seed %d: implied %q, was %q", seed, again.Implied, stats.Implied)
 		}
-		if twice, _ := packDir(t, second, PackOptions{Implied: again.Implied, SingleUID: single}); !bytes.Equal(stream, twice) {
+		if twice, _ := packDir(t, second, PackOptions{Implied: again.Implied, SingleUID: single}); !bytes.Equal(stream,
+			twice) {
 			t.Fatalf("seed %d: packed again it differs", seed)
 		}
 	}
@@ -103,15 +105,18 @@ func TestPackHostile(t *testing.T) {
 	defer unix.Close(fd)
 	must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: at("socket")}))
 	for name, value := range map[string]string{
-		"user.overlay.opaque": "y", "user.overlay.origin": "x", "user.hutch.x": "1", "user.ok": "1\x002", "user.a=b": "1", "user.empty": "",
+		"user.overlay.opaque": "y", "user.overlay.origin": "x", "user.hutch.x": "1", "user.ok": "1\x002",
+		"user.a=b": "1", "user.empty": "",
 	} {
 		must(t, unix.Setxattr(at("gone"), name, []byte(value), 0))
 	}
 	if os.Geteuid() == 0 {
 		must(t, unix.Mknod(at("null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	}
-	stream, stats := packDir(t, dir, PackOptions{Omit: []string{"etc/hosts"}, Plain: map[string]uint32{".": 0o755, "etc": 0o755, "tmp": 0o755}})
-	want := []string{"etc/", "etc/new", "gone/", "gone/.wh..wh..opq", "gone/.wh.file", "link", "pipe", "secret/", "secret/closed"}
+	stream, stats := packDir(t, dir,
+		PackOptions{Omit: []string{"etc/hosts"}, Plain: map[string]uint32{".": 0o755, "etc": 0o755, "tmp": 0o755}})
+	want := []string{"etc/", "etc/new", "gone/", "gone/.wh..wh..opq", "gone/.wh.file", "link", "pipe", "secret/",
+		"secret/closed"}
 	left := []string{".wh.dir", ".wh.passwd", "null", "socket"}
 	if os.Geteuid() != 0 { // whose folders are not root's, and therefore not plain
 		want = append([]string{"./"}, append(want, "tmp/")...)
@@ -239,7 +244,8 @@ func TestPackInWorker(t *testing.T) {
 	for i := range links {
 		links[i] = LowerLink{Name: fmt.Sprintf("links/%080d", i), Target: "lower"}
 	}
-	if got, _, err := work(PackOptions{Links: links}); err != nil || !bytes.Contains(got, []byte(links[len(links)-1].Name)) {
+	if got, _, err := work(PackOptions{Links: links}); err != nil ||
+		!bytes.Contains(got, []byte(links[len(links)-1].Name)) {
 		t.Errorf("many links: %d bytes, %v", len(got), err)
 	}
 	if _, _, err := work(PackOptions{MaxEntries: 1}); !errors.Is(err, ErrLimit) {
@@ -248,7 +254,8 @@ func TestPackInWorker(t *testing.T) {
 }
 
 func TestPaxTime(t *testing.T) {
-	for want, in := range map[string][2]int64{"1.5": {1, 5e8}, "0": {0, 0}, "-1.5": {-2, 5e8}, "-0.5": {-1, 5e8}, "-3": {-3, 0}, "7.000000001": {7, 1}} {
+	for want, in := range map[string][2]int64{"1.5": {1, 5e8}, "0": {0, 0}, "-1.5": {-2, 5e8}, "-0.5": {-1, 5e8},
+		"-3": {-3, 0}, "7.000000001": {7, 1}} {
 		if got := paxTime(in[0], int(in[1])); got != want {
 			t.Errorf("%v: %q, want %q", in, got, want)
 		}

@@ -28,7 +28,8 @@ import (
 // user.*, marks of opaque folders) is then not in the tree.
 func TestPackLikeMoby(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testenv.Require(t, probe.Check{Name: "root", Status: probe.No, Detail: "the peer sets owners and trusted.* attributes", Remedy: "run the tests as root"})
+		testenv.Require(t, probe.Check{Name: "root", Status: probe.No,
+			Detail: "the peer sets owners and trusted.* attributes", Remedy: "run the tests as root"})
 	}
 	for seed := range uint64(12) {
 		ours := randomTree(t, rand.New(rand.NewPCG(seed, 13)), true)
@@ -37,8 +38,10 @@ func TestPackLikeMoby(t *testing.T) {
 			t.Fatalf("seed %d: left out %+v", seed, stats)
 		}
 		theirs := t.TempDir()
-		must(t, archive.Unpack(bytes.NewReader(stream), theirs, &archive.TarOptions{WhiteoutFormat: archive.OverlayWhiteoutFormat}))
-		sameTree(t, fmt.Sprintf("seed %d, packed here and unpacked by moby", seed), comparable(t, theirs), comparable(t, ours))
+		must(t, archive.Unpack(bytes.NewReader(stream), theirs,
+			&archive.TarOptions{WhiteoutFormat: archive.OverlayWhiteoutFormat}))
+		sameTree(t, fmt.Sprintf("seed %d, packed here and unpacked by moby", seed), comparable(t, theirs),
+			comparable(t, ours))
 
 		plain := randomTree(t, rand.New(rand.NewPCG(seed, 17)), false)
 		r, err := archive.TarWithOptions(plain, &archive.TarOptions{WhiteoutFormat: archive.OverlayWhiteoutFormat})
@@ -46,7 +49,8 @@ func TestPackLikeMoby(t *testing.T) {
 		packed, err := io.ReadAll(r)
 		must(t, errors.Join(err, r.Close()))
 		got, _ := unpackDir(t, packed, false)
-		sameTree(t, fmt.Sprintf("seed %d, packed by moby and unpacked here", seed), comparable(t, got), comparable(t, plain))
+		sameTree(t, fmt.Sprintf("seed %d, packed by moby and unpacked here", seed), comparable(t, got),
+			comparable(t, plain))
 		if t.Failed() {
 			return
 		}
@@ -72,8 +76,10 @@ func tail(s string) string { return s[max(0, len(s)-300):] }
 
 // oddNames are what names may be, beside short and plain.
 var oddNames = []string{
-	"with space", " lead", "trail ", "new\nline", "quote\"'", "back\\slash", "ünïcödé", "\xff\xfe", "a=b", "..x", "x..", "...", "-r", "*", "%s",
-	".wh", "wh.x", strings.Repeat("n", 99), strings.Repeat("n", 100), strings.Repeat("n", 101), strings.Repeat("é", 127), strings.Repeat("L", 255),
+	"with space", " lead", "trail ", "new\nline", "quote\"'", "back\\slash", "ünïcödé", "\xff\xfe", "a=b", "..x", "x..",
+	"...", "-r", "*", "%s",
+	".wh", "wh.x", strings.Repeat("n", 99), strings.Repeat("n", 100), strings.Repeat("n", 101),
+	strings.Repeat("é", 127), strings.Repeat("L", 255),
 }
 
 // randomTree makes some dozens of files of all kinds. full gives them what only our packer keeps.
@@ -113,7 +119,8 @@ func randomTree(t *testing.T, r *rand.Rand, full bool) string {
 			holes(t, r, p)
 			files = append(files, p)
 		case k == 8:
-			must(t, os.Symlink([]string{"/etc/passwd", "../x", "no\nwhere", strings.Repeat("t/", 200), "n1"}[r.IntN(5)], p))
+			must(t, os.Symlink([]string{"/etc/passwd", "../x", "no\nwhere", strings.Repeat("t/", 200), "n1"}[r.IntN(5)],
+				p))
 		case k == 9 && len(files) > 0:
 			must(t, os.Link(files[r.IntN(len(files))], p))
 		case k == 10:
@@ -157,7 +164,8 @@ func randomAttributes(t *testing.T, r *rand.Rand, p string, kind os.FileMode, fu
 	}
 	// After the mark of opaque folders, whose other name of the peer sorts before all.
 	if full && (kind.IsRegular() || kind.IsDir()) && r.IntN(3) == 0 {
-		must(t, unix.Setxattr(p, []string{"user.z", "user.zünï", "user.z.b.c"}[r.IntN(3)], []byte([]string{"v", "a\x00b\nc=d", strings.Repeat("z", 900)}[r.IntN(3)]), 0))
+		must(t, unix.Setxattr(p, []string{"user.z", "user.zünï", "user.z.b.c"}[r.IntN(3)],
+			[]byte([]string{"v", "a\x00b\nc=d", strings.Repeat("z", 900)}[r.IntN(3)]), 0))
 	}
 }
 

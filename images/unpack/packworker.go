@@ -53,7 +53,8 @@ func PackInWorker(ctx context.Context, w *os.File, req PackRequest) (PackStats, 
 	}
 	var r packReply
 	if err := json.Unmarshal(out.data, &r); err != nil || waitErr != nil {
-		return PackStats{}, fmt.Errorf("the packing worker failed: %w: %s", errors.Join(waitErr, err), strings.TrimSpace(string(out.data)))
+		return PackStats{}, fmt.Errorf("the packing worker failed: %w: %s", errors.Join(waitErr, err),
+			strings.TrimSpace(string(out.data)))
 	}
 	if r.Err != nil {
 		return r.Stats, r.Err.error()

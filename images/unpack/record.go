@@ -71,7 +71,8 @@ func (r *records) known(ino, place uint64, st *unix.Stat_t) bool {
 	if f == nil || f.mode == 0 || f.place != place {
 		return false
 	}
-	*st = unix.Stat_t{Ino: ino, Mode: f.mode, Uid: f.uid, Gid: f.gid, Size: f.size, Mtim: unix.Timespec{Sec: f.sec, Nsec: int64(f.nsec)}}
+	*st = unix.Stat_t{Ino: ino, Mode: f.mode, Uid: f.uid, Gid: f.gid, Size: f.size,
+		Mtim: unix.Timespec{Sec: f.sec, Nsec: int64(f.nsec)}}
 	return true
 }
 

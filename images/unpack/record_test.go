@@ -11,7 +11,8 @@ import (
 func TestRecords(t *testing.T) {
 	r := newRecords()
 	stat := func(ino uint64, size int64) *unix.Stat_t {
-		return &unix.Stat_t{Ino: ino, Mode: unix.S_IFREG | 0o640, Uid: 1, Gid: 2, Size: size, Mtim: unix.Timespec{Sec: -3, Nsec: 999_999_999}}
+		return &unix.Stat_t{Ino: ino, Mode: unix.S_IFREG | 0o640, Uid: 1, Gid: 2, Size: size,
+			Mtim: unix.Timespec{Sec: -3, Nsec: 999_999_999}}
 	}
 	for ino := range uint64(300) {
 		r.note(ino+1000, stat(ino, int64(ino)), uint32(ino))

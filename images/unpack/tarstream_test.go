@@ -27,14 +27,16 @@ type seen struct {
 
 func (e seen) String() string {
 	h := &e.Header
-	return fmt.Sprintf("%q %q %c %d %o %d:%d %v %v %q, %d bytes %x, %v", h.Name, h.Linkname, h.Typeflag, h.Size, h.Mode, h.Uid, h.Gid,
+	return fmt.Sprintf("%q %q %c %d %o %d:%d %v %v %q, %d bytes %x, %v", h.Name, h.Linkname, h.Typeflag, h.Size, h.Mode,
+		h.Uid, h.Gid,
 		h.ModTime, h.AccessTime, h.PAXRecords, len(e.content), e.content[:min(len(e.content), 64)], e.err)
 }
 
 // same compares without making texts, which is most of what comparing takes.
 func (e seen) same(o seen) bool {
 	a, b := &e.Header, &o.Header
-	return a.Name == b.Name && a.Linkname == b.Linkname && a.Typeflag == b.Typeflag && a.Size == b.Size && a.Mode == b.Mode &&
+	return a.Name == b.Name && a.Linkname == b.Linkname && a.Typeflag == b.Typeflag && a.Size == b.Size &&
+		a.Mode == b.Mode &&
 		a.Uid == b.Uid && a.Gid == b.Gid && a.ModTime.Equal(b.ModTime) && a.AccessTime.Equal(b.AccessTime) &&
 		maps.Equal(a.PAXRecords, b.PAXRecords) && bytes.Equal(e.content, o.content) && text(e.err) == text(o.err)
 }
@@ -68,7 +70,8 @@ func readAllOf(t interface {
 func sameAsTar(t *testing.T, stream []byte) (entries int) {
 	t.Helper()
 	for _, want := range []func(i int) int64{
-		func(int) int64 { return 1 << 14 }, func(int) int64 { return 0 }, func(i int) int64 { return int64(i*97) % 700 },
+		func(int) int64 { return 1 << 14 }, func(int) int64 { return 0 },
+		func(i int) int64 { return int64(i*97) % 700 },
 	} {
 		got, err := readAllOf(&tarStream{r: bufio.NewReader(bytes.NewReader(stream))}, want)
 		expected, expectedErr := readAllOf(tar.NewReader(bytes.NewReader(stream)), want)
@@ -91,8 +94,11 @@ func mixedStream(t testing.TB, seed uint64) []byte {
 	long := strings.Repeat("folder/", 20)
 	for i := range 60 {
 		h := &tar.Header{
-			Name: fmt.Sprint("f", i), Typeflag: []byte{tar.TypeReg, tar.TypeReg, tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink, tar.TypeFifo, tar.TypeChar}[random.IntN(8)],
-			Mode: 0o644, Uid: random.IntN(2) * 3_000_000, Gid: 7, ModTime: time.Unix(1_700_000_000, int64(random.IntN(2))*500), Format: []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU}[random.IntN(3)],
+			Name: fmt.Sprint("f", i), Typeflag: []byte{tar.TypeReg, tar.TypeReg, tar.TypeReg, tar.TypeDir,
+				tar.TypeSymlink, tar.TypeLink, tar.TypeFifo, tar.TypeChar}[random.IntN(8)],
+			Mode: 0o644, Uid: random.IntN(2) * 3_000_000, Gid: 7,
+			ModTime: time.Unix(1_700_000_000, int64(random.IntN(2))*500),
+			Format:  []tar.Format{tar.FormatUSTAR, tar.FormatPAX, tar.FormatGNU}[random.IntN(3)],
 		}
 		switch {
 		case random.IntN(4) == 0:
@@ -120,7 +126,8 @@ func mixedStream(t testing.TB, seed uint64) []byte {
 		must(t, err)
 		if random.IntN(20) == 0 {
 			must(t, w.Flush())
-			must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "global", PAXRecords: map[string]string{"comment": "c"}}))
+			must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "global",
+				PAXRecords: map[string]string{"comment": "c"}}))
 		}
 	}
 	must(t, w.Close())
@@ -160,7 +167,8 @@ func TestTarStreamIsPlain(t *testing.T) {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
 		for _, name := range []string{"a", strings.Repeat("folder/", 20) + "a"} {
-			must(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 3, Mode: 0o755, Uid: 1000, ModTime: time.Unix(1, 0), Format: format}))
+			must(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 3, Mode: 0o755, Uid: 1000,
+				ModTime: time.Unix(1, 0), Format: format}))
 			_, err := w.Write([]byte("abc"))
 			must(t, err)
 		}

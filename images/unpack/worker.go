@@ -174,7 +174,8 @@ func startExtractor(ctx context.Context, req Request) (*extractor, error) {
 
 // feed gives the extractor the blob by way of to, through a decompressor if it takes one, and
 // closes both. readErr is blob's error, damage the decompressor's.
-func (x *extractor) feed(ctx context.Context, to *digested, blob *ahead, stop func(), req Request) (readErr, damage error) {
+func (x *extractor) feed(ctx context.Context, to *digested, blob *ahead, stop func(), req Request) (readErr,
+	damage error) {
 	if !compressed(blob.peek(magicBytes)) {
 		return feed(to, blob, stop), nil
 	}
@@ -200,7 +201,8 @@ func (x *extractor) result() (Stats, error) {
 	waitErr := x.cmd.Wait()
 	var r reply
 	if err := json.Unmarshal(x.out.data, &r); err != nil || waitErr != nil {
-		return Stats{}, fmt.Errorf("the unpacking worker failed: %w: %s", errors.Join(waitErr, err), strings.TrimSpace(string(x.log.data)))
+		return Stats{}, fmt.Errorf("the unpacking worker failed: %w: %s", errors.Join(waitErr, err),
+			strings.TrimSpace(string(x.log.data)))
 	}
 	if r.Err != nil {
 		return r.Stats, r.Err.error()

@@ -89,7 +89,8 @@ func makeAttempts(args []string) {
 		}
 	}
 	for _, name := range []string{
-		"make a file in its folder", "read the host's files", "list processes", "make a socket", "signal itself by name", "use memory files",
+		"make a file in its folder", "read the host's files", "list processes", "make a socket",
+		"signal itself by name", "use memory files",
 		"start a program", "mount", "make a namespace", "change its root",
 	} {
 		var errno syscall.Errno
@@ -106,7 +107,8 @@ func TestWorkerIsConfined(t *testing.T) {
 	run := func(dir string, args ...string) map[string]syscall.Errno {
 		attr, err := namespaces()
 		must(t, err)
-		out, err := (&exec.Cmd{Path: "/proc/self/exe", Args: append([]string{attemptsName}, args...), Dir: dir, SysProcAttr: attr}).CombinedOutput()
+		out, err := (&exec.Cmd{Path: "/proc/self/exe", Args: append([]string{attemptsName}, args...), Dir: dir,
+			SysProcAttr: attr}).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -165,7 +167,8 @@ func TestInWorker(t *testing.T) {
 		entries = append(entries, hardE(fmt.Sprint("many/", i), "many/file"))
 	}
 	entries = slices.Insert(entries, 1, any(fileE("many/file", "m")))
-	good := layer(t, append(entries, dirE("a/"), fileE("a/b", strings.Repeat("x", 300_000)), hardE("c", "a/b"), linkE("d", "/a"), fileE("e/.wh.f", ""), fileE("g/.wh..wh..opq", ""))...)
+	good := layer(t, append(entries, dirE("a/"), fileE("a/b", strings.Repeat("x", 300_000)), hardE("c", "a/b"),
+		linkE("d", "/a"), fileE("e/.wh.f", ""), fileE("g/.wh..wh..opq", ""))...)
 	evil := layer(t, fileE("../x", "x"), fileE("y", strings.Repeat("y", 4<<20)))
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
@@ -234,7 +237,8 @@ func TestInWorkerIsCanceled(t *testing.T) {
 		cancel()
 		_ = w.CloseWithError(context.Canceled)
 	}()
-	if _, err := InWorker(ctx, r, func() {}, Request{Root: c.root, Algorithm: digest.SHA256, Options: Options{SingleUID: true}}); !errors.Is(err, context.Canceled) {
+	if _, err := InWorker(ctx, r, func() {}, Request{Root: c.root, Algorithm: digest.SHA256,
+		Options: Options{SingleUID: true}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -251,7 +255,8 @@ func TestInWorkerThreads(t *testing.T) {
 		}
 		return stream.Read(b)
 	})
-	if _, err := InWorker(t.Context(), blob, func() {}, Request{Root: c.root, Algorithm: digest.SHA256, Options: Options{SingleUID: os.Geteuid() != 0}}); err != nil {
+	if _, err := InWorker(t.Context(), blob, func() {}, Request{Root: c.root, Algorithm: digest.SHA256,
+		Options: Options{SingleUID: os.Geteuid() != 0}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -277,7 +282,8 @@ func endThreads(n int) {
 func TestWireKeepsErrors(t *testing.T) {
 	for _, err := range []error{
 		fmt.Errorf("%w: x", ErrUnsafe), &EntryError{Entry: "e\n", Err: fmt.Errorf("%w of %d", ErrLimit, 3)},
-		fmt.Errorf("write: %w", unix.ENOSPC), ErrUnmapped, ErrAttributes, fmt.Errorf("%w: %w", ErrDamaged, io.ErrUnexpectedEOF),
+		fmt.Errorf("write: %w", unix.ENOSPC), ErrUnmapped, ErrAttributes,
+		fmt.Errorf("%w: %w", ErrDamaged, io.ErrUnexpectedEOF),
 	} {
 		got := toWire(err).error()
 		if got.Error() != err.Error() {

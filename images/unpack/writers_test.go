@@ -39,7 +39,8 @@ func TestUnpackInOrder(t *testing.T) {
 			entries = append(entries, linkE("s"+dir, dir), fileE("s"+name, "through"))
 			want[name] = "through"
 		case 3: // hidden and made again
-			entries = append(entries, fileE(fmt.Sprintf("%s/.wh.w%d", dir, i), ""), fileE(fmt.Sprintf("%s/w%d", dir, i), "w"))
+			entries = append(entries, fileE(fmt.Sprintf("%s/.wh.w%d", dir, i), ""),
+				fileE(fmt.Sprintf("%s/w%d", dir, i), "w"))
 			want[fmt.Sprintf("%s/w%d", dir, i)] = "w"
 		}
 	}
@@ -56,7 +57,8 @@ func TestUnpackInOrder(t *testing.T) {
 // TestUnpackFirstError: of several bad entries the first is told, whoever met it.
 func TestUnpackFirstError(t *testing.T) {
 	long := strings.Repeat("x", 256)
-	for _, last := range []any{fileE("../x", ""), fileE("z"+long, ""), hardE("h", "missing"), fileE("file0/below", "")} {
+	for _, last := range []any{fileE("../x", ""), fileE("z"+long, ""), hardE("h", "missing"),
+		fileE("file0/below", "")} {
 		var entries []any
 		for i := range 500 {
 			entries = append(entries, fileE(fmt.Sprint("file", i), "x"))
@@ -66,7 +68,8 @@ func TestUnpackFirstError(t *testing.T) {
 		}
 		root, err := os.Open(t.TempDir())
 		must(t, err)
-		_, err = Unpack(root, bytes.NewReader(layer(t, append(entries, last)...)), Options{SingleUID: os.Geteuid() != 0})
+		_, err = Unpack(root, bytes.NewReader(layer(t, append(entries, last)...)),
+			Options{SingleUID: os.Geteuid() != 0})
 		must(t, root.Close())
 		var e *EntryError
 		if !errors.As(err, &e) || e.Entry != long || !errors.Is(err, unix.ENAMETOOLONG) {

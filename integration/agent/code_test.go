@@ -70,7 +70,9 @@ func TestCode(t *testing.T) {
 		if r = n.run(t, "python", "x += 1; x", ""); r.Text != "42" || r.Begun {
 			t.Errorf("%+v", r)
 		}
-		if r = n.run(t, "python", "def f():\n  return 1/0\nf()", "ZeroDivisionError"); !strings.Contains(r.Error.Traceback, "return 1/0") || strings.Contains(r.Error.Traceback, "_hutch") {
+		if r = n.run(t, "python", "def f():\n  return 1/0\nf()",
+			"ZeroDivisionError"); !strings.Contains(r.Error.Traceback, "return 1/0") ||
+			strings.Contains(r.Error.Traceback, "_hutch") {
 			t.Errorf("%+v", r.Error)
 		}
 		n.run(t, "python", "x = (", "SyntaxError")
@@ -81,18 +83,26 @@ func TestCode(t *testing.T) {
 		n.run(t, "python", "raise Exception('\\udcff')", "Exception")
 		n.run(t, "python", "x", "NameError", func(p *api.CodeParams) { p.Context = "other" })
 		n.run(t, "python", "x", "NameError", func(p *api.CodeParams) { p.Fresh = true })
-		if r = n.run(t, "python", "import os\nos.environ['V'], os.getcwd()", "", func(p *api.CodeParams) { p.Fresh, p.Env, p.Cwd = true, map[string]string{"V": "v"}, "/etc" }); r.Text != "('v', '/etc')" {
+		if r = n.run(t, "python", "import os\nos.environ['V'], os.getcwd()", "",
+			func(p *api.CodeParams) {
+				p.Fresh, p.Env, p.Cwd = true, map[string]string{"V": "v"},
+					"/etc"
+			}); r.Text != "('v', '/etc')" {
 			t.Errorf("%+v", r)
 		}
 		if r = n.run(t, "python", "x", ""); r.Text != "42" {
 			t.Errorf("%+v", r)
 		}
-		n.run(t, "python", "import json, os.path", "", func(p *api.CodeParams) { p.AllowedImports = []string{"json", "os.path"} })
+		n.run(t, "python", "import json, os.path", "",
+			func(p *api.CodeParams) { p.AllowedImports = []string{"json", "os.path"} })
 		// The scan sees what is written down, the interpreter what is left.
-		n.refused(t, api.PermissionDenied, api.CodeParams{Sandbox: n.sandbox, Language: "python", Code: "import json\nimport socket", AllowedImports: []string{"json"}})
-		n.run(t, "python", "exec(input.__name__.replace('input', 'import socket'))", "ImportError", func(p *api.CodeParams) { p.AllowedImports = []string{"json"} })
+		n.refused(t, api.PermissionDenied, api.CodeParams{Sandbox: n.sandbox, Language: "python",
+			Code: "import json\nimport socket", AllowedImports: []string{"json"}})
+		n.run(t, "python", "exec(input.__name__.replace('input', 'import socket'))", "ImportError",
+			func(p *api.CodeParams) { p.AllowedImports = []string{"json"} })
 		n.run(t, "python", "import socket", "")
-		if r = n.run(t, "python", "import socket; socket.create_connection(('web.test', 443))", "gaierror"); len(r.Denials) != 1 || r.Denials[0].HowToAllow != "--allow web.test" {
+		if r = n.run(t, "python", "import socket; socket.create_connection(('web.test', 443))",
+			"gaierror"); len(r.Denials) != 1 || r.Denials[0].HowToAllow != "--allow web.test" {
 			t.Errorf("a lookup without a network: denials %+v", r.Denials)
 		}
 		if r = n.run(t, "python", "1/0", "ZeroDivisionError"); len(r.Denials) != 0 {
@@ -102,20 +112,23 @@ func TestCode(t *testing.T) {
 
 	t.Run("time", func(t *testing.T) {
 		short := func(p *api.CodeParams) { p.TimeoutS = 0.3 }
-		if r := n.run(t, "python", "print('early')\nwhile True: pass", "KeyboardInterrupt", short); !r.TimedOut || r.Verdict != api.VerdictTimeoutWall || r.Stdout != "early\n" {
+		if r := n.run(t, "python", "print('early')\nwhile True: pass", "KeyboardInterrupt", short); !r.TimedOut ||
+			r.Verdict != api.VerdictTimeoutWall || r.Stdout != "early\n" {
 			t.Errorf("%+v", r)
 		}
 		if r := n.run(t, "python", "x", ""); r.Text != "42" {
 			t.Errorf("%+v", r)
 		}
 		// Code that does not mind is killed, and its context with it.
-		if r := n.run(t, "python", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", "Timeout", short); !r.TimedOut {
+		if r := n.run(t, "python", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
+			"Timeout", short); !r.TimedOut {
 			t.Errorf("%+v", r)
 		}
 		n.run(t, "python", "x", "NameError")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("enough"))
 		defer cancel()
-		if _, err := n.c.RunCode(ctx, api.CodeParams{Sandbox: n.sandbox, Language: "python", Code: "y = 1\nwhile True: pass"}); err == nil {
+		if _, err := n.c.RunCode(ctx, api.CodeParams{Sandbox: n.sandbox, Language: "python",
+			Code: "y = 1\nwhile True: pass"}); err == nil {
 			t.Error("no error")
 		}
 		if r := n.run(t, "python", "y", ""); r.Text != "1" {
@@ -140,8 +153,10 @@ P()`, "")
 			got = append(got, strings.Join([]string{a.Kind, a.MIMEType, a.Path, a.Data}, " "))
 		}
 		want := []string{
-			`table application/json  {"columns":["a"]}`, "value image/png  " + base64.StdEncoding.EncodeToString([]byte("\x89PNG")),
-			"file application/octet-stream /srv/big.bin ", "file image/png /srv/made.png " + base64.StdEncoding.EncodeToString([]byte("1234")),
+			`table application/json  {"columns":["a"]}`, "value image/png  " +
+				base64.StdEncoding.EncodeToString([]byte("\x89PNG")),
+			"file application/octet-stream /srv/big.bin ", "file image/png /srv/made.png " +
+				base64.StdEncoding.EncodeToString([]byte("1234")),
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("%q", got)
@@ -152,8 +167,10 @@ P()`, "")
 	})
 
 	t.Run("much", func(t *testing.T) {
-		r := n.run(t, "python", "import sys\nfor i in range(200000): print(i)\nsys.stderr.write('e' * 3000000)\n'done'", "", func(p *api.CodeParams) { p.OutputBytes = 1000 })
-		if r.Text != "'done'" || !r.Truncated || !strings.HasPrefix(r.Stdout, "0\n1\n") || !strings.HasSuffix(r.Stdout, "\n199999\n") || len(r.Stdout) > 1200 || len(r.Stderr) > 1200 {
+		r := n.run(t, "python", "import sys\nfor i in range(200000): print(i)\nsys.stderr.write('e' * 3000000)\n'done'",
+			"", func(p *api.CodeParams) { p.OutputBytes = 1000 })
+		if r.Text != "'done'" || !r.Truncated || !strings.HasPrefix(r.Stdout, "0\n1\n") ||
+			!strings.HasSuffix(r.Stdout, "\n199999\n") || len(r.Stdout) > 1200 || len(r.Stderr) > 1200 {
 			t.Errorf("%+v", r)
 		}
 		n.run(t, "python", "x = '"+strings.Repeat("long", 200000)+"'", "")
@@ -174,7 +191,8 @@ P()`, "")
 		// An interpreter that is the sandbox's own says what it likes: nothing of it is believed but as its word.
 		token := "token = open('/proc/self/cmdline').read().split('\\0')[4]\n"
 		n.run(t, "python", token+"import os\nos.write(1, ('\\x1e'+token+'[1]\\n').encode())", "Silent")
-		n.run(t, "python", token+"import os\nos.write(1, ('\\x1e'+token+'{\"id\":1,\"artifacts\":['+'{},'*1000000+'{}]}\\n').encode())", "")
+		n.run(t, "python", token+
+			"import os\nos.write(1, ('\\x1e'+token+'{\"id\":1,\"artifacts\":['+'{},'*1000000+'{}]}\\n').encode())", "")
 		n.run(t, "python", "import os; os._exit(7)", "Exit")
 		n.run(t, "python", "import os; os.kill(os.getpid(), 9)", "Ended")
 		if r := n.run(t, "python", "1", ""); !r.Begun {
@@ -199,20 +217,25 @@ P()`, "")
 	})
 
 	t.Run("shell", func(t *testing.T) {
-		if r := n.run(t, "shell", "echo out; pwd; echo e >&2; exit 3", "Exit"); r.Stdout != "out\n/srv\n" || r.Stderr != "e\n" || r.ExitCode != 3 {
+		if r := n.run(t, "shell", "echo out; pwd; echo e >&2; exit 3", "Exit"); r.Stdout != "out\n/srv\n" ||
+			r.Stderr != "e\n" || r.ExitCode != 3 {
 			t.Errorf("%+v", r)
 		}
 		if r := n.run(t, "shell", "sleep 100", "Timeout", func(p *api.CodeParams) { p.TimeoutS = 0.2 }); !r.TimedOut {
 			t.Errorf("%+v", r)
 		}
-		if got := w.OK(t, "exec", n.sandbox, "sh", "-c", "ls -d /tmp/hutch-code-* 2>/dev/null || echo none"); got != "none\n" {
+		if got := w.OK(t, "exec", n.sandbox, "sh", "-c",
+			"ls -d /tmp/hutch-code-* 2>/dev/null || echo none"); got != "none\n" {
 			t.Errorf("left: %q", got)
 		}
 	})
 
 	t.Run("runtime", func(t *testing.T) {
 		before := w.OK(t, "ps", "-aq")
-		r := n.run(t, "python", "import os; os.getpid() > 1", "", func(p *api.CodeParams) { p.Sandbox, p.Runtime = "", "host" })
+		r := n.run(t, "python", "import os; os.getpid() > 1", "", func(p *api.CodeParams) {
+			p.Sandbox, p.Runtime = "",
+				"host"
+		})
 		if after := w.OK(t, "ps", "-aq"); r.Text != "True" || after != before {
 			t.Errorf("%+v\n%s\n%s", r, before, after)
 		}
@@ -222,11 +245,13 @@ P()`, "")
 		n.refused(t, api.InvalidArgument, api.CodeParams{Sandbox: n.sandbox, Language: "cobol", Code: "x"})
 		n.refused(t, api.InvalidArgument, api.CodeParams{Sandbox: n.sandbox, Language: "python"})
 		n.refused(t, api.InvalidArgument, api.CodeParams{Language: "python", Code: "x"})
-		n.refused(t, api.InvalidArgument, api.CodeParams{Sandbox: n.sandbox, Language: "shell", Code: "x", Context: "c"})
+		n.refused(t, api.InvalidArgument, api.CodeParams{Sandbox: n.sandbox, Language: "shell", Code: "x",
+			Context: "c"})
 		n.refused(t, api.NotFound, api.CodeParams{Sandbox: "none", Language: "shell", Code: "x"})
 		bare := notebook{n.c, w.Create(t, "-e", "PATH=/none", "host")}
 		for _, language := range []string{"python", "ruby"} {
-			bare.refused(t, api.FailedPrecondition, api.CodeParams{Sandbox: bare.sandbox, Language: language, Code: "x"})
+			bare.refused(t, api.FailedPrecondition, api.CodeParams{Sandbox: bare.sandbox, Language: language,
+				Code: "x"})
 		}
 	})
 }
@@ -237,7 +262,8 @@ func TestCodeNode(t *testing.T) {
 	world.Needs(t, "node")
 	w := world.New(t)
 	n := notebook{w.Connect(t), w.Create(t, "host")}
-	if r := n.run(t, "javascript", "let y = 5; const z = 1; console.log('log'); console.error('err'); y * 2", ""); r.Text != "10" || r.Stdout != "log\n" || r.Stderr != "err\n" {
+	if r := n.run(t, "javascript", "let y = 5; const z = 1; console.log('log'); console.error('err'); y * 2",
+		""); r.Text != "10" || r.Stdout != "log\n" || r.Stderr != "err\n" {
 		t.Errorf("%+v", r)
 	}
 	if r := n.run(t, "javascript", "y += z; require('path').join('a', String(y))", ""); r.Text != "'a/6'" {
@@ -250,9 +276,11 @@ func TestCodeNode(t *testing.T) {
 	if r := n.run(t, "javascript", "null.x", "TypeError"); !strings.Contains(r.Error.Traceback, "<code 5>") {
 		t.Errorf("%+v", r.Error)
 	}
-	n.run(t, "javascript", "setTimeout(() => { throw new RangeError('late') }, 1); await new Promise(() => {})", "RangeError")
+	n.run(t, "javascript", "setTimeout(() => { throw new RangeError('late') }, 1); await new Promise(() => {})",
+		"RangeError")
 	for _, endless := range []string{"while (true) {}", "await new Promise(() => setInterval(() => {}, 1000))"} {
-		if r, err := n.c.RunCode(t.Context(), api.CodeParams{Sandbox: n.sandbox, Language: "javascript", Code: endless, TimeoutS: 0.3}); err != nil || !r.TimedOut || r.Error == nil {
+		if r, err := n.c.RunCode(t.Context(), api.CodeParams{Sandbox: n.sandbox, Language: "javascript", Code: endless,
+			TimeoutS: 0.3}); err != nil || !r.TimedOut || r.Error == nil {
 			t.Errorf("%s: %+v, %v", endless, r, err)
 		}
 	}
@@ -284,7 +312,8 @@ func TestCodeDeath(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Language != "python" {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if err := n.c.EndCodeContext(t.Context(), api.CodeContextParams{Sandbox: n.sandbox, Language: "python"}); err != nil {
+	if err := n.c.EndCodeContext(t.Context(),
+		api.CodeContextParams{Sandbox: n.sandbox, Language: "python"}); err != nil {
 		t.Error(err)
 	}
 	n.run(t, "python", "x", "NameError")

@@ -28,7 +28,8 @@ print("resolved")`
 	if r.Code != 4 || r.Stdout != "refused\n" {
 		t.Errorf("exit %d: %q", r.Code, r.Stdout)
 	}
-	for _, want := range []string{"\nsandbox sb_", "  launch ", "  record ", "user namespace", "  refused ", "evil.test, by names NXDOMAIN", "to allow it: --allow evil.test", "nonzero, exit code 4"} {
+	for _, want := range []string{"\nsandbox sb_", "  launch ", "  record ", "user namespace", "  refused ",
+		"evil.test, by names NXDOMAIN", "to allow it: --allow evil.test", "nonzero, exit code 4"} {
 		if !strings.Contains("\n"+r.Stderr, want) {
 			t.Errorf("the story lacks %q:\n%s", want, r.Stderr)
 		}
@@ -40,11 +41,13 @@ print("resolved")`
 	}
 	// What a stricter profile refuses is not recorded: nobody may be told that it was not the sandbox.
 	r = w.Run(t, "debug", "run", "--seccomp", "build", "host", "--", "sh", "-c", "exit 3")
-	if r.Code != 3 || !strings.Contains(r.Stderr, "not recorded are system calls that fail with ENOSYS, and those that the seccomp profile build refuses") {
+	if r.Code != 3 || !strings.Contains(r.Stderr,
+		"not recorded are system calls that fail with ENOSYS, and those that the seccomp profile build refuses") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 	// And for programs.
-	r = w.Run(t, "debug", "run", "--json", "--allow", "good.test", "host", "--", "python3", "-B", "-c", lookup, "evil.test")
+	r = w.Run(t, "debug", "run", "--json", "--allow", "good.test", "host", "--", "python3", "-B", "-c", lookup,
+		"evil.test")
 	var all struct {
 		Sandbox api.Sandbox
 		Mounts  string
@@ -57,7 +60,9 @@ print("resolved")`
 	denied := slices.ContainsFunc(all.Events, func(e api.Event) bool {
 		return e.Kind == api.EventNetworkDenied && strings.Contains(string(e.Data), "evil.test")
 	})
-	if d := all.Sandbox.Debug; !denied || all.Result.Stdout != "refused\n" || !strings.Contains(all.Mounts, " / /proc rw,") || d == nil || len(d.Steps) != len(api.DebugPhases) || len(d.Config) == 0 || len(d.Seccomp) == 0 {
+	if d := all.Sandbox.Debug; !denied || all.Result.Stdout != "refused\n" ||
+		!strings.Contains(all.Mounts, " / /proc rw,") || d == nil || len(d.Steps) != len(api.DebugPhases) ||
+		len(d.Config) == 0 || len(d.Seccomp) == 0 {
 		t.Errorf("%+v", all)
 	}
 	if daemons := w.Daemons(); len(daemons) != 0 {
@@ -79,15 +84,18 @@ cat /proc/$HUTCH_PID/comm; exit 3`
 		{"limits", look, "folder there, filters "}, // PID 1 may be on its way to its own until guest
 		{"record", "echo inside of $(hostname); touch /tmp/seen; exit 4", "inside of hutch-"},
 	} {
-		r := w.Feed(t, test.shell, "debug", "run", "--break", test.phase, "host", "--", "sh", "-c", "ls /tmp/seen; echo the command")
+		r := w.Feed(t, test.shell, "debug", "run", "--break", test.phase, "host", "--", "sh", "-c",
+			"ls /tmp/seen; echo the command")
 		if r.Code != 0 || !strings.Contains(r.Stdout, test.want) || !strings.HasSuffix(r.Stdout, "the command\n") {
 			t.Errorf("%s: exit %d: %q\n%s", test.phase, r.Code, r.Stdout, r.Stderr)
 		}
-		if !strings.Contains(r.Stderr, "stopped behind "+test.phase) || strings.Contains(r.Stdout, "/tmp/seen") != (test.phase == "record") {
+		if !strings.Contains(r.Stderr, "stopped behind "+test.phase) ||
+			strings.Contains(r.Stdout, "/tmp/seen") != (test.phase == "record") {
 			t.Errorf("%s: %q\n%s", test.phase, r.Stdout, r.Stderr)
 		}
 	}
-	if r := w.Run(t, "debug", "run", "--break", "lunch", "host", "--", "true"); r.Code != 125 || !strings.Contains(r.Stderr, "none of image, folders") {
+	if r := w.Run(t, "debug", "run", "--break", "lunch", "host", "--", "true"); r.Code != 125 ||
+		!strings.Contains(r.Stderr, "none of image, folders") {
 		t.Errorf("a phase that there is not: exit %d: %s", r.Code, r.Stderr)
 	}
 	// Of a caller that dies nothing is left.
@@ -124,9 +132,11 @@ func TestBreakParams(t *testing.T) {
 		field string
 	}{
 		"without debug": {api.CreateParams{Break: &api.Break{Phase: "launch"}}, []*os.File{r}, "break"},
-		"phase":         {api.CreateParams{Debug: true, Break: &api.Break{Phase: "total"}}, []*os.File{r}, "break.phase"},
-		"file":          {api.CreateParams{Debug: true, Break: &api.Break{Phase: "launch"}}, []*os.File{file}, "break.fd"},
-		"no fd":         {api.CreateParams{Debug: true, Break: &api.Break{Phase: "launch", FD: 1}}, []*os.File{r}, ""},
+		"phase": {api.CreateParams{Debug: true, Break: &api.Break{Phase: "total"}}, []*os.File{r},
+			"break.phase"},
+		"file": {api.CreateParams{Debug: true, Break: &api.Break{Phase: "launch"}}, []*os.File{file},
+			"break.fd"},
+		"no fd": {api.CreateParams{Debug: true, Break: &api.Break{Phase: "launch", FD: 1}}, []*os.File{r}, ""},
 	} {
 		test.p.Image = "host"
 		_, err := c.CreateSandbox(t.Context(), test.p, test.files, nil)
@@ -137,7 +147,8 @@ func TestBreakParams(t *testing.T) {
 	}
 	// A call that is canceled does not wait for its break.
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err = c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: "host"}, Debug: true, Break: &api.Break{Phase: "limits"}}, []*os.File{r}, func(p api.Progress) {
+	_, err = c.CreateSandbox(ctx, api.CreateParams{Spec: api.Spec{Image: "host"}, Debug: true,
+		Break: &api.Break{Phase: "limits"}}, []*os.File{r}, func(p api.Progress) {
 		if p.Kind == api.ProgressBreak {
 			cancel(errors.New("enough"))
 		}
@@ -155,7 +166,8 @@ func TestDebugLive(t *testing.T) {
 	w := world.New(t)
 	sb := w.Create(t, "--allow", "good.test", "host")
 	w.Run(t, "exec", sb, "--", "sh", "-c", "unshare -U true; getent hosts evil.test")
-	if r := w.Run(t, "debug", "net", "-n", sb); r.Code != 0 || !strings.Contains(r.Stdout, `"good.test"`) || !strings.Contains(r.Stdout, "evil.test, by names NXDOMAIN") ||
+	if r := w.Run(t, "debug", "net", "-n", sb); r.Code != 0 || !strings.Contains(r.Stdout, `"good.test"`) ||
+		!strings.Contains(r.Stdout, "evil.test, by names NXDOMAIN") ||
 		strings.Contains(r.Stdout, "unshare") {
 		t.Errorf("exit %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}
@@ -165,7 +177,8 @@ func TestDebugLive(t *testing.T) {
 	w.Run(t, "exec", sb, "--", "umount", "/proc")
 	live.AwaitPart(t, "umount2(")
 	r := w.Feed(t, "touch /tmp/x && echo as $(id -u); unshare -U true; exit 5", "debug", "shell", sb)
-	if r.Code != 5 || r.Stdout != "as 0\n" || !strings.Contains(r.Stderr, "user namespace") || !strings.Contains(r.Stderr, "mode allow") {
+	if r.Code != 5 || r.Stdout != "as 0\n" || !strings.Contains(r.Stderr, "user namespace") ||
+		!strings.Contains(r.Stderr, "mode allow") {
 		t.Errorf("exit %d: %q\n%s", r.Code, r.Stdout, r.Stderr)
 	}
 	w.OK(t, "rm", "-f", sb)

@@ -36,7 +36,8 @@ func TestEvents(t *testing.T) {
 	}
 	var data api.ExitedEvent
 	e := world.NextOf(t, only, api.EventExecExited)
-	if err := json.Unmarshal(e.Data, &data); err != nil || e.Exec != exec || e.Sandbox != sb || data.ExitCode != 4 || data.Verdict != api.VerdictNonzero {
+	if err := json.Unmarshal(e.Data, &data); err != nil || e.Exec != exec || e.Sandbox != sb || data.ExitCode != 4 ||
+		data.Verdict != api.VerdictNonzero {
 		t.Errorf("%+v %s", e, e.Data)
 	}
 	seq := live.Seq() - 1
@@ -102,7 +103,8 @@ func TestEventsRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e, err := before.Next(t.Context()); err != nil || e.Seq != seen.Seq || e.Sandbox != sb || !e.Time.Equal(seen.Time) {
+	if e, err := before.Next(t.Context()); err != nil || e.Seq != seen.Seq || e.Sandbox != sb ||
+		!e.Time.Equal(seen.Time) {
 		t.Errorf("%+v %v, was %+v", e, err, seen)
 	}
 }

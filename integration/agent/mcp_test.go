@@ -36,7 +36,10 @@ func dialMCP(t testing.TB, w *world.World, args ...string) mcpClient {
 	t.Helper()
 	c := mcpClient{cmd: w.Command(append([]string{"mcp"}, args...)...), progress: make(chan string, 10)}
 	client := mcp.NewClient(&mcp.Implementation{Name: "test"}, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) { c.progress <- req.Params.Message },
+		ProgressNotificationHandler: func(_ context.Context,
+			req *mcp.ProgressNotificationClientRequest) {
+			c.progress <- req.Params.Message
+		},
 	})
 	var err error
 	if c.ClientSession, err = client.Connect(t.Context(), &mcp.CommandTransport{Command: c.cmd}, nil); err != nil {
@@ -74,7 +77,8 @@ func TestMCP(t *testing.T) {
 	dir := w.Sub(t, "project")
 	world.Write(t, filepath.Join(dir, "main.txt"), "one\n")
 	c := dialMCP(t, w, "--workspace", dir+":overlay", "host")
-	if text := c.InitializeResult().Instructions; !strings.Contains(text, "no network") || !strings.Contains(text, "/workspace") {
+	if text := c.InitializeResult().Instructions; !strings.Contains(text, "no network") ||
+		!strings.Contains(text, "/workspace") {
 		t.Errorf("%q", text)
 	}
 	tools, err := c.ListTools(t.Context(), nil)
@@ -88,7 +92,8 @@ func TestMCP(t *testing.T) {
 			t.Errorf("%+v", tool)
 		}
 	}
-	for _, want := range []string{"sandbox_write_file", "sandbox_run_command", "sandbox_list_directory", "sandbox_create", "sandbox_run_code"} {
+	for _, want := range []string{"sandbox_write_file", "sandbox_run_command", "sandbox_list_directory",
+		"sandbox_create", "sandbox_run_code"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no %s in %q", want, names)
 		}
@@ -98,7 +103,8 @@ func TestMCP(t *testing.T) {
 	}
 
 	c.call(t, "sandbox_write_file", false, world.Args{"path": "new.txt", "content": "two\n"})
-	if text := c.call(t, "sandbox_run_command", false, world.Args{"command": "cat main.txt new.txt"}); !strings.HasPrefix(text, "one\ntwo\n[exit code 0") {
+	if text := c.call(t, "sandbox_run_command", false,
+		world.Args{"command": "cat main.txt new.txt"}); !strings.HasPrefix(text, "one\ntwo\n[exit code 0") {
 		t.Errorf("%q", text)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "new.txt")); err == nil {
@@ -111,7 +117,8 @@ func TestMCP(t *testing.T) {
 	if text := c.call(t, "sandbox_write_file", true, world.Args{"path": "x"}); !strings.Contains(text, "content") {
 		t.Errorf("%q", text)
 	}
-	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_command", Arguments: world.Args{"command": "seq 1 30000"}})
+	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_command",
+		Arguments: world.Args{"command": "seq 1 30000"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,14 +126,17 @@ func TestMCP(t *testing.T) {
 	if !ok {
 		t.Fatalf("%+v", r.Content)
 	}
-	if res, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: link.URI}); err != nil || !strings.HasSuffix(res.Contents[0].Text, "\n29999\n30000\n") || len(res.Contents[0].Text) != 168894 {
+	if res, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: link.URI}); err != nil ||
+		!strings.HasSuffix(res.Contents[0].Text, "\n29999\n30000\n") || len(res.Contents[0].Text) != 168894 {
 		t.Errorf("%v", err)
 	}
 	own := strings.TrimSpace(w.OK(t, "ps", "-aq"))
-	if res, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "hutch://" + own + "/file/workspace/new.txt"}); err != nil || res.Contents[0].Text != "two\n" {
+	if res, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "hutch://" + own +
+		"/file/workspace/new.txt"}); err != nil || res.Contents[0].Text != "two\n" {
 		t.Errorf("%v", err)
 	}
-	for _, uri := range []string{"hutch://" + own + "/file/none", "hutch://sb_other/file/etc/passwd", "file:///etc/passwd"} {
+	for _, uri := range []string{"hutch://" + own + "/file/none", "hutch://sb_other/file/etc/passwd",
+		"file:///etc/passwd"} {
 		if _, err := c.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil {
 			t.Errorf("%s is there", uri)
 		}
@@ -134,7 +144,9 @@ func TestMCP(t *testing.T) {
 
 	// Another sandbox; one of somebody else's.
 	other := strings.SplitN(c.call(t, "sandbox_create", false, world.Args{}), "\n", 2)[0]
-	if text := c.call(t, "sandbox_run_command", false, world.Args{"sandbox": other, "command": "cat new.txt 2>/dev/null || echo none"}); !strings.HasPrefix(text, "none\n") {
+	if text := c.call(t, "sandbox_run_command", false,
+		world.Args{"sandbox": other, "command": "cat new.txt 2>/dev/null || echo none"}); !strings.HasPrefix(text,
+		"none\n") {
 		t.Errorf("%q", text)
 	}
 	foreign := w.Create(t, "host")
@@ -212,7 +224,8 @@ func TestMCPCancel(t *testing.T) {
 		t.Error("no error")
 	}
 	for deadline := time.Now().Add(world.AWhile()); ; {
-		if text := c.call(t, "sandbox_run_command", false, world.Args{"command": "ps -e -o comm= | grep -c '^sleep$' || true"}); strings.HasPrefix(text, "0\n") {
+		if text := c.call(t, "sandbox_run_command", false,
+			world.Args{"command": "ps -e -o comm= | grep -c '^sleep$' || true"}); strings.HasPrefix(text, "0\n") {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -234,20 +247,27 @@ func TestMCPCode(t *testing.T) {
 	w := world.New(t)
 	c := dialMCP(t, w, "--scope", "agent:m", "host")
 	c.call(t, "sandbox_run_code", false, world.Args{"language": "python", "code": "x = 20"})
-	if text := c.call(t, "sandbox_run_code", false, world.Args{"language": "python", "code": "print('o')\nx + 1"}); text != "o\n[value]\n21" {
+	if text := c.call(t, "sandbox_run_code", false,
+		world.Args{"language": "python", "code": "print('o')\nx + 1"}); text != "o\n[value]\n21" {
 		t.Errorf("%q", text)
 	}
-	if text := c.call(t, "sandbox_run_code", true, world.Args{"language": "python", "code": "1/0"}); !strings.Contains(text, "ZeroDivisionError") {
+	if text := c.call(t, "sandbox_run_code", true,
+		world.Args{"language": "python", "code": "1/0"}); !strings.Contains(text, "ZeroDivisionError") {
 		t.Errorf("%q", text)
 	}
-	if text := c.call(t, "sandbox_run_code", true, world.Args{"language": "python", "code": "import socket; socket.gethostbyname('web.test')"}); !strings.Contains(text, "the sandbox refused net web.test: the sandbox has no network; to allow it: --allow web.test") {
+	if text := c.call(t, "sandbox_run_code", true,
+		world.Args{"language": "python",
+			"code": "import socket; socket.gethostbyname('web.test')"}); !strings.Contains(text,
+		"the sandbox refused net web.test: the sandbox has no network; to allow it: --allow web.test") {
 		t.Errorf("%q", text)
 	}
-	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_code", Arguments: world.Args{"language": "python", "code": "class P:\n  def _repr_png_(self): return b'png'\nP()"}})
+	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_code",
+		Arguments: world.Args{"language": "python", "code": "class P:\n  def _repr_png_(self): return b'png'\nP()"}})
 	if err != nil || len(r.Content) != 2 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if image, ok := r.Content[1].(*mcp.ImageContent); !ok || image.MIMEType != "image/png" || string(image.Data) != "png" {
+	if image, ok := r.Content[1].(*mcp.ImageContent); !ok || image.MIMEType != "image/png" ||
+		string(image.Data) != "png" {
 		t.Errorf("%+v", r.Content[1])
 	}
 	if text, err := json.Marshal(r.StructuredContent); err != nil || strings.Contains(string(text), "cG5n") {
@@ -345,9 +365,10 @@ func TestMCPHTTP(t *testing.T) {
 	}
 	dial := func() mcpClient {
 		t.Helper()
-		s, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
-			Endpoint: url, HTTPClient: &http.Client{Transport: mcpToken},
-		}, nil)
+		s, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).
+			Connect(t.Context(), &mcp.StreamableClientTransport{
+				Endpoint: url, HTTPClient: &http.Client{Transport: mcpToken},
+			}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -355,7 +376,8 @@ func TestMCPHTTP(t *testing.T) {
 	}
 	a, b := dial(), dial()
 	a.call(t, "sandbox_write_file", false, world.Args{"path": "/tmp/mine", "content": "a"})
-	if text := b.call(t, "sandbox_run_command", false, world.Args{"command": "cat /tmp/mine 2>/dev/null || echo none"}); !strings.HasPrefix(text, "none\n") {
+	if text := b.call(t, "sandbox_run_command", false,
+		world.Args{"command": "cat /tmp/mine 2>/dev/null || echo none"}); !strings.HasPrefix(text, "none\n") {
 		t.Errorf("%q", text)
 	}
 	ids := strings.Fields(w.OK(t, "ps", "-aq"))

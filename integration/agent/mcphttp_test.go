@@ -87,7 +87,9 @@ func TestMCPHTTPBare(t *testing.T) {
 		t.Errorf("one more: %s", answer)
 	}
 	first := sessions[0]
-	if _, answer := first.send(t, http.MethodPost, `{"jsonrpc": "2.0", "id": 9007199254740993, "method": "ping"}`); !strings.Contains(answer, `"id":9007199254740993,"error"`) {
+	if _, answer := first.send(t, http.MethodPost,
+		`{"jsonrpc": "2.0", "id": 9007199254740993, "method": "ping"}`); !strings.Contains(answer,
+		`"id":9007199254740993,"error"`) {
 		t.Errorf("an id that a float64 does not have: %s", answer)
 	}
 	if answer := first.run(t, "echo made"); !strings.Contains(answer, "made") {
@@ -110,7 +112,8 @@ func TestMCPHTTPBare(t *testing.T) {
 	}
 	gone()
 	last.version = ""
-	if status, answer := last.send(t, http.MethodPost, `{"jsonrpc": "2.0", "id": 3, "method": "ping"}`); status != http.StatusNotFound {
+	if status, answer := last.send(t, http.MethodPost,
+		`{"jsonrpc": "2.0", "id": 3, "method": "ping"}`); status != http.StatusNotFound {
 		t.Errorf("after that: %d %s", status, answer)
 	}
 	// There is room again, and the twin of a session that is over still works.
@@ -119,7 +122,8 @@ func TestMCPHTTPBare(t *testing.T) {
 	}
 	id := strings.TrimSpace(w.OK(t, "ps", "-aq"))
 	running := make(chan string, 1)
-	started, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: id, Kinds: []api.EventKind{api.EventExecStarted}})
+	started, err := c.Subscribe(t.Context(),
+		api.SubscribeParams{Sandbox: id, Kinds: []api.EventKind{api.EventExecStarted}})
 	if err != nil {
 		t.Fatal(err)
 	}

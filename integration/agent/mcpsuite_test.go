@@ -28,8 +28,10 @@ func mcpSuite(t testing.TB, program string, try ...string) (path string) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(root, ".cache/mcp/node_modules/@modelcontextprotocol", program)
-	check := probe.Check{Name: "mcp_" + filepath.Base(filepath.Dir(filepath.Dir(program))), Status: probe.Yes, Remedy: "install Node 20 or newer, and make deps"}
-	if out, err := exec.Command("node", append([]string{"testdata/mcp/run.mjs", path}, try...)...).CombinedOutput(); err != nil {
+	check := probe.Check{Name: "mcp_" + filepath.Base(filepath.Dir(filepath.Dir(program))), Status: probe.Yes,
+		Remedy: "install Node 20 or newer, and make deps"}
+	if out, err := exec.Command("node", append([]string{"testdata/mcp/run.mjs", path}, try...)...).
+		CombinedOutput(); err != nil {
 		check.Status, check.Detail = probe.No, err.Error()+": "+world.Abridged(string(out))
 	}
 	testenv.Require(t, check)
@@ -40,16 +42,24 @@ func mcpSuite(t testing.TB, program string, try ...string) (path string) {
 // the suite, which has a tool, a prompt or a resource of a certain name, or a capability that this one does not claim.
 var (
 	genericScenarios = []string{
-		"server-initialize", "ping", "logging-set-level", "tools-list", "resources-list", "prompts-list", "server-sse-multiple-streams", "dns-rebinding-protection",
+		"server-initialize", "ping", "logging-set-level", "tools-list", "resources-list", "prompts-list",
+		"server-sse-multiple-streams", "dns-rebinding-protection",
 	}
 	specialScenarios = map[string]string{
-		"completion-complete": "method not found", "resources-subscribe": "method not found", "resources-unsubscribe": "method not found",
-		"resources-read-text": "Resource not found", "resources-read-binary": "Resource not found", "resources-templates-read": "Resource not found",
-		"tools-call-simple-text": "unknown tool", "tools-call-image": "unknown tool", "tools-call-audio": "unknown tool", "tools-call-embedded-resource": "unknown tool",
-		"tools-call-mixed-content": "unknown tool", "tools-call-with-logging": "unknown tool", "tools-call-error": "unknown tool", "tools-call-with-progress": "unknown tool",
-		"tools-call-sampling": "unknown tool", "tools-call-elicitation": "unknown tool", "json-schema-2020-12": "not found",
-		"elicitation-sep1034-defaults": "unknown tool", "elicitation-sep1330-enums": "unknown tool", "server-sse-polling": "",
-		"prompts-get-simple": "unknown prompt", "prompts-get-with-args": "unknown prompt", "prompts-get-embedded-resource": "unknown prompt", "prompts-get-with-image": "unknown prompt",
+		"completion-complete": "method not found", "resources-subscribe": "method not found",
+		"resources-unsubscribe": "method not found",
+		"resources-read-text":   "Resource not found", "resources-read-binary": "Resource not found",
+		"resources-templates-read": "Resource not found",
+		"tools-call-simple-text":   "unknown tool", "tools-call-image": "unknown tool",
+		"tools-call-audio": "unknown tool", "tools-call-embedded-resource": "unknown tool",
+		"tools-call-mixed-content": "unknown tool", "tools-call-with-logging": "unknown tool",
+		"tools-call-error": "unknown tool", "tools-call-with-progress": "unknown tool",
+		"tools-call-sampling": "unknown tool", "tools-call-elicitation": "unknown tool",
+		"json-schema-2020-12":          "not found",
+		"elicitation-sep1034-defaults": "unknown tool", "elicitation-sep1330-enums": "unknown tool",
+		"server-sse-polling": "",
+		"prompts-get-simple": "unknown prompt", "prompts-get-with-args": "unknown prompt",
+		"prompts-get-embedded-resource": "unknown prompt", "prompts-get-with-image": "unknown prompt",
 	}
 )
 
@@ -77,7 +87,8 @@ func TestMCPConformance(t *testing.T) {
 	}})
 	defer front.Close()
 	dir := w.Sub(t, "findings")
-	run := exec.Command("node", "testdata/mcp/run.mjs", suite, "server", "--url", front.URL+"/mcp", "--suite", "all", "--output-dir", dir)
+	run := exec.Command("node", "testdata/mcp/run.mjs", suite, "server", "--url", front.URL+"/mcp", "--suite", "all",
+		"--output-dir", dir)
 	r := w.FinishInSteps(t, run)
 	found := findings(t, dir)
 	for _, name := range genericScenarios {
@@ -143,7 +154,8 @@ func TestMCPInspector(t *testing.T) {
 	w := world.New(t)
 	inspect := func(code int, args ...string) string {
 		t.Helper()
-		cmd := exec.Command("node", append([]string{inspector, "--cli", filepath.Join(w.Bin, "hutch"), "mcp", "host", "--method"}, args...)...)
+		cmd := exec.Command("node",
+			append([]string{inspector, "--cli", filepath.Join(w.Bin, "hutch"), "mcp", "host", "--method"}, args...)...)
 		cmd.Env = w.Vars
 		cmd.Dir = filepath.Dir(inspector) // it looks for its package.json beside the working directory
 		return w.Finish(t, cmd).Want(t, code).Stdout
@@ -157,7 +169,8 @@ func TestMCPInspector(t *testing.T) {
 	var templates struct {
 		ResourceTemplates []struct{ URITemplate string }
 	}
-	if out := inspect(0, "resources/templates/list"); json.Unmarshal([]byte(out), &templates) != nil || len(templates.ResourceTemplates) != 2 {
+	if out := inspect(0, "resources/templates/list"); json.Unmarshal([]byte(out), &templates) != nil ||
+		len(templates.ResourceTemplates) != 2 {
 		t.Errorf("%s", out)
 	}
 	var result struct {

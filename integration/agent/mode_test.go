@@ -71,12 +71,14 @@ func TestModeOff(t *testing.T) {
 	w := world.New(t)
 	command := []string{"--", "sh", "-c", whereami + "; exit 3"}
 	for _, mode := range []string{"off", "selective"} {
-		r := w.Run(t, append([]string{"run", "--mode", mode}, command...)...).Want(t, 125).Says(t, "host_execution: allowed", "which the configuration refuses")
+		r := w.Run(t, append([]string{"run", "--mode", mode}, command...)...).Want(t, 125).
+			Says(t, "host_execution: allowed", "which the configuration refuses")
 		if r.Stdout != "" {
 			t.Errorf("%s: ran: %q", mode, r.Stdout)
 		}
 	}
-	if r := w.Run(t, append([]string{"run", "--mode", "all"}, command...)...).Want(t, 3); here(t, r.Stdout) || strings.Contains(r.Stderr, "HOST") {
+	if r := w.Run(t, append([]string{"run", "--mode", "all"}, command...)...).Want(t, 3); here(t, r.Stdout) ||
+		strings.Contains(r.Stderr, "HOST") {
 		t.Errorf("%+v", r)
 	}
 	allowHost(t, w, "")
@@ -84,38 +86,46 @@ func TestModeOff(t *testing.T) {
 	if r := w.Run(t, append([]string{"run"}, command...)...).Want(t, 3); here(t, r.Stdout) {
 		t.Errorf("without being asked: %+v", r)
 	}
-	if r := w.Run(t, append([]string{"run", "--mode", "off"}, command...)...).Want(t, 3).Says(t, "running on the HOST, not in a sandbox (mode off)"); !here(t, r.Stdout) {
+	if r := w.Run(t, append([]string{"run", "--mode", "off"}, command...)...).Want(t, 3).
+		Says(t, "running on the HOST, not in a sandbox (mode off)"); !here(t, r.Stdout) {
 		t.Errorf("%+v", r)
 	}
 	box := w.Create(t, "host")
-	r := w.Run(t, "exec", "--mode", "off", "--json", "-e", "A=b", box, "sh", "-c", "echo $A; "+whereami).Want(t, 0).Says(t, "HOST")
+	r := w.Run(t, "exec", "--mode", "off", "--json", "-e", "A=b", box, "sh", "-c", "echo $A; "+whereami).Want(t, 0).
+		Says(t, "HOST")
 	var res struct {
 		api.ExecResult
 		Where    api.Where
 		Decision api.Decision
 	}
-	if err := json.Unmarshal([]byte(r.Stdout), &res); err != nil || res.Where != api.WhereHost || res.Decision.Mode != api.ExecModeOff || !strings.HasPrefix(res.Stdout, "b\n") || !here(t, res.Stdout) {
+	if err := json.Unmarshal([]byte(r.Stdout), &res); err != nil || res.Where != api.WhereHost ||
+		res.Decision.Mode != api.ExecModeOff || !strings.HasPrefix(res.Stdout, "b\n") || !here(t, res.Stdout) {
 		t.Errorf("%s: %v", r.Stdout, err)
 	}
-	if rows, want := strings.Join(hostRows(t, w), ", "), "off refused, selective refused, off host, ended 3, off host, ended 0"; rows != want {
+	if rows, want := strings.Join(hostRows(t, w), ", "),
+		"off refused, selective refused, off host, ended 3, off host, ended 0"; rows != want {
 		t.Errorf("audit: %s, want %s", rows, want)
 	}
 	events := w.OK(t, "events", "--no-follow", "--kind", "exec.decided", "--kind", "exec.host_exited")
-	if strings.Count(events, "decision=host") != 2 || strings.Count(events, "decision=refused") != 2 || strings.Count(events, "reported=true") != 2 || !strings.Contains(events, box) {
+	if strings.Count(events, "decision=host") != 2 || strings.Count(events, "decision=refused") != 2 ||
+		strings.Count(events, "reported=true") != 2 || !strings.Contains(events, box) {
 		t.Errorf("%s", events)
 	}
 	w.OK(t, "audit", "verify", "host")
 
 	// What only a sandbox keeps is refused, not dropped.
-	for _, flags := range [][]string{{"-m", "100m"}, {"--network", "none"}, {"-d"}, {"--workspace", w.Dir + ":overlay"}, {"--private"}, {"-t"}, {"-w", "/"}} {
-		w.Run(t, append(append([]string{"run", "--mode", "off"}, flags...), "--", "true")...).Want(t, 125).Says(t, "--mode off runs the command on the host, but")
+	for _, flags := range [][]string{{"-m", "100m"}, {"--network", "none"}, {"-d"}, {"--workspace", w.Dir + ":overlay"},
+		{"--private"}, {"-t"}, {"-w", "/"}} {
+		w.Run(t, append(append([]string{"run", "--mode", "off"}, flags...), "--", "true")...).Want(t, 125).
+			Says(t, "--mode off runs the command on the host, but")
 	}
 	w.Run(t, "run", "--mode", "off", "host", "--", "true").Want(t, 125).Says(t, "an image is named")
 	w.Run(t, "run", "--mode", "some", "--", "true").Want(t, 125).Says(t, "is no mode")
 	w.Run(t, "run", "--mode", "off", "--timeout", "2h", "--", "true").Want(t, 125).Says(t, "exec.max_timeout_s")
 
 	// Ends as in a sandbox.
-	for command, code := range map[string]int{"kill -9 $$": 137, "kill -TERM $$": 143, "exec none-such": 127, "exit 77": 77} {
+	for command, code := range map[string]int{"kill -9 $$": 137, "kill -TERM $$": 143, "exec none-such": 127,
+		"exit 77": 77} {
 		w.Run(t, "run", "--mode", "off", "--", "sh", "-c", command).Want(t, code)
 	}
 	w.Run(t, "run", "--mode", "off", "--", "none-such").Want(t, 127).Says(t, "none-such")
@@ -136,14 +146,17 @@ func TestModeConfig(t *testing.T) {
 	if r := w.Run(t, "run", "--", "sh", "-c", whereami).Want(t, 0).Says(t, "HOST"); !here(t, r.Stdout) {
 		t.Errorf("%+v", r)
 	}
-	if r := w.Run(t, "run", "--mode", "all", "--", "sh", "-c", whereami).Want(t, 0); here(t, r.Stdout) || strings.Contains(r.Stderr, "HOST") {
+	if r := w.Run(t, "run", "--mode", "all", "--", "sh", "-c", whereami).Want(t, 0); here(t, r.Stdout) ||
+		strings.Contains(r.Stderr, "HOST") {
 		t.Errorf("%+v", r)
 	}
-	if r := w.Run(t, "run", "--best-effort", "--", "sh", "-c", whereami).Want(t, 0).Says(t, "mode off: in a sandbox: --best-effort is given"); here(t, r.Stdout) {
+	if r := w.Run(t, "run", "--best-effort", "--", "sh", "-c", whereami).Want(t, 0).
+		Says(t, "mode off: in a sandbox: --best-effort is given"); here(t, r.Stdout) {
 		t.Errorf("%+v", r)
 	}
 	box := w.Create(t, "host")
-	if r := w.Run(t, "exec", box, "sh", "-c", whereami).Want(t, 0).Says(t, "mode off: in a sandbox: the sandbox has files of its own"); here(t, r.Stdout) {
+	if r := w.Run(t, "exec", box, "sh", "-c", whereami).Want(t, 0).
+		Says(t, "mode off: in a sandbox: the sandbox has files of its own"); here(t, r.Stdout) {
 		t.Errorf("%+v", r)
 	}
 	w.OK(t, "rm", "-f", box)
@@ -171,7 +184,8 @@ func TestModeSelective(t *testing.T) {
 	confines := probe.Landlock().Status == "yes"
 	run := func(command ...string) (where api.Where, d api.Decision, out string) {
 		t.Helper()
-		cmd := w.Command(append([]string{"run", "--mode", "selective", "--json", "--workspace", dir + ":rw", "--"}, command...)...)
+		cmd := w.Command(append([]string{"run", "--mode", "selective", "--json", "--workspace", dir + ":rw", "--"},
+			command...)...)
 		cmd.Dir = dir
 		cmd.Env = append(cmd.Env, "PATH=.:"+dir+":"+os.Getenv("PATH")+":"+w.Bin)
 		r := w.Finish(t, cmd)
@@ -235,11 +249,14 @@ func TestModeSelective(t *testing.T) {
 
 	// In a sandbox with files of its own nothing runs on the host: it would see others.
 	box := w.Create(t, "host")
-	w.Run(t, "exec", "--mode", "selective", box, "echo", "hi").Want(t, 0).Says(t, "in a sandbox: the sandbox has files of its own")
-	w.Run(t, "run", "--mode", "selective", "-e", "LD_PRELOAD=./x.so", "--", "echo", "hi").Want(t, 0).Says(t, "in a sandbox: --env is given")
+	w.Run(t, "exec", "--mode", "selective", box, "echo", "hi").Want(t, 0).
+		Says(t, "in a sandbox: the sandbox has files of its own")
+	w.Run(t, "run", "--mode", "selective", "-e", "LD_PRELOAD=./x.so", "--", "echo", "hi").Want(t, 0).
+		Says(t, "in a sandbox: --env is given")
 	w.OK(t, "rm", "-f", box)
 	rows := strings.Join(hostRows(t, w), ", ")
-	if !strings.HasPrefix(rows, "selective host, ended 0, selective host, ended 0, ") || strings.Contains(rows, "unreported") {
+	if !strings.HasPrefix(rows, "selective host, ended 0, selective host, ended 0, ") ||
+		strings.Contains(rows, "unreported") {
 		t.Error(rows)
 	}
 }
@@ -301,7 +318,8 @@ func TestModeSignal(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	allowHost(t, w, "")
-	cmd := w.Command("run", "--mode", "off", "--", "bash", "-c", "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 1000 & wait $!; done")
+	cmd := w.Command("run", "--mode", "off", "--", "bash", "-c",
+		"trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 1000 & wait $!; done")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -351,7 +369,8 @@ func TestModeDaemonDeath(t *testing.T) {
 	if _, err := in.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
-	if code := world.Await(t, cmd); code != 5 || !strings.Contains(said.String(), "has not recorded how the command on the host ended") {
+	if code := world.Await(t, cmd); code != 5 ||
+		!strings.Contains(said.String(), "has not recorded how the command on the host ended") {
 		t.Errorf("exit code %d, %q", code, said.String())
 	}
 	w.Run(t, "run", "--mode", "off", "--", "true").Want(t, 0)

@@ -59,7 +59,8 @@ func TestModeCode(t *testing.T) {
 	dir := w.Sub(t, "project")
 	allowHost(t, w, "")
 	// What a sandbox may have left there, under names that a scan knows as harmless.
-	for name, text := range map[string]string{"json.py": "print('EVIL')", "math.py": "print('EVIL')", "ast.py": "print('EVIL')", "sitecustomize.py": "print('EVIL')", "package.json": `{"type": "module"}`} {
+	for name, text := range map[string]string{"json.py": "print('EVIL')", "math.py": "print('EVIL')",
+		"ast.py": "print('EVIL')", "sitecustomize.py": "print('EVIL')", "package.json": `{"type": "module"}`} {
 		world.Write(t, filepath.Join(dir, name), text+"\n")
 	}
 
@@ -76,29 +77,41 @@ func TestModeCode(t *testing.T) {
 	}
 
 	c := dialMCP(t, w, "--workspace", dir+":rw", "--mode", "selective")
-	if where, res, text := c.codeAt(t, world.Args{"language": "python", "fresh": true, "code": "import json, math\nprint(json.dumps([1]))\n6 * 7"}); where != api.WhereHost || res.Text != "42" || res.Stdout != "[1]\n" || strings.Contains(text, "EVIL") {
+	if where, res, text := c.codeAt(t, world.Args{"language": "python", "fresh": true,
+		"code": "import json, math\nprint(json.dumps([1]))\n6 * 7"}); where != api.WhereHost || res.Text != "42" ||
+		res.Stdout != "[1]\n" || strings.Contains(text, "EVIL") {
 		t.Errorf("%s: %q", where, text)
 	}
-	if where, res, text := c.codeAt(t, world.Args{"language": "python", "fresh": true, "code": "1 / 0"}); where != api.WhereHost || res.Error == nil || res.Error.Name != "ZeroDivisionError" {
+	if where, res, text := c.codeAt(t, world.Args{"language": "python", "fresh": true,
+		"code": "1 / 0"}); where != api.WhereHost || res.Error == nil || res.Error.Name != "ZeroDivisionError" {
 		t.Errorf("%s: %q", where, text)
 	}
-	if where, res, text := c.codeAt(t, world.Args{"language": "shell", "code": "echo hi; expr 6 '*' 7"}); where != api.WhereHost || res.Stdout != "hi\n42\n" {
+	if where, res, text := c.codeAt(t,
+		world.Args{"language": "shell", "code": "echo hi; expr 6 '*' 7"}); where != api.WhereHost ||
+		res.Stdout != "hi\n42\n" {
 		t.Errorf("%s: %q", where, text)
 	}
 	for _, a := range []world.Args{
-		{"language": "python", "code": "6 * 7"}, {"language": "python", "code": "6 * 7", "context": "a"}, {"language": "python", "fresh": true, "code": pyWhere},
-		{"language": "python", "fresh": true, "code": "import helper"}, {"language": "python", "fresh": true, "code": "open('own', 'w')"}, {"language": "python", "fresh": true, "code": "eval('1')"},
-		{"language": "python", "fresh": true, "code": "6 * 7", "mode": "all"}, {"language": "shell", "code": "rm -f own"}, {"language": "python", "fresh": true, "code": "if"},
+		{"language": "python", "code": "6 * 7"}, {"language": "python", "code": "6 * 7", "context": "a"},
+		{"language": "python", "fresh": true, "code": pyWhere},
+		{"language": "python", "fresh": true, "code": "import helper"},
+		{"language": "python", "fresh": true, "code": "open('own', 'w')"},
+		{"language": "python", "fresh": true, "code": "eval('1')"},
+		{"language": "python", "fresh": true, "code": "6 * 7", "mode": "all"},
+		{"language": "shell", "code": "rm -f own"}, {"language": "python", "fresh": true, "code": "if"},
 	} {
 		where, _, text := c.codeAt(t, a)
-		if where != api.WhereSandbox || here(t, text) || a["mode"] == nil && !strings.Contains(text, "[mode selective: in the sandbox: ") {
+		if where != api.WhereSandbox || here(t, text) || a["mode"] == nil &&
+			!strings.Contains(text, "[mode selective: in the sandbox: ") {
 			t.Errorf("%v: %s: %q", a, where, text)
 		}
 	}
-	if where, _, text := c.codeAt(t, world.Args{"language": "go", "code": "package main\nfunc main() {}"}); where == api.WhereHost {
+	if where, _, text := c.codeAt(t,
+		world.Args{"language": "go", "code": "package main\nfunc main() {}"}); where == api.WhereHost {
 		t.Errorf("%s: %q", where, text)
 	}
-	if where, _, text := c.codeAt(t, world.Args{"language": "python", "fresh": true, "code": "1", "mode": "off"}); where != "" || !strings.Contains(text, "weaker") {
+	if where, _, text := c.codeAt(t, world.Args{"language": "python", "fresh": true, "code": "1",
+		"mode": "off"}); where != "" || !strings.Contains(text, "weaker") {
 		t.Errorf("%s: %q", where, text)
 	}
 	t.Run("node", func(t *testing.T) { nodeSelective(t, c) })
@@ -107,10 +120,12 @@ func TestModeCode(t *testing.T) {
 // nodeSelective: JavaScript as well.
 func nodeSelective(t *testing.T, c mcpClient) {
 	world.Needs(t, "node")
-	if where, res, text := c.codeAt(t, world.Args{"language": "javascript", "fresh": true, "code": "console.log('hi'); 6 * 7"}); where != api.WhereHost || res.Text != "42" || res.Stdout != "hi\n" {
+	if where, res, text := c.codeAt(t, world.Args{"language": "javascript", "fresh": true,
+		"code": "console.log('hi'); 6 * 7"}); where != api.WhereHost || res.Text != "42" || res.Stdout != "hi\n" {
 		t.Errorf("%s: %q", where, text)
 	}
-	if where, _, text := c.codeAt(t, world.Args{"language": "javascript", "fresh": true, "code": "require('fs').readlinkSync('/proc/self/ns/pid')"}); where != api.WhereSandbox || here(t, text) {
+	if where, _, text := c.codeAt(t, world.Args{"language": "javascript", "fresh": true,
+		"code": "require('fs').readlinkSync('/proc/self/ns/pid')"}); where != api.WhereSandbox || here(t, text) {
 		t.Errorf("%s: %q", where, text)
 	}
 }
@@ -130,22 +145,27 @@ func TestModeCodeOff(t *testing.T) {
 		}
 		return res, text
 	}
-	if res, text := run(world.Args{"language": "python", "code": "x = 41\n" + pyWhere}); !here(t, text) || !res.Begun || res.Context != "default" {
+	if res, text := run(world.Args{"language": "python", "code": "x = 41\n" + pyWhere}); !here(t, text) || !res.Begun ||
+		res.Context != "default" {
 		t.Errorf("%+v: %q", res, text)
 	}
 	if res, _ := run(world.Args{"language": "python", "code": "x + 1"}); res.Text != "42" || res.Begun {
 		t.Errorf("%+v", res)
 	}
-	if res, _ := run(world.Args{"language": "python", "code": "x", "context": "other"}); res.Error == nil || res.Error.Name != "NameError" || !res.Begun {
+	if res, _ := run(world.Args{"language": "python", "code": "x", "context": "other"}); res.Error == nil ||
+		res.Error.Name != "NameError" || !res.Begun {
 		t.Errorf("%+v", res)
 	}
-	if res, _ := run(world.Args{"language": "python", "code": "x", "fresh": true}); res.Error == nil || res.Error.Name != "NameError" || res.Context != "" {
+	if res, _ := run(world.Args{"language": "python", "code": "x", "fresh": true}); res.Error == nil ||
+		res.Error.Name != "NameError" || res.Context != "" {
 		t.Errorf("%+v", res)
 	}
-	if res, _ := run(world.Args{"language": "python", "code": "import os, sys\nopen('made.svg', 'w').write('<svg/>')\nprint('e', file=sys.stderr); os.system('echo sub')"}); res.Stderr != "e\n" || res.Stdout != "sub\n" || len(res.Artifacts) != 1 || res.Artifacts[0].Path != filepath.Join(dir, "made.svg") {
+	if res, _ := run(world.Args{"language": "python",
+		"code": "import os, sys\nopen('made.svg', 'w').write('<svg/>')\nprint('e', file=sys.stderr); os.system('echo sub')"}); res.Stderr != "e\n" || res.Stdout != "sub\n" || len(res.Artifacts) != 1 || res.Artifacts[0].Path != filepath.Join(dir, "made.svg") {
 		t.Errorf("%+v", res)
 	}
-	if res, _ := run(world.Args{"language": "python", "code": "while True: pass", "timeout_s": 0.5}); !res.TimedOut || res.Error == nil || res.Error.Name != "KeyboardInterrupt" {
+	if res, _ := run(world.Args{"language": "python", "code": "while True: pass", "timeout_s": 0.5}); !res.TimedOut ||
+		res.Error == nil || res.Error.Name != "KeyboardInterrupt" {
 		t.Errorf("%+v", res)
 	}
 	if res, _ := run(world.Args{"language": "python", "code": "x"}); res.Text != "41" { // it stays behind an interrupt
@@ -155,17 +175,22 @@ func TestModeCodeOff(t *testing.T) {
 	if res, _ := run(died); res.ExitCode != 3 || res.Error == nil {
 		t.Errorf("%+v", res)
 	}
-	if res, _ := run(world.Args{"language": "python", "code": "print('y' * 40_000_000); 1"}); res.Text != "1" || !res.Truncated || !res.Begun {
+	if res, _ := run(world.Args{"language": "python", "code": "print('y' * 40_000_000); 1"}); res.Text != "1" ||
+		!res.Truncated || !res.Begun {
 		t.Errorf("begun %v, truncated %v, text %q", res.Begun, res.Truncated, res.Text)
 	}
-	if res, _ := run(world.Args{"language": "shell", "code": "echo $$; exit 7"}); res.ExitCode != 7 || res.Error == nil {
+	if res, _ := run(world.Args{"language": "shell", "code": "echo $$; exit 7"}); res.ExitCode != 7 ||
+		res.Error == nil {
 		t.Errorf("%+v", res)
 	}
-	if where, _, text := c.codeAt(t, world.Args{"language": "python", "code": pyWhere, "mode": "all"}); where != api.WhereSandbox || here(t, text) {
+	if where, _, text := c.codeAt(t, world.Args{"language": "python", "code": pyWhere,
+		"mode": "all"}); where != api.WhereSandbox || here(t, text) {
 		t.Errorf("%s: %q", where, text)
 	}
 	rows := strings.Join(hostRows(t, w), ", ")
-	if strings.Count(rows, "off host") != 10 || strings.Count(rows, "ended") != 10 || !strings.HasSuffix(rows, "off host, ended 7") || !strings.Contains(rows, "off host, ended 3, off host, ended 0") {
+	if strings.Count(rows, "off host") != 10 || strings.Count(rows, "ended") != 10 ||
+		!strings.HasSuffix(rows, "off host, ended 7") ||
+		!strings.Contains(rows, "off host, ended 3, off host, ended 0") {
 		t.Error(rows)
 	}
 }
@@ -187,7 +212,9 @@ func TestModeCodeKilled(t *testing.T) {
 	go func() {
 		defer close(done)
 		// It fails: nobody answers any more.
-		_, _ = c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_code", Arguments: world.Args{"language": "python", "code": "import subprocess\nf = open('fifo', 'w')\nsubprocess.run(['sleep', '1000'], pass_fds=[f.fileno()])"}})
+		_, _ = c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_code",
+			Arguments: world.Args{"language": "python",
+				"code": "import subprocess\nf = open('fifo', 'w')\nsubprocess.run(['sleep', '1000'], pass_fds=[f.fileno()])"}})
 	}()
 	fifo, err := os.Open(filepath.Join(dir, "fifo")) // when the code has opened it
 	if err != nil {

@@ -54,7 +54,8 @@ func TestModeMCP(t *testing.T) {
 	w.Run(t, "mcp", "--mode", "off", "--workspace", dir+":rw").Want(t, 125).Says(t, "host_execution: allowed")
 	allowHost(t, w, "mode: off\n")
 	w.OK(t, "config", "reload")
-	for _, flags := range [][]string{{"--workspace", dir + ":overlay"}, {}, {"--workspace", dir + ":ro"}, {"--workspace", dir, "--http", "127.0.0.1:0"}, {"--workspace", dir, "--private"}} {
+	for _, flags := range [][]string{{"--workspace", dir + ":overlay"}, {}, {"--workspace", dir + ":ro"},
+		{"--workspace", dir, "--http", "127.0.0.1:0"}, {"--workspace", dir, "--private"}} {
 		w.Run(t, append([]string{"mcp", "--mode", "off"}, flags...)...).Want(t, 125).Says(t, "--mode off")
 	}
 
@@ -63,7 +64,8 @@ func TestModeMCP(t *testing.T) {
 	if where, text := c.where(t, world.Args{"command": whereami}); where != api.WhereSandbox || here(t, text) {
 		t.Errorf("%s: %q", where, text)
 	}
-	if where, text := c.where(t, world.Args{"command": whereami, "mode": "off"}); where != "" || here(t, text) || !strings.Contains(text, "mode") {
+	if where, text := c.where(t, world.Args{"command": whereami, "mode": "off"}); where != "" || here(t, text) ||
+		!strings.Contains(text, "mode") {
 		t.Errorf("%s: %q", where, text)
 	}
 
@@ -72,18 +74,23 @@ func TestModeMCP(t *testing.T) {
 	if text := c.InitializeResult().Instructions; !strings.Contains(text, "user's machine itself") {
 		t.Errorf("%q", text)
 	}
-	if where, text := c.where(t, world.Args{"command": "echo hi; expr 6 '*' 7"}); where != api.WhereHost || !strings.HasPrefix(text, "hi\n42\n") {
+	if where, text := c.where(t, world.Args{"command": "echo hi; expr 6 '*' 7"}); where != api.WhereHost ||
+		!strings.HasPrefix(text, "hi\n42\n") {
 		t.Errorf("%s: %q", where, text)
 	}
 	if out := w.OK(t, "ps", "-aq"); len(strings.Fields(out)) != 1 {
 		t.Errorf("a sandbox was made for a command on the host: %q", out)
 	}
 	for _, a := range []world.Args{
-		{"command": "rm -f own2"}, {"command": "cat /etc/passwd"}, {"command": "cd / && cat etc/passwd"}, {"command": "x=r; ${x}m -f own2"}, {"command": "echo cm0gb3duMg== | base64 -d | sh"}, {"command": "./own"},
-		{"command": whereami + " | sh"}, {"command": "((rm -f own2))"}, {"command": "hash -p ./own ls; ls"}, {"command": "echo hi", "cwd": "/workspace"}, {"command": "echo hi", "env": world.Args{"BASH_ENV": "./own"}},
-		{"command": "ls", "stdin": "x"}, {"command": "sleep 1", "background": true}, {"command": "echo hi", "mode": "all"}, {"argv": []string{"sh", "-c", "echo hi"}}, {"command": "if"},
+		{"command": "rm -f own2"}, {"command": "cat /etc/passwd"}, {"command": "cd / && cat etc/passwd"},
+		{"command": "x=r; ${x}m -f own2"}, {"command": "echo cm0gb3duMg== | base64 -d | sh"}, {"command": "./own"},
+		{"command": whereami + " | sh"}, {"command": "((rm -f own2))"}, {"command": "hash -p ./own ls; ls"},
+		{"command": "echo hi", "cwd": "/workspace"}, {"command": "echo hi", "env": world.Args{"BASH_ENV": "./own"}},
+		{"command": "ls", "stdin": "x"}, {"command": "sleep 1", "background": true},
+		{"command": "echo hi", "mode": "all"}, {"argv": []string{"sh", "-c", "echo hi"}}, {"command": "if"},
 	} {
-		if where, text := c.where(t, a); where != api.WhereSandbox || a["mode"] == nil && !strings.Contains(text, "[mode selective: in the sandbox: ") {
+		if where, text := c.where(t, a); where != api.WhereSandbox || a["mode"] == nil &&
+			!strings.Contains(text, "[mode selective: in the sandbox: ") {
 			t.Errorf("%v: %s: %q", a, where, text)
 		}
 	}
@@ -95,10 +102,13 @@ func TestModeMCP(t *testing.T) {
 
 	// Off: on the host, in the user's folder; what only a sandbox can do is an error.
 	c = dialMCP(t, w, "--workspace", dir+":rw", "--mode", "off")
-	if where, text := c.where(t, world.Args{"command": whereami + "; pwd; exit 3"}); where != api.WhereHost || !here(t, text) || !strings.Contains(text, dir) || !strings.Contains(text, "exit code 3") {
+	if where, text := c.where(t, world.Args{"command": whereami + "; pwd; exit 3"}); where != api.WhereHost ||
+		!here(t, text) || !strings.Contains(text, dir) || !strings.Contains(text, "exit code 3") {
 		t.Errorf("%s: %q", where, text)
 	}
-	if where, text := c.where(t, world.Args{"argv": []string{"cat", "own"}, "cwd": "/workspace/."}); where != api.WhereHost || !strings.HasPrefix(text, "own\n") {
+	if where, text := c.where(t,
+		world.Args{"argv": []string{"cat", "own"}, "cwd": "/workspace/."}); where != api.WhereHost ||
+		!strings.HasPrefix(text, "own\n") {
 		t.Errorf("%s: %q", where, text)
 	}
 	for _, mode := range []string{"all", "selective"} {
@@ -107,12 +117,14 @@ func TestModeMCP(t *testing.T) {
 			t.Errorf("%s: %s: %q", mode, where, text)
 		}
 	}
-	for _, a := range []world.Args{{"command": "sleep 1", "background": true}, {"command": "true", "cwd": "/tmp"}, {"command": "true", "cwd": "/workspace/../etc"}} {
+	for _, a := range []world.Args{{"command": "sleep 1", "background": true}, {"command": "true", "cwd": "/tmp"},
+		{"command": "true", "cwd": "/workspace/../etc"}} {
 		if where, text := c.where(t, a); where != "" || !strings.Contains(text, "mode all") {
 			t.Errorf("%v: %s: %q", a, where, text)
 		}
 	}
-	if rows := strings.Join(hostRows(t, w), ", "); strings.Count(rows, "selective host") != 1 || strings.Count(rows, "off host") != 2 || strings.Contains(rows, "unreported") {
+	if rows := strings.Join(hostRows(t, w), ", "); strings.Count(rows, "selective host") != 1 ||
+		strings.Count(rows, "off host") != 2 || strings.Contains(rows, "unreported") {
 		t.Error(rows)
 	}
 }
@@ -131,7 +143,8 @@ func TestModeMCPKilled(t *testing.T) {
 	go func() {
 		defer close(done)
 		// It fails: nobody answers any more.
-		_, _ = c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_command", Arguments: world.Args{"command": "setsid bash -c 'exec 3>fifo; sleep 1000' & wait"}})
+		_, _ = c.CallTool(t.Context(), &mcp.CallToolParams{Name: "sandbox_run_command",
+			Arguments: world.Args{"command": "setsid bash -c 'exec 3>fifo; sleep 1000' & wait"}})
 	}()
 	fifo, err := os.Open(filepath.Join(dir, "fifo")) // when the command has opened it
 	if err != nil {

@@ -42,17 +42,21 @@ func TestScan(t *testing.T) {
 			t.Errorf("%s: %.40q: %+v, want %s", tt.language, tt.code, res, tt.rule)
 		}
 	}
-	for _, p := range []api.ScanParams{{Language: "cobol", Code: "x"}, {Language: "python"}, {Language: "shell", Code: "ls", AllowedImports: []string{"x"}}} {
+	for _, p := range []api.ScanParams{{Language: "cobol", Code: "x"}, {Language: "python"},
+		{Language: "shell", Code: "ls", AllowedImports: []string{"x"}}} {
 		if _, err := c.ScanCode(t.Context(), p); api.ErrorCode(err) != api.InvalidArgument {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
-	r := w.Feed(t, "import json\nfrom urllib import request\n", "scan", "--language", "python", "--allow", "json", "--json", "-")
+	r := w.Feed(t, "import json\nfrom urllib import request\n", "scan", "--language", "python", "--allow", "json",
+		"--json", "-")
 	var res api.ScanResult
-	if err := json.Unmarshal([]byte(r.Want(t, 1).Stdout), &res); err != nil || len(res.Imports) != 2 || res.Imports[1].Allowed || res.Imports[1].Line != 2 {
+	if err := json.Unmarshal([]byte(r.Want(t, 1).Stdout), &res); err != nil || len(res.Imports) != 2 ||
+		res.Imports[1].Allowed || res.Imports[1].Line != 2 {
 		t.Errorf("%+v: %v", res, err)
 	}
-	if out := w.OK(t, "scan", "--rules"); !strings.Contains(out, "shell.delete") || !strings.Contains(out, "deletes files") || !strings.Contains(out, "harmless in shell: ") {
+	if out := w.OK(t, "scan", "--rules"); !strings.Contains(out, "shell.delete") ||
+		!strings.Contains(out, "deletes files") || !strings.Contains(out, "harmless in shell: ") {
 		t.Errorf("%q", out)
 	}
 	w.Run(t, "scan").Want(t, 125)

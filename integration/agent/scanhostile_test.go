@@ -60,10 +60,12 @@ func TestScanHostile(t *testing.T) {
 	for _, tt := range []struct{ name, code, want string }{
 		{"pieces", "x = 1\n__import__('so' + 'cket')", `line 2 imports "socket"`},
 		{"behind many", strings.Repeat("import json\n", 600) + "import socket", `line 601 imports "socket"`},
-		{"behind depth", "x = 1\n" + strings.Repeat("[", 3000) + "__import__('socket')" + strings.Repeat("]", 3000), "cannot be told"},
+		{"behind depth", "x = 1\n" + strings.Repeat("[", 3000) + "__import__('socket')" + strings.Repeat("]", 3000),
+			"cannot be told"},
 	} {
 		var e *api.Error
-		_, err := c.RunCode(t.Context(), api.CodeParams{Sandbox: n.sandbox, Language: "python", Code: tt.code, AllowedImports: []string{"json"}})
+		_, err := c.RunCode(t.Context(), api.CodeParams{Sandbox: n.sandbox, Language: "python", Code: tt.code,
+			AllowedImports: []string{"json"}})
 		if !errors.As(err, &e) || e.Code != api.PermissionDenied || !strings.Contains(e.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}

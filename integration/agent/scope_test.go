@@ -80,7 +80,8 @@ func TestScope(t *testing.T) {
 		}
 		old := strings.TrimSpace(w.OK(t, "create", "--scope", "agent:a", "host"))
 		fresh := strings.TrimSpace(w.OK(t, "scope", "reset", "agent:a"))
-		if got := run("agent:a", "ls /opt/lib new 2>/dev/null; pwd; echo $HOME"); old == fresh || !strings.HasPrefix(got, "/workspace\n") {
+		if got := run("agent:a", "ls /opt/lib new 2>/dev/null; pwd; echo $HOME"); old == fresh ||
+			!strings.HasPrefix(got, "/workspace\n") {
 			t.Errorf("%q", got)
 		}
 		if got := run("agent:b", "cat /opt/lib 2>/dev/null || echo none"); got != "none\n" {
@@ -96,7 +97,8 @@ func TestScope(t *testing.T) {
 		world.Write(t, filepath.Join(dir, "file"), "mine\n")
 		run := func(command string) string {
 			t.Helper()
-			return w.OK(t, "run", "--scope", "agent:f", "--workspace", dir+":rw", "-v", dir+":/ro:ro", "host", "--", "sh", "-c", command)
+			return w.OK(t, "run", "--scope", "agent:f", "--workspace", dir+":rw", "-v", dir+":/ro:ro", "host", "--",
+				"sh", "-c", command)
 		}
 		run("echo theirs >>file; cat /ro/file")
 		w.OK(t, "scope", "reset", "agent:f")

@@ -22,8 +22,10 @@ func TestChromium(t *testing.T) {
 	}
 	w := world.New(t)
 	render := func(profile string) world.Result {
-		return w.Run(t, "run", "--seccomp", profile, "--ids", "real", "-u", "1000", "-e", "HOME=/tmp", "--timeout", "2m", "host", "--",
-			chromium, "--headless", "--disable-gpu", "--dump-dom", "data:text/html,<p id=x></p><script>x.textContent=6*7</script>")
+		return w.Run(t, "run", "--seccomp", profile, "--ids", "real", "-u", "1000", "-e", "HOME=/tmp", "--timeout",
+			"2m", "host", "--",
+			chromium, "--headless", "--disable-gpu", "--dump-dom",
+			"data:text/html,<p id=x></p><script>x.textContent=6*7</script>")
 	}
 	if r := render("browser"); !strings.Contains(r.Stdout, `<p id="x">42</p>`) {
 		if strings.Contains(r.Stderr, "no such user") || strings.Contains(r.Stderr, "not mapped") {

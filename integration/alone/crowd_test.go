@@ -96,12 +96,14 @@ func TestCrowd(t *testing.T) {
 
 	execs := make([]string, fewer(crowdExecs))
 	for i, m := range each(t, clients, fewer(crowdExecs), "exec.start", func(i int) world.Params {
-		return world.Params{"sandbox": boxes[i%len(boxes)], "command": fmt.Sprintf(`read x; echo "$x-%d"; echo "%d-$x" >&2; exit %d`, i, i, i%100)}
+		return world.Params{"sandbox": boxes[i%len(boxes)],
+			"command": fmt.Sprintf(`read x; echo "$x-%d"; echo "%d-$x" >&2; exit %d`, i, i, i%100)}
 	}) {
 		execs[i] = world.Decode[struct{ Exec string }](t, string(m.Result)).Exec
 	}
 	var info counts
-	if clients[0].Call(&info, "system.info", world.Params{}); info.Counts.Execs != fewer(crowdExecs) || info.Counts.Sandboxes != fewer(crowdSandboxes) {
+	if clients[0].Call(&info, "system.info", world.Params{}); info.Counts.Execs != fewer(crowdExecs) ||
+		info.Counts.Sandboxes != fewer(crowdSandboxes) {
 		t.Errorf("%+v at once, want %d execs in %d sandboxes", info.Counts, fewer(crowdExecs), fewer(crowdSandboxes))
 	}
 	waits := make([]*world.Pending, fewer(crowdExecs))
@@ -117,7 +119,8 @@ func TestCrowd(t *testing.T) {
 			t.Fatalf("exec.wait %d: %s", i, m.Error)
 		}
 		res := world.Decode[world.ExecResult](t, string(m.Result))
-		if out, errs := fmt.Sprintf("word%d-%d\n", i, i), fmt.Sprintf("%d-word%d\n", i, i); res.Stdout != out || res.Stderr != errs || res.ExitCode != i%100 || res.Truncated {
+		if out, errs := fmt.Sprintf("word%d-%d\n", i, i), fmt.Sprintf("%d-word%d\n", i, i); res.Stdout != out ||
+			res.Stderr != errs || res.ExitCode != i%100 || res.Truncated {
 			t.Errorf("exec %d: %+v", i, res)
 		}
 	}
@@ -127,12 +130,14 @@ func TestCrowd(t *testing.T) {
 		command := fmt.Sprintf("cat; exit %d", i%100)
 		return world.Params{"sandbox": boxes[i%len(boxes)], "command": command, "stdin": fmt.Sprint(i)}
 	}) {
-		if res := world.Decode[world.ExecResult](t, string(m.Result)); res.Stdout != fmt.Sprint(i) || res.ExitCode != i%100 {
+		if res := world.Decode[world.ExecResult](t, string(m.Result)); res.Stdout != fmt.Sprint(i) ||
+			res.ExitCode != i%100 {
 			t.Errorf("exec.run %d: %+v", i, res)
 		}
 	}
 
-	each(t, clients, len(boxes), "sandbox.remove", func(i int) world.Params { return world.Params{"sandbox": boxes[i]} })
+	each(t, clients, len(boxes), "sandbox.remove",
+		func(i int) world.Params { return world.Params{"sandbox": boxes[i]} })
 	w.AwaitNoSandbox(t)
 	if d := w.Daemon(t).Hutchd; d != hutchd {
 		t.Errorf("hutchd %d was replaced by %d", hutchd, d)
@@ -142,7 +147,8 @@ func TestCrowd(t *testing.T) {
 	if peak > crowdMemory {
 		t.Errorf("hutchd took %d MB, more than %d", peak, crowdMemory)
 	}
-	if after := w.Resources(t); after.Hutchd > before.Hutchd || after.Launch > before.Launch || after.Mounts > before.Mounts || after.Cgroups > before.Cgroups {
+	if after := w.Resources(t); after.Hutchd > before.Hutchd || after.Launch > before.Launch ||
+		after.Mounts > before.Mounts || after.Cgroups > before.Cgroups {
 		t.Errorf("held before: %+v, after: %+v", before, after)
 	}
 }
@@ -181,7 +187,8 @@ func TestCrowdDeath(t *testing.T) {
 	for i := range 5 { // as many as one connection may have under way
 		n := commands / 5
 		for k, m := range each(t, []*world.Conn{first}, n, "exec.start", func(k int) world.Params {
-			return world.Params{"sandbox": boxes[k%sandboxes], "command": fmt.Sprintf(`echo up; read x; echo "$x-%d"; exit %d`, i*n+k, k)}
+			return world.Params{"sandbox": boxes[k%sandboxes],
+				"command": fmt.Sprintf(`echo up; read x; echo "$x-%d"; exit %d`, i*n+k, k)}
 		}) {
 			execs[i*n+k] = world.Decode[struct{ Exec string }](t, string(m.Result)).Exec
 		}
@@ -194,16 +201,19 @@ func TestCrowdDeath(t *testing.T) {
 		// The command line goes on with the next hutchd when it meets the end of the last.
 		start := time.Now()
 		info := world.Decode[counts](t, w.OK(t, "rpc", "system.info"))
-		t.Logf("round %d, %s: taken over and answered in %v", round, victim.Name, time.Since(start).Round(time.Millisecond))
+		t.Logf("round %d, %s: taken over and answered in %v", round, victim.Name, time.Since(start).
+			Round(time.Millisecond))
 		if info.Counts.Sandboxes != sandboxes || info.Counts.Execs != commands {
-			t.Fatalf("round %d, %s: taken over: %+v; want %d sandboxes with %d execs", round, victim.Name, info.Counts, sandboxes, commands)
+			t.Fatalf("round %d, %s: taken over: %+v; want %d sandboxes with %d execs", round, victim.Name, info.Counts,
+				sandboxes, commands)
 		}
 		now := w.Resources(t)
 		if round == 0 {
 			held = now
 		}
 		// hutchd may still serve the last client's connection, of which there is one.
-		if now.Hutchd > held.Hutchd+2 || now.Launch > held.Launch || now.Mounts > held.Mounts || now.Cgroups > held.Cgroups {
+		if now.Hutchd > held.Hutchd+2 || now.Launch > held.Launch || now.Mounts > held.Mounts ||
+			now.Cgroups > held.Cgroups {
 			t.Fatalf("round %d: held %+v, now %+v", round, held, now)
 		}
 	}

@@ -58,7 +58,8 @@ func TestFilesSyncMany(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "d51")); err != nil {
 		t.Fatal(err)
 	}
-	w.OK(t, "exec", sb, "sh", "-euc", `cd many; rm flat/98-999; ln -s /etc flat/50-000x; mkdir -p zz/y; : >zz/y/z; rm -r d77; ln -s ../flat d77`)
+	w.OK(t, "exec", sb, "sh", "-euc",
+		`cd many; rm flat/98-999; ln -s /etc flat/50-000x; mkdir -p zz/y; : >zz/y/z; rm -r d77; ln -s ../flat d77`)
 	w.Run(t, "cp", "--sync", "--delete", dir, sb+":many").Want(t, 0).Says(t, "98095 the same, 1005 copied, 4 removed")
 	world.SameTree(t, w, sb, dir, "many", false)
 	w.OK(t, "exec", sb, "test", "-e", "/etc/passwd")

@@ -17,14 +17,15 @@ import (
 // at the run numbered failAt (from 0).
 func fixed(name string, failAt int, log *[]string, times ...time.Duration) *entry {
 	n := -1
-	return &entry{subject: Subject{Name: name}, prepared: &Prepared{Command: name, Run: func(context.Context) (Sample, error) {
-		n++
-		*log = append(*log, name)
-		if n == failAt {
-			return Sample{}, errors.New("wrong answer")
-		}
-		return Sample{Wall: times[n%len(times)]}, nil
-	}}}
+	return &entry{subject: Subject{Name: name},
+		prepared: &Prepared{Command: name, Run: func(context.Context) (Sample, error) {
+			n++
+			*log = append(*log, name)
+			if n == failAt {
+				return Sample{}, errors.New("wrong answer")
+			}
+			return Sample{Wall: times[n%len(times)]}, nil
+		}}}
 }
 
 func TestMeasure(t *testing.T) {
@@ -96,7 +97,8 @@ func TestReport(t *testing.T) {
 	a := fixed("a", -1, &log, 4*time.Millisecond)
 	b := fixed("b", -1, &log, 6*time.Millisecond)
 	bad := fixed("bad", 0, &log)
-	absent := &entry{subject: Subject{Name: "absent"}, unavailable: &Unavailable{MissingTool, "tool is not in PATH", "install it"}}
+	absent := &entry{subject: Subject{Name: "absent"}, unavailable: &Unavailable{MissingTool, "tool is not in PATH",
+		"install it"}}
 	entries := []*entry{a, b, bad, absent}
 	if _, err := measure(t.Context(), entries, plan{rounds: 3, until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
@@ -121,7 +123,8 @@ func TestReport(t *testing.T) {
 	if err := json.Unmarshal(data, &back); err != nil {
 		t.Fatal(err)
 	}
-	if back.Results[1].Ratio.Median != 1.5 || len(back.Results[1].Walls) != 3 || back.Results[3].Unavailable.Reason != MissingTool {
+	if back.Results[1].Ratio.Median != 1.5 || len(back.Results[1].Walls) != 3 ||
+		back.Results[3].Unavailable.Reason != MissingTool {
 		t.Errorf("lost on the way through JSON: %s", data)
 	}
 }

@@ -17,41 +17,49 @@ const forks = 64
 // is a sandbox without any.
 func branchSubjects() []Subject {
 	return []Subject{
-		{Name: "pause-resume", About: "sandbox.pause and sandbox.resume beside a process that runs", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareBranch(ctx, callsPerRun, func(ctx context.Context, c *client.Client, sb string) (func() error, error) {
-				_, err := c.Pause(ctx, sb)
-				if err == nil {
-					_, err = c.Resume(ctx, sb)
-				}
-				return nil, err
-			})
-		}},
-		{Name: "copy-10mb", About: "cp -a of 10 MB in 1,000 files: the floor of a snapshot", Setup: setupCopy},
-		{Name: "snapshot-10mb", About: "snapshot.create of 10 MB in 1,000 files", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareBranch(ctx, 5, func(ctx context.Context, c *client.Client, sb string) (func() error, error) {
-				sn, err := c.CreateSnapshot(ctx, api.SnapshotCreateParams{Sandbox: sb})
-				return func() error { return c.RemoveSnapshot(ctx, sn.ID) }, err
-			})
-		}},
-		{Name: "fork-snapshot-10mb", About: "sandbox.fork of that snapshot", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			sn := ""
-			return h.prepareBranch(ctx, 5, func(ctx context.Context, c *client.Client, sb string) (func() error, error) {
-				if sn == "" {
-					made, err := c.CreateSnapshot(ctx, api.SnapshotCreateParams{Sandbox: sb})
-					if err != nil {
+		{Name: "pause-resume", About: "sandbox.pause and sandbox.resume beside a process that runs",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareBranch(ctx, callsPerRun,
+					func(ctx context.Context, c *client.Client, sb string) (func() error, error) {
+						_, err := c.Pause(ctx, sb)
+						if err == nil {
+							_, err = c.Resume(ctx, sb)
+						}
 						return nil, err
+					})
+			}},
+		{Name: "copy-10mb", About: "cp -a of 10 MB in 1,000 files: the floor of a snapshot", Setup: setupCopy},
+		{Name: "snapshot-10mb", About: "snapshot.create of 10 MB in 1,000 files",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareBranch(ctx, 5, func(ctx context.Context, c *client.Client, sb string) (func() error,
+					error) {
+					sn, err := c.CreateSnapshot(ctx, api.SnapshotCreateParams{Sandbox: sb})
+					return func() error { return c.RemoveSnapshot(ctx, sn.ID) }, err
+				})
+			}},
+		{Name: "fork-snapshot-10mb", About: "sandbox.fork of that snapshot",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				sn := ""
+				return h.prepareBranch(ctx, 5, func(ctx context.Context, c *client.Client, sb string) (func() error,
+					error) {
+					if sn == "" {
+						made, err := c.CreateSnapshot(ctx, api.SnapshotCreateParams{Sandbox: sb})
+						if err != nil {
+							return nil, err
+						}
+						sn = made.ID
 					}
-					sn = made.ID
-				}
-				return fork(ctx, c, api.ForkParams{Snapshot: sn})
-			})
-		}},
-		{Name: "fork-10mb", About: "sandbox.fork of the running sandbox", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareBranch(ctx, 5, forkTimes(1))
-		}},
-		{Name: "fork-64", About: fmt.Sprintf("%d forks of the same at once", forks), Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareBranch(ctx, 1, forkTimes(forks))
-		}},
+					return fork(ctx, c, api.ForkParams{Snapshot: sn})
+				})
+			}},
+		{Name: "fork-10mb", About: "sandbox.fork of the running sandbox",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareBranch(ctx, 5, forkTimes(1))
+			}},
+		{Name: "fork-64", About: fmt.Sprintf("%d forks of the same at once", forks), Named: true,
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareBranch(ctx, 1, forkTimes(forks))
+			}},
 	}
 }
 
@@ -88,7 +96,8 @@ func settled(ctx context.Context, c *client.Client) error {
 		select {
 		case <-time.After(settleRest):
 		case <-ctx.Done():
-			return fmt.Errorf("%d sandboxes and layers are still being removed: %w", info.Counts.Removing, context.Cause(ctx))
+			return fmt.Errorf("%d sandboxes and layers are still being removed: %w", info.Counts.Removing,
+				context.Cause(ctx))
 		}
 	}
 }
@@ -106,7 +115,8 @@ func (h *Host) prepareBranch(ctx context.Context, n int, do branching) (*Prepare
 		return nil, err
 	}
 	const fill = fillFiles + "; sleep 1000 >/dev/null 2>&1 &"
-	if r, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sb.ID, Command: fill}, nil, nil); err != nil || r.ExitCode != 0 {
+	if r, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sb.ID, Command: fill}, nil, nil); err != nil ||
+		r.ExitCode != 0 {
 		return nil, fmt.Errorf("write 10 MB: %+v: %w", r, err)
 	}
 	one := func(ctx context.Context) (time.Duration, error) {
@@ -119,7 +129,8 @@ func (h *Host) prepareBranch(ctx context.Context, n int, do branching) (*Prepare
 		return took, err
 	}
 	return &Prepared{
-		Command: "JSON-RPC by the Go client", Note: fmt.Sprintf("the median of %d calls in a row, each when what the last one made is gone, as cp's copies are", n),
+		Command: "JSON-RPC by the Go client",
+		Note:    fmt.Sprintf("the median of %d calls in a row, each when what the last one made is gone, as cp's copies are", n),
 		Run: func(ctx context.Context) (Sample, error) {
 			times, err := calls(ctx, n, one)
 			if err != nil {

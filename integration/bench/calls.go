@@ -99,7 +99,8 @@ func (h *Host) prepareCalls(ctx context.Context, stdio *client.Stdio) (*Prepared
 		Command: "exec.run {argv: [/bin/true]} by the Go client",
 		Note:    fmt.Sprintf("the median of %d calls in a row", callsPerRun),
 		Run: func(ctx context.Context) (Sample, error) {
-			times, err := calls(ctx, callsPerRun, func(ctx context.Context) (time.Duration, error) { return call(ctx, c, sandbox, stdio) })
+			times, err := calls(ctx, callsPerRun,
+				func(ctx context.Context) (time.Duration, error) { return call(ctx, c, sandbox, stdio) })
 			if err != nil {
 				return Sample{}, err
 			}
@@ -131,7 +132,8 @@ func (h *Host) prepareTail(ctx context.Context, start func(context.Context) (sto
 		Note:    fmt.Sprintf("the p99 of %d calls in a row", tailCalls),
 		Run: func(ctx context.Context) (Sample, error) {
 			stop := start(ctx)
-			times, err := calls(ctx, tailCalls, func(ctx context.Context) (time.Duration, error) { return call(ctx, c, sandbox, nil) })
+			times, err := calls(ctx, tailCalls,
+				func(ctx context.Context) (time.Duration, error) { return call(ctx, c, sandbox, nil) })
 			if err = errors.Join(err, stop()); err != nil {
 				return Sample{}, err
 			}

@@ -16,19 +16,29 @@ var charts = []struct {
 	subjects    []string
 }{
 	{"start", "A command in a new sandbox, from argv to exit", []string{
-		"floor", "bwrap", "bwrap-seccomp", "crun", "crun-seccomp", "runc", "runc-seccomp", "firejail", "podman-run", "hutch-run", "hutch-run-ready", "hutch-run-pool", "hutch-run-private",
+		"floor", "bwrap", "bwrap-seccomp", "crun", "crun-seccomp", "runc", "runc-seccomp", "firejail", "podman-run",
+		"hutch-run", "hutch-run-ready", "hutch-run-pool", "hutch-run-private",
 	}},
-	{"agent", "What agents use", []string{"hutch-call", "tool-write", "tool-list", "tool-command", "code-python", "workspace-diff"}},
-	{"branch", "Pause, snapshots and forks of 10 MB in 1,000 files", []string{"pause-resume", "snapshot-10mb", "fork-10mb", "hutch-create"}},
-	{"exec", "A command in a sandbox that lives", []string{"true", "crun-exec", "runc-exec", "hutch-exec", "hutch-call", "hutch-call-passed"}},
+	{"agent", "What agents use", []string{"hutch-call", "tool-write", "tool-list", "tool-command", "code-python",
+		"workspace-diff"}},
+	{"branch", "Pause, snapshots and forks of 10 MB in 1,000 files",
+		[]string{"pause-resume", "snapshot-10mb", "fork-10mb", "hutch-create"}},
+	{"exec", "A command in a sandbox that lives", []string{"true", "crun-exec", "runc-exec", "hutch-exec", "hutch-call",
+		"hutch-call-passed"}},
 	{"create", "Sandboxes over a warm connection", []string{
-		"hutch-create", "hutch-acquire", "hutch-acquire-exec", "hutch-create-exec", "hutch-create-exec-pulled", "hutch-create-crowd", "hutch-remove", "hutch-sustained",
+		"hutch-create", "hutch-acquire", "hutch-acquire-exec", "hutch-create-exec", "hutch-create-exec-pulled",
+		"hutch-create-crowd", "hutch-remove", "hutch-sustained",
 	}},
-	{"pull", "Pull of " + mixed.String() + ", on disk", []string{"hutch-pull", "podman-pull", "skopeo-umoci", "crane-tar"}},
-	{"pull-tmpfs", "Pull of " + mixed.String() + ", in memory", []string{"hutch-pull-tmpfs", "podman-pull-tmpfs", "skopeo-umoci-tmpfs", "crane-tar-tmpfs"}},
-	{"pull-100k", "Pull of " + small.String() + ", on disk", []string{"hutch-pull-100k", "podman-pull-100k", "skopeo-umoci-100k", "crane-tar-100k"}},
-	{"connect", "A connection and its first byte", []string{"net-connect", "hutch-net-connect", "pasta-connect", "pasta-local-connect", "slirp4netns-connect"}},
-	{"http", "500 requests for 1 KiB, 8 at a time", []string{"net-http", "hutch-net-http", "pasta-http", "pasta-local-http", "slirp4netns-http"}},
+	{"pull", "Pull of " + mixed.String() + ", on disk", []string{"hutch-pull", "podman-pull", "skopeo-umoci",
+		"crane-tar"}},
+	{"pull-tmpfs", "Pull of " + mixed.String() + ", in memory", []string{"hutch-pull-tmpfs", "podman-pull-tmpfs",
+		"skopeo-umoci-tmpfs", "crane-tar-tmpfs"}},
+	{"pull-100k", "Pull of " + small.String() + ", on disk", []string{"hutch-pull-100k", "podman-pull-100k",
+		"skopeo-umoci-100k", "crane-tar-100k"}},
+	{"connect", "A connection and its first byte", []string{"net-connect", "hutch-net-connect", "pasta-connect",
+		"pasta-local-connect", "slirp4netns-connect"}},
+	{"http", "500 requests for 1 KiB, 8 at a time", []string{"net-http", "hutch-net-http", "pasta-http",
+		"pasta-local-http", "slirp4netns-http"}},
 }
 
 // bar is one subject in a chart; lengths are of the drawing, texts ready to be shown.
@@ -69,7 +79,8 @@ func (r *Report) chart(title string, names []string) (picture []byte, ok bool, e
 		for _, res := range r.Results {
 			if res.Name == name && res.Wall != nil {
 				longest = max(longest, res.Wall.P90)
-				bars = append(bars, bar{Name: name, Ours: strings.HasPrefix(name, "hutch"), Value: milliseconds(res.Wall.Median),
+				bars = append(bars, bar{Name: name, Ours: strings.HasPrefix(name, "hutch"),
+					Value: milliseconds(res.Wall.Median),
 					Width: res.Wall.Median, Low: res.Wall.Min, High: res.Wall.P90})
 			}
 		}
@@ -80,15 +91,19 @@ func (r *Report) chart(title string, names []string) (picture []byte, ok bool, e
 	scale := chartWidth / longest
 	for i := range bars {
 		b := &bars[i]
-		b.Y, b.Width, b.Low, b.High = 52+barStep*float64(i), b.Width*scale, chartLeft+b.Low*scale, chartLeft+b.High*scale
+		b.Y, b.Width, b.Low, b.High = 52+barStep*float64(i), b.Width*scale, chartLeft+b.Low*scale, chartLeft+
+			b.High*scale
 	}
 	foot := []string{
-		fmt.Sprintf("median in ms; the line goes from the fastest to the 90th percentile of %d interleaved rounds", r.Rounds),
-		fmt.Sprintf("Linux %s, %d cores, load %.1f before, uid %d", r.Machine.Kernel, r.Machine.Cores, r.Machine.Load1Before, r.UID),
+		fmt.Sprintf("median in ms; the line goes from the fastest to the 90th percentile of %d interleaved rounds",
+			r.Rounds),
+		fmt.Sprintf("Linux %s, %d cores, load %.1f before, uid %d", r.Machine.Kernel, r.Machine.Cores,
+			r.Machine.Load1Before, r.UID),
 	}
 	var b bytes.Buffer
 	err = chartTemplate.Execute(&b, map[string]any{
-		"Title": title, "Foot": foot, "Bars": bars, "Left": chartLeft, "Width": chartLeft + chartWidth + 90, "Height": 52 + barStep*float64(len(bars)) + 48,
+		"Title": title, "Foot": foot, "Bars": bars, "Left": chartLeft, "Width": chartLeft + chartWidth + 90,
+		"Height": 52 + barStep*float64(len(bars)) + 48,
 	})
 	return b.Bytes(), true, err
 }

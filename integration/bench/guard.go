@@ -15,10 +15,14 @@ import (
 func guardSubjects() []Subject {
 	return []Subject{
 		{Name: "status-host", About: "git status of 50,000 files on the host", Setup: setupStatusHost},
-		{Name: "workspace-status", About: "the same in a sandbox with the folder as its workspace in mode rw", Setup: setupWorkspaceStatus},
-		{Name: "guard-create-tell", About: "10,000 files out of a tar archive into a workspace where new names are reported", Setup: setupGuardCreate(api.GuardTell)},
+		{Name: "workspace-status", About: "the same in a sandbox with the folder as its workspace in mode rw",
+			Setup: setupWorkspaceStatus},
+		{Name: "guard-create-tell",
+			About: "10,000 files out of a tar archive into a workspace where new names are reported",
+			Setup: setupGuardCreate(api.GuardTell)},
 		{Name: "guard-create", About: "the same where PID 1 makes new names", Setup: setupGuardCreate(api.GuardRefuse)},
-		{Name: "guard-walk-off", About: "a sandbox with a workspace of 50,000 files without a guard", Setup: setupGuardWalk(true)},
+		{Name: "guard-walk-off", About: "a sandbox with a workspace of 50,000 files without a guard",
+			Setup: setupGuardWalk(true)},
 		{Name: "guard-walk", About: "the same with it: a look at all folders", Setup: setupGuardWalk(false)},
 	}
 }
@@ -36,12 +40,14 @@ func (h *Host) gitFolder(ctx context.Context) (string, error) {
 			return "", err
 		}
 		for j := range 100 {
-			if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("f%02d", j)), []byte("text\n"), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("f%02d", j)), []byte("text\n"),
+				0o644); err != nil {
 				return "", err
 			}
 		}
 	}
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-q", "-m", "x"}, {"status"}} {
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."},
+		{"-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-q", "-m", "x"}, {"status"}} {
 		if out, err := gitAt(ctx, dir, args...).CombinedOutput(); err != nil {
 			return "", fmt.Errorf("git %q: %w: %s", args, err, out)
 		}
@@ -83,9 +89,10 @@ func (h *Host) inWorkspace(ctx context.Context, w api.Workspace, before, command
 		return nil, err
 	}
 	run := func(ctx context.Context, command string) error {
-		r, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sb.ID, Command: command, Cwd: "/workspace", Env: map[string]string{
-			"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*",
-		}}, nil, nil)
+		r, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sb.ID, Command: command, Cwd: "/workspace",
+			Env: map[string]string{
+				"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*",
+			}}, nil, nil)
 		if err == nil && r.ExitCode != 0 {
 			err = fmt.Errorf("%s: %+v", command, r)
 		}
@@ -122,7 +129,8 @@ func setupGuardCreate(mode api.GuardNew) func(context.Context, *Host) (*Prepared
 			return nil, err
 		}
 		const archive = "test -e /tmp/a.tar || { mkdir /tmp/a && cd /tmp/a && i=0; while [ $i -lt 10000 ]; do echo text >f$i; i=$((i+1)); done; tar cf /tmp/a.tar .; }; rm -rf /workspace/d; mkdir /workspace/d"
-		return h.inWorkspace(ctx, api.Workspace{Path: dir, GuardNew: mode}, archive, "tar xf /tmp/a.tar --no-same-owner -C /workspace/d")
+		return h.inWorkspace(ctx, api.Workspace{Path: dir, GuardNew: mode}, archive,
+			"tar xf /tmp/a.tar --no-same-owner -C /workspace/d")
 	}
 }
 

@@ -184,7 +184,8 @@ const (
 )
 
 // whenFull is hutchProcess of a daemon whose runs begin when so many sandboxes wait.
-func (h *Host) whenFull(ctx context.Context, d *daemon, state string, want int, waiting func(context.Context, *client.Client) (int, error), args ...string) (*Prepared, error) {
+func (h *Host) whenFull(ctx context.Context, d *daemon, state string, want int,
+	waiting func(context.Context, *client.Client) (int, error), args ...string) (*Prepared, error) {
 	p, err := h.hutchProcess(ctx, d, args...)
 	if err != nil {
 		return nil, err

@@ -24,51 +24,71 @@ const (
 // lifeSubjects measure the whole life of sandboxes over warm connections.
 func lifeSubjects() []Subject {
 	return []Subject{
-		{Name: "hutch-create", About: "sandbox.create over a warm connection", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareLife(ctx, "host", 0, create)
-		}},
-		{Name: "hutch-launch", About: "of a sandbox.create where none is launched ahead, the launch", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareLife(ctx, "host", 0, launch)
-		}},
-		{Name: "hutch-create-exec", About: "the same, and the first exec.run of true", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareLife(ctx, "host", 0, createAndCall)
-		}},
-		{Name: "hutch-acquire", About: "pool.acquire out of a pool of 8", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareAcquire(ctx, false)
-		}},
-		{Name: "hutch-acquire-exec", About: "the same, and the first exec.run of true", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareAcquire(ctx, true)
-		}},
-		{Name: "hutch-template-exec", About: "the same out of the pool of a template, with a server that is ready in each", Setup: prepareTemplate},
-		{Name: "hutch-create-exec-pulled", About: "the same with a pulled image of 5 layers, 216 MB", Named: true, Setup: setupCreatePulled},
-		{Name: "hutch-create-crowd", About: "sandbox.create beside 200 idle sandboxes", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareLife(ctx, "host", crowd, create)
-		}},
-		{Name: "hutch-remove", About: "sandbox.remove of an idle sandbox", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareLife(ctx, "host", 0, remove)
-		}},
-		{Name: "hutch-create-ready", About: "sandbox.create, where sandboxes were launched ahead", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareReady(ctx, "create-ready", 2, create)
-		}},
-		{Name: "hutch-create-exec-ready", About: "the same, and the first exec.run of true", Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareReady(ctx, "create-exec-ready", 2, createAndCall)
-		}},
-		{Name: "hutch-create-exec-pulled-ready", About: "the same with a pulled image of 5 layers, 216 MB", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareReadyOf(ctx, "pulled-ready", h.pullForLife, 2, 0, createAndCall)
-		}},
-		{Name: "hutch-create-crowd-ready", About: "hutch-create-ready beside 200 idle sandboxes", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareReadyOf(ctx, "crowd-ready", hostImage, 2, crowd, create)
-		}},
-		{Name: "hutch-burst-ready", About: fmt.Sprintf("%d sandboxes created at once, where as many were launched ahead", burst), Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareReady(ctx, "burst-ready", burst, createBurst)
-		}},
-		{Name: "hutch-sustained-ready", About: "hutch-sustained, where sandboxes are launched ahead all the time", Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareReady(ctx, "sustained-ready", burst, createSustained)
-		}},
-		{Name: "hutch-burst", About: fmt.Sprintf("%d sandboxes created at once, until the last is there", burst), Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-			return h.prepareLife(ctx, "host", 0, createBurst)
-		}},
-		{Name: "hutch-sustained", About: fmt.Sprintf("a sandbox with one command, when %d clients make and remove %d in all", workers, workers*sustained), Named: true,
+		{Name: "hutch-create", About: "sandbox.create over a warm connection",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareLife(ctx, "host", 0, create)
+			}},
+		{Name: "hutch-launch", About: "of a sandbox.create where none is launched ahead, the launch", Named: true,
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareLife(ctx, "host", 0, launch)
+			}},
+		{Name: "hutch-create-exec", About: "the same, and the first exec.run of true",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareLife(ctx, "host", 0, createAndCall)
+			}},
+		{Name: "hutch-acquire", About: "pool.acquire out of a pool of 8",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareAcquire(ctx, false)
+			}},
+		{Name: "hutch-acquire-exec", About: "the same, and the first exec.run of true",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareAcquire(ctx, true)
+			}},
+		{Name: "hutch-template-exec",
+			About: "the same out of the pool of a template, with a server that is ready in each",
+			Setup: prepareTemplate},
+		{Name: "hutch-create-exec-pulled", About: "the same with a pulled image of 5 layers, 216 MB", Named: true,
+			Setup: setupCreatePulled},
+		{Name: "hutch-create-crowd", About: "sandbox.create beside 200 idle sandboxes", Named: true,
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareLife(ctx, "host", crowd, create)
+			}},
+		{Name: "hutch-remove", About: "sandbox.remove of an idle sandbox",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareLife(ctx, "host", 0, remove)
+			}},
+		{Name: "hutch-create-ready", About: "sandbox.create, where sandboxes were launched ahead",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareReady(ctx, "create-ready", 2, create)
+			}},
+		{Name: "hutch-create-exec-ready", About: "the same, and the first exec.run of true",
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareReady(ctx, "create-exec-ready", 2, createAndCall)
+			}},
+		{Name: "hutch-create-exec-pulled-ready", About: "the same with a pulled image of 5 layers, 216 MB", Named: true,
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareReadyOf(ctx, "pulled-ready", h.pullForLife, 2, 0, createAndCall)
+			}},
+		{Name: "hutch-create-crowd-ready", About: "hutch-create-ready beside 200 idle sandboxes", Named: true,
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareReadyOf(ctx, "crowd-ready", hostImage, 2, crowd, create)
+			}},
+		{Name: "hutch-burst-ready",
+			About: fmt.Sprintf("%d sandboxes created at once, where as many were launched ahead", burst), Named: true,
+			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareReady(ctx, "burst-ready", burst, createBurst)
+			}},
+		{Name: "hutch-sustained-ready", About: "hutch-sustained, where sandboxes are launched ahead all the time",
+			Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareReady(ctx, "sustained-ready", burst, createSustained)
+			}},
+		{Name: "hutch-burst", About: fmt.Sprintf("%d sandboxes created at once, until the last is there", burst),
+			Named: true, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+				return h.prepareLife(ctx, "host", 0, createBurst)
+			}},
+		{Name: "hutch-sustained",
+			About: fmt.Sprintf("a sandbox with one command, when %d clients make and remove %d in all", workers,
+				workers*sustained), Named: true,
 			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 				return h.prepareLife(ctx, "host", 0, createSustained)
 			}},
@@ -116,7 +136,8 @@ func (h *Host) prepareReady(ctx context.Context, state string, n int, one life) 
 func hostImage(context.Context, *daemon) (string, error) { return "host", nil }
 
 // prepareReadyOf is prepareReady for sandboxes of the image that get has the daemon pull, beside so many idle ones.
-func (h *Host) prepareReadyOf(ctx context.Context, state string, get func(context.Context, *daemon) (string, error), n, idle int, one life) (*Prepared, error) {
+func (h *Host) prepareReadyOf(ctx context.Context, state string, get func(context.Context, *daemon) (string, error), n,
+	idle int, one life) (*Prepared, error) {
 	env, err := h.hutchEnv(state)
 	if err != nil {
 		return nil, err
@@ -174,7 +195,8 @@ func (h *Host) prepareAcquire(ctx context.Context, use bool) (*Prepared, error) 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.CreatePool(ctx, api.PoolSpec{Name: "p", Size: 8, Sandbox: api.Spec{Image: "host"}}, nil); err != nil {
+	if _, err := c.CreatePool(ctx, api.PoolSpec{Name: "p", Size: 8, Sandbox: api.Spec{Image: "host"}},
+		nil); err != nil {
 		return nil, err
 	}
 	return acquireOf(c, use), nil
@@ -241,10 +263,11 @@ func acquireOf(c *client.Client, use bool) *Prepared {
 }
 
 func lifeOf(c *client.Client, image string, one life) *Prepared {
-	return &Prepared{Command: "sandbox.create, exec.run {argv: [/bin/true]} and sandbox.remove by the Go client", Run: func(ctx context.Context) (Sample, error) {
-		took, err := one(ctx, c, image)
-		return Sample{Wall: took}, err
-	}}
+	return &Prepared{Command: "sandbox.create, exec.run {argv: [/bin/true]} and sandbox.remove by the Go client",
+		Run: func(ctx context.Context) (Sample, error) {
+			took, err := one(ctx, c, image)
+			return Sample{Wall: took}, err
+		}}
 }
 
 func setupCreatePulled(ctx context.Context, h *Host) (*Prepared, error) {

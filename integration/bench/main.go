@@ -47,7 +47,8 @@ func parseOptions() (o options, err error) {
 	flag.StringVar(&o.hutch, "hutch", "", "`folder` of hutch's binaries (bin of this checkout)")
 	flag.StringVar(&o.json, "json", "", "write the report with all samples to this `file` too")
 	flag.StringVar(&o.svg, "svg", "", "draw charts of the report into this `folder` too")
-	flag.BoolVar(&o.memory, "memory", false, "measure only the memory of idle sandboxes, which a run of all subjects does too")
+	flag.BoolVar(&o.memory, "memory", false,
+		"measure only the memory of idle sandboxes, which a run of all subjects does too")
 	flag.BoolVar(&o.list, "list", false, "list the subjects and exit")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -146,7 +147,8 @@ func bench(ctx context.Context, o options) (err error) {
 
 // report sets up, measures and sums up. It has no report when it was interrupted.
 func (h *Host) report(ctx context.Context, o options, chosen []Subject, until time.Time) (*Report, error) {
-	r := &Report{Time: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), UID: h.uid, Warmup: o.warmup, Baseline: o.baseline}
+	r := &Report{Time: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), UID: h.uid, Warmup: o.warmup,
+		Baseline: o.baseline}
 	entries := prepare(ctx, h, chosen)
 	var err error
 	if r.Rounds, err = measure(ctx, entries, plan{warmup: o.warmup, rounds: o.rounds, until: until}); err != nil {

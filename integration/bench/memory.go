@@ -34,10 +34,12 @@ type Memory struct {
 func (m *Memory) String() string {
 	s := fmt.Sprintf("%d idle sandboxes: hutchd %.1f MB RSS", m.Sandboxes, float64(m.Hutchd)/1000)
 	if m.Sandbox > 0 {
-		s += fmt.Sprintf("; a sandbox %.2f MB PSS, %.2f MB when it is the only one", float64(m.Sandbox)/1000, float64(m.First)/1000)
+		s += fmt.Sprintf("; a sandbox %.2f MB PSS, %.2f MB when it is the only one", float64(m.Sandbox)/1000,
+			float64(m.First)/1000)
 	}
 	if n := m.Network; n != nil {
-		s += fmt.Sprintf("\nwith a network each: hutchd %.1f MB RSS, %.0f kB a sandbox more than without", float64(n.Hutchd)/1000, float64(n.Hutchd-m.Hutchd)/float64(m.Sandboxes))
+		s += fmt.Sprintf("\nwith a network each: hutchd %.1f MB RSS, %.0f kB a sandbox more than without",
+			float64(n.Hutchd)/1000, float64(n.Hutchd-m.Hutchd)/float64(m.Sandboxes))
 		s += "\n" + n.idle()
 	}
 	return s
@@ -163,7 +165,8 @@ func childOf(ppid int, name string) (int, error) {
 		if err != nil {
 			continue
 		}
-		if of, err := parent(pid); err == nil && of == ppid && field(fmt.Sprintf("/proc/%d/status", pid), "Name", ":") == name {
+		if of, err := parent(pid); err == nil && of == ppid && field(fmt.Sprintf("/proc/%d/status", pid), "Name",
+			":") == name {
 			return pid, nil
 		}
 	}

@@ -37,13 +37,15 @@ func (h *Host) prepareBeside(ctx context.Context, what, load string) (*Prepared,
 		return nil, err
 	}
 	if neighbour.Isolation.Cgroups == "none" {
-		return nil, &Unavailable{HostKind, "there are no cgroups: nothing keeps a neighbour's CPU use apart", "`hutch doctor` says what to change"}
+		return nil, &Unavailable{HostKind, "there are no cgroups: nothing keeps a neighbour's CPU use apart",
+			"`hutch doctor` says what to change"}
 	}
 	return &Prepared{
 		Command: "exec.run {argv: [/bin/true]} by the Go client",
 		Note:    fmt.Sprintf("the median of %d calls in a row, beside %s in another sandbox", callsPerRun, what),
 		Run: func(ctx context.Context) (s Sample, err error) {
-			started, err := c.ExecStart(ctx, api.ExecParams{Sandbox: neighbour.ID, Command: load, Background: true}, nil)
+			started, err := c.ExecStart(ctx, api.ExecParams{Sandbox: neighbour.ID, Command: load, Background: true},
+				nil)
 			if err != nil {
 				return s, err
 			}
@@ -51,7 +53,8 @@ func (h *Host) prepareBeside(ctx context.Context, what, load string) (*Prepared,
 				_, kerr := c.ExecKill(ctx, started.Exec)
 				err = errors.Join(err, kerr)
 			}()
-			times, err := calls(ctx, callsPerRun, func(ctx context.Context) (time.Duration, error) { return call(ctx, c, sandbox, nil) })
+			times, err := calls(ctx, callsPerRun,
+				func(ctx context.Context) (time.Duration, error) { return call(ctx, c, sandbox, nil) })
 			if err != nil {
 				return s, err
 			}

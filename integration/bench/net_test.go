@@ -24,14 +24,16 @@ func TestNetload(t *testing.T) {
 		port uint16
 		n    int
 	}{
-		{"connect", s.byte, 3}, {"down", s.source, bulk}, {"up", s.sink, bulk}, {"http", s.http, 20}, {"hold", s.byte, 10}, {"drop", s.byte, 1},
+		{"connect", s.byte, 3}, {"down", s.source, bulk}, {"up", s.sink, bulk}, {"http", s.http, 20},
+		{"hold", s.byte, 10}, {"drop", s.byte, 1},
 	} {
 		sample, err := r.prepared(tc.what, tc.port, tc.n).Run(t.Context())
 		if err != nil || sample.Wall <= 0 {
 			t.Errorf("%s: %v, %v", tc.what, sample.Wall, err)
 		}
 	}
-	if _, err := r.load.do("connect", target{r.address, 1}, 1); err == nil || !strings.Contains(err.Error(), "Connection refused") {
+	if _, err := r.load.do("connect", target{r.address, 1}, 1); err == nil ||
+		!strings.Contains(err.Error(), "Connection refused") {
 		t.Errorf("nothing listens on port 1: %v", err)
 	}
 }

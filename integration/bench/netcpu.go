@@ -53,7 +53,8 @@ func cpuOfGroup(group int, but string) (sum time.Duration, err error) {
 		if err != nil {
 			continue
 		}
-		if got, err := unix.Getpgid(pid); err != nil || got != group || field(fmt.Sprintf("/proc/%d/status", pid), "Name", ":") == but {
+		if got, err := unix.Getpgid(pid); err != nil || got != group ||
+			field(fmt.Sprintf("/proc/%d/status", pid), "Name", ":") == but {
 			continue
 		}
 		cpu, err := cpuOf(pid)

@@ -27,7 +27,8 @@ func creationSubjects() []Subject {
 		{"rules", "of 10,000 names", func(s *servers) api.NetPolicy { return s.policy(manyRules) }},
 	} {
 		list = append(list, Subject{
-			Name: "hutch-create-" + p.name, About: "what the creation of a sandbox takes for a policy " + p.about, Named: true,
+			Name: "hutch-create-" + p.name, About: "what the creation of a sandbox takes for a policy " + p.about,
+			Named: true,
 			Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 				s, err := h.serve()
 				if err != nil {
@@ -38,7 +39,8 @@ func creationSubjects() []Subject {
 		})
 	}
 	return append(list, Subject{
-		Name: "hutch-create-enforce", About: "what putting a policy of a few names in force by eBPF takes, ten times", Named: true,
+		Name: "hutch-create-enforce", About: "what putting a policy of a few names in force by eBPF takes, ten times",
+		Named: true,
 		Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 			if _, err := h.denials(ctx, "hutch-net", openHutch); err != nil {
 				return nil, err
@@ -57,7 +59,8 @@ const perTen = 10
 
 // prepareCreation measures phases of a creation, so many times. Those that every policy has are its reading, and its
 // namespace, which is made ahead.
-func (h *Host) prepareCreation(ctx context.Context, p api.NetPolicy, times float64, phases ...string) (*Prepared, error) {
+func (h *Host) prepareCreation(ctx context.Context, p api.NetPolicy, times float64, phases ...string) (*Prepared,
+	error) {
 	_, c, err := h.networkDaemon(ctx, network)
 	if err != nil {
 		return nil, err

@@ -26,14 +26,18 @@ const (
 // denialSubjects measure what the kernel refuses by eBPF.
 func denialSubjects() []Subject {
 	return []Subject{
-		{Name: "hutch-net-denied", About: "a thousand refused connect(2) in a sandbox, by the median of 51", Named: true, Setup: setupDenied("hutch-net", openHutch)},
-		{Name: "hutch-net-denied-rules", About: "the same where the policy has 10,000 entries more", Named: true, Setup: setupDenied("hutch-net-rules", openHutchRules)},
-		{Name: "hutch-net-denied-event", About: "from before such a call to its network.denied at a subscriber", Named: true, Setup: setupDeniedEvent},
+		{Name: "hutch-net-denied", About: "a thousand refused connect(2) in a sandbox, by the median of 51",
+			Named: true, Setup: setupDenied("hutch-net", openHutch)},
+		{Name: "hutch-net-denied-rules", About: "the same where the policy has 10,000 entries more", Named: true,
+			Setup: setupDenied("hutch-net-rules", openHutchRules)},
+		{Name: "hutch-net-denied-event", About: "from before such a call to its network.denied at a subscriber",
+			Named: true, Setup: setupDeniedEvent},
 	}
 }
 
 // denials is a road out of a sandbox that eBPF enforces.
-func (h *Host) denials(ctx context.Context, name string, open func(context.Context, *Host) (*road, error)) (*road, error) {
+func (h *Host) denials(ctx context.Context, name string, open func(context.Context, *Host) (*road, error)) (*road,
+	error) {
 	way, err := h.road(ctx, name, open)
 	if err != nil {
 		return nil, err
@@ -53,7 +57,8 @@ func (h *Host) denials(ctx context.Context, name string, open func(context.Conte
 	return way, nil
 }
 
-func setupDenied(name string, open func(context.Context, *Host) (*road, error)) func(context.Context, *Host) (*Prepared, error) {
+func setupDenied(name string, open func(context.Context, *Host) (*road, error)) func(context.Context, *Host) (*Prepared,
+	error) {
 	return func(ctx context.Context, h *Host) (*Prepared, error) {
 		way, err := h.denials(ctx, name, open)
 		if err != nil {

@@ -48,7 +48,8 @@ func (h *Host) compile(ctx context.Context, bin, source string) error {
 	if _, err := exec.LookPath(cc); err != nil {
 		return &Unavailable{MissingTool, "no C compiler " + cc, "install gcc, or set CC"}
 	}
-	build := exec.CommandContext(ctx, cc, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s", "-o", bin, source)
+	build := exec.CommandContext(ctx, cc, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s", "-o",
+		bin, source)
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", shellLine(build.Args), err, out)
 	}
@@ -115,7 +116,8 @@ func (l *load) do(what string, to target, n int) (time.Duration, error) {
 	}
 	line, err := l.lines.ReadString('\n')
 	if err != nil {
-		l.stuck = errors.Join(fmt.Errorf("%s to %s port %d, %d times or bytes: %w", what, to.address, to.port, n, err), l.why())
+		l.stuck = errors.Join(fmt.Errorf("%s to %s port %d, %d times or bytes: %w", what, to.address, to.port, n, err),
+			l.why())
 		return 0, l.stuck
 	}
 	ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)

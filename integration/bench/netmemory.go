@@ -115,9 +115,11 @@ func fdsOf(pid int) (int, error) {
 func (m *NetworkMemory) idle() string {
 	each := float64(m.Held-m.Before) / float64(m.Connections)
 	s := fmt.Sprintf("%d idle connections of one sandbox: hutchd %.1f MB RSS, %.1f before; %.1f kB and %.1f fds each, of %d that hutchd may have",
-		m.Connections, float64(m.Held)/1000, float64(m.Before)/1000, each, float64(m.FDs)/float64(m.Connections), m.MaxFDs)
+		m.Connections, float64(m.Held)/1000, float64(m.Before)/1000, each, float64(m.FDs)/float64(m.Connections),
+		m.MaxFDs)
 	if m.Connections < wantedConnections {
-		s += fmt.Sprintf(" (%d would take %.1f MB, and a limit of %d: a sandbox gets 16 of 17 connections)", wantedConnections,
+		s += fmt.Sprintf(" (%d would take %.1f MB, and a limit of %d: a sandbox gets 16 of 17 connections)",
+			wantedConnections,
 			(float64(m.Before)+each*wantedConnections)/1000, wantedConnections*17/16*2+1024)
 	}
 	return s

@@ -25,13 +25,14 @@ func portSubjects() []Subject {
 			what, about string
 			port, n     int
 		}{{"connect", "connect and read a byte", 0, 51}, {"down", "receive 64 MiB", 1, bulk}} {
-			list = append(list, Subject{Name: way.name + "-" + job.what, About: job.about + " " + way.about, Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
-				in, err := h.inward(ctx, way.name, way.open)
-				if err != nil {
-					return nil, err
-				}
-				return in.prepared(job.what, in.ports[job.port], job.n), nil
-			}})
+			list = append(list, Subject{Name: way.name + "-" + job.what, About: job.about + " " + way.about,
+				Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
+					in, err := h.inward(ctx, way.name, way.open)
+					if err != nil {
+						return nil, err
+					}
+					return in.prepared(job.what, in.ports[job.port], job.n), nil
+				}})
 		}
 	}
 	return list
@@ -44,7 +45,8 @@ type inward struct {
 }
 
 // inward opens one once.
-func (h *Host) inward(ctx context.Context, name string, open func(context.Context, *Host) (*inward, error)) (*inward, error) {
+func (h *Host) inward(ctx context.Context, name string, open func(context.Context, *Host) (*inward, error)) (*inward,
+	error) {
 	if in := h.inwards[name]; in != nil {
 		return in, nil
 	}
@@ -118,7 +120,8 @@ func openPortInside(ctx context.Context, h *Host) (*inward, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &inward{road: road{command: "hutch exec netload serve; hutch port expose; netload", version: h.version(ctx, d.hutch, "version")}}
+	in := &inward{road: road{command: "hutch exec netload serve; hutch port expose; netload",
+		version: h.version(ctx, d.hutch, "version")}}
 	for i, port := range inside {
 		if in.ports[i], err = exposed(ctx, c, id, port); err != nil {
 			return nil, err

@@ -72,7 +72,8 @@ func (h *Host) networkDaemon(ctx context.Context, state string) (*daemon, *clien
 			return nil, nil, err
 		}
 		vars := []string{"HUTCH_NETWORK_RESOLVER=" + s.dns}
-		config := map[string]string{audited: "audit: {connections: all}\n", unaudited: "audit: {enabled: false}\n"}[state]
+		config := map[string]string{audited: "audit: {connections: all}\n",
+			unaudited: "audit: {enabled: false}\n"}[state]
 		switch {
 		case state == noEBPF:
 			vars = append(vars, "HUTCH_EBPF=off")
@@ -115,7 +116,8 @@ func (h *Host) dial(ctx context.Context, state string) (*client.Client, error) {
 // needOwnDaemon finds out whether this process can be a daemon's client.
 func (h *Host) needOwnDaemon() error {
 	if h.uid != os.Geteuid() {
-		return &Unavailable{HostKind, "the client is this process, and the daemon another user's", "run bench as that user"}
+		return &Unavailable{HostKind, "the client is this process, and the daemon another user's",
+			"run bench as that user"}
 	}
 	return nil
 }
@@ -133,7 +135,8 @@ func openHutchOf(state string) func(context.Context, *Host) (*road, error) {
 
 // policy lets a sandbox reach the servers by name, and has more entries for other names.
 func (s *servers) policy(more int) api.NetPolicy {
-	p := api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"127.0.0.1"}, Allow: []string{fmt.Sprintf("bench.test:%d", s.http)}}
+	p := api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"127.0.0.1"},
+		Allow: []string{fmt.Sprintf("bench.test:%d", s.http)}}
 	for _, port := range []uint16{s.byte, s.source, s.sink} {
 		p.Allow = append(p.Allow, fmt.Sprintf("tcp://bench.test:%d", port))
 	}
@@ -184,11 +187,13 @@ func (h *Host) hutchRoad(ctx context.Context, state string, more int) (*road, er
 	}
 	address, _, ok := strings.Cut(res.Stdout, " ")
 	if !ok {
-		return nil, fmt.Errorf("getent hosts bench.test in a sandbox: exit code %d, %q", res.ExitCode, res.Stdout+res.Stderr)
+		return nil, fmt.Errorf("getent hosts bench.test in a sandbox: exit code %d, %q", res.ExitCode, res.Stdout+
+			res.Stderr)
 	}
 	l, err := h.loadIn(ctx, c, id)
 	return &road{
-		command: fmt.Sprintf("hutch create --policy FILE host; hutch exec netload (%d entries)", more+4), load: l, address: address, hutchd: hutchd, more: func() (*load, error) { return h.loadIn(ctx, c, id) },
+		command: fmt.Sprintf("hutch create --policy FILE host; hutch exec netload (%d entries)", more+4), load: l,
+		address: address, hutchd: hutchd, more: func() (*load, error) { return h.loadIn(ctx, c, id) },
 		version: h.version(ctx, d.hutch, "version"), busy: func() (time.Duration, error) { return cpuOf(hutchd) },
 	}, err
 }
@@ -198,7 +203,8 @@ func (h *Host) loadIn(ctx context.Context, c *client.Client, id string, args ...
 	return h.startLoad(func(stdin, stdout, stderr *os.File) (func() error, error) {
 		long := 900.0
 		return func() error {
-			res, err := c.ExecRun(context.WithoutCancel(ctx), api.ExecParams{Sandbox: id, Argv: append([]string{"/netload/netload"}, args...), TimeoutS: &long},
+			res, err := c.ExecRun(context.WithoutCancel(ctx),
+				api.ExecParams{Sandbox: id, Argv: append([]string{"/netload/netload"}, args...), TimeoutS: &long},
 				&client.Stdio{Stdin: stdin, Stdout: stdout, Stderr: stderr}, nil)
 			if err == nil && res.ExitCode != 0 {
 				err = fmt.Errorf("exit code %d", res.ExitCode)
@@ -228,8 +234,10 @@ func openPasta(ctx context.Context, h *Host) (*road, error) {
 	if err := h.needTap(); err != nil {
 		return nil, err
 	}
-	argv := []string{pasta, "--quiet", "--foreground", "--config-net", "--address", "10.0.2.100", "--netmask", "24", "--gateway", gateway,
-		"--ipv4-only", "-t", "none", "-u", "none", "-U", "none", "-T", fmt.Sprintf("%d,%d,%d,%d", s.byte, s.source, s.sink, s.http), "--", bin}
+	argv := []string{pasta, "--quiet", "--foreground", "--config-net", "--address", "10.0.2.100", "--netmask", "24",
+		"--gateway", gateway,
+		"--ipv4-only", "-t", "none", "-u", "none", "-U", "none", "-T",
+		fmt.Sprintf("%d,%d,%d,%d", s.byte, s.source, s.sink, s.http), "--", bin}
 	l, proc, err := h.loadBy(nil, syscall.CLONE_NEWUSER, argv...)
 	if err != nil {
 		return nil, err
@@ -286,7 +294,8 @@ func openSlirp(ctx context.Context, h *Host) (_ *road, err error) {
 		return nil, err
 	}
 	defer null.Close()
-	proc, err := os.StartProcess(slirp, argv, &os.ProcAttr{Dir: h.dir, Env: h.environ(), Sys: h.sysProcAttr(), Files: []*os.File{null, null, null, say, ended}})
+	proc, err := os.StartProcess(slirp, argv, &os.ProcAttr{Dir: h.dir, Env: h.environ(), Sys: h.sysProcAttr(),
+		Files: []*os.File{null, null, null, say, ended}})
 	err = errors.Join(err, say.Close())
 	if err != nil {
 		return nil, err

@@ -111,7 +111,8 @@ func accepting(l net.Listener, serve func(net.Conn) error) (stop func() error) {
 // what is in between are measured.
 func answerHTTP(c net.Conn) error {
 	r := bufio.NewReader(c)
-	response := append([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n"), bytes.Repeat([]byte("x"), 1024)...)
+	response := append([]byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n"),
+		bytes.Repeat([]byte("x"), 1024)...)
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
@@ -139,13 +140,16 @@ func answerNames(pc net.PacketConn) {
 		if m.Unpack(buf[:n]) != nil || len(m.Questions) != 1 {
 			continue
 		}
-		reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
+		reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true},
+			Questions: m.Questions}
 		q := m.Questions[0]
 		about := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: 60}
 		if q.Type == dnsmessage.TypeA {
-			reply.Answers = []dnsmessage.Resource{{Header: about, Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}}}}
+			reply.Answers = []dnsmessage.Resource{{Header: about,
+				Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}}}}
 		} else {
-			reply.Authorities = []dnsmessage.Resource{{Header: about, Body: &dnsmessage.SOAResource{NS: q.Name, MBox: q.Name, MinTTL: 60}}}
+			reply.Authorities = []dnsmessage.Resource{{Header: about,
+				Body: &dnsmessage.SOAResource{NS: q.Name, MBox: q.Name, MinTTL: 60}}}
 		}
 		if b, err := reply.Pack(); err == nil {
 			_, _ = pc.WriteTo(b, from) // who asked asks again

@@ -50,7 +50,8 @@ func networkSubjects() []Subject {
 	for _, r := range roads {
 		for _, j := range jobs {
 			list = append(list, Subject{
-				Name: r.name + "-" + j.name, About: j.about + " " + r.about, Named: j.n == bulk || strings.HasPrefix(r.name, "hutch-net-"),
+				Name: r.name + "-" + j.name, About: j.about + " " + r.about, Named: j.n == bulk ||
+					strings.HasPrefix(r.name, "hutch-net-"),
 				Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 					s, err := h.serve()
 					if err != nil {

@@ -180,7 +180,8 @@ func editSpec(proposed []byte, root *skeleton, argv []string, seccomp json.RawMe
 	var mounts []json.RawMessage
 	var namespaces []map[string]string
 	err := errors.Join(
-		json.Unmarshal(proposed, &spec), json.Unmarshal(spec["process"], &process), json.Unmarshal(spec["linux"], &linux),
+		json.Unmarshal(proposed, &spec), json.Unmarshal(spec["process"], &process),
+		json.Unmarshal(spec["linux"], &linux),
 		json.Unmarshal(spec["mounts"], &mounts), json.Unmarshal(linux["namespaces"], &namespaces))
 	if err != nil {
 		return nil, err

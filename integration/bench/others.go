@@ -35,8 +35,10 @@ func setupPodmanRun(ctx context.Context, h *Host) (*Prepared, error) {
 		return nil, err
 	}
 	argv := []string{
-		podman, "--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"), "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs",
-		"--events-backend", "none", "run", "--rm", "--network", "none", "--read-only", "--security-opt", "seccomp=unconfined",
+		podman, "--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"), "--storage-driver", "vfs",
+		"--cgroup-manager", "cgroupfs",
+		"--events-backend", "none", "run", "--rm", "--network", "none", "--read-only", "--security-opt",
+		"seccomp=unconfined",
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--cgroups", "disabled",
 	}
 	for _, host := range append([]string{"/usr"}, root.folders...) {

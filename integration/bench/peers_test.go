@@ -57,7 +57,8 @@ func TestEditSpec(t *testing.T) {
 	if got.Process.Terminal || !slices.Equal(got.Process.Args, []string{"true"}) {
 		t.Errorf("process %+v", got.Process)
 	}
-	if got.Hostname != "kept" || got.Process.Cwd != "/" || len(got.Process.User) != 1 || len(got.Linux.MaskedPaths) != 1 {
+	if got.Hostname != "kept" || got.Process.Cwd != "/" || len(got.Process.User) != 1 ||
+		len(got.Linux.MaskedPaths) != 1 {
 		t.Errorf("what needed no change was lost: %s", text)
 	}
 	if got.Root.Path != root.dir || !got.Root.Readonly || got.Linux.Seccomp["defaultAction"] != "X" {

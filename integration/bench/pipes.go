@@ -37,13 +37,14 @@ func setupHutchPipe(ctx context.Context, h *Host) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.preparePipe("exec.run of "+shellLine(writer)+" with a pipe for stdout", func(ctx context.Context, w *os.File) error {
-		res, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sandbox, Argv: writer}, &client.Stdio{Stdout: w}, nil)
-		if err == nil && res.ExitCode != 0 {
-			err = fmt.Errorf("exit code %d", res.ExitCode)
-		}
-		return err
-	})
+	return h.preparePipe("exec.run of "+shellLine(writer)+" with a pipe for stdout",
+		func(ctx context.Context, w *os.File) error {
+			res, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sandbox, Argv: writer}, &client.Stdio{Stdout: w}, nil)
+			if err == nil && res.ExitCode != 0 {
+				err = fmt.Errorf("exit code %d", res.ExitCode)
+			}
+			return err
+		})
 }
 
 // preparePipe measures how long what write lets write takes through a pipe that this

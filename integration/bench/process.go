@@ -139,7 +139,8 @@ func shellLine(argv []string) string {
 
 func shellWord(s string) string {
 	safe := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=,@%+", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("_-./:=,@%+", r)
 	}
 	if s != "" && strings.TrimFunc(s, safe) == "" {
 		return s

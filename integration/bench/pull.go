@@ -33,7 +33,8 @@ func pullSubjects() []Subject {
 		name  string
 		setup func(ctx context.Context, h *Host, dir, ref string) (*puller, error)
 	}{
-		{"hutch-pull", hutchPuller}, {"podman-pull", podmanPuller}, {"skopeo-umoci", umociPuller}, {"crane-tar", cranePuller},
+		{"hutch-pull", hutchPuller}, {"podman-pull", podmanPuller}, {"skopeo-umoci", umociPuller},
+		{"crane-tar", cranePuller},
 	}
 	var list []Subject
 	for _, image := range []struct {
@@ -44,7 +45,8 @@ func pullSubjects() []Subject {
 			for _, tool := range tools {
 				name := tool.name + image.suffix + place.suffix
 				list = append(list, Subject{
-					Name: name, About: fmt.Sprintf("%s into an empty store %s, to the end of syncfs", image.shape, place.about), Named: true,
+					Name: name, About: fmt.Sprintf("%s into an empty store %s, to the end of syncfs", image.shape,
+						place.about), Named: true,
 					Setup: func(ctx context.Context, h *Host) (*Prepared, error) {
 						dir, ref, err := h.pullInto(name, place.suffix != "", image.shape)
 						if err != nil {
@@ -61,8 +63,10 @@ func pullSubjects() []Subject {
 		}
 	}
 	return append(list,
-		Subject{Name: "hutch-pull-memory", About: "memory of hutchd and its workers while it pulls " + mixed.String(), Named: true, Setup: setupPullMemory},
-		Subject{Name: "image-mount", About: "a pulled image's record read, folders made, its layers mounted", Named: true, Setup: setupImageMount})
+		Subject{Name: "hutch-pull-memory", About: "memory of hutchd and its workers while it pulls " + mixed.String(),
+			Named: true, Setup: setupPullMemory},
+		Subject{Name: "image-mount", About: "a pulled image's record read, folders made, its layers mounted",
+			Named: true, Setup: setupImageMount})
 }
 
 // pullInto makes the folder of a store and the image.
@@ -97,19 +101,20 @@ func (p *puller) prepared(ctx context.Context, h *Host, dir string) (*Prepared, 
 		return nil, err
 	}
 	proc.limit = pullLimit
-	return &Prepared{Command: proc.line() + " && sync -f", Version: h.version(ctx, p.version...), Run: func(ctx context.Context) (Sample, error) {
-		if err := p.empty(ctx); err != nil {
-			return Sample{}, fmt.Errorf("empty the store: %w", err)
-		}
-		unix.Sync()
-		start := time.Now()
-		s, err := proc.run(ctx)
-		if err == nil {
-			err = syncfs(dir)
-		}
-		s.Wall = time.Since(start)
-		return s, errors.Join(err, p.check(dir))
-	}}, nil
+	return &Prepared{Command: proc.line() + " && sync -f", Version: h.version(ctx, p.version...),
+		Run: func(ctx context.Context) (Sample, error) {
+			if err := p.empty(ctx); err != nil {
+				return Sample{}, fmt.Errorf("empty the store: %w", err)
+			}
+			unix.Sync()
+			start := time.Now()
+			s, err := proc.run(ctx)
+			if err == nil {
+				err = syncfs(dir)
+			}
+			s.Wall = time.Since(start)
+			return s, errors.Join(err, p.check(dir))
+		}}, nil
 }
 
 // check makes sure that something was pulled.
@@ -159,7 +164,8 @@ func podmanPuller(_ context.Context, h *Host, dir, ref string) (*puller, error) 
 		return nil, err
 	}
 	root := filepath.Join(dir, "root")
-	store := []string{podman, "--root", root, "--runroot", filepath.Join(dir, "run"), "--storage-driver", "overlay", "--cgroup-manager", "cgroupfs", "--events-backend", "none"}
+	store := []string{podman, "--root", root, "--runroot", filepath.Join(dir, "run"), "--storage-driver", "overlay",
+		"--cgroup-manager", "cgroupfs", "--events-backend", "none"}
 	// It keeps its folder mounted on itself.
 	h.undo.Add(func() error {
 		err := unix.Unmount(filepath.Join(root, "overlay"), 0)
@@ -190,7 +196,8 @@ func umociPuller(_ context.Context, h *Host, dir, ref string) (*puller, error) {
 		return nil, err
 	}
 	at := filepath.Join(dir, "layout") + ":1"
-	line := shellLine([]string{skopeo, "copy", "-q", "--src-tls-verify=false", "docker://" + ref, "oci:" + at}) + " && " +
+	line := shellLine([]string{skopeo, "copy", "-q", "--src-tls-verify=false", "docker://" + ref, "oci:" + at}) +
+		" && " +
 		shellLine([]string{umoci, "unpack", "--image", at, filepath.Join(dir, "bundle")})
 	return &puller{
 		argv: []string{"sh", "-c", line}, version: []string{skopeo, "--version"},
@@ -213,7 +220,8 @@ func cranePuller(_ context.Context, h *Host, dir, ref string) (*puller, error) {
 			return nil, err
 		}
 	}
-	line := shellLine([]string{crane, "export", "--insecure", ref, "-"}) + " | " + shellLine([]string{"tar", "-x", "-C", dir})
+	line := shellLine([]string{crane, "export", "--insecure", ref, "-"}) + " | " +
+		shellLine([]string{"tar", "-x", "-C", dir})
 	return &puller{
 		argv: []string{"sh", "-c", line}, version: []string{crane, "version"},
 		empty: func(context.Context) error { return emptyFolder(dir) },

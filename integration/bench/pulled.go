@@ -39,7 +39,8 @@ func setupImageMount(ctx context.Context, h *Host) (*Prepared, error) {
 	if err != nil || len(records) != 1 {
 		return nil, fmt.Errorf("%d records of images: %w", len(records), err)
 	}
-	return &Prepared{Command: "read " + records[0] + ", mkdir, fsopen, fsconfig, fsmount, move_mount", Note: fmt.Sprintf("the median of %d in a row", callsPerRun),
+	return &Prepared{Command: "read " + records[0] + ", mkdir, fsopen, fsconfig, fsmount, move_mount",
+		Note: fmt.Sprintf("the median of %d in a row", callsPerRun),
 		Run: func(ctx context.Context) (Sample, error) {
 			n := 0
 			times, err := calls(ctx, callsPerRun, func(context.Context) (time.Duration, error) {
@@ -88,9 +89,11 @@ func overlayOf(record, name string) ([]sys.FSOption, error) {
 	}
 	options := []sys.FSOption{{Key: "source", Value: "overlay"}}
 	for _, id := range slices.Backward(r.DiffIDs) {
-		options = append(options, sys.FSOption{Key: "lowerdir+", Value: "layers/" + strings.Replace(id, ":", "-", 1) + "/root"})
+		options = append(options, sys.FSOption{Key: "lowerdir+", Value: "layers/" + strings.Replace(id, ":", "-", 1) +
+			"/root"})
 	}
-	return append(options, sys.FSOption{Key: "upperdir", Value: name + "/upper"}, sys.FSOption{Key: "workdir", Value: name + "/work"},
+	return append(options, sys.FSOption{Key: "upperdir", Value: name + "/upper"},
+		sys.FSOption{Key: "workdir", Value: name + "/work"},
 		sys.FSOption{Key: "userxattr"}), nil
 }
 

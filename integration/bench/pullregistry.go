@@ -135,9 +135,11 @@ func (r *registry) image(s shape) (string, error) {
 		diffIDs = append(diffIDs, fmt.Sprintf("%q", diffID))
 	}
 	config := r.put(s.name, "application/vnd.oci.image.config.v1+json", fmt.Appendf(nil,
-		`{"os":"linux","architecture":%q,"config":{},"rootfs":{"type":"layers","diff_ids":[%s]}}`, runtime.GOARCH, strings.Join(diffIDs, ",")))
+		`{"os":"linux","architecture":%q,"config":{},"rootfs":{"type":"layers","diff_ids":[%s]}}`, runtime.GOARCH,
+		strings.Join(diffIDs, ",")))
 	const manifest = "application/vnd.oci.image.manifest.v1+json"
-	r.put(s.name, manifest, fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"config":%s,"layers":[%s]}`, manifest, config, strings.Join(layers, ",")))
+	r.put(s.name, manifest, fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"config":%s,"layers":[%s]}`, manifest,
+		config, strings.Join(layers, ",")))
 	return ref, nil
 }
 
@@ -152,7 +154,8 @@ func (s shape) layer(n uint64) (blob []byte, diffID string, err error) {
 	t := tar.NewWriter(io.MultiWriter(z, sum))
 	words := newProse(n)
 	write := func(name string, kind byte, mode int64, data []byte) {
-		h := &tar.Header{Name: name, Typeflag: kind, Mode: mode, Size: int64(len(data)), ModTime: time.Unix(1_700_000_000, 0)}
+		h := &tar.Header{Name: name, Typeflag: kind, Mode: mode, Size: int64(len(data)),
+			ModTime: time.Unix(1_700_000_000, 0)}
 		if err == nil {
 			err = t.WriteHeader(h)
 		}

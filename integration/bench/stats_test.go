@@ -20,9 +20,11 @@ func TestSummarize(t *testing.T) {
 		{"one", []float64{3}, Summary{N: 1, Min: 3, Median: 3, P90: 3, P99: 3, Max: 3}},
 		{"two", []float64{4, 2}, Summary{N: 2, Min: 2, Median: 3, P90: 4, P99: 4, Max: 4}},
 		{"odd, unsorted", []float64{9, 1, 5}, Summary{N: 3, Min: 1, Median: 5, P90: 9, P99: 9, Max: 9}},
-		{"ten", []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, Summary{N: 10, Min: 1, Median: 5.5, P90: 9, P99: 10, Max: 10}},
+		{"ten", []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, Summary{N: 10, Min: 1, Median: 5.5, P90: 9, P99: 10,
+			Max: 10}},
 		{"hundred", hundred, Summary{N: 100, Min: 1, Median: 50.5, P90: 90, P99: 99, Max: 100}},
-		{"one outlier of many", append(slices.Repeat([]float64{1}, 99), 1000), Summary{N: 100, Min: 1, Median: 1, P90: 1, P99: 1, Max: 1000}},
+		{"one outlier of many", append(slices.Repeat([]float64{1}, 99), 1000),
+			Summary{N: 100, Min: 1, Median: 1, P90: 1, P99: 1, Max: 1000}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := slices.Clone(tc.values)

@@ -27,19 +27,25 @@ func subjects() []Subject {
 		{Name: "hutch-version", About: "start of the hutch command alone", Setup: setupHutchVersion},
 		{Name: "hutch-exec", About: "a command in a live sandbox, shared daemon up", Setup: setupHutchExec},
 		{Name: "hutch-call", About: "exec.run of true, captured output, over a warm connection", Setup: setupHutchCall},
-		{Name: "hutch-call-passed", About: "the same with the caller's own files as stdio", Setup: setupHutchCallPassed},
-		{Name: "hutch-call-spin", About: "such calls beside busy loops on all CPUs in another sandbox", Setup: setupHutchCallSpin},
+		{Name: "hutch-call-passed", About: "the same with the caller's own files as stdio",
+			Setup: setupHutchCallPassed},
+		{Name: "hutch-call-spin", About: "such calls beside busy loops on all CPUs in another sandbox",
+			Setup: setupHutchCallSpin},
 		{Name: "hutch-call-bomb", About: "such calls beside a fork bomb in another sandbox", Setup: setupHutchCallBomb},
 		{Name: "hutch-tail", About: "the p99 of such calls", Setup: setupHutchTail},
-		{Name: "hutch-tail-flooded", About: "the same beside a client that keeps 256 calls under way", Setup: setupHutchTailFlooded},
+		{Name: "hutch-tail-flooded", About: "the same beside a client that keeps 256 calls under way",
+			Setup: setupHutchTailFlooded},
 		{Name: "pipe", About: "128 MiB through a pipe on the host", Setup: setupPipe},
 		{Name: "hutch-pipe", About: "the same out of a sandbox, the pipe passed as stdout", Setup: setupHutchPipe},
-		{Name: "hutch-attach", About: "128 MiB of stdout through the spool to a client that is attached", Setup: setupHutchAttach},
+		{Name: "hutch-attach", About: "128 MiB of stdout through the spool to a client that is attached",
+			Setup: setupHutchAttach},
 		{Name: "hutch-run", About: "a new sandbox with everything on, shared daemon up, no pool", Setup: setupHutchRun},
 		{Name: "hutch-run-ready", About: "the same, of a sandbox that was launched ahead", Setup: setupHutchRunReady},
 		{Name: "hutch-run-pool", About: "the same, out of a pool", Setup: setupHutchRunPool},
-		{Name: "hutch-run-private", About: "the same, and the start and end of a daemon of its own", Setup: setupHutchPrivate},
-	}, slices.Concat(agentSubjects(), guardSubjects(), undoSubjects(), branchSubjects(), lifeSubjects(), networkSubjects(), pullSubjects())...)
+		{Name: "hutch-run-private", About: "the same, and the start and end of a daemon of its own",
+			Setup: setupHutchPrivate},
+	}, slices.Concat(agentSubjects(), guardSubjects(), undoSubjects(), branchSubjects(), lifeSubjects(),
+		networkSubjects(), pullSubjects())...)
 }
 
 func setupTrue(_ context.Context, h *Host) (*Prepared, error) {
@@ -85,7 +91,8 @@ func (h *Host) needUserNamespaces(ctx context.Context, p *Prepared) (*Prepared, 
 	if err == nil {
 		return p, nil
 	}
-	if _, probe := h.output(ctx, nil, "unshare", "--user", "--map-root-user", "true"); probe != nil && !errors.Is(probe, exec.ErrNotFound) {
+	if _, probe := h.output(ctx, nil, "unshare", "--user", "--map-root-user", "true"); probe != nil &&
+		!errors.Is(probe, exec.ErrNotFound) {
 		return nil, &Unavailable{HostKind, "no user namespaces: " + probe.Error(), "`hutch doctor` says what to change"}
 	}
 	return nil, err

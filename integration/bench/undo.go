@@ -14,9 +14,12 @@ import (
 func undoSubjects() []Subject {
 	const rewrite = `head -c 10240 /dev/urandom >/files/1/1; sleep 0.03` // until its time tells of later changes
 	return []Subject{
-		{Name: "checkpoint-unchanged", About: "sandbox_run_command of true with undo, 1,000 files of 10 KB, none changed since the last", Setup: checkpoints("")},
+		{Name: "checkpoint-unchanged",
+			About: "sandbox_run_command of true with undo, 1,000 files of 10 KB, none changed since the last",
+			Setup: checkpoints("")},
 		{Name: "checkpoint-10mb", About: "the same where one of them has changed", Setup: checkpoints(rewrite)},
-		{Name: "checkpoint-beside", About: "the same as checkpoint-10mb beside a process that has to stand still for it",
+		{Name: "checkpoint-beside",
+			About: "the same as checkpoint-10mb beside a process that has to stand still for it",
 			Setup: checkpoints(rewrite + "; pidof sleep >/dev/null || { sleep 1000 >/dev/null 2>&1 & }")},
 	}
 }
@@ -52,7 +55,8 @@ func checkpoints(before string) func(context.Context, *Host) (*Prepared, error) 
 				}
 			}
 			start := time.Now()
-			r, err := c.CallTool(ctx, api.ToolCallParams{Sandbox: sb.ID, Name: api.ToolNameRunCommand, Arguments: json.RawMessage(`{"argv":["/bin/true"]}`)}, nil)
+			r, err := c.CallTool(ctx, api.ToolCallParams{Sandbox: sb.ID, Name: api.ToolNameRunCommand,
+				Arguments: json.RawMessage(`{"argv":["/bin/true"]}`)}, nil)
 			took := time.Since(start)
 			if err == nil && (r.IsError || !r.Undo) {
 				err = fmt.Errorf("%+v", r)

@@ -34,7 +34,8 @@ func TestSignals(t *testing.T) {
 		{"SIGINT", "echo ready; exec sleep infinity", []os.Signal{unix.SIGINT}, 130},
 		{"SIGHUP", "echo ready; exec sleep infinity", []os.Signal{unix.SIGHUP}, 129},
 		{"SIGQUIT", "echo ready; exec sleep infinity", []os.Signal{unix.SIGQUIT}, 131},
-		{"caught", "trap 'exit 7' TERM; echo ready; while :; do sleep infinity & wait; done", []os.Signal{unix.SIGTERM}, 7},
+		{"caught", "trap 'exit 7' TERM; echo ready; while :; do sleep infinity & wait; done",
+			[]os.Signal{unix.SIGTERM}, 7},
 		{"tree", world.Busy, []os.Signal{unix.SIGTERM}, 143},
 	}
 	for _, tt := range tests {
@@ -57,7 +58,8 @@ func TestNohup(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	world.Needs(t, "nohup")
-	c := w.StartProgram(t, "nohup", filepath.Join(w.Bin, "hutch"), "run", "host", "--", "sh", "-c", "echo ready; read x; echo got $x")
+	c := w.StartProgram(t, "nohup", filepath.Join(w.Bin, "hutch"), "run", "host", "--", "sh", "-c",
+		"echo ready; read x; echo got $x")
 	c.Signal(t, unix.SIGHUP)
 	if _, err := io.WriteString(c.Stdin, "input\n"); err != nil {
 		t.Fatal(err)
@@ -155,7 +157,8 @@ func TestKillLauncher(t *testing.T) {
 			t.Errorf("round %d: a client of the killed daemon ended with %d", i, code)
 		}
 		m := wait.Wait()
-		if res := (world.ExecResult{}); m.Error != nil || json.Unmarshal(m.Result, &res) != nil || res.Verdict != string(api.VerdictLost) {
+		if res := (world.ExecResult{}); m.Error != nil || json.Unmarshal(m.Result, &res) != nil ||
+			res.Verdict != string(api.VerdictLost) {
 			t.Errorf("round %d: exec.wait says %s %v, want the verdict %s", i, m.Result, m.Error, api.VerdictLost)
 		}
 		conn.Close()

@@ -44,7 +44,8 @@ func TestDaemonDeathShell(t *testing.T) {
 	w.LogOnFailure(t)
 	c := w.Connect(t)
 	sb := world.Box(t, c)
-	busy, idle := world.OpenShell(t, c, api.ShellParams{Sandbox: sb}), world.OpenShell(t, c, api.ShellParams{Sandbox: sb})
+	busy, idle := world.OpenShell(t, c, api.ShellParams{Sandbox: sb}),
+		world.OpenShell(t, c, api.ShellParams{Sandbox: sb})
 	idle.Says("cd /usr; export KEPT=1; f() { echo f$KEPT; }", "")
 	busy.Says("cd /tmp; n=0; sleep 1000 & echo $! >job", "")
 	const lines = 1500
@@ -69,7 +70,8 @@ func TestDaemonDeathShell(t *testing.T) {
 		testenv.RandomMoment(world.RunTime)
 		world.Strike(t, victim.PIDs(d))
 		r := askAgain(t, w, p)
-		if r.ExitCode != 7 || r.Verdict != api.VerdictNonzero || r.Closed || r.Run != p.Run || r.Stdout != want || r.Stderr != "" {
+		if r.ExitCode != 7 || r.Verdict != api.VerdictNonzero || r.Closed || r.Run != p.Run || r.Stdout != want ||
+			r.Stderr != "" {
 			t.Fatalf("round %d, %s: run %d, exit code %d, %s, closed %v, stderr %q, %d bytes of output, want %d that are the same",
 				i, victim.Name, r.Run, r.ExitCode, r.Verdict, r.Closed, r.Stderr, len(r.Stdout), len(want))
 		}
@@ -82,7 +84,8 @@ func TestDaemonDeathShell(t *testing.T) {
 		}
 	}
 	busy = &world.Stateful{T: t, C: w.Connect(t), Sh: busy.Sh}
-	busy.Says("pwd; echo $n $(wc -l <runs); kill -0 $(cat job) && echo there", fmt.Sprintf("/tmp\n%d %d\nthere\n", n, n))
+	busy.Says("pwd; echo $n $(wc -l <runs); kill -0 $(cat job) && echo there",
+		fmt.Sprintf("/tmp\n%d %d\nthere\n", n, n))
 	w.OK(t, "rm", "-f", sb)
 }
 
@@ -142,7 +145,8 @@ func TestDaemonDeathShellEnds(t *testing.T) {
 				s.Says("echo $x", "1\n")
 			}
 			list, err := s.C.ListShells(t.Context(), sb)
-			if last := list[len(list)-1]; err != nil || last.Over != tt.closed || last.Busy || !tt.closed && last.Runs != 3 {
+			if last := list[len(list)-1]; err != nil || last.Over != tt.closed || last.Busy || !tt.closed &&
+				last.Runs != 3 {
 				t.Errorf("%+v %v", list, err)
 			}
 			if _, err := s.C.CloseShell(t.Context(), s.Sh.Shell); err != nil {
@@ -150,7 +154,8 @@ func TestDaemonDeathShellEnds(t *testing.T) {
 			}
 		})
 	}
-	if got := strings.TrimSpace(w.OK(t, "exec", sb, "--", "sh", "-c", "grep -l sleep /proc/[0-9]*/comm 2>/dev/null | wc -l")); got != "0" {
+	if got := strings.TrimSpace(w.OK(t, "exec", sb, "--", "sh", "-c",
+		"grep -l sleep /proc/[0-9]*/comm 2>/dev/null | wc -l")); got != "0" {
 		t.Errorf("%s processes are left", got)
 	}
 	w.OK(t, "rm", "-f", sb)
@@ -165,7 +170,8 @@ func TestStopKeepShell(t *testing.T) {
 	c := w.Connect(t)
 	sb := world.Box(t, c)
 	s := world.OpenShell(t, c, api.ShellParams{Sandbox: sb})
-	p := api.ShellRunParams{Shell: s.Sh.Shell, Run: 1, Command: "until [ -e /tmp/go ]; do sleep 0.01; done; x=2; echo $x"}
+	p := api.ShellRunParams{Shell: s.Sh.Shell, Run: 1,
+		Command: "until [ -e /tmp/go ]; do sleep 0.01; done; x=2; echo $x"}
 	first := make(chan error, 1)
 	go func() {
 		_, err := c.RunShell(t.Context(), p)

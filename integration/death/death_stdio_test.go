@@ -131,7 +131,8 @@ func TestDaemonDeathUnread(t *testing.T) {
 		}
 		defer own.Close()
 		ex := fmt.Sprintf("ex_aaaaaaaaaaa%c", 'a'+i)
-		if _, err := fmt.Fprintf(own, `{"jsonrpc":"2.0","id":1,"method":"exec.run","params":{"sandbox":%q,"exec":%q,"command":"head -c %d /dev/zero | tr '\\0' x","output_bytes":%d}}`+"\n",
+		if _, err := fmt.Fprintf(own,
+			`{"jsonrpc":"2.0","id":1,"method":"exec.run","params":{"sandbox":%q,"exec":%q,"command":"head -c %d /dev/zero | tr '\\0' x","output_bytes":%d}}`+"\n",
 			sb, ex, n, n); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +170,8 @@ func TestDaemonDeathLogs(t *testing.T) {
 			world.Kill(t, pid)
 		}
 		if code := world.Await(t, logs); code != 0 || out.String() != counted(n) {
-			t.Fatalf("round %d, %s: hutch logs ended with %d after %d bytes, want %d: %s", i, victim.Name, code, out.Len(), len(counted(n)), &errs)
+			t.Fatalf("round %d, %s: hutch logs ended with %d after %d bytes, want %d: %s", i, victim.Name, code,
+				out.Len(), len(counted(n)), &errs)
 		}
 	}
 	w.OK(t, "rm", "-f", sb)
@@ -191,7 +193,8 @@ func TestDaemonDeathRelay(t *testing.T) {
 	}
 	defer read.Close()
 	// For a user other than root inside, pipes of the caller are relayed.
-	start, err := c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, User: "0", Argv: []string{"cat"}}, &hutch.Stdio{Stdin: in, Stdout: out})
+	start, err := c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, User: "0", Argv: []string{"cat"}},
+		&hutch.Stdio{Stdin: in, Stdout: out})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,10 +49,12 @@ func TestDaemonDeath(t *testing.T) {
 		world.Strike(t, victim.PIDs(d))
 		res := world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex)))
 		if res.ExitCode != 7 || res.Verdict != api.VerdictNonzero {
-			t.Fatalf("round %d, %s: exit code %d, verdict %s; want 7, nonzero", i, victim.Name, res.ExitCode, res.Verdict)
+			t.Fatalf("round %d, %s: exit code %d, verdict %s; want 7, nonzero", i, victim.Name, res.ExitCode,
+				res.Verdict)
 		}
 		if res.Stdout != want {
-			t.Fatalf("round %d, %s: %d bytes of output, want %d that are the same", i, victim.Name, len(res.Stdout), len(want))
+			t.Fatalf("round %d, %s: %d bytes of output, want %d that are the same", i, victim.Name, len(res.Stdout),
+				len(want))
 		}
 		if got := w.OK(t, "exec", sb, "--", "echo", "still here"); got != "still here\n" {
 			t.Fatalf("round %d, %s: the next command says %q", i, victim.Name, got)
@@ -155,7 +157,8 @@ func TestStopKeep(t *testing.T) {
 	sb := strings.TrimSpace(w.Create(t, "--name", "box", "host"))
 	w.Create(t, "--name", "dead", "host")
 	w.OK(t, "kill", "dead")
-	ex := strings.TrimSpace(w.OK(t, "exec", "-d", sb, "--", "sh", "-c", "until [ -e /tmp/go ]; do sleep 0.01; done; exit 3"))
+	ex := strings.TrimSpace(w.OK(t, "exec", "-d", sb, "--", "sh", "-c",
+		"until [ -e /tmp/go ]; do sleep 0.01; done; exit 3"))
 	for range 3 {
 		d := w.Daemon(t)
 		w.OK(t, "rpc", "system.shutdown", `{"mode":"keep"}`)
@@ -173,7 +176,8 @@ func TestStopKeep(t *testing.T) {
 	w.OK(t, "rm", "dead")
 	w.OK(t, "exec", "box", "--", "touch", "/tmp/go")
 	var res api.ExecResult
-	if err := json.Unmarshal([]byte(w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex))), &res); err != nil || res.ExitCode != 3 {
+	if err := json.Unmarshal([]byte(w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex))), &res); err != nil ||
+		res.ExitCode != 3 {
 		t.Errorf("exec.wait: %+v, %v; want exit code 3", res, err)
 	}
 	w.OK(t, "rm", "-f", "box")
@@ -187,7 +191,8 @@ func serve(t testing.TB, w *world.World, keep bool) *exec.Cmd {
 		t.Fatal(err)
 	}
 	defer ready.Close()
-	cmd := w.Program("hutchd", "serve", "--ready-fd", "3", "--on-stop", map[bool]string{true: "keep", false: "kill"}[keep])
+	cmd := w.Program("hutchd", "serve", "--ready-fd", "3", "--on-stop",
+		map[bool]string{true: "keep", false: "kill"}[keep])
 	cmd.ExtraFiles = []*os.File{theirs}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,8 @@ var faulty = sync.OnceValues(func() (string, error) {
 		bin = filepath.Join(root, "bin")
 	}
 	for _, name := range []string{"hutch", "hutch-init", "hutch-scan"} {
-		if out, err := exec.Command("cp", "--remove-destination", filepath.Join(bin, name), dir).CombinedOutput(); err != nil {
+		if out, err := exec.Command("cp", "--remove-destination", filepath.Join(bin, name), dir).
+			CombinedOutput(); err != nil {
 			return "", fmt.Errorf("copy %s: %w: %s", name, err, out)
 		}
 	}
@@ -48,9 +49,11 @@ var faulty = sync.OnceValues(func() (string, error) {
 	stamp := "-s -w -X github.com/hutch-sh/hutch/internal/version.BuildID=" + string(id[1])
 	for _, b := range []struct{ name, cgo, tags, flags string }{
 		{"hutchd", "0", "containers_image_openpgp hutch_faults", stamp},
-		{"hutch-launch", "1", "seccomp netgo osusergo hutch_faults", stamp + ` -linkmode external -extldflags "-static"`},
+		{"hutch-launch", "1", "seccomp netgo osusergo hutch_faults", stamp +
+			` -linkmode external -extldflags "-static"`},
 	} {
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", b.tags, "-ldflags", b.flags, "-o", filepath.Join(dir, b.name), "./cmd/"+b.name)
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", b.tags, "-ldflags", b.flags, "-o",
+			filepath.Join(dir, b.name), "./cmd/"+b.name)
 		cmd.Dir = root
 		cmd.Env = append(os.Environ(), "CGO_ENABLED="+b.cgo)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -101,8 +104,10 @@ func failsAt(t *testing.T, bin, variable string, step int, words string) bool {
 	c := w.Dial(t)
 	defer c.Close()
 	create := func() world.Message {
-		return c.Start("sandbox.create", world.Params{"image": "host", "name": "box", "mounts": []world.Params{{"source": "/usr/share", "target": "/srv/s", "mode": "ro"}},
-			"network": world.Params{"mode": "allow", "allow": []string{"a.test", "udp://a.test:123"}}}).Wait()
+		return c.Start("sandbox.create",
+			world.Params{"image": "host", "name": "box",
+				"mounts":  []world.Params{{"source": "/usr/share", "target": "/srv/s", "mode": "ro"}},
+				"network": world.Params{"mode": "allow", "allow": []string{"a.test", "udp://a.test:123"}}}).Wait()
 	}
 	m := create() // makes what is kept for all sandboxes, too
 	if m.Error == nil {
@@ -126,7 +131,8 @@ func failsAt(t *testing.T, bin, variable string, step int, words string) bool {
 	// network and without.
 	network := []string{"--network", "open"}
 	w.HeldAgain(t, fmt.Sprintf("step %d", step), idle, func() {
-		w.Run(t, append(append([]string{"run", "--name", "box", "--workspace", dir}, network...), "host", "true")...).Want(t, 125).Says(t, words)
+		w.Run(t, append(append([]string{"run", "--name", "box", "--workspace", dir}, network...), "host", "true")...).
+			Want(t, 125).Says(t, words)
 		network = nil
 	})
 	// The same daemon is well again, once it has failed often enough.
@@ -152,7 +158,8 @@ func TestNothingHeld(t *testing.T) {
 	w.AwaitNoSandbox(t)
 	idle := w.Resources(t)
 	for i := range world.Rounds(10) {
-		w.OK(t, "run", "--workspace", w.Sub(t, "work")+":overlay", "host", "--", "sh", "-c", "sleep infinity & echo "+strconv.Itoa(i))
+		w.OK(t, "run", "--workspace", w.Sub(t, "work")+":overlay", "host", "--", "sh", "-c", "sleep infinity & echo "+
+			strconv.Itoa(i))
 		w.Run(t, "run", "--timeout", "0.05", "host", "sleep", "infinity").Want(t, 124)
 		w.Run(t, "run", "host", "no-such-program").Want(t, 127)
 		w.Run(t, "run", "-u", "no-such-user", "host", "true").Want(t, 125)

@@ -65,7 +65,8 @@ func TestOtherBuild(t *testing.T) {
 	world.AwaitEnd(t, second, "the old daemon")
 	res := world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex)))
 	if res.ExitCode != 7 || res.Stdout != counted(n) {
-		t.Errorf("under the new daemon the command ended with %d and %d bytes, want 7 and %d", res.ExitCode, len(res.Stdout), len(counted(n)))
+		t.Errorf("under the new daemon the command ended with %d and %d bytes, want 7 and %d", res.ExitCode,
+			len(res.Stdout), len(counted(n)))
 	}
 	w.OK(t, "exec", sb, "--", "true")
 	w.OK(t, "rm", "-f", sb)

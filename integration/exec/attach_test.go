@@ -41,7 +41,8 @@ func TestAttach(t *testing.T) {
 			Attachment, Exec, Stream, Encoding, Data string
 			Offset                                   int64
 		}
-		if err := json.Unmarshal(m.Params, &o); err != nil || o.Exec != exec || o.Attachment != at.Attachment || o.Offset != next[o.Stream] {
+		if err := json.Unmarshal(m.Params, &o); err != nil || o.Exec != exec || o.Attachment != at.Attachment ||
+			o.Offset != next[o.Stream] {
 			t.Fatalf("%s (next %v): %v", m.Params, next, err)
 		}
 		if o.Encoding == "base64" {
@@ -73,7 +74,8 @@ func TestAttach(t *testing.T) {
 	if err := json.Unmarshal(m.Params, &end); err != nil || m.Method != "exec.exited" {
 		t.Fatalf("%s %s", m.Method, m.Params)
 	}
-	if got["stdout"] != "one\ngot it \xff" || end.ExitCode != 3 || end.Verdict != "nonzero" || end.Ends.Stdout != next["stdout"] || end.Ends.Stderr != 4 {
+	if got["stdout"] != "one\ngot it \xff" || end.ExitCode != 3 || end.Verdict != "nonzero" ||
+		end.Ends.Stdout != next["stdout"] || end.Ends.Stderr != 4 {
 		t.Errorf("%q, %+v", got, end)
 	}
 	if len(other.Notify) != 0 {
@@ -98,7 +100,9 @@ func TestAttachers(t *testing.T) {
 	dead := w.Dial(t)
 	_ = dead.Conn.SetReadBuffer(4096)
 	for range world.Rounds(200) {
-		dead.SendRaw(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"method":"exec.attach","params":{"exec":%q,"credit_bytes":1000000000}}`+"\n", "x", exec))
+		dead.SendRaw(fmt.Appendf(nil,
+			`{"jsonrpc":"2.0","id":%q,"method":"exec.attach","params":{"exec":%q,"credit_bytes":1000000000}}`+"\n",
+			"x", exec))
 	}
 	type sum struct{ out, errs uint64 }
 	var mu sync.Mutex
@@ -244,7 +248,8 @@ func TestAttachRun(t *testing.T) {
 		t.FailNow()
 	}
 	var out bytes.Buffer
-	if _, err := a.Copy(t.Context(), &out, nil); err != nil || !bytes.HasSuffix(out.Bytes(), []byte("\n300000\n")) || out.Len() != 1988895 {
+	if _, err := a.Copy(t.Context(), &out, nil); err != nil || !bytes.HasSuffix(out.Bytes(), []byte("\n300000\n")) ||
+		out.Len() != 1988895 {
 		t.Errorf("%d bytes, %v", out.Len(), err)
 	}
 	w.OK(t, "rm", "-f", sb)

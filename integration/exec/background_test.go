@@ -133,7 +133,8 @@ for start in range(0, %d, 65536):
 	}
 	const asked = 20 << 20 // between what is kept
 	c.Call(&got, "exec.read", world.Params{"exec": exec, "stream": "stdout", "offset": asked, "limit": 64})
-	if got.Offset <= asked || got.Offset%width != 0 || !bytes.HasPrefix([]byte(got.Data), []byte(line(got.Offset/width))) {
+	if got.Offset <= asked || got.Offset%width != 0 ||
+		!bytes.HasPrefix([]byte(got.Data), []byte(line(got.Offset/width))) {
 		t.Errorf("behind the gap %+v", got)
 	}
 	w.OK(t, "rm", "-f", sb)

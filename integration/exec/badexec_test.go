@@ -18,7 +18,8 @@ func TestWireBadExec(t *testing.T) {
 	w := world.New(t)
 	c, bystander := w.Dial(t), w.Dial(t)
 	sb := bystander.SandboxOf(nil)
-	running := bystander.Start("exec.run", world.Params{"sandbox": sb, "command": "sleep infinity", "exec": "ex_taken1234567", "progress": true})
+	running := bystander.Start("exec.run", world.Params{"sandbox": sb, "command": "sleep infinity",
+		"exec": "ex_taken1234567", "progress": true})
 	bystander.Note()
 
 	for _, method := range []string{"exec.wait", "exec.close_stdin", "exec.kill", "exec.get"} {
@@ -31,8 +32,10 @@ func TestWireBadExec(t *testing.T) {
 	c.Refused("not_found", "exec.list", world.Params{"sandbox": "nobody"})
 	c.Refused("already_exists", "exec.run", world.Params{"sandbox": sb, "command": "true", "exec": "ex_taken1234567"})
 	c.Refused("failed_precondition", "exec.write", world.Params{"exec": "ex_taken1234567", "data": "x"})
-	for _, pty := range []world.Params{{}, {"rows": 24}, {"rows": 0, "cols": 80}, {"rows": -1, "cols": 80}, {"rows": 1 << 17, "cols": 80}} {
-		if m := c.Start("exec.start", world.Params{"sandbox": sb, "command": "true", "pty": pty}).Wait(); m.Error == nil || m.Error.Data.Hint == "" {
+	for _, pty := range []world.Params{{}, {"rows": 24}, {"rows": 0, "cols": 80}, {"rows": -1, "cols": 80},
+		{"rows": 1 << 17, "cols": 80}} {
+		if m := c.Start("exec.start", world.Params{"sandbox": sb, "command": "true", "pty": pty}).
+			Wait(); m.Error == nil || m.Error.Data.Hint == "" {
 			t.Errorf("pty %v: %s %v", pty, m.Result, m.Error)
 		}
 	}
@@ -57,7 +60,8 @@ func TestWireBadExec(t *testing.T) {
 	defer sock.Close()
 	defer other.Close()
 	for _, f := range []*os.File{dir, file, sock} {
-		e := c.Refused("invalid_argument", "exec.run", world.Params{"sandbox": sb, "argv": []string{"true"}, "fds": 1, "stdio": world.Params{"stdout": 0}}, f)
+		e := c.Refused("invalid_argument", "exec.run", world.Params{"sandbox": sb, "argv": []string{"true"}, "fds": 1,
+			"stdio": world.Params{"stdout": 0}}, f)
 		if e.Data.Field != "stdio.stdout" {
 			t.Errorf("%s: field %q", f.Name(), e.Data.Field)
 		}
@@ -99,7 +103,8 @@ func TestStdinLarge(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	const size = 100_000_000
-	for command, want := range map[string]string{"wc -c": "100000000\n", "head -c 3 | wc -c": "3\n", "echo none": "none\n"} {
+	for command, want := range map[string]string{"wc -c": "100000000\n", "head -c 3 | wc -c": "3\n",
+		"echo none": "none\n"} {
 		cmd := w.Command("run", "host", "--", "sh", "-c", command)
 		cmd.Stdin = strings.NewReader(strings.Repeat("0123456789", size/10))
 		if got := w.Finish(t, cmd).Want(t, 0).Stdout; got != want {

@@ -62,7 +62,8 @@ func TestDetach(t *testing.T) {
 		if time.Now().After(end) {
 			testenv.Late(t, "kept: %q", read.Data)
 		}
-		read, err = c.ExecRead(t.Context(), api.ReadParams{Exec: exec.Exec, Stream: api.Stdout, Limit: 1 << 20, WaitS: 1})
+		read, err = c.ExecRead(t.Context(), api.ReadParams{Exec: exec.Exec, Stream: api.Stdout, Limit: 1 << 20,
+			WaitS: 1})
 	}
 	if err != nil || !strings.Contains(read.Data, "frombefore\r\n") || !strings.Contains(read.Data, "meanwhile\r\n") {
 		t.Errorf("kept: %q %v", read.Data, err)
@@ -93,7 +94,8 @@ func TestDetachDeath(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	sb := w.Create(t)
-	started, err := w.Connect(t).Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventExecStarted}})
+	started, err := w.Connect(t).
+		Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventExecStarted}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +127,8 @@ func TestDetachRun(t *testing.T) {
 	}
 	w.AwaitNoSandbox(t)
 
-	p, cmd = w.Terminal(t, "run", "-it", "--keep", "--name", "kept", "host", "--", "sh", "-c", "echo rea''dy; read x; exit $x")
+	p, cmd = w.Terminal(t, "run", "-it", "--keep", "--name", "kept", "host", "--", "sh", "-c",
+		"echo rea''dy; read x; exit $x")
 	p.Sees("ready\r\n")
 	p.Write(leave)
 	if code := world.Await(t, cmd); code != 0 {
@@ -137,7 +140,8 @@ func TestDetachRun(t *testing.T) {
 		t.Errorf("exit code %d: %q", code, p.Rest())
 	}
 
-	p, cmd = w.Terminal(t, "exec", "-it", "--detach-keys", "", "kept", "sh", "-c", "stty raw -echo; echo rea''dy; head -c 2 | od -An -c")
+	p, cmd = w.Terminal(t, "exec", "-it", "--detach-keys", "", "kept", "sh", "-c",
+		"stty raw -echo; echo rea''dy; head -c 2 | od -An -c")
 	p.Sees("ready")
 	p.Write(leave)
 	if code := world.Await(t, cmd); code != 0 || !strings.Contains(p.Rest(), "020 021") {

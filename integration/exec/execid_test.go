@@ -23,7 +23,8 @@ func TestExecID(t *testing.T) {
 	sb := world.Box(t, c)
 	for i := range 10 {
 		id := "ex_samesamesam" + string(rune('a'+i))
-		if _, err := c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, Exec: id, Argv: []string{"/no/such/program"}}, nil); err == nil {
+		if _, err := c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, Exec: id, Argv: []string{"/no/such/program"}},
+			nil); err == nil {
 			t.Fatal("a program that is not there was started")
 		}
 		var mu sync.Mutex
@@ -94,7 +95,8 @@ func TestTerminalInput(t *testing.T) {
 	for { // it may have been sent before the write was
 		err := c.ExecCloseStdin(short(), start.Exec)
 		var refused *api.Error // by the daemon, which was the first to give up
-		if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &refused) && refused.Code == api.FailedPrecondition {
+		if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &refused) &&
+			refused.Code == api.FailedPrecondition {
 			break
 		}
 		if err != nil || !more() {

@@ -50,7 +50,8 @@ func TestLimitsExplained(t *testing.T) {
 		"tmpfs":     `exec /usr/bin/python3 -c 'open("/dev/shm/a", "wb").write(bytes(60 << 20)); bytearray(20 << 20)'`,
 	} {
 		hit := run(command)
-		if l := hit.Limit; hit.Verdict != "oom" || l == nil || l.Name != "memory_bytes" || l.Of != "sandbox" || l.Limit != 64<<20 ||
+		if l := hit.Limit; hit.Verdict != "oom" || l == nil || l.Name != "memory_bytes" || l.Of != "sandbox" ||
+			l.Limit != 64<<20 ||
 			l.Peak < 60<<20 || l.Peak > 64<<20 || !strings.Contains(l.Hint, "hutch update -m") {
 			t.Errorf("%s: %+v, %+v", name, hit, hit.Limit)
 		}
@@ -86,7 +87,8 @@ func TestLimitsExplained(t *testing.T) {
 	const parent = `/usr/bin/python3 -c 'bytearray(100 << 20)'; cat`
 	var waits struct{ Exec string }
 	c.Call(&waits, "exec.start", world.Params{"sandbox": id, "command": parent})
-	if e := told(); e.Sandbox != id || e.Exec != waits.Exec || e.Data.Limit != "oom" || !strings.Contains(e.Data.Detail, "67108864") {
+	if e := told(); e.Sandbox != id || e.Exec != waits.Exec || e.Data.Limit != "oom" ||
+		!strings.Contains(e.Data.Detail, "67108864") {
 		t.Errorf("%+v", e)
 	}
 	c.Call(nil, "exec.kill", world.Params{"exec": waits.Exec})
@@ -106,7 +108,9 @@ while failed < 200:
 if os.getpid() == int(sys.argv[1]): sys.exit(1)
 signal.pause()' $$`
 	var started struct{ Exec string }
-	c.Call(&started, "exec.start", world.Params{"sandbox": id, "command": strings.Replace(bomb, "if os.getpid() == int(sys.argv[1]): sys.exit(1)\n", "", 1)})
+	c.Call(&started, "exec.start",
+		world.Params{"sandbox": id,
+			"command": strings.Replace(bomb, "if os.getpid() == int(sys.argv[1]): sys.exit(1)\n", "", 1)})
 	if sb.Isolation.Cgroups == "v2" { // v1 has no notification for it
 		if e := told(); e.Exec != started.Exec || e.Data.Limit != "pids" || !strings.Contains(e.Data.Detail, "20") {
 			t.Errorf("%+v", e)
@@ -121,7 +125,8 @@ signal.pause()' $$`
 		t.Errorf("%+v", killed)
 	}
 	hit := run(bomb)
-	if l := hit.Limit; hit.Verdict != "pids" || l == nil || l.Name != "pids" || l.Limit != 20 || l.Peak != 20 || !strings.Contains(l.Hint, "--pids-limit") {
+	if l := hit.Limit; hit.Verdict != "pids" || l == nil || l.Name != "pids" || l.Limit != 20 || l.Peak != 20 ||
+		!strings.Contains(l.Hint, "--pids-limit") {
 		t.Errorf("%+v, %+v", hit, hit.Limit)
 	}
 	c.Call(nil, "sandbox.remove", world.Params{"sandbox": id})

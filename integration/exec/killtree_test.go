@@ -86,7 +86,8 @@ os.read(r, 1)
 		t.Errorf("process %s: %+v", timedPID, res)
 	}
 	// What an exec that has ended left behind is killed by its id, too.
-	if res := killed(left, "exec.kill", world.Params{}); res.Verdict != "ok" || world.Grouped() && !slices.Contains(texts(res.Killed), leftPID) {
+	if res := killed(left, "exec.kill", world.Params{}); res.Verdict != "ok" || world.Grouped() &&
+		!slices.Contains(texts(res.Killed), leftPID) {
 		t.Errorf("%+v", res)
 	}
 	if world.Grouped() && alive(leftPID) {
@@ -99,11 +100,14 @@ os.read(r, 1)
 		t.Error("a kill reached another exec")
 	}
 	// The oldest exec of all can be told from others in any case.
-	if res := killed(older, "exec.kill", world.Params{}); res.Verdict != "killed" || alive(olderPID) && world.Grouped() {
+	if res := killed(older, "exec.kill", world.Params{}); res.Verdict != "killed" || alive(olderPID) &&
+		world.Grouped() {
 		t.Errorf("%+v", res)
 	}
 	// A bomb, under way: every process of it is in the exec's cgroup.
-	bomb := c.Started(sb, "f() { f | f & }; f; exec sleep 4242", world.Params{"background": true, "limits": world.Params{"rlimits": world.Params{"nproc": world.Params{"soft": 200}}}})
+	bomb := c.Started(sb, "f() { f | f & }; f; exec sleep 4242",
+		world.Params{"background": true,
+			"limits": world.Params{"rlimits": world.Params{"nproc": world.Params{"soft": 200}}}})
 	if res := killed(bomb, "exec.kill", world.Params{}); res.Verdict != "killed" {
 		t.Errorf("%+v", res)
 	}
@@ -132,12 +136,14 @@ import ctypes, time
 print(ctypes.CDLL(None).ptrace(%d, %d, None, None), flush=True)
 time.sleep(4242)'`, seize, traced.PID), world.Params{"background": true})
 	var said chunk
-	if c.Call(&said, "exec.read", world.Params{"exec": tracer, "stream": "stdout", "offset": 0, "wait_s": 20}); said.Data != "0\n" {
+	if c.Call(&said, "exec.read", world.Params{"exec": tracer, "stream": "stdout", "offset": 0,
+		"wait_s": 20}); said.Data != "0\n" {
 		t.Fatalf("ptrace: %+v", said)
 	}
 	start := time.Now()
 	var res world.ExecResult
-	if c.Call(&res, "exec.kill", world.Params{"exec": traced.Exec}); res.Verdict != "killed" || !slices.Contains(res.Killed, traced.PID) {
+	if c.Call(&res, "exec.kill", world.Params{"exec": traced.Exec}); res.Verdict != "killed" ||
+		!slices.Contains(res.Killed, traced.PID) {
 		t.Errorf("%+v", res)
 	}
 	if took := time.Since(start); took > 8*time.Second {
@@ -179,7 +185,8 @@ while True:
 		// Each may be hit, before or after it has started.
 		m := c.Start("exec.run", world.Params{"sandbox": sb, "command": "echo lived", "timeout_s": 10}).Wait()
 		var res world.ExecResult
-		if m.Error == nil && (json.Unmarshal(m.Result, &res) != nil || !slices.Contains([]string{"ok", "signal"}, res.Verdict)) {
+		if m.Error == nil &&
+			(json.Unmarshal(m.Result, &res) != nil || !slices.Contains([]string{"ok", "signal"}, res.Verdict)) {
 			t.Errorf("%s", m.Result)
 		}
 	}
@@ -277,7 +284,8 @@ func TestExecCgroups(t *testing.T) {
 	if res := c.Exec(sb.ID, "true"); res.Peaks.CPUMS > 500 {
 		t.Errorf("%+v", res)
 	}
-	stays := c.Started(sb.ID, "echo $(cut -d: -f3- /proc/self/cgroup | tail -n 1) >/tmp/stays.new; mv /tmp/stays.new /tmp/stays; exec sleep 4242", world.Params{"background": true})
+	stays := c.Started(sb.ID,
+		"echo $(cut -d: -f3- /proc/self/cgroup | tail -n 1) >/tmp/stays.new; mv /tmp/stays.new /tmp/stays; exec sleep 4242", world.Params{"background": true})
 	its := strings.TrimSpace(c.Exec(sb.ID, "until cat /tmp/stays 2>/dev/null; do :; done").Stdout)
 	if second := runsIn(); second == its || !strings.HasPrefix(its, "/ex_") {
 		t.Errorf("two at once, in %s and %s", its, second)

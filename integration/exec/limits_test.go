@@ -43,7 +43,8 @@ func TestTimeouts(t *testing.T) {
 	plain, own := c.SandboxOf(nil), c.SandboxOf(world.Params{"limits": world.Params{"timeout_s": 0.2}})
 
 	// The daemon's default, of run and of start alike.
-	if res := c.Exec(plain, "sleep 4242"); res.Verdict != "timeout_wall" || !res.TimedOut || res.Signal != "SIGKILL" || res.DurationMS < 400 {
+	if res := c.Exec(plain, "sleep 4242"); res.Verdict != "timeout_wall" || !res.TimedOut || res.Signal != "SIGKILL" ||
+		res.DurationMS < 400 {
 		t.Errorf("%+v", res)
 	}
 	if res := c.Waited(c.Started(plain, "sleep 4242", nil)); res.Verdict != "timeout_wall" {
@@ -73,7 +74,8 @@ func TestTimeouts(t *testing.T) {
 	}
 	over := world.Params{"image": "host", "limits": world.Params{"timeout_s": 61}}
 	e := c.Refused("invalid_argument", "sandbox.create", over)
-	if e.Data.Field != "limits.timeout_s" || !strings.Contains(e.Data.Hint, "60 seconds") || !strings.Contains(e.Data.Hint, "exec.max_timeout_s") {
+	if e.Data.Field != "limits.timeout_s" || !strings.Contains(e.Data.Hint, "60 seconds") ||
+		!strings.Contains(e.Data.Hint, "exec.max_timeout_s") {
 		t.Errorf("%+v", e)
 	}
 	// A terminal's session outlives the default.
@@ -88,7 +90,8 @@ func TestConfigRefused(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	w.Configure(t, "exec: {max_timeout: 60}\n")
-	w.Run(t, "run", "--", "true").Want(t, 125).Says(t, "read configuration", "max_timeout not found", "try: ", "exec.max_timeout_s")
+	w.Run(t, "run", "--", "true").Want(t, 125).Says(t, "read configuration", "max_timeout not found", "try: ",
+		"exec.max_timeout_s")
 }
 
 // TestVerdicts: how a command ended, each with a twin that stays within its limit.
@@ -127,9 +130,11 @@ ctypes.CFUNCTYPE(ctypes.c_long)(ctypes.addressof(ctypes.c_char.from_buffer(m)))(
 			"output of both", "head -c 60 /dev/zero; head -c 60 /dev/zero >&2",
 			limits(world.Params{"output_bytes": 100}), "output",
 		},
-		{"output allowed", "head -c 60 /dev/zero; head -c 40 /dev/zero >&2", limits(world.Params{"output_bytes": 100}), "ok"},
+		{"output allowed", "head -c 60 /dev/zero; head -c 40 /dev/zero >&2",
+			limits(world.Params{"output_bytes": 100}), "ok"},
 		{"disk", file, limits(world.Params{"rlimits": world.Params{"fsize": world.Params{"soft": 10000}}}), "disk"},
-		{"disk allowed", file, limits(world.Params{"rlimits": world.Params{"fsize": world.Params{"soft": 20000}}}), "ok"},
+		{"disk allowed", file, limits(world.Params{"rlimits": world.Params{"fsize": world.Params{"soft": 20000}}}),
+			"ok"},
 		{"denied", foreign, nil, "denied"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -185,7 +190,8 @@ func TestVerdictsOfSandbox(t *testing.T) {
 		{"processes allowed", "sleep 0.01 & sleep 0.01 & wait", "ok"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if res := execOf(c, sb, tt.command, world.Params{"timeout_s": int(world.Patience.Seconds())}); res.Verdict != tt.verdict {
+			if res := execOf(c, sb, tt.command,
+				world.Params{"timeout_s": int(world.Patience.Seconds())}); res.Verdict != tt.verdict {
 				t.Errorf("%+v", res)
 			}
 		})
@@ -268,12 +274,14 @@ func TestLimitFlags(t *testing.T) {
 		t.Errorf("of the exec: %q", got)
 	}
 	w.Run(t, "exec", "--ulimit", "nofile=99999999", id, "true").Want(t, 125).Says(t, "--ulimit nofile: ", "at most")
-	w.Run(t, "exec", "--cpu-time", "0.3", id, "sh", "-c", "while :; do :; done").Want(t, 124).Says(t, "CPU time", "--cpu-time")
+	w.Run(t, "exec", "--cpu-time", "0.3", id, "sh", "-c", "while :; do :; done").Want(t, 124).
+		Says(t, "CPU time", "--cpu-time")
 	w.Run(t, "exec", "--output-limit", "1k", id, "true").Want(t, 125).Says(t, "--output-limit: ", "--json or -d")
 	// A terminal that is kept is counted.
 	terminal := world.Decode[api.StartResult](t, w.OK(t, "rpc", "exec.start", fmt.Sprintf(
 		`{"sandbox": %q, "command": "yes", "pty": {"rows": 24, "cols": 80}, "limits": {"output_bytes": 100000}}`, id)))
-	res := world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec": %q, "output_bytes": 10}`, terminal.Exec)))
+	res := world.Decode[api.ExecResult](t,
+		w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec": %q, "output_bytes": 10}`, terminal.Exec)))
 	if res.Verdict != api.VerdictOutput {
 		t.Errorf("a terminal: %+v", res)
 	}

@@ -57,7 +57,8 @@ except ValueError as e:
     print("refused")
 resource.setrlimit(resource.RLIMIT_NPROC, (100, 100))
 print("lowered")`
-	if out := strings.Fields(w.Inside(t, "python3", "-c", raise)); len(out) != 2 || out[0] != "refused" || out[1] != "lowered" {
+	if out := strings.Fields(w.Inside(t, "python3", "-c", raise)); len(out) != 2 || out[0] != "refused" ||
+		out[1] != "lowered" {
 		t.Errorf("raise and lower the hard limit: %q", out)
 	}
 }

@@ -37,7 +37,8 @@ func TestPorts(t *testing.T) {
 		sb := strings.TrimSpace(made.Stdout)
 		made.Says(t, "hutch: port 8000 is 127.0.0.1:") // nobody has chosen where
 		ports := world.Decode[[]api.Port](t, w.OK(t, "port", "ls", "--json", sb))
-		if len(ports) != 1 || ports[0].Port != 8000 || ports[0].Sandbox != sb || ports[0].Token != "" || !strings.Contains(made.Stderr, ports[0].Address) {
+		if len(ports) != 1 || ports[0].Port != 8000 || ports[0].Sandbox != sb || ports[0].Token != "" ||
+			!strings.Contains(made.Stderr, ports[0].Address) {
 			t.Fatalf("%+v", ports)
 		}
 		if _, err := http.Get(ports[0].URL); err == nil { // nobody listens yet
@@ -61,17 +62,21 @@ func TestPorts(t *testing.T) {
 			}
 		}
 		// What is exposed is no way out, nor to hutchd: the sandbox's own ports alone.
-		if got := w.Run(t, "exec", sb, "--", "/usr/bin/python3", "-c", "import socket; socket.create_connection(('127.0.0.1', "+ports[0].Address[len("127.0.0.1:"):]+"), 5)"); !strings.Contains(got.Stderr, "Connection refused") {
+		if got := w.Run(t, "exec", sb, "--", "/usr/bin/python3", "-c",
+			"import socket; socket.create_connection(('127.0.0.1', "+ports[0].Address[len("127.0.0.1:"):]+
+				"), 5)"); !strings.Contains(got.Stderr, "Connection refused") {
 			t.Errorf("the host's side from inside: %s", got.Stderr)
 		}
 		at := strings.TrimSpace(w.OK(t, "port", "expose", sb, world.Unlikely+":8000"))
 		_, _ = world.Get(t, "http://"+at+"/")
 		if network == "none" { // a stop closes them, and says how to publish them again
 			open := len(world.Decode[[]api.Port](t, w.OK(t, "port", "ls", "--json", sb)))
-			_, again, _ := strings.Cut(strings.TrimSpace(w.Run(t, "stop", "-t", "0", sb).Want(t, 0).Stderr), "again: hutch ")
+			_, again, _ := strings.Cut(strings.TrimSpace(w.Run(t, "stop", "-t", "0", sb).Want(t, 0).Stderr),
+				"again: hutch ")
 			w.OK(t, "start", sb)
 			w.OK(t, strings.Fields(again)...)
-			if now := world.Decode[[]api.Port](t, w.OK(t, "port", "ls", "--json", sb)); len(now) != open || now[0].Address != ports[0].Address {
+			if now := world.Decode[[]api.Port](t, w.OK(t, "port", "ls", "--json", sb)); len(now) != open ||
+				now[0].Address != ports[0].Address {
 				t.Errorf("%d ports, and %+v as %q has published them", open, now, again)
 			}
 		}
@@ -114,8 +119,10 @@ func TestPortAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	w.Run(t, "port", "expose", sb, taken.Addr().String()+":8000").Want(t, 125).Says(t, "already in use", "choose another port")
-	w.Run(t, "port", "expose", sb, "192.0.2.1:0:8000").Want(t, 125).Says(t, "cannot assign requested address", "ip addr")
+	w.Run(t, "port", "expose", sb, taken.Addr().String()+":8000").Want(t, 125).
+		Says(t, "already in use", "choose another port")
+	w.Run(t, "port", "expose", sb, "192.0.2.1:0:8000").Want(t, 125).
+		Says(t, "cannot assign requested address", "ip addr")
 	for _, bad := range []string{"8000:http", "x:1:80", ":::80", "0"} {
 		w.Run(t, "port", "expose", sb, bad).Want(t, 125).Says(t, "PORT")
 	}
@@ -123,7 +130,8 @@ func TestPortAddresses(t *testing.T) {
 	refused := func(code api.Code, field string, p api.PortExposeParams) {
 		t.Helper()
 		p.Sandbox = sb
-		if port, err := c.ExposePort(t.Context(), p, nil); api.ErrorCode(err) != code || field != "" && fieldOf(err) != field {
+		if port, err := c.ExposePort(t.Context(), p, nil); api.ErrorCode(err) != code || field != "" &&
+			fieldOf(err) != field {
 			t.Errorf("%+v: %+v, %v (%s), want %s", p, port, err, fieldOf(err), code)
 		}
 	}
@@ -153,7 +161,8 @@ func TestPortAddresses(t *testing.T) {
 	if _, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a closed port: %v", err)
 	}
-	w.Run(t, "port", "close", sb, "8000", at).Want(t, 125).Says(t, "is not reached from the host at "+at, "hutch port ls")
+	w.Run(t, "port", "close", sb, "8000", at).Want(t, 125).
+		Says(t, "is not reached from the host at "+at, "hutch port ls")
 	for range api.MaxPorts + 1 {
 		if _, err = c.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb, Port: 8000}, nil); err != nil {
 			break
@@ -228,12 +237,15 @@ func TestPortToken(t *testing.T) {
 	if !ok || len(token) < 26 {
 		t.Fatalf("link %q", link)
 	}
-	if code, body := world.Get(t, url, "Authorization", "Bearer "+token); code != 502 || !strings.Contains(body, "nobody listens") {
+	if code, body := world.Get(t, url, "Authorization", "Bearer "+token); code != 502 ||
+		!strings.Contains(body, "nobody listens") {
 		t.Errorf("%d %q", code, body)
 	}
 	w.ServeInside(t, sb, "127.0.0.1", "8000")
-	for _, header := range [][]string{{}, {"Authorization", "Bearer x" + token}, {"Authorization", "Basic " + token}, {"Cookie", "hutch_token_=" + token}} {
-		if code, body := world.Get(t, url, header...); code != 401 || !strings.Contains(body, "token") || strings.Contains(body, token) {
+	for _, header := range [][]string{{}, {"Authorization", "Bearer x" + token}, {"Authorization", "Basic " + token},
+		{"Cookie", "hutch_token_=" + token}} {
+		if code, body := world.Get(t, url, header...); code != 401 || !strings.Contains(body, "token") ||
+			strings.Contains(body, token) {
 			t.Errorf("%q: %d %q", header, code, body)
 		}
 	}
@@ -242,7 +254,8 @@ func TestPortToken(t *testing.T) {
 	}
 	code, next := world.Get(t, url+"/evil.test/x?a=1&token="+token)
 	path, cookie, _ := strings.Cut(next, " ")
-	if code != 303 || path != "/evil.test/x?a=1" || !strings.Contains(cookie, "="+token+";") || !strings.Contains(cookie, "HttpOnly") {
+	if code != 303 || path != "/evil.test/x?a=1" || !strings.Contains(cookie, "="+token+";") ||
+		!strings.Contains(cookie, "HttpOnly") {
 		t.Errorf("a link: %d %q", code, next)
 	}
 	cookie, _, _ = strings.Cut(cookie, ";")
@@ -251,7 +264,8 @@ func TestPortToken(t *testing.T) {
 			t.Errorf("%q: %d %q", header, code, body)
 		}
 	}
-	if _, body := world.Get(t, strings.TrimSuffix(url, "/")+"/big", "Authorization", "Bearer "+token); body != bigSum() {
+	if _, body := world.Get(t, strings.TrimSuffix(url, "/")+"/big", "Authorization", "Bearer "+
+		token); body != bigSum() {
 		t.Error(body)
 	}
 	if text := w.OK(t, "audit", sb); strings.Contains(text, token) {
@@ -299,7 +313,8 @@ func TestPortDeath(t *testing.T) {
 			}
 			upgraded(t, "unix", path)
 		}
-		if after := strings.Join(strings.Fields(w.OK(t, "port", "ls", sb)), " "); len(strings.Fields(before)) != len(strings.Fields(after)) {
+		if after := strings.Join(strings.Fields(w.OK(t, "port", "ls", sb)),
+			" "); len(strings.Fields(before)) != len(strings.Fields(after)) {
 			t.Errorf("ports\n%s, before\n%s", after, before)
 		}
 		w.OK(t, "port", "close", sb, "8000")
@@ -316,7 +331,8 @@ func TestPortRun(t *testing.T) {
 	world.NeedsPython(t)
 	w := world.New(t)
 	path := w.Path("run.sock")
-	c := w.Launch(t, "run", "-p", path+":8000", "host", "--", "/usr/bin/python3", "-u", "-c", world.PythonServer, "127.0.0.1", "8000")
+	c := w.Launch(t, "run", "-p", path+":8000", "host", "--", "/usr/bin/python3", "-u", "-c", world.PythonServer,
+		"127.0.0.1", "8000")
 	c.Await(t, "ready")
 	upgraded(t, "unix", path)
 	if err := c.Process.Signal(unix.SIGTERM); err != nil {
@@ -334,7 +350,8 @@ func TestPortRun(t *testing.T) {
 	}
 	defer taken.Close()
 	publish := []string{"-p", path + ":1", "-p", taken.Addr().String() + ":80", "host"}
-	for _, args := range [][]string{append([]string{"run"}, append(publish, "true")...), append([]string{"run", "-d"}, append(publish, "true")...), append([]string{"create"}, publish...)} {
+	for _, args := range [][]string{append([]string{"run"}, append(publish, "true")...),
+		append([]string{"run", "-d"}, append(publish, "true")...), append([]string{"create"}, publish...)} {
 		w.Run(t, args...).Want(t, 125).Says(t, "already in use")
 	}
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
@@ -358,7 +375,8 @@ func TestPortOpened(t *testing.T) {
 		if err != nil || len(ports) != 1 {
 			t.Fatal(ports, err)
 		}
-		events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventPortOpened}})
+		events, err := c.Subscribe(t.Context(),
+			api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventPortOpened}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +388,8 @@ func TestPortOpened(t *testing.T) {
 			return e
 		}
 		w.ServeInside(t, sb, "127.0.0.1", "8000")
-		if e := opened(); e.Port != 8000 || e.Listen != "127.0.0.1" || len(e.Addresses) != 1 || e.Addresses[0] != ports[0].Address {
+		if e := opened(); e.Port != 8000 || e.Listen != "127.0.0.1" || len(e.Addresses) != 1 ||
+			e.Addresses[0] != ports[0].Address {
 			t.Errorf("%+v", e)
 		}
 		w.ServeInside(t, sb, "::1", "8001")
@@ -379,7 +398,8 @@ func TestPortOpened(t *testing.T) {
 		}
 		world.Kill(t, w.Daemon(t).Hutchd)
 		c = w.Connect(t)
-		if events, err = c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventPortOpened}}); err != nil {
+		if events, err = c.Subscribe(t.Context(),
+			api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventPortOpened}}); err != nil {
 			t.Fatal(err)
 		}
 		w.ServeInside(t, sb, "0.0.0.0", "8002")
@@ -411,7 +431,8 @@ func TestPortResumes(t *testing.T) {
 		if code, body := world.Get(t, "http://"+at+"/"); code != 200 || body != "hello from 127.0.0.1" {
 			t.Errorf("%d %q", code, body)
 		}
-		if got := world.Decode[api.Sandbox](t, w.OK(t, "rpc", "sandbox.get", `{"sandbox":"`+sb+`"}`)); got.State != api.Running || got.Paused != nil {
+		if got := world.Decode[api.Sandbox](t, w.OK(t, "rpc", "sandbox.get", `{"sandbox":"`+sb+
+			`"}`)); got.State != api.Running || got.Paused != nil {
 			t.Errorf("%s, %+v", got.State, got.Paused)
 		}
 	}

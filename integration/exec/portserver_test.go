@@ -121,7 +121,8 @@ func websocket(t testing.TB, address string) {
 		data     []byte
 	}{
 		{text, text, []byte("hello")}, {ping, pong, []byte("p")}, {text, text, bytes.Repeat([]byte("m"), 1000)},
-		{text, text, bytes.Repeat([]byte("0123456789"), 300_000)}, {text, text, nil}, {closing, closing, []byte{3, 232}},
+		{text, text, bytes.Repeat([]byte("0123456789"), 300_000)}, {text, text, nil},
+		{closing, closing, []byte{3, 232}},
 	} {
 		go func() { _, _ = c.Write(frame(m.op, m.data)) }() // the answer comes while it is being sent
 		op, data, err := readFrame(in)

@@ -17,7 +17,8 @@ func TestTerminal(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	t.Run("tty", func(t *testing.T) {
-		p, cmd := w.Terminal(t, "run", "-it", "host", "--", "sh", "-c", "tty; stty size; echo $TERM; readlink /proc/self/fd/0; exit 3")
+		p, cmd := w.Terminal(t, "run", "-it", "host", "--", "sh", "-c",
+			"tty; stty size; echo $TERM; readlink /proc/self/fd/0; exit 3")
 		if code := world.Await(t, cmd); code != 3 {
 			t.Errorf("exit code %d, want 3", code)
 		}
@@ -108,9 +109,11 @@ func TestTerminalWithoutInput(t *testing.T) {
 		{"", []string{"python3", "-q"}, ">>> "},
 		{"echo $((6*7))\n", []string{"bash", "--norc"}, "42\r\n"},
 		// and reads nothing
-		{strings.Repeat("a", 20_000), []string{"sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do printf '%10000d' $i; done"}, "9"},
+		{strings.Repeat("a", 20_000), []string{"sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do printf '%10000d' $i; done"},
+			"9"},
 	} {
-		if r := w.Feed(t, tt.stdin, append([]string{"run", "-it", "host", "--"}, tt.argv...)...).Want(t, 0); !strings.Contains(r.Stdout, tt.out) {
+		if r := w.Feed(t, tt.stdin, append([]string{"run", "-it", "host", "--"}, tt.argv...)...).
+			Want(t, 0); !strings.Contains(r.Stdout, tt.out) {
 			t.Errorf("%v: %q, want %q", tt.argv, r.Stdout, tt.out)
 		}
 	}

@@ -27,14 +27,18 @@ func TestSeenLimits(t *testing.T) {
 		}
 	}
 	want(memoryFile, "536870912")
-	want("ls /sys | tr '\\n' ' '; ls /sys/devices /sys/class", "block bus class dev devices firmware fs kernel module power /sys/class:\n\n/sys/devices:\nsystem")
-	if res := c.Exec(sb, "echo 1 > /sys/fs/cgroup/x || echo 0 > /sys/devices/system/cpu/online"); strings.Count(res.Stderr, "Read-only file system") != 2 {
+	want("ls /sys | tr '\\n' ' '; ls /sys/devices /sys/class",
+		"block bus class dev devices firmware fs kernel module power /sys/class:\n\n/sys/devices:\nsystem")
+	if res := c.Exec(sb,
+		"echo 1 > /sys/fs/cgroup/x || echo 0 > /sys/devices/system/cpu/online"); strings.Count(res.Stderr,
+		"Read-only file system") != 2 {
 		t.Errorf("write in /sys: %q", res.Stderr)
 	}
 	if !world.Grouped() { // CPUs have no limit, and so none is shown
 		return
 	}
-	if res := c.Exec(sb, "nproc; getconf _NPROCESSORS_ONLN; grep -c . /sys/devices/system/cpu/online"); res.Stdout != "1\n1\n1\n" {
+	if res := c.Exec(sb,
+		"nproc; getconf _NPROCESSORS_ONLN; grep -c . /sys/devices/system/cpu/online"); res.Stdout != "1\n1\n1\n" {
 		t.Errorf("CPUs of a sandbox with one: %q", res.Stdout)
 	}
 	for program, tt := range map[string]struct{ command, out string }{
@@ -64,7 +68,9 @@ func TestSeenLimits(t *testing.T) {
 	}
 	var running struct{ Exec string }
 	c.Call(&running, "exec.start", world.Params{"sandbox": sb, "argv": []string{"sh", "-c", "read x; nproc"}})
-	c.Call(nil, "sandbox.update", world.Params{"sandbox": sb, "limits": world.Params{"memory_bytes": 256 << 20, "cpus": float64(runtime.NumCPU())}})
+	c.Call(nil, "sandbox.update",
+		world.Params{"sandbox": sb, "limits": world.Params{"memory_bytes": 256 << 20,
+			"cpus": float64(runtime.NumCPU())}})
 	c.Call(nil, "exec.write", world.Params{"exec": running.Exec, "data": "\n"})
 	var ended world.ExecResult
 	if c.Call(&ended, "exec.wait", world.Params{"exec": running.Exec}); ended.Stdout != w.Inside(t, "nproc") {

@@ -56,7 +56,8 @@ func TestShell(t *testing.T) {
 		"sh -c 'kill -9 $$'":    {137, "Killed"},
 	} {
 		r := s.Run(command)
-		if r.ExitCode != want.code || !strings.Contains(r.Stderr, want.stderr) || want.stderr == "" && r.Stderr != "" || r.Closed {
+		if r.ExitCode != want.code || !strings.Contains(r.Stderr, want.stderr) || want.stderr == "" && r.Stderr != "" ||
+			r.Closed {
 			t.Errorf("%q: %+v", command, r)
 		}
 	}
@@ -66,7 +67,8 @@ func TestShell(t *testing.T) {
 		t.Errorf("bytes: %+v %v", r, err)
 	}
 	r, err = c.RunShell(t.Context(), api.ShellRunParams{Shell: s.Sh.Shell, Command: `seq 100000`, OutputBytes: 100})
-	if err != nil || !r.Truncated || !strings.HasPrefix(r.Stdout, "1\n2\n") || !strings.HasSuffix(r.Stdout, "100000\n") || r.To.Stdout-r.From.Stdout != 588895 {
+	if err != nil || !r.Truncated || !strings.HasPrefix(r.Stdout, "1\n2\n") ||
+		!strings.HasSuffix(r.Stdout, "100000\n") || r.To.Stdout-r.From.Stdout != 588895 {
 		t.Errorf("long: %+v %v", r, err)
 	}
 	s.Says("echo "+strings.Repeat("x", 500_000), strings.Repeat("x", 500_000)+"\n")
@@ -216,7 +218,8 @@ func TestShellLies(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := w.OK(t, "exec", sb, "--", "sh", "-c", "grep -l sleep /proc/[0-9]*/comm 2>/dev/null | wc -l"); got != "0\n" {
+	if got := w.OK(t, "exec", sb, "--", "sh", "-c",
+		"grep -l sleep /proc/[0-9]*/comm 2>/dev/null | wc -l"); got != "0\n" {
 		t.Errorf("%s processes are left", strings.TrimSpace(got))
 	}
 	w.OK(t, "rm", "-f", sb)
@@ -306,9 +309,12 @@ func TestShells(t *testing.T) {
 			}
 			n := 0
 			for j := range world.Rounds(50) {
-				r, err := c.RunShell(t.Context(), api.ShellRunParams{Shell: sh.Shell, Command: fmt.Sprintf("n=$((n+1)); echo %d $n; echo %d >&2", i, j)})
+				r, err := c.RunShell(t.Context(),
+					api.ShellRunParams{Shell: sh.Shell,
+						Command: fmt.Sprintf("n=$((n+1)); echo %d $n; echo %d >&2", i, j)})
 				n++
-				if want := fmt.Sprintf("%d %d\n", i, n); err != nil || r.Stdout != want || r.Stderr != strconv.Itoa(j)+"\n" {
+				if want := fmt.Sprintf("%d %d\n", i, n); err != nil || r.Stdout != want ||
+					r.Stderr != strconv.Itoa(j)+"\n" {
 					t.Errorf("%+v %v, want %q", r, err, want)
 				}
 			}

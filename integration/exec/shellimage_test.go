@@ -25,7 +25,8 @@ func TestShellImages(t *testing.T) {
 		"dash":    append(dashFiles(t), imagetest.Exec("bin/sleep", busybox)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			ref := world.Push(t, registry, name, imagetest.Image{Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(files...), imagetest.Gzip)}})
+			ref := world.Push(t, registry, name,
+				imagetest.Image{Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(files...), imagetest.Gzip)}})
 			sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: ref}}, nil, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -38,7 +39,8 @@ func TestShellImages(t *testing.T) {
 				t.Errorf("state: %q", want)
 			}
 			for command, code := range map[string]int{
-				"false": 1, "if": 2, "echo 'unbalanced": 2, "no-such-command": 127, "return 5": 5, "for i in 1; do\nbreak": 2, "(exit 7)": 7,
+				"false": 1, "if": 2, "echo 'unbalanced": 2, "no-such-command": 127, "return 5": 5,
+				"for i in 1; do\nbreak": 2, "(exit 7)": 7,
 				"set -u; echo $nope": 2,
 			} {
 				r := s.Run(command)
@@ -50,7 +52,8 @@ func TestShellImages(t *testing.T) {
 				}
 			}
 			s.Says("set +u; sleep 1000 & bg=$!; read line; echo empty $line", "empty\n")
-			for _, command := range []string{"x=1; sleep 1000; echo BAD", "while :; do :; done", "exec sleep 1000", "x=1; set -n; exit 4"} {
+			for _, command := range []string{"x=1; sleep 1000; echo BAD", "while :; do :; done", "exec sleep 1000",
+				"x=1; set -n; exit 4"} {
 				if r := s.Within(0.5, command); r.Verdict != api.VerdictTimeoutWall || r.Closed || r.Stdout != "" {
 					t.Errorf("%q: %+v", command, r)
 				}
@@ -64,12 +67,15 @@ func TestShellImages(t *testing.T) {
 		})
 	}
 	t.Run("none", func(t *testing.T) {
-		ref := world.Push(t, registry, "none", imagetest.Image{Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(imagetest.Dir("bin")), imagetest.Gzip)}})
+		ref := world.Push(t, registry, "none",
+			imagetest.Image{Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(imagetest.Dir("bin")),
+				imagetest.Gzip)}})
 		sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: ref}}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.OpenShell(t.Context(), api.ShellParams{Sandbox: sb.ID}); api.ErrorCode(err) != api.NotFound || !strings.Contains(err.Error(), "no shell") {
+		if _, err := c.OpenShell(t.Context(), api.ShellParams{Sandbox: sb.ID}); api.ErrorCode(err) != api.NotFound ||
+			!strings.Contains(err.Error(), "no shell") {
 			t.Error(err)
 		}
 		w.OK(t, "rm", "-f", sb.ID)

@@ -125,7 +125,8 @@ func TestStdioRefused(t *testing.T) {
 		for _, stream := range []string{"stdin", "stdout", "stderr"} {
 			t.Run("rpc "+tt.name+" "+stream, func(t *testing.T) {
 				e := c.Refused("invalid_argument", "exec.run",
-					world.Params{"sandbox": sb, "argv": []string{"true"}, "fds": 1, "stdio": world.Params{stream: 0}}, tt.file)
+					world.Params{"sandbox": sb, "argv": []string{"true"}, "fds": 1, "stdio": world.Params{stream: 0}},
+					tt.file)
 				if !strings.Contains(e.Message, tt.words) {
 					t.Errorf("%s does not say %q", e, tt.words)
 				}
@@ -135,7 +136,8 @@ func TestStdioRefused(t *testing.T) {
 				// Nor may they carry a terminal: the daemon would open them anew, at the start.
 				null := world.Open(t, os.DevNull, os.O_RDWR)
 				of := world.Params{"stdin": 1, "stdout": 1, stream: 0}
-				e = c.Refused("invalid_argument", "exec.run", world.Params{"sandbox": sb, "argv": []string{"true"}, "fds": 2,
+				e = c.Refused("invalid_argument", "exec.run", world.Params{"sandbox": sb, "argv": []string{"true"},
+					"fds": 2,
 					"pty": world.Params{"rows": 24, "cols": 80}, "stdio": of}, tt.file, null)
 				if !strings.Contains(e.Message, tt.words) || e.Data.Field != "stdio."+stream {
 					t.Errorf("with a terminal: %s does not say %q", e, tt.words)
@@ -149,7 +151,8 @@ func TestStdioRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	c.Call(nil, "exec.run", world.Params{"sandbox": sb, "argv": []string{"echo", "through"}, "fds": 1, "stdio": world.Params{"stdout": 0}}, pw)
+	c.Call(nil, "exec.run", world.Params{"sandbox": sb, "argv": []string{"echo", "through"}, "fds": 1,
+		"stdio": world.Params{"stdout": 0}}, pw)
 	pw.Close()
 	if got, _ := io.ReadAll(r); string(got) != "through\n" {
 		t.Errorf("through a pipe came %q", got)
@@ -208,7 +211,8 @@ func TestStdioReopen(t *testing.T) {
 			cmd.Stdout = world.Open(t, w.Path("out-"+user), os.O_CREATE|os.O_WRONLY)
 			cmd.Stderr = world.Open(t, w.Path("err-"+user), os.O_CREATE|os.O_WRONLY)
 			w.Finish(t, cmd).Want(t, 0)
-			if out, errs := world.Read(t, w.Path("out-"+user)), world.Read(t, w.Path("err-"+user)); out != "out\nin\nfd\n" || errs != "err\n" {
+			if out, errs := world.Read(t, w.Path("out-"+user)),
+				world.Read(t, w.Path("err-"+user)); out != "out\nin\nfd\n" || errs != "err\n" {
 				t.Errorf("stdout %q, stderr %q", out, errs)
 			}
 		})
@@ -304,7 +308,9 @@ func TestOutputEarlyExit(t *testing.T) {
 			check(i-inFlight, calls[0])
 			calls = calls[1:]
 		}
-		calls = append(calls, c.Start("exec.run", world.Params{"sandbox": sb, "command": fmt.Sprintf("echo out %d; echo err %d >&2", i, i)}))
+		calls = append(calls,
+			c.Start("exec.run", world.Params{"sandbox": sb, "command": fmt.Sprintf("echo out %d; echo err %d >&2",
+				i, i)}))
 	}
 	for i, p := range calls {
 		check(n-len(calls)+i, p)
@@ -378,7 +384,8 @@ func stream(t testing.TB, kind string) (ours, theirs *os.File) {
 func TestClosedStdio(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
-	shell := exec.Command("sh", "-c", "exec hutch run host -- sh -c 'ls -l /proc/self/fd >/tmp/fds; exit 5' <&- >&- 2>&-")
+	shell := exec.Command("sh", "-c",
+		"exec hutch run host -- sh -c 'ls -l /proc/self/fd >/tmp/fds; exit 5' <&- >&- 2>&-")
 	shell.Env, shell.Dir = w.Vars, w.Dir
 	shell.SysProcAttr = &syscall.SysProcAttr{}
 	if err := shell.Start(); err != nil {

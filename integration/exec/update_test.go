@@ -85,7 +85,8 @@ func TestUpdate(t *testing.T) {
 		"limits.best_effort":  {"best_effort": true},
 		"limits.cpuset":       {"cpuset": "1-0"},
 	} {
-		if e := c.Refused("invalid_argument", "sandbox.update", update(limits)); e.Data.Field != field || e.Data.Hint == "" {
+		if e := c.Refused("invalid_argument", "sandbox.update", update(limits)); e.Data.Field != field ||
+			e.Data.Hint == "" {
 			t.Errorf("%v: %+v", limits, e)
 		}
 	}
@@ -107,14 +108,18 @@ func TestUpdate(t *testing.T) {
 	c.Refused("not_found", "sandbox.update", world.Params{"sandbox": "nobody", "limits": world.Params{"pids": 3}})
 
 	// Of commands that start later.
-	c.Call(&sb, "sandbox.update", update(world.Params{"timeout_s": testenv.Patience(300 * time.Millisecond).Seconds(), "rlimits": world.Params{"nofile": world.Params{"soft": 77}}}))
+	c.Call(&sb, "sandbox.update",
+		update(world.Params{"timeout_s": testenv.Patience(300 * time.Millisecond).
+			Seconds(), "rlimits": world.Params{"nofile": world.Params{"soft": 77}}}))
 	if res := c.Exec(sb.ID, "ulimit -n; sleep 4242"); res.Verdict != "timeout_wall" || res.Stdout != "77\n" {
 		t.Errorf("%+v", res)
 	}
 	c.Call(&sb, "sandbox.update", update(world.Params{"timeout_s": 60}))
 
 	if sb.Isolation.Cgroups == "none" {
-		if e := c.Refused("unavailable", "sandbox.update", update(world.Params{"pids": 10})); e.Data.Field != "limits.pids" || !strings.Contains(e.Data.Hint, "best_effort") {
+		if e := c.Refused("unavailable", "sandbox.update",
+			update(world.Params{"pids": 10})); e.Data.Field != "limits.pids" ||
+			!strings.Contains(e.Data.Hint, "best_effort") {
 			t.Errorf("%+v", e)
 		}
 		return
@@ -125,7 +130,8 @@ func TestUpdate(t *testing.T) {
 	var started struct{ Exec string }
 	c.Call(&started, "exec.start", world.Params{"sandbox": sb.ID, "command": hold})
 	c.Call(nil, "exec.read", world.Params{"exec": started.Exec, "stream": "stdout", "offset": 0, "wait_s": 60})
-	if e := c.Refused("failed_precondition", "sandbox.update", update(world.Params{"memory_bytes": 32 << 20, "pids": 3})); e.Data.Field != "limits.memory_bytes" {
+	if e := c.Refused("failed_precondition", "sandbox.update",
+		update(world.Params{"memory_bytes": 32 << 20, "pids": 3})); e.Data.Field != "limits.memory_bytes" {
 		t.Errorf("%+v", e)
 	}
 	if st := statsOf(c, sb.ID); st.PIDs.Limit == 3 {
@@ -143,7 +149,8 @@ func TestUpdate(t *testing.T) {
 	}
 	var free limited // a new one: what is 0 is left out
 	c.Call(&free, "sandbox.update", update(world.Params{"pids": -1}))
-	if res := c.Exec(sb.ID, fork(9)); res.Verdict != "ok" || free.Limits.PIDs != 0 || free.Limits.MemoryBytes != 128<<20 {
+	if res := c.Exec(sb.ID, fork(9)); res.Verdict != "ok" || free.Limits.PIDs != 0 ||
+		free.Limits.MemoryBytes != 128<<20 {
 		t.Errorf("%+v, %+v", res, free)
 	}
 	// The memory that it was given, by a command that needs it, and taken again.
@@ -199,11 +206,13 @@ input()'`
 		}
 	}
 	c.Call(&all, "sandbox.processes", world.Params{"sandbox": id})
-	if len(all.Processes) != 2 || all.Processes[0].PID != 1 || all.Processes[1].PID != started.PID || all.Processes[1].PPID != 1 ||
+	if len(all.Processes) != 2 || all.Processes[0].PID != 1 || all.Processes[1].PID != started.PID ||
+		all.Processes[1].PPID != 1 ||
 		all.Processes[1].RSSBytes < 30<<20 || all.Processes[1].Argv[0] != "/usr/bin/python3" {
 		t.Errorf("%+v", all)
 	}
-	if cmdline, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(all.Processes[1].HostPID), "cmdline")); err != nil || !strings.HasPrefix(string(cmdline), "/usr/bin/python3") {
+	if cmdline, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(all.Processes[1].HostPID),
+		"cmdline")); err != nil || !strings.HasPrefix(string(cmdline), "/usr/bin/python3") {
 		t.Errorf("process %d outside is %q (%v)", all.Processes[1].HostPID, cmdline, err)
 	}
 	switch st.Source {
@@ -248,9 +257,12 @@ func TestBestEffort(t *testing.T) {
 	c := w.Dial(t)
 	var plain, sb limited
 	c.Call(&plain, "sandbox.create", world.Params{"image": "host"})
-	c.Call(&sb, "sandbox.create", world.Params{"image": "host", "limits": world.Params{"best_effort": true, "memory_bytes": 128 << 20, "pids": 20, "cpus": 0.5}})
+	c.Call(&sb, "sandbox.create",
+		world.Params{"image": "host", "limits": world.Params{"best_effort": true, "memory_bytes": 128 << 20, "pids": 20,
+			"cpus": 0.5}})
 	if sb.Isolation.Cgroups != "none" {
-		if len(sb.Unenforced) != 0 || len(plain.Unenforced) != 0 || plain.Limits.PIDs != 1024 || plain.Limits.MemoryBytes == 0 {
+		if len(sb.Unenforced) != 0 || len(plain.Unenforced) != 0 || plain.Limits.PIDs != 1024 ||
+			plain.Limits.MemoryBytes == 0 {
 			t.Errorf("%+v, %+v", sb, plain)
 		}
 		return
@@ -266,7 +278,8 @@ func TestBestEffort(t *testing.T) {
 			t.Errorf("%+v", u)
 		}
 	}
-	if len(missing) != 3 || missing["pids"] != 20 || missing["memory_bytes"] != 128<<20 || missing["cpus"] != 0.5 || sb.Limits.PIDs+sb.Limits.MemoryBytes != 0 {
+	if len(missing) != 3 || missing["pids"] != 20 || missing["memory_bytes"] != 128<<20 || missing["cpus"] != 0.5 ||
+		sb.Limits.PIDs+sb.Limits.MemoryBytes != 0 {
 		t.Errorf("%+v", sb)
 	}
 	// What stands in: data of each process, processes of each user.
@@ -279,7 +292,8 @@ func TestBestEffort(t *testing.T) {
 	if res := c.Exec(sb.ID, "ulimit -u 2>/dev/null || ulimit -p"); strings.TrimSpace(res.Stdout) != "20" {
 		t.Errorf("%+v", res)
 	}
-	w.Run(t, "run", "--best-effort", "-m", "64m", "host", "true").Want(t, 0).Says(t, "warning", "--memory is not enforced", "RLIMIT_DATA")
+	w.Run(t, "run", "--best-effort", "-m", "64m", "host", "true").Want(t, 0).
+		Says(t, "warning", "--memory is not enforced", "RLIMIT_DATA")
 	w.Run(t, "run", "-m", "64m", "host", "true").Want(t, 125).Says(t, "-m cannot be enforced", "--best-effort")
 }
 
@@ -305,7 +319,8 @@ func TestConfigReload(t *testing.T) {
 		t.Errorf("%+v", info)
 	}
 	c.SandboxOf(nil)
-	if e := c.Refused("resource_exhausted", "sandbox.create", world.Params{"image": "host"}); !strings.Contains(e.Message, "quotas.sandboxes") || e.Data.Hint == "" {
+	if e := c.Refused("resource_exhausted", "sandbox.create",
+		world.Params{"image": "host"}); !strings.Contains(e.Message, "quotas.sandboxes") || e.Data.Hint == "" {
 		t.Errorf("%+v", e)
 	}
 	c.Call(nil, "sandbox.remove", world.Params{"sandbox": first})
@@ -333,10 +348,12 @@ func TestConfigReload(t *testing.T) {
 			told = append(told, string(n.Params))
 		}
 	}
-	if !strings.Contains(told[1], "line 3") || strings.Contains(told[0], "error") || strings.Contains(told[2], "error") {
+	if !strings.Contains(told[1], "line 3") || strings.Contains(told[0], "error") ||
+		strings.Contains(told[2], "error") {
 		t.Errorf("%q", told)
 	}
-	if e := c.Refused("resource_exhausted", "sandbox.create", world.Params{"image": "host"}); !strings.Contains(e.Message, "quotas.cpus") {
+	if e := c.Refused("resource_exhausted", "sandbox.create",
+		world.Params{"image": "host"}); !strings.Contains(e.Message, "quotas.cpus") {
 		t.Errorf("%+v", e)
 	}
 }

@@ -33,7 +33,8 @@ func TestWireSystem(t *testing.T) {
 		}
 	}
 	c.Call(&info, "system.info", world.Params{})
-	if info.APIVersion < 1 || info.BuildID == "" || info.PID != w.Daemon(t).Monitor || info.Paths.Socket != w.Socket() || info.Paths.State != w.Root() {
+	if info.APIVersion < 1 || info.BuildID == "" || info.PID != w.Daemon(t).
+		Monitor || info.Paths.Socket != w.Socket() || info.Paths.State != w.Root() {
 		t.Errorf("%+v", info)
 	}
 	if os.Geteuid() != 0 && info.IDBase != os.Geteuid() || os.Geteuid() == 0 && info.IDBase == 0 {
@@ -73,8 +74,10 @@ func TestWireSandbox(t *testing.T) {
 		PhasesMS                                 map[string]float64 `json:"phases_ms"`
 	}
 	var sb, again record
-	c.Call(&sb, "sandbox.create", world.Params{"image": "host", "name": "box", "labels": world.Params{"a": "1"}, "env": world.Params{"X": "y"}, "workdir": "/etc"})
-	if sb.State != "running" || !strings.HasPrefix(sb.ID, "sb_") || !strings.HasSuffix(sb.Created, "Z") || sb.PhasesMS["launch"] <= 0 {
+	c.Call(&sb, "sandbox.create", world.Params{"image": "host", "name": "box", "labels": world.Params{"a": "1"},
+		"env": world.Params{"X": "y"}, "workdir": "/etc"})
+	if sb.State != "running" || !strings.HasPrefix(sb.ID, "sb_") || !strings.HasSuffix(sb.Created, "Z") ||
+		sb.PhasesMS["launch"] <= 0 {
 		t.Errorf("%+v", sb)
 	}
 	for _, ref := range []string{sb.ID, "box"} {
@@ -115,7 +118,8 @@ func TestWireSandbox(t *testing.T) {
 		}
 	}
 	if m := call.Wait(); m.Error == nil {
-		if res := world.Decode[world.ExecResult](t, string(m.Result)); res.ExitCode != 137 || res.Verdict != "sandbox" && res.Verdict != "killed" {
+		if res := world.Decode[world.ExecResult](t, string(m.Result)); res.ExitCode != 137 ||
+			res.Verdict != "sandbox" && res.Verdict != "killed" {
 			t.Errorf("%+v", res)
 		}
 	}
@@ -156,23 +160,27 @@ func TestWireExec(t *testing.T) {
 		c.Call(&res, "exec.run", p)
 		return res
 	}
-	if res := run(world.Params{"argv": []string{"sh", "-c", "cat; echo e >&2"}, "stdin": "in\n"}); res.Stdout != "in\n" || res.Stderr != "e\n" || res.Verdict != "ok" || res.Exec == "" {
+	if res := run(world.Params{"argv": []string{"sh", "-c", "cat; echo e >&2"},
+		"stdin": "in\n"}); res.Stdout != "in\n" || res.Stderr != "e\n" || res.Verdict != "ok" || res.Exec == "" {
 		t.Errorf("%+v", res)
 	}
 	raw := base64.StdEncoding.EncodeToString([]byte{0, 255, 'a'})
-	if res := run(world.Params{"argv": []string{"cat"}, "stdin": raw, "encoding": "base64"}); res.Stdout != raw || res.StdoutEncoding != "base64" {
+	if res := run(world.Params{"argv": []string{"cat"}, "stdin": raw, "encoding": "base64"}); res.Stdout != raw ||
+		res.StdoutEncoding != "base64" {
 		t.Errorf("%+v", res)
 	}
 	res := run(world.Params{"command": "printf '\\377'"})
 	if res.StdoutEncoding != "base64" || res.StderrEncoding != "utf-8" {
 		t.Errorf("%+v", res)
 	}
-	if res := run(world.Params{"argv": []string{"env"}, "env": world.Params{"K": "v"}, "cwd": "/usr", "user": "0"}); !strings.Contains(res.Stdout, "K=v\n") {
+	if res := run(world.Params{"argv": []string{"env"}, "env": world.Params{"K": "v"}, "cwd": "/usr",
+		"user": "0"}); !strings.Contains(res.Stdout, "K=v\n") {
 		t.Errorf("%+v", res)
 	}
 	// The head and the tail of too much.
 	res = run(world.Params{"command": "echo first; seq 1000000; echo last", "output_bytes": 4096})
-	if !res.Truncated || !strings.HasPrefix(res.Stdout, "first\n") || !strings.HasSuffix(res.Stdout, "last\n") || len(res.Stdout) > 5000 {
+	if !res.Truncated || !strings.HasPrefix(res.Stdout, "first\n") || !strings.HasSuffix(res.Stdout, "last\n") ||
+		len(res.Stdout) > 5000 {
 		t.Errorf("truncated %v, %d bytes: %s", res.Truncated, len(res.Stdout), world.Abridged(res.Stdout))
 	}
 	if res := run(world.Params{"command": "seq 300000"}); !res.Truncated || len(res.Stdout) > 1<<20+200 {
@@ -182,25 +190,32 @@ func TestWireExec(t *testing.T) {
 		t.Errorf("%d bytes of 100", len(res.Stdout))
 	}
 	// A timeout takes everything that the command started.
-	res = run(world.Params{"command": "(setsid sleep 4242 &) ; sleep 4242", "timeout_s": testenv.Patience(300 * time.Millisecond).Seconds()})
+	res = run(world.Params{"command": "(setsid sleep 4242 &) ; sleep 4242",
+		"timeout_s": testenv.Patience(300 * time.Millisecond).Seconds()})
 	if !res.TimedOut || res.Verdict != "timeout_wall" || len(res.Killed) < 2 {
 		t.Errorf("%+v", res)
 	}
 	if res := run(world.Params{"command": countSleeps}); res.Stdout != "0\n" {
 		t.Errorf("still there: %+v", res)
 	}
-	if res := run(world.Params{"command": "kill -SEGV $$"}); res.Signal != "SIGSEGV" || res.ExitCode != 139 || res.Verdict != "signal" {
+	if res := run(world.Params{"command": "kill -SEGV $$"}); res.Signal != "SIGSEGV" || res.ExitCode != 139 ||
+		res.Verdict != "signal" {
 		t.Errorf("%+v", res)
 	}
-	if res := run(world.Params{"argv": []string{"no-such-program"}}); res.ExitCode != 127 || res.Verdict != "not_run" || res.Error == "" {
+	if res := run(world.Params{"argv": []string{"no-such-program"}}); res.ExitCode != 127 || res.Verdict != "not_run" ||
+		res.Error == "" {
 		t.Errorf("%+v", res)
 	}
 	for _, bad := range []world.Params{
-		{}, {"argv": []string{}}, {"argv": []string{"a"}, "command": "b"}, {"argv": []string{"true"}, "cwd": "relative"},
-		{"argv": []string{"true"}, "stdin": "%%%", "encoding": "base64"}, {"argv": []string{"true"}, "encoding": "latin1"},
-		{"argv": []string{"true"}, "timeout_s": -1}, {"argv": []string{"a\x00b"}}, {"argv": []string{"true"}, "env": world.Params{"A=B": "c"}},
+		{}, {"argv": []string{}}, {"argv": []string{"a"}, "command": "b"},
+		{"argv": []string{"true"}, "cwd": "relative"},
+		{"argv": []string{"true"}, "stdin": "%%%", "encoding": "base64"},
+		{"argv": []string{"true"}, "encoding": "latin1"},
+		{"argv": []string{"true"}, "timeout_s": -1}, {"argv": []string{"a\x00b"}},
+		{"argv": []string{"true"}, "env": world.Params{"A=B": "c"}},
 		{"argv": []string{"true"}, "user": "no-such-user"}, {"argv": []string{"true"}, "output_bytes": -1},
-		{"argv": []string{"true"}, "stdio": world.Params{"stdin": 0}}, {"argv": []string{"true"}, "cwd": "/no/such/folder"},
+		{"argv": []string{"true"}, "stdio": world.Params{"stdin": 0}},
+		{"argv": []string{"true"}, "cwd": "/no/such/folder"},
 	} {
 		bad["sandbox"] = sb
 		c.Refused("invalid_argument", "exec.run", bad)
@@ -215,7 +230,8 @@ func TestWireExec(t *testing.T) {
 		c.Refused("unavailable", "exec.run", unavailable)
 	}
 	for _, mode := range []string{"none", "allow"} {
-		c.Refused("invalid_argument", "exec.run", world.Params{"sandbox": sb, "argv": []string{"true"}, "network": world.Params{"mode": mode, "ask": true}})
+		c.Refused("invalid_argument", "exec.run", world.Params{"sandbox": sb, "argv": []string{"true"},
+			"network": world.Params{"mode": mode, "ask": true}})
 	}
 	if res := c.Exec(sb, "echo fine"); res.Stdout != "fine\n" {
 		t.Errorf("%+v", res)
@@ -229,7 +245,8 @@ func TestWireCancel(t *testing.T) {
 	w := world.New(t)
 	c, keeper := w.Dial(t), w.Dial(t)
 	sb := keeper.SandboxOf(nil)
-	sleep := world.Params{"sandbox": sb, "command": "(setsid sleep infinity &); echo up; sleep infinity", "progress": true}
+	sleep := world.Params{"sandbox": sb, "command": "(setsid sleep infinity &); echo up; sleep infinity",
+		"progress": true}
 	gone := func() {
 		t.Helper()
 		// Only PID 1 and the shell of this very command are left.
@@ -282,7 +299,8 @@ func TestWireSignals(t *testing.T) {
 	c := w.Dial(t)
 	sb := c.SandboxOf(nil)
 	for _, name := range []string{"SIGTERM", "TERM", "15"} {
-		call := c.Start("exec.run", world.Params{"sandbox": sb, "argv": []string{"sleep", "infinity"}, "progress": true})
+		call := c.Start("exec.run", world.Params{"sandbox": sb, "argv": []string{"sleep", "infinity"},
+			"progress": true})
 		var p struct{ Exec string }
 		if err := json.Unmarshal(c.Note().Params, &p); err != nil {
 			t.Fatal(err)
@@ -320,19 +338,22 @@ func TestWireDiscover(t *testing.T) {
 			continue
 		}
 		// No method may answer that it does not exist or is not implemented.
-		if answer := c.Start(m.Name, world.Params{}).Wait(); answer.Error != nil && (answer.Error.Code == -32601 || answer.Error.Data.Code == "unimplemented") {
+		if answer := c.Start(m.Name, world.Params{}).Wait(); answer.Error != nil &&
+			(answer.Error.Code == -32601 || answer.Error.Data.Code == "unimplemented") {
 			t.Errorf("%s: %s", m.Name, answer.Error)
 		}
 	}
 	for _, want := range []string{
-		"system.info", "system.doctor", "system.shutdown", "sandbox.create", "sandbox.get", "sandbox.list", "sandbox.kill", "sandbox.remove",
+		"system.info", "system.doctor", "system.shutdown", "sandbox.create", "sandbox.get", "sandbox.list",
+		"sandbox.kill", "sandbox.remove",
 		"exec.run", "image.pull", "image.list", "image.inspect", "image.remove", "rpc.discover",
 	} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is missing", want)
 		}
 	}
-	for _, other := range []string{"exec.start", "snapshot.create", "network.update", "shell.open", "rpc.serverInfo", "no.such"} {
+	for _, other := range []string{"exec.start", "snapshot.create", "network.update", "shell.open", "rpc.serverInfo",
+		"no.such"} {
 		if slices.Contains(names, other) {
 			continue // built meanwhile
 		}
@@ -397,8 +418,10 @@ func TestWireBadInput(t *testing.T) {
 		}
 	}
 	for _, p := range []world.Params{
-		{}, {"image": "host", "template": "x"}, {"image": ""}, {"image": "host", "name": "a/b"}, {"image": "host", "workdir": "x"},
-		{"image": "host", "hostname": "-"}, {"image": "host", "limits": world.Params{"memory_bytes": 1}}, {"image": "host", "ttl_s": -1},
+		{}, {"image": "host", "template": "x"}, {"image": ""}, {"image": "host", "name": "a/b"},
+		{"image": "host", "workdir": "x"},
+		{"image": "host", "hostname": "-"}, {"image": "host", "limits": world.Params{"memory_bytes": 1}},
+		{"image": "host", "ttl_s": -1},
 		{"image": "UPPER/Case"}, {"image": "host", "workspace": world.Params{"path": "relative", "mode": "rw"}},
 		{"image": "host", "workspace": world.Params{"path": "/tmp", "mode": "rwx"}},
 		{"image": "host", "scope": world.Params{"kind": "house", "key": "k"}},
@@ -410,7 +433,8 @@ func TestWireBadInput(t *testing.T) {
 		}
 	}
 	c.Refused("not_found", "sandbox.create", world.Params{"template": "x"})
-	c.Refused("invalid_argument", "sandbox.create", world.Params{"image": "host", "network": world.Params{"mode": "open", "ask": true}})
+	c.Refused("invalid_argument", "sandbox.create",
+		world.Params{"image": "host", "network": world.Params{"mode": "open", "ask": true}})
 	c.Refused("invalid_argument", "sandbox.create", world.Params{"image": "host", "seccomp": "unconfined"})
 	running.Cancel()
 	if m := running.Wait(); m.Error == nil || m.Error.Data.Code != "canceled" {
@@ -438,7 +462,8 @@ func TestWireBatch(t *testing.T) {
 	}
 	sb := c.SandboxOf(nil)
 	null := world.Open(t, os.DevNull, os.O_RDWR)
-	c.SendRaw(fmt.Appendf(nil, `[{"jsonrpc":"2.0","id":"a","method":"exec.run","params":{"sandbox":%q,"argv":["true"],"fds":1,"stdio":{"stdin":0}}}]`+"\n", sb), null)
+	c.SendRaw(fmt.Appendf(nil,
+		`[{"jsonrpc":"2.0","id":"a","method":"exec.run","params":{"sandbox":%q,"argv":["true"],"fds":1,"stdio":{"stdin":0}}}]`+"\n", sb), null)
 	if m := c.Note(); m.Error == nil && !strings.Contains(string(m.Params), `"error"`) {
 		t.Errorf("a batch with fds: %+v %s", m, m.Params)
 	}

@@ -21,7 +21,8 @@ func TestApplyInteractive(t *testing.T) {
 	world.Write(t, filepath.Join(dir, "a.txt"), lines("one", "two"))
 	world.Write(t, filepath.Join(dir, "b.txt"), "b\n")
 	sb := w.Create(t, "--name", "box", "--workspace", dir+":overlay", "host")
-	w.OK(t, "exec", sb, "sh", "-euc", "sed -i 's/one/ONE/; s/two/TWO/' a.txt; rm b.txt; mkdir new; echo n >new/n; printf '\\033]0;x\\007\\n' >z; chmod 700 a.txt")
+	w.OK(t, "exec", sb, "sh", "-euc",
+		"sed -i 's/one/ONE/; s/two/TWO/' a.txt; rm b.txt; mkdir new; echo n >new/n; printf '\\033]0;x\\007\\n' >z; chmod 700 a.txt")
 
 	args := []string{"workspace", "apply", "-i"}
 	if os.Getuid() == 0 {
@@ -68,7 +69,8 @@ func TestApplyInteractive(t *testing.T) {
 	c := w.Connect(t)
 	w.OK(t, "exec", sb, "sh", "-euc", "sed -i s/ONE/1/ a.txt")
 	for _, p := range []api.WorkspaceApplyParams{
-		{Hunks: map[string][]int{"new/n": {1}}}, {Hunks: map[string][]int{"a.txt": nil}}, {Hunks: map[string][]int{"../a.txt": {1}}},
+		{Hunks: map[string][]int{"new/n": {1}}}, {Hunks: map[string][]int{"a.txt": nil}},
+		{Hunks: map[string][]int{"../a.txt": {1}}},
 	} {
 		p.Sandbox = sb
 		if _, err := c.ApplyWorkspace(t.Context(), p); api.ErrorCode(err) != api.InvalidArgument {

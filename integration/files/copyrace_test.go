@@ -40,9 +40,12 @@ func TestCopyInRace(t *testing.T) {
 		args []string
 		look string
 	}{
-		{"file", "file", []string{"cp", filepath.Join(dir, "file"), sb + ":/tmp/x"}, "if test -L /tmp/x; then echo link; else cat /tmp/x; fi"},
-		{"folder", "sub", []string{"cp", filepath.Join(dir, "sub"), sb + ":/tmp/x"}, "if test -L /tmp/x; then echo link; else cat /tmp/x/*; ls /tmp/x; fi"},
-		{"sync", "sub", []string{"cp", "--sync", dir, sb + ":/tmp/x"}, "find /tmp/x; find /tmp/x -type f -exec cat {} +"},
+		{"file", "file", []string{"cp", filepath.Join(dir, "file"), sb + ":/tmp/x"},
+			"if test -L /tmp/x; then echo link; else cat /tmp/x; fi"},
+		{"folder", "sub", []string{"cp", filepath.Join(dir, "sub"), sb + ":/tmp/x"},
+			"if test -L /tmp/x; then echo link; else cat /tmp/x/*; ls /tmp/x; fi"},
+		{"sync", "sub", []string{"cp", "--sync", dir, sb + ":/tmp/x"},
+			"find /tmp/x; find /tmp/x -type f -exec cat {} +"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := filepath.Join(dir, tt.swap), filepath.Join(dir, tt.swap+"-link")

@@ -145,7 +145,8 @@ func TestCopyOutHostile(t *testing.T) {
 		cmd := b.w.Command(args...)
 		cmd.Dir = filepath.Join(outer, "here")
 		r := b.w.Finish(t, cmd)
-		if r.Code != c.code || !strings.Contains(r.Stderr, c.says) || r.Code != 0 && !strings.Contains(r.Stderr, "try:") {
+		if r.Code != c.code || !strings.Contains(r.Stderr, c.says) || r.Code != 0 &&
+			!strings.Contains(r.Stderr, "try:") {
 			t.Errorf("%s: code %d, want %d, saying %q: %s", name, r.Code, c.code, c.says, r.Stderr)
 		}
 		if strings.ContainsAny(r.Stdout+r.Stderr, "\x1b\x07") {

@@ -41,11 +41,13 @@ var diskCases = []struct {
 	{"one file", "dd if=/dev/zero of=/tmp/f bs=1M count=1000000", "disk_bytes"},
 	{"one file allowed", "dd if=/dev/zero of=/tmp/f bs=1M count=12", ""},
 	{"many files", fill, "disk_bytes"},
-	{"many files allowed", "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do head -c 1048576 /dev/zero >/tmp/f$i || exit; done", ""},
+	{"many files allowed", "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do head -c 1048576 /dev/zero >/tmp/f$i || exit; done",
+		""},
 	{"written and removed", "for i in 1 2 3 4; do head -c 10000000 /dev/zero >/tmp/f || exit; rm /tmp/f; done", ""},
 	{"a sparse terabyte", "truncate -s 1T /tmp/f; exit $?", "disk_bytes"},
 	{"a sparse file allowed", "truncate -s 16M /tmp/f && truncate -s 16M /tmp/g && truncate -s 16M /tmp/h", ""},
-	{"hard links", "head -c 8000000 /dev/zero >/tmp/f; for i in 1 2 3 4 5 6 7 8 9; do ln /tmp/f /tmp/$i || exit; done", ""},
+	{"hard links", "head -c 8000000 /dev/zero >/tmp/f; for i in 1 2 3 4 5 6 7 8 9; do ln /tmp/f /tmp/$i || exit; done",
+		""},
 	{"empty files", "i=0; while [ $i -lt 100000 ]; do : >/tmp/$i || exit; i=$((i+1)); done", "inodes"},
 	{"empty files allowed", "i=0; while [ $i -lt 900 ]; do : >/tmp/$i || exit; i=$((i+1)); done", ""},
 	// Many at once: an emulated machine starts 15 processes a second. 255 ends xargs.
@@ -68,7 +70,8 @@ func TestDisk(t *testing.T) {
 			w.OK(t, "rm", "-f", sb)
 		})
 	}
-	if res := world.Ran(t, c, neighbour, "head -c 8000000 /dev/zero >/tmp/f; sleep 0.1"); res.Verdict != api.VerdictOK || res.Peaks.DiskBytes < 8000000 {
+	if res := world.Ran(t, c, neighbour,
+		"head -c 8000000 /dev/zero >/tmp/f; sleep 0.1"); res.Verdict != api.VerdictOK || res.Peaks.DiskBytes < 8000000 {
 		t.Errorf("the neighbour: %+v", res)
 	}
 	w.OK(t, "rm", "-f", neighbour)
@@ -145,7 +148,8 @@ func TestDiskUnlinked(t *testing.T) {
 	c := w.Connect(t)
 	const hide = `for i in 3 4 5 6; do eval "exec $i>/tmp/u"; rm /tmp/u; head -c %d >&$i </dev/zero; done; `
 	sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * world.MiB})
-	world.CheckDisk(t, world.Ran(t, c, sb, strings.Replace(hide, "%d", "8000000", 1)+"while :; do :; done"), "disk_bytes")
+	world.CheckDisk(t, world.Ran(t, c, sb, strings.Replace(hide, "%d", "8000000", 1)+"while :; do :; done"),
+		"disk_bytes")
 	world.CheckDisk(t, world.Ran(t, c, sb, strings.Replace(hide, "%d", "3000000", 1)), "")
 	w.OK(t, "rm", "-f", sb)
 }
@@ -157,7 +161,8 @@ func TestDiskOverlay(t *testing.T) {
 	w := world.New(t)
 	w.Run(t, "run", "--disk", "16m", "--workspace", w.Sub(t, "work")+":overlay", "host", "--", "sh", "-c",
 		strings.ReplaceAll(fill, "/tmp", "/workspace")).Says(t, "limit of disk space")
-	w.OK(t, "run", "--disk", "16m", "--workspace", w.Sub(t, "work")+":overlay", "host", "--", "sh", "-c", "head -c 8000000 /dev/zero >/workspace/f")
+	w.OK(t, "run", "--disk", "16m", "--workspace", w.Sub(t, "work")+":overlay", "host", "--", "sh", "-c",
+		"head -c 8000000 /dev/zero >/workspace/f")
 }
 
 // TestDiskLeftBehind: what an exec has left behind is ended when it writes too much.
@@ -167,7 +172,8 @@ func TestDiskLeftBehind(t *testing.T) {
 	w := world.New(t)
 	c := w.Connect(t)
 	sb := limitedBox(t, c, api.Limits{DiskBytes: 16 * world.MiB})
-	events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventLimitHit, api.EventSandboxState}})
+	events, err := c.Subscribe(t.Context(),
+		api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventLimitHit, api.EventSandboxState}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +199,8 @@ func countHeads(t testing.TB, c *hutch.Client, sandbox string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 	defer cancel()
 	for {
-		res := world.Ran(t, c, sandbox, `n=0; for f in /proc/[0-9]*/comm; do read -r name <$f && [ "$name" = head ] && n=$((n+1)); done 2>/dev/null; echo $n`)
+		res := world.Ran(t, c, sandbox,
+			`n=0; for f in /proc/[0-9]*/comm; do read -r name <$f && [ "$name" = head ] && n=$((n+1)); done 2>/dev/null; echo $n`)
 		if out := strings.TrimSpace(res.Stdout); out == "0" || ctx.Err() != nil {
 			return out
 		}
@@ -305,7 +312,8 @@ func changeDisk(t *testing.T, w *world.World, c *hutch.Client) {
 	world.Ran(t, c, sb, "rm -rf /tmp/f* /tmp/g /tmp/e*")
 
 	// With a command that runs.
-	ex := world.StartIn(t, c, sb, "until [ -e /tmp/go ]; do sleep 0.01; done; head -c 14000000 /dev/zero >/tmp/f || exit 9; exit 0")
+	ex := world.StartIn(t, c, sb,
+		"until [ -e /tmp/go ]; do sleep 0.01; done; head -c 14000000 /dev/zero >/tmp/f || exit 9; exit 0")
 	must(api.Limits{DiskBytes: 16 * world.MiB, Inodes: 1000})
 	if res := world.Ran(t, c, sb, "touch /tmp/go"); res.Verdict != api.VerdictOK {
 		t.Errorf("%+v", res)
@@ -350,7 +358,8 @@ func TestDiskTooMuch(t *testing.T) {
 		return e
 	}
 	size := int64(st.Blocks) * st.Bsize
-	if e := create(api.Limits{DiskBytes: size + 1}); e == nil || e.Code != api.InvalidArgument || e.Field != "limits.disk_bytes" ||
+	if e := create(api.Limits{DiskBytes: size + 1}); e == nil || e.Code != api.InvalidArgument ||
+		e.Field != "limits.disk_bytes" ||
 		!strings.Contains(e.Hint, strconv.FormatInt(size, 10)) {
 		t.Errorf("%+v, want the bound %d", e, size)
 	}
@@ -360,7 +369,8 @@ func TestDiskTooMuch(t *testing.T) {
 	if st.Files == 0 {
 		return // btrfs counts none
 	}
-	if e := create(api.Limits{Inodes: int64(st.Files) + 1}); e == nil || e.Code != api.InvalidArgument || e.Field != "limits.inodes" ||
+	if e := create(api.Limits{Inodes: int64(st.Files) + 1}); e == nil || e.Code != api.InvalidArgument ||
+		e.Field != "limits.inodes" ||
 		!strings.Contains(e.Hint, strconv.FormatUint(st.Files, 10)) {
 		t.Errorf("%+v, want the bound %d", e, st.Files)
 	}

@@ -86,7 +86,8 @@ func TestFileDenied(t *testing.T) {
 		uids = append(uids, 1000)
 	}
 	for _, uid := range uids {
-		r := w.Run(t, "debug", "run", "--json", "-v", ro+":/ro:ro", "--workspace", work+":rw", "--guard-new", "tell", "host", "--",
+		r := w.Run(t, "debug", "run", "--json", "-v", ro+":/ro:ro", "--workspace", work+":rw", "--guard-new", "tell",
+			"host", "--",
 			"python3", "-ISBc", filesScript, fmt.Sprint(uid), filesTries)
 		var all struct {
 			Events []api.Event
@@ -104,7 +105,8 @@ func TestFileDenied(t *testing.T) {
 			if e.Kind == api.EventFileDenied {
 				f := world.Decode[api.FileEvent](t, string(e.Data))
 				told[f.Errno+" "+f.Path] = f
-				if f.Why == "" || f.Rule == "" || f.By == "" || f.Process == nil || f.Process.PID == 0 || e.Exec != all.Result.Exec {
+				if f.Why == "" || f.Rule == "" || f.By == "" || f.Process == nil || f.Process.PID == 0 ||
+					e.Exec != all.Result.Exec {
 					t.Errorf("uid %d: %s", uid, e.Data)
 				}
 			}
@@ -123,14 +125,18 @@ func TestFileDenied(t *testing.T) {
 				t.Errorf("uid %d: told, and not refused: %+v", uid, f)
 			}
 		}
-		if uid == 1000 && (len(got) < 10 || !strings.Contains(told["EACCES /tmp/open/secret"].Why, "the process is uid 1000") || told["EACCES /tmp/open/secret"].HowToAllow == "") || len(got) < 6 {
+		if uid == 1000 && (len(got) < 10 || !strings.Contains(told["EACCES /tmp/open/secret"].Why,
+			"the process is uid 1000") || told["EACCES /tmp/open/secret"].HowToAllow == "") || len(got) < 6 {
 			t.Errorf("uid %d: %+v", uid, told)
 		}
-		if f := told["EROFS /workspace/.git/hooks/x"]; uid == 0 && (f.HowToAllow != "--unguard .git/hooks" || f.Op != "create" || f.By != "mount") {
+		if f := told["EROFS /workspace/.git/hooks/x"]; uid == 0 &&
+			(f.HowToAllow != "--unguard .git/hooks" || f.Op != "create" || f.By != "mount") {
 			t.Errorf("%+v", f)
 		}
 	}
-	if r := w.Run(t, "debug", "run", "-v", ro+":/ro:ro", "host", "--", "sh", "-c", "echo x >/ro/f"); r.Code == 0 || !strings.Contains(r.Stderr, "write /ro/f, by mount EROFS") || !strings.Contains(r.Stderr, "to allow it: -v "+ro+":/ro:rw") {
+	if r := w.Run(t, "debug", "run", "-v", ro+":/ro:ro", "host", "--", "sh", "-c", "echo x >/ro/f"); r.Code == 0 ||
+		!strings.Contains(r.Stderr, "write /ro/f, by mount EROFS") || !strings.Contains(r.Stderr, "to allow it: -v "+ro+
+		":/ro:rw") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 	// Without debug nobody looks.

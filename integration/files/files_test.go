@@ -83,7 +83,8 @@ func TestFilesWrite(t *testing.T) {
 	two := int64(2)
 	type w = api.FileWriteParams
 	b.sh(t, "mkdir /tmp/w; cd /tmp/w; echo old >private; chmod 600 private; echo old >a; ln a hard; echo old >target; ln -s target soft; ln -s nowhere dangling; mkfifo fifo; mkdir dir")
-	if r := b.put(t, w{FileParams: b.at("/tmp/w/new"), Data: "text\n"}); !r.Created || !r.Atomic || r.Written != 5 || r.Size != 5 {
+	if r := b.put(t, w{FileParams: b.at("/tmp/w/new"), Data: "text\n"}); !r.Created || !r.Atomic || r.Written != 5 ||
+		r.Size != 5 {
 		t.Errorf("new: %+v", r)
 	}
 	if r := b.put(t, w{FileParams: b.at("/tmp/w/private"), Data: "secret"}); r.Created || !r.Atomic {
@@ -97,13 +98,16 @@ func TestFilesWrite(t *testing.T) {
 	b.put(t, w{FileParams: b.at("/tmp/w/up/and/up"), Data: "x", Parents: true})
 	b.put(t, w{FileParams: b.at("/tmp/w/run"), Data: "#!/bin/sh\necho ran\n", Mode: "0755"})
 	b.put(t, w{FileParams: b.at("/tmp/w/run"), Data: "#!/bin/sh\necho again\n"})
-	b.put(t, w{FileParams: b.at("/tmp/w/base"), Data: base64.StdEncoding.EncodeToString([]byte{0, 0xff, 1}), Encoding: api.Base64})
+	b.put(t, w{FileParams: b.at("/tmp/w/base"), Data: base64.StdEncoding.EncodeToString([]byte{0, 0xff, 1}),
+		Encoding: api.Base64})
 	b.put(t, w{FileParams: b.at("/tmp/w/log"), Data: "1\n", Append: true})
-	if r := b.put(t, w{FileParams: b.at("/tmp/w/log"), Data: "2\n", Append: true}); r.Size != 4 || r.Written != 2 || r.Created {
+	if r := b.put(t, w{FileParams: b.at("/tmp/w/log"), Data: "2\n", Append: true}); r.Size != 4 || r.Written != 2 ||
+		r.Created {
 		t.Errorf("append: %+v", r)
 	}
 	b.put(t, w{FileParams: b.at("/tmp/w/log"), Data: "X", Offset: &two})
-	if r := b.put(t, w{FileParams: b.at("/tmp/w/in"), Data: "x", Exclusive: true, Atomic: &no}); !r.Created || r.Atomic {
+	if r := b.put(t, w{FileParams: b.at("/tmp/w/in"), Data: "x", Exclusive: true, Atomic: &no}); !r.Created ||
+		r.Atomic {
 		t.Errorf("in place: %+v", r)
 	}
 	b.put(t, w{FileParams: b.at("/tmp/w/ex"), Data: "x", Exclusive: true})
@@ -132,7 +136,8 @@ func TestFilesWrite(t *testing.T) {
 		{w{FileParams: b.at("/tmp/x"), Mode: "rw"}, api.InvalidArgument, "mode"},
 		{w{FileParams: b.at("")}, api.InvalidArgument, "path"},
 		{w{FileParams: b.at("/tmp/a\x00b")}, api.InvalidArgument, "NUL"},
-		{w{FileParams: api.FileParams{Sandbox: b.id, Path: "/tmp/x", User: "nobody-at-all"}}, api.InvalidArgument, "nobody-at-all"},
+		{w{FileParams: api.FileParams{Sandbox: b.id, Path: "/tmp/x", User: "nobody-at-all"}}, api.InvalidArgument,
+			"nobody-at-all"},
 		{w{FileParams: api.FileParams{Sandbox: "none", Path: "/tmp/x"}}, api.NotFound, "none"},
 	} {
 		_, err := b.WriteFile(t.Context(), c.p, nil)
@@ -152,15 +157,21 @@ func TestFilesRead(t *testing.T) {
 	}{
 		{r{FileParams: b.at("runes")}, api.FileChunk{Next: 8, Size: 8, Data: "aäb€c", Encoding: api.Text, EOF: true}},
 		{r{FileParams: b.at("/tmp/runes"), Limit: 2}, api.FileChunk{Next: 1, Size: 8, Data: "a", Encoding: api.Text}},
-		{r{FileParams: b.at("./runes"), Offset: 1, Limit: 5}, api.FileChunk{Offset: 1, Next: 4, Size: 8, Data: "äb", Encoding: api.Text}},
-		{r{FileParams: b.at("runes"), Offset: -1}, api.FileChunk{Offset: 7, Next: 8, Size: 8, Data: "c", Encoding: api.Text, EOF: true}},
-		{r{FileParams: b.at("runes"), Offset: -100, Limit: 1}, api.FileChunk{Next: 1, Size: 8, Data: "a", Encoding: api.Text}},
-		{r{FileParams: b.at("runes"), Offset: 100}, api.FileChunk{Offset: 100, Next: 100, Size: 8, Encoding: api.Text, EOF: true}},
-		{r{FileParams: b.at("runes"), Encoding: api.Base64, Limit: 1}, api.FileChunk{Next: 1, Size: 8, Data: "YQ==", Encoding: api.Base64}},
+		{r{FileParams: b.at("./runes"), Offset: 1, Limit: 5}, api.FileChunk{Offset: 1, Next: 4, Size: 8, Data: "äb",
+			Encoding: api.Text}},
+		{r{FileParams: b.at("runes"), Offset: -1}, api.FileChunk{Offset: 7, Next: 8, Size: 8, Data: "c",
+			Encoding: api.Text, EOF: true}},
+		{r{FileParams: b.at("runes"), Offset: -100, Limit: 1},
+			api.FileChunk{Next: 1, Size: 8, Data: "a", Encoding: api.Text}},
+		{r{FileParams: b.at("runes"), Offset: 100}, api.FileChunk{Offset: 100, Next: 100, Size: 8, Encoding: api.Text,
+			EOF: true}},
+		{r{FileParams: b.at("runes"), Encoding: api.Base64, Limit: 1}, api.FileChunk{Next: 1, Size: 8, Data: "YQ==",
+			Encoding: api.Base64}},
 		{r{FileParams: b.at("bytes")}, api.FileChunk{Next: 3, Size: 3, Data: "/wB4", Encoding: api.Base64, EOF: true}},
 		{r{FileParams: b.at("empty")}, api.FileChunk{Encoding: api.Text, EOF: true}},
 		{r{FileParams: b.at("fifo"), Special: true}, api.FileChunk{Encoding: api.Text, EOF: true}},
-		{r{FileParams: b.at("/dev/zero"), Special: true, Limit: 2}, api.FileChunk{Next: 2, Data: "\x00\x00", Encoding: api.Text}},
+		{r{FileParams: b.at("/dev/zero"), Special: true, Limit: 2},
+			api.FileChunk{Next: 2, Data: "\x00\x00", Encoding: api.Text}},
 	} {
 		if got, err := b.ReadFile(t.Context(), c.p, nil); err != nil || got != c.want {
 			t.Errorf("%+v: %+v, %v; want %+v", c.p, got, err, c.want)
@@ -175,8 +186,9 @@ func TestFilesRead(t *testing.T) {
 		t.Errorf("/proc: %+v, %v", proc, err)
 	}
 	for path, code := range map[string]api.Code{
-		"none": api.NotFound, "dir": api.FailedPrecondition, "fifo": api.FailedPrecondition, "/dev/zero": api.FailedPrecondition,
-		"loop": api.FailedPrecondition, "runes/x": api.FailedPrecondition, "/proc/1/mem": api.PermissionDenied,
+		"none": api.NotFound, "dir": api.FailedPrecondition, "fifo": api.FailedPrecondition,
+		"/dev/zero": api.FailedPrecondition,
+		"loop":      api.FailedPrecondition, "runes/x": api.FailedPrecondition, "/proc/1/mem": api.PermissionDenied,
 		strings.Repeat("d/", 2040) + "x": api.NotFound, strings.Repeat("x", 4096): api.InvalidArgument,
 	} {
 		_, err := b.ReadFile(t.Context(), r{FileParams: b.at(path)}, nil)
@@ -200,7 +212,8 @@ func TestFilesTree(t *testing.T) {
 	var got []string
 	for _, e := range list.Entries {
 		got = append(got, e.Path+":"+string(e.Type)+":"+e.Target)
-		if e.Name == "file" && (e.Size != 6 || e.Mode != "4711" || !e.MTime.Equal(time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC))) {
+		if e.Name == "file" &&
+			(e.Size != 6 || e.Mode != "4711" || !e.MTime.Equal(time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC))) {
 			t.Errorf("got %+v", e)
 		}
 		if strings.HasPrefix(e.Name, "odd") && e.PathBase64 != base64.StdEncoding.EncodeToString([]byte("odd\xff")) {
@@ -240,7 +253,8 @@ func TestFilesTree(t *testing.T) {
 		return fmt.Sprint(f.Name, " ", f.Type, " ", f.Target)
 	}
 	for path, want := range map[string]string{
-		"/tmp/t/in": "in symlink a/b", "/tmp/t/file": "file file ", "/": "/ folder ", "/dev/null": "null char_device ", "/tmp/t/nope": "not_found",
+		"/tmp/t/in": "in symlink a/b", "/tmp/t/file": "file file ", "/": "/ folder ", "/dev/null": "null char_device ",
+		"/tmp/t/nope": "not_found",
 	} {
 		if got := stat(path, false); got != want {
 			t.Errorf("stat %s: %q, want %q", path, got, want)
@@ -257,8 +271,11 @@ func TestFilesTree(t *testing.T) {
 		}
 		return fmt.Sprint(r.Created)
 	}
-	if got := []string{made("/tmp/t/m", false, "1777"), made("/tmp/t/m", false, ""), made("/tmp/t/m", true, ""), made("/tmp/t/x/y/z/", true, ""),
-		made("/tmp/t/p/q", false, ""), made("/tmp/t/file", true, ""), made("/tmp/t/file/x", true, "")}; fmt.Sprint(got) != "[true already_exists false true not_found already_exists failed_precondition]" {
+	if got := []string{made("/tmp/t/m", false, "1777"), made("/tmp/t/m", false, ""), made("/tmp/t/m", true, ""),
+		made("/tmp/t/x/y/z/", true, ""),
+		made("/tmp/t/p/q", false, ""), made("/tmp/t/file", true, ""),
+		made("/tmp/t/file/x", true,
+			"")}; fmt.Sprint(got) != "[true already_exists false true not_found already_exists failed_precondition]" {
 		t.Errorf("mkdir: %v", got)
 	}
 	if got := b.sh(t, "stat -c %a /tmp/t/m /tmp/t/x/y"); got != "1777\n755" {
@@ -298,14 +315,18 @@ func TestFilesTree(t *testing.T) {
 
 	b.sh(t, "mkdir -p /tmp/r/d/e; touch /tmp/r/d/f /tmp/r/keep; ln -s /tmp/r/keep /tmp/r/d/l; ln -s /tmp/r /tmp/r/d/e/up")
 	remove := func(path string, recursive, missing bool) string {
-		r, err := b.RemoveFile(ctx, api.FileRemoveParams{FileParams: b.at(path), Recursive: recursive, MissingOK: missing})
+		r, err := b.RemoveFile(ctx, api.FileRemoveParams{FileParams: b.at(path), Recursive: recursive,
+			MissingOK: missing})
 		if err != nil {
 			return string(api.ErrorCode(err))
 		}
 		return fmt.Sprint(r.Removed)
 	}
-	if got := []string{remove("/tmp/r/d", false, false), remove("/tmp/r/d", true, false), remove("/tmp/r/d", true, false), remove("/tmp/r/d", true, true),
-		remove("/tmp/r/keep", false, false), remove("/", true, false), remove("/proc/self", true, false), remove("/dev/shm", true, false)}; fmt.Sprint(got[:6]) != "[failed_precondition 5 not_found 0 1 invalid_argument]" {
+	if got := []string{remove("/tmp/r/d", false, false), remove("/tmp/r/d", true, false),
+		remove("/tmp/r/d", true, false), remove("/tmp/r/d", true, true),
+		remove("/tmp/r/keep", false, false), remove("/", true, false), remove("/proc/self", true, false),
+		remove("/dev/shm", true,
+			false)}; fmt.Sprint(got[:6]) != "[failed_precondition 5 not_found 0 1 invalid_argument]" {
 		t.Errorf("remove: %v", got)
 	}
 }
@@ -316,7 +337,9 @@ func TestFilesPlaces(t *testing.T) {
 	t.Parallel()
 	registry := imagetest.StartRegistry(t)
 	ref := world.Push(t, registry, "bare", imagetest.Image{Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(
-		imagetest.Dir("data"), imagetest.Dir("data/sub"), imagetest.Text("data/sub/file", "moved"), imagetest.Text("data/file", "from the image\n"), imagetest.File{Name: "data/mine", Content: "x", Mode: 0o600},
+		imagetest.Dir("data"), imagetest.Dir("data/sub"), imagetest.Text("data/sub/file", "moved"),
+		imagetest.Text("data/file", "from the image\n"), imagetest.File{Name: "data/mine", Content: "x",
+			Mode: 0o600},
 	), imagetest.Gzip)}})
 	b := newFileBox(t, "-w", "/data", ref)
 	ctx := t.Context()
@@ -335,7 +358,8 @@ func TestFilesPlaces(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if testenv.CurrentKind() == mustrun.NoSubUID {
-		_, err := b.StatFile(ctx, api.FileStatParams{FileParams: api.FileParams{Sandbox: b.id, Path: "/", User: "70000"}})
+		_, err := b.StatFile(ctx,
+			api.FileStatParams{FileParams: api.FileParams{Sandbox: b.id, Path: "/", User: "70000"}})
 		world.Fails(t, err, api.InvalidArgument, "70000")
 	} else {
 		user := func(path string) api.FileParams { return api.FileParams{Sandbox: b.id, Path: path, User: "1000:1000"} }
@@ -359,7 +383,8 @@ func TestFilesPlaces(t *testing.T) {
 		}
 		// Root's file in a folder of everybody's: written, as a shell would.
 		b.put(t, api.FileWriteParams{FileParams: b.at("/open/ours"), Data: "x", Mode: "0666"})
-		if r := b.put(t, api.FileWriteParams{FileParams: user("/open/ours"), Data: "in place"}); r.Atomic || b.get(t, "/open/ours") != "in place" {
+		if r := b.put(t, api.FileWriteParams{FileParams: user("/open/ours"), Data: "in place"}); r.Atomic ||
+			b.get(t, "/open/ours") != "in place" {
 			t.Errorf("got %+v", r)
 		}
 	}

@@ -67,7 +67,8 @@ func TestFilesHostile(t *testing.T) {
 	b := newFileBox(t)
 	b.sh(t, "echo truth >/tmp/file")
 	fds := func() int {
-		list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", world.Decode[api.Info](t, b.w.OK(t, "rpc", "system.info")).PID))
+		list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", world.Decode[api.Info](t, b.w.OK(t, "rpc", "system.info")).
+			PID))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,8 @@ func TestFilesHostile(t *testing.T) {
 	before := fds()
 	for mode, want := range map[string]string{
 		"lie": "\x1b[31mlies", "fds": "with fds", "error": string(api.NotFound),
-		"garbage": string(api.Unavailable), "other": string(api.Unavailable), "flood": string(api.Unavailable), "silent": string(api.Unavailable),
+		"garbage": string(api.Unavailable), "other": string(api.Unavailable), "flood": string(api.Unavailable),
+		"silent": string(api.Unavailable),
 	} {
 		run := b.start(t, "/usr/bin/python3", "-c", takeOver, mode)
 		b.await(t, run, "taken")
@@ -129,7 +131,8 @@ func (b *fileBox) eventually(t testing.TB, path, want string) {
 	var r api.FileChunk
 	var err error
 	for range 3 {
-		if r, err = b.ReadFile(t.Context(), api.FileReadParams{FileParams: b.at(path)}, nil); api.ErrorCode(err) != api.Unavailable || err == nil {
+		if r, err = b.ReadFile(t.Context(), api.FileReadParams{FileParams: b.at(path)},
+			nil); api.ErrorCode(err) != api.Unavailable || err == nil {
 			break
 		}
 	}
@@ -151,19 +154,22 @@ func TestFilesEscape(t *testing.T) {
 	b.id = w.Create(t, "--workspace", ws, "host")
 	b.Client = dialClient(t, w)
 	b.sh(t, fmt.Sprintf("cd /workspace; mkdir d; echo mine >d/f; ln -s %s link; ln -s %s folder; ln -s ../private up; ln -s /proc/1/root%s root; echo x >plain", secret, private, secret))
-	for _, path := range []string{"link", "folder/secret", "up/secret", "root", "../../../.." + secret, "/proc/1/root" + secret, "/proc/1/cwd" + secret} {
+	for _, path := range []string{"link", "folder/secret", "up/secret", "root", "../../../.." + secret, "/proc/1/root" +
+		secret, "/proc/1/cwd" + secret} {
 		r, err := b.ReadFile(t.Context(), api.FileReadParams{FileParams: b.at("/workspace/" + path)}, nil)
 		if err == nil || strings.Contains(r.Data, "secret") {
 			t.Errorf("read %s: %q, %v", path, r.Data, err)
 		}
-		if _, err := b.WriteFile(t.Context(), api.FileWriteParams{FileParams: b.at("/workspace/" + path), Data: "x", Create: new(bool)}, nil); err == nil {
+		if _, err := b.WriteFile(t.Context(), api.FileWriteParams{FileParams: b.at("/workspace/" + path), Data: "x",
+			Create: new(bool)}, nil); err == nil {
 			t.Errorf("wrote %s", path)
 		}
 	}
 	if got := b.get(t, "/workspace/d/f"); got != "mine\n" { // the allowed twin
 		t.Errorf("got %q", got)
 	}
-	if _, err := b.RemoveFile(t.Context(), api.FileRemoveParams{FileParams: b.at("/workspace/folder"), Recursive: true}); err != nil {
+	if _, err := b.RemoveFile(t.Context(), api.FileRemoveParams{FileParams: b.at("/workspace/folder"),
+		Recursive: true}); err != nil {
 		t.Error(err)
 	}
 	b.sh(t, "cd /workspace; ln -s "+private+" folder")
@@ -215,7 +221,8 @@ func TestFilesRace(t *testing.T) {
 		_ = w.Run(t, "cp", ws+"/race/.", b.id+":/tmp/copy")
 		_ = w.Run(t, "cp", b.id+":/tmp/tree/.", ws+"/race")
 		for _, name := range []string{"f", "other"} {
-			_, err := b.WriteFile(t.Context(), api.FileWriteParams{FileParams: b.at("/workspace/race/d/" + name), Data: "inside"}, nil)
+			_, err := b.WriteFile(t.Context(), api.FileWriteParams{FileParams: b.at("/workspace/race/d/" + name),
+				Data: "inside"}, nil)
 			if err != nil && api.ErrorCode(err) == api.Internal {
 				t.Error(err)
 			}

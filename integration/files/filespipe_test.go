@@ -138,7 +138,8 @@ func TestFilesPipes(t *testing.T) {
 	if err := unix.Mkfifo(b.w.Path("fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []*os.File{regular, world.Open(t, "/dev/null", os.O_RDWR), world.Open(t, b.w.Dir, os.O_RDONLY), world.Open(t, b.w.Path("fifo"), os.O_RDWR)} {
+	for _, f := range []*os.File{regular, world.Open(t, "/dev/null", os.O_RDWR), world.Open(t, b.w.Dir, os.O_RDONLY),
+		world.Open(t, b.w.Path("fifo"), os.O_RDWR)} {
 		_, err := b.ReadFile(ctx, api.FileReadParams{FileParams: b.at("/etc/passwd")}, f)
 		world.Fails(t, err, api.InvalidArgument, "fd")
 	}
@@ -162,13 +163,15 @@ func TestFilesPipes(t *testing.T) {
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if _, err := b.WriteFile(short, api.FileWriteParams{FileParams: b.at("/tmp/x")}, r); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := b.WriteFile(short, api.FileWriteParams{FileParams: b.at("/tmp/x")}, r); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("a writer that does not end: %v", err)
 		}
 	})
 	_, w2 := blockingPipe(t)
 	wg.Go(func() {
-		if _, err := b.PackFiles(short, api.FilePackParams{FileParams: b.at("/usr/bin")}, w2); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := b.PackFiles(short, api.FilePackParams{FileParams: b.at("/usr/bin")}, w2); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("a reader that does not read: %v", err)
 		}
 	})
@@ -227,10 +230,12 @@ func TestFilesOwners(t *testing.T) {
 		go func() {
 			defer w.Close()
 			tw := tar.NewWriter(w)
-			_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "f", Mode: 0o4755, Uid: 1000, Gid: 1000, ModTime: time.Unix(1e9, 0)})
+			_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "f", Mode: 0o4755, Uid: 1000, Gid: 1000,
+				ModTime: time.Unix(1e9, 0)})
 			_ = tw.Close()
 		}()
-		if _, err := b.UnpackFiles(t.Context(), api.FileUnpackParams{FileParams: b.at("/tmp"), KeepOwner: keep}, r); err != nil {
+		if _, err := b.UnpackFiles(t.Context(), api.FileUnpackParams{FileParams: b.at("/tmp"), KeepOwner: keep},
+			r); err != nil {
 			t.Fatal(err)
 		}
 		f, err := b.StatFile(t.Context(), api.FileStatParams{FileParams: b.at("/tmp/f")})

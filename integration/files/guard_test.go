@@ -29,7 +29,8 @@ func testGuard(t *testing.T, mode api.GuardNew) {
 	w := world.New(t)
 	dir := w.Sub(t, "work")
 	for name, text := range map[string]string{
-		".git/hooks/pre-commit": "#!/bin/sh\n", ".git/config": "[core]\n", ".git/HEAD": "ref: x\n", ".vscode/tasks.json": "{}\n", ".mcp.json": "{}\n", "own/x": "x\n", "given": "x\n",
+		".git/hooks/pre-commit": "#!/bin/sh\n", ".git/config": "[core]\n", ".git/HEAD": "ref: x\n",
+		".vscode/tasks.json": "{}\n", ".mcp.json": "{}\n", "own/x": "x\n", "given": "x\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -55,7 +56,8 @@ func testGuard(t *testing.T, mode api.GuardNew) {
 	for _, a := range attempts {
 		r := w.Run(t, "exec", sb, "--", "sh", "-c", "LC_ALL=C; export LC_ALL; "+a.script)
 		// Where names that are not there are refused, a rename over one that is there is, too.
-		moved := mode == api.GuardAuto && strings.Contains(a.script, "mv -T y ") && strings.Contains(r.Stderr, "Read-only")
+		moved := mode == api.GuardAuto && strings.Contains(a.script, "mv -T y ") &&
+			strings.Contains(r.Stderr, "Read-only")
 		if r.Code == 0 || !moved && !strings.Contains(strings.ToLower(r.Stderr), strings.ToLower(a.errno)) {
 			t.Errorf("%s: exit %d: %s", a.script, r.Code, r.Stderr)
 		}
@@ -66,7 +68,8 @@ func testGuard(t *testing.T, mode api.GuardNew) {
 		}
 	}
 	// What is not named can be written, beside it too.
-	w.OK(t, "exec", sb, "--", "sh", "-c", "echo more >>.git/HEAD; touch .git/index; echo y >>given; echo y >own/y; mv own other")
+	w.OK(t, "exec", sb, "--", "sh", "-c",
+		"echo more >>.git/HEAD; touch .git/index; echo y >>given; echo y >own/y; mv own other")
 	if got := world.Read(t, filepath.Join(dir, ".git/HEAD")); got != "ref: x\nmore\n" {
 		t.Errorf("%q", got)
 	}
@@ -74,7 +77,8 @@ func testGuard(t *testing.T, mode api.GuardNew) {
 	if r := w.Feed(t, "x", "cp", "-", sb+":/workspace/.mcp.json"); r.Code == 0 {
 		t.Errorf("cp: exit 0")
 	}
-	if r := w.Run(t, "exec", sb, "--", "cat", "/run/hutch/policy.txt"); !strings.Contains(r.Stdout, "can only be read; policy.json lists it") {
+	if r := w.Run(t, "exec", sb, "--", "cat", "/run/hutch/policy.txt"); !strings.Contains(r.Stdout,
+		"can only be read; policy.json lists it") {
 		t.Errorf("%s", r.Stdout)
 	}
 	w.OK(t, "rm", "-f", sb)
@@ -84,14 +88,17 @@ func testGuard(t *testing.T, mode api.GuardNew) {
 		_ = os.RemoveAll(filepath.Join(dir, name))
 	}
 	sb = w.Create(t, "--workspace", dir, "--unguard", "all", "--guard", "given", "host")
-	for _, script := range []string{"echo x >>.git/config", "echo x >.git/hooks/post-merge", "mv .git .g; mv .g .git", "touch y; mv -T y .mcp.json", "rm -r .vscode"} {
+	for _, script := range []string{"echo x >>.git/config", "echo x >.git/hooks/post-merge", "mv .git .g; mv .g .git",
+		"touch y; mv -T y .mcp.json", "rm -r .vscode"} {
 		w.OK(t, "exec", sb, "--", "sh", "-c", script)
 	}
-	if r := w.Run(t, "exec", sb, "--", "sh", "-c", "LC_ALL=C; echo x >given"); r.Code == 0 || !strings.Contains(r.Stderr, "Read-only") {
+	if r := w.Run(t, "exec", sb, "--", "sh", "-c", "LC_ALL=C; echo x >given"); r.Code == 0 ||
+		!strings.Contains(r.Stderr, "Read-only") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 	for _, args := range [][]string{
-		{"--guard", "../x", "--workspace", dir}, {"--unguard", "x", "--workspace", dir}, {"--guard", "x", "--workspace", dir + ":ro"}, {"--guard", "x"},
+		{"--guard", "../x", "--workspace", dir}, {"--unguard", "x", "--workspace", dir},
+		{"--guard", "x", "--workspace", dir + ":ro"}, {"--guard", "x"},
 	} {
 		r := w.Run(t, append(append([]string{"run"}, args...), "host", "--", "true")...)
 		if r.Code != 125 {
@@ -143,13 +150,15 @@ func TestUnguarded(t *testing.T) {
 	}
 	run("true", "/workspace/.git/config")
 	r := w.Run(t, "exec", sb, "--", "touch", ".envrc")
-	if !strings.Contains(r.Stderr, "/workspace/.envrc is not guarded") || !strings.Contains(r.Stderr, "--unguard .envrc") {
+	if !strings.Contains(r.Stderr, "/workspace/.envrc is not guarded") ||
+		!strings.Contains(r.Stderr, "--unguard .envrc") {
 		t.Errorf("%s", r.Stderr)
 	}
 	// A folder above that is a file, such as .git of a worktree, is guarded itself.
 	tree := w.Sub(t, "tree")
 	world.Write(t, filepath.Join(tree, ".git"), "gitdir: /elsewhere\n")
-	if r := w.Run(t, "run", "--workspace", tree, "host", "--", "sh", "-c", "LC_ALL=C; echo x >.git"); r.Code == 0 || !strings.Contains(r.Stderr, "Read-only") {
+	if r := w.Run(t, "run", "--workspace", tree, "host", "--", "sh", "-c", "LC_ALL=C; echo x >.git"); r.Code == 0 ||
+		!strings.Contains(r.Stderr, "Read-only") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 }
@@ -160,7 +169,8 @@ func TestUnguardUnknown(t *testing.T) {
 	w := world.New(t)
 	dir := w.Sub(t, "work")
 	for _, args := range [][]string{{"--workspace", dir}, {"-v", dir + ":/x:rw"}} {
-		w.Run(t, append(append([]string{"run"}, args...), "--unguard", ".gi", "host", "true")...).Want(t, 125).Says(t, `".gi" is not guarded`, "hutch config guard")
+		w.Run(t, append(append([]string{"run"}, args...), "--unguard", ".gi", "host", "true")...).Want(t, 125).
+			Says(t, `".gi" is not guarded`, "hutch config guard")
 	}
 	w.Run(t, "run", "--unguard", ".git", "host", "true").Want(t, 125).Says(t, "-v SRC:DST:rw")
 	w.OK(t, "config", "guard")
@@ -185,7 +195,8 @@ func TestFolderNotes(t *testing.T) {
 	}
 	run("--workspace", link).Want(t, 0).Says(t, "is a link: the sandbox gets "+dir)
 	run("--workspace", dir, "--env-file", env).Want(t, 0).Says(t, "the sandbox can change "+env+" for the next run")
-	for _, r := range []world.Result{run("--workspace", dir), run("--workspace", dir+":overlay", "--env-file", env), run("-v", dir+":/x:ro", "--env-file", env)} {
+	for _, r := range []world.Result{run("--workspace", dir), run("--workspace", dir+":overlay", "--env-file", env),
+		run("-v", dir+":/x:ro", "--env-file", env)} {
 		if r.Code != 0 || r.Stderr != "" {
 			t.Errorf("exit %d: %s", r.Code, r.Stderr)
 		}

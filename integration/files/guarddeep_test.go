@@ -21,7 +21,8 @@ type hostGit struct{ home string }
 func newHostGit(t *testing.T) *hostGit {
 	t.Helper()
 	g := &hostGit{home: t.TempDir()}
-	world.Write(t, filepath.Join(g.home, ".gitconfig"), "[user]\n\tname = x\n\temail = x@example.com\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n[safe]\n\tdirectory = *\n")
+	world.Write(t, filepath.Join(g.home, ".gitconfig"),
+		"[user]\n\tname = x\n\temail = x@example.com\n[init]\n\tdefaultBranch = main\n[protocol \"file\"]\n\tallow = always\n[safe]\n\tdirectory = *\n")
 	return g
 }
 
@@ -61,7 +62,8 @@ func (g *hostGit) taken(t *testing.T, dir string) bool {
 		if d.Name() == "objects" || d.Name() == "refs" || d.Name() == "logs" {
 			return filepath.SkipDir
 		}
-		for _, args := range [][]string{{"status", "--short"}, {"rev-parse", "--is-inside-work-tree"}, {"diff", "--stat"}, {"branch"}} {
+		for _, args := range [][]string{{"status", "--short"}, {"rev-parse", "--is-inside-work-tree"},
+			{"diff", "--stat"}, {"branch"}} {
 			_ = g.command(p, args...).Run() // it may well fail
 		}
 		return nil
@@ -101,7 +103,8 @@ func (g *hostGit) repositories(t *testing.T, dir string) {
 	// Folders with a repository and other names, made after it.
 	app := filepath.Join(dir, "app")
 	g.run(t, dir, "clone", "-q", "bare.git", "app")
-	for name, text := range map[string]string{".vscode/tasks.json": "{}", ".envrc": "x", "z/.idea/x": "x", "zz/.git": "gitdir: ../none"} {
+	for name, text := range map[string]string{".vscode/tasks.json": "{}", ".envrc": "x", "z/.idea/x": "x",
+		"zz/.git": "gitdir: ../none"} {
 		if err := os.MkdirAll(filepath.Join(app, filepath.Dir(name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -125,39 +128,69 @@ func (g *hostGit) repositories(t *testing.T, dir string) {
 // program to run, or an editor, a shell or an agent one.
 var attacks = []string{
 	// What is there.
-	`printf "$P" >>.git/config`, `printf "$P" >>sub/.git/config`, `printf "$P" >>.git/modules/mod/config`, `printf "$P" >>bare.git/config`, `printf "$P" >>source/.git/config`,
-	`printf "$P" >>linked`, `printf "$P" >tools/more`, `echo x >tools/hooks/pre-commit`, `echo x >tools/hooks/post-checkout`, `rm tools/more`, `mv tools/hooks tools/h`,
+	`printf "$P" >>.git/config`, `printf "$P" >>sub/.git/config`, `printf "$P" >>.git/modules/mod/config`,
+	`printf "$P" >>bare.git/config`, `printf "$P" >>source/.git/config`,
+	`printf "$P" >>linked`, `printf "$P" >tools/more`, `echo x >tools/hooks/pre-commit`,
+	`echo x >tools/hooks/post-checkout`, `rm tools/more`, `mv tools/hooks tools/h`,
 	`echo "gitdir: ../evil" >tree/.git`, `echo "gitdir: ../evil" >mod/.git`, `rm mod/.git`, `mv tree/.git tree/g`,
-	`echo ../../evil >.git/worktrees/tree/commondir`, `echo x >.git/worktrees/tree/gitdir`, `rm .git/worktrees/tree/commondir`,
-	`mv sub/.git sub/g`, `rm -r sub/.git/hooks`, `mv .git .g`, `mv .git/modules/mod .git/modules/m`, `mv bare.git b`, `mv bare.git/hooks bare.git/h`, `sed -i s/x/y/ sub/.git/config`,
+	`echo ../../evil >.git/worktrees/tree/commondir`, `echo x >.git/worktrees/tree/gitdir`,
+	`rm .git/worktrees/tree/commondir`,
+	`mv sub/.git sub/g`, `rm -r sub/.git/hooks`, `mv .git .g`, `mv .git/modules/mod .git/modules/m`, `mv bare.git b`,
+	`mv bare.git/hooks bare.git/h`, `sed -i s/x/y/ sub/.git/config`,
 	// What is not there.
-	`echo x >.git/hooks/post-index-change`, `echo x >sub/.git/hooks/post-checkout`, `echo x >bare.git/hooks/post-update`, `echo x >.git/modules/mod/hooks/pre-commit`,
-	`printf "$P" >.git/config.worktree`, `printf "$P" >.git/worktrees/tree/config.worktree`, `printf "$P" >bare.git/config.worktree`, `printf "$P" >.git/modules/mod/config.worktree`,
-	`echo ../evil >.git/commondir`, `echo ../evil >sub/.git/commondir`, `echo ../evil >bare.git/commondir`, `mkdir .git/modules/new`, `mkdir -p .git/worktrees/new`, `echo "* filter=x" >.git/info/attributes`,
+	`echo x >.git/hooks/post-index-change`, `echo x >sub/.git/hooks/post-checkout`,
+	`echo x >bare.git/hooks/post-update`, `echo x >.git/modules/mod/hooks/pre-commit`,
+	`printf "$P" >.git/config.worktree`, `printf "$P" >.git/worktrees/tree/config.worktree`,
+	`printf "$P" >bare.git/config.worktree`, `printf "$P" >.git/modules/mod/config.worktree`,
+	`echo ../evil >.git/commondir`, `echo ../evil >sub/.git/commondir`, `echo ../evil >bare.git/commondir`,
+	`mkdir .git/modules/new`, `mkdir -p .git/worktrees/new`, `echo "* filter=x" >.git/info/attributes`,
 	// Repositories that are not there.
-	`mkdir plain && git init -q plain`, `mkdir -p a/b/c && git init -q a/b/c`, `git clone -q bare.git clone`, `git init -q --bare new.git`, `git clone -q --mirror bare.git mirror.git`, `git worktree add -q other`,
-	`git submodule --quiet add ./bare.git mod2`, `mkdir plain2 && cp -r sub/.git plain2/.git`, `cp -r sub/.git stolen && mv stolen plain3`, `cp -r bare.git copy.git`,
-	`mkdir -p x/objects x/refs && echo ref: refs/heads/main >x/HEAD && printf "$P" >x/config`, `mkdir -p y/objects y/refs && echo ref: refs/heads/main >y/HEAD && printf "$P" >y/config`,
-	`mkdir z && echo ../bare.git >z/commondir && echo ref: refs/heads/main >z/HEAD`, `mkdir y2 && printf "$P" >y2/config && mkdir y2/objects y2/refs && echo ref: refs/heads/main >y2/HEAD`, `mkdir y3 && printf "$P" >y3/c && echo ref: refs/heads/main >y3/HEAD && mv y3/c y3/config`, `mkdir w w/refs w/objects w/hooks && echo ref: refs/heads/main >h && mv h w/HEAD`,
-	`mkdir v v/refs && echo ref: refs/heads/main >v/HEAD && mkdir o && mv -T o v/hooks`, `mkdir u u/refs u/objects && printf "$P" >u/config && ln -s refs/heads/main u/HEAD`,
+	`mkdir plain && git init -q plain`, `mkdir -p a/b/c && git init -q a/b/c`, `git clone -q bare.git clone`,
+	`git init -q --bare new.git`, `git clone -q --mirror bare.git mirror.git`, `git worktree add -q other`,
+	`git submodule --quiet add ./bare.git mod2`, `mkdir plain2 && cp -r sub/.git plain2/.git`,
+	`cp -r sub/.git stolen && mv stolen plain3`, `cp -r bare.git copy.git`,
+	`mkdir -p x/objects x/refs && echo ref: refs/heads/main >x/HEAD && printf "$P" >x/config`,
+	`mkdir -p y/objects y/refs && echo ref: refs/heads/main >y/HEAD && printf "$P" >y/config`,
+	`mkdir z && echo ../bare.git >z/commondir && echo ref: refs/heads/main >z/HEAD`,
+	`mkdir y2 && printf "$P" >y2/config && mkdir y2/objects y2/refs && echo ref: refs/heads/main >y2/HEAD`,
+	`mkdir y3 && printf "$P" >y3/c && echo ref: refs/heads/main >y3/HEAD && mv y3/c y3/config`,
+	`mkdir w w/refs w/objects w/hooks && echo ref: refs/heads/main >h && mv h w/HEAD`,
+	`mkdir v v/refs && echo ref: refs/heads/main >v/HEAD && mkdir o && mv -T o v/hooks`,
+	`mkdir u u/refs u/objects && printf "$P" >u/config && ln -s refs/heads/main u/HEAD`,
 	`cd src1 && python3 -c "import socket; [socket.socket(socket.AF_UNIX).bind(n) for n in ('objects','refs')]" && echo ref: refs/heads/main >HEAD && printf "$P" >config`,
 	// In the folders of repositories that are there.
-	`mkdir -p .git/x/.git/objects`, `mkdir .git/x2 && mkdir .git/x2/.vscode`, `mkdir bare.git/main && echo x >bare.git/main/.envrc`, `mkdir -p .git/refs/remotes/r && echo ref: refs/heads/main >.git/refs/remotes/r/HEAD && printf "$P" >.git/refs/remotes/r/config`,
-	`mkdir -p .git/refs/heads/.git`, `mkdir -p own && echo x >own/later`, `mv sub/.git/HEAD sub/.git/H; printf "$P" >>sub/.git/config; r=$?; mv sub/.git/H sub/.git/HEAD; exit $r`, `echo x >.git/lazygit.yml`,
+	`mkdir -p .git/x/.git/objects`, `mkdir .git/x2 && mkdir .git/x2/.vscode`,
+	`mkdir bare.git/main && echo x >bare.git/main/.envrc`,
+	`mkdir -p .git/refs/remotes/r && echo ref: refs/heads/main >.git/refs/remotes/r/HEAD && printf "$P" >.git/refs/remotes/r/config`,
+	`mkdir -p .git/refs/heads/.git`, `mkdir -p own && echo x >own/later`,
+	`mv sub/.git/HEAD sub/.git/H; printf "$P" >>sub/.git/config; r=$?; mv sub/.git/H sub/.git/HEAD; exit $r`,
+	`echo x >.git/lazygit.yml`,
 	// Files that configuration names, and that are not there.
 	`echo x >tools/missing-hooks`, `echo x >scripts/monitor`, `mkdir mod/hooks-of-mod`,
 	// Ways out of dependencies.
-	`mkdir -p node_modules/e/.vscode && ln -s node_modules/e demo`, `ln -s /workspace/node_modules/e2 demo2 && false || ln -s /srv/app/node_modules/e2 demo2`, `mkdir -p node_modules && ln -s e node_modules/l && python3 -c "import os; os.rename('node_modules/l', 'demo3')"`,
+	`mkdir -p node_modules/e/.vscode && ln -s node_modules/e demo`,
+	`ln -s /workspace/node_modules/e2 demo2 && false || ln -s /srv/app/node_modules/e2 demo2`,
+	`mkdir -p node_modules && ln -s e node_modules/l && python3 -c "import os; os.rename('node_modules/l', 'demo3')"`,
 	`mkdir -p node_modules && ln -s /srv/app/node_modules/x node_modules/abs && ln -P node_modules/abs demo4`,
 	// Beside repositories that are found first.
-	`echo x >app/.vscode/tasks.json`, `echo x >app/.envrc`, `echo x >app/z/.idea/x`, `rm app/.envrc`, `echo x >app/zz/.git`,
-	`mkdir t && echo "gitdir: ../evil" >t/.git`, `mkdir s && ln -s ../sub/.git s/.git`, `mkdir r && mkdir r/.GIT`, `mv sub sub2 && mkdir sub && git init -q sub; r=$?; rmdir sub; mv sub2 sub; exit $r`, `mkdir q && mkdir q/.hg && echo x >q/.hg/hgrc`,
+	`echo x >app/.vscode/tasks.json`, `echo x >app/.envrc`, `echo x >app/z/.idea/x`, `rm app/.envrc`,
+	`echo x >app/zz/.git`,
+	`mkdir t && echo "gitdir: ../evil" >t/.git`, `mkdir s && ln -s ../sub/.git s/.git`, `mkdir r && mkdir r/.GIT`,
+	`mv sub sub2 && mkdir sub && git init -q sub; r=$?; rmdir sub; mv sub2 sub; exit $r`,
+	`mkdir q && mkdir q/.hg && echo x >q/.hg/hgrc`,
 	// Others than git.
-	`mkdir -p deep/er/.vscode`, `echo x >deep.code-workspace`, `mkdir deep1 && echo {} >deep1/x.code-workspace`, `echo {} >.devcontainer.json`, `mkdir d2 && echo {} >d2/.devcontainer.json`, `mkdir .husky`,
-	`mkdir d3 && echo x >d3/.envrc`, `mkdir d4 && mkdir d4/.claude`, `echo {} >.mcp.json`, `mkdir .zed`, `mkdir .gemini`, `echo x >.pre-commit-config.yaml`, `echo x >lefthook.yml`, `echo x >.mise.toml`, `echo x >.nvim.lua`, `echo x >.exrc`,
-	`echo x >.npmrc`, `echo x >.yarnrc.yml`, `mkdir .cargo && echo x >.cargo/config.toml`, `echo x >rust-toolchain.toml`, `echo x >go.work`, `mkdir .mvn`, `echo x >.gdbinit`, `echo x >.tool-versions`, `echo x >.bashrc`, `mkdir d5 && echo x >d5/.Rprofile`,
-	`mkdir d6 && cd d6 && echo x >.EnvRC`, `mkdir .config && mkdir .config/fish`, `mkdir -p n/git && mv -T n .config`, `python3 -c "import os; os.mkdir('n1'); os.mkdir('n1/node_modules'); os.mkdir('n1/node_modules/p'); os.mkdir('n1/node_modules/p/.vscode'); os.rename('n1/node_modules/p', 'n1/p')"`,
-	`mkdir -p n2/node_modules/p/.vscode && mv n2/node_modules n2/n && test -e n2/n/p/.vscode`, `mkdir -p n3/node_modules && mkdir n3/node_modules/.git`,
+	`mkdir -p deep/er/.vscode`, `echo x >deep.code-workspace`, `mkdir deep1 && echo {} >deep1/x.code-workspace`,
+	`echo {} >.devcontainer.json`, `mkdir d2 && echo {} >d2/.devcontainer.json`, `mkdir .husky`,
+	`mkdir d3 && echo x >d3/.envrc`, `mkdir d4 && mkdir d4/.claude`, `echo {} >.mcp.json`, `mkdir .zed`,
+	`mkdir .gemini`, `echo x >.pre-commit-config.yaml`, `echo x >lefthook.yml`, `echo x >.mise.toml`,
+	`echo x >.nvim.lua`, `echo x >.exrc`,
+	`echo x >.npmrc`, `echo x >.yarnrc.yml`, `mkdir .cargo && echo x >.cargo/config.toml`,
+	`echo x >rust-toolchain.toml`, `echo x >go.work`, `mkdir .mvn`, `echo x >.gdbinit`, `echo x >.tool-versions`,
+	`echo x >.bashrc`, `mkdir d5 && echo x >d5/.Rprofile`,
+	`mkdir d6 && cd d6 && echo x >.EnvRC`, `mkdir .config && mkdir .config/fish`, `mkdir -p n/git && mv -T n .config`,
+	`python3 -c "import os; os.mkdir('n1'); os.mkdir('n1/node_modules'); os.mkdir('n1/node_modules/p'); os.mkdir('n1/node_modules/p/.vscode'); os.rename('n1/node_modules/p', 'n1/p')"`,
+	`mkdir -p n2/node_modules/p/.vscode && mv n2/node_modules n2/n && test -e n2/n/p/.vscode`,
+	`mkdir -p n3/node_modules && mkdir n3/node_modules/.git`,
 }
 
 // TestGuardDeep: whatever a sandbox does in a folder with repositories of all kinds, the host's git runs nothing of it,
@@ -178,15 +211,18 @@ func TestGuardDeep(t *testing.T) {
 	if g.taken(t, dir) {
 		t.Fatal("the mark is there before anybody has done something")
 	}
-	sb := w.Create(t, "--workspace", dir, "-v", mounted+":/srv/app:rw", "--guard", "own/later", "-e", "P="+strings.ReplaceAll(payload, `\"`, `"`), "host")
+	sb := w.Create(t, "--workspace", dir, "-v", mounted+":/srv/app:rw", "--guard", "own/later", "-e", "P="+
+		strings.ReplaceAll(payload, `\"`, `"`), "host")
 	for n, at := range []string{"/workspace", "/srv/app"} {
 		for i, script := range attacks {
 			if testing.Short() && i%2 != n { // each in one of them
 				continue
 			}
-			r := w.Run(t, "exec", "-w", at, sb, "--", "sh", "-c", "LC_ALL=C HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; export LC_ALL HOME GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0; "+script)
+			r := w.Run(t, "exec", "-w", at, sb, "--", "sh", "-c",
+				"LC_ALL=C HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; export LC_ALL HOME GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0; "+script)
 			said := strings.ToLower(r.Stderr)
-			known := strings.Contains(said, "read-only") || strings.Contains(said, "busy") || strings.Contains(said, "cross-device") || strings.Contains(script, "test -e")
+			known := strings.Contains(said, "read-only") || strings.Contains(said, "busy") ||
+				strings.Contains(said, "cross-device") || strings.Contains(script, "test -e")
 			if r.Code == 0 || !known {
 				t.Errorf("%s: %s: exit %d: %s", at, script, r.Code, r.Stderr)
 			}
@@ -200,12 +236,17 @@ func TestGuardDeep(t *testing.T) {
 	// The twin: what people do in repositories that are there, and what is guarded nowhere.
 	commit := "git -c user.name=x -c user.email=x@example.com commit -q"
 	for _, script := range []string{
-		"echo y >>file && git add file && " + commit + " -m y", "cd sub && echo y >>file && " + commit + " -a -m y && git stash list && git gc -q && git branch b && git checkout -q b && " + commit + " --allow-empty -m z && git checkout -q main && git merge -q b && git rebase -q HEAD~1",
-		"cd source && git tag v1 && echo z >>file && git stash -q && git stash pop -q && " + commit + " -a -m z", "git -C bare.git update-ref refs/heads/new HEAD && git -C bare.git gc -q",
+		"echo y >>file && git add file && " + commit + " -m y", "cd sub && echo y >>file && " + commit +
+			" -a -m y && git stash list && git gc -q && git branch b && git checkout -q b && " + commit +
+			" --allow-empty -m z && git checkout -q main && git merge -q b && git rebase -q HEAD~1",
+		"cd source && git tag v1 && echo z >>file && git stash -q && git stash pop -q && " + commit + " -a -m z",
+		"git -C bare.git update-ref refs/heads/new HEAD && git -C bare.git gc -q",
 		"mkdir -p node_modules/p/.vscode && echo {} >node_modules/p/.npmrc && mv node_modules/p node_modules/q && rm -r node_modules", "mkdir -p deep2/refs deep2/objects && echo x >deep2/config && mv deep2 deep3 && rm -r deep3", "mkdir head config && echo x >Head && rm -r head config Head", "mkdir hh && echo x >hh/HEAD && rm -r hh", "git fetch -q ./source && git branch config && git branch -d config", "cd app && git fetch -q ../bare.git && git remote set-head origin main",
-		"mkdir -p .config/other && echo x >.gitignore && mkdir .github && mkdir .cargo2", "python3 -m venv --without-pip .venv",
+		"mkdir -p .config/other && echo x >.gitignore && mkdir .github && mkdir .cargo2",
+		"python3 -m venv --without-pip .venv",
 	} {
-		if r := w.Run(t, "exec", "-w", "/workspace", sb, "--", "sh", "-c", "LC_ALL=C HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; export LC_ALL HOME GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0; "+script); r.Code != 0 {
+		if r := w.Run(t, "exec", "-w", "/workspace", sb, "--", "sh", "-c",
+			"LC_ALL=C HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; export LC_ALL HOME GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0; "+script); r.Code != 0 {
 			t.Errorf("%s: exit %d: %s", script, r.Code, r.Stderr)
 		}
 	}
@@ -225,18 +266,23 @@ func TestGuardRepository(t *testing.T) {
 	g.run(t, dir, "init", "-q")
 	c := w.Connect(t)
 	refused := w.Create(t, "--workspace", dir, "host")
-	res, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: refused, Argv: []string{"git", "init", "-q", "new"}}, nil, nil)
+	res, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: refused, Argv: []string{"git", "init", "-q", "new"}},
+		nil, nil)
 	if err != nil || res.ExitCode == 0 || len(res.Unguarded) > 0 {
 		t.Errorf("%v %+v", err, res)
 	}
 	if !slices.ContainsFunc(res.Denials, func(d api.Denial) bool {
-		return d.Target == "create /workspace/new/.git" && d.By == "guard" && strings.Contains(d.HowToAllow, "--unguard git-new") && strings.Contains(d.HowToAllow, ":overlay")
+		return d.Target == "create /workspace/new/.git" && d.By == "guard" &&
+			strings.Contains(d.HowToAllow, "--unguard git-new") && strings.Contains(d.HowToAllow, ":overlay")
 	}) {
 		t.Errorf("%+v", res.Denials)
 	}
 	w.OK(t, "rm", "-f", refused)
 	sb := w.Create(t, "--workspace", dir, "--unguard", "git-new", "host")
-	res, err = c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Argv: []string{"sh", "-c", "git init -q new2 && git init -q --bare b.git && git -C new2 config user.name x && echo x >new2/.git/hooks/pre-commit && cp -r new2 new3"}}, nil, nil)
+	res, err = c.ExecRun(t.Context(),
+		api.ExecParams{Sandbox: sb,
+			Argv: []string{"sh", "-c",
+				"git init -q new2 && git init -q --bare b.git && git -C new2 config user.name x && echo x >new2/.git/hooks/pre-commit && cp -r new2 new3"}}, nil, nil)
 	if err != nil || res.ExitCode != 0 {
 		t.Fatalf("%v %+v", err, res)
 	}
@@ -248,8 +294,10 @@ func TestGuardRepository(t *testing.T) {
 	if want := []string{"/workspace/b.git", "/workspace/new2/.git", "/workspace/new3/.git"}; !slices.Equal(told, want) {
 		t.Errorf("reported %q, want %q", told, want)
 	}
-	for _, script := range []string{"git config user.name x", "echo x >.git/hooks/pre-commit", "echo x >.git/config.worktree", "mkdir .vscode"} {
-		if r := w.Run(t, "exec", "-w", "/workspace", sb, "--", "sh", "-c", "LC_ALL=C; export LC_ALL; "+script); r.Code == 0 {
+	for _, script := range []string{"git config user.name x", "echo x >.git/hooks/pre-commit",
+		"echo x >.git/config.worktree", "mkdir .vscode"} {
+		if r := w.Run(t, "exec", "-w", "/workspace", sb, "--", "sh", "-c", "LC_ALL=C; export LC_ALL; "+
+			script); r.Code == 0 {
 			t.Errorf("%s: exit 0", script)
 		}
 	}
@@ -270,11 +318,13 @@ printf "$P" >>repo/.git/config; printf "$P" >>bare.git/config; echo "touch \$HOM
 mkdir -p repo/deep/.vscode repo/node_modules/p/.vscode; mkdir -p there/hooks; printf "$P" >there/config; echo x >there/hooks/post-update; mkdir -p repo/.git/objects/e/.git; printf "$P" >repo/.git/objects/e/.git/config; echo {} >repo/deep/.vscode/tasks.json; echo {} >repo/node_modules/p/.vscode/x; echo x >repo/.envrc; ln repo/.envrc repo/same; echo x >repo/.bashrc; ln -s /etc repo/deep/.idea`)
 	out := t.TempDir()
 	g.run(t, out, "init", "-q", "--bare", "there") // one that the user has
-	if err := errors.Join(os.Remove(filepath.Join(out, "there/config")), os.RemoveAll(filepath.Join(out, "there/hooks"))); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(out, "there/config")),
+		os.RemoveAll(filepath.Join(out, "there/hooks"))); err != nil {
 		t.Fatal(err)
 	}
 	r := w.Run(t, "cp", sb+":/workspace/.", out)
-	if r.Code != 0 || !strings.Contains(r.Stderr, "repo/.git (but its history)") || !strings.Contains(r.Stderr, "repo/deep/.vscode") || !strings.Contains(r.Stderr, "--unguard all") {
+	if r.Code != 0 || !strings.Contains(r.Stderr, "repo/.git (but its history)") ||
+		!strings.Contains(r.Stderr, "repo/deep/.vscode") || !strings.Contains(r.Stderr, "--unguard all") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 	if g.taken(t, out) {
@@ -282,7 +332,9 @@ mkdir -p repo/deep/.vscode repo/node_modules/p/.vscode; mkdir -p there/hooks; pr
 	}
 	for name, want := range map[string]bool{
 		"repo/file": true, "repo/.git/HEAD": true, "bare.git/objects": true,
-		"repo/.bashrc": true, "repo/node_modules/p/.vscode": false, "bare.git/config": false, "there/config": false, "there/hooks": false, "repo/.git/config": false, "repo/.git/hooks": false, "repo/.envrc": false, "repo/deep/.vscode": false,
+		"repo/.bashrc": true, "repo/node_modules/p/.vscode": false, "bare.git/config": false, "there/config": false,
+		"there/hooks": false, "repo/.git/config": false, "repo/.git/hooks": false, "repo/.envrc": false,
+		"repo/deep/.vscode": false,
 	} {
 		if _, err := os.Lstat(filepath.Join(out, name)); (err == nil) != want {
 			t.Errorf("cp: %s: %v", name, err)
@@ -291,25 +343,29 @@ mkdir -p repo/deep/.vscode repo/node_modules/p/.vscode; mkdir -p there/hooks; pr
 	g.run(t, filepath.Join(out, "repo"), "log", "-1") // its history is there
 	// What a home folder has counts in that, and in what it has.
 	home := t.TempDir()
-	w.OK(t, "exec", sb, "--", "sh", "-c", "mkdir -p /tmp/h/.config/fish /tmp/h/.config/other; echo x >/tmp/h/.bashrc; echo x >/tmp/h/.config/fish/x; echo x >/tmp/h/.config/other/x")
+	w.OK(t, "exec", sb, "--", "sh", "-c",
+		"mkdir -p /tmp/h/.config/fish /tmp/h/.config/other; echo x >/tmp/h/.bashrc; echo x >/tmp/h/.config/fish/x; echo x >/tmp/h/.config/other/x")
 	if err := os.Mkdir(filepath.Join(home, ".config"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{sb + ":/tmp/h/.", home}, {sb + ":/tmp/h/.config/.", filepath.Join(home, ".config")}, {sb + ":/tmp/h/.", home + "2"}} {
+	for _, args := range [][]string{{sb + ":/tmp/h/.", home},
+		{sb + ":/tmp/h/.config/.", filepath.Join(home, ".config")}, {sb + ":/tmp/h/.", home + "2"}} {
 		cmd := w.Command(append([]string{"cp"}, args...)...)
 		cmd.Env = append(cmd.Env, "HOME="+home)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v: %s", args, err, out)
 		}
 	}
-	for name, want := range map[string]bool{".bashrc": false, ".config/fish": false, ".config/other/x": true, "../" + filepath.Base(home) + "2/.bashrc": true} {
+	for name, want := range map[string]bool{".bashrc": false, ".config/fish": false, ".config/other/x": true, "../" +
+		filepath.Base(home) + "2/.bashrc": true} {
 		if _, err := os.Lstat(filepath.Join(home, name)); (err == nil) != want {
 			t.Errorf("cp to the home folder: %s: %v", name, err)
 		}
 	}
 	// Who names it gets it.
 	for name, args := range map[string][]string{
-		".git/config": {sb + ":/workspace/repo", "--unguard", ".git"}, ".envrc": {sb + ":/workspace/repo", "--unguard", "all"},
+		".git/config": {sb + ":/workspace/repo", "--unguard", ".git"},
+		".envrc":      {sb + ":/workspace/repo", "--unguard", "all"},
 	} {
 		to := filepath.Join(t.TempDir(), "to")
 		w.OK(t, append(append([]string{"cp"}, args...), to)...)

@@ -28,14 +28,19 @@ func TestGuardNew(t *testing.T) {
 	}
 	refuse := []string{"--workspace", dir, "--guard", "repo/.git/hooks", "--guard", "deep/in/it"}
 	sb := w.Create(t, append(refuse, "host")...)
-	w.OK(t, "exec", sb, "--", "sh", "-c", "mkdir own own/hooks; echo x >own/f; ln -s /workspace/.envrc way; ln -s /workspace own/up; echo y >/tmp/f")
+	w.OK(t, "exec", sb, "--", "sh", "-c",
+		"mkdir own own/hooks; echo x >own/f; ln -s /workspace/.envrc way; ln -s /workspace own/up; echo y >/tmp/f")
 	for _, script := range []string{
-		"mkdir .vscode", "echo x >.mcp.json", "mkdir .git", ": >.git", "ln -s own .git", "mv own .git", "ln -s own .config", "mv -T own .config",
-		"ln -s f .bashrc", "ln own/f .bashrc", "mv own/f .bashrc", "cp /tmp/f .bashrc", "mv /tmp/f .bashrc", "mkfifo .bashrc", "touch way", "touch own/up/.profile", "touch /proc/self/cwd/.profile",
-		"mkdir repo/.git/hooks", "mv own/hooks repo/.git/hooks", "cd repo/.git && mkdir hooks", "mkdir .VSCode", "mkdir -p .config && mkdir .config/fish", "mkdir -p deep/in && touch deep/in/it",
+		"mkdir .vscode", "echo x >.mcp.json", "mkdir .git", ": >.git", "ln -s own .git", "mv own .git",
+		"ln -s own .config", "mv -T own .config",
+		"ln -s f .bashrc", "ln own/f .bashrc", "mv own/f .bashrc", "cp /tmp/f .bashrc", "mv /tmp/f .bashrc",
+		"mkfifo .bashrc", "touch way", "touch own/up/.profile", "touch /proc/self/cwd/.profile",
+		"mkdir repo/.git/hooks", "mv own/hooks repo/.git/hooks", "cd repo/.git && mkdir hooks", "mkdir .VSCode",
+		"mkdir -p .config && mkdir .config/fish", "mkdir -p deep/in && touch deep/in/it",
 		"mv -T own deep", "mv -T own/hooks deep/in", "cd /; touch workspace/.zshrc", "cd own; touch ../.zshrc",
 	} {
-		if r := w.Run(t, "exec", sb, "--", "sh", "-c", "LC_ALL=C; export LC_ALL; "+script); r.Code == 0 || !strings.Contains(r.Stderr, "Read-only") {
+		if r := w.Run(t, "exec", sb, "--", "sh", "-c", "LC_ALL=C; export LC_ALL; "+script); r.Code == 0 ||
+			!strings.Contains(r.Stderr, "Read-only") {
 			t.Errorf("%s: exit %d: %s", script, r.Code, r.Stderr)
 		}
 	}
@@ -59,30 +64,39 @@ func TestGuardNew(t *testing.T) {
 		t.Errorf("git init: %v %+v", err, res)
 	}
 	i := slices.IndexFunc(res.Denials, func(d api.Denial) bool { return d.Target == "create /workspace/.git" })
-	if i < 0 || res.Denials[i].By != "guard" || res.Denials[i].Errno != "EROFS" || !strings.HasPrefix(res.Denials[i].HowToAllow, "--unguard git-new") || res.Denials[i].Exec != res.Exec {
+	if i < 0 || res.Denials[i].By != "guard" || res.Denials[i].Errno != "EROFS" ||
+		!strings.HasPrefix(res.Denials[i].HowToAllow, "--unguard git-new") || res.Denials[i].Exec != res.Exec {
 		t.Errorf("%+v", res.Denials)
 	}
 	w.OK(t, "rm", "-f", sb)
 
 	// The twin; two sandboxes of the same kind at once, one with a name less to guard.
 	sb = w.Create(t, "--workspace", other, "--guard-new", "refuse", "--unguard", ".git", "--unguard", ".vscode", "host")
-	w.OK(t, "exec", sb, "--", "sh", "-c", "git init -q && git config user.name x && mkdir .vscode && echo {} >.vscode/tasks.json && touch mcp.json .gitignore && mkdir /new && touch /new/x && mv /new /newer")
+	w.OK(t, "exec", sb, "--", "sh", "-c",
+		"git init -q && git config user.name x && mkdir .vscode && echo {} >.vscode/tasks.json && touch mcp.json .gitignore && mkdir /new && touch /new/x && mv /new /newer")
 	if r := w.Run(t, "exec", sb, "--", "touch", ".mcp.json"); r.Code == 0 {
 		t.Error("the rest of the guard is gone")
 	}
 	// What auto is where it cannot be refused, or is not to be, says so.
-	for i, args := range [][]string{{"--guard-new", "tell"}, {"--landlock", "off"}, {"--guard-new", "auto", "--landlock", "off"}} {
-		tells := world.Decode[api.Sandbox](t, w.OK(t, append(append([]string{"create", "--json", "--workspace", w.Sub(t, fmt.Sprint("tell", i))}, args...), "host")...))
-		if i := slices.IndexFunc(tells.Isolation.Walls, func(l api.Wall) bool { return l.Name == "workspace guard" }); i < 0 || tells.Isolation.Walls[i].Status != "no" {
+	for i, args := range [][]string{{"--guard-new", "tell"}, {"--landlock", "off"},
+		{"--guard-new", "auto", "--landlock", "off"}} {
+		tells := world.Decode[api.Sandbox](t,
+			w.OK(t, append(append([]string{"create", "--json", "--workspace", w.Sub(t, fmt.Sprint("tell", i))},
+				args...), "host")...))
+		if i := slices.IndexFunc(tells.Isolation.Walls,
+			func(l api.Wall) bool { return l.Name == "workspace guard" }); i < 0 ||
+			tells.Isolation.Walls[i].Status != "no" {
 			t.Errorf("%q: walls %+v", args, tells.Isolation.Walls)
 		}
-		if r := w.Run(t, "exec", tells.ID, "--", "touch", ".envrc"); r.Code != 0 || !strings.Contains(r.Stderr, "--unguard .envrc") {
+		if r := w.Run(t, "exec", tells.ID, "--", "touch", ".envrc"); r.Code != 0 ||
+			!strings.Contains(r.Stderr, "--unguard .envrc") {
 			t.Errorf("%q: exit %d: %s", args, r.Code, r.Stderr)
 		}
 		w.OK(t, "rm", "-f", tells.ID)
 	}
 	for _, args := range [][]string{{"--guard-new", "x"}, {"--guard-new", "refuse", "--landlock", "off"}} {
-		if r := w.Run(t, append(append([]string{"run", "--workspace", other}, args...), "host", "--", "true")...); r.Code != 125 {
+		if r := w.Run(t, append(append([]string{"run", "--workspace", other}, args...), "host", "--",
+			"true")...); r.Code != 125 {
 			t.Errorf("%q: exit %d", args, r.Code)
 		}
 	}
@@ -160,7 +174,8 @@ func TestGuardNewSame(t *testing.T) {
 		var got [2][2][]json.RawMessage
 		for i, mode := range []string{"tell", "refuse"} {
 			work := w.Sub(t, fmt.Sprint("work", n, mode))
-			args := []string{"run", "--workspace", work, "--guard-new", mode, "host", "--", "python3", "-ISBc", makesScript, p.uid, p.dir, makesScript}
+			args := []string{"run", "--workspace", work, "--guard-new", mode, "host", "--", "python3", "-ISBc",
+				makesScript, p.uid, p.dir, makesScript}
 			r := w.Run(t, args...)
 			if err := json.Unmarshal([]byte(r.Stdout), &got[i]); err != nil {
 				t.Fatalf("%v: %v: %s", p, err, r.Stderr)
@@ -259,7 +274,8 @@ func TestGuardNewRace(t *testing.T) {
 	world.NeedsPython(t)
 	w := world.New(t)
 	for _, mode := range []string{"tell", "refuse"} {
-		out := strings.Fields(w.OK(t, "run", "--workspace", w.Sub(t, mode), "--guard-new", mode, "host", "--", "python3", "-ISBc", racesScript, "0.2"))
+		out := strings.Fields(w.OK(t, "run", "--workspace", w.Sub(t, mode), "--guard-new", mode, "host", "--",
+			"python3", "-ISBc", racesScript, "0.2"))
 		if made := len(out) > 1; made != (mode == "tell") {
 			t.Errorf("%s: %q", mode, out)
 		}

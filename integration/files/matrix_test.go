@@ -91,15 +91,18 @@ var matrixFolders = []matrixFolder{
 	{"0777", false, false, func(t *testing.T, dir string) { chmod(t, dir, 0o777) }},
 	{"setgid", false, false, func(t *testing.T, dir string) { chmod(t, dir, 0o2775) }},
 	{"another user's", true, false, func(t *testing.T, dir string) { chownAll(t, dir, 12345, 12345) }},
-	{"another user's, 0777", true, false, func(t *testing.T, dir string) { chownAll(t, dir, 12345, 12345); chmod(t, dir, 0o777) }},
-	{"a group's, setgid", true, false, func(t *testing.T, dir string) { chownAll(t, dir, os.Getuid(), 12346); chmod(t, dir, 0o2775) }},
+	{"another user's, 0777", true, false,
+		func(t *testing.T, dir string) { chownAll(t, dir, 12345, 12345); chmod(t, dir, 0o777) }},
+	{"a group's, setgid", true, false,
+		func(t *testing.T, dir string) { chownAll(t, dir, os.Getuid(), 12346); chmod(t, dir, 0o2775) }},
 	{"tmpfs", true, false, func(t *testing.T, dir string) { mountOn(t, "tmpfs", "", dir) }},
 	{"ext4", true, true, func(t *testing.T, dir string) { mountOn(t, "ext4", "mkfs.ext4 -q -F", dir) }},
 	{"xfs", true, true, func(t *testing.T, dir string) { mountOn(t, "xfs", "mkfs.xfs -q -f", dir) }},
 	{"btrfs", true, true, func(t *testing.T, dir string) { mountOn(t, "btrfs", "mkfs.btrfs -q -f", dir) }},
 	{"read-only", true, false, func(t *testing.T, dir string) {
 		prepare(t, dir)
-		if err := errors.Join(unix.Mount(dir, dir, "", unix.MS_BIND, ""), unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")); err != nil {
+		if err := errors.Join(unix.Mount(dir, dir, "", unix.MS_BIND, ""),
+			unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { unmount(t, dir) })
@@ -137,7 +140,8 @@ func mountOn(t *testing.T, fs, mkfs, dir string) {
 		image := dir + ".img"
 		words := append(strings.Fields(mkfs), image)
 		if _, err := exec.LookPath(words[0]); err != nil {
-			testenv.Require(t, probe.Check{Name: words[0], Status: probe.No, Detail: "it is not installed", Remedy: "install it"})
+			testenv.Require(t, probe.Check{Name: words[0], Status: probe.No, Detail: "it is not installed",
+				Remedy: "install it"})
 		}
 		if out, err := exec.Command("truncate", "-s", "320M", image).CombinedOutput(); err != nil {
 			t.Fatalf("truncate: %v %s", err, out)
@@ -148,7 +152,8 @@ func mountOn(t *testing.T, fs, mkfs, dir string) {
 		args = append(args, "-o", "loop", image, dir)
 	}
 	if out, err := exec.Command("mount", args...).CombinedOutput(); err != nil {
-		testenv.Require(t, probe.Check{Name: "mount_" + fs, Status: probe.No, Detail: fmt.Sprintf("%v %s", err, out), Remedy: "another kernel"})
+		testenv.Require(t, probe.Check{Name: "mount_" + fs, Status: probe.No, Detail: fmt.Sprintf("%v %s", err, out),
+			Remedy: "another kernel"})
 	}
 	t.Cleanup(func() { unmount(t, dir) })
 }
@@ -162,7 +167,8 @@ func prepare(t *testing.T, dir string) {
 	cmd := exec.Command("sh", "-ec", `for f in old old2 old3 old4; do echo $f >$f; done; mkdir -p folder/sub folder2; echo x >folder/sub/x; echo y >folder2/y
 git init -q repo; cd repo; mkdir src; echo a >src/a; git add .; git commit -qm first`)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "HOME="+dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a.test", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.test")
+	cmd.Env = append(os.Environ(), "HOME="+dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a",
+		"GIT_AUTHOR_EMAIL=a@a.test", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.test")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -190,7 +196,8 @@ func matrix(all bool) (cells []cell) {
 var matrixFails = map[api.MountMode]map[string]string{
 	api.ModeRO: {"": "ok", "read": "ok", "git status": "ok"},
 	// With a guard no repository comes to be.
-	api.ModeRW:      {"git init": "Read-only file system", "git clone": "Read-only file system", "git worktree": "Read-only file system"},
+	api.ModeRW: {"git init": "Read-only file system", "git clone": "Read-only file system",
+		"git worktree": "Read-only file system"},
 	api.ModeOverlay: {},
 }
 
@@ -207,7 +214,8 @@ func TestWorkspaceMatrix(t *testing.T) {
 			dir := w.Sub(t, fmt.Sprintf("matrix-%d", i))
 			c.folder.make(t, dir)
 			prepare(t, dir)
-			r := w.Run(t, "run", "-u", c.user, "--workspace", dir+":"+string(c.mode), "host", "python3", "-c", matrixWork)
+			r := w.Run(t, "run", "-u", c.user, "--workspace", dir+":"+string(c.mode), "host", "python3", "-c",
+				matrixWork)
 			if c.folder.name == "read-only" && c.mode == api.ModeRW {
 				r.Want(t, 125).Says(t, "is on a read-only file system", "overlay")
 				return

@@ -58,7 +58,8 @@ func TestOverlayMove(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command("sh", "-ec", script)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a.test", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.test")
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a.test", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.test")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", script, err, out)
@@ -112,7 +113,8 @@ func TestOverlayMoveTold(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	dir := w.Sub(t, "overlay-told")
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "a"), 0o755), os.Mkdir(filepath.Join(dir, "large"), 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "a"), 0o755),
+		os.Mkdir(filepath.Join(dir, "large"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	world.Write(t, filepath.Join(dir, "a", "f"), "x")
@@ -184,7 +186,8 @@ os.kill(pid, signal.SIGKILL); os.waitpid(pid, 0)`).Want(t, 0)
 		testenv.Poll(t, 20*time.Second, "the copy is left", func() bool {
 			return !strings.Contains(w.OK(t, "exec", sb, "sh", "-c", "ls -a"), ".hutch-move-")
 		})
-		out := w.OK(t, "exec", sb, "sh", "-c", "ls big moved 2>/dev/null | grep -c '^[0-9]'; [ ! -e moved ] || mv moved big")
+		out := w.OK(t, "exec", sb, "sh", "-c",
+			"ls big moved 2>/dev/null | grep -c '^[0-9]'; [ ! -e moved ] || mv moved big")
 		if out != fmt.Sprintf("%d\n", files) {
 			t.Errorf("there are %q files, want %d", out, files)
 		}

@@ -43,7 +43,8 @@ func TestWorkspaceOwners(t *testing.T) {
 					if err := unix.Chmod(dir, 0o2750); err != nil {
 						t.Fatal(err)
 					}
-					r := w.Run(t, "run", "-u", fmt.Sprintf("%d:%d", user, user), "--workspace", dir+":"+mode, "host", "sh", "-c", touchAll).Want(t, 0)
+					r := w.Run(t, "run", "-u", fmt.Sprintf("%d:%d", user, user), "--workspace", dir+":"+mode, "host",
+						"sh", "-c", touchAll).Want(t, 0)
 					if want := fmt.Sprintf("%d 2750\n%d 640\n", user, user); r.Stdout != want {
 						t.Errorf("got %q, want %q", r.Stdout, want)
 					}
@@ -81,8 +82,10 @@ func TestWorkspaceOthers(t *testing.T) {
 	if err := os.Chmod(secret, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.Run(t, "run", "--workspace", dir, "host", "sh", "-c", "stat -c %u roots; echo x >>roots").Want(t, 2).Says(t, "Permission denied")
-	w.Run(t, "run", "--workspace", dir, "host", "sh", "-c", "echo x >new; chown 0:0 new; chown 1000 new; chown 7 new").Want(t, 0)
+	w.Run(t, "run", "--workspace", dir, "host", "sh", "-c", "stat -c %u roots; echo x >>roots").Want(t, 2).
+		Says(t, "Permission denied")
+	w.Run(t, "run", "--workspace", dir, "host", "sh", "-c", "echo x >new; chown 0:0 new; chown 1000 new; chown 7 new").
+		Want(t, 0)
 	if st, err := os.Lstat(filepath.Join(dir, "new")); err != nil || world.OwnerOfFile(st) < 1<<16 {
 		t.Errorf("a sandbox made a file of a user of the host: %v", err)
 	}
@@ -91,7 +94,8 @@ func TestWorkspaceOthers(t *testing.T) {
 			t.Errorf("%s: %q", mode, got)
 		}
 	}
-	w.OK(t, "run", "--workspace", dir+":overlay", "host", "sh", "-c", "echo x >>roots; chmod 644 roots; mv roots theirs")
+	w.OK(t, "run", "--workspace", dir+":overlay", "host", "sh", "-c",
+		"echo x >>roots; chmod 644 roots; mv roots theirs")
 	if got := world.Read(t, secret); got != "root's\n" {
 		t.Errorf("the host sees %q", got)
 	}
@@ -119,7 +123,8 @@ func TestWorkspaceChown(t *testing.T) {
 		t.Fatal(err)
 	}
 	world.Write(t, filepath.Join(dir, "mine"), "")
-	w.OK(t, "run", "-u", "0", "--workspace", dir+":rw", "host", "sh", "-c", "mkdir -p a/b; echo x >a/b/c; ln -s c a/b/l; chown -hR 1000:1000 a; chmod 700 a; mkdir .git 2>/dev/null || true")
+	w.OK(t, "run", "-u", "0", "--workspace", dir+":rw", "host", "sh", "-c",
+		"mkdir -p a/b; echo x >a/b/c; ln -s c a/b/l; chown -hR 1000:1000 a; chmod 700 a; mkdir .git 2>/dev/null || true")
 	want := "4 files given back to you\n"
 	if testenv.CurrentKind() == mustrun.NoSubUID { // whose users have no ids outside
 		want = "0 files given back to you\n"

@@ -26,7 +26,8 @@ func TestDiskQuota(t *testing.T) {
 	testenv.Root(t)
 	disk := os.Getenv(quotaVar)
 	if disk == "" {
-		testenv.Require(t, probe.Check{Name: "project_quota", Status: probe.No, Detail: quotaVar + " names no folder", Remedy: "make test-vm CASE=quota"})
+		testenv.Require(t, probe.Check{Name: "project_quota", Status: probe.No, Detail: quotaVar + " names no folder",
+			Remedy: "make test-vm CASE=quota"})
 	}
 	w := world.New(t)
 	state := w.Sub(t, "state")

@@ -19,10 +19,12 @@ func TestDiffShown(t *testing.T) {
 	world.Write(t, filepath.Join(dir, "file"), "one\ntwo\n")
 	w.Create(t, "--name", "box", "--workspace", dir+":overlay", "host")
 	w.OK(t, "exec", "box", "sh", "-c", `printf 'one\n\033[2Jthree\n' >file; chmod +x file; printf 'a\0b' >bin`)
-	if got := w.OK(t, "workspace", "diff", "box"); !strings.Contains(got, "\n+\x1b[2Jthree\n") || !strings.Contains(got, "\nnew mode 100755\n") {
+	if got := w.OK(t, "workspace", "diff", "box"); !strings.Contains(got, "\n+\x1b[2Jthree\n") ||
+		!strings.Contains(got, "\nnew mode 100755\n") {
 		t.Errorf("in a pipe: %q", got)
 	}
-	if got := w.OK(t, "workspace", "diff", "--stat", "box"); !strings.Contains(got, "2 files changed, 1 line added, 1 line removed\n") ||
+	if got := w.OK(t, "workspace", "diff", "--stat", "box"); !strings.Contains(got,
+		"2 files changed, 1 line added, 1 line removed\n") ||
 		!strings.Contains(got, "mode 100755") || !strings.Contains(got, "Bin") {
 		t.Errorf("stat: %q", got)
 	}

@@ -24,7 +24,8 @@ func TestFilesSync(t *testing.T) {
 	w := world.New(t)
 	sb := w.Create(t, "-w", "/srv", "host")
 	dir := w.Sub(t, "src")
-	for name, text := range map[string]string{"a": "one", "sub/b": "two", "sub/deep/c": "three", "gone": "x", "kind": "file"} {
+	for name, text := range map[string]string{"a": "one", "sub/b": "two", "sub/deep/c": "three", "gone": "x",
+		"kind": "file"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,8 @@ func TestFilesSync(t *testing.T) {
 	}
 	shows := func(want string) {
 		t.Helper()
-		if got := w.OK(t, "exec", sb, "sh", "-c", "cd copy/of; find . -type f -o -type l | sort | while read f; do echo $f $(cat $f); done"); got != want {
+		if got := w.OK(t, "exec", sb, "sh", "-c",
+			"cd copy/of; find . -type f -o -type l | sort | while read f; do echo $f $(cat $f); done"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -59,7 +61,8 @@ func TestFilesSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	world.Write(t, filepath.Join(dir, "kind/f"), "in")
-	w.OK(t, "exec", sb, "sh", "-euc", "cd copy/of; echo theirs >sub/b; rm link; mkdir link; echo x >link/x; mkdir own; echo y >own/y; ln -s /etc sub/etc")
+	w.OK(t, "exec", sb, "sh", "-euc",
+		"cd copy/of; echo theirs >sub/b; rm link; mkdir link; echo x >link/x; mkdir own; echo y >own/y; ln -s /etc sub/etc")
 	sync("5 copied, 2 removed")
 	shows("./a ONE\n./gone x\n./kind/f in\n./link ONE\n./own/y y\n./sub/b two\n./sub/deep/c three\n./sub/etc\n")
 	sync("3 removed", "--delete")
@@ -79,19 +82,23 @@ func TestFilesSyncPages(t *testing.T) {
 	sb := w.Create(t, "-w", "/srv", "host")
 	c := w.Connect(t)
 	w.OK(t, "exec", sb, "sh", "-euc", "mkdir -p d/a/b d/e; cd d; touch 0 a/1 a/b/1 a/b/2 a/b/3 a/c e/f z")
-	p := api.FileSyncParams{FileParams: api.FileParams{Sandbox: sb, Path: "d"}, Delete: true, More: true, After: "a/b/1", Files: []api.SyncFile{
-		{Path: "a/b/3", Type: api.TypeFile, MTime: time.Unix(1, 0)}, {Path: "a/d", Type: api.TypeSymlink, Target: "x"},
-	}}
+	p := api.FileSyncParams{FileParams: api.FileParams{Sandbox: sb, Path: "d"}, Delete: true, More: true,
+		After: "a/b/1", Files: []api.SyncFile{
+			{Path: "a/b/3", Type: api.TypeFile, MTime: time.Unix(1, 0)}, {Path: "a/d", Type: api.TypeSymlink, Target: "x"},
+		}}
 	r, err := c.SyncFiles(t.Context(), p)
 	if err != nil || !slices.Equal(r.Needed, []int{0, 1}) || r.Removed != 2 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if got := w.OK(t, "exec", sb, "sh", "-c", "cd d; find . -type f | sort | xargs"); got != "./0 ./a/1 ./a/b/1 ./a/b/3 ./e/f ./z\n" {
+	if got := w.OK(t, "exec", sb, "sh", "-c",
+		"cd d; find . -type f | sort | xargs"); got != "./0 ./a/1 ./a/b/1 ./a/b/3 ./e/f ./z\n" {
 		t.Error(got)
 	}
-	for _, bad := range []api.SyncFile{{Path: "a/b/1", Type: api.TypeFile}, {Path: "../x", Type: api.TypeFile}, {Path: "b/c", Type: api.TypeFile}} {
+	for _, bad := range []api.SyncFile{{Path: "a/b/1", Type: api.TypeFile}, {Path: "../x", Type: api.TypeFile},
+		{Path: "b/c", Type: api.TypeFile}} {
 		p.Files = []api.SyncFile{bad}
-		if _, err := c.SyncFiles(t.Context(), p); !errors.Is(err, &api.Error{Code: api.InvalidArgument}) && !strings.Contains(fmt.Sprint(err), "files") {
+		if _, err := c.SyncFiles(t.Context(), p); !errors.Is(err, &api.Error{Code: api.InvalidArgument}) &&
+			!strings.Contains(fmt.Sprint(err), "files") {
 			t.Errorf("%q: %v", bad.Path, err)
 		}
 	}
@@ -146,18 +153,22 @@ func TestUploads(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
-	spec := api.Spec{Image: "host", Workdir: "/srv", Scope: &api.Scope{Kind: api.ScopeSession, Key: "u"}, Uploads: []api.Upload{
-		{Name: "data.csv", Data: "a,b\n"}, {Name: "sub/run.sh", Data: "ZWNobyByYW4K", Encoding: api.Base64, Mode: "0755"},
-	}}
+	spec := api.Spec{Image: "host", Workdir: "/srv", Scope: &api.Scope{Kind: api.ScopeSession, Key: "u"},
+		Uploads: []api.Upload{
+			{Name: "data.csv", Data: "a,b\n"}, {Name: "sub/run.sh", Data: "ZWNobyByYW4K", Encoding: api.Base64,
+				Mode: "0755"},
+		}}
 	sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: spec}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := w.OK(t, "exec", sb.ID, "sh", "-c", "cat user-uploads/data.csv; ./user-uploads/sub/run.sh"); got != "a,b\nran\n" {
+	if got := w.OK(t, "exec", sb.ID, "sh", "-c",
+		"cat user-uploads/data.csv; ./user-uploads/sub/run.sh"); got != "a,b\nran\n" {
 		t.Errorf("%q", got)
 	}
 	spec.Uploads = []api.Upload{{Name: "later", Data: "x"}}
-	if again, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: spec}, nil, nil); err != nil || again.ID != sb.ID {
+	if again, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: spec}, nil, nil); err != nil ||
+		again.ID != sb.ID {
 		t.Errorf("%+v, %v", again, err)
 	}
 	if got := w.OK(t, "exec", sb.ID, "ls", "user-uploads"); got != "data.csv\nlater\nsub\n" {
@@ -165,7 +176,8 @@ func TestUploads(t *testing.T) {
 	}
 	before := w.OK(t, "ps", "-aq")
 	bad := api.Spec{Image: "host", Workdir: "/proc", Uploads: []api.Upload{{Name: "x", Data: "x"}}}
-	if _, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: bad}, nil, nil); err == nil || !strings.Contains(err.Error(), "user-uploads") {
+	if _, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: bad}, nil, nil); err == nil ||
+		!strings.Contains(err.Error(), "user-uploads") {
 		t.Errorf("%v", err)
 	}
 	if after := w.OK(t, "ps", "-aq"); after != before {

@@ -20,18 +20,21 @@ func TestWorkspaceTransaction(t *testing.T) {
 	world.Needs(t, "git")
 	w := world.New(t)
 	dir := w.Sub(t, "project")
-	for name, text := range map[string]string{"a.txt": "one\ntwo\nthree\n", "b.txt": "b\n", "sub/c.txt": "c\n", ".git/config": "mine\n"} {
+	for name, text := range map[string]string{"a.txt": "one\ntwo\nthree\n", "b.txt": "b\n", "sub/c.txt": "c\n",
+		".git/config": "mine\n"} {
 		w.Sub(t, filepath.Join("project", filepath.Dir(name)))
 		world.Write(t, filepath.Join(dir, name), text)
 	}
 	before := world.List(t, dir)
 	c := w.Connect(t)
 	sb := w.Create(t, "--name", "box", "--workspace", dir+":overlay", "host")
-	w.OK(t, "exec", "box", "--", "sh", "-euc", "sed -i s/two/2/ a.txt; rm b.txt; mkdir new; echo n >new/n; mv sub/c.txt sub/d.txt; echo evil >.git/config; mkdir -p .git/hooks; echo x >.git/hooks/h")
+	w.OK(t, "exec", "box", "--", "sh", "-euc",
+		"sed -i s/two/2/ a.txt; rm b.txt; mkdir new; echo n >new/n; mv sub/c.txt sub/d.txt; echo evil >.git/config; mkdir -p .git/hooks; echo x >.git/hooks/h")
 	if got := world.List(t, dir); got != before {
 		t.Errorf("the folder was touched:\n%s", got)
 	}
-	d, err := c.DiffWorkspace(t.Context(), api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: sb}, Unified: true})
+	d, err := c.DiffWorkspace(t.Context(), api.WorkspaceDiffParams{WorkspaceParams: api.WorkspaceParams{Sandbox: sb},
+		Unified: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +42,8 @@ func TestWorkspaceTransaction(t *testing.T) {
 	for _, ch := range d.Changes {
 		got = append(got, ch.Kind+" "+ch.Path+" "+ch.Guarded+ch.Conflict)
 	}
-	want := []string{"modified .git/config .git/config", "added .git/hooks .git/hooks", "added .git/hooks/h .git/hooks", "modified a.txt ", "deleted b.txt ", "added new ", "added new/n ", "renamed sub/d.txt "}
+	want := []string{"modified .git/config .git/config", "added .git/hooks .git/hooks", "added .git/hooks/h .git/hooks",
+		"modified a.txt ", "deleted b.txt ", "added new ", "added new/n ", "renamed sub/d.txt "}
 	if !slices.Equal(got, want) || !strings.Contains(d.Diff, "-two\n+2\n") || d.Path != dir {
 		t.Errorf("%q, want %q\n%+v", got, want, d)
 	}
@@ -49,7 +53,9 @@ func TestWorkspaceTransaction(t *testing.T) {
 	if text := world.Read(t, filepath.Join(dir, "a.txt")); text != "one\n2\nthree\n" {
 		t.Errorf("a.txt: %q", text)
 	}
-	if _, err := c.ApplyWorkspace(t.Context(), api.WorkspaceApplyParams{WorkspaceParams: api.WorkspaceParams{Sandbox: sb}, Digest: d.Digest}); api.ErrorCode(err) != api.FailedPrecondition {
+	if _, err := c.ApplyWorkspace(t.Context(),
+		api.WorkspaceApplyParams{WorkspaceParams: api.WorkspaceParams{Sandbox: sb},
+			Digest: d.Digest}); api.ErrorCode(err) != api.FailedPrecondition {
 		t.Errorf("an old digest: %v", err)
 	}
 	// Somebody else changes what the sandbox has removed.
@@ -62,7 +68,8 @@ func TestWorkspaceTransaction(t *testing.T) {
 	if text := world.Read(t, filepath.Join(dir, ".git/config")); text != "mine\n" {
 		t.Errorf(".git/config: %q", text)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "sub/c.txt")); err == nil || world.Read(t, filepath.Join(dir, "sub/d.txt")) != "c\n" || world.Read(t, filepath.Join(dir, "new/n")) != "n\n" {
+	if _, err := os.Stat(filepath.Join(dir, "sub/c.txt")); err == nil ||
+		world.Read(t, filepath.Join(dir, "sub/d.txt")) != "c\n" || world.Read(t, filepath.Join(dir, "new/n")) != "n\n" {
 		t.Errorf("not applied: %s", world.List(t, dir))
 	}
 	world.Apply(t, w, dir, 0, "box", ".git/hooks")
@@ -111,7 +118,8 @@ func TestWorkspaceStates(t *testing.T) {
 		case "stopped":
 			w.OK(t, "kill", "box")
 		}
-		if got := w.OK(t, "workspace", "diff", "--names", "box"); !strings.Contains(got, state) || strings.Contains(got, "changed meanwhile") {
+		if got := w.OK(t, "workspace", "diff", "--names", "box"); !strings.Contains(got, state) ||
+			strings.Contains(got, "changed meanwhile") {
 			t.Errorf("%s: %q", state, got)
 		}
 		world.Apply(t, w, dir, 0, "box")
@@ -181,7 +189,8 @@ func TestWorkspaceSummary(t *testing.T) {
 	run := func(args ...string) world.Result {
 		return w.Run(t, append([]string{"run", "--workspace", dir + ":overlay"}, args...)...)
 	}
-	run("--", "sh", "-c", "echo x >a; mkdir b").Want(t, 0).Says(t, "2 added", "went with the sandbox", "--keep keeps them")
+	run("--", "sh", "-c", "echo x >a; mkdir b").Want(t, 0).
+		Says(t, "2 added", "went with the sandbox", "--keep keeps them")
 	if out := run("--", "true").Want(t, 0); out.Stderr != "" {
 		t.Errorf("of nothing: %q", out.Stderr)
 	}

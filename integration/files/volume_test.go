@@ -24,9 +24,12 @@ func TestNamedVolume(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()
 	w := world.New(t)
-	w.OK(t, "run", "-v", "cache:/data", "host", "--", "sh", "-c", "echo kept >/data/f; chmod 755 /data/f; ln -s /etc/passwd /data/link")
-	for mode, says := range map[string]string{"ro": "kept\nrefused\n", "overlay": "kept\nchanged\n", "rw": "kept\nchanged\n"} {
-		got := w.OK(t, "run", "-v", "cache:/data:"+mode, "host", "--", "sh", "-c", "cat /data/f; { echo changed >/data/g; } 2>/dev/null && cat /data/g || echo refused; rm -f /data/g")
+	w.OK(t, "run", "-v", "cache:/data", "host", "--", "sh", "-c",
+		"echo kept >/data/f; chmod 755 /data/f; ln -s /etc/passwd /data/link")
+	for mode, says := range map[string]string{"ro": "kept\nrefused\n", "overlay": "kept\nchanged\n",
+		"rw": "kept\nchanged\n"} {
+		got := w.OK(t, "run", "-v", "cache:/data:"+mode, "host", "--", "sh", "-c",
+			"cat /data/f; { echo changed >/data/g; } 2>/dev/null && cat /data/g || echo refused; rm -f /data/g")
 		if got != says {
 			t.Errorf("%s: %q, want %q", mode, got, says)
 		}
@@ -37,7 +40,8 @@ func TestNamedVolume(t *testing.T) {
 	w.OK(t, "run", "-v", "other:/data", "host", "--", "sh", "-c", `test -z "$(ls /data)"`) // another name, another volume
 	// nothing would ever be in it
 	for _, mode := range []string{"ro", "overlay"} {
-		w.Run(t, "run", "-v", "none:/data:"+mode, "host", "true").Want(t, 125).Says(t, `no volume "none"`, "hutch volume ls")
+		w.Run(t, "run", "-v", "none:/data:"+mode, "host", "true").Want(t, 125).
+			Says(t, `no volume "none"`, "hutch volume ls")
 	}
 	w.Run(t, "volume", "create", "cache").Want(t, 125).Says(t, "exists")
 	w.Run(t, "volume", "create", "../cache").Want(t, 125).Says(t, "no name of a volume")
@@ -49,7 +53,8 @@ func TestNamedVolume(t *testing.T) {
 	sb := w.Create(t, "-v", "cache:/data:ro", "host")
 	w.Run(t, "volume", "rm", "cache").Want(t, 125).Says(t, "in use", "hutch volume ls")
 	list := world.Decode[[]api.Volume](t, w.OK(t, "volume", "ls", "--json", "--size"))
-	if len(list) != 3 || list[0].Name != "cache" || len(list[0].Sandboxes) != 1 || list[0].Sandboxes[0] != sb || *list[0].Bytes < 4096 || *list[0].Inodes < 2 || len(list[1].Sandboxes) != 0 {
+	if len(list) != 3 || list[0].Name != "cache" || len(list[0].Sandboxes) != 1 || list[0].Sandboxes[0] != sb ||
+		*list[0].Bytes < 4096 || *list[0].Inodes < 2 || len(list[1].Sandboxes) != 0 {
 		t.Errorf("%+v", list)
 	}
 	w.OK(t, "rm", "-f", sb)
@@ -75,7 +80,8 @@ func TestVolumeShared(t *testing.T) {
 	if res := world.Ran(t, c, b, "cat /data/f; stat -c %u:%a /data/f"); res.Stdout != "from a\n0:644\n" {
 		t.Errorf("%+v", res)
 	}
-	if res := world.Ran(t, c, b, "grep ' /data ' /proc/self/mountinfo | cut -d' ' -f6"); !strings.Contains(res.Stdout, "nosuid,nodev") {
+	if res := world.Ran(t, c, b, "grep ' /data ' /proc/self/mountinfo | cut -d' ' -f6"); !strings.Contains(res.Stdout,
+		"nosuid,nodev") {
 		t.Errorf("mounted %q", res.Stdout)
 	}
 	w.OK(t, "rm", "-f", a)
@@ -99,7 +105,8 @@ func TestVolumeDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res := world.Ran(t, c, sb, "head -c 8000000 /dev/zero >/data/some; sleep 0.1"); res.Verdict != api.VerdictOK || res.Peaks.DiskBytes < 8000000 {
+	if res := world.Ran(t, c, sb, "head -c 8000000 /dev/zero >/data/some; sleep 0.1"); res.Verdict != api.VerdictOK ||
+		res.Peaks.DiskBytes < 8000000 {
 		t.Errorf("within the limit: %+v", res)
 	}
 	ex := world.StartIn(t, c, sb, "read x; "+toVolume)
@@ -126,7 +133,8 @@ func TestVolumeDisk(t *testing.T) {
 	if res := world.Ran(t, c, sb, "rm /data/*"); res.Verdict != api.VerdictOK {
 		t.Errorf("%+v", res)
 	}
-	if res := world.Ran(t, c, sb, "echo more >/data/more && cat /data/more"); res.Verdict != api.VerdictOK || res.Stdout != "more\n" {
+	if res := world.Ran(t, c, sb, "echo more >/data/more && cat /data/more"); res.Verdict != api.VerdictOK ||
+		res.Stdout != "more\n" {
 		t.Errorf("%+v", res)
 	}
 	w.OK(t, "rm", "-f", sb)

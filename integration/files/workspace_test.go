@@ -42,7 +42,8 @@ func TestWorkspace(t *testing.T) {
 		world.Write(t, filepath.Join(dir, "given"), "from the host\n")
 	})
 	t.Run("ro", func(t *testing.T) {
-		r := w.Run(t, "run", "--workspace", dir+":ro", "host", "sh", "-c", "cat given; echo x >/tmp/x && echo twin; echo x >x").Want(t, 2)
+		r := w.Run(t, "run", "--workspace", dir+":ro", "host", "sh", "-c",
+			"cat given; echo x >/tmp/x && echo twin; echo x >x").Want(t, 2)
 		if r.Stdout != "from the host\ntwin\n" {
 			t.Errorf("got %q", r.Stdout)
 		}
@@ -94,7 +95,8 @@ func TestWorkspace(t *testing.T) {
 		if err := os.Symlink(dir, w.Path("alias")); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.OK(t, "run", "--workspace", w.Path("alias")+":ro", "host", "cat", "given"); got != "from the host\n" {
+		if got := w.OK(t, "run", "--workspace", w.Path("alias")+":ro", "host", "cat",
+			"given"); got != "from the host\n" {
 			t.Errorf("got %q", got)
 		}
 		// A link inside the workspace leads into the sandbox's tree, not the host's.
@@ -176,7 +178,8 @@ func TestVolumes(t *testing.T) {
 	if world.Read(t, file) != "two\n" || world.Read(t, filepath.Join(a, "new")) != "x\n" {
 		t.Error("the host does not see what was written through rw mounts")
 	}
-	w.Run(t, "run", "-v", file+":/etc/one:ro", "host", "sh", "-c", "echo three >/etc/one").Want(t, 2).Says(t, "Read-only")
+	w.Run(t, "run", "-v", file+":/etc/one:ro", "host", "sh", "-c", "echo three >/etc/one").Want(t, 2).
+		Says(t, "Read-only")
 	got = w.OK(t, "run", "-v", a+":/data:overlay", "host", "sh", "-c", "rm /data/file; ls /data")
 	if got != "new\n" || world.Read(t, filepath.Join(a, "file")) != "a\n" {
 		t.Errorf("overlay: %q", got)
@@ -245,7 +248,8 @@ print(n)`
 			t.Errorf("with 30 allowed, %s forks succeeded", got)
 		}
 		// A bomb: bounded, and its sandbox ends like any other.
-		w.Run(t, "run", "--pids-limit", "50", "--timeout", "2", "host", "--", "sh", "-c", "(f(){ f|f& }; f) 2>/dev/null & exec sleep infinity").Want(t, 124)
+		w.Run(t, "run", "--pids-limit", "50", "--timeout", "2", "host", "--", "sh", "-c",
+			"(f(){ f|f& }; f) 2>/dev/null & exec sleep infinity").Want(t, 124)
 	})
 	t.Run("cpus", func(t *testing.T) {
 		const spin = `

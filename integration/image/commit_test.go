@@ -29,7 +29,8 @@ func TestCommit(t *testing.T) {
 	sb := w.Create(t, "-u", "0", "base:1")
 	w.OK(t, "exec", sb, "/bin/sh", "-c", written)
 	w.OK(t, "exec", sb, "/bin/sh", "-c", "while :; do date +%s%N >/tick; done >/dev/null 2>&1 </dev/null &")
-	r := w.Run(t, "commit", "-m", "because", "-e", "A=b", "-l", "x=y", "-w", "/dir", "--cmd", `["/bin/sh","-c","pwd; echo $A; cat new"]`, sb, "made:1").Want(t, 0)
+	r := w.Run(t, "commit", "-m", "because", "-e", "A=b", "-l", "x=y", "-w", "/dir", "--cmd",
+		`["/bin/sh","-c","pwd; echo $A; cat new"]`, sb, "made:1").Want(t, 0)
 	r.Says(t, "left out 1 files", ".wh.dir")
 	if r.Stdout != "docker.io/library/made:1\n" {
 		t.Errorf("made %q", r.Stdout)
@@ -81,7 +82,8 @@ func TestCommit(t *testing.T) {
 	}
 	w.OK(t, "exec", sb, "/bin/sh", "-c", "rm -r /dir; echo 2 >/second")
 	w.OK(t, "commit", sb, "second:1")
-	if got := w.OK(t, "run", "--pull", "never", "second:1", "/bin/sh", "-c", "cat /second; test -e /dir || echo gone"); got != "2\ngone\n" {
+	if got := w.OK(t, "run", "--pull", "never", "second:1", "/bin/sh", "-c",
+		"cat /second; test -e /dir || echo gone"); got != "2\ngone\n" {
 		t.Errorf("two commits show %q", got)
 	}
 	if out := w.OK(t, "image", "verify"); !strings.Contains(out, "good") || strings.Contains(out, "damaged") {

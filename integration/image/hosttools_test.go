@@ -18,7 +18,8 @@ func TestHostPrograms(t *testing.T) {
 	if out := w.OK(t, "run", "host", "sh", "-c", "su daemon -s /bin/sh -c 'id -un'"); out != "daemon\n" {
 		t.Errorf("su: %q", out)
 	}
-	for _, tt := range []struct{ program, version string }{{"mvn", "Apache Maven"}, {"chromium", "Chromium"}, {"php", "PHP"}, {"R", "R version"}} {
+	for _, tt := range []struct{ program, version string }{{"mvn", "Apache Maven"}, {"chromium", "Chromium"},
+		{"php", "PHP"}, {"R", "R version"}} {
 		if _, err := exec.LookPath("/usr/bin/" + tt.program); err != nil {
 			continue // the host's
 		}
@@ -26,8 +27,10 @@ func TestHostPrograms(t *testing.T) {
 			t.Errorf("%s: %q", tt.program, out)
 		}
 	}
-	w.Run(t, "run", "host", "sh", "-c", "apt-get install -y hello 2>/dev/null || exit 1").Want(t, 1).Says(t, "hutch: hint: the image host", "hutch run debian:12")
-	if m := w.Run(t, "run", "host", "sh", "-c", "apt-get install -y hello || true"); strings.Contains(m.Stderr, "hint") {
+	w.Run(t, "run", "host", "sh", "-c", "apt-get install -y hello 2>/dev/null || exit 1").Want(t, 1).
+		Says(t, "hutch: hint: the image host", "hutch run debian:12")
+	if m := w.Run(t, "run", "host", "sh", "-c", "apt-get install -y hello || true"); strings.Contains(m.Stderr,
+		"hint") {
 		t.Errorf("who succeeds is told: %s", m.Stderr)
 	}
 }

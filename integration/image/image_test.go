@@ -30,7 +30,8 @@ func TestImageDebian(t *testing.T) {
 		Layers: []imagetest.Layer{world.DebianLayer(t)},
 		Config: imagetest.Config{
 			Env:        []string{"PATH=/usr/bin:/bin", "FROM=image", "BOTH=image"},
-			Entrypoint: []string{"/usr/bin/env", "ENTRY=1"}, Cmd: []string{"sh", "-c", "echo cmd $ENTRY $FROM; pwd; id -un"},
+			Entrypoint: []string{"/usr/bin/env", "ENTRY=1"},
+			Cmd:        []string{"sh", "-c", "echo cmd $ENTRY $FROM; pwd; id -un"},
 			WorkingDir: "/srv/app", User: "root",
 		},
 	}
@@ -42,20 +43,24 @@ func TestImageDebian(t *testing.T) {
 	if got := w.OK(t, "run", ref, "python3", "-c", "import os; print(6*7, os.environ['ENTRY'])"); got != "42 1\n" {
 		t.Errorf("Cmd replaced: %q", got)
 	}
-	if got := w.OK(t, "run", "--entrypoint", "/usr/bin/python3", ref, "-c", "import os; print('ENTRY' in os.environ)"); got != "False\n" {
+	if got := w.OK(t, "run", "--entrypoint", "/usr/bin/python3", ref, "-c",
+		"import os; print('ENTRY' in os.environ)"); got != "False\n" {
 		t.Errorf("Entrypoint replaced: %q", got)
 	}
-	if got := w.OK(t, "run", "-e", "BOTH=flag", "-w", "/etc", ref, "sh", "-c", "echo $FROM $BOTH; pwd; cat os-release | grep ^ID="); got != "image flag\n/etc\nID=debian\n" {
+	if got := w.OK(t, "run", "-e", "BOTH=flag", "-w", "/etc", ref, "sh", "-c",
+		"echo $FROM $BOTH; pwd; cat os-release | grep ^ID="); got != "image flag\n/etc\nID=debian\n" {
 		t.Errorf("flags win: %q", got)
 	}
-	if got := w.OK(t, "run", ref, "sh", "-c", "echo x >/usr/bin/new && rm /bin/ls && touch /etc/apt/x && dpkg -l dpkg | tail -1 | cut -c1-2; mkdir -p /opt/a/b; stat -c %u /opt/a/b"); got != "ii\n0\n" {
+	if got := w.OK(t, "run", ref, "sh", "-c",
+		"echo x >/usr/bin/new && rm /bin/ls && touch /etc/apt/x && dpkg -l dpkg | tail -1 | cut -c1-2; mkdir -p /opt/a/b; stat -c %u /opt/a/b"); got != "ii\n0\n" {
 		t.Errorf("its files can be changed: %q", got)
 	}
 	if got := w.OK(t, "run", ref, "ls", "/bin/ls"); got != "/bin/ls\n" {
 		t.Errorf("the next sandbox has them again: %q", got)
 	}
 	if testenv.CurrentKind() != mustrun.NoSubUID {
-		if got := w.OK(t, "run", "-u", "nobody", ref, "id"); !strings.HasPrefix(got, "uid=65534(nobody) gid=65534(nogroup)") {
+		if got := w.OK(t, "run", "-u", "nobody", ref, "id"); !strings.HasPrefix(got,
+			"uid=65534(nobody) gid=65534(nogroup)") {
 			t.Errorf("another user: %q", got)
 		}
 		if got := w.OK(t, "run", ref, "stat", "-c", "%G", "/var/mail", "/etc/shadow"); got != "mail\nshadow\n" {
@@ -105,7 +110,8 @@ func TestImageTiny(t *testing.T) {
 		Config                    struct{ Cmd []string }
 	}
 	img := world.Decode[record](t, w.OK(t, "image", "inspect", ref))
-	if img.Ref != ref || len(img.Layers) != 2 || !strings.HasPrefix(img.Digest, "sha256:") || img.Config.Cmd[0] != "/bin/sh" {
+	if img.Ref != ref || len(img.Layers) != 2 || !strings.HasPrefix(img.Digest, "sha256:") ||
+		img.Config.Cmd[0] != "/bin/sh" {
 		t.Errorf("inspect: %+v", img)
 	}
 	if got := strings.TrimSpace(w.OK(t, "image", "pull", ref)); got != img.Digest {
@@ -144,7 +150,8 @@ func TestImageRefused(t *testing.T) {
 		"platform":    {[]string{wrong}, "s390x"},
 		"asked for":   {[]string{"--platform", "linux/mips", wrong}, "mips"},
 		"reference":   {[]string{"Not A/reference"}, "Not A/reference"},
-		"digest":      {[]string{strings.TrimSuffix(wrong, ":1") + "@sha256:" + strings.Repeat("0", 64)}, "sha256:0000"},
+		"digest": {[]string{strings.TrimSuffix(wrong, ":1") + "@sha256:" + strings.Repeat("0", 64)},
+			"sha256:0000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.Run(t, append(append([]string{"run"}, tt.args...), "true")...).Want(t, 125).Says(t, tt.words, "try:")
@@ -156,7 +163,8 @@ func TestImageRefused(t *testing.T) {
 }
 
 func tinyForeign() imagetest.Image {
-	return imagetest.Image{Arch: "s390x", Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(imagetest.Text("x", "x")), imagetest.Gzip)}}
+	return imagetest.Image{Arch: "s390x",
+		Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(imagetest.Text("x", "x")), imagetest.Gzip)}}
 }
 
 // slowRegistry stands before a registry and holds its big answers back half way
@@ -230,7 +238,8 @@ func TestPullHalf(t *testing.T) {
 		imagetest.NewLayer(imagetest.Tar(imagetest.File{Name: "big", Content: string(big)}), imagetest.Gzip),
 	}}
 	world.Push(t, registry, "big", img)
-	for _, how := range []string{"client interrupted", "client killed", "daemon killed", "daemon stopped", "connection lost"} {
+	for _, how := range []string{"client interrupted", "client killed", "daemon killed", "daemon stopped",
+		"connection lost"} {
 		t.Run(how, func(t *testing.T) {
 			w := world.New(t)
 			proxy := slow(t, registry)
@@ -274,7 +283,8 @@ func TestPullHalf(t *testing.T) {
 			// From the registry itself: a proxy that was closed stays so.
 			ref = imagetest.Ref(registry, "big", "1")
 			w.OK(t, "image", "pull", "-q", ref)
-			if got := len(world.Decode[struct{ Layers []string }](t, w.OK(t, "image", "inspect", ref)).Layers); got != 2 {
+			if got := len(world.Decode[struct{ Layers []string }](t, w.OK(t, "image", "inspect", ref)).
+				Layers); got != 2 {
 				t.Errorf("%d layers", got)
 			}
 			w.OK(t, "gc")

@@ -67,7 +67,8 @@ func TestCommitDeath(t *testing.T) {
 		verified(t, w)
 		if seen {
 			made++
-			if got := w.OK(t, "run", "-u", "0", "--pull", "never", "made:1", "/bin/sh", "-c", "ls /dir | wc -l"); got != want {
+			if got := w.OK(t, "run", "-u", "0", "--pull", "never", "made:1", "/bin/sh", "-c",
+				"ls /dir | wc -l"); got != want {
 				t.Errorf("it has %q files, want %q", got, want)
 			}
 			w.OK(t, "image", "rm", "made:1")

@@ -40,7 +40,8 @@ func TestImageUpkeep(t *testing.T) {
 	}
 	sb := w.Create(t, "tiny:2")
 	d := world.Decode[disk](t, w.OK(t, "image", "du", "--json"))
-	if len(d.Images) != 2 || !d.Images[0].InUse || d.Images[0].Bytes < 1<<20 || d.Bytes < d.Images[0].Bytes || d.Unused != 0 {
+	if len(d.Images) != 2 || !d.Images[0].InUse || d.Images[0].Bytes < 1<<20 || d.Bytes < d.Images[0].Bytes ||
+		d.Unused != 0 {
 		t.Errorf("du: %+v", d)
 	}
 	out(t, w.Run(t, "image", "du").Want(t, 0), "tiny:2", "yes", "total")
@@ -59,7 +60,8 @@ func TestImageUpkeep(t *testing.T) {
 	w.OK(t, "rm", "-f", sb)
 	out(t, w.Run(t, "image", "verify", "--repair", "tiny:2").Want(t, 0), "repaired")
 	out(t, w.Run(t, "image", "verify").Want(t, 0), "good")
-	if got := w.OK(t, "run", "--pull", "never", "tiny:2", "sh", "-c", "while read l; do echo $l; done </etc/passwd"); !strings.Contains(got, "zero:x") {
+	if got := w.OK(t, "run", "--pull", "never", "tiny:2", "sh", "-c",
+		"while read l; do echo $l; done </etc/passwd"); !strings.Contains(got, "zero:x") {
 		t.Errorf("repaired to %q", got)
 	}
 

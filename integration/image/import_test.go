@@ -42,7 +42,8 @@ func TestImport(t *testing.T) {
 	}
 	oci := file("oci.tar", imagetest.Archive(imagetest.OCILayout("apps/tiny:1", tiny)))
 	docker := file("docker: odd.tar", imagetest.Archive(imagetest.DockerArchive(plain, "apps/plain:1")))
-	rootfs := imagetest.NewLayer(imagetest.Tar(imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t))), imagetest.Gzip).Data
+	rootfs := imagetest.NewLayer(imagetest.Tar(imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t))),
+		imagetest.Gzip).Data
 	tree := filepath.Join(dir, "tree")
 	if err := os.MkdirAll(filepath.Join(tree, "bin"), 0o755); err != nil {
 		t.Fatal(err)
@@ -98,10 +99,12 @@ func TestImportRefused(t *testing.T) {
 	dir := w.Sub(t, "sources")
 	img := plainTiny(t)
 	evil := img
-	evil.Layers = []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(imagetest.Text("../../../../"+dir+"/out", "x")), imagetest.None)}
+	evil.Layers = []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(imagetest.Text("../../../../"+dir+"/out", "x")),
+		imagetest.None)}
 	for name, data := range map[string][]byte{
-		"docker.tar": imagetest.Archive(imagetest.DockerArchive(img)), "evil.tar": imagetest.Archive(imagetest.DockerArchive(evil, "evil:1")),
-		"text": []byte(strings.Repeat("text ", 1000)), "closed": []byte("x"), "evil-rootfs.tar": evil.Layers[0].Data,
+		"docker.tar": imagetest.Archive(imagetest.DockerArchive(img)),
+		"evil.tar":   imagetest.Archive(imagetest.DockerArchive(evil, "evil:1")),
+		"text":       []byte(strings.Repeat("text ", 1000)), "closed": []byte("x"), "evil-rootfs.tar": evil.Layers[0].Data,
 	} {
 		world.Write(t, filepath.Join(dir, name), string(data))
 	}
@@ -188,10 +191,13 @@ func TestImageVolumes(t *testing.T) {
 	w := world.New(t)
 	file := filepath.Join(w.Sub(t, "image"), "shell.tar")
 	world.Write(t, file, string(imagetest.Tar(imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t)),
-		imagetest.File{Name: "has", Type: tar.TypeDir, Mode: 0o700}, imagetest.Text("file", ""), imagetest.Symlink("ln", "has"))))
-	w.OK(t, "image", "import", "-q", "--change", "VOLUME /has", "--change", "VOLUME /var/lib/data", "--change", "VOLUME /ln/in", "--change", "USER 7", file, "vol:1")
+		imagetest.File{Name: "has", Type: tar.TypeDir, Mode: 0o700}, imagetest.Text("file", ""),
+		imagetest.Symlink("ln", "has"))))
+	w.OK(t, "image", "import", "-q", "--change", "VOLUME /has", "--change", "VOLUME /var/lib/data", "--change",
+		"VOLUME /ln/in", "--change", "USER 7", file, "vol:1")
 	w.OK(t, "image", "import", "-q", "--change", "VOLUME /file/in", "--change", "VOLUME /made", file, "bad:1")
-	got := w.OK(t, "run", "--rm", "--pull", "never", "-u", "0", "vol:1", "/bin/sh", "-c", "stat -c '%n %a %u %F' /has /var/lib/data /has/in; echo x >/var/lib/data/f && echo wrote")
+	got := w.OK(t, "run", "--rm", "--pull", "never", "-u", "0", "vol:1", "/bin/sh", "-c",
+		"stat -c '%n %a %u %F' /has /var/lib/data /has/in; echo x >/var/lib/data/f && echo wrote")
 	if want := "/has 700 0 directory\n/var/lib/data 755 0 directory\n/has/in 755 0 directory\nwrote\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -208,14 +214,16 @@ func TestImageVolumes(t *testing.T) {
 	ws := w.Sub(t, "ws")
 	world.Write(t, file, string(imagetest.Tar(imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t)),
 		imagetest.Symlink("ln", "workspace"), imagetest.Symlink("deep", "/workspace/deep"))))
-	w.OK(t, "image", "import", "-q", "--change", "VOLUME /workspace/vol", "--change", "VOLUME /ln/in/it", "--change", "VOLUME /deep/in",
+	w.OK(t, "image", "import", "-q", "--change", "VOLUME /workspace/vol", "--change", "VOLUME /ln/in/it", "--change",
+		"VOLUME /deep/in",
 		"--change", "VOLUME /made", file, "host:1")
 	if err := os.Mkdir(filepath.Join(ws, "deep"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"--workspace", ws}, {"-v", ws + ":/ln"}} {
 		sb = w.Create(t, append(args, "--pull", "never", "host:1")...)
-		if got := w.OK(t, "exec", sb, "/bin/sh", "-c", "stat -c %F /made; ls -A /workspace /workspace/deep"); got != "directory\n/workspace:\ndeep\n\n/workspace/deep:\n" {
+		if got := w.OK(t, "exec", sb, "/bin/sh", "-c",
+			"stat -c %F /made; ls -A /workspace /workspace/deep"); got != "directory\n/workspace:\ndeep\n\n/workspace/deep:\n" {
 			t.Errorf("%q: %q", args, got)
 		}
 		w.OK(t, "rm", "-f", sb)
@@ -229,13 +237,15 @@ func TestImageVolumes(t *testing.T) {
 	// One out of a pool has them, too; what an upper layer has removed is made.
 	img := plainTiny(t)
 	img.Layers = append(img.Layers,
-		imagetest.NewLayer(imagetest.Tar(imagetest.Dir("data"), imagetest.Dir("data/x"), imagetest.Dir("opaque"), imagetest.Dir("opaque/x")), imagetest.None),
+		imagetest.NewLayer(imagetest.Tar(imagetest.Dir("data"), imagetest.Dir("data/x"), imagetest.Dir("opaque"),
+			imagetest.Dir("opaque/x")), imagetest.None),
 		imagetest.NewLayer(imagetest.Tar(imagetest.Whiteout(".", "data"), imagetest.Opaque("opaque")), imagetest.None))
 	img.Config.Volumes = map[string]struct{}{"/data/x": {}, "/opaque/x": {}}
 	world.Write(t, file, string(imagetest.Archive(imagetest.OCILayout("layers", img))))
 	w.OK(t, "image", "import", "-q", "oci-archive:"+file, "layers")
 	w.OK(t, "pool", "create", "--size", "1", "--pull", "never", "p", "layers")
-	if got := w.OK(t, "run", "--pool", "p", "--", "/bin/sh", "-c", "stat -c %F /data/x /opaque/x"); got != "directory\ndirectory\n" {
+	if got := w.OK(t, "run", "--pool", "p", "--", "/bin/sh", "-c",
+		"stat -c %F /data/x /opaque/x"); got != "directory\ndirectory\n" {
 		t.Errorf("%q", got)
 	}
 	w.Filled(t, "p", 1)

@@ -123,7 +123,8 @@ func TestLayerTable(t *testing.T) {
 	}
 	see := func(image string, folders ...string) []string {
 		t.Helper()
-		script := "look() {\n" + seen + "}\nfor d in " + strings.Join(folders, " ") + "; do (look $d) || echo failed; done"
+		script := "look() {\n" + seen + "}\nfor d in " + strings.Join(folders, " ") +
+			"; do (look $d) || echo failed; done"
 		r := w.Run(t, "run", "--rm", "--pull", "never", image, "/bin/sh", "-c", script).Want(t, 0)
 		if r.Stderr != "" {
 			t.Errorf("%s: %s", image, r.Stderr)

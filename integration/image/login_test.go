@@ -27,13 +27,15 @@ func TestLogin(t *testing.T) {
 	ref := imagetest.Ref(registry, "team/tiny", "1")
 
 	w.Run(t, "push", "-q", "tiny:1", ref).Want(t, 125).Says(t, "hutch login")
-	w.Feed(t, "wrong-word\n", "login", "-u", "me", "--password-stdin", host).Want(t, 125).Says(t, "does not accept", "try:")
+	w.Feed(t, "wrong-word\n", "login", "-u", "me", "--password-stdin", host).Want(t, 125).
+		Says(t, "does not accept", "try:")
 	w.Run(t, "login", "--get-login", host).Want(t, 125).Says(t, "nobody is logged in")
 	file := filepath.Join(w.Path("run"), "containers/auth.json")
 	if os.Geteuid() == 0 {
 		file = filepath.Join(w.Root(), "data/home/containers/auth.json")
 	}
-	if r := w.Feed(t, password+"\n", "login", "-u", "me", "--password-stdin", host).Want(t, 0); !strings.Contains(r.Stdout, "as me; kept in "+file) {
+	if r := w.Feed(t, password+"\n", "login", "-u", "me", "--password-stdin", host).
+		Want(t, 0); !strings.Contains(r.Stdout, "as me; kept in "+file) {
 		t.Errorf("it says %q, and the file is %s", r.Stdout, file)
 	}
 	if got := w.OK(t, "login", "--get-login", host); got != "me\n" {
@@ -113,7 +115,8 @@ func TestLoginTerminal(t *testing.T) {
 func TestLoginFile(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() == 0 {
-		testenv.Require(t, probe.Check{Name: "user", Status: probe.No, Detail: "root's daemon is somebody else", Remedy: "run the tests as a user, too"})
+		testenv.Require(t, probe.Check{Name: "user", Status: probe.No, Detail: "root's daemon is somebody else",
+			Remedy: "run the tests as a user, too"})
 	}
 	registry := imagetest.StartPrivateRegistry(t, "me")
 	host := strings.TrimPrefix(registry, "http://")

@@ -84,7 +84,8 @@ func checkPeers(t testing.TB, w *world.World, oci, docker string) {
 		return
 	}
 	for _, source := range []string{"oci-archive:" + oci, "docker-archive:" + docker} {
-		out, err := exec.Command(skopeo, "--insecure-policy", "copy", source, "dir:"+filepath.Join(t.TempDir(), "copy")).CombinedOutput()
+		out, err := exec.Command(skopeo, "--insecure-policy", "copy", source, "dir:"+
+			filepath.Join(t.TempDir(), "copy")).CombinedOutput()
 		if err != nil {
 			t.Errorf("skopeo: %s: %v: %s", source, err, out)
 		}
@@ -125,7 +126,8 @@ func TestExport(t *testing.T) {
 			t.Errorf("%s is there", gone)
 		}
 	}
-	look := []string{"/bin/sh", "-c", "cat /dir/b /opaque/* /one /two /ln; ls / /dir /opaque; stat -c '%n %a %Y %h' /one /closed"}
+	look := []string{"/bin/sh", "-c",
+		"cat /dir/b /opaque/* /one /two /ln; ls / /dir /opaque; stat -c '%n %a %Y %h' /one /closed"}
 	want := w.Run(t, append([]string{"run", "-u", "0", "base:1"}, look...)...)
 	w.OK(t, "image", "import", "-q", file, "flat:1")
 	got := w.Run(t, append([]string{"run", "-u", "0", "flat:1"}, look...)...)
@@ -133,7 +135,8 @@ func TestExport(t *testing.T) {
 		t.Errorf("it shows\n%s\nthe image\n%s", got.Stdout, want.Stdout)
 	}
 	// One layer, which is another way; and the same files are the same layer.
-	again := w.Feed(t, w.OK(t, "image", "export", "-o", "-", "flat:1"), "image", "import", "-q", "-", "flat:2").Want(t, 0)
+	again := w.Feed(t, w.OK(t, "image", "export", "-o", "-", "flat:1"), "image", "import", "-q", "-", "flat:2").
+		Want(t, 0)
 	if again.Stdout == "" || !slices.Equal(inspectImage(t, w, "flat:1").Layers, inspectImage(t, w, "flat:2").Layers) {
 		t.Errorf("flat:1 %+v, flat:2 %+v", inspectImage(t, w, "flat:1"), inspectImage(t, w, "flat:2"))
 	}

@@ -124,7 +124,8 @@ func TestClaimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	world.Write(t, dir+"/.git/config", "of the host\n")
-	files := []imagetest.File{imagetest.Dir("bin"), imagetest.Dir("etc"), imagetest.Symlink("proc", "etc"), imagetest.Exec("bin/sh", world.StaticShell(t))}
+	files := []imagetest.File{imagetest.Dir("bin"), imagetest.Dir("etc"), imagetest.Symlink("proc", "etc"),
+		imagetest.Exec("bin/sh", world.StaticShell(t))}
 	for _, name := range strings.Fields("cat ls id hostname env sort tr cut head mount umount mknod touch rm unshare kill true") {
 		files = append(files, imagetest.Symlink("bin/"+name, "sh"))
 	}
@@ -148,14 +149,18 @@ func TestClaimed(t *testing.T) {
 				t.Fatal("claimed, with none launched ahead")
 			}
 			seen := settled(direct.Run(t, "exec", want.ID, "--", "sh", "-c", lookAround).Stdout, want)
-			kinds := map[string]made{"claimed": makeAhead(t, ahead, 1, func(m *made) bool { return m.claimed() && !m.dressed() }, args...)}
-			if flags := strings.Join(args, " "); !strings.Contains(flags, "--workspace") && !strings.Contains(flags, "--volume") {
+			kinds := map[string]made{"claimed": makeAhead(t, ahead, 1,
+				func(m *made) bool { return m.claimed() && !m.dressed() }, args...)}
+			if flags := strings.Join(args, " "); !strings.Contains(flags, "--workspace") &&
+				!strings.Contains(flags, "--volume") {
 				kinds["dressed"] = makeAhead(t, ahead, 2, (*made).dressed, args...)
 			}
 			for kind, got := range kinds {
 				t.Log(kind)
-				compare(t, "inside", seen, settled(ahead.Run(t, "exec", got.ID, "--", "sh", "-c", lookAround).Stdout, got))
-				compareMounts(t, direct.OK(t, "exec", want.ID, "--", "cat", "/proc/self/mountinfo"), ahead.OK(t, "exec", got.ID, "--", "cat", "/proc/self/mountinfo"))
+				compare(t, "inside", seen, settled(ahead.Run(t, "exec", got.ID, "--", "sh", "-c", lookAround).
+					Stdout, got))
+				compareMounts(t, direct.OK(t, "exec", want.ID, "--", "cat", "/proc/self/mountinfo"),
+					ahead.OK(t, "exec", got.ID, "--", "cat", "/proc/self/mountinfo"))
 				compare(t, "outside", outside(t, want), outside(t, got))
 				ahead.OK(t, "rm", "-f", got.ID)
 			}
@@ -193,7 +198,8 @@ func compareMounts(t *testing.T, want, got string) {
 		for i, l := range mountLines(t, text) {
 			f := strings.Fields(strings.Split(text, "\n")[i])
 			options := settled(l.options, made{ID: "sb_none"})
-			all[l.point] += fmt.Sprintf("on %s: %s %s %v %s %s %s;", points[f[1]], l.root, l.flags, l.optional, l.fstype, l.source, options)
+			all[l.point] += fmt.Sprintf("on %s: %s %s %v %s %s %s;", points[f[1]], l.root, l.flags, l.optional,
+				l.fstype, l.source, options)
 		}
 		return all
 	}
@@ -213,7 +219,8 @@ func compareMounts(t *testing.T, want, got string) {
 func outside(t *testing.T, m made) string {
 	t.Helper()
 	text := ""
-	for _, file := range []string{"status", "limits", "cgroup", "uid_map", "gid_map", "setgroups", "oom_score_adj", "comm", "cmdline"} {
+	for _, file := range []string{"status", "limits", "cgroup", "uid_map", "gid_map", "setgroups", "oom_score_adj",
+		"comm", "cmdline"} {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", m.PID, file))
 		if err != nil {
 			t.Fatal(err)

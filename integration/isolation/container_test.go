@@ -53,7 +53,8 @@ func outerMain(kind string) {
 		case outerOverlay:
 			dir := os.Getenv("HUTCH_ROOT")
 			below := filepath.Dir(dir)
-			err = unix.Mount("overlay", dir, "overlay", 0, fmt.Sprintf("userxattr,lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", below))
+			err = unix.Mount("overlay", dir, "overlay", 0,
+				fmt.Sprintf("userxattr,lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", below))
 		}
 	}
 	if err == nil {
@@ -100,10 +101,12 @@ func TestNoCgroups(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	run("-m", "100m", "host", "--", "true").Want(t, 125).Says(t, "no cgroup file system is mounted", "mount -t cgroup2")
-	if r := run("-m", "100m", "--best-effort", "host", "--", "cat", "/sys/fs/cgroup/memory.max").Want(t, 0); r.Stdout != "104857600\n" {
+	if r := run("-m", "100m", "--best-effort", "host", "--", "cat", "/sys/fs/cgroup/memory.max").
+		Want(t, 0); r.Stdout != "104857600\n" {
 		t.Errorf("%+v", r)
 	}
-	if doctor := inContainer(t, w, outerBare, "doctor").Want(t, 0); !strings.Contains(doctor.Stdout, "no cgroup file system is mounted") {
+	if doctor := inContainer(t, w, outerBare, "doctor").
+		Want(t, 0); !strings.Contains(doctor.Stdout, "no cgroup file system is mounted") {
 		t.Errorf("the doctor says nothing of it:\n%s", doctor.Stdout)
 	}
 }
@@ -120,7 +123,8 @@ func TestInContainer(t *testing.T) {
 		says []string
 	}{
 		{outerPlain, 0, nil},
-		{outerSeccomp, 125, []string{"seccomp", "--security-opt seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"}},
+		{outerSeccomp, 125, []string{"seccomp", "--security-opt seccomp=unconfined", "apparmor=unconfined",
+			"systempaths=unconfined"}},
 		{outerMasked, 125, []string{"/proc", "systempaths=unconfined"}},
 		{outerOverlay, 0, nil},
 	} {
@@ -129,7 +133,8 @@ func TestInContainer(t *testing.T) {
 			for _, sub := range []string{"state", "lower", "upper", "work"} {
 				w.Sub(t, sub)
 			}
-			r := inContainer(t, w, tt.kind, "run", "--private", "host", "--", "sh", "-c", "echo inside; echo x >/etc/written; cat /etc/written").Want(t, tt.code).Says(t, tt.says...)
+			r := inContainer(t, w, tt.kind, "run", "--private", "host", "--", "sh", "-c",
+				"echo inside; echo x >/etc/written; cat /etc/written").Want(t, tt.code).Says(t, tt.says...)
 			if tt.code == 0 && r.Stdout != "inside\nx\n" {
 				t.Errorf("stdout %q", r.Stdout)
 			}

@@ -14,7 +14,8 @@ import (
 // shellImage is a layer of a shell, and of a file that says which image it is.
 func shellImage(t *testing.T, says string) imagetest.Image {
 	t.Helper()
-	files := []imagetest.File{imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t)), imagetest.Symlink("bin/cat", "sh"), imagetest.Text("says", says)}
+	files := []imagetest.File{imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t)),
+		imagetest.Symlink("bin/cat", "sh"), imagetest.Text("says", says)}
 	return imagetest.Image{Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(files...), imagetest.Gzip)}}
 }
 
@@ -91,7 +92,8 @@ func TestDressed(t *testing.T) {
 	w.AwaitReady(t, 2)
 	m = create("--best-effort", "-m", "300m", image)
 	if got := memoryLimit(t, w, m.ID); limited != 0 && (m.dressed() || got != 300<<20) {
-		t.Errorf("dressed: %v, with a limit of %d bytes; want what was not dressed for 256 MiB, and 300", m.dressed(), got)
+		t.Errorf("dressed: %v, with a limit of %d bytes; want what was not dressed for 256 MiB, and 300",
+			m.dressed(), got)
 	}
 	w.OK(t, "rm", "-f", m.ID)
 

@@ -60,7 +60,8 @@ func TestEscapeSuite(t *testing.T) {
 		users = append(users, "1000")
 	}
 	for _, user := range users {
-		inside := escapeOutcomes(t, w.OK(t, append([]string{"exec", "-u", user, sb, "--"}, program("inside", "/workspace")...)...))
+		inside := escapeOutcomes(t,
+			w.OK(t, append([]string{"exec", "-u", user, sb, "--"}, program("inside", "/workspace")...)...))
 		kinds, shown := map[string]int{}, 0
 		for key, outcome := range inside {
 			kinds[key[0]]++
@@ -76,7 +77,8 @@ func TestEscapeSuite(t *testing.T) {
 				t.Errorf("%s: %s: inside %s, but outside, too: %v", key[0], key[1], outcome, outside[key])
 			}
 		}
-		for _, kind := range []string{"mounts", "fds", "namespaces", "sockets", "tty", "workspace", "told", "init", "image", "cgroup", "ids", "kernel"} {
+		for _, kind := range []string{"mounts", "fds", "namespaces", "sockets", "tty", "workspace", "told", "init",
+			"image", "cgroup", "ids", "kernel"} {
 			if kinds[kind] < 5 {
 				t.Errorf("user %s: %d attempts at %s", user, kinds[kind], kind)
 			}

@@ -55,7 +55,8 @@ except OSError as e:
     print(e.strerror)
 `
 	inside := func(mode, name string) string {
-		return strings.TrimSpace(w.OK(t, "run", "--workspace", ws+":"+mode, "host", "--", "/usr/bin/python3", "-c", ask, "/workspace/"+name))
+		return strings.TrimSpace(w.OK(t, "run", "--workspace", ws+":"+mode, "host", "--", "/usr/bin/python3", "-c", ask,
+			"/workspace/"+name))
 	}
 	world.NeedsPython(t)
 	for _, mode := range []string{"rw", "ro"} {
@@ -129,7 +130,8 @@ print(i + 1)
 // limited runs hutch, and a daemon that it starts, with so few open files.
 func limited(t testing.TB, w *world.World, files int, args ...string) world.Result {
 	t.Helper()
-	cmd := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec hutch "$@"`, files), "sh"}, args...)...)
+	cmd := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec hutch "$@"`, files), "sh"},
+		args...)...)
 	cmd.Env, cmd.Dir = w.Vars, w.Dir
 	return w.Finish(t, cmd)
 }
@@ -217,7 +219,8 @@ func TestEscapeBlockedReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close() // never read, and open until the end
-	c.Start("exec.run", world.Params{"sandbox": sb, "argv": []string{"yes"}, "fds": 1, "progress": true, "stdio": world.Params{"stdout": 0}}, out)
+	c.Start("exec.run", world.Params{"sandbox": sb, "argv": []string{"yes"}, "fds": 1, "progress": true,
+		"stdio": world.Params{"stdout": 0}}, out)
 	out.Close()
 	c.Note() // it runs
 	c.Close()
@@ -234,7 +237,8 @@ func TestEscapeStrayFDs(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	world.Needs(t, "flock")
-	cmd := exec.Command("sh", "-c", `exec 9>lock; flock 9; hutch rpc system.info >info && exec 9>&- && flock -n lock echo free`)
+	cmd := exec.Command("sh", "-c",
+		`exec 9>lock; flock 9; hutch rpc system.info >info && exec 9>&- && flock -n lock echo free`)
 	cmd.Env, cmd.Dir = w.Vars, w.Dir
 	if got := w.Finish(t, cmd).Want(t, 0).Stdout; got != "free\n" {
 		t.Errorf("got %q", got)
@@ -251,17 +255,20 @@ func TestEscapeNestedMount(t *testing.T) {
 	world.Write(t, filepath.Join(x, "file"), "x\n")
 	w.OK(t, "run", "-v", ws+":/workspace", "host", "sh", "-c", "ln -s /etc /workspace/link; mkdir /workspace/real")
 	for _, target := range []string{"link/zz", "link", "missing", "real/missing"} {
-		w.Run(t, "run", "-v", ws+":/workspace", "-v", x+":/workspace/"+target, "host", "true").Want(t, 125).Says(t, target, "try:")
+		w.Run(t, "run", "-v", ws+":/workspace", "-v", x+":/workspace/"+target, "host", "true").Want(t, 125).
+			Says(t, target, "try:")
 	}
 	entries, err := os.ReadDir(ws)
 	if err != nil || len(entries) != 2 {
 		t.Errorf("the workspace holds %v, %v", entries, err)
 	}
 	// The allowed twins, in whatever order they are given.
-	if got := w.OK(t, "run", "-v", x+":/workspace/real", "-v", ws+":/workspace", "host", "cat", "/workspace/real/file"); got != "x\n" {
+	if got := w.OK(t, "run", "-v", x+":/workspace/real", "-v", ws+":/workspace", "host", "cat",
+		"/workspace/real/file"); got != "x\n" {
 		t.Errorf("got %q", got)
 	}
-	if got := w.OK(t, "run", "-v", ws+":/workspace:overlay", "-v", x+":/workspace/missing", "host", "cat", "/workspace/missing/file"); got != "x\n" {
+	if got := w.OK(t, "run", "-v", ws+":/workspace:overlay", "-v", x+":/workspace/missing", "host", "cat",
+		"/workspace/missing/file"); got != "x\n" {
 		t.Errorf("got %q", got)
 	}
 }

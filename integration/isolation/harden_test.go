@@ -30,7 +30,8 @@ func TestDaemonHardened(t *testing.T) {
 	status := func(path string) map[string]string {
 		t.Helper()
 		text, err := os.ReadFile(path)
-		if gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH); gone && strings.Contains(path, "/task/") {
+		if gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH); gone &&
+			strings.Contains(path, "/task/") {
 			return nil // a thread that has ended, as those do that were in another network namespace
 		}
 		if err != nil {
@@ -66,7 +67,8 @@ func TestDaemonHardened(t *testing.T) {
 				want = fmt.Sprint(world.Decode[int](t, want) + 1)
 			}
 			if s["NoNewPrivs"] != "1" || s["Seccomp_filters"] != want {
-				t.Errorf("%s, %s: no_new_privs %s, %s filters, want %s", name, path, s["NoNewPrivs"], s["Seccomp_filters"], want)
+				t.Errorf("%s, %s: no_new_privs %s, %s filters, want %s", name, path, s["NoNewPrivs"],
+					s["Seccomp_filters"], want)
 			}
 		}
 	}

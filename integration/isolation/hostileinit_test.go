@@ -38,7 +38,8 @@ func TestHostileInit(t *testing.T) {
 	w.LogOnFailure(t)
 	c := w.Dial(t)
 	bystander := c.SandboxOf(nil)
-	waiting := c.Start("exec.run", world.Params{"sandbox": bystander, "command": "sleep infinity; echo", "progress": true})
+	waiting := c.Start("exec.run", world.Params{"sandbox": bystander, "command": "sleep infinity; echo",
+		"progress": true})
 	c.Note()
 	hutchd := w.Daemon(t).Hutchd
 	send := func(fd int, packet string) error {
@@ -72,20 +73,23 @@ func TestHostileInit(t *testing.T) {
 				PID               int
 			}
 			c.Call(&sb, "sandbox.create", world.Params{"image": "host"})
-			call := c.Start("exec.run", world.Params{"sandbox": sb.ID, "argv": []string{"sleep", "infinity"}, "progress": true})
+			call := c.Start("exec.run", world.Params{"sandbox": sb.ID, "argv": []string{"sleep", "infinity"},
+				"progress": true})
 			c.Note()
 			tt.attack(channelOf(t, sb.PID), sb.PID)
 			m := call.Wait()
 			if m.Error != nil {
 				t.Fatalf("exec.run: %s", m.Error)
 			}
-			if res := world.Decode[world.ExecResult](t, string(m.Result)); res.Verdict != "sandbox" || res.ExitCode != 137 {
+			if res := world.Decode[world.ExecResult](t, string(m.Result)); res.Verdict != "sandbox" ||
+				res.ExitCode != 137 {
 				t.Errorf("exec.run: %+v", res)
 			}
 			if !world.Ended(sb.PID, world.Patience) {
 				t.Fatal("PID 1 is alive")
 			}
-			if c.Call(&sb, "sandbox.get", world.Params{"sandbox": sb.ID}); sb.State != "failed" || !strings.Contains(sb.Reason, tt.reason) {
+			if c.Call(&sb, "sandbox.get", world.Params{"sandbox": sb.ID}); sb.State != "failed" ||
+				!strings.Contains(sb.Reason, tt.reason) {
 				t.Errorf("%+v", sb)
 			}
 			c.Refused("failed_precondition", "exec.run", world.Params{"sandbox": sb.ID, "argv": []string{"true"}})

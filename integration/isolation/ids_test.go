@@ -42,7 +42,8 @@ func TestIDs(t *testing.T) {
 	debian := imagetest.Image{Layers: []imagetest.Layer{world.DebianLayer(t)}}
 	ref := world.Push(t, imagetest.StartRegistry(t), "debian", debian)
 	for name, f := range map[string]func(*testing.T, *world.World, string){
-		"install": idsInstall, "same": idsSame, "user": idsUser, "off": idsOff, "kept": idsKept, "host": idsHost, "hostile": idsHostile,
+		"install": idsInstall, "same": idsSame, "user": idsUser, "off": idsOff, "kept": idsKept, "host": idsHost,
+		"hostile": idsHostile,
 	} {
 		t.Run(name, func(t *testing.T) { f(t, w, ref) })
 	}
@@ -51,7 +52,8 @@ func TestIDs(t *testing.T) {
 // installing is a package that does in its scripts what those of real ones do about users.
 func installing() (deb, index string) {
 	const name = "hutchusers"
-	control := "Package: " + name + "\nVersion: 1.0\nArchitecture: all\nMaintainer: a test <a@a.test>\nDescription: a test\n"
+	control := "Package: " + name +
+		"\nVersion: 1.0\nArchitecture: all\nMaintainer: a test <a@a.test>\nDescription: a test\n"
 	postinst := `#!/bin/sh
 set -e
 getent group hutchgroup >/dev/null || groupadd -r hutchgroup
@@ -66,12 +68,16 @@ su hutchuser -s /bin/sh -c 'id -un; id -G -n; test $(id -u) != 0' >/var/lib/hutc
 	}
 	deb = world.Archived(map[string]string{
 		"debian-binary": "2.0\n",
-		"control.tar":   string(imagetest.Tar(imagetest.Text("control", control), imagetest.Exec("postinst", postinst))),
-		"data.tar": string(imagetest.Tar(imagetest.Dir("usr/"), imagetest.Dir("usr/share/"), imagetest.Dir("usr/share/hutchusers/"),
-			file("usr/share/hutchusers/data", 0, 0, 0o644), imagetest.Dir("usr/bin/"), file("usr/bin/hutchsetuid", 0, 42, 0o4755),
+		"control.tar": string(imagetest.Tar(imagetest.Text("control", control),
+			imagetest.Exec("postinst", postinst))),
+		"data.tar": string(imagetest.Tar(imagetest.Dir("usr/"), imagetest.Dir("usr/share/"),
+			imagetest.Dir("usr/share/hutchusers/"),
+			file("usr/share/hutchusers/data", 0, 0, 0o644), imagetest.Dir("usr/bin/"),
+			file("usr/bin/hutchsetuid", 0, 42, 0o4755),
 			imagetest.Dir("var/"), imagetest.Dir("var/spool/"), file("var/spool/hutchspool", 8, 12, 0o660))),
 	}, "debian-binary", "control.tar", "data.tar")
-	return deb, control + fmt.Sprintf("Filename: ./package.deb\nSize: %d\nSHA256: %x\n", len(deb), sha256.Sum256([]byte(deb)))
+	return deb, control + fmt.Sprintf("Filename: ./package.deb\nSize: %d\nSHA256: %x\n", len(deb),
+		sha256.Sum256([]byte(deb)))
 }
 
 // idsInstall: apt, dpkg and what packages do in their scripts work as root inside, without subordinate ids as with
@@ -167,7 +173,8 @@ mkdir /t; cp /bin/true /t/f; chown 33:44 /t/f; tar cf /t.tar --owner 77 --group 
 	three := "((33, 33, 33), (33, 33, 33), [4, 5, 33], 33, 33, 33, 33)"
 	want := "groups None\ngid None\neuid None\n((0, 33, 0), (33, 33, 33), [4, 5, 33], 0, 33, 33, 33)\nback None\nuid None\n" + three +
 		"\nroot again EPERM\nroot again EPERM\ngroups EPERM\nno id EINVAL\nnobody's EINVAL\nnobody's file EINVAL\n"
-	tail := who(33, 33, "www-data") + who(1, 1, "daemon") + "1\n1\nbob\n/home/bob\n/home/bob\n/w 1:8\n/w/d 1:8\n/w/d/f 1:8\n/w/d/f 1:50\n/w/d/f 0:50\n/w/d/f 0:0\n" +
+	tail := who(33, 33, "www-data") + who(1, 1, "daemon") +
+		"1\n1\nbob\n/home/bob\n/home/bob\n/w 1:8\n/w/d 1:8\n/w/d/f 1:8\n/w/d/f 1:50\n/w/d/f 0:50\n/w/d/f 0:0\n" +
 		"/w/d/f 7:8\n/w/d/f 9:10\n755\nchown: cannot access '/w/none': No such file or directory\n/x/f 77:78\n"
 	if !strings.HasPrefix(out, want) || !strings.HasSuffix(out, tail) {
 		got, first, last := strings.Split(out, "\n"), strings.Split(want, "\n"), strings.Split(tail, "\n")
@@ -188,10 +195,12 @@ mkdir /t; cp /bin/true /t/f; chown 33:44 /t/f; tar cf /t.tar --owner 77 --group 
 // idsUser: commands and images have users of their own without subordinate ids, who have no capability.
 func idsUser(t *testing.T, w *world.World, ref string) {
 	for user, want := range map[string]string{
-		"www-data": "uid=33(www-data) gid=33(www-data) groups=33(www-data)\n", "1234:5678": "uid=1234 gid=5678 groups=5678\n",
-		"nobody": "uid=65534(nobody) gid=65534(nogroup) groups=65534(nogroup)\n",
+		"www-data":  "uid=33(www-data) gid=33(www-data) groups=33(www-data)\n",
+		"1234:5678": "uid=1234 gid=5678 groups=5678\n",
+		"nobody":    "uid=65534(nobody) gid=65534(nogroup) groups=65534(nogroup)\n",
 	} {
-		out := w.OK(t, "run", "-u", user, "-w", "/made/here", ref, "sh", "-c", "id; grep CapEff /proc/self/status; touch x && echo made; setpriv --reuid 0 true 2>/dev/null || echo refused")
+		out := w.OK(t, "run", "-u", user, "-w", "/made/here", ref, "sh", "-c",
+			"id; grep CapEff /proc/self/status; touch x && echo made; setpriv --reuid 0 true 2>/dev/null || echo refused")
 		if out != want+"CapEff:\t0000000000000000\nmade\nrefused\n" {
 			t.Errorf("%s: %q", user, out)
 		}
@@ -232,8 +241,10 @@ func idsOff(t *testing.T, w *world.World, ref string) {
 	if got := wall("--ids", "real"); !strings.HasPrefix(got, "no: only root, as was asked for") {
 		t.Errorf("real: %q", got)
 	}
-	out := w.OK(t, "run", "--ids", "real", ref, "sh", "-c", "chown 33 /etc/passwd 2>&1; setpriv --clear-groups true 2>&1; setpriv --reuid 33 true 2>&1; chown 0:0 /etc/passwd && echo root")
-	if strings.Count(out, "Invalid argument") != 2 || !strings.Contains(out, "not permitted") || !strings.HasSuffix(out, "root\n") {
+	out := w.OK(t, "run", "--ids", "real", ref, "sh", "-c",
+		"chown 33 /etc/passwd 2>&1; setpriv --clear-groups true 2>&1; setpriv --reuid 33 true 2>&1; chown 0:0 /etc/passwd && echo root")
+	if strings.Count(out, "Invalid argument") != 2 || !strings.Contains(out, "not permitted") ||
+		!strings.HasSuffix(out, "root\n") {
 		t.Errorf("real: %s", out)
 	}
 }
@@ -241,7 +252,8 @@ func idsOff(t *testing.T, w *world.World, ref string) {
 // idsKept: owners go where files do: into images, archives, snapshots and forks.
 func idsKept(t *testing.T, w *world.World, ref string) {
 	sb := w.Create(t, ref)
-	w.OK(t, "exec", sb, "sh", "-c", "mkdir /kept; echo a >/kept/a; echo b >/kept/b; chown 33:44 /kept /kept/a; chown 5:6 /kept/b; chown 0:0 /kept/b; chown 12:34 /etc/hostname.own 2>/dev/null; true")
+	w.OK(t, "exec", sb, "sh", "-c",
+		"mkdir /kept; echo a >/kept/a; echo b >/kept/b; chown 33:44 /kept /kept/a; chown 5:6 /kept/b; chown 0:0 /kept/b; chown 12:34 /etc/hostname.own 2>/dev/null; true")
 	show := whose + "whose /kept /kept/a /kept/b"
 	const want = "/kept 33:44\n/kept/a 33:44\n/kept/b 0:0\n"
 	w.OK(t, "commit", sb, "kept:1")
@@ -274,7 +286,8 @@ func ownersIn(t *testing.T, data string) (list []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name := strings.Trim(strings.TrimPrefix(h.Name, "./"), "/"); name == "kept" || strings.HasPrefix(name, "kept/") {
+		if name := strings.Trim(strings.TrimPrefix(h.Name, "./"), "/"); name == "kept" ||
+			strings.HasPrefix(name, "kept/") {
 			list = append(list, fmt.Sprintf("%s %d:%d", name, h.Uid, h.Gid))
 		}
 		if _, ok := h.PAXRecords["SCHILY.xattr."+owners.Xattr]; ok {
@@ -312,7 +325,8 @@ for path in "/proc/1/root/etc/passwd", "/proc/1/cwd", "/proc/1/exe", "/proc/1/fd
 '`
 	}
 	out := w.OK(t, "run", "--workspace", ws, "-v", ro+":/ro:ro", ref, "sh", "-c", script)
-	for _, says := range []string{"/ro/file': Read-only file system", "/proc/version': Operation not permitted", "/null: Operation not permitted"} {
+	for _, says := range []string{"/ro/file': Read-only file system", "/proc/version': Operation not permitted",
+		"/null: Operation not permitted"} {
 		if !strings.Contains(out, says) {
 			t.Errorf("it does not say %q: %s", says, out)
 		}
@@ -373,7 +387,8 @@ print("done", os.getuid())`)
 		t.Errorf("the host's file has a mark of %d bytes", n)
 	}
 	// Whoever sets the limit in which PID 1 keeps identities is somebody else, or root, in name only.
-	out = w.OK(t, "exec", sb, "sh", "-c", "ulimit -S -x 4611686020185450344 2>/dev/null; id -u; cat /etc/shadow >/dev/null && echo read")
+	out = w.OK(t, "exec", sb, "sh", "-c",
+		"ulimit -S -x 4611686020185450344 2>/dev/null; id -u; cat /etc/shadow >/dev/null && echo read")
 	if !strings.HasSuffix(out, "read\n") {
 		t.Errorf("an identity made up: %q", out)
 	}

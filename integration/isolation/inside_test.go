@@ -30,10 +30,13 @@ func TestInside(t *testing.T) {
 			"head -c 2097152 /dev/zero > /dev/shm/x", "No space left on device", ""},
 		{"shm of memory", world.Params{"limits": world.Params{"memory_bytes": 64 << 20, "best_effort": true}},
 			"df -B1 --output=size /dev/shm | tail -1", "33554432", ""},
-		{"tmpfs", world.Params{"mounts": []world.Params{{"target": "/t", "mode": "tmpfs", "size_bytes": 1 << 20, "no_exec": true, "permissions": "0700"}}},
-			"stat -f -c %T /t && stat -c %a /t && cp /bin/true /t && /t/true", "tmpfs\n700\nPermission denied", "cannot"},
+		{"tmpfs", world.Params{"mounts": []world.Params{{"target": "/t", "mode": "tmpfs", "size_bytes": 1 << 20,
+			"no_exec": true, "permissions": "0700"}}},
+			"stat -f -c %T /t && stat -c %a /t && cp /bin/true /t && /t/true", "tmpfs\n700\nPermission denied",
+			"cannot"},
 		{"read-only", world.Params{"read_only": true},
-			"touch /tmp/x /var/tmp/x /run/x && cat /run/hutch/policy.txt > /dev/null && touch /etc/x /root/x", "Read-only file system", ""},
+			"touch /tmp/x /var/tmp/x /run/x && cat /run/hutch/policy.txt > /dev/null && touch /etc/x /root/x",
+			"Read-only file system", ""},
 		{"hosts", world.Params{"hosts": []world.Params{{"name": "db.example", "address": "192.0.2.7"}}},
 			"grep db.example /etc/hosts", "192.0.2.7\tdb.example", ""},
 		{"capabilities", world.Params{"cap_drop": []string{"all"}},
@@ -42,8 +45,10 @@ func TestInside(t *testing.T) {
 			"touch /tmp/y; chmod 0 /tmp/y; cat /tmp/y", "Permission denied", ""},
 		// What a sandbox is told of itself is there, and read-only, also where /run is a folder of its own or the
 		// host's; other folders may lie in one in memory.
-		{"run", world.Params{"mounts": []world.Params{{"target": "/run", "mode": "tmpfs"}, {"target": "/run/a", "mode": "tmpfs"}}},
-			"stat -f -c %T /run/a; touch /run/x && cat /run/hutch/policy.txt && touch /run/hutch/policy.txt", "You are in a sandbox\nRead-only file system", "stat"},
+		{"run", world.Params{"mounts": []world.Params{{"target": "/run", "mode": "tmpfs"},
+			{"target": "/run/a", "mode": "tmpfs"}}},
+			"stat -f -c %T /run/a; touch /run/x && cat /run/hutch/policy.txt && touch /run/hutch/policy.txt",
+			"You are in a sandbox\nRead-only file system", "stat"},
 	} {
 		res := c.Exec(c.SandboxOf(tt.spec), tt.command)
 		for line := range strings.Lines(tt.out) {
@@ -51,7 +56,8 @@ func TestInside(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tt.name, got, line)
 			}
 		}
-		if res := c.Exec(plain, tt.command); strings.Contains(res.Stdout+res.Stderr, tt.out) || !strings.Contains(res.Stdout+res.Stderr, tt.ordinary) {
+		if res := c.Exec(plain, tt.command); strings.Contains(res.Stdout+res.Stderr, tt.out) ||
+			!strings.Contains(res.Stdout+res.Stderr, tt.ordinary) {
 			t.Errorf("%s, in a sandbox without: %q", tt.name, res.Stdout+res.Stderr)
 		}
 	}
@@ -77,5 +83,6 @@ func TestInside(t *testing.T) {
 			t.Errorf("%v: %+v", spec, e)
 		}
 	}
-	c.Refused("invalid_argument", "sandbox.update", world.Params{"sandbox": plain, "limits": world.Params{"shm_bytes": 1 << 20}})
+	c.Refused("invalid_argument", "sandbox.update",
+		world.Params{"sandbox": plain, "limits": world.Params{"shm_bytes": 1 << 20}})
 }

@@ -34,7 +34,8 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%s namespace %q, the caller's is %q", ns, got, own)
 		}
 	}
-	if got := inside("sh", "-c", "id -u; echo $PPID; cat /proc/1/comm"); !regexp.MustCompile(`^0\n1\n\S+$`).MatchString(got) {
+	if got := inside("sh", "-c", "id -u; echo $PPID; cat /proc/1/comm"); !regexp.MustCompile(`^0\n1\n\S+$`).
+		MatchString(got) {
 		t.Errorf("uid, parent and PID 1: %q", got)
 	}
 	if got := inside("cat", "/proc/self/timerslack_ns"); got != "50000" { // PID 1 has more
@@ -193,7 +194,8 @@ func TestPrivileges(t *testing.T) {
 	w := world.New(t)
 	status := w.Inside(t, "cat", "/proc/self/status")
 	for _, want := range []string{
-		"CapInh:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "SigIgn:\t0000000000000000", "SigBlk:\t0000000000000000",
+		"CapInh:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2",
+		"SigIgn:\t0000000000000000", "SigBlk:\t0000000000000000",
 	} {
 		if !strings.Contains(status, want+"\n") {
 			t.Errorf("status lacks %q:\n%s", want, status)
@@ -222,7 +224,8 @@ id -u
 	}
 	sb := w.Create(t, "host")
 	w.OK(t, "exec", sb, "sh", "-c", "cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id")
-	if got := w.OK(t, "exec", "-u", "1000", sb, "/tmp/id"); !strings.HasPrefix(got, "uid=1000") || strings.Contains(got, "euid=0") {
+	if got := w.OK(t, "exec", "-u", "1000", sb, "/tmp/id"); !strings.HasPrefix(got, "uid=1000") ||
+		strings.Contains(got, "euid=0") {
 		t.Errorf("a setuid file gave %q", got)
 	}
 }
@@ -233,7 +236,8 @@ func TestDev(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	got := strings.Fields(w.Inside(t, "ls", "/dev"))
-	want := []string{"fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"}
+	want := []string{"fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty",
+		"urandom", "zero"}
 	got = slices.DeleteFunc(got, func(s string) bool { return s == "core" || s == "console" })
 	if !slices.Equal(got, want) {
 		t.Errorf("/dev holds %v, want %v", got, want)
@@ -366,7 +370,8 @@ call("unknown", 999)
 call("chroot", 161, b"/tmp")
 `)
 	want := map[string]string{
-		"getpid": "ok", "memfd_create": "ok", "unshare files": "ok", "clone3": "ENOSYS", "io_uring_setup": "ENOSYS", "unknown": "ENOSYS",
+		"getpid": "ok", "memfd_create": "ok", "unshare files": "ok", "clone3": "ENOSYS", "io_uring_setup": "ENOSYS",
+		"unknown":          "ENOSYS",
 		"process_vm_readv": ".*", "settimeofday": "EPERM|ENOSYS", "chroot": "ok|EPERM",
 	}
 	for line := range strings.Lines(got) {

@@ -81,7 +81,8 @@ func TestLandlock(t *testing.T) {
 	abi, err := sys.LandlockABI()
 	direct, ahead := world.New(t), world.New(t)
 	if err != nil || abi < sys.MinLandlock {
-		if res := direct.Run(t, "run", "--landlock", "on", "host", "--", "true"); res.Code != 125 || !strings.Contains(res.Stderr, "Landlock") {
+		if res := direct.Run(t, "run", "--landlock", "on", "host", "--", "true"); res.Code != 125 ||
+			!strings.Contains(res.Stderr, "Landlock") {
 			t.Errorf("on, with ABI %d (%v): %+v", abi, err, res)
 		}
 		checkLandlock(t, direct, direct.Create(t, "host"), 0)
@@ -131,11 +132,13 @@ func TestLandlock(t *testing.T) {
 					t.Errorf("%v: %s", c.flags, got)
 				}
 			}
-			world.OpenShell(t, w.Connect(t), api.ShellParams{Sandbox: id}).Says("/usr/bin/python3 -c '"+useLent+"'", c.want)
+			world.OpenShell(t, w.Connect(t), api.ShellParams{Sandbox: id}).
+				Says("/usr/bin/python3 -c '"+useLent+"'", c.want)
 			w.OK(t, "rm", "-f", id)
 		}
 	}
-	if res := direct.Run(t, "run", "--landlock", "maybe", "host", "--", "true"); res.Code != 125 || !strings.Contains(res.Stderr, "auto") {
+	if res := direct.Run(t, "run", "--landlock", "maybe", "host", "--", "true"); res.Code != 125 ||
+		!strings.Contains(res.Stderr, "auto") {
 		t.Errorf("%+v", res)
 	}
 }
@@ -145,7 +148,8 @@ func checkLandlock(t *testing.T, w *world.World, id string, abi int) {
 	t.Helper()
 	rec := world.Decode[api.Sandbox](t, w.OK(t, "inspect", id))
 	i := slices.IndexFunc(rec.Isolation.Walls, func(w api.Wall) bool { return w.Name == "landlock" })
-	if i < 0 || rec.Isolation.LandlockABI != abi || (rec.Isolation.Walls[i].Status == "yes") != (abi > 0) || rec.Isolation.Walls[i].Detail == "" {
+	if i < 0 || rec.Isolation.LandlockABI != abi || (rec.Isolation.Walls[i].Status == "yes") != (abi > 0) ||
+		rec.Isolation.Walls[i].Detail == "" {
 		t.Errorf("landlock_abi %d, want %d: %+v", rec.Isolation.LandlockABI, abi, rec.Isolation.Walls)
 	}
 }

@@ -31,7 +31,8 @@ func TestNothingTold(t *testing.T) {
 	if u, err := user.Current(); err == nil && len(u.Username) > 5 { // root and the like would be found anywhere
 		words["user"] = u.Username
 	}
-	for _, m := range regexp.MustCompile(`(?m)^ +\d+ +\d+ +\d+ ([a-z]+[a-z0-9]*)$`).FindAllStringSubmatch(read("/proc/partitions"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ +\d+ +\d+ +\d+ ([a-z]+[a-z0-9]*)$`).
+		FindAllStringSubmatch(read("/proc/partitions"), -1) {
 		words["disk "+m[1]] = m[1]
 	}
 	for what, word := range words {
@@ -80,7 +81,8 @@ if seen < 200: print("only", seen, "files read")
 		switch {
 		case where == "/etc/control":
 			delete(words, what)
-		case strings.HasSuffix(where, "/cmdline") && strings.Contains(where, "/self/"), strings.HasPrefix(where, "/proc/thread-self/"):
+		case strings.HasSuffix(where, "/cmdline") && strings.Contains(where, "/self/"),
+			strings.HasPrefix(where, "/proc/thread-self/"):
 			// this script's own argument
 		default:
 			t.Errorf("%s is told by %s", what, where)

@@ -54,25 +54,31 @@ var meantMounts = []meant{
 	{"/", "/", "rw,nodev,relatime", "overlay", "overlay", overlayOptions, true},
 	{"/proc", "/", "rw,nosuid,nodev,noexec,relatime", "proc", "proc", "rw|ro", true},
 	{"/dev", "/", "rw,nosuid", "tmpfs", "tmpfs", tmpfsOptions, true},
-	{"/dev/pts", "/", "rw,nosuid,noexec,relatime", "devpts", "devpts", `rw|gid=\d+|mode=620|ptmxmode=666|seclabel`, true},
+	{"/dev/pts", "/", "rw,nosuid,noexec,relatime", "devpts", "devpts",
+		`rw|gid=\d+|mode=620|ptmxmode=666|seclabel`, true},
 	{"/dev/shm", "/", "rw,nosuid,nodev,noexec,relatime", "tmpfs", "shm", tmpfsOptions, true},
 	{"/dev/mqueue", "/", "rw,nosuid,nodev,noexec,relatime", "mqueue", "mqueue", "rw|seclabel", true},
 	{"/sys", "/sys", "ro,nosuid,nodev,noexec,relatime", "tmpfs", "hutch", tmpfsOptions, true},
 	// Where v1 has the controllers, a tmpfs that is read-only hides one that is not.
-	{"/sys/fs/cgroup", "/", "(ro|rw),nosuid,nodev,noexec,relatime", "cgroup2|tmpfs", "cgroup|tmpfs", "rw|nsdelegate|memory_recursiveprot|memory_hugetlb_accounting|seclabel|" + tmpfsOptions, false},
-	{"/sys/fs/cgroup/[a-z_,]+", "/", "ro,nosuid,nodev,noexec,relatime", "cgroup", "cgroup|systemd", `rw|seclabel|clone_children|xattr|name=[a-z]+|release_agent=|[a-z_]+`, false},
+	{"/sys/fs/cgroup", "/", "(ro|rw),nosuid,nodev,noexec,relatime", "cgroup2|tmpfs", "cgroup|tmpfs",
+		"rw|nsdelegate|memory_recursiveprot|memory_hugetlb_accounting|seclabel|" + tmpfsOptions, false},
+	{"/sys/fs/cgroup/[a-z_,]+", "/", "ro,nosuid,nodev,noexec,relatime", "cgroup", "cgroup|systemd",
+		`rw|seclabel|clone_children|xattr|name=[a-z]+|release_agent=|[a-z_]+`, false},
 	{"/usr", "/", "ro,nosuid,nodev,relatime", "overlay", "overlay", overlayOptions, true},
 	{"/run/hutch", "/hutch", "ro,nosuid,nodev,noexec,relatime", "tmpfs", "hutch", tmpfsOptions, true},
 	{"/proc/sys", "/sys", "ro,nosuid,nodev,noexec,relatime", "proc", "proc", "rw|ro", true},
 	{"/proc/sysrq-trigger", "/sysrq-trigger", "ro,nosuid,nodev,noexec,relatime", "proc", "proc", "rw|ro", false},
 	// libcontainer binds the host's nodes where it may not make its own.
-	{"/dev/(null|zero|full|random|urandom|tty)", "/(null|zero|full|random|urandom|tty)", "rw(,nosuid)?(,noexec)?(,relatime|,noatime)?", "(dev)?tmpfs", "(dev)?tmpfs|udev|none", tmpfsOptions, true},
+	{"/dev/(null|zero|full|random|urandom|tty)", "/(null|zero|full|random|urandom|tty)",
+		"rw(,nosuid)?(,noexec)?(,relatime|,noatime)?", "(dev)?tmpfs", "(dev)?tmpfs|udev|none", tmpfsOptions, true},
 	// Masks: a folder is an empty tmpfs, a file is /dev/null.
-	{"/proc/(acpi|asound|bus|driver|fs|irq|pressure|scsi|sys/dev)", "/", "ro,relatime", "tmpfs", "tmpfs", tmpfsOptions, true},
+	{"/proc/(acpi|asound|bus|driver|fs|irq|pressure|scsi|sys/dev)", "/", "ro,relatime", "tmpfs", "tmpfs",
+		tmpfsOptions, true},
 	{
 		"/proc/(cmdline|sys/kernel/random/boot_id|iomem|ioports|dma|mtrr|consoles|modules|partitions|diskstats|mdstat|swaps|locks|" +
 			"interrupts|softirqs|buddyinfo|zoneinfo|timer_list|timer_stats|sched_debug|latency_stats|kcore|kallsyms|keys|key-users)",
-		"/null", "rw(,nosuid)?(,noexec)?(,relatime|,noatime)?", "(dev)?tmpfs", "(dev)?tmpfs|udev|none", tmpfsOptions, true,
+		"/null", "rw(,nosuid)?(,noexec)?(,relatime|,noatime)?", "(dev)?tmpfs", "(dev)?tmpfs|udev|none",
+		tmpfsOptions, true,
 	},
 }
 
@@ -84,7 +90,8 @@ func (l mountLine) wrong(table []meant) string {
 		if !whole(m.point, l.point) {
 			continue
 		}
-		for _, f := range [][3]string{{"root", m.root, l.root}, {"flags", m.flags, l.flags}, {"type", m.fstype, l.fstype}, {"source", m.source, l.source}} {
+		for _, f := range [][3]string{{"root", m.root, l.root}, {"flags", m.flags, l.flags},
+			{"type", m.fstype, l.fstype}, {"source", m.source, l.source}} {
 			if !whole(f[1], f[2]) {
 				return fmt.Sprintf("%s: %s %q, want %s", l.point, f[0], f[2], f[1])
 			}
@@ -119,7 +126,8 @@ func TestMounts(t *testing.T) {
 	inside := func(file string) string { return w.OK(t, "exec", sb, "--", "cat", file) }
 	table := append([]meant{
 		{"/mnt/copy", "/", "rw,nosuid,nodev,relatime", "overlay", "overlay", overlayOptions, true},
-		{"/(bin|sbin|lib|lib32|lib64|libx32|nix/store|gnu/store)", "/", "ro,nosuid,nodev,relatime", "overlay", "overlay", overlayOptions, false},
+		{"/(bin|sbin|lib|lib32|lib64|libx32|nix/store|gnu/store)", "/", "ro,nosuid,nodev,relatime", "overlay",
+			"overlay", overlayOptions, false},
 	}, meantMounts...)
 
 	info := inside("/proc/self/mountinfo")
@@ -204,9 +212,11 @@ func TestMounts(t *testing.T) {
 	}
 
 	// And no name that is the host's, in any of them.
-	names := []string{w.Dir, w.Root(), filepath.Base(w.Dir), os.TempDir(), "/home/", "hidden-folder", "sandboxes/", "daemons/",
+	names := []string{w.Dir, w.Root(), filepath.Base(w.Dir), os.TempDir(), "/home/", "hidden-folder", "sandboxes/",
+		"daemons/",
 		"/dev/vd", "/dev/sd", "/dev/nvme", "/dev/mapper"}
-	for file, text := range map[string]string{"mountinfo": info, "mounts": mounts, "mountstats": mountstats, "cgroup": cgroup, "environ": environ} {
+	for file, text := range map[string]string{"mountinfo": info, "mounts": mounts, "mountstats": mountstats,
+		"cgroup": cgroup, "environ": environ} {
 		for line := range strings.Lines(text) {
 			if strings.Contains(line, " /workspace ") {
 				continue

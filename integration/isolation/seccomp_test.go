@@ -63,7 +63,8 @@ func TestSeccompProfiles(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant:\n%s", profile, got, want)
 		}
 		sb := w.Create(t, "--seccomp", profile, "host")
-		if out := w.OK(t, "inspect", sb); !strings.Contains(out, "profile "+profile) || !strings.Contains(out, `"seccomp": "`+profile+`"`) {
+		if out := w.OK(t, "inspect", sb); !strings.Contains(out, "profile "+profile) ||
+			!strings.Contains(out, `"seccomp": "`+profile+`"`) {
 			t.Errorf("inspect does not tell of profile %s: %s", profile, out)
 		}
 		everyday(t, w, sb)
@@ -75,7 +76,8 @@ func TestSeccompProfiles(t *testing.T) {
 // in and out, a background job that is killed.
 func everyday(t *testing.T, w *world.World, sb string) {
 	t.Helper()
-	if got := w.OK(t, "exec", sb, "--", "sh", "-c", "seq 3 | sort -r >/tmp/f; cat /tmp/f; (sleep 600 >/dev/null 2>&1 & ); id -u"); got != "3\n2\n1\n0\n" {
+	if got := w.OK(t, "exec", sb, "--", "sh", "-c",
+		"seq 3 | sort -r >/tmp/f; cat /tmp/f; (sleep 600 >/dev/null 2>&1 & ); id -u"); got != "3\n2\n1\n0\n" {
 		t.Errorf("a shell: %q", got)
 	}
 	from, to := world.Write(t, w.Path("from-"+sb), "content\n"), w.Path("to-"+sb)
@@ -99,7 +101,8 @@ func TestSeccompBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	sb := w.Create(t, "--seccomp", "browser", "host")
-	if got := w.OK(t, "exec", sb, "--", "unshare", "-Urpfn", "sh", "-c", "id -u; grep CapEff /proc/self/status"); got != "0\nCapEff:\t000001ffffffffff\n" {
+	if got := w.OK(t, "exec", sb, "--", "unshare", "-Urpfn", "sh", "-c",
+		"id -u; grep CapEff /proc/self/status"); got != "0\nCapEff:\t000001ffffffffff\n" {
 		t.Errorf("nested: %q", got)
 	}
 	for name, command := range map[string]string{
@@ -118,11 +121,13 @@ func TestSeccompBrowser(t *testing.T) {
 		}
 	}
 	// The twins.
-	w.OK(t, "exec", sb, "--", "unshare", "-Urn", "python3", "-c", "import fcntl,socket; fcntl.ioctl(socket.socket(), 0x8913, b'lo'.ljust(40, bytes(1))); socket.socket().setsockopt(1, 9, 1)")
+	w.OK(t, "exec", sb, "--", "unshare", "-Urn", "python3", "-c",
+		"import fcntl,socket; fcntl.ioctl(socket.socket(), 0x8913, b'lo'.ljust(40, bytes(1))); socket.socket().setsockopt(1, 9, 1)")
 	if r := w.Run(t, "run", "host", "--", "unshare", "-U", "true"); r.Code == 0 {
 		t.Error("the default profile allows user namespaces")
 	}
-	if got := w.OK(t, "exec", sb, "--", "sh", "-c", "df -B1M --output=size /dev/shm | tail -1"); len(strings.TrimSpace(got)) < len("512") {
+	if got := w.OK(t, "exec", sb, "--", "sh", "-c",
+		"df -B1M --output=size /dev/shm | tail -1"); len(strings.TrimSpace(got)) < len("512") {
 		t.Errorf("/dev/shm has %q MiB, too few for a browser", got)
 	}
 }
@@ -141,11 +146,13 @@ func TestSeccompCustom(t *testing.T) {
   ]
 }`)
 	sb := w.Create(t, "--seccomp", good, "host")
-	if r := w.Run(t, "exec", sb, "--", "mkdir", "/tmp/x"); r.Code == 0 || !strings.Contains(r.Stderr, "Protocol error") {
+	if r := w.Run(t, "exec", sb, "--", "mkdir", "/tmp/x"); r.Code == 0 ||
+		!strings.Contains(r.Stderr, "Protocol error") {
 		t.Errorf("mkdir: exit %d: %s", r.Code, r.Stderr)
 	}
 	w.OK(t, "exec", sb, "--", "touch", "/tmp/x")
-	if r := w.Run(t, "exec", sb, "--", "unshare", "-U", "true"); r.Code == 0 || !strings.Contains(r.Stderr, "Operation not permitted") {
+	if r := w.Run(t, "exec", sb, "--", "unshare", "-U", "true"); r.Code == 0 ||
+		!strings.Contains(r.Stderr, "Operation not permitted") {
 		t.Errorf("unshare: exit %d: %s", r.Code, r.Stderr)
 	}
 	if out := w.OK(t, "inspect", sb); !strings.Contains(out, "profile custom") {
@@ -161,12 +168,14 @@ func TestSeccompCustom(t *testing.T) {
 			"line 4: socket: SCMP_ACT_ERRNO 1 here and SCMP_ACT_KILL_THREAD in line 3 are both for the call with arguments such as 0: 0x2"},
 	} {
 		path := world.Write(t, w.Path(name+".json"), bad[0])
-		if r := w.Run(t, "run", "--seccomp", path, "host", "--", "true"); r.Code != 125 || !strings.Contains(r.Stderr, bad[1]) {
+		if r := w.Run(t, "run", "--seccomp", path, "host", "--", "true"); r.Code != 125 ||
+			!strings.Contains(r.Stderr, bad[1]) {
 			t.Errorf("%s: exit %d: %s", name, r.Code, r.Stderr)
 		}
 	}
 	for _, missing := range []string{"./none.json", "lax", "custom"} {
-		if r := w.Run(t, "run", "--seccomp", missing, "host", "--", "true"); r.Code != 125 || !strings.Contains(r.Stderr, missing) {
+		if r := w.Run(t, "run", "--seccomp", missing, "host", "--", "true"); r.Code != 125 ||
+			!strings.Contains(r.Stderr, missing) {
 			t.Errorf("%s: exit %d: %s", missing, r.Code, r.Stderr)
 		}
 	}
@@ -204,8 +213,9 @@ func TestSeccompCustomKills(t *testing.T) {
 			names = append(names, strconv.Quote(name))
 		}
 	}
-	old := world.Write(t, w.Path("old.json"), `{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"action": "SCMP_ACT_ALLOW", "names": [`+
-		strings.Join(names, ", ")+`]}]}`)
+	old := world.Write(t, w.Path("old.json"),
+		`{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"action": "SCMP_ACT_ALLOW", "names": [`+
+			strings.Join(names, ", ")+`]}]}`)
 	const script = `
 import ctypes, threading
 t = threading.Thread(target=print, args=("a thread",)); t.start(); t.join()

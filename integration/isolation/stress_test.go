@@ -24,7 +24,8 @@ func TestStressRefused(t *testing.T) {
 	worked := 0
 	// without a call: refused, but not told of, for programs try it
 	for _, tt := range []struct{ stressor, call string }{
-		{"key", "add_key"}, {"io-uring", ""}, {"handle", ""}, {"af-alg", "socket"}, {"rawsock", "socket"}, {"rawpkt", "socket"}, {"dccp", "socket"},
+		{"key", "add_key"}, {"io-uring", ""}, {"handle", ""}, {"af-alg", "socket"}, {"rawsock", "socket"},
+		{"rawpkt", "socket"}, {"dccp", "socket"},
 		{"reboot", "reboot"}, {"umount", "mount"}, {"unshare", "unshare"},
 	} {
 		command := []string{"stress-ng", "--timeout", "1s", "--temp-path", "/tmp", "--" + tt.stressor, "1"}
@@ -32,15 +33,18 @@ func TestStressRefused(t *testing.T) {
 		res := world.Decode[api.ExecResult](t, r.Stdout)
 		told := slices.ContainsFunc(res.Denials, func(d api.Denial) bool { return d.Target == tt.call })
 		if tt.call == "" { // io_uring is not there (ENOSYS)
-			told = strings.Contains(res.Stderr, "Operation not permitted") || strings.Contains(res.Stderr, "not supported by the kernel")
+			told = strings.Contains(res.Stderr, "Operation not permitted") ||
+				strings.Contains(res.Stderr, "not supported by the kernel")
 		}
 		if !told || res.TimedOut || r.Code >= 125 {
-			t.Errorf("%s: exit code %d, timed out %v, refused %v: %s", tt.stressor, r.Code, res.TimedOut, res.Denials, res.Stderr)
+			t.Errorf("%s: exit code %d, timed out %v, refused %v: %s", tt.stressor, r.Code, res.TimedOut, res.Denials,
+				res.Stderr)
 		}
 		if tt.stressor == "key" || tt.stressor == "io-uring" { // harmless outside
 			command[4] = w.Path("tmp")
 			out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
-			if refused := strings.Contains(string(out), "Operation not permitted") || strings.Contains(string(out), "not supported"); !refused {
+			if refused := strings.Contains(string(out), "Operation not permitted") ||
+				strings.Contains(string(out), "not supported"); !refused {
 				worked++
 			} else {
 				t.Logf("%s outside: %v: %s", tt.stressor, err, out)

@@ -35,15 +35,19 @@ func TestSyscallDenied(t *testing.T) {
 	sb := w.Create(t, "host")
 	run := func(flags string) api.ExecResult {
 		t.Helper()
-		return world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.run", fmt.Sprintf(`{"sandbox":%q,"argv":["python3","-c",%q,%q,"3"]}`, sb, unshareScript, flags)))
+		return world.Decode[api.ExecResult](t,
+			w.OK(t, "rpc", "exec.run", fmt.Sprintf(`{"sandbox":%q,"argv":["python3","-c",%q,%q,"3"]}`, sb,
+				unshareScript, flags)))
 	}
 	res := run(newUser)
 	if res.Stdout != "EPERM\n" || len(res.Denials) != 1 {
 		t.Fatalf("%q, denials %+v", res.Stdout, res.Denials)
 	}
 	d := res.Denials[0]
-	if d.Kind != api.KindSyscall || d.Target != "unshare" || d.Exec != res.Exec || d.By != "seccomp" || d.Errno != "EPERM" || d.HowToAllow != "--seccomp browser" ||
-		!strings.Contains(d.Why, "namespace") || d.Process == nil || d.Process.PID == 0 || !slices.Equal(d.Process.Command, []string{"python3"}) {
+	if d.Kind != api.KindSyscall || d.Target != "unshare" || d.Exec != res.Exec || d.By != "seccomp" ||
+		d.Errno != "EPERM" || d.HowToAllow != "--seccomp browser" ||
+		!strings.Contains(d.Why, "namespace") || d.Process == nil || d.Process.PID == 0 ||
+		!slices.Equal(d.Process.Command, []string{"python3"}) {
 		t.Errorf("%+v, process %+v", d, d.Process)
 	}
 	if res := run(newFiles); res.Stdout != "ok\n" || len(res.Denials) != 0 {
@@ -53,17 +57,20 @@ func TestSyscallDenied(t *testing.T) {
 		t.Errorf("why: %s", out)
 	}
 	events := w.OK(t, "events", "-n", "--kind", "syscall.denied", "--sandbox", sb)
-	if strings.Count(events, "\n") != 1 || !strings.Contains(events, res.Exec) || !strings.Contains(events, "0x10000000") {
+	if strings.Count(events, "\n") != 1 || !strings.Contains(events, res.Exec) ||
+		!strings.Contains(events, "0x10000000") {
 		t.Errorf("events: %s", events)
 	}
 	// What a runtime only tries is no news.
 	if _, err := exec.LookPath("node"); err == nil {
-		if out := w.OK(t, "rpc", "exec.run", fmt.Sprintf(`{"sandbox":%q,"argv":["node","-e","1"]}`, sb)); !strings.Contains(out, `"denials": []`) {
+		if out := w.OK(t, "rpc", "exec.run", fmt.Sprintf(`{"sandbox":%q,"argv":["node","-e","1"]}`,
+			sb)); !strings.Contains(out, `"denials": []`) {
 			t.Errorf("node: %s", out)
 		}
 	}
 	// Of a command that failed it is told behind its output.
-	if r := w.Run(t, "exec", sb, "--", "sh", "-c", "unshare -U true || exit 3"); r.Code != 3 || !strings.Contains(r.Stderr, "hutch: system call: unshare was refused") {
+	if r := w.Run(t, "exec", sb, "--", "sh", "-c", "unshare -U true || exit 3"); r.Code != 3 ||
+		!strings.Contains(r.Stderr, "hutch: system call: unshare was refused") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 }
@@ -83,7 +90,8 @@ func TestSyscallDeniedWhose(t *testing.T) {
 			if i%2 == 0 {
 				flags, want = newUser, 1
 			}
-			out := w.OK(t, "rpc", "exec.run", fmt.Sprintf(`{"sandbox":%q,"argv":["python3","-c",%q,%q,"1"]}`, sb, unshareScript, flags))
+			out := w.OK(t, "rpc", "exec.run", fmt.Sprintf(`{"sandbox":%q,"argv":["python3","-c",%q,%q,"1"]}`, sb,
+				unshareScript, flags))
 			res := world.Decode[api.ExecResult](t, out)
 			if len(res.Denials) != want || want == 1 && res.Denials[0].Exec != res.Exec {
 				t.Errorf("%s: %+v", flags, res.Denials)
@@ -107,7 +115,9 @@ for _ in range(60):
     try: children.append(subprocess.Popen(["python3", "-c", %q, "0x10000000", "%d"], stdout=subprocess.PIPE))
     except OSError: break
 print(sorted({c.communicate()[0] for c in children}))`, unshareScript, world.Rounds(5000))
-	started := world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.start", fmt.Sprintf(`{"sandbox":%q,"argv":["python3","-c",%q],"background":true}`, sb, flood)))
+	started := world.Decode[api.ExecResult](t,
+		w.OK(t, "rpc", "exec.start", fmt.Sprintf(`{"sandbox":%q,"argv":["python3","-c",%q],"background":true}`, sb,
+			flood)))
 	for range 3 {
 		w.OK(t, "pause", sb)
 		w.OK(t, "resume", sb)
@@ -117,7 +127,8 @@ print(sorted({c.communicate()[0] for c in children}))`, unshareScript, world.Rou
 	if res.Stdout != "[b'EPERM\\n']\n" || res.ExitCode != 0 {
 		t.Errorf("exit %d: %q %s", res.ExitCode, res.Stdout, res.Stderr)
 	}
-	if events := w.OK(t, "events", "-n", "--kind", "syscall.denied", "--sandbox", sb); strings.Count(events, "\n") > 1000 {
+	if events := w.OK(t, "events", "-n", "--kind", "syscall.denied", "--sandbox", sb); strings.Count(events,
+		"\n") > 1000 {
 		t.Errorf("%d events", strings.Count(events, "\n"))
 	}
 	if got := w.OK(t, "exec", sb, "--", "echo", "alive"); got != "alive\n" {

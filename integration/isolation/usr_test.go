@@ -21,10 +21,12 @@ var usrCases = []struct {
 	says          string
 }{
 	{"a new program", `printf '#!/bin/sh\necho mine\n' >/usr/local/bin/prog && chmod +x /usr/local/bin/prog && prog | grep -x mine`, 0, ""},
-	{"new folders", "mkdir -p /usr/lib/new/below /usr/new && echo x >/usr/lib/new/below/f && cat /usr/lib/new/below/f", 0, ""},
+	{"new folders", "mkdir -p /usr/lib/new/below /usr/new && echo x >/usr/lib/new/below/f && cat /usr/lib/new/below/f",
+		0, ""},
 	{"removed", "rm /usr/bin/env && test ! -e /usr/bin/env", 0, ""},
 	{"replaced", "cp /bin/true /tmp/t && rm /usr/bin/env && mv /tmp/t /usr/bin/env && env --version", 0, ""},
-	{"replaced by renaming", "printf '#!/bin/sh\nexit 0\n' >/usr/bin/env.new && chmod +x /usr/bin/env.new && mv -f /usr/bin/env.new /usr/bin/env && env false", 0, ""},
+	{"replaced by renaming",
+		"printf '#!/bin/sh\nexit 0\n' >/usr/bin/env.new && chmod +x /usr/bin/env.new && mv -f /usr/bin/env.new /usr/bin/env && env false", 0, ""},
 	{"a folder removed", "mkdir /usr/d && rmdir /usr/d && rm -r /usr/share/doc && test ! -e /usr/share/doc", 0, ""},
 	// A copy of it would belong to the host's root, who has no id here.
 	{"in place", "echo x >>/usr/bin/env", 2, "Permission denied"},
@@ -56,7 +58,8 @@ func TestWritableUsr(t *testing.T) {
 		})
 	}
 	after, err := os.Stat("/usr/bin/env")
-	if err != nil || !os.SameFile(before, after) || before.Size() != after.Size() || !before.ModTime().Equal(after.ModTime()) {
+	if err != nil || !os.SameFile(before, after) || before.Size() != after.Size() || !before.ModTime().
+		Equal(after.ModTime()) {
 		t.Errorf("the host's file has changed: %v", err)
 	}
 	for _, gone := range []string{"/usr/local/bin/prog", "/usr/lib/new", "/usr/new", "/usr/null"} {
@@ -66,7 +69,9 @@ func TestWritableUsr(t *testing.T) {
 	}
 	w.Run(t, "run", "host", "--", "touch", "/usr/local/bin/prog").Want(t, 1).Says(t, "Read-only file system")
 
-	sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", WritableUsr: true, Limits: api.Limits{DiskBytes: 16 * world.MiB}}}, nil, nil)
+	sb, err := c.CreateSandbox(t.Context(),
+		api.CreateParams{Spec: api.Spec{Image: "host", WritableUsr: true,
+			Limits: api.Limits{DiskBytes: 16 * world.MiB}}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +111,13 @@ func TestWritableUsrLife(t *testing.T) {
 		w.Run(t, "exec", "-u", "1000", sb, "--", "touch", "/usr/local/other").Want(t, 1).Says(t, "Permission denied")
 	}
 	world.Strike(t, world.Victims[0].PIDs(w.Daemon(t)))
-	if got := w.OK(t, "exec", sb, "--", "sh", "-c", "ls /usr/local/mine && touch /usr/bin/new && rm /usr/bin/env && test ! -e /usr/bin/env && echo gone"); got != "/usr/local/mine\ngone\n" {
+	if got := w.OK(t, "exec", sb, "--", "sh", "-c",
+		"ls /usr/local/mine && touch /usr/bin/new && rm /usr/bin/env && test ! -e /usr/bin/env && echo gone"); got != "/usr/local/mine\ngone\n" {
 		t.Errorf("with the next hutchd: %q", got)
 	}
 	// The next one makes a layer of folders of its own.
-	if got := w.OK(t, "run", "--writable-usr", "host", "--", "sh", "-c", "touch /usr/lib/new && test -e /usr/bin/env && echo whole"); got != "whole\n" {
+	if got := w.OK(t, "run", "--writable-usr", "host", "--", "sh", "-c",
+		"touch /usr/lib/new && test -e /usr/bin/env && echo whole"); got != "whole\n" {
 		t.Errorf("the next sandbox: %q", got)
 	}
 	w.OK(t, "rm", "-f", sb)

@@ -21,15 +21,21 @@ func TestAbout(t *testing.T) {
 		return world.Decode[api.About](t, w.OK(t, "exec", sb, "--", "cat", "/run/hutch/policy.json"))
 	}
 	a := about()
-	if a.Version != 1 || a.Sandbox != sb || a.Network.Mode != api.NetAllow || fmt.Sprint(a.Network.Allow) != "[a.test]" ||
-		len(a.Folders) != 1 || a.Folders[0].Path != "/workspace" || a.Folders[0].Mode != api.ModeRO || a.Folders[0].Guarded != nil || a.Limits.DiskBytes != 77<<20 {
+	if a.Version != 1 || a.Sandbox != sb || a.Network.Mode != api.NetAllow ||
+		fmt.Sprint(a.Network.Allow) != "[a.test]" ||
+		len(a.Folders) != 1 || a.Folders[0].Path != "/workspace" || a.Folders[0].Mode != api.ModeRO ||
+		a.Folders[0].Guarded != nil || a.Limits.DiskBytes != 77<<20 {
 		t.Errorf("%+v", a)
 	}
-	if text := w.OK(t, "exec", sb, "--", "cat", "/run/hutch/policy.txt"); text != a.Text+"\n" || !strings.Contains(text, "Allowed: a.test.") || !strings.Contains(text, "/workspace is a folder of the user's, which you can only read.") {
+	if text := w.OK(t, "exec", sb, "--", "cat", "/run/hutch/policy.txt"); text != a.Text+"\n" ||
+		!strings.Contains(text, "Allowed: a.test.") ||
+		!strings.Contains(text, "/workspace is a folder of the user's, which you can only read.") {
 		t.Errorf("the text: %q", text)
 	}
-	for _, command := range []string{"echo x >/run/hutch/policy.txt", "rm /run/hutch/policy.json", "mv /run/hutch/policy.json /run/hutch/x", "chmod 777 /run/hutch"} {
-		if r := w.Run(t, "exec", sb, "--", "sh", "-c", command); r.Code == 0 || !strings.Contains(r.Stderr, "Read-only file system") {
+	for _, command := range []string{"echo x >/run/hutch/policy.txt", "rm /run/hutch/policy.json",
+		"mv /run/hutch/policy.json /run/hutch/x", "chmod 777 /run/hutch"} {
+		if r := w.Run(t, "exec", sb, "--", "sh", "-c", command); r.Code == 0 ||
+			!strings.Contains(r.Stderr, "Read-only file system") {
 			t.Errorf("%s: exit %d: %s", command, r.Code, r.Stderr)
 		}
 	}
@@ -48,7 +54,9 @@ func TestAbout(t *testing.T) {
 	if a := about(); len(a.Network.Allow) < 1001 || !strings.Contains(a.Text, "entries, which policy.json lists") {
 		t.Errorf("after the daemon's death: %d entries, %s", len(a.Network.Allow), a.Text)
 	}
-	if text := w.OK(t, "exec", sb, "--", "sh", "-c", "cat /run/hutch/*; grep /run/hutch /proc/self/mountinfo"); strings.Contains(text, w.Dir) || strings.Contains(text, folder) {
+	if text := w.OK(t, "exec", sb, "--", "sh", "-c",
+		"cat /run/hutch/*; grep /run/hutch /proc/self/mountinfo"); strings.Contains(text, w.Dir) ||
+		strings.Contains(text, folder) {
 		t.Errorf("the host's path shows: %s", text)
 	}
 
@@ -58,7 +66,8 @@ func TestAbout(t *testing.T) {
 	if list, err := os.ReadDir(run); err != nil || len(list) != 0 {
 		t.Errorf("in the caller's folder: %v, %v", list, err)
 	}
-	if r := w.Run(t, "run", "-v", run+":/run/hutch", "host", "--", "true"); r.Code != 125 || !strings.Contains(r.Stderr, "hutch's own") {
+	if r := w.Run(t, "run", "-v", run+":/run/hutch", "host", "--", "true"); r.Code != 125 ||
+		!strings.Contains(r.Stderr, "hutch's own") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 }

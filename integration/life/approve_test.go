@@ -81,7 +81,8 @@ func TestOtherState(t *testing.T) {
 	for _, args := range [][]string{{"ps"}, {"run", "host", "true"}, {"rm", "-f", "box"}} {
 		cmd := w.Command(args...)
 		cmd.Env = append(cmd.Env, "HUTCH_ROOT="+other)
-		w.Finish(t, cmd).Want(t, 125).Says(t, "keeps its state in "+w.Root(), "this command names "+other, "HUTCH_ROOT="+w.Root())
+		w.Finish(t, cmd).Want(t, 125).Says(t, "keeps its state in "+w.Root(), "this command names "+other,
+			"HUTCH_ROOT="+w.Root())
 	}
 	// The same folder by another name is the same.
 	if err := os.Symlink(w.Root(), w.Path("link")); err != nil {

@@ -13,7 +13,8 @@ import (
 
 // eaters are n processes that hold so many MiB each for as long as they are let.
 func eaters(n, size int, then string) string {
-	return strings.Repeat(fmt.Sprintf(`/usr/bin/python3 -c 'import time; b = bytearray(%d << 20); time.sleep(%s)' & `, size, then), n)
+	return strings.Repeat(fmt.Sprintf(`/usr/bin/python3 -c 'import time; b = bytearray(%d << 20); time.sleep(%s)' & `,
+		size, then), n)
 }
 
 // TestMetered: where no cgroup does it, the meter holds a limit of memory that was asked
@@ -37,7 +38,8 @@ func TestMetered(t *testing.T) {
 		u.Limit != "memory_bytes" || u.Value != 128*world.MiB {
 		t.Errorf("%+v", sb.Unenforced)
 	}
-	events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb.ID, Kinds: []api.EventKind{api.EventLimitHit}})
+	events, err := c.Subscribe(t.Context(),
+		api.SubscribeParams{Sandbox: sb.ID, Kinds: []api.EventKind{api.EventLimitHit}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,11 +88,13 @@ func checkLeftEaters(t *testing.T, w *world.World, c *hutch.Client, sandbox, sma
 	if _, err := c.ExecKill(t.Context(), small); err != nil {
 		t.Fatal(err)
 	}
-	events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sandbox, Kinds: []api.EventKind{api.EventSandboxState}})
+	events, err := c.Subscribe(t.Context(),
+		api.SubscribeParams{Sandbox: sandbox, Kinds: []api.EventKind{api.EventSandboxState}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := "until [ -e /tmp/left ]; do sleep 0.01; done; " + strings.ReplaceAll(eaters(4, 50, "1000"), "'", `"`) + "wait"
+	left := "until [ -e /tmp/left ]; do sleep 0.01; done; " + strings.ReplaceAll(eaters(4, 50, "1000"), "'",
+		`"`) + "wait"
 	world.Ran(t, c, sandbox, "(setsid sh -c '"+left+"' >/dev/null 2>&1 &)")
 	w.OK(t, "rpc", "fs.write", fmt.Sprintf(`{"sandbox": %q, "path": "/tmp/left", "data": ""}`, sandbox)) // no exec runs meanwhile
 	if end := world.StateOf(t, events); end.State != api.Stopped || !strings.Contains(end.Reason, "memory_bytes") {
@@ -101,7 +105,8 @@ func checkLeftEaters(t *testing.T, w *world.World, c *hutch.Client, sandbox, sma
 // isOOM looks at the result of a command that the meter has ended.
 func isOOM(t *testing.T, res api.ExecResult) {
 	t.Helper()
-	if l := res.Limit; res.Verdict != api.VerdictOOM || res.ExitCode != 137 || l == nil || l.Name != "memory_bytes" || l.Of != "sandbox" ||
+	if l := res.Limit; res.Verdict != api.VerdictOOM || res.ExitCode != 137 || l == nil || l.Name != "memory_bytes" ||
+		l.Of != "sandbox" ||
 		l.Limit != 128*world.MiB || l.Peak <= l.Limit || l.Hint == "" || len(res.Killed) == 0 {
 		t.Errorf("%+v, limit %+v, want oom", res, res.Limit)
 	}

@@ -81,7 +81,8 @@ func TestPause(t *testing.T) {
 	w := world.New(t)
 	c := w.Connect(t)
 	sb, other := world.Box(t, c), world.Box(t, c)
-	events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventSandboxState}})
+	events, err := c.Subscribe(t.Context(),
+		api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventSandboxState}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,8 @@ func TestPauseDeath(t *testing.T) {
 	w := world.New(t)
 	w.LogOnFailure(t)
 	sb, other := strings.TrimSpace(w.Create(t, "host")), strings.TrimSpace(w.Create(t, "host"))
-	ex := strings.TrimSpace(w.OK(t, "exec", "-d", sb, "--", "sh", "-c", "echo up; while [ ! -e /tmp/end ]; do :; done; exit 7"))
+	ex := strings.TrimSpace(w.OK(t, "exec", "-d", sb, "--", "sh", "-c",
+		"echo up; while [ ! -e /tmp/end ]; do :; done; exit 7"))
 	w.OK(t, "rpc", "exec.read", fmt.Sprintf(`{"exec":%q,"stream":"stdout","offset":0,"wait_s":10}`, ex))
 	pid1 := world.Decode[api.Sandbox](t, w.OK(t, "inspect", sb)).PID
 	nap := func() { w.OK(t, "exec", other, "--", "sleep", "0.1") }
@@ -222,8 +224,10 @@ func TestLife(t *testing.T) {
 		want         api.State
 		code         int // of a command that obeys SIGTERM
 	}{
-		{"ttl", "pause", api.Paused, 0}, {"ttl", "stop", api.Stopped, 3}, {"ttl", "kill", api.Stopped, 137}, {"ttl", "remove", api.StateRemoved, 137},
-		{"idle", "pause", api.Paused, 0}, {"idle", "stop", api.Stopped, 0}, {"idle", "kill", api.Stopped, 0}, {"idle", "remove", api.StateRemoved, 0},
+		{"ttl", "pause", api.Paused, 0}, {"ttl", "stop", api.Stopped, 3}, {"ttl", "kill", api.Stopped, 137},
+		{"ttl", "remove", api.StateRemoved, 137},
+		{"idle", "pause", api.Paused, 0}, {"idle", "stop", api.Stopped, 0}, {"idle", "kill", api.Stopped, 0},
+		{"idle", "remove", api.StateRemoved, 0},
 	} {
 		t.Run(tt.name+" "+tt.action, func(t *testing.T) {
 			events, err := c.Subscribe(t.Context(), api.SubscribeParams{Kinds: []api.EventKind{api.EventSandboxState}})
@@ -243,10 +247,12 @@ func TestLife(t *testing.T) {
 				if err := json.Unmarshal(e.Data, &data); err != nil {
 					t.Fatal(err)
 				}
-				if e.Sandbox != sb || data.State == api.Running || data.State == api.Stopped && tt.want == api.StateRemoved {
+				if e.Sandbox != sb || data.State == api.Running || data.State == api.Stopped &&
+					tt.want == api.StateRemoved {
 					continue
 				}
-				if data.State != tt.want || tt.want != api.StateRemoved && !strings.Contains(data.Reason, tt.name+"_s is over") {
+				if data.State != tt.want || tt.want != api.StateRemoved &&
+					!strings.Contains(data.Reason, tt.name+"_s is over") {
 					t.Errorf("%+v, want %s", data, tt.want)
 				}
 				break

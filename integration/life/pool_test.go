@@ -56,15 +56,19 @@ func TestPool(t *testing.T) {
 				t.Errorf("release of one that waits: %v", err)
 			}
 
-			first := acquire(t, w, c, api.AcquireParams{Pool: name, Name: "first-" + name, Labels: map[string]string{"a": "b"}})
-			if first.State != api.Running || first.Pool != name || first.Labels["a"] != "b" || first.Labels["of"] != sp.Labels["of"] || !slices.Contains(waiting, first.ID) {
+			first := acquire(t, w, c, api.AcquireParams{Pool: name, Name: "first-" + name,
+				Labels: map[string]string{"a": "b"}})
+			if first.State != api.Running || first.Pool != name || first.Labels["a"] != "b" ||
+				first.Labels["of"] != sp.Labels["of"] || !slices.Contains(waiting, first.ID) {
 				t.Errorf("%+v", first)
 			}
-			if got := w.OK(t, "exec", "first-"+name, "--", "sh", "-c", "echo mine >/tmp/x; cat /tmp/x"); got != "mine\n" {
+			if got := w.OK(t, "exec", "first-"+name, "--", "sh", "-c",
+				"echo mine >/tmp/x; cat /tmp/x"); got != "mine\n" {
 				t.Errorf("%q", got)
 			}
 			second := acquire(t, w, c, api.AcquireParams{Pool: name, WaitMS: long})
-			if _, err := c.Acquire(t.Context(), api.AcquireParams{Pool: name, WaitMS: long, Name: "first-" + name}); api.ErrorCode(err) != api.AlreadyExists {
+			if _, err := c.Acquire(t.Context(), api.AcquireParams{Pool: name, WaitMS: long, Name: "first-" +
+				name}); api.ErrorCode(err) != api.AlreadyExists {
 				t.Errorf("a name that is taken: %v", err)
 			}
 			w.Run(t, "exec", second.ID, "--", "cat", "/tmp/x").Want(t, 1)
@@ -101,7 +105,8 @@ func TestPoolEmpty(t *testing.T) {
 	w := world.New(t)
 	c := w.Dial(t)
 	never := false
-	c.Call(nil, "pool.create", world.Params{"name": "p", "size": 2, "prewarm": never, "sandbox": world.Params{"image": "host", "ttl_s": 3600}})
+	c.Call(nil, "pool.create", world.Params{"name": "p", "size": 2, "prewarm": never,
+		"sandbox": world.Params{"image": "host", "ttl_s": 3600}})
 	if m := c.Start("pool.acquire", world.Params{"pool": "p"}).Wait(); m.Error != nil || string(m.Result) != "null" {
 		t.Errorf("%+v", m)
 	}
@@ -170,12 +175,19 @@ func TestPoolRefused(t *testing.T) {
 			"invalid_argument", "sandbox.name",
 			world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "name": "y"}},
 		},
-		{"invalid_argument", "sandbox.owner", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "owner": "connection"}}},
-		{"invalid_argument", "sandbox.workspace", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "workspace": world.Params{"path": "/tmp", "mode": "ro"}}}},
-		{"invalid_argument", "sandbox.mounts", world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "mounts": []world.Params{{"source": "/usr", "target": "/u", "mode": "ro"}}}}},
+		{"invalid_argument", "sandbox.owner",
+			world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "host", "owner": "connection"}}},
+		{"invalid_argument", "sandbox.workspace",
+			world.Params{"name": "x", "size": 1,
+				"sandbox": world.Params{"image": "host", "workspace": world.Params{"path": "/tmp", "mode": "ro"}}}},
+		{"invalid_argument", "sandbox.mounts",
+			world.Params{"name": "x", "size": 1,
+				"sandbox": world.Params{"image": "host",
+					"mounts": []world.Params{{"source": "/usr", "target": "/u", "mode": "ro"}}}}},
 		{
 			"not_found", "",
-			world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "127.0.0.1:1/none:1", "pull": "never"}},
+			world.Params{"name": "x", "size": 1, "sandbox": world.Params{"image": "127.0.0.1:1/none:1",
+				"pull": "never"}},
 		},
 	} {
 		if e := c.Refused(tt.code, "pool.create", tt.p); tt.field != "" && e.Data.Field != tt.field {
@@ -204,7 +216,8 @@ func TestPoolHealth(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	c := w.Connect(t)
-	if _, err := c.CreatePool(t.Context(), api.PoolSpec{Name: "p", Size: 2, Sandbox: api.Spec{Image: "host"}}, nil); err != nil {
+	if _, err := c.CreatePool(t.Context(), api.PoolSpec{Name: "p", Size: 2, Sandbox: api.Spec{Image: "host"}},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	for round := range world.Rounds(10) {
@@ -274,7 +287,8 @@ func TestPoolConfigured(t *testing.T) {
 	w.Configure(t, "pools:\n  py: {size: 2, image: host, limits: {memory_bytes: 256m, timeout_s: 1m, best_effort: true}, labels: {a: b}}\n  later: {image: host, prewarm: false}\n")
 	w.OK(t, "config", "check")
 	p := w.Filled(t, "py", 2)
-	if !p.Configured || p.Sandbox.Limits.MemoryBytes != 256<<20 || p.Sandbox.Limits.TimeoutS != 60 || p.Sandbox.Labels["a"] != "b" {
+	if !p.Configured || p.Sandbox.Limits.MemoryBytes != 256<<20 || p.Sandbox.Limits.TimeoutS != 60 ||
+		p.Sandbox.Labels["a"] != "b" {
 		t.Errorf("%+v", p)
 	}
 	w.OK(t, "pool", "create", "mine", "host")

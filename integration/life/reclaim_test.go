@@ -38,7 +38,8 @@ func cached(t testing.TB, c *hutch.Client, mib int, volume string) api.Sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res := world.Ran(t, c, rec.ID, "head -c "+strconv.Itoa(mib)+"M /dev/zero >/v/file && sync /v/file && cksum </v/file"); res.ExitCode != 0 {
+	if res := world.Ran(t, c, rec.ID, "head -c "+strconv.Itoa(mib)+
+		"M /dev/zero >/v/file && sync /v/file && cksum </v/file"); res.ExitCode != 0 {
 		t.Fatalf("%+v", res)
 	}
 	return rec
@@ -66,7 +67,8 @@ func reclaimedOf(t testing.TB, events *hutch.Events) int64 {
 
 func follow(t testing.TB, c *hutch.Client, sandbox string) *hutch.Events {
 	t.Helper()
-	events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sandbox, Kinds: []api.EventKind{api.EventReclaimed}})
+	events, err := c.Subscribe(t.Context(),
+		api.SubscribeParams{Sandbox: sandbox, Kinds: []api.EventKind{api.EventReclaimed}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,8 @@ func TestReclaim(t *testing.T) {
 		}
 		// Nothing is said of what was not done.
 		for range 2 {
-			if got, err := c.Pause(t.Context(), rec.ID); err != nil || got.Paused == nil || got.Paused.ReclaimedBytes != nil {
+			if got, err := c.Pause(t.Context(), rec.ID); err != nil || got.Paused == nil ||
+				got.Paused.ReclaimedBytes != nil {
 				t.Errorf("%+v, %v", got, err)
 			}
 		}
@@ -111,12 +114,14 @@ func TestReclaim(t *testing.T) {
 	if now > before-(mib-4)<<20 || told < (mib-4)<<20 || told > before {
 		t.Errorf("%d bytes, then %d; told of %d", before, now, told)
 	}
-	if got, err := c.GetSandbox(t.Context(), rec.ID); err != nil || got.Paused == nil || got.Paused.ReclaimedBytes == nil || *got.Paused.ReclaimedBytes != told {
+	if got, err := c.GetSandbox(t.Context(), rec.ID); err != nil || got.Paused == nil ||
+		got.Paused.ReclaimedBytes == nil || *got.Paused.ReclaimedBytes != told {
 		t.Errorf("%+v, %v", got.Paused, err)
 	}
 	world.Kill(t, w.Daemon(t).Hutchd) // what is on record outlives it
 	c = w.Reconnect(t)
-	if got, err := c.GetSandbox(t.Context(), rec.ID); err != nil || got.Paused == nil || got.Paused.ReclaimedBytes == nil || *got.Paused.ReclaimedBytes != told {
+	if got, err := c.GetSandbox(t.Context(), rec.ID); err != nil || got.Paused == nil ||
+		got.Paused.ReclaimedBytes == nil || *got.Paused.ReclaimedBytes != told {
 		t.Errorf("%+v, %v", got.Paused, err)
 	}
 	if res := world.Ran(t, c, rec.ID, "head -c "+strconv.Itoa(mib)+"M /dev/zero | cmp - /v/file"); res.ExitCode != 0 {
@@ -252,7 +257,9 @@ func TestReclaimCrowd(t *testing.T) {
 			case 0:
 				w.OK(t, "stop", sb)
 			case 1:
-				if res, err := c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Command: "head -c 16M /dev/zero | cmp - /v/file"}, nil, nil); err != nil || res.ExitCode != 0 {
+				if res, err := c.ExecRun(t.Context(),
+					api.ExecParams{Sandbox: sb, Command: "head -c 16M /dev/zero | cmp - /v/file"}, nil,
+					nil); err != nil || res.ExitCode != 0 {
 					t.Errorf("%+v, %v", res, err)
 				}
 			}

@@ -23,10 +23,12 @@ func TestStop(t *testing.T) {
 	dir := w.Sub(t, "project")
 	world.Write(t, filepath.Join(dir, "file"), "mine\n")
 	w.ImportTiny(t, "tiny")
-	args := []string{"--name", "box", "-e", "A=b", "-l", "k=v", "--workspace", dir + ":overlay", "--disk", "64m", "-u", "0", "tiny"}
+	args := []string{"--name", "box", "-e", "A=b", "-l", "k=v", "--workspace", dir + ":overlay", "--disk", "64m", "-u",
+		"0", "tiny"}
 	id := w.Create(t, args...)
 	folders := []string{"start", "--workspace", dir + ":overlay", "box"}
-	w.OK(t, "exec", "box", "sh", "-c", "echo kept >/tmp/f; echo new >>file; mkdir -p /d/e; ln -s f /d/l; rm -rf /etc /opt; sleep 1000 >/dev/null 2>&1 &")
+	w.OK(t, "exec", "box", "sh", "-c",
+		"echo kept >/tmp/f; echo new >>file; mkdir -p /d/e; ln -s f /d/l; rm -rf /etc /opt; sleep 1000 >/dev/null 2>&1 &")
 	pid := world.Decode[api.Sandbox](t, w.OK(t, "inspect", "box")).PID
 
 	say := func() {
@@ -49,7 +51,8 @@ func TestStop(t *testing.T) {
 	}
 	started := func() {
 		t.Helper()
-		got := w.OK(t, "exec", "box", "sh", "-c", "cat /tmp/f file; readlink /d/l; ls -d /etc 2>/dev/null; echo $A; pidof sleep || true")
+		got := w.OK(t, "exec", "box", "sh", "-c",
+			"cat /tmp/f file; readlink /d/l; ls -d /etc 2>/dev/null; echo $A; pidof sleep || true")
 		if got != "kept\nmine\nnew\nf\nb\n" {
 			t.Errorf("%q", got)
 		}
@@ -134,7 +137,8 @@ func TestStopScope(t *testing.T) {
 	dir := w.Sub(t, "project")
 	run := func(command string) string {
 		t.Helper()
-		return w.OK(t, "run", "--scope", "session:chat", "--workspace", dir+":overlay", "host", "--", "sh", "-c", command)
+		return w.OK(t, "run", "--scope", "session:chat", "--workspace", dir+":overlay", "host", "--", "sh", "-c",
+			command)
 	}
 	sb := w.Create(t, "--name", "chat", "--scope", "agent:chat", "--workspace", dir+":overlay", "host")
 	ask := func(command string) string {
@@ -177,7 +181,8 @@ func TestStopEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(r.Ended.Execs, []string{ex}) || !slices.Equal(r.Ended.Shells, []string{sh.Shell}) || r.Ended.Note == "" {
+	if !slices.Equal(r.Ended.Execs, []string{ex}) || !slices.Equal(r.Ended.Shells, []string{sh.Shell}) ||
+		r.Ended.Note == "" {
 		t.Errorf("%+v", r.Ended)
 	}
 	if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: sb}); err != nil {
@@ -187,7 +192,8 @@ func TestStopEnds(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	tooLate := 1e6
-	if _, err := c.StopSandbox(t.Context(), api.StopParams{Sandbox: sb, TimeoutS: &tooLate}); api.ErrorCode(err) != api.InvalidArgument {
+	if _, err := c.StopSandbox(t.Context(),
+		api.StopParams{Sandbox: sb, TimeoutS: &tooLate}); api.ErrorCode(err) != api.InvalidArgument {
 		t.Error(err)
 	}
 	if _, err := c.StartSandbox(t.Context(), api.StartParams{Sandbox: "none"}); api.ErrorCode(err) != api.NotFound {
@@ -211,7 +217,8 @@ func unread(t *testing.T, w *world.World, c *hutch.Client, sb string) {
 	defer out.Close()
 	t.Cleanup(func() { read.Close() })
 	command := "head -c 110000 /dev/zero; echo >/tmp/written; exec sleep 1000" // two pipes take it
-	if _, err := c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, User: "1000", Command: command}, &hutch.Stdio{Stdout: out}); err != nil {
+	if _, err := c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, User: "1000", Command: command},
+		&hutch.Stdio{Stdout: out}); err != nil {
 		t.Fatal(err)
 	}
 	w.OK(t, "exec", sb, "sh", "-c", "until rm /tmp/written 2>/dev/null; do sleep 0.02; done")
@@ -225,19 +232,23 @@ func TestStopSignal(t *testing.T) {
 	w := world.New(t)
 	c := w.Connect(t)
 	file := filepath.Join(w.Sub(t, "image"), "shell.tar")
-	world.Write(t, file, string(imagetest.Tar(imagetest.Dir("tmp"), imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t)))))
+	world.Write(t, file,
+		string(imagetest.Tar(imagetest.Dir("tmp"), imagetest.Dir("bin"),
+			imagetest.Exec("bin/sh", world.StaticShell(t)))))
 	w.OK(t, "image", "import", "-q", "--change", "STOPSIGNAL SIGINT", file, "stops:1")
 	w.OK(t, "image", "import", "-q", "--change", "STOPSIGNAL SIGNONE", file, "wrong:1")
 	late := 30.0
 	for _, tt := range []struct{ want, image, flag string }{
-		{"INT", "stops:1", ""}, {"USR1", "stops:1", "--stop-signal=SIGUSR1"}, {"38", "stops:1", "--stop-signal=RTMIN+4"}, {"TERM", "wrong:1", ""},
+		{"INT", "stops:1", ""}, {"USR1", "stops:1", "--stop-signal=SIGUSR1"},
+		{"38", "stops:1", "--stop-signal=RTMIN+4"}, {"TERM", "wrong:1", ""},
 	} {
 		args := []string{"--pull", "never", tt.image}
 		if tt.flag != "" {
 			args = append([]string{tt.flag}, args...)
 		}
 		sb := w.Create(t, args...)
-		ex := world.StartIn(t, c, sb, `for s in INT TERM USR1 38; do trap "echo $s >/tmp/got; exit 0" $s; done; echo up; while :; do sleep 0.05; done`)
+		ex := world.StartIn(t, c, sb,
+			`for s in INT TERM USR1 38; do trap "echo $s >/tmp/got; exit 0" $s; done; echo up; while :; do sleep 0.05; done`)
 		if up := world.Written(t, c, ex); up != "up\n" {
 			t.Fatalf("%q", up)
 		}

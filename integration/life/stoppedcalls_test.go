@@ -78,7 +78,8 @@ func takesSandbox(params any) bool {
 	has = func(typ reflect.Type) bool {
 		for i := range typ.NumField() {
 			f := typ.Field(i)
-			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == "sandbox" && f.Type.Kind() == reflect.String || f.Anonymous && f.Type.Kind() == reflect.Struct && has(f.Type) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == "sandbox" &&
+				f.Type.Kind() == reflect.String || f.Anonymous && f.Type.Kind() == reflect.Struct && has(f.Type) {
 				return true
 			}
 		}
@@ -117,7 +118,8 @@ func TestStoppedCalls(t *testing.T) {
 		}
 		data, _ := json.Marshal(params)
 		r := w.Run(t, "rpc", name, string(data))
-		if want := stoppedCalls[name][1]; !strings.Contains(r.Stdout+r.Stderr, want) || want == must && name != "tools.call" && r.Code != 125 {
+		if want := stoppedCalls[name][1]; !strings.Contains(r.Stdout+r.Stderr, want) || want == must &&
+			name != "tools.call" && r.Code != 125 {
 			t.Errorf("%s %s: exit code %d, want %q:\n%s%s", name, data, r.Code, want, r.Stdout, r.Stderr)
 		}
 		w.Run(t, "rm", "-f", sb)
@@ -134,7 +136,8 @@ func TestStoppedPorts(t *testing.T) {
 	sb := w.Create(t, "--allow", "example.com", "host")
 	w.OK(t, "port", "expose", sb, "8080")
 	w.OK(t, "stop", "-t", "0", sb)
-	if got := w.AuditOf(t, sb); len(got[api.AuditPortExposed]) != 1 || len(got[api.AuditPortClosed]) != 1 || !strings.Contains(string(got[api.AuditPortClosed][0].Data), "8080") {
+	if got := w.AuditOf(t, sb); len(got[api.AuditPortExposed]) != 1 || len(got[api.AuditPortClosed]) != 1 ||
+		!strings.Contains(string(got[api.AuditPortClosed][0].Data), "8080") {
 		t.Errorf("%+v", got)
 	}
 	if got := w.OK(t, "port", "ls", "--json", sb); strings.Contains(got, "8080") {

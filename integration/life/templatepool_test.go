@@ -18,12 +18,14 @@ func TestTemplatePool(t *testing.T) {
 	w.LogOnFailure(t)
 	c := w.Connect(t)
 	template(t, w, c, api.TemplateSpec{
-		Name: "warm", Image: "host", PoolSize: 2, Start: &api.TemplateStart{Argv: []string{"python3", "-c", web}}, Ready: &api.TemplateReady{Port: 8000},
+		Name: "warm", Image: "host", PoolSize: 2, Start: &api.TemplateStart{Argv: []string{"python3", "-c", web}},
+		Ready: &api.TemplateReady{Port: 8000},
 		Steps: []api.TemplateStep{{Run: "echo first >/which"}},
 	})
 	w.Filled(t, "warm", 2)
 	first := acquire(t, w, c, api.AcquireParams{Pool: "warm"})
-	if got := w.OK(t, "exec", first.ID, "--", "sh", "-c", "test -e /tmp/ready && cat /which"); got != "first\n" || first.Template != "warm" {
+	if got := w.OK(t, "exec", first.ID, "--", "sh", "-c", "test -e /tmp/ready && cat /which"); got != "first\n" ||
+		first.Template != "warm" {
 		t.Errorf("%q, %+v", got, first)
 	}
 	// A hutchd that is killed takes nothing along, nor leaves any that was not ready.
@@ -57,7 +59,9 @@ func TestTemplatePool(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	// A pool of somebody else's making.
-	if _, err := c.CreatePool(t.Context(), api.PoolSpec{Name: "own", Size: 1, Sandbox: api.Spec{Template: "warm", Env: map[string]string{"A": "b"}}}, nil); err != nil {
+	if _, err := c.CreatePool(t.Context(),
+		api.PoolSpec{Name: "own", Size: 1, Sandbox: api.Spec{Template: "warm", Env: map[string]string{"A": "b"}}},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.OK(t, "run", "--pool", "own", "--", "sh", "-c", "cat /which; echo $A"); got != "second\nb\n" {
@@ -80,7 +84,8 @@ func TestTemplatePool(t *testing.T) {
 		t.Errorf("left: %q", left)
 	}
 	// One that cannot be made says why.
-	template(t, w, c, api.TemplateSpec{Name: "broken", Image: "host", PoolSize: 1, Steps: []api.TemplateStep{{Run: "exit 3"}}})
+	template(t, w, c, api.TemplateSpec{Name: "broken", Image: "host", PoolSize: 1,
+		Steps: []api.TemplateStep{{Run: "exit 3"}}})
 	c.Close()
 	raw := w.Dial(t)
 	defer raw.Close()
@@ -102,7 +107,8 @@ func TestTemplateShipped(t *testing.T) {
 	w := world.New(t)
 	reg := imagetest.StartRegistry(t)
 	image := world.Push(t, reg, "agent", world.TinyImage(t))
-	w.Configure(t, "templates:\n  claude: {image: "+image+", cmd: [/bin/sh, -c, echo agent]}\n  mine: {image: "+image+", steps: ['echo mine >/mine']}\n")
+	w.Configure(t, "templates:\n  claude: {image: "+image+", cmd: [/bin/sh, -c, echo agent]}\n  mine: {image: "+image+
+		", steps: ['echo mine >/mine']}\n")
 	c := w.Connect(t)
 	list, err := c.Templates(t.Context())
 	if err != nil {
@@ -128,7 +134,8 @@ func TestTemplateShipped(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	w.OK(t, "run", "--template", "base", "--", "true")
-	if tmpl, err := c.Template(t.Context(), "claude"); err != nil || len(tmpl.Steps) != 0 || !slices.Contains(tmpl.Network.Allow, "api.anthropic.com") {
+	if tmpl, err := c.Template(t.Context(), "claude"); err != nil || len(tmpl.Steps) != 0 ||
+		!slices.Contains(tmpl.Network.Allow, "api.anthropic.com") {
 		t.Errorf("%+v, %v", tmpl, err)
 	}
 	w.Run(t, "template", "rm", "claude").Want(t, 125).Says(t, "not one that somebody has made", "configuration file")

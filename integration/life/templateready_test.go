@@ -30,9 +30,11 @@ func TestTemplateReady(t *testing.T) {
 	w := world.New(t)
 	c := w.Connect(t)
 	start := &api.TemplateStart{Argv: []string{"python3", "-c", web}, Cwd: "/srv"}
-	base := api.TemplateSpec{Image: "host", Steps: []api.TemplateStep{{Folder: "/srv"}, {Run: "echo here >/srv/index.html"}}}
+	base := api.TemplateSpec{Image: "host",
+		Steps: []api.TemplateStep{{Folder: "/srv"}, {Run: "echo here >/srv/index.html"}}}
 	for name, ready := range map[string]api.TemplateReady{
-		"port": {Port: 8000}, "command": {Command: "test -e /tmp/ready"}, "argv": {Argv: []string{"test", "-e", "/tmp/ready"}},
+		"port": {Port: 8000}, "command": {Command: "test -e /tmp/ready"},
+		"argv": {Argv: []string{"test", "-e", "/tmp/ready"}},
 	} {
 		spec := base
 		spec.Name, spec.Start, spec.Ready = name, start, &ready
@@ -52,7 +54,8 @@ func TestTemplateReady(t *testing.T) {
 		page := func() string {
 			t.Helper()
 			var ports api.Ports
-			if err := c.Call(t.Context(), api.MethodPortList, api.PortListParams{Sandbox: sb.ID}, &ports); err != nil || len(ports.Ports) != 1 {
+			if err := c.Call(t.Context(), api.MethodPortList, api.PortListParams{Sandbox: sb.ID}, &ports); err != nil ||
+				len(ports.Ports) != 1 {
 				t.Fatalf("%+v, %v", ports, err)
 			}
 			r, err := http.Get("http://" + ports.Ports[0].Address + "/index.html")
@@ -84,21 +87,27 @@ func TestTemplateReady(t *testing.T) {
 		says string
 		exit int
 	}{
-		"no port":      {api.TemplateSpec{Start: &api.TemplateStart{Command: "echo going; exec sleep 1000"}, Ready: &api.TemplateReady{Port: 9, TimeoutS: soon}}, api.DeadlineExceeded, "ready", "going", 0},
-		"no success":   {api.TemplateSpec{Ready: &api.TemplateReady{Command: "echo not yet >&2; sleep 0.3; exit 3", TimeoutS: soon}}, api.DeadlineExceeded, "ready", "not yet", 3},
-		"a dead start": {api.TemplateSpec{Start: &api.TemplateStart{Command: "echo broken >&2; exit 4"}, Ready: &api.TemplateReady{Port: 9, TimeoutS: 60}}, api.FailedPrecondition, "start", "broken", 4},
-		"no start":     {api.TemplateSpec{Start: &api.TemplateStart{Argv: []string{"/no/such"}}}, api.NotFound, "", "/no/such", 0},
+		"no port": {api.TemplateSpec{Start: &api.TemplateStart{Command: "echo going; exec sleep 1000"},
+			Ready: &api.TemplateReady{Port: 9, TimeoutS: soon}}, api.DeadlineExceeded, "ready", "going", 0},
+		"no success": {api.TemplateSpec{Ready: &api.TemplateReady{Command: "echo not yet >&2; sleep 0.3; exit 3",
+			TimeoutS: soon}}, api.DeadlineExceeded, "ready", "not yet", 3},
+		"a dead start": {api.TemplateSpec{Start: &api.TemplateStart{Command: "echo broken >&2; exit 4"},
+			Ready: &api.TemplateReady{Port: 9, TimeoutS: 60}}, api.FailedPrecondition, "start", "broken", 4},
+		"no start": {api.TemplateSpec{Start: &api.TemplateStart{Argv: []string{"/no/such"}}}, api.NotFound, "",
+			"/no/such", 0},
 	} {
 		spec := tt.spec
 		spec.Name, spec.Image = strings.ReplaceAll(name, " ", "-"), "host"
 		template(t, w, c, spec)
 		_, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Template: spec.Name}}, nil, nil)
 		var e *api.Error
-		if !errors.As(err, &e) || e.Code != tt.code || !strings.Contains(e.Msg, tt.says) || (tt.what != "") != (e.Failed != nil) {
+		if !errors.As(err, &e) || e.Code != tt.code || !strings.Contains(e.Msg, tt.says) ||
+			(tt.what != "") != (e.Failed != nil) {
 			t.Errorf("%s: %v, %+v", name, err, e)
 			continue
 		}
-		if f := e.Failed; f != nil && (f.What != tt.what || f.ExitCode != tt.exit || !strings.Contains(f.Output, tt.says)) {
+		if f := e.Failed; f != nil && (f.What != tt.what || f.ExitCode != tt.exit ||
+			!strings.Contains(f.Output, tt.says)) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
@@ -108,7 +117,8 @@ func TestTemplateReady(t *testing.T) {
 // leftOfTemplates lists what is in the folder of templates, and images of theirs.
 func leftOfTemplates(t testing.TB, w *world.World) (list []string) {
 	t.Helper()
-	for _, pattern := range []string{"data/templates/[^.]*", "data/templates/.tmp/*", "data/templates/.built/*", "data/*/snapshots/tp_*"} {
+	for _, pattern := range []string{"data/templates/[^.]*", "data/templates/.tmp/*", "data/templates/.built/*",
+		"data/*/snapshots/tp_*"} {
 		found, err := filepath.Glob(filepath.Join(w.Root(), pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -131,17 +141,20 @@ func TestTemplateFails(t *testing.T) {
 	c := w.Connect(t)
 	for _, image := range []string{"host", "base:1"} {
 		template(t, w, c, api.TemplateSpec{Name: "fails", Image: image, Steps: []api.TemplateStep{
-			{Run: "echo one >/one"}, {Run: "exec 2>&1; echo out; i=0; while [ $i -lt 5000 ]; do echo filler; i=$((i+1)); done; echo the end >&2; exit 5", Line: 7}, {Run: "echo never >/three"},
+			{Run: "echo one >/one"},
+			{Run: "exec 2>&1; echo out; i=0; while [ $i -lt 5000 ]; do echo filler; i=$((i+1)); done; echo the end >&2; exit 5", Line: 7}, {Run: "echo never >/three"},
 		}})
 		_, err := c.BuildTemplate(t.Context(), api.TemplateBuildParams{Template: "fails"}, nil)
 		var e *api.Error
 		if !errors.As(err, &e) || e.Failed == nil {
 			t.Fatalf("%s: %v", image, err)
 		}
-		if f := e.Failed; e.Code != api.FailedPrecondition || f.What != "step" || f.Step != 2 || f.Line != 7 || f.ExitCode != 5 || !strings.HasSuffix(f.Output, "the end") || len(f.Output) > 10<<10 {
+		if f := e.Failed; e.Code != api.FailedPrecondition || f.What != "step" || f.Step != 2 || f.Line != 7 ||
+			f.ExitCode != 5 || !strings.HasSuffix(f.Output, "the end") || len(f.Output) > 10<<10 {
 			t.Errorf("%s: %v, %+v", image, err, e.Failed)
 		}
-		if _, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Template: "fails"}}, nil, nil); err == nil {
+		if _, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Template: "fails"}}, nil,
+			nil); err == nil {
 			t.Error("a sandbox of what could not be built")
 		}
 		if tmpl, err := c.Template(t.Context(), "fails"); err != nil || tmpl.Built != nil {
@@ -165,10 +178,13 @@ func TestTemplateFails(t *testing.T) {
 		{api.TemplateSpec{Name: "a"}, api.InvalidArgument, "image"},
 		{api.TemplateSpec{Name: "../a", Image: "host"}, api.InvalidArgument, "name"},
 		{api.TemplateSpec{Name: "a", Image: "host", Steps: []api.TemplateStep{{}}}, api.InvalidArgument, "steps[0]"},
-		{api.TemplateSpec{Name: "a", Image: "host", Steps: []api.TemplateStep{{Copy: &api.TemplateCopy{Target: "/x"}}}}, api.InvalidArgument, "context"},
-		{api.TemplateSpec{Name: "a", Image: "host", Ready: &api.TemplateReady{Port: 1, Command: "x"}}, api.InvalidArgument, "ready"},
+		{api.TemplateSpec{Name: "a", Image: "host", Steps: []api.TemplateStep{{Copy: &api.TemplateCopy{Target: "/x"}}}},
+			api.InvalidArgument, "context"},
+		{api.TemplateSpec{Name: "a", Image: "host", Ready: &api.TemplateReady{Port: 1, Command: "x"}},
+			api.InvalidArgument, "ready"},
 		{api.TemplateSpec{Name: "a", Image: "host", PoolSize: 1000}, api.InvalidArgument, "pool_size"},
-		{api.TemplateSpec{Name: "a", Image: "host", Build: api.TemplateBuild{Limits: api.Limits{CPUs: -7}}}, api.InvalidArgument, "build.limits.cpus"},
+		{api.TemplateSpec{Name: "a", Image: "host", Build: api.TemplateBuild{Limits: api.Limits{CPUs: -7}}},
+			api.InvalidArgument, "build.limits.cpus"},
 	} {
 		_, err := c.CreateTemplate(t.Context(), api.TemplateCreateParams{TemplateSpec: tt.spec})
 		var e *api.Error
@@ -177,10 +193,14 @@ func TestTemplateFails(t *testing.T) {
 		}
 	}
 	// Those that begin with others: not in circles, and none is removed from under another.
-	template(t, w, c, api.TemplateSpec{Name: "one", Image: "base:1", Env: map[string]string{"A": "1", "B": "1"}, Steps: []api.TemplateStep{{Run: "echo one >/chain"}}})
-	template(t, w, c, api.TemplateSpec{Name: "two", Template: "one", Env: map[string]string{"B": "2"}, Steps: []api.TemplateStep{{Run: "echo two >>/chain"}}})
-	_, err := c.CreateTemplate(t.Context(), api.TemplateCreateParams{Replace: true, TemplateSpec: api.TemplateSpec{Name: "one", Template: "two"}})
-	if api.ErrorCode(err) != api.InvalidArgument || !strings.Contains(err.Error(), "circles: one begins with two begins with one") {
+	template(t, w, c, api.TemplateSpec{Name: "one", Image: "base:1", Env: map[string]string{"A": "1", "B": "1"},
+		Steps: []api.TemplateStep{{Run: "echo one >/chain"}}})
+	template(t, w, c, api.TemplateSpec{Name: "two", Template: "one", Env: map[string]string{"B": "2"},
+		Steps: []api.TemplateStep{{Run: "echo two >>/chain"}}})
+	_, err := c.CreateTemplate(t.Context(),
+		api.TemplateCreateParams{Replace: true, TemplateSpec: api.TemplateSpec{Name: "one", Template: "two"}})
+	if api.ErrorCode(err) != api.InvalidArgument ||
+		!strings.Contains(err.Error(), "circles: one begins with two begins with one") {
 		t.Errorf("circles: %v", err)
 	}
 	sb := of(t, w, c, "two")
@@ -205,7 +225,8 @@ func TestTemplateKilled(t *testing.T) {
 	for round := range world.Rounds(12) {
 		image := []string{"base:1", "host"}[round%2]
 		name := fmt.Sprintf("killed%d", round)
-		template(t, w, c, api.TemplateSpec{Name: name, Image: image, Steps: []api.TemplateStep{{Run: "echo 1 >/one"}, {Run: "echo started; i=0; while [ $i -lt 300 ]; do echo x >/f$i; i=$((i+1)); done"}}})
+		template(t, w, c, api.TemplateSpec{Name: name, Image: image, Steps: []api.TemplateStep{{Run: "echo 1 >/one"},
+			{Run: "echo started; i=0; while [ $i -lt 300 ]; do echo x >/f$i; i=$((i+1)); done"}}})
 		seen := make(chan struct{}, 1)
 		failed := make(chan error, 1)
 		at := 2 // the step, or the commit
@@ -240,12 +261,16 @@ func TestTemplateKilled(t *testing.T) {
 		if got != "" {
 			w.AwaitNoSandbox(t)
 		}
-		left := slices.DeleteFunc(leftOfTemplates(t, w), func(s string) bool { return strings.HasSuffix(s, "/"+name) || strings.HasSuffix(s, "/"+name+".json") })
+		left := slices.DeleteFunc(leftOfTemplates(t, w), func(s string) bool {
+			return strings.HasSuffix(s, "/"+name) ||
+				strings.HasSuffix(s, "/"+name+".json")
+		})
 		if tmpl, err := c.Template(t.Context(), name); err != nil || tmpl.Built == nil && len(left) > 0 {
 			t.Errorf("round %d: left %q, %+v, %v", round, left, tmpl, err)
 		}
 		built(t, w, c, name)
-		if got := w.OK(t, "run", "--template", name, "--", "/bin/sh", "-c", "cat /one; test -e /f299 && echo whole"); got != "1\nwhole\n" {
+		if got := w.OK(t, "run", "--template", name, "--", "/bin/sh", "-c",
+			"cat /one; test -e /f299 && echo whole"); got != "1\nwhole\n" {
 			t.Errorf("round %d: %q", round, got)
 		}
 		w.OK(t, "template", "rm", name)

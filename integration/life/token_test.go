@@ -39,15 +39,19 @@ func TestClientTokens(t *testing.T) {
 	w.Configure(t, world.NoneAhead+"tokens: {"+ciEntry+", "+meEntry+"}\n")
 	w.OK(t, "config", "reload")
 
-	for _, args := range [][]string{{"ps"}, {"exec", sb, "true"}, {"rm", "-f", sb}, {"config", "reload"}, {"rpc", "rpc.discover"}} {
-		if r := w.Run(t, args...); r.Code == 0 || !strings.Contains(r.Stderr, "clients with a token only") || !strings.Contains(r.Stderr, "HUTCH_TOKEN") {
+	for _, args := range [][]string{{"ps"}, {"exec", sb, "true"}, {"rm", "-f", sb}, {"config", "reload"},
+		{"rpc", "rpc.discover"}} {
+		if r := w.Run(t, args...); r.Code == 0 || !strings.Contains(r.Stderr, "clients with a token only") ||
+			!strings.Contains(r.Stderr, "HUTCH_TOKEN") {
 			t.Errorf("%q: exit %d: %s", args, r.Code, r.Stderr)
 		}
 	}
-	if r := showing(t, w, "HUTCH_TOKEN="+strings.Repeat("x", 32), "ps"); r.Code == 0 || !strings.Contains(r.Stderr, "no token of this daemon") {
+	if r := showing(t, w, "HUTCH_TOKEN="+strings.Repeat("x", 32), "ps"); r.Code == 0 ||
+		!strings.Contains(r.Stderr, "no token of this daemon") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
-	if r := showing(t, w, "HUTCH_TOKEN="+ci, "exec", sb, "sh", "-c", "echo in; env"); r.Code != 0 || !strings.HasPrefix(r.Stdout, "in\n") || strings.Contains(r.Stdout, ci) {
+	if r := showing(t, w, "HUTCH_TOKEN="+ci, "exec", sb, "sh", "-c", "echo in; env"); r.Code != 0 ||
+		!strings.HasPrefix(r.Stdout, "in\n") || strings.Contains(r.Stdout, ci) {
 		t.Errorf("exit %d: %s %s", r.Code, r.Stdout, r.Stderr)
 	}
 	if err := os.WriteFile(w.Path("token"), []byte(me+"\n"), 0o600); err != nil {
@@ -56,14 +60,16 @@ func TestClientTokens(t *testing.T) {
 	if err := os.WriteFile(w.Path("open-token"), []byte(me+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if r := showing(t, w, "HUTCH_TOKEN_FILE="+w.Path("open-token"), "ps"); r.Code == 0 || !strings.Contains(r.Stderr, "can be read by others (mode 0644)") || !strings.Contains(r.Stderr, "chmod 600") {
+	if r := showing(t, w, "HUTCH_TOKEN_FILE="+w.Path("open-token"), "ps"); r.Code == 0 ||
+		!strings.Contains(r.Stderr, "can be read by others (mode 0644)") || !strings.Contains(r.Stderr, "chmod 600") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 	file := "HUTCH_TOKEN_FILE=" + w.Path("token")
 	if r := showing(t, w, file, "ps"); r.Code != 0 || !strings.Contains(r.Stdout, sb) {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
-	if r := showing(t, w, file, "audit", "--json", sb); r.Code != 0 || !strings.Contains(r.Stdout, `"client":"ci"`) || strings.Contains(r.Stdout, `"client":"me"`) {
+	if r := showing(t, w, file, "audit", "--json", sb); r.Code != 0 || !strings.Contains(r.Stdout, `"client":"ci"`) ||
+		strings.Contains(r.Stdout, `"client":"me"`) {
 		t.Errorf("exit %d: %s %s", r.Code, r.Stdout, r.Stderr)
 	}
 
@@ -85,7 +91,8 @@ func TestClientTokens(t *testing.T) {
 	if r := showing(t, w, file, "rm", "-f", sb); r.Code != 0 {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
-	for text, want := range map[string]string{"tokens: {a b: sha256:00}\n": "no name of a client", "tokens: {a: sha256:00}\n": "no digest of a token"} {
+	for text, want := range map[string]string{"tokens: {a b: sha256:00}\n": "no name of a client",
+		"tokens: {a: sha256:00}\n": "no digest of a token"} {
 		w.Configure(t, text)
 		if r := showing(t, w, file, "config", "check"); r.Code == 0 || !strings.Contains(r.Stderr, want) {
 			t.Errorf("%s: exit %d: %s", text, r.Code, r.Stderr)

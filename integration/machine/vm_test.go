@@ -60,7 +60,8 @@ func TestVMScope(t *testing.T) {
 	c := w.Dial(t)
 	sb := c.SandboxOf(world.Params{"limits": world.Params{"memory_bytes": 64 << 20, "pids": 50, "cpus": 0.5}})
 	d := w.Daemon(t)
-	if !strings.Contains(cgroupOf(d.Monitor), "/user@1000.service/") || !strings.HasSuffix(cgroupOf(d.Monitor), "/daemon") {
+	if !strings.Contains(cgroupOf(d.Monitor), "/user@1000.service/") ||
+		!strings.HasSuffix(cgroupOf(d.Monitor), "/daemon") {
 		t.Fatalf("the monitor is in %s", cgroupOf(d.Monitor))
 	}
 	if cgroupOf(d.Launch) != cgroupOf(d.Monitor) || cgroupOf(d.Hutchd) != cgroupOf(d.Monitor) {
@@ -71,7 +72,8 @@ func TestVMScope(t *testing.T) {
 		t.Errorf("the test is in %s, no login session", own)
 	}
 	world.Kill(t, d.Monitor)
-	if res := w.Dial(t).Exec(sb, "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max"); res.Stdout != "67108864\n50000 100000\n" {
+	if res := w.Dial(t).
+		Exec(sb, "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max"); res.Stdout != "67108864\n50000 100000\n" {
 		t.Errorf("behind the next monitor: %+v", res)
 	}
 }
@@ -142,7 +144,8 @@ func TestVMNone(t *testing.T) {
 		t.Fatalf("cgroups: %s, remedy %q", status, remedy)
 	}
 	w.OK(t, "run", "host", "true")
-	w.Run(t, "run", "--memory", "64m", "host", "true").Want(t, 125).Says(t, "no bus of a systemd user manager", "enable-linger")
+	w.Run(t, "run", "--memory", "64m", "host", "true").Want(t, 125).
+		Says(t, "no bus of a systemd user manager", "enable-linger")
 	w.Shutdown()
 	t.Log(w.OK(t, "doctor", "--fix", "--yes"))
 	w.OK(t, "run", "--memory", "64m", "host", "true")
@@ -179,13 +182,15 @@ func TestVMAppArmor(t *testing.T) {
 			w := world.New(t)
 			confined := func(args ...string) world.Result {
 				t.Helper()
-				cmd := exec.Command("aa-exec", append([]string{"-p", profile, "--", filepath.Join(w.Bin, "hutch")}, args...)...)
+				cmd := exec.Command("aa-exec", append([]string{"-p", profile, "--", filepath.Join(w.Bin, "hutch")},
+					args...)...)
 				cmd.Env = append(w.Vars, "PATH="+os.Getenv("PATH"))
 				return w.Finish(t, cmd)
 			}
 			r := confined("run", "host", "true").Want(t, 125).Says(t, "AppArmor", "apparmor_parser")
 			t.Log(r.Stderr)
-			if r := confined("doctor").Want(t, 1); !strings.Contains(r.Stdout, "sudo apparmor_parser -r /etc/apparmor.d/hutch") {
+			if r := confined("doctor").
+				Want(t, 1); !strings.Contains(r.Stdout, "sudo apparmor_parser -r /etc/apparmor.d/hutch") {
 				t.Errorf("the doctor says:\n%s", r.Stdout)
 			}
 			t.Cleanup(func() { sudo(t, "apparmor_parser", "-R", "/etc/apparmor.d/hutch") })
@@ -204,31 +209,37 @@ func TestVMAppArmor(t *testing.T) {
 // What only the profile refuses, a change to another one, passes without.
 func sandboxProfile(t *testing.T, w *world.World, hutch func(...string) world.Result) {
 	hutch("run", "--apparmor", "on", "host", "true").Want(t, 125).Says(t, "apparmor", "hutch doctor")
-	change := []string{"run", "host", "--", "python3", "-c", "import os; os.write(os.open('/proc/self/attr/apparmor/exec', os.O_WRONLY), b'exec hutch')"}
+	change := []string{"run", "host", "--", "python3", "-c",
+		"import os; os.write(os.open('/proc/self/attr/apparmor/exec', os.O_WRONLY), b'exec hutch')"}
 	hutch(change...).Want(t, 0)
-	if status, remedy := doctor(t, w, "apparmor"); status != "no" || !strings.Contains(remedy, "/etc/apparmor.d/hutch-sandbox") {
+	if status, remedy := doctor(t, w, "apparmor"); status != "no" ||
+		!strings.Contains(remedy, "/etc/apparmor.d/hutch-sandbox") {
 		t.Errorf("doctor: %s, %q", status, remedy)
 	}
 	w.Shutdown()
 	t.Cleanup(func() { sudo(t, "apparmor_parser", "-R", "/etc/apparmor.d/hutch-sandbox") })
 	t.Log(world.Abridged(w.OK(t, "doctor", "--fix", "--yes"))) // not confined by another profile
 	hutch("run", "--apparmor", "on", "host", "true").Want(t, 0)
-	if r := hutch("run", "host", "--", "cat", "/proc/1/attr/apparmor/current", "/proc/self/attr/apparmor/current"); r.Stdout != "hutch-sandbox (enforce)\nhutch-sandbox (enforce)\n" {
+	if r := hutch("run", "host", "--", "cat", "/proc/1/attr/apparmor/current",
+		"/proc/self/attr/apparmor/current"); r.Stdout != "hutch-sandbox (enforce)\nhutch-sandbox (enforce)\n" {
 		t.Errorf("labels %q: %s", r.Stdout, r.Stderr)
 	}
 	if r := hutch(change...); r.Code == 0 || !strings.Contains(r.Stderr, "Permission denied") {
 		t.Errorf("a change of profile: exit %d: %q %s", r.Code, r.Stdout, r.Stderr)
 	}
 	for _, args := range [][]string{
-		{"run", "host", "--", "python3", "-c", "import os, signal, socket, subprocess; subprocess.check_call(['ps', 'ax']); a, b = socket.socketpair(); p = os.fork() or signal.pause(); os.kill(p, 9); os.wait()"},
+		{"run", "host", "--", "python3", "-c",
+			"import os, signal, socket, subprocess; subprocess.check_call(['ps', 'ax']); a, b = socket.socketpair(); p = os.fork() or signal.pause(); os.kill(p, 9); os.wait()"},
 		{"run", "--seccomp", "browser", "host", "--", "unshare", "-Ur", "true"},
 		{"run", "-t", "host", "--", "sh", "-c", "tty; echo x >/tmp/f; mv /tmp/f /tmp/g; cat /tmp/g"},
-		{"run", "--network", "allow", "--allow", "nowhere.test", "host", "--", "sh", "-c", "getent hosts nowhere.test || true"},
+		{"run", "--network", "allow", "--allow", "nowhere.test", "host", "--", "sh", "-c",
+			"getent hosts nowhere.test || true"},
 		{"debug", "run", "host", "--", "sh", "-c", "cat /proc/self/status >/dev/null"},
 	} {
 		hutch(args...).Want(t, 0)
 	}
-	if iso := hutch("debug", "run", "host", "--", "true"); !strings.Contains(iso.Stderr, "profile hutch-sandbox (enforce)") {
+	if iso := hutch("debug", "run", "host", "--", "true"); !strings.Contains(iso.Stderr,
+		"profile hutch-sandbox (enforce)") {
 		t.Errorf("walls: %s", iso.Stderr)
 	}
 	w.Shutdown()

@@ -68,7 +68,8 @@ func TestAudit(t *testing.T) {
 	sb := w.allowing(t, at("web.test"))
 
 	run, err := w.c.ExecRun(t.Context(), api.ExecParams{
-		Sandbox: sb, Argv: []string{"sh", "-c", "cat; echo cust-4711 my-secret-value >&2; exit 3", "--password", "hunter22"},
+		Sandbox: sb, Argv: []string{"sh", "-c", "cat; echo cust-4711 my-secret-value >&2; exit 3", "--password",
+			"hunter22"},
 		Stdin: "the input", Env: map[string]string{"KEY": "my-secret-value"},
 	}, nil, nil)
 	if err != nil || run.ExitCode != 3 {
@@ -81,7 +82,8 @@ func TestAudit(t *testing.T) {
 	if _, err := w.c.ReadFile(t.Context(), api.FileReadParams{FileParams: file}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.c.ReadFile(t.Context(), api.FileReadParams{FileParams: api.FileParams{Sandbox: sb, Path: "/tmp/none"}}, nil); err == nil {
+	if _, err := w.c.ReadFile(t.Context(),
+		api.FileReadParams{FileParams: api.FileParams{Sandbox: sb, Path: "/tmp/none"}}, nil); err == nil {
 		t.Error("read what is not there")
 	}
 	w.OK(t, "cp", sb+":/tmp/f", w.Path("copied"))
@@ -90,11 +92,13 @@ func TestAudit(t *testing.T) {
 	if len(no.Denials) == 0 {
 		t.Errorf("%+v", no)
 	}
-	if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Add: &api.NetLists{Allow: []string{at("other.test")}}}); err != nil {
+	if _, err := w.c.UpdateNetwork(t.Context(),
+		api.NetUpdateParams{Sandbox: sb, Add: &api.NetLists{Allow: []string{at("other.test")}}}); err != nil {
 		t.Fatal(err)
 	}
 
-	sleeper, err := w.c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, Argv: []string{"sh", "-c", "trap '' TERM; sleep 1000"}}, nil)
+	sleeper, err := w.c.ExecStart(t.Context(),
+		api.ExecParams{Sandbox: sb, Argv: []string{"sh", "-c", "trap '' TERM; sleep 1000"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,40 +111,55 @@ func TestAudit(t *testing.T) {
 	w.in(t, sb, "unshare -U true")
 
 	log := w.AuditOf(t, sb)
-	if r, _ := one(t, log[api.AuditSignal], func(s api.AuditSent) bool { return s.Signal == "SIGTERM" && s.Error == "" }); r.Exec != sleeper.Exec || r.By == nil {
+	if r, _ := one(t, log[api.AuditSignal], func(s api.AuditSent) bool {
+		return s.Signal == "SIGTERM" &&
+			s.Error == ""
+	}); r.Exec != sleeper.Exec || r.By == nil {
 		t.Errorf("%+v", r)
 	}
-	if r, _ := one(t, log[api.AuditKill], func(api.AuditSent) bool { return true }); r.Exec != sleeper.Exec || r.By == nil {
+	if r, _ := one(t, log[api.AuditKill], func(api.AuditSent) bool { return true }); r.Exec != sleeper.Exec ||
+		r.By == nil {
 		t.Errorf("%+v", r)
 	}
-	one(t, log[api.AuditSyscall], func(e api.SyscallEvent) bool { return e.Syscall == "unshare" && e.Errno != "" && e.Count == 1 })
+	one(t, log[api.AuditSyscall], func(e api.SyscallEvent) bool {
+		return e.Syscall == "unshare" && e.Errno != "" &&
+			e.Count == 1
+	})
 	box, err := w.c.GetSandbox(t.Context(), sb)
 	if err != nil {
 		t.Fatal(err)
 	}
 	one(t, log[api.AuditCreated], func(c api.AuditSandbox) bool {
 		e := c.Network.Enforcement
-		return c.Image == "host" && c.Network.Mode == api.NetAllow && e == box.Network.Enforcement && e.Proxy != "" && (e.EBPF == "on" || e.EBPF == "off" && e.Reason != "")
+		return c.Image == "host" && c.Network.Mode == api.NetAllow && e == box.Network.Enforcement && e.Proxy != "" &&
+			(e.EBPF == "on" || e.EBPF == "off" && e.Reason != "")
 	})
-	started, command := one(t, log[api.AuditExec], func(c api.AuditCommand) bool { return slices.Contains(c.Argv, "--password") })
+	started, command := one(t, log[api.AuditExec],
+		func(c api.AuditCommand) bool { return slices.Contains(c.Argv, "--password") })
 	for _, r := range append(slices.Clone(log[api.AuditExec]), append(log["fs.write"], log[api.AuditPolicy]...)...) {
 		if r.By == nil || int(r.By.UID) != os.Getuid() || r.By.PID == 0 {
 			t.Errorf("nobody called: %+v", r)
 		}
 	}
-	if want := fmt.Sprintf("by.uid=%d by.pid=%d\n", os.Getuid(), os.Getpid()); !strings.Contains(w.OK(t, "audit", sb, "--exec", run.Exec), want) {
+	if want := fmt.Sprintf("by.uid=%d by.pid=%d\n", os.Getuid(), os.Getpid()); !strings.Contains(w.OK(t, "audit", sb,
+		"--exec", run.Exec), want) {
 		t.Errorf("hutch audit does not say %s", want)
 	}
 	if started.By.PID != int32(os.Getpid()) {
 		t.Errorf("called by %+v, not %d", started.By, os.Getpid())
 	}
-	if stdin, _ := command.Stdin.(map[string]any); started.Exec != run.Exec || command.PID == 0 || !slices.Equal(command.Env, []string{"KEY"}) || stdin["sha256"] != digestOf("the input") {
+	if stdin, _ := command.Stdin.(map[string]any); started.Exec != run.Exec || command.PID == 0 ||
+		!slices.Equal(command.Env, []string{"KEY"}) || stdin["sha256"] != digestOf("the input") {
 		t.Errorf("%s", started.Data)
 	}
 	one(t, log[api.AuditExecEnd], func(e auditedExit) bool {
-		return e.ExitCode == 3 && e.Stdout.Bytes == 9 && e.Stdout.SHA256 == digestOf("the input") && e.Stderr.SHA256 == digestOf("cust-4711 my-secret-value\n")
+		return e.ExitCode == 3 && e.Stdout.Bytes == 9 && e.Stdout.SHA256 == digestOf("the input") &&
+			e.Stderr.SHA256 == digestOf("cust-4711 my-secret-value\n")
 	})
-	one(t, log["fs.write"], func(f auditedFile) bool { return f.Path == "/tmp/f" && f.Content.SHA256 == digestOf("content") })
+	one(t, log["fs.write"], func(f auditedFile) bool {
+		return f.Path == "/tmp/f" &&
+			f.Content.SHA256 == digestOf("content")
+	})
 	one(t, log["fs.read"], func(f auditedFile) bool { return f.Path == "/tmp/f" && f.Content.Bytes == 7 })
 	one(t, log["fs.read"], func(f auditedFile) bool { return f.Path == "/tmp/none" && f.Error != "" })
 	// hutch cp: by a pipe
@@ -148,7 +167,8 @@ func TestAudit(t *testing.T) {
 	one(t, log[api.AuditAllowed], func(c api.AuditConnection) bool {
 		return c.Name == "web.test" && c.Port == port && c.Rule == "allow "+at("web.test")
 	})
-	if d, _ := one(t, log[api.AuditDenied], func(d api.DeniedEvent) bool { return d.Name == "other.test" }); d.Exec != no.Exec {
+	if d, _ := one(t, log[api.AuditDenied],
+		func(d api.DeniedEvent) bool { return d.Name == "other.test" }); d.Exec != no.Exec {
 		t.Errorf("%+v", d)
 	}
 	one(t, log[api.AuditPolicy], func(p api.NetPolicy) bool { return slices.Contains(p.Allow, at("other.test")) })
@@ -162,8 +182,12 @@ func TestAudit(t *testing.T) {
 		t.Error(out)
 	}
 	log = w.AuditOf(t, sb)
-	one(t, log[api.AuditResumed], func(r api.AuditResumption) bool { return !r.Clean && !r.HeadLost && r.MissingFrom == 0 })
-	if removed := log[api.AuditRemove]; len(removed) != 1 || removed[0].By == nil || int(removed[0].By.UID) != os.Getuid() {
+	one(t, log[api.AuditResumed], func(r api.AuditResumption) bool {
+		return !r.Clean && !r.HeadLost &&
+			r.MissingFrom == 0
+	})
+	if removed := log[api.AuditRemove]; len(removed) != 1 || removed[0].By == nil ||
+		int(removed[0].By.UID) != os.Getuid() {
 		t.Errorf("%+v", removed)
 	}
 	if len(log[api.AuditExec]) < 4 || len(log[api.AuditClosed]) != 1 {

@@ -22,7 +22,8 @@ func TestExecPolicy(t *testing.T) {
 	w := newNetWorld(t, []string{"web.test", "other.test"})
 	port := webServer(t, "hello")
 	at := func(name string) string { return fmt.Sprintf("%s:%d", name, port) }
-	sb := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at("web.test"), at("other.test")}, AllowCIDRs: append([]string{"192.0.2.0/24"}, loopback...)})
+	sb := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at("web.test"), at("other.test")},
+		AllowCIDRs: append([]string{"192.0.2.0/24"}, loopback...)})
 	under := func(p *api.NetPolicy, command string) api.ExecResult {
 		t.Helper()
 		res, err := w.c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Command: command, Network: p}, nil, nil)
@@ -34,7 +35,8 @@ func TestExecPolicy(t *testing.T) {
 	web := &api.NetPolicy{Mode: api.NetAllow, Allow: []string{at("web.test")}}
 	fetches := func(p *api.NetPolicy, name string) {
 		t.Helper()
-		if res := under(p, "curl -sS http://"+at(name)); !strings.Contains(res.Stdout, "hello") || len(res.Denials) != 0 {
+		if res := under(p, "curl -sS http://"+at(name)); !strings.Contains(res.Stdout, "hello") ||
+			len(res.Denials) != 0 {
 			t.Errorf("%s under %+v: %+v", name, p, res)
 		}
 	}
@@ -42,7 +44,8 @@ func TestExecPolicy(t *testing.T) {
 		t.Helper()
 		res := under(p, connecting(host, port))
 		i := slices.IndexFunc(res.Denials, func(d api.Denial) bool {
-			return (d.Name == host || d.Address == host) && d.Port == port && d.Rule == rule && d.By == "ebpf" && d.Errno == errno && d.Exec == res.Exec
+			return (d.Name == host || d.Address == host) && d.Port == port && d.Rule == rule && d.By == "ebpf" &&
+				d.Errno == errno && d.Exec == res.Exec
 		})
 		if !strings.Contains(res.Stderr, errno) || i < 0 {
 			t.Errorf("%s:%d under %+v: %+v", host, port, p, res)
@@ -56,10 +59,12 @@ func TestExecPolicy(t *testing.T) {
 	none := &api.NetPolicy{Mode: api.NetNone}
 	refused(none, "web.test", port, "EACCES", "exec: mode none")
 	refused(none, "192.0.2.1", 443, "EACCES", "exec: mode none")
-	if res := under(&api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"192.0.2.0/28"}}, connecting("192.0.2.1", 443)); len(res.Denials) != 0 {
+	if res := under(&api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"192.0.2.0/28"}},
+		connecting("192.0.2.1", 443)); len(res.Denials) != 0 {
 		t.Errorf("a part of a range: %+v", res)
 	}
-	refused(&api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"192.0.2.0/28"}}, "192.0.2.99", 443, "EACCES", "exec: reserved address")
+	refused(&api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"192.0.2.0/28"}}, "192.0.2.99", 443, "EACCES",
+		"exec: reserved address")
 	fetches(nil, "other.test")
 
 	// A name that gets its address while the exec runs is there for it.
@@ -67,7 +72,8 @@ func TestExecPolicy(t *testing.T) {
 
 	// What is wider is refused, and nothing is started.
 	for _, wide := range []api.NetPolicy{
-		{Mode: api.NetOpen}, {Mode: api.NetLearn}, {Mode: api.NetAllow, Allow: []string{at("third.test")}}, {Mode: api.NetAllow, Allow: []string{"web.test:1"}},
+		{Mode: api.NetOpen}, {Mode: api.NetLearn}, {Mode: api.NetAllow, Allow: []string{at("third.test")}},
+		{Mode: api.NetAllow, Allow: []string{"web.test:1"}},
 		{Mode: api.NetAllow, Allow: []string{"*.web.test"}}, {Mode: api.NetAllow, AllowCIDRs: []string{"192.0.0.0/16"}},
 	} {
 		_, err := w.c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Command: "true", Network: &wide}, nil, nil)
@@ -93,7 +99,8 @@ func TestExecPolicy(t *testing.T) {
 	_ = world.Await(t, c.Cmd)
 
 	// What is left behind, with curl's exit code for a connection that failed.
-	res := under(none, "mkfifo /tmp/go /tmp/code; (read x </tmp/go; curl -sS -o /dev/null http://"+at("web.test")+"; echo $? >/tmp/code) >/dev/null 2>&1 & echo left")
+	res := under(none, "mkfifo /tmp/go /tmp/code; (read x </tmp/go; curl -sS -o /dev/null http://"+at("web.test")+
+		"; echo $? >/tmp/code) >/dev/null 2>&1 & echo left")
 	if !strings.Contains(res.Stdout, "left") {
 		t.Fatalf("%+v", res)
 	}
@@ -112,7 +119,8 @@ func TestExecPolicyOff(t *testing.T) {
 	t.Parallel()
 	w := newNetWorld(t, []string{"web.test"}, "HUTCH_EBPF=off")
 	sb := strings.TrimSpace(w.OK(t, "create", "host"))
-	if r := w.Run(t, "exec", "--network", "none", sb, "--", "true"); r.Code != 125 || !strings.Contains(r.Stderr, "takes eBPF") {
+	if r := w.Run(t, "exec", "--network", "none", sb, "--", "true"); r.Code != 125 ||
+		!strings.Contains(r.Stderr, "takes eBPF") {
 		t.Errorf("exit %d: %s", r.Code, r.Stderr)
 	}
 	w.OK(t, "exec", sb, "--", "true")

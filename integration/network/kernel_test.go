@@ -48,7 +48,8 @@ func TestKernel(t *testing.T) {
 	w := newNetWorld(t, []string{"web.test", "other.test"})
 	port := webServer(t, "hello")
 	at := func(name string) string { return fmt.Sprintf("%s:%d", name, port) }
-	sb := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at("web.test")}, AllowCIDRs: loopback, Require: []api.NetRequire{api.RequireEBPF}})
+	sb := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at("web.test")}, AllowCIDRs: loopback,
+		Require: []api.NetRequire{api.RequireEBPF}})
 	if wall := w.wall(t, sb, "eBPF"); wall.Status != "yes" {
 		t.Errorf("%+v", wall)
 	}
@@ -72,7 +73,11 @@ func TestKernel(t *testing.T) {
 		}
 	}
 	n, err := w.c.Network(t.Context(), sb)
-	if err != nil || n.Enforcement.EBPF != "on" || n.Enforcement.Errno != "EACCES" || n.Enforcement.Proxy == "" || !slices.ContainsFunc(n.Rules, func(u api.NetUse) bool { return u.Rule == "reserved address" && u.Denials == 3 }) {
+	if err != nil || n.Enforcement.EBPF != "on" || n.Enforcement.Errno != "EACCES" || n.Enforcement.Proxy == "" ||
+		!slices.ContainsFunc(n.Rules, func(u api.NetUse) bool {
+			return u.Rule == "reserved address" &&
+				u.Denials == 3
+		}) {
 		t.Errorf("%+v, %v", n, err)
 	}
 	w.OK(t, "rm", "-f", sb)
@@ -104,13 +109,16 @@ func TestKernelWho(t *testing.T) {
 	other := w.Launch(t, "exec", "-i", sb, "--", "sh", "-c", "echo begin; read x")
 	other.Await(t, "begin")
 	// The process lives until its refusal is told: of one that is gone nothing is known.
-	events, err := w.c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventNetworkDenied}})
+	events, err := w.c.Subscribe(t.Context(),
+		api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventNetworkDenied}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Close()
 	refused := func() (res api.ExecResult, d api.Denial) {
-		started, err := w.c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, Command: "exec -a \"$(printf 'evil\\033[2Jname')\" python3 -c 'import socket, sys; socket.socket().connect_ex((\"192.0.2.9\", 443)); sys.stdin.read()'"}, nil)
+		started, err := w.c.ExecStart(t.Context(),
+			api.ExecParams{Sandbox: sb,
+				Command: "exec -a \"$(printf 'evil\\033[2Jname')\" python3 -c 'import socket, sys; socket.socket().connect_ex((\"192.0.2.9\", 443)); sys.stdin.read()'"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,14 +151,16 @@ func TestKernelWho(t *testing.T) {
 		res, d = refused()
 	}
 	p := d.Process
-	if p.PID <= 1 || p.HostPID <= 1 || p.PID == p.HostPID || len(p.Command) < 3 || p.Command[0] != "evil\uFFFD[2Jname" || p.Command[1] != "-c" {
+	if p.PID <= 1 || p.HostPID <= 1 || p.PID == p.HostPID || len(p.Command) < 3 ||
+		p.Command[0] != "evil\uFFFD[2Jname" || p.Command[1] != "-c" {
 		t.Errorf("%+v", p)
 	}
 	if _, err := io.WriteString(other.Stdin, "\n"); err != nil {
 		t.Fatal(err)
 	}
 	_ = world.Await(t, other.Cmd)
-	if out := w.OK(t, "why", sb); !strings.Contains(out, res.Exec) || !strings.Contains(out, "192.0.2.9:443") || !strings.Contains(out, "eBPF on") {
+	if out := w.OK(t, "why", sb); !strings.Contains(out, res.Exec) || !strings.Contains(out, "192.0.2.9:443") ||
+		!strings.Contains(out, "eBPF on") {
 		t.Errorf("why: %s", out)
 	}
 	rec, err := w.c.GetSandbox(t.Context(), sb)
@@ -158,7 +168,8 @@ func TestKernelWho(t *testing.T) {
 		t.Errorf("%+v, %v", rec.Network, err)
 	}
 	doctor, err := w.c.Doctor(t.Context())
-	if err != nil || !slices.ContainsFunc(doctor.Checks, func(c api.Check) bool { return c.Name == "network_enforcement" && c.Status == "yes" }) {
+	if err != nil || !slices.ContainsFunc(doctor.Checks,
+		func(c api.Check) bool { return c.Name == "network_enforcement" && c.Status == "yes" }) {
 		t.Errorf("%+v, %v", doctor, err)
 	}
 	w.OK(t, "rm", "-f", sb)
@@ -209,7 +220,8 @@ print("seen=" + ",".join(sorted(seen)) + ".", flush=True)
 		t.Errorf("%+v", wall)
 	}
 	w.denied(t, sb, connecting("192.0.2.7", 443), "EACCES", literally("192.0.2.7", 443, "reserved address"))
-	next := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at}, AllowCIDRs: loopback, Require: []api.NetRequire{api.RequireEBPF}})
+	next := w.box(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at}, AllowCIDRs: loopback,
+		Require: []api.NetRequire{api.RequireEBPF}})
 	fetch(next)
 	if _, err := io.WriteString(c.Stdin, "\n"); err != nil {
 		t.Fatal(err)
@@ -224,18 +236,23 @@ func TestKernelOff(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege, testenv.EBPF)
 	t.Parallel()
 	w := newNetWorld(t, []string{"web.test"}, "HUTCH_EBPF=off")
-	_, err := w.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow, Require: []api.NetRequire{api.RequireEBPF}}}}, nil, nil)
+	_, err := w.c.CreateSandbox(t.Context(),
+		api.CreateParams{Spec: api.Spec{Image: "host",
+			Network: api.NetPolicy{Mode: api.NetAllow, Require: []api.NetRequire{api.RequireEBPF}}}}, nil, nil)
 	if api.ErrorCode(err) != api.Unavailable || !strings.Contains(err.Error(), "HUTCH_EBPF") {
 		t.Errorf("required: %v", err)
 	}
-	if res := w.Run(t, "run", "--require-ebpf", "host", "true"); res.Code != 125 || !strings.Contains(res.Stderr, "HUTCH_EBPF") {
+	if res := w.Run(t, "run", "--require-ebpf", "host", "true"); res.Code != 125 ||
+		!strings.Contains(res.Stderr, "HUTCH_EBPF") {
 		t.Errorf("--require-ebpf: %+v", res)
 	}
-	sb, err := w.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow}}}, nil, nil)
+	sb, err := w.c.CreateSandbox(t.Context(),
+		api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow}}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wall := w.wall(t, sb.ID, "eBPF"); wall.Status != "no" || !strings.Contains(wall.Detail, "HUTCH_EBPF") || sb.Isolation.Enforcement != "proxy" {
+	if wall := w.wall(t, sb.ID, "eBPF"); wall.Status != "no" || !strings.Contains(wall.Detail, "HUTCH_EBPF") ||
+		sb.Isolation.Enforcement != "proxy" {
 		t.Errorf("%+v, %q", wall, sb.Isolation.Enforcement)
 	}
 	if e := sb.Network.Enforcement; e.EBPF != "off" || !strings.Contains(e.Reason, "HUTCH_EBPF") || e.Proxy == "" {

@@ -24,7 +24,8 @@ func (w *netWorld) askingBox(t testing.TB, p api.NetPolicy) (string, *asking) {
 	t.Helper()
 	p.Mode, p.Ask = api.NetAllow, true
 	sb := w.box(t, p)
-	events, err := w.c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventNetworkAsk, api.EventNetworkAnswer}})
+	events, err := w.c.Subscribe(t.Context(),
+		api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventNetworkAsk, api.EventNetworkAnswer}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func (a *asking) next(t testing.TB, kind api.EventKind, data any) {
 func (a *asking) question(t testing.TB, name string, port uint16, entry string) (q api.AskEvent) {
 	t.Helper()
 	a.next(t, api.EventNetworkAsk, &q)
-	if q.Name+q.Address != name || q.Port != port || q.HowToAllow != entry || q.ID == "" || q.Why == "" || q.Until.IsZero() {
+	if q.Name+q.Address != name || q.Port != port || q.HowToAllow != entry || q.ID == "" || q.Why == "" ||
+		q.Until.IsZero() {
 		t.Errorf("%+v, want %s:%d by %s", q, name, port, entry)
 	}
 	return q
@@ -107,7 +109,8 @@ func TestNetworkAsk(t *testing.T) {
 	// Once, by whoever is first; who comes later is asked about again.
 	c := w.wants(t, sb, "web.test", port)
 	q := a.question(t, "web.test", port, entry("web.test"))
-	if out := w.OK(t, "network", "asks"); !strings.Contains(out, q.ID) || !strings.Contains(out, sb) || !strings.Contains(out, entry("web.test")) {
+	if out := w.OK(t, "network", "asks"); !strings.Contains(out, q.ID) || !strings.Contains(out, sb) ||
+		!strings.Contains(out, entry("web.test")) {
 		t.Errorf("%s", out)
 	}
 	w.OK(t, "network", "answer", q.ID, "once")
@@ -124,11 +127,13 @@ func TestNetworkAsk(t *testing.T) {
 	w.reached(t, c)
 	w.fetches(t, sb, connecting("other.test", port), "200 OK")
 	n, err := w.c.Network(t.Context(), sb)
-	if err != nil || !slices.Equal(n.Network.Allow, []string{strings.TrimPrefix(entry("other.test"), "--allow ")}) || !n.Network.Ask {
+	if err != nil || !slices.Equal(n.Network.Allow, []string{strings.TrimPrefix(entry("other.test"), "--allow ")}) ||
+		!n.Network.Ask {
 		t.Errorf("%+v %v", n.Network, err)
 	}
 	// The first answer counts.
-	if err := w.c.Answer(t.Context(), api.AnswerParams{ID: q.ID, Answer: api.NetOnce}); api.ErrorCode(err) != api.NotFound {
+	if err := w.c.Answer(t.Context(),
+		api.AnswerParams{ID: q.ID, Answer: api.NetOnce}); api.ErrorCode(err) != api.NotFound {
 		t.Errorf("%v", err)
 	}
 
@@ -226,7 +231,8 @@ func TestNetworkAskClients(t *testing.T) {
 	all, clients := []*asking{first}, []*hutch.Client{w.c}
 	for range n - 1 {
 		c := w.Connect(t)
-		events, err := c.Subscribe(t.Context(), api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventNetworkAsk, api.EventNetworkAnswer}})
+		events, err := c.Subscribe(t.Context(),
+			api.SubscribeParams{Sandbox: sb, Kinds: []api.EventKind{api.EventNetworkAsk, api.EventNetworkAnswer}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +283,8 @@ func TestNetworkAskTerminal(t *testing.T) {
 	world.Needs(t, "script")
 	w := newNetWorld(t, []string{"web.test"})
 	port := webServer(t, "hello")
-	cmd := w.Command("run", "--ask", "--allow-cidr", "127.0.0.0/8", "host", "--", "sh", "-c", connecting("web.test", port))
+	cmd := w.Command("run", "--ask", "--allow-cidr", "127.0.0.0/8", "host", "--", "sh", "-c",
+		connecting("web.test", port))
 	line := make([]string, len(cmd.Args))
 	for i, arg := range cmd.Args {
 		line[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"

@@ -94,7 +94,8 @@ func tlsServer(t testing.TB, h http.Handler, names ...string) (port uint16, ca s
 
 func (w *netWorld) trust(t testing.TB, sandbox, ca string) {
 	t.Helper()
-	res, err := w.c.ExecRun(t.Context(), api.ExecParams{Sandbox: sandbox, Command: "cat >/tmp/ca.pem", Stdin: ca}, nil, nil)
+	res, err := w.c.ExecRun(t.Context(), api.ExecParams{Sandbox: sandbox, Command: "cat >/tmp/ca.pem", Stdin: ca},
+		nil, nil)
 	if err != nil || res.ExitCode != 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -128,18 +129,21 @@ func TestNetworkClients(t *testing.T) {
 		"python": {`python3 -c 'import ssl, sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], context=ssl.create_default_context(cafile="/tmp/ca.pem")).read().decode())' %s`, "hello good.test", "Name or service not known"},
 		"node":   {`NODE_EXTRA_CA_CERTS=/tmp/ca.pem node -e 'fetch(process.argv[1]).then(r => r.text()).then(console.log, e => { console.error(e.cause); process.exit(1) })' %s`, "hello good.test", "ENOTFOUND"},
 		"java":   {"java /tmp/Fetch.java %s", "hello good.test", "ConnectException"},
-		"git":    {"git -c http.sslCAInfo=/tmp/ca.pem ls-remote %srepo.git", "refs/heads/main", "Could not resolve host"},
+		"git": {"git -c http.sslCAInfo=/tmp/ca.pem ls-remote %srepo.git", "refs/heads/main",
+			"Could not resolve host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "node" || name == "java" {
 				world.NeedsInside(t, "/usr/bin/"+name)
 			}
 			w.fetches(t, sb, fmt.Sprintf(client.command, fmt.Sprintf("https://good.test:%d/", port)), client.says)
-			w.denied(t, sb, fmt.Sprintf(client.command, fmt.Sprintf("https://evil.test:%d/", port)), client.fails, byName("evil.test", "mode allow"))
+			w.denied(t, sb, fmt.Sprintf(client.command, fmt.Sprintf("https://evil.test:%d/", port)), client.fails,
+				byName("evil.test", "mode allow"))
 		})
 	}
 	// The address of the good name, with the name of the evil one in the stream.
-	spoof := fmt.Sprintf("curl -sS --cacert /tmp/ca.pem --connect-to evil.test:%d:good.test:%d https://evil.test:%d/", port, port, port)
+	spoof := fmt.Sprintf("curl -sS --cacert /tmp/ca.pem --connect-to evil.test:%d:good.test:%d https://evil.test:%d/",
+		port, port, port)
 	w.denied(t, sb, spoof, "unrecognized name", func(d api.Denial) bool { return d.Port == port && d.Why != "" })
 	// In mode open it is the block list that speaks.
 	open := w.box(t, api.NetPolicy{Mode: api.NetOpen, Block: []string{"evil.test"}, AllowCIDRs: loopback})
@@ -155,7 +159,8 @@ func gitServer(t testing.TB, dir string) http.Handler {
 	repo := filepath.Join(dir, "repo.git")
 	git := func(args ...string) {
 		cmd := exec.Command("git", args...)
-		cmd.Env = append(os.Environ(), "HOME="+dir, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a.test", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.test")
+		cmd.Env = append(os.Environ(), "HOME="+dir, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@a.test",
+			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@a.test")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %s: %v: %s", args, err, out)
 		}
@@ -224,8 +229,10 @@ except OSError as e:
 			w.denied(t, sb, send("evil.test", port), "gaierror", byName("evil.test", "mode allow"))
 			w.denied(t, sb, send("10.0.0.1", port), "EACCES", nil)
 			// The policy changes under way.
-			if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Remove: &api.NetLists{Allow: []string{fmt.Sprintf("udp://time.test:%d", port)}},
-				Add: &api.NetLists{Allow: []string{fmt.Sprintf("udp://other.test:%d", port)}}}); err != nil {
+			if _, err := w.c.UpdateNetwork(t.Context(),
+				api.NetUpdateParams{Sandbox: sb,
+					Remove: &api.NetLists{Allow: []string{fmt.Sprintf("udp://time.test:%d", port)}},
+					Add:    &api.NetLists{Allow: []string{fmt.Sprintf("udp://other.test:%d", port)}}}); err != nil {
 				t.Fatal(err)
 			}
 			w.fetches(t, sb, send("other.test", port), "echo hello")
@@ -286,7 +293,8 @@ func TestNetworkKernel(t *testing.T) {
 		"keepalive":     {"socket.socket().setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)", "done"},
 		"eventfd":       {"syscall(290, 0, 0)", "done"},
 		"read a sysctl": {"open('/proc/sys/net/ipv4/ip_unprivileged_port_start').read()", "done"},
-		"ping socket":   {"socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP)", "EACCES EPERM EPROTONOSUPPORT"},
+		"ping socket": {"socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP)",
+			"EACCES EPERM EPROTONOSUPPORT"},
 		"raw socket":    {"socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)", "EPERM"},
 		"packet socket": {"socket.socket(17, socket.SOCK_RAW)", "EPERM EAFNOSUPPORT"},
 		"vsock":         {"socket.socket(40, socket.SOCK_STREAM)", "EPERM EAFNOSUPPORT"},
@@ -296,7 +304,8 @@ func TestNetworkKernel(t *testing.T) {
 		"routes":        {"s = socket.socket(16, socket.SOCK_RAW, 0); s.send(bytes.fromhex('1c0000001900050000000000000000000200000003000000fe00000100000000')[:28]); e = struct.unpack_from('i', s.recv(99), 16)[0]; raise OSError(-e, 'routes')", "EPERM EAFNOSUPPORT EPROTONOSUPPORT"},
 		"transparent":   {"socket.socket().setsockopt(0, 19, 1)", "EPERM"},
 		"io_uring":      {"syscall(425, 8, ctypes.create_string_buffer(200))", "ENOSYS"},
-		"sysctl":        {"open('/proc/sys/net/ipv4/ip_unprivileged_port_start', 'w').write('1024')", "EROFS EACCES EPERM"},
+		"sysctl": {"open('/proc/sys/net/ipv4/ip_unprivileged_port_start', 'w').write('1024')",
+			"EROFS EACCES EPERM"},
 	} {
 		res := w.in(t, sb, `python3 -c "
 import ctypes, errno, socket, struct, sys

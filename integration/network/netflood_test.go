@@ -100,7 +100,8 @@ func TestNetworkFlood(t *testing.T) {
 	if err != nil || len(n.Denials) > 0 {
 		t.Errorf("%+v, %v", n.Denials, err)
 	}
-	if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: victim, Network: &api.NetPolicy{Mode: api.NetNone}}); err != nil {
+	if _, err := w.c.UpdateNetwork(t.Context(),
+		api.NetUpdateParams{Sandbox: victim, Network: &api.NetPolicy{Mode: api.NetNone}}); err != nil {
 		t.Fatal(err)
 	}
 	w.denied(t, victim, fetch, "Could not resolve", byName("web.test", "mode none"))

@@ -40,7 +40,8 @@ func TestHostService(t *testing.T) {
 		return fmt.Sprintf("python3 -c 'import socket; print(socket.create_connection((\"%s\", %d), 10).recv(99).decode(), end=\"\")'", host, port)
 	}
 	for _, mode := range []api.NetMode{api.NetAllow, api.NetOpen} {
-		sb := w.box(t, api.NetPolicy{Mode: mode, Allow: []string{fmt.Sprintf("host:%d", web), fmt.Sprintf("tcp://host.hutch.internal:%d", raw)}})
+		sb := w.box(t, api.NetPolicy{Mode: mode,
+			Allow: []string{fmt.Sprintf("host:%d", web), fmt.Sprintf("tcp://host.hutch.internal:%d", raw)}})
 		for _, name := range []string{"host", "host.hutch.internal"} {
 			w.fetches(t, sb, fmt.Sprintf("curl -sS http://%s:%d", name, web), "hello")
 			w.fetches(t, sb, read(name, raw), "by six")
@@ -62,14 +63,19 @@ func TestHostService(t *testing.T) {
 		}
 		port := uint16(closed.Addr().(*net.TCPAddr).Port)
 		_ = closed.Close()
-		if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Add: &api.NetLists{Allow: []string{fmt.Sprintf("host:%d", port)}}}); err != nil {
+		if _, err := w.c.UpdateNetwork(t.Context(),
+			api.NetUpdateParams{Sandbox: sb,
+				Add: &api.NetLists{Allow: []string{fmt.Sprintf("host:%d", port)}}}); err != nil {
 			t.Fatal(err)
 		}
-		if r := w.in(t, sb, read("host", port)); r.ExitCode == 0 || !strings.Contains(r.Stderr, "refused") && !strings.Contains(r.Stderr, "reset") && !strings.Contains(r.Stderr, "aborted") {
+		if r := w.in(t, sb, read("host", port)); r.ExitCode == 0 || !strings.Contains(r.Stderr, "refused") &&
+			!strings.Contains(r.Stderr, "reset") && !strings.Contains(r.Stderr, "aborted") {
 			t.Errorf("%s: nobody listens: %+v", mode, r)
 		}
 		// It ends with its entry.
-		if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Remove: &api.NetLists{Allow: []string{fmt.Sprintf("host:%d", web)}}}); err != nil {
+		if _, err := w.c.UpdateNetwork(t.Context(),
+			api.NetUpdateParams{Sandbox: sb,
+				Remove: &api.NetLists{Allow: []string{fmt.Sprintf("host:%d", web)}}}); err != nil {
 			t.Fatal(err)
 		}
 		w.denied(t, sb, connecting("host", web), "", byName("host", "host service"))

@@ -81,7 +81,8 @@ func idleCount(t testing.TB) int {
 		t.Fatal(err)
 	}
 	n := (int(min(limit.Max, 1<<20)) - 2048) / 2
-	c := probe.Check{Name: "nofile", Status: probe.Yes, Detail: fmt.Sprintf("a hard limit of %d file descriptors: %d connections", limit.Max, n)}
+	c := probe.Check{Name: "nofile", Status: probe.Yes,
+		Detail: fmt.Sprintf("a hard limit of %d file descriptors: %d connections", limit.Max, n)}
 	if n < idleLeast {
 		c.Status = probe.No
 	}
@@ -128,7 +129,8 @@ func TestNetworkIdle(t *testing.T) {
 	}
 	held, fds := daemon(), open()-fds
 	t.Logf("%d idle connections of %d sandboxes: the daemon takes %d MB, %d before (hutchd %d, hutch-launch %d, monitor %d), and hutchd %d more fds",
-		count, idleBoxes, held, before, world.Memory(t, d.Hutchd, "VmRSS"), world.Memory(t, d.Launch, "VmRSS"), world.Memory(t, d.Monitor, "VmRSS"), fds)
+		count, idleBoxes, held, before, world.Memory(t, d.Hutchd, "VmRSS"), world.Memory(t, d.Launch, "VmRSS"),
+		world.Memory(t, d.Monitor, "VmRSS"), fds)
 	if most := idleDaemon * 1024 / 1000 * count / idleConnections; held > most {
 		t.Errorf("the daemon takes %d MB, more than %d", held, most)
 	}

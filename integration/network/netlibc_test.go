@@ -26,7 +26,8 @@ func TestNetworkLibc(t *testing.T) {
 		program     func(testing.TB) string
 		none, other string // what it says when there is no such name, and of EACCES
 	}{
-		"Go":          {func(t testing.TB) string { return testenv.Bin(t, "test-resolve") }, "no such host", "permission denied"},
+		"Go": {func(t testing.TB) string { return testenv.Bin(t, "test-resolve") }, "no such host",
+			"permission denied"},
 		"glibc":       {compiled("cc"), "Name or service not known", "Permission denied"},
 		"musl":        {compiled("musl-gcc"), "Name does not resolve", "Permission denied"},
 		"musl static": {compiled("musl-gcc", "-static"), "Name does not resolve", "Permission denied"},
@@ -48,11 +49,13 @@ func TestNetworkLibc(t *testing.T) {
 					w.denied(t, sb, to(literal, port), tt.other, nil)
 				}
 			}
-			took := regexp.MustCompile(`looked up in (\d+) ms`).FindStringSubmatch(w.in(t, sb, to("evil.test", port)).Stdout)
+			took := regexp.MustCompile(`looked up in (\d+) ms`).
+				FindStringSubmatch(w.in(t, sb, to("evil.test", port)).Stdout)
 			if took == nil {
 				t.Fatal("it does not say how long it took")
 			}
-			if ms, err := strconv.Atoi(took[1]); err != nil || time.Duration(ms)*time.Millisecond >= testenv.Patience(time.Second) {
+			if ms, err := strconv.Atoi(took[1]); err != nil ||
+				time.Duration(ms)*time.Millisecond >= testenv.Patience(time.Second) {
 				t.Errorf("it took %s ms to learn that there is no such name", took[1])
 			}
 		})

@@ -32,7 +32,8 @@ func TestNetworkNone(t *testing.T) {
 				if vars != nil || !hasEBPF() {
 					where = "an address"
 				}
-				return d.Kind == api.KindNet && d.Target == where && d.Rule == "mode none" && d.Count == 1 && strings.HasPrefix(d.HowToAllow, "--allow-cidr ")
+				return d.Kind == api.KindNet && d.Target == where && d.Rule == "mode none" && d.Count == 1 &&
+					strings.HasPrefix(d.HowToAllow, "--allow-cidr ")
 			}
 			asked := func(d api.Denial) bool {
 				return byName("web.test", "mode none")(d) && d.HowToAllow == "--allow web.test"
@@ -40,7 +41,8 @@ func TestNetworkNone(t *testing.T) {
 			check := func() {
 				t.Helper()
 				w.denied(t, sb, connecting("web.test", 443), "gaierror [Errno -2] Name or service not known", asked)
-				if res := w.in(t, sb, connecting("192.0.2.7", 443)); res.ExitCode == 0 || len(res.Denials) != 1 || !literal(res.Denials[0]) {
+				if res := w.in(t, sb, connecting("192.0.2.7", 443)); res.ExitCode == 0 || len(res.Denials) != 1 ||
+					!literal(res.Denials[0]) {
 					t.Errorf("a literal address: %+v", res)
 				}
 				// What a command that succeeds finds out so is not what the next one fails of.
@@ -51,7 +53,8 @@ func TestNetworkNone(t *testing.T) {
 					t.Errorf("without any connection: %+v", res)
 				}
 				// What is the sandbox's own is no lookup and has a route.
-				if res := w.in(t, sb, "getent hosts localhost; curl -sS http://127.0.0.1:9; curl -sS http://localhost:9"); res.ExitCode == 0 || len(res.Denials) != 0 {
+				if res := w.in(t, sb,
+					"getent hosts localhost; curl -sS http://127.0.0.1:9; curl -sS http://localhost:9"); res.ExitCode == 0 || len(res.Denials) != 0 {
 					t.Errorf("loopback: %+v", res)
 				}
 			}
@@ -94,7 +97,8 @@ func TestNetworkFailed(t *testing.T) {
 			t.Errorf("%s: %+v", tt.command, res)
 			continue
 		}
-		if f := res.Failures[0]; f.Target != tt.target || !strings.Contains(f.Why, tt.why) || f.Hint == "" || f.Exec != res.Exec || f.Errno != tt.errno && w.heldHere(t, sb) {
+		if f := res.Failures[0]; f.Target != tt.target || !strings.Contains(f.Why, tt.why) || f.Hint == "" ||
+			f.Exec != res.Exec || f.Errno != tt.errno && w.heldHere(t, sb) {
 			t.Errorf("%s: %+v", tt.command, f)
 		}
 	}
@@ -104,7 +108,8 @@ func TestNetworkFailed(t *testing.T) {
 			t.Errorf("why does not tell of %s: %s%s", want, r.Stdout, r.Stderr)
 		}
 	}
-	if r := w.Run(t, "exec", sb, "--", "curl", "-sS", "https://unknown.test"); !strings.Contains(r.Stderr, "hutch: network: unknown.test:443 failed: ") {
+	if r := w.Run(t, "exec", sb, "--", "curl", "-sS", "https://unknown.test"); !strings.Contains(r.Stderr,
+		"hutch: network: unknown.test:443 failed: ") {
 		t.Errorf("at the terminal: %s", r.Stderr)
 	}
 	w.OK(t, "rm", "-f", sb)

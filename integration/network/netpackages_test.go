@@ -53,17 +53,21 @@ func registries(t testing.TB, files *string) http.Handler {
 		imagetest.Text(packaged+"-1.0.0/src/lib.rs", "")))
 	has["/cargo/crates/"+packaged+"/1.0.0/download"] = crate
 	has["/cargo/hu/tc/"+packaged] = encoded(t, map[string]any{
-		"name": packaged, "vers": "1.0.0", "deps": []any{}, "features": map[string]any{}, "yanked": false, "cksum": fmt.Sprintf("%x", sha256.Sum256([]byte(crate))),
+		"name": packaged, "vers": "1.0.0", "deps": []any{}, "features": map[string]any{}, "yanked": false,
+		"cksum": fmt.Sprintf("%x", sha256.Sum256([]byte(crate))),
 	}) + "\n"
 
-	control := "Package: " + packaged + "\nVersion: 1.0.0\nArchitecture: all\nMaintainer: a test <a@a.test>\nDescription: a test\n"
+	control := "Package: " + packaged +
+		"\nVersion: 1.0.0\nArchitecture: all\nMaintainer: a test <a@a.test>\nDescription: a test\n"
 	deb := world.Archived(map[string]string{
 		"debian-binary": "2.0\n",
 		"control.tar":   string(imagetest.Tar(imagetest.Text("control", control))),
-		"data.tar":      string(imagetest.Tar(imagetest.Dir("usr/"), imagetest.Dir("usr/share/"), imagetest.Text("usr/share/"+packaged, "installed\n"))),
+		"data.tar": string(imagetest.Tar(imagetest.Dir("usr/"), imagetest.Dir("usr/share/"),
+			imagetest.Text("usr/share/"+packaged, "installed\n"))),
 	}, "debian-binary", "control.tar", "data.tar")
 	has["/apt/package.deb"] = deb
-	has["/apt/Packages"] = control + fmt.Sprintf("Filename: ./package.deb\nSize: %d\nSHA256: %x\n", len(deb), sha256.Sum256([]byte(deb)))
+	has["/apt/Packages"] = control + fmt.Sprintf("Filename: ./package.deb\nSize: %d\nSHA256: %x\n", len(deb),
+		sha256.Sum256([]byte(deb)))
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		here := "https://" + r.Host
@@ -74,9 +78,10 @@ func registries(t testing.TB, files *string) http.Handler {
 			w.Header().Set("Content-Type", "text/html")
 			text, ok = fmt.Sprintf(`<!DOCTYPE html><a href="%s/files/%s">%s</a>`, *files, wheel, wheel), true
 		case "/npm/" + packaged:
-			text, ok = encoded(t, map[string]any{"name": packaged, "dist-tags": map[string]any{"latest": "1.0.0"}, "versions": map[string]any{"1.0.0": map[string]any{
-				"name": packaged, "version": "1.0.0", "dist": map[string]any{"tarball": here + "/npm/package.tgz", "shasum": fmt.Sprintf("%x", sha1.Sum([]byte(npm)))}, //nolint:gosec // see above
-			}}}), true
+			text, ok = encoded(t, map[string]any{"name": packaged, "dist-tags": map[string]any{"latest": "1.0.0"},
+				"versions": map[string]any{"1.0.0": map[string]any{
+					"name": packaged, "version": "1.0.0", "dist": map[string]any{"tarball": here + "/npm/package.tgz", "shasum": fmt.Sprintf("%x", sha1.Sum([]byte(npm)))}, //nolint:gosec // see above
+				}}}), true
 		case "/cargo/config.json":
 			text, ok = encoded(t, map[string]any{"dl": here + "/cargo/crates"}), true
 		}

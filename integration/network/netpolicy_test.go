@@ -60,7 +60,8 @@ func TestNetworkWhy(t *testing.T) {
 		t.Errorf("denials %+v", no.Denials)
 	}
 	for _, d := range no.Denials {
-		if d.Kind != api.KindNet || d.HowToAllow != want[d.Target] || d.Exec != no.Exec || d.Rule != "mode allow" || d.Count < 1 || d.Time.IsZero() {
+		if d.Kind != api.KindNet || d.HowToAllow != want[d.Target] || d.Exec != no.Exec || d.Rule != "mode allow" ||
+			d.Count < 1 || d.Time.IsZero() {
 			t.Errorf("denial %+v, want %s of %s", d, want[d.Target], no.Exec)
 		}
 	}
@@ -75,7 +76,8 @@ func TestNetworkWhy(t *testing.T) {
 	}
 
 	// What the hint says, done, makes the same command work.
-	if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Add: &api.NetLists{Allow: []string{at("other.test")}}}); err != nil {
+	if _, err := w.c.UpdateNetwork(t.Context(),
+		api.NetUpdateParams{Sandbox: sb, Add: &api.NetLists{Allow: []string{at("other.test")}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.fetches(t, sb, "curl -sS http://"+at("other.test"), "hello")
@@ -145,7 +147,8 @@ func TestNetworkHint(t *testing.T) {
 		{"exit 3", false},
 	} {
 		res := w.Run(t, "run", "--allow", at, "--allow-cidr", "127.0.0.0/8", "host", "sh", "-c", tt.command)
-		if told := strings.Contains(res.Stderr, "hutch: network: other.test was refused: no entry of allow matches other.test (--allow other.test)"); told != tt.told {
+		if told := strings.Contains(res.Stderr,
+			"hutch: network: other.test was refused: no entry of allow matches other.test (--allow other.test)"); told != tt.told {
 			t.Errorf("%s: exit code %d, stderr %s", tt.command, res.Code, res.Stderr)
 		}
 	}
@@ -158,7 +161,8 @@ func TestNetworkWhose(t *testing.T) {
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"web.test"})
 	sb := w.allowing(t, "web.test")
-	other, err := w.c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, Argv: []string{"sleep", "1000"}, Background: true}, nil)
+	other, err := w.c.ExecStart(t.Context(), api.ExecParams{Sandbox: sb, Argv: []string{"sleep", "1000"},
+		Background: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,15 +187,18 @@ func TestNetworkLearn(t *testing.T) {
 	world.NeedsPython(t)
 	w := newNetWorld(t, []string{"web.test", "db.test", "evil.test", "never.test"})
 	web, db := webServer(t, "hello"), webServer(t, "db")
-	script := fmt.Sprintf("curl -sS http://web.test:%d; curl -sS http://db.test:%d; curl -sS http://evil.test:%d; true", web, db, web)
+	script := fmt.Sprintf("curl -sS http://web.test:%d; curl -sS http://db.test:%d; curl -sS http://evil.test:%d; true",
+		web, db, web)
 	entries := []string{fmt.Sprintf("tcp://db.test:%d", db), fmt.Sprintf("tcp://web.test:%d", web)}
 	slices.Sort(entries)
 	whole := t // what the connection of the next daemon lives as long as
 	for _, learn := range []api.NetLearning{api.LearnDeny, api.LearnAllow} {
 		t.Run(string(learn), func(t *testing.T) {
-			sb := w.box(t, api.NetPolicy{Mode: api.NetLearn, Learn: learn, Block: []string{"evil.test"}, AllowCIDRs: loopback})
+			sb := w.box(t, api.NetPolicy{Mode: api.NetLearn, Learn: learn, Block: []string{"evil.test"},
+				AllowCIDRs: loopback})
 			res := w.in(t, sb, script)
-			if got := strings.Count(res.Stdout, "test:"); got != map[api.NetLearning]int{api.LearnDeny: 0, api.LearnAllow: 2}[learn] {
+			if got := strings.Count(res.Stdout, "test:"); got != map[api.NetLearning]int{api.LearnDeny: 0,
+				api.LearnAllow: 2}[learn] {
 				t.Errorf("%d servers were reached: %q, %q", got, res.Stdout, res.Stderr)
 			}
 			world.Kill(t, w.Daemon(t).Hutchd) // what was learned outlives it
@@ -200,7 +207,8 @@ func TestNetworkLearn(t *testing.T) {
 			if err != nil || n.Learned == nil {
 				t.Fatalf("%+v, %v", n, err)
 			}
-			if p := n.Learned; p.Mode != api.NetAllow || !reflect.DeepEqual(p.Allow, entries) || !reflect.DeepEqual(p.Block, []string{"evil.test"}) {
+			if p := n.Learned; p.Mode != api.NetAllow || !reflect.DeepEqual(p.Allow, entries) ||
+				!reflect.DeepEqual(p.Block, []string{"evil.test"}) {
 				t.Errorf("learned %+v, want %q", p, entries)
 			}
 			file := filepath.Join(t.TempDir(), "policy.json")
@@ -208,7 +216,8 @@ func TestNetworkLearn(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.OK(t, "rm", "-f", sb)
-			run := w.Run(t, "run", "--policy", file, "host", "sh", "-c", script+"; curl -sS http://never.test:"+fmt.Sprint(web))
+			run := w.Run(t, "run", "--policy", file, "host", "sh", "-c", script+"; curl -sS http://never.test:"+
+				fmt.Sprint(web))
 			if strings.Count(run.Stdout, "test:") != 2 || !strings.Contains(run.Stderr, "never.test") {
 				t.Errorf("with what was learned: %+v", run)
 			}
@@ -273,7 +282,8 @@ func TestNetworkCounters(t *testing.T) {
 	if u := uses["mode allow"]; u.Denials != 2 || u.Connections != 0 { // a connection and a lookup
 		t.Errorf("%+v", n.Rules)
 	}
-	if out := w.OK(t, "network", "get", sb); !strings.Contains(out, "allow "+at) || !strings.Contains(out, "hutch why "+sb) {
+	if out := w.OK(t, "network", "get", sb); !strings.Contains(out, "allow "+at) ||
+		!strings.Contains(out, "hutch why "+sb) {
 		t.Error(out)
 	}
 	w.OK(t, "rm", "-f", sb)
@@ -293,13 +303,19 @@ func TestNetworkUpdateRefused(t *testing.T) {
 		p       api.NetUpdateParams
 		code    api.Code
 	}{
-		"a public suffix":   {sb, api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"*.co.uk"}}}, api.InvalidArgument},
-		"not there":         {sb, api.NetUpdateParams{Remove: &api.NetLists{Allow: []string{"a.test"}}}, api.InvalidArgument},
-		"none that allows":  {sb, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetNone, Allow: []string{at}}}, api.InvalidArgument},
-		"nothing":           {sb, api.NetUpdateParams{}, api.InvalidArgument},
-		"without a network": {bare, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetOpen}}, api.FailedPrecondition},
-		"a name without":    {bare, api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"a.test"}}}, api.FailedPrecondition},
-		"nobody":            {"sb_gone", api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"a.test"}}}, api.NotFound},
+		"a public suffix": {sb, api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"*.co.uk"}}},
+			api.InvalidArgument},
+		"not there": {sb, api.NetUpdateParams{Remove: &api.NetLists{Allow: []string{"a.test"}}},
+			api.InvalidArgument},
+		"none that allows": {sb, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetNone, Allow: []string{at}}},
+			api.InvalidArgument},
+		"nothing": {sb, api.NetUpdateParams{}, api.InvalidArgument},
+		"without a network": {bare, api.NetUpdateParams{Network: &api.NetPolicy{Mode: api.NetOpen}},
+			api.FailedPrecondition},
+		"a name without": {bare, api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"a.test"}}},
+			api.FailedPrecondition},
+		"nobody": {"sb_gone", api.NetUpdateParams{Add: &api.NetLists{Allow: []string{"a.test"}}},
+			api.NotFound},
 	} {
 		tt.p.Sandbox = tt.sandbox
 		if _, err := w.c.UpdateNetwork(t.Context(), tt.p); api.ErrorCode(err) != tt.code {
@@ -311,15 +327,20 @@ func TestNetworkUpdateRefused(t *testing.T) {
 		t.Errorf("none, where it is that: %v", err)
 	}
 	if res := w.Run(t, "network", "update", "--allow", "a.test", bare); res.Code == 0 ||
-		!strings.Contains(res.Stderr, "created with network mode none") || !strings.Contains(res.Stderr, "--network allow") {
+		!strings.Contains(res.Stderr, "created with network mode none") ||
+		!strings.Contains(res.Stderr, "--network allow") {
 		t.Errorf("the command does not tell what to do: %+v", res)
 	}
 	n, err := w.c.Network(t.Context(), sb)
-	if err != nil || !reflect.DeepEqual(n.Network, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at}, AllowCIDRs: loopback}) {
+	if err != nil || !reflect.DeepEqual(n.Network, api.NetPolicy{Mode: api.NetAllow, Allow: []string{at},
+		AllowCIDRs: loopback}) {
 		t.Errorf("%+v, %v", n.Network, err)
 	}
 	w.fetches(t, sb, "curl -sS http://"+at, "hello")
-	if _, err := w.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host", Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"*.co.uk"}}}}, nil, nil); api.ErrorCode(err) != api.InvalidArgument {
+	if _, err := w.c.CreateSandbox(t.Context(),
+		api.CreateParams{Spec: api.Spec{Image: "host",
+			Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"*.co.uk"}}}}, nil,
+		nil); api.ErrorCode(err) != api.InvalidArgument {
 		t.Error(err)
 	}
 	w.OK(t, "rm", "-f", sb, bare)

@@ -40,7 +40,8 @@ func silent(t testing.TB) (port uint16, answer func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+		unix.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
 	f := os.NewFile(uintptr(fd), "listener")
@@ -134,8 +135,9 @@ func TestNetworkRaw(t *testing.T) {
 	t.Parallel()
 	world.NeedsPython(t)
 	for what, c := range map[string]struct{ env, refused, unreachable, noNetwork, forbidden, wall string }{
-		"held":     {"", "ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EHOSTUNREACH", "by tproxy-hold"},
-		"tproxy":   {"HUTCH_NETWORK_WAY=tproxy", "ECONNRESET", "ECONNRESET", "ECONNRESET", "ECONNRESET", "by tproxy (asked for)"},
+		"held": {"", "ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EHOSTUNREACH", "by tproxy-hold"},
+		"tproxy": {"HUTCH_NETWORK_WAY=tproxy", "ECONNRESET", "ECONNRESET", "ECONNRESET", "ECONNRESET",
+			"by tproxy (asked for)"},
 		"redirect": {"HUTCH_NETWORK_WAY=redirect", "ECONNRESET", "ECONNRESET", "ECONNRESET", "ECONNRESET", "redirect"},
 		"per-port": {"HUTCH_NETWORK_WAY=per-port", "ECONNRESET", "ECONNRESET", "ECONNRESET", "ECONNRESET", "per-port"},
 	} {
@@ -147,9 +149,11 @@ func TestNetworkRaw(t *testing.T) {
 			w.set("broadcast.test", netip.MustParseAddr("255.255.255.255")) // TCP has no way there, and sends nothing
 			alive, dead := webServer(t, "hello"), closedPort(t)
 			tcp := func(name string, port uint16) string { return fmt.Sprintf("tcp://%s:%d", name, port) }
-			sb := w.box(t, api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"127.0.0.0/8", "255.255.255.255"}, Allow: []string{
-				tcp("raw.test", alive), tcp("raw.test", dead), tcp("unknown.test", dead), tcp("broadcast.test", dead), tcp("other.test", 1),
-			}})
+			sb := w.box(t, api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"127.0.0.0/8", "255.255.255.255"},
+				Allow: []string{
+					tcp("raw.test", alive), tcp("raw.test", dead), tcp("unknown.test", dead), tcp("broadcast.test", dead),
+					tcp("other.test", 1),
+				}})
 			if wall := w.networkWall(t, sb); !strings.Contains(wall, c.wall) {
 				t.Errorf("wall %q, want %q", wall, c.wall)
 			}
@@ -161,7 +165,8 @@ func TestNetworkRaw(t *testing.T) {
 			if what == "per-port" {
 				w.denied(t, sb, connecting("raw.test", 1), closed(c.forbidden), byName("raw.test", "mode allow"))
 			} else {
-				w.denied(t, sb, connecting("other.test", alive), closed(c.forbidden), byName("other.test", "mode allow"))
+				w.denied(t, sb, connecting("other.test", alive), closed(c.forbidden),
+					byName("other.test", "mode allow"))
 			}
 			w.OK(t, "rm", "-f", sb)
 		})
@@ -256,7 +261,9 @@ print("connected", s.recv(100).decode())
 	w.denied(t, sb, connecting("other.test", port), "gaierror", byName("other.test", "mode allow"))
 	// A raw port that comes after that.
 	later := closedPort(t)
-	if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Add: &api.NetLists{Allow: []string{fmt.Sprintf("tcp://raw.test:%d", later)}}}); err != nil {
+	if _, err := w.c.UpdateNetwork(t.Context(),
+		api.NetUpdateParams{Sandbox: sb,
+			Add: &api.NetLists{Allow: []string{fmt.Sprintf("tcp://raw.test:%d", later)}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.denied(t, sb, connecting("raw.test", later), "ECONNREFUSED", nil)

@@ -109,7 +109,8 @@ func hostRust(t *testing.T) string {
 	world.Needs(t, "rustc")
 	out, err := exec.Command("rustc", "--print", "sysroot").Output()
 	if err != nil {
-		testenv.Require(t, probe.Check{Name: "rustc", Status: probe.No, Detail: fmt.Sprintf("rustc --print sysroot: %v", err), Remedy: "rustup default stable"})
+		testenv.Require(t, probe.Check{Name: "rustc", Status: probe.No, Detail: fmt.Sprintf("rustc --print sysroot: %v",
+			err), Remedy: "rustup default stable"})
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -120,7 +121,8 @@ func (c packageClient) sandbox(t *testing.T, w *netWorld) []string {
 	t.Helper()
 	switch {
 	case c.image == "debian":
-		img := imagetest.Image{Layers: []imagetest.Layer{world.DebianLayer(t)}, Config: imagetest.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}}
+		img := imagetest.Image{Layers: []imagetest.Layer{world.DebianLayer(t)},
+			Config: imagetest.Config{Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}}
 		ref := world.Push(t, imagetest.StartRegistry(t), "debian", img)
 		return []string{ref}
 	case c.program == "":
@@ -143,14 +145,17 @@ func TestNetworkPackages(t *testing.T) {
 	for name, c := range packageClients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sb := w.Create(t, append([]string{"--allow", at("pkg.test"), "--allow-cidr", loopback[0]}, c.sandbox(t, w)...)...)
+			sb := w.Create(t, append([]string{"--allow", at("pkg.test"), "--allow-cidr", loopback[0]},
+				c.sandbox(t, w)...)...)
 			w.trust(t, sb, ca)
 			script := func(name string, patient bool) string {
 				return c.script(c.local, "https://"+at(name), packaged, patient)
 			}
 			if name == "pip" { // whose files are elsewhere
 				w.denied(t, sb, script("pkg.test", false), "", byName("files.test", "mode allow"))
-				if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Add: &api.NetLists{Allow: []string{at("files.test")}}}); err != nil {
+				if _, err := w.c.UpdateNetwork(t.Context(),
+					api.NetUpdateParams{Sandbox: sb,
+						Add: &api.NetLists{Allow: []string{at("files.test")}}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -167,8 +172,11 @@ func TestNetworkPackages(t *testing.T) {
 func TestNetworkRegistries(t *testing.T) {
 	testenv.Suite(t, "slow")
 	t.Parallel()
-	if list, err := net.Interfaces(); err != nil || !slices.ContainsFunc(list, func(i net.Interface) bool { return i.Flags&(net.FlagUp|net.FlagLoopback) == net.FlagUp }) {
-		testenv.Require(t, probe.Check{Name: "package_registry", Status: probe.No, Detail: fmt.Sprintf("no interface is up but loopback (%v)", err), Remedy: "a network"})
+	if list, err := net.Interfaces(); err != nil ||
+		!slices.ContainsFunc(list,
+			func(i net.Interface) bool { return i.Flags&(net.FlagUp|net.FlagLoopback) == net.FlagUp }) {
+		testenv.Require(t, probe.Check{Name: "package_registry", Status: probe.No,
+			Detail: fmt.Sprintf("no interface is up but loopback (%v)", err), Remedy: "a network"})
 	}
 	world := world.New(t)
 	w := &netWorld{World: world, c: world.Connect(t)}
@@ -178,7 +186,8 @@ func TestNetworkRegistries(t *testing.T) {
 			sb := w.Create(t, append([]string{"--network", "learn", "--learn", "allow"}, c.sandbox(t, w)...)...)
 			name, url := c.hostRegistry(t, w, sb)
 			p := w.learned(t, sb, c.script(c.host, url, c.public, false))
-			entry := slices.IndexFunc(p.Allow, func(e string) bool { return strings.HasPrefix(strings.TrimPrefix(e, "tcp://")+":", name+":") })
+			entry := slices.IndexFunc(p.Allow,
+				func(e string) bool { return strings.HasPrefix(strings.TrimPrefix(e, "tcp://")+":", name+":") })
 			if entry < 0 {
 				t.Fatalf("%s of the client's configuration is not in what was learned: %q", name, p.Allow)
 			}
@@ -209,7 +218,8 @@ func (c packageClient) hostRegistry(t *testing.T, w *netWorld, sandbox string) (
 		ctx, cancel := context.WithTimeout(t.Context(), world.Patience)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "sh", "-c", script)
-		cmd.Env, cmd.Dir = append(os.Environ(), "TMPDIR="+w.Path("tmp"), "PATH="+os.Getenv("PATH")+":/usr/local/go/bin"), w.Path("tmp")
+		cmd.Env, cmd.Dir = append(os.Environ(), "TMPDIR="+w.Path("tmp"), "PATH="+os.Getenv("PATH")+
+			":/usr/local/go/bin"), w.Path("tmp")
 		cmd.WaitDelay = time.Second // what it has started may have its stdout
 		var errs strings.Builder
 		cmd.Stderr = &errs
@@ -267,7 +277,8 @@ func (w *netWorld) learned(t *testing.T, sandbox, command string) api.NetPolicy 
 		if len(n.Learned.AllowCIDRs) == len(n.Network.AllowCIDRs) {
 			t.Fatalf("in mode learn: %+v", res)
 		}
-		if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sandbox, Add: &api.NetLists{AllowCIDRs: n.Learned.AllowCIDRs}}); err != nil {
+		if _, err := w.c.UpdateNetwork(t.Context(),
+			api.NetUpdateParams{Sandbox: sandbox, Add: &api.NetLists{AllowCIDRs: n.Learned.AllowCIDRs}}); err != nil {
 			t.Fatal(err)
 		}
 	}

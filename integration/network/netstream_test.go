@@ -80,26 +80,32 @@ func TestNetworkStreams(t *testing.T) {
 	other := fmt.Sprintf("Host: other.test:%d\r\n", port)
 	const good, evil = "GET / HTTP/1.1\r\n", "GET /evil HTTP/1.1\r\n"
 	for what, tt := range map[string]struct{ allowed, refused string }{
-		"the host":        {evil + at + "\r\n", evil + other + "\r\n"},
-		"pipelined":       {good + at + "\r\n" + evil + at + "\r\n", good + at + "\r\n" + evil + other + "\r\n"},
-		"absolute":        {fmt.Sprintf("GET http://web.test:%d/evil HTTP/1.1\r\n", port) + at + "\r\n", fmt.Sprintf("GET http://other.test:%d/evil HTTP/1.1\r\n", port) + at + "\r\n"},
-		"two hosts":       {evil + at + "\r\n", evil + at + other + "\r\n"},
-		"two, reversed":   {evil + at + "\r\n", evil + other + at + "\r\n"},
-		"no host":         {evil + at + "\r\n", evil + "\r\n"},
-		"a space":         {evil + at + "\r\n", evil + "Host :" + at[5:] + "\r\n"},
-		"both lengths":    {"POST /evil HTTP/1.1\r\n" + at + "Content-Length: 4\r\n\r\nabcd", "POST / HTTP/1.1\r\n" + at + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + evil + other + "\r\n"},
-		"a body":          {"POST / HTTP/1.1\r\n" + at + "Content-Length: 2\r\n\r\nab" + evil + at + "\r\n", "POST / HTTP/1.1\r\n" + at + "Content-Length: 2\r\n\r\nab" + evil + other + "\r\n"},
+		"the host":  {evil + at + "\r\n", evil + other + "\r\n"},
+		"pipelined": {good + at + "\r\n" + evil + at + "\r\n", good + at + "\r\n" + evil + other + "\r\n"},
+		"absolute": {fmt.Sprintf("GET http://web.test:%d/evil HTTP/1.1\r\n", port) + at + "\r\n",
+			fmt.Sprintf("GET http://other.test:%d/evil HTTP/1.1\r\n", port) + at + "\r\n"},
+		"two hosts":     {evil + at + "\r\n", evil + at + other + "\r\n"},
+		"two, reversed": {evil + at + "\r\n", evil + other + at + "\r\n"},
+		"no host":       {evil + at + "\r\n", evil + "\r\n"},
+		"a space":       {evil + at + "\r\n", evil + "Host :" + at[5:] + "\r\n"},
+		"both lengths": {"POST /evil HTTP/1.1\r\n" + at + "Content-Length: 4\r\n\r\nabcd", "POST / HTTP/1.1\r\n" +
+			at + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + evil + other + "\r\n"},
+		"a body": {"POST / HTTP/1.1\r\n" + at + "Content-Length: 2\r\n\r\nab" + evil + at + "\r\n",
+			"POST / HTTP/1.1\r\n" + at + "Content-Length: 2\r\n\r\nab" + evil + other + "\r\n"},
 		"a bare CR":       {evil + at + "X: y\r\n\r\n", evil + at + "X: y\r" + other + "\r\n"},
 		"a bare LF":       {evil + at + "X: y\r\n\r\n", evil + at + "X: y\n" + other + "\r\n"},
 		"a folded line":   {evil + at + "X: y\r\n\r\n", evil + at + "X: y\r\n " + other + "\r\n"},
 		"HTTP/2 as known": {evil + at + "\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
-		"CONNECT":         {evil + at + "\r\n", fmt.Sprintf("CONNECT other.test:%d HTTP/1.1\r\n", port) + other + "\r\n" + evil + other + "\r\n"},
-		"a NUL":           {evil + at + "\r\n", evil + "Host: web.test\x00.other.test\r\n\r\n"},
-		"the dot":         {evil + fmt.Sprintf("Host: WEB.tEst.:%d\r\n", port) + "\r\n", evil + fmt.Sprintf("Host: web.test.other.test:%d\r\n", port) + "\r\n"},
+		"CONNECT": {evil + at + "\r\n", fmt.Sprintf("CONNECT other.test:%d HTTP/1.1\r\n", port) + other +
+			"\r\n" + evil + other + "\r\n"},
+		"a NUL": {evil + at + "\r\n", evil + "Host: web.test\x00.other.test\r\n\r\n"},
+		"the dot": {evil + fmt.Sprintf("Host: WEB.tEst.:%d\r\n", port) + "\r\n", evil +
+			fmt.Sprintf("Host: web.test.other.test:%d\r\n", port) + "\r\n"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			send := func(bytes string, port uint16) string {
-				return fmt.Sprintf("printf '%s' | python3 /tmp/send.py web.test %d", strings.NewReplacer("\r", `\r`, "\n", `\n`, "\x00", `\000`).Replace(bytes), port)
+				return fmt.Sprintf("printf '%s' | python3 /tmp/send.py web.test %d",
+					strings.NewReplacer("\r", `\r`, "\n", `\n`, "\x00", `\000`).Replace(bytes), port)
 			}
 			before := seen.Load()
 			w.fetches(t, sb, send(tt.allowed, port), "seen /evil")

@@ -31,7 +31,9 @@ func TestNetworkWays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if i := slices.IndexFunc(rec.Isolation.Walls, func(w api.Wall) bool { return w.Name == "network" }); i < 0 || !strings.Contains(rec.Isolation.Walls[i].Detail, way) {
+			if i := slices.IndexFunc(rec.Isolation.Walls,
+				func(w api.Wall) bool { return w.Name == "network" }); i < 0 ||
+				!strings.Contains(rec.Isolation.Walls[i].Detail, way) {
 				t.Errorf("walls %+v", rec.Isolation.Walls)
 			}
 			w.OK(t, "rm", "-f", sb)

@@ -89,7 +89,8 @@ func (z *zone) answer(query []byte) []byte {
 	addrs, known := z.names[name]
 	z.asked[name]++
 	z.mu.Unlock()
-	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
+	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true},
+		Questions: m.Questions}
 	if !known {
 		reply.RCode = dnsmessage.RCodeNameError
 	}
@@ -97,9 +98,11 @@ func (z *zone) answer(query []byte) []byte {
 		h := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET}
 		switch {
 		case a.Is4() && q.Type == dnsmessage.TypeA:
-			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: h, Body: &dnsmessage.AResource{A: a.As4()}})
+			reply.Answers = append(reply.Answers,
+				dnsmessage.Resource{Header: h, Body: &dnsmessage.AResource{A: a.As4()}})
 		case a.Is6() && q.Type == dnsmessage.TypeAAAA:
-			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: h, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
+			reply.Answers = append(reply.Answers,
+				dnsmessage.Resource{Header: h, Body: &dnsmessage.AAAAResource{AAAA: a.As16()}})
 		}
 	}
 	b, err := reply.Pack()
@@ -178,8 +181,10 @@ func (w *netWorld) in(t testing.TB, sandbox, command string) api.ExecResult {
 // fetches fails unless the command prints what the server says.
 func (w *netWorld) fetches(t testing.TB, sandbox, command, want string) {
 	t.Helper()
-	if res := w.in(t, sandbox, command); res.ExitCode != 0 || !strings.Contains(res.Stdout, want) || len(res.Denials) > 0 {
-		t.Errorf("%s: exit code %d, stdout %q, want %q, stderr %q, denials %+v", command, res.ExitCode, res.Stdout, want, res.Stderr, res.Denials)
+	if res := w.in(t, sandbox, command); res.ExitCode != 0 || !strings.Contains(res.Stdout, want) ||
+		len(res.Denials) > 0 {
+		t.Errorf("%s: exit code %d, stdout %q, want %q, stderr %q, denials %+v", command, res.ExitCode, res.Stdout,
+			want, res.Stderr, res.Denials)
 	}
 }
 
@@ -292,7 +297,8 @@ func TestNetworkAllow(t *testing.T) {
 	w.denied(t, sb, connecting("127.0.0.1", port), "ECONNREFUSED", nil)
 	w.denied(t, sb, connecting("::1", port), "ECONNREFUSED", nil)
 	// An address that stands for nothing.
-	w.denied(t, sb, connecting("198.18.77.77", port), closed(w.forbidden(t, sb)), func(d api.Denial) bool { return d.Address == "198.18.77.77" && d.Port == port })
+	w.denied(t, sb, connecting("198.18.77.77", port), closed(w.forbidden(t, sb)),
+		func(d api.Denial) bool { return d.Address == "198.18.77.77" && d.Port == port })
 	if asked := w.questions(); !slices.Equal(asked, []string{"a.wild.test", "web.test"}) {
 		t.Errorf("names that left the sandbox: %q", asked)
 	}
@@ -387,7 +393,8 @@ func TestNetworkUpdate(t *testing.T) {
 		return c
 	}
 	first, second := start("one.test"), start("two.test")
-	if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Remove: &api.NetLists{Allow: []string{one}}}); err != nil {
+	if _, err := w.c.UpdateNetwork(t.Context(),
+		api.NetUpdateParams{Sandbox: sb, Remove: &api.NetLists{Allow: []string{one}}}); err != nil {
 		t.Fatal(err)
 	}
 	first.Await(t, "end 104") // ECONNRESET
@@ -399,7 +406,8 @@ func TestNetworkUpdate(t *testing.T) {
 		t.Errorf("the connection that is still allowed ended: %v", err)
 	default:
 	}
-	if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Network: &api.NetPolicy{Mode: api.NetNone}}); err != nil {
+	if _, err := w.c.UpdateNetwork(t.Context(),
+		api.NetUpdateParams{Sandbox: sb, Network: &api.NetPolicy{Mode: api.NetNone}}); err != nil {
 		t.Fatal(err)
 	}
 	second.Await(t, "end 104")
@@ -435,7 +443,9 @@ func TestNetworkRestart(t *testing.T) {
 	w.denied(t, sb, connecting("other.test", web), "gaierror", byName("other.test", "mode allow"))
 	w.denied(t, sb, connecting("192.0.2.7", web), "EACCES", nil)
 	// A policy that changes after that.
-	if _, err := w.c.UpdateNetwork(t.Context(), api.NetUpdateParams{Sandbox: sb, Add: &api.NetLists{Allow: []string{fmt.Sprintf("other.test:%d", web)}}}); err != nil {
+	if _, err := w.c.UpdateNetwork(t.Context(),
+		api.NetUpdateParams{Sandbox: sb,
+			Add: &api.NetLists{Allow: []string{fmt.Sprintf("other.test:%d", web)}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.set("other.test", localhost)
@@ -460,9 +470,13 @@ func TestNetworkOpen(t *testing.T) {
 	for to, is := range map[string]string{
 		// and the same in other spellings
 		"10.0.0.1": "10.0.0.1", "169.254.169.254": "169.254.169.254", "fd00::1": "fd00::1",
-		"012.0.0.2": "10.0.0.2", "0xa000003": "10.0.0.3", "167772164": "10.0.0.4", "::ffff:10.0.0.5": "10.0.0.5", "64:ff9b::a00:6": "64:ff9b::a00:6",
+		"012.0.0.2": "10.0.0.2", "0xa000003": "10.0.0.3", "167772164": "10.0.0.4", "::ffff:10.0.0.5": "10.0.0.5",
+		"64:ff9b::a00:6": "64:ff9b::a00:6",
 	} {
-		w.denied(t, sb, connecting(to, port), w.forbidden(t, sb), func(d api.Denial) bool { return d.Address == is && d.HowToAllow != "" })
+		w.denied(t, sb, connecting(to, port), w.forbidden(t, sb), func(d api.Denial) bool {
+			return d.Address == is &&
+				d.HowToAllow != ""
+		})
 	}
 	// Whatever resolver is asked, ours answers.
 	w.fetches(t, sb, `python3 -c '

@@ -25,13 +25,15 @@ func TestCancelContext(t *testing.T) {
 			ctx, cancel = context.WithTimeout(t.Context(), testenv.Patience(500*time.Millisecond))
 		}
 		var exec string
-		_, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sb, Command: "(setsid sleep 1000 &); sleep 1000"}, nil, func(p api.Progress) {
-			if exec = p.Exec; !timed {
-				cancel()
-			}
-		})
+		_, err := c.ExecRun(ctx, api.ExecParams{Sandbox: sb, Command: "(setsid sleep 1000 &); sleep 1000"}, nil,
+			func(p api.Progress) {
+				if exec = p.Exec; !timed {
+					cancel()
+				}
+			})
 		cancel()
-		if want := map[bool]error{false: context.Canceled, true: context.DeadlineExceeded}[timed]; !errors.Is(err, want) {
+		if want := map[bool]error{false: context.Canceled,
+			true: context.DeadlineExceeded}[timed]; !errors.Is(err, want) {
 			t.Errorf("got %v, want %v", err, want)
 		}
 		if _, err := c.GetExec(t.Context(), exec); api.ErrorCode(err) != api.NotFound {
@@ -60,7 +62,8 @@ func TestCancelContext(t *testing.T) {
 	if err := c.ExecWrite(t.Context(), api.WriteParams{Exec: exec, Data: "on\n"}); err != nil {
 		t.Error(err)
 	}
-	if r, err := c.ExecWait(t.Context(), api.WaitParams{Exec: exec}); err != nil || r.Stdout != "on\n" || r.Verdict != api.VerdictOK {
+	if r, err := c.ExecWait(t.Context(), api.WaitParams{Exec: exec}); err != nil || r.Stdout != "on\n" ||
+		r.Verdict != api.VerdictOK {
 		t.Errorf("it did not go on: %+v %v", r, err)
 	}
 	w.OK(t, "rm", "-f", sb)

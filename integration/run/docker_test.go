@@ -64,23 +64,29 @@ var dockerLines = []struct{ line, out, says, then string }{
 	{line: "run -u 1000:1000 REGISTRY/app:1 id -u", out: "1000\n"},
 	{line: "run -u app REGISTRY/app:1 id -u", out: "1000\n"},
 	{line: "run --network none REGISTRY/app:1 true"},
-	{line: "run --network=host REGISTRY/app:1 true", says: "open reaches everything", then: "run --network=open REGISTRY/app:1 true"},
-	{line: "run --net bridge REGISTRY/app:1 true", says: "--allow NAME", then: "run --allow example.com REGISTRY/app:1 true"},
+	{line: "run --network=host REGISTRY/app:1 true", says: "open reaches everything",
+		then: "run --network=open REGISTRY/app:1 true"},
+	{line: "run --net bridge REGISTRY/app:1 true", says: "--allow NAME",
+		then: "run --allow example.com REGISTRY/app:1 true"},
 	{line: "run --hostname x REGISTRY/app:1 hostname", out: "x\n"},
 	{line: "run --entrypoint sh REGISTRY/app:1 -c 'echo hi'", out: "hi\n"},
 	{line: "run --read-only --tmpfs /tmp REGISTRY/app:1 sh -c 'echo x > /tmp/x && cat /tmp/x'", out: "x\n"},
 	{line: "run --cap-drop=ALL --security-opt=no-new-privileges:true REGISTRY/app:1 true"},
-	{line: "run --security-opt seccomp=unconfined REGISTRY/app:1 true", says: "leave it out", then: "run REGISTRY/app:1 true"},
-	{line: "run --cap-add SYS_ADMIN REGISTRY/app:1 true", says: "leave it out", then: "run --cap-add CHOWN REGISTRY/app:1 true"},
+	{line: "run --security-opt seccomp=unconfined REGISTRY/app:1 true", says: "leave it out",
+		then: "run REGISTRY/app:1 true"},
+	{line: "run --cap-add SYS_ADMIN REGISTRY/app:1 true", says: "leave it out",
+		then: "run --cap-add CHOWN REGISTRY/app:1 true"},
 	{line: "run --privileged REGISTRY/app:1 true", says: "root unless", then: "run REGISTRY/app:1 true"},
 	{line: "run --init --rm REGISTRY/app:1 true"},
 	{line: "run --stop-signal SIGINT REGISTRY/app:1 true"},
 	{line: "run --shm-size=128m REGISTRY/app:1 df /dev/shm", out: "131072"},
 	{line: "run --ulimit nofile=100:200 REGISTRY/app:1 sh -c 'ulimit -n'", out: "100\n"},
-	{line: "run --restart unless-stopped REGISTRY/app:1 true", says: "starts nothing again", then: "run --restart no REGISTRY/app:1 true"},
+	{line: "run --restart unless-stopped REGISTRY/app:1 true", says: "starts nothing again",
+		then: "run --restart no REGISTRY/app:1 true"},
 	{line: "run --gpus all REGISTRY/app:1 true", says: "no devices", then: "run REGISTRY/app:1 true"},
 	{line: "run --add-host db:10.0.0.1 REGISTRY/app:1 grep db /etc/hosts", out: "10.0.0.1\tdb\n"},
-	{line: "run --dns 1.1.1.1 REGISTRY/app:1 true", says: "--allow", then: "run --allow example.com REGISTRY/app:1 true"},
+	{line: "run --dns 1.1.1.1 REGISTRY/app:1 true", says: "--allow",
+		then: "run --allow example.com REGISTRY/app:1 true"},
 	{line: "run -P REGISTRY/app:1 true", says: "-p PORT", then: "run -p 80 REGISTRY/app:1 true"},
 	{line: "run --pull=never --platform linux/amd64 REGISTRY/app:1 true"},
 	{line: "run --userns=keep-id REGISTRY/app:1 true", says: "--ids", then: "run --ids auto REGISTRY/app:1 true"},
@@ -118,7 +124,8 @@ func TestDockerLines(t *testing.T) {
 	busybox := world.StaticShell(t)
 	w := world.New(t)
 	files := []imagetest.File{
-		imagetest.Dir("etc"), imagetest.Text("etc/passwd", "root:x:0:0::/root:/bin/sh\napp:x:1000:1000::/home/app:/bin/sh\n"),
+		imagetest.Dir("etc"),
+		imagetest.Text("etc/passwd", "root:x:0:0::/root:/bin/sh\napp:x:1000:1000::/home/app:/bin/sh\n"),
 		imagetest.Dir("bin"), imagetest.Exec("bin/sh", busybox),
 	}
 	for _, name := range strings.Fields("ls cat echo sleep true id df hostname grep mkdir") {
@@ -126,7 +133,8 @@ func TestDockerLines(t *testing.T) {
 	}
 	registry := imagetest.StartRegistry(t)
 	ref := world.Push(t, registry, "app", imagetest.Image{
-		Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(files...), imagetest.Gzip)}, Config: imagetest.Config{Cmd: []string{"sh"}},
+		Layers: []imagetest.Layer{imagetest.NewLayer(imagetest.Tar(files...), imagetest.Gzip)},
+		Config: imagetest.Config{Cmd: []string{"sh"}},
 	})
 	project := w.Sub(t, "project")
 	world.Write(t, filepath.Join(project, "envf"), "A=file\n")
@@ -168,7 +176,8 @@ func TestComplete(t *testing.T) {
 	w.OK(t, "create", "--name", "box", "host")
 	w.OK(t, "volume", "create", "kept")
 	for want, words := range map[string][]string{
-		"box\tsb_": {"exec", "b"}, "box\t": {"rm", "box", ""}, "host\t": {"run", "h"}, "claude": {"run", "--template", ""}, "kept\n": {"volume", "rm", ""},
+		"box\tsb_": {"exec", "b"}, "box\t": {"rm", "box", ""}, "host\t": {"run", "h"},
+		"claude": {"run", "--template", ""}, "kept\n": {"volume", "rm", ""},
 		"always\n": {"run", "--pull", ""}, "docker-archive\n": {"image", "save", "--format", ""},
 	} {
 		if out := complete(words...); !strings.Contains(out, want) {

@@ -125,7 +125,8 @@ func TestDaemonStopsWithoutAll(t *testing.T) {
 		t.Fatalf("folders %v, want one", folders)
 	}
 	foreign := filepath.Join(folders[0], "foreign")
-	if err := errors.Join(os.Mkdir(foreign, 0o700), os.WriteFile(filepath.Join(foreign, "file"), nil, 0o600), os.Chown(foreign, 7, 7)); err != nil {
+	if err := errors.Join(os.Mkdir(foreign, 0o700), os.WriteFile(filepath.Join(foreign, "file"), nil, 0o600),
+		os.Chown(foreign, 7, 7)); err != nil {
 		t.Fatal(err)
 	}
 	d := w.Daemon(t)

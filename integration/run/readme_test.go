@@ -21,16 +21,21 @@ var readmeInstead = []struct{ part, instead, why string }{
 	{"make install ", "make -n install NO_INSTALL=1 ", "it builds what is being tested"},
 	{"hutch run -it host", "echo exit | hutch run -it host", "nobody sits at a terminal"},
 	{"workspace apply -i fix", "workspace apply fix", "nobody sits at a terminal"},
-	{"host; ...; hutch undo box", `host; hutch rpc code.run '{"sandbox":"box","language":"python","code":"open(\"x\",\"w\")"}'; hutch undo box`, "the dots are anything"},
+	{"host; ...; hutch undo box",
+		`host; hutch rpc code.run '{"sandbox":"box","language":"python","code":"open(\"x\",\"w\")"}'; hutch undo box`,
+		"the dots are anything"},
 	{"git ls-remote https://github.com/golang/go HEAD", "true", "tests do not use the network"},
 	{"pip download requests", "true", "tests do not use the network"},
 	{"--mode selective -- ls", "--mode all -- ls", "whose machine it is has to allow it"},
-	{"-p 8080:3000 --workspace . -- npm run dev", "-p 3000 --workspace . -- true", "the port may be in use; npm may not be there"},
+	{"-p 8080:3000 --workspace . -- npm run dev", "-p 3000 --workspace . -- true",
+		"the port may be in use; npm may not be there"},
 	{"why SANDBOX", "why fix", "a name of one"},
 	{"audit SANDBOX", "audit fix", "a name of one"},
 	{"events --since 1 ", "events --since 1 --no-follow ", "it goes on for ever"},
-	{"hutch create --name box host &&", "hutch rm -f box; hutch create --name box host &&", "an earlier line has made one of this name"},
-	{"hutch cp data.csv", "hutch create --name box host && hutch exec box mkdir /out && hutch cp data.csv", "the line before has removed it"},
+	{"hutch create --name box host &&", "hutch rm -f box; hutch create --name box host &&",
+		"an earlier line has made one of this name"},
+	{"hutch cp data.csv", "hutch create --name box host && hutch exec box mkdir /out && hutch cp data.csv",
+		"the line before has removed it"},
 	{"claude mcp add sandbox -- hutch mcp", "hutch mcp </dev/null", "what the client starts"},
 	{"-m 512m --pids-limit 64", "-m 512m --pids-limit 64 --best-effort", "not every user has cgroups"},
 }
@@ -123,9 +128,11 @@ func typeIn(t *testing.T, w *world.World, dir, line string) world.Result {
 // readmeImage has what the README's commands call, in words of the shell: which programs images have is not hutch's.
 func readmeImage(t *testing.T) imagetest.Image {
 	files := []imagetest.File{
-		imagetest.Dir("etc"), imagetest.Text("etc/os-release", "ID=debian\n"), imagetest.Dir("bin"), imagetest.Exec("bin/sh", world.StaticShell(t)),
+		imagetest.Dir("etc"), imagetest.Text("etc/os-release", "ID=debian\n"), imagetest.Dir("bin"),
+		imagetest.Exec("bin/sh", world.StaticShell(t)),
 		imagetest.Exec("bin/python", "#!/bin/sh\necho 42\n"), imagetest.Exec("bin/pip", "#!/bin/sh\n"),
-		imagetest.Exec("bin/flask", "#!/bin/sh\nexec httpd -f -p 8000\n"), imagetest.Exec("bin/curl", "#!/bin/sh\nexec wget -O- http://localhost:8000/etc/os-release\n"),
+		imagetest.Exec("bin/flask", "#!/bin/sh\nexec httpd -f -p 8000\n"),
+		imagetest.Exec("bin/curl", "#!/bin/sh\nexec wget -O- http://localhost:8000/etc/os-release\n"),
 	}
 	for _, name := range []string{"cat", "httpd", "wget", "true", "mkdir"} {
 		files = append(files, imagetest.Hardlink("bin/"+name, "bin/sh"))
@@ -183,7 +190,8 @@ func TestReadmeEmbed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"hutch", "hutchd", "hutch-launch", "hutch-init", "hutch-netd", "hutch-mcp", "hutch-scan"} {
+	for _, name := range []string{"hutch", "hutchd", "hutch-launch", "hutch-init", "hutch-netd", "hutch-mcp",
+		"hutch-scan"} {
 		dir := "libexec/hutch"
 		if name == "hutch" {
 			dir = "bin"
@@ -223,7 +231,9 @@ func main() {
 }
 `)
 	mod := world.Read(t, filepath.Join(root, "go.mod"))
-	mod = strings.Replace(mod, "module github.com/hutch-sh/hutch\n", "module example.com/agent\n\nrequire github.com/hutch-sh/hutch v0.0.0\n\nreplace github.com/hutch-sh/hutch => "+root+"\n", 1)
+	mod = strings.Replace(mod, "module github.com/hutch-sh/hutch\n",
+		"module example.com/agent\n\nrequire github.com/hutch-sh/hutch v0.0.0\n\nreplace github.com/hutch-sh/hutch => "+
+			root+"\n", 1)
 	world.Write(t, filepath.Join(module, "go.mod"), mod)
 	world.Write(t, filepath.Join(module, "go.sum"), world.Read(t, filepath.Join(root, "go.sum")))
 	build := exec.Command("go", "build", "-mod=mod", "-o", "agent", ".")

@@ -97,15 +97,18 @@ func TestRemoveFree(t *testing.T) {
 			w.ImportTiny(t, "base:1")
 		}
 		sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{
-			Name: "box", Image: "base:1", User: "0", Mounts: []api.Mount{{Volume: "v", Target: "/data", Mode: api.ModeRW}},
+			Name: "box", Image: "base:1", User: "0",
+			Mounts: []api.Mount{{Volume: "v", Target: "/data", Mode: api.ModeRW}},
 		}}, nil, nil)
 		if err != nil {
 			t.Fatalf("round %d: %v", i, err)
 		}
-		if res := world.Ran(t, c, sb.ID, "while read x; do echo $x; done </dir/b; echo x >/data/f; echo y >/dir/b; i=0; while [ $i -lt 200 ]; do echo $i >/tmp/$i; i=$((i+1)); done"); res.Stdout != "changed\n" {
+		if res := world.Ran(t, c, sb.ID,
+			"while read x; do echo $x; done </dir/b; echo x >/data/f; echo y >/dir/b; i=0; while [ $i -lt 200 ]; do echo $i >/tmp/$i; i=$((i+1)); done"); res.Stdout != "changed\n" {
 			t.Errorf("round %d: %+v", i, res)
 		}
-		if _, err := c.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 80, Address: at}, nil); err != nil {
+		if _, err := c.ExposePort(t.Context(), api.PortExposeParams{Sandbox: sb.ID, Port: 80, Address: at},
+			nil); err != nil {
 			t.Errorf("round %d: %v", i, err)
 		}
 		if _, err := c.Remove(t.Context(), "box"); err != nil {
@@ -203,7 +206,8 @@ func TestRemoveDeath(t *testing.T) {
 	remake := func(c *hutch.Client, i int) string {
 		t.Helper()
 		sb, err := c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{
-			Name: "box" + strconv.Itoa(i), Image: "host", Mounts: []api.Mount{{Volume: "v", Target: "/data", Mode: api.ModeRW}},
+			Name: "box" + strconv.Itoa(i), Image: "host",
+			Mounts: []api.Mount{{Volume: "v", Target: "/data", Mode: api.ModeRW}},
 		}}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -240,7 +244,8 @@ func TestRemoveDeath(t *testing.T) {
 			t.Fatalf("round %d: hutch-launch %d of a monitor that was killed does not end", round, d.Launch)
 		}
 		list, err := c.ListSandboxes(t.Context(), nil)
-		if err != nil || again == "" && len(list) > 0 || again != "" && (len(list) != 1 || list[0].ID != again || list[0].State != api.Running) {
+		if err != nil || again == "" && len(list) > 0 || again != "" &&
+			(len(list) != 1 || list[0].ID != again || list[0].State != api.Running) {
 			t.Fatalf("round %d: made again %q: %+v, %v", round, again, list, err)
 		}
 		for _, id := range ids {

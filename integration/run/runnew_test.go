@@ -47,7 +47,8 @@ func TestRunNew(t *testing.T) {
 	}
 	t.Run("result", func(t *testing.T) {
 		r, err := c.RunNew(t.Context(), runHost("echo out; echo err >&2; exit 3"), nil, nil, nil)
-		if err != nil || r.Exec.Stdout != "out\n" || r.Exec.Stderr != "err\n" || r.Exec.ExitCode != 3 || r.Exec.Verdict != api.VerdictNonzero {
+		if err != nil || r.Exec.Stdout != "out\n" || r.Exec.Stderr != "err\n" || r.Exec.ExitCode != 3 ||
+			r.Exec.Verdict != api.VerdictNonzero {
 			t.Fatalf("%+v, %v", r.Exec, err)
 		}
 		gone(t, &r)
@@ -63,9 +64,10 @@ func TestRunNew(t *testing.T) {
 	})
 	t.Run("volume", func(t *testing.T) { // and its folder is what it was when the call was answered
 		for i := range world.Rounds(10) {
-			p := runHost("echo x >>/v/f; (setsid sh -c 'while :; do echo y >>/v/f; done' >/dev/null 2>&1 &)", func(s *api.Spec) {
-				s.Mounts = []api.Mount{{Volume: "v", Target: "/v", Mode: api.ModeRW}}
-			})
+			p := runHost("echo x >>/v/f; (setsid sh -c 'while :; do echo y >>/v/f; done' >/dev/null 2>&1 &)",
+				func(s *api.Spec) {
+					s.Mounts = []api.Mount{{Volume: "v", Target: "/v", Mode: api.ModeRW}}
+				})
 			r, err := c.RunNew(t.Context(), p, nil, nil, nil)
 			if err != nil || r.Exec.ExitCode != 0 {
 				t.Fatalf("%+v, %v", r.Exec, err)
@@ -79,7 +81,8 @@ func TestRunNew(t *testing.T) {
 	})
 	t.Run("image", func(t *testing.T) {
 		w.ImportTiny(t, "base:1")
-		p := api.RunParams{Sandbox: &api.Spec{Image: "base:1", User: "0"}, Exec: api.ExecParams{Command: "echo x >/dir/b"}}
+		p := api.RunParams{Sandbox: &api.Spec{Image: "base:1", User: "0"},
+			Exec: api.ExecParams{Command: "echo x >/dir/b"}}
 		if r, err := c.RunNew(t.Context(), p, nil, nil, nil); err != nil || r.Exec.ExitCode != 0 {
 			t.Fatalf("%+v, %v", r.Exec, err)
 		}
@@ -95,7 +98,8 @@ func TestRunNew(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 60 {
 			wg.Go(func() {
-				if r, err := c.RunNew(t.Context(), runHost("echo $((6*7))"), nil, nil, nil); err != nil || r.Exec.Stdout != "42\n" {
+				if r, err := c.RunNew(t.Context(), runHost("echo $((6*7))"), nil, nil, nil); err != nil ||
+					r.Exec.Stdout != "42\n" {
 					t.Errorf("%+v, %v", r.Exec, err)
 				}
 			})
@@ -107,7 +111,8 @@ func TestRunNew(t *testing.T) {
 	t.Run("left behind", func(t *testing.T) {
 		dir := w.Sub(t, "work")
 		for i, way := range []string{"", "--workspace"} {
-			args := []string{"run", "host", "--", "sh", "-c", "for i in 1 2 3; do (setsid sleep 31415926 >/dev/null 2>&1 </dev/null &); done"}
+			args := []string{"run", "host", "--", "sh", "-c",
+				"for i in 1 2 3; do (setsid sleep 31415926 >/dev/null 2>&1 </dev/null &); done"}
 			if way != "" {
 				args = append([]string{"run", way, dir + ":rw"}, args[1:]...)
 				args[len(args)-1] = "(setsid sh -c 'trap \"\" TERM; while :; do echo x >>log; done' >/dev/null 2>&1 &); until [ -s log ]; do :; done"
@@ -153,9 +158,10 @@ func TestRunNew(t *testing.T) {
 	})
 	t.Run("refused", func(t *testing.T) {
 		for want, p := range map[api.Code]api.RunParams{
-			api.InvalidArgument:    {Exec: api.ExecParams{Command: "true"}},
-			api.NotFound:           {Acquire: &api.AcquireParams{Pool: "none"}, Exec: api.ExecParams{Command: "true"}},
-			api.FailedPrecondition: {Sandbox: &api.Spec{Image: "host"}, IfBuild: "another", Exec: api.ExecParams{Command: "true"}},
+			api.InvalidArgument: {Exec: api.ExecParams{Command: "true"}},
+			api.NotFound:        {Acquire: &api.AcquireParams{Pool: "none"}, Exec: api.ExecParams{Command: "true"}},
+			api.FailedPrecondition: {Sandbox: &api.Spec{Image: "host"}, IfBuild: "another",
+				Exec: api.ExecParams{Command: "true"}},
 		} {
 			if _, err := c.RunNew(t.Context(), p, nil, nil, nil); api.ErrorCode(err) != want {
 				t.Errorf("%v, want %s", err, want)
@@ -163,7 +169,8 @@ func TestRunNew(t *testing.T) {
 		}
 		p := runHost("")
 		p.Exec.Argv = []string{"/no/such/program"}
-		if r, err := c.RunNew(t.Context(), p, nil, nil, nil); err != nil || r.Exec.ExitCode != 127 || r.Exec.Verdict != api.VerdictNotRun {
+		if r, err := c.RunNew(t.Context(), p, nil, nil, nil); err != nil || r.Exec.ExitCode != 127 ||
+			r.Exec.Verdict != api.VerdictNotRun {
 			t.Errorf("%+v, %v", r.Exec, err)
 		}
 		w.AwaitNoSandbox(t)
@@ -172,7 +179,8 @@ func TestRunNew(t *testing.T) {
 		w.OK(t, "pool", "create", "--size", "2", "p", "host")
 		w.Filled(t, "p", 2)
 		for range world.Rounds(10) {
-			r, err := c.RunNew(t.Context(), api.RunParams{Acquire: &api.AcquireParams{Pool: "p", WaitMS: 20_000}, Exec: api.ExecParams{Command: "echo hi"}}, nil, nil, nil)
+			r, err := c.RunNew(t.Context(), api.RunParams{Acquire: &api.AcquireParams{Pool: "p", WaitMS: 20_000},
+				Exec: api.ExecParams{Command: "echo hi"}}, nil, nil, nil)
 			if err != nil || r.Exec.Stdout != "hi\n" {
 				t.Fatalf("%+v, %v", r.Exec, err)
 			}
@@ -198,7 +206,8 @@ func TestRunNewGate(t *testing.T) {
 				t.Fatal(err)
 			}
 			gate := os.NewFile(uintptr(fd), "gate")
-			made, err := other.Subscribe(t.Context(), api.SubscribeParams{Kinds: []api.EventKind{api.EventSandboxState}})
+			made, err := other.Subscribe(t.Context(),
+				api.SubscribeParams{Kinds: []api.EventKind{api.EventSandboxState}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,11 +248,13 @@ func TestRunNewGate(t *testing.T) {
 		defer read.Close()
 		_ = write.Close()
 		for _, f := range []*os.File{null, read} { // one that is not waited for, one that never opens
-			if _, err := c.RunNew(t.Context(), gated("true", 0), []*os.File{f}, nil, nil); api.ErrorCode(err) != api.InvalidArgument {
+			if _, err := c.RunNew(t.Context(), gated("true", 0), []*os.File{f}, nil,
+				nil); api.ErrorCode(err) != api.InvalidArgument {
 				t.Errorf("%s: %v", f.Name(), err)
 			}
 		}
-		if _, err := c.RunNew(t.Context(), gated("true", 1), []*os.File{null}, nil, nil); api.ErrorCode(err) != api.InvalidArgument {
+		if _, err := c.RunNew(t.Context(), gated("true", 1), []*os.File{null}, nil,
+			nil); api.ErrorCode(err) != api.InvalidArgument {
 			t.Error(err)
 		}
 		w.AwaitNoSandbox(t)
@@ -286,7 +297,8 @@ func TestRunNewUnread(t *testing.T) {
 	defer conn.Close()
 	params, _ := json.Marshal(runHost("head -c 200000 /dev/zero | tr '\\0' x"))
 	for i := range max(world.Rounds(64), 24) { // more than may be removed behind their replies
-		if _, err := fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%d,"method":"sandbox.run","params":%s}`+"\n", i, params); err != nil {
+		if _, err := fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%d,"method":"sandbox.run","params":%s}`+"\n", i,
+			params); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -316,7 +328,8 @@ func TestRunNewDeath(t *testing.T) {
 		d, victim := w.OneDaemon(t), world.Victims[i%len(world.Victims)]
 		args := []string{"run", "host", "--", "sh", "-c", "exit 7"}
 		if i%2 == 1 {
-			args = []string{"run", "--workspace", dir + ":rw", "host", "--", "sh", "-c", fmt.Sprintf("echo ran >>%d; exit 7", i)}
+			args = []string{"run", "--workspace", dir + ":rw", "host", "--", "sh", "-c",
+				fmt.Sprintf("echo ran >>%d; exit 7", i)}
 		}
 		c := w.Launch(t, args...)
 		testenv.Moment(time.Duration(i%25) * took / 20)
@@ -458,39 +471,5 @@ func TestRunNewSlowStart(t *testing.T) {
 	if err := testenv.Within(t, ended, world.Patience, "the run has not ended"); err != nil {
 		t.Fatal(err)
 	}
-	w.AwaitNoSandbox(t)
-}
-
-// TestAheadEnding: a create that comes when its daemon ends may have taken a sandbox that was launched ahead, which
-// then goes with the daemon: it is not left to be removed beside the daemon's folder.
-func TestAheadEnding(t *testing.T) {
-	w := world.New(t)
-	w.LogOnFailure(t) // an error in the daemon's log fails the test
-	made := 0
-	for i := range world.Rounds(60) {
-		w.Inside(t, "true") // sandboxes are launched ahead from the first one on
-		w.AwaitReady(t, 1)
-		c, caller := w.Connect(t), w.Connect(t)
-		var sb api.Sandbox
-		var err error
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			sb, err = caller.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "host"}}, nil, nil)
-		})
-		testenv.Moment(time.Duration(i%30) * 20 * time.Microsecond)
-		if err := c.Shutdown(t.Context(), api.ShutdownParams{Mode: "keep"}); err != nil {
-			t.Fatal(err)
-		}
-		wg.Wait()
-		switch {
-		case err == nil: // it was first, and the next daemon has it
-			made++
-			w.OK(t, "rm", "-f", sb.ID)
-		case hutch.NotRun(err), errors.Is(err, hutch.ErrLost), api.ErrorCode(err) == api.Unavailable:
-		default:
-			t.Fatalf("round %d: %v", i, err)
-		}
-	}
-	t.Logf("%d of %d were made", made, world.Rounds(60))
 	w.AwaitNoSandbox(t)
 }

@@ -25,7 +25,8 @@ func TestScreen(t *testing.T) {
 		{"run", `hutch run --pull always IMAGE sh -c 'echo one; echo two >&2; echo three'`, "one|two|three"},
 		{"run ends at once", `hutch run --pull always IMAGE sh -c :`, ""},
 		{"run writes no line's end", `hutch run --pull always IMAGE sh -c 'printf word'; echo`, "word"},
-		{"run with a terminal", `hutch run -t --pull always IMAGE sh -c 'echo one; echo two; tty'`, "one|two|/dev/pts/0"},
+		{"run with a terminal", `hutch run -t --pull always IMAGE sh -c 'echo one; echo two; tty'`,
+			"one|two|/dev/pts/0"},
 		{"run fails", `hutch run --pull always IMAGE nosuchprogram`, "hutch: .*nosuchprogram.*(\\|.*)*"},
 		{"run in the background", `hutch run -d --pull always IMAGE sh -c : | sed 's/_.*//'`, "(sb|ex)"},
 		{"create", `hutch create --pull always IMAGE | sed 's/_.*//'`, "sb"},
@@ -35,7 +36,8 @@ func TestScreen(t *testing.T) {
 		{"template", `hutch template create -f FILE && hutch template build steps`, ".*from a step.*"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			script := strings.NewReplacer("IMAGE", ref, "BASE", base, "OTHER", imagetest.Ref(registry, "other", "1"), "FILE", file).Replace(tt.script)
+			script := strings.NewReplacer("IMAGE", ref, "BASE", base, "OTHER", imagetest.Ref(registry, "other", "1"),
+				"FILE", file).Replace(tt.script)
 			p := world.OpenPTY(t)
 			p.Resize(24, 80)
 			cmd := exec.Command("/bin/sh", "-c", "echo before; "+script+"; echo after")

@@ -211,7 +211,8 @@ func TestKilledSnapshot(t *testing.T) {
 		t.Parallel()
 		k := newKilled(t)
 		k.before = func() {
-			if _, err := k.c.CreateSnapshot(t.Context(), api.SnapshotCreateParams{Sandbox: "box", Name: "s"}); err != nil {
+			if _, err := k.c.CreateSnapshot(t.Context(),
+				api.SnapshotCreateParams{Sandbox: "box", Name: "s"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -247,13 +248,15 @@ func TestKilledRestore(t *testing.T) {
 			k := newKilled(t, create...)
 			old := k.run("box", filesSum)
 			if way == "snapshot" {
-				if _, err := k.c.CreateSnapshot(t.Context(), api.SnapshotCreateParams{Sandbox: "box", Name: "s"}); err != nil {
+				if _, err := k.c.CreateSnapshot(t.Context(),
+					api.SnapshotCreateParams{Sandbox: "box", Name: "s"}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			next := ""
 			k.before = func() {
-				change := "cd /d; for i in 1 2 3 4 5; do echo " + fmt.Sprint(k.i) + " >e/$i/f; head -c 70000 /dev/urandom >$i; done; echo x >new"
+				change := "cd /d; for i in 1 2 3 4 5; do echo " + fmt.Sprint(k.i) +
+					" >e/$i/f; head -c 70000 /dev/urandom >$i; done; echo x >new"
 				if k.act = k.restoreSnapshot; way == "checkpoint" {
 					k.act = k.restoreCheckpoint
 					b := undoBox{toolbox{k.c, k.box}, t}
@@ -426,7 +429,8 @@ func TestKilledPort(t *testing.T) {
 func TestKilledCommit(t *testing.T) {
 	testenv.Suite(t, "slow")
 	t.Parallel()
-	const fill, sum = "i=0; while [ $i -lt 300 ]; do echo $i >/dir/f$i; i=$((i+1)); done", "ls /dir | wc -l; cat /dir/f299"
+	const fill, sum = "i=0; while [ $i -lt 300 ]; do echo $i >/dir/f$i; i=$((i+1)); done",
+		"ls /dir | wc -l; cat /dir/f299"
 	k := newKilled(t)
 	k.w.OK(t, "rm", "-f", "box")
 	k.w.ImportTiny(t, "base:1")
@@ -443,7 +447,8 @@ func TestKilledCommit(t *testing.T) {
 			t.Error("there is no image")
 		}
 		if seen {
-			sb, err := k.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "made:1", User: "0"}}, nil, nil)
+			sb, err := k.c.CreateSandbox(t.Context(), api.CreateParams{Spec: api.Spec{Image: "made:1", User: "0"}},
+				nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

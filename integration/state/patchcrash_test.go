@@ -39,11 +39,13 @@ const makeBig = `mkdir -p /srv/p; cd /srv/p; for i in $(seq 0 59); do d=$(printf
 // wholePatch tells which of the texts the files have, all of them, and that nothing else is there.
 func wholePatch(t *testing.T, w *world.World, sb string) string {
 	t.Helper()
-	out := w.OK(t, "exec", "-w", "/srv/p", sb, "sh", "-c", `find . -type f -printf '%f '; echo; cat */* | sort | uniq -c; find . -name '.*' -mindepth 1`)
+	out := w.OK(t, "exec", "-w", "/srv/p", sb, "sh", "-c",
+		`find . -type f -printf '%f '; echo; cat */* | sort | uniq -c; find . -name '.*' -mindepth 1`)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) == 2 {
 		fields := strings.Fields(lines[1])
-		if text := fields[len(fields)-1]; fields[0] == "60" && strings.Count(lines[0], "f ") == 20 && strings.Count(lines[0], text+" ") == 40 {
+		if text := fields[len(fields)-1]; fields[0] == "60" && strings.Count(lines[0], "f ") == 20 &&
+			strings.Count(lines[0], text+" ") == 40 {
 			return text
 		}
 	}
@@ -72,7 +74,9 @@ func TestPatchKilled(t *testing.T) {
 		var killer sync.WaitGroup
 		delay := fmt.Sprint(rand.IntN(8000))
 		killer.Go(func() {
-			if _, err := b.c.ExecRun(t.Context(), api.ExecParams{Sandbox: sb, Command: strings.ReplaceAll(killWorker, "-lt $1", "-lt "+delay)}, nil, nil); err != nil {
+			if _, err := b.c.ExecRun(t.Context(),
+				api.ExecParams{Sandbox: sb, Command: strings.ReplaceAll(killWorker, "-lt $1", "-lt "+delay)}, nil,
+				nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -111,7 +115,8 @@ func TestPatchHutchdKilled(t *testing.T) {
 		c := w.Reconnect(t)
 		var caller sync.WaitGroup
 		caller.Go(func() { // its connection may be lost
-			_, _ = c.CallTool(t.Context(), api.ToolCallParams{Sandbox: sb, Name: api.ToolNameApplyPatch, Arguments: arguments}, nil)
+			_, _ = c.CallTool(t.Context(), api.ToolCallParams{Sandbox: sb, Name: api.ToolNameApplyPatch,
+				Arguments: arguments}, nil)
 		})
 		testenv.RandomMoment(25 * time.Millisecond)
 		if err := unix.Kill(w.Daemon(t).Hutchd, unix.SIGKILL); err != nil {

@@ -47,7 +47,8 @@ touch same; cp same s2; mv s2 same; rm /etc/hosts 2>/dev/null || :; echo w >/wor
 			switch {
 			case strings.HasPrefix(line, `A "/d/new\n\x1b[31m`):
 				odd = append(odd, line)
-			case !strings.Contains(line, " /etc/") && !strings.HasPrefix(line, "D /tmp") && !strings.HasPrefix(line, "P /d/"+"\n"):
+			case !strings.Contains(line, " /etc/") && !strings.HasPrefix(line, "D /tmp") &&
+				!strings.HasPrefix(line, "P /d/"+"\n"):
 				rest = append(rest, line)
 			}
 		}
@@ -58,14 +59,17 @@ touch same; cp same s2; mv s2 same; rm /etc/hosts 2>/dev/null || :; echo w >/wor
 	}
 	check(w.OK(t, "snapshot", "diff", "before"))
 	text := w.OK(t, "snapshot", "diff", "--unified", "before")
-	for _, part := range []string{"--- a/d/mod\n+++ b/d/mod\n@@ -1 +1 @@\n-one\n+two\n", "deleted file mode 100644\n--- a/d/gone\n", "old mode 100644\nnew mode 100755\n", "+++ b/workspace/new\n", "new file mode 120000\n--- /dev/null\n+++ b/d/shadow\n@@ -0,0 +1 @@\n+/etc/shadow\n"} {
+	for _, part := range []string{"--- a/d/mod\n+++ b/d/mod\n@@ -1 +1 @@\n-one\n+two\n",
+		"deleted file mode 100644\n--- a/d/gone\n", "old mode 100644\nnew mode 100755\n", "+++ b/workspace/new\n",
+		"new file mode 120000\n--- /dev/null\n+++ b/d/shadow\n@@ -0,0 +1 @@\n+/etc/shadow\n"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("no %q in\n%s", part, text)
 		}
 	}
 	w.OK(t, "snapshot", "create", "--name", "after", "box")
 	check(w.OK(t, "snapshot", "diff", "before", "after"))
-	if got := w.OK(t, "snapshot", "diff", "after", "before"); !strings.Contains(got, "A /d/gone\n") || !strings.Contains(got, "D /d/pipe\n") {
+	if got := w.OK(t, "snapshot", "diff", "after", "before"); !strings.Contains(got, "A /d/gone\n") ||
+		!strings.Contains(got, "D /d/pipe\n") {
 		t.Error(got)
 	}
 
@@ -110,8 +114,10 @@ touch same; cp same s2; mv s2 same; rm /etc/hosts 2>/dev/null || :; echo w >/wor
 		}
 	})
 	for field, p := range map[string]api.SnapshotDiffParams{
-		"snapshot": {Snapshot: "none"}, "to": {Snapshot: "before", To: "none"}, "offset": {Snapshot: "before", Offset: -1},
-		"limit": {Snapshot: "before", Limit: api.MaxSnapshotChanges + 1}, "max_bytes": {Snapshot: "before", MaxBytes: -1},
+		"snapshot": {Snapshot: "none"}, "to": {Snapshot: "before", To: "none"},
+		"offset":    {Snapshot: "before", Offset: -1},
+		"limit":     {Snapshot: "before", Limit: api.MaxSnapshotChanges + 1},
+		"max_bytes": {Snapshot: "before", MaxBytes: -1},
 	} {
 		_, err := c.DiffSnapshot(t.Context(), p)
 		var e *api.Error

@@ -32,7 +32,8 @@ func TestSnapshot(t *testing.T) {
 	c := w.Connect(t)
 	dir := w.Sub(t, "project")
 	world.Write(t, filepath.Join(dir, "file"), "mine\n")
-	sb := w.Create(t, "--name", "box", "--workspace", dir+":overlay", "-e", "A=b", "-l", "k=v", "--disk", "256m", "host")
+	sb := w.Create(t, "--name", "box", "--workspace", dir+":overlay", "-e", "A=b", "-l", "k=v", "--disk",
+		"256m", "host")
 	ran := func(sandbox, command string) string {
 		t.Helper()
 		res := world.Ran(t, c, sandbox, command)
@@ -60,7 +61,8 @@ func TestSnapshot(t *testing.T) {
 		if got := ran("box", showOdd); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if got := ran("box", "cat /workspace/file /workspace/new; ls /late 2>/dev/null; pidof sleep; echo $A"); got != "mine\nchanged\nx\n\nb\n" && got != "mine\nchanged\nx\nb\n" {
+		if got := ran("box",
+			"cat /workspace/file /workspace/new; ls /late 2>/dev/null; pidof sleep; echo $A"); got != "mine\nchanged\nx\n\nb\n" && got != "mine\nchanged\nx\nb\n" {
 			t.Errorf("%q", got)
 		}
 	})
@@ -91,7 +93,8 @@ func TestSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.OK(t, "rm", "-f", r.Sandboxes[0].ID)
-		if got := ran("grandchild", "tail -n 1 /d/f; ls -A /x; cat /x/y/z 2>/dev/null; cat /workspace/new"); got != "0\n0\n" {
+		if got := ran("grandchild",
+			"tail -n 1 /d/f; ls -A /x; cat /x/y/z 2>/dev/null; cat /workspace/new"); got != "0\n0\n" {
 			t.Errorf("%q", got)
 		}
 		w.OK(t, "stop", "-t", "0", "grandchild")
@@ -108,7 +111,8 @@ func TestSnapshot(t *testing.T) {
 		w.Restart(t)
 		c = w.Reconnect(t)
 		list := world.Decode[[]api.Snapshot](t, w.OK(t, "snapshot", "ls", "--json"))
-		if len(list) != 1 || list[0].ID != id || list[0].Name != "before" || list[0].Sandbox != sb || list[0].Bytes <= 0 {
+		if len(list) != 1 || list[0].ID != id || list[0].Name != "before" || list[0].Sandbox != sb ||
+			list[0].Bytes <= 0 {
 			t.Errorf("%+v", list)
 		}
 		fork := strings.TrimSpace(w.OK(t, "fork", "--snapshot", "--workspace", dir+":overlay", "before"))
@@ -124,7 +128,8 @@ func TestSnapshot(t *testing.T) {
 		}
 		w.OK(t, "rm", "-f", fork)
 	})
-	for _, args := range [][]string{{"snapshot", "rm", "before"}, {"snapshot", "restore", "../x"}, {"fork", "none"}, {"fork", "--snapshot", ""}, {"snapshot", "create", "none"}} {
+	for _, args := range [][]string{{"snapshot", "rm", "before"}, {"snapshot", "restore", "../x"}, {"fork", "none"},
+		{"fork", "--snapshot", ""}, {"snapshot", "create", "none"}} {
 		w.Run(t, args...).Want(t, 125)
 	}
 	w.ShelfEmpty(t)
@@ -144,7 +149,8 @@ func TestForkCommit(t *testing.T) {
 	w.OK(t, "stop", "-t", "0", fork)
 	w.OK(t, "commit", fork, "made:1")
 	w.OK(t, "rm", "-f", fork, sb)
-	if got := w.OK(t, "run", "-u", "0", "made:1", "sh", "-c", "cat /one /two /both; ls -d /gone 2>/dev/null; true"); got != "one\ntwo\nnew\n" {
+	if got := w.OK(t, "run", "-u", "0", "made:1", "sh", "-c",
+		"cat /one /two /both; ls -d /gone 2>/dev/null; true"); got != "one\ntwo\nnew\n" {
 		t.Errorf("%q", got)
 	}
 	w.ShelfEmpty(t)
@@ -159,7 +165,8 @@ func TestForkEarly(t *testing.T) {
 	c := w.Connect(t)
 	sb := w.Create(t, "--name", "box", "host")
 	world.Ran(t, c, sb, "echo then >/tmp/f")
-	if _, err := c.Fork(t.Context(), api.ForkParams{Sandbox: sb, Name: "box"}); api.ErrorCode(err) != api.AlreadyExists {
+	if _, err := c.Fork(t.Context(),
+		api.ForkParams{Sandbox: sb, Name: "box"}); api.ErrorCode(err) != api.AlreadyExists {
 		t.Errorf("%v", err)
 	}
 	sn, err := c.CreateSnapshot(t.Context(), api.SnapshotCreateParams{Sandbox: sb})
@@ -200,7 +207,8 @@ func TestForkQuota(t *testing.T) {
 	sb := w.Create(t, "--disk", "16m", "host")
 	world.Ran(t, c, sb, "head -c 8000000 /dev/urandom >/tmp/some")
 	for want, p := range map[api.Code]api.ForkParams{
-		api.ResourceExhausted: {Sandbox: sb, Count: 4}, api.InvalidArgument: {Sandbox: sb, Count: 101}, api.NotFound: {Snapshot: "none"},
+		api.ResourceExhausted: {Sandbox: sb, Count: 4}, api.InvalidArgument: {Sandbox: sb, Count: 101},
+		api.NotFound: {Snapshot: "none"},
 	} {
 		if _, err := c.Fork(t.Context(), p); api.ErrorCode(err) != want {
 			t.Errorf("%+v: %v", p, err)
@@ -216,7 +224,8 @@ func TestForkQuota(t *testing.T) {
 	// What was forked counts in the limit of disk space.
 	res := world.Ran(t, c, r.Sandboxes[0].ID, "head -c 12000000 /dev/urandom >/tmp/more; sleep 10")
 	world.CheckDisk(t, res, "disk_bytes")
-	if res := world.Ran(t, c, r.Sandboxes[1].ID, "head -c 6000000 /dev/urandom >/tmp/more; sleep 0.3; cat /tmp/some | wc -c"); res.Stdout != "8000000\n" {
+	if res := world.Ran(t, c, r.Sandboxes[1].ID,
+		"head -c 6000000 /dev/urandom >/tmp/more; sleep 0.3; cat /tmp/some | wc -c"); res.Stdout != "8000000\n" {
 		t.Errorf("%+v", res)
 	}
 	for _, f := range r.Sandboxes {
@@ -233,7 +242,8 @@ func TestSnapshotWriters(t *testing.T) {
 	w := world.New(t)
 	c := w.Connect(t)
 	sb := w.Create(t, "host")
-	world.StartIn(t, c, sb, `mkdir /w; i=0; while :; do i=$((i+1)); for f in a b c; do yes $i | head -n 2000 >/w/.$f; mv /w/.$f /w/$f; done; done`)
+	world.StartIn(t, c, sb,
+		`mkdir /w; i=0; while :; do i=$((i+1)); for f in a b c; do yes $i | head -n 2000 >/w/.$f; mv /w/.$f /w/$f; done; done`)
 	world.Ran(t, c, sb, "until [ -e /w/c ]; do sleep 0.01; done")
 	for range 4 {
 		sn, err := c.CreateSnapshot(t.Context(), api.SnapshotCreateParams{Sandbox: sb})
@@ -244,7 +254,8 @@ func TestSnapshotWriters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res := world.Ran(t, c, r.Sandboxes[0].ID, "for f in /w/?; do sort -u $f | wc -l; wc -l <$f; done | sort -u"); res.Stdout != "1\n2000\n" {
+		if res := world.Ran(t, c, r.Sandboxes[0].ID,
+			"for f in /w/?; do sort -u $f | wc -l; wc -l <$f; done | sort -u"); res.Stdout != "1\n2000\n" {
 			t.Errorf("%+v", res)
 		}
 		w.OK(t, "rm", "-f", r.Sandboxes[0].ID)
@@ -262,7 +273,8 @@ func TestSnapshotFull(t *testing.T) {
 	w := world.New(t)
 	c := w.Connect(t)
 	sb := w.Create(t, "--disk", "48m", "host")
-	ex := world.StartIn(t, c, sb, "i=0; while :; do head -c 1048576 /dev/urandom >/tmp/.f && mv /tmp/.f /tmp/f$i || exit 9; i=$((i+1)); sleep 0.02; done")
+	ex := world.StartIn(t, c, sb,
+		"i=0; while :; do head -c 1048576 /dev/urandom >/tmp/.f && mv /tmp/.f /tmp/f$i || exit 9; i=$((i+1)); sleep 0.02; done")
 	var made []string
 	for len(made) < 40 {
 		sn, err := c.CreateSnapshot(t.Context(), api.SnapshotCreateParams{Sandbox: sb})
@@ -292,7 +304,9 @@ func TestSnapshotFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := world.Ran(t, c, r.Sandboxes[0].ID, `for f in /tmp/f*; do [ -e "$f" ] && wc -c <"$f"; done | sort -u`); got.Stdout != "1048576\n" && got.Stdout != "" {
+	if got := world.Ran(t, c, r.Sandboxes[0].ID,
+		`for f in /tmp/f*; do [ -e "$f" ] && wc -c <"$f"; done | sort -u`); got.Stdout != "1048576\n" &&
+		got.Stdout != "" {
 		t.Errorf("%+v", got)
 	}
 	w.OK(t, "rm", "-f", r.Sandboxes[0].ID, sb)
@@ -319,7 +333,8 @@ func TestRestoreAfterRestart(t *testing.T) {
 	if got := w.OK(t, "exec", "box", "sh", "-c", "cat /tmp/f; ls -d /srv/d"); got != "then\n/srv/d\n" {
 		t.Errorf("%q", got)
 	}
-	if got := world.Decode[api.Sandbox](t, w.OK(t, "inspect", "box")); got.ID != sb || got.Labels["k"] != "v" || got.State != api.Running {
+	if got := world.Decode[api.Sandbox](t, w.OK(t, "inspect", "box")); got.ID != sb || got.Labels["k"] != "v" ||
+		got.State != api.Running {
 		t.Errorf("%+v", got)
 	}
 	w.OK(t, "rm", "-f", "box")

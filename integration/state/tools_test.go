@@ -1,15 +1,10 @@
 package state_test
 
 import (
-	"archive/zip"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,11 +27,13 @@ type toolbox struct {
 // call calls a tool with arguments in JSON.
 func (b toolbox) call(t testing.TB, name, arguments string) api.ToolResult {
 	t.Helper()
-	r, err := b.c.CallTool(t.Context(), api.ToolCallParams{Sandbox: b.sandbox, Name: name, Arguments: json.RawMessage(arguments)}, nil)
+	r, err := b.c.CallTool(t.Context(), api.ToolCallParams{Sandbox: b.sandbox, Name: name,
+		Arguments: json.RawMessage(arguments)}, nil)
 	if err != nil {
 		t.Fatalf("%s %s: %v", name, arguments, err)
 	}
-	if len(r.Content) == 0 || r.Content[0].Type != "text" || r.IsError != (r.Error != nil || name == api.ToolNameRunCommand && r.IsError) {
+	if len(r.Content) == 0 || r.Content[0].Type != "text" ||
+		r.IsError != (r.Error != nil || name == api.ToolNameRunCommand && r.IsError) {
 		t.Fatalf("%s %s: %+v", name, arguments, r)
 	}
 	return r
@@ -96,7 +93,8 @@ func TestTools(t *testing.T) {
 			Type       string
 			Properties map[string]struct{ Description string }
 		}
-		if json.Unmarshal(tool.InputSchema, &in) != nil || json.Unmarshal(tool.OutputSchema, &out) != nil || in.Type != "object" || out.Type != "object" || tool.Description == "" || tool.Title == "" {
+		if json.Unmarshal(tool.InputSchema, &in) != nil || json.Unmarshal(tool.OutputSchema, &out) != nil ||
+			in.Type != "object" || out.Type != "object" || tool.Description == "" || tool.Title == "" {
 			t.Errorf("%+v", tool)
 		}
 		for name, p := range in.Properties {
@@ -112,11 +110,14 @@ func TestTools(t *testing.T) {
 		if written != (api.ToolWritten{Path: "a/b.txt", Bytes: 4, Size: 4, Created: true}) {
 			t.Errorf("%+v", written)
 		}
-		b.good(t, api.ToolNameWriteFile, `{"path":"/srv/a/b.txt","content":"dHdvCg==","encoding":"base64","append":true,"mode":"0755"}`, &written)
-		if got := w.OK(t, "exec", b.sandbox, "sh", "-c", "cat a/b.txt; stat -c %a a/b.txt"); got != "one\ntwo\n755\n" || written.Created || written.Size != 8 {
+		b.good(t, api.ToolNameWriteFile,
+			`{"path":"/srv/a/b.txt","content":"dHdvCg==","encoding":"base64","append":true,"mode":"0755"}`, &written)
+		if got := w.OK(t, "exec", b.sandbox, "sh", "-c", "cat a/b.txt; stat -c %a a/b.txt"); got != "one\ntwo\n755\n" ||
+			written.Created || written.Size != 8 {
 			t.Errorf("%q %+v", got, written)
 		}
-		w.OK(t, "exec", b.sandbox, "sh", "-c", "mkdir many; cd many; for i in 1 2 3 4 5 6 7 8 9; do echo x >f$i; done; ln -s /etc l")
+		w.OK(t, "exec", b.sandbox, "sh", "-c",
+			"mkdir many; cd many; for i in 1 2 3 4 5 6 7 8 9; do echo x >f$i; done; ln -s /etc l")
 		var all []string
 		for next, calls := 0, 0; calls == 0 || next > 0; calls++ {
 			var d api.ToolDirectory
@@ -148,16 +149,22 @@ func TestTools(t *testing.T) {
 		w.OK(t, "exec", b.sandbox, "sh", "-euc", `mkdir -p p/src p/vendor p/.git; cd p; echo vendor/ >.gitignore; printf 'package main\n\nfunc Old() {}\n// Old is old\n' >src/main.go
 echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 3000 >long; printf 'no end' >short; head -c 100000 /dev/zero | tr '\0' x >wide; ln -s / root`)
 		var file api.ToolFileText
-		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/src/main.go","start_line":3}`, &file); text != "     3\tfunc Old() {}\n     4\t// Old is old\n" || file.TotalLines != 4 || file.NextLine != 0 {
+		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/src/main.go","start_line":3}`,
+			&file); text != "     3\tfunc Old() {}\n     4\t// Old is old\n" || file.TotalLines != 4 ||
+			file.NextLine != 0 {
 			t.Errorf("%q %+v", text, file)
 		}
-		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/long"}`, &file); file.NextLine != 2001 || file.TotalLines != 3000 || !strings.HasSuffix(text, "\n  2000\t2000\n[3000 lines in all: start_line 2001 goes on]") {
+		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/long"}`, &file); file.NextLine != 2001 ||
+			file.TotalLines != 3000 ||
+			!strings.HasSuffix(text, "\n  2000\t2000\n[3000 lines in all: start_line 2001 goes on]") {
 			t.Errorf("%+v", file)
 		}
-		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/long","start_line":-2}`, nil); text != "  2999\t2999\n  3000\t3000\n" {
+		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/long","start_line":-2}`,
+			nil); text != "  2999\t2999\n  3000\t3000\n" {
 			t.Errorf("%q", text)
 		}
-		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/bin"}`, &file); !file.Binary || !strings.Contains(text, "binary") {
+		if text := b.good(t, api.ToolNameReadFile, `{"path":"p/bin"}`, &file); !file.Binary ||
+			!strings.Contains(text, "binary") {
 			t.Errorf("%q", text)
 		}
 		if b.good(t, api.ToolNameReadFile, `{"path":"p/wide"}`, &file); file.CutLines != 1 || len(file.Text) > 5000 {
@@ -167,13 +174,17 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 		b.bad(t, api.ToolNameReadFile, `{"path":"p/none"}`, api.NotFound)
 		b.bad(t, api.ToolNameReadFile, `{"path":"p/long","start_line":5,"end_line":4}`, api.InvalidArgument)
 
-		if text := b.good(t, api.ToolNameGrepFiles, `{"path":"p","pattern":"\\bOld\\b"}`, nil); text != "src/main.go:3:func Old() {}\nsrc/main.go:4:// Old is old\n" {
+		if text := b.good(t, api.ToolNameGrepFiles, `{"path":"p","pattern":"\\bOld\\b"}`,
+			nil); text != "src/main.go:3:func Old() {}\nsrc/main.go:4:// Old is old\n" {
 			t.Errorf("%q", text)
 		}
-		if text := b.good(t, api.ToolNameGrepFiles, `{"path":"p","pattern":"old","ignore_case":true,"hidden":true,"no_ignore":true,"files_only":true,"globs":["!*.md"]}`, nil); text != ".hidden\nsrc/main.go\nvendor/v.go\n" {
+		if text := b.good(t, api.ToolNameGrepFiles,
+			`{"path":"p","pattern":"old","ignore_case":true,"hidden":true,"no_ignore":true,"files_only":true,"globs":["!*.md"]}`, nil); text != ".hidden\nsrc/main.go\nvendor/v.go\n" {
 			t.Errorf("%q", text)
 		}
-		if text := b.good(t, api.ToolNameGrepFiles, `{"path":"p","pattern":"^29.9$","max_matches":3,"offset":2,"context":1}`, nil); text != "long-2928-2928\nlong:2929:2929\nlong-2930-2930\n--\nlong-2938-2938\nlong:2939:2939\nlong-2940-2940\n--\nlong-2948-2948\nlong:2949:2949\nlong-2950-2950\n[more: offset 5 goes on]" {
+		if text := b.good(t, api.ToolNameGrepFiles,
+			`{"path":"p","pattern":"^29.9$","max_matches":3,"offset":2,"context":1}`,
+			nil); text != "long-2928-2928\nlong:2929:2929\nlong-2930-2930\n--\nlong-2938-2938\nlong:2939:2939\nlong-2940-2940\n--\nlong-2948-2948\nlong:2949:2949\nlong-2950-2950\n[more: offset 5 goes on]" {
 			t.Errorf("%q", text)
 		}
 		b.bad(t, api.ToolNameGrepFiles, `{"path":"p","pattern":"a(b"}`, api.InvalidArgument, "regular expression")
@@ -183,21 +194,27 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 		}
 
 		var done api.ToolReplaced
-		b.bad(t, api.ToolNameFindReplace, `{"path":"p/src/main.go","find":"Old","replace":"New"}`, api.InvalidArgument, "2")
-		if b.good(t, api.ToolNameFindReplace, `{"path":"p/src/main.go","find":"Old()","replace":"New()"}`, &done); done.Replacements != 1 || !strings.Contains(done.Diff, "-func Old() {}\n+func New() {}\n") {
+		b.bad(t, api.ToolNameFindReplace, `{"path":"p/src/main.go","find":"Old","replace":"New"}`,
+			api.InvalidArgument, "2")
+		if b.good(t, api.ToolNameFindReplace, `{"path":"p/src/main.go","find":"Old()","replace":"New()"}`,
+			&done); done.Replacements != 1 || !strings.Contains(done.Diff, "-func Old() {}\n+func New() {}\n") {
 			t.Errorf("%+v", done)
 		}
 		b.bad(t, api.ToolNameFindReplace, `{"path":"p/src/main.go","find":"Gone","replace":"New"}`, api.InvalidArgument)
-		if b.good(t, api.ToolNameFindReplace, `{"path":"p/src/main.go","find":"(\\w+) is old","replace":"$1 was","regex":true,"dry_run":true}`, &done); !done.DryRun {
+		if b.good(t, api.ToolNameFindReplace,
+			`{"path":"p/src/main.go","find":"(\\w+) is old","replace":"$1 was","regex":true,"dry_run":true}`,
+			&done); !done.DryRun {
 			t.Errorf("%+v", done)
 		}
-		if got := w.OK(t, "exec", b.sandbox, "cat", "p/src/main.go"); got != "package main\n\nfunc New() {}\n// Old is old\n" {
+		if got := w.OK(t, "exec", b.sandbox, "cat",
+			"p/src/main.go"); got != "package main\n\nfunc New() {}\n// Old is old\n" {
 			t.Errorf("%q", got)
 		}
 	})
 
 	t.Run("patch", func(t *testing.T) {
-		w.OK(t, "exec", b.sandbox, "sh", "-euc", `mkdir -p q/sub; cd q; seq 1 20 >nums; echo old >sub/gone; printf 'a\nb\nc\n' >abc; chmod 755 abc; ln -s /etc out`)
+		w.OK(t, "exec", b.sandbox, "sh", "-euc",
+			`mkdir -p q/sub; cd q; seq 1 20 >nums; echo old >sub/gone; printf 'a\nb\nc\n' >abc; chmod 755 abc; ln -s /etc out`)
 		before := w.OK(t, "exec", b.sandbox, "sh", "-c", "cd q; ls -lR --time-style=full-iso; cat nums abc sub/gone")
 		for words, patch := range map[string]string{
 			"nums":       "--- a/nums\n+++ b/nums\n@@ -1,2 +1,2 @@\n-1\n+one\n 2\n--- a/abc\n+++ b/abc\n@@ -1,3 +1,3 @@\n a\n-x\n+y\n c\n",
@@ -214,7 +231,8 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 				t.Errorf("%s: %+v %+v", patch, r, r.Error)
 			}
 		}
-		if after := w.OK(t, "exec", b.sandbox, "sh", "-c", "cd q; ls -lR --time-style=full-iso; cat nums abc sub/gone"); after != before {
+		if after := w.OK(t, "exec", b.sandbox, "sh", "-c",
+			"cd q; ls -lR --time-style=full-iso; cat nums abc sub/gone"); after != before {
 			t.Errorf("changed by patches that do not fit:\n%s\n%s", before, after)
 		}
 		var done api.ToolPatched
@@ -227,19 +245,23 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 				t.Errorf("%+v", done)
 			}
 		}
-		if got := w.OK(t, "exec", b.sandbox, "sh", "-c", "cd q; head -2 nums; tail -1 nums; cat abc new/file; stat -c %a abc; ls sub"); got != "one\n2\n21\na\nB\nc\nmade\n755\n" {
+		if got := w.OK(t, "exec", b.sandbox, "sh", "-c",
+			"cd q; head -2 nums; tail -1 nums; cat abc new/file; stat -c %a abc; ls sub"); got != "one\n2\n21\na\nB\nc\nmade\n755\n" {
 			t.Errorf("%q", got)
 		}
 	})
 
 	t.Run("commands", func(t *testing.T) {
 		var r api.ToolCommand
-		text := b.good(t, api.ToolNameRunCommand, `{"command":"read x; echo $x $V; echo e >&2; pwd","stdin":"in\n","env":{"V":"v"},"cwd":"/etc"}`, &r)
-		if r.Stdout != "in v\n/etc\n" || r.Stderr != "e\n" || r.Running || r.Verdict != api.VerdictOK || !strings.HasPrefix(text, "in v\n/etc\n[stderr]\ne\n[exit code 0, ") {
+		text := b.good(t, api.ToolNameRunCommand,
+			`{"command":"read x; echo $x $V; echo e >&2; pwd","stdin":"in\n","env":{"V":"v"},"cwd":"/etc"}`, &r)
+		if r.Stdout != "in v\n/etc\n" || r.Stderr != "e\n" || r.Running || r.Verdict != api.VerdictOK ||
+			!strings.HasPrefix(text, "in v\n/etc\n[stderr]\ne\n[exit code 0, ") {
 			t.Errorf("%q %+v", text, r)
 		}
 		res := b.call(t, api.ToolNameRunCommand, `{"argv":["sh","-c","printf 'no\\377'; exit 3"]}`)
-		if err := json.Unmarshal(res.Structured, &r); err != nil || !res.IsError || r.ExitCode != 3 || r.Stdout != "no\uFFFD" {
+		if err := json.Unmarshal(res.Structured, &r); err != nil || !res.IsError || r.ExitCode != 3 ||
+			r.Stdout != "no\uFFFD" {
 			t.Errorf("%v %+v %+v", err, res, r)
 		}
 		res = b.call(t, api.ToolNameRunCommand, `{"argv":["/no/such/program"]}`)
@@ -247,7 +269,8 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 			t.Errorf("%+v", res)
 		}
 		res = b.call(t, api.ToolNameRunCommand, `{"command":"echo early; sleep 60","timeout_s":0.3}`)
-		if err := json.Unmarshal(res.Structured, &r); err != nil || !res.IsError || !r.TimedOut || r.Stdout != "early\n" {
+		if err := json.Unmarshal(res.Structured, &r); err != nil || !res.IsError || !r.TimedOut ||
+			r.Stdout != "early\n" {
 			t.Errorf("%v %+v %+v", err, res, r)
 		}
 		b.bad(t, api.ToolNameRunCommand, `{"command":"true","timeout_s":1801}`, api.InvalidArgument, "1800")
@@ -263,12 +286,14 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 			fmt.Fprintln(&want, i+1)
 		}
 		whole := want.String()
-		if !r.Truncated || !strings.HasPrefix(r.Stdout, whole[:r.NextStdout]) || !strings.HasSuffix(r.Stdout, "\n29999\n30000\n") || len(r.Stdout) > 1200 {
+		if !r.Truncated || !strings.HasPrefix(r.Stdout, whole[:r.NextStdout]) ||
+			!strings.HasSuffix(r.Stdout, "\n29999\n30000\n") || len(r.Stdout) > 1200 {
 			t.Fatalf("%+v", r)
 		}
 		got := whole[:r.NextStdout]
 		for calls := 0; len(got) < len(whole) && calls < 10; calls++ {
-			b.good(t, api.ToolNameRunCommand, fmt.Sprintf(`{"exec":%q,"stdout_offset":%d,"output_bytes":65536}`, r.Exec, r.NextStdout), &r)
+			b.good(t, api.ToolNameRunCommand, fmt.Sprintf(`{"exec":%q,"stdout_offset":%d,"output_bytes":65536}`, r.Exec,
+				r.NextStdout), &r)
 			got += r.Stdout
 		}
 		if got != whole {
@@ -278,7 +303,8 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 
 	t.Run("background", func(t *testing.T) {
 		var r api.ToolCommand
-		b.good(t, api.ToolNameRunCommand, `{"command":"echo up; while [ ! -e /srv/go ]; do sleep 0.05; done; echo down; sleep 100","background":true}`, &r)
+		b.good(t, api.ToolNameRunCommand,
+			`{"command":"echo up; while [ ! -e /srv/go ]; do sleep 0.05; done; echo down; sleep 100","background":true}`, &r)
 		if !r.Running {
 			t.Errorf("%+v", r)
 		}
@@ -286,7 +312,8 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 		see := func(line string) {
 			t.Helper()
 			for deadline := time.Now().Add(world.AWhile()); ; {
-				b.good(t, api.ToolNameRunCommand, fmt.Sprintf(`{"exec":%q,"stdout_offset":%d,"wait_s":0.1}`, exec, next), &r)
+				b.good(t, api.ToolNameRunCommand, fmt.Sprintf(`{"exec":%q,"stdout_offset":%d,"wait_s":0.1}`, exec,
+					next), &r)
 				if next = r.NextStdout; r.Stdout == line {
 					return
 				}
@@ -311,7 +338,8 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 
 	t.Run("cancel", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		_, err := b.c.CallTool(ctx, api.ToolCallParams{Sandbox: b.sandbox, Name: api.ToolNameRunCommand, Arguments: json.RawMessage(`{"command":"sleep 1000 & sleep 1000"}`)}, func(p api.Progress) {
+		_, err := b.c.CallTool(ctx, api.ToolCallParams{Sandbox: b.sandbox, Name: api.ToolNameRunCommand,
+			Arguments: json.RawMessage(`{"command":"sleep 1000 & sleep 1000"}`)}, func(p api.Progress) {
 			if p.Exec != "" {
 				cancel(errors.New("enough"))
 			}
@@ -334,7 +362,9 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 	t.Run("events", func(t *testing.T) {
 		b.bad(t, api.ToolNameWriteFile, `{"path":"/proc/nothing","content":"secret"}`, api.NotFound)
 		out := w.OK(t, "events", "-n", "--since", "1", "--json")
-		if !strings.Contains(out, `"tool":"sandbox_write_file","arguments":{"content":"6 bytes","path":"/proc/nothing"}`) || strings.Contains(out, "secret") {
+		if !strings.Contains(out,
+			`"tool":"sandbox_write_file","arguments":{"content":"6 bytes","path":"/proc/nothing"}`) ||
+			strings.Contains(out, "secret") {
 			t.Errorf("%s", out)
 		}
 		calls, ends := strings.Count(out, `"kind":"tool.call"`), strings.Count(out, `"kind":"tool.message"`)
@@ -345,7 +375,8 @@ echo 'Old one' >vendor/v.go; printf 'a\0Old' >bin; echo 'Old' >.hidden; seq 1 30
 
 	t.Run("callers", func(t *testing.T) {
 		for _, p := range []api.ToolCallParams{
-			{Sandbox: b.sandbox, Name: "sandbox_fly"}, {Sandbox: "nothing", Name: api.ToolNameListDirectory}, {Sandbox: b.sandbox},
+			{Sandbox: b.sandbox, Name: "sandbox_fly"}, {Sandbox: "nothing", Name: api.ToolNameListDirectory},
+			{Sandbox: b.sandbox},
 		} {
 			var e *api.Error
 			if _, err := b.c.CallTool(t.Context(), p, nil); !errors.As(err, &e) || e.Hint == "" {
@@ -362,7 +393,9 @@ func TestToolsBare(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)
 	file := filepath.Join(w.Sub(t, "images"), "bare.tar")
-	world.Write(t, file, string(imagetest.NewLayer(imagetest.Tar(imagetest.Dir("etc"), imagetest.Text("etc/motd", "hello\n")), imagetest.None).Data))
+	world.Write(t, file,
+		string(imagetest.NewLayer(imagetest.Tar(imagetest.Dir("etc"), imagetest.Text("etc/motd", "hello\n")),
+			imagetest.None).Data))
 	w.OK(t, "image", "import", file, "bare")
 	b := toolsIn(t, w, "bare")
 	b.good(t, api.ToolNameWriteFile, `{"path":"d/e","content":"x"}`, nil)
@@ -370,104 +403,8 @@ func TestToolsBare(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	b.good(t, api.ToolNameDeleteFile, `{"path":"d","recursive":true}`, nil)
-	if r := b.call(t, api.ToolNameRunCommand, `{"command":"true"}`); !r.IsError || !strings.Contains(r.Content[0].Text, "/bin/sh") {
+	if r := b.call(t, api.ToolNameRunCommand, `{"command":"true"}`); !r.IsError ||
+		!strings.Contains(r.Content[0].Text, "/bin/sh") {
 		t.Errorf("%+v", r)
 	}
-}
-
-// TestToolDownload: a link is good once, on the loopback, under its own name only, for what the file is when somebody
-// comes.
-func TestToolDownload(t *testing.T) {
-	t.Parallel()
-	w := world.New(t)
-	b := toolsIn(t, w, "-w", "/srv", "host")
-	w.OK(t, "exec", b.sandbox, "sh", "-euc", `mkdir d; echo hi >d/a; chmod 755 d/a; ln -s a d/l; ln d/a d/h; ln -s / d/root; : >empty; head -c 3000000 /dev/zero >big; mkfifo fifo; touch "$(printf 'o"d\nd/../x' | tr / _)"`)
-	offer := func(arguments string) api.ToolDownload {
-		t.Helper()
-		var d api.ToolDownload
-		b.good(t, api.ToolNameDownloadURL, arguments, &d)
-		return d
-	}
-	get := func(url string, change ...func(*http.Request)) (*http.Response, []byte) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Close = true
-		for _, f := range change {
-			f(req)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp, body
-	}
-
-	raw := offer(`{"path":"big"}`)
-	if resp, body := get(raw.URL); resp.StatusCode != 200 || len(body) != 3000000 || raw.Size != 3000000 || !strings.Contains(resp.Header.Get("Content-Disposition"), "filename=big") {
-		t.Errorf("%v, %d bytes", resp, len(body))
-	}
-	if resp, _ := get(raw.URL); resp.StatusCode != 404 {
-		t.Errorf("again: %v", resp.Status)
-	}
-	if resp, body := get(offer(`{"path":"empty"}`).URL); resp.StatusCode != 200 || len(body) != 0 {
-		t.Errorf("empty: %v", resp.Status)
-	}
-	packed := offer(`{"path":"d","format":"zip"}`)
-	_, body := get(packed.URL)
-	z, err := zip.NewReader(bytes.NewReader(body), int64(len(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, f := range z.File {
-		r, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(r)
-		got = append(got, fmt.Sprintf("%s %v %s", f.Name, f.Mode(), text))
-	}
-	slices.Sort(got)
-	want := []string{"d/ drwxr-xr-x ", "d/a -rwxr-xr-x hi\n", "d/h Lrwxrwxrwx a", "d/l Lrwxrwxrwx a", "d/root Lrwxrwxrwx /"}
-	if packed.Filename != "d.zip" || !slices.Equal(got, want) {
-		t.Errorf("%s %q", packed.Filename, got)
-	}
-	_, body = get(offer(`{"path":"d"}`).URL)
-	if gz, err := gzip.NewReader(bytes.NewReader(body)); err != nil {
-		t.Error(err)
-	} else if text, err := io.ReadAll(gz); err != nil || !bytes.Contains(text, []byte("hi\n")) {
-		t.Errorf("%v %q", err, text)
-	}
-
-	once := offer(`{"path":"empty"}`)
-	if resp, _ := get(once.URL, func(r *http.Request) { r.Host = "evil.example" }); resp.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("another name: %v", resp.Status)
-	}
-	if resp, _ := get(once.URL, func(r *http.Request) { r.Method = http.MethodHead }); resp.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("HEAD: %v", resp.Status)
-	}
-	w.OK(t, "exec", b.sandbox, "rm", "empty")
-	if resp, _ := get(once.URL); resp.StatusCode != http.StatusGone {
-		t.Errorf("removed: %v", resp.Status)
-	}
-	// a link whose time is over; a slow machine's may be, before anybody comes, or not
-	for deadline := time.Now().Add(world.AWhile()); ; {
-		if resp, _ := get(offer(`{"path":"big","expires_s":0.001}`).URL); resp.StatusCode == http.StatusNotFound {
-			break
-		}
-		if time.Now().After(deadline) {
-			testenv.Late(t, "links do not end")
-		}
-	}
-	b.bad(t, api.ToolNameDownloadURL, `{"path":"fifo"}`, api.FailedPrecondition, "fifo")
-	b.bad(t, api.ToolNameDownloadURL, `{"path":"d","format":"raw"}`, api.InvalidArgument, "folder")
-	b.bad(t, api.ToolNameDownloadURL, `{"path":"none"}`, api.NotFound)
 }

@@ -30,7 +30,11 @@ func TestToolsMany(t *testing.T) {
 		if err != nil || r.IsError {
 			t.Fatalf("%s: %v, %+v", name, err, r.Error)
 		}
-		if text := r.Content[0].Text; len(whole) > 512<<10 || !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' || c == 0x202e }) {
+		if text := r.Content[0].Text; len(whole) > 512<<10 || !utf8.ValidString(text) ||
+			strings.ContainsFunc(text, func(c rune) bool {
+				return unicode.IsControl(c) && c != '\n' && c != '\t' ||
+					c == 0x202e
+			}) {
 			t.Errorf("%s: %d bytes, %.300q", name, len(whole), text)
 		}
 		if err := json.Unmarshal(r.Structured, into); err != nil {
@@ -48,7 +52,8 @@ func TestToolsMany(t *testing.T) {
 	if n := len(grep.Matches); n != 1000 || !grep.Truncated || grep.Matches[n-1].Line != 1_001_000 {
 		t.Errorf("%d, %v", n, grep.Truncated)
 	}
-	b.bad(t, api.ToolNameGrepFiles, `{"path":"lines","pattern":"y","offset":1000001}`, api.InvalidArgument, "narrow the search down")
+	b.bad(t, api.ToolNameGrepFiles, `{"path":"lines","pattern":"y","offset":1000001}`, api.InvalidArgument,
+		"narrow the search down")
 	bounded(api.ToolNameGrepFiles, `{"path":"lines","pattern":"n"}`, &grep) // to the end
 	if len(grep.Matches) > 0 || grep.Truncated {
 		t.Errorf("%+v", grep)
@@ -76,7 +81,9 @@ for d in range(FOLDERS):
 	b.good(t, api.ToolNameRunCommand, string(make), nil)
 	files := map[string]bool{}
 	for next, calls := 0, 0; calls == 0 || next > 0; calls++ {
-		bounded(api.ToolNameGrepFiles, fmt.Sprintf(`{"path":"many","pattern":"needle","files_only":true,"max_matches":40,"offset":%d}`, next), &grep)
+		bounded(api.ToolNameGrepFiles,
+			fmt.Sprintf(`{"path":"many","pattern":"needle","files_only":true,"max_matches":40,"offset":%d}`,
+				next), &grep)
 		for _, f := range grep.Files {
 			files[f] = true
 		}
@@ -101,7 +108,8 @@ for d in range(FOLDERS):
 		t.Errorf("%d, %v", len(found.Found), found.Truncated)
 	}
 	var d api.ToolDirectory
-	bounded(api.ToolNameListDirectory, fmt.Sprintf(`{"path":"many","recursive":true,"offset":%d,"limit":5000}`, 1000*folders), &d)
+	bounded(api.ToolNameListDirectory, fmt.Sprintf(`{"path":"many","recursive":true,"offset":%d,"limit":5000}`,
+		1000*folders), &d)
 	if len(d.Entries) != folders || d.NextOffset != 0 {
 		t.Errorf("%d, %d", len(d.Entries), d.NextOffset)
 	}
@@ -114,7 +122,8 @@ func TestToolsState(t *testing.T) {
 	w := world.New(t)
 	b := toolsIn(t, w, "host")
 	calls := map[string]string{
-		api.ToolNameRunCommand: `{"command":"true"}`, api.ToolNameReadFile: `{"path":"/etc/hostname"}`, api.ToolNameWriteFile: `{"path":"/tmp/x","content":"x"}`,
+		api.ToolNameRunCommand: `{"command":"true"}`, api.ToolNameReadFile: `{"path":"/etc/hostname"}`,
+		api.ToolNameWriteFile: `{"path":"/tmp/x","content":"x"}`,
 		api.ToolNameGrepFiles: `{"path":"/etc/hostname","pattern":"x"}`, api.ToolNameFindFiles: `{"path":"/etc"}`,
 	}
 	w.OK(t, "pause", b.sandbox)

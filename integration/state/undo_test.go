@@ -117,7 +117,9 @@ mkfifo pipe; truncate -s 8M sparse; touch -d "2001-02-03 04:05:06" 3; chmod 1770
 		{api.ToolNameWriteFile, world.Args{"path": "/w/new/file", "content": "x"}},
 		{api.ToolNameWriteFile, world.Args{"path": "mine", "content": "theirs", "append": true}},
 		{api.ToolNameFindReplace, world.Args{"path": "/w/text", "find": "a", "replace": "c"}},
-		{api.ToolNameApplyPatch, world.Args{"path": "/w", "patch": "*** Begin Patch\n*** Update File: text\n@@\n-b\n+d\n*** Add File: added\n+new\n*** End Patch\n"}},
+		{api.ToolNameApplyPatch,
+			world.Args{"path": "/w",
+				"patch": "*** Begin Patch\n*** Update File: text\n@@\n-b\n+d\n*** Add File: added\n+new\n*** End Patch\n"}},
 		{api.ToolNameDeleteFile, world.Args{"path": "/w/5", "recursive": true}},
 		{api.ToolNameDeleteFile, world.Args{"path": "/workspace/mine"}},
 		{api.ToolNameRunCommand, world.Args{"command": `cd /w; rm -r 6 7 link; mv 8 8moved; echo dir >8; find 9 -type f | xargs chmod 600; for i in $(seq 1000); do echo more >>10/$i; done; ln -s 10 link
@@ -213,7 +215,8 @@ func TestUndoCode(t *testing.T) {
 	c := w.Connect(t)
 	dir := w.Sub(t, "project")
 	b := newUndoBox(t, w, c, "-v", "cache:/cache", "host")
-	if _, err := c.RestoreCheckpoint(t.Context(), api.CheckpointRestoreParams{Sandbox: b.sandbox}); api.ErrorCode(err) != api.NotFound {
+	if _, err := c.RestoreCheckpoint(t.Context(),
+		api.CheckpointRestoreParams{Sandbox: b.sandbox}); api.ErrorCode(err) != api.NotFound {
 		t.Error(err)
 	}
 	code := func(text string) api.CodeResult {
@@ -279,7 +282,8 @@ func TestUndoMany(t *testing.T) {
 	w := world.New(t)
 	c := w.Connect(t)
 	b := newUndoBox(t, w, c, "host")
-	world.StartIn(t, c, b.sandbox, `mkdir /busy; i=0; while :; do i=$((i+1)); for f in a b; do yes $i | head -n 2000 >/busy/.$f; mv /busy/.$f /busy/$f; done; done`)
+	world.StartIn(t, c, b.sandbox,
+		`mkdir /busy; i=0; while :; do i=$((i+1)); for f in a b; do yes $i | head -n 2000 >/busy/.$f; mv /busy/.$f /busy/$f; done; done`)
 	b.files("until [ -e /busy/b ]; do sleep 0.01; done")
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -336,7 +340,9 @@ func TestUndoDeath(t *testing.T) {
 							return
 						}
 						text := fmt.Sprintf(`{"path":"/w/n","content":"%s%d"}`, n, i)
-						if _, err := c.CallTool(t.Context(), api.ToolCallParams{Sandbox: b.sandbox, Name: api.ToolNameWriteFile, Arguments: json.RawMessage(text)}, nil); err != nil {
+						if _, err := c.CallTool(t.Context(),
+							api.ToolCallParams{Sandbox: b.sandbox, Name: api.ToolNameWriteFile,
+								Arguments: json.RawMessage(text)}, nil); err != nil {
 							return
 						}
 					}
@@ -421,7 +427,8 @@ func TestUndoNoSpace(t *testing.T) {
 		}
 		return strings.Join(list, "\n")
 	}
-	b.bad(t, api.ToolNameWriteFile, `{"path":"/w/f","content":"two"}`, api.ResourceExhausted, "it was not made", "hutch exec")
+	b.bad(t, api.ToolNameWriteFile, `{"path":"/w/f","content":"two"}`, api.ResourceExhausted, "it was not made",
+		"hutch exec")
 	if got := b.files("cat /w/f"); got != "one" {
 		t.Errorf("%q", got)
 	}

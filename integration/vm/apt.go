@@ -24,7 +24,8 @@ func mirror(ctx context.Context) (string, error) {
 	if uri := os.Getenv(mirrorVar); uri != "" {
 		return uri, nil
 	}
-	list, err := output(exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"))
+	list, err := output(exec.CommandContext(ctx, "apt-get", "indextargets", "--format", "$(REPO_URI)",
+		"Created-By: Packages"))
 	if err != nil {
 		return "", err
 	}

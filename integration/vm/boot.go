@@ -128,7 +128,8 @@ func packageOf(outcomes []testreport.Outcome, name string) string {
 
 // boot runs one case and reads its tests, of want packages. more is said on the kernel's command line.
 func (b *booter) boot(ctx context.Context, c vmCase, r *testreport.Reader, out io.Writer, more string, want int) error {
-	m := machine{parts: b.parts, kernel: c.kernel, payload: b.payload, console: filepath.Join(b.parts.dir, "console-"+c.name), append: c.commandLine() + more, limit: c.limit}
+	m := machine{parts: b.parts, kernel: c.kernel, payload: b.payload, console: filepath.Join(b.parts.dir, "console-"+
+		c.name), append: c.commandLine() + more, limit: c.limit}
 	if b.o.raw {
 		return m.run(ctx, out)
 	}

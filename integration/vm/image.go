@@ -21,8 +21,10 @@ var imageScript string
 // guestPackages are what a small server of a user has: a whole systemd with user
 // sessions, and what the tests compare with or use.
 var guestPackages = []string{
-	"systemd", "systemd-sysv", "libpam-systemd", "dbus", "dbus-user-session", "uidmap", "kmod", "udev", "iproute2", "procps",
-	"python3", "curl", "nftables", "libcap2-bin", "fuse3", "crun", "runc", "bubblewrap", "apparmor", "util-linux", "passwd",
+	"systemd", "systemd-sysv", "libpam-systemd", "dbus", "dbus-user-session", "uidmap", "kmod", "udev", "iproute2",
+	"procps",
+	"python3", "curl", "nftables", "libcap2-bin", "fuse3", "crun", "runc", "bubblewrap", "apparmor", "util-linux",
+	"passwd",
 	"login", "strace", "busybox-static", "sudo", "git",
 }
 
@@ -52,7 +54,8 @@ func (p parts) kernel(series string) (string, error) {
 		found = append(found, some...)
 	}
 	if len(found) == 0 {
-		return "", fmt.Errorf("no kernel %s in %s: the suites may have moved on, see suites and matrix", series, p.kernels())
+		return "", fmt.Errorf("no kernel %s in %s: the suites may have moved on, see suites and matrix", series,
+			p.kernels())
 	}
 	return slices.MaxFunc(found, func(a, b string) int { return slices.Compare(numbers(a), numbers(b)) }), nil
 }
@@ -119,7 +122,8 @@ func (p parts) makeRoot(ctx context.Context, mirror string) error {
 	root := filepath.Join(p.dir, "root")
 	args := []string{
 		"--quiet", "--variant=minbase", "--keyring=" + keyring, "--include=" + strings.Join(guestPackages, ","),
-		"--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Languages \"none\"", "--aptopt=Acquire::Retries \"3\"",
+		"--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Languages \"none\"",
+		"--aptopt=Acquire::Retries \"3\"",
 	}
 	for _, left := range []string{"doc", "locale", "man"} {
 		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+left+"/*")

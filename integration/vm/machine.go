@@ -45,7 +45,8 @@ func (m machine) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.limit, fmt.Errorf("the machine was not off after %v", m.limit))
 	defer cancel()
 	cmd := m.qemu(ctx, kernel, result)
-	cmd.Env = []string{"TMPDIR=" + dir, "QEMU_MODULE_DIR=" + filepath.Join(m.parts.qemu(), "usr/lib/x86_64-linux-gnu/qemu")}
+	cmd.Env = []string{"TMPDIR=" + dir, "QEMU_MODULE_DIR=" +
+		filepath.Join(m.parts.qemu(), "usr/lib/x86_64-linux-gnu/qemu")}
 	cmd.Stdout = out
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -84,12 +85,14 @@ func (m machine) qemu(ctx context.Context, kernel, result string) *exec.Cmd {
 	root := m.parts.qemu()
 	lib := filepath.Join(root, "usr/lib/x86_64-linux-gnu")
 	return exec.CommandContext(ctx, filepath.Join(lib, "ld-linux-x86-64.so.2"), "--library-path", lib,
-		filepath.Join(root, "usr/bin/qemu-system-x86_64"), "-L", filepath.Join(root, "usr/share/qemu"), "-L", filepath.Join(root, "usr/share/seabios"),
+		filepath.Join(root, "usr/bin/qemu-system-x86_64"), "-L", filepath.Join(root, "usr/share/qemu"), "-L",
+		filepath.Join(root, "usr/share/seabios"),
 		"-M", "pc", "-accel", "tcg,thread=multi,tb-size=512",
 		"-cpu", "max,cx16=off,erms=off,fsrm=off,avx=off,avx2=off,smap=off,smep=off,pku=off", "-smp", "2", "-m", "3072",
 		"-nodefaults", "-display", "none", "-no-reboot", "-nic", "none",
 		"-serial", "file:"+m.console, "-chardev", "stdio,id=out,signal=off", "-serial", "chardev:out",
-		"-drive", "if=none,id=root,format=raw,snapshot=on,cache=unsafe,file="+m.parts.root(), "-device", "nvme,drive=root,serial=root",
+		"-drive", "if=none,id=root,format=raw,snapshot=on,cache=unsafe,file="+m.parts.root(), "-device",
+		"nvme,drive=root,serial=root",
 		"-drive", "if=virtio,format=raw,readonly=on,file="+m.payload,
 		"-drive", "if=virtio,format=raw,file="+result,
 		"-kernel", kernel, "-append", strings.Join([]string{

@@ -144,7 +144,8 @@ func makePayload(ctx context.Context, root, dir string, cases []vmCase, o option
 	if err := os.MkdirAll(filepath.Join(stage, "cases"), 0o755); err != nil {
 		return "", err
 	}
-	if err := os.CopyFS(filepath.Join(stage, "guest"), os.DirFS(filepath.Join(root, "integration", "vm", "guest"))); err != nil {
+	if err := os.CopyFS(filepath.Join(stage, "guest"),
+		os.DirFS(filepath.Join(root, "integration", "vm", "guest"))); err != nil {
 		return "", err
 	}
 	if err := testtree.BuildPrograms(ctx, root); err != nil {
@@ -187,7 +188,8 @@ func makeQuota(ctx context.Context, dir, stage string) error {
 	if err := os.Mkdir(empty, 0o755); err != nil {
 		return err
 	}
-	return makeDisk(ctx, empty, filepath.Join(stage, "quota.ext4"), "200M", "-O", "quota,project", "-E", "quotatype=prjquota")
+	return makeDisk(ctx, empty, filepath.Join(stage, "quota.ext4"), "200M", "-O", "quota,project", "-E",
+		"quotatype=prjquota")
 }
 
 // buildTests compiles the tests of some packages into the payload.

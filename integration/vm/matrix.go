@@ -48,8 +48,10 @@ const whole = "-whole"
 // apart are tests that the whole suite does without: those in which the kernel does nothing that it
 // does not do for others.
 var apart = []string{
-	"TestToolsMany", "TestScan", "TestScanHostile", "TestAgentLoop", "TestFilesSyncMany", "TestImport", "TestPullTogether",
-	"TestPullHalf", "TestPushDeath", "TestImageUpkeep", "TestKilledPort", "TestKilledCommit", "TestKilledFork", "TestKilledSnapshot",
+	"TestToolsMany", "TestScan", "TestScanHostile", "TestAgentLoop", "TestFilesSyncMany", "TestImport",
+	"TestPullTogether",
+	"TestPullHalf", "TestPushDeath", "TestImageUpkeep", "TestKilledPort", "TestKilledCommit", "TestKilledFork",
+	"TestKilledSnapshot",
 	"TestKilledRestore", "TestKilledStop", "TestModeCode", "TestModeCodeOff", "TestNetworkStreams",
 }
 
@@ -58,7 +60,8 @@ var apart = []string{
 // machine of a kind of its own those that name it.
 var matrix = []vmCase{
 	{name: "delegation", kernel: "6.12", limit: 8 * time.Minute},
-	{name: "none", kernel: "6.12", noSession: true, limit: 8 * time.Minute, also: []string{"TestVerdictsOfSandbox", "TestExecLimits"}},
+	{name: "none", kernel: "6.12", noSession: true, limit: 8 * time.Minute,
+		also: []string{"TestVerdictsOfSandbox", "TestExecLimits"}},
 	{name: "single", kernel: "6.12", limit: 8 * time.Minute, also: []string{"TestHostFiles", "TestMounts"}},
 	{name: "quota", kernel: "6.12", limit: 10 * time.Minute},
 	{name: "netd", kernel: "6.12", limit: 10 * time.Minute, args: short},
@@ -82,7 +85,8 @@ func fill(cases []vmCase, plan testplan.Plan, only *regexp.Regexp, rest string) 
 			for _, pkg := range plan.Packages() {
 				if of := c.of(plan, pkg, own, only); len(of) > 0 {
 					c.tests = append(c.tests, tests{
-						pkg: pkg, run: testplan.Pattern(testplan.Names(of), rest), own: own, weight: testplan.Weight(of),
+						pkg: pkg, run: testplan.Pattern(testplan.Names(of), rest), own: own,
+						weight: testplan.Weight(of),
 					})
 				}
 			}

@@ -13,7 +13,8 @@ import (
 // tests of others.
 func TestFill(t *testing.T) {
 	plan := testplan.Plan{Tests: []testplan.Test{
-		{Pkg: "integration/a", Name: "TestKernel", Axes: []testenv.Axis{testenv.Kernel}}, {Pkg: "integration/a", Name: "TestPlain"},
+		{Pkg: "integration/a", Name: "TestKernel", Axes: []testenv.Axis{testenv.Kernel}},
+		{Pkg: "integration/a", Name: "TestPlain"},
 		{Pkg: "integration/b", Name: "TestVMFull", Machines: []string{"delegation"}}, {Pkg: "images", Name: "TestPull"},
 	}}
 	for _, tt := range []struct {
@@ -21,7 +22,8 @@ func TestFill(t *testing.T) {
 		cases      []string
 		want       string
 	}{
-		{"planned", "", []string{"6.1", "delegation", "quota"}, "6.1: integration/a ^(TestKernel)$; delegation: integration/b ^(TestVMFull)$"},
+		{"planned", "", []string{"6.1", "delegation", "quota"},
+			"6.1: integration/a ^(TestKernel)$; delegation: integration/b ^(TestVMFull)$"},
 		{"named", "Plain", []string{"6.1"}, "6.1: integration/a ^(TestPlain)$"},
 		{"another machine's", "Full", []string{"6.1"}, ""},
 		{"the whole suite", "", []string{"6.12-whole"}, "6.12-whole: integration/a ^(TestKernel|TestPlain)$"},

@@ -24,11 +24,15 @@ func TestRead(t *testing.T) {
 	}{
 		{name: "nothing", in: ""},
 		{name: "a package", in: beginMark + "cgroups\r\n" + pass + endMark + "0\r\n", ended: 1,
-			outcomes: []testreport.Outcome{{Name: "cgroups.TestA", Action: "pass"}}, says: "ok  \tgithub.com/hutch-sh/hutch/cgroups\t(vm-x)"},
-		{name: "the mark behind an unended line", in: beginMark + "cgroups\n" + pass + "last words" + endMark + "0\n", ended: 1,
+			outcomes: []testreport.Outcome{{Name: "cgroups.TestA", Action: "pass"}},
+			says:     "ok  \tgithub.com/hutch-sh/hutch/cgroups\t(vm-x)"},
+		{name: "the mark behind an unended line", in: beginMark + "cgroups\n" + pass + "last words" + endMark + "0\n",
+			ended:    1,
 			outcomes: []testreport.Outcome{{Name: "cgroups.TestA", Action: "pass"}}},
-		{name: "failed", in: beginMark + "cgroups\n\x16=== RUN   TestA\n\x16--- FAIL: TestA (0.00s)\n\x16FAIL\n" + endMark + "1\n", ended: 1,
-			outcomes: []testreport.Outcome{{Name: "cgroups.TestA", Action: "fail"}}, failed: true, says: "exit status 1"},
+		{name: "failed", in: beginMark + "cgroups\n\x16=== RUN   TestA\n\x16--- FAIL: TestA (0.00s)\n\x16FAIL\n" +
+			endMark + "1\n", ended: 1,
+			outcomes: []testreport.Outcome{{Name: "cgroups.TestA", Action: "fail"}}, failed: true,
+			says: "exit status 1"},
 		{name: "went off", in: beginMark + "cgroups\n\x16=== RUN   TestA\n",
 			outcomes: []testreport.Outcome{{Name: "cgroups.TestA", Action: "fail"}}, failed: true},
 		{name: "no test", in: "Kernel panic\n", says: "Kernel panic"},
@@ -79,7 +83,8 @@ func TestKernel(t *testing.T) {
 	testenv.Axes(t, testenv.EBPF)
 	p := parts{t.TempDir()}
 	for _, name := range []string{
-		"boot/vmlinuz-6.1.0-50-cloud-amd64", "boot/vmlinuz-6.12.9+deb13-cloud-amd64", "boot/vmlinuz-6.12.107+deb13-cloud-amd64",
+		"boot/vmlinuz-6.1.0-50-cloud-amd64", "boot/vmlinuz-6.12.9+deb13-cloud-amd64",
+		"boot/vmlinuz-6.12.107+deb13-cloud-amd64",
 		"usr/lib/modules/7.3.4+deb13-cloud-amd64/vmlinuz",
 	} {
 		path := filepath.Join(p.kernels(), name)

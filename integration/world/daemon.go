@@ -191,7 +191,8 @@ func describe(dir string, entries []os.DirEntry) string {
 				return nil // it has gone
 			}
 			if info, ierr := d.Info(); ierr == nil {
-				fmt.Fprintf(&b, " %v %d bytes, %v old", info.Mode(), info.Size(), time.Since(info.ModTime()).Round(time.Millisecond))
+				fmt.Fprintf(&b, " %v %d bytes, %v old", info.Mode(), info.Size(), time.Since(info.ModTime()).
+					Round(time.Millisecond))
 			}
 			if err != nil {
 				fmt.Fprintf(&b, ": %v", err)
@@ -213,7 +214,8 @@ func AwaitEmpty(t testing.TB, dir string, deadline time.Time) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_DELETE_SELF); errors.Is(err, unix.ENOENT) {
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_DELETE_SELF); errors.Is(err,
+		unix.ENOENT) {
 		return
 	} else if err != nil {
 		t.Fatal(err)
@@ -252,7 +254,8 @@ func (w *World) AwaitReady(t *testing.T, n int) {
 	t.Helper()
 	c := w.Dial(t)
 	defer c.Close()
-	testenv.Poll(t, Limit, fmt.Sprintf("not %d sandboxes were launched ahead", n), func() bool { return c.Ready() >= n })
+	testenv.Poll(t, Limit, fmt.Sprintf("not %d sandboxes were launched ahead", n),
+		func() bool { return c.Ready() >= n })
 }
 
 // Ready is how many sandboxes wait that were launched ahead.

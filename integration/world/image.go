@@ -69,7 +69,8 @@ func debianTar(t testing.TB) []byte {
 	}
 	defer os.RemoveAll(tmp)
 	sources, _ := filepath.Glob("/etc/apt/sources.list.d/*")
-	args := []string{"--variant=minbase", "--include=python3-minimal", "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
+	args := []string{"--variant=minbase", "--include=python3-minimal", "--dpkgopt=path-exclude=/usr/share/doc/*",
+		"--dpkgopt=path-exclude=/usr/share/man/*",
 		"--quiet", codename(t), filepath.Join(tmp, "debian.tar")}
 	if st, err := os.Stat("/etc/apt/sources.list"); err == nil && st.Size() > 0 {
 		sources = append(sources, "/etc/apt/sources.list")
@@ -93,7 +94,8 @@ func debianTar(t testing.TB) []byte {
 	cmd.Env = append(os.Environ(), "TMPDIR="+work)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if os.Geteuid() != 0 { // not every ordinary user can
-			testenv.Require(t, probe.Check{Name: "mmdebstrap", Status: probe.No, Detail: Abridged(string(out)), Remedy: "sudo make test, once"})
+			testenv.Require(t, probe.Check{Name: "mmdebstrap", Status: probe.No, Detail: Abridged(string(out)),
+				Remedy: "sudo make test, once"})
 		}
 		t.Fatalf("%v: %v: %s", cmd.Args, err, Abridged(string(out)))
 	}
@@ -161,14 +163,17 @@ func TinyImage(t testing.TB) imagetest.Image {
 	t.Helper()
 	busybox := StaticShell(t)
 	lower := imagetest.Tar(
-		imagetest.Dir("bin"), imagetest.Exec("bin/sh", busybox), imagetest.Dir("dir"), imagetest.Text("dir/a", "a\n"), imagetest.Text("dir/b", "b\n"),
-		imagetest.Dir("opaque"), imagetest.Text("opaque/old", "old\n"), imagetest.Text("gone", "x"), imagetest.Text("odd name: é,\\", "odd\n"),
+		imagetest.Dir("bin"), imagetest.Exec("bin/sh", busybox), imagetest.Dir("dir"), imagetest.Text("dir/a", "a\n"),
+		imagetest.Text("dir/b", "b\n"),
+		imagetest.Dir("opaque"), imagetest.Text("opaque/old", "old\n"), imagetest.Text("gone", "x"),
+		imagetest.Text("odd name: é,\\", "odd\n"),
 		imagetest.Text("one", "linked\n"), imagetest.Hardlink("two", "one"), imagetest.Symlink("ln", "dir/a"),
 		imagetest.Dir("etc"), imagetest.Text("etc/passwd", "root:x:0:0::/:/bin/sh\nzero:x:0:0::/zero:/bin/sh\n"),
 		imagetest.File{Name: "closed", Type: tar.TypeDir, Mode: 0o555}, imagetest.Text("closed/in", "in\n"),
 	)
 	upper := imagetest.Tar(
-		imagetest.Whiteout(".", "gone"), imagetest.Whiteout("dir", "a"), imagetest.Opaque("opaque"), imagetest.Text("opaque/new", "new\n"),
+		imagetest.Whiteout(".", "gone"), imagetest.Whiteout("dir", "a"), imagetest.Opaque("opaque"),
+		imagetest.Text("opaque/new", "new\n"),
 		imagetest.Text("dir/b", "changed\n"),
 	)
 	return imagetest.Image{

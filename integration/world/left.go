@@ -84,7 +84,8 @@ func rootByMounts(dir string) string {
 		return ""
 	}
 	for line := range strings.Lines(string(table)) {
-		if f := strings.Fields(line); len(f) > 4 && strings.HasSuffix(f[4], "/mnt") && strings.HasSuffix(f[3], "/data") {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasSuffix(f[4], "/mnt") &&
+			strings.HasSuffix(f[3], "/data") {
 			return strings.TrimSuffix(f[3], "/data")
 		}
 	}
@@ -143,7 +144,8 @@ func (w *World) Processes() []Process {
 	self := os.Getpid()
 	var mine []Process
 	for _, p := range all {
-		if root, descendant := ownerOf(all, p, self); descendant && (root != "" && strings.HasSuffix(w.Root(), root) || root == "" && stray(p)) {
+		if root, descendant := ownerOf(all, p, self); descendant && (root != "" && strings.HasSuffix(w.Root(), root) ||
+			root == "" && stray(p)) {
 			mine = append(mine, p)
 		}
 	}
@@ -255,7 +257,8 @@ func reap() {
 		}
 		comm := stat[bytes.IndexByte(stat, '(')+1 : bytes.LastIndexByte(stat, ')')]
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // state ppid pgrp session
-		if fields[0] != "Z" || fields[1] != strconv.Itoa(os.Getpid()) || fields[3] == strconv.Itoa(own) || !bytes.HasPrefix(comm, []byte("hutch")) || string(comm) == "hutch" {
+		if fields[0] != "Z" || fields[1] != strconv.Itoa(os.Getpid()) || fields[3] == strconv.Itoa(own) ||
+			!bytes.HasPrefix(comm, []byte("hutch")) || string(comm) == "hutch" {
 			continue
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))

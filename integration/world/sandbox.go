@@ -72,10 +72,12 @@ func CheckDisk(t testing.TB, res api.ExecResult, target string) {
 	if target == "inodes" {
 		limit = 1000
 	}
-	if l := res.Limit; l == nil || l.Name != target || l.Of != "sandbox" || l.Limit != limit && l.Limit != 12*MiB || l.Peak <= 0 || l.Hint == "" {
+	if l := res.Limit; l == nil || l.Name != target || l.Of != "sandbox" || l.Limit != limit && l.Limit != 12*MiB ||
+		l.Peak <= 0 || l.Hint == "" {
 		t.Errorf("limit %+v, want one of %s", l, target)
 	}
-	if d := res.Denials[0]; d.Kind != "limit" || d.Target != target || d.Rule == "" || d.Why == "" || !strings.Contains(d.HowToAllow, "limits."+target) {
+	if d := res.Denials[0]; d.Kind != "limit" || d.Target != target || d.Rule == "" || d.Why == "" ||
+		!strings.Contains(d.HowToAllow, "limits."+target) {
 		t.Errorf("%+v, want one about %s", d, target)
 	}
 }

@@ -77,14 +77,16 @@ func (w *World) StartServer(t testing.TB, sandbox string, argv ...string) {
 
 // portClient talks to a port at an address or at a path.
 func portClient(t testing.TB) *http.Client {
-	tr := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+	tr := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, addr string) (net.Conn,
+		error) {
 		if path, ok := strings.CutSuffix(addr, ".socket:80"); ok {
 			return new(net.Dialer).DialContext(ctx, "unix", strings.ReplaceAll(path, "_", "/"))
 		}
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
 	}}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: Patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: tr, Timeout: Patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // Get makes a request with these headers, names and values in turn, and returns status and body.

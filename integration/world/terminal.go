@@ -130,7 +130,8 @@ func (p *PTY) Write(keys string) {
 // Resize changes the terminal's size.
 func (p *PTY) Resize(rows, cols uint16) {
 	p.t.Helper()
-	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols}); err != nil {
+	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Row: rows, Col: cols}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -185,7 +186,8 @@ func (s *Stateful) Within(seconds float64, command string) api.ShellResult {
 // Says runs a command that must succeed and write this, and nothing to stderr.
 func (s *Stateful) Says(command, want string) {
 	s.T.Helper()
-	if r := s.Run(command); r.Stdout != want || r.Stderr != "" || r.ExitCode != 0 || r.Verdict != api.VerdictOK || r.Closed || r.Truncated {
+	if r := s.Run(command); r.Stdout != want || r.Stderr != "" || r.ExitCode != 0 || r.Verdict != api.VerdictOK ||
+		r.Closed || r.Truncated {
 		s.T.Errorf("%q: %+v, want stdout %q", command, r, want)
 	}
 }

@@ -159,7 +159,8 @@ func (w *World) FinishInSteps(t testing.TB, cmd *exec.Cmd) Result {
 	cmd.Stdout, cmd.Stderr = out, &errs
 	err := cmd.Run()
 	if !out.late.Stop() {
-		testenv.Late(t, "%s wrote nothing for %v, after %s", strings.Join(cmd.Args, " "), Patience, Abridged(out.text.String()))
+		testenv.Late(t, "%s wrote nothing for %v, after %s", strings.Join(cmd.Args, " "), Patience,
+			Abridged(out.text.String()))
 	}
 	code, ok := ExitCode(err)
 	if !ok {
@@ -374,7 +375,8 @@ func (w *World) checkLog() {
 lines:
 	for line := range strings.Lines(string(text)) {
 		at += len(line)
-		if !strings.Contains(line, "level=ERROR") && !strings.Contains(line, "panic") && !strings.Contains(line, "fatal error") && !strings.Contains(line, "DATA RACE") {
+		if !strings.Contains(line, "level=ERROR") && !strings.Contains(line, "panic") &&
+			!strings.Contains(line, "fatal error") && !strings.Contains(line, "DATA RACE") {
 			continue
 		}
 		for _, part := range w.Tolerated {
@@ -407,6 +409,7 @@ func NeedsPython(t testing.TB) { t.Helper(); NeedsInside(t, "/usr/bin/python3") 
 func NeedsInside(t testing.TB, program string) {
 	t.Helper()
 	if _, err := os.Stat(program); err != nil {
-		testenv.Require(t, probe.Check{Name: filepath.Base(program), Status: probe.No, Detail: err.Error(), Remedy: "make deps, or install it for all users"})
+		testenv.Require(t, probe.Check{Name: filepath.Base(program), Status: probe.No, Detail: err.Error(),
+			Remedy: "make deps, or install it for all users"})
 	}
 }

@@ -147,27 +147,32 @@ func TestHostile(t *testing.T) {
 		made    []string // else, when hostile: what there is then
 		skipped int64    // when hostile
 	}{
-		"up":             {entries: []tar.Header{file("../out")}, refused: true},
-		"up inside":      {entries: []tar.Header{dir("a"), file("a/../../out")}, refused: true},
-		"absolute":       {entries: []tar.Header{file("/abs")}, strict: true},
-		"hard out":       {entries: []tar.Header{hard("a", "../../etc/passwd")}, refused: true},
-		"hard existing":  {entries: []tar.Header{hard("a", "existing")}, strict: true},
-		"hard made":      {entries: []tar.Header{file("x"), hard("a", "x")}, made: []string{"a", "existing", "x"}},
-		"hard to link":   {entries: []tar.Header{link("l", "existing"), hard("a", "l")}, refused: true},
-		"link out":       {entries: []tar.Header{link("l", "/etc/passwd")}, made: []string{"existing"}, skipped: 1},
-		"link up":        {entries: []tar.Header{dir("d"), link("d/l", "../../x")}, made: []string{"d", "existing"}, skipped: 1},
-		"link around":    {entries: []tar.Header{link("a", "."), link("b", "a/..")}, made: []string{"a", "existing"}, skipped: 1},
-		"link inside":    {entries: []tar.Header{dir("d"), link("d/l", "../existing")}, made: []string{"d", "d/l", "existing"}},
+		"up":            {entries: []tar.Header{file("../out")}, refused: true},
+		"up inside":     {entries: []tar.Header{dir("a"), file("a/../../out")}, refused: true},
+		"absolute":      {entries: []tar.Header{file("/abs")}, strict: true},
+		"hard out":      {entries: []tar.Header{hard("a", "../../etc/passwd")}, refused: true},
+		"hard existing": {entries: []tar.Header{hard("a", "existing")}, strict: true},
+		"hard made":     {entries: []tar.Header{file("x"), hard("a", "x")}, made: []string{"a", "existing", "x"}},
+		"hard to link":  {entries: []tar.Header{link("l", "existing"), hard("a", "l")}, refused: true},
+		"link out":      {entries: []tar.Header{link("l", "/etc/passwd")}, made: []string{"existing"}, skipped: 1},
+		"link up": {entries: []tar.Header{dir("d"), link("d/l", "../../x")}, made: []string{"d", "existing"},
+			skipped: 1},
+		"link around": {entries: []tar.Header{link("a", "."), link("b", "a/..")}, made: []string{"a", "existing"},
+			skipped: 1},
+		"link inside": {entries: []tar.Header{dir("d"), link("d/l", "../existing")},
+			made: []string{"d", "d/l", "existing"}},
 		"through link":   {entries: []tar.Header{dir("d"), link("l", "d"), file("l/x")}, strict: true},
 		"through outer":  {entries: []tar.Header{file("outer/x")}, refused: true},
 		"folder on file": {entries: []tar.Header{dir("existing")}, refused: true},
 		"file on folder": {entries: []tar.Header{dir("d"), file("d")}, refused: true},
 		"replaces":       {entries: []tar.Header{file("existing"), file("existing")}, made: []string{"existing"}},
-		"devices": {entries: []tar.Header{typed("c", tar.TypeChar), typed("b", tar.TypeBlock), typed("f", tar.TypeFifo)},
+		"devices": {entries: []tar.Header{typed("c", tar.TypeChar), typed("b", tar.TypeBlock),
+			typed("f", tar.TypeFifo)},
 			made: []string{"existing"}, skipped: 3},
-		"deep":         {entries: []tar.Header{file(strings.Repeat("d/", maxDepth+1) + "x")}, refused: true},
-		"many":         {entries: []tar.Header{file("1"), file("2"), file("3"), file("4"), file("5")}, strict: true},
-		"large":        {entries: []tar.Header{file(strings.Repeat("x", 90)), file(strings.Repeat("y", 90))}, strict: true},
+		"deep": {entries: []tar.Header{file(strings.Repeat("d/", maxDepth+1) + "x")}, refused: true},
+		"many": {entries: []tar.Header{file("1"), file("2"), file("3"), file("4"), file("5")}, strict: true},
+		"large": {entries: []tar.Header{file(strings.Repeat("x", 90)), file(strings.Repeat("y", 90))},
+			strict: true},
 		"no folder":    {entries: []tar.Header{file("n/o/f")}, made: []string{"existing", "n", "n/o", "n/o/f"}},
 		"itself":       {entries: []tar.Header{dir("./"), file("./a")}, made: []string{"a", "existing"}},
 		"file itself":  {entries: []tar.Header{file(".")}, refused: true},
@@ -215,13 +220,15 @@ func TestHostile(t *testing.T) {
 // TestPackRoot: a root file system takes its owners, attributes and fifos along.
 func TestPackRoot(t *testing.T) {
 	from := t.TempDir()
-	err := errors.Join(os.WriteFile(filepath.Join(from, "a"), []byte("x"), 0o600), unix.Mkfifo(filepath.Join(from, "fifo"), 0o600),
+	err := errors.Join(os.WriteFile(filepath.Join(from, "a"), []byte("x"), 0o600),
+		unix.Mkfifo(filepath.Join(from, "fifo"), 0o600),
 		unix.Setxattr(filepath.Join(from, "a"), "user.mine", []byte("value"), 0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if _, err := PackRoot(t.Context(), &out, folderFD(t, from), func(_, _ uint32) (int, int) { return 7, 8 }); err != nil {
+	if _, err := PackRoot(t.Context(), &out, folderFD(t, from),
+		func(_, _ uint32) (int, int) { return 7, 8 }); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]*tar.Header{}
@@ -235,7 +242,8 @@ func TestPackRoot(t *testing.T) {
 		}
 		got[h.Name] = h
 	}
-	if len(got) != 3 || got["fifo"].Typeflag != tar.TypeFifo || got["a"].PAXRecords[xattrPrefix+"user.mine"] != "value" {
+	if len(got) != 3 || got["fifo"].Typeflag != tar.TypeFifo ||
+		got["a"].PAXRecords[xattrPrefix+"user.mine"] != "value" {
 		t.Errorf("packed %v", got)
 	}
 }
@@ -287,10 +295,12 @@ func TestNames(t *testing.T) {
 
 // TestModes: setuid bits stay in the sandbox, and the owner keeps access.
 func TestModes(t *testing.T) {
-	entries := []tar.Header{{Typeflag: tar.TypeDir, Name: "d", Mode: 0o2000}, {Typeflag: tar.TypeReg, Name: "d/f", Mode: 0o6755}}
+	entries := []tar.Header{{Typeflag: tar.TypeDir, Name: "d", Mode: 0o2000},
+		{Typeflag: tar.TypeReg, Name: "d/f", Mode: 0o6755}}
 	for hostile, want := range map[bool][2]uint32{true: {0o700, 0o755}, false: {0o2000, 0o6755}} {
 		to := t.TempDir()
-		if _, err := Unpack(t.Context(), archiveOf(t, entries...), folderFD(t, to), Options{Hostile: hostile}); err != nil {
+		if _, err := Unpack(t.Context(), archiveOf(t, entries...), folderFD(t, to),
+			Options{Hostile: hostile}); err != nil {
 			t.Fatal(err)
 		}
 		var d, f unix.Stat_t
@@ -354,7 +364,8 @@ func TestPackCancel(t *testing.T) {
 	if _, err := Pack(ctx, io.Discard, folderFD(t, t.TempDir()), ".", ""); err == nil || err.Error() != "enough" {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Unpack(ctx, archiveOf(t, file("a")), folderFD(t, t.TempDir()), Options{}); err == nil || err.Error() != "enough" {
+	if _, err := Unpack(ctx, archiveOf(t, file("a")), folderFD(t, t.TempDir()), Options{}); err == nil ||
+		err.Error() != "enough" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -377,11 +388,13 @@ func FuzzUnpack(f *testing.F) {
 		data = tarfix.Checksums(data)
 		into := folderFD(t, to)
 		cost.Once(t, len(data), func() {
-			_, _ = Unpack(t.Context(), bytes.NewReader(data), into, Options{Hostile: true, MaxEntries: 100, MaxBytes: 1 << 20})
+			_, _ = Unpack(t.Context(), bytes.NewReader(data), into,
+				Options{Hostile: true, MaxEntries: 100, MaxBytes: 1 << 20})
 		})
 		_ = filepath.WalkDir(to, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.Type()&fs.ModeSymlink != 0 {
-				if real, err := filepath.EvalSymlinks(path); err == nil && real != to && !strings.HasPrefix(real, to+"/") {
+				if real, err := filepath.EvalSymlinks(path); err == nil && real != to &&
+					!strings.HasPrefix(real, to+"/") {
 					t.Errorf("%s leads to %s", path, real)
 				}
 			}

@@ -27,14 +27,15 @@ func TestHoles(t *testing.T) {
 		parts [][]byte
 		most  int64 // bytes on the disk
 	}{
-		"none":              {[][]byte{data(300_000)}, 1 << 20},
-		"short zeros":       {[][]byte{data(1000), zero(sparse.Block - 1001), data(1), zero(5000)}, 1 << 20},
-		"all":               {[][]byte{zero(8 << 20)}, 64 << 10},
-		"in the middle":     {[][]byte{data(100), zero(16 << 20), data(100)}, 300 << 10},
-		"at the end":        {[][]byte{data(70_001), zero(9_000_001)}, 300 << 10},
-		"at the begin":      {[][]byte{zero(4<<20 + 1), data(2)}, 200 << 10},
-		"an odd many times": {[][]byte{data(3), zero(3 << 20), data(65537), zero(2<<20 + 3), data(1), zero(sparse.Block)}, 700 << 10},
-		"empty":             {nil, 0},
+		"none":          {[][]byte{data(300_000)}, 1 << 20},
+		"short zeros":   {[][]byte{data(1000), zero(sparse.Block - 1001), data(1), zero(5000)}, 1 << 20},
+		"all":           {[][]byte{zero(8 << 20)}, 64 << 10},
+		"in the middle": {[][]byte{data(100), zero(16 << 20), data(100)}, 300 << 10},
+		"at the end":    {[][]byte{data(70_001), zero(9_000_001)}, 300 << 10},
+		"at the begin":  {[][]byte{zero(4<<20 + 1), data(2)}, 200 << 10},
+		"an odd many times": {[][]byte{data(3), zero(3 << 20), data(65537), zero(2<<20 + 3), data(1),
+			zero(sparse.Block)}, 700 << 10},
+		"empty": {nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			src, dst := t.TempDir(), t.TempDir()

@@ -43,7 +43,8 @@ func TestPackNames(t *testing.T) {
 	defer into.Close()
 	for _, folders := range []bool{false, true} {
 		var buf bytes.Buffer
-		stats, err := PackNames(t.Context(), &buf, int(top.Fd()), []string{"a", "a/b", "a/f", "a/f/none", "gone", "gone/x", "link", "link/f"})
+		stats, err := PackNames(t.Context(), &buf, int(top.Fd()), []string{"a", "a/b", "a/f", "a/f/none", "gone",
+			"gone/x", "link", "link/f"})
 		if err != nil || stats.Entries != 4 {
 			t.Fatalf("%+v, %v", stats, err)
 		}

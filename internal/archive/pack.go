@@ -89,7 +89,8 @@ func PackNames(ctx context.Context, w io.Writer, dir int, names []string) (Stats
 	return p.write(w, func() error { return p.names(dir, names) })
 }
 
-func pack(ctx context.Context, w io.Writer, parent int, name, as string, owner func(uid, gid uint32) (int, int)) (Stats, error) {
+func pack(ctx context.Context, w io.Writer, parent int, name, as string, owner func(uid, gid uint32) (int, int)) (Stats,
+	error) {
 	return (&packer{ctx: ctx, owner: owner}).pack(w, parent, name, as)
 }
 
@@ -228,7 +229,8 @@ func (p *packer) names(dir int, names []string) error {
 			_ = unix.Close(parent)
 		}
 	}()
-	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
 	for _, name := range names {
 		if up := path.Dir(name); parent < 0 || up != at {
 			fd, err := openBeneath(dir, up, how)

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 const box = "sb_one"
 
 func defaults() api.AuditSettings {
-	return api.AuditSettings{Enabled: true, Content: "digest", Connections: "denied", MaxBytes: 1 << 20, TotalBytes: 1 << 30, KeepDays: 30}
+	return api.AuditSettings{Enabled: true, Content: "digest", Connections: "denied", MaxBytes: 1 << 20,
+		TotalBytes: 1 << 30, KeepDays: 30}
 }
 
 func open(t testing.TB, dir string, s api.AuditSettings) *Logs {
@@ -45,7 +46,8 @@ func open(t testing.TB, dir string, s api.AuditSettings) *Logs {
 }
 
 func (l *Logs) say(sandbox, text string) {
-	l.Note(Entry{Kind: api.AuditExec, Sandbox: sandbox, Exec: "ex_1", Data: api.AuditCommand{Argv: []string{"echo", text}}})
+	l.Note(Entry{Kind: api.AuditExec, Sandbox: sandbox, Exec: "ex_1",
+		Data: api.AuditCommand{Argv: []string{"echo", text}}})
 }
 
 func (l *Logs) remove(sandbox string) {
@@ -110,7 +112,8 @@ func TestLife(t *testing.T) {
 	l.say(box, "c")
 	l.remove(box)
 	l.say(box, "late: nobody's any more")
-	want := []api.AuditKind{api.AuditOpened, api.AuditExec, api.AuditLeft, api.AuditResumed, api.AuditExec, api.AuditState, api.AuditClosed}
+	want := []api.AuditKind{api.AuditOpened, api.AuditExec, api.AuditLeft, api.AuditResumed, api.AuditExec,
+		api.AuditState, api.AuditClosed}
 	got := all(t, l, box)
 	if !slices.Equal(kinds(got), want) {
 		t.Errorf("%q", kinds(got))
@@ -118,7 +121,8 @@ func TestLife(t *testing.T) {
 	if v := verify(t, l, box, &head); !v.OK || !v.Closed || v.Resumed != 0 {
 		t.Errorf("%+v", v)
 	}
-	res, err := l.Read(t.Context(), api.AuditReadParams{Sandbox: box, Kinds: []api.AuditKind{api.AuditExec}, FromSeq: 3, WaitS: 60})
+	res, err := l.Read(t.Context(), api.AuditReadParams{Sandbox: box, Kinds: []api.AuditKind{api.AuditExec}, FromSeq: 3,
+		WaitS: 60})
 	if err != nil || len(res.Records) != 1 || !res.Ended {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -314,7 +318,8 @@ func TestRedact(t *testing.T) {
 	env := map[string]string{"DB": "correct horse battery", "SHORT": "abc"}
 	l.Note(Entry{Kind: api.AuditExec, Sandbox: box, Secrets: []map[string]string{env}, Data: api.AuditCommand{
 		Argv: []string{
-			"tool", "--password", "hunter22", "--token=s3cr3ttoken", "-H", "Authorization: Bearer abcdefghijkl", "https://me:geheim@host/x",
+			"tool", "--password", "hunter22", "--token=s3cr3ttoken", "-H", "Authorization: Bearer abcdefghijkl",
+			"https://me:geheim@host/x",
 			"correct horse battery", "cust-4711", "abc", "plain", "ghp_0123456789012345678901234567",
 		},
 		Env: names(env), Stdin: Whole([]byte("db=correct horse battery\nAPI_KEY: \"sesamsesam\"\n"), true),
@@ -328,20 +333,23 @@ func TestRedact(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"tool", "--password", redacted, "--token=" + redacted, "-H", "Authorization: Bearer " + redacted, "https://me:" + redacted + "@host/x",
+		"tool", "--password", redacted, "--token=" + redacted, "-H", "Authorization: Bearer " + redacted,
+		"https://me:" + redacted + "@host/x",
 		"[env DB]", redacted, "abc", "plain", redacted,
 	}
 	if !slices.Equal(c.Argv, want) {
 		t.Errorf("%q", c.Argv)
 	}
-	if c.Stdin.Text != "db=[env DB]\nAPI_KEY: \""+redacted+"\"\n" || c.Stdin.SHA256 != digest([]byte("db=correct horse battery\nAPI_KEY: \"sesamsesam\"\n")) {
+	if c.Stdin.Text != "db=[env DB]\nAPI_KEY: \""+redacted+"\"\n" ||
+		c.Stdin.SHA256 != digest([]byte("db=correct horse battery\nAPI_KEY: \"sesamsesam\"\n")) {
 		t.Errorf("%+v", c.Stdin)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, box, segmentName(1)))
-	if err != nil || regexp.MustCompile(`hunter22|s3cr3t|abcdefghijkl|geheim|horse|cust-4711|sesam|ghp_`).Match(bytes.ReplaceAll(text, []byte(c.Stdin.SHA256), nil)) {
+	if err != nil || regexp.MustCompile(`hunter22|s3cr3t|abcdefghijkl|geheim|horse|cust-4711|sesam|ghp_`).
+		Match(bytes.ReplaceAll(text, []byte(c.Stdin.SHA256), nil)) {
 		t.Errorf("%s", text)
 	}
 }

@@ -105,11 +105,13 @@ func (c *chain) mayTell(now time.Time) bool {
 
 // record encodes an entry as the next record. What cannot be is counted as lost.
 func (c *chain) record(s *settings, e *Entry) bool {
-	r := api.AuditRecord{Seq: c.next, Time: e.time, Kind: e.Kind, Sandbox: c.sandbox, Exec: e.Exec, By: e.By, Prev: c.prev}
+	r := api.AuditRecord{Seq: c.next, Time: e.time, Kind: e.Kind, Sandbox: c.sandbox, Exec: e.Exec, By: e.By,
+		Prev: c.prev}
 	var err error
 	if e.Data != nil {
 		if r.Data, err = s.redact.clean(e.Data, e.Secrets); err == nil && len(r.Data) > maxRecord-1<<10 {
-			r.Data, err = json.Marshal(map[string]any{"omitted": api.AuditContent{Bytes: int64(len(r.Data)), SHA256: digest(r.Data)}})
+			r.Data, err = json.Marshal(map[string]any{"omitted": api.AuditContent{Bytes: int64(len(r.Data)),
+				SHA256: digest(r.Data)}})
 		}
 	}
 	before := len(c.buf)
@@ -157,7 +159,8 @@ func (c *chain) drop(s *settings, now time.Time) bool {
 	}
 	old := c.firsts[:n]
 	c.firsts = slices.Clone(c.firsts[n:])
-	if !c.record(s, &Entry{Kind: api.AuditDropped, Data: api.AuditDrop{To: c.firsts[0] - 1}, time: now}) || c.flush(s) != nil {
+	if !c.record(s, &Entry{Kind: api.AuditDropped, Data: api.AuditDrop{To: c.firsts[0] - 1}, time: now}) ||
+		c.flush(s) != nil {
 		c.firsts = append(slices.Clone(old), c.firsts...)
 		return false
 	}

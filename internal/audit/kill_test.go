@@ -104,7 +104,8 @@ func TestTorn(t *testing.T) {
 	l.say(box, "b")
 	r := all(t, l, box)[3]
 	var res api.AuditResumption
-	if err := json.Unmarshal(r.Data, &res); err != nil || res.Torn == nil || res.Torn.Bytes != 23 || res.MissingFrom != 0 {
+	if err := json.Unmarshal(r.Data, &res); err != nil || res.Torn == nil || res.Torn.Bytes != 23 ||
+		res.MissingFrom != 0 {
 		t.Errorf("%s %v", r.Data, err)
 	}
 	if v := verify(t, l, box, nil); !v.OK {
@@ -128,7 +129,8 @@ func FuzzRead(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	second, _ := appendRecord(nil, &api.AuditRecord{Seq: 2, Kind: api.AuditClosed, Sandbox: box, Prev: digest([]byte("x"))})
+	second, _ := appendRecord(nil, &api.AuditRecord{Seq: 2, Kind: api.AuditClosed, Sandbox: box,
+		Prev: digest([]byte("x"))})
 	f.Add(line, []byte{})
 	f.Add(append(slices.Clone(line), second...), headLine(api.AuditHead{Seq: 2, Hash: zeros}))
 	f.Add([]byte("{\"seq\":1,\n\n\n"), []byte("00000000000000000009 x\n"))

@@ -53,7 +53,8 @@ func appendRecord(buf []byte, r *api.AuditRecord) ([]byte, error) {
 
 // parseRecord reads a line without its newline. sum is the hash that it should have.
 func parseRecord(line []byte) (r api.AuditRecord, sum string, err error) {
-	if len(line) < hashLen+2 || len(line) >= maxRecord || !bytes.HasPrefix(line[len(line)-hashLen:], []byte(hashStart)) {
+	if len(line) < hashLen+2 || len(line) >= maxRecord ||
+		!bytes.HasPrefix(line[len(line)-hashLen:], []byte(hashStart)) {
 		return r, "", errRecord
 	}
 	if err := json.Unmarshal(line, &r); err != nil {

@@ -76,7 +76,11 @@ func TestTamper(t *testing.T) {
 		detail string
 	}{
 		"byte": {func(t *testing.T, _ string, files []string) int64 {
-			edit(t, files[1], func(l [][]byte) [][]byte { l[0] = bytes.Replace(l[0], []byte("line"), []byte("lime"), 1); return l })
+			edit(t, files[1], func(l [][]byte) [][]byte {
+				l[0] = bytes.Replace(l[0], []byte("line"), []byte("lime"),
+					1)
+				return l
+			})
 			return seqOfFile(t, files[1])
 		}, "the record was changed"},
 		"rehashed": {func(t *testing.T, _ string, files []string) int64 {
@@ -87,7 +91,12 @@ func TestTamper(t *testing.T) {
 			return 3
 		}, "does not follow the one before"},
 		"newline": {func(t *testing.T, _ string, files []string) int64 {
-			edit(t, files[0], func(l [][]byte) [][]byte { l[1] = append(l[1][:20:20], l[1][19:]...); l[1][20] = '\n'; return l })
+			edit(t, files[0], func(l [][]byte) [][]byte {
+				l[1] = append(l[1][:20:20],
+					l[1][19:]...)
+				l[1][20] = '\n'
+				return l
+			})
 			return 2
 		}, "no record"},
 		"removed": {func(t *testing.T, _ string, files []string) int64 {
@@ -162,7 +171,10 @@ func TestTamper(t *testing.T) {
 				if err != nil || v.OK {
 					t.Fatalf("not found: %+v, %v", v, err)
 				}
-				if !slices.ContainsFunc(v.Issues, func(b api.AuditBug) bool { return b.Seq == seq && strings.Contains(b.Detail, c.detail) }) {
+				if !slices.ContainsFunc(v.Issues, func(b api.AuditBug) bool {
+					return b.Seq == seq &&
+						strings.Contains(b.Detail, c.detail)
+				}) {
 					t.Errorf("record %d, %q: not in %+v", seq, c.detail, v.Issues)
 				}
 			})

@@ -39,7 +39,8 @@ func (v *verifier) problem(seq int64, file string, line int, format string, args
 		v.res.Untold++
 		return
 	}
-	v.res.Issues = append(v.res.Issues, api.AuditBug{Seq: seq, File: file, Line: line, Detail: fmt.Sprintf(format, args...)})
+	v.res.Issues = append(v.res.Issues, api.AuditBug{Seq: seq, File: file, Line: line,
+		Detail: fmt.Sprintf(format, args...)})
 }
 
 // line takes the next line of the log.

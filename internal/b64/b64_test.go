@@ -36,7 +36,8 @@ func checkEncode(t *testing.T, data []byte) {
 // FuzzDecode: the same text is good and bad as for encoding/base64, and means the
 // same.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{"", "QUJDREVGR0hJSktM", "QUJDREVGR0hJ\nSktM", "QUJDREVG=0hJSktM", "QUJDREVGRw==", "QUJDREVGR0g=", "QUJDREVG\xff0hJSktM"} {
+	for _, s := range []string{"", "QUJDREVGR0hJSktM", "QUJDREVGR0hJ\nSktM", "QUJDREVG=0hJSktM", "QUJDREVGRw==",
+		"QUJDREVGR0g=", "QUJDREVG\xff0hJSktM"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -20,7 +20,8 @@ func Asking(prog []byte) []byte {
 	out := slices.Clone(prog)
 	for insn := range slices.Chunk(out, sys.SeccompInsnSize) {
 		k := binary.NativeEndian.Uint32(insn[4:])
-		if binary.NativeEndian.Uint16(insn) != unix.BPF_RET|unix.BPF_K || k&unix.SECCOMP_RET_ACTION_FULL != unix.SECCOMP_RET_ERRNO {
+		if binary.NativeEndian.Uint16(insn) != unix.BPF_RET|unix.BPF_K ||
+			k&unix.SECCOMP_RET_ACTION_FULL != unix.SECCOMP_RET_ERRNO {
 			continue
 		}
 		if errno := unix.Errno(k & unix.SECCOMP_RET_DATA); errno != 0 && errno != unix.ENOSYS {
@@ -54,7 +55,8 @@ func AskingAlso(prog []byte, arch uint32, calls []Asked, own uint32) []byte {
 	end := len(out) / sys.SeccompInsnSize
 	for pc := range end {
 		insn := out[pc*sys.SeccompInsnSize:]
-		if binary.NativeEndian.Uint16(insn) == answer && binary.NativeEndian.Uint32(insn[4:]) == unix.SECCOMP_RET_ALLOW {
+		if binary.NativeEndian.Uint16(insn) == answer &&
+			binary.NativeEndian.Uint32(insn[4:]) == unix.SECCOMP_RET_ALLOW {
 			binary.NativeEndian.PutUint16(insn, unix.BPF_JMP|unix.BPF_JA)
 			binary.NativeEndian.PutUint32(insn[4:], uint32(end-pc-1))
 		}
@@ -120,7 +122,8 @@ func Refusing(prog []byte, arch uint32, calls []uint32, newest, bound uint32, er
 	for _, made := range []uint32{unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_LOG} {
 		end := len(out) / sys.SeccompInsnSize
 		for at := begin; at < begin+len(prog); at += sys.SeccompInsnSize {
-			if insn := out[at:]; binary.NativeEndian.Uint16(insn) == answer && binary.NativeEndian.Uint32(insn[4:]) == made {
+			if insn := out[at:]; binary.NativeEndian.Uint16(insn) == answer &&
+				binary.NativeEndian.Uint32(insn[4:]) == made {
 				binary.NativeEndian.PutUint16(insn, unix.BPF_JMP|unix.BPF_JA)
 				binary.NativeEndian.PutUint32(insn[4:], uint32(end-at/sys.SeccompInsnSize-1))
 			}

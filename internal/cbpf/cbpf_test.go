@@ -28,7 +28,8 @@ func TestAsking(t *testing.T) {
 	load := unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}
 	like := unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: errno | 1}
 	answers := []uint32{
-		unix.SECCOMP_RET_ALLOW, errno | uint32(unix.EPERM), errno | uint32(unix.ENOSYS), errno, unix.SECCOMP_RET_KILL_PROCESS,
+		unix.SECCOMP_RET_ALLOW, errno | uint32(unix.EPERM), errno | uint32(unix.ENOSYS), errno,
+		unix.SECCOMP_RET_KILL_PROCESS,
 		errno | uint32(unix.EAFNOSUPPORT),
 	}
 	prog := []unix.SockFilter{load, like}
@@ -59,7 +60,8 @@ func TestAskingAlso(t *testing.T) {
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	))
-	also := AskingAlso(prog, arch, []Asked{{NR: 8, Own: 2}, {NR: 9, Own: 2}, {NR: 7, Own: 2}, {NR: 10, Own: 1, Arg: 3, Mask: 0x40}, {NR: 11, Own: 2, Arg: 0, Mask: 8, Is: true}}, own)
+	also := AskingAlso(prog, arch, []Asked{{NR: 8, Own: 2}, {NR: 9, Own: 2}, {NR: 7, Own: 2},
+		{NR: 10, Own: 1, Arg: 3, Mask: 0x40}, {NR: 11, Own: 2, Arg: 0, Mask: 8, Is: true}}, own)
 	for _, test := range []struct {
 		d    Data
 		want uint32
@@ -93,7 +95,8 @@ func FuzzRun(f *testing.F) {
 		d := &Data{NR: nr, Args: [6]uint64{arg}}
 		_, _ = Run(Asking(prog), d)
 		before, err := Run(prog, d)
-		if after, aerr := Run(AskingAlso(prog, 0, []Asked{{NR: ^nr}}, 0), d); err == nil && (aerr != nil || after != before) {
+		if after, aerr := Run(AskingAlso(prog, 0, []Asked{{NR: ^nr}}, 0), d); err == nil &&
+			(aerr != nil || after != before) {
 			t.Errorf("%#x %v, before %#x", after, aerr, before)
 		}
 	})

@@ -31,8 +31,10 @@ type Failure struct {
 // Files keep the owner that they have, or are this process's. Set-user-ID and set-group-ID bits, extended attributes
 // (and with them file capabilities) and times of the sandbox's are not brought along; a file whose content comes from
 // the sandbox loses such bits of its own, too. What was brought is noted in applied, which may be nil.
-func Apply(ctx context.Context, upper, lower *os.File, changes []Change, applied *Applied, force bool) (done []string, failed []Failure, err error) {
-	a := &applier{ctx: ctx, upper: int(upper.Fd()), lower: int(lower.Fd()), applied: applied, force: force, swept: map[uint64]bool{}}
+func Apply(ctx context.Context, upper, lower *os.File, changes []Change, applied *Applied, force bool) (done []string,
+	failed []Failure, err error) {
+	a := &applier{ctx: ctx, upper: int(upper.Fd()), lower: int(lower.Fd()), applied: applied, force: force,
+		swept: map[uint64]bool{}}
 	for i := range changes {
 		if err := context.Cause(ctx); err != nil {
 			return done, failed, err
@@ -93,7 +95,8 @@ func (a *applier) apply(c *Change) error {
 	case !errors.Is(err, unix.ENOENT):
 		return err
 	}
-	if (c.Kind == Added || c.Kind == Renamed) && old != nil && !a.force && (c.Type != "d" || old.Mode&unix.S_IFMT != unix.S_IFDIR) {
+	if (c.Kind == Added || c.Kind == Renamed) && old != nil && !a.force &&
+		(c.Type != "d" || old.Mode&unix.S_IFMT != unix.S_IFDIR) {
 		return errMeanwhile
 	}
 	if c.Kind == Modified && c.Type != "d" {
@@ -209,7 +212,8 @@ func removeLeft(parent int, name string) {
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG &&
+		unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
 		_ = unix.Unlinkat(parent, name, 0)
 	}
 }

@@ -34,7 +34,8 @@ func (o *overlaid) apply(force bool, only ...string) (done []string, failed []Fa
 // tree describes a folder: names, types, permissions and contents.
 func tree(t *testing.T, dir string) string {
 	t.Helper()
-	cmd := exec.Command("sh", "-euc", `find . -mindepth 1 -printf '%P %y %m %l\n' | sort; find . -type f | sort | xargs -r -d '\n' md5sum`)
+	cmd := exec.Command("sh", "-euc",
+		`find . -mindepth 1 -printf '%P %y %m %l\n' | sort; find . -type f | sort | xargs -r -d '\n' md5sum`)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -98,7 +99,8 @@ func TestApplyAll(t *testing.T) {
 // files are a folder's as git knows them.
 func files(t *testing.T, dir string) string {
 	t.Helper()
-	cmd := exec.Command("sh", "-euc", `find . -mindepth 1 ! -type d -printf '%P %y %l\n' | sort; find . -type f -perm -100 | sort; find . -type f -print0 | sort -z | xargs -r -0 md5sum`)
+	cmd := exec.Command("sh", "-euc",
+		`find . -mindepth 1 ! -type d -printf '%P %y %l\n' | sort; find . -type f -perm -100 | sort; find . -type f -print0 | sort -z | xargs -r -0 md5sum`)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -111,8 +113,12 @@ func files(t *testing.T, dir string) string {
 func TestUnified(t *testing.T) {
 	const before = `for i in $(seq 50); do echo line $i; done >a; cp a b; mkdir -p d/e; cp a d/c; printf 'no newline' >d/e/f; ln -s a l; printf '\0\1' >bin; chmod +x b; : >empty; cp b keep`
 	for name, inside := range map[string]string{
-		"content": "sed -i 's/line 7$/seven/; 30,33d; 45i new' a", "new": "cp a n; mkdir -p x/y; echo z >x/y/z; chmod +x n", "removed": "rm a; rm -r d", "mode": "chmod -x b; chmod +x a",
-		"mode and content": "echo x >>b; chmod -x b", "link": "ln -sf b l; ln -s l m", "renamed": "mv d/e/f g", "renamed and mode": "mv b g; chmod -x g; mv d/c h; chmod +x h", "newline": "echo >>d/e/f; printf x >>a", "link to file": "rm l; echo x >l", "all": "rm b; echo x >empty; : >a; : >new",
+		"content": "sed -i 's/line 7$/seven/; 30,33d; 45i new' a",
+		"new":     "cp a n; mkdir -p x/y; echo z >x/y/z; chmod +x n", "removed": "rm a; rm -r d",
+		"mode":             "chmod -x b; chmod +x a",
+		"mode and content": "echo x >>b; chmod -x b", "link": "ln -sf b l; ln -s l m", "renamed": "mv d/e/f g",
+		"renamed and mode": "mv b g; chmod -x g; mv d/c h; chmod +x h", "newline": "echo >>d/e/f; printf x >>a",
+		"link to file": "rm l; echo x >l", "all": "rm b; echo x >empty; : >a; : >new",
 		"odd names": `echo x >'a "b\'; echo y >'tab	é'; mv keep 'new
 line'`,
 	} {
@@ -162,7 +168,8 @@ func TestApplyConflict(t *testing.T) {
 			}
 			continue
 		}
-		if len(failed) != 3 || len(done) != 1 || done[0] != "b" || !failed[0].Conflict || !strings.Contains(got, "d/c") {
+		if len(failed) != 3 || len(done) != 1 || done[0] != "b" || !failed[0].Conflict ||
+			!strings.Contains(got, "d/c") {
 			t.Errorf("%v, %+v\n%s", done, failed, got)
 		}
 		if text, err := os.ReadFile(filepath.Join(o.lower, "a")); err != nil || string(text) != "a\nyours\n" {
@@ -175,7 +182,8 @@ func TestApplyConflict(t *testing.T) {
 func TestApplySome(t *testing.T) {
 	o := mounted(t, "echo a >a; echo b >b; mkdir d; chmod 4755 a")
 	o.sh(o.merged, "echo mine >>a; echo mine >>b; mkfifo p; echo x >d/x; chmod 4755 d/x")
-	if done, failed := o.apply(false, "a", "p"); len(done) != 1 || len(failed) != 1 || !strings.Contains(failed[0].Why, "stay in the sandbox") {
+	if done, failed := o.apply(false, "a", "p"); len(done) != 1 || len(failed) != 1 ||
+		!strings.Contains(failed[0].Why, "stay in the sandbox") {
 		t.Errorf("%v, %+v", done, failed)
 	}
 	if text, _ := os.ReadFile(filepath.Join(o.lower, "b")); string(text) != "b\n" {
@@ -194,7 +202,8 @@ func TestApplySome(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lower.Close()
-	done, failed, err := Apply(t.Context(), upper, lower, []Change{{Path: "d/x", Kind: Added, Type: "-", Mode: "0755"}}, nil, true)
+	done, failed, err := Apply(t.Context(), upper, lower, []Change{{Path: "d/x", Kind: Added, Type: "-", Mode: "0755"}},
+		nil, true)
 	if err != nil || len(done) > 0 || len(failed) != 1 {
 		t.Errorf("%v, %+v, %v", done, failed, err)
 	}

@@ -212,7 +212,8 @@ func TestBetween(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("round %d:\n%q\nwant\n%q", round, got, want)
 		}
-		if len(got) > 0 && strings.Contains(text.String(), "diff --git") && !strings.Contains(text.String(), "diff --git a/at/") && !strings.Contains(text.String(), `"a/at/`) {
+		if len(got) > 0 && strings.Contains(text.String(), "diff --git") &&
+			!strings.Contains(text.String(), "diff --git a/at/") && !strings.Contains(text.String(), `"a/at/`) {
 			t.Errorf("round %d: %s", round, text.String())
 		}
 	}
@@ -260,7 +261,8 @@ mkdir new/loop; ln -s . new/loop/loop`)
 		got = append(got, fmt.Sprintf("%s%s %s %s", d.Was, d.Type, d.Kind, d.Path))
 		return differ.Write(o, "/", d)
 	})
-	want := []string{"- added binary", "dl type d", "- deleted d/f", "-l type f", "p- type fifo", "ld type link", "d added loop", "l added loop/loop", "p added only"}
+	want := []string{"- added binary", "dl type d", "- deleted d/f", "-l type f", "p- type fifo", "ld type link",
+		"d added loop", "l added loop/loop", "p added only"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v\n%q\nwant\n%q", err, got, want)
 	}

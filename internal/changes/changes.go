@@ -60,7 +60,8 @@ type Change struct {
 func Digest(found []Change) string {
 	h := sha256.New()
 	for _, c := range found {
-		fmt.Fprintf(h, "%q %s %q %s %s %d %d.%d\n", c.Path, c.Kind, c.From, c.Type, c.Mode, c.Size, c.changed.Sec, c.changed.Nsec)
+		fmt.Fprintf(h, "%q %s %q %s %s %d %d.%d\n", c.Path, c.Kind, c.From, c.Type, c.Mode, c.Size, c.changed.Sec,
+			c.changed.Nsec)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -236,7 +237,8 @@ func (f *finder) subfolder(p string, now, old *unix.Statx_t, opaque *unix.Statx_
 		if err != nil {
 			return err
 		}
-		if err := f.add(Change{Path: p, Kind: Modified, Type: "d", Mode: permissions(now), Conflict: conflict}); err != nil {
+		if err := f.add(Change{Path: p, Kind: Modified, Type: "d", Mode: permissions(now),
+			Conflict: conflict}); err != nil {
 			return err
 		}
 	}
@@ -310,7 +312,8 @@ func (f *finder) below(dir, at string, by *unix.Statx_t) (string, error) {
 
 // meanwhile says whether the folder's own file was changed after the sandbox has touched it by what upper has at a
 // path, and since when that counts. The change time of a file on the host is nobody's to choose.
-func (f *finder) meanwhile(old *unix.Statx_t, at string, by *unix.Statx_t) (since unix.StatxTimestamp, conflict string, err error) {
+func (f *finder) meanwhile(old *unix.Statx_t, at string, by *unix.Statx_t) (since unix.StatxTimestamp, conflict string,
+	err error) {
 	if by.Mask&unix.STATX_BTIME == 0 || f.born == (unix.StatxTimestamp{}) {
 		return by.Btime, "the file system does not tell whether it was changed meanwhile", nil
 	}
@@ -410,7 +413,8 @@ func stat(dir int, p string) (*unix.Statx_t, error) {
 	}
 	defer unix.Close(fd)
 	var st unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME,
+		&st); err != nil {
 		return nil, &os.PathError{Op: "stat", Path: p, Err: err}
 	}
 	return &st, nil

@@ -70,7 +70,8 @@ func TestApplyRace(t *testing.T) {
 func TestApplyMeanwhile(t *testing.T) {
 	o := mounted(t, "echo yours >a; echo b >b; mkdir d; echo c >d/c")
 	o.sh(o.merged, "echo mine >a; rm b; rm -r d; echo n >n")
-	if done, failed := o.steps("echo now >a; echo now >b; echo now >d/c; echo now >n", o.lower); len(done) > 0 || len(failed) != 4 {
+	if done, failed := o.steps("echo now >a; echo now >b; echo now >d/c; echo now >n", o.lower); len(done) > 0 ||
+		len(failed) != 4 {
 		t.Errorf("%v, %+v", done, failed)
 	}
 	for _, name := range []string{"a", "b", "d/c", "n"} {
@@ -83,11 +84,14 @@ func TestApplyMeanwhile(t *testing.T) {
 // TestApplyConflicts is all that a sandbox can do to a name, by all that somebody else can do then.
 func TestApplyConflicts(t *testing.T) {
 	inside := map[string]string{
-		"modify": "echo mine >>a", "rewrite": "echo mine >t; mv t a", "create": "echo mine >n", "delete": "rm a", "rename": "mv a b", "link": "ln -sf x a",
-		"folder": "rm a; mkdir a; echo mine >a/f", "chmod": "chmod 600 a", "empty": "rm -r d; mkdir d", "remove": "rm -r d", "file": "rm -r d; echo mine >d", "chmod folder": "chmod 700 d",
+		"modify": "echo mine >>a", "rewrite": "echo mine >t; mv t a", "create": "echo mine >n", "delete": "rm a",
+		"rename": "mv a b", "link": "ln -sf x a",
+		"folder": "rm a; mkdir a; echo mine >a/f", "chmod": "chmod 600 a", "empty": "rm -r d; mkdir d",
+		"remove": "rm -r d", "file": "rm -r d; echo mine >d", "chmod folder": "chmod 700 d",
 	}
 	outside := map[string]string{
-		"nothing": "true", "modify": "echo yours >>a", "rewrite": "echo yours >t; mv t a", "delete": "rm a", "create": "echo yours >n", "create b": "echo yours >b",
+		"nothing": "true", "modify": "echo yours >>a", "rewrite": "echo yours >t; mv t a", "delete": "rm a",
+		"create": "echo yours >n", "create b": "echo yours >b",
 		"link": "ln -sf yours a", "folder": "rm a; mkdir a; echo yours >a/g", "chmod": "chmod 640 a",
 		"modify below": "echo yours >>d/c", "create below": "echo yours >d/new", "chmod folder": "chmod 711 d",
 	}
@@ -95,7 +99,8 @@ func TestApplyConflicts(t *testing.T) {
 	touched := []string{"modify", "rewrite", "link", "folder", "chmod"}
 	below := []string{"modify below", "create below", "chmod folder"}
 	conflicts := map[string][]string{
-		"modify": touched, "rewrite": touched, "create": {"create"}, "delete": touched, "rename": append([]string{"create b"}, touched...), "link": touched,
+		"modify": touched, "rewrite": touched, "create": {"create"}, "delete": touched,
+		"rename": append([]string{"create b"}, touched...), "link": touched,
 		"folder": touched, "chmod": touched, "empty": below, "remove": below, "file": below, "chmod folder": below[1:],
 	}
 	for in, a := range inside {
@@ -218,7 +223,8 @@ func TestApplyOwner(t *testing.T) {
 		"a": {Uid: 1234, Gid: 1235, Mode: 0o755}, "n": {Mode: 0o755}, "d": {Mode: 0o3770}, "b": {Mode: 0o640},
 	} {
 		var st unix.Stat_t
-		if err := unix.Stat(filepath.Join(o.lower, name), &st); err != nil || st.Uid != want.Uid || st.Gid != want.Gid || st.Mode&0o7777 != want.Mode {
+		if err := unix.Stat(filepath.Join(o.lower, name), &st); err != nil || st.Uid != want.Uid ||
+			st.Gid != want.Gid || st.Mode&0o7777 != want.Mode {
 			t.Errorf("%s: %d:%d %o, want %+v; %v", name, st.Uid, st.Gid, st.Mode&0o7777, want, err)
 		}
 	}

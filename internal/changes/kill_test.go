@@ -90,7 +90,8 @@ func (o *overlaid) fill(char string, size int) {
 		errs = append(errs, os.WriteFile(at("d/m%d", i), []byte(strings.Repeat(char, size)), 0o644))
 	}
 	for i := 1; i <= 30; i++ {
-		errs = append(errs, os.WriteFile(at("e/n%d", i), []byte("new\n"), 0o644), os.Symlink(fmt.Sprintf("n%d", i), at("e/l%d", i)),
+		errs = append(errs, os.WriteFile(at("e/n%d", i), []byte("new\n"), 0o644),
+			os.Symlink(fmt.Sprintf("n%d", i), at("e/l%d", i)),
 			os.Rename(at("d/r%d", i), at("e/r%d", i)))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -117,7 +118,8 @@ func (o *overlaid) halfDone(size int) {
 		switch got := string(text); {
 		case err != nil:
 			return err
-		case strings.HasPrefix(name, "d/m") && (got == old || got == now), strings.HasPrefix(name, "e/n") && got == "new\n":
+		case strings.HasPrefix(name, "d/m") && (got == old || got == now), strings.HasPrefix(name, "e/n") &&
+			got == "new\n":
 		case strings.HasPrefix(filepath.Base(name), tmpPrefix):
 			// between two calls of the kernel's; the next apply removes it
 		case (strings.HasPrefix(name, "d/r") || strings.HasPrefix(name, "e/r") || name == "gone") && got == "x\n":

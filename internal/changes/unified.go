@@ -74,7 +74,8 @@ func (u *unified) change(c *Change) error {
 		}
 		head, b = "deleted file mode "+gitMode(&was)+"\n", "/dev/null"
 	case Renamed:
-		head = u.modes(c, c.From) + fmt.Sprintf("similarity index 100%%\nrename from %s\nrename to %s\n", quoted(c.From), quoted(c.Path))
+		head = u.modes(c, c.From) + fmt.Sprintf("similarity index 100%%\nrename from %s\nrename to %s\n",
+			quoted(c.From), quoted(c.Path))
 	case Modified:
 		head = u.modes(c, c.Path)
 	}
@@ -174,7 +175,10 @@ func (u *unified) modes(c *Change, name string) string {
 
 // quoted is a name as git writes it where it has something odd.
 func quoted(p string) string {
-	if strings.IndexFunc(p, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f || r == utf8.RuneError }) < 0 {
+	if strings.IndexFunc(p, func(r rune) bool {
+		return r < ' ' || r == '"' || r == '\\' || r == 0x7f ||
+			r == utf8.RuneError
+	}) < 0 {
 		return p
 	}
 	var b strings.Builder

@@ -10,7 +10,8 @@ import (
 func TestParseChange(t *testing.T) {
 	var got api.ConfigChanges
 	for _, s := range []string{
-		`CMD ["sh", "-c", "a b"]`, `entrypoint /bin/app --flag`, "ENV A=b=c d", `ENV Q="a b"`, "LABEL x=", "EXPOSE 80 53/udp",
+		`CMD ["sh", "-c", "a b"]`, `entrypoint /bin/app --flag`, "ENV A=b=c d", `ENV Q="a b"`, "LABEL x=",
+		"EXPOSE 80 53/udp",
 		"VOLUME /data /cache", `VOLUME ["/a b"]`, "STOPSIGNAL SIGINT", "USER app:app", "WORKDIR /srv",
 	} {
 		if err := ParseChange(s, &got); err != nil {

@@ -34,7 +34,8 @@ func TestDetachKeys(t *testing.T) {
 			got.Write(d.filter([]byte(part)))
 		}
 		if got.String() != tt.want || pushed != tt.pushed {
-			t.Errorf("%s: %q became %q and %d, want %q and %d", tt.keys, tt.typed, got.String(), pushed, tt.want, tt.pushed)
+			t.Errorf("%s: %q became %q and %d, want %q and %d", tt.keys, tt.typed, got.String(), pushed, tt.want,
+				tt.pushed)
 		}
 	}
 	for _, bad := range []string{"ctrl-", "ab", "ctrl-1", ",", "ctrl-p,", "\x01"} {

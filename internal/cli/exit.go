@@ -74,20 +74,23 @@ func Outcome(res *api.ExecResult) error {
 		}
 		exit.Err = errors.New(res.Error)
 	case api.VerdictOOM:
-		exit.Err = api.Errorf(api.ResourceExhausted, "the command was killed: the sandbox is out of memory%s", bound(res.Limit, Bytes)).
+		exit.Err = api.Errorf(api.ResourceExhausted, "the command was killed: the sandbox is out of memory%s",
+			bound(res.Limit, Bytes)).
 			WithHint("-m SIZE gives it more memory")
 	case api.VerdictPIDs:
 		exit.Err = api.Errorf(api.ResourceExhausted, "the sandbox had no process left for the command%s",
 			bound(res.Limit, func(n int64) string { return strconv.FormatInt(n, 10) })).
 			WithHint("--pids-limit N gives it more")
 	case api.VerdictOutput:
-		exit.Err = api.Errorf(api.ResourceExhausted, "the command wrote more than it may").WithHint("--output-limit SIZE gives it more")
+		exit.Err = api.Errorf(api.ResourceExhausted, "the command wrote more than it may").
+			WithHint("--output-limit SIZE gives it more")
 	case api.VerdictDisk:
 		exit.Err = api.Errorf(api.ResourceExhausted, "the command was killed: a file grew over its limit").
 			WithHint("--ulimit fsize=BYTES gives it more")
 		for _, d := range res.Denials {
 			if d.Kind == "limit" {
-				exit.Err = api.Errorf(api.ResourceExhausted, "the sandbox has reached its limit of disk space: %s, %s", d.Why, d.Rule).
+				exit.Err = api.Errorf(api.ResourceExhausted, "the sandbox has reached its limit of disk space: %s, %s",
+					d.Why, d.Rule).
 					WithHint("%s", d.HowToAllow)
 			}
 		}

@@ -33,7 +33,8 @@ func ParseMount(s string) (api.Mount, error) {
 			}
 		case "relabel", "consistency": // see cutMode
 		default:
-			return m, fmt.Errorf("%q of --mount %q: keys are type, src, dst, readonly, mode, tmpfs-size and tmpfs-mode", pair, s)
+			return m, fmt.Errorf("%q of --mount %q: keys are type, src, dst, readonly, mode, tmpfs-size and tmpfs-mode",
+				pair, s)
 		}
 	}
 	dst := m.Target

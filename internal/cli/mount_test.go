@@ -17,11 +17,13 @@ func TestParseMount(t *testing.T) {
 	}{
 		{"type=bind,src=/a,dst=/b", api.Mount{Source: "/a", Target: "/b", Mode: api.ModeRW}, ""},
 		{"type=bind,source=./a,target=/b,readonly", api.Mount{Source: "./a", Target: "/b", Mode: api.ModeRO}, ""},
-		{"type=bind,source=a,destination=/b,readonly=false", api.Mount{Source: "./a", Target: "/b", Mode: api.ModeRW}, ""},
+		{"type=bind,source=a,destination=/b,readonly=false",
+			api.Mount{Source: "./a", Target: "/b", Mode: api.ModeRW}, ""},
 		{"type=bind,src=/a,dst=/b,mode=overlay", api.Mount{Source: "/a", Target: "/b", Mode: api.ModeOverlay}, ""},
 		{"src=cache,dst=/c", api.Mount{Volume: "cache", Target: "/c", Mode: api.ModeRW}, ""},
 		{"type=tmpfs,dst=/t", api.Mount{Target: "/t", Mode: api.ModeTmpfs}, ""},
-		{"type=tmpfs,dst=/t,tmpfs-size=1m,tmpfs-mode=0700", api.Mount{Target: "/t", Mode: api.ModeTmpfs, SizeBytes: 1 << 20, Permissions: "0700"}, ""},
+		{"type=tmpfs,dst=/t,tmpfs-size=1m,tmpfs-mode=0700",
+			api.Mount{Target: "/t", Mode: api.ModeTmpfs, SizeBytes: 1 << 20, Permissions: "0700"}, ""},
 		{"type=tmpfs,src=/a,dst=/t", api.Mount{}, "no src"},
 		{"type=tmpfs,dst=/t,ro", api.Mount{}, "can be written"},
 		{"type=bind,src=/a,dst=/t,tmpfs-size=1m", api.Mount{}, "for type=tmpfs"},
@@ -65,7 +67,8 @@ func TestParseTmpfs(t *testing.T) {
 		fails string
 	}{
 		{"/t", api.Mount{Target: "/t", Mode: api.ModeTmpfs}, ""},
-		{"/t:rw,noexec,nosuid,size=64m,mode=1770", api.Mount{Target: "/t", Mode: api.ModeTmpfs, SizeBytes: 64 << 20, NoExec: true, Permissions: "1770"}, ""},
+		{"/t:rw,noexec,nosuid,size=64m,mode=1770", api.Mount{Target: "/t", Mode: api.ModeTmpfs, SizeBytes: 64 << 20,
+			NoExec: true, Permissions: "1770"}, ""},
 		{"t", api.Mount{}, "absolute"},
 		{"/", api.Mount{}, "not /"},
 		{"/t:size=0", api.Mount{}, "no size"},

@@ -79,7 +79,8 @@ func TestPullProgress(t *testing.T) {
 		p := NewPullProgress(&out, true)
 		p.Update(news("sha256:a", "downloading", 1024, 2048))
 		p.Update(news("sha256:b", "waiting", 0, 2048))
-		if !strings.Contains(out.String(), "total        "+strings.Repeat("━", 6)+strings.Repeat("─", 18)+" 1.0K / 4.0K\x1b[K\n") {
+		if !strings.Contains(out.String(), "total        "+strings.Repeat("━", 6)+strings.Repeat("─", 18)+
+			" 1.0K / 4.0K\x1b[K\n") {
 			t.Errorf("no quarter in %q", out.String())
 		}
 	})
@@ -96,7 +97,8 @@ func TestPullProgress(t *testing.T) {
 		}
 		frames := strings.Split(out.String(), "\x1b[4A")
 		last := frames[len(frames)-1]
-		if !strings.HasPrefix(last, "  000000000008 ") || !strings.Contains(last, "\n  000000000009 ") || !strings.HasSuffix(last, "\n\x1b[J") || strings.Count(last, "\n") != 3 {
+		if !strings.HasPrefix(last, "  000000000008 ") || !strings.Contains(last, "\n  000000000009 ") ||
+			!strings.HasSuffix(last, "\n\x1b[J") || strings.Count(last, "\n") != 3 {
 			t.Errorf("the last drawing: %q", last)
 		}
 		for line := range strings.Lines(out.String()) {
@@ -136,7 +138,8 @@ func TestPullProgress(t *testing.T) {
 
 func TestVisible(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain\n\tü": "plain\n\tü", "\x1b[2J\r\x7f\u009b": "^[[2J^M^?<U+009B>", "if a\u202e{ b": "if a<U+202E>{ b", "👩\u200d💻": "👩\u200d💻",
+		"plain\n\tü": "plain\n\tü", "\x1b[2J\r\x7f\u009b": "^[[2J^M^?<U+009B>", "if a\u202e{ b": "if a<U+202E>{ b",
+		"👩\u200d💻": "👩\u200d💻",
 	} {
 		if got := Visible(in); got != want {
 			t.Errorf("%q is shown as %q, want %q", in, got, want)
@@ -146,7 +149,8 @@ func TestVisible(t *testing.T) {
 
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain\n\tü": "plain\n\tü", "\x1b[2J\r\x7f\u009b": "?[2J???", "if a\u202e{\u2066 b": "if a?{? b", "\u200f\u061c": "??", "👩\u200d💻": "👩\u200d💻",
+		"plain\n\tü": "plain\n\tü", "\x1b[2J\r\x7f\u009b": "?[2J???", "if a\u202e{\u2066 b": "if a?{? b",
+		"\u200f\u061c": "??", "👩\u200d💻": "👩\u200d💻",
 	} {
 		if got := Printable(in); got != want {
 			t.Errorf("%q is shown as %q, want %q", in, got, want)

@@ -33,7 +33,8 @@ func newPipe(owner uint32, keepRead bool) (kept, passed *os.File, err error) {
 		err = unix.SetNonblock(ours, true)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("prepare pipe for uid %d: %w", owner, err), unix.Close(ours), unix.Close(theirs))
+		return nil, nil, errors.Join(fmt.Errorf("prepare pipe for uid %d: %w", owner, err), unix.Close(ours),
+			unix.Close(theirs))
 	}
 	return os.NewFile(uintptr(ours), "pipe"), os.NewFile(uintptr(theirs), "pipe"), nil
 }
@@ -87,7 +88,8 @@ func (p *outPump) rest(buf []byte) error {
 		return err
 	}
 	var left uint32
-	if cerr := raw.Control(func(fd uintptr) { left, err = unix.IoctlGetUint32(int(fd), unix.TIOCINQ) }); cerr != nil || err != nil {
+	if cerr := raw.Control(func(fd uintptr) { left, err = unix.IoctlGetUint32(int(fd), unix.TIOCINQ) }); cerr != nil ||
+		err != nil {
 		return fmt.Errorf("%s: TIOCINQ: %w", p.name, errors.Join(cerr, err))
 	}
 	for left > 0 {

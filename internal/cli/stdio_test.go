@@ -133,7 +133,8 @@ func TestClassifyBlockDevice(t *testing.T) {
 		}
 	}
 	testenv.Require(t, probe.Check{
-		Name: "block device", Status: probe.No, Detail: "none in /dev can be opened by this user", Remedy: "sudo make test",
+		Name: "block device", Status: probe.No, Detail: "none in /dev can be opened by this user",
+		Remedy: "sudo make test",
 	})
 }
 
@@ -194,7 +195,8 @@ func TestPumpOrder(t *testing.T) {
 	if s.Stdout != s.Stderr {
 		t.Error("one file, but two pipes")
 	}
-	if err := runWith(t, s, "sh", "-c", "i=0; while [ $i -lt 300 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done"); err != nil {
+	if err := runWith(t, s, "sh", "-c",
+		"i=0; while [ $i -lt 300 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done"); err != nil {
 		t.Fatal(err)
 	}
 	var want strings.Builder
@@ -293,7 +295,8 @@ func TestInput(t *testing.T) {
 	}
 	name := filepath.Join(dir, "out")
 	s, err := OpenStdio(StdioOptions{
-		Stdin: open(t, file, unix.O_RDONLY), Stdout: open(t, name, unix.O_WRONLY|unix.O_CREAT), Stderr: null(t), Owner: self(),
+		Stdin: open(t, file, unix.O_RDONLY), Stdout: open(t, name, unix.O_WRONLY|unix.O_CREAT), Stderr: null(t),
+		Owner: self(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -126,7 +126,8 @@ func ParseVolume(s string) (api.Mount, error) {
 	if !strings.ContainsRune(m.Source, '/') && m.Source != "." && m.Source != ".." {
 		m.Source, m.Volume = "", m.Source
 		if err := (api.VolumeParams{Name: m.Volume}).Validate(); err != nil {
-			return api.Mount{}, fmt.Errorf("%q is neither the name of a volume nor a folder, which starts with / or ./", m.Volume)
+			return api.Mount{}, fmt.Errorf("%q is neither the name of a volume nor a folder, which starts with / or ./",
+				m.Volume)
 		}
 	}
 	return m, nil

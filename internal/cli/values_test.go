@@ -103,7 +103,8 @@ func TestParseWorkspace(t *testing.T) {
 		in, path string
 		mode     api.MountMode
 	}{
-		{".", ".", "rw"}, {"/a:ro", "/a", "ro"}, {"/a:overlay", "/a", "overlay"}, {"/a:b", "/a:b", "rw"}, {"/a:b:ro", "/a:b", "ro"},
+		{".", ".", "rw"}, {"/a:ro", "/a", "ro"}, {"/a:overlay", "/a", "overlay"}, {"/a:b", "/a:b", "rw"},
+		{"/a:b:ro", "/a:b", "ro"},
 	} {
 		got, err := ParseWorkspace(tt.in)
 		if err != nil || got.Path != tt.path || got.Mode != tt.mode {
@@ -185,7 +186,8 @@ func TestParseUlimit(t *testing.T) {
 	} {
 		var got api.Rlimits
 		err := ParseUlimit(tt.in, &got)
-		if !reflect.DeepEqual(got, tt.want) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+		if !reflect.DeepEqual(got, tt.want) || (err == nil) != (tt.err == "") || err != nil &&
+			!strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%q: %+v, %v", tt.in, got, err)
 		}
 	}

@@ -41,26 +41,32 @@ func (c *Config) Loosenings() (list []Loosening) {
 	}
 	def := Default()
 	if c.Host != def.Host {
-		add("host_execution", "commands may run on the host", c.Host, func(c *Config, _ *approvals) { c.Host, c.Mode = def.Host, def.Mode })
+		add("host_execution", "commands may run on the host", c.Host,
+			func(c *Config, _ *approvals) { c.Host, c.Mode = def.Host, def.Mode })
 	}
 	if c.Mode != def.Mode {
-		add("mode", "commands run on the host where they ask for nothing else", c.Mode, func(c *Config, _ *approvals) { c.Mode = def.Mode })
+		add("mode", "commands run on the host where they ask for nothing else", c.Mode,
+			func(c *Config, _ *approvals) { c.Mode = def.Mode })
 	}
 	if reaches(c.Network) {
-		add("network", "sandboxes that ask for nothing reach a network", c.Network, func(c *Config, _ *approvals) { c.Network = def.Network })
+		add("network", "sandboxes that ask for nothing reach a network", c.Network,
+			func(c *Config, _ *approvals) { c.Network = def.Network })
 	}
 	if len(c.Tokens) > 0 {
 		// Without tokens everybody of the user's is served: a file that takes them all away is caught by what was
 		// approved before.
-		add("tokens", "who shows one of these tokens is served, and nobody else", c.Tokens, func(c *Config, a *approvals) { c.Tokens = a.Tokens })
+		add("tokens", "who shows one of these tokens is served, and nobody else", c.Tokens,
+			func(c *Config, a *approvals) { c.Tokens = a.Tokens })
 	}
-	if a, d := &c.Audit, &def.Audit; !a.Enabled || a.MaxBytes < d.MaxBytes || a.TotalBytes < d.TotalBytes || a.KeepDays < d.KeepDays || a.Content != d.Content {
-		add("audit", "less is recorded than else, or for a shorter time, or what was read and written itself", c.Audit, func(c *Config, _ *approvals) {
-			// What must not be recorded is not, whoever has said so.
-			a := def.Audit
-			a.Redact = c.Audit.Redact
-			c.Audit = a
-		})
+	if a, d := &c.Audit, &def.Audit; !a.Enabled || a.MaxBytes < d.MaxBytes || a.TotalBytes < d.TotalBytes ||
+		a.KeepDays < d.KeepDays || a.Content != d.Content {
+		add("audit", "less is recorded than else, or for a shorter time, or what was read and written itself", c.Audit,
+			func(c *Config, _ *approvals) {
+				// What must not be recorded is not, whoever has said so.
+				a := def.Audit
+				a.Redact = c.Audit.Redact
+				c.Audit = a
+			})
 	}
 	// Networks, walls, what runs when they are built or started: much of a pool or template can loosen, also by way of
 	// what it begins with.
@@ -71,7 +77,8 @@ func (c *Config) Loosenings() (list []Loosening) {
 	}
 	for _, t := range c.Templates {
 		add("templates."+t.Name, "whoever names it gets its sandboxes", t, func(c *Config, _ *approvals) {
-			c.Templates = slices.DeleteFunc(slices.Clone(c.Templates), func(o api.TemplateSpec) bool { return o.Name == t.Name })
+			c.Templates = slices.DeleteFunc(slices.Clone(c.Templates),
+				func(o api.TemplateSpec) bool { return o.Name == t.Name })
 		})
 	}
 	return list
@@ -110,7 +117,8 @@ func LoadApproved(path, approved string, parser yamltree.Parser) (Config, error)
 	}
 	a, err := readApprovals(approved)
 	if err != nil {
-		return c, api.Errorf(api.FailedPrecondition, "%w", err).WithOp("read configuration").WithHint("remove it, then: hutch config approve")
+		return c, api.Errorf(api.FailedPrecondition, "%w", err).WithOp("read configuration").
+			WithHint("remove it, then: hutch config approve")
 	}
 	for _, l := range c.Loosenings() {
 		if !slices.Contains(a.Sums, l.sum) {
@@ -161,5 +169,6 @@ func HeldNote(held []string) string {
 	if len(held) > 1 {
 		verb = "are"
 	}
-	return fmt.Sprintf("%s of the configuration %s not in force, which nobody has approved", strings.Join(held, ", "), verb)
+	return fmt.Sprintf("%s of the configuration %s not in force, which nobody has approved",
+		strings.Join(held, ", "), verb)
 }

@@ -42,19 +42,25 @@ func TestApprove(t *testing.T) {
 		text, held string
 		strict     func(c *Config) bool
 	}{
-		{"ready: 3\ndefaults: {pids: 10}\nnetwork: {block: [a.test]}\n", "", func(c *Config) bool { return c.Ready == 3 && c.Defaults.PIDs == 10 }},
-		{"host_execution: allowed\nmode: off\n", "host_execution mode", func(c *Config) bool { return c.Host == api.HostRefused && c.Mode == api.ExecModeAll }},
+		{"ready: 3\ndefaults: {pids: 10}\nnetwork: {block: [a.test]}\n", "",
+			func(c *Config) bool { return c.Ready == 3 && c.Defaults.PIDs == 10 }},
+		{"host_execution: allowed\nmode: off\n", "host_execution mode",
+			func(c *Config) bool { return c.Host == api.HostRefused && c.Mode == api.ExecModeAll }},
 		{"host_execution: allowed\n", "host_execution", func(c *Config) bool { return c.Host == api.HostRefused }},
 		{"network: {allow: [a.test]}\nready: 3\n", "network", func(c *Config) bool {
 			return c.Network.Mode == api.NetNone && len(c.Network.Allow) == 0 && c.Ready == 3
 		}},
-		{"defaults: {network_enabled: true}\n", "network", func(c *Config) bool { return c.Network.Mode == api.NetNone }},
+		{"defaults: {network_enabled: true}\n", "network",
+			func(c *Config) bool { return c.Network.Mode == api.NetNone }},
 		{"network: {tier: elevated}\n", "network", func(c *Config) bool { return c.Network.Mode == api.NetNone }},
 		{"audit: {enabled: false}\n", "audit", func(c *Config) bool { return c.Audit.Enabled }},
-		{"audit: {redact: ['cust-[0-9]+'], keep_days: 1}\n", "audit", func(c *Config) bool { return len(c.Audit.Redact) == 1 && c.Audit.KeepDays == 30 }},
+		{"audit: {redact: ['cust-[0-9]+'], keep_days: 1}\n", "audit",
+			func(c *Config) bool { return len(c.Audit.Redact) == 1 && c.Audit.KeepDays == 30 }},
 		{"audit: {redact: ['cust-[0-9]+']}\n", "", func(c *Config) bool { return len(c.Audit.Redact) == 1 }},
-		{"audit: {connections: all, sync: true, keep_days: 90}\n", "", func(c *Config) bool { return c.Audit.KeepDays == 90 }},
-		{"pools: {a: {size: 1, image: host}, b: {size: 1, image: host, network: {allow: [a.test]}}}\n", "pools.a pools.b",
+		{"audit: {connections: all, sync: true, keep_days: 90}\n", "",
+			func(c *Config) bool { return c.Audit.KeepDays == 90 }},
+		{"pools: {a: {size: 1, image: host}, b: {size: 1, image: host, network: {allow: [a.test]}}}\n",
+			"pools.a pools.b",
 			func(c *Config) bool { return len(c.Pools) == 0 }},
 		{"templates: {a: {image: host}, b: {image: host, network: {mode: open}}}\n", "templates.a templates.b",
 			func(c *Config) bool { return len(c.Templates) == 0 }},
@@ -77,7 +83,8 @@ func TestApprove(t *testing.T) {
 	// An approval is of one value, and of one key.
 	set("network: {allow: [a.test]}\n")
 	approve()
-	if c := set("network: {allow: [a.test, b.test]}\n"); !slices.Equal(c.Held, []string{"network"}) || len(c.Network.Allow) > 0 {
+	if c := set("network: {allow: [a.test, b.test]}\n"); !slices.Equal(c.Held, []string{"network"}) ||
+		len(c.Network.Allow) > 0 {
 		t.Errorf("%+v", c)
 	}
 	// Tokens that were approved stay until it is approved that they go, or change.
@@ -97,7 +104,8 @@ func TestApprove(t *testing.T) {
 	if err := os.Chmod(approved, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadApproved(file, approved, yamlread.Parse); err == nil || !strings.Contains(err.Error(), "somebody else's") {
+	if _, err := LoadApproved(file, approved, yamlread.Parse); err == nil ||
+		!strings.Contains(err.Error(), "somebody else's") {
 		t.Errorf("a file that all may write: %v", err)
 	}
 }

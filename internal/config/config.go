@@ -63,7 +63,8 @@ func Default() Config {
 		Ready:   2,
 		Mode:    api.ExecModeAll, Host: api.HostRefused,
 		Audit: api.AuditSettings{
-			Enabled: true, Content: "digest", Connections: "denied", MaxBytes: 64 << 20, TotalBytes: 1 << 30, KeepDays: 30,
+			Enabled: true, Content: "digest", Connections: "denied", MaxBytes: 64 << 20, TotalBytes: 1 << 30,
+			KeepDays: 30,
 		},
 	}
 }
@@ -122,7 +123,8 @@ func parse(data []byte, prefix string, parser yamltree.Parser) (Config, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		return c, nil
-	case err != nil && (strings.Contains(err.Error(), "anchor") || strings.Contains(err.Error(), "expected alphabetic")):
+	case err != nil && (strings.Contains(err.Error(), "anchor") ||
+		strings.Contains(err.Error(), "expected alphabetic")):
 		return c, fmt.Errorf("%w: put quotes around a name that begins with *", err)
 	case err != nil:
 		return c, err
@@ -182,7 +184,8 @@ func (c *Config) settle(given map[string]int) error {
 		e.TimeoutS = math.Min(e.TimeoutS, e.MaxTimeoutS)
 	}
 	if e.TimeoutS > e.MaxTimeoutS {
-		return fmt.Errorf("line %d: exec.timeout_s: %g is more than exec.max_timeout_s, %g", given["exec.timeout_s"], e.TimeoutS, e.MaxTimeoutS)
+		return fmt.Errorf("line %d: exec.timeout_s: %g is more than exec.max_timeout_s, %g", given["exec.timeout_s"],
+			e.TimeoutS, e.MaxTimeoutS)
 	}
 	if err := c.Defaults.Validate("defaults"); err != nil {
 		var e *api.Error

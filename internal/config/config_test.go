@@ -108,9 +108,12 @@ func TestParse(t *testing.T) {
 		{"empty", "", Default()},
 		{"comments only", "# nothing\n", Default()},
 		{"an empty section", "exec:\n", Default()},
-		{"exec", "image: a\nexec:\n  timeout_s: 5\n  max_timeout_s: 60\n", with(func(c *Config) { c.Image, c.Exec = "a", api.ExecBounds{TimeoutS: 5, MaxTimeoutS: 60} })},
-		{"the default follows a small maximum", "exec: {max_timeout_s: 60}\n", with(func(c *Config) { c.Exec = api.ExecBounds{TimeoutS: 60, MaxTimeoutS: 60} })},
-		{"the maximum follows a large default", "exec: {timeout_s: 2h}\n", with(func(c *Config) { c.Exec = api.ExecBounds{TimeoutS: 7200, MaxTimeoutS: 7200} })},
+		{"exec", "image: a\nexec:\n  timeout_s: 5\n  max_timeout_s: 60\n",
+			with(func(c *Config) { c.Image, c.Exec = "a", api.ExecBounds{TimeoutS: 5, MaxTimeoutS: 60} })},
+		{"the default follows a small maximum", "exec: {max_timeout_s: 60}\n",
+			with(func(c *Config) { c.Exec = api.ExecBounds{TimeoutS: 60, MaxTimeoutS: 60} })},
+		{"the maximum follows a large default", "exec: {timeout_s: 2h}\n",
+			with(func(c *Config) { c.Exec = api.ExecBounds{TimeoutS: 7200, MaxTimeoutS: 7200} })},
 		{"defaults", "defaults: {cpus: 1.5, memory_bytes: 512m, disk_bytes: 1.5g, pids: 20}\n", with(func(c *Config) {
 			c.Defaults = api.Limits{CPUs: 1.5, MemoryBytes: 512 << 20, DiskBytes: 3 << 29, PIDs: 20}
 		})},
@@ -123,7 +126,8 @@ func TestParse(t *testing.T) {
 			c.Network.Block = []string{"a.example"}
 		})},
 		{"network", "network:\n  mode: open\n  block: ['*.evil.test']\n  block_cidrs: [192.0.2.0/24]\n  allow_cidrs:\n  - 10.0.0.1\n", with(func(c *Config) {
-			c.Network = api.NetPolicy{Mode: api.NetOpen, Block: []string{"*.evil.test"}, BlockCIDRs: []string{"192.0.2.0/24"}, AllowCIDRs: []string{"10.0.0.1"}}
+			c.Network = api.NetPolicy{Mode: api.NetOpen, Block: []string{"*.evil.test"},
+				BlockCIDRs: []string{"192.0.2.0/24"}, AllowCIDRs: []string{"10.0.0.1"}}
 		})},
 		{"what is allowed makes the mode", "network: {allow: [a.test]}\n", with(func(c *Config) {
 			c.Network = api.NetPolicy{Mode: api.NetAllow, Allow: []string{"a.test"}}
@@ -138,10 +142,13 @@ func TestParse(t *testing.T) {
 		{"names alone", "defaults: {allowed_domains: [a.test]}\n", with(func(c *Config) {
 			c.Network = api.NetPolicy{Mode: api.NetAllow, Allow: []string{"a.test"}}
 		})},
-		{"mode", "mode: selective\nhost_execution: allowed\n", with(func(c *Config) { c.Mode, c.Host = api.ExecModeSelective, api.HostAllowed })},
+		{"mode", "mode: selective\nhost_execution: allowed\n",
+			with(func(c *Config) { c.Mode, c.Host = api.ExecModeSelective, api.HostAllowed })},
 		{"host execution alone", "host_execution: allowed\n", with(func(c *Config) { c.Host = api.HostAllowed })},
 		{"templates", "templates: {b: {image: x, steps: [make, {run: y, user: z}], limits: {memory_bytes: 1g}}, a: {pool_size: 2}}\n", with(func(c *Config) {
-			c.Templates = []api.TemplateSpec{{Name: "a", PoolSize: 2}, {Name: "b", Image: "x", Limits: api.Limits{MemoryBytes: 1 << 30}, Steps: []api.TemplateStep{{Run: "make"}, {Run: "y", User: "z"}}}}
+			c.Templates = []api.TemplateSpec{{Name: "a", PoolSize: 2},
+				{Name: "b", Image: "x", Limits: api.Limits{MemoryBytes: 1 << 30},
+					Steps: []api.TemplateStep{{Run: "make"}, {Run: "y", User: "z"}}}}
 		})},
 		{"quotas", "quotas: {sandboxes: 10, cpus: 8, memory_bytes: 16GiB}\n", with(func(c *Config) {
 			c.Quotas = api.Quotas{Sandboxes: 10, CPUs: 8, MemoryBytes: 16 << 30}
@@ -158,37 +165,44 @@ func TestParse(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
-		"a template's field":     {"templates: {a: {imagee: b}}\n", "unknown field"},
-		"a template that copies": {"templates: {a: {image: b, steps: [{copy: {target: /x}}]}}\n", "takes the files along"},
+		"a template's field": {"templates: {a: {imagee: b}}\n", "unknown field"},
+		"a template that copies": {"templates: {a: {image: b, steps: [{copy: {target: /x}}]}}\n",
+			"takes the files along"},
 		"a template that cannot": {"templates: {a: {image: b, pool_size: 99}}\n", "pool_size"},
 		"no mode":                {"mode: some\n", "is not all or selective or off"},
 		"a mode in vain":         {"image: a\nmode: off\n", "line 2: mode: off takes host_execution: allowed"},
-		"nothing recorded":       {"host_execution: allowed\naudit: {enabled: false}\n", "line 1: host_execution: allowed takes audit.enabled"},
-		"unknown key":            {"image: a\nexec:\n  max_timeout: 60\n", "line 3: exec.max_timeout not found"},
-		"meant":                  {"exec: {max_timeout: 60}\n", "is exec.max_timeout_s meant?"},
-		"in another section":     {"pids: 3\n", "is defaults.pids meant?"},
-		"unknown section":        {"image: a\nother: 1\n", "line 2: other not found"},
-		"more than the maximum":  {"exec:\n  max_timeout_s: 60\n  timeout_s: 61\n", "line 3: exec.timeout_s: 61 is more than"},
-		"negative":               {"exec: {timeout_s: -1}\n", "not a duration"},
-		"no number":              {"exec: {timeout_s: .nan}\n", "not a duration"},
-		"no time":                {"exec: {timeout_s: 0}\n", "not possible"},
-		"no yaml":                {"{", "line 1"},
-		"a list":                 {"exec: [1]\n", "line 1: expected names"},
-		"a list for a value":     {"exec: {timeout_s: [1]}\n", "expected one value"},
-		"twice":                  {"exec:\n  timeout_s: 1\n  timeout_s: 2\n", "line 3"},
-		"twice, as its alias":    {"defaults:\n  cpus: 1\n  cpu_cores: 2\n", "line 3: defaults.cpu_cores is set in line 2 already"},
-		"too little memory":      {"defaults:\n  memory_bytes: 1m\n", "line 2: defaults.memory_bytes: 1048576 is too small"},
-		"zero":                   {"defaults: {memory_bytes: 0}\n", "none is no limit"},
-		"no size":                {"defaults: {memory_bytes: lots}\n", "not a size"},
-		"too large":              {"defaults: {memory_mb: 99999999999999}\n", "out of range"},
-		"no CPU":                 {"defaults: {cpus: 0}\n", "0.01 to 4096"},
-		"half a process":         {"defaults: {pids: 1.5}\n", "1 to 4194304"},
-		"disabled, with names":   {"defaults:\n  network_enabled: false\n  allowed_domains: [a.example]\n", "line 2: network.mode: none, but names"},
-		"a mode":                 {"network: {mode: some}\n", "not none, allow, open or learn"},
-		"a tier":                 {"network: {tier: some}\n", "no tier"},
-		"a mode and a tier":      {"network: {mode: open, tier: elevated}\n", "set in line 1 already"},
-		"an alias and the name":  {"network: {allow: [a.test], allowed_domains: [b.test]}\n", "set in line 1 already"},
-		"a broad name":           {"network:\n  mode: allow\n  allow: ['*.com']\n", "line 3: network.allow[0]: \"*.com\" allows every"},
+		"nothing recorded": {"host_execution: allowed\naudit: {enabled: false}\n",
+			"line 1: host_execution: allowed takes audit.enabled"},
+		"unknown key":        {"image: a\nexec:\n  max_timeout: 60\n", "line 3: exec.max_timeout not found"},
+		"meant":              {"exec: {max_timeout: 60}\n", "is exec.max_timeout_s meant?"},
+		"in another section": {"pids: 3\n", "is defaults.pids meant?"},
+		"unknown section":    {"image: a\nother: 1\n", "line 2: other not found"},
+		"more than the maximum": {"exec:\n  max_timeout_s: 60\n  timeout_s: 61\n",
+			"line 3: exec.timeout_s: 61 is more than"},
+		"negative":           {"exec: {timeout_s: -1}\n", "not a duration"},
+		"no number":          {"exec: {timeout_s: .nan}\n", "not a duration"},
+		"no time":            {"exec: {timeout_s: 0}\n", "not possible"},
+		"no yaml":            {"{", "line 1"},
+		"a list":             {"exec: [1]\n", "line 1: expected names"},
+		"a list for a value": {"exec: {timeout_s: [1]}\n", "expected one value"},
+		"twice":              {"exec:\n  timeout_s: 1\n  timeout_s: 2\n", "line 3"},
+		"twice, as its alias": {"defaults:\n  cpus: 1\n  cpu_cores: 2\n",
+			"line 3: defaults.cpu_cores is set in line 2 already"},
+		"too little memory": {"defaults:\n  memory_bytes: 1m\n",
+			"line 2: defaults.memory_bytes: 1048576 is too small"},
+		"zero":           {"defaults: {memory_bytes: 0}\n", "none is no limit"},
+		"no size":        {"defaults: {memory_bytes: lots}\n", "not a size"},
+		"too large":      {"defaults: {memory_mb: 99999999999999}\n", "out of range"},
+		"no CPU":         {"defaults: {cpus: 0}\n", "0.01 to 4096"},
+		"half a process": {"defaults: {pids: 1.5}\n", "1 to 4194304"},
+		"disabled, with names": {"defaults:\n  network_enabled: false\n  allowed_domains: [a.example]\n",
+			"line 2: network.mode: none, but names"},
+		"a mode":                {"network: {mode: some}\n", "not none, allow, open or learn"},
+		"a tier":                {"network: {tier: some}\n", "no tier"},
+		"a mode and a tier":     {"network: {mode: open, tier: elevated}\n", "set in line 1 already"},
+		"an alias and the name": {"network: {allow: [a.test], allowed_domains: [b.test]}\n", "set in line 1 already"},
+		"a broad name": {"network:\n  mode: allow\n  allow: ['*.com']\n",
+			"line 3: network.allow[0]: \"*.com\" allows every"},
 		"a star without quotes":  {"network: {allow: [*.example.com]}\n", "put quotes around"},
 		"a name for a list":      {"network: {allow: a.test}\n", "expected a list"},
 		"a list of lists":        {"network: {allow: [[a.test]]}\n", "expected a name"},
@@ -216,7 +230,8 @@ func TestLoad(t *testing.T) {
 	if err := os.WriteFile(path, []byte("a: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path, yamlread.Parse); !errors.Is(err, &api.Error{Code: api.InvalidArgument}) || !strings.Contains(err.Error(), path) {
+	if _, err := Load(path, yamlread.Parse); !errors.Is(err, &api.Error{Code: api.InvalidArgument}) ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
 	}
 }
@@ -227,7 +242,8 @@ func TestPrint(t *testing.T) {
 		c.Image = "a: b #"
 		c.Defaults = api.Limits{CPUs: -1, MemoryBytes: 100<<20 + 1, DiskBytes: -1, PIDs: -1}
 		c.Quotas = api.Quotas{Sandboxes: 3, CPUs: 0.5, MemoryBytes: 1 << 30}
-		c.Network = api.NetPolicy{Mode: api.NetLearn, Learn: api.LearnAllow, Allow: []string{"*.a.test", "b.test:1"}, BlockCIDRs: []string{"::/0"}}
+		c.Network = api.NetPolicy{Mode: api.NetLearn, Learn: api.LearnAllow, Allow: []string{"*.a.test", "b.test:1"},
+			BlockCIDRs: []string{"::/0"}}
 	})} {
 		var plain, commented bytes.Buffer
 		if err := errors.Join(Print(&plain, c, false), Print(&commented, c, true)); err != nil {
@@ -267,7 +283,9 @@ func TestPolicy(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"", "image: a", "exec: {timeout_s: 3m}", "defaults: {memory_mb: 5, cpus: none}", "quotas: {cpus: 1e9}", "a: &a [*a]", "network: {tier: standard, allow: [a.b], block: [\"*\"]}", "defaults: {network_enabled: true}", "? [x]\n: y", "templates: {a: {image: b, steps: [c]}}"} {
+	for _, s := range []string{"", "image: a", "exec: {timeout_s: 3m}", "defaults: {memory_mb: 5, cpus: none}",
+		"quotas: {cpus: 1e9}", "a: &a [*a]", "network: {tier: standard, allow: [a.b], block: [\"*\"]}",
+		"defaults: {network_enabled: true}", "? [x]\n: y", "templates: {a: {image: b, steps: [c]}}"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

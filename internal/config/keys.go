@@ -65,13 +65,17 @@ var keys = []key{
 	{path: "tokens", doc: "tokens without which no client is served, such as {ci: sha256:9f86...}, by the names that audit logs have; hutch config token NAME makes them", list: true, set: setTokens, show: showTokens},
 	choice("mode", "where commands run: all of them in sandboxes, selective: what a scan finds risky, the rest on the host; off: on the host",
 		[]string{"all", "selective", "off"}, func(c *Config) *string { return (*string)(&c.Mode) }),
-	choice("host_execution", "whether commands may run on the host at all, by mode or by --mode: refused, or allowed and recorded (hutch audit host)",
+	choice("host_execution",
+		"whether commands may run on the host at all, by mode or by --mode: refused, or allowed and recorded (hutch audit host)",
 		[]string{"refused", "allowed"}, func(c *Config) *string { return (*string)(&c.Host) }),
-	seconds("exec.timeout_s", "of a command that names no timeout", func(c *Config) *float64 { return &c.Exec.TimeoutS }),
-	seconds("exec.max_timeout_s", "the most that a command may ask for", func(c *Config) *float64 { return &c.Exec.MaxTimeoutS }),
+	seconds("exec.timeout_s", "of a command that names no timeout",
+		func(c *Config) *float64 { return &c.Exec.TimeoutS }),
+	seconds("exec.max_timeout_s", "the most that a command may ask for",
+		func(c *Config) *float64 { return &c.Exec.MaxTimeoutS }),
 
 	cores("defaults.cpus", "CPU time per wall time", func(c *Config) *float64 { return &c.Defaults.CPUs }),
-	size("defaults.memory_bytes", "memory, with what is in tmpfs", func(c *Config) *int64 { return &c.Defaults.MemoryBytes }),
+	size("defaults.memory_bytes", "memory, with what is in tmpfs",
+		func(c *Config) *int64 { return &c.Defaults.MemoryBytes }),
 	size("defaults.disk_bytes", "what a sandbox may write", func(c *Config) *int64 { return &c.Defaults.DiskBytes }),
 	count("defaults.pids", "processes and threads", func(c *Config) *int64 { return &c.Defaults.PIDs }),
 
@@ -92,42 +96,58 @@ var keys = []key{
 		return err
 	}, show: func(c *Config) string { return sizeText(c.Quotas.MemoryBytes, 0) }},
 
-	{path: "network.mode", doc: "none, allow, open or learn; allow when something is allowed", set: func(c *Config, v *yamltree.Node) error {
-		c.Network.Mode = api.NetMode(v.Value)
-		if !slices.Contains(api.NetModes, c.Network.Mode) {
-			return fmt.Errorf("%q is not none, allow, open or learn", v.Value)
-		}
-		return nil
-	}, show: func(c *Config) string { return string(c.Network.Mode) }},
-	list("network.allow", `names to reach, such as ["example.com", "*.example.com", "tcp://db.example.com:5432"]`, func(c *Config) *[]string { return &c.Network.Allow }),
+	{path: "network.mode", doc: "none, allow, open or learn; allow when something is allowed",
+		set: func(c *Config, v *yamltree.Node) error {
+			c.Network.Mode = api.NetMode(v.Value)
+			if !slices.Contains(api.NetModes, c.Network.Mode) {
+				return fmt.Errorf("%q is not none, allow, open or learn", v.Value)
+			}
+			return nil
+		}, show: func(c *Config) string { return string(c.Network.Mode) }},
+	list("network.allow", `names to reach, such as ["example.com", "*.example.com", "tcp://db.example.com:5432"]`,
+		func(c *Config) *[]string { return &c.Network.Allow }),
 	list("network.block", "names never to reach", func(c *Config) *[]string { return &c.Network.Block }),
-	list("network.allow_cidrs", "ranges of addresses to reach, such as [10.1.0.0/16]", func(c *Config) *[]string { return &c.Network.AllowCIDRs }),
+	list("network.allow_cidrs", "ranges of addresses to reach, such as [10.1.0.0/16]",
+		func(c *Config) *[]string { return &c.Network.AllowCIDRs }),
 	list("network.block_cidrs", "ranges never to reach", func(c *Config) *[]string { return &c.Network.BlockCIDRs }),
-	{path: "network.learn", doc: "of mode learn: deny what is not allowed, or allow it", set: func(c *Config, v *yamltree.Node) error {
-		c.Network.Learn = api.NetLearning(v.Value)
-		return nil
-	}, show: func(c *Config) string { return strconv.Quote(string(c.Network.Learn)) }},
-	truth("network.ask", "of mode allow: somebody is asked about what is not allowed, and waited for", func(c *Config) *bool { return &c.Network.Ask }),
+	{path: "network.learn", doc: "of mode learn: deny what is not allowed, or allow it",
+		set: func(c *Config, v *yamltree.Node) error {
+			c.Network.Learn = api.NetLearning(v.Value)
+			return nil
+		}, show: func(c *Config) string { return strconv.Quote(string(c.Network.Learn)) }},
+	truth("network.ask", "of mode allow: somebody is asked about what is not allowed, and waited for",
+		func(c *Config) *bool { return &c.Network.Ask }),
 	{path: "network.ask_s", doc: "how long, in seconds; 0 is 60", set: func(c *Config, v *yamltree.Node) (err error) {
 		c.Network.AskS, err = strconv.ParseFloat(v.Value, 64)
 		return err
 	}, show: func(c *Config) string { return strconv.FormatFloat(c.Network.AskS, 'g', -1, 64) }},
 
-	truth("audit.enabled", "commands, files, policies and refused connections are recorded", func(c *Config) *bool { return &c.Audit.Enabled }),
-	choice("audit.content", "what is read and written is recorded by its digest, or in full (64k of each)", []string{"digest", "full"}, func(c *Config) *string { return &c.Audit.Content }),
-	choice("audit.connections", "those that were denied, or all", []string{"denied", "all"}, func(c *Config) *string { return &c.Audit.Connections }),
-	redactions("audit.redact", `regular expressions of what must not be recorded, such as ["cust-[0-9]+"], beside common forms of passwords and tokens`, func(c *Config) *[]string { return &c.Audit.Redact }),
-	size("audit.max_bytes", "what is kept of one sandbox; the oldest records go", func(c *Config) *int64 { return &c.Audit.MaxBytes }),
-	size("audit.total_bytes", "what is kept of all sandboxes that are removed", func(c *Config) *int64 { return &c.Audit.TotalBytes }),
-	count("audit.keep_days", "how long it is kept after a sandbox is removed", func(c *Config) *int64 { return &c.Audit.KeepDays }),
-	truth("audit.sync", "records survive a loss of power, and cost the time of the disk", func(c *Config) *bool { return &c.Audit.Sync }),
+	truth("audit.enabled", "commands, files, policies and refused connections are recorded",
+		func(c *Config) *bool { return &c.Audit.Enabled }),
+	choice("audit.content", "what is read and written is recorded by its digest, or in full (64k of each)",
+		[]string{"digest", "full"}, func(c *Config) *string { return &c.Audit.Content }),
+	choice("audit.connections", "those that were denied, or all", []string{"denied", "all"},
+		func(c *Config) *string { return &c.Audit.Connections }),
+	redactions("audit.redact",
+		`regular expressions of what must not be recorded, such as ["cust-[0-9]+"], beside common forms of passwords and tokens`, func(c *Config) *[]string { return &c.Audit.Redact }),
+	size("audit.max_bytes", "what is kept of one sandbox; the oldest records go",
+		func(c *Config) *int64 { return &c.Audit.MaxBytes }),
+	size("audit.total_bytes", "what is kept of all sandboxes that are removed",
+		func(c *Config) *int64 { return &c.Audit.TotalBytes }),
+	count("audit.keep_days", "how long it is kept after a sandbox is removed",
+		func(c *Config) *int64 { return &c.Audit.KeepDays }),
+	truth("audit.sync", "records survive a loss of power, and cost the time of the disk",
+		func(c *Config) *bool { return &c.Audit.Sync }),
 
 	// The names that users of other products know.
 	alias(cores("defaults.cpu_cores", "", func(c *Config) *float64 { return &c.Defaults.CPUs }), "defaults.cpus"),
-	alias(megabytes("defaults.memory_mb", func(c *Config) *int64 { return &c.Defaults.MemoryBytes }), "defaults.memory_bytes"),
-	alias(megabytes("defaults.disk_mb", func(c *Config) *int64 { return &c.Defaults.DiskBytes }), "defaults.disk_bytes"),
+	alias(megabytes("defaults.memory_mb", func(c *Config) *int64 { return &c.Defaults.MemoryBytes }),
+		"defaults.memory_bytes"),
+	alias(megabytes("defaults.disk_mb", func(c *Config) *int64 { return &c.Defaults.DiskBytes }),
+		"defaults.disk_bytes"),
 	alias(count("defaults.max_processes", "", func(c *Config) *int64 { return &c.Defaults.PIDs }), "defaults.pids"),
-	alias(seconds("defaults.timeout_seconds", "", func(c *Config) *float64 { return &c.Exec.TimeoutS }), "exec.timeout_s"),
+	alias(seconds("defaults.timeout_seconds", "", func(c *Config) *float64 { return &c.Exec.TimeoutS }),
+		"exec.timeout_s"),
 	enabled("defaults.network_enabled"), enabled("network.network_enabled"),
 	alias(list("defaults.allowed_domains", "", func(c *Config) *[]string { return &c.Network.Allow }), "network.allow"),
 	alias(list("network.allowed_domains", "", func(c *Config) *[]string { return &c.Network.Allow }), "network.allow"),

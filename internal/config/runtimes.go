@@ -88,7 +88,8 @@ func (r Runtimes) look(name string) (string, bool) {
 
 // isVersion accepts what may be part of a tag; a digest has a colon.
 func isVersion(s string) bool {
-	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == ""
+	return s != "" && len(s) <= 64 &&
+		strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") == ""
 }
 
 // check refuses names and references that cannot be what was meant.

@@ -23,12 +23,15 @@ runtimes:
 	}
 	digest := "python@sha256:" + strings.Repeat("0", 64)
 	for name, want := range map[string]string{
-		"python": "registry.example.com/py:312", "python@3.12": "registry.example.com/py:312", "python@3.11": "docker.io/library/python:3.11-slim",
-		"node": "registry.example.com/node:20-mine", "node@22": "registry.example.com/node:22-mine",
-		"bash": "docker.io/library/bash:5", "go@1.24": "docker.io/library/golang:1.24", "rust": "docker.io/library/rust:1-slim",
+		"python": "registry.example.com/py:312", "python@3.12": "registry.example.com/py:312",
+		"python@3.11": "docker.io/library/python:3.11-slim",
+		"node":        "registry.example.com/node:20-mine", "node@22": "registry.example.com/node:22-mine",
+		"bash": "docker.io/library/bash:5", "go@1.24": "docker.io/library/golang:1.24",
+		"rust":  "docker.io/library/rust:1-slim",
 		"tools": "127.0.0.1:5000/tools:v2", "ruby": "docker.io/library/ruby:latest",
 		// What is none stays as it is.
-		"host": "host", "debian:12": "debian:12", "python:latest": "python:latest", digest: digest, "python@": "python@", "python@a/b": "python@a/b",
+		"host": "host", "debian:12": "debian:12", "python:latest": "python:latest", digest: digest,
+		"python@": "python@", "python@a/b": "python@a/b",
 		"perl@5": "perl@5", "": "",
 	} {
 		if got, err := c.Runtimes.Resolve(name); err != nil || got != want {
@@ -52,7 +55,8 @@ runtimes:
 	if err := Print(&b, c, false); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := Parse([]byte(b.String()), yamlread.Parse); err != nil || !reflect.DeepEqual(again.Runtimes, c.Runtimes) {
+	if again, err := Parse([]byte(b.String()), yamlread.Parse); err != nil ||
+		!reflect.DeepEqual(again.Runtimes, c.Runtimes) {
 		t.Errorf("%v, %v", again.Runtimes, err)
 	}
 	for text, words := range map[string]string{

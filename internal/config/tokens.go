@@ -48,8 +48,10 @@ func setTokens(c *Config, v *yamltree.Node) error {
 			return err
 		}
 		digest, ok := strings.CutPrefix(entry, digestPrefix)
-		if b, err := hex.DecodeString(digest); !ok || err != nil || len(b) != sha256.Size || digest != strings.ToLower(digest) {
-			return fmt.Errorf("%s: %.20q... is no digest of a token: hutch config token %s makes one", name, entry, name)
+		if b, err := hex.DecodeString(digest); !ok || err != nil || len(b) != sha256.Size ||
+			digest != strings.ToLower(digest) {
+			return fmt.Errorf("%s: %.20q... is no digest of a token: hutch config token %s makes one", name,
+				entry, name)
 		}
 		if _, twice := c.Tokens[name]; twice {
 			return fmt.Errorf("%s is there twice", name)

@@ -89,7 +89,8 @@ var binaries = []binary{
 			module + "/netfilter$": "what runs privileged stays small",
 			module + "/runtime":    "what runs privileged stays small",
 		},
-		only: []string{"golang.org/x/sys/", "github.com/cilium/ebpf", module + "/netfilter/netd", module + "/netfilter/bpf", module + "/internal/sys", module + "/cmd/hutch-netd"},
+		only: []string{"golang.org/x/sys/", "github.com/cilium/ebpf", module + "/netfilter/netd", module +
+			"/netfilter/bpf", module + "/internal/sys", module + "/cmd/hutch-netd"},
 	},
 	{
 		name: "hutch-mcp",
@@ -111,7 +112,9 @@ var binaries = []binary{
 			module + "/runtime/scan$":  "that is hutchd's side",
 			module + "/runtime/client": "it reads one pipe",
 		},
-		only: []string{"golang.org/x/sys/", "golang.org/x/text/", "github.com/tree-sitter/", "github.com/mattn/go-pointer", "mvdan.cc/sh/v3/", module + "/runtime/scan/", module + "/runtime/api", module + "/internal/", module + "/cmd/hutch-scan"},
+		only: []string{"golang.org/x/sys/", "golang.org/x/text/", "github.com/tree-sitter/",
+			"github.com/mattn/go-pointer", "mvdan.cc/sh/v3/", module + "/runtime/scan/", module + "/runtime/api",
+			module + "/internal/", module + "/cmd/hutch-scan"},
 	},
 	{
 		name: "hutch-init",
@@ -124,7 +127,8 @@ var binaries = []binary{
 			"os/exec":      "commands start through the exec stub, with the order that needs",
 			"plugin":       "PID 1 runs no code but its own",
 		},
-		only: []string{"golang.org/x/sys/", module + "/runtime/guest", module + "/runtime/api", module + "/internal/", module + "/cmd/hutch-init"},
+		only: []string{"golang.org/x/sys/", module + "/runtime/guest", module + "/runtime/api", module + "/internal/",
+			module + "/cmd/hutch-init"},
 	},
 }
 
@@ -135,7 +139,8 @@ func TestBinaries(t *testing.T) {
 			t.Parallel()
 			for _, pkg := range deps(t, b) {
 				if why := b.refuses(pkg); why != "" {
-					t.Errorf("cmd/%s links %s: %s\n(see `go list -deps` or `go mod why` for the path)", b.name, pkg.path, why)
+					t.Errorf("cmd/%s links %s: %s\n(see `go list -deps` or `go mod why` for the path)", b.name,
+						pkg.path, why)
 				}
 			}
 		})
@@ -151,7 +156,8 @@ type dependency struct {
 // deps lists everything that b links.
 func deps(t *testing.T, b binary) []dependency {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", b.tags, "-f", "{{.Standard}} {{.ImportPath}}", module+"/cmd/"+b.name)
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", b.tags, "-f",
+		"{{.Standard}} {{.ImportPath}}", module+"/cmd/"+b.name)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if b.cgo {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")

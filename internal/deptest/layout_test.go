@@ -16,7 +16,8 @@ import (
 var topLevel = []string{
 	".ci", ".gitignore", ".golangci.yml",
 	"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "SPEC.md",
-	"cgroups", "cmd", "docs", "findings", "go.mod", "go.sum", "images", "integration", "internal", "netfilter", "runtime",
+	"cgroups", "cmd", "docs", "findings", "go.mod", "go.sum", "images", "integration", "internal", "netfilter",
+	"runtime",
 	"seccomp",
 }
 
@@ -67,7 +68,8 @@ func TestFileLength(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		generated := bytes.Contains(data, []byte("\n// Code generated ")) || bytes.HasPrefix(data, []byte("// Code generated "))
+		generated := bytes.Contains(data, []byte("\n// Code generated ")) ||
+			bytes.HasPrefix(data, []byte("// Code generated "))
 		if n := bytes.Count(data, []byte("\n")); n > 500 && !generated {
 			t.Errorf("%s has %d lines: split it by subject", strings.TrimSpace(name), n)
 		}

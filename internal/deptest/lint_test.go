@@ -23,12 +23,15 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"runtime/client", module + "/runtime/sandbox", "programs embed it", module + "/runtime/api"},
 	{"images", module + "/seccomp", "images imports runtime/api and internal", module + "/internal/cleanup"},
 	{"seccomp", module + "/cgroups", "seccomp imports runtime/api and internal", module + "/runtime/api"},
-	{"cgroups", module + "/runtime/sandbox", "cgroups imports runtime/api and internal", "github.com/opencontainers/cgroups"},
+	{"cgroups", module + "/runtime/sandbox", "cgroups imports runtime/api and internal",
+		"github.com/opencontainers/cgroups"},
 	{"netfilter", module + "/images", "netfilter imports runtime/api and internal", module + "/runtime/api"},
 	{"runtime/sandbox", module + "/images", "small interfaces of its deps.go", module + "/runtime/launch/launchapi"},
-	{"runtime/sandbox", module + "/runtime/launch", "small interfaces of its deps.go", module + "/runtime/guest/guestapi"},
+	{"runtime/sandbox", module + "/runtime/launch", "small interfaces of its deps.go", module +
+		"/runtime/guest/guestapi"},
 	{"runtime/server", module + "/images", "it dispatches", "github.com/creachadair/jrpc2"},
-	{"runtime/spec", "github.com/opencontainers/runc/libcontainer", "libcontainer/configs only", "github.com/opencontainers/runc/libcontainer/configs"},
+	{"runtime/spec", "github.com/opencontainers/runc/libcontainer", "libcontainer/configs only",
+		"github.com/opencontainers/runc/libcontainer/configs"},
 	{"runtime/spec", module + "/internal/sys", "runtime/spec is pure", module + "/runtime/api"},
 	{"runtime/launch", module + "/images", "loaded on every sandbox start", module + "/cgroups"},
 	{"runtime/launch/launchapi", module + "/seccomp", "messages, not the launcher", module + "/runtime/api"},
@@ -37,7 +40,8 @@ var lintCases = []struct{ folder, forbidden, reason, allowed string }{
 	{"cmd/hutch", module + "/images", "cmd/hutch is a client", "github.com/spf13/cobra"},
 	{"cmd/hutchd", module + "/runtime/launch", "through their api packages", module + "/runtime/launch/launchapi"},
 	{"cmd/hutch-init", module + "/runtime/sandbox", "lives among untrusted code", module + "/runtime/guest"},
-	{"cmd/hutch-mcp", module + "/runtime/sandbox", "every tool is one call", "github.com/modelcontextprotocol/go-sdk/mcp"},
+	{"cmd/hutch-mcp", module + "/runtime/sandbox", "every tool is one call",
+		"github.com/modelcontextprotocol/go-sdk/mcp"},
 	{"cmd/hutch", "github.com/modelcontextprotocol/go-sdk/mcp", "belongs to cmd/hutch-mcp", "github.com/spf13/cobra"},
 	{"runtime/mode", module + "/runtime/sandbox", "small interfaces", module + "/internal/audit"},
 	{"cmd/hutchd", module + "/internal/hostexec", "runs nothing on the host", module + "/runtime/mode"},
@@ -77,7 +81,8 @@ var callCases = []struct {
 	{"images/planted13/planted_test.go", "testing", "testing.TB.SkipNow", "testenv.Require", true},
 	{"images/planted14/planted.go", "testing", "testing.TB.Skip", "testenv.Require", true},
 	{"images/planted15/planted_test.go", "testing", "func(t *testing.T) { t.Skip() }", "testenv.Require", true},
-	{"images/planted16/planted_test.go", "testing", "func(t testing.TB) { t.Skipf(t.Name()) }", "testenv.Require", true},
+	{"images/planted16/planted_test.go", "testing", "func(t testing.TB) { t.Skipf(t.Name()) }",
+		"testenv.Require", true},
 	{"images/planted17/planted_test.go", "testing", "(*testing.T).Skipped", "", false},
 	{"internal/testenv/planted2_test.go", "testing", "(*testing.T).Skip", "", false},
 }
@@ -129,7 +134,8 @@ func TestLintRefusesCalls(t *testing.T) {
 	var folders []string
 	for _, c := range callCases {
 		folders = append(folders, "./"+path.Dir(c.file))
-		writeFile(t, tree, c.file, "package "+path.Base(path.Dir(c.file))+"\n\nimport \""+c.imported+"\"\n\nvar _ = "+c.call+"\n")
+		writeFile(t, tree, c.file, "package "+path.Base(path.Dir(c.file))+"\n\nimport \""+c.imported+"\"\n\nvar _ = "+
+			c.call+"\n")
 	}
 	out, err := lint(t, linter, tree, "forbidigo", folders...)
 	var exit *exec.ExitError
@@ -157,7 +163,8 @@ func linterBuilt(path string) probe.Check {
 // hence nothing of what the tree imports.
 func lint(t *testing.T, linter, tree, rule string, packages ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), linter, append([]string{"run", "--allow-parallel-runners", "--enable-only", rule}, packages...)...)
+	cmd := exec.CommandContext(t.Context(), linter,
+		append([]string{"run", "--allow-parallel-runners", "--enable-only", rule}, packages...)...)
 	cmd.Dir = tree
 	cmd.Env = append(os.Environ(), "GOLANGCI_LINT_CACHE="+t.TempDir())
 	out, err := cmd.CombinedOutput()
@@ -218,7 +225,8 @@ func copyGo(t *testing.T, root string) string {
 			return filepath.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(tree, rel), 0o755)
-		case rel != "go.mod" && rel != "go.sum" && rel != ".golangci.yml" && (!strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go")):
+		case rel != "go.mod" && rel != "go.sum" && rel != ".golangci.yml" &&
+			(!strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go")):
 			return nil
 		}
 		data, err := os.ReadFile(path)

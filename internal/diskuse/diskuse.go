@@ -41,7 +41,8 @@ const (
 const batch = 128
 
 // ErrTooDeep says that folders are nested deeper than this package follows.
-var ErrTooDeep = fmt.Errorf("folders are nested more than %d deep, or %d of them more than %d", maxDepth, maxLate, maxOpen)
+var ErrTooDeep = fmt.Errorf("folders are nested more than %d deep, or %d of them more than %d", maxDepth, maxLate,
+	maxOpen)
 
 // Trees measures the trees at the given paths together, and stops as soon as the sum exceeds
 // stop: what it says then is a lower bound. It follows no symbolic link and enters no

@@ -42,7 +42,8 @@ func TestTrees(t *testing.T) {
 		u := measure(t, Usage{}, dir)
 		// A file system may need some blocks of its own for a file, and round.
 		if got := u.Bytes - empty.Bytes; got < bytes || got > bytes+64<<10 || u.Inodes-empty.Inodes != inodes {
-			t.Errorf("%s: %d bytes and %d inodes more than empty, want %d and %d", step, got, u.Inodes-empty.Inodes, bytes, inodes)
+			t.Errorf("%s: %d bytes and %d inodes more than empty, want %d and %d", step, got, u.Inodes-empty.Inodes,
+				bytes, inodes)
 		}
 	}
 	grown("a file", 1<<20, 1)

@@ -159,7 +159,8 @@ func (l *Log) run() {
 		l.queue.events, l.queue.lost, l.queue.synced = nil, 0, nil
 		l.queue.Unlock()
 		if lost > 0 {
-			events = append(events, pending{api.Event{Time: time.Now().UTC(), Kind: api.EventsLost}, api.LostEvent{Count: lost}})
+			events = append(events, pending{api.Event{Time: time.Now().UTC(), Kind: api.EventsLost},
+				api.LostEvent{Count: lost}})
 		}
 		if failed, err := l.write(events); err != nil {
 			l.opts.Logger.Warn("events are lost", "count", failed, "err", err)

@@ -107,7 +107,8 @@ func TestFollow(t *testing.T) {
 		l.say(i)
 	}
 	for i, e := range <-got {
-		if e.Seq != int64(i+1) || e.Exec != fmt.Sprintf("ex_%d", i) || string(e.Data) != strconv.Itoa(i) || e.Sandbox != "sb_1" || time.Since(e.Time) > time.Minute {
+		if e.Seq != int64(i+1) || e.Exec != fmt.Sprintf("ex_%d", i) || string(e.Data) != strconv.Itoa(i) ||
+			e.Sandbox != "sb_1" || time.Since(e.Time) > time.Minute {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -446,7 +447,8 @@ func TestKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range events {
-				if line := fmt.Sprintf("%d %s %d\n", e.Seq, e.Exec, e.Time.UnixNano()); seen[e.Seq] != "" && seen[e.Seq] != line || e.Kind == api.EventGap {
+				if line := fmt.Sprintf("%d %s %d\n", e.Seq, e.Exec, e.Time.UnixNano()); seen[e.Seq] != "" &&
+					seen[e.Seq] != line || e.Kind == api.EventGap {
 					t.Fatalf("round %d: %q is %q", round, seen[e.Seq], line)
 				}
 			}
@@ -462,6 +464,7 @@ func TestKill(t *testing.T) {
 func BenchmarkEmit(b *testing.B) {
 	l := open(b, b.TempDir(), Options{})
 	for b.Loop() {
-		l.Emit(api.EventExecStarted, "sb_abcdefghijkl", "ex_abcdefghijkl", api.StartedEvent{Program: "/bin/true", PID: 2})
+		l.Emit(api.EventExecStarted, "sb_abcdefghijkl", "ex_abcdefghijkl",
+			api.StartedEvent{Program: "/bin/true", PID: 2})
 	}
 }

@@ -21,7 +21,8 @@ func TestAgainstGit(t *testing.T) {
 	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	pieces := []string{"a", "b", "ab", "*", "**", "?", "/", "/", "[a-b]", "[!a]", ".c", `\`, "]", "[", "!", "#", " ", "[[:alpha:]]", "-"}
+	pieces := []string{"a", "b", "ab", "*", "**", "?", "/", "/", "[a-b]", "[!a]", ".c", `\`, "]", "[", "!", "#", " ",
+		"[[:alpha:]]", "-"}
 	names := []string{"a", "b", "ab", "a.c", "abb", ".c", "a b", "]", "b-"}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 60 {

@@ -41,11 +41,15 @@ func GitConfig(text []byte) Named {
 				n.Hooks = append(n.Hooks, value)
 			case section == "core" && key == "worktree":
 				n.Worktree = value
-			case section == "core" && slices.Contains([]string{"fsmonitor", "sshcommand", "pager", "editor", "askpass", "gitproxy"}, key),
-				section == "credential" || section == "credential.", section == "filter.", section == "diff" || section == "diff.", section == "merge.", section == "gpg" || section == "gpg.",
+			case section == "core" &&
+				slices.Contains([]string{"fsmonitor", "sshcommand", "pager", "editor", "askpass", "gitproxy"}, key),
+				section == "credential" || section == "credential.", section == "filter.", section == "diff" ||
+					section == "diff.", section == "merge.", section == "gpg" || section == "gpg.",
 				section == "pager", section == "sequence", section == "uploadpack":
 				if command := strings.TrimPrefix(strings.TrimSpace(value), "!"); strings.Contains(command, "/") {
-					n.Commands = append(n.Commands, strings.FieldsFunc(command, func(c rune) bool { return strings.ContainsRune(" \t;|&<>()\"'`", c) })...)
+					n.Commands = append(n.Commands,
+						strings.FieldsFunc(command,
+							func(c rune) bool { return strings.ContainsRune(" \t;|&<>()\"'`", c) })...)
 				}
 			case (section == "include" || section == "includeif.") && key == "path":
 				n.Includes = append(n.Includes, value)
@@ -53,7 +57,10 @@ func GitConfig(text []byte) Named {
 		}
 	}
 	// Of a command the words that can be paths in the folder.
-	n.Commands = slices.DeleteFunc(n.Commands, func(word string) bool { return !strings.Contains(word, "/") || strings.HasPrefix(word, "-") })
+	n.Commands = slices.DeleteFunc(n.Commands, func(word string) bool {
+		return !strings.Contains(word, "/") ||
+			strings.HasPrefix(word, "-")
+	})
 	return n
 }
 

@@ -81,7 +81,10 @@ type name struct {
 func New(own, unguarded []string) *Set {
 	s := &Set{first: map[string][]int{}}
 	free := func(n string) bool {
-		return slices.ContainsFunc(unguarded, func(u string) bool { return u == All || u == n || strings.HasPrefix(n, u+"/") })
+		return slices.ContainsFunc(unguarded, func(u string) bool {
+			return u == All || u == n ||
+				strings.HasPrefix(n, u+"/")
+		})
 	}
 	for _, n := range own {
 		if free(n) && !slices.Contains(unguarded, All) {
@@ -112,7 +115,8 @@ func New(own, unguarded []string) *Set {
 
 // Known reports whether a name can be unguarded: it is a row's, a folder of some, NewRepository or All.
 func Known(name string) bool {
-	return name == All || name == NewRepository || slices.ContainsFunc(Rows, func(r Row) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"/") })
+	return name == All || name == NewRepository ||
+		slices.ContainsFunc(Rows, func(r Row) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"/") })
 }
 
 // InDependencies is the set in which dependencies count as other folders do: for what comes out of a sandbox, with
@@ -170,7 +174,8 @@ func (s *Set) path(p string, emptyFolder, gitNew bool) (Match, bool) {
 		}
 		for i := range s.rows {
 			n := &s.rows[i]
-			if n.depth == Top && at > 0 && !s.deep || n.depth == Project && dependency && !s.deps || gitNew && strings.HasPrefix(n.text, ".git/") {
+			if n.depth == Top && at > 0 && !s.deep || n.depth == Project && dependency && !s.deps || gitNew &&
+				strings.HasPrefix(n.text, ".git/") {
 				continue
 			}
 			if m, ok := n.at(low, p, at, emptyFolder); ok {
@@ -186,7 +191,8 @@ func (s *Set) path(p string, emptyFolder, gitNew bool) (Match, bool) {
 // history is what of a .git folder git only reads and writes. All else there may choose programs that git runs, or
 // where it looks for what does (commondir, worktrees, rebase-merge): it is guarded, known or not.
 var history = []string{
-	"HEAD", "index", "objects", "refs", "logs", "packed-refs", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "COMMIT_EDITMSG", "shallow",
+	"HEAD", "index", "objects", "refs", "logs", "packed-refs", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD",
+	"COMMIT_EDITMSG", "shallow",
 }
 
 // Arrives looks at a path that somebody brings into a folder as a part of a whole: of a repository its history may
@@ -342,7 +348,8 @@ func (n *name) at(low, p string, at int, emptyFolder bool) (Match, bool) {
 	switch {
 	case rest == n.text, strings.HasPrefix(rest, n.text) && rest[len(n.text)] == '/':
 		return Match{Name: n.as, Path: p[:at+len(n.text)]}, true
-	case strings.HasPrefix(n.text, rest) && n.text[len(rest)] == '/' && (!emptyFolder || rest == ".git" || strings.HasSuffix(rest, "/.git")):
+	case strings.HasPrefix(n.text, rest) && n.text[len(rest)] == '/' &&
+		(!emptyFolder || rest == ".git" || strings.HasSuffix(rest, "/.git")):
 		return Match{Name: n.as, Path: p, Above: true}, true
 	}
 	return Match{}, false

@@ -15,10 +15,12 @@ import (
 func TestRows(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Rows {
-		if r.Name == "" || r.Who == "" || r.When == "" || r.Source == "" || !slices.Contains([]Depth{Top, Project, Any}, r.Depth) {
+		if r.Name == "" || r.Who == "" || r.When == "" || r.Source == "" ||
+			!slices.Contains([]Depth{Top, Project, Any}, r.Depth) {
 			t.Errorf("%+v is not complete", r)
 		}
-		if seen[lower(r.Name)] || strings.HasPrefix(r.Name, "/") || strings.Contains(strings.TrimPrefix(r.Name, "*"), "*") {
+		if seen[lower(r.Name)] || strings.HasPrefix(r.Name, "/") ||
+			strings.Contains(strings.TrimPrefix(r.Name, "*"), "*") {
 			t.Errorf("%s is there twice, or is no name", r.Name)
 		}
 		if r.Report && r.Depth != Top {
@@ -40,21 +42,34 @@ func TestPath(t *testing.T) {
 		folder         bool   // an empty one
 	}{
 		{path: "main.go"}, {path: ".gitignore"}, {path: "x/.git2/hooks"}, {path: "a.code-workspace.txt"},
-		{path: ".git", want: NewRepository}, {path: "a/b/.git", want: NewRepository}, {path: "a/.GIT", want: NewRepository, folder: true},
+		{path: ".git", want: NewRepository}, {path: "a/b/.git", want: NewRepository},
+		{path: "a/.GIT", want: NewRepository, folder: true},
 		{path: ".git/index"}, {path: ".git/HEAD"}, {path: ".git/refs/heads/hooks"}, {path: "x/.git/objects/ab/config"},
-		{path: ".git/hooks/pre-commit", want: ".git/hooks"}, {path: "a/b/.git/hooks", want: ".git/hooks"}, {path: "a/.Git/Config", want: ".git/config"},
-		{path: "node_modules/x/.git/config", want: ".git/config"}, {path: ".git/info", want: ".git/info/attributes"}, {path: ".git/info", folder: true},
-		{path: ".vscode", want: ".vscode"}, {path: ".vscode/tasks.json", want: ".vscode"}, {path: "a/b/.vscode/x", want: ".vscode"},
-		{path: "node_modules/x/.vscode/x"}, {path: "a/Node_Modules/.npmrc"}, {path: "lib/site-packages/.idea"}, {path: "node_modules2/.idea", want: ".idea"},
+		{path: ".git/hooks/pre-commit", want: ".git/hooks"}, {path: "a/b/.git/hooks", want: ".git/hooks"},
+		{path: "a/.Git/Config", want: ".git/config"},
+		{path: "node_modules/x/.git/config", want: ".git/config"}, {path: ".git/info", want: ".git/info/attributes"},
+		{path: ".git/info", folder: true},
+		{path: ".vscode", want: ".vscode"}, {path: ".vscode/tasks.json", want: ".vscode"},
+		{path: "a/b/.vscode/x", want: ".vscode"},
+		{path: "node_modules/x/.vscode/x"}, {path: "a/Node_Modules/.npmrc"}, {path: "lib/site-packages/.idea"},
+		{path: "node_modules2/.idea", want: ".idea"},
 		{path: "x.code-workspace", want: "*.code-workspace"}, {path: "a/X.Code-Workspace", want: "*.code-workspace"},
-		{path: ".bashrc", want: ".bashrc"}, {path: "a/.bashrc"}, {path: ".config", folder: true}, {path: ".config", want: ".config/git"}, {path: ".config/fish/x", want: ".config/fish"},
-		{path: "a/.config/fish"}, {path: ".venv/bin/python"}, {path: ".cargo/registry/x"}, {path: "a/.cargo/config.toml", want: ".cargo/config.toml"},
-		{path: "deep/in/it", own: []string{"deep/in/it"}, want: "deep/in/it"}, {path: "x/deep/in/it", own: []string{"deep/in/it"}},
-		{path: "deep", own: []string{"deep/in/it"}, want: "deep/in/it"}, {path: "deep/in", own: []string{"deep/in/it"}, folder: true},
-		{path: ".git/hooks/x", unguarded: []string{".git"}}, {path: "a/.git", unguarded: []string{".git"}}, {path: "a/.git", unguarded: []string{NewRepository}},
-		{path: "a/.git/config", unguarded: []string{NewRepository}}, {path: ".idea", unguarded: []string{NewRepository}, want: ".idea"},
-		{path: ".git/hooks", unguarded: []string{".git/config"}, want: ".git/hooks"}, {path: ".git/config", unguarded: []string{".git/config"}},
-		{path: ".vscode", unguarded: []string{All}}, {path: "given", own: []string{"given"}, unguarded: []string{All}, want: "given"},
+		{path: ".bashrc", want: ".bashrc"}, {path: "a/.bashrc"}, {path: ".config", folder: true},
+		{path: ".config", want: ".config/git"}, {path: ".config/fish/x", want: ".config/fish"},
+		{path: "a/.config/fish"}, {path: ".venv/bin/python"}, {path: ".cargo/registry/x"},
+		{path: "a/.cargo/config.toml", want: ".cargo/config.toml"},
+		{path: "deep/in/it", own: []string{"deep/in/it"}, want: "deep/in/it"},
+		{path: "x/deep/in/it", own: []string{"deep/in/it"}},
+		{path: "deep", own: []string{"deep/in/it"}, want: "deep/in/it"}, {path: "deep/in", own: []string{"deep/in/it"},
+			folder: true},
+		{path: ".git/hooks/x", unguarded: []string{".git"}}, {path: "a/.git", unguarded: []string{".git"}},
+		{path: "a/.git", unguarded: []string{NewRepository}},
+		{path: "a/.git/config", unguarded: []string{NewRepository}}, {path: ".idea", unguarded: []string{NewRepository},
+			want: ".idea"},
+		{path: ".git/hooks", unguarded: []string{".git/config"}, want: ".git/hooks"},
+		{path: ".git/config", unguarded: []string{".git/config"}},
+		{path: ".vscode", unguarded: []string{All}}, {path: "given", own: []string{"given"}, unguarded: []string{All},
+			want: "given"},
 	} {
 		m, ok := New(tt.own, tt.unguarded).Path(tt.path, tt.folder)
 		if m.Name != tt.want || ok != (tt.want != "") {
@@ -80,18 +95,22 @@ func TestPath(t *testing.T) {
 func TestRepository(t *testing.T) {
 	s, free := New(nil, nil), New(nil, []string{NewRepository})
 	for p, want := range map[string]string{
-		"hooks/x": ".git/hooks", "config": ".git/config", "Config": ".git/config", "commondir": ".git/commondir", "info/attributes": ".git/info/attributes",
-		"modules/x": ".git/modules", "worktrees/x": ".git/worktrees", "HEAD": "", "objects/ab/cd": "", "index.lock": "", "config.lock": "", "refs/hooks": "",
+		"hooks/x": ".git/hooks", "config": ".git/config", "Config": ".git/config", "commondir": ".git/commondir",
+		"info/attributes": ".git/info/attributes",
+		"modules/x":       ".git/modules", "worktrees/x": ".git/worktrees", "HEAD": "", "objects/ab/cd": "", "index.lock": "",
+		"config.lock": "", "refs/hooks": "",
 	} {
 		if m, _ := s.Repository(p, false); m.Name != want {
 			t.Errorf("%s: %+v, want %q", p, m, want)
 		}
-		if m, _ := free.Repository(p, false); m.Name != want && !strings.HasPrefix(p, "modules/") && !strings.HasPrefix(p, "worktrees/") {
+		if m, _ := free.Repository(p, false); m.Name != want && !strings.HasPrefix(p, "modules/") &&
+			!strings.HasPrefix(p, "worktrees/") {
 			t.Errorf("%s with %s: %+v, want %q", p, NewRepository, m, want)
 		}
 	}
 	for p, want := range map[string]string{ // what is in there, and may be entered
-		"x/.git/config": NewRepository, "x/.vscode/tasks.json": ".vscode", "main/.envrc": ".envrc", "refs/heads/x.code-workspace": "", "refs/heads/.git": NewRepository, "logs/refs/heads/go.work": "",
+		"x/.git/config": NewRepository, "x/.vscode/tasks.json": ".vscode", "main/.envrc": ".envrc",
+		"refs/heads/x.code-workspace": "", "refs/heads/.git": NewRepository, "logs/refs/heads/go.work": "",
 	} {
 		if m, _ := s.Repository(p, false); m.Name != want && (want != NewRepository || m.Name != ".git/config") {
 			t.Errorf("%s: %+v, want %q", p, m, want)
@@ -105,9 +124,12 @@ func TestRepository(t *testing.T) {
 		has  func(string) bool
 		want bool
 	}{
-		{"HEAD", with("objects", "refs"), false}, {"HEAD", with("config"), true}, {"HEAD", with("hooks"), true}, {"HEAD", with("commondir"), true},
-		{"config", with("HEAD"), true}, {"commondir", with("HEAD"), true}, {"hooks", with("HEAD"), true}, {"config.worktree", with("HEAD"), true}, {"config", with("objects", "refs"), false},
-		{"HEAD", with(), false}, {"head", with("config"), false}, {"Config", with("HEAD"), false}, {"refs", with("HEAD", "config"), false},
+		{"HEAD", with("objects", "refs"), false}, {"HEAD", with("config"), true}, {"HEAD", with("hooks"), true},
+		{"HEAD", with("commondir"), true},
+		{"config", with("HEAD"), true}, {"commondir", with("HEAD"), true}, {"hooks", with("HEAD"), true},
+		{"config.worktree", with("HEAD"), true}, {"config", with("objects", "refs"), false},
+		{"HEAD", with(), false}, {"head", with("config"), false}, {"Config", with("HEAD"), false},
+		{"refs", with("HEAD", "config"), false},
 		{"head", with("config", "CONFIG"), true}, {"Config", with("HEAD", "head"), true}, // where case does not count
 	} {
 		if got := s.Completes(tt.name, tt.has); got != tt.want {
@@ -123,9 +145,12 @@ func TestRepository(t *testing.T) {
 func TestArrives(t *testing.T) {
 	s := New(nil, nil).Deep()
 	for p, want := range map[string]string{
-		".git": ".git", ".git/HEAD": "", ".git/objects/ab/cdef": "", ".git/refs/heads/go.work": "", ".git/config": ".git/config", "a/.git/description": "a/.git/description",
-		".git/objects/e/.git/config": ".git/objects/e/.git/config", ".git/refs/heads/.git/config": ".git/refs/heads/.git/config", ".git/objects/e/.vscode": ".git/objects/e/.vscode",
-		"a/.bashrc": "a/.bashrc", "node_modules/x/.vscode/y": "node_modules/x/.vscode", "x/main.go": "",
+		".git": ".git", ".git/HEAD": "", ".git/objects/ab/cdef": "", ".git/refs/heads/go.work": "",
+		".git/config": ".git/config", "a/.git/description": "a/.git/description",
+		".git/objects/e/.git/config":  ".git/objects/e/.git/config",
+		".git/refs/heads/.git/config": ".git/refs/heads/.git/config",
+		".git/objects/e/.vscode":      ".git/objects/e/.vscode",
+		"a/.bashrc":                   "a/.bashrc", "node_modules/x/.vscode/y": "node_modules/x/.vscode", "x/main.go": "",
 	} {
 		if m, ok := s.Arrives(p, false); m.Path != want || ok != (want != "") {
 			t.Errorf("%s: %+v, want %q", p, m, want)
@@ -140,8 +165,10 @@ func TestArrives(t *testing.T) {
 func TestCandidates(t *testing.T) {
 	s := New(nil, nil)
 	for _, tt := range []struct{ in, entry, want string }{
-		{"", "main.go", ""}, {"", ".vscode", ".vscode"}, {"a", ".VSCode", ".VSCode"}, {"node_modules/a", ".vscode", ""}, {"a", ".bashrc", ""}, {"", ".bashrc", ".bashrc"},
-		{"a", "x.code-workspace", "x.code-workspace"}, {"node_modules", ".hg", ".hg/hgrc .hg/hgrc-not-shared .hg/sharedpath"},
+		{"", "main.go", ""}, {"", ".vscode", ".vscode"}, {"a", ".VSCode", ".VSCode"}, {"node_modules/a", ".vscode", ""},
+		{"a", ".bashrc", ""}, {"", ".bashrc", ".bashrc"},
+		{"a", "x.code-workspace", "x.code-workspace"},
+		{"node_modules", ".hg", ".hg/hgrc .hg/hgrc-not-shared .hg/sharedpath"},
 	} {
 		if got := strings.Join(s.Candidates(tt.in, tt.entry), " "); got != tt.want {
 			t.Errorf("%s in %q: %q, want %q", tt.entry, tt.in, got, tt.want)
@@ -151,10 +178,14 @@ func TestCandidates(t *testing.T) {
 
 // configs are configurations of git's, and what git takes from them is asked of git itself.
 var configs = []string{
-	"[core]\n\thooksPath = .githooks\n", "[CORE]\nHOOKSPATH=x", "[core]hooksPath=\"a b\" ; c\n", "[core]\n hooksPath = a\\\n b\n", "[core]\nhooksPath = a b  # c\n",
-	"[core]\nhooksPath\n", "[core]\nhooksPath =\n", "[core]\nbare = false\n[core]\nhooksPath = one\nhooksPath = two\n", "[include]\npath = ../x\n[includeIf \"gitdir:~/x/\"]\n\tpath = y\n",
-	"[alias \"core\"]\nhooksPath = no\n", "[core \"x\"]\nhooksPath = no\n", "; [core]\n# hooksPath = no\n[core]\r\nhooksPath = crlf\r\n", "[core]\nhooksPath = \"q\\\"uo\\\\te\\t\"\n",
-	"\ufeff[core]\nhooksPath = bom\n", "[core]\n\thooksPath = a;b\n", "[ core ]\nhooksPath = spaced\n", "[core]\nhooksPath = \" lead\"  \n",
+	"[core]\n\thooksPath = .githooks\n", "[CORE]\nHOOKSPATH=x", "[core]hooksPath=\"a b\" ; c\n",
+	"[core]\n hooksPath = a\\\n b\n", "[core]\nhooksPath = a b  # c\n",
+	"[core]\nhooksPath\n", "[core]\nhooksPath =\n", "[core]\nbare = false\n[core]\nhooksPath = one\nhooksPath = two\n",
+	"[include]\npath = ../x\n[includeIf \"gitdir:~/x/\"]\n\tpath = y\n",
+	"[alias \"core\"]\nhooksPath = no\n", "[core \"x\"]\nhooksPath = no\n",
+	"; [core]\n# hooksPath = no\n[core]\r\nhooksPath = crlf\r\n", "[core]\nhooksPath = \"q\\\"uo\\\\te\\t\"\n",
+	"\ufeff[core]\nhooksPath = bom\n", "[core]\n\thooksPath = a;b\n", "[ core ]\nhooksPath = spaced\n",
+	"[core]\nhooksPath = \" lead\"  \n",
 }
 
 // TestGitConfig compares with git.
@@ -168,7 +199,8 @@ func TestGitConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask := func(pattern string) (values []string, valid bool) {
-			out, err := exec.Command("git", "config", "--no-includes", "--file", file, "-z", "--get-regexp", pattern).Output()
+			out, err := exec.Command("git", "config", "--no-includes", "--file", file, "-z", "--get-regexp", pattern).
+				Output()
 			var exit *exec.ExitError
 			if err != nil && (!asExit(err, &exit) || exit.ExitCode() > 1) {
 				return nil, false
@@ -214,7 +246,8 @@ func FuzzPath(f *testing.F) {
 	f.Add("node_modules/.vscode", "c")
 	s := New([]string{"own/x"}, nil)
 	f.Fuzz(func(t *testing.T, p, below string) {
-		if p == "" || filepath.Clean("/"+p) != "/"+p || strings.Contains(below, "/") || below == "" || below == "." || below == ".." {
+		if p == "" || filepath.Clean("/"+p) != "/"+p || strings.Contains(below, "/") || below == "" || below == "." ||
+			below == ".." {
 			return
 		}
 		var m Match
@@ -235,7 +268,8 @@ func FuzzPath(f *testing.F) {
 // TestGitCommands finds the files of a folder that configuration has git run.
 func TestGitCommands(t *testing.T) {
 	n := GitConfig([]byte("[core]\n\tfsmonitor = ./tools/mon --x\n\tworktree = ../../../mod\n[filter \"x\"]\n\tclean = \"python3 scripts/clean.py %f | sort\"\n[credential]\n\thelper = !sub/helper\n[alias]\n\tx = !a/b\n[core]\n\tpager = less\n"))
-	if want := []string{"./tools/mon", "scripts/clean.py", "sub/helper"}; !slices.Equal(n.Commands, want) || n.Worktree != "../../../mod" {
+	if want := []string{"./tools/mon", "scripts/clean.py", "sub/helper"}; !slices.Equal(n.Commands, want) ||
+		n.Worktree != "../../../mod" {
 		t.Errorf("%+v, want %q", n, want)
 	}
 }

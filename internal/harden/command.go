@@ -13,20 +13,24 @@ import (
 var readers = []uint32{
 	// Modes, owners, times and attributes of files, which Landlock leaves alone.
 	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, sysFchmodat2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
-	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR,
+	unix.SYS_FREMOVEXATTR,
 	sysSetxattrat, sysRemovexattrat, sysFileSetattr,
 	// Programs that no file system has, so that Landlock lets them be executed.
 	unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_EXECVEAT,
 	// Sockets: services of this machine, hutch's own among them, and the network.
 	unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN,
 	// What is shared with other processes of the user's by a number.
-	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV,
+	unix.SYS_MSGCTL,
 	unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
 	unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
-	unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETPARAM,
+	unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER,
+	unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETPARAM,
 	unix.SYS_PIDFD_OPEN,
 	// Namespaces and mounts.
-	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE,
+	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
+	unix.SYS_OPEN_TREE,
 	unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
 	unix.SYS_BPF, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, sysOpenTreeAttr,
 }
@@ -43,14 +47,17 @@ const (
 
 // signals are calls that signal other processes. Of tgkill those signals are left that programs and their runtimes send
 // themselves.
-var signals = []uint32{unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PIDFD_SEND_SIGNAL}
+var signals = []uint32{unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO,
+	unix.SYS_PIDFD_SEND_SIGNAL}
 
 // asking are the requests of ioctl(2) that such a command makes: about terminals, descriptors and files. Others are
 // unknown to it (ENOTTY): they change files past Landlock (FS_IOC_SETFLAGS), or write what a terminal's reader takes
 // for its user's (TIOCSTI, TIOCLINUX).
 var asking = []uint32{
-	unix.TCGETS, unix.TCSETS, unix.TCSETSW, unix.TCSETSF, unix.TCGETS2, unix.TCSETS2, unix.TCSETSW2, unix.TCSETSF2, unix.TCGETA,
-	unix.TCSBRK, unix.TCXONC, unix.TCFLSH, unix.TIOCGWINSZ, unix.TIOCGPGRP, unix.TIOCSPGRP, unix.TIOCGSID, unix.TIOCOUTQ, unix.TIOCINQ, unix.TIOCGETD,
+	unix.TCGETS, unix.TCSETS, unix.TCSETSW, unix.TCSETSF, unix.TCGETS2, unix.TCSETS2, unix.TCSETSW2, unix.TCSETSF2,
+	unix.TCGETA,
+	unix.TCSBRK, unix.TCXONC, unix.TCFLSH, unix.TIOCGWINSZ, unix.TIOCGPGRP, unix.TIOCSPGRP, unix.TIOCGSID,
+	unix.TIOCOUTQ, unix.TIOCINQ, unix.TIOCGETD,
 	fionbio, fioclex, fionclex, unix.FS_IOC_GETFLAGS, fsIocFiemap, figetbsz,
 }
 
@@ -108,7 +115,8 @@ func command(mute bool) []byte {
 	}...)
 	// decide compares an argument with a list, for one call: what is in it ends one way, what is not the other.
 	decide := func(nr uint32, arg uint32, list []uint32, in, out uint32) {
-		prog = append(prog, unix.SockFilter{Code: equal, K: nr, Jf: uint8(2 + 2*len(list))}, unix.SockFilter{Code: load, K: arg})
+		prog = append(prog, unix.SockFilter{Code: equal, K: nr, Jf: uint8(2 + 2*len(list))},
+			unix.SockFilter{Code: load, K: arg})
 		prog = append(prog, each(list, in)...)
 		prog = append(prog, unix.SockFilter{Code: ret, K: out})
 	}

@@ -52,7 +52,8 @@ func TestProcess(t *testing.T) {
 			t.Errorf("%s: %v\n%s", f, err, text)
 		}
 	}
-	out, err := exec.Command("grep", "-c", "-e", "NoNewPrivs:.1", "-e", "Seccomp:.2", "/proc/self/status").CombinedOutput()
+	out, err := exec.Command("grep", "-c", "-e", "NoNewPrivs:.1", "-e", "Seccomp:.2", "/proc/self/status").
+		CombinedOutput()
 	if string(out) != "2\n" {
 		t.Errorf("what it starts: %v\n%s", err, out)
 	}
@@ -75,7 +76,8 @@ func TestProgram(t *testing.T) {
 		}
 		seen[nr] = true
 	}
-	for _, nr := range []uint32{unix.SYS_READ, unix.SYS_CLONE, unix.SYS_EXECVE, unix.SYS_BPF, unix.SYS_UNSHARE, unix.SYS_MOUNT, unix.SYS_SECCOMP} {
+	for _, nr := range []uint32{unix.SYS_READ, unix.SYS_CLONE, unix.SYS_EXECVE, unix.SYS_BPF, unix.SYS_UNSHARE,
+		unix.SYS_MOUNT, unix.SYS_SECCOMP} {
 		if got := run(auditArch, nr); got != unix.SECCOMP_RET_ALLOW {
 			t.Errorf("call %d: %#x", nr, got)
 		}

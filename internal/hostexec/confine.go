@@ -37,15 +37,19 @@ var readable = []struct {
 	rights uint64
 }{
 	// programs and their libraries
-	{"/usr", programs}, {"/bin", programs}, {"/sbin", programs}, {"/lib", programs}, {"/lib32", programs}, {"/lib64", programs},
+	{"/usr", programs}, {"/bin", programs}, {"/sbin", programs}, {"/lib", programs}, {"/lib32", programs},
+	{"/lib64", programs},
 	{"/nix/store", programs}, {"/gnu/store", programs}, // the same, elsewhere
 	{"/etc/ld.so.cache", readFile}, {"/etc/ld.so.preload", readFile}, // where libraries are
 	{"/etc/passwd", readFile}, {"/etc/group", readFile}, {"/etc/nsswitch.conf", readFile}, // names of users: ls -l, id
-	{"/etc/localtime", readFile}, {"/etc/timezone", readFile}, {"/etc/locale.alias", readFile}, {"/etc/magic", readFile},
+	{"/etc/localtime", readFile}, {"/etc/timezone", readFile}, {"/etc/locale.alias", readFile},
+	{"/etc/magic", readFile},
 	{"/etc/ssl/openssl.cnf", readFile}, // node ends where it is there and cannot be read
-	{"/proc/filesystems", readFile}, {"/proc/cpuinfo", readFile}, {"/proc/meminfo", readFile}, {"/proc/stat", readFile}, {"/proc/uptime", readFile}, {"/proc/loadavg", readFile},
+	{"/proc/filesystems", readFile}, {"/proc/cpuinfo", readFile}, {"/proc/meminfo", readFile}, {"/proc/stat", readFile},
+	{"/proc/uptime", readFile}, {"/proc/loadavg", readFile},
 	{"/sys/devices/system", readTree}, // how many processors: nproc
-	{"/dev/null", device}, {"/dev/zero", device}, {"/dev/full", device}, {"/dev/random", device}, {"/dev/urandom", device},
+	{"/dev/null", device}, {"/dev/zero", device}, {"/dev/full", device}, {"/dev/random", device},
+	{"/dev/urandom", device},
 	// pagers set it up; what could type is refused by harden.Command
 	{"/dev/tty", device | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
 }
@@ -84,7 +88,8 @@ func confine(dir string) error {
 		if err != nil {
 			return &os.PathError{Op: "open", Path: path, Err: err}
 		}
-		rules = append(rules, unix.LandlockPathBeneathAttr{Allowed_access: rights & set.Handled_access_fs, Parent_fd: int32(fd)})
+		rules = append(rules, unix.LandlockPathBeneathAttr{Allowed_access: rights & set.Handled_access_fs,
+			Parent_fd: int32(fd)})
 		return nil
 	}
 	if err := add(dir, readTree); err != nil {

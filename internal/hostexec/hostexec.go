@@ -104,7 +104,8 @@ func Start(c *Command) (_ *Process, err error) {
 	for _, f := range []struct {
 		file *os.File
 		to   func(*os.File)
-	}{{c.Stdin, func(f *os.File) { p.runner.Stdin = f }}, {c.Stdout, func(f *os.File) { p.runner.Stdout = f }}, {c.Stderr, func(f *os.File) { p.runner.Stderr = f }}} {
+	}{{c.Stdin, func(f *os.File) { p.runner.Stdin = f }}, {c.Stdout, func(f *os.File) { p.runner.Stdout = f }},
+		{c.Stderr, func(f *os.File) { p.runner.Stderr = f }}} {
 		if f.file != nil { // and no typed nil
 			f.to(f.file)
 		}
@@ -128,7 +129,8 @@ func Start(c *Command) (_ *Process, err error) {
 	switch {
 	case err != nil:
 		p.close()
-		return nil, errors.Join(fmt.Errorf("the host runner has ended before it ran anything: %w", err), p.runner.Wait())
+		return nil, errors.Join(fmt.Errorf("the host runner has ended before it ran anything: %w", err),
+			p.runner.Wait())
 	case n.Ended:
 		p.over = End{ExitCode: n.Code, Error: n.Error, NotRun: true}
 	default:
@@ -180,7 +182,8 @@ func (p *Process) Wait(ctx context.Context) End {
 	if p.PID > 0 {
 		n, err := p.next()
 		if end = (End{ExitCode: n.Code, Signal: n.Signal, Error: n.Error}); err != nil {
-			end = End{ExitCode: 128 + int(unix.SIGKILL), Signal: "SIGKILL", Error: "the process that held the command was killed: how the command ended is not known"}
+			end = End{ExitCode: 128 + int(unix.SIGKILL), Signal: "SIGKILL",
+				Error: "the process that held the command was killed: how the command ended is not known"}
 		}
 	}
 	_, _ = io.Copy(io.Discard, p.status) // until the runner has killed what was left
@@ -191,7 +194,8 @@ func (p *Process) Wait(ctx context.Context) End {
 
 // Outcome is an end as exec.run's result has it.
 func (e *End) Outcome(timedOut bool) api.ExecResult {
-	r := api.ExecResult{ExitCode: e.ExitCode, Signal: e.Signal, TimedOut: timedOut, Error: e.Error, Killed: []int{}, Denials: []api.Denial{}}
+	r := api.ExecResult{ExitCode: e.ExitCode, Signal: e.Signal, TimedOut: timedOut, Error: e.Error, Killed: []int{},
+		Denials: []api.Denial{}}
 	switch {
 	case e.NotRun:
 		r.Verdict = api.VerdictNotRun

@@ -46,10 +46,11 @@ func run(t *testing.T, c Command, timeout float64, command string) (api.ExecResu
 	}
 	c.Stdout, c.Stderr = out.W, out.W
 	var reported []api.HostEndParams
-	res, err := c.Run(t.Context(), &api.Decision{ID: "hx_1", TimeoutS: timeout}, func(*Process) { _ = out.W.Close() }, func(_ context.Context, p api.HostEndParams) error {
-		reported = append(reported, p)
-		return nil
-	})
+	res, err := c.Run(t.Context(), &api.Decision{ID: "hx_1", TimeoutS: timeout}, func(*Process) { _ = out.W.Close() },
+		func(_ context.Context, p api.HostEndParams) error {
+			reported = append(reported, p)
+			return nil
+		})
 	text, _, _ := out.Text()
 	if err != nil || len(reported) != 1 || reported[0].ID != "hx_1" || reported[0].ExitCode != res.ExitCode {
 		t.Errorf("%v, reported %+v, result %+v", err, reported, res)
@@ -130,7 +131,8 @@ func await(t *testing.T, pid int) {
 	defer unix.Close(fd)
 	n, err := 0, error(unix.EINTR)
 	for err == unix.EINTR {
-		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(testenv.Patience(20*time.Second).Milliseconds()))
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(testenv.Patience(20*time.Second).
+			Milliseconds()))
 	}
 	if n != 1 || err != nil {
 		t.Errorf("%d lives on: %v", pid, err)
@@ -212,7 +214,8 @@ func TestReadOnly(t *testing.T) {
 		t.Error("the kernel has Landlock, and does not confine")
 	}
 	outside, dir := t.TempDir(), t.TempDir()
-	for path, text := range map[string]string{filepath.Join(outside, "key"): "secret\n", filepath.Join(dir, "own"): "own\n", filepath.Join(dir, "tool"): "#!/bin/bash\necho ran\n"} {
+	for path, text := range map[string]string{filepath.Join(outside, "key"): "secret\n",
+		filepath.Join(dir, "own"): "own\n", filepath.Join(dir, "tool"): "#!/bin/bash\necho ran\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +310,8 @@ func TestConfined(t *testing.T) {
 	testenv.Require(t, probe.Landlock())
 	testenv.Programs(t, "python3")
 	outside, dir := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{filepath.Join(outside, "file"): "", filepath.Join(dir, "own"): "own\n", filepath.Join(dir, "try.py"): attempts} {
+	for name, text := range map[string]string{filepath.Join(outside, "file"): "", filepath.Join(dir, "own"): "own\n",
+		filepath.Join(dir, "try.py"): attempts} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +328,8 @@ func TestConfined(t *testing.T) {
 		harmless = append(harmless, "child: ok")
 	}
 	for _, readOnly := range []bool{true, false} {
-		_, out := run(t, Command{Dir: dir, ReadOnly: readOnly, Env: Environ(readOnly, nil)}, 0, fmt.Sprintf("python3 try.py %s %d", outside, os.Getpid()))
+		_, out := run(t, Command{Dir: dir, ReadOnly: readOnly, Env: Environ(readOnly, nil)}, 0,
+			fmt.Sprintf("python3 try.py %s %d", outside, os.Getpid()))
 		for line := range strings.Lines(out) {
 			line = strings.TrimSuffix(line, "\n")
 			name, how, _ := strings.Cut(line, ": ")
@@ -347,7 +352,8 @@ func TestEnviron(t *testing.T) {
 	t.Setenv("PATH", ".:"+os.Getenv("PATH"))
 	t.Setenv("LC_TEST", "y")
 	env := strings.Join(Environ(true, map[string]string{"A": "b"}), "\n")
-	if strings.Contains(env, "LD_PRELOAD") || strings.Contains(env, "BASH_FUNC") || !strings.Contains(env, "PATH="+Path) || !strings.Contains(env, "LC_TEST=y") || strings.Contains(env, "A=b") {
+	if strings.Contains(env, "LD_PRELOAD") || strings.Contains(env, "BASH_FUNC") ||
+		!strings.Contains(env, "PATH="+Path) || !strings.Contains(env, "LC_TEST=y") || strings.Contains(env, "A=b") {
 		t.Error(env)
 	}
 	if env := Environ(false, map[string]string{"PATH": "/x"}); env[len(env)-1] != "PATH=/x" {
@@ -371,7 +377,8 @@ func TestCapture(t *testing.T) {
 }
 
 func FuzzParentOf(f *testing.F) {
-	for _, s := range []string{"1 (a) S 2 3", "1 (a) b) c) S 77 1", "", ")", "1 (x) S -1", "1 (x) S 99999999999999999999"} {
+	for _, s := range []string{"1 (a) S 2 3", "1 (a) b) c) S 77 1", "", ")", "1 (x) S -1",
+		"1 (x) S 99999999999999999999"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, stat []byte) {

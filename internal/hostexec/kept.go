@@ -186,7 +186,8 @@ func (s *stream) read(ctx context.Context, offset int64) (api.Chunk, error) {
 			s.data, s.at = s.data[n:], s.at+n
 		}
 		n := min(int64(len(s.data)), api.MaxReadBytes)
-		c := api.Chunk{Offset: s.at, Next: s.at + n, Data: base64.StdEncoding.EncodeToString(s.data[:n]), Encoding: api.Base64, EOF: s.eof && n == int64(len(s.data))}
+		c := api.Chunk{Offset: s.at, Next: s.at + n, Data: base64.StdEncoding.EncodeToString(s.data[:n]),
+			Encoding: api.Base64, EOF: s.eof && n == int64(len(s.data))}
 		news := s.news
 		s.mu.Unlock()
 		if n > 0 || c.EOF {

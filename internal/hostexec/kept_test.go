@@ -103,7 +103,8 @@ func TestKeptNot(t *testing.T) {
 	k = keep(t, "sleep 1000")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := k.Write(ctx, api.WriteParams{Data: strings.Repeat("x", 1<<20)}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := k.Write(ctx, api.WriteParams{Data: strings.Repeat("x", 1<<20)}); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }

@@ -63,7 +63,8 @@ var errTimeout = errors.New("the command's time is over")
 
 // Run runs what the daemon has decided to be for the host, and has the end recorded. The result is good
 // beside ErrNotRecorded.
-func (c *Command) Run(ctx context.Context, d *api.Decision, started func(*Process), record func(context.Context, api.HostEndParams) error) (res api.ExecResult, err error) {
+func (c *Command) Run(ctx context.Context, d *api.Decision, started func(*Process),
+	record func(context.Context, api.HostEndParams) error) (res api.ExecResult, err error) {
 	begun := time.Now()
 	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if d.TimeoutS > 0 {
@@ -84,7 +85,8 @@ func (c *Command) Run(ctx context.Context, d *api.Decision, started func(*Proces
 	told, stop := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer stop()
 	rerr := record(told, api.HostEndParams{
-		ID: d.ID, ExitCode: end.ExitCode, Signal: end.Signal, TimedOut: timedOut, DurationMS: res.DurationMS, Error: clip(end.Error),
+		ID: d.ID, ExitCode: end.ExitCode, Signal: end.Signal, TimedOut: timedOut, DurationMS: res.DurationMS,
+		Error: clip(end.Error),
 	})
 	if rerr != nil {
 		rerr = fmt.Errorf("%w: %w", ErrNotRecorded, rerr)

@@ -128,7 +128,8 @@ func find(j *job) (string, error) {
 
 // start starts the command. It dies with this process, whatever kills that.
 func (r *runner) start(path string, j *job) error {
-	attr := &os.ProcAttr{Dir: j.Dir, Env: j.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: j.Group, Pdeathsig: unix.SIGKILL}}
+	attr := &os.ProcAttr{Dir: j.Dir, Env: j.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys: &syscall.SysProcAttr{Setpgid: j.Group, Pdeathsig: unix.SIGKILL}}
 	release, err := sys.StartHeld(func() error { // on a thread that only this command comes from
 		if j.ReadOnly {
 			if err := confine(j.Dir); err != nil {

@@ -90,7 +90,8 @@ func (s *Source) mapTree(tree int, to Owner, readOnly bool) error {
 	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
 	switch {
 	case errors.Is(err, unix.EINVAL):
-		return api.Errorf(api.Unavailable, "the file system of %s, or of a mount below it, cannot be mapped to the sandbox's ids: %w", s.Path, err).
+		return api.Errorf(api.Unavailable,
+			"the file system of %s, or of a mount below it, cannot be mapped to the sandbox's ids: %w", s.Path, err).
 			WithHint("copy the folder to ext4, xfs, btrfs or tmpfs, or run hutch as the ordinary user that owns it")
 	case err != nil:
 		return fmt.Errorf("mount_setattr %s: %w", s.Path, err)
@@ -136,7 +137,8 @@ func lockHere(tree *os.File, dir bool) (*os.File, error) {
 		return nil, fmt.Errorf("move_mount to %s: %w", at, err)
 	}
 	self := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
-	ns, err := namespaceOf(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: self, GidMappings: self}, "mnt")
+	ns, err := namespaceOf(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: self, GidMappings: self}, "mnt")
 	if err != nil {
 		return nil, fmt.Errorf("copy the mount namespace: %w", err)
 	}
@@ -196,7 +198,8 @@ func userNamespace(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
 	// PTRACE_TRACEME makes the thread that forks the tracer; only it may wait.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	return namespaceOf(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: uids, GidMappings: gids}, "user")
+	return namespaceOf(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: uids, GidMappings: gids},
+		"user")
 }
 
 // namespaceOf opens a namespace of a new process. It takes a process to make one; this one is stopped by ptrace(2)

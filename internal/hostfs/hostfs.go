@@ -77,14 +77,16 @@ func open(path string) (_ *Source, err error) {
 	// proc(5): the kernel adds this to the path of a file that was removed. A
 	// path that does not start with a slash lies outside of the caller's root.
 	if st.Nlink == 0 || strings.HasSuffix(real, " (deleted)") || !strings.HasPrefix(real, "/") {
-		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("it has no name in the file system any more (" + real + ")")}
+		return nil, &os.PathError{Op: "open", Path: path,
+			Err: errors.New("it has no name in the file system any more (" + real + ")")}
 	}
 	return &Source{Path: real, FD: f, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
 }
 
 // quote makes path one word of a shell.
 func quote(path string) string {
-	if path != "" && strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:@") == "" {
+	if path != "" && strings.Trim(path,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:@") == "" {
 		return path
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"

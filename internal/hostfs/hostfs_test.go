@@ -71,14 +71,16 @@ func TestOpenUnreadable(t *testing.T) {
 	testenv.NotRoot(t) // root reads everything
 	dir := t.TempDir()
 	t.Cleanup(func() { must(t, os.Chmod(dir, 0o700)) })
-	for mode, code := range map[os.FileMode]api.Code{0o700: "", 0o300: api.PermissionDenied, 0o600: api.PermissionDenied} {
+	for mode, code := range map[os.FileMode]api.Code{0o700: "", 0o300: api.PermissionDenied,
+		0o600: api.PermissionDenied} {
 		must(t, os.Chmod(dir, mode))
 		s, err := Open(dir)
 		if s != nil {
 			s.FD.Close()
 		}
 		var known *api.Error
-		if code == "" && err != nil || code != "" && (!errors.As(err, &known) || known.Code != code || known.Hint == "") {
+		if code == "" && err != nil || code != "" && (!errors.As(err, &known) || known.Code != code ||
+			known.Hint == "") {
 			t.Errorf("mode %o: %v, want %q", mode, err, code)
 		}
 	}
@@ -114,7 +116,8 @@ func TestDetachOwner(t *testing.T) {
 	testenv.Root(t) // only root maps mounts
 	const base = 0x70000000
 	dir := t.TempDir()
-	for name, id := range map[string]int{"roots": 0, "owners": 1000, "others": 33, "far": 100000, "ours": base + 5, ".": 1000} {
+	for name, id := range map[string]int{"roots": 0, "owners": 1000, "others": 33, "far": 100000, "ours": base + 5,
+		".": 1000} {
 		if name != "." {
 			must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 		}
@@ -125,9 +128,12 @@ func TestDetachOwner(t *testing.T) {
 		readOnly bool
 		want     map[string]uint32
 	}{
-		{0, false, map[string]uint32{".": base, "owners": base, "roots": 65534, "others": 65534, "far": 65534, "ours": base + 5}},
-		{5, false, map[string]uint32{".": base + 5, "owners": base + 5, "roots": 65534, "others": 65534, "ours": 65534}},
-		{0, true, map[string]uint32{".": base, "owners": base, "roots": base + 1000, "others": base + 33, "far": 65534, "ours": 65534}},
+		{0, false, map[string]uint32{".": base, "owners": base, "roots": 65534, "others": 65534, "far": 65534,
+			"ours": base + 5}},
+		{5, false, map[string]uint32{".": base + 5, "owners": base + 5, "roots": 65534, "others": 65534,
+			"ours": 65534}},
+		{0, true, map[string]uint32{".": base, "owners": base, "roots": base + 1000, "others": base + 33, "far": 65534,
+			"ours": 65534}},
 		{1000, true, map[string]uint32{"owners": base + 1000, "roots": base, "others": base + 33}},
 		{33, true, map[string]uint32{"owners": base + 33, "roots": base, "others": base + 1000}},
 	} {
@@ -136,11 +142,13 @@ func TestDetachOwner(t *testing.T) {
 			var st unix.Stat_t
 			must(t, unix.Stat(filepath.Join(root, name), &st))
 			if st.Uid != want || st.Gid != want {
-				t.Errorf("as %d, read-only %t: %s belongs to %d:%d, want %d", tt.as, tt.readOnly, name, st.Uid, st.Gid, want)
+				t.Errorf("as %d, read-only %t: %s belongs to %d:%d, want %d", tt.as, tt.readOnly, name, st.Uid,
+					st.Gid, want)
 			}
 		}
 		// Root itself has no place in the map: what it would create could belong to nobody.
-		if err := os.WriteFile(filepath.Join(root, "new"), nil, 0o600); !tt.readOnly && !errors.Is(err, unix.EOVERFLOW) {
+		if err := os.WriteFile(filepath.Join(root, "new"), nil, 0o600); !tt.readOnly &&
+			!errors.Is(err, unix.EOVERFLOW) {
 			t.Errorf("create as uid 0: %v, want EOVERFLOW", err)
 		}
 	}
@@ -150,7 +158,8 @@ func TestDetachOwner(t *testing.T) {
 func TestIDMap(t *testing.T) {
 	const base = 0x70000000
 	for _, first := range []uint32{0, base} {
-		for _, owner := range []uint32{0, 1, 1000, 65535, 65536, base, base + 1, base + 1000, base + 65535, base + 65536, 1<<32 - 2} {
+		for _, owner := range []uint32{0, 1, 1000, 65535, 65536, base, base + 1, base + 1000, base + 65535, base +
+			65536, 1<<32 - 2} {
 			for _, as := range []uint32{0, 1, 1000, 65535} {
 				lines := idMap(first, base, owner, as)
 				disk, inside := map[int]bool{}, map[int]bool{}
@@ -160,7 +169,8 @@ func TestIDMap(t *testing.T) {
 					}
 				}
 				if lines[0] != (syscall.SysProcIDMap{ContainerID: int(owner), HostID: int(base + as), Size: 1}) ||
-					len(disk) != api.IDCount || len(inside) != api.IDCount || !inside[base] || !inside[base+65535] || len(lines) > 5 {
+					len(disk) != api.IDCount || len(inside) != api.IDCount || !inside[base] || !inside[base+65535] ||
+					len(lines) > 5 {
 					t.Errorf("first %d, owner %d as %d: %+v", first, owner, as, lines)
 				}
 			}
@@ -195,8 +205,10 @@ func TestDetachLocked(t *testing.T) {
 		must(t, err)
 		must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 		clear := func(what string) {
-			for name, flag := range map[string]uint64{"RDONLY": unix.MOUNT_ATTR_RDONLY, "NOSUID": unix.MOUNT_ATTR_NOSUID, "NODEV": unix.MOUNT_ATTR_NODEV} {
-				err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_clr: flag})
+			for name, flag := range map[string]uint64{"RDONLY": unix.MOUNT_ATTR_RDONLY,
+				"NOSUID": unix.MOUNT_ATTR_NOSUID, "NODEV": unix.MOUNT_ATTR_NODEV} {
+				err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
+					&unix.MountAttr{Attr_clr: flag})
 				if !errors.Is(err, unix.EPERM) {
 					fmt.Printf("clear %s, %s: %v\n", name, what, err)
 				}
@@ -232,8 +244,9 @@ func TestDetachLocked(t *testing.T) {
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: base, Size: api.IDCount}}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestDetachLocked$")
 	cmd.Env, cmd.ExtraFiles = append(os.Environ(), locksVar+"=3"), []*os.File{f}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: ids, GidMappings: ids,
-		Credential: &syscall.Credential{Uid: 0, Gid: 0}, GidMappingsEnableSetgroups: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: ids,
+		GidMappings: ids,
+		Credential:  &syscall.Credential{Uid: 0, Gid: 0}, GidMappingsEnableSetgroups: true}
 	out, err := cmd.CombinedOutput()
 	if err != nil || string(out) != "tried\nPASS\n" {
 		t.Errorf("%v: %s", err, out)
@@ -254,7 +267,8 @@ func TestDetachUnmappable(t *testing.T) {
 }
 
 func TestQuote(t *testing.T) {
-	for in, want := range map[string]string{"/a/b-c": "/a/b-c", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$x": "'$x'"} {
+	for in, want := range map[string]string{"/a/b-c": "/a/b-c", "a b": "'a b'", "it's": `'it'\''s'`, "": "''",
+		"$x": "'$x'"} {
 		if got := quote(in); got != want {
 			t.Errorf("quote(%q) = %s, want %s", in, got, want)
 		}

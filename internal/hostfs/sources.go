@@ -22,7 +22,8 @@ func Lend(base uint32, spec api.Spec, call func(opened api.Spec, files []*os.Fil
 	owner := Owner{Base: base}
 	err := lend(owner, spec, call)
 	var e *api.Error
-	if !errors.As(err, &e) || e.Owner == nil || *e.Owner == owner.FolderOwner || max(e.Owner.UID, e.Owner.GID) >= api.IDCount {
+	if !errors.As(err, &e) || e.Owner == nil || *e.Owner == owner.FolderOwner ||
+		max(e.Owner.UID, e.Owner.GID) >= api.IDCount {
 		return err
 	}
 	owner.FolderOwner = *e.Owner

@@ -139,12 +139,14 @@ func (c *Channel) Recv() ([]byte, error) {
 				return out, nil
 			}
 		case errors.Is(err, ErrLineTooLong):
-			c.refuse(c.free(headID(line)), protocolError(CodeInvalidRequest, "Send large inputs as an fd, or in pieces.",
-				"the request line is longer than %d bytes", c.r.max.Load()))
+			c.refuse(c.free(headID(line)),
+				protocolError(CodeInvalidRequest, "Send large inputs as an fd, or in pieces.",
+					"the request line is longer than %d bytes", c.r.max.Load()))
 		case errors.Is(err, ErrBusy):
 			c.refuse(c.free(headID(line)), &Error{
 				Code: api.ResourceExhausted.Number(), Message: "too many clients send long requests at once",
-				Data: api.ErrorData{Code: api.ResourceExhausted, Hint: "Try again, or send large inputs as an fd, or in pieces."},
+				Data: api.ErrorData{Code: api.ResourceExhausted,
+					Hint: "Try again, or send large inputs as an fd, or in pieces."},
 			})
 		case errors.Is(err, io.EOF), c.isDraining() && errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, c.awaitReplies()
@@ -195,7 +197,8 @@ func refusedFDs(err error) *Error {
 	case errors.Is(err, ErrLostFDs):
 		return &Error{
 			Code: api.ResourceExhausted.Number(), Message: err.Error(),
-			Data: api.ErrorData{Code: api.ResourceExhausted, Field: "fds", Hint: "Raise the daemon's limit of open files (ulimit -n), or run less at once."},
+			Data: api.ErrorData{Code: api.ResourceExhausted, Field: "fds",
+				Hint: "Raise the daemon's limit of open files (ulimit -n), or run less at once."},
 		}
 	}
 	e := protocolError(CodeInvalidRequest, "Send fewer fds.", "%v", err)
@@ -208,7 +211,8 @@ func refusedFDs(err error) *Error {
 func (c *Channel) admitBatch(msgs []message, files []*os.File, fdErr error) []byte {
 	if len(files) > 0 || fdErr != nil {
 		closeFiles(files)
-		c.refuse("", protocolError(CodeInvalidRequest, "Send a request with fds on a line of its own.", "fds came with a batch"))
+		c.refuse("", protocolError(CodeInvalidRequest, "Send a request with fds on a line of its own.",
+			"fds came with a batch"))
 		return nil
 	}
 	if err := c.checkBatch(msgs); err != nil {
@@ -244,7 +248,8 @@ func (c *Channel) checkBatch(msgs []message) *Error {
 			continue
 		}
 		if seen[m.id] || c.calls[m.id] != nil {
-			return protocolError(CodeInvalidRequest, hintIDs, "id %s is already in use; nothing of the batch was done", clip([]byte(m.id)))
+			return protocolError(CodeInvalidRequest, hintIDs, "id %s is already in use; nothing of the batch was done",
+				clip([]byte(m.id)))
 		}
 		seen[m.id] = true
 	}

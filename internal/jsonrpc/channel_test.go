@@ -135,7 +135,8 @@ func TestReplyIDs(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"result":{"id":2}}`, `1`, ""},
 		{`{"jsonrpc":"2.0","id":"a,\"b","error":{"code":1}}`, `"a,\"b"`, ""},
 		{`{"jsonrpc":"2.0","method":"progress","params":{"id":1}}`, ``, ""},
-		{`[{"id":1,"result":{}},{"id":"x","error":{"code":-32600,"message":"m","data":["f"]}}]`, `1 "x"`, `"hint":"A request`},
+		{`[{"id":1,"result":{}},{"id":"x","error":{"code":-32600,"message":"m","data":["f"]}}]`, `1 "x"`,
+			`"hint":"A request`},
 		{`[{"id":1,"error":{"code":5,"message":"m","data":{"hint":"own"}}}]`, `1`, `"hint":"own"`},
 	}
 	for _, tt := range tests {

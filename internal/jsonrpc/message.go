@@ -61,7 +61,8 @@ func parse(line []byte) (msgs []message, batch bool, err *Error) {
 		}
 		// Two million ones fit into a line, and each costs an answer.
 		if len(raws) > MaxInFlight {
-			return nil, true, protocolError(CodeInvalidRequest, "Send several batches.", "the batch has %d members, at most %d are taken", len(raws), MaxInFlight)
+			return nil, true, protocolError(CodeInvalidRequest, "Send several batches.",
+				"the batch has %d members, at most %d are taken", len(raws), MaxInFlight)
 		}
 	}
 	for _, raw := range raws {
@@ -81,7 +82,8 @@ func parseOne(raw json.RawMessage) message {
 	}
 	if id, ok := fields["id"]; ok {
 		if !validID(id) {
-			m.err = protocolError(CodeInvalidRequest, "Use a number or a string as id.", "invalid request id %s", clip(id))
+			m.err = protocolError(CodeInvalidRequest, "Use a number or a string as id.", "invalid request id %s",
+				clip(id))
 			return m
 		}
 		m.id = string(id)
@@ -105,7 +107,8 @@ func parseOne(raw json.RawMessage) message {
 	}
 	m.params = fields["params"]
 	if p := m.params; len(p) > 0 && p[0] != '{' && p[0] != '[' && string(p) != "null" {
-		m.err = protocolError(CodeInvalidRequest, "Pass parameters by name, in an object.", "the parameters are not an object")
+		m.err = protocolError(CodeInvalidRequest, "Pass parameters by name, in an object.",
+			"the parameters are not an object")
 	}
 	return m
 }

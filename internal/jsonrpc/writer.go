@@ -66,7 +66,8 @@ var lines = sync.Pool{New: func() any { return new([]byte) }}
 func NewWriter(conn *net.UnixConn) *Writer { return newWriter(conn, writeTimeout) }
 
 func newWriter(conn *net.UnixConn, timeout time.Duration) *Writer {
-	w := &Writer{conn: conn, timeout: timeout, wake: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &Writer{conn: conn, timeout: timeout, wake: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		done: make(chan struct{})}
 	go w.run()
 	return w
 }

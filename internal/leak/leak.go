@@ -100,7 +100,8 @@ func strayGoroutines(forever []string) []string {
 		switch {
 		case i == 0: // this one
 		case slices.ContainsFunc(forever, func(f string) bool { return strings.Contains(s, f) }):
-		case strings.Contains(s, "testing.(*M)."), strings.Contains(s, "os/signal."), strings.Contains(s, "runtime/pprof."),
+		case strings.Contains(s, "testing.(*M)."), strings.Contains(s, "os/signal."),
+			strings.Contains(s, "runtime/pprof."),
 			strings.Contains(s, "internal/fuzz."), strings.Contains(s, "runtime.ensureSigM"):
 		default:
 			stray = append(stray, s)

@@ -47,12 +47,14 @@ func check(t *testing.T, pattern string, literal, ignoreCase bool, text string) 
 }
 
 var texts = []string{
-	"", "\n", "a\n\nb", "foo bar\nFOO\n\nbar\u212aelvin kelvin\nfunc main() {\n\tlong\u017fs\n", "ab\nabab\nxaby", "\xff\xfe\nfoo\xff\n", "a\r\nb\r\n",
+	"", "\n", "a\n\nb", "foo bar\nFOO\n\nbar\u212aelvin kelvin\nfunc main() {\n\tlong\u017fs\n", "ab\nabab\nxaby",
+	"\xff\xfe\nfoo\xff\n", "a\r\nb\r\n",
 }
 
 func TestEach(t *testing.T) {
 	for _, p := range []string{
-		"foo", "bar$", "^a", "^$", "", "a*", "kelvin", "longss", "(foo|bar|main)", `func\s+\w+\(`, `a\sb`, `\Aab\z`, `x?`, "[fb][oa][or]", "(?:ab)+$", `.`, "a|b*", `\x{212a}`,
+		"foo", "bar$", "^a", "^$", "", "a*", "kelvin", "longss", "(foo|bar|main)", `func\s+\w+\(`, `a\sb`, `\Aab\z`,
+		`x?`, "[fb][oa][or]", "(?:ab)+$", `.`, "a|b*", `\x{212a}`,
 		`(?-m:^ab$)`, `[^a]`, "b{2,}", "(a|b){1,2}y",
 	} {
 		for _, text := range texts {
@@ -68,7 +70,10 @@ func FuzzEach(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pattern string, fold bool, text string) {
 		if len(pattern) < 100 && utf8.ValidString(pattern) && !strings.ContainsAny(pattern, "\n") && pattern != "" {
 			if m, err := New(pattern, false, fold); err == nil {
-				cost.Input(t, text, func(text string) { m.Clone().Each([]byte(text), func(int, int) bool { return true }) })
+				cost.Input(t, text, func(text string) {
+					m.Clone().
+						Each([]byte(text), func(int, int) bool { return true })
+				})
 			}
 			check(t, pattern, false, fold, text)
 			check(t, pattern, true, fold, text)

@@ -160,7 +160,8 @@ func explain(a api.PortAddress, err error) error {
 			hint = fmt.Sprintf("ports below net.ipv4.ip_unprivileged_port_start take root's rights: choose one above, such as %d", 8000+int(a.Port()))
 		}
 	case errors.Is(err, unix.ELOOP):
-		code, hint = api.InvalidArgument, "name the folder by its own path (realpath shows it): symlinks are not followed, because a sandbox could have made one"
+		code, hint = api.InvalidArgument,
+			"name the folder by its own path (realpath shows it): symlinks are not followed, because a sandbox could have made one"
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		code, hint = api.InvalidArgument, "the folder of the socket must be there"
 	case errors.Is(err, unix.EAFNOSUPPORT):

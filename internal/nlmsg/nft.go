@@ -143,7 +143,8 @@ func Payload(header, offset uint32, want []byte) []byte {
 // values of the bits in mask.
 func Bits(header, offset uint32, mask, want byte) []byte {
 	return Join(payload(header, offset, 1),
-		expression("bitwise", Attr(bitwiseSource, be32(register1)), Attr(bitwiseTo, be32(register1)), Attr(bitwiseLen, be32(1)),
+		expression("bitwise", Attr(bitwiseSource, be32(register1)), Attr(bitwiseTo, be32(register1)),
+			Attr(bitwiseLen, be32(1)),
 			Nested(bitwiseMask, Attr(dataValue, []byte{mask})), Nested(bitwiseXor, Attr(dataValue, []byte{0}))),
 		equal([]byte{want}))
 }
@@ -155,7 +156,8 @@ func payload(header, offset uint32, length int) []byte {
 
 // Protocol ends the rule for packets of other transport protocols.
 func Protocol(number uint8) []byte {
-	return Join(expression("meta", Attr(metaReg, be32(register1)), Attr(metaKey, be32(metaL4Proto))), equal([]byte{number}))
+	return Join(expression("meta", Attr(metaReg, be32(register1)), Attr(metaKey, be32(metaL4Proto))),
+		equal([]byte{number}))
 }
 
 // Mark ends the rule for packets that are marked otherwise.
@@ -203,7 +205,8 @@ func Unreachable(code uint8) []byte {
 func Goto(chain string) []byte {
 	code := int32(gotoChain)
 	return expression("immediate", Attr(immediateReg, be32(regVerdict)),
-		Nested(immediateData, Nested(dataVerdict, Attr(verdictCode, be32(uint32(code))), Attr(verdictChain, text(chain)))))
+		Nested(immediateData, Nested(dataVerdict, Attr(verdictCode, be32(uint32(code))),
+			Attr(verdictChain, text(chain)))))
 }
 
 // SamePort is the port that a packet is for.
@@ -216,7 +219,8 @@ func TProxy(family uint8, addr []byte, port uint16) []byte {
 	if port == SamePort {
 		return Join(load(register1, addr), expression("tproxy", what...))
 	}
-	return Join(load(register1, addr), load(register2, be16(port)), expression("tproxy", append(what, Attr(tproxyPort, be32(register2)))...))
+	return Join(load(register1, addr), load(register2, be16(port)),
+		expression("tproxy", append(what, Attr(tproxyPort, be32(register2)))...))
 }
 
 // Redirect makes a port of this host itself the destination (NAT).

@@ -38,7 +38,8 @@ func BeginQueue(bytes uint32) Message {
 
 // AcceptQueued lets a packet go on behind the hook that has queued it, with a mark.
 func AcceptQueued(id, mark uint32) Message {
-	return queue(queueVerdict, Attr(queueVerdictHeader, append(be32(acceptPacket), be32(id)...)), Attr(queueMark, be32(mark)))
+	return queue(queueVerdict, Attr(queueVerdictHeader, append(be32(acceptPacket), be32(id)...)),
+		Attr(queueMark, be32(mark)))
 }
 
 // DropQueued forgets a packet.

@@ -14,7 +14,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %d %d %v", value, uid, gid, ok)
 		}
 	}
-	for _, value := range []string{"", "1", ":", "1:", ":1", "-1:0", "4294967295:0", "0:4294967296", "1:2:3", "1:2 ", "a:b", "0x1:0", "1_0:0"} {
+	for _, value := range []string{"", "1", ":", "1:", ":1", "-1:0", "4294967295:0", "0:4294967296", "1:2:3", "1:2 ",
+		"a:b", "0x1:0", "1_0:0"} {
 		if uid, gid, ok := Parse([]byte(value)); ok {
 			t.Errorf("%q is %d:%d", value, uid, gid)
 		}
@@ -30,7 +31,8 @@ func FuzzParse(f *testing.F) {
 		if !ok && (uid != 0 || gid != 0) {
 			t.Errorf("%q: %d %d", value, uid, gid)
 		}
-		if u, g, again := Parse(Format(uid, gid)); ok && (!again || u != uid || g != gid || len(Format(uid, gid)) > MaxLen) {
+		if u, g, again := Parse(Format(uid, gid)); ok &&
+			(!again || u != uid || g != gid || len(Format(uid, gid)) > MaxLen) {
 			t.Errorf("%q: %d %d, then %d %d", value, uid, gid, u, g)
 		}
 	})

@@ -60,7 +60,8 @@ func DecodeWhole(raw json.RawMessage, into any) error {
 
 // walk visits every value in raw that is not an object of ours, with its path,
 // and refuses members that no field of t has.
-func walk(raw json.RawMessage, t reflect.Type, path string, visit func(json.RawMessage, reflect.Type, string) error) error {
+func walk(raw json.RawMessage, t reflect.Type, path string,
+	visit func(json.RawMessage, reflect.Type, string) error) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

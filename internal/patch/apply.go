@@ -233,7 +233,8 @@ func (a *applier) differs(old []string, want, from int) error {
 		}
 	}
 	if best == len(old) {
-		return fmt.Errorf("its lines differ in spaces only from those at line %d, which begin with %q", at+1, excerpt(a.lines[at]))
+		return fmt.Errorf("its lines differ in spaces only from those at line %d, which begin with %q", at+1,
+			excerpt(a.lines[at]))
 	}
 	if len(a.lines) == 0 {
 		return fmt.Errorf("the file is empty, and the patch has %q", excerpt(old[0]))

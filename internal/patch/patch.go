@@ -189,7 +189,8 @@ func (p *parser) git() error {
 			err = errors.New("changes of binary files are not possible")
 		} else if strings.HasPrefix(l, "--- ") && strings.HasPrefix(p.peek(1), "+++ ") {
 			return p.plain(h)
-		} else if !strings.HasPrefix(l, "index ") && !strings.HasPrefix(l, "old mode ") && !strings.HasPrefix(l, "similarity ") && !strings.HasPrefix(l, "dissimilarity ") {
+		} else if !strings.HasPrefix(l, "index ") && !strings.HasPrefix(l, "old mode ") &&
+			!strings.HasPrefix(l, "similarity ") && !strings.HasPrefix(l, "dissimilarity ") {
 			break
 		}
 		if err != nil {
@@ -269,7 +270,8 @@ func (p *parser) add(h *header, hunks []Hunk) error {
 	strip := p.strip
 	if strip < 0 {
 		strip = 0
-		if (h.old == devNull || strings.HasPrefix(h.old, "a/")) && (h.new == devNull || strings.HasPrefix(h.new, "b/")) {
+		if (h.old == devNull || strings.HasPrefix(h.old, "a/")) &&
+			(h.new == devNull || strings.HasPrefix(h.new, "b/")) {
 			strip = 1
 		}
 	}
@@ -333,7 +335,8 @@ func (p *parser) hunk() (h Hunk, err error) {
 			continue
 		case kind != ' ' && kind != '-' && kind != '+', done && kind == '-' && l == "- ": // a mail's signature
 			return h, nil
-		case kind == '-' && strings.HasPrefix(l, "-- ") && strings.HasPrefix(p.peek(1), "+++ ") && strings.HasPrefix(p.peek(2), "@@ ") && (oldLeft != 1 || newLeft != 1):
+		case kind == '-' && strings.HasPrefix(l, "-- ") && strings.HasPrefix(p.peek(1), "+++ ") &&
+			strings.HasPrefix(p.peek(2), "@@ ") && (oldLeft != 1 || newLeft != 1):
 			return h, nil
 		}
 		if kind != '+' {

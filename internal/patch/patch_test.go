@@ -91,11 +91,13 @@ func needsGit(t *testing.T) string {
 // and changed, with odd names, at any width of context, makes the one tree of the other; and back.
 func TestTreesAgainstGit(t *testing.T) {
 	git, random := needsGit(t), rand.New(rand.NewPCG(7, 8))
-	names := []string{"a", "b c", "d/e", "d/f.txt", "\"q\"", "tab\there", "ümlaut", "g/h/i", "-x", "line\nbreak", "back\\slash", "a -> b"}
+	names := []string{"a", "b c", "d/e", "d/f.txt", "\"q\"", "tab\there", "ümlaut", "g/h/i", "-x", "line\nbreak",
+		"back\\slash", "a -> b"}
 	text := func(n int) string {
 		var b strings.Builder
 		for range n {
-			b.WriteString([]string{"one\n", "two\n", "\n", "--- a/a\n", "+++ b/a\n", "@@ -1 +1 @@\n", "diff --git a/x b/x\n", "\\ No newline at end of file\n", "*** End Patch\n"}[random.IntN(9)])
+			b.WriteString([]string{"one\n", "two\n", "\n", "--- a/a\n", "+++ b/a\n", "@@ -1 +1 @@\n",
+				"diff --git a/x b/x\n", "\\ No newline at end of file\n", "*** End Patch\n"}[random.IntN(9)])
 		}
 		if random.IntN(4) == 0 {
 			b.WriteString("end")
@@ -119,7 +121,8 @@ func TestTreesAgainstGit(t *testing.T) {
 			case 2:
 				if lines := strings.SplitAfter(content, "\n"); there { // some lines more, some less
 					k := random.IntN(len(lines))
-					made[at] = strings.Join(lines[:k], "") + text(random.IntN(3)) + strings.Join(lines[min(len(lines), k+random.IntN(3)):], "")
+					made[at] = strings.Join(lines[:k], "") + text(random.IntN(3)) +
+						strings.Join(lines[min(len(lines), k+random.IntN(3)):], "")
 				}
 			default:
 				if there {
@@ -153,7 +156,8 @@ func TestTreesAgainstGit(t *testing.T) {
 			}
 			got, fit, err := applyAll(t, d, maps.Clone(way.a))
 			if err != nil || !maps.Equal(got, way.b) || fit != (Fit{}) {
-				t.Fatalf("round %d, %s to %s: %+v, %v\n%s\nhas  %q\ngot  %q\nwant %q", round, way.from, way.to, fit, err, d, way.a, got, way.b)
+				t.Fatalf("round %d, %s to %s: %+v, %v\n%s\nhas  %q\ngot  %q\nwant %q", round, way.from, way.to, fit,
+					err, d, way.a, got, way.b)
 			}
 		}
 	}
@@ -166,7 +170,8 @@ func treeDiff(t *testing.T, git, dir, from, to string, context int) string {
 		t.Helper()
 		cmd := exec.Command(git, append([]string{"-c", "core.autocrlf=false"}, args...)...)
 		cmd.Dir = dir
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_DIR=" + dir + "/git", "GIT_CONFIG_NOSYSTEM=1"}
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_DIR=" + dir + "/git",
+			"GIT_CONFIG_NOSYSTEM=1"}
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("%q: %v", args, err)
@@ -196,26 +201,37 @@ func TestForms(t *testing.T) {
 		fit          Fit
 		bad          bool
 	}{
-		{"moved", "--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n 5\n-6\n+x\n 7\n", ten, strings.Replace(ten, "6", "x", 1), Fit{Offset: 3}, false},
-		{"wrong counts", "--- f\n+++ f\n@@ -5,9 +5,1 @@\n 5\n-6\n+x\n+y\n 7\n", ten, strings.Replace(ten, "6", "x\ny", 1), Fit{}, false},
-		{"edge", "--- f\n+++ f\n@@ -4,5 +4,5 @@\n four\n 5\n-6\n+x\n 7\n 8\n", ten, strings.Replace(ten, "6", "x", 1), Fit{Fuzz: 2}, false},
+		{"moved", "--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n 5\n-6\n+x\n 7\n", ten, strings.Replace(ten, "6", "x", 1),
+			Fit{Offset: 3}, false},
+		{"wrong counts", "--- f\n+++ f\n@@ -5,9 +5,1 @@\n 5\n-6\n+x\n+y\n 7\n", ten,
+			strings.Replace(ten, "6", "x\ny", 1), Fit{}, false},
+		{"edge", "--- f\n+++ f\n@@ -4,5 +4,5 @@\n four\n 5\n-6\n+x\n 7\n 8\n", ten, strings.Replace(ten, "6", "x", 1),
+			Fit{Fuzz: 2}, false},
 		{"crlf", "--- f\n+++ f\n@@ -1,2 +1,2 @@\n 1\n-2\n+x\n", "1\r\n2\r\n", "1\r\nx\r\n", Fit{}, false},
-		{"does not fit", "--- f\n+++ f\n@@ -5,3 +5,3 @@\n 5\n-six\n+x\n 7\n", ten, `f: hunk 1 of 1 does not fit: line 6 is "6", and the patch has "six"`, Fit{}, true},
+		{"does not fit", "--- f\n+++ f\n@@ -5,3 +5,3 @@\n 5\n-six\n+x\n 7\n", ten,
+			`f: hunk 1 of 1 does not fit: line 6 is "6", and the patch has "six"`, Fit{}, true},
 		{"out", "--- a/../f\n+++ b/../f\n@@ -1 +1 @@\n-1\n+2\n", ten, `"../f" leads out of the folder`, Fit{}, true},
 		{"absolute", "--- /f\n+++ /f\n@@ -1 +1 @@\n-1\n+2\n", ten, `"/f" leads out`, Fit{}, true},
 		{"no name", "--- \n+++ \n@@ -1 +1 @@\n-1\n+2\n", ten, "has no name", Fit{}, true},
 		{"only a prefix", "--- a/\n+++ b/\n@@ -1 +1 @@\n-1\n+2\n", ten, "has no name", Fit{}, true},
-		{"moves nowhere", "*** Begin Patch\n*** Update File: f\n*** Move to: \n-1\n+2\n*** End Patch", ten, "", Fit{}, true},
+		{"moves nowhere", "*** Begin Patch\n*** Update File: f\n*** Move to: \n-1\n+2\n*** End Patch", ten, "",
+			Fit{}, true},
 		{"binary", "diff --git a/f b/f\nindex 1..2\nGIT binary patch\n", ten, "binary", Fit{}, true},
-		{"link", "diff --git a/f b/f\nnew file mode 120000\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+/etc\n", "", "only regular files", Fit{}, true},
+		{"link", "diff --git a/f b/f\nnew file mode 120000\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+/etc\n", "",
+			"only regular files", Fit{}, true},
 		{"nothing", "hello\n", ten, "changes no file", Fit{}, true},
-		{"update", "*** Begin Patch\n*** Update File: f\n@@\n 5\n-6\n+x\n*** End Patch\n", ten, strings.Replace(ten, "6", "x", 1), Fit{}, false},
-		{"anchor", "*** Begin Patch\n*** Update File: f\n@@ b\n-x\n+y\n*** End Patch", "a\nx\nb\nx\n", "a\nx\nb\ny\n", Fit{}, false},
-		{"spaces", "*** Begin Patch\n*** Update File: f\n@@\n if\n-  x\n+\ty\n*** End Patch", "if \n\tx\n", "if \n\ty\n", Fit{Fuzz: 2}, false},
-		{"end", "*** Begin Patch\n*** Update File: f\n@@\n-x\n+y\n*** End of File\n*** End Patch", "x\nx\n", "x\ny\n", Fit{}, false},
+		{"update", "*** Begin Patch\n*** Update File: f\n@@\n 5\n-6\n+x\n*** End Patch\n", ten,
+			strings.Replace(ten, "6", "x", 1), Fit{}, false},
+		{"anchor", "*** Begin Patch\n*** Update File: f\n@@ b\n-x\n+y\n*** End Patch", "a\nx\nb\nx\n", "a\nx\nb\ny\n",
+			Fit{}, false},
+		{"spaces", "*** Begin Patch\n*** Update File: f\n@@\n if\n-  x\n+\ty\n*** End Patch", "if \n\tx\n",
+			"if \n\ty\n", Fit{Fuzz: 2}, false},
+		{"end", "*** Begin Patch\n*** Update File: f\n@@\n-x\n+y\n*** End of File\n*** End Patch", "x\nx\n", "x\ny\n",
+			Fit{}, false},
 		{"add", "*** Begin Patch\n*** Add File: f\n+a\n+b\n*** End Patch", "", "a\nb\n", Fit{}, false},
 		{"incomplete", "*** Begin Patch\n*** Update File: f\n@@\n-x\n+y\n", "x\n", "incomplete", Fit{}, true},
-		{"twice", "*** Begin Patch\n*** Add File: f\n+a\n*** Delete File: f\n*** End Patch", "", "changed twice", Fit{}, true},
+		{"twice", "*** Begin Patch\n*** Add File: f\n+a\n*** Delete File: f\n*** End Patch", "", "changed twice",
+			Fit{}, true},
 	} {
 		got, fit, err := applyAll(t, test.patch, map[string]string{"f": test.file})
 		switch {
@@ -225,7 +241,8 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: %q, %+v, %v", test.about, got["f"], fit, err)
 		}
 	}
-	got, _, err := applyAll(t, "diff --git a/x y b/z\nsimilarity index 100%\nrename from x y\nrename to z\ndiff --git a/e b/e\nnew file mode 100755\nindex 0..1\n", map[string]string{"x y": "1"})
+	got, _, err := applyAll(t,
+		"diff --git a/x y b/z\nsimilarity index 100%\nrename from x y\nrename to z\ndiff --git a/e b/e\nnew file mode 100755\nindex 0..1\n", map[string]string{"x y": "1"})
 	if err != nil || got["z"] != "1" || len(got) != 2 {
 		t.Error(got, err)
 	}

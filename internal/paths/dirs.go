@@ -95,7 +95,8 @@ func (p Paths) socketDir(path string) error {
 		return foreign(path, st.Uid, p.uid)
 	}
 	if st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0 {
-		return api.Errorf(api.PermissionDenied, "folder %s has mode %04o: others may replace a socket in it", path, st.Mode&0o7777).
+		return api.Errorf(api.PermissionDenied, "folder %s has mode %04o: others may replace a socket in it", path,
+			st.Mode&0o7777).
 			WithOp("make folders").WithHint("Set HUTCH_SOCKET to a path in a folder of your own.")
 	}
 	return nil

@@ -136,7 +136,8 @@ func (r resolver) home(xdg, below, root, override string) (string, error) {
 	}
 	home := r.env("HOME")
 	if !filepath.IsAbs(home) {
-		return "", api.Errorf(api.InvalidArgument, "HOME=%q is not an absolute path, and neither %s nor %s is set", home, override, xdg).
+		return "", api.Errorf(api.InvalidArgument, "HOME=%q is not an absolute path, and neither %s nor %s is set",
+			home, override, xdg).
 			WithOp("find folders").WithHint("Set HOME, or %s.", override)
 	}
 	return filepath.Join(home, below, "hutch"), nil
@@ -203,7 +204,8 @@ func Installed(name, path string) (string, error) {
 		}
 	}
 	return "", api.Errorf(api.NotFound, "no %s beside this program, and neither it nor hutch in PATH, %s", name, path).
-		WithOp("find " + name).WithHint("install hutch (make install) and put its folder into PATH, or name the file: Binary")
+		WithOp("find " + name).
+		WithHint("install hutch (make install) and put its folder into PATH, or name the file: Binary")
 }
 
 func isProgram(path string) bool {

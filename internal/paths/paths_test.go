@@ -31,23 +31,34 @@ func TestResolve(t *testing.T) {
 		wantErr string
 	}{
 		{"root ignores XDG", 0, env{"HOME": "/root", "XDG_RUNTIME_DIR": "/run/user/0", "XDG_DATA_HOME": "/d"},
-			Paths{Socket: "/run/hutch/hutchd.sock", Runtime: "/run/hutch", State: "/var/lib/hutch", Config: "/etc/hutch/config.yaml", Log: "/var/lib/hutch/hutchd.log"}, ""},
+			Paths{Socket: "/run/hutch/hutchd.sock", Runtime: "/run/hutch", State: "/var/lib/hutch",
+				Config: "/etc/hutch/config.yaml", Log: "/var/lib/hutch/hutchd.log"}, ""},
 		{"root with overrides", 0, env{"HUTCH_SOCKET": "/a/s", "HUTCH_ROOT": "/b/", "HUTCH_CONFIG": "/c/x.yaml"},
 			Paths{Socket: "/a/s", Runtime: "/run/hutch", State: "/b", Config: "/c/x.yaml", Log: "/b/hutchd.log"}, ""},
-		{"user with XDG", 1000, env{"HOME": "/home/u", "XDG_RUNTIME_DIR": "/run/user/1000", "XDG_DATA_HOME": "/d", "XDG_CONFIG_HOME": "/c"},
-			Paths{Socket: "/run/user/1000/hutch/hutchd.sock", Runtime: "/run/user/1000/hutch", State: "/d/hutch", Config: "/c/hutch/config.yaml", Log: "/d/hutch/hutchd.log"}, ""},
+		{"user with XDG", 1000, env{"HOME": "/home/u", "XDG_RUNTIME_DIR": "/run/user/1000", "XDG_DATA_HOME": "/d",
+			"XDG_CONFIG_HOME": "/c"},
+			Paths{Socket: "/run/user/1000/hutch/hutchd.sock", Runtime: "/run/user/1000/hutch", State: "/d/hutch",
+				Config: "/c/hutch/config.yaml", Log: "/d/hutch/hutchd.log"}, ""},
 		{"user with HOME only", 4711, env{"HOME": "/home/u"},
-			Paths{Socket: "/tmp/hutch-4711/hutchd.sock", Runtime: "/tmp/hutch-4711", State: "/home/u/.local/share/hutch", Config: "/home/u/.config/hutch/config.yaml", Log: "/home/u/.local/share/hutch/hutchd.log"}, ""},
+			Paths{Socket: "/tmp/hutch-4711/hutchd.sock", Runtime: "/tmp/hutch-4711",
+				State: "/home/u/.local/share/hutch", Config: "/home/u/.config/hutch/config.yaml",
+				Log: "/home/u/.local/share/hutch/hutchd.log"}, ""},
 		{"foreign /run/user folder", 4242, env{"HOME": "/home/u"},
-			Paths{Socket: "/tmp/hutch-4242/hutchd.sock", Runtime: "/tmp/hutch-4242", State: "/home/u/.local/share/hutch", Config: "/home/u/.config/hutch/config.yaml", Log: "/home/u/.local/share/hutch/hutchd.log"}, ""},
+			Paths{Socket: "/tmp/hutch-4242/hutchd.sock", Runtime: "/tmp/hutch-4242",
+				State: "/home/u/.local/share/hutch", Config: "/home/u/.config/hutch/config.yaml",
+				Log: "/home/u/.local/share/hutch/hutchd.log"}, ""},
 		{"relative XDG is ignored", 4711, env{"HOME": "/home/u", "XDG_RUNTIME_DIR": "run", "XDG_DATA_HOME": "d"},
-			Paths{Socket: "/tmp/hutch-4711/hutchd.sock", Runtime: "/tmp/hutch-4711", State: "/home/u/.local/share/hutch", Config: "/home/u/.config/hutch/config.yaml", Log: "/home/u/.local/share/hutch/hutchd.log"}, ""},
+			Paths{Socket: "/tmp/hutch-4711/hutchd.sock", Runtime: "/tmp/hutch-4711",
+				State: "/home/u/.local/share/hutch", Config: "/home/u/.config/hutch/config.yaml",
+				Log: "/home/u/.local/share/hutch/hutchd.log"}, ""},
 		{"no HOME", 4711, env{}, Paths{}, "HOME"},
 		{"no HOME needed", 4711, env{"HUTCH_ROOT": "/b", "HUTCH_CONFIG": "/c.yaml"},
-			Paths{Socket: "/tmp/hutch-4711/hutchd.sock", Runtime: "/tmp/hutch-4711", State: "/b", Config: "/c.yaml", Log: "/b/hutchd.log"}, ""},
+			Paths{Socket: "/tmp/hutch-4711/hutchd.sock", Runtime: "/tmp/hutch-4711", State: "/b", Config: "/c.yaml",
+				Log: "/b/hutchd.log"}, ""},
 		{"relative override", 0, env{"HUTCH_ROOT": "state"}, Paths{}, "HUTCH_ROOT"},
 		{"socket of 107 bytes", 0, env{"HUTCH_SOCKET": "/" + strings.Repeat("s", 106)},
-			Paths{Socket: "/" + strings.Repeat("s", 106), Runtime: "/run/hutch", State: "/var/lib/hutch", Config: "/etc/hutch/config.yaml", Log: "/var/lib/hutch/hutchd.log"}, ""},
+			Paths{Socket: "/" + strings.Repeat("s", 106), Runtime: "/run/hutch", State: "/var/lib/hutch",
+				Config: "/etc/hutch/config.yaml", Log: "/var/lib/hutch/hutchd.log"}, ""},
 		{"socket of 108 bytes", 0, env{"HUTCH_SOCKET": "/" + strings.Repeat("s", 107)}, Paths{}, "108 bytes"},
 	}
 	for _, tt := range tests {
@@ -167,7 +178,8 @@ func TestMakeDirsRefuses(t *testing.T) {
 			tt.spoil(t, &p)
 			err := p.MakeDirs()
 			var e *api.Error
-			if !errors.As(err, &e) || e.Code != api.PermissionDenied || e.Hint == "" || !strings.Contains(err.Error(), tt.want) {
+			if !errors.As(err, &e) || e.Code != api.PermissionDenied || e.Hint == "" ||
+				!strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("got %v, want permission_denied about %q", err, tt.want)
 			}
 		})
@@ -204,7 +216,8 @@ func TestSibling(t *testing.T) {
 
 	_, err := siblingOf(exe, "hutchd")
 	var e *api.Error
-	if !errors.As(err, &e) || e.Code != api.NotFound || !strings.Contains(err.Error(), beside) || !strings.Contains(err.Error(), libexec) {
+	if !errors.As(err, &e) || e.Code != api.NotFound || !strings.Contains(err.Error(), beside) ||
+		!strings.Contains(err.Error(), libexec) {
 		t.Errorf("none there: %v, want not_found naming both places", err)
 	}
 	must(t, os.WriteFile(libexec, nil, 0o755))

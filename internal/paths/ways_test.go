@@ -23,7 +23,8 @@ func TestWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, to := range map[string]string{
-		"home/config/hutch": "../../dotfiles/hutch", "dotfiles/hutch/config.yaml": filepath.Join(dir, "store/y/config.yaml"), "store/y": "x", "loop": "loop",
+		"home/config/hutch": "../../dotfiles/hutch", "dotfiles/hutch/config.yaml": filepath.Join(dir,
+			"store/y/config.yaml"), "store/y": "x", "loop": "loop",
 	} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)

@@ -84,7 +84,8 @@ func appArmorCheck(h host) (Check, bool) {
 	case strings.HasSuffix(reason, "is loaded"):
 		file := "/etc/apparmor.d/" + sandboxProfile
 		return fixable(name, reason+": sandboxes are under the daemon's own, which refuses nothing",
-			h.sudo("tee "+file+" >/dev/null")+" <<'END'\n"+SandboxProfileText+"END\n"+h.sudo("apparmor_parser -r "+file)), true
+			h.sudo("tee "+file+" >/dev/null")+" <<'END'\n"+SandboxProfileText+"END\n"+
+				h.sudo("apparmor_parser -r "+file)), true
 	}
 	return no(name, reason, ""), true
 }

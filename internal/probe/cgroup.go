@@ -144,7 +144,8 @@ func (h host) cgroupsV2(name string, tree cgroupTree, try func(string) error) Ch
 			return h.enough(name, "systemd's user manager", controllers)
 		}
 	}
-	return fixable(name, fmt.Sprintf("%s: %v, and no systemd user manager runs for uid %d: limits cannot be enforced", CgroupV2None, err, h.uid),
+	return fixable(name, fmt.Sprintf("%s: %v, and no systemd user manager runs for uid %d: limits cannot be enforced",
+		CgroupV2None, err, h.uid),
 		h.sudo("loginctl enable-linger "+h.user)+" && "+h.sudo(fmt.Sprintf("systemctl start user@%d.service", h.uid)))
 }
 
@@ -160,9 +161,11 @@ func (h host) enough(name, who string, have []string) Check {
 	if missing == nil {
 		return yes(name, fmt.Sprintf("%s: %s delegates %s", CgroupV2Delegated, who, strings.Join(have, " ")))
 	}
-	dropIn := h.sudo("mkdir -p /etc/systemd/system/user@.service.d") + " && printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | " +
+	dropIn := h.sudo("mkdir -p /etc/systemd/system/user@.service.d") +
+		" && printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | " +
 		h.sudo("tee /etc/systemd/system/user@.service.d/delegate.conf") + " && " + h.sudo("systemctl daemon-reload")
-	return fixable(name, fmt.Sprintf("%s: %s delegates %q without %s: those limits cannot be enforced", CgroupV2Delegated, who, have, strings.Join(missing, " ")), dropIn)
+	return fixable(name, fmt.Sprintf("%s: %s delegates %q without %s: those limits cannot be enforced",
+		CgroupV2Delegated, who, have, strings.Join(missing, " ")), dropIn)
 }
 
 // controllers lists what the cgroup at dir could enable for children.

@@ -42,20 +42,29 @@ func TestCgroups(t *testing.T) {
 		want           Status
 		detail, remedy string
 	}{
-		{"delegated", map[string]string{"/proc/self/mountinfo": mountV2, "/proc/self/cgroup": selfV2, sessionDir + "/cgroup.controllers": "cpu memory pids\n"},
+		{"delegated", map[string]string{"/proc/self/mountinfo": mountV2, "/proc/self/cgroup": selfV2, sessionDir +
+			"/cgroup.controllers": "cpu memory pids\n"},
 			allow, Yes, "v2-delegated: " + sessionDir, ""},
-		{"delegated, too little", map[string]string{"/proc/self/mountinfo": mountV2, "/proc/self/cgroup": selfV2, sessionDir + "/cgroup.controllers": "memory pids\n"},
+		{"delegated, too little", map[string]string{"/proc/self/mountinfo": mountV2, "/proc/self/cgroup": selfV2,
+			sessionDir + "/cgroup.controllers": "memory pids\n"},
 			allow, No, "without cpu", "Delegate=cpu"},
-		{"user manager", map[string]string{"/proc/self/mountinfo": mountV2, "/proc/self/cgroup": selfV2, managerDir + "/cgroup.controllers": "cpu memory pids", "/run/user/1000/bus": ""},
+		{"user manager", map[string]string{"/proc/self/mountinfo": mountV2, "/proc/self/cgroup": selfV2, managerDir +
+			"/cgroup.controllers": "cpu memory pids", "/run/user/1000/bus": ""},
 			refuse, Yes, "user manager delegates cpu memory pids", ""},
-		{"no user manager", map[string]string{"/proc/self/mountinfo": mountV2, "/proc/self/cgroup": selfV2, managerDir + "/cgroup.controllers": "cpu memory pids"},
+		{"no user manager", map[string]string{"/proc/self/mountinfo": mountV2, "/proc/self/cgroup": selfV2, managerDir +
+			"/cgroup.controllers": "cpu memory pids"},
 			refuse, No, "v2-none", "loginctl enable-linger dev"},
-		{"container", map[string]string{"/proc/self/mountinfo": mountContainer, "/proc/self/cgroup": selfContainer, "/sys/fs/cgroup/inner/cgroup.controllers": "cpu memory pids"},
+		{"container", map[string]string{"/proc/self/mountinfo": mountContainer, "/proc/self/cgroup": selfContainer,
+			"/sys/fs/cgroup/inner/cgroup.controllers": "cpu memory pids"},
 			allow, Yes, "v2-delegated: /sys/fs/cgroup/inner", ""},
-		{"hybrid as root", map[string]string{"/proc/self/mountinfo": mountHybrid, "/proc/self/cgroup": selfHybrid}, allow, Yes, "hybrid-root", ""},
-		{"hybrid as user", map[string]string{"/proc/self/mountinfo": mountHybrid, "/proc/self/cgroup": selfHybrid}, refuse, No, "hybrid-none", "systemd.unified_cgroup_hierarchy=1"},
-		{"v1 alone", map[string]string{"/proc/self/mountinfo": strings.ReplaceAll(mountHybrid, "cgroup2", "tmpfs"), "/proc/self/cgroup": selfHybrid}, allow, Yes, "v1-root", ""},
-		{"none", map[string]string{"/proc/self/mountinfo": "", "/proc/self/cgroup": ""}, allow, No, "none:", "mount -t cgroup2"},
+		{"hybrid as root", map[string]string{"/proc/self/mountinfo": mountHybrid, "/proc/self/cgroup": selfHybrid},
+			allow, Yes, "hybrid-root", ""},
+		{"hybrid as user", map[string]string{"/proc/self/mountinfo": mountHybrid, "/proc/self/cgroup": selfHybrid},
+			refuse, No, "hybrid-none", "systemd.unified_cgroup_hierarchy=1"},
+		{"v1 alone", map[string]string{"/proc/self/mountinfo": strings.ReplaceAll(mountHybrid, "cgroup2", "tmpfs"),
+			"/proc/self/cgroup": selfHybrid}, allow, Yes, "v1-root", ""},
+		{"none", map[string]string{"/proc/self/mountinfo": "", "/proc/self/cgroup": ""}, allow, No, "none:",
+			"mount -t cgroup2"},
 		{"unreadable", nil, allow, Inconclusive, "mountinfo", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -69,7 +78,8 @@ func TestCgroups(t *testing.T) {
 
 func TestParseCgroups(t *testing.T) {
 	tree := parseCgroups(mountHybrid, selfHybrid)
-	if tree.v2 != "/sys/fs/cgroup/unified/a" || tree.v1["memory"] != "/sys/fs/cgroup/memory/a" || tree.v1["cpu"] != "/sys/fs/cgroup/cpu,cpuacct/a" {
+	if tree.v2 != "/sys/fs/cgroup/unified/a" || tree.v1["memory"] != "/sys/fs/cgroup/memory/a" ||
+		tree.v1["cpu"] != "/sys/fs/cgroup/cpu,cpuacct/a" {
 		t.Errorf("got %+v", tree)
 	}
 	if dir, ok := tree.v1["name=systemd"]; ok {

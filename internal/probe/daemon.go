@@ -42,7 +42,8 @@ func (h host) daemon(hutchd, monitor int) Check {
 		lacks = append(lacks, fmt.Sprintf("hutchd, process %d, dumpable", hutchd))
 	}
 	if len(lacks) > 0 {
-		return no(name, "there is "+strings.Join(lacks, " and "), "hutch rpc system.shutdown; the next command starts a daemon of this build")
+		return no(name, "there is "+strings.Join(lacks, " and "),
+			"hutch rpc system.shutdown; the next command starts a daemon of this build")
 	}
 	return yes(name, fmt.Sprintf("hutchd, process %d, and the monitor, process %d, have no_new_privs and a seccomp filter; %s", hutchd, monitor, memory))
 }

@@ -80,13 +80,17 @@ func TestDaemon(t *testing.T) {
 		want            Status
 		detail          string
 	}{
-		{7, walls, walls, false, nil, Yes, "hutchd, process 7, and the monitor, process 6, have no_new_privs and a seccomp filter; hutchd's memory goes into no core file"},
+		{7, walls, walls, false, nil, Yes,
+			"hutchd, process 7, and the monitor, process 6, have no_new_privs and a seccomp filter; hutchd's memory goes into no core file"},
 		{7, walls, walls, false, errors.ErrUnsupported, Yes, "does not tell"},
 		{7, walls, walls, false, syscall.ESRCH, Yes, "is not known: no such process"},
 		{7, walls, walls, true, nil, No, "hutchd, process 7, dumpable"},
-		{7, strings.Replace(walls, "\t1", "\t0", 1), walls, false, nil, No, "there is hutchd, process 7, without no_new_privs"},
-		{7, strings.Replace(walls, "\t2", "\t0", 1), walls, false, nil, No, "there is hutchd, process 7, without a seccomp filter"},
-		{7, walls, bare, false, nil, No, "there is the monitor, process 6, without no_new_privs and the monitor, process 6, without a seccomp filter"},
+		{7, strings.Replace(walls, "\t1", "\t0", 1), walls, false, nil, No,
+			"there is hutchd, process 7, without no_new_privs"},
+		{7, strings.Replace(walls, "\t2", "\t0", 1), walls, false, nil, No,
+			"there is hutchd, process 7, without a seccomp filter"},
+		{7, walls, bare, false, nil, No,
+			"there is the monitor, process 6, without no_new_privs and the monitor, process 6, without a seccomp filter"},
 		{8, walls, walls, false, nil, Inconclusive, "hutchd is not process 8"},
 		{0, walls, walls, false, nil, Inconclusive, "no daemon runs"},
 	} {
@@ -109,14 +113,21 @@ func TestNoUserNamespace(t *testing.T) {
 		want           Status
 		detail, remedy string
 	}{
-		{"limit", syscall.ENOSPC, map[string]string{"/proc/sys/user/max_user_namespaces": "0\n"}, No, "is 0", "sudo sysctl -w user.max_user_namespaces="},
-		{"debian's sysctl", refused, map[string]string{"/proc/sys/kernel/unprivileged_userns_clone": "0"}, No, "is 0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"},
-		{"apparmor", refused, map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}, No, "AppArmor", "sudo apparmor_parser -r /etc/apparmor.d/hutch"},
-		{"apparmor by profile", refused, map[string]string{"/proc/self/attr/current": "restricted (enforce)", "/proc/self/mountinfo": mountinfo}, No, "AppArmor", "userns,"},
-		{"no profile", refused, map[string]string{"/proc/self/attr/current": "unconfined", "/proc/self/mountinfo": mountinfo}, No, "", ""},
+		{"limit", syscall.ENOSPC, map[string]string{"/proc/sys/user/max_user_namespaces": "0\n"}, No, "is 0",
+			"sudo sysctl -w user.max_user_namespaces="},
+		{"debian's sysctl", refused, map[string]string{"/proc/sys/kernel/unprivileged_userns_clone": "0"}, No, "is 0",
+			"sudo sysctl -w kernel.unprivileged_userns_clone=1"},
+		{"apparmor", refused, map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}, No,
+			"AppArmor", "sudo apparmor_parser -r /etc/apparmor.d/hutch"},
+		{"apparmor by profile", refused, map[string]string{"/proc/self/attr/current": "restricted (enforce)",
+			"/proc/self/mountinfo": mountinfo}, No, "AppArmor", "userns,"},
+		{"no profile", refused, map[string]string{"/proc/self/attr/current": "unconfined",
+			"/proc/self/mountinfo": mountinfo}, No, "", ""},
 		{"apparmor by errno", syscall.EACCES, nil, No, "AppArmor", "userns,"},
-		{"container", refused, map[string]string{"/proc/self/mountinfo": mountinfo, "/proc/self/status": "Name:\tx\nSeccomp:\t2\n"}, No, "seccomp filter", ContainerFlags},
-		{"chroot", refused, map[string]string{"/proc/self/mountinfo": "22 1 8:1 / /proc rw - proc proc rw\n"}, No, "chroot", "pivot_root"},
+		{"container", refused, map[string]string{"/proc/self/mountinfo": mountinfo,
+			"/proc/self/status": "Name:\tx\nSeccomp:\t2\n"}, No, "seccomp filter", ContainerFlags},
+		{"chroot", refused, map[string]string{"/proc/self/mountinfo": "22 1 8:1 / /proc rw - proc proc rw\n"}, No,
+			"chroot", "pivot_root"},
 		{"kernel", syscall.EINVAL, nil, No, "CONFIG_USER_NS", ""},
 		{"memory", syscall.ENOMEM, nil, Inconclusive, "cannot allocate memory", ""},
 		{"not an errno", errors.New("odd"), nil, Inconclusive, "odd", ""},
@@ -133,8 +144,10 @@ func TestNoUserNamespace(t *testing.T) {
 // TestNoCapabilities is Ubuntu 24.04: the namespace is made, its use is refused.
 func TestNoCapabilities(t *testing.T) {
 	a := attempt{Errno: syscall.EACCES, Step: "mount(/, MS_SLAVE|MS_REC)"}
-	c := fixture(map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}).noCapabilities("user_namespaces", a)
-	if c.Status != No || !strings.Contains(c.Detail, "EACCES") || !strings.Contains(c.Remedy, `"/home/dev/.local/{bin,libexec/hutch}/hutch{,d,-launch}"`) {
+	c := fixture(map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}).
+		noCapabilities("user_namespaces", a)
+	if c.Status != No || !strings.Contains(c.Detail, "EACCES") ||
+		!strings.Contains(c.Remedy, `"/home/dev/.local/{bin,libexec/hutch}/hutch{,d,-launch}"`) {
 		t.Errorf("got %+v", c)
 	}
 	c = fixture(map[string]string{"/.dockerenv": ""}).noCapabilities("user_namespaces", a)

@@ -23,7 +23,8 @@ func (h host) subIDs() Check {
 		return yes(name, "root takes a range of its own")
 	}
 	if h.user == "" {
-		return no(name, fmt.Sprintf("uid %d has no account: sandboxes have one user inside, others are emulated", h.uid), "")
+		return no(name, fmt.Sprintf("uid %d has no account: sandboxes have one user inside, others are emulated",
+			h.uid), "")
 	}
 	uids, gids := h.idCount("/etc/subuid"), h.idCount("/etc/subgid")
 	detail := fmt.Sprintf("%s has %d subordinate uids and %d gids", h.user, uids, gids)
@@ -32,7 +33,8 @@ func (h host) subIDs() Check {
 	}
 	first := max(h.freeID("/etc/subuid"), h.freeID("/etc/subgid"))
 	ids := fmt.Sprintf("%d-%d", first, first+wantIDs-1)
-	return fixable(name, fmt.Sprintf("%s, %d are needed for users inside that are real and not emulated", detail, wantIDs),
+	return fixable(name, fmt.Sprintf("%s, %d are needed for users inside that are real and not emulated", detail,
+		wantIDs),
 		h.sudo(fmt.Sprintf("usermod --add-subuids %s --add-subgids %s %s", ids, ids, h.user)))
 }
 
@@ -98,10 +100,12 @@ func IDMapTools() Check {
 	for _, tool := range []string{"newuidmap", "newgidmap"} {
 		path, err := exec.LookPath(tool)
 		if err != nil {
-			return fixable(name, tool+" is not installed: sandboxes have one user inside, others are emulated", h.install("uidmap", "shadow-utils", "shadow-subids"))
+			return fixable(name, tool+" is not installed: sandboxes have one user inside, others are emulated",
+				h.install("uidmap", "shadow-utils", "shadow-subids"))
 		}
 		if !mayMapIDs(path) {
-			return fixable(name, path+" has neither the setuid bit nor file capabilities: it cannot write a map", h.sudo("chmod u+s "+path))
+			return fixable(name, path+" has neither the setuid bit nor file capabilities: it cannot write a map",
+				h.sudo("chmod u+s "+path))
 		}
 		found = append(found, path)
 	}

@@ -45,8 +45,10 @@ var inside = []insideProbe{
 	{"proc", "proc", true, "a fresh /proc mounts", failsProc},
 	{"state_folder", "state", false, "the state folder's file system can hold an overlay's upper folder", failsState},
 	{"nf_tables", "nftables", false, "tables can be made in a sandbox's network namespace", failsNFTables},
-	{"nf_tables_tproxy", "tproxy", false, "connections of sandboxes with a network come to the proxy by tproxy, the best way", failsTProxy},
-	{"nf_tables_queue", "queue", false, "connections to raw ports wait for their server, and fail as it does", failsQueue},
+	{"nf_tables_tproxy", "tproxy", false,
+		"connections of sandboxes with a network come to the proxy by tproxy, the best way", failsTProxy},
+	{"nf_tables_queue", "queue", false, "connections to raw ports wait for their server, and fail as it does",
+		failsQueue},
 	{"nf_tables_redirect", "redirect", false, "connections could be redirected, the second best way", failsRedirect},
 }
 
@@ -146,7 +148,8 @@ func (h host) noNamespaces(err error) Check {
 			return fixable(name, fmt.Sprintf("clone: %v: %s is %d", err, limit, v), h.sudo("sysctl -w "+limit+"=28633"))
 		}
 	}
-	return no(name, fmt.Sprintf("clone: %v: every namespace that user.max_*_namespaces allows is in use", err), "sysctl -a --pattern 'user.max_.*_namespaces'")
+	return no(name, fmt.Sprintf("clone: %v: every namespace that user.max_*_namespaces allows is in use", err),
+		"sysctl -a --pattern 'user.max_.*_namespaces'")
 }
 
 // prepare makes the folders that a child works in. done removes them.
@@ -314,7 +317,8 @@ func failsState(_ host, r request, a attempt) (detail, remedy string) {
 	if unix.Statfs(parent, &st) == nil {
 		kind = fileSystem(st.Type)
 	}
-	return fmt.Sprintf("%s is on %s, which cannot hold an upper folder: %s; what sandboxes write is kept in memory", parent, kind, strings.ReplaceAll(a.String(), r.State, parent)),
+	return fmt.Sprintf("%s is on %s, which cannot hold an upper folder: %s; what sandboxes write is kept in memory",
+			parent, kind, strings.ReplaceAll(a.String(), r.State, parent)),
 		"export HUTCH_ROOT=/path/on/ext4-xfs-btrfs-or-tmpfs"
 }
 

@@ -51,11 +51,13 @@ func Landlock() Check {
 	case errors.Is(err, unix.ENOSYS):
 		return no(name, err.Error()+": this kernel has no Landlock", "")
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return no(name, err.Error()+": Landlock is built in but not started; the boot parameter does", "add lsm=landlock,... to the kernel command line")
+		return no(name, err.Error()+": Landlock is built in but not started; the boot parameter does",
+			"add lsm=landlock,... to the kernel command line")
 	case err != nil:
 		return inconclusive(name, err.Error())
 	case abi < sys.MinLandlock:
-		return no(name, fmt.Sprintf("ABI %d is too old for commands, which need %d", abi, sys.MinLandlock), "use Linux 6.2 or newer")
+		return no(name, fmt.Sprintf("ABI %d is too old for commands, which need %d", abi, sys.MinLandlock),
+			"use Linux 6.2 or newer")
 	}
 	return yes(name, fmt.Sprintf("ABI %d: the commands of a sandbox are in a domain of their own", abi))
 }
@@ -74,7 +76,8 @@ func EBPF() Check {
 		}
 		return thisHost().viaNetd(name, built, unix.Access(paths.InstalledNetd, unix.X_OK))
 	case errors.Is(err, unix.ENOSYS):
-		return no(name, err.Error()+": this kernel is built without CONFIG_BPF_SYSCALL, or an outer container hides it", "")
+		return no(name, err.Error()+": this kernel is built without CONFIG_BPF_SYSCALL, or an outer container hides it",
+			"")
 	}
 	return inconclusive(name, err.Error())
 }
@@ -91,7 +94,8 @@ func (h host) viaNetd(name, built string, netd error) Check {
 	case netd == nil:
 		return yes(name, "by "+paths.InstalledNetd+", where sandboxes have a cgroup2 folder")
 	case errors.Is(netd, unix.EACCES):
-		return fixable(name, paths.InstalledNetd+": you are not in its group, hutch, or were not when you logged in: log in again after"+without, member)
+		return fixable(name, paths.InstalledNetd+
+			": you are not in its group, hutch, or were not when you logged in: log in again after"+without, member)
 	case built == "":
 		return no(name, "hutch-netd is not installed (sudo make install-netd, in hutch's sources)"+without, "")
 	}
@@ -115,7 +119,8 @@ func Container() Check {
 	if kind == "" {
 		return yes(name, "no sign of an outer container")
 	}
-	return no(name, kind+": it decides what is possible; no matter unless user_namespaces or proc say no (their remedies name its flags)", "")
+	return no(name, kind+
+		": it decides what is possible; no matter unless user_namespaces or proc say no (their remedies name its flags)", "")
 }
 
 // container names the outer container, or is empty. Signs are those that the

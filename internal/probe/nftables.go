@@ -49,19 +49,26 @@ func tryQueue(request) error {
 }
 
 func failsNFTables(_ host, _ request, a attempt) (detail, remedy string) {
-	return withoutNFTables(a, "of network policies, mode open is not possible, and others take the ports that they name", "nf_tables")
+	return withoutNFTables(a,
+		"of network policies, mode open is not possible, and others take the ports that they name", "nf_tables")
 }
 
 func failsTProxy(_ host, _ request, a attempt) (detail, remedy string) {
-	return withoutNFTables(a, "connections of sandboxes with a network come to the proxy in the next best way: see nf tables redirect", "nft_tproxy")
+	return withoutNFTables(a,
+		"connections of sandboxes with a network come to the proxy in the next best way: see nf tables redirect",
+		"nft_tproxy")
 }
 
 func failsQueue(_ host, _ request, a attempt) (detail, remedy string) {
-	return withoutNFTables(a, "connections to raw ports are accepted before their server has answered: one that refuses them resets them", "nfnetlink_queue nft_queue nft_reject_ipv4 nft_reject_ipv6")
+	return withoutNFTables(a,
+		"connections to raw ports are accepted before their server has answered: one that refuses them resets them",
+		"nfnetlink_queue nft_queue nft_reject_ipv4 nft_reject_ipv6")
 }
 
 func failsRedirect(_ host, _ request, a attempt) (detail, remedy string) {
-	return withoutNFTables(a, "where tproxy does not work either, sandboxes with a network get a listener for each port (no mode open)", "nft_redir")
+	return withoutNFTables(a,
+		"where tproxy does not work either, sandboxes with a network get a listener for each port (no mode open)",
+		"nft_redir")
 }
 
 func withoutNFTables(a attempt, means, module string) (detail, remedy string) {

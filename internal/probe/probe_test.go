@@ -27,7 +27,8 @@ func TestAll(t *testing.T) {
 			t.Errorf("%s works but has a remedy: %s", c.Name, c.Remedy)
 		}
 	}
-	for _, name := range []string{"user_namespaces", "namespaces", "overlay", "proc", "seccomp", "cgroups", "state_folder"} {
+	for _, name := range []string{"user_namespaces", "namespaces", "overlay", "proc", "seccomp", "cgroups",
+		"state_folder"} {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
 		}
@@ -78,7 +79,8 @@ func TestSingle(t *testing.T) {
 	all := All(t.Context(), Options{StateFolder: t.TempDir()})
 	for _, c := range []Check{
 		Namespaces(t.Context()), Overlay(t.Context()), OverlayLowerdir(t.Context()), Proc(t.Context()),
-		NFTables(t.Context()), NFTablesTproxy(t.Context()), NFTablesQueue(t.Context()), NFTablesRedirect(t.Context()), StateFolder(t.Context(), t.TempDir()),
+		NFTables(t.Context()), NFTablesTproxy(t.Context()), NFTablesQueue(t.Context()), NFTablesRedirect(t.Context()),
+		StateFolder(t.Context(), t.TempDir()),
 	} {
 		i := slices.IndexFunc(all, func(a Check) bool { return a.Name == c.Name })
 		if i < 0 || all[i].Status != c.Status || all[i].Required != c.Required {

@@ -48,11 +48,13 @@ type scenario struct {
 var scenarios = []scenario{
 	{
 		name: "nothing", set: func(string) error { return nil }, canRun: true,
-		want: finds{"user_namespaces": probe.Yes, "namespaces": probe.Yes, "overlay": probe.Yes, "proc": probe.Yes, "state_folder": probe.Yes},
+		want: finds{"user_namespaces": probe.Yes, "namespaces": probe.Yes, "overlay": probe.Yes, "proc": probe.Yes,
+			"state_folder": probe.Yes},
 	},
 	{
 		name: "no-user-namespaces", set: sysctl("user/max_user_namespaces", "0"),
-		want:   finds{"user_namespaces": probe.No, "namespaces": probe.No, "overlay": probe.Inconclusive, "proc": probe.Inconclusive},
+		want: finds{"user_namespaces": probe.No, "namespaces": probe.No, "overlay": probe.Inconclusive,
+			"proc": probe.Inconclusive},
 		detail: map[string]string{"user_namespaces": "user.max_user_namespaces is 0"},
 		remedy: map[string]string{"user_namespaces": "sysctl -w user.max_user_namespaces="},
 	},

@@ -41,7 +41,8 @@ profile hutch "` + dir + `/hutch{,d,-launch}" flags=(unconfined) {
 // appArmorQuote takes the special meaning from characters of a path
 // (apparmor.d(5), globbing).
 func appArmorQuote(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `^`, `\^`).Replace(path)
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`,
+		`^`, `\^`).Replace(path)
 }
 
 // UserNamespaces tries to make a user namespace and to use the capabilities in it
@@ -76,7 +77,8 @@ func (h host) noUserNamespace(name string, err error) Check {
 	switch errno {
 	case syscall.ENOSPC, syscall.EUSERS:
 		limit, _ := h.sysctl("user.max_user_namespaces")
-		return fixable(name, fmt.Sprintf("%s: user.max_user_namespaces is %d, or namespaces are nested 32 deep", detail, limit),
+		return fixable(name, fmt.Sprintf("%s: user.max_user_namespaces is %d, or namespaces are nested 32 deep",
+			detail, limit),
 			h.sudo("sysctl -w user.max_user_namespaces=28633"))
 	case syscall.EPERM, syscall.EACCES, syscall.ENOSYS:
 		return h.refusedUserNamespace(name, detail, errno)
@@ -96,7 +98,8 @@ func (h host) refusedUserNamespace(name, detail string, errno syscall.Errno) Che
 		return h.appArmor(name, detail)
 	}
 	if h.inChroot() {
-		return no(name, detail+": the root folder is a chroot, from which user namespaces are refused (user_namespaces(7))",
+		return no(name, detail+
+			": the root folder is a chroot, from which user namespaces are refused (user_namespaces(7))",
 			"enter the folder by pivot_root in a mount namespace of its own, not by chroot")
 	}
 	if h.status("Seccomp") == "2" {

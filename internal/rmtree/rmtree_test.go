@@ -68,11 +68,13 @@ func deepen(t *testing.T, top string, levels int) {
 func TestPathMount(t *testing.T) {
 	top, precious := filepath.Join(t.TempDir(), "top"), t.TempDir()
 	at := filepath.Join(top, "mnt/0")
-	if err := errors.Join(os.MkdirAll(at, 0o700), os.WriteFile(filepath.Join(precious, "work"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(at, 0o700), os.WriteFile(filepath.Join(precious, "work"), nil,
+		0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mount(precious, at, "", unix.MS_BIND, ""); err != nil {
-		testenv.Require(t, probe.Check{Name: "bind mounts", Status: probe.No, Detail: err.Error(), Remedy: "run as root"})
+		testenv.Require(t, probe.Check{Name: "bind mounts", Status: probe.No, Detail: err.Error(),
+			Remedy: "run as root"})
 	}
 	err := Path(top)
 	if uerr := unix.Unmount(at, unix.MNT_DETACH); uerr != nil {

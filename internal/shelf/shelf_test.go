@@ -36,7 +36,8 @@ func TestBoxes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "sb_b", Mark), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(st.Put(filepath.Join(home, "sb_a"), "sb_a"), st.Rescue(home), st.Rescue(filepath.Join(home, "none"))); err != nil {
+	if err := errors.Join(st.Put(filepath.Join(home, "sb_a"), "sb_a"), st.Rescue(home),
+		st.Rescue(filepath.Join(home, "none"))); err != nil {
 		t.Fatal(err)
 	}
 	if ids, err := st.Boxes(); err != nil || !slices.Equal(ids, []string{"sb_a", "sb_b"}) {
@@ -45,7 +46,8 @@ func TestBoxes(t *testing.T) {
 	if _, err := Hold(st.Box("sb_a")); !errors.Is(err, unix.EWOULDBLOCK) {
 		t.Errorf("a second lock: %v", err)
 	}
-	if err := errors.Join(st.Take("sb_b", filepath.Join(home, "sb_b")), st.Remove("sb_a"), st.Remove("sb_a")); err != nil {
+	if err := errors.Join(st.Take("sb_b", filepath.Join(home, "sb_b")), st.Remove("sb_a"),
+		st.Remove("sb_a")); err != nil {
 		t.Fatal(err)
 	}
 	if ids, _ := st.Boxes(); len(ids) > 0 {

@@ -55,7 +55,8 @@ func TestWriter(t *testing.T) {
 			}
 			var st unix.Stat_t
 			if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Blocks*512 > room {
-				t.Errorf("writes of up to %d: %d bytes take %d on the disk, want at most %d (%v)", most, len(want), st.Blocks*512, room, err)
+				t.Errorf("writes of up to %d: %d bytes take %d on the disk, want at most %d (%v)", most, len(want),
+					st.Blocks*512, room, err)
 			}
 			_ = f.Close()
 		}

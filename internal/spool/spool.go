@@ -129,7 +129,8 @@ func (w *Writer) Reader() (*os.File, error) {
 func (w *Writer) Splice(pipe int) (int64, error) {
 	if w.lost < 0 {
 		pos, room := w.layout.at(w.total)
-		n, err := unix.Splice(pipe, nil, int(w.file.Fd()), &pos, int(min(room, MaxChunk)), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		n, err := unix.Splice(pipe, nil, int(w.file.Fd()), &pos, int(min(room, MaxChunk)),
+			unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
 		switch {
 		case err == nil:
 			return w.moved(n)

@@ -96,7 +96,8 @@ func TestHeadAndTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for _, total := range []int64{0, 1, l.head - 1, l.head, l.head + 1, l.head + l.Tail(), size, size + 1, 3*size + 12345} {
+	for _, total := range []int64{0, 1, l.head - 1, l.head, l.head + 1, l.head + l.Tail(), size, size + 1, 3*size +
+		12345} {
 		f.feed(int(total - f.w.Total()))
 		got, dropped := check(t, file, l, 0, total)
 		if got+dropped != total {

@@ -22,7 +22,8 @@ func Accept(listener int) (fd int, err error) {
 func LocalPort(fd int) (uint16, error) {
 	var to unix.RawSockaddrAny
 	size := uint32(unsafe.Sizeof(to))
-	if _, _, errno := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&to)), uintptr(unsafe.Pointer(&size))); errno != 0 {
+	if _, _, errno := unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&to)),
+		uintptr(unsafe.Pointer(&size))); errno != 0 {
 		return 0, errno
 	}
 	// sockaddr_in and sockaddr_in6 have it behind the family, in the network's order.

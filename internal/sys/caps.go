@@ -20,7 +20,8 @@ func KeepCapabilities(caps ...uint) error {
 		data[c/32].Permitted |= 1 << (c % 32)
 	}
 	// Capabilities are a thread's own, so each must make the call. EINTR cannot happen.
-	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&data[0])), 0)
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)),
+		uintptr(unsafe.Pointer(&data[0])), 0)
 	if errno != 0 {
 		return fmt.Errorf("capset, to keep %v alone: %w", caps, errno)
 	}

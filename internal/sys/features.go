@@ -39,7 +39,8 @@ func Dumpable(pid int) (bool, error) {
 		return false, fmt.Errorf("ioctl(PIDFD_GET_INFO) of process %d: %w", pid, err)
 	}
 	if info.Mask&unix.PIDFD_INFO_COREDUMP == 0 {
-		return false, fmt.Errorf("ioctl(PIDFD_GET_INFO) of process %d: no PIDFD_INFO_COREDUMP: %w", pid, errors.ErrUnsupported)
+		return false, fmt.Errorf("ioctl(PIDFD_GET_INFO) of process %d: no PIDFD_INFO_COREDUMP: %w", pid,
+			errors.ErrUnsupported)
 	}
 	return info.Coredump_mask&unix.PIDFD_COREDUMP_SKIP == 0, nil
 }
@@ -86,7 +87,8 @@ func TryBPF() error {
 	// The verifier gives up with EAGAIN when a signal is pending (do_check in kernel/bpf/verifier.c), and the runtime
 	// sends signals to threads of its own at any time.
 	for try := 0; errno == unix.EAGAIN && try < 30; try++ {
-		fd, _, errno = unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+		fd, _, errno = unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&attr)),
+			unsafe.Sizeof(attr))
 	}
 	if errno != 0 {
 		return fmt.Errorf("bpf(BPF_PROG_LOAD, cgroup_skb): %w", errno)

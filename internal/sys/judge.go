@@ -31,7 +31,8 @@ func (m Marked) SetThreadFileIDs(uid, gid uint32, groups []uint32) error {
 	nowUID, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, ask, 0, 0)
 	nowGID, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, ask, 0, 0)
 	if uint32(nowUID) != uid || uint32(nowGID) != gid {
-		return fmt.Errorf("set file system ids %d:%d: they are %d:%d: %w", uid, gid, uint32(nowUID), uint32(nowGID), unix.EPERM)
+		return fmt.Errorf("set file system ids %d:%d: they are %d:%d: %w", uid, gid, uint32(nowUID), uint32(nowGID),
+			unix.EPERM)
 	}
 	return nil
 }
@@ -63,7 +64,8 @@ func OpenatMarked(dir int, path string, flags int, mark uint32) (int, error) {
 	}
 	marked := uint64(uint32(flags|unix.O_CLOEXEC)) | uint64(mark)<<32
 	for {
-		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(p)), uintptr(marked), 0, 0, 0)
+		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(p)), uintptr(marked),
+			0, 0, 0)
 		if errno == 0 {
 			return int(fd), nil
 		}
@@ -79,7 +81,8 @@ func Access(dir int, path string, mode uint32, flags int) error {
 	if err != nil {
 		return err
 	}
-	if _, _, errno := unix.Syscall6(unix.SYS_FACCESSAT2, uintptr(dir), uintptr(unsafe.Pointer(p)), uintptr(mode), uintptr(flags), 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall6(unix.SYS_FACCESSAT2, uintptr(dir), uintptr(unsafe.Pointer(p)), uintptr(mode),
+		uintptr(flags), 0, 0); errno != 0 {
 		return errno
 	}
 	return nil

@@ -27,13 +27,15 @@ func LandlockABI() (int, error) {
 // has changed.
 func LandlockRestrict(set *unix.LandlockRulesetAttr, rules []unix.LandlockPathBeneathAttr) error {
 	// Older kernels take a longer struct when the rest is zero.
-	ruleset, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(set)), unsafe.Sizeof(*set), 0)
+	ruleset, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(set)),
+		unsafe.Sizeof(*set), 0)
 	if errno != 0 {
 		return fmt.Errorf("landlock_create_ruleset(fs %#x, scoped %#x): %w", set.Handled_access_fs, set.Scoped, errno)
 	}
 	defer unix.Close(int(ruleset))
 	for i := range rules {
-		_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, ruleset, unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rules[i])), 0, 0, 0)
+		_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, ruleset, unix.LANDLOCK_RULE_PATH_BENEATH,
+			uintptr(unsafe.Pointer(&rules[i])), 0, 0, 0)
 		if errno != 0 {
 			return fmt.Errorf("landlock_add_rule(%#x): %w", rules[i].Allowed_access, errno)
 		}

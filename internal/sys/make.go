@@ -33,21 +33,24 @@ func (m Marked) Openat2(dir int, path string, how *unix.OpenHow) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	return again(unix.SYS_OPENAT2, m.int(dir), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(how)), unsafe.Sizeof(*how), 0)
+	return again(unix.SYS_OPENAT2, m.int(dir), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(how)),
+		unsafe.Sizeof(*how), 0)
 }
 
 // Chown sets the owner of what fd is, which may be O_PATH; -1 leaves an id as it is.
 func (m Marked) Chown(fd int, uid, gid uint32) error {
 	p, err := unix.BytePtrFromString("")
 	if err == nil {
-		_, err = again(unix.SYS_FCHOWNAT, uintptr(fd), uintptr(unsafe.Pointer(p)), m.int(int(uid)), uintptr(gid), unix.AT_EMPTY_PATH)
+		_, err = again(unix.SYS_FCHOWNAT, uintptr(fd), uintptr(unsafe.Pointer(p)), m.int(int(uid)), uintptr(gid),
+			unix.AT_EMPTY_PATH)
 	}
 	return err
 }
 
 // Prlimit is prlimit(2), with the mark in the second argument. Either limit may be nil.
 func (m Marked) Prlimit(pid, resource int, to, old *unix.Rlimit) error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, uintptr(pid), m.int(resource), uintptr(unsafe.Pointer(to)), uintptr(unsafe.Pointer(old)), 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, uintptr(pid), m.int(resource), uintptr(unsafe.Pointer(to)),
+		uintptr(unsafe.Pointer(old)), 0, 0)
 	return nonZero(errno)
 }
 
@@ -108,7 +111,8 @@ func (m Marked) two(nr uintptr, oldDir int, old string, dir int, name string, fl
 	}
 	p, err := unix.BytePtrFromString(name)
 	if err == nil {
-		_, err = again(nr, uintptr(oldDir), uintptr(unsafe.Pointer(o)), m.int(dir), uintptr(unsafe.Pointer(p)), uintptr(flags))
+		_, err = again(nr, uintptr(oldDir), uintptr(unsafe.Pointer(o)), m.int(dir), uintptr(unsafe.Pointer(p)),
+			uintptr(flags))
 	}
 	return err
 }
@@ -116,7 +120,8 @@ func (m Marked) two(nr uintptr, oldDir int, old string, dir int, name string, fl
 // SeccompWaits reports whether the call is still waiting for its answer. While it is, its thread has not ended, and its
 // number is nobody else's.
 func SeccompWaits(fd int, id uint64) bool {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ID_VALID, uintptr(unsafe.Pointer(&id)))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ID_VALID,
+		uintptr(unsafe.Pointer(&id)))
 	return errno == 0
 }
 
@@ -143,7 +148,8 @@ func ReturnSeccompFD(fd int, id uint64, file int, cloexec bool) error {
 		a.newfdFlags = unix.O_CLOEXEC
 	}
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD,
+			uintptr(unsafe.Pointer(&a)))
 		switch {
 		case errno == 0:
 			return nil

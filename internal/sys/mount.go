@@ -146,7 +146,8 @@ func InFolder(dir string, fn func() error) error {
 // FSReconfigure changes options of the file system that is mounted on path (fspick(2)).
 // path must be one that nobody else can change.
 func FSReconfigure(path string, options []FSOption) error {
-	fd, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW|unix.FSPICK_NO_AUTOMOUNT)
+	fd, err := unix.Fspick(unix.AT_FDCWD, path,
+		unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW|unix.FSPICK_NO_AUTOMOUNT)
 	if err != nil {
 		return fmt.Errorf("fspick %s: %w", path, err)
 	}

@@ -46,7 +46,8 @@ func InstallSeccompListener(prog []byte, killable bool) (*os.File, error) {
 	if killable {
 		flags |= unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 	}
-	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, uintptr(flags), uintptr(unsafe.Pointer(&fprog)))
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, uintptr(flags),
+		uintptr(unsafe.Pointer(&fprog)))
 	if errno != 0 {
 		return nil, fmt.Errorf("install seccomp filter of %d instructions with a listener: %w", n, errno)
 	}
@@ -56,7 +57,8 @@ func InstallSeccompListener(prog []byte, killable bool) (*os.File, error) {
 // ReceiveSeccomp waits for a call that is put to the listener. ENOENT and EINTR mean that
 // there is none any more, and that the next one may be waited for.
 func ReceiveSeccomp(fd int) (n SeccompNotification, err error) {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&n))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_RECV,
+		uintptr(unsafe.Pointer(&n))); errno != 0 {
 		return n, errno
 	}
 	return n, nil
@@ -74,7 +76,8 @@ func ContinueSeccomp(fd int, id uint64) error {
 }
 
 func answerSeccomp(fd int, answer *seccompAnswer) error {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(answer))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SEND,
+		uintptr(unsafe.Pointer(answer))); errno != 0 {
 		return errno
 	}
 	return nil

@@ -63,7 +63,8 @@ func MountOverlayData(dir, target string, options []FSOption, attrs int) error {
 		}
 		data := strings.Join(append([]string{"lowerdir=" + strings.Join(lower, ":")}, rest...), ",")
 		if len(data) > maxMountData {
-			return fmt.Errorf("%w: %d layers need %d bytes of options, it takes %d", ErrLayers, len(lower), len(data), maxMountData)
+			return fmt.Errorf("%w: %d layers need %d bytes of options, it takes %d", ErrLayers, len(lower), len(data),
+				maxMountData)
 		}
 		// These attributes have the same numbers as mount(2)'s flags (linux/mount.h).
 		if err := unix.Mount("overlay", target, "overlay", uintptr(attrs), data); err != nil {

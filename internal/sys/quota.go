@@ -135,7 +135,8 @@ func getQuota(folder *os.File, op int, project uint32) (ProjectQuota, uint32, er
 	if err := quotactl(folder, op, project, unsafe.Pointer(&d)); err != nil {
 		return ProjectQuota{}, 0, fmt.Errorf("read the quota of project %d: %w", project, err)
 	}
-	return ProjectQuota{LimitBytes: d.bhard << 10, LimitInodes: d.ihard, UsedBytes: d.used, UsedInodes: d.inodes}, d.id, nil
+	return ProjectQuota{LimitBytes: d.bhard << 10, LimitInodes: d.ihard, UsedBytes: d.used, UsedInodes: d.inodes},
+		d.id, nil
 }
 
 // SetProjectQuota sets the limits of a project; bytes count in KiB.

@@ -73,7 +73,8 @@ func value(data []byte, at int) int {
 			}
 		}
 	}
-	for at < len(data) && data[at] != ',' && data[at] != '}' && data[at] != ']' && data[at] != ' ' && data[at] != '\n' && data[at] != '\t' && data[at] != '\r' {
+	for at < len(data) && data[at] != ',' && data[at] != '}' && data[at] != ']' && data[at] != ' ' &&
+		data[at] != '\n' && data[at] != '\t' && data[at] != '\r' {
 		at++
 	}
 	return at

@@ -62,7 +62,8 @@ func TestDecodeLikeJSON(t *testing.T) {
 		}
 		for _, data := range []string{``, `{`, `[]`, `1`, `{"a":}`} {
 			got, want := reflect.New(typ), reflect.New(typ)
-			if (terse.Unmarshal([]byte(data), got.Interface()) == nil) != (json.Unmarshal([]byte(data), want.Interface()) == nil) {
+			if (terse.Unmarshal([]byte(data), got.Interface()) == nil) != (json.Unmarshal([]byte(data),
+				want.Interface()) == nil) {
 				t.Errorf("%s: %q", m.Name, data)
 			}
 		}
@@ -82,7 +83,8 @@ func decoded(t *testing.T, name string, typ reflect.Type, data []byte) {
 	if err := json.Unmarshal(data, want.Interface()); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	if err := terse.Unmarshal(data, got.Interface()); err != nil || !reflect.DeepEqual(got.Interface(), want.Interface()) {
+	if err := terse.Unmarshal(data, got.Interface()); err != nil ||
+		!reflect.DeepEqual(got.Interface(), want.Interface()) {
 		t.Fatalf("%s: %v\n got %+v\nwant %+v", name, err, got.Elem(), want.Elem())
 	}
 }

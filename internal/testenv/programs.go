@@ -40,7 +40,8 @@ func StaticBusybox(t testing.TB) string {
 		t.Fatal(err)
 	}
 	if !static {
-		Require(t, probe.Check{Name: "busybox", Status: probe.No, Detail: path + " needs shared libraries", Remedy: "install a static busybox"})
+		Require(t, probe.Check{Name: "busybox", Status: probe.No, Detail: path + " needs shared libraries",
+			Remedy: "install a static busybox"})
 	}
 	return path
 }
@@ -74,7 +75,8 @@ func isStatic(path string) (bool, error) {
 func Root(t testing.TB) {
 	t.Helper()
 	if uid := os.Geteuid(); uid != 0 {
-		Require(t, probe.Check{Name: "root", Status: probe.No, Detail: fmt.Sprintf("uid %d", uid), Remedy: "sudo make test"})
+		Require(t, probe.Check{Name: "root", Status: probe.No, Detail: fmt.Sprintf("uid %d", uid),
+			Remedy: "sudo make test"})
 	}
 }
 
@@ -82,7 +84,8 @@ func Root(t testing.TB) {
 func NotRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() == 0 {
-		Require(t, probe.Check{Name: "ordinary user", Status: probe.No, Detail: "uid 0", Remedy: "make test, as yourself"})
+		Require(t, probe.Check{Name: "ordinary user", Status: probe.No, Detail: "uid 0",
+			Remedy: "make test, as yourself"})
 	}
 }
 
@@ -91,7 +94,8 @@ func Arch(t testing.TB, names ...string) {
 	t.Helper()
 	if !slices.Contains(names, runtime.GOARCH) {
 		Require(t, probe.Check{
-			Name: "architecture", Status: probe.No, Detail: runtime.GOARCH, Remedy: "a machine with " + strings.Join(names, " or "),
+			Name: "architecture", Status: probe.No, Detail: runtime.GOARCH, Remedy: "a machine with " +
+				strings.Join(names, " or "),
 		})
 	}
 }
@@ -101,6 +105,7 @@ func Arch(t testing.TB, names ...string) {
 func Short(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {
-		Require(t, probe.Check{Name: "time", Status: probe.No, Detail: "-short: " + why, Remedy: "go test without -short"})
+		Require(t, probe.Check{Name: "time", Status: probe.No, Detail: "-short: " + why,
+			Remedy: "go test without -short"})
 	}
 }

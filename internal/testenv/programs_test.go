@@ -35,11 +35,13 @@ func TestSkips(t *testing.T) {
 		passes bool
 		want   string
 	}{
-		"Root":        {Root, root, "skip: root: no (uid "},
-		"NotRoot":     {NotRoot, !root, "skip: ordinary user: no (uid 0); remedy: "},
-		"Arch":        {func(t testing.TB) { Arch(t, "m68k", runtime.GOARCH) }, true, ""},
-		"Arch, other": {func(t testing.TB) { Arch(t, "m68k", "vax") }, false, "skip: architecture: no (" + runtime.GOARCH + "); remedy: a machine with m68k or vax"},
-		"Short":       {func(t testing.TB) { Short(t, "takes long") }, !testing.Short(), "skip: time: no (-short: takes long); remedy: "},
+		"Root":    {Root, root, "skip: root: no (uid "},
+		"NotRoot": {NotRoot, !root, "skip: ordinary user: no (uid 0); remedy: "},
+		"Arch":    {func(t testing.TB) { Arch(t, "m68k", runtime.GOARCH) }, true, ""},
+		"Arch, other": {func(t testing.TB) { Arch(t, "m68k", "vax") }, false, "skip: architecture: no (" +
+			runtime.GOARCH + "); remedy: a machine with m68k or vax"},
+		"Short": {func(t testing.TB) { Short(t, "takes long") }, !testing.Short(),
+			"skip: time: no (-short: takes long); remedy: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(RequireVar, "")

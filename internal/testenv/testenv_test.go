@@ -46,9 +46,11 @@ func TestRequire(t *testing.T) {
 		{"nothing asked", "TestNamed", RequireAll, nil, ""},
 		{"all there", "TestNamed", RequireAll, []probe.Check{{Status: probe.Yes}}, ""},
 		{"missing", "TestNamed", "", []probe.Check{missing}, "skip: overlay: no (EPERM); remedy: sudo fix it"},
-		{"missing, must run", "TestNamed", RequireAll, []probe.Check{missing}, "fatal: this test must run here, but overlay: no (EPERM)"},
+		{"missing, must run", "TestNamed", RequireAll, []probe.Check{missing},
+			"fatal: this test must run here, but overlay: no (EPERM)"},
 		{"missing, need not run", "TestOther", RequireAll, []probe.Check{missing}, "skip: overlay: no"},
-		{"inconclusive", "TestOther", "", []probe.Check{{Status: probe.Yes}, {Name: "x", Status: probe.Inconclusive}}, "skip: x: inconclusive"},
+		{"inconclusive", "TestOther", "", []probe.Check{{Status: probe.Yes}, {Name: "x", Status: probe.Inconclusive}},
+			"skip: x: inconclusive"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv(RequireVar, tt.require)

@@ -91,13 +91,16 @@ func TestBounds(t *testing.T) {
 				t.Errorf("%d", v)
 			}
 		}, ""},
-		"Within, late":  {func(t testing.TB) { Within(t, make(chan int), short, "no word") }, "fatal: after 10ms: no word"},
-		"Poll":          {func(t testing.TB) { Poll(t, long, "no", func() bool { asked++; return asked == 3 }) }, ""},
-		"Poll, late":    {func(t testing.TB) { Poll(t, short, "no", func() bool { return false }) }, "fatal: after 10ms: no"},
+		"Within, late": {func(t testing.TB) { Within(t, make(chan int), short, "no word") },
+			"fatal: after 10ms: no word"},
+		"Poll": {func(t testing.TB) { Poll(t, long, "no", func() bool { asked++; return asked == 3 }) }, ""},
+		"Poll, late": {func(t testing.TB) { Poll(t, short, "no", func() bool { return false }) },
+			"fatal: after 10ms: no"},
 		"Removed":       {func(t testing.TB) { Removed(t, gone, long) }, ""},
 		"Removed, more": {func(t testing.TB) { Removed(t, filepath.Join(gone, "below"), long) }, ""},
-		"Removed, late": {func(t testing.TB) { Removed(t, there, short) }, "fatal: " + there + " is still there after 10ms"},
-		"Unpopulated":   {func(t testing.TB) { Unpopulated(t, gone, long) }, ""},
+		"Removed, late": {func(t testing.TB) { Removed(t, there, short) }, "fatal: " + there +
+			" is still there after 10ms"},
+		"Unpopulated": {func(t testing.TB) { Unpopulated(t, gone, long) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{TB: t}

@@ -72,7 +72,8 @@ func wanted(name string) bool {
 	if rest, ours := strings.CutPrefix(name, "user.overlay."); ours {
 		return rest == "opaque" || rest == "whiteout" || strings.HasPrefix(rest, "overlay.")
 	}
-	return strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "system.posix_acl_") || name == "security.capability"
+	return strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "system.posix_acl_") ||
+		name == "security.capability"
 }
 
 func attributes(from, to int) error {

@@ -46,7 +46,8 @@ func (l *looker) sameContent(dir *os.File, n *Node, st *unix.Stat_t) bool {
 		for at = begin; at < end; {
 			a, b := l.buf[0][:min(end-at, compared)], l.buf[1][:min(end-at, compared)]
 			n, err := file.ReadAt(a, at)
-			if m, oerr := object.ReadAt(b, at); n == 0 || m != n || err != nil && n != len(a) || oerr != nil && m != len(b) || !bytes.Equal(a[:n], b[:n]) {
+			if m, oerr := object.ReadAt(b, at); n == 0 || m != n || err != nil && n != len(a) || oerr != nil &&
+				m != len(b) || !bytes.Equal(a[:n], b[:n]) {
 				return false
 			}
 			at += int64(n)

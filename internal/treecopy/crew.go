@@ -57,7 +57,8 @@ func copyAll(ctx context.Context, o Options, f *folder) (diskuse.Usage, error) {
 	if o.Alone {
 		others = 0
 	}
-	w := &crew{Options: o, top: int(f.dst.Fd()), dev: f.st.Dev, left: make(chan *folder, maxLeft*others), links: map[inode]string{}}
+	w := &crew{Options: o, top: int(f.dst.Fd()), dev: f.st.Dev, left: make(chan *folder, maxLeft*others),
+		links: map[inode]string{}}
 	ctx, w.cancel = context.WithCancelCause(ctx)
 	defer w.cancel(nil)
 	var busy sync.WaitGroup

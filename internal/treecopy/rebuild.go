@@ -102,7 +102,8 @@ func (c *copier) fromObject(n *Node, objects, dst *os.File) error {
 	if err := unix.Fstat(in, &st); err != nil {
 		return err
 	}
-	out, err := unix.Openat(int(dst.Fd()), n.Name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, st.Mode&0o777)
+	out, err := unix.Openat(int(dst.Fd()), n.Name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+		st.Mode&0o777)
 	if err != nil {
 		return err
 	}

@@ -188,7 +188,8 @@ func openFD(dir int, name string, flags int, st *unix.Stat_t) (int, error) {
 		return -1, err
 	}
 	var now unix.Stat_t
-	if err := unix.Fstat(fd, &now); err != nil || now.Ino != st.Ino || now.Dev != st.Dev || now.Mode&unix.S_IFMT != st.Mode&unix.S_IFMT {
+	if err := unix.Fstat(fd, &now); err != nil || now.Ino != st.Ino || now.Dev != st.Dev ||
+		now.Mode&unix.S_IFMT != st.Mode&unix.S_IFMT {
 		_ = unix.Close(fd)
 		return -1, errors.Join(ErrChanged, err)
 	}
@@ -236,7 +237,8 @@ func (c *copier) file(src, dst *os.File, name string, st *unix.Stat_t) error {
 		return err
 	}
 	defer unix.Close(from)
-	to, err := unix.Openat(int(dst.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, st.Mode&0o777)
+	to, err := unix.Openat(int(dst.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+		st.Mode&0o777)
 	if err != nil {
 		return err
 	}
@@ -312,7 +314,8 @@ func (c *copier) piece(from, to int, at, end int64) error {
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+		case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP),
+			errors.Is(err, unix.ENOSYS):
 			return c.bytes(from, to, at, end)
 		case err != nil:
 			return err

@@ -67,7 +67,8 @@ func describe(t testing.TB, dir string) string {
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			size = 0
 		}
-		fmt.Fprintf(&text, "%s %o %d:%d %d %d #%d %d.%d %q %d %d\n", rel, st.Mode, st.Uid, st.Gid, size, st.Rdev, inodes[st.Ino], st.Mtim.Sec, st.Mtim.Nsec, target, n, opaque)
+		fmt.Fprintf(&text, "%s %o %d:%d %d %d #%d %d.%d %q %d %d\n", rel, st.Mode, st.Uid, st.Gid, size, st.Rdev,
+			inodes[st.Ino], st.Mtim.Sec, st.Mtim.Nsec, target, n, opaque)
 		return nil
 	}))
 	return text.String()
@@ -78,10 +79,14 @@ func TestTree(t *testing.T) {
 	src, dst := filepath.Join(t.TempDir(), "src"), filepath.Join(t.TempDir(), "dst")
 	at := func(name string) string { return filepath.Join(src, name) }
 	outside := filepath.Join(t.TempDir(), "secret")
-	must(t, os.WriteFile(outside, []byte("secret"), 0o600), os.Mkdir(src, 0o755), os.Mkdir(dst, 0o700), os.MkdirAll(at("a/b"), 0o755),
-		os.WriteFile(at("f"), []byte("text"), 0o600), os.Chmod(at("f"), 0o755|os.ModeSetuid), os.Link(at("f"), at("a/hard")),
-		os.Symlink(outside, at("link")), os.Symlink("/", at("root")), unix.Mkfifo(at("fifo"), 0o640), unix.Mknod(at("socket"), unix.S_IFSOCK|0o600, 0),
-		os.WriteFile(at("sparse"), nil, 0o644), os.Truncate(at("sparse"), 1<<30), os.WriteFile(at("closed"), []byte("x"), 0), os.Chmod(at("a/b"), 0o711))
+	must(t, os.WriteFile(outside, []byte("secret"), 0o600), os.Mkdir(src, 0o755), os.Mkdir(dst, 0o700),
+		os.MkdirAll(at("a/b"), 0o755),
+		os.WriteFile(at("f"), []byte("text"), 0o600), os.Chmod(at("f"), 0o755|os.ModeSetuid),
+		os.Link(at("f"), at("a/hard")),
+		os.Symlink(outside, at("link")), os.Symlink("/", at("root")), unix.Mkfifo(at("fifo"), 0o640),
+		unix.Mknod(at("socket"), unix.S_IFSOCK|0o600, 0),
+		os.WriteFile(at("sparse"), nil, 0o644), os.Truncate(at("sparse"), 1<<30),
+		os.WriteFile(at("closed"), []byte("x"), 0), os.Chmod(at("a/b"), 0o711))
 	if err := unix.Mknod(at("whiteout"), unix.S_IFCHR, 0); err != nil && !errors.Is(err, unix.EPERM) {
 		t.Fatal(err)
 	}
@@ -147,10 +152,12 @@ func TestTreeSideBySide(t *testing.T) {
 	for i := range 300 {
 		dir := filepath.Join(src, fmt.Sprint("d", i%7), fmt.Sprint("e", i%40))
 		file := filepath.Join(dir, fmt.Sprint(i))
-		must(t, os.MkdirAll(dir, 0o755), os.WriteFile(file, []byte(strings.Repeat(fmt.Sprint(i), i)), 0o600), os.Chmod(file, os.FileMode(i)|0o400),
+		must(t, os.MkdirAll(dir, 0o755), os.WriteFile(file, []byte(strings.Repeat(fmt.Sprint(i), i)), 0o600),
+			os.Chmod(file, os.FileMode(i)|0o400),
 			os.Chtimes(file, unixTime, unixTime.Add(time.Duration(i))))
 		if i%3 == 0 {
-			must(t, os.Link(file, filepath.Join(src, fmt.Sprint("d", (i+1)%7), fmt.Sprint("link", i))), os.Link(file, filepath.Join(src, fmt.Sprint(i))))
+			must(t, os.Link(file, filepath.Join(src, fmt.Sprint("d", (i+1)%7), fmt.Sprint("link", i))),
+				os.Link(file, filepath.Join(src, fmt.Sprint(i))))
 		}
 	}
 	for i := range 7 {
@@ -192,7 +199,8 @@ func TestTreeFails(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(maxCrew))
 	src := t.TempDir()
 	for i := range 50 {
-		must(t, os.MkdirAll(filepath.Join(src, fmt.Sprint(i), "a/b/c"), 0o755), os.WriteFile(filepath.Join(src, fmt.Sprint(i), "a/f"), []byte("x"), 0o600))
+		must(t, os.MkdirAll(filepath.Join(src, fmt.Sprint(i), "a/b/c"), 0o755),
+			os.WriteFile(filepath.Join(src, fmt.Sprint(i), "a/f"), []byte("x"), 0o600))
 	}
 	bad := filepath.Join(src, "37", strings.Repeat("d/", MaxDepth))
 	must(t, os.MkdirAll(bad, 0o755))

@@ -27,7 +27,8 @@ const (
 )
 
 // ErrTooMany says that a tree has more.
-var ErrTooMany = fmt.Errorf("there are more than %d files and folders, or more than %d bytes of names", MaxNodes, MaxText)
+var ErrTooMany = fmt.Errorf("there are more than %d files and folders, or more than %d bytes of names", MaxNodes,
+	MaxText)
 
 // young is how old the last change of a file must be for a later one to have another time: kernels count ctime in
 // ticks, of 10 ms at most.
@@ -71,8 +72,10 @@ func ObjectName(n uint64) string { return fmt.Sprintf("%x", n) }
 // top folder too says that nothing has changed. changing says of a file that it may have been changed without a new
 // time. On a tmpfs, which notes no time of what is written to a mapping, content is compared with that in objects, too.
 // need is what Fill would copy.
-func Look(ctx context.Context, src *os.File, was *Node, objects *os.File, changing func(name string, ino uint64) bool) (now *Node, need diskuse.Usage, err error) {
-	l := &looker{ctx: ctx, was: was, changing: changing, counted: map[uint64]bool{}, since: unix.NsecToTimespec(time.Now().Add(-young).UnixNano())}
+func Look(ctx context.Context, src *os.File, was *Node, objects *os.File,
+	changing func(name string, ino uint64) bool) (now *Node, need diskuse.Usage, err error) {
+	l := &looker{ctx: ctx, was: was, changing: changing, counted: map[uint64]bool{},
+		since: unix.NsecToTimespec(time.Now().Add(-young).UnixNano())}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
 		return nil, need, err
@@ -125,7 +128,8 @@ func (l *looker) take(text int) error {
 // node is what st says of a name.
 func (l *looker) node(name string, st *unix.Stat_t) *Node {
 	return &Node{
-		Name: name, Mode: st.Mode, UID: st.Uid, GID: st.Gid, Size: st.Size, Atim: st.Atim, Mtim: st.Mtim, Ctim: st.Ctim, Ino: st.Ino,
+		Name: name, Mode: st.Mode, UID: st.Uid, GID: st.Gid, Size: st.Size, Atim: st.Atim, Mtim: st.Mtim, Ctim: st.Ctim,
+		Ino:   st.Ino,
 		Young: later(st.Ctim, l.since), Links: st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR, fresh: true,
 	}
 }
@@ -237,7 +241,8 @@ func (l *looker) entry(dir *os.File, name string, was *Node, depth int) (*Node, 
 	n := l.node(name, &st)
 	n.Young = n.Young || changing
 	// a folder above it was moved
-	if old := l.elsewhere(st.Ino); regular && !changing && old.still(&st) && !old.Young && l.sameContent(dir, &Node{Name: name, Object: old.Object}, &st) {
+	if old := l.elsewhere(st.Ino); regular && !changing && old.still(&st) && !old.Young &&
+		l.sameContent(dir, &Node{Name: name, Object: old.Object}, &st) {
 		n.Object, n.fresh = old.Object, false
 		return n, l.take(len(name))
 	}
@@ -359,7 +364,8 @@ func (f *filler) object(dir *os.File, n *Node, st *unix.Stat_t) error {
 		return err
 	}
 	number := f.to.Next
-	fd, err := unix.Openat(int(f.to.Dir.Fd()), ObjectName(number), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, st.Mode&0o777)
+	fd, err := unix.Openat(int(f.to.Dir.Fd()), ObjectName(number),
+		unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, st.Mode&0o777)
 	if err != nil {
 		return err
 	}

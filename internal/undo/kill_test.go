@@ -75,7 +75,8 @@ func TestKill(t *testing.T) {
 			to := t.TempDir()
 			_, err := killed.Rebuild(t.Context(), c, to)
 			must(t, err)
-			if text := killedFiles(t, filepath.Join(to, "upper")); strings.Count(text, "\n") > 1 || !strings.HasPrefix(c.Call, strings.TrimSpace(text)) {
+			if text := killedFiles(t, filepath.Join(to, "upper")); strings.Count(text, "\n") > 1 ||
+				!strings.HasPrefix(c.Call, strings.TrimSpace(text)) {
 				t.Fatalf("round %d: %s holds %q", round, c.Call, text)
 			}
 		}
@@ -122,7 +123,8 @@ func saveForEver(t *testing.T, tree string) {
 		next := filepath.Join(base, "next")
 		must(t, os.RemoveAll(next), os.Mkdir(next, 0o700))
 		restored, err := s.Rebuild(t.Context(), c, next)
-		must(t, err, unix.Renameat2(unix.AT_FDCWD, filepath.Join(next, "upper"), unix.AT_FDCWD, tree, unix.RENAME_EXCHANGE))
+		must(t, err, unix.Renameat2(unix.AT_FDCWD, filepath.Join(next, "upper"), unix.AT_FDCWD, tree,
+			unix.RENAME_EXCHANGE))
 		must(t, restored())
 	}
 }

@@ -101,7 +101,8 @@ func (s *Store) compared() (version, error) {
 }
 
 // keep writes a new version.
-func (s *Store) keep(ctx context.Context, roots map[string]*os.File, now version, need, limit diskuse.Usage) (n uint64, added diskuse.Usage, err error) {
+func (s *Store) keep(ctx context.Context, roots map[string]*os.File, now version, need, limit diskuse.Usage) (n uint64,
+	added diskuse.Usage, err error) {
 	s.count(now) // what it shares stays when others go
 	to := &treecopy.Objects{Next: s.state.NextObject, Made: map[uint64]int64{}}
 	defer func() {

@@ -82,7 +82,8 @@ type Store struct {
 
 // Open reads the checkpoints in dir, which is made, and removes what a killed process has left half done.
 func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir, state: state{NextTree: 1, NextObject: 1}, objects: map[uint64]*object{}, trees: map[uint64]int64{}}
+	s := &Store{dir: dir, state: state{NextTree: 1, NextObject: 1}, objects: map[uint64]*object{},
+		trees: map[uint64]int64{}}
 	for _, sub := range []string{"", "trees", "objects"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err

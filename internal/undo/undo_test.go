@@ -52,7 +52,8 @@ func describe(t testing.TB, dir string) string {
 		value := make([]byte, 64)
 		n, _ := unix.Lgetxattr(path, "user.x", value)
 		rel, _ := filepath.Rel(dir, path)
-		fmt.Fprintf(&text, "%s %o %d:%d #%d %d.%d %q %q\n", rel, st.Mode, st.Uid, st.Gid, inodes[st.Ino], st.Mtim.Sec, st.Mtim.Nsec, what, value[:max(0, n)])
+		fmt.Fprintf(&text, "%s %o %d:%d #%d %d.%d %q %q\n", rel, st.Mode, st.Uid, st.Gid, inodes[st.Ino], st.Mtim.Sec,
+			st.Mtim.Nsec, what, value[:max(0, n)])
 		return nil
 	}))
 	return text.String()
@@ -85,7 +86,8 @@ func settle(t testing.TB) {
 
 func save(t testing.TB, s *Store, tree string, call string) Checkpoint {
 	t.Helper()
-	must(t, s.Save(t.Context(), Checkpoint{ID: "cp_" + call, Call: call, Tool: "t", Time: time.Now()}, Wish{Trees: map[string]string{"upper": tree}}))
+	must(t, s.Save(t.Context(), Checkpoint{ID: "cp_" + call, Call: call, Tool: "t", Time: time.Now()},
+		Wish{Trees: map[string]string{"upper": tree}}))
 	list, _, _ := s.List()
 	return list[len(list)-1]
 }
@@ -106,9 +108,12 @@ func rebuilt(t testing.TB, s *Store, call string) string {
 // odd makes files of all kinds.
 func odd(t testing.TB, dir string) {
 	at := func(name string) string { return filepath.Join(dir, name) }
-	must(t, os.MkdirAll(at("a/b"), 0o755), os.WriteFile(at("f"), []byte("text"), 0o600), os.Chmod(at("f"), 0o755|os.ModeSetuid), os.Link(at("f"), at("a/hard")),
-		os.Symlink("/etc/shadow", at("link")), unix.Mkfifo(at("fifo"), 0o640), unix.Mknod(at("socket"), unix.S_IFSOCK|0o600, 0),
-		os.WriteFile(at("sparse"), nil, 0o644), os.Truncate(at("sparse"), 1<<20), os.Chmod(at("a/b"), 0o711), os.WriteFile(at("a\nb"), []byte("x"), 0o644))
+	must(t, os.MkdirAll(at("a/b"), 0o755), os.WriteFile(at("f"), []byte("text"), 0o600),
+		os.Chmod(at("f"), 0o755|os.ModeSetuid), os.Link(at("f"), at("a/hard")),
+		os.Symlink("/etc/shadow", at("link")), unix.Mkfifo(at("fifo"), 0o640),
+		unix.Mknod(at("socket"), unix.S_IFSOCK|0o600, 0),
+		os.WriteFile(at("sparse"), nil, 0o644), os.Truncate(at("sparse"), 1<<20), os.Chmod(at("a/b"), 0o711),
+		os.WriteFile(at("a\nb"), []byte("x"), 0o644))
 	for _, name := range []string{"f", "a"} {
 		if err := unix.Setxattr(at(name), "user.x", []byte("y"), 0); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
 			t.Fatal(err)
@@ -155,7 +160,8 @@ func TestSave(t *testing.T) {
 			t.Errorf("%s: %+v", call, c)
 		}
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "objects", "ffff"), []byte("left"), 0o600), os.WriteFile(filepath.Join(dir, "trees", "99.tmp"), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "objects", "ffff"), []byte("left"), 0o600),
+		os.WriteFile(filepath.Join(dir, "trees", "99.tmp"), nil, 0o600))
 	for range 2 {
 		for call, text := range want {
 			if os.Getuid() != 0 && call > "c3" && call != "same" {
@@ -190,7 +196,8 @@ func TestHistory(t *testing.T) {
 		if !ok {
 			t.Fatalf("no %q", call)
 		}
-		must(t, s.Save(t.Context(), Checkpoint{ID: "cp_" + name, Call: name, Restore: true}, Wish{Trees: map[string]string{"upper": tree}, Pinned: c.ID}))
+		must(t, s.Save(t.Context(), Checkpoint{ID: "cp_" + name, Call: name, Restore: true},
+			Wish{Trees: map[string]string{"upper": tree}, Pinned: c.ID}))
 		to := t.TempDir()
 		restored, err := s.Rebuild(t.Context(), c, to)
 		must(t, err, os.RemoveAll(tree), os.Rename(filepath.Join(to, "upper"), tree))
@@ -280,7 +287,8 @@ func TestBounds(t *testing.T) {
 func BenchmarkSave(b *testing.B) {
 	tree := b.TempDir()
 	for i := range 1000 {
-		must(b, os.MkdirAll(filepath.Join(tree, fmt.Sprint(i%50)), 0o755), os.WriteFile(filepath.Join(tree, fmt.Sprint(i%50), fmt.Sprint(i)), make([]byte, 10<<10), 0o644))
+		must(b, os.MkdirAll(filepath.Join(tree, fmt.Sprint(i%50)), 0o755),
+			os.WriteFile(filepath.Join(tree, fmt.Sprint(i%50), fmt.Sprint(i)), make([]byte, 10<<10), 0o644))
 	}
 	settle(b)
 	for _, changed := range []int{0, 1, 1000} {
@@ -290,7 +298,8 @@ func BenchmarkSave(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()
 				for k := range changed {
-					must(b, os.WriteFile(filepath.Join(tree, fmt.Sprint(k%50), fmt.Sprint(k)), fmt.Appendf(make([]byte, 10<<10), "%d", i), 0o644))
+					must(b, os.WriteFile(filepath.Join(tree, fmt.Sprint(k%50), fmt.Sprint(k)),
+						fmt.Appendf(make([]byte, 10<<10), "%d", i), 0o644))
 				}
 				b.StartTimer()
 				save(b, s, tree, fmt.Sprint(i))

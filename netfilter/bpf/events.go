@@ -71,7 +71,8 @@ func decode(sample []byte) (Event, error) {
 	}
 	e := Event{
 		Cgroup: v.Sandbox, Process: v.Cgroup, Time: time.Duration(v.Time), PID: int(v.PID), UID: int(v.UID),
-		Protocol: int(v.Protocol), Type: int(v.Type), Hook: Hook(v.Hook), Verdict: Verdict(v.Verdict), Rule: v.Rule, Errno: syscall.Errno(v.Error),
+		Protocol: int(v.Protocol), Type: int(v.Type), Hook: Hook(v.Hook), Verdict: Verdict(v.Verdict), Rule: v.Rule,
+		Errno: syscall.Errno(v.Error),
 	}
 	if e.Hook != Socket {
 		e.To = netip.AddrPortFrom(netip.AddrFrom16(v.IP).Unmap(), binary.BigEndian.Uint16(v.Port[:]))

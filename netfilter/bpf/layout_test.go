@@ -45,8 +45,10 @@ func TestLayout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.EqualFold(f.Name, m.Name) || f.Offset != uintptr(m.Offset.Bytes()) || f.Type.Size() != uintptr(size) {
-				t.Errorf("struct %s: %s at %d, %d bytes; ours %s at %d, %d bytes", name, m.Name, m.Offset.Bytes(), size, f.Name, f.Offset, f.Type.Size())
+			if !strings.EqualFold(f.Name, m.Name) || f.Offset != uintptr(m.Offset.Bytes()) ||
+				f.Type.Size() != uintptr(size) {
+				t.Errorf("struct %s: %s at %d, %d bytes; ours %s at %d, %d bytes", name, m.Name, m.Offset.Bytes(), size,
+					f.Name, f.Offset, f.Type.Size())
 			}
 		}
 	}
@@ -91,7 +93,8 @@ func TestRefused(t *testing.T) {
 
 // TestRange: bits of IPv4 count from those of IPv6, and bits behind a prefix are none.
 func TestRange(t *testing.T) {
-	k, v, err := Range{Prefix: netip.MustParsePrefix("10.1.2.3/8"), UDP: true, Verdict: Allow, Rule: 4}.entry(0x1_0000_0002)
+	k, v, err := Range{Prefix: netip.MustParsePrefix("10.1.2.3/8"), UDP: true, Verdict: Allow,
+		Rule: 4}.entry(0x1_0000_0002)
 	want := cidrKey{Prefix: 64 + 96 + 8, Table: [2]uint32{2, 1}, IP: netip.MustParseAddr("::ffff:10.0.0.0").As16()}
 	if err != nil || k != want || v != (cidrValue{Verdict: 1, Protos: protoUDP, Rule: 4}) {
 		t.Errorf("%+v %+v %v, want %+v", k, v, err, want)

@@ -71,7 +71,8 @@ type Policy struct {
 }
 
 // Errnos are the errors that a refusal may have. The programs turn others into EACCES.
-var Errnos = []syscall.Errno{syscall.EACCES, syscall.EPERM, syscall.ENETUNREACH, syscall.ECONNREFUSED, syscall.EHOSTUNREACH}
+var Errnos = []syscall.Errno{syscall.EACCES, syscall.EPERM, syscall.ENETUNREACH, syscall.ECONNREFUSED,
+	syscall.EHOSTUNREACH}
 
 // What follows has the layout of program/hutch.c.
 
@@ -156,10 +157,12 @@ func (p Policy) value(table uint64) (sandboxValue, error) {
 }
 
 func (a Address) entry(table uint64) (addressKey, addressValue, error) {
-	if !a.Addr.IsValid() || a.Addr.Zone() != "" || (a.Proto != TCP && a.Proto != UDP) || (a.Verdict != Allow && a.Verdict != Deny) || a.Expires < 0 {
+	if !a.Addr.IsValid() || a.Addr.Zone() != "" || (a.Proto != TCP && a.Proto != UDP) ||
+		(a.Verdict != Allow && a.Verdict != Deny) || a.Expires < 0 {
 		return addressKey{}, addressValue{}, fmt.Errorf("no eBPF rule can be made of %+v", a)
 	}
-	k := addressKey{Table: table, IP: a.Addr.As16(), Port: [2]byte{byte(a.Port >> 8), byte(a.Port)}, Proto: uint8(a.Proto)}
+	k := addressKey{Table: table, IP: a.Addr.As16(), Port: [2]byte{byte(a.Port >> 8), byte(a.Port)},
+		Proto: uint8(a.Proto)}
 	return k, addressValue{Expires: uint64(a.Expires), Verdict: uint32(a.Verdict), Rule: a.Rule}, nil
 }
 

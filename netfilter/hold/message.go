@@ -91,5 +91,6 @@ func addresses(packet []byte) (from, to netip.AddrPort) {
 	if len(ports) < 4 {
 		return from, to
 	}
-	return netip.AddrPortFrom(src, binary.BigEndian.Uint16(ports)), netip.AddrPortFrom(dst, binary.BigEndian.Uint16(ports[2:]))
+	return netip.AddrPortFrom(src, binary.BigEndian.Uint16(ports)),
+		netip.AddrPortFrom(dst, binary.BigEndian.Uint16(ports[2:]))
 }

@@ -14,7 +14,8 @@ import (
 // packet is a message as the kernel sends it.
 func packet(id uint32, payload []byte) []byte {
 	number := binary.BigEndian.AppendUint32(nil, id)
-	return message(nlmsg.QueuePacket, nlmsg.Attr(nlmsg.QueuePacketHeader, append(number, 8, 0, 0, 0)), nlmsg.Attr(5, number),
+	return message(nlmsg.QueuePacket, nlmsg.Attr(nlmsg.QueuePacketHeader, append(number, 8, 0, 0, 0)),
+		nlmsg.Attr(5, number),
 		nlmsg.Attr(nlmsg.QueuePayload|unix.NLA_F_NESTED, payload))
 }
 
@@ -47,8 +48,10 @@ func TestParse(t *testing.T) {
 		want    string
 	}{
 		"IPv4": {syn4(0), v4}, "with options": {syn4(8), v4}, "IPv6": {syn6(unix.IPPROTO_TCP), v6},
-		"extension header": {syn6(43), ""}, "UDP": {append([]byte{0x45, 8: 0, 9: 17}, syn4(0)[10:]...), ""}, "a fragment": {fragment, ""},
-		"short": {syn4(0)[:22], ""}, "no ports": {syn4(40)[:60], ""}, "nothing": {nil, ""}, "header of 4 bytes": {append([]byte{0x41}, syn4(0)[1:]...), ""},
+		"extension header": {syn6(43), ""}, "UDP": {append([]byte{0x45, 8: 0, 9: 17}, syn4(0)[10:]...), ""},
+		"a fragment": {fragment, ""},
+		"short":      {syn4(0)[:22], ""}, "no ports": {syn4(40)[:60], ""}, "nothing": {nil, ""},
+		"header of 4 bytes": {append([]byte{0x41}, syn4(0)[1:]...), ""},
 	} {
 		syn, ok, err := parse(packet(7, c.payload))
 		got := ""
@@ -60,19 +63,21 @@ func TestParse(t *testing.T) {
 		}
 	}
 	errno := func(e unix.Errno) []byte {
-		return nlmsg.Message{Kind: unix.NLMSG_ERROR, Body: binary.NativeEndian.AppendUint32(nil, uint32(-int32(e)))}.Bytes()
+		return nlmsg.Message{Kind: unix.NLMSG_ERROR,
+			Body: binary.NativeEndian.AppendUint32(nil, uint32(-int32(e)))}.Bytes()
 	}
 	for what, c := range map[string]struct {
 		message []byte
 		want    error
 	}{
-		"a packet without a header": {message(nlmsg.QueuePacket, nlmsg.Attr(nlmsg.QueuePayload, syn4(0))), errMalformed},
-		"an answer":                 {errno(0), nil},
-		"a verdict came too late":   {errno(unix.ENOENT), nil},
-		"refused":                   {errno(unix.EPERM), unix.EPERM},
-		"another message":           {message(99), nil},
-		"cut":                       {packet(1, syn4(0))[:30], errMalformed},
-		"too long":                  {packet(1, syn4(0))[:15], errMalformed},
+		"a packet without a header": {message(nlmsg.QueuePacket, nlmsg.Attr(nlmsg.QueuePayload, syn4(0))),
+			errMalformed},
+		"an answer":               {errno(0), nil},
+		"a verdict came too late": {errno(unix.ENOENT), nil},
+		"refused":                 {errno(unix.EPERM), unix.EPERM},
+		"another message":         {message(99), nil},
+		"cut":                     {packet(1, syn4(0))[:30], errMalformed},
+		"too long":                {packet(1, syn4(0))[:15], errMalformed},
 	} {
 		if syn, ok, err := parse(c.message); ok || !errors.Is(err, c.want) {
 			t.Errorf("%s: %+v, %t, %v, want %v", what, syn, ok, err, c.want)

@@ -81,7 +81,8 @@ func Open() (_ *Queue, err error) {
 		return nil, fmt.Errorf("packet queue: setsockopt(SO_RCVBUF): %w", err)
 	}
 	// From here on packets come, and Send would take them for answers.
-	if err := unix.Sendto(fd, nlmsg.BeginQueue(headers).Bytes(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(fd, nlmsg.BeginQueue(headers).Bytes(), 0,
+		&unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, fmt.Errorf("begin packet queue: %w", err)
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {

@@ -91,7 +91,8 @@ func (s *Server) reply(m *dns.Msg, header dns.MsgHdr, udp bool, from netip.AddrP
 		r.Answer = []dns.RR{v.answer}
 	}
 	if v.why != "" && ext != nil {
-		ext.Option = append(ext.Option, &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeBlocked, ExtraText: v.why[:min(len(v.why), textSize)]})
+		ext.Option = append(ext.Option, &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeBlocked,
+			ExtraText: v.why[:min(len(v.why), textSize)]})
 	}
 	if udp {
 		r.Truncate(size)
@@ -150,14 +151,17 @@ func (s *Server) decide(q dns.Question, from netip.AddrPort) verdict {
 	a, err := s.Table.Address(name)
 	switch {
 	case errors.Is(err, ErrExhausted):
-		return s.refuse(q, from, name, policy.Decision{Rule: "name limit", Why: "the sandbox has looked up too many names: " + err.Error()})
+		return s.refuse(q, from, name,
+			policy.Decision{Rule: "name limit", Why: "the sandbox has looked up too many names: " + err.Error()})
 	case err != nil:
-		s.deny(q, from, name, policy.Decision{Rule: "name table", Why: "the address could not be recorded: " + err.Error()}, "SERVFAIL")
+		s.deny(q, from, name, policy.Decision{Rule: "name table", Why: "the address could not be recorded: " +
+			err.Error()}, "SERVFAIL")
 		return verdict{rcode: dns.RcodeServerFailure}
 	}
 	if s.Grant != nil {
 		if err := s.Grant(name, a); err != nil {
-			s.deny(q, from, name, policy.Decision{Rule: "eBPF", Why: "the kernel could not be told of the address: " + err.Error()}, "SERVFAIL")
+			s.deny(q, from, name, policy.Decision{Rule: "eBPF", Why: "the kernel could not be told of the address: " +
+				err.Error()}, "SERVFAIL")
 			return verdict{rcode: dns.RcodeServerFailure}
 		}
 	}
@@ -188,7 +192,8 @@ func (s *Server) local(name string, q dns.Question) (verdict, bool) {
 	case name == "localhost" || strings.HasSuffix(name, ".localhost"):
 		switch q.Qtype {
 		case dns.TypeA:
-			return verdict{answer: &dns.A{Hdr: header(q, dns.TypeA), A: netip.AddrFrom4([4]byte{127, 0, 0, 1}).AsSlice()}}, true
+			return verdict{answer: &dns.A{Hdr: header(q, dns.TypeA), A: netip.AddrFrom4([4]byte{127, 0, 0, 1}).
+				AsSlice()}}, true
 		case dns.TypeAAAA:
 			return verdict{answer: &dns.AAAA{Hdr: header(q, dns.TypeAAAA), AAAA: netip.IPv6Loopback().AsSlice()}}, true
 		}

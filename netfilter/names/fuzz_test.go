@@ -15,7 +15,8 @@ import (
 // FuzzAnswer: whatever is sent, the reply is none or well formed, belongs to the query,
 // gives no name an address that the policy does not, and says nothing else.
 func FuzzAnswer(f *testing.F) {
-	for _, name := range []string{"example.com.", "a.wild.test.", "wild.test.", "evil.test.", "localhost.", "1.0.0.127.in-addr.arpa.", "."} {
+	for _, name := range []string{"example.com.", "a.wild.test.", "wild.test.", "evil.test.", "localhost.",
+		"1.0.0.127.in-addr.arpa.", "."} {
 		for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeTXT, dns.TypePTR, dns.TypeANY} {
 			m := new(dns.Msg)
 			m.SetQuestion(name, qtype)

@@ -48,7 +48,8 @@ func (s *Server) noRecord(q dns.Question, from netip.AddrPort, name string, rcod
 		}
 	}
 	kind := dns.Type(q.Qtype).String()
-	d := policy.Decision{Rule: "record type", Why: kind + " records are not answered in a sandbox: of an allowed name it gets an address"}
+	d := policy.Decision{Rule: "record type", Why: kind +
+		" records are not answered in a sandbox: of an allowed name it gets an address"}
 	if q.Qtype == dns.TypeSRV {
 		d.Why += "; name the server and its port instead, and allow them (mongodb://HOST:PORT in place of mongodb+srv://)"
 	}

@@ -28,7 +28,8 @@ func TestRecords(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := NewServer(Config{Table: table, Rules: func() *policy.Rules { return rules }, Denied: func(d Denial) { told = append(told, d) }})
+		s := NewServer(Config{Table: table, Rules: func() *policy.Rules { return rules },
+			Denied: func(d Denial) { told = append(told, d) }})
 		ask := func(name string, qtype uint16, rcode int) {
 			t.Helper()
 			query, err := new(dns.Msg).SetQuestion(name, qtype).Pack()
@@ -46,7 +47,8 @@ func TestRecords(t *testing.T) {
 			s.Unanswered(begun)
 			got := []string{}
 			for _, d := range told {
-				if got = append(got, d.Type+" "+d.Name); d.Rule != "record type" || d.Answer != "NODATA" || !strings.HasPrefix(d.Why, d.Type+" records") {
+				if got = append(got, d.Type+" "+d.Name); d.Rule != "record type" || d.Answer != "NODATA" ||
+					!strings.HasPrefix(d.Why, d.Type+" records") {
 					t.Errorf("%+v", d)
 				}
 			}

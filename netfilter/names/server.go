@@ -45,7 +45,8 @@ type Limits struct {
 }
 
 func (l Limits) orDefault() Limits {
-	for field, value := range map[*int]int{&l.Queries: 5000, &l.WildcardBytes: 8192, &l.WildcardRate: 32, &l.Denials: 50} {
+	for field, value := range map[*int]int{&l.Queries: 5000, &l.WildcardBytes: 8192, &l.WildcardRate: 32,
+		&l.Denials: 50} {
 		if *field == 0 {
 			*field = value
 		}

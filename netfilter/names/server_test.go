@@ -125,15 +125,19 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%s stands for %q, asked for %s", a, got, name)
 			}
 			if reply.Question[0].Name != name || reply.Answer[0].Header().Name != name {
-				t.Errorf("%s: the reply spells it %s and %s", name, reply.Question[0].Name, reply.Answer[0].Header().Name)
+				t.Errorf("%s: the reply spells it %s and %s", name, reply.Question[0].Name,
+					reply.Answer[0].Header().Name)
 			}
-			for _, qtype := range []uint16{dns.TypeAAAA, dns.TypeHTTPS, dns.TypeSVCB, dns.TypeTXT, dns.TypeMX, dns.TypeANY, dns.TypeNS, dns.TypeSOA, dns.TypeCNAME} {
-				if reply := r.ask(network, name, qtype); reply.Rcode != dns.RcodeSuccess || len(reply.Answer)+len(reply.Ns)+len(reply.Extra) != 0 {
+			for _, qtype := range []uint16{dns.TypeAAAA, dns.TypeHTTPS, dns.TypeSVCB, dns.TypeTXT, dns.TypeMX,
+				dns.TypeANY, dns.TypeNS, dns.TypeSOA, dns.TypeCNAME} {
+				if reply := r.ask(network, name, qtype); reply.Rcode != dns.RcodeSuccess || len(reply.Answer)+
+					len(reply.Ns)+len(reply.Extra) != 0 {
 					t.Errorf("%s %s: %v", name, dns.Type(qtype), reply)
 				}
 			}
 		}
-		for _, name := range []string{"evil.test.", "wild.test.", "xwild.test.", "example.com.evil.test.", "notexample.com."} {
+		for _, name := range []string{"evil.test.", "wild.test.", "xwild.test.", "example.com.evil.test.",
+			"notexample.com."} {
 			for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS, dns.TypeTXT, dns.TypeANY} {
 				reply := r.ask(network, name, qtype, edns)
 				if reply.Rcode != dns.RcodeNameError || len(reply.Answer) != 0 {
@@ -165,7 +169,8 @@ func TestDenials(t *testing.T) {
 		}
 	}
 	got := r.denials()[0]
-	if got.Name != "evil.test" || got.Type != "A" || got.Rule != "mode allow" || got.HowToAllow != "--allow evil.test" || got.Why == "" || !got.Client.Addr().IsLoopback() {
+	if got.Name != "evil.test" || got.Type != "A" || got.Rule != "mode allow" ||
+		got.HowToAllow != "--allow evil.test" || got.Why == "" || !got.Client.Addr().IsLoopback() {
 		t.Errorf("%+v", got)
 	}
 	r.ask("udp", "_http._tcp.example.com.", dns.TypeSRV)
@@ -173,7 +178,8 @@ func TestDenials(t *testing.T) {
 	if n := len(r.denials()); n != 2 {
 		t.Errorf("%d denials: asking for an allowed name's services is none", n)
 	}
-	if reply := r.ask("udp", "_http._tcp.example.com.", dns.TypeA); reply.Rcode != dns.RcodeNameError || len(r.denials()) != 3 {
+	if reply := r.ask("udp", "_http._tcp.example.com.", dns.TypeA); reply.Rcode != dns.RcodeNameError ||
+		len(r.denials()) != 3 {
 		t.Errorf("an address below a name: %v, %d denials", reply, len(r.denials()))
 	}
 	if _, denied := r.Counts(); denied != 7 {
@@ -285,7 +291,8 @@ func TestLocalNames(t *testing.T) {
 			t.Errorf("%s: %v, want %s", addr, reply, want)
 		}
 	}
-	for _, arpa := range []string{"1.0.18.198.in-addr.arpa.", "8.8.8.8.in-addr.arpa.", "x.in-addr.arpa.", "1.0.0.127.evil.in-addr.arpa.", strings.Repeat("0.", 32) + "ip6.arpa."} {
+	for _, arpa := range []string{"1.0.18.198.in-addr.arpa.", "8.8.8.8.in-addr.arpa.", "x.in-addr.arpa.",
+		"1.0.0.127.evil.in-addr.arpa.", strings.Repeat("0.", 32) + "ip6.arpa."} {
 		if reply := r.ask("udp", arpa, dns.TypePTR); reply.Rcode != dns.RcodeNameError {
 			t.Errorf("%s: %v", arpa, reply)
 		}
@@ -305,12 +312,16 @@ func TestHeaders(t *testing.T) {
 		change func(*dns.Msg)
 		rcode  int
 	}{
-		"another opcode":    {func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate }, dns.RcodeNotImplemented},
-		"notify":            {func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }, dns.RcodeNotImplemented},
-		"another class":     {func(m *dns.Msg) { m.Question[0].Qclass = dns.ClassCHAOS }, dns.RcodeRefused},
-		"two questions":     {func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) }, dns.RcodeFormatError},
-		"no question":       {func(m *dns.Msg) { m.Question = nil }, dns.RcodeFormatError},
-		"an answer in it":   {func(m *dns.Msg) { m.Answer = []dns.RR{&dns.A{Hdr: header(m.Question[0], dns.TypeA), A: net.IPv4zero}} }, dns.RcodeFormatError},
+		"another opcode": {func(m *dns.Msg) { m.Opcode = dns.OpcodeUpdate }, dns.RcodeNotImplemented},
+		"notify":         {func(m *dns.Msg) { m.Opcode = dns.OpcodeNotify }, dns.RcodeNotImplemented},
+		"another class":  {func(m *dns.Msg) { m.Question[0].Qclass = dns.ClassCHAOS }, dns.RcodeRefused},
+		"two questions": {func(m *dns.Msg) { m.Question = append(m.Question, m.Question[0]) },
+			dns.RcodeFormatError},
+		"no question": {func(m *dns.Msg) { m.Question = nil }, dns.RcodeFormatError},
+		"an answer in it": {func(m *dns.Msg) {
+			m.Answer = []dns.RR{&dns.A{Hdr: header(m.Question[0], dns.TypeA),
+				A: net.IPv4zero}}
+		}, dns.RcodeFormatError},
 		"EDNS of version 1": {func(m *dns.Msg) { edns(m); m.IsEdns0().SetVersion(1) }, dns.RcodeBadVers},
 		"a client's cookie": {func(m *dns.Msg) {
 			edns(m)
@@ -348,7 +359,8 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("EDNS size %d: a reply of %d bytes, truncated %v, %v", size, len(packed), reply.Truncated, err)
 		}
 	}
-	for _, junk := range [][]byte{nil, {1}, make([]byte, 11), append([]byte{0, 1, 0x80, 0, 0, 1}, make([]byte, 20)...)} {
+	for _, junk := range [][]byte{nil, {1}, make([]byte, 11),
+		append([]byte{0, 1, 0x80, 0, 0, 1}, make([]byte, 20)...)} {
 		if reply := r.answer(junk, true, netip.AddrPort{}); reply != nil {
 			t.Errorf("%x: answered with %x", junk, reply)
 		}
@@ -358,7 +370,8 @@ func TestHeaders(t *testing.T) {
 // TestWildcardBudget: a sandbox may not learn names below a wildcard without end, and may
 // go on with those it has.
 func TestWildcardBudget(t *testing.T) {
-	r := start(t, allow("*.wild.test", "exact.wild.test", "example.com"), DefaultPrefix, Limits{WildcardBytes: 500, WildcardRate: 1})
+	r := start(t, allow("*.wild.test", "exact.wild.test", "example.com"), DefaultPrefix,
+		Limits{WildcardBytes: 500, WildcardRate: 1})
 	allowed := 0
 	for i := range 100 {
 		name := fmt.Sprintf("%030d.wild.test.", i)
@@ -372,7 +385,8 @@ func TestWildcardBudget(t *testing.T) {
 	if allowed < 10 || allowed > 20 {
 		t.Errorf("%d names of 40 bytes with a budget of 500", allowed)
 	}
-	if d := r.denials(); len(d) == 0 || d[0].Rule != "lookup budget" || !strings.Contains(d[0].Why, "allow *.wild.test") {
+	if d := r.denials(); len(d) == 0 || d[0].Rule != "lookup budget" ||
+		!strings.Contains(d[0].Why, "allow *.wild.test") {
 		t.Errorf("denials: %+v", d)
 	}
 	for _, name := range []string{fmt.Sprintf("%030d.wild.test.", 0), "exact.wild.test.", "example.com."} {

@@ -100,7 +100,8 @@ func checkPrefix(p netip.Prefix) error {
 	case !p.IsValid() || !p.Addr().Is4():
 		return fmt.Errorf("%w: %s is not IPv4; %s", ErrPrefix, p, hint)
 	case p.Bits() < 8 || p.Bits() > 24:
-		return fmt.Errorf("%w: %s is too %s; %s", ErrPrefix, p, map[bool]string{true: "large", false: "small"}[p.Bits() < 8], hint)
+		return fmt.Errorf("%w: %s is too %s; %s", ErrPrefix, p,
+			map[bool]string{true: "large", false: "small"}[p.Bits() < 8], hint)
 	case p != p.Masked():
 		return fmt.Errorf("%w: %s has bits set behind its prefix; %s", ErrPrefix, p, hint)
 	}

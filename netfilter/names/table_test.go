@@ -139,12 +139,14 @@ func TestTableRefuses(t *testing.T) {
 		}
 	}
 	for _, p := range []string{"fd00::/64", "198.18.0.0/31", "10.0.0.0/7", "198.18.0.1/24"} {
-		if _, err := Open(filepath.Join(t.TempDir(), "names"), netip.MustParsePrefix(p), nil); !errors.Is(err, ErrPrefix) {
+		if _, err := Open(filepath.Join(t.TempDir(), "names"), netip.MustParsePrefix(p), nil); !errors.Is(err,
+			ErrPrefix) {
 			t.Errorf("range %s: %v", p, err)
 		}
 	}
 	table := open(t, filepath.Join(t.TempDir(), "names"), small, "seed")
-	for _, name := range []string{"", "Example.com", "example.com.", "a\n198.18.7.99 b", "a b", strings.Repeat("a", 64)} {
+	for _, name := range []string{"", "Example.com", "example.com.", "a\n198.18.7.99 b", "a b",
+		strings.Repeat("a", 64)} {
 		if a, err := table.Address(name); err == nil {
 			t.Errorf("the name %q has %s", name, a)
 		}

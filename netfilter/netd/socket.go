@@ -17,7 +17,8 @@ const patience = 10 * time.Second
 
 // checkSocket refuses fds that are no socket of the protocol.
 func checkSocket(fd int) error {
-	for _, want := range []struct{ option, value int }{{unix.SO_DOMAIN, unix.AF_UNIX}, {unix.SO_TYPE, unix.SOCK_SEQPACKET}} {
+	for _, want := range []struct{ option, value int }{{unix.SO_DOMAIN, unix.AF_UNIX},
+		{unix.SO_TYPE, unix.SOCK_SEQPACKET}} {
 		got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, want.option)
 		if err != nil {
 			return fmt.Errorf("fd %d: %w", fd, err)

@@ -49,7 +49,8 @@ func FuzzRequest(f *testing.F) {
 		var err error
 		cost.Input(t, oob, func(oob []byte) { fd, err = request(b, oob, flags) })
 		// The last message may lack its padding.
-		if want := unix.UnixRights(fd); err == nil && (string(b) != string([]byte{netdapi.Version}) || !bytes.HasPrefix(want, oob[:min(len(oob), 20)])) {
+		if want := unix.UnixRights(fd); err == nil && (string(b) != string([]byte{netdapi.Version}) ||
+			!bytes.HasPrefix(want, oob[:min(len(oob), 20)])) {
 			t.Errorf("%x with %x was taken for fd %d", b, oob, fd)
 		}
 	})

@@ -116,7 +116,8 @@ func (d *Dialer) Connect(ctx context.Context, port uint16) (*net.TCPConn, error)
 
 // loopbacks are the addresses of a port there.
 func loopbacks(port uint16) (four, six unix.Sockaddr) {
-	return &unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}}, &unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}
+	return &unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}},
+		&unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}
 }
 
 // orSix is what connecting by IPv4 has come to, or where nobody listens there what it does by IPv6.
@@ -324,7 +325,8 @@ func (d *Dialer) running() (*maker, error) {
 	if d.maker != nil {
 		return d.maker, nil
 	}
-	m := &maker{v4: make(chan made, stock), v6: make(chan made), more: make(chan struct{}, 1), stop: make(chan struct{}), gone: make(chan struct{})}
+	m := &maker{v4: make(chan made, stock), v6: make(chan made), more: make(chan struct{}, 1),
+		stop: make(chan struct{}), gone: make(chan struct{})}
 	entered := make(chan error, 1)
 	d.wg.Add(1)
 	go func() {

@@ -53,7 +53,10 @@ func (c *Config) normalise(w Way) {
 	if w != PerPort {
 		c.TCPPorts = nil
 	}
-	c.RawPorts = slices.DeleteFunc(slices.Clone(c.RawPorts), func(p uint16) bool { return w != Hold || p != 80 && p != 443 })
+	c.RawPorts = slices.DeleteFunc(slices.Clone(c.RawPorts), func(p uint16) bool {
+		return w != Hold || p != 80 &&
+			p != 443
+	})
 	for _, ports := range []*[]uint16{&c.UDPPorts, &c.TCPPorts, &c.RawPorts} {
 		*ports = slices.Compact(slices.Sorted(slices.Values(*ports)))
 	}

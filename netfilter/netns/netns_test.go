@@ -156,7 +156,8 @@ func TestNames(t *testing.T) {
 			reach(t, n, "198.18.7.7:50123")
 		}
 		// Literals fail in the kernel, at once.
-		for _, to := range []string{"1.1.1.1:80", "10.0.0.1:80", "169.254.169.254:80", "192.0.2.1:1", "[2606:4700::1]:443", "[2001:db8::1]:1"} {
+		for _, to := range []string{"1.1.1.1:80", "10.0.0.1:80", "169.254.169.254:80", "192.0.2.1:1",
+			"[2606:4700::1]:443", "[2001:db8::1]:1"} {
 			checkErrno(t, n, "tcp", to, unix.EACCES)
 		}
 		checkErrno(t, n, "udp", "1.1.1.1:53", unix.EACCES)
@@ -262,7 +263,8 @@ func TestApply(t *testing.T) {
 		}
 	}
 	checkErrno(t, n, "tcp", "10.1.2.3:80", unix.EACCES)
-	apply(Config{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
+	apply(Config{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"),
+		netip.MustParsePrefix("fd00::/8")}})
 	reach(t, n, "10.1.2.3:80")
 	reach(t, n, "[fd00::7]:80")
 	checkErrno(t, n, "tcp", "127.0.0.1:80", unix.ECONNREFUSED)
@@ -370,7 +372,8 @@ func TestBest(t *testing.T) {
 		}
 		return &Namespace{Way: w}, nil
 	}
-	if n, why, err := best(noTProxy); err != nil || n.Way != Redirect || !strings.Contains(why, "tproxy: no such file") {
+	if n, why, err := best(noTProxy); err != nil || n.Way != Redirect ||
+		!strings.Contains(why, "tproxy: no such file") {
 		t.Errorf("without nft_tproxy: %v, %q, %v", n, why, err)
 	}
 	tooMany := func(Way) (*Namespace, error) { return nil, unix.EMFILE }

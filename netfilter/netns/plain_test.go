@@ -85,7 +85,8 @@ func TestPlainAsked(t *testing.T) {
 			want   error
 		}{
 			{"127.0.0.1", false, nil}, {"127.0.0.1", true, nil}, {"[::1]", false, nil},
-			{Refuser.String(), true, unix.EADDRINUSE}, {"0.0.0.0", true, unix.EADDRINUSE}, {"0.0.0.0", false, unix.EADDRINUSE},
+			{Refuser.String(), true, unix.EADDRINUSE}, {"0.0.0.0", true, unix.EADDRINUSE},
+			{"0.0.0.0", false, unix.EADDRINUSE},
 			{"[::]", true, unix.EADDRINUSE}, {"[::]", false, unix.EADDRINUSE},
 		} {
 			lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
@@ -98,7 +99,11 @@ func TestPlainAsked(t *testing.T) {
 				return err
 			}}
 			var server net.PacketConn
-			err := n.inside(func() (err error) { server, err = lc.ListenPacket(t.Context(), "udp", tt.at+":53"); return err })
+			err := n.inside(func() (err error) {
+				server, err = lc.ListenPacket(t.Context(), "udp", tt.at+
+					":53")
+				return err
+			})
 			if !errors.Is(err, tt.want) {
 				t.Errorf("%+v: %v", tt, err)
 			}

@@ -95,7 +95,8 @@ func (n *Namespace) wanted(c *Config) []netip.Prefix {
 		a := p.Addr()
 		// The sandbox's own loopback stays its own, and multicast is no destination of
 		// connections. What lies in Synthetic has its route.
-		if a.IsLoopback() || a.IsMulticast() || (Synthetic.Contains(a) && p.Bits() >= Synthetic.Bits()) || (a.Is6() && !n.Way.transparent()) {
+		if a.IsLoopback() || a.IsMulticast() || (Synthetic.Contains(a) && p.Bits() >= Synthetic.Bits()) ||
+			(a.Is6() && !n.Way.transparent()) {
 			continue
 		}
 		if !slices.Contains(list, p) {

@@ -32,8 +32,10 @@ func TestRoutes(t *testing.T) {
 		}
 	}
 	want()
-	if err := n.Apply(Config{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"),
-		netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("198.18.3.0/24"), netip.MustParsePrefix("224.0.0.0/4")}}); err != nil {
+	if err := n.Apply(Config{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"),
+		netip.MustParsePrefix("fd00::/8"),
+		netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("198.18.3.0/24"),
+		netip.MustParsePrefix("224.0.0.0/4")}}); err != nil {
 		t.Fatal(err)
 	}
 	want("local 10.0.0.0/8 dev 1 src 127.0.0.1 table 255", "local fd00::/8 dev 1 src <nil> table 255")
@@ -52,7 +54,8 @@ func routes(t *testing.T, n *Namespace) (list []string) {
 	t.Helper()
 	err := n.inside(func() error {
 		for _, table := range []int{unix.RT_TABLE_MAIN, unix.RT_TABLE_LOCAL} {
-			all, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
+			all, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: table},
+				netlink.RT_FILTER_TABLE)
 			if err != nil {
 				return err
 			}
@@ -61,7 +64,8 @@ func routes(t *testing.T, n *Namespace) (list []string) {
 					continue
 				}
 				kind := map[int]string{unix.RTN_LOCAL: "local", unix.RTN_PROHIBIT: "prohibit"}[r.Type]
-				list = append(list, fmt.Sprintf("%s %v dev %d src %v table %d", kind, r.Dst, r.LinkIndex, r.Src, r.Table))
+				list = append(list, fmt.Sprintf("%s %v dev %d src %v table %d", kind, r.Dst, r.LinkIndex, r.Src,
+					r.Table))
 			}
 		}
 		return nil

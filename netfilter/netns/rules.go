@@ -22,7 +22,8 @@ type family struct {
 
 var (
 	inet  = family{nlmsg.Chain{Family: unix.NFPROTO_IPV4, Table: "hutch", Name: "in"}, 16, []byte{127}, listener4, 1, 0}
-	inet6 = family{nlmsg.Chain{Family: unix.NFPROTO_IPV6, Table: "hutch", Name: "in"}, 24, netip.IPv6Loopback().AsSlice(), listener6, 3, 0}
+	inet6 = family{nlmsg.Chain{Family: unix.NFPROTO_IPV6, Table: "hutch", Name: "in"}, 24, netip.IPv6Loopback().
+		AsSlice(), listener6, 3, 0}
 )
 
 func (f family) to(addr []byte) []byte { return nlmsg.Payload(nlmsg.NetworkHeader, f.daddr, addr) }
@@ -62,7 +63,8 @@ func (f family) tproxy() []nlmsg.Message {
 	}
 	// Of literals, whatever resolver a program asks, ours answers.
 	for _, proto := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-		messages = append(messages, f.Rule(nlmsg.Protocol(proto), toPort(dnsPort), f.deliver(Resolver, dnsPort), nlmsg.Accept()))
+		messages = append(messages, f.Rule(nlmsg.Protocol(proto), toPort(dnsPort), f.deliver(Resolver, dnsPort),
+			nlmsg.Accept()))
 	}
 	return append(messages, proxy)
 }
@@ -101,7 +103,8 @@ func (f family) hold(queue []byte) []nlmsg.Message {
 		answered.Rule(nlmsg.Mark(uint32(hold.NoHost)), nlmsg.Unreachable(f.noHost)),
 		answered.Rule(nlmsg.Mark(uint32(hold.NoNetwork)), nlmsg.Unreachable(f.noNet)),
 		begins.Hook("filter", unix.NF_INET_PRE_ROUTING, mangle-1),
-		begins.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), nlmsg.Bits(nlmsg.TransportHeader, flags, finSynRstAck, syn), nlmsg.Goto(syns.Name)))
+		begins.Rule(nlmsg.Protocol(unix.IPPROTO_TCP), nlmsg.Bits(nlmsg.TransportHeader, flags, finSynRstAck, syn),
+			nlmsg.Goto(syns.Name)))
 }
 
 // names is the chain of SYNs to names.
@@ -139,7 +142,8 @@ type queueing struct {
 
 func newQueueing(queue []byte) *queueing {
 	return &queueing{
-		queue, nlmsg.NFTables(append(inet.tproxy(), inet.hold(queue)...)...), nlmsg.NFTables(append(inet6.tproxy(), inet6.hold(queue)...)...),
+		queue, nlmsg.NFTables(append(inet.tproxy(), inet.hold(queue)...)...),
+		nlmsg.NFTables(append(inet6.tproxy(), inet6.hold(queue)...)...),
 	}
 }
 

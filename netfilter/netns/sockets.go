@@ -80,7 +80,8 @@ func (n *Namespace) udpPorts(ports []uint16, in *hands) error {
 	})
 }
 
-func perPort[S io.Closer](sockets *[]S, ports []uint16, addr func(S) net.Addr, open func(port uint16) (S, error)) error {
+func perPort[S io.Closer](sockets *[]S, ports []uint16, addr func(S) net.Addr,
+	open func(port uint16) (S, error)) error {
 	var have []uint16
 	*sockets = slices.DeleteFunc(*sockets, func(s S) bool {
 		port := portOf(addr(s))
@@ -175,7 +176,8 @@ func Adopt(files map[string]*os.File, c Config) (_ *Namespace, err error) {
 		}
 	}
 	if n.File == nil || n.DNS == nil || n.DNSTCP == nil || (n.TCP == nil && n.Way != PerPort) {
-		return nil, fmt.Errorf("take over a network namespace: there are only %q of it", slices.Sorted(maps.Keys(files)))
+		return nil, fmt.Errorf("take over a network namespace: there are only %q of it",
+			slices.Sorted(maps.Keys(files)))
 	}
 	n.config.normalise(n.Way)
 	n.routed = n.wanted(&n.config)

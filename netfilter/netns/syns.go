@@ -31,7 +31,8 @@ func eitherQueueing(send func(*queueing) error) error {
 			break
 		}
 	}
-	return fmt.Errorf("rules that hold connections (nft_queue, or nft_compat with xt_NFQUEUE): %w", errors.Join(failures...))
+	return fmt.Errorf("rules that hold connections (nft_queue, or nft_compat with xt_NFQUEUE): %w",
+		errors.Join(failures...))
 }
 
 // holdSYNs makes the rules of the way Hold, and the queue, in a new namespace, on a thread in it.

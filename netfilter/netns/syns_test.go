@@ -62,12 +62,14 @@ var verdicts = map[uint16]hold.Verdict{
 
 // TestHold: what is held gets each answer, over and over, and what is not held none.
 func TestHold(t *testing.T) {
-	n := withQueue(t, Config{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
+	n := withQueue(t, Config{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"),
+		netip.MustParsePrefix("fd00::/8")}})
 	came := answer(t, n, verdicts)
 	var want []netip.AddrPort
 	for range 3 {
 		for _, a := range []string{"198.18.0.9", "198.19.9.9", "10.1.2.3", "fd00::7"} {
-			for port, errno := range map[uint16]error{1000: nil, 1001: unix.ECONNREFUSED, 1002: unix.EHOSTUNREACH, 1003: unix.ENETUNREACH} {
+			for port, errno := range map[uint16]error{1000: nil, 1001: unix.ECONNREFUSED, 1002: unix.EHOSTUNREACH,
+				1003: unix.ENETUNREACH} {
 				to := netip.AddrPortFrom(netip.MustParseAddr(a), port)
 				want = append(want, to)
 				if errno == nil {
@@ -140,7 +142,8 @@ func TestHoldAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: 1000, Addr: [4]byte{198, 18, 0, 9}}); !errors.Is(err, unix.EINPROGRESS) {
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: 1000, Addr: [4]byte{198, 18, 0, 9}}); !errors.Is(err,
+		unix.EINPROGRESS) {
 		t.Fatal(err)
 	}
 	if writable(t, fd, 300) {

@@ -86,7 +86,8 @@ func oneLine(err error) string {
 
 // missing says that the kernel lacks something, or refuses it.
 func missing(err error) bool {
-	for _, errno := range []error{unix.ENOENT, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL, unix.EPERM, unix.EACCES, unix.ENOPROTOOPT} {
+	for _, errno := range []error{unix.ENOENT, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL, unix.EPERM,
+		unix.EACCES, unix.ENOPROTOOPT} {
 		if errors.Is(err, errno) {
 			return true
 		}

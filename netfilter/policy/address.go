@@ -97,7 +97,8 @@ func embedded(a netip.Addr) (netip.Addr, bool) {
 // the policy does not name.
 func (r *Rules) address(a netip.Addr) (_ Decision, refused bool) {
 	if text, _ := r.blockCIDRs.find(a); text != "" {
-		return Decision{Rule: "block_cidrs " + text, Why: "the policy blocks " + a.String(), HowToAllow: "leave out --block-cidr " + text}, true
+		return Decision{Rule: "block_cidrs " + text, Why: "the policy blocks " + a.String(),
+			HowToAllow: "leave out --block-cidr " + text}, true
 	}
 	if inner, ok := embedded(a); ok {
 		if d, refused := r.address(inner); refused {

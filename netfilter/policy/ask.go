@@ -32,14 +32,16 @@ func (r *Rules) Verdict(t api.NetTarget, own func(netip.Addr) bool) api.NetVerdi
 			step, d, check = "dial", dial, ""
 		}
 	}
-	return api.NetVerdict{Allow: d.Allow, Step: step, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Check: check, Ask: d.Asks}
+	return api.NetVerdict{Allow: d.Allow, Step: step, Rule: d.Rule, Why: d.Why, HowToAllow: d.HowToAllow, Check: check,
+		Ask: d.Asks}
 }
 
 // Learn is the smallest policy of mode allow for what a sandbox has reached, or wanted to
 // reach, under the policy p. Of p stays what names addresses: where the names that were
 // reached have led is not known. Blocks stay, and what they hold for is not learned.
 func Learn(p api.NetPolicy, wanted []api.NetTarget) api.NetPolicy {
-	learned := api.NetPolicy{Mode: api.NetAllow, Allow: []string{}, Block: p.Block, AllowCIDRs: slices.Clone(p.AllowCIDRs), BlockCIDRs: p.BlockCIDRs}
+	learned := api.NetPolicy{Mode: api.NetAllow, Allow: []string{}, Block: p.Block,
+		AllowCIDRs: slices.Clone(p.AllowCIDRs), BlockCIDRs: p.BlockCIDRs}
 	r, err := Compile(p)
 	if err != nil {
 		return learned // a policy that is in force compiles

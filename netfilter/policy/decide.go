@@ -27,7 +27,8 @@ func (r *Rules) Name(name string) Decision {
 		}
 	}
 	if name == api.HostName && r.mode != api.NetLearn {
-		return Decision{Rule: hostService, Why: "no entry of allow names a port of this host", HowToAllow: "--allow host:PORT"}
+		return Decision{Rule: hostService, Why: "no entry of allow names a port of this host",
+			HowToAllow: "--allow host:PORT"}
 	}
 	switch {
 	case r.mode == api.NetNone:
@@ -67,12 +68,16 @@ func (r *Rules) Connect(name string, proto Proto, port uint16) Decision {
 		return r.passes("mode "+string(r.mode), proto)
 	case r.open:
 		return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port),
-			Why: "mode " + string(r.mode) + " is for TCP: " + target(name, port) + " over UDP needs an entry udp:// in allow"}
+			Why: "mode " + string(r.mode) + " is for TCP: " + target(name, port) +
+				" over UDP needs an entry udp:// in allow"}
 	case known:
-		return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port), Asks: r.asks && proto == TCP,
-			Why: "allow has " + name + ", but not " + strings.ToUpper(string(proto)) + " port " + strconv.Itoa(int(port))}
+		return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port), Asks: r.asks &&
+			proto == TCP,
+			Why: "allow has " + name + ", but not " + strings.ToUpper(string(proto)) + " port " +
+				strconv.Itoa(int(port))}
 	}
-	return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port), Why: "no entry of allow matches " + name, Asks: r.asks && proto == TCP}
+	return Decision{Rule: "mode " + string(r.mode), HowToAllow: howToAllow(name, proto, port),
+		Why: "no entry of allow matches " + name, Asks: r.asks && proto == TCP}
 }
 
 // Granted is the decision about a TCP connection that somebody was asked about and has allowed, once, where d asks. The
@@ -102,7 +107,8 @@ func (r *Rules) host(proto Proto, port uint16) Decision {
 			return Decision{Allow: true, Rule: a.text, Why: "the policy allows this service of the host"}
 		}
 	}
-	d := Decision{Rule: hostService, Why: "no entry of allow names " + strings.ToUpper(string(proto)) + " port " + strconv.Itoa(int(port)) + " of this host"}
+	d := Decision{Rule: hostService, Why: "no entry of allow names " + strings.ToUpper(string(proto)) + " port " +
+		strconv.Itoa(int(port)) + " of this host"}
 	if proto == TCP && port != 0 {
 		d.HowToAllow = "--allow " + target(api.HostName, port)
 	}
@@ -176,7 +182,8 @@ func (r *Rules) Dial(name string, a netip.Addr, port uint16, own func(netip.Addr
 	// Services of the host that listen on all of its addresses are not meant by who
 	// allows the network that the host is in: its address must be named by itself.
 	if _, bits := r.allowCIDRs.find(a); !refused && !a.IsLoopback() && bits < a.BitLen() && own(a) {
-		d, refused = Decision{Rule: "host's own address", Why: a.String() + " is this host", HowToAllow: "--allow-cidr " + a.String()}, true
+		d, refused = Decision{Rule: "host's own address", Why: a.String() + " is this host",
+			HowToAllow: "--allow-cidr " + a.String()}, true
 	}
 	if !refused {
 		if text, _ := r.allowCIDRs.find(a); text != "" {
@@ -193,7 +200,8 @@ func (r *Rules) Dial(name string, a netip.Addr, port uint16, own func(netip.Addr
 // dialHost is Dial for a service of the host: on the two addresses that are meant, unless they are blocked.
 func (r *Rules) dialHost(a netip.Addr, port uint16) Decision {
 	if text, _ := r.blockCIDRs.find(a); text != "" {
-		return Decision{Rule: "block_cidrs " + text, Why: "the policy blocks " + a.String(), HowToAllow: "leave out --block-cidr " + text}
+		return Decision{Rule: "block_cidrs " + text, Why: "the policy blocks " + a.String(),
+			HowToAllow: "leave out --block-cidr " + text}
 	}
 	if !slices.Contains(HostAddresses(api.HostName), a) {
 		return Decision{Rule: hostService, Why: a.String() + " is not this host's loopback"}

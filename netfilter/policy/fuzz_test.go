@@ -69,7 +69,8 @@ func FuzzName(f *testing.F) {
 			}
 			d := r.Connect(name, proto, port)
 			if d.Allow != allowed {
-				t.Fatalf("allow %q block %q: connect %s %s:%d is %+v, want %t", p.Allow, p.Block, proto, clean, port, d, allowed)
+				t.Fatalf("allow %q block %q: connect %s %s:%d is %+v, want %t", p.Allow, p.Block, proto, clean, port, d,
+					allowed)
 			}
 			if d.Allow && !r.Name(name).Allow {
 				t.Fatalf("%s may be connected to and not looked up", clean)
@@ -83,7 +84,8 @@ func FuzzName(f *testing.F) {
 
 // FuzzAddress wants no special address dialled without being named, in whatever form.
 func FuzzAddress(f *testing.F) {
-	for _, s := range []string{"10.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:a00:1::", "fe80::1", "1.1.1.1", "2606:4700::1111"} {
+	for _, s := range []string{"10.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:a00:1::", "fe80::1",
+		"1.1.1.1", "2606:4700::1111"} {
 		a := netip.MustParseAddr(s).As16()
 		f.Add(a[:], "0.0.0.0/0 ::/0")
 	}
@@ -113,15 +115,18 @@ func FuzzAddress(f *testing.F) {
 			p, _ := api.ParseNetCIDR(s)
 			return p.Bits() > 0 && p.Contains(plain)
 		})
-		private := plain.IsPrivate() || plain.IsLoopback() || plain.IsLinkLocalUnicast() || plain.IsMulticast() || plain.IsUnspecified() ||
+		private := plain.IsPrivate() || plain.IsLoopback() || plain.IsLinkLocalUnicast() || plain.IsMulticast() ||
+			plain.IsUnspecified() ||
 			plain.Is6() && !plain.Is4In6() && plain.As16()[0]>>5 != 1
 		if d.Allow && private && !named {
 			t.Fatalf("%s (%s) may be dialled with %q", a, plain, cidrs)
 		}
-		if d := r.Dial("a.test", a, 443, func(netip.Addr) bool { return true }); d.Allow && !slices.ContainsFunc(r.Policy().AllowCIDRs, func(s string) bool {
-			p, _ := api.ParseNetCIDR(s)
-			return p.Contains(a.Unmap()) && (p.IsSingleIP() || plain.IsLoopback()) || p.Contains(plain) && plain.IsLoopback()
-		}) {
+		if d := r.Dial("a.test", a, 443, func(netip.Addr) bool { return true }); d.Allow &&
+			!slices.ContainsFunc(r.Policy().AllowCIDRs, func(s string) bool {
+				p, _ := api.ParseNetCIDR(s)
+				return p.Contains(a.Unmap()) && (p.IsSingleIP() || plain.IsLoopback()) || p.Contains(plain) &&
+					plain.IsLoopback()
+			}) {
 			t.Fatalf("%s is the host's own and may be dialled with %q", a, cidrs)
 		}
 	})
@@ -135,13 +140,15 @@ func BenchmarkConnect(b *testing.B) {
 			for i := range n {
 				p.Allow = append(p.Allow, "n"+itoa(i)+".example.test", "*.w"+itoa(i)+".example.test")
 				p.Block = append(p.Block, "b"+itoa(i)+".example.test:"+itoa(i%1000+1))
-				p.BlockCIDRs = append(p.BlockCIDRs, netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8), byte(i)}).String())
+				p.BlockCIDRs = append(p.BlockCIDRs, netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8), byte(i)}).
+					String())
 			}
 			r := compile(b, p)
 			addr := netip.MustParseAddr("93.184.216.34")
 			b.ReportAllocs()
 			for b.Loop() {
-				if !r.Name("a.b.wild.test").Allow || !r.Connect("a.b.wild.test", TCP, 443).Allow || !r.Dial("", addr, 443, isNot).Allow {
+				if !r.Name("a.b.wild.test").Allow || !r.Connect("a.b.wild.test", TCP, 443).
+					Allow || !r.Dial("", addr, 443, isNot).Allow {
 					b.Fatal("refused")
 				}
 			}

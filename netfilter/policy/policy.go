@@ -106,7 +106,8 @@ func Compile(p api.NetPolicy) (*Rules, error) {
 	if err := p.Validate("network"); err != nil {
 		return nil, err
 	}
-	r := &Rules{policy: p, mode: p.Effective(), names: make(map[string]*zone, len(p.Allow)+len(p.Block)), ports: map[port]struct{}{}}
+	r := &Rules{policy: p, mode: p.Effective(), names: make(map[string]*zone, len(p.Allow)+len(p.Block)),
+		ports: map[port]struct{}{}}
 	r.open = r.mode == api.NetOpen || r.mode == api.NetLearn && p.Learn == api.LearnAllow
 	r.asks = r.mode == api.NetAllow && p.Ask
 	for i, s := range p.Allow {
@@ -116,7 +117,8 @@ func Compile(p api.NetPolicy) (*Rules, error) {
 		}
 		if suffix, icann := publicsuffix.PublicSuffix(pattern.Name); pattern.Below && icann && suffix == pattern.Name {
 			field := fmt.Sprintf("network.allow[%d]", i)
-			return nil, api.Errorf(api.InvalidArgument, "%s: %q allows every name under %s, which anybody can register", field, s, suffix).
+			return nil, api.Errorf(api.InvalidArgument, "%s: %q allows every name under %s, which anybody can register",
+				field, s, suffix).
 				WithField(field).WithHint("name the domains below it, such as *.example.%s", suffix)
 		}
 		r.allow(pattern, s)

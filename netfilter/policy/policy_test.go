@@ -124,7 +124,8 @@ func ask(t *testing.T, r *Rules, f []string) Decision {
 	case "literal":
 		return r.Literal(netip.MustParseAddr(f[2]), Proto(f[1]), port(f[3]))
 	case "dial":
-		return r.Dial(strings.Trim(f[1], "-"), netip.MustParseAddr(f[2]), port(f[3]), func(netip.Addr) bool { return len(f) > 4 })
+		return r.Dial(strings.Trim(f[1], "-"), netip.MustParseAddr(f[2]), port(f[3]),
+			func(netip.Addr) bool { return len(f) > 4 })
 	}
 	t.Fatalf("%q is no question", f)
 	return Decision{}
@@ -188,14 +189,16 @@ func TestLearn(t *testing.T) {
 		{Proto: TCP, Address: "192.0.2.1", Port: 22},
 		{Proto: TCP, Name: "bad\x00.test", Port: 443},
 	}
-	got := Learn(api.NetPolicy{Mode: api.NetLearn, Block: []string{"evil.test"}, BlockCIDRs: []string{"192.0.2.0/24"}}, wanted)
+	got := Learn(api.NetPolicy{Mode: api.NetLearn, Block: []string{"evil.test"}, BlockCIDRs: []string{"192.0.2.0/24"}},
+		wanted)
 	want := "[a.test:443 b.test dev.test:8443 inside.test:443 public.test:443 tcp://db.test:5432 udp://ntp.test:123] [10.1.2.3 93.184.216.34]"
 	if s := fmt.Sprint(got.Allow, got.AllowCIDRs); s != want || got.Mode != api.NetAllow || len(got.Block) != 1 {
 		t.Errorf("%s\nwant %s", s, want)
 	}
 	r := compile(t, got)
 	for _, w := range wanted {
-		if v := r.Verdict(w, isNot); v.Allow != (w.Port != 0 && w.Name != "evil.test" && w.Address != "192.0.2.1" && w.Name != "bad\x00.test") {
+		if v := r.Verdict(w, isNot); v.Allow != (w.Port != 0 && w.Name != "evil.test" && w.Address != "192.0.2.1" &&
+			w.Name != "bad\x00.test") {
 			t.Errorf("%+v: %+v", w, v)
 		}
 	}

@@ -50,7 +50,8 @@ const (
 )
 
 func (r reply) String() string {
-	return [...]string{"ECONNRESET", "TLS alert 112 (unrecognized_name)", "HTTP 403", "HTTP 400", "ECONNREFUSED", "EHOSTUNREACH", "no upgrade"}[r]
+	return [...]string{"ECONNRESET", "TLS alert 112 (unrecognized_name)", "HTTP 403", "HTTP 400", "ECONNREFUSED",
+		"EHOSTUNREACH", "no upgrade"}[r]
 }
 
 func (p *Proxy) deny(d Denial) {

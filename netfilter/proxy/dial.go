@@ -44,7 +44,8 @@ func (p *Proxy) dialer(rules *policy.Rules, name string) *net.Dialer {
 }
 
 // connect connects to a name, or to an address where there is none.
-func (p *Proxy) connect(ctx context.Context, rules *policy.Rules, network, name string, dst netip.AddrPort) (net.Conn, error) {
+func (p *Proxy) connect(ctx context.Context, rules *policy.Rules, network, name string, dst netip.AddrPort) (net.Conn,
+	error) {
 	d := p.dialer(rules, name)
 	if name == "" {
 		return d.DialContext(ctx, network, dst.String())
@@ -238,7 +239,8 @@ func (b *fdBudget) take(held int) bool {
 // exhausted is why a sandbox that has held so many gets no more.
 func (b *fdBudget) exhausted(held int) string {
 	return fmt.Sprintf("the sandbox has %d connections, its share of what hutchd can hold: each takes 2 file descriptors of the %d that hutchd may have (RLIMIT_NOFILE); "+
-		"a daemon that is started with a higher hard limit (ulimit -Hn, or LimitNOFILE= of its unit) holds more", held, b.limit)
+		"a daemon that is started with a higher hard limit (ulimit -Hn, or LimitNOFILE= of its unit) holds more", held,
+		b.limit)
 }
 
 func (b *fdBudget) release() {

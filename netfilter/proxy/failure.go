@@ -129,7 +129,8 @@ func (f *flow) failed(err error) error {
 	if f.ctx.Err() == nil {
 		f.counts.failures.Add(1)
 		if !told {
-			f.p.fail(Failure{Client: f.from, Proto: policy.TCP, Name: f.name, Address: f.literal(), Port: f.dst.Port(), Err: err, Errno: f.seen(err)})
+			f.p.fail(Failure{Client: f.from, Proto: policy.TCP, Name: f.name, Address: f.literal(), Port: f.dst.Port(),
+				Err: err, Errno: f.seen(err)})
 		}
 	}
 	return err
@@ -160,11 +161,13 @@ func (p *Proxy) Unanswered(since time.Time) {
 	p.mu.Lock()
 	for f := range p.flows {
 		f.mu.Lock()
-		if waited := now.Sub(f.waits); !f.waits.IsZero() && !f.waits.Before(since) && waited >= longWait && !f.told && !f.over {
+		if waited := now.Sub(f.waits); !f.waits.IsZero() && !f.waits.Before(since) && waited >= longWait && !f.told &&
+			!f.over {
 			f.told = true
 			late = append(late, Failure{
 				Client: f.from, Proto: policy.TCP, Name: f.name, Address: f.literal(), Port: f.dst.Port(),
-				Err: fmt.Errorf("%w from the server or from DNS within %s", errUnanswered, waited.Round(100*time.Millisecond)),
+				Err: fmt.Errorf("%w from the server or from DNS within %s", errUnanswered,
+					waited.Round(100*time.Millisecond)),
 			})
 		}
 		f.mu.Unlock()

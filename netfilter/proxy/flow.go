@@ -287,7 +287,8 @@ func (f *flow) silent(err error) error {
 	case f.check == policy.CheckBlock:
 		return nil // it need not speak; copying meets the same end
 	case isTimeout(err) && f.check == policy.CheckEither:
-		return f.mismatch(byReset, "nothing was sent within %s: where the server speaks first, no name can be checked", f.p.Limits.HeadTime)
+		return f.mismatch(byReset, "nothing was sent within %s: where the server speaks first, no name can be checked",
+			f.p.Limits.HeadTime)
 	}
 	return errSilent // browsers open connections ahead: nothing was refused
 }

@@ -71,7 +71,8 @@ func (x *exchange) next() (more bool, err error) {
 		}
 	}
 	if r.upgrade != "" && !upgrade && !isDropped(r.upgrade) {
-		x.report(x.mismatch(byReset, "an HTTP request asks for the protocol %.40q, which was not offered to the server: what follows could not be checked", r.upgrade), byOmission)
+		x.report(x.mismatch(byReset,
+			"an HTTP request asks for the protocol %.40q, which was not offered to the server: what follows could not be checked", r.upgrade), byOmission)
 	}
 	x.requests++
 	if err := x.sendHead(r, len(head), upgrade); err != nil {
@@ -111,7 +112,9 @@ func (x *exchange) renew() error {
 	})
 	<-x.down
 	if !over.Stop() {
-		return x.mismatch(byReset, "an HTTP request asks for WebSocket behind others, and the responses to these have not ended after %s", x.p.Limits.HeadTime)
+		return x.mismatch(byReset,
+			"an HTTP request asks for WebSocket behind others, and the responses to these have not ended after %s",
+			x.p.Limits.HeadTime)
 	}
 	if x.broken != nil { // nothing may follow a response that was cut
 		return x.broken
@@ -171,7 +174,8 @@ func (x *exchange) checkHost(value string) *refusal {
 	case err != nil:
 		return x.malformed(fmt.Errorf("Host %.80q: %w", value, err))
 	case port != 0 && port != x.dst.Port():
-		return x.mismatch(byForbidden, "an HTTP request is for port %d (Host: %s) and was sent to port %d", port, value, x.dst.Port())
+		return x.mismatch(byForbidden, "an HTTP request is for port %d (Host: %s) and was sent to port %d", port, value,
+			x.dst.Port())
 	}
 	if x.check == policy.CheckBlock {
 		x.showed(byHTTP, "")
@@ -478,5 +482,7 @@ func errorResponse(status, why, howToAllow string) []byte {
 	if howToAllow != "" {
 		text += "To allow it: " + howToAllow + "\n"
 	}
-	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, len(text), text)
+	return fmt.Appendf(nil,
+		"HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+		status, len(text), text)
 }

@@ -50,23 +50,27 @@ func TestHTTPRequests(t *testing.T) {
 	r := start(t, allow("a.test"))
 	r.hosts.set("a.test", []string{"127.0.0.1"})
 	for what, c := range map[string]struct{ sent, want string }{
-		"plain":             {"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test /x "},
-		"mixed case":        {"GET / HTTP/1.1\r\nhOsT: A.tEST\r\n\r\n", "GET A.tEST / "},
-		"trailing dot":      {"GET / HTTP/1.1\r\nHost: a.test.\r\n\r\n", "GET a.test. / "},
-		"port":              {"GET / HTTP/1.1\r\nHost: a.test:80\r\n\r\n", "GET a.test:80 / "},
-		"absolute":          {"GET http://a.test/y?q#f HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test /y?q#f "},
-		"absolute, bare":    {"GET http://a.test?q HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test /?q "},
-		"an empty line":     {"\r\nGET / HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test / "},
-		"length":            {"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello", "POST a.test / hello"},
-		"chunked":           {"POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "POST a.test / hello"},
-		"trailers":          {"POST / HTTP/1.1\r\nHost: a.test\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n0\r\nX-T: v\r\n\r\n", "POST a.test / hel X-T=v"},
-		"HTTP/1.0":          {"GET / HTTP/1.0\r\nHost: a.test\r\n\r\n", "GET a.test / "},
-		"OPTIONS *":         {"OPTIONS * HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", "200 OK"},
-		"HEAD":              {"HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n", "200 OK"},
-		"upgrade to h2c":    {"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n\r\n", "GET a.test / "},
-		"upgrade to TLS":    {"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: TLS/1.2\r\n\r\n", "GET a.test / "},
-		"expect":            {"POST / HTTP/1.1\r\nHost: a.test\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", "POST a.test / hi"},
-		"pipelined":         {"GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\nGET /2 HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test /2 "},
+		"plain":          {"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test /x "},
+		"mixed case":     {"GET / HTTP/1.1\r\nhOsT: A.tEST\r\n\r\n", "GET A.tEST / "},
+		"trailing dot":   {"GET / HTTP/1.1\r\nHost: a.test.\r\n\r\n", "GET a.test. / "},
+		"port":           {"GET / HTTP/1.1\r\nHost: a.test:80\r\n\r\n", "GET a.test:80 / "},
+		"absolute":       {"GET http://a.test/y?q#f HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test /y?q#f "},
+		"absolute, bare": {"GET http://a.test?q HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test /?q "},
+		"an empty line":  {"\r\nGET / HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test / "},
+		"length": {"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello",
+			"POST a.test / hello"},
+		"chunked":        {"POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "POST a.test / hello"},
+		"trailers":       {"POST / HTTP/1.1\r\nHost: a.test\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n0\r\nX-T: v\r\n\r\n", "POST a.test / hel X-T=v"},
+		"HTTP/1.0":       {"GET / HTTP/1.0\r\nHost: a.test\r\n\r\n", "GET a.test / "},
+		"OPTIONS *":      {"OPTIONS * HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", "200 OK"},
+		"HEAD":           {"HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n", "200 OK"},
+		"upgrade to h2c": {"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n\r\n", "GET a.test / "},
+		"upgrade to TLS": {"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: TLS/1.2\r\n\r\n",
+			"GET a.test / "},
+		"expect": {"POST / HTTP/1.1\r\nHost: a.test\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi",
+			"POST a.test / hi"},
+		"pipelined": {"GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\nGET /2 HTTP/1.1\r\nHost: a.test\r\n\r\n",
+			"GET a.test /2 "},
 		"a body, pipelined": {"POST /1 HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\n\r\nabcGET /2 HTTP/1.1\r\nHost: a.test\r\n\r\n", "GET a.test /2 "},
 		"other white space": {"GET / HTTP/1.1\r\nHost:\t a.test \t\r\n\r\n", "GET a.test / "},
 	} {
@@ -248,7 +252,8 @@ func TestHTTPClient(t *testing.T) {
 func TestHTTPExplains(t *testing.T) {
 	r := start(t, allow("a.test"))
 	c := r.connect("a.test", 80)
-	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: b.test\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 1000)); err != nil {
+	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: b.test\r\nContent-Length: 100000\r\n\r\n"+
+		strings.Repeat("x", 1000)); err != nil {
 		t.Fatal(err)
 	}
 	reply, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -256,18 +261,21 @@ func TestHTTPExplains(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, err := io.ReadAll(reply.Body)
-	if err != nil || reply.StatusCode != 403 || !strings.Contains(string(body), "b.test") || !strings.Contains(string(body), "--allow b.test") {
+	if err != nil || reply.StatusCode != 403 || !strings.Contains(string(body), "b.test") ||
+		!strings.Contains(string(body), "--allow b.test") {
 		t.Errorf("%s, %q, %v", reply.Status, body, err)
 	}
 	if d := r.denial(0); d.Errno != "HTTP 403" || d.HowToAllow != "--allow b.test" {
 		t.Errorf("%+v", d)
 	}
 	r.hosts.set("a.test", []string{"10.0.0.1"})
-	if got := talk(t, r.connect("a.test", 80), "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"); !strings.Contains(got, "403 Forbidden") || !strings.Contains(got, "10.0.0.1 is private") {
+	if got := talk(t, r.connect("a.test", 80), "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"); !strings.Contains(got,
+		"403 Forbidden") || !strings.Contains(got, "10.0.0.1 is private") {
 		t.Errorf("a private address: %q", got)
 	}
 	r.hosts.forget("a.test")
-	if got := talk(t, r.connect("a.test", 80), "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"); !strings.Contains(got, "502 Bad Gateway") {
+	if got := talk(t, r.connect("a.test", 80), "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"); !strings.Contains(got,
+		"502 Bad Gateway") {
 		t.Errorf("a name that does not exist: %q", got)
 	}
 }

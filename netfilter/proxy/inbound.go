@@ -89,7 +89,8 @@ func ownListener(listener *os.File) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if cerr := rc.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 3) }); cerr != nil || err != nil {
+	if cerr := rc.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 3) }); cerr != nil ||
+		err != nil {
 		return -1, errors.Join(cerr, err)
 	}
 	defer func() {
@@ -109,7 +110,8 @@ func ownListener(listener *os.File) (fd int, err error) {
 	case kind != unix.SOCK_STREAM:
 		return -1, unix.EPROTOTYPE
 	case domain == unix.AF_INET || domain == unix.AF_INET6:
-		for _, o := range [][3]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1}, {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15}, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15}, {unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}} {
+		for _, o := range [][3]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1}, {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15}, {unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}} {
 			if err := unix.SetsockoptInt(fd, o[0], o[1], o[2]); err != nil {
 				return -1, err
 			}

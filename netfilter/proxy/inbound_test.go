@@ -179,7 +179,8 @@ func TestInboundHalf(t *testing.T) {
 		}
 	}()
 	for _, network := range []string{"tcp4", "unix"} {
-		at, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[network])
+		at, err := net.Listen(network,
+			map[string]string{"tcp4": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[network])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,14 +269,16 @@ func TestInboundRoom(t *testing.T) {
 }
 
 func FuzzTokenHead(f *testing.F) {
-	for _, s := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET /?token=T HTTP/1.1\r\n\r\nrest", "\r\n\r\n", "GET //evil.test/?token=T HTTP/1.1\r\n\r\n"} {
+	for _, s := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "GET /?token=T HTTP/1.1\r\n\r\nrest", "\r\n\r\n",
+		"GET //evil.test/?token=T HTTP/1.1\r\n\r\n"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		var head []byte
 		var err error
 		cost.Input(t, s, func(s string) { head, err = readHead(strings.NewReader(s).Read) })
-		if err == nil && (!strings.HasPrefix(s, string(head)) || len(head) > 2*maxTokenHead || !bytes.Contains(head, []byte("\r\n\r\n"))) {
+		if err == nil && (!strings.HasPrefix(s, string(head)) || len(head) > 2*maxTokenHead ||
+			!bytes.Contains(head, []byte("\r\n\r\n"))) {
 			t.Fatalf("%q of %q", head, s)
 		}
 		u, err := url.ParseRequestURI(s)
@@ -302,7 +305,8 @@ func TestInboundGone(t *testing.T) {
 	}
 	defer l.Close()
 	for _, network := range []string{"tcp4", "unix"} {
-		at, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[network])
+		at, err := net.Listen(network,
+			map[string]string{"tcp4": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")}[network])
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -98,7 +98,8 @@ func (f *flow) dialHere(rules *policy.Rules) (fd int, to netip.Addr) {
 		return -1, to
 	}
 	// A socket that got the port of its server for its own may be connected to itself.
-	if own, oerr := unix.Getsockname(fd); err != nil || oerr != nil || addrPortOf(own) == netip.AddrPortFrom(to, f.dst.Port()) {
+	if own, oerr := unix.Getsockname(fd); err != nil || oerr != nil ||
+		addrPortOf(own) == netip.AddrPortFrom(to, f.dst.Port()) {
 		_ = unix.Close(fd)
 		return -1, to
 	}
@@ -130,7 +131,10 @@ func (p *Proxy) acceptHeld(l *loop, e ends) int {
 	const most = 16 // that are others'
 	for i := 0; from != nil && i < most; i++ {
 		fd, sa, err := -1, unix.Sockaddr(nil), error(nil)
-		if cerr := from.Control(func(from uintptr) { fd, sa, err = unix.Accept4(int(from), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC) }); cerr != nil || err != nil {
+		if cerr := from.Control(func(from uintptr) {
+			fd, sa,
+				err = unix.Accept4(int(from), unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		}); cerr != nil || err != nil {
 			return -1
 		}
 		if own, err := unix.Getsockname(fd); err == nil && newEnds(addrPortOf(sa), addrPortOf(own)) == e {

@@ -28,15 +28,17 @@ func TestRecheck(t *testing.T) {
 		ends   string // the names whose connections end
 		rule   string
 	}{
-		"nothing":             {func(*api.NetPolicy) {}, "", ""},
-		"a name is gone":      {func(p *api.NetPolicy) { p.Allow = p.Allow[1:] }, "a.test", "mode allow"},
-		"a name is blocked":   {func(p *api.NetPolicy) { p.Block = []string{"b.test"} }, "b.test", "block b.test"},
-		"another port":        {func(p *api.NetPolicy) { p.Allow[1] = "tcp://b.test:9001" }, "b.test", "mode allow"},
-		"a range is blocked":  {func(p *api.NetPolicy) { p.BlockCIDRs = []string{"127.0.0.2"} }, "c.test", "block_cidrs 127.0.0.2"},
+		"nothing":           {func(*api.NetPolicy) {}, "", ""},
+		"a name is gone":    {func(p *api.NetPolicy) { p.Allow = p.Allow[1:] }, "a.test", "mode allow"},
+		"a name is blocked": {func(p *api.NetPolicy) { p.Block = []string{"b.test"} }, "b.test", "block b.test"},
+		"another port":      {func(p *api.NetPolicy) { p.Allow[1] = "tcp://b.test:9001" }, "b.test", "mode allow"},
+		"a range is blocked": {func(p *api.NetPolicy) { p.BlockCIDRs = []string{"127.0.0.2"} }, "c.test",
+			"block_cidrs 127.0.0.2"},
 		"must show its name":  {func(p *api.NetPolicy) { p.Allow[0] = "a.test:9000" }, "a.test", "allow a.test:9000"},
 		"need not any longer": {func(p *api.NetPolicy) { p.Allow[3] = "tcp://d.test:9000" }, "", ""},
-		"none":                {func(p *api.NetPolicy) { *p = api.NetPolicy{} }, "a.test b.test c.test d.test h.test", "mode none"},
-		"open":                {func(p *api.NetPolicy) { p.Mode = api.NetOpen }, "", ""},
+		"none": {func(p *api.NetPolicy) { *p = api.NetPolicy{} }, "a.test b.test c.test d.test h.test",
+			"mode none"},
+		"open": {func(p *api.NetPolicy) { p.Mode = api.NetOpen }, "", ""},
 	} {
 		p := allow(base...)
 		p.Allow = append([]string(nil), base...)
@@ -182,7 +184,8 @@ func TestBudget(t *testing.T) {
 	if flood < 900 || b.free < 50 {
 		t.Errorf("one sandbox got %d of 1000, %d are left", flood, b.free)
 	}
-	if why := b.exhausted(flood); !strings.Contains(why, fmt.Sprintf("has %d connections", flood)) || !strings.Contains(why, "the 3024 ") {
+	if why := b.exhausted(flood); !strings.Contains(why, fmt.Sprintf("has %d connections", flood)) ||
+		!strings.Contains(why, "the 3024 ") {
 		t.Errorf("one sandbox is told: %s", why)
 	}
 	second := 0
@@ -236,7 +239,8 @@ func TestNoFDs(t *testing.T) {
 		t.Error("without fds the connection was answered")
 	}
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
-	if used := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()); used > 250*time.Millisecond {
+	if used := time.Duration(after.Utime.Nano() +
+		after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()); used > 250*time.Millisecond {
 		t.Errorf("half a second without fds took %s of CPU time", used)
 	}
 	restore()
@@ -270,15 +274,19 @@ func TestSlowClients(t *testing.T) {
 		head time.Duration
 		why  string
 	}{
-		"half a hello":         {443, "\x16\x03\x01\x02\x00\x01", soon, "the TLS handshake was not complete"},
-		"half a head":          {80, "GET / HTTP/1.1\r\nHost: a.test\r\n", soon, "the head of an HTTP request was not complete"},
+		"half a hello": {443, "\x16\x03\x01\x02\x00\x01", soon, "the TLS handshake was not complete"},
+		"half a head": {80, "GET / HTTP/1.1\r\nHost: a.test\r\n", soon,
+			"the head of an HTTP request was not complete"},
 		"silence":              {9000, "", soon, "where the server speaks first"},
 		"nothing, on port 443": {443, "", soon, ""},
 		"a head without end":   {80, "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 100_000), patience, "too long"},
-		"a hello too large":    {443, "\x16\x03\x01\x00\x04\x01\x00\xf0\x01", patience, "too long: a ClientHello of 61441 bytes, of which 61440 are read"},
-		"a hello without end":  {443, inRecords("\x01\x00\x3f\xff" + strings.Repeat("\x00", 15_000)), patience, "too long"},
+		"a hello too large": {443, "\x16\x03\x01\x00\x04\x01\x00\xf0\x01", patience,
+			"too long: a ClientHello of 61441 bytes, of which 61440 are read"},
+		"a hello without end": {443, inRecords("\x01\x00\x3f\xff" + strings.Repeat("\x00", 15_000)), patience,
+			"too long"},
 	} {
-		r := start(t, allow("a.test", "a.test:9000"), func(cfg *Config) { cfg.Limits.HeadTime, cfg.Limits.FirstTime = c.head, soon })
+		r := start(t, allow("a.test", "a.test:9000"),
+			func(cfg *Config) { cfg.Limits.HeadTime, cfg.Limits.FirstTime = c.head, soon })
 		// On a busy machine the time is over before connect returns.
 		conn, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(r.address("a.test", c.port)))
 		if err == nil {

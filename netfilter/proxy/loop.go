@@ -128,7 +128,8 @@ func (l *loop) put(fd int, w watch) (id int32, err error) {
 	w.id = id
 	l.watched[int32(fd)] = w
 	l.mu.Unlock()
-	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd), Pad: id}); err != nil {
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd),
+		Pad: id}); err != nil {
 		l.remove(fd, id)
 		return 0, fmt.Errorf("epoll_ctl(EPOLL_CTL_ADD, %d): %w", fd, err)
 	}

@@ -44,7 +44,8 @@ func TestOpen(t *testing.T) {
 			t.Fatalf("the server's greeting: %q, %v", line, err)
 		}
 		_, _ = io.WriteString(c, sent)
-		if line, err := b.ReadString('\n'); err != nil || !strings.HasSuffix(line, sent[strings.LastIndex(sent[:len(sent)-1], "\n")+1:]) {
+		if line, err := b.ReadString('\n'); err != nil ||
+			!strings.HasSuffix(line, sent[strings.LastIndex(sent[:len(sent)-1], "\n")+1:]) {
 			t.Errorf("%q: the server's answer: %q, %v", sent, line, err)
 		}
 	}
@@ -53,10 +54,12 @@ func TestOpen(t *testing.T) {
 	if got, err := io.ReadAll(c); err != nil || string(got) != "SSH-2.0-server\r\ngot " {
 		t.Errorf("a client that only listens: %q, %v", got, err)
 	}
-	if got := talk(t, r.connect("a.test", 80), "GET /x HTTP/1.1\r\nHost: other.test\r\n\r\n"); !strings.Contains(got, "GET other.test /x") {
+	if got := talk(t, r.connect("a.test", 80), "GET /x HTTP/1.1\r\nHost: other.test\r\n\r\n"); !strings.Contains(got,
+		"GET other.test /x") {
 		t.Errorf("a host that is not blocked: %q", got)
 	}
-	if got, err := handshake(r.connect("a.test", 443), &tls.Config{RootCAs: pool, ServerName: "b.test"}); err != nil || got != "b.test" {
+	if got, err := handshake(r.connect("a.test", 443), &tls.Config{RootCAs: pool, ServerName: "b.test"}); err != nil ||
+		got != "b.test" {
 		t.Errorf("a server name that is not blocked: %q, %v", got, err)
 	}
 	if _, err := handshake(r.connect("a.test", 443), &tls.Config{InsecureSkipVerify: true}); err != nil {
@@ -66,10 +69,13 @@ func TestOpen(t *testing.T) {
 		t.Fatalf("denials: %+v", d)
 	}
 
-	if got := talk(t, r.connect("a.test", 80), "GET /x HTTP/1.1\r\nHost: x.evil.test\r\n\r\n"); !strings.Contains(got, "403 Forbidden") {
+	if got := talk(t, r.connect("a.test", 80), "GET /x HTTP/1.1\r\nHost: x.evil.test\r\n\r\n"); !strings.Contains(got,
+		"403 Forbidden") {
 		t.Errorf("a blocked host: %q", got)
 	}
-	if _, err := handshake(r.connect("a.test", 443), &tls.Config{RootCAs: pool, ServerName: "x.evil.test"}); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
+	if _, err := handshake(r.connect("a.test", 443),
+		&tls.Config{RootCAs: pool, ServerName: "x.evil.test"}); err == nil ||
+		!strings.Contains(err.Error(), "unrecognized name") {
 		t.Errorf("a blocked server name: %v", err)
 	}
 	r.expectReset("a blocked name", r.address("x.evil.test", 443))
@@ -91,7 +97,8 @@ func TestAlias(t *testing.T) {
 		r.expectReset("another name of a blocked one", r.address("alias.test", at.Port()))
 	}
 	for n := range 3 {
-		if d := r.denial(n); d.Rule != "block *.evil.test" || !strings.Contains(d.Why, "alias.test is another name of") {
+		if d := r.denial(n); d.Rule != "block *.evil.test" ||
+			!strings.Contains(d.Why, "alias.test is another name of") {
 			t.Errorf("denial %d: %+v", n, d)
 		}
 	}
@@ -118,7 +125,8 @@ func TestWebSocket(t *testing.T) {
 			case q.URL.Path == "/no":
 				_, _ = io.WriteString(c, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")
 			default:
-				_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nframe:")
+				_, _ = io.WriteString(c,
+					"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nframe:")
 				_, _ = io.Copy(c, b)
 				return
 			}
@@ -142,7 +150,8 @@ func TestWebSocket(t *testing.T) {
 			t.Errorf("%s: %+v", p.Mode, d)
 		}
 		// Of two the server could choose the other one, HTTP/2, whose hosts nobody sees.
-		if got := talk(t, r.connect("a.test", 80), "GET /1 HTTP/1.1\r\nHost: a.test\r\nUpgrade: h2c"+strings.TrimPrefix(head, " HTTP/1.1\r\nHost: a.test")); !strings.Contains(got, "plain") {
+		if got := talk(t, r.connect("a.test", 80), "GET /1 HTTP/1.1\r\nHost: a.test\r\nUpgrade: h2c"+
+			strings.TrimPrefix(head, " HTTP/1.1\r\nHost: a.test")); !strings.Contains(got, "plain") {
 			t.Errorf("%s, two protocols: %q", p.Mode, got)
 		}
 		if d := r.denial(1); d.Errno != "no upgrade" {
@@ -150,14 +159,17 @@ func TestWebSocket(t *testing.T) {
 		}
 		// Not the first request: it goes to a server of its own, also behind one that was not agreed to.
 		const first = "GET /1 HTTP/1.1\r\nHost: a.test\r\n\r\n"
-		if got := talk(t, r.connect("a.test", 80), first+"GET /2"+head+evil); strings.Count(got, "plain") != 1 || !strings.HasSuffix(got, "frame:"+evil) {
+		if got := talk(t, r.connect("a.test", 80), first+"GET /2"+head+evil); strings.Count(got, "plain") != 1 ||
+			!strings.HasSuffix(got, "frame:"+evil) {
 			t.Errorf("%s, second request: %q", p.Mode, got)
 		}
-		if got := talk(t, r.connect("a.test", 80), first+"GET /no"+head+"GET /3"+head+"data"); strings.Count(got, "no") != 1 || !strings.HasSuffix(got, "frame:data") {
+		if got := talk(t, r.connect("a.test", 80), first+"GET /no"+head+"GET /3"+head+"data"); strings.Count(got,
+			"no") != 1 || !strings.HasSuffix(got, "frame:data") {
 			t.Errorf("%s, third request: %q", p.Mode, got)
 		}
 		n := len(r.denials())
-		if got := talk(t, r.connect("a.test", 80), strings.ReplaceAll("GET /1"+head, "websocket", "tcp")); !strings.Contains(got, "plain") {
+		if got := talk(t, r.connect("a.test", 80), strings.ReplaceAll("GET /1"+head, "websocket",
+			"tcp")); !strings.Contains(got, "plain") {
 			t.Errorf("%s, another protocol: %q", p.Mode, got)
 		}
 		if d := r.denial(n); d.Errno != "no upgrade" || !strings.Contains(d.Why, `protocol "tcp"`) {
@@ -257,12 +269,14 @@ func TestLiterals(t *testing.T) {
 		own    bool
 		rule   string
 	}{
-		"allow":                  {allow("a.test"), false, "reserved address"},
-		"allow, range":           {api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"192.0.2.0/24"}}, false, ""},
-		"allow, range of ours":   {api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"192.0.2.0/24"}}, true, "host's own address"},
+		"allow":        {allow("a.test"), false, "reserved address"},
+		"allow, range": {api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"192.0.2.0/24"}}, false, ""},
+		"allow, range of ours": {api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"192.0.2.0/24"}}, true,
+			"host's own address"},
 		"allow, our own address": {api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"192.0.2.7"}}, true, ""},
 		"open":                   {api.NetPolicy{Mode: api.NetOpen}, false, "reserved address"},
-		"open, blocked range":    {api.NetPolicy{Mode: api.NetOpen, AllowCIDRs: []string{"192.0.2.0/24"}, BlockCIDRs: []string{"192.0.2.7"}}, false, "block_cidrs 192.0.2.7"},
+		"open, blocked range": {api.NetPolicy{Mode: api.NetOpen, AllowCIDRs: []string{"192.0.2.0/24"},
+			BlockCIDRs: []string{"192.0.2.7"}}, false, "block_cidrs 192.0.2.7"},
 	} {
 		r := start(t, c.policy, elsewhere, func(cfg *Config) {
 			cfg.Own = func(a netip.Addr) bool { return c.own && OwnAddress(a) }

@@ -56,13 +56,15 @@ type Limits struct {
 }
 
 func (l Limits) orDefault() Limits {
-	for field, value := range map[*int]int{&l.Connections: 10000, &l.Held: hold.Most / 2, &l.UDPFlows: 512, &l.Denials: 50} {
+	for field, value := range map[*int]int{&l.Connections: 10000, &l.Held: hold.Most / 2, &l.UDPFlows: 512,
+		&l.Denials: 50} {
 		if *field == 0 {
 			*field = value
 		}
 	}
 	for field, value := range map[*time.Duration]time.Duration{
-		&l.HeadTime: 10 * time.Second, &l.FirstTime: time.Minute, &l.DialTime: 30 * time.Second, &l.UDPIdle: time.Minute,
+		&l.HeadTime: 10 * time.Second, &l.FirstTime: time.Minute, &l.DialTime: 30 * time.Second,
+		&l.UDPIdle: time.Minute,
 	} {
 		if *field == 0 {
 			*field = value
@@ -267,7 +269,8 @@ func (p *Proxy) accept(conn *net.TCPConn) {
 	f.client = conn
 	if err != nil {
 		// Not redirected: somebody connected to the listener itself.
-		f.refuse(&refusal{Decision: policy.Decision{Rule: "not redirected", Why: "the connection has no destination: " + err.Error()}})
+		f.refuse(&refusal{Decision: policy.Decision{Rule: "not redirected", Why: "the connection has no destination: " +
+			err.Error()}})
 		return
 	}
 	if why := p.admit(f, nil); why != "" {

@@ -66,7 +66,8 @@ func TestRace(t *testing.T) {
 	if _, err := try(50*time.Millisecond, dialer(unix.ETIMEDOUT), 1, six); err == nil {
 		t.Error("connected to an address that is silent")
 	}
-	if _, err := try(50*time.Millisecond, dialer(unix.ETIMEDOUT), 1, six, four); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := try(50*time.Millisecond, dialer(unix.ETIMEDOUT), 1, six, four); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("nothing in time: %v", err)
 	}
 }

@@ -218,7 +218,8 @@ func (r *request) append(b []byte, offerUpgrade bool) []byte {
 
 // withoutUpgrade is a Connection header that offers no other protocol.
 func withoutUpgrade(value []byte) []byte {
-	if !bytes.Contains(bytes.ToLower(value), []byte("upgrade")) && !bytes.Contains(bytes.ToLower(value), []byte("http2-settings")) {
+	if !bytes.Contains(bytes.ToLower(value), []byte("upgrade")) &&
+		!bytes.Contains(bytes.ToLower(value), []byte("http2-settings")) {
 		return value
 	}
 	var kept [][]byte
@@ -235,7 +236,8 @@ func withoutUpgrade(value []byte) []byte {
 func isToken(b []byte) bool {
 	for _, c := range b {
 		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
+			strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
 		default:
 			return false
 		}

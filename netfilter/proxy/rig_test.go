@@ -74,7 +74,8 @@ func start(t testing.TB, p api.NetPolicy, change ...func(*Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, table: table, hosts: startNames(t), listening: map[netip.AddrPort]bool{}, news: make(chan struct{}, 1<<16)}
+	r := &rig{t: t, table: table, hosts: startNames(t), listening: map[netip.AddrPort]bool{},
+		news: make(chan struct{}, 1<<16)}
 	r.rules.Store(compile(t, p))
 	c := Config{
 		Rules: r.rules.Load, Name: table.Name, Synthetic: synthetic, Resolver: r.hosts.resolver(),
@@ -224,7 +225,8 @@ func startNames(t testing.TB) *nameServer {
 	}
 	s := &nameServer{at: pc.LocalAddr().String(), hosts: map[string][][]string{}}
 	ready, done := make(chan struct{}), make(chan struct{})
-	server := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(s.answer), NotifyStartedFunc: func() { close(ready) }}
+	server := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(s.answer),
+		NotifyStartedFunc: func() { close(ready) }}
 	go func() {
 		defer close(done)
 		_ = server.ActivateAndServe()
@@ -352,7 +354,8 @@ func certificate(t testing.TB, pool *x509.CertPool, hosts ...string) tls.Certifi
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: hosts[0]}, DNSNames: hosts,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

@@ -57,7 +57,8 @@ func TestRaw(t *testing.T) {
 		n := len(r.denials())
 		client := r.expectReset(what, at)
 		d := r.denial(n)
-		if d.Address != at.Addr() || d.Port != at.Port() || d.Why == "" || d.Errno != "ECONNRESET" || d.Proto != "tcp" || client != "" && d.Client.String() != client {
+		if d.Address != at.Addr() || d.Port != at.Port() || d.Why == "" || d.Errno != "ECONNRESET" ||
+			d.Proto != "tcp" || client != "" && d.Client.String() != client {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}
@@ -91,7 +92,8 @@ func TestBulk(t *testing.T) {
 		t.Fatalf("down: %d bytes, %v", n, err)
 	}
 	counts := r.Counts()
-	if len(counts) != 1 || counts[0].Rule != "allow tcp://big.test:9000" || counts[0].Connections != 1 || counts[0].BytesUp != size || counts[0].BytesDown != size+sha256.Size {
+	if len(counts) != 1 || counts[0].Rule != "allow tcp://big.test:9000" || counts[0].Connections != 1 ||
+		counts[0].BytesUp != size || counts[0].BytesDown != size+sha256.Size {
 		t.Errorf("%+v", counts)
 	}
 }
@@ -118,7 +120,8 @@ func TestPipes(t *testing.T) {
 	r.hosts.set("big.test", []string{"127.0.0.1"})
 	got, want := sha256.New(), sha256.New()
 	_, _ = io.Copy(want, stream(size))
-	if n, err := io.Copy(got, r.connect("big.test", server.Port())); err != nil || n != size || !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
+	if n, err := io.Copy(got, r.connect("big.test", server.Port())); err != nil || n != size ||
+		!bytes.Equal(got.Sum(nil), want.Sum(nil)) {
 		t.Errorf("without pipes: %d bytes, %v", n, err)
 	}
 	for _, p := range taken {
@@ -205,7 +208,8 @@ func TestUnreachable(t *testing.T) {
 	for i, name := range []string{"down.test", "unknown.test"} {
 		r.expectReset(name, r.address(name, 9000))
 		r.mu.Lock()
-		if len(r.failed) != i+1 || r.failed[i].Name != name || r.failed[i].Err == nil || !strings.Contains(r.failed[i].Why, why[i]) || r.failed[i].Errno != "ECONNRESET" {
+		if len(r.failed) != i+1 || r.failed[i].Name != name || r.failed[i].Err == nil ||
+			!strings.Contains(r.failed[i].Why, why[i]) || r.failed[i].Errno != "ECONNRESET" {
 			t.Errorf("%s: failures %+v", name, r.failed)
 		}
 		r.mu.Unlock()
@@ -224,7 +228,8 @@ func TestRebinding(t *testing.T) {
 		_, _ = c.Write([]byte("x"))
 	})
 	serve(t, "127.0.0.2:9000", func(c *net.TCPConn) { reached <- c.LocalAddr().String() })
-	policy := api.NetPolicy{Mode: api.NetAllow, Allow: []string{"tcp://a.test:9000"}, AllowCIDRs: []string{"127.0.0.1/32"}}
+	policy := api.NetPolicy{Mode: api.NetAllow, Allow: []string{"tcp://a.test:9000"},
+		AllowCIDRs: []string{"127.0.0.1/32"}}
 	r := start(t, policy)
 	r.hosts.set("a.test", []string{"127.0.0.1"}, []string{"127.0.0.2"})
 	c := r.connect("a.test", server.Port())
@@ -232,12 +237,14 @@ func TestRebinding(t *testing.T) {
 		t.Fatalf("before: %q, %v", b, err)
 	}
 	<-reached
-	for _, a := range []string{"127.0.0.2", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.2", "64:ff9b::7f00:2", "2002:7f00:2::1", "fd00:ec2::254", "100.64.0.1", "224.0.0.1", "0.0.0.0"} {
+	for _, a := range []string{"127.0.0.2", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.2", "64:ff9b::7f00:2",
+		"2002:7f00:2::1", "fd00:ec2::254", "100.64.0.1", "224.0.0.1", "0.0.0.0"} {
 		n := len(r.denials())
 		r.hosts.set("a.test", []string{a})
 		r.expectReset(a, r.address("a.test", server.Port()))
 		d := r.denial(n)
-		if want := netip.MustParseAddr(a).Unmap(); d.Address != want || d.Name != "a.test" || !strings.Contains(d.Why, "a.test has the address") {
+		if want := netip.MustParseAddr(a).Unmap(); d.Address != want || d.Name != "a.test" ||
+			!strings.Contains(d.Why, "a.test has the address") {
 			t.Errorf("%s: %+v", a, d)
 		}
 	}
@@ -295,7 +302,8 @@ func TestRemembered(t *testing.T) {
 	if n := r.hosts.lookups(); n != asked {
 		t.Errorf("%d questions for the first connection, %d for two", asked, n)
 	}
-	r.rules.Store(compile(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{"tcp://a.test:9001"}, AllowCIDRs: []string{"127.0.0.2"}}))
+	r.rules.Store(compile(t, api.NetPolicy{Mode: api.NetAllow, Allow: []string{"tcp://a.test:9001"},
+		AllowCIDRs: []string{"127.0.0.2"}}))
 	r.expectReset("an address that is remembered and not allowed", at)
 	if d := r.denial(0); d.Address.String() != "127.0.0.1" {
 		t.Errorf("%+v", d)

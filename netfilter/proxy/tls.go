@@ -79,7 +79,8 @@ func (f *flow) unfinished(err error, how reply, what string) error {
 	case errors.Is(err, errTooLong):
 		return f.mismatch(how, "%s is too long: %d bytes are read", what, largeBuffer)
 	case errors.Is(err, errNoRoom):
-		return f.mismatch(how, "%s was not read: the sandbox has %d others that are not over, as many as it may", what, maxLarge)
+		return f.mismatch(how, "%s was not read: the sandbox has %d others that are not over, as many as it may", what,
+			maxLarge)
 	case isTimeout(err):
 		return f.mismatch(how, "%s was not complete after %s", what, f.p.Limits.HeadTime)
 	}

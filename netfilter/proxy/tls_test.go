@@ -106,7 +106,8 @@ func TestTLS(t *testing.T) {
 			}
 		}
 	}
-	if got, err := handshake(r.connect("a.test", 443), &tls.Config{RootCAs: pool, ServerName: "a.test", MaxVersion: tls.VersionTLS12}); err != nil || got != "a.test" {
+	if got, err := handshake(r.connect("a.test", 443), &tls.Config{RootCAs: pool, ServerName: "a.test",
+		MaxVersion: tls.VersionTLS12}); err != nil || got != "a.test" {
 		t.Errorf("TLS 1.2: %q, %v", got, err)
 	}
 	// Larger than a record, as with the keys and tickets of several kinds.
@@ -170,18 +171,22 @@ func TestECH(t *testing.T) {
 	pool := tlsServer(t, "127.0.0.1:443", "a.test")
 	r := start(t, allow("a.test"))
 	r.hosts.set("a.test", []string{"127.0.0.1"})
-	config := &tls.Config{RootCAs: pool, ServerName: "secret.test", EncryptedClientHelloConfigList: echConfigs(t, "a.test")}
+	config := &tls.Config{RootCAs: pool, ServerName: "secret.test", EncryptedClientHelloConfigList: echConfigs(t,
+		"a.test")}
 	h := hello(t, config)
 	if !h.ech || h.serverName != "a.test" {
 		t.Fatalf("%+v", h)
 	}
-	if _, err := handshake(r.connect("a.test", 443), config); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
+	if _, err := handshake(r.connect("a.test", 443), config); err == nil ||
+		!strings.Contains(err.Error(), "unrecognized name") {
 		t.Errorf("with ECH: %v", err)
 	}
-	if d := r.denial(0); !strings.Contains(d.Why, "Encrypted ClientHello") || d.HowToAllow != "--allow tcp://a.test:443" {
+	if d := r.denial(0); !strings.Contains(d.Why, "Encrypted ClientHello") ||
+		d.HowToAllow != "--allow tcp://a.test:443" {
 		t.Errorf("%+v", d)
 	}
-	if got, err := handshake(r.connect("a.test", 443), &tls.Config{RootCAs: pool, ServerName: "a.test"}); err != nil || got != "a.test" {
+	if got, err := handshake(r.connect("a.test", 443), &tls.Config{RootCAs: pool, ServerName: "a.test"}); err != nil ||
+		got != "a.test" {
 		t.Errorf("without: %q, %v", got, err)
 	}
 }

@@ -38,10 +38,13 @@ func (f *inboundFlow) askToken() (head []byte, ok bool) {
 	}
 	switch where, ok := f.in.hasToken(req); {
 	case !ok:
-		f.answer(401, "Unauthorized", "this port wants its token: Authorization: Bearer TOKEN, or ?"+tokenQuery+"=TOKEN; hutch port ls shows it", `WWW-Authenticate: Bearer realm="hutch"`)
+		f.answer(401, "Unauthorized", "this port wants its token: Authorization: Bearer TOKEN, or ?"+tokenQuery+
+			"=TOKEN; hutch port ls shows it", `WWW-Authenticate: Bearer realm="hutch"`)
 		return nil, false
-	case where == inQuery && (req.Method == http.MethodGet || req.Method == http.MethodHead) && req.Header.Get("Upgrade") == "":
-		f.answer(303, "See Other", "", "Set-Cookie: "+f.in.cookie()+"="+f.in.token+"; Path=/; HttpOnly; SameSite=Lax", "Location: "+withoutToken(req.URL))
+	case where == inQuery && (req.Method == http.MethodGet || req.Method == http.MethodHead) &&
+		req.Header.Get("Upgrade") == "":
+		f.answer(303, "See Other", "", "Set-Cookie: "+f.in.cookie()+"="+f.in.token+"; Path=/; HttpOnly; SameSite=Lax",
+			"Location: "+withoutToken(req.URL))
 		return nil, false
 	}
 	_ = f.client.SetReadDeadline(noDeadline)
@@ -79,7 +82,8 @@ const (
 
 func (in *Inbound) hasToken(req *http.Request) (where int, ok bool) {
 	same := func(s string) bool { return subtle.ConstantTimeCompare([]byte(s), []byte(in.token)) == 1 }
-	if kind, token, _ := strings.Cut(req.Header.Get("Authorization"), " "); strings.EqualFold(kind, "Bearer") && same(token) {
+	if kind, token, _ := strings.Cut(req.Header.Get("Authorization"), " "); strings.EqualFold(kind, "Bearer") &&
+		same(token) {
 		return inHeader, true
 	}
 	for _, c := range req.CookiesNamed(in.cookie()) {

@@ -117,7 +117,8 @@ func TestUDP(t *testing.T) {
 	// A datagram is counted when it has been sent, which the answer does not wait for.
 	waitFor(t, func() bool {
 		all := r.Counts()
-		return len(all) == 1 && all[0].Rule == "allow udp://time.test:9123" && all[0].Connections == 2 && all[0].BytesUp == uint64(len(large)+12)
+		return len(all) == 1 && all[0].Rule == "allow udp://time.test:9123" && all[0].Connections == 2 &&
+			all[0].BytesUp == uint64(len(large)+12)
 	})
 
 	for i, name := range []string{"tcp.test", "other.test", "private.test"} {

@@ -233,7 +233,8 @@ func ParseAuditHead(text string) (AuditHead, error) {
 	seq, err := strconv.ParseInt(number, 10, 64)
 	h := AuditHead{Seq: seq, Hash: hash}
 	if !ok || err != nil || !h.valid() {
-		return AuditHead{}, invalid("head", "%.80q is no head", text).WithHint("`hutch audit SANDBOX --head` prints one: a number, a colon and 64 hex digits")
+		return AuditHead{}, invalid("head", "%.80q is no head", text).
+			WithHint("`hutch audit SANDBOX --head` prints one: a number, a colon and 64 hex digits")
 	}
 	return h, nil
 }

@@ -81,7 +81,8 @@ func checkUndo(s *Spec) error {
 			return invalid("undo", "%s is in memory: what is written there cannot be taken back", m.Target).
 				WithHint("leave the tmpfs out: what is written elsewhere goes with the sandbox as well")
 		} else if m.Volume == "" && m.Mode == ModeRW {
-			return invalid("undo", "%s is mounted at %s in mode rw: what is written there cannot be taken back", m.Source, m.Target).
+			return invalid("undo", "%s is mounted at %s in mode rw: what is written there cannot be taken back",
+				m.Source, m.Target).
 				WithHint("mount it in mode overlay or ro (-v SRC:DST:overlay)")
 		}
 	}

@@ -45,23 +45,28 @@ func (p *CodeParams) Validate() error {
 	kept := !p.Fresh && KeepsContext(p.Language) && p.Runtime == ""
 	switch {
 	case (p.Sandbox == "") == (p.Runtime == ""):
-		return invalid("sandbox", "exactly one of sandbox and runtime is needed").WithHint("name a sandbox, or a runtime such as python@3.12")
+		return invalid("sandbox", "exactly one of sandbox and runtime is needed").
+			WithHint("name a sandbox, or a runtime such as python@3.12")
 	case !slices.Contains(Languages, p.Language):
-		return invalid("language", "%q is no language", p.Language).WithHint("use python, javascript, shell, go or ruby")
+		return invalid("language", "%q is no language", p.Language).
+			WithHint("use python, javascript, shell, go or ruby")
 	case p.Code == "" || len(p.Code) > MaxCodeBytes:
 		return invalid("code", "%d bytes", len(p.Code)).WithHint("give 1 to %d bytes of code", MaxCodeBytes)
 	case p.Context != "" && !isName(p.Context):
 		return invalid("context", "%q is not a name", p.Context).WithHint("use 1 to 63 of a-z A-Z 0-9 _ . -")
 	case p.Context != "" && !kept:
-		return invalid("context", "given for code that runs in an interpreter of its own").WithHint("leave out fresh and runtime; python and javascript have contexts")
+		return invalid("context", "given for code that runs in an interpreter of its own").
+			WithHint("leave out fresh and runtime; python and javascript have contexts")
 	case kept && (len(p.Env) > 0 || p.Cwd != ""):
 		return invalid("env", "env and cwd are for fresh interpreters").WithHint("set them in the code, or use fresh")
 	case len(p.AllowedImports) > 0 && p.Language != "python":
 		return invalid("allowed_imports", "given for %s", p.Language).WithHint("only python's imports are checked")
 	case p.Runtime == "" && !p.Network.IsZero():
-		return invalid("network", "given without runtime").WithHint("the sandbox has a policy: network.update changes it")
+		return invalid("network", "given without runtime").
+			WithHint("the sandbox has a policy: network.update changes it")
 	case p.TimeoutS < 0 || p.TimeoutS > MaxCodeTimeoutS:
-		return invalid("timeout_s", "%v is not possible", p.TimeoutS).WithHint("use more than 0 and at most %d", MaxCodeTimeoutS)
+		return invalid("timeout_s", "%v is not possible", p.TimeoutS).
+			WithHint("use more than 0 and at most %d", MaxCodeTimeoutS)
 	case p.OutputBytes < 0 || p.OutputBytes > DefaultOutputBytes:
 		return invalid("output_bytes", "%d is not possible", p.OutputBytes).WithHint("use 1 to %d", DefaultOutputBytes)
 	}

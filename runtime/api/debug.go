@@ -24,7 +24,8 @@ type DebugStep struct {
 }
 
 // DebugPhases are the names of a creation's steps, in order.
-var DebugPhases = []string{"image", "folders", "mounts", "netns", "about", "spec", "launch", "enforce", "limits", "guest", "isolation", "record"}
+var DebugPhases = []string{"image", "folders", "mounts", "netns", "about", "spec", "launch", "enforce", "limits",
+	"guest", "isolation", "record"}
 
 // Break stops a creation behind one of its steps. Before it stops it sends a progress notification
 // of kind ProgressBreak, with the BreakPoint; it goes on when the other end of the pipe is closed or

@@ -46,7 +46,10 @@ const (
 )
 
 // EventKinds are those that can be subscribed to.
-var EventKinds = []EventKind{EventSandboxState, EventReclaimed, EventExecStarted, EventExecExited, EventExecDecided, EventHostExited, EventLimitHit, EventNetworkDenied, EventNetworkFailed, EventNetworkAsk, EventNetworkAnswer, EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded, EventImageProgress, EventConfig}
+var EventKinds = []EventKind{EventSandboxState, EventReclaimed, EventExecStarted, EventExecExited, EventExecDecided,
+	EventHostExited, EventLimitHit, EventNetworkDenied, EventNetworkFailed, EventNetworkAsk, EventNetworkAnswer,
+	EventPortOpened, EventSyscallDenied, EventFileDenied, EventToolCall, EventToolMessage, EventUnguarded,
+	EventImageProgress, EventConfig}
 
 // Event is the params of an `event` notification.
 type Event struct {
@@ -174,7 +177,8 @@ func (p *SubscribeParams) Validate() error {
 	}
 	switch {
 	case p.FromSeq != nil && *p.FromSeq < 1:
-		return invalid("from_seq", "%d is no number of an event", *p.FromSeq).WithHint("events count from 1; leave it out for new ones only")
+		return invalid("from_seq", "%d is no number of an event", *p.FromSeq).
+			WithHint("events count from 1; leave it out for new ones only")
 	case p.Credit < 0:
 		return invalid("credit", "%d is negative", p.Credit)
 	}

@@ -237,7 +237,8 @@ func FileMode(field, mode string) (*int64, error) {
 func (p *FileReadParams) Validate() error {
 	switch {
 	case p.Limit < 0 || p.Limit > MaxReadBytes && p.FD == nil:
-		return invalid("limit", "%d is not possible", p.Limit).WithHint("use 1 to %d bytes, or pass a pipe (fd)", MaxReadBytes)
+		return invalid("limit", "%d is not possible", p.Limit).
+			WithHint("use 1 to %d bytes, or pass a pipe (fd)", MaxReadBytes)
 	case p.FD != nil && p.Encoding != "":
 		return invalid("encoding", "given together with fd").WithHint("bytes go through the pipe as they are")
 	}
@@ -260,7 +261,8 @@ func (p *FileWriteParams) Validate() error {
 	case p.Exclusive && p.Create != nil && !*p.Create:
 		return invalid("exclusive", "given together with create false")
 	case in && p.Atomic != nil && *p.Atomic:
-		return invalid("atomic", "only a whole file can be replaced in a single step").WithHint("leave it out with append and offset")
+		return invalid("atomic", "only a whole file can be replaced in a single step").
+			WithHint("leave it out with append and offset")
 	case p.SizeBytes != nil && (p.FD == nil || *p.SizeBytes < 0):
 		return invalid("size_bytes", "is for an fd, and not negative")
 	}
@@ -299,7 +301,8 @@ func (p *FileMkdirParams) Validate() error {
 // Validate refuses impossible params.
 func (p *FileRemoveParams) Validate() error {
 	if p.Recursive && strings.Trim(p.Path, "/.") == "" {
-		return invalid("path", "%q is not removed with all that is in it", p.Path).WithHint("remove what is in it by name, or the sandbox")
+		return invalid("path", "%q is not removed with all that is in it", p.Path).
+			WithHint("remove what is in it by name, or the sandbox")
 	}
 	return p.FileParams.Validate()
 }

@@ -64,7 +64,8 @@ func checkGuards(s *Spec) error {
 		switch {
 		case !m.RefusesNew():
 		case s.Landlock == LandlockOff:
-			return invalid(field+".guard_new", "refuse takes a Landlock domain, and landlock is off").WithHint("leave landlock out")
+			return invalid(field+".guard_new", "refuse takes a Landlock domain, and landlock is off").
+				WithHint("leave landlock out")
 		case s.SeccompProfile != "":
 			return invalid(field+".guard_new", "refuse takes calls of PID 1 that a custom seccomp profile may refuse").
 				WithHint("use a built-in profile, or tell")
@@ -82,9 +83,11 @@ func checkGuard(field string, m *Mount) error {
 	asked := len(m.Guard)+len(m.Unguarded) > 0 || m.GuardNew == GuardRefuse
 	switch {
 	case asked && m.Volume != "":
-		return invalid(field+".guard", "a volume is hutch's own: no program of yours obeys what is in it").WithHint("leave it out")
+		return invalid(field+".guard", "a volume is hutch's own: no program of yours obeys what is in it").
+			WithHint("leave it out")
 	case asked && m.Mode != ModeRW:
-		return invalid(field+".guard", "only what a sandbox may write is guarded, and mode %s lets it write nothing of the folder's", m.Mode).
+		return invalid(field+".guard",
+			"only what a sandbox may write is guarded, and mode %s lets it write nothing of the folder's", m.Mode).
 			WithHint("leave it out, or use mode rw")
 	}
 	for of, names := range map[string][]string{field + ".guard": m.Guard, field + ".unguarded": m.Unguarded} {
@@ -95,7 +98,8 @@ func checkGuard(field string, m *Mount) error {
 			if name == AllNames && strings.HasSuffix(of, ".unguarded") {
 				continue
 			}
-			if name == "" || len(name) > 255 || path.Clean(name) != name || path.IsAbs(name) || name == "." || name == ".." ||
+			if name == "" || len(name) > 255 || path.Clean(name) != name || path.IsAbs(name) || name == "." ||
+				name == ".." ||
 				strings.HasPrefix(name, "../") || strings.ContainsRune(name, 0) {
 				return invalid(of, "%q is no path in the folder", name).WithHint("give it as .git/hooks is given")
 			}

@@ -162,7 +162,8 @@ func (p *ExportParams) Validate() error {
 		return invalid("format", "%q is no format", p.Format).WithHint("use oci-archive, docker-archive or rootfs")
 	}
 	if p.FD == nil {
-		return invalid("fd", "missing").WithHint("send a file open for writing, or the write end of a pipe with the request")
+		return invalid("fd", "missing").
+			WithHint("send a file open for writing, or the write end of a pipe with the request")
 	}
 	return nil
 }
@@ -266,7 +267,8 @@ func (p *ImportParams) Validate() error {
 	switch p.Format {
 	case FormatOCIArchive, FormatDockerArchive, FormatArchive:
 		if p.Changes != nil {
-			return invalid("changes", "an archive says itself how its image runs").WithHint("leave them out, or commit a sandbox of the image with them")
+			return invalid("changes", "an archive says itself how its image runs").
+				WithHint("leave them out, or commit a sandbox of the image with them")
 		}
 	case FormatRootfs:
 		switch {
@@ -276,10 +278,12 @@ func (p *ImportParams) Validate() error {
 			return invalid("ref", "missing").WithHint("give the image a name, such as tools:1")
 		}
 	default:
-		return invalid("format", "%q is no format", p.Format).WithHint("use archive, oci-archive, docker-archive or rootfs")
+		return invalid("format", "%q is no format", p.Format).
+			WithHint("use archive, oci-archive, docker-archive or rootfs")
 	}
 	if p.FD == nil {
-		return invalid("fd", "missing").WithHint("send the archive, open for reading, or the read end of a pipe with the request")
+		return invalid("fd", "missing").
+			WithHint("send the archive, open for reading, or the read end of a pipe with the request")
 	}
 	return p.Changes.validate("changes")
 }
@@ -293,7 +297,8 @@ func (c *ConfigChanges) validate(field string) error {
 		return err
 	}
 	for name, list := range map[string][]string{
-		"entrypoint": c.Entrypoint, "cmd": c.Cmd, "volumes": c.Volumes, "exposed_ports": c.ExposedPorts, "stop_signal": {c.StopSignal},
+		"entrypoint": c.Entrypoint, "cmd": c.Cmd, "volumes": c.Volumes, "exposed_ports": c.ExposedPorts,
+		"stop_signal": {c.StopSignal},
 	} {
 		for _, s := range list {
 			if strings.ContainsRune(s, 0) {

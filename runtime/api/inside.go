@@ -21,7 +21,8 @@ func checkHosts(s *Spec) error {
 				WithHint("use letters, digits, hyphens and dots, at most 64 bytes; localhost is what it is")
 		}
 		if a, err := netip.ParseAddr(h.Address); err != nil || a.Zone() != "" {
-			return invalid(field+".address", "%q is no IP address", h.Address).WithHint("give one such as 192.0.2.1 or 2001:db8::1")
+			return invalid(field+".address", "%q is no IP address", h.Address).
+				WithHint("give one such as 192.0.2.1 or 2001:db8::1")
 		}
 	}
 	return nil
@@ -29,10 +30,14 @@ func checkHosts(s *Spec) error {
 
 // capabilities are the kernel's, by their numbers (linux/capability.h).
 var capabilities = []string{
-	"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "LINUX_IMMUTABLE",
-	"NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT",
-	"SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE",
-	"AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ",
+	"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
+	"LINUX_IMMUTABLE",
+	"NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO",
+	"SYS_CHROOT",
+	"SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG",
+	"MKNOD", "LEASE",
+	"AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND",
+	"AUDIT_READ",
 	"PERFMON", "BPF", "CHECKPOINT_RESTORE",
 }
 
@@ -64,11 +69,13 @@ func CapabilityMask(names []string) (mask uint64) {
 
 func checkCapDrop(s *Spec) error {
 	if len(s.CapDrop) > len(capabilities)+1 {
-		return invalid("cap_drop", "%d names, and there are %d capabilities", len(s.CapDrop), len(capabilities)).WithHint("give each once, or ALL")
+		return invalid("cap_drop", "%d names, and there are %d capabilities", len(s.CapDrop), len(capabilities)).
+			WithHint("give each once, or ALL")
 	}
 	for _, name := range s.CapDrop {
 		if _, ok := Capability(name); !ok && !strings.EqualFold(name, AllCapabilities) {
-			return invalid("cap_drop", "%q is no capability", name).WithHint("capabilities(7) has them: CHOWN, SETUID and so on, or ALL")
+			return invalid("cap_drop", "%q is no capability", name).
+				WithHint("capabilities(7) has them: CHOWN, SETUID and so on, or ALL")
 		}
 	}
 	return nil
@@ -80,16 +87,19 @@ func checkTmpfs(field string, m *Mount) error {
 	case m.Target == "":
 		return invalid(field+".target", "missing").WithHint("give the folder that it is to be in the sandbox")
 	case m.Source != "" || m.Volume != "" || m.FD != nil:
-		return invalid(field, "a tmpfs has no source and no volume").WithHint("leave them out, or take mode ro, rw or overlay")
+		return invalid(field, "a tmpfs has no source and no volume").
+			WithHint("leave them out, or take mode ro, rw or overlay")
 	case m.SizeBytes < 0:
 		return invalid(field+".size_bytes", "%d is negative", m.SizeBytes).WithHint("use 0 for the default")
 	case len(m.Guard)+len(m.Unguarded) > 0 || m.GuardNew != "":
-		return invalid(field, "a guard is for folders of the host's").WithHint("leave guard, unguarded and guard_new out")
+		return invalid(field, "a guard is for folders of the host's").
+			WithHint("leave guard, unguarded and guard_new out")
 	case m.Permissions == "":
 		return nil
 	}
 	if n, err := strconv.ParseUint(m.Permissions, 8, 32); err != nil || n > 0o7777 {
-		return invalid(field+".permissions", "%q are none", m.Permissions).WithHint("give them octal, such as 0755 or 1777")
+		return invalid(field+".permissions", "%q are none", m.Permissions).
+			WithHint("give them octal, such as 0755 or 1777")
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func (p *LoginParams) Validate() error {
 		return invalid("username", "missing, too long or not one line").WithHint("give the name of the account")
 	case strings.Contains(p.Username, ":"):
 		return invalid("username", "holds a colon, which ends names in HTTP").WithHint("give the name alone")
-	case p.Password == "" || len(p.Password) > maxCredential || strings.ContainsFunc(string(p.Password), unicode.IsControl):
+	case p.Password == "" || len(p.Password) > maxCredential ||
+		strings.ContainsFunc(string(p.Password), unicode.IsControl):
 		return invalid("password", "missing, too long or not one line").WithHint("give the password, or a token")
 	}
 	return nil

@@ -86,9 +86,11 @@ func (p *DecideParams) Validate() error {
 	}
 	switch {
 	case given != 1:
-		return invalid("argv", "%d of argv, command and code are given", given).WithHint("give exactly one of argv, command, and language with code")
+		return invalid("argv", "%d of argv, command and code are given", given).
+			WithHint("give exactly one of argv, command, and language with code")
 	case len(p.Argv) > MaxDecideArgs || size > MaxCodeBytes:
-		return invalid("argv", "%d arguments with %d bytes", len(p.Argv), size).WithHint("give at most %d, with %d bytes", MaxDecideArgs, MaxCodeBytes)
+		return invalid("argv", "%d arguments with %d bytes", len(p.Argv), size).
+			WithHint("give at most %d, with %d bytes", MaxDecideArgs, MaxCodeBytes)
 	case slices.ContainsFunc(append(p.Argv, p.Command), func(a string) bool { return strings.ContainsRune(a, 0) }):
 		return invalid("argv", "a NUL byte is in it").WithHint("no command line can hold one")
 	case p.TimeoutS != nil && !(*p.TimeoutS >= 0 && *p.TimeoutS <= MaxSeconds):

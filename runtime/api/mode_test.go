@@ -32,8 +32,9 @@ func TestDecideValidate(t *testing.T) {
 		}
 	}
 	for field, p := range map[string]HostEndParams{
-		"id": {}, "exit_code": {ID: "hx_1", ExitCode: 256}, "signal": {ID: "hx_1", Signal: "\x1b[2J"}, "duration_ms": {ID: "hx_1", DurationMS: -1},
-		"error": {ID: "hx_1", Error: strings.Repeat("x", 4097)},
+		"id": {}, "exit_code": {ID: "hx_1", ExitCode: 256}, "signal": {ID: "hx_1", Signal: "\x1b[2J"},
+		"duration_ms": {ID: "hx_1", DurationMS: -1},
+		"error":       {ID: "hx_1", Error: strings.Repeat("x", 4097)},
 	} {
 		refused(t, p.Validate(), InvalidArgument, field)
 	}

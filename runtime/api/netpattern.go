@@ -68,13 +68,15 @@ func parsePattern(s string) (NetPattern, *problem) {
 		switch p.Proto = NetProto(strings.ToLower(scheme)); p.Proto {
 		case TCP, UDP:
 		default:
-			return p, &problem{"has a scheme that is neither tcp:// nor udp://", "leave the scheme out for TLS and HTTP; tcp://NAME:PORT is for other streams, udp://NAME:PORT for datagrams"}
+			return p, &problem{"has a scheme that is neither tcp:// nor udp://",
+				"leave the scheme out for TLS and HTTP; tcp://NAME:PORT is for other streams, udp://NAME:PORT for datagrams"}
 		}
 		rest = after
 	}
 	name, port, hasPort := strings.Cut(rest, ":")
 	// Policies are long, and of most names it is plain that they are no address.
-	if strings.Contains(port, ":") || strings.HasPrefix(name, "[") || isNumber(name[strings.LastIndexByte(name, '.')+1:]) {
+	if strings.Contains(port, ":") || strings.HasPrefix(name, "[") ||
+		isNumber(name[strings.LastIndexByte(name, '.')+1:]) {
 		if a, err := netip.ParseAddrPort(rest); err == nil {
 			return p, literal(a.Addr())
 		}
@@ -87,7 +89,8 @@ func parsePattern(s string) (NetPattern, *problem) {
 		// readers of the same text may take it for octal.
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 || port[0] == '0' {
-			return p, &problem{"has no port from 1 to 65535 behind its colon", "write NAME:PORT, such as example.com:8443"}
+			return p, &problem{"has no port from 1 to 65535 behind its colon",
+				"write NAME:PORT, such as example.com:8443"}
 		}
 		p.Port = uint16(n)
 	}
@@ -122,7 +125,8 @@ func (p *NetPattern) host() *problem {
 }
 
 func literal(a netip.Addr) *problem {
-	return &problem{"is an address and not a name", "put " + a.Unmap().String() + " into allow_cidrs or block_cidrs (--allow-cidr, --block-cidr)"}
+	return &problem{"is an address and not a name", "put " + a.Unmap().
+		String() + " into allow_cidrs or block_cidrs (--allow-cidr, --block-cidr)"}
 }
 
 // tooBroad says why nobody means this pattern in an allow list.
@@ -131,9 +135,11 @@ func (p *NetPattern) tooBroad() *problem {
 	case p.Below && p.Name == "":
 		return &problem{"allows every name there is", "use mode open for that, with what you want to block in block"}
 	case p.Below && !strings.Contains(p.Name, "."):
-		return &problem{"allows every name under a top-level domain, which anybody can register", "name the domains below it, such as *.example." + p.Name}
+		return &problem{"allows every name under a top-level domain, which anybody can register",
+			"name the domains below it, such as *.example." + p.Name}
 	case p.Name == HostName && !p.Below && p.Port == 0:
-		return &problem{"allows every service of this host", "name the port of the one that is meant, such as host:5432"}
+		return &problem{"allows every service of this host",
+			"name the port of the one that is meant, such as host:5432"}
 	case p.Name == "localhost" || strings.HasSuffix(p.Name, ".localhost"):
 		return &problem{"is the sandbox itself, in a sandbox", "a service of this host is host:PORT"}
 	}
@@ -170,7 +176,8 @@ func cleanName(s string) (string, *problem) {
 			return "", why
 		}
 		if !more && isNumber(label) {
-			return "", &problem{"ends in a number, which makes it an address to many programs", "put addresses into allow_cidrs or block_cidrs (--allow-cidr, --block-cidr)"}
+			return "", &problem{"ends in a number, which makes it an address to many programs",
+				"put addresses into allow_cidrs or block_cidrs (--allow-cidr, --block-cidr)"}
 		}
 	}
 	return strings.ToLower(name), nil
@@ -186,14 +193,17 @@ func badLabel(label string) *problem {
 	for i := range len(label) {
 		switch c := label[i]; {
 		case c >= 0x80:
-			return &problem{"holds letters outside ASCII", "write the name's ASCII form, whose labels begin with xn--: xn--bcher-kva.example is bücher.example"}
+			return &problem{"holds letters outside ASCII",
+				"write the name's ASCII form, whose labels begin with xn--: xn--bcher-kva.example is bücher.example"}
 		case c == '*':
-			return &problem{"holds a * that is not the whole of its first label", "*.example.com is the only place for one"}
+			return &problem{"holds a * that is not the whole of its first label",
+				"*.example.com is the only place for one"}
 		case c == '/':
 			return &problem{"holds a path", "leave out all behind the name: a policy knows names and ports, no paths"}
 		case c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z':
 		default:
-			return &problem{"holds " + strconv.QuoteRuneToASCII(rune(c)) + ", which is in no name", "names hold letters, digits, hyphens and underscores"}
+			return &problem{"holds " + strconv.QuoteRuneToASCII(rune(c)) + ", which is in no name",
+				"names hold letters, digits, hyphens and underscores"}
 		}
 	}
 	return nil

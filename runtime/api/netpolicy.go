@@ -114,7 +114,8 @@ func (p *NetPolicy) Validate(field string) error {
 		return err
 	}
 	if n := len(p.Allow) + len(p.Block) + len(p.AllowCIDRs) + len(p.BlockCIDRs); n > MaxNetRules {
-		return invalid(field, "%d entries are too many", n).WithHint("use at most %d; a pattern such as *.example.com stands for many names", MaxNetRules)
+		return invalid(field, "%d entries are too many", n).
+			WithHint("use at most %d; a pattern such as *.example.com stands for many names", MaxNetRules)
 	}
 	for i, s := range p.Allow {
 		pattern, problem := parsePattern(s)
@@ -149,12 +150,14 @@ func (p *NetPolicy) validateMode(field string) error {
 			return invalid(field+".tier", "%q is no tier", p.Tier).WithHint("use restricted, standard or elevated")
 		}
 		if p.Mode != "" {
-			return invalid(field+".tier", "%s given together with mode %q", p.Tier, p.Mode).WithHint("give one of the two: %s is mode %s", p.Tier, tierModes[p.Tier])
+			return invalid(field+".tier", "%s given together with mode %q", p.Tier, p.Mode).
+				WithHint("give one of the two: %s is mode %s", p.Tier, tierModes[p.Tier])
 		}
 	}
 	for i, r := range p.Require {
 		if r != RequireEBPF {
-			return invalid(fmt.Sprintf("%s.require[%d]", field, i), "%q cannot be required", r).WithHint("use ebpf, or leave it out")
+			return invalid(fmt.Sprintf("%s.require[%d]", field, i), "%q cannot be required", r).
+				WithHint("use ebpf, or leave it out")
 		}
 	}
 	mode := p.Effective()
@@ -168,7 +171,8 @@ func (p *NetPolicy) validateMode(field string) error {
 	case p.Learn != "" && mode != NetLearn:
 		return invalid(field+".learn", "given with mode %s", mode).WithHint("use mode learn, or leave it out")
 	case p.Ask && mode != NetAllow:
-		return invalid(field+".ask", "given with mode %s", mode).WithHint("use mode allow, which may allow nothing at first")
+		return invalid(field+".ask", "given with mode %s", mode).
+			WithHint("use mode allow, which may allow nothing at first")
 	case p.AskS != 0 && !p.Ask:
 		return invalid(field+".ask_s", "given without ask").WithHint("set ask, or leave it out")
 	case !(p.AskS >= 0 && p.AskS <= MaxAskS):
@@ -207,7 +211,8 @@ func parseCIDR(s string) (netip.Prefix, *problem) {
 	}
 	if m := p.Masked(); m != p {
 		// 10.0.0.5/8 is a mistake more often than a range.
-		return p, &problem{"has bits set behind its prefix", fmt.Sprintf("write %s for the range, or %s for the address", m, p.Addr())}
+		return p, &problem{"has bits set behind its prefix",
+			fmt.Sprintf("write %s for the range, or %s for the address", m, p.Addr())}
 	}
 	return p, nil
 }

@@ -21,8 +21,10 @@ func TestNetPolicyValidate(t *testing.T) {
 		{"addresses in mode none", "network.mode", NetPolicy{Mode: NetNone, AllowCIDRs: []string{"10.0.0.0/8"}}},
 		{"pattern", "network.allow[1]", NetPolicy{Mode: NetAllow, Allow: []string{"a.test", "a b"}}},
 		{"NUL", "network.allow[0]", NetPolicy{Mode: NetAllow, Allow: []string{"a\x00.test"}}},
-		{"long label", "network.allow[0]", NetPolicy{Mode: NetAllow, Allow: []string{strings.Repeat("a", 64) + ".test"}}},
-		{"long name", "network.allow[0]", NetPolicy{Mode: NetAllow, Allow: []string{strings.Repeat("a.", 127) + "test"}}},
+		{"long label", "network.allow[0]",
+			NetPolicy{Mode: NetAllow, Allow: []string{strings.Repeat("a", 64) + ".test"}}},
+		{"long name", "network.allow[0]",
+			NetPolicy{Mode: NetAllow, Allow: []string{strings.Repeat("a.", 127) + "test"}}},
 		{"block", "network.block[0]", NetPolicy{Mode: NetOpen, Block: []string{"1.1.1.1"}}},
 		{"range", "network.block_cidrs[0]", NetPolicy{Mode: NetOpen, BlockCIDRs: []string{"10.0.0.0/33"}}},
 		{"too many", "network", NetPolicy{Mode: NetAllow, Allow: make([]string, MaxNetRules+1)}},
@@ -38,8 +40,10 @@ func TestNetPolicyValidate(t *testing.T) {
 		})
 	}
 	for _, p := range []NetPolicy{
-		{}, {Mode: NetAllow}, {Tier: TierStandard, Allow: []string{"a.test"}}, {Block: []string{"*"}}, {Mode: NetLearn, Learn: LearnAllow},
-		{Mode: NetAllow, Allow: []string{"*.a.b", "db", "a_b.test.", "TCP://a.test:1", "udp://*.a.test:53"}, AllowCIDRs: []string{"10.0.0.1", "::1", "::ffff:10.0.0.0/104"}},
+		{}, {Mode: NetAllow}, {Tier: TierStandard, Allow: []string{"a.test"}}, {Block: []string{"*"}},
+		{Mode: NetLearn, Learn: LearnAllow},
+		{Mode: NetAllow, Allow: []string{"*.a.b", "db", "a_b.test.", "TCP://a.test:1", "udp://*.a.test:53"},
+			AllowCIDRs: []string{"10.0.0.1", "::1", "::ffff:10.0.0.0/104"}},
 	} {
 		if err := p.Validate("network"); err != nil {
 			t.Errorf("%+v: %v", p, err)
@@ -66,9 +70,11 @@ func TestParseNetPattern(t *testing.T) {
 // TestNetUpdate: changes leave the policy that they change as it is.
 func TestNetUpdate(t *testing.T) {
 	old := NetPolicy{Mode: NetAllow, Allow: []string{"a.test", "b.test"}, Block: []string{"c.test"}}
-	p := NetUpdateParams{Add: &NetLists{Allow: []string{"d.test", "a.test"}, BlockCIDRs: []string{"10.0.0.0/8"}}, Remove: &NetLists{Allow: []string{"b.test"}}}
+	p := NetUpdateParams{Add: &NetLists{Allow: []string{"d.test", "a.test"}, BlockCIDRs: []string{"10.0.0.0/8"}},
+		Remove: &NetLists{Allow: []string{"b.test"}}}
 	got, err := p.Apply(old)
-	want := NetPolicy{Mode: NetAllow, Allow: []string{"a.test", "d.test"}, Block: []string{"c.test"}, BlockCIDRs: []string{"10.0.0.0/8"}}
+	want := NetPolicy{Mode: NetAllow, Allow: []string{"a.test", "d.test"}, Block: []string{"c.test"},
+		BlockCIDRs: []string{"10.0.0.0/8"}}
 	if err != nil || !reflect.DeepEqual(got, want) || len(old.Allow) != 2 || old.Allow[1] != "b.test" {
 		t.Errorf("%+v, %v; old %+v", got, err, old)
 	}
@@ -78,7 +84,8 @@ func TestNetUpdate(t *testing.T) {
 	refused(t, err, InvalidArgument, "network.allow[2]")
 	refused(t, (&NetUpdateParams{}).Validate(), InvalidArgument, "network")
 	refused(t, (&NetUpdateParams{Network: &old, Add: &NetLists{}}).Validate(), InvalidArgument, "add")
-	if got, err := (&NetUpdateParams{Network: &NetPolicy{Tier: TierElevated}}).Apply(old); err != nil || got.Mode != NetOpen || got.Tier != "" {
+	if got, err := (&NetUpdateParams{Network: &NetPolicy{Tier: TierElevated}}).Apply(old); err != nil ||
+		got.Mode != NetOpen || got.Tier != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -93,7 +100,8 @@ func TestNetCheckParams(t *testing.T) {
 	} {
 		refused(t, p.Validate(), InvalidArgument, field)
 	}
-	ok := NetCheckParams{Network: &NetPolicy{Mode: NetOpen}, NetTarget: NetTarget{Name: "a.test", Address: "10.0.0.1", Port: 1}}
+	ok := NetCheckParams{Network: &NetPolicy{Mode: NetOpen}, NetTarget: NetTarget{Name: "a.test", Address: "10.0.0.1",
+		Port: 1}}
 	if err := ok.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -111,7 +119,8 @@ func TestDenialJSON(t *testing.T) {
 }
 
 func FuzzNetPattern(f *testing.F) {
-	for _, s := range []string{"a.test", "*.a.test:443", "tcp://a.test:1", "[::1]:2", "0x7f.1", "a\x00.b", "*", "udp://*:53", "ä.test"} {
+	for _, s := range []string{"a.test", "*.a.test:443", "tcp://a.test:1", "[::1]:2", "0x7f.1", "a\x00.b", "*",
+		"udp://*:53", "ä.test"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -229,7 +229,8 @@ func (p *NetUpdateParams) Validate() error {
 	changes := p.Add != nil || p.Remove != nil
 	switch {
 	case p.Network == nil && !changes:
-		return invalid("network", "nothing to change").WithHint(`give the whole policy in network, or entries in add and remove, as in {"add": {"allow": ["example.com"]}}`)
+		return invalid("network", "nothing to change").
+			WithHint(`give the whole policy in network, or entries in add and remove, as in {"add": {"allow": ["example.com"]}}`)
 	case p.Network != nil && changes:
 		return invalid("add", "given together with network").WithHint("give the whole policy, or changes of it")
 	case p.Network != nil:
@@ -259,7 +260,8 @@ func (p *NetUpdateParams) Apply(old NetPolicy) (NetPolicy, error) {
 			for i, entry := range l.of(p.Remove) {
 				at := slices.Index(list, entry)
 				if at < 0 {
-					return old, invalid(fmt.Sprintf("remove.%s[%d]", l.field, i), "%q is not in the policy", entry).WithHint("network.get shows its entries")
+					return old, invalid(fmt.Sprintf("remove.%s[%d]", l.field, i), "%q is not in the policy", entry).
+						WithHint("network.get shows its entries")
 				}
 				list = slices.Delete(list, at, at+1)
 			}
@@ -307,7 +309,8 @@ func (p *NetCheckParams) Validate() error {
 	}
 	if p.Address != "" {
 		if _, err := netip.ParseAddr(p.Address); err != nil {
-			return invalid("address", "%q is no address", p.Address).WithHint("write one such as 192.0.2.1 or 2001:db8::1; names belong into name")
+			return invalid("address", "%q is no address", p.Address).
+				WithHint("write one such as 192.0.2.1 or 2001:db8::1; names belong into name")
 		}
 	}
 	if p.Network != nil {

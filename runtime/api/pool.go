@@ -35,13 +35,16 @@ func (p *PoolSpec) Validate() error {
 	case sp.Owner != "":
 		return invalid("sandbox.owner", "%s", whose).WithHint("give the owner to pool.acquire")
 	case len(sp.Uploads) > 0:
-		return invalid("sandbox.uploads", "%s", whose).WithHint("write files once a sandbox is acquired: fs.write, fs.unpack, fs.sync")
+		return invalid("sandbox.uploads", "%s", whose).
+			WithHint("write files once a sandbox is acquired: fs.write, fs.unpack, fs.sync")
 	case sp.Scope != nil:
 		return invalid("sandbox.scope", "%s", whose).WithHint("use sandbox.create for a sandbox of a scope")
 	case sp.Workspace != nil && sp.Workspace.Mode != ModeNone:
-		return invalid("sandbox.workspace", "%s", whose).WithHint("use sandbox.create for a sandbox with a workspace, or copy files with fs.write")
+		return invalid("sandbox.workspace", "%s", whose).
+			WithHint("use sandbox.create for a sandbox with a workspace, or copy files with fs.write")
 	case len(sp.Mounts) > 0:
-		return invalid("sandbox.mounts", "%s", whose).WithHint("use sandbox.create for a sandbox with mounts, or an image that has the files")
+		return invalid("sandbox.mounts", "%s", whose).
+			WithHint("use sandbox.create for a sandbox with mounts, or an image that has the files")
 	}
 	return p.Sandbox.Validate()
 }

@@ -67,9 +67,11 @@ func (p *PortExposeParams) Validate() error {
 	if p.Listener != nil {
 		switch {
 		case p.Address != "" && !strings.HasPrefix(p.Address, "/"):
-			return invalid("address", "given together with listener").WithHint("a socket that listens has an address already; only the path of a Unix socket is told")
+			return invalid("address", "given together with listener").
+				WithHint("a socket that listens has an address already; only the path of a Unix socket is told")
 		case *p.Listener < 0 || *p.Listener >= p.FDs:
-			return invalid("listener", "%d is no index of %d fds", *p.Listener, p.FDs).WithHint("send the listening socket with the request, and say fds: 1")
+			return invalid("listener", "%d is no index of %d fds", *p.Listener, p.FDs).
+				WithHint("send the listening socket with the request, and say fds: 1")
 		}
 	}
 	_, err := ParsePortAddress(p.Address)
@@ -87,7 +89,8 @@ func (p *PortCloseParams) Validate() error {
 
 func checkPort(port int) error {
 	if port < 1 || port > 65535 {
-		return invalid("port", "%d is no TCP port", port).WithHint("it is the one that the server in the sandbox listens on: 1 to 65535")
+		return invalid("port", "%d is no TCP port", port).
+			WithHint("it is the one that the server in the sandbox listens on: 1 to 65535")
 	}
 	return nil
 }
@@ -120,7 +123,8 @@ func ParsePortAddress(s string) (a PortAddress, err error) {
 		return PortAddress{AddrPort: netip.AddrPortFrom(loopback, 0)}, nil
 	case strings.HasPrefix(s, "/"):
 		if len(s) > maxSocketPath || strings.ContainsRune(s, 0) || path.Clean(s) != s || s == "/" {
-			return a, bad(fmt.Sprintf("a path of a socket has at most %d bytes, and neither . nor .. nor // in it", maxSocketPath))
+			return a, bad(fmt.Sprintf("a path of a socket has at most %d bytes, and neither . nor .. nor // in it",
+				maxSocketPath))
 		}
 		return PortAddress{Path: s}, nil
 	case strings.HasPrefix(s, ":"):
@@ -175,7 +179,8 @@ func ParsePublish(s string) (p PortPublish, err error) {
 	}
 	a, err := ParsePortAddress(inside)
 	if err != nil || a.Path != "" || a.Port() == 0 || strings.ContainsAny(inside, "[.") {
-		return p, invalid("port", "%q does not end with the port in the sandbox", s).WithHint("-p PORT, -p HOSTPORT:PORT, -p IP:HOSTPORT:PORT or -p /path/of/socket:PORT; TCP only")
+		return p, invalid("port", "%q does not end with the port in the sandbox", s).
+			WithHint("-p PORT, -p HOSTPORT:PORT, -p IP:HOSTPORT:PORT or -p /path/of/socket:PORT; TCP only")
 	}
 	p.Port = int(a.Port())
 	_, err = ParsePortAddress(p.Address)

@@ -44,13 +44,15 @@ func kernelLimit(v int64) uint64 {
 }
 
 // RlimitNames are the names of Rlimits, sorted.
-var RlimitNames = []string{"as", "core", "data", "fsize", "memlock", "msgqueue", "nofile", "nproc", "sigpending", "stack"}
+var RlimitNames = []string{"as", "core", "data", "fsize", "memlock", "msgqueue", "nofile", "nproc", "sigpending",
+	"stack"}
 
 // ByName is the place of a limit in r; nil for a name that there is not.
 func (r *Rlimits) ByName(name string) **Rlimit {
 	return map[string]**Rlimit{
-		"as": &r.AS, "core": &r.Core, "data": &r.Data, "fsize": &r.FSize, "memlock": &r.Memlock, "msgqueue": &r.Msgqueue,
-		"nofile": &r.NoFile, "nproc": &r.NProc, "sigpending": &r.Sigpending, "stack": &r.Stack,
+		"as": &r.AS, "core": &r.Core, "data": &r.Data, "fsize": &r.FSize, "memlock": &r.Memlock,
+		"msgqueue": &r.Msgqueue,
+		"nofile":   &r.NoFile, "nproc": &r.NProc, "sigpending": &r.Sigpending, "stack": &r.Stack,
 	}[name]
 }
 

@@ -58,21 +58,28 @@ func (p *RunParams) Validate() error {
 	case p.Sandbox != nil && p.Acquire != nil:
 		return invalid("acquire", "given together with sandbox").WithHint("give exactly one of sandbox and acquire")
 	case p.ProgressGate != nil && !p.Progress:
-		return invalid("progress_gate", "given without progress, so that nobody would open it").WithHint("ask for progress, or leave it out")
+		return invalid("progress_gate", "given without progress, so that nobody would open it").
+			WithHint("ask for progress, or leave it out")
 	case p.Exec.Sandbox != "":
-		return invalid("exec.sandbox", "the sandbox is only made").WithHint("leave it out, or use exec.run for a sandbox that there is")
+		return invalid("exec.sandbox", "the sandbox is only made").
+			WithHint("leave it out, or use exec.run for a sandbox that there is")
 	case p.Exec.Background:
-		return invalid("exec.background", "sandbox.run waits for the command").WithHint("use sandbox.create and exec.start")
+		return invalid("exec.background", "sandbox.run waits for the command").
+			WithHint("use sandbox.create and exec.start")
 	case p.Exec.FDs != 0 || p.Exec.Progress:
 		return invalid("exec", "fds and progress are the call's").WithHint("put them beside exec")
 	case p.Entrypoint != nil && p.Exec.Command != "":
-		return invalid("entrypoint", "given together with exec.command, which the shell runs").WithHint("give one of them")
+		return invalid("entrypoint", "given together with exec.command, which the shell runs").
+			WithHint("give one of them")
 	case p.Sandbox != nil && p.Sandbox.Scope != nil:
-		return invalid("sandbox.scope", "the sandbox of a scope stays, that of sandbox.run goes").WithHint("use sandbox.create and exec.run")
+		return invalid("sandbox.scope", "the sandbox of a scope stays, that of sandbox.run goes").
+			WithHint("use sandbox.create and exec.run")
 	case p.Sandbox != nil && p.Sandbox.Owner != "":
-		return invalid("sandbox.owner", "it is the connection's").WithHint("leave it out, or use sandbox.create and exec.run")
+		return invalid("sandbox.owner", "it is the connection's").
+			WithHint("leave it out, or use sandbox.create and exec.run")
 	case p.Acquire != nil && p.Acquire.Owner != "":
-		return invalid("acquire.owner", "it is the connection's").WithHint("leave it out, or use pool.acquire and exec.run")
+		return invalid("acquire.owner", "it is the connection's").
+			WithHint("leave it out, or use pool.acquire and exec.run")
 	}
 	exec := p.Exec
 	if len(exec.Argv) == 0 && exec.Command == "" {

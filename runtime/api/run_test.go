@@ -33,7 +33,8 @@ func TestRunParams(t *testing.T) {
 	} {
 		err := tt.params.Validate()
 		var e *Error
-		if errors.As(err, &e); tt.field == "" && err != nil || tt.field != "" && (e == nil || e.Field != tt.field || e.Code != InvalidArgument || e.Hint == "") {
+		if errors.As(err, &e); tt.field == "" && err != nil || tt.field != "" &&
+			(e == nil || e.Field != tt.field || e.Code != InvalidArgument || e.Hint == "") {
 			t.Errorf("%+v: %v, want field %q", tt.params, err, tt.field)
 		}
 	}

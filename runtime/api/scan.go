@@ -37,7 +37,8 @@ func checkImports(names []string) error {
 	}
 	for _, n := range names {
 		if n == "" || len(n) > 256 {
-			return invalid("allowed_imports", "%.40q is no module", n).WithHint("name modules as import does, such as json")
+			return invalid("allowed_imports", "%.40q is no module", n).
+				WithHint("name modules as import does, such as json")
 		}
 	}
 	return nil

@@ -41,11 +41,13 @@ func (s Scope) Validate() error {
 	switch s.Kind {
 	case ScopeSession, ScopeAgent, ScopeShared:
 	default:
-		return invalid("scope", "%q is no kind of scope", s.Kind).WithHint("use session, agent or shared, and a key: agent:reviewer")
+		return invalid("scope", "%q is no kind of scope", s.Kind).
+			WithHint("use session, agent or shared, and a key: agent:reviewer")
 	}
 	odd := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }
 	if s.Key == "" || len(s.Key) > 128 || strings.ContainsFunc(s.Key, odd) {
-		return invalid("scope", "%q is no key", s.Key).WithHint("use 1 to 128 printable characters without a space: %s:reviewer", s.Kind)
+		return invalid("scope", "%q is no key", s.Key).
+			WithHint("use 1 to 128 printable characters without a space: %s:reviewer", s.Kind)
 	}
 	return nil
 }

@@ -92,9 +92,11 @@ func (p SnapshotDiffParams) Validate() error {
 	case p.Offset < 0 || p.Offset > MaxListOffset:
 		return invalid("offset", "%d is not possible", p.Offset).WithHint("use 0 to %d", MaxListOffset)
 	case p.Limit < 0 || p.Limit > MaxSnapshotChanges:
-		return invalid("limit", "%d is not possible", p.Limit).WithHint("use 1 to %d, 0 for the default", MaxSnapshotChanges)
+		return invalid("limit", "%d is not possible", p.Limit).
+			WithHint("use 1 to %d, 0 for the default", MaxSnapshotChanges)
 	case p.To != "" && p.To == p.Snapshot:
-		return invalid("to", "%q is the same snapshot", p.To).WithHint("name another one, or none for the sandbox as it is now")
+		return invalid("to", "%q is the same snapshot", p.To).
+			WithHint("name another one, or none for the sandbox as it is now")
 	}
 	return checkDiff(p.Context, p.MaxBytes)
 }
@@ -164,7 +166,8 @@ func (p SnapshotRestoreParams) Validate() error { return StopParams{TimeoutS: p.
 func (p ForkParams) Validate() error {
 	switch {
 	case (p.Sandbox == "") == (p.Snapshot == ""):
-		return invalid("sandbox", "exactly one of sandbox and snapshot is needed").WithHint("hutch ps and hutch snapshot ls list them")
+		return invalid("sandbox", "exactly one of sandbox and snapshot is needed").
+			WithHint("hutch ps and hutch snapshot ls list them")
 	case p.Count < 0 || p.Count > MaxForks:
 		return invalid("count", "%d forks", p.Count).WithHint("use 1 to %d", MaxForks)
 	case p.Count > 1 && p.Name != "":

@@ -18,10 +18,12 @@ type UpdateParams struct {
 // Validate refuses an update that could never be made.
 func (p *UpdateParams) Validate() error {
 	if t := p.TTLS; t != nil && (math.IsNaN(*t) || *t < 0 || *t > MaxSeconds) {
-		return invalid("ttl_s", "%g is not possible", *t).WithHint("give seconds from now on, at most %d, 0 for no end", MaxSeconds)
+		return invalid("ttl_s", "%g is not possible", *t).WithHint("give seconds from now on, at most %d, 0 for no end",
+			MaxSeconds)
 	}
 	if p.Limits == (Limits{}) && p.TTLS == nil {
-		return invalid("limits", "nothing to change").WithHint("name at least one limit, as in {\"limits\": {\"pids\": 100}}")
+		return invalid("limits", "nothing to change").
+			WithHint("name at least one limit, as in {\"limits\": {\"pids\": 100}}")
 	}
 	return p.Limits.Validate("limits")
 }

@@ -81,7 +81,8 @@ type Exited struct {
 // Validate refuses params that no exec could answer.
 func (p *AttachParams) Validate() error {
 	if p.CreditBytes < 0 {
-		return invalid("credit_bytes", "%d is negative", p.CreditBytes).WithHint("leave it out for %d", DefaultCreditBytes)
+		return invalid("credit_bytes", "%d is negative", p.CreditBytes).
+			WithHint("leave it out for %d", DefaultCreditBytes)
 	}
 	for _, s := range p.Streams {
 		if s != Stdout && s != Stderr {

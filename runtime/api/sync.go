@@ -63,7 +63,8 @@ type SyncPage struct {
 // Page decodes and checks the names of a page.
 func (p *FileSyncParams) Page() (*SyncPage, error) {
 	if len(p.Files) > MaxSyncFiles {
-		return nil, invalid("files", "%d are too many", len(p.Files)).WithHint("at most %d fit into a page: send pages, with more and after", MaxSyncFiles)
+		return nil, invalid("files", "%d are too many", len(p.Files)).
+			WithHint("at most %d fit into a page: send pages, with more and after", MaxSyncFiles)
 	}
 	page := &SyncPage{Paths: make([]string, len(p.Files)), Targets: make([]string, len(p.Files))}
 	var err error
@@ -71,7 +72,8 @@ func (p *FileSyncParams) Page() (*SyncPage, error) {
 		return nil, err
 	}
 	if page.After != "" && !belowFolder(page.After) {
-		return nil, invalid("after", "%.128q is no path below a folder", page.After).WithHint("give the last path of the page before")
+		return nil, invalid("after", "%.128q is no path below a folder", page.After).
+			WithHint("give the last path of the page before")
 	}
 	folders, last, bytes := map[string]bool{}, page.After, len(page.After)
 	for i := range p.Files {
@@ -87,23 +89,28 @@ func (p *FileSyncParams) Page() (*SyncPage, error) {
 		dir := path.Dir(name)
 		switch bytes += len(name) + len(page.Targets[i]); {
 		case !belowFolder(name):
-			return nil, invalid("files", "%.128q is no path below a folder", name).WithHint("paths are relative, without . and ..")
+			return nil, invalid("files", "%.128q is no path below a folder", name).
+				WithHint("paths are relative, without . and ..")
 		case f.Type != TypeFile && f.Type != TypeFolder && f.Type != TypeSymlink:
-			return nil, invalid("files", "%.128q: %q does not travel", name, f.Type).WithHint("files, folders and symlinks do")
+			return nil, invalid("files", "%.128q: %q does not travel", name, f.Type).
+				WithHint("files, folders and symlinks do")
 		case bytes > MaxSyncBytes:
-			return nil, invalid("files", "paths and targets of more than %d bytes", MaxSyncBytes).WithHint("send smaller pages, with more and after")
+			return nil, invalid("files", "paths and targets of more than %d bytes", MaxSyncBytes).
+				WithHint("send smaller pages, with more and after")
 		case last != "" && !inWalk(last, name):
 			return nil, invalid("files", "%.128q does not come behind %.128q", name, last).
 				WithHint("names of a folder go by their bytes, a folder before what it holds: a, a/b, a.c")
 		case dir != "." && !folders[dir] && dir != page.After && !strings.HasPrefix(page.After, dir+"/"):
-			return nil, invalid("files", "%.128q comes without its folder", name).WithHint("name each folder before what it holds")
+			return nil, invalid("files", "%.128q comes without its folder", name).
+				WithHint("name each folder before what it holds")
 		}
 		if last = name; f.Type == TypeFolder {
 			folders[name] = true
 		}
 	}
 	if p.More && len(p.Files) == 0 {
-		return nil, invalid("more", "of an empty page").WithHint("a page ends at its last file, unless it is the last one")
+		return nil, invalid("more", "of an empty page").
+			WithHint("a page ends at its last file, unless it is the last one")
 	}
 	return page, nil
 }
@@ -118,7 +125,8 @@ func (p *FileSyncParams) Validate() error {
 
 // belowFolder says that name is a path below a folder, as it is written when it is clean.
 func belowFolder(name string) bool {
-	return filepath.IsLocal(name) && filepath.Clean(name) == name && name != "." && len(name) <= 4095 && !strings.ContainsRune(name, 0)
+	return filepath.IsLocal(name) && filepath.Clean(name) == name && name != "." && len(name) <= 4095 &&
+		!strings.ContainsRune(name, 0)
 }
 
 // inWalk says that a walk comes to a before b.
@@ -146,7 +154,8 @@ func syncName(field, text, encoded string) (string, error) {
 	}
 	name, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || bytes.IndexByte(name, 0) >= 0 {
-		return "", invalid(field, "%.128q is no base64 of a name", encoded).WithHint("give the bytes of the name, in standard base64 with padding")
+		return "", invalid(field, "%.128q is no base64 of a name", encoded).
+			WithHint("give the bytes of the name, in standard base64 with padding")
 	}
 	return string(name), nil
 }
@@ -175,12 +184,14 @@ const MaxUploads = 1000
 
 func checkUploads(s *Spec) error {
 	if len(s.Uploads) > MaxUploads {
-		return invalid("uploads", "%d are too many", len(s.Uploads)).WithHint("at most %d: use fs.sync, or fs.unpack, afterwards", MaxUploads)
+		return invalid("uploads", "%d are too many", len(s.Uploads)).
+			WithHint("at most %d: use fs.sync, or fs.unpack, afterwards", MaxUploads)
 	}
 	for i := range s.Uploads {
 		u := &s.Uploads[i]
 		if !filepath.IsLocal(u.Name) || filepath.Clean(u.Name) != u.Name || u.Name == "." || len(u.Name) > 1024 {
-			return invalid("uploads", "%.128q is no name", u.Name).WithHint("give names or paths below user-uploads, without . and ..")
+			return invalid("uploads", "%.128q is no name", u.Name).
+				WithHint("give names or paths below user-uploads, without . and ..")
 		}
 		if err := checkEncoding(u.Encoding); err != nil {
 			return err

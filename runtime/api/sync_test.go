@@ -15,7 +15,8 @@ import (
 var wireEnd = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
 
 func page(after string, more bool, names ...string) *FileSyncParams {
-	p := &FileSyncParams{FileParams: FileParams{Sandbox: "x", Path: "/d"}, After: after, More: more, Files: []SyncFile{}}
+	p := &FileSyncParams{FileParams: FileParams{Sandbox: "x", Path: "/d"}, After: after, More: more,
+		Files: []SyncFile{}}
 	for _, n := range names {
 		f := SyncFile{Type: TypeFile}
 		if s, ok := strings.CutSuffix(n, "/"); ok {
@@ -30,8 +31,10 @@ func page(after string, more bool, names ...string) *FileSyncParams {
 // TestSyncPages: pages are in the order of a walk, each folder before what it holds, and nothing else is taken.
 func TestSyncPages(t *testing.T) {
 	for _, good := range []*FileSyncParams{
-		page("", false), page("", true, "a"), page("a", false), page("", false, "a/", "a/b", "a.c"), page("a/b", true, "a/c/", "a/c/d", "a.c"),
-		page("a/b/c", false, "a/b/d", "a/c", "b"), page("a", false, "a/b"), page("", false, "a", "b\xff", "c\n\"<"), page("\xff/x", false, "\xff/y"),
+		page("", false), page("", true, "a"), page("a", false), page("", false, "a/", "a/b", "a.c"),
+		page("a/b", true, "a/c/", "a/c/d", "a.c"),
+		page("a/b/c", false, "a/b/d", "a/c", "b"), page("a", false, "a/b"), page("", false, "a", "b\xff", "c\n\"<"),
+		page("\xff/x", false, "\xff/y"),
 	} {
 		if err := good.Validate(); err != nil {
 			t.Errorf("%+v: %v", good, err)
@@ -47,13 +50,18 @@ func TestSyncPages(t *testing.T) {
 	fifo.Files[0].Type = TypeFifo
 	long := page("", false)
 	for i := range 300 {
-		long.Files = append(long.Files, SyncFile{Path: strings.Repeat("x", 3700) + string(rune('a'+i/26)) + string(rune('a'+i%26)), Type: TypeFile})
+		long.Files = append(long.Files, SyncFile{Path: strings.Repeat("x", 3700) + string(rune('a'+i/26)) +
+			string(rune('a'+i%26)), Type: TypeFile})
 	}
 	for want, bad := range map[string]*FileSyncParams{
-		"empty page": page("", true), "no path below": page("", false, ".."), "behind \"b\"": page("b", false, "a"), "behind \"a.c\"": page("", false, "a.c", "a/"),
-		"behind \"a\"": page("", false, "a", "a"), "without its folder": page("", false, "a/b"), "comes without": page("a/b", false, "a/c/d"),
-		"text and as base64": both, "no base64": bad64, "base64 of a name": nul64, "does not travel": fifo, "more than 1048576": long,
-		"\"/etc\" is no path": page("/etc", false), "\"a/\" is no path": page("a/", false), "too many": {Files: make([]SyncFile, MaxSyncFiles+1)},
+		"empty page": page("", true), "no path below": page("", false, ".."), "behind \"b\"": page("b", false, "a"),
+		"behind \"a.c\"": page("", false, "a.c", "a/"),
+		"behind \"a\"":   page("", false, "a", "a"), "without its folder": page("", false, "a/b"),
+		"comes without":      page("a/b", false, "a/c/d"),
+		"text and as base64": both, "no base64": bad64, "base64 of a name": nul64, "does not travel": fifo,
+		"more than 1048576":   long,
+		"\"/etc\" is no path": page("/etc", false), "\"a/\" is no path": page("a/", false),
+		"too many":              {Files: make([]SyncFile, MaxSyncFiles+1)},
 		"NUL\\x00\" is no path": page("NUL\x00", false),
 	} {
 		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), want) {
@@ -116,7 +124,8 @@ func FuzzSyncPage(f *testing.F) {
 			if before != "" && slices.Compare(parts(before), parts(name)) >= 0 {
 				t.Errorf("%q, %q", before, name)
 			}
-			if dir := path.Dir(name); dir != "." && !slices.Contains(page.Paths[:i], dir) && dir != page.After && !strings.HasPrefix(page.After, dir+"/") {
+			if dir := path.Dir(name); dir != "." && !slices.Contains(page.Paths[:i], dir) && dir != page.After &&
+				!strings.HasPrefix(page.After, dir+"/") {
 				t.Errorf("%q has no folder", name)
 			}
 		}

@@ -221,10 +221,12 @@ type FailedStep struct {
 // Validate refuses a template that no sandbox could be made by. The error is an *Error with the field at fault.
 func (t *TemplateSpec) Validate() error {
 	if !isName(t.Name) {
-		return invalid("name", "%q is not a name", t.Name).WithHint("use 1 to 63 of a-z A-Z 0-9 _ . - and start with a letter or digit")
+		return invalid("name", "%q is not a name", t.Name).
+			WithHint("use 1 to 63 of a-z A-Z 0-9 _ . - and start with a letter or digit")
 	}
 	if t.Template == t.Name {
-		return invalid("template", "template %q cannot begin with itself", t.Name).WithHint("name another template, or an image")
+		return invalid("template", "template %q cannot begin with itself", t.Name).
+			WithHint("name another template, or an image")
 	}
 	if t.Template != "" && !isName(t.Template) {
 		return invalid("template", "%q is no name of a template", t.Template).WithHint("hutch template ls lists them")
@@ -237,7 +239,8 @@ func (t *TemplateSpec) Validate() error {
 		return err
 	}
 	if len(t.Steps) > MaxTemplateSteps {
-		return invalid("steps", "%d steps are more than %d", len(t.Steps), MaxTemplateSteps).WithHint("put several commands into one step, with && between them")
+		return invalid("steps", "%d steps are more than %d", len(t.Steps), MaxTemplateSteps).
+			WithHint("put several commands into one step, with && between them")
 	}
 	for i := range t.Steps {
 		if err := t.Steps[i].validate(fmt.Sprintf("steps[%d]", i)); err != nil {
@@ -253,7 +256,8 @@ func (t *TemplateSpec) Validate() error {
 // sandbox is the part that sandbox.create takes, too.
 func (t *TemplateSpec) sandbox() Spec {
 	return Spec{
-		Image: t.Image, Template: t.Template, Platform: t.Platform, Env: t.Env, Labels: t.Labels, Workdir: t.Workdir, User: t.User,
+		Image: t.Image, Template: t.Template, Platform: t.Platform, Env: t.Env, Labels: t.Labels, Workdir: t.Workdir,
+		User:   t.User,
 		Limits: t.Limits, Network: t.Network, WritableUsr: t.WritableUsr, Seccomp: t.Seccomp,
 	}
 }
@@ -285,7 +289,8 @@ func (t *TemplateSpec) validateStart() error {
 	for i, p := range t.Ports {
 		field := fmt.Sprintf("ports[%d]", i)
 		if err := checkPort(p.Port); err != nil || seen[p.Port] {
-			return invalid(field+".port", "%d is no TCP port, or is there twice", p.Port).WithHint("use 1 to 65535, each once")
+			return invalid(field+".port", "%d is no TCP port, or is there twice", p.Port).
+				WithHint("use 1 to 65535, each once")
 		}
 		seen[p.Port] = true
 		if _, err := ParsePortAddress(p.Address); err != nil {
@@ -293,7 +298,8 @@ func (t *TemplateSpec) validateStart() error {
 		}
 	}
 	if len(t.Ports) > MaxPorts {
-		return invalid("ports", "%d are more than %d", len(t.Ports), MaxPorts).WithHint("expose others with port.expose")
+		return invalid("ports", "%d are more than %d", len(t.Ports), MaxPorts).
+			WithHint("expose others with port.expose")
 	}
 	if t.PoolSize < 0 || t.PoolSize > MaxPoolSize {
 		return invalid("pool_size", "%d sandboxes", t.PoolSize).WithHint("use 0, for no pool, to %d", MaxPoolSize)
@@ -311,7 +317,8 @@ func (r *TemplateReady) validate() error {
 		return nil
 	}
 	if r.TimeoutS < 0 || r.TimeoutS > MaxSeconds {
-		return invalid("ready.timeout_s", "%g", r.TimeoutS).WithHint("give seconds, 0 for the default of %d", DefaultReadyS)
+		return invalid("ready.timeout_s", "%g", r.TimeoutS).
+			WithHint("give seconds, 0 for the default of %d", DefaultReadyS)
 	}
 	if r.Port != 0 {
 		if len(r.Argv) > 0 || r.Command != "" {
@@ -325,7 +332,8 @@ func (r *TemplateReady) validate() error {
 // checkCommand wants exactly one of two ways to name a command.
 func checkCommand(field string, argv []string, command string) error {
 	if (len(argv) > 0) == (command != "") {
-		return invalid(field, "has %d words of argv, and the command %q", len(argv), command).WithHint("give exactly one of argv and command")
+		return invalid(field, "has %d words of argv, and the command %q", len(argv), command).
+			WithHint("give exactly one of argv and command")
 	}
 	return checkWords(field, append(slices.Clone(argv), command))
 }
@@ -339,7 +347,8 @@ func checkWords(field string, list []string) error {
 		n += len(w)
 	}
 	if n > MaxTemplateText {
-		return invalid(field, "%d bytes are more than %d", n, MaxTemplateText).WithHint("put it into a file, and copy that")
+		return invalid(field, "%d bytes are more than %d", n, MaxTemplateText).
+			WithHint("put it into a file, and copy that")
 	}
 	return nil
 }
@@ -356,7 +365,8 @@ func checkRunAs(field string, env map[string]string, cwd, user string) error {
 
 func (s *TemplateStep) validate(field string) error {
 	if s.TimeoutS < 0 || s.TimeoutS > MaxSeconds {
-		return invalid(field+".timeout_s", "%g", s.TimeoutS).WithHint("give seconds, 0 for the default of %d", DefaultStepS)
+		return invalid(field+".timeout_s", "%g", s.TimeoutS).
+			WithHint("give seconds, 0 for the default of %d", DefaultStepS)
 	}
 	if err := checkRunAs(field, s.Env, s.Cwd, s.User); err != nil {
 		return err
@@ -369,7 +379,8 @@ func (s *TemplateStep) validate(field string) error {
 	}
 	switch {
 	case kinds != 1:
-		return invalid(field, "has %d of run, argv, copy and folder", kinds).WithHint("give exactly one; make several steps of several")
+		return invalid(field, "has %d of run, argv, copy and folder", kinds).
+			WithHint("give exactly one; make several steps of several")
 	case s.Folder != "":
 		return checkAbs(field+".folder", s.Folder)
 	case s.Copy == nil:
@@ -389,7 +400,8 @@ func (p *TemplateCreateParams) Validate() error {
 	copies := slices.ContainsFunc(p.Steps, func(s TemplateStep) bool { return s.Copy != nil })
 	switch {
 	case copies && p.Context == nil:
-		return invalid("context", "missing, and steps copy files").WithHint("send a tar archive of them with the request: hutch template create does")
+		return invalid("context", "missing, and steps copy files").
+			WithHint("send a tar archive of them with the request: hutch template create does")
 	case !copies && p.Context != nil:
 		return invalid("context", "given, and no step copies files").WithHint("leave it out")
 	}
@@ -421,8 +433,10 @@ func (t *TemplateSpec) Under(sp Spec) Spec {
 func (t *TemplateSpec) On(base *TemplateSpec) TemplateSpec {
 	sp := base.Under(t.sandbox())
 	r := *t
-	r.Image, r.Template, r.Env, r.Labels, r.Limits, r.Network = base.Image, base.Template, sp.Env, sp.Labels, sp.Limits, sp.Network
-	r.Workdir, r.User, r.Platform, r.Seccomp, r.WritableUsr = sp.Workdir, sp.User, sp.Platform, sp.Seccomp, sp.WritableUsr
+	r.Image, r.Template, r.Env, r.Labels, r.Limits, r.Network = base.Image, base.Template, sp.Env, sp.Labels, sp.Limits,
+		sp.Network
+	r.Workdir, r.User, r.Platform, r.Seccomp, r.WritableUsr = sp.Workdir, sp.User, sp.Platform, sp.Seccomp,
+		sp.WritableUsr
 	if r.Entrypoint == nil && r.Cmd == nil {
 		r.Entrypoint, r.Cmd = base.Entrypoint, base.Cmd
 	}

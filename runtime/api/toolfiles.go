@@ -30,15 +30,18 @@ type ToolReadFile struct {
 func (a *ToolReadFile) Validate() error {
 	switch {
 	case a.StartLine > MaxLineNumber || a.StartLine < -MaxLineNumber:
-		return invalid("start_line", "%d is not possible", a.StartLine).WithHint("lines are counted from 1 on, from the end with -1")
+		return invalid("start_line", "%d is not possible", a.StartLine).
+			WithHint("lines are counted from 1 on, from the end with -1")
 	case a.EndLine < 0 || a.EndLine > MaxLineNumber:
-		return invalid("end_line", "%d is not possible", a.EndLine).WithHint("lines are counted from 1 on; leave it out for the lines that follow start_line")
+		return invalid("end_line", "%d is not possible", a.EndLine).
+			WithHint("lines are counted from 1 on; leave it out for the lines that follow start_line")
 	case a.EndLine > 0 && a.StartLine < 0:
 		return invalid("end_line", "given with a start_line that counts from the end").WithHint("leave out end_line")
 	case a.EndLine > 0 && a.EndLine < a.StartLine:
 		return invalid("end_line", "%d is before start_line %d", a.EndLine, a.StartLine)
 	case a.EndLine > 0 && a.EndLine-max(a.StartLine, 1) >= MaxToolLines:
-		return invalid("end_line", "%d lines are too many", a.EndLine-max(a.StartLine, 1)+1).WithHint("read at most %d lines at once", MaxToolLines)
+		return invalid("end_line", "%d lines are too many", a.EndLine-max(a.StartLine, 1)+1).
+			WithHint("read at most %d lines at once", MaxToolLines)
 	}
 	return checkPath("path", a.Path)
 }
@@ -88,23 +91,28 @@ type ToolGrepFiles struct {
 func (a *ToolGrepFiles) Validate() error {
 	switch {
 	case a.Pattern == "":
-		return invalid("pattern", "missing").WithHint("give a regular expression, or with literal a text; sandbox_find_files searches names")
+		return invalid("pattern", "missing").
+			WithHint("give a regular expression, or with literal a text; sandbox_find_files searches names")
 	case len(a.Pattern) > MaxToolPattern:
 		return invalid("pattern", "%d bytes are too many", len(a.Pattern)).WithHint("at most %d", MaxToolPattern)
 	case strings.ContainsAny(a.Pattern, "\n\x00"):
-		return invalid("pattern", "holds a line end or a NUL byte").WithHint("lines are matched one by one; search for a part of one")
+		return invalid("pattern", "holds a line end or a NUL byte").
+			WithHint("lines are matched one by one; search for a part of one")
 	case a.Context < 0 || a.Context > MaxToolContext:
 		return invalid("context", "%d is not possible", a.Context).WithHint("use 0 to %d", MaxToolContext)
 	case a.MaxMatches < 0 || a.MaxMatches > MaxToolMatches:
 		return invalid("max_matches", "%d is not possible", a.MaxMatches).WithHint("use 1 to %d", MaxToolMatches)
 	case a.Offset < 0 || a.Offset > MaxToolOffset:
-		return invalid("offset", "%d is not possible", a.Offset).WithHint("use next_offset of the call before; narrow the search down for more than %d matches", MaxToolOffset)
+		return invalid("offset", "%d is not possible", a.Offset).
+			WithHint("use next_offset of the call before; narrow the search down for more than %d matches",
+				MaxToolOffset)
 	case len(a.Globs) > MaxToolGlobs:
 		return invalid("globs", "%d are too many", len(a.Globs)).WithHint("at most %d", MaxToolGlobs)
 	}
 	for i, g := range a.Globs {
 		if strings.Trim(g, "!") == "" || len(g) > MaxToolGlob || strings.ContainsRune(g, 0) {
-			return invalid(fmt.Sprintf("globs[%d]", i), "%.64q is no glob", g).WithHint("such as *.go, src/**/*.ts or !vendor/")
+			return invalid(fmt.Sprintf("globs[%d]", i), "%.64q is no glob", g).
+				WithHint("such as *.go, src/**/*.ts or !vendor/")
 		}
 	}
 	if !a.Literal {
@@ -226,7 +234,8 @@ func (a *ToolFindReplace) Validate() error {
 	case a.Find == "":
 		return invalid("find", "missing").WithHint("give the text to replace; sandbox_write_file writes a whole file")
 	case len(a.Find) > MaxToolFind || a.Regex && len(a.Find) > MaxToolPattern:
-		return invalid("find", "%d bytes are too many", len(a.Find)).WithHint("at most %d, a regular expression %d", MaxToolFind, MaxToolPattern)
+		return invalid("find", "%d bytes are too many", len(a.Find)).
+			WithHint("at most %d, a regular expression %d", MaxToolFind, MaxToolPattern)
 	case len(a.Replace) > MaxToolReplace:
 		return invalid("replace", "%d bytes are too many", len(a.Replace)).WithHint("at most %d", MaxToolReplace)
 	case a.Expected < 0 || a.Expected > MaxToolOffset:
@@ -265,7 +274,8 @@ func (a *ToolApplyPatch) Validate() error {
 	case strings.TrimSpace(a.Patch) == "":
 		return invalid("patch", "missing").WithHint("give a unified diff, or a patch that begins with *** Begin Patch")
 	case len(a.Patch) > MaxToolPatch:
-		return invalid("patch", "%d bytes are too many", len(a.Patch)).WithHint("at most %d: apply it in pieces", MaxToolPatch)
+		return invalid("patch", "%d bytes are too many", len(a.Patch)).
+			WithHint("at most %d: apply it in pieces", MaxToolPatch)
 	case a.Strip != nil && (*a.Strip < 0 || *a.Strip > 32):
 		return invalid("strip", "%d is not possible", *a.Strip).WithHint("use 0 to 32")
 	case a.Path == "":

@@ -250,9 +250,11 @@ func (a *ToolRunCommand) Validate() error {
 	case given > 1:
 		return invalid("command", "more than one of command, argv and exec").WithHint("give one of them")
 	case a.Exec == "" && (a.Stdout != 0 || a.Stderr != 0 || a.WaitS != 0 || a.Kill):
-		return invalid("exec", "missing").WithHint("stdout_offset, stderr_offset, wait_s and kill are for a command that was run before")
+		return invalid("exec", "missing").
+			WithHint("stdout_offset, stderr_offset, wait_s and kill are for a command that was run before")
 	case a.Exec != "" && (a.Background || a.TimeoutS != nil || a.Stdin != "" || a.Cwd != "" || len(a.Env) > 0):
-		return invalid("exec", "given together with what is for a new command").WithHint("cwd, env, stdin, timeout_s and background go with command or argv")
+		return invalid("exec", "given together with what is for a new command").
+			WithHint("cwd, env, stdin, timeout_s and background go with command or argv")
 	case a.Background && a.Stdin != "":
 		return invalid("stdin", "given together with background").WithHint("write it to a file and redirect that")
 	case a.Stdout < 0 || a.Stderr < 0:
@@ -262,7 +264,8 @@ func (a *ToolRunCommand) Validate() error {
 	case a.WaitS < 0 || a.WaitS > MaxToolCommandTimeoutS:
 		return invalid("wait_s", "%v is not possible", a.WaitS).WithHint("use 0 to %d", MaxToolCommandTimeoutS)
 	case !a.Background && a.TimeoutS != nil && (*a.TimeoutS <= 0 || *a.TimeoutS > MaxToolCommandTimeoutS):
-		return invalid("timeout_s", "%v is not possible", *a.TimeoutS).WithHint("use more than 0 and at most %d, or background for what runs longer", MaxToolCommandTimeoutS)
+		return invalid("timeout_s", "%v is not possible", *a.TimeoutS).
+			WithHint("use more than 0 and at most %d, or background for what runs longer", MaxToolCommandTimeoutS)
 	case a.Exec != "" && strings.Trim(a.Exec, digits+letters+"_") != "":
 		return invalid("exec", "%.64q is no id", a.Exec).WithHint("use exec of the result before")
 	}

@@ -45,7 +45,8 @@ const MaxSeconds = 100 * 365 * 24 * 3600
 func (s *Spec) Validate() error {
 	checks := []func(*Spec) error{
 		checkImage, checkNames, checkSpecEnv, checkWorkdir, checkWorkspace,
-		checkMounts, checkHosts, checkCapDrop, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads, checkSeccomp, checkLandlock, checkIDs, checkGuards, checkAppArmor, checkUndo,
+		checkMounts, checkHosts, checkCapDrop, checkSpecLimits, checkNetwork, checkLife, checkScope, checkUploads,
+		checkSeccomp, checkLandlock, checkIDs, checkGuards, checkAppArmor, checkUndo,
 	}
 	for _, check := range checks {
 		if err := check(s); err != nil {
@@ -64,7 +65,8 @@ func checkImage(s *Spec) error {
 	case s.Image == "" && s.Template == "":
 		return invalid("image", "missing").WithHint("give an image reference, or \"host\" for the built-in image")
 	case s.Image != "" && s.Template != "":
-		return invalid("template", "given together with image %q", s.Image).WithHint("give exactly one of image and template")
+		return invalid("template", "given together with image %q", s.Image).
+			WithHint("give exactly one of image and template")
 	case s.Template != "" && !isName(s.Template):
 		return invalid("template", "%q is no name of a template", s.Template).WithHint("hutch template ls lists them")
 	}
@@ -112,7 +114,8 @@ func checkSpecEnv(s *Spec) error { return checkEnv("env", s.Env) }
 func checkEnv(field string, env map[string]string) error {
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(env[k], 0) {
-			return invalid(field+"."+k, "not a possible environment variable").WithHint("names hold no = and neither holds a NUL byte")
+			return invalid(field+"."+k, "not a possible environment variable").
+				WithHint("names hold no = and neither holds a NUL byte")
 		}
 	}
 	return nil
@@ -166,7 +169,8 @@ const MaxMounts = 64
 
 func checkMounts(s *Spec) error {
 	if len(s.Mounts) > MaxMounts {
-		return invalid("mounts", "%d of them", len(s.Mounts)).WithHint("give at most %d; one folder may hold others", MaxMounts)
+		return invalid("mounts", "%d of them", len(s.Mounts)).
+			WithHint("give at most %d; one folder may hold others", MaxMounts)
 	}
 	seen := map[string]bool{}
 	if w := s.Workspace; w != nil && w.Mode != ModeNone {
@@ -182,7 +186,8 @@ func checkMounts(s *Spec) error {
 		}
 		target := path.Clean(m.Target)
 		if seen[target] {
-			return invalid(field+".target", "%s is mounted twice", target).WithHint("choose another target for one of them")
+			return invalid(field+".target", "%s is mounted twice", target).
+				WithHint("choose another target for one of them")
 		}
 		seen[target] = true
 		if target == "/" {
@@ -209,7 +214,8 @@ func checkSource(field string, m *Mount) error {
 	case m.Mode == ModeTmpfs:
 		return checkTmpfs(field, m)
 	case m.SizeBytes != 0 || m.NoExec || m.Permissions != "":
-		return invalid(field, "size_bytes, no_exec and permissions are for mode tmpfs").WithHint("leave them out, or source and volume")
+		return invalid(field, "size_bytes, no_exec and permissions are for mode tmpfs").
+			WithHint("leave them out, or source and volume")
 	case (m.Source == "") == (m.Volume == "") || m.Target == "":
 		return invalid(field, "source %q or volume %q, and target %q must be given", m.Source, m.Volume, m.Target).
 			WithHint("give a target, and either a folder of the host's or the name of a volume")
@@ -236,7 +242,8 @@ func checkLife(s *Spec) error {
 		case a.action != "" && !slices.Contains(LifeActions, a.action):
 			return invalid(a.field+"_action", "%q is no action", a.action).WithHint("use pause, stop, kill or remove")
 		case a.action != "" && a.time == 0:
-			return invalid(a.field+"_action", "without %s_s it never comes", a.field).WithHint("give %s_s as well", a.field)
+			return invalid(a.field+"_action", "without %s_s it never comes", a.field).
+				WithHint("give %s_s as well", a.field)
 		}
 	}
 	return checkOwner(s.Owner)
@@ -257,7 +264,8 @@ func checkScope(s *Spec) error {
 	case s.Scope == nil:
 		return nil
 	case s.Owner != "":
-		return invalid("owner", "given together with a scope, which decides").WithHint("leave it out; scopes of kind session end with their connections")
+		return invalid("owner", "given together with a scope, which decides").
+			WithHint("leave it out; scopes of kind session end with their connections")
 	}
 	return s.Scope.Validate()
 }
@@ -265,13 +273,16 @@ func checkScope(s *Spec) error {
 func checkSeccomp(s *Spec) error {
 	switch {
 	case s.Seccomp != "" && !slices.Contains(SeccompProfiles, s.Seccomp):
-		return invalid("seccomp", "%q is no profile", s.Seccomp).WithHint("use default, strict, build, browser or custom")
+		return invalid("seccomp", "%q is no profile", s.Seccomp).
+			WithHint("use default, strict, build, browser or custom")
 	case s.Seccomp == SeccompCustom && s.SeccompProfile == "":
 		return invalid("seccomp_profile", "missing").WithHint("give the text of the custom profile")
 	case s.Seccomp != SeccompCustom && s.SeccompProfile != "":
-		return invalid("seccomp_profile", "given without seccomp \"custom\"").WithHint("set seccomp to custom, or leave the text out")
+		return invalid("seccomp_profile", "given without seccomp \"custom\"").
+			WithHint("set seccomp to custom, or leave the text out")
 	case len(s.SeccompProfile) > MaxSeccompProfile:
-		return invalid("seccomp_profile", "it has %d bytes", len(s.SeccompProfile)).WithHint("use at most %d", MaxSeccompProfile)
+		return invalid("seccomp_profile", "it has %d bytes", len(s.SeccompProfile)).
+			WithHint("use at most %d", MaxSeccompProfile)
 	}
 	return nil
 }
@@ -281,7 +292,8 @@ func checkLandlock(s *Spec) error {
 	case "", LandlockAuto, LandlockOn, LandlockOff:
 		return nil
 	}
-	return invalid("landlock", "%q is none of auto, on, off", s.Landlock).WithHint("leave it out: auto is on where the kernel has it")
+	return invalid("landlock", "%q is none of auto, on, off", s.Landlock).
+		WithHint("leave it out: auto is on where the kernel has it")
 }
 
 func checkIDs(s *Spec) error {
@@ -289,7 +301,8 @@ func checkIDs(s *Spec) error {
 	case "", IDsAuto, IDsEmulate, IDsReal:
 		return nil
 	}
-	return invalid("ids", "%q is none of auto, emulate, real", s.IDs).WithHint("leave it out: auto emulates ids where there is only one")
+	return invalid("ids", "%q is none of auto, emulate, real", s.IDs).
+		WithHint("leave it out: auto emulates ids where there is only one")
 }
 
 func checkAppArmor(s *Spec) error {
@@ -297,21 +310,24 @@ func checkAppArmor(s *Spec) error {
 	case "", AppArmorAuto, AppArmorOn:
 		return nil
 	}
-	return invalid("apparmor", "%q is none of auto, on", s.AppArmor).WithHint("leave it out: auto is on where the profile is loaded")
+	return invalid("apparmor", "%q is none of auto, on", s.AppArmor).
+		WithHint("leave it out: auto is on where the profile is loaded")
 }
 
 // isExecID says what a caller may choose as an exec's id. (To compile a regular expression
 // takes each hutch command 0.1 ms.)
 func isExecID(id string) bool {
 	random, ok := strings.CutPrefix(id, "ex_")
-	return ok && len(random) >= 12 && len(random) <= 32 && strings.Trim(random, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+	return ok && len(random) >= 12 && len(random) <= 32 &&
+		strings.Trim(random, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
 // Validate refuses params that no sandbox could run.
 func (p *ExecParams) Validate() error {
 	switch {
 	case p.Exec != "" && !isExecID(p.Exec):
-		return invalid("exec", "%q is no id", p.Exec).WithHint(`leave it out, or use "ex_" and 12 to 32 random lower-case letters and digits`)
+		return invalid("exec", "%q is no id", p.Exec).
+			WithHint(`leave it out, or use "ex_" and 12 to 32 random lower-case letters and digits`)
 	case len(p.Argv) == 0 && p.Command == "":
 		return invalid("argv", "missing").WithHint("give argv, or command for a shell line")
 	case len(p.Argv) > 0 && p.Command != "":
@@ -327,7 +343,8 @@ func (p *ExecParams) Validate() error {
 	case p.Pty != nil && p.Stdin != "":
 		return invalid("stdin", "a terminal has none").WithHint("start it with exec.start and type with exec.write")
 	case p.Pty != nil && (p.Pty.Rows == 0 || p.Pty.Cols == 0):
-		return invalid("pty", "%d rows and %d columns are no size", p.Pty.Rows, p.Pty.Cols).WithHint(`give both, as in {"rows": 24, "cols": 80}`)
+		return invalid("pty", "%d rows and %d columns are no size", p.Pty.Rows, p.Pty.Cols).
+			WithHint(`give both, as in {"rows": 24, "cols": 80}`)
 	case p.OutputBytes < 0 || p.OutputBytes > MaxOutputBytes:
 		return invalid("output_bytes", "%d is not possible", p.OutputBytes).WithHint("use at most %d", MaxOutputBytes)
 	}
@@ -387,17 +404,20 @@ func (p *ExecParams) checkLimits() error {
 		return err
 	}
 	for field, set := range map[string]bool{
-		"swap_bytes": l.SwapBytes != 0, "memory_high_bytes": l.MemoryHighBytes != 0, "cpu_weight": l.CPUWeight != 0, "cpuset": l.CPUSet != "",
+		"swap_bytes": l.SwapBytes != 0, "memory_high_bytes": l.MemoryHighBytes != 0, "cpu_weight": l.CPUWeight != 0,
+		"cpuset":      l.CPUSet != "",
 		"io_read_bps": l.IOReadBPS != 0, "io_write_bps": l.IOWriteBPS != 0, "best_effort": l.BestEffort,
 		"shm_bytes": l.ShmBytes != 0,
 	} {
 		if set {
-			return invalid("limits."+field, "a single exec cannot have it").WithHint("give it to the sandbox: sandbox.create, sandbox.update")
+			return invalid("limits."+field, "a single exec cannot have it").
+				WithHint("give it to the sandbox: sandbox.create, sandbox.update")
 		}
 	}
 	if l.DiskBytes != 0 || l.Inodes != 0 {
 		return Errorf(Unavailable, "limits.disk_bytes and inodes are the sandbox's, not a single exec's").
-			WithField("limits.disk_bytes").WithHint("set them on the sandbox; limits.rlimits.fsize bounds each file of an exec")
+			WithField("limits.disk_bytes").
+			WithHint("set them on the sandbox; limits.rlimits.fsize bounds each file of an exec")
 	}
 	return nil
 }
@@ -412,7 +432,8 @@ func (p *ReadParams) Validate() error {
 	case p.Stream != Stdout && p.Stream != Stderr:
 		return invalid("stream", "%q is no stream", p.Stream).WithHint("use stdout or stderr")
 	case p.Limit < 0 || p.Limit > MaxReadBytes:
-		return invalid("limit", "%d is not possible", p.Limit).WithHint("use 1 to %d bytes, 0 for the default", MaxReadBytes)
+		return invalid("limit", "%d is not possible", p.Limit).
+			WithHint("use 1 to %d bytes, 0 for the default", MaxReadBytes)
 	case math.IsNaN(p.WaitS) || p.WaitS < 0 || p.WaitS > MaxSeconds:
 		return invalid("wait_s", "%g is not possible", p.WaitS)
 	}

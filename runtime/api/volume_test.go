@@ -11,7 +11,8 @@ func TestVolumeName(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	for _, name := range []string{"", ".", "..", ".a", "-a", "_a", "a/b", "a b", "a\x00", "ä", strings.Repeat("x", 65)} {
+	for _, name := range []string{"", ".", "..", ".a", "-a", "_a", "a/b", "a b", "a\x00", "ä",
+		strings.Repeat("x", 65)} {
 		if err := (VolumeParams{Name: name}).Validate(); ErrorCode(err) != InvalidArgument {
 			t.Errorf("%q: %v", name, err)
 		}

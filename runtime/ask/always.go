@@ -46,9 +46,11 @@ func (d *Desk) remember(entry api.NetLists) error {
 	if holds(d.always, entry) {
 		return nil
 	}
-	next := api.NetLists{Allow: append(slices.Clone(d.always.Allow), entry.Allow...), AllowCIDRs: append(slices.Clone(d.always.AllowCIDRs), entry.AllowCIDRs...)}
+	next := api.NetLists{Allow: append(slices.Clone(d.always.Allow), entry.Allow...),
+		AllowCIDRs: append(slices.Clone(d.always.AllowCIDRs), entry.AllowCIDRs...)}
 	if n := len(next.Allow) + len(next.AllowCIDRs); n > maxAlways {
-		return api.Errorf(api.ResourceExhausted, "%d entries are always allowed, as many as there may be", n-1).WithHint("answer session, or network.forget some")
+		return api.Errorf(api.ResourceExhausted, "%d entries are always allowed, as many as there may be", n-1).
+			WithHint("answer session, or network.forget some")
 	}
 	return d.keep(next)
 }
@@ -70,7 +72,8 @@ func (d *Desk) forget(entries []string) error {
 		n := len(next.Allow) + len(next.AllowCIDRs)
 		next.Allow, next.AllowCIDRs = slices.DeleteFunc(next.Allow, is), slices.DeleteFunc(next.AllowCIDRs, is)
 		if len(next.Allow)+len(next.AllowCIDRs) == n {
-			return api.Errorf(api.NotFound, "%.80q is not always allowed", e).WithField("entries").WithHint("network.asks lists what is")
+			return api.Errorf(api.NotFound, "%.80q is not always allowed", e).WithField("entries").
+				WithHint("network.asks lists what is")
 		}
 	}
 	return d.keep(next)
@@ -83,7 +86,8 @@ func (d *Desk) keep(next api.NetLists) error {
 		err = replaceFile(d.cfg.File, data)
 	}
 	if err != nil {
-		return api.Errorf(api.Internal, "keep what is always allowed: %w", err).WithHint("nothing has changed; is the disk full?")
+		return api.Errorf(api.Internal, "keep what is always allowed: %w", err).
+			WithHint("nothing has changed; is the disk full?")
 	}
 	d.always = next
 	return nil
@@ -122,7 +126,8 @@ func readAlways(path string) (api.NetLists, error) {
 		return p.Validate("always") != nil
 	}
 	return api.NetLists{
-		Allow:      slices.DeleteFunc(all.Allow, func(s string) bool { return bad(api.NetPolicy{Allow: []string{s}}) }),
-		AllowCIDRs: slices.DeleteFunc(all.AllowCIDRs, func(s string) bool { return bad(api.NetPolicy{AllowCIDRs: []string{s}}) }),
+		Allow: slices.DeleteFunc(all.Allow, func(s string) bool { return bad(api.NetPolicy{Allow: []string{s}}) }),
+		AllowCIDRs: slices.DeleteFunc(all.AllowCIDRs,
+			func(s string) bool { return bad(api.NetPolicy{AllowCIDRs: []string{s}}) }),
 	}, nil
 }

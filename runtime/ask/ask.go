@@ -105,7 +105,8 @@ func (d *Desk) join(sandbox string, e api.AskEvent) *question {
 		return nil
 	}
 	e.ID = "ask_" + strings.ToLower(rand.Text()[:12])
-	q := &question{Question: api.Question{Sandbox: sandbox, AskEvent: e}, asked: time.Now(), waiters: 1, done: make(chan struct{})}
+	q := &question{Question: api.Question{Sandbox: sandbox, AskEvent: e}, asked: time.Now(), waiters: 1,
+		done: make(chan struct{})}
 	d.pending[e.ID] = q
 	d.cfg.Events.Emit(api.EventNetworkAsk, sandbox, "", e)
 	return q
@@ -156,10 +157,12 @@ func (d *Desk) take(id string) (*question, error) {
 	q := d.pending[id]
 	switch {
 	case q == nil:
-		return nil, api.Errorf(api.NotFound, "no question %.40q waits: it was answered, or is not waited for any more", id).WithField("id").
+		return nil, api.Errorf(api.NotFound, "no question %.40q waits: it was answered, or is not waited for any more",
+			id).WithField("id").
 			WithHint("network.asks lists those that wait; network.update changes what a sandbox may reach at any time")
 	case q.answering:
-		return nil, api.Errorf(api.FailedPrecondition, "the question %s is just being answered by somebody else", id).WithField("id")
+		return nil, api.Errorf(api.FailedPrecondition, "the question %s is just being answered by somebody else", id).
+			WithField("id")
 	}
 	q.answering = true
 	return q, nil
@@ -187,8 +190,10 @@ func (d *Desk) List() api.Asks {
 	for _, q := range d.pending {
 		all = append(all, q)
 	}
-	slices.SortFunc(all, func(a, b *question) int { return cmp.Or(a.asked.Compare(b.asked), strings.Compare(a.ID, b.ID)) })
-	list := api.Asks{Pending: []api.Question{}, Always: api.NetLists{Allow: slices.Clone(d.always.Allow), AllowCIDRs: slices.Clone(d.always.AllowCIDRs)}}
+	slices.SortFunc(all,
+		func(a, b *question) int { return cmp.Or(a.asked.Compare(b.asked), strings.Compare(a.ID, b.ID)) })
+	list := api.Asks{Pending: []api.Question{}, Always: api.NetLists{Allow: slices.Clone(d.always.Allow),
+		AllowCIDRs: slices.Clone(d.always.AllowCIDRs)}}
 	for _, q := range all {
 		list.Pending = append(list.Pending, q.Question)
 	}

@@ -95,10 +95,12 @@ func TestDesk(t *testing.T) {
 		if err := d.Answer(t.Context(), api.AnswerParams{ID: q.ID, Answer: answer}); err != nil {
 			t.Fatal(err)
 		}
-		if a, b, told := <-first, <-second, <-w.answered; a != answer || b != answer || told.Answer != answer || told.ID != q.ID {
+		if a, b, told := <-first, <-second, <-w.answered; a != answer || b != answer || told.Answer != answer ||
+			told.ID != q.ID {
 			t.Errorf("%s: %s, %s, %+v", answer, a, b, told)
 		}
-		if err := d.Answer(t.Context(), api.AnswerParams{ID: q.ID, Answer: answer}); api.ErrorCode(err) != api.NotFound {
+		if err := d.Answer(t.Context(),
+			api.AnswerParams{ID: q.ID, Answer: answer}); api.ErrorCode(err) != api.NotFound {
 			t.Errorf("again: %v", err)
 		}
 	}
@@ -110,13 +112,16 @@ func TestDesk(t *testing.T) {
 	}
 	// The next daemon knows what is always allowed, and does not ask.
 	next, w := desk(t, file)
-	if a := next.Ask(t.Context(), "sb_2", about("always.test")); a != api.NetAlways || !slices.Equal(w.allowed, []string{"sb_2[always.test]"}) {
+	if a := next.Ask(t.Context(), "sb_2", about("always.test")); a != api.NetAlways ||
+		!slices.Equal(w.allowed, []string{"sb_2[always.test]"}) {
 		t.Errorf("%s, allowed %q", a, w.allowed)
 	}
-	if _, err := next.Forget(api.ForgetParams{Entries: []string{"always.test", "none.test"}}); api.ErrorCode(err) != api.NotFound || len(next.List().Always.Allow) != 1 {
+	if _, err := next.Forget(api.ForgetParams{Entries: []string{"always.test",
+		"none.test"}}); api.ErrorCode(err) != api.NotFound || len(next.List().Always.Allow) != 1 {
 		t.Errorf("%v, %+v", err, next.List())
 	}
-	if list, err := next.Forget(api.ForgetParams{Entries: []string{"always.test"}}); err != nil || len(list.Always.Allow) != 0 {
+	if list, err := next.Forget(api.ForgetParams{Entries: []string{"always.test"}}); err != nil ||
+		len(list.Always.Allow) != 0 {
 		t.Errorf("%+v %v", list, err)
 	}
 	if last, _ := desk(t, file); len(last.List().Always.Allow) != 0 {
@@ -170,7 +175,8 @@ func TestDeskRefused(t *testing.T) {
 			t.Errorf("%q", a)
 		default:
 		}
-		if err := d.Answer(t.Context(), api.AnswerParams{ID: q.ID, Answer: api.NetOnce}); err != nil || <-got != api.NetOnce {
+		if err := d.Answer(t.Context(), api.AnswerParams{ID: q.ID, Answer: api.NetOnce}); err != nil ||
+			<-got != api.NetOnce {
 			t.Errorf("%v", err)
 		}
 	})

@@ -48,7 +48,8 @@ func (f *fakeAttach) handle(r *fakeCall) (any, error) {
 }
 
 func output(stream api.Stream, offset, dropped int64, data string) api.Output {
-	return api.Output{Attachment: "at_1", Exec: "ex_1", Stream: stream, Offset: offset, Dropped: dropped, Encoding: api.Base64, Data: base64.StdEncoding.EncodeToString([]byte(data))}
+	return api.Output{Attachment: "at_1", Exec: "ex_1", Stream: stream, Offset: offset, Dropped: dropped,
+		Encoding: api.Base64, Data: base64.StdEncoding.EncodeToString([]byte(data))}
 }
 
 func attachedTo(t *testing.T, f *fakeAttach, o AttachOptions) *Attachment {

@@ -61,7 +61,8 @@ type Client struct {
 func New(conn *net.UnixConn) *Client {
 	c := &Client{
 		conn: conn, send: make(chan struct{}, 1),
-		calls: make(map[uint64]*call), attached: make(map[string]*Attachment), events: make(map[string]*Events), read: make(chan struct{}),
+		calls: make(map[uint64]*call), attached: make(map[string]*Attachment), events: make(map[string]*Events),
+		read: make(chan struct{}),
 	}
 	go c.readLoop()
 	return c
@@ -144,7 +145,8 @@ func (c *Client) Call(ctx context.Context, method string, params, result any, op
 	defer c.forget(id)
 	line := requestLine(&id, method, raw)
 	if len(line) > jsonrpc.MaxLine {
-		return api.Errorf(api.InvalidArgument, "the request has %d bytes, at most %d are allowed", len(line), jsonrpc.MaxLine).
+		return api.Errorf(api.InvalidArgument, "the request has %d bytes, at most %d are allowed", len(line),
+			jsonrpc.MaxLine).
 			WithOp(method).WithHint("Pass large inputs as an fd, or in pieces.")
 	}
 	if sent, err := c.write(ctx, line, o.files); err != nil {
@@ -202,7 +204,8 @@ func (c *Client) await(ctx context.Context, id uint64, w *call, progress func(ap
 				return nil, err
 			}
 		case <-bound:
-			return nil, fmt.Errorf("%w (and the daemon did not confirm within %v that it stopped)", context.Cause(ctx), cancelWait)
+			return nil, fmt.Errorf("%w (and the daemon did not confirm within %v that it stopped)", context.Cause(ctx),
+				cancelWait)
 		}
 	}
 }

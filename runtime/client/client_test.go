@@ -47,9 +47,11 @@ func TestErrorsFromTheWire(t *testing.T) {
 		want api.Error
 		text string
 	}{
-		{&jsonrpc.Error{Code: -32001, Message: "get sandbox: no x", Data: api.ErrorData{Code: api.NotFound, Op: "get sandbox", Hint: "h", Field: "f"}},
+		{&jsonrpc.Error{Code: -32001, Message: "get sandbox: no x",
+			Data: api.ErrorData{Code: api.NotFound, Op: "get sandbox", Hint: "h", Field: "f"}},
 			api.Error{Code: api.NotFound, Op: "get sandbox", Hint: "h", Field: "f"}, "get sandbox: no x"},
-		{&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown field", Data: api.ErrorData{Hint: "h", Field: "a.b"}},
+		{&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown field",
+			Data: api.ErrorData{Hint: "h", Field: "a.b"}},
 			api.Error{Code: api.InvalidArgument, Hint: "h", Field: "a.b"}, "unknown field"},
 		{&jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "m"}, api.Error{Code: api.Unimplemented}, "m"},
 		{&jsonrpc.Error{Code: -32603, Message: "m"}, api.Error{Code: api.Internal}, "m"},
@@ -61,7 +63,8 @@ func TestErrorsFromTheWire(t *testing.T) {
 		if !errors.As(err, &e) {
 			t.Fatalf("%T %v", err, err)
 		}
-		if e.Code != tt.want.Code || e.Op != tt.want.Op || e.Hint != tt.want.Hint || e.Field != tt.want.Field || e.Error() != tt.text {
+		if e.Code != tt.want.Code || e.Op != tt.want.Op || e.Hint != tt.want.Hint || e.Field != tt.want.Field ||
+			e.Error() != tt.text {
 			t.Errorf("got %+v %q, want %+v %q", *e, e, tt.want, tt.text)
 		}
 		if !errors.Is(err, &api.Error{Code: tt.want.Code}) {
@@ -106,7 +109,8 @@ func TestExecStdio(t *testing.T) {
 	}
 	defer r2.Close()
 	big := strings.Repeat("x", 3<<20)
-	if _, err := c.ExecRun(within(t), api.ExecParams{Sandbox: "x", Command: big}, &Stdio{Stdout: w2, Stderr: w2}, nil); err != nil {
+	if _, err := c.ExecRun(within(t), api.ExecParams{Sandbox: "x", Command: big}, &Stdio{Stdout: w2, Stderr: w2},
+		nil); err != nil {
 		t.Errorf("with 3 MiB: %.200v", err)
 	}
 	_ = w2.Close()
@@ -114,7 +118,8 @@ func TestExecStdio(t *testing.T) {
 	if err == nil || errors.Is(err, errClosed) {
 		t.Errorf("a closed file was sent: %v", err)
 	}
-	if err := c.Call(within(t), "x", map[string]string{"x": strings.Repeat(big, 2)}, nil); !errors.Is(err, &api.Error{Code: api.InvalidArgument}) {
+	if err := c.Call(within(t), "x", map[string]string{"x": strings.Repeat(big, 2)}, nil); !errors.Is(err,
+		&api.Error{Code: api.InvalidArgument}) {
 		t.Errorf("6 MiB: %v", err)
 	}
 }
@@ -292,11 +297,13 @@ func TestStrangeLines(t *testing.T) {
 	}{
 		{"unknown notification", `{"jsonrpc":"2.0","method":"event","params":{"seq":1}}` + "\n" + answer, true},
 		{"news about nothing", `{"jsonrpc":"2.0","method":"progress","params":{"request":7}}` + "\n" + answer, true},
-		{"news about a stranger", `{"jsonrpc":"2.0","method":"progress","params":{"request":"x"}}` + "\n" + answer, true},
+		{"news about a stranger", `{"jsonrpc":"2.0","method":"progress","params":{"request":"x"}}` + "\n" +
+			answer, true},
 		{"an answer to nothing", `{"jsonrpc":"2.0","id":9,"result":{}}` + "\n" + answer, true},
 		{"two answers", answer + answer, true},
 		{"no JSON", "hello\n", false},
-		{"a refused line", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?","data":{"hint":"h"}}}` + "\n", false},
+		{"a refused line", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?","data":{"hint":"h"}}}` +
+			"\n", false},
 		{"nothing", "", false},
 	}
 	for _, tt := range tests {
@@ -339,7 +346,8 @@ func FuzzDispatch(f *testing.F) {
 		if bytes.Contains(line, []byte("\n")) {
 			return
 		}
-		c := &Client{calls: make(map[uint64]*call), attached: make(map[string]*Attachment), events: make(map[string]*Events)}
+		c := &Client{calls: make(map[uint64]*call), attached: make(map[string]*Attachment),
+			events: make(map[string]*Events)}
 		c.events["ev_1"] = &Events{c: c, wake: make(chan struct{}, 1)}
 		c.attached["at_1"] = &Attachment{c: c, id: "at_1", wake: make(chan struct{}, 1)}
 		id, w, _ := c.register(nil)

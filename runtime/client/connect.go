@@ -130,7 +130,8 @@ func greet(ctx context.Context, c *Client, exit peerExit, env []string) (_ *Clie
 		return nil, true, nil
 	}
 	if err == nil && (who.Counts.Sandboxes > 0 || version.BuildID == version.Foreign) {
-		err = api.Errorf(api.FailedPrecondition, "the running daemon is build %s with version %d of the API and %d sandboxes, this is build %s with version %d",
+		err = api.Errorf(api.FailedPrecondition,
+			"the running daemon is build %s with version %d of the API and %d sandboxes, this is build %s with version %d",
 			who.BuildID, who.APIVersion, who.Counts.Sandboxes, version.BuildID, api.Version).
 			WithOp("connect").WithHint("%s", otherAPI())
 	}
@@ -172,7 +173,8 @@ func sameState(who *greeting, env []string) error {
 	if aerr == nil && berr == nil && os.SameFile(a, b) {
 		return nil
 	}
-	return api.Errorf(api.FailedPrecondition, "the daemon at %s keeps its state in %s, and this command names %s", places.Socket, who.Paths.State, places.State).
+	return api.Errorf(api.FailedPrecondition, "the daemon at %s keeps its state in %s, and this command names %s",
+		places.Socket, who.Paths.State, places.State).
 		WithOp("connect").WithHint("set HUTCH_ROOT=%s; or give the daemon of the other folder a socket of its own: HUTCH_SOCKET", who.Paths.State)
 }
 
@@ -201,7 +203,8 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		}
 		_ = f.Close()
 	}
-	return nil, api.Errorf(api.Unavailable, "%s is removed again and again", path).WithOp("start hutchd").WithHint("try again")
+	return nil, api.Errorf(api.Unavailable, "%s is removed again and again", path).WithOp("start hutchd").
+		WithHint("try again")
 }
 
 // isAt reports whether an open file is still the one at path. Of callers that have locked

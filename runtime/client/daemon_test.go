@@ -110,7 +110,8 @@ func TestConnectStartsOneDaemon(t *testing.T) {
 		t.Errorf("daemons started: %v", got)
 	}
 	if info.Paths.Log != "/" || info.Counts.Execs != 0 {
-		t.Errorf("the daemon's working folder is %s, its session is its own: %v", info.Paths.Log, info.Counts.Execs == 0)
+		t.Errorf("the daemon's working folder is %s, its session is its own: %v", info.Paths.Log,
+			info.Counts.Execs == 0)
 	}
 	if log, err := os.ReadFile(h.log); err != nil || !strings.Contains(string(log), "fake daemon starts") {
 		t.Errorf("log %q, %v", log, err)
@@ -182,7 +183,8 @@ func TestConnectOtherBuild(t *testing.T) {
 		_, err := h.connect(t)
 		var e *api.Error
 		if !errors.As(err, &e) || e.Code != api.FailedPrecondition || e.Hint == "" ||
-			!strings.Contains(err.Error(), "build old with version 0 of the API and 3 sandboxes") || strings.Contains(err.Error(), "\n") {
+			!strings.Contains(err.Error(), "build old with version 0 of the API and 3 sandboxes") ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v", err)
 		}
 		if err := unix.Kill(pid, 0); err != nil {
@@ -288,7 +290,8 @@ func TestStartPrivateFailures(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	_, err := Start(within(t), StartOptions{Binary: self(t), Env: append(h.env, "FAKE_DAEMON=die"), Log: log})
 	var e *api.Error
-	if !errors.As(err, &e) || !strings.Contains(err.Error(), "no user namespaces here") || !strings.Contains(e.Hint, log) {
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), "no user namespaces here") ||
+		!strings.Contains(e.Hint, log) {
 		t.Errorf("dies: %v", err)
 	}
 	_, err = Start(within(t), StartOptions{Binary: "/nonexistent/hutchd", Env: h.env})
@@ -313,7 +316,8 @@ func TestStartHonoursContext(t *testing.T) {
 	h := newHome(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := Start(ctx, StartOptions{Binary: self(t), Env: append(h.env, "FAKE_DAEMON=hang")}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Start(ctx, StartOptions{Binary: self(t), Env: append(h.env, "FAKE_DAEMON=hang")}); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }

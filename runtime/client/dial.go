@@ -33,7 +33,8 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 
 func dial(ctx context.Context, socket string) (*net.UnixConn, error) {
 	if len(socket) > paths.MaxSocket {
-		return nil, api.Errorf(api.InvalidArgument, "socket path %q has %d bytes, at most %d are possible", socket, len(socket), paths.MaxSocket).
+		return nil, api.Errorf(api.InvalidArgument, "socket path %q has %d bytes, at most %d are possible", socket,
+			len(socket), paths.MaxSocket).
 			WithOp("connect").WithHint("Use a shorter path.")
 	}
 	var d net.Dialer
@@ -48,7 +49,8 @@ func dial(ctx context.Context, socket string) (*net.UnixConn, error) {
 	}
 	peer, err := peerOf(conn)
 	if err == nil && peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
-		err = api.Errorf(api.PermissionDenied, "socket %s is served by uid %d, not by uid %d", socket, peer.Uid, os.Geteuid()).
+		err = api.Errorf(api.PermissionDenied, "socket %s is served by uid %d, not by uid %d", socket, peer.Uid,
+			os.Geteuid()).
 			WithOp("connect").WithHint("Set HUTCH_SOCKET to your own daemon's socket.")
 	}
 	if err != nil {

@@ -71,7 +71,8 @@ func (e *Events) Seq() int64 { return e.seq }
 // are lost. It returns io.EOF at the end of a subscription without follow.
 func (e *Events) Next(ctx context.Context) (api.Event, error) {
 	if e.owed >= eventWindow/2 {
-		err := e.c.Call(ctx, api.MethodEventsCredit, api.EventCreditParams{Subscription: e.sub.Subscription, Events: e.owed}, nil)
+		err := e.c.Call(ctx, api.MethodEventsCredit, api.EventCreditParams{Subscription: e.sub.Subscription,
+			Events: e.owed}, nil)
 		var answer *api.Error
 		switch {
 		case err == nil:

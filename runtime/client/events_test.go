@@ -21,7 +21,8 @@ func TestSubscribe(t *testing.T) {
 			r.AfterReply(func() {
 				go func() {
 					for i := range n {
-						notifyLine(r, api.NotifyEvent, api.Event{Subscription: "ev_1", Seq: int64(10 + i), Kind: api.EventExecExited, Data: json.RawMessage(`{"exit_code":1}`)})
+						notifyLine(r, api.NotifyEvent, api.Event{Subscription: "ev_1", Seq: int64(10 + i),
+							Kind: api.EventExecExited, Data: json.RawMessage(`{"exit_code":1}`)})
 					}
 					notifyLine(r, api.NotifyEventsEnd, api.SubscriptionParams{Subscription: "ev_1"})
 				}()
@@ -84,6 +85,7 @@ func TestSubscribeBroken(t *testing.T) {
 // notifyLine sends any notification.
 func notifyLine(r *fakeCall, method string, params any) {
 	_ = r.ch.Feed(context.Background(), func(line []byte) ([]byte, error) {
-		return append(line, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":%s}`, method, mustJSON(params))...), nil
+		return append(line, fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":%s}`, method, mustJSON(params))...),
+			nil
 	})
 }

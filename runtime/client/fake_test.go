@@ -67,7 +67,8 @@ func (r *fakeCall) notify(p api.Progress) {
 
 // serve returns when the client is gone.
 func (f *fakeServer) serve(conn *net.UnixConn) {
-	ch := jsonrpc.NewChannel(context.Background(), conn, jsonrpc.ChannelConfig{CancelOnLoss: func(string) bool { return true }})
+	ch := jsonrpc.NewChannel(context.Background(), conn,
+		jsonrpc.ChannelConfig{CancelOnLoss: func(string) bool { return true }})
 	f.mu.Lock()
 	f.conns = append(f.conns, ch)
 	if f.ending {
@@ -96,7 +97,8 @@ func (f *fakeServer) serve(conn *net.UnixConn) {
 			case errors.As(err, &e):
 				_ = ch.Send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, call.ID, mustJSON(e)))
 			case err != nil:
-				e = &jsonrpc.Error{Code: api.ErrorCode(err).Number(), Message: err.Error(), Data: api.ErrorData{Code: api.ErrorCode(err), Hint: "h"}}
+				e = &jsonrpc.Error{Code: api.ErrorCode(err).Number(), Message: err.Error(),
+					Data: api.ErrorData{Code: api.ErrorCode(err), Hint: "h"}}
 				_ = ch.Send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, call.ID, mustJSON(e)))
 			default:
 				_ = ch.Send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, call.ID, mustJSON(result)))
@@ -208,7 +210,8 @@ func fakeShared(ready *os.File, socket string) int {
 		return 2
 	}
 	// One line for each daemon that got so far, for the test to count.
-	count, err := os.OpenFile(filepath.Join(os.Getenv("HUTCH_ROOT"), "started"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	count, err := os.OpenFile(filepath.Join(os.Getenv("HUTCH_ROOT"), "started"),
+		os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return 2
 	}
@@ -255,7 +258,8 @@ func daemonHandler(stop func()) func(*fakeCall) (any, error) {
 			if os.Getenv("FAKE_API") == "same" {
 				version = api.Version
 			}
-			return api.Info{BuildID: build, APIVersion: version, PID: os.Getpid(), Paths: api.Paths{State: os.Getenv("HUTCH_ROOT"), Log: cwd},
+			return api.Info{BuildID: build, APIVersion: version, PID: os.Getpid(),
+				Paths:  api.Paths{State: os.Getenv("HUTCH_ROOT"), Log: cwd},
 				Counts: api.Counts{Sandboxes: sandboxes, Execs: sid - os.Getpid()}}, nil
 		case api.MethodShutdown:
 			stop()

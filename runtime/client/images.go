@@ -32,7 +32,8 @@ func (c *Client) RemoveImage(ctx context.Context, ref string) error {
 
 // ImportImage makes an image of an archive: a regular file, which stays the caller's,
 // or the read end of a pipe that was made for the call. progress may be nil.
-func (c *Client) ImportImage(ctx context.Context, p api.ImportParams, file *os.File, progress func(api.Progress)) (api.Image, error) {
+func (c *Client) ImportImage(ctx context.Context, p api.ImportParams, file *os.File,
+	progress func(api.Progress)) (api.Image, error) {
 	p.FDs, p.FD = one(file)
 	p.Progress = progress != nil
 	return get[api.Image](ctx, c, api.MethodImageImport, p, withPipe(file), WithProgress(progress))

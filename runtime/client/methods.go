@@ -88,14 +88,16 @@ func (c *Client) Reload(ctx context.Context) error {
 // CreateSandbox creates a sandbox and returns when it runs. files are what
 // p.FDs announces: the fds that p's workspace and mounts refer to by index.
 // progress may be nil.
-func (c *Client) CreateSandbox(ctx context.Context, p api.CreateParams, files []*os.File, progress func(api.Progress)) (api.Sandbox, error) {
+func (c *Client) CreateSandbox(ctx context.Context, p api.CreateParams, files []*os.File,
+	progress func(api.Progress)) (api.Sandbox, error) {
 	p.FDs, p.Progress = len(files), progress != nil
 	return get[api.Sandbox](ctx, c, api.MethodSandboxCreate, p, WithFDs(files...), WithProgress(progress))
 }
 
 // CreatePool makes a pool of sandboxes that wait for whoever asks. progress, where it is not nil, tells of a download.
 func (c *Client) CreatePool(ctx context.Context, p api.PoolSpec, progress func(api.Progress)) (api.Pool, error) {
-	return get[api.Pool](ctx, c, api.MethodPoolCreate, api.PoolCreateParams{PoolSpec: p, Progress: progress != nil}, WithProgress(progress))
+	return get[api.Pool](ctx, c, api.MethodPoolCreate, api.PoolCreateParams{PoolSpec: p, Progress: progress != nil},
+		WithProgress(progress))
 }
 
 // Acquire takes a sandbox out of a pool; nil when none is ready within p.WaitMS.
@@ -205,7 +207,8 @@ func (c *Client) Tools(ctx context.Context) ([]api.Tool, error) {
 
 // CallTool calls a tool in a sandbox. progress, which may be nil, is called when a command of the tool's runs. When ctx
 // ends first, that is killed.
-func (c *Client) CallTool(ctx context.Context, p api.ToolCallParams, progress func(api.Progress)) (api.ToolResult, error) {
+func (c *Client) CallTool(ctx context.Context, p api.ToolCallParams, progress func(api.Progress)) (api.ToolResult,
+	error) {
 	p.Progress = progress != nil
 	return get[api.ToolResult](ctx, c, api.MethodToolsCall, p, WithProgress(progress))
 }
@@ -226,7 +229,8 @@ func (c *Client) AllChanges(ctx context.Context, p api.WorkspaceDiffParams) (api
 			break
 		}
 		if page.Digest != all.Digest {
-			return all, api.Errorf(api.FailedPrecondition, "the sandbox has changed something meanwhile").WithOp(api.MethodWorkDiff).
+			return all, api.Errorf(api.FailedPrecondition, "the sandbox has changed something meanwhile").
+				WithOp(api.MethodWorkDiff).
 				WithHint("try again, or stop what runs in it: hutch pause %s", p.Sandbox)
 		}
 		all.Changes, all.Next = append(all.Changes, page.Changes...), page.Next
@@ -236,7 +240,8 @@ func (c *Client) AllChanges(ctx context.Context, p api.WorkspaceDiffParams) (api
 
 // ApplyWorkspace brings what a sandbox has changed into the folder that it works on. files are the fds that p.FDs
 // announces.
-func (c *Client) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, files ...*os.File) (api.WorkspaceApplied, error) {
+func (c *Client) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams,
+	files ...*os.File) (api.WorkspaceApplied, error) {
 	p.FDs = len(files)
 	return get[api.WorkspaceApplied](ctx, c, api.MethodWorkApply, p, WithFDs(files...))
 }
@@ -328,7 +333,8 @@ func (c *Client) DiffSnapshot(ctx context.Context, p api.SnapshotDiffParams) (ap
 
 // RestoreSnapshot gives a sandbox the files that it had when a snapshot was taken of it. files are the fds that p.FDs
 // announces.
-func (c *Client) RestoreSnapshot(ctx context.Context, p api.SnapshotRestoreParams, files ...*os.File) (api.SnapshotRestored, error) {
+func (c *Client) RestoreSnapshot(ctx context.Context, p api.SnapshotRestoreParams,
+	files ...*os.File) (api.SnapshotRestored, error) {
 	p.FDs = len(files)
 	return get[api.SnapshotRestored](ctx, c, api.MethodSnapRestore, p, WithFDs(files...))
 }
@@ -339,7 +345,8 @@ func (c *Client) Checkpoints(ctx context.Context, ref string) (api.Checkpoints, 
 }
 
 // RestoreCheckpoint gives a sandbox the files that it had before a call. files are the fds that p.FDs announces.
-func (c *Client) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams, files ...*os.File) (api.CheckpointRestored, error) {
+func (c *Client) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams,
+	files ...*os.File) (api.CheckpointRestored, error) {
 	p.FDs = len(files)
 	return get[api.CheckpointRestored](ctx, c, api.MethodCheckRestore, p, WithFDs(files...))
 }
@@ -378,7 +385,8 @@ type Stdio struct {
 // id as soon as it runs (Kind "exec.started").
 //
 // A command that fails is no error: see the result's Verdict and ExitCode.
-func (c *Client) ExecRun(ctx context.Context, p api.ExecParams, stdio *Stdio, progress func(api.Progress)) (api.ExecResult, error) {
+func (c *Client) ExecRun(ctx context.Context, p api.ExecParams, stdio *Stdio,
+	progress func(api.Progress)) (api.ExecResult, error) {
 	var files []*os.File
 	if stdio != nil {
 		files, p.Stdio = stdio.indexes(nil)

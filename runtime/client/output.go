@@ -69,7 +69,8 @@ var dataMark = []byte(`,"data":"`)
 func splitOutput(params []byte) (head api.Output, data []byte, err error) {
 	before, after, ok := bytes.Cut(params, dataMark)
 	text, whole := bytes.CutSuffix(after, []byte(`"}`))
-	if ok && whole && json.Unmarshal(append(before[:len(before):len(before)], '}'), &head) == nil && head.Encoding == api.Base64 {
+	if ok && whole && json.Unmarshal(append(before[:len(before):len(before)], '}'), &head) == nil &&
+		head.Encoding == api.Base64 {
 		if data, err := decodePiece(text); err == nil {
 			return head, data, nil
 		}

@@ -41,7 +41,8 @@ func (r *Run) Sandbox() (sb api.Sandbox, err error) {
 // RunNew makes a sandbox, runs a command in it and removes it. folders are what the spec's workspace and mounts, and
 // p.Gate, refer to by index; with stdio the command gets these files and nothing of it is captured. progress, where it
 // is not nil, hears of a download, and when the command runs (Kind "exec.started") of the sandbox's id.
-func (c *Client) RunNew(ctx context.Context, p api.RunParams, folders []*os.File, stdio *Stdio, progress func(api.Progress), opts ...CallOption) (Run, error) {
+func (c *Client) RunNew(ctx context.Context, p api.RunParams, folders []*os.File, stdio *Stdio,
+	progress func(api.Progress), opts ...CallOption) (Run, error) {
 	files := folders
 	if stdio != nil {
 		files, p.Exec.Stdio = stdio.indexes(folders)
@@ -71,7 +72,8 @@ func IfState() string {
 // another build's, is ending, or has ended without reading it. Connect without Eager knows what to do.
 func NotRun(err error) bool {
 	var e *api.Error
-	if errors.As(err, &e) && (e.Code == api.FailedPrecondition && (e.Field == "if_build" || e.Field == "if_state") || e.Code == api.Unimplemented) {
+	if errors.As(err, &e) && (e.Code == api.FailedPrecondition && (e.Field == "if_build" || e.Field == "if_state") ||
+		e.Code == api.Unimplemented) {
 		return true // by this build's daemon, or by one that is too old to know the method
 	}
 	if errors.Is(err, ErrLost) && errors.As(err, new(unsent)) {

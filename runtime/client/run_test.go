@@ -67,7 +67,8 @@ func TestNotRun(t *testing.T) {
 			if tt.late {
 				<-c.Done()
 			}
-			_, err = c.RunNew(t.Context(), api.RunParams{Sandbox: &api.Spec{Image: "host"}, IfBuild: IfBuild()}, nil, nil, nil)
+			_, err = c.RunNew(t.Context(), api.RunParams{Sandbox: &api.Spec{Image: "host"}, IfBuild: IfBuild()}, nil,
+				nil, nil)
 			if err == nil || NotRun(err) != tt.want {
 				t.Errorf("%v: not run: %v, want %v", err, NotRun(err), tt.want)
 			}

@@ -9,7 +9,8 @@ import (
 
 // CreateTemplate keeps a template. files is the read end of a pipe with the archive that p.Context means, or nothing;
 // it stays the caller's.
-func (c *Client) CreateTemplate(ctx context.Context, p api.TemplateCreateParams, files ...*os.File) (api.Template, error) {
+func (c *Client) CreateTemplate(ctx context.Context, p api.TemplateCreateParams, files ...*os.File) (api.Template,
+	error) {
 	p.FDs = len(files)
 	return get[api.Template](ctx, c, api.MethodTemplateCreate, p, WithFDs(files...))
 }
@@ -26,7 +27,8 @@ func (c *Client) Template(ctx context.Context, name string) (api.Template, error
 }
 
 // BuildTemplate runs the steps of a template unless nothing has changed. progress may be nil.
-func (c *Client) BuildTemplate(ctx context.Context, p api.TemplateBuildParams, progress func(api.Progress)) (api.TemplateBuildResult, error) {
+func (c *Client) BuildTemplate(ctx context.Context, p api.TemplateBuildParams,
+	progress func(api.Progress)) (api.TemplateBuildResult, error) {
 	p.Progress = progress != nil
 	return get[api.TemplateBuildResult](ctx, c, api.MethodTemplateBuild, p, WithProgress(progress))
 }

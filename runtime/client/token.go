@@ -47,7 +47,8 @@ func tokenOf(get func(string) string) (string, error) {
 	token, err := ReadToken(path)
 	if err != nil {
 		return "", api.Errorf(api.InvalidArgument, "%s: %w", EnvTokenFile, err).WithOp("connect").
-			WithHint("name a file that holds a token and nothing else, and that nobody else can read: chmod 600 %s", path)
+			WithHint("name a file that holds a token and nothing else, and that nobody else can read: chmod 600 %s",
+				path)
 	}
 	return token, nil
 }

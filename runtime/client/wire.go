@@ -189,5 +189,6 @@ func fromWire(w *jsonrpc.Error) *api.Error {
 	if w.Data.Op != "" {
 		msg = strings.TrimPrefix(msg, w.Data.Op+": ") // Error puts it back
 	}
-	return &api.Error{Code: code, Op: w.Data.Op, Msg: msg, Hint: w.Data.Hint, Field: w.Data.Field, Failed: w.Data.Failed, Owner: w.Data.Owner}
+	return &api.Error{Code: code, Op: w.Data.Op, Msg: msg, Hint: w.Data.Hint, Field: w.Data.Field,
+		Failed: w.Data.Failed, Owner: w.Data.Owner}
 }

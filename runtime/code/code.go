@@ -58,13 +58,15 @@ func (r *Runner) Run(ctx context.Context, who Caller, p api.CodeParams) (res api
 	}
 	if p.Runtime != "" {
 		box, err := r.boxes.Create(ctx, sandbox.CreateRequest{
-			Spec: api.Spec{Image: p.Runtime, Network: p.Network, Owner: api.OwnerConnection}, User: who.User, Conn: who.Conn, Progress: who.Progress,
+			Spec: api.Spec{Image: p.Runtime, Network: p.Network, Owner: api.OwnerConnection}, User: who.User,
+			Conn: who.Conn, Progress: who.Progress,
 		})
 		if err != nil {
 			return api.CodeResult{}, err
 		}
 		defer func() {
-			if _, rerr := r.boxes.Remove(context.WithoutCancel(ctx), box.ID); rerr != nil && api.ErrorCode(rerr) != api.NotFound {
+			if _, rerr := r.boxes.Remove(context.WithoutCancel(ctx), box.ID); rerr != nil &&
+				api.ErrorCode(rerr) != api.NotFound {
 				err = errors.Join(err, rerr)
 			}
 		}()
@@ -118,7 +120,8 @@ func (r *Runner) checkImports(ctx context.Context, p *api.CodeParams) error {
 	}
 	for _, i := range res.Imports {
 		if !i.Allowed {
-			return api.Errorf(api.PermissionDenied, "line %d imports %q, which is not in allowed_imports (%s)", i.Line, i.Module, strings.Join(p.AllowedImports, ", ")).
+			return api.Errorf(api.PermissionDenied, "line %d imports %q, which is not in allowed_imports (%s)", i.Line,
+				i.Module, strings.Join(p.AllowedImports, ", ")).
 				WithOp(api.MethodCodeRun).WithField("allowed_imports").WithHint("leave the import out, or allow it")
 		}
 	}
@@ -156,14 +159,16 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 	c := commands[p.Language]
 	dir := "/tmp/hutch-code-" + interp.NewToken()[:12]
 	file := api.FileParams{Sandbox: p.Sandbox, Path: dir + "/" + c.file, User: p.User}
-	if _, err := r.boxes.WriteFile(ctx, api.FileWriteParams{FileParams: file, Data: p.Code, Parents: true, Mode: "0600"}, nil); err != nil {
+	if _, err := r.boxes.WriteFile(ctx, api.FileWriteParams{FileParams: file, Data: p.Code, Parents: true,
+		Mode: "0600"}, nil); err != nil {
 		return api.CodeResult{}, err
 	}
 	defer func() {
 		folder := file
 		folder.Path = dir
 		// a dead sandbox's is gone
-		_, _ = r.boxes.RemoveFile(context.WithoutCancel(ctx), api.FileRemoveParams{FileParams: folder, Recursive: true, MissingOK: true})
+		_, _ = r.boxes.RemoveFile(context.WithoutCancel(ctx), api.FileRemoveParams{FileParams: folder, Recursive: true,
+			MissingOK: true})
 	}()
 	env := map[string]string{}
 	if p.Language == "go" { // which needs a place for what it builds
@@ -174,7 +179,8 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 	}
 	end, err := r.boxes.Run(ctx, sandbox.ExecRequest{
 		Params: api.ExecParams{
-			Sandbox: p.Sandbox, Argv: append(append([]string{}, c.argv...), file.Path), Env: env, Cwd: p.Cwd, User: p.User,
+			Sandbox: p.Sandbox, Argv: append(append([]string{}, c.argv...), file.Path), Env: env, Cwd: p.Cwd,
+			User:     p.User,
 			TimeoutS: &p.TimeoutS, OutputBytes: p.OutputBytes, Background: false,
 		},
 		Started: func(string, int) {},
@@ -186,8 +192,10 @@ func (r *Runner) fresh(ctx context.Context, p *api.CodeParams) (api.CodeResult, 
 		return api.CodeResult{}, noInterpreter(api.Errorf(api.NotFound, "%s", end.Error), p.Language, c.argv[0])
 	}
 	res := api.CodeResult{
-		Exec: end.Exec, Stdout: interp.Text(end.Stdout, end.StdoutEncoding), Stderr: interp.Text(end.Stderr, end.StderrEncoding), Truncated: end.Truncated,
-		ExitCode: end.ExitCode, Verdict: end.Verdict, TimedOut: end.TimedOut, Denials: end.Denials, Failures: end.Failures,
+		Exec: end.Exec, Stdout: interp.Text(end.Stdout, end.StdoutEncoding),
+		Stderr: interp.Text(end.Stderr, end.StderrEncoding), Truncated: end.Truncated,
+		ExitCode: end.ExitCode, Verdict: end.Verdict, TimedOut: end.TimedOut, Denials: end.Denials,
+		Failures: end.Failures,
 	}
 	if end.Verdict != api.VerdictOK {
 		res.Error = interp.Ended(&end)
@@ -205,5 +213,6 @@ func noInterpreter(err error, language, program string) error {
 	if image != "" {
 		hint = fmt.Sprintf("create the sandbox from %s, or give runtime %q", image, image)
 	}
-	return api.Errorf(api.FailedPrecondition, "the sandbox has no %s for %s: %w", program, language, err).WithOp(api.MethodCodeRun).WithHint("%s", hint)
+	return api.Errorf(api.FailedPrecondition, "the sandbox has no %s for %s: %w", program, language, err).
+		WithOp(api.MethodCodeRun).WithHint("%s", hint)
 }

@@ -20,7 +20,8 @@ func (r *Runner) look(ctx context.Context, p *api.CodeParams, box *api.Sandbox) 
 
 func (r *Runner) list(ctx context.Context, p *api.CodeParams, box *api.Sandbox) ([]api.File, error) {
 	dir := workdir(p, box)
-	params := api.FileListParams{FileParams: api.FileParams{Sandbox: p.Sandbox, Path: dir, User: p.User}, Limit: interp.MaxLooked}
+	params := api.FileListParams{FileParams: api.FileParams{Sandbox: p.Sandbox, Path: dir, User: p.User},
+		Limit: interp.MaxLooked}
 	if dir != "/" {
 		params.Recursive, params.Depth = true, interp.LookedDepth
 	}
@@ -36,7 +37,8 @@ func workdir(p *api.CodeParams, box *api.Sandbox) string {
 }
 
 // addFiles adds the files that code has made or changed.
-func (r *Runner) addFiles(ctx context.Context, p *api.CodeParams, box *api.Sandbox, before interp.Stamps, res *api.CodeResult) {
+func (r *Runner) addFiles(ctx context.Context, p *api.CodeParams, box *api.Sandbox, before interp.Stamps,
+	res *api.CodeResult) {
 	if before == nil {
 		return
 	}
@@ -45,7 +47,9 @@ func (r *Runner) addFiles(ctx context.Context, p *api.CodeParams, box *api.Sandb
 		return // the sandbox has ended, say, which the result tells
 	}
 	interp.AddFiles(res, workdir(p, box), before, files, func(path string) (string, bool) {
-		c, err := r.boxes.ReadFile(ctx, api.FileReadParams{FileParams: api.FileParams{Sandbox: p.Sandbox, Path: path, User: p.User}, Limit: interp.MaxImage, Encoding: api.Base64}, nil)
+		c, err := r.boxes.ReadFile(ctx,
+			api.FileReadParams{FileParams: api.FileParams{Sandbox: p.Sandbox, Path: path, User: p.User},
+				Limit: interp.MaxImage, Encoding: api.Base64}, nil)
 		return c.Data, err == nil && c.EOF
 	})
 }

@@ -27,7 +27,8 @@ type kernel struct {
 // start starts an interpreter; without a key, for one run.
 func (r *Runner) start(ctx context.Context, p *api.CodeParams, key kernelKey) (*interp.Interpreter, error) {
 	token := interp.NewToken()
-	e := api.ExecParams{Sandbox: p.Sandbox, Argv: interp.Argv(p.Language, token, false), User: p.User, Env: p.Env, Cwd: p.Cwd}
+	e := api.ExecParams{Sandbox: p.Sandbox, Argv: interp.Argv(p.Language, token, false), User: p.User, Env: p.Env,
+		Cwd: p.Cwd}
 	name := key.label()
 	if key == (kernelKey{}) {
 		name = "fresh"
@@ -107,7 +108,8 @@ func (r *Runner) drop(key kernelKey, k *kernel) {
 }
 
 // inKernel runs code in a kernel whose turn the caller has; again where that was over before.
-func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey, k *kernel) (res api.CodeResult, again bool, err error) {
+func (r *Runner) inKernel(ctx context.Context, p *api.CodeParams, key kernelKey, k *kernel) (res api.CodeResult,
+	again bool, err error) {
 	if k.over {
 		return res, true, nil
 	}
@@ -199,7 +201,8 @@ func (r *Runner) EndContext(ctx context.Context, p api.CodeContextParams) error 
 		}
 	}
 	if !ended {
-		return api.Errorf(api.NotFound, "no context %q of %s", p.Context, p.Language).WithHint("code.contexts lists those of a sandbox")
+		return api.Errorf(api.NotFound, "no context %q of %s", p.Context, p.Language).
+			WithHint("code.contexts lists those of a sandbox")
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ func BenchmarkExec(b *testing.B) {
 	fds := []*os.File{null, null, null}
 	in := func(s *sandbox) func() {
 		return func() {
-			e, err := s.Start(b.Context(), guestapi.Request{Argv: []string{"/bin/true"}, Env: []string{"PATH=/bin"}}, fds)
+			e, err := s.Start(b.Context(), guestapi.Request{Argv: []string{"/bin/true"}, Env: []string{"PATH=/bin"}},
+				fds)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -64,7 +65,8 @@ func BenchmarkMemory(b *testing.B) {
 	for line := range strings.Lines(string(data)) {
 		var name string
 		var kib float64
-		if _, err := fmt.Sscanf(line, "%s %f kB", &name, &kib); err == nil && (name == "Pss:" || name == "Rss:" || name == "Anonymous:") {
+		if _, err := fmt.Sscanf(line, "%s %f kB", &name, &kib); err == nil &&
+			(name == "Pss:" || name == "Rss:" || name == "Anonymous:") {
 			b.ReportMetric(kib, strings.TrimSuffix(name, ":")+"-KiB")
 		}
 	}

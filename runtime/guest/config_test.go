@@ -107,7 +107,8 @@ func decodeConfig(t *testing.T, data []byte) (header, *stubConfig) {
 			list = append(list, text(offset))
 		}
 	}
-	c := &stubConfig{cred: &credentials{uid: h.UID, gid: h.GID, setGroups: h.SetGroups == 1}, oomScoreAdj: h.OomScoreAdj}
+	c := &stubConfig{cred: &credentials{uid: h.UID, gid: h.GID, setGroups: h.SetGroups == 1},
+		oomScoreAdj: h.OomScoreAdj}
 	c.argv, c.env = table(h.Argv+8), table(h.Env)
 	for i := range h.GroupsLen {
 		c.cred.groups = append(c.cred.groups, binary.LittleEndian.Uint32(data[h.Groups+4*i:]))

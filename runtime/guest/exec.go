@@ -79,7 +79,8 @@ func (s *server) exec(req *guestapi.Request, fds []int) {
 		s.postEnd(&execution{worker: req.Worker == guestapi.WorkerFiles}, failure(req.Exec, reason, err, "exec"))
 		return
 	}
-	e := &execution{id: req.Exec, worker: req.Worker == guestapi.WorkerFiles, grouped: req.Cgroup != "" || req.Worker == guestapi.WorkerFiles}
+	e := &execution{id: req.Exec, worker: req.Worker == guestapi.WorkerFiles, grouped: req.Cgroup != "" ||
+		req.Worker == guestapi.WorkerFiles}
 	s.execs[e.id] = e
 	go s.start(e, req, fds)
 }
@@ -141,7 +142,8 @@ func (s *server) prepare(e *execution, req *guestapi.Request, fds []int) (*os.Fi
 // configure turns a request into the stub's config.
 func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event) {
 	conf := &stubConfig{
-		oomScoreAdj: s.oomScoreAdj, rlimits: req.Rlimits, cpus: req.CPUs, capDrop: req.CapDrop, argv: req.Argv, env: req.Env, cwd: req.Cwd,
+		oomScoreAdj: s.oomScoreAdj, rlimits: req.Rlimits, cpus: req.CPUs, capDrop: req.CapDrop, argv: req.Argv,
+		env: req.Env, cwd: req.Cwd,
 	}
 	var err error
 	if conf.cred, err = readAccounts(s.ids).resolve(req.User); err != nil {

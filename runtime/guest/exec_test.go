@@ -115,8 +115,10 @@ func TestSearch(t *testing.T) {
 			req  guestapi.Request
 			want string
 		}{
-			{guestapi.Request{Argv: []string{"tool", "x y", ""}, Env: []string{"PATH=/tmp/a:/tmp/b"}}, "plain /tmp/b/tool x y \n"},
-			{guestapi.Request{Argv: []string{"tool"}, Env: []string{"PATH=/tmp/b", "PATH=/tmp/a"}}, "plain /tmp/b/tool \n"},
+			{guestapi.Request{Argv: []string{"tool", "x y", ""}, Env: []string{"PATH=/tmp/a:/tmp/b"}},
+				"plain /tmp/b/tool x y \n"},
+			{guestapi.Request{Argv: []string{"tool"}, Env: []string{"PATH=/tmp/b", "PATH=/tmp/a"}},
+				"plain /tmp/b/tool \n"},
 			{guestapi.Request{Argv: []string{"tool"}, Cwd: "/tmp/b", Env: []string{"PATH=:/usr/bin"}}, "plain tool \n"},
 			{guestapi.Request{Argv: []string{"tool"}, Cwd: "/tmp/b", Env: []string{"PATH="}}, "plain tool \n"},
 			{guestapi.Request{Argv: []string{"b/tool"}, Cwd: "/tmp"}, "plain b/tool \n"},
@@ -124,7 +126,8 @@ func TestSearch(t *testing.T) {
 			{guestapi.Request{Argv: []string{"echo", "hi"}, Env: []string{"A=b"}}, "hi\n"},
 			{guestapi.Request{Argv: []string{"/tmp/b/empty"}}, ""},
 			{guestapi.Request{Command: "echo $0; echo a | tr a b"}, "/bin/bash\nb\n"},
-			{guestapi.Request{Argv: []string{"env"}, Env: []string{"PATH=/bin", "X=1", "X=2", "HOME=/h", "odd"}}, "PATH=/bin\nX=1\nX=2\nHOME=/h\nodd\n"},
+			{guestapi.Request{Argv: []string{"env"}, Env: []string{"PATH=/bin", "X=1", "X=2", "HOME=/h", "odd"}},
+				"PATH=/bin\nX=1\nX=2\nHOME=/h\nodd\n"},
 		} {
 			if r := s.run(c.req); r.out != c.want || r.Status != 0 {
 				t.Errorf("%+v: %q (stderr %q, status %#x), want %q", c.req, r.out, r.errOut, r.Status, c.want)
@@ -150,7 +153,8 @@ func TestWorkingFolder(t *testing.T) {
 	}
 	s.sh("mkdir /tmp/closed; chmod 700 /tmp/closed; ln -s nowhere /tmp/dangling; : >/tmp/file")
 	for _, dir := range []string{"/tmp/closed", "/tmp/dangling", "/tmp/file", "/tmp/file/x", "/proc/1/root"} {
-		s.startFails(guestapi.Request{Argv: []string{"pwd"}, Cwd: dir, MkCwd: true, User: "1000"}, guestapi.ReasonBadCwd)
+		s.startFails(guestapi.Request{Argv: []string{"pwd"}, Cwd: dir, MkCwd: true, User: "1000"},
+			guestapi.ReasonBadCwd)
 	}
 }
 
@@ -170,7 +174,8 @@ func TestLargeRequest(t *testing.T) {
 		if f.Errno != int(unix.E2BIG) || !strings.Contains(f.Message, "2 MiB") {
 			t.Errorf("errno %d: %s", f.Errno, f.Message)
 		}
-		f = s.startFails(guestapi.Request{Argv: []string{"true", strings.Repeat("x", maxArgLen+1)}}, guestapi.ReasonTooBig)
+		f = s.startFails(guestapi.Request{Argv: []string{"true", strings.Repeat("x", maxArgLen+1)}},
+			guestapi.ReasonTooBig)
 		if !strings.Contains(f.Message, "argument 1 has 131072 bytes, and an argument can have 131071") {
 			t.Error(f.Message)
 		}
@@ -197,7 +202,8 @@ func TestCleanStart(t *testing.T) {
 			t.Errorf("fds: %q", got)
 		}
 		got := s.run(argv("grep", "-E", "^(SigIgn|SigBlk|SigCgt|NoNewPrivs|Seccomp.*):", "/proc/self/status")).out
-		for _, want := range []string{"SigIgn:\t0000000000000000", "SigBlk:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp_filters:\t2"} {
+		for _, want := range []string{"SigIgn:\t0000000000000000", "SigBlk:\t0000000000000000", "NoNewPrivs:\t1",
+			"Seccomp_filters:\t2"} {
 			if !strings.Contains(got, want+"\n") {
 				t.Errorf("status has no %q: %s", want, got)
 			}
@@ -219,13 +225,15 @@ func TestCleanStart(t *testing.T) {
 
 func TestRlimits(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *sandbox) {
-		r := s.run(guestapi.Request{Argv: []string{"sh", "-c", "ulimit -n; ulimit -Hn; ulimit -c"}, Rlimits: []guestapi.Rlimit{
-			{Resource: unix.RLIMIT_NOFILE, Soft: 100, Hard: 200}, {Resource: unix.RLIMIT_CORE},
-		}})
+		r := s.run(guestapi.Request{Argv: []string{"sh", "-c", "ulimit -n; ulimit -Hn; ulimit -c"},
+			Rlimits: []guestapi.Rlimit{
+				{Resource: unix.RLIMIT_NOFILE, Soft: 100, Hard: 200}, {Resource: unix.RLIMIT_CORE},
+			}})
 		if r.out != "100\n200\n0\n" {
 			t.Errorf("got %q", r.out)
 		}
-		f := s.startFails(guestapi.Request{Argv: []string{"true"}, Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 2, Hard: 1}}},
+		f := s.startFails(guestapi.Request{Argv: []string{"true"},
+			Rlimits: []guestapi.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 2, Hard: 1}}},
 			guestapi.ReasonInternal)
 		if f.Errno != int(unix.EINVAL) || !strings.Contains(f.Message, "rlimit") {
 			t.Errorf("%+v", f)
@@ -270,8 +278,9 @@ func TestTTY(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *sandbox) {
 		master, slave := pty(t)
 		e, err := s.Start(t.Context(), guestapi.Request{
-			Argv: []string{"sh", "-c", `trap 'echo got INT; exit 5' INT; : </dev/tty && [ -t 0 ] && [ -t 2 ] && echo ready; while :; do sleep 1; done`},
-			Env:  []string{"PATH=/usr/bin:/bin"}, TTY: true,
+			Argv: []string{"sh", "-c",
+				`trap 'echo got INT; exit 5' INT; : </dev/tty && [ -t 0 ] && [ -t 2 ] && echo ready; while :; do sleep 1; done`},
+			Env: []string{"PATH=/usr/bin:/bin"}, TTY: true,
 		}, []*os.File{slave})
 		_ = slave.Close()
 		if err != nil {

@@ -53,7 +53,8 @@ func tooBig(req *guestapi.Request) string {
 		}
 		if len(arg) > maxArg {
 			name, _, _ := strings.Cut(arg, "=")
-			return fmt.Sprintf("the variable %.64q has %d bytes with its name, and it can have %d", name, len(arg), maxArg)
+			return fmt.Sprintf("the variable %.64q has %d bytes with its name, and it can have %d", name,
+				len(arg), maxArg)
 		}
 		total += len(arg) + 1
 	}

@@ -264,5 +264,6 @@ func (t *target) told(p *place, fd int, err error, op string) *judgement {
 
 // refusal reports whether err is one: what is not there, or busy, was not refused.
 func refusal(err error) bool {
-	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EBUSY)
+	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.EPERM) ||
+		errors.Is(err, unix.EBUSY)
 }

@@ -199,7 +199,8 @@ func TestNamedPipeKeepsOwner(t *testing.T) {
 	defer anonymous.Close()
 	s.own(named)
 	s.own(anonymous)
-	e, err := s.Start(t.Context(), guestapi.Request{Argv: []string{"/bin/true"}, User: "dev"}, []*os.File{named, anonymous, named})
+	e, err := s.Start(t.Context(), guestapi.Request{Argv: []string{"/bin/true"}, User: "dev"},
+		[]*os.File{named, anonymous, named})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,8 @@ func TestNamedPipeKeepsOwner(t *testing.T) {
 func TestRefusesToRun(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), testenv.Bin(t, "hutch-init")).CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 125 || !strings.Contains(string(out), "first process of a sandbox") {
+	if !errors.As(err, &exit) || exit.ExitCode() != 125 ||
+		!strings.Contains(string(out), "first process of a sandbox") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -25,7 +25,10 @@ var idCalls = map[uint32]func(*pretence) outcome{
 		return c.setUID(2, func(s idSet, root bool) (idSet, unix.Errno) { return s.two(root, c.id(0), c.id(1)) })
 	},
 	unix.SYS_SETRESUID: func(c *pretence) outcome {
-		return c.setUID(3, func(s idSet, root bool) (idSet, unix.Errno) { return s.three(root, c.id(0), c.id(1), c.id(2)) })
+		return c.setUID(3, func(s idSet, root bool) (idSet, unix.Errno) {
+			return s.three(root, c.id(0), c.id(1),
+				c.id(2))
+		})
 	},
 	unix.SYS_SETGID: func(c *pretence) outcome {
 		return c.setGID(1, func(s idSet, root bool) (idSet, unix.Errno) { return s.one(root, c.id(0)) })
@@ -34,7 +37,10 @@ var idCalls = map[uint32]func(*pretence) outcome{
 		return c.setGID(2, func(s idSet, root bool) (idSet, unix.Errno) { return s.two(root, c.id(0), c.id(1)) })
 	},
 	unix.SYS_SETRESGID: func(c *pretence) outcome {
-		return c.setGID(3, func(s idSet, root bool) (idSet, unix.Errno) { return s.three(root, c.id(0), c.id(1), c.id(2)) })
+		return c.setGID(3, func(s idSet, root bool) (idSet, unix.Errno) {
+			return s.three(root, c.id(0), c.id(1),
+				c.id(2))
+		})
 	},
 
 	unix.SYS_PRCTL:     (*pretence).keepCaps,

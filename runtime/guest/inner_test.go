@@ -40,7 +40,8 @@ func inner(args []string) error {
 	for _, fd := range []int{initFD, selfFD} {
 		unix.CloseOnExec(fd)
 	}
-	return unix.Exec(fmt.Sprintf("/proc/self/fd/%d", initFD), append([]string{"hutch-init"}, args...), []string{"SECRET=outside"})
+	return unix.Exec(fmt.Sprintf("/proc/self/fd/%d", initFD), append([]string{"hutch-init"}, args...),
+		[]string{"SECRET=outside"})
 }
 
 // makeRoot makes a small root on a tmpfs, with the host's /usr, and enters it.
@@ -102,7 +103,8 @@ func devices(dev string) error {
 			return err
 		}
 	}
-	err := unix.Mount("devpts", dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+	err := unix.Mount("devpts", dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+		"newinstance,ptmxmode=0666,mode=0620")
 	if err != nil {
 		return err
 	}

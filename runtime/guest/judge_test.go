@@ -19,7 +19,8 @@ func TestReadIDs(t *testing.T) {
 	for _, g := range got.groups {
 		have = append(have, int(g))
 	}
-	if err != nil || gerr != nil || tgid != os.Getpid() || int(got.uid) != os.Geteuid() || int(got.gid) != os.Getegid() || !slices.Equal(have, slices.Compact(groups)) {
+	if err != nil || gerr != nil || tgid != os.Getpid() || int(got.uid) != os.Geteuid() ||
+		int(got.gid) != os.Getegid() || !slices.Equal(have, slices.Compact(groups)) {
 		t.Errorf("%+v of %d: %v %v", got, tgid, err, gerr)
 	}
 }

@@ -95,7 +95,8 @@ func TestKill(t *testing.T) {
 					t.Errorf("killed %v, leader %d", ev.Killed, e.PID)
 				}
 				if !ends(r, 10*time.Second) {
-					t.Errorf("something is left after killing %v:\n%s", ev.Killed, s.sh("ps -eo pid,ppid,sid,stat,args"))
+					t.Errorf("something is left after killing %v:\n%s", ev.Killed,
+						s.sh("ps -eo pid,ppid,sid,stat,args"))
 				}
 			})
 		})

@@ -45,7 +45,8 @@ func newStarter(abi int, makes *makeRules) (*starter, error) {
 	case err != nil:
 		return nil, err
 	case abi > have || abi < sys.MinLandlock:
-		return nil, fmt.Errorf("Landlock ABI %d: this kernel's is %d, and at least %d is needed", abi, have, sys.MinLandlock)
+		return nil, fmt.Errorf("Landlock ABI %d: this kernel's is %d, and at least %d is needed", abi, have,
+			sys.MinLandlock)
 	}
 	st := &starter{abi: abi, jobs: make(chan startJob)}
 	st.makes.Store(makes)
@@ -137,7 +138,8 @@ func restrict(abi int, makes *makeRules) error {
 	rules := []landlockRule{
 		{path: "/", allowed: landlockRest, mode: unix.S_IFDIR},
 		{path: "/dev", allowed: ioctl, mode: unix.S_IFDIR, fs: unix.TMPFS_MAGIC},
-		{path: "/dev/pts", allowed: landlockDevice | unix.LANDLOCK_ACCESS_FS_READ_DIR | ioctl, mode: unix.S_IFDIR, fs: unix.DEVPTS_SUPER_MAGIC},
+		{path: "/dev/pts", allowed: landlockDevice | unix.LANDLOCK_ACCESS_FS_READ_DIR | ioctl, mode: unix.S_IFDIR,
+			fs: unix.DEVPTS_SUPER_MAGIC},
 	}
 	if makes != nil {
 		rules[0].allowed &^= landlockMakes
@@ -185,7 +187,8 @@ func (r *landlockRule) open() (int, error) {
 	}
 	var st unix.Stat_t
 	var fs unix.Statfs_t
-	if err = errors.Join(unix.Fstat(fd, &st), unix.Fstatfs(fd, &fs)); err == nil && st.Mode&unix.S_IFMT == r.mode && (r.fs == 0 || fs.Type == r.fs) {
+	if err = errors.Join(unix.Fstat(fd, &st), unix.Fstatfs(fd, &fs)); err == nil && st.Mode&unix.S_IFMT == r.mode &&
+		(r.fs == 0 || fs.Type == r.fs) {
 		return fd, nil
 	}
 	_ = unix.Close(fd)

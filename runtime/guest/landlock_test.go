@@ -63,7 +63,8 @@ func tryFolder(args []string) error {
 func stackDomains([]string) error {
 	n := 0
 	for ; n < 100; n++ {
-		err := sys.LandlockRestrict(&unix.LandlockRulesetAttr{Handled_access_fs: unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK}, nil)
+		err := sys.LandlockRestrict(&unix.LandlockRulesetAttr{Handled_access_fs: unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK},
+			nil)
 		if errors.Is(err, unix.E2BIG) {
 			break
 		}
@@ -95,7 +96,8 @@ func foreignFolder(t *testing.T) *os.File {
 	for _, name := range []string{"old", "gone", "program"} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/true\n"), 0o600))
 	}
-	for name, mode := range map[string]os.FileMode{"": 0o777, "dir": 0o777, "old": 0o666, "gone": 0o666, "program": 0o755} {
+	for name, mode := range map[string]os.FileMode{"": 0o777, "dir": 0o777, "old": 0o666, "gone": 0o666,
+		"program": 0o755} {
 		err = errors.Join(err, os.Chmod(filepath.Join(dir, name), mode))
 	}
 	if err != nil {
@@ -113,7 +115,8 @@ func (s *sandbox) tryIn(in *os.File, folder string) string {
 	}
 	defer r.Close()
 	s.own(w)
-	e, err := s.Start(s.t.Context(), guestapi.Request{Argv: []string{"/self", "try-folder", folder}}, []*os.File{in, w, w})
+	e, err := s.Start(s.t.Context(), guestapi.Request{Argv: []string{"/self", "try-folder", folder}},
+		[]*os.File{in, w, w})
 	_ = w.Close()
 	if err != nil {
 		s.t.Fatal(err)
@@ -166,7 +169,8 @@ func TestLandlockShared(t *testing.T) {
 		if got := s.sh("/self stack-domains") + " " + s.sh("/self stack-domains"); got != "15 15" {
 			t.Errorf("commands can enter %s more domains, want 15 of 16", got)
 		}
-		_, wait, err := s.start(guestapi.Request{Argv: []string{"sh", "-c", "echo $$ >/tmp/pid.new; mv /tmp/pid.new /tmp/pid; exec sleep 60"}})
+		_, wait, err := s.start(guestapi.Request{Argv: []string{"sh", "-c",
+			"echo $$ >/tmp/pid.new; mv /tmp/pid.new /tmp/pid; exec sleep 60"}})
 		if err != nil {
 			t.Fatal(err)
 		}

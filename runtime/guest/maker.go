@@ -140,7 +140,8 @@ func (c *making) spot(dir, path int, resolve uint64) *spot {
 // named fills in where s is, as PID 1 has it.
 func (c *making) named(s *spot) *spot {
 	var err error
-	if s.dir, err = readlink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(s.fd)); err != nil || !strings.HasPrefix(s.dir, "/") || !c.ours(s.fd) {
+	if s.dir, err = readlink(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(s.fd)); err != nil ||
+		!strings.HasPrefix(s.dir, "/") || !c.ours(s.fd) {
 		return nil
 	}
 	return s

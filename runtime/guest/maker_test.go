@@ -37,7 +37,8 @@ func TestMakerForeign(t *testing.T) {
 	}
 	for _, k := range []ids{rangeMap, singleMap} {
 		t.Run(string(k), func(t *testing.T) {
-			s := newGuarded(t, k, abi, &guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/tmp", Own: []string{".vscode", "sub/it"}}}})
+			s := newGuarded(t, k, abi,
+				&guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/tmp", Own: []string{".vscode", "sub/it"}}}})
 			if got := s.tryIn(foreignFolder(t), "/proc/self/fd/0"); got != want.String() {
 				t.Errorf("%s", got)
 			}
@@ -55,16 +56,19 @@ func TestMakerLimits(t *testing.T) {
 	abi := requireLandlock(t)
 	for _, k := range []ids{rangeMap, singleMap} {
 		t.Run(string(k), func(t *testing.T) {
-			s := newGuarded(t, k, abi, &guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/tmp", Own: []string{".vscode"}}}})
+			s := newGuarded(t, k, abi,
+				&guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/tmp", Own: []string{".vscode"}}}})
 			want := fmt.Sprintf("%d\n0", unix.EACCES)
 			if got := s.sh("mkdir /tmp/a; /self undumpable /tmp/a/x /root/x"); got != want {
 				t.Errorf("%s", got)
 			}
-			if r := s.run(guestapi.Request{Argv: []string{"/self", "stack-domains"}}); r.code() == 0 || !strings.Contains(r.errOut, "operation not supported") {
+			if r := s.run(guestapi.Request{Argv: []string{"/self", "stack-domains"}}); r.code() == 0 ||
+				!strings.Contains(r.errOut, "operation not supported") {
 				t.Errorf("exit %d: %s", r.code(), r.errOut)
 			}
 			s.sh("ln -s /tmp /root/way")
-			s.startFails(guestapi.Request{Argv: []string{"true"}, Cwd: "/root/way/.vscode", MkCwd: true}, guestapi.ReasonBadCwd)
+			s.startFails(guestapi.Request{Argv: []string{"true"}, Cwd: "/root/way/.vscode", MkCwd: true},
+				guestapi.ReasonBadCwd)
 			s.run(guestapi.Request{Argv: []string{"true"}, Cwd: "/root/way/other", MkCwd: true})
 			if got := s.sh("mkdir /tmp/.vscode 2>/dev/null || echo no; mkdir /new && mkdir /new/x && mv /new /newer && mkdir /newer/y /new && ls /newer"); got != "no\nx\ny" {
 				t.Errorf("%s", got)

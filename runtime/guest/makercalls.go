@@ -83,7 +83,8 @@ func (c *making) open2() outcome {
 	if err != nil || c.n.Args[3] != uint64(len(how)) || binary.NativeEndian.Uint32(how[4:]) != 0 {
 		return goesOn
 	}
-	return c.open(0, 1, binary.NativeEndian.Uint64(how), uint32(binary.NativeEndian.Uint64(how[8:])), binary.NativeEndian.Uint64(how[16:]))
+	return c.open(0, 1, binary.NativeEndian.Uint64(how), uint32(binary.NativeEndian.Uint64(how[8:])),
+		binary.NativeEndian.Uint64(how[16:]))
 }
 
 // openFlags are those that open(2) knows; it passes over others, which openat2(2) refuses.
@@ -121,7 +122,8 @@ func (c *making) open(dir, path int, how uint64, mode uint32, resolve uint64) ou
 	}
 	// Not to wait: for who reads a fifo that has come in between, or who holds a lease.
 	fd, err := c.begin().Openat2(s.fd, s.name, &unix.OpenHow{
-		Flags: uint64(flags&openFlags | unix.O_NONBLOCK | unix.O_CLOEXEC), Mode: uint64(mode & 0o7777), Resolve: unix.RESOLVE_NO_SYMLINKS,
+		Flags: uint64(flags&openFlags | unix.O_NONBLOCK | unix.O_CLOEXEC), Mode: uint64(mode & 0o7777),
+		Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
 	if errors.Is(err, unix.EAGAIN) {
 		return goesOn
@@ -130,7 +132,8 @@ func (c *making) open(dir, path int, how uint64, mode uint32, resolve uint64) ou
 		return failsOr(err)
 	}
 	if flags&unix.O_NONBLOCK == 0 {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&^(unix.O_NONBLOCK|unix.O_CREAT|unix.O_EXCL|unix.O_TRUNC)); err != nil {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL,
+			flags&^(unix.O_NONBLOCK|unix.O_CREAT|unix.O_EXCL|unix.O_TRUNC)); err != nil {
 			_ = unix.Close(fd)
 			return failsOr(err)
 		}
@@ -191,7 +194,8 @@ func (c *making) symlink(to, dir, path int) outcome {
 // link links the file that the old path means now.
 func (c *making) link(oldDir, old, dir, path, flags int) outcome {
 	text, err := c.text(c.n.Args[old])
-	if err != nil || flags&^(unix.AT_EMPTY_PATH|unix.AT_SYMLINK_FOLLOW) != 0 || text == "" && flags&unix.AT_EMPTY_PATH == 0 {
+	if err != nil || flags&^(unix.AT_EMPTY_PATH|unix.AT_SYMLINK_FOLLOW) != 0 || text == "" &&
+		flags&unix.AT_EMPTY_PATH == 0 {
 		return goesOn
 	}
 	s := c.spot(dir, path, 0)
@@ -220,7 +224,8 @@ func (c *making) link(oldDir, old, dir, path, flags int) outcome {
 
 func (c *making) rename(oldDir, old, dir, path, flags int) outcome {
 	from, to := c.spot(oldDir, old, 0), c.spot(dir, path, 0)
-	if from == nil || to == nil || c.rules.native(from.dir) && c.rules.native(to.dir) || from.there() == nil || !c.waits() {
+	if from == nil || to == nil || c.rules.native(from.dir) && c.rules.native(to.dir) || from.there() == nil ||
+		!c.waits() {
 		return goesOn
 	}
 	if c.rules.holdsMount(from) || flags&unix.RENAME_EXCHANGE != 0 && c.rules.holdsMount(to) {

@@ -41,7 +41,8 @@ func (root *guardRoot) excepts(p string) bool {
 func newMakeRules(g *guestapi.Guard) *makeRules {
 	r := &makeRules{}
 	for _, root := range g.Roots {
-		r.roots = append(r.roots, guardRoot{path: path.Clean(root.Path), set: guard.New(root.Own, root.Unguarded), except: root.Except})
+		r.roots = append(r.roots, guardRoot{path: path.Clean(root.Path), set: guard.New(root.Own, root.Unguarded),
+			except: root.Except})
 	}
 	return r
 }
@@ -68,7 +69,10 @@ func (r *makeRules) begin(free []string) error {
 		return err
 	}
 	for id, at := range r.mounts {
-		if slices.ContainsFunc(r.roots, func(root guardRoot) bool { return at == root.path || strings.HasPrefix(at, root.path+"/") }) {
+		if slices.ContainsFunc(r.roots, func(root guardRoot) bool {
+			return at == root.path ||
+				strings.HasPrefix(at, root.path+"/")
+		}) {
 			var st unix.Stat_t // each repository has a HEAD, whatever else of it is elsewhere for the moment
 			r.repositories[id] = unix.Lstat(path.Join(at, "HEAD"), &st) == nil
 		}
@@ -193,7 +197,8 @@ func (r *makeRules) inRepository(fd int, p string) (rel string, ok bool) {
 		if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
 			return path.Join(parts[len(parts)-depth:]...), true
 		}
-		above, err := sys.Marked(ownCall).Openat2(at, "..", &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC})
+		above, err := sys.Marked(ownCall).
+			Openat2(at, "..", &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC})
 		if err != nil {
 			break
 		}
@@ -278,7 +283,10 @@ func (r *makeRules) made(s *spot) *judgement {
 	default:
 		return nil
 	}
-	if !slices.ContainsFunc(r.roots, func(root guardRoot) bool { return strings.HasPrefix(at, root.path+"/") && root.set.NewRepositories() }) {
+	if !slices.ContainsFunc(r.roots, func(root guardRoot) bool {
+		return strings.HasPrefix(at, root.path+"/") &&
+			root.set.NewRepositories()
+	}) {
 		return nil
 	}
 	if _, ok := r.inRepository(s.fd, path.Join(s.dir, s.name)); ok {

@@ -17,10 +17,13 @@ func TestMakeRules(t *testing.T) {
 	}})
 	const made, empty, refused = "made", "as an empty folder", "refused"
 	for at, want := range map[string]string{
-		"/workspace/.vscode": refused, "/workspace/.VSCode": refused, "/workspace/.vscode/x/y": refused, "/workspace/.vscode2": made, "/workspace/x/.vscode": refused,
+		"/workspace/.vscode": refused, "/workspace/.VSCode": refused, "/workspace/.vscode/x/y": refused,
+		"/workspace/.vscode2": made, "/workspace/x/.vscode": refused,
 		"/workspace/node_modules/x/.vscode": made, "/workspace/node_modules/x/.git": refused,
-		"/workspace/.git": refused, "/workspace/a/b/.git": refused, "/workspace/.git/hooks": refused, "/workspace/.git/hooks/x": refused, "/workspace/.git/index": made, "/workspace/.gitignore": made,
-		"/workspace/.config": empty, "/workspace/.config/fish": refused, "/workspace/.config/x": made, "/workspace/deep": empty, "/workspace/deep/in": empty, "/workspace/deep/in/it": refused,
+		"/workspace/.git": refused, "/workspace/a/b/.git": refused, "/workspace/.git/hooks": refused,
+		"/workspace/.git/hooks/x": refused, "/workspace/.git/index": made, "/workspace/.gitignore": made,
+		"/workspace/.config": empty, "/workspace/.config/fish": refused, "/workspace/.config/x": made,
+		"/workspace/deep": empty, "/workspace/deep/in": empty, "/workspace/deep/in/it": refused,
 		"/.vscode": made, "/workspace2/.vscode": made, "/tmp/workspace/.vscode": made, "/workspace/x": made,
 		"/srv/app/.vscode": made, "/srv/app/.idea": refused, "/srv/.idea": made,
 	} {
@@ -43,7 +46,8 @@ func TestMakeRules(t *testing.T) {
 
 // TestUnescape reads paths as mountinfo has them.
 func TestUnescape(t *testing.T) {
-	for s, want := range map[string]string{`/a`: "/a", `/a\040b\134\011`: "/a b\\\t", `/a\`: `/a\`, `/a\04`: `/a\04`, `\999`: `\999`, ``: ""} {
+	for s, want := range map[string]string{`/a`: "/a", `/a\040b\134\011`: "/a b\\\t", `/a\`: `/a\`, `/a\04`: `/a\04`,
+		`\999`: `\999`, ``: ""} {
 		if got := unescape(s); got != want {
 			t.Errorf("%s: %q, want %q", s, got, want)
 		}
@@ -58,13 +62,16 @@ func FuzzMakeRules(f *testing.F) {
 	f.Add("/workspace/a/b", ".git")
 	r := newMakeRules(&guestapi.Guard{Roots: []guestapi.GuardRoot{{Path: "/workspace"}}})
 	f.Fuzz(func(t *testing.T, dir, name string) {
-		if !path.IsAbs(dir) || path.Clean(dir) != dir || name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
+		if !path.IsAbs(dir) || path.Clean(dir) != dir || name == "" || name == "." || name == ".." ||
+			strings.Contains(name, "/") {
 			return
 		}
 		s := &spot{fd: -1, dir: dir, name: name}
 		at := strings.ToLower(path.Join(dir, name)) + "/"
 		guarded := strings.HasPrefix(at, "/workspace/") &&
-			(strings.Contains(at, "/.git/hooks/") || strings.HasSuffix(at, "/.git/") || strings.Contains(at, "/.vscode/") && !strings.Contains(at, "/node_modules/") && !strings.Contains(at, "/site-packages/"))
+			(strings.Contains(at, "/.git/hooks/") || strings.HasSuffix(at, "/.git/") ||
+				strings.Contains(at, "/.vscode/") && !strings.Contains(at, "/node_modules/") &&
+					!strings.Contains(at, "/site-packages/"))
 		refused := false
 		cost.Of(t, len(dir)+len(name), func() { refused = r.refuses(s, false) })
 		if guarded && !refused || refused && !strings.HasPrefix(dir+"/", "/workspace/") {

@@ -122,7 +122,8 @@ func (m *mover) rename(c *making, oldDir, old, dir, name, flags int) (outcome, b
 		return failsOr(unix.EXDEV), true
 	}
 	// The kernel decides whether the caller may, and moves what is no folder of the layer below.
-	if err := sys.Marked(ownCall).Rename(from.fd, from.name+from.slash, to.fd, to.name+to.slash, flags); !errors.Is(err, unix.EXDEV) {
+	if err := sys.Marked(ownCall).Rename(from.fd, from.name+from.slash, to.fd, to.name+to.slash, flags); !errors.Is(err,
+		unix.EXDEV) {
 		mv.close()
 		return failsOr(err), true
 	}
@@ -196,7 +197,8 @@ func answerOf(err error) unix.Errno {
 	if err == nil {
 		return 0
 	}
-	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ENOTEMPTY, unix.EEXIST, unix.EINTR, unix.ENOTDIR} {
+	for _, e := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ENOTEMPTY, unix.EEXIST, unix.EINTR,
+		unix.ENOTDIR} {
 		if errors.Is(err, e) {
 			return e
 		}
@@ -220,7 +222,8 @@ func (mv *move) move() error {
 	in := os.NewFile(uintptr(fd), temp)
 	defer in.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Uid != mv.who.uid || st.Mode&0o7777&^unix.S_ISGID != 0o700 || st.Nlink > 2 {
+	if err := unix.Fstat(fd, &st); err != nil || st.Uid != mv.who.uid || st.Mode&0o7777&^unix.S_ISGID != 0o700 ||
+		st.Nlink > 2 {
 		return errors.Join(unix.EXDEV, err) // somebody else's
 	}
 	const inner = "moved"
@@ -329,7 +332,8 @@ func emptyOut(dir, depth int, meant func(*unix.Stat_t) bool) error {
 			continue
 		}
 		fd, err := unix.Openat2(dir, name, &unix.OpenHow{
-			Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_BENEATH,
+			Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_BENEATH,
 		})
 		if err != nil {
 			continue

@@ -91,7 +91,8 @@ func (t *target) node(start int, name string, follow bool) int {
 		if !follow {
 			flags |= unix.O_NOFOLLOW
 		}
-		fd, err := sys.Marked(ownCall).Openat2(at, name, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+		fd, err := sys.Marked(ownCall).
+			Openat2(at, name, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_MAGICLINKS})
 		if err == nil {
 			t.opened = append(t.opened, fd)
 			return fd
@@ -135,8 +136,9 @@ func openOwned(fd int) (*owned, error) {
 	}
 	kind := st.Mode & unix.S_IFMT
 	f := &owned{
-		name:  "/proc/self/fd/" + strconv.Itoa(fd),
-		keeps: st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id == root.Mnt_id && (kind == unix.S_IFREG || kind == unix.S_IFDIR),
+		name: "/proc/self/fd/" + strconv.Itoa(fd),
+		keeps: st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id == root.Mnt_id &&
+			(kind == unix.S_IFREG || kind == unix.S_IFDIR),
 	}
 	if f.keeps {
 		var b [owners.MaxLen]byte
@@ -160,7 +162,8 @@ func (f *owned) give(uid, gid uint32) error {
 		err = unix.Setxattr(f.name, owners.Xattr, owners.Format(uid, gid), 0)
 	}
 	switch {
-	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENODATA):
+	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES),
+		errors.Is(err, unix.ENODATA):
 		return nil // it cannot be remembered there
 	}
 	return err

@@ -11,7 +11,8 @@ import (
 )
 
 func FuzzAccounts(f *testing.F) {
-	f.Add("root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:\n", "video:x:44:dev,x\n", "dev:video", "0 100000 65536\n")
+	f.Add("root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:\n", "video:x:44:dev,x\n", "dev:video",
+		"0 100000 65536\n")
 	f.Add(":::::::", "::::", ":", "0 0 4294967295\n")
 	f.Fuzz(func(t *testing.T, users, group, spec, maps string) {
 		var m idMap
@@ -33,7 +34,8 @@ func FuzzAccounts(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !m.contains(c.uid) || !m.contains(c.gid) || len(c.groups) > passwd.MaxGroups || c.home == "" || strings.Contains(c.home, "\x00") {
+		if !m.contains(c.uid) || !m.contains(c.gid) || len(c.groups) > passwd.MaxGroups || c.home == "" ||
+			strings.Contains(c.home, "\x00") {
 			t.Errorf("%q in %q gives %+v", spec, users, c)
 		}
 	})
@@ -66,7 +68,8 @@ func FuzzRequest(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, back := decodeConfig(t, data); !slices.Equal(back.argv, req.Argv) || !slices.Equal(back.env, req.Env) {
+			if _, back := decodeConfig(t, data); !slices.Equal(back.argv, req.Argv) ||
+				!slices.Equal(back.env, req.Env) {
 				t.Errorf("%q came back as %+v", packet, back)
 			}
 		}
@@ -106,18 +109,25 @@ func TestMembers(t *testing.T) {
 		procs []process
 		want  []int
 	}{
-		"children":            {family{}, []process{self, leader, p(11, 10, 10, 101), p(12, 11, 10, 101)}, []int{10, 11, 12}},
-		"child's session":     {family{}, []process{self, leader, p(11, 10, 11, 101), p(13, 1, 11, 102)}, []int{10, 11, 13}},
-		"orphan in session":   {family{}, []process{self, leader, p(12, 1, 10, 101)}, []int{10, 12}},
-		"lone daemon":         {family{}, []process{self, leader, p(12, 1, 12, 101), p(13, 12, 13, 101)}, []int{10, 12, 13}},
-		"older daemon":        {family{}, []process{self, p(5, 1, 5, 99), leader}, []int{10}},
-		"same tick, older":    {family{}, []process{self, p(5, 1, 5, 100), leader}, []int{10}},
-		"same tick, wrapped":  {family{origin: origin{32000, 100}}, []process{self, p(32000, 1, 32000, 100), p(5, 1, 5, 100)}, []int{5, 32000}},
-		"daemon of two":       {family{others: []origin{{20, 100}}}, []process{self, leader, p(20, 1, 20, 100), p(22, 1, 22, 101)}, []int{10}},
-		"daemon before other": {family{others: []origin{{20, 105}}}, []process{self, leader, p(20, 1, 20, 105), p(12, 1, 12, 101)}, []int{10, 12}},
-		"other's child":       {family{others: []origin{{20, 105}}}, []process{self, leader, p(20, 1, 20, 105), p(21, 20, 20, 106)}, []int{10}},
-		"left behind":         {family{over: true}, []process{self, p(11, 1, 10, 101)}, []int{11}},
-		"pid reused":          {family{over: true}, []process{self, p(10, 4, 10, 900), p(11, 10, 10, 901)}, nil},
+		"children": {family{}, []process{self, leader, p(11, 10, 10, 101), p(12, 11, 10, 101)},
+			[]int{10, 11, 12}},
+		"child's session": {family{}, []process{self, leader, p(11, 10, 11, 101), p(13, 1, 11, 102)},
+			[]int{10, 11, 13}},
+		"orphan in session": {family{}, []process{self, leader, p(12, 1, 10, 101)}, []int{10, 12}},
+		"lone daemon": {family{}, []process{self, leader, p(12, 1, 12, 101), p(13, 12, 13, 101)},
+			[]int{10, 12, 13}},
+		"older daemon":     {family{}, []process{self, p(5, 1, 5, 99), leader}, []int{10}},
+		"same tick, older": {family{}, []process{self, p(5, 1, 5, 100), leader}, []int{10}},
+		"same tick, wrapped": {family{origin: origin{32000, 100}},
+			[]process{self, p(32000, 1, 32000, 100), p(5, 1, 5, 100)}, []int{5, 32000}},
+		"daemon of two": {family{others: []origin{{20, 100}}},
+			[]process{self, leader, p(20, 1, 20, 100), p(22, 1, 22, 101)}, []int{10}},
+		"daemon before other": {family{others: []origin{{20, 105}}},
+			[]process{self, leader, p(20, 1, 20, 105), p(12, 1, 12, 101)}, []int{10, 12}},
+		"other's child": {family{others: []origin{{20, 105}}},
+			[]process{self, leader, p(20, 1, 20, 105), p(21, 20, 20, 106)}, []int{10}},
+		"left behind": {family{over: true}, []process{self, p(11, 1, 10, 101)}, []int{11}},
+		"pid reused":  {family{over: true}, []process{self, p(10, 4, 10, 900), p(11, 10, 10, 901)}, nil},
 	} {
 		if c.f.leader == 0 {
 			c.f.origin = origin{10, 100}

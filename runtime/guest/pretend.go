@@ -178,11 +178,13 @@ func (id *identity) in(gid uint32) bool {
 // begin has a command start as the user that conf names, of whom the stub takes on the rest: it has no capability.
 func (p *pretender) begin(conf *stubConfig) error {
 	c := conf.cred
-	id := identity{uid: idSet{c.uid, c.uid, c.uid}, gid: idSet{c.gid, c.gid, c.gid}, groups: slices.Clone(c.groups), grouped: true}
+	id := identity{uid: idSet{c.uid, c.uid, c.uid}, gid: idSet{c.gid, c.gid, c.gid}, groups: slices.Clone(c.groups),
+		grouped: true}
 	slices.Sort(id.groups)
 	number, err := p.number(id)
 	if err == nil {
-		conf.rlimits = append(slices.Clone(conf.rlimits), guestapi.Rlimit{Resource: identityLimit, Soft: number, Hard: unix.RLIM_INFINITY})
+		conf.rlimits = append(slices.Clone(conf.rlimits), guestapi.Rlimit{Resource: identityLimit, Soft: number,
+			Hard: unix.RLIM_INFINITY})
 		c.groups = nil
 	}
 	return err

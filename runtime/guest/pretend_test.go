@@ -18,14 +18,21 @@ import (
 func TestIdentity(t *testing.T) {
 	testenv.Root(t) // only root becomes somebody else
 	rules := map[uintptr]func(s idSet, root bool, a []uint32) (idSet, unix.Errno){
-		unix.SYS_SETUID:    func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.one(root, a[0]) },
-		unix.SYS_SETREUID:  func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.two(root, a[0], a[1]) },
-		unix.SYS_SETRESUID: func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.three(root, a[0], a[1], a[2]) },
-		unix.SYS_SETGID:    func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.one(root, a[0]) },
-		unix.SYS_SETREGID:  func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.two(root, a[0], a[1]) },
-		unix.SYS_SETRESGID: func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.three(root, a[0], a[1], a[2]) },
+		unix.SYS_SETUID:   func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.one(root, a[0]) },
+		unix.SYS_SETREUID: func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.two(root, a[0], a[1]) },
+		unix.SYS_SETRESUID: func(s idSet, root bool, a []uint32) (idSet, unix.Errno) {
+			return s.three(root, a[0], a[1],
+				a[2])
+		},
+		unix.SYS_SETGID:   func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.one(root, a[0]) },
+		unix.SYS_SETREGID: func(s idSet, root bool, a []uint32) (idSet, unix.Errno) { return s.two(root, a[0], a[1]) },
+		unix.SYS_SETRESGID: func(s idSet, root bool, a []uint32) (idSet, unix.Errno) {
+			return s.three(root, a[0], a[1],
+				a[2])
+		},
 	}
-	calls := []uintptr{unix.SYS_SETUID, unix.SYS_SETREUID, unix.SYS_SETRESUID, unix.SYS_SETGID, unix.SYS_SETREGID, unix.SYS_SETRESGID}
+	calls := []uintptr{unix.SYS_SETUID, unix.SYS_SETREUID, unix.SYS_SETRESUID, unix.SYS_SETGID, unix.SYS_SETREGID,
+		unix.SYS_SETRESGID}
 	values := []uint32{0, 0, 33, 44, 55, unchanged, unchanged}
 	for seed := range uint64(300) {
 		failed := make(chan string)
@@ -47,7 +54,8 @@ func TestIdentity(t *testing.T) {
 					*set = to
 				}
 				if now := kernelIdentity(); got != want || now.uid != id.uid || now.gid != id.gid {
-					failed <- fmt.Sprintf("seed %d step %d: call %d %d: %v and %+v, want %v and %+v", seed, step, nr, args, got, now, want, id)
+					failed <- fmt.Sprintf("seed %d step %d: call %d %d: %v and %+v, want %v and %+v", seed, step, nr,
+						args, got, now, want, id)
 					return
 				}
 			}
@@ -90,7 +98,8 @@ func TestIdentityNumbers(t *testing.T) {
 		t.Errorf("after %d: %v", len(seen), err)
 	}
 	for range 2 {
-		if _, err := p.number(identity{uid: idSet{1, 1, 1}, groups: make([]uint32, passwd.MaxGroups)}); !errors.Is(err, unix.EAGAIN) {
+		if _, err := p.number(identity{uid: idSet{1, 1, 1}, groups: make([]uint32, passwd.MaxGroups)}); !errors.Is(err,
+			unix.EAGAIN) {
 			t.Errorf("one more: %v", err)
 		}
 	}

@@ -65,7 +65,8 @@ type watch struct {
 func watchOf(args []string) watch {
 	return watch{
 		files: slices.Contains(args, guestapi.ArgFiles), makes: slices.Contains(args, guestapi.ArgMakes),
-		moves: slices.Contains(args, guestapi.ArgMoves) || slices.Contains(args, guestapi.ArgMakes), ids: slices.Contains(args, guestapi.ArgIDs),
+		moves: slices.Contains(args, guestapi.ArgMoves) || slices.Contains(args, guestapi.ArgMakes),
+		ids:   slices.Contains(args, guestapi.ArgIDs),
 	}
 }
 
@@ -198,7 +199,8 @@ func (r *refusals) decide(n *sys.SeccompNotification) (errno unix.Errno, allowed
 	if err == nil && got == unix.SECCOMP_RET_ALLOW {
 		return 0, true
 	}
-	if errno := unix.Errno(got & unix.SECCOMP_RET_DATA); err == nil && got&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_ERRNO && errno != 0 {
+	if errno := unix.Errno(got & unix.SECCOMP_RET_DATA); err == nil &&
+		got&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_ERRNO && errno != 0 {
 		return errno, false
 	}
 	return unix.EPERM, false
@@ -269,7 +271,8 @@ func originOf(pid int) (cgroup string, session int, command string) {
 	proc := "/proc/" + strconv.Itoa(pid)
 	if data, err := readOwn(proc + "/cgroup"); err == nil {
 		for line := range bytes.Lines(data) {
-			if path, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("0::/")); ok && !bytes.ContainsRune(path, '/') {
+			if path, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("0::/")); ok &&
+				!bytes.ContainsRune(path, '/') {
 				cgroup = string(path)
 			}
 		}

@@ -198,7 +198,8 @@ func readLines(talk *os.File) <-chan []string {
 }
 
 // loop runs until the shell has ended, and returns its wait status.
-func (w *shellWorker) loop(requests <-chan shellapi.Request, lines <-chan []string, chld <-chan os.Signal) (syscall.WaitStatus, error) {
+func (w *shellWorker) loop(requests <-chan shellapi.Request, lines <-chan []string,
+	chld <-chan os.Signal) (syscall.WaitStatus, error) {
 	for {
 		var err error
 		select {

@@ -15,7 +15,8 @@ func TestHalfRequest(t *testing.T) {
 	}
 	defer in.Close()
 	requests := readRequests(in)
-	if _, err := out.WriteString(`{"op":"run","run":2,"command":"rm -r` + "\n" + `{"op":"ask","run":2}` + "\n" + `{"op":"ask"`); err != nil {
+	if _, err := out.WriteString(`{"op":"run","run":2,"command":"rm -r` + "\n" + `{"op":"ask","run":2}` + "\n" +
+		`{"op":"ask"`); err != nil {
 		t.Fatal(err)
 	}
 	if req := <-requests; req != (shellapi.Request{Op: shellapi.OpAsk, Run: 2}) {

@@ -36,7 +36,8 @@ func usersOfRange(t *testing.T) {
 			t.Errorf("user %q: %q (stderr %q), want %q", user, r.out, r.errOut, want)
 		}
 	}
-	for _, user := range []string{"nobody2", "dev:nogroup2", "70000", "0:70000", "4294967295", "-1", "+1", "1 ", "a:b:c"} {
+	for _, user := range []string{"nobody2", "dev:nogroup2", "70000", "0:70000", "4294967295", "-1", "+1", "1 ",
+		"a:b:c"} {
 		f := s.startFails(guestapi.Request{Argv: []string{"true"}, User: user}, guestapi.ReasonBadUser)
 		if !strings.Contains(f.Message, fmt.Sprintf("%q", user)) {
 			t.Errorf("user %q: message %q does not name it", user, f.Message)
@@ -74,7 +75,8 @@ func TestHostileAccounts(t *testing.T) {
 		} {
 			s.sh("rm -rf /etc/passwd; " + script)
 			s.startFails(guestapi.Request{Argv: []string{"true"}, User: "dev"}, guestapi.ReasonBadUser)
-			if r := s.run(guestapi.Request{Argv: []string{"sh", "-c", "id -u; echo $HOME"}, User: "0:0"}); r.out != "0\n/\n" {
+			if r := s.run(guestapi.Request{Argv: []string{"sh", "-c", "id -u; echo $HOME"},
+				User: "0:0"}); r.out != "0\n/\n" {
 				t.Errorf("%s: %q", name, r.out)
 			}
 		}
@@ -93,7 +95,8 @@ func TestCapabilities(t *testing.T) {
 	s := newSandbox(t, rangeMap)
 	for user, caps := range map[string]uint64{"0": root, "1000": 0} {
 		r := s.run(guestapi.Request{Argv: []string{"grep", "^Cap", "/proc/self/status"}, User: user})
-		want := fmt.Sprintf("CapInh:\t%016x\nCapPrm:\t%016x\nCapEff:\t%016x\nCapBnd:\t%016x\nCapAmb:\t%016x\n", 0, caps, caps, caps, 0)
+		want := fmt.Sprintf("CapInh:\t%016x\nCapPrm:\t%016x\nCapEff:\t%016x\nCapBnd:\t%016x\nCapAmb:\t%016x\n", 0, caps,
+			caps, caps, 0)
 		if r.out != want {
 			t.Errorf("user %s:\n%swant\n%s", user, r.out, want)
 		}
@@ -103,7 +106,8 @@ func TestCapabilities(t *testing.T) {
 // A user can reopen its own pipes, as programs that log to /dev/stderr do.
 func TestStdioBelongsToUser(t *testing.T) {
 	s := newSandbox(t, rangeMap)
-	r := s.run(guestapi.Request{Argv: []string{"sh", "-c", "echo a >/proc/self/fd/1; echo b >/proc/self/fd/2"}, User: "dev"})
+	r := s.run(guestapi.Request{Argv: []string{"sh", "-c", "echo a >/proc/self/fd/1; echo b >/proc/self/fd/2"},
+		User: "dev"})
 	if r.out != "a\n" || r.errOut != "b\n" {
 		t.Errorf("stdout %q, stderr %q", r.out, r.errOut)
 	}

@@ -191,7 +191,8 @@ func (t *target) link(fd int, name string) (to string, magic bool, err error) {
 func sameFile(a, b int) bool {
 	var x, y unix.Statx_t
 	const mask = unix.STATX_INO | unix.STATX_MNT_ID
-	return unix.Statx(a, "", unix.AT_EMPTY_PATH, mask, &x) == nil && unix.Statx(b, "", unix.AT_EMPTY_PATH, mask, &y) == nil &&
+	return unix.Statx(a, "", unix.AT_EMPTY_PATH, mask, &x) == nil &&
+		unix.Statx(b, "", unix.AT_EMPTY_PATH, mask, &y) == nil &&
 		x.Ino == y.Ino && x.Dev_major == y.Dev_major && x.Dev_minor == y.Dev_minor && x.Mnt_id == y.Mnt_id
 }
 

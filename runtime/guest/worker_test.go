@@ -22,7 +22,8 @@ func (s *sandbox) worker(user string) (*filesapi.Client, *guestapi.Exec) {
 	}
 	defer theirs.Close()
 	null := open(s.t, "/dev/null")
-	e, err := s.Start(s.t.Context(), guestapi.Request{Worker: guestapi.WorkerFiles, User: user}, []*os.File{theirs, null, null})
+	e, err := s.Start(s.t.Context(), guestapi.Request{Worker: guestapi.WorkerFiles, User: user},
+		[]*os.File{theirs, null, null})
 	if err != nil {
 		_ = ours.Close()
 		s.t.Fatal(err)
@@ -42,7 +43,8 @@ func TestWorkerRights(t *testing.T) {
 		}
 		for _, user := range users {
 			c, e := s.worker(user)
-			_, data, err := c.Call(t.Context(), filesapi.Request{Op: filesapi.OpRead, Path: "/proc/self/status", Limit: 1 << 16}, nil, 1<<16)
+			_, data, err := c.Call(t.Context(), filesapi.Request{Op: filesapi.OpRead, Path: "/proc/self/status",
+				Limit: 1 << 16}, nil, 1<<16)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +53,8 @@ func TestWorkerRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			command := wait().out
-			for _, field := range []string{"Uid:", "Gid:", "Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"} {
+			for _, field := range []string{"Uid:", "Gid:", "Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:",
+				"CapAmb:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"} {
 				if got, want := line(string(data), field), line(command, field); got != want || want == "" {
 					t.Errorf("user %s: %q, a command has %q", user, got, want)
 				}
@@ -95,7 +98,8 @@ func TestWorkerKill(t *testing.T) {
 	if err := w.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if ev, err := w.Wait(t.Context()); err != nil || syscall.WaitStatus(ev.Status).Signal() != unix.SIGKILL || len(ev.Killed) > 1 {
+	if ev, err := w.Wait(t.Context()); err != nil || syscall.WaitStatus(ev.Status).Signal() != unix.SIGKILL ||
+		len(ev.Killed) > 1 {
 		t.Errorf("%+v, %v", ev, err)
 	}
 	if !alive(pid) {

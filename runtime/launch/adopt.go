@@ -79,7 +79,8 @@ func (ses *session) handOver(sb *sandbox) error {
 		return err
 	}
 	if err := sb.execs.handOver(func(e launchapi.Exec, files []*os.File) error {
-		return ses.conn.Send(adopted(launchapi.Adopted{Exec: &launchapi.AdoptedExec{Sandbox: sb.id, Exec: e}}), files...)
+		return ses.conn.Send(adopted(launchapi.Adopted{Exec: &launchapi.AdoptedExec{Sandbox: sb.id, Exec: e}}),
+			files...)
 	}); err != nil {
 		return err
 	}

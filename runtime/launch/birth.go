@@ -86,7 +86,8 @@ func ungrouped(root, id string, config *configs.Config) (*libcontainer.Container
 	if err := validate.Validate(config); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(withoutCgroups{State: &libcontainer.State{BaseState: libcontainer.BaseState{ID: id, Config: *config}}})
+	text, err := json.Marshal(withoutCgroups{State: &libcontainer.State{BaseState: libcontainer.BaseState{ID: id,
+		Config: *config}}})
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +178,8 @@ func (b *birth) end(err error) error {
 // no limits.
 func (b *birth) check() error {
 	if len(b.lines) > 0 && !b.done {
-		return api.Errorf(api.Internal, "PID 1 has not said that it joined its cgroups").WithHint("this is a fault of hutch")
+		return api.Errorf(api.Internal, "PID 1 has not said that it joined its cgroups").
+			WithHint("this is a fault of hutch")
 	}
 	return nil
 }

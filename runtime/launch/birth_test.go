@@ -18,10 +18,12 @@ import (
 func TestBirths(t *testing.T) {
 	dir := t.TempDir()
 	paths := map[string]string{
-		"cpu": "/c/cpu,cpuacct/box", "cpuacct": "/c/cpu,cpuacct/box", "memory": "/c/memory/box", "name=systemd": "/c/systemd/box", "misc": "/c/misc/box",
+		"cpu": "/c/cpu,cpuacct/box", "cpuacct": "/c/cpu,cpuacct/box", "memory": "/c/memory/box",
+		"name=systemd": "/c/systemd/box", "misc": "/c/misc/box",
 		"": dir + "/missing",
 	}
-	v1 := []string{"1!/c/cpu,cpuacct/box/tasks", "1!/c/memory/box/tasks", "1?/c/misc/box/tasks", "1?/c/systemd/box/tasks"}
+	v1 := []string{"1!/c/cpu,cpuacct/box/tasks", "1!/c/memory/box/tasks", "1?/c/misc/box/tasks",
+		"1?/c/systemd/box/tasks"}
 	check := func(v2 bool, want ...string) {
 		t.Helper()
 		got, err := births(paths, v2)
@@ -46,7 +48,8 @@ func TestBirth(t *testing.T) {
 	for _, c := range []struct{ lines, fails string }{
 		{"", ""},
 		{"1?/no/such/tasks\n2?/no/such/group", ""},
-		{"1?/no/such/tasks\n1!/no/such/box/tasks\n1!/not/reached/tasks", "PID 1 cannot join /no/such/box/tasks: no such file or directory"},
+		{"1?/no/such/tasks\n1!/no/such/box/tasks\n1!/not/reached/tasks",
+			"PID 1 cannot join /no/such/box/tasks: no such file or directory"},
 		{"2!/no/such/group", "PID 1 cannot join /no/such/group: no such file or directory"},
 		{"2!/dev/null", "PID 1 cannot join /dev/null: not a directory"},
 		{"2!/", "PID 1 cannot join /: no such file or directory"}, // no cgroup
@@ -83,7 +86,8 @@ func TestBirthInside(t *testing.T) {
 // TestBirthUnsaid: a first process that does not say that it joined its cgroups, as one of a libcontainer that starts
 // it in another way, is none.
 func TestBirthUnsaid(t *testing.T) {
-	if _, err := bearOne(t, "another", "1?/no/such/tasks"); err == nil || !strings.Contains(err.Error(), "has not said") {
+	if _, err := bearOne(t, "another", "1?/no/such/tasks"); err == nil ||
+		!strings.Contains(err.Error(), "has not said") {
 		t.Error(err)
 	}
 }
@@ -109,7 +113,8 @@ func bearOne(t *testing.T, kind, text string) (born int, err error) {
 	err = cmd.Run()
 	_ = theirs.Close()
 	var reply [8]byte
-	if n, _, rerr := unix.Recvfrom(int(b.ours.Fd()), reply[:], unix.MSG_DONTWAIT|unix.MSG_PEEK); rerr == nil && n == len(reply) && reply[0] == 0 {
+	if n, _, rerr := unix.Recvfrom(int(b.ours.Fd()), reply[:], unix.MSG_DONTWAIT|unix.MSG_PEEK); rerr == nil &&
+		n == len(reply) && reply[0] == 0 {
 		born = int(int32(uint32(reply[4]) | uint32(reply[5])<<8 | uint32(reply[6])<<16 | uint32(reply[7])<<24))
 	}
 	if said := b.end(err); said != err {
@@ -133,6 +138,7 @@ func ownGroup(t *testing.T) string {
 			}
 		}
 	}
-	testenv.Require(t, probe.Check{Name: "cgroup2", Status: probe.No, Detail: "not mounted where it usually is", Remedy: "mount cgroup2"})
+	testenv.Require(t, probe.Check{Name: "cgroup2", Status: probe.No, Detail: "not mounted where it usually is",
+		Remedy: "mount cgroup2"})
 	return ""
 }

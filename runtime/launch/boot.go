@@ -60,7 +60,8 @@ func boot(c Config, monitor *packet.Conn) (_ *launcher, err error) {
 	}
 	undo.Add(payload.close)
 	kids := newChildren()
-	l := &launcher{server: newServer(payload, kids), children: kids, keep: msg.Keep, unreachable: unreachable, held: files}
+	l := &launcher{server: newServer(payload, kids), children: kids, keep: msg.Keep, unreachable: unreachable,
+		held: files}
 	if msg.Keep {
 		if l.monitors, err = listen(files[1]); err != nil {
 			return nil, err

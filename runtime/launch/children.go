@@ -121,7 +121,8 @@ func (c *children) killAll() error {
 			}
 		}
 		for _, pid := range pids {
-			if _, err := unix.Wait4(pid, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ECHILD) {
+			if _, err := unix.Wait4(pid, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) &&
+				!errors.Is(err, unix.ECHILD) {
 				return fmt.Errorf("wait for %d: %w", pid, err)
 			}
 		}

@@ -42,7 +42,8 @@ const maxSwapConfig = 60 << 10
 
 // swapStages are swap.c's.
 var swapStages = []string{"", "read the config", "join the user namespace", "copy the mounts", "clone a mount",
-	"join the mount namespace", "attach the root", "move a mount", "bind", "pivot_root", "unmount the old root", "sethostname"}
+	"join the mount namespace", "attach the root", "move a mount", "bind", "pivot_root", "unmount the old root",
+	"sethostname"}
 
 // topMounts are the mount points of a config that have no other above them, without the slash
 // before them.
@@ -113,7 +114,8 @@ func checkRoot(pid int, target string) error {
 		return fmt.Errorf("read back the root of PID 1: %w", err)
 	}
 	if want.Dev != got.Dev || want.Ino != got.Ino {
-		return api.Errorf(api.Internal, "PID 1 has kept its old root").WithHint("this is a bug in hutch; the sandbox was not started")
+		return api.Errorf(api.Internal, "PID 1 has kept its old root").
+			WithHint("this is a bug in hutch; the sandbox was not started")
 	}
 	return nil
 }
@@ -141,7 +143,8 @@ func swapConfig(sb *sandbox, p *launchapi.Claim) ([]byte, error) {
 	}
 	config := []byte(strings.Join(words, "\x00") + "\x00")
 	if len(config) > maxSwapConfig {
-		return nil, api.Errorf(api.ResourceExhausted, "names of %d bytes, at most %d", len(config), maxSwapConfig).WithHint("use shorter names, or fewer mounts")
+		return nil, api.Errorf(api.ResourceExhausted, "names of %d bytes, at most %d", len(config), maxSwapConfig).
+			WithHint("use shorter names, or fewer mounts")
 	}
 	return config, nil
 }
@@ -193,7 +196,8 @@ func (c *children) runSwap(files []*os.File) error {
 	}
 	defer packet.CloseAll([]*os.File{program})
 	return c.run(func() error {
-		proc, err := os.StartProcess(path, []string{"hutch-swap"}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: files})
+		proc, err := os.StartProcess(path, []string{"hutch-swap"},
+			&os.ProcAttr{Dir: "/", Env: []string{}, Files: files})
 		if err != nil {
 			return fmt.Errorf("start the helper: %w", err)
 		}

@@ -45,11 +45,13 @@ type creation struct {
 
 // launch creates sb. files is the request's: the network namespace. The files
 // it returns are the caller's.
-func (s *server) launch(sb *sandbox, params *launchapi.Create, files []*os.File) (_ *launchapi.CreateResult, out []*os.File, err error) {
+func (s *server) launch(sb *sandbox, params *launchapi.Create, files []*os.File) (_ *launchapi.CreateResult,
+	out []*os.File, err error) {
 	c := &creation{s: s, sb: sb, params: params}
 	defer c.undo.Run(&err)
 	if len(files) != 1 {
-		return nil, nil, api.Errorf(api.InvalidArgument, "create sandbox %s: %d fds, want the network namespace", sb.id, len(files))
+		return nil, nil, api.Errorf(api.InvalidArgument, "create sandbox %s: %d fds, want the network namespace", sb.id,
+			len(files))
 	}
 	if c.config, err = decodeConfig(params, files[0]); err != nil {
 		return nil, nil, err
@@ -107,13 +109,16 @@ func decodeConfig(params *launchapi.Create, netns *os.File) (*configs.Config, er
 	}
 	// The chain of trust that PID 1's filter relies on, see DESIGN.md.
 	if config.Seccomp != nil {
-		return nil, api.Errorf(api.InvalidArgument, "config of the sandbox: it has a seccomp section, which hutch-init's filters replace")
+		return nil, api.Errorf(api.InvalidArgument,
+			"config of the sandbox: it has a seccomp section, which hutch-init's filters replace")
 	}
 	if !config.NoNewPrivileges {
-		return nil, api.Errorf(api.InvalidArgument, "config of the sandbox: no_new_privs is off, without which hutch-init cannot install its filter")
+		return nil, api.Errorf(api.InvalidArgument,
+			"config of the sandbox: no_new_privs is off, without which hutch-init cannot install its filter")
 	}
 	if config.Rootfs != params.Overlay.Target {
-		return nil, api.Errorf(api.InvalidArgument, "config of the sandbox: root %q is not the overlay's target %q", config.Rootfs, params.Overlay.Target)
+		return nil, api.Errorf(api.InvalidArgument, "config of the sandbox: root %q is not the overlay's target %q",
+			config.Rootfs, params.Overlay.Target)
 	}
 	// JSON flattens the embedded Resources, and loses them when all are zero, but
 	// cgroup managers want them there.
@@ -329,7 +334,8 @@ func failed(id string, err error) error {
 	code, hint := api.Internal, "this is a fault of hutch or of this host: `hutch doctor` shows what the host lacks"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		code, hint = api.FailedPrecondition, "a folder of the sandbox or of its image is missing: remove the image and pull it again"
+		code, hint = api.FailedPrecondition,
+			"a folder of the sandbox or of its image is missing: remove the image and pull it again"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM),
 		errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.EDQUOT):
 		code, hint = api.ResourceExhausted, "free the resource named here, or remove sandboxes"

@@ -69,7 +69,8 @@ func makeUser(k mustrun.Kind) (*testuser.User, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &testuser.User{Kind: k, UID: nobodyUID, GID: nobodyUID, Home: home}, os.Chown(home, int(nobodyUID), int(nobodyUID))
+	return &testuser.User{Kind: k, UID: nobodyUID, GID: nobodyUID, Home: home},
+		os.Chown(home, int(nobodyUID), int(nobodyUID))
 }
 
 // ownKind is for what does not depend on the kind of user.
@@ -245,7 +246,8 @@ func (b *booted) noneLeft() {
 	}
 	for _, path := range statuses {
 		status, err := os.ReadFile(path)
-		if err != nil || bytes.Contains(status, []byte("\nState:\tZ ")) && bytes.Contains(status, []byte("\nPPid:\t1\n")) {
+		if err != nil || bytes.Contains(status, []byte("\nState:\tZ ")) &&
+			bytes.Contains(status, []byte("\nPPid:\t1\n")) {
 			continue
 		}
 		for line := range strings.Lines(string(status)) {

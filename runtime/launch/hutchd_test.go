@@ -176,7 +176,8 @@ func newNetns(t testing.TB) *os.File {
 }
 
 // testCaps is the bounding set of test sandboxes, testCapMask the same as a mask.
-var testCaps = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP"}
+var testCaps = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID",
+	"CAP_SETUID", "CAP_SETPCAP"}
 
 const testCapMask = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID |
 	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP
@@ -206,7 +207,8 @@ func testConfig(t testing.TB, id string, f folders) *configs.Config {
 	c.Devices = append(c.Devices, specconv.AllowedDevices...)
 	c.UIDMappings = []configs.IDMap{{ContainerID: 0, HostID: 0, Size: 1}}
 	c.GIDMappings = c.UIDMappings
-	if len(strings.Fields(readFile(t, "/proc/self/uid_map"))) > 3 || strings.HasSuffix(readFile(t, "/proc/self/uid_map"), " 65536\n") {
+	if len(strings.Fields(readFile(t, "/proc/self/uid_map"))) > 3 ||
+		strings.HasSuffix(readFile(t, "/proc/self/uid_map"), " 65536\n") {
 		c.UIDMappings = append(c.UIDMappings, configs.IDMap{ContainerID: 1, HostID: 1, Size: 65535})
 		c.GIDMappings = c.UIDMappings
 	}

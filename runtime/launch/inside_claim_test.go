@@ -116,7 +116,8 @@ func insideClaim(t *testing.T, d *hutchd) {
 	const look = "cat /layer; busybox hostname; busybox ls / /proc/1 /dev; busybox ls /.claim; busybox head -c1 /proc/kcore; " +
 		"echo x >/proc/sysrq-trigger; busybox umount /proc; busybox mount -o remount,rw /; busybox mount -t tmpfs x /tmp; id"
 	outside := strings.ReplaceAll(d.sh(t, direct.Guest, direct.Filter, look), "sb_direct", "ID")
-	if inside := strings.ReplaceAll(run(t, claimed.guest, look), "sb_claimed", "ID"); inside != outside || !strings.HasPrefix(inside, "topID\n") {
+	if inside := strings.ReplaceAll(run(t, claimed.guest, look), "sb_claimed", "ID"); inside != outside ||
+		!strings.HasPrefix(inside, "topID\n") {
 		t.Errorf("a command sees\n%s\nlaunched directly\n%s", inside, outside)
 	}
 	checkInit(t, fmt.Sprintf("/proc/%d/", claimed.PID))
@@ -136,11 +137,13 @@ func checkStatus(t *testing.T, direct, claimed int) {
 	// A claim waits for its PID 1; one that was launched a moment ago, and that nobody has asked anything yet, may just
 	// be beginning.
 	testenv.Poll(t, 20*time.Second, "PID 1 has not begun", func() bool {
-		return readFile(t, fmt.Sprintf("/proc/%d/comm", direct)) == readFile(t, fmt.Sprintf("/proc/%d/comm", claimed)) &&
+		return readFile(t, fmt.Sprintf("/proc/%d/comm", direct)) == readFile(t,
+			fmt.Sprintf("/proc/%d/comm", claimed)) &&
 			statusOf(t, direct) == statusOf(t, claimed)
 	})
 	for _, file := range []string{"uid_map", "gid_map", "setgroups", "limits", "oom_score_adj", "comm"} {
-		want, got := readFile(t, fmt.Sprintf("/proc/%d/%s", direct, file)), readFile(t, fmt.Sprintf("/proc/%d/%s", claimed, file))
+		want, got := readFile(t, fmt.Sprintf("/proc/%d/%s", direct, file)),
+			readFile(t, fmt.Sprintf("/proc/%d/%s", claimed, file))
 		if want != got {
 			t.Errorf("%s: %q, launched directly it is %q", file, got, want)
 		}
@@ -156,7 +159,8 @@ func statusOf(t *testing.T, pid int) string {
 	t.Helper()
 	var kept strings.Builder
 	for line := range strings.Lines(readFile(t, fmt.Sprintf("/proc/%d/status", pid))) {
-		for _, field := range []string{"Umask", "Uid", "Gid", "FDSize", "Groups", "Cap", "NoNewPrivs", "Seccomp", "SigIgn", "SigCgt", "Speculation", "x86", "Cpus", "Mems"} {
+		for _, field := range []string{"Umask", "Uid", "Gid", "FDSize", "Groups", "Cap", "NoNewPrivs", "Seccomp",
+			"SigIgn", "SigCgt", "Speculation", "x86", "Cpus", "Mems"} {
 			if strings.HasPrefix(line, field) {
 				kept.WriteString(line)
 			}
@@ -177,12 +181,15 @@ func insideClaimBinds(t *testing.T, d *hutchd) {
 	}
 	must(t, d.client.Claim(context.Background(), id, claim))
 	mounts := mountsOf(t, sb.PID)
-	for at, want := range map[string]string{"/workspace": "rw,nosuid,nodev", "/workspace/deep/er": "ro,nosuid,nodev", "/new/file": "ro,nosuid,nodev"} {
-		if !strings.HasPrefix(strings.SplitN(mounts[at]+" ", " ", 2)[1], want) || strings.Contains(mounts[at], "master:") || strings.Contains(mounts[at], "shared:") {
+	for at, want := range map[string]string{"/workspace": "rw,nosuid,nodev", "/workspace/deep/er": "ro,nosuid,nodev",
+		"/new/file": "ro,nosuid,nodev"} {
+		if !strings.HasPrefix(strings.SplitN(mounts[at]+" ", " ", 2)[1], want) ||
+			strings.Contains(mounts[at], "master:") || strings.Contains(mounts[at], "shared:") {
 			t.Errorf("%s is mounted %q, want it %s and private", at, mounts[at], want)
 		}
 	}
-	got := run(t, sb.guest, "cat /workspace/file /workspace/deep/er/file /new/file; echo x >/workspace/new && echo written; echo x >/workspace/deep/er/new")
+	got := run(t, sb.guest,
+		"cat /workspace/file /workspace/deep/er/file /new/file; echo x >/workspace/new && echo written; echo x >/workspace/deep/er/new")
 	if !strings.HasPrefix(got, "rwroonewritten\n") || !strings.Contains(got, "Read-only file system") {
 		t.Errorf("a command printed %q", got)
 	}
@@ -209,7 +216,8 @@ func insideClaimHostile(t *testing.T, d *hutchd) {
 		name, layer string
 		workspace   string // where it is to be found; "" when the claim is refused
 	}{
-		{"links for folders of ours", layer("links", map[string]string{"proc": "etc", "dev": "../../tmp"}), "/workspace"},
+		{"links for folders of ours", layer("links", map[string]string{"proc": "etc", "dev": "../../tmp"}),
+			"/workspace"},
 		{"links into each other", layer("circle", map[string]string{"proc": "dev", "dev": "proc"}), "/workspace"},
 		{"files for folders of ours", layer("files", nil, "proc", "dev"), "/workspace"},
 		{"workspace is a link inside", layer("inside", map[string]string{"workspace": "etc"}), "/etc"},
@@ -240,12 +248,14 @@ func insideClaimHostile(t *testing.T, d *hutchd) {
 			}
 			must(t, err)
 			mounts := mountsOf(t, sb.PID)
-			for at, fs := range map[string]string{"/proc": "proc", "/dev": "tmpfs", tt.workspace: "tmpfs", "/": "overlay"} {
+			for at, fs := range map[string]string{"/proc": "proc", "/dev": "tmpfs", tt.workspace: "tmpfs",
+				"/": "overlay"} {
 				if !strings.Contains(mounts[at], " "+fs+" ") {
 					t.Errorf("%s is %q, want %s", at, mounts[at], fs)
 				}
 			}
-			if got := run(t, sb.guest, "cat "+tt.workspace+"/file; echo $$ >/dev/null && cat /proc/self/comm"); got != "wscat\n" {
+			if got := run(t, sb.guest, "cat "+tt.workspace+
+				"/file; echo $$ >/dev/null && cat /proc/self/comm"); got != "wscat\n" {
 				t.Errorf("a command printed %q", got)
 			}
 			_ = unix.Unmount(claim.Binds[0].Source, unix.MNT_DETACH)
@@ -279,8 +289,10 @@ func insideClaimFails(t *testing.T, d *hutchd) {
 		{"target is the root", "bind: invalid", func(c *launchapi.Claim, _ ready) {
 			c.Binds = []launchapi.ClaimBind{{Source: "/", Target: "/"}}
 		}},
-		{"host name that is too long", "sethostname: invalid", func(c *launchapi.Claim, _ ready) { c.Hostname = strings.Repeat("x", 65) }},
-		{"names that are too long", "use shorter names", func(c *launchapi.Claim, _ ready) { c.Hostname = strings.Repeat("x", 61<<10) }},
+		{"host name that is too long", "sethostname: invalid",
+			func(c *launchapi.Claim, _ ready) { c.Hostname = strings.Repeat("x", 65) }},
+		{"names that are too long", "use shorter names",
+			func(c *launchapi.Claim, _ ready) { c.Hostname = strings.Repeat("x", 61<<10) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			id := fmt.Sprintf("sb_fails%d", i)

@@ -92,7 +92,8 @@ func insideOverlay(t *testing.T, d *hutchd) {
 				if !strings.Contains(before, f.root) {
 					continue
 				}
-				if !strings.Contains(after, "userxattr") || !strings.Contains(after, "volatile") || strings.Contains(after, d.world.Mount) {
+				if !strings.Contains(after, "userxattr") || !strings.Contains(after, "volatile") ||
+					strings.Contains(after, d.world.Mount) {
 					t.Errorf("options %q", after)
 				}
 			}

@@ -41,7 +41,8 @@ func insideFailing(t *testing.T, d *hutchd) {
 			must(t, os.MkdirAll(etc, 0o755))
 			must(t, os.WriteFile(filepath.Join(etc, "passwd"), nil, 0o644))
 			config(func(c *configs.Config) {
-				c.Mounts = append(c.Mounts, &configs.Mount{Source: source, Destination: target, Device: "bind", Flags: unix.MS_BIND})
+				c.Mounts = append(c.Mounts, &configs.Mount{Source: source, Destination: target, Device: "bind",
+					Flags: unix.MS_BIND})
 			})(t, c)
 		}
 	}
@@ -53,8 +54,10 @@ func insideFailing(t *testing.T, d *hutchd) {
 	}{
 		{"missing layer", func(_ *testing.T, c *launchapi.Create) { c.Overlay.Lower[0] = "absent" },
 			api.FailedPrecondition, `lowerdir+="absent": no such file`},
-		{"no layer", func(_ *testing.T, c *launchapi.Create) { c.Overlay.Lower = nil }, api.InvalidArgument, "no lower folder"},
-		{"missing store", func(_ *testing.T, c *launchapi.Create) { c.Overlay.Dir = "/nonexistent" }, api.FailedPrecondition, "open /nonexistent"},
+		{"no layer", func(_ *testing.T, c *launchapi.Create) { c.Overlay.Lower = nil }, api.InvalidArgument,
+			"no lower folder"},
+		{"missing store", func(_ *testing.T, c *launchapi.Create) { c.Overlay.Dir = "/nonexistent" },
+			api.FailedPrecondition, "open /nonexistent"},
 		{"missing work folder", func(t *testing.T, c *launchapi.Create) { must(t, os.RemoveAll(c.Overlay.Work)) },
 			api.FailedPrecondition, "workdir"},
 		{"missing target", func(t *testing.T, c *launchapi.Create) { must(t, os.RemoveAll(c.Overlay.Target)) },
@@ -63,15 +66,22 @@ func insideFailing(t *testing.T, d *hutchd) {
 			api.FailedPrecondition, "pts: "},
 		{"config is no config", func(_ *testing.T, c *launchapi.Create) { c.Config = json.RawMessage(`{"mounts": 1}`) },
 			api.InvalidArgument, "config of the sandbox"},
-		{"config with seccomp", config(func(c *configs.Config) { c.Seccomp = &configs.Seccomp{} }), api.InvalidArgument, "seccomp section"},
-		{"config without no_new_privs", config(func(c *configs.Config) { c.NoNewPrivileges = false }), api.InvalidArgument, "no_new_privs"},
-		{"config with another root", config(func(c *configs.Config) { c.Rootfs = "/" }), api.InvalidArgument, "is not the overlay's target"},
+		{"config with seccomp", config(func(c *configs.Config) { c.Seccomp = &configs.Seccomp{} }), api.InvalidArgument,
+			"seccomp section"},
+		{"config without no_new_privs", config(func(c *configs.Config) { c.NoNewPrivileges = false }),
+			api.InvalidArgument, "no_new_privs"},
+		{"config with another root", config(func(c *configs.Config) { c.Rootfs = "/" }), api.InvalidArgument,
+			"is not the overlay's target"},
 		{"bind of nothing", config(func(c *configs.Config) {
-			c.Mounts = append(c.Mounts, &configs.Mount{Source: "/nonexistent", Destination: "/tmp", Device: "bind", Flags: unix.MS_BIND})
+			c.Mounts = append(c.Mounts, &configs.Mount{Source: "/nonexistent", Destination: "/tmp", Device: "bind",
+				Flags: unix.MS_BIND})
 		}), api.FailedPrecondition, "/nonexistent"},
-		{"a folder over a file", mount("/proc", "/etc/passwd"), api.InvalidArgument, "mount at /etc/passwd: a folder cannot be mounted over a file"},
-		{"a file over a folder", mount("/proc/version", "/etc"), api.InvalidArgument, "mount at /etc: a file cannot be mounted over a folder"},
-		{"a target below a file", mount("/proc/version", "/etc/passwd/x"), api.InvalidArgument, "mount at /etc/passwd/x: a part of this path is a file"},
+		{"a folder over a file", mount("/proc", "/etc/passwd"), api.InvalidArgument,
+			"mount at /etc/passwd: a folder cannot be mounted over a file"},
+		{"a file over a folder", mount("/proc/version", "/etc"), api.InvalidArgument,
+			"mount at /etc: a file cannot be mounted over a folder"},
+		{"a target below a file", mount("/proc/version", "/etc/passwd/x"), api.InvalidArgument,
+			"mount at /etc/passwd/x: a part of this path is a file"},
 		{"a target behind links in a circle", func(t *testing.T, c *launchapi.Create) {
 			must(t, os.Symlink("loop", filepath.Join(c.Overlay.Upper, "loop")))
 			mount("/proc", "/loop/x")(t, c)
@@ -81,7 +91,8 @@ func insideFailing(t *testing.T, d *hutchd) {
 		}), api.Internal, "libcontainer_start"},
 		{"wrong cgroup", func(_ *testing.T, c *launchapi.Create) { c.CgroupV2 = "/hutch-test/none" },
 			api.FailedPrecondition, `not in "/hutch-test/none"`},
-		{"unknown seccomp profile", func(_ *testing.T, c *launchapi.Create) { c.Seccomp = "lax" }, api.InvalidArgument, `"lax"`},
+		{"unknown seccomp profile", func(_ *testing.T, c *launchapi.Create) { c.Seccomp = "lax" }, api.InvalidArgument,
+			`"lax"`},
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -117,7 +128,8 @@ func insideFailing(t *testing.T, d *hutchd) {
 		if _, err := d.client.Create(context.Background(), "sb_nonet", d.request(t, "sb_nonet"), null); err == nil {
 			t.Error("created with /dev/null as network namespace")
 		}
-		if _, err := d.client.Create(context.Background(), "sb_nonet", launchapi.Create{}, nil); api.ErrorCode(err) != api.InvalidArgument {
+		if _, err := d.client.Create(context.Background(), "sb_nonet", launchapi.Create{},
+			nil); api.ErrorCode(err) != api.InvalidArgument {
 			t.Errorf("without network namespace: %v", err)
 		}
 		d.checkGone(t, "sb_nonet")
@@ -127,7 +139,8 @@ func insideFailing(t *testing.T, d *hutchd) {
 		d.create(t, "sb_twice")
 		netns := newNetns(t)
 		defer netns.Close()
-		if _, err := d.client.Create(context.Background(), "sb_twice", d.request(t, "sb_twice"), netns); api.ErrorCode(err) != api.AlreadyExists {
+		if _, err := d.client.Create(context.Background(), "sb_twice", d.request(t, "sb_twice"),
+			netns); api.ErrorCode(err) != api.AlreadyExists {
 			t.Errorf("got %v, want already_exists", err)
 		}
 		d.destroy(t, "sb_twice")

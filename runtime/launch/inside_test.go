@@ -37,14 +37,16 @@ var inside = map[string]func(t *testing.T, d *hutchd){
 	"bench":    insideBench,
 	"churn":    insideChurn,
 
-	"claim": insideClaim, "claim-binds": insideClaimBinds, "claim-hostile": insideClaimHostile, "claim-fails": insideClaimFails,
+	"claim": insideClaim, "claim-binds": insideClaimBinds, "claim-hostile": insideClaimHostile,
+	"claim-fails":  insideClaimFails,
 	"claim-faults": insideClaimFaults, "claim-waits": insideClaimWaits,
 }
 
 // insideIdentity checks what hutchd finds itself to be.
 func insideIdentity(t *testing.T, d *hutchd) {
 	status := readFile(t, "/proc/self/status")
-	for _, want := range []string{"Uid:\t0\t0\t0\t0\n", "Gid:\t0\t0\t0\t0\n", "CapInh:\t0000000000000000\n", "CapAmb:\t0000000000000000\n"} {
+	for _, want := range []string{"Uid:\t0\t0\t0\t0\n", "Gid:\t0\t0\t0\t0\n", "CapInh:\t0000000000000000\n",
+		"CapAmb:\t0000000000000000\n"} {
 		if !strings.Contains(status, want) {
 			t.Errorf("no %q in\n%s", want, status)
 		}
@@ -96,7 +98,8 @@ func insideSandbox(t *testing.T, d *hutchd) {
 			t.Errorf("phase %s is missing in %v", phase, sb.Phases)
 		}
 	}
-	if got := d.sh(t, sb.Guest, sb.Filter, "cat /layer; id -u; cat /proc/1/comm; tty; ls /dev/pts"); !strings.HasPrefix(got, "top0\n") {
+	if got := d.sh(t, sb.Guest, sb.Filter,
+		"cat /layer; id -u; cat /proc/1/comm; tty; ls /dev/pts"); !strings.HasPrefix(got, "top0\n") {
 		t.Errorf("command in the sandbox printed %q", got)
 	}
 	checkInit(t, proc)

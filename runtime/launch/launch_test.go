@@ -14,12 +14,14 @@ import (
 )
 
 func TestInside(t *testing.T) {
-	for _, name := range []string{"identity", "sandbox", "failing", "parallel", "killed", "canceled", "signals", "orphans", "overlay", "gone", "churn",
+	for _, name := range []string{"identity", "sandbox", "failing", "parallel", "killed", "canceled", "signals",
+		"orphans", "overlay", "gone", "churn",
 		"claim", "claim-binds", "claim-hostile", "claim-fails", "claim-waits"} {
 		t.Run(name, func(t *testing.T) {
 			eachKind(t, func(t *testing.T, k kind) {
 				k.boot(t, name).pass()
-				if text, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(text), "hutch-launch-world-") {
+				if text, err := os.ReadFile("/proc/self/mountinfo"); err != nil ||
+					strings.Contains(string(text), "hutch-launch-world-") {
 					t.Errorf("a mount shows on the host, %v:\n%s", err, text)
 				}
 			})
@@ -86,11 +88,17 @@ func TestBootFails(t *testing.T) {
 	}{
 		{"no state folder", func(w *world) { w.NoState = true }, "open state folder: open_tree"},
 		{"mount is a file", func(w *world) { w.Mount = filepath.Join(bins, "launch.test") }, ""},
-		{"hutchd is no program", func(w *world) { w.Hutchd = writeBin(t, "not-hutchd", "no program\n") }, "start hutchd: "},
+		{"hutchd is no program", func(w *world) { w.Hutchd = writeBin(t, "not-hutchd", "no program\n") },
+			"start hutchd: "},
 		{"hutch-init is a folder", func(w *world) { w.Init = "." }, "read hutch-init: "},
-		{"hutch-launch is no program", func(w *world) { w.Launch = writeBin(t, "not-hutch-launch", "no program\n") }, "exec format error"},
-		{"hutch-launch ends at once", func(w *world) { w.Launch = "hutch-init" }, "hutch-launch ended before it started hutchd"},
-		{"hutch-launch hangs", func(w *world) { w.Launch, w.Env, w.TimeoutMS = "launch.test", []string{roleVar + "=" + hang}, 200 },
+		{"hutch-launch is no program", func(w *world) { w.Launch = writeBin(t, "not-hutch-launch", "no program\n") },
+			"exec format error"},
+		{"hutch-launch ends at once", func(w *world) { w.Launch = "hutch-init" },
+			"hutch-launch ended before it started hutchd"},
+		{"hutch-launch hangs", func(w *world) {
+			w.Launch, w.Env, w.TimeoutMS = "launch.test",
+				[]string{roleVar + "=" + hang}, 200
+		},
 			"start hutch-launch: context deadline exceeded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

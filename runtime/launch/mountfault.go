@@ -29,21 +29,25 @@ func mountFault(err error) *api.Error {
 	const another = "choose another target, or another image"
 	switch looking := m[3] != ""; m[4] {
 	case unix.ELOOP.Error():
-		return api.Errorf(api.InvalidArgument, "mount at %s: symbolic links of the image lead there in a circle", target).WithHint(another)
+		return api.Errorf(api.InvalidArgument, "mount at %s: symbolic links of the image lead there in a circle",
+			target).WithHint(another)
 	case unix.ENOTDIR.Error():
 		if looking {
-			return api.Errorf(api.InvalidArgument, "mount at %s: a part of this path is a file in the image", target).WithHint(another)
+			return api.Errorf(api.InvalidArgument, "mount at %s: a part of this path is a file in the image", target).
+				WithHint(another)
 		}
 		what, there := "a file", "a folder"
 		if info, err := os.Stat(source); err == nil && info.IsDir() {
 			what, there = there, what
 		}
-		return api.Errorf(api.InvalidArgument, "mount at %s: %s cannot be mounted over %s, which is there in the image", target, what, there).
+		return api.Errorf(api.InvalidArgument, "mount at %s: %s cannot be mounted over %s, which is there in the image",
+			target, what, there).
 			WithHint("mount files over files and folders over folders, or choose another target")
 	}
 	if m[3] == "" {
 		return nil
 	}
-	return api.Errorf(api.FailedPrecondition, "mount at %s: the target is not in the image and cannot be made there: %s", target, m[4]).
+	return api.Errorf(api.FailedPrecondition,
+		"mount at %s: the target is not in the image and cannot be made there: %s", target, m[4]).
 		WithHint("choose a target that is there, or one in a folder that can be written, which /usr of the image host is with --writable-usr")
 }

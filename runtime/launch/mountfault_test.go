@@ -21,7 +21,8 @@ func TestMountFault(t *testing.T) {
 		"create the network namespace: not a directory":                                                                   "",
 	} {
 		e := mountFault(errors.New(text))
-		if (e != nil) != (want != "") || e != nil && (!strings.Contains(e.Error(), want) || e.Hint == "" || e.Code == api.Internal) {
+		if (e != nil) != (want != "") || e != nil && (!strings.Contains(e.Error(), want) || e.Hint == "" ||
+			e.Code == api.Internal) {
 			t.Errorf("%s: %v, want %q", text, e, want)
 		}
 	}

@@ -25,7 +25,8 @@ func mountOverlay(o launchapi.Overlay) error {
 		return api.Errorf(api.Unavailable, "%w", err).
 			WithHint("sandboxes need overlayfs in user namespaces: Linux 5.11 or newer, and `modprobe overlay` where it is a module")
 	case errors.Is(err, sys.ErrLayers):
-		return api.Errorf(api.ResourceExhausted, "%w", err).WithHint("use an image with fewer layers, or Linux 6.8 or newer")
+		return api.Errorf(api.ResourceExhausted, "%w", err).
+			WithHint("use an image with fewer layers, or Linux 6.8 or newer")
 	}
 	return err
 }
@@ -40,7 +41,8 @@ func overlayOptions(o launchapi.Overlay) ([]sys.FSOption, error) {
 	for _, lower := range o.Lower {
 		options = append(options, sys.FSOption{Key: "lowerdir+", Value: lower})
 	}
-	options = append(options, sys.FSOption{Key: "upperdir", Value: o.Upper}, sys.FSOption{Key: "workdir", Value: o.Work})
+	options = append(options, sys.FSOption{Key: "upperdir", Value: o.Upper},
+		sys.FSOption{Key: "workdir", Value: o.Work})
 	for _, opt := range options {
 		if opt.Value == "" {
 			return nil, api.Errorf(api.InvalidArgument, "overlay %s is empty", opt.Key)

@@ -37,7 +37,8 @@ type pair struct {
 // add owns both files.
 func (r *relays) add(role, to launchapi.Role, src, dst *os.File) error {
 	r.pairs = append(r.pairs, pair{role, to, src, dst})
-	want := map[launchapi.Role]launchapi.Role{launchapi.RoleFrom: launchapi.RoleTo, launchapi.RoleOut: launchapi.RoleInto}[role]
+	want := map[launchapi.Role]launchapi.Role{launchapi.RoleFrom: launchapi.RoleTo,
+		launchapi.RoleOut: launchapi.RoleInto}[role]
 	if to != want && (role != launchapi.RoleFrom || to != launchapi.RoleKeys) {
 		return api.Errorf(api.Internal, "role %q behind %q", to, role)
 	}

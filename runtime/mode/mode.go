@@ -155,13 +155,17 @@ func (d *Decider) allowed(a *asked) error {
 	t, most := a.params.TimeoutS, a.settings.Exec.MaxTimeoutS
 	switch {
 	case a.settings.Host != api.HostAllowed:
-		return api.Errorf(api.PermissionDenied, "mode %s runs commands on the host, outside of any sandbox, which the configuration refuses", a.answer.Mode).
+		return api.Errorf(api.PermissionDenied,
+			"mode %s runs commands on the host, outside of any sandbox, which the configuration refuses",
+			a.answer.Mode).
 			WithField("mode").WithHint("use mode all; or, to allow it on this machine, put `host_execution: allowed` into the file that `hutch config path` names, and run `hutch config reload`")
 	case a.who.Private:
-		return api.Errorf(api.FailedPrecondition, "mode %s: a private daemon does not keep the record of what runs on the host", a.answer.Mode).
+		return api.Errorf(api.FailedPrecondition,
+			"mode %s: a private daemon does not keep the record of what runs on the host", a.answer.Mode).
 			WithField("mode").WithHint("use the shared daemon: leave out --private")
 	case t != nil && *t > most:
-		return api.Errorf(api.InvalidArgument, "timeout_s: %g seconds are more than a command may take here", *t).WithField("timeout_s").
+		return api.Errorf(api.InvalidArgument, "timeout_s: %g seconds are more than a command may take here", *t).
+			WithField("timeout_s").
 			WithHint("ask for at most %g seconds, or raise exec.max_timeout_s in the daemon's configuration file", most)
 	}
 	if a.answer.TimeoutS = a.settings.Exec.TimeoutS; t != nil {
@@ -245,7 +249,8 @@ func (d *Decider) begin(ctx context.Context, a *asked) error {
 	}
 	if n >= api.MaxHostExecs {
 		d.mu.Unlock()
-		return api.Errorf(api.ResourceExhausted, "this connection has %d commands on the host whose end it has not reported", n).
+		return api.Errorf(api.ResourceExhausted,
+			"this connection has %d commands on the host whose end it has not reported", n).
 			WithHint("report each with exec.record_host")
 	}
 	d.open[id] = &execution{conn: a.who.Conn, by: a.by, sandbox: a.sandbox, began: time.Now()}
@@ -259,7 +264,8 @@ func (d *Decider) begin(ctx context.Context, a *asked) error {
 	told := d.record(a)
 	// The record is in the log, or was lost: only reading it tells.
 	res, err := d.cfg.Audit.Read(ctx, api.AuditReadParams{
-		Sandbox: api.AuditHost, FromSeq: before.Seq + 1, Exec: id, Kinds: []api.AuditKind{api.AuditExecDecided}, Limit: 1,
+		Sandbox: api.AuditHost, FromSeq: before.Seq + 1, Exec: id, Kinds: []api.AuditKind{api.AuditExecDecided},
+		Limit: 1,
 	})
 	if err == nil && len(res.Records) != 1 {
 		err = fmt.Errorf("the record is not in the log")
@@ -292,20 +298,23 @@ func (d *Decider) note(a *asked) {
 // record notes an answer in the log host, and returns what events tell of it.
 func (d *Decider) record(a *asked) api.DecidedEvent {
 	p := &a.params
-	told := api.DecidedEvent{Decision: a.answer.Decision, Mode: a.answer.Mode, Reason: clip(a.answer.Reason, 1024), Program: program(p)}
+	told := api.DecidedEvent{Decision: a.answer.Decision, Mode: a.answer.Mode, Reason: clip(a.answer.Reason, 1024),
+		Program: program(p)}
 	for _, f := range a.answer.Findings {
 		if !slices.Contains(told.Rules, f.Rule) {
 			told.Rules = append(told.Rules, f.Rule)
 		}
 	}
 	rec := api.AuditDecision{
-		DecidedEvent: told, Sandbox: a.sandbox, Argv: p.Argv, Command: p.Command, Language: p.Language, Findings: a.answer.Findings, ReadOnly: p.ReadOnly,
+		DecidedEvent: told, Sandbox: a.sandbox, Argv: p.Argv, Command: p.Command, Language: p.Language,
+		Findings: a.answer.Findings, ReadOnly: p.ReadOnly,
 	}
 	size := len(p.Command) + len(p.Code)
 	if p.Code != "" {
 		rec.Code = audit.Whole([]byte(p.Code), true)
 	}
-	d.cfg.Audit.Note(audit.Entry{Kind: api.AuditExecDecided, Sandbox: api.AuditHost, Exec: a.answer.ID, By: a.by, Data: rec, Size: int64(size)})
+	d.cfg.Audit.Note(audit.Entry{Kind: api.AuditExecDecided, Sandbox: api.AuditHost, Exec: a.answer.ID, By: a.by,
+		Data: rec, Size: int64(size)})
 	return told
 }
 
@@ -335,7 +344,8 @@ func (d *Decider) Ended(who Caller, p api.HostEndParams) error {
 	d.mu.Unlock()
 	code := p.ExitCode
 	d.end(p.ID, e, api.HostExitedEvent{
-		Reported: true, ExitCode: &code, Signal: p.Signal, TimedOut: p.TimedOut, DurationMS: p.DurationMS, Error: strings.ToValidUTF8(p.Error, "\uFFFD"),
+		Reported: true, ExitCode: &code, Signal: p.Signal, TimedOut: p.TimedOut, DurationMS: p.DurationMS,
+		Error: strings.ToValidUTF8(p.Error, "\uFFFD"),
 	})
 	return nil
 }
@@ -352,7 +362,8 @@ func (d *Decider) Disconnected(conn uint64) {
 	}
 	d.mu.Unlock()
 	for id, e := range left {
-		d.end(id, e, api.HostExitedEvent{DurationMS: float64(time.Since(e.began).Microseconds()) / 1e3, Error: "the caller has gone without a word of its end"})
+		d.end(id, e, api.HostExitedEvent{DurationMS: float64(time.Since(e.began).Microseconds()) / 1e3,
+			Error: "the caller has gone without a word of its end"})
 	}
 }
 

@@ -49,7 +49,8 @@ func (w *world) Emit(_ api.EventKind, _, _ string, data any) { w.events = append
 func newWorld(t *testing.T, s Settings) *world {
 	w := &world{dir: t.TempDir()}
 	var err error
-	if w.logs, err = audit.Open(w.dir, api.AuditSettings{Enabled: true, Content: "digest", Connections: "denied", MaxBytes: 1 << 20, KeepDays: 1}, nil); err != nil {
+	if w.logs, err = audit.Open(w.dir, api.AuditSettings{Enabled: true, Content: "digest", Connections: "denied",
+		MaxBytes: 1 << 20, KeepDays: 1}, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.logs.Close() })
@@ -91,18 +92,22 @@ var (
 	me      = Caller{Conn: 1}
 	allowed = Settings{Mode: api.ExecModeAll, Host: api.HostAllowed}
 	low     = []api.Finding{{Rule: "shell.read", Severity: api.SeverityLow}}
-	medium  = []api.Finding{{Rule: "shell.read", Severity: api.SeverityLow}, {Rule: "shell.write", Severity: api.SeverityMedium}}
+	medium  = []api.Finding{{Rule: "shell.read", Severity: api.SeverityLow},
+		{Rule: "shell.write", Severity: api.SeverityMedium}}
 )
 
 // TestDecideCode: code is decided like commands; of a language that no scan reads nothing is known.
 func TestDecideCode(t *testing.T) {
 	w := newWorld(t, allowed)
-	for language, want := range map[string]api.Where{"python": api.WhereHost, "javascript": api.WhereHost, "shell": api.WhereHost, "go": api.WhereSandbox, "ruby": api.WhereSandbox} {
-		d, err := w.Decide(t.Context(), me, api.DecideParams{Mode: api.ExecModeSelective, Language: language, Code: "1"})
+	for language, want := range map[string]api.Where{"python": api.WhereHost, "javascript": api.WhereHost,
+		"shell": api.WhereHost, "go": api.WhereSandbox, "ruby": api.WhereSandbox} {
+		d, err := w.Decide(t.Context(), me, api.DecideParams{Mode: api.ExecModeSelective, Language: language,
+			Code: "1"})
 		if err != nil || d.Decision != want {
 			t.Errorf("%s, selective: %+v, %v", language, d, err)
 		}
-		if d, err = w.Decide(t.Context(), me, api.DecideParams{Mode: api.ExecModeOff, Language: language, Code: "1"}); err != nil || d.Decision != api.WhereHost {
+		if d, err = w.Decide(t.Context(), me, api.DecideParams{Mode: api.ExecModeOff, Language: language,
+			Code: "1"}); err != nil || d.Decision != api.WhereHost {
 			t.Errorf("%s, off: %+v, %v", language, d, err)
 		}
 	}
@@ -120,34 +125,58 @@ func TestDecide(t *testing.T) {
 		rows     string
 		code     api.Code
 	}{
-		"the default":                         {settings: allowed, want: api.WhereSandbox},
-		"all":                                 {settings: allowed, params: api.DecideParams{Mode: api.ExecModeAll}, want: api.WhereSandbox},
-		"all, on the host never":              {settings: Settings{Mode: api.ExecModeOff, Host: api.HostAllowed}, params: api.DecideParams{Mode: api.ExecModeAll}, want: api.WhereSandbox},
-		"off":                                 {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff}, want: api.WhereHost, rows: "host"},
-		"off, configured":                     {settings: Settings{Mode: api.ExecModeOff, Host: api.HostAllowed}, want: api.WhereHost, rows: "host"},
-		"off, refused":                        {settings: Settings{Mode: api.ExecModeAll, Host: api.HostRefused}, params: api.DecideParams{Mode: api.ExecModeOff}, code: api.PermissionDenied, rows: "refused"},
-		"off, nothing said":                   {params: api.DecideParams{Mode: api.ExecModeOff}, code: api.PermissionDenied, rows: "refused"},
-		"selective, refused":                  {params: api.DecideParams{Mode: api.ExecModeSelective}, code: api.PermissionDenied, rows: "refused"},
-		"harmless":                            {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective}, want: api.WhereHost, rows: "host"},
-		"risky":                               {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective}, found: medium, want: api.WhereSandbox, rows: "sandbox"},
-		"low, confined":                       {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective, ReadOnly: true}, found: low, want: api.WhereHost, rows: "host"},
-		"low, not confined":                   {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective}, found: low, want: api.WhereSandbox, rows: "sandbox"},
-		"the scan fails":                      {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective}, fails: errors.New("no memory"), want: api.WhereSandbox, rows: "sandbox"},
-		"a sandbox with files of its own":     {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective, Sandbox: "box"}, want: api.WhereSandbox, rows: "sandbox"},
-		"a sandbox that sees a copy":          {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective, Sandbox: "box"}, folder: &api.Workspace{Path: "/src", Mode: api.ModeOverlay}, want: api.WhereSandbox, rows: "sandbox"},
-		"a sandbox that works on the folder":  {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective, Sandbox: "box"}, folder: rw, want: api.WhereHost, rows: "host"},
-		"off, configured, a sandbox is named": {settings: Settings{Mode: api.ExecModeOff, Host: api.HostAllowed}, params: api.DecideParams{Sandbox: "box"}, want: api.WhereSandbox, rows: "sandbox"},
-		"off, asked for, a sandbox is named":  {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff, Sandbox: "box"}, want: api.WhereHost, rows: "host"},
-		"no sandbox":                          {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective, Sandbox: "none"}, code: api.NotFound},
-		"a time that is too long":             {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff, TimeoutS: new(61.0)}, code: api.InvalidArgument, rows: "refused"},
-		"off, on the sandbox's folder":        {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff, Sandbox: "box"}, folder: rw, want: api.WhereHost, rows: "host"},
+		"the default": {settings: allowed, want: api.WhereSandbox},
+		"all": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeAll},
+			want: api.WhereSandbox},
+		"all, on the host never": {settings: Settings{Mode: api.ExecModeOff, Host: api.HostAllowed},
+			params: api.DecideParams{Mode: api.ExecModeAll}, want: api.WhereSandbox},
+		"off": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff},
+			want: api.WhereHost, rows: "host"},
+		"off, configured": {settings: Settings{Mode: api.ExecModeOff, Host: api.HostAllowed},
+			want: api.WhereHost, rows: "host"},
+		"off, refused": {settings: Settings{Mode: api.ExecModeAll, Host: api.HostRefused},
+			params: api.DecideParams{Mode: api.ExecModeOff}, code: api.PermissionDenied, rows: "refused"},
+		"off, nothing said": {params: api.DecideParams{Mode: api.ExecModeOff},
+			code: api.PermissionDenied, rows: "refused"},
+		"selective, refused": {params: api.DecideParams{Mode: api.ExecModeSelective},
+			code: api.PermissionDenied, rows: "refused"},
+		"harmless": {settings: allowed,
+			params: api.DecideParams{Mode: api.ExecModeSelective}, want: api.WhereHost, rows: "host"},
+		"risky": {settings: allowed,
+			params: api.DecideParams{Mode: api.ExecModeSelective}, found: medium, want: api.WhereSandbox,
+			rows: "sandbox"},
+		"low, confined": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective,
+			ReadOnly: true}, found: low, want: api.WhereHost, rows: "host"},
+		"low, not confined": {settings: allowed,
+			params: api.DecideParams{Mode: api.ExecModeSelective}, found: low, want: api.WhereSandbox, rows: "sandbox"},
+		"the scan fails": {settings: allowed,
+			params: api.DecideParams{Mode: api.ExecModeSelective}, fails: errors.New("no memory"),
+			want: api.WhereSandbox, rows: "sandbox"},
+		"a sandbox with files of its own": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective,
+			Sandbox: "box"}, want: api.WhereSandbox, rows: "sandbox"},
+		"a sandbox that sees a copy": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective,
+			Sandbox: "box"}, folder: &api.Workspace{Path: "/src", Mode: api.ModeOverlay}, want: api.WhereSandbox,
+			rows: "sandbox"},
+		"a sandbox that works on the folder": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective,
+			Sandbox: "box"}, folder: rw, want: api.WhereHost, rows: "host"},
+		"off, configured, a sandbox is named": {settings: Settings{Mode: api.ExecModeOff, Host: api.HostAllowed},
+			params: api.DecideParams{Sandbox: "box"}, want: api.WhereSandbox, rows: "sandbox"},
+		"off, asked for, a sandbox is named": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff,
+			Sandbox: "box"}, want: api.WhereHost, rows: "host"},
+		"no sandbox": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeSelective,
+			Sandbox: "none"}, code: api.NotFound},
+		"a time that is too long": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff,
+			TimeoutS: new(61.0)}, code: api.InvalidArgument, rows: "refused"},
+		"off, on the sandbox's folder": {settings: allowed, params: api.DecideParams{Mode: api.ExecModeOff,
+			Sandbox: "box"}, folder: rw, want: api.WhereHost, rows: "host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tt.settings)
 			w.found, w.fails, w.folder = tt.found, tt.fails, tt.folder
 			tt.params.Argv = []string{"ls"}
 			d, err := w.Decide(t.Context(), me, tt.params)
-			if d.Decision != tt.want || (tt.code != "" || err != nil) && api.ErrorCode(err) != tt.code || (d.ID != "") != (d.Decision == api.WhereHost) {
+			if d.Decision != tt.want || (tt.code != "" || err != nil) && api.ErrorCode(err) != tt.code ||
+				(d.ID != "") != (d.Decision == api.WhereHost) {
 				t.Errorf("%+v, %v", d, err)
 			}
 			if rows := w.rows(t); rows != tt.rows || len(w.events) != len(strings.Fields(rows)) {
@@ -159,7 +188,8 @@ func TestDecide(t *testing.T) {
 		})
 	}
 	w := newWorld(t, allowed)
-	if _, err := w.Decide(t.Context(), Caller{Conn: 1, Private: true}, api.DecideParams{Mode: api.ExecModeOff, Argv: []string{"ls"}}); api.ErrorCode(err) != api.FailedPrecondition {
+	if _, err := w.Decide(t.Context(), Caller{Conn: 1, Private: true},
+		api.DecideParams{Mode: api.ExecModeOff, Argv: []string{"ls"}}); api.ErrorCode(err) != api.FailedPrecondition {
 		t.Errorf("a private daemon: %v", err)
 	}
 }
@@ -195,7 +225,8 @@ func TestEnds(t *testing.T) {
 	for range api.MaxHostExecs {
 		ask(me)
 	}
-	if _, err := w.Decide(t.Context(), me, api.DecideParams{Mode: api.ExecModeOff, Argv: []string{"ls"}}); api.ErrorCode(err) != api.ResourceExhausted {
+	if _, err := w.Decide(t.Context(), me,
+		api.DecideParams{Mode: api.ExecModeOff, Argv: []string{"ls"}}); api.ErrorCode(err) != api.ResourceExhausted {
 		t.Errorf("one too many: %v", err)
 	}
 	ask(Caller{Conn: 2})

@@ -35,7 +35,8 @@ func (m *monitor) listen(undo *cleanup.Stack) error {
 	l, err := listenUnix(socket)
 	unix.Umask(old)
 	if err != nil {
-		return api.Errorf(api.Unavailable, "bind socket %s: %w", socket, err).WithHint("HUTCH_SOCKET chooses another path")
+		return api.Errorf(api.Unavailable, "bind socket %s: %w", socket, err).
+			WithHint("HUTCH_SOCKET chooses another path")
 	}
 	m.listener = l
 	undo.Add(func() error { _ = l.Close(); return nil }) // serve closes it first
@@ -47,7 +48,8 @@ func (m *monitor) listen(undo *cleanup.Stack) error {
 func openLock(path string) (*os.File, error) {
 	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
-		return nil, api.Errorf(api.Unavailable, "open the socket's lock: %w", err).WithHint("HUTCH_SOCKET chooses another path")
+		return nil, api.Errorf(api.Unavailable, "open the socket's lock: %w", err).
+			WithHint("HUTCH_SOCKET chooses another path")
 	}
 	var st unix.Stat_t
 	err = unix.Fstat(int(lock.Fd()), &st)
@@ -70,7 +72,8 @@ func removeStale(socket string) error {
 		return nil
 	}
 	if err == nil && st.Mode().Type() != os.ModeSocket {
-		return api.Errorf(api.FailedPrecondition, "%s is no socket", socket).WithHint("HUTCH_SOCKET chooses another path")
+		return api.Errorf(api.FailedPrecondition, "%s is no socket", socket).
+			WithHint("HUTCH_SOCKET chooses another path")
 	}
 	if err == nil {
 		err = os.Remove(socket)
@@ -153,7 +156,8 @@ func (m *monitor) handOver(f *os.File) error {
 	peer.Private = m.opts.Private != nil
 	for h := m.next(nil); h != nil; h = m.next(h) {
 		err = h.send(monitorapi.Message{Conn: peer}, f)
-		if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, os.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, os.ErrClosed) &&
+			!errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 	}

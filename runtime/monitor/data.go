@@ -49,7 +49,8 @@ func makeDir(dir string, mode os.FileMode) error {
 		return fmt.Errorf("make folder: %w", err)
 	}
 	if !st.IsDir() || int(st.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
-		return api.Errorf(api.PermissionDenied, "%s is not a folder of this user", dir).WithHint("remove it: rm -r %s", dir)
+		return api.Errorf(api.PermissionDenied, "%s is not a folder of this user", dir).
+			WithHint("remove it: rm -r %s", dir)
 	}
 	if st.Mode() == fs.ModeDir|mode {
 		return nil // who watches the folder above it, as daemons do, is not told of a change
@@ -82,7 +83,8 @@ func (m *monitor) makeData() (base uint32, err error) {
 	if sys.Uid != 0 {
 		// A range of somebody else's would hand their files to the daemon.
 		if sys.Uid < firstBase || sys.Uid%bootstrap.RootCount != 0 {
-			return 0, api.Errorf(api.FailedPrecondition, "%s belongs to uid %d, which is not the start of a range of hutch's", dir, sys.Uid).
+			return 0, api.Errorf(api.FailedPrecondition,
+				"%s belongs to uid %d, which is not the start of a range of hutch's", dir, sys.Uid).
 				WithHint("remove %s, or set HUTCH_ROOT to another folder", dir)
 		}
 		return sys.Uid, nil

@@ -58,7 +58,8 @@ func (m *monitor) attach() ([]*os.File, monitorapi.EBPF, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, monitorapi.EBPF{}, errors.New("hutch-netd is not installed: sudo make install-netd")
 	case errors.Is(err, fs.ErrPermission) && !isRefusal(err):
-		return nil, monitorapi.EBPF{}, errors.New("hutch-netd is not for this user: sudo usermod -aG hutch USER, and log in again")
+		return nil, monitorapi.EBPF{},
+			errors.New("hutch-netd is not for this user: sudo usermod -aG hutch USER, and log in again")
 	case err != nil:
 		return nil, monitorapi.EBPF{}, err
 	}

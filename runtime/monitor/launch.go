@@ -82,7 +82,8 @@ func launchEnv() []string {
 func daemonEnv(data string) []string {
 	names := []string{
 		"PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
-		"SSL_CERT_FILE", "SSL_CERT_DIR", "TZ", "LANG", "HUTCH_LOG", "HUTCH_IDLE_S", "HUTCH_NETWORK_RESOLVER", "HUTCH_NETWORK_WAY", "HUTCH_FAULT_STEP",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "TZ", "LANG", "HUTCH_LOG", "HUTCH_IDLE_S", "HUTCH_NETWORK_RESOLVER",
+		"HUTCH_NETWORK_WAY", "HUTCH_FAULT_STEP",
 	}
 	var env []string
 	if os.Geteuid() == 0 {

@@ -285,7 +285,8 @@ func (m *monitor) serve(ctx context.Context) (left bool, err error) {
 		return false, fmt.Errorf("wait for hutch-launch: %w", err)
 	}
 	if code != 0 {
-		return false, api.Errorf(api.Internal, "the daemon ended with status %d", code).WithHint("its last words are in %s", m.opts.Paths.Log)
+		return false, api.Errorf(api.Internal, "the daemon ended with status %d", code).
+			WithHint("its last words are in %s", m.opts.Paths.Log)
 	}
 	return false, nil
 }

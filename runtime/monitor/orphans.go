@@ -37,7 +37,8 @@ func killOrphans() error {
 				return fmt.Errorf("kill orphan %d: %w", pid, err)
 			}
 			// Its own children are the monitor's after this.
-			if _, err := unix.Wait4(pid, nil, 0, nil); err != nil && !errors.Is(err, unix.ECHILD) && !errors.Is(err, unix.EINTR) {
+			if _, err := unix.Wait4(pid, nil, 0, nil); err != nil && !errors.Is(err, unix.ECHILD) &&
+				!errors.Is(err, unix.EINTR) {
 				return fmt.Errorf("wait for orphan %d: %w", pid, err)
 			}
 		}

@@ -78,7 +78,8 @@ func (m *monitor) hasProjects() bool {
 
 // limitProject does what hutchd asks for.
 func (m *monitor) limitProject(q *monitorapi.Project) error {
-	if os.Geteuid() != 0 || !homeName.MatchString(q.Home) || !sandboxName.MatchString(q.Sandbox) || q.Bytes < 0 || q.Inodes < 0 {
+	if os.Geteuid() != 0 || !homeName.MatchString(q.Home) || !sandboxName.MatchString(q.Sandbox) || q.Bytes < 0 ||
+		q.Inodes < 0 {
 		return errors.New("hutchd asks for a project quota that cannot be")
 	}
 	data, err := m.openData()

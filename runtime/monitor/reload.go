@@ -15,7 +15,9 @@ func (m *monitor) settings() monitorapi.Settings {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return monitorapi.Settings{
-		Exec: m.file.Exec, Defaults: m.file.Defaults, Quotas: m.file.Quotas, Network: m.file.Network, Audit: m.file.Audit, Mode: m.file.Mode, Host: m.file.Host, Ready: m.file.Ready, Pools: m.file.Pools, Templates: m.file.Templates, Runtimes: m.file.Runtimes, Tokens: m.file.Tokens,
+		Exec: m.file.Exec, Defaults: m.file.Defaults, Quotas: m.file.Quotas, Network: m.file.Network,
+		Audit: m.file.Audit, Mode: m.file.Mode, Host: m.file.Host, Ready: m.file.Ready, Pools: m.file.Pools,
+		Templates: m.file.Templates, Runtimes: m.file.Runtimes, Tokens: m.file.Tokens,
 	}
 }
 

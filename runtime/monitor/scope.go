@@ -65,7 +65,8 @@ func startScope(ctx context.Context, address, name string) error {
 	defer conn.Close()
 	// The reply to the call only says that the job is queued. Signals arrive in order,
 	// and this one is only for who has subscribed.
-	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemdName), dbus.WithMatchInterface(systemdManager), dbus.WithMatchMember("JobRemoved"))
+	err = conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(systemdName), dbus.WithMatchInterface(systemdManager),
+		dbus.WithMatchMember("JobRemoved"))
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,8 @@ func startScope(ctx context.Context, address, name string) error {
 		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
 	}
 	var job dbus.ObjectPath
-	err = manager.CallWithContext(ctx, systemdManager+".StartTransientUnit", 0, name, "fail", properties, []unit{}).Store(&job)
+	err = manager.CallWithContext(ctx, systemdManager+".StartTransientUnit", 0, name, "fail", properties, []unit{}).
+		Store(&job)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,8 @@ func (m *monitor) watchState(done <-chan struct{}) {
 	at := images
 	for range 3 { // images, data, and the state folder itself
 		names[filepath.Base(at)] = true
-		if _, err := unix.InotifyAddWatch(fd, filepath.Dir(at), unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_ONLYDIR); err != nil {
+		if _, err := unix.InotifyAddWatch(fd, filepath.Dir(at),
+			unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_ONLYDIR); err != nil {
 			m.log.Debug("watch the state folder", "folder", filepath.Dir(at), "err", err)
 		}
 		at = filepath.Dir(at)

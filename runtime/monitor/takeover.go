@@ -47,7 +47,8 @@ func (m *monitor) takeOver(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("take over from the monitor before: %w", err)
 	}
-	if m.launcher, err = bootstrap.Attach(ctx, m.takeoverPath(".sock"), left.IDs.Method); m.launcher == nil || err != nil {
+	if m.launcher, err = bootstrap.Attach(ctx, m.takeoverPath(".sock"), left.IDs.Method); m.launcher == nil ||
+		err != nil {
 		return false, err
 	}
 	m.ids, m.ebpf = left.IDs, left.EBPF

@@ -60,7 +60,8 @@ const (
 func (f *creation) mountAbout() error {
 	at := filepath.Join(f.s.dir, aboutFolder)
 	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
-		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)}, {Key: "nr_inodes", Value: strconv.Itoa(64 + maxCPUFolders)}, {Key: "mode", Value: "755"},
+		{Key: "source", Value: "hutch"}, {Key: "size", Value: fmt.Sprint(aboutBytes)},
+		{Key: "nr_inodes", Value: strconv.Itoa(64 + maxCPUFolders)}, {Key: "mode", Value: "755"},
 	}, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return err
@@ -79,7 +80,8 @@ func (f *creation) bindAbout() {
 	first := 0
 	for _, m := range hostFolders(&f.req.Spec) {
 		if m.Mode == api.ModeTmpfs && within(aboutTarget, filepath.Clean(m.Target)) {
-			first = 1 + slices.IndexFunc(f.binds, func(b spec.Bind) bool { return b.Target == filepath.Clean(m.Target) })
+			first = 1 + slices.IndexFunc(f.binds,
+				func(b spec.Bind) bool { return b.Target == filepath.Clean(m.Target) })
 		}
 	}
 	from := filepath.Join(f.s.dir, aboutFolder, toldFolder)
@@ -88,7 +90,8 @@ func (f *creation) bindAbout() {
 
 // unmountAbout unmounts it for a sandbox of a hutchd before, which may have been killed before it made it.
 func unmountAbout(dir string) error {
-	if err := unmount(filepath.Join(dir, aboutFolder)); !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+	if err := unmount(filepath.Join(dir, aboutFolder)); !errors.Is(err, unix.EINVAL) &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -144,10 +147,12 @@ func aboutOf(r api.Sandbox, sp *api.Spec) api.About {
 		},
 	}
 	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
-		a.Folders = append(a.Folders, api.AboutFolder{Path: workspaceTarget, Mode: w.Mode, Guarded: guardedNames(sp, workspaceTarget)})
+		a.Folders = append(a.Folders, api.AboutFolder{Path: workspaceTarget, Mode: w.Mode,
+			Guarded: guardedNames(sp, workspaceTarget)})
 	}
 	for _, m := range sp.Mounts {
-		a.Folders = append(a.Folders, api.AboutFolder{Path: filepath.Clean(m.Target), Mode: m.Mode, Volume: m.Volume != "", Guarded: guardedNames(sp, m.Target)})
+		a.Folders = append(a.Folders, api.AboutFolder{Path: filepath.Clean(m.Target), Mode: m.Mode,
+			Volume: m.Volume != "", Guarded: guardedNames(sp, m.Target)})
 	}
 	sentences := []string{"You are in a sandbox (hutch), apart from the machine that it runs on."}
 	sentences = append(sentences, aboutFolders(&a)...)
@@ -173,7 +178,8 @@ func aboutFolders(a *api.About) []string {
 			}
 			line := d.Path + " is a folder of the user's: what you change there is changed for real."
 			if len(d.Guarded) > 0 {
-				line += " What the user's programs take instructions from, such as " + d.Path + "/" + d.Guarded[0] + ", can only be read; policy.json lists it: make none of it anew."
+				line += " What the user's programs take instructions from, such as " + d.Path + "/" + d.Guarded[0] +
+					", can only be read; policy.json lists it: make none of it anew."
 			}
 			text = append(text, line)
 		case api.ModeRO:
@@ -217,7 +223,8 @@ func aboutNetwork(n *api.AboutNetwork) string {
 		}
 		return fmt.Sprintf(" %s %s.", what, strings.Join(names, ", "))
 	}
-	allow, block := append(append([]string{}, n.Allow...), n.AllowCIDRs...), append(append([]string{}, n.Block...), n.BlockCIDRs...)
+	allow, block := append(append([]string{}, n.Allow...), n.AllowCIDRs...),
+		append(append([]string{}, n.Block...), n.BlockCIDRs...)
 	switch n.Mode {
 	case api.NetAllow:
 		if n.Ask {
@@ -226,11 +233,14 @@ func aboutNetwork(n *api.AboutNetwork) string {
 		if len(allow) == 0 {
 			return "The network reaches nothing yet."
 		}
-		return "The network reaches only what is named here; everything else fails at once." + list("Allowed:", allow) + list("Of that not:", block)
+		return "The network reaches only what is named here; everything else fails at once." + list("Allowed:", allow) +
+			list("Of that not:", block)
 	case api.NetOpen:
-		return "The network reaches the public internet, and neither the machine nor its private networks." + list("Not allowed:", block)
+		return "The network reaches the public internet, and neither the machine nor its private networks." +
+			list("Not allowed:", block)
 	case api.NetLearn:
-		return "The network is being learned: what you try to reach is noted." + list("Allowed:", allow) + list("Not allowed:", block)
+		return "The network is being learned: what you try to reach is noted." + list("Allowed:", allow) +
+			list("Not allowed:", block)
 	}
 	return "There is no network: nothing can be downloaded."
 }

@@ -24,7 +24,9 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }
 	s.record = api.Sandbox{
 		ID: id, Name: s.name, State: api.Creating, Created: time.Now().UTC().Truncate(time.Millisecond),
-		Image: req.Spec.Image, Scope: req.Spec.Scope, Undo: req.Spec.Undo, Labels: req.Spec.Labels, Limits: limits.limits, Unenforced: limits.missing, Network: api.SandboxNetwork{NetPolicy: req.Spec.Network.Settled()},
+		Image: req.Spec.Image, Scope: req.Spec.Scope, Undo: req.Spec.Undo, Labels: req.Spec.Labels,
+		Limits: limits.limits, Unenforced: limits.missing,
+		Network:  api.SandboxNetwork{NetPolicy: req.Spec.Network.Settled()},
 		Seccomp:  api.SeccompProfile(orElse(string(req.Spec.Seccomp), string(api.SeccompDefault))),
 		Hostname: orElse(req.Spec.Hostname, defaultHostname(id)), User: req.Spec.User,
 	}

@@ -102,7 +102,8 @@ func (s *Sandbox) saveAs(to api.State) error {
 
 // makeSpare has the next save of a sandbox that waits write to what is there already.
 func (s *Sandbox) makeSpare() error {
-	return diskError("write a record ahead", os.WriteFile(filepath.Join(s.dir, recordFile+spareSuffix), make([]byte, spareSize), 0o600))
+	return diskError("write a record ahead", os.WriteFile(filepath.Join(s.dir, recordFile+spareSuffix),
+		make([]byte, spareSize), 0o600))
 }
 
 // spareSize is what most records do not exceed, in bytes: a block of the disk.
@@ -118,7 +119,8 @@ func (s *Sandbox) write(record api.Sandbox, replace func(path string, v any) err
 		return &fs.PathError{Op: "write", Path: filepath.Join(s.dir, recordFile), Err: fs.ErrNotExist}
 	}
 	return replace(filepath.Join(s.dir, recordFile), saved{
-		Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil && s.disk.project != nil,
+		Record: record, Spec: sp, Root: s.root, Clock: s.clock.state(), User: s.user, Project: s.disk != nil &&
+			s.disk.project != nil,
 		Layers: s.layers, Base: s.base, Folders: s.folderIDs, Next: s.next, Ports: exposed,
 		Template: s.templated, Unready: unready,
 	})
@@ -252,11 +254,14 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		return errors.New("it was being stopped or started, and is stopped now")
 	}
 	s := &Sandbox{
-		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User, exposed: from.Ports,
-		nproc: m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record, layers: from.Layers, base: from.Base, templated: from.Template,
-		door: newDoor(), parking: newDoor(), clock: newClock(from.Clock),
+		id: h.ID, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
+		exposed: from.Ports,
+		nproc:   m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record, layers: from.Layers, base: from.Base,
+		templated: from.Template,
+		door:      newDoor(), parking: newDoor(), clock: newClock(from.Clock),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
-		orphaned: from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil && from.Spec.Scope.Kind == api.ScopeSession,
+		orphaned: from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil &&
+			from.Spec.Scope.Kind == api.ScopeSession,
 	}
 	m.placeCgroup(s)
 	if s.disk = newDisk(dir, &s.record.Limits, isOwn(filepath.Join(dir, "fs")), m.volumes(s)...); from.Project {
@@ -395,9 +400,11 @@ func (m *Manager) Claim(ref string, conn uint64) (api.Sandbox, error) {
 }
 
 // adoptExec takes over one exec. e's files are its own from now on.
-func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldExec, meta *execMeta, guest *guestapi.Exec) {
+func (m *Manager) adoptExec(ctx context.Context, s *Sandbox, e *launchapi.HeldExec, meta *execMeta,
+	guest *guestapi.Exec) {
 	r := &running{
-		id: e.ID, s: s, params: meta.Params, open: meta.Input, guest: meta.Guest, exec: guest, shell: meta.Shell, kept: meta.Kept,
+		id: e.ID, s: s, params: meta.Params, open: meta.Input, guest: meta.Guest, exec: guest, shell: meta.Shell,
+		kept:  meta.Kept,
 		start: meta.Start, until: meta.Until, before: meta.Paused, done: make(chan struct{}), io: &stdio{},
 	}
 	r.params.User = meta.User
@@ -480,21 +487,4 @@ func (m *Manager) adoptEnded(r *running, note json.RawMessage) {
 	m.addExec(r)
 	m.endExec(r)
 	close(r.done)
-}
-
-// Lost says that hutch-launch has ended and takes every sandbox with it.
-func (m *Manager) Lost() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lost = true
-}
-
-// whySandboxEnded is the verdict of an exec that ended with its sandbox.
-func (m *Manager) whySandboxEnded() api.Verdict {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.lost {
-		return api.VerdictLost
-	}
-	return api.VerdictSandbox
 }

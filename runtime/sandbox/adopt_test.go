@@ -20,11 +20,13 @@ func TestReadSaved(t *testing.T) {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		want := []api.NetRequire{api.RequireEBPF}
-		if !slices.Equal(from.Record.Network.Require, want) || !slices.Equal(from.Spec.Network.Require, want) || from.Record.Network.Mode != api.NetAllow || from.User != 1<<32-1 {
+		if !slices.Equal(from.Record.Network.Require, want) || !slices.Equal(from.Spec.Network.Require, want) ||
+			from.Record.Network.Mode != api.NetAllow || from.User != 1<<32-1 {
 			t.Errorf("%s: %+v", c.name, from)
 		}
 	}
-	for _, text := range []string{`{"record":7}`, `{"record":{"network":{"require":7}}}`, `{`, ``, `[]`, `{"spec":{"network":{"require":{}}}}`} {
+	for _, text := range []string{`{"record":7}`, `{"record":{"network":{"require":7}}}`, `{`, ``, `[]`,
+		`{"spec":{"network":{"require":{}}}}`} {
 		if from, err := readSaved([]byte(text)); err == nil {
 			t.Errorf("%s: %+v", text, from)
 		}

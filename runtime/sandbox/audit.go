@@ -26,7 +26,8 @@ func (m *Manager) emit(kind api.EventKind, s *Sandbox, exec string, data any) {
 // audit notes what happened in s's log, by whose call as ctx knows; data holds on to so many bytes.
 func (m *Manager) audit(ctx context.Context, s *Sandbox, exec string, kind api.AuditKind, data any, size int) {
 	m.cfg.Audit.Note(audit.Entry{
-		Sandbox: s.id, Exec: exec, By: audit.Caller(ctx), Kind: kind, Data: data, Secrets: []map[string]string{s.spec.Env}, Size: int64(size),
+		Sandbox: s.id, Exec: exec, By: audit.Caller(ctx), Kind: kind, Data: data,
+		Secrets: []map[string]string{s.spec.Env}, Size: int64(size),
 	})
 }
 
@@ -111,7 +112,8 @@ func (m *Manager) auditShell(ctx context.Context, sh *shell, run *shellRun, comm
 }
 
 // auditFile notes what was done with a file: data was given, out and reply came back.
-func (m *Manager) auditFile(ctx context.Context, s *Sandbox, op, user string, req *filesapi.Request, data, out []byte, reply *filesapi.Reply, err error) {
+func (m *Manager) auditFile(ctx context.Context, s *Sandbox, op, user string, req *filesapi.Request, data, out []byte,
+	reply *filesapi.Reply, err error) {
 	kind := api.AuditKind(op)
 	if op == api.MethodFSList || op == api.MethodFSStat || !m.cfg.Audit.Wants(kind) {
 		return

@@ -22,7 +22,8 @@ func checkBreak(req *CreateRequest) error {
 	case b == nil:
 		return nil
 	case !req.Debug:
-		return api.Errorf(api.InvalidArgument, "a creation stops only when it is looked at").WithField("break").WithHint("set debug, too")
+		return api.Errorf(api.InvalidArgument, "a creation stops only when it is looked at").WithField("break").
+			WithHint("set debug, too")
 	case !slices.Contains(api.DebugPhases, b.Phase):
 		return api.Errorf(api.InvalidArgument, "%q is no phase of a creation", b.Phase).WithField("break.phase").
 			WithHint("the phases are %s", strings.Join(api.DebugPhases, ", "))
@@ -50,7 +51,8 @@ func (f *creation) breakAt(ctx context.Context, step string) error {
 	defer context.AfterFunc(ctx, func() { _ = pipe.SetReadDeadline(time.Unix(1, 0)) })()
 	f.req.Progress(api.Progress{Kind: api.ProgressBreak, Phase: step, Break: &api.BreakPoint{
 		// The mounts of the state are in hutchd's mount namespace alone.
-		Sandbox: f.s.id, Folder: fmt.Sprintf("/proc/%d/root%s", os.Getpid(), f.s.dir), PID: f.s.record.PID, Cgroup: f.s.cgroup,
+		Sandbox: f.s.id, Folder: fmt.Sprintf("/proc/%d/root%s", os.Getpid(), f.s.dir), PID: f.s.record.PID,
+		Cgroup: f.s.cgroup,
 	}})
 	_, err = pipe.Read(make([]byte, 1))
 	switch {
@@ -69,7 +71,8 @@ func pollable(f *os.File) (*os.File, error) {
 		return nil, fmt.Errorf("fstat: %w", err)
 	}
 	if t := st.Mode & unix.S_IFMT; t != unix.S_IFIFO && t != unix.S_IFSOCK {
-		return nil, api.Errorf(api.InvalidArgument, "the fd is neither a pipe nor a socket").WithField("break.fd").WithHint("give the end of a pipe that can be read")
+		return nil, api.Errorf(api.InvalidArgument, "the fd is neither a pipe nor a socket").WithField("break.fd").
+			WithHint("give the end of a pipe that can be read")
 	}
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {

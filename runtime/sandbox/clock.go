@@ -111,7 +111,8 @@ func (c *clock) alarm(until time.Time, before time.Duration, ring func()) (cance
 }
 
 // limit is ctx with a deadline by the clock, whose cause is why.
-func (c *clock) limit(ctx context.Context, until time.Time, before time.Duration, why error) (context.Context, context.CancelFunc) {
+func (c *clock) limit(ctx context.Context, until time.Time, before time.Duration, why error) (context.Context,
+	context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := c.alarm(until, before, func() { end(why) })
 	return ctx, func() {

@@ -243,7 +243,8 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 
 // create makes the sandbox, of g where that is not nil, which it owns. read is what it took to
 // read the policy.
-func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted, g *generic, read time.Duration) (api.Sandbox, error) {
+func (m *Manager) create(ctx context.Context, req *CreateRequest, limits granted, g *generic,
+	read time.Duration) (api.Sandbox, error) {
 	s, err := m.reserve(req, limits, g)
 	if g != nil {
 		if err != nil {
@@ -316,7 +317,8 @@ func (f *creation) network(context.Context) error {
 	if none {
 		ns, err := f.m.cfg.Networks.Plain(f.s.id)
 		if err != nil {
-			return api.Errorf(api.Internal, "make a network namespace: %w", err).WithHint("hutch doctor shows what this machine allows")
+			return api.Errorf(api.Internal, "make a network namespace: %w", err).
+				WithHint("hutch doctor shows what this machine allows")
 		}
 		f.netns = ns.File()
 		f.undo.Add(ns.Close)
@@ -366,7 +368,8 @@ func (f *creation) overlayOf() launchapi.Overlay {
 		fs = filepath.Join(f.s.dir, base)
 	}
 	return launchapi.Overlay{
-		Dir: f.s.root.Dir, Lower: append(f.m.layerFolders(f.s), f.s.root.Lower...), Upper: filepath.Join(fs, "upper"), Work: filepath.Join(fs, "work"),
+		Dir: f.s.root.Dir, Lower: append(f.m.layerFolders(f.s), f.s.root.Lower...), Upper: filepath.Join(fs, "upper"),
+		Work:   filepath.Join(fs, "work"),
 		Target: filepath.Join(f.s.dir, "root"), Volatile: !f.req.Spec.Keep,
 	}
 }
@@ -377,7 +380,8 @@ func (f *creation) launch(ctx context.Context) error {
 		if err == nil || context.Cause(ctx) != nil || launcherGone(err) || f.claimed.dressed != nil {
 			return err
 		}
-		f.m.cfg.Logger.Warn("claim a sandbox that was launched ahead; it is launched anew", "sandbox", f.s.id, "err", err)
+		f.m.cfg.Logger.Warn("claim a sandbox that was launched ahead; it is launched anew", "sandbox", f.s.id,
+			"err", err)
 		if err := f.startOver(ctx); err != nil {
 			return err
 		}
@@ -460,7 +464,8 @@ func (f *creation) greet(ctx context.Context) error {
 		}
 		defer cgroups.Close()
 	}
-	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock), f.guest()); err != nil {
+	if err := f.s.guest.Setup(ctx, f.filter, cgroups, "", f.m.cfg.Host.landlockOf(f.req.Spec.Landlock),
+		f.guest()); err != nil {
 		return api.Errorf(api.Internal, "PID 1 of sandbox %s does not answer: %w", f.s.id, err).
 			WithHint("the daemon's log says how far it came")
 	}
@@ -488,13 +493,4 @@ func orElse(v, otherwise string) string {
 		return v
 	}
 	return otherwise
-}
-
-func contains(list []string, v string) bool {
-	for _, s := range list {
-		if s == v {
-			return true
-		}
-	}
-	return false
 }

@@ -251,7 +251,8 @@ func (m *Manager) gauge(s *Sandbox, took time.Duration, before diskuse.Usage) {
 	// What the file system has lost may be others', what a command has made took longer to
 	// make than to count.
 	grown := now.Bytes >= worthMeasuring || now.Inodes >= worthCounting || d.free.Inodes == 0 // btrfs counts none
-	again := d.hard || d.over || d.used.Add(d.spent).Exceeds(d.allowed) || long || grown && d.used.Inodes+d.spent.Inodes < quick
+	again := d.hard || d.over || d.used.Add(d.spent).Exceeds(d.allowed) || long || grown && d.used.Inodes+
+		d.spent.Inodes < quick
 	d.mu.Unlock()
 	if !again {
 		return
@@ -308,7 +309,8 @@ func (d *disk) denial() api.Denial {
 	}
 	whose := "the sandbox has made"
 	if len(d.volumes) > 0 {
-		n.Why, whose = fmt.Sprintf("the files of the sandbox and of its volumes take %d bytes", d.used.Bytes), "the sandbox and its volumes have"
+		n.Why, whose = fmt.Sprintf("the files of the sandbox and of its volumes take %d bytes", d.used.Bytes),
+			"the sandbox and its volumes have"
 	}
 	if d.limit.Inodes > 0 && (d.used.Inodes > d.limit.Inodes || d.hard && d.used.Inodes >= d.limit.Inodes) {
 		n.Target, n.Rule = "inodes", fmt.Sprintf("at most %d files and folders", d.limit.Inodes)
@@ -343,7 +345,8 @@ func (m *Manager) beginDisk(r *running) {
 
 // writing says that a call of a files worker makes files.
 func writing(op string) bool {
-	return op == filesapi.OpWrite || op == filesapi.OpMkdir || op == filesapi.OpUnpack || op == filesapi.OpReplace || op == filesapi.OpPatch
+	return op == filesapi.OpWrite || op == filesapi.OpMkdir || op == filesapi.OpUnpack || op == filesapi.OpReplace ||
+		op == filesapi.OpPatch
 }
 
 // mayWrite refuses calls that make files in a sandbox that is over its limit.
@@ -426,7 +429,8 @@ func (r *running) explain(e *evidence) {
 	}
 	if e != nil && !e.disk { // SIGXFSZ
 		if r.bounds.fsizeOwn {
-			r.met = &api.LimitHit{Name: "rlimits.fsize", Of: "exec", Limit: int64(r.bounds.fileSize), Peak: int64(r.bounds.fileSize),
+			r.met = &api.LimitHit{Name: "rlimits.fsize", Of: "exec", Limit: int64(r.bounds.fileSize),
+				Peak: int64(r.bounds.fileSize),
 				Hint: "write smaller files, or allow larger ones: limits.rlimits.fsize, --ulimit fsize=BYTES"}
 			return
 		}

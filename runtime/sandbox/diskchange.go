@@ -36,7 +36,8 @@ func (d *disk) options(limit diskuse.Usage) []sys.FSOption {
 // mountOwn gives the sandbox a file system of its own where its files are in memory
 // anyway.
 func (d *disk) mountOwn() error {
-	options := append(d.options(d.limit), sys.FSOption{Key: "source", Value: "hutch"}, sys.FSOption{Key: "mode", Value: "0700"})
+	options := append(d.options(d.limit), sys.FSOption{Key: "source", Value: "hutch"},
+		sys.FSOption{Key: "mode", Value: "0700"})
 	mnt, err := sys.FSMount("tmpfs", options, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 	if err != nil {
 		return err
@@ -71,7 +72,8 @@ func (m *Manager) changeDisk(ctx context.Context, s *Sandbox, l *api.Limits) (ba
 	}
 	switch {
 	case d == nil:
-		return nil, api.Errorf(api.FailedPrecondition, "%s: sandbox %s was created without a limit of disk space, and nothing watches it", field, s.id).
+		return nil, api.Errorf(api.FailedPrecondition,
+			"%s: sandbox %s was created without a limit of disk space, and nothing watches it", field, s.id).
 			WithField(field).WithHint("give it to sandbox.create")
 	case l.DiskBytes < 0 || l.Inodes < 0:
 		return nil, api.Errorf(api.InvalidArgument, "%s can be changed while a sandbox runs, and not lifted", field).
@@ -91,7 +93,8 @@ func (m *Manager) changeDisk(ctx context.Context, s *Sandbox, l *api.Limits) (ba
 		{"limits.inodes", old.Inodes, next.Inodes, used.Inodes},
 	} {
 		if c.next > 0 && c.next < c.used && (c.old == 0 || c.next < c.old) {
-			return nil, api.Errorf(api.FailedPrecondition, "%s: %d is less than the %d that the sandbox has written", c.field, c.next, c.used).
+			return nil, api.Errorf(api.FailedPrecondition, "%s: %d is less than the %d that the sandbox has written",
+				c.field, c.next, c.used).
 				WithField(c.field).WithHint("remove files in it first, or allow more")
 		}
 	}

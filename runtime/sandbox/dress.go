@@ -30,11 +30,13 @@ type wish struct {
 // disk that is not like everybody's.
 func (m *Manager) wishOf(req *CreateRequest, l *api.Limits) (wish, bool) {
 	sp := &req.Spec
-	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep, group: ofGroup(*l), shm: m.shmOf(l)}
+	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep,
+		group: ofGroup(*l), shm: m.shmOf(l)}
 	if w.bytes > 0 && w.inodes == 0 && sp.Limits.Inodes != api.Unlimited { // as reserve does
 		w.inodes = defaultInodes(w.bytes)
 	}
-	plain := req.origin == nil && !sp.WritableUsr && sp.Hostname == "" && len(sp.Hosts) == 0 && len(hostFolders(sp)) == 0 && m.cfg.Projects == nil
+	plain := req.origin == nil && !sp.WritableUsr && sp.Hostname == "" && len(sp.Hosts) == 0 &&
+		len(hostFolders(sp)) == 0 && m.cfg.Projects == nil
 	return w, plain
 }
 
@@ -61,7 +63,8 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 		s.record.Network.Mode = api.NetAllow
 	}
 	f := &creation{m: m, s: s, claimed: g, ahead: true, phases: map[string]float64{}, req: &CreateRequest{
-		Spec: api.Spec{Image: w.image, Platform: w.platform, Pull: api.PullNever, Keep: w.keep}, Progress: func(api.Progress) {},
+		Spec:     api.Spec{Image: w.image, Platform: w.platform, Pull: api.PullNever, Keep: w.keep},
+		Progress: func(api.Progress) {},
 	}}
 	defer f.undo.Run(&err)
 	d := &dressed{wish: w}
@@ -127,7 +130,8 @@ func (f *creation) rehearse(ctx context.Context) error {
 		return err
 	}
 	defer null.Close()
-	_, err = f.s.guest.Start(ctx, guestapi.Request{Argv: []string{"/"}, Cwd: "/", User: "0:0"}, []*os.File{null, null, null})
+	_, err = f.s.guest.Start(ctx, guestapi.Request{Argv: []string{"/"}, Cwd: "/", User: "0:0"},
+		[]*os.File{null, null, null})
 	var refused *guestapi.StartError
 	if errors.As(err, &refused) {
 		return nil
@@ -182,7 +186,8 @@ func (f *creation) checkDressed() error {
 	if err != nil {
 		return err
 	}
-	if r.Dir != d.root.Dir || !slices.Equal(r.Lower, d.root.Lower) || !slices.Equal(ids, d.lower) || !slices.Equal(r.Binds, d.root.Binds) {
+	if r.Dir != d.root.Dir || !slices.Equal(r.Lower, d.root.Lower) || !slices.Equal(ids, d.lower) ||
+		!slices.Equal(r.Binds, d.root.Binds) {
 		return errOutdated
 	}
 	return nil

@@ -58,7 +58,8 @@ func (i *silentInit) refuses(session int, path string) {
 	i.t.Helper()
 	i.says(guestapi.Event{Ev: guestapi.EvRefused, Refused: &guestapi.Refused{
 		NR: unix.SYS_OPENAT, Errno: int(unix.EACCES), Count: 1, PID: session, Session: session,
-		File: &guestapi.RefusedFile{Op: "read", Path: path, At: guestapi.RefusedAt{Mode: unix.S_IFREG | 0o600, FSUID: 1000}},
+		File: &guestapi.RefusedFile{Op: "read", Path: path, At: guestapi.RefusedAt{Mode: unix.S_IFREG | 0o600,
+			FSUID: 1000}},
 	}})
 }
 
@@ -83,7 +84,8 @@ func TestDeniedEarly(t *testing.T) {
 		go func() {
 			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 			if err == nil {
-				r.exec, err = s.guest.Start(t.Context(), guestapi.Request{Exec: r.guest, Argv: []string{"true"}}, []*os.File{null, null, null})
+				r.exec, err = s.guest.Start(t.Context(), guestapi.Request{Exec: r.guest, Argv: []string{"true"}},
+					[]*os.File{null, null, null})
 			}
 			done <- err
 		}()
@@ -115,7 +117,8 @@ func TestDeniedEarly(t *testing.T) {
 	}
 	m.addExec(a.r)
 	told("ex_a /a")
-	pid1.says(guestapi.Event{Ev: guestapi.EvFailed, Exec: c.r.guest, Reason: guestapi.ReasonNotFound, Errno: int(unix.ENOENT), Message: "none"})
+	pid1.says(guestapi.Event{Ev: guestapi.EvFailed, Exec: c.r.guest, Reason: guestapi.ReasonNotFound,
+		Errno: int(unix.ENOENT), Message: "none"})
 	if err := <-c.done; err == nil {
 		t.Fatal("started")
 	}

@@ -45,7 +45,10 @@ func (m *Manager) execExited(r *running) {
 	switch o.Verdict {
 	case api.VerdictTimeoutWall, api.VerdictTimeoutCPU, api.VerdictDisk, api.VerdictOutput:
 		detail := ""
-		if i := slices.IndexFunc(r.denials, func(d api.Denial) bool { return !d.Watched() && d.Kind != kindFailed }); i >= 0 {
+		if i := slices.IndexFunc(r.denials, func(d api.Denial) bool {
+			return !d.Watched() &&
+				d.Kind != kindFailed
+		}); i >= 0 {
 			detail = r.denials[i].Why
 		}
 		m.limitHit(r, o.Verdict, detail)
@@ -54,7 +57,8 @@ func (m *Manager) execExited(r *running) {
 			m.limitHit(r, o.Verdict, "")
 		}
 	}
-	e := api.ExitedEvent{ExitCode: o.ExitCode, Signal: o.Signal, Verdict: o.Verdict, DurationMS: o.DurationMS, Peaks: o.Peaks}
+	e := api.ExitedEvent{ExitCode: o.ExitCode, Signal: o.Signal, Verdict: o.Verdict, DurationMS: o.DurationMS,
+		Peaks: o.Peaks}
 	m.cfg.Events.Emit(api.EventExecExited, r.s.id, r.id, e)
 	m.auditExit(r, e)
 }

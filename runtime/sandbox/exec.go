@@ -170,7 +170,8 @@ func (m *Manager) startExec(ctx context.Context, req *ExecRequest, open bool) (*
 		return nil, err
 	}
 	defer m.startEnds(id)
-	r := &running{id: id, s: s, params: *p, open: open, by: audit.Caller(ctx), start: time.Now(), before: s.clock.state().Total, done: make(chan struct{})}
+	r := &running{id: id, s: s, params: *p, open: open, by: audit.Caller(ctx), start: time.Now(),
+		before: s.clock.state().Total, done: make(chan struct{})}
 	if req.channel != nil {
 		r.shell = newID("sh_")
 	}

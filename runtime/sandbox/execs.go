@@ -101,7 +101,8 @@ func (m *Manager) take(id string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.execs[id]; ok || m.taken[id] > 0 {
-		return "", api.Errorf(api.AlreadyExists, "exec %s exists", id).WithField("exec").WithHint("choose a new id for each command")
+		return "", api.Errorf(api.AlreadyExists, "exec %s exists", id).WithField("exec").
+			WithHint("choose a new id for each command")
 	}
 	m.taken[id]++
 	m.starting[id] = make(chan struct{})
@@ -177,7 +178,8 @@ func (m *Manager) findExec(id string) (*running, error) {
 }
 
 func errNoExec(id string) error {
-	return api.Errorf(api.NotFound, "no exec %q", id).WithHint("hutch rpc exec.list lists those of a sandbox that run or ended lately")
+	return api.Errorf(api.NotFound, "no exec %q", id).
+		WithHint("hutch rpc exec.list lists those of a sandbox that run or ended lately")
 }
 
 // keepOutput keeps what the exec has written readable until done is called, which must be soon after its end.
@@ -366,7 +368,8 @@ func (m *Manager) Exec(p api.ExecRef) (api.Exec, error) {
 func (r *running) record() api.Exec {
 	rec := api.Exec{
 		Exec: r.id, Sandbox: r.s.id, State: api.ExecRunning, Argv: r.params.Argv, Command: r.params.Command,
-		Background: r.params.Background, Kept: r.kept != "" || r.shell != "", TTY: r.params.Pty != nil, PID: r.exec.PID, Started: r.start.UTC().Truncate(time.Millisecond),
+		Background: r.params.Background, Kept: r.kept != "" || r.shell != "", TTY: r.params.Pty != nil, PID: r.exec.PID,
+		Started: r.start.UTC().Truncate(time.Millisecond),
 	}
 	if len(r.io.streams) == 2 {
 		rec.StdoutBytes, _ = r.io.streams[0].known()

@@ -130,7 +130,8 @@ func part(all []api.Denial) (refused []api.Denial, failed []api.Failure) {
 			continue
 		}
 		failed = append(failed, api.Failure{
-			Target: d.Target, Why: d.Why, Hint: d.HowToAllow, NetTarget: d.NetTarget, Exec: d.Exec, Errno: d.Errno, Count: d.Count, Time: d.Time,
+			Target: d.Target, Why: d.Why, Hint: d.HowToAllow, NetTarget: d.NetTarget, Exec: d.Exec, Errno: d.Errno,
+			Count: d.Count, Time: d.Time,
 		})
 	}
 	return refused, failed

@@ -21,8 +21,10 @@ import (
 
 // ask sends a request to the worker of the user that p names, and turns what fails
 // inside into errors that say what to do.
-func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte, limit int, fds ...*os.File) (*filesapi.Reply, []byte, error) {
-	return m.askBy(ctx, op, p, req, data, func(_ *Sandbox, w *worker, req filesapi.Request, leave func()) (*filesapi.Reply, []byte, error) {
+func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte, limit int,
+	fds ...*os.File) (*filesapi.Reply, []byte, error) {
+	return m.askBy(ctx, op, p, req, data, func(_ *Sandbox, w *worker, req filesapi.Request,
+		leave func()) (*filesapi.Reply, []byte, error) {
 		leave() // a pause ends the call
 		return w.client.Call(ctx, req, data, limit, fds...)
 	})
@@ -32,7 +34,8 @@ func (m *Manager) ask(ctx context.Context, op string, p *api.FileParams, req fil
 type asking func(s *Sandbox, w *worker, req filesapi.Request, leave func()) (*filesapi.Reply, []byte, error)
 
 // askBy is ask for calls that are more than one request.
-func (m *Manager) askBy(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte, use asking) (*filesapi.Reply, []byte, error) {
+func (m *Manager) askBy(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte,
+	use asking) (*filesapi.Reply, []byte, error) {
 	s, err := m.find(p.Sandbox)
 	if err != nil {
 		return nil, nil, err
@@ -142,7 +145,8 @@ func (m *Manager) ReadFile(ctx context.Context, p api.FileReadParams, fds Taker)
 		if err != nil {
 			return api.FileChunk{}, err
 		}
-		return api.FileChunk{Offset: r.Offset, Next: r.Offset + r.Bytes, Size: r.Size, Encoding: api.Text, EOF: r.EOF}, nil
+		return api.FileChunk{Offset: r.Offset, Next: r.Offset + r.Bytes, Size: r.Size, Encoding: api.Text,
+			EOF: r.EOF}, nil
 	}
 	if req.Limit == 0 {
 		req.Limit = api.DefaultReadBytes
@@ -173,7 +177,8 @@ func (m *Manager) WriteFile(ctx context.Context, p api.FileWriteParams, fds Take
 	}
 	data, err := decode("data", p.Data, p.Encoding)
 	if err == nil && len(data) > api.MaxWriteBytes {
-		err = api.Errorf(api.InvalidArgument, "data: %d bytes, at most %d fit into one call", len(data), api.MaxWriteBytes).
+		err = api.Errorf(api.InvalidArgument, "data: %d bytes, at most %d fit into one call", len(data),
+			api.MaxWriteBytes).
 			WithField("data").WithHint("write in pieces (append), or pass a pipe (fd)")
 	}
 	if err != nil {
@@ -191,7 +196,8 @@ func (m *Manager) WriteFile(ctx context.Context, p api.FileWriteParams, fds Take
 }
 
 // askPiped is ask with a pipe, which may be nil and is closed.
-func (m *Manager) askPiped(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte, pipe *os.File) (*filesapi.Reply, []byte, error) {
+func (m *Manager) askPiped(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, data []byte,
+	pipe *os.File) (*filesapi.Reply, []byte, error) {
 	if pipe == nil {
 		return m.ask(ctx, op, p, req, data, 0)
 	}
@@ -220,7 +226,8 @@ func takePipe(index *int, fds Taker, mode int) (*os.File, error) {
 		_ = unix.Fstatfs(int(fd), &fs)
 		flags, _ = unix.FcntlInt(fd, unix.F_GETFL, 0)
 	})
-	if got := flags & unix.O_ACCMODE; err == nil && (fs.Type != unix.PIPEFS_MAGIC || flags&unix.O_PATH != 0 || got != mode && got != unix.O_RDWR) {
+	if got := flags & unix.O_ACCMODE; err == nil && (fs.Type != unix.PIPEFS_MAGIC || flags&unix.O_PATH != 0 ||
+		got != mode && got != unix.O_RDWR) {
 		err = api.Errorf(api.InvalidArgument, "fd: not the right end of a pipe").WithField("fd").
 			WithHint("only pipes may cross into a sandbox; make one and copy, as hutch cp does")
 	}

@@ -26,7 +26,8 @@ func (m *Manager) fileRefused(s *Sandbox, r guestapi.Refused) {
 	x := s.explainFile(r.File, unix.Errno(r.Errno))
 	e := api.FileEvent{
 		Op: r.File.Op, Path: r.File.Path, Rule: x.rule, Why: x.why, HowToAllow: x.how, Count: r.Count,
-		Refusal: api.Refusal{By: x.by, Errno: unix.ErrnoName(unix.Errno(r.Errno)), Process: &api.NetProcess{PID: r.PID}},
+		Refusal: api.Refusal{By: x.by, Errno: unix.ErrnoName(unix.Errno(r.Errno)),
+			Process: &api.NetProcess{PID: r.PID}},
 	}
 	if r.Command != "" {
 		e.Process.Command = []string{r.Command}
@@ -63,7 +64,8 @@ func (s *Sandbox) explainFile(f *guestapi.RefusedFile, errno unix.Errno) fileRea
 	}
 	if errno == unix.EXDEV {
 		return fileReason{
-			by: "mount", rule: "overlay of a folder", why: "it is a folder of the host's below the overlay, which is moved by a copy, and it is too large for that, or holds what the process may not copy",
+			by: "mount", rule: "overlay of a folder",
+			why: "it is a folder of the host's below the overlay, which is moved by a copy, and it is too large for that, or holds what the process may not copy",
 			how: "mv, which copies it; or mode rw",
 		}
 	}
@@ -89,7 +91,8 @@ func (s *Sandbox) explainFile(f *guestapi.RefusedFile, errno unix.Errno) fileRea
 	}
 	return fileReason{
 		by: "mode", rule: fmt.Sprintf("owner %d:%d, mode %04o", at.UID, at.GID, at.Mode&0o7777),
-		why: fmt.Sprintf("%s is %s of uid %d, gid %d; the process is uid %d, gid %d", subject, mode, at.UID, at.GID, at.FSUID, at.FSGID),
+		why: fmt.Sprintf("%s is %s of uid %d, gid %d; the process is uid %d, gid %d", subject, mode, at.UID, at.GID,
+			at.FSUID, at.FSGID),
 		how: how,
 	}
 }
@@ -127,7 +130,8 @@ func (s *Sandbox) explainMount(name string, errno unix.Errno) fileReason {
 	}
 	for _, b := range s.root.Binds {
 		if b.ReadOnly {
-			try(b.Target, fileReason{"mount", b.Target + " read-only", b.Target + " is read-only: it is the host's own", "use an image instead of host, whose files are the sandbox's"})
+			try(b.Target, fileReason{"mount", b.Target + " read-only", b.Target + " is read-only: it is the host's own",
+				"use an image instead of host, whose files are the sandbox's"})
 		}
 	}
 	for _, p := range append([]string{aboutTarget}, kernelFolders...) {
@@ -135,11 +139,13 @@ func (s *Sandbox) explainMount(name string, errno unix.Errno) fileReason {
 	}
 	for _, mt := range s.spec.Mounts {
 		if mt.Mode == api.ModeRO {
-			try(mt.Target, fileReason{"mount", mt.Target + " read-only", mt.Target + " was asked for read-only", fmt.Sprintf("-v %s:%s:rw, or :overlay to keep it as it is", cmp.Or(mt.Volume, mt.Source), mt.Target)})
+			try(mt.Target, fileReason{"mount", mt.Target + " read-only", mt.Target + " was asked for read-only",
+				fmt.Sprintf("-v %s:%s:rw, or :overlay to keep it as it is", cmp.Or(mt.Volume, mt.Source), mt.Target)})
 		}
 	}
 	if w := s.spec.Workspace; w != nil && w.Mode == api.ModeRO {
-		try(workspaceTarget, fileReason{"mount", "workspace read-only", "the workspace was asked for read-only", fmt.Sprintf("--workspace %s:rw, or :overlay to keep the host's as it is", w.Path)})
+		try(workspaceTarget, fileReason{"mount", "workspace read-only", "the workspace was asked for read-only",
+			fmt.Sprintf("--workspace %s:rw, or :overlay to keep the host's as it is", w.Path)})
 	}
 	return best
 }

@@ -73,7 +73,8 @@ func (f *creation) foldersAhead() error {
 	d := f.s.disk
 	switch {
 	case d != nil && d.project != nil: // what is made from now on counts
-		if err := errors.Join(removeAll(filepath.Join(f.s.dir, "fs/upper")), removeAll(filepath.Join(f.s.dir, "fs/work"))); err != nil {
+		if err := errors.Join(removeAll(filepath.Join(f.s.dir, "fs/upper")),
+			removeAll(filepath.Join(f.s.dir, "fs/work"))); err != nil {
 			return err
 		}
 		return f.rootFolders()
@@ -149,7 +150,8 @@ func (f *creation) limitDisk() error {
 		return nil
 	}
 	if err != nil {
-		return api.Errorf(api.Internal, "make a file system of limits.disk_bytes in memory: %w", err).WithField("limits.disk_bytes").
+		return api.Errorf(api.Internal, "make a file system of limits.disk_bytes in memory: %w", err).
+			WithField("limits.disk_bytes").
 			WithHint("keep the state folder on a disk (HUTCH_ROOT), or leave the limit out")
 	}
 	f.undo.Add(func() error { return unmount(s.disk.fs) })
@@ -162,8 +164,9 @@ func (f *creation) limitDisk() error {
 func (f *creation) ownFiles(upper string) error {
 	host := f.s.record.Hostname
 	files := map[string]string{
-		"etc/hostname":    host + "\n",
-		"etc/hosts":       "127.0.0.1\tlocalhost " + host + "\n::1\tlocalhost ip6-localhost ip6-loopback " + host + "\n",
+		"etc/hostname": host + "\n",
+		"etc/hosts": "127.0.0.1\tlocalhost " + host + "\n::1\tlocalhost ip6-localhost ip6-loopback " +
+			host + "\n",
 		"etc/resolv.conf": resolvConf(f.m.cfg.Networks.NoResolver()),
 	}
 	for _, h := range f.req.Spec.Hosts {
@@ -192,7 +195,8 @@ type folder struct {
 }
 
 // ownFolders are for our own files and mounts, whatever the image has there.
-var ownFolders = []folder{{"etc", 0o755}, {"tmp", 0o777 | os.ModeSticky}, {"proc", 0o755}, {"dev", 0o755}, {"sys", 0o755}}
+var ownFolders = []folder{{"etc", 0o755}, {"tmp", 0o777 | os.ModeSticky}, {"proc", 0o755}, {"dev", 0o755},
+	{"sys", 0o755}}
 
 // abandon does what hutch-launch, which is gone, did not: end PID 1 and unmount
 // what lies in the sandbox's folder. hutchd shares its mount namespace.

@@ -20,7 +20,8 @@ import (
 const maxForking = 4
 
 // Fork makes sandboxes that go on from the files of another one, or of a snapshot: all that are asked for, or none.
-func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn uint64, fds Taker) (out api.Forked, err error) {
+func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn uint64, fds Taker) (out api.Forked,
+	err error) {
 	if err := p.Validate(); err != nil {
 		return out, err
 	}
@@ -78,7 +79,8 @@ func (m *Manager) Fork(ctx context.Context, user uint32, p api.ForkParams, conn 
 
 // forkSource is what is forked. source is the sandbox whose mounts the forks take, nil when they open folders by their
 // paths; first is to be one of them, and the caller drops it also behind an error.
-func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams) (sn *snapshot, source *Sandbox, held []*os.File, first *early, err error) {
+func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams) (sn *snapshot, source *Sandbox,
+	held []*os.File, first *early, err error) {
 	if p.Snapshot != "" {
 		if sn, err = m.snapshotOf(user, p.Snapshot); err != nil {
 			return nil, nil, nil, nil, err
@@ -149,7 +151,8 @@ func mountsOf(s *Sandbox, sp api.Spec) (api.Spec, trees, error) {
 		if !mt.OfHost() {
 			continue
 		}
-		fd, err := unix.OpenTree(unix.AT_FDCWD, filepath.Join(s.dir, "mnt", strconv.Itoa(i)), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		fd, err := unix.OpenTree(unix.AT_FDCWD, filepath.Join(s.dir, "mnt", strconv.Itoa(i)),
+			unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 		if err != nil {
 			t.close()
 			return sp, nil, fmt.Errorf("take the mount of %s again: %w", mt.Source, err)

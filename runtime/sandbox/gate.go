@@ -37,5 +37,6 @@ func awaitGate(ctx context.Context, fds Taker, field string, index int) error {
 }
 
 func badGate(field, format string, err error) error {
-	return api.Errorf(api.InvalidArgument, format, err).WithField(field).WithHint("Send an eventfd that was made with EFD_NONBLOCK.")
+	return api.Errorf(api.InvalidArgument, format, err).WithField(field).
+		WithHint("Send an eventfd that was made with EFD_NONBLOCK.")
 }

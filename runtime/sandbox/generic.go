@@ -45,13 +45,15 @@ const base = "base"
 // launchGeneric makes one. When it fails nothing is left.
 func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic, err error) {
 	id := newID("sb_")
-	s := &Sandbox{id: id, dir: filepath.Join(m.cfg.Dir, id), record: api.Sandbox{Seccomp: api.SeccompDefault, Hostname: "hutch"}}
+	s := &Sandbox{id: id, dir: filepath.Join(m.cfg.Dir, id), record: api.Sandbox{Seccomp: api.SeccompDefault,
+		Hostname: "hutch"}}
 	s.root = &Root{Dir: filepath.Join(s.dir, base), Lower: []string{"lower"}}
 	m.placeCgroup(s)
 	var below, above cleanup.Stack // what comes after the end of its processes, and before
 	defer below.Run(&err)
 	defer above.Run(&err)
-	f := &creation{m: m, req: &CreateRequest{}, s: s, phases: map[string]float64{}, generic: true, guarded: kind&guardedAhead != 0, moves: kind&movesAhead != 0}
+	f := &creation{m: m, req: &CreateRequest{}, s: s, phases: map[string]float64{}, generic: true,
+		guarded: kind&guardedAhead != 0, moves: kind&movesAhead != 0}
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return nil, diskError("make a sandbox's folder", err)
 	}
@@ -79,7 +81,8 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 	if err := f.mountAbout(); err != nil {
 		return nil, err
 	}
-	for _, do := range []func(*creation, context.Context) error{(*creation).build, (*creation).launch, (*creation).greet} {
+	for _, do := range []func(*creation, context.Context) error{(*creation).build, (*creation).launch, (*creation).
+		greet} {
 		if err := do(f, ctx); err != nil {
 			return nil, err
 		}
@@ -96,7 +99,8 @@ func (m *Manager) launchGeneric(ctx context.Context, kind kindAhead) (_ *generic
 // foldersOfGeneric makes all that a claim would have to make: a file system without a journal takes up to half a
 // millisecond for each name.
 func (m *Manager) foldersOfGeneric(dir string) error {
-	for _, sub := range []string{"root", "pts", "run", "mnt", "fs", aboutFolder, base, base + "/lower", base + "/upper", base + "/work"} {
+	for _, sub := range []string{"root", "pts", "run", "mnt", "fs", aboutFolder, base, base + "/lower", base + "/upper",
+		base + "/work"} {
 		mode := os.FileMode(0o700)
 		if sub == "root" || sub == "pts" {
 			mode = 0o755
@@ -232,7 +236,10 @@ func (p *generics) take(w wish, wished bool) *generic {
 	p.mu.Unlock()
 	for {
 		p.mu.Lock()
-		i := slices.IndexFunc(p.ready, func(g *generic) bool { return wished && g.dressed != nil && g.dressed.wish == w })
+		i := slices.IndexFunc(p.ready, func(g *generic) bool {
+			return wished && g.dressed != nil &&
+				g.dressed.wish == w
+		})
 		if i < 0 {
 			i = slices.IndexFunc(p.ready, func(g *generic) bool { return g.dressed == nil })
 		}

@@ -36,8 +36,10 @@ func number[T int64 | float64](field, controller, instead string, place func(*ap
 // groupLimits are all of them.
 var groupLimits = []groupLimit{
 	number("cpus", "cpu", "", func(l *api.Limits) *float64 { return &l.CPUs }),
-	number("memory_bytes", "memory", "each process may have so much data of its own (RLIMIT_DATA), and when all together use more the command that uses most is ended", func(l *api.Limits) *int64 { return &l.MemoryBytes }),
-	number("pids", "pids", "each user inside may have so many processes (RLIMIT_NPROC)", func(l *api.Limits) *int64 { return &l.PIDs }),
+	number("memory_bytes", "memory",
+		"each process may have so much data of its own (RLIMIT_DATA), and when all together use more the command that uses most is ended", func(l *api.Limits) *int64 { return &l.MemoryBytes }),
+	number("pids", "pids", "each user inside may have so many processes (RLIMIT_NPROC)",
+		func(l *api.Limits) *int64 { return &l.PIDs }),
 	number("swap_bytes", "memory", "", func(l *api.Limits) *int64 { return &l.SwapBytes }),
 	number("memory_high_bytes", "memory", "", func(l *api.Limits) *int64 { return &l.MemoryHighBytes }),
 	number("cpu_weight", "cpu", "", func(l *api.Limits) *int64 { return &l.CPUWeight }),
@@ -53,7 +55,7 @@ var groupLimits = []groupLimit{
 // lacks says why this host cannot enforce a limit, "" when it can.
 func (h *Host) lacks(g *groupLimit) string {
 	switch {
-	case !contains(h.Controllers, g.controller):
+	case !slices.Contains(h.Controllers, g.controller):
 		if h.CgroupReason != "" {
 			return h.CgroupReason
 		}
@@ -89,11 +91,13 @@ func (m *Manager) grant(asked *api.Limits, bestEffort bool) (granted, error) {
 		}
 		if v > 0 {
 			if !bestEffort {
-				return g, api.Errorf(api.Unavailable, "limits.%s cannot be enforced here: %s", k.field, why).WithField("limits."+k.field).
+				return g, api.Errorf(api.Unavailable, "limits.%s cannot be enforced here: %s", k.field, why).
+					WithField("limits."+k.field).
 					WithHint("%s; or leave the limit out, or allow what can be had with limits.best_effort (--best-effort)",
 						orElse(h.CgroupRemedy, "hutch doctor shows what this machine offers"))
 			}
-			g.missing = append(g.missing, api.Unenforced{Limit: k.field, Value: v, Why: why, Instead: k.instead, Metered: k.field == "memory_bytes"})
+			g.missing = append(g.missing, api.Unenforced{Limit: k.field, Value: v, Why: why, Instead: k.instead,
+				Metered: k.field == "memory_bytes"})
 		}
 		k.clear(&g.limits)
 	}
@@ -175,15 +179,19 @@ func (m *Manager) checkHost(l *api.Limits) error {
 		if b.of > 0 && b.asked > b.of {
 			asked, of := plain(b.asked), plain(b.of)
 			if b.field == "shm_bytes" { // which has no "none"
-				return api.Errorf(api.InvalidArgument, "limits.shm_bytes: %s is more than this machine has, %s %s", asked, of, b.what).
+				return api.Errorf(api.InvalidArgument, "limits.shm_bytes: %s is more than this machine has, %s %s",
+					asked, of, b.what).
 					WithField("limits.shm_bytes").WithHint("ask for at most %s", of)
 			}
-			return api.Errorf(api.InvalidArgument, "limits.%s: %s is more than this machine has, %s %s", b.field, asked, of, b.what).
-				WithField("limits."+b.field).WithHint("ask for at most %s, or for no limit: none, %d on the socket", of, api.Unlimited)
+			return api.Errorf(api.InvalidArgument, "limits.%s: %s is more than this machine has, %s %s", b.field, asked,
+				of, b.what).
+				WithField("limits."+b.field).WithHint("ask for at most %s, or for no limit: none, %d on the socket", of,
+				api.Unlimited)
 		}
 	}
 	if cpus, _ := api.ParseCPUSet(l.CPUSet); len(cpus) > 0 && cpus[len(cpus)-1] >= h.CPUs {
-		return api.Errorf(api.InvalidArgument, "limits.cpuset: there is no CPU %d", cpus[len(cpus)-1]).WithField("limits.cpuset").
+		return api.Errorf(api.InvalidArgument, "limits.cpuset: there is no CPU %d", cpus[len(cpus)-1]).
+			WithField("limits.cpuset").
 			WithHint("this machine has CPUs 0 to %d", h.CPUs-1)
 	}
 	return h.checkRlimits("limits.rlimits", &l.Rlimits)
@@ -229,7 +237,10 @@ func (m *Manager) standIns(s *Sandbox) standIns {
 // them put in.
 func regranted(missing []api.Unenforced, l *api.Limits, more []api.Unenforced) []api.Unenforced {
 	kept := slices.DeleteFunc(slices.Clone(missing), func(u api.Unenforced) bool {
-		return slices.ContainsFunc(groupLimits, func(k groupLimit) bool { return k.field == u.Limit && k.value(l) != 0 })
+		return slices.ContainsFunc(groupLimits, func(k groupLimit) bool {
+			return k.field == u.Limit &&
+				k.value(l) != 0
+		})
 	})
 	return append(kept, more...)
 }

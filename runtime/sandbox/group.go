@@ -62,7 +62,8 @@ func (m *Manager) enterGroup(r *running) error {
 		err = m.cfg.Cgroups.Make(r.s.cgroup, name, r.bounds.group)
 	}
 	if err != nil {
-		return api.Errorf(api.ResourceExhausted, "%w", err).WithHint("the sandbox may have ended; else end some execs, or allow more cgroups (cgroup.max.descendants)")
+		return api.Errorf(api.ResourceExhausted, "%w", err).
+			WithHint("the sandbox may have ended; else end some execs, or allow more cgroups (cgroup.max.descendants)")
 	}
 	r.group.Name = name
 	return nil

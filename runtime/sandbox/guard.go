@@ -53,7 +53,8 @@ func guardsOf(sp *api.Spec, mounts string) ([]*folderGuard, error) {
 	for i, m := range wanted {
 		if set := guardSet(&m); !set.Empty() {
 			guards = append(guards, &folderGuard{
-				at: filepath.Join(mounts, strconv.Itoa(i)), target: m.Target, mount: m, set: set, refuses: m.RefusesNew(), told: map[string]bool{},
+				at: filepath.Join(mounts, strconv.Itoa(i)), target: m.Target, mount: m, set: set,
+				refuses: m.RefusesNew(), told: map[string]bool{},
 			})
 		}
 	}
@@ -115,7 +116,8 @@ func (f *creation) guest() *guestapi.Guard {
 		if !of.refuses {
 			continue
 		}
-		root := guestapi.GuardRoot{Path: of.target, Own: slices.Concat(of.mount.Guard, of.named), Unguarded: of.mount.Unguarded}
+		root := guestapi.GuardRoot{Path: of.target, Own: slices.Concat(of.mount.Guard, of.named),
+			Unguarded: of.mount.Unguarded}
 		for _, m := range hostFolders(&f.req.Spec) { // volumes, and what is the sandbox's own
 			if at := path.Clean(m.Target); !m.Guards() && strings.HasPrefix(at, of.target+"/") {
 				root.Except = append(root.Except, at)
@@ -159,7 +161,8 @@ func (f *creation) initArg() string {
 // overlays reports whether PID 1 moves folders for commands: in overlays of folders, unless it is under a profile that
 // may refuse what that takes.
 func overlays(sp *api.Spec) bool {
-	return sp.SeccompProfile == "" && slices.ContainsFunc(hostFolders(sp), func(m api.Mount) bool { return m.Mode == api.ModeOverlay })
+	return sp.SeccompProfile == "" &&
+		slices.ContainsFunc(hostFolders(sp), func(m api.Mount) bool { return m.Mode == api.ModeOverlay })
 }
 
 // settleGuardNew decides what api.GuardAuto is here, and refuses a guard that this kernel cannot keep.
@@ -216,8 +219,10 @@ func (h *Host) checkGuardNew(field string) error {
 	if h.LandlockABI > 0 {
 		return nil
 	}
-	return api.Errorf(api.Unavailable, "%s.guard_new: refuse takes a Landlock domain, and there is none here: %s", field, h.LandlockReason).
-		WithField(field + ".guard_new").WithHint("use tell, which tells of such names behind each command; or mode overlay, where what is applied is looked at before")
+	return api.Errorf(api.Unavailable, "%s.guard_new: refuse takes a Landlock domain, and there is none here: %s",
+		field, h.LandlockReason).
+		WithField(field + ".guard_new").
+		WithHint("use tell, which tells of such names behind each command; or mode overlay, where what is applied is looked at before")
 }
 
 // addGuardNew tells of the guards. PID 1 does not get ready without.
@@ -225,12 +230,14 @@ func (h *Host) addGuardNew(iso *api.Isolation, sp *api.Spec, guards []*folderGua
 	if len(guards) == 0 {
 		return
 	}
-	w := api.Wall{Name: "workspace guard", Status: "yes", Detail: "guarded names that are not there cannot be made: PID 1 makes what commands make in the folder"}
+	w := api.Wall{Name: "workspace guard", Status: "yes",
+		Detail: "guarded names that are not there cannot be made: PID 1 makes what commands make in the folder"}
 	for _, g := range guards {
 		switch {
 		case !g.refuses:
 			w.Status = "no"
-			w.Detail = "guarded names that are not there can be made, and are told of at the top of the folder: " + cmp.Or(h.noGuardNew(sp), "as was asked for")
+			w.Detail = "guarded names that are not there can be made, and are told of at the top of the folder: " +
+				cmp.Or(h.noGuardNew(sp), "as was asked for")
 		case g.unseen > 0 && w.Status == "yes":
 			w.Detail += fmt.Sprintf("; %d folders of %s cannot be looked into", g.unseen, g.target)
 		}
@@ -243,7 +250,8 @@ func overItself(fd int, readOnly, mounted bool) error {
 	tree := fd
 	if !mounted {
 		var err error
-		if tree, err = unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE); err != nil {
+		if tree, err = unix.OpenTree(fd, "",
+			unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE); err != nil {
 			return fmt.Errorf("open_tree: %w", err)
 		}
 		defer unix.Close(tree)
@@ -276,7 +284,8 @@ func openBelow(root int, name string) (int, *unix.Statx_t, error) {
 		return -1, nil, err
 	}
 	st := &unix.Statx_t{}
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK, st); err != nil {
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT,
+		unix.STATX_TYPE|unix.STATX_INO|unix.STATX_NLINK, st); err != nil {
 		_ = unix.Close(fd)
 		return -1, nil, err
 	}

@@ -38,7 +38,8 @@ func (g *folderGuard) repository(rel string) {
 	}
 	g.told[rel] = true
 	g.made = append(g.made, api.Unguarded{
-		Path: path.Join(g.target, rel), Why: "it is a new repository: git takes instructions from its configuration and hooks",
+		Path: path.Join(g.target, rel),
+		Why:  "it is a new repository: git takes instructions from its configuration and hooks",
 		Hint: "look at both before you use git, or a prompt that asks git, in there",
 	})
 }
@@ -107,7 +108,8 @@ func (g *folderGuard) reports(root int) (found []api.Unguarded) {
 		_ = unix.Close(fd)
 		g.told[r.Name] = true
 		found = append(found, api.Unguarded{
-			Path: path.Join(g.target, r.Name), Why: fmt.Sprintf("it is new, and %s takes instructions from it (%s)", r.Who, r.When),
+			Path: path.Join(g.target, r.Name), Why: fmt.Sprintf("it is new, and %s takes instructions from it (%s)",
+				r.Who, r.When),
 			Hint: "look at it before a program of yours does",
 		})
 	}
@@ -172,7 +174,8 @@ func (g *folderGuard) list(root *os.File) bool {
 func (g *folderGuard) explain(rel string) (fileReason, bool) {
 	for _, name := range g.named {
 		if _, ok := below(rel, name); ok {
-			return fileReason{"mount", guardRule, name + " is guarded: the configuration of a repository names it", "--unguard all"}, true
+			return fileReason{"mount", guardRule, name + " is guarded: the configuration of a repository names it",
+				"--unguard all"}, true
 		}
 	}
 	m, ok := g.set.Path(rel, false)
@@ -182,14 +185,16 @@ func (g *folderGuard) explain(rel string) (fileReason, bool) {
 		}
 	}
 	if slices.Contains(g.mount.Guard, m.Name) {
-		return fileReason{"mount", guardRule, m.Path + " is guarded, as was asked for", "leave out --guard " + m.Name}, ok
+		return fileReason{"mount", guardRule, m.Path + " is guarded, as was asked for", "leave out --guard " +
+			m.Name}, ok
 	}
 	switch {
 	case !ok:
 		return fileReason{}, false
 	case m.Name == guard.NewRepository:
 		return fileReason{
-			"mount", guardRule, "it would make a repository, in which git takes instructions from its configuration", "--unguard " + m.Name + ", or :overlay",
+			"mount", guardRule, "it would make a repository, in which git takes instructions from its configuration",
+			"--unguard " + m.Name + ", or :overlay",
 		}, true
 	case m.Above:
 		var held []string
@@ -198,9 +203,11 @@ func (g *folderGuard) explain(rel string) (fileReason, bool) {
 				held = append(held, name)
 			}
 		}
-		return fileReason{"mount", guardRule, "it holds what is guarded: " + strings.Join(held, ", "), "--unguard " + cmp.Or(strings.Join(held, " --unguard "), m.Name)}, true
+		return fileReason{"mount", guardRule, "it holds what is guarded: " + strings.Join(held, ", "), "--unguard " +
+			cmp.Or(strings.Join(held, " --unguard "), m.Name)}, true
 	}
-	return fileReason{"mount", guardRule, m.Path + " is guarded: programs of yours take instructions from it", "--unguard " + m.Name}, true
+	return fileReason{"mount", guardRule, m.Path + " is guarded: programs of yours take instructions from it",
+		"--unguard " + m.Name}, true
 }
 
 // inRepository looks for a folder of a repository above rel that has no name of its own, such as a bare one.

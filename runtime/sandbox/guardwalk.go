@@ -107,20 +107,23 @@ func (w *guardWalk) again(parent int, name string) (*os.File, error) {
 // tooMuch refuses a folder that is too large to be looked at: what is not looked at could be written, and a sandbox can
 // make it so.
 func (w *guardWalk) tooMuch(what string) error {
-	return api.Errorf(api.FailedPrecondition, "%s has %s: not all names in it that programs of yours obey can be guarded", w.g.mount.Source, what).
+	return api.Errorf(api.FailedPrecondition,
+		"%s has %s: not all names in it that programs of yours obey can be guarded", w.g.mount.Source, what).
 		WithHint("mount a smaller folder, or :overlay; --unguard all takes the guard off")
 }
 
 // entries reads what of a folder matters: keep decides, of names that are no folders; and whether it has a HEAD, as
 // each repository has. It is nothing where the folder cannot be read, which is counted.
-func (w *guardWalk) entries(dir *os.File, depth int, keep func(fs.DirEntry) bool) (kept []fs.DirEntry, head bool, err error) {
+func (w *guardWalk) entries(dir *os.File, depth int, keep func(fs.DirEntry) bool) (kept []fs.DirEntry, head bool,
+	err error) {
 	for {
 		if err := w.ctx.Err(); err != nil {
 			return nil, false, err
 		}
 		entries, err := dir.ReadDir(1024)
 		if w.seen += len(entries); w.seen > maxGuardWalk || depth > maxGuardDepth {
-			return nil, false, w.tooMuch(fmt.Sprintf("over %d names, or folders in each other deeper than %d", maxGuardWalk, maxGuardDepth))
+			return nil, false, w.tooMuch(fmt.Sprintf("over %d names, or folders in each other deeper than %d",
+				maxGuardWalk, maxGuardDepth))
 		}
 		for _, e := range entries {
 			head = head || e.Name() == "HEAD"
@@ -140,7 +143,8 @@ func (w *guardWalk) entries(dir *os.File, depth int, keep func(fs.DirEntry) bool
 
 // folder covers what is guarded in dir, which is rel below the root, and in parent.
 func (w *guardWalk) folder(parent, dir *os.File, rel string, depth int) error {
-	entries, repository, err := w.entries(dir, depth, func(e fs.DirEntry) bool { return len(w.g.set.Candidates(rel, e.Name())) > 0 })
+	entries, repository, err := w.entries(dir, depth,
+		func(e fs.DirEntry) bool { return len(w.g.set.Candidates(rel, e.Name())) > 0 })
 	if err != nil {
 		return err
 	}
@@ -191,7 +195,8 @@ func (w *guardWalk) repository(parent, dir *os.File, rel string) (*os.File, erro
 	w.repositories = append(w.repositories, rel)
 	if parent != nil {
 		var st unix.Statx_t
-		if err := unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
+		if err := unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE,
+			&st); err != nil {
 			return nil, err
 		}
 		if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 && len(names) > 0 {
@@ -226,7 +231,8 @@ func (w *guardWalk) over(fd int, readOnly, mounted bool) error {
 // coverBelow covers a name below at.
 func (w *guardWalk) coverBelow(at int, name string) error {
 	parts := strings.Split(name, "/")
-	if last := parts[len(parts)-1]; w.g.refuses && len(parts) == 2 && parts[0] == ".git" && (last == "modules" || last == "worktrees") {
+	if last := parts[len(parts)-1]; w.g.refuses && len(parts) == 2 && parts[0] == ".git" &&
+		(last == "modules" || last == "worktrees") {
 		return nil // as in repository
 	}
 	// What is above a name that is not there need not stay: PID 1 makes no such name below another folder either.
@@ -390,8 +396,10 @@ func (w *guardWalk) linksBelow(dir *os.File, rel string, depth int) error {
 	}
 	entries, _, err := w.entries(dir, depth, func(e fs.DirEntry) bool {
 		var st unix.Statx_t
-		err := unix.Statx(int(dir.Fd()), e.Name(), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_INO|unix.STATX_NLINK, &st)
-		return err == nil && e.Type().IsRegular() && st.Nlink > 1 && w.linked[inode{uint64(st.Dev_major)<<32 | uint64(st.Dev_minor), st.Ino}]
+		err := unix.Statx(int(dir.Fd()), e.Name(), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
+			unix.STATX_INO|unix.STATX_NLINK, &st)
+		return err == nil && e.Type().IsRegular() && st.Nlink > 1 &&
+			w.linked[inode{uint64(st.Dev_major)<<32 | uint64(st.Dev_minor), st.Ino}]
 	})
 	if err != nil {
 		return err

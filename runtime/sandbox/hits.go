@@ -85,14 +85,16 @@ func (m *Manager) limitOf(r *running) *api.LimitHit {
 			h.Peak = st.Memory.PeakBytes
 		}
 		if own.MemoryBytes > 0 && (limits.MemoryBytes == 0 || own.MemoryBytes <= limits.MemoryBytes) {
-			h.Of, h.Limit, h.Peak, h.Hint = "exec", own.MemoryBytes, r.memory, "use less memory, or give the command more: limits.memory_bytes"
+			h.Of, h.Limit, h.Peak, h.Hint = "exec", own.MemoryBytes, r.memory,
+				"use less memory, or give the command more: limits.memory_bytes"
 		}
 		return h
 	case api.VerdictPIDs:
 		h := &api.LimitHit{Name: "pids", Of: "sandbox", Limit: limits.PIDs,
 			Hint: "start fewer processes and threads, or allow more: hutch update --pids-limit N " + r.s.id}
 		if own.PIDs > 0 && (limits.PIDs == 0 || own.PIDs <= limits.PIDs) {
-			h.Of, h.Limit, h.Hint = "exec", own.PIDs, "start fewer processes and threads, or give the command more: limits.pids"
+			h.Of, h.Limit, h.Hint = "exec", own.PIDs,
+				"start fewer processes and threads, or give the command more: limits.pids"
 		}
 		h.Peak = h.Limit // a fork was refused: there were as many
 		return h

@@ -70,10 +70,12 @@ func (m *Manager) hold(r *running, io *stdio) error {
 	p := &r.params
 	meta := execMeta{
 		Guest: r.guest, Start: r.start, Until: r.until, Paused: r.before,
-		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, FSizeOwn: r.bounds.fsizeOwn, FileSize: r.bounds.fileSize, WasOver: r.wasOver, Group: r.group, OOM: r.oom, PIDs: r.pids,
+		CPU: r.bounds.cpu, Output: r.bounds.output, FSize: r.bounds.fsize, FSizeOwn: r.bounds.fsizeOwn,
+		FileSize: r.bounds.fileSize, WasOver: r.wasOver, Group: r.group, OOM: r.oom, PIDs: r.pids,
 		// All that is shown of an exec later.
-		Params: api.ExecParams{Sandbox: p.Sandbox, Argv: p.Argv, Command: p.Command, Background: p.Background, Pty: p.Pty},
-		Input:  io.input != nil, Master: io.master != nil, Shell: r.shell, Kept: r.kept, User: p.User,
+		Params: api.ExecParams{Sandbox: p.Sandbox, Argv: p.Argv, Command: p.Command, Background: p.Background,
+			Pty: p.Pty},
+		Input: io.input != nil, Master: io.master != nil, Shell: r.shell, Kept: r.kept, User: p.User,
 	}
 	e := launchapi.Exec{ID: r.id, Size: spoolSize, Roles: io.roles}
 	files := slices.Clone(io.lend)

@@ -30,7 +30,8 @@ var hostHints = []hostHint{
 			"or run the sandbox with --writable-usr and pip with --break-system-packages",
 	},
 	{
-		programs: []string{"npm", "pnpm", "yarn"}, words: []string{"-g", "--global", "global", "--location=global"}, readOnly: true,
+		programs: []string{"npm", "pnpm", "yarn"}, words: []string{"-g", "--global", "global", "--location=global"},
+		readOnly: true,
 		hint: "in the image host /usr is read-only: install into the project, into a folder (npm install -g --prefix /tmp/npm ...), " +
 			"or run the sandbox with --writable-usr",
 	},
@@ -46,7 +47,8 @@ var hostHints = []hostHint{
 
 // hintOf is what to do about a command that failed, if the image host explains that.
 func hintOf(argv []string, writableUsr bool) string {
-	for command := range strings.FieldsFuncSeq(strings.Join(argv, " "), func(r rune) bool { return strings.ContainsRune(";&|()\n`", r) }) {
+	for command := range strings.FieldsFuncSeq(strings.Join(argv, " "),
+		func(r rune) bool { return strings.ContainsRune(";&|()\n`", r) }) {
 		words := strings.Fields(command)
 		for i, w := range words {
 			program := w[strings.LastIndexByte(w, '/')+1:]
@@ -54,7 +56,8 @@ func hintOf(argv []string, writableUsr bool) string {
 				if !slices.Contains(h.programs, program) || h.readOnly && writableUsr {
 					continue
 				}
-				if len(h.words) == 0 || slices.ContainsFunc(words[i+1:], func(w string) bool { return slices.Contains(h.words, w) }) {
+				if len(h.words) == 0 ||
+					slices.ContainsFunc(words[i+1:], func(w string) bool { return slices.Contains(h.words, w) }) {
 					return h.hint
 				}
 			}
@@ -66,7 +69,8 @@ func hintOf(argv []string, writableUsr bool) string {
 // jvmHint is what to do about a command without memory, if it starts a JVM: one before 24 does not look above the
 // cgroup that it is in (JDK-8322420), and of v2 that is the command's own, without a limit.
 func jvmHint(argv []string) string {
-	for w := range strings.FieldsFuncSeq(strings.Join(argv, " "), func(r rune) bool { return strings.ContainsRune(" ;&|()\n`", r) }) {
+	for w := range strings.FieldsFuncSeq(strings.Join(argv, " "),
+		func(r rune) bool { return strings.ContainsRune(" ;&|()\n`", r) }) {
 		switch w[strings.LastIndexByte(w, '/')+1:] {
 		case "java", "javac", "mvn", "mvnw", "gradle", "gradlew", "sbt", "kotlin", "kotlinc", "scala":
 			return "a JVM before 24 takes the host's memory for its own: tell it the limit, JAVA_TOOL_OPTIONS=-XX:MaxRAM=512m for example"

@@ -7,7 +7,8 @@ import (
 
 // TestJVMHint: who starts a JVM is told, and nobody else.
 func TestJVMHint(t *testing.T) {
-	for command, want := range map[string]bool{"java -jar x.jar": true, "cd app && ./gradlew test": true, "node java.js": false, "": false} {
+	for command, want := range map[string]bool{"java -jar x.jar": true, "cd app && ./gradlew test": true,
+		"node java.js": false, "": false} {
 		if got := jvmHint([]string{"sh", "-c", command}); (got != "") != want {
 			t.Errorf("%q: %q", command, got)
 		}

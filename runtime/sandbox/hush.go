@@ -16,7 +16,8 @@ import (
 // hush calls use while nothing of the sandbox writes, for milliseconds: unlike still it tells nobody, and leaves files
 // workers alone. changing says of a file that somebody has it mapped, and so may change it without giving it a new
 // time. Nothing is stopped where nothing but PID 1 and workers is there, which write when they are asked to.
-func (m *Manager) hush(ctx context.Context, s *Sandbox, use func(changing func(name string, ino uint64) bool) error) (err error) {
+func (m *Manager) hush(ctx context.Context, s *Sandbox,
+	use func(changing func(name string, ino uint64) bool) error) (err error) {
 	done, err := s.door.take(ctx)
 	if err != nil {
 		return err
@@ -59,7 +60,8 @@ func (m *Manager) hush(ctx context.Context, s *Sandbox, use func(changing func(n
 	s.setPause(nil)
 	m.saveEnd(s)
 	if err == nil && terr != nil && s.state() == api.Running {
-		err = api.Errorf(api.Internal, "let sandbox %s go on: %w", s.id, terr).WithHint("hutch resume %s, or remove it: hutch rm %s", s.id, s.id)
+		err = api.Errorf(api.Internal, "let sandbox %s go on: %w", s.id, terr).
+			WithHint("hutch resume %s, or remove it: hutch rm %s", s.id, s.id)
 	}
 	return err
 }

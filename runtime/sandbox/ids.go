@@ -9,7 +9,8 @@ func (h *Host) checkIDs(want api.IDs) error {
 	if want != api.IDsEmulate || h.UserMap == "single" {
 		return nil
 	}
-	return api.Errorf(api.Unavailable, "ids: emulate is for daemons without subordinate ids, and this one has a range of them: users in its sandboxes are real").
+	return api.Errorf(api.Unavailable,
+		"ids: emulate is for daemons without subordinate ids, and this one has a range of them: users in its sandboxes are real").
 		WithField("ids").WithHint("leave it out, or use auto")
 }
 
@@ -24,11 +25,13 @@ func (h *Host) addIDs(iso *api.Isolation, want api.IDs, can bool) error {
 	if h.UserMap != "single" {
 		return nil
 	}
-	w := api.Wall{Name: "ids", Status: "no", Detail: "emulated: PID 1 says that files are given and users taken on, and nothing of it keeps processes of the sandbox apart"}
+	w := api.Wall{Name: "ids", Status: "no",
+		Detail: "emulated: PID 1 says that files are given and users taken on, and nothing of it keeps processes of the sandbox apart"}
 	switch {
 	case can && h.pretendsIDs(want):
 	case want == api.IDsEmulate:
-		return api.Errorf(api.Unavailable, "ids: emulate takes Linux 5.19, nothing around hutch that listens to system calls already, and no limit of file locks (ulimit -Hx)").
+		return api.Errorf(api.Unavailable,
+			"ids: emulate takes Linux 5.19, nothing around hutch that listens to system calls already, and no limit of file locks (ulimit -Hx)").
 			WithField("ids").WithHint("use auto: then there is only root inside, and package managers may fail")
 	case want == api.IDsReal:
 		w.Detail = "only root, as was asked for: to give a file to another or to become one fails"

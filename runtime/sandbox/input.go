@@ -46,7 +46,8 @@ func (m *Manager) CloseStdin(ctx context.Context, p api.ExecRef) error {
 		// A terminal has no end of file; this is the key for it (termios(3), VEOF). It comes
 		// behind what is being written.
 		ctx, cancel := context.WithTimeoutCause(ctx, keyTimeout, api.Errorf(api.FailedPrecondition,
-			"the terminal of exec %s takes no input", p.Exec).WithHint("its command does not read; exec.signal or exec.kill reaches it"))
+			"the terminal of exec %s takes no input", p.Exec).
+			WithHint("its command does not read; exec.signal or exec.kill reaches it"))
 		defer cancel()
 		return r.write(ctx, []byte{4})
 	default:
@@ -64,7 +65,8 @@ func (r *running) write(ctx context.Context, data []byte) error {
 	defer r.input.leave()
 	err := writeUntil(ctx, r.io.input, data)
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.EIO) || errors.Is(err, os.ErrClosed) {
-		return api.Errorf(api.FailedPrecondition, "exec %s reads its stdin no more", r.id).WithHint("it was closed, or the command has ended")
+		return api.Errorf(api.FailedPrecondition, "exec %s reads its stdin no more", r.id).
+			WithHint("it was closed, or the command has ended")
 	}
 	return err
 }

@@ -22,7 +22,8 @@ func (m *Manager) KeepExec(ctx context.Context, p api.ExecParams, name string) (
 		return api.StartResult{}, err
 	}
 	if !s.addShell(1) {
-		return api.StartResult{}, api.Errorf(api.ResourceExhausted, "%d shells and contexts are open in sandbox %s", maxShells, s.id).
+		return api.StartResult{}, api.Errorf(api.ResourceExhausted, "%d shells and contexts are open in sandbox %s",
+			maxShells, s.id).
 			WithHint("close some: shell.list, shell.close, code.contexts, code.end_context")
 	}
 	r, err := m.startExec(ctx, &ExecRequest{Params: p, Started: func(string, int) {}, keep: name}, true)

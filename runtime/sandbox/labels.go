@@ -17,7 +17,8 @@ func (h *Host) checkAppArmor(want api.AppArmor) error {
 	if why == "" {
 		why = "the kernel has no AppArmor"
 	}
-	return api.Errorf(api.Unavailable, "apparmor: sandboxes are under no profile of their own here: %s", why).WithField("apparmor").
+	return api.Errorf(api.Unavailable, "apparmor: sandboxes are under no profile of their own here: %s", why).
+		WithField("apparmor").
 		WithHint("hutch doctor says how to load it; with auto, namespaces, mounts and seccomp stand without it")
 }
 
@@ -50,14 +51,17 @@ func (h *Host) addLabel(iso *api.Isolation, l labels, want api.AppArmor) error {
 			return err
 		}
 		if want == api.AppArmorOn && w.Status != "yes" {
-			return api.Errorf(api.Unavailable, "apparmor: the sandbox was to be under an enforced profile, and is under %q", l.appArmor).WithField("apparmor").
+			return api.Errorf(api.Unavailable,
+				"apparmor: the sandbox was to be under an enforced profile, and is under %q", l.appArmor).
+				WithField("apparmor").
 				WithHint("load %s in enforce mode: sudo aa-enforce, or apparmor_parser -r with its file", h.AppArmor)
 		}
 		iso.Walls = append(iso.Walls, w)
 		return nil
 	}
 	if want == api.AppArmorOn {
-		return api.Errorf(api.Unavailable, "apparmor: the kernel tells no label of the sandbox's PID 1").WithField("apparmor")
+		return api.Errorf(api.Unavailable, "apparmor: the kernel tells no label of the sandbox's PID 1").
+			WithField("apparmor")
 	}
 	if w, ok := seLinuxWall(l.other); ok && l.other != "" {
 		iso.Walls = append(iso.Walls, w)

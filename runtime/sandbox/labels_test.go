@@ -19,11 +19,13 @@ func TestLabels(t *testing.T) {
 		{"hutch-sandbox", "hutch-sandbox-other (enforce)", ""},
 	} {
 		w, err := (&Host{AppArmor: c.profile}).appArmorWall(c.label)
-		if (err != nil) != (c.status == "") || err == nil && w.Status != c.status || err != nil && api.ErrorCode(err) != api.Internal {
+		if (err != nil) != (c.status == "") || err == nil && w.Status != c.status || err != nil &&
+			api.ErrorCode(err) != api.Internal {
 			t.Errorf("%+v: %+v, %v", c, w, err)
 		}
 	}
-	if w, err := (&Host{AppArmorReason: "none is loaded"}).appArmorWall("unconfined"); err != nil || !strings.Contains(w.Detail, "none is loaded") {
+	if w, err := (&Host{AppArmorReason: "none is loaded"}).appArmorWall("unconfined"); err != nil ||
+		!strings.Contains(w.Detail, "none is loaded") {
 		t.Errorf("%+v, %v", w, err)
 	}
 	for _, c := range []struct {
@@ -37,7 +39,8 @@ func TestLabels(t *testing.T) {
 		{Host{}, api.AppArmorAuto, true},
 		{Host{}, "", true},
 	} {
-		if err := c.host.checkAppArmor(c.want); (err == nil) != c.ok || err != nil && api.ErrorCode(err) != api.Unavailable {
+		if err := c.host.checkAppArmor(c.want); (err == nil) != c.ok || err != nil &&
+			api.ErrorCode(err) != api.Unavailable {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -11,7 +11,8 @@ func (h *Host) checkLandlock(want api.Landlock) error {
 	if want != api.LandlockOn || h.LandlockABI > 0 {
 		return nil
 	}
-	return api.Errorf(api.Unavailable, "landlock: commands cannot be in a Landlock domain here: %s", h.LandlockReason).WithField("landlock").
+	return api.Errorf(api.Unavailable, "landlock: commands cannot be in a Landlock domain here: %s", h.LandlockReason).
+		WithField("landlock").
 		WithHint("use auto: mounts, namespaces and seccomp stand without it, and hutch inspect says that it is missing")
 }
 
@@ -27,7 +28,8 @@ func (h *Host) landlockOf(want api.Landlock) int {
 // fails where it cannot be made.
 func (h *Host) addLandlock(iso *api.Isolation, want api.Landlock) {
 	iso.LandlockABI = h.landlockOf(want)
-	w := api.Wall{Name: "landlock", Status: "yes", Detail: fmt.Sprintf("ABI %d: commands open nothing that is not beneath the sandbox's root", iso.LandlockABI)}
+	w := api.Wall{Name: "landlock", Status: "yes",
+		Detail: fmt.Sprintf("ABI %d: commands open nothing that is not beneath the sandbox's root", iso.LandlockABI)}
 	if iso.LandlockABI == 0 {
 		w.Status, w.Detail = "no", h.LandlockReason
 		if want == api.LandlockOff {

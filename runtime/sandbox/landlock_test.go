@@ -31,7 +31,8 @@ func TestLandlock(t *testing.T) {
 		}
 		var iso api.Isolation
 		c.host.addLandlock(&iso, c.want)
-		if w := iso.Walls[0]; iso.LandlockABI != c.abi || w.Status != c.wall || w.Detail == "" || c.host.landlockOf(c.want) != c.abi {
+		if w := iso.Walls[0]; iso.LandlockABI != c.abi || w.Status != c.wall || w.Detail == "" ||
+			c.host.landlockOf(c.want) != c.abi {
 			t.Errorf("%q, ABI %d: %+v", c.want, c.host.LandlockABI, iso)
 		}
 	}

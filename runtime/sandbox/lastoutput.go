@@ -110,7 +110,8 @@ func (m *Manager) recallOutput(s *Sandbox) error {
 		return fmt.Errorf("read what its last command was: %w", err)
 	}
 	r := &running{
-		id: about.Exec, s: s, params: api.ExecParams{Argv: about.Argv, Command: about.Command, Background: about.Background},
+		id: about.Exec, s: s, params: api.ExecParams{Argv: about.Argv, Command: about.Command,
+			Background: about.Background},
 		exec: &guestapi.Exec{PID: about.PID}, start: about.Started, done: make(chan struct{}), verdict: about.Verdict,
 		end:  guestapi.Event{Status: *about.ExitCode << 8}, // wait(2)
 		took: time.Duration(about.DurationMS * float64(time.Millisecond)), io: &stdio{},
@@ -155,7 +156,8 @@ func storedStream(name string) (*stream, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &stream{
-		file: f, layout: spool.LayoutOf(spoolSize), total: st.Size(), ended: true, grown: make(chan struct{}), closed: make(chan struct{}),
+		file: f, layout: spool.LayoutOf(spoolSize), total: st.Size(), ended: true, grown: make(chan struct{}),
+		closed: make(chan struct{}),
 	}, nil
 }
 

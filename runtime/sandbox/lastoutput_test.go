@@ -38,7 +38,8 @@ func TestKeepLastOutput(t *testing.T) {
 			}
 			defer st.close()
 			s := &Sandbox{dir: dir}
-			r := &running{id: "ex", s: s, exec: &guestapi.Exec{}, done: make(chan struct{}), io: &stdio{streams: []*stream{st}}}
+			r := &running{id: "ex", s: s, exec: &guestapi.Exec{}, done: make(chan struct{}),
+				io: &stdio{streams: []*stream{st}}}
 			close(r.done)
 			s.ended = []*running{r}
 			if err := s.keepLastOutput(); !errors.Is(err, tt.err) {
@@ -66,7 +67,8 @@ func TestRecallOutput(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.dir, outputDir, aboutFile), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Manager{}).recallOutput(s); err == nil || !strings.Contains(err.Error(), "no exit code") || len(s.ended) > 0 {
+	if err := (&Manager{}).recallOutput(s); err == nil || !strings.Contains(err.Error(), "no exit code") ||
+		len(s.ended) > 0 {
 		t.Errorf("%v", err)
 	}
 }

@@ -82,8 +82,9 @@ func (m *Manager) Denied(sandbox string, e api.DeniedEvent) {
 	}
 	now := time.Now()
 	d := api.Denial{
-		Kind: api.KindNet, Target: e.Where(), NetTarget: e.NetTarget, Rule: e.Rule, Why: e.Why, HowToAllow: e.HowToAllow,
-		Count: e.Count, Time: now.UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
+		Kind: api.KindNet, Target: e.Where(), NetTarget: e.NetTarget, Rule: e.Rule, Why: e.Why,
+		HowToAllow: e.HowToAllow,
+		Count:      e.Count, Time: now.UTC().Truncate(time.Millisecond), Refusal: e.Refusal,
 	}
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock() // over Emit: events come in the order of what they tell
@@ -163,7 +164,8 @@ func (r *running) settleRefused() {
 // refuse adds d to what r was refused; Sandbox.mu is held.
 func (r *running) refuse(d api.Denial) {
 	same := func(o api.Denial) bool {
-		return o.NetTarget == d.NetTarget && o.Rule == d.Rule && o.Why == d.Why && o.Exec == d.Exec && o.Kind == d.Kind && o.Target == d.Target
+		return o.NetTarget == d.NetTarget && o.Rule == d.Rule && o.Why == d.Why && o.Exec == d.Exec &&
+			o.Kind == d.Kind && o.Target == d.Target
 	}
 	if i := slices.IndexFunc(r.refused, same); i >= 0 {
 		r.refused[i].Count += d.Count
@@ -300,7 +302,8 @@ func (l *ledger) read() (denials []api.Denial, untold int64) {
 	for _, e := range l.denials {
 		denials = append(denials, e.Denial)
 	}
-	slices.SortFunc(denials, func(a, b api.Denial) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
+	slices.SortFunc(denials,
+		func(a, b api.Denial) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Target, b.Target)) })
 	return denials, l.untold
 }
 

@@ -40,7 +40,8 @@ func refusing(t *testing.T) (*Manager, *Sandbox, *notes) {
 }
 
 func denied(name string) api.DeniedEvent {
-	return api.DeniedEvent{NetTarget: api.NetTarget{Proto: api.TCP, Name: name, Port: 443}, Rule: "mode allow", Why: "no", HowToAllow: "--allow " + name}
+	return api.DeniedEvent{NetTarget: api.NetTarget{Proto: api.TCP, Name: name, Port: 443}, Rule: "mode allow",
+		Why: "no", HowToAllow: "--allow " + name}
 }
 
 // TestDeniedWhose: an exec is named only when it was alone, also before PID 1 has told
@@ -68,7 +69,8 @@ func TestDeniedWhose(t *testing.T) {
 	if fmt.Sprint(got) != want {
 		t.Errorf("events %v, want %s", got, want)
 	}
-	for r, want := range map[*running]string{a: "[ex_a early.test:443 ex_a alone.test:443  shared.test:443]", b: "[ shared.test:443 ex_b later.test:443]"} {
+	for r, want := range map[*running]string{a: "[ex_a early.test:443 ex_a alone.test:443  shared.test:443]",
+		b: "[ shared.test:443 ex_b later.test:443]"} {
 		got := []string{}
 		for _, d := range r.takeRefused() {
 			got = append(got, d.Exec, d.Target)
@@ -145,7 +147,8 @@ func TestReasonsApart(t *testing.T) {
 		for _, d := range list {
 			got[d.Why+": "+d.HowToAllow] = d.Count
 		}
-		if len(got) != 2 || got["no server name: allow what no server name"] != 2 || got["asks for other.test: allow what asks for other.test"] != 1 {
+		if len(got) != 2 || got["no server name: allow what no server name"] != 2 ||
+			got["asks for other.test: allow what asks for other.test"] != 1 {
 			t.Errorf("%s: %v", where, got)
 		}
 	}
@@ -162,23 +165,28 @@ func TestLookupFlood(t *testing.T) {
 		r := &running{id: "ex_a", s: s}
 		s.execs[r.id] = r
 		for i := range 5000 {
-			m.Denied(s.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: fmt.Sprintf("n%d.test", i)}, Rule: "mode none", Why: "no"})
+			m.Denied(s.id, api.DeniedEvent{NetTarget: api.NetTarget{Name: fmt.Sprintf("n%d.test", i)},
+				Rule: "mode none", Why: "no"})
 		}
 		flood := len(n.all)
 		m.Denied(s.id, denied("web.test"))
-		m.Failed(s.id, api.FailedEvent{NetTarget: api.NetTarget{Proto: api.TCP, Name: "down.test", Port: 443}, Why: "nothing listens", Hint: "start it"})
+		m.Failed(s.id, api.FailedEvent{NetTarget: api.NetTarget{Proto: api.TCP, Name: "down.test", Port: 443},
+			Why: "nothing listens", Hint: "start it"})
 		if len(n.all) != flood+1 || len(n.failed) != 1 {
 			t.Errorf("%d events of denials behind the flood, %d of failures", len(n.all)-flood, len(n.failed))
 		}
 		kept := s.network()
 		refused, failed := part(r.takeRefused())
-		if last := kept.Denials[len(kept.Denials)-1]; len(kept.Denials) != maxDenials+1 || len(kept.Failures) != 1 || !hasTarget(kept.Denials, "web.test:443") {
-			t.Errorf("%d denials and %d failures are kept, the last is %+v", len(kept.Denials), len(kept.Failures), last)
+		if last := kept.Denials[len(kept.Denials)-1]; len(kept.Denials) != maxDenials+1 || len(kept.Failures) != 1 ||
+			!hasTarget(kept.Denials, "web.test:443") {
+			t.Errorf("%d denials and %d failures are kept, the last is %+v", len(kept.Denials),
+				len(kept.Failures), last)
 		}
 		if len(refused) != maxExecDenials+1 || !hasTarget(refused, "web.test:443") {
 			t.Errorf("the result has %d denials", len(refused))
 		}
-		if len(failed) != 1 || failed[0].Text() != "down.test:443 failed: nothing listens (start it)" || failed[0].Exec != r.id || failed[0].Count != 1 {
+		if len(failed) != 1 || failed[0].Text() != "down.test:443 failed: nothing listens (start it)" ||
+			failed[0].Exec != r.id || failed[0].Count != 1 {
 			t.Errorf("the result has the failures %+v", failed)
 		}
 	})

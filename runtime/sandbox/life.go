@@ -59,7 +59,8 @@ func (s *Sandbox) rearmIdle(m *Manager) {
 		s.idle.Stop()
 	}
 	if s.record.State == api.Running && s.isIdle() {
-		s.idle = time.AfterFunc(seconds(s.spec.IdleS), func() { m.expire(s, s.spec.IdleAction, "its idle_s is over", true) })
+		s.idle = time.AfterFunc(seconds(s.spec.IdleS),
+			func() { m.expire(s, s.spec.IdleAction, "its idle_s is over", true) })
 	}
 }
 
@@ -97,7 +98,8 @@ func (m *Manager) expire(s *Sandbox, action api.LifeAction, reason string, idle 
 			_, err = m.kill(m.ctx, s, reason)
 		}
 		if err != nil && m.ctx.Err() == nil {
-			m.cfg.Logger.Warn("end of a time of a sandbox", "sandbox", s.id, "action", action, "why", reason, "err", err)
+			m.cfg.Logger.Warn("end of a time of a sandbox", "sandbox", s.id, "action", action, "why", reason,
+				"err", err)
 		}
 		if action == api.LifeStop {
 			return // another has its place

@@ -38,7 +38,8 @@ func (m *Manager) boundsOf(s *Sandbox, p *api.ExecParams) (b bounds, err error) 
 	if b.output = positive(own.OutputBytes, sandbox.OutputBytes); b.output > 0 && p.Stdio != nil && !p.Detachable {
 		// The command writes into the caller's own pipe, with nobody between.
 		return b, api.Errorf(api.Unavailable, "limits.output_bytes: what goes to the caller's own fds is not counted").
-			WithField("limits.output_bytes").WithHint("have the output captured: leave stdio out, or make a terminal detachable; with the command line, --json or -d")
+			WithField("limits.output_bytes").
+			WithHint("have the output captured: leave stdio out, or make a terminal detachable; with the command line, --json or -d")
 	}
 	if own.CPUs > 0 || own.MemoryBytes > 0 || own.PIDs > 0 {
 		if err := m.checkExecControllers(s, &own); err != nil {
@@ -83,7 +84,8 @@ func (m *Manager) timeoutOf(sandbox float64, p *api.ExecParams, own float64) (ti
 }
 
 func (m *Manager) tooLong(field string, asked float64) error {
-	return api.Errorf(api.InvalidArgument, "%s: %g seconds are more than a command may take here", field, asked).WithField(field).
+	return api.Errorf(api.InvalidArgument, "%s: %g seconds are more than a command may take here", field, asked).
+		WithField(field).
 		WithHint("ask for at most %g seconds, start it in the background, or raise exec.max_timeout_s in the daemon's configuration file",
 			m.settings.Load().Exec.MaxTimeoutS)
 }
@@ -105,7 +107,8 @@ func (m *Manager) checkExecControllers(s *Sandbox, l *api.Limits) error {
 	if s.grouped && m.cfg.Host.CgroupMode == "v2" {
 		return nil
 	}
-	return api.Errorf(api.Unavailable, "limits: cpus, memory_bytes and pids of a single exec need cgroup v2 alone, this host's mode is %q",
+	return api.Errorf(api.Unavailable,
+		"limits: cpus, memory_bytes and pids of a single exec need cgroup v2 alone, this host's mode is %q",
 		m.cfg.Host.CgroupMode).WithField("limits").
 		WithHint("set them on the sandbox, or boot with systemd.unified_cgroup_hierarchy=1")
 }

@@ -26,12 +26,14 @@ func TestVerdict(t *testing.T) {
 		{"signal", evidence{status: died(unix.SIGTERM)}, api.VerdictSignal},
 		{"oom", evidence{status: died(unix.SIGKILL), oom: true}, api.VerdictOOM},
 		{"oom of a shell's child, in company", evidence{status: exit(137), oom: true}, api.VerdictOOM},
-		{"oom of a child that another code tells of", evidence{status: exit(2), oom: true, alone: true}, api.VerdictOOM},
+		{"oom of a child that another code tells of", evidence{status: exit(2), oom: true, alone: true},
+			api.VerdictOOM},
 		{"oom of somebody else", evidence{status: exit(2), oom: true}, api.VerdictNonzero},
 		{"oom that did no harm", evidence{oom: true, alone: true}, api.VerdictOK},
 		{"killed without an oom", evidence{status: died(unix.SIGKILL)}, api.VerdictSignal},
 		{"CPU time", evidence{bounds: cpu, cpu: time.Second}, api.VerdictTimeoutCPU},
-		{"CPU time, by the kernel", evidence{bounds: cpu, cpu: 999 * time.Millisecond, status: died(unix.SIGXCPU)}, api.VerdictTimeoutCPU},
+		{"CPU time, by the kernel", evidence{bounds: cpu, cpu: 999 * time.Millisecond, status: died(unix.SIGXCPU)},
+			api.VerdictTimeoutCPU},
 		{"CPU time left", evidence{bounds: cpu, cpu: 999 * time.Millisecond}, api.VerdictOK},
 		{"SIGXCPU of its own", evidence{status: died(unix.SIGXCPU)}, api.VerdictSignal},
 		{"output", evidence{bounds: bounds{output: 9}, output: 10}, api.VerdictOutput},
@@ -73,11 +75,14 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	hard := int64(8)
-	own := &api.ExecParams{Limits: &api.Limits{CPUTimeS: 0.5, TimeoutS: 9, Rlimits: api.Rlimits{NoFile: &api.Rlimit{Soft: 2, Hard: &hard}}}}
-	if b, err = m.boundsOf(s, own); err != nil || b.timeout != 9*time.Second || b.cpu != time.Second/2 || b.output != 6 {
+	own := &api.ExecParams{Limits: &api.Limits{CPUTimeS: 0.5, TimeoutS: 9,
+		Rlimits: api.Rlimits{NoFile: &api.Rlimit{Soft: 2, Hard: &hard}}}}
+	if b, err = m.boundsOf(s, own); err != nil || b.timeout != 9*time.Second || b.cpu != time.Second/2 ||
+		b.output != 6 {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if b, err = m.boundsOf(&Sandbox{}, &api.ExecParams{Background: true}); err != nil || b.timeout != 0 || len(b.rlimits) != 1 {
+	if b, err = m.boundsOf(&Sandbox{}, &api.ExecParams{Background: true}); err != nil || b.timeout != 0 ||
+		len(b.rlimits) != 1 {
 		t.Errorf("%+v, %v", b, err)
 	}
 	long, rl := 31.0, func(r api.Rlimits) api.ExecParams { return api.ExecParams{Limits: &api.Limits{Rlimits: r}} }

@@ -100,7 +100,8 @@ func (m *Manager) tellServers(s *Sandbox) (found bool) {
 		}
 		found = true
 		if told++; told <= maxOpened {
-			m.cfg.Events.Emit(api.EventPortOpened, s.id, "", api.PortEvent{Port: int(v.at.Port()), Listen: v.at.Addr().String(), Addresses: s.exposedAt(int(v.at.Port()))})
+			m.cfg.Events.Emit(api.EventPortOpened, s.id, "", api.PortEvent{Port: int(v.at.Port()), Listen: v.at.Addr().
+				String(), Addresses: s.exposedAt(int(v.at.Port()))})
 		}
 	}
 	s.knowServers(servers)

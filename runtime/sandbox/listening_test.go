@@ -17,7 +17,8 @@ const procTCP = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->w
 
 func TestParseServers(t *testing.T) {
 	got := parseServers(strings.NewReader(procTCP))
-	want := []server{{netip.MustParseAddrPort("127.0.0.1:8080"), 105935}, {netip.MustParseAddrPort("0.0.0.0:80"), 95612}}
+	want := []server{{netip.MustParseAddrPort("127.0.0.1:8080"), 105935},
+		{netip.MustParseAddrPort("0.0.0.0:80"), 95612}}
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -168,7 +168,8 @@ func (m *Manager) Configure(s Settings) {
 }
 
 // ErrClosed is what is refused of a manager that was closed: nothing of the call was done.
-var ErrClosed = api.Errorf(api.Unavailable, "the daemon is shutting down").WithHint("try again: a new daemon starts by itself")
+var ErrClosed = api.Errorf(api.Unavailable, "the daemon is shutting down").
+	WithHint("try again: a new daemon starts by itself")
 
 // newID makes a short random id: 60 bits in 12 letters.
 func newID(prefix string) string {

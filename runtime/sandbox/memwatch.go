@@ -63,7 +63,7 @@ func (s *Sandbox) wakeMeter() {
 
 // watchMemory looks until the sandbox has ended.
 func (m *Manager) watchMemory(s *Sandbox) {
-	if !s.limits().BestEffort || s.cgroup != "" && contains(m.cfg.Host.Controllers, "memory") {
+	if !s.limits().BestEffort || s.cgroup != "" && slices.Contains(m.cfg.Host.Controllers, "memory") {
 		return
 	}
 	m.watchers.Go(func() {
@@ -180,8 +180,10 @@ func (m *Manager) endLargest(ctx context.Context, s *Sandbox, all []process, use
 	}
 	s.mu.Unlock()
 	if len(execs) == 0 {
-		m.emit(api.EventLimitHit, s, "", api.LimitEvent{Limit: api.VerdictOOM, Detail: fmt.Sprintf("limits.memory_bytes is %d", limit)})
-		if _, err := m.kill(ctx, s, "what its commands have left behind uses more than limits.memory_bytes"); err != nil && ctx.Err() == nil {
+		m.emit(api.EventLimitHit, s, "",
+			api.LimitEvent{Limit: api.VerdictOOM, Detail: fmt.Sprintf("limits.memory_bytes is %d", limit)})
+		if _, err := m.kill(ctx, s,
+			"what its commands have left behind uses more than limits.memory_bytes"); err != nil && ctx.Err() == nil {
 			m.cfg.Logger.Warn("end a sandbox that uses too much memory", "sandbox", s.id, "err", err)
 		}
 		m.saveEnd(s)
@@ -190,7 +192,8 @@ func (m *Manager) endLargest(ctx context.Context, s *Sandbox, all []process, use
 	shares := sharesOf(all, execs)
 	largest := slices.MaxFunc(execs, func(a, b *running) int { return int(shares[a]>>10) - int(shares[b]>>10) })
 	largest.stop(&overMemory{api.LimitHit{
-		Name: "memory_bytes", Of: "sandbox", Limit: limit, Peak: used, Hint: "use less memory, or allow more: hutch update -m SIZE " + s.id,
+		Name: "memory_bytes", Of: "sandbox", Limit: limit, Peak: used,
+		Hint: "use less memory, or allow more: hutch update -m SIZE " + s.id,
 	}})
 	_ = awaitAll(ctx, []*running{largest})
 }

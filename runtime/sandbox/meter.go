@@ -121,7 +121,8 @@ func (p *process) parseStatus(text string) {
 
 // sum is what processes use together.
 func sum(all []process) api.Stats {
-	st := api.Stats{Source: api.SourceProcesses, CPU: &api.CPUStats{}, Memory: &api.MemoryStats{}, PIDs: &api.PIDStats{}}
+	st := api.Stats{Source: api.SourceProcesses, CPU: &api.CPUStats{}, Memory: &api.MemoryStats{},
+		PIDs: &api.PIDStats{}}
 	for i, p := range all {
 		st.CPU.UsedMS += ms(p.cpu + p.waited)
 		st.Memory.AnonBytes += p.anon
@@ -156,7 +157,8 @@ func (m *Manager) Processes(ref string) (api.Processes, error) {
 		}
 		list.Processes = append(list.Processes, api.Process{
 			PID: p.inside, HostPID: p.pid, PPID: inside[p.ppid], State: p.state, Threads: p.threads, CPUMS: ms(p.cpu),
-			RSSBytes: p.rss, Started: booted.Add(p.start).UTC().Truncate(time.Millisecond), Name: strings.ToValidUTF8(p.name, "?"), Argv: argvOf(p.pid),
+			RSSBytes: p.rss, Started: booted.Add(p.start).UTC().Truncate(time.Millisecond),
+			Name: strings.ToValidUTF8(p.name, "?"), Argv: argvOf(p.pid),
 		})
 	}
 	slices.SortStableFunc(list.Processes, func(a, b api.Process) int { return cmp.Compare(a.PID, b.PID) })

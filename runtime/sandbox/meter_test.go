@@ -21,7 +21,8 @@ func TestMeter(t *testing.T) {
 	// A name that looks like the rest of the line.
 	hostile := process{pid: 1}
 	err = hostile.parseStat("7 (a) S 1 (b)) R 3 0 0 0 0 0 0 0 0 0 150 50 10 20 0 0 4 0 900 0 0")
-	if err != nil || hostile.name != "a) S 1 (b)" || hostile.state != "R" || hostile.ppid != 3 || hostile.threads != 4 ||
+	if err != nil || hostile.name != "a) S 1 (b)" || hostile.state != "R" || hostile.ppid != 3 ||
+		hostile.threads != 4 ||
 		hostile.cpu != 2*time.Second || hostile.waited != 300*time.Millisecond || hostile.start != 9*time.Second {
 		t.Errorf("%+v, %v", hostile, err)
 	}
@@ -80,7 +81,8 @@ func TestMeterBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := meterBelow(os.Getpid())
-	if len(all) < 3 || all[0].pid != os.Getpid() || !slices.ContainsFunc(all, func(p process) bool { return p.ppid == cmd.Process.Pid }) {
+	if len(all) < 3 || all[0].pid != os.Getpid() ||
+		!slices.ContainsFunc(all, func(p process) bool { return p.ppid == cmd.Process.Pid }) {
 		t.Errorf("%+v", all)
 	}
 	_ = out.Close()

@@ -71,8 +71,10 @@ func (f *creation) mounts(ctx context.Context) error {
 func (f *creation) writableUsr(i int) error {
 	at := slices.IndexFunc(f.s.root.Binds, func(b spec.Bind) bool { return b.Target == "/usr" })
 	if f.s.root.WritableUsr == nil || at < 0 {
-		return api.Errorf(api.InvalidArgument, "writable_usr: the image %s has a /usr of its own, which can be written to", f.s.root.Ref).
-			WithField("writable_usr").WithHint("leave it out; it is for the image %s, whose /usr is the host's", hostImage)
+		return api.Errorf(api.InvalidArgument,
+			"writable_usr: the image %s has a /usr of its own, which can be written to", f.s.root.Ref).
+			WithField("writable_usr").WithHint("leave it out; it is for the image %s, whose /usr is the host's",
+			hostImage)
 	}
 	lower, err := f.s.root.WritableUsr()
 	if err != nil {
@@ -97,12 +99,14 @@ var inMemory = []string{"/tmp", "/var/tmp", "/run"}
 func hostFolders(sp *api.Spec) (wanted []api.Mount) {
 	if w := sp.Workspace; w != nil && w.Mode != api.ModeNone {
 		wanted = append(wanted, api.Mount{
-			Source: w.Path, Target: workspaceTarget, Mode: w.Mode, FD: w.FD, Guard: w.Guard, Unguarded: w.Unguarded, GuardNew: w.GuardNew,
+			Source: w.Path, Target: workspaceTarget, Mode: w.Mode, FD: w.FD, Guard: w.Guard, Unguarded: w.Unguarded,
+			GuardNew: w.GuardNew,
 		})
 	}
 	wanted = append(wanted, sp.Mounts...)
 	for _, target := range inMemory {
-		if sp.ReadOnly && !slices.ContainsFunc(wanted, func(m api.Mount) bool { return path.Clean(m.Target) == target }) {
+		if sp.ReadOnly && !slices.ContainsFunc(wanted,
+			func(m api.Mount) bool { return path.Clean(m.Target) == target }) {
 			wanted = append(wanted, api.Mount{Target: target, Mode: api.ModeTmpfs})
 		}
 	}
@@ -124,7 +128,8 @@ func (f *creation) attachTmpfs(i int, m api.Mount) error {
 		size = f.m.memoryFolder(f.s)
 	}
 	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
-		{Key: "source", Value: "tmpfs"}, {Key: "size", Value: strconv.FormatInt(size, 10)}, {Key: "nr_inodes", Value: strconv.FormatInt(inodesOf(size), 10)},
+		{Key: "source", Value: "tmpfs"}, {Key: "size", Value: strconv.FormatInt(size, 10)},
+		{Key: "nr_inodes", Value: strconv.FormatInt(inodesOf(size), 10)},
 		{Key: "mode", Value: orElse(m.Permissions, "1777")},
 	}, attr)
 	if err != nil {
@@ -171,7 +176,8 @@ func (f *creation) attach(i int, m api.Mount) error {
 	case st.IsDir():
 	case st.Mode().IsRegular() && m.Mode != api.ModeOverlay:
 	default:
-		return api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s", m.From(), m.Mode).
+		return api.Errorf(api.InvalidArgument, "%s is neither a folder nor a regular file that can be mounted %s",
+			m.From(), m.Mode).
 			WithHint("mount a folder")
 	}
 	mapped := m.FD != nil && isDetachedMount(src) // by root's client; once it is attached nothing tells it from others
@@ -308,7 +314,8 @@ func detached(src *os.File) (int, error) {
 		}
 		return fd, nil
 	}
-	fd, err := unix.OpenTree(int(src.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	fd, err := unix.OpenTree(int(src.Fd()), "",
+		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 	if err != nil {
 		return -1, attachError(src.Name(), err)
 	}
@@ -343,7 +350,8 @@ func (f *creation) overlay(i int, like string, mapped bool, lower ...string) (st
 	for _, l := range lower {
 		options = append(options, sys.FSOption{Key: "lowerdir+", Value: l})
 	}
-	options = append(options, []sys.FSOption{{Key: "upperdir", Value: "upper"}, {Key: "workdir", Value: "work"}, {Key: "userxattr"}}...)
+	options = append(options, []sys.FSOption{{Key: "upperdir", Value: "upper"}, {Key: "workdir", Value: "work"},
+		{Key: "userxattr"}}...)
 	if err := sys.MountOverlay(base, merged, options, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV); err != nil {
 		return "", fmt.Errorf("overlay over %s: %w", lower[len(lower)-1], err)
 	}
@@ -411,7 +419,8 @@ func (h *Host) checkSame(source string, src *os.File) error {
 }
 
 func trusted(source, place string) error {
-	return api.Errorf(api.PermissionDenied, "%s cannot be mounted: it holds, or lies in, what hutch itself trusts: %s", source, place).
+	return api.Errorf(api.PermissionDenied, "%s cannot be mounted: it holds, or lies in, what hutch itself trusts: %s",
+		source, place).
 		WithHint("mount a folder apart from it, or move the state with HUTCH_ROOT, the configuration with HUTCH_CONFIG")
 }
 

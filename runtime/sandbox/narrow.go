@@ -25,12 +25,15 @@ func (m *Manager) checkNarrow(s *Sandbox, p *api.NetPolicy) error {
 		return nil
 	}
 	if p.Ask {
-		return api.Errorf(api.InvalidArgument, "network.ask: a policy of a single exec only takes away, and asks nobody").
+		return api.Errorf(api.InvalidArgument,
+			"network.ask: a policy of a single exec only takes away, and asks nobody").
 			WithField("network.ask").WithHint("leave it out; the sandbox's policy may ask")
 	}
 	if !m.cfg.Host.EBPF.On || !s.grouped {
-		return api.Errorf(api.Unavailable, "network: a policy of a single exec takes eBPF, which is off here: %s", orElse(m.cfg.Host.EBPF.Reason, "execs have no cgroups")).
-			WithField("network").WithHint("leave it out, or run the command in a sandbox of its own; hutch doctor says how to get eBPF")
+		return api.Errorf(api.Unavailable, "network: a policy of a single exec takes eBPF, which is off here: %s",
+			orElse(m.cfg.Host.EBPF.Reason, "execs have no cgroups")).
+			WithField("network").
+			WithHint("leave it out, or run the command in a sandbox of its own; hutch doctor says how to get eBPF")
 	}
 	return m.cfg.Networks.CheckNarrower(s.Record().Network.NetPolicy, *p)
 }

@@ -27,7 +27,8 @@ func inOrder(mounts []api.Mount) ([]api.Mount, error) {
 	seen := map[string]string{}
 	for _, m := range sorted {
 		if other, ok := seen[m.Target]; ok {
-			return nil, api.Errorf(api.InvalidArgument, "%s and %s are both to be mounted on %s", other, m.From(), m.Target).
+			return nil, api.Errorf(api.InvalidArgument, "%s and %s are both to be mounted on %s", other, m.From(),
+				m.Target).
 				WithField("mounts").WithHint("give each a target of its own")
 		}
 		seen[m.Target] = m.From()
@@ -52,11 +53,13 @@ func (f *creation) checkNested(before []api.Mount, m api.Mount) error {
 		if err == nil {
 			return nil
 		}
-		e := api.Errorf(api.InvalidArgument, "%s cannot be mounted on %s: %s in %s: %w", m.From(), m.Target, below, outer.From(), err)
+		e := api.Errorf(api.InvalidArgument, "%s cannot be mounted on %s: %s in %s: %w", m.From(), m.Target, below,
+			outer.From(), err)
 		if outer.Volume != "" {
 			return e.WithHint("make it first, in a sandbox that has the volume only; or mount it as overlay")
 		}
-		return e.WithHint("make it first: mkdir -p %s; or mount %s as overlay", filepath.Join(outer.Source, below), outer.Source)
+		return e.WithHint("make it first: mkdir -p %s; or mount %s as overlay", filepath.Join(outer.Source, below),
+			outer.Source)
 	}
 	return nil
 }

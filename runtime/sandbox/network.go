@@ -57,8 +57,9 @@ func (m *Manager) UpdateNetwork(ctx context.Context, p api.NetUpdateParams) erro
 		return err
 	}
 	if s.net == nil && (p.Network == nil || p.Network.Effective() != api.NetNone) {
-		return api.Errorf(api.FailedPrecondition, "change what sandbox %s may reach: it was created with network mode none, in a namespace that hutchd has no way into, "+
-			"and its processes cannot move to another", s.id).WithField("network.mode").
+		return api.Errorf(api.FailedPrecondition,
+			"change what sandbox %s may reach: it was created with network mode none, in a namespace that hutchd has no way into, "+
+				"and its processes cannot move to another", s.id).WithField("network.mode").
 			WithHint("create another one with mode allow (--network allow), which reaches nothing until network.update allows it")
 	}
 	// One at a time: what one sees is what it leaves.
@@ -78,7 +79,8 @@ func (m *Manager) UpdateNetwork(ctx context.Context, p api.NetUpdateParams) erro
 	// On record first: what a caller was told is forbidden must be so for the next hutchd,
 	// too, which reads it there.
 	if err := s.setNetwork(&m.cfg.Host, next); err != nil {
-		return errors.Join(api.Errorf(api.Internal, "note the policy of sandbox %s: %w", s.id, err).WithHint("the policy is as it was; is the disk full?"), s.setNetwork(&m.cfg.Host, old))
+		return errors.Join(api.Errorf(api.Internal, "note the policy of sandbox %s: %w", s.id, err).
+			WithHint("the policy is as it was; is the disk full?"), s.setNetwork(&m.cfg.Host, old))
 	}
 	if err := s.net.Update(next); err != nil {
 		return errors.Join(err, s.setNetwork(&m.cfg.Host, old))

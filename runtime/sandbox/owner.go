@@ -25,7 +25,8 @@ func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 		return fmt.Errorf("statfs %s: %w", m.From(), err)
 	}
 	if m.Mode == api.ModeRW && fs.Flags&unix.ST_RDONLY != 0 {
-		return api.Errorf(api.FailedPrecondition, "%s is on a read-only file system: nothing can be written there", m.From()).
+		return api.Errorf(api.FailedPrecondition, "%s is on a read-only file system: nothing can be written there",
+			m.From()).
 			WithHint("use mode ro, or overlay to write beside it")
 	}
 	var st unix.Stat_t
@@ -51,7 +52,8 @@ func (f *creation) checkOwner(m api.Mount, src *os.File, mapped bool) error {
 	if st.Uid == want.UID && st.Gid == want.GID {
 		return nil
 	}
-	e := api.Errorf(api.FailedPrecondition, "the owner of %s appears as %d:%d inside, and commands run as %d:%d", m.From(), st.Uid, st.Gid, want.UID, want.GID).
+	e := api.Errorf(api.FailedPrecondition, "the owner of %s appears as %d:%d inside, and commands run as %d:%d",
+		m.From(), st.Uid, st.Gid, want.UID, want.GID).
 		WithHint("map its owner to these ids, as the hutch command does")
 	e.Owner = &want
 	return e
@@ -115,7 +117,8 @@ func dressOverlay(upper, lower string, mapped bool) error {
 		return fmt.Errorf("stat: %w", err)
 	}
 	if !mapped && (st.Uid == overflowID || st.Gid == overflowID) {
-		return api.Errorf(api.FailedPrecondition, "the folder's owner or its group has no id in sandboxes, and the kernel's overlay cannot change a file of theirs").
+		return api.Errorf(api.FailedPrecondition,
+			"the folder's owner or its group has no id in sandboxes, and the kernel's overlay cannot change a file of theirs").
 			WithHint("ls -ld shows whose it is; use mode rw or ro, or a copy: cp -r")
 	}
 	if err := os.Lchown(upper, int(st.Uid), int(st.Gid)); err != nil {

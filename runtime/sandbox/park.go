@@ -82,7 +82,8 @@ func (m *Manager) findToPark(ctx context.Context, ref string) (s *Sandbox, done 
 }
 
 // stopAndPark is Stop for whoever has the turn; it returns what is in the place of s.
-func (m *Manager) stopAndPark(ctx context.Context, s *Sandbox, grace time.Duration, reason string) (*Sandbox, api.Ended, error) {
+func (m *Manager) stopAndPark(ctx context.Context, s *Sandbox, grace time.Duration, reason string) (*Sandbox, api.Ended,
+	error) {
 	ended := s.endedWith()
 	if s.parked {
 		return s, ended, nil
@@ -131,7 +132,8 @@ func (s *Sandbox) endedWith() api.Ended {
 func (m *Manager) park(s *Sandbox, reason string) (_ *Sandbox, err error) {
 	defer func() {
 		if err != nil && api.ErrorCode(err) == api.Internal {
-			err = api.Errorf(api.Internal, "keep the files of sandbox %s: %w", s.id, err).WithHint("is the disk full? its processes have ended; try again, or remove it: hutch rm %s", s.id)
+			err = api.Errorf(api.Internal, "keep the files of sandbox %s: %w", s.id, err).
+				WithHint("is the disk full? its processes have ended; try again, or remove it: hutch rm %s", s.id)
 		}
 	}()
 	<-s.exited
@@ -180,7 +182,8 @@ func (m *Manager) keepFiles(s *Sandbox, reason string) error {
 	}
 	s.endExecs()
 	if err := s.keepLastOutput(); err != nil {
-		m.cfg.Logger.Warn("keep what the last command has written; the rest of the sandbox is kept", "sandbox", s.id, "err", err)
+		m.cfg.Logger.Warn("keep what the last command has written; the rest of the sandbox is kept", "sandbox", s.id,
+			"err", err)
 	}
 	s.mu.Lock()
 	s.spec.Owner = "" // whoever stops it wants it kept, and not with a connection
@@ -263,7 +266,8 @@ func tidyShelved(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, ownCopy)); err != nil {
 		return nil
 	}
-	return errors.Join(removeAll(filepath.Join(dir, "fs")), os.Rename(filepath.Join(dir, ownCopy), filepath.Join(dir, "fs")))
+	return errors.Join(removeAll(filepath.Join(dir, "fs")),
+		os.Rename(filepath.Join(dir, ownCopy), filepath.Join(dir, "fs")))
 }
 
 // shelved is what of a sandbox's folder is kept: creation.folders says what it is.
@@ -289,8 +293,10 @@ func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {
 		return nil, fmt.Errorf("record.json is not one: %w", err)
 	}
 	s := &Sandbox{
-		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User, templated: from.Template, layers: from.Layers, base: from.Base,
-		folderIDs: from.Folders, nproc: m.cfg.Host.NProc, record: from.Record, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}),
+		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
+		templated: from.Template, layers: from.Layers, base: from.Base,
+		folderIDs: from.Folders, nproc: m.cfg.Host.NProc, record: from.Record, door: newDoor(), parking: newDoor(),
+		clock:  newClock(clockState{}),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1), parked: true,
 	}
 	close(s.exited)

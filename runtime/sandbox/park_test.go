@@ -18,7 +18,8 @@ func TestTidyShelved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, text := range map[string]string{"record.json": "{}", "record.json.tmp": "", shelf.Mark: "", "names": "", "fs.copy/upper/file": "kept"} {
+	for name, text := range map[string]string{"record.json": "{}", "record.json.tmp": "", shelf.Mark: "", "names": "",
+		"fs.copy/upper/file": "kept"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

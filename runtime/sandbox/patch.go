@@ -43,22 +43,24 @@ func (m *Manager) patch(ctx context.Context, p *api.FileParams, args *filesapi.P
 		return nil, err
 	}
 	req := filesapi.Request{Op: filesapi.OpPatch}
-	_, out, err := forModel(m.askBy(ctx, api.MethodFSWrite, p, req, data, func(s *Sandbox, w *worker, req filesapi.Request, leave func()) (*filesapi.Reply, []byte, error) {
-		reply, out, err := w.client.Call(ctx, req, data, filesapi.MaxPatched)
-		if err != nil || dry {
-			return reply, out, err
-		}
-		_, plan, err := filesapi.ParsePatched(out, args)
-		if err != nil {
-			return nil, nil, nonsense(api.MethodFSWrite, err)
-		}
-		return m.patchBy(ctx, s, w, req, *args, plan)
-	}))
+	_, out, err := forModel(m.askBy(ctx, api.MethodFSWrite, p, req, data,
+		func(s *Sandbox, w *worker, req filesapi.Request, leave func()) (*filesapi.Reply, []byte, error) {
+			reply, out, err := w.client.Call(ctx, req, data, filesapi.MaxPatched)
+			if err != nil || dry {
+				return reply, out, err
+			}
+			_, plan, err := filesapi.ParsePatched(out, args)
+			if err != nil {
+				return nil, nil, nonsense(api.MethodFSWrite, err)
+			}
+			return m.patchBy(ctx, s, w, req, *args, plan)
+		}))
 	return out, err
 }
 
 // patchBy applies a patch as planned. The sandbox is not paused meanwhile, nor is a snapshot taken of it.
-func (m *Manager) patchBy(ctx context.Context, s *Sandbox, w *worker, req filesapi.Request, args filesapi.PatchArgs, plan json.RawMessage) (*filesapi.Reply, []byte, error) {
+func (m *Manager) patchBy(ctx context.Context, s *Sandbox, w *worker, req filesapi.Request, args filesapi.PatchArgs,
+	plan json.RawMessage) (*filesapi.Reply, []byte, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +75,8 @@ func (m *Manager) patchBy(ctx context.Context, s *Sandbox, w *worker, req filesa
 	}
 	// A call that is given up may still be under way inside; so this one is not.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), patchTimeout,
-		api.Errorf(api.DeadlineExceeded, "the patch was not applied within %v", patchTimeout).WithHint("the sandbox is overloaded; call again"))
+		api.Errorf(api.DeadlineExceeded, "the patch was not applied within %v", patchTimeout).
+			WithHint("the sandbox is overloaded; call again"))
 	defer cancel()
 	reply, out, err := w.client.Call(ctx, req, data, filesapi.MaxPatched)
 	var known *filesapi.Error
@@ -128,13 +131,16 @@ func (m *Manager) patchLost(ctx context.Context, s *Sandbox, w *worker, note str
 	left, err := m.settleBy(ctx, s, w.user, note)
 	switch {
 	case err != nil:
-		return api.Errorf(api.Unavailable, "the patch was interrupted (%w), and what it had changed is not taken back yet: %w", why, err).
+		return api.Errorf(api.Unavailable,
+			"the patch was interrupted (%w), and what it had changed is not taken back yet: %w", why, err).
 			WithHint("the next call for the sandbox's files takes it back first")
 	case left != nil:
-		return api.Errorf(api.FailedPrecondition, "the patch was interrupted (%w), and taken back, but not whole: %w", why, left).
+		return api.Errorf(api.FailedPrecondition, "the patch was interrupted (%w), and taken back, but not whole: %w",
+			why, left).
 			WithHint("look at these files, and call again")
 	}
-	return api.Errorf(api.Unavailable, "the patch was interrupted, and all of it was taken back: %w", why).WithHint("call again: nothing is changed")
+	return api.Errorf(api.Unavailable, "the patch was interrupted, and all of it was taken back: %w", why).
+		WithHint("call again: nothing is changed")
 }
 
 // settleBy ends a patch by a worker of its user's, which does so with all of that user's before anything else.
@@ -192,7 +198,8 @@ func (m *Manager) settlePatches(s *Sandbox, w *worker) error {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), killTimeout,
-		api.Errorf(api.Unavailable, "a patch that was interrupted was not taken back within %v", killTimeout).WithHint("the sandbox is overloaded; try again"))
+		api.Errorf(api.Unavailable, "a patch that was interrupted was not taken back within %v", killTimeout).
+			WithHint("the sandbox is overloaded; try again"))
 	defer cancel()
 	for _, note := range notes {
 		left, err := m.settlePatch(ctx, w, note)

@@ -221,7 +221,8 @@ func (m *Manager) giveBack(p *pool, s *Sandbox) {
 }
 
 // hand makes s, which was taken out of p, the caller's.
-func (m *Manager) hand(ctx context.Context, p *pool, s *Sandbox, a *api.AcquireParams, conn uint64) (*api.Sandbox, error) {
+func (m *Manager) hand(ctx context.Context, p *pool, s *Sandbox, a *api.AcquireParams, conn uint64) (*api.Sandbox,
+	error) {
 	m.mu.Lock()
 	if err := context.Cause(ctx); err != nil {
 		m.giveBack(p, s)
@@ -278,9 +279,12 @@ func (m *Manager) Release(ctx context.Context, ref string) (api.KillResult, erro
 	}
 	switch r := s.Record(); {
 	case r.Pool == "":
-		return api.KillResult{}, api.Errorf(api.FailedPrecondition, "sandbox %s is of no pool", s.id).WithHint("hutch rm -f %s removes it", s.id)
+		return api.KillResult{}, api.Errorf(api.FailedPrecondition, "sandbox %s is of no pool", s.id).
+			WithHint("hutch rm -f %s removes it", s.id)
 	case r.State == api.Waiting:
-		return api.KillResult{}, api.Errorf(api.FailedPrecondition, "sandbox %s waits in pool %q; nobody has acquired it", s.id, r.Pool).WithHint("pool.acquire takes one out of a pool")
+		return api.KillResult{},
+			api.Errorf(api.FailedPrecondition, "sandbox %s waits in pool %q; nobody has acquired it", s.id, r.Pool).
+				WithHint("pool.acquire takes one out of a pool")
 	}
 	return m.Remove(ctx, ref)
 }

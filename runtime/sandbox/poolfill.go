@@ -81,7 +81,8 @@ func (p *pool) fill() {
 		return
 	}
 	// Those that wait may be more than the pool; they are made as their turn comes.
-	for p.making < max(1, min(len(p.waiters), p.m.cfg.Host.CPUs)) && len(p.ready)+p.making < p.spec.Size+len(p.waiters) {
+	for p.making < max(1, min(len(p.waiters), p.m.cfg.Host.CPUs)) && len(p.ready)+p.making < p.spec.Size+
+		len(p.waiters) {
 		p.making++
 		p.m.wg.Go(func() {
 			s, err := p.makeOne(p.ctx, func(api.Progress) {})

@@ -14,7 +14,8 @@ func (m *Manager) KeepPool(spec api.PoolSpec, user uint32) error {
 		if spec.Size == 0 {
 			return nil
 		}
-		return api.Errorf(api.AlreadyExists, "there is a pool %q, which is none of template %s", spec.Name, spec.Sandbox.Template).WithField("name").
+		return api.Errorf(api.AlreadyExists, "there is a pool %q, which is none of template %s", spec.Name,
+			spec.Sandbox.Template).WithField("name").
 			WithHint("remove it, or rename the template: hutch pool rm %s", spec.Name)
 	case spec.Size == 0:
 		if p != nil {

@@ -35,7 +35,9 @@ func (m *Manager) ExposePort(ctx context.Context, p api.PortExposeParams, fds Ta
 		return api.Port{}, err
 	}
 	if n := len(s.ports.open.List()); n >= api.MaxPorts {
-		return api.Port{}, api.Errorf(api.ResourceExhausted, "sandbox %s has %d ports that the host reaches, as many as it may", s.id, n).WithHint("close one: hutch port close %s PORT", s.id)
+		return api.Port{}, api.Errorf(api.ResourceExhausted,
+			"sandbox %s has %d ports that the host reaches, as many as it may", s.id, n).
+			WithHint("close one: hutch port close %s PORT", s.id)
 	}
 	var listener *os.File
 	if p.Listener != nil {
@@ -48,7 +50,8 @@ func (m *Manager) ExposePort(ctx context.Context, p api.PortExposeParams, fds Ta
 		return api.Port{}, err
 	}
 	if err := s.savePorts(); err != nil {
-		return api.Port{}, fmt.Errorf("note the ports of sandbox %s: %w", s.id, errors.Join(err, s.ports.open.Unexpose(port.Address)))
+		return api.Port{}, fmt.Errorf("note the ports of sandbox %s: %w", s.id,
+			errors.Join(err, s.ports.open.Unexpose(port.Address)))
 	}
 	m.auditPort(ctx, s, api.AuditPortExposed, port)
 	return port, nil
@@ -138,7 +141,8 @@ func (m *Manager) ClosePort(ctx context.Context, p api.PortCloseParams) ([]api.P
 		}
 	}
 	if len(closed) == 0 {
-		return nil, api.Errorf(api.NotFound, "port %d of sandbox %s is not reached from the host%s", p.Port, s.id, at(p.Address)).WithHint("hutch port ls lists those that are")
+		return nil, api.Errorf(api.NotFound, "port %d of sandbox %s is not reached from the host%s", p.Port, s.id,
+			at(p.Address)).WithHint("hutch port ls lists those that are")
 	}
 	sortPorts(closed)
 	// first: the next hutchd would go on with sockets that listen no more

@@ -154,7 +154,8 @@ func (s *Sandbox) openPty(size *api.Pty) (master, slave *os.File, err error) {
 	if err := setSize(master, *size); err != nil {
 		return nil, nil, err
 	}
-	sfd, err := unix.Openat(int(dir.Fd()), strconv.Itoa(int(n)), unix.O_RDWR|unix.O_NOCTTY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	sfd, err := unix.Openat(int(dir.Fd()), strconv.Itoa(int(n)),
+		unix.O_RDWR|unix.O_NOCTTY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open terminal's slave: %w", err)
 	}
@@ -170,7 +171,8 @@ func (s *Sandbox) openPts() (*os.File, error) {
 	}
 	defer root.Close()
 	fd, err := unix.Openat2(int(root.Fd()), "dev/pts", &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS,
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open terminal: /dev/pts inside: %w", err)

@@ -55,7 +55,9 @@ func (m *Manager) checkQuota(user uint32, l *api.Limits, except *Sandbox, n int)
 			if b.name == "sandboxes" {
 				field = ""
 			}
-			return api.Errorf(api.ResourceExhausted, "quotas.%s: %s more would make %s of the %s that one user may have", b.name, plain(b.asked), plain(b.by), plain(b.of)).
+			return api.Errorf(api.ResourceExhausted,
+				"quotas.%s: %s more would make %s of the %s that one user may have", b.name, plain(b.asked),
+				plain(b.by), plain(b.of)).
 				WithField(field).WithHint("remove a sandbox (hutch ps -a lists them), ask for less, or raise quotas.%s in the configuration file", b.name)
 		}
 	}

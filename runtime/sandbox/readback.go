@@ -29,7 +29,8 @@ func wallsOf(pid int, h *Host, profile api.SeccompProfile) (api.Isolation, error
 	iso := api.Isolation{UserMap: h.UserMap, Cgroups: h.CgroupMode, Enforcement: "none"}
 	for _, ns := range []struct{ name, file string }{
 		{"user namespace", "user"}, {"pid namespace", "pid"}, {"mount namespace", "mnt"},
-		{"network namespace", "net"}, {"ipc namespace", "ipc"}, {"uts namespace", "uts"}, {"cgroup namespace", "cgroup"},
+		{"network namespace", "net"}, {"ipc namespace", "ipc"}, {"uts namespace", "uts"},
+		{"cgroup namespace", "cgroup"},
 	} {
 		inside, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns.file))
 		if err != nil {
@@ -82,10 +83,13 @@ func (f *creation) readBack(context.Context) error {
 func (f *creation) addAsked(iso *api.Isolation) error {
 	if sp := &f.req.Spec; len(sp.CapDrop) > 0 {
 		if !f.s.guest.DropsCaps() {
-			return api.Errorf(api.Unavailable, "cap_drop: the launcher is of an earlier build of hutch, whose sandboxes drop none").WithField("cap_drop").
+			return api.Errorf(api.Unavailable,
+				"cap_drop: the launcher is of an earlier build of hutch, whose sandboxes drop none").
+				WithField("cap_drop").
 				WithHint("remove the sandboxes that it has (hutch ps -a), so that it ends with the daemon: hutch rpc system.shutdown")
 		}
-		iso.Walls = append(iso.Walls, api.Wall{Name: "dropped capabilities", Status: "yes", Detail: "commands have none of " + strings.Join(sp.CapDrop, ", ")})
+		iso.Walls = append(iso.Walls, api.Wall{Name: "dropped capabilities", Status: "yes",
+			Detail: "commands have none of " + strings.Join(sp.CapDrop, ", ")})
 	}
 	if !f.req.Spec.ReadOnly {
 		return nil
@@ -135,7 +139,8 @@ func addNetwork(iso *api.Isolation, pid int, netns *os.File, n Network) error {
 		return api.Errorf(api.Internal, "the sandbox is in another network namespace than its policy").
 			WithHint("this is a bug in hutch; the sandbox was not started")
 	}
-	network := api.Wall{Name: "network", Status: "yes", Detail: "loopback only: no route; each lookup is refused and told"}
+	network := api.Wall{Name: "network", Status: "yes",
+		Detail: "loopback only: no route; each lookup is refused and told"}
 	if n != nil {
 		iso.Enforcement, _, network.Detail = n.State()
 	}
@@ -182,9 +187,11 @@ func (h *Host) ebpfWall() api.Wall {
 	case !h.EBPF.On:
 		return api.Wall{Name: "eBPF", Status: "no", Detail: orElse(h.EBPF.Reason, "not tried")}
 	case h.EBPF.Errnos:
-		return api.Wall{Name: "eBPF", Status: "yes", Detail: "the kernel refuses what the policy does not name, by EACCES; without a network, ENETUNREACH"}
+		return api.Wall{Name: "eBPF", Status: "yes",
+			Detail: "the kernel refuses what the policy does not name, by EACCES; without a network, ENETUNREACH"}
 	}
-	return api.Wall{Name: "eBPF", Status: "yes", Detail: "the kernel refuses what the policy does not name, by EPERM (before Linux 6.1)"}
+	return api.Wall{Name: "eBPF", Status: "yes",
+		Detail: "the kernel refuses what the policy does not name, by EPERM (before Linux 6.1)"}
 }
 
 // addStatus adds what /proc/PID/status says (proc_pid_status(5)).
@@ -196,7 +203,8 @@ func addStatus(iso *api.Isolation, status string, profile api.SeccompProfile) er
 		}
 	}
 	if fields["Seccomp"] != "2" || fields["NoNewPrivs"] != "1" {
-		return api.Errorf(api.Internal, "PID 1 runs with Seccomp: %s and NoNewPrivs: %s", fields["Seccomp"], fields["NoNewPrivs"]).
+		return api.Errorf(api.Internal, "PID 1 runs with Seccomp: %s and NoNewPrivs: %s", fields["Seccomp"],
+			fields["NoNewPrivs"]).
 			WithHint("this is a bug in hutch; the sandbox was not started")
 	}
 	bounding, err := strconv.ParseUint(fields["CapBnd"], 16, 64)
@@ -213,7 +221,8 @@ func addStatus(iso *api.Isolation, status string, profile api.SeccompProfile) er
 		}
 	}
 	iso.Walls = append(iso.Walls,
-		api.Wall{Name: "seccomp", Status: "yes", Detail: seccompDetail(profile) + fields["Seccomp_filters"] + " filter on PID 1, one more on every command"},
+		api.Wall{Name: "seccomp", Status: "yes", Detail: seccompDetail(profile) + fields["Seccomp_filters"] +
+			" filter on PID 1, one more on every command"},
 		api.Wall{Name: "no_new_privs", Status: "yes", Detail: "setuid files give nothing"},
 		api.Wall{Name: "capabilities", Status: "yes", Detail: "bounding set " + fields["CapBnd"]})
 	return nil
@@ -257,12 +266,14 @@ func (h *Host) execWall() api.Wall {
 		return api.Wall{Name: "exec cgroups", Status: "no",
 			Detail: "no cgroup v2: a kill looks for a command's processes by parents and sessions"}
 	}
-	return api.Wall{Name: "exec cgroups", Status: "yes", Detail: "a kill reaches all that a command started, whatever that did"}
+	return api.Wall{Name: "exec cgroups", Status: "yes",
+		Detail: "a kill reaches all that a command started, whatever that did"}
 }
 
 func (h *Host) limitsWall() api.Wall {
 	if h.CgroupMode == "none" || len(h.Controllers) == 0 {
 		return api.Wall{Name: "cgroup limits", Status: "no", Detail: h.CgroupReason}
 	}
-	return api.Wall{Name: "cgroup limits", Status: "yes", Detail: h.CgroupMode + ": " + strings.Join(h.Controllers, ", ")}
+	return api.Wall{Name: "cgroup limits", Status: "yes", Detail: h.CgroupMode + ": " +
+		strings.Join(h.Controllers, ", ")}
 }

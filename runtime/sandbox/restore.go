@@ -14,7 +14,8 @@ import (
 
 // RestoreSnapshot gives the sandbox that a snapshot was taken of the files of then, in place: the same id, name, policy
 // and limits.
-func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.SnapshotRestoreParams, conn uint64, fds Taker) (out api.SnapshotRestored, err error) {
+func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.SnapshotRestoreParams, conn uint64,
+	fds Taker) (out api.SnapshotRestored, err error) {
 	if err := p.Validate(); err != nil {
 		return out, err
 	}
@@ -24,7 +25,8 @@ func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.Snapsh
 	}
 	s, done, err := m.findToPark(ctx, sn.Sandbox)
 	if api.ErrorCode(err) == api.NotFound {
-		err = api.Errorf(api.NotFound, "sandbox %s, which snapshot %s was taken of, is gone", sn.Sandbox, sn.ID).WithField("snapshot").
+		err = api.Errorf(api.NotFound, "sandbox %s, which snapshot %s was taken of, is gone", sn.Sandbox, sn.ID).
+			WithField("snapshot").
 			WithHint("make another of it: hutch fork --snapshot %s", sn.ID)
 	}
 	if err != nil {
@@ -56,7 +58,8 @@ func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.Snapsh
 	case restored != nil:
 		return out, errors.Join(restored, err) // the files are as they were before
 	case err != nil:
-		return out, fmt.Errorf("sandbox %s has the files of snapshot %s and is stopped: it could not be started: %w", s.id, sn.ID, err)
+		return out, fmt.Errorf("sandbox %s has the files of snapshot %s and is stopped: it could not be started: %w",
+			s.id, sn.ID, err)
 	}
 	return out, nil
 }

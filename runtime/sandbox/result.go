@@ -88,16 +88,19 @@ func notRun(ctx context.Context, r *running, err error) (api.ExecResult, error) 
 func notStarted(ctx context.Context, r *running, err error) (code int, _ error) {
 	var se *guestapi.StartError
 	if errors.Is(err, errTimeout) {
-		return 0, api.Errorf(api.DeadlineExceeded, "the command was not started in time").WithHint("the sandbox is overloaded; give it a longer timeout_s")
+		return 0, api.Errorf(api.DeadlineExceeded, "the command was not started in time").
+			WithHint("the sandbox is overloaded; give it a longer timeout_s")
 	}
 	if r == nil || !errors.As(err, &se) {
 		return 0, withCause(ctx, err)
 	}
 	switch se.Reason {
 	case guestapi.ReasonNotFound:
-		return 127, api.Errorf(api.NotFound, "%s", se.Message).WithField("argv").WithHint("name a program that is in the sandbox; PATH decides where it is looked for")
+		return 127, api.Errorf(api.NotFound, "%s", se.Message).WithField("argv").
+			WithHint("name a program that is in the sandbox; PATH decides where it is looked for")
 	case guestapi.ReasonNotExecutable:
-		return 126, api.Errorf(api.FailedPrecondition, "%s", se.Message).WithField("argv").WithHint("make it executable, or run it with its interpreter")
+		return 126, api.Errorf(api.FailedPrecondition, "%s", se.Message).WithField("argv").
+			WithHint("make it executable, or run it with its interpreter")
 	case guestapi.ReasonBadUser:
 		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("user").
 			WithHint("name a user of the image's /etc/passwd, or ids that the sandbox has (see /proc/self/uid_map inside)")
@@ -108,9 +111,11 @@ func notStarted(ctx context.Context, r *running, err error) (code int, _ error) 
 		}
 		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("cwd").WithHint("%s", hint)
 	case guestapi.ReasonTooBig:
-		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("argv").WithHint("pass large data on standard input or in a file; command, which the shell runs, can be longer")
+		return 0, api.Errorf(api.InvalidArgument, "%s", se.Message).WithField("argv").
+			WithHint("pass large data on standard input or in a file; command, which the shell runs, can be longer")
 	case guestapi.ReasonNoProcess:
-		return 0, api.Errorf(api.ResourceExhausted, "%s", se.Message).WithHint("end some processes in the sandbox, or raise limits.pids")
+		return 0, api.Errorf(api.ResourceExhausted, "%s", se.Message).
+			WithHint("end some processes in the sandbox, or raise limits.pids")
 	}
 	return 0, api.Errorf(api.Internal, "%s", se.Message).WithHint("the daemon's log may say more")
 }

@@ -91,20 +91,23 @@ func (m *Manager) forRun(ctx context.Context, req *RunRequest) (*api.Sandbox, er
 		a.Owner = api.OwnerConnection
 		sb, err := m.Acquire(ctx, a, req.Conn)
 		if err == nil && sb == nil {
-			err = api.Errorf(api.ResourceExhausted, "no sandbox of pool %q is ready", a.Pool).WithField("acquire.wait_ms").WithHint("wait longer, or make the pool larger: hutch pool resize")
+			err = api.Errorf(api.ResourceExhausted, "no sandbox of pool %q is ready", a.Pool).
+				WithField("acquire.wait_ms").WithHint("wait longer, or make the pool larger: hutch pool resize")
 		}
 		return sb, err
 	}
 	spec := *p.Sandbox
 	spec.Owner = api.OwnerConnection
-	sb, err := m.Create(ctx, CreateRequest{Spec: spec, FDs: req.FDs, User: req.User, Conn: req.Conn, Progress: req.Progress})
+	sb, err := m.Create(ctx, CreateRequest{Spec: spec, FDs: req.FDs, User: req.User, Conn: req.Conn,
+		Progress: req.Progress})
 	return &sb, err
 }
 
 func commandOf(sb *api.Sandbox, entrypoint *string, args []string) ([]string, error) {
 	argv := sb.Argv(entrypoint, args)
 	if len(argv) == 0 {
-		return nil, api.Errorf(api.InvalidArgument, "image %s has no command of its own, and none was given", sb.Image).WithField("exec.argv").
+		return nil, api.Errorf(api.InvalidArgument, "image %s has no command of its own, and none was given", sb.Image).
+			WithField("exec.argv").
 			WithHint("give a command: hutch run %s -- CMD", sb.Image)
 	}
 	return argv, nil
@@ -117,7 +120,8 @@ func (m *Manager) leftNothing(s *Sandbox, r *running) bool {
 		return false
 	}
 	s.mu.Lock()
-	alone := len(s.execs) == 0 && len(s.ended) <= 1 && !r.company && s.calls == 0 && len(s.exposed) == 0 && s.record.Start == ""
+	alone := len(s.execs) == 0 && len(s.ended) <= 1 && !r.company && s.calls == 0 && len(s.exposed) == 0 &&
+		s.record.Start == ""
 	state, pid := s.record.State, s.record.PID
 	s.mu.Unlock()
 	return alone && state == api.Running && !hasOrphans(pid)

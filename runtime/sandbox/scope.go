@@ -99,7 +99,8 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 		}
 	} else if err = usable(s, &req.Spec); err == nil {
 		if r = s.Record(); s.parked { // it goes on, with the folders that came along now
-			if r, err = m.StartSandbox(ctx, api.StartParams{Sandbox: s.id, Folders: broughtAlong(&req.Spec)}, req.Conn, req.FDs); err == nil {
+			if r, err = m.StartSandbox(ctx, api.StartParams{Sandbox: s.id, Folders: broughtAlong(&req.Spec)}, req.Conn,
+				req.FDs); err == nil {
 				m.mu.Lock()
 				s = m.byID[r.ID]
 				m.mu.Unlock()
@@ -122,7 +123,8 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 
 // leaveScope notes that a connection is gone. A session ends with the last one; mu is held.
 func (m *Manager) leaveScope(sc *scope, conn uint64) {
-	if delete(sc.users, conn); len(sc.users) == 0 && sc.s != nil && !sc.s.parked && sc.s.spec.Scope.Kind == api.ScopeSession {
+	if delete(sc.users, conn); len(sc.users) == 0 && sc.s != nil && !sc.s.parked &&
+		sc.s.spec.Scope.Kind == api.ScopeSession {
 		m.removeLocked(sc.s, "the last connection of its session ended")
 	}
 }
@@ -151,7 +153,8 @@ func (m *Manager) unscope(s *Sandbox) {
 func usable(s *Sandbox, sp *api.Spec) error {
 	scope := *s.spec.Scope
 	if st := s.state(); st != api.Running && st != api.Paused && !s.parked {
-		return api.Errorf(api.FailedPrecondition, "the sandbox %s of scope %s is %s", s.id, scope, st).WithField("scope").
+		return api.Errorf(api.FailedPrecondition, "the sandbox %s of scope %s is %s", s.id, scope, st).
+			WithField("scope").
 			WithHint("hutch start %s goes on with its files; hutch scope reset %s makes a new one", s.id, scope)
 	}
 	want, has := reflect.ValueOf(*sp), reflect.ValueOf(s.spec)
@@ -179,7 +182,8 @@ func usable(s *Sandbox, sp *api.Spec) error {
 		}
 		if !reflect.DeepEqual(a, b) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			return api.Errorf(api.FailedPrecondition, "the sandbox %s of scope %s has another %s", s.id, scope, name).WithField(name).
+			return api.Errorf(api.FailedPrecondition, "the sandbox %s of scope %s has another %s", s.id, scope, name).
+				WithField(name).
 				WithHint("leave it out, choose another key, or begin anew: hutch scope end %s", scope)
 		}
 	}
@@ -197,7 +201,8 @@ func broughtAlong(sp *api.Spec) (list []api.StartFolder) {
 }
 
 // freely are fields that need not be those of the sandbox that there is.
-var freely = map[string]bool{"Scope": true, "Labels": true, "Pull": true, "TTLS": true, "IdleS": true, "TTLAction": true, "IdleAction": true, "Keep": true}
+var freely = map[string]bool{"Scope": true, "Labels": true, "Pull": true, "TTLS": true, "IdleS": true,
+	"TTLAction": true, "IdleAction": true, "Keep": true}
 
 // folderOf is a workspace without how it came here.
 func folderOf(w *api.Workspace) api.Workspace {
@@ -228,7 +233,8 @@ func (m *Manager) Scopes() []api.ScopeInfo {
 		}
 		r, scope := sc.s.Record(), k.Scope
 		scope.Undo = sc.s.spec.Undo
-		list = append(list, api.ScopeInfo{Scope: scope, Sandbox: r.ID, Name: r.Name, Image: r.Image, State: r.State, Created: r.Created, Connections: len(sc.users)})
+		list = append(list, api.ScopeInfo{Scope: scope, Sandbox: r.ID, Name: r.Name, Image: r.Image, State: r.State,
+			Created: r.Created, Connections: len(sc.users)})
 	}
 	slices.SortFunc(list, func(a, b api.ScopeInfo) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Sandbox, b.Sandbox))
@@ -258,9 +264,11 @@ func (m *Manager) ResetScope(ctx context.Context, user uint32, conn uint64, scop
 	if _, err := m.Remove(ctx, s.id); err != nil {
 		return api.Sandbox{}, err
 	}
-	r, err := m.createNew(ctx, CreateRequest{Spec: s.asked(), FDs: folders, User: s.user, Conn: conn, Progress: func(api.Progress) {}})
+	r, err := m.createNew(ctx, CreateRequest{Spec: s.asked(), FDs: folders, User: s.user, Conn: conn,
+		Progress: func(api.Progress) {}})
 	if err != nil {
-		return api.Sandbox{}, fmt.Errorf("the sandbox of scope %s was removed, and a new one could not be made: %w", scope, err)
+		return api.Sandbox{}, fmt.Errorf("the sandbox of scope %s was removed, and a new one could not be made: %w",
+			scope, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -292,7 +300,8 @@ func (m *Manager) scoped(sc *scope, name api.Scope) (*Sandbox, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if sc.s == nil {
-		return nil, api.Errorf(api.NotFound, "scope %s has no sandbox", name).WithField("scope").WithHint("hutch scope ls lists the scopes")
+		return nil, api.Errorf(api.NotFound, "scope %s has no sandbox", name).WithField("scope").
+			WithHint("hutch scope ls lists the scopes")
 	}
 	return sc.s, nil
 }
@@ -327,7 +336,8 @@ func foldersAgain(s *Sandbox) (trees, error) {
 func (t trees) Take(index int) (*os.File, error) {
 	f := t[index]
 	if f == nil {
-		return nil, api.Errorf(api.Internal, "no fd %d of the sandbox before", index).WithHint("end the scope and create it anew")
+		return nil, api.Errorf(api.Internal, "no fd %d of the sandbox before", index).
+			WithHint("end the scope and create it anew")
 	}
 	delete(t, index)
 	return f, nil

@@ -24,7 +24,8 @@ const cpuFolder = "devices/system/cpu"
 
 // sysFolders are what any /sys has. Nothing of the host is in them.
 var sysFolders = []string{
-	"block", "bus", "class", "dev", "devices", "devices/system", cpuFolder, "firmware", "fs", "fs/cgroup", "kernel", "module", "power",
+	"block", "bus", "class", "dev", "devices", "devices/system", cpuFolder, "firmware", "fs", "fs/cgroup", "kernel",
+	"module", "power",
 }
 
 // maxCPUFolders bounds the folders of CPUs, which some programs count (stress-ng, old C libraries). They are empty:
@@ -45,7 +46,8 @@ func (m *Manager) furnish(at string) error {
 	}
 	all := cpuList(m.cfg.Host.Possible)
 	// Allocators have a list for each CPU that is possible, by its number (rseq(2)), and a process may run on any.
-	for name, text := range map[string]string{"possible": all, "present": all, "kernel_max": strconv.Itoa(len(m.cfg.Host.Possible) - 1)} {
+	for name, text := range map[string]string{"possible": all, "present": all,
+		"kernel_max": strconv.Itoa(len(m.cfg.Host.Possible) - 1)} {
 		if err := os.WriteFile(filepath.Join(at, sysFolder, cpuFolder, name), []byte(text+"\n"), 0o644); err != nil {
 			return err
 		}

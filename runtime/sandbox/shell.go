@@ -128,7 +128,8 @@ func (m *Manager) startShell(ctx context.Context, p api.ShellParams) (*shell, er
 		ours.Close()
 		code, err := notStarted(ctx, r, err)
 		if code == 127 {
-			err = api.Errorf(api.NotFound, "the sandbox has no shell: %w", err).WithHint("run programs of the image with exec.run and argv")
+			err = api.Errorf(api.NotFound, "the sandbox has no shell: %w", err).
+				WithHint("run programs of the image with exec.run and argv")
 		}
 		return nil, err
 	}
@@ -153,8 +154,9 @@ func streamPair() (ours, theirs *os.File, err error) {
 
 // awaitShell waits until the shell has come up; one that does not is killed.
 func (m *Manager) awaitShell(ctx context.Context, sh *shell) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, shellStart, api.Errorf(api.Unavailable, "the shell has not started within %v", shellStart).
-		WithHint("the sandbox is overloaded, or its shell reads something that never ends (ENV, BASH_ENV)"))
+	ctx, cancel := context.WithTimeoutCause(ctx, shellStart,
+		api.Errorf(api.Unavailable, "the shell has not started within %v", shellStart).
+			WithHint("the sandbox is overloaded, or its shell reads something that never ends (ENV, BASH_ENV)"))
 	defer cancel()
 	ev, err := sh.c.Await(ctx, 0)
 	if err == nil && ev.Ev == shellapi.EvUp {

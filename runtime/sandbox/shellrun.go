@@ -90,7 +90,8 @@ func (sh *shell) again(p *api.ShellRunParams) (*shellRun, error) {
 	case p.Run == 0 || p.Run != sh.last.Run:
 		return nil, nil
 	case sh.last.Sum != "" && sh.last.Sum != sumOf(p.Command): // "": what it was is not known any more
-		return nil, api.Errorf(api.AlreadyExists, "run %d of shell %s is another command", p.Run, sh.id).WithField("run").
+		return nil, api.Errorf(api.AlreadyExists, "run %d of shell %s is another command", p.Run, sh.id).
+			WithField("run").
 			WithHint("leave run out, or give the number of the last and one")
 	}
 	return sh.last, nil
@@ -133,13 +134,16 @@ func (sh *shell) next(p *api.ShellRunParams, stop context.CancelCauseFunc) (*she
 		return nil, api.Errorf(api.FailedPrecondition, "a command runs in shell %s", sh.id).
 			WithHint("wait for it, cancel its call, or open another shell")
 	case isClosed(sh.r.done):
-		return nil, api.Errorf(api.FailedPrecondition, "shell %s is over: its exit code was %d", sh.id, sh.r.outcome().ExitCode).
+		return nil, api.Errorf(api.FailedPrecondition, "shell %s is over: its exit code was %d", sh.id, sh.r.outcome().
+			ExitCode).
 			WithHint("shell.open opens another")
 	case p.Run != 0 && p.Run != last.Run+1:
-		return nil, api.Errorf(api.FailedPrecondition, "run %d of shell %s is not the next: the last was %d", p.Run, sh.id, last.Run).WithField("run").
+		return nil, api.Errorf(api.FailedPrecondition, "run %d of shell %s is not the next: the last was %d", p.Run,
+			sh.id, last.Run).WithField("run").
 			WithHint("leave run out, or give the number of the last and one; older results are not kept")
 	default:
-		sh.last = &shellRun{shellNote: shellNote{Run: last.Run + 1, Sum: sumOf(p.Command)}, stop: stop, done: make(chan struct{})}
+		sh.last = &shellRun{shellNote: shellNote{Run: last.Run + 1, Sum: sumOf(p.Command)}, stop: stop,
+			done: make(chan struct{})}
 		return sh.last, nil
 	}
 }
@@ -217,7 +221,8 @@ func (sh *shell) run(ctx context.Context, req shellapi.Request) (shellapi.Event,
 func (sh *shell) forget(run *shellRun) {
 	run.err = api.Errorf(api.Unavailable, "the daemon was restarted before the command began").WithHint("run it again")
 	before := &shellRun{shellNote: shellNote{Run: run.Run - 1}, done: make(chan struct{})}
-	before.err = api.Errorf(api.FailedPrecondition, "the result of run %d of shell %s is not known any more", before.Run, sh.id).
+	before.err = api.Errorf(api.FailedPrecondition, "the result of run %d of shell %s is not known any more",
+		before.Run, sh.id).
 		WithHint("its output is in the streams of exec %s", sh.r.id)
 	close(before.done)
 	sh.mu.Lock()
@@ -227,7 +232,8 @@ func (sh *shell) forget(run *shellRun) {
 
 // endRun is the result of a run but for its output. err says that the shell cannot go
 // on: it is over then.
-func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev shellapi.Event, err error) api.ShellResult {
+func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev shellapi.Event,
+	err error) api.ShellResult {
 	r := sh.r
 	res := api.ShellResult{Shell: sh.id, Run: run.Run, From: run.From, ExecResult: api.ExecResult{
 		Exec: r.id, Killed: []int{}, StdoutEncoding: api.Text, StderrEncoding: api.Text,
@@ -239,7 +245,8 @@ func (m *Manager) endRun(limited context.Context, sh *shell, run *shellRun, ev s
 		end := r.outcome()
 		res.ExitCode, res.Signal, res.Verdict, res.Killed = end.ExitCode, end.Signal, end.Verdict, end.Killed
 	case ev.Ev == shellapi.EvAborted:
-		res.ExitCode, res.Signal, res.Verdict = 128+int(unix.SIGKILL), unix.SignalName(unix.SIGKILL), api.VerdictTimeoutWall
+		res.ExitCode, res.Signal, res.Verdict = 128+int(unix.SIGKILL), unix.SignalName(unix.SIGKILL),
+			api.VerdictTimeoutWall
 		if errors.Is(context.Cause(limited), errGone) {
 			res.Verdict = api.VerdictCanceled
 		}

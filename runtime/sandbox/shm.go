@@ -59,7 +59,8 @@ func (m *Manager) inMemory(s *Sandbox, asked int64) int64 {
 // resizeShm changes the size of a generic sandbox's /dev/shm, in which nothing has run yet.
 func resizeShm(pid int, size int64) error {
 	return sys.FSReconfigure(shmOfPID(pid), []sys.FSOption{
-		{Key: "size", Value: strconv.FormatInt(size, 10)}, {Key: "nr_inodes", Value: strconv.FormatInt(spec.ShmInodes, 10)},
+		{Key: "size", Value: strconv.FormatInt(size, 10)},
+		{Key: "nr_inodes", Value: strconv.FormatInt(spec.ShmInodes, 10)},
 	})
 }
 
@@ -78,7 +79,8 @@ func (s *Sandbox) shmHint(status int) string {
 	case st.Bfree*64 < st.Blocks:
 		return "/dev/shm, shared memory of " + size + ", is full: give more (--shm-size)"
 	case end.Signaled() && end.Signal() == unix.SIGBUS || end.ExitStatus() == 128+int(unix.SIGBUS):
-		return "SIGBUS ends who writes to mapped memory that has no room; /dev/shm has " + size + ": give more (--shm-size)"
+		return "SIGBUS ends who writes to mapped memory that has no room; /dev/shm has " + size +
+			": give more (--shm-size)"
 	}
 	return ""
 }

@@ -105,7 +105,8 @@ func (m *Manager) diffSnapshots(ctx context.Context, user uint32, d *diffing, sn
 		return err
 	}
 	if to.Sandbox != sn.Sandbox || !slices.Equal(to.Layers[1:], sn.Layers[1:]) {
-		return api.Errorf(api.FailedPrecondition, "snapshot %s is of sandbox %s, and %s of %s", sn.ID, sn.Sandbox, to.ID, to.Sandbox).WithField("to").
+		return api.Errorf(api.FailedPrecondition, "snapshot %s is of sandbox %s, and %s of %s", sn.ID, sn.Sandbox,
+			to.ID, to.Sandbox).WithField("to").
 			WithHint("hutch snapshot ls shows which snapshots are of the same sandbox")
 	}
 	held, err := m.cfg.Shelf.Use(to.Layers)
@@ -119,14 +120,16 @@ func (m *Manager) diffSnapshots(ctx context.Context, user uint32, d *diffing, sn
 		s = nil // it may be gone; its folders are not seen then
 	}
 	now := m.cfg.Shelf.LayerDir(to.Layers[0])
-	return m.diffWith(ctx, d, sn, s, filepath.Join(now, "root"), func(i string) string { return filepath.Join(now, "over", i) })
+	return m.diffWith(ctx, d, sn, s, filepath.Join(now, "root"),
+		func(i string) string { return filepath.Join(now, "over", i) })
 }
 
 // diffNow compares with the sandbox as it is.
 func (m *Manager) diffNow(ctx context.Context, d *diffing, sn *snapshot) error {
 	s, done, err := m.findToPark(ctx, sn.Sandbox)
 	if api.ErrorCode(err) == api.NotFound {
-		return api.Errorf(api.NotFound, "sandbox %s, which snapshot %s was taken of, is gone", sn.Sandbox, sn.ID).WithField("snapshot").
+		return api.Errorf(api.NotFound, "sandbox %s, which snapshot %s was taken of, is gone", sn.Sandbox, sn.ID).
+			WithField("snapshot").
 			WithHint("compare it with another snapshot of that sandbox: hutch snapshot diff %s OTHER", sn.ID)
 	}
 	if err != nil {
@@ -134,17 +137,20 @@ func (m *Manager) diffNow(ctx context.Context, d *diffing, sn *snapshot) error {
 	}
 	defer done()
 	if !slices.Equal(s.layers, sn.Layers[1:]) {
-		return api.Errorf(api.FailedPrecondition, "sandbox %s has other layers below its files than snapshot %s", s.id, sn.ID).WithField("snapshot").
+		return api.Errorf(api.FailedPrecondition, "sandbox %s has other layers below its files than snapshot %s", s.id,
+			sn.ID).WithField("snapshot").
 			WithHint("take another snapshot of it: hutch snapshot create %s", s.id)
 	}
 	return m.still(ctx, s, "snapshot.diff", func() error {
 		now := filepath.Join(s.dir, "fs")
-		return m.diffWith(ctx, d, sn, s, filepath.Join(now, "upper"), func(i string) string { return filepath.Join(now, i, "upper") })
+		return m.diffWith(ctx, d, sn, s, filepath.Join(now, "upper"),
+			func(i string) string { return filepath.Join(now, i, "upper") })
 	})
 }
 
 // diffWith compares a snapshot with what these folders hold. s is its sandbox, nil if that is gone.
-func (m *Manager) diffWith(ctx context.Context, d *diffing, sn *snapshot, s *Sandbox, root string, over func(i string) string) error {
+func (m *Manager) diffWith(ctx context.Context, d *diffing, sn *snapshot, s *Sandbox, root string,
+	over func(i string) string) error {
 	was := m.cfg.Shelf.LayerDir(sn.Layers[0])
 	lower, err := m.diffLower(ctx, d, sn, s)
 	if err != nil {
@@ -249,7 +255,8 @@ func (d *diffing) overlay(ctx context.Context, at, old, now string, lower []*os.
 	}
 	err = o.Between(ctx, func(x *changes.Difference) error { return d.add(o, at, x) })
 	if errors.Is(err, unix.ENAMETOOLONG) {
-		err = api.Errorf(api.ResourceExhausted, "compare files: %w", err).WithHint("remove what is so deep in the sandbox")
+		err = api.Errorf(api.ResourceExhausted, "compare files: %w", err).
+			WithHint("remove what is so deep in the sandbox")
 	}
 	return err
 }

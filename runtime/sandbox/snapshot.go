@@ -83,7 +83,8 @@ func (m *Manager) roomForSnapshot(user uint32, name string) error {
 		return err
 	}
 	if len(all) >= api.MaxSnapshots {
-		return api.Errorf(api.ResourceExhausted, "there are %d snapshots, which is the most that one user may have", len(all)).WithHint("remove some: hutch snapshot rm SNAPSHOT")
+		return api.Errorf(api.ResourceExhausted, "there are %d snapshots, which is the most that one user may have",
+			len(all)).WithHint("remove some: hutch snapshot rm SNAPSHOT")
 	}
 	for _, sn := range all {
 		if name != "" && sn.Name == name {
@@ -124,7 +125,8 @@ func (m *Manager) saveSnapshot(sn *snapshot) error {
 // takeLayer copies what a sandbox has written, of which the caller has the turn, to a new layer, which held keeps.
 func (m *Manager) takeLayer(ctx context.Context, s *Sandbox) (_ *snapshot, held []*os.File, err error) {
 	if len(s.layers) >= api.MaxForkDepth {
-		return nil, nil, api.Errorf(api.FailedPrecondition, "sandbox %s is a fork of a fork, %d deep, and overlayfs takes no more", s.id, len(s.layers)).
+		return nil, nil, api.Errorf(api.FailedPrecondition,
+			"sandbox %s is a fork of a fork, %d deep, and overlayfs takes no more", s.id, len(s.layers)).
 			WithHint("make an image of it, and a sandbox of that: hutch commit %s IMAGE", s.id)
 	}
 	n, err := m.cfg.Shelf.NewLayer()
@@ -158,10 +160,12 @@ func (m *Manager) takeLayer(ctx context.Context, s *Sandbox) (_ *snapshot, held 
 	sp, record := s.spec, s.record
 	s.mu.Unlock()
 	sn := &snapshot{
-		Root: s.root, Spec: sp, Record: record, Layers: append([]string{id}, s.layers...), Base: s.base.Add(own), Folders: folders,
+		Root: s.root, Spec: sp, Record: record, Layers: append([]string{id}, s.layers...), Base: s.base.Add(own),
+		Folders: folders,
 	}
 	sn.Snapshot = api.Snapshot{
-		Sandbox: s.id, Image: record.Image, Created: time.Now().UTC().Truncate(time.Millisecond), Bytes: own.Bytes, Inodes: own.Inodes,
+		Sandbox: s.id, Image: record.Image, Created: time.Now().UTC().Truncate(time.Millisecond), Bytes: own.Bytes,
+		Inodes:     own.Inodes,
 		TotalBytes: sn.Base.Bytes, NotCovered: notCovered(&sp), Note: snapshotNote,
 	}
 	return sn, held, nil
@@ -235,7 +239,8 @@ func (m *Manager) snapshots(user uint32) ([]*snapshot, error) {
 			list = append(list, sn)
 		}
 	}
-	slices.SortFunc(list, func(a, b *snapshot) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list,
+		func(a, b *snapshot) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
 	return list, nil
 }
 
@@ -269,7 +274,8 @@ func (m *Manager) snapshotOf(user uint32, ref string) (*snapshot, error) {
 			return sn, nil
 		}
 	}
-	return nil, api.Errorf(api.NotFound, "no snapshot %q", ref).WithField("snapshot").WithHint("hutch snapshot ls lists the snapshots")
+	return nil, api.Errorf(api.NotFound, "no snapshot %q", ref).WithField("snapshot").
+		WithHint("hutch snapshot ls lists the snapshots")
 }
 
 // Snapshots lists a user's.
@@ -371,7 +377,8 @@ func (m *Manager) wantedLayers() (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	running, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(m.cfg.Dir)), "*", "sandboxes", "*", "record.json"))
+	running, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(m.cfg.Dir)), "*", "sandboxes", "*",
+		"record.json"))
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,8 @@ func (f *creation) resolveAgain(ctx context.Context) error {
 		return nil
 	}
 	r := &f.s.record
-	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.record.Image, o.record.Digest, o.record.Note, o.record.Entry, o.record.Command
+	r.Image, r.Digest, r.Note, r.Entry, r.Command = o.record.Image, o.record.Digest, o.record.Note, o.record.Entry,
+		o.record.Command
 	r.Workdir, r.User = o.record.Workdir, o.record.User
 	r.StopSignal = orElse(f.req.Spec.StopSignal, o.record.StopSignal)
 	return nil
@@ -205,10 +206,12 @@ func (f *creation) sameFolder(mt api.Mount, src *os.File) error {
 		return nil
 	}
 	if was.Dev == now.Dev && was.Ino == now.Ino {
-		return api.Errorf(api.FailedPrecondition, "the daemon cannot open %s as the sandbox had it", mt.From()).WithField("folders").
+		return api.Errorf(api.FailedPrecondition, "the daemon cannot open %s as the sandbox had it", mt.From()).
+			WithField("folders").
 			WithHint("hand it over, as when the sandbox was made: hutch start --workspace PATH, -v PATH:%s", mt.Target)
 	}
-	return api.Errorf(api.FailedPrecondition, "%s is another folder than the one that sandbox %s had mounted", mt.From(), f.s.id).WithField("folders").
+	return api.Errorf(api.FailedPrecondition, "%s is another folder than the one that sandbox %s had mounted",
+		mt.From(), f.s.id).WithField("folders").
 		WithHint("put the old one back, or take what you need out of the sandbox: hutch commit %s IMAGE", f.s.id)
 }
 
@@ -260,7 +263,8 @@ func handOver(sp api.Spec, folders []api.StartFolder) (api.Spec, error) {
 		}
 	}
 	for target := range at {
-		return sp, api.Errorf(api.InvalidArgument, "folders: the sandbox had no folder of the host's at %s", target).WithField("folders").
+		return sp, api.Errorf(api.InvalidArgument, "folders: the sandbox had no folder of the host's at %s", target).
+			WithField("folders").
 			WithHint("name the target of --workspace, which is %s, or of -v", workspaceTarget)
 	}
 	return sp, nil
@@ -275,7 +279,8 @@ func (m *Manager) startParked(ctx context.Context, old *Sandbox, req CreateReque
 	if req.Progress == nil {
 		req.Progress = func(api.Progress) {}
 	}
-	req.origin = &origin{root: old.root, layers: old.layers, base: old.base, box: old, record: old.Record(), folders: old.folderIDs}
+	req.origin = &origin{root: old.root, layers: old.layers, base: old.base, box: old, record: old.Record(),
+		folders: old.folderIDs}
 	s, err := m.readmit(old, &req)
 	if err != nil {
 		return api.Sandbox{}, err
@@ -309,7 +314,8 @@ func (m *Manager) startParked(ctx context.Context, old *Sandbox, req CreateReque
 	record.State = api.Running
 	if s.templated.starts() {
 		if err := m.startUp(ctx, s); err != nil {
-			return api.Sandbox{}, fmt.Errorf("sandbox %s runs, but what its template starts does not: %w", s.id, withCause(ctx, err))
+			return api.Sandbox{}, fmt.Errorf("sandbox %s runs, but what its template starts does not: %w", s.id,
+				withCause(ctx, err))
 		}
 		record = s.Record()
 	}
@@ -337,9 +343,11 @@ func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	record := old.Record()
 	record.State, record.Kept, record.Reason = api.Creating, false, ""
 	s := &Sandbox{
-		id: old.id, name: old.name, dir: filepath.Join(m.cfg.Dir, old.id), spec: req.Spec, user: old.user, conn: req.Conn,
-		nproc: m.cfg.Host.NProc, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}), record: record, templated: old.templated,
-		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
+		id: old.id, name: old.name, dir: filepath.Join(m.cfg.Dir, old.id), spec: req.Spec, user: old.user,
+		conn:  req.Conn,
+		nproc: m.cfg.Host.NProc, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}), record: record,
+		templated: old.templated,
+		exited:    make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 	}
 	m.placeCgroup(s)
 	s.changed = func(to api.State, reason string) { m.stateChanged(s, to, reason) }

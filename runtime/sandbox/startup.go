@@ -39,7 +39,8 @@ func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
 		return err
 	}
 	for _, p := range t.Ports {
-		_, err := m.ExposePort(ctx, api.PortExposeParams{Sandbox: s.id, Port: p.Port, Address: p.Address, Token: p.Token}, nil)
+		_, err := m.ExposePort(ctx, api.PortExposeParams{Sandbox: s.id, Port: p.Port, Address: p.Address,
+			Token: p.Token}, nil)
 		if err != nil {
 			return fmt.Errorf("port %d of template %s: %w", p.Port, t.Name, err)
 		}
@@ -61,7 +62,8 @@ func (m *Manager) startUp(ctx context.Context, s *Sandbox) error {
 }
 
 func (m *Manager) startCommand(ctx context.Context, s *Sandbox, c *api.TemplateStart) (*running, error) {
-	p := api.ExecParams{Sandbox: s.id, Argv: c.Argv, Command: c.Command, Env: c.Env, Cwd: c.Cwd, User: c.User, Background: true}
+	p := api.ExecParams{Sandbox: s.id, Argv: c.Argv, Command: c.Command, Env: c.Env, Cwd: c.Cwd, User: c.User,
+		Background: true}
 	res, err := m.Start(ctx, ExecRequest{Params: p, Started: func(string, int) {}})
 	if err != nil {
 		return nil, fmt.Errorf("start the command of template %s: %w", s.templated.Name, err)
@@ -131,7 +133,8 @@ func (w *wait) forPort(ctx, waiting context.Context) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
-			return w.notReady(fmt.Sprintf("nothing listens on port %d", w.ready.Port), api.FailedStep{Text: fmt.Sprintf("port %d", w.ready.Port)})
+			return w.notReady(fmt.Sprintf("nothing listens on port %d", w.ready.Port),
+				api.FailedStep{Text: fmt.Sprintf("port %d", w.ready.Port)})
 		}
 	}
 }
@@ -146,7 +149,8 @@ func (w *wait) forCommand(ctx, waiting context.Context) error {
 			most = min(most, max(0.001, time.Until(until).Seconds()))
 		}
 		res, err := w.m.Run(waiting, ExecRequest{Params: api.ExecParams{
-			Sandbox: w.s.id, Argv: w.ready.Argv, Command: w.ready.Command, TimeoutS: &most, OutputBytes: maxFailedOutput,
+			Sandbox: w.s.id, Argv: w.ready.Argv, Command: w.ready.Command, TimeoutS: &most,
+			OutputBytes: maxFailedOutput,
 		}, Started: func(string, int) {}})
 		switch {
 		case err == nil && res.Verdict == api.VerdictOK:
@@ -197,20 +201,24 @@ func (w *wait) notReady(why string, f api.FailedStep) error {
 	if s == 0 {
 		s = api.DefaultReadyS
 	}
-	return api.Errorf(api.DeadlineExceeded, "a sandbox of template %s is not ready after %g s: %s%s", w.s.templated.Name, s, why, quoted(f.Output)).WithFailed(f).
+	return api.Errorf(api.DeadlineExceeded, "a sandbox of template %s is not ready after %g s: %s%s",
+		w.s.templated.Name, s, why, quoted(f.Output)).WithFailed(f).
 		WithHint("correct start or ready of the template, or give ready.timeout_s more seconds")
 }
 
 // startFailed is the error of a command that has ended before it was ready.
 func (w *wait) startFailed() error {
 	code, verdict := w.started.howEnded()
-	f := api.FailedStep{What: "start", Text: commandText(w.started.params.Argv, w.started.params.Command), ExitCode: code, Verdict: verdict, Output: w.started.tail()}
-	return api.Errorf(api.FailedPrecondition, "the command of template %s, %q, ended with %d before it was ready%s", w.s.templated.Name, f.Text, code, quoted(f.Output)).
+	f := api.FailedStep{What: "start", Text: commandText(w.started.params.Argv, w.started.params.Command),
+		ExitCode: code, Verdict: verdict, Output: w.started.tail()}
+	return api.Errorf(api.FailedPrecondition, "the command of template %s, %q, ended with %d before it was ready%s",
+		w.s.templated.Name, f.Text, code, quoted(f.Output)).
 		WithFailed(f).WithHint("try it in a sandbox: hutch run --template %s runs another command only when the template has no start", w.s.templated.Name)
 }
 
 func (w *wait) sandboxEnded() error {
-	return api.Errorf(api.FailedPrecondition, "the sandbox of template %s ended before it was ready", w.s.templated.Name).
+	return api.Errorf(api.FailedPrecondition, "the sandbox of template %s ended before it was ready",
+		w.s.templated.Name).
 		WithHint("the daemon's log says more")
 }
 

@@ -244,7 +244,8 @@ func mustRelay(f *os.File, name, user string) (bool, error) {
 		return false, fmt.Errorf("%s: %w", name, err)
 	}
 	refuse := func(kind string) error {
-		return api.Errorf(api.InvalidArgument, "%s is %s, which may not cross into a sandbox", name, kind).WithField("stdio." + name).
+		return api.Errorf(api.InvalidArgument, "%s is %s, which may not cross into a sandbox", name, kind).
+			WithField("stdio." + name).
 			WithHint("pass a pipe and copy; the hutch command line does so by itself")
 	}
 	if flags&unix.O_PATH != 0 {

@@ -126,7 +126,8 @@ func TestCheckSourceLinks(t *testing.T) {
 	check("var/home/state", false)
 	check("h/work", true) // beside the state, behind the same link
 	check("var/home/work", true)
-	for name, ok := range map[string]bool{"dotfiles": false, "home/config": false, "var/home/work": true, "var/home": false} {
+	for name, ok := range map[string]bool{"dotfiles": false, "home/config": false, "var/home/work": true,
+		"var/home": false} {
 		src, err := openPath(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,8 @@ import (
 )
 
 // syncModes are the types that fs.sync knows, as stat(2) has them.
-var syncModes = map[api.FileType]uint32{api.TypeFile: unix.S_IFREG, api.TypeFolder: unix.S_IFDIR, api.TypeSymlink: unix.S_IFLNK}
+var syncModes = map[api.FileType]uint32{api.TypeFile: unix.S_IFREG, api.TypeFolder: unix.S_IFDIR,
+	api.TypeSymlink: unix.S_IFLNK}
 
 // SyncFiles tells what a folder in the sandbox lacks of a page of the caller's, and removes what it has too much in the
 // page's range.
@@ -24,18 +25,22 @@ func (m *Manager) SyncFiles(ctx context.Context, p api.FileSyncParams) (api.File
 	if _, err := m.MakeFolder(ctx, api.FileMkdirParams{FileParams: p.FileParams, Parents: true}); err != nil {
 		return api.FileSynced{}, err
 	}
-	args := filesapi.SyncArgs{After: []byte(page.After), More: p.More, Delete: p.Delete, Files: make([]filesapi.SyncFile, len(p.Files))}
+	args := filesapi.SyncArgs{After: []byte(page.After), More: p.More, Delete: p.Delete,
+		Files: make([]filesapi.SyncFile, len(p.Files))}
 	for i := range p.Files {
 		f := &p.Files[i]
 		args.Files[i] = filesapi.SyncFile{
-			Path: []byte(page.Paths[i]), Mode: syncModes[f.Type], Size: f.Size, MTime: f.MTime, Target: []byte(page.Targets[i]),
+			Path: []byte(page.Paths[i]), Mode: syncModes[f.Type], Size: f.Size, MTime: f.MTime,
+			Target: []byte(page.Targets[i]),
 		}
 	}
 	data, err := json.Marshal(args)
 	if err != nil {
-		return api.FileSynced{}, api.Errorf(api.InvalidArgument, "files: %w", err).WithField("files").WithHint("times are in the years 0 to 9999")
+		return api.FileSynced{}, api.Errorf(api.InvalidArgument, "files: %w", err).WithField("files").
+			WithHint("times are in the years 0 to 9999")
 	}
-	_, out, err := m.ask(ctx, api.MethodFSSync, &p.FileParams, filesapi.Request{Op: filesapi.OpSync}, data, filesapi.MaxSynced(len(p.Files)))
+	_, out, err := m.ask(ctx, api.MethodFSSync, &p.FileParams, filesapi.Request{Op: filesapi.OpSync}, data,
+		filesapi.MaxSynced(len(p.Files)))
 	if err != nil {
 		return api.FileSynced{}, err
 	}
@@ -54,7 +59,8 @@ func (m *Manager) upload(ctx context.Context, id string, files []api.Upload) err
 	for i := range files {
 		f := &files[i]
 		_, err := m.WriteFile(ctx, api.FileWriteParams{
-			FileParams: api.FileParams{Sandbox: id, Path: uploadsDir + "/" + f.Name}, Data: f.Data, Encoding: f.Encoding, Mode: f.Mode, Parents: true,
+			FileParams: api.FileParams{Sandbox: id, Path: uploadsDir + "/" + f.Name}, Data: f.Data,
+			Encoding: f.Encoding, Mode: f.Mode, Parents: true,
 		}, nil)
 		if err != nil {
 			var e *api.Error

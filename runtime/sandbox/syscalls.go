@@ -37,7 +37,8 @@ func (m *Manager) callRefused(s *Sandbox, r guestapi.Refused) {
 	now := time.Now()
 	e := api.SyscallEvent{
 		Syscall: call, Rule: "seccomp profile " + string(profile), Why: why, HowToAllow: how, Count: r.Count,
-		Refusal: api.Refusal{By: "seccomp", Errno: unix.ErrnoName(unix.Errno(r.Errno)), Process: &api.NetProcess{PID: r.PID}},
+		Refusal: api.Refusal{By: "seccomp", Errno: unix.ErrnoName(unix.Errno(r.Errno)),
+			Process: &api.NetProcess{PID: r.PID}},
 	}
 	if r.Command != "" {
 		e.Process.Command = []string{r.Command}

@@ -26,7 +26,8 @@ func (noTemplates) Find(_ context.Context, sp api.Spec, _ uint32, _ func(api.Pro
 	if sp.Template == "" {
 		return nil, nil
 	}
-	return nil, api.Errorf(api.NotFound, "no template %q", sp.Template).WithField("template").WithHint("hutch template ls lists the templates")
+	return nil, api.Errorf(api.NotFound, "no template %q", sp.Template).WithField("template").
+		WithHint("hutch template ls lists the templates")
 }
 
 // Made is what a sandbox of a template is made of.
@@ -79,7 +80,8 @@ func (m *Manager) byTemplate(ctx context.Context, req *CreateRequest) (done func
 	if err != nil || made == nil {
 		return done, err
 	}
-	t := &templated{Name: made.Template, Asked: req.Spec, Entry: made.Entry, Cmd: made.Cmd, Start: made.Start, Ready: made.Ready, Ports: made.Ports}
+	t := &templated{Name: made.Template, Asked: req.Spec, Entry: made.Entry, Cmd: made.Cmd, Start: made.Start,
+		Ready: made.Ready, Ports: made.Ports}
 	req.Spec, req.templated = made.Spec, t
 	return m.overBuild(req, made.Build)
 }

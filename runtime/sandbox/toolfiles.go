@@ -35,7 +35,8 @@ var toolHints = map[unix.Errno]string{
 }
 
 // askTool is ask with arguments as JSON, and hints for a model.
-func (m *Manager) askTool(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, args any, limit int) (*filesapi.Reply, []byte, error) {
+func (m *Manager) askTool(ctx context.Context, op string, p *api.FileParams, req filesapi.Request, args any,
+	limit int) (*filesapi.Reply, []byte, error) {
 	data, err := json.Marshal(args)
 	if err != nil {
 		return nil, nil, err
@@ -70,11 +71,13 @@ func (m *Manager) ToolReadFile(ctx context.Context, on ToolOn, p api.ToolReadFil
 	if start == 0 {
 		start = 1
 	}
-	args := &filesapi.LinesArgs{Start: start, Lines: api.DefaultToolLines, Bytes: api.MaxToolTextBytes, LineSize: api.MaxToolLineBytes}
+	args := &filesapi.LinesArgs{Start: start, Lines: api.DefaultToolLines, Bytes: api.MaxToolTextBytes,
+		LineSize: api.MaxToolLineBytes}
 	if p.EndLine > 0 {
 		args.Lines = int(p.EndLine - start + 1)
 	}
-	_, data, err := m.askTool(ctx, api.MethodFSRead, on.file(p.Path), filesapi.Request{Op: filesapi.OpLines}, args, filesapi.MaxLines(args.Bytes))
+	_, data, err := m.askTool(ctx, api.MethodFSRead, on.file(p.Path), filesapi.Request{Op: filesapi.OpLines}, args,
+		filesapi.MaxLines(args.Bytes))
 	if err != nil {
 		return api.ToolFileText{}, err
 	}
@@ -101,10 +104,13 @@ func (m *Manager) ToolGrepFiles(ctx context.Context, on ToolOn, p api.ToolGrepFi
 		p.MaxMatches = api.DefaultToolMatches
 	}
 	args := &filesapi.GrepArgs{
-		Pattern: p.Pattern, Literal: p.Literal, IgnoreCase: p.IgnoreCase, Globs: p.Globs, Context: p.Context, Hidden: p.Hidden,
-		NoIgnore: p.NoIgnore, FilesOnly: p.FilesOnly, Max: p.MaxMatches, Offset: p.Offset, LineSize: api.MaxToolMatchBytes,
+		Pattern: p.Pattern, Literal: p.Literal, IgnoreCase: p.IgnoreCase, Globs: p.Globs, Context: p.Context,
+		Hidden:   p.Hidden,
+		NoIgnore: p.NoIgnore, FilesOnly: p.FilesOnly, Max: p.MaxMatches, Offset: p.Offset,
+		LineSize: api.MaxToolMatchBytes,
 	}
-	r, data, err := m.askTool(ctx, api.MethodFSList, on.file(p.Path), filesapi.Request{Op: filesapi.OpGrep}, args, filesapi.MaxGrep)
+	r, data, err := m.askTool(ctx, api.MethodFSList, on.file(p.Path), filesapi.Request{Op: filesapi.OpGrep}, args,
+		filesapi.MaxGrep)
 	if err != nil {
 		return api.ToolGrepResult{}, err
 	}
@@ -113,7 +119,8 @@ func (m *Manager) ToolGrepFiles(ctx context.Context, on ToolOn, p api.ToolGrepFi
 		return api.ToolGrepResult{}, nonsense(api.MethodFSList, err)
 	}
 	result := api.ToolGrepResult{
-		Matches: []api.ToolGrepMatch{}, Files: []string{}, Searched: r.Count, Skipped: r.Skipped, Truncated: r.Truncated,
+		Matches: []api.ToolGrepMatch{}, Files: []string{}, Searched: r.Count, Skipped: r.Skipped,
+		Truncated: r.Truncated,
 	}
 	for i := range list {
 		name := valid(list[i].Path)
@@ -125,7 +132,8 @@ func (m *Manager) ToolGrepFiles(ctx context.Context, on ToolOn, p api.ToolGrepFi
 			continue
 		}
 		result.Matches = append(result.Matches, api.ToolGrepMatch{
-			Path: name, Line: list[i].Line, Text: valid(list[i].Text), Before: validAll(list[i].Before), After: validAll(list[i].After),
+			Path: name, Line: list[i].Line, Text: valid(list[i].Text), Before: validAll(list[i].Before),
+			After: validAll(list[i].After),
 		})
 	}
 	if r.Truncated && len(list) > 0 {
@@ -148,13 +156,15 @@ func (m *Manager) ToolFindFiles(ctx context.Context, on ToolOn, p api.ToolFindFi
 		return api.ToolFindResult{}, err
 	}
 	args := &filesapi.FindArgs{
-		Query: p.Query, Files: p.Type != "folder", Folders: p.Type == "folder" || p.Type == "any", Hidden: p.Hidden, NoIgnore: p.NoIgnore,
-		Max: p.Limit,
+		Query: p.Query, Files: p.Type != "folder", Folders: p.Type == "folder" || p.Type == "any", Hidden: p.Hidden,
+		NoIgnore: p.NoIgnore,
+		Max:      p.Limit,
 	}
 	if args.Max == 0 {
 		args.Max = api.DefaultToolFound
 	}
-	r, data, err := m.askTool(ctx, api.MethodFSList, on.file(p.Path), filesapi.Request{Op: filesapi.OpFind}, args, filesapi.MaxGrep)
+	r, data, err := m.askTool(ctx, api.MethodFSList, on.file(p.Path), filesapi.Request{Op: filesapi.OpFind}, args,
+		filesapi.MaxGrep)
 	if err != nil {
 		return api.ToolFindResult{}, err
 	}
@@ -182,7 +192,8 @@ func (m *Manager) ToolFindReplace(ctx context.Context, on ToolOn, p api.ToolFind
 		Find: p.Find, Replace: p.Replace, Regex: p.Regex, All: p.All, Expected: p.Expected, DryRun: p.DryRun,
 		MaxSize: api.MaxToolReplaceBytes, MaxDiff: api.MaxToolDiff,
 	}
-	_, data, err := m.askTool(ctx, api.MethodFSWrite, on.file(p.Path), filesapi.Request{Op: filesapi.OpReplace}, args, args.MaxReplaced())
+	_, data, err := m.askTool(ctx, api.MethodFSWrite, on.file(p.Path), filesapi.Request{Op: filesapi.OpReplace}, args,
+		args.MaxReplaced())
 	if err != nil {
 		return api.ToolReplaced{}, err
 	}
@@ -190,7 +201,8 @@ func (m *Manager) ToolFindReplace(ctx context.Context, on ToolOn, p api.ToolFind
 	if err != nil {
 		return api.ToolReplaced{}, nonsense(api.MethodFSWrite, err)
 	}
-	return api.ToolReplaced{Path: p.Path, Replacements: r.Count, Diff: valid(r.Diff), Truncated: r.Truncated, DryRun: p.DryRun}, nil
+	return api.ToolReplaced{Path: p.Path, Replacements: r.Count, Diff: valid(r.Diff), Truncated: r.Truncated,
+		DryRun: p.DryRun}, nil
 }
 
 // ToolApplyPatch applies a patch, all of it or nothing.

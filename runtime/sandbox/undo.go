@@ -113,7 +113,8 @@ func undoError(s *Sandbox, err error) error {
 // undoLimit is what all checkpoints of a sandbox may take: as much as its files may.
 func undoLimit(s *Sandbox) diskuse.Usage {
 	l := s.limits()
-	return diskuse.Usage{Bytes: cmp.Or(max(0, l.DiskBytes), api.MaxCheckpointBytes), Inodes: cmp.Or(max(0, l.Inodes), api.MaxCheckpointInodes)}
+	return diskuse.Usage{Bytes: cmp.Or(max(0, l.DiskBytes), api.MaxCheckpointBytes),
+		Inodes: cmp.Or(max(0, l.Inodes), api.MaxCheckpointInodes)}
 }
 
 // upperFolders are those below fsDir, by the names that fs/next has for them.
@@ -192,7 +193,8 @@ func (m *Manager) Checkpoints(ctx context.Context, ref string) (out api.Checkpoi
 	out = api.Checkpoints{Checkpoints: []api.Checkpoint{}, TotalBytes: total.Bytes, NotCovered: volumeTargets(&s.spec)}
 	for _, c := range list {
 		out.Checkpoints = append(out.Checkpoints, api.Checkpoint{
-			ID: c.ID, Call: c.Call, Tool: c.Tool, Time: c.Time, Bytes: c.Added.Bytes, Inodes: c.Added.Inodes, Paths: c.Paths, Undone: undone[c.Call],
+			ID: c.ID, Call: c.Call, Tool: c.Tool, Time: c.Time, Bytes: c.Added.Bytes, Inodes: c.Added.Inodes,
+			Paths: c.Paths, Undone: undone[c.Call],
 		})
 	}
 	return out, nil

@@ -14,7 +14,8 @@ const undoneNote = "files are those of before the call; processes have ended: co
 
 // RestoreCheckpoint gives a sandbox the files that it had before a call, in place: the same id, name, policy and
 // limits.
-func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams, fds Taker) (out api.CheckpointRestored, err error) {
+func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams,
+	fds Taker) (out api.CheckpointRestored, err error) {
 	if err := p.Validate(); err != nil {
 		return out, err
 	}
@@ -40,7 +41,8 @@ func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestore
 		req.Spec, req.FDs = given, folders
 	}
 	out.Call, out.ToCall, out.NotCovered = NewCall(), c.Call, volumeTargets(&s.spec)
-	if err := m.checkpoint(ctx, s, undo.Checkpoint{Call: out.Call, Tool: api.MethodCheckRestore, Restore: true}, c.ID); err != nil {
+	if err := m.checkpoint(ctx, s, undo.Checkpoint{Call: out.Call, Tool: api.MethodCheckRestore, Restore: true},
+		c.ID); err != nil {
 		return out, err
 	}
 	ctx = context.WithoutCancel(ctx) // or the sandbox would be left stopped
@@ -61,7 +63,8 @@ func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestore
 	case restored != nil:
 		return out, errors.Join(restored, err) // the files are as they were before
 	case err != nil:
-		return out, fmt.Errorf("sandbox %s has the files of before %s and is stopped: it could not be started: %w", s.id, c.Call, err)
+		return out, fmt.Errorf("sandbox %s has the files of before %s and is stopped: it could not be started: %w",
+			s.id, c.Call, err)
 	}
 	return out, nil
 }
@@ -84,15 +87,18 @@ func (m *Manager) checkpointOf(s *Sandbox, call string) (c undo.Checkpoint, err 
 	case ok:
 		return c, nil
 	case call == "":
-		return c, api.Errorf(api.NotFound, "there is no call in sandbox %s that could be undone", s.id).WithField("to_call").
-			WithHint("calls of tools and code.run can be, the last %d of them; hutch undo ls %s lists them", api.MaxCheckpoints, s.id)
+		return c, api.Errorf(api.NotFound, "there is no call in sandbox %s that could be undone", s.id).
+			WithField("to_call").
+			WithHint("calls of tools and code.run can be, the last %d of them; hutch undo ls %s lists them",
+				api.MaxCheckpoints, s.id)
 	}
 	return c, api.Errorf(api.NotFound, "no checkpoint of call %q in sandbox %s", call, s.id).WithField("to_call").
 		WithHint("hutch undo ls %s lists those that there are; the oldest go first", s.id)
 }
 
 // putCheckpointBack gives a stopped sandbox the files of a checkpoint: as putBack, whole or not at all.
-func (m *Manager) putCheckpointBack(ctx context.Context, s *Sandbox, c undo.Checkpoint, out *api.CheckpointRestored) error {
+func (m *Manager) putCheckpointBack(ctx context.Context, s *Sandbox, c undo.Checkpoint,
+	out *api.CheckpointRestored) error {
 	h, err := m.historyOf(s)
 	if err != nil {
 		return err
@@ -136,7 +142,8 @@ func (m *Manager) owners(s *Sandbox, req *CreateRequest) (back func() error) {
 			return nil
 		}
 		now.orphaned = now.orphaned || orphaned && !gone
-		if sc := now.spec.Scope; sc != nil && sc.Kind == api.ScopeSession && len(m.scopeOf(keyOf(now.user, *sc)).users) == 0 && !now.orphaned {
+		if sc := now.spec.Scope; sc != nil && sc.Kind == api.ScopeSession && len(m.scopeOf(keyOf(now.user, *sc)).
+			users) == 0 && !now.orphaned {
 			m.removeLocked(now, "the last connection of its session ended")
 		} else if gone && owner == api.OwnerConnection {
 			m.removeLocked(now, "its owner's connection ended")

@@ -18,7 +18,8 @@ func TestUnrouted(t *testing.T) {
 	if a, b := noRoutes4([]byte(four)), noRoutes6([]byte(six)); a != 41 || b != 12 {
 		t.Errorf("%d and %d, want 41 and 12", a, b)
 	}
-	for _, cut := range []string{"", "Ip: OutNoRoutes\n", "Ip: OutNoRoutes\nIp: \n", "Ip: OutNoRoutes\nIp: x\n", "Ip: OutNoRoutes\nIp:\n"} {
+	for _, cut := range []string{"", "Ip: OutNoRoutes\n", "Ip: OutNoRoutes\nIp: \n", "Ip: OutNoRoutes\nIp: x\n",
+		"Ip: OutNoRoutes\nIp:\n"} {
 		if n := noRoutes4([]byte(cut)); n != 0 {
 			t.Errorf("%q: %d", cut, n)
 		}

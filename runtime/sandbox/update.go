@@ -51,7 +51,8 @@ func (m *Manager) Update(ctx context.Context, p api.UpdateParams) (api.Sandbox, 
 	if group := changed(old, p.Limits); group != (api.Limits{}) {
 		if err := m.cfg.Cgroups.Limit(s.cgroup, group); err != nil {
 			s.setLimits(old)
-			return api.Sandbox{}, errors.Join(refusedByKernel(err), m.cfg.Cgroups.Limit(s.cgroup, lifted(group, old)), back())
+			return api.Sandbox{},
+				errors.Join(refusedByKernel(err), m.cfg.Cgroups.Limit(s.cgroup, lifted(group, old)), back())
 		}
 	}
 	s.mu.Lock()
@@ -111,13 +112,16 @@ func (m *Manager) checkUse(s *Sandbox, l *api.Limits) error {
 }
 
 func tooLittle(limit, used int64) error {
-	return api.Errorf(api.FailedPrecondition, "limits.memory_bytes: %d is less than the %d bytes that the sandbox uses now", limit, used).
-		WithField("limits.memory_bytes").WithHint("end some of its processes first (hutch top shows them), or allow more")
+	return api.Errorf(api.FailedPrecondition,
+		"limits.memory_bytes: %d is less than the %d bytes that the sandbox uses now", limit, used).
+		WithField("limits.memory_bytes").
+		WithHint("end some of its processes first (hutch top shows them), or allow more")
 }
 
 // refusedByKernel is what a write to a limit's file failed with.
 func refusedByKernel(err error) error {
-	e := api.Errorf(api.Internal, "%w", err).WithHint("no limit was changed; `hutch doctor` shows what this machine offers")
+	e := api.Errorf(api.Internal, "%w", err).
+		WithHint("no limit was changed; `hutch doctor` shows what this machine offers")
 	if errors.Is(err, syscall.EBUSY) { // v1's answer to less memory than is used
 		e.Code = api.FailedPrecondition
 		return e.WithHint("the sandbox uses more than that now: end some of its processes first (hutch top shows them), or allow more")
@@ -186,8 +190,9 @@ func changed(old, l api.Limits) api.Limits {
 // ofGroup are the limits of l that are a cgroup's.
 func ofGroup(l api.Limits) api.Limits {
 	return api.Limits{
-		CPUs: l.CPUs, MemoryBytes: l.MemoryBytes, PIDs: l.PIDs, SwapBytes: l.SwapBytes, MemoryHighBytes: l.MemoryHighBytes,
-		CPUWeight: l.CPUWeight, CPUSet: l.CPUSet, IOReadBPS: l.IOReadBPS, IOWriteBPS: l.IOWriteBPS,
+		CPUs: l.CPUs, MemoryBytes: l.MemoryBytes, PIDs: l.PIDs, SwapBytes: l.SwapBytes,
+		MemoryHighBytes: l.MemoryHighBytes,
+		CPUWeight:       l.CPUWeight, CPUSet: l.CPUSet, IOReadBPS: l.IOReadBPS, IOWriteBPS: l.IOWriteBPS,
 	}
 }
 

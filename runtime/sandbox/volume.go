@@ -85,7 +85,8 @@ func (m *Manager) UsersOf(user uint32, volume string) []string {
 	defer m.mu.Unlock()
 	ids := []string{}
 	for id, s := range m.byID {
-		if s.user == user && slices.ContainsFunc(s.spec.Mounts, func(mt api.Mount) bool { return mt.Volume == volume }) {
+		if s.user == user &&
+			slices.ContainsFunc(s.spec.Mounts, func(mt api.Mount) bool { return mt.Volume == volume }) {
 			ids = append(ids, id)
 		}
 	}

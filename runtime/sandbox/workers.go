@@ -71,10 +71,12 @@ func (s *Sandbox) mustRun() error {
 		return nil
 	}
 	if s.state() == api.Paused {
-		return api.Errorf(api.Unavailable, "sandbox %s was paused meanwhile", s.id).WithHint("try again, which resumes it")
+		return api.Errorf(api.Unavailable, "sandbox %s was paused meanwhile", s.id).
+			WithHint("try again, which resumes it")
 	}
 	if r := s.Record(); r.State == api.Waiting {
-		return api.Errorf(api.FailedPrecondition, "sandbox %s waits in pool %q", s.id, r.Pool).WithHint("take one out of the pool: hutch pool acquire %s", r.Pool)
+		return api.Errorf(api.FailedPrecondition, "sandbox %s waits in pool %q", s.id, r.Pool).
+			WithHint("take one out of the pool: hutch pool acquire %s", r.Pool)
 	}
 	if r := s.Record(); r.Kept || r.State == api.Stopped || r.State == api.Failed {
 		return api.Errorf(api.FailedPrecondition, "sandbox %s is %s", s.id, describe(r)).

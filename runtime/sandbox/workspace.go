@@ -63,10 +63,12 @@ func (m *Manager) transact(ctx context.Context, op, ref string, use func(t *tran
 		t := &transaction{s: s}
 		defer t.close()
 		for to, at := range map[**os.File]string{
-			&t.upper: filepath.Join("fs", i, "upper"), &t.lower: filepath.Join("mnt", i), &t.merged: filepath.Join("mnt", i+mergedSuffix),
+			&t.upper: filepath.Join("fs", i, "upper"), &t.lower: filepath.Join("mnt", i),
+			&t.merged: filepath.Join("mnt", i+mergedSuffix),
 		} {
 			if *to, err = os.Open(filepath.Join(s.dir, at)); err != nil {
-				return api.Errorf(api.Internal, "open the workspace of sandbox %s: %w", s.id, err).WithHint("this is a bug in hutch")
+				return api.Errorf(api.Internal, "open the workspace of sandbox %s: %w", s.id, err).
+					WithHint("this is a bug in hutch")
 			}
 		}
 		return use(t)
@@ -78,7 +80,8 @@ func (t *transaction) find(ctx context.Context, which api.WorkspaceParams) (all,
 	paths := which.Paths
 	for i, p := range paths {
 		if p = path.Clean(p); path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") || strings.ContainsRune(p, 0) {
-			return nil, nil, api.Errorf(api.InvalidArgument, "paths: %q is no path in the workspace", paths[i]).WithField("paths").
+			return nil, nil, api.Errorf(api.InvalidArgument, "paths: %q is no path in the workspace", paths[i]).
+				WithField("paths").
 				WithHint("give it relative to the workspace, as src/main.go")
 		}
 		paths[i] = p
@@ -115,7 +118,8 @@ func (t *transaction) find(ctx context.Context, which api.WorkspaceParams) (all,
 		}
 	}
 	if i := slices.Index(found, false); i >= 0 {
-		return nil, nil, api.Errorf(api.NotFound, "nothing was changed at %s", paths[i]).WithField("paths").WithHint("hutch workspace diff %s lists what was", t.s.id)
+		return nil, nil, api.Errorf(api.NotFound, "nothing was changed at %s", paths[i]).WithField("paths").
+			WithHint("hutch workspace diff %s lists what was", t.s.id)
 	}
 	return all, chosen, nil
 }
@@ -130,10 +134,12 @@ func (m *Manager) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) 
 		lines = *p.Context
 	}
 	if lines < 0 || lines > 1000 {
-		return out, api.Errorf(api.InvalidArgument, "context: %d lines", lines).WithField("context").WithHint("use 0 to 1000")
+		return out, api.Errorf(api.InvalidArgument, "context: %d lines", lines).WithField("context").
+			WithHint("use 0 to 1000")
 	}
 	if p.MaxBytes < 0 || p.MaxBytes > limit {
-		return out, api.Errorf(api.InvalidArgument, "max_bytes: %d", p.MaxBytes).WithField("max_bytes").WithHint("use 1 to %d, or choose paths", limit)
+		return out, api.Errorf(api.InvalidArgument, "max_bytes: %d", p.MaxBytes).WithField("max_bytes").
+			WithHint("use 1 to %d, or choose paths", limit)
 	}
 	if p.MaxBytes > 0 {
 		limit = p.MaxBytes
@@ -150,7 +156,8 @@ func (m *Manager) DiffWorkspace(ctx context.Context, p api.WorkspaceDiffParams) 
 		}
 		for _, c := range page {
 			out.Changes = append(out.Changes, api.WorkspaceChange{
-				Path: c.Path, Kind: string(c.Kind), From: c.From, Type: c.Type, Mode: c.Mode, Size: c.Size, Conflict: c.Conflict, Guarded: t.guardedChange(&c),
+				Path: c.Path, Kind: string(c.Kind), From: c.From, Type: c.Type, Mode: c.Mode, Size: c.Size,
+				Conflict: c.Conflict, Guarded: t.guardedChange(&c),
 			})
 		}
 		if !p.Unified {
@@ -179,7 +186,8 @@ func pageOf(all []changes.Change, after string) (page []changes.Change, next str
 	size := 0
 	for i := from; i < len(all); i++ {
 		// What has one path stays together.
-		if size += len(all[i].Path) + len(all[i].From) + len(all[i].Conflict); size > maxPage && i > from && all[i].Path != all[i-1].Path {
+		if size += len(all[i].Path) + len(all[i].From) + len(all[i].Conflict); size > maxPage && i > from &&
+			all[i].Path != all[i-1].Path {
 			return all[from:i], all[i-1].Path
 		}
 	}
@@ -199,7 +207,8 @@ func listed(names []string, failed []api.WorkspaceFailure) (_ []string, _ []api.
 }
 
 // ApplyWorkspace brings what a sandbox has changed into the user's folder.
-func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, fds Taker) (out api.WorkspaceApplied, err error) {
+func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams, fds Taker) (out api.WorkspaceApplied,
+	err error) {
 	out = api.WorkspaceApplied{Applied: []string{}, Failed: []api.WorkspaceFailure{}}
 	err = m.transact(ctx, "workspace.apply", p.Sandbox, func(t *transaction) error {
 		all, chosen, err := t.find(ctx, p.WorkspaceParams)
@@ -207,16 +216,19 @@ func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams
 			return err
 		}
 		if p.Digest != "" && p.Digest != changes.Digest(all) {
-			return api.Errorf(api.FailedPrecondition, "the sandbox has changed something since that diff").WithField("digest").
+			return api.Errorf(api.FailedPrecondition, "the sandbox has changed something since that diff").
+				WithField("digest").
 				WithHint("look at it again: hutch workspace diff %s", t.s.id)
 		}
 		var wanted []changes.Change
 		for _, c := range chosen {
 			name := t.guardedChange(&c)
-			named := p.Exact && slices.Contains(p.Paths, c.Path) || slices.ContainsFunc(p.Paths, func(at string) bool { return belongs(at, name) })
+			named := p.Exact && slices.Contains(p.Paths, c.Path) ||
+				slices.ContainsFunc(p.Paths, func(at string) bool { return belongs(at, name) })
 			if name != "" && !named {
 				out.Failed = append(out.Failed, api.WorkspaceFailure{
-					Path: c.Path, Guarded: true, Why: "your own programs take instructions from it; name it to apply it",
+					Path: c.Path, Guarded: true,
+					Why: "your own programs take instructions from it; name it to apply it",
 				})
 				continue
 			}
@@ -236,7 +248,8 @@ func (m *Manager) ApplyWorkspace(ctx context.Context, p api.WorkspaceApplyParams
 			out.Failed = append(out.Failed, api.WorkspaceFailure{Path: f.Path, Why: f.Why, Conflict: f.Conflict})
 		}
 		defer func() { out.Applied, out.Failed, out.More = listed(out.Applied, out.Failed) }()
-		m.audit(ctx, t.s, "", api.AuditApplied, api.AuditWorkspace{Paths: bounded(done), Failed: len(failed), Force: p.Force}, 0)
+		m.audit(ctx, t.s, "", api.AuditApplied, api.AuditWorkspace{Paths: bounded(done), Failed: len(failed),
+			Force: p.Force}, 0)
 		return err
 	})
 	return out, err
@@ -252,7 +265,8 @@ func chooseHunks(wanted []changes.Change, p *api.WorkspaceApplyParams) ([]change
 		context = *p.Context
 	}
 	if context < 0 || context > 1000 {
-		return nil, api.Errorf(api.InvalidArgument, "context: %d lines", context).WithField("context").WithHint("use 0 to 1000")
+		return nil, api.Errorf(api.InvalidArgument, "context: %d lines", context).WithField("context").
+			WithHint("use 0 to 1000")
 	}
 	chosen, at := slices.Clone(wanted), map[string]int{}
 	for i, c := range chosen {
@@ -261,10 +275,13 @@ func chooseHunks(wanted []changes.Change, p *api.WorkspaceApplyParams) ([]change
 	for name, hunks := range p.Hunks {
 		i, ok := at[path.Clean(name)]
 		if n += len(hunks); n > maxHunks {
-			return nil, api.Errorf(api.InvalidArgument, "hunks: more than %d", maxHunks).WithField("hunks").WithHint("apply whole files")
+			return nil, api.Errorf(api.InvalidArgument, "hunks: more than %d", maxHunks).WithField("hunks").
+				WithHint("apply whole files")
 		}
 		if !ok || chosen[i].Kind != changes.Modified || chosen[i].Type != "-" || len(hunks) == 0 {
-			return nil, api.Errorf(api.InvalidArgument, "hunks: %q is no modified file that is applied, or none of its hunks is named", name).WithField("hunks").
+			return nil, api.Errorf(api.InvalidArgument,
+				"hunks: %q is no modified file that is applied, or none of its hunks is named", name).
+				WithField("hunks").
 				WithHint("apply it as a whole: name it in paths alone")
 		}
 		chosen[i].Hunks, chosen[i].Context = hunks, context
@@ -280,7 +297,8 @@ func (t *transaction) into(fd *int, fds Taker) (*os.File, error) {
 			return nil, fmt.Errorf("look at the workspace's mount: %w", err)
 		}
 		if fs.Flags&unix.ST_RDONLY != 0 {
-			return nil, api.Errorf(api.FailedPrecondition, "%s is read-only for the daemon, which lives as another user than root", t.s.spec.Workspace.Path).
+			return nil, api.Errorf(api.FailedPrecondition,
+				"%s is read-only for the daemon, which lives as another user than root", t.s.spec.Workspace.Path).
 				WithField("fd").WithHint("hand it over for this call: hutch workspace apply --folder PATH %s", t.s.id)
 		}
 		own, err := unix.FcntlInt(t.lower.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -296,7 +314,8 @@ func (t *transaction) into(fd *int, fds Taker) (*os.File, error) {
 	var a, b unix.Stat_t
 	err = errors.Join(unix.Fstat(int(given.Fd()), &a), unix.Fstat(int(t.lower.Fd()), &b))
 	if err != nil || a.Dev != b.Dev || a.Ino != b.Ino {
-		return nil, errors.Join(api.Errorf(api.InvalidArgument, "fd: it is not the folder that sandbox %s works on, which is %s", t.s.id, t.s.spec.Workspace.Path).
+		return nil, errors.Join(api.Errorf(api.InvalidArgument,
+			"fd: it is not the folder that sandbox %s works on, which is %s", t.s.id, t.s.spec.Workspace.Path).
 			WithField("fd").WithHint("name the folder that was given to --workspace"), given.Close())
 	}
 	return given, nil
@@ -327,7 +346,8 @@ func (m *Manager) DiscardWorkspace(ctx context.Context, p api.WorkspaceParams) (
 			}
 		}
 		defer func() { out.Discarded, out.Failed, out.More = listed(out.Discarded, out.Failed) }()
-		m.audit(ctx, t.s, "", api.AuditDiscarded, api.AuditWorkspace{Paths: bounded(out.Discarded), Failed: len(failed)}, 0)
+		m.audit(ctx, t.s, "", api.AuditDiscarded, api.AuditWorkspace{Paths: bounded(out.Discarded),
+			Failed: len(failed)}, 0)
 		return err
 	})
 	return out, err

@@ -26,7 +26,8 @@ func (t *transaction) guardedChange(c *changes.Change) string {
 		return name
 	}
 	return guardedRepository(c.Path, c.Kind != changes.Deleted,
-		func(p string) bool { return there(int(t.merged.Fd()), p) || there(int(t.lower.Fd()), p) }, func(p string) bool { return there(int(t.lower.Fd()), p) })
+		func(p string) bool { return there(int(t.merged.Fd()), p) || there(int(t.lower.Fd()), p) },
+		func(p string) bool { return there(int(t.lower.Fd()), p) })
 }
 
 // there reports whether there is something at a path below a folder.

@@ -50,13 +50,18 @@ func TestGuardedBy(t *testing.T) {
 // git obeys in one.
 func TestGuardedRepository(t *testing.T) {
 	lower := []string{"old.git/HEAD", "old.git/config", "src/config"}
-	merged := append(slices.Clone(lower), "new/HEAD", "new/config", "new/hooks", "HEAD", "config", "a/b/HEAD", "a/b/commondir", "plain/HEAD")
+	merged := append(slices.Clone(lower), "new/HEAD", "new/config", "new/hooks", "HEAD", "config", "a/b/HEAD",
+		"a/b/commondir", "plain/HEAD")
 	had := func(p string) bool { return slices.Contains(lower, p) }
 	has := func(p string) bool { return slices.Contains(merged, p) }
 	for p, want := range map[string]string{
-		"new/HEAD": "new/HEAD", "HEAD": "HEAD", "a/b/commondir": "a/b/commondir", "new/hooks/post-checkout": "new/hooks", "new/config": "new/config", "config": "config",
-		"old.git/HEAD": "", "old.git/refs/heads/x": "", "old.git/config": "old.git/config", "old.git/hooks/x": "old.git/hooks", "old.git/commondir": "old.git/commondir", "old.git/objects/ab/config": "",
-		"src/config": "", "src/HEAD": "src/HEAD", "new/src/main.go": "", "new/refs/heads/main": "", "plain/HEAD": "", "plain/head": "",
+		"new/HEAD": "new/HEAD", "HEAD": "HEAD", "a/b/commondir": "a/b/commondir",
+		"new/hooks/post-checkout": "new/hooks", "new/config": "new/config", "config": "config",
+		"old.git/HEAD": "", "old.git/refs/heads/x": "", "old.git/config": "old.git/config",
+		"old.git/hooks/x": "old.git/hooks", "old.git/commondir": "old.git/commondir",
+		"old.git/objects/ab/config": "",
+		"src/config":                "", "src/HEAD": "src/HEAD", "new/src/main.go": "", "new/refs/heads/main": "", "plain/HEAD": "",
+		"plain/head": "",
 	} {
 		if got := guardedRepository(p, true, has, had); got != want {
 			t.Errorf("%s: %q, want %q", p, got, want)

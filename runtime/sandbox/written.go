@@ -30,12 +30,14 @@ func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) 
 		return err
 	}
 	if s.spec.WritableUsr {
-		return api.Errorf(api.FailedPrecondition, "sandbox %s has a writable /usr over the host's, which is no part of an image", s.id).
+		return api.Errorf(api.FailedPrecondition,
+			"sandbox %s has a writable /usr over the host's, which is no part of an image", s.id).
 			WithHint("install into an image of your own instead: hutch run debian:12 ...")
 	}
 	return m.still(ctx, s, "commit", func() error {
 		return use(Written{
-			Folders: append([]string{filepath.Join(s.dir, "fs/upper")}, m.layerFolders(s)...), Root: s.root, Own: ownNames,
+			Folders: append([]string{filepath.Join(s.dir, "fs/upper")}, m.layerFolders(s)...), Root: s.root,
+			Own: ownNames,
 			Plain: map[string]uint32{
 				".": 0o755, "etc": 0o755, "tmp": 0o1777, "run": 0o755, "run/hutch": 0o755,
 				"proc": 0o755, "dev": 0o755, "sys": 0o755, "sys/fs": 0o755, "sys/fs/cgroup": 0o755,
@@ -55,7 +57,8 @@ func (m *Manager) still(ctx context.Context, s *Sandbox, reason string, use func
 	same := m.byID[s.id] == s
 	m.mu.Unlock()
 	if !same {
-		return api.Errorf(api.Unavailable, "sandbox %s was stopped, started or removed meanwhile", s.id).WithHint("try again")
+		return api.Errorf(api.Unavailable, "sandbox %s was stopped, started or removed meanwhile", s.id).
+			WithHint("try again")
 	}
 	switch s.state() {
 	case api.Stopped, api.Paused:

@@ -95,15 +95,20 @@ func TestAttach(t *testing.T) {
 	p := serve(t, s)
 	p.send(request(1, "exec.attach", `{"exec":"ex_1","from":{"stdout":0,"stderr":4}}`))
 	sameJSON(t, p.recvOK("1"), `{"attachment":"at_1","from":{"stdout":0,"stderr":0}}`)
-	if o, want := p.output(), (api.Output{Attachment: "at_1", Exec: "ex_1", Stream: "stdout", Encoding: "utf-8", Data: "a \"quoted\"\n\x01 é line"}); o != want {
+	if o, want := p.output(),
+		(api.Output{Attachment: "at_1", Exec: "ex_1", Stream: "stdout", Encoding: "utf-8",
+			Data: "a \"quoted\"\n\x01 é line"}); o != want {
 		t.Errorf("%+v", o)
 	}
-	if o, want := p.output(), (api.Output{Attachment: "at_1", Exec: "ex_1", Stream: "stderr", Offset: 7, Dropped: 3, Encoding: "base64", Data: "/w=="}); o != want {
+	if o, want := p.output(),
+		(api.Output{Attachment: "at_1", Exec: "ex_1", Stream: "stderr", Offset: 7, Dropped: 3, Encoding: "base64",
+			Data: "/w=="}); o != want {
 		t.Errorf("%+v", o)
 	}
 	m := p.recv()
 	var e api.Exited
-	if err := json.Unmarshal(m.Params, &e); err != nil || m.Method != api.NotifyExited || e.ExitCode != 3 || e.Attachment != "at_1" || e.Ends.Stdout != 9 {
+	if err := json.Unmarshal(m.Params, &e); err != nil || m.Method != api.NotifyExited || e.ExitCode != 3 ||
+		e.Attachment != "at_1" || e.Ends.Stdout != 9 {
 		t.Errorf("%s %s", m.Method, m.Params)
 	}
 	// It is over, which a client cannot know in time.
@@ -302,7 +307,8 @@ func FuzzOutputLine(f *testing.F) {
 		if err := dec.Decode(&m); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		want := api.Output{Attachment: "at_1", Exec: "ex_\"1", Stream: api.Stdout, Offset: 5, Dropped: 2, Encoding: api.Base64, Data: m.Params.Data}
+		want := api.Output{Attachment: "at_1", Exec: "ex_\"1", Stream: api.Stdout, Offset: 5, Dropped: 2,
+			Encoding: api.Base64, Data: m.Params.Data}
 		if text {
 			want.Encoding, want.Data = api.Text, string(data)
 		}

@@ -161,7 +161,8 @@ func (d *dispatcher) admit(method string) error {
 	if method == api.MethodAuthenticate || d.id.valid(*d.s.tokens.Load()) {
 		return nil
 	}
-	return api.Errorf(api.PermissionDenied, "this daemon serves clients with a token only, and this one has shown none").WithOp(method).
+	return api.Errorf(api.PermissionDenied,
+		"this daemon serves clients with a token only, and this one has shown none").WithOp(method).
 		WithHint("set HUTCH_TOKEN or HUTCH_TOKEN_FILE, or call system.authenticate first; `hutch config token NAME` makes a token")
 }
 
@@ -183,11 +184,13 @@ func (c *Call) authenticate(ctx context.Context, p api.AuthenticateParams) (api.
 		if d.wrong.Add(1) >= maxWrong {
 			c.afterSent(func() { d.ch.Abort(errNoToken) })
 		}
-		return api.Authenticated{}, api.Errorf(api.PermissionDenied, "that is no token of this daemon's").WithField("token").
+		return api.Authenticated{}, api.Errorf(api.PermissionDenied, "that is no token of this daemon's").
+			WithField("token").
 			WithHint("the configuration names the tokens that are: tokens, in the file that `hutch config path` prints")
 	}
 	if old := d.id.proof.Load(); old != nil && old.client != name {
-		return api.Authenticated{}, api.Errorf(api.FailedPrecondition, "this connection is client %s already", old.client).WithHint("open another one")
+		return api.Authenticated{}, api.Errorf(api.FailedPrecondition, "this connection is client %s already",
+			old.client).WithHint("open another one")
 	}
 	shown := &proof{client: name, digest: t[name]}
 	if caller := audit.Caller(ctx); caller != nil {

@@ -38,7 +38,8 @@ func TestTokens(t *testing.T) {
 			continue
 		}
 		nobody.send(request(i, m.Name, `{}`))
-		if m := nobody.recv(); m.Error == nil || m.Error.Data.Hint == "" || !strings.Contains(m.Error.Message, "with a token only") {
+		if m := nobody.recv(); m.Error == nil || m.Error.Data.Hint == "" ||
+			!strings.Contains(m.Error.Message, "with a token only") {
 			t.Errorf("%s: %+v", api.Methods[i].Name, m)
 		}
 	}

@@ -21,7 +21,8 @@ import (
 // a seed of its own, beside one that must not notice. What they leave behind is
 // the leak check's matter.
 func TestChaos(t *testing.T) {
-	s := newServer(t, &engines{run: func(ctx context.Context, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error) {
+	s := newServer(t, &engines{run: func(ctx context.Context, p api.ExecParams, fds *jsonrpc.FDs,
+		started func(string, int)) (api.ExecResult, error) {
 		started("ex_1", 1)
 		if p.Stdio != nil && p.Stdio.Stdout != nil {
 			f, err := fds.Take(*p.Stdio.Stdout)
@@ -70,7 +71,8 @@ func misbehave(t *testing.T, s *Server, r *rand.Rand) {
 		request(r.IntN(4), "exec.run", `{"sandbox":"x","argv":["wait"],"progress":true}`) + "\n",
 		request(r.IntN(4), "exec.run", `{"sandbox":"x","argv":["go"],"fds":2,"stdio":{"stdout":1}}`) + "\n",
 		`{"jsonrpc":"2.0","method":"rpc.cancel","params":{"id":` + string(mustJSON(r.IntN(4))) + "}}\n",
-		`[` + request("a", "system.info", `{}`) + `,` + request(r.IntN(4), "exec.run", `{"sandbox":"x","argv":["go"]}`) + "]\n",
+		`[` + request("a", "system.info", `{}`) + `,` +
+			request(r.IntN(4), "exec.run", `{"sandbox":"x","argv":["go"]}`) + "]\n",
 		`{"jsonrpc":"2.0","id":1,"meth`,
 		"\n", "nonsense\n", "[]\n",
 	}

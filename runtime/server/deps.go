@@ -30,7 +30,8 @@ type System interface {
 type Sandboxes interface {
 	// Create returns when the sandbox runs. It takes from fds what it needs;
 	// progress is never nil and may be called until Create returns.
-	Create(ctx context.Context, who Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error)
+	Create(ctx context.Context, who Actor, p api.CreateParams, fds *jsonrpc.FDs,
+		progress func(api.Progress)) (api.Sandbox, error)
 	// RunNew makes a sandbox, runs a command in it and removes it. started is Execs.Run's, with the sandbox; for fds
 	// and sent see there.
 	RunNew(ctx context.Context, who Actor, p api.RunParams, fds *jsonrpc.FDs, progress func(api.Progress),
@@ -69,12 +70,14 @@ type Snapshots interface {
 	CreateSnapshot(ctx context.Context, who Actor, p api.SnapshotCreateParams) (api.Snapshot, error)
 	ListSnapshots(who Actor, p api.SnapshotListParams) ([]api.Snapshot, error)
 	DiffSnapshot(ctx context.Context, who Actor, p api.SnapshotDiffParams) (api.SnapshotDiff, error)
-	RestoreSnapshot(ctx context.Context, who Actor, p api.SnapshotRestoreParams, fds *jsonrpc.FDs) (api.SnapshotRestored, error)
+	RestoreSnapshot(ctx context.Context, who Actor, p api.SnapshotRestoreParams,
+		fds *jsonrpc.FDs) (api.SnapshotRestored, error)
 	RemoveSnapshot(who Actor, p api.SnapshotParams) error
 	Fork(ctx context.Context, who Actor, p api.ForkParams, fds *jsonrpc.FDs) (api.Forked, error)
 	// Checkpoints are what the files of a sandbox were before its last calls.
 	Checkpoints(ctx context.Context, ref string) (api.Checkpoints, error)
-	RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams, fds *jsonrpc.FDs) (api.CheckpointRestored, error)
+	RestoreCheckpoint(ctx context.Context, p api.CheckpointRestoreParams,
+		fds *jsonrpc.FDs) (api.CheckpointRestored, error)
 }
 
 // Volumes are folders that outlive sandboxes, each one user's.
@@ -91,7 +94,8 @@ type Templates interface {
 	ListTemplates() ([]api.Template, error)
 	Template(p api.TemplateParams) (api.Template, error)
 	RemoveTemplate(p api.TemplateParams) (api.TemplateRemoved, error)
-	BuildTemplate(ctx context.Context, who Actor, p api.TemplateBuildParams, progress func(api.Progress)) (api.TemplateBuildResult, error)
+	BuildTemplate(ctx context.Context, who Actor, p api.TemplateBuildParams,
+		progress func(api.Progress)) (api.TemplateBuildResult, error)
 }
 
 // Pools are sandboxes that were made before anybody asks.
@@ -142,7 +146,8 @@ type Execs interface {
 	// before it calls started, which is never nil; fds that it did not take stay
 	// open until it returns unless it closes them (FDs.Close). What it gives to sent is
 	// called when the client has the result, or is gone.
-	Run(ctx context.Context, who Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(exec string, pid int), sent func(func())) (api.ExecResult, error)
+	Run(ctx context.Context, who Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(exec string, pid int),
+		sent func(func())) (api.ExecResult, error)
 	// Start returns when the command runs; it lives on without its caller.
 	Start(ctx context.Context, who Actor, p api.ExecParams, fds *jsonrpc.FDs) (api.StartResult, error)
 	Wait(ctx context.Context, p api.WaitParams) (api.ExecResult, error)

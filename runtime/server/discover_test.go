@@ -53,7 +53,8 @@ func TestDiscover(t *testing.T) {
 	}
 	for i, m := range doc.Methods {
 		want := api.Methods[i]
-		if m.Name != want.Name || m.Summary != want.Summary || m.ParamStructure != "by-name" || m.Result.Name == "" || m.Result.Schema == nil {
+		if m.Name != want.Name || m.Summary != want.Summary || m.ParamStructure != "by-name" || m.Result.Name == "" ||
+			m.Result.Schema == nil {
 			t.Errorf("method %d: %+v", i, m)
 		}
 		var names []string

@@ -22,8 +22,10 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 // engines are the engines of a test. Methods whose hook is nil answer at once.
 type engines struct {
 	info   func(ctx context.Context, who Actor) (api.Info, error)
-	create func(ctx context.Context, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error)
-	run    func(ctx context.Context, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error)
+	create func(ctx context.Context, p api.CreateParams, fds *jsonrpc.FDs,
+		progress func(api.Progress)) (api.Sandbox, error)
+	run func(ctx context.Context, p api.ExecParams, fds *jsonrpc.FDs,
+		started func(string, int)) (api.ExecResult, error)
 	pull   func(ctx context.Context, p api.PullParams, progress func(api.Progress)) (api.Image, error)
 	get    func(ref string) (api.Sandbox, error)
 	events func(p api.SubscribeParams) (EventCursor, api.Subscribed, error)
@@ -51,7 +53,8 @@ func (e *engines) Reload(context.Context) error { return nil }
 
 type fakeSandboxes struct{ *engines }
 
-func (f fakeSandboxes) Create(ctx context.Context, _ Actor, p api.CreateParams, fds *jsonrpc.FDs, progress func(api.Progress)) (api.Sandbox, error) {
+func (f fakeSandboxes) Create(ctx context.Context, _ Actor, p api.CreateParams, fds *jsonrpc.FDs,
+	progress func(api.Progress)) (api.Sandbox, error) {
 	if f.create != nil {
 		return f.create(ctx, p, fds, progress)
 	}
@@ -92,7 +95,8 @@ func (f fakeSandboxes) StopSandbox(_ context.Context, p api.StopParams) (api.Sto
 	return api.StopResult{Sandbox: api.Sandbox{ID: p.Sandbox, State: api.Stopped}}, p.Validate()
 }
 
-func (f fakeSandboxes) StartSandbox(_ context.Context, _ Actor, p api.StartParams, _ *jsonrpc.FDs) (api.Sandbox, error) {
+func (f fakeSandboxes) StartSandbox(_ context.Context, _ Actor, p api.StartParams, _ *jsonrpc.FDs) (api.Sandbox,
+	error) {
 	return api.Sandbox{ID: p.Sandbox, State: api.Running}, nil
 }
 
@@ -111,7 +115,8 @@ func (f fakeSandboxes) Processes(string) (api.Processes, error) { return api.Pro
 
 type fakeExecs struct{ *engines }
 
-func (f fakeExecs) Run(ctx context.Context, _ Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int), _ func(func())) (api.ExecResult, error) {
+func (f fakeExecs) Run(ctx context.Context, _ Actor, p api.ExecParams, fds *jsonrpc.FDs, started func(string, int),
+	_ func(func())) (api.ExecResult, error) {
 	if f.run != nil {
 		return f.run(ctx, p, fds, started)
 	}
@@ -194,7 +199,8 @@ func (fakeWorkspaces) DiffWorkspace(context.Context, api.WorkspaceDiffParams) (a
 	return api.WorkspaceDiff{}, nil
 }
 
-func (fakeWorkspaces) ApplyWorkspace(context.Context, api.WorkspaceApplyParams, *jsonrpc.FDs) (api.WorkspaceApplied, error) {
+func (fakeWorkspaces) ApplyWorkspace(context.Context, api.WorkspaceApplyParams, *jsonrpc.FDs) (api.WorkspaceApplied,
+	error) {
 	return api.WorkspaceApplied{}, nil
 }
 
@@ -294,7 +300,8 @@ func (f fakeImages) Push(_ context.Context, p api.PushParams, _ func(api.Progres
 	return api.Pushed{Ref: p.Target}, nil
 }
 func (f fakeImages) Login(_ context.Context, p api.LoginParams) (api.Login, error) {
-	return api.Login{Registry: p.Registry, Username: p.Username, Stored: fmt.Sprintf("%v %+v %#v", p.Password, p, p)}, nil
+	return api.Login{Registry: p.Registry, Username: p.Username, Stored: fmt.Sprintf("%v %+v %#v", p.Password, p, p)},
+		nil
 }
 func (f fakeImages) Logout(context.Context, string) error { return nil }
 func (f fakeImages) GetLogin(_ context.Context, registry string) (api.Login, error) {
@@ -303,13 +310,18 @@ func (f fakeImages) GetLogin(_ context.Context, registry string) (api.Login, err
 func (f fakeImages) Verify(context.Context, api.VerifyParams) (api.Verified, error) {
 	return api.Verified{}, nil
 }
-func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs, _ func(api.Progress)) (api.Image, error) {
+func (f fakeImages) Import(_ context.Context, p api.ImportParams, _ *jsonrpc.FDs, _ func(api.Progress)) (api.Image,
+	error) {
 	return api.Image{Ref: p.Ref}, nil
 }
 
 func newServer(t testing.TB, e *engines) *Server {
 	t.Helper()
-	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e}, Pools: fakePools{}, Volumes: fakeVolumes{}, Templates: fakeTemplates{}, Ports: fakePorts{}, Snapshots: fakeSnapshots{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{}, Modes: fakeModes{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e}, Events: fakeEvents{e}, Audit: fakeAudit{}})
+	s, err := New(Config{System: e, Sandboxes: fakeSandboxes{e}, Execs: fakeExecs{e}, Shells: fakeShells{e},
+		Pools: fakePools{}, Volumes: fakeVolumes{}, Templates: fakeTemplates{}, Ports: fakePorts{},
+		Snapshots: fakeSnapshots{}, Workspaces: fakeWorkspaces{}, Tools: fakeTools{}, Code: fakeCode{},
+		Modes: fakeModes{}, Networks: fakeNetworks{}, Files: fakeFiles{e}, Images: fakeImages{e},
+		Events: fakeEvents{e}, Audit: fakeAudit{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +361,8 @@ func serveIn(ctx context.Context, t testing.TB, s *Server, who Actor) *peer {
 		}
 		conns[i] = c.(*net.UnixConn)
 	}
-	p := &peer{t: t, conn: conns[0], r: jsonrpc.NewReader(conns[0], 64<<20, jsonrpc.LongLines{}), done: make(chan struct{})}
+	p := &peer{t: t, conn: conns[0], r: jsonrpc.NewReader(conns[0], 64<<20, jsonrpc.LongLines{}),
+		done: make(chan struct{})}
 	go func() {
 		s.ServeConn(ctx, conns[1], who)
 		close(p.done)
@@ -476,18 +489,3 @@ func sameJSON(t testing.TB, got []byte, want string) {
 		t.Errorf("got  %s\nwant %s", a.String(), b.String())
 	}
 }
-
-type fakeAudit struct{}
-
-func (fakeAudit) ReadAudit(_ context.Context, p api.AuditReadParams) (api.AuditRecords, error) {
-	return api.AuditRecords{Sandbox: p.Sandbox, Records: []json.RawMessage{}}, nil
-}
-
-func (fakeAudit) VerifyAudit(_ context.Context, p api.AuditVerifyParams) (api.AuditVerified, error) {
-	return api.AuditVerified{Sandbox: p.Sandbox, Issues: []api.AuditBug{}}, nil
-}
-
-func (fakeAudit) AuditHead(context.Context, string) (api.AuditHead, error) {
-	return api.AuditHead{}, nil
-}
-func (fakeAudit) AuditLogs(context.Context) ([]api.AuditLog, error) { return nil, nil }

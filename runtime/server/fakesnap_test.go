@@ -21,14 +21,16 @@ func (fakeSnapshots) DiffSnapshot(_ context.Context, _ Actor, p api.SnapshotDiff
 	return api.SnapshotDiff{Snapshot: p.Snapshot}, p.Validate()
 }
 
-func (fakeSnapshots) RestoreSnapshot(_ context.Context, _ Actor, p api.SnapshotRestoreParams, _ *jsonrpc.FDs) (api.SnapshotRestored, error) {
+func (fakeSnapshots) RestoreSnapshot(_ context.Context, _ Actor, p api.SnapshotRestoreParams,
+	_ *jsonrpc.FDs) (api.SnapshotRestored, error) {
 	return api.SnapshotRestored{Snapshot: p.Snapshot}, p.Validate()
 }
 func (fakeSnapshots) Checkpoints(context.Context, string) (api.Checkpoints, error) {
 	return api.Checkpoints{}, nil
 }
 
-func (fakeSnapshots) RestoreCheckpoint(_ context.Context, p api.CheckpointRestoreParams, _ *jsonrpc.FDs) (api.CheckpointRestored, error) {
+func (fakeSnapshots) RestoreCheckpoint(_ context.Context, p api.CheckpointRestoreParams,
+	_ *jsonrpc.FDs) (api.CheckpointRestored, error) {
 	return api.CheckpointRestored{ToCall: p.ToCall}, p.Validate()
 }
 

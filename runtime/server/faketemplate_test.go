@@ -9,7 +9,8 @@ import (
 
 type fakeTemplates struct{}
 
-func (fakeTemplates) CreateTemplate(_ context.Context, _ Actor, p api.TemplateCreateParams, _ *jsonrpc.FDs) (api.Template, error) {
+func (fakeTemplates) CreateTemplate(_ context.Context, _ Actor, p api.TemplateCreateParams,
+	_ *jsonrpc.FDs) (api.Template, error) {
 	return api.Template{TemplateSpec: p.TemplateSpec}, p.Validate()
 }
 
@@ -23,6 +24,7 @@ func (fakeTemplates) RemoveTemplate(api.TemplateParams) (api.TemplateRemoved, er
 	return api.TemplateRemoved{}, nil
 }
 
-func (fakeTemplates) BuildTemplate(_ context.Context, _ Actor, p api.TemplateBuildParams, _ func(api.Progress)) (api.TemplateBuildResult, error) {
+func (fakeTemplates) BuildTemplate(_ context.Context, _ Actor, p api.TemplateBuildParams,
+	_ func(api.Progress)) (api.TemplateBuildResult, error) {
 	return api.TemplateBuildResult{Template: api.Template{TemplateSpec: api.TemplateSpec{Name: p.Template}}}, nil
 }

@@ -85,7 +85,8 @@ func BenchmarkRoundTripWithFDs(b *testing.B) {
 	p := serve(b, newServer(b, &engines{}))
 	_, w := pipe(b)
 	files := []*os.File{w, w, w}
-	line := []byte(request(1, "exec.run", `{"sandbox":"x","argv":["true"],"fds":3,"stdio":{"stdin":0,"stdout":1,"stderr":2}}`) + "\n")
+	line := []byte(request(1, "exec.run",
+		`{"sandbox":"x","argv":["true"],"fds":3,"stdio":{"stdin":0,"stdout":1,"stderr":2}}`) + "\n")
 	for b.Loop() {
 		if _, err := jsonrpc.Send(p.conn, line, files); err != nil {
 			b.Fatal(err)

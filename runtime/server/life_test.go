@@ -38,7 +38,8 @@ func newBlocking() *blocking {
 	b.pull = func(ctx context.Context, _ api.PullParams, _ func(api.Progress)) (api.Image, error) {
 		return api.Image{}, wait(ctx)
 	}
-	b.create = func(ctx context.Context, _ api.CreateParams, _ *jsonrpc.FDs, _ func(api.Progress)) (api.Sandbox, error) {
+	b.create = func(ctx context.Context, _ api.CreateParams, _ *jsonrpc.FDs, _ func(api.Progress)) (api.Sandbox,
+		error) {
 		return api.Sandbox{}, wait(ctx)
 	}
 	return b
@@ -236,8 +237,10 @@ func TestShutdownAfterHalfClose(t *testing.T) {
 // TestEndsWithConnection: what nobody would hear of ends with its connection.
 func TestEndsWithConnection(t *testing.T) {
 	for method, want := range map[string]bool{
-		"exec.run": true, "exec.wait": true, "shell.run": true, "sandbox.create": true, "pool.acquire": true, "fs.pack": true, "template.build": true, "template.list": false,
-		"exec.start": false, "pool.create": false, "pool.release": false, "image.pull": false, "fs.write": true, "fs.remove": false,
+		"exec.run": true, "exec.wait": true, "shell.run": true, "sandbox.create": true, "pool.acquire": true,
+		"fs.pack": true, "template.build": true, "template.list": false,
+		"exec.start": false, "pool.create": false, "pool.release": false, "image.pull": false, "fs.write": true,
+		"fs.remove": false,
 	} {
 		if got := endsWithConnection(method); got != want {
 			t.Errorf("%s: %v, want %v", method, got, want)

@@ -45,12 +45,14 @@ func (s *Server) handlers() map[string]handler {
 	type empty = api.Empty
 	system, boxes, execs, files, images := s.cfg.System, s.cfg.Sandboxes, s.cfg.Execs, s.cfg.Files, s.cfg.Images
 	snapshots, modes := s.cfg.Snapshots, s.cfg.Modes
-	events, audit, shells, networks, ports, pools, volumes, workspaces, tools, code := s.cfg.Events, s.cfg.Audit, s.cfg.Shells, s.cfg.Networks, s.cfg.Ports, s.cfg.Pools, s.cfg.Volumes, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
+	events, audit, shells, networks, ports, pools, volumes, workspaces, tools, code := s.cfg.Events, s.cfg.Audit,
+		s.cfg.Shells, s.cfg.Networks, s.cfg.Ports, s.cfg.Pools, s.cfg.Volumes, s.cfg.Workspaces, s.cfg.Tools, s.cfg.Code
 	all := map[string]handler{
 		api.MethodInfo: handle(func(ctx context.Context, c *Call, _ empty) (api.Info, error) {
 			return system.Info(ctx, c.Actor)
 		}),
-		api.MethodAuthenticate: handle(func(ctx context.Context, c *Call, p api.AuthenticateParams) (api.Authenticated, error) {
+		api.MethodAuthenticate: handle(func(ctx context.Context, c *Call, p api.AuthenticateParams) (api.Authenticated,
+			error) {
 			return c.authenticate(ctx, p)
 		}),
 		api.MethodDoctor: handle(func(ctx context.Context, _ *Call, _ empty) (api.Doctor, error) {
@@ -82,7 +84,8 @@ func (s *Server) handlers() map[string]handler {
 			r.Killed = orEmpty(r.Killed)
 			return r, err
 		}),
-		api.MethodSandboxRemove: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.KillResult, error) {
+		api.MethodSandboxRemove: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.KillResult,
+			error) {
 			r, err := boxes.Remove(ctx, p.Sandbox)
 			r.Killed = orEmpty(r.Killed)
 			return r, err
@@ -102,19 +105,22 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodSandboxFork: handle(func(ctx context.Context, c *Call, p api.ForkParams) (api.Forked, error) {
 			return snapshots.Fork(ctx, c.Actor, p, c.FDs)
 		}),
-		api.MethodSnapCreate: handle(func(ctx context.Context, c *Call, p api.SnapshotCreateParams) (api.Snapshot, error) {
+		api.MethodSnapCreate: handle(func(ctx context.Context, c *Call, p api.SnapshotCreateParams) (api.Snapshot,
+			error) {
 			return snapshots.CreateSnapshot(ctx, c.Actor, p)
 		}),
 		api.MethodSnapList: handle(func(_ context.Context, c *Call, p api.SnapshotListParams) (api.Snapshots, error) {
 			list, err := snapshots.ListSnapshots(c.Actor, p)
 			return api.Snapshots{Snapshots: orEmpty(list)}, err
 		}),
-		api.MethodSnapDiff: handle(func(ctx context.Context, c *Call, p api.SnapshotDiffParams) (api.SnapshotDiff, error) {
+		api.MethodSnapDiff: handle(func(ctx context.Context, c *Call, p api.SnapshotDiffParams) (api.SnapshotDiff,
+			error) {
 			d, err := snapshots.DiffSnapshot(ctx, c.Actor, p)
 			d.Changes = orEmpty(d.Changes)
 			return d, err
 		}),
-		api.MethodSnapRestore: handle(func(ctx context.Context, c *Call, p api.SnapshotRestoreParams) (api.SnapshotRestored, error) {
+		api.MethodSnapRestore: handle(func(ctx context.Context, c *Call,
+			p api.SnapshotRestoreParams) (api.SnapshotRestored, error) {
 			return snapshots.RestoreSnapshot(ctx, c.Actor, p, c.FDs)
 		}),
 		api.MethodSnapRemove: done(func(_ context.Context, c *Call, p api.SnapshotParams) error {
@@ -125,7 +131,8 @@ func (s *Server) handlers() map[string]handler {
 			r.Checkpoints = orEmpty(r.Checkpoints)
 			return r, err
 		}),
-		api.MethodCheckRestore: handle(func(ctx context.Context, c *Call, p api.CheckpointRestoreParams) (api.CheckpointRestored, error) {
+		api.MethodCheckRestore: handle(func(ctx context.Context, c *Call,
+			p api.CheckpointRestoreParams) (api.CheckpointRestored, error) {
 			r, err := snapshots.RestoreCheckpoint(ctx, p, c.FDs)
 			r.Undone = orEmpty(r.Undone)
 			return r, err
@@ -164,17 +171,20 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodPoolRemove: handle(func(_ context.Context, _ *Call, p api.PoolParams) (api.PoolRemoved, error) {
 			return pools.RemovePool(p.Pool)
 		}),
-		api.MethodWorkDiff: handle(func(ctx context.Context, _ *Call, p api.WorkspaceDiffParams) (api.WorkspaceDiff, error) {
+		api.MethodWorkDiff: handle(func(ctx context.Context, _ *Call, p api.WorkspaceDiffParams) (api.WorkspaceDiff,
+			error) {
 			r, err := workspaces.DiffWorkspace(ctx, p)
 			r.Changes = orEmpty(r.Changes)
 			return r, err
 		}),
-		api.MethodWorkApply: handle(func(ctx context.Context, c *Call, p api.WorkspaceApplyParams) (api.WorkspaceApplied, error) {
+		api.MethodWorkApply: handle(func(ctx context.Context, c *Call,
+			p api.WorkspaceApplyParams) (api.WorkspaceApplied, error) {
 			r, err := workspaces.ApplyWorkspace(ctx, p, c.FDs)
 			r.Applied, r.Failed = orEmpty(r.Applied), orEmpty(r.Failed)
 			return r, err
 		}),
-		api.MethodWorkDiscard: handle(func(ctx context.Context, _ *Call, p api.WorkspaceParams) (api.WorkspaceDiscarded, error) {
+		api.MethodWorkDiscard: handle(func(ctx context.Context, _ *Call, p api.WorkspaceParams) (api.WorkspaceDiscarded,
+			error) {
 			r, err := workspaces.DiscardWorkspace(ctx, p)
 			r.Discarded, r.Failed = orEmpty(r.Discarded), orEmpty(r.Failed)
 			return r, err
@@ -355,10 +365,12 @@ func (s *Server) handlers() map[string]handler {
 		api.MethodEventsEnd: done(func(_ context.Context, c *Call, p api.SubscriptionParams) error {
 			return c.subs.unsubscribe(p)
 		}),
-		api.MethodAuditRead: handle(func(ctx context.Context, _ *Call, p api.AuditReadParams) (api.AuditRecords, error) {
+		api.MethodAuditRead: handle(func(ctx context.Context, _ *Call, p api.AuditReadParams) (api.AuditRecords,
+			error) {
 			return audit.ReadAudit(ctx, p)
 		}),
-		api.MethodAuditVerify: handle(func(ctx context.Context, _ *Call, p api.AuditVerifyParams) (api.AuditVerified, error) {
+		api.MethodAuditVerify: handle(func(ctx context.Context, _ *Call, p api.AuditVerifyParams) (api.AuditVerified,
+			error) {
 			return audit.VerifyAudit(ctx, p)
 		}),
 		api.MethodAuditHead: handle(func(ctx context.Context, _ *Call, p api.SandboxParams) (api.AuditHead, error) {

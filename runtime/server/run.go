@@ -34,7 +34,8 @@ func (s *Server) runHandlers() map[string]handler {
 			return boxes.RunNew(ctx, c.Actor, p, c.FDs, c.Progress, func(sb *api.Sandbox, exec string, pid int) {
 				end()
 				news = time.AfterFunc(startedDelay, func() {
-					c.Progress(api.Progress{Kind: api.ProgressStarted, Exec: exec, PID: pid, Sandbox: sb.ID, Note: sb.Note, Unenforced: sb.Unenforced})
+					c.Progress(api.Progress{Kind: api.ProgressStarted, Exec: exec, PID: pid, Sandbox: sb.ID,
+						Note: sb.Note, Unenforced: sb.Unenforced})
 				})
 			}, c.afterSent)
 		}),
@@ -65,6 +66,7 @@ func checkBuild(want string) error {
 	if want == "" || want == version.BuildID {
 		return nil
 	}
-	return api.Errorf(api.FailedPrecondition, "the daemon is build %s, the call is for build %s", version.BuildID, want).WithField("if_build").
+	return api.Errorf(api.FailedPrecondition, "the daemon is build %s, the call is for build %s", version.BuildID,
+		want).WithField("if_build").
 		WithHint("leave if_build out to call any build")
 }

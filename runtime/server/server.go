@@ -83,13 +83,17 @@ var _ channel.Channel = (*jsonrpc.Channel)(nil)
 // New returns a server for the methods of api.Methods. It fails when a method
 // has no handler, a handler no method, or their types differ.
 func New(cfg Config) (*Server, error) {
-	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil || cfg.Volumes == nil || cfg.Templates == nil || cfg.Ports == nil || cfg.Snapshots == nil || cfg.Workspaces == nil || cfg.Tools == nil || cfg.Code == nil || cfg.Modes == nil || cfg.Networks == nil || cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
+	if cfg.System == nil || cfg.Sandboxes == nil || cfg.Execs == nil || cfg.Shells == nil || cfg.Pools == nil ||
+		cfg.Volumes == nil || cfg.Templates == nil || cfg.Ports == nil || cfg.Snapshots == nil ||
+		cfg.Workspaces == nil || cfg.Tools == nil || cfg.Code == nil || cfg.Modes == nil || cfg.Networks == nil ||
+		cfg.Files == nil || cfg.Images == nil || cfg.Events == nil {
 		return nil, errors.New("server: Config needs an engine for every group of methods")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]*identity), fds: make(map[string]bool), turns: newTurns(), long: jsonrpc.NewLongLines(longLines), showTime: showTime}
+	s := &Server{cfg: cfg, conns: make(map[*jsonrpc.Channel]*identity), fds: make(map[string]bool), turns: newTurns(),
+		long: jsonrpc.NewLongLines(longLines), showTime: showTime}
 	s.tokens.Store(&cfg.Tokens)
 	s.table = s.handlers()
 	if err := checkHandlers(api.Methods, s.table); err != nil {
@@ -107,9 +111,10 @@ func New(cfg Config) (*Server, error) {
 // those are cancelled that only make sense with their client (*.run, *.wait,
 // sandbox.create, pool.acquire), and all of them when it was a private daemon's lease.
 func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
-	ch := jsonrpc.NewChannel(ctx, conn, jsonrpc.ChannelConfig{LongLines: s.long, CancelOnLoss: func(method string) bool {
-		return who.Private || endsWithConnection(method)
-	}})
+	ch := jsonrpc.NewChannel(ctx, conn,
+		jsonrpc.ChannelConfig{LongLines: s.long, CancelOnLoss: func(method string) bool {
+			return who.Private || endsWithConnection(method)
+		}})
 	id := &identity{exempt: who.Private}
 	if !s.enter(ch, id) {
 		_ = ch.Close()
@@ -122,10 +127,11 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 	stop := context.AfterFunc(ctx, ch.Drain)
 	defer stop()
 	subs := newSubscriptions(ch)
-	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who, subs: subs, line: &line{}, id: id, known: known}, &jrpc2.ServerOptions{
-		DisableBuiltin: true, // it would reserve rpc.* and so rpc.discover
-		Concurrency:    jsonrpc.MaxInFlight,
-	})
+	rpc := jrpc2.NewServer(&dispatcher{s: s, ch: ch, who: who, subs: subs, line: &line{}, id: id, known: known},
+		&jrpc2.ServerOptions{
+			DisableBuiltin: true, // it would reserve rpc.* and so rpc.discover
+			Concurrency:    jsonrpc.MaxInFlight,
+		})
 	err := rpc.Start(ch).Wait()
 	subs.close()
 	if cerr := ch.Wait(); cerr != nil {
@@ -141,7 +147,8 @@ func (s *Server) ServeConn(ctx context.Context, conn *net.UnixConn, who Actor) {
 // where a sandbox's id is said.
 func endsWithConnection(method string) bool {
 	switch method {
-	case api.MethodSandboxCreate, api.MethodPoolAcquire, api.MethodToolsCall, api.MethodTemplateCreate, api.MethodTemplateBuild:
+	case api.MethodSandboxCreate, api.MethodPoolAcquire, api.MethodToolsCall, api.MethodTemplateCreate,
+		api.MethodTemplateBuild:
 		return true
 	case api.MethodFSRead, api.MethodFSWrite, api.MethodFSList, api.MethodFSPack, api.MethodFSUnpack:
 		return true // what the client's end of a pipe would decide is decided
@@ -240,7 +247,8 @@ func (d *dispatcher) Assign(_ context.Context, method string) jrpc2.Handler {
 
 // call runs one method. The result is encoded already, so that a failure to
 // encode is an error like any other.
-func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method string, params json.RawMessage) (raw json.RawMessage, err error) {
+func (d *dispatcher) call(req *jsonrpc.Request, id json.RawMessage, method string,
+	params json.RawMessage) (raw json.RawMessage, err error) {
 	defer req.FDs.Close()
 	defer func() {
 		if p := recover(); p != nil {
@@ -285,9 +293,11 @@ func (d *dispatcher) extras(call *Call, method string, raw json.RawMessage) erro
 	_ = json.Unmarshal(raw, &p) // decoding proper reports what is wrong
 	switch came := call.FDs.Len(); {
 	case came > 0 && !d.s.fds[method]:
-		return params.Invalid("fds", "Send fds only with methods that take them.", "%d fds came with %s, which takes none", came, method)
+		return params.Invalid("fds", "Send fds only with methods that take them.",
+			"%d fds came with %s, which takes none", came, method)
 	case d.s.fds[method] && came != p.FDs:
-		return params.Invalid("fds", `Send the fds on the sendmsg of the request itself, one request per sendmsg, and their number as "fds".`,
+		return params.Invalid("fds",
+			`Send the fds on the sendmsg of the request itself, one request per sendmsg, and their number as "fds".`,
 			"%d fds are announced and %d came", p.FDs, came)
 	}
 	if p.Progress {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"slices"
@@ -27,7 +26,8 @@ func TestNewRefusesGaps(t *testing.T) {
 		t.Fatal(name)
 		return api.Method{}
 	}
-	missing := append(slices.Clone(api.Methods), api.Method{Name: "sandbox.fly", Params: api.Empty{}, Result: api.Empty{}})
+	missing := append(slices.Clone(api.Methods), api.Method{Name: "sandbox.fly", Params: api.Empty{},
+		Result: api.Empty{}})
 	extra := slices.Clone(api.Methods)[1:]
 	twice := append(slices.Clone(api.Methods), method(api.MethodInfo))
 	wrong := slices.Clone(api.Methods)
@@ -54,7 +54,8 @@ func TestMethods(t *testing.T) {
 		{"system.doctor", `{}`, `"name":"user namespaces"`},
 		{"system.shutdown", `{"mode":"kill"}`, `{}`},
 		{"system.gc", `{}`, `"bytes":7`},
-		{"sandbox.create", `{"image":"host","limits":{"cpus":1.5},"workspace":{"path":"/w","mode":"ro"}}`, `"image":"host"`},
+		{"sandbox.create", `{"image":"host","limits":{"cpus":1.5},"workspace":{"path":"/w","mode":"ro"}}`,
+			`"image":"host"`},
 		{"sandbox.run", `{"sandbox":{"image":"host"},"exec":{"argv":["true"]}}`, `"exec":"ex_1"`},
 		{"sandbox.get", `{"sandbox":"x"}`, `"id":"x"`},
 		{"sandbox.list", `{}`, `"id":"sb_1"`},
@@ -211,28 +212,40 @@ func TestProtocolErrors(t *testing.T) {
 		{"a number", `7`, `null`, jsonrpc.CodeInvalidRequest, "", "not a JSON object"},
 		{"null", `null`, `null`, jsonrpc.CodeInvalidRequest, "", "not a JSON object"},
 		{"empty batch", `[]`, `null`, jsonrpc.CodeInvalidRequest, "", "empty"},
-		{"endless batch", "[" + strings.Repeat("1,", jsonrpc.MaxInFlight) + "1]", `null`, jsonrpc.CodeInvalidRequest, "", "at most"},
+		{"endless batch", "[" + strings.Repeat("1,", jsonrpc.MaxInFlight) + "1]", `null`, jsonrpc.CodeInvalidRequest,
+			"", "at most"},
 		{"no version", `{"id":1,"method":"system.info"}`, `1`, jsonrpc.CodeInvalidRequest, "", "2.0"},
 		{"old version", `{"jsonrpc":"1.0","id":1,"method":"system.info"}`, `1`, jsonrpc.CodeInvalidRequest, "", "2.0"},
 		{"no method", `{"jsonrpc":"2.0","id":1}`, `1`, jsonrpc.CodeInvalidRequest, "", "method"},
-		{"method of a wrong type", `{"jsonrpc":"2.0","id":1,"method":1}`, `1`, jsonrpc.CodeInvalidRequest, "", "method"},
-		{"id null", `{"jsonrpc":"2.0","id":null,"method":"system.info"}`, `null`, jsonrpc.CodeInvalidRequest, "", "id null"},
-		{"id list", `{"jsonrpc":"2.0","id":[1],"method":"system.info"}`, `null`, jsonrpc.CodeInvalidRequest, "", "id [1]"},
-		{"params of a wrong type", `{"jsonrpc":"2.0","id":1,"method":"system.info","params":1}`, `1`, jsonrpc.CodeInvalidRequest, "", "not an object"},
-		{"params in order", `{"jsonrpc":"2.0","id":1,"method":"system.info","params":[1]}`, `1`, jsonrpc.CodeInvalidParams, "", "not an object"},
-		{"further member", `{"jsonrpc":"2.0","id":1,"method":"system.info","fds":1}`, `1`, jsonrpc.CodeInvalidRequest, "", `"fds"`},
+		{"method of a wrong type", `{"jsonrpc":"2.0","id":1,"method":1}`, `1`, jsonrpc.CodeInvalidRequest, "",
+			"method"},
+		{"id null", `{"jsonrpc":"2.0","id":null,"method":"system.info"}`, `null`, jsonrpc.CodeInvalidRequest, "",
+			"id null"},
+		{"id list", `{"jsonrpc":"2.0","id":[1],"method":"system.info"}`, `null`, jsonrpc.CodeInvalidRequest, "",
+			"id [1]"},
+		{"params of a wrong type", `{"jsonrpc":"2.0","id":1,"method":"system.info","params":1}`, `1`,
+			jsonrpc.CodeInvalidRequest, "", "not an object"},
+		{"params in order", `{"jsonrpc":"2.0","id":1,"method":"system.info","params":[1]}`, `1`,
+			jsonrpc.CodeInvalidParams, "", "not an object"},
+		{"further member", `{"jsonrpc":"2.0","id":1,"method":"system.info","fds":1}`, `1`, jsonrpc.CodeInvalidRequest,
+			"", `"fds"`},
 		{"a response", `{"jsonrpc":"2.0","id":1,"result":1}`, `1`, jsonrpc.CodeInvalidRequest, "", `"result"`},
 		{"unknown method", request("x", "sandbox.fly", `{}`), `"x"`, jsonrpc.CodeMethodNotFound, "", "sandbox.fly"},
-		{"the library's own method", request(1, "rpc.serverInfo", `{}`), `1`, jsonrpc.CodeMethodNotFound, "", "rpc.serverInfo"},
+		{"the library's own method", request(1, "rpc.serverInfo", `{}`), `1`, jsonrpc.CodeMethodNotFound, "",
+			"rpc.serverInfo"},
 
 		{"unknown field", run(`{"sandbox":"x","comand":"y"}`), `1`, jsonrpc.CodeInvalidParams, "comand", "comand"},
-		{"unknown nested field", request(1, "sandbox.create", `{"limits":{"cpu":1}}`), `1`, jsonrpc.CodeInvalidParams, "limits.cpu", "limits.cpu"},
-		{"unknown field in a list", request(1, "sandbox.create", `{"mounts":[{"source":"/"},{"src":"/"}]}`), `1`, jsonrpc.CodeInvalidParams, "mounts[1].src", "mounts[1].src"},
+		{"unknown nested field", request(1, "sandbox.create", `{"limits":{"cpu":1}}`), `1`, jsonrpc.CodeInvalidParams,
+			"limits.cpu", "limits.cpu"},
+		{"unknown field in a list", request(1, "sandbox.create", `{"mounts":[{"source":"/"},{"src":"/"}]}`), `1`,
+			jsonrpc.CodeInvalidParams, "mounts[1].src", "mounts[1].src"},
 		{"a field in other letters", run(`{"Sandbox":"x"}`), `1`, jsonrpc.CodeInvalidParams, "Sandbox", "Sandbox"},
 		{"a Go name", request(1, "exec.resize", `{"Pty":{"rows":1}}`), `1`, jsonrpc.CodeInvalidParams, "Pty", "Pty"},
 		{"a field of no params", request(1, "system.info", `{"x":1}`), `1`, jsonrpc.CodeInvalidParams, "x", "x"},
-		{"a string for a number", request(1, "sandbox.create", `{"limits":{"cpus":"2"}}`), `1`, jsonrpc.CodeInvalidParams, "limits.cpus", "number"},
-		{"a fraction for a whole number", request(1, "sandbox.create", `{"limits":{"pids":1.5}}`), `1`, jsonrpc.CodeInvalidParams, "limits.pids", "whole number"},
+		{"a string for a number", request(1, "sandbox.create", `{"limits":{"cpus":"2"}}`), `1`,
+			jsonrpc.CodeInvalidParams, "limits.cpus", "number"},
+		{"a fraction for a whole number", request(1, "sandbox.create", `{"limits":{"pids":1.5}}`), `1`,
+			jsonrpc.CodeInvalidParams, "limits.pids", "whole number"},
 		{"a negative size", request(1, "exec.resize", `{"rows":-1}`), `1`, jsonrpc.CodeInvalidParams, "rows", "from 0"},
 		{"a string for a list", run(`{"argv":"ls"}`), `1`, jsonrpc.CodeInvalidParams, "argv", "list"},
 		{"a list for an object", run(`{"limits":[]}`), `1`, jsonrpc.CodeInvalidParams, "limits", "object"},
@@ -261,7 +274,9 @@ func TestOversizedLine(t *testing.T) {
 	p := serve(t, newServer(t, &engines{}))
 	fits := request(1, "exec.run", runParams(`"stdin":"`+strings.Repeat("x", jsonrpc.MaxLine-200)+`"`))
 	go func() {
-		_, _ = jsonrpc.Send(p.conn, []byte(fits+"\n"+request(3, "exec.run", runParams(`"stdin":"`+strings.Repeat("x", 9<<20)+`"`))+"\n"+request(2, "system.info", `{}`)+"\n"), nil)
+		_, _ = jsonrpc.Send(p.conn,
+			[]byte(fits+"\n"+request(3, "exec.run", runParams(`"stdin":"`+strings.Repeat("x", 9<<20)+`"`))+"\n"+
+				request(2, "system.info", `{}`)+"\n"), nil)
 	}()
 	seen := make(map[string]*jsonrpc.Error) // the answer to 1 may come any time
 	for range 3 {
@@ -279,7 +294,8 @@ func TestOversizedLine(t *testing.T) {
 func TestBatch(t *testing.T) {
 	p := serve(t, newServer(t, &engines{}))
 	tests := []struct{ name, line, want string }{
-		{"calls and notifications", `[` + request(1, "image.remove", `{"ref":"a"}`) + `,{"jsonrpc":"2.0","method":"image.remove"},` + request("b", "image.list", `{}`) + `]`,
+		{"calls and notifications", `[` + request(1, "image.remove", `{"ref":"a"}`) +
+			`,{"jsonrpc":"2.0","method":"image.remove"},` + request("b", "image.list", `{}`) + `]`,
 			`[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":"b","result":{"images":[]}}]`},
 		{"one call", `[` + request(1, "image.remove", `{"ref":"a"}`) + `]`, `[{"jsonrpc":"2.0","id":1,"result":{}}]`},
 	}
@@ -301,7 +317,8 @@ func TestBatch(t *testing.T) {
 	}
 	for i, r := range replies[:4] {
 		wantID := []string{"null", "null", "null", "5"}[i]
-		if r.Error == nil || r.Error.Code != jsonrpc.CodeInvalidRequest || r.Error.Data.Hint == "" || string(r.ID) != wantID {
+		if r.Error == nil || r.Error.Code != jsonrpc.CodeInvalidRequest || r.Error.Data.Hint == "" ||
+			string(r.ID) != wantID {
 			t.Errorf("member %d: %s %+v", i, r.ID, r.Error)
 		}
 	}
@@ -324,10 +341,11 @@ func TestBatch(t *testing.T) {
 
 func TestDuplicateID(t *testing.T) {
 	release := make(chan struct{})
-	p := serve(t, newServer(t, &engines{run: func(context.Context, api.ExecParams, *jsonrpc.FDs, func(string, int)) (api.ExecResult, error) {
-		<-release
-		return api.ExecResult{Exec: "first"}, nil
-	}}))
+	p := serve(t, newServer(t,
+		&engines{run: func(context.Context, api.ExecParams, *jsonrpc.FDs, func(string, int)) (api.ExecResult, error) {
+			<-release
+			return api.ExecResult{Exec: "first"}, nil
+		}}))
 	p.send(request(1, "exec.run", runParams("")))
 	p.send(request(1, "system.info", `{}`))
 	p.recvErr("1", jsonrpc.CodeInvalidRequest)
@@ -343,10 +361,11 @@ func TestDuplicateID(t *testing.T) {
 
 func TestTooManyCalls(t *testing.T) {
 	release := make(chan struct{})
-	p := serve(t, newServer(t, &engines{run: func(context.Context, api.ExecParams, *jsonrpc.FDs, func(string, int)) (api.ExecResult, error) {
-		<-release
-		return api.ExecResult{}, nil
-	}}))
+	p := serve(t, newServer(t,
+		&engines{run: func(context.Context, api.ExecParams, *jsonrpc.FDs, func(string, int)) (api.ExecResult, error) {
+			<-release
+			return api.ExecResult{}, nil
+		}}))
 	for i := range jsonrpc.MaxInFlight {
 		p.send(request(i, "exec.run", runParams("")))
 	}
@@ -363,7 +382,8 @@ func TestTooManyCalls(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	p := serve(t, newServer(t, &engines{
-		run: func(_ context.Context, _ api.ExecParams, _ *jsonrpc.FDs, started func(string, int)) (api.ExecResult, error) {
+		run: func(_ context.Context, _ api.ExecParams, _ *jsonrpc.FDs, started func(string, int)) (api.ExecResult,
+			error) {
 			started("ex_5", 99)
 			return api.ExecResult{}, nil
 		},
@@ -378,7 +398,8 @@ func TestProgress(t *testing.T) {
 		p.recvOK(`"quiet"`) // and nothing before
 	}
 	p.send(request("é", "exec.run", runParams(`"progress":true`)))
-	sameJSON(t, p.line(), `{"jsonrpc":"2.0","method":"progress","params":{"request":"é","kind":"exec.started","exec":"ex_5","pid":99}}`)
+	sameJSON(t, p.line(),
+		`{"jsonrpc":"2.0","method":"progress","params":{"request":"é","kind":"exec.started","exec":"ex_5","pid":99}}`)
 	p.recvOK(`"é"`)
 	p.send(request(2, "image.pull", `{"ref":"x","progress":true}`))
 	for range 2 {
@@ -390,24 +411,26 @@ func TestProgress(t *testing.T) {
 }
 
 func TestFDsReachTheHandler(t *testing.T) {
-	p := serve(t, newServer(t, &engines{run: func(_ context.Context, p api.ExecParams, fds *jsonrpc.FDs, _ func(string, int)) (api.ExecResult, error) {
-		var files []*os.File
-		defer func() {
-			for _, f := range files {
-				_ = f.Close()
+	p := serve(t, newServer(t,
+		&engines{run: func(_ context.Context, p api.ExecParams, fds *jsonrpc.FDs, _ func(string, int)) (api.ExecResult,
+			error) {
+			var files []*os.File
+			defer func() {
+				for _, f := range files {
+					_ = f.Close()
+				}
+			}()
+			for _, i := range []*int{p.Stdio.Stdin, p.Stdio.Stdout, p.Stdio.Stderr} {
+				f, err := fds.Take(*i)
+				if err != nil {
+					return api.ExecResult{}, err
+				}
+				files = append(files, f)
 			}
-		}()
-		for _, i := range []*int{p.Stdio.Stdin, p.Stdio.Stdout, p.Stdio.Stderr} {
-			f, err := fds.Take(*i)
-			if err != nil {
-				return api.ExecResult{}, err
-			}
-			files = append(files, f)
-		}
-		_, _ = io.WriteString(files[1], "out ")
-		_, _ = io.WriteString(files[2], "err")
-		return api.ExecResult{}, nil
-	}}))
+			_, _ = io.WriteString(files[1], "out ")
+			_, _ = io.WriteString(files[2], "err")
+			return api.ExecResult{}, nil
+		}}))
 	in, inw := pipe(t)
 	outr, out := pipe(t)
 	spare, _ := pipe(t) // sent and not taken
@@ -460,34 +483,6 @@ func TestPanicIsAnError(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	p.alive()
-}
-
-func TestErrorMapping(t *testing.T) {
-	wrapped := errors.Join(errors.New("undo"), api.Errorf(api.NotFound, "x").WithOp("get").WithHint("h").WithField("f"))
-	tests := []struct {
-		err, cause error
-		want       api.Code
-		hint       string
-	}{
-		{wrapped, nil, api.NotFound, "h"},
-		{api.Errorf(api.Unavailable, "x"), nil, api.Unavailable, ""},
-		{context.Canceled, jsonrpc.ErrCanceled, api.Canceled, ""},
-		{context.Canceled, ErrShutdown, api.Unavailable, ""},
-		{context.DeadlineExceeded, nil, api.DeadlineExceeded, ""},
-		{io.ErrUnexpectedEOF, nil, api.Internal, ""},
-		{&api.Error{Code: "strange"}, nil, "strange", ""},
-	}
-	for _, tt := range tests {
-		e := rpcError(tt.err, tt.cause)
-		if e.Code != tt.want.Number() || e.Data.Code != tt.want || e.Data.Hint == "" || (tt.hint != "" && e.Data.Hint != tt.hint) {
-			t.Errorf("%v: %+v, want %s", tt.err, e, tt.want)
-		}
-	}
-	for _, c := range api.Codes() {
-		if defaultHints[c] == "" {
-			t.Errorf("no default hint for %s", c)
-		}
-	}
 }
 
 func deadline(t *testing.T) context.Context {

@@ -84,7 +84,8 @@ func (s *subscriptions) close() {
 
 // open makes a subscription whose serve runs when the reply to c is on its way. It
 // is forgotten when serve returns.
-func (s *subscriptions) open(c *Call, prefix, subject string, credit int64, serve func(context.Context, *subscription)) (*subscription, error) {
+func (s *subscriptions) open(c *Call, prefix, subject string, credit int64,
+	serve func(context.Context, *subscription)) (*subscription, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.byID) >= maxSubscriptions {
@@ -141,7 +142,8 @@ func (s *subscriptions) find(id, exec string) (*subscription, error) {
 		switch {
 		case sub.subject != subject:
 		case only != nil:
-			return nil, api.Errorf(api.InvalidArgument, "attachment: %s is attached to several times on this connection", exec).
+			return nil, api.Errorf(api.InvalidArgument,
+				"attachment: %s is attached to several times on this connection", exec).
 				WithField("attachment").WithHint("say which: exec.attach returned its id")
 		default:
 			only = sub

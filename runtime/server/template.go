@@ -10,7 +10,8 @@ import (
 func (s *Server) templateHandlers() map[string]handler {
 	templates := s.cfg.Templates
 	return map[string]handler{
-		api.MethodTemplateCreate: handle(func(ctx context.Context, c *Call, p api.TemplateCreateParams) (api.Template, error) {
+		api.MethodTemplateCreate: handle(func(ctx context.Context, c *Call, p api.TemplateCreateParams) (api.Template,
+			error) {
 			return templates.CreateTemplate(ctx, c.Actor, p, c.FDs)
 		}),
 		api.MethodTemplateList: handle(func(context.Context, *Call, api.Empty) (api.Templates, error) {
@@ -20,10 +21,12 @@ func (s *Server) templateHandlers() map[string]handler {
 		api.MethodTemplateInspect: handle(func(_ context.Context, _ *Call, p api.TemplateParams) (api.Template, error) {
 			return templates.Template(p)
 		}),
-		api.MethodTemplateRemove: handle(func(_ context.Context, _ *Call, p api.TemplateParams) (api.TemplateRemoved, error) {
+		api.MethodTemplateRemove: handle(func(_ context.Context, _ *Call, p api.TemplateParams) (api.TemplateRemoved,
+			error) {
 			return templates.RemoveTemplate(p)
 		}),
-		api.MethodTemplateBuild: handle(func(ctx context.Context, c *Call, p api.TemplateBuildParams) (api.TemplateBuildResult, error) {
+		api.MethodTemplateBuild: handle(func(ctx context.Context, c *Call,
+			p api.TemplateBuildParams) (api.TemplateBuildResult, error) {
 			return templates.BuildTemplate(ctx, c.Actor, p, c.Progress)
 		}),
 	}

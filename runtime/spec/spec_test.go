@@ -70,7 +70,8 @@ func TestBuild(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("config differs from %s; see `git diff` after go test ./runtime/spec -update\ngot:\n%s", golden, got)
+				t.Errorf("config differs from %s; see `git diff` after go test ./runtime/spec -update\ngot:\n%s",
+					golden, got)
 			}
 		})
 	}
@@ -84,7 +85,8 @@ func TestEverySandbox(t *testing.T) {
 	}
 	for _, name := range c.Capabilities.Bounding {
 		switch name {
-		case "CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_MKNOD", "CAP_SYS_PTRACE", "CAP_SYS_MODULE", "CAP_BPF", "CAP_PERFMON":
+		case "CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_MKNOD", "CAP_SYS_PTRACE", "CAP_SYS_MODULE",
+			"CAP_BPF", "CAP_PERFMON":
 			t.Errorf("the bounding set holds %s", name)
 		}
 	}

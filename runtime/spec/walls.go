@@ -84,9 +84,12 @@ const noSuidDevExec = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 func mounts(in Input) []*configs.Mount {
 	ms := []*configs.Mount{
 		{Source: "proc", Destination: "/proc", Device: "proc", Flags: noSuidDevExec},
-		{Source: "tmpfs", Destination: "/dev", Device: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_STRICTATIME, Data: "mode=755,size=64k,nr_inodes=1k"},
-		{Source: in.PtsDir, Destination: "/dev/pts", Device: "bind", Flags: unix.MS_BIND | unix.MS_NOSUID | unix.MS_NOEXEC},
-		{Source: "shm", Destination: "/dev/shm", Device: "tmpfs", Flags: noSuidDevExec, Data: fmt.Sprintf("mode=1777,size=%d,nr_inodes=%d", in.ShmBytes, ShmInodes)},
+		{Source: "tmpfs", Destination: "/dev", Device: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_STRICTATIME,
+			Data: "mode=755,size=64k,nr_inodes=1k"},
+		{Source: in.PtsDir, Destination: "/dev/pts", Device: "bind",
+			Flags: unix.MS_BIND | unix.MS_NOSUID | unix.MS_NOEXEC},
+		{Source: "shm", Destination: "/dev/shm", Device: "tmpfs", Flags: noSuidDevExec,
+			Data: fmt.Sprintf("mode=1777,size=%d,nr_inodes=%d", in.ShmBytes, ShmInodes)},
 		{Source: "mqueue", Destination: "/dev/mqueue", Device: "mqueue", Flags: noSuidDevExec},
 		bind(Bind{Source: in.Sys, Target: "/sys", ReadOnly: true}),
 	}
@@ -94,7 +97,8 @@ func mounts(in Input) []*configs.Mount {
 		// libcontainer mounts each controller's in a tmpfs of its own, which it leaves writable. What it makes
 		// read-only in the end is whatever is then at the place of each tmpfs here that is to be so.
 		ms = append(ms, &configs.Mount{
-			Source: "tmpfs", Destination: "/sys/fs/cgroup", Device: "tmpfs", Flags: noSuidDevExec | unix.MS_RDONLY, Data: "size=4k,nr_inodes=1",
+			Source: "tmpfs", Destination: "/sys/fs/cgroup", Device: "tmpfs", Flags: noSuidDevExec | unix.MS_RDONLY,
+			Data: "size=4k,nr_inodes=1",
 		})
 	}
 	if in.CgroupPath != "" {

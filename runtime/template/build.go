@@ -156,8 +156,9 @@ func keyOf(on *ground, t *api.TemplateSpec, steps []api.TemplateStep) string {
 		}
 	}
 	data, _ := json.Marshal(map[string]any{ // it came as JSON
-		"version": 1, "on": on.digest, "image": on.image == hostImage, "platform": t.Platform, "env": t.Env, "workdir": t.Workdir,
-		"usr": t.WritableUsr, "seccomp": t.Seccomp, "steps": steps,
+		"version": 1, "on": on.digest, "image": on.image == hostImage, "platform": t.Platform, "env": t.Env,
+		"workdir": t.Workdir,
+		"usr":     t.WritableUsr, "seccomp": t.Seccomp, "steps": steps,
 	})
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
@@ -225,7 +226,8 @@ func (s *Set) Uses(ref string) (template string, ok bool) {
 }
 
 // Build runs the steps of a template, and of those that it begins with, where something has changed.
-func (s *Set) Build(ctx context.Context, p api.TemplateBuildParams, user uint32, progress func(api.Progress)) (out api.TemplateBuildResult, err error) {
+func (s *Set) Build(ctx context.Context, p api.TemplateBuildParams, user uint32,
+	progress func(api.Progress)) (out api.TemplateBuildResult, err error) {
 	d, err := s.find(p.Template)
 	if err != nil {
 		return out, err
@@ -271,7 +273,8 @@ func (s *Set) run(ctx context.Context, j *job) (err error) {
 	if j.on.committed {
 		sp.Pull, sp.Platform = api.PullNever, ""
 	}
-	r, err := s.cfg.Boxes.Create(ctx, sandbox.CreateRequest{Spec: sp, User: j.user, Progress: j.progress, Building: true, Over: j.on.keep})
+	r, err := s.cfg.Boxes.Create(ctx, sandbox.CreateRequest{Spec: sp, User: j.user, Progress: j.progress,
+		Building: true, Over: j.on.keep})
 	if err != nil {
 		return fmt.Errorf("make a sandbox for the steps of template %s: %w", j.d.Spec.Name, err)
 	}

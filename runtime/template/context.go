@@ -116,10 +116,12 @@ func copyContext(w io.Writer, r io.Reader, steps int) ([]string, error) {
 			return nil, err
 		}
 		if bytes += h.Size; n >= maxContextEntries || bytes > api.MaxTemplateContext {
-			return nil, api.Errorf(api.ResourceExhausted, "context: more than %d files, or than %d bytes", maxContextEntries, api.MaxTemplateContext).WithField("context").
+			return nil, api.Errorf(api.ResourceExhausted, "context: more than %d files, or than %d bytes",
+				maxContextEntries, api.MaxTemplateContext).WithField("context").
 				WithHint("leave out what is not needed: .dockerignore names it")
 		}
-		own := &tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Mode: h.Mode & 0o7777, ModTime: h.ModTime, Size: h.Size, Format: tar.FormatPAX}
+		own := &tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Mode: h.Mode & 0o7777,
+			ModTime: h.ModTime, Size: h.Size, Format: tar.FormatPAX}
 		if err := out.WriteHeader(own); err != nil {
 			return nil, badContext("%v", err)
 		}
@@ -127,7 +129,8 @@ func copyContext(w io.Writer, r io.Reader, steps int) ([]string, error) {
 			sums[step] = sha256.New()
 		}
 		_, name, _ := strings.Cut(h.Name, "/")
-		fmt.Fprintf(sums[step], "%q %c %o %q %d\n", strings.TrimSuffix(name, "/"), h.Typeflag, own.Mode, h.Linkname, h.Size)
+		fmt.Fprintf(sums[step], "%q %c %o %q %d\n", strings.TrimSuffix(name, "/"), h.Typeflag, own.Mode,
+			h.Linkname, h.Size)
 		if _, err := io.Copy(io.MultiWriter(out, sums[step]), in); err != nil {
 			return nil, fmt.Errorf("context: %w", err)
 		}
@@ -148,7 +151,8 @@ func stepOf(h *tar.Header, steps int) (int, error) {
 	if err != nil || step < 0 || step >= steps || strconv.Itoa(step) != first {
 		return 0, badContext("%q does not begin with the number of a step", h.Name)
 	}
-	if rest != "" && (!filepath.IsLocal(rest) || filepath.Clean(rest) != rest) || strings.ContainsRune(h.Name, 0) || len(h.Name) > 4096 {
+	if rest != "" && (!filepath.IsLocal(rest) || filepath.Clean(rest) != rest) || strings.ContainsRune(h.Name, 0) ||
+		len(h.Name) > 4096 {
 		return 0, badContext("%q leads elsewhere", h.Name)
 	}
 	switch h.Typeflag {

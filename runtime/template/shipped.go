@@ -13,9 +13,12 @@ var shipped = []api.TemplateSpec{
 	{Name: "code_interpreter", Description: "Python, for code.run", Image: "python"},
 	{Name: "node", Description: "Node.js", Image: "node"},
 	{
-		Name: "claude", Description: "Node.js with Claude Code", Image: "node", Cmd: []string{"claude"}, Entrypoint: []string{},
-		Steps: []api.TemplateStep{{Argv: []string{"npm", "install", "--global", "@anthropic-ai/claude-code"}}}, Build: fromNPM,
-		Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"api.anthropic.com", "claude.ai", "console.anthropic.com"}},
+		Name: "claude", Description: "Node.js with Claude Code", Image: "node", Cmd: []string{"claude"},
+		Entrypoint: []string{},
+		Steps:      []api.TemplateStep{{Argv: []string{"npm", "install", "--global", "@anthropic-ai/claude-code"}}},
+		Build:      fromNPM,
+		Network: api.NetPolicy{Mode: api.NetAllow, Allow: []string{"api.anthropic.com", "claude.ai",
+			"console.anthropic.com"}},
 	},
 	{
 		Name: "codex", Description: "Node.js with Codex", Image: "node", Cmd: []string{"codex"}, Entrypoint: []string{},

@@ -40,7 +40,8 @@ func (s *Set) step(ctx context.Context, j *job, i int) error {
 
 // folder makes a folder as root of the sandbox.
 func (s *Set) folder(ctx context.Context, j *job, path string) error {
-	_, err := s.cfg.Boxes.MakeFolder(ctx, api.FileMkdirParams{FileParams: api.FileParams{Sandbox: j.box, Path: path, User: "0"}, Parents: true})
+	_, err := s.cfg.Boxes.MakeFolder(ctx,
+		api.FileMkdirParams{FileParams: api.FileParams{Sandbox: j.box, Path: path, User: "0"}, Parents: true})
 	return err
 }
 
@@ -66,7 +67,9 @@ func (s *Set) copy(ctx context.Context, j *job, i int) error {
 		user = "0"
 	}
 	zero := 0
-	_, err = s.cfg.Boxes.UnpackFiles(ctx, api.FileUnpackParams{FileParams: api.FileParams{Sandbox: j.box, Path: st.Copy.Target, User: user}, FD: &zero, FDs: 1}, &given{r})
+	_, err = s.cfg.Boxes.UnpackFiles(ctx,
+		api.FileUnpackParams{FileParams: api.FileParams{Sandbox: j.box, Path: st.Copy.Target, User: user}, FD: &zero,
+			FDs: 1}, &given{r})
 	_ = r.Close() // where it was not taken
 	if serr := <-sent; err == nil && !errors.Is(serr, unix.EPIPE) {
 		err = serr
@@ -100,7 +103,8 @@ func (s *Set) command(ctx context.Context, j *job, i int, where string) error {
 	}
 	output := &tail{}
 	res, err := s.exec(ctx, api.ExecParams{
-		Sandbox: j.box, Argv: st.Argv, Command: st.Run, Env: environment(j.t, st), Cwd: st.Cwd, User: st.User, TimeoutS: &timeout, Background: true,
+		Sandbox: j.box, Argv: st.Argv, Command: st.Run, Env: environment(j.t, st), Cwd: st.Cwd, User: st.User,
+		TimeoutS: &timeout, Background: true,
 	}, func(data []byte) {
 		output.write(data)
 		j.tell(i+1, api.StepProgress{Output: strings.ToValidUTF8(string(data), "?")})
@@ -114,7 +118,8 @@ func (s *Set) command(ctx context.Context, j *job, i int, where string) error {
 	if res.Verdict == api.VerdictOK {
 		return nil
 	}
-	f := api.FailedStep{What: "step", Step: i + 1, Line: st.Line, Text: st.String(), ExitCode: res.ExitCode, Verdict: res.Verdict, Output: output.String()}
+	f := api.FailedStep{What: "step", Step: i + 1, Line: st.Line, Text: st.String(), ExitCode: res.ExitCode,
+		Verdict: res.Verdict, Output: output.String()}
 	why := fmt.Sprintf("exit code %d", res.ExitCode)
 	if res.Verdict != api.VerdictNonzero {
 		why = fmt.Sprintf("%s, exit code %d", res.Verdict, res.ExitCode)
@@ -124,7 +129,8 @@ func (s *Set) command(ctx context.Context, j *job, i int, where string) error {
 		text = ":\n" + f.Output
 	}
 	return api.Errorf(api.FailedPrecondition, "%s failed, %q: %s%s", where, f.Text, why, text).WithFailed(f).
-		WithHint("nothing was kept; correct the step, and build again: hutch template build %s%s", j.d.Spec.Name, denied(&res))
+		WithHint("nothing was kept; correct the step, and build again: hutch template build %s%s", j.d.Spec.Name,
+			denied(&res))
 }
 
 // denied says what was refused, or has failed, which may be why a step has failed.

@@ -213,7 +213,8 @@ func (st store) put(n *making, k *kept, replace bool) error {
 		return err
 	}
 	if len(names) >= api.MaxTemplates {
-		return api.Errorf(api.ResourceExhausted, "there are %d templates, which is the most", len(names)).WithHint("remove some: hutch template rm NAME")
+		return api.Errorf(api.ResourceExhausted, "there are %d templates, which is the most", len(names)).
+			WithHint("remove some: hutch template rm NAME")
 	}
 	to := st.path(k.Spec.Name)
 	err = unix.Renameat2(unix.AT_FDCWD, n.dir, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)

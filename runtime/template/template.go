@@ -34,7 +34,8 @@ type Config struct {
 type Images interface {
 	// Base has an image in the store, and says what it is: its full reference, and the digest of its manifest, "" of
 	// the host's.
-	Base(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (name, digest string, err error)
+	Base(ctx context.Context, ref, platform string, pull api.PullPolicy, progress func(api.Progress)) (name,
+		digest string, err error)
 	// Commit makes an image of what a sandbox has written over its own.
 	Commit(ctx context.Context, box, ref string, progress func(api.Progress)) error
 	Has(ref string) bool
@@ -82,7 +83,8 @@ func (s *Set) find(name string) (*definition, error) {
 			return &definition{kept: kept{Spec: t}, shipped: true}, nil
 		}
 	}
-	return nil, api.Errorf(api.NotFound, "no template %q", name).WithField("template").WithHint("hutch template ls lists the templates")
+	return nil, api.Errorf(api.NotFound, "no template %q", name).WithField("template").
+		WithHint("hutch template ls lists the templates")
 }
 
 // chain is a template, that which it begins with, and so on to one that begins with an image.
@@ -94,16 +96,19 @@ func (s *Set) chain(first *definition) ([]*definition, error) {
 			names = append(names, l.Spec.Name)
 		}
 		if slices.Contains(names, d.Spec.Template) {
-			return nil, api.Errorf(api.InvalidArgument, "templates go in circles: %s", strings.Join(append(names, d.Spec.Template), " begins with ")).
+			return nil, api.Errorf(api.InvalidArgument, "templates go in circles: %s",
+				strings.Join(append(names, d.Spec.Template), " begins with ")).
 				WithField("template").WithHint("let one of them begin with an image")
 		}
 		if len(list) == maxDepth {
-			return nil, api.Errorf(api.InvalidArgument, "template %s is more than %d templates deep", first.Spec.Name, maxDepth).WithField("template").
+			return nil, api.Errorf(api.InvalidArgument, "template %s is more than %d templates deep", first.Spec.Name,
+				maxDepth).WithField("template").
 				WithHint("let one of them begin with an image")
 		}
 		next, err := s.find(d.Spec.Template)
 		if api.ErrorCode(err) == api.NotFound {
-			err = api.Errorf(api.NotFound, "template %s begins with %q, which is no template", d.Spec.Name, d.Spec.Template).WithField("template").
+			err = api.Errorf(api.NotFound, "template %s begins with %q, which is no template", d.Spec.Name,
+				d.Spec.Template).WithField("template").
 				WithHint("hutch template ls lists the templates")
 		}
 		if err != nil {
@@ -124,7 +129,8 @@ func whole(chain []*definition) api.TemplateSpec {
 }
 
 // Create keeps a template. It builds nothing.
-func (s *Set) Create(ctx context.Context, p api.TemplateCreateParams, user uint32, fds sandbox.Taker) (api.Template, error) {
+func (s *Set) Create(ctx context.Context, p api.TemplateCreateParams, user uint32, fds sandbox.Taker) (api.Template,
+	error) {
 	if err := p.Validate(); err != nil {
 		return api.Template{}, err
 	}
@@ -165,7 +171,8 @@ func (s *Set) checkPool(t *api.TemplateSpec) error {
 	}
 	p, err := s.cfg.Boxes.Pool(t.Name)
 	if err == nil && p.Sandbox.Template != t.Name {
-		return api.Errorf(api.AlreadyExists, "there is a pool %q, which is none of this template", t.Name).WithField("pool_size").
+		return api.Errorf(api.AlreadyExists, "there is a pool %q, which is none of this template", t.Name).
+			WithField("pool_size").
 			WithHint("choose another name, or remove the pool: hutch pool rm %s", t.Name)
 	}
 	return nil
@@ -176,7 +183,8 @@ func (s *Set) keepPool(d *definition) {
 	if s.cfg.Private {
 		return
 	}
-	err := s.cfg.Boxes.KeepPool(api.PoolSpec{Name: d.Spec.Name, Size: d.Spec.PoolSize, Sandbox: api.Spec{Template: d.Spec.Name}}, d.User)
+	err := s.cfg.Boxes.KeepPool(api.PoolSpec{Name: d.Spec.Name, Size: d.Spec.PoolSize,
+		Sandbox: api.Spec{Template: d.Spec.Name}}, d.User)
 	if err != nil {
 		s.cfg.Logger.Warn("make the pool of a template", "template", d.Spec.Name, "err", err)
 	}
@@ -252,7 +260,8 @@ func (s *Set) Remove(name string) (out api.TemplateRemoved, err error) {
 		return out, err
 	}
 	if d.shipped {
-		return out, api.Errorf(api.FailedPrecondition, "template %s is not one that somebody has made", name).WithField("template").
+		return out, api.Errorf(api.FailedPrecondition, "template %s is not one that somebody has made", name).
+			WithField("template").
 			WithHint("one of that name takes its place: hutch template create; those of the section templates of the configuration file are removed there")
 	}
 	if err := s.unused(name); err != nil {
@@ -288,7 +297,8 @@ func (s *Set) unused(name string) error {
 	}
 	for _, d := range all {
 		if d.Spec.Template == name {
-			return api.Errorf(api.FailedPrecondition, "template %s begins with %s", d.Spec.Name, name).WithField("template").
+			return api.Errorf(api.FailedPrecondition, "template %s begins with %s", d.Spec.Name, name).
+				WithField("template").
 				WithHint("remove that one first: hutch template rm %s", d.Spec.Name)
 		}
 	}
@@ -323,7 +333,8 @@ func (s *Set) Find(ctx context.Context, sp api.Spec, user uint32, progress func(
 	if err != nil {
 		return nil, err
 	}
-	made := &sandbox.Made{Template: name, Spec: w.Under(sp), Build: on.keep, Entry: w.Entrypoint, Cmd: w.Cmd, Start: w.Start, Ready: w.Ready, Ports: w.Ports}
+	made := &sandbox.Made{Template: name, Spec: w.Under(sp), Build: on.keep, Entry: w.Entrypoint, Cmd: w.Cmd,
+		Start: w.Start, Ready: w.Ready, Ports: w.Ports}
 	made.Spec.Template = ""
 	if made.Spec.Image = on.image; on.committed {
 		made.Spec.Pull, made.Spec.Platform = api.PullNever, ""

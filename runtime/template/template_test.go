@@ -26,7 +26,8 @@ func archive(t testing.TB, entries ...entry) []byte {
 		if e.kind == 0 {
 			e.kind = tar.TypeReg
 		}
-		h := &tar.Header{Name: e.name, Linkname: e.link, Typeflag: e.kind, Mode: 0o644, Uid: 7, Size: int64(len(e.text))}
+		h := &tar.Header{Name: e.name, Linkname: e.link, Typeflag: e.kind, Mode: 0o644, Uid: 7,
+			Size: int64(len(e.text))}
 		if err := w.WriteHeader(h); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,8 @@ func archive(t testing.TB, entries ...entry) []byte {
 
 // TestContext: what is kept of an archive has nothing in it that a step cannot copy, and each step gets its own part.
 func TestContext(t *testing.T) {
-	good := archive(t, entry{name: "0/", kind: tar.TypeDir}, entry{name: "0/a/b", text: "x"}, entry{name: "2/l", link: "../../etc", kind: tar.TypeSymlink})
+	good := archive(t, entry{name: "0/", kind: tar.TypeDir}, entry{name: "0/a/b", text: "x"},
+		entry{name: "2/l", link: "../../etc", kind: tar.TypeSymlink})
 	var kept bytes.Buffer
 	digests, err := copyContext(&kept, bytes.NewReader(good), 3)
 	if err != nil || digests[0] == "" || digests[1] != "" || digests[2] == "" {
@@ -60,7 +62,8 @@ func TestContext(t *testing.T) {
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("more than the step's own: %v", err)
 	}
-	other, err := copyContext(io.Discard, bytes.NewReader(archive(t, entry{name: "0/", kind: tar.TypeDir}, entry{name: "0/a/b", text: "y"})), 3)
+	other, err := copyContext(io.Discard,
+		bytes.NewReader(archive(t, entry{name: "0/", kind: tar.TypeDir}, entry{name: "0/a/b", text: "y"})), 3)
 	if err != nil || other[0] == digests[0] {
 		t.Errorf("another content has the digest %q, %v", other[0], err)
 	}
@@ -112,14 +115,19 @@ func FuzzContext(f *testing.F) {
 // TestUnder: what a sandbox's creator asks for goes before its template, and that before the one that it begins with.
 func TestUnder(t *testing.T) {
 	base := api.TemplateSpec{
-		Name: "base", Image: "i", Env: map[string]string{"A": "base", "B": "base", "C": "base"}, Limits: api.Limits{PIDs: 1, CPUs: 1, MemoryBytes: 1},
-		Network: api.NetPolicy{Mode: api.NetOpen}, User: "base", Start: &api.TemplateStart{Command: "base"}, Ready: &api.TemplateReady{Port: 1}, Cmd: []string{"base"},
+		Name: "base", Image: "i", Env: map[string]string{"A": "base", "B": "base", "C": "base"},
+		Limits:  api.Limits{PIDs: 1, CPUs: 1, MemoryBytes: 1},
+		Network: api.NetPolicy{Mode: api.NetOpen}, User: "base", Start: &api.TemplateStart{Command: "base"},
+		Ready: &api.TemplateReady{Port: 1}, Cmd: []string{"base"},
 	}
-	child := api.TemplateSpec{Name: "child", Template: "base", Env: map[string]string{"A": "child", "B": "child"}, Limits: api.Limits{PIDs: 2, CPUs: 2}, Start: &api.TemplateStart{Command: "child"}}
+	child := api.TemplateSpec{Name: "child", Template: "base", Env: map[string]string{"A": "child", "B": "child"},
+		Limits: api.Limits{PIDs: 2, CPUs: 2}, Start: &api.TemplateStart{Command: "child"}}
 	w := whole([]*definition{{kept: kept{Spec: child}}, {kept: kept{Spec: base}}})
-	got := w.Under(api.Spec{Template: "child", Env: map[string]string{"A": "mine"}, Limits: api.Limits{PIDs: 3}, Workdir: "/w"})
+	got := w.Under(api.Spec{Template: "child", Env: map[string]string{"A": "mine"}, Limits: api.Limits{PIDs: 3},
+		Workdir: "/w"})
 	want := api.Spec{
-		Image: "i", Env: map[string]string{"A": "mine", "B": "child", "C": "base"}, Limits: api.Limits{PIDs: 3, CPUs: 2, MemoryBytes: 1},
+		Image: "i", Env: map[string]string{"A": "mine", "B": "child", "C": "base"},
+		Limits:  api.Limits{PIDs: 3, CPUs: 2, MemoryBytes: 1},
 		Network: api.NetPolicy{Mode: api.NetOpen}, User: "base", Workdir: "/w",
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -128,8 +136,10 @@ func TestUnder(t *testing.T) {
 	if w.Start.Command != "child" || w.Ready != nil || w.Cmd[0] != "base" {
 		t.Errorf("%+v", w)
 	}
-	one, two := keyOf(&ground{digest: "a"}, &w, []api.TemplateStep{{Run: "x", Line: 1}}), keyOf(&ground{digest: "a"}, &w, []api.TemplateStep{{Run: "x", Line: 2, TimeoutS: 3}})
-	if one != two || one == keyOf(&ground{digest: "b"}, &w, []api.TemplateStep{{Run: "x"}}) || one == keyOf(&ground{digest: "a"}, &w, []api.TemplateStep{{Run: "y"}}) {
+	one, two := keyOf(&ground{digest: "a"}, &w, []api.TemplateStep{{Run: "x", Line: 1}}),
+		keyOf(&ground{digest: "a"}, &w, []api.TemplateStep{{Run: "x", Line: 2, TimeoutS: 3}})
+	if one != two || one == keyOf(&ground{digest: "b"}, &w, []api.TemplateStep{{Run: "x"}}) ||
+		one == keyOf(&ground{digest: "a"}, &w, []api.TemplateStep{{Run: "y"}}) {
 		t.Error("keys")
 	}
 }
@@ -149,7 +159,8 @@ func TestShipped(t *testing.T) {
 			t.Errorf("%s: %v", shipped[i].Name, err)
 		}
 	}
-	list := Shipped([]api.TemplateSpec{{Name: "claude", Image: "own"}, {Name: "codex", PoolSize: 1}, {Name: "none"}, {Name: "more", Image: "x"}})
+	list := Shipped([]api.TemplateSpec{{Name: "claude", Image: "own"}, {Name: "codex", PoolSize: 1}, {Name: "none"},
+		{Name: "more", Image: "x"}})
 	claude, codex := find(list, "claude"), find(list, "codex")
 	if claude.Image != "own" || len(claude.Steps) != 0 || len(claude.Network.Allow) == 0 || claude.Cmd[0] != "claude" {
 		t.Errorf("%+v", claude)

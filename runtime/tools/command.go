@@ -79,7 +79,8 @@ func (c *call) goOn(ctx context.Context, a *api.ToolRunCommand) (answer, error) 
 	boxes := c.set.cfg.Sandboxes
 	ex, err := boxes.Exec(api.ExecRef{Exec: a.Exec})
 	if err == nil && ex.Sandbox != c.sandbox {
-		err = api.Errorf(api.NotFound, "no exec %s in this sandbox", a.Exec).WithField("exec").WithHint("use exec of a result of this tool in the same sandbox")
+		err = api.Errorf(api.NotFound, "no exec %s in this sandbox", a.Exec).WithField("exec").
+			WithHint("use exec of a result of this tool in the same sandbox")
 	}
 	if err != nil {
 		return answer{}, err
@@ -116,13 +117,15 @@ func (c *call) output(ctx context.Context, r api.ToolCommand, a *api.ToolRunComm
 
 // stream is what a result has of a stream: of a command that was just run its first and last bytes, else those from
 // an offset on.
-func (c *call) stream(ctx context.Context, name api.Stream, further bool, from, limit int64, r *api.ToolCommand) (string, error) {
+func (c *call) stream(ctx context.Context, name api.Stream, further bool, from, limit int64,
+	r *api.ToolCommand) (string, error) {
 	next := &r.NextStdout
 	if name == api.Stderr {
 		next = &r.NextStderr
 	}
 	read := func(from, limit int64) ([]byte, api.Chunk, error) {
-		chunk, err := c.set.cfg.Sandboxes.Read(ctx, api.ReadParams{Exec: r.Exec, Stream: name, Offset: from, Limit: limit, Encoding: api.Base64})
+		chunk, err := c.set.cfg.Sandboxes.Read(ctx, api.ReadParams{Exec: r.Exec, Stream: name, Offset: from,
+			Limit: limit, Encoding: api.Base64})
 		if err != nil {
 			return nil, chunk, err
 		}

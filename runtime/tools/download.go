@@ -68,11 +68,13 @@ func newDownload(c *call, a *api.ToolDownloadURL, f *api.File) (*download, error
 	case f.Type == api.TypeFolder && a.Format == "":
 		d.format = "tar.gz"
 	case f.Type == api.TypeFolder && a.Format == "raw":
-		return nil, api.Errorf(api.InvalidArgument, "%s is a folder, which cannot be sent as it is", a.Path).WithField("format").WithHint("use tar.gz or zip")
+		return nil, api.Errorf(api.InvalidArgument, "%s is a folder, which cannot be sent as it is", a.Path).
+			WithField("format").WithHint("use tar.gz or zip")
 	case f.Type == api.TypeFile && a.Format == "":
 		d.format = "raw"
 	case f.Type != api.TypeFile && f.Type != api.TypeFolder:
-		return nil, api.Errorf(api.FailedPrecondition, "%s is a %s", a.Path, f.Type).WithHint("files and folders can be downloaded")
+		return nil, api.Errorf(api.FailedPrecondition, "%s is a %s", a.Path, f.Type).
+			WithHint("files and folders can be downloaded")
 	}
 	name := plain(strings.Trim(path.Base(d.file.Path), "/"))
 	switch d.format {

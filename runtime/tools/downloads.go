@@ -54,7 +54,8 @@ func (ds *downloads) offer(d *download, life time.Duration) (string, error) {
 		return "", api.Errorf(api.Unavailable, "the daemon ends").WithHint("call again")
 	}
 	if len(ds.links) >= maxLinks {
-		return "", api.Errorf(api.ResourceExhausted, "%d links wait to be downloaded", len(ds.links)).WithHint("download some, or give links less time")
+		return "", api.Errorf(api.ResourceExhausted, "%d links wait to be downloaded", len(ds.links)).
+			WithHint("download some, or give links less time")
 	}
 	if ds.server == nil {
 		if err := ds.listen(); err != nil {
@@ -85,7 +86,8 @@ func (ds *downloads) listen() error {
 		return api.Errorf(api.Unavailable, "listen on 127.0.0.1 for downloads: %w", err).WithHint("use hutch cp")
 	}
 	ds.addr, ds.links, ds.slots = l.Addr().String(), map[string]*download{}, make(chan struct{}, maxServed)
-	ds.server = &http.Server{Handler: ds, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	ds.server = &http.Server{Handler: ds, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Second,
+		MaxHeaderBytes: 16 << 10}
 	go func() { _ = ds.server.Serve(l) }() // until close
 	return nil
 }

@@ -24,7 +24,8 @@ func writeFile() (*tool, error) {
 		Destructive: true, Idempotent: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolWriteFile) (answer, error) {
 		w, err := c.set.cfg.Sandboxes.WriteFile(ctx, api.FileWriteParams{
-			FileParams: c.file(a.Path), Data: a.Content, Encoding: a.Encoding, Append: a.Append, Mode: a.Mode, Parents: true,
+			FileParams: c.file(a.Path), Data: a.Content, Encoding: a.Encoding, Append: a.Append, Mode: a.Mode,
+			Parents: true,
 		}, nil)
 		if err != nil {
 			return answer{}, err
@@ -49,7 +50,8 @@ func deleteFile() (*tool, error) {
 		Description: "Deletes a file, or a folder with all that is in it when recursive is true.",
 		Destructive: true,
 	}, fileTimeout, func(ctx context.Context, c *call, a api.ToolDeleteFile) (answer, error) {
-		r, err := c.set.cfg.Sandboxes.RemoveFile(ctx, api.FileRemoveParams{FileParams: c.file(a.Path), Recursive: a.Recursive})
+		r, err := c.set.cfg.Sandboxes.RemoveFile(ctx, api.FileRemoveParams{FileParams: c.file(a.Path),
+			Recursive: a.Recursive})
 		if err != nil {
 			return answer{}, err
 		}
@@ -82,7 +84,8 @@ func listDirectory() (*tool, error) {
 		d := api.ToolDirectory{Path: a.Path, Entries: []api.ToolEntry{}}
 		var text strings.Builder
 		for _, f := range list.Entries {
-			d.Entries = append(d.Entries, api.ToolEntry{Path: f.Path, Type: f.Type, Size: f.Size, Target: f.Target, Error: f.Error})
+			d.Entries = append(d.Entries, api.ToolEntry{Path: f.Path, Type: f.Type, Size: f.Size, Target: f.Target,
+				Error: f.Error})
 			line(&text, f)
 		}
 		switch {

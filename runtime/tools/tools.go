@@ -64,7 +64,8 @@ func New(cfg Config) (*Set, error) {
 	s := &Set{cfg: cfg}
 	s.downloads.boxes = cfg.Sandboxes
 	for _, defined := range []func() (*tool, error){
-		readFile, writeFile, deleteFile, listDirectory, runCommand, grepFiles, findFiles, findReplace, applyPatch, s.downloadURL,
+		readFile, writeFile, deleteFile, listDirectory, runCommand, grepFiles, findFiles, findReplace, applyPatch,
+		s.downloadURL,
 	} {
 		t, err := defined()
 		if err != nil {
@@ -79,9 +80,11 @@ func New(cfg Config) (*Set, error) {
 func (s *Set) Close() { s.downloads.close() }
 
 // define makes a tool of a function with the tool's own types.
-func define[A, R any](about api.Tool, timeout time.Duration, run func(ctx context.Context, c *call, a A) (answer, error)) (*tool, error) {
+func define[A, R any](about api.Tool, timeout time.Duration, run func(ctx context.Context, c *call, a A) (answer,
+	error)) (*tool, error) {
 	t := &tool{Tool: about, timeout: timeout}
-	for schema, of := range map[*json.RawMessage]reflect.Type{&t.InputSchema: reflect.TypeFor[A](), &t.OutputSchema: reflect.TypeFor[R]()} {
+	for schema, of := range map[*json.RawMessage]reflect.Type{&t.InputSchema: reflect.TypeFor[A](),
+		&t.OutputSchema: reflect.TypeFor[R]()} {
 		object, err := params.Inline(of, schema == &t.InputSchema)
 		if err == nil {
 			*schema, err = json.Marshal(object)
@@ -125,10 +128,12 @@ func (s *Set) Tools() []api.Tool {
 }
 
 // CallTool calls a tool. started is called when a command of the tool's runs.
-func (s *Set) CallTool(ctx context.Context, p api.ToolCallParams, started func(exec string, pid int)) (api.ToolResult, error) {
+func (s *Set) CallTool(ctx context.Context, p api.ToolCallParams, started func(exec string, pid int)) (api.ToolResult,
+	error) {
 	t := s.find(p.Name)
 	if t == nil {
-		return api.ToolResult{}, api.Errorf(api.NotFound, "no tool %.64q", p.Name).WithOp(api.MethodToolsCall).WithField("name").
+		return api.ToolResult{}, api.Errorf(api.NotFound, "no tool %.64q", p.Name).WithOp(api.MethodToolsCall).
+			WithField("name").
 			WithHint("tools.list lists the tools: %s", strings.Join(s.names(), ", "))
 	}
 	box, err := s.cfg.Sandboxes.Get(p.Sandbox)
@@ -136,10 +141,12 @@ func (s *Set) CallTool(ctx context.Context, p api.ToolCallParams, started func(e
 		return api.ToolResult{}, err
 	}
 	id, begin := sandbox.NewCall(), time.Now()
-	s.cfg.Events.Emit(api.EventToolCall, box.ID, "", api.ToolCallEvent{Call: id, Tool: t.Name, Arguments: summary(p.Arguments)})
+	s.cfg.Events.Emit(api.EventToolCall, box.ID, "",
+		api.ToolCallEvent{Call: id, Tool: t.Name, Arguments: summary(p.Arguments)})
 	c := &call{set: s, sandbox: box.ID, workdir: box.Workdir, user: p.User, id: id, started: started}
 	r, err := s.call(ctx, t, c, p.Arguments)
-	ended := api.ToolMessageEvent{Call: id, Tool: t.Name, Status: "success", DurationMS: float64(time.Since(begin).Microseconds()) / 1e3}
+	ended := api.ToolMessageEvent{Call: id, Tool: t.Name, Status: "success", DurationMS: float64(time.Since(begin).
+		Microseconds()) / 1e3}
 	switch {
 	case err != nil:
 		ended.Status, ended.Error = "error", err.Error()
@@ -165,8 +172,9 @@ func (s *Set) call(ctx context.Context, t *tool, c *call, arguments json.RawMess
 	inner := ctx
 	if t.timeout > 0 {
 		var cancel context.CancelFunc
-		inner, cancel = context.WithTimeoutCause(ctx, t.timeout, api.Errorf(api.DeadlineExceeded, "%s took longer than %v", t.Name, t.timeout).
-			WithHint("narrow it down: a folder further down, fewer results"))
+		inner, cancel = context.WithTimeoutCause(ctx, t.timeout,
+			api.Errorf(api.DeadlineExceeded, "%s took longer than %v", t.Name, t.timeout).
+				WithHint("narrow it down: a folder further down, fewer results"))
 		defer cancel()
 	}
 	r, err := t.run(inner, c, arguments)

@@ -159,7 +159,8 @@ func (st *Store) Create(user uint32, name string) (api.Volume, error) {
 	f, err := st.Use(user, name, false)
 	if err == nil {
 		f.Close()
-		return api.Volume{}, api.Errorf(api.AlreadyExists, "volume %s exists", name).WithField("name").WithHint("use it, or choose another name")
+		return api.Volume{}, api.Errorf(api.AlreadyExists, "volume %s exists", name).WithField("name").
+			WithHint("use it, or choose another name")
 	}
 	if api.ErrorCode(err) != api.NotFound {
 		return api.Volume{}, err

@@ -136,7 +136,8 @@ func TestRace(t *testing.T) {
 		})
 		wg.Go(func() {
 			for range 200 {
-				if err := st.Remove(1, "v"); err != nil && api.ErrorCode(err) != api.NotFound && api.ErrorCode(err) != api.FailedPrecondition {
+				if err := st.Remove(1, "v"); err != nil && api.ErrorCode(err) != api.NotFound &&
+					api.ErrorCode(err) != api.FailedPrecondition {
 					t.Error(err)
 					return
 				}

@@ -73,7 +73,8 @@ func (a *agent) capture(ctx context.Context) error {
 
 // stream shows what a command writes while it runs, and answers it.
 func (a *agent) stream(ctx context.Context) error {
-	exec, err := a.c.ExecStart(ctx, api.ExecParams{Sandbox: a.box, Command: `echo name?; read name; echo "hello $name"`}, nil)
+	exec, err := a.c.ExecStart(ctx,
+		api.ExecParams{Sandbox: a.box, Command: `echo name?; read name; echo "hello $name"`}, nil)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,8 @@ func (a *agent) stream(ctx context.Context) error {
 // argument.
 func (a *agent) files(ctx context.Context) error {
 	file := api.FileParams{Sandbox: a.box, Path: "/tmp/demo/note.txt"}
-	if _, err := a.c.WriteFile(ctx, api.FileWriteParams{FileParams: file, Data: "written from outside\n", Parents: true}, nil); err != nil {
+	if _, err := a.c.WriteFile(ctx, api.FileWriteParams{FileParams: file, Data: "written from outside\n",
+		Parents: true}, nil); err != nil {
 		return err
 	}
 	chunk, err := a.c.ReadFile(ctx, api.FileReadParams{FileParams: file}, nil)
@@ -131,7 +133,8 @@ func (a *agent) cancel(ctx context.Context) error {
 // timeout has a command ended by the daemon, which is a result with a verdict.
 func (a *agent) timeout(ctx context.Context) error {
 	limit := 2.0 // seconds
-	r, err := a.c.ExecRun(ctx, api.ExecParams{Sandbox: a.box, Command: "echo started; sleep 1000", TimeoutS: &limit}, nil, nil)
+	r, err := a.c.ExecRun(ctx, api.ExecParams{Sandbox: a.box, Command: "echo started; sleep 1000", TimeoutS: &limit},
+		nil, nil)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,8 @@ func TestTable(t *testing.T) {
 	}
 	var r testreport.Report
 	r.Add(mustrun.Root, []testreport.Outcome{
-		{Name: "images.TestPull", Action: "pass", Elapsed: 2 * time.Second}, {Name: "images.TestPull/x.y/z", Action: "pass", Elapsed: time.Second},
+		{Name: "images.TestPull", Action: "pass", Elapsed: 2 * time.Second},
+		{Name: "images.TestPull/x.y/z", Action: "pass", Elapsed: time.Second},
 		{Name: "integration/run.TestRun", Action: "fail", Elapsed: 9 * time.Second},
 	})
 	r.Spent(mustrun.Root, 30*time.Second)

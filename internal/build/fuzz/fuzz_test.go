@@ -52,8 +52,10 @@ func helper(f *testing.F) { cost.Of(f, 1, nil) }
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
 	}
-	for _, doc := range []string{"Rate: 100/s", "Rate: 99/s, because x", "Rate: 1000/s, because x", "Rate: many", "Rate: 100/s because x"} {
-		if _, err := inFile("a_test.go", []byte("package a\n// "+doc+"\nfunc FuzzX(f *testing.F) {}\n")); err == nil || !strings.Contains(err.Error(), "FuzzX") {
+	for _, doc := range []string{"Rate: 100/s", "Rate: 99/s, because x", "Rate: 1000/s, because x", "Rate: many",
+		"Rate: 100/s because x"} {
+		if _, err := inFile("a_test.go", []byte("package a\n// "+doc+"\nfunc FuzzX(f *testing.F) {}\n")); err == nil ||
+			!strings.Contains(err.Error(), "FuzzX") {
 			t.Errorf("%q: %v", doc, err)
 		}
 	}
@@ -70,7 +72,8 @@ func TestTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) < 80 || !slices.ContainsFunc(all, func(t target) bool { return t.String() == "internal/cli.FuzzParseVolume" }) {
+	if len(all) < 80 || !slices.ContainsFunc(all,
+		func(t target) bool { return t.String() == "internal/cli.FuzzParseVolume" }) {
 		t.Errorf("%d targets: %v", len(all), all)
 	}
 	for _, t1 := range all {
@@ -88,14 +91,17 @@ func TestRead(t *testing.T) {
 		"fuzz: elapsed: 4s, execs: 2345 (1111/sec), new interesting: 6 (total: 9)\n" +
 		"--- FAIL: FuzzX (4.01s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:1: bad\n    \n" +
 		"    Failing input written to testdata/fuzz/FuzzX/0123\n    To re-run:\n    go test -run=FuzzX/0123\nFAIL\n")
-	r.target, r.failed, r.took, r.cpu = target{pkg: "a/b", name: "FuzzX", rate: wanted}, true, 5*time.Second, time.Second
+	r.target, r.failed, r.took, r.cpu = target{pkg: "a/b", name: "FuzzX", rate: wanted}, true, 5*time.Second,
+		time.Second
 	if r.execs != 2345 || r.found != 6 || r.corpus != 9 || r.perSecond() != 469 || r.perCPUSecond() != 2345 {
 		t.Errorf("%+v", r)
 	}
-	if r.why() != "a/b/testdata/fuzz/FuzzX/0123" || strings.Contains(r.line(), "elapsed") || !strings.Contains(r.line(), "x_test.go:1: bad") {
+	if r.why() != "a/b/testdata/fuzz/FuzzX/0123" || strings.Contains(r.line(), "elapsed") ||
+		!strings.Contains(r.line(), "x_test.go:1: bad") {
 		t.Errorf("%s\n%s", r.why(), r.line())
 	}
-	if r := read("    fuzzing process hung or terminated\n"); r.execs != 0 || r.why() != "fuzzing process hung or terminated" {
+	if r := read("    fuzzing process hung or terminated\n"); r.execs != 0 ||
+		r.why() != "fuzzing process hung or terminated" {
 		t.Errorf("%+v", r)
 	}
 	line := "fuzz: elapsed: 9s, execs: 7 (0/sec), new interesting: 0 (total: 1)\n"
@@ -119,13 +125,16 @@ func TestRead(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	made := func(name string, execs, rate int) result {
-		return result{target: target{pkg: "a", name: name, rate: rate, because: "of fsync."}, execs: execs, took: time.Second, cpu: time.Second}
+		return result{target: target{pkg: "a", name: name, rate: rate, because: "of fsync."}, execs: execs,
+			took: time.Second, cpu: time.Second}
 	}
 	var out bytes.Buffer
-	if !summary(&out, []result{made("FuzzFast", 5000, wanted), made("FuzzKnown", 120, 100), made("FuzzSlow", 999, wanted)}) {
+	if !summary(&out, []result{made("FuzzFast", 5000, wanted), made("FuzzKnown", 120, 100),
+		made("FuzzSlow", 999, wanted)}) {
 		t.Errorf("slow is no failure:\n%s", &out)
 	}
-	for _, line := range []string{"3 targets, 6119 executions", "as it says: a.FuzzKnown makes 120, because of fsync.", "SLOW: a.FuzzSlow makes 999/s", "0 failed, 1 slow"} {
+	for _, line := range []string{"3 targets, 6119 executions", "as it says: a.FuzzKnown makes 120, because of fsync.",
+		"SLOW: a.FuzzSlow makes 999/s", "0 failed, 1 slow"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("%q is not in\n%s", line, &out)
 		}

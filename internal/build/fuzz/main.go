@@ -105,7 +105,8 @@ var header = fmt.Sprintf("%9s %9s %9s %6s %6s  %s", "execs", "per s", "per CPU s
 
 // line is what one target did.
 func (r *result) line() string {
-	s := fmt.Sprintf("%9d %9.0f %9.0f %6d %6d  %s", r.execs, r.perSecond(), r.perCPUSecond(), r.found, r.corpus, r.target)
+	s := fmt.Sprintf("%9d %9.0f %9.0f %6d %6d  %s", r.execs, r.perSecond(), r.perCPUSecond(), r.found, r.corpus,
+		r.target)
 	if !r.failed {
 		return s
 	}
@@ -131,10 +132,12 @@ func summary(out io.Writer, results []result) bool {
 		case rate >= wanted || r.failed:
 			continue
 		case rate >= float64(r.target.rate):
-			fmt.Fprintf(out, "under %d/s, as it says: %s makes %.0f, because %s\n", wanted, r.target, rate, r.target.because)
+			fmt.Fprintf(out, "under %d/s, as it says: %s makes %.0f, because %s\n", wanted, r.target, rate,
+				r.target.because)
 		default:
 			slow++
-			fmt.Fprintf(out, "SLOW: %s makes %.0f/s (%.0f in a second of CPU time), want %d\n", r.target, rate, r.perCPUSecond(), r.target.rate)
+			fmt.Fprintf(out, "SLOW: %s makes %.0f/s (%.0f in a second of CPU time), want %d\n", r.target, rate,
+				r.perCPUSecond(), r.target.rate)
 		}
 	}
 	fmt.Fprintf(out, "%d failed, %d slow\n", failed, slow)

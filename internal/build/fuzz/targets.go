@@ -60,7 +60,8 @@ func list(ctx context.Context, root string, keep *regexp.Regexp) ([]target, erro
 			TestGoFiles, XTestGoFiles []string
 		}
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			slices.SortFunc(all, func(a, b target) int { return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.name, b.name)) })
+			slices.SortFunc(all,
+				func(a, b target) int { return cmp.Or(cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.name, b.name)) })
 			return all, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("read what go list says: %w", err)
@@ -108,7 +109,8 @@ func inFile(path string, src []byte) ([]target, error) {
 		if !isTarget(f) {
 			continue
 		}
-		t := target{pkg: filepath.ToSlash(filepath.Dir(path)), name: f.Name.Name, cost: costLine.MatchString(f.Doc.Text()) || measures(f, funcs)}
+		t := target{pkg: filepath.ToSlash(filepath.Dir(path)), name: f.Name.Name,
+			cost: costLine.MatchString(f.Doc.Text()) || measures(f, funcs)}
 		if t.rate, t.because, err = rateOf(f.Doc.Text()); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", path, t.name, err)
 		}

@@ -82,7 +82,8 @@ func (w *workshop) binary(t target) string {
 // code counted, net/http and the drivers of registries too. The engine reads all counters after each input
 // and sends them from process to process, which took nearly all the time, and building took minutes.
 var counted = []string{
-	"github.com/hutch-sh/hutch/...", "archive/tar", "encoding/json", "github.com/distribution/reference", "github.com/miekg/dns",
+	"github.com/hutch-sh/hutch/...", "archive/tar", "encoding/json", "github.com/distribution/reference",
+	"github.com/miekg/dns",
 	"go.podman.io/image/v5/docker/reference", "go.yaml.in/yaml/v3", "mvdan.cc/sh/v3/syntax",
 }
 
@@ -111,7 +112,8 @@ func (w *workshop) fuzz(ctx context.Context, t target, d time.Duration) (result,
 	// A target that hangs would hang the whole run.
 	ctx, cancel := context.WithTimeoutCause(ctx, d+grace, fmt.Errorf("it was still running %v after its %v", grace, d))
 	defer cancel()
-	cmd := command(ctx, filepath.Join(w.root, filepath.FromSlash(t.pkg)), w.binary(t), "-test.run=^$", "-test.fuzz=^"+t.name+"$",
+	cmd := command(ctx, filepath.Join(w.root, filepath.FromSlash(t.pkg)), w.binary(t), "-test.run=^$", "-test.fuzz=^"+
+		t.name+"$",
 		"-test.fuzztime="+d.String(), "-test.parallel="+strconv.Itoa(w.parallel), "-test.paniconexit0",
 		// By default the engine spends up to a minute on making one input shorter, which is all of a short run.
 		"-test.fuzzminimizetime=20x",
@@ -193,7 +195,8 @@ func read(said string) (r result) {
 		r.corpus, _ = strconv.Atoi(last[3])
 		// The very last line is of the end, whenever that is.
 		if lines := all[:len(all)-1]; len(lines) >= stuckLines {
-			r.stuck = !slices.ContainsFunc(lines[len(lines)-stuckLines:], func(m []string) bool { return m[1] != last[1] })
+			r.stuck = !slices.ContainsFunc(lines[len(lines)-stuckLines:],
+				func(m []string) bool { return m[1] != last[1] })
 		}
 	}
 	for _, line := range []*regexp.Regexp{written, kept} {

@@ -95,7 +95,8 @@ func (t *tree) check() error {
 		bad = append(bad, fmt.Sprintf("%s:%d: %s: %s", f.file, f.line, f.rule, f.text))
 	}
 	if len(bad) > 0 {
-		return fmt.Errorf("%s\n%d places; the words are in internal/build/house/words.go", strings.Join(bad, "\n"), len(bad))
+		return fmt.Errorf("%s\n%d places; the words are in internal/build/house/words.go", strings.Join(bad, "\n"),
+			len(bad))
 	}
 	return nil
 }

@@ -46,11 +46,24 @@ func (t *tree) add(file string) error {
 // columns is the width of a line, with tabs of four.
 func columns(line string) int { return utf8.RuneCountInString(line) + 3*strings.Count(line, "\t") }
 
-// unbreakable says that a line is a row of a table, an address or one long word or literal.
+// longWord is from how many columns on a word or a literal may make its line too wide.
+const longWord = 60
+
+// unbreakable says that a line is a row of a table, an instruction to a tool, or has an address, a word or a literal so long that
+// breaking it helps nobody.
 func unbreakable(line string) bool {
 	line = strings.TrimSpace(line)
-	return strings.HasPrefix(line, "|") || strings.Contains(line, "://") || strings.Count(line, " ") < 3 ||
-		strings.Contains(line, "`") || strings.Count(line, `"`) >= 2
+	if strings.HasPrefix(line, "|") || strings.HasPrefix(line, "//go:") || strings.Contains(line, "//nolint") || strings.Contains(line, "://") {
+		return true
+	}
+	for _, sep := range []string{" ", `"`, "`"} {
+		for part := range strings.SplitSeq(line, sep) {
+			if columns(part) > longWord && (sep == " " || strings.Count(line, sep) > 0) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (t *tree) found(rule, file string, line int, text string) {

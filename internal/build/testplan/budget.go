@@ -117,7 +117,10 @@ func (s Suite) Due(test string, now Now) bool {
 	switch s.Tier {
 	case Changed:
 		return slices.ContainsFunc(now.Changed, func(file string) bool {
-			return slices.ContainsFunc(s.Folders, func(folder string) bool { return file == folder || strings.HasPrefix(file, folder+"/") })
+			return slices.ContainsFunc(s.Folders, func(folder string) bool {
+				return file == folder ||
+					strings.HasPrefix(file, folder+"/")
+			})
 		})
 	case Rotating:
 		return share(test, 8) == share(now.Commit, 8)

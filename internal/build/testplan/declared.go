@@ -282,7 +282,8 @@ func (r *reader) findStray(file *ast.File) func(ast.Node) bool {
 			if !ok {
 				break
 			}
-			if called, call := r.called(expr.X); slices.Contains([]string{"Axes", "Suite", "Machine", "Smoke"}, called) {
+			if called, call := r.called(expr.X); slices.Contains([]string{"Axes", "Suite", "Machine", "Smoke"},
+				called) {
 				heads[call] = true
 				continue
 			}

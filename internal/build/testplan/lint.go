@@ -99,7 +99,8 @@ func lintTable(ctx context.Context, root string, s Suite) error {
 		return err
 	}
 	if n, err := strconv.Atoi(count); err != nil || n > CompatAge {
-		return fmt.Errorf("%s is %s commits of %s old, at most %d: make compat RUN=%s", s.Table(), count, strings.Join(s.Folders, ", "), CompatAge, s.Name)
+		return fmt.Errorf("%s is %s commits of %s old, at most %d: make compat RUN=%s", s.Table(), count,
+			strings.Join(s.Folders, ", "), CompatAge, s.Name)
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ func TestLint(t *testing.T) {
 	root := t.TempDir()
 	run := func(args ...string) {
 		t.Helper()
-		cmd := exec.Command("git", append([]string{"-C", root, "-c", "user.name=x", "-c", "user.email=x@example.org"}, args...)...)
+		cmd := exec.Command("git", append([]string{"-C", root, "-c", "user.name=x", "-c", "user.email=x@example.org"},
+			args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %q: %v: %s", args, err, out)
 		}
@@ -45,7 +46,8 @@ func TestLint(t *testing.T) {
 
 	commit(".ci/unstable", "# why\na.TestX 2026-11-27, busy\na.TestY 2026-11-27, busy\n", "two are unstable")
 	lint("")
-	commit(".ci/unstable", "# why\na.TestX 2026-11-28, twice\n", "a: wait for the end\n\nCause: the end came before its event.\n")
+	commit(".ci/unstable", "# why\na.TestX 2026-11-28, twice\n",
+		"a: wait for the end\n\nCause: the end came before its event.\n")
 	lint("")
 	commit(".ci/unstable", "# why\n", "it was the machine")
 	lint("takes a.TestX from it")

@@ -61,7 +61,8 @@ func (p Plan) check() error {
 	var errs []error
 	for _, t := range p.Tests {
 		if t.Suite != "" && p.Budget.Suite(t.Suite) == nil {
-			errs = append(errs, fmt.Errorf("%s.%s belongs to the suite %s, which %s does not name", t.Pkg, t.Name, t.Suite, BudgetFile))
+			errs = append(errs, fmt.Errorf("%s.%s belongs to the suite %s, which %s does not name", t.Pkg, t.Name,
+				t.Suite, BudgetFile))
 		}
 	}
 	return errors.Join(errs...)
@@ -112,7 +113,10 @@ func (p Plan) Due() mustrun.List {
 	all := p
 	all.Now.All = true
 	runs := func(p Plan, r mustrun.Rule, k mustrun.Kind) bool {
-		return slices.ContainsFunc(p.Tests, func(t Test) bool { return r.About(mustrun.Name(t.Pkg, t.Name)) && p.Runs(t, k) })
+		return slices.ContainsFunc(p.Tests, func(t Test) bool {
+			return r.About(mustrun.Name(t.Pkg, t.Name)) &&
+				p.Runs(t, k)
+		})
 	}
 	var list mustrun.List
 	for _, r := range p.List {
@@ -252,7 +256,8 @@ func (p Plan) required(t Test) []mustrun.Kind {
 	if named[mustrun.Once] {
 		named[mustrun.Root], named[mustrun.SubUID] = true, true
 	}
-	return slices.DeleteFunc([]mustrun.Kind{mustrun.Root, mustrun.SubUID, mustrun.NoSubUID}, func(k mustrun.Kind) bool { return !named[k] })
+	return slices.DeleteFunc([]mustrun.Kind{mustrun.Root, mustrun.SubUID, mustrun.NoSubUID},
+		func(k mustrun.Kind) bool { return !named[k] })
 }
 
 // Selected returns the tests of a package that run as k and, if only is given, match it as the go command's -run does
@@ -276,7 +281,8 @@ func (p Plan) Kinds(t Test) []mustrun.Kind {
 
 // AllKinds are the users and machines of a run of CI: the host's users, and the cases of integration/vm.
 var AllKinds = []mustrun.Kind{
-	mustrun.Root, mustrun.SubUID, mustrun.NoSubUID, "vm-6.12", "vm-6.1", "vm-newest", "vm-netd", "vm-netd-6.1", "vm-delegation", "vm-none",
+	mustrun.Root, mustrun.SubUID, mustrun.NoSubUID, "vm-6.12", "vm-6.1", "vm-newest", "vm-netd", "vm-netd-6.1",
+	"vm-delegation", "vm-none",
 	"vm-single", "vm-quota", "vm-apparmor",
 }
 
@@ -293,7 +299,8 @@ func (p Plan) Packages() []string {
 // not due. Who names tests by only gets them whether they are due or not.
 func (p Plan) Here(pkg string, only *regexp.Regexp) []Test {
 	return p.filter(func(t Test) bool {
-		return t.Pkg == pkg && len(t.Machines) == 0 && (only == nil && p.due(t) || only != nil && only.MatchString(t.Name))
+		return t.Pkg == pkg && len(t.Machines) == 0 &&
+			(only == nil && p.due(t) || only != nil && only.MatchString(t.Name))
 	})
 }
 

@@ -43,9 +43,11 @@ func TestMain(m *testing.M) {}
 	}
 	user := []testenv.Axis{testenv.User}
 	want := []Test{
-		{Pkg: "a", Name: "Example", Axes: user}, {Pkg: "a", Name: "FuzzIt", Axes: user}, {Pkg: "a", Name: "TestNone", Axes: []testenv.Axis{}},
+		{Pkg: "a", Name: "Example", Axes: user}, {Pkg: "a", Name: "FuzzIt", Axes: user},
+		{Pkg: "a", Name: "TestNone", Axes: []testenv.Axis{}},
 		{Pkg: "a", Name: "TestOne", Axes: []testenv.Axis{testenv.Kernel, testenv.Cgroup}, Suite: "mcp"},
-		{Pkg: "a", Name: "TestPackage", Axes: user}, {Pkg: "a", Name: "TestVM", Axes: user, Machines: []string{"single", "none"}},
+		{Pkg: "a", Name: "TestPackage", Axes: user},
+		{Pkg: "a", Name: "TestVM", Axes: user, Machines: []string{"single", "none"}},
 	}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("read\n%+v, want\n%+v", got, want)
@@ -60,8 +62,10 @@ func TestMain(m *testing.M) {}
 		"testenv.Suite(t, fmt.Sprint(`a`))":           "write a string literal",
 		"t.Run(``, func() { testenv.Suite(t, `b`) })": "must be among the first statements",
 	} {
-		write(t, filepath.Join(root, "a", "a_test.go"), "package a\nimport \"github.com/hutch-sh/hutch/internal/testenv\"\nfunc TestX(t *testing.T) {"+body+"}\n")
-		if _, err := ReadTests(root); (wrong == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), wrong) {
+		write(t, filepath.Join(root, "a", "a_test.go"),
+			"package a\nimport \"github.com/hutch-sh/hutch/internal/testenv\"\nfunc TestX(t *testing.T) {"+body+"}\n")
+		if _, err := ReadTests(root); (wrong == "") != (err == nil) || err != nil &&
+			!strings.Contains(err.Error(), wrong) {
 			t.Errorf("%s: %v, want %q", body, err, wrong)
 		}
 	}
@@ -91,7 +95,8 @@ func TestParseBudget(t *testing.T) {
 // TestDue has each tier decide.
 func TestDue(t *testing.T) {
 	changed := Suite{Tier: Changed, Folders: []string{"cmd/hutch-mcp", "go.mod"}}
-	for file, want := range map[string]bool{"cmd/hutch-mcp/main.go": true, "cmd/hutch-mcp2/x": false, "go.mod": true, "docs/a.md": false} {
+	for file, want := range map[string]bool{"cmd/hutch-mcp/main.go": true, "cmd/hutch-mcp2/x": false, "go.mod": true,
+		"docs/a.md": false} {
 		if got := changed.Due("integration/agent.TestX", Now{Changed: []string{file}}); got != want {
 			t.Errorf("%s: due %v, want %v", file, got, want)
 		}
@@ -123,7 +128,8 @@ func TestMachineDue(t *testing.T) {
 	p := Plan{
 		List:   list,
 		Budget: Budget{{Name: "vm-6.1", Tier: Changed, Folders: []string{"netfilter"}}},
-		Tests:  []Test{{Pkg: "a", Name: "TestSmoke", Axes: kernel, Smoke: true}, {Pkg: "a", Name: "TestKernel", Axes: kernel}, {Pkg: "a", Name: "TestAny"}},
+		Tests: []Test{{Pkg: "a", Name: "TestSmoke", Axes: kernel, Smoke: true},
+			{Pkg: "a", Name: "TestKernel", Axes: kernel}, {Pkg: "a", Name: "TestAny"}},
 	}
 	for file, want := range map[string]string{
 		"docs/x":      "[root vm-6.1] [root vm-6.12] [vm-6.1] []", // TestGone is missing, whatever is due
@@ -137,7 +143,8 @@ func TestMachineDue(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s changed: must run %s, want %s", file, got, want)
 		}
-		if runs := p.Runs(p.Tests[1], "vm-6.1"); runs != (file == "netfilter/x") || !p.Runs(p.Tests[0], "vm-6.1") || !p.Runs(p.Tests[1], "vm-6.12") {
+		if runs := p.Runs(p.Tests[1], "vm-6.1"); runs != (file == "netfilter/x") || !p.Runs(p.Tests[0], "vm-6.1") ||
+			!p.Runs(p.Tests[1], "vm-6.12") {
 			t.Errorf("%s changed: runs in 6.1 %v", file, runs)
 		}
 	}
@@ -148,7 +155,8 @@ func TestMachineDue(t *testing.T) {
 func TestShared(t *testing.T) {
 	test := Test{Pkg: "integration/a", Name: "TestX", Axes: []testenv.Axis{testenv.Kernel}}
 	p := Plan{Budget: Budget{
-		{Name: "vm-6.1", Tier: Changed, Folders: []string{"netfilter", "seccomp"}}, {Name: "vm-newest", Tier: Changed, Folders: []string{"netfilter"}},
+		{Name: "vm-6.1", Tier: Changed, Folders: []string{"netfilter", "seccomp"}},
+		{Name: "vm-newest", Tier: Changed, Folders: []string{"netfilter"}},
 	}}
 	first := 0
 	for i := range 100 {
@@ -196,7 +204,8 @@ func TestRuns(t *testing.T) {
 		{Test{Name: "TestNever", Suite: "never"}, ""},
 	} {
 		var got []string
-		for _, k := range []mustrun.Kind{"root", "subuid", "no-subuid", "vm-6.12", "vm-6.1", "vm-newest", "vm-netd", "vm-netd-6.1", "vm-delegation"} {
+		for _, k := range []mustrun.Kind{"root", "subuid", "no-subuid", "vm-6.12", "vm-6.1", "vm-newest", "vm-netd",
+			"vm-netd-6.1", "vm-delegation"} {
 			if p.Runs(tt.test, k) {
 				got = append(got, string(k))
 			}
@@ -244,7 +253,10 @@ func TestRepository(t *testing.T) {
 	if every, _ := p.Budget.Cost(); every > EveryLimit {
 		t.Errorf("the suites of tier every cost %d CPU seconds, at most %d are left to them: move one to another tier, or make it cheaper", every, EveryLimit)
 	}
-	if !slices.ContainsFunc(p.Tests, func(t Test) bool { return t.Pkg == "internal/build/testplan" && t.Name == "TestRepository" }) {
+	if !slices.ContainsFunc(p.Tests, func(t Test) bool {
+		return t.Pkg == "internal/build/testplan" &&
+			t.Name == "TestRepository"
+	}) {
 		t.Error("this test is not found")
 	}
 }

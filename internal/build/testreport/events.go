@@ -58,7 +58,8 @@ type Reader struct {
 // NewReader makes one that prints to out. label, when there is one, is shown behind
 // the line of each package.
 func NewReader(out io.Writer, module, label string) *Reader {
-	return &Reader{out: out, module: module, label: label, pending: map[[2]string]*strings.Builder{}, late: map[[2]string]bool{}, wrong: map[[2]string]bool{}}
+	return &Reader{out: out, module: module, label: label, pending: map[[2]string]*strings.Builder{},
+		late: map[[2]string]bool{}, wrong: map[[2]string]bool{}}
 }
 
 // Read consumes one stream until its end. Lines that are not events come from
@@ -183,7 +184,8 @@ func (r *Reader) endPackage(e event) {
 		delete(r.pending, key)
 		if e.Action == "fail" {
 			fmt.Fprint(r.out, withoutProgress(b.String()))
-			r.Outcomes = append(r.Outcomes, Outcome{Name: r.name(event{Package: key[0], Test: key[1]}), Action: "fail", Reason: logged(b.String())})
+			r.Outcomes = append(r.Outcomes, Outcome{Name: r.name(event{Package: key[0], Test: key[1]}), Action: "fail",
+				Reason: logged(b.String())})
 		}
 	}
 	if e.Action == "fail" {
@@ -200,9 +202,11 @@ func (r *Reader) CutShort(pkg string) { r.endPackage(event{Action: "fail", Packa
 func (r *Reader) Exit(pkg string, code int) {
 	if code != 0 {
 		r.CutShort(pkg)
-		if code != 1 || !slices.ContainsFunc(r.Outcomes[r.exited:], func(o Outcome) bool { return o.Action == "fail" }) {
+		if code != 1 || !slices.ContainsFunc(r.Outcomes[r.exited:],
+			func(o Outcome) bool { return o.Action == "fail" }) {
 			name := r.name(event{Package: pkg, Test: fmt.Sprintf("exit status %d", code)})
-			r.Outcomes = append(r.Outcomes, Outcome{Name: name, Action: "fail", Reason: "the tests end so, whatever they say of themselves"})
+			r.Outcomes = append(r.Outcomes,
+				Outcome{Name: name, Action: "fail", Reason: "the tests end so, whatever they say of themselves"})
 		}
 	}
 	r.exited = len(r.Outcomes)

@@ -35,28 +35,34 @@ func TestRead(t *testing.T) {
 	}{
 		{
 			name: "passing tests say nothing",
-			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "    a_test.go:1: chatter\n"), event{Action: "pass", Test: "TestA"},
+			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "    a_test.go:1: chatter\n"),
+				event{Action: "pass", Test: "TestA"},
 				output("", "PASS\n"), output("", "ok  \texample\t0.1s\n"), event{Action: "pass"}),
 			out:      "ok  \texample\t0.1s\n",
 			outcomes: []Outcome{{Name: "images.TestA", Action: "pass"}},
 		},
 		{
 			name: "failing tests say everything",
-			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "    a_test.go:1: broken\n"), output("TestA", "--- FAIL: TestA (0.00s)\n"),
-				event{Action: "fail", Test: "TestA"}, output("", "FAIL\n"), output("", "FAIL\texample\t0.1s\n"), event{Action: "fail"}),
+			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "    a_test.go:1: broken\n"),
+				output("TestA", "--- FAIL: TestA (0.00s)\n"),
+				event{Action: "fail", Test: "TestA"}, output("", "FAIL\n"), output("", "FAIL\texample\t0.1s\n"),
+				event{Action: "fail"}),
 			out:      "    a_test.go:1: broken\n--- FAIL: TestA (0.00s)\nFAIL\texample\t0.1s\n",
 			failed:   true,
 			outcomes: []Outcome{{Name: "images.TestA", Action: "fail", Reason: "a_test.go:1: broken"}},
 		},
 		{
 			name: "skips give their reason",
-			in: events(output("TestA/sub", "=== RUN   TestA/sub\n"), output("TestA/sub", "    a_test.go:12: overlay: no\n"), output("TestA/sub", "        EPERM\n"),
-				output("TestA/sub", "--- SKIP: TestA/sub (0.00s)\n"), event{Action: "skip", Test: "TestA/sub"}, event{Action: "pass"}),
+			in: events(output("TestA/sub", "=== RUN   TestA/sub\n"),
+				output("TestA/sub", "    a_test.go:12: overlay: no\n"), output("TestA/sub", "        EPERM\n"),
+				output("TestA/sub", "--- SKIP: TestA/sub (0.00s)\n"), event{Action: "skip", Test: "TestA/sub"},
+				event{Action: "pass"}),
 			outcomes: []Outcome{{Name: "images.TestA/sub", Action: "skip", Reason: "overlay: no EPERM"}},
 		},
 		{
 			name: "a panic ends the test that never ended",
-			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "panic: oh\n"), output("", "FAIL\texample\t0.1s\n"),
+			in: events(output("TestA", "=== RUN   TestA\n"), output("TestA", "panic: oh\n"),
+				output("", "FAIL\texample\t0.1s\n"),
 				event{Action: "fail"}),
 			out:      "FAIL\texample\t0.1s\npanic: oh\n",
 			failed:   true,
@@ -64,38 +70,48 @@ func TestRead(t *testing.T) {
 		},
 		{
 			name: "a wait that ran out is late, with its parent",
-			in: events(event{Action: "attr", Test: "TestA/sub", Key: testenv.LateAttr, Value: "true"}, output("TestA/sub", "    a_test.go:1: not within 20s\n"),
+			in: events(event{Action: "attr", Test: "TestA/sub", Key: testenv.LateAttr, Value: "true"},
+				output("TestA/sub", "    a_test.go:1: not within 20s\n"),
 				event{Action: "fail", Test: "TestA/sub"}, event{Action: "fail", Test: "TestA"}, event{Action: "fail"}),
-			out:      "    a_test.go:1: not within 20s\n",
-			failed:   true,
-			outcomes: []Outcome{{Name: "images.TestA/sub", Action: "fail", Reason: "a_test.go:1: not within 20s", Late: true, Output: "    a_test.go:1: not within 20s\n"}, {Name: "images.TestA", Action: "fail", Late: true}},
+			out:    "    a_test.go:1: not within 20s\n",
+			failed: true,
+			outcomes: []Outcome{{Name: "images.TestA/sub", Action: "fail", Reason: "a_test.go:1: not within 20s",
+				Late: true, Output: "    a_test.go:1: not within 20s\n"},
+				{Name: "images.TestA", Action: "fail", Late: true}},
 		},
 		{
 			name: "what is left behind is wrong, late or not",
-			in: events(event{Action: "attr", Test: "TestA", Key: testenv.LateAttr, Value: "true"}, event{Action: "attr", Test: "TestA", Key: testenv.WrongAttr, Value: "true"},
+			in: events(event{Action: "attr", Test: "TestA", Key: testenv.LateAttr, Value: "true"},
+				event{Action: "attr", Test: "TestA", Key: testenv.WrongAttr, Value: "true"},
 				event{Action: "fail", Test: "TestA"}, event{Action: "fail"}),
 			failed:   true,
 			outcomes: []Outcome{{Name: "images.TestA", Action: "fail"}},
 		},
 		{
 			name: "a race is never late",
-			in: events(event{Action: "attr", Test: "TestA", Key: testenv.LateAttr, Value: "true"}, output("TestA", "    testing.go:1: race detected during execution of test\n"),
+			in: events(event{Action: "attr", Test: "TestA", Key: testenv.LateAttr, Value: "true"},
+				output("TestA", "    testing.go:1: race detected during execution of test\n"),
 				event{Action: "fail", Test: "TestA"}, event{Action: "fail"}),
-			out:      "    testing.go:1: race detected during execution of test\n",
-			failed:   true,
-			outcomes: []Outcome{{Name: "images.TestA", Action: "fail", Reason: "testing.go:1: race detected during execution of test"}},
+			out:    "    testing.go:1: race detected during execution of test\n",
+			failed: true,
+			outcomes: []Outcome{{Name: "images.TestA", Action: "fail",
+				Reason: "testing.go:1: race detected during execution of test"}},
 		},
 		{
 			name: "a parent with words of its own is not late",
-			in: events(event{Action: "attr", Test: "TestA/sub", Key: testenv.LateAttr, Value: "true"}, event{Action: "fail", Test: "TestA/sub"},
-				output("TestA", "    a_test.go:1: broken\n"), event{Action: "fail", Test: "TestA"}, event{Action: "fail"}),
-			out:      "    a_test.go:1: broken\n",
-			failed:   true,
-			outcomes: []Outcome{{Name: "images.TestA/sub", Action: "fail", Late: true}, {Name: "images.TestA", Action: "fail", Reason: "a_test.go:1: broken"}},
+			in: events(event{Action: "attr", Test: "TestA/sub", Key: testenv.LateAttr, Value: "true"},
+				event{Action: "fail", Test: "TestA/sub"},
+				output("TestA", "    a_test.go:1: broken\n"), event{Action: "fail", Test: "TestA"},
+				event{Action: "fail"}),
+			out:    "    a_test.go:1: broken\n",
+			failed: true,
+			outcomes: []Outcome{{Name: "images.TestA/sub", Action: "fail", Late: true},
+				{Name: "images.TestA", Action: "fail", Reason: "a_test.go:1: broken"}},
 		},
 		{
-			name:   "what does not build fails",
-			in:     events(event{Action: "build-output", Output: "a.go:1: undefined: x\n"}, event{Action: "build-fail"}),
+			name: "what does not build fails",
+			in: events(event{Action: "build-output", Output: "a.go:1: undefined: x\n"},
+				event{Action: "build-fail"}),
 			out:    "a.go:1: undefined: x\n",
 			failed: true,
 		},
@@ -158,13 +174,17 @@ func TestUnmet(t *testing.T) {
 		subuid []Outcome
 		want   []string
 	}{
-		{"all ran", []Outcome{pass("images.TestPull")}, []Outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
-		{"skipped", []Outcome{{Name: "images.TestPull", Action: "skip", Reason: "no registry"}}, []Outcome{pass("images.TestPull"), pass("images.TestRange")},
+		{"all ran", []Outcome{pass("images.TestPull")}, []Outcome{pass("images.TestPull"), pass("images.TestRange")},
+			nil},
+		{"skipped", []Outcome{{Name: "images.TestPull", Action: "skip", Reason: "no registry"}},
+			[]Outcome{pass("images.TestPull"), pass("images.TestRange")},
 			[]string{"TestPull$ as root: images.TestPull was skipped: no registry"}},
 		{"gone", []Outcome{pass("images.TestPull")}, []Outcome{pass("images.TestPull")},
 			[]string{"TestRange$ as subuid: no such test ran"}},
 		{"not in the matrix", []Outcome{pass("images.TestPull")}, []Outcome{pass("images.TestRange")}, nil},
-		{"skipped in one case of a table", []Outcome{pass("images.TestPull"), {Name: "images.TestPull/x", Action: "skip", Reason: "y"}}, []Outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
+		{"skipped in one case of a table",
+			[]Outcome{pass("images.TestPull"), {Name: "images.TestPull/x", Action: "skip", Reason: "y"}},
+			[]Outcome{pass("images.TestPull"), pass("images.TestRange")}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r Report
@@ -185,7 +205,9 @@ func TestUnmet(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	var r Report
-	r.Add(mustrun.Root, []Outcome{{Name: "a.TestX", Action: "pass"}, {Name: "a.TestY", Action: "skip", Reason: "no crun"}, {Name: "b.TestZ", Action: "skip", Reason: "no crun"}, {Name: "b.TestF", Action: "fail", Reason: "b_test.go:1: broken\nb_test.go:2: again"}})
+	r.Add(mustrun.Root, []Outcome{{Name: "a.TestX", Action: "pass"},
+		{Name: "a.TestY", Action: "skip", Reason: "no crun"}, {Name: "b.TestZ", Action: "skip", Reason: "no crun"},
+		{Name: "b.TestF", Action: "fail", Reason: "b_test.go:1: broken\nb_test.go:2: again"}})
 	var out strings.Builder
 	r.Summary(&out)
 	want := "\nas root: 1 passed, 1 failed, 2 cannot run here\n  FAIL b.TestF\n      b_test.go:1: broken\n      b_test.go:2: again\n  no crun\n      a.TestY\n      b.TestZ\n"
@@ -200,7 +222,8 @@ func TestUnmetOrdinary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kill, other := []Outcome{{Name: "exec.TestKill", Action: "pass"}}, []Outcome{{Name: "exec.TestOther", Action: "pass"}}
+	kill, other := []Outcome{{Name: "exec.TestKill", Action: "pass"}},
+		[]Outcome{{Name: "exec.TestOther", Action: "pass"}}
 	for _, tt := range []struct {
 		name                   string
 		root, subuid, noSubuid []Outcome
@@ -210,13 +233,15 @@ func TestUnmetOrdinary(t *testing.T) {
 		{"the other", kill, kill, other, ""},
 		{"neither", kill, other, other, "as ordinary: no such test ran"},
 		{"not root", other, kill, kill, "as root: no such test ran"},
-		{"skipped", kill, other, []Outcome{{Name: "exec.TestKill", Action: "skip", Reason: "x"}}, "as no-subuid: exec.TestKill was skipped: x"},
+		{"skipped", kill, other, []Outcome{{Name: "exec.TestKill", Action: "skip", Reason: "x"}},
+			"as no-subuid: exec.TestKill was skipped: x"},
 	} {
 		var r Report
 		r.Add(mustrun.Root, tt.root)
 		r.Add(mustrun.SubUID, tt.subuid)
 		r.Add(mustrun.NoSubUID, tt.noSubuid)
-		if got := strings.Join(r.Unmet(list), "; "); !strings.HasSuffix(got, tt.want) || (got == "") != (tt.want == "") {
+		if got := strings.Join(r.Unmet(list), "; "); !strings.HasSuffix(got, tt.want) ||
+			(got == "") != (tt.want == "") {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}

@@ -62,7 +62,8 @@ func (r *Report) Summary(out io.Writer) {
 		if n := count["unstable"]; n > 0 {
 			unstable = fmt.Sprintf(", %d unstable", n)
 		}
-		fmt.Fprintf(out, "\nas %s: %d passed, %d failed%s, %d cannot run here\n", k, count["pass"], count["fail"], unstable, count["skip"])
+		fmt.Fprintf(out, "\nas %s: %d passed, %d failed%s, %d cannot run here\n", k, count["pass"], count["fail"],
+			unstable, count["skip"])
 		for _, o := range r.outcomes[k] {
 			if o.Action == "fail" {
 				fmt.Fprintf(out, "  FAIL %s\n", o.Name)
@@ -95,7 +96,8 @@ func (r *Report) Differ(out io.Writer) bool {
 			}
 			if before.Action != o.Action {
 				same = false
-				fmt.Fprintf(out, "FAIL: %s: %s as %s, %s as %s: declare the axis (testenv.Axes), or find out why\n", o.Name, before.Action, by[o.Name], o.Action, k)
+				fmt.Fprintf(out, "FAIL: %s: %s as %s, %s as %s: declare the axis (testenv.Axes), or find out why\n",
+					o.Name, before.Action, by[o.Name], o.Action, k)
 			}
 		}
 	}

@@ -120,7 +120,8 @@ func (r *runner) huntRound(ctx context.Context, way huntWay, round int, kept str
 			if err := os.WriteFile(filepath.Join(kept, name), text.Bytes(), 0o644); err != nil {
 				return err
 			}
-			fmt.Fprintf(r.out, "round %d: %s failed in %s as %s: %s\n", round, way.name, j.pkg, j.kind, filepath.Join(kept, name))
+			fmt.Fprintf(r.out, "round %d: %s failed in %s as %s: %s\n", round, way.name, j.pkg, j.kind,
+				filepath.Join(kept, name))
 		}
 	}
 	return nil
@@ -221,7 +222,8 @@ func stealOne(cpu int, started chan<- error, done <-chan struct{}) {
 	set.Set(cpu)
 	err := unix.SchedSetaffinity(0, &set)
 	if err == nil {
-		err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10}, 0)
+		err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO,
+			Priority: 10}, 0)
 	}
 	if err != nil {
 		started <- fmt.Errorf("become a real-time thread of processor %d: %w", cpu, err)

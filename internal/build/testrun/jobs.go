@@ -205,7 +205,8 @@ func (r *runner) job(ctx context.Context, out io.Writer, j *job) (failed error) 
 	if j.failed {
 		state = "FAIL"
 	}
-	fmt.Fprintf(out, "%s\t%s/%s\t%.1fs\t%.1f CPU s%s\n", state, module, j.pkg, time.Since(begin).Seconds(), j.cpu.Seconds(), r.label(j))
+	fmt.Fprintf(out, "%s\t%s/%s\t%.1fs\t%.1f CPU s%s\n", state, module, j.pkg, time.Since(begin).
+		Seconds(), j.cpu.Seconds(), r.label(j))
 	return nil
 }
 
@@ -231,10 +232,12 @@ func (r *runner) label(j *job) string {
 
 // binary runs the compiled tests of a job with some arguments more, and reads its output through test2json, as the go
 // command would. It returns the CPU time that they, and what they have waited for, took.
-func (r *runner) binary(ctx context.Context, out io.Writer, j *job, args ...string) (*testreport.Reader, time.Duration, error) {
+func (r *runner) binary(ctx context.Context, out io.Writer, j *job, args ...string) (*testreport.Reader, time.Duration,
+	error) {
 	read := testreport.NewReader(out, module, string(j.kind))
 	args = append([]string{
-		"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + r.o.timeout.String(), "-test.parallel=" + strconv.Itoa(r.o.parallel),
+		"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + r.o.timeout.String(), "-test.parallel=" +
+			strconv.Itoa(r.o.parallel),
 	}, args...)
 	test := exec.CommandContext(ctx, testtree.Binary(r.dir, j.pkg), args...)
 	interruptible(test)
@@ -246,8 +249,10 @@ func (r *runner) binary(ctx context.Context, out io.Writer, j *job, args ...stri
 		src := filepath.Join(r.dir, "src")
 		bin := cmp.Or(j.bin, filepath.Join(src, "bin"))
 		test.Dir = filepath.Join(src, filepath.FromSlash(j.pkg))
-		path := []string{bin, "/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", filepath.Join(src, testtree.Tools)}
-		u.Run(test, "PATH="+strings.Join(path, ":"), testenv.BinVar+"="+bin, testenv.RequireVar+"="+os.Getenv(testenv.RequireVar), testenv.MatrixVar+"="+os.Getenv(testenv.MatrixVar))
+		path := []string{bin, "/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin",
+			filepath.Join(src, testtree.Tools)}
+		u.Run(test, "PATH="+strings.Join(path, ":"), testenv.BinVar+"="+bin, testenv.RequireVar+"="+
+			os.Getenv(testenv.RequireVar), testenv.MatrixVar+"="+os.Getenv(testenv.MatrixVar))
 	}
 	convert := exec.Command("go", "tool", "test2json", "-t", "-p", module+"/"+j.pkg)
 	convert.Stderr = os.Stderr

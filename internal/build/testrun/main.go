@@ -65,7 +65,8 @@ func main() {
 	testtree.Keep()
 	var o options
 	flag.BoolVar(&o.require, "require", false, "fail when a test named in .ci/must-run does not run")
-	flag.BoolVar(&o.matrix, "matrix", false, "as root: run what depends on the user as ordinary users too, and the rest once")
+	flag.BoolVar(&o.matrix, "matrix", false,
+		"as root: run what depends on the user as ordinary users too, and the rest once")
 	flag.BoolVar(&o.race, "race", false, "build the tests with the race detector")
 	flag.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "limit of one package's tests")
@@ -75,9 +76,12 @@ func main() {
 	flag.StringVar(&o.report, "report", "", "write what ran to this `file`")
 	flag.StringVar(&o.only, "only", "", "`PACKAGE=REGEXP`: of that package only these tests")
 	flag.BoolVar(&o.audit, "audit", false, "run a tenth of the tests along axes that they do not declare")
-	flag.BoolVar(&o.brief, "brief", false, "the fewest rounds of each test that -run does not name, and nothing of suites")
-	flag.BoolVar(&o.compat, "compat", false, "run the suites of tier compat, or the one that -run names, and write their tables")
-	flag.DurationVar(&o.hunt, "hunt", 0, "run the tests again and again for so long on a machine that is made hostile to races")
+	flag.BoolVar(&o.brief, "brief", false,
+		"the fewest rounds of each test that -run does not name, and nothing of suites")
+	flag.BoolVar(&o.compat, "compat", false,
+		"run the suites of tier compat, or the one that -run names, and write their tables")
+	flag.DurationVar(&o.hunt, "hunt", 0,
+		"run the tests again and again for so long on a machine that is made hostile to races")
 	flag.Parse()
 	o.packages = flag.Args()
 	if len(o.packages) == 0 {

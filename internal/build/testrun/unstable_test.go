@@ -51,17 +51,23 @@ func TestUnstable(t *testing.T) {
 		said  []string
 	}{
 		{"all pass", nil, "", true, []string{"5 passed, 0 failed, 0 cannot run here"}},
-		{"one time in two", map[string]string{"TestLate": "F.F."}, "", false, []string{"FAIL: x.TestLate failed again"}},
+		{"one time in two", map[string]string{"TestLate": "F.F."}, "", false,
+			[]string{"FAIL: x.TestLate failed again"}},
 		{"once", map[string]string{"TestLate": "F..."}, "", true,
-			[]string{"UNSTABLE x.TestLate as", "the wait of run", "after 1ns: the wait", "again 1 of 3, beside", "again 3 of 3", "1 unstable"}},
-		{"two tests, once each", map[string]string{"TestLate": "F...", "TestLateToo": "F..."}, "", true, []string{"UNSTABLE x.TestLate as", "UNSTABLE x.TestLateToo as"}},
+			[]string{"UNSTABLE x.TestLate as", "the wait of run", "after 1ns: the wait", "again 1 of 3, beside",
+				"again 3 of 3", "1 unstable"}},
+		{"two tests, once each", map[string]string{"TestLate": "F...", "TestLateToo": "F..."}, "", true,
+			[]string{"UNSTABLE x.TestLate as", "UNSTABLE x.TestLateToo as"}},
 		{"unstable before", map[string]string{"TestLate": "F..."}, "x.TestLate 2026-11-27, on a busy machine\n", false,
 			[]string{"FAIL: x.TestLate is unstable again; .ci/unstable says: 2026-11-27, on a busy machine"}},
-		{"a leak, once", map[string]string{"TestLeak": "F"}, "", false, []string{"FAIL x.TestLeak", "left behind: process 1"}},
+		{"a leak, once", map[string]string{"TestLeak": "F"}, "", false,
+			[]string{"FAIL x.TestLeak", "left behind: process 1"}},
 		{"a leak that no test knows", map[string]string{"leak": "F"}, "", false, []string{"FAIL x.exit status 1"}},
-		{"an assertion, once", map[string]string{"TestWrong": "F"}, "", false, []string{"FAIL x.TestWrong", "one is not two"}},
+		{"an assertion, once", map[string]string{"TestWrong": "F"}, "", false,
+			[]string{"FAIL x.TestWrong", "one is not two"}},
 		{"a panic, once", map[string]string{"TestPanic": "F"}, "", false, []string{"FAIL x.TestPanic", "panic: oh"}},
-		{"a wait and an assertion", map[string]string{"TestLate": "F", "TestWrong": "F"}, "", false, []string{"FAIL x.TestWrong"}},
+		{"a wait and an assertion", map[string]string{"TestLate": "F", "TestWrong": "F"}, "", false,
+			[]string{"FAIL x.TestWrong"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -141,7 +147,8 @@ func testCompat(t *testing.T, tests []testplan.Test, built string, o options, fo
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"on 2027-01-15, of commit 0123456789ab.", ".TestLate | ", " | pass |", " | fail flaky_test.go:", "one is not two |"} {
+	for _, want := range []string{"on 2027-01-15, of commit 0123456789ab.", ".TestLate | ", " | pass |",
+		" | fail flaky_test.go:", "one is not two |"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the table does not say %q:\n%s", want, text)
 		}

@@ -24,7 +24,8 @@ func Stage(root, dir string) error {
 		return err
 	}
 	for _, made := range []string{Tools, cached} {
-		if err := copyTree(filepath.Join(root, made), filepath.Join(dir, "src", made)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := copyTree(filepath.Join(root, made), filepath.Join(dir, "src", made)); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -34,7 +35,8 @@ func Stage(root, dir string) error {
 // BuildPrograms builds what the tests run and nobody installs, beside the binaries: the
 // examples, and a static client for sandboxes.
 func BuildPrograms(ctx context.Context, root string) error {
-	for name, pkg := range map[string]string{"example-embed": "./docs/examples/embed", "test-resolve": "./integration/resolve"} {
+	for name, pkg := range map[string]string{"example-embed": "./docs/examples/embed",
+		"test-resolve": "./integration/resolve"} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(root, "bin", name), pkg)
 		cmd.Dir, cmd.Stderr, cmd.Env = root, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
 		if err := cmd.Run(); err != nil {

@@ -94,7 +94,8 @@ func ReadFile(root string) (List, error) {
 
 // Holds reports whether the rule holds for a user of this kind.
 func (r Rule) Holds(k Kind) bool {
-	return len(r.Kinds) == 0 || slices.Contains(r.Kinds, k) || slices.Contains(r.Kinds, Once) && !strings.HasPrefix(string(k), VM) ||
+	return len(r.Kinds) == 0 || slices.Contains(r.Kinds, k) || slices.Contains(r.Kinds, Once) &&
+		!strings.HasPrefix(string(k), VM) ||
 		slices.Contains(r.Kinds, Ordinary) && (k == SubUID || k == NoSubUID)
 }
 

@@ -43,7 +43,8 @@ func (u *User) endOf(pid int, deadline time.Time) (err error) {
 		return nil
 	}
 	if err := errors.Join(p.SetReadDeadline(deadline), sys.AwaitExit(p)); err != nil {
-		return errors.Join(fmt.Errorf("process %d of the tests' user %d is left: %s (%w)", pid, u.UID, name, err), sys.KillPidfd(p))
+		return errors.Join(fmt.Errorf("process %d of the tests' user %d is left: %s (%w)", pid, u.UID, name, err),
+			sys.KillPidfd(p))
 	}
 	return nil
 }

@@ -68,7 +68,8 @@ func (u *User) makeAccount(ctx context.Context) error {
 		return err
 	}
 	id := strconv.FormatUint(uint64(free), 10)
-	if err := tool(ctx, "useradd", "--uid", id, "--no-create-home", "--no-user-group", "--home-dir", "/nonexistent", "--shell", "/bin/sh", name); err != nil {
+	if err := tool(ctx, "useradd", "--uid", id, "--no-create-home", "--no-user-group", "--home-dir", "/nonexistent",
+		"--shell", "/bin/sh", name); err != nil {
 		return err
 	}
 	u.account = name

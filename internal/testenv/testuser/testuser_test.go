@@ -34,7 +34,8 @@ func TestNew(t *testing.T) {
 					t.Errorf("account %s is left behind", account)
 				}
 			})
-			cmd := exec.CommandContext(t.Context(), "sh", "-c", `id -u; touch "$HOME/mine"; grep -c "^$USER:" /etc/subuid`)
+			cmd := exec.CommandContext(t.Context(), "sh", "-c",
+				`id -u; touch "$HOME/mine"; grep -c "^$USER:" /etc/subuid`)
 			u.Run(cmd)
 			out, _ := cmd.Output() // grep's status: 1 without a range
 			uid, ranges, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")

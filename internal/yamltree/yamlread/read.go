@@ -27,7 +27,8 @@ func Parse(text []byte) (*yamltree.Node, error) {
 }
 
 var kinds = map[yaml.Kind]yamltree.Kind{
-	yaml.MappingNode: yamltree.Mapping, yaml.SequenceNode: yamltree.Sequence, yaml.ScalarNode: yamltree.Scalar, yaml.AliasNode: yamltree.Alias,
+	yaml.MappingNode: yamltree.Mapping, yaml.SequenceNode: yamltree.Sequence, yaml.ScalarNode: yamltree.Scalar,
+	yaml.AliasNode: yamltree.Alias,
 }
 
 func tree(n *yaml.Node) *yamltree.Node {

@@ -29,7 +29,8 @@ func served(t *testing.T, text string) (a yamltree.Answer) {
 // TestServe: what another process is told is what Parse has found.
 func TestServe(t *testing.T) {
 	for _, text := range []string{
-		"", "# nothing\n", "a: 1\nb: [x, 0x10, 1.5, yes, ~, .inf]\nc: {d: 'e', f: !!binary aGk=}\n", "- &x 1\n- *x\n", "a: [", "a: 1\n---\nb: 2\n", "2001-01-01", "\xff",
+		"", "# nothing\n", "a: 1\nb: [x, 0x10, 1.5, yes, ~, .inf]\nc: {d: 'e', f: !!binary aGk=}\n", "- &x 1\n- *x\n",
+		"a: [", "a: 1\n---\nb: 2\n", "2001-01-01", "\xff",
 	} {
 		want, err := Parse([]byte(text))
 		a := served(t, text)
@@ -44,8 +45,10 @@ func TestServe(t *testing.T) {
 
 func TestPlain(t *testing.T) {
 	for text, want := range map[string]any{
-		"5": 5, "-0x10": -16, "0o17": 15, "12345678901234567890": json.Number("12345678901234567890"), "1.5": json.Number("1.5"),
-		"true": true, "yes": "yes", "~": nil, "''": "", "'5'": "5", "!!str 5": "5", "text": "text", "2001-01-01": "2001-01-01T00:00:00Z",
+		"5": 5, "-0x10": -16, "0o17": 15, "12345678901234567890": json.Number("12345678901234567890"),
+		"1.5":  json.Number("1.5"),
+		"true": true, "yes": "yes", "~": nil, "''": "", "'5'": "5", "!!str 5": "5", "text": "text",
+		"2001-01-01": "2001-01-01T00:00:00Z",
 	} {
 		n, err := Parse([]byte(text))
 		if err != nil {
@@ -67,7 +70,8 @@ func TestPlain(t *testing.T) {
 }
 
 func TestTruth(t *testing.T) {
-	for text, want := range map[string]string{"true": "true", "yes": "true", "off": "false", "False": "false", "1": "", "~": "", "x": ""} {
+	for text, want := range map[string]string{"true": "true", "yes": "true", "off": "false", "False": "false", "1": "",
+		"~": "", "x": ""} {
 		n, err := Parse([]byte(text))
 		if err != nil {
 			t.Fatal(err)

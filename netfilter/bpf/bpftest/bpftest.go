@@ -49,7 +49,8 @@ func Cgroup(t testing.TB, uid int) (dir string) {
 	testenv.Require(t, probe.EBPF())
 	own, ok := self()
 	if !ok {
-		testenv.Require(t, probe.Check{Name: "cgroup2", Status: probe.No, Detail: "not mounted", Remedy: "mount -t cgroup2 none /mnt"})
+		testenv.Require(t, probe.Check{Name: "cgroup2", Status: probe.No, Detail: "not mounted",
+			Remedy: "mount -t cgroup2 none /mnt"})
 	}
 	dir, err := os.MkdirTemp(own, "hutch-test-")
 	if err != nil {

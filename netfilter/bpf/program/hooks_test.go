@@ -15,7 +15,8 @@ func TestHooks(t *testing.T) {
 	r := newRig(t, "yes")
 	cgroup, s := r.sandbox("sb", &bpf.Policy{
 		Addresses: []bpf.Address{
-			at("198.18.0.5:7000", bpf.TCP), at("198.18.0.5:7000", bpf.UDP), at("[fd00:1::5]:7000", bpf.TCP), at("[fd00:1::5]:7000", bpf.UDP),
+			at("198.18.0.5:7000", bpf.TCP), at("198.18.0.5:7000", bpf.UDP), at("[fd00:1::5]:7000", bpf.TCP),
+			at("[fd00:1::5]:7000", bpf.UDP),
 		},
 	})
 	w := r.worker("sb")
@@ -29,23 +30,39 @@ func TestHooks(t *testing.T) {
 		allowed, denied string
 		hook            bpf.Hook
 	}{
-		{"TCP", "connect", [3]int{unix.AF_INET, unix.SOCK_STREAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
-		{"TCP, another port", "connect", [3]int{unix.AF_INET, unix.SOCK_STREAM, 0}, "198.18.0.5:7000", "198.18.0.5:7001", bpf.Connect},
-		{"TCP over IPv6", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[fd00:1::5]:7000", "[fd00:1::6]:7000", bpf.Connect},
-		{"TCP, v4-mapped", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[::ffff:198.18.0.5]:7000", "[::ffff:198.18.0.6]:7000", bpf.Connect},
-		{"MPTCP", "connect", [3]int{unix.AF_INET, unix.SOCK_STREAM, mptcp}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
-		{"MPTCP over IPv6", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, mptcp}, "[fd00:1::5]:7000", "[fd00:1::6]:7000", bpf.Connect},
-		{"MPTCP, v4-mapped", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, mptcp}, "[::ffff:198.18.0.5]:7000", "[::ffff:198.18.0.6]:7000", bpf.Connect},
-		{"fast open", "fastopen", [3]int{unix.AF_INET, unix.SOCK_STREAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
-		{"fast open over IPv6", "fastopen", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[fd00:1::5]:7000", "[fd00:1::6]:7000", bpf.Connect},
-		{"fast open, v4-mapped", "fastopen", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[::ffff:198.18.0.5]:7000", "[::ffff:198.18.0.6]:7000", bpf.Connect},
-		{"fast open of MPTCP", "fastopen", [3]int{unix.AF_INET, unix.SOCK_STREAM, mptcp}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
-		{"fast open, deferred", "fastopen-later", [3]int{unix.AF_INET, unix.SOCK_STREAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
-		{"UDP, connected", "connect", [3]int{unix.AF_INET, unix.SOCK_DGRAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Connect},
+		{"TCP", "connect", [3]int{unix.AF_INET, unix.SOCK_STREAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000",
+			bpf.Connect},
+		{"TCP, another port", "connect", [3]int{unix.AF_INET, unix.SOCK_STREAM, 0}, "198.18.0.5:7000",
+			"198.18.0.5:7001", bpf.Connect},
+		{"TCP over IPv6", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[fd00:1::5]:7000", "[fd00:1::6]:7000",
+			bpf.Connect},
+		{"TCP, v4-mapped", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[::ffff:198.18.0.5]:7000",
+			"[::ffff:198.18.0.6]:7000", bpf.Connect},
+		{"MPTCP", "connect", [3]int{unix.AF_INET, unix.SOCK_STREAM, mptcp}, "198.18.0.5:7000", "198.18.0.6:7000",
+			bpf.Connect},
+		{"MPTCP over IPv6", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, mptcp}, "[fd00:1::5]:7000",
+			"[fd00:1::6]:7000", bpf.Connect},
+		{"MPTCP, v4-mapped", "connect", [3]int{unix.AF_INET6, unix.SOCK_STREAM, mptcp}, "[::ffff:198.18.0.5]:7000",
+			"[::ffff:198.18.0.6]:7000", bpf.Connect},
+		{"fast open", "fastopen", [3]int{unix.AF_INET, unix.SOCK_STREAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000",
+			bpf.Connect},
+		{"fast open over IPv6", "fastopen", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[fd00:1::5]:7000",
+			"[fd00:1::6]:7000", bpf.Connect},
+		{"fast open, v4-mapped", "fastopen", [3]int{unix.AF_INET6, unix.SOCK_STREAM, 0}, "[::ffff:198.18.0.5]:7000",
+			"[::ffff:198.18.0.6]:7000", bpf.Connect},
+		{"fast open of MPTCP", "fastopen", [3]int{unix.AF_INET, unix.SOCK_STREAM, mptcp}, "198.18.0.5:7000",
+			"198.18.0.6:7000", bpf.Connect},
+		{"fast open, deferred", "fastopen-later", [3]int{unix.AF_INET, unix.SOCK_STREAM, 0}, "198.18.0.5:7000",
+			"198.18.0.6:7000", bpf.Connect},
+		{"UDP, connected", "connect", [3]int{unix.AF_INET, unix.SOCK_DGRAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000",
+			bpf.Connect},
 		{"UDP", "sendto", [3]int{unix.AF_INET, unix.SOCK_DGRAM, 0}, "198.18.0.5:7000", "198.18.0.6:7000", bpf.Sendmsg},
-		{"UDP over IPv6", "sendto", [3]int{unix.AF_INET6, unix.SOCK_DGRAM, 0}, "[fd00:1::5]:7000", "[fd00:1::6]:7000", bpf.Sendmsg},
-		{"UDP, v4-mapped", "sendto", [3]int{unix.AF_INET6, unix.SOCK_DGRAM, 0}, "[::ffff:198.18.0.5]:7000", "[::ffff:198.18.0.6]:7000", bpf.Sendmsg},
-		{"UDP, v4-mapped and connected", "connect", [3]int{unix.AF_INET6, unix.SOCK_DGRAM, 0}, "[::ffff:198.18.0.5]:7000", "[::ffff:198.18.0.6]:7000", bpf.Connect},
+		{"UDP over IPv6", "sendto", [3]int{unix.AF_INET6, unix.SOCK_DGRAM, 0}, "[fd00:1::5]:7000", "[fd00:1::6]:7000",
+			bpf.Sendmsg},
+		{"UDP, v4-mapped", "sendto", [3]int{unix.AF_INET6, unix.SOCK_DGRAM, 0}, "[::ffff:198.18.0.5]:7000",
+			"[::ffff:198.18.0.6]:7000", bpf.Sendmsg},
+		{"UDP, v4-mapped and connected", "connect", [3]int{unix.AF_INET6, unix.SOCK_DGRAM, 0},
+			"[::ffff:198.18.0.5]:7000", "[::ffff:198.18.0.6]:7000", bpf.Connect},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := w.do("%s %d %d %d %s", tt.verb, tt.kind[0], tt.kind[1], tt.kind[2], tt.allowed); got != "ok" {

@@ -34,7 +34,8 @@ func Level(cgroup *os.File) (uint32, error) {
 			return level, nil
 		}
 		// Never into another mount: there ".." leads wherever its owner put it.
-		up, err := unix.Openat2(at, "..", &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV})
+		up, err := unix.Openat2(at, "..", &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_NO_XDEV})
 		switch {
 		case errors.Is(err, unix.EXDEV):
 			return 0, ErrHidden

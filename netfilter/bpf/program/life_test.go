@@ -100,7 +100,10 @@ func TestRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	gone(t, "program", programs, func(id ebpf.ProgramID) (interface{ Close() error }, error) { return ebpf.NewProgramFromID(id) })
+	gone(t, "program", programs, func(id ebpf.ProgramID) (interface{ Close() error },
+		error) {
+		return ebpf.NewProgramFromID(id)
+	})
 	gone(t, "map", maps, func(id ebpf.MapID) (interface{ Close() error }, error) { return ebpf.NewMapFromID(id) })
 	if now, _ := ids(t, other.dir); len(now) != len(others) || len(now) != 6 {
 		t.Errorf("another cgroup has %d programs, had %d", len(now), len(others))
@@ -108,7 +111,8 @@ func TestRemoved(t *testing.T) {
 }
 
 // gone waits until the kernel, which does so behind rmdir, has freed what has these ids.
-func gone[ID comparable](t *testing.T, what string, all map[ID]bool, open func(ID) (interface{ Close() error }, error)) {
+func gone[ID comparable](t *testing.T, what string, all map[ID]bool,
+	open func(ID) (interface{ Close() error }, error)) {
 	t.Helper()
 	for id := range all {
 		testenv.Poll(t, 20*time.Second, fmt.Sprintf("%s %v is still there", what, id), func() bool {
@@ -134,7 +138,8 @@ func TestHalf(t *testing.T) {
 	level := must(Level(folder))(t)
 	half := must(load(level+1, refusedErrno != unix.EPERM))(t)
 	at := ebpf.AttachCGroupInetSockCreate
-	if err := link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(folder.Fd()), Program: half.hooks()[at], Attach: at, Flags: allowMulti}); err != nil {
+	if err := link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(folder.Fd()), Program: half.hooks()[at],
+		Attach: at, Flags: allowMulti}); err != nil {
 		t.Fatal(err)
 	}
 	if err := half.Close(); err != nil {

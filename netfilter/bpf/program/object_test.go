@@ -70,7 +70,8 @@ func TestCompiler(t *testing.T) {
 			line = rest
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "bpf2go", "-output-dir", dir, "-go-package", "program"}, strings.Fields(line)...)...)
+	cmd := exec.CommandContext(t.Context(), "go",
+		append([]string{"tool", "bpf2go", "-output-dir", dir, "-go-package", "program"}, strings.Fields(line)...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"github.com/hutch-sh/hutch/internal/packet"
 	"github.com/hutch-sh/hutch/internal/testenv"
 	"github.com/hutch-sh/hutch/netfilter/bpf"
 	"github.com/hutch-sh/hutch/netfilter/bpf/bpftest"
@@ -42,7 +41,9 @@ func (r *rig) expect(w *worker, line, want string) bpf.Event {
 func TestPolicy(t *testing.T) {
 	r := newRig(t, "yes")
 	cgroup, s := r.sandbox("sb", &bpf.Policy{})
-	_, other := r.sandbox("other", &bpf.Policy{Ranges: []bpf.Range{{Prefix: netip.MustParsePrefix("198.18.0.0/15"), TCP: true, UDP: true, Verdict: bpf.Allow}}})
+	_, other := r.sandbox("other",
+		&bpf.Policy{Ranges: []bpf.Range{{Prefix: netip.MustParsePrefix("198.18.0.0/15"), TCP: true, UDP: true,
+			Verdict: bpf.Allow}}})
 	w := r.worker("sb")
 	if got := w.do("listen"); got != "ok" {
 		t.Fatal(got)
@@ -96,7 +97,8 @@ func TestPolicy(t *testing.T) {
 
 	// Ranges: the longest decides, an address comes before, each for its transports.
 	replace(bpf.Policy{
-		Ranges:    []bpf.Range{prefix("198.18.0.0/16", bpf.Allow), prefix("198.18.7.0/24", bpf.Deny), prefix("fd00:1::/64", bpf.Allow)},
+		Ranges: []bpf.Range{prefix("198.18.0.0/16", bpf.Allow), prefix("198.18.7.0/24", bpf.Deny),
+			prefix("fd00:1::/64", bpf.Allow)},
 		Addresses: []bpf.Address{at("198.18.7.7:7000", bpf.TCP)},
 	})
 	r.expect(w, tcp4+"198.18.1.1:7000", "ok")
@@ -198,7 +200,8 @@ func TestSockets(t *testing.T) {
 			if got != refusal {
 				t.Errorf("%s, want %s", got, refusal)
 			}
-			if e := r.event(); e.Hook != bpf.Socket || e.Protocol != tt.kind[2] || e.Type != tt.kind[1] || e.To.IsValid() || e.PID != in.pid {
+			if e := r.event(); e.Hook != bpf.Socket || e.Protocol != tt.kind[2] || e.Type != tt.kind[1] ||
+				e.To.IsValid() || e.PID != in.pid {
 				t.Errorf("event %+v", e)
 			}
 		})
@@ -227,7 +230,8 @@ func TestEgress(t *testing.T) {
 		}
 	}
 	to := netip.MustParseAddrPort("198.18.0.5:7000")
-	if e := r.event(); e.Hook != bpf.Egress || e.To != to || e.Protocol != unix.IPPROTO_UDP || e.Cgroup != cgroup || e.PID != 0 || e.Process != 0 {
+	if e := r.event(); e.Hook != bpf.Egress || e.To != to || e.Protocol != unix.IPPROTO_UDP || e.Cgroup != cgroup ||
+		e.PID != 0 || e.Process != 0 {
 		t.Errorf("event %+v", e)
 	}
 	if err := s.Replace(reach); err != nil {
@@ -251,7 +255,8 @@ func TestNested(t *testing.T) {
 	w := r.worker("sb/ex_1/a/b")
 	r.expect(w, "listen", "ok")
 	r.expect(w, tcp4+"198.18.0.5:7000", "ok")
-	if e := r.expect(w, tcp4+"198.18.0.6:7000", refusal); e.Cgroup != cgroup || e.Process != inode(t, filepath.Join(r.dir, "sb/ex_1/a/b")) {
+	if e := r.expect(w, tcp4+"198.18.0.6:7000", refusal); e.Cgroup != cgroup ||
+		e.Process != inode(t, filepath.Join(r.dir, "sb/ex_1/a/b")) {
 		t.Errorf("event %+v, want cgroup %d and the one of the process", e, cgroup)
 	}
 	for _, dir := range []string{"unknown", "."} {
@@ -270,7 +275,8 @@ func TestMoved(t *testing.T) {
 	r.sandbox("sb", &bpf.Policy{Addresses: []bpf.Address{at("198.18.0.5:7000", bpf.TCP)}})
 	r.sandbox("none", &bpf.Policy{})
 	w := r.worker("sb")
-	for _, line := range []string{"listen", "keep a 2 1 0", "keep b 2 1 0", "keep c 2 1 0", "connect-kept a 198.18.0.5:7000"} {
+	for _, line := range []string{"listen", "keep a 2 1 0", "keep b 2 1 0", "keep c 2 1 0",
+		"connect-kept a 198.18.0.5:7000"} {
 		r.expect(w, line, "ok")
 	}
 	move := func(dir string) {
@@ -354,7 +360,8 @@ func TestSweep(t *testing.T) {
 
 	next := must(bpf.Open(r.files))(t)
 	defer next.Close()
-	s := must(next.Add(cgroup, bpf.Policy{Addresses: []bpf.Address{at("198.18.0.5:7000", bpf.TCP), at("198.18.0.6:7000", bpf.TCP)}}))(t)
+	s := must(next.Add(cgroup,
+		bpf.Policy{Addresses: []bpf.Address{at("198.18.0.5:7000", bpf.TCP), at("198.18.0.6:7000", bpf.TCP)}}))(t)
 	if err := next.Sweep([]*bpf.Sandbox{s}); err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +403,8 @@ func TestStay(t *testing.T) {
 		answer string // to asking for the program, and to detaching it or a stranger
 		then   string // what a sandbox sees
 	}{
-		{"nobody", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: bpftest.Nobody, Gid: bpftest.Nobody}}, "EPERM refused", refusal},
+		{"nobody", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: bpftest.Nobody, Gid: bpftest.Nobody}},
+			"EPERM refused", refusal},
 		{"hutch-netd", bpftest.Rights(), "EPERM refused", refusal},
 		{"root", nil, "ok ok", "ECONNREFUSED"}, // nobody listens
 	} {
@@ -439,7 +447,8 @@ func TestDetach(t *testing.T) {
 		have = must(ebpf.NewProgramFromFD(4))(t)
 	}
 	defer have.Close()
-	detached := link.RawDetachProgram(link.RawDetachProgramOptions{Target: 3, Program: have, Attach: ebpf.AttachType(number(at))})
+	detached := link.RawDetachProgram(link.RawDetachProgramOptions{Target: 3, Program: have,
+		Attach: ebpf.AttachType(number(at))})
 	answer := "ok"
 	if detached != nil { // ebpf probes as this user, and makes another error of it
 		answer = "refused"
@@ -447,48 +456,4 @@ func TestDetach(t *testing.T) {
 	t.Logf("answer: %s %s", name(err), answer)
 }
 
-// TestUnprivileged: maps take no right but their fds, also in a user namespace of its own.
-func TestUnprivileged(t *testing.T) {
-	r := newRig(t, "yes")
-	cgroup, _ := r.sandbox("sb", nil)
-	w := r.worker("sb")
-	r.expect(w, "socket 2 1 0", refusal)
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestWriter$", "-test.v")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", writerVar, cgroup))
-	cmd.ExtraFiles, cmd.Dir = r.files, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: bpftest.Nobody, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: bpftest.Nobody, Size: 1}},
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	r.expect(w, "listen", "ok")
-	r.expect(w, tcp4+"198.18.0.5:7000", "ok")
-	r.expect(w, tcp4+"198.18.0.6:7000", refusal)
-}
-
 const writerVar = "HUTCH_BPF_WRITER"
-
-// TestWriter is not a test but TestUnprivileged's child.
-func TestWriter(t *testing.T) {
-	if os.Getenv(writerVar) == "" {
-		t.Log("done by others")
-		return
-	}
-	var files []*os.File
-	for i := range bpf.Count {
-		files = append(files, os.NewFile(uintptr(3+i), "map"))
-	}
-	defer packet.CloseAll(files)
-	maps := must(bpf.Open(files))(t)
-	defer maps.Close()
-	events := must(maps.Events())(t)
-	defer events.Close()
-	// The event of the socket that was refused before.
-	_ = must(maps.Counts(0))(t)
-	if _, err := maps.Add(uint64(number(os.Getenv(writerVar))), bpf.Policy{Addresses: []bpf.Address{at("198.18.0.5:7000", bpf.TCP)}}); err != nil {
-		t.Fatal(err)
-	}
-}

@@ -68,7 +68,9 @@ func BenchmarkConnect(b *testing.B) {
 		for i := range rules - 1 {
 			a := netip.AddrFrom4([4]byte{198, 19, byte(i >> 8), byte(i)})
 			p.Addresses = append(p.Addresses, bpf.Address{Addr: a, Port: 443, Proto: bpf.TCP, Verdict: bpf.Allow})
-			p.Ranges = append(p.Ranges, bpf.Range{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24), TCP: true, Verdict: bpf.Allow})
+			p.Ranges = append(p.Ranges,
+				bpf.Range{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24),
+					TCP: true, Verdict: bpf.Allow})
 		}
 		return p
 	}
@@ -132,7 +134,8 @@ func BenchmarkAdd(b *testing.B) {
 	r := newRig(b, "yes")
 	p := bpf.Policy{}
 	for i := range 10 {
-		p.Addresses = append(p.Addresses, bpf.Address{Addr: netip.AddrFrom4([4]byte{198, 18, 1, byte(i)}), Port: 443, Proto: bpf.TCP, Verdict: bpf.Allow})
+		p.Addresses = append(p.Addresses, bpf.Address{Addr: netip.AddrFrom4([4]byte{198, 18, 1, byte(i)}), Port: 443,
+			Proto: bpf.TCP, Verdict: bpf.Allow})
 	}
 	for b.Loop() {
 		s := must(r.maps.Add(1<<40, p))(b)

@@ -34,7 +34,8 @@ func startDaemon(t *testing.T) *stray {
 	t.Helper()
 	root := t.TempDir()
 	d := &stray{t: t, root: root}
-	d.env = append(os.Environ(), "HUTCH_ROOT="+root, "HUTCH_SOCKET="+root+"/socket", "HUTCH_CONFIG="+root+"/config.yaml", "HOME="+root)
+	d.env = append(os.Environ(), "HUTCH_ROOT="+root, "HUTCH_SOCKET="+root+"/socket", "HUTCH_CONFIG="+root+
+		"/config.yaml", "HOME="+root)
 	d.hutch("create", "host")
 	mount := bpftest.Cgroup(t, 0) // in the test's own cgroup, which may be below the mount point
 	for st, above := inode(t, mount), ""; st != 1; st = inode(t, mount) {
@@ -78,7 +79,8 @@ func (d *stray) processes() []int {
 			status, _ := os.ReadFile(dir + "/status")
 			_, rest, _ := strings.Cut(string(status), "\nPPid:\t")
 			parent, _, _ := strings.Cut(rest, "\n")
-			if !found[pid] && (strings.Contains(string(environ), "HUTCH_ROOT="+d.root+"\x00") || parent != "" && found[number(parent)]) {
+			if !found[pid] && (strings.Contains(string(environ), "HUTCH_ROOT="+d.root+"\x00") || parent != "" &&
+				found[number(parent)]) {
 				found[pid], again = true, true
 			}
 		}
@@ -149,7 +151,10 @@ func TestStray(t *testing.T) {
 	if _, err := os.Stat(group); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s after gc: %v", group, err)
 	}
-	gone(t, "program", strays, func(id ebpf.ProgramID) (interface{ Close() error }, error) { return ebpf.NewProgramFromID(id) })
+	gone(t, "program", strays, func(id ebpf.ProgramID) (interface{ Close() error },
+		error) {
+		return ebpf.NewProgramFromID(id)
+	})
 	if got, _ := ids(t, living.dir); !maps.Equal(got, ours) {
 		t.Errorf("the living daemon has programs %v, had %v", got, ours)
 	}

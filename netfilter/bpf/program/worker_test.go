@@ -48,7 +48,8 @@ func network() error {
 		if err != nil {
 			return err
 		}
-		r := netlink.Route{LinkIndex: lo.Attrs().Index, Dst: dst, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: unix.RT_SCOPE_HOST}
+		r := netlink.Route{LinkIndex: lo.Attrs().Index, Dst: dst, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL,
+			Scope: unix.RT_SCOPE_HOST}
 		if err := netlink.RouteAdd(&r); err != nil {
 			return fmt.Errorf("route %s: %w", s, err)
 		}

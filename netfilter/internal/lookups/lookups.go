@@ -172,7 +172,8 @@ const maxAliases = 64
 func (l *life) alias(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if name = strings.TrimSuffix(strings.ToLower(name), "."); len(l.aliases) < maxAliases && !slices.Contains(l.aliases, name) {
+	if name = strings.TrimSuffix(strings.ToLower(name), "."); len(l.aliases) < maxAliases &&
+		!slices.Contains(l.aliases, name) {
 		l.aliases = append(l.aliases, name)
 	}
 }

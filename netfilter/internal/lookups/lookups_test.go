@@ -23,21 +23,22 @@ func server(t *testing.T, ttl *atomic.Uint32) (r *net.Resolver, asked *atomic.In
 	}
 	asked = &atomic.Int32{}
 	started, ended := make(chan struct{}), make(chan struct{})
-	s := &dns.Server{PacketConn: pc, NotifyStartedFunc: func() { close(started) }, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		m := new(dns.Msg).SetReply(q)
-		name := q.Question[0].Name
-		switch {
-		case name == "missing.test.":
-			m.Rcode = dns.RcodeNameError
-			asked.Add(1)
-		case q.Question[0].Qtype == dns.TypeA:
-			asked.Add(1)
-			alias := dns.RR_Header{Name: name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 7200}
-			a := dns.RR_Header{Name: "real.test.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl.Load()}
-			m.Answer = []dns.RR{&dns.CNAME{Hdr: alias, Target: "real.test."}, &dns.A{Hdr: a, A: net.IPv4(192, 0, 2, 1)}}
-		}
-		_ = w.WriteMsg(m)
-	})}
+	s := &dns.Server{PacketConn: pc, NotifyStartedFunc: func() { close(started) },
+		Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+			m := new(dns.Msg).SetReply(q)
+			name := q.Question[0].Name
+			switch {
+			case name == "missing.test.":
+				m.Rcode = dns.RcodeNameError
+				asked.Add(1)
+			case q.Question[0].Qtype == dns.TypeA:
+				asked.Add(1)
+				alias := dns.RR_Header{Name: name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 7200}
+				a := dns.RR_Header{Name: "real.test.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl.Load()}
+				m.Answer = []dns.RR{&dns.CNAME{Hdr: alias, Target: "real.test."}, &dns.A{Hdr: a, A: net.IPv4(192, 0, 2, 1)}}
+			}
+			_ = w.WriteMsg(m)
+		})}
 	go func() { defer close(ended); _ = s.ActivateAndServe() }()
 	<-started
 	t.Cleanup(func() { _ = s.Shutdown(); <-ended })
@@ -60,7 +61,8 @@ func TestLookup(t *testing.T) {
 		if name != "missing.test." && !slices.Equal(found.Aliases, []string{"real.test"}) {
 			t.Errorf("%s: aliases %q", name, found.Aliases)
 		}
-		if want := netip.MustParseAddr("192.0.2.1"); name != "missing.test." && (err != nil || len(addrs) != 1 || addrs[0] != want) {
+		if want := netip.MustParseAddr("192.0.2.1"); name != "missing.test." &&
+			(err != nil || len(addrs) != 1 || addrs[0] != want) {
 			t.Errorf("%s: %v, %v", name, addrs, err)
 		}
 		return asked.Load() > before
@@ -111,7 +113,8 @@ func TestTogether(t *testing.T) {
 				ctx = gone
 			}
 			found, err := l.Lookup(ctx, "a.test.")
-			if i%5 != 0 && (err != nil || len(found.Addrs) != 1 || !slices.Equal(found.Aliases, []string{"real.test"})) {
+			if i%5 != 0 && (err != nil || len(found.Addrs) != 1 ||
+				!slices.Equal(found.Aliases, []string{"real.test"})) {
 				t.Errorf("%+v, %v", found, err)
 			}
 		})
@@ -126,8 +129,10 @@ func TestTogether(t *testing.T) {
 func TestStream(t *testing.T) {
 	m := new(dns.Msg).SetQuestion("a.test.", dns.TypeA)
 	m.Answer = []dns.RR{
-		&dns.CNAME{Hdr: dns.RR_Header{Name: "a.test.", Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 7}, Target: "B.test."},
-		&dns.A{Hdr: dns.RR_Header{Name: "b.test.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 9}, A: net.IPv4(192, 0, 2, 1)},
+		&dns.CNAME{Hdr: dns.RR_Header{Name: "a.test.", Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 7},
+			Target: "B.test."},
+		&dns.A{Hdr: dns.RR_Header{Name: "b.test.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 9},
+			A: net.IPv4(192, 0, 2, 1)},
 	}
 	text, err := m.Pack()
 	if err != nil {

@@ -317,9 +317,12 @@ func TestMalformed(t *testing.T) {
 		send func(s int) error
 		want []Code // none: no answer
 	}{
-		{"empty", unix.SOCK_SEQPACKET, func(s int) error { return unix.Sendmsg(s, nil, nil, nil, 0) }, []Code{BadRequest}},
-		{"no fd", unix.SOCK_SEQPACKET, func(s int) error { return unix.Sendmsg(s, []byte{Version}, nil, nil, 0) }, []Code{BadRequest}},
-		{"no byte", unix.SOCK_SEQPACKET, func(s int) error { return unix.Sendmsg(s, nil, unix.UnixRights(fd), nil, 0) }, []Code{BadRequest}},
+		{"empty", unix.SOCK_SEQPACKET, func(s int) error { return unix.Sendmsg(s, nil, nil, nil, 0) },
+			[]Code{BadRequest}},
+		{"no fd", unix.SOCK_SEQPACKET, func(s int) error { return unix.Sendmsg(s, []byte{Version}, nil, nil, 0) },
+			[]Code{BadRequest}},
+		{"no byte", unix.SOCK_SEQPACKET, func(s int) error { return unix.Sendmsg(s, nil, unix.UnixRights(fd), nil, 0) },
+			[]Code{BadRequest}},
 		{"two fds", unix.SOCK_SEQPACKET, func(s int) error {
 			return unix.Sendmsg(s, []byte{Version}, unix.UnixRights(fd, fd), nil, 0)
 		}, []Code{BadRequest}},
@@ -332,7 +335,8 @@ func TestMalformed(t *testing.T) {
 		{"a long message", unix.SOCK_SEQPACKET, func(s int) error {
 			return unix.Sendmsg(s, make([]byte, 1000), unix.UnixRights(fd), nil, 0)
 		}, []Code{BadRequest}},
-		{"hung up", unix.SOCK_SEQPACKET, func(s int) error { return unix.Shutdown(s, unix.SHUT_WR) }, []Code{BadRequest}},
+		{"hung up", unix.SOCK_SEQPACKET, func(s int) error { return unix.Shutdown(s, unix.SHUT_WR) },
+			[]Code{BadRequest}},
 		{"a stream", unix.SOCK_STREAM, func(int) error { return nil }, nil},
 		{"datagrams", unix.SOCK_DGRAM, func(int) error { return nil }, nil},
 	} {
@@ -429,7 +433,8 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, target := range []string{"install-netd", "uninstall-netd"} {
-		cmd := exec.Command("make", "-s", "-f", filepath.Join(root, "Makefile"), target, "NETD_DIR="+dir+"/libexec", "NETD_GROUP=nogroup")
+		cmd := exec.Command("make", "-s", "-f", filepath.Join(root, "Makefile"), target, "NETD_DIR="+dir+"/libexec",
+			"NETD_GROUP=nogroup")
 		cmd.Dir = filepath.Dir(bin)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", cmd, err, out)

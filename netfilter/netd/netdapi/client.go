@@ -100,7 +100,8 @@ func answer(socket int) (*Attachment, error) {
 	case reply.Code != OK:
 		err = &reply.Refusal
 	case flags&unix.MSG_CTRUNC != 0 || len(a.Maps) != bpf.Count:
-		err = fmt.Errorf("hutch-netd sent %d maps, want %d: too many files are open, or it is not this build's", len(a.Maps), bpf.Count)
+		err = fmt.Errorf("hutch-netd sent %d maps, want %d: too many files are open, or it is not this build's",
+			len(a.Maps), bpf.Count)
 	}
 	if err != nil {
 		for _, f := range a.Maps {

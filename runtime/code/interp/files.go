@@ -42,7 +42,8 @@ func StampsOf(files []api.File) Stamps {
 
 // AddFiles adds the files of dir that code has made or changed since before, images with what is in them: image reads
 // one of at most MaxImage, as base64.
-func AddFiles(res *api.CodeResult, dir string, before Stamps, files []api.File, image func(path string) (string, bool)) {
+func AddFiles(res *api.CodeResult, dir string, before Stamps, files []api.File,
+	image func(path string) (string, bool)) {
 	left := int64(maxImageData)
 	for _, f := range files {
 		if f.Type != api.TypeFile || before[f.Path] == (stamp{f.Size, f.MTime}) {
@@ -65,9 +66,11 @@ func AddFiles(res *api.CodeResult, dir string, before Stamps, files []api.File, 
 
 // types are those of the files that code makes most; what the host's tables say of others is the host's.
 var types = map[string]string{
-	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".svg": "image/svg+xml",
-	".json": "application/json", ".csv": "text/csv", ".txt": "text/plain", ".md": "text/markdown", ".html": "text/html", ".pdf": "application/pdf",
-	".py": "text/x-python", ".js": "text/javascript",
+	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+	".svg":  "image/svg+xml",
+	".json": "application/json", ".csv": "text/csv", ".txt": "text/plain", ".md": "text/markdown", ".html": "text/html",
+	".pdf": "application/pdf",
+	".py":  "text/x-python", ".js": "text/javascript",
 }
 
 // typeOf is a file's type by its name.

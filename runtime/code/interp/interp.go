@@ -77,7 +77,8 @@ func Ended(end *api.ExecResult) *api.CodeError {
 	case end.TimedOut:
 		return &api.CodeError{Name: "Timeout", Value: "the code took longer than its timeout_s, and was killed"}
 	case end.Signal != "":
-		return &api.CodeError{Name: "Ended", Value: fmt.Sprintf("the interpreter was ended by %s (%s)", end.Signal, end.Verdict)}
+		return &api.CodeError{Name: "Ended", Value: fmt.Sprintf("the interpreter was ended by %s (%s)", end.Signal,
+			end.Verdict)}
 	}
 	return &api.CodeError{Name: "Exit", Value: fmt.Sprintf("exit code %d", end.ExitCode)}
 }
@@ -191,7 +192,8 @@ func (k *Interpreter) lost(ctx context.Context, execs Execs, res api.CodeResult,
 	switch {
 	case res.TimedOut:
 		res.Verdict = api.VerdictTimeoutWall
-		res.Error = &api.CodeError{Name: "Timeout", Value: "the code took longer than its timeout_s and did not stop when it was interrupted: its interpreter was killed"}
+		res.Error = &api.CodeError{Name: "Timeout",
+			Value: "the code took longer than its timeout_s and did not stop when it was interrupted: its interpreter was killed"}
 	case errors.Is(why, errSilent):
 		res.Error = &api.CodeError{Name: "Silent", Value: "what the interpreter answered is no answer: it was killed"}
 	}

@@ -19,7 +19,8 @@ import (
 // one of the language's own.
 func TestArgv(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"colorsys.py": "x = 'EVIL'\n", "node_modules/evil/index.js": "module.exports = 'EVIL'\n"} {
+	for name, text := range map[string]string{"colorsys.py": "x = 'EVIL'\n",
+		"node_modules/evil/index.js": "module.exports = 'EVIL'\n"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,8 @@ func TestArgv(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 				cmd.Dir, cmd.Stdin = dir, strings.NewReader(fmt.Sprintf("{\"id\": 1, \"code\": %q}\n", tt.code))
 				out, err := cmd.Output()
-				if err != nil || argv[len(argv)-1] != "tok" || !strings.HasPrefix(string(out), "\x1etok{") || strings.Contains(string(out), "EVIL") == isolated {
+				if err != nil || argv[len(argv)-1] != "tok" || !strings.HasPrefix(string(out), "\x1etok{") ||
+					strings.Contains(string(out), "EVIL") == isolated {
 					t.Errorf("isolated %v: %q, %q, %v", isolated, argv, out, err)
 				}
 			}
@@ -59,7 +61,8 @@ func (s *spoken) Read(_ context.Context, p api.ReadParams) (api.Chunk, error) {
 		return api.Chunk{Offset: p.Offset, Next: p.Offset, EOF: true}, nil
 	}
 	s.said[p.Stream] = list[1:]
-	return api.Chunk{Offset: p.Offset, Next: p.Offset + int64(len(list[0])), Data: base64.StdEncoding.EncodeToString([]byte(list[0]))}, nil
+	return api.Chunk{Offset: p.Offset, Next: p.Offset + int64(len(list[0])),
+		Data: base64.StdEncoding.EncodeToString([]byte(list[0]))}, nil
 }
 
 func (s *spoken) Write(context.Context, api.WriteParams) error { return nil }
@@ -83,20 +86,25 @@ func TestRun(t *testing.T) {
 		stdout, stderr, text string
 		wrong                string // name of the error
 	}{
-		"plain":           {[]string{"hi\n\x1etok{\"id\":1,\"text\":\"42\"}\n"}, []string{"e" + end}, "hi\n", "e", "42", ""},
-		"cut":             {[]string{"h", "i\x1e", "t", "ok{\"id\":", "1,\"text\":\"42\"}", "\n"}, []string{"\x1et", "ok1\n"}, "hi", "", "42", ""},
-		"no mark":         {[]string{"a\x1eb\x1eto", "k?"}, nil, "a\x1eb\x1etok?", "", "", "Exit"},
-		"an earlier run":  {[]string{"old\x1etok{\"id\":0}\nnew\x1etok{\"id\":1}\n"}, []string{"\x1etok0\n" + end}, "new", "", "", ""},
-		"no JSON":         {[]string{"\x1etok{\n"}, []string{end}, "", "", "", "Silent"},
-		"no number":       {[]string{"\x1etok{\"id\":1}\n"}, []string{"\x1etokx\n"}, "", "", "", "Silent"},
-		"ends":            {[]string{"part"}, nil, "part", "", "", "Exit"},
-		"text that is no": {[]string{"\xff\x1etok{\"id\":1,\"text\":\"\xff\"}\n"}, []string{end}, "\uFFFD", "", "\uFFFD", ""},
+		"plain": {[]string{"hi\n\x1etok{\"id\":1,\"text\":\"42\"}\n"}, []string{"e" + end}, "hi\n", "e",
+			"42", ""},
+		"cut": {[]string{"h", "i\x1e", "t", "ok{\"id\":", "1,\"text\":\"42\"}", "\n"},
+			[]string{"\x1et", "ok1\n"}, "hi", "", "42", ""},
+		"no mark": {[]string{"a\x1eb\x1eto", "k?"}, nil, "a\x1eb\x1etok?", "", "", "Exit"},
+		"an earlier run": {[]string{"old\x1etok{\"id\":0}\nnew\x1etok{\"id\":1}\n"}, []string{"\x1etok0\n" + end},
+			"new", "", "", ""},
+		"no JSON":   {[]string{"\x1etok{\n"}, []string{end}, "", "", "", "Silent"},
+		"no number": {[]string{"\x1etok{\"id\":1}\n"}, []string{"\x1etokx\n"}, "", "", "", "Silent"},
+		"ends":      {[]string{"part"}, nil, "part", "", "", "Exit"},
+		"text that is no": {[]string{"\xff\x1etok{\"id\":1,\"text\":\"\xff\"}\n"}, []string{end}, "\uFFFD", "",
+			"\uFFFD", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &spoken{said: map[api.Stream][]string{api.Stdout: tt.out, api.Stderr: tt.errs}}
 			k := New("ex", "tok")
 			res, err := k.Run(t.Context(), s, &api.CodeParams{Code: "1", TimeoutS: 10, OutputBytes: 1000})
-			if err != nil || res.Stdout != tt.stdout || res.Stderr != tt.stderr || res.Text != tt.text || k.Broken != (tt.wrong != "") || s.killed != k.Broken {
+			if err != nil || res.Stdout != tt.stdout || res.Stderr != tt.stderr || res.Text != tt.text ||
+				k.Broken != (tt.wrong != "") || s.killed != k.Broken {
 				t.Errorf("%+v, %v; broken %v, killed %v", res, err, k.Broken, s.killed)
 			}
 			if got := res.Error; (got == nil) != (tt.wrong == "") || got != nil && got.Name != tt.wrong {
@@ -108,7 +116,8 @@ func TestRun(t *testing.T) {
 
 // FuzzTake: whatever an interpreter says, in whatever pieces, is bounded text or an error.
 func FuzzTake(f *testing.F) {
-	f.Add([]byte("hi\n\x1etok{\"id\":1,\"text\":\"42\",\"artifacts\":[{\"kind\":\"value\",\"data\":\"x\"}]}\n"), []byte("e\x1etok1\n"), uint8(3))
+	f.Add([]byte("hi\n\x1etok{\"id\":1,\"text\":\"42\",\"artifacts\":[{\"kind\":\"value\",\"data\":\"x\"}]}\n"),
+		[]byte("e\x1etok1\n"), uint8(3))
 	f.Add([]byte("\x1e\x1etok"), []byte{}, uint8(1))
 	f.Fuzz(func(t *testing.T, out, errs []byte, size uint8) {
 		pieces := func(data []byte) (list []string) {
@@ -125,7 +134,8 @@ func FuzzTake(f *testing.F) {
 		cost.Once(t, len(out)+len(errs), func() {
 			res, err = k.Run(t.Context(), s, &api.CodeParams{Code: "1", TimeoutS: 10, OutputBytes: 64})
 		})
-		if err != nil || len(res.Stdout) > 64*3+100 || len(res.Stderr) > 64*3+100 || len(res.Artifacts) > MaxArtifacts || k.Broken != s.killed {
+		if err != nil || len(res.Stdout) > 64*3+100 || len(res.Stderr) > 64*3+100 ||
+			len(res.Artifacts) > MaxArtifacts || k.Broken != s.killed {
 			t.Errorf("%+v, %v", res, err)
 		}
 	})

@@ -35,7 +35,8 @@ func (o *output) follow(ctx context.Context, execs Execs) error {
 	for i := range names {
 		for !o.done[i] {
 			// Not for ever: only so does an end of ctx stop it where nothing is written.
-			c, err := execs.Read(ctx, api.ReadParams{Exec: o.k.Exec, Stream: names[i], Offset: o.k.read[i], WaitS: api.MaxCodeTimeoutS, Encoding: api.Base64, Limit: api.MaxReadBytes})
+			c, err := execs.Read(ctx, api.ReadParams{Exec: o.k.Exec, Stream: names[i], Offset: o.k.read[i],
+				WaitS: api.MaxCodeTimeoutS, Encoding: api.Base64, Limit: api.MaxReadBytes})
 			if err != nil {
 				return err
 			}

@@ -146,7 +146,8 @@ func (c *call) move() (*filesapi.Reply, error) {
 	switch {
 	case errors.Is(err, unix.EXDEV):
 		err = c.moveCopy(from, name, to, newName, flags)
-	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EISDIR),
+		errors.Is(err, unix.ENOTDIR):
 		err = at(c.To, err)
 	}
 	return &filesapi.Reply{}, err
@@ -241,7 +242,8 @@ func (c *call) unpack() (*filesapi.Reply, error) {
 		return nil, err
 	}
 	defer unix.Close(dir)
-	stats, err := archive.Unpack(c.ctx, p, dir, archive.Options{Owner: c.KeepOwner, Root: c.Recursive, Folders: c.Folders})
+	stats, err := archive.Unpack(c.ctx, p, dir, archive.Options{Owner: c.KeepOwner, Root: c.Recursive,
+		Folders: c.Folders})
 	return counted(stats), err
 }
 

@@ -36,7 +36,8 @@ func (c *call) find() (*filesapi.Reply, error) {
 		return nil, err
 	}
 	f.best()
-	reply := &filesapi.Reply{Count: f.total, Skipped: t.skipped, Truncated: f.total > int64(len(f.list)) || t.skipped > 0}
+	reply := &filesapi.Reply{Count: f.total, Skipped: t.skipped, Truncated: f.total > int64(len(f.list)) ||
+		t.skipped > 0}
 	// A payload of as many of the longest paths would be too large.
 	for size, i := 0, 0; i < len(f.list); i++ {
 		if size += len(f.list[i].Path) + 64; size > filesapi.MaxMatches {

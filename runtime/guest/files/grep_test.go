@@ -18,7 +18,8 @@ import (
 )
 
 // grep is one search, of which it makes "path:line:text" of each match.
-func grep(t testing.TB, c *filesapi.Client, path string, args filesapi.GrepArgs) (*filesapi.Reply, []filesapi.Match, []string) {
+func grep(t testing.TB, c *filesapi.Client, path string, args filesapi.GrepArgs) (*filesapi.Reply, []filesapi.Match,
+	[]string) {
 	t.Helper()
 	if args.Max == 0 {
 		args.Max = 1000
@@ -43,10 +44,14 @@ func grep(t testing.TB, c *filesapi.Client, path string, args filesapi.GrepArgs)
 func grove(t testing.TB) string {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		".git/HEAD": "needle", ".git/info/exclude": "excluded\n", ".gitignore": "*.o\n/build/\n!keep.o\n", ".ignore": "quiet\n",
-		"a.go": "one\nneedle two\n", "a.o": "needle", "keep.o": "needle", "build/x": "needle", "sub/build/x": "needle", "excluded": "needle",
-		"quiet": "needle", ".hidden": "needle", "sub/.gitignore": "!*.o\nlocal\n", "sub/b.o": "needle", "sub/local": "needle",
-		"binary": "needle\x00", "sub/with\nnewline": "needle", "sub/\xff": "needle", "sub/" + strings.Repeat("n", 255): "needle",
+		".git/HEAD": "needle", ".git/info/exclude": "excluded\n", ".gitignore": "*.o\n/build/\n!keep.o\n",
+		".ignore": "quiet\n",
+		"a.go":    "one\nneedle two\n", "a.o": "needle", "keep.o": "needle", "build/x": "needle", "sub/build/x": "needle",
+		"excluded": "needle",
+		"quiet":    "needle", ".hidden": "needle", "sub/.gitignore": "!*.o\nlocal\n", "sub/b.o": "needle",
+		"sub/local": "needle",
+		"binary":    "needle\x00", "sub/with\nnewline": "needle", "sub/\xff": "needle", "sub/" +
+			strings.Repeat("n", 255): "needle",
 		"nested/.git/HEAD": "x", "nested/c.o": "needle",
 	} {
 		path := filepath.Join(dir, name)
@@ -75,17 +80,20 @@ func TestGrepTree(t *testing.T) {
 	if _, _, got := grep(t, c, dir, filesapi.GrepArgs{Pattern: "needle"}); !slices.Equal(got, all) {
 		t.Errorf("%q", got)
 	}
-	if _, _, got := grep(t, c, dir, filesapi.GrepArgs{Pattern: "NEED", IgnoreCase: true, Globs: []string{"*.go", "!sub/"}}); !slices.Equal(got, all[:1]) {
+	if _, _, got := grep(t, c, dir, filesapi.GrepArgs{Pattern: "NEED", IgnoreCase: true,
+		Globs: []string{"*.go", "!sub/"}}); !slices.Equal(got, all[:1]) {
 		t.Errorf("globs: %q", got)
 	}
 	r, _, got := grep(t, c, dir, filesapi.GrepArgs{Pattern: "needle", Hidden: true, NoIgnore: true, FilesOnly: true})
 	if len(got) != 14 || slices.Contains(got, ".git/HEAD:0:") || r.Truncated {
 		t.Errorf("no_ignore: %d, %q", len(got), got)
 	}
-	if _, _, got := grep(t, c, dir+"/sub", filesapi.GrepArgs{Pattern: "needle", FilesOnly: true}); slices.Contains(got, "local:0:") || len(got) != 5 {
+	if _, _, got := grep(t, c, dir+"/sub", filesapi.GrepArgs{Pattern: "needle", FilesOnly: true}); slices.Contains(got,
+		"local:0:") || len(got) != 5 {
 		t.Errorf("below: %q", got)
 	}
-	if _, _, got := grep(t, c, dir+"/a.go", filesapi.GrepArgs{Pattern: "^ne+dle"}); !slices.Equal(got, []string{":2:needle two"}) {
+	if _, _, got := grep(t, c, dir+"/a.go", filesapi.GrepArgs{Pattern: "^ne+dle"}); !slices.Equal(got,
+		[]string{":2:needle two"}) {
 		t.Errorf("one file: %q", got)
 	}
 	var pages []string
@@ -113,7 +121,8 @@ func TestGrepLarge(t *testing.T) {
 	for i, m := range list {
 		n := (i + 1) * 10_000
 		want := [][]byte{fmt.Appendf(nil, "line %d", n-2), fmt.Appendf(nil, "line %d", n-1)}
-		if m.Line != int64(n) || !slices.EqualFunc(m.Before, want, slices.Equal) || n < 400_000 && (len(m.After) != 2 || string(m.After[1]) != fmt.Sprintf("line %d", n+2)) {
+		if m.Line != int64(n) || !slices.EqualFunc(m.Before, want, slices.Equal) || n < 400_000 &&
+			(len(m.After) != 2 || string(m.After[1]) != fmt.Sprintf("line %d", n+2)) {
 			t.Errorf("%d: %d, %q, %q, %q", n, m.Line, m.Before, m.Text, m.After)
 		}
 	}
@@ -122,7 +131,8 @@ func TestGrepLarge(t *testing.T) {
 		t.Errorf("%q, %+v", got, r)
 	}
 	put(t, dir+"/long", strings.Repeat("x", 3<<20)+"needle\nneedle\n")
-	if _, _, got := grep(t, c, dir, filesapi.GrepArgs{Pattern: "needle"}); len(got) == 0 || got[len(got)-1][:5] != "long:" {
+	if _, _, got := grep(t, c, dir, filesapi.GrepArgs{Pattern: "needle"}); len(got) == 0 ||
+		got[len(got)-1][:5] != "long:" {
 		t.Errorf("%q", got)
 	}
 	// What would explode elsewhere.
@@ -166,16 +176,19 @@ func TestFind(t *testing.T) {
 		}
 		return list
 	}
-	if got := search(filesapi.FindArgs{Query: "main go", Files: true, Max: 10}); !slices.Equal(got, []string{"server/main.go", "server/main/domain.go"}) {
+	if got := search(filesapi.FindArgs{Query: "main go", Files: true, Max: 10}); !slices.Equal(got,
+		[]string{"server/main.go", "server/main/domain.go"}) {
 		t.Errorf("%q", got)
 	}
-	if got := search(filesapi.FindArgs{Query: "srvmn", Folders: true, Max: 10}); !slices.Equal(got, []string{"server/main"}) {
+	if got := search(filesapi.FindArgs{Query: "srvmn", Folders: true, Max: 10}); !slices.Equal(got,
+		[]string{"server/main"}) {
 		t.Errorf("%q", got)
 	}
 	if got := search(filesapi.FindArgs{Files: true, Max: 3}); !slices.Equal(got, []string{"a.go", "binary", "keep.o"}) {
 		t.Errorf("%q", got)
 	}
-	if got := search(filesapi.FindArgs{Query: "b.o", Files: true, NoIgnore: true, Max: 1}); !slices.Equal(got, []string{"sub/b.o"}) {
+	if got := search(filesapi.FindArgs{Query: "b.o", Files: true, NoIgnore: true, Max: 1}); !slices.Equal(got,
+		[]string{"sub/b.o"}) {
 		t.Errorf("%q", got)
 	}
 }
@@ -199,7 +212,8 @@ func BenchmarkGrep(b *testing.B) {
 	if rg == "" {
 		rg, _ = exec.LookPath("rg")
 	}
-	for name, pattern := range map[string]string{"literal": "needle", "regexp": `ne+dle\s+i[nm]`, "classes": `[0-9]+needle[xyz]|lazy cat`} {
+	for name, pattern := range map[string]string{"literal": "needle", "regexp": `ne+dle\s+i[nm]`,
+		"classes": `[0-9]+needle[xyz]|lazy cat`} {
 		b.Run(name+"/hutch", func(b *testing.B) {
 			for b.Loop() {
 				grep(b, c, dir, filesapi.GrepArgs{Pattern: pattern})

@@ -55,7 +55,8 @@ func (c *call) lines() (*filesapi.Reply, error) {
 	start := max(args.Start, 1)
 	if args.Start < 0 {
 		if st.Size > countBack {
-			return nil, &problem{unix.EFBIG, fmt.Sprintf("has %d bytes, too many to count its lines from the end", st.Size)}
+			return nil, &problem{unix.EFBIG, fmt.Sprintf("has %d bytes, too many to count its lines from the end",
+				st.Size)}
 		}
 		total, err := l.count(fd)
 		if err != nil {
@@ -187,7 +188,8 @@ func (l *liner) take(b []byte) []byte {
 	if i := bytes.IndexByte(b, '\n'); i >= 0 {
 		piece, rest, ends = b[:i+1], b[i+1:], true
 	}
-	if l.long == 0 && (l.Start > 0 && l.line-l.Start >= int64(l.args.Lines) || len(l.Text) > l.args.Bytes-2*l.args.LineSize) {
+	if l.long == 0 && (l.Start > 0 && l.line-l.Start >= int64(l.args.Lines) ||
+		len(l.Text) > l.args.Bytes-2*l.args.LineSize) {
 		l.full, l.Next = true, l.line
 		return b
 	}

@@ -21,8 +21,10 @@ func TestLines(t *testing.T) {
 		fmt.Fprintf(&many, "line %d\r\n", i+1)
 	}
 	for name, content := range map[string]string{
-		"ten": ten.String(), "open": "a\nb", "empty": "", "many": many.String(), "long": strings.Repeat("ä", 1_000_000) + "\nend\n",
-		"nul": "text\n\x00", "latin1": "caf\xe9 \n", "edge": strings.Repeat("x", sniff-1) + "é\n", "late": strings.Repeat("x\n", sniff) + "\xff\n",
+		"ten": ten.String(), "open": "a\nb", "empty": "", "many": many.String(),
+		"long": strings.Repeat("ä", 1_000_000) + "\nend\n",
+		"nul":  "text\n\x00", "latin1": "caf\xe9 \n", "edge": strings.Repeat("x", sniff-1) + "é\n",
+		"late": strings.Repeat("x\n", sniff) + "\xff\n",
 	} {
 		put(t, dir+"/"+name, content)
 	}
@@ -61,7 +63,8 @@ func TestLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(test.file, err)
 		}
-		if string(l.Text) != test.text || l.Start != test.from || l.End != test.to || l.Next != test.next || l.Total != test.total || l.Binary != test.binary {
+		if string(l.Text) != test.text || l.Start != test.from || l.End != test.to || l.Next != test.next ||
+			l.Total != test.total || l.Binary != test.binary {
 			t.Errorf("%s %d+%d: %+.200v", test.file, test.start, test.lines, *l)
 		}
 	}
@@ -89,7 +92,8 @@ func TestLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, err := filesapi.ParseLines(data, args)
-	if want := strings.Repeat("ä", 2048) + " [1995905 bytes more]\nend\n"; err != nil || l.Cut != 1 || string(l.Text) != want {
+	if want := strings.Repeat("ä", 2048) + " [1995905 bytes more]\nend\n"; err != nil || l.Cut != 1 ||
+		string(l.Text) != want {
 		t.Errorf("%v, cut %d, %q", err, l.Cut, l.Text[4000:])
 	}
 }
@@ -99,8 +103,10 @@ func TestLinesOfNoFile(t *testing.T) {
 	if err := unix.Mkfifo(dir+"/fifo", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]unix.Errno{dir + "/fifo": unix.EOPNOTSUPP, "/dev/zero": unix.EOPNOTSUPP, dir: unix.EISDIR, dir + "/none": unix.ENOENT} {
-		if _, _, err := op(t, c, filesapi.OpLines, path, &filesapi.LinesArgs{Start: 1, Lines: 1, Bytes: 1 << 14, LineSize: 100}); !errors.Is(err, want) {
+	for path, want := range map[string]unix.Errno{dir + "/fifo": unix.EOPNOTSUPP, "/dev/zero": unix.EOPNOTSUPP,
+		dir: unix.EISDIR, dir + "/none": unix.ENOENT} {
+		if _, _, err := op(t, c, filesapi.OpLines, path, &filesapi.LinesArgs{Start: 1, Lines: 1, Bytes: 1 << 14,
+			LineSize: 100}); !errors.Is(err, want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -44,7 +44,8 @@ func (c *call) patch() (*filesapi.Reply, error) {
 			return nil, err
 		}
 		result.Files = append(result.Files, filesapi.Patched{
-			Path: []byte(f.Path), From: []byte(f.From), Kind: string(f.Kind), Hunks: len(f.Hunks), Fuzz: fit.Fuzz, Offset: fit.Offset,
+			Path: []byte(f.Path), From: []byte(f.From), Kind: string(f.Kind), Hunks: len(f.Hunks), Fuzz: fit.Fuzz,
+			Offset: fit.Offset,
 		})
 	}
 	if args.Plan != nil {
@@ -206,7 +207,8 @@ func (p *patcher) makePlan(token string, now time.Time) (*filesapi.PatchPlan, er
 	plan := &filesapi.PatchPlan{Steps: []filesapi.PatchStep{}}
 	made := map[string]bool{}
 	step := func(kind, path string, ch *change) {
-		st := filesapi.PatchStep{Kind: kind, Path: []byte(path), Temp: fmt.Sprintf(".hutch-%s-%d.tmp", token, len(plan.Steps))}
+		st := filesapi.PatchStep{Kind: kind, Path: []byte(path),
+			Temp: fmt.Sprintf(".hutch-%s-%d.tmp", token, len(plan.Steps))}
 		if kind != filesapi.StepPut {
 			st.Old = markOf(ch.old)
 		}
@@ -280,7 +282,8 @@ func (p *patcher) apply(data []byte) error {
 		return nil
 	}
 	if failed := p.takeBack(plan); failed != nil {
-		err = &problem{unix.EIO, err.Error() + "; and what was changed before could not be taken back: " + failed.Error()}
+		err = &problem{unix.EIO, err.Error() + "; and what was changed before could not be taken back: " +
+			failed.Error()}
 	}
 	return err
 }

@@ -93,7 +93,8 @@ func TestPatch(t *testing.T) {
 	if err := apply(whole, false); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"mod -rwxr-x--x 1\ntwo\n3\n", "new/", "new/deep/", "new/deep/file -rw-r--r-- hello\n", "new/ren -rw-r--r-- z\n"}
+	want := []string{"mod -rwxr-x--x 1\ntwo\n3\n", "new/", "new/deep/", "new/deep/file -rw-r--r-- hello\n",
+		"new/ren -rw-r--r-- z\n"}
 	if got := snapshot(t, dir); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -187,11 +188,13 @@ func TestPatchHalf(t *testing.T) {
 	}
 	halfway(t, dir, args, plan, 5)
 	for range 2 {
-		if _, _, err := op(t, c, filesapi.OpSettle, dir, &filesapi.SettleArgs{Plan: args.Plan, Done: true}); err != nil {
+		if _, _, err := op(t, c, filesapi.OpSettle, dir,
+			&filesapi.SettleArgs{Plan: args.Plan, Done: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"mod -rw-r--r-- 1\ntwo\n", "new/", "new/deep/", "new/deep/file -rw-r--r-- hello\n", "new/ren -rw-r--r-- z\n"}
+	want := []string{"mod -rw-r--r-- 1\ntwo\n", "new/", "new/deep/", "new/deep/file -rw-r--r-- hello\n",
+		"new/ren -rw-r--r-- z\n"}
 	if got := snapshot(t, dir); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -224,7 +227,8 @@ func TestPatchOthers(t *testing.T) {
 	}
 	put(t, dir+"/del", "other\n")
 	before := snapshot(t, dir)
-	if _, _, err := op(t, c, filesapi.OpPatch, dir, args); !errors.Is(err, unix.ESTALE) && !errors.Is(err, unix.EINVAL) {
+	if _, _, err := op(t, c, filesapi.OpPatch, dir, args); !errors.Is(err, unix.ESTALE) &&
+		!errors.Is(err, unix.EINVAL) {
 		t.Error(err)
 	}
 	if after := snapshot(t, dir); !slices.Equal(after, before) {
@@ -239,7 +243,8 @@ func FuzzPlan(f *testing.F) {
 	// The folder outside is that of all inputs: that it stays as it is, is what is tested.
 	out, dir := f.TempDir(), f.TempDir()+"/dir"
 	when := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
-	if err := errors.Join(os.WriteFile(out+"/kept", []byte("x"), 0o644), os.Chtimes(out+"/kept", when, when), os.Mkdir(out+"/empty", 0o755)); err != nil {
+	if err := errors.Join(os.WriteFile(out+"/kept", []byte("x"), 0o644), os.Chtimes(out+"/kept", when, when),
+		os.Mkdir(out+"/empty", 0o755)); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

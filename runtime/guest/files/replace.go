@@ -117,7 +117,8 @@ func (c *call) edits(content string, a *filesapi.ReplaceArgs) ([]edit, error) {
 	if a.Expected > 0 {
 		how = "look at them, and set expected to what is right"
 	}
-	return nil, &problem{unix.EINVAL, fmt.Sprintf("find occurs %d times and not %d, in lines %s: %s", len(edits), want, strings.Join(lines, ", "), how)}
+	return nil, &problem{unix.EINVAL, fmt.Sprintf("find occurs %d times and not %d, in lines %s: %s", len(edits), want,
+		strings.Join(lines, ", "), how)}
 }
 
 func (c *call) occurrences(content string, a *filesapi.ReplaceArgs) ([]edit, error) {

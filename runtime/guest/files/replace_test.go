@@ -22,14 +22,19 @@ func TestReplace(t *testing.T) {
 		{"a b c\n", filesapi.ReplaceArgs{Find: "b", Replace: "x"}, "a x c\n", 1},
 		{"b b\n", filesapi.ReplaceArgs{Find: "b", Replace: "x", All: true}, "x x\n", 2},
 		{"b b\n", filesapi.ReplaceArgs{Find: "b", Replace: "x", Expected: 2}, "x x\n", 2},
-		{"b\nb\n", filesapi.ReplaceArgs{Find: "b", Replace: "x", Expected: 3}, "occurs 2 times and not 3, in lines 1, 2", 0},
+		{"b\nb\n", filesapi.ReplaceArgs{Find: "b", Replace: "x", Expected: 3},
+			"occurs 2 times and not 3, in lines 1, 2", 0},
 		{"b\n\nb b", filesapi.ReplaceArgs{Find: "b", Replace: "x"}, "occurs 3 times and not 1, in lines 1, 3, 3", 0},
-		{"one\n\tfunc main() {\n", filesapi.ReplaceArgs{Find: "  func main() {", Replace: "x"}, `first line is 2: "\tfunc main() {"`, 0},
-		{"one\nfunc mian() {\n", filesapi.ReplaceArgs{Find: "func main() {", Replace: "x"}, `similar line is 2: "func mian() {"`, 0},
+		{"one\n\tfunc main() {\n", filesapi.ReplaceArgs{Find: "  func main() {", Replace: "x"},
+			`first line is 2: "\tfunc main() {"`, 0},
+		{"one\nfunc mian() {\n", filesapi.ReplaceArgs{Find: "func main() {", Replace: "x"},
+			`similar line is 2: "func mian() {"`, 0},
 		{"zzz\n", filesapi.ReplaceArgs{Find: "func main() {", Replace: "x"}, "does not occur in the file", 0},
 		{"a\r\nb\r\nc\r\n", filesapi.ReplaceArgs{Find: "a\nb\n", Replace: "x\ny\n"}, "x\r\ny\r\nc\r\n", 1},
-		{"k=1\nk=2\n", filesapi.ReplaceArgs{Find: `(?m)^k=(\d)$`, Replace: "v${1}v", Regex: true, All: true}, "v1v\nv2v\n", 2},
-		{"k=1\n", filesapi.ReplaceArgs{Find: `k=`, Replace: strings.Repeat("x", 2000), Regex: true}, "more than 1000 bytes", 0},
+		{"k=1\nk=2\n", filesapi.ReplaceArgs{Find: `(?m)^k=(\d)$`, Replace: "v${1}v", Regex: true, All: true},
+			"v1v\nv2v\n", 2},
+		{"k=1\n", filesapi.ReplaceArgs{Find: `k=`, Replace: strings.Repeat("x", 2000), Regex: true},
+			"more than 1000 bytes", 0},
 		{"a\x00b\n", filesapi.ReplaceArgs{Find: "a", Replace: "x"}, "is binary", 0},
 		{"caf\xe9 b\n", filesapi.ReplaceArgs{Find: "b", Replace: "x"}, "caf\xe9 x\n", 1},
 		{"a b\n", filesapi.ReplaceArgs{Find: "b", Replace: "x", DryRun: true}, "a b\n", 1},
@@ -52,7 +57,8 @@ func TestReplace(t *testing.T) {
 		}
 		r, err := filesapi.ParseReplaced(data, &test.args)
 		got, rerr := os.ReadFile(dir + "/f")
-		if err != nil || rerr != nil || string(got) != test.want || r.Count != test.count || !strings.Contains(string(r.Diff), "@@") {
+		if err != nil || rerr != nil || string(got) != test.want || r.Count != test.count ||
+			!strings.Contains(string(r.Diff), "@@") {
 			t.Errorf("%q: %q, %+v, %v", test.content, got, r, err)
 		}
 		if st, err := os.Stat(dir + "/f"); err != nil || st.Mode() != 0o751 {
@@ -77,7 +83,8 @@ func TestReplace(t *testing.T) {
 	if err := unix.Mkfifo(dir+"/fifo", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]unix.Errno{dir + "/fifo": unix.EOPNOTSUPP, dir: unix.EISDIR, dir + "/none": unix.ENOENT} {
+	for path, want := range map[string]unix.Errno{dir + "/fifo": unix.EOPNOTSUPP, dir: unix.EISDIR, dir +
+		"/none": unix.ENOENT} {
 		if _, _, err := op(t, c, filesapi.OpReplace, path, args); !errors.Is(err, want) {
 			t.Errorf("%s: %v", path, err)
 		}

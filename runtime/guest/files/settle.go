@@ -54,9 +54,11 @@ func parsePlan(data []byte) (*filesapi.PatchPlan, error) {
 		default:
 			ok = false
 		}
-		if !ok || token == "" || !strings.HasPrefix(st.Temp, ".hutch-") || !strings.HasSuffix(st.Temp, ".tmp") || strings.Contains(st.Temp, "/") ||
+		if !ok || token == "" || !strings.HasPrefix(st.Temp, ".hutch-") || !strings.HasSuffix(st.Temp, ".tmp") ||
+			strings.Contains(st.Temp, "/") ||
 			!plain(st.Path) {
-			return nil, &problem{unix.EINVAL, fmt.Sprintf("plan: step %.32q to %.64q by %.64q", st.Kind, st.Path, st.Temp)}
+			return nil, &problem{unix.EINVAL, fmt.Sprintf("plan: step %.32q to %.64q by %.64q", st.Kind, st.Path,
+				st.Temp)}
 		}
 	}
 	for _, dir := range plan.Folders {
@@ -105,7 +107,8 @@ func isMarked(dir int, name string, mark *filesapi.FileMark, mode bool) bool {
 	if err := retry(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return false
 	}
-	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == mark.Size && mtime(&st).Equal(mark.MTime) && (!mode || st.Mode == mark.Mode)
+	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == mark.Size && mtime(&st).Equal(mark.MTime) &&
+		(!mode || st.Mode == mark.Mode)
 }
 
 func exists(dir int, name string) bool {

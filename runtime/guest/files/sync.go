@@ -176,7 +176,8 @@ func (s *syncer) entry(dir int, name, path string, r within, depth int) error {
 		}
 	}
 	// Without Delete only the caller's files matter.
-	if !down || !s.args.Delete && (s.next == len(s.args.Files) || !strings.HasPrefix(string(s.args.Files[s.next].Path), path+"/")) {
+	if !down || !s.args.Delete &&
+		(s.next == len(s.args.Files) || !strings.HasPrefix(string(s.args.Files[s.next].Path), path+"/")) {
 		return nil
 	}
 	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -207,7 +208,8 @@ func (s *syncer) compare(dir int, name, path string) (goes bool, err error) {
 		if err := s.remove(dir, name, path); err != nil {
 			return true, err
 		}
-	case kind == unix.S_IFREG && (e.Size != f.Size || !e.MTime.Equal(f.MTime)), kind == unix.S_IFLNK && string(e.Target) != string(f.Target):
+	case kind == unix.S_IFREG && (e.Size != f.Size || !e.MTime.Equal(f.MTime)), kind == unix.S_IFLNK &&
+		string(e.Target) != string(f.Target):
 	default:
 		s.next++
 		s.same++

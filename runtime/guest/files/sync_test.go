@@ -26,7 +26,8 @@ func walked(t *testing.T, root string) (list []filesapi.SyncFile) {
 		rel, _ := filepath.Rel(root, path)
 		e, err := describe(unix.AT_FDCWD, path, false)
 		if err == nil {
-			list = append(list, filesapi.SyncFile{Path: []byte(rel), Mode: e.Mode, Size: e.Size, MTime: e.MTime, Target: e.Target})
+			list = append(list, filesapi.SyncFile{Path: []byte(rel), Mode: e.Mode, Size: e.Size, MTime: e.MTime,
+				Target: e.Target})
 		}
 		return err
 	})
@@ -37,7 +38,8 @@ func walked(t *testing.T, root string) (list []filesapi.SyncFile) {
 }
 
 // syncAll sends pages of so many files, and what each of them said in names.
-func syncAll(t *testing.T, c *filesapi.Client, dir string, list []filesapi.SyncFile, size int, del bool) (needed []string, same, removed int) {
+func syncAll(t *testing.T, c *filesapi.Client, dir string, list []filesapi.SyncFile, size int,
+	del bool) (needed []string, same, removed int) {
 	t.Helper()
 	var after []byte
 	for more := true; more; {
@@ -124,7 +126,8 @@ func TestSyncPages(t *testing.T) {
 				t.Fatalf("round %d, pages of %d: too much is left: %v", round, size, left)
 			}
 			if len(needed)+same != len(list) {
-				t.Fatalf("round %d, pages of %d: %d needed and %d the same of %d", round, size, len(needed), same, len(list))
+				t.Fatalf("round %d, pages of %d: %d needed and %d the same of %d", round, size, len(needed), same,
+					len(list))
 			}
 		}
 	}
@@ -158,14 +161,20 @@ func TestSyncRange(t *testing.T) {
 		args filesapi.SyncArgs
 		left string
 	}{
-		{filesapi.SyncArgs{After: []byte("a/b/1"), More: true, Files: []filesapi.SyncFile{file("a/b/3")}}, "a/b/1 a/b/3 a/c a.x d/e/f g link"},
-		{filesapi.SyncArgs{After: []byte("a/b/1"), More: true, Files: []filesapi.SyncFile{file("a/b/15")}}, "a/b/1 a/b/2 a/b/3 a/c a.x d/e/f g link"},
-		{filesapi.SyncArgs{After: []byte("a/b"), More: true, Files: []filesapi.SyncFile{file("a/b/3")}}, "a/b/3 a/c a.x d/e/f g link"},
-		{filesapi.SyncArgs{More: true, Files: []filesapi.SyncFile{folder("a"), folder("a/b")}}, "a/b/1 a/b/2 a/b/3 a/c a.x d/e/f g link"},
-		{filesapi.SyncArgs{After: []byte("a/b/3"), More: true, Files: []filesapi.SyncFile{file("b")}}, "a/b/1 a/b/2 a/b/3 d/e/f g link"},
+		{filesapi.SyncArgs{After: []byte("a/b/1"), More: true, Files: []filesapi.SyncFile{file("a/b/3")}},
+			"a/b/1 a/b/3 a/c a.x d/e/f g link"},
+		{filesapi.SyncArgs{After: []byte("a/b/1"), More: true, Files: []filesapi.SyncFile{file("a/b/15")}},
+			"a/b/1 a/b/2 a/b/3 a/c a.x d/e/f g link"},
+		{filesapi.SyncArgs{After: []byte("a/b"), More: true, Files: []filesapi.SyncFile{file("a/b/3")}},
+			"a/b/3 a/c a.x d/e/f g link"},
+		{filesapi.SyncArgs{More: true, Files: []filesapi.SyncFile{folder("a"), folder("a/b")}},
+			"a/b/1 a/b/2 a/b/3 a/c a.x d/e/f g link"},
+		{filesapi.SyncArgs{After: []byte("a/b/3"), More: true, Files: []filesapi.SyncFile{file("b")}},
+			"a/b/1 a/b/2 a/b/3 d/e/f g link"},
 		{filesapi.SyncArgs{After: []byte("d")}, "a/b/1 a/b/2 a/b/3 a/c a.x"},
 		{filesapi.SyncArgs{After: []byte("link/x")}, "a/b/1 a/b/2 a/b/3 a/c a.x d/e/f g link"},
-		{filesapi.SyncArgs{After: []byte("g/x"), More: true, Files: []filesapi.SyncFile{file("g/y"), folder("link")}}, "a/b/1 a/b/2 a/b/3 a/c a.x d/e/f g"},
+		{filesapi.SyncArgs{After: []byte("g/x"), More: true, Files: []filesapi.SyncFile{file("g/y"), folder("link")}},
+			"a/b/1 a/b/2 a/b/3 a/c a.x d/e/f g"},
 	} {
 		fill()
 		tt.args.Delete = true
@@ -203,7 +212,8 @@ func TestFirstNames(t *testing.T) {
 		var all []string
 		for last, more := "", true; more; last = all[len(all)-1] {
 			var names []string
-			if names, more, err = firstNames(f, most, func(name string) bool { return name > last }); err != nil || len(names) > most || len(names) == 0 {
+			if names, more, err = firstNames(f, most, func(name string) bool { return name > last }); err != nil ||
+				len(names) > most || len(names) == 0 {
 				t.Fatalf("%d names, %v", len(names), err)
 			}
 			all = append(all, names...)

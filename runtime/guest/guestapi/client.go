@@ -204,13 +204,15 @@ func (c *Client) gone(op string) error {
 // must be the first call, and is not repeated by a hutchd that takes a sandbox over. cgroups, which may be nil, is the
 // mount that Request.Cgroup names folders of. Both files stay the caller's. landlock is the ABI of the Landlock domain
 // that commands are to be in, 0 for none; guard, which may be nil, what they are not to make.
-func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname string, landlock int, guard *Guard) error {
+func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname string, landlock int,
+	guard *Guard) error {
 	const op = "set up sandbox"
 	fds := []*os.File{filter}
 	if cgroups != nil {
 		fds = append(fds, cgroups)
 	}
-	ev, err := c.ask(ctx, op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil, Landlock: landlock, Guard: guard}, fds...)
+	ev, err := c.ask(ctx, op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil, Landlock: landlock,
+		Guard: guard}, fds...)
 	c.pretends.Store(ev.IDs)
 	c.drops.Store(ev.CapDrop)
 	if err == nil && ev.Version != Version {
@@ -426,7 +428,8 @@ func (c *Client) writePacket(deadline time.Time, data []byte, fds []*os.File) er
 func largeRequest(data []byte) (*os.File, error) {
 	if len(data) > MaxLarge {
 		return nil, &StartError{Reason: ReasonTooBig, Errno: int(unix.E2BIG),
-			Message: fmt.Sprintf("arguments and environment make a request of %d bytes, at most %d fit", len(data), MaxLarge)}
+			Message: fmt.Sprintf("arguments and environment make a request of %d bytes, at most %d fit", len(data),
+				MaxLarge)}
 	}
 	f, err := sys.SealedMemfd("hutch-request", bytes.NewReader(data), sys.MemfdData)
 	if err != nil {

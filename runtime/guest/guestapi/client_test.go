@@ -119,7 +119,8 @@ func TestStartFails(t *testing.T) {
 	c, g := newGuest(t)
 	g.wg.Go(func() {
 		req := g.request()
-		_ = g.send(fmt.Sprintf(`{"ev":"failed","exec":%d,"reason":"not_found","errno":2,"message":"execute \u001b[2J"}`, req.Exec))
+		_ = g.send(fmt.Sprintf(`{"ev":"failed","exec":%d,"reason":"not_found","errno":2,"message":"execute \u001b[2J"}`,
+			req.Exec))
 	})
 	_, err := c.Start(t.Context(), Request{Argv: []string{"nope"}}, nil)
 	var failure *StartError
@@ -175,8 +176,10 @@ func TestHostilePackets(t *testing.T) {
 		"refused nobody":  `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"pid":-1}}`,
 		"file of no op":   `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"file":{"op":"eat","path":"/x"}}}`,
 		"file nowhere":    `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"file":{"op":"read","path":"x"}}}`,
-		"long file":       `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"file":{"op":"read","path":"/` + strings.Repeat("x", maxRefusedPath) + `"}}}`,
-		"long command":    `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"command":"` + strings.Repeat("x", maxName+1) + `"}}`,
+		"long file": `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"file":{"op":"read","path":"/` +
+			strings.Repeat("x", maxRefusedPath) + `"}}}`,
+		"long command": `{"ev":"refused","refused":{"nr":1,"errno":1,"count":1,"command":"` +
+			strings.Repeat("x", maxName+1) + `"}}`,
 		"too many killed": `{"ev":"exited","exec":1,"killed":[1` + strings.Repeat(",1", MaxKilled) + `]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +191,8 @@ func TestHostilePackets(t *testing.T) {
 			if _, err := e.Wait(t.Context()); api.ErrorCode(err) != api.Unavailable {
 				t.Errorf("wait: %v", err)
 			}
-			if _, err := c.Start(t.Context(), Request{Argv: []string{"true"}}, nil); api.ErrorCode(err) != api.Unavailable {
+			if _, err := c.Start(t.Context(), Request{Argv: []string{"true"}},
+				nil); api.ErrorCode(err) != api.Unavailable {
 				t.Errorf("start: %v", err)
 			}
 			if err := e.Kill(); api.ErrorCode(err) != api.Unavailable {
@@ -237,7 +241,8 @@ func TestRefused(t *testing.T) {
 	if err := g.send(packet); err != nil {
 		t.Fatal(err)
 	}
-	want := Refused{NR: 272, Args: [6]uint64{1, 2, 3, 4, 5, 6}, Errno: 1, Count: 7, PID: 9, Cgroup: "ex_a", Command: "\ufffd[2J"}
+	want := Refused{NR: 272, Args: [6]uint64{1, 2, 3, 4, 5, 6}, Errno: 1, Count: 7, PID: 9, Cgroup: "ex_a",
+		Command: "\ufffd[2J"}
 	if r := <-got; r != want {
 		t.Errorf("%+v, want %+v", r, want)
 	}

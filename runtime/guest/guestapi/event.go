@@ -58,7 +58,8 @@ func parseEvent(packet []byte) (*Event, error) {
 		}
 		r.Command = printable(r.Command)
 		if f := r.File; f != nil {
-			if !slices.Contains(FileOps, f.Op) || len(f.Path) > maxRefusedPath || len(f.At.Path) > maxRefusedPath || f.Path == "" || f.Path[0] != '/' {
+			if !slices.Contains(FileOps, f.Op) || len(f.Path) > maxRefusedPath || len(f.At.Path) > maxRefusedPath ||
+				f.Path == "" || f.Path[0] != '/' {
 				return nil, fmt.Errorf("refused file %.32q %.64q", f.Op, f.Path)
 			}
 			f.Path, f.At.Path = printable(f.Path), printable(f.At.Path)

@@ -102,7 +102,8 @@ func TestResume(t *testing.T) {
 // TestResumeHostile: a PID 1 that was taken over can only harm its own sandbox.
 func TestResumeHostile(t *testing.T) {
 	c, execs, _ := resumed(t, []uint64{1}, nil, []string{
-		`{"ev":"listed"}`, `{"ev":"exited","exec":2,"status":0}`, `{"ev":"started","exec":9,"pid":2}`, `{"ev":"listed","exec":1}`,
+		`{"ev":"listed"}`, `{"ev":"exited","exec":2,"status":0}`, `{"ev":"started","exec":9,"pid":2}`,
+		`{"ev":"listed","exec":1}`,
 	})
 	if err := execs[1].Resume(t.Context()); !errors.Is(err, ErrNoExec) {
 		t.Errorf("got %v", err)

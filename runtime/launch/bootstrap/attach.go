@@ -49,7 +49,8 @@ func Attach(ctx context.Context, socket string, method Method) (_ *Launcher, err
 		return nil, l.awaitGone(ctx)
 	}
 	if err == nil && (news.Hello == nil || news.Hello.Version != launchapi.Version) {
-		err = api.Errorf(api.FailedPrecondition, "the sandboxes that run belong to another version of hutch: %+v, not %d", news.Hello, launchapi.Version).
+		err = api.Errorf(api.FailedPrecondition,
+			"the sandboxes that run belong to another version of hutch: %+v, not %d", news.Hello, launchapi.Version).
 			WithHint("start that version again and end them, or kill hutch-launch, pid %d, and lose them", pid)
 	}
 	if err != nil {
@@ -82,7 +83,8 @@ func connect(socket string) (*os.File, error) {
 		return nil, fmt.Errorf("find hutch-launch: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "hutch-launch")
-	err = unix.Connect(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket))})
+	err = unix.Connect(fd,
+		&unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(socket))})
 	if err == nil {
 		return f, nil
 	}

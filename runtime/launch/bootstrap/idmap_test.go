@@ -66,7 +66,8 @@ func TestRootMap(t *testing.T) {
 	for _, tt := range []struct {
 		base uint32
 		ok   bool
-	}{{0, false}, {1, true}, {1879048192, true}, {math.MaxUint32 - RootCount, true}, {math.MaxUint32 - RootCount + 1, false}} {
+	}{{0, false}, {1, true}, {1879048192, true}, {math.MaxUint32 - RootCount, true},
+		{math.MaxUint32 - RootCount + 1, false}} {
 		m, err := rootMap(tt.base)
 		if (err == nil) != tt.ok {
 			t.Errorf("base %d: %v", tt.base, err)
@@ -77,7 +78,8 @@ func TestRootMap(t *testing.T) {
 			}
 			continue
 		}
-		if m.Method != MethodDirect || !slices.Equal(m.UIDs, []Range{{0, tt.base, RootCount}}) || !slices.Equal(m.GIDs, m.UIDs) {
+		if m.Method != MethodDirect || !slices.Equal(m.UIDs, []Range{{0, tt.base, RootCount}}) ||
+			!slices.Equal(m.GIDs, m.UIDs) {
 			t.Errorf("base %d: %+v", tt.base, m)
 		}
 	}

@@ -111,7 +111,8 @@ func (h *Held) add(a Adopted, files []*os.File) error {
 		if len(files) != 2 {
 			return wrong("sandbox " + a.Sandbox.ID)
 		}
-		h.Sandboxes = append(h.Sandboxes, HeldSandbox{ID: a.Sandbox.ID, PID: a.Sandbox.PID, Guest: files[0], Pidfd: files[1]})
+		h.Sandboxes = append(h.Sandboxes, HeldSandbox{ID: a.Sandbox.ID, PID: a.Sandbox.PID, Guest: files[0],
+			Pidfd: files[1]})
 	case a.Exec != nil:
 		if len(h.Sandboxes) == 0 || h.Sandboxes[len(h.Sandboxes)-1].ID != a.Exec.Sandbox {
 			return wrong("exec " + a.Exec.ID + " of another sandbox")

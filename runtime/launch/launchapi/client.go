@@ -135,7 +135,8 @@ func created(id string, a answer) (*Created, error) {
 	}
 	if a.reply.Create == nil || len(a.files) < 3 || len(a.files) > 4 {
 		packet.CloseAll(a.files)
-		return nil, api.Errorf(api.Internal, "create sandbox %s: hutch-launch answered without result or with %d fds", id, len(a.files))
+		return nil, api.Errorf(api.Internal, "create sandbox %s: hutch-launch answered without result or with %d fds",
+			id, len(a.files))
 	}
 	r := &Created{
 		PID: a.reply.Create.PID, Phases: a.reply.Create.Phases,
@@ -286,7 +287,8 @@ func (c *Client) read() {
 		}
 		a := answer{reply: r, files: files}
 		if lost {
-			a.reply.Error = FromError(api.Errorf(api.ResourceExhausted, "%w", err).WithHint("close some connections, or raise the daemon's limit of open files (ulimit -n)"))
+			a.reply.Error = FromError(api.Errorf(api.ResourceExhausted, "%w", err).
+				WithHint("close some connections, or raise the daemon's limit of open files (ulimit -n)"))
 		}
 		w <- a
 	}

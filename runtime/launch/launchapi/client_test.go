@@ -95,7 +95,8 @@ func TestCreate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sb.PID != 7 || sb.Phases["exec"] != 1 || sb.Guest == nil || sb.Filter == nil || sb.Pidfd == nil || (sb.Ptmx != nil) != (n == 4) {
+		if sb.PID != 7 || sb.Phases["exec"] != 1 || sb.Guest == nil || sb.Filter == nil || sb.Pidfd == nil ||
+			(sb.Ptmx != nil) != (n == 4) {
 			t.Errorf("%d fds: %+v", n, sb)
 		}
 		if err := sb.Close(); err != nil {
@@ -112,7 +113,8 @@ func TestCreateAnswers(t *testing.T) {
 		fds   int
 		code  api.Code
 	}{
-		{"error", Reply{Error: &Error{Code: "resource_exhausted", Op: "create", Msg: "no space", Hint: "remove"}}, 0, api.ResourceExhausted},
+		{"error", Reply{Error: &Error{Code: "resource_exhausted", Op: "create", Msg: "no space", Hint: "remove"}}, 0,
+			api.ResourceExhausted},
 		{"error with fds", Reply{Error: &Error{Code: "internal"}}, 3, api.Internal},
 		{"no result", Reply{}, 3, api.Internal},
 		{"too few fds", Reply{Create: &CreateResult{}}, 2, api.Internal},

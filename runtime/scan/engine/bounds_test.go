@@ -55,7 +55,8 @@ func TestBounds(t *testing.T) {
 		code := c.code[:min(len(c.code), api.MaxCodeBytes/8)] // linear: the rest only takes longer
 		res := Scan(Request{Language: c.language, Code: code})
 		took := time.Since(start)
-		t.Logf("%-20s %7d bytes %8s risky %v findings %d", name, len(code), took.Round(time.Millisecond), res.Risky, len(res.Findings))
+		t.Logf("%-20s %7d bytes %8s risky %v findings %d", name, len(code), took.Round(time.Millisecond), res.Risky,
+			len(res.Findings))
 		if len(res.Findings) > api.MaxFindings || len(res.Imports) > api.MaxScanImports {
 			t.Errorf("%s: %d findings, %d imports", name, len(res.Findings), len(res.Imports))
 		}

@@ -89,12 +89,18 @@ func (s *scan) code(language string) {
 
 // Rules of all languages.
 var (
-	ruleText     = newRule("text.binary", api.CategoryUnparsable, api.SeverityHigh, "it is no text (UTF-8 without NUL): nothing is known of it")
-	ruleBidi     = newRule("text.bidi", api.CategoryObfuscation, api.SeverityHigh, "invisible marks change the order in which people see the code")
-	ruleLanguage = newRule("text.language", api.CategoryUnparsable, api.SeverityHigh, "there is no parser for this language: nothing is known of it")
-	ruleDepth    = newRule(api.RuleDepth, api.CategoryUnparsable, api.SeverityHigh, "it nests deeper than any program that people write: the rest is not looked at")
-	ruleNested   = newRule("text.nested", api.CategoryObfuscation, api.SeverityHigh, "code in code in code: the innermost is not looked at")
-	ruleImport   = newRule("import.not_allowed", api.CategoryImport, api.SeverityHigh, "the module is not in allowed_imports")
+	ruleText = newRule("text.binary", api.CategoryUnparsable, api.SeverityHigh,
+		"it is no text (UTF-8 without NUL): nothing is known of it")
+	ruleBidi = newRule("text.bidi", api.CategoryObfuscation, api.SeverityHigh,
+		"invisible marks change the order in which people see the code")
+	ruleLanguage = newRule("text.language", api.CategoryUnparsable, api.SeverityHigh,
+		"there is no parser for this language: nothing is known of it")
+	ruleDepth = newRule(api.RuleDepth, api.CategoryUnparsable, api.SeverityHigh,
+		"it nests deeper than any program that people write: the rest is not looked at")
+	ruleNested = newRule("text.nested", api.CategoryObfuscation, api.SeverityHigh,
+		"code in code in code: the innermost is not looked at")
+	ruleImport = newRule("import.not_allowed", api.CategoryImport, api.SeverityHigh,
+		"the module is not in allowed_imports")
 )
 
 // hidden reports marks that show code in another order than it has (CVE-2021-42574).

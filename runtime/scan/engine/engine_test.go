@@ -54,7 +54,8 @@ var pyEvasions = []evasion{
 	{"a = 'o'\n__import__(f'{a}s').system('id')", "python.command"},
 	{"__import__('\\x6f\\x73').system('id')", "python.command python.escapes"},
 	{"__import__('\\N{LATIN SMALL LETTER O}s')", "python.escapes"},
-	{"import base64\nexec(base64.b64decode('aW1wb3J0IG9zOyBvcy5zeXN0ZW0oImlkIik='))", "python.command python.decode python.exec"},
+	{"import base64\nexec(base64.b64decode('aW1wb3J0IG9zOyBvcy5zeXN0ZW0oImlkIik='))",
+		"python.command python.decode python.exec"},
 	{"import codecs\nexec(codecs.decode('vzcbeg bf', 'rot13'))", "python.exec python.os"},
 	{"import base64 as b\ne = exec\ne(b.b64decode(input()))", "python.exec"},
 	{"e = eval\ne('1')", "python.eval"},
@@ -261,7 +262,8 @@ var harmless = map[string][]string{
 }
 
 func TestEvasions(t *testing.T) {
-	for language, all := range map[string][]evasion{"python": pyEvasions, "javascript": jsEvasions, "shell": shEvasions} {
+	for language, all := range map[string][]evasion{"python": pyEvasions, "javascript": jsEvasions,
+		"shell": shEvasions} {
 		for _, tt := range all {
 			found, res := rulesFound(t, Request{Language: language, Code: tt.code})
 			for _, want := range strings.Fields(tt.rules) {
@@ -351,11 +353,15 @@ func TestHostile(t *testing.T) {
 		{"python", strings.Repeat("[", n) + strings.Repeat("]", n)}, {"python", "x = " + strings.Repeat("-", n) + "1"},
 		{"python", "x" + strings.Repeat(".a()", n)}, {"python", "x = " + strings.Repeat("'a'+", n) + "'a'"},
 		{"python", strings.Repeat("a=", n) + "1"},
-		{"python", strings.Repeat("not ", n) + "x"}, {"python", strings.Repeat("f'{", 5000)}, {"python", strings.Repeat("lambda:", n) + "0"},
-		{"javascript", strings.Repeat("(", n)}, {"javascript", strings.Repeat("[", n) + strings.Repeat("]", n)}, {"javascript", strings.Repeat("{", n)},
-		{"javascript", "x" + strings.Repeat(".a()", n)}, {"javascript", strings.Repeat("`${", n)}, {"javascript", strings.Repeat("a=>", n) + "1"},
+		{"python", strings.Repeat("not ", n) + "x"}, {"python", strings.Repeat("f'{", 5000)},
+		{"python", strings.Repeat("lambda:", n) + "0"},
+		{"javascript", strings.Repeat("(", n)}, {"javascript", strings.Repeat("[", n) + strings.Repeat("]", n)},
+		{"javascript", strings.Repeat("{", n)},
+		{"javascript", "x" + strings.Repeat(".a()", n)}, {"javascript", strings.Repeat("`${", n)},
+		{"javascript", strings.Repeat("a=>", n) + "1"},
 		{"javascript", strings.Repeat("<a>", n)}, {"javascript", strings.Repeat("new ", n) + "x"},
-		{"shell", strings.Repeat("(", 1000)}, {"shell", strings.Repeat("$(", 1000)}, {"shell", strings.Repeat("a|", n) + "a"}, {"shell", strings.Repeat("a <<E\n", 1000)},
+		{"shell", strings.Repeat("(", 1000)}, {"shell", strings.Repeat("$(", 1000)},
+		{"shell", strings.Repeat("a|", n) + "a"}, {"shell", strings.Repeat("a <<E\n", 1000)},
 		{"shell", strings.Repeat("{ ", 1000)}, {"shell", "echo " + strings.Repeat("${a:-", 1000)},
 	} {
 		start := time.Now()
@@ -368,7 +374,8 @@ func TestHostile(t *testing.T) {
 }
 
 func FuzzScan(f *testing.F) {
-	for language, all := range map[string][]evasion{"python": pyEvasions, "javascript": jsEvasions, "shell": shEvasions} {
+	for language, all := range map[string][]evasion{"python": pyEvasions, "javascript": jsEvasions,
+		"shell": shEvasions} {
 		for _, e := range all {
 			f.Add(language, e.code)
 		}
@@ -398,7 +405,8 @@ func TestRules(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	for language, all := range map[string][]evasion{"python": pyEvasions, "javascript": jsEvasions, "shell": shEvasions} {
+	for language, all := range map[string][]evasion{"python": pyEvasions, "javascript": jsEvasions,
+		"shell": shEvasions} {
 		for _, tt := range all {
 			for _, f := range Scan(Request{Language: language, Code: tt.code}).Findings {
 				if !told[f.Rule] {
@@ -407,7 +415,8 @@ func TestRules(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{"text.bidi", api.RuleDepth, "import.not_allowed", "shell.delete", "shell.identity", "python.command", "javascript.method"} {
+	for _, id := range []string{"text.bidi", api.RuleDepth, "import.not_allowed", "shell.delete", "shell.identity",
+		"python.command", "javascript.method"} {
 		if !told[id] {
 			t.Errorf("no rule %s", id)
 		}

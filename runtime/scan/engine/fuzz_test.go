@@ -33,7 +33,8 @@ func fuzz(f *testing.F, language string) {
 		risky := false
 		for _, x := range res.Findings {
 			risky = risky || x.Severity != api.SeverityLow
-			if x.Line < 1 || x.Column < 1 || x.Rule == "" || x.Why == "" || len(x.Text) > maxText+4 || !utf8.ValidString(x.Text) {
+			if x.Line < 1 || x.Column < 1 || x.Rule == "" || x.Why == "" || len(x.Text) > maxText+4 ||
+				!utf8.ValidString(x.Text) {
 				t.Errorf("finding %+v", x)
 			}
 		}

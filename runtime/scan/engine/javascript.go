@@ -169,7 +169,8 @@ func (f *jsFile) walk(n *node, chained bool) {
 // isJSLabel says that a child is a name and no value.
 func isJSLabel(n, k *node) bool {
 	switch n.kind {
-	case "function_declaration", "function_expression", "generator_function_declaration", "generator_function", "class_declaration", "class":
+	case "function_declaration", "function_expression", "generator_function_declaration", "generator_function",
+		"class_declaration", "class":
 		return k.field == "name"
 	case "formal_parameters":
 		return k.kind == "identifier"
@@ -231,7 +232,8 @@ func (f *jsFile) onName(n *node, chained bool) {
 		if ok && (r.severity != low || !chained) {
 			f.on(r, n)
 		}
-		if !chained && (v.path == "globalThis" || v.path == "require" || v.path == "process" || v.path == "module" || strings.HasPrefix(v.path, "module:")) {
+		if !chained && (v.path == "globalThis" || v.path == "require" || v.path == "process" || v.path == "module" ||
+			strings.HasPrefix(v.path, "module:")) {
 			f.on(jsValue, n)
 		}
 	}
@@ -329,7 +331,8 @@ func (f *jsFile) onKnownCall(path string, n *node, args []*node) {
 		f.onRequire(n, args)
 	case "setTimeout", "setInterval", "setImmediate":
 		if len(args) > 0 {
-			if v := only(f.eval(args[0])); v.is == isText || args[0].kind == "template_string" || args[0].kind == "binary_expression" {
+			if v := only(f.eval(args[0])); v.is == isText || args[0].kind == "template_string" ||
+				args[0].kind == "binary_expression" {
 				f.on(jsTimer, n)
 			}
 		}

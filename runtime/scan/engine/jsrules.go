@@ -8,18 +8,23 @@ import (
 
 // Rules of JavaScript that are about its syntax.
 var (
-	jsSyntax    = newRule("javascript.syntax", api.CategoryUnparsable, high, "it is no JavaScript that can be parsed: what it does is not known")
+	jsSyntax = newRule("javascript.syntax", api.CategoryUnparsable, high,
+		"it is no JavaScript that can be parsed: what it does is not known")
 	jsHTML      = newRule("javascript.html_comment", hides, high, "a comment of HTML's is code in modules")
 	jsLookalike = newRule("javascript.escaped_name", hides, high, "a name is written with escapes")
 	jsEscapes   = newRule("javascript.escapes", hides, medium, "plain letters of a text are written as escapes")
 	jsPieces    = newRule("javascript.pieces", hides, high, "the name of something dangerous is put together of pieces")
 	jsUnknown   = newRule("javascript.import_unknown", unknown, medium, "nothing is known of what this module does")
-	jsDynImport = newRule("javascript.import_dynamic", evaluate, high, "the name of a module is made while the code runs")
-	jsDynMember = newRule("javascript.member_dynamic", evaluate, medium, "which member of something dangerous is meant is decided while the code runs")
-	jsCall      = newRule("javascript.call_dynamic", evaluate, low, "which function is called is decided while the code runs")
-	jsValue     = newRule("javascript.value", evaluate, medium, "what reaches everything else is handed on as a value: what is called of it cannot be seen")
-	jsWith      = newRule("javascript.with", hides, high, "what names mean is decided while the code runs")
-	jsTimer     = newRule("javascript.eval", evaluate, high, "runs a text as code")
+	jsDynImport = newRule("javascript.import_dynamic", evaluate, high,
+		"the name of a module is made while the code runs")
+	jsDynMember = newRule("javascript.member_dynamic", evaluate, medium,
+		"which member of something dangerous is meant is decided while the code runs")
+	jsCall = newRule("javascript.call_dynamic", evaluate, low,
+		"which function is called is decided while the code runs")
+	jsValue = newRule("javascript.value", evaluate, medium,
+		"what reaches everything else is handed on as a value: what is called of it cannot be seen")
+	jsWith  = newRule("javascript.with", hides, high, "what names mean is decided while the code runs")
+	jsTimer = newRule("javascript.eval", evaluate, high, "runs a text as code")
 )
 
 // jsSafe are modules that only compute.
@@ -158,7 +163,8 @@ func init() {
 	add(newRule("javascript.method", files, medium, "a method of this name often reaches files"),
 		`readFileSync writeFileSync appendFileSync readFile writeFile appendFile unlink unlinkSync rmSync rmdirSync mkdirSync readdirSync readdir
 		createWriteStream createReadStream openSync copyFileSync renameSync chmodSync`)
-	add(newRule("javascript.method", network, medium, "a method of this name often sends data"), `sendBeacon XMLHttpRequest`)
+	add(newRule("javascript.method", network, medium, "a method of this name often sends data"),
+		`sendBeacon XMLHttpRequest`)
 }
 
 // jsMatch is the rule for a dotted name.

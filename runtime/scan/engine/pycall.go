@@ -87,11 +87,13 @@ func (f *pyFile) made(path string, arg func(int) []value) []value {
 		if v, ok = first, first.is == isText; first.is == isList {
 			v, ok = charCodes(first.list)
 		}
-	case "builtins.bytes.fromhex", "builtins.bytearray.fromhex", "binascii.unhexlify", "binascii.a2b_hex", "base64.b16decode":
+	case "builtins.bytes.fromhex", "builtins.bytearray.fromhex", "binascii.unhexlify", "binascii.a2b_hex",
+		"base64.b16decode":
 		if first.is == isText {
 			v, ok = unhex(*first.text)
 		}
-	case "base64.b64decode", "base64.urlsafe_b64decode", "base64.standard_b64decode", "base64.decodebytes", "binascii.a2b_base64":
+	case "base64.b64decode", "base64.urlsafe_b64decode", "base64.standard_b64decode", "base64.decodebytes",
+		"binascii.a2b_base64":
 		if first.is == isText {
 			v, ok = unbase64(*first.text)
 		}

@@ -21,18 +21,25 @@ const (
 
 // Rules of Python that are about its syntax.
 var (
-	pySyntax    = newRule("python.syntax", api.CategoryUnparsable, high, "it is no Python that can be parsed: what it does is not known")
-	pyEncoding  = newRule("python.encoding", hides, high, "a declared encoding other than UTF-8 makes Python read other code than is seen here")
-	pyLookalike = newRule("python.lookalike", hides, high, "a name is written with other letters than Python reads (NFKC)")
+	pySyntax = newRule("python.syntax", api.CategoryUnparsable, high,
+		"it is no Python that can be parsed: what it does is not known")
+	pyEncoding = newRule("python.encoding", hides, high,
+		"a declared encoding other than UTF-8 makes Python read other code than is seen here")
+	pyLookalike = newRule("python.lookalike", hides, high,
+		"a name is written with other letters than Python reads (NFKC)")
 	pyEscapes   = newRule("python.escapes", hides, medium, "plain letters of a text are written as escapes")
 	pyPieces    = newRule("python.pieces", hides, high, "the name of something dangerous is put together of pieces")
 	pyStar      = newRule("python.import_star", evaluate, low, "which names come from here cannot be seen")
 	pyRelative  = newRule("python.import_unknown", unknown, medium, "nothing is known of what this module does")
 	pyDynImport = newRule("python.import_dynamic", evaluate, high, "the name of a module is made while the code runs")
-	pyDynAttr   = newRule("python.attribute_dynamic", evaluate, medium, "which attribute is meant is decided while the code runs")
-	pyModule    = newRule("python.module_value", evaluate, medium, "a module is handed on as a value: what is called of it cannot be seen")
-	pyInspect   = newRule("python.introspection", evaluate, high, "reaches interpreter internals, from which all else can be reached")
-	pyMethod    = newRule("python.method", unknown, medium, "a method of this name, of an object that is not known, often reaches beyond the program")
+	pyDynAttr   = newRule("python.attribute_dynamic", evaluate, medium,
+		"which attribute is meant is decided while the code runs")
+	pyModule = newRule("python.module_value", evaluate, medium,
+		"a module is handed on as a value: what is called of it cannot be seen")
+	pyInspect = newRule("python.introspection", evaluate, high,
+		"reaches interpreter internals, from which all else can be reached")
+	pyMethod = newRule("python.method", unknown, medium,
+		"a method of this name, of an object that is not known, often reaches beyond the program")
 )
 
 // pySafe are modules that only compute. What is not here and in no rule is unknown.

@@ -35,7 +35,8 @@ func (s *scan) encoding() {
 		}
 		name = strings.TrimLeft(name[1:], " \t")
 		end := strings.IndexFunc(name, func(r rune) bool {
-			return !strings.ContainsRune("-_.", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+			return !strings.ContainsRune("-_.", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') &&
+				(r < 'A' || r > 'Z')
 		})
 		if end >= 0 {
 			name = name[:end]

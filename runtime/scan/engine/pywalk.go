@@ -79,7 +79,8 @@ func (f *pyFile) onName(n *node, chained bool) {
 			}
 		case ok && strings.Contains(v.path, "."):
 			f.on(r, n)
-		case ok && !chained && r.severity != low, !chained && (v.path == "os" || v.path == "sys" || v.path == "builtins"):
+		case ok && !chained && r.severity != low, !chained &&
+			(v.path == "os" || v.path == "sys" || v.path == "builtins"):
 			f.on(pyModule, n)
 		}
 	}

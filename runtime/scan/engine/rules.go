@@ -23,10 +23,12 @@ func newRule(id string, c api.Category, s api.Severity, why string) rule {
 func Rules() api.ScanRules {
 	all := api.ScanRules{Harmless: map[string][]string{
 		"python": slices.Sorted(maps.Keys(pySafe)), "javascript": slices.Sorted(maps.Keys(jsSafe)),
-		"shell": slices.Sorted(maps.Keys(shPure)), "shell, below the working folder": slices.Sorted(maps.Keys(shReaders)),
+		"shell":                           slices.Sorted(maps.Keys(shPure)),
+		"shell, below the working folder": slices.Sorted(maps.Keys(shReaders)),
 	}}
 	add := func(name string, r rule) {
-		all.Rules = append(all.Rules, api.ScanRule{Rule: r.id, Category: r.category, Severity: r.severity, Name: name, Why: r.why})
+		all.Rules = append(all.Rules, api.ScanRule{Rule: r.id, Category: r.category, Severity: r.severity, Name: name,
+			Why: r.why})
 	}
 	for _, r := range ownRules {
 		add("", r)
@@ -44,7 +46,8 @@ func Rules() api.ScanRules {
 			add(s.with+"*", s.rule)
 		}
 	}
-	slices.SortStableFunc(all.Rules, func(a, b api.ScanRule) int { return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(all.Rules,
+		func(a, b api.ScanRule) int { return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Name, b.Name)) })
 	all.Rules = slices.Compact(all.Rules)
 	return all
 }

@@ -49,8 +49,10 @@ func (f *shFile) run(c *shCommand) {
 		c.about(shPieces)
 	}
 	name := base(first.text)
-	if first.text == "" || c.at == nil && strings.Contains(first.text, "/") && !strings.HasPrefix(first.text, "/bin/") && !strings.HasPrefix(first.text, "/usr/bin/") ||
-		strings.HasPrefix(first.text, ".") && name != "." || strings.HasPrefix(first.text, "/") && !standard(first.text) {
+	if first.text == "" || c.at == nil && strings.Contains(first.text, "/") &&
+		!strings.HasPrefix(first.text, "/bin/") && !strings.HasPrefix(first.text, "/usr/bin/") ||
+		strings.HasPrefix(first.text, ".") && name != "." || strings.HasPrefix(first.text, "/") &&
+		!standard(first.text) {
 		c.about(shUnknown) // whatever its name says
 		return
 	}
@@ -132,11 +134,13 @@ func (f *shFile) pure(c *shCommand, name string) {
 			c.about(shVar)
 		case (shAssigns[name] || shSubscripts[name]) && subscript(w.text):
 			c.about(shArithText)
-		case name == "printf" && c.words[i].text == "-v" && w.dynamic, (name == "test" || name == "[") && c.words[i].text == "-v" && w.dynamic:
+		case name == "printf" && c.words[i].text == "-v" && w.dynamic, (name == "test" || name == "[") &&
+			c.words[i].text == "-v" && w.dynamic:
 			c.about(shIndirect)
 		case (name == "mapfile" || name == "readarray") && strings.HasPrefix(w.text, "-C"):
 			c.about(shEval)
-		case (name == "export" || name == "declare" || name == "local" || name == "readonly" || name == "typeset") && w.dynamic:
+		case (name == "export" || name == "declare" || name == "local" || name == "readonly" || name == "typeset") &&
+			w.dynamic:
 			c.about(shIndirect)
 		}
 	}
@@ -157,7 +161,8 @@ func (f *shFile) leaves(c *shCommand, name string) {
 			to = append(to, w)
 		}
 	}
-	if name == "cd" && len(to) == 1 && !to[0].dynamic && to[0].text != "-" && to[0].text != "" && !elsewhere(to[0].text) {
+	if name == "cd" && len(to) == 1 && !to[0].dynamic && to[0].text != "-" && to[0].text != "" &&
+		!elsewhere(to[0].text) {
 		return
 	}
 	c.about(shLeave)
@@ -171,7 +176,8 @@ func (f *shFile) reads(c *shCommand, words []shWord) {
 		switch {
 		case w.dynamic || elsewhere(w.text):
 			r = shElsewhere
-		case name == "sort" && (strings.HasPrefix(w.text, "-o") || strings.HasPrefix(w.text, "--o") || strings.HasPrefix(w.text, "--c")),
+		case name == "sort" && (strings.HasPrefix(w.text, "-o") || strings.HasPrefix(w.text, "--o") ||
+			strings.HasPrefix(w.text, "--c")),
 			name == "rg" && strings.HasPrefix(w.text, "--pre"), name == "xxd" && strings.HasPrefix(w.text, "-r"):
 			c.about(shWrite)
 		case (name == "less" || name == "more") && strings.HasPrefix(w.text, "+"):
@@ -267,7 +273,8 @@ func (f *shFile) interpret(c *shCommand, language, code string) {
 		case w.text == "-" || w.text == "-s" && language == "shell":
 			f.stdin(c, language)
 			return
-		case w.text == "--version" || w.text == "-V" && language == "python" || w.text == "-v" && language == "javascript":
+		case w.text == "--version" || w.text == "-V" && language == "python" || w.text == "-v" &&
+			language == "javascript":
 			return
 		case w.text == "-m" && language == "python":
 			c.about(shScript)
@@ -276,10 +283,12 @@ func (f *shFile) interpret(c *shCommand, language, code string) {
 			_, text, _ := strings.Cut(w.text, "=")
 			f.code(c, language, &shWord{text: text})
 			return
-		case w.text == "--eval" || w.text == "--print" || strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "--") && strings.ContainsAny(w.text, code):
+		case w.text == "--eval" || w.text == "--print" || strings.HasPrefix(w.text, "-") &&
+			!strings.HasPrefix(w.text, "--") && strings.ContainsAny(w.text, code):
 			at := strings.IndexAny(w.text, code)
 			switch {
-			case language != "shell" && !strings.HasPrefix(w.text, "--") && at >= 0 && at+1 < len(w.text) && language != "javascript":
+			case language != "shell" && !strings.HasPrefix(w.text, "--") && at >= 0 && at+1 < len(w.text) &&
+				language != "javascript":
 				// python3 -c'...'
 				f.code(c, language, &shWord{text: w.text[at+1:]})
 			case len(rest) > 0:

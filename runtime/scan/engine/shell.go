@@ -191,7 +191,8 @@ func elsewhere(p string) bool {
 	if strings.HasPrefix(p, "-") {
 		_, p, _ = strings.Cut(p, "=")
 	}
-	return strings.HasPrefix(p, "/") && p != "/dev/null" || strings.HasPrefix(p, "~") || p == ".." || strings.HasPrefix(p, "../") || strings.Contains(p, "/..")
+	return strings.HasPrefix(p, "/") && p != "/dev/null" || strings.HasPrefix(p, "~") || p == ".." ||
+		strings.HasPrefix(p, "../") || strings.Contains(p, "/..")
 }
 
 // word is what a word is.

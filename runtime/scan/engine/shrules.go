@@ -4,30 +4,41 @@ import "github.com/hutch-sh/hutch/runtime/api"
 
 // Rules of shell that are about its syntax.
 var (
-	shSyntax    = newRule("shell.syntax", api.CategoryUnparsable, high, "it is no shell that can be parsed: what it does is not known")
-	shPieces    = newRule("shell.pieces", hides, high, "the name of a command is put together of pieces")
-	shVariable  = newRule("shell.command_dynamic", evaluate, high, "which command runs is decided while the script runs")
-	shSubst     = newRule("shell.substitution", evaluate, low, "output of a command becomes part of another")
-	shIndirect  = newRule("shell.indirect", evaluate, medium, "which variable is meant is decided while the script runs")
-	shPrompt    = newRule("shell.prompt", evaluate, high, "runs what is in a variable")
-	shVar       = newRule("shell.variable", evaluate, high, "this variable changes which programs run, or what they load")
+	shSyntax = newRule("shell.syntax", api.CategoryUnparsable, high,
+		"it is no shell that can be parsed: what it does is not known")
+	shPieces   = newRule("shell.pieces", hides, high, "the name of a command is put together of pieces")
+	shVariable = newRule("shell.command_dynamic", evaluate, high,
+		"which command runs is decided while the script runs")
+	shSubst    = newRule("shell.substitution", evaluate, low, "output of a command becomes part of another")
+	shIndirect = newRule("shell.indirect", evaluate, medium,
+		"which variable is meant is decided while the script runs")
+	shPrompt = newRule("shell.prompt", evaluate, high, "runs what is in a variable")
+	shVar    = newRule("shell.variable", evaluate, high,
+		"this variable changes which programs run, or what they load")
 	shWrite     = newRule("shell.write", files, medium, "writes a file")
-	shWriteAway = newRule("shell.write_elsewhere", files, high, "writes a file that may be outside of the working folder")
+	shWriteAway = newRule("shell.write_elsewhere", files, high,
+		"writes a file that may be outside of the working folder")
 	shRead      = newRule("shell.read", files, low, "reads a file below the working folder")
-	shElsewhere = newRule("shell.read_elsewhere", files, medium, "reads a file that may be outside of the working folder")
-	shSocket    = newRule("shell.socket", network, high, "bash connects to another machine by this name")
-	shPiped     = newRule("shell.pipe_interpreter", evaluate, high, "an interpreter runs what another command writes")
-	shHere      = newRule("shell.here_interpreter", evaluate, medium, "an interpreter runs a text")
-	shHereDyn   = newRule("shell.here_dynamic", evaluate, high, "an interpreter runs a text that is made while the script runs")
-	shCode      = newRule("shell.interpreter_code", evaluate, medium, "an interpreter runs a text")
-	shCodeDyn   = newRule("shell.interpreter_dynamic", evaluate, high, "an interpreter runs a text that cannot be looked at")
-	shScript    = newRule("shell.interpreter_file", evaluate, medium, "an interpreter runs a file, which is not looked at")
-	shEval      = newRule("shell.eval", evaluate, high, "runs a text as commands")
-	shUnknown   = newRule("shell.command_unknown", unknown, medium, "nothing is known of what this command does")
-	shFunction  = newRule("shell.function", evaluate, low, "a command of the script's own")
-	shLeave     = newRule("shell.leave", files, medium, "leaves the working folder: what paths mean from then on is not known")
-	shRename    = newRule("shell.rename", evaluate, high, "gives the name of a command to another one")
-	shArith     = newRule("shell.arithmetic", evaluate, low, "arithmetic evaluates what variables hold, with commands in their subscripts")
+	shElsewhere = newRule("shell.read_elsewhere", files, medium,
+		"reads a file that may be outside of the working folder")
+	shSocket  = newRule("shell.socket", network, high, "bash connects to another machine by this name")
+	shPiped   = newRule("shell.pipe_interpreter", evaluate, high, "an interpreter runs what another command writes")
+	shHere    = newRule("shell.here_interpreter", evaluate, medium, "an interpreter runs a text")
+	shHereDyn = newRule("shell.here_dynamic", evaluate, high,
+		"an interpreter runs a text that is made while the script runs")
+	shCode    = newRule("shell.interpreter_code", evaluate, medium, "an interpreter runs a text")
+	shCodeDyn = newRule("shell.interpreter_dynamic", evaluate, high,
+		"an interpreter runs a text that cannot be looked at")
+	shScript = newRule("shell.interpreter_file", evaluate, medium,
+		"an interpreter runs a file, which is not looked at")
+	shEval     = newRule("shell.eval", evaluate, high, "runs a text as commands")
+	shUnknown  = newRule("shell.command_unknown", unknown, medium, "nothing is known of what this command does")
+	shFunction = newRule("shell.function", evaluate, low, "a command of the script's own")
+	shLeave    = newRule("shell.leave", files, medium,
+		"leaves the working folder: what paths mean from then on is not known")
+	shRename = newRule("shell.rename", evaluate, high, "gives the name of a command to another one")
+	shArith  = newRule("shell.arithmetic", evaluate, low,
+		"arithmetic evaluates what variables hold, with commands in their subscripts")
 	shArithText = newRule("shell.subscript", evaluate, high, "a text holds a subscript whose commands bash runs")
 	shIdentity  = newRule("shell.identity", process, high, "runs a command as somebody else")
 	shWrapper   = newRule("shell.wrapper", process, high, "runs a command in another way")
@@ -53,18 +64,26 @@ var shReaders = setOf(`cat head tail wc sort uniq cut grep egrep fgrep rg nl tac
 // shInterpreters run code; the languages that are looked at have a name. code are the options that a text of code
 // follows.
 var shInterpreters = map[string]struct{ language, code string }{
-	"sh": {"shell", "c"}, "bash": {"shell", "c"}, "dash": {"shell", "c"}, "ash": {"shell", "c"}, "zsh": {"shell", "c"}, "ksh": {"shell", "c"}, "mksh": {"shell", "c"},
-	"rbash": {"shell", "c"}, "fish": {"", "c"}, "csh": {"", "c"}, "tcsh": {"", "c"}, "python": {"python", "c"}, "python2": {"python", "c"}, "python3": {"python", "c"}, "pypy": {"python", "c"}, "pypy3": {"python", "c"},
-	"ipython": {"python", "c"}, "node": {"javascript", "ep"}, "nodejs": {"javascript", "ep"}, "bun": {"", "e"}, "deno": {"", ""}, "perl": {"", "eE"}, "ruby": {"", "e"},
-	"php": {"", "r"}, "lua": {"", "e"}, "luajit": {"", "e"}, "tclsh": {"", ""}, "expect": {"", "c"}, "Rscript": {"", "e"}, "R": {"", "e"}, "julia": {"", "e"}, "pwsh": {"", "c"},
-	"osascript": {"", "e"}, "groovy": {"", "e"}, "scala": {"", "e"}, "gdb": {"", ""}, "dc": {"", "e"}, "ed": {"", ""}, "ex": {"", "c"}, "vi": {"", "c"}, "vim": {"", "c"}, "emacs": {"", ""}, "m4": {"", ""},
+	"sh": {"shell", "c"}, "bash": {"shell", "c"}, "dash": {"shell", "c"}, "ash": {"shell", "c"}, "zsh": {"shell", "c"},
+	"ksh": {"shell", "c"}, "mksh": {"shell", "c"},
+	"rbash": {"shell", "c"}, "fish": {"", "c"}, "csh": {"", "c"}, "tcsh": {"", "c"}, "python": {"python", "c"},
+	"python2": {"python", "c"}, "python3": {"python", "c"}, "pypy": {"python", "c"}, "pypy3": {"python", "c"},
+	"ipython": {"python", "c"}, "node": {"javascript", "ep"}, "nodejs": {"javascript", "ep"}, "bun": {"", "e"},
+	"deno": {"", ""}, "perl": {"", "eE"}, "ruby": {"", "e"},
+	"php": {"", "r"}, "lua": {"", "e"}, "luajit": {"", "e"}, "tclsh": {"", ""}, "expect": {"", "c"},
+	"Rscript": {"", "e"}, "R": {"", "e"}, "julia": {"", "e"}, "pwsh": {"", "c"},
+	"osascript": {"", "e"}, "groovy": {"", "e"}, "scala": {"", "e"}, "gdb": {"", ""}, "dc": {"", "e"}, "ed": {"", ""},
+	"ex": {"", "c"}, "vi": {"", "c"}, "vim": {"", "c"}, "emacs": {"", ""}, "m4": {"", ""},
 }
 
 // shWrappers run the command that their arguments are: how many arguments that are no options come before it.
 var shWrappers = map[string]int{
-	"env": 0, "nohup": 0, "nice": 0, "ionice": 0, "time": 0, "command": 0, "builtin": 0, "exec": 0, "xargs": 0, "stdbuf": 0, "setsid": 0, "busybox": 0, "toybox": 0,
-	"timeout": 1, "watch": 0, "parallel": 0, "chronic": 0, "unbuffer": 0, "catchsegv": 0, "setarch": 0, "taskset": 1, "chrt": 1, "flock": 1, "sudo": 0, "doas": 0,
-	"unshare": 0, "chroot": 1, "strace": 0, "ltrace": 0, "script": 0, "coproc": 0, "ld.so": 0, "numactl": 0, "prlimit": 0, "setpriv": 0, "runuser": 0, "su": 0, "eatmydata": 0, "faketime": 1,
+	"env": 0, "nohup": 0, "nice": 0, "ionice": 0, "time": 0, "command": 0, "builtin": 0, "exec": 0, "xargs": 0,
+	"stdbuf": 0, "setsid": 0, "busybox": 0, "toybox": 0,
+	"timeout": 1, "watch": 0, "parallel": 0, "chronic": 0, "unbuffer": 0, "catchsegv": 0, "setarch": 0, "taskset": 1,
+	"chrt": 1, "flock": 1, "sudo": 0, "doas": 0,
+	"unshare": 0, "chroot": 1, "strace": 0, "ltrace": 0, "script": 0, "coproc": 0, "ld.so": 0, "numactl": 0,
+	"prlimit": 0, "setpriv": 0, "runuser": 0, "su": 0, "eatmydata": 0, "faketime": 1,
 }
 
 // shRules are what other commands are.

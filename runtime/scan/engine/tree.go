@@ -147,7 +147,8 @@ func (g *grammar) copyOf(c *sitter.TreeCursor) *node {
 	n := c.Node()
 	at := n.StartPosition()
 	start, end := n.ByteRange()
-	out := &node{named: n.IsNamed(), start: int(start), end: int(end), line: int(at.Row), col: int(at.Column), bad: n.IsError() || n.IsMissing()}
+	out := &node{named: n.IsNamed(), start: int(start), end: int(end), line: int(at.Row), col: int(at.Column),
+		bad: n.IsError() || n.IsMissing()}
 	if id := int(n.KindId()); id < len(g.kinds) {
 		out.kind = g.kinds[id]
 	} else {

@@ -57,7 +57,8 @@ func confine() error {
 		what int
 		most uint64
 	}{
-		{unix.RLIMIT_DATA, MaxMemory}, {unix.RLIMIT_CPU, maxCPU}, {unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_NOFILE, 64},
+		{unix.RLIMIT_DATA, MaxMemory}, {unix.RLIMIT_CPU, maxCPU}, {unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0},
+		{unix.RLIMIT_NOFILE, 64},
 	} {
 		if err := unix.Setrlimit(l.what, &unix.Rlimit{Cur: l.most, Max: l.most}); err != nil {
 			return fmt.Errorf("limit itself: %w", err)

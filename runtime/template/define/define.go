@@ -399,7 +399,8 @@ func settleNetwork(fields map[string]any) {
 // On puts what a YAML file says over what its Dockerfile does, whose steps come first.
 func (t *Template) On(below *Template) (*Template, error) {
 	if t.Spec.Image != "" || t.Spec.Template != "" {
-		return nil, api.Errorf(api.InvalidArgument, "it has an image or a template, and a Dockerfile, whose FROM names that").WithHint("leave it out")
+		return nil, api.Errorf(api.InvalidArgument,
+			"it has an image or a template, and a Dockerfile, whose FROM names that").WithHint("leave it out")
 	}
 	spec := t.Spec.On(&below.Spec)
 	spec.Image, spec.Template = below.Spec.Image, ""

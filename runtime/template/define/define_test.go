@@ -40,7 +40,8 @@ func TestYAML(t *testing.T) {
 			`{"name":"a","image":"host","steps":[{"run":"make all","line":4},{"run":"b","user":"c","timeout_s":60,"line":5},{"argv":["x","y"],"line":6},{"folder":"/f","line":7},{"copy":{"sources":["p","q"],"target":"/r/"},"line":8},{"copy":{"sources":["s"],"target":"/t"},"line":9}]}`},
 		{"name: a\nimage: host\nstart: serve 1\nready: 80\nports: [80, {port: 81, token: true}]\nbuild: {network: {mode: open}}\n",
 			`{"name":"a","image":"host","build":{"network":{"mode":"open"}},"start":{"command":"serve 1"},"ready":{"port":80},"ports":[{"port":80},{"port":81,"token":true}]}`},
-		{"name: a\nimage: host\nstart_cmd: [a, b]\nready_cmd: test -e /x\n", `{"name":"a","image":"host","start":{"argv":["a","b"]},"ready":{"command":"test -e /x"}}`},
+		{"name: a\nimage: host\nstart_cmd: [a, b]\nready_cmd: test -e /x\n",
+			`{"name":"a","image":"host","start":{"argv":["a","b"]},"ready":{"command":"test -e /x"}}`},
 	} {
 		got, err := YAML([]byte(tt.text), yamlread.Parse)
 		if err != nil {
@@ -83,7 +84,8 @@ func TestDockerfile(t *testing.T) {
 			`{"name":"","image":"img:1","env":{"A":"w1","B":"x y","PATH":"/a:/bin"},"steps":[{"run":"echo $A   \u0026\u0026 true","env":{"A":"w1","B":"x y","PATH":"/a:/bin","V":"1","W":"w1"},"line":6},{"argv":["a","b"],"env":{"A":"w1","B":"x y","PATH":"/a:/bin","V":"1","W":"w1"},"line":9}]}`},
 		{"FROM a\nENV old  form is  all\nWORKDIR /w\nWORKDIR sub\nUSER me\nCOPY a b/* ./\nRUN x\nCMD [\"c\"]\nENTRYPOINT e\nCMD [\"d\"]\n",
 			`{"name":"","image":"a","env":{"old":"form is  all"},"workdir":"/w/sub","user":"me","steps":[{"folder":"/w","line":3},{"folder":"/w/sub","line":4},{"copy":{"sources":["a","b/*"],"target":"/w/sub/"},"line":6},{"run":"x","env":{"old":"form is  all"},"cwd":"/w/sub","user":"me","line":7}],"entrypoint":["/bin/sh","-c","e"],"cmd":["d"]}`},
-		{"FROM a\nEXPOSE 80 80/tcp 81\nCMD serve\n", `{"name":"","image":"a","start":{"argv":["/bin/sh","-c","serve"]},"ready":{"port":80},"ports":[{"port":80},{"port":81}]}`},
+		{"FROM a\nEXPOSE 80 80/tcp 81\nCMD serve\n",
+			`{"name":"","image":"a","start":{"argv":["/bin/sh","-c","serve"]},"ready":{"port":80},"ports":[{"port":80},{"port":81}]}`},
 		{"from a\nenv X=${Y:-d} Z=${X:+no}'$q' W=\\$x\n", `{"name":"","image":"a","env":{"W":"$x","X":"d","Z":"$q"}}`},
 	} {
 		got, err := Dockerfile([]byte(tt.text), nil, base)
@@ -95,7 +97,8 @@ func TestDockerfile(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", tt.text, text, tt.want)
 		}
 	}
-	if got, err := Dockerfile([]byte("ARG A=1\nFROM a:$A\n"), map[string]string{"A": "2"}, nil); err != nil || got.Spec.Image != "a:2" {
+	if got, err := Dockerfile([]byte("ARG A=1\nFROM a:$A\n"), map[string]string{"A": "2"}, nil); err != nil ||
+		got.Spec.Image != "a:2" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
@@ -123,7 +126,8 @@ func TestDockerfile(t *testing.T) {
 			t.Errorf("%q: %+v, %v, want %q and a hint", text, got, err, want)
 		}
 	}
-	if _, err := Dockerfile([]byte("FROM a\n"), map[string]string{"X": "y"}, nil); err == nil || !strings.Contains(err.Error(), "no ARG X") {
+	if _, err := Dockerfile([]byte("FROM a\n"), map[string]string{"X": "y"}, nil); err == nil ||
+		!strings.Contains(err.Error(), "no ARG X") {
 		t.Errorf("a build arg that nothing takes: %v", err)
 	}
 }
@@ -133,13 +137,16 @@ func TestDockerfile(t *testing.T) {
 func TestResolve(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"a.txt": "a", "b.txt": "b", "d/x": "x", "d/e/y": "y", "d/skip/z": "z", "d/skip/keep": "k", ".dockerignore": "# no\nb.txt\nd/skip/*\n!d/skip/keep\n",
+		"a.txt": "a", "b.txt": "b", "d/x": "x", "d/e/y": "y", "d/skip/z": "z", "d/skip/keep": "k",
+		".dockerignore": "# no\nb.txt\nd/skip/*\n!d/skip/keep\n",
 	} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755),
+			os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.Symlink("x", filepath.Join(dir, "d/link")), os.Symlink("/etc", filepath.Join(dir, "out"))); err != nil {
+	if err := errors.Join(os.Symlink("x", filepath.Join(dir, "d/link")),
+		os.Symlink("/etc", filepath.Join(dir, "out"))); err != nil {
 		t.Fatal(err)
 	}
 	tmpl, err := YAML([]byte("name: t\nimage: i\nsteps:\n- copy: [d, /to]\n- x\n- copy: [a.txt, /to/renamed]\n- copy: ['*.txt', d/x, /into/]\n"), yamlread.Parse)
@@ -173,7 +180,8 @@ func TestResolve(t *testing.T) {
 		}
 		names = append(names, h.Name)
 	}
-	want := []string{"0/", "0/e/", "0/e/y", "0/link", "0/skip/", "0/skip/keep", "0/x", "2/", "2/renamed", "3/", "3/a.txt", "3/b.txt", "3/x"}
+	want := []string{"0/", "0/e/", "0/e/y", "0/link", "0/skip/", "0/skip/keep", "0/x", "2/", "2/renamed", "3/",
+		"3/a.txt", "3/b.txt", "3/x"}
 	if !slices.Equal(names, want) {
 		t.Errorf("packed %q\nwant %q", names, want)
 	}
@@ -189,7 +197,8 @@ func TestResolve(t *testing.T) {
 }
 
 func FuzzYAML(f *testing.F) {
-	for _, s := range []string{"name: a\nimage: b", "steps:\n- copy: [a, /b]\n- {run: c}", "limits: {memory_mb: 5}", "network_enabled: true\nallowed_domains: [a]", "ready: 5\nports: [1]", "a: &x [*x]"} {
+	for _, s := range []string{"name: a\nimage: b", "steps:\n- copy: [a, /b]\n- {run: c}", "limits: {memory_mb: 5}",
+		"network_enabled: true\nallowed_domains: [a]", "ready: 5\nports: [1]", "a: &x [*x]"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -209,7 +218,9 @@ func FuzzYAML(f *testing.F) {
 }
 
 func FuzzDockerfile(f *testing.F) {
-	for _, s := range []string{"FROM a\nRUN b", "ARG A=1\nFROM a:$A\nENV B=${A:-c} C='d'\nCOPY a b /c/\nWORKDIR x\nEXPOSE 1\nCMD [\"a\"]", "FROM a\nENV A=${${{B:-${C:+d}}}", "# escape=`\nFROM a", "FROM a\nRUN a \\\n#c\n b"} {
+	for _, s := range []string{"FROM a\nRUN b",
+		"ARG A=1\nFROM a:$A\nENV B=${A:-c} C='d'\nCOPY a b /c/\nWORKDIR x\nEXPOSE 1\nCMD [\"a\"]",
+		"FROM a\nENV A=${${{B:-${C:+d}}}", "# escape=`\nFROM a", "FROM a\nRUN a \\\n#c\n b"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -49,14 +49,16 @@ type dockerfile struct {
 // keep bounds what the values of a file can grow to by referring to each other.
 func (d *dockerfile) keep(line int, value string) error {
 	if d.bytes += len(value); d.bytes > MaxFile {
-		return wrong(line, "the values of all ENV and ARG have more than %d bytes", MaxFile).WithHint("use shorter ones")
+		return wrong(line, "the values of all ENV and ARG have more than %d bytes", MaxFile).
+			WithHint("use shorter ones")
 	}
 	return nil
 }
 
 // Dockerfile reads a part of what Dockerfiles can say, and names, with its line, whatever it does not understand. args
 // are build args; base, which may be nil, gives the environment of the image, which ENV may refer to.
-func Dockerfile(data []byte, args map[string]string, base func(image string) (map[string]string, error)) (*Template, error) {
+func Dockerfile(data []byte, args map[string]string, base func(image string) (map[string]string, error)) (*Template,
+	error) {
 	if len(data) > MaxFile {
 		return nil, api.Errorf(api.InvalidArgument, "%d bytes are more than %d", len(data), MaxFile)
 	}
@@ -64,7 +66,8 @@ func Dockerfile(data []byte, args map[string]string, base func(image string) (ma
 	if err != nil {
 		return nil, err
 	}
-	d := &dockerfile{t: &Template{}, given: args, global: map[string]string{}, args: map[string]string{}, env: map[string]string{}, used: map[string]bool{}}
+	d := &dockerfile{t: &Template{}, given: args, global: map[string]string{}, args: map[string]string{},
+		env: map[string]string{}, used: map[string]bool{}}
 	d.base = func() (map[string]string, error) {
 		if base == nil {
 			return nil, nil
@@ -81,7 +84,8 @@ func Dockerfile(data []byte, args map[string]string, base func(image string) (ma
 	}
 	for name := range args {
 		if !d.used[name] {
-			return nil, api.Errorf(api.InvalidArgument, "no ARG %s takes the value that is given for it", name).WithHint("correct the name, or add ARG %s", name)
+			return nil, api.Errorf(api.InvalidArgument, "no ARG %s takes the value that is given for it", name).
+				WithHint("correct the name, or add ARG %s", name)
 		}
 	}
 	d.finish()
@@ -103,8 +107,10 @@ func join(text string) (list []instructionLine, err error) {
 		line = strings.TrimRight(line, "\r\n")
 		bare := strings.TrimSpace(line)
 		if strings.HasPrefix(bare, "#") {
-			if name, value, ok := strings.Cut(strings.TrimSpace(bare[1:]), "="); ok && directives && strings.EqualFold(strings.TrimSpace(name), "escape") && strings.TrimSpace(value) != `\` {
-				return nil, wrong(number, "the escape character %q is not supported", strings.TrimSpace(value)).WithHint("use a backslash")
+			if name, value, ok := strings.Cut(strings.TrimSpace(bare[1:]), "="); ok && directives &&
+				strings.EqualFold(strings.TrimSpace(name), "escape") && strings.TrimSpace(value) != `\` {
+				return nil, wrong(number, "the escape character %q is not supported", strings.TrimSpace(value)).
+					WithHint("use a backslash")
 			}
 			continue
 		}
@@ -137,7 +143,8 @@ func (d *dockerfile) instruction(l instructionLine) error {
 		rest = strings.TrimSpace(l.text[i:]) // with its tabs
 	}
 	do := map[string]func(int, string) error{
-		"FROM": d.doFrom, "ARG": d.doArg, "ENV": d.doEnv, "RUN": d.doRun, "COPY": d.doCopy, "WORKDIR": d.doWorkdir, "USER": d.doUser,
+		"FROM": d.doFrom, "ARG": d.doArg, "ENV": d.doEnv, "RUN": d.doRun, "COPY": d.doCopy, "WORKDIR": d.doWorkdir,
+		"USER":   d.doUser,
 		"EXPOSE": d.doExpose, "CMD": d.doCmd, "ENTRYPOINT": d.doEntrypoint,
 	}[name]
 	switch {
@@ -150,7 +157,8 @@ func (d *dockerfile) instruction(l instructionLine) error {
 	case rest == "":
 		return wrong(l.number, "%s says nothing", name).WithHint("complete it, or leave it out")
 	case strings.Contains(rest, "<<") && (name == "RUN" || name == "COPY") && isHeredoc(rest):
-		return wrong(l.number, "here-documents are not supported").WithHint("join the lines with backslashes, or copy a file")
+		return wrong(l.number, "here-documents are not supported").
+			WithHint("join the lines with backslashes, or copy a file")
 	case strings.ContainsRune(rest, 0):
 		return wrong(l.number, "%s holds a NUL byte", name).WithHint("leave it out")
 	}
@@ -162,7 +170,8 @@ func isHeredoc(text string) bool {
 	for _, w := range strings.Fields(text) {
 		if rest, ok := strings.CutPrefix(w, "<<"); ok {
 			rest = strings.Trim(strings.TrimPrefix(rest, "-"), `"'`)
-			if rest != "" && strings.Trim(rest, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == "" {
+			if rest != "" && strings.Trim(rest,
+				"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == "" {
 				return true
 			}
 		}
@@ -180,7 +189,8 @@ func noFlags(line int, name, rest string) error {
 
 func (d *dockerfile) doFrom(line int, rest string) error {
 	if d.from {
-		return wrong(line, "a second FROM, of a build in several stages, is not supported").WithHint("make the first stage a template of its own")
+		return wrong(line, "a second FROM, of a build in several stages, is not supported").
+			WithHint("make the first stage a template of its own")
 	}
 	words := strings.Fields(rest)
 	if p, ok := strings.CutPrefix(words[0], "--platform="); ok {
@@ -203,7 +213,8 @@ func (d *dockerfile) doFrom(line int, rest string) error {
 	case image == "":
 		return wrong(line, "FROM names no image").WithHint("write FROM IMAGE")
 	case image == "scratch":
-		return wrong(line, "FROM scratch is not supported").WithHint("import a root file system first: hutch image import")
+		return wrong(line, "FROM scratch is not supported").
+			WithHint("import a root file system first: hutch image import")
 	}
 	d.t.Spec.Image, d.from = image, true
 	return nil
@@ -336,7 +347,8 @@ func (d *dockerfile) doCopy(line int, rest string) error {
 	}
 	c.Step, c.Line = len(d.t.Spec.Steps), line
 	d.t.Copies = append(d.t.Copies, *c)
-	d.t.Spec.Steps = append(d.t.Spec.Steps, api.TemplateStep{Line: line, Copy: &api.TemplateCopy{Sources: c.Sources, Target: c.Target}})
+	d.t.Spec.Steps = append(d.t.Spec.Steps,
+		api.TemplateStep{Line: line, Copy: &api.TemplateCopy{Sources: c.Sources, Target: c.Target}})
 	return nil
 }
 

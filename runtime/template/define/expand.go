@@ -89,7 +89,8 @@ func (d *dockerfile) expandIn(line int, text string, scope map[string]string, de
 }
 
 // variable is what follows a $, and how much of the text that takes.
-func (d *dockerfile) variable(line int, text string, scope map[string]string, depth int) (value string, used int, err error) {
+func (d *dockerfile) variable(line int, text string, scope map[string]string, depth int) (value string, used int,
+	err error) {
 	if !strings.HasPrefix(text, "{") {
 		n := 0
 		for n < len(text) && isVariable(text[:n+1]) {
@@ -122,7 +123,8 @@ func (d *dockerfile) variable(line int, text string, scope map[string]string, de
 		name, modifier = name[:i], name[i:]
 	}
 	if !isVariable(name) || modifier != "" && !strings.HasPrefix(modifier, ":-") && !strings.HasPrefix(modifier, ":+") {
-		return "", 0, wrong(line, "${%s} is not supported", text[1:end]).WithHint("use $NAME, ${NAME}, ${NAME:-WORD} or ${NAME:+WORD}")
+		return "", 0, wrong(line, "${%s} is not supported", text[1:end]).
+			WithHint("use $NAME, ${NAME}, ${NAME:-WORD} or ${NAME:+WORD}")
 	}
 	value, _, err = d.lookup(name, scope)
 	if err == nil && modifier != "" && (value == "") == (modifier[1] == '-') {

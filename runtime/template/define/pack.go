@@ -97,7 +97,8 @@ func (f *Files) add(c Copy) (target string, err error) {
 			return "", wrong(c.Line, "copy %s: %v", pattern, err)
 		}
 		if len(names) == 0 {
-			return "", api.Errorf(api.NotFound, "line %d: copy %s: no such file below %s", c.Line, pattern, f.root.Name()).
+			return "", api.Errorf(api.NotFound, "line %d: copy %s: no such file below %s", c.Line, pattern,
+				f.root.Name()).
 				WithHint("paths are relative to the folder of the context, and nothing outside of it can be copied")
 		}
 		found = append(found, names...)

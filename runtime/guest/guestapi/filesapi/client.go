@@ -73,7 +73,8 @@ func (c *Client) Dead() <-chan struct{} { return c.dead }
 // waits for its end. A reply with more than limit bytes of payload breaks the
 // protocol. What failed inside is an *Error. When ctx ends, the call is
 // cancelled, and the worker undoes what it began.
-func (c *Client) Call(ctx context.Context, req Request, payload []byte, limit int, fds ...*os.File) (*Reply, []byte, error) {
+func (c *Client) Call(ctx context.Context, req Request, payload []byte, limit int, fds ...*os.File) (*Reply, []byte,
+	error) {
 	select {
 	case c.slots <- struct{}{}: // given back by the call's last packet
 	case <-ctx.Done():

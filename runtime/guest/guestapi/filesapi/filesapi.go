@@ -208,7 +208,8 @@ func ParseRequest(packet []byte) (*Request, []byte, error) {
 		return nil, nil, err
 	}
 	switch req.Op {
-	case OpRead, OpWrite, OpList, OpStat, OpMkdir, OpRemove, OpMove, OpPack, OpUnpack, OpLines, OpGrep, OpFind, OpReplace, OpPatch, OpSettle, OpSync:
+	case OpRead, OpWrite, OpList, OpStat, OpMkdir, OpRemove, OpMove, OpPack, OpUnpack, OpLines, OpGrep, OpFind,
+		OpReplace, OpPatch, OpSettle, OpSync:
 		if !strings.HasPrefix(req.Path, "/") || req.Op == OpMove && !strings.HasPrefix(req.To, "/") {
 			return nil, nil, fmt.Errorf("%s: %.64q and %.64q are not absolute", req.Op, req.Path, req.To)
 		}

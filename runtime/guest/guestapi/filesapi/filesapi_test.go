@@ -266,7 +266,8 @@ func TestSilence(t *testing.T) {
 }
 
 func FuzzParseReply(f *testing.F) {
-	for _, r := range []Reply{{ID: 1, Errno: 2, Path: "/x"}, {ID: 2, Entry: &Entry{Path: []byte("a"), Mode: 0o100644}}} {
+	for _, r := range []Reply{{ID: 1, Errno: 2, Path: "/x"},
+		{ID: 2, Entry: &Entry{Path: []byte("a"), Mode: 0o100644}}} {
 		data, _ := Encode(&r, []byte("payload"))
 		f.Add(data)
 	}
@@ -278,7 +279,8 @@ func FuzzParseReply(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(payload) > len(data) || len(r.Path) > 3*maxText || len(r.Detail) > 3*maxText || r.Size < 0 || r.Offset+r.Bytes < 0 {
+		if len(payload) > len(data) || len(r.Path) > 3*maxText || len(r.Detail) > 3*maxText || r.Size < 0 || r.Offset+
+			r.Bytes < 0 {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -88,7 +88,8 @@ func ParsePatched(data []byte, args *PatchArgs) ([]Patched, json.RawMessage, err
 		return nil, nil, fmt.Errorf("a plan of %d bytes", len(raw.Plan))
 	}
 	list, err := parseList(raw.Files, args.MaxFiles, func(p *Patched) error {
-		if len(p.Path) == 0 || len(p.Path) >= 4096 || len(p.From) >= 4096 || p.Hunks < 0 || p.Fuzz < 0 || p.Offset < 0 || p.Offset > maxOffset {
+		if len(p.Path) == 0 || len(p.Path) >= 4096 || len(p.From) >= 4096 || p.Hunks < 0 || p.Fuzz < 0 ||
+			p.Offset < 0 || p.Offset > maxOffset {
 			return fmt.Errorf("paths of %d and %d bytes, %d hunks", len(p.Path), len(p.From), p.Hunks)
 		}
 		switch p.Kind {

@@ -36,8 +36,10 @@ const (
 // many could not be.
 func ParseMatches(data []byte, args *GrepArgs) ([]Match, error) {
 	return parseList(data, args.Max, func(m *Match) error {
-		if len(m.Path) >= 4096 || m.Line < 0 || m.Line > maxOffset || len(m.Before) > args.Context || len(m.After) > args.Context {
-			return fmt.Errorf("line %d with a path of %d bytes and %d and %d lines around it", m.Line, len(m.Path), len(m.Before), len(m.After))
+		if len(m.Path) >= 4096 || m.Line < 0 || m.Line > maxOffset || len(m.Before) > args.Context ||
+			len(m.After) > args.Context {
+			return fmt.Errorf("line %d with a path of %d bytes and %d and %d lines around it", m.Line, len(m.Path),
+				len(m.Before), len(m.After))
 		}
 		for _, l := range append(append([][]byte{m.Text}, m.Before...), m.After...) {
 			if len(l) > args.LineSize+maxCut {

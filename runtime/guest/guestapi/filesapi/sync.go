@@ -48,7 +48,8 @@ func ParseSynced(data []byte, files int) (*Synced, error) {
 		last = i
 	}
 	if s.Same < 0 || s.Same > files-len(s.Needed) || s.Removed < 0 {
-		return nil, fmt.Errorf("%d files the same and %d needed of %d, %d removed", s.Same, len(s.Needed), files, s.Removed)
+		return nil, fmt.Errorf("%d files the same and %d needed of %d, %d removed", s.Same, len(s.Needed), files,
+			s.Removed)
 	}
 	return s, nil
 }

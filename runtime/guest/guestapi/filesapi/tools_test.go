@@ -28,7 +28,8 @@ func FuzzParseFound(f *testing.F) {
 	f.Add([]byte(`{"count":1,"diff":"YQ==","truncated":true}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cost.Input(t, data, func(data []byte) {
-			if list, err := ParseMatches(data, &GrepArgs{Max: 2, Context: 1, LineSize: 4}); err == nil && len(list) > 2 {
+			if list, err := ParseMatches(data, &GrepArgs{Max: 2, Context: 1, LineSize: 4}); err == nil &&
+				len(list) > 2 {
 				t.Error(list)
 			}
 			if list, err := ParseFound(data, &FindArgs{Max: 2}); err == nil && len(list) > 2 {

@@ -37,10 +37,12 @@ func TestClient(t *testing.T) {
 	if err := c.Send(Request{Op: OpRun, Run: 7, Command: "a\nb"}); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(worker).ReadString('\n'); err != nil || line != `{"op":"run","run":7,"command":"a\nb"}`+"\n" {
+	if line, err := bufio.NewReader(worker).ReadString('\n'); err != nil ||
+		line != `{"op":"run","run":7,"command":"a\nb"}`+"\n" {
 		t.Errorf("%q %v", line, err)
 	}
-	if _, err := worker.WriteString(`{"ev":"done","run":6}` + "\n" + `{"ev":"aborted","run":7,"killed":[1,2]}` + "\n"); err != nil {
+	if _, err := worker.WriteString(`{"ev":"done","run":6}` + "\n" + `{"ev":"aborted","run":7,"killed":[1,2]}` +
+		"\n"); err != nil {
 		t.Fatal(err)
 	}
 	if ev, err := c.Await(t.Context(), 7); err != nil || ev.Ev != EvAborted || len(ev.Killed) != 2 {

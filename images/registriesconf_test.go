@@ -124,7 +124,8 @@ func TestMirrors(t *testing.T) {
 			RegistriesConf: writeFile(t, "registries.conf",
 				"[[registry]]\nlocation = \"127.0.0.1:1\"\ninsecure = true\n"+
 					"[[registry.mirror]]\nlocation = \""+host(empty.URL)+"\"\ninsecure = true\n"+
-					"[[registry.mirror]]\nlocation = \""+host(registry)+"/mirror\"\ninsecure = true\npull-from-mirror = \""+
+					"[[registry.mirror]]\nlocation = \""+host(registry)+
+					"/mirror\"\ninsecure = true\npull-from-mirror = \""+
 					pull+"\"\n"),
 		}
 	}

@@ -258,7 +258,8 @@ func TestOlderStore(t *testing.T) {
 	file := s.path(refFile(img.Ref))
 	must(t, os.WriteFile(file,
 		fmt.Appendf(nil, `{"ref":%q,"id":%q,"platform":"linux/amd64","config":{"cmd":["x"],"newer":1},"layers":null,"diff_ids":[%q],"newer":true}`,
-			img.Ref, img.ID, strings.Replace(strings.TrimSuffix(path.Base(path.Dir(img.Layers[0])), singleSuffix), "-", ":",
+			img.Ref, img.ID, strings.Replace(strings.TrimSuffix(path.Base(path.Dir(img.Layers[0])), singleSuffix),
+				"-", ":",
 				1)), 0o600))
 	must(t, os.Remove(filepath.Join(path.Dir(s.path(img.Layers[0])), attributesFile)))
 	must(t, unix.Setxattr(filepath.Join(s.path(img.Layers[0]), "f"), "user.x", []byte("y"), 0))

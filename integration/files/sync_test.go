@@ -84,7 +84,8 @@ func TestFilesSyncPages(t *testing.T) {
 	w.OK(t, "exec", sb, "sh", "-euc", "mkdir -p d/a/b d/e; cd d; touch 0 a/1 a/b/1 a/b/2 a/b/3 a/c e/f z")
 	p := api.FileSyncParams{FileParams: api.FileParams{Sandbox: sb, Path: "d"}, Delete: true, More: true,
 		After: "a/b/1", Files: []api.SyncFile{
-			{Path: "a/b/3", Type: api.TypeFile, MTime: time.Unix(1, 0)}, {Path: "a/d", Type: api.TypeSymlink, Target: "x"},
+			{Path: "a/b/3", Type: api.TypeFile, MTime: time.Unix(1, 0)},
+			{Path: "a/d", Type: api.TypeSymlink, Target: "x"},
 		}}
 	r, err := c.SyncFiles(t.Context(), p)
 	if err != nil || !slices.Equal(r.Needed, []int{0, 1}) || r.Removed != 2 {

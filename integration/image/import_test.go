@@ -104,7 +104,8 @@ func TestImportRefused(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"docker.tar": imagetest.Archive(imagetest.DockerArchive(img)),
 		"evil.tar":   imagetest.Archive(imagetest.DockerArchive(evil, "evil:1")),
-		"text":       []byte(strings.Repeat("text ", 1000)), "closed": []byte("x"), "evil-rootfs.tar": evil.Layers[0].Data,
+		"text":       []byte(strings.Repeat("text ", 1000)), "closed": []byte("x"),
+		"evil-rootfs.tar": evil.Layers[0].Data,
 	} {
 		world.Write(t, filepath.Join(dir, name), string(data))
 	}

@@ -96,7 +96,8 @@ func checkLeftEaters(t *testing.T, w *world.World, c *hutch.Client, sandbox, sma
 	left := "until [ -e /tmp/left ]; do sleep 0.01; done; " + strings.ReplaceAll(eaters(4, 50, "1000"), "'",
 		`"`) + "wait"
 	world.Ran(t, c, sandbox, "(setsid sh -c '"+left+"' >/dev/null 2>&1 &)")
-	w.OK(t, "rpc", "fs.write", fmt.Sprintf(`{"sandbox": %q, "path": "/tmp/left", "data": ""}`, sandbox)) // no exec runs meanwhile
+	// no exec runs meanwhile
+	w.OK(t, "rpc", "fs.write", fmt.Sprintf(`{"sandbox": %q, "path": "/tmp/left", "data": ""}`, sandbox))
 	if end := world.StateOf(t, events); end.State != api.Stopped || !strings.Contains(end.Reason, "memory_bytes") {
 		t.Errorf("%+v", end)
 	}

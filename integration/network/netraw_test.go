@@ -151,7 +151,8 @@ func TestNetworkRaw(t *testing.T) {
 			tcp := func(name string, port uint16) string { return fmt.Sprintf("tcp://%s:%d", name, port) }
 			sb := w.box(t, api.NetPolicy{Mode: api.NetAllow, AllowCIDRs: []string{"127.0.0.0/8", "255.255.255.255"},
 				Allow: []string{
-					tcp("raw.test", alive), tcp("raw.test", dead), tcp("unknown.test", dead), tcp("broadcast.test", dead),
+					tcp("raw.test", alive), tcp("raw.test", dead), tcp("unknown.test", dead),
+					tcp("broadcast.test", dead),
 					tcp("other.test", 1),
 				}})
 			if wall := w.networkWall(t, sb); !strings.Contains(wall, c.wall) {

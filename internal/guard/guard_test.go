@@ -97,7 +97,8 @@ func TestRepository(t *testing.T) {
 	for p, want := range map[string]string{
 		"hooks/x": ".git/hooks", "config": ".git/config", "Config": ".git/config", "commondir": ".git/commondir",
 		"info/attributes": ".git/info/attributes",
-		"modules/x":       ".git/modules", "worktrees/x": ".git/worktrees", "HEAD": "", "objects/ab/cd": "", "index.lock": "",
+		"modules/x":       ".git/modules", "worktrees/x": ".git/worktrees", "HEAD": "", "objects/ab/cd": "",
+		"index.lock":  "",
 		"config.lock": "", "refs/hooks": "",
 	} {
 		if m, _ := s.Repository(p, false); m.Name != want {
@@ -150,7 +151,8 @@ func TestArrives(t *testing.T) {
 		".git/objects/e/.git/config":  ".git/objects/e/.git/config",
 		".git/refs/heads/.git/config": ".git/refs/heads/.git/config",
 		".git/objects/e/.vscode":      ".git/objects/e/.vscode",
-		"a/.bashrc":                   "a/.bashrc", "node_modules/x/.vscode/y": "node_modules/x/.vscode", "x/main.go": "",
+		"a/.bashrc":                   "a/.bashrc", "node_modules/x/.vscode/y": "node_modules/x/.vscode",
+		"x/main.go": "",
 	} {
 		if m, ok := s.Arrives(p, false); m.Path != want || ok != (want != "") {
 			t.Errorf("%s: %+v, want %q", p, m, want)

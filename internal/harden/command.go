@@ -86,7 +86,8 @@ func Command(mute bool) error {
 }
 
 func command(mute bool) []byte {
-	const spaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+	const spaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 	prog := append(begin(), []unix.SockFilter{
 		// No filter sees the flags of clone3: libraries go back to clone.
 		{Code: equal, K: unix.SYS_CLONE3, Jf: 1},

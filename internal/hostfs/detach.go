@@ -31,10 +31,10 @@ func (o Owner) check() error {
 // Detach makes a detached mount of s for a daemon that runs under ids of its own. The owner and the group of s, whoever
 // they are, appear as those of to. Everybody else depends on what may be written:
 //
-//   - readOnly, which is also what lies below an overlay: each id below 65536 appears as itself, so that root's sandbox can read what
-//     root can. An id that to has taken changes places with the owner.
-//   - else an id inside is the daemon's own on disk, as in its images. So a sandbox makes files of the folder's owner, and of nobody else
-//     whom the host knows; other owners appear as nobody, and nobody can be given anything.
+//   - readOnly, which is also what lies below an overlay: each id below 65536 appears as itself, so that root's sandbox
+//     can read what root can. An id that to has taken changes places with the owner.
+//   - else an id inside is the daemon's own on disk, as in its images. So a sandbox makes files of the folder's owner,
+//     and of nobody else whom the host knows; other owners appear as nobody, and nobody can be given anything.
 //
 // The mount ignores setuid bits and devices; readOnly makes it refuse writes, also to those who could undo that for a
 // mount of their own.

@@ -28,7 +28,8 @@ func TestFind(t *testing.T) {
 		"4294967295": `user "4294967295" is no possible id`, "4294967296": `user "4294967296" is no possible id`,
 		"99999999999999999999:": `user "99999999999999999999" is no possible id`,
 		"dev:4294967296":        `group "4294967296" is no possible id`,
-		"nobody":                `user "nobody" is neither`, "dev:none": `group "none" is neither`, "-1": `user "-1" is neither`,
+		"nobody":                `user "nobody" is neither`, "dev:none": `group "none" is neither`,
+		"-1": `user "-1" is neither`,
 	} {
 		if u, _, err := f.Find(spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %+v, %v, want %s", spec, u, err, want)

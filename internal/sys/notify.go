@@ -42,7 +42,8 @@ func InstallSeccompListener(prog []byte, killable bool) (*os.File, error) {
 		return nil, fmt.Errorf("install seccomp filter: %d bytes are no program: %w", len(prog), unix.EINVAL)
 	}
 	fprog := sockFprog{len: uint16(n), filter: &prog[0]}
-	flags := unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+	flags := unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH |
+		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
 	if killable {
 		flags |= unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 	}

@@ -88,7 +88,8 @@ func (c *making) open2() outcome {
 }
 
 // openFlags are those that open(2) knows; it passes over others, which openat2(2) refuses.
-const openFlags = unix.O_ACCMODE | unix.O_CREAT | unix.O_EXCL | unix.O_NOCTTY | unix.O_TRUNC | unix.O_APPEND | unix.O_NONBLOCK | unix.O_SYNC |
+const openFlags = unix.O_ACCMODE | unix.O_CREAT | unix.O_EXCL | unix.O_NOCTTY | unix.O_TRUNC | unix.O_APPEND |
+	unix.O_NONBLOCK | unix.O_SYNC |
 	unix.O_ASYNC | unix.O_DIRECT | unix.O_LARGEFILE | unix.O_NOFOLLOW | unix.O_NOATIME
 
 // open is for files that are not there: one that is may be opened without. Where something may take it away meanwhile,

@@ -233,7 +233,8 @@ func (m *monitor) watch(ctx context.Context) (left bool) {
 		}
 		m.log.Warn("hutchd has crashed; another one takes over", "how", describe(status))
 		// A signal meanwhile is for the one that comes.
-		for err := m.startHutchd(context.WithoutCancel(ctx)); err != nil; err = m.startHutchd(context.WithoutCancel(ctx)) {
+		start := func() error { return m.startHutchd(context.WithoutCancel(ctx)) }
+		for err := start(); err != nil; err = start() {
 			m.log.Error("start hutchd again", "err", err)
 			if crashes = append(crashes, time.Now()); len(crashes) > maxCrashes || m.isStopping() {
 				return false

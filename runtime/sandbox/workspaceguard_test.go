@@ -60,7 +60,8 @@ func TestGuardedRepository(t *testing.T) {
 		"old.git/HEAD": "", "old.git/refs/heads/x": "", "old.git/config": "old.git/config",
 		"old.git/hooks/x": "old.git/hooks", "old.git/commondir": "old.git/commondir",
 		"old.git/objects/ab/config": "",
-		"src/config":                "", "src/HEAD": "src/HEAD", "new/src/main.go": "", "new/refs/heads/main": "", "plain/HEAD": "",
+		"src/config":                "", "src/HEAD": "src/HEAD", "new/src/main.go": "", "new/refs/heads/main": "",
+		"plain/HEAD": "",
 		"plain/head": "",
 	} {
 		if got := guardedRepository(p, true, has, had); got != want {

@@ -118,8 +118,9 @@ func (s *Scanner) work(ctx context.Context, p request) (api.ScanResult, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(question), &out, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		// Without id maps: it owns nothing, and has no capabilities once it runs the program.
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
-		Pdeathsig:  unix.SIGKILL,
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC |
+			unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
+		Pdeathsig: unix.SIGKILL,
 	}
 	release, err := sys.StartHeld(cmd.Start)
 	if err != nil {

@@ -21,6 +21,7 @@ func (t *tree) add(file string) error {
 	if err != nil {
 		return err
 	}
+	quoted := map[int]bool{}
 	if goFile {
 		set := token.NewFileSet()
 		parsed, err := parser.ParseFile(set, file, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -32,15 +33,31 @@ func (t *tree) add(file string) error {
 			return nil
 		}
 		t.goProse(set, parsed, file)
+		quoted = quotedLines(set, parsed)
 	} else {
 		t.markdown(file, string(text))
 	}
 	for i, line := range strings.Split(string(text), "\n") {
-		if columns(line) > maxColumns && !unbreakable(line) {
+		if columns(line) > maxColumns && !quoted[i+1] && !unbreakable(line) {
 			t.found("wider than 120 columns", file, i+1, fmt.Sprint(columns(line)))
 		}
 	}
 	return nil
+}
+
+// quotedLines are those in literals of several lines: programs and texts of their own.
+func quotedLines(set *token.FileSet, f *ast.File) map[int]bool {
+	lines := map[int]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			for i, last := set.Position(lit.Pos()).Line, set.Position(lit.End()).Line; i <= last &&
+				last > set.Position(lit.Pos()).Line; i++ {
+				lines[i] = true
+			}
+		}
+		return true
+	})
+	return lines
 }
 
 // columns is the width of a line, with tabs of four.
@@ -49,11 +66,12 @@ func columns(line string) int { return utf8.RuneCountInString(line) + 3*strings.
 // longWord is from how many columns on a word or a literal may make its line too wide.
 const longWord = 60
 
-// unbreakable says that a line is a row of a table, an instruction to a tool, or has an address, a word or a literal so long that
-// breaking it helps nobody.
+// unbreakable says that a line is a row of a table, an instruction to a tool, or has an address, a word or a literal so
+// long that breaking it helps nobody.
 func unbreakable(line string) bool {
 	line = strings.TrimSpace(line)
-	if strings.HasPrefix(line, "|") || strings.HasPrefix(line, "//go:") || strings.Contains(line, "//nolint") || strings.Contains(line, "://") {
+	if strings.HasPrefix(line, "|") || strings.HasPrefix(line, "//go:") || strings.Contains(line, "//nolint") ||
+		strings.Contains(line, "://") {
 		return true
 	}
 	for _, sep := range []string{" ", `"`, "`"} {

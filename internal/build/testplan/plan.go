@@ -146,12 +146,14 @@ func (p Plan) dueFor(r mustrun.Rule) bool {
 
 // Runs reports whether a test runs as a kind of user or machine in a run of CI:
 //
-//   - a test of one machine runs there, and nowhere else; where the budget says so only when what it is about has changed;
-//   - the host's users (root, subuid, no-subuid) repeat what depends on the user; what depends on privilege alone runs as root and as
-//     one of the other two, by the hash of its name. What depends on neither runs once: as the ordinary user with
-//     subordinate ids, or as root, by the hash of its name, if .ci/must-run does not say as whom;
-//   - the machines of other kernels repeat what depends on the kernel, that of most users (vm-6.12) what depends on cgroups, too, and
-//     those with hutch-netd what depends on eBPF; where the budget says so only when what they are about has changed.
+//   - a test of one machine runs there, and nowhere else; where the budget says so only when what it is about has
+//     changed;
+//   - the host's users (root, subuid, no-subuid) repeat what depends on the user; what depends on privilege alone runs
+//     as root and as one of the other two, by the hash of its name. What depends on neither runs once: as the ordinary
+//     user with subordinate ids, or as root, by the hash of its name, if .ci/must-run does not say as whom;
+//   - the machines of other kernels repeat what depends on the kernel, that of most users (vm-6.12) what depends on
+//     cgroups, too, and those with hutch-netd what depends on eBPF; where the budget says so only when what they are
+//     about has changed.
 func (p Plan) Runs(t Test, k mustrun.Kind) bool {
 	if p.Audit {
 		return p.audits(t, k)

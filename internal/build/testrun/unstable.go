@@ -13,9 +13,10 @@ import (
 
 // How a failed test is looked at again:
 //
-//   - what failed decides, not the test's name. Only a wait that ran out (testenv.Late) may have been the machine; every other failure,
-//     a panic and a package that was cut short are final at once;
-//   - a late test is run three times more at once, the first time under the load that it failed in. Failed again, it is red;
+//   - what failed decides, not the test's name. Only a wait that ran out (testenv.Late) may have been the machine;
+//     every other failure, a panic and a package that was cut short are final at once;
+//   - a late test is run three times more at once, the first time under the load that it failed in. Failed again, it is
+//     red;
 //   - passed thrice it is unstable: named at the end with all outputs, and green while there are at most three of them;
 //   - .ci/unstable is the memory. A name that is in it and is unstable again is red.
 

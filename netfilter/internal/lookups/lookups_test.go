@@ -35,7 +35,8 @@ func server(t *testing.T, ttl *atomic.Uint32) (r *net.Resolver, asked *atomic.In
 				asked.Add(1)
 				alias := dns.RR_Header{Name: name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 7200}
 				a := dns.RR_Header{Name: "real.test.", Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl.Load()}
-				m.Answer = []dns.RR{&dns.CNAME{Hdr: alias, Target: "real.test."}, &dns.A{Hdr: a, A: net.IPv4(192, 0, 2, 1)}}
+				m.Answer = []dns.RR{&dns.CNAME{Hdr: alias, Target: "real.test."},
+					&dns.A{Hdr: a, A: net.IPv4(192, 0, 2, 1)}}
 			}
 			_ = w.WriteMsg(m)
 		})}

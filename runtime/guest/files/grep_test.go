@@ -46,9 +46,10 @@ func grove(t testing.TB) string {
 	for name, content := range map[string]string{
 		".git/HEAD": "needle", ".git/info/exclude": "excluded\n", ".gitignore": "*.o\n/build/\n!keep.o\n",
 		".ignore": "quiet\n",
-		"a.go":    "one\nneedle two\n", "a.o": "needle", "keep.o": "needle", "build/x": "needle", "sub/build/x": "needle",
-		"excluded": "needle",
-		"quiet":    "needle", ".hidden": "needle", "sub/.gitignore": "!*.o\nlocal\n", "sub/b.o": "needle",
+		"a.go":    "one\nneedle two\n", "a.o": "needle", "keep.o": "needle", "build/x": "needle",
+		"sub/build/x": "needle",
+		"excluded":    "needle",
+		"quiet":       "needle", ".hidden": "needle", "sub/.gitignore": "!*.o\nlocal\n", "sub/b.o": "needle",
 		"sub/local": "needle",
 		"binary":    "needle\x00", "sub/with\nnewline": "needle", "sub/\xff": "needle", "sub/" +
 			strings.Repeat("n", 255): "needle",

@@ -41,7 +41,7 @@ LIBEXECDIR  = $(DESTDIR)$(PREFIX)/libexec/hutch
 export PATH := $(CURDIR)/bin:$(PATH):$(CURDIR)/.cache/tools/usr/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build install uninstall install-netd uninstall-netd deps lint generate bench clean deps-build deps-test deps-bench
+.PHONY: help run test test-all test-users test-race test-vm test-vm-whole fuzz hunt axes-audit test-workspaces compat ci-table build install uninstall install-netd uninstall-netd deps lint house picture generate bench clean deps-build deps-test deps-bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -168,8 +168,16 @@ lint: deps-build $(STUB) $(LINTER) ## check style and import rules (the first ru
 	$(Q)$(GO) exec $(LINTER) run ./...
 	$(say) LINT '.ci, and what tests declare'
 	$(Q)$(GO) run ./internal/build/planlint
+	$(say) LINT 'words and widths'
+	$(Q)$(GO) run ./internal/build/house -check
 	$(say) LINT 'shell scripts'
 	$(Q)if command -v shellcheck >/dev/null; then shellcheck .ci/run internal/build/*.sh integration/vm/guest/*.sh; else echo '  no shellcheck: skipped'; fi
+
+house: ## print what the tree looks like against its limits: packages, types, functions, lines, words
+	$(Q)$(GO) run ./internal/build/house
+
+picture: build ## record the session that the README shows
+	$(Q)$(GO) run ./internal/build/session -o docs/session.svg
 
 generate: deps-build $(STUB) ## renew generated files (eBPF takes clang-19, which nothing else does)
 	$(Q)internal/build/deps.sh generate

@@ -383,7 +383,7 @@ const emptyTimeout = 5 * time.Second
 func RemoveEmptied(dir string) error { return removeEmptied(dir) }
 
 // removeEmptied is removeTree for a tree whose processes have ended: the kernel may take
-// them out of their cgroups a moment after it has told of their end.
+// them out of their cgroups a moment after it has reported their end.
 func removeEmptied(dir string) error {
 	err := removeTree(dir)
 	if !errors.Is(err, unix.EBUSY) {

@@ -16,7 +16,7 @@ import (
 // hits tells of limits that were met, as it happens: the kernel modifies memory.events and
 // pids.events then, at most every 10 ms (CGROUP_FILE_NOTIFY_MIN_INTV in kernel/cgroup). v1's
 // memory controller has an eventfd for it instead, and its pids controller nothing: such forks
-// are told of when the command has ended. One inotify instance serves all sandboxes,
+// are reported when the command has ended. One inotify instance serves all sandboxes,
 // for watcher's reasons; a nil one tells nothing.
 type hits struct {
 	inotify *os.File

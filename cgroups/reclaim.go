@@ -25,7 +25,7 @@ const reclaimPiece = 1 << 20
 const maxReclaims = 1024
 
 // interruptSignal ends a write. It is the one by which Go's runtime preempts goroutines: it has a handler in every
-// program, expects strays and does nothing about them, and no program asks to be told of it. The handler's SA_RESTART
+// program, expects strays and does nothing about them, and no program asks for it. The handler's SA_RESTART
 // does not matter, because memory_reclaim says EINTR itself.
 const interruptSignal = unix.SIGURG
 

@@ -79,7 +79,7 @@ func TestReclaim(t *testing.T) {
 	told := make(chan int64, 1)
 	stop := q.add(p.dir, func(n int64) { told <- n })
 	if got := <-told; got != 0 { // nothing was taken here
-		t.Errorf("told of %d", got)
+		t.Errorf("told about %d", got)
 	}
 	stop()
 	stop()
@@ -102,14 +102,14 @@ func TestReclaimNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{p.dir, filepath.Join(p.dir, "gone")} {
-		q.add(dir, func(int64) { t.Error("told of nothing") })
+		q.add(dir, func(int64) { t.Error("told about nothing") })
 	}
 	small := pretend(t, 4096, 20<<20) // less than which nothing is asked for
 	small.put(t, "memory.stat", "inactive_file 0\nactive_file 0\n")
 	told := make(chan int64)
 	q.add(small.dir, func(n int64) { told <- n })
 	if n := <-told; n != 0 {
-		t.Errorf("told of %d", n)
+		t.Errorf("told about %d", n)
 	}
 	for _, x := range []*Execs{{}, {mode: V1, mounts: map[string]string{"memory": "/m", "": "/u"}}} {
 		x.Reclaim("s", func(int64) { t.Error("there is no cgroup v2") })()
@@ -158,7 +158,7 @@ func TestReclaimStray(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := <-told; got != 19<<20 {
-		t.Errorf("told of %d", got)
+		t.Errorf("told about %d", got)
 	}
 }
 

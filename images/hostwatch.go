@@ -17,7 +17,7 @@ type hostWatch struct {
 	asked []source  // that cannot be watched: in folders that may not be read, and on file systems that others write to
 }
 
-// hostRelook is how long a skeleton is used because the kernel has told of nothing.
+// hostRelook is how long a skeleton is used because the kernel has reported nothing.
 const hostRelook = time.Minute
 
 // watched is what changes a source, or makes one that was not there.

@@ -48,15 +48,15 @@ type Config struct {
 	Way Way
 	// Resolver looks up what sandboxes connect to; nil is the host's own.
 	Resolver *net.Resolver
-	// Denied is told of what a sandbox is refused, before it can know. It must not block.
+	// Denied is told about what a sandbox is refused, before it can know. It must not block.
 	Denied func(sandbox string, d api.DeniedEvent)
-	// Failed is told of each allowed connection that fails outside of the sandbox, before it can know. It must not
+	// Failed is told about each allowed connection that fails outside of the sandbox, before it can know. It must not
 	// block.
 	Failed func(sandbox string, f api.FailedEvent)
 	// Outside is the proxy that this host's own programs go through to a URL, nil for none. May be nil, as there is
 	// none.
 	Outside func(*url.URL) *url.URL
-	// Passed is told of each connection, and flow of datagrams, that a policy allows, and by which rule. It must
+	// Passed is told about each connection, and flow of datagrams, that a policy allows, and by which rule. It must
 	// not block.
 	Passed func(sandbox string, t api.NetTarget, rule string)
 	// Ask has somebody asked about a connection of a sandbox that is held meanwhile, and returns the answer, at the

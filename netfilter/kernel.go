@@ -157,7 +157,7 @@ func (e *Engine) Enforce(id string, cgroup uint64, n *Network) (_ *Enforced, err
 	s := &Enforced{k: k, id: id, cgroup: cgroup, net: n, limit: rate.NewLimiter(denialsPerSecond, 10*denialsPerSecond),
 		recent: map[wanted]*repeated{}}
 	s.changed.L = &s.handling
-	if c, err := k.maps.Counts(cgroup); err == nil { // a daemon before was told of these
+	if c, err := k.maps.Counts(cgroup); err == nil { // a daemon before was told about these
 		s.before = c.Denied - c.Lost
 	}
 	k.mu.Lock()
@@ -195,7 +195,7 @@ func (s *Enforced) Close() error {
 	return s.sandbox.Close()
 }
 
-// Settle waits until all that the kernel has refused so far is told of. The kernel counts
+// Settle waits until all that the kernel has refused so far is reported. The kernel counts
 // before the program has its answer; what found the ring full is not waited for.
 func (s *Enforced) Settle() {
 	c, err := s.k.maps.Counts(s.cgroup)
@@ -223,7 +223,7 @@ type wanted struct {
 	cgroup uint64
 }
 
-// repeated is a refusal that was told of, with how often it was since.
+// repeated is a refusal that was reported, with how often it was since.
 type repeated struct {
 	d     api.DeniedEvent
 	at    time.Time
@@ -396,7 +396,7 @@ func (c *counts) all() map[string]int64 {
 	return all
 }
 
-// denialsPerSecond are told of, of one sandbox; ten times that at once.
+// denialsPerSecond are reported, of one sandbox; ten times that at once.
 const denialsPerSecond = 50
 
 // tell tells of what the kernel has refused, until the reader is closed.

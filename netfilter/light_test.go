@@ -42,7 +42,7 @@ func (r *rig) pair(port uint16, next <-chan *net.TCPConn) (client, server *net.T
 		}
 		// The first one, for which the name was looked up, or another goroutine accepted it.
 		_, _ = client.Close(), server.Close()
-		waitFor(r.t, "the end of a connection that is not to be told of",
+		waitFor(r.t, "the end of a connection that is not to be reported",
 			func() bool { return r.proxy.Connections() <= all })
 	}
 	r.t.Fatal("the loop carries no connection")

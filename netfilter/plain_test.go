@@ -49,7 +49,7 @@ func TestPlain(t *testing.T) {
 	e := newEngine(t, k)
 	e.cfg.Denied = func(id string, d api.DeniedEvent) {
 		if id != "sb_1" {
-			t.Errorf("told of %s", id)
+			t.Errorf("told about %s", id)
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxCommand bounds the arguments that are told of, in bytes.
+	// maxCommand bounds the arguments that are reported, in bytes.
 	maxCommand = 1 << 10
 	// readPatience is for reading about a process. Its memory is its own business: the kernel
 	// reads anonymous pages of it only, but under a lock that it can be busy with.

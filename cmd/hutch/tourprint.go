@@ -78,7 +78,7 @@ var phaseTree = []phaseNode{
 	{"reach or start the daemon", "client.connect", nil},
 	{"create the sandbox", "client.create", []phaseNode{
 		{"image", "image", nil}, {"folders", "folders", nil}, {"mounts", "mounts", nil},
-		{"net namespace", "netns", nil}, {"what it is told of itself", "about", nil}, {"configuration", "spec", nil},
+		{"net namespace", "netns", nil}, {"what it is told about itself", "about", nil}, {"configuration", "spec", nil},
 		{"launch", "launch", []phaseNode{
 			{"its seccomp filter", "launch.seccomp", nil}, {"overlay", "launch.overlay", nil},
 			{"libcontainer create", "launch.libcontainer_create", nil},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLowerLinks: hard links to what the layer has not are told of, unless the layer has something else under their
+// TestLowerLinks: hard links to what the layer has not are reported, unless the layer has something else under their
 // names in the end.
 func TestLowerLinks(t *testing.T) {
 	c := newCage(t)

@@ -155,7 +155,7 @@ func TestMCP(t *testing.T) {
 	c.call(t, "sandbox_remove", false, world.Args{"sandbox": other})
 	w.OK(t, "rm", "-f", foreign)
 
-	// One that has ended is told of once, and replaced.
+	// One that has ended is reported once, and replaced.
 	w.OK(t, "kill", own)
 	text = c.call(t, "sandbox_run_command", true, world.Args{"command": "true"})
 	if !strings.Contains(text, "has ended") {

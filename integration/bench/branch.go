@@ -88,7 +88,7 @@ func fork(ctx context.Context, c *client.Client, p api.ForkParams) (undo func() 
 func settled(ctx context.Context, c *client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, fullLimit)
 	defer cancel()
-	for { // nobody is told of that either
+	for { // nobody is told that either
 		info, err := c.Info(ctx)
 		if err != nil || info.Counts.Removing == 0 {
 			return err

@@ -133,7 +133,7 @@ func setupDeniedEvent(ctx context.Context, h *Host) (*Prepared, error) {
 	}
 	return &Prepared{
 		Command: way.command + ": denied-at " + nowhere, Version: way.version,
-		Note: "one event, because a sandbox that is refused a lot is told of less often",
+		Note: "one event, because a sandbox that is refused a lot is reported less often",
 		Run: func(ctx context.Context) (Sample, error) {
 			took, err := told(ctx)
 			return Sample{Wall: took}, err

@@ -67,7 +67,7 @@ func TestLimitsExplained(t *testing.T) {
 		t.Errorf("page cache: %+v", hit)
 	}
 
-	// What is met is told of while the command runs.
+	// What is met is reported while the command runs.
 	c.Call(nil, "events.subscribe", world.Params{"kinds": []string{"limit.hit"}, "sandbox": id})
 	type hitEvent struct {
 		Sandbox, Exec string

@@ -63,7 +63,7 @@ tried(os.chmod, "secret", 0o600); tried(os.chmod, "/ro/f", 0o600); tried(os.chmo
 tried(os.truncate, "secret", 0); tried(os.truncate, "/ro/f", 0); tried(os.truncate, "none", 0)
 print(json.dumps(refused))`
 
-// TestFileDenied: each file that a process is refused is told of in debug mode, with the errno that it gets, and
+// TestFileDenied: each file that a process is refused is reported in debug mode, with the errno that it gets, and
 // nothing else is: not what is allowed, not what is missing or is there already. Root and another user.
 func TestFileDenied(t *testing.T) {
 	testenv.Axes(t, testenv.Privilege)

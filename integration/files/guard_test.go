@@ -107,7 +107,7 @@ func testGuard(t *testing.T, mode api.GuardNew) {
 	}
 }
 
-// TestUnguarded: what turns up under a guarded name is told of with the command behind which it was
+// TestUnguarded: what turns up under a guarded name is reported with the command behind which it was
 // found, once, also after a new hutchd; without a file of it in the host's folder.
 func TestUnguarded(t *testing.T) {
 	testenv.Axes(t, testenv.User)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestGuardNew: with guard_new refuse no name of the guard's comes to be, whatever makes it, and nothing of it is in
-// the host's folder; each refusal is told of, with what allows it. All else is made as without.
+// the host's folder; each refusal is reported, with what allows it. All else is made as without.
 func TestGuardNew(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	t.Parallel()

@@ -55,7 +55,7 @@ attempt("sqlite", wal)
 def notify():
     libc = ctypes.CDLL(None); fd = libc.inotify_init1(0); libc.inotify_add_watch(fd, b".", 0x100)
     write("seen", "x")
-    if not select.select([fd], [], [], 20)[0]: raise OSError(errno.ETIMEDOUT, "nothing was told of")
+    if not select.select([fd], [], [], 20)[0]: raise OSError(errno.ETIMEDOUT, "nothing was reported")
     os.close(fd)
 attempt("inotify", notify)
 attempt("git status", lambda: git("status"))

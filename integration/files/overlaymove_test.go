@@ -108,7 +108,7 @@ cd ..; git clone -q repo clone; ls clone/src/outer | wc -l; git -C clone fsck --
 }
 
 // TestOverlayMoveTold: in debug mode, where each open is put to PID 1 as well, folders are moved, too, and one that is
-// too large is told of.
+// too large is reported.
 func TestOverlayMoveTold(t *testing.T) {
 	t.Parallel()
 	w := world.New(t)

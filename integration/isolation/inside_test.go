@@ -43,7 +43,7 @@ func TestInside(t *testing.T) {
 			"grep -E 'Cap(Prm|Eff|Bnd)' /proc/self/status | sort -u -k2 | wc -l; touch /tmp/x; chmod 0 /tmp/x; cat /tmp/x", "1\nPermission denied", "1"},
 		{"one capability", world.Params{"cap_drop": []string{"CAP_DAC_OVERRIDE"}},
 			"touch /tmp/y; chmod 0 /tmp/y; cat /tmp/y", "Permission denied", ""},
-		// What a sandbox is told of itself is there, and read-only, also where /run is a folder of its own or the
+		// What a sandbox is told about itself is there, and read-only, also where /run is a folder of its own or the
 		// host's; other folders may lie in one in memory.
 		{"run", world.Params{"mounts": []world.Params{{"target": "/run", "mode": "tmpfs"},
 			{"target": "/run/a", "mode": "tmpfs"}}},

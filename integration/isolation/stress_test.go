@@ -11,7 +11,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestStressRefused: what stress-ng tries of the kernel's side doors is refused, and told of;
+// TestStressRefused: what stress-ng tries of the kernel's side doors is refused and reported;
 // the stressor notices and ends by itself. The twin is the same stressor outside, where the
 // host has what it needs.
 func TestStressRefused(t *testing.T) {
@@ -22,7 +22,7 @@ func TestStressRefused(t *testing.T) {
 	world.NeedsInside(t, "/usr/bin/stress-ng")
 	sb := w.Create(t, "host")
 	worked := 0
-	// without a call: refused, but not told of, for programs try it
+	// without a call: refused, but not reported, for programs try it
 	for _, tt := range []struct{ stressor, call string }{
 		{"key", "add_key"}, {"io-uring", ""}, {"handle", ""}, {"af-alg", "socket"}, {"rawsock", "socket"},
 		{"rawpkt", "socket"}, {"dccp", "socket"},

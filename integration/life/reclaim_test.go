@@ -110,9 +110,9 @@ func TestReclaim(t *testing.T) {
 	}
 	told := reclaimedOf(t, events)
 	now := usedMemory(t, c, rec.ID)
-	t.Logf("%d bytes, then %d; told of %d", before, now, told)
+	t.Logf("%d bytes, then %d; told about %d", before, now, told)
 	if now > before-(mib-4)<<20 || told < (mib-4)<<20 || told > before {
-		t.Errorf("%d bytes, then %d; told of %d", before, now, told)
+		t.Errorf("%d bytes, then %d; told about %d", before, now, told)
 	}
 	if got, err := c.GetSandbox(t.Context(), rec.ID); err != nil || got.Paused == nil ||
 		got.Paused.ReclaimedBytes == nil || *got.Paused.ReclaimedBytes != told {

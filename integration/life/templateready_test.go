@@ -78,7 +78,7 @@ func TestTemplateReady(t *testing.T) {
 		w.OK(t, "rm", "-f", sb.ID)
 	}
 
-	// A try that the end of the check cuts short is not what is told of.
+	// A try that the end of the check cuts short is not what is reported.
 	soon := testenv.Patience(time.Second / 2).Seconds() // enough for a command to say something
 	for name, tt := range map[string]struct {
 		spec api.TemplateSpec

@@ -137,7 +137,7 @@ func TestNetworkAsk(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	// No is no for good, and is told of as any refusal.
+	// No is no for good, and is reported as any refusal.
 	c = w.wants(t, sb, "private.test", port)
 	a.answer(t, a.question(t, "private.test", port, entry("private.test")), api.NetDeny)
 	notAllowed(t, c, w.forbidden(t, sb))

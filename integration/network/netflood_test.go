@@ -117,7 +117,7 @@ func TestNetworkFailsClosed(t *testing.T) {
 	web := webServer(t, "hello")
 	sb := w.allowing(t, fmt.Sprintf("web.test:%d", web))
 	// The command asks for names and connects all the time, over the end of hutchd, until
-	// it gets an answer after it was told of that; all that it ever gets is the server's.
+	// it gets an answer after it has been told; all that it ever gets is the server's.
 	c := w.Launch(t, "exec", "-i", sb, "--", "python3", "-u", "-c", `
 import socket, sys, threading
 def fetch(name, port):

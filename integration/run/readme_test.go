@@ -13,12 +13,11 @@ import (
 	"github.com/hutch-sh/hutch/internal/testenv"
 )
 
-// readmeInstead is what is run in the place of a part of a line of the README, and why. What is no longer in the README
-// is an error.
+// readmeInstead is what is run in the place of a part of a line of the README and the tutorial, and why. What is in
+// neither is an error.
 var readmeInstead = []struct{ part, instead, why string }{
 	{"make run ", "make -n run NO_INSTALL=1 ", "it builds what is being tested"},
 	{"make test ", "make -n test NO_INSTALL=1 ", "this is a part of it"},
-	{"make install ", "make -n install NO_INSTALL=1 ", "it builds what is being tested"},
 	{"hutch run -it host", "echo exit | hutch run -it host", "nobody sits at a terminal"},
 	{"workspace apply -i fix", "workspace apply fix", "nobody sits at a terminal"},
 	{"host; ...; hutch undo box",
@@ -34,19 +33,24 @@ var readmeInstead = []struct{ part, instead, why string }{
 	{"events --since 1 ", "events --since 1 --no-follow ", "it goes on for ever"},
 	{"hutch create --name box host &&", "hutch rm -f box; hutch create --name box host &&",
 		"an earlier line has made one of this name"},
+	{"hutch create --name fix ", "hutch rm -f fix; hutch create --name fix ",
+		"the README has made it before the tutorial"},
 	{"hutch cp data.csv", "hutch create --name box host && hutch exec box mkdir /out && hutch cp data.csv",
 		"the line before has removed it"},
 	{"claude mcp add sandbox -- hutch mcp", "hutch mcp </dev/null", "what the client starts"},
 	{"-m 512m --pids-limit 64", "-m 512m --pids-limit 64 --best-effort", "not every user has cgroups"},
 }
 
-// readme is the repository's.
+// readme is the repository's, with what it sends a reader to first.
 func readme(t *testing.T) (root, text string) {
 	root, err := testenv.ModuleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return root, world.Read(t, filepath.Join(root, "README.md"))
+	for _, name := range []string{"README.md", "docs/tutorial.md", "docs/settings.md"} {
+		text += world.Read(t, filepath.Join(root, name))
+	}
+	return root, text
 }
 
 // blocks are the texts between ```kind and ```.
@@ -58,7 +62,7 @@ func blocks(text, kind string) (all []string) {
 	return all
 }
 
-// TestReadme types each command of the README, in its order, in a folder outside of the repository.
+// TestReadme types each command of the README and the tutorial, in their order, in a folder outside of the repository.
 func TestReadme(t *testing.T) {
 	testenv.Axes(t, testenv.User, testenv.Privilege)
 	t.Parallel()
@@ -111,7 +115,7 @@ func TestReadme(t *testing.T) {
 	}
 	for _, r := range readmeInstead {
 		if !used[r.part] {
-			t.Errorf("no line of the README has %q", r.part)
+			t.Errorf("no line of the README or the tutorial has %q", r.part)
 		}
 	}
 	w.OK(t, append([]string{"rm", "-f"}, strings.Fields(w.OK(t, "ps", "-aq"))...)...)

@@ -125,7 +125,7 @@ func (c *chain) record(s *settings, e *Entry) bool {
 		}
 		if err == nil && c.size > 0 {
 			// Lets the record before which it rotates be the first of the new segment, unless
-			// old ones go: that is told of first.
+			// old ones go: that is reported first.
 			if c.rotate(); len(c.firsts) >= segments {
 				if c.drop(s, e.time) {
 					return c.record(s, e)

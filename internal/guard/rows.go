@@ -242,7 +242,7 @@ var Rows = []Row{
 	{Name: ".aws", Depth: Top, Who: "aws", When: home, Source: "docs.aws.amazon.com: credential_process"},
 	{Name: ".mailcap", Depth: Top, Who: "mail readers", When: "opens an attachment", Source: "mailcap(5)"},
 	{Name: ".forward", Depth: Top, Who: "mail servers", When: "mail comes", Source: "aliases(5)"},
-	// Made by people's own work as well: told of.
+	// Made by people's own work as well: told about.
 	{Name: ".venv", Depth: Top, Report: true, Who: "editors, uv", When: opens,
 		Source: "code.visualstudio.com/docs/python/environments: its interpreter runs"},
 	{Name: "venv", Depth: Top, Report: true, Who: "editors", When: opens,

@@ -160,7 +160,7 @@ func (s *Server) decide(q dns.Question, from netip.AddrPort) verdict {
 	}
 	if s.Grant != nil {
 		if err := s.Grant(name, a); err != nil {
-			s.deny(q, from, name, policy.Decision{Rule: "eBPF", Why: "the kernel could not be told of the address: " +
+			s.deny(q, from, name, policy.Decision{Rule: "eBPF", Why: "the kernel could not be told about the address: " +
 				err.Error()}, "SERVFAIL")
 			return verdict{rcode: dns.RcodeServerFailure}
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestRecords: records that a sandbox does not get are told of, but for those that are asked for beside others.
+// TestRecords: records that a sandbox does not get are reported, but for those that are asked for beside others.
 func TestRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []Denial
@@ -53,7 +53,7 @@ func TestRecords(t *testing.T) {
 				}
 			}
 			if told = nil; fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("told of %q, want %q", got, want)
+				t.Errorf("told about %q, want %q", got, want)
 			}
 		}
 		ask("example.com.", dns.TypeTXT, 0)

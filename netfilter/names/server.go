@@ -61,7 +61,7 @@ type Config struct {
 	// Grant makes the address of a name that the policy lets the sandbox know reachable,
 	// before the answer leaves. Without it addresses are.
 	Grant func(name string, a netip.Addr) error
-	// Denied is told of each lookup that was refused. It must not block.
+	// Denied is told about each lookup that was refused. It must not block.
 	Denied func(Denial)
 	Limits Limits
 }

@@ -126,7 +126,7 @@ func TestPlainAsked(t *testing.T) {
 	}
 }
 
-// TestPlainClose: who waits for a question that never comes is told of the end.
+// TestPlainClose: who waits for a question that never comes is told about the end.
 func TestPlainClose(t *testing.T) {
 	ns, err := NewPlain()
 	if err != nil {

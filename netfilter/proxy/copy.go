@@ -33,7 +33,7 @@ func (f *flow) copyDown(head []byte) {
 	}()
 }
 
-// renewable is a client that is not told of the end of a server which another one comes after.
+// renewable is a client that is not told about the end of a server which another one comes after.
 type renewable struct {
 	*net.TCPConn
 	f *flow

@@ -90,15 +90,15 @@ type Config struct {
 	Resolver *net.Resolver
 	// Own says that an address is the host's. nil: OwnAddress.
 	Own func(netip.Addr) bool
-	// Denied is told of each refusal. It must not block.
+	// Denied is told about each refusal. It must not block.
 	Denied func(Denial)
-	// Passed is told of each connection, and flow of datagrams, that the policy allows,
+	// Passed is told about each connection, and flow of datagrams, that the policy allows,
 	// by which rule, before the server is: mode learn learns from it. May be nil; must not block.
 	Passed func(t api.NetTarget, rule string)
 	// Ask has somebody asked about a connection that the policy asks about, and returns the answer, at the latest when
 	// ctx ends. It may change the rules. nil: the answer is no.
 	Ask func(ctx context.Context, t api.NetTarget, d policy.Decision) Answer
-	// Failed is told of each allowed connection that could not be made. May be nil; must not block.
+	// Failed is told about each allowed connection that could not be made. May be nil; must not block.
 	Failed func(Failure)
 	Limits Limits
 }

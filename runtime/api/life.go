@@ -21,7 +21,7 @@ type ReclaimedEvent struct {
 type PauseMeans string
 
 // The means. The freezer needs a cgroup v2 hierarchy that the daemon may use; processes do
-// not notice it. Elsewhere they get SIGSTOP, which their parents are told of, and SIGCONT at
+// not notice it. Elsewhere they get SIGSTOP, which their parents are reported, and SIGCONT at
 // the end, which also wakes those that had been stopped before.
 const (
 	PauseFreezer PauseMeans = "freezer"

@@ -93,7 +93,7 @@ func (f *Failure) Text() string {
 	return text
 }
 
-// FailedEvent is the data of network.failed. What fails again and again is told of less often, as in DeniedEvent.
+// FailedEvent is the data of network.failed. What fails again and again is reported less often, as in DeniedEvent.
 type FailedEvent struct {
 	NetTarget
 	Why    string `json:"why"`
@@ -154,7 +154,7 @@ type FileEvent struct {
 }
 
 // SyscallEvent is the data of syscall.denied: the filter of the sandbox refused a system
-// call. What many processes are refused again and again is told of less often, as in DeniedEvent.
+// call. What many processes are refused again and again is reported less often, as in DeniedEvent.
 type SyscallEvent struct {
 	Syscall    string   `json:"syscall"`
 	Args       []string `json:"args"` // hexadecimal, as the kernel got them
@@ -167,7 +167,7 @@ type SyscallEvent struct {
 }
 
 // DeniedEvent is the data of network.denied. A sandbox that is refused again and again is
-// told of less often: Count says how many refusals of the same an event stands for, Untold
+// told about less often: Count says how many refusals of the same an event stands for, Untold
 // how many of others there were before it that no event was for.
 type DeniedEvent struct {
 	NetTarget

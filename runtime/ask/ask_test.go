@@ -71,7 +71,7 @@ func wait(ctx context.Context, d *Desk, sandbox string, e api.AskEvent) chan api
 	return got
 }
 
-// TestDesk: who wants the same shares a question and its answer, the first one counts, and each end is told of and on
+// TestDesk: who wants the same shares a question and its answer, the first one counts, and each end is reported and on
 // record.
 func TestDesk(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "always.json")

@@ -37,7 +37,7 @@ const fileCaps = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_
 	1<<unix.CAP_FSETID | 1<<unix.CAP_LINUX_IMMUTABLE | 1<<unix.CAP_MKNOD | 1<<unix.CAP_SYS_ADMIN
 
 // ownCall is in the upper half of the flags of what this thread opens: see cbpf.AskingAlso. The kernel
-// takes an int there. A process that does the same is not told of, and gains nothing else.
+// takes an int there. A process that does the same is not reported, and gains nothing else.
 const ownCall = 0x68756368
 
 // newJudge is for the calling goroutine, which is locked to its thread.

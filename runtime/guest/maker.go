@@ -48,7 +48,7 @@ type outcome struct {
 	fd      int        // or this file, if not -1
 	cloexec bool
 	later   bool       // somebody else answers
-	refused *judgement // to be told of
+	refused *judgement // to be reported
 	made    *judgement // likewise, of what could be made
 }
 

@@ -218,7 +218,7 @@ func (r *makeRules) native(dir string) bool {
 	return r.free[first]
 }
 
-// changed is told of a name that is made: the right is that of a folder, not of its name.
+// changed is told about a name that is made: the right is that of a folder, not of its name.
 func (r *makeRules) changed(s *spot) {
 	if s.dir == "/" {
 		r.mu.Lock()
@@ -269,7 +269,7 @@ func (r *makeRules) refusesLink(s *spot, to string) bool {
 	})
 }
 
-// made is what is to be told of s, which has been made: that it makes a repository of a folder. nil is nothing.
+// made is what is to be told about s, which has been made: that it makes a repository of a folder. nil is nothing.
 func (r *makeRules) made(s *spot) *judgement {
 	var at string
 	switch name := strings.ToLower(s.name); name {

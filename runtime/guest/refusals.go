@@ -26,7 +26,7 @@ type refusals struct {
 	listener *os.File
 	prog     []byte // the filter, whose errnos are the answers
 	ch       *channel
-	files    bool       // to be told of, too
+	files    bool       // to be reported, too
 	maker    *maker     // nil unless names are made here
 	mover    *mover     // nil unless folders are moved here
 	ids      *pretender // nil unless ids are pretended
@@ -37,7 +37,7 @@ type refusals struct {
 	filled time.Time
 }
 
-// refusedCall is what makes two of them the same: what is not told of costs no look at /proc.
+// refusedCall is what makes two of them the same: what is not told about costs no look at /proc.
 type refusedCall struct {
 	nr, pid uint32
 	file    string
@@ -71,7 +71,7 @@ func watchOf(args []string) watch {
 }
 
 // installFilter puts the filter in force. With a listener, whoever is refused a call is
-// told of; where the kernel is older, or something around the sandbox listens already,
+// told about; where the kernel is older, or something around the sandbox listens already,
 // the filter answers by itself.
 //
 // listen(2) is put to it as well, and goes on: no other way tells of new servers, without rights on the host. So are
@@ -123,7 +123,7 @@ func (r *refusals) serve() {
 	fd := int(r.listener.Fd())
 	var files *judge
 	if r.files || r.maker != nil || r.mover != nil || r.ids != nil {
-		files, _ = newJudge() // without, nothing is told of files, and they are used all the same
+		files, _ = newJudge() // without, nothing is told about files, and they are used all the same
 	}
 	if r.maker != nil && files != nil {
 		_ = r.maker.adopt(files) // without, nothing is made that commands cannot make themselves
@@ -223,7 +223,7 @@ func (r *refusals) tellListen() {
 	}
 }
 
-// tell posts a refused call, unless the same was told of a moment ago or too many were.
+// tell posts a refused call, unless the same was reported a moment ago or too many were.
 func (r *refusals) tell(n *sys.SeccompNotification, errno unix.Errno, file *guestapi.RefusedFile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -172,7 +172,7 @@ func (x *execs) end(id string, end json.RawMessage) {
 	}
 }
 
-// note replaces what the next hutchd is told of an exec.
+// note replaces what the next hutchd is told about an exec.
 func (x *execs) note(id string, note json.RawMessage) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

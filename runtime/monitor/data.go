@@ -53,7 +53,7 @@ func makeDir(dir string, mode os.FileMode) error {
 			WithHint("remove it: rm -r %s", dir)
 	}
 	if st.Mode() == fs.ModeDir|mode {
-		return nil // who watches the folder above it, as daemons do, is not told of a change
+		return nil // who watches the folder above it, as daemons do, is not told about a change
 	}
 	return os.Chmod(dir, mode)
 }

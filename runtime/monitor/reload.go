@@ -10,7 +10,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/monitor/monitorapi"
 )
 
-// settings are what hutchd is told of the configuration file.
+// settings are what hutchd is told about the configuration file.
 func (m *monitor) settings() monitorapi.Settings {
 	m.mu.Lock()
 	defer m.mu.Unlock()

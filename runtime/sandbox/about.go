@@ -56,7 +56,7 @@ const (
 	sysFolder   = "sys"
 )
 
-// mountAbout mounts what the sandbox is told of itself. It is empty but for what is the same in each.
+// mountAbout mounts what the sandbox is told about itself. It is empty but for what is the same in each.
 func (f *creation) mountAbout() error {
 	at := filepath.Join(f.s.dir, aboutFolder)
 	mnt, err := sys.FSMount("tmpfs", []sys.FSOption{
@@ -137,7 +137,7 @@ func (m *Manager) tell(s *Sandbox) {
 	}
 }
 
-// aboutOf is what a sandbox is told of itself. No path of the host is in it.
+// aboutOf is what a sandbox is told about itself. No path of the host is in it.
 func aboutOf(r api.Sandbox, sp *api.Spec) api.About {
 	a := api.About{
 		Version: 1, Sandbox: r.ID, Image: r.Image, WritableUsr: sp.WritableUsr, Limits: r.Limits, Seccomp: r.Seccomp,

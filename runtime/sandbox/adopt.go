@@ -342,7 +342,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 	m.adoptScope(s)
 	m.mu.Unlock()
 	m.adoptPorts(s, h.PID)
-	s.knowServers(s.servers()) // the hutchd before has told of them
+	s.knowServers(s.servers()) // the hutchd before has told about them
 	m.watchCalls(s)
 	for i := range h.Execs {
 		m.adoptExec(ctx, s, &h.Execs[i], &metas[i], guests[metas[i].Guest])

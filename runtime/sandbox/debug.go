@@ -35,7 +35,7 @@ func (f *creation) detail(step string) string {
 		_, _, detail := f.s.net.State()
 		return fmt.Sprintf("mode %s: %s", r.Network.Effective(), detail)
 	case "about":
-		return "what the sandbox is told of itself, at " + aboutTarget
+		return "what the sandbox is told about itself, at " + aboutTarget
 	case "spec":
 		return fmt.Sprintf("libcontainer configuration, %d bytes; ids %s", len(f.config), extents(h.UIDs))
 	case "launch":

@@ -49,7 +49,7 @@ type Launcher interface {
 	// Claim gives a sandbox that was created as a generic one its root. When it fails, the sandbox
 	// is destroyed.
 	Claim(ctx context.Context, id string, c launchapi.Claim) error
-	// Take makes a sandbox that was claimed ahead one that the next hutchd is told of.
+	// Take makes a sandbox that was claimed ahead one that the next hutchd is reported.
 	Take(id string) error
 	Kill(ctx context.Context, id string) error
 	// Destroy kills, waits, and unmounts. It is idempotent.
@@ -136,7 +136,7 @@ type Cgroups interface {
 // Networks makes the networks of sandboxes: package netfilter, joined by cmd/hutchd.
 type Networks interface {
 	// Plain is a namespace with a loopback interface and a resolver that refuses, which is what mode none means:
-	// Manager.Denied is told of each lookup of the sandbox id before that has its answer. AdoptPlain makes that of a
+	// Manager.Denied is told about each lookup of the sandbox id before that has its answer. AdoptPlain makes that of a
 	// hutchd before refuse again; it owns the file, which is the namespace.
 	Plain(id string) (Namespace, error)
 	AdoptPlain(id string, netns *os.File) (Namespace, error)

@@ -64,7 +64,7 @@ func (i *silentInit) refuses(session int, path string) {
 }
 
 // TestDeniedEarly: what a command is refused before PID 1 says that it runs is the command's own, also beside others
-// that start, and what nobody has started is told of as nobody's.
+// that start, and what nobody has started is reported as nobody's.
 func TestDeniedEarly(t *testing.T) {
 	w := whose{make(chan string, 8)}
 	m := NewManager(Config{Events: w})

@@ -37,7 +37,7 @@ type running struct {
 
 	group     group       // its cgroup; without a name when it has none, or has given it back
 	oom, pids uint64      // the sandbox's Events when it started
-	told      api.Verdict // the limit whose hit was told of; guarded by s.mu
+	told      api.Verdict // the limit whose hit was reported; guarded by s.mu
 	company   bool        // another exec ran in the sandbox meanwhile; guarded by s.mu
 
 	// stop ends the exec for the reason that is its cause.

@@ -77,7 +77,7 @@ func (m *Manager) lookNow(s *Sandbox) look {
 // lookWhy ends what r does; where it has succeeded alone nobody looks, as this is behind each command. If it has failed
 // it tells what may be why, and of which nothing else tells: connections that wait for their servers, as it may have
 // lost its patience, those for which there was no route, and names that got no answer of use. What came before it
-// began, or before another one ended beside it, may be that one's, which has succeeded or was told of it.
+// began, or before another one ended beside it, may be that one's, which has succeeded or was told about it.
 func (m *Manager) lookWhy(r *running, failed bool) {
 	s := r.s
 	s.mu.Lock()

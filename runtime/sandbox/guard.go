@@ -39,7 +39,7 @@ type folderGuard struct {
 	told     map[string]bool
 	top      []string // names that are, or may be, at the top of the folder
 	reported []*guard.Row
-	made     []api.Unguarded     // to be told of
+	made     []api.Unguarded     // to be reported
 	changed  unix.StatxTimestamp // when the folder's names had changed as they were read
 }
 
@@ -236,7 +236,7 @@ func (h *Host) addGuardNew(iso *api.Isolation, sp *api.Spec, guards []*folderGua
 		switch {
 		case !g.refuses:
 			w.Status = "no"
-			w.Detail = "guarded names that are not there can be made, and are told of at the top of the folder: " +
+			w.Detail = "guarded names that are not there can be made, and are told about at the top of the folder: " +
 				cmp.Or(h.noGuardNew(sp), "as was asked for")
 		case g.unseen > 0 && w.Status == "yes":
 			w.Detail += fmt.Sprintf("; %d folders of %s cannot be looked into", g.unseen, g.target)

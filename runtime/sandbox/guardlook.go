@@ -117,7 +117,7 @@ func (g *folderGuard) reports(root int) (found []api.Unguarded) {
 }
 
 // What a look at the top of a folder takes at most, behind each command: names, and of them those that are looked at
-// and told of. It is for people who want to know; what must not be made is not made.
+// and told about. It is for people who want to know; what must not be made is not made.
 const (
 	maxTopNames = 100_000
 	maxTold     = 1000

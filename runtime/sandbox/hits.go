@@ -7,7 +7,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// hitPause bounds how often a sandbox's limit is told of: a fork bomb meets it for as long
+// hitPause bounds how often a sandbox's limit is reported: a fork bomb meets it for as long
 // as it lives.
 const hitPause = time.Second
 
@@ -50,7 +50,7 @@ func (m *Manager) hit(s *Sandbox, limit api.Verdict) {
 	m.emit(api.EventLimitHit, s, exec, api.LimitEvent{Limit: limit, Detail: detail})
 }
 
-// noteHit says that limit was told of; s.mu is held.
+// noteHit says that limit was reported; s.mu is held.
 func (s *Sandbox) noteHit(limit api.Verdict, now time.Time) {
 	if s.hits == nil {
 		s.hits = map[api.Verdict]time.Time{}

@@ -6,7 +6,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// TestLandlock: on is a wall or an error, and what is missing is told of.
+// TestLandlock: on is a wall or an error, and what is missing is reported.
 func TestLandlock(t *testing.T) {
 	has, lacks := &Host{LandlockABI: 7}, &Host{LandlockReason: "too old"}
 	for _, c := range []struct {

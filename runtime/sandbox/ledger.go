@@ -153,7 +153,7 @@ func (r *running) takeRefused() []api.Denial {
 	return refused
 }
 
-// settleRefused waits until what r was refused so far is told of; before it gives back its
+// settleRefused waits until what r was refused so far is reported; before it gives back its
 // cgroup, by which that is known to be its own.
 func (r *running) settleRefused() {
 	if r.s.enforced != nil {

@@ -86,7 +86,7 @@ func idName(uid uint32) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-// tell adds a sentence to what a caller is told of the sandbox.
+// tell adds a sentence to what a caller is told about the sandbox.
 func (f *creation) tell(format string, args ...any) {
 	note := fmt.Sprintf(format, args...)
 	if was := f.s.record.Note; was != "" {

@@ -102,7 +102,7 @@ type Sandbox struct {
 	execs    map[string]*running       // that run
 	starting map[*running]bool         // that may run already, and are in execs soon
 	early    []guestapi.Refused        // perhaps of one of those
-	hits     map[api.Verdict]time.Time // when a limit was told of last
+	hits     map[api.Verdict]time.Time // when a limit was told about last
 	cpus     seenCPUs                  // guarded by Manager.mu
 	ended    []*running                // that can still be read, oldest first
 	idle     *time.Timer

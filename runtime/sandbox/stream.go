@@ -21,7 +21,7 @@ type stream struct {
 	file   *os.File // the spool
 	count  *os.File // eventfd: what was added since it was last read
 	layout spool.Layout
-	more   func(n int64) // told of what was added; called with mu held
+	more   func(n int64) // told about what was added; called with mu held
 
 	mu     sync.Mutex
 	total  int64         // bytes that are known to be there

@@ -60,7 +60,7 @@ func (m *Manager) callRefused(s *Sandbox, r guestapi.Refused) {
 }
 
 // holdEarly keeps r for tellEarly when the caller may be a command of which PID 1 has yet to say that it runs: one of
-// its threads is told of calls, another of starts. Without cgroups a command is known by the PID that is said then.
+// its threads is told about calls, another of starts. Without cgroups a command is known by the PID that is said then.
 func (s *Sandbox) holdEarly(r guestapi.Refused) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

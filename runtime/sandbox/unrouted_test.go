@@ -32,14 +32,14 @@ func TestUnrouted(t *testing.T) {
 	}
 }
 
-// TestLookSince: who fails is told of what came since it began and since another one ended, and of nothing twice.
+// TestLookSince: who fails is told about what came since it began and since another one ended, and of nothing twice.
 func TestLookSince(t *testing.T) {
 	at := func(s, n int64) look { return look{at: time.Unix(s, 0), unrouted: n} }
 	for _, c := range []struct{ begun, looked, now, from look }{
 		{at(1, 0), look{}, at(9, 2), at(1, 0)},     // alone
 		{at(5, 4), at(3, 2), at(9, 4), at(5, 4)},   // behind one that has ended
 		{at(1, 0), at(3, 2), at(9, 4), at(3, 2)},   // beside it
-		{at(1, 0), at(10, 5), at(9, 4), at(10, 5)}, // has read the counter before another one that was told of more
+		{at(1, 0), at(10, 5), at(9, 4), at(10, 5)}, // has read the counter before another one that was told about more
 		{at(1, 6), at(3, 2), at(9, 0), at(3, 6)},   // the namespace is gone
 	} {
 		if from := c.begun.later(c.looked); from != c.from {
@@ -62,7 +62,7 @@ type lateNet struct {
 
 func (n *lateNet) Unanswered(since time.Time) { n.since = append(n.since, since) }
 
-// TestLookWhy: a command that fails is not told of what came before it, nor before the end of one beside it that has
+// TestLookWhy: a command that fails is not told about what came before it, nor before the end of one beside it that has
 // succeeded.
 func TestLookWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

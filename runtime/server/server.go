@@ -175,7 +175,7 @@ func (s *Server) leave(ch *jsonrpc.Channel) {
 }
 
 // EndIdle refuses new connections from now on if there is none, else it reports false.
-// Nobody is then told of an end that came between two of its calls: a client whose
+// Nobody is then told about an end that came between two of its calls: a client whose
 // connection is refused finds the next daemon.
 func (s *Server) EndIdle() bool {
 	s.mu.Lock()

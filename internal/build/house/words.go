@@ -10,14 +10,7 @@ import (
 // words are those that a reader of another project would have to decode, with the field's.
 var words = []struct{ pattern, instead string }{
 	{`\bcan n[o]t\b`, "cannot"},
-	{`told of`, "reported"},
-	{`no more\b[.,;]`, "no longer"},
-	{`\bbox(es)?\b`, "sandbox"},
-	{`\bshelf\b`, "store"},
-	{`\bdressed\b`, "prepared"},
-	{`\bparked\b`, "stopped"},
-	{`\bhush(es|ed)?\b`, "quiesce"},
-	{`\bmisfit\b`, "mismatch"},
+	{`\btold o[f]\b`, "reported, or told about"},
 }
 
 var rules = func() []*regexp.Regexp {

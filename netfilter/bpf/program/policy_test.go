@@ -119,7 +119,7 @@ func TestPolicy(t *testing.T) {
 	replace(bpf.Policy{Addresses: []bpf.Address{lease}})
 	r.expect(w, tcp4+"198.18.0.5:7000", refusal)
 
-	// What is allowed is told of when asked for.
+	// What is allowed is reported when asked for.
 	replace(bpf.Policy{TellAllowed: true, Addresses: []bpf.Address{at("198.18.0.5:7000", bpf.TCP)}})
 	if got := w.do("%s", tcp4+"198.18.0.5:7000"); got != "ok" {
 		t.Error(got)

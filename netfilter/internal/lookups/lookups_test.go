@@ -99,7 +99,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestTogether: all who ask for a name at once are told of its aliases; who gives up leaves the others their answer.
+// TestTogether: all who ask for a name at once are told about its aliases; who gives up leaves the others their answer.
 func TestTogether(t *testing.T) {
 	var ttl atomic.Uint32
 	r, _ := server(t, &ttl)

@@ -424,7 +424,7 @@ func (r *reading) match(buf []byte, begin, end int) (more bool) {
 			r.list = append(r.list, m)
 		}
 	}
-	return r.count <= a.Offset+a.Max // more are not told of
+	return r.count <= a.Offset+a.Max // more are not reported
 }
 
 // cut copies a line, and shortens one that is long.

@@ -63,7 +63,7 @@ type Client struct {
 
 	pretends atomic.Bool // what setup has said
 	drops    atomic.Bool // the same
-	// What may be told of refused calls now, a token each.
+	// What may be told about refused calls now, a token each.
 	tokens float64
 	filled time.Time
 }
@@ -122,7 +122,7 @@ func (c *Client) tell(ev *Event) error {
 	if c.tokens < 1 { // some are what piled up while there was no hutchd
 		c.ignored++
 		if c.ignored > maxIgnored {
-			return errors.New("system calls are told of faster than hutch-init does")
+			return errors.New("system calls are reported faster than hutch-init does")
 		}
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 // maxRefusedPath bounds the path of a refused file, in bytes: PATH_MAX.
 const maxRefusedPath = 4096
 
-// maxName bounds names in what is told of a refused call, in bytes.
+// maxName bounds names in what is told about a refused call, in bytes.
 const maxName = 128
 
 // reasons are the ones that hutch-init knows.

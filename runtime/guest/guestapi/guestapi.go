@@ -184,12 +184,12 @@ type Event struct {
 }
 
 // Refused is a system call that failed because of PID 1's filter. The same calls of the
-// same exec are told of at once and then once a second.
+// same exec are reported at once and then once a second.
 type Refused struct {
 	NR      uint32    `json:"nr"`
 	Args    [6]uint64 `json:"args"`
 	Errno   int       `json:"errno"`
-	Count   int64     `json:"count"` // with those before that were not told of
+	Count   int64     `json:"count"` // with those before that were not reported
 	PID     int       `json:"pid"`   // in the sandbox's pid namespace
 	Session int       `json:"session,omitempty"`
 	Cgroup  string    `json:"cgroup,omitempty"` // folder of its exec's, where there is one

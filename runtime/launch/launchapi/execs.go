@@ -84,7 +84,7 @@ func (c *Client) End(id, exec string, end json.RawMessage) error {
 	return c.note(Request{Op: OpEnd, ID: id, Exec: &Exec{ID: exec, End: end}})
 }
 
-// Note replaces what the next hutchd is told of an exec beside its Meta.
+// Note replaces what the next hutchd is told about an exec beside its Meta.
 func (c *Client) Note(id, exec string, note json.RawMessage) error {
 	return c.note(Request{Op: OpNote, ID: id, Exec: &Exec{ID: exec, Note: note}})
 }

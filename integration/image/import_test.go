@@ -223,8 +223,8 @@ func TestImageVolumes(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--workspace", ws}, {"-v", ws + ":/ln"}} {
 		sb = w.Create(t, append(args, "--pull", "never", "host:1")...)
-		if got := w.OK(t, "exec", sb, "/bin/sh", "-c",
-			"stat -c %F /made; ls -A /workspace /workspace/deep"); got != "directory\n/workspace:\ndeep\n\n/workspace/deep:\n" {
+		got := w.OK(t, "exec", sb, "/bin/sh", "-c", "stat -c %F /made; ls -A /workspace /workspace/deep")
+		if got != "directory\n/workspace:\ndeep\n\n/workspace/deep:\n" {
 			t.Errorf("%q: %q", args, got)
 		}
 		w.OK(t, "rm", "-f", sb)

@@ -2,7 +2,8 @@
 // of runtime/mode says when.
 //
 //	client            hutch or hutch-mcp
-//	  runner          the same program in another role: subreaper, holds the command, kills all of it when its client is gone
+//	  runner          the same program in another role: subreaper, holds the command, kills all of it when its client
+//	                  is gone
 //	    command       and whatever it starts
 //
 // The runner is there for a client that is killed: nothing that it had started goes on then. It is no wall; the command

@@ -160,8 +160,8 @@ func (s *Server) decide(q dns.Question, from netip.AddrPort) verdict {
 	}
 	if s.Grant != nil {
 		if err := s.Grant(name, a); err != nil {
-			s.deny(q, from, name, policy.Decision{Rule: "eBPF", Why: "the kernel could not be told about the address: " +
-				err.Error()}, "SERVFAIL")
+			why := "the kernel could not be told about the address: " + err.Error()
+			s.deny(q, from, name, policy.Decision{Rule: "eBPF", Why: why}, "SERVFAIL")
 			return verdict{rcode: dns.RcodeServerFailure}
 		}
 	}

@@ -31,9 +31,9 @@ type RunParams struct {
 	// The sandbox is made meanwhile: a caller that is to be ready for its command, to catch signals for example, need
 	// not be ready before it calls.
 	Gate *int `json:"gate,omitempty"`
-	// ProgressGate is the index of another one, for a caller that shows downloads: when it was told about one, the command
-	// starts only after this is written to as well. A notification of kind "image.ready" says that no more of them
-	// follow.
+	// ProgressGate is the index of another one, for a caller that shows downloads: when it was told about one, the
+	// command starts only after this is written to as well. A notification of kind "image.ready" says that no more of
+	// them follow.
 	ProgressGate *int `json:"progress_gate,omitempty"`
 }
 

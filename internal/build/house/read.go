@@ -69,7 +69,7 @@ const longWord = 60
 // unbreakable says that a line is a row of a table, an instruction to a tool, or has an address, a word or a literal so
 // long that breaking it helps nobody.
 func unbreakable(line string) bool {
-	line = strings.TrimSpace(line)
+	line = strings.ReplaceAll(strings.TrimSpace(line), `\"`, "'")
 	if strings.HasPrefix(line, "|") || strings.HasPrefix(line, "//go:") || strings.Contains(line, "//nolint") ||
 		strings.Contains(line, "://") {
 		return true

@@ -1,5 +1,5 @@
-// Session records the picture of the README: it types commands on a terminal, in a project of its own, and draws what the
-// screen shows as an SVG. It needs hutch in PATH and a pseudo-terminal. `make picture` runs it.
+// Session records the picture of the README: it types commands on a terminal, in a project of its own, and draws what
+// the screen shows as an SVG. It needs hutch in PATH and a pseudo-terminal. `make picture` runs it.
 package main
 
 import (
@@ -57,7 +57,7 @@ func record() (svg string, err error) {
 	env := append(os.Environ(), "TERM=xterm-256color", "HUTCH_ROOT="+filepath.Join(dir, "state"),
 		"HUTCH_SOCKET="+filepath.Join(dir, "sock"), "HUTCH_CONFIG="+filepath.Join(dir, "none"))
 	project := filepath.Join(dir, "project")
-	setup := exec.Command("sh", "-c", "mkdir -p "+project+"/src && cd "+project+" && git init -q && echo x >src/main.py")
+	setup := exec.Command("sh", "-c", `mkdir -p "$0/src" && cd "$0" && git init -q && echo x >src/main.py`, project)
 	if text, err := setup.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("make the project: %w: %s", err, text)
 	}

@@ -1,8 +1,8 @@
 // Testrun runs the tests as `make test` and `make test-all` do: it prints the
 // lines of plain `go test`, then which tests this host cannot run and why.
 //
-//	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [-parallel N] [-jobs N] [-report FILE] [-audit] [-brief] [-compat] [-hunt D]
-//	       [PACKAGE...]
+//	usage: testrun [-require] [-matrix] [-race] [-run REGEXP] [-timeout D] [-parallel N] [-jobs N] [-report FILE]
+//	       [-audit] [-brief] [-compat] [-hunt D] [PACKAGE...]
 //
 // With -require it also fails when a test named in .ci/must-run was skipped or
 // is gone. With -matrix, as root, the tests that depend on the user run as an

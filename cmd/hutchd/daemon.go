@@ -61,7 +61,7 @@ type daemon struct {
 	audit     *audit.Logs
 	store     *images.Store
 	manager   *sandbox.Manager
-	desk      *ask.Desk
+	approvals *ask.Approvals
 	volumes   *volume.Store
 	shelf     *shelf.Store
 	source    *imageSource
@@ -213,7 +213,7 @@ func (d *daemon) open(launchChannel *os.File, maps []*os.File, undo *cleanup.Sta
 		return err
 	}
 	undo.Add(execs.Close)
-	if err := d.openDesk(); err != nil {
+	if err := d.openApprovals(); err != nil {
 		return err
 	}
 	networks := d.openNetworks(held.Kept)

@@ -236,7 +236,7 @@ func (b imageBackend) full(ref string) string {
 // settle waits until hutch-launch has no lock of a layer any more that only sandboxes which were removed have had, and
 // nothing is made ahead of an image, until release is called.
 func (b imageBackend) settle() (release func()) {
-	release = b.d.manager.NoDressing()
+	release = b.d.manager.NoPreparing()
 	if err := b.d.launcher.Settle(context.Background()); err != nil {
 		b.d.log.Debug("wait for hutch-launch to let go of layers", "err", err) // which is gone, and its locks with it
 	}

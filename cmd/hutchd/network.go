@@ -10,17 +10,17 @@ import (
 	"github.com/hutch-sh/hutch/runtime/server"
 )
 
-func (b *backend) Asks() (api.Asks, error) { return b.d.desk.List(), nil }
+func (b *backend) Asks() (api.Asks, error) { return b.d.approvals.List(), nil }
 
 func (b *backend) Answer(ctx context.Context, p api.AnswerParams) error {
-	return b.d.desk.Answer(ctx, p)
+	return b.d.approvals.Answer(ctx, p)
 }
 
-func (b *backend) Forget(p api.ForgetParams) (api.Asks, error) { return b.d.desk.Forget(p) }
+func (b *backend) Forget(p api.ForgetParams) (api.Asks, error) { return b.d.approvals.Forget(p) }
 
-// openDesk makes the place where connections wait that somebody is asked about.
-func (d *daemon) openDesk() (err error) {
-	d.desk, err = ask.Open(ask.Config{
+// openApprovals makes the place where connections wait that somebody is asked about.
+func (d *daemon) openApprovals() (err error) {
+	d.approvals, err = ask.Open(ask.Config{
 		File: filepath.Join(d.cfg.Data, "always.json"), Events: d.events, Audit: d.audit, Logger: d.log,
 		Allow: func(ctx context.Context, sandbox string, add api.NetLists) error {
 			return d.manager.UpdateNetwork(ctx, api.NetUpdateParams{Sandbox: sandbox, Add: &add})
@@ -31,7 +31,7 @@ func (d *daemon) openDesk() (err error) {
 
 // askAbout is an answer for package netfilter, which remembers a no.
 func (d *daemon) askAbout(ctx context.Context, sandbox string, e api.AskEvent) netfilter.Answer {
-	switch d.desk.Ask(ctx, sandbox, e) {
+	switch d.approvals.Ask(ctx, sandbox, e) {
 	case api.NetOnce:
 		return netfilter.Once
 	case api.NetSession, api.NetAlways:

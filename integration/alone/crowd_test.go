@@ -197,7 +197,7 @@ func TestCrowdDeath(t *testing.T) {
 	for round := range world.Rounds(20) {
 		// In turn, because a hutchd that dies too often ends its daemon.
 		victim := world.Victims[round%len(world.Victims)]
-		world.Strike(t, victim.PIDs(w.Daemon(t)))
+		world.KillNow(t, victim.PIDs(w.Daemon(t)))
 		// The command line goes on with the next hutchd when it meets the end of the last.
 		start := time.Now()
 		info := world.Decode[counts](t, w.OK(t, "rpc", "system.info"))

@@ -68,7 +68,7 @@ func TestDaemonDeathShell(t *testing.T) {
 			first <- answer{r, err}
 		}()
 		testenv.RandomMoment(world.RunTime)
-		world.Strike(t, victim.PIDs(d))
+		world.KillNow(t, victim.PIDs(d))
 		r := askAgain(t, w, p)
 		if r.ExitCode != 7 || r.Verdict != api.VerdictNonzero || r.Closed || r.Run != p.Run || r.Stdout != want ||
 			r.Stderr != "" {

@@ -46,7 +46,7 @@ func TestDaemonDeath(t *testing.T) {
 		ex := strings.TrimSpace(w.OK(t, "exec", "-d", sb, "--", "sh", "-c", counter(n)))
 		d := w.Daemon(t)
 		testenv.RandomMoment(world.RunTime)
-		world.Strike(t, victim.PIDs(d))
+		world.KillNow(t, victim.PIDs(d))
 		res := world.Decode[api.ExecResult](t, w.OK(t, "rpc", "exec.wait", fmt.Sprintf(`{"exec":%q}`, ex)))
 		if res.ExitCode != 7 || res.Verdict != api.VerdictNonzero {
 			t.Fatalf("round %d, %s: exit code %d, verdict %s; want 7, nonzero", i, victim.Name, res.ExitCode,

@@ -24,8 +24,8 @@ type made struct {
 
 func (m *made) claimed() bool { _, ok := m.PhasesMS["launch.claim"]; return ok }
 
-// dressed tells whether it had its root before it was asked for.
-func (m *made) dressed() bool { _, ok := m.PhasesMS["launch.dressed"]; return ok }
+// prepared tells whether it had its root before it was asked for.
+func (m *made) prepared() bool { _, ok := m.PhasesMS["launch.prepared"]; return ok }
 
 // makeClaimed creates sandboxes until one was launched ahead.
 func makeClaimed(t *testing.T, w *world.World, args ...string) made {
@@ -51,7 +51,7 @@ func makeAhead(t *testing.T, w *world.World, waiting int, wanted func(*made) boo
 		w.OK(t, "rm", "-f", m.ID)
 		if waiting > 1 {
 			// Those that wait may be of another kind, of which nobody tells; of this one two are launched while no
-			// create comes between, the second dressed.
+			// create comes between, the second prepared.
 			testenv.Moment(500 * time.Millisecond)
 		}
 		return false
@@ -150,10 +150,10 @@ func TestClaimed(t *testing.T) {
 			}
 			seen := settled(direct.Run(t, "exec", want.ID, "--", "sh", "-c", lookAround).Stdout, want)
 			kinds := map[string]made{"claimed": makeAhead(t, ahead, 1,
-				func(m *made) bool { return m.claimed() && !m.dressed() }, args...)}
+				func(m *made) bool { return m.claimed() && !m.prepared() }, args...)}
 			if flags := strings.Join(args, " "); !strings.Contains(flags, "--workspace") &&
 				!strings.Contains(flags, "--volume") {
-				kinds["dressed"] = makeAhead(t, ahead, 2, (*made).dressed, args...)
+				kinds["prepared"] = makeAhead(t, ahead, 2, (*made).prepared, args...)
 			}
 			for kind, got := range kinds {
 				t.Log(kind)

@@ -110,7 +110,7 @@ func TestWritableUsrLife(t *testing.T) {
 	if testenv.CurrentKind() != mustrun.NoSubUID { // there nobody but root exists
 		w.Run(t, "exec", "-u", "1000", sb, "--", "touch", "/usr/local/other").Want(t, 1).Says(t, "Permission denied")
 	}
-	world.Strike(t, world.Victims[0].PIDs(w.Daemon(t)))
+	world.KillNow(t, world.Victims[0].PIDs(w.Daemon(t)))
 	if got := w.OK(t, "exec", sb, "--", "sh", "-c",
 		"ls /usr/local/mine && touch /usr/bin/new && rm /usr/bin/env && test ! -e /usr/bin/env && echo gone"); got != "/usr/local/mine\ngone\n" {
 		t.Errorf("with the next hutchd: %q", got)

@@ -263,7 +263,7 @@ func TestPoolDeath(t *testing.T) {
 		w.Filled(t, "p", 2)
 		before := strings.Fields(w.OK(t, "ps", "-aq"))
 		slices.Sort(before)
-		world.Strike(t, world.Victims[round%len(world.Victims)].PIDs(w.Daemon(t)))
+		world.KillNow(t, world.Victims[round%len(world.Victims)].PIDs(w.Daemon(t)))
 		p := world.Decode[[]api.Pool](t, w.OK(t, "pool", "ls", "--json"))
 		if len(p) != 1 || p[0].Size != 2 || p[0].Available != 2 || p[0].InUse != 1 {
 			t.Fatalf("round %d: %+v", round, p)

@@ -234,7 +234,7 @@ func TestRemoveDeath(t *testing.T) {
 		if round%4 > 1 {
 			again = remake(c, 0)
 		}
-		world.Strike(t, world.Victims[round%len(world.Victims)].PIDs(d))
+		world.KillNow(t, world.Victims[round%len(world.Victims)].PIDs(d))
 		for _, pid := range world.Victims[round%len(world.Victims)].PIDs(d) {
 			world.Kill(t, pid) // and wait
 		}

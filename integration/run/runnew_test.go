@@ -333,7 +333,7 @@ func TestRunNewDeath(t *testing.T) {
 		}
 		c := w.Launch(t, args...)
 		testenv.Moment(time.Duration(i%25) * took / 20)
-		world.Strike(t, victim.PIDs(d))
+		world.KillNow(t, victim.PIDs(d))
 		for _, pid := range victim.PIDs(d) {
 			world.Kill(t, pid)
 		}

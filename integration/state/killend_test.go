@@ -49,7 +49,7 @@ func TestKilledShutdown(t *testing.T) {
 					continue
 				}
 				testenv.RandomMoment(took + took/4)
-				world.Strike(t, victim.PIDs(d))
+				world.KillNow(t, victim.PIDs(d))
 				for _, pid := range victim.PIDs(d) {
 					world.Kill(t, pid)
 				}

@@ -86,7 +86,7 @@ func (k *killed) rounds() {
 		answered := make(chan error, 1)
 		go func() { answered <- k.act(k.t.Context()) }()
 		testenv.RandomMoment(took + took/4) // at any moment of it, and of what goes on behind its reply
-		world.Strike(k.t, victim.PIDs(d))
+		world.KillNow(k.t, victim.PIDs(d))
 		for _, pid := range victim.PIDs(d) {
 			world.Kill(k.t, pid) // and wait
 		}

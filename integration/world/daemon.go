@@ -125,9 +125,9 @@ func (w *World) Daemon(t testing.TB) Parts {
 	return all[0]
 }
 
-// Strike sends SIGKILL to processes at once. One that has ended is no failure: the death of one
+// KillNow sends SIGKILL to processes at once. One that has ended is no failure: the death of one
 // part of a daemon may take the next along.
-func Strike(t testing.TB, pids []int) {
+func KillNow(t testing.TB, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
 		switch err := unix.Kill(pid, unix.SIGKILL); {

@@ -19,8 +19,8 @@ import (
 	"github.com/hutch-sh/hutch/internal/treecopy"
 )
 
-// Wish is what is to be kept.
-type Wish struct {
+// Request is what is to be kept.
+type Request struct {
 	Trees map[string]string // paths of the trees, by name
 	// Changing says of a file that it may be changed without getting a new time.
 	Changing func(name string, ino uint64) bool
@@ -30,7 +30,7 @@ type Wish struct {
 
 // Save makes a checkpoint of trees that stand still. Older ones make room for it where they must; when there is none
 // all the same nothing is left of it.
-func (s *Store) Save(ctx context.Context, c Checkpoint, w Wish) (err error) {
+func (s *Store) Save(ctx context.Context, c Checkpoint, w Request) (err error) {
 	s.pinned = w.Pinned
 	was, err := s.compared()
 	if err != nil {

@@ -87,7 +87,7 @@ func settle(t testing.TB) {
 func save(t testing.TB, s *Store, tree string, call string) Checkpoint {
 	t.Helper()
 	must(t, s.Save(t.Context(), Checkpoint{ID: "cp_" + call, Call: call, Tool: "t", Time: time.Now()},
-		Wish{Trees: map[string]string{"upper": tree}}))
+		Request{Trees: map[string]string{"upper": tree}}))
 	list, _, _ := s.List()
 	return list[len(list)-1]
 }
@@ -197,7 +197,7 @@ func TestHistory(t *testing.T) {
 			t.Fatalf("no %q", call)
 		}
 		must(t, s.Save(t.Context(), Checkpoint{ID: "cp_" + name, Call: name, Restore: true},
-			Wish{Trees: map[string]string{"upper": tree}, Pinned: c.ID}))
+			Request{Trees: map[string]string{"upper": tree}, Pinned: c.ID}))
 		to := t.TempDir()
 		restored, err := s.Rebuild(t.Context(), c, to)
 		must(t, err, os.RemoveAll(tree), os.Rename(filepath.Join(to, "upper"), tree))
@@ -267,20 +267,20 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d files, %+v", n, total)
 	}
 	must(t, os.WriteFile(filepath.Join(tree, "big"), make([]byte, 1<<20), 0o644))
-	wish := Wish{Trees: map[string]string{"upper": tree}, Limit: diskuse.Usage{Bytes: 1<<20 + 64<<10}}
-	must(t, s.Save(t.Context(), Checkpoint{ID: "cp_b", Call: "b"}, wish))
-	if list, _, total := s.List(); len(list) > 20 || len(list) == 0 || total.Exceeds(wish.Limit) {
+	request := Request{Trees: map[string]string{"upper": tree}, Limit: diskuse.Usage{Bytes: 1<<20 + 64<<10}}
+	must(t, s.Save(t.Context(), Checkpoint{ID: "cp_b", Call: "b"}, request))
+	if list, _, total := s.List(); len(list) > 20 || len(list) == 0 || total.Exceeds(request.Limit) {
 		t.Errorf("%d, %+v", len(list), total)
 	}
 	must(t, os.WriteFile(filepath.Join(tree, "bigger"), make([]byte, 2<<20), 0o644))
-	if err := s.Save(t.Context(), Checkpoint{ID: "cp_c", Call: "c"}, wish); !errors.Is(err, ErrNoRoom) {
+	if err := s.Save(t.Context(), Checkpoint{ID: "cp_c", Call: "c"}, request); !errors.Is(err, ErrNoRoom) {
 		t.Error(err)
 	}
 	if list, _, total := s.List(); len(list) != 0 || count() != 0 || total != (diskuse.Usage{}) {
 		t.Errorf("%v, %d files, %+v", list, count(), total)
 	}
 	must(t, os.Remove(filepath.Join(tree, "bigger")))
-	must(t, s.Save(t.Context(), Checkpoint{ID: "cp_d", Call: "d"}, wish))
+	must(t, s.Save(t.Context(), Checkpoint{ID: "cp_d", Call: "d"}, request))
 	rebuilt(t, s, "d")
 }
 
@@ -305,5 +305,12 @@ func BenchmarkSave(b *testing.B) {
 				save(b, s, tree, fmt.Sprint(i))
 			}
 		})
+	}
+}
+
+// TestGolden: what the build of 3f74611 has noted of checkpoints is read whole.
+func TestGolden(t *testing.T) {
+	if s := testenv.Golden[state](t, "testdata/golden/state.json"); len(s.Checkpoints) != 1 {
+		t.Errorf("%+v", s)
 	}
 }

@@ -26,7 +26,7 @@ func entryOf(flag string) api.NetLists {
 }
 
 // isAlways says whether an entry is to be allowed always.
-func (d *Desk) isAlways(entry api.NetLists) bool {
+func (d *Approvals) isAlways(entry api.NetLists) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return holds(d.always, entry)
@@ -40,7 +40,7 @@ func holds(all, entry api.NetLists) bool {
 }
 
 // remember keeps an entry that is to be allowed always.
-func (d *Desk) remember(entry api.NetLists) error {
+func (d *Approvals) remember(entry api.NetLists) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if holds(d.always, entry) {
@@ -56,14 +56,14 @@ func (d *Desk) remember(entry api.NetLists) error {
 }
 
 // Forget forgets entries that were to be allowed always.
-func (d *Desk) Forget(p api.ForgetParams) (api.Asks, error) {
+func (d *Approvals) Forget(p api.ForgetParams) (api.Asks, error) {
 	if err := d.forget(p.Entries); err != nil {
 		return api.Asks{}, err
 	}
 	return d.List(), nil
 }
 
-func (d *Desk) forget(entries []string) error {
+func (d *Approvals) forget(entries []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next := api.NetLists{Allow: slices.Clone(d.always.Allow), AllowCIDRs: slices.Clone(d.always.AllowCIDRs)}
@@ -80,7 +80,7 @@ func (d *Desk) forget(entries []string) error {
 }
 
 // keep puts next in the place of what is always allowed; mu is held.
-func (d *Desk) keep(next api.NetLists) error {
+func (d *Approvals) keep(next api.NetLists) error {
 	data, err := json.Marshal(next)
 	if err == nil {
 		err = replaceFile(d.cfg.File, data)

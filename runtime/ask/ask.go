@@ -21,7 +21,7 @@ import (
 // reads many answers the last ones without thinking.
 const Most = 20
 
-// Config is what a Desk needs.
+// Config is what a Approvals needs.
 type Config struct {
 	// File keeps what was to be allowed always.
 	File   string
@@ -34,8 +34,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Desk has the questions of one daemon. Its methods may be called from any goroutine.
-type Desk struct {
+// Approvals has the questions of one daemon. Its methods may be called from any goroutine.
+type Approvals struct {
 	cfg Config
 
 	mu      sync.Mutex // guards what follows
@@ -53,9 +53,9 @@ type question struct {
 	answer    api.NetAnswer
 }
 
-// Open makes a Desk with what a daemon before has kept.
-func Open(cfg Config) (*Desk, error) {
-	d := &Desk{cfg: cfg, pending: map[string]*question{}}
+// Open makes a Approvals with what a daemon before has kept.
+func Open(cfg Config) (*Approvals, error) {
+	d := &Approvals{cfg: cfg, pending: map[string]*question{}}
 	var err error
 	d.always, err = readAlways(cfg.File)
 	return d, err
@@ -63,7 +63,7 @@ func Open(cfg Config) (*Desk, error) {
 
 // Ask asks about a connection of a sandbox and waits for the answer, until ctx ends: then it is "". Where it is
 // NetSession or NetAlways, the sandbox's policy has the entry.
-func (d *Desk) Ask(ctx context.Context, sandbox string, e api.AskEvent) api.NetAnswer {
+func (d *Approvals) Ask(ctx context.Context, sandbox string, e api.AskEvent) api.NetAnswer {
 	entry := entryOf(e.HowToAllow)
 	if d.isAlways(entry) {
 		if err := d.cfg.Allow(ctx, sandbox, entry); err != nil {
@@ -87,7 +87,7 @@ func (d *Desk) Ask(ctx context.Context, sandbox string, e api.AskEvent) api.NetA
 }
 
 // join finds the question about the same, or asks it. nil: there are too many.
-func (d *Desk) join(sandbox string, e api.AskEvent) *question {
+func (d *Approvals) join(sandbox string, e api.AskEvent) *question {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := 0
@@ -113,7 +113,7 @@ func (d *Desk) join(sandbox string, e api.AskEvent) *question {
 }
 
 // leave takes back a question that nobody waits for any more.
-func (d *Desk) leave(q *question) {
+func (d *Approvals) leave(q *question) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if q.waiters--; q.waiters > 0 || q.answering || d.pending[q.ID] != q {
@@ -123,7 +123,7 @@ func (d *Desk) leave(q *question) {
 }
 
 // end is the end of a question; mu is held.
-func (d *Desk) end(q *question, answer api.NetAnswer, by *api.AuditCaller) {
+func (d *Approvals) end(q *question, answer api.NetAnswer, by *api.AuditCaller) {
 	delete(d.pending, q.ID)
 	q.answer = answer
 	close(q.done)
@@ -133,7 +133,7 @@ func (d *Desk) end(q *question, answer api.NetAnswer, by *api.AuditCaller) {
 }
 
 // Answer answers a question. The first answer counts.
-func (d *Desk) Answer(ctx context.Context, p api.AnswerParams) error {
+func (d *Approvals) Answer(ctx context.Context, p api.AnswerParams) error {
 	q, err := d.take(p.ID)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (d *Desk) Answer(ctx context.Context, p api.AnswerParams) error {
 	return err
 }
 
-func (d *Desk) take(id string) (*question, error) {
+func (d *Approvals) take(id string) (*question, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := d.pending[id]
@@ -169,7 +169,7 @@ func (d *Desk) take(id string) (*question, error) {
 }
 
 // enforce puts an answer in force that holds for more than what waits.
-func (d *Desk) enforce(ctx context.Context, q *question, answer api.NetAnswer) error {
+func (d *Approvals) enforce(ctx context.Context, q *question, answer api.NetAnswer) error {
 	if answer != api.NetSession && answer != api.NetAlways {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (d *Desk) enforce(ctx context.Context, q *question, answer api.NetAnswer) e
 }
 
 // List are the questions that wait, and what is always allowed.
-func (d *Desk) List() api.Asks {
+func (d *Approvals) List() api.Asks {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := make([]*question, 0, len(d.pending))

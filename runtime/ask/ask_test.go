@@ -16,7 +16,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// world is what a desk tells, and what it has allowed.
+// world is what a approvals tells, and what it has allowed.
 type world struct {
 	asked    chan api.AskEvent
 	answered chan api.AnsweredEvent
@@ -50,7 +50,7 @@ func (w *world) allow(_ context.Context, sandbox string, add api.NetLists) error
 	return w.refuse
 }
 
-func desk(t *testing.T, file string) (*Desk, *world) {
+func approvals(t *testing.T, file string) (*Approvals, *world) {
 	t.Helper()
 	w := &world{asked: make(chan api.AskEvent, 100), answered: make(chan api.AnsweredEvent, 100)}
 	d, err := Open(Config{File: file, Events: w, Audit: w, Allow: w.allow, Logger: slog.New(slog.DiscardHandler)})
@@ -65,17 +65,17 @@ func about(name string) api.AskEvent {
 }
 
 // wait asks in a goroutine.
-func wait(ctx context.Context, d *Desk, sandbox string, e api.AskEvent) chan api.NetAnswer {
+func wait(ctx context.Context, d *Approvals, sandbox string, e api.AskEvent) chan api.NetAnswer {
 	got := make(chan api.NetAnswer, 1)
 	go func() { got <- d.Ask(ctx, sandbox, e) }()
 	return got
 }
 
-// TestDesk: who wants the same shares a question and its answer, the first one counts, and each end is reported and on
+// TestApprovals: who wants the same shares a question and its answer, the first one counts, and each end is reported and on
 // record.
-func TestDesk(t *testing.T) {
+func TestApprovals(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "always.json")
-	d, w := desk(t, file)
+	d, w := approvals(t, file)
 	for _, answer := range api.NetAnswers {
 		name := string(answer) + ".test"
 		first := wait(t.Context(), d, "sb_1", about(name))
@@ -111,7 +111,7 @@ func TestDesk(t *testing.T) {
 		t.Errorf("%d records", len(w.noted))
 	}
 	// The next daemon knows what is always allowed, and does not ask.
-	next, w := desk(t, file)
+	next, w := approvals(t, file)
 	if a := next.Ask(t.Context(), "sb_2", about("always.test")); a != api.NetAlways ||
 		!slices.Equal(w.allowed, []string{"sb_2[always.test]"}) {
 		t.Errorf("%s, allowed %q", a, w.allowed)
@@ -124,7 +124,7 @@ func TestDesk(t *testing.T) {
 		len(list.Always.Allow) != 0 {
 		t.Errorf("%+v %v", list, err)
 	}
-	if last, _ := desk(t, file); len(last.List().Always.Allow) != 0 {
+	if last, _ := approvals(t, file); len(last.List().Always.Allow) != 0 {
 		t.Error("what was forgotten is back")
 	}
 	if names, err := os.ReadDir(filepath.Dir(file)); err != nil || len(names) != 1 {
@@ -132,10 +132,10 @@ func TestDesk(t *testing.T) {
 	}
 }
 
-// TestDeskBounds: a sandbox has so many questions at once, and others have theirs; a question ends with who waits for
+// TestApprovalsBounds: a sandbox has so many questions at once, and others have theirs; a question ends with who waits for
 // it.
-func TestDeskBounds(t *testing.T) {
-	d, w := desk(t, filepath.Join(t.TempDir(), "always.json"))
+func TestApprovalsBounds(t *testing.T) {
+	d, w := approvals(t, filepath.Join(t.TempDir(), "always.json"))
 	ctx, gone := context.WithCancel(t.Context())
 	var waits []chan api.NetAnswer
 	for i := range Most {
@@ -158,11 +158,11 @@ func TestDeskBounds(t *testing.T) {
 	}
 }
 
-// TestDeskRefused: an answer that cannot be put in force is its giver's error, and the question waits on.
-func TestDeskRefused(t *testing.T) {
+// TestApprovalsRefused: an answer that cannot be put in force is its giver's error, and the question waits on.
+func TestApprovalsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "always.json")
 	synctest.Test(t, func(t *testing.T) { // in which one sees that all wait, and for nothing that will come by itself
-		d, w := desk(t, file)
+		d, w := approvals(t, file)
 		w.refuse = errors.New("the disk is full")
 		got := wait(t.Context(), d, "sb_1", about("a.test"))
 		q := <-w.asked
@@ -182,9 +182,9 @@ func TestDeskRefused(t *testing.T) {
 	})
 }
 
-// TestDeskDamaged: entries that a file should not have are left out; one that is none is an error, and no reason to
+// TestApprovalsDamaged: entries that a file should not have are left out; one that is none is an error, and no reason to
 // allow anything.
-func TestDeskDamaged(t *testing.T) {
+func TestApprovalsDamaged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "always.json")
 	for text, want := range map[string]string{`{"allow":["*","a.test","x y"],"allow_cidrs":["10.0.0.0/8","z"],"block":["b"]}`: "[a.test] [10.0.0.0/8]", "{": ""} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

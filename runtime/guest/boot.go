@@ -57,9 +57,9 @@ func Run() error {
 		return err
 	}
 	if refusals != nil {
-		s.maker, s.pretender = refusals.maker, refusals.ids
-		if s.pretender != nil {
-			s.ids.pretend()
+		s.maker, s.emulator = refusals.maker, refusals.ids
+		if s.emulator != nil {
+			s.ids.emulate()
 		}
 	}
 	go s.reapLoop(chld)

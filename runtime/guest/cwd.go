@@ -82,7 +82,7 @@ func giveFolder(fd int, cred *credentials) error {
 	if _, entries, _ := unix.ParseDirent(buf[:n], -1, nil); st.Uid != 0 || entries > 0 {
 		return fmt.Errorf("not the folder just created: %w", unix.EBUSY)
 	}
-	if cred.pretended {
+	if cred.emulated {
 		f, err := openOwned(fd)
 		if err != nil {
 			return err

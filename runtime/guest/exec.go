@@ -130,7 +130,7 @@ func (s *server) prepare(e *execution, req *guestapi.Request, fds []int) (*os.Fi
 	if req.TTY {
 		stdio = []int{fds[0], fds[0], fds[0]}
 	}
-	if !conf.cred.pretended {
+	if !conf.cred.emulated {
 		giveStdio(fds, req.TTY, conf.cred.uid)
 	}
 
@@ -149,12 +149,12 @@ func (s *server) configure(req *guestapi.Request) (*stubConfig, *guestapi.Event)
 	if conf.cred, err = readAccounts(s.ids).resolve(req.User); err != nil {
 		return nil, failed(guestapi.ReasonBadUser, err, fmt.Sprintf("user %q", req.User))
 	}
-	if conf.cred.pretended {
-		if err = s.pretender.begin(conf); err != nil {
+	if conf.cred.emulated {
+		if err = s.emulator.begin(conf); err != nil {
 			return nil, failed(guestapi.ReasonBadUser, err, fmt.Sprintf("user %q", req.User))
 		}
 	}
-	if _, ok := lookup(conf.env, "GIT_CONFIG_COUNT"); !ok && s.ids.pretended && conf.cred.uid != 0 {
+	if _, ok := lookup(conf.env, "GIT_CONFIG_COUNT"); !ok && s.ids.emulated && conf.cred.uid != 0 {
 		// git takes a repository of another user's for a trap, and here all files are root's, whoever the command takes
 		// itself for.
 		conf.env = append(conf.env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*")

@@ -27,7 +27,7 @@ func init() {
 		unix.SYS_CHOWN:  {dir: noArg, path: 0, uid: 1, gid: 2},
 		unix.SYS_LCHOWN: {dir: noArg, path: 0, uid: 1, gid: 2, flags: unix.AT_SYMLINK_NOFOLLOW},
 	} {
-		idCalls[nr] = func(c *pretence) outcome { return c.chown(&call) }
+		idCalls[nr] = func(c *emulation) outcome { return c.chown(&call) }
 	}
 	moveCalls[unix.SYS_RENAME] = func(m *mover, c *making) (outcome, bool) { return m.rename(c, noArg, 0, noArg, 1, 0) }
 	moveCalls[unix.SYS_LINK] = func(m *mover, c *making) (outcome, bool) { return m.link(c, noArg, 0, noArg, 1) }

@@ -19,7 +19,7 @@ type chownCall struct {
 // chown gives a file to somebody. The owner that the kernel has stays the only one there is; it is asked first all the
 // same, as the caller, and its refusal is the answer. The owner that was meant is put on record in the sandbox's own
 // files.
-func (c *pretence) chown(call *chownCall) outcome {
+func (c *emulation) chown(call *chownCall) outcome {
 	uid, gid := c.id(call.uid), c.id(call.gid)
 	if call.flags&^(unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH) != 0 || !is(uid) || !is(gid) || c.elsewhere() {
 		return goesOn
@@ -37,7 +37,7 @@ func (c *pretence) chown(call *chownCall) outcome {
 	if err != nil {
 		return failsOr(err)
 	}
-	if id, pretended := c.of(c.tid); pretended && !id.root() && !mayGive(&id, f, uid, gid) {
+	if id, emulated := c.of(c.tid); emulated && !id.root() && !mayGive(&id, f, uid, gid) {
 		return failsOr(unix.EPERM)
 	}
 	if err := sys.Marked(ownCall).Chown(fd, c.real(uid), c.real(gid)); err != nil {
@@ -47,7 +47,7 @@ func (c *pretence) chown(call *chownCall) outcome {
 }
 
 // real is the id that the kernel is asked for: the only one that there is, or none.
-func (c *pretence) real(id uint32) uint32 {
+func (c *emulation) real(id uint32) uint32 {
 	if id == unchanged {
 		return id
 	}
@@ -60,7 +60,7 @@ func mayGive(id *identity, f *owned, uid, gid uint32) bool {
 }
 
 // file opens what a call names, by O_PATH, until t is closed; -1 where that is not to be had.
-func (c *pretence) file(t *target, call *chownCall) int {
+func (c *emulation) file(t *target, call *chownCall) int {
 	text := ""
 	if call.path != noArg {
 		err := t.look()

@@ -26,10 +26,10 @@ type refusals struct {
 	listener *os.File
 	prog     []byte // the filter, whose errnos are the answers
 	ch       *channel
-	files    bool       // to be reported, too
-	maker    *maker     // nil unless names are made here
-	mover    *mover     // nil unless folders are moved here
-	ids      *pretender // nil unless ids are pretended
+	files    bool      // to be reported, too
+	maker    *maker    // nil unless names are made here
+	mover    *mover    // nil unless folders are moved here
+	ids      *emulator // nil unless ids are emulated
 
 	mu     sync.Mutex // of what is told; nobody waits with it
 	told   map[refusedCall]*toldCall
@@ -75,7 +75,7 @@ func watchOf(args []string) watch {
 // the filter answers by itself.
 //
 // listen(2) is put to it as well, and goes on: no other way tells of new servers, without rights on the host. So are
-// the calls that w is about. Where ids cannot be pretended they are not.
+// the calls that w is about. Where ids cannot be emulated they are not.
 func installFilter(prog []byte, w watch) (*refusals, error) {
 	install := func(killable bool) (*os.File, error) {
 		return sys.InstallSeccompListener(cbpf.AskingAlso(cbpf.Asking(prog), nativeArch, asked(w), ownCall), killable)
@@ -102,7 +102,7 @@ func installFilter(prog []byte, w watch) (*refusals, error) {
 			r.mover = newMover(r.tellFile)
 		}
 		if w.ids {
-			r.ids = newPretender()
+			r.ids = newEmulator()
 		}
 		return r, nil
 	}

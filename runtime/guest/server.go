@@ -33,8 +33,8 @@ type server struct {
 	starter *starter
 	// maker makes names for commands; nil where they do that themselves.
 	maker *maker
-	// pretender answers for ids that there are not; nil where it does not.
-	pretender *pretender
+	// emulator answers for ids that there are not; nil where it does not.
+	emulator *emulator
 
 	// slots bounds the execs between pipe and fork, that is the fds they hold.
 	slots chan struct{}
@@ -157,7 +157,7 @@ func (s *server) setup(req *guestapi.Request, fds []int) {
 		// right (CAP_SYS_ADMIN).
 		_ = unix.Sethostname([]byte(req.Hostname))
 	}
-	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version, IDs: s.pretender != nil, CapDrop: true})
+	s.ch.post(guestapi.Event{Ev: guestapi.EvReady, Version: guestapi.Version, IDs: s.emulator != nil, CapDrop: true})
 }
 
 // guard takes another guard than that of setup.

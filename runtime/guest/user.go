@@ -17,7 +17,7 @@ type credentials struct {
 	uid, gid  uint32
 	groups    []uint32 // supplementary
 	setGroups bool     // false where setgroups(2) is denied and not needed
-	pretended bool     // there is no such id
+	emulated  bool     // there is no such id
 	home      string
 }
 
@@ -26,14 +26,14 @@ type credentials struct {
 type userNamespace struct {
 	uids, gids      idMap
 	setGroupsDenied bool
-	// pretended says that PID 1 answers for those that do not exist.
-	pretended bool
+	// emulated says that PID 1 answers for those that do not exist.
+	emulated bool
 }
 
-// pretend adds those ids.
-func (ns *userNamespace) pretend() {
-	ns.pretended = true
-	ns.uids = idMap{{first: 0, count: maxPretended + 1}}
+// emulate adds those ids.
+func (ns *userNamespace) emulate() {
+	ns.emulated = true
+	ns.uids = idMap{{first: 0, count: maxEmulated + 1}}
 	ns.gids = ns.uids
 }
 
@@ -86,8 +86,8 @@ func (a *accounts) checkMapped(c *credentials) error {
 		return fmt.Errorf("gid %d is not mapped in this sandbox, which has %s", c.gid, a.gids)
 	}
 	c.groups = slices.DeleteFunc(c.groups, func(g uint32) bool { return !a.gids.contains(g) })
-	if a.pretended { // the groups too, so that setGroups is false
-		c.pretended = c.uid != 0 || c.gid != 0 || len(c.groups) > 0
+	if a.emulated { // the groups too, so that setGroups is false
+		c.emulated = c.uid != 0 || c.gid != 0 || len(c.groups) > 0
 		return nil
 	}
 	c.setGroups = !a.setGroupsDenied

@@ -14,9 +14,9 @@ import (
 // keep holds an fd of hutchd's own under key, in place of the one before; without
 // one it only forgets that.
 func (s *server) keep(key string, files []*os.File) {
-	next, err := parked(-1), error(nil)
+	next, err := heldFile(-1), error(nil)
 	if len(files) == 1 {
-		next, err = park(files[0])
+		next, err = hold(files[0])
 		files = nil
 	}
 	packet.CloseAll(files)
@@ -58,7 +58,7 @@ func (ses *session) adopt() error {
 	return nil
 }
 
-func (ses *session) handOverKept(key string, p parked) error {
+func (ses *session) handOverKept(key string, p heldFile) error {
 	f, err := p.file()
 	if err != nil {
 		return err

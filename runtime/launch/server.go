@@ -25,7 +25,7 @@ type server struct {
 	closing   bool
 	session   *session            // of the living hutchd, nil between two
 	sandboxes map[string]*sandbox // also those being created or destroyed
-	kept      map[string]parked   // hutchd's own, by its keys
+	kept      map[string]heldFile // hutchd's own, by its keys
 }
 
 func newServer(p *payload, kids *children) *server {
@@ -33,7 +33,7 @@ func newServer(p *payload, kids *children) *server {
 		payload: p, children: kids,
 		slots:     make(chan struct{}, runtime.NumCPU()),
 		sandboxes: map[string]*sandbox{},
-		kept:      map[string]parked{},
+		kept:      map[string]heldFile{},
 	}
 }
 
@@ -306,7 +306,7 @@ func (s *server) close() error {
 		all = append(all, sb)
 	}
 	kept := s.kept
-	s.kept = map[string]parked{}
+	s.kept = map[string]heldFile{}
 	s.mu.Unlock()
 
 	errs := make([]error, len(all))

@@ -37,7 +37,7 @@ func (f *creation) about(context.Context) error {
 			return err
 		}
 	}
-	if f.claimed == nil || f.claimed.dressed == nil {
+	if f.claimed == nil || f.claimed.prepared == nil {
 		f.bindAbout()
 	}
 	return f.m.tellNew(f.s)

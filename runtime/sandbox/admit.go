@@ -16,7 +16,7 @@ func (m *Manager) reserve(req *CreateRequest, limits granted, g *generic) (*Sand
 	}
 	s := &Sandbox{
 		id: id, name: req.Spec.Name, dir: filepath.Join(m.cfg.Dir, id), spec: req.Spec, user: req.User, conn: req.Conn,
-		nproc: m.cfg.Host.NProc, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}),
+		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(), clock: newClock(clockState{}),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 	}
 	s.pool, s.templated, s.unready = req.pool, req.templated, req.Building || req.templated.starts()

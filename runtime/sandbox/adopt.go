@@ -157,7 +157,7 @@ func (m *Manager) Adopt(ctx context.Context, held []launchapi.HeldSandbox) error
 	if err := m.sweepFolders(ctx, known); err != nil {
 		return err
 	}
-	if err := m.adoptParked(); err != nil {
+	if err := m.adoptStopped(); err != nil {
 		return err
 	}
 	if err := m.collectLayers(); err != nil { // of what a daemon was killed over
@@ -258,7 +258,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		exposed: from.Ports,
 		nproc:   m.cfg.Host.NProc, pidfd: h.Pidfd, record: from.Record, layers: from.Layers, base: from.Base,
 		templated: from.Template,
-		door:      newDoor(), parking: newDoor(), clock: newClock(from.Clock),
+		admission: newAdmission(), turn: newAdmission(), clock: newClock(from.Clock),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 		orphaned: from.Spec.Owner == api.OwnerConnection || from.Spec.Scope != nil &&
 			from.Spec.Scope.Kind == api.ScopeSession,
@@ -351,7 +351,7 @@ func (m *Manager) adopt(ctx context.Context, h *launchapi.HeldSandbox) (err erro
 		if err := m.repause(ctx, s); err != nil {
 			m.cfg.Logger.Error("pause again a sandbox that was paused", "sandbox", s.id, "err", err)
 		} else if s.record.Paused.ReclaimedBytes == nil { // the hutchd before was not through
-			m.takeBack(s)
+			m.reclaim(s)
 		}
 	}
 	m.watchAdopted(s)

@@ -69,7 +69,7 @@ func TestClock(t *testing.T) {
 
 // Whoever is in keeps a pause waiting; whoever comes then waits for the pause.
 func TestDoor(t *testing.T) {
-	s := &Sandbox{door: newDoor()}
+	s := &Sandbox{admission: newAdmission()}
 	s.record.State = "running"
 	m := &Manager{}
 	leave, err := m.enter(t.Context(), s)
@@ -81,15 +81,15 @@ func TestDoor(t *testing.T) {
 	leave()
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := s.closeDoor(short); err == nil {
-		t.Error("the door was closed on somebody")
+	if err := s.closeAdmission(short); err == nil {
+		t.Error("the admission was closed on somebody")
 	}
-	s.openDoor()
+	s.openAdmission()
 	closed := make(chan error)
-	go func() { closed <- s.closeDoor(t.Context()) }()
+	go func() { closed <- s.closeAdmission(t.Context()) }()
 	for { // until it waits
 		s.mu.Lock()
-		waits := s.door.empty != nil
+		waits := s.admission.empty != nil
 		s.mu.Unlock()
 		if waits {
 			break

@@ -21,7 +21,7 @@ type Taker interface {
 	Take(index int) (*os.File, error)
 }
 
-// CreateRequest is a validated wish for a sandbox.
+// CreateRequest is a validated request for a sandbox.
 type CreateRequest struct {
 	Spec     api.Spec
 	FDs      Taker
@@ -225,7 +225,7 @@ func (m *Manager) createWhole(ctx context.Context, req CreateRequest) (api.Sandb
 	ready := m.genericsFor(&req.Spec)
 	if req.fits(&limits.limits) {
 		if g = req.early.take(ready.kind); g == nil {
-			g = ready.take(m.wishOf(&req, &limits.limits))
+			g = ready.take(m.keyOf(&req, &limits.limits))
 		}
 	}
 	if g == nil {
@@ -302,7 +302,7 @@ func (f *creation) resolve(ctx context.Context) error {
 	f.undo.Add(f.s.lease(func() error { root.Release(); return nil }))
 	f.s.root = root
 	f.described(root)
-	return f.checkDressed()
+	return f.checkPrepared()
 }
 
 func (f *creation) network(context.Context) error {
@@ -377,7 +377,7 @@ func (f *creation) overlayOf() launchapi.Overlay {
 func (f *creation) launch(ctx context.Context) error {
 	if f.claimed != nil {
 		err := f.claim(ctx)
-		if err == nil || context.Cause(ctx) != nil || launcherGone(err) || f.claimed.dressed != nil {
+		if err == nil || context.Cause(ctx) != nil || launcherGone(err) || f.claimed.prepared != nil {
 			return err
 		}
 		f.m.cfg.Logger.Warn("claim a sandbox that was launched ahead; it is launched anew", "sandbox", f.s.id,

@@ -46,7 +46,7 @@ func (m *Manager) watchDisk(s *Sandbox) {
 			case <-ctx.Done():
 			}
 		}()
-		if !s.disk.measured() { // else it was dressed, and nothing has run in it
+		if !s.disk.measured() { // else it was prepared, and nothing has run in it
 			if _, err := m.measure(ctx, s); err != nil && ctx.Err() == nil {
 				m.cfg.Logger.Error("measure what a sandbox has written", "sandbox", s.id, "err", err)
 			}
@@ -189,11 +189,11 @@ func (r *running) notePeak(used diskuse.Usage) {
 func (m *Manager) overDisk(ctx context.Context, s *Sandbox) {
 	first := s.disk.mayUse() == s.disk.bound()
 	m.notePeaks(s)
-	// Before anybody hears of an end: who then starts another command waits at the door
+	// Before anybody hears of an end: who then starts another command waits at the admission
 	// until all is over, and does not meet what is to end.
-	done := s.door.tryTake()
+	done := s.admission.tryTake()
 	if s.grouped && done != nil {
-		s.shutDoor()
+		s.shutAdmission()
 	}
 	ends := s.stopAll(errDisk)
 	if len(ends) == 0 { // a file worker, or what an exec has left behind
@@ -203,7 +203,7 @@ func (m *Manager) overDisk(ctx context.Context, s *Sandbox) {
 	if err == nil {
 		err = m.endLeftovers(ctx, s, first, done)
 	} else if done != nil {
-		s.openDoor()
+		s.openAdmission()
 		done()
 	}
 	if err != nil && ctx.Err() == nil {
@@ -253,7 +253,7 @@ func awaitAll(ctx context.Context, execs []*running) error {
 
 // endLeftovers ends what is not an exec's any more: files workers, and what execs have left
 // behind. Without cgroups only the second time round, when that goes on writing, and then
-// with all of the sandbox. done gives back the turn at the door, where the caller has it.
+// with all of the sandbox. done gives back the turn at the admission, where the caller has it.
 func (m *Manager) endLeftovers(ctx context.Context, s *Sandbox, first bool, done func()) (err error) {
 	if !s.grouped {
 		if done != nil {
@@ -268,15 +268,15 @@ func (m *Manager) endLeftovers(ctx context.Context, s *Sandbox, first bool, done
 		return err
 	}
 	if done == nil {
-		if done, err = s.door.take(ctx); err != nil {
+		if done, err = s.admission.take(ctx); err != nil {
 			return err
 		}
 	}
 	defer done()
-	defer s.openDoor()
+	defer s.openAdmission()
 	patient, cancel := context.WithTimeout(ctx, pausePatience)
 	defer cancel()
-	if err := s.closeDoor(patient); err != nil {
+	if err := s.closeAdmission(patient); err != nil {
 		return err
 	}
 	if err := awaitAll(ctx, s.stopAll(errDisk)); err != nil { // those that were being started

@@ -54,8 +54,8 @@ func (f *creation) folders(context.Context) error {
 	if f.starting() {
 		return f.oldFolders()
 	}
-	if f.claimed != nil && f.claimed.dressed != nil { // all of it is there, the limit too
-		f.s.disk = f.claimed.dressed.disk
+	if f.claimed != nil && f.claimed.prepared != nil { // all of it is there, the limit too
+		f.s.disk = f.claimed.prepared.disk
 		return nil
 	}
 	if err := f.limitDisk(); err != nil {

@@ -90,7 +90,7 @@ func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams)
 		}
 		return sn, nil, held, nil, nil
 	}
-	s, done, err := m.findToPark(ctx, p.Sandbox)
+	s, done, err := m.takeTurn(ctx, p.Sandbox)
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
@@ -99,7 +99,7 @@ func (m *Manager) forkSource(ctx context.Context, user uint32, p api.ForkParams)
 	if sn, held, err = m.takeLayer(ctx, s); err != nil {
 		return nil, nil, nil, first, err
 	}
-	if !s.parked && len(p.Folders) == 0 {
+	if !s.stopped && len(p.Folders) == 0 {
 		source = s
 	}
 	return sn, source, held, first, nil

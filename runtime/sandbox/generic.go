@@ -28,11 +28,11 @@ type generic struct {
 	pidfd   *os.File
 	net     Namespace // of mode none, or for a network, which the claim opens in it
 	guest   *guestapi.Client
-	// end kills it, once, unmount takes off what it was dressed in, and forget removes what is on disk, in that order.
+	// end kills it, once, unmount takes off what it was prepared in, and forget removes what is on disk, in that order.
 	// Whoever has taken it owns all three.
 	end, unmount, forget func() error
-	dressed              *dressed // nil when it was not
-	spare                []group  // Sandbox.spare
+	prepared             *prepared // nil when it was not
+	spare                []group   // Sandbox.spare
 	of                   *generics
 }
 
@@ -135,11 +135,11 @@ func (req *CreateRequest) fits(l *api.Limits) bool {
 func (f *creation) claim(ctx context.Context) error {
 	start := time.Now()
 	f.s.spare = f.claimed.spare
-	if f.claimed.dressed != nil {
-		if err := f.wear(); err != nil {
+	if f.claimed.prepared != nil {
+		if err := f.takePrepared(); err != nil {
 			return err
 		}
-		f.phases["launch.dressed"] = ms(time.Since(start))
+		f.phases["launch.prepared"] = ms(time.Since(start))
 	} else {
 		if err := f.swapRoot(ctx); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (f *creation) claim(ctx context.Context) error {
 			return err
 		}
 	}
-	if want := f.m.shmBytes(f.s); f.claimed.dressed == nil || f.claimed.dressed.wish.shm != want {
+	if want := f.m.shmBytes(f.s); f.claimed.prepared == nil || f.claimed.prepared.key.shm != want {
 		if err := resizeShm(f.claimed.pid, want); err != nil {
 			return fmt.Errorf("size /dev/shm: %w", err)
 		}
@@ -219,9 +219,9 @@ type generics struct {
 
 	mu     sync.Mutex
 	ready  []*generic
-	wish   wish      // of the last create
-	wished bool      // it had one
-	failed time.Time // when one could not be dressed for it
+	key    aheadKey  // of the last create
+	keyed  bool      // it had one
+	failed time.Time // when one could not be prepared for it
 	closed bool
 	timer  *time.Timer // starts fill; nil until something was created
 	busy   bool        // fill runs
@@ -229,19 +229,19 @@ type generics struct {
 }
 
 // take returns a generic sandbox that is alive, the caller's until settled is called of it; nil when there is none.
-// With a wish it is one that was dressed for that, if there is one, else one that was not dressed.
-func (p *generics) take(w wish, wished bool) *generic {
+// With a key it is one that was prepared for that, if there is one, else one that was not prepared.
+func (p *generics) take(w aheadKey, keyed bool) *generic {
 	p.mu.Lock()
-	p.note(w, wished)
+	p.note(w, keyed)
 	p.mu.Unlock()
 	for {
 		p.mu.Lock()
 		i := slices.IndexFunc(p.ready, func(g *generic) bool {
-			return wished && g.dressed != nil &&
-				g.dressed.wish == w
+			return keyed && g.prepared != nil &&
+				g.prepared.key == w
 		})
 		if i < 0 {
-			i = slices.IndexFunc(p.ready, func(g *generic) bool { return g.dressed == nil })
+			i = slices.IndexFunc(p.ready, func(g *generic) bool { return g.prepared == nil })
 		}
 		if i < 0 {
 			p.mu.Unlock()
@@ -263,18 +263,18 @@ func (p *generics) take(w wish, wished bool) *generic {
 // waits: the daemon's folder must not go while there is one in it.
 func (g *generic) settled() { g.of.wg.Done() }
 
-// note remembers what the next one is dressed for. Those that were dressed for something else go when the same is asked
-// for twice in a row: who takes turns between two images keeps one for the one, and undressed ones for the other. mu is
+// note remembers what the next one is prepared for. Those that were prepared for something else go when the same is asked
+// for twice in a row: who takes turns between two images keeps one for the one, and unprepared ones for the other. mu is
 // held.
-func (p *generics) note(w wish, wished bool) {
-	again := wished && p.wished && p.wish == w
-	p.wish, p.wished = w, wished
+func (p *generics) note(w aheadKey, keyed bool) {
+	again := keyed && p.keyed && p.key == w
+	p.key, p.keyed = w, keyed
 	if !again {
 		p.failed = time.Time{}
 		return
 	}
 	p.ready = slices.DeleteFunc(p.ready, func(g *generic) bool {
-		other := g.dressed != nil && g.dressed.wish != w
+		other := g.prepared != nil && g.prepared.key != w
 		if other {
 			p.discard(g)
 		}
@@ -282,14 +282,14 @@ func (p *generics) note(w wish, wished bool) {
 	})
 }
 
-// dressAgainAfter is how long none is dressed for what one could not be dressed for.
-const dressAgainAfter = time.Minute
+// prepareAgainAfter is how long none is prepared for what one could not be prepared for.
+const prepareAgainAfter = time.Minute
 
-// dresses says what the next one is dressed for. One at least stays as it is, for whoever wants something else. mu is
+// prepares says what the next one is prepared for. One at least stays as it is, for whoever wants something else. mu is
 // held.
-func (p *generics) dresses() (w wish, ok bool) {
-	undressed := slices.ContainsFunc(p.ready, func(g *generic) bool { return g.dressed == nil })
-	return p.wish, p.wished && undressed && time.Since(p.failed) > dressAgainAfter
+func (p *generics) prepares() (w aheadKey, ok bool) {
+	unprepared := slices.ContainsFunc(p.ready, func(g *generic) bool { return g.prepared == nil })
+	return p.key, p.keyed && unprepared && time.Since(p.failed) > prepareAgainAfter
 }
 
 // discard ends one in the background.
@@ -350,22 +350,22 @@ func (p *generics) fill() {
 	}
 	p.busy = true
 	p.wg.Add(1)
-	w, dress := p.dresses()
+	w, prepare := p.prepares()
 	p.mu.Unlock()
 	defer p.wg.Done()
 	g, err := p.m.launchGeneric(p.m.ctx, p.kind)
-	var undressed error
-	if err == nil && dress {
-		undressed = p.m.dress(p.m.ctx, g, w, p.kind&networkedAhead != 0)
+	var unprepared error
+	if err == nil && prepare {
+		unprepared = p.m.prepareAhead(p.m.ctx, g, w, p.kind&networkedAhead != 0)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy = false
 	switch {
-	case undressed != nil: // the image may be gone
+	case unprepared != nil: // the image may be gone
 		p.discard(g)
 		if !p.closed {
-			p.m.cfg.Logger.Info("claim a sandbox ahead", "image", w.image, "err", undressed)
+			p.m.cfg.Logger.Info("claim a sandbox ahead", "image", w.image, "err", unprepared)
 			p.failed = time.Now()
 			p.later(refillAfter)
 		}

@@ -203,7 +203,7 @@ func (f *creation) limit(context.Context) error {
 	if f.s.cgroup == "" {
 		return nil
 	}
-	if f.claimed != nil && f.claimed.dressed != nil { // for them
+	if f.claimed != nil && f.claimed.prepared != nil { // for them
 		f.undo.Add(f.m.watchLimits(f.s))
 		return nil
 	}

@@ -184,7 +184,7 @@ func (r *running) merge(lists ...[]int) []int {
 
 // endLeft kills what an exec that has ended left behind.
 func (m *Manager) endLeft(r *running) ([]int, error) {
-	if r.s.parked { // nothing of it runs
+	if r.s.stopped { // nothing of it runs
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)

@@ -4,7 +4,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// checkIDs refuses ids that would be pretended although there are real ones.
+// checkIDs refuses ids that would be emulated although there are real ones.
 func (h *Host) checkIDs(want api.IDs) error {
 	if want != api.IDsEmulate || h.UserMap == "single" {
 		return nil
@@ -14,8 +14,8 @@ func (h *Host) checkIDs(want api.IDs) error {
 		WithField("ids").WithHint("leave it out, or use auto")
 }
 
-// pretendsIDs reports whether PID 1 is to answer for ids that there are not.
-func (h *Host) pretendsIDs(want api.IDs) bool {
+// emulatesIDs reports whether PID 1 is to answer for ids that there are not.
+func (h *Host) emulatesIDs(want api.IDs) bool {
 	return h.UserMap == "single" && want != api.IDsReal
 }
 
@@ -28,7 +28,7 @@ func (h *Host) addIDs(iso *api.Isolation, want api.IDs, can bool) error {
 	w := api.Wall{Name: "ids", Status: "no",
 		Detail: "emulated: PID 1 says that files are given and users taken on, and nothing of it keeps processes of the sandbox apart"}
 	switch {
-	case can && h.pretendsIDs(want):
+	case can && h.emulatesIDs(want):
 	case want == api.IDsEmulate:
 		return api.Errorf(api.Unavailable,
 			"ids: emulate takes Linux 5.19, nothing around hutch that listens to system calls already, and no limit of file locks (ulimit -Hx)").

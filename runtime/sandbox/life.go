@@ -111,12 +111,12 @@ func (m *Manager) expire(s *Sandbox, action api.LifeAction, reason string, idle 
 
 // stopLater is StopSandbox for a sandbox whose time is over.
 func (m *Manager) stopLater(ctx context.Context, s *Sandbox, reason string) error {
-	s, done, err := m.findToPark(ctx, s.id)
+	s, done, err := m.takeTurn(ctx, s.id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	_, _, err = m.stopAndPark(ctx, s, stopGrace, reason)
+	_, _, err = m.stopAndKeep(ctx, s, stopGrace, reason)
 	return err
 }
 

@@ -85,8 +85,8 @@ type Manager struct {
 
 	ahead   [kindsAhead]generics // sandboxes that were launched ahead
 	poolsMu sync.Mutex           // held while pools.json is written, before mu
-	// dressing is held by who dresses one of those, and uses an image meanwhile that nobody has asked for just then.
-	dressing sync.RWMutex
+	// preparing is held by who prepares one of those, and uses an image meanwhile that nobody has asked for just then.
+	preparing sync.RWMutex
 
 	trim *time.Timer // gives back memory, see trimAfter
 
@@ -250,7 +250,7 @@ func (m *Manager) Counts() (sandboxes, execs int, idleSince time.Time) {
 // count is how many sandboxes Counts tells of; mu is held.
 func (m *Manager) count() (n int) {
 	for _, s := range m.byID {
-		if !s.parked {
+		if !s.stopped {
 			n++
 		}
 	}
@@ -443,7 +443,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, s := range all {
-		if s.parked && !m.cfg.Ephemeral {
+		if s.stopped && !m.cfg.Ephemeral {
 			errs[i] = s.release() // the next daemon lists it
 			continue
 		}

@@ -109,9 +109,9 @@ func (f *creation) owner() api.FolderOwner {
 	return api.FolderOwner{UID: u.UID, GID: u.GID}
 }
 
-// dressOverlay gives the upper folder of an overlay the mode and the owner of the folder below it, which the sandbox
+// prepareOverlay gives the upper folder of an overlay the mode and the owner of the folder below it, which the sandbox
 // sees as the overlay's. mapped says that who has made the mount has mapped that owner: there 65534 is an id as others.
-func dressOverlay(upper, lower string, mapped bool) error {
+func prepareOverlay(upper, lower string, mapped bool) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(lower, &st); err != nil {
 		return fmt.Errorf("stat: %w", err)

@@ -12,9 +12,9 @@ import (
 // processes to stand still.
 const pausePatience = 5 * time.Second
 
-// door keeps pauses and what needs PID 1 to start a process apart: PID 1 waits in vfork for
+// admission keeps pauses and what needs PID 1 to start a process apart: PID 1 waits in vfork for
 // whatever it starts, and must not wait for one that is frozen.
-type door struct {
+type admission struct {
 	turn chan struct{} // a token: whoever holds it pauses or resumes
 
 	// Guarded by Sandbox.mu:
@@ -23,10 +23,10 @@ type door struct {
 	empty   chan struct{} // non-nil while a pause waits for entered to be 0
 }
 
-func newDoor() door { return door{turn: make(chan struct{}, 1)} }
+func newAdmission() admission { return admission{turn: make(chan struct{}, 1)} }
 
 // take gives the caller the turn until the returned function is called.
-func (d *door) take(ctx context.Context) (func(), error) {
+func (d *admission) take(ctx context.Context) (func(), error) {
 	select {
 	case d.turn <- struct{}{}:
 		return func() { <-d.turn }, nil
@@ -36,7 +36,7 @@ func (d *door) take(ctx context.Context) (func(), error) {
 }
 
 // tryTake is take if nobody has the turn, else nil.
-func (d *door) tryTake() func() {
+func (d *admission) tryTake() func() {
 	select {
 	case d.turn <- struct{}{}:
 		return func() { <-d.turn }
@@ -50,9 +50,9 @@ func (d *door) tryTake() func() {
 func (m *Manager) enter(ctx context.Context, s *Sandbox) (leave func(), err error) {
 	for {
 		s.mu.Lock()
-		state, closed := s.record.State, s.door.closed
+		state, closed := s.record.State, s.admission.closed
 		if state == api.Running && !closed {
-			s.door.entered++
+			s.admission.entered++
 			s.mu.Unlock()
 			m.settleFirst(s)
 			return s.leaver(), nil
@@ -71,7 +71,7 @@ func (m *Manager) enter(ctx context.Context, s *Sandbox) (leave func(), err erro
 func (s *Sandbox) again() (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.door.entered++
+	s.admission.entered++
 	return s.leaver()
 }
 
@@ -84,28 +84,28 @@ func (s *Sandbox) leaver() func() {
 			return
 		}
 		left = true
-		if s.door.entered--; s.door.entered == 0 && s.door.empty != nil {
-			close(s.door.empty)
-			s.door.empty = nil
+		if s.admission.entered--; s.admission.entered == 0 && s.admission.empty != nil {
+			close(s.admission.empty)
+			s.admission.empty = nil
 		}
 	}
 }
 
-// shutDoor keeps everybody out. The caller has the turn, and must call openDoor.
-func (s *Sandbox) shutDoor() {
+// shutAdmission keeps everybody out. The caller has the turn, and must call openAdmission.
+func (s *Sandbox) shutAdmission() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.door.closed = true
+	s.admission.closed = true
 }
 
-// closeDoor keeps everybody out, and waits until those who are in have left.
-func (s *Sandbox) closeDoor(ctx context.Context) error {
+// closeAdmission keeps everybody out, and waits until those who are in have left.
+func (s *Sandbox) closeAdmission(ctx context.Context) error {
 	s.mu.Lock()
-	s.door.closed = true
+	s.admission.closed = true
 	var empty chan struct{}
-	if s.door.entered > 0 {
+	if s.admission.entered > 0 {
 		empty = make(chan struct{})
-		s.door.empty = empty
+		s.admission.empty = empty
 	}
 	s.mu.Unlock()
 	if empty == nil {
@@ -120,10 +120,10 @@ func (s *Sandbox) closeDoor(ctx context.Context) error {
 	}
 }
 
-func (s *Sandbox) openDoor() {
+func (s *Sandbox) openAdmission() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.door.closed, s.door.empty = false, nil
+	s.admission.closed, s.admission.empty = false, nil
 }
 
 // Pause stops all processes of a sandbox where they are, and the clocks of its commands.
@@ -138,7 +138,7 @@ func (m *Manager) Pause(ctx context.Context, ref string) (api.Sandbox, error) {
 
 // pause is Pause; with idle it leaves a sandbox alone that is in use again.
 func (m *Manager) pause(ctx context.Context, s *Sandbox, reason string, idle bool) (api.Sandbox, error) {
-	done, err := s.door.take(ctx)
+	done, err := s.admission.take(ctx)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -146,7 +146,7 @@ func (m *Manager) pause(ctx context.Context, s *Sandbox, reason string, idle boo
 	was := s.state()
 	record, err := m.pauseNow(ctx, s, reason, idle)
 	if err == nil && was == api.Running && record.State == api.Paused {
-		m.takeBack(s)
+		m.reclaim(s)
 	}
 	return record, err
 }
@@ -161,8 +161,8 @@ func (m *Manager) pauseNow(ctx context.Context, s *Sandbox, reason string, idle 
 	}
 	patient, cancel := context.WithTimeout(ctx, pausePatience)
 	defer cancel()
-	defer s.openDoor()
-	if err := s.closeDoor(patient); err != nil {
+	defer s.openAdmission()
+	if err := s.closeAdmission(patient); err != nil {
 		return api.Sandbox{}, withCause(ctx, err)
 	}
 	s.mu.Lock()
@@ -208,7 +208,7 @@ func (m *Manager) Resume(ctx context.Context, ref string) (api.Sandbox, error) {
 }
 
 func (m *Manager) resume(ctx context.Context, s *Sandbox) (api.Sandbox, error) {
-	done, err := s.door.take(ctx)
+	done, err := s.admission.take(ctx)
 	if err != nil {
 		return api.Sandbox{}, err
 	}

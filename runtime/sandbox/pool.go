@@ -47,7 +47,7 @@ const (
 	maxBackoff = time.Minute
 )
 
-// PoolRequest is a validated wish for a pool.
+// PoolRequest is a validated request for a pool.
 type PoolRequest struct {
 	Spec     api.PoolSpec
 	User     uint32

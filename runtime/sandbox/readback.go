@@ -65,7 +65,7 @@ func (f *creation) readBack(context.Context) error {
 	}
 	f.m.cfg.Host.addLandlock(&iso, f.req.Spec.Landlock)
 	f.m.cfg.Host.addGuardNew(&iso, &f.req.Spec, f.s.guards)
-	if err := f.m.cfg.Host.addIDs(&iso, f.req.Spec.IDs, f.s.guest.PretendsIDs()); err != nil {
+	if err := f.m.cfg.Host.addIDs(&iso, f.req.Spec.IDs, f.s.guest.EmulatesIDs()); err != nil {
 		return err
 	}
 	if err := f.m.cfg.Host.addLabel(&iso, f.labels(), f.req.Spec.AppArmor); err != nil {
@@ -106,22 +106,22 @@ func (f *creation) addAsked(iso *api.Isolation) error {
 	return nil
 }
 
-// isolation is read once of one that was dressed.
+// isolation is read once of one that was prepared.
 func (f *creation) isolation() (iso api.Isolation, err error) {
 	h := &f.m.cfg.Host
-	if f.claimed == nil || f.claimed.dressed == nil || f.s.record.Seccomp != api.SeccompDefault {
+	if f.claimed == nil || f.claimed.prepared == nil || f.s.record.Seccomp != api.SeccompDefault {
 		return isolationOf(f.s.record.PID, h, f.s.record.Seccomp, f.netns, f.s.net)
 	}
-	iso = f.claimed.dressed.walls
+	iso = f.claimed.prepared.walls
 	return iso, addNetwork(&iso, f.s.record.PID, f.netns, f.s.net)
 }
 
 // labels are read once, too.
 func (f *creation) labels() labels {
-	if f.claimed == nil || f.claimed.dressed == nil {
+	if f.claimed == nil || f.claimed.prepared == nil {
 		return labelsOf(f.s.record.PID)
 	}
-	return f.claimed.dressed.labels
+	return f.claimed.prepared.labels
 }
 
 // addNetwork adds how the network policy is enforced, in the very namespace that it

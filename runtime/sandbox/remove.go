@@ -78,7 +78,7 @@ func (m *Manager) forget(s *Sandbox) error {
 
 // withdraw takes s out of the maps, and reports whether it was there: then dismantle must follow, and gets done.
 func (m *Manager) withdraw(s *Sandbox) (done func(), ok bool, err error) {
-	done, err = s.parking.take(context.Background())
+	done, err = s.turn.take(context.Background())
 	if err != nil {
 		return nil, false, err
 	}
@@ -96,9 +96,9 @@ func (m *Manager) dismantle(s *Sandbox, done func()) (err error) {
 	defer done()
 	m.quiet(s)
 	// what has a mark is put on the shelf, and others may look for it there
-	later := !s.parked && !shelf.IsMarked(s.dir)
+	later := !s.stopped && !shelf.IsMarked(s.dir)
 	if later {
-		err = s.strike()
+		err = s.deleteRecord()
 	}
 	err = errors.Join(err, m.closePorts(s), s.letGo())
 	if !later {
@@ -195,9 +195,9 @@ func (m *Manager) takeOut(s *Sandbox) bool {
 	return true
 }
 
-// strike removes the record: without it whatever is left of the sandbox is nothing to the next hutchd but something to
+// deleteRecord removes the record: without it whatever is left of the sandbox is nothing to the next hutchd but something to
 // remove.
-func (s *Sandbox) strike() error {
+func (s *Sandbox) deleteRecord() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	s.struck = true
@@ -216,7 +216,7 @@ func (m *Manager) removeFolder(s *Sandbox) error {
 	if s.destroy == nil {
 		return removeAll(s.dir)
 	}
-	if err := s.strike(); err != nil {
+	if err := s.deleteRecord(); err != nil {
 		return err
 	}
 	m.backlog.Add(1)

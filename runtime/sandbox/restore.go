@@ -23,7 +23,7 @@ func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.Snapsh
 	if err != nil {
 		return out, err
 	}
-	s, done, err := m.findToPark(ctx, sn.Sandbox)
+	s, done, err := m.takeTurn(ctx, sn.Sandbox)
 	if api.ErrorCode(err) == api.NotFound {
 		err = api.Errorf(api.NotFound, "sandbox %s, which snapshot %s was taken of, is gone", sn.Sandbox, sn.ID).
 			WithField("snapshot").
@@ -48,12 +48,12 @@ func (m *Manager) RestoreSnapshot(ctx context.Context, user uint32, p api.Snapsh
 	}
 	out.Snapshot = sn.ID
 	m.audit(ctx, s, "", api.AuditRestored, sn.Snapshot, 0)
-	if s, out.Ended, err = m.stopAndPark(ctx, s, seconds(grace), "stopped to be restored"); err != nil {
+	if s, out.Ended, err = m.stopAndKeep(ctx, s, seconds(grace), "stopped to be restored"); err != nil {
 		return out, err
 	}
 	restored := m.putBack(ctx, s, sn)
 	sp.Owner = s.spec.Owner
-	out.Sandbox, err = m.startParked(ctx, s, CreateRequest{Spec: sp, FDs: fds, User: s.user, Conn: conn})
+	out.Sandbox, err = m.startStopped(ctx, s, CreateRequest{Spec: sp, FDs: fds, User: s.user, Conn: conn})
 	switch {
 	case restored != nil:
 		return out, errors.Join(restored, err) // the files are as they were before

@@ -46,17 +46,17 @@ type Sandbox struct {
 	// changed tells of a new state. It is called in the order of the changes.
 	changed func(to api.State, reason string)
 
-	files   workers
-	door    door
-	clock   *clock         // of its commands
-	disk    *disk          // nil without a limit
-	meter   chan struct{}  // wakes watchMemory
-	guards  []*folderGuard // of folders of the host's that it may write
-	net     Network        // nil in mode none
-	plain   Namespace      // in mode none, of a hutchd before; what this one has made is its creation's to undo
-	looking sync.Mutex     // guards looked, and begun of each exec
-	looked  look           // when an exec ended last
-	// applied is what of the workspace was brought into the user's folder; door guards it. It is forgotten with hutchd:
+	files     workers
+	admission admission
+	clock     *clock         // of its commands
+	disk      *disk          // nil without a limit
+	meter     chan struct{}  // wakes watchMemory
+	guards    []*folderGuard // of folders of the host's that it may write
+	net       Network        // nil in mode none
+	plain     Namespace      // in mode none, of a hutchd before; what this one has made is its creation's to undo
+	looking   sync.Mutex     // guards looked, and begun of each exec
+	looked    look           // when an exec ended last
+	// applied is what of the workspace was brought into the user's folder; admission guards it. It is forgotten with hutchd:
 	// conflicts, then.
 	applied changes.Applied
 	// enforced is the policy in the kernel.
@@ -68,19 +68,19 @@ type Sandbox struct {
 	ports     ports  // that the host reaches
 	listening listening
 
-	// parking keeps stop, start and removal apart. parked says that it was stopped: its folder is on the shelf, lock
+	// turn keeps stop, start and removal apart. stopped says that it was stopped: its folder is on the shelf, lock
 	// the lock of it and release gives that back.
-	parking   door
-	parked    bool
+	turn      admission
+	stopped   bool
 	lock      *os.File
 	release   func() error
-	folderIDs map[string]folderID // of one that is parked: what was mounted, by target
+	folderIDs map[string]folderID // of one that is stopped: what was mounted, by target
 	// layers are of the shelf: those between the root's upper folder and its image, top-most first; base is what they
 	// take.
 	layers []string
 	base   diskuse.Usage
 	next   bool // what is in fs/next counts: see rollForward
-	// history is what the files were before the last calls; parking guards it. It is nil until somebody asks.
+	// history is what the files were before the last calls; turn guards it. It is nil until somebody asks.
 	history *undo.Store
 
 	// saving is held while the record is written, and guards struck: it is gone for good.
@@ -125,7 +125,7 @@ var transitions = map[api.State][]api.State{
 	api.Waiting:  {api.Running, api.Stopped, api.Failed},
 	// Waiting of a pool's once all that its template starts is ready
 	api.Running: {api.Paused, api.Waiting, api.Stopped, api.Failed},
-	// and by park and start, which make another Sandbox of it, Stopped <-> Creating
+	// and by keepStopped and start, which make another Sandbox of it, Stopped <-> Creating
 	api.Paused: {api.Running, api.Stopped, api.Failed},
 }
 

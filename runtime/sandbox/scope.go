@@ -98,7 +98,7 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 			m.mu.Unlock()
 		}
 	} else if err = usable(s, &req.Spec); err == nil {
-		if r = s.Record(); s.parked { // it goes on, with the folders that came along now
+		if r = s.Record(); s.stopped { // it goes on, with the folders that came along now
 			if r, err = m.StartSandbox(ctx, api.StartParams{Sandbox: s.id, Folders: broughtAlong(&req.Spec)}, req.Conn,
 				req.FDs); err == nil {
 				m.mu.Lock()
@@ -123,7 +123,7 @@ func (m *Manager) inScope(ctx context.Context, req CreateRequest) (r api.Sandbox
 
 // leaveScope notes that a connection is gone. A session ends with the last one; mu is held.
 func (m *Manager) leaveScope(sc *scope, conn uint64) {
-	if delete(sc.users, conn); len(sc.users) == 0 && sc.s != nil && !sc.s.parked &&
+	if delete(sc.users, conn); len(sc.users) == 0 && sc.s != nil && !sc.s.stopped &&
 		sc.s.spec.Scope.Kind == api.ScopeSession {
 		m.removeLocked(sc.s, "the last connection of its session ended")
 	}
@@ -152,7 +152,7 @@ func (m *Manager) unscope(s *Sandbox) {
 // is as it is.
 func usable(s *Sandbox, sp *api.Spec) error {
 	scope := *s.spec.Scope
-	if st := s.state(); st != api.Running && st != api.Paused && !s.parked {
+	if st := s.state(); st != api.Running && st != api.Paused && !s.stopped {
 		return api.Errorf(api.FailedPrecondition, "the sandbox %s of scope %s is %s", s.id, scope, st).
 			WithField("scope").
 			WithHint("hutch start %s goes on with its files; hutch scope reset %s makes a new one", s.id, scope)

@@ -126,7 +126,7 @@ func (m *Manager) diffSnapshots(ctx context.Context, user uint32, d *diffing, sn
 
 // diffNow compares with the sandbox as it is.
 func (m *Manager) diffNow(ctx context.Context, d *diffing, sn *snapshot) error {
-	s, done, err := m.findToPark(ctx, sn.Sandbox)
+	s, done, err := m.takeTurn(ctx, sn.Sandbox)
 	if api.ErrorCode(err) == api.NotFound {
 		return api.Errorf(api.NotFound, "sandbox %s, which snapshot %s was taken of, is gone", sn.Sandbox, sn.ID).
 			WithField("snapshot").
@@ -170,7 +170,7 @@ func (m *Manager) diffWith(ctx context.Context, d *diffing, sn *snapshot, s *San
 		if mt.Mode != api.ModeOverlay {
 			continue
 		}
-		if s == nil || s.parked || s.state() == api.Stopped || s.state() == api.Failed {
+		if s == nil || s.stopped || s.state() == api.Stopped || s.state() == api.Failed {
 			d.out.NotCovered = append(slices.Clip(d.out.NotCovered), mt.Target)
 			continue
 		}
@@ -190,7 +190,7 @@ func (m *Manager) diffWith(ctx context.Context, d *diffing, sn *snapshot, s *San
 func (m *Manager) diffLower(ctx context.Context, d *diffing, sn *snapshot, s *Sandbox) ([]*os.File, error) {
 	root := sn.Root
 	switch {
-	case s != nil && !s.parked:
+	case s != nil && !s.stopped:
 		root = s.root
 	case root.Ref == hostImage: // is made anew
 		now, err := m.cfg.Images.Resolve(ctx, hostImage, "", "", nil)

@@ -57,7 +57,7 @@ func (m *Manager) CreateSnapshot(ctx context.Context, user uint32, p api.Snapsho
 	if err := m.roomForSnapshot(user, p.Name); err != nil {
 		return api.Snapshot{}, err
 	}
-	s, done, err := m.findToPark(ctx, p.Sandbox)
+	s, done, err := m.takeTurn(ctx, p.Sandbox)
 	if err != nil {
 		return api.Snapshot{}, err
 	}
@@ -173,7 +173,7 @@ func (m *Manager) takeLayer(ctx context.Context, s *Sandbox) (_ *snapshot, held 
 
 // foldersNow says which folders of the host's a sandbox has.
 func (s *Sandbox) foldersNow() (map[string]folderID, error) {
-	if s.parked {
+	if s.stopped {
 		return s.folderIDs, nil
 	}
 	wanted, err := inOrder(hostFolders(&s.spec))

@@ -158,7 +158,7 @@ func (f *creation) overlayFolders(i int, base, like string, mapped bool) error {
 		}
 	}
 	if like != "" && !f.starting() {
-		if err := dressOverlay(base+"/upper", like, mapped); err != nil {
+		if err := prepareOverlay(base+"/upper", like, mapped); err != nil {
 			return err
 		}
 	}
@@ -217,7 +217,7 @@ func (f *creation) sameFolder(mt api.Mount, src *os.File) error {
 
 // StartSandbox starts a sandbox that was stopped, or has ended otherwise. One that runs is left alone.
 func (m *Manager) StartSandbox(ctx context.Context, p api.StartParams, conn uint64, fds Taker) (api.Sandbox, error) {
-	s, done, err := m.findToPark(ctx, p.Sandbox)
+	s, done, err := m.takeTurn(ctx, p.Sandbox)
 	if err != nil {
 		return api.Sandbox{}, err
 	}
@@ -228,8 +228,8 @@ func (m *Manager) StartSandbox(ctx context.Context, p api.StartParams, conn uint
 	case api.Creating, api.Waiting:
 		return api.Sandbox{}, s.mustRun()
 	}
-	if !s.parked {
-		if s, err = m.park(s, "stopped"); err != nil {
+	if !s.stopped {
+		if s, err = m.keepStopped(s, "stopped"); err != nil {
 			return api.Sandbox{}, err
 		}
 	}
@@ -237,7 +237,7 @@ func (m *Manager) StartSandbox(ctx context.Context, p api.StartParams, conn uint
 	if err != nil {
 		return api.Sandbox{}, err
 	}
-	return m.startParked(ctx, s, CreateRequest{Spec: sp, FDs: fds, User: s.user, Conn: conn})
+	return m.startStopped(ctx, s, CreateRequest{Spec: sp, FDs: fds, User: s.user, Conn: conn})
 }
 
 // handOver is a spec with the fds of this call in the place of those that came with the sandbox.
@@ -270,9 +270,9 @@ func handOver(sp api.Spec, folders []api.StartFolder) (api.Spec, error) {
 	return sp, nil
 }
 
-// startParked makes a sandbox of one that is parked, and of which the caller has the turn. When it fails, it is parked
+// startStopped makes a sandbox of one that is stopped, and of which the caller has the turn. When it fails, it is stopped
 // as before.
-func (m *Manager) startParked(ctx context.Context, old *Sandbox, req CreateRequest) (api.Sandbox, error) {
+func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequest) (api.Sandbox, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(m.ctx, func() { cancel(context.Cause(m.ctx)) })()
@@ -338,14 +338,14 @@ func (s *Sandbox) stopTTL() {
 	}
 }
 
-// readmit puts a new sandbox in the place of one that is parked.
+// readmit puts a new sandbox in the place of one that is stopped.
 func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	record := old.Record()
 	record.State, record.Kept, record.Reason = api.Creating, false, ""
 	s := &Sandbox{
 		id: old.id, name: old.name, dir: filepath.Join(m.cfg.Dir, old.id), spec: req.Spec, user: old.user,
 		conn:  req.Conn,
-		nproc: m.cfg.Host.NProc, door: newDoor(), parking: newDoor(), clock: newClock(clockState{}), record: record,
+		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(), clock: newClock(clockState{}), record: record,
 		templated: old.templated,
 		exited:    make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 	}

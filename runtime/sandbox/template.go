@@ -140,7 +140,7 @@ func (m *Manager) builtUsr(s *Sandbox) (list []string) {
 // KeepBuild keeps what a sandbox of the image "host" has written, of which no image can be made, under an id of the
 // caller's: sandboxes of a template are made over it. DropBuild removes it; what is made of it keeps what it needs.
 func (m *Manager) KeepBuild(ctx context.Context, ref, id string) error {
-	s, done, err := m.findToPark(ctx, ref)
+	s, done, err := m.takeTurn(ctx, ref)
 	if err != nil {
 		return err
 	}

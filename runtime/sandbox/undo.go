@@ -47,7 +47,7 @@ func (m *Manager) Checkpoint(ctx context.Context, ref string, c Call) (made bool
 	if leave, err := m.enter(ctx, s); err == nil { // a patch that was left half done is taken back before, and not kept
 		leave()
 	}
-	s, done, err := m.findToPark(ctx, ref)
+	s, done, err := m.takeTurn(ctx, ref)
 	if err != nil {
 		return false, err
 	}
@@ -69,7 +69,7 @@ func (m *Manager) checkpoint(ctx context.Context, s *Sandbox, c undo.Checkpoint,
 		return err
 	}
 	c.ID, c.Time = newID("cp_"), time.Now().UTC().Truncate(time.Millisecond)
-	w := undo.Wish{Limit: undoLimit(s), Pinned: pinned}
+	w := undo.Request{Limit: undoLimit(s), Pinned: pinned}
 	if pinned != "" { // for a moment both are there
 		w.Limit = w.Limit.Add(w.Limit)
 	}
@@ -79,7 +79,7 @@ func (m *Manager) checkpoint(ctx context.Context, s *Sandbox, c undo.Checkpoint,
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	err = m.hush(ctx, s, func(changing func(string, uint64) bool) (err error) {
+	err = m.quiesce(ctx, s, func(changing func(string, uint64) bool) (err error) {
 		w.Changing = changing
 		if w.Trees, err = upperFolders(filepath.Join(s.dir, "fs")); err != nil {
 			return err
@@ -177,7 +177,7 @@ func volumeTargets(sp *api.Spec) (targets []string) {
 
 // Checkpoints lists a sandbox's, oldest first.
 func (m *Manager) Checkpoints(ctx context.Context, ref string) (out api.Checkpoints, err error) {
-	s, done, err := m.findToPark(ctx, ref)
+	s, done, err := m.takeTurn(ctx, ref)
 	if err != nil {
 		return out, err
 	}

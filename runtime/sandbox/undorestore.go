@@ -19,7 +19,7 @@ func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestore
 	if err := p.Validate(); err != nil {
 		return out, err
 	}
-	s, done, err := m.findToPark(ctx, p.Sandbox)
+	s, done, err := m.takeTurn(ctx, p.Sandbox)
 	if err != nil {
 		return out, err
 	}
@@ -52,13 +52,13 @@ func (m *Manager) RestoreCheckpoint(ctx context.Context, p api.CheckpointRestore
 	if p.TimeoutS != nil {
 		grace = *p.TimeoutS
 	}
-	if s, out.Ended, err = m.stopAndPark(ctx, s, seconds(grace), "stopped to be restored"); err != nil {
+	if s, out.Ended, err = m.stopAndKeep(ctx, s, seconds(grace), "stopped to be restored"); err != nil {
 		return out, err
 	}
 	out.Ended.Note = undoneNote
 	restored := m.putCheckpointBack(ctx, s, c, &out)
 	m.audit(ctx, s, "", api.AuditUndone, api.AuditUndo{ToCall: c.Call, Undone: out.Undone}, 0)
-	out.Sandbox, err = m.startParked(ctx, s, req)
+	out.Sandbox, err = m.startStopped(ctx, s, req)
 	switch {
 	case restored != nil:
 		return out, errors.Join(restored, err) // the files are as they were before

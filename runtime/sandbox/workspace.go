@@ -57,7 +57,7 @@ func (m *Manager) transact(ctx context.Context, op, ref string, use func(t *tran
 	}
 	i := strconv.Itoa(slices.IndexFunc(wanted, func(m api.Mount) bool { return m.Target == workspaceTarget }))
 	return m.still(ctx, s, op, func() error {
-		if s.parked { // the folder is not mounted
+		if s.stopped { // the folder is not mounted
 			return s.mustRun()
 		}
 		t := &transaction{s: s}

@@ -48,7 +48,7 @@ func (m *Manager) StandStill(ctx context.Context, ref string, use func(Written) 
 
 // still calls use while nothing of the sandbox runs but its PID 1.
 func (m *Manager) still(ctx context.Context, s *Sandbox, reason string, use func() error) (err error) {
-	done, err := s.door.take(ctx) // nobody else pauses or resumes
+	done, err := s.admission.take(ctx) // nobody else pauses or resumes
 	if err != nil {
 		return err
 	}

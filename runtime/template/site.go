@@ -10,7 +10,7 @@ import (
 // site is where a template is built, by one at a time. Who waits sees what is done meanwhile: it is what they have come
 // for.
 type site struct {
-	door    chan struct{} // held by who builds
+	turn    chan struct{} // held by who builds
 	mu      sync.Mutex
 	waiting map[*onlooker]bool
 }
@@ -26,13 +26,13 @@ func (s *Set) turn(ctx context.Context, name string, progress func(api.Progress)
 	s.mu.Lock()
 	at := s.building[name]
 	if at == nil {
-		at = &site{door: make(chan struct{}, 1), waiting: map[*onlooker]bool{}}
+		at = &site{turn: make(chan struct{}, 1), waiting: map[*onlooker]bool{}}
 		s.building[name] = at
 	}
 	s.mu.Unlock()
-	leave = func() { <-at.door }
+	leave = func() { <-at.turn }
 	select {
-	case at.door <- struct{}{}:
+	case at.turn <- struct{}{}:
 		return 0, leave, nil
 	default:
 	}
@@ -47,7 +47,7 @@ func (s *Set) turn(ctx context.Context, name string, progress func(api.Progress)
 		seen = o.steps
 	}()
 	select {
-	case at.door <- struct{}{}:
+	case at.turn <- struct{}{}:
 		return 0, leave, nil
 	case <-ctx.Done():
 		return 0, nil, context.Cause(ctx)

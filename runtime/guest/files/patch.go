@@ -281,7 +281,7 @@ func (p *patcher) apply(data []byte) error {
 	if err == nil {
 		return nil
 	}
-	if failed := p.takeBack(plan); failed != nil {
+	if failed := p.rollBack(plan); failed != nil {
 		err = &problem{unix.EIO, err.Error() + "; and what was changed before could not be taken back: " +
 			failed.Error()}
 	}

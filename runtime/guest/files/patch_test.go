@@ -262,7 +262,7 @@ func FuzzPlan(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer p.close()
-		_, _ = p.takeBack(plan), p.tidy(plan)
+		_, _ = p.rollBack(plan), p.tidy(plan)
 		if after := snapshot(t, out); !slices.Equal(after, []string{"empty/", "kept -rw-r--r-- x"}) {
 			t.Errorf("%q", after)
 		}

@@ -33,7 +33,7 @@ func (c *call) settle() (*filesapi.Reply, error) {
 	if args.Done {
 		return &filesapi.Reply{}, p.tidy(plan)
 	}
-	return &filesapi.Reply{}, p.takeBack(plan)
+	return &filesapi.Reply{}, p.rollBack(plan)
 }
 
 // parsePlan checks a plan, which hutchd has kept but not looked into.
@@ -116,9 +116,9 @@ func exists(dir int, name string) bool {
 	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
 
-// takeBack makes everything as it was before a patch, however far that came: the last step first. What somebody else
+// rollBack makes everything as it was before a patch, however far that came: the last step first. What somebody else
 // has changed behind the patch stays, and is an error.
-func (p *patcher) takeBack(plan *filesapi.PatchPlan) error {
+func (p *patcher) rollBack(plan *filesapi.PatchPlan) error {
 	var errs []error
 	for i := len(plan.Steps) - 1; i >= 0; i-- {
 		st := &plan.Steps[i]

@@ -61,7 +61,7 @@ type Client struct {
 	refused func(Refused) // see OnRefused
 	listens func()        // see OnListen
 
-	pretends atomic.Bool // what setup has said
+	emulates atomic.Bool // what setup has said
 	drops    atomic.Bool // the same
 	// What may be told about refused calls now, a token each.
 	tokens float64
@@ -213,7 +213,7 @@ func (c *Client) Setup(ctx context.Context, filter, cgroups *os.File, hostname s
 	}
 	ev, err := c.ask(ctx, op, &Request{Op: OpSetup, Hostname: hostname, Cgroups: cgroups != nil, Landlock: landlock,
 		Guard: guard}, fds...)
-	c.pretends.Store(ev.IDs)
+	c.emulates.Store(ev.IDs)
 	c.drops.Store(ev.CapDrop)
 	if err == nil && ev.Version != Version {
 		err = api.Errorf(api.FailedPrecondition, "hutch-init speaks protocol %d, hutchd %d", ev.Version, Version).
@@ -232,8 +232,8 @@ func (c *Client) Guard(ctx context.Context, g *Guard) error {
 // ends, does not.
 func (c *Client) DropsCaps() bool { return c.drops.Load() }
 
-// PretendsIDs reports whether PID 1 answers for ids that the sandbox does not have, as it was asked to (ArgIDs).
-func (c *Client) PretendsIDs() bool { return c.pretends.Load() }
+// EmulatesIDs reports whether PID 1 answers for ids that the sandbox does not have, as it was asked to (ArgIDs).
+func (c *Client) EmulatesIDs() bool { return c.emulates.Load() }
 
 // Stop stops every process of the sandbox but PID 1, by SIGSTOP. When it returns they have
 // the signal, and none that one of them was forking has escaped it (kernel/fork.c,

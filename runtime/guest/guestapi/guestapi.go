@@ -179,7 +179,7 @@ type Event struct {
 	Killed []int  `json:"killed,omitempty"` // pids that a kill ended, leader first
 
 	Refused *Refused `json:"refused,omitempty"`
-	IDs     bool     `json:"ids,omitempty"`      // of EvReady: ids are pretended
+	IDs     bool     `json:"ids,omitempty"`      // of EvReady: ids are emulated
 	CapDrop bool     `json:"cap_drop,omitempty"` // of EvReady: Request.CapDrop and CPUs mean something
 }
 

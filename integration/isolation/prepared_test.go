@@ -33,9 +33,9 @@ func memoryLimit(t *testing.T, w *world.World, id string) int64 {
 	return stats.Memory.LimitBytes
 }
 
-// TestDressed: a sandbox that was given its root ahead is nobody's, keeps no image from being removed, is not used when
+// TestPrepared: a sandbox that was given its root ahead is nobody's, keeps no image from being removed, is not used when
 // the image is another one meanwhile, and goes with the hutchd that made it.
-func TestDressed(t *testing.T) {
+func TestPrepared(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	testenv.Suite(t, "slow")
 	t.Parallel()
@@ -53,52 +53,52 @@ func TestDressed(t *testing.T) {
 		t.Helper()
 		return world.Decode[made](t, w.OK(t, append([]string{"create", "--json"}, args...)...))
 	}
-	says(makeAhead(t, w, 2, (*made).dressed, image), "first")
+	says(makeAhead(t, w, 2, (*made).prepared, image), "first")
 
 	t.Log("the image is removed and pulled again: its folders are others")
 	w.AwaitReady(t, 2)
 	w.OK(t, "image", "rm", image)
-	if m := create(image); m.dressed() {
+	if m := create(image); m.prepared() {
 		t.Error("it was given what was removed")
 	} else {
 		says(m, "first")
 	}
 
 	t.Log("the tag means another image")
-	says(makeAhead(t, w, 2, (*made).dressed, image), "first")
+	says(makeAhead(t, w, 2, (*made).prepared, image), "first")
 	w.AwaitReady(t, 2)
 	world.Push(t, registry, "small", shellImage(t, "second"))
-	if m := create("--pull", "always", image); m.dressed() {
+	if m := create("--pull", "always", image); m.prepared() {
 		t.Error("it was given what the tag meant before")
 	} else {
 		says(m, "second")
 	}
 
 	t.Log("another image")
-	says(makeAhead(t, w, 2, (*made).dressed, image), "second")
+	says(makeAhead(t, w, 2, (*made).prepared, image), "second")
 	w.AwaitReady(t, 2)
-	if m := create("host"); m.dressed() || !m.claimed() {
-		t.Errorf("dressed: %v, claimed: %v; want the one that was not dressed", m.dressed(), m.claimed())
+	if m := create("host"); m.prepared() || !m.claimed() {
+		t.Errorf("prepared: %v, claimed: %v; want the one that was not prepared", m.prepared(), m.claimed())
 	} else {
 		w.OK(t, "rm", "-f", m.ID)
 	}
 
 	t.Log("other limits")
-	m := makeAhead(t, w, 2, (*made).dressed, "--best-effort", "-m", "256m", image)
+	m := makeAhead(t, w, 2, (*made).prepared, "--best-effort", "-m", "256m", image)
 	limited := memoryLimit(t, w, m.ID)
 	if w.OK(t, "rm", "-f", m.ID); limited != 0 && limited != 256<<20 {
-		t.Errorf("the cgroup has a limit of %d bytes where it was dressed for 256 MiB", limited)
+		t.Errorf("the cgroup has a limit of %d bytes where it was prepared for 256 MiB", limited)
 	}
 	w.AwaitReady(t, 2)
 	m = create("--best-effort", "-m", "300m", image)
-	if got := memoryLimit(t, w, m.ID); limited != 0 && (m.dressed() || got != 300<<20) {
-		t.Errorf("dressed: %v, with a limit of %d bytes; want what was not dressed for 256 MiB, and 300",
-			m.dressed(), got)
+	if got := memoryLimit(t, w, m.ID); limited != 0 && (m.prepared() || got != 300<<20) {
+		t.Errorf("prepared: %v, with a limit of %d bytes; want what was not prepared for 256 MiB, and 300",
+			m.prepared(), got)
 	}
 	w.OK(t, "rm", "-f", m.ID)
 
 	t.Log("death")
-	kept := makeAhead(t, w, 2, (*made).dressed, image)
+	kept := makeAhead(t, w, 2, (*made).prepared, image)
 	w.AwaitReady(t, 2)
 	world.Kill(t, w.Daemon(t).Hutchd)
 	says(kept, "second")

@@ -13,12 +13,12 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// hush calls use while nothing of the sandbox writes, for milliseconds: unlike still it tells nobody, and leaves files
+// quiesce calls use while nothing of the sandbox writes, for milliseconds: unlike still it tells nobody, and leaves files
 // workers alone. changing says of a file that somebody has it mapped, and so may change it without giving it a new
 // time. Nothing is stopped where nothing but PID 1 and workers is there, which write when they are asked to.
-func (m *Manager) hush(ctx context.Context, s *Sandbox,
+func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 	use func(changing func(name string, ino uint64) bool) error) (err error) {
-	done, err := s.door.take(ctx)
+	done, err := s.admission.take(ctx)
 	if err != nil {
 		return err
 	}
@@ -34,8 +34,8 @@ func (m *Manager) hush(ctx context.Context, s *Sandbox,
 	}
 	patient, cancel := context.WithTimeout(ctx, pausePatience)
 	defer cancel()
-	defer s.openDoor()
-	if err := s.closeDoor(patient); err != nil {
+	defer s.openAdmission()
+	if err := s.closeAdmission(patient); err != nil {
 		return withCause(ctx, err)
 	}
 	below, known := descendants(s.Record().PID)

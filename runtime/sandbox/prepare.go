@@ -14,11 +14,11 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// A generic sandbox may be *dressed*: claimed ahead, for what was asked for last. Who asks for the same gets it as it
-// is; it is otherwise still one that nobody has, and ends with this hutchd. See runtime/DESIGN.md, "Dressed ahead".
+// A generic sandbox may be *prepared*: claimed ahead, for what was asked for last. Who asks for the same gets it as it
+// is; it is otherwise still one that nobody has, and ends with this hutchd. See runtime/DESIGN.md, "Prepared ahead".
 
-// wish is what a claim ahead decides: a sandbox of the same wish has the same root, mounts and name.
-type wish struct {
+// key is what a claim ahead decides: a sandbox of the same key has the same root, mounts and name.
+type aheadKey struct {
 	image, platform string
 	bytes, inodes   int64      // limits of disk space, which decide where files are
 	keep            bool       // which decides how they are mounted
@@ -26,11 +26,11 @@ type wish struct {
 	shm             int64      // size of /dev/shm
 }
 
-// wishOf is the wish of a request; false when the request asks for what no wish has: host folders, a name of its own, a
+// keyOf is the key of a request; false when the request asks for what no key has: host folders, a name of its own, a
 // disk that is not like everybody's.
-func (m *Manager) wishOf(req *CreateRequest, l *api.Limits) (wish, bool) {
+func (m *Manager) keyOf(req *CreateRequest, l *api.Limits) (aheadKey, bool) {
 	sp := &req.Spec
-	w := wish{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep,
+	w := aheadKey{image: sp.Image, platform: sp.Platform, bytes: l.DiskBytes, inodes: l.Inodes, keep: sp.Keep,
 		group: ofGroup(*l), shm: m.shmOf(l)}
 	if w.bytes > 0 && w.inodes == 0 && sp.Limits.Inodes != api.Unlimited { // as reserve does
 		w.inodes = defaultInodes(w.bytes)
@@ -40,9 +40,9 @@ func (m *Manager) wishOf(req *CreateRequest, l *api.Limits) (wish, bool) {
 	return w, plain
 }
 
-// dressed is what a generic sandbox was given ahead.
-type dressed struct {
-	wish  wish
+// prepared is what a generic sandbox was given ahead.
+type prepared struct {
+	key   aheadKey
 	root  *Root
 	lower []folderID    // its layers; nobody holds them, so that an image can be removed meanwhile
 	disk  *disk         // measured
@@ -50,10 +50,10 @@ type dressed struct {
 	labels
 }
 
-// dress claims g for w ahead. Whatever fails, g has ended.
-func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool) (err error) {
-	m.dressing.RLock()
-	defer m.dressing.RUnlock()
+// prepare claims g for w ahead. Whatever fails, g has ended.
+func (m *Manager) prepareAhead(ctx context.Context, g *generic, w aheadKey, networked bool) (err error) {
+	m.preparing.RLock()
+	defer m.preparing.RUnlock()
 	s := &Sandbox{id: g.id, dir: g.dir, record: api.Sandbox{
 		Hostname: defaultHostname(g.id), Limits: api.Limits{DiskBytes: w.bytes, Inodes: w.inodes},
 	}}
@@ -67,7 +67,7 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 		Progress: func(api.Progress) {},
 	}}
 	defer f.undo.Run(&err)
-	d := &dressed{wish: w}
+	d := &prepared{key: w}
 	for _, do := range []func(*creation, context.Context) error{
 		(*creation).resolve,
 		func(f *creation, _ context.Context) (err error) { d.lower, err = layerIDs(f.s.root); return err },
@@ -91,12 +91,12 @@ func (m *Manager) dress(ctx context.Context, g *generic, w wish, networked bool)
 		return err
 	}
 	d.root, d.disk = s.root, s.disk
-	g.dressed, g.unmount = d, f.undo.Release()
+	g.prepared, g.unmount = d, f.undo.Release()
 	return nil
 }
 
 // holdBack sets w's limits, and measures what has been written.
-func (f *creation) holdBack(ctx context.Context, w wish) error {
+func (f *creation) holdBack(ctx context.Context, w aheadKey) error {
 	if f.s.cgroup != "" && w.group != (api.Limits{}) {
 		if err := f.m.cfg.Cgroups.Limit(f.s.cgroup, w.group); err != nil {
 			return err
@@ -109,11 +109,11 @@ func (f *creation) holdBack(ctx context.Context, w wish) error {
 	return err
 }
 
-// NoDressing waits until no sandbox is dressed, and keeps that so until release is called: images that nobody uses are
+// NoPreparing waits until no sandbox is prepared, and keeps that so until release is called: images that nobody uses are
 // in use by nobody then.
-func (m *Manager) NoDressing() (release func()) {
-	m.dressing.Lock()
-	return m.dressing.Unlock
+func (m *Manager) NoPreparing() (release func()) {
+	m.preparing.Lock()
+	return m.preparing.Unlock
 }
 
 // rehearsalTimeout bounds what is only to save time.
@@ -141,7 +141,7 @@ func (f *creation) rehearse(ctx context.Context) error {
 
 // rehearsePooled rehearses in a sandbox that will wait in a pool, and is as good when that fails.
 func (f *creation) rehearsePooled(ctx context.Context) error {
-	if f.s.pool == nil || len(f.s.guards) > 0 || f.claimed != nil && f.claimed.dressed != nil {
+	if f.s.pool == nil || len(f.s.guards) > 0 || f.claimed != nil && f.claimed.prepared != nil {
 		return nil
 	}
 	if err := f.rehearse(ctx); err != nil {
@@ -172,16 +172,16 @@ func layerIDs(r *Root) ([]folderID, error) {
 	return ids, nil
 }
 
-// errOutdated is why a dressed sandbox is not used.
+// errOutdated is why a prepared sandbox is not used.
 var errOutdated = errors.New("the image is another one meanwhile")
 
-// checkDressed compares the root that f has resolved with what its sandbox was given. A layer that was removed and
+// checkPrepared compares the root that f has resolved with what its sandbox was given. A layer that was removed and
 // made again has the same name: its folder is another, for the mount keeps the inode of the old one.
-func (f *creation) checkDressed() error {
-	if f.claimed == nil || f.claimed.dressed == nil {
+func (f *creation) checkPrepared() error {
+	if f.claimed == nil || f.claimed.prepared == nil {
 		return nil
 	}
-	d, r := f.claimed.dressed, f.s.root
+	d, r := f.claimed.prepared, f.s.root
 	ids, err := layerIDs(r)
 	if err != nil {
 		return err
@@ -193,8 +193,8 @@ func (f *creation) checkDressed() error {
 	return nil
 }
 
-// wear makes f's sandbox the one that was dressed for it.
-func (f *creation) wear() error {
+// takePrepared makes f's sandbox the one that was prepared for it.
+func (f *creation) takePrepared() error {
 	f.s.pidfd, f.s.guest = f.claimed.pidfd, f.claimed.guest
 	f.undo.Add(f.claimed.end)
 	if err := f.m.cfg.Launcher.Take(f.s.id); err != nil {

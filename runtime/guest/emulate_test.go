@@ -77,7 +77,7 @@ func kernelIdentity() (id identity) {
 
 // TestIdentityNumbers: an identity has one number, which is a limit, and there is an end to them.
 func TestIdentityNumbers(t *testing.T) {
-	p := newPretender()
+	p := newEmulator()
 	if n, err := p.number(identity{}); n != unix.RLIM_INFINITY || err != nil {
 		t.Errorf("root is %d %v", n, err)
 	}

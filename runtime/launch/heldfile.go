@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parked is a file that is only held for hutchd. It is no os.File: that would be in the
+// heldFile is a file that is only held for hutchd. It is no os.File: that would be in the
 // runtime's poller, which then wakes hutch-launch for each connection that comes to a
 // listener of hutchd's.
-type parked int
+type heldFile int
 
-// park takes over f.
-func park(f *os.File) (parked, error) {
+// hold takes over f.
+func hold(f *os.File) (heldFile, error) {
 	defer f.Close()
 	rc, err := f.SyscallConn()
 	if err != nil {
@@ -27,16 +27,16 @@ func park(f *os.File) (parked, error) {
 	if derr != nil {
 		return -1, fmt.Errorf("hold a file of hutchd's: %w", derr)
 	}
-	return parked(fd), nil
+	return heldFile(fd), nil
 }
 
 // file is a duplicate, the caller's.
-func (p parked) file() (*os.File, error) {
+func (p heldFile) file() (*os.File, error) {
 	fd, err := unix.FcntlInt(uintptr(p), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return nil, fmt.Errorf("hand over a file of hutchd's: %w", err)
 	}
-	return os.NewFile(uintptr(fd), "parked"), nil
+	return os.NewFile(uintptr(fd), "held"), nil
 }
 
-func (p parked) close() { _ = unix.Close(int(p)) }
+func (p heldFile) close() { _ = unix.Close(int(p)) }

@@ -2,10 +2,10 @@ package sandbox
 
 import "github.com/hutch-sh/hutch/runtime/api"
 
-// takeBack takes the page cache of a paused sandbox back, behind the reply to the pause: what it has read and written
+// reclaim takes the page cache of a paused sandbox back, behind the reply to the pause: what it has read and written
 // and does not use now. Where that cannot be nothing happens, and the record says nothing. The caller has the turn at
-// the door.
-func (m *Manager) takeBack(s *Sandbox) {
+// the admission.
+func (m *Manager) reclaim(s *Sandbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cgroup == "" || s.record.State != api.Paused { // killed just now: who removes it has nothing to end

@@ -19,7 +19,7 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// A sandbox that was stopped is parked: its folder is on the shelf, and nothing of it is left elsewhere but another
+// A sandbox that was stopped is stopped: its folder is on the shelf, and nothing of it is left elsewhere but another
 // *Sandbox in its place, which knows the record and the folder and has no process. See DESIGN.md, "Stop and start".
 
 // folderID says which folder of the host's was mounted, as the sandbox saw it: through a mount that maps ids the owner
@@ -47,28 +47,28 @@ func (m *Manager) StopSandbox(ctx context.Context, p api.StopParams) (api.StopRe
 	if p.TimeoutS != nil {
 		grace = seconds(*p.TimeoutS)
 	}
-	s, done, err := m.findToPark(ctx, p.Sandbox)
+	s, done, err := m.takeTurn(ctx, p.Sandbox)
 	if err != nil {
 		return api.StopResult{}, err
 	}
 	defer done()
-	if !s.parked {
+	if !s.stopped {
 		m.audit(ctx, s, "", api.AuditStopped, nil, 0)
 	}
-	s, ended, err := m.stopAndPark(ctx, s, grace, "stopped")
+	s, ended, err := m.stopAndKeep(ctx, s, grace, "stopped")
 	if err != nil {
 		return api.StopResult{}, err
 	}
 	return api.StopResult{Sandbox: s.Record(), Ended: ended}, nil
 }
 
-// findToPark finds a sandbox whose turn to be stopped, started or removed the caller has until done is called.
-func (m *Manager) findToPark(ctx context.Context, ref string) (s *Sandbox, done func(), err error) {
+// takeTurn finds a sandbox whose turn to be stopped, started or removed the caller has until done is called.
+func (m *Manager) takeTurn(ctx context.Context, ref string) (s *Sandbox, done func(), err error) {
 	for {
 		if s, err = m.find(ref); err != nil {
 			return nil, nil, err
 		}
-		if done, err = s.parking.take(ctx); err != nil {
+		if done, err = s.turn.take(ctx); err != nil {
 			return nil, nil, err
 		}
 		m.mu.Lock()
@@ -81,11 +81,11 @@ func (m *Manager) findToPark(ctx context.Context, ref string) (s *Sandbox, done 
 	}
 }
 
-// stopAndPark is Stop for whoever has the turn; it returns what is in the place of s.
-func (m *Manager) stopAndPark(ctx context.Context, s *Sandbox, grace time.Duration, reason string) (*Sandbox, api.Ended,
+// stopAndKeep is Stop for whoever has the turn; it returns what is in the place of s.
+func (m *Manager) stopAndKeep(ctx context.Context, s *Sandbox, grace time.Duration, reason string) (*Sandbox, api.Ended,
 	error) {
 	ended := s.endedWith()
-	if s.parked {
+	if s.stopped {
 		return s, ended, nil
 	}
 	switch s.state() {
@@ -96,8 +96,8 @@ func (m *Manager) stopAndPark(ctx context.Context, s *Sandbox, grace time.Durati
 			return nil, ended, err
 		}
 	}
-	parked, err := m.park(s, reason)
-	return parked, ended, err
+	stopped, err := m.keepStopped(s, reason)
+	return stopped, ended, err
 }
 
 // endedNote is for people.
@@ -128,8 +128,8 @@ func (s *Sandbox) endedWith() api.Ended {
 	return e
 }
 
-// park puts a sandbox that has ended on the shelf. The caller has its turn.
-func (m *Manager) park(s *Sandbox, reason string) (_ *Sandbox, err error) {
+// keepStopped puts a sandbox that has ended on the shelf. The caller has its turn.
+func (m *Manager) keepStopped(s *Sandbox, reason string) (_ *Sandbox, err error) {
 	defer func() {
 		if err != nil && api.ErrorCode(err) == api.Internal {
 			err = api.Errorf(api.Internal, "keep the files of sandbox %s: %w", s.id, err).
@@ -137,7 +137,7 @@ func (m *Manager) park(s *Sandbox, reason string) (_ *Sandbox, err error) {
 		}
 	}()
 	<-s.exited
-	out, err := s.door.take(context.Background()) // whoever looks at its files is done
+	out, err := s.admission.take(context.Background()) // whoever looks at its files is done
 	if err != nil {
 		return nil, err
 	}
@@ -163,13 +163,13 @@ func (m *Manager) park(s *Sandbox, reason string) (_ *Sandbox, err error) {
 	if destroyed != nil {
 		return nil, errors.Join(destroyed, lock.Close())
 	}
-	p, err := m.parkedBox(s.id, lock)
+	p, err := m.stoppedSandbox(s.id, lock)
 	if err != nil {
 		return nil, err
 	}
 	m.exchange(s, p)
 	m.recall(p)
-	m.watchParked(p)
+	m.watchStopped(p)
 	return p, nil
 }
 
@@ -273,8 +273,8 @@ func tidyShelved(dir string) error {
 // shelved is what of a sandbox's folder is kept: creation.folders says what it is.
 var shelved = []string{"record.json", "fs", ownCopy, shelf.Mark, "names", "wanted", undoDir, patchesDir, outputDir}
 
-// parkedBox is a sandbox on the shelf. It owns the lock.
-func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {
+// stoppedSandbox is a sandbox on the shelf. It owns the lock.
+func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("stopped sandbox %s: %w", id, err), lock.Close())
@@ -295,9 +295,9 @@ func (m *Manager) parkedBox(id string, lock *os.File) (_ *Sandbox, err error) {
 	s := &Sandbox{
 		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
 		templated: from.Template, layers: from.Layers, base: from.Base,
-		folderIDs: from.Folders, nproc: m.cfg.Host.NProc, record: from.Record, door: newDoor(), parking: newDoor(),
+		folderIDs: from.Folders, nproc: m.cfg.Host.NProc, record: from.Record, admission: newAdmission(), turn: newAdmission(),
 		clock:  newClock(clockState{}),
-		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1), parked: true,
+		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1), stopped: true,
 	}
 	close(s.exited)
 	s.root.Release = func() {}
@@ -386,8 +386,8 @@ func (m *Manager) exchange(old, s *Sandbox) {
 	m.lastBusy = time.Now()
 }
 
-// watchParked removes a stopped sandbox when its time is over, if that is what it is to end with.
-func (m *Manager) watchParked(s *Sandbox) {
+// watchStopped removes a stopped sandbox when its time is over, if that is what it is to end with.
+func (m *Manager) watchStopped(s *Sandbox) {
 	until := s.Record().Expires
 	if until == nil {
 		return
@@ -401,9 +401,9 @@ func (m *Manager) watchParked(s *Sandbox) {
 	s.setTTL(m, *until)
 }
 
-// adoptParked lists the stopped sandboxes that no other daemon does. A daemon that removes everything in its end has
+// adoptStopped lists the stopped sandboxes that no other daemon does. A daemon that removes everything in its end has
 // none of others'.
-func (m *Manager) adoptParked() error {
+func (m *Manager) adoptStopped() error {
 	if m.cfg.Ephemeral && !m.ownShelf() {
 		return nil
 	}
@@ -421,7 +421,7 @@ func (m *Manager) adoptParked() error {
 		}
 		var s *Sandbox
 		if err == nil {
-			s, err = m.parkedBox(id, lock)
+			s, err = m.stoppedSandbox(id, lock)
 		}
 		if err != nil {
 			m.cfg.Logger.Error("take over a stopped sandbox; it stays where it is", "sandbox", id, "err", err)
@@ -429,7 +429,7 @@ func (m *Manager) adoptParked() error {
 		}
 		m.exchange(nil, s)
 		m.recall(s)
-		m.watchParked(s)
+		m.watchStopped(s)
 	}
 	return nil
 }

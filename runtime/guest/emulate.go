@@ -14,10 +14,10 @@ import (
 	"github.com/hutch-sh/hutch/runtime/guest/guestapi"
 )
 
-// pretender answers calls about ids where the sandbox has only one: package managers change owners and take on users,
+// emulator answers calls about ids where the sandbox has only one: package managers change owners and take on users,
 // and fail where they cannot. Whom a process takes itself for changes nothing that it may do. See DESIGN.md, "Ids that
-// PID 1 pretends".
-type pretender struct {
+// PID 1 emulates".
+type emulator struct {
 	judge *judge
 	ns    string // PID 1's user namespace
 
@@ -41,15 +41,15 @@ type idSet struct{ r, e, s uint32 }
 // unchanged is (uid_t)-1, which leaves an id as it is.
 const unchanged = ^uint32(0)
 
-// maxPretended is the highest id that is pretended: the usual range of subordinate ids (subuid(5)) has as many.
-const maxPretended = 1<<16 - 1
+// maxEmulated is the highest id that is emulated: the usual range of subordinate ids (subuid(5)) has as many.
+const maxEmulated = 1<<16 - 1
 
 // is reports whether an id is one, or leaves it as it is.
-func is(id uint32) bool { return id <= maxPretended || id == unchanged }
+func is(id uint32) bool { return id <= maxEmulated || id == unchanged }
 
 // The number of a process's identity is its soft RLIMIT_LOCKS, which the kernel looks at nowhere (since Linux 2.4.25).
 // A limit goes with a process through fork and execve, PID 1 can set that of another, and it is gone with the process.
-// Whoever sets its own pretends to be somebody else, which it may by setuid(2) as well.
+// Whoever sets its own emulates to be somebody else, which it may by setuid(2) as well.
 const (
 	identityLimit = unix.RLIMIT_LOCKS
 	identityFirst = 1<<62 | ownCall
@@ -63,8 +63,8 @@ func keepsIdentities() bool {
 	return unix.Getrlimit(identityLimit, &limit) == nil && limit.Max == unix.RLIM_INFINITY
 }
 
-// of is whom a process takes itself for, and whether that is pretended.
-func (p *pretender) of(tid int) (id identity, pretended bool) {
+// of is whom a process takes itself for, and whether that is emulated.
+func (p *emulator) of(tid int) (id identity, emulated bool) {
 	var limit unix.Rlimit
 	if sys.Marked(ownCall).Prlimit(tid, identityLimit, nil, &limit) != nil || limit.Cur < identityFirst {
 		return id, false
@@ -78,7 +78,7 @@ func (p *pretender) of(tid int) (id identity, pretended bool) {
 }
 
 // become makes a process take itself for id.
-func (p *pretender) become(tid int, id identity) error {
+func (p *emulator) become(tid int, id identity) error {
 	var limit unix.Rlimit
 	if err := sys.Marked(ownCall).Prlimit(tid, identityLimit, nil, &limit); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (p *pretender) become(tid int, id identity) error {
 }
 
 // number is the limit that means id.
-func (p *pretender) number(id identity) (uint64, error) {
+func (p *emulator) number(id identity) (uint64, error) {
 	if !id.grouped && !id.keeps && id.uid == (idSet{}) && id.gid == (idSet{}) {
 		return unix.RLIM_INFINITY, nil
 	}
@@ -176,7 +176,7 @@ func (id *identity) in(gid uint32) bool {
 }
 
 // begin has a command start as the user that conf names, of whom the stub takes on the rest: it has no capability.
-func (p *pretender) begin(conf *stubConfig) error {
+func (p *emulator) begin(conf *stubConfig) error {
 	c := conf.cred
 	id := identity{uid: idSet{c.uid, c.uid, c.uid}, gid: idSet{c.gid, c.gid, c.gid}, groups: slices.Clone(c.groups),
 		grouped: true}
@@ -190,11 +190,11 @@ func (p *pretender) begin(conf *stubConfig) error {
 	return err
 }
 
-// newPretender is without a judge, which the goroutine that serves makes.
-func newPretender() *pretender { return &pretender{known: map[string]uint64{}} }
+// newEmulator is without a judge, which the goroutine that serves makes.
+func newEmulator() *emulator { return &emulator{known: map[string]uint64{}} }
 
-// adopt is for the goroutine of j. Without, nothing is pretended.
-func (p *pretender) adopt(j *judge) {
+// adopt is for the goroutine of j. Without, nothing is emulated.
+func (p *emulator) adopt(j *judge) {
 	var err error
 	if p.ns, err = readlink(unix.AT_FDCWD, "/proc/self/ns/user"); err == nil {
 		p.judge = j
@@ -202,7 +202,7 @@ func (p *pretender) adopt(j *judge) {
 }
 
 // answer makes the call, if that is PID 1's matter.
-func (p *pretender) answer(n *sys.SeccompNotification, listener int) (out outcome, mine bool) {
+func (p *emulator) answer(n *sys.SeccompNotification, listener int) (out outcome, mine bool) {
 	do, ok := idCalls[n.NR]
 	if !ok {
 		return goesOn, false
@@ -210,22 +210,22 @@ func (p *pretender) answer(n *sys.SeccompNotification, listener int) (out outcom
 	if p.judge == nil {
 		return goesOn, true
 	}
-	return do(&pretence{pretender: p, n: n, listener: listener, tid: int(n.PID)}), true
+	return do(&emulation{emulator: p, n: n, listener: listener, tid: int(n.PID)}), true
 }
 
-// pretence is a call under way.
-type pretence struct {
-	*pretender
+// emulation is a call under way.
+type emulation struct {
+	*emulator
 	n        *sys.SeccompNotification
 	listener int
 	tid      int
 }
 
-func (c *pretence) waits() bool { return sys.SeccompWaits(c.listener, c.n.ID) }
+func (c *emulation) waits() bool { return sys.SeccompWaits(c.listener, c.n.ID) }
 
 // elsewhere reports whether the process is in a user namespace of its own, where ids are real ones. Of one that is
-// not dumpable that cannot be seen, nor does it matter: nothing that is pretended gives it anything.
-func (c *pretence) elsewhere() bool {
+// not dumpable that cannot be seen, nor does it matter: nothing that is emulated gives it anything.
+func (c *emulation) elsewhere() bool {
 	ns, err := readlink(unix.AT_FDCWD, "/proc/"+strconv.Itoa(c.tid)+"/ns/user")
 	if err != nil {
 		return false
@@ -233,19 +233,19 @@ func (c *pretence) elsewhere() bool {
 	return ns != c.ns
 }
 
-// get answers with an id; the kernel does for all that pretend nothing.
-func (c *pretence) get(of func(*identity) uint32) outcome {
-	id, pretended := c.of(c.tid)
-	if !pretended || c.elsewhere() {
+// get answers with an id; the kernel does for all that emulate nothing.
+func (c *emulation) get(of func(*identity) uint32) outcome {
+	id, emulated := c.of(c.tid)
+	if !emulated || c.elsewhere() {
 		return goesOn
 	}
 	return outcome{value: int64(of(&id)), fd: -1}
 }
 
 // list answers with ids that are written where the arguments say.
-func (c *pretence) list(write func(*identity, func(at uint64, ids ...uint32) error) outcome) outcome {
-	id, pretended := c.of(c.tid)
-	if !pretended || c.elsewhere() {
+func (c *emulation) list(write func(*identity, func(at uint64, ids ...uint32) error) outcome) outcome {
+	id, emulated := c.of(c.tid)
+	if !emulated || c.elsewhere() {
 		return goesOn
 	}
 	t, err := c.judge.lone(c.tid)
@@ -270,7 +270,7 @@ func (c *pretence) list(write func(*identity, func(at uint64, ids ...uint32) err
 }
 
 // getThree is getresuid(2) and getresgid(2).
-func (c *pretence) getThree(of func(*identity) idSet) outcome {
+func (c *emulation) getThree(of func(*identity) idSet) outcome {
 	return c.list(func(id *identity, write func(uint64, ...uint32) error) outcome {
 		s := of(id)
 		for i, v := range []uint32{s.r, s.e, s.s} {
@@ -283,7 +283,7 @@ func (c *pretence) getThree(of func(*identity) idSet) outcome {
 }
 
 // getGroups is getgroups(2).
-func (c *pretence) getGroups() outcome {
+func (c *emulation) getGroups() outcome {
 	size := int32(c.n.Args[0])
 	return c.list(func(id *identity, write func(uint64, ...uint32) error) outcome {
 		switch {
@@ -302,7 +302,7 @@ func (c *pretence) getGroups() outcome {
 }
 
 // set lets a process take itself for somebody else, as the kernel would with all ids.
-func (c *pretence) set(change func(*identity) unix.Errno) outcome {
+func (c *emulation) set(change func(*identity) unix.Errno) outcome {
 	if c.elsewhere() {
 		return goesOn
 	}
@@ -317,7 +317,7 @@ func (c *pretence) set(change func(*identity) unix.Errno) outcome {
 }
 
 // keepCaps is that of prctl(2). The kernel does as it is told, too.
-func (c *pretence) keepCaps() outcome {
+func (c *emulation) keepCaps() outcome {
 	_ = c.set(func(id *identity) unix.Errno {
 		id.keeps = c.n.Args[1] == 1 && id.root()
 		return 0
@@ -327,7 +327,7 @@ func (c *pretence) keepCaps() outcome {
 
 // setLimit is a setrlimit(2) of the limit that identities are kept in: PAM sets all of them between setgroups(2) and
 // setuid(2).
-func (c *pretence) setLimit(to, old int) outcome {
+func (c *emulation) setLimit(to, old int) outcome {
 	if c.n.Args[to] == 0 || old != noArg && c.n.Args[old] != 0 || c.elsewhere() {
 		return goesOn
 	}
@@ -335,7 +335,7 @@ func (c *pretence) setLimit(to, old int) outcome {
 }
 
 // setGroups is setgroups(2).
-func (c *pretence) setGroups() outcome {
+func (c *emulation) setGroups() outcome {
 	n := int(int32(c.n.Args[0]))
 	if n < 0 || n > passwd.MaxGroups {
 		return failsOr(unix.EINVAL)
@@ -363,7 +363,7 @@ func (c *pretence) setGroups() outcome {
 		if !id.root() {
 			return unix.EPERM
 		}
-		if slices.ContainsFunc(groups, func(g uint32) bool { return g > maxPretended }) {
+		if slices.ContainsFunc(groups, func(g uint32) bool { return g > maxEmulated }) {
 			return unix.EINVAL
 		}
 		id.groups, id.grouped = groups, true

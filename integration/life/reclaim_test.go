@@ -208,6 +208,7 @@ func TestReclaimMiddle(t *testing.T) {
 // sandboxes come and go: nobody waits for ever for anybody.
 func TestReclaimCrowd(t *testing.T) {
 	testenv.Axes(t, testenv.Cgroup)
+	testenv.Suite(t, "many")
 	w := world.New(t)
 	w.LogOnFailure(t)
 	c := w.Connect(t)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/hutch-sh/hutch/internal/build/busy"
 	"github.com/hutch-sh/hutch/internal/build/testreport"
@@ -37,19 +38,28 @@ type booter struct {
 // all boots all cases, some at a time, and reports whether all tests passed.
 func (b *booter) all(ctx context.Context, cases []vmCase) (bool, error) {
 	b.ok = true
+	// Each machine has two CPUs. With several tests it keeps them busy, and where it has to share them, they wait for each
+	// other's locks; with one test at a time one is idle.
 	var machines errgroup.Group
-	machines.SetLimit(b.o.jobs)
-	if b.o.raw {
-		machines.SetLimit(1)
-	}
+	room := semaphore.NewWeighted(int64(max(keepsBusy, b.o.jobs)))
 	// The longest first, so that no other waits for it alone.
 	cases = slices.Clone(cases)
 	slices.SortStableFunc(cases, func(a, b vmCase) int { return cmp.Compare(b.limit, a.limit) })
+	var err error
 	for _, c := range cases {
-		machines.Go(func() error { return b.one(ctx, c) })
+		weight := c.busy()
+		if b.o.raw {
+			weight = int64(max(keepsBusy, b.o.jobs))
+		}
+		if err = room.Acquire(ctx, weight); err != nil {
+			break
+		}
+		machines.Go(func() error {
+			defer room.Release(weight)
+			return b.one(ctx, c)
+		})
 	}
-	err := machines.Wait()
-	return b.ok, err
+	return b.ok, errors.Join(err, machines.Wait())
 }
 
 // one boots a case, and again for what was late in it.

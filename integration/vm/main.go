@@ -39,7 +39,7 @@ type options struct {
 	run     string
 	count   int
 	raw     bool
-	jobs    int // machines at a time
+	jobs    int // processors that machines may keep busy
 	report  string
 	audit   bool
 	cases   []string
@@ -53,8 +53,7 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "only tests that match this `regexp`")
 	flag.IntVar(&o.count, "count", 1, "how often each test runs")
 	flag.BoolVar(&o.raw, "raw", false, "print what the guests print as it is, one machine at a time")
-	// Each has two CPUs and keeps them busy: where it has to share them, they wait for each other's locks.
-	flag.IntVar(&o.jobs, "jobs", max(1, runtime.NumCPU()/2), "machines at a time")
+	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "processors that machines may keep busy")
 	flag.BoolVar(&o.audit, "audit", false, "run a tenth of the tests along axes that they do not declare")
 	flag.StringVar(&o.report, "report", "", "write what ran to this `file`")
 	flag.Parse()

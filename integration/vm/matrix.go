@@ -73,6 +73,17 @@ var matrix = []vmCase{
 	{name: "6.12" + whole, kernel: "6.12", limit: 55 * time.Minute, whole: true, args: short},
 }
 
+// keepsBusy is how many processors a machine has, all of which it uses where tests run beside each other.
+const keepsBusy = 2
+
+// busy is how many processors the case keeps busy: one, where its few tests run one after the other.
+func (c vmCase) busy() int64 {
+	if len(c.args) == 0 {
+		return 1
+	}
+	return keepsBusy
+}
+
 // short has fewer rounds of what repeats. Half of the tests' time is waiting, and two packages run at a time.
 var short = []string{"-test.short", "-test.parallel=3"}
 

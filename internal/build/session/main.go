@@ -18,18 +18,20 @@ import (
 
 // The screen, in characters.
 const (
-	columns = 100
-	rows    = 26
+	columns = 110
+	rows    = 40
 )
 
 // typed are the commands, in their order.
 var typed = []string{
-	`hutch run --workspace . -- sh -c 'cat ~/.ssh/id_ed25519; curl -sS https://example.com; echo evil >.git/hooks/post-commit'`,
+	`hutch run --workspace . -- curl -sS https://example.com`,
+	`hutch run --workspace . -- sh -c 'echo evil >.git/hooks/post-commit'`,
 	`hutch create --name fix --workspace .:overlay host`,
 	`hutch exec fix -- sh -c 'rm -r src; echo "print(6*7)" >answer.py; python3 answer.py'`,
-	`hutch workspace diff fix`,
-	`ls; hutch workspace apply fix answer.py; ls`,
-	`hutch rm -f fix`,
+	`hutch workspace diff --stat fix`,
+	`ls`,
+	`hutch workspace apply fix answer.py`,
+	`ls`,
 }
 
 func main() {
@@ -147,7 +149,7 @@ func drawLine(b *strings.Builder, vt vt10x.Terminal, y int) {
 		var text strings.Builder
 		for ; end < columns; end++ {
 			next := vt.Cell(end, y)
-			if next.FG != g.FG || next.Mode != g.Mode {
+			if next.FG != g.FG || weight(next) != weight(g) {
 				break
 			}
 			text.WriteRune(orSpace(next.Char))

@@ -163,6 +163,40 @@ func TestUnguarded(t *testing.T) {
 	}
 }
 
+// TestGuardShared: sandboxes that write to a folder guard the same names of it, whatever they call the folder, or one
+// is refused; one that reads it, has a copy of it, or comes later does not count.
+func TestGuardShared(t *testing.T) {
+	testenv.Axes(t, testenv.User)
+	t.Parallel()
+	w := world.New(t)
+	dir := w.Sub(t, "work")
+	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	inside := func(args ...string) world.Result {
+		return w.Run(t, append(append([]string{"run"}, args...), "host", "true")...)
+	}
+	w.OK(t, "create", "--name", "git", "--workspace", dir, "--unguard", "git-new", "host")
+	for _, args := range [][]string{
+		{"--workspace", dir}, {"-v", dir + ":/x:rw"}, {"--workspace", filepath.Join(dir, "sub")},
+		{"--workspace", dir, "--unguard", "git-new", "--unguard", ".envrc"}, {"--workspace", dir, "--unguard", "all"},
+	} {
+		inside(args...).Want(t, 125).Says(t, "with other names guarded", "hutch stop sb_")
+	}
+	for _, args := range [][]string{
+		{"--workspace", dir, "--unguard", "git-new"}, {"--workspace", dir + ":overlay"}, {"--workspace", dir + ":ro"},
+		{"--workspace", w.Sub(t, "other")},
+	} {
+		inside(args...).Want(t, 0)
+	}
+	w.OK(t, "stop", "-t", "0", "git")
+	w.OK(t, "create", "--name", "plain", "--workspace", dir, "host")
+	w.Run(t, "start", "git").Want(t, 125).Says(t, "with other names guarded")
+	w.OK(t, "rm", "-f", "plain")
+	w.OK(t, "start", "git")
+	w.OK(t, "rm", "-f", "git")
+}
+
 // TestUnguardUnknown: a name that is not guarded cannot be taken off, and the refusal says where the names are.
 func TestUnguardUnknown(t *testing.T) {
 	t.Parallel()

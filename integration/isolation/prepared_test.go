@@ -33,8 +33,8 @@ func memoryLimit(t *testing.T, w *world.World, id string) int64 {
 	return stats.Memory.LimitBytes
 }
 
-// TestPrepared: a sandbox that was given its root ahead is nobody's, keeps no image from being removed, is not used when
-// the image is another one meanwhile, and goes with the hutchd that made it.
+// TestPrepared: a sandbox that was given its root ahead is nobody's, keeps no image from being removed, is not used
+// when the image is another one meanwhile, and goes with the hutchd that made it.
 func TestPrepared(t *testing.T) {
 	testenv.Axes(t, testenv.User)
 	testenv.Suite(t, "slow")

@@ -38,8 +38,8 @@ type booter struct {
 // all boots all cases, some at a time, and reports whether all tests passed.
 func (b *booter) all(ctx context.Context, cases []vmCase) (bool, error) {
 	b.ok = true
-	// Each machine has two CPUs. With several tests it keeps them busy, and where it has to share them, they wait for each
-	// other's locks; with one test at a time one is idle.
+	// Each machine has two CPUs. With several tests it keeps them busy, and where it has to share them, they wait for
+	// each other's locks; with one test at a time one is idle.
 	var machines errgroup.Group
 	room := semaphore.NewWeighted(int64(max(keepsBusy, b.o.jobs)))
 	// The longest first, so that no other waits for it alone.

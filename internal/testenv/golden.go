@@ -10,7 +10,8 @@ import (
 )
 
 // Golden reads a file that a build before has written into a value, writes that again, and fails where something of the
-// file is lost or has changed: what a daemon writes, the next one reads, whichever build it is of. Members may be added.
+// file is lost or has changed: what a daemon writes, the next one reads, whichever build it is of. Members may be
+// added.
 func Golden[T any](t *testing.T, file string) T {
 	t.Helper()
 	data, err := os.ReadFile(file)

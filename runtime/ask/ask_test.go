@@ -71,8 +71,8 @@ func wait(ctx context.Context, d *Approvals, sandbox string, e api.AskEvent) cha
 	return got
 }
 
-// TestApprovals: who wants the same shares a question and its answer, the first one counts, and each end is reported and on
-// record.
+// TestApprovals: who wants the same shares a question and its answer, the first one counts, and each end is reported
+// and on record.
 func TestApprovals(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "always.json")
 	d, w := approvals(t, file)
@@ -132,8 +132,8 @@ func TestApprovals(t *testing.T) {
 	}
 }
 
-// TestApprovalsBounds: a sandbox has so many questions at once, and others have theirs; a question ends with who waits for
-// it.
+// TestApprovalsBounds: a sandbox has so many questions at once, and others have theirs; a question ends with who waits
+// for it.
 func TestApprovalsBounds(t *testing.T) {
 	d, w := approvals(t, filepath.Join(t.TempDir(), "always.json"))
 	ctx, gone := context.WithCancel(t.Context())
@@ -182,8 +182,8 @@ func TestApprovalsRefused(t *testing.T) {
 	})
 }
 
-// TestApprovalsDamaged: entries that a file should not have are left out; one that is none is an error, and no reason to
-// allow anything.
+// TestApprovalsDamaged: entries that a file should not have are left out; one that is none is an error, and no reason
+// to allow anything.
 func TestApprovalsDamaged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "always.json")
 	for text, want := range map[string]string{`{"allow":["*","a.test","x y"],"allow_cidrs":["10.0.0.0/8","z"],"block":["b"]}`: "[a.test] [10.0.0.0/8]", "{": ""} {

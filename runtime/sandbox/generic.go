@@ -263,9 +263,9 @@ func (p *generics) take(w aheadKey, keyed bool) *generic {
 // waits: the daemon's folder must not go while there is one in it.
 func (g *generic) settled() { g.of.wg.Done() }
 
-// note remembers what the next one is prepared for. Those that were prepared for something else go when the same is asked
-// for twice in a row: who takes turns between two images keeps one for the one, and unprepared ones for the other. mu is
-// held.
+// note remembers what the next one is prepared for. Those that were prepared for something else go when the same is
+// asked for twice in a row: who takes turns between two images keeps one for the one, and unprepared ones for the
+// other. mu is held.
 func (p *generics) note(w aheadKey, keyed bool) {
 	again := keyed && p.keyed && p.key == w
 	p.key, p.keyed = w, keyed

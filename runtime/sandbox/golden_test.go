@@ -36,12 +36,15 @@ func TestGolden(t *testing.T) {
 func TestGoldenExec(t *testing.T) {
 	meta := execMeta{
 		Guest: 1, Params: api.ExecParams{Sandbox: "sb_1", Argv: []string{"true"}}, Start: time.Unix(1, 0).UTC(),
-		Until: time.Unix(2, 0).UTC(), Paused: 3, CPU: 4, Output: 5, FSize: true, FSizeOwn: true, FileSize: 6, WasOver: true,
-		Group: group{Name: "ex_1"}, OOM: 7, PIDs: 8, Input: true, Master: true, Shell: "sh_1", Kept: "py", User: "1000",
+		Until: time.Unix(2, 0).UTC(), Paused: 3, CPU: 4, Output: 5, FSize: true, FSizeOwn: true, FileSize: 6,
+		WasOver: true,
+		Group:   group{Name: "ex_1"}, OOM: 7, PIDs: 8, Input: true, Master: true, Shell: "sh_1",
+		Kept: "py", User: "1000",
 	}
 	end := execEnd{
-		End: guestapi.Event{Ev: guestapi.EvExited, Exec: 1, Status: 256, Killed: []int{2}}, Verdict: api.VerdictOOM, Took: 1,
-		CPU: 2, Memory: 3, Limit: &api.LimitHit{}, Cut: true, Disk: diskuse.Usage{Bytes: 4, Inodes: 5},
+		End: guestapi.Event{Ev: guestapi.EvExited, Exec: 1, Status: 256, Killed: []int{2}}, Verdict: api.VerdictOOM,
+		Took: 1,
+		CPU:  2, Memory: 3, Limit: &api.LimitHit{}, Cut: true, Disk: diskuse.Usage{Bytes: 4, Inodes: 5},
 	}
 	for name, v := range map[string]any{"exec": meta, "execend": end} {
 		data, err := json.Marshal(v)

@@ -55,6 +55,9 @@ func (f *creation) mounts(ctx context.Context) error {
 			return fmt.Errorf("%s %s: %w", field, m.From(), err)
 		}
 	}
+	if err := f.checkShared(wanted); err != nil {
+		return err
+	}
 	// What volumes hold counts, and is not the doing of the first command.
 	if f.s.disk != nil && (len(f.s.disk.volumes) > 0 || f.req.origin != nil && !f.req.origin.built) {
 		if err := f.m.allowWhatThereIs(ctx, f.s); err != nil {

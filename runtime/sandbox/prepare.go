@@ -109,8 +109,8 @@ func (f *creation) holdBack(ctx context.Context, w aheadKey) error {
 	return err
 }
 
-// NoPreparing waits until no sandbox is prepared, and keeps that so until release is called: images that nobody uses are
-// in use by nobody then.
+// NoPreparing waits until no sandbox is prepared, and keeps that so until release is called: images that nobody uses
+// are in use by nobody then.
 func (m *Manager) NoPreparing() (release func()) {
 	m.preparing.Lock()
 	return m.preparing.Unlock

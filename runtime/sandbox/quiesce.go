@@ -13,9 +13,9 @@ import (
 	"github.com/hutch-sh/hutch/runtime/api"
 )
 
-// quiesce calls use while nothing of the sandbox writes, for milliseconds: unlike still it tells nobody, and leaves files
-// workers alone. changing says of a file that somebody has it mapped, and so may change it without giving it a new
-// time. Nothing is stopped where nothing but PID 1 and workers is there, which write when they are asked to.
+// quiesce calls use while nothing of the sandbox writes, for milliseconds: unlike still it tells nobody, and leaves
+// files workers alone. changing says of a file that somebody has it mapped, and so may change it without giving it a
+// new time. Nothing is stopped where nothing but PID 1 and workers is there, which write when they are asked to.
 func (m *Manager) quiesce(ctx context.Context, s *Sandbox,
 	use func(changing func(name string, ino uint64) bool) error) (err error) {
 	done, err := s.admission.take(ctx)

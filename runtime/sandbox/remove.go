@@ -195,8 +195,8 @@ func (m *Manager) takeOut(s *Sandbox) bool {
 	return true
 }
 
-// deleteRecord removes the record: without it whatever is left of the sandbox is nothing to the next hutchd but something to
-// remove.
+// deleteRecord removes the record: without it whatever is left of the sandbox is nothing to the next hutchd but
+// something to remove.
 func (s *Sandbox) deleteRecord() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()

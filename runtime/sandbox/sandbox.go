@@ -56,8 +56,8 @@ type Sandbox struct {
 	plain     Namespace      // in mode none, of a hutchd before; what this one has made is its creation's to undo
 	looking   sync.Mutex     // guards looked, and begun of each exec
 	looked    look           // when an exec ended last
-	// applied is what of the workspace was brought into the user's folder; admission guards it. It is forgotten with hutchd:
-	// conflicts, then.
+	// applied is what of the workspace was brought into the user's folder; admission guards it. It is forgotten with
+	// hutchd: conflicts, then.
 	applied changes.Applied
 	// enforced is the policy in the kernel.
 	enforced Enforced

@@ -270,8 +270,8 @@ func handOver(sp api.Spec, folders []api.StartFolder) (api.Spec, error) {
 	return sp, nil
 }
 
-// startStopped makes a sandbox of one that is stopped, and of which the caller has the turn. When it fails, it is stopped
-// as before.
+// startStopped makes a sandbox of one that is stopped, and of which the caller has the turn. When it fails, it is
+// stopped as before.
 func (m *Manager) startStopped(ctx context.Context, old *Sandbox, req CreateRequest) (api.Sandbox, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -345,7 +345,8 @@ func (m *Manager) readmit(old *Sandbox, req *CreateRequest) (*Sandbox, error) {
 	s := &Sandbox{
 		id: old.id, name: old.name, dir: filepath.Join(m.cfg.Dir, old.id), spec: req.Spec, user: old.user,
 		conn:  req.Conn,
-		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(), clock: newClock(clockState{}), record: record,
+		nproc: m.cfg.Host.NProc, admission: newAdmission(), turn: newAdmission(), clock: newClock(clockState{}),
+		record:    record,
 		templated: old.templated,
 		exited:    make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1),
 	}

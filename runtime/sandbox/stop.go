@@ -295,7 +295,8 @@ func (m *Manager) stoppedSandbox(id string, lock *os.File) (_ *Sandbox, err erro
 	s := &Sandbox{
 		id: id, name: from.Record.Name, dir: dir, spec: from.Spec, root: from.Root, user: from.User,
 		templated: from.Template, layers: from.Layers, base: from.Base,
-		folderIDs: from.Folders, nproc: m.cfg.Host.NProc, record: from.Record, admission: newAdmission(), turn: newAdmission(),
+		folderIDs: from.Folders, nproc: m.cfg.Host.NProc, record: from.Record, admission: newAdmission(),
+		turn:   newAdmission(),
 		clock:  newClock(clockState{}),
 		exited: make(chan struct{}), execs: map[string]*running{}, meter: make(chan struct{}, 1), stopped: true,
 	}
